@@ -1,0 +1,142 @@
+// Package model is the port to language models: what is asked, what comes
+// back, what it costs, and how it fails. Adapters speak the wire formats.
+package model
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"agentd/internal/secret"
+)
+
+// Role of a message.
+type Role string
+
+// The roles, as OpenAI-compatible endpoints name them.
+const (
+	System    Role = "system"
+	User      Role = "user"
+	Assistant Role = "assistant"
+	Tool      Role = "tool"
+)
+
+// Message is one turn. Parts, where set, replace Text (images and the like, in
+// the wire's own content-part JSON).
+type Message struct {
+	Role       Role             `json:"role"`
+	Text       string           `json:"text,omitzero"`
+	Parts      []jsontext.Value `json:"parts,omitzero"`
+	ToolCalls  []ToolCall       `json:"tool_calls,omitzero"`   // of an assistant
+	ToolCallID string           `json:"tool_call_id,omitzero"` // of a tool's result
+	Name       string           `json:"name,omitzero"`
+}
+
+// ToolCall is a model's wish to call a tool. Arguments is what the model
+// wrote, which need not be valid JSON.
+type ToolCall struct {
+	ID        string `json:"id"`
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"`
+}
+
+// ToolSpec offers a tool to a model. Parameters is a JSON Schema.
+type ToolSpec struct {
+	Name        string
+	Description string
+	Parameters  jsontext.Value
+}
+
+// Target is where a request goes: an endpoint, a model name there, and what is
+// known of both.
+type Target struct {
+	Provider string        // "default", or the agent's own: "custom"
+	Model    string        // the name the endpoint knows
+	BaseURL  string        // …/v1; empty for builtin models
+	APIKey   secret.String // sent to BaseURL only
+	Guarded  bool          // a tenant chose the address: through the guarded client
+	Price    *Price        // nil: unknown
+	Context  int           // context window in tokens; 0: unknown
+}
+
+// Price is in US dollars per million tokens.
+type Price struct {
+	Input  float64 `json:"input_usd_per_mtok"`
+	Output float64 `json:"output_usd_per_mtok"`
+}
+
+// Cost of a usage, in US dollars.
+func (p Price) Cost(u Usage) float64 {
+	return (p.Input*float64(u.InputTokens) + p.Output*float64(u.OutputTokens)) / 1e6
+}
+
+// Request is one model call.
+type Request struct {
+	Target      Target
+	Messages    []Message
+	Tools       []ToolSpec
+	ToolChoice  jsontext.Value // the wire's own JSON; nil: the endpoint's default
+	MaxTokens   int            // 0: the endpoint's default
+	Temperature *float64
+	TopP        *float64
+	Stop        []string
+	Extra       map[string]jsontext.Value // further wire fields (response_format, reasoning_effort …)
+}
+
+// Delta is a piece of an answer as it arrives. Exactly one field is set.
+type Delta struct {
+	Text     string
+	Thinking string
+}
+
+// Finish reasons.
+const (
+	FinishStop      = "stop"
+	FinishLength    = "length"
+	FinishToolCalls = "tool_calls"
+	FinishFilter    = "content_filter"
+)
+
+// Response is a whole answer.
+type Response struct {
+	Text         string
+	Thinking     string
+	ToolCalls    []ToolCall
+	FinishReason string // one of the above
+	Usage        Usage
+	Model        string        // as the endpoint named it
+	FirstToken   time.Duration // zero where nothing streamed
+}
+
+// Usage counts tokens. ThinkingTokens are part of OutputTokens. Estimated says
+// that the endpoint gave no numbers and we counted four characters per token.
+type Usage struct {
+	InputTokens    int  `json:"input_tokens"`
+	OutputTokens   int  `json:"output_tokens"`
+	ThinkingTokens int  `json:"thinking_tokens,omitzero"`
+	CachedTokens   int  `json:"cached_tokens,omitzero"`
+	Estimated      bool `json:"estimated,omitzero"`
+}
+
+// Client calls models. With a sink the answer is streamed: sink is called for
+// every piece, in order, from the calling goroutine, and must not block. Calls
+// that fail before the first piece are retried where that can help; afterwards
+// never. Errors: *Error, or the context's.
+type Client interface {
+	Generate(ctx context.Context, req Request, sink func(Delta)) (Response, error)
+}
+
+// Error is a failed model call.
+type Error struct {
+	Code       string // model_error | model_rate_limited | provider_auth_failed | provider_not_configured | CONTEXT_LENGTH_EXCEEDED
+	Detail     string // safe to show: no keys, no addresses that the caller did not name
+	Status     int    // the endpoint's HTTP status; 0: it did not answer properly
+	Retryable  bool
+	RetryAfter time.Duration
+	Cause      error // for logs
+}
+
+func (e *Error) Error() string { return e.Code + ": " + e.Detail }
+
+func (e *Error) Unwrap() error { return e.Cause }

@@ -1,0 +1,95 @@
+// Package route describes operations as rows of data: method, path, who may
+// call, what goes in and out, and the typed function that does it. Slices list
+// their rows; the HTTP edge mounts them and derives the OpenAPI document. No
+// row knows HTTP.
+//
+// An input type is a struct whose fields say where they come from:
+//
+//	type cancelIn struct {
+//		RunID string `path:"runId"`              // a malformed id never reaches the function: 404
+//		Limit string `query:"limit" doc:"…"`     // string | int | bool; see page.Limit
+//		Match string `header:"If-Match"`
+//		Body  T                                  // decoded strictly and checked against T's schema
+//	}
+//
+// A Body of type jsontext.Value gets the raw, syntactically valid JSON; the
+// row's BodyOf then names the type whose schema is published.
+package route
+
+import (
+	"context"
+	"iter"
+	"reflect"
+
+	"agentd/internal/authz"
+)
+
+// Row is what an operation says about itself.
+type Row struct {
+	Method  string
+	Path    string // chi pattern: /api/v1/runs/{runId}
+	ID      string // OpenAPI operation id: cancelRun
+	Tag     string // area, as in the reference contract: Runs
+	Summary string // one line
+	Doc     string // more, if there is more to say
+
+	Public bool          // no key needed
+	Scopes []authz.Scope // any one of them; empty: any key
+	Role   authz.Role    // least role; empty: any
+
+	Status   int          // of success; 0 means 200
+	Also     []int        // further success statuses
+	Errors   []int        // refusals beyond those that every such row can answer
+	BodyOf   reflect.Type // published body schema, where Body is raw
+	Partial  bool         // the published body has no required fields (merges)
+	Optional bool         // the body may be absent
+	AnswerOf reflect.Type // published answer schema, where the answer is a Reply
+
+	Deprecated string // X-API-Deprecation-Info, where the route is deprecated
+	Successor  string // Link rel=successor-version
+}
+
+// Route is a row with its function. Exactly one of Call and Open is set.
+type Route struct {
+	Row
+	In, Out reflect.Type
+	// Call gets a *In. Its answer is sent as JSON with Row.Status, or as the
+	// *Reply says.
+	Call func(ctx context.Context, who authz.Caller, in any) (any, error)
+	// Open gets a *In and gives the frames of an event stream. An error from
+	// Open itself is a refusal; afterwards the stream just ends.
+	Open func(ctx context.Context, who authz.Caller, in any) (iter.Seq2[Frame, error], error)
+}
+
+// Action lists a typed function as a route.
+func Action[In, Out any](row Row, do func(context.Context, authz.Caller, *In) (Out, error)) Route {
+	return Route{
+		Row: row, In: reflect.TypeFor[In](), Out: reflect.TypeFor[Out](),
+		Call: func(ctx context.Context, who authz.Caller, in any) (any, error) { return do(ctx, who, in.(*In)) },
+	}
+}
+
+// Stream lists an event stream as a route.
+func Stream[In any](row Row, open func(context.Context, authz.Caller, *In) (iter.Seq2[Frame, error], error)) Route {
+	return Route{
+		Row: row, In: reflect.TypeFor[In](),
+		Open: func(ctx context.Context, who authz.Caller, in any) (iter.Seq2[Frame, error], error) {
+			return open(ctx, who, in.(*In))
+		},
+	}
+}
+
+// Reply is an answer that differs from "the row's status and a JSON body".
+type Reply struct {
+	Status int    // 0: the row's
+	ETag   string // without quotes; empty: none
+	JSON   []byte // rendered already; nil: no body
+}
+
+// Frame is one server-sent event. Data is one line. A frame without ID leaves
+// the client's last id as it was; one without Name is a bare data line.
+type Frame struct {
+	ID   string
+	Name string
+	Data []byte
+}

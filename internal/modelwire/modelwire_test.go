@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"go.uber.org/goleak"
 
+	"agentd/internal/fault"
 	"agentd/internal/model"
 	"agentd/internal/model/modeltest"
 	"agentd/internal/secret"
@@ -317,6 +318,22 @@ func TestGuardedTargets(t *testing.T) {
 	b.Client.Operator = nil
 	if _, _, err := b.call(t); err != nil || b.sim.Calls() != 1 {
 		t.Errorf("%d calls, %v", b.sim.Calls(), err)
+	}
+}
+
+// A guarded transport's refusal is told in its own words, and not repeated.
+func TestDeniedAddress(t *testing.T) {
+	t.Parallel()
+	dials := 0
+	b := newBench(t, Config{Guarded: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+		dials++
+		return nil, &net.OpError{Op: "dial", Err: fault.New(fault.Forbidden, "EGRESS_DENIED", "The address is not a public one.")}
+	}}})
+	b.req.Target.Guarded = true
+	_, _, err := b.call(t)
+	checkCode(t, err, "model_error")
+	if e, _ := errors.AsType[*model.Error](err); dials != 1 || e == nil || e.Detail != "The address is not a public one." {
+		t.Errorf("%d dials, %v", dials, err)
 	}
 }
 

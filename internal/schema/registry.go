@@ -27,7 +27,13 @@ func NewRegistry() *Registry {
 		for t.Kind() == reflect.Pointer {
 			t = t.Elem()
 		}
-		if t.Kind() != reflect.Struct || t.Name() == "" {
+		if t.Kind() != reflect.Struct {
+			return name
+		}
+		if t.Name() == "" { // made at start: its blank field may carry a name
+			if f, ok := t.FieldByName("_"); ok && f.Tag.Get("name") != "" {
+				return f.Tag.Get("name")
+			}
 			return name
 		}
 		if owner, taken := owners[name]; taken && owner != t {

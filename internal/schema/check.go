@@ -326,7 +326,7 @@ func (n *node) complainNumber(raw string) string {
 	v, err := strconv.ParseFloat(raw, 64)
 	switch {
 	case err != nil:
-		return "expected a number that fits 64 bits"
+		return "expected a number that fits 64 bits" // or, in text, a number at all
 	case v < n.least:
 		return "expected at least " + decimal(n.least)
 	case v > n.most:

@@ -16,18 +16,19 @@ import (
 // values of their default tags. Errors: as Check.
 func Decode[T any](data []byte) (*T, error) {
 	v := new(T)
-	return v, For(reflect.TypeFor[T]()).DecodeInto(data, v)
+	return v, For(reflect.TypeFor[T]()).DecodeInto(data, v, false)
 }
 
 // checked holds for bytes that passed Check.
 var checked = json.JoinOptions(jsontext.AllowDuplicateNames(true))
 
-// DecodeInto is Decode into a pointer to a zero value of the schema's type.
-func (s *Schema) DecodeInto(data []byte, v any) error {
-	if err := s.Check(data, false); err != nil {
+// DecodeInto is Decode into a pointer to a zero value of the schema's type. A
+// partial value gets no defaults.
+func (s *Schema) DecodeInto(data []byte, v any, partial bool) error {
+	if err := s.Check(data, partial); err != nil {
 		return err
 	}
-	if s.defaults != nil {
+	if s.defaults != nil && !partial {
 		rv := reflect.ValueOf(v).Elem()
 		for _, d := range s.defaults {
 			rv.FieldByIndex(d.index).Set(d.value)

@@ -338,3 +338,33 @@ func BenchmarkDecode(b *testing.B) {
 		}
 	}
 }
+
+func TestText(t *testing.T) {
+	t.Parallel()
+	type in struct {
+		Order string   `query:"order" enum:"asc,desc"`
+		Days  int      `query:"days" minimum:"1" maximum:"90"`
+		Deep  bool     `query:"deep"`
+		Rate  *float64 `query:"rate"`
+		IDs   []string `query:"id" format:"uuid"`
+	}
+	tests := []struct{ field, text, want string }{
+		{"Order", "asc", ""},
+		{"Order", "up", "expected one of asc, desc"},
+		{"Days", "90", ""},
+		{"Days", "91", "expected at most 90"},
+		{"Days", "1e1", "expected a whole number, without fraction or exponent"},
+		{"Deep", "true", ""},
+		{"Deep", "yes", "expected true or false"},
+		{"Rate", "1.5", ""},
+		{"Rate", "x", "expected a number that fits 64 bits"},
+		{"IDs", "x", formats["uuid"].expected},
+		{"Order", "\xff", "expected UTF-8"},
+	}
+	for _, tt := range tests {
+		f, _ := reflect.TypeFor[in]().FieldByName(tt.field)
+		if got := TextOf(f).Complain(tt.text); got != tt.want {
+			t.Errorf("%s=%q: %q, want %q", tt.field, tt.text, got, tt.want)
+		}
+	}
+}

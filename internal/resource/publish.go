@@ -41,7 +41,11 @@ func (p *plan[T]) publish() {
 		{Name: "WireTenantID", Type: str, Tag: `json:"tenant_id" required:"true" readOnly:"true"`},
 	}
 	for _, f := range p.fields {
-		all = append(all, reflect.StructField{Name: f.Name, Type: f.Type, Tag: f.Tag})
+		tag := f.Tag
+		if !f.required && !strings.Contains(tag.Get("json"), ",omit") {
+			tag += ` required:"true"` // an answer always has it
+		}
+		all = append(all, reflect.StructField{Name: f.Name, Type: f.Type, Tag: tag})
 	}
 	all = append(all,
 		reflect.StructField{Name: "WireCreatedAt", Type: str, Tag: `json:"created_at" required:"true" format:"date-time" readOnly:"true"`},

@@ -2,6 +2,7 @@ package resource
 
 import (
 	"context"
+	"reflect"
 	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -24,6 +25,10 @@ func (s *Store[T]) Show(ctx context.Context, tenant, id string) (*route.Reply, e
 	}
 	return &route.Reply{ETag: etag(doc.Version), JSON: wire}, nil
 }
+
+// AnswerType is the published type of a resource as clients see it, for the
+// rows of actions that answer one.
+func (s *Store[T]) AnswerType() reflect.Type { return s.wire }
 
 // Reply answers t as clients see it, with its ETag.
 func (s *Store[T]) Reply(t *T) (*route.Reply, error) {

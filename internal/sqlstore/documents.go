@@ -1,3 +1,4 @@
+// Package sqlstore keeps what the ports of the slices keep, on SQL.
 package sqlstore
 
 import (

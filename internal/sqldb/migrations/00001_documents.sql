@@ -16,7 +16,7 @@ CREATE TABLE documents (
     ix3        TEXT,
     ix4        TEXT,
     PRIMARY KEY (kind, tenant_id, id)
-);
+) WITHOUT ROWID;
 CREATE UNIQUE INDEX documents_uniq ON documents (kind, tenant_id, uniq) WHERE uniq IS NOT NULL;
 CREATE INDEX documents_ix1 ON documents (kind, tenant_id, ix1, id) WHERE ix1 IS NOT NULL;
 CREATE INDEX documents_ix2 ON documents (kind, tenant_id, ix2, id) WHERE ix2 IS NOT NULL;

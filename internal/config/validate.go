@@ -35,8 +35,8 @@ func (s *Storage) Validate() error {
 		}
 		return nil
 	})
-	v.check("AGENTD_DATABASE_URL", !s.DatabaseURL.Empty(), func() error { return s.DatabaseURL.check("postgres", "postgresql") })
-	v.check("AGENTD_NATS_URL", !s.NATSURL.Empty(), func() error { return s.NATSURL.check("nats", "tls") })
+	v.check("AGENTD_DATABASE_URL", !s.DatabaseURL.Empty(), func() error { return s.DatabaseURL.check(hostless, "postgres", "postgresql") })
+	v.check("AGENTD_NATS_URL", !s.NATSURL.Empty(), func() error { return s.NATSURL.check(hostful, "nats", "tls") })
 	return v.err()
 }
 
@@ -60,7 +60,7 @@ func (m *Models) validate(v *verdict) {
 	})
 }
 
-func checkHTTP(raw string) error { return checkURL(raw, "http", "https") }
+func checkHTTP(raw string) error { return checkURL(raw, hostful, "http", "https") }
 
 func checkListen(address string) error {
 	_, port, err := net.SplitHostPort(address)

@@ -1,10 +1,12 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 
 	"agentd/internal/secret"
@@ -69,29 +71,36 @@ func (u URL) list() []string {
 	return out
 }
 
+// hostful addresses name a host; hostless ones need not, as those of a database
+// behind a socket.
+const (
+	hostful  = true
+	hostless = false
+)
+
 // check says what is wrong with an address of one of the schemes, without
 // repeating it.
-func (u URL) check(schemes ...string) error {
+func (u URL) check(host bool, schemes ...string) error {
 	for _, one := range u.list() {
-		if err := checkURL(one, schemes...); err != nil {
+		if err := checkURL(one, host, schemes...); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func checkURL(raw string, schemes ...string) error {
+func checkURL(raw string, host bool, schemes ...string) error {
 	want := strings.Join(schemes, ":// or ") + "://"
 	at, err := url.Parse(raw)
-	if err != nil || at.Host == "" {
-		return fmt.Errorf("is not an address that begins with %s and names a host", want)
+	switch {
+	case err != nil:
+		return fmt.Errorf("is no address; it must begin with %s", want)
+	case !slices.Contains(schemes, at.Scheme) || at.Opaque != "":
+		return fmt.Errorf("must begin with %s", want)
+	case host && at.Host == "":
+		return errors.New("names no host")
 	}
-	for _, s := range schemes {
-		if at.Scheme == s {
-			return nil
-		}
-	}
-	return fmt.Errorf("must begin with %s", want)
+	return nil
 }
 
 // Egress is a piece of the private network that calls on behalf of tenants may

@@ -93,10 +93,11 @@ func (s *Store[T]) CreateTx(tx txn.Tx, who authz.Caller, t *T) error {
 	if err := s.validate(t, faults{}); err != nil {
 		return err
 	}
-	return s.insert(tx, who, t)
+	_, err := s.insert(tx, who, t)
+	return err
 }
 
-func (s *Store[T]) insert(tx txn.Tx, who authz.Caller, t *T) error {
+func (s *Store[T]) insert(tx txn.Tx, who authz.Caller, t *T) (Doc, error) {
 	m := metaOf(t)
 	if m.ID == "" {
 		m.ID = ident.New()
@@ -119,56 +120,59 @@ func (s *Store[T]) Update(ctx context.Context, who authz.Caller, id string, chan
 
 // UpdateTx is Update inside a transaction.
 func (s *Store[T]) UpdateTx(tx txn.Tx, who authz.Caller, id string, change func(*T) error) (*T, error) {
-	return s.edit(tx, who, id, "", Updated, func(e *Edit[T]) error {
+	t, _, err := s.edit(tx, who, id, "", Updated, func(e *Edit[T]) error {
 		if err := change(e.New); err != nil {
 			return err
 		}
 		return s.validate(e.New, faults{})
 	})
+	return t, err
 }
 
 // edit is every write to what exists. match is an If-Match header; change gets
 // the newest version twice, as Old and as New to be changed.
-func (s *Store[T]) edit(tx txn.Tx, who authz.Caller, id, match, action string, change func(*Edit[T]) error) (*T, error) {
+func (s *Store[T]) edit(tx txn.Tx, who authz.Caller, id, match, action string, change func(*Edit[T]) error) (*T, Doc, error) {
 	doc, err := s.lock(tx, who.TenantID, id)
 	if err != nil {
-		return nil, err
+		return nil, doc, err
 	}
 	if err := s.matches(match, doc.Version); err != nil {
-		return nil, err
+		return nil, doc, err
 	}
 	e := &Edit[T]{Tx: tx, Who: who, Action: action}
 	if e.Old, err = s.Decode(doc); err != nil {
-		return nil, err
+		return nil, doc, err
 	}
 	if e.New, err = s.Decode(doc); err != nil {
-		return nil, err
+		return nil, doc, err
 	}
 	if err := change(e); err != nil {
-		return nil, err
+		return nil, doc, err
 	}
 	m := metaOf(e.New)
 	*m = *metaOf(e.Old)
 	m.Version++
 	m.UpdatedAt = s.deps.Clock.Now()
-	return e.New, s.put(e)
+	doc, err = s.put(e)
+	return e.New, doc, err
 }
 
-// put ends a creation or change: hooks, document, event.
-func (s *Store[T]) put(e *Edit[T]) error {
+// put ends a creation or change: hooks, document, event. It gives the document
+// that it stored.
+func (s *Store[T]) put(e *Edit[T]) (Doc, error) {
 	if s.Before != nil {
 		if err := s.Before(e); err != nil {
-			return err
+			return Doc{}, err
 		}
 	}
 	doc, err := s.encode(e.New)
 	if err != nil {
-		return err
+		return Doc{}, err
 	}
 	if err := s.told(s.deps.Backend.Put(e.Tx, doc, doc.Version-1)); err != nil {
-		return err
+		return Doc{}, err
 	}
-	return s.tell(e, e.New)
+	return doc, s.tell(e, e.New)
 }
 
 // Delete removes a resource.

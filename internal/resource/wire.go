@@ -19,11 +19,12 @@ func (s *Store[T]) Show(ctx context.Context, tenant, id string) (*route.Reply, e
 	if err != nil {
 		return nil, err
 	}
+	return s.show(doc)
+}
+
+func (s *Store[T]) show(doc Doc) (*route.Reply, error) {
 	wire, err := s.wireDoc(nil, doc)
-	if err != nil {
-		return nil, err
-	}
-	return &route.Reply{ETag: etag(doc.Version), JSON: wire}, nil
+	return &route.Reply{ETag: etag(doc.Version), JSON: wire}, err
 }
 
 // AnswerType is the published type of a resource as clients see it, for the
@@ -43,23 +44,28 @@ func (s *Store[T]) CreateFrom(ctx context.Context, who authz.Caller, body jsonte
 	if err := s.fill(t, body, s.create, false, atCreation); err != nil {
 		return nil, err
 	}
-	if err := s.deps.Writer.Write(ctx, func(tx txn.Tx) error { return s.insert(tx, who, t) }); err != nil {
-		return nil, err
-	}
-	return s.Reply(t)
-}
-
-// change answers a write to what exists.
-func (s *Store[T]) change(ctx context.Context, who authz.Caller, id, match, action string, do func(*Edit[T]) error) (*route.Reply, error) {
-	var t *T
+	var doc Doc
 	err := s.deps.Writer.Write(ctx, func(tx txn.Tx) (err error) {
-		t, err = s.edit(tx, who, id, match, action, do)
+		doc, err = s.insert(tx, who, t)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return s.Reply(t)
+	return s.show(doc)
+}
+
+// change answers a write to what exists.
+func (s *Store[T]) change(ctx context.Context, who authz.Caller, id, match, action string, do func(*Edit[T]) error) (*route.Reply, error) {
+	var doc Doc
+	err := s.deps.Writer.Write(ctx, func(tx txn.Tx) (err error) {
+		_, doc, err = s.edit(tx, who, id, match, action, do)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.show(doc)
 }
 
 // replaceWith makes e.New a new resource from a body, but for what a client
@@ -81,7 +87,7 @@ func (s *Store[T]) Move(ctx context.Context, who authz.Caller, id, action string
 	}
 	var t *T
 	err := s.deps.Writer.Write(ctx, func(tx txn.Tx) (err error) {
-		t, err = s.edit(tx, who, id, "", action, func(e *Edit[T]) error { return s.move(e, s.Moves[i], body) })
+		t, _, err = s.edit(tx, who, id, "", action, func(e *Edit[T]) error { return s.move(e, s.Moves[i], body) })
 		return err
 	})
 	return t, err

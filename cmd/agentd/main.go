@@ -1,0 +1,21 @@
+// Command agentd is an agent runtime platform in one program.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"agentd/internal/cli"
+)
+
+// version is set by the linker.
+var version = "dev"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// The second signal ends the process the hard way.
+	context.AfterFunc(ctx, stop)
+	os.Exit(cli.Main(ctx, os.Args[1:], cli.Deps{Version: version, Stdout: os.Stdout, Stderr: os.Stderr}))
+}

@@ -7,7 +7,9 @@ import (
 	"os/signal"
 	"syscall"
 
+	"agentd/internal/app"
 	"agentd/internal/cli"
+	"agentd/internal/config"
 )
 
 // version is set by the linker.
@@ -17,5 +19,10 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// The second signal ends the process the hard way.
 	context.AfterFunc(ctx, stop)
-	os.Exit(cli.Main(ctx, os.Args[1:], cli.Deps{Version: version, Stdout: os.Stdout, Stderr: os.Stderr}))
+	os.Exit(cli.Main(ctx, os.Args[1:], cli.Deps{
+		Version: version, Stdout: os.Stdout, Stderr: os.Stderr,
+		Serve: func(ctx context.Context, cfg config.Config) error {
+			return app.Serve(ctx, cfg, version, os.Stdout, os.Stderr)
+		},
+	}))
 }

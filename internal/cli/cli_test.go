@@ -147,7 +147,7 @@ func TestServeGetsTheConfiguration(t *testing.T) {
 	}
 	s.run("serve", "--listen=:2").want(t, exitFailure, "Error: the port is taken\n")
 	if got.Server.Listen != ":2" || got.Observability.LogLevel != "debug" || got.Observability.LogFormat != "text" ||
-		got.Security.OwnerKey.Reveal() != "secret" || len(got.Security.EgressAllow) != 2 || got.Storage.DataDir != "./agentd-data" {
+		got.Security.OwnerKey.Reveal() != "secret" || got.Security.EgressAllow != "10.0.0.0/8,127.0.0.1:80" || got.Storage.DataDir != "./agentd-data" {
 		t.Errorf("got %+v", got)
 	}
 }

@@ -42,7 +42,7 @@ type Bus struct {
 type Security struct {
 	OwnerKey    secret.String `env:"AGENTD_OWNER_KEY" placeholder:"KEY" help:"Key of the first tenant's owner, svc_ with 8 and 32 letters or digits. Read on the first start only. Empty: one is made and printed once."`
 	SecretKey   secret.String `env:"AGENTD_SECRET_KEY" placeholder:"BASE64" help:"32 bytes in base64 that seal what is stored encrypted. Nodes that share a database must share it. Empty: made once in the data directory."`
-	EgressAllow []Egress      `env:"AGENTD_EGRESS_ALLOW" placeholder:"CIDR|IP:PORT" help:"Private addresses that calls whose target a tenant chose may reach all the same; several by commas."`
+	EgressAllow string        `env:"AGENTD_EGRESS_ALLOW" placeholder:"CIDR|IP:PORT" help:"Private addresses that calls whose target a tenant chose may reach all the same; several by commas."`
 }
 
 // Models is the operator's own model endpoint, and a file with further ones.

@@ -67,7 +67,7 @@ func (s *Server) finish(x *exchange, r *http.Request, panicked any) {
 	}
 	elapsed := time.Since(x.start)
 	s.metrics.inFlight.Dec()
-	x.op.meters.observe(x.status, elapsed, x.op.stream)
+	x.op.meters().observe(x.status, elapsed, x.op.stream)
 	s.logRequest(x, r, elapsed)
 	if s.tracer != nil {
 		endSpan(trace.SpanFromContext(x.Context), x)

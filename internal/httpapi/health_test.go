@@ -10,11 +10,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
-
-	"agentd/internal/authz"
 )
-
-type callerOf = authz.Caller
 
 func metricsText(t testing.TB, w *world) string {
 	t.Helper()

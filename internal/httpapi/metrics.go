@@ -2,14 +2,16 @@ package httpapi
 
 import (
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 // metrics counts by route pattern, never by path. The series of a route are
-// looked up when it is mounted, so that a request only adds to them.
+// made at its first request, and then only added to.
 type metrics struct {
 	registry *prometheus.Registry
 	requests *prometheus.CounterVec
@@ -22,6 +24,7 @@ var statusClasses = [...]string{"1xx", "2xx", "3xx", "4xx", "5xx"}
 func newMetrics(registry *prometheus.Registry, openStreams func() int) *metrics {
 	if registry == nil {
 		registry = prometheus.NewRegistry()
+		registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	}
 	m := &metrics{
 		registry: registry,
@@ -52,17 +55,19 @@ type meters struct {
 	duration prometheus.Observer
 }
 
-// of looks up a route's series; empty names are those of unmatched requests,
+// of gives a route's series; empty names are those of unmatched requests,
 // whose methods could be anything.
-func (m *metrics) of(method, pattern string) meters {
+func (m *metrics) of(method, pattern string) func() *meters {
 	if pattern == "" {
 		method, pattern = "other", "unmatched"
 	}
-	found := meters{duration: m.duration.WithLabelValues(pattern, method)}
-	for i, class := range statusClasses {
-		found.classes[i] = m.requests.WithLabelValues(pattern, method, class)
-	}
-	return found
+	return sync.OnceValue(func() *meters {
+		made := &meters{duration: m.duration.WithLabelValues(pattern, method)}
+		for i, class := range statusClasses {
+			made.classes[i] = m.requests.WithLabelValues(pattern, method, class)
+		}
+		return made
+	})
 }
 
 func (m *meters) observe(status int, elapsed time.Duration, stream bool) {

@@ -27,7 +27,7 @@ type operation struct {
 	serve func(x *exchange, r *http.Request) error
 	fail  func(w http.ResponseWriter, r *http.Request, status int, e *fault.Error)
 
-	meters meters
+	meters func() *meters
 }
 
 // mux finds operations. The radix tree is chi's; its handlers are not used,

@@ -40,7 +40,7 @@ type Config struct {
 	Ready func(ctx context.Context) error
 
 	Log     *slog.Logger         // nil: slog.Default()
-	Metrics *prometheus.Registry // nil: a new one; served at /metrics
+	Metrics *prometheus.Registry // nil: a new one, with Go's own metrics; served at /metrics
 	Tracer  trace.Tracer         // nil: no spans
 
 	PublicURL string // https://…: browsers come from there, and only over TLS

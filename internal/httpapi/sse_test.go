@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"agentd/internal/authz"
 	"agentd/internal/route"
 )
 
@@ -255,7 +256,7 @@ func TestShutdown(t *testing.T) {
 	w := start(t, func(c *Config) {
 		c.Raw = append(c.Raw, Raw{
 			Row: route.Row{Method: "GET", Path: "/slow", Public: true},
-			Serve: func(w http.ResponseWriter, _ *http.Request, _ callerOf) error {
+			Serve: func(w http.ResponseWriter, _ *http.Request, _ authz.Caller) error {
 				close(entered)
 				<-proceed
 				return JSON(w, 200, "done")

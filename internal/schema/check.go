@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -325,8 +326,8 @@ func (n *node) complainNumber(raw string) string {
 	}
 	v, err := strconv.ParseFloat(raw, 64)
 	switch {
-	case err != nil:
-		return "expected a number that fits 64 bits" // or, in text, a number at all
+	case err != nil, math.IsInf(v, 0), math.IsNaN(v): // text may say NaN
+		return "expected a number that fits 64 bits"
 	case v < n.least:
 		return "expected at least " + decimal(n.least)
 	case v > n.most:

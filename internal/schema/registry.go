@@ -18,8 +18,9 @@ type Registry struct {
 	adapted map[string]bool
 }
 
-// NewRegistry makes an empty registry. A type is published under its name, or
-// with its package's name before it where the name is taken already.
+// NewRegistry makes an empty registry. A type is published under the name that
+// its blank field gives (_ struct{} `json:"-" name:"Agent"`), else its own,
+// with its package's name before it where that is taken already.
 func NewRegistry() *Registry {
 	owners := map[string]reflect.Type{}
 	namer := func(t reflect.Type, hint string) string {
@@ -27,7 +28,13 @@ func NewRegistry() *Registry {
 		for t.Kind() == reflect.Pointer {
 			t = t.Elem()
 		}
-		if t.Kind() != reflect.Struct || t.Name() == "" {
+		if t.Kind() != reflect.Struct {
+			return name
+		}
+		if f, ok := t.FieldByName("_"); ok && f.Tag.Get("name") != "" {
+			return f.Tag.Get("name")
+		}
+		if t.Name() == "" {
 			return name
 		}
 		if owner, taken := owners[name]; taken && owner != t {

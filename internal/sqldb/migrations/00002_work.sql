@@ -13,7 +13,11 @@ CREATE TABLE work (
     PRIMARY KEY (kind, work_key)
 ) WITHOUT ROWID;
 
+-- What is due, and when the next is.
 CREATE INDEX work_due ON work (kind, due_at);
+
+-- Whose items are due: turns over tenants behind a backlog.
+CREATE INDEX work_turn ON work (kind, tenant_id, due_at);
 
 -- +goose Down
 DROP TABLE work;

@@ -1,0 +1,147 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"agentd/internal/client"
+	"agentd/internal/config"
+)
+
+// invocation is one running command: its context and where it writes.
+type invocation struct {
+	context.Context
+	deps           Deps
+	stdout, stderr io.Writer
+	now            func() time.Time
+	dims           bool // stderr is a terminal that can dim text
+	screen         bool // stdout is a terminal
+}
+
+func (inv *invocation) connect(c config.Client) (*client.Client, error) {
+	if c.Key.Empty() {
+		return nil, errors.New("no key is given; set AGENTD_KEY to the one that agentd serve printed on its first start, or use --key")
+	}
+	return client.New(c.URL, c.Key)
+}
+
+// explain adds to an error what its reader can do about it.
+func explain(err error) string {
+	if e, ok := errors.AsType[*client.Unreachable](err); ok {
+		return e.Error() + "\nIs agentd serve running there? AGENTD_URL says where to look."
+	}
+	if p, ok := errors.AsType[*client.Problem](err); ok && p.Status == 401 {
+		return err.Error() + "\nIs AGENTD_KEY a key of this server?"
+	}
+	return err.Error()
+}
+
+// note writes a line about what happens beside the result.
+func (inv *invocation) note(format string, args ...any) {
+	text := clean(fmt.Sprintf(format, args...))
+	if inv.dims {
+		text = "\x1b[2m" + text + "\x1b[0m"
+	}
+	fmt.Fprintln(inv.stderr, text)
+}
+
+// json writes a JSON value for a script.
+func (inv *invocation) json(value jsontext.Value) error {
+	value = bytes.Clone(value)
+	if err := value.Indent(jsontext.WithIndent("  ")); err != nil {
+		return fmt.Errorf("the server's answer is no JSON: %w", err)
+	}
+	_, err := fmt.Fprintf(inv.stdout, "%s\n", value)
+	return err
+}
+
+// table writes aligned columns under a heading. The last one may be ragged.
+func (inv *invocation) table(heading []string, rows [][]string) error {
+	w := tabwriter.NewWriter(inv.stdout, 0, 0, 2, ' ', 0)
+	for _, row := range append([][]string{heading}, rows...) {
+		for i, cell := range row {
+			row[i] = oneLine(cell)
+		}
+		fmt.Fprintln(w, strings.TrimRight(strings.Join(row, "\t"), "\t"))
+	}
+	return w.Flush()
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// clean takes from a text what a terminal would obey instead of showing it.
+func clean(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r != '\n' && r != '\t' && unicode.IsControl(r) || r == utf8.RuneError {
+			return -1
+		}
+		return r
+	}, s)
+}
+
+// oneLine makes a text fit into a cell of a table.
+func oneLine(s string) string { return strings.Join(strings.Fields(clean(s)), " ") }
+
+// short cuts a text to at most n characters.
+func short(s string, n int) string {
+	if utf8.RuneCountInString(s) <= n {
+		return s
+	}
+	return strings.TrimRight(string([]rune(s)[:n-1]), " ") + "…"
+}
+
+// ago tells a moment as a person would.
+func ago(now, t time.Time) string {
+	switch d := now.Sub(t); {
+	case t.IsZero():
+		return "-"
+	case d < 0 && d > -time.Minute, d >= 0 && d < 5*time.Second:
+		return "just now"
+	case d < 0:
+		return t.Local().Format("2006-01-02 15:04")
+	case d < time.Minute:
+		return fmt.Sprintf("%d s ago", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%d min ago", int(d.Minutes()))
+	case d < 24*time.Hour:
+		return fmt.Sprintf("%d h ago", int(d.Hours()))
+	case d < 30*24*time.Hour:
+		return fmt.Sprintf("%d d ago", int(d.Hours()/24))
+	default:
+		return t.Local().Format("2006-01-02")
+	}
+}
+
+// took tells a duration to about three digits.
+func took(d time.Duration) string {
+	switch {
+	case d <= 0:
+		return "-"
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", max(d.Milliseconds(), 1))
+	case d < time.Minute:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	case d < time.Hour:
+		return fmt.Sprintf("%d min %d s", int(d.Minutes()), int(d.Seconds())%60)
+	default:
+		return fmt.Sprintf("%d h %d min", int(d.Hours()), int(d.Minutes())%60)
+	}
+}

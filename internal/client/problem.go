@@ -1,0 +1,78 @@
+package client
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+)
+
+// Problem is a refusal: the problem document of interface.md section 7.
+type Problem struct {
+	Status        int    `json:"status"`
+	Title         string `json:"title"`
+	Detail        string `json:"detail"`
+	Code          string `json:"code"`
+	CorrelationID string `json:"correlation_id"`
+	Errors        []struct {
+		Field   string `json:"field"`
+		Message string `json:"message"`
+	} `json:"errors"`
+
+	RetryAfter time.Duration `json:"-"`
+}
+
+// Error gives the sentence, every wrong field, the code, and the id under
+// which the server's log knows the request.
+func (p *Problem) Error() string {
+	var b strings.Builder
+	b.WriteString(p.Detail)
+	if len(p.Errors) > 1 {
+		for _, e := range p.Errors {
+			fmt.Fprintf(&b, "\n  %s: %s", e.Field, e.Message)
+		}
+		b.WriteString("\n ")
+	}
+	var marks []string
+	if p.Code != "" {
+		marks = append(marks, p.Code)
+	}
+	if p.CorrelationID != "" {
+		marks = append(marks, "request "+p.CorrelationID)
+	}
+	if marks != nil {
+		fmt.Fprintf(&b, " (%s)", strings.Join(marks, ", "))
+	}
+	return b.String()
+}
+
+// temporary says whether the same request may succeed a little later.
+func (p *Problem) temporary() bool {
+	switch p.Status {
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	}
+	return false
+}
+
+// readProblem reads a refusal. One that is no problem document (a proxy's page,
+// say) is described by its status.
+func readProblem(res *http.Response) *Problem {
+	var p Problem
+	text, _ := io.ReadAll(io.LimitReader(res.Body, 1<<20))
+	if json.Unmarshal(text, &p) != nil || p.Detail == "" {
+		p = Problem{Detail: fmt.Sprintf("The server answered %d %s.", res.StatusCode, http.StatusText(res.StatusCode))}
+	}
+	p.Status = res.StatusCode
+	if p.CorrelationID == "" {
+		p.CorrelationID = res.Header.Get("X-Request-Id")
+	}
+	if s, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil && s > 0 {
+		p.RetryAfter = time.Duration(s) * time.Second
+	}
+	return &p
+}

@@ -1,0 +1,71 @@
+// Package config holds every setting of agentd: its flag, its environment
+// variable, its default and its doc text stand in one struct, from which the
+// command line, the printed configuration and docs/configuration.md are made
+// (decisions.md D12). A setting that nothing reads does not exist.
+package config
+
+import (
+	"log/slog"
+
+	"agentd/internal/secret"
+)
+
+// Config is what `agentd serve` runs with.
+type Config struct {
+	Server        Server        `embed:"" group:"Server"`
+	Storage       Storage       `embed:"" group:"Storage"`
+	Security      Security      `embed:"" group:"Security"`
+	Models        Models        `embed:"" group:"Models"`
+	Observability Observability `embed:"" group:"Logs and traces"`
+}
+
+// Server is where agentd is reached.
+type Server struct {
+	Listen    string `env:"AGENTD_LISTEN" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Address to listen on."`
+	PublicURL string `env:"AGENTD_PUBLIC_URL" name:"public-url" placeholder:"URL" help:"Address that clients use, where a proxy stands in front of agentd. Empty: the address listened on."`
+}
+
+// Storage is where state is kept. The commands that work on the database
+// directly (migrate, admin) read these settings only.
+type Storage struct {
+	DataDir     string `env:"AGENTD_DATA_DIR" default:"./agentd-data" placeholder:"DIR" help:"Directory for everything that agentd keeps on disk; made, for its owner only, if it is not there."`
+	DatabaseURL URL    `env:"AGENTD_DATABASE_URL" name:"database-url" placeholder:"URL" help:"postgres://user:password@host/name to keep state in PostgreSQL. Empty: SQLite in the data directory."`
+	NATSURL     URL    `env:"AGENTD_NATS_URL" name:"nats-url" placeholder:"URL" help:"nats://host:4222 (several by commas) to share live events and wake-ups between nodes. Empty: a NATS inside agentd, for a single node."`
+}
+
+// Security is keys, and where agentd may call.
+type Security struct {
+	OwnerKey    secret.String `env:"AGENTD_OWNER_KEY" placeholder:"KEY" help:"Key of the first tenant's owner, svc_ with 8 and 32 letters or digits. Read on the first start only. Empty: one is made and printed once."`
+	SecretKey   secret.String `env:"AGENTD_SECRET_KEY" placeholder:"BASE64" help:"32 bytes in base64 that seal what is stored encrypted. Nodes that share a database must share it. Empty: made once in the data directory."`
+	EgressAllow []Egress      `env:"AGENTD_EGRESS_ALLOW" placeholder:"CIDR|IP:PORT,..." help:"Private addresses that calls whose target a tenant chose may reach all the same."`
+}
+
+// Models is the operator's own model endpoint, and a file with further ones.
+type Models struct {
+	BaseURL   string        `env:"AGENTD_MODEL_BASE_URL" name:"model-base-url" placeholder:"URL" help:"OpenAI-compatible endpoint, as in http://127.0.0.1:11434/v1; the provider that it makes is called default."`
+	APIKey    secret.String `env:"AGENTD_MODEL_API_KEY" name:"model-api-key" placeholder:"KEY" help:"Key for that endpoint; it is sent nowhere else."`
+	Model     string        `env:"AGENTD_MODEL" name:"default-model" placeholder:"NAME" help:"Model of agents that name none: a name that the default provider knows, or PROVIDER/NAME. Empty: builtin/echo, which is no model and answers by rule."`
+	Providers string        `env:"AGENTD_PROVIDERS" placeholder:"FILE" help:"JSON file with further model providers, their models, context windows and prices."`
+}
+
+// Observability is what agentd tells about itself.
+type Observability struct {
+	LogLevel     string `env:"AGENTD_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" placeholder:"LEVEL" help:"Least level that is logged: debug, info, warn or error."`
+	LogFormat    string `env:"AGENTD_LOG_FORMAT" default:"text" enum:"text,json" placeholder:"FORMAT" help:"Form of log lines: text or json."`
+	OTLPEndpoint string `env:"OTEL_EXPORTER_OTLP_ENDPOINT" name:"otlp-endpoint" placeholder:"URL" help:"OpenTelemetry collector that takes traces by OTLP over HTTP. Empty: no traces."`
+}
+
+// Level is LogLevel as log/slog names it.
+func (o Observability) Level() slog.Level {
+	var l slog.Level
+	if l.UnmarshalText([]byte(o.LogLevel)) != nil {
+		return slog.LevelInfo
+	}
+	return l
+}
+
+// Client is how the commands for a person reach a server.
+type Client struct {
+	URL string        `env:"AGENTD_URL" name:"url" default:"http://127.0.0.1:8080" placeholder:"URL" help:"Server to talk to."`
+	Key secret.String `env:"AGENTD_KEY" name:"key" placeholder:"KEY" help:"API key to talk with."`
+}

@@ -1,0 +1,217 @@
+package config
+
+import (
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kong"
+	"github.com/google/go-cmp/cmp"
+
+	"agentd/internal/secret"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func TestReferenceIsFresh(t *testing.T) {
+	t.Parallel()
+	const golden = "../../docs/configuration.md"
+	if *update {
+		if err := os.WriteFile(golden, []byte(Reference()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), Reference()); diff != "" {
+		t.Errorf("docs/configuration.md is stale; run the test with -update:\n%s", diff)
+	}
+}
+
+// The reference must name the flags that the command line has.
+func TestFlagsAreThoseOfTheCommandLine(t *testing.T) {
+	t.Parallel()
+	var cfg Config
+	parser, err := kong.New(&cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for _, f := range parser.Model.Flags {
+		if f.Name != "help" {
+			want = append(want, "--"+f.Name+" "+f.Envs[0])
+		}
+	}
+	var got []string
+	for s := range cfg.Settings() {
+		got = append(got, s.Flag+" "+s.Env)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// parse reads flags as the command line does, which also validates.
+func parse(t *testing.T, args ...string) (*Config, error) {
+	t.Helper()
+	var command struct {
+		Config Config `embed:""`
+	}
+	parser, err := kong.New(&command)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = parser.Parse(args)
+	return &command.Config, err
+}
+
+func TestDefaultsAreValid(t *testing.T) {
+	t.Parallel()
+	cfg, err := parse(t)
+	if err != nil {
+		t.Error(err)
+	}
+	if got := cfg.Server.Listen; got != "127.0.0.1:8080" {
+		t.Errorf("Listen = %q", got)
+	}
+	if got := cfg.Observability.Level(); got != slog.LevelInfo {
+		t.Errorf("Level = %v", got)
+	}
+}
+
+func TestValidate(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "providers.json")
+	if err := os.WriteFile(file, []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name string
+		args []string
+		want string // part of the error; empty: none
+	}{
+		{"every interface", []string{"--listen=:8080"}, ""},
+		{"any port", []string{"--listen=[::1]:0"}, ""},
+		{"no port", []string{"--listen=localhost"}, `AGENTD_LISTEN "localhost" is no address`},
+		{"port out of range", []string{"--listen=:70000"}, `AGENTD_LISTEN "70000" is no port`},
+		{"no data directory", []string{"--data-dir= "}, "AGENTD_DATA_DIR must name a directory"},
+		{"postgres", []string{"--database-url=postgres://u:p@h1:1,h2:2/agentd"}, ""},
+		{"postgres behind a socket", []string{"--database-url=postgres:///agentd?host=/run/postgresql"}, ""},
+		{"no address at all", []string{"--database-url=agentd"}, "AGENTD_DATABASE_URL must begin with postgres:// or postgresql://"},
+		{"nats without a host", []string{"--nats-url=nats:///x"}, "AGENTD_NATS_URL names no host"},
+		{"another database", []string{"--database-url=mysql://h/agentd"}, "AGENTD_DATABASE_URL must begin with postgres:// or postgresql://"},
+		{"nats cluster", []string{"--nats-url=nats://a:4222,nats://b:4222"}, ""},
+		{"half a nats cluster", []string{"--nats-url=nats://a:4222,http://b:4222"}, "AGENTD_NATS_URL must begin with nats:// or tls://"},
+		{"short secret key", []string{"--secret-key=aGVsbG8="}, "AGENTD_SECRET_KEY holds 5 bytes and must hold 32"},
+		{"secret key in no base64", []string{"--secret-key=***"}, "AGENTD_SECRET_KEY is not base64"},
+		{"secret key, url spelling", []string{"--secret-key=__________________________________________8"}, ""},
+		{"model", []string{"--model-base-url=http://10.0.0.1:1/v1", "--default-model=meta/llama"}, ""},
+		{"model in a file", []string{"--providers=" + file, "--default-model=far/llama"}, ""},
+		{"echo", []string{"--default-model=builtin/echo"}, ""},
+		{"model from nowhere", []string{"--default-model=llama"}, "AGENTD_MODEL names the model llama, but neither"},
+		{"endpoint without a scheme", []string{"--model-base-url=localhost:11434/v1"}, "AGENTD_MODEL_BASE_URL"},
+		{"no such file", []string{"--providers=" + file + ".not"}, "AGENTD_PROVIDERS cannot be read"},
+		{"a directory", []string{"--providers=" + filepath.Dir(file)}, "AGENTD_PROVIDERS must be a file"},
+		{"collector", []string{"--otlp-endpoint=collector:4318"}, "OTEL_EXPORTER_OTLP_ENDPOINT"},
+		{"public url", []string{"--public-url=agents.example.com"}, "AGENTD_PUBLIC_URL"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := parse(t, tt.args...)
+			switch {
+			case tt.want == "" && err != nil:
+				t.Errorf("refused: %v", err)
+			case tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)):
+				t.Errorf("error %v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestValidateReportsEverything(t *testing.T) {
+	t.Parallel()
+	cfg, _ := parse(t, "--listen=x", "--database-url=x", "--default-model=x")
+	err := cfg.Validate()
+	for _, want := range []string{"AGENTD_LISTEN", "AGENTD_DATABASE_URL", "AGENTD_MODEL "} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is missing in: %v", want, err)
+		}
+	}
+}
+
+// Nothing that is secret may be seen in any printed form, valid or not.
+func TestSecretsAreNotShown(t *testing.T) {
+	t.Parallel()
+	const hush = "hushhushhush"
+	for _, dsn := range []string{
+		"postgres://user:" + hush + "@db:5432/agentd?sslmode=require",
+		"postgres://db/agentd?user=x&password=" + hush + "&sslmode=require",
+		"postgres://db/agentd?sslpassword=" + hush,
+		"postgres://user:" + hush + "/" + hush + "@db/agentd",
+		"postgres://user:" + hush + "@" + hush + "@db/agentd",
+		"postgres://user:%zz" + hush + "@db/agentd",
+		"nats://a:4222,nats://" + hush + "@b:4222",
+		hush,
+	} {
+		cfg, err := parse(t, "--database-url="+dsn, "--nats-url="+dsn, "--owner-key="+hush, "--secret-key="+hush, "--model-api-key="+hush)
+		var log strings.Builder
+		slog.New(slog.NewJSONHandler(&log, nil)).Info("start", "config", cfg, "url", cfg.Storage.DatabaseURL)
+		printed := fmt.Sprintf("%v %+v %#v", *cfg, cfg, cfg.Storage.DatabaseURL) + log.String() + fmt.Sprint(err, cfg.Validate()) + cfg.Dump()
+		if strings.Contains(printed, hush) {
+			t.Errorf("%s is seen in:\n%s", dsn, printed)
+		}
+	}
+}
+
+func TestURLShowsItsHost(t *testing.T) {
+	t.Parallel()
+	got := NewURL("postgres://user:pw@db:5432/agentd?password=pw&sslmode=require").String()
+	want := "postgres://" + secret.Redacted + "@db:5432/agentd?password=" + secret.Redacted + "&sslmode=require"
+	if got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestEgress(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"10.1.2.3/8":       "10.0.0.0/8",
+		"127.0.0.1:11434":  "127.0.0.1:11434",
+		"[::1]:80":         "[::1]:80",
+		" 192.168.1.1 ":    "192.168.1.1/32",
+		"fd00::/8":         "fd00::/8",
+		"example.com":      "",
+		"127.0.0.1:0":      "",
+		"10.0.0.0/33":      "",
+		"127.0.0.1:999999": "",
+	} {
+		var e Egress
+		err := e.UnmarshalText([]byte(in))
+		if got := e.String(); (err == nil) != (want != "") || (err == nil && got != want) {
+			t.Errorf("%q: got %s, %v; want %q", in, got, err, want)
+		}
+	}
+}
+
+func TestDumpIsAnEnvironmentFile(t *testing.T) {
+	t.Parallel()
+	cfg, err := parse(t, "--egress-allow=10.0.0.0/8,127.0.0.1:1", "--owner-key=k", "--database-url=postgres://u:p@h/d")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := cfg.Dump()
+	for _, want := range []string{
+		"AGENTD_LISTEN=127.0.0.1:8080\n", "AGENTD_EGRESS_ALLOW=10.0.0.0/8,127.0.0.1:1\n", "AGENTD_OWNER_KEY=[redacted]\n",
+		"AGENTD_SECRET_KEY=\n", "AGENTD_DATABASE_URL=postgres://[redacted]@h/d\n", "# Storage\n",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is missing in:\n%s", want, got)
+		}
+	}
+}

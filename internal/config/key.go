@@ -1,0 +1,88 @@
+package config
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// keyFile stands in the data directory and holds the deployment's secret key.
+const keyFile = "secret.key"
+
+// MasterKey gives the deployment's 32-byte secret key: AGENTD_SECRET_KEY, or
+// the one in the data directory, which the first caller makes. Processes that
+// start at the same moment get the same key.
+func (c *Config) MasterKey() ([]byte, error) {
+	if !c.Security.SecretKey.Empty() {
+		key, err := decodeKey(c.Security.SecretKey.Reveal())
+		if err != nil {
+			return nil, fmt.Errorf("AGENTD_SECRET_KEY %w", err)
+		}
+		return key, nil
+	}
+	if err := c.Storage.MakeDataDir(); err != nil {
+		return nil, err
+	}
+	path := filepath.Join(c.Storage.DataDir, keyFile)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		text, err = makeKey(path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the secret key cannot be read or made: %w", err)
+	}
+	key, err := decodeKey(string(text))
+	if err != nil {
+		return nil, fmt.Errorf("the secret key in %s %w", path, err)
+	}
+	return key, nil
+}
+
+// MakeDataDir makes the data directory, for its owner only, where there is
+// none.
+func (s *Storage) MakeDataDir() error {
+	if err := os.MkdirAll(s.DataDir, 0o700); err != nil {
+		return fmt.Errorf("the data directory cannot be made: %w", err)
+	}
+	return nil
+}
+
+// makeKey writes a new key to path, or gives the one that somebody else wrote
+// there first. A link either makes the complete file or fails, so that no
+// reader ever sees half a key; renaming would replace the other's.
+func makeKey(path string) ([]byte, error) {
+	draft, err := os.CreateTemp(filepath.Dir(path), ".secret-*") // mode 0600
+	if err != nil {
+		return nil, err
+	}
+	defer os.Remove(draft.Name())
+	key := make([]byte, 32)
+	rand.Read(key)
+	text := []byte(base64.StdEncoding.EncodeToString(key) + "\n")
+	_, err = draft.Write(text)
+	err = errors.Join(err, draft.Sync(), draft.Close())
+	if err != nil {
+		return nil, err
+	}
+	switch err := os.Link(draft.Name(), path); {
+	case errors.Is(err, fs.ErrExist):
+		return os.ReadFile(path)
+	case err != nil:
+		return nil, err
+	}
+	return text, syncDir(filepath.Dir(path))
+}
+
+// syncDir makes a new directory entry survive a power cut: values sealed with a
+// key that is gone are gone too.
+func syncDir(path string) error {
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}

@@ -1,0 +1,103 @@
+package config
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+)
+
+// Validate reports every setting that cannot work, each with the name of its
+// environment variable. It looks at no network.
+func (c *Config) Validate() error {
+	var v verdict
+	v.check("AGENTD_LISTEN", true, func() error { return checkListen(c.Server.Listen) })
+	v.check("AGENTD_PUBLIC_URL", c.Server.PublicURL != "", func() error { return checkHTTP(c.Server.PublicURL) })
+	v.check("AGENTD_SECRET_KEY", !c.Security.SecretKey.Empty(), func() error {
+		_, err := decodeKey(c.Security.SecretKey.Reveal())
+		return err
+	})
+	c.Models.validate(&v)
+	v.check("OTEL_EXPORTER_OTLP_ENDPOINT", c.Observability.OTLPEndpoint != "", func() error {
+		return checkHTTP(c.Observability.OTLPEndpoint)
+	})
+	return errors.Join(c.Storage.Validate(), v.err())
+}
+
+// Validate reports what is wrong with the storage settings alone.
+func (s *Storage) Validate() error {
+	var v verdict
+	v.check("AGENTD_DATA_DIR", true, func() error {
+		if strings.TrimSpace(s.DataDir) == "" {
+			return errors.New("must name a directory")
+		}
+		return nil
+	})
+	v.check("AGENTD_DATABASE_URL", !s.DatabaseURL.Empty(), func() error { return s.DatabaseURL.check(hostless, "postgres", "postgresql") })
+	v.check("AGENTD_NATS_URL", !s.NATSURL.Empty(), func() error { return s.NATSURL.check(hostful, "nats", "tls") })
+	return v.err()
+}
+
+func (m *Models) validate(v *verdict) {
+	v.check("AGENTD_MODEL_BASE_URL", m.BaseURL != "", func() error { return checkHTTP(m.BaseURL) })
+	v.check("AGENTD_MODEL", m.Model != "", func() error {
+		if m.BaseURL == "" && m.Providers == "" && m.Model != "builtin/echo" {
+			return fmt.Errorf("names the model %s, but neither AGENTD_MODEL_BASE_URL nor AGENTD_PROVIDERS says where it is served", m.Model)
+		}
+		return nil
+	})
+	v.check("AGENTD_PROVIDERS", m.Providers != "", func() error {
+		info, err := os.Stat(m.Providers)
+		if err != nil {
+			return fmt.Errorf("cannot be read: %w", err)
+		}
+		if info.IsDir() {
+			return fmt.Errorf("must be a file; %s is a directory", m.Providers)
+		}
+		return nil
+	})
+}
+
+func checkHTTP(raw string) error { return checkURL(raw, hostful, "http", "https") }
+
+func checkListen(address string) error {
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return fmt.Errorf("%q is no address to listen on; write 127.0.0.1:8080, or :8080 for every interface", address)
+	}
+	if _, err := net.LookupPort("tcp", port); err != nil {
+		return fmt.Errorf("%q is no port; ports are 0 (any that is free) to 65535", port)
+	}
+	return nil
+}
+
+// decodeKey reads 32 bytes in any spelling of base64. The error does not
+// repeat the key.
+func decodeKey(text string) ([]byte, error) {
+	text = strings.TrimRight(strings.TrimSpace(text), "=")
+	text = strings.NewReplacer("-", "+", "_", "/").Replace(text)
+	key, err := base64.RawStdEncoding.DecodeString(text)
+	if err != nil {
+		return nil, errors.New("is not base64; make one with: openssl rand -base64 32")
+	}
+	if len(key) != 32 {
+		return nil, fmt.Errorf("holds %d bytes and must hold 32; make one with: openssl rand -base64 32", len(key))
+	}
+	return key, nil
+}
+
+// verdict collects what is wrong, setting by setting.
+type verdict struct{ errs []error }
+
+func (v *verdict) check(name string, given bool, check func() error) {
+	if !given {
+		return
+	}
+	if err := check(); err != nil {
+		v.errs = append(v.errs, fmt.Errorf("%s %w", name, err))
+	}
+}
+
+func (v *verdict) err() error { return errors.Join(v.errs...) }

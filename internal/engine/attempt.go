@@ -1,0 +1,247 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"agentd/internal/fault"
+	"agentd/internal/ident"
+	"agentd/internal/model"
+	"agentd/internal/run"
+	"agentd/internal/schema"
+	"agentd/internal/tool"
+	"agentd/internal/txn"
+	"agentd/internal/work"
+)
+
+// attempt is one worker's hold of one run. Its fields belong to the run's
+// goroutine, text and cancel apart.
+type attempt struct {
+	e     *Engine
+	rec   *run.Record // as of the commit that is being made
+	spec  *run.AgentSpec
+	tools tool.Set
+	lease work.Lease
+	emitter
+	text *steptext
+
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	began       time.Time // of this attempt
+	before      float64   // milliseconds that earlier attempts ran
+	step        int64     // seq of the last step that was begun
+	messages    []model.Message
+	calls       []model.ToolCall // that the model asked for and have no result yet
+	closing     bool             // a limit was hit: one last answer, without tools
+	interrupted bool             // calls were under way when the last worker died
+	steps       []*run.Step      // of the commit that is being made
+}
+
+func (e *Engine) newAttempt(r *run.Record, spec *run.AgentSpec) *attempt {
+	own := *r
+	a := &attempt{e: e, rec: &own, spec: spec, began: e.Clock.Now(), text: newSteptext()}
+	if spec != nil {
+		a.tools, _ = e.Tools.Select(spec.Tools) // unknown names were refused when the agent was written
+	}
+	a.seq, a.stored = own.EventSeq, own.EventSeq
+	a.step, a.before = own.StepSeq, own.Metrics.DurationMS
+	return a
+}
+
+// insert stores a new run together with how it goes on.
+func (a *attempt) insert(ctx context.Context, enqueue func(txn.Tx) error) error {
+	a.rec.EventSeq = a.seq
+	err := a.e.Writer.Write(ctx, func(tx txn.Tx) error {
+		if err := a.e.Runs.Insert(tx, a.rec); err != nil {
+			return err
+		}
+		if err := enqueue(tx); err != nil {
+			return err
+		}
+		return a.append(tx)
+	})
+	if err == nil {
+		a.publish()
+	}
+	return err
+}
+
+// takeOver makes this worker the run's: a queued run starts, one whose worker
+// died resumes with what the journal has.
+func (a *attempt) takeOver(ctx context.Context) error {
+	last := int64(0)
+	err := a.e.Writer.Write(ctx, func(tx txn.Tx) (err error) {
+		if err = a.e.Queue.Hold(tx, a.lease, a.e.Lease); err != nil {
+			return err
+		}
+		last, err = a.e.Runs.LastSeq(tx, a.rec.TenantID, a.rec.RunID)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	a.seq, a.stored = last, last
+	if a.rec.Status == run.Queued {
+		a.rec.Status, a.rec.StartedAt = run.Running, &a.began
+		a.emit("run.started", startedData{Status: run.Running, Attempt: 1})
+		a.beginStep(run.StepLLM, nil)
+		return a.commit(ctx, false)
+	}
+	if a.e.Observer.Recover != nil {
+		a.e.Observer.Recover()
+	}
+	a.seq += run.SeqJump
+	a.stored = a.seq
+	a.drafts = true // what the dead worker's step said before it died
+	if err := a.replay(ctx); err != nil {
+		return err
+	}
+	a.emit("run.resumed", startedData{Status: run.Running, Attempt: a.lease.Attempt})
+	return a.commit(ctx, false)
+}
+
+// beginStep notes that a step begins with the commit that is being made.
+func (a *attempt) beginStep(kind run.StepType, in *run.ToolInput) int64 {
+	a.step++
+	a.rec.Pending = append(a.rec.Pending, run.Intent{StepID: ident.New(), Seq: a.step, Type: kind, StartedAt: a.e.Clock.Now(), Tool: in})
+	a.emit("step.started", stepStartedData{StepSeq: a.step, Type: kind})
+	return a.step
+}
+
+// endStep adds a step's result to the commit that is being made.
+func (a *attempt) endStep(s *run.Step, m run.StepMetrics) {
+	for i, p := range a.rec.Pending {
+		if p.Seq == s.Seq {
+			s.StepID, s.StartedAt = p.StepID, p.StartedAt
+			a.rec.Pending = append(a.rec.Pending[:i:i], a.rec.Pending[i+1:]...)
+			break
+		}
+	}
+	now := a.e.Clock.Now()
+	s.RunID, s.TenantID, s.CompletedAt = a.rec.RunID, a.rec.TenantID, &now
+	s.DurationMS = milliseconds(now.Sub(s.StartedAt))
+	s.StepIndex, s.Metrics = s.Seq-1, schema.Nullable(encode(m))
+	a.steps = append(a.steps, s)
+	a.rec.Metrics.StepsCount++
+	a.emit("step.completed", stepCompletedData{
+		StepSeq: s.Seq, Type: s.Type, Status: s.Status, DurationMS: s.DurationMS, Metrics: m,
+	})
+}
+
+// end moves the run to a final state in the commit that is being made.
+func (a *attempt) end(status run.Status, code, sentence string) {
+	now := a.e.Clock.Now()
+	a.rec.Status, a.rec.CompletedAt, a.rec.Pending = status, &now, nil
+	if code != "" {
+		a.rec.Error, a.rec.ErrorCode = &sentence, code
+	}
+	a.rec.Metrics.DurationMS = a.ran()
+	a.emit(status.EventName(), endData{Status: status, Error: a.rec.Error, ErrorCode: code, Metrics: a.rec.Metrics})
+}
+
+// fail ends the run as failed, or as what code means. Steps that were begun
+// end as failed, with what the model said so far.
+func (a *attempt) fail(code, sentence string) error {
+	status := run.Failed
+	switch code {
+	case run.CodeMaxDuration:
+		status = run.TimedOut
+	case run.CodeGuardrailBlocked:
+		status = run.GuardrailBlocked
+	}
+	said := a.sealText()
+	for _, p := range slices.Clone(a.rec.Pending) {
+		s := &run.Step{Seq: p.Seq, Type: p.Type, Status: run.StepFailed, Error: &sentence}
+		switch {
+		case p.Tool != nil:
+			s.Input = schema.Nullable(encode(p.Tool))
+		default:
+			s.Input = a.llmInput()
+			s.Output = schema.Nullable(encode(run.LLMOutput{Text: said.text, Thinking: said.thinking, FinishReason: "error"}))
+		}
+		a.endStep(s, run.StepMetrics{})
+	}
+	a.end(status, code, sentence)
+	return a.commit(context.WithoutCancel(a.ctx), true)
+}
+
+// sealText moves the text of the step that ran to the commit that is being
+// made, ahead of the step's own events, and gives it.
+func (a *attempt) sealText() said {
+	entries, s := a.text.seal()
+	a.entries = append(a.entries, entries...)
+	a.drafts = a.drafts || s.drafts
+	return s
+}
+
+// commitTries bounds how long a worker that has a result waits for a database
+// that cannot take it. The result is lost after that; the run is not.
+const commitTries = 8
+
+// commit makes true what the attempt collected: steps, events, the run's row,
+// and that the lease goes on or, with a final state, that the work is done.
+func (a *attempt) commit(ctx context.Context, final bool) error {
+	a.rec.StepSeq, a.rec.EventSeq = a.step, a.seq
+	a.rec.Metrics.DurationMS = a.ran()
+	wait := 50 * time.Millisecond
+	for try := 1; ; try++ {
+		err := a.e.Writer.Write(ctx, func(tx txn.Tx) error { return a.write(tx, final) })
+		if err == nil {
+			break
+		}
+		if try == commitTries || !fault.Is(err, fault.Unavailable) {
+			return err
+		}
+		a.e.Logger.Warn("a step's result waits for the database", "run", a.rec.RunID, "try", try, "err", err)
+		select {
+		case <-ctx.Done():
+			return errors.Join(err, context.Cause(ctx))
+		case <-time.After(wait):
+		}
+		wait = min(2*wait, 2*time.Second)
+	}
+	a.steps, a.drafts = nil, false
+	a.publish()
+	if final && a.e.Observer.RunEnded != nil {
+		a.e.Observer.RunEnded(a.rec.Status, a.rec.CompletedAt.Sub(a.rec.CreatedAt))
+	}
+	return nil
+}
+
+func (a *attempt) write(tx txn.Tx, final bool) error {
+	var err error
+	if final {
+		err = a.e.Queue.Finish(tx, a.lease)
+	} else {
+		err = a.e.Queue.Hold(tx, a.lease, a.e.Lease)
+	}
+	if err != nil {
+		return err
+	}
+	for _, s := range a.steps {
+		if err := a.e.Runs.AppendStep(tx, s); err != nil {
+			return err
+		}
+	}
+	if a.drafts {
+		if err := a.e.Log.DropDrafts(tx, a.rec.TenantID, a.rec.RunID, a.step); err != nil {
+			return err
+		}
+	}
+	if err := a.append(tx); err != nil {
+		return err
+	}
+	return a.e.Runs.Update(tx, a.rec.TenantID, a.rec.RunID, run.Update{
+		Status: a.rec.Status, Output: a.rec.Output, Metrics: a.rec.Metrics,
+		Error: a.rec.Error, ErrorCode: a.rec.ErrorCode,
+		StartedAt: a.rec.StartedAt, CompletedAt: a.rec.CompletedAt,
+		StepSeq: a.rec.StepSeq, EventSeq: a.rec.EventSeq, Pending: a.rec.Pending,
+	})
+}
+
+func (a *attempt) ran() float64 { return a.before + milliseconds(a.e.Clock.Now().Sub(a.began)) }
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

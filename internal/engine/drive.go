@@ -1,0 +1,256 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"agentd/internal/fault"
+	"agentd/internal/ident"
+	"agentd/internal/model"
+	"agentd/internal/run"
+	"agentd/internal/schema"
+)
+
+// Names of the events that carry what a model says.
+const (
+	textChunk     = "llm.chunk"
+	thinkingChunk = "llm.thinking"
+)
+
+var (
+	errDuration = errors.New("engine: the run's time is up")
+	tracer      = otel.Tracer("agentd/engine")
+)
+
+// drive takes the run from its last commit to its end. It returns nil when
+// the run ended, and an error where it did not: the lease is lost, the node
+// stops, or the database cannot take the result. The run goes on elsewhere
+// then, or later.
+func (a *attempt) drive(ctx context.Context) error {
+	a.ctx, a.cancel = context.WithCancelCause(ctx)
+	defer a.cancel(nil)
+	a.e.track(a, true)
+	defer a.e.track(a, false)
+	if limit := a.limits().MaxDurationMS; limit != nil {
+		left := time.Duration(float64(*limit)-a.before) * time.Millisecond
+		var stop context.CancelFunc
+		a.ctx, stop = context.WithTimeoutCause(a.ctx, left, errDuration)
+		defer stop()
+	}
+	var span trace.Span
+	a.ctx, span = tracer.Start(a.ctx, "run", trace.WithAttributes(attribute.String("agentd.run_id", a.rec.RunID), attribute.String("agentd.agent_id", a.rec.AgentID)))
+	defer span.End()
+
+	if a.messages == nil {
+		a.messages = a.opening()
+	}
+	for {
+		var err error
+		if len(a.calls) > 0 {
+			err = a.runTools()
+		} else {
+			err = a.ask()
+		}
+		if err != nil {
+			return a.settle(err)
+		}
+		if a.rec.Status.Final() {
+			return nil
+		}
+	}
+}
+
+// settle ends the run where err is the run's own, and passes on what is not.
+func (a *attempt) settle(err error) error {
+	switch cause := context.Cause(a.ctx); {
+	case errors.Is(cause, errDuration):
+		return a.fail(run.CodeMaxDuration, fmt.Sprintf("The run was given %d ms and had not ended by then.", *a.limits().MaxDurationMS))
+	case cause != nil:
+		return cause
+	}
+	if failed, ok := errors.AsType[*model.Error](err); ok {
+		a.e.Logger.Info("a model call failed", "run", a.rec.RunID, "tenant", a.rec.TenantID, "code", failed.Code, "status", failed.Status, "err", failed.Cause)
+		return a.fail(failed.Code, failed.Detail)
+	}
+	if f, ok := errors.AsType[*fault.Error](err); ok && f.Kind != fault.Unavailable && f.Kind != fault.Internal {
+		return a.fail(run.CodeInternalError, f.Detail)
+	}
+	return err
+}
+
+// ask calls the model once and commits what it said.
+func (a *attempt) ask() error {
+	limits := a.limits()
+	if none(limits.MaxSteps) || none(limits.MaxTokensPerRun) {
+		a.sealText()
+		return a.finish(run.LLMOutput{FinishReason: model.FinishLength}, true)
+	}
+	a.closing = a.exhausted()
+	target, err := a.e.Models.Resolve(a.ctx, a.rec.TenantID, a.spec.Model)
+	if err != nil {
+		return err
+	}
+	req := a.request(target)
+	var sink func(model.Delta)
+	if !a.rec.Options.Plain {
+		sink = func(d model.Delta) {
+			a.chunk(thinkingChunk, d.Thinking)
+			a.chunk(textChunk, d.Text)
+		}
+	}
+	var fallback *model.Target
+	if a.spec.Fallback != nil {
+		// One that cannot be resolved is no fallback; the first error counts.
+		if t, err := a.e.Models.Resolve(a.ctx, a.rec.TenantID, *a.spec.Fallback); err == nil {
+			fallback = &t
+		}
+	}
+	resp, used, err := model.GenerateWithFallback(a.ctx, a.e.Client, req, fallback, sink)
+	if err != nil {
+		return err
+	}
+	if context.Cause(a.ctx) != nil {
+		return context.Cause(a.ctx)
+	}
+	if sink == nil { // one chunk, so that every stream and replay has the text
+		a.chunk(thinkingChunk, resp.Thinking)
+		a.chunk(textChunk, resp.Text)
+	}
+	return a.heard(resp, used)
+}
+
+// heard commits a model's answer: either the run goes on with the tools that
+// it asked for, or it ends.
+func (a *attempt) heard(resp model.Response, target model.Target) error {
+	for i := range resp.ToolCalls {
+		if resp.ToolCalls[i].ID == "" {
+			resp.ToolCalls[i].ID = "call_" + strings.ReplaceAll(ident.New(), "-", "")
+		}
+	}
+	out := run.LLMOutput{
+		Text: resp.Text, Thinking: resp.Thinking, ToolCalls: resp.ToolCalls,
+		FinishReason: resp.FinishReason, Model: resp.Model,
+	}
+	if a.closing {
+		out.ToolCalls = nil
+	}
+	a.sealText()
+	seq := a.rec.Pending[len(a.rec.Pending)-1].Seq
+	m := a.count(resp.Usage, target, len(out.ToolCalls))
+	a.emit("llm.completed", llmCompletedData{
+		StepSeq: seq, Model: resp.Model, FinishReason: resp.FinishReason,
+		InputTokens: resp.Usage.InputTokens, OutputTokens: resp.Usage.OutputTokens,
+	})
+	step := &run.Step{
+		Seq: seq, Type: run.StepLLM, Status: run.StepCompleted,
+		Input: a.llmInput(), Output: schema.Nullable(encode(out)),
+	}
+	for _, c := range out.ToolCalls {
+		step.ToolCalls = append(step.ToolCalls, c.Name)
+	}
+	a.endStep(step, m)
+	a.messages = append(a.messages, assistantMessage(out))
+
+	own, callers := a.split(out.ToolCalls)
+	switch {
+	case len(out.ToolCalls) == 0:
+		return a.finish(out, a.closing || out.FinishReason == model.FinishLength && a.limits().MaxTokensPerRun != nil)
+	case len(callers) > 0:
+		out.ToolCalls = callers
+		return a.finish(out, false)
+	case a.exhausted():
+		a.messages = withoutCalls(a.messages)
+		a.beginStep(run.StepLLM, nil)
+	default:
+		a.calls = own
+		a.beginTools()
+	}
+	return a.commit(a.ctx, false)
+}
+
+// finish ends the run with a model's text, if policy lets it out.
+func (a *attempt) finish(out run.LLMOutput, truncated bool) error {
+	verdict, err := a.e.Gate.BeforeAnswer(a.ctx, subject(a.rec), out.Text)
+	if err != nil {
+		return err
+	}
+	if verdict.Refused {
+		return a.fail(run.CodeGuardrailBlocked, verdict.Reason)
+	}
+	a.rec.Output = schema.Nullable(encode(run.Output{
+		Text: out.Text, Truncated: truncated, OutputTruncated: out.FinishReason == model.FinishLength && out.Model != "",
+		FinishReason: out.FinishReason, ToolCalls: out.ToolCalls,
+	}))
+	a.end(run.Completed, "", "")
+	return a.commit(context.WithoutCancel(a.ctx), true)
+}
+
+// count adds a model call to the run's metrics.
+func (a *attempt) count(u model.Usage, target model.Target, calls int) run.StepMetrics {
+	m := run.StepMetrics{
+		InputTokens: int64(u.InputTokens), OutputTokens: int64(u.OutputTokens), ThinkingTokens: int64(u.ThinkingTokens),
+		LLMCalls: 1, ToolCallsCount: int64(calls), Estimated: u.Estimated,
+	}
+	total := &a.rec.Metrics
+	if target.Price != nil {
+		cost := target.Price.Cost(u)
+		m.CostUSD = &cost
+	}
+	switch {
+	case m.CostUSD == nil:
+		total.TotalCostUSD = nil // one call without a price makes the sum unknown
+	case total.LLMCallsCount == 0:
+		total.TotalCostUSD = m.CostUSD
+	case total.TotalCostUSD != nil:
+		sum := *total.TotalCostUSD + *m.CostUSD
+		total.TotalCostUSD = &sum
+	}
+	total.LLMCallsCount++
+	total.InputTokens += m.InputTokens
+	total.OutputTokens += m.OutputTokens
+	total.ThinkingTokens += m.ThinkingTokens
+	return m
+}
+
+// Limits that apply where nobody set any: a model that calls tools for ever
+// must end some time.
+const defaultMaxSteps = 200
+
+func (a *attempt) limits() run.Limits {
+	l := a.rec.ResourceLimits
+	if l.MaxSteps == nil {
+		n := int64(defaultMaxSteps)
+		l.MaxSteps = &n
+	}
+	return l
+}
+
+func none(limit *int64) bool { return limit != nil && *limit <= 0 }
+
+func reached(limit *int64, n int64) bool { return limit != nil && n >= *limit }
+
+// exhausted says whether the run must close now: its steps, tool calls or
+// tokens are used up.
+func (a *attempt) exhausted() bool {
+	l, m := a.limits(), a.rec.Metrics
+	return reached(l.MaxSteps, m.StepsCount) ||
+		reached(l.MaxToolCalls, m.ToolCallsCount) && m.LLMCallsCount > 0 ||
+		reached(l.MaxTokensPerRun, m.InputTokens+m.OutputTokens)
+}
+
+func (e *Engine) track(a *attempt, on bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if on {
+		e.active[a.rec.RunID] = a
+	} else {
+		delete(e.active, a.rec.RunID)
+	}
+}

@@ -1,0 +1,154 @@
+package engine
+
+import (
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"agentd/internal/event"
+	"agentd/internal/run"
+	"agentd/internal/txn"
+)
+
+// maxUnstored bounds the chunks of a run that are live and not stored.
+const maxUnstored = run.SeqJump - 24
+
+// emitter collects a run's events: those of the commit that is being made,
+// and chunks of text, which are live at once and stored a little later.
+type emitter struct {
+	seq    int64 // of the last event
+	stored int64 // of the last event that a commit made true
+
+	entries []event.Entry // since stored, in order
+	drafts  bool          // entries replace drafts that were stored before
+	live    []event.Event // the same, essential ones only, for publishing after the commit
+	prev    int64         // seq before the first of live
+}
+
+// Data of the events of decisions.md D7, beside the common fields.
+type (
+	statusData struct {
+		Status run.Status `json:"status"`
+	}
+	startedData struct {
+		Status  run.Status `json:"status"`
+		Attempt int        `json:"attempt"`
+	}
+	endData struct {
+		Status    run.Status  `json:"status"`
+		Error     *string     `json:"error,omitzero"`
+		ErrorCode string      `json:"error_code,omitzero"`
+		Metrics   run.Metrics `json:"metrics"`
+	}
+	stepStartedData struct {
+		StepSeq int64        `json:"step_seq"`
+		Type    run.StepType `json:"type"`
+	}
+	stepCompletedData struct {
+		StepSeq    int64           `json:"step_seq"`
+		Type       run.StepType    `json:"type"`
+		Status     run.StepStatus  `json:"status"`
+		DurationMS float64         `json:"duration_ms"`
+		Metrics    run.StepMetrics `json:"metrics"`
+	}
+	llmCompletedData struct {
+		StepSeq      int64  `json:"step_seq"`
+		Model        string `json:"model,omitzero"`
+		FinishReason string `json:"finish_reason"`
+		InputTokens  int    `json:"input_tokens"`
+		OutputTokens int    `json:"output_tokens"`
+	}
+	toolCallData struct {
+		ToolCallID string         `json:"tool_call_id"`
+		Name       string         `json:"name"`
+		Arguments  jsontext.Value `json:"arguments"`
+	}
+	// Output stands last: a stored tool.result leaves it out, because the step
+	// has it.
+	toolResultData struct {
+		ToolCallID string         `json:"tool_call_id"`
+		Name       string         `json:"name"`
+		Status     string         `json:"status"`
+		DurationMS float64        `json:"duration_ms"`
+		Output     jsontext.Value `json:"output,omitzero"`
+	}
+)
+
+func encode(v any) jsontext.Value {
+	b, err := json.Marshal(v, json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
+	if err != nil {
+		panic(err) // our own types always encode
+	}
+	return b
+}
+
+// emit adds an essential event to the commit that is being made.
+func (a *attempt) emit(name string, data any) {
+	enc := encode(data)
+	a.add(event.Entry{Name: name, At: a.e.Clock.Now(), Data: enc}, enc)
+}
+
+// emitResult is emit for a tool's result, whose output only the step stores.
+func (a *attempt) emitResult(d toolResultData, step int64) {
+	live := encode(d)
+	d.Output = nil
+	a.add(event.Entry{Name: "tool.result", At: a.e.Clock.Now(), Data: encode(d), Step: step}, live)
+}
+
+func (a *attempt) add(stored event.Entry, live jsontext.Value) {
+	if len(a.live) == 0 {
+		a.prev = a.seq
+	}
+	a.seq++
+	a.entries = append(a.entries, stored)
+	a.live = append(a.live, event.Event{Seq: a.seq, Name: stored.Name, At: stored.At, Data: live})
+}
+
+// chunk publishes a piece of text at once and leaves it to be stored.
+func (a *attempt) chunk(name, text string) {
+	if text == "" {
+		return
+	}
+	if a.text.unstored() >= maxUnstored {
+		a.e.drafts.flush(a.ctx, []*attempt{a})
+	}
+	at := a.e.Clock.Now()
+	prev := a.seq
+	a.seq++
+	first := a.text.add(name, text, at)
+	a.e.Hub.Publish(event.Batch{Stream: a.rec.RunID, Prev: prev, Events: []event.Event{{
+		Seq: a.seq, Name: name, At: at, Data: textData(text),
+	}}})
+	if first {
+		a.e.drafts.note(a)
+	}
+}
+
+func textData(text string) jsontext.Value {
+	b := append(make([]byte, 0, len(text)+16), `{"text":`...)
+	b, err := jsontext.AppendQuote(b, text)
+	if err != nil {
+		b = append(b[:0], encode(struct {
+			Text string `json:"text"`
+		}{text})...)
+		return b
+	}
+	return append(b, '}')
+}
+
+// append writes the events since the last commit to the log, in tx.
+func (a *attempt) append(tx txn.Tx) error {
+	if len(a.entries) == 0 {
+		return nil
+	}
+	return a.e.Log.Append(tx, a.rec.TenantID, a.rec.RunID, event.Segment{First: a.stored + 1, Entries: a.entries})
+}
+
+// publish gives out what a commit made true.
+func (a *attempt) publish() {
+	if len(a.live) > 0 {
+		a.e.Hub.Publish(event.Batch{Stream: a.rec.RunID, Prev: a.prev, Events: a.live})
+	}
+	a.entries, a.live = nil, nil
+	a.stored = a.seq
+	a.text.open(a.step, a.stored)
+}

@@ -1,0 +1,235 @@
+// Package engine drives runs. A run is a journal: every step's result is
+// committed before the next step begins, under a lease that fences off workers
+// that lost it. After a crash any node goes on from the last committed step.
+//
+// One goroutine holds one run, from the commit that starts it to the commit
+// that ends it or puts it to sleep. A run that waits holds none.
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"agentd/internal/clock"
+	"agentd/internal/event"
+	"agentd/internal/fault"
+	"agentd/internal/model"
+	"agentd/internal/policy"
+	"agentd/internal/run"
+	"agentd/internal/tool"
+	"agentd/internal/txn"
+	"agentd/internal/work"
+)
+
+// WorkKind is the kind of the engine's items in the table of work; the key is
+// the run's id.
+const WorkKind = "run"
+
+// Log is what the engine needs of the event log beyond appending.
+type Log interface {
+	event.Log
+	// DropDrafts deletes the text chunks that were stored before their step
+	// committed, for every step up to one.
+	DropDrafts(tx txn.Tx, tenant, stream string, step int64) error
+}
+
+// Models resolves what an agent asks for to an endpoint.
+type Models interface {
+	Resolve(ctx context.Context, tenant string, spec model.Spec) (model.Target, error)
+}
+
+// Runner is the service that claims items and holds leases; work.Runner.
+type Runner interface {
+	// Reserve takes one of the node's places for a run that is about to be
+	// enqueued held; not ok means that the node is full.
+	Reserve() (work.Slot, bool)
+	Wake()
+}
+
+// Observer is told what happened, for metrics. Nil fields are skipped.
+type Observer struct {
+	RunEnded func(status run.Status, took time.Duration)
+	Recover  func()
+}
+
+// Config is what an engine is made of. Every field but Observer is required.
+type Config struct {
+	Writer txn.Writer
+	Runs   run.Store
+	Log    Log
+	Queue  work.Queue
+	Hub    *event.Hub
+	Agents run.Agents
+	Models Models
+	Client model.Client
+	Tools  *tool.Registry
+	Gate   policy.Gate
+	Clock  clock.Clock
+	Logger *slog.Logger
+
+	Node     string        // owner of this node's leases
+	Lease    time.Duration // how long a dead node's runs wait
+	Observer Observer
+}
+
+// Engine drives runs on one node.
+type Engine struct {
+	Config
+	runner Runner
+	drafts *flusher
+
+	mu       sync.Mutex
+	prepared map[string]*attempt // committed, and about to be handled; by run id
+	active   map[string]*attempt // being driven; by run id
+}
+
+// New makes an engine. Bind it to its runner before use.
+func New(c Config) *Engine {
+	e := &Engine{Config: c, prepared: map[string]*attempt{}, active: map[string]*attempt{}}
+	e.drafts = newFlusher(e)
+	return e
+}
+
+// Bind gives the engine the runner that calls its Handle.
+func (e *Engine) Bind(r Runner) { e.runner = r }
+
+// Serve listens for cancellations from any node and stores drafts of text
+// until ctx ends.
+func (e *Engine) Serve(ctx context.Context) {
+	stop := e.Hub.OnSignal(run.SignalCancelled, e.abort)
+	defer stop()
+	e.drafts.serve(ctx)
+}
+
+// abort ends the work on a run that was cancelled. The run's row has moved
+// already; this only stops the tool or model call that is under way.
+func (e *Engine) abort(runID string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if a := e.active[runID]; a != nil {
+		a.cancel(work.ErrLost)
+	}
+}
+
+// Active counts the runs that this node drives, for metrics.
+func (e *Engine) Active() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.active)
+}
+
+// Start implements run.Starter. With a place free on this node the run is
+// stored as running already and goes on at once, which costs one commit
+// before the model is called; otherwise it is queued for any node.
+func (e *Engine) Start(ctx context.Context, r *run.Record, spec *run.AgentSpec) error {
+	verdict, err := e.Gate.BeforeRun(ctx, subject(r))
+	if err != nil {
+		return err
+	}
+	if verdict.Refused {
+		return e.startRejected(ctx, r, verdict)
+	}
+	slot, ok := e.runner.Reserve()
+	if !ok {
+		return e.startQueued(ctx, r)
+	}
+	a := e.newAttempt(r, spec)
+	a.rec.Status, a.rec.StartedAt = run.Running, &a.began
+	a.emit("run.queued", statusData{Status: run.Queued})
+	a.emit("run.started", startedData{Status: run.Running, Attempt: 1})
+	a.beginStep(run.StepLLM, nil)
+	err = a.insert(ctx, func(tx txn.Tx) (err error) {
+		a.lease, err = e.Queue.EnqueueHeld(tx, e.item(a.rec, a.began), e.Node, e.Lease)
+		return err
+	})
+	if err != nil {
+		slot.Free()
+		return err
+	}
+	e.prepare(a)
+	slot.Adopt(a.lease)
+	return nil
+}
+
+func (e *Engine) startQueued(ctx context.Context, r *run.Record) error {
+	a := e.newAttempt(r, nil)
+	a.emit("run.queued", statusData{Status: run.Queued})
+	err := a.insert(ctx, func(tx txn.Tx) error { return e.Queue.Enqueue(tx, e.item(a.rec, a.began)) })
+	if err == nil {
+		e.runner.Wake()
+	}
+	return err
+}
+
+func (e *Engine) startRejected(ctx context.Context, r *run.Record, v policy.Verdict) error {
+	a := e.newAttempt(r, nil)
+	a.rec.Status, a.rec.CompletedAt = run.Rejected, &a.began
+	a.rec.Error, a.rec.ErrorCode = &v.Reason, v.Code
+	a.emit("run.queued", statusData{Status: run.Queued})
+	a.emit(run.Rejected.EventName(), endData{Status: run.Rejected, Error: &v.Reason, ErrorCode: v.Code})
+	err := a.insert(ctx, func(txn.Tx) error { return nil })
+	if err == nil {
+		r.Run = a.rec.Run
+	}
+	return err
+}
+
+func (e *Engine) item(r *run.Record, due time.Time) work.Item {
+	return work.Item{Kind: WorkKind, Key: r.RunID, TenantID: r.TenantID, Due: due}
+}
+
+// Handle is the work handler for claimed runs: those that were queued, and
+// those whose worker died. It finishes or reschedules the item itself.
+func (e *Engine) Handle(ctx context.Context, lease work.Lease) error {
+	if a := e.takePrepared(lease.Key); a != nil && a.lease.Epoch == lease.Epoch {
+		return a.drive(ctx)
+	}
+	rec, err := e.Runs.Get(ctx, lease.TenantID, lease.Key)
+	if err != nil {
+		if fault.Is(err, fault.NotFound) {
+			return e.forget(ctx, lease)
+		}
+		return err
+	}
+	if rec.Status.Final() {
+		return e.forget(ctx, lease)
+	}
+	spec, err := e.Agents.Spec(ctx, rec.TenantID, rec.AgentID, rec.AgentVersion)
+	gone := fault.Is(err, fault.NotFound)
+	if err != nil && !gone {
+		return err
+	}
+	a := e.newAttempt(rec, spec)
+	a.ctx, a.lease = ctx, lease
+	if err := a.takeOver(ctx); err != nil {
+		return err
+	}
+	if gone {
+		return a.fail(run.CodeAgentDeleted, "The agent was deleted before the run could end.")
+	}
+	return a.drive(ctx)
+}
+
+func (e *Engine) prepare(a *attempt) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.prepared[a.rec.RunID] = a
+}
+
+func (e *Engine) takePrepared(runID string) *attempt {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	a := e.prepared[runID]
+	delete(e.prepared, runID)
+	return a
+}
+
+func (e *Engine) forget(ctx context.Context, lease work.Lease) error {
+	return e.Writer.Write(ctx, func(tx txn.Tx) error { return e.Queue.Finish(tx, lease) })
+}
+
+func subject(r *run.Record) policy.Run {
+	return policy.Run{TenantID: r.TenantID, RunID: r.RunID, AgentID: r.AgentID}
+}

@@ -1,0 +1,219 @@
+package event
+
+import (
+	"errors"
+	"sync"
+)
+
+// Batch is what a writer publishes live: events of one stream in order. Prev
+// is the seq of the event that came before, so that a reader knows whether it
+// missed any: it did if Prev is beyond what it has seen.
+type Batch struct {
+	Stream string  `json:"stream"`
+	Prev   int64   `json:"prev"`
+	Events []Event `json:"events"`
+}
+
+// Relay carries batches and signals to and from other nodes. It may lose them.
+type Relay interface {
+	Forward(b Batch)
+	// Watch must not block; Settle returns once what is watched is in effect.
+	Watch(stream string) (stop func())
+	Settle()
+	Signal(topic, key string)
+}
+
+// Hub fans live batches out to the readers on this node, and through a relay
+// to those on others. Publishing never blocks. Any number of readers of one
+// stream cost one watch of the relay.
+type Hub struct {
+	relay Relay
+
+	mu      sync.RWMutex
+	streams map[string]*fan
+	signals map[string]map[*func(string)]struct{}
+}
+
+type fan struct {
+	readers   []*Subscription
+	stopWatch func()
+}
+
+// NewHub makes a hub for one node alone.
+func NewHub() *Hub {
+	return &Hub{streams: map[string]*fan{}, signals: map[string]map[*func(string)]struct{}{}}
+}
+
+// Attach connects the hub to other nodes. Called once, before use.
+func (h *Hub) Attach(r Relay) { h.relay = r }
+
+// Publish gives a batch to every reader, here and elsewhere.
+func (h *Hub) Publish(b Batch) {
+	h.Deliver(b)
+	if h.relay != nil {
+		h.relay.Forward(b)
+	}
+}
+
+// Deliver gives a batch to the readers on this node only; relays call it.
+func (h *Hub) Deliver(b Batch) {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	if f := h.streams[b.Stream]; f != nil {
+		for _, s := range f.readers {
+			s.put(b)
+		}
+	}
+}
+
+// Subscribe opens a reader of a stream from now on. Close it.
+func (h *Hub) Subscribe(stream string) *Subscription {
+	s := &Subscription{hub: h, stream: stream, ready: make(chan struct{}, 1)}
+	h.mu.Lock()
+	f, known := h.streams[stream]
+	if !known {
+		f = &fan{stopWatch: func() {}}
+		if h.relay != nil {
+			f.stopWatch = h.relay.Watch(stream)
+		}
+		h.streams[stream] = f
+	}
+	f.readers = append(f.readers, s)
+	h.mu.Unlock()
+	if !known && h.relay != nil {
+		h.relay.Settle()
+	}
+	return s
+}
+
+// Signal wakes whoever listens to a topic, on every node.
+func (h *Hub) Signal(topic, key string) {
+	h.Raise(topic, key)
+	if h.relay != nil {
+		h.relay.Signal(topic, key)
+	}
+}
+
+// Raise wakes the listeners on this node only; relays call it.
+func (h *Hub) Raise(topic, key string) {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	for f := range h.signals[topic] {
+		(*f)(key)
+	}
+}
+
+// OnSignal calls f, which must not block, for every signal of a topic.
+func (h *Hub) OnSignal(topic string, f func(key string)) (stop func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.signals[topic] == nil {
+		h.signals[topic] = map[*func(string)]struct{}{}
+	}
+	h.signals[topic][&f] = struct{}{}
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.signals[topic], &f)
+	}
+}
+
+// Readers counts open subscriptions, for metrics.
+func (h *Hub) Readers() int {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	n := 0
+	for _, f := range h.streams {
+		n += len(f.readers)
+	}
+	return n
+}
+
+// ErrSlow ends a subscription whose reader fell so far behind that even
+// essential events no longer fit its queue.
+var ErrSlow = errors.New("event: the reader is too slow")
+
+// A queue holds up to softLimit events of any name and up to hardLimit of
+// those that may not be dropped.
+const (
+	softLimit = 768
+	hardLimit = 1024
+)
+
+// Subscription is one reader's bounded queue.
+type Subscription struct {
+	hub    *Hub
+	stream string
+	ready  chan struct{}
+
+	mu      sync.Mutex
+	queue   []Batch
+	queued  int // events in queue
+	dropped int // since the last Take
+	slow    bool
+}
+
+// Ready receives when Take has something.
+func (s *Subscription) Ready() <-chan struct{} { return s.ready }
+
+// Take empties the queue. dropped counts droppable events that did not fit;
+// ErrSlow is final.
+func (s *Subscription) Take() (batches []Batch, dropped int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	batches, dropped = s.queue, s.dropped
+	s.queue, s.queued, s.dropped = nil, 0, 0
+	if s.slow {
+		return nil, 0, ErrSlow
+	}
+	return batches, dropped, nil
+}
+
+func (s *Subscription) put(b Batch) {
+	s.mu.Lock()
+	if s.queued+len(b.Events) > softLimit {
+		kept := make([]Event, 0, len(b.Events))
+		for _, e := range b.Events {
+			if e.Droppable() {
+				s.dropped++
+			} else {
+				kept = append(kept, e)
+			}
+		}
+		b.Events = kept
+	}
+	if s.queued+len(b.Events) > hardLimit {
+		s.slow = true
+		s.queue, s.queued = nil, 0
+	}
+	if !s.slow {
+		s.queue = append(s.queue, b)
+		s.queued += len(b.Events)
+	}
+	s.mu.Unlock()
+	select {
+	case s.ready <- struct{}{}:
+	default:
+	}
+}
+
+// Close ends the subscription. Closing twice is fine.
+func (s *Subscription) Close() {
+	h := s.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f := h.streams[s.stream]
+	if f == nil {
+		return
+	}
+	for i, r := range f.readers {
+		if r == s {
+			f.readers = append(f.readers[:i], f.readers[i+1:]...)
+			break
+		}
+	}
+	if len(f.readers) == 0 {
+		f.stopWatch()
+		delete(h.streams, s.stream)
+	}
+}

@@ -1,0 +1,44 @@
+package httpapi
+
+import (
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// idle takes an answer and keeps nothing, so that only the chain is measured.
+type idle struct{ header http.Header }
+
+func (w *idle) Header() http.Header         { return w.header }
+func (w *idle) Write(p []byte) (int, error) { return len(p), nil }
+func (w *idle) WriteHeader(int)             {}
+
+func benchmark(b *testing.B, method, path, body string, log io.Writer) {
+	edge, err := New(Config{Routes: toys(nil), Auth: newKeys(), Log: slog.New(slog.NewJSONHandler(log, nil))})
+	if err != nil {
+		b.Fatal(err)
+	}
+	r := httptest.NewRequest(method, path, nil)
+	r.Header.Set("Authorization", "Bearer "+ownerKey)
+	r.Header.Set("Content-Type", "application/json")
+	reader := strings.NewReader(body)
+	r.ContentLength = int64(len(body))
+	r.Body = io.NopCloser(reader)
+	b.ReportAllocs()
+	for b.Loop() {
+		reader.Reset(body)
+		w := &idle{header: make(http.Header, 16)}
+		edge.ServeHTTP(w, r)
+	}
+}
+
+func BenchmarkGet(b *testing.B) { benchmark(b, "GET", "/api/v1/toys/"+toyID, "", io.Discard) }
+
+func BenchmarkPost(b *testing.B) {
+	benchmark(b, "POST", "/api/v1/toys", `{"name":"Bo","kind":"doll","tags":["a","b"]}`, io.Discard)
+}
+
+func BenchmarkUnmatched(b *testing.B) { benchmark(b, "GET", "/api/v1/nothing", "", io.Discard) }

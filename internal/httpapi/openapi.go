@@ -1,0 +1,292 @@
+package httpapi
+
+import (
+	"cmp"
+	"net/http"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"agentd/internal/fault"
+	"agentd/internal/route"
+	"agentd/internal/schema"
+)
+
+// Version of the service document (interface.md section 9).
+const Version = "0.2.0"
+
+// Names of the security schemes in the document.
+const (
+	bearerScheme = "bearerAuth"
+	cookieScheme = "cookieAuth"
+	queryScheme  = "queryTokenAuth"
+	headerScheme = "apiKeyHeaderAuth"
+)
+
+// OpenAPI renders the OpenAPI 3.1 document of routes, of those raw ones that
+// have an ID, and of the edge's own. It is the same bytes for the same rows.
+func OpenAPI(routes []route.Route, raw []Raw) ([]byte, error) {
+	d := newDocument()
+	for _, r := range routes {
+		d.add(published{Row: r.Row, in: r.In, out: r.Out, stream: r.Open != nil})
+	}
+	for _, r := range append(slices.Clone(raw), own(nil)...) {
+		if r.ID != "" {
+			d.add(published{Row: r.Row, fail: r.FailOf, queryToken: r.QueryToken, apiKeyHeader: r.APIKeyHeader})
+		}
+	}
+	return d.render()
+}
+
+// published is what the document says of an operation.
+type published struct {
+	route.Row
+
+	in, out      reflect.Type
+	stream       bool
+	fail         reflect.Type // schema of refusals; nil: problem documents
+	queryToken   bool
+	apiKeyHeader bool
+}
+
+type document struct {
+	openapi  *huma.OpenAPI
+	registry *schema.Registry
+	problem  *huma.Schema
+	tags     map[string]bool
+}
+
+func newDocument() *document {
+	registry := schema.NewRegistry()
+	d := &document{registry: registry, tags: map[string]bool{}}
+	d.problem = registry.Schema(reflect.TypeFor[problem](), true, "")
+	d.openapi = &huma.OpenAPI{
+		OpenAPI: "3.1.0",
+		Info: &huma.Info{
+			Title: "agentd", Version: Version, License: &huma.License{Name: "MIT", Identifier: "MIT"},
+			Description: "Agents, their runs and what belongs to them. Every answer carries X-API-Version, the date of this contract, " +
+				"and X-Request-Id; refusals are problem documents whose code is stable.",
+		},
+		Components: &huma.Components{
+			Schemas:   registry.Registry,
+			Responses: map[string]*huma.Response{},
+			SecuritySchemes: map[string]*huma.SecurityScheme{
+				bearerScheme: {Type: "http", Scheme: "bearer", BearerFormat: "svc_<prefix>_<secret>", Description: "An API key."},
+				cookieScheme: {Type: "apiKey", In: "cookie", Name: keyCookie, Description: "The same key; writes must come from the service's own pages."},
+				queryScheme:  {Type: "apiKey", In: "query", Name: "token", Description: "The same key, on event streams (with Accept: text/event-stream), upgrades and downloads only."},
+				headerScheme: {Type: "apiKey", In: "header", Name: "x-api-key", Description: "The same key, on the messages routes only."},
+			},
+		},
+	}
+	return d
+}
+
+func (d *document) add(p published) {
+	op := &huma.Operation{
+		Method: p.Method, Path: p.Path, OperationID: p.ID, Summary: p.Summary, Description: describe(p.Row),
+		Deprecated: p.Deprecated != "", Responses: map[string]*huma.Response{}, Security: security(p),
+	}
+	if p.Tag != "" {
+		op.Tags = []string{p.Tag}
+		d.tags[p.Tag] = true
+	}
+	d.parameters(op, p)
+	d.body(op, p)
+	d.answers(op, p)
+	d.refusals(op, p)
+	d.openapi.AddOperation(op)
+}
+
+func describe(row route.Row) string {
+	parts := []string{row.Doc}
+	if row.Role != "" {
+		parts = append(parts, "Needs the role "+string(row.Role)+" or higher.")
+	}
+	if row.Successor != "" {
+		parts = append(parts, "Use "+row.Successor+" instead.")
+	}
+	return strings.TrimSpace(strings.Join(parts, " "))
+}
+
+// security lists the alternatives: each scheme with each of the scopes.
+func security(p published) []map[string][]string {
+	if p.Public {
+		return []map[string][]string{}
+	}
+	schemes := []string{bearerScheme, cookieScheme}
+	if p.stream || p.queryToken {
+		schemes = append(schemes, queryScheme)
+	}
+	if p.apiKeyHeader {
+		schemes = append(schemes, headerScheme)
+	}
+	var all []map[string][]string
+	for _, scheme := range schemes {
+		if len(p.Scopes) == 0 {
+			all = append(all, map[string][]string{scheme: {}})
+		}
+		for _, scope := range p.Scopes {
+			all = append(all, map[string][]string{scheme: {string(scope)}})
+		}
+	}
+	return all
+}
+
+// commonDocs describe the parameters whose meaning is the same everywhere.
+var commonDocs = map[string]string{
+	"limit":         "How many entries at most. Clamped into range, never refused.",
+	"cursor":        "The cursor of the previous page; empty for the first.",
+	"Last-Event-ID": "Resume after this event.",
+	"last_event_id": "The same as Last-Event-ID, where headers cannot be set.",
+}
+
+func (d *document) parameters(op *huma.Operation, p published) {
+	if p.in == nil {
+		for _, name := range pathNames(p.Path) {
+			op.Parameters = append(op.Parameters, &huma.Param{
+				Name: name, In: "path", Required: true, Description: "Id of the " + noun(name) + ".", Schema: &huma.Schema{Type: huma.TypeString},
+			})
+		}
+		return
+	}
+	for _, f := range reflect.VisibleFields(p.in) {
+		for _, in := range []string{"path", "query", "header"} {
+			name := f.Tag.Get(in)
+			if name == "" || !f.IsExported() {
+				continue
+			}
+			s := schema.Parameter(d.registry, f)
+			doc := cmp.Or(f.Tag.Get("doc"), commonDocs[name])
+			if in == "path" && strings.HasSuffix(name, "Id") {
+				doc = cmp.Or(doc, "Id of the "+noun(name)+".")
+				if s.Type == huma.TypeString && s.Format == "" {
+					s.Format = "uuid"
+				}
+			}
+			op.Parameters = append(op.Parameters, &huma.Param{
+				Name: name, In: in, Description: doc, Schema: s,
+				Required: in == "path", Deprecated: f.Tag.Get("deprecated") == "true",
+			})
+		}
+	}
+}
+
+func (d *document) body(op *huma.Operation, p published) {
+	t := p.BodyOf
+	if p.in != nil && t == nil {
+		if f, ok := p.in.FieldByName("Body"); ok && f.Type != rawJSON {
+			t = f.Type
+		}
+	}
+	if t == nil {
+		return
+	}
+	s := d.registry.Schema(t, true, p.ID+"Body")
+	if p.Partial && s.Ref != "" {
+		whole := *d.registry.SchemaFromRef(s.Ref)
+		if whole.Required != nil {
+			whole.Required = nil
+			s = &whole
+		}
+	}
+	op.RequestBody = &huma.RequestBody{Required: !p.Optional, Content: map[string]*huma.MediaType{"application/json": {Schema: s}}}
+}
+
+var (
+	replyType = reflect.TypeFor[route.Reply]()
+	emptyType = reflect.TypeFor[struct{}]()
+)
+
+func (d *document) answers(op *huma.Operation, p published) {
+	for _, status := range append([]int{cmp.Or(p.Status, http.StatusOK)}, p.Also...) {
+		answer := &huma.Response{Description: http.StatusText(status)}
+		switch t := p.answer(); {
+		case p.stream:
+			answer.Content = map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}}}
+		case t != nil && status != http.StatusNoContent:
+			answer.Content = map[string]*huma.MediaType{"application/json": {Schema: d.registry.Schema(t, true, p.ID+"Answer")}}
+		}
+		op.Responses[strconv.Itoa(status)] = answer
+	}
+}
+
+// answer is the type of the answer, nil where there is none or it is free.
+func (p published) answer() reflect.Type {
+	t := p.AnswerOf
+	if t == nil {
+		t = p.out
+	}
+	for t != nil && t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t == nil || t == replyType || t == emptyType || t.Kind() == reflect.Interface {
+		return nil
+	}
+	return t
+}
+
+func (d *document) refusals(op *huma.Operation, p published) {
+	statuses := append([]int{http.StatusInternalServerError, http.StatusServiceUnavailable}, p.Errors...)
+	if !p.Public {
+		statuses = append(statuses, http.StatusUnauthorized, http.StatusForbidden)
+	}
+	if strings.Contains(p.Path, "{") {
+		statuses = append(statuses, http.StatusNotFound)
+	}
+	if len(op.Parameters) > len(pathNames(p.Path)) {
+		statuses = append(statuses, http.StatusBadRequest)
+	}
+	if op.RequestBody != nil {
+		statuses = append(statuses, http.StatusBadRequest, http.StatusLengthRequired, http.StatusRequestEntityTooLarge,
+			http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity)
+	}
+	for _, status := range statuses {
+		if p.fail != nil {
+			op.Responses[strconv.Itoa(status)] = &huma.Response{
+				Description: title(status),
+				Content:     map[string]*huma.MediaType{"application/json": {Schema: d.registry.Schema(p.fail, true, "")}},
+			}
+			continue
+		}
+		op.Responses[strconv.Itoa(status)] = &huma.Response{Ref: d.refusal(status)}
+	}
+}
+
+// refusal publishes the problem document of a status once.
+func (d *document) refusal(status int) string {
+	name := strings.ReplaceAll(title(status), " ", "")
+	if d.openapi.Components.Responses[name] == nil {
+		r := &huma.Response{
+			Description: title(status),
+			Content:     map[string]*huma.MediaType{"application/problem+json": {Schema: d.problem}},
+		}
+		if status == http.StatusUnauthorized {
+			r.Headers = map[string]*huma.Header{"WWW-Authenticate": {Schema: &huma.Schema{Type: huma.TypeString}}}
+		}
+		if status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {
+			r.Headers = map[string]*huma.Header{"Retry-After": {Description: "Seconds.", Schema: &huma.Schema{Type: huma.TypeInteger}}}
+		}
+		d.openapi.Components.Responses[name] = r
+	}
+	return "#/components/responses/" + name
+}
+
+func (d *document) render() ([]byte, error) {
+	for tag := range d.tags {
+		d.openapi.Tags = append(d.openapi.Tags, &huma.Tag{Name: tag})
+	}
+	slices.SortFunc(d.openapi.Tags, func(a, b *huma.Tag) int { return strings.Compare(a.Name, b.Name) })
+	raw, err := d.openapi.MarshalJSON()
+	if err != nil {
+		return nil, fault.From(err)
+	}
+	doc := jsontext.Value(raw)
+	if err := doc.Indent(jsontext.WithIndent("  ")); err != nil {
+		return nil, err
+	}
+	return append(doc, '\n'), nil
+}

@@ -1,0 +1,69 @@
+package httpapi
+
+import (
+	"cmp"
+	"net/http"
+	"reflect"
+
+	"agentd/internal/authz"
+	"agentd/internal/fault"
+	"agentd/internal/route"
+)
+
+// routeOperation compiles a row and its function.
+func (s *Server) routeOperation(r route.Route) *operation {
+	o := &operation{row: r.Row, status: cmp.Or(r.Status, http.StatusOK), stream: r.Open != nil}
+	in := s.compile(r.Row, r.In)
+	if o.stream {
+		o.serve = func(x *exchange, req *http.Request) error { return s.serveStream(x, req, in, r.Open) }
+		return o
+	}
+	o.serve = func(x *exchange, req *http.Request) error {
+		arg, held, err := in.bind(x, req)
+		defer held.release()
+		if err != nil {
+			return err
+		}
+		out, err := r.Call(x, x.who, arg)
+		if err != nil {
+			return err
+		}
+		return o.reply(x, out)
+	}
+	return o
+}
+
+// Raw is an operation with a wire format of its own: a compatible route, a
+// page, an upgrade. It passes the same chain; its row is published where it
+// has an ID.
+type Raw struct {
+	route.Row
+
+	APIKeyHeader bool // the key may come in x-api-key
+	QueryToken   bool // the key may come in ?token=: downloads and upgrades
+	Quiet        bool // a probe: logged at debug level
+
+	// FailOf is the published schema of what Fail sends.
+	FailOf reflect.Type
+	// Fail renders what Serve or the chain refuses; nil: a problem document. It
+	// calls RefusalHeaders, or Problem for refusals that keep the document.
+	Fail func(w http.ResponseWriter, r *http.Request, status int, e *fault.Error)
+	// Serve answers. It reads its body with ReadBody, its path parameters with
+	// r.PathValue, and streams with OpenStream.
+	Serve func(w http.ResponseWriter, r *http.Request, who authz.Caller) error
+}
+
+func (s *Server) rawOperation(raw Raw) *operation {
+	names := pathNames(raw.Path)
+	return &operation{
+		row: raw.Row, status: http.StatusOK,
+		apiKeyHeader: raw.APIKeyHeader, queryToken: raw.QueryToken, quiet: raw.Quiet,
+		fail: raw.Fail,
+		serve: func(x *exchange, r *http.Request) error {
+			for i, name := range names {
+				r.SetPathValue(name, x.param(i))
+			}
+			return raw.Serve(x, r, x.who)
+		},
+	}
+}

@@ -1,0 +1,101 @@
+package identity
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"agentd/internal/authz"
+	"agentd/internal/fault"
+	"agentd/internal/ident"
+	"agentd/internal/txn"
+)
+
+// CreateKey makes a key for the caller. scopes nil means the default ones.
+// Errors: 422 with the wrong fields; SCOPE_NOT_HELD for a scope that the
+// caller may not grant.
+func (s *Service) CreateKey(ctx context.Context, who authz.Caller, name string, scopes []authz.Scope) (Key, RawKey, error) {
+	var wrong []fault.Field
+	if message := badName(name); message != "" {
+		wrong = append(wrong, fault.Field{Field: "name", Message: message})
+	}
+	if scopes != nil {
+		known, unknown := knownScopes(scopes)
+		scopes, wrong = known, append(wrong, unknown...)
+	}
+	if wrong != nil {
+		return Key{}, "", fault.BadFields(wrong...)
+	}
+	scopes, err := grantable(who, scopes)
+	if err != nil {
+		return Key{}, "", err
+	}
+	var key Key
+	var raw RawKey
+	err = s.write(ctx, func(tx txn.Tx) error {
+		raw = NewRawKey()
+		key = s.newKey(who.TenantID, who.UserID, name, raw, scopes)
+		return s.store.AddKey(tx, key, raw.Hash())
+	})
+	return key, raw, err
+}
+
+// Keys lists the caller's own keys, newest first, revoked ones included.
+func (s *Service) Keys(ctx context.Context, who authz.Caller) ([]Key, error) {
+	return s.store.Keys(ctx, who.TenantID, who.UserID)
+}
+
+// RevokeKey ends one of the caller's own keys, for good and at once. Revoking
+// again changes nothing. Another member's key is 404.
+func (s *Service) RevokeKey(ctx context.Context, who authz.Caller, keyID string) error {
+	now := s.clock.Now()
+	err := s.db.Write(ctx, func(tx txn.Tx) error {
+		keyPrefix, err := s.store.Revoke(tx, who.TenantID, who.UserID, keyID, now)
+		if err != nil {
+			return err
+		}
+		tx.AfterCommit(func() { s.cache.drop(keyPrefix, keyID) })
+		return nil
+	})
+	return gone(err, "key")
+}
+
+// newKey is the record of a new key.
+func (s *Service) newKey(tenantID, userID, name string, raw RawKey, scopes []authz.Scope) Key {
+	return Key{
+		TenantID: tenantID, KeyID: ident.New(), UserID: userID, Name: strings.TrimSpace(name),
+		Prefix: raw.Prefix(), Scopes: scopes, Status: Active, CreatedAt: s.clock.Now(),
+	}
+}
+
+// write commits a closure that draws unique values at random, and draws again
+// where one was taken.
+func (s *Service) write(ctx context.Context, do func(txn.Tx) error) error {
+	var err error
+	for range 4 {
+		if err = s.db.Write(ctx, do); !errors.Is(err, ErrTaken) {
+			return err
+		}
+	}
+	return err
+}
+
+func badName(name string) string {
+	switch n := utf8.RuneCountInString(strings.TrimSpace(name)); {
+	case n == 0:
+		return "is required"
+	case n > mostNameLen:
+		return "is longer than 200 characters"
+	}
+	return ""
+}
+
+// timeOrNull is a time as the API sends it: null where there is none.
+func timeOrNull(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}

@@ -1,0 +1,78 @@
+package identity
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"fmt"
+	"log/slog"
+
+	"agentd/internal/secret"
+)
+
+// RawKey is an API key as its holder sends it: svc_<8>_<32>, letters and
+// digits. It is shown once, in the answer that makes it, and never stored; in
+// logs and messages it prints redacted.
+type RawKey string
+
+const (
+	keyMark    = "svc_"
+	prefixLen  = 8
+	secretLen  = 32
+	rawKeyLen  = len(keyMark) + prefixLen + 1 + secretLen
+	keyLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+)
+
+// Hash is the SHA-256 of a key's secret part.
+type Hash [sha256.Size]byte
+
+// NewRawKey makes a key from the system's random source.
+func NewRawKey() RawKey {
+	return RawKey(keyMark + randomText(prefixLen) + "_" + randomText(secretLen))
+}
+
+// ParseRawKey reads a key; ok says whether s has the form of one.
+func ParseRawKey(s string) (key RawKey, ok bool) {
+	if len(s) != rawKeyLen || s[:len(keyMark)] != keyMark || s[len(keyMark)+prefixLen] != '_' {
+		return "", false
+	}
+	for i := len(keyMark); i < len(s); i++ {
+		if c := s[i]; !letterOrDigit(c) && i != len(keyMark)+prefixLen {
+			return "", false
+		}
+	}
+	return RawKey(s), true
+}
+
+// Prefix is the part by which the key is found.
+func (k RawKey) Prefix() string { return string(k[len(keyMark) : len(keyMark)+prefixLen]) }
+
+// Hash is what is stored of the secret part.
+func (k RawKey) Hash() Hash { return sha256.Sum256([]byte(k[rawKeyLen-secretLen:])) }
+
+// Format implements fmt.Formatter for every verb.
+func (k RawKey) Format(f fmt.State, _ rune) { fmt.Fprint(f, secret.Redacted) }
+
+// LogValue implements slog.LogValuer.
+func (k RawKey) LogValue() slog.Value { return slog.StringValue(secret.Redacted) }
+
+func letterOrDigit(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+}
+
+// randomText draws n letters or digits, each equally likely.
+func randomText(n int) string {
+	const fair = 256 - 256%len(keyLetters)
+	out := make([]byte, 0, n)
+	var pool [64]byte
+	for {
+		rand.Read(pool[:])
+		for _, b := range pool {
+			if int(b) >= fair {
+				continue
+			}
+			if out = append(out, keyLetters[int(b)%len(keyLetters)]); len(out) == n {
+				return string(out)
+			}
+		}
+	}
+}

@@ -1,0 +1,198 @@
+package identity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/mail"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"agentd/internal/authz"
+	"agentd/internal/fault"
+	"agentd/internal/ident"
+	"agentd/internal/secret"
+	"agentd/internal/txn"
+)
+
+// Grant is a key that was made for a member, to be shown once.
+type Grant struct {
+	TenantID string
+	UserID   string
+	KeyID    string
+	RawKey   RawKey
+}
+
+// Bootstrap makes the operator's tenant, its owner and the owner's key where
+// there is none yet, and says whether it did. The key is ownerKey if that is
+// given, and made otherwise. Of processes that start at once, one makes them.
+func (s *Service) Bootstrap(ctx context.Context, ownerKey secret.String) (g Grant, made bool, err error) {
+	if there, err := s.bootstrapped(ctx); there || err != nil {
+		return Grant{}, false, err
+	}
+	raw := NewRawKey()
+	if !ownerKey.Empty() {
+		var ok bool
+		if raw, ok = ParseRawKey(ownerKey.Reveal()); !ok {
+			return Grant{}, false, errors.New("AGENTD_OWNER_KEY is no key: it must be svc_, 8 letters or digits, _, and 32 letters or digits")
+		}
+	}
+	g, err = s.addTenant(ctx, "Operator", "", raw, true)
+	if errors.Is(err, ErrTaken) {
+		if there, err := s.bootstrapped(ctx); there || err != nil {
+			return Grant{}, false, err
+		}
+	}
+	return g, err == nil, err
+}
+
+func (s *Service) bootstrapped(ctx context.Context) (bool, error) {
+	_, err := s.store.Operator(ctx)
+	if errors.Is(err, ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// CreateTenant makes a tenant, its owner and a key that lets the owner do
+// everything. email may be empty. Errors: 422 with the wrong fields.
+func (s *Service) CreateTenant(ctx context.Context, name, email string) (Grant, error) {
+	email, badEmail := readEmail(email)
+	var wrong []fault.Field
+	if message := badName(name); message != "" {
+		wrong = append(wrong, fault.Field{Field: "name", Message: message})
+	}
+	if badEmail != "" {
+		wrong = append(wrong, fault.Field{Field: "email", Message: badEmail})
+	}
+	if wrong != nil {
+		return Grant{}, fault.BadFields(wrong...)
+	}
+	return s.addTenant(ctx, strings.TrimSpace(name), email, NewRawKey(), false)
+}
+
+// addTenant writes a tenant with its owner and the owner's key. Where the slug
+// that the name gives is taken, a random ending is put to it.
+func (s *Service) addTenant(ctx context.Context, name, email string, raw RawKey, operator bool) (Grant, error) {
+	var g Grant
+	for attempt := range 4 {
+		now := s.clock.Now()
+		t := Tenant{
+			TenantID: ident.New(), Name: name, Slug: slug(name), Status: Active, Plan: SelfHosted,
+			Settings: jsontext.Value(`{}`), CreatedAt: now, UpdatedAt: now, Operator: operator,
+		}
+		if attempt > 0 {
+			t.Slug += "-" + strings.ToLower(randomText(6))
+		}
+		m := s.newMember(t.TenantID, email, authz.Owner)
+		key := s.newKey(t.TenantID, m.UserID, "owner", raw, []authz.Scope{authz.Wildcard})
+		err := s.db.Write(ctx, func(tx txn.Tx) error {
+			if err := s.store.AddTenant(tx, t); err != nil {
+				return err
+			}
+			if err := s.store.AddMember(tx, m); err != nil {
+				return err
+			}
+			return s.store.AddKey(tx, key, raw.Hash())
+		})
+		g = Grant{t.TenantID, m.UserID, key.KeyID, raw}
+		if !errors.Is(err, ErrTaken) {
+			return g, err
+		}
+	}
+	return Grant{}, fmt.Errorf("no unique short name could be found for the tenant: %w", ErrTaken)
+}
+
+// GrantKey makes a key for a member of a tenant: for the one with that email,
+// or else for a new member with that role. The operator grants whatever he
+// wants. scopes nil means the default ones. Errors: 404 for an unknown tenant,
+// 422 with the wrong fields, 409 where the member has another role.
+func (s *Service) GrantKey(ctx context.Context, tenantID string, role authz.Role, scopes []authz.Scope, name, email string) (Grant, error) {
+	email, badEmail := readEmail(email)
+	if scopes == nil {
+		scopes = slices.Clone(authz.Defaults)
+	}
+	scopes, wrong := knownScopes(scopes)
+	for field, message := range map[string]string{"name": badName(name), "email": badEmail} {
+		if message != "" {
+			wrong = append(wrong, fault.Field{Field: field, Message: message})
+		}
+	}
+	if !role.Valid() {
+		wrong = append(wrong, fault.Field{Field: "role", Message: "is not one of viewer, developer, admin, owner"})
+	}
+	if wrong != nil {
+		return Grant{}, fault.BadFields(wrong...)
+	}
+	if _, err := s.store.Tenant(ctx, tenantID); err != nil {
+		return Grant{}, noTenant(err)
+	}
+	var g Grant
+	err := s.write(ctx, func(tx txn.Tx) error {
+		m, err := s.memberWith(tx, tenantID, email, role)
+		if err != nil {
+			return err
+		}
+		raw := NewRawKey()
+		key := s.newKey(tenantID, m.UserID, name, raw, scopes)
+		g = Grant{tenantID, m.UserID, key.KeyID, raw}
+		return s.store.AddKey(tx, key, raw.Hash())
+	})
+	return g, err
+}
+
+// memberWith finds the member with an email, or makes one.
+func (s *Service) memberWith(tx txn.Tx, tenantID, email string, role authz.Role) (Member, error) {
+	if email != "" {
+		m, err := s.store.MemberByEmail(tx, tenantID, email)
+		if err == nil && m.Role != role {
+			return m, fault.New(fault.Conflict, "", "%s is a member with the role %s, not %s; a key has the role of its member.", email, m.Role, role)
+		}
+		if !errors.Is(err, ErrNotFound) {
+			return m, err
+		}
+	}
+	m := s.newMember(tenantID, email, role)
+	return m, s.store.AddMember(tx, m)
+}
+
+func (s *Service) newMember(tenantID, email string, role authz.Role) Member {
+	now := s.clock.Now()
+	name, _, _ := strings.Cut(email, "@")
+	return Member{
+		TenantID: tenantID, UserID: ident.New(), Email: email, Name: name,
+		Role: role, Status: Active, CreatedAt: now, UpdatedAt: now,
+	}
+}
+
+func noTenant(err error) error {
+	if errors.Is(err, ErrNotFound) {
+		return fault.New(fault.NotFound, "", "There is no such tenant.")
+	}
+	return err
+}
+
+// readEmail gives an address as it is stored, or says what is wrong with it.
+func readEmail(email string) (stored, wrong string) {
+	if email = strings.ToLower(strings.TrimSpace(email)); email == "" {
+		return "", ""
+	}
+	if at, err := mail.ParseAddress(email); err != nil || at.Address != email || len(email) > mostEmailLen {
+		return "", "is not an email address"
+	}
+	return email, ""
+}
+
+// slug is a short name: lower-case letters and digits of a name, joined by
+// single hyphens, at most 48.
+func slug(name string) string {
+	words := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return r < '0' || r > 'z' || r > '9' && r < 'a' })
+	s := strings.Join(words, "-")
+	s = strings.Trim(s[:min(len(s), 48)], "-")
+	if s == "" {
+		return "tenant-" + strings.ToLower(randomText(6))
+	}
+	return s
+}

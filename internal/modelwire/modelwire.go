@@ -1,0 +1,143 @@
+// Package modelwire speaks OpenAI-compatible chat completions, plain and
+// streamed, over HTTP. It stands on the hot path of every run, so a call costs
+// no goroutine of its own, its buffers are pooled, requests are written by
+// appending, and a streamed chunk that has the shape of an earlier one is read
+// without decoding it again (see memo).
+//
+// Endpoints differ from the original and from each other. What is accepted:
+// tool calls in pieces or whole, with or without ids and indexes;
+// reasoning_content and reasoning; usage in the last chunk, in every chunk or
+// never; an error inside a stream or in a 200; a missing [DONE] or a missing
+// finish reason. What is not: a stream that ends without either of the two is
+// a broken one, and its half answer is an error.
+package modelwire
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"agentd/internal/model"
+)
+
+// Config of a client. Zero values mean the defaults in brackets.
+type Config struct {
+	Operator      http.RoundTripper // to the endpoints that the operator configured [NewTransport()]
+	Guarded       http.RoundTripper // to those that tenants name [nil: these are refused]
+	MaxAnswer     int               // bytes of one answer, as text and on the wire [16 MiB]
+	MaxAttempts   int               // calls of the endpoint for one answer [3]
+	PlainTimeout  time.Duration     // until a whole answer begins to arrive [10 min]
+	HeaderTimeout time.Duration     // until a streamed answer begins [2 min]
+	IdleTimeout   time.Duration     // between two pieces of an answer [2 min]
+	Backoff       time.Duration     // upper bound of the wait before the first retry; doubles [500 ms]
+	MaxBackoff    time.Duration     // where the doubling ends [8 s]
+	MaxRetryAfter time.Duration     // a longer Retry-After ends the attempts [30 s]
+}
+
+// Client implements model.Client over HTTP. Safe for concurrent use.
+type Client struct{ Config }
+
+var _ model.Client = (*Client)(nil)
+
+// New makes a client.
+func New(c Config) *Client {
+	if c.Operator == nil {
+		c.Operator = NewTransport()
+	}
+	c.MaxAnswer = cmp.Or(c.MaxAnswer, 16<<20)
+	c.MaxAttempts = cmp.Or(c.MaxAttempts, 3)
+	c.PlainTimeout = cmp.Or(c.PlainTimeout, 10*time.Minute)
+	c.HeaderTimeout = cmp.Or(c.HeaderTimeout, 2*time.Minute)
+	c.IdleTimeout = cmp.Or(c.IdleTimeout, 2*time.Minute)
+	c.Backoff = cmp.Or(c.Backoff, 500*time.Millisecond)
+	c.MaxBackoff = cmp.Or(c.MaxBackoff, 8*time.Second)
+	c.MaxRetryAfter = cmp.Or(c.MaxRetryAfter, 30*time.Second)
+	return &Client{c}
+}
+
+// Generate implements [model.Client]. The response of a failed call is empty.
+func (c *Client) Generate(ctx context.Context, req model.Request, sink func(model.Delta)) (model.Response, error) {
+	ctx, span := startSpan(ctx, &req)
+	resp, err := c.generate(ctx, &req, sink)
+	endSpan(span, &resp, err)
+	return resp, err
+}
+
+// generate repeats the call for as long as that can help.
+func (c *Client) generate(ctx context.Context, req *model.Request, sink func(model.Delta)) (model.Response, error) {
+	began := time.Now()
+	var style dialect
+	body := encode(req, sink != nil, style)
+	defer func() { body.release() }()
+	for attempt := 1; ; attempt++ {
+		a := answer{sink: sink, began: began, max: c.MaxAnswer}
+		err := c.attempt(ctx, req, body, &a)
+		if err == nil {
+			return a.response(req), nil
+		}
+		if ctx.Err() != nil {
+			return model.Response{}, ctx.Err()
+		}
+		failure := asError(err)
+		if a.delivered {
+			failure.Retryable = false
+		}
+		if other, ok := style.after(failure, req); ok && !a.delivered {
+			style = other
+			body.release()
+			body = encode(req, sink != nil, style)
+			attempt--
+			continue
+		}
+		if !failure.Retryable || attempt >= c.MaxAttempts || errors.Is(err, errSilent) {
+			return model.Response{}, failure
+		}
+		wait, ok := c.wait(ctx, attempt, failure.RetryAfter)
+		if !ok {
+			return model.Response{}, failure
+		}
+		if err := sleep(ctx, wait); err != nil {
+			return model.Response{}, err
+		}
+	}
+}
+
+// attempt calls the endpoint once and reads its answer into a.
+func (c *Client) attempt(ctx context.Context, req *model.Request, body *payload, a *answer) error {
+	transport := c.Operator
+	if req.Target.Guarded {
+		transport = c.Guarded
+	}
+	if transport == nil {
+		return &model.Error{Code: codeNotConfigured, Detail: "Models at an agent's own endpoint_url are switched off on this deployment."}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	watch := newWatchdog(cancel)
+	defer watch.stop()
+
+	call, err := newCall(ctx, req, body, a.sink != nil)
+	if err != nil {
+		return err
+	}
+	if a.sink != nil {
+		watch.arm(c.HeaderTimeout)
+	} else {
+		watch.arm(c.PlainTimeout)
+	}
+	resp, err := transport.RoundTrip(call)
+	if err != nil {
+		return unreachable(ctx, err)
+	}
+	defer resp.Body.Close()
+	in := &patientReader{src: resp.Body, watch: watch, idle: c.IdleTimeout}
+	if resp.StatusCode != http.StatusOK {
+		return refused(resp, in, req)
+	}
+	if err := readAnswer(in, a); err != nil {
+		return broken(ctx, err, req)
+	}
+	return nil
+}

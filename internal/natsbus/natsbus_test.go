@@ -1,0 +1,105 @@
+package natsbus_test
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"agentd/internal/event"
+	"agentd/internal/natsbus"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func node(t *testing.T, c natsbus.Config) (*event.Hub, *natsbus.Bus) {
+	t.Helper()
+	hub := event.NewHub()
+	c.Node, c.Logger = t.Name(), slog.New(slog.DiscardHandler)
+	bus, err := natsbus.Open(c, hub)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(bus.Close)
+	return hub, bus
+}
+
+// Two nodes share the server that one of them embeds: what is published or
+// signalled on one arrives once on each, in order.
+func TestTwoNodes(t *testing.T) {
+	hubA, a := node(t, natsbus.Config{Listen: "127.0.0.1:0"})
+	hubB, _ := node(t, natsbus.Config{URL: a.URL()})
+
+	signals := make(chan string, 8)
+	defer hubA.OnSignal("work", func(key string) { signals <- "a:" + key })()
+	defer hubB.OnSignal("work", func(key string) { signals <- "b:" + key })()
+
+	subA, subB := hubA.Subscribe("s1"), hubB.Subscribe("s1")
+	defer subA.Close()
+	defer subB.Close()
+	other := hubB.Subscribe("s2")
+	defer other.Close()
+
+	at := time.Date(2026, 9, 10, 12, 0, 0, 0, time.UTC)
+	want := event.Batch{Stream: "s1", Prev: 3, Events: []event.Event{
+		{Seq: 4, Name: "llm.chunk", At: at, Data: []byte(`{"text":"a\nb"}`)},
+		{Seq: 5, Name: "run.completed", At: at, Data: []byte(`{}`)},
+	}}
+	hubA.Publish(want)
+	for name, sub := range map[string]*event.Subscription{"a": subA, "b": subB} {
+		if diff := cmp.Diff([]event.Batch{want}, take(t, sub)); diff != "" {
+			t.Errorf("node %s (-want +got):\n%s", name, diff)
+		}
+	}
+	hubB.Signal("work", "run-1")
+	got := map[string]int{}
+	for range 2 {
+		select {
+		case s := <-signals:
+			got[s]++
+		case <-time.After(5 * time.Second):
+			t.Fatalf("signals so far: %v", got)
+		}
+	}
+	if diff := cmp.Diff(map[string]int{"a:run-1": 1, "b:run-1": 1}, got); diff != "" {
+		t.Errorf("signals (-want +got):\n%s", diff)
+	}
+	if batches, _, _ := other.Take(); batches != nil {
+		t.Errorf("another stream's reader got %v", batches)
+	}
+}
+
+func take(t *testing.T, sub *event.Subscription) []event.Batch {
+	t.Helper()
+	select {
+	case <-sub.Ready():
+	case <-time.After(5 * time.Second):
+		t.Fatal("nothing arrived")
+	}
+	batches, _, err := sub.Take()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return batches
+}
+
+// An outside server that is not there does not keep a node from starting.
+func TestOutsideServerIsDown(t *testing.T) {
+	hub, _ := node(t, natsbus.Config{URL: "nats://127.0.0.1:1"})
+	sub := hub.Subscribe("s1")
+	defer sub.Close()
+	hub.Publish(event.Batch{Stream: "s1", Events: []event.Event{{Seq: 1, Name: "run.queued"}}})
+	if got := take(t, sub); len(got) != 1 {
+		t.Errorf("got %d batches, want the local one", len(got))
+	}
+}
+
+func TestBadListenAddress(t *testing.T) {
+	for _, listen := range []string{"nonsense", "127.0.0.1:port"} {
+		if _, err := natsbus.Open(natsbus.Config{Listen: listen, Logger: slog.New(slog.DiscardHandler)}, event.NewHub()); err == nil {
+			t.Errorf("listening on %q succeeded", listen)
+		}
+	}
+}

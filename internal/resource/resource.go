@@ -1,0 +1,82 @@
+// Package resource is the kernel of everything that is created, read, listed,
+// changed and deleted over HTTP: a kind is a struct, and one [Kind] value that
+// states its fields' rules, its access, its indexes and its moves. [Store]
+// gives slices typed calls, [Routes] gives the HTTP edge the operations, and
+// resourcetest checks both against any kind and any backend.
+//
+// # Order of a write
+//
+// Everything from here on happens in one transaction: the resource is read and
+// locked; If-Match is compared; a move looks its state up; the change is made;
+// fields are validated; Kind.Before (or Kind.CheckDelete) may refuse or
+// adjust; the document is stored if its version is still the one that was
+// read; Kind.After may write more; the [Change] goes to the outbox. If any of
+// them fails, nothing happened. A transaction may run more than once
+// (package txn), so hooks set what they set anew and leave no trace outside of
+// it.
+//
+// # Ownership
+//
+// The tenant is an argument of every call; another tenant's resource is
+// absent. A *T that a Store returned belongs to the caller.
+package resource
+
+import (
+	"errors"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Meta is what every resource has beside its own fields. A type embeds it with
+// the tag json:"-": the wire form adds the id under [Kind.IDField], tenant_id,
+// created_at and updated_at.
+type Meta struct {
+	ID        string
+	TenantID  string
+	Version   int64 // 1 at first, one more with every write; the ETag
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
+func (m *Meta) meta() *Meta { return m }
+
+// carrier is a *T whose T embeds Meta.
+type carrier interface{ meta() *Meta }
+
+func metaOf[T any](t *T) *Meta { return any(t).(carrier).meta() }
+
+// Slots is how many indexes a kind may have beside its unique one.
+const Slots = 4
+
+// Doc is a resource as a [Backend] sees it.
+type Doc struct {
+	Kind, Tenant, ID string
+	Version          int64
+	CreatedAt        time.Time
+	UpdatedAt        time.Time
+	Body             jsontext.Value // a JSON object: the type's own fields
+
+	// Index and Unique are what the document is found by; "" is in no index.
+	// Reads leave them empty.
+	Index  [Slots]string
+	Unique string
+}
+
+// Query asks for a page of one tenant's documents of one kind, in the order of
+// their ids: newest first, or oldest first with Asc.
+type Query struct {
+	Kind, Tenant string
+	Filter       [Slots]string // equal values of indexes; "": any
+	Unique       string        // equal value of the unique index; "": any
+	Asc          bool
+	After        string // strictly behind this id in that order; "": from the start
+	Limit        int    // at most this many, and at least 1
+}
+
+// What a [Backend] answers beside faults of the database.
+var (
+	ErrAbsent = errors.New("resource: there is no such document")
+	ErrStale  = errors.New("resource: the document has another version")
+	ErrTaken  = errors.New("resource: the unique value belongs to another document")
+)

@@ -1,0 +1,214 @@
+package resource
+
+import (
+	"context"
+	"reflect"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"agentd/internal/authz"
+	"agentd/internal/route"
+	"agentd/internal/txn"
+)
+
+// Routes lists the operations of a kind: create 201, list, get, replace or
+// merge by PUT, merge by PATCH, delete, and a POST for every move. What goes in
+// is made at start from the kind, because its path parameter and its filters
+// have names of their own.
+func Routes[T any](s *Store[T]) []route.Route {
+	var all []route.Route
+	item := s.Path + "/{" + s.Param + "}"
+	if s.has(OpCreate) {
+		all = append(all, s.createRoute())
+	}
+	if s.has(OpList) {
+		all = append(all, s.listRoute())
+	}
+	if s.has(OpGet) {
+		all = append(all, s.getRoute(item))
+	}
+	switch s.Put {
+	case PutMerges:
+		all = append(all, s.changeRoute("PUT", item, "update", s.update, false))
+	case PutReplace:
+		all = append(all, s.changeRoute("PUT", item, "replace", s.replace, true))
+	}
+	if s.has(OpPatch) {
+		all = append(all, s.changeRoute("PATCH", item, "patch", s.update, false))
+	}
+	if s.has(OpDelete) {
+		all = append(all, s.deleteRoute(item))
+	}
+	for _, m := range s.Moves {
+		all = append(all, s.moveRoute(item, m))
+	}
+	return all
+}
+
+// row is what the operations have in common.
+func (p *plan[T]) row(method, path, verb, summary string, access Access, answer reflect.Type) route.Row {
+	return route.Row{
+		Method: method, Path: path, ID: verb + p.Noun, Tag: p.Tag, Summary: summary,
+		Scopes: access.Scopes, Role: access.Role, AnswerOf: answer,
+	}
+}
+
+// Where the operations on one resource find what they were given.
+const (
+	inID = iota
+	inMatch
+	inBody
+)
+
+func (p *plan[T]) pathField() reflect.StructField {
+	return reflect.StructField{Name: "ID", Type: reflect.TypeFor[string](), Tag: reflect.StructTag(`path:"` + p.Param + `"`)}
+}
+
+var (
+	matchField = reflect.StructField{
+		Name: "Match", Type: reflect.TypeFor[string](),
+		Tag: `header:"If-Match" doc:"Refuse with 412 unless this is the resource's current ETag."`,
+	}
+	bodyField = reflect.StructField{Name: "Body", Type: reflect.TypeFor[jsontext.Value]()}
+)
+
+func text(in any, field int) string { return reflect.ValueOf(in).Elem().Field(field).String() }
+
+func body(in any) jsontext.Value { return reflect.ValueOf(in).Elem().Field(inBody).Bytes() }
+
+// rawIn is the input of a creation.
+type rawIn struct {
+	Body jsontext.Value
+}
+
+func (s *Store[T]) createRoute() route.Route {
+	row := s.row("POST", s.Path, "create", "Create "+s.one()+".", s.Writers, s.wire)
+	row.Status, row.BodyOf = 201, s.create.typ
+	if s.Unique.Of != nil {
+		row.Errors = []int{409}
+	}
+	return route.Route{
+		Row: row, In: reflect.TypeFor[rawIn](), Out: reflect.TypeFor[*route.Reply](),
+		Call: func(ctx context.Context, who authz.Caller, in any) (any, error) {
+			return s.CreateFrom(ctx, who, in.(*rawIn).Body)
+		},
+	}
+}
+
+func (s *Store[T]) listRoute() route.Route {
+	row := s.row("GET", s.Path, "list", "List "+spoken(s.Names)+", newest first.", s.Readers, s.listing)
+	row.ID = "list" + strings.TrimSuffix(s.Noun, camel(s.Name)) + camel(s.Names)
+	fields := []reflect.StructField{
+		{Name: "Limit", Type: reflect.TypeFor[string](), Tag: `query:"limit"`},
+		{Name: "Cursor", Type: reflect.TypeFor[string](), Tag: `query:"cursor"`},
+	}
+	first := len(fields)
+	for _, name := range s.Filters {
+		ix := s.Indexes[s.slot[name]]
+		fields = append(fields, reflect.StructField{
+			Name: camel(name), Type: reflect.TypeFor[string](),
+			Tag: reflect.StructTag(`query:"` + name + `" doc:"` + strings.ReplaceAll(ix.Doc, `"`, `'`) + `"`),
+		})
+	}
+	return route.Route{
+		Row: row, In: reflect.StructOf(fields), Out: reflect.TypeFor[*route.Reply](),
+		Call: func(ctx context.Context, who authz.Caller, in any) (any, error) {
+			asked := Listing{Limit: text(in, 0), Cursor: text(in, 1)}
+			for i, name := range s.Filters {
+				if value := text(in, first+i); value != "" {
+					if asked.Where == nil {
+						asked.Where = map[string]string{}
+					}
+					asked.Where[name] = value
+				}
+			}
+			return s.Page(ctx, who.TenantID, asked)
+		},
+	}
+}
+
+func (s *Store[T]) getRoute(item string) route.Route {
+	return route.Route{
+		Row: s.row("GET", item, "get", "Read "+s.one()+".", s.Readers, s.wire),
+		In:  reflect.StructOf([]reflect.StructField{s.pathField()}), Out: reflect.TypeFor[*route.Reply](),
+		Call: func(ctx context.Context, who authz.Caller, in any) (any, error) {
+			return s.Show(ctx, who.TenantID, text(in, inID))
+		},
+	}
+}
+
+func (s *Store[T]) changeRoute(method, item, verb string, as published, replaces bool) route.Route {
+	summary := "Change the fields of " + s.one() + " that are sent."
+	if replaces {
+		summary = "Replace all fields of " + s.one() + "."
+	}
+	row := s.row(method, item, verb, summary, s.Writers, s.wire)
+	row.BodyOf, row.Partial, row.Errors = as.typ, !replaces, []int{409, 412}
+	return route.Route{
+		Row: row, In: s.itemIn(true), Out: reflect.TypeFor[*route.Reply](),
+		Call: func(ctx context.Context, who authz.Caller, in any) (any, error) {
+			return s.change(ctx, who, text(in, inID), text(in, inMatch), Updated, func(e *Edit[T]) error {
+				if replaces {
+					return s.replaceWith(e, body(in))
+				}
+				return s.fill(e.New, body(in), s.update, true, afterwards)
+			})
+		},
+	}
+}
+
+func (s *Store[T]) deleteRoute(item string) route.Route {
+	row := s.row("DELETE", item, "delete", "Delete "+s.one()+".", s.Writers, s.deletion)
+	row.Errors = []int{409, 412}
+	return route.Route{
+		Row: row, In: s.itemIn(false), Out: reflect.TypeFor[*route.Reply](),
+		Call: func(ctx context.Context, who authz.Caller, in any) (any, error) {
+			id := text(in, inID)
+			err := s.deps.Writer.Write(ctx, func(tx txn.Tx) error { return s.remove(tx, who, id, text(in, inMatch)) })
+			if err != nil {
+				return nil, err
+			}
+			return &route.Reply{JSON: []byte(`{"deleted":true,"` + s.IDField + `":"` + id + `"}`)}, nil
+		},
+	}
+}
+
+func (s *Store[T]) moveRoute(item string, m Move[T]) route.Route {
+	row := s.row("POST", item+"/"+m.Action, camelLower(m.Action), m.Summary, s.Writers, s.wire)
+	row.BodyOf, row.Optional, row.Errors = m.With.body, true, []int{409, 412}
+	return route.Route{
+		Row: row, In: s.itemIn(m.With.do != nil), Out: reflect.TypeFor[*route.Reply](),
+		Call: func(ctx context.Context, who authz.Caller, in any) (any, error) {
+			return s.change(ctx, who, text(in, inID), text(in, inMatch), m.Action, func(e *Edit[T]) error {
+				var sent jsontext.Value
+				if m.With.do != nil {
+					sent = body(in)
+				}
+				return s.move(e, m, sent)
+			})
+		},
+	}
+}
+
+// itemIn is what an operation on one resource is given.
+func (p *plan[T]) itemIn(withBody bool) reflect.Type {
+	fields := []reflect.StructField{p.pathField(), matchField}
+	if withBody {
+		fields = append(fields, bodyField)
+	}
+	return reflect.StructOf(fields)
+}
+
+func camelLower(snake string) string {
+	c := camel(snake)
+	return strings.ToLower(c[:1]) + c[1:]
+}
+
+// one is the kind with its article.
+func (p *plan[T]) one() string {
+	if strings.ContainsRune("aeio", rune(p.what[0])) {
+		return "an " + p.what
+	}
+	return "a " + p.what
+}

@@ -1,0 +1,219 @@
+// Package run is what a run is: its states and the moves between them, its
+// input, output and limits, its journal of steps, and the operations that
+// callers have on it. The engine drives runs; this package knows no engine.
+package run
+
+import (
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"agentd/internal/model"
+	"agentd/internal/schema"
+)
+
+// Run is one execution of an agent, as callers see it (interface.md section 2,
+// Run; decisions.md D6).
+type Run struct {
+	RunID          string          `json:"run_id" format:"uuid" required:"true"`
+	TenantID       string          `json:"tenant_id" required:"true"`
+	AgentID        string          `json:"agent_id" format:"uuid" required:"true"`
+	SessionID      *string         `json:"session_id" format:"uuid" doc:"The conversation that the run belongs to."`
+	Status         Status          `json:"status" enum:"queued,running,completed,failed,cancelled,timeout,guardrail_blocked,paused,awaiting_approval,auth_required,rejected" required:"true"`
+	Input          schema.Object   `json:"input"`
+	Output         schema.Nullable `json:"output" doc:"What the run produced: text, and truncated where a limit cut it off. Null until there is an end."`
+	Metrics        Metrics         `json:"metrics"`
+	Error          *string         `json:"error" doc:"One sentence on why the run did not complete."`
+	ErrorCode      string          `json:"error_code,omitzero" doc:"A stable code for the same."`
+	CreatedAt      time.Time       `json:"created_at" required:"true"`
+	StartedAt      *time.Time      `json:"started_at"`
+	CompletedAt    *time.Time      `json:"completed_at"`
+	TeamRunID      *string         `json:"team_run_id" format:"uuid"`
+	Metadata       schema.Object   `json:"metadata"`
+	StepSeq        int64           `json:"step_seq" doc:"The step that runs, or ran last."`
+	Artifacts      []Artifact      `json:"artifacts"`
+	ResourceLimits Limits          `json:"resource_limits"`
+	AgentVersion   int64           `json:"agent_version,omitzero" doc:"The version of the agent that the run uses."`
+}
+
+// Artifact is a file that a run made (interface.md section 2, Artifact).
+type Artifact struct {
+	ArtifactID string    `json:"artifact_id" format:"uuid" required:"true"`
+	RunID      string    `json:"run_id" format:"uuid" required:"true"`
+	TenantID   string    `json:"tenant_id"`
+	Name       string    `json:"name" required:"true"`
+	MimeType   string    `json:"mime_type" required:"true"`
+	SizeBytes  int64     `json:"size_bytes" required:"true"`
+	StorageRef string    `json:"storage_ref"`
+	CreatedAt  time.Time `json:"created_at" required:"true"`
+}
+
+// Record is a run with what only the platform needs to know.
+type Record struct {
+	Run
+	EventSeq int64    // seq of the last event that a transition stored
+	Options  Options  // how the model is to be called
+	Pending  []Intent // steps that were begun and have no result yet
+}
+
+// Options are a caller's wishes for the model calls of one run, made by the
+// compatible routes.
+type Options struct {
+	Plain       bool           `json:"plain,omitzero"` // nobody wants chunks: ask the model for a whole answer
+	Temperature *float64       `json:"temperature,omitzero"`
+	TopP        *float64       `json:"top_p,omitzero"`
+	MaxTokens   int            `json:"max_tokens,omitzero"`
+	Stop        []string       `json:"stop,omitzero"`
+	Tools       []CallerTool   `json:"tools,omitzero"`
+	ToolChoice  jsontext.Value `json:"tool_choice,omitzero"`
+}
+
+// CallerTool is a tool that the caller runs itself: when the model calls it,
+// the run completes with the call in its output (decisions.md D10).
+type CallerTool struct {
+	Name        string         `json:"name"`
+	Description string         `json:"description,omitzero"`
+	Parameters  jsontext.Value `json:"parameters,omitzero"`
+}
+
+// Input is what the platform reads of a run's input; further keys are the
+// caller's own.
+type Input struct {
+	Message string `json:"message" required:"true" doc:"What the agent is asked."`
+	// Instructions come from the caller, not the agent's maker: they are
+	// delivered with the message and do not replace the agent's prompt.
+	Instructions string           `json:"instructions,omitzero" doc:"The caller's instructions for this run; the agent's own prompt stays."`
+	History      []model.Message  `json:"history,omitzero" doc:"Earlier turns of the conversation, oldest first."`
+	Parts        []jsontext.Value `json:"parts,omitzero" doc:"Content parts of the message, where it is more than text."`
+}
+
+// Output of a completed run.
+type Output struct {
+	Text            string           `json:"text"`
+	Truncated       bool             `json:"truncated,omitzero"`        // a step, tool or token limit ended the run early
+	OutputTruncated bool             `json:"output_truncated,omitzero"` // the model ran out of output tokens
+	FinishReason    string           `json:"finish_reason,omitzero"`
+	ToolCalls       []model.ToolCall `json:"tool_calls,omitzero"` // calls of the caller's own tools
+}
+
+// Limits bound a run (interface.md section 2, resource_limits). Nil is no
+// limit of this party; 0 allows none of that thing.
+type Limits struct {
+	MaxDurationMS   *int64 `json:"max_duration_ms,omitzero" minimum:"0" doc:"Milliseconds of running time."`
+	MaxSteps        *int64 `json:"max_steps,omitzero" minimum:"0"`
+	MaxToolCalls    *int64 `json:"max_tool_calls,omitzero" minimum:"0"`
+	MaxTokensPerRun *int64 `json:"max_tokens_per_run,omitzero" minimum:"0"`
+}
+
+// Narrow gives the smaller of each limit (decisions.md D6).
+func (l Limits) Narrow(other Limits) Limits {
+	least := func(a, b *int64) *int64 {
+		if a == nil || (b != nil && *b < *a) {
+			return b
+		}
+		return a
+	}
+	return Limits{
+		least(l.MaxDurationMS, other.MaxDurationMS), least(l.MaxSteps, other.MaxSteps),
+		least(l.MaxToolCalls, other.MaxToolCalls), least(l.MaxTokensPerRun, other.MaxTokensPerRun),
+	}
+}
+
+// Metrics of a run (interface.md section 2, RunMetrics). DurationMS is running
+// time over all attempts, without queueing and waiting.
+type Metrics struct {
+	DurationMS          float64  `json:"duration_ms"`
+	StepsCount          int64    `json:"steps_count"`
+	InputTokens         int64    `json:"input_tokens"`
+	OutputTokens        int64    `json:"output_tokens"`
+	ThinkingTokens      int64    `json:"thinking_tokens"`
+	ToolCallsCount      int64    `json:"tool_calls_count"`
+	LLMCallsCount       int64    `json:"llm_calls_count"`
+	GuardrailChecks     int64    `json:"guardrail_checks"`
+	GuardrailViolations int64    `json:"guardrail_violations"`
+	MemoryRetrievals    int64    `json:"memory_retrievals"`
+	MemoryExtractions   int64    `json:"memory_extractions"`
+	TotalCostUSD        *float64 `json:"total_cost_usd" doc:"An estimate from the configured prices; null where a price is unknown."`
+}
+
+// StepType says what a step did.
+type StepType string
+
+// The types of steps that runs make today.
+const (
+	StepLLM  StepType = "llm"
+	StepTool StepType = "tool"
+)
+
+// StepStatus is where a step stands.
+type StepStatus string
+
+// The states of a step.
+const (
+	StepRunning   StepStatus = "running"
+	StepCompleted StepStatus = "completed"
+	StepFailed    StepStatus = "failed"
+)
+
+// Step is one entry of a run's journal (decisions.md D6, RunStep). Its result
+// is committed before the next step begins.
+type Step struct {
+	StepID      string          `json:"step_id" required:"true"`
+	RunID       string          `json:"run_id" required:"true"`
+	TenantID    string          `json:"tenant_id"`
+	Seq         int64           `json:"seq" required:"true" doc:"From 1."`
+	StepIndex   int64           `json:"step_index" doc:"The same, from 0."`
+	Type        StepType        `json:"type" enum:"llm,tool,approval,input,guardrail,memory,compaction" required:"true"`
+	Status      StepStatus      `json:"status" enum:"running,completed,failed" required:"true"`
+	StartedAt   time.Time       `json:"started_at"`
+	CompletedAt *time.Time      `json:"completed_at"`
+	DurationMS  float64         `json:"duration_ms"`
+	Input       schema.Nullable `json:"input"`
+	Output      schema.Nullable `json:"output"`
+	Error       *string         `json:"error"`
+	Metrics     schema.Nullable `json:"metrics"`
+	ToolCalls   []string        `json:"tool_calls" doc:"Names of the tools that the step asked for."`
+}
+
+// LLMOutput is the output of a step of type llm.
+type LLMOutput struct {
+	Text         string           `json:"text"`
+	Thinking     string           `json:"thinking,omitzero"`
+	ToolCalls    []model.ToolCall `json:"tool_calls,omitzero"`
+	FinishReason string           `json:"finish_reason"`
+	Model        string           `json:"model,omitzero"`
+}
+
+// StepMetrics are the metrics of one step.
+type StepMetrics struct {
+	InputTokens    int64    `json:"input_tokens"`
+	OutputTokens   int64    `json:"output_tokens"`
+	ThinkingTokens int64    `json:"thinking_tokens"`
+	LLMCalls       int64    `json:"llm_calls"`
+	ToolCallsCount int64    `json:"tool_calls_count"`
+	CostUSD        *float64 `json:"cost_usd"`
+	Estimated      bool     `json:"estimated,omitzero"`
+}
+
+// ToolInput and ToolOutput are input and output of a step of type tool.
+type ToolInput struct {
+	ToolCallID string `json:"tool_call_id"`
+	Name       string `json:"name"`
+	Arguments  string `json:"arguments"`
+}
+
+// ToolOutput is what a tool gave back to the model.
+type ToolOutput struct {
+	Content string `json:"content"`
+	IsError bool   `json:"is_error,omitzero"`
+}
+
+// Intent is a step that was begun. After a crash it tells which tool calls
+// may have happened without leaving a result.
+type Intent struct {
+	StepID    string     `json:"step_id"`
+	Seq       int64      `json:"seq"`
+	Type      StepType   `json:"type"`
+	StartedAt time.Time  `json:"started_at"`
+	Tool      *ToolInput `json:"tool,omitzero"`
+}

@@ -1,0 +1,81 @@
+package run
+
+import (
+	"context"
+
+	"agentd/internal/authz"
+	"agentd/internal/clock"
+	"agentd/internal/event"
+	"agentd/internal/fault"
+	"agentd/internal/ident"
+	"agentd/internal/page"
+	"agentd/internal/schema"
+	"agentd/internal/txn"
+	"agentd/internal/work"
+)
+
+// SignalCancelled tells the nodes that a run was cancelled: the key is its id.
+const SignalCancelled = "run.cancelled"
+
+// Service is what callers can do with runs.
+type Service struct {
+	Runs    Store
+	Writer  txn.Writer
+	Queue   work.Queue
+	Log     event.Log
+	Hub     *event.Hub
+	Agents  Agents
+	Starter Starter
+	Cursors *page.Cursors
+	Clock   clock.Clock
+	// WorkKind is the kind of the engine's items, which a cancellation removes.
+	WorkKind string
+}
+
+// Request is what a run is made of.
+type Request struct {
+	RunID        string // empty: a new id
+	AgentID      string
+	AgentVersion int64 // 0: the newest
+	SessionID    *string
+	Input        schema.Object
+	Limits       Limits
+	Metadata     schema.Object
+	Options      Options
+}
+
+// Create stores a run and sets it going. It returns the run as it was made,
+// queued, however far it is by now. Errors: NotFound for the agent, Conflict
+// for a suspended one.
+func (s *Service) Create(ctx context.Context, who authz.Caller, req Request) (*Run, error) {
+	spec, err := s.Agents.Spec(ctx, who.TenantID, req.AgentID, req.AgentVersion)
+	if err != nil {
+		return nil, err
+	}
+	if spec.Suspended {
+		return nil, fault.WrongState("agent", "suspended", "starting a run")
+	}
+	if req.RunID == "" {
+		req.RunID = ident.New()
+	}
+	r := &Record{
+		Run: Run{
+			RunID: req.RunID, TenantID: who.TenantID, AgentID: spec.ID, AgentVersion: spec.Version,
+			SessionID: req.SessionID, Status: Queued, Input: orEmpty(req.Input), Metadata: orEmpty(req.Metadata),
+			CreatedAt: s.Clock.Now(), Artifacts: []Artifact{},
+			ResourceLimits: req.Limits.Narrow(spec.Limits),
+		},
+		Options: req.Options,
+	}
+	if err := s.Starter.Start(ctx, r, spec); err != nil {
+		return nil, err
+	}
+	return &r.Run, nil
+}
+
+func orEmpty(v schema.Object) schema.Object {
+	if len(v) == 0 {
+		return schema.Object("{}")
+	}
+	return v
+}

@@ -1,0 +1,83 @@
+package run
+
+import (
+	"context"
+	"time"
+
+	"agentd/internal/model"
+	"agentd/internal/schema"
+	"agentd/internal/txn"
+)
+
+// Filter narrows a list of runs. Empty fields do not.
+type Filter struct {
+	AgentID   string
+	SessionID string
+	Status    Status
+	Ascending bool   // oldest first
+	After     string // run id to go on after; empty: from the start
+	Limit     int
+}
+
+// Update is what a transition writes to a run's row. It replaces every one of
+// these columns.
+type Update struct {
+	Status      Status
+	Output      schema.Nullable
+	Metrics     Metrics
+	Error       *string
+	ErrorCode   string
+	StartedAt   *time.Time
+	CompletedAt *time.Time
+	StepSeq     int64
+	EventSeq    int64
+	Pending     []Intent
+}
+
+// Store is the port to the tables of runs and steps. Every call takes the
+// tenant; a run of another tenant is fault.NotFound.
+type Store interface {
+	Insert(tx txn.Tx, r *Record) error
+	// Update is fenced by the caller: it holds the run's lease in tx, or has
+	// the row from Lock.
+	Update(tx txn.Tx, tenant, id string, u Update) error
+	// Lock reads a run and keeps others from changing it until commit.
+	Lock(tx txn.Tx, tenant, id string) (*Record, error)
+	Get(ctx context.Context, tenant, id string) (*Record, error)
+	List(ctx context.Context, tenant string, f Filter) ([]Run, error)
+	// Unfinished gives ids of an agent's runs that have not ended.
+	Unfinished(ctx context.Context, tenant, agent string, limit int) ([]string, error)
+
+	AppendStep(tx txn.Tx, s *Step) error
+	// Steps gives up to limit steps after a seq, in order. limit 0: all.
+	Steps(ctx context.Context, tenant, id string, after int64, limit int) ([]Step, error)
+	// LastSeq is the highest seq in a run's event log, drafts included.
+	LastSeq(tx txn.Tx, tenant, id string) (int64, error)
+}
+
+// AgentSpec is what a run needs to know of its agent, at one version.
+type AgentSpec struct {
+	ID        string
+	Version   int64
+	Suspended bool
+	Model     model.Spec
+	Fallback  *model.Spec
+	System    string // the agent's own prompt
+	Tools     []string
+	Limits    Limits
+	// CancelOnDisconnect is the agent's policies.cancel_on_disconnect: a client
+	// of the chat routes that leaves a stream cancels its run.
+	CancelOnDisconnect bool
+}
+
+// Agents is the port to agents. Version 0 is the newest. A foreign or absent
+// agent is fault.NotFound.
+type Agents interface {
+	Spec(ctx context.Context, tenant, id string, version int64) (*AgentSpec, error)
+}
+
+// Starter is the port to the engine: it stores the run, in the state that
+// policy and capacity allow, and sees to it that the run is driven to its end.
+type Starter interface {
+	Start(ctx context.Context, r *Record, spec *AgentSpec) error
+}

@@ -1,0 +1,221 @@
+package sqlstore
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"agentd/internal/event"
+	"agentd/internal/run"
+	"agentd/internal/sqldb"
+	"agentd/internal/txn"
+)
+
+// Events keeps the event log of runs; it implements event.Log.
+type Events struct{ db *sqldb.DB }
+
+// NewEvents uses the tables of migration 4.
+func NewEvents(db *sqldb.DB) *Events { return &Events{db} }
+
+// storedEntry is an event.Entry as it is kept: short names, because there are
+// many.
+type storedEntry struct {
+	Name  string         `json:"n"`
+	At    int64          `json:"t"`
+	Data  jsontext.Value `json:"d,omitzero"`
+	Lens  []int          `json:"l,omitzero"`
+	After []int          `json:"a,omitzero"`
+	Text  string         `json:"x,omitzero"`
+	Step  int64          `json:"s,omitzero"`
+}
+
+// Append implements event.Log.
+func (s *Events) Append(tx txn.Tx, tenant, stream string, seg event.Segment) error {
+	entries := make([]storedEntry, len(seg.Entries))
+	for i, e := range seg.Entries {
+		entries[i] = storedEntry{e.Name, e.At.UnixMicro(), e.Data, e.Lens, e.After, e.Text, e.Step}
+	}
+	body, err := json.Marshal(entries)
+	if err != nil {
+		return err
+	}
+	_, err = sqldb.From(tx).Exec(`INSERT INTO run_events (tenant_id, run_id, last_seq, first_seq, draft, body) VALUES (?, ?, ?, ?, ?, ?)`,
+		tenant, stream, seg.Last(), seg.First, seg.Draft, string(body))
+	return err
+}
+
+// DropDrafts deletes the drafts of the text of every step up to one.
+func (s *Events) DropDrafts(tx txn.Tx, tenant, stream string, step int64) error {
+	_, err := sqldb.From(tx).Exec(`DELETE FROM run_events WHERE tenant_id = ? AND run_id = ? AND draft > 0 AND draft <= ?`, tenant, stream, step)
+	return err
+}
+
+// Read implements event.Log.
+func (s *Events) Read(ctx context.Context, tenant, stream string, after int64, limit int) ([]event.Event, error) {
+	rows, err := s.db.Query(ctx, `SELECT first_seq, body FROM run_events
+		WHERE tenant_id = ? AND run_id = ? AND last_seq > ? ORDER BY last_seq LIMIT ?`, tenant, stream, after, limit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	type segment struct {
+		first   int64
+		entries []storedEntry
+	}
+	var segments []segment
+	texts := &stepTexts{ctx: ctx, db: s.db, tenant: tenant, run: stream}
+	for n := int64(0); n < int64(limit) && rows.Next(); {
+		var seg segment
+		var body string
+		if err := rows.Scan(&seg.first, &body); err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal([]byte(body), &seg.entries); err != nil {
+			return nil, err
+		}
+		seq := seg.first
+		for _, e := range seg.entries {
+			count := int64(max(1, len(e.Lens)))
+			if seq+count-1 > after {
+				n += count
+				texts.need(e.Step)
+			}
+			seq += count
+		}
+		segments = append(segments, seg)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	rows.Close()
+	if err := texts.load(); err != nil {
+		return nil, err
+	}
+	var out []event.Event
+	for _, seg := range segments {
+		seq := seg.first
+		for _, e := range seg.entries {
+			for _, ev := range texts.expand(e) {
+				if seq > after && len(out) < limit {
+					ev.Seq = seq
+					out = append(out, ev)
+				}
+				seq++
+			}
+		}
+	}
+	return out, nil
+}
+
+// stepTexts finds what steps hold for the events that refer to them.
+type stepTexts struct {
+	ctx         context.Context
+	db          *sqldb.DB
+	tenant, run string
+	low, high   int64
+	outputs     map[int64]stepOutput
+}
+
+// stepOutput is what the outputs of model and tool steps have in common here.
+type stepOutput struct {
+	Text     string `json:"text"`
+	Thinking string `json:"thinking"`
+	Content  string `json:"content"`
+}
+
+func (t *stepTexts) need(step int64) {
+	if step == 0 {
+		return
+	}
+	if t.low == 0 || step < t.low {
+		t.low = step
+	}
+	t.high = max(t.high, step)
+}
+
+func (t *stepTexts) load() error {
+	t.outputs = map[int64]stepOutput{}
+	if t.high == 0 {
+		return nil
+	}
+	rows, err := t.db.Query(t.ctx, `SELECT seq, output FROM run_steps WHERE tenant_id = ? AND run_id = ? AND seq BETWEEN ? AND ? AND output IS NOT NULL`,
+		t.tenant, t.run, t.low, t.high)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var seq int64
+		var body string
+		var out stepOutput
+		if err := rows.Scan(&seq, &body); err != nil {
+			return err
+		}
+		if err := json.Unmarshal([]byte(body), &out); err != nil {
+			return err
+		}
+		t.outputs[seq] = out
+	}
+	return rows.Err()
+}
+
+// expand gives the events that an entry stands for, without their seqs.
+func (t *stepTexts) expand(e storedEntry) []event.Event {
+	at := sqldb.Time(e.At)
+	if e.Lens == nil {
+		data := e.Data
+		if e.Step != 0 {
+			data = withOutput(data, t.outputs[e.Step].Content)
+		}
+		return []event.Event{{Name: e.Name, At: at, Data: data}}
+	}
+	text := e.Text
+	if e.Step != 0 {
+		if text = t.outputs[e.Step].Text; e.Name == "llm.thinking" {
+			text = t.outputs[e.Step].Thinking
+		}
+		t.consume(e)
+	}
+	out := make([]event.Event, len(e.Lens))
+	for i, n := range e.Lens {
+		n = min(n, len(text))
+		out[i] = event.Event{Name: e.Name, At: at.Add(time.Duration(e.After[i]) * time.Millisecond), Data: quoted("text", text[:n])}
+		text = text[n:]
+	}
+	return out
+}
+
+// consume takes an entry's bytes off its step's text: thinking and speaking
+// may alternate, each in entries of its own.
+func (t *stepTexts) consume(e storedEntry) {
+	n := 0
+	for _, l := range e.Lens {
+		n += l
+	}
+	o := t.outputs[e.Step]
+	if e.Name == "llm.thinking" {
+		o.Thinking = o.Thinking[min(n, len(o.Thinking)):]
+	} else {
+		o.Text = o.Text[min(n, len(o.Text)):]
+	}
+	t.outputs[e.Step] = o
+}
+
+func quoted(name, value string) jsontext.Value {
+	b, _ := json.Marshal(map[string]string{name: value}, jsontext.AllowInvalidUTF8(true))
+	return b
+}
+
+func withOutput(data jsontext.Value, output string) jsontext.Value {
+	member := quoted("output", output)
+	if len(data) <= 2 {
+		return member
+	}
+	return jsontext.Value(strings.TrimSuffix(string(data), "}") + "," + string(member[1:]))
+}
+
+var _ run.Store = (*Runs)(nil)
+var _ event.Log = (*Events)(nil)

@@ -1,0 +1,131 @@
+package tool
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"agentd/internal/model"
+)
+
+// Registry holds tools by name. It does not change after it was made, and is
+// safe for concurrent use.
+type Registry struct {
+	limits Limits
+	tools  map[string]*entry
+	names  []string // as registered
+}
+
+// Limits of calls. Zero values mean the defaults in brackets.
+type Limits struct {
+	Timeout   time.Duration // of tools that set none [30 s]
+	Arguments int           // bytes [1 MiB]
+	Output    int           // bytes of a result; what is longer is cut [64 KiB]
+}
+
+type entry struct {
+	Tool
+	schema *jsonschema.Schema
+	offer  model.ToolSpec
+}
+
+var validName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
+
+// NewRegistry takes the tools, and compiles their schemas.
+func NewRegistry(limits Limits, tools ...Tool) (*Registry, error) {
+	limits.Timeout = cmp.Or(limits.Timeout, 30*time.Second)
+	limits.Arguments = cmp.Or(limits.Arguments, 1<<20)
+	limits.Output = cmp.Or(limits.Output, 64<<10)
+	r := &Registry{limits: limits, tools: make(map[string]*entry, len(tools))}
+	for _, t := range tools {
+		if !validName.MatchString(t.Name) || t.Run == nil {
+			return nil, fmt.Errorf("the tool %q has a bad name or does nothing", t.Name)
+		}
+		if r.tools[t.Name] != nil {
+			return nil, fmt.Errorf("the tool %q is there twice", t.Name)
+		}
+		schema, err := compile(t.Parameters)
+		if err != nil {
+			return nil, fmt.Errorf("the tool %q: %w", t.Name, err)
+		}
+		t.Timeout = cmp.Or(t.Timeout, limits.Timeout)
+		r.tools[t.Name] = &entry{t, schema, t.spec()}
+		r.names = append(r.names, t.Name)
+	}
+	return r, nil
+}
+
+// Names lists the tools in the order of their registration.
+func (r *Registry) Names() []string { return slices.Clone(r.names) }
+
+// Select gives the tools that an agent enables by name (its built_in_tools),
+// each once, in that order; and the names that are not known.
+func (r *Registry) Select(names []string) (set Set, unknown []string) {
+	set.limits = r.limits
+	for i, name := range names {
+		if slices.Contains(names[:i], name) {
+			continue
+		}
+		if e := r.tools[name]; e != nil {
+			set.entries = append(set.entries, e)
+		} else {
+			unknown = append(unknown, name)
+		}
+	}
+	return set, unknown
+}
+
+// Set is the tools of one agent. The zero Set is empty.
+type Set struct {
+	limits  Limits
+	entries []*entry
+}
+
+// Len is how many tools there are.
+func (s Set) Len() int { return len(s.entries) }
+
+// Specs is what is offered to the model.
+func (s Set) Specs() []model.ToolSpec {
+	if len(s.entries) == 0 {
+		return nil
+	}
+	specs := make([]model.ToolSpec, len(s.entries))
+	for i, e := range s.entries {
+		specs[i] = e.offer
+	}
+	return specs
+}
+
+// Lookup finds a tool of the set.
+func (s Set) Lookup(name string) (Tool, bool) {
+	if e := s.find(name); e != nil {
+		return e.Tool, true
+	}
+	return Tool{}, false
+}
+
+func (s Set) find(name string) *entry {
+	for _, e := range s.entries {
+		if e.Name == name {
+			return e
+		}
+	}
+	return nil
+}
+
+// unknown tells the model which tools there are.
+func (s Set) unknown(name string) Result {
+	if len(s.entries) == 0 {
+		return Failure(fmt.Sprintf("There is no tool %q; no tools are available.", name))
+	}
+	names := make([]string, len(s.entries))
+	for i, e := range s.entries {
+		names[i] = e.Name
+	}
+	return Failure(fmt.Sprintf("There is no tool %q; the tools are: %s.", name, strings.Join(names, ", ")))
+}

@@ -1,0 +1,119 @@
+package work
+
+import (
+	"context"
+	"time"
+)
+
+// maxClaim bounds how much one transaction claims.
+const maxClaim = 100
+
+// loop claims and renews, in one goroutine: a claim never overtakes a renewal
+// that is overdue, and so never takes away what handlers of this very Runner
+// hold, say after the machine slept.
+func (r *Runner) loop() {
+	defer close(r.ended)
+	renewed := time.Now() // monotonic, so that a clock that is set changes nothing
+	next := time.NewTimer(0)
+	defer next.Stop()
+	for {
+		select {
+		case <-r.quit:
+			return
+		case <-r.wake:
+		case <-next.C:
+		}
+		if time.Since(renewed) >= r.cfg.Lease/3 {
+			if !r.renew() {
+				next.Reset(min(time.Second, r.cfg.Lease/3))
+				continue
+			}
+			renewed = time.Now()
+		}
+		wait := r.claim()
+		next.Reset(max(0, min(wait, r.cfg.Lease/3-time.Since(renewed))))
+	}
+}
+
+// renew prolongs all leases at once, and cancels the handlers of those that
+// are lost. Where the database does not answer the handlers go on: their next
+// write says whether they may.
+func (r *Runner) renew() bool {
+	r.mu.Lock()
+	leases := make([]Lease, 0, len(r.held))
+	for _, l := range r.held {
+		leases = append(leases, l)
+	}
+	r.mu.Unlock()
+	if len(leases) == 0 {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), r.cfg.Lease/3)
+	defer cancel()
+	lost, err := r.cfg.Queue.Renew(ctx, leases, r.cfg.Lease)
+	if err != nil {
+		r.cfg.Logger.Warn("leases could not be renewed", "leases", len(leases), "error", err)
+		return false
+	}
+	if len(lost) == 0 {
+		return true
+	}
+	type id struct {
+		key   string
+		epoch int64
+	}
+	gone := make(map[id]bool, len(lost))
+	for _, l := range lost {
+		gone[id{l.Key, l.Epoch}] = true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for h, l := range r.held {
+		if gone[id{l.Key, l.Epoch}] {
+			h.cancel(ErrLost)
+		}
+	}
+	return true
+}
+
+// claim fills the free slots, and says when to look again. It takes none
+// beforehand, so that Reserve works meanwhile; so there can be some more
+// handlers than slots for a while.
+func (r *Runner) claim() time.Duration {
+	r.mu.Lock()
+	n := min(r.cfg.Slots-r.used, maxClaim)
+	if r.state != running {
+		n = 0
+	}
+	r.more = n <= 0 // there may be: the next slot that becomes free looks
+	r.mu.Unlock()
+	if n <= 0 {
+		return r.cfg.Poll
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), r.cfg.Lease/3)
+	defer cancel()
+	leases, err := r.cfg.Queue.Claim(ctx, r.cfg.Kind, r.cfg.Owner, n, r.cfg.Lease)
+	if err != nil {
+		r.cfg.Logger.Warn("no items could be claimed", "error", err)
+		return min(r.cfg.Poll, time.Second)
+	}
+	r.mu.Lock()
+	r.used += len(leases)
+	r.mu.Unlock()
+	for _, l := range leases {
+		r.launch(l)
+	}
+	if len(leases) == n {
+		return 0
+	}
+	due, err := r.cfg.Queue.NextDue(ctx, r.cfg.Kind)
+	if err != nil || due.IsZero() {
+		return r.cfg.Poll
+	}
+	wait := due.Sub(r.cfg.Clock.Now())
+	if len(leases) == 0 {
+		// What is due already and could not be claimed, others are claiming.
+		wait = max(wait, 5*time.Millisecond)
+	}
+	return min(wait, r.cfg.Poll)
+}

@@ -81,6 +81,7 @@ var rows = []row{
 	{pattern: "internal/route", layer: leaf},
 	{pattern: "internal/schema", layer: leaf, uses: []string{jsonModule, "github.com/danielgtaylor/huma/v2"}},
 	{pattern: "internal/secret", layer: leaf},
+	{pattern: "internal/tool/calc", layer: leaf},
 	{pattern: "internal/txn", layer: leaf},
 
 	{pattern: "internal/event", layer: port, uses: []string{jsonModule}},
@@ -90,16 +91,17 @@ var rows = []row{
 	{pattern: "internal/tool", layer: port, uses: []string{jsonModule, "github.com/santhosh-tekuri/jsonschema/v6"}},
 	{pattern: "internal/work", layer: port, uses: []string{jsonModule}},
 
-	{pattern: "internal/agent", layer: slice, uses: []string{jsonModule}},
+	{pattern: "internal/agent", layer: slice, uses: []string{jsonModule, "github.com/maypok86/otter/v2"}},
+	{pattern: "internal/commerce", layer: slice, uses: []string{jsonModule}},
 	{pattern: "internal/identity", layer: slice, uses: []string{jsonModule, "github.com/maypok86/otter/v2"}},
-	{pattern: "internal/run", layer: slice, uses: []string{jsonModule}},
+	{pattern: "internal/run", layer: slice, also: []string{"internal/agent"}, uses: []string{jsonModule}},
 
 	{pattern: "internal/engine", layer: engine, uses: []string{jsonModule, otelModule}},
 
 	{pattern: "internal/memstore", layer: adapter},
 	{pattern: "internal/modelwire", layer: adapter, uses: []string{jsonModule, otelModule, "code.dny.dev/ssrf"}},
 	{pattern: "internal/natsbus", layer: adapter, uses: []string{jsonModule, "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"}},
-	{pattern: "internal/outbound", layer: adapter, uses: []string{"code.dny.dev/ssrf"}},
+	{pattern: "internal/outbound", layer: adapter, uses: []string{"code.dny.dev/ssrf", "golang.org/x/net"}},
 	{pattern: "internal/sqldb", layer: adapter, uses: []string{"github.com/jackc/pgx/v5", "github.com/pressly/goose/v3", "modernc.org/sqlite"}},
 	{pattern: "internal/sqlstore", layer: adapter, also: []string{"internal/sqldb"}, uses: []string{jsonModule}},
 
@@ -121,6 +123,7 @@ var rows = []row{
 	{pattern: "internal/event/eventtest", layer: support, uses: []string{jsonModule, "github.com/google/go-cmp"}},
 	{pattern: "internal/model/modeltest", layer: support, uses: []string{jsonModule}},
 	{pattern: "internal/resource/resourcetest", layer: support, uses: []string{jsonModule, "github.com/google/go-cmp"}},
+	{pattern: "internal/run/runtest", layer: support, uses: []string{jsonModule, "github.com/google/go-cmp"}},
 	{pattern: "internal/sqldb/sqldbtest", layer: support, uses: []string{"github.com/jackc/pgx/v5"}},
 	{pattern: "internal/work/worktest", layer: support, uses: []string{"github.com/google/go-cmp"}},
 }

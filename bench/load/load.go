@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -55,10 +56,13 @@ func (r Request) bytes(addr string, n int64) []byte {
 	return append(append(out, "\r\n"...), body...)
 }
 
-// serial starts at the clock, so that numbers do not repeat over processes.
-var serial atomic.Int64
+// Numbers start at the clock, so that they do not repeat over processes.
+var (
+	first  = time.Now().UnixMicro()
+	serial atomic.Int64
+)
 
-func init() { serial.Store(time.Now().UnixMicro()) }
+func number() int64 { return first + serial.Add(1) }
 
 // client is what one of them saw.
 type client struct {
@@ -91,12 +95,12 @@ func (c *client) work(p Plan, begin, end time.Time) {
 	link := &conn{addr: p.Addr}
 	defer link.close()
 	want, mark := []byte(p.Want), []byte(p.Mark)
-	varies := bytes.Contains([]byte(p.Request.Body), []byte("{{n}}"))
-	request := p.Request.bytes(p.Addr, serial.Add(1))
+	varies := strings.Contains(p.Request.Body, "{{n}}")
+	request := p.Request.bytes(p.Addr, number())
 	for time.Now().Before(end) {
 		a, err := link.exchange(request, mark)
 		if varies {
-			request = p.Request.bytes(p.Addr, serial.Add(1))
+			request = p.Request.bytes(p.Addr, number())
 		}
 		if err != nil {
 			time.Sleep(10 * time.Millisecond) // a server that refuses is not to be hammered

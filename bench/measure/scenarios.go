@@ -314,6 +314,6 @@ func (p *process) fill(n int) error {
 		return err
 	}
 	_, err = db.Exec(fmt.Sprintf(`WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?)
-		INSERT INTO runs (%s) SELECT %s FROM numbers, (SELECT * FROM runs LIMIT 1)`, columns, copies), n-1)
+		INSERT INTO runs (%s) SELECT %s FROM numbers, (SELECT %[1]s FROM runs LIMIT 1)`, columns, copies), n-1)
 	return err
 }

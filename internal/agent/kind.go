@@ -28,7 +28,7 @@ func (a *Agents) kind(o Options) resource.Kind[Agent] {
 		model = Echo
 	}
 	return resource.Kind[Agent]{
-		Name: "agent", Path: "/api/v1/agents", Param: "agentId", Tag: "Agents",
+		Name: "agent", Path: "/api/v1/agents", Tag: "Agents",
 		Readers: resource.Access{Scopes: []authz.Scope{"agents:read"}},
 		Writers: resource.Access{Scopes: []authz.Scope{"agents:write"}, Role: authz.Developer},
 		Put:     resource.PutMerges,
@@ -54,6 +54,8 @@ func (a *Agents) kind(o Options) resource.Kind[Agent] {
 }
 
 type suspendIn struct {
+	_ struct{} `json:"-" name:"AgentSuspend"`
+
 	Reason string `json:"reason" maxLength:"2000" doc:"Why, for whoever looks at the agent later."`
 }
 

@@ -13,32 +13,16 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
-	"agentd/internal/agent"
 	"agentd/internal/clock"
-	"agentd/internal/commerce"
-	"agentd/internal/compat/openai"
 	"agentd/internal/config"
-	"agentd/internal/engine"
 	"agentd/internal/event"
 	"agentd/internal/httpapi"
 	"agentd/internal/ident"
 	"agentd/internal/identity"
 	"agentd/internal/model"
-	"agentd/internal/modelwire"
 	"agentd/internal/natsbus"
-	"agentd/internal/outbound"
-	"agentd/internal/page"
-	"agentd/internal/policy"
-	"agentd/internal/resource"
 	"agentd/internal/route"
-	"agentd/internal/run"
-	"agentd/internal/secret"
 	"agentd/internal/sqldb"
-	"agentd/internal/sqlstore"
-	"agentd/internal/tool"
-	"agentd/internal/work"
 )
 
 // Times of leases and of stopping.
@@ -63,8 +47,9 @@ type App struct {
 	db       *sqldb.DB
 	hub      *event.Hub
 	people   *identity.Service
-	engine   *engine.Engine
 	server   *httpapi.Server
+	routes   []route.Route
+	raw      []httpapi.Raw
 	listener net.Listener
 	grant    identity.Grant
 	first    bool // this start made the first tenant
@@ -119,9 +104,13 @@ func (a *App) openStorage(ctx context.Context) error {
 	}
 	unlock, err := sqldb.LockDir(dir)
 	if err != nil {
-		return fmt.Errorf("another agentd serves from %s: %w", dir, err)
+		return err
 	}
-	a.onStop(func(context.Context) { unlock() })
+	a.onStop(func(context.Context) {
+		if err := unlock(); err != nil {
+			a.log.Warn("unlocking the data directory", "err", err)
+		}
+	})
 	if a.node, err = nodeName(dir); err != nil {
 		return err
 	}
@@ -155,12 +144,10 @@ func nodeName(dir string) (string, error) {
 
 func (a *App) openBus(context.Context) error {
 	a.hub = event.NewHub()
-	bus, err := natsbus.Open(natsbus.Config{URL: a.cfg.Storage.NATSURL.Reveal(), Node: a.node, Logger: a.log}, a.hub)
+	bus, err := natsbus.Open(natsbus.Config{URL: a.cfg.Bus.NATSURL.Reveal(), Node: a.node, Logger: a.log}, a.hub)
 	if err != nil {
 		return err
 	}
 	a.onStop(func(context.Context) { bus.Close() })
 	return nil
 }
-
-var _ = []any{agent.Agent{}, commerce.Customer{}, openai.Chat{}, modelwire.Config{}, outbound.Config{}, page.Cursors{}, policy.AllowAll{}, resource.Deps{}, route.Row{}, run.Run{}, secret.Box{}, sqlstore.Runs{}, tool.Call{}, work.Item{}, prometheus.Labels{}}

@@ -43,7 +43,7 @@ func start(t testing.TB, sim *modeltest.Server, adjust ...func(*config.Config)) 
 	cfg.Storage.DataDir = t.TempDir()
 	cfg.Security.OwnerKey = secret.New(ownerKey)
 	if sim != nil {
-		cfg.Models.BaseURL = sim.URL + "/v1"
+		cfg.Models.BaseURL = sim.URL
 		cfg.Models.APIKey = secret.New("operator-key")
 		cfg.Models.Model = "sim-model"
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 type agentCreateCommand struct {
-	Server      config.Client `embed:""`
+	Server      config.Client `embed:"" group:"Server"`
 	Name        string        `placeholder:"NAME" help:"Name of the agent; needed unless the file has one."`
 	Description string        `placeholder:"TEXT" help:"What the agent is for."`
 	Model       string        `placeholder:"MODEL" help:"Model, as PROVIDER/NAME or a name of the server's default provider; builtin/echo needs none. Left out: the server's default."`
@@ -40,7 +40,7 @@ func (cmd *agentCreateCommand) Run(inv *invocation) error {
 		return err
 	}
 	if cmd.JSON {
-		return inv.json(agent.Raw)
+		return inv.printJSON(agent.Raw)
 	}
 	fmt.Fprintf(inv.stdout, "Created agent %s (%s).\n", oneLine(agent.Value.Name), agent.Value.AgentID)
 	inv.note("Talk to it:  agentd run %s \"Hello\"", quote(oneLine(agent.Value.Name)))
@@ -111,7 +111,7 @@ func (cmd *agentCreateCommand) body() (map[string]jsontext.Value, error) {
 }
 
 type agentListCommand struct {
-	Server config.Client `embed:""`
+	Server config.Client `embed:"" group:"Server"`
 	JSON   bool          `help:"Print the agents as a JSON array."`
 }
 
@@ -131,7 +131,7 @@ func (cmd *agentListCommand) Run(inv *invocation) error {
 		rows = append(rows, []string{short(a.Value.Name, 40), a.Value.Model.ModelRef, a.Value.Status, ago(inv.now(), a.Value.CreatedAt), a.Value.AgentID})
 	}
 	if cmd.JSON {
-		return inv.jsonArray(agents)
+		return inv.printArray(agents)
 	}
 	if len(rows) == 0 {
 		inv.note("There are no agents yet. Make one:  agentd agent create --name NAME")

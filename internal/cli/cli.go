@@ -26,6 +26,8 @@ type Deps struct {
 	Stdout, Stderr io.Writer
 	LookupEnv      func(string) (string, bool) // nil: os.LookupEnv
 	Now            func() time.Time            // nil: time.Now
+
+	leaveAfter time.Duration // how long an interrupted command waits for its run to end; 0: 10 s
 }
 
 // Exit codes.
@@ -74,6 +76,9 @@ func Main(ctx context.Context, args []string, deps Deps) int {
 	if deps.Now == nil {
 		deps.Now = time.Now
 	}
+	if deps.leaveAfter == 0 {
+		deps.leaveAfter = 10 * time.Second
+	}
 	if len(args) == 0 {
 		args = []string{"--help"}
 	}
@@ -87,11 +92,12 @@ func Main(ctx context.Context, args []string, deps Deps) int {
 		kong.Description("agentd runs AI agents: durably, streamed, behind one API."),
 		kong.NoDefaultHelp(),
 		kong.Writers(deps.Stdout, deps.Stderr),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 120, ValueFormatter: describe}),
-		kong.PostBuild(forgetEnvironment),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 120}),
+		kong.ValueFormatter(describe),
 		kong.Resolvers(environment(deps.LookupEnv)),
 		kong.Bind(inv),
 	)
+	forgetEnvironment(parser)
 	parsed, err := parser.Parse(args)
 	if err == nil {
 		err = parsed.Run()
@@ -155,9 +161,10 @@ func environment(lookup func(string) (string, bool)) kong.ResolverFunc {
 }
 
 // forgetEnvironment keeps kong from reading the process's environment itself:
-// it would read that of every command, not only of the one that runs.
-func forgetEnvironment(k *kong.Kong) error {
-	return kong.Visit(k.Model, func(node kong.Visitable, next kong.Next) error {
+// it would read that of every command, not only of the one that runs. The flags
+// keep the names.
+func forgetEnvironment(k *kong.Kong) {
+	kong.Visit(k.Model, func(node kong.Visitable, next kong.Next) error {
 		if flag, ok := node.(*kong.Flag); ok {
 			flag.Tag.Envs = nil
 		}
@@ -165,10 +172,18 @@ func forgetEnvironment(k *kong.Kong) error {
 	})
 }
 
-// describe is the help text of a flag with its environment variable.
+// describe is the help text of a flag with its default and its environment
+// variable.
 func describe(value *kong.Value) string {
-	if value.Flag == nil || len(value.Flag.Envs) == 0 {
-		return value.Help
+	text := value.Help
+	if value.Flag == nil {
+		return text
 	}
-	return value.Help + " ($" + value.Flag.Envs[0] + ")"
+	if value.HasDefault {
+		text += " Default: " + value.Default + "."
+	}
+	if len(value.Flag.Envs) > 0 {
+		text += " ($" + value.Flag.Envs[0] + ")"
+	}
+	return text
 }

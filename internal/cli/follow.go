@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -48,7 +47,7 @@ func (f *follower) show(frame client.Frame) {
 			line = fmt.Sprintf("← %s (%s) %s", d.Name, d.Status, brief(d.Output))
 		}
 		if d.DurationMS > 0 {
-			line += "  " + took(time.Duration(d.DurationMS*float64(time.Millisecond)))
+			line += " (" + took(milliseconds(d.DurationMS)) + ")"
 		}
 		f.aside("%s", line)
 	case "approval.requested":

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"text/tabwriter"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -17,6 +16,7 @@ import (
 
 	"agentd/internal/client"
 	"agentd/internal/config"
+	"agentd/internal/fault"
 )
 
 // invocation is one running command: its context and where it writes.
@@ -36,8 +36,18 @@ func (inv *invocation) connect(c config.Client) (*client.Client, error) {
 	return client.New(c.URL, c.Key)
 }
 
-// explain adds to an error what its reader can do about it.
+// explain says what went wrong, and what its reader can do about it.
 func explain(err error) string {
+	if f, ok := errors.AsType[*fault.Error](err); ok {
+		text := f.Detail
+		for _, field := range f.Fields {
+			text += "\n  " + field.Field + ": " + field.Message
+		}
+		if f.Cause != nil {
+			text += "\n  " + f.Cause.Error()
+		}
+		return text
+	}
 	if e, ok := errors.AsType[*client.Unreachable](err); ok {
 		return e.Error() + "\nIs agentd serve running there? AGENTD_URL says where to look."
 	}
@@ -57,7 +67,7 @@ func (inv *invocation) note(format string, args ...any) {
 }
 
 // json writes a JSON value for a script.
-func (inv *invocation) json(value jsontext.Value) error {
+func (inv *invocation) printJSON(value jsontext.Value) error {
 	value = bytes.Clone(value)
 	if err := value.Indent(jsontext.WithIndent("  ")); err != nil {
 		return fmt.Errorf("the server's answer is no JSON: %w", err)
@@ -66,16 +76,26 @@ func (inv *invocation) json(value jsontext.Value) error {
 	return err
 }
 
-// table writes aligned columns under a heading. The last one may be ragged.
+// table writes aligned columns under a heading.
 func (inv *invocation) table(heading []string, rows [][]string) error {
-	w := tabwriter.NewWriter(inv.stdout, 0, 0, 2, ' ', 0)
-	for _, row := range append([][]string{heading}, rows...) {
+	rows = append([][]string{heading}, rows...)
+	widths := make([]int, len(heading))
+	for _, row := range rows {
 		for i, cell := range row {
 			row[i] = oneLine(cell)
+			widths[i] = max(widths[i], utf8.RuneCountInString(row[i]))
 		}
-		fmt.Fprintln(w, strings.TrimRight(strings.Join(row, "\t"), "\t"))
 	}
-	return w.Flush()
+	for _, row := range rows {
+		var line strings.Builder
+		for i, cell := range row {
+			line.WriteString(cell + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+2))
+		}
+		if _, err := fmt.Fprintln(inv.stdout, strings.TrimRight(line.String(), " ")); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func isTerminal(w io.Writer) bool {
@@ -145,3 +165,5 @@ func took(d time.Duration) string {
 		return fmt.Sprintf("%d h %d min", int(d.Hours()), int(d.Minutes())%60)
 	}
 }
+
+func milliseconds(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -14,14 +13,11 @@ import (
 )
 
 type runCommand struct {
-	Server  config.Client `embed:""`
+	Server  config.Client `embed:"" group:"Server"`
 	Agent   string        `arg:"" help:"Agent, by its id or its exact name."`
 	Message string        `arg:"" help:"What to say to it."`
 	JSON    bool          `help:"Print every event of the run as one line of JSON."`
 }
-
-// cancelTime is how long an interrupted command waits for the run to end.
-const cancelTime = 10 * time.Second
 
 // Run implements the command. It fails unless the run completes.
 func (cmd *runCommand) Run(inv *invocation) error {
@@ -59,16 +55,13 @@ func (cmd *runCommand) Run(inv *invocation) error {
 // ending is the data of the frame that ends a run's stream.
 type ending struct {
 	Status  string         `json:"status"`
-	Output  jsontext.Value `json:"output"`
 	Metrics client.Metrics `json:"metrics"`
 	CostUSD *float64       `json:"cost_usd"`
 }
 
-func (e ending) text() string { return client.Run{Output: e.Output}.Text() }
-
 func (e ending) summary(runID string) string {
 	s := fmt.Sprintf("run %s: %d steps, %d tokens in, %d out, %s", runID, e.Metrics.Steps, e.Metrics.InputTokens, e.Metrics.OutputTokens,
-		took(time.Duration(e.Metrics.DurationMS*float64(time.Millisecond))))
+		took(milliseconds(e.Metrics.DurationMS)))
 	if e.CostUSD != nil {
 		s += ", " + dollars(*e.CostUSD)
 	}
@@ -80,17 +73,21 @@ func (e ending) summary(runID string) string {
 func (inv *invocation) follow(c *client.Client, runID string, show func(client.Frame)) (ending, error) {
 	watching, leave := context.WithCancel(context.WithoutCancel(inv))
 	defer leave()
-	var cancelling sync.WaitGroup
+	asked := make(chan struct{})
 	stop := context.AfterFunc(inv, func() {
-		cancelling.Go(func() {
-			inv.note("Cancelling the run; interrupt again to leave it alone.")
-			if _, err := c.Cancel(watching, runID); err != nil && watching.Err() == nil {
-				inv.note("The run could not be cancelled: %v", err)
-			}
-			time.AfterFunc(cancelTime, leave)
-		})
+		defer close(asked)
+		inv.note("Cancelling the run; interrupt again to leave it alone.")
+		time.AfterFunc(inv.deps.leaveAfter, leave)
+		if _, err := c.Cancel(watching, runID); err != nil && watching.Err() == nil {
+			inv.note("The run could not be cancelled: %v", err)
+		}
 	})
-	defer stop()
+	defer func() {
+		if !stop() {
+			leave()
+			<-asked
+		}
+	}()
 	lost := func(err error) { inv.note("The connection was lost (%v); going on where it broke off.", err) }
 	for frame, err := range c.Watch(watching, runID, lost) {
 		if err != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 type runsListCommand struct {
-	Server config.Client `embed:""`
+	Server config.Client `embed:"" group:"Server"`
 	Status string        `placeholder:"STATUS" help:"Only runs with this status, as running."`
 	Agent  string        `placeholder:"AGENT" help:"Only runs of this agent, by its id or its exact name."`
 	Limit  int           `default:"20" placeholder:"N" help:"How many to list."`
@@ -45,7 +45,7 @@ func (cmd *runsListCommand) Run(inv *invocation) error {
 		runs, raw = append(runs, run.Value), append(raw, run.Raw)
 	}
 	if cmd.JSON {
-		return inv.jsonArray(raw)
+		return inv.printArray(raw)
 	}
 	if len(runs) == 0 {
 		inv.note("There are no such runs. Start one:  agentd run AGENT \"message\"")
@@ -87,7 +87,7 @@ func elapsed(now time.Time, r client.Run) string {
 }
 
 type runsShowCommand struct {
-	Server config.Client `embed:""`
+	Server config.Client `embed:"" group:"Server"`
 	ID     string        `arg:"" help:"Id of the run."`
 	JSON   bool          `help:"Print the run and its steps as JSON."`
 }
@@ -118,7 +118,7 @@ func (cmd *runsShowCommand) Run(inv *invocation) error {
 		if err != nil {
 			return err
 		}
-		return inv.json(text)
+		return inv.printJSON(text)
 	}
 	inv.showRun(run.Value, inv.agentNames(c, []client.Run{run.Value})[run.Value.AgentID])
 	return inv.showSteps(steps)
@@ -166,7 +166,7 @@ func (inv *invocation) showSteps(steps []client.Doc[client.Step]) error {
 		if reason := brief(s.Error); reason != "" && reason != "null" {
 			what = strings.TrimSpace(what + " " + reason)
 		}
-		rows = append(rows, []string{strconv.Itoa(s.Seq), s.Type, s.Status, took(time.Duration(s.DurationMS * float64(time.Millisecond))), what})
+		rows = append(rows, []string{strconv.Itoa(s.Seq), s.Type, s.Status, took(milliseconds(s.DurationMS)), what})
 	}
 	fmt.Fprintln(inv.stdout)
 	return inv.table([]string{"STEP", "TYPE", "STATUS", "TOOK", ""}, rows)
@@ -185,7 +185,7 @@ func toolOf(s client.Step) string {
 }
 
 type runsCancelCommand struct {
-	Server config.Client `embed:""`
+	Server config.Client `embed:"" group:"Server"`
 	ID     string        `arg:"" help:"Id of the run."`
 	JSON   bool          `help:"Print the answer as JSON."`
 }
@@ -201,7 +201,7 @@ func (cmd *runsCancelCommand) Run(inv *invocation) error {
 	case err != nil:
 		return err
 	case cmd.JSON:
-		return inv.json(answer.Raw)
+		return inv.printJSON(answer.Raw)
 	case answer.Value.Cancelled:
 		fmt.Fprintf(inv.stdout, "Cancelled run %s.\n", cmd.ID)
 	default:
@@ -211,19 +211,20 @@ func (cmd *runsCancelCommand) Run(inv *invocation) error {
 }
 
 // jsonArray writes JSON values as one array.
-func (inv *invocation) jsonArray(values []jsontext.Value) error {
+func (inv *invocation) printArray(values []jsontext.Value) error {
 	text, err := json.Marshal(values)
 	if err != nil {
 		return err
 	}
-	return inv.json(text)
+	return inv.printJSON(text)
 }
 
+// dollars tells an amount in cents, or a smaller one to a millionth.
 func dollars(usd float64) string {
-	if usd != 0 && usd < 0.01 {
-		return fmt.Sprintf("$%.6f", usd)
+	if usd == 0 || usd >= 0.01 {
+		return fmt.Sprintf("$%.2f", usd)
 	}
-	return fmt.Sprintf("$%.2f", usd)
+	return "$" + strings.TrimRight(fmt.Sprintf("%.6f", usd), "0")
 }
 
 func parenthesis(s string) string {

@@ -12,13 +12,11 @@ import (
 
 // Agent is what the command line shows of an agent.
 type Agent struct {
-	AgentID     string    `json:"agent_id"`
-	Name        string    `json:"name"`
-	Description string    `json:"description"`
-	Status      string    `json:"status"`
-	Model       Model     `json:"model"`
-	Tools       []string  `json:"built_in_tools"`
-	CreatedAt   time.Time `json:"created_at"`
+	AgentID   string    `json:"agent_id"`
+	Name      string    `json:"name"`
+	Status    string    `json:"status"`
+	Model     Model     `json:"model"`
+	CreatedAt time.Time `json:"created_at"`
 }
 
 // Model names a model and who serves it.

@@ -40,7 +40,6 @@ type Metrics struct {
 	Steps        int      `json:"steps_count"`
 	InputTokens  int      `json:"input_tokens"`
 	OutputTokens int      `json:"output_tokens"`
-	ToolCalls    int      `json:"tool_calls_count"`
 	LLMCalls     int      `json:"llm_calls_count"`
 	CostUSD      *float64 `json:"total_cost_usd"`
 }
@@ -59,7 +58,6 @@ type Step struct {
 	Status     string         `json:"status"`
 	DurationMS float64        `json:"duration_ms"`
 	Input      jsontext.Value `json:"input"`
-	Output     jsontext.Value `json:"output"`
 	Error      jsontext.Value `json:"error"`
 }
 

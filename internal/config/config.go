@@ -14,6 +14,7 @@ import (
 type Config struct {
 	Server        Server        `embed:"" group:"Server"`
 	Storage       Storage       `embed:"" group:"Storage"`
+	Bus           Bus           `embed:"" group:"Several nodes"`
 	Security      Security      `embed:"" group:"Security"`
 	Models        Models        `embed:"" group:"Models"`
 	Observability Observability `embed:"" group:"Logs and traces"`
@@ -30,21 +31,25 @@ type Server struct {
 type Storage struct {
 	DataDir     string `env:"AGENTD_DATA_DIR" default:"./agentd-data" placeholder:"DIR" help:"Directory for everything that agentd keeps on disk; made, for its owner only, if it is not there."`
 	DatabaseURL URL    `env:"AGENTD_DATABASE_URL" name:"database-url" placeholder:"URL" help:"postgres://user:password@host/name to keep state in PostgreSQL. Empty: SQLite in the data directory."`
-	NATSURL     URL    `env:"AGENTD_NATS_URL" name:"nats-url" placeholder:"URL" help:"nats://host:4222 (several by commas) to share live events and wake-ups between nodes. Empty: a NATS inside agentd, for a single node."`
+}
+
+// Bus is how nodes hear of each other's work.
+type Bus struct {
+	NATSURL URL `env:"AGENTD_NATS_URL" name:"nats-url" placeholder:"URL" help:"nats://host:4222 (several by commas) to share live events and wake-ups with other nodes. Empty: a NATS inside agentd, for a single node."`
 }
 
 // Security is keys, and where agentd may call.
 type Security struct {
 	OwnerKey    secret.String `env:"AGENTD_OWNER_KEY" placeholder:"KEY" help:"Key of the first tenant's owner, svc_ with 8 and 32 letters or digits. Read on the first start only. Empty: one is made and printed once."`
 	SecretKey   secret.String `env:"AGENTD_SECRET_KEY" placeholder:"BASE64" help:"32 bytes in base64 that seal what is stored encrypted. Nodes that share a database must share it. Empty: made once in the data directory."`
-	EgressAllow []Egress      `env:"AGENTD_EGRESS_ALLOW" placeholder:"CIDR|IP:PORT,..." help:"Private addresses that calls whose target a tenant chose may reach all the same."`
+	EgressAllow string        `env:"AGENTD_EGRESS_ALLOW" placeholder:"CIDR|IP:PORT" help:"Private addresses that calls whose target a tenant chose may reach all the same; several by commas."`
 }
 
 // Models is the operator's own model endpoint, and a file with further ones.
 type Models struct {
 	BaseURL   string        `env:"AGENTD_MODEL_BASE_URL" name:"model-base-url" placeholder:"URL" help:"OpenAI-compatible endpoint, as in http://127.0.0.1:11434/v1; the provider that it makes is called default."`
 	APIKey    secret.String `env:"AGENTD_MODEL_API_KEY" name:"model-api-key" placeholder:"KEY" help:"Key for that endpoint; it is sent nowhere else."`
-	Model     string        `env:"AGENTD_MODEL" name:"default-model" placeholder:"NAME" help:"Model of agents that name none: a name that the default provider knows, or PROVIDER/NAME. Empty: builtin/echo, which is no model and answers by rule."`
+	Model     string        `env:"AGENTD_MODEL" placeholder:"NAME" help:"Model of agents that name none: a name that the default provider knows, or PROVIDER/NAME. Empty: the first one listed in AGENTD_PROVIDERS, if any."`
 	Providers string        `env:"AGENTD_PROVIDERS" placeholder:"FILE" help:"JSON file with further model providers, their models, context windows and prices."`
 }
 

@@ -58,13 +58,6 @@ func show(value any) string {
 	if v, ok := value.(interface{ Empty() bool }); ok && v.Empty() {
 		return ""
 	}
-	if list, ok := value.([]Egress); ok {
-		var texts []string
-		for _, e := range list {
-			texts = append(texts, e.String())
-		}
-		return strings.Join(texts, ",")
-	}
 	return fmt.Sprint(value)
 }
 

@@ -19,6 +19,7 @@ func (c *Config) Validate() error {
 		_, err := decodeKey(c.Security.SecretKey.Reveal())
 		return err
 	})
+	v.check("AGENTD_NATS_URL", !c.Bus.NATSURL.Empty(), func() error { return c.Bus.NATSURL.check(hostful, "nats", "tls") })
 	c.Models.validate(&v)
 	v.check("OTEL_EXPORTER_OTLP_ENDPOINT", c.Observability.OTLPEndpoint != "", func() error {
 		return checkHTTP(c.Observability.OTLPEndpoint)
@@ -36,7 +37,6 @@ func (s *Storage) Validate() error {
 		return nil
 	})
 	v.check("AGENTD_DATABASE_URL", !s.DatabaseURL.Empty(), func() error { return s.DatabaseURL.check(hostless, "postgres", "postgresql") })
-	v.check("AGENTD_NATS_URL", !s.NATSURL.Empty(), func() error { return s.NATSURL.check(hostful, "nats", "tls") })
 	return v.err()
 }
 

@@ -3,7 +3,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"net/url"
 	"regexp"
 	"slices"
@@ -101,41 +100,4 @@ func checkURL(raw string, host bool, schemes ...string) error {
 		return errors.New("names no host")
 	}
 	return nil
-}
-
-// Egress is a piece of the private network that calls on behalf of tenants may
-// reach: every address of Prefix, at Port, or at any port where that is 0.
-type Egress struct {
-	Prefix netip.Prefix
-	Port   uint16
-}
-
-// UnmarshalText reads a CIDR, an address, or an address with a port.
-func (e *Egress) UnmarshalText(text []byte) error {
-	s := strings.TrimSpace(string(text))
-	if p, err := netip.ParsePrefix(s); err == nil {
-		*e = Egress{Prefix: p.Masked()}
-		return nil
-	}
-	if ap, err := netip.ParseAddrPort(s); err == nil && ap.Port() != 0 {
-		*e = Egress{Prefix: whole(ap.Addr()), Port: ap.Port()}
-		return nil
-	}
-	if a, err := netip.ParseAddr(s); err == nil {
-		*e = Egress{Prefix: whole(a)}
-		return nil
-	}
-	return fmt.Errorf("%q is neither a CIDR (10.0.0.0/8) nor an address with a port (127.0.0.1:11434)", s)
-}
-
-func whole(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a.WithZone(""), a.BitLen()) }
-
-// MarshalText implements encoding.TextMarshaler.
-func (e Egress) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
-
-func (e Egress) String() string {
-	if e.Port != 0 {
-		return netip.AddrPortFrom(e.Prefix.Addr(), e.Port).String()
-	}
-	return e.Prefix.String()
 }

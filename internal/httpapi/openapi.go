@@ -160,6 +160,9 @@ func (d *document) parameters(op *huma.Operation, p published) {
 				continue
 			}
 			s := schema.Parameter(d.registry, f)
+			if name == "limit" {
+				s.Type = huma.TypeInteger // rows take it as text, because any text is tolerated
+			}
 			doc := cmp.Or(f.Tag.Get("doc"), commonDocs[name])
 			if in == "path" && strings.HasSuffix(name, "Id") {
 				doc = cmp.Or(doc, "Id of the "+noun(name)+".")

@@ -72,8 +72,8 @@ func TestOpenAPI(t *testing.T) {
 		t.Error(diff)
 	}
 	params := at(t, doc, "paths", "/api/v1/toys", "get", "parameters").([]any)
-	if len(params) != 7 {
-		t.Errorf("%d parameters", len(params))
+	if len(params) != 7 || at(t, params[0], "schema", "type") != "integer" {
+		t.Errorf("%d parameters, the first %v", len(params), params[0])
 	}
 	refs(t, doc, doc)
 }

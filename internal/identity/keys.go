@@ -3,8 +3,10 @@ package identity
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"agentd/internal/authz"
@@ -50,6 +52,9 @@ func (s *Service) Keys(ctx context.Context, who authz.Caller) ([]Key, error) {
 // RevokeKey ends one of the caller's own keys, for good and at once. Revoking
 // again changes nothing. Another member's key is 404.
 func (s *Service) RevokeKey(ctx context.Context, who authz.Caller, keyID string) error {
+	if !ident.Valid(keyID) {
+		return fault.NoSuch("key")
+	}
 	now := s.clock.Now()
 	err := s.db.Write(ctx, func(tx txn.Tx) error {
 		keyPrefix, err := s.store.Revoke(tx, who.TenantID, who.UserID, keyID, now)
@@ -87,7 +92,9 @@ func badName(name string) string {
 	case n == 0:
 		return "is required"
 	case n > mostNameLen:
-		return "is longer than 200 characters"
+		return fmt.Sprintf("is longer than %d characters", mostNameLen)
+	case !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
+		return "holds characters that cannot be shown"
 	}
 	return ""
 }

@@ -79,7 +79,7 @@ func TestCreateKeyReportsEveryWrongField(t *testing.T) {
 	t.Parallel()
 	n := newNode(sqldbtest.Open(t, sqldbtest.SQLite), clock.NewFake())
 	who := n.authenticated(t, bootstrap(t, n))
-	for _, name := range []string{"", "  ", strings.Repeat("ä", 201)} {
+	for _, name := range []string{"", "  ", strings.Repeat("ä", 201), "a\x00b", "a\xffb"} {
 		_, _, err := n.CreateKey(t.Context(), who, name, []authz.Scope{"x", "y"})
 		if f := fault.From(err); len(f.Fields) != 3 {
 			t.Errorf("%q: %v", name, f.Fields)
@@ -126,7 +126,7 @@ func TestKeysAreOnesOwn(t *testing.T) {
 		for _, who := range []authz.Caller{other, stranger} {
 			wantFault(t, here.RevokeKey(t.Context(), who, key.KeyID), fault.NotFound, "NOT_FOUND")
 		}
-		wantFault(t, here.RevokeKey(t.Context(), owner, "nonsense"), fault.NotFound, "NOT_FOUND")
+		wantFault(t, here.RevokeKey(t.Context(), owner, "\x00"), fault.NotFound, "NOT_FOUND")
 		here.authenticated(t, raw)
 
 		at := clk.Now()
@@ -198,8 +198,10 @@ func TestGrantKey(t *testing.T) {
 			t.Error(diff)
 		}
 
-		_, err = n.GrantKey(t.Context(), "nowhere", authz.Viewer, nil, "k", "")
-		wantFault(t, err, fault.NotFound, "NOT_FOUND")
+		for _, nowhere := range []string{"nowhere", "\xff", tenant.UserID} {
+			_, err = n.GrantKey(t.Context(), nowhere, authz.Viewer, nil, "k", "")
+			wantFault(t, err, fault.NotFound, "NOT_FOUND")
+		}
 		_, err = n.GrantKey(t.Context(), tenant.TenantID, "king", []authz.Scope{"x"}, "", "?")
 		if f := fault.From(err); len(f.Fields) != 4 {
 			t.Errorf("fields %v", f.Fields)

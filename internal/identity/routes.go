@@ -135,7 +135,7 @@ func (k CreatedKey) LogValue() slog.Value { return slog.StringValue(k.KeyID) }
 
 type createKeyIn struct {
 	Body struct {
-		Name   string        `json:"name" required:"true" minLength:"1" maxLength:"200"`
+		Name   string        `json:"name" required:"true" maxLength:"200" doc:"Not empty."`
 		Scopes []authz.Scope `json:"scopes,omitzero" nullable:"true" maxItems:"100" doc:"Absent: the usual scopes, as far as the caller holds them."`
 	}
 }

@@ -9,9 +9,8 @@ import (
 )
 
 const (
-	mostScopes   = 100
-	mostNameLen  = 200 // characters
-	mostEmailLen = 254
+	mostScopes  = 100
+	mostNameLen = 200 // characters, of a name or an email address
 )
 
 // knownScopes gives the scopes without repetitions, and every one that the

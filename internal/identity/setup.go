@@ -126,8 +126,8 @@ func (s *Service) GrantKey(ctx context.Context, tenantID string, role authz.Role
 	if wrong != nil {
 		return Grant{}, fault.BadFields(wrong...)
 	}
-	if _, err := s.store.Tenant(ctx, tenantID); err != nil {
-		return Grant{}, noTenant(err)
+	if err := s.tenantExists(ctx, tenantID); err != nil {
+		return Grant{}, err
 	}
 	var g Grant
 	err := s.write(ctx, func(tx txn.Tx) error {
@@ -167,7 +167,11 @@ func (s *Service) newMember(tenantID, email string, role authz.Role) Member {
 	}
 }
 
-func noTenant(err error) error {
+func (s *Service) tenantExists(ctx context.Context, tenantID string) error {
+	err := ErrNotFound
+	if ident.Valid(tenantID) {
+		_, err = s.store.Tenant(ctx, tenantID)
+	}
 	if errors.Is(err, ErrNotFound) {
 		return fault.New(fault.NotFound, "", "There is no such tenant.")
 	}
@@ -176,10 +180,12 @@ func noTenant(err error) error {
 
 // readEmail gives an address as it is stored, or says what is wrong with it.
 func readEmail(email string) (stored, wrong string) {
-	if email = strings.ToLower(strings.TrimSpace(email)); email == "" {
+	if email = strings.TrimSpace(email); email == "" {
 		return "", ""
 	}
-	if at, err := mail.ParseAddress(email); err != nil || at.Address != email || len(email) > mostEmailLen {
+	wrong = badName(email) // before invalid bytes are replaced
+	email = strings.ToLower(email)
+	if at, err := mail.ParseAddress(email); err != nil || at.Address != email || wrong != "" {
 		return "", "is not an email address"
 	}
 	return email, ""

@@ -64,12 +64,23 @@ func (a *answer) grow(n int) error {
 	return nil
 }
 
+// decode takes in one JSON value, and gives how many choices it has. An error
+// that stands in place of an answer is returned as an *endpointError.
+func (a *answer) decode(data []byte) (choices int, err error) {
+	var c completion
+	if err := json.Unmarshal(data, &c, lenient); err != nil {
+		return 0, errGarbage
+	}
+	if c.Error != nil && c.Error.Kind() != 'n' || c.Object == "error" {
+		return 0, parseEndpointError(data)
+	}
+	return len(c.Choices), a.add(&c)
+}
+
 // add takes in a chunk or a whole answer. Choices but the first are passed
 // over: they were not asked for.
 func (a *answer) add(c *completion) error {
-	if c.Model != "" {
-		a.model = string(c.Model)
-	}
+	a.setModel([]byte(c.Model))
 	a.addUsage(c.Usage)
 	for i := range c.Choices {
 		choice := &c.Choices[i]
@@ -126,14 +137,28 @@ func (a *answer) addUsage(raw jsontext.Value) {
 			Reasoning float64 `json:"reasoning_tokens"`
 		} `json:"completion_tokens_details"`
 	}
-	if json.Unmarshal(raw, &u, lenient) != nil || u.Prompt == 0 && u.Completion == 0 {
+	if json.Unmarshal(raw, &u, lenient) != nil {
 		return
 	}
-	a.usage = model.Usage{
+	a.setUsage(model.Usage{
 		InputTokens:    count(u.Prompt),
 		OutputTokens:   count(u.Completion),
 		ThinkingTokens: count(u.CompletionMore.Reasoning),
 		CachedTokens:   count(u.PromptMore.Cached),
+	})
+}
+
+// setUsage takes numbers that say anything: some endpoints send zeros until
+// the end, or for ever.
+func (a *answer) setUsage(u model.Usage) {
+	if u.InputTokens != 0 || u.OutputTokens != 0 {
+		a.usage = u
+	}
+}
+
+func (a *answer) setModel(name []byte) {
+	if len(name) > 0 && string(name) != a.model {
+		a.model = string(name)
 	}
 }
 

@@ -12,9 +12,8 @@ import (
 
 // encode writes the request as an endpoint wants it. Fields of Extra replace
 // the ones that are written here, but for those that make the call what it is.
-func encode(req *model.Request, stream bool, style dialect) *payload {
-	p := newPayload()
-	b := append(p.bytes, `{"model":`...)
+func encode(req *model.Request, stream bool, style dialect) []byte {
+	b := append(make([]byte, 0, sizeHint(req)), `{"model":`...)
 	b = appendString(b, req.Target.Model)
 	b = append(b, `,"messages":[`...)
 	for i := range req.Messages {
@@ -42,8 +41,27 @@ func encode(req *model.Request, stream bool, style dialect) *payload {
 		b = append(b, ':')
 		b = append(b, req.Extra[name]...)
 	}
-	p.bytes = append(b, '}')
-	return p
+	return append(b, '}')
+}
+
+// sizeHint is about the size of the encoded request, a little more for the
+// most part, so that it is allocated once.
+func sizeHint(req *model.Request) int {
+	n := 512
+	for i := range req.Messages {
+		m := &req.Messages[i]
+		n += 64 + len(m.Text) + len(m.Text)/16
+		for _, part := range m.Parts {
+			n += len(part) + 1
+		}
+		for j := range m.ToolCalls {
+			n += 128 + len(m.ToolCalls[j].Arguments)*5/4
+		}
+	}
+	for i := range req.Tools {
+		n += 128 + len(req.Tools[i].Description) + len(req.Tools[i].Parameters)
+	}
+	return n
 }
 
 func appendMessage(b []byte, m *model.Message) []byte {

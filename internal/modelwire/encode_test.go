@@ -1,10 +1,7 @@
 package modelwire
 
 import (
-	"io"
-	"strings"
 	"testing"
-	"testing/iotest"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -72,9 +69,7 @@ func TestEncode(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := encode(&test.req, test.stream, dialect{})
-			defer p.release()
-			if got := string(p.bytes); got != test.want {
+			if got := string(encode(&test.req, test.stream, dialect{})); got != test.want {
 				t.Errorf("got  %s\nwant %s", got, test.want)
 			}
 		})
@@ -92,8 +87,7 @@ func FuzzEncode(f *testing.F) {
 			Messages: []model.Message{{Role: model.User, Text: text}, {Role: model.Assistant, ToolCalls: []model.ToolCall{{Name: name, Arguments: arguments}}}},
 			Stop:     []string{text},
 		}
-		p := encode(&req, true, dialect{})
-		defer p.release()
+		body := encode(&req, true, dialect{})
 		var back struct {
 			Model    string `json:"model"`
 			Messages []struct {
@@ -103,39 +97,12 @@ func FuzzEncode(f *testing.F) {
 				} `json:"tool_calls"`
 			} `json:"messages"`
 		}
-		if err := json.Unmarshal(p.bytes, &back); err != nil {
-			t.Fatalf("%s: %v", p.bytes, err)
+		if err := json.Unmarshal(body, &back); err != nil {
+			t.Fatalf("%s: %v", body, err)
 		}
 		valid := func(s string) string { return string([]rune(s)) } // as many U+FFFD as bad bytes
 		if back.Model != valid(name) || *back.Messages[0].Content != valid(text) || back.Messages[1].ToolCalls[0].Function.Arguments != valid(arguments) {
-			t.Errorf("%s does not hold %q, %q, %q", p.bytes, name, text, arguments)
+			t.Errorf("%s does not hold %q, %q, %q", body, name, text, arguments)
 		}
 	})
-}
-
-// A payload goes back to the pool only when nobody can read it any more.
-func TestPayloadOutlivesTheCall(t *testing.T) {
-	t.Parallel()
-	p := newPayload()
-	p.bytes = append(p.bytes, strings.Repeat("x", 5000)...)
-	first, second := p.reader(), p.reader()
-	if err := iotest.TestReader(second, p.bytes); err != nil {
-		t.Error(err)
-	}
-	p.release()
-	second.Close()
-	second.Close() // the transport may close twice
-	if got, err := io.ReadAll(first); err != nil || len(got) != 5000 {
-		t.Errorf("%d bytes, %v", len(got), err)
-	}
-	if p.holders.Load() != 1 {
-		t.Errorf("%d holders, want the open reader only", p.holders.Load())
-	}
-	first.Close()
-	if _, err := first.Read(make([]byte, 1)); err == nil {
-		t.Error("a closed reader reads")
-	}
-	if p.holders.Load() != 0 {
-		t.Errorf("%d holders of a payload that nobody reads", p.holders.Load())
-	}
 }

@@ -1,8 +1,8 @@
 // Package modelwire speaks OpenAI-compatible chat completions, plain and
 // streamed, over HTTP. It stands on the hot path of every run, so a call costs
-// no goroutine of its own, its buffers are pooled, requests are written by
-// appending, and a streamed chunk that has the shape of an earlier one is read
-// without decoding it again (see memo).
+// no goroutine of its own, reading buffers are pooled, requests are written by
+// appending, and ordinary chunks are read by a scanner of their own (see
+// quick), everything else by the general decoder.
 //
 // Endpoints differ from the original and from each other. What is accepted:
 // tool calls in pieces or whole, with or without ids and indexes;
@@ -70,7 +70,6 @@ func (c *Client) generate(ctx context.Context, req *model.Request, sink func(mod
 	began := time.Now()
 	var style dialect
 	body := encode(req, sink != nil, style)
-	defer func() { body.release() }()
 	for attempt := 1; ; attempt++ {
 		a := answer{sink: sink, began: began, max: c.MaxAnswer}
 		err := c.attempt(ctx, req, body, &a)
@@ -86,7 +85,6 @@ func (c *Client) generate(ctx context.Context, req *model.Request, sink func(mod
 		}
 		if other, ok := style.after(failure, req); ok && !a.delivered {
 			style = other
-			body.release()
 			body = encode(req, sink != nil, style)
 			attempt--
 			continue
@@ -105,7 +103,7 @@ func (c *Client) generate(ctx context.Context, req *model.Request, sink func(mod
 }
 
 // attempt calls the endpoint once and reads its answer into a.
-func (c *Client) attempt(ctx context.Context, req *model.Request, body *payload, a *answer) error {
+func (c *Client) attempt(ctx context.Context, req *model.Request, body []byte, a *answer) error {
 	transport := c.Operator
 	if req.Target.Guarded {
 		transport = c.Guarded

@@ -6,8 +6,6 @@ import (
 	"io"
 	"sync"
 	"time"
-
-	"github.com/go-json-experiment/json"
 )
 
 var (
@@ -27,32 +25,24 @@ const (
 	keepBuffer = 64 << 10
 )
 
-// stream is the pooled state of reading one streamed answer.
+// stream is the pooled state of reading one answer.
 type stream struct {
-	events   eventReader
-	text     memo
-	thinking memo
-	scratch  []byte
+	events  eventReader
+	quick   quick
+	scratch []byte
 }
 
-var streams = sync.Pool{New: func() any {
-	return &stream{
-		events:   eventReader{buf: make([]byte, 8<<10)},
-		text:     memo{keys: [][]byte{[]byte(`"content"`)}},
-		thinking: memo{keys: [][]byte{[]byte(`"reasoning_content"`), []byte(`"reasoning"`)}},
-	}
-}}
+var streams = sync.Pool{New: func() any { return &stream{events: eventReader{buf: make([]byte, 8<<10)}} }}
 
 func getStream(src io.Reader, max int) *stream {
 	s := streams.Get().(*stream)
 	s.events = eventReader{src: src, buf: s.events.buf, joined: s.events.joined, max: max}
-	s.text.forget()
-	s.thinking.forget()
 	return s
 }
 
 func (s *stream) put() {
 	s.events.src = nil
+	s.quick = quick{}
 	if len(s.events.buf) <= keepBuffer && cap(s.events.joined) <= keepBuffer && cap(s.scratch) <= keepBuffer {
 		streams.Put(s)
 	}
@@ -117,32 +107,47 @@ func (a *answer) ended(err error) error {
 
 // take takes in one event.
 func (s *stream) take(data []byte, a *answer) error {
-	var ok bool
-	if s.scratch, ok = s.text.read(s.scratch[:0], data); ok {
-		return a.addText(s.scratch)
-	}
-	if s.scratch, ok = s.thinking.read(s.scratch[:0], data); ok {
-		return a.addThinking(s.scratch)
+	if s.quick.parse(data) {
+		if done, err := s.takeQuick(a); done {
+			return err
+		}
 	}
 	if len(bytes.TrimSpace(data)) == 0 {
 		return nil
 	}
-	var c completion
-	if err := decodeCompletion(data, &c); err != nil {
-		return err
+	_, err := a.decode(data)
+	return err
+}
+
+// takeQuick takes in an ordinary chunk; false where a string of it turns out
+// to be no good.
+func (s *stream) takeQuick(a *answer) (done bool, err error) {
+	q := &s.quick
+	thought := q.thought
+	if len(thought) <= 2 {
+		thought = q.reasoned
 	}
-	if err := a.add(&c); err != nil {
-		return err
+	both, ok := unquote(s.scratch[:0], thought)
+	split := len(both)
+	if ok {
+		both, ok = unquote(both, q.text)
 	}
-	if !c.ordinary() {
-		return nil
+	s.scratch = both
+	if !ok {
+		return false, nil
 	}
-	if d := &c.Choices[0].Delta; d.Content != "" {
-		s.text.learn(data, d.Content)
-	} else {
-		s.thinking.learn(data, d.thinking())
+	a.setModel(q.model)
+	a.setUsage(q.usage)
+	if err := a.addThinking(both[:split]); err != nil {
+		return true, err
 	}
-	return nil
+	if err := a.addText(both[split:]); err != nil {
+		return true, err
+	}
+	if len(q.finish) > 0 {
+		a.finish = string(q.finish)
+	}
+	return true, nil
 }
 
 // drain reads on after [DONE], to the end of the body or until it takes too
@@ -159,42 +164,20 @@ func isDone(data []byte) bool {
 	return len(data) < 16 && bytes.Equal(bytes.TrimSpace(data), []byte("[DONE]"))
 }
 
-// ordinary says whether a chunk carries one piece of text or thinking and
-// nothing else.
-func (c *completion) ordinary() bool {
-	if len(c.Choices) != 1 || c.Usage.Kind() == '{' {
-		return false
-	}
-	first := &c.Choices[0]
-	m := &first.Delta
-	return first.Index == 0 && first.FinishReason == "" && (m.Content != "") != (m.thinking() != "") &&
-		len(m.ToolCalls) == 0 && m.Refusal == "" && first.Message.empty()
-}
-
-// decodeCompletion decodes one JSON value. An error that stands in place of an
-// answer is returned as an *endpointError.
-func decodeCompletion(data []byte, c *completion) error {
-	if err := json.Unmarshal(data, c, lenient); err != nil {
-		return errGarbage
-	}
-	if c.Error != nil && c.Error.Kind() != 'n' || c.Object == "error" {
-		return parseEndpointError(data)
-	}
-	return nil
-}
-
 // readWhole reads an answer that is one JSON value.
 func (s *stream) readWhole(a *answer) error {
 	body, err := s.events.rest()
 	if err != nil {
 		return err
 	}
-	var c completion
-	if err := decodeCompletion(body, &c); err != nil {
-		return err
+	if s.quick.parse(body) && s.quick.chosen {
+		if done, err := s.takeQuick(a); done {
+			return err
+		}
 	}
-	if len(c.Choices) == 0 {
-		return errEmpty
+	choices, err := a.decode(body)
+	if err == nil && choices == 0 {
+		err = errEmpty
 	}
-	return a.add(&c)
+	return err
 }

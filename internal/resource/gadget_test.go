@@ -46,7 +46,7 @@ type stopIn struct {
 
 func gadgets() resource.Kind[gadget] {
 	return resource.Kind[gadget]{
-		Name: "gadget", Path: "/api/v1/gadgets", Param: "gadgetId", Tag: "Gadgets", Keys: []string{"gadgets", "older"},
+		Name: "gadget", Path: "/api/v1/gadgets", Tag: "Gadgets", Keys: []string{"gadgets", "older"},
 		Readers: resource.Access{Scopes: []authz.Scope{"agents:read"}},
 		Writers: resource.Access{Scopes: []authz.Scope{"agents:write"}, Role: authz.Developer},
 		Put:     resource.PutReplace, PageSize: 3, PageMost: 11,

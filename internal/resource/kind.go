@@ -28,7 +28,7 @@ type Kind[T any] struct {
 	Names   string   // its plural; default Name + "s"
 	Noun    string   // in operation ids and schema names; default: Name in camel case
 	Path    string   // of the collection: "/api/v1/agents"
-	Param   string   // path parameter of the id; default "id"
+	Param   string   // path parameter of the id; default: Name in camel case + "Id"
 	Tag     string   // area of the OpenAPI document
 	IDField string   // the id's name on the wire; default Name + "_id"
 	Keys    []string // older names under which a list repeats its items

@@ -41,7 +41,7 @@ func compile[T any](k Kind[T]) *plan[T] {
 	k.Names = cmp.Or(k.Names, k.Name+"s")
 	k.Noun = cmp.Or(k.Noun, camel(k.Name))
 	k.IDField = cmp.Or(k.IDField, k.Name+"_id")
-	k.Param = cmp.Or(k.Param, "id")
+	k.Param = cmp.Or(k.Param, camelLower(k.Name)+"Id")
 	k.PageSize = cmp.Or(k.PageSize, 20)
 	k.PageMost = cmp.Or(k.PageMost, 100)
 	p := &plan[T]{
@@ -134,11 +134,16 @@ func (f *field) at(t any) reflect.Value { return reflect.ValueOf(t).Elem().Field
 // spoken makes "file share" of file_share.
 func spoken(name string) string { return strings.ReplaceAll(name, "_", " ") }
 
-// camel makes FileShare of file_share.
+// camel makes FileShare of file_share, camelLower fileShare.
 func camel(snake string) string {
 	var b strings.Builder
 	for part := range strings.SplitSeq(snake, "_") {
 		b.WriteString(strings.ToUpper(part[:1]) + part[1:])
 	}
 	return b.String()
+}
+
+func camelLower(snake string) string {
+	c := camel(snake)
+	return strings.ToLower(c[:1]) + c[1:]
 }

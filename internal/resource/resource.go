@@ -13,7 +13,9 @@
 // read; Kind.After may write more; the [Change] goes to the outbox. If any of
 // them fails, nothing happened. A transaction may run more than once
 // (package txn), so hooks set what they set anew and leave no trace outside of
-// it.
+// it. A change by a request's body, which may be big, is made and validated
+// before the transaction and again where the resource changed meanwhile: see
+// [Store.ChangeFrom].
 //
 // # Ownership
 //

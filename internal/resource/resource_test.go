@@ -1,6 +1,7 @@
 package resource_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 	"agentd/internal/memstore"
 	"agentd/internal/resource"
 	"agentd/internal/resource/resourcetest"
+	"agentd/internal/route"
 	"agentd/internal/schema"
 )
 
@@ -165,6 +167,55 @@ func TestHooks(t *testing.T) {
 		t.Errorf("stopped as %v, %v", g, err)
 	}
 	if got := outbox.Of(id); got != "created start stop" {
+		t.Errorf("told %q", got)
+	}
+}
+
+// lagging reads, outside of transactions, what was there before.
+type lagging struct {
+	resource.Backend
+	old resource.Doc
+}
+
+func (l *lagging) Get(ctx context.Context, kind, tenant, id string) (resource.Doc, error) {
+	if l.old.ID == "" {
+		return l.Backend.Get(ctx, kind, tenant, id)
+	}
+	return l.old, nil
+}
+
+// TestChangeOfWhatChangedMeanwhile has every preparation of a change come too
+// late: it is made inside of the transaction, and loses nothing.
+func TestChangeOfWhatChangedMeanwhile(t *testing.T) {
+	t.Parallel()
+	backend := memstore.New()
+	deps, outbox := resourcetest.Deps(backend, backend)
+	late := &lagging{Backend: backend}
+	deps.Backend = late
+	c := resourcetest.NewClient(resource.Routes(build(deps)))
+	id := make1(t, c, gadgetSamples.Full)
+	old, err := backend.Get(t.Context(), "gadget", c.Who.TenantID, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	patch := func(body, match string) (*route.Reply, error) {
+		return c.Do(t.Context(), "PATCH", item, resourcetest.Args{"gadgetId": id, "": body, "If-Match": match})
+	}
+	if _, err := patch(`{"color":"red"}`, ""); err != nil {
+		t.Fatal(err)
+	}
+	late.old = old
+	reply, err := patch(`{"name":"late"}`, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := resourcetest.Object(t, reply)
+	if g["name"] != "late" || g["color"] != "red" || reply.ETag != "3" {
+		t.Errorf("version %s is %v", reply.ETag, g)
+	}
+	_, err = patch(`{"name":"later"}`, `"1"`)
+	resourcetest.WantFault(t, err, fault.Precondition, "")
+	if got := outbox.Of(id); got != "created updated updated" {
 		t.Errorf("told %q", got)
 	}
 }

@@ -148,12 +148,7 @@ func (s *Store[T]) changeRoute(method, item, verb string, as published, replaces
 	return route.Route{
 		Row: row, In: s.itemIn(true), Out: reflect.TypeFor[*route.Reply](),
 		Call: func(ctx context.Context, who authz.Caller, in any) (any, error) {
-			return s.change(ctx, who, text(in, inID), text(in, inMatch), Updated, func(e *Edit[T]) error {
-				if replaces {
-					return s.replaceWith(e, body(in))
-				}
-				return s.fill(e.New, body(in), s.update, true, afterwards)
-			})
+			return s.ChangeFrom(ctx, who, text(in, inID), text(in, inMatch), body(in), replaces)
 		},
 	}
 }
@@ -198,11 +193,6 @@ func (p *plan[T]) itemIn(withBody bool) reflect.Type {
 		fields = append(fields, bodyField)
 	}
 	return reflect.StructOf(fields)
-}
-
-func camelLower(snake string) string {
-	c := camel(snake)
-	return strings.ToLower(c[:1]) + c[1:]
 }
 
 // one is the kind with its article.

@@ -103,7 +103,7 @@ func (s *Store[T]) insert(tx txn.Tx, who authz.Caller, t *T) (Doc, error) {
 		m.ID = ident.New()
 	}
 	now := s.deps.Clock.Now()
-	m.TenantID, m.Version, m.CreatedAt, m.UpdatedAt = who.TenantID, 1, now, now
+	*m = Meta{m.ID, who.TenantID, 1, now, now}
 	return s.put(&Edit[T]{Tx: tx, Who: who, Action: Created, New: t})
 }
 
@@ -136,30 +136,39 @@ func (s *Store[T]) edit(tx txn.Tx, who authz.Caller, id, match, action string, c
 	if err != nil {
 		return nil, doc, err
 	}
-	if err := s.matches(match, doc.Version); err != nil {
+	e, err := s.begin(who, doc, match, action)
+	if err != nil {
 		return nil, doc, err
 	}
-	e := &Edit[T]{Tx: tx, Who: who, Action: action}
-	if e.Old, err = s.Decode(doc); err != nil {
-		return nil, doc, err
-	}
-	if e.New, err = s.Decode(doc); err != nil {
-		return nil, doc, err
-	}
+	e.Tx = tx
 	if err := change(e); err != nil {
 		return nil, doc, err
 	}
-	m := metaOf(e.New)
-	*m = *metaOf(e.Old)
-	m.Version++
-	m.UpdatedAt = s.deps.Clock.Now()
 	doc, err = s.put(e)
 	return e.New, doc, err
+}
+
+func (s *Store[T]) begin(who authz.Caller, doc Doc, match, action string) (e *Edit[T], err error) {
+	if err := s.matches(match, doc.Version); err != nil {
+		return nil, err
+	}
+	e = &Edit[T]{Who: who, Action: action}
+	if e.Old, err = s.Decode(doc); err != nil {
+		return nil, err
+	}
+	e.New, err = s.Decode(doc)
+	return e, err
 }
 
 // put ends a creation or change: hooks, document, event. It gives the document
 // that it stored.
 func (s *Store[T]) put(e *Edit[T]) (Doc, error) {
+	if e.Old != nil {
+		m := metaOf(e.New)
+		*m = *metaOf(e.Old)
+		m.Version++
+		m.UpdatedAt = s.deps.Clock.Now()
+	}
 	if s.Before != nil {
 		if err := s.Before(e); err != nil {
 			return Doc{}, err

@@ -55,6 +55,54 @@ func (s *Store[T]) CreateFrom(ctx context.Context, who authz.Caller, body jsonte
 	return s.show(doc)
 }
 
+// tries is how often a change is prepared outside of its transaction.
+const tries = 3
+
+// ChangeFrom changes a resource by a request's body, which is merged, or
+// replaces it where replaces says so. Bodies may be big, and on SQLite
+// everybody waits for the transaction: so the work is done before it and
+// thrown away where the resource has changed since; after some tries it is
+// done inside.
+func (s *Store[T]) ChangeFrom(ctx context.Context, who authz.Caller, id, match string, body jsontext.Value, replaces bool) (*route.Reply, error) {
+	apply := func(e *Edit[T]) error {
+		if replaces {
+			return s.replaceWith(e, body)
+		}
+		return s.fill(e.New, body, s.update, true, afterwards)
+	}
+	for range tries {
+		read, err := s.Read(ctx, who.TenantID, id)
+		if err != nil {
+			return nil, err
+		}
+		e, err := s.begin(who, read, match, Updated)
+		if err != nil {
+			return nil, err
+		}
+		if err := apply(e); err != nil {
+			return nil, err
+		}
+		stale := false
+		var doc Doc
+		err = s.deps.Writer.Write(ctx, func(tx txn.Tx) error {
+			now, err := s.lock(tx, who.TenantID, id)
+			if stale = err == nil && now.Version != read.Version; stale || err != nil {
+				return err
+			}
+			e.Tx = tx
+			doc, err = s.put(e)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		if !stale {
+			return s.show(doc)
+		}
+	}
+	return s.change(ctx, who, id, match, Updated, apply)
+}
+
 // change answers a write to what exists.
 func (s *Store[T]) change(ctx context.Context, who authz.Caller, id, match, action string, do func(*Edit[T]) error) (*route.Reply, error) {
 	var doc Doc
@@ -73,7 +121,6 @@ func (s *Store[T]) change(ctx context.Context, who authz.Caller, id, match, acti
 func (s *Store[T]) replaceWith(e *Edit[T], body jsontext.Value) error {
 	fresh := s.blank()
 	s.copyFields(fresh, e.Old, func(f *field) bool { return !afterwards(f) })
-	*metaOf(fresh) = *metaOf(e.Old)
 	e.New = fresh
 	return s.fill(fresh, body, s.replace, false, afterwards)
 }

@@ -178,6 +178,10 @@ func (w *writer) transact(group []*job, savepoints bool) error {
 		return err
 	}
 	for _, j := range group {
+		if j.ctx.Err() != nil {
+			j.err = ended(j.ctx) // nobody waits for it
+			continue
+		}
 		if savepoints {
 			if err := w.command("SAVEPOINT closure"); err != nil {
 				w.rollback()

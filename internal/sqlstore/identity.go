@@ -20,38 +20,38 @@ import (
 // Identity keeps tenants, members and keys. It implements identity.Store.
 type Identity struct{ db *sqldb.DB }
 
-var _ identity.Store = Identity{}
+var _ identity.Store = (*Identity)(nil)
 
 // NewIdentity keeps them in db.
-func NewIdentity(db *sqldb.DB) Identity { return Identity{db} }
+func NewIdentity(db *sqldb.DB) *Identity { return &Identity{db} }
 
-// scanner is a row of either kind.
-type scanner interface{ Scan(dest ...any) error }
+// identityRow is a row, alone or one of many.
+type identityRow interface{ Scan(dest ...any) error }
 
 const (
-	keyColumns = `k.tenant_id, k.key_id, k.user_id, k.name, k.prefix, k.scopes, k.status,
+	apiKeyColumns = `k.tenant_id, k.key_id, k.user_id, k.name, k.prefix, k.scopes, k.status,
 		k.created_at, k.last_used_at, k.expires_at, k.revoked_at`
-	credential = `SELECT ` + keyColumns + `, k.secret_hash, u.role, u.status, t.status, t.operator
+	selectCredential = `SELECT ` + apiKeyColumns + `, k.secret_hash, u.role, u.status, t.status, t.operator
 		FROM api_keys k
 		JOIN users u ON u.tenant_id = k.tenant_id AND u.user_id = k.user_id
 		JOIN tenants t ON t.tenant_id = k.tenant_id `
-	memberColumns = `SELECT tenant_id, user_id, email, name, role, status, created_at, updated_at FROM users `
+	selectMember = `SELECT tenant_id, user_id, email, name, role, status, created_at, updated_at FROM users `
 )
 
 // Credential implements identity.Store.
-func (s Identity) Credential(ctx context.Context, prefix string) (*identity.Credential, error) {
-	return scanCredential(s.db.QueryRow(ctx, credential+`WHERE k.prefix = ?`, prefix))
+func (s *Identity) Credential(ctx context.Context, prefix string) (*identity.Credential, error) {
+	return scanCredential(s.db.QueryRow(ctx, selectCredential+`WHERE k.prefix = ?`, prefix))
 }
 
 // CredentialByID implements identity.Store.
-func (s Identity) CredentialByID(ctx context.Context, tenantID, keyID string) (*identity.Credential, error) {
-	return scanCredential(s.db.QueryRow(ctx, credential+`WHERE k.tenant_id = ? AND k.key_id = ?`, tenantID, keyID))
+func (s *Identity) CredentialByID(ctx context.Context, tenantID, keyID string) (*identity.Credential, error) {
+	return scanCredential(s.db.QueryRow(ctx, selectCredential+`WHERE k.tenant_id = ? AND k.key_id = ?`, tenantID, keyID))
 }
 
-func scanCredential(row scanner) (*identity.Credential, error) {
+func scanCredential(row identityRow) (*identity.Credential, error) {
 	var c identity.Credential
 	var hash []byte
-	err := scanKey(row, &c.Key, &hash, &c.Role, &c.MemberStatus, &c.TenantStatus, &c.Operator)
+	err := scanAPIKey(row, &c.Key, &hash, &c.Role, &c.MemberStatus, &c.TenantStatus, &c.Operator)
 	if err != nil {
 		return nil, err
 	}
@@ -62,15 +62,15 @@ func scanCredential(row scanner) (*identity.Credential, error) {
 	return &c, nil
 }
 
-// scanKey reads keyColumns and what comes after them.
-func scanKey(row scanner, k *identity.Key, more ...any) error {
+// scanAPIKey reads apiKeyColumns and what comes after them.
+func scanAPIKey(row identityRow, k *identity.Key, more ...any) error {
 	var scopes string
 	var created, used, expires, revoked int64
 	err := row.Scan(append([]any{
 		&k.TenantID, &k.KeyID, &k.UserID, &k.Name, &k.Prefix, &scopes, &k.Status, &created, &used, &expires, &revoked,
 	}, more...)...)
 	if err != nil {
-		return absent(err)
+		return noIdentity(err)
 	}
 	k.Scopes = []authz.Scope{}
 	for name := range strings.FieldsSeq(scopes) {
@@ -82,13 +82,13 @@ func scanKey(row scanner, k *identity.Key, more ...any) error {
 }
 
 // Operator implements identity.Store.
-func (s Identity) Operator(ctx context.Context) (tenantID string, err error) {
+func (s *Identity) Operator(ctx context.Context) (tenantID string, err error) {
 	err = s.db.QueryRow(ctx, `SELECT tenant_id FROM tenants WHERE operator`).Scan(&tenantID)
-	return tenantID, absent(err)
+	return tenantID, noIdentity(err)
 }
 
 // Tenant implements identity.Store.
-func (s Identity) Tenant(ctx context.Context, tenantID string) (identity.Tenant, error) {
+func (s *Identity) Tenant(ctx context.Context, tenantID string) (identity.Tenant, error) {
 	var t identity.Tenant
 	var settings string
 	var created, updated int64
@@ -97,30 +97,30 @@ func (s Identity) Tenant(ctx context.Context, tenantID string) (identity.Tenant,
 		Scan(&t.TenantID, &t.Name, &t.Slug, &t.Status, &t.Plan, &settings, &t.Operator, &created, &updated)
 	t.Settings = jsontext.Value(settings)
 	t.CreatedAt, t.UpdatedAt = sqldb.Time(created), sqldb.Time(updated)
-	return t, absent(err)
+	return t, noIdentity(err)
 }
 
 // Member implements identity.Store.
-func (s Identity) Member(ctx context.Context, tenantID, userID string) (identity.Member, error) {
-	return scanMember(s.db.QueryRow(ctx, memberColumns+`WHERE tenant_id = ? AND user_id = ?`, tenantID, userID))
+func (s *Identity) Member(ctx context.Context, tenantID, userID string) (identity.Member, error) {
+	return scanMember(s.db.QueryRow(ctx, selectMember+`WHERE tenant_id = ? AND user_id = ?`, tenantID, userID))
 }
 
 // MemberByEmail implements identity.Store.
-func (s Identity) MemberByEmail(tx txn.Tx, tenantID, email string) (identity.Member, error) {
-	return scanMember(sqldb.From(tx).QueryRow(memberColumns+`WHERE tenant_id = ? AND email = ? AND email <> ''`, tenantID, email))
+func (s *Identity) MemberByEmail(tx txn.Tx, tenantID, email string) (identity.Member, error) {
+	return scanMember(sqldb.From(tx).QueryRow(selectMember+`WHERE tenant_id = ? AND email = ? AND email <> ''`, tenantID, email))
 }
 
-func scanMember(row scanner) (identity.Member, error) {
+func scanMember(row identityRow) (identity.Member, error) {
 	var m identity.Member
 	var created, updated int64
 	err := row.Scan(&m.TenantID, &m.UserID, &m.Email, &m.Name, &m.Role, &m.Status, &created, &updated)
 	m.CreatedAt, m.UpdatedAt = sqldb.Time(created), sqldb.Time(updated)
-	return m, absent(err)
+	return m, noIdentity(err)
 }
 
 // Keys implements identity.Store.
-func (s Identity) Keys(ctx context.Context, tenantID, userID string) ([]identity.Key, error) {
-	rows, err := s.db.Query(ctx, `SELECT `+keyColumns+` FROM api_keys k
+func (s *Identity) Keys(ctx context.Context, tenantID, userID string) ([]identity.Key, error) {
+	rows, err := s.db.Query(ctx, `SELECT `+apiKeyColumns+` FROM api_keys k
 		WHERE k.tenant_id = ? AND k.user_id = ? ORDER BY k.key_id DESC`, tenantID, userID)
 	if err != nil {
 		return nil, err
@@ -129,7 +129,7 @@ func (s Identity) Keys(ctx context.Context, tenantID, userID string) ([]identity
 	var keys []identity.Key
 	for rows.Next() {
 		var k identity.Key
-		if err := scanKey(rows, &k); err != nil {
+		if err := scanAPIKey(rows, &k); err != nil {
 			return nil, err
 		}
 		keys = append(keys, k)
@@ -138,24 +138,24 @@ func (s Identity) Keys(ctx context.Context, tenantID, userID string) ([]identity
 }
 
 // AddTenant implements identity.Store.
-func (s Identity) AddTenant(tx txn.Tx, t identity.Tenant) error {
+func (s *Identity) AddTenant(tx txn.Tx, t identity.Tenant) error {
 	_, err := sqldb.From(tx).Exec(`INSERT INTO tenants
 		(tenant_id, name, slug, status, plan, settings, operator, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		t.TenantID, t.Name, t.Slug, string(t.Status), t.Plan, string(t.Settings), t.Operator,
 		sqldb.Micros(t.CreatedAt), sqldb.Micros(t.UpdatedAt))
-	return taken(err)
+	return takenIdentity(err)
 }
 
 // AddMember implements identity.Store.
-func (s Identity) AddMember(tx txn.Tx, m identity.Member) error {
+func (s *Identity) AddMember(tx txn.Tx, m identity.Member) error {
 	_, err := sqldb.From(tx).Exec(`INSERT INTO users
 		(tenant_id, user_id, email, name, role, status, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
 		m.TenantID, m.UserID, m.Email, m.Name, string(m.Role), string(m.Status), sqldb.Micros(m.CreatedAt), sqldb.Micros(m.UpdatedAt))
-	return taken(err)
+	return takenIdentity(err)
 }
 
 // AddKey implements identity.Store.
-func (s Identity) AddKey(tx txn.Tx, k identity.Key, hash identity.Hash) error {
+func (s *Identity) AddKey(tx txn.Tx, k identity.Key, hash identity.Hash) error {
 	var scopes strings.Builder
 	for i, name := range k.Scopes {
 		if i > 0 {
@@ -168,11 +168,11 @@ func (s Identity) AddKey(tx txn.Tx, k identity.Key, hash identity.Hash) error {
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		k.TenantID, k.KeyID, k.UserID, k.Name, k.Prefix, hash[:], scopes.String(), string(k.Status),
 		sqldb.Micros(k.CreatedAt), sqldb.Micros(k.LastUsedAt), sqldb.Micros(k.ExpiresAt), sqldb.Micros(k.RevokedAt))
-	return taken(err)
+	return takenIdentity(err)
 }
 
 // Revoke implements identity.Store.
-func (s Identity) Revoke(tx txn.Tx, tenantID, userID, keyID string, at time.Time) (prefix string, err error) {
+func (s *Identity) Revoke(tx txn.Tx, tenantID, userID, keyID string, at time.Time) (prefix string, err error) {
 	const whose = ` WHERE tenant_id = ? AND user_id = ? AND key_id = ?`
 	_, err = sqldb.From(tx).Exec(`UPDATE api_keys SET status = ?, revoked_at = ?`+whose+` AND status <> ?`,
 		string(identity.Revoked), sqldb.Micros(at), tenantID, userID, keyID, string(identity.Revoked))
@@ -180,11 +180,11 @@ func (s Identity) Revoke(tx txn.Tx, tenantID, userID, keyID string, at time.Time
 		return "", err
 	}
 	err = sqldb.From(tx).QueryRow(`SELECT prefix FROM api_keys`+whose, tenantID, userID, keyID).Scan(&prefix)
-	return prefix, absent(err)
+	return prefix, noIdentity(err)
 }
 
 // RecordUse implements identity.Store.
-func (s Identity) RecordUse(tx txn.Tx, uses []identity.Use) error {
+func (s *Identity) RecordUse(tx txn.Tx, uses []identity.Use) error {
 	// In one order, so that nodes which write the same keys never wait for each other in a circle.
 	uses = slices.SortedFunc(slices.Values(uses), func(a, b identity.Use) int { return strings.Compare(a.KeyID, b.KeyID) })
 	for _, u := range uses {
@@ -198,14 +198,14 @@ func (s Identity) RecordUse(tx txn.Tx, uses []identity.Use) error {
 	return nil
 }
 
-func absent(err error) error {
+func noIdentity(err error) error {
 	if errors.Is(err, sql.ErrNoRows) {
 		return identity.ErrNotFound
 	}
 	return err
 }
 
-func taken(err error) error {
+func takenIdentity(err error) error {
 	if sqldb.IsUnique(err) {
 		return fmt.Errorf("%w: %w", identity.ErrTaken, err)
 	}

@@ -86,6 +86,7 @@ func (r *Runner) claim() time.Duration {
 		n = 0
 	}
 	r.more = n <= 0 // there may be: the next slot that becomes free looks
+	r.claiming = n > 0
 	r.mu.Unlock()
 	if n <= 0 {
 		return r.cfg.Poll
@@ -93,13 +94,15 @@ func (r *Runner) claim() time.Duration {
 	ctx, cancel := context.WithTimeout(context.Background(), r.cfg.Lease/3)
 	defer cancel()
 	leases, err := r.cfg.Queue.Claim(ctx, r.cfg.Kind, r.cfg.Owner, n, r.cfg.Lease)
+	r.mu.Lock()
+	r.claiming = false
+	r.used += len(leases)
+	r.closeEmpty()
+	r.mu.Unlock()
 	if err != nil {
 		r.cfg.Logger.Warn("no items could be claimed", "error", err)
 		return min(r.cfg.Poll, time.Second)
 	}
-	r.mu.Lock()
-	r.used += len(leases)
-	r.mu.Unlock()
 	for _, l := range leases {
 		r.launch(l)
 	}

@@ -67,12 +67,13 @@ type Runner struct {
 	ended   chan struct{} // the loop has ended
 	stopped chan struct{} // Stop is done
 
-	mu    sync.Mutex
-	state state
-	used  int                // slots
-	held  map[*holding]Lease // what is being handled
-	more  bool               // no slot was free when items were last looked for
-	empty chan struct{}      // closed when stopping and no slot is used
+	mu       sync.Mutex
+	state    state
+	used     int                // slots
+	claiming bool               // there may be more of them used in a moment
+	held     map[*holding]Lease // what is being handled
+	more     bool               // no slot was free when items were last looked for
+	empty    chan struct{}      // closed when stopping and no slot is used
 }
 
 type state int
@@ -132,9 +133,7 @@ func (r *Runner) Stop(ctx context.Context) error {
 	before := r.state
 	r.state = stopping
 	if before != stopping {
-		if r.used == 0 {
-			close(r.empty)
-		}
+		r.closeEmpty()
 		for h := range r.held {
 			h.cancel(ErrStopping)
 		}
@@ -230,7 +229,13 @@ func (r *Runner) free() {
 	if r.more {
 		r.Wake()
 	}
-	if r.state == stopping && r.used == 0 {
+	r.closeEmpty()
+}
+
+// closeEmpty is called with the lock held, after each change that can make a
+// stopping Runner empty. From then on nothing makes it full again.
+func (r *Runner) closeEmpty() {
+	if r.state == stopping && r.used == 0 && !r.claiming {
 		close(r.empty)
 	}
 }

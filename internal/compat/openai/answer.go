@@ -114,12 +114,12 @@ type chunker struct {
 }
 
 func newChunker(runID, model string, created time.Time) *chunker {
-	head := append([]byte(`data: {"id":"`+completionID(runID)+`","object":"chat.completion.chunk","created":`),
+	head := append([]byte(`{"id":"`+completionID(runID)+`","object":"chat.completion.chunk","created":`),
 		strconv.FormatInt(created.Unix(), 10)+`,"model":`...)
 	head = append(head, quote(model)...)
 	return &chunker{
 		head: append(head, `,"choices":[{"index":0,"delta":`...),
-		tail: []byte(`,"logprobs":null,"finish_reason":null}]}` + "\n\n"),
+		tail: []byte(`,"logprobs":null,"finish_reason":null}]}`),
 	}
 }
 
@@ -177,7 +177,7 @@ func (c *chunker) end(finish string, failure *ErrorBody) ([]byte, error) {
 		}
 		c.buf = append(append(c.buf, `,"run_error":`...), b...)
 	}
-	return append(c.buf, "}\n\n"...), nil
+	return append(c.buf, '}'), nil
 }
 
 // usage is the chunk that stream_options.include_usage asks for.
@@ -188,5 +188,5 @@ func (c *chunker) usage(u Usage) ([]byte, error) {
 	}
 	head := c.head[:len(c.head)-len(`{"index":0,"delta":`)]
 	c.buf = append(append(c.buf[:0], head...), `],"usage":`...)
-	return append(append(c.buf, b...), "}\n\n"...), nil
+	return append(append(c.buf, b...), '}'), nil
 }

@@ -22,21 +22,16 @@ type ChatRequest struct {
 	Messages []Message `json:"messages" required:"true" minItems:"1"`
 	Stream   *bool     `json:"stream,omitzero" nullable:"true"`
 
-	StreamOptions *StreamOptions `json:"stream_options,omitzero" nullable:"true"`
+	StreamOptions schema.Nullable `json:"stream_options,omitzero" doc:"include_usage true asks for a last chunk with the usage."`
 
-	Temperature         *float64         `json:"temperature,omitzero" nullable:"true" minimum:"0" maximum:"2"`
-	TopP                *float64         `json:"top_p,omitzero" nullable:"true" minimum:"0" maximum:"1"`
-	MaxTokens           *int             `json:"max_tokens,omitzero" nullable:"true"`
-	MaxCompletionTokens *int             `json:"max_completion_tokens,omitzero" nullable:"true"`
-	Stop                jsontext.Value   `json:"stop,omitzero" doc:"A string or an array of strings."`
-	Tools               []Tool           `json:"tools,omitzero" nullable:"true"`
-	ToolChoice          jsontext.Value   `json:"tool_choice,omitzero"`
-	Metadata            *schema.Nullable `json:"metadata,omitzero" nullable:"true" doc:"Goes into the run's metadata."`
-}
-
-// StreamOptions of a streamed request.
-type StreamOptions struct {
-	IncludeUsage *bool `json:"include_usage,omitzero" nullable:"true"`
+	Temperature         *float64        `json:"temperature,omitzero" nullable:"true" minimum:"0" maximum:"2"`
+	TopP                *float64        `json:"top_p,omitzero" nullable:"true" minimum:"0" maximum:"1"`
+	MaxTokens           *int            `json:"max_tokens,omitzero" nullable:"true"`
+	MaxCompletionTokens *int            `json:"max_completion_tokens,omitzero" nullable:"true"`
+	Stop                jsontext.Value  `json:"stop,omitzero" doc:"A string or an array of strings."`
+	Tools               []Tool          `json:"tools,omitzero" nullable:"true"`
+	ToolChoice          jsontext.Value  `json:"tool_choice,omitzero"`
+	Metadata            schema.Nullable `json:"metadata,omitzero" doc:"Goes into the run's metadata."`
 }
 
 // Message is one turn of the caller's conversation.
@@ -82,7 +77,11 @@ func (r *ChatRequest) Streams() bool { return r.Stream != nil && *r.Stream }
 
 // IncludeUsage says whether a stream ends with a chunk of usage.
 func (r *ChatRequest) IncludeUsage() bool {
-	return r.StreamOptions != nil && r.StreamOptions.IncludeUsage != nil && *r.StreamOptions.IncludeUsage
+	var options struct {
+		IncludeUsage bool `json:"include_usage"`
+	}
+	// What is no option that we know is some newer client's.
+	return len(r.StreamOptions) > 0 && json.Unmarshal(r.StreamOptions, &options) == nil && options.IncludeUsage
 }
 
 // RunRequest turns the request into a run. Messages of system and developer
@@ -127,8 +126,8 @@ func (r *ChatRequest) RunRequest() (run.Request, error) {
 		return run.Request{}, err
 	}
 	metadata, err := json.Marshal(struct {
-		Source   string           `json:"source"`
-		Metadata *schema.Nullable `json:"client_metadata,omitzero"`
+		Source   string          `json:"source"`
+		Metadata schema.Nullable `json:"client_metadata,omitzero"`
 	}{"chat_completions", r.Metadata})
 	if err != nil {
 		return run.Request{}, err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -12,7 +11,9 @@ import (
 	"agentd/internal/authz"
 	"agentd/internal/event"
 	"agentd/internal/fault"
+	"agentd/internal/httpapi"
 	"agentd/internal/ident"
+	"agentd/internal/route"
 	"agentd/internal/run"
 	"agentd/internal/schema"
 )
@@ -37,15 +38,17 @@ type Chat struct {
 	Models Models
 	Log    event.Log
 	Hub    *event.Hub
-
-	Heartbeat    time.Duration // of silent streams; 0: 15 s
-	WriteTimeout time.Duration // for a client to take a chunk; 0: 10 s
 }
 
 // Completions answers POST /v1/chat/completions: it starts a run and gives its
 // answer, whole or as it comes.
-func (c *Chat) Completions(w http.ResponseWriter, r *http.Request, who authz.Caller, body []byte) error {
+func (c *Chat) Completions(w http.ResponseWriter, r *http.Request, who authz.Caller) error {
 	ctx := r.Context()
+	body, release, err := httpapi.ReadBody(r)
+	if err != nil {
+		return err
+	}
+	defer release()
 	req, err := schema.Decode[ChatRequest](body)
 	if err != nil {
 		return err
@@ -69,7 +72,7 @@ func (c *Chat) Completions(w http.ResponseWriter, r *http.Request, who authz.Cal
 	}
 	w.Header().Set("X-Run-Id", made.RunID)
 	if req.Streams() {
-		return c.stream(w, r, who, req, made, sub)
+		return c.stream(r, who, req, made, sub)
 	}
 	follow := event.Follower{Log: c.Log, Hub: c.Hub}
 	for e, err := range follow.FollowNew(ctx, who.TenantID, sub) {
@@ -91,7 +94,7 @@ func (c *Chat) Completions(w http.ResponseWriter, r *http.Request, who authz.Cal
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, answer)
+	return httpapi.JSON(w, http.StatusOK, answer)
 }
 
 func noModel(name string) error {
@@ -99,71 +102,69 @@ func noModel(name string) error {
 }
 
 // stream answers with chunks as the run makes them.
-func (c *Chat) stream(w http.ResponseWriter, r *http.Request, who authz.Caller, req *ChatRequest, made *run.Run, sub *event.Subscription) error {
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
-	out := newSSE(w, c.WriteTimeout)
-	out.heartbeat(c.Heartbeat)
-	defer out.close()
-	chunks := newChunker(made.RunID, req.Model, made.CreatedAt)
-	out.write(chunks.role())
-	follow := event.Follower{Log: c.Log, Hub: c.Hub, Idle: func() {
-		if out.flush() != nil {
-			cancel()
-		}
-	}}
-	final := false
-	for e, err := range follow.FollowNew(ctx, who.TenantID, sub) {
-		if err != nil {
-			return nil // too slow: the connection ends without [DONE], and says so by that
-		}
-		switch e.Name {
-		case "llm.chunk":
-			out.write(chunks.delta("content", textOf(e.Data)))
-		case "llm.thinking":
-			out.write(chunks.delta("reasoning_content", textOf(e.Data)))
-		}
-		if final = run.FinalEvent(e.Name); final {
-			break
-		}
+func (c *Chat) stream(r *http.Request, who authz.Caller, req *ChatRequest, made *run.Run, sub *event.Subscription) error {
+	out, err := httpapi.OpenStream(r, httpapi.StreamOptions{})
+	if err != nil {
+		sub.Close()
+		return err
 	}
-	if !final {
+	defer out.Close()
+	chunks := newChunker(made.RunID, req.Model, made.CreatedAt)
+	send := func(data []byte) bool { return out.Send(route.Frame{Data: data}) == nil }
+	if !send(chunks.role()) {
+		sub.Close()
 		c.left(r.Context(), who, made)
 		return nil
 	}
-	return c.end(ctx, out, who, req, made, chunks)
+	follow := event.Follower{Log: c.Log, Hub: c.Hub}
+	for e, err := range follow.FollowNew(out.Context(), who.TenantID, sub) {
+		if err != nil {
+			return nil // the stream ends without [DONE], and says so by that
+		}
+		switch e.Name {
+		case "llm.chunk":
+			send(chunks.delta("content", textOf(e.Data)))
+		case "llm.thinking":
+			send(chunks.delta("reasoning_content", textOf(e.Data)))
+		}
+		if run.FinalEvent(e.Name) {
+			return c.end(r.Context(), send, who, req, made, chunks)
+		}
+	}
+	c.left(r.Context(), who, made)
+	return nil
 }
 
-// end writes what follows the last piece of text.
-func (c *Chat) end(ctx context.Context, out *sse, who authz.Caller, req *ChatRequest, made *run.Run, chunks *chunker) error {
+// end sends what follows the last piece of text. Headers are out: where it
+// fails, the missing [DONE] tells.
+func (c *Chat) end(ctx context.Context, send func([]byte) bool, who authz.Caller, req *ChatRequest, made *run.Run, chunks *chunker) error {
 	ended, err := c.Runs.Get(ctx, who.TenantID, made.RunID)
 	if err != nil {
-		return nil // headers are out; the missing [DONE] tells
+		return err
 	}
 	output, finish, failure, err := outcome(ended)
 	if err != nil {
-		return nil
+		return err
 	}
 	if len(output.ToolCalls) > 0 {
 		b, err := chunks.calls(toolCalls(output.ToolCalls))
 		if err != nil {
-			return nil
+			return err
 		}
-		out.write(b)
+		send(b)
 	}
 	b, err := chunks.end(finish, failure)
 	if err != nil {
-		return nil
+		return err
 	}
-	out.write(b)
+	send(b)
 	if req.IncludeUsage() {
 		if b, err = chunks.usage(usage(ended.Metrics)); err != nil {
-			return nil
+			return err
 		}
-		out.write(b)
+		send(b)
 	}
-	out.write([]byte("data: [DONE]\n\n"))
-	_ = out.flush() // a client that left has had its answer
+	send([]byte("[DONE]"))
 	return nil
 }
 
@@ -188,15 +189,4 @@ func textOf(data jsontext.Value) []byte {
 	}
 	_ = json.Unmarshal(data, &v)
 	return quote(v.Text)
-}
-
-func writeJSON(w http.ResponseWriter, v any) error {
-	b, err := json.Marshal(v, jsontext.AllowInvalidUTF8(true))
-	if err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(http.StatusOK)
-	_, _ = w.Write(b) // a client that left is seen by the server
-	return nil
 }

@@ -5,6 +5,7 @@ import (
 
 	"agentd/internal/authz"
 	"agentd/internal/fault"
+	"agentd/internal/httpapi"
 )
 
 // ModelEntry is an agent as the model list shows it.
@@ -28,7 +29,7 @@ type ModelList struct {
 }
 
 // List answers GET /v1/models.
-func (c *Chat) List(w http.ResponseWriter, r *http.Request, who authz.Caller, _ []byte) error {
+func (c *Chat) List(w http.ResponseWriter, r *http.Request, who authz.Caller) error {
 	all, err := c.Models.Models(r.Context(), who.TenantID)
 	if err != nil {
 		return err
@@ -36,11 +37,12 @@ func (c *Chat) List(w http.ResponseWriter, r *http.Request, who authz.Caller, _ 
 	if all == nil {
 		all = []ModelEntry{}
 	}
-	return writeJSON(w, ModelList{"list", all})
+	return httpapi.JSON(w, http.StatusOK, ModelList{"list", all})
 }
 
 // Model answers GET /v1/models/{id}. Ids may hold a slash: agent/<id>.
-func (c *Chat) Model(w http.ResponseWriter, r *http.Request, who authz.Caller, id string) error {
+func (c *Chat) Model(w http.ResponseWriter, r *http.Request, who authz.Caller) error {
+	id := r.PathValue("model")
 	all, err := c.Models.Models(r.Context(), who.TenantID)
 	if err != nil {
 		return err
@@ -48,7 +50,7 @@ func (c *Chat) Model(w http.ResponseWriter, r *http.Request, who authz.Caller, i
 	want := (&ChatRequest{Model: id}).AgentID()
 	for _, m := range all {
 		if m.ID == want {
-			return writeJSON(w, m)
+			return httpapi.JSON(w, http.StatusOK, m)
 		}
 	}
 	return fault.New(fault.NotFound, "model_not_found", "There is no agent %q in this company.", id)

@@ -153,8 +153,8 @@ func (s *suite[T]) create(t *testing.T) {
 	if !ident.Valid(id) {
 		t.Errorf("the id is %q", id)
 	}
-	at, err := time.Parse(time.RFC3339, object["created_at"].(string))
-	if err != nil || time.Since(at) > time.Minute || object["updated_at"] != object["created_at"] {
+	at := moment(t, object["created_at"])
+	if time.Since(at) > time.Minute || object["updated_at"] != object["created_at"] {
 		t.Errorf("times %v and %v", object["created_at"], object["updated_at"])
 	}
 	read, tag := s.shown(t, id)
@@ -170,6 +170,15 @@ func (s *suite[T]) create(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.wantSent(t, full, Object(t, reply))
+}
+
+func moment(t *testing.T, v any) time.Time {
+	t.Helper()
+	at, err := time.Parse(time.RFC3339, v.(string))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at
 }
 
 // fields gives the JSON names of T's fields that have a tag.
@@ -252,7 +261,7 @@ func (s *suite[T]) change(t *testing.T) {
 				want[name] = v
 			}
 			after := Object(t, reply)
-			if i == 0 && !(after["updated_at"].(string) > before["created_at"].(string)) {
+			if i == 0 && !moment(t, after["updated_at"]).After(moment(t, before["created_at"])) {
 				t.Errorf("updated_at is %v", after["updated_at"])
 			}
 			want["updated_at"] = after["updated_at"]

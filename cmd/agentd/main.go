@@ -1,0 +1,28 @@
+// Command agentd is an agent runtime platform in one program.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"agentd/internal/app"
+	"agentd/internal/cli"
+	"agentd/internal/config"
+)
+
+// version is set by the linker.
+var version = "dev"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// The second signal ends the process the hard way.
+	context.AfterFunc(ctx, stop)
+	os.Exit(cli.Main(ctx, os.Args[1:], cli.Deps{
+		Version: version, Stdout: os.Stdout, Stderr: os.Stderr,
+		Serve: func(ctx context.Context, cfg config.Config) error {
+			return app.Serve(ctx, cfg, version, os.Stdout, os.Stderr)
+		},
+	}))
+}

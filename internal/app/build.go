@@ -1,0 +1,252 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/trace"
+
+	"agentd/internal/agent"
+	"agentd/internal/commerce"
+	"agentd/internal/compat/openai"
+	"agentd/internal/config"
+	"agentd/internal/engine"
+	"agentd/internal/httpapi"
+	"agentd/internal/identity"
+	"agentd/internal/model"
+	"agentd/internal/modelwire"
+	"agentd/internal/outbound"
+	"agentd/internal/page"
+	"agentd/internal/policy"
+	"agentd/internal/resource"
+	"agentd/internal/route"
+	"agentd/internal/run"
+	"agentd/internal/secret"
+	"agentd/internal/sqlstore"
+	"agentd/internal/tool"
+	"agentd/internal/work"
+)
+
+// signalWork wakes the runners of every node; the key is the kind of work.
+const signalWork = "work"
+
+// build makes the parts and connects them.
+func (a *App) build(ctx context.Context) error {
+	master, err := a.cfg.MasterKey()
+	if err != nil {
+		return err
+	}
+	box, err := secret.NewBox(master)
+	if err != nil {
+		return err
+	}
+	cursors := page.NewCursors(box.Derive("cursors"))
+
+	runners := map[string]*work.Runner{}
+	wake := func(kind string) {
+		if r := runners[kind]; r != nil {
+			r.Wake()
+		}
+	}
+	queue := sqlstore.NewWork(a.db, a.clock, func(kind string) { a.hub.Signal(signalWork, kind) })
+	if _, err := queue.Reclaim(ctx, a.node); err != nil {
+		return err
+	}
+	subscribers := resource.NewSubscribers(queue, a.db, a.clock)
+	kernel := resource.Deps{
+		Backend: sqlstore.NewDocuments(a.db), Writer: a.db, Outbox: subscribers,
+		Cursors: cursors, Clock: a.clock, Box: box,
+	}
+
+	if err := a.buildPeople(ctx); err != nil {
+		return err
+	}
+	models, client, err := a.buildModels()
+	if err != nil {
+		return err
+	}
+	tools, err := tool.NewRegistry(tool.Limits{}, tool.Builtins(a.clock)...)
+	if err != nil {
+		return err
+	}
+	agents := agent.New(kernel, agent.Options{DefaultModel: a.defaultModel(), Tools: tools.Names(), CheckURL: outbound.CheckURL})
+	customers := resource.NewStore(commerce.Customers, kernel)
+
+	registry := prometheus.NewRegistry()
+	source := run.AgentSource{Agents: agents}
+	store, log := sqlstore.NewRuns(a.db), sqlstore.NewEvents(a.db)
+	eng := engine.New(engine.Config{
+		Writer: a.db, Runs: store, Log: log, Queue: queue, Hub: a.hub, Agents: source,
+		Models: models, Client: client, Tools: tools, Gate: policy.AllowAll{},
+		Clock: a.clock, Logger: a.log, Node: a.node, Lease: lease,
+	})
+	eng.Observer = observe(registry, eng, a.hub)
+	runs := &run.Service{
+		Runs: store, Writer: a.db, Queue: queue, Log: log, Hub: a.hub, Agents: source,
+		Starter: eng, Cursors: cursors, Clock: a.clock, WorkKind: engine.WorkKind,
+	}
+	subscribers.Subscribe("end-runs-of-deleted-agents", "agent", []string{resource.Deleted}, func(ctx context.Context, c resource.Change) error {
+		return runs.AgentDeleted(ctx, c.TenantID, c.ID)
+	})
+
+	runners[engine.WorkKind] = work.NewRunner(work.Config{
+		Kind: engine.WorkKind, Owner: a.node, Queue: queue, Handler: eng.Handle, Slots: maxRuns, Lease: lease, Clock: a.clock, Logger: a.log,
+	})
+	runners[resource.WorkKind] = work.NewRunner(work.Config{
+		Kind: resource.WorkKind, Owner: a.node, Queue: queue, Handler: subscribers.Deliver, Slots: 8, Lease: lease, Clock: a.clock, Logger: a.log,
+	})
+	eng.Bind(runners[engine.WorkKind])
+	a.onStop(sync(a.hub.OnSignal(signalWork, wake)))
+	a.serve(eng.Serve)
+	for _, r := range runners {
+		if err := r.Start(); err != nil {
+			return err
+		}
+		a.onStop(func(ctx context.Context) {
+			if err := r.Stop(ctx); err != nil {
+				a.log.Warn("work did not stop in time; it goes on at the next start", "err", err)
+			}
+		})
+	}
+
+	chat := &openai.Chat{Runs: runs, Agents: source, Models: catalogue{agents}, Log: log, Hub: a.hub}
+	routes := append(a.people.Routes(), agents.Routes()...)
+	routes = append(routes, resource.Routes(customers)...)
+	routes = append(routes, runs.Routes()...)
+	a.routes, a.raw = routes, chat.Routes()
+	a.server, err = httpapi.New(httpapi.Config{
+		Routes: routes, Raw: a.raw, Auth: a.people, Recheck: a.people.Valid, Ready: a.db.Ready,
+		Log: a.log, Metrics: registry, Tracer: tracer(a.cfg.Observability), PublicURL: a.cfg.Server.PublicURL,
+	})
+	return err
+}
+
+func (a *App) buildPeople(ctx context.Context) (err error) {
+	a.people = identity.New(identity.Config{DB: a.db, Store: sqlstore.NewIdentity(a.db), Clock: a.clock, Log: a.log})
+	if a.grant, a.first, err = a.people.Bootstrap(ctx, a.cfg.Security.OwnerKey); err != nil {
+		return err
+	}
+	a.people.Start()
+	a.onStop(sync(a.people.Stop))
+	return nil
+}
+
+// buildModels makes the catalogue of models and the client that calls them.
+// Tenants' endpoints are reached through the guarded client only.
+func (a *App) buildModels() (engine.Models, model.Client, error) {
+	c := a.cfg.Models
+	var providers []model.Provider
+	if c.Providers != "" {
+		file, err := os.ReadFile(c.Providers)
+		if err != nil {
+			return nil, nil, fmt.Errorf("AGENTD_PROVIDERS: %w", err)
+		}
+		if providers, err = model.ParseProviders(file); err != nil {
+			return nil, nil, fmt.Errorf("AGENTD_PROVIDERS: %w", err)
+		}
+	}
+	if c.BaseURL != "" {
+		providers = append([]model.Provider{{Name: model.DefaultProvider, BaseURL: c.BaseURL, APIKey: c.APIKey}}, providers...)
+	}
+	var err error
+	if a.models, err = model.NewCatalogue(providers, c.Model); err != nil {
+		return nil, nil, err
+	}
+	var allowed []string
+	for _, e := range a.cfg.Security.EgressAllow {
+		allowed = append(allowed, e.String())
+	}
+	allow, err := outbound.ParseAllow(strings.Join(allowed, ","))
+	if err != nil {
+		return nil, nil, fmt.Errorf("AGENTD_EGRESS_ALLOW: %w", err)
+	}
+	if len(allowed) > 0 {
+		a.log.Warn("calls to addresses that tenants choose may reach these private ones", "allowed", allow.String())
+	}
+	guarded := outbound.New(outbound.Config{Allow: allow})
+	operator := modelwire.NewTransport()
+	a.onStop(sync(func() { guarded.Close(); operator.CloseIdleConnections() }))
+	wire := modelwire.New(modelwire.Config{Operator: operator, Guarded: guarded.Transport()})
+	return model.Resolver{Catalogue: a.models}, model.Router{Wire: wire}, nil
+}
+
+// defaultModel is what agents use that name no model.
+func (a *App) defaultModel() agent.ModelConfig {
+	if ref := a.models.Default(); ref != "" {
+		return agent.ModelConfig{Provider: model.OpenAICompat, ModelRef: ref}
+	}
+	return agent.Echo
+}
+
+// catalogue lists agents for the chat routes.
+type catalogue struct{ agents *agent.Agents }
+
+// Models implements openai.Models.
+func (c catalogue) Models(ctx context.Context, tenant string) (out []openai.ModelEntry, err error) {
+	const pageSize = 500
+	find := resource.Find{Limit: pageSize}
+	for {
+		page, err := c.agents.Store().List(ctx, tenant, find)
+		if err != nil {
+			return nil, err
+		}
+		for _, g := range page {
+			out = append(out, openai.NewModelEntry(g.ID, tenant, g.Name, g.CreatedAt.Unix()))
+		}
+		if len(page) < pageSize {
+			return out, nil
+		}
+		find.After = page[len(page)-1].ID
+	}
+}
+
+// serve runs a service for as long as the app runs.
+func (a *App) serve(service func(context.Context)) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		service(ctx)
+	}()
+	a.onStop(func(context.Context) {
+		cancel()
+		<-done
+	})
+}
+
+func (a *App) listen(ctx context.Context) (err error) {
+	var lc net.ListenConfig
+	if a.listener, err = lc.Listen(ctx, "tcp", a.cfg.Server.Listen); err != nil {
+		return fmt.Errorf("AGENTD_LISTEN: %w", err)
+	}
+	go func() {
+		if err := a.server.Serve(a.listener); err != nil {
+			a.failed <- err
+		}
+	}()
+	a.onStop(func(ctx context.Context) {
+		if err := a.server.Shutdown(ctx); err != nil && !errors.Is(err, context.Canceled) {
+			a.log.Warn("some requests had to be cut off", "err", err)
+		}
+	})
+	return nil
+}
+
+func sync(f func()) func(context.Context) { return func(context.Context) { f() } }
+
+// Routes gives what the server serves, for the OpenAPI golden.
+func (a *App) Routes() ([]route.Route, []httpapi.Raw) { return a.routes, a.raw }
+
+// tracer makes the spans of requests; nil where nobody takes them.
+func tracer(c config.Observability) trace.Tracer {
+	if c.OTLPEndpoint == "" {
+		return nil
+	}
+	return otel.Tracer("agentd/http")
+}

@@ -1,0 +1,41 @@
+package app
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"agentd/internal/engine"
+	"agentd/internal/event"
+	"agentd/internal/run"
+)
+
+// observe registers what the program tells about itself beside requests.
+func observe(r *prometheus.Registry, eng *engine.Engine, hub *event.Hub) engine.Observer {
+	ended := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "agentd_run_duration_seconds", Help: "Time from a run's creation to its end, by final status.",
+		Buckets: []float64{.01, .1, .5, 1, 5, 15, 60, 300, 1800, 7200},
+	}, []string{"status"})
+	recovered := prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "agentd_runs_recovered_total", Help: "Runs that went on after their worker had died.",
+	})
+	active := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "agentd_runs_active", Help: "Runs that this node drives.",
+	}, func() float64 { return float64(eng.Active()) })
+	readers := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "agentd_event_readers", Help: "Readers of live events on this node.",
+	}, func() float64 { return float64(hub.Readers()) })
+	r.MustRegister(ended, recovered, active, readers,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	observers := map[run.Status]prometheus.Observer{}
+	for _, s := range run.Statuses {
+		if s.Final() {
+			observers[s] = ended.WithLabelValues(string(s))
+		}
+	}
+	return engine.Observer{
+		RunEnded: func(s run.Status, took time.Duration) { observers[s].Observe(took.Seconds()) },
+		Recover:  recovered.Inc,
+	}
+}

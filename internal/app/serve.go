@@ -1,0 +1,91 @@
+package app
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"os"
+	"runtime/debug"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	sdkresource "go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	semconv "go.opentelemetry.io/otel/semconv/v1.41.0"
+
+	"agentd/internal/banner"
+	"agentd/internal/config"
+	"agentd/internal/secret"
+)
+
+// Garbage collection: an idle agentd is small, and a busy one may use some
+// memory to spare the collector. GOGC and GOMEMLIMIT override.
+const gcPercent = 75
+
+// Serve runs agentd until ctx ends or the server fails. What a person should
+// know goes to out, the log to errs.
+func Serve(ctx context.Context, cfg config.Config, version string, out, errs io.Writer) error {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
+	log := newLogger(cfg.Observability, errs)
+	stopTraces, err := traces(ctx, cfg.Observability, version)
+	if err != nil {
+		return err
+	}
+	defer stopTraces(context.WithoutCancel(ctx))
+	a, err := Start(ctx, cfg, log)
+	if err != nil {
+		return err
+	}
+	defer a.Stop(context.WithoutCancel(ctx))
+	if err := banner.Write(out, a.describe(version)); err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		log.Info("stopping")
+		return nil
+	case err := <-a.failed:
+		return err
+	}
+}
+
+func newLogger(c config.Observability, w io.Writer) *slog.Logger {
+	opts := &slog.HandlerOptions{Level: c.Level()}
+	if c.LogFormat == "json" {
+		return slog.New(slog.NewJSONHandler(w, opts))
+	}
+	return slog.New(slog.NewTextHandler(w, opts))
+}
+
+// traces sends spans to the collector that is configured; without one spans
+// cost nothing.
+func traces(ctx context.Context, c config.Observability, version string) (stop func(context.Context), err error) {
+	if c.OTLPEndpoint == "" {
+		return func(context.Context) {}, nil
+	}
+	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(c.OTLPEndpoint))
+	if err != nil {
+		return nil, err
+	}
+	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(
+		sdkresource.NewSchemaless(semconv.ServiceName("agentd"), semconv.ServiceVersion(version))))
+	otel.SetTracerProvider(provider)
+	return func(ctx context.Context) { _ = provider.Shutdown(ctx) }, nil // spans that are lost at the end are lost
+}
+
+// describe is what the banner tells.
+func (a *App) describe(version string) banner.Info {
+	i := banner.Info{
+		Version: version, Listening: a.Address(), PublicURL: a.cfg.Server.PublicURL,
+		Database: "SQLite in " + a.cfg.Storage.DataDir, Model: a.models.Default(), Endpoint: a.cfg.Models.BaseURL, FirstStart: a.first,
+	}
+	if !a.cfg.Storage.DatabaseURL.Empty() {
+		i.Database = a.cfg.Storage.DatabaseURL.String()
+	}
+	if a.first && a.cfg.Security.OwnerKey.Empty() {
+		i.OwnerKey = secret.New(string(a.grant.RawKey))
+	}
+	return i
+}

@@ -1,0 +1,97 @@
+package cli
+
+import (
+	"fmt"
+	"log/slog"
+
+	"github.com/go-json-experiment/json"
+
+	"agentd/internal/authz"
+	"agentd/internal/clock"
+	"agentd/internal/config"
+	"agentd/internal/identity"
+	"agentd/internal/sqldb"
+	"agentd/internal/sqlstore"
+)
+
+// people opens the database for its tenants, members and keys.
+func (inv *invocation) people(s config.Storage, use func(*identity.Service) error) error {
+	return inv.migrated(s, func(db *sqldb.DB) error {
+		return use(identity.New(identity.Config{
+			DB: db, Store: sqlstore.NewIdentity(db), Clock: clock.System{}, Log: slog.New(slog.DiscardHandler),
+		}))
+	})
+}
+
+type tenantCreateCommand struct {
+	Storage config.Storage `embed:"" group:"Storage"`
+	Name    string         `required:"" placeholder:"NAME" help:"Name of the tenant."`
+	Owner   string         `placeholder:"EMAIL" help:"Email address of its owner."`
+	JSON    bool           `help:"Print the result as JSON."`
+}
+
+// Run implements the command.
+func (cmd *tenantCreateCommand) Run(inv *invocation) error {
+	return inv.people(cmd.Storage, func(s *identity.Service) error {
+		g, err := s.CreateTenant(inv, cmd.Name, cmd.Owner)
+		if err != nil {
+			return err
+		}
+		if cmd.JSON {
+			return inv.printGrant(g, true)
+		}
+		fmt.Fprintf(inv.stdout, "Created tenant %s (%s).\n", oneLine(cmd.Name), g.TenantID)
+		inv.showKey(g, "Owner")
+		return nil
+	})
+}
+
+type keyCreateCommand struct {
+	Storage config.Storage `embed:"" group:"Storage"`
+	Tenant  string         `required:"" placeholder:"ID" help:"Id of the tenant."`
+	Role    authz.Role     `required:"" enum:"viewer,developer,admin,owner" placeholder:"ROLE" help:"Role of the member: viewer, developer, admin or owner."`
+	Scopes  []authz.Scope  `placeholder:"SCOPE" help:"Scopes of the key, or * for all. Left out: the usual ones."`
+	Name    string         `required:"" placeholder:"NAME" help:"Name of the key."`
+	User    string         `placeholder:"EMAIL" help:"Email address of the member. Left out, or of nobody yet: a new member."`
+	JSON    bool           `help:"Print the result as JSON."`
+}
+
+// Run implements the command.
+func (cmd *keyCreateCommand) Run(inv *invocation) error {
+	return inv.people(cmd.Storage, func(s *identity.Service) error {
+		g, err := s.GrantKey(inv, cmd.Tenant, cmd.Role, cmd.Scopes, cmd.Name, cmd.User)
+		if err != nil {
+			return err
+		}
+		if cmd.JSON {
+			return inv.printGrant(g, false)
+		}
+		fmt.Fprintf(inv.stdout, "Created key %s (%s).\n", oneLine(cmd.Name), g.KeyID)
+		inv.showKey(g, "Member")
+		return nil
+	})
+}
+
+// showKey shows a new key to a person.
+func (inv *invocation) showKey(g identity.Grant, holder string) {
+	fmt.Fprintf(inv.stdout, "%-7s %s\n%-7s %s\n", holder, g.UserID, "Key", string(g.RawKey))
+	inv.note("Store the key now: it is not kept and cannot be shown again.")
+}
+
+// printGrant prints a new key for a script.
+func (inv *invocation) printGrant(g identity.Grant, withTenant bool) error {
+	grant := struct {
+		TenantID string `json:"tenant_id,omitzero"`
+		UserID   string `json:"user_id"`
+		KeyID    string `json:"key_id"`
+		RawKey   string `json:"raw_key"`
+	}{"", g.UserID, g.KeyID, string(g.RawKey)}
+	if withTenant {
+		grant.TenantID = g.TenantID
+	}
+	text, err := json.Marshal(grant)
+	if err != nil {
+		return err
+	}
+	return inv.printJSON(text)
+}

@@ -1,0 +1,127 @@
+package cli
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+
+	"agentd/internal/authz"
+	"agentd/internal/clock"
+	"agentd/internal/identity"
+	"agentd/internal/secret"
+	"agentd/internal/sqldb"
+	"agentd/internal/sqldb/sqldbtest"
+	"agentd/internal/sqlstore"
+)
+
+// eachDatabase runs a test with a shell for an empty database of every engine.
+func eachDatabase(t *testing.T, test func(t *testing.T, s shell, cfg sqldb.Config)) {
+	t.Helper()
+	for _, engine := range sqldbtest.Engines {
+		t.Run(string(engine), func(t *testing.T) {
+			t.Parallel()
+			cfg := sqldbtest.Config(t, engine)
+			env := map[string]string{"AGENTD_DATABASE_URL": cfg.URL, "AGENTD_DATA_DIR": cfg.Dir}
+			if cfg.Dir == "" {
+				env["AGENTD_DATA_DIR"] = "/nowhere" // nothing is kept on disk
+			}
+			test(t, shell{env: env}, cfg)
+		})
+	}
+}
+
+type grant struct {
+	TenantID string `json:"tenant_id"`
+	UserID   string `json:"user_id"`
+	KeyID    string `json:"key_id"`
+	RawKey   string `json:"raw_key"`
+}
+
+func (r result) grant(t *testing.T) (g grant) {
+	t.Helper()
+	r.want(t, exitOK)
+	if err := json.Unmarshal([]byte(r.stdout), &g, json.RejectUnknownMembers(true)); err != nil {
+		t.Fatalf("%v in %s", err, r.stdout)
+	}
+	return g
+}
+
+func TestAdminBesideARunningServer(t *testing.T) {
+	t.Parallel()
+	eachDatabase(t, func(t *testing.T, s shell, cfg sqldb.Config) {
+		db, err := sqldb.Open(t.Context(), cfg) // the server
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		if err := db.Migrate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		server := identity.New(identity.Config{DB: db, Store: sqlstore.NewIdentity(db), Clock: clock.System{}, Log: slog.New(slog.DiscardHandler)})
+		if _, _, err := server.Bootstrap(t.Context(), secret.String{}); err != nil {
+			t.Fatal(err)
+		}
+		caller := func(g grant) authz.Caller {
+			t.Helper()
+			who, err := server.Authenticate(t.Context(), g.RawKey)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return who
+		}
+
+		tenant := s.run("admin", "tenant", "create", "--name", "Acme", "--owner", "ann@example.com", "--json").grant(t)
+		if who := caller(tenant); who.TenantID != tenant.TenantID || who.UserID != tenant.UserID || who.KeyID != tenant.KeyID || who.Role != authz.Owner || who.Operator {
+			t.Errorf("owner %+v", who)
+		}
+		key := s.run("admin", "key", "create", "--tenant", tenant.TenantID, "--role", "viewer", "--scopes", "runs:read,agents:read", "--name", "ci", "--json").grant(t)
+		if who := caller(key); who.Role != authz.Viewer || len(who.Scopes) != 2 || key.TenantID != "" {
+			t.Errorf("viewer %+v of %+v", who, key)
+		}
+		second := s.run("admin", "key", "create", "--tenant", tenant.TenantID, "--role", "owner", "--scopes", "*", "--name", "ci", "--user", "ann@example.com", "--json").grant(t)
+		if second.UserID != tenant.UserID {
+			t.Errorf("the second key of the owner is of %s", second.UserID)
+		}
+
+		r := s.run("admin", "tenant", "create", "--name", "Else")
+		r.want(t, exitOK, "Created tenant Else (", "\nOwner   ", "\nKey     svc_", "cannot be shown again")
+		if strings.Count(r.stdout+r.stderr, "svc_") != 1 {
+			t.Error("the key is shown more than once")
+		}
+		s.run("admin", "key", "create", "--tenant", tenant.TenantID, "--role", "viewer", "--name", "n", "--user", "ann@example.com").
+			want(t, exitFailure, "Error: ann@example.com is a member with the role owner, not viewer")
+		s.run("admin", "key", "create", "--tenant", "nope", "--role", "viewer", "--name", "n").want(t, exitFailure, "Error: There is no such tenant.")
+		s.run("admin", "key", "create", "--tenant", tenant.TenantID, "--role", "viewer", "--name", "n", "--scopes", "a,b").
+			want(t, exitFailure, "\n  scopes[0]: is not a scope\n  scopes[1]: is not a scope\n")
+	})
+}
+
+func TestMigrate(t *testing.T) {
+	t.Parallel()
+	eachDatabase(t, func(t *testing.T, s shell, _ sqldb.Config) {
+		latest := sqldb.Latest()
+		s.run("migrate", "--status").want(t, exitOK, "has version 0 of the schema")
+		s.run("admin", "tenant", "create", "--name", "First").want(t, exitOK) // makes a new database ready
+		s.run("migrate").want(t, exitOK, "already")
+		s.run("migrate", "--down=99").want(t, exitFailure, "it can go down to 0 to")
+		s.run("migrate", "--down=2").want(t, exitOK, "to 2.\n")
+		s.run("admin", "tenant", "create", "--name", "Second").want(t, exitFailure, "agentd migrate") // its server may be running
+		if latest > 2 {
+			s.run("migrate").want(t, exitOK, "went from version 2 of the schema")
+		}
+		s.run("migrate", "--down=0").want(t, exitOK, "to 0.\n")
+		s.run("migrate", "--status").want(t, exitOK, "has version 0 of the schema")
+	})
+}
+
+func TestDatabaseThatCannotBeOpened(t *testing.T) {
+	t.Parallel()
+	s := shell{env: map[string]string{"AGENTD_DATABASE_URL": "postgres://agentd:hush@127.0.0.1:1/agentd?connect_timeout=1"}}
+	r := s.run("migrate")
+	r.want(t, exitFailure, "Error: ")
+	if strings.Contains(r.stdout+r.stderr, "hush") {
+		t.Errorf("the password is seen: %s", r.stderr)
+	}
+}

@@ -1,0 +1,83 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+
+	"agentd/internal/config"
+	"agentd/internal/sqldb"
+)
+
+// database opens the database that the server uses, beside the server.
+func (inv *invocation) database(s config.Storage, use func(*sqldb.DB) error) error {
+	cfg := sqldb.Config{URL: s.DatabaseURL.Reveal(), Readers: 1, MaxConns: 2}
+	if cfg.URL == "" {
+		if err := s.MakeDataDir(); err != nil {
+			return err
+		}
+		cfg.Dir = s.DataDir
+	}
+	db, err := sqldb.Open(inv, cfg)
+	if err != nil {
+		return err
+	}
+	return errors.Join(use(db), db.Close())
+}
+
+// migrated opens the database at this program's version. A new one is brought
+// there; an older one is not, as its server may be running.
+func (inv *invocation) migrated(s config.Storage, use func(*sqldb.DB) error) error {
+	return inv.database(s, func(db *sqldb.DB) error {
+		version, err := db.Version(inv)
+		if err != nil {
+			return err
+		}
+		if version != 0 && version != sqldb.Latest() {
+			return fmt.Errorf("the database has version %d of the schema and this program needs %d; start the agentd that belongs to it, or migrate first: agentd migrate", version, sqldb.Latest())
+		}
+		if err := db.Migrate(inv); err != nil {
+			return err
+		}
+		return use(db)
+	})
+}
+
+type migrateCommand struct {
+	Storage config.Storage `embed:"" group:"Storage"`
+	Down    *int64         `xor:"what" placeholder:"VERSION" help:"Take back every migration after this version, with the data that they hold; 0 takes back all."`
+	Status  bool           `xor:"what" help:"Only say which version the database has."`
+}
+
+// Run implements the command.
+func (cmd *migrateCommand) Run(inv *invocation) error {
+	return inv.database(cmd.Storage, func(db *sqldb.DB) error {
+		before, err := db.Version(inv)
+		if err != nil {
+			return err
+		}
+		switch {
+		case cmd.Status:
+			fmt.Fprintf(inv.stdout, "The database has version %d of the schema; this program has %d.\n", before, sqldb.Latest())
+			return nil
+		case cmd.Down != nil && (*cmd.Down < 0 || *cmd.Down > before):
+			return fmt.Errorf("the database has version %d of the schema; it can go down to 0 to %d", before, before)
+		case cmd.Down != nil:
+			err = db.MigrateDown(inv, *cmd.Down)
+		default:
+			err = db.Migrate(inv)
+		}
+		if err != nil {
+			return err
+		}
+		after, err := db.Version(inv)
+		if err != nil {
+			return err
+		}
+		if after == before {
+			fmt.Fprintf(inv.stdout, "The database has version %d of the schema already.\n", after)
+		} else {
+			fmt.Fprintf(inv.stdout, "The database went from version %d of the schema to %d.\n", before, after)
+		}
+		return nil
+	})
+}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel"
@@ -158,16 +157,12 @@ func (a *App) buildModels() (engine.Models, model.Client, error) {
 	if a.models, err = model.NewCatalogue(providers, c.Model); err != nil {
 		return nil, nil, err
 	}
-	var allowed []string
-	for _, e := range a.cfg.Security.EgressAllow {
-		allowed = append(allowed, e.String())
-	}
-	allow, err := outbound.ParseAllow(strings.Join(allowed, ","))
+	allow, err := outbound.ParseAllow(a.cfg.Security.EgressAllow)
 	if err != nil {
 		return nil, nil, fmt.Errorf("AGENTD_EGRESS_ALLOW: %w", err)
 	}
-	if len(allowed) > 0 {
-		a.log.Warn("calls to addresses that tenants choose may reach these private ones", "allowed", allow.String())
+	if text := allow.String(); text != "" {
+		a.log.Warn("calls to addresses that tenants choose may reach these private ones", "allowed", text)
 	}
 	guarded := outbound.New(outbound.Config{Allow: allow})
 	operator := modelwire.NewTransport()

@@ -11,6 +11,7 @@ import (
 
 	"agentd/internal/fault"
 	"agentd/internal/model"
+	"agentd/internal/secret"
 )
 
 // The codes of model.Error.
@@ -37,8 +38,12 @@ func refused(resp *http.Response, body io.Reader, req *model.Request) *model.Err
 // contract. The endpoint's own words are shown where they may help the caller:
 // not about keys, and not about what is wrong inside the endpoint.
 func classify(status int, said *endpointError, req *model.Request) *model.Error {
+	key := req.Target.APIKey.Reveal()
+	if key != "" { // some endpoints repeat it; logs must not
+		said.Message = strings.ReplaceAll(said.Message, key, secret.Redacted)
+	}
 	e := &model.Error{Code: codeModel, Status: status, Cause: said}
-	words := said.public(req.Target.APIKey.Reveal())
+	words := said.public()
 	switch kind := said.status(status); {
 	case kind != http.StatusTooManyRequests && said.isContextLength():
 		e.Code, e.Detail = codeContext, "The conversation is longer than the model's context window"
@@ -115,7 +120,7 @@ func asError(err error) *model.Error {
 
 // public is what the endpoint said, fit to be shown: one line of moderate
 // length, without keys and addresses.
-func (e *endpointError) public(key string) string {
+func (e *endpointError) public() string {
 	var b strings.Builder
 	for word := range strings.FieldsFuncSeq(e.Message, func(r rune) bool { return r <= ' ' || r == 0x7F }) {
 		if b.Len() > 300 {
@@ -125,7 +130,7 @@ func (e *endpointError) public(key string) string {
 		if b.Len() > 0 {
 			b.WriteByte(' ')
 		}
-		if isPrivate(word, key) {
+		if isPrivate(word) {
 			word = "[…]"
 		}
 		b.WriteString(strings.ToValidUTF8(word, "�"))

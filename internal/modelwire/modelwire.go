@@ -19,6 +19,8 @@ import (
 	"net/http"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"agentd/internal/model"
 )
 
@@ -37,7 +39,10 @@ type Config struct {
 }
 
 // Client implements model.Client over HTTP. Safe for concurrent use.
-type Client struct{ Config }
+type Client struct {
+	Config
+	tracer trace.Tracer
+}
 
 var _ model.Client = (*Client)(nil)
 
@@ -54,12 +59,12 @@ func New(c Config) *Client {
 	c.Backoff = cmp.Or(c.Backoff, 500*time.Millisecond)
 	c.MaxBackoff = cmp.Or(c.MaxBackoff, 8*time.Second)
 	c.MaxRetryAfter = cmp.Or(c.MaxRetryAfter, 30*time.Second)
-	return &Client{c}
+	return &Client{c, newTracer()}
 }
 
 // Generate implements [model.Client]. The response of a failed call is empty.
 func (c *Client) Generate(ctx context.Context, req model.Request, sink func(model.Delta)) (model.Response, error) {
-	ctx, span := startSpan(ctx, &req)
+	ctx, span := startSpan(ctx, c.tracer, &req)
 	resp, err := c.generate(ctx, &req, sink)
 	endSpan(span, &resp, err)
 	return resp, err

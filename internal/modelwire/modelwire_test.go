@@ -352,6 +352,9 @@ func TestKeysAreSentAndNeverShown(t *testing.T) {
 			t.Errorf("%q shows %q", e.Detail, hidden)
 		}
 	}
+	if strings.Contains(e.Cause.Error(), key) {
+		t.Errorf("the log would show the key: %v", e.Cause)
+	}
 	if !strings.Contains(e.Detail, "model too small") {
 		t.Errorf("%q hides what would help", e.Detail)
 	}

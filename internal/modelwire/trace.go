@@ -12,11 +12,11 @@ import (
 	"agentd/internal/model"
 )
 
-var tracer = otel.Tracer("agentd/internal/modelwire")
+func newTracer() trace.Tracer { return otel.Tracer("agentd/internal/modelwire") }
 
 // startSpan begins a span by the GenAI conventions. Names and attributes are
 // made only where somebody listens.
-func startSpan(ctx context.Context, req *model.Request) (context.Context, trace.Span) {
+func startSpan(ctx context.Context, tracer trace.Tracer, req *model.Request) (context.Context, trace.Span) {
 	ctx, span := tracer.Start(ctx, "chat", trace.WithSpanKind(trace.SpanKindClient))
 	if span.IsRecording() {
 		span.SetName("chat " + req.Target.Model)

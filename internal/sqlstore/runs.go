@@ -133,6 +133,8 @@ func (s *Runs) LastSeq(tx txn.Tx, tenant, id string) (int64, error) {
 	return seq, err
 }
 
+type scanner interface{ Scan(...any) error }
+
 func scanRun(tenant string, row scanner) (*run.Record, error) {
 	r := &run.Record{}
 	r.TenantID, r.Artifacts = tenant, []run.Artifact{}

@@ -74,6 +74,7 @@ var rows = []row{
 	{pattern: "cmd/agentd", layer: cmd},
 
 	{pattern: "internal/authz", layer: leaf},
+	{pattern: "internal/banner", layer: leaf},
 	{pattern: "internal/clock", layer: leaf},
 	{pattern: "internal/fault", layer: leaf},
 	{pattern: "internal/ident", layer: leaf, uses: []string{"github.com/google/uuid"}},
@@ -105,13 +106,14 @@ var rows = []row{
 	{pattern: "internal/sqldb", layer: adapter, uses: []string{"github.com/jackc/pgx/v5", "github.com/pressly/goose/v3", "modernc.org/sqlite"}},
 	{pattern: "internal/sqlstore", layer: adapter, also: []string{"internal/sqldb"}, uses: []string{jsonModule}},
 
-	{pattern: "internal/compat/*", layer: edge, uses: []string{jsonModule}},
+	{pattern: "internal/compat/*", layer: edge, also: []string{"internal/httpapi"}, uses: []string{jsonModule}},
 	{pattern: "internal/httpapi", layer: edge, uses: []string{
 		jsonModule, otelModule, "github.com/go-chi/chi/v5", "github.com/danielgtaylor/huma/v2",
 		"github.com/prometheus/client_golang", "golang.org/x/sync",
 	}},
 
-	{pattern: "internal/cli", layer: command, uses: []string{jsonModule, "github.com/alecthomas/kong"}},
+	// The operator's commands work on the database, beside a server or without one.
+	{pattern: "internal/cli", layer: command, also: []string{"internal/identity", "internal/sqldb", "internal/sqlstore"}, uses: []string{jsonModule, "github.com/alecthomas/kong"}},
 	{pattern: "internal/client", layer: command, uses: []string{jsonModule}},
 	{pattern: "internal/config", layer: leaf, uses: []string{"github.com/alecthomas/kong"}},
 

@@ -204,6 +204,10 @@ func (a *attempt) commit(ctx context.Context, final bool) error {
 		wait = min(2*wait, 2*time.Second)
 	}
 	a.steps, a.drafts = nil, false
+	if final {
+		ended := a.rec.Run
+		a.live[len(a.live)-1].Result = &ended
+	}
 	a.publish()
 	if final && a.e.Observer.RunEnded != nil {
 		a.e.Observer.RunEnded(a.rec.Status, a.rec.CompletedAt.Sub(a.rec.CreatedAt))

@@ -20,6 +20,11 @@ type Event struct {
 	Name string         // "run.started", "llm.chunk"
 	At   time.Time      // microseconds
 	Data jsontext.Value // a JSON object on one line, without the common fields
+
+	// Result is what the stream came to, with its final event where that
+	// happened on this node: it spares those who wait for it a read. Nil
+	// elsewhere, and in what the log gives.
+	Result any `json:"-"`
 }
 
 // Droppable says whether a slow reader may miss the event (decisions.md D7).

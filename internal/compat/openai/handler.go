@@ -75,18 +75,19 @@ func (c *Chat) Completions(w http.ResponseWriter, r *http.Request, who authz.Cal
 		return c.stream(r, who, req, made, sub)
 	}
 	follow := event.Follower{Log: c.Log, Hub: c.Hub}
+	var last event.Event
 	for e, err := range follow.FollowNew(ctx, who.TenantID, sub) {
 		if err != nil {
 			return err
 		}
-		if run.FinalEvent(e.Name) {
+		if last = e; run.FinalEvent(e.Name) {
 			break
 		}
 	}
 	if err := ctx.Err(); err != nil {
 		return err // the client is gone; the run goes on
 	}
-	ended, err := c.Runs.Get(ctx, who.TenantID, made.RunID)
+	ended, err := c.ended(ctx, who, made, last)
 	if err != nil {
 		return err
 	}
@@ -95,6 +96,14 @@ func (c *Chat) Completions(w http.ResponseWriter, r *http.Request, who authz.Cal
 		return err
 	}
 	return httpapi.JSON(w, http.StatusOK, answer)
+}
+
+// ended gives the run as its final event left it.
+func (c *Chat) ended(ctx context.Context, who authz.Caller, made *run.Run, final event.Event) (*run.Run, error) {
+	if r, ok := final.Result.(*run.Run); ok {
+		return r, nil
+	}
+	return c.Runs.Get(ctx, who.TenantID, made.RunID)
 }
 
 func noModel(name string) error {
@@ -128,7 +137,11 @@ func (c *Chat) stream(r *http.Request, who authz.Caller, req *ChatRequest, made 
 			send(chunks.delta("reasoning_content", textOf(e.Data)))
 		}
 		if run.FinalEvent(e.Name) {
-			return c.end(r.Context(), send, who, req, made, chunks)
+			ended, err := c.ended(r.Context(), who, made, e)
+			if err != nil {
+				return err
+			}
+			return end(send, req, ended, chunks)
 		}
 	}
 	c.left(r.Context(), who, made)
@@ -137,11 +150,7 @@ func (c *Chat) stream(r *http.Request, who authz.Caller, req *ChatRequest, made 
 
 // end sends what follows the last piece of text. Headers are out: where it
 // fails, the missing [DONE] tells.
-func (c *Chat) end(ctx context.Context, send func([]byte) bool, who authz.Caller, req *ChatRequest, made *run.Run, chunks *chunker) error {
-	ended, err := c.Runs.Get(ctx, who.TenantID, made.RunID)
-	if err != nil {
-		return err
-	}
+func end(send func([]byte) bool, req *ChatRequest, ended *run.Run, chunks *chunker) error {
 	output, finish, failure, err := outcome(ended)
 	if err != nil {
 		return err

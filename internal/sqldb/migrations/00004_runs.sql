@@ -44,7 +44,7 @@ CREATE TABLE run_steps (
     metrics      TEXT,
     tool_calls   TEXT   NOT NULL,
     PRIMARY KEY (tenant_id, run_id, seq)
-);
+) WITHOUT ROWID;
 
 -- One row holds the events of one commit, or a draft of text that runs ahead
 -- of its step's commit. What a step stores is not stored here again.
@@ -56,7 +56,7 @@ CREATE TABLE run_events (
     draft     BIGINT NOT NULL,
     body      TEXT   NOT NULL,
     PRIMARY KEY (tenant_id, run_id, last_seq)
-);
+) WITHOUT ROWID;
 
 -- +goose Down
 DROP TABLE run_events;

@@ -1,11 +1,14 @@
 package archtest
 
 import (
+	"go/ast"
+	"go/token"
 	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -148,4 +151,60 @@ func TestExamplesInDocumentsAreJSON(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Codes that callers branch on stand in docs/errors.md: those of problem
+// documents, and those that a run ends with.
+func TestEveryErrorCodeIsDocumented(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(root, "docs", "errors.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range tree(t) {
+		if p.testSupport() || !strings.HasPrefix(p.path, "internal/") {
+			continue
+		}
+		for _, f := range p.production() {
+			for code, where := range codes(f) {
+				if !strings.Contains(string(text), "`"+code+"`") {
+					t.Errorf("%s: docs/errors.md does not explain the code %s", where, code)
+				}
+			}
+		}
+	}
+}
+
+// codes finds the codes that a file gives to faults, and those that it names
+// by constants.
+func codes(f *file) map[string]string {
+	found := map[string]string{}
+	note := func(e ast.Expr) {
+		if lit, ok := e.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+			if code, err := strconv.Unquote(lit.Value); err == nil && code != "" {
+				found[code] = f.line(lit.Pos())
+			}
+		}
+	}
+	for _, c := range calls(f.File, "fault", "New") {
+		if len(c.Args) > 1 {
+			note(c.Args[1])
+		}
+	}
+	ast.Inspect(f.File, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.CallExpr: // within the edge
+			if name, ok := n.Fun.(*ast.Ident); ok && name.Name == "wire" && len(n.Args) > 1 {
+				note(n.Args[1])
+			}
+		case *ast.ValueSpec:
+			for i, name := range n.Names {
+				if (strings.HasPrefix(name.Name, "Code") || strings.HasPrefix(name.Name, "code")) && i < len(n.Values) {
+					note(n.Values[i])
+				}
+			}
+		}
+		return true
+	})
+	return found
 }

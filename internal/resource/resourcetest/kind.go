@@ -290,7 +290,7 @@ func (s *suite[T]) change(t *testing.T) {
 			t.Fatal(err)
 		}
 		after := Object(t, reply)
-		kept := fields[T]("immutable")
+		kept := append(fields[T]("immutable"), fields[T]("secret")...)
 		for name, text := range s.Defaults {
 			if !slices.Contains(kept, name) {
 				wantMembers(t, after, map[string]string{name: text})

@@ -53,7 +53,7 @@ func (e *Engine) newAttempt(r *run.Record, spec *run.AgentSpec) *attempt {
 
 // insert stores a new run together with how it goes on.
 func (a *attempt) insert(ctx context.Context, enqueue func(txn.Tx) error) error {
-	a.rec.EventSeq = a.seq
+	a.rec.StepSeq, a.rec.EventSeq = a.step, a.seq
 	err := a.e.Writer.Write(ctx, func(tx txn.Tx) error {
 		if err := a.e.Runs.Insert(tx, a.rec); err != nil {
 			return err

@@ -28,24 +28,88 @@ WHERE kind = ? AND tenant_id = ? AND due_at <= ? ORDER BY due_at LIMIT ?`
 SELECT id FROM tenants WHERE EXISTS (SELECT 1 FROM work WHERE kind = ? AND tenant_id = tenants.id AND due_at <= ?) LIMIT ?`
 )
 
-// due gives up to n items of a kind to claim, turn by turn over tenants.
+// due gives up to n items of a kind to claim, turn by turn over tenants, also
+// from one claim to the next, since many a claim fills just the one slot that
+// became free.
 //
 // Usually few are due, and one query shows all of them. Behind a backlog that
 // fills the window there may be tenants that the window does not show; then
-// tenants are found by index, and take turns from one claim to the next.
+// those whose turn it is are found by index.
 func (w *Work) due(ctx context.Context, kind string, now int64, n int) ([]work.Item, error) {
+	w.mu.Lock()
+	last := w.turns[kind]
+	w.mu.Unlock()
 	items, err := w.items(ctx, kind, dueWork, kind, now, window)
+	if err == nil && len(items) == window {
+		items, err = w.dueInTurn(ctx, kind, last, now, n)
+	}
+	if err != nil || len(items) == 0 {
+		return nil, err
+	}
+	items = last.order(items)[:min(n, len(items))]
+	w.mu.Lock()
+	w.turns[kind] = turn{taken: true, tenant: items[len(items)-1].TenantID}
+	w.mu.Unlock()
+	return items, nil
+}
+
+// turn is who was served last.
+type turn struct {
+	taken  bool // by anybody
+	tenant string
+}
+
+// order sorts items: the oldest of each tenant, beginning with the tenant after
+// the one that was served last, then the second oldest of each, and so on.
+func (t turn) order(items []work.Item) []work.Item {
+	slices.SortFunc(items, func(a, b work.Item) int {
+		return cmp.Or(a.Due.Compare(b.Due), cmp.Compare(a.Key, b.Key))
+	})
+	type placed struct {
+		round int
+		again int // 1: its turn is over in this round
+		item  work.Item
+	}
+	rounds := make(map[string]int)
+	queue := make([]placed, len(items))
+	for i, item := range items {
+		queue[i] = placed{round: rounds[item.TenantID], item: item}
+		if t.taken && item.TenantID <= t.tenant {
+			queue[i].again = 1
+		}
+		rounds[item.TenantID]++
+	}
+	slices.SortFunc(queue, func(a, b placed) int {
+		return cmp.Or(cmp.Compare(a.round, b.round), cmp.Compare(a.again, b.again), cmp.Compare(a.item.TenantID, b.item.TenantID))
+	})
+	for i, p := range queue {
+		items[i] = p.item
+	}
+	return items
+}
+
+// dueInTurn gives enough items of the tenants whose turn it is.
+func (w *Work) dueInTurn(ctx context.Context, kind string, last turn, now int64, n int) ([]work.Item, error) {
+	from := ""
+	if last.taken {
+		from = last.tenant + "\x01" // before every other id, and after last
+	}
+	tenants, err := w.tenants(ctx, kind, from, now, n)
 	if err != nil {
 		return nil, err
 	}
-	if len(items) < window {
-		return byTurns(items, n), nil
+	if last.taken && len(tenants) < n { // and around
+		first, err := w.tenants(ctx, kind, "", now, n-len(tenants))
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range first {
+			if id <= last.tenant {
+				tenants = append(tenants, id)
+			}
+		}
 	}
-	tenants, err := w.inTurn(ctx, kind, now, n)
-	if err != nil {
-		return nil, err
-	}
-	items = items[:0]
+	var items []work.Item
 	for _, id := range tenants {
 		share := (n + len(tenants) - 1) / len(tenants)
 		more, err := w.items(ctx, kind, dueWorkOf, kind, id, now, share)
@@ -54,31 +118,7 @@ func (w *Work) due(ctx context.Context, kind string, now int64, n int) ([]work.I
 		}
 		items = append(items, more...)
 	}
-	return byTurns(items, n), nil
-}
-
-// byTurns gives n of the items: the oldest of each tenant, then the second
-// oldest of each, and so on.
-func byTurns(items []work.Item, n int) []work.Item {
-	older := func(a, b work.Item) int { return cmp.Or(a.Due.Compare(b.Due), cmp.Compare(a.Key, b.Key)) }
-	slices.SortFunc(items, older)
-	type turn struct {
-		number int
-		item   work.Item
-	}
-	turns := make([]turn, len(items))
-	served := make(map[string]int)
-	for i, item := range items {
-		turns[i] = turn{served[item.TenantID], item}
-		served[item.TenantID]++
-	}
-	slices.SortStableFunc(turns, func(a, b turn) int { return cmp.Compare(a.number, b.number) })
-	turns = turns[:min(n, len(turns))]
-	items = items[:len(turns)]
-	for i, t := range turns {
-		items[i] = t.item
-	}
-	return items
+	return items, nil
 }
 
 // items reads keys, tenants and due times.
@@ -101,34 +141,7 @@ func (w *Work) items(ctx context.Context, kind, query string, args ...any) ([]wo
 	return items, rows.Err()
 }
 
-// inTurn gives up to n tenants that have something due, from the one after
-// whoever was last the last time, and around.
-func (w *Work) inTurn(ctx context.Context, kind string, now int64, n int) ([]string, error) {
-	w.mu.Lock()
-	last, before := w.turns[kind]
-	w.mu.Unlock()
-	from := ""
-	if before {
-		from = last + "\x01" // before every other id, and after last
-	}
-	ids, err := w.tenants(ctx, kind, from, now, n)
-	if err == nil && before && len(ids) < n {
-		var first []string
-		first, err = w.tenants(ctx, kind, "", now, n-len(ids))
-		for _, id := range first {
-			if id <= last {
-				ids = append(ids, id)
-			}
-		}
-	}
-	if err == nil && len(ids) > 0 {
-		w.mu.Lock()
-		w.turns[kind] = ids[len(ids)-1]
-		w.mu.Unlock()
-	}
-	return ids, err
-}
-
+// tenants gives up to n tenants from one on, in order, that have something due.
 func (w *Work) tenants(ctx context.Context, kind, from string, now int64, n int) ([]string, error) {
 	rows, err := w.db.Query(ctx, tenantsWork, kind, from, kind, kind, now, n)
 	if err != nil {

@@ -234,8 +234,20 @@ func (e *Engine) takePrepared(runID string) *attempt {
 	return a
 }
 
+// write commits ops together.
+func (e *Engine) write(ctx context.Context, ops ...txn.Op) error {
+	return e.Writer.Write(ctx, func(tx txn.Tx) error {
+		for _, op := range ops {
+			if err := op(tx); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 func (e *Engine) forget(ctx context.Context, lease work.Lease) error {
-	return e.Writer.Write(ctx, func(tx txn.Tx) error { return e.Queue.Finish(tx, lease) })
+	return e.write(ctx, func(tx txn.Tx) error { return e.Queue.Finish(tx, lease) })
 }
 
 func subject(r *run.Record) policy.Run {

@@ -101,7 +101,7 @@ func (a *App) build(ctx context.Context) error {
 		Kind: resource.WorkKind, Owner: a.node, Queue: queue, Handler: subscribers.Deliver, Slots: 8, Lease: lease, Clock: a.clock, Logger: a.log,
 	})
 	eng.Bind(runners[engine.WorkKind])
-	a.onStop(sync(a.hub.OnSignal(signalWork, wake)))
+	a.onStop(stopper(a.hub.OnSignal(signalWork, wake)))
 	a.serve(eng.Serve)
 	for _, r := range runners {
 		if err := r.Start(); err != nil {
@@ -132,7 +132,7 @@ func (a *App) buildPeople(ctx context.Context) (err error) {
 		return err
 	}
 	a.people.Start()
-	a.onStop(sync(a.people.Stop))
+	a.onStop(stopper(a.people.Stop))
 	return nil
 }
 
@@ -166,7 +166,7 @@ func (a *App) buildModels() (engine.Models, model.Client, error) {
 	}
 	guarded := outbound.New(outbound.Config{Allow: allow})
 	operator := modelwire.NewTransport()
-	a.onStop(sync(func() { guarded.Close(); operator.CloseIdleConnections() }))
+	a.onStop(stopper(func() { guarded.Close(); operator.CloseIdleConnections() }))
 	wire := modelwire.New(modelwire.Config{Operator: operator, Guarded: guarded.Transport()})
 	return model.Resolver{Catalogue: a.models}, model.Router{Wire: wire}, nil
 }
@@ -233,7 +233,7 @@ func (a *App) listen(ctx context.Context) (err error) {
 	return nil
 }
 
-func sync(f func()) func(context.Context) { return func(context.Context) { f() } }
+func stopper(f func()) func(context.Context) { return func(context.Context) { f() } }
 
 // Routes gives what the server serves, for the OpenAPI golden.
 func (a *App) Routes() ([]route.Route, []httpapi.Raw) { return a.routes, a.raw }

@@ -135,12 +135,9 @@ func textData(text string) jsontext.Value {
 	return append(b, '}')
 }
 
-// append writes the events since the last commit to the log, in tx.
-func (a *attempt) append(tx txn.Tx) error {
-	if len(a.entries) == 0 {
-		return nil
-	}
-	return a.e.Log.Append(tx, a.rec.TenantID, a.rec.RunID, event.Segment{First: a.stored + 1, Entries: a.entries})
+// log is the write of the events since the last commit.
+func (a *attempt) log() txn.Op {
+	return a.e.Log.Append(a.rec.TenantID, a.rec.RunID, event.Segment{First: a.stored + 1, Entries: a.entries})
 }
 
 // publish gives out what a commit made true.

@@ -8,6 +8,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -26,6 +27,10 @@ import (
 // WorkKind is the kind of the engine's items in the table of work; the key is
 // the run's id.
 const WorkKind = "run"
+
+// maxAttempts bounds how often a run is taken up without getting to its end:
+// what fails so often fails because of the run itself.
+const maxAttempts = 1000
 
 // Log is what the engine needs of the event log beyond appending.
 type Log interface {
@@ -206,6 +211,9 @@ func (e *Engine) Handle(ctx context.Context, lease work.Lease) error {
 	if err := a.takeOver(ctx); err != nil {
 		return err
 	}
+	if lease.Attempt > maxAttempts {
+		return a.fail(run.CodeInternalError, fmt.Sprintf("The run was taken up %d times and could not go on.", lease.Attempt-1))
+	}
 	if gone {
 		return a.fail(run.CodeAgentDeleted, "The agent was deleted before the run could end.")
 	}
@@ -226,8 +234,20 @@ func (e *Engine) takePrepared(runID string) *attempt {
 	return a
 }
 
+// write commits ops together.
+func (e *Engine) write(ctx context.Context, ops ...txn.Op) error {
+	return e.Writer.Write(ctx, func(tx txn.Tx) error {
+		for _, op := range ops {
+			if err := op(tx); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 func (e *Engine) forget(ctx context.Context, lease work.Lease) error {
-	return e.Writer.Write(ctx, func(tx txn.Tx) error { return e.Queue.Finish(tx, lease) })
+	return e.write(ctx, func(tx txn.Tx) error { return e.Queue.Finish(tx, lease) })
 }
 
 func subject(r *run.Record) policy.Run {

@@ -100,7 +100,7 @@ func TestBadToolCalls(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, sqlite(t), modeltest.Script(
+			r := newRig(t, sqldbtest.Open(t, sqldbtest.SQLite), modeltest.Script(
 				modeltest.Answer{ToolCalls: []model.ToolCall{c.call}}, modeltest.Answer{Text: "never mind"}))
 			n := r.start("node", 8, nil)
 			got := n.end(n.begin(run.Request{}).RunID)
@@ -147,7 +147,7 @@ func TestLimits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, sqlite(t), endless)
+			r := newRig(t, sqldbtest.Open(t, sqldbtest.SQLite), endless)
 			r.agents.spec.Limits = c.agent
 			n := r.start("node", 8, nil)
 			got := n.end(n.begin(run.Request{Limits: c.run}).RunID)
@@ -175,7 +175,7 @@ func TestLimits(t *testing.T) {
 
 func TestDurationLimitCutsAModelThatHangs(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, sqlite(t), modeltest.Default(modeltest.Answer{Text: "a b c", HangAfter: 2}))
+	r := newRig(t, sqldbtest.Open(t, sqldbtest.SQLite), modeltest.Default(modeltest.Answer{Text: "a b c", HangAfter: 2}))
 	n := r.start("node", 8, nil)
 	got := n.end(n.begin(run.Request{Limits: run.Limits{MaxDurationMS: ptr[int64](300)}}).RunID)
 	if got.Status != run.TimedOut || got.ErrorCode != run.CodeMaxDuration {
@@ -208,7 +208,7 @@ func TestModelFailures(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, sqlite(t), modeltest.Default(c.answer))
+			r := newRig(t, sqldbtest.Open(t, sqldbtest.SQLite), modeltest.Default(c.answer))
 			n := r.start("node", 8, nil)
 			got := n.end(n.begin(run.Request{}).RunID)
 			if got.Status != run.Failed || got.ErrorCode != c.code || got.Error == nil || *got.Error == "" {
@@ -236,7 +236,7 @@ func TestModelFailures(t *testing.T) {
 
 func TestFallbackModel(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, sqlite(t), modeltest.Respond(func(req modeltest.Request) modeltest.Answer {
+	r := newRig(t, sqldbtest.Open(t, sqldbtest.SQLite), modeltest.Respond(func(req modeltest.Request) modeltest.Answer {
 		if req.Chat().Model == "broken" {
 			return modeltest.Answer{Status: 500, Error: "down"}
 		}
@@ -283,7 +283,7 @@ func TestPolicyIsAsked(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, sqlite(t), modeltest.Script(calculate("a", "1+1"), modeltest.Answer{Text: "two"}))
+			r := newRig(t, sqldbtest.Open(t, sqldbtest.SQLite), modeltest.Script(calculate("a", "1+1"), modeltest.Answer{Text: "two"}))
 			r.gate = c.gate
 			n := r.start("node", 8, nil)
 			got := n.end(n.begin(run.Request{}).RunID)
@@ -306,7 +306,7 @@ func TestPolicyIsAsked(t *testing.T) {
 // the next run's history.
 func TestCallersTools(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, sqlite(t), modeltest.Script(
+	r := newRig(t, sqldbtest.Open(t, sqldbtest.SQLite), modeltest.Script(
 		modeltest.Answer{ToolCalls: []model.ToolCall{call("w", "weather", `{"city":"Bern"}`)}}, modeltest.Answer{Text: "Sunny."}))
 	n := r.start("node", 8, nil)
 	got := n.end(n.begin(run.Request{Options: run.Options{Plain: true, Tools: []run.CallerTool{{Name: "weather"}}}}).RunID)
@@ -393,7 +393,7 @@ func waitFor(t *testing.T, ok func() bool) {
 
 func TestDeletedAgentEndsItsRuns(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, sqlite(t), modeltest.Default(modeltest.Answer{HangFirst: true}))
+	r := newRig(t, sqldbtest.Open(t, sqldbtest.SQLite), modeltest.Default(modeltest.Answer{HangFirst: true}))
 	n := r.start("node", 1, nil)
 	running, queued := n.begin(run.Request{}), n.begin(run.Request{})
 	if err := n.AgentDeleted(t.Context(), r.who.TenantID, r.agents.spec.ID); err != nil {
@@ -410,7 +410,7 @@ func TestDeletedAgentEndsItsRuns(t *testing.T) {
 // A queued run whose agent is gone when its turn comes ends as failed.
 func TestAgentIsGoneWhenTheTurnComes(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, sqlite(t))
+	r := newRig(t, sqldbtest.Open(t, sqldbtest.SQLite))
 	n := r.start("idle", 0, nil)
 	queued := n.begin(run.Request{})
 	r.agents.delete()

@@ -259,10 +259,15 @@ type dying struct {
 	txn.Writer
 	mu   sync.Mutex
 	left int
-	dead chan struct{}
 }
 
-func dieAt(w txn.Writer, n int) *dying { return &dying{Writer: w, left: n, dead: make(chan struct{})} }
+func dieAt(w txn.Writer, n int) *dying { return &dying{Writer: w, left: n} }
+
+func (d *dying) died() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.left <= 0
+}
 
 var errDead = errors.New("the process died")
 
@@ -270,13 +275,9 @@ func (d *dying) Write(ctx context.Context, do func(txn.Tx) error) error {
 	d.mu.Lock()
 	d.left--
 	left := d.left
-	if left == 0 {
-		close(d.dead)
-	}
 	d.mu.Unlock()
 	if left <= 0 {
 		return errDead
 	}
 	return d.Writer.Write(ctx, do)
 }
-

@@ -39,7 +39,7 @@ func (w *writer) next(name string) event.Event {
 
 func (w *writer) store(events ...event.Event) {
 	for _, e := range events {
-		w.log.Append(nil, tenant, stream, event.Segment{First: e.Seq, Entries: []event.Entry{{Name: e.Name, At: e.At, Data: e.Data}}})
+		_ = w.log.Append(tenant, stream, event.Segment{First: e.Seq, Entries: []event.Entry{{Name: e.Name, At: e.At, Data: e.Data}}})(nil)
 	}
 }
 

@@ -19,10 +19,13 @@ const closingNote = "The limit of this run is reached. Do not call tools. Give y
 // prompt, the earlier turns, and the message, with the caller's instructions
 // in front of it.
 func (a *attempt) opening() []model.Message {
-	var in run.Input
-	// Input that is not of this shape was refused when the run was made, or is
-	// a trigger's own payload, whose message is what counts.
-	_ = json.Unmarshal(a.rec.Input, &in)
+	in := a.rec.Parsed
+	if in == nil {
+		in = new(run.Input)
+		// Input that is not of this shape was refused when the run was made, or
+		// is a trigger's own payload, whose message is what counts.
+		_ = json.Unmarshal(a.rec.Input, in)
+	}
 	var out []model.Message
 	if a.spec.System != "" {
 		out = append(out, model.Message{Role: model.System, Text: a.spec.System})

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"agentd/internal/clock"
 	"agentd/internal/event"
 	"agentd/internal/fault"
@@ -59,7 +61,7 @@ type Observer struct {
 	Recover  func()
 }
 
-// Config is what an engine is made of. Every field but Observer is required.
+// Config is what an engine is made of. Observer and Tracer may be left out.
 type Config struct {
 	Writer txn.Writer
 	Runs   run.Store
@@ -77,6 +79,7 @@ type Config struct {
 	Node     string        // owner of this node's leases
 	Lease    time.Duration // how long a dead node's runs wait
 	Observer Observer
+	Tracer   trace.Tracer // nil: no spans
 }
 
 // Engine drives runs on one node.

@@ -23,6 +23,12 @@ func (w *writes) Write(p []byte) (int, error) {
 	return w.Buffer.Write(p)
 }
 
+func (w *writes) count() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.n
+}
+
 func TestLogLinesAreJoinedAndNeverLate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -31,16 +37,16 @@ func TestLogLinesAreJoinedAndNeverLate(t *testing.T) {
 		for range 3 {
 			_, _ = l.Write([]byte("line\n"))
 		}
-		if out.n != 0 {
-			t.Errorf("%d writes at once", out.n)
+		if n := out.count(); n != 0 {
+			t.Errorf("%d writes at once", n)
 		}
 		time.Sleep(logDelay)
 		synctest.Wait()
-		if got := out.String(); out.n != 1 || got != "line\nline\nline\n" {
-			t.Errorf("%d writes: %q", out.n, got)
+		if got := out.String(); out.count() != 1 || got != "line\nline\nline\n" {
+			t.Errorf("%d writes: %q", out.count(), got)
 		}
 		_, _ = l.Write([]byte(strings.Repeat("x", logBuffer)))
-		if out.n != 2 {
+		if out.count() != 2 {
 			t.Error("a full buffer waits")
 		}
 		_, _ = l.Write([]byte("last\n"))

@@ -1,7 +1,6 @@
 package app
 
 import (
-	"bytes"
 	"strings"
 	"sync"
 	"testing"
@@ -13,20 +12,20 @@ import (
 type writes struct {
 	mu sync.Mutex
 	n  int
-	bytes.Buffer
+	strings.Builder
 }
 
 func (w *writes) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.n++
-	return w.Buffer.Write(p)
+	return w.Builder.Write(p)
 }
 
-func (w *writes) count() int {
+func (w *writes) seen() (int, string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.n
+	return w.n, w.String()
 }
 
 func TestLogLinesAreJoinedAndNeverLate(t *testing.T) {
@@ -37,21 +36,21 @@ func TestLogLinesAreJoinedAndNeverLate(t *testing.T) {
 		for range 3 {
 			_, _ = l.Write([]byte("line\n"))
 		}
-		if n := out.count(); n != 0 {
+		if n, _ := out.seen(); n != 0 {
 			t.Errorf("%d writes at once", n)
 		}
 		time.Sleep(logDelay)
 		synctest.Wait()
-		if got := out.String(); out.count() != 1 || got != "line\nline\nline\n" {
-			t.Errorf("%d writes: %q", out.count(), got)
+		if n, got := out.seen(); n != 1 || got != "line\nline\nline\n" {
+			t.Errorf("%d writes: %q", n, got)
 		}
 		_, _ = l.Write([]byte(strings.Repeat("x", logBuffer)))
-		if out.count() != 2 {
+		if n, _ := out.seen(); n != 2 {
 			t.Error("a full buffer waits")
 		}
 		_, _ = l.Write([]byte("last\n"))
 		l.flush()
-		if !strings.HasSuffix(out.String(), "last\n") {
+		if _, got := out.seen(); !strings.HasSuffix(got, "last\n") {
 			t.Error("the last line is lost")
 		}
 	})

@@ -118,7 +118,7 @@ func (a *attempt) endStep(s *run.Step, m run.StepMetrics) {
 	a.steps = append(a.steps, s)
 	a.rec.Metrics.StepsCount++
 	a.emit("step.completed", stepCompletedData{
-		StepSeq: s.Seq, Type: s.Type, Status: s.Status, DurationMS: s.DurationMS, Metrics: m,
+		StepSeq: s.Seq, Type: s.Type, Status: s.Status, DurationMS: s.DurationMS,
 	})
 }
 
@@ -130,7 +130,7 @@ func (a *attempt) end(status run.Status, code, sentence string) {
 		a.rec.Error, a.rec.ErrorCode = &sentence, code
 	}
 	a.rec.Metrics.DurationMS = a.ran()
-	a.emit(status.EventName(), endData{Status: status, Error: a.rec.Error, ErrorCode: code, Metrics: a.rec.Metrics})
+	a.emit(status.EventName(), endData{Status: status, Error: a.rec.Error, ErrorCode: code})
 }
 
 // fail ends the run as failed, or as what code means. Steps that were begun

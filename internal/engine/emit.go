@@ -34,10 +34,9 @@ type (
 		Attempt int        `json:"attempt"`
 	}
 	endData struct {
-		Status    run.Status  `json:"status"`
-		Error     *string     `json:"error,omitzero"`
-		ErrorCode string      `json:"error_code,omitzero"`
-		Metrics   run.Metrics `json:"metrics"`
+		Status    run.Status `json:"status"`
+		Error     *string    `json:"error,omitzero"`
+		ErrorCode string     `json:"error_code,omitzero"`
 	}
 	stepStartedData struct {
 		StepSeq int64        `json:"step_seq"`
@@ -73,8 +72,11 @@ type (
 	}
 )
 
+// encoding mends text that is no UTF-8, a tool's output say.
+var encoding = json.JoinOptions(json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
+
 func encode(v any) jsontext.Value {
-	b, err := json.Marshal(v, json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
+	b, err := json.Marshal(v, encoding)
 	if err != nil {
 		panic(err) // our own types always encode
 	}

@@ -83,11 +83,10 @@ func (s *Service) abort(ctx context.Context, tenant, id string, why reason) (Can
 			r.Metrics.DurationMS = max(r.Metrics.DurationMS, float64(now.Sub(*r.StartedAt).Microseconds())/1000)
 		}
 		data, err := json.Marshal(struct {
-			Status    Status  `json:"status"`
-			Error     string  `json:"error"`
-			ErrorCode string  `json:"error_code"`
-			Metrics   Metrics `json:"metrics"`
-		}{status, why.sentence, why.code, r.Metrics})
+			Status    Status `json:"status"`
+			Error     string `json:"error"`
+			ErrorCode string `json:"error_code"`
+		}{status, why.sentence, why.code})
 		if err != nil {
 			return err
 		}

@@ -37,7 +37,7 @@ func (s *Runs) Insert(r *run.Record) txn.Op {
 	var enc encoder
 	return enc.op(insertRun,
 		r.TenantID, r.RunID, r.AgentID, r.AgentVersion, r.SessionID, r.TeamRunID, string(r.Status),
-		string(r.Input), nullJSON(r.Output), enc.json(r.Metrics), r.Error, r.ErrorCode, string(r.Metadata),
+		string(r.Input), nullJSON(r.Output), enc.metrics(r.Metrics), r.Error, r.ErrorCode, string(r.Metadata),
 		enc.json(r.ResourceLimits), enc.json(r.Options), enc.json(r.Pending), r.StepSeq, r.EventSeq,
 		sqldb.Micros(r.CreatedAt), micros(r.StartedAt), micros(r.CompletedAt))
 }
@@ -46,7 +46,7 @@ func (s *Runs) Insert(r *run.Record) txn.Op {
 func (s *Runs) Update(tenant, id string, u run.Update) txn.Op {
 	var enc encoder
 	return enc.op(updateRun,
-		string(u.Status), nullJSON(u.Output), enc.json(u.Metrics), u.Error, u.ErrorCode,
+		string(u.Status), nullJSON(u.Output), enc.metrics(u.Metrics), u.Error, u.ErrorCode,
 		micros(u.StartedAt), micros(u.CompletedAt), u.StepSeq, u.EventSeq, enc.json(u.Pending), tenant, id)
 }
 
@@ -182,6 +182,14 @@ func (d *decoder) json(s string, v any) {
 		return
 	}
 	d.err = json.Unmarshal([]byte(s), v)
+}
+
+// metrics leaves out what a run that has done nothing has not counted.
+func (e *encoder) metrics(m run.Metrics) string {
+	if m == (run.Metrics{}) {
+		return "{}"
+	}
+	return e.json(m)
 }
 
 // op is a statement about one run with its arguments ready; where it changes

@@ -96,11 +96,10 @@ func (a *attempt) takeOver(ctx context.Context) error {
 }
 
 // beginStep notes that a step begins with the commit that is being made.
-func (a *attempt) beginStep(kind run.StepType, in *run.ToolInput) int64 {
+func (a *attempt) beginStep(kind run.StepType, in *run.ToolInput) {
 	a.step++
 	a.rec.Pending = append(a.rec.Pending, run.Intent{StepID: ident.New(), Seq: a.step, Type: kind, StartedAt: a.e.Clock.Now(), Tool: in})
 	a.emit("step.started", stepStartedData{StepSeq: a.step, Type: kind})
-	return a.step
 }
 
 // endStep adds a step's result to the commit that is being made.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -70,7 +71,7 @@ func (a *attempt) request(target model.Target) model.Request {
 		}
 	}
 	if a.closing {
-		req.Messages = append(a.messages[:len(a.messages):len(a.messages)], model.Message{Role: model.User, Text: closingNote})
+		req.Messages = append(slices.Clip(a.messages), model.Message{Role: model.User, Text: closingNote})
 		return req
 	}
 	if none(a.limits().MaxToolCalls) {

@@ -49,7 +49,7 @@ func TestToolLoop(t *testing.T) {
 		}
 		var second []string
 		for _, m := range r.sim.Requests()[1].Chat().Messages {
-			second = append(second, string(m.Role)+" "+m.ToolCallID+" "+m.Text())
+			second = append(second, m.Role+" "+m.ToolCallID+" "+m.Text())
 		}
 		want := []string{"system  Be brief.", "user  What is 6 times 7?", "assistant  Let me see.", "tool a 42", "tool b 3.5"}
 		if diff := cmp.Diff(want, second); diff != "" {

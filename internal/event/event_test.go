@@ -191,7 +191,9 @@ func TestSlowReaderLosesOnlyChunks(t *testing.T) {
 		if got := next(); got.Name != "a" {
 			t.Fatalf("first is %v", got)
 		}
-		for range 2000 {
+		w.live("llm.chunk")
+		synctest.Wait() // the reader has it in its hands, and takes nothing more
+		for range 1999 {
 			w.live("llm.chunk")
 		}
 		for range 50 {

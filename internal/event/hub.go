@@ -150,7 +150,7 @@ type Subscription struct {
 	queue   []Batch
 	spare   []Batch // the queue before, taken and given back
 	queued  int     // events in queue
-	dropped int // since the last Take
+	dropped int     // since the last Take
 	slow    bool
 }
 

@@ -133,7 +133,8 @@ func (s *Runs) LastSeq(tx txn.Tx, tenant, id string) (int64, error) {
 	return seq, err
 }
 
-type scanner interface{ Scan(...any) error }
+// scanner is a row, alone or one of many.
+type scanner interface{ Scan(dest ...any) error }
 
 func scanRun(tenant string, row scanner) (*run.Record, error) {
 	r := &run.Record{}

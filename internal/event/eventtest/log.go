@@ -148,7 +148,7 @@ func Log(t *testing.T, log event.Log, w txn.Writer, step func(tx txn.Tx, tenant,
 			`9 llm.thinking {"text":"!"}`, `10 llm.chunk {"text":"\"é\n"}`,
 			`11 tool.result {"name":"t","output":"four"}`, `12 step.completed {}`,
 		}
-		for after := int64(0); after < 13; after++ {
+		for after := range int64(13) {
 			var got []string
 			for _, e := range read(t, tenant, stream, after, 100) {
 				got = append(got, fmt.Sprintf("%d %s %s", e.Seq, e.Name, e.Data))

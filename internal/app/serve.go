@@ -20,7 +20,7 @@ import (
 
 // Garbage collection: an idle agentd is small, and a busy one may use some
 // memory to spare the collector. GOGC and GOMEMLIMIT override.
-const gcPercent = 75
+const gcPercent = 150
 
 // Serve runs agentd until ctx ends or the server fails. What a person should
 // know goes to out, the log to errs.
@@ -28,7 +28,9 @@ func Serve(ctx context.Context, cfg config.Config, version string, out, errs io.
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	log := newLogger(cfg.Observability, errs)
+	buffered := newLogWriter(errs)
+	defer buffered.flush()
+	log := newLogger(cfg.Observability, buffered)
 	stopTraces, err := traces(ctx, cfg.Observability, version)
 	if err != nil {
 		return err

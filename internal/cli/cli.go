@@ -164,7 +164,7 @@ func environment(lookup func(string) (string, bool)) kong.ResolverFunc {
 // it would read that of every command, not only of the one that runs. The flags
 // keep the names.
 func forgetEnvironment(k *kong.Kong) {
-	kong.Visit(k.Model, func(node kong.Visitable, next kong.Next) error {
+	_ = kong.Visit(k.Model, func(node kong.Visitable, next kong.Next) error {
 		if flag, ok := node.(*kong.Flag); ok {
 			flag.Tag.Envs = nil
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/internal/model"
 	"agentd/internal/run"
@@ -20,19 +21,23 @@ const closingNote = "The limit of this run is reached. Do not call tools. Give y
 // prompt, the earlier turns, and the message, with the caller's instructions
 // in front of it.
 func (a *attempt) opening() []model.Message {
-	var in run.Input
-	// Input that is not of this shape was refused when the run was made, or is
-	// a trigger's own payload, whose message is what counts.
-	_ = json.Unmarshal(a.rec.Input, &in)
-	var out []model.Message
-	if a.spec.System != "" {
-		out = append(out, model.Message{Role: model.System, Text: a.spec.System})
+	in := a.rec.Parsed
+	if in == nil {
+		in = new(run.Input)
+		// Input that is not of this shape was refused when the run was made, or
+		// is a trigger's own payload, whose message is what counts.
+		_ = json.Unmarshal(a.rec.Input, in)
 	}
+	var turns []model.Message
+	if a.spec.System != "" {
+		turns = append(turns, model.Message{Role: model.System, Text: a.spec.System})
+	}
+	turns = append(turns, in.History...)
 	if in.Message != "" || len(in.Parts) > 0 || len(in.History) == 0 {
-		in.History = append(in.History, model.Message{Role: model.User, Text: in.Message, Parts: in.Parts})
+		turns = append(turns, model.Message{Role: model.User, Text: in.Message, Parts: in.Parts})
 	}
 	// Else the history ends with what is to be answered: a tool's result.
-	return append(out, instruct(in.History, in.Instructions)...)
+	return instruct(turns, in.Instructions)
 }
 
 // instruct puts the caller's instructions in front of the last message of the
@@ -48,10 +53,7 @@ func instruct(turns []model.Message, instructions string) []model.Message {
 		case m.Role != model.User:
 			continue
 		case m.Parts != nil: // which replace the text
-			m.Parts = slices.Insert(m.Parts, 0, encode(struct {
-				Type string `json:"type"`
-				Text string `json:"text"`
-			}{"text", text}))
+			m.Parts = append([]jsontext.Value{textPart(text)}, m.Parts...)
 		case m.Text == "":
 			m.Text = text
 		default:
@@ -60,6 +62,13 @@ func instruct(turns []model.Message, instructions string) []model.Message {
 		return turns
 	}
 	return append(turns, model.Message{Role: model.User, Text: text})
+}
+
+func textPart(text string) jsontext.Value {
+	return encode(struct {
+		Type string `json:"type"`
+		Text string `json:"text"`
+	}{"text", text})
 }
 
 func assistantMessage(out run.LLMOutput) model.Message {
@@ -91,7 +100,7 @@ func (a *attempt) request(target model.Target) model.Request {
 		}
 	}
 	if a.closing {
-		req.Messages = append(a.messages[:len(a.messages):len(a.messages)], model.Message{Role: model.User, Text: closingNote})
+		req.Messages = append(slices.Clip(a.messages), model.Message{Role: model.User, Text: closingNote})
 		return req
 	}
 	if none(a.limits().MaxToolCalls) {

@@ -181,14 +181,14 @@ func (f *flusher) serve(ctx context.Context) {
 // stored stays waiting: the step's commit brings it.
 func (f *flusher) flush(ctx context.Context, attempts []*attempt) {
 	type draft struct {
-		a    *attempt
-		seg  event.Segment
-		upto int64
+		a     *attempt
+		store txn.Op
+		upto  int64
 	}
 	var drafts []draft
 	for _, a := range attempts {
 		if seg, upto := a.text.begin(); upto > 0 {
-			drafts = append(drafts, draft{a, seg, upto})
+			drafts = append(drafts, draft{a, f.e.Log.Append(a.rec.TenantID, a.rec.RunID, seg), upto})
 		}
 	}
 	if len(drafts) == 0 {
@@ -201,7 +201,7 @@ func (f *flusher) flush(ctx context.Context, attempts []*attempt) {
 				continue
 			}
 			if err == nil {
-				err = f.e.Log.Append(tx, d.a.rec.TenantID, d.a.rec.RunID, d.seg)
+				err = d.store(tx)
 			}
 			if err != nil {
 				return err

@@ -53,6 +53,8 @@ func own(s *Server) []Raw {
 		row := route.Row{Method: http.MethodGet, Path: path, ID: id, Tag: "Health", Summary: summary, Public: true, AnswerOf: answer}
 		return Raw{Row: row, Quiet: true, Serve: serve}
 	}
+	document := probe("/api/v1/openapi.json", "getDocument", "Read this document.", nil, s.serveDocument)
+	document.Tag = "Meta"
 	healthOf, readyOf, liveOf := reflect.TypeFor[health](), reflect.TypeFor[readiness](), reflect.TypeFor[liveness]()
 	return []Raw{
 		probe("/api/v1/health", "getHealth", "Say how the service is.", healthOf, s.serveHealth),
@@ -63,7 +65,7 @@ func own(s *Server) []Raw {
 		probe("/readyz", "getReadyz", "Say whether requests can be answered.", readyOf, s.serveReady),
 		probe("/ready", "getReady", "Say whether requests can be answered.", readyOf, s.serveReady),
 		probe("/metrics", "getMetrics", "Read the metrics, in the Prometheus text format.", nil, s.serveMetrics),
-		probe("/api/v1/openapi.json", "getDocument", "Read this document.", nil, s.serveDocument),
+		document,
 	}
 }
 

@@ -62,7 +62,8 @@ func (c *Cursors) Open(s Scope, cursor string) (string, error) {
 		return "", nil
 	}
 	raw, err := base64.RawURLEncoding.DecodeString(cursor)
-	if err == nil && len(raw) > macSize && hmac.Equal(raw[:macSize], c.mac(s, string(raw[macSize:]))) {
+	issued := base64.RawURLEncoding.EncodeToString(raw) == cursor // decoding forgives line ends and spare bits
+	if err == nil && issued && len(raw) > macSize && hmac.Equal(raw[:macSize], c.mac(s, string(raw[macSize:]))) {
 		return string(raw[macSize:]), nil
 	}
 	return "", fault.New(fault.Invalid, "INVALID_CURSOR",

@@ -54,6 +54,7 @@ type Record struct {
 	Run
 	EventSeq int64    // seq of the last event that a transition stored
 	Options  Options  // how the model is to be called
+	Parsed   *Input   // Input, where whoever made the run had it as a value; not stored
 	Pending  []Intent // steps that were begun and have no result yet
 }
 

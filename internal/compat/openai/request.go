@@ -37,7 +37,7 @@ func (r *ChatRequest) RunRequest() (run.Request, error) {
 	if err != nil {
 		return run.Request{}, err
 	}
-	return run.Request{AgentID: r.AgentID(), Input: input, Metadata: metadata, Options: options}, nil
+	return run.Request{AgentID: r.AgentID(), Input: input, Parsed: &in, Metadata: metadata, Options: options}, nil
 }
 
 func (r *ChatRequest) input() (run.Input, error) {

@@ -1,0 +1,204 @@
+package app_test
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"testing"
+
+	"agentd/internal/authz"
+	"agentd/internal/clock"
+	"agentd/internal/config"
+	"agentd/internal/identity"
+	"agentd/internal/model/modeltest"
+	"agentd/internal/sqldb"
+	"agentd/internal/sqldb/sqldbtest"
+	"agentd/internal/sqlstore"
+	"agentd/internal/txn"
+)
+
+// eachEngine runs a subtest on a node with each database.
+func eachEngine(t *testing.T, test func(t *testing.T, n *node)) {
+	t.Helper()
+	for _, engine := range sqldbtest.Engines {
+		t.Run(string(engine), func(t *testing.T) {
+			t.Parallel()
+			test(t, start(t, modeltest.New(t, silent), onEngine(t, engine)))
+		})
+	}
+}
+
+// silent is a model that lets runs run until somebody ends them.
+var silent = modeltest.Default(modeltest.Answer{HangFirst: true})
+
+func onEngine(tb testing.TB, engine sqldbtest.Engine) func(*config.Config) {
+	tb.Helper()
+	cfg := sqldbtest.Config(tb, engine)
+	return func(c *config.Config) { c.Storage.DatabaseURL = config.NewURL(cfg.URL) }
+}
+
+// admin is what an operator can do beside a running server: `agentd admin`
+// works like this, on connections of its own.
+type admin struct {
+	*identity.Service
+	tb testing.TB
+	db *sqldb.DB
+}
+
+func (n *node) admin() *admin {
+	n.t.Helper()
+	c := sqldb.Config{URL: n.cfg.Storage.DatabaseURL.Reveal(), Logger: slog.New(slog.DiscardHandler)}
+	if c.URL == "" {
+		c.Dir = n.cfg.Storage.DataDir
+	}
+	db, err := sqldb.Open(n.t.Context(), c)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Cleanup(func() { db.Close() })
+	people := identity.New(identity.Config{DB: db, Store: sqlstore.NewIdentity(db), Clock: clock.System{}, Log: c.Logger})
+	return &admin{people, n.t, db}
+}
+
+// exec changes what no operation changes yet.
+func (a *admin) exec(query string, args ...any) {
+	a.tb.Helper()
+	err := a.db.Write(a.tb.Context(), func(tx txn.Tx) error {
+		_, err := sqldb.From(tx).Exec(query, args...)
+		return err
+	})
+	if err != nil {
+		a.tb.Fatal(err)
+	}
+}
+
+// key makes a member with a role and a key with scopes.
+func (a *admin) key(tenant string, role authz.Role, scopes ...authz.Scope) identity.Grant {
+	a.tb.Helper()
+	if scopes == nil {
+		scopes = []authz.Scope{}
+	}
+	g, err := a.GrantKey(a.tb.Context(), tenant, role, scopes, string(role), "")
+	if err != nil {
+		a.tb.Fatal(err)
+	}
+	return g
+}
+
+// volatile are columns that change without anybody's doing: leases are
+// renewed, uses of keys are noted a while after.
+var volatile = []string{"due_at", "last_used_at"}
+
+// rows dumps what the database has of a tenant.
+func (a *admin) rows(tenant string) (all []string) {
+	a.tb.Helper()
+	tables := `SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE '%tenant_id%' ORDER BY name`
+	if a.db.Postgres() {
+		tables = `SELECT table_name FROM information_schema.columns WHERE table_schema = 'public' AND column_name = 'tenant_id' ORDER BY 1`
+	}
+	for _, table := range a.query(tables) {
+		name := table["name"]
+		if name == nil {
+			name = table["table_name"]
+		}
+		var found []string
+		for _, row := range a.query(fmt.Sprintf(`SELECT * FROM %s WHERE tenant_id = ?`, name), tenant) {
+			for _, column := range volatile {
+				delete(row, column)
+			}
+			found = append(found, fmt.Sprint(name, row))
+		}
+		slices.Sort(found)
+		all = append(all, found...)
+	}
+	return all
+}
+
+func (a *admin) query(query string, args ...any) (all []map[string]any) {
+	a.tb.Helper()
+	rows, err := a.db.Query(a.tb.Context(), query, args...)
+	if err != nil {
+		a.tb.Fatal(err)
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		a.tb.Fatal(err)
+	}
+	for rows.Next() {
+		values := make([]any, len(columns))
+		into := make([]any, len(columns))
+		for i := range values {
+			into[i] = &values[i]
+		}
+		if err := rows.Scan(into...); err != nil {
+			a.tb.Fatal(err)
+		}
+		row := map[string]any{}
+		for i, name := range columns {
+			row[name] = values[i]
+		}
+		all = append(all, row)
+	}
+	if err := rows.Err(); err != nil {
+		a.tb.Fatal(err)
+	}
+	return all
+}
+
+// company is a tenant that has some of everything that routes name.
+type company struct {
+	*node
+	mark string // part of every name and text that is the company's own
+	id   identity.Grant
+
+	// ids are what the parameters of paths may be. The first is in the usual
+	// state; the others are in further ones that a caller could meddle with.
+	ids map[string][]string
+}
+
+// newCompany fills a tenant with two of everything, so that every list has a
+// second page. What a new slice keeps is added here.
+func newCompany(n *node, mark string, id identity.Grant) *company {
+	n.t.Helper()
+	c := &company{node: n.as(string(id.RawKey)), mark: mark, id: id, ids: map[string][]string{}}
+	add := func(parameter, id string) { c.ids[parameter] = append(c.ids[parameter], id) }
+
+	agent := c.agent(object{
+		"name": mark + " agent", "description": mark, "prompts": object{"system": mark}, "metadata": object{"note": mark},
+		"model": object{"provider": "custom", "model_ref": "builtin/echo"}, "built_in_tools": []string{"calculator"},
+	})
+	c.want(200, "PATCH", "/api/v1/agents/"+agent, object{"description": mark + " again"})
+	suspended := c.agent(object{"name": mark + " suspended"})
+	c.want(200, "POST", "/api/v1/agents/"+suspended+"/suspend", object{"reason": mark})
+	waiting := c.agent(object{"name": mark + " waiting"})
+	for _, id := range []string{agent, suspended, waiting} {
+		add("agentId", id)
+		add("model", id)
+	}
+	add("versionNum", "2")
+
+	ended := c.run(agent, "calculate 6*7 "+mark, object{"metadata": object{"note": mark}})
+	if r := c.ended(ended); r["status"] != "completed" {
+		c.t.Fatalf("a run that was to complete: %v", r)
+	}
+	add("runId", ended)
+	add("runId", c.run(waiting, mark, nil))
+
+	for _, name := range []string{" first", " second"} {
+		made := c.want(201, "POST", "/api/v1/tenants/me/keys", object{"name": mark + name})
+		add("keyId", made["key_id"].(string))
+		customer := c.want(201, "POST", "/api/v1/commerce/customers", object{"name": mark + name, "note": mark})
+		add("customerId", customer["id"].(string))
+	}
+	add("keyId", id.KeyID)
+	return c
+}
+
+// in is the same company in a subtest.
+func (c *company) in(t testing.TB) *company {
+	inside := *c
+	inside.node = c.as(c.key)
+	inside.t = t
+	return &inside
+}

@@ -1,0 +1,269 @@
+package app_test
+
+import (
+	"cmp"
+	"maps"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+
+	"agentd/internal/httpapi"
+	"agentd/internal/route"
+)
+
+// operation is a row of the route table with what the tests of the whole
+// table know of it.
+type operation struct {
+	route.Row
+
+	streams bool
+	chat    bool     // refuses in the chat envelope
+	params  []string // of the path
+	queries []string
+	body    *apiSchema // nil: none
+	schemas map[string]*apiSchema
+}
+
+func (o *operation) String() string { return o.Method + " " + o.Path }
+
+// name is the operation's in subtests.
+func (o *operation) name() string {
+	return cmp.Or(o.ID, strings.Trim(notWord.ReplaceAllString(o.Path, "_"), "_"))
+}
+
+var (
+	notWord   = regexp.MustCompile(`[^a-zA-Z0-9]+`)
+	parameter = regexp.MustCompile(`\{([^}]*)\}`)
+)
+
+// apiDocument is what is read of the OpenAPI document.
+type apiDocument struct {
+	Paths map[string]map[string]struct {
+		Parameters []struct {
+			Name string `json:"name"`
+			In   string `json:"in"`
+		} `json:"parameters"`
+		RequestBody struct {
+			Content map[string]struct {
+				Schema *apiSchema `json:"schema"`
+			} `json:"content"`
+		} `json:"requestBody"`
+	} `json:"paths"`
+	Components struct {
+		Schemas map[string]*apiSchema `json:"schemas"`
+	} `json:"components"`
+}
+
+type apiSchema struct {
+	Ref        string                `json:"$ref"`
+	Format     string                `json:"format"`
+	Properties map[string]*apiSchema `json:"properties"`
+	Items      *apiSchema            `json:"items"`
+}
+
+// operations lists what the node serves, public ones included.
+func (n *node) operations() []*operation {
+	n.t.Helper()
+	routes, raws := n.app.Routes()
+	text, err := httpapi.OpenAPI(routes, raws)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	var doc apiDocument
+	if err := json.Unmarshal(text, &doc); err != nil {
+		n.t.Fatal(err)
+	}
+	var all []*operation
+	add := func(row route.Row) *operation {
+		o := &operation{Row: row, schemas: doc.Components.Schemas}
+		for _, match := range parameter.FindAllStringSubmatch(row.Path, -1) {
+			o.params = append(o.params, match[1])
+		}
+		published := doc.Paths[row.Path][strings.ToLower(row.Method)]
+		for _, p := range published.Parameters {
+			if p.In == "query" {
+				o.queries = append(o.queries, p.Name)
+			}
+		}
+		o.body = published.RequestBody.Content["application/json"].Schema
+		all = append(all, o)
+		return o
+	}
+	for _, r := range routes {
+		add(r.Row).streams = r.Open != nil
+	}
+	for _, raw := range raws {
+		add(raw.Row).chat = raw.Fail != nil
+	}
+	return all
+}
+
+// idFields lists the fields of the body that hold ids, as dotted paths.
+func (o *operation) idFields() []string {
+	found := map[string]bool{}
+	o.walk(o.body, "", 0, func(path, name string, s *apiSchema) {
+		if strings.HasSuffix(name, "_id") || strings.HasSuffix(name, "_ids") || s.Format == "uuid" {
+			found[path] = true
+		}
+	})
+	return slices.Sorted(maps.Keys(found))
+}
+
+func (o *operation) walk(s *apiSchema, path string, depth int, visit func(path, name string, s *apiSchema)) {
+	if s != nil && s.Ref != "" {
+		s = o.schemas[s.Ref[strings.LastIndexByte(s.Ref, '/')+1:]]
+	}
+	if s == nil || depth > 5 {
+		return
+	}
+	for name, property := range s.Properties {
+		at := strings.TrimPrefix(path+"."+name, ".")
+		visit(at, name, property)
+		o.walk(property, at, depth+1, visit)
+	}
+	o.walk(s.Items, path+"[]", depth+1, visit)
+}
+
+// recipe says how to call an operation so that it succeeds.
+type recipe struct {
+	body object                       // nil: none
+	with func(c *company) object      // a body that names things of the company
+	ids  func(c *company, call *call) // path parameters other than the first of their kind
+}
+
+// recipes are for the operations with a body, and for those that need more
+// than the first of everything in their path. By operation id.
+var recipes = map[string]recipe{
+	"createAgent": {body: object{"name": "made by a test"}},
+	"updateAgent": {body: object{"description": "changed by a test"}},
+	"patchAgent":  {body: object{"description": "changed by a test"}},
+	"suspendAgent": {
+		body: object{"reason": "a test"},
+		ids:  func(c *company, call *call) { call.path["agentId"] = c.ids["agentId"][2] },
+	},
+	"createAgentVersion": {body: object{"changelog": "a test"}},
+	"rollbackAgent":      {body: object{"version": 1}},
+	"activateAgent":      {ids: func(c *company, call *call) { call.path["agentId"] = c.ids["agentId"][1] }},
+
+	"createRun": {with: func(c *company) object {
+		return object{"agent_id": c.ids["agentId"][0], "input": object{"message": "hello"}}
+	}},
+
+	"createApiKey": {body: object{"name": "made by a test"}},
+
+	"createCommerceCustomer":  {body: object{"name": "made by a test"}},
+	"patchCommerceCustomer":   {body: object{"note": "changed by a test"}},
+	"replaceCommerceCustomer": {body: object{"name": "changed by a test"}},
+
+	"createChatCompletion": {with: func(c *company) object {
+		return object{"model": c.ids["agentId"][0], "messages": []object{{"role": "user", "content": "hello"}}}
+	}},
+}
+
+// references says what a field of a body or a query names: the path parameter
+// whose ids it takes, or nothing, where the value is only kept.
+var references = map[string]string{
+	"agent_id": "agentId",
+	"model":    "model", // of the chat routes: an agent
+
+	// What will name things once there are any.
+	"session_id":        "",
+	"workspace_id":      "",
+	"knowledge_base_id": "",
+
+	// Ids that a caller gives to things of its own.
+	"messages[].tool_call_id":    "",
+	"messages[].tool_calls[].id": "",
+}
+
+// plainParameters are parameters of paths that are no ids: they only mean
+// something beside one.
+var plainParameters = map[string]bool{"versionNum": true}
+
+// plainQueries are parameters of queries that are no ids.
+var plainQueries = map[string]bool{
+	"limit": true, "cursor": true, "order": true, "status": true, "fields": true, "compare_to": true,
+	"timeout_sec": true, "last_event_id": true,
+}
+
+// call is a request to an operation.
+type call struct {
+	op    *operation
+	path  map[string]string
+	query url.Values
+	body  any
+}
+
+// own is the call of an operation with things of the company, which succeeds.
+func (c *company) own(op *operation) *call {
+	c.t.Helper()
+	made := &call{op: op, path: map[string]string{}, query: url.Values{}}
+	for _, p := range op.params {
+		if len(c.ids[p]) == 0 {
+			c.t.Fatalf("%s: no test knows what {%s} may be: have newCompany in company_test.go make such a thing and add its id", op, p)
+		}
+		made.path[p] = c.ids[p][0]
+	}
+	how, known := recipes[op.ID]
+	if op.body != nil && !known {
+		c.t.Fatalf("%s: no test knows a body for it: add one to recipes in operation_test.go, by its id %s", op, op.ID)
+	}
+	if how.body != nil {
+		made.body = maps.Clone(how.body)
+	}
+	if how.with != nil {
+		made.body = how.with(c)
+	}
+	if how.ids != nil {
+		how.ids(c, made)
+	}
+	return made
+}
+
+func (k *call) target() string {
+	path := parameter.ReplaceAllStringFunc(k.op.Path, func(p string) string { return url.PathEscape(k.path[p[1:len(p)-1]]) })
+	if len(k.query) > 0 {
+		path += "?" + k.query.Encode()
+	}
+	return path
+}
+
+// send makes the call with a node's key.
+func (k *call) send(n *node, headers ...string) reply {
+	n.t.Helper()
+	if k.op.streams {
+		headers = append(headers, "Accept", "text/event-stream")
+	}
+	return n.do(k.op.Method, k.target(), k.body, headers...)
+}
+
+// okStatus says whether a status is one of the row's successes.
+func (o *operation) okStatus(status int) bool {
+	return status == cmp.Or(o.Status, 200) || slices.Contains(o.Also, status)
+}
+
+// isProblem fails unless an answer is a refusal with a status and a code, in
+// the form of the operation.
+func (o *operation) isRefused(t *testing.T, r reply, status int, code string) {
+	t.Helper()
+	if r.StatusCode != status {
+		t.Errorf("%s: status %d, want %d: %s", o, r.StatusCode, status, r.raw)
+		return
+	}
+	doc := r.json
+	if o.chat {
+		doc, _ = r.json["error"].(object)
+	}
+	if doc["code"] != code {
+		t.Errorf("%s: code %v, want %s: %s", o, doc["code"], code, r.raw)
+	}
+	if o.chat {
+		checkEnvelope(t, r)
+	} else {
+		checkProblem(t, r)
+	}
+}

@@ -1,0 +1,103 @@
+package app_test
+
+import (
+	"net/http"
+	"regexp"
+	"testing"
+	"unicode"
+
+	"github.com/go-json-experiment/json"
+)
+
+// checkProblem fails unless an answer is a problem document as interface.md
+// section 7 has it, with nothing of our inside in it.
+func checkProblem(t testing.TB, r reply) {
+	t.Helper()
+	if got := r.Header.Get("Content-Type"); got != "application/problem+json" {
+		t.Errorf("Content-Type is %q: %s", got, r.raw)
+	}
+	title := http.StatusText(r.StatusCode)
+	switch r.StatusCode {
+	case 413:
+		title = "Payload Too Large"
+	case 422:
+		title = "Validation Error"
+	}
+	id := r.Header.Get("X-Request-Id")
+	for field, want := range map[string]any{
+		"type": "about:blank", "title": title, "status": float64(r.StatusCode), "correlation_id": id, "correlationId": id,
+	} {
+		if r.json[field] != want {
+			t.Errorf("%s is %v, want %v: %s", field, r.json[field], want, r.raw)
+		}
+	}
+	checkSentence(t, r, r.json)
+	if r.json["code"] != "VALIDATION_ERROR" && r.json["errors"] != nil {
+		t.Errorf("errors beside the code %v: %s", r.json["code"], r.raw)
+	}
+	checkHeaders(t, r)
+}
+
+// checkEnvelope fails unless an answer is a refusal of the chat routes.
+func checkEnvelope(t testing.TB, r reply) {
+	t.Helper()
+	if got := r.Header.Get("Content-Type"); got != "application/json" {
+		t.Errorf("Content-Type is %q: %s", got, r.raw)
+	}
+	var envelope struct {
+		Error struct {
+			Message, Type, Code string
+			Param               *string
+		}
+	}
+	err := json.Unmarshal(r.raw, &envelope, json.RejectUnknownMembers(true), json.MatchCaseInsensitiveNames(true))
+	if err != nil || envelope.Error.Type == "" {
+		t.Errorf("no envelope: %v: %s", err, r.raw)
+		return
+	}
+	doc := r.json["error"].(object)
+	checkSentence(t, r, object{"detail": doc["message"], "code": doc["code"]})
+	checkHeaders(t, r)
+}
+
+// checkSentence looks at what a refusal says to a person and to a program.
+func checkSentence(t testing.TB, r reply, doc object) {
+	t.Helper()
+	detail, _ := doc["detail"].(string)
+	if len(detail) < 10 || !unicode.IsUpper([]rune(detail)[0]) {
+		t.Errorf("the detail is no sentence: %q", detail)
+	}
+	if code, _ := doc["code"].(string); code == "" {
+		t.Errorf("there is no code: %s", r.raw)
+	}
+	if leak := inside.Find(r.raw); leak != nil {
+		t.Errorf("%q of our inside is in %s", leak, r.raw)
+	}
+	if r.StatusCode == 401 && r.Header.Get("WWW-Authenticate") != `Bearer realm="svc"` {
+		t.Errorf("WWW-Authenticate is %q", r.Header.Get("WWW-Authenticate"))
+	}
+}
+
+// inside is what no caller may see: statements, paths and types of this
+// program, and how its libraries and databases word their errors.
+var inside = regexp.MustCompile(`(?i)SELECT |INSERT INTO|UPDATE .* SET|WHERE |SQLSTATE|sqlite|postgres|pgx|constraint|` +
+	`\.go:\d|goroutine |panic|runtime error|nil pointer|/internal/|/tmp/|/home/|/work/|/root/|jsontext|json: |sqldb|` +
+	`\*?\b(?:agent|run|identity|resource|schema|fault|commerce|httpapi|openai|engine|reflect|huma)\.[A-Z]|map\[|interface \{|struct \{|\bint64\b|Go (?:type|struct)`)
+
+// checkHeaders looks at the headers that every answer has.
+func checkHeaders(t testing.TB, r reply) {
+	t.Helper()
+	for name, want := range map[string]string{
+		"X-Api-Version": "2026-09-10", "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY",
+		"Referrer-Policy": "no-referrer", "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+	} {
+		if got := r.Header.Get(name); got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+	if id := r.Header.Get("X-Request-Id"); !requestID.MatchString(id) {
+		t.Errorf("X-Request-Id is %q", id)
+	}
+}
+
+var requestID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{7,127}$`)

@@ -179,28 +179,6 @@ func (a *App) defaultModel() agent.ModelConfig {
 	return agent.Echo
 }
 
-// catalogue lists agents for the chat routes.
-type catalogue struct{ agents *agent.Agents }
-
-// Models implements openai.Models.
-func (c catalogue) Models(ctx context.Context, tenant string) (out []openai.ModelEntry, err error) {
-	const pageSize = 500
-	find := resource.Find{Limit: pageSize}
-	for {
-		page, err := c.agents.Store().List(ctx, tenant, find)
-		if err != nil {
-			return nil, err
-		}
-		for _, g := range page {
-			out = append(out, openai.NewModelEntry(g.ID, tenant, g.Name, g.CreatedAt.Unix()))
-		}
-		if len(page) < pageSize {
-			return out, nil
-		}
-		find.After = page[len(page)-1].ID
-	}
-}
-
 // serve runs a service for as long as the app runs.
 func (a *App) serve(service func(context.Context)) {
 	ctx, cancel := context.WithCancel(context.Background())

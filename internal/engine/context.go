@@ -31,15 +31,39 @@ func (a *attempt) opening() []model.Message {
 	if a.spec.System != "" {
 		out = append(out, model.Message{Role: model.System, Text: a.spec.System})
 	}
-	out = append(out, in.History...)
-	text := in.Message
-	if in.Instructions != "" {
-		text = "Instructions of the caller:\n" + in.Instructions + "\n\n" + text
+	turns := slices.Clone(in.History)
+	if in.Message != "" || len(in.Parts) > 0 || len(turns) == 0 {
+		turns = append(turns, model.Message{Role: model.User, Text: in.Message, Parts: in.Parts})
 	}
-	if text == "" && len(in.Parts) == 0 && len(in.History) > 0 {
-		return out // the history ends with what is to be answered: a tool's result
+	// Else the history ends with what is to be answered: a tool's result.
+	return append(out, instruct(turns, in.Instructions)...)
+}
+
+// instruct puts the caller's instructions in front of the last message of the
+// user. A conversation without one gets them as one.
+func instruct(turns []model.Message, instructions string) []model.Message {
+	if instructions == "" {
+		return turns
 	}
-	return append(out, model.Message{Role: model.User, Text: text, Parts: in.Parts})
+	text := "Instructions of the caller:\n" + instructions
+	for i := range slices.Backward(turns) {
+		m := &turns[i]
+		switch {
+		case m.Role != model.User:
+			continue
+		case m.Parts != nil: // which replace the text
+			m.Parts = slices.Insert(slices.Clone(m.Parts), 0, encode(struct {
+				Type string `json:"type"`
+				Text string `json:"text"`
+			}{"text", text}))
+		case m.Text == "":
+			m.Text = text
+		default:
+			m.Text = text + "\n\n" + m.Text
+		}
+		return turns
+	}
+	return append(turns, model.Message{Role: model.User, Text: text})
 }
 
 func assistantMessage(out run.LLMOutput) model.Message {
@@ -77,7 +101,9 @@ func (a *attempt) request(target model.Target) model.Request {
 	if none(a.limits().MaxToolCalls) {
 		return req
 	}
-	req.Tools = a.tools.Specs()
+	req.Tools = slices.DeleteFunc(a.tools.Specs(), func(t model.ToolSpec) bool {
+		return o.HasTool(t.Name) // of two with one name the caller's counts
+	})
 	for _, t := range o.Tools {
 		req.Tools = append(req.Tools, model.ToolSpec{Name: t.Name, Description: t.Description, Parameters: t.Parameters})
 	}
@@ -140,7 +166,7 @@ func (a *attempt) replay(ctx context.Context) error {
 			a.calls = append(a.calls, c)
 		}
 	}
-	if pendingModel && len(asked) > 0 && len(results) == 0 || pendingModel && unanswered(asked, results) {
+	if pendingModel && unanswered(asked, results) { // a limit was hit: they were not to be run
 		a.messages = withoutCalls(a.messages)
 	}
 	a.interrupted = len(a.calls) > 0

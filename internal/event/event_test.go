@@ -220,6 +220,32 @@ func TestSlowReaderLosesOnlyChunks(t *testing.T) {
 	})
 }
 
+// A reader that asks for everything gets it, late rather than with holes, also
+// where chunks are the last thing that it was too slow for.
+func TestSlowReaderOfTheWholeLosesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWriter()
+		w.say("a")
+		f := w.follow()
+		f.Whole = true
+		next, stop := pull(t.Context(), f)
+		defer stop()
+		next()
+		for range 2000 {
+			w.say("llm.chunk")
+		}
+		for want := int64(2); want <= 2001; want++ {
+			if e := next(); e.Seq != want || e.Name != "llm.chunk" {
+				t.Fatalf("got %d %s, want %d", e.Seq, e.Name, want)
+			}
+		}
+		w.say("end")
+		if e := next(); e.Name != "end" {
+			t.Errorf("got %v", e)
+		}
+	})
+}
+
 func TestReaderThatCannotTakeEssentialsIsEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWriter()

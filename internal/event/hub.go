@@ -188,7 +188,7 @@ func (s *Subscription) put(b Batch) {
 		s.slow = true
 		s.queue, s.queued = nil, 0
 	}
-	if !s.slow {
+	if !s.slow && len(b.Events) > 0 {
 		s.queue = append(s.queue, b)
 		s.queued += len(b.Events)
 	}

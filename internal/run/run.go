@@ -4,6 +4,7 @@
 package run
 
 import (
+	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -67,6 +68,11 @@ type Options struct {
 	Stop        []string       `json:"stop,omitzero"`
 	Tools       []CallerTool   `json:"tools,omitzero"`
 	ToolChoice  jsontext.Value `json:"tool_choice,omitzero"`
+}
+
+// HasTool says whether the caller brought a tool of that name.
+func (o *Options) HasTool(name string) bool {
+	return slices.ContainsFunc(o.Tools, func(t CallerTool) bool { return t.Name == name })
 }
 
 // CallerTool is a tool that the caller runs itself: when the model calls it,

@@ -53,8 +53,7 @@ type waitIn struct {
 
 type eventsIn struct {
 	RunID       string `path:"runId"`
-	LastEventID string `header:"Last-Event-ID" doc:"Go on strictly after this event."`
-	LastInQuery string `query:"last_event_id" doc:"The same, for clients that cannot set headers."`
+	LastEventID string `header:"Last-Event-ID" query:"last_event_id"`
 }
 
 // Routes of the area Runs.
@@ -173,11 +172,7 @@ func (s *Service) wait(ctx context.Context, who authz.Caller, in *waitIn) (*rout
 }
 
 func (s *Service) events(ctx context.Context, who authz.Caller, in *eventsIn) (iter.Seq2[route.Frame, error], error) {
-	last := in.LastEventID
-	if last == "" {
-		last = in.LastInQuery
-	}
-	return s.Stream(ctx, who.TenantID, in.RunID, last)
+	return s.Stream(ctx, who.TenantID, in.RunID, in.LastEventID)
 }
 
 func reply(status int, v any) (*route.Reply, error) {

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"agentd/internal/authz"
@@ -141,10 +142,14 @@ func (s *Service) list(ctx context.Context, who authz.Caller, in *listIn) (*Page
 	case "asc":
 		f.Ascending = true
 	default:
-		return nil, fault.New(fault.Malformed, "INVALID_QUERY", "order is either asc or desc.")
+		return nil, fault.New(fault.Malformed, "INVALID_QUERY", "The query parameter order is either asc or desc.")
 	}
 	if f.Status != "" && !f.Status.Valid() {
-		return nil, fault.New(fault.Malformed, "INVALID_QUERY", "status is not a state of runs; the states are %v.", Statuses)
+		names := make([]string, len(Statuses))
+		for i, state := range Statuses {
+			names[i] = string(state)
+		}
+		return nil, fault.New(fault.Malformed, "INVALID_QUERY", "The query parameter status is not a state of runs; the states are %s.", strings.Join(names, ", "))
 	}
 	return s.List(ctx, who.TenantID, f, in.Limit, in.Cursor)
 }

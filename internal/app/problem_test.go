@@ -113,3 +113,13 @@ func checkCode(t testing.TB, r reply, status int, code string) {
 	}
 	checkProblem(t, r)
 }
+
+// parsed is a JSON object as the tests see answers.
+func parsed(t testing.TB, text string) object {
+	t.Helper()
+	var o object
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}

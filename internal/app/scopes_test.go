@@ -150,7 +150,13 @@ var anyKey = []string{"getMe", "getCurrentTenant", "listCompatModels", "getCompa
 // A row that forgets whom it lets in would pass TestGate.
 func TestEveryRowSaysWhoMayCall(t *testing.T) {
 	t.Parallel()
-	for _, op := range start(t, nil).operations() {
+	operations := start(t, nil).operations()
+	for id := range recipes {
+		if !slices.ContainsFunc(operations, func(op *operation) bool { return op.ID == id }) {
+			t.Errorf("recipes in operation_test.go has %s, which is no operation", id)
+		}
+	}
+	for _, op := range operations {
 		read := op.Method == http.MethodGet
 		switch {
 		case op.Public:

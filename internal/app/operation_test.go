@@ -155,9 +155,8 @@ var recipes = map[string]recipe{
 
 	"createApiKey": {body: object{"name": "made by a test"}},
 
-	"createCommerceCustomer":  {body: object{"name": "made by a test"}},
-	"patchCommerceCustomer":   {body: object{"note": "changed by a test"}},
-	"replaceCommerceCustomer": {body: object{"name": "changed by a test"}},
+	"createCommerceCustomer": {body: object{"name": "made by a test"}},
+	"patchCommerceCustomer":  {body: object{"note": "changed by a test"}},
 
 	"createChatCompletion": {with: func(c *company) object {
 		return object{"model": c.ids["agentId"][0], "messages": []object{{"role": "user", "content": "hello"}}}

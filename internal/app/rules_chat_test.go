@@ -132,7 +132,7 @@ func TestChatThatFails(t *testing.T) {
 	agent := n.agent(nil)
 	body := object{"model": agent, "messages": []object{say("user", "Hello?")}}
 	answer := n.want(200, "POST", chatPath, body)
-	if c := answer["choices"].([]any)[0].(object); c["finish_reason"] != "error" || answer["error"].(object)["code"] != "model_error" {
+	if c := answer["choices"].([]any)[0].(object); c["finish_reason"] != "error" || answer["run_error"].(object)["code"] != "model_error" {
 		t.Errorf("a model that refuses: %v", answer)
 	}
 	lines := n.chatStream(body)

@@ -1,12 +1,10 @@
 package app_test
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/openai/openai-go/v3"
@@ -352,25 +350,5 @@ func TestSDKModels(t *testing.T) {
 		if e, ok := errors.AsType[*openai.Error](err); !ok || e.StatusCode != 404 || e.Code != "model_not_found" {
 			t.Errorf("%s: %v", id, err)
 		}
-	}
-}
-
-// A client that leaves in the middle does not end the run.
-func TestSDKClientThatLeaves(t *testing.T) {
-	t.Parallel()
-	n := start(t, modeltest.New(t, modeltest.Default(modeltest.Answer{Text: modeltest.Tokens(30), Delay: 5 * time.Millisecond})))
-	ctx, leave := context.WithCancel(t.Context())
-	defer leave()
-	var resp *http.Response
-	s := n.sdk().Chat.Completions.NewStreaming(ctx, asking(n.agent(nil), openai.UserMessage("Hello?")), option.WithResponseInto(&resp))
-	for s.Next() {
-		if c := s.Current().Choices; len(c) > 0 && c[0].Delta.Content != "" {
-			break
-		}
-	}
-	leave()
-	_ = s.Close() // the context ended it
-	if r := n.ended(resp.Header.Get("X-Run-Id")); r["status"] != "completed" || r["output"].(object)["text"] != modeltest.Tokens(30) {
-		t.Errorf("the run is %v", r)
 	}
 }

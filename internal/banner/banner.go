@@ -13,6 +13,7 @@ import (
 // Info is what there is to tell.
 type Info struct {
 	Version   string
+	Program   string // what is typed to run agentd: bin/agentd
 	Listening string // the address that the server listens on: 127.0.0.1:8080
 	PublicURL string // AGENTD_PUBLIC_URL, or empty
 	Database  string // "SQLite in ./agentd-data"
@@ -34,7 +35,7 @@ func Write(w io.Writer, i Info) error {
 	fmt.Fprintf(&b, "  Database  %s\n", i.Database)
 	switch {
 	case i.Model == "":
-		b.WriteString("  Model     none. Agents can use builtin/echo, which is no model: it answers by rule.\n" +
+		b.WriteString("  Model     none. Agents use builtin/echo, which is no model: it repeats what it is told.\n" +
 			"            For a real one set AGENTD_MODEL_BASE_URL, AGENTD_MODEL_API_KEY and AGENTD_MODEL.\n")
 	case i.Endpoint == "":
 		fmt.Fprintf(&b, "  Model     %s\n", i.Model)
@@ -63,11 +64,7 @@ func (i Info) next(b *strings.Builder, base string) {
 	if base != usual {
 		fmt.Fprintf(b, "  export AGENTD_URL=%s\n", base)
 	}
-	model := ""
-	if i.Model == "" {
-		model = " --model builtin/echo"
-	}
-	fmt.Fprintf(b, "  agentd agent create --name hello%s\n  agentd run hello \"Hello!\"\n", model)
+	fmt.Fprintf(b, "  %s agent create --name hello\n  %s run hello \"Hello\"\n", i.Program, i.Program)
 }
 
 // base is the address that a person on this machine can use.

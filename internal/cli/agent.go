@@ -43,7 +43,7 @@ func (cmd *agentCreateCommand) Run(inv *invocation) error {
 		return inv.printJSON(agent.Raw)
 	}
 	fmt.Fprintf(inv.stdout, "Created agent %s (%s).\n", oneLine(agent.Value.Name), agent.Value.AgentID)
-	inv.note("Talk to it:  agentd run %s \"Hello\"", quote(oneLine(agent.Value.Name)))
+	inv.note("Talk to it:  %s run %s \"Hello\"", inv.deps.Program, quote(oneLine(agent.Value.Name)))
 	return nil
 }
 
@@ -134,7 +134,7 @@ func (cmd *agentListCommand) Run(inv *invocation) error {
 		return inv.printArray(agents)
 	}
 	if len(rows) == 0 {
-		inv.note("There are no agents yet. Make one:  agentd agent create --name NAME")
+		inv.note("There are no agents yet. Make one:  %s agent create --name NAME", inv.deps.Program)
 		return nil
 	}
 	return inv.table([]string{"NAME", "MODEL", "STATUS", "CREATED", "ID"}, rows)
@@ -157,7 +157,7 @@ func (inv *invocation) findAgent(c *client.Client, meant string) (string, error)
 	}
 	switch len(ids) {
 	case 0:
-		return "", fmt.Errorf("there is no agent with the name %q; agentd agent list shows all of them", meant)
+		return "", fmt.Errorf("there is no agent with the name %q; they are listed by:  %s agent list", meant, inv.deps.Program)
 	case 1:
 		return ids[0], nil
 	}

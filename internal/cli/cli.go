@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 // Deps is what the command line is given by main, and by tests.
 type Deps struct {
 	Version string
+	Program string // what is typed to run this program; empty: agentd
 	// Serve runs the server until ctx ends.
 	Serve func(ctx context.Context, cfg config.Config) error
 
@@ -76,6 +78,7 @@ func Main(ctx context.Context, args []string, deps Deps) int {
 	if deps.Now == nil {
 		deps.Now = time.Now
 	}
+	deps.Program = cmp.Or(deps.Program, "agentd")
 	if deps.leaveAfter == 0 {
 		deps.leaveAfter = 10 * time.Second
 	}

@@ -87,7 +87,7 @@ func (s *Service) Routes() []route.Route {
 		route.Action(route.Row{
 			Method: "GET", Path: "/api/v1/runs/{runId}/wait", ID: "waitForRun", Tag: "Runs", Scopes: read, Role: authz.Viewer,
 			Summary: "Wait until a run has ended", Also: []int{202}, Errors: []int{404},
-			Doc: "200 with the run once it has ended; 202 with its state if it has not when the time is up.", AnswerOf: reflect.TypeFor[Run](),
+			Doc: "200 with the run once it has ended; 202 with its state if it has not when the time is up.", AnswerOf: reflect.TypeFor[Run](), AlsoOf: reflect.TypeFor[stillRunning](),
 		}, s.wait),
 		route.Action(route.Row{
 			Method: "GET", Path: "/api/v1/runs/{runId}/steps", ID: "listRunSteps", Tag: "Runs", Scopes: read, Role: authz.Viewer,
@@ -156,9 +156,9 @@ func (s *Service) list(ctx context.Context, who authz.Caller, in *listIn) (*Page
 
 // stillRunning is the answer of a wait that ended before the run did.
 type stillRunning struct {
-	RunID     string `json:"run_id"`
-	Status    string `json:"status"`
-	RunStatus Status `json:"run_status"`
+	RunID     string `json:"run_id" format:"uuid" required:"true"`
+	Status    string `json:"status" enum:"still_running" required:"true"`
+	RunStatus Status `json:"run_status" required:"true" doc:"The run's own status."`
 }
 
 func (s *Service) wait(ctx context.Context, who authz.Caller, in *waitIn) (*route.Reply, error) {

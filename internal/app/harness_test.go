@@ -8,7 +8,9 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 	"testing"
@@ -265,4 +267,62 @@ func said(t testing.TB, frames []frame) string {
 		}
 	}
 	return b.String()
+}
+
+// eventually waits for what happens without anybody being told.
+func eventually(t testing.TB, happened func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !happened(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it did not happen")
+		}
+	}
+}
+
+// send makes a request with exactly these headers: no key unless one is
+// given, and a name may come twice.
+func (n *node) send(method, target, body string, headers ...string) reply {
+	n.t.Helper()
+	req, err := http.NewRequestWithContext(n.t.Context(), method, n.url+target, strings.NewReader(body))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		req.Header.Add(headers[i], headers[i+1])
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	out := reply{Response: resp}
+	if out.raw, err = io.ReadAll(resp.Body); err != nil {
+		n.t.Fatal(err)
+	}
+	_ = json.Unmarshal(out.raw, &out.json)
+	return out
+}
+
+// bytes sends a request as it stands and reads the answer.
+func (n *node) bytes(method, request string) reply {
+	n.t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(n.url, "http://"))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, request); err != nil {
+		n.t.Fatal(err)
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: method, URL: &url.URL{Path: "/"}})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	out := reply{Response: resp}
+	if out.raw, err = io.ReadAll(resp.Body); err != nil {
+		n.t.Fatal(err)
+	}
+	_ = json.Unmarshal(out.raw, &out.json)
+	return out
 }

@@ -49,7 +49,7 @@ func TestTwoNodes(t *testing.T) {
 		t.Errorf("the other node heard %q", got)
 	}
 	again := a.stream("/api/v1/runs/"+id+"/events", "", nil)
-	if diff := cmp.Diff(ids(again), ids(frames)); diff != "" {
+	if diff := cmp.Diff(frameIDs(again), frameIDs(frames)); diff != "" {
 		t.Errorf("the nodes tell different stories (-here +there):\n%s", diff)
 	}
 
@@ -74,7 +74,7 @@ func TestTwoNodes(t *testing.T) {
 	}
 }
 
-func ids(frames []frame) (out []string) {
+func frameIDs(frames []frame) (out []string) {
 	for _, f := range frames {
 		out = append(out, f.String())
 	}

@@ -64,7 +64,7 @@ func checkEnvelope(t testing.TB, r reply) {
 func checkSentence(t testing.TB, r reply, doc object) {
 	t.Helper()
 	detail, _ := doc["detail"].(string)
-	if len(detail) < 10 || !unicode.IsUpper([]rune(detail)[0]) {
+	if len(detail) < 10 || unicode.IsLower([]rune(detail)[0]) {
 		t.Errorf("the detail is no sentence: %q", detail)
 	}
 	if code, _ := doc["code"].(string); code == "" {
@@ -80,9 +80,10 @@ func checkSentence(t testing.TB, r reply, doc object) {
 
 // inside is what no caller may see: statements, paths and types of this
 // program, and how its libraries and databases word their errors.
-var inside = regexp.MustCompile(`(?i)SELECT |INSERT INTO|UPDATE .* SET|WHERE |SQLSTATE|sqlite|postgres|pgx|constraint|` +
-	`\.go:\d|goroutine |panic|runtime error|nil pointer|/internal/|/tmp/|/home/|/work/|/root/|jsontext|json: |sqldb|` +
-	`\*?\b(?:agent|run|identity|resource|schema|fault|commerce|httpapi|openai|engine|reflect|huma)\.[A-Z]|map\[|interface \{|struct \{|\bint64\b|Go (?:type|struct)`)
+var inside = regexp.MustCompile(`(?i:SELECT |INSERT INTO|UPDATE .* SET|WHERE |SQLSTATE|sqlite|postgres|pgx|constraint|runtime error|nil pointer)|` +
+	`\.go:\d|goroutine |panic|/internal/|/tmp/|/home/|/work/|/root/|jsontext|json: |sqldb|` +
+	`\b(?:agent|run|identity|resource|schema|fault|commerce|httpapi|openai|engine|reflect|huma|time|url|http)\.[A-Z]|` +
+	`map\[|interface \{|struct \{|\bu?int\d|\bfloat64\b|Go (?:type|struct)`)
 
 // checkHeaders looks at the headers that every answer has.
 func checkHeaders(t testing.TB, r reply) {
@@ -101,3 +102,24 @@ func checkHeaders(t testing.TB, r reply) {
 }
 
 var requestID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{7,127}$`)
+
+// checkCode fails unless an answer is a problem document with a status and a
+// code.
+func checkCode(t testing.TB, r reply, status int, code string) {
+	t.Helper()
+	if r.StatusCode != status || r.json["code"] != code {
+		t.Errorf("%s %s: %d %v, want %d %s: %s", r.Request.Method, r.Request.URL.Path, r.StatusCode, r.json["code"], status, code, r.raw)
+		return
+	}
+	checkProblem(t, r)
+}
+
+// parsed is a JSON object as the tests see answers.
+func parsed(t testing.TB, text string) object {
+	t.Helper()
+	var o object
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/internal/model"
 	"agentd/internal/run"
@@ -28,16 +27,16 @@ func (a *attempt) opening() []model.Message {
 		// is a trigger's own payload, whose message is what counts.
 		_ = json.Unmarshal(a.rec.Input, in)
 	}
-	var turns []model.Message
+	var out []model.Message
 	if a.spec.System != "" {
-		turns = append(turns, model.Message{Role: model.System, Text: a.spec.System})
+		out = append(out, model.Message{Role: model.System, Text: a.spec.System})
 	}
-	turns = append(turns, in.History...)
-	if in.Message != "" || len(in.Parts) > 0 || len(in.History) == 0 {
+	turns := slices.Clone(in.History)
+	if in.Message != "" || len(in.Parts) > 0 || len(turns) == 0 {
 		turns = append(turns, model.Message{Role: model.User, Text: in.Message, Parts: in.Parts})
 	}
 	// Else the history ends with what is to be answered: a tool's result.
-	return instruct(turns, in.Instructions)
+	return append(out, instruct(turns, in.Instructions)...)
 }
 
 // instruct puts the caller's instructions in front of the last message of the
@@ -53,7 +52,10 @@ func instruct(turns []model.Message, instructions string) []model.Message {
 		case m.Role != model.User:
 			continue
 		case m.Parts != nil: // which replace the text
-			m.Parts = append([]jsontext.Value{textPart(text)}, m.Parts...)
+			m.Parts = slices.Insert(slices.Clone(m.Parts), 0, encode(struct {
+				Type string `json:"type"`
+				Text string `json:"text"`
+			}{"text", text}))
 		case m.Text == "":
 			m.Text = text
 		default:
@@ -62,13 +64,6 @@ func instruct(turns []model.Message, instructions string) []model.Message {
 		return turns
 	}
 	return append(turns, model.Message{Role: model.User, Text: text})
-}
-
-func textPart(text string) jsontext.Value {
-	return encode(struct {
-		Type string `json:"type"`
-		Text string `json:"text"`
-	}{"text", text})
 }
 
 func assistantMessage(out run.LLMOutput) model.Message {
@@ -171,7 +166,7 @@ func (a *attempt) replay(ctx context.Context) error {
 			a.calls = append(a.calls, c)
 		}
 	}
-	if pendingModel && len(asked) > 0 && len(results) == 0 || pendingModel && unanswered(asked, results) {
+	if pendingModel && unanswered(asked, results) { // a limit was hit: they were not to be run
 		a.messages = withoutCalls(a.messages)
 	}
 	a.interrupted = len(a.calls) > 0

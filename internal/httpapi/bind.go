@@ -36,6 +36,7 @@ type parameter struct {
 	id       bool   // a malformed one is the 404 of an absent thing
 	noun     string // of that thing
 	list     bool
+	any      bool   // whoever reads it has an answer to any text
 	initial  string // the default tag
 	schema   *schema.Text
 }
@@ -47,6 +48,11 @@ type bodyPlan struct {
 	optional bool
 	partial  bool
 }
+
+// tolerated are the query parameters that are never malformed: a limit that is
+// no number is the default, a cursor that nobody issued is INVALID_CURSOR, an
+// event id that is not known replays from the beginning (decisions.md D7, D13).
+var tolerated = map[string]bool{"limit": true, "cursor": true, "last_event_id": true}
 
 var rawJSON = reflect.TypeFor[jsontext.Value]()
 
@@ -77,6 +83,7 @@ func (s *Server) compile(row route.Row, in reflect.Type) *binder {
 			panic("httpapi: the field " + f.Name + " of the input of " + row.Path + " comes from nowhere")
 		}
 		p.list = f.Type.Kind() == reflect.Slice
+		p.any = tolerated[p.query]
 		p.initial = f.Tag.Get("default")
 		p.schema = schema.TextOf(f)
 		b.queries = b.queries || p.query != ""
@@ -117,10 +124,10 @@ func pathNames(pattern string) []string {
 }
 
 // noun names the thing that a path parameter identifies: knowledgeBaseId is a
-// knowledge base.
+// knowledge base, and versionNum a version.
 func noun(parameter string) string {
 	var b strings.Builder
-	for _, r := range strings.TrimSuffix(parameter, "Id") {
+	for _, r := range strings.TrimSuffix(strings.TrimSuffix(parameter, "Id"), "Num") {
 		if unicode.IsUpper(r) {
 			b.WriteByte(' ')
 		}
@@ -198,8 +205,7 @@ func (p *parameter) set(field reflect.Value, texts []string, where string) error
 		texts = texts[:1]
 	}
 	for _, text := range texts {
-		complaint := p.schema.Complain(text)
-		if complaint != "" {
+		if complaint := p.schema.Complain(text); complaint != "" && !p.any {
 			return fault.New(fault.Malformed, "INVALID_QUERY", "The %s cannot be accepted: %s.", where, complaint)
 		}
 		into := field

@@ -30,6 +30,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		x.Context = s.startSpan(x, r)
 	}
 	r = r.WithContext(x)
+	defer x.linger(r)
 	s.metrics.inFlight.Inc()
 	defer func() { s.finish(x, r, recover()) }()
 	if x.op.row.Deprecated != "" {

@@ -69,6 +69,7 @@ func TestSuccess(t *testing.T) {
 		"no body":                            {"POST", "/api/v1/toys/" + toyID + "/stop", "", 200, `{"stopped":true}`},
 		"id of any form":                     {"GET", "/api/v1/names/a%2Fb%20c", "", 200, `{"name":"a/b c"}`},
 		"number in the path":                 {"GET", "/api/v1/pages/7", "", 200, `7`},
+		"query tolerates":                    {"GET", "/api/v1/toys?limit=%00&last_event_id=%ff", "", 200, `{"Limit":"\u0000","Order":"desc","Days":0,"Deep":false,"Types":[],"After":"�"}`},
 		"query":                              {"GET", "/api/v1/toys?limit=x&days=3&deep=true&type=car&type=doll&order=", "", 200, `{"Limit":"x","Order":"desc","Days":3,"Deep":true,"Types":["car","doll"],"After":""}`},
 		"public":                             {"GET", "/api/v1/public", "", 200, `"hello"`},
 	}
@@ -275,7 +276,7 @@ func TestFraming(t *testing.T) {
 		"length and chunks on a read": {"GET /api/v1/public HTTP/1.1\r\n" + head + "Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 200, true},
 		"slow body":                   {"POST /api/v1/toys HTTP/1.1\r\n" + head + "Content-Length: 12\r\n\r\n{\"na", 408, true},
 		"slow unauthenticated body":   {"POST /api/v1/toys HTTP/1.1\r\nHost: x\r\nContent-Length: 12\r\n\r\n{}", 401, true},
-		"declared too large":          {"POST /api/v1/toys HTTP/1.1\r\n" + head + fmt.Sprintf("Content-Length: %d\r\n\r\n", MaxBody+1), 413, true},
+		"declared too large":          {"POST /api/v1/toys HTTP/1.1\r\n" + head + fmt.Sprintf("Content-Length: %d\r\n\r\n", MaxBody+1), 413, false},
 		"asterisk":                    {"OPTIONS * HTTP/1.1\r\n" + head + "\r\n", 404, false},
 	}
 	for name, tt := range tests {
@@ -283,6 +284,33 @@ func TestFraming(t *testing.T) {
 			t.Parallel()
 			status, closed := w.raw(t, tt.request)
 			if status != tt.status || tt.closed && !closed {
+				t.Errorf("got %d, closed: %v", status, closed)
+			}
+		})
+	}
+}
+
+// Many clients read no answer before they have sent everything.
+func TestRefusalReachesWhoeverIsStillSending(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	body := strings.Repeat("a", MaxBody+1)
+	key := "Host: x\r\nAuthorization: Bearer " + ownerKey + "\r\n"
+	length := fmt.Sprintf("Content-Length: %d\r\n\r\n", len(body))
+	chunks := "Transfer-Encoding: chunked\r\n\r\n" + fmt.Sprintf("%x\r\n", len(body))
+	for name, tt := range map[string]struct {
+		request string
+		status  int
+	}{
+		"too large":            {"POST /api/v1/toys HTTP/1.1\r\n" + key + length, 413},
+		"too large and closes": {"POST /api/v1/toys HTTP/1.1\r\nConnection: close\r\n" + key + length, 413},
+		"chunked":              {"POST /api/v1/toys HTTP/1.1\r\nConnection: close\r\nContent-Type: application/json\r\n" + key + chunks, 411},
+		"unauthenticated":      {"POST /api/v1/toys HTTP/1.1\r\nConnection: close\r\nHost: x\r\n" + length, 401},
+		"nowhere":              {"POST /nowhere HTTP/1.1\r\nConnection: close\r\n" + key + length, 404},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if status, closed := w.raw(t, tt.request+body); status != tt.status || !closed && strings.Contains(tt.request, "Content-Length") {
 				t.Errorf("got %d, closed: %v", status, closed)
 			}
 		})

@@ -205,9 +205,13 @@ var (
 )
 
 func (d *document) answers(op *huma.Operation, p published) {
-	for _, status := range append([]int{cmp.Or(p.Status, http.StatusOK)}, p.Also...) {
+	for i, status := range append([]int{cmp.Or(p.Status, http.StatusOK)}, p.Also...) {
 		answer := &huma.Response{Description: http.StatusText(status)}
-		switch t := p.answer(); {
+		t := p.answer()
+		if i > 0 && p.AlsoOf != nil {
+			t = p.AlsoOf
+		}
+		switch {
 		case p.stream:
 			answer.Content = map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}}}
 		case t != nil && status != http.StatusNoContent:
@@ -242,6 +246,9 @@ func (d *document) refusals(op *huma.Operation, p published) {
 	}
 	if len(op.Parameters) > len(pathNames(p.Path)) {
 		statuses = append(statuses, http.StatusBadRequest)
+	}
+	if slices.ContainsFunc(op.Parameters, func(in *huma.Param) bool { return in.Name == "cursor" }) {
+		statuses = append(statuses, http.StatusUnprocessableEntity)
 	}
 	if op.RequestBody != nil {
 		statuses = append(statuses, http.StatusBadRequest, http.StatusLengthRequired, http.StatusRequestEntityTooLarge,

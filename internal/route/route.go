@@ -44,6 +44,7 @@ type Row struct {
 	Partial  bool         // the published body has no required fields (merges)
 	Optional bool         // the body may be absent
 	AnswerOf reflect.Type // published answer schema, where the answer is a Reply
+	AlsoOf   reflect.Type // published schema of the Also answers, where it is another
 
 	Deprecated string // X-API-Deprecation-Info, where the route is deprecated
 	Successor  string // Link rel=successor-version

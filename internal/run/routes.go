@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"agentd/internal/authz"
@@ -53,8 +54,7 @@ type waitIn struct {
 
 type eventsIn struct {
 	RunID       string `path:"runId"`
-	LastEventID string `header:"Last-Event-ID" doc:"Go on strictly after this event."`
-	LastInQuery string `query:"last_event_id" doc:"The same, for clients that cannot set headers."`
+	LastEventID string `header:"Last-Event-ID" query:"last_event_id"`
 }
 
 // Routes of the area Runs.
@@ -87,7 +87,7 @@ func (s *Service) Routes() []route.Route {
 		route.Action(route.Row{
 			Method: "GET", Path: "/api/v1/runs/{runId}/wait", ID: "waitForRun", Tag: "Runs", Scopes: read, Role: authz.Viewer,
 			Summary: "Wait until a run has ended", Also: []int{202}, Errors: []int{404},
-			Doc: "200 with the run once it has ended; 202 with its state if it has not when the time is up.", AnswerOf: reflect.TypeFor[Run](),
+			Doc: "200 with the run once it has ended; 202 with its state if it has not when the time is up.", AnswerOf: reflect.TypeFor[Run](), AlsoOf: reflect.TypeFor[stillRunning](),
 		}, s.wait),
 		route.Action(route.Row{
 			Method: "GET", Path: "/api/v1/runs/{runId}/steps", ID: "listRunSteps", Tag: "Runs", Scopes: read, Role: authz.Viewer,
@@ -142,19 +142,23 @@ func (s *Service) list(ctx context.Context, who authz.Caller, in *listIn) (*Page
 	case "asc":
 		f.Ascending = true
 	default:
-		return nil, fault.New(fault.Malformed, "INVALID_QUERY", "order is either asc or desc.")
+		return nil, fault.New(fault.Malformed, "INVALID_QUERY", "The query parameter order is either asc or desc.")
 	}
 	if f.Status != "" && !f.Status.Valid() {
-		return nil, fault.New(fault.Malformed, "INVALID_QUERY", "status is not a state of runs; the states are %v.", Statuses)
+		names := make([]string, len(Statuses))
+		for i, state := range Statuses {
+			names[i] = string(state)
+		}
+		return nil, fault.New(fault.Malformed, "INVALID_QUERY", "The query parameter status is not a state of runs; the states are %s.", strings.Join(names, ", "))
 	}
 	return s.List(ctx, who.TenantID, f, in.Limit, in.Cursor)
 }
 
 // stillRunning is the answer of a wait that ended before the run did.
 type stillRunning struct {
-	RunID     string `json:"run_id"`
-	Status    string `json:"status"`
-	RunStatus Status `json:"run_status"`
+	RunID     string `json:"run_id" format:"uuid" required:"true"`
+	Status    string `json:"status" enum:"still_running" required:"true"`
+	RunStatus Status `json:"run_status" required:"true" doc:"The run's own status."`
 }
 
 func (s *Service) wait(ctx context.Context, who authz.Caller, in *waitIn) (*route.Reply, error) {
@@ -173,11 +177,7 @@ func (s *Service) wait(ctx context.Context, who authz.Caller, in *waitIn) (*rout
 }
 
 func (s *Service) events(ctx context.Context, who authz.Caller, in *eventsIn) (iter.Seq2[route.Frame, error], error) {
-	last := in.LastEventID
-	if last == "" {
-		last = in.LastInQuery
-	}
-	return s.Stream(ctx, who.TenantID, in.RunID, last)
+	return s.Stream(ctx, who.TenantID, in.RunID, in.LastEventID)
 }
 
 func reply(status int, v any) (*route.Reply, error) {

@@ -50,9 +50,6 @@ func Write(w io.Writer, i Info) error {
 	return err
 }
 
-// usual is where the commands look for a server that AGENTD_URL does not name.
-const usual = "http://127.0.0.1:8080"
-
 // next is what to type after the first start.
 func (i Info) next(b *strings.Builder, base string) {
 	if i.OwnerKey.Empty() {
@@ -61,9 +58,7 @@ func (i Info) next(b *strings.Builder, base string) {
 		b.WriteString("\nThis is the first start. Keep the owner's key: it will not be shown again.\nIn another terminal:\n\n")
 		fmt.Fprintf(b, "  export AGENTD_KEY=%s\n", i.OwnerKey.Reveal())
 	}
-	if base != usual {
-		fmt.Fprintf(b, "  export AGENTD_URL=%s\n", base)
-	}
+	fmt.Fprintf(b, "  export AGENTD_URL=%s\n", base)
 	fmt.Fprintf(b, "  %s agent create --name hello\n  %s run hello \"Hello\"\n", i.Program, i.Program)
 }
 

@@ -21,7 +21,7 @@ func TestFirstMinute(t *testing.T) {
 	if n := strings.Count(banner, "svc_"); n != 1 {
 		t.Fatalf("the key is shown %d times:\n%s", n, banner)
 	}
-	_, after, _ := strings.Cut(banner, "In another terminal:")
+	_, after, _ := strings.Cut(banner, "In another terminal, in this directory:")
 	var typed []string
 	for line := range strings.Lines(after) {
 		if line = strings.TrimSpace(line); strings.HasPrefix(line, "bin/agentd ") {

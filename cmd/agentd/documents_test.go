@@ -28,7 +28,7 @@ func TestDocuments(t *testing.T) {
 	}{
 		{
 			name: "readme", file: "README.md",
-			stdout: []string{"Created agent hello (", "The calculator answered: 42\n", "RUN  ", "What is 6*7?", `"name":"curly"`,
+			stdout: []string{"Created agent calc (", "The calculator answered: 42\n", "RUN  ", "What is 6*7?", `"name":"curly"`,
 				`"chat.completion.chunk"`, `"content":"Hello"`, "data: [DONE]\n"},
 			stderr: []string{"→ calculator", "← calculator 42"},
 		},

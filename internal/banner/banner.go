@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"path/filepath"
 	"strings"
 
 	"agentd/internal/secret"
@@ -50,20 +51,19 @@ func Write(w io.Writer, i Info) error {
 	return err
 }
 
-// usual is where the commands look for a server that AGENTD_URL does not name.
-const usual = "http://127.0.0.1:8080"
-
 // next is what to type after the first start.
 func (i Info) next(b *strings.Builder, base string) {
+	where := "In another terminal"
+	if strings.Contains(i.Program, "/") && !filepath.IsAbs(i.Program) {
+		where += ", in this directory"
+	}
 	if i.OwnerKey.Empty() {
-		b.WriteString("\nThis is the first start. The owner's key is the one that was given as AGENTD_OWNER_KEY.\nIn another terminal, with that key in AGENTD_KEY:\n\n")
+		fmt.Fprintf(b, "\nThis is the first start. The owner's key is the one that was given as AGENTD_OWNER_KEY.\n%s, with that key in AGENTD_KEY:\n\n", where)
 	} else {
-		b.WriteString("\nThis is the first start. Keep the owner's key: it will not be shown again.\nIn another terminal:\n\n")
+		fmt.Fprintf(b, "\nThis is the first start. Keep the owner's key: it will not be shown again.\n%s:\n\n", where)
 		fmt.Fprintf(b, "  export AGENTD_KEY=%s\n", i.OwnerKey.Reveal())
 	}
-	if base != usual {
-		fmt.Fprintf(b, "  export AGENTD_URL=%s\n", base)
-	}
+	fmt.Fprintf(b, "  export AGENTD_URL=%s\n", base)
 	fmt.Fprintf(b, "  %s agent create --name hello\n  %s run hello \"Hello\"\n", i.Program, i.Program)
 }
 

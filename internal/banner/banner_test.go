@@ -23,7 +23,7 @@ func TestWrite(t *testing.T) {
 			FirstStart: true, OwnerKey: secret.New(key),
 		},
 		"first-elsewhere": {
-			Version: "0.2.0", Program: "bin/agentd", Listening: "[::]:9000", Database: "SQLite in /data",
+			Version: "0.2.0", Program: "/usr/bin/agentd", Listening: "[::]:9000", Database: "SQLite in /data",
 			Model: "default/llama", Endpoint: "http://10.0.0.1:11434/v1", FirstStart: true, OwnerKey: secret.New(key),
 		},
 		"first-with-given-key": {

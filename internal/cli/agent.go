@@ -22,7 +22,8 @@ type agentCreateCommand struct {
 	SystemFile  string        `xor:"system" placeholder:"FILE" help:"File with the system prompt."`
 	Tool        []string      `placeholder:"TOOL" help:"Built-in tool that the agent may use, as calculator; several by commas or by repeating the flag."`
 	File        string        `placeholder:"FILE" help:"JSON file with any fields of an agent; the flags win over it."`
-	JSON        bool          `help:"Print the agent as JSON."`
+	ID          bool          `xor:"print" help:"Print the agent's id and nothing else."`
+	JSON        bool          `xor:"print" help:"Print the agent as JSON."`
 }
 
 // Run implements the command.
@@ -39,8 +40,12 @@ func (cmd *agentCreateCommand) Run(inv *invocation) error {
 	if err != nil {
 		return err
 	}
-	if cmd.JSON {
+	switch {
+	case cmd.JSON:
 		return inv.printJSON(agent.Raw)
+	case cmd.ID:
+		_, err := fmt.Fprintln(inv.stdout, agent.Value.AgentID)
+		return err
 	}
 	fmt.Fprintf(inv.stdout, "Created agent %s (%s).\n", oneLine(agent.Value.Name), agent.Value.AgentID)
 	inv.note("Talk to it:  %s run %s \"Hello\"", inv.deps.Program, quote(oneLine(agent.Value.Name)))

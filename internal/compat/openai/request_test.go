@@ -17,7 +17,7 @@ import (
 	"agentd/internal/schema"
 )
 
-// Every file of testdata/requests is a request; the file .out beside it is the
+// Every file of testdata/requests is a request; the file .want beside it is the
 // run that it becomes, or how it is refused.
 func TestRequests(t *testing.T) {
 	t.Parallel()
@@ -37,7 +37,7 @@ func TestRequests(t *testing.T) {
 			if refused != strings.HasPrefix(name, "refused-") {
 				t.Errorf("refused: %t", refused)
 			}
-			golden(t, "requests/"+name+".out", out)
+			golden(t, "requests/"+name+".want", out)
 		})
 	}
 }

@@ -177,34 +177,47 @@ func TestNastyParameters(t *testing.T) {
 	})
 }
 
+// inserted is the body with some bytes in place of a field's value, or of the
+// whole body where there is no such field.
+func (k *call) inserted(t testing.TB, field int, value []byte) string {
+	t.Helper()
+	fields := k.op.fields()
+	if field >= len(fields) {
+		return string(value)
+	}
+	const place = "the place of the value"
+	body, _ := k.body.(object)
+	text, err := json.Marshal(with(body, fields[field], place))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Replace(string(text), `"`+place+`"`, string(value), 1)
+}
+
 // No bytes that anybody sends make an operation fail, or tell of our inside.
 func FuzzOperations(f *testing.F) {
-	n := start(f, modeltest.New(f, silent))
-	c := newCompany(n, "fuzz", identity.Grant{RawKey: ownerKey, KeyID: ident.New()})
+	c := newCompany(start(f, modeltest.New(f, silent)), "fuzz", identity.Grant{RawKey: ownerKey, KeyID: ident.New()})
 	operations := c.operations()
+	const whole = 255
 	for i, op := range operations {
 		k := c.own(op)
 		body, err := json.Marshal(k.body)
 		if err != nil {
 			f.Fatal(err)
 		}
-		f.Add(uint8(i), body, "", "")
-		f.Add(uint8(i), body[:len(body)/2], "x", "0")
-		for _, field := range op.fields() {
-			own, _ := k.body.(object)
-			body, err := json.Marshal(with(own, field, []any{"x"}))
-			if err != nil {
-				f.Fatal(err)
-			}
-			f.Add(uint8(i), body, "1", "")
+		f.Add(uint8(i), uint8(whole), body, "", "")
+		f.Add(uint8(i), uint8(whole), body[:len(body)/2], "x", "0")
+		for j := range op.fields() {
+			value := []string{`"text"`, `["a"]`, `{"a":{"b":1}}`, `-1e9`, `null`}[j%5]
+			f.Add(uint8(i), uint8(j), []byte(value), "1", "")
 		}
 	}
-	f.Fuzz(func(t *testing.T, index uint8, body []byte, query, id string) {
+	f.Fuzz(func(t *testing.T, index, field uint8, value []byte, query, id string) {
 		op := operations[int(index)%len(operations)]
 		c := c.in(t)
 		k := c.own(op).spare(c)
 		if op.body != nil {
-			k.body = string(body)
+			k.body = k.inserted(t, int(field), value)
 		}
 		for _, q := range op.queries {
 			if q != "timeout_sec" {
@@ -214,6 +227,6 @@ func FuzzOperations(f *testing.F) {
 		if id != "" && len(op.params) > 0 {
 			k.path[op.params[len(op.params)-1]] = id
 		}
-		op.answered(t, k.send(c.node), string(body)+query+id)
+		op.answered(t, k.send(c.node), string(value)+query+id)
 	})
 }

@@ -177,7 +177,7 @@ func TestSDKTools(t *testing.T) {
 
 			first := ask()
 			calls := first.Message.ToolCalls
-			if len(calls) != 2 || first.FinishReason != "stop" || calls[0].ID != "call_1" || string(calls[0].Type) != "function" ||
+			if len(calls) != 2 || first.FinishReason != "stop" || calls[0].ID != "call_1" || calls[0].Type != "function" ||
 				calls[0].Function.Name != "weather" || calls[1].Function.Arguments != `{"city":"Rome"}` {
 				t.Fatalf("the answer is %+v", first)
 			}

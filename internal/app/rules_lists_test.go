@@ -95,7 +95,6 @@ func TestLists(t *testing.T) {
 			if diff := cmp.Diff(newest, walked); diff != "" {
 				t.Errorf("the walk (-want +got):\n%s", diff)
 			}
-			newest = nil
 		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/internal/model"
 	"agentd/internal/run"
@@ -27,16 +28,16 @@ func (a *attempt) opening() []model.Message {
 		// is a trigger's own payload, whose message is what counts.
 		_ = json.Unmarshal(a.rec.Input, in)
 	}
-	var out []model.Message
+	var turns []model.Message
 	if a.spec.System != "" {
-		out = append(out, model.Message{Role: model.System, Text: a.spec.System})
+		turns = append(turns, model.Message{Role: model.System, Text: a.spec.System})
 	}
-	turns := slices.Clone(in.History)
-	if in.Message != "" || len(in.Parts) > 0 || len(turns) == 0 {
+	turns = append(turns, in.History...)
+	if in.Message != "" || len(in.Parts) > 0 || len(in.History) == 0 {
 		turns = append(turns, model.Message{Role: model.User, Text: in.Message, Parts: in.Parts})
 	}
 	// Else the history ends with what is to be answered: a tool's result.
-	return append(out, instruct(turns, in.Instructions)...)
+	return instruct(turns, in.Instructions)
 }
 
 // instruct puts the caller's instructions in front of the last message of the
@@ -52,10 +53,7 @@ func instruct(turns []model.Message, instructions string) []model.Message {
 		case m.Role != model.User:
 			continue
 		case m.Parts != nil: // which replace the text
-			m.Parts = slices.Insert(slices.Clone(m.Parts), 0, encode(struct {
-				Type string `json:"type"`
-				Text string `json:"text"`
-			}{"text", text}))
+			m.Parts = append([]jsontext.Value{textPart(text)}, m.Parts...)
 		case m.Text == "":
 			m.Text = text
 		default:
@@ -64,6 +62,13 @@ func instruct(turns []model.Message, instructions string) []model.Message {
 		return turns
 	}
 	return append(turns, model.Message{Role: model.User, Text: text})
+}
+
+func textPart(text string) jsontext.Value {
+	return encode(struct {
+		Type string `json:"type"`
+		Text string `json:"text"`
+	}{"text", text})
 }
 
 func assistantMessage(out run.LLMOutput) model.Message {

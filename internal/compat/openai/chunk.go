@@ -2,6 +2,7 @@ package openai
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 	"time"
 
@@ -27,7 +28,7 @@ func newChunker(runID, model string, created time.Time) *chunker {
 	top = append(top, `,"choices":[`...)
 	return &chunker{
 		top:  top,
-		head: append(top[:len(top):len(top)], `{"index":0,"delta":`...),
+		head: append(slices.Clip(top), `{"index":0,"delta":`...),
 		tail: []byte(`,"logprobs":null,"finish_reason":null}]}`),
 	}
 }

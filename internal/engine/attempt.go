@@ -25,7 +25,8 @@ type attempt struct {
 	tools tool.Set
 	lease work.Lease
 	emitter
-	text *steptext
+	text  *steptext
+	early *earlyCall // the first model call, where it began already
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc

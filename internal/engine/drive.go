@@ -92,37 +92,62 @@ func (a *attempt) ask() error {
 		return a.finish(run.LLMOutput{FinishReason: model.FinishLength}, true)
 	}
 	a.closing = a.exhausted()
-	target, err := a.e.Models.Resolve(a.ctx, a.rec.TenantID, a.spec.Model)
-	if err != nil {
-		return err
-	}
-	req := a.request(target)
-	var sink func(model.Delta)
-	if !a.rec.Options.Plain {
-		sink = func(d model.Delta) {
-			a.chunk(thinkingChunk, d.Thinking)
-			a.chunk(textChunk, d.Text)
+	var r callResult
+	if early := a.early; early != nil {
+		a.early = nil
+		r = early.answer(a.ctx)
+	} else {
+		call, err := a.prepareCall(a.ctx)
+		if err != nil {
+			return err
 		}
+		r.resp, r.used, r.err = call(a.ctx, always)
 	}
-	var fallback *model.Target
-	if a.spec.Fallback != nil {
-		// One that cannot be resolved is no fallback; the first error counts.
-		if t, err := a.e.Models.Resolve(a.ctx, a.rec.TenantID, *a.spec.Fallback); err == nil {
-			fallback = &t
-		}
-	}
-	resp, used, err := model.GenerateWithFallback(a.ctx, a.e.Client, req, fallback, sink)
-	if err != nil {
-		return err
+	if r.err != nil {
+		return r.err
 	}
 	if context.Cause(a.ctx) != nil {
 		return context.Cause(a.ctx)
 	}
-	if sink == nil { // one chunk, so that every stream and replay has the text
-		a.chunk(thinkingChunk, resp.Thinking)
-		a.chunk(textChunk, resp.Text)
+	if a.rec.Options.Plain { // one chunk, so that every stream and replay has the text
+		a.chunk(thinkingChunk, r.resp.Thinking)
+		a.chunk(textChunk, r.resp.Text)
 	}
-	return a.heard(resp, used)
+	return a.heard(r.resp, r.used)
+}
+
+// modelCall makes a call that was prepared. may is asked before each piece is
+// given out: no means that there is no run to give it to.
+type modelCall func(ctx context.Context, may func() bool) (model.Response, model.Target, error)
+
+func always() bool { return true }
+
+// prepareCall finds out whom to ask what.
+func (a *attempt) prepareCall(ctx context.Context) (modelCall, error) {
+	target, err := a.e.Models.Resolve(ctx, a.rec.TenantID, a.spec.Model)
+	if err != nil {
+		return nil, err
+	}
+	var fallback *model.Target
+	if a.spec.Fallback != nil {
+		// One that cannot be resolved is no fallback; the first error counts.
+		if t, err := a.e.Models.Resolve(ctx, a.rec.TenantID, *a.spec.Fallback); err == nil {
+			fallback = &t
+		}
+	}
+	req := a.request(target)
+	return func(ctx context.Context, may func() bool) (model.Response, model.Target, error) {
+		var sink func(model.Delta)
+		if !a.rec.Options.Plain {
+			sink = func(d model.Delta) {
+				if may() {
+					a.chunk(thinkingChunk, d.Thinking)
+					a.chunk(textChunk, d.Text)
+				}
+			}
+		}
+		return model.GenerateWithFallback(ctx, a.e.Client, req, fallback, sink)
+	}, nil
 }
 
 // heard commits a model's answer: either the run goes on with the tools that

@@ -43,11 +43,10 @@ type (
 		Type    run.StepType `json:"type"`
 	}
 	stepCompletedData struct {
-		StepSeq    int64           `json:"step_seq"`
-		Type       run.StepType    `json:"type"`
-		Status     run.StepStatus  `json:"status"`
-		DurationMS float64         `json:"duration_ms"`
-		Metrics    run.StepMetrics `json:"metrics"`
+		StepSeq    int64          `json:"step_seq"`
+		Type       run.StepType   `json:"type"`
+		Status     run.StepStatus `json:"status"`
+		DurationMS float64        `json:"duration_ms"`
 	}
 	llmCompletedData struct {
 		StepSeq      int64  `json:"step_seq"`

@@ -87,6 +87,8 @@ type Engine struct {
 	Config
 	runner Runner
 	drafts *flusher
+	life   context.Context // ends with Serve
+	end    context.CancelFunc
 
 	mu       sync.Mutex
 	prepared map[string]*attempt // committed, and about to be handled; by run id
@@ -97,6 +99,7 @@ type Engine struct {
 func New(c Config) *Engine {
 	e := &Engine{Config: c, prepared: map[string]*attempt{}, active: map[string]*attempt{}}
 	e.drafts = newFlusher(e)
+	e.life, e.end = context.WithCancel(context.Background())
 	return e
 }
 
@@ -104,8 +107,9 @@ func New(c Config) *Engine {
 func (e *Engine) Bind(r Runner) { e.runner = r }
 
 // Serve listens for cancellations from any node and stores drafts of text
-// until ctx ends.
+// until ctx ends. It ends after the runner.
 func (e *Engine) Serve(ctx context.Context) {
+	defer e.end()
 	stop := e.Hub.OnSignal(run.SignalCancelled, e.abort)
 	defer stop()
 	e.drafts.serve(ctx)
@@ -148,11 +152,13 @@ func (e *Engine) Start(ctx context.Context, r *run.Record, spec *run.AgentSpec) 
 	a.emit("run.queued", statusData{Status: run.Queued})
 	a.emit("run.started", startedData{Status: run.Running, Attempt: 1})
 	a.beginStep(run.StepLLM, nil)
+	a.callEarly()
 	err = a.insert(ctx, func(tx txn.Tx) (err error) {
 		a.lease, err = e.Queue.EnqueueHeld(tx, e.item(a.rec, a.began), e.Node, e.Lease)
 		return err
 	})
 	if err != nil {
+		a.early.giveUp(err)
 		slot.Free()
 		return err
 	}

@@ -24,7 +24,7 @@ func NewEvents(db *sqldb.DB) *Events { return &Events{db} }
 // many.
 type storedEntry struct {
 	Name  string         `json:"n"`
-	At    int64          `json:"t"`
+	At    int64          `json:"t"` // microseconds: since 1970 in the first entry of a row, then since the one before
 	Data  jsontext.Value `json:"d,omitzero"`
 	Lens  []int          `json:"l,omitzero"`
 	After []int          `json:"a,omitzero"`
@@ -38,8 +38,11 @@ const insertEvents = `INSERT INTO run_events (tenant_id, run_id, last_seq, first
 func (s *Events) Append(tenant, stream string, seg event.Segment) txn.Op {
 	var enc encoder
 	entries := make([]storedEntry, len(seg.Entries))
+	before := int64(0)
 	for i, e := range seg.Entries {
-		entries[i] = storedEntry{e.Name, e.At.UnixMicro(), e.Data, e.Lens, e.After, e.Text, e.Step}
+		at := e.At.UnixMicro()
+		entries[i] = storedEntry{e.Name, at - before, e.Data, e.Lens, e.After, e.Text, e.Step}
+		before = at
 	}
 	return enc.op(insertEvents, tenant, stream, seg.Last(), seg.First, seg.Draft, enc.json(entries))
 }
@@ -93,8 +96,10 @@ func (s *Events) Read(ctx context.Context, tenant, stream string, after int64, l
 	}
 	var out []event.Event
 	for _, seg := range segments {
-		seq := seg.first
+		seq, at := seg.first, int64(0)
 		for _, e := range seg.entries {
+			at += e.At
+			e.At = at
 			for _, ev := range texts.expand(e) {
 				if seq > after && len(out) < limit {
 					ev.Seq = seq

@@ -22,7 +22,7 @@ CREATE TABLE runs (
     started_at      BIGINT NOT NULL,
     completed_at    BIGINT NOT NULL,
     PRIMARY KEY (tenant_id, run_id)
-);
+) WITHOUT ROWID;
 -- Run ids sort by time, so that every list is a walk along one of these.
 CREATE INDEX runs_agent ON runs (tenant_id, agent_id, run_id);
 CREATE INDEX runs_session ON runs (tenant_id, session_id, run_id) WHERE session_id IS NOT NULL;

@@ -132,6 +132,10 @@ func equal(a, b Config) (bool, error) {
 
 // after records what a write of an agent did to its versions.
 func (a *Agents) after(e *resource.Edit[Agent]) error {
+	if e.Old != nil {
+		key := agentKey{e.Old.TenantID, e.Old.ID}
+		e.Tx.AfterCommit(func() { a.recent.forget(key) })
+	}
 	switch e.Action {
 	case resource.Created:
 		return a.record(e.Tx, e.Who, e.New, 1, initial)

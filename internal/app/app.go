@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"agentd/internal/clock"
@@ -86,8 +87,8 @@ func (a *App) FirstKey() (identity.Grant, bool) { return a.grant, a.first }
 func (a *App) Stop(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, drainTime)
 	defer cancel()
-	for i := len(a.stops) - 1; i >= 0; i-- {
-		a.stops[i](ctx)
+	for _, stop := range slices.Backward(a.stops) {
+		stop(ctx)
 	}
 	a.stops = nil
 }

@@ -83,7 +83,7 @@ func (a *App) build(ctx context.Context) error {
 	eng := engine.New(engine.Config{
 		Writer: a.db, Runs: store, Log: log, Queue: queue, Hub: a.hub, Agents: source,
 		Models: models, Client: client, Tools: tools, Gate: policy.AllowAll{},
-		Clock: a.clock, Logger: a.log, Node: a.node, Lease: lease,
+		Clock: a.clock, Logger: a.log, Node: a.node, Lease: lease, Tracer: tracer(a.cfg.Observability, "agentd/engine"),
 	})
 	eng.Observer = observe(registry, eng, a.hub)
 	runs := &run.Service{
@@ -101,7 +101,7 @@ func (a *App) build(ctx context.Context) error {
 		Kind: resource.WorkKind, Owner: a.node, Queue: queue, Handler: subscribers.Deliver, Slots: 8, Lease: lease, Clock: a.clock, Logger: a.log,
 	})
 	eng.Bind(runners[engine.WorkKind])
-	a.onStop(sync(a.hub.OnSignal(signalWork, wake)))
+	a.onStop(stopper(a.hub.OnSignal(signalWork, wake)))
 	a.serve(eng.Serve)
 	for _, r := range runners {
 		if err := r.Start(); err != nil {
@@ -121,7 +121,7 @@ func (a *App) build(ctx context.Context) error {
 	a.routes, a.raw = routes, chat.Routes()
 	a.server, err = httpapi.New(httpapi.Config{
 		Routes: routes, Raw: a.raw, Auth: a.people, Recheck: a.people.Valid, Ready: a.db.Ready,
-		Log: a.log, Metrics: registry, Tracer: tracer(a.cfg.Observability), PublicURL: a.cfg.Server.PublicURL,
+		Log: a.log, Metrics: registry, Tracer: tracer(a.cfg.Observability, "agentd/http"), PublicURL: a.cfg.Server.PublicURL,
 	})
 	return err
 }
@@ -132,7 +132,7 @@ func (a *App) buildPeople(ctx context.Context) (err error) {
 		return err
 	}
 	a.people.Start()
-	a.onStop(sync(a.people.Stop))
+	a.onStop(stopper(a.people.Stop))
 	return nil
 }
 
@@ -166,8 +166,8 @@ func (a *App) buildModels() (engine.Models, model.Client, error) {
 	}
 	guarded := outbound.New(outbound.Config{Allow: allow})
 	operator := modelwire.NewTransport()
-	a.onStop(sync(func() { guarded.Close(); operator.CloseIdleConnections() }))
-	wire := modelwire.New(modelwire.Config{Operator: operator, Guarded: guarded.Transport()})
+	a.onStop(stopper(func() { guarded.Close(); operator.CloseIdleConnections() }))
+	wire := modelwire.New(modelwire.Config{Operator: operator, Guarded: guarded.Transport(), Tracer: tracer(a.cfg.Observability, "agentd/model")})
 	return model.Resolver{Catalogue: a.models}, model.Router{Wire: wire}, nil
 }
 
@@ -177,28 +177,6 @@ func (a *App) defaultModel() agent.ModelConfig {
 		return agent.ModelConfig{Provider: model.OpenAICompat, ModelRef: ref}
 	}
 	return agent.Echo
-}
-
-// catalogue lists agents for the chat routes.
-type catalogue struct{ agents *agent.Agents }
-
-// Models implements openai.Models.
-func (c catalogue) Models(ctx context.Context, tenant string) (out []openai.ModelEntry, err error) {
-	const pageSize = 500
-	find := resource.Find{Limit: pageSize}
-	for {
-		page, err := c.agents.Store().List(ctx, tenant, find)
-		if err != nil {
-			return nil, err
-		}
-		for _, g := range page {
-			out = append(out, openai.NewModelEntry(g.ID, tenant, g.Name, g.CreatedAt.Unix()))
-		}
-		if len(page) < pageSize {
-			return out, nil
-		}
-		find.After = page[len(page)-1].ID
-	}
 }
 
 // serve runs a service for as long as the app runs.
@@ -233,15 +211,15 @@ func (a *App) listen(ctx context.Context) (err error) {
 	return nil
 }
 
-func sync(f func()) func(context.Context) { return func(context.Context) { f() } }
+func stopper(f func()) func(context.Context) { return func(context.Context) { f() } }
 
 // Routes gives what the server serves, for the OpenAPI golden.
 func (a *App) Routes() ([]route.Route, []httpapi.Raw) { return a.routes, a.raw }
 
-// tracer makes the spans of requests; nil where nobody takes them.
-func tracer(c config.Observability) trace.Tracer {
+// tracer makes the spans of a part; nil where nobody takes them.
+func tracer(c config.Observability, part string) trace.Tracer {
 	if c.OTLPEndpoint == "" {
 		return nil
 	}
-	return otel.Tracer("agentd/http")
+	return otel.Tracer(part)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -157,9 +158,7 @@ func (n *node) agent(fields object) string {
 func (n *node) run(agent, message string, fields object) string {
 	n.t.Helper()
 	body := object{"agent_id": agent, "input": object{"message": message}}
-	for k, v := range fields {
-		body[k] = v
-	}
+	maps.Copy(body, fields)
 	return n.want(202, "POST", "/api/v1/runs", body)["run_id"].(string)
 }
 

@@ -2,6 +2,7 @@ package app_test
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -100,11 +101,9 @@ func TestAgentUpdates(t *testing.T) {
 			after := n.want(200, method, path, `{"description":"new","prompts":{"system":"t"},"skills":[],"metadata":{"c":2},"resource_limits":{"max_steps":9,"max_tool_calls":null},`+
 				`"memory":{"types":["note"]},"thinking":{"effort":"low"},"knowledge_base_id":null,"fallback_model":null,"execution_mode":null,"zz":1}`)
 			want := parsed(t, wholeAgent)
-			for name, value := range parsed(t, `{"description":"new","prompts":{"system":"t"},"skills":[],"metadata":{"a":{"b":1},"c":2},`+
+			maps.Copy(want, parsed(t, `{"description":"new","prompts":{"system":"t"},"skills":[],"metadata":{"a":{"b":1},"c":2},`+
 				`"resource_limits":{"max_duration_ms":1,"max_steps":9,"max_tokens_per_run":4},"memory":{"enabled":true,"types":["note"]},"thinking":{"effort":"low"},`+
-				`"knowledge_base_id":null,"fallback_model":null,"execution_mode":"async"}`) {
-				want[name] = value
-			}
+				`"knowledge_base_id":null,"fallback_model":null,"execution_mode":"async"}`))
 			for name, value := range want {
 				if diff := cmp.Diff(value, after[name]); diff != "" {
 					t.Errorf("%s (-want +got):\n%s", name, diff)

@@ -1,119 +1,240 @@
 package app_test
 
 import (
-	"fmt"
+	"io"
+	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
-	"agentd/internal/authz"
+	"github.com/go-json-experiment/json"
+	"github.com/google/go-cmp/cmp"
+
 	"agentd/internal/ident"
+	"agentd/internal/model/modeltest"
 )
 
-// Every refusal of the chat routes comes in their envelope, with the type that
-// OpenAI's clients know (interface.md section 7, decisions.md D13).
-func TestChatRefusals(t *testing.T) {
+const chatPath = "/v1/chat/completions"
+
+func say(role, text string) object { return object{"role": role, "content": text} }
+
+func TestChatCompletion(t *testing.T) {
 	t.Parallel()
-	g := newGate(t)
-	owner := g.as(g.holding(authz.Owner, "*"))
-	agent, asleep := owner.agent(object{"model": echoModel}), owner.agent(nil)
-	owner.want(200, "POST", "/api/v1/agents/"+asleep+"/suspend", nil)
-	const path = "/v1/chat/completions"
-	ask := func(model string) string {
-		return `{"model":"` + model + `","messages":[{"role":"user","content":"hi"}]}`
-	}
-	revoked := g.admin.key(g.tenant, authz.Owner, authz.Wildcard)
-	g.as(string(revoked.RawKey)).want(200, "DELETE", keysPath+"/"+revoked.KeyID, nil)
-	for _, c := range []struct {
-		name, method, path, key, body string
-		status                        int
-		kind, code                    string
-		param                         any
-	}{
-		{"no_key", "POST", path, "none", ask(agent), 401, "authentication_error", "AUTH_ERROR", nil},
-		{"revoked_key", "POST", path, string(revoked.RawKey), ask(agent), 401, "authentication_error", "AUTH_ERROR", nil},
-		{"no_scope", "POST", path, g.holding(authz.Owner, "runs:read"), ask(agent), 403, "permission_error", "MISSING_SCOPE", nil},
-		{"role", "POST", path, g.holding(authz.Viewer, "*"), ask(agent), 403, "permission_error", "FORBIDDEN", nil},
-		{"suspended_company", "GET", "/v1/models", suspendedTenant(t, g.admin), "", 403, "permission_error", "TENANT_SUSPENDED", nil},
-		{"malformed", "POST", path, "", "{", 400, "invalid_request_error", "INVALID_REQUEST", nil},
-		{"no_model", "POST", path, "", `{"messages":[{"role":"user","content":"x"}]}`, 422, "invalid_request_error", "VALIDATION_ERROR", "model"},
-		{"no_messages", "POST", path, "", `{"model":"` + agent + `"}`, 422, "invalid_request_error", "VALIDATION_ERROR", "messages"},
-		{"empty_messages", "POST", path, "", `{"model":"` + agent + `","messages":[]}`, 422, "invalid_request_error", "VALIDATION_ERROR", "messages"},
-		{"role_of_message", "POST", path, "", `{"model":"` + agent + `","messages":[{"role":"king","content":"x"}]}`, 422, "invalid_request_error", "VALIDATION_ERROR", "messages[0].role"},
-		{"nothing_said", "POST", path, "", `{"model":"` + agent + `","messages":[{"role":"user","content":""}]}`, 422, "invalid_request_error", "VALIDATION_ERROR", "messages"},
-		{"absent_agent", "POST", path, "", ask(ident.New()), 404, "invalid_request_error", "model_not_found", nil},
-		{"no_id", "POST", path, "", ask("gpt-4o"), 404, "invalid_request_error", "model_not_found", nil},
-		{"empty_model", "POST", path, "", ask(""), 404, "invalid_request_error", "model_not_found", nil},
-		{"suspended_agent", "POST", path, "", ask(asleep), 409, "invalid_request_error", "INVALID_STATE_TRANSITION", nil},
-		{"absent_model", "GET", "/v1/models/" + ident.New(), "", "", 404, "invalid_request_error", "model_not_found", nil},
-		{"absent_model_long", "GET", "/v1/models/agent/" + ident.New(), "", "", 404, "invalid_request_error", "model_not_found", nil},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			key := c.key
-			if key == "" {
-				key = owner.key
-			}
-			headers := []string{"Authorization", "Bearer " + key, "Content-Type", "application/json"}
-			if c.key == "none" {
-				headers = headers[2:]
-			}
-			r := g.send(c.method, c.path, c.body, headers...)
-			(&operation{chat: true}).isRefused(t, r, c.status, c.code)
-			if r.StatusCode != c.status {
-				return
-			}
-			inner := r.json["error"].(object)
-			if inner["type"] != c.kind || inner["param"] != c.param {
-				t.Errorf("type %v, param %v; want %s, %v", inner["type"], inner["param"], c.kind, c.param)
-			}
+	sim := modeltest.New(t)
+	n := start(t, sim)
+	agent := n.agent(object{"prompts": object{"system": "You are the agent."}})
+	for _, name := range []string{agent, "agent/" + agent} {
+		r := n.do("POST", chatPath, object{
+			"model": name, "temperature": 0.5, "max_tokens": 33,
+			"messages": []object{say("system", "Answer in rhyme."), say("user", "One?"), say("assistant", "One."), say("user", "Two?")},
 		})
+		if r.StatusCode != 200 {
+			t.Fatalf("%d %s", r.StatusCode, r.raw)
+		}
+		choices := r.json["choices"].([]any)
+		choice := choices[0].(object)
+		if r.json["object"] != "chat.completion" || len(choices) != 1 || choice["finish_reason"] != "stop" || choice["message"].(object)["content"] != modeltest.Tokens(20) {
+			t.Errorf("the answer is %s", r.raw)
+		}
+		if diff := cmp.Diff(object{"prompt_tokens": 10.0, "completion_tokens": 20.0, "total_tokens": 30.0}, r.json["usage"]); diff != "" {
+			t.Errorf("usage (-want +got):\n%s", diff)
+		}
+		run := n.want(200, "GET", "/api/v1/runs/"+strings.TrimPrefix(r.json["id"].(string), "chatcmpl-"), nil)
+		if run["status"] != "completed" || run["agent_id"] != agent || run["metadata"].(object)["source"] != "chat_completions" {
+			t.Errorf("the run is %v", run)
+		}
 	}
-	// A streamed request is refused in the same way, before any frame.
-	r := owner.do("POST", path, `{"model":"gpt-4o","stream":true,"messages":[{"role":"user","content":"x"}]}`)
-	(&operation{chat: true}).isRefused(t, r, 404, "model_not_found")
+	asked := sim.Requests()[0].Chat()
+	var system, all []string
+	for _, m := range asked.Messages {
+		all = append(all, m.Role+": "+m.Text())
+		if m.Role == "system" {
+			system = append(system, m.Text())
+		}
+	}
+	if len(system) == 0 || !strings.Contains(system[0], "You are the agent.") || strings.Contains(system[0], "rhyme") {
+		t.Errorf("the agent's own prompt: %q", system)
+	}
+	last := all[max(0, len(all)-2):]
+	if !strings.Contains(strings.Join(last, "\n"), "rhyme") || !strings.HasSuffix(all[len(all)-1], "Two?") {
+		t.Errorf("the caller's instruction does not stand with the last message: %q", all)
+	}
+	for _, want := range []string{`"temperature":0.5`, `33`} {
+		if !strings.Contains(string(sim.Requests()[0].Body), want) {
+			t.Errorf("the model was not asked with %s: %s", want, sim.Requests()[0].Body)
+		}
+	}
 }
 
-// X-Active-Tenant may name the key's own company and no other (section 4).
-func TestActiveTenant(t *testing.T) {
+// chatStream gives the data lines of a streamed completion.
+func (n *node) chatStream(body object) (lines []string) {
+	n.t.Helper()
+	body["stream"] = true
+	r := n.do("POST", chatPath, body)
+	if r.StatusCode != 200 || r.Header.Get("Content-Type") != "text/event-stream" {
+		n.t.Fatalf("%d %s %s", r.StatusCode, r.Header.Get("Content-Type"), r.raw)
+	}
+	for line := range strings.Lines(string(r.raw)) {
+		if data, ok := strings.CutPrefix(strings.TrimSpace(line), "data: "); ok {
+			lines = append(lines, data)
+		}
+	}
+	return lines
+}
+
+func TestChatCompletionStreamed(t *testing.T) {
 	t.Parallel()
-	g := newGate(t)
-	n := g.as(g.holding(authz.Owner, "*"))
-	for _, path := range []string{"/v1/models", "/v1/models/" + n.agent(nil)} {
-		for _, own := range []string{g.tenant, ""} {
-			if r := n.do("GET", path, nil, "X-Active-Tenant", own); r.StatusCode != 200 {
-				t.Errorf("%s for %q: %d %s", path, own, r.StatusCode, r.raw)
+	n := start(t, modeltest.New(t))
+	body := object{"model": n.agent(nil), "messages": []object{say("user", "Hello?")}}
+	for _, withUsage := range []bool{false, true} {
+		if withUsage {
+			body["stream_options"] = object{"include_usage": true}
+		}
+		lines := n.chatStream(body)
+		if lines[len(lines)-1] != "[DONE]" {
+			t.Fatalf("the stream ends with %s", lines[len(lines)-1])
+		}
+		text, finish, usage := "", "", 0
+		for _, line := range lines[:len(lines)-1] {
+			var chunk struct {
+				Object  string `json:"object"`
+				Choices []struct {
+					Delta struct {
+						Content string `json:"content"`
+					} `json:"delta"`
+					FinishReason *string `json:"finish_reason"`
+				} `json:"choices"`
+				Usage *object `json:"usage"`
+			}
+			if err := json.Unmarshal([]byte(line), &chunk); err != nil || chunk.Object != "chat.completion.chunk" {
+				t.Fatalf("%v: %s", err, line)
+			}
+			if chunk.Usage != nil {
+				usage++
+			}
+			for _, c := range chunk.Choices {
+				text += c.Delta.Content
+				if c.FinishReason != nil {
+					finish += *c.FinishReason
+				}
 			}
 		}
-		for _, other := range []string{ident.New(), "x", strings.ToUpper(g.tenant), g.tenant + "," + g.tenant} {
-			(&operation{chat: true}).isRefused(t, n.do("GET", path, nil, "X-Active-Tenant", other), 400, "INVALID_REQUEST")
+		if text != modeltest.Tokens(20) || finish != "stop" || (usage == 1) != withUsage {
+			t.Errorf("the chunks say %q, finish %q, %d with usage", text, finish, usage)
 		}
 	}
 }
 
-// The company's agents, suspended ones included, as a list of models.
-func TestModels(t *testing.T) {
+func TestChatThatFails(t *testing.T) {
+	t.Parallel()
+	sim := modeltest.New(t, modeltest.Default(modeltest.Answer{Status: 400, Error: "no"}))
+	n := start(t, sim)
+	agent := n.agent(nil)
+	body := object{"model": agent, "messages": []object{say("user", "Hello?")}}
+	answer := n.want(200, "POST", chatPath, body)
+	if c := answer["choices"].([]any)[0].(object); c["finish_reason"] != "error" || answer["run_error"].(object)["code"] != "model_error" {
+		t.Errorf("a model that refuses: %v", answer)
+	}
+	lines := n.chatStream(body)
+	if !slices.ContainsFunc(lines, func(l string) bool { return strings.Contains(l, `"finish_reason":"error"`) }) || lines[len(lines)-1] != "[DONE]" {
+		t.Errorf("streamed: %v", lines)
+	}
+
+	hello := []object{say("user", "Hello?")}
+	tests := map[string]struct {
+		method, path string
+		body         any
+		headers      []string
+		status       int
+		kind         string
+	}{
+		"no_key":         {"POST", chatPath, body, []string{"Authorization", "Bearer x"}, 401, "authentication_error"},
+		"unknown_agent":  {"POST", chatPath, object{"model": ident.New(), "messages": hello}, nil, 404, "invalid_request_error"},
+		"no_agent":       {"POST", chatPath, object{"model": "gpt-4", "messages": hello}, nil, 404, "invalid_request_error"},
+		"no_messages":    {"POST", chatPath, object{"model": agent, "messages": []object{}}, nil, 422, "invalid_request_error"},
+		"no_json":        {"POST", chatPath, `{"model":`, nil, 400, "invalid_request_error"},
+		"other_verb":     {"DELETE", chatPath, nil, nil, 405, ""},
+		"other_tenant":   {"POST", chatPath, body, []string{"X-Active-Tenant", "another"}, 400, "invalid_request_error"},
+		"models_no_key":  {"GET", "/v1/models", nil, []string{"Authorization", ""}, 401, "authentication_error"},
+		"models_tenant":  {"GET", "/v1/models", nil, []string{"X-Active-Tenant", "another"}, 400, "invalid_request_error"},
+		"model_unknown":  {"GET", "/v1/models/" + ident.New(), nil, nil, 404, "invalid_request_error"},
+		"unknown_suffix": {"GET", "/v1/models/" + agent + "/more", nil, nil, 404, ""},
+	}
+	for name, tt := range tests {
+		r := n.do(tt.method, tt.path, tt.body, tt.headers...)
+		if r.StatusCode != tt.status {
+			t.Errorf("%s: %d %s", name, r.StatusCode, r.raw)
+		}
+		if tt.kind == "" {
+			continue
+		}
+		e, _ := r.json["error"].(object)
+		if e["type"] != tt.kind || e["message"] == "" || e["code"] == nil || len(r.json) != 1 {
+			t.Errorf("%s: %s", name, r.raw)
+		}
+	}
+	none := n.keyed("billing:read")
+	if r := none.do("POST", chatPath, body); r.StatusCode != 403 || r.json["error"].(object)["code"] != "MISSING_SCOPE" {
+		t.Errorf("without the scope: %d %s", r.StatusCode, r.raw)
+	}
+}
+
+func TestAgentsAreModels(t *testing.T) {
 	t.Parallel()
 	n := start(t, nil)
-	if r := n.do("GET", "/v1/models", nil); fmt.Sprint(r.json["data"]) != "[]" || r.json["object"] != "list" {
-		t.Errorf("without agents: %s", r.raw)
+	var ids []string
+	for _, name := range []string{"Ann", "Bob"} {
+		ids = append(ids, n.agent(object{"name": name}))
 	}
-	first, second := n.agent(object{"name": "first"}), n.agent(object{"name": "second"})
-	n.want(200, "POST", "/api/v1/agents/"+first+"/suspend", nil)
-	found := map[string]object{}
-	for _, item := range n.want(200, "GET", "/v1/models", nil)["data"].([]any) {
-		m := item.(object)
-		found[m["id"].(string)] = m
+	n.want(200, "POST", "/api/v1/agents/"+ids[1]+"/suspend", object{})
+	list := n.want(200, "GET", "/v1/models", nil)
+	if list["object"] != "list" {
+		t.Errorf("the list is %v", list)
 	}
-	if len(found) != 2 || found[first]["display_name"] != "first" || found[second]["display_name"] != "second" {
-		t.Errorf("%v", found)
-	}
-	for id, m := range found {
-		if m["object"] != "model" || m["owned_by"] == "" || m["created"].(float64) < 1e9 {
-			t.Errorf("%v", m)
+	shown := map[string]string{}
+	for _, m := range list["data"].([]any) {
+		e := m.(object)
+		shown[e["id"].(string)], _ = e["display_name"].(string)
+		if e["object"] != "model" || e["created"] == nil || e["owned_by"] == nil {
+			t.Errorf("an entry is %v", e)
 		}
-		for _, path := range []string{id, "agent/" + id, "agent%2F" + id} {
-			if got := n.want(200, "GET", "/v1/models/"+path, nil); got["id"] != id || got["display_name"] != m["display_name"] {
-				t.Errorf("%s: %v", path, got)
-			}
+	}
+	if diff := cmp.Diff(map[string]string{ids[0]: "Ann", ids[1]: "Bob"}, shown); diff != "" {
+		t.Errorf("models (-want +got):\n%s", diff)
+	}
+	for _, id := range []string{ids[0], "agent/" + ids[1]} {
+		if m := n.want(200, "GET", "/v1/models/"+id, nil); !strings.HasSuffix(id, m["id"].(string)) {
+			t.Errorf("%s is %v", id, m)
 		}
+	}
+}
+
+// A client that goes away leaves its run running.
+func TestChatClientThatLeaves(t *testing.T) {
+	t.Parallel()
+	pieces := strings.SplitAfter(modeltest.Tokens(20), " ")
+	sim := modeltest.New(t, modeltest.Default(modeltest.Answer{Text: modeltest.Tokens(20), Pieces: pieces, Delay: 5_000_000}))
+	n := start(t, sim)
+	enc, err := json.Marshal(object{"model": n.agent(nil), "stream": true, "messages": []object{say("user", "Hello?")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), "POST", n.url+chatPath, strings.NewReader(string(enc)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+n.key)
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(resp.Body, make([]byte, 20)); err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	r := n.ended(resp.Header.Get("X-Run-Id"))
+	if r["status"] != "completed" || r["output"].(object)["text"] != modeltest.Tokens(20) {
+		t.Errorf("the run ended as %v", r)
 	}
 }

@@ -1,7 +1,8 @@
 package app_test
 
 import (
-	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -9,210 +10,236 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/ident"
+	"agentd/internal/model"
 	"agentd/internal/model/modeltest"
 )
 
-// What a run start takes and gives (interface.md sections 2 and 4).
-func TestRunCreation(t *testing.T) {
+// These tests prove, over HTTP, rules of interface.md and decisions.md that no
+// single package can; docs/conformance.md says which.
+
+func keys(o object) []string { return slices.Sorted(maps.Keys(o)) }
+
+func TestRunAsItIsShown(t *testing.T) {
 	t.Parallel()
-	n := start(t, modeltest.New(t, silent))
-	agent := n.agent(object{"resource_limits": object{"max_steps": 5, "max_tool_calls": 7}})
-
-	t.Run("answer", func(t *testing.T) {
-		made := n.do("POST", "/api/v1/runs", `{"agent_id":"`+agent+`","input":{"message":"hi","more":{"a":[1,null]}},"metadata":{"b":{"c":"d"},"e":null},`+
-			`"resource_limits":{"max_steps":9,"max_duration_ms":60000},"unknown":true}`)
-		if made.StatusCode != 202 {
-			t.Fatalf("%d %s", made.StatusCode, made.raw)
-		}
-		for _, field := range []string{"run_id", "agent_id", "tenant_id", "created_at"} {
-			if made.json[field] == "" || made.json[field] == nil {
-				t.Errorf("%s is missing: %s", field, made.raw)
-			}
-		}
-		want := object{
-			"status": "queued", "input": object{"message": "hi", "more": object{"a": []any{1.0, nil}}}, "output": nil, "error": nil, "session_id": nil,
-			"metadata": object{"b": object{"c": "d"}, "e": nil}, "artifacts": []any{}, "agent_version": 1.0, "team_run_id": nil, "completed_at": nil,
-			"resource_limits": object{"max_steps": 5.0, "max_tool_calls": 7.0, "max_duration_ms": 60000.0},
-		}
-		for field, value := range want {
-			got, has := made.json[field]
-			if diff := cmp.Diff(value, got); diff != "" || !has {
-				t.Errorf("%s:\n%s", field, diff)
-			}
-		}
-		got := n.want(200, "GET", "/api/v1/runs/"+made.json["run_id"].(string), nil)
-		for _, field := range []string{"input", "metadata", "resource_limits", "created_at", "agent_version"} {
-			if diff := cmp.Diff(made.json[field], got[field]); diff != "" {
-				t.Errorf("%s, read again:\n%s", field, diff)
-			}
-		}
+	n := start(t, modeltest.New(t))
+	agent := n.agent(object{"resource_limits": object{"max_steps": 50, "max_tool_calls": 3}})
+	input := object{"message": "Hello?", "mood": "good", "deep": object{"a": []any{1.0, nil}}}
+	metadata := object{"ticket": "T-1", "ünï": object{"x": true}}
+	r := n.want(202, "POST", "/api/v1/runs", object{
+		"agent_id": agent, "input": input, "metadata": metadata,
+		"resource_limits": object{"max_duration_ms": 60000, "max_steps": 60, "max_tokens_per_run": 100000},
 	})
-
-	t.Run("ids", func(t *testing.T) {
-		body := func(fields string) string { return `{"input":{"message":"x"},` + fields + `}` }
-		for _, c := range []struct {
-			body   string
-			status int
-			code   string
-		}{
-			{body(`"agent_id":"x"`), 422, "VALIDATION_ERROR"},
-			{body(`"agent_id":""`), 422, "VALIDATION_ERROR"},
-			{body(`"agent_id":null`), 422, "VALIDATION_ERROR"},
-			{body(`"agent_id":1`), 422, "VALIDATION_ERROR"},
-			{body(`"agent_id":"` + ident.New() + `"`), 404, "NOT_FOUND"},
-			{body(`"agent_id":"` + agent + `","session_id":"x"`), 422, "VALIDATION_ERROR"},
-			{body(`"agent_id":"` + agent + `","session_id":"` + ident.New() + `"`), 404, "NOT_FOUND"},
-			{body(`"agent_id":"` + agent + `","version":2`), 404, "NOT_FOUND"},
-			{body(`"agent_id":"` + agent + `","version":9223372036854775808`), 422, "VALIDATION_ERROR"},
-		} {
-			checkCode(t, n.do("POST", "/api/v1/runs", c.body), c.status, c.code)
-		}
-		if r := n.do("POST", "/api/v1/runs", body(`"agent_id":"`+agent+`","session_id":null`)); r.StatusCode != 202 {
-			t.Errorf("session_id null: %d %s", r.StatusCode, r.raw)
-		}
-		for _, path := range []string{"", "/steps", "/wait", "/events"} {
-			for _, id := range []string{"x", ident.New()} {
-				checkCode(t, n.do("GET", "/api/v1/runs/"+id+path, nil, "Accept", "text/event-stream"), 404, "NOT_FOUND")
-			}
-		}
-	})
-
-	t.Run("suspended", func(t *testing.T) {
-		asleep := n.agent(nil)
-		n.want(200, "POST", "/api/v1/agents/"+asleep+"/suspend", nil)
-		r := n.do("POST", "/api/v1/runs", object{"agent_id": asleep, "input": object{"message": "x"}})
-		checkCode(t, r, 409, "INVALID_STATE_TRANSITION")
-		if !strings.Contains(r.json["detail"].(string), "suspended") {
-			t.Errorf("the detail does not name the state: %s", r.raw)
-		}
-		n.want(200, "POST", "/api/v1/agents/"+asleep+"/activate", nil)
-		n.run(asleep, "x", nil)
-	})
-}
-
-// Cancelling is always 200 (decisions.md D2).
-func TestCancelling(t *testing.T) {
-	t.Parallel()
-	n := start(t, modeltest.New(t, silent))
-	echo, slow := n.agent(object{"model": echoModel}), n.agent(nil)
-	cancel := func(id string) object { return n.want(200, "POST", "/api/v1/runs/"+id+"/cancel", nil) }
-
-	id := n.run(slow, "wait", nil)
-	if diff := cmp.Diff(object{"cancelled": true, "run_id": id}, cancel(id)); diff != "" {
-		t.Errorf("a running one:\n%s", diff)
+	want := []string{
+		"agent_id", "agent_version", "artifacts", "completed_at", "created_at", "error", "input", "metadata", "metrics", "output",
+		"resource_limits", "run_id", "session_id", "started_at", "status", "step_seq", "team_run_id", "tenant_id",
 	}
-	r := n.want(200, "GET", "/api/v1/runs/"+id, nil)
-	if r["status"] != "cancelled" || r["completed_at"] == nil || r["error_code"] != "RUN_CANCELLED" {
+	if diff := cmp.Diff(want, keys(r)); diff != "" {
+		t.Errorf("fields (-want +got):\n%s", diff)
+	}
+	if !ident.Valid(r["run_id"].(string)) || r["agent_id"] != agent || r["tenant_id"] == "" || r["status"] != "queued" {
 		t.Errorf("the run is %v", r)
 	}
-	again := cancel(id)
-	if message, _ := again["message"].(string); again["cancelled"] != false || again["run_id"] != id || !strings.Contains(message, "cancelled") {
-		t.Errorf("once more: %v", again)
-	}
-
-	id = n.run(echo, "hello", nil)
-	n.ended(id)
-	late := cancel(id)
-	if message, _ := late["message"].(string); late["cancelled"] != false || !strings.Contains(message, "completed") {
-		t.Errorf("a completed one: %v", late)
-	}
-	if r := n.want(200, "GET", "/api/v1/runs/"+id, nil); r["status"] != "completed" {
-		t.Errorf("a final state moved: %v", r["status"])
-	}
-	// A body is not needed, and not looked at.
-	if r := n.do("POST", "/api/v1/runs/"+id+"/cancel", `{"reason":"x"}`); r.StatusCode != 200 {
-		t.Errorf("with a body: %d %s", r.StatusCode, r.raw)
-	}
-	checkCode(t, n.do("POST", "/api/v1/runs/"+ident.New()+"/cancel", nil), 404, "NOT_FOUND")
-	checkCode(t, n.do("POST", "/api/v1/runs/x/cancel", nil), 404, "NOT_FOUND")
-}
-
-// Waiting answers with the run, or that it is not over yet.
-func TestWaiting(t *testing.T) {
-	t.Parallel()
-	n := start(t, modeltest.New(t, silent))
-	done := n.run(n.agent(object{"model": echoModel}), "hello", nil)
-	ended := n.want(200, "GET", "/api/v1/runs/"+done+"/wait", nil)
-	if diff := cmp.Diff(n.want(200, "GET", "/api/v1/runs/"+done, nil), ended); diff != "" || ended["status"] != "completed" {
-		t.Errorf("the run that was waited for is not the run:\n%s", diff)
-	}
-
-	slow := n.run(n.agent(nil), "wait", nil)
-	for _, seconds := range []string{"1", "0", "-5"} {
-		began := time.Now()
-		got := n.want(202, "GET", "/api/v1/runs/"+slow+"/wait?timeout_sec="+seconds, nil)
-		if diff := cmp.Diff(object{"run_id": slow, "status": "still_running", "run_status": "running"}, got); diff != "" {
-			t.Errorf("timeout_sec=%s:\n%s", seconds, diff)
-		}
-		if took := time.Since(began); took < 900*time.Millisecond || took > 20*time.Second {
-			t.Errorf("timeout_sec=%s took %v", seconds, took)
+	for _, name := range []string{"session_id", "team_run_id", "output", "error", "completed_at"} {
+		if r[name] != nil {
+			t.Errorf("%s is %v before anything happened", name, r[name])
 		}
 	}
-	answer := make(chan reply)
-	go func() { answer <- n.do("GET", "/api/v1/runs/"+slow+"/wait?timeout_sec=600", nil) }()
-	time.Sleep(50 * time.Millisecond) // it may be waiting by now; it must not matter
-	n.want(200, "POST", "/api/v1/runs/"+slow+"/cancel", nil)
-	if r := <-answer; r.StatusCode != 200 || r.json["status"] != "cancelled" {
-		t.Errorf("cancelled meanwhile: %d %s", r.StatusCode, r.raw)
+	if _, err := time.Parse(time.RFC3339, r["created_at"].(string)); err != nil {
+		t.Error(err)
+	}
+	limits := object{"max_duration_ms": 60000.0, "max_steps": 50.0, "max_tool_calls": 3.0, "max_tokens_per_run": 100000.0}
+	kept := object{"input": input, "metadata": metadata, "artifacts": []any{}, "resource_limits": limits}
+	for name, want := range kept {
+		if diff := cmp.Diff(want, r[name]); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+
+	r = n.ended(r["run_id"].(string))
+	m := r["metrics"].(object)
+	want = []string{
+		"duration_ms", "guardrail_checks", "guardrail_violations", "input_tokens", "llm_calls_count", "memory_extractions",
+		"memory_retrievals", "output_tokens", "steps_count", "thinking_tokens", "tool_calls_count", "total_cost_usd",
+	}
+	if diff := cmp.Diff(want, keys(m)); diff != "" {
+		t.Errorf("metrics (-want +got):\n%s", diff)
+	}
+	if m["total_cost_usd"] != nil || m["llm_calls_count"] != 1.0 || m["output_tokens"] != 20.0 || m["duration_ms"].(float64) <= 0 {
+		t.Errorf("metrics: %v", m)
+	}
+	if r["status"] != "completed" || r["started_at"] == nil || r["completed_at"] == nil || r["step_seq"] != 1.0 {
+		t.Errorf("the run ended as %v", r)
+	}
+	if diff := cmp.Diff(input, r["input"]); diff != "" || r["output"].(object)["text"] != modeltest.Tokens(20) {
+		t.Errorf("input and output: %v %s", r["output"], diff)
 	}
 }
 
-// Whoever deletes an agent ends its runs (decisions.md D6).
-func TestDeletedAgentEndsItsRuns(t *testing.T) {
+func TestRunsAreListed(t *testing.T) {
 	t.Parallel()
-	n := start(t, modeltest.New(t, silent))
-	agent, other := n.agent(nil), n.agent(nil)
-	run, kept := n.run(agent, "wait", nil), n.run(other, "wait", nil)
-	if diff := cmp.Diff(object{"deleted": true, "agent_id": agent}, n.want(200, "DELETE", "/api/v1/agents/"+agent, nil)); diff != "" {
-		t.Error(diff)
+	n := start(t, modeltest.New(t))
+	one, other := n.agent(nil), n.agent(nil)
+	var ids []string
+	for i := range 25 {
+		ids = append(ids, n.run([]string{one, other}[i%2], "Hello?", nil))
 	}
-	got := n.ended(run)
-	if got["status"] != "failed" || got["error_code"] != "agent_deleted" || got["error"] == nil {
-		t.Errorf("its run: %v", got)
+	for _, id := range ids {
+		n.ended(id)
 	}
-	for _, path := range []string{"", "/versions"} {
-		checkCode(t, n.do("GET", "/api/v1/agents/"+agent+path, nil), 404, "NOT_FOUND")
+	list := func(query string) (got []string, page object) {
+		t.Helper()
+		page = n.want(200, "GET", "/api/v1/runs"+query, nil)
+		for _, r := range page["items"].([]any) {
+			got = append(got, r.(object)["run_id"].(string))
+		}
+		return got, page
 	}
-	checkCode(t, n.do("DELETE", "/api/v1/agents/"+agent, nil), 404, "NOT_FOUND")
-	checkCode(t, n.do("POST", "/api/v1/runs", object{"agent_id": agent, "input": object{"message": "x"}}), 404, "NOT_FOUND")
-	if r := n.want(200, "GET", "/api/v1/runs/"+kept, nil); r["status"] != "running" {
-		t.Errorf("another agent's run: %v", r["status"])
+	newest := slices.Clone(ids)
+	slices.Reverse(newest)
+	var even []string
+	for i, id := range newest {
+		if i%2 == 0 {
+			even = append(even, id)
+		}
 	}
-	frames := names(n.stream("/api/v1/runs/"+run+"/events", "", nil))
-	if diff := cmp.Diff([]string{"run.failed", "done", "[DONE]"}, frames[len(frames)-3:]); diff != "" {
-		t.Errorf("its stream ends otherwise:\n%s", diff)
+	queries := map[string][]string{
+		"": newest[:20], "?order=asc": ids[:20], "?order=desc&limit=3": newest[:3], "?limit=0": newest[:1], "?limit=x": newest[:20],
+		"?limit=9999&agent_id=" + one: even, "?status=completed&limit=100": newest, "?status=failed": nil,
+	}
+	for query, want := range queries {
+		if got, _ := list(query); !slices.Equal(got, want) {
+			t.Errorf("%q gives %d runs, want %d: %v", query, len(got), len(want), got)
+		}
+	}
+	for _, order := range []string{"asc", "desc"} {
+		var got []string
+		cursor := ""
+		for {
+			ids, page := list("?limit=7&order=" + order + "&cursor=" + cursor)
+			got = append(got, ids...)
+			if page["has_more"] == false {
+				if page["cursor"] != nil {
+					t.Errorf("the last page has the cursor %v", page["cursor"])
+				}
+				break
+			}
+			cursor = page["cursor"].(string)
+		}
+		if want := map[string][]string{"asc": ids, "desc": newest}[order]; !slices.Equal(got, want) {
+			t.Errorf("walking %s gives %v", order, got)
+		}
+		if p := n.want(422, "GET", "/api/v1/runs?order=asc&status=completed&cursor="+cursor, nil); p["code"] != "INVALID_CURSOR" || p["errors"] != nil {
+			t.Errorf("a foreign cursor: %v", p)
+		}
+	}
+	n.want(400, "GET", "/api/v1/runs?order=up", nil)
+	if p := n.want(200, "GET", "/api/v1/runs?status=failed", nil); p["items"] == nil || p["cursor"] != nil || p["has_more"] != false {
+		t.Errorf("an empty page: %v", p)
 	}
 }
 
-// The journal of a run (decisions.md D6).
-func TestSteps(t *testing.T) {
+func TestRunsThatCannotStart(t *testing.T) {
 	t.Parallel()
-	n := start(t, nil)
-	agent := n.agent(object{"model": echoModel, "built_in_tools": []string{"calculator"}})
-	id := n.run(agent, "calculate 6*7", nil)
+	n := start(t, modeltest.New(t))
+	agent := n.agent(nil)
+	hello := object{"message": "Hello?"}
+	tests := map[string]struct {
+		body   object
+		status int
+		fields []string
+	}{
+		"nothing":         {object{}, 422, []string{"agent_id", "input"}},
+		"no_message":      {object{"agent_id": agent, "input": object{}}, 422, []string{"input.message"}},
+		"wrong_types":     {object{"agent_id": 1, "input": hello, "metadata": "x", "resource_limits": object{"max_steps": -1, "max_tool_calls": "1"}}, 422, []string{"agent_id", "metadata", "resource_limits.max_steps", "resource_limits.max_tool_calls"}},
+		"malformed_agent": {object{"agent_id": "7", "input": hello}, 422, []string{"agent_id"}},
+		"unknown_agent":   {object{"agent_id": ident.New(), "input": hello}, 404, nil},
+		"unknown_version": {object{"agent_id": agent, "version": 99, "input": hello}, 404, nil},
+		"unknown_session": {object{"agent_id": agent, "session_id": ident.New(), "input": hello}, 404, nil},
+	}
+	for name, tt := range tests {
+		p := n.want(tt.status, "POST", "/api/v1/runs", tt.body)
+		var fields []string
+		list, _ := p["errors"].([]any)
+		for _, e := range list {
+			fields = append(fields, e.(object)["field"].(string))
+		}
+		slices.Sort(fields)
+		if diff := cmp.Diff(tt.fields, fields); diff != "" {
+			t.Errorf("%s: wrong fields (-want +got):\n%s", name, diff)
+		}
+	}
+	n.want(200, "POST", "/api/v1/agents/"+agent+"/suspend", object{})
+	if p := n.want(409, "POST", "/api/v1/runs", object{"agent_id": agent, "input": hello}); !strings.Contains(p["detail"].(string), "suspended") {
+		t.Errorf("a suspended agent: %v", p)
+	}
+	if page := n.want(200, "GET", "/api/v1/runs", nil); len(page["items"].([]any)) != 0 {
+		t.Errorf("refused runs are listed: %v", page)
+	}
+}
+
+func TestRunIsCancelled(t *testing.T) {
+	t.Parallel()
+	sim := modeltest.New(t, modeltest.Default(modeltest.Answer{Text: "never", HangFirst: true}))
+	n := start(t, sim)
+	id := n.run(n.agent(nil), "Hello?", nil)
+	first := n.want(200, "POST", "/api/v1/runs/"+id+"/cancel", nil)
+	if diff := cmp.Diff(object{"cancelled": true, "run_id": id}, first); diff != "" {
+		t.Errorf("cancelling (-want +got):\n%s", diff)
+	}
+	again := n.want(200, "POST", "/api/v1/runs/"+id+"/cancel", object{})
+	if again["cancelled"] != false || again["message"] == nil || again["run_id"] != id {
+		t.Errorf("cancelling again: %v", again)
+	}
+	r := n.want(200, "GET", "/api/v1/runs/"+id, nil)
+	if r["status"] != "cancelled" || r["error_code"] != "RUN_CANCELLED" || r["completed_at"] == nil {
+		t.Errorf("the run is %v", r)
+	}
+	n.want(404, "POST", "/api/v1/runs/"+ident.New()+"/cancel", nil)
+	n.want(404, "POST", "/api/v1/runs/7/cancel", nil)
+}
+
+func TestStepsOfARun(t *testing.T) {
+	t.Parallel()
+	sim := modeltest.New(t, modeltest.Script(
+		modeltest.Answer{ToolCalls: []model.ToolCall{{ID: "c1", Name: "calculator", Arguments: `{"expression":"6*7"}`}}},
+		modeltest.Answer{Text: "It is 42."},
+	))
+	n := start(t, sim)
+	id := n.run(n.agent(object{"built_in_tools": []string{"calculator"}}), "What is 6 times 7?", nil)
 	n.ended(id)
 	page := n.want(200, "GET", "/api/v1/runs/"+id+"/steps", nil)
-	if page["run_id"] != id || page["total"] != 3.0 {
-		t.Errorf("%v", page)
+	if page["total"] != 3.0 {
+		t.Fatalf("steps: %v", page)
 	}
-	var kinds []string
-	for i, item := range page["steps"].([]any) {
-		step := item.(object)
-		kinds = append(kinds, fmt.Sprint(step["type"], " ", step["status"]))
-		if step["run_id"] != id || step["seq"] != float64(i+1) || step["step_index"] != float64(i) || step["error"] != nil || step["duration_ms"].(float64) < 0 {
+	types := ""
+	for i, s := range page["steps"].([]any) {
+		step := s.(object)
+		types += step["type"].(string) + " "
+		if step["seq"] != float64(i+1) || step["status"] != "completed" || step["run_id"] != id || step["started_at"] == nil ||
+			step["completed_at"] == nil || step["input"] == nil || step["output"] == nil || step["metrics"] == nil || step["error"] != nil {
 			t.Errorf("step %d: %v", i+1, step)
 		}
-		for _, field := range []string{"step_id", "started_at", "completed_at", "input", "output", "metrics", "tool_calls"} {
-			if _, has := step[field]; !has {
-				t.Errorf("step %d has no %s", i+1, field)
+	}
+	if types != "llm tool llm " {
+		t.Errorf("the steps are %s", types)
+	}
+	if some := n.want(200, "GET", "/api/v1/runs/"+id+"/steps?limit=2", nil); len(some["steps"].([]any)) != 2 || some["has_more"] != true || some["total"] != 3.0 {
+		t.Errorf("a page of steps: %v", some)
+	}
+	frames := n.stream("/api/v1/runs/"+id+"/events", "", nil)
+	for _, f := range frames {
+		switch f.name {
+		case "tool.call":
+			if d := f.object(t); d["tool_call_id"] != "c1" || d["name"] != "calculator" || d["arguments"].(object)["expression"] != "6*7" || d["stream_type"] != "tool" {
+				t.Errorf("tool.call: %v", d)
+			}
+		case "tool.result":
+			if d := f.object(t); d["tool_call_id"] != "c1" || d["status"] != "done" || !strings.Contains(d["output"].(string), "42") || d["duration_ms"] == nil {
+				t.Errorf("tool.result: %v", d)
 			}
 		}
 	}
-	if diff := cmp.Diff([]string{"llm completed", "tool completed", "llm completed"}, kinds); diff != "" {
-		t.Error(diff)
-	}
-	tool := page["steps"].([]any)[1].(object)
-	if tool["input"].(object)["name"] != "calculator" || !strings.Contains(fmt.Sprint(tool["output"]), "42") {
-		t.Errorf("the tool's step: %v", tool)
+	if got := names(frames); !slices.Contains(got, "tool.call") || !slices.Contains(got, "tool.result") {
+		t.Errorf("events: %v", got)
 	}
 }

@@ -20,15 +20,17 @@ import (
 
 // Garbage collection: an idle agentd is small, and a busy one may use some
 // memory to spare the collector. GOGC and GOMEMLIMIT override.
-const gcPercent = 75
+const gcPercent = 150
 
 // Serve runs agentd until ctx ends or the server fails. What a person should
-// know goes to out, the log to errs.
-func Serve(ctx context.Context, cfg config.Config, version string, out, errs io.Writer) error {
+// know goes to out, the log to errs; program is what they type to run agentd.
+func Serve(ctx context.Context, cfg config.Config, version, program string, out, errs io.Writer) error {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	log := newLogger(cfg.Observability, errs)
+	buffered := newLogWriter(errs)
+	defer buffered.flush()
+	log := newLogger(cfg.Observability, buffered)
 	stopTraces, err := traces(ctx, cfg.Observability, version)
 	if err != nil {
 		return err
@@ -39,7 +41,7 @@ func Serve(ctx context.Context, cfg config.Config, version string, out, errs io.
 		return err
 	}
 	defer a.Stop(context.WithoutCancel(ctx))
-	if err := banner.Write(out, a.describe(version)); err != nil {
+	if err := banner.Write(out, a.describe(version, program)); err != nil {
 		return err
 	}
 	select {
@@ -76,9 +78,9 @@ func traces(ctx context.Context, c config.Observability, version string) (stop f
 }
 
 // describe is what the banner tells.
-func (a *App) describe(version string) banner.Info {
+func (a *App) describe(version, program string) banner.Info {
 	i := banner.Info{
-		Version: version, Listening: a.Address(), PublicURL: a.cfg.Server.PublicURL,
+		Version: version, Program: program, Listening: a.Address(), PublicURL: a.cfg.Server.PublicURL,
 		Database: "SQLite in " + a.cfg.Storage.DataDir, Model: a.models.Default(), Endpoint: a.cfg.Models.BaseURL, FirstStart: a.first,
 	}
 	if !a.cfg.Storage.DatabaseURL.Empty() {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"path/filepath"
 	"strings"
 
 	"agentd/internal/secret"
@@ -13,6 +14,7 @@ import (
 // Info is what there is to tell.
 type Info struct {
 	Version   string
+	Program   string // what is typed to run agentd: bin/agentd
 	Listening string // the address that the server listens on: 127.0.0.1:8080
 	PublicURL string // AGENTD_PUBLIC_URL, or empty
 	Database  string // "SQLite in ./agentd-data"
@@ -34,7 +36,7 @@ func Write(w io.Writer, i Info) error {
 	fmt.Fprintf(&b, "  Database  %s\n", i.Database)
 	switch {
 	case i.Model == "":
-		b.WriteString("  Model     none. Agents can use builtin/echo, which is no model: it answers by rule.\n" +
+		b.WriteString("  Model     none. Agents use builtin/echo, which is no model: it repeats what it is told.\n" +
 			"            For a real one set AGENTD_MODEL_BASE_URL, AGENTD_MODEL_API_KEY and AGENTD_MODEL.\n")
 	case i.Endpoint == "":
 		fmt.Fprintf(&b, "  Model     %s\n", i.Model)
@@ -49,25 +51,20 @@ func Write(w io.Writer, i Info) error {
 	return err
 }
 
-// usual is where the commands look for a server that AGENTD_URL does not name.
-const usual = "http://127.0.0.1:8080"
-
 // next is what to type after the first start.
 func (i Info) next(b *strings.Builder, base string) {
+	where := "In another terminal"
+	if strings.Contains(i.Program, "/") && !filepath.IsAbs(i.Program) {
+		where += ", in this directory"
+	}
 	if i.OwnerKey.Empty() {
-		b.WriteString("\nThis is the first start. The owner's key is the one that was given as AGENTD_OWNER_KEY.\nIn another terminal, with that key in AGENTD_KEY:\n\n")
+		fmt.Fprintf(b, "\nThis is the first start. The owner's key is the one that was given as AGENTD_OWNER_KEY.\n%s, with that key in AGENTD_KEY:\n\n", where)
 	} else {
-		b.WriteString("\nThis is the first start. Keep the owner's key: it will not be shown again.\nIn another terminal:\n\n")
+		fmt.Fprintf(b, "\nThis is the first start. Keep the owner's key: it will not be shown again.\n%s:\n\n", where)
 		fmt.Fprintf(b, "  export AGENTD_KEY=%s\n", i.OwnerKey.Reveal())
 	}
-	if base != usual {
-		fmt.Fprintf(b, "  export AGENTD_URL=%s\n", base)
-	}
-	model := ""
-	if i.Model == "" {
-		model = " --model builtin/echo"
-	}
-	fmt.Fprintf(b, "  agentd agent create --name hello%s\n  agentd run hello \"Hello!\"\n", model)
+	fmt.Fprintf(b, "  export AGENTD_URL=%s\n", base)
+	fmt.Fprintf(b, "  %s agent create --name hello\n  %s run hello \"Hello\"\n", i.Program, i.Program)
 }
 
 // base is the address that a person on this machine can use.

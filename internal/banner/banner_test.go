@@ -19,18 +19,18 @@ func TestWrite(t *testing.T) {
 	const key = "svc_abcdefgh_0123456789abcdefghijklmnopqrstuv"
 	for name, info := range map[string]Info{
 		"first": {
-			Version: "0.2.0", Listening: "127.0.0.1:8080", Database: "SQLite in ./agentd-data",
+			Version: "0.2.0", Program: "bin/agentd", Listening: "127.0.0.1:8080", Database: "SQLite in ./agentd-data",
 			FirstStart: true, OwnerKey: secret.New(key),
 		},
 		"first-elsewhere": {
-			Version: "0.2.0", Listening: "[::]:9000", Database: "SQLite in /data",
+			Version: "0.2.0", Program: "/usr/bin/agentd", Listening: "[::]:9000", Database: "SQLite in /data",
 			Model: "default/llama", Endpoint: "http://10.0.0.1:11434/v1", FirstStart: true, OwnerKey: secret.New(key),
 		},
 		"first-with-given-key": {
-			Version: "0.2.0", Listening: "127.0.0.1:8080", Database: "SQLite in ./agentd-data", FirstStart: true,
+			Version: "0.2.0", Program: "bin/agentd", Listening: "127.0.0.1:8080", Database: "SQLite in ./agentd-data", FirstStart: true,
 		},
 		"again": {
-			Version: "0.2.0", Listening: "0.0.0.0:8080", PublicURL: "https://agents.example.com/", Database: "PostgreSQL at db:5432",
+			Version: "0.2.0", Program: "bin/agentd", Listening: "0.0.0.0:8080", PublicURL: "https://agents.example.com/", Database: "PostgreSQL at db:5432",
 			Model: "far/large",
 		},
 	} {

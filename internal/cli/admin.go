@@ -48,7 +48,7 @@ func (cmd *tenantCreateCommand) Run(inv *invocation) error {
 
 type keyCreateCommand struct {
 	Storage config.Storage `embed:"" group:"Storage"`
-	Tenant  string         `required:"" placeholder:"ID" help:"Id of the tenant."`
+	Tenant  string         `placeholder:"ID" help:"Id of the tenant. Left out: the first one, which the first start made."`
 	Role    authz.Role     `required:"" enum:"viewer,developer,admin,owner" placeholder:"ROLE" help:"Role of the member: viewer, developer, admin or owner."`
 	Scopes  []authz.Scope  `placeholder:"SCOPE" help:"Scopes of the key, or * for all. Left out: the usual ones."`
 	Name    string         `required:"" placeholder:"NAME" help:"Name of the key."`

@@ -85,6 +85,12 @@ func TestAdminBesideARunningServer(t *testing.T) {
 			t.Errorf("the second key of the owner is of %s", second.UserID)
 		}
 
+		// Who lost the owner's key makes another: the first tenant needs no name.
+		again := s.run("admin", "key", "create", "--role", "owner", "--scopes", "*", "--name", "again", "--json").grant(t)
+		if who := caller(again); !who.Operator || who.Role != authz.Owner || who.TenantID == tenant.TenantID {
+			t.Errorf("the first tenant's new owner is %+v", who)
+		}
+
 		r := s.run("admin", "tenant", "create", "--name", "Else")
 		r.want(t, exitOK, "Created tenant Else (", "\nOwner   ", "\nKey     svc_", "cannot be shown again")
 		if strings.Count(r.stdout+r.stderr, "svc_") != 1 {
@@ -95,6 +101,13 @@ func TestAdminBesideARunningServer(t *testing.T) {
 		s.run("admin", "key", "create", "--tenant", "nope", "--role", "viewer", "--name", "n").want(t, exitFailure, "Error: There is no such tenant.")
 		s.run("admin", "key", "create", "--tenant", tenant.TenantID, "--role", "viewer", "--name", "n", "--scopes", "a,b").
 			want(t, exitFailure, "\n  scopes[0]: is not a scope\n  scopes[1]: is not a scope\n")
+	})
+}
+
+func TestAdminKeyBeforeTheFirstStart(t *testing.T) {
+	t.Parallel()
+	eachDatabase(t, func(t *testing.T, s shell, _ sqldb.Config) {
+		s.run("admin", "key", "create", "--role", "owner", "--name", "n").want(t, exitFailure, "Error: There is no tenant yet; the first start of the server makes one.")
 	})
 }
 

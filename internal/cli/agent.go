@@ -22,7 +22,8 @@ type agentCreateCommand struct {
 	SystemFile  string        `xor:"system" placeholder:"FILE" help:"File with the system prompt."`
 	Tool        []string      `placeholder:"TOOL" help:"Built-in tool that the agent may use, as calculator; several by commas or by repeating the flag."`
 	File        string        `placeholder:"FILE" help:"JSON file with any fields of an agent; the flags win over it."`
-	JSON        bool          `help:"Print the agent as JSON."`
+	ID          bool          `xor:"print" help:"Print the agent's id and nothing else."`
+	JSON        bool          `xor:"print" help:"Print the agent as JSON."`
 }
 
 // Run implements the command.
@@ -39,11 +40,15 @@ func (cmd *agentCreateCommand) Run(inv *invocation) error {
 	if err != nil {
 		return err
 	}
-	if cmd.JSON {
+	switch {
+	case cmd.JSON:
 		return inv.printJSON(agent.Raw)
+	case cmd.ID:
+		_, err := fmt.Fprintln(inv.stdout, agent.Value.AgentID)
+		return err
 	}
 	fmt.Fprintf(inv.stdout, "Created agent %s (%s).\n", oneLine(agent.Value.Name), agent.Value.AgentID)
-	inv.note("Talk to it:  agentd run %s \"Hello\"", quote(oneLine(agent.Value.Name)))
+	inv.note("Talk to it:  %s run %s \"Hello\"", inv.deps.Program, quote(oneLine(agent.Value.Name)))
 	return nil
 }
 
@@ -134,7 +139,7 @@ func (cmd *agentListCommand) Run(inv *invocation) error {
 		return inv.printArray(agents)
 	}
 	if len(rows) == 0 {
-		inv.note("There are no agents yet. Make one:  agentd agent create --name NAME")
+		inv.note("There are no agents yet. Make one:  %s agent create --name NAME", inv.deps.Program)
 		return nil
 	}
 	return inv.table([]string{"NAME", "MODEL", "STATUS", "CREATED", "ID"}, rows)
@@ -157,7 +162,7 @@ func (inv *invocation) findAgent(c *client.Client, meant string) (string, error)
 	}
 	switch len(ids) {
 	case 0:
-		return "", fmt.Errorf("there is no agent with the name %q; agentd agent list shows all of them", meant)
+		return "", fmt.Errorf("there is no agent with the name %q; they are listed by:  %s agent list", meant, inv.deps.Program)
 	case 1:
 		return ids[0], nil
 	}

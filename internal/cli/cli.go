@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 // Deps is what the command line is given by main, and by tests.
 type Deps struct {
 	Version string
+	Program string // what is typed to run this program; empty: agentd
 	// Serve runs the server until ctx ends.
 	Serve func(ctx context.Context, cfg config.Config) error
 
@@ -76,6 +78,7 @@ func Main(ctx context.Context, args []string, deps Deps) int {
 	if deps.Now == nil {
 		deps.Now = time.Now
 	}
+	deps.Program = cmp.Or(deps.Program, "agentd")
 	if deps.leaveAfter == 0 {
 		deps.leaveAfter = 10 * time.Second
 	}
@@ -164,7 +167,7 @@ func environment(lookup func(string) (string, bool)) kong.ResolverFunc {
 // it would read that of every command, not only of the one that runs. The flags
 // keep the names.
 func forgetEnvironment(k *kong.Kong) {
-	kong.Visit(k.Model, func(node kong.Visitable, next kong.Next) error {
+	_ = kong.Visit(k.Model, func(node kong.Visitable, next kong.Next) error {
 		if flag, ok := node.(*kong.Flag); ok {
 			flag.Tag.Envs = nil
 		}

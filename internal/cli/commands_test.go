@@ -75,6 +75,19 @@ func TestAgentCreate(t *testing.T) {
 	}
 }
 
+func TestAgentCreateForScripts(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	a.handle("POST /api/v1/agents", status(201, `{"agent_id":"`+agentID+`","name":"n"}`))
+	if r := a.shell.run("agent", "create", "--name=n", "--id"); r.stdout != agentID+"\n" || r.stderr != "" || r.code != exitOK {
+		t.Errorf("the id: %+v", r)
+	}
+	if r := a.shell.run("agent", "create", "--name=n", "--json"); !strings.HasPrefix(r.stdout, "{\n") || r.stderr != "" {
+		t.Errorf("the agent: %+v", r)
+	}
+	a.shell.run("agent", "create", "--name=n", "--json", "--id").want(t, exitUsage, "can't be used together")
+}
+
 // runsAnswer is a page of runs, the first of them with all its parts.
 const runsAnswer = `{"items":[
 	{"run_id":"01990000-0000-7000-8000-00000000000b","agent_id":"01990000-0000-7000-8000-00000000000a","status":"completed",

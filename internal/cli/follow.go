@@ -43,7 +43,7 @@ func (f *follower) show(frame client.Frame) {
 		f.aside("→ %s %s", d.Name, brief(d.Arguments))
 	case "tool.result":
 		line := fmt.Sprintf("← %s %s", d.Name, brief(d.Output))
-		if d.Status != "" && d.Status != "completed" && d.Status != "success" && d.Status != "ok" {
+		if d.Status != "" && d.Status != "done" {
 			line = fmt.Sprintf("← %s (%s) %s", d.Name, d.Status, brief(d.Output))
 		}
 		if d.DurationMS > 0 {

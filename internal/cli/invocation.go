@@ -31,7 +31,8 @@ type invocation struct {
 
 func (inv *invocation) connect(c config.Client) (*client.Client, error) {
 	if c.Key.Empty() {
-		return nil, errors.New("no key is given; set AGENTD_KEY to the one that agentd serve printed on its first start, or use --key")
+		return nil, fmt.Errorf("no key is given; set AGENTD_KEY to the one that the server printed on its first start, or use --key\n"+
+			"A lost one is replaced on the server's machine:  %s admin key create --role owner --scopes '*' --name NAME", inv.deps.Program)
 	}
 	return client.New(c.URL, c.Key)
 }

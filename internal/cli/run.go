@@ -92,7 +92,7 @@ func (inv *invocation) follow(c *client.Client, runID string, show func(client.F
 	for frame, err := range c.Watch(watching, runID, lost) {
 		if err != nil {
 			if inv.Err() != nil {
-				err = fmt.Errorf("left before the run ended; see it with: agentd runs show %s", runID)
+				err = fmt.Errorf("left before the run ended; see it with:  %s runs show %s", inv.deps.Program, runID)
 			}
 			return ending{}, err
 		}

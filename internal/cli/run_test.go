@@ -20,7 +20,7 @@ func TestRunShowsWhatHappens(t *testing.T) {
 		`run.queued {}`, `run.started {}`, `step.started {"seq":1}`,
 		`llm.thinking {"text":"hmm"}`, `llm.chunk {"text":"Let me "}`, `llm.chunk {"text":"see."}`,
 		`tool.call {"tool_call_id":"t1","name":"calculator","arguments":{"expression":"2+2"}}`,
-		`tool.result {"tool_call_id":"t1","name":"calculator","status":"completed","output":"4","duration_ms":12}`,
+		`tool.result {"tool_call_id":"t1","name":"calculator","status":"done","output":"4","duration_ms":12}`,
 		`tool.result {"name":"http_fetch","status":"error","output":{"error":"refused\u001b[31m"}}`,
 		`approval.requested {"approval_id":"a1","tool_name":"write_file","arguments":{"path":"a"}}`,
 		`approval.resolved {"decision":"approved"}`, `input.requested {"question":"Really?"}`, `run.paused {}`,

@@ -48,7 +48,7 @@ func (cmd *runsListCommand) Run(inv *invocation) error {
 		return inv.printArray(raw)
 	}
 	if len(runs) == 0 {
-		inv.note("There are no such runs. Start one:  agentd run AGENT \"message\"")
+		inv.note("There are no such runs. Start one:  %s run AGENT \"message\"", inv.deps.Program)
 		return nil
 	}
 	names := inv.agentNames(c, runs)

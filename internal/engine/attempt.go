@@ -53,16 +53,8 @@ func (e *Engine) newAttempt(r *run.Record, spec *run.AgentSpec) *attempt {
 
 // insert stores a new run together with how it goes on.
 func (a *attempt) insert(ctx context.Context, enqueue func(txn.Tx) error) error {
-	a.rec.EventSeq = a.seq
-	err := a.e.Writer.Write(ctx, func(tx txn.Tx) error {
-		if err := a.e.Runs.Insert(tx, a.rec); err != nil {
-			return err
-		}
-		if err := enqueue(tx); err != nil {
-			return err
-		}
-		return a.append(tx)
-	})
+	a.rec.StepSeq, a.rec.EventSeq = a.step, a.seq
+	err := a.e.write(ctx, a.e.Runs.Insert(a.rec), enqueue, a.log())
 	if err == nil {
 		a.publish()
 	}
@@ -104,11 +96,10 @@ func (a *attempt) takeOver(ctx context.Context) error {
 }
 
 // beginStep notes that a step begins with the commit that is being made.
-func (a *attempt) beginStep(kind run.StepType, in *run.ToolInput) int64 {
+func (a *attempt) beginStep(kind run.StepType, in *run.ToolInput) {
 	a.step++
 	a.rec.Pending = append(a.rec.Pending, run.Intent{StepID: ident.New(), Seq: a.step, Type: kind, StartedAt: a.e.Clock.Now(), Tool: in})
 	a.emit("step.started", stepStartedData{StepSeq: a.step, Type: kind})
-	return a.step
 }
 
 // endStep adds a step's result to the commit that is being made.
@@ -127,7 +118,7 @@ func (a *attempt) endStep(s *run.Step, m run.StepMetrics) {
 	a.steps = append(a.steps, s)
 	a.rec.Metrics.StepsCount++
 	a.emit("step.completed", stepCompletedData{
-		StepSeq: s.Seq, Type: s.Type, Status: s.Status, DurationMS: s.DurationMS, Metrics: m,
+		StepSeq: s.Seq, Type: s.Type, Status: s.Status, DurationMS: s.DurationMS,
 	})
 }
 
@@ -139,7 +130,7 @@ func (a *attempt) end(status run.Status, code, sentence string) {
 		a.rec.Error, a.rec.ErrorCode = &sentence, code
 	}
 	a.rec.Metrics.DurationMS = a.ran()
-	a.emit(status.EventName(), endData{Status: status, Error: a.rec.Error, ErrorCode: code, Metrics: a.rec.Metrics})
+	a.emit(status.EventName(), endData{Status: status, Error: a.rec.Error, ErrorCode: code})
 }
 
 // fail ends the run as failed, or as what code means. Steps that were begun
@@ -186,9 +177,10 @@ const commitTries = 8
 func (a *attempt) commit(ctx context.Context, final bool) error {
 	a.rec.StepSeq, a.rec.EventSeq = a.step, a.seq
 	a.rec.Metrics.DurationMS = a.ran()
+	ops := a.ops(final)
 	wait := 50 * time.Millisecond
 	for try := 1; ; try++ {
-		err := a.e.Writer.Write(ctx, func(tx txn.Tx) error { return a.write(tx, final) })
+		err := a.e.write(ctx, ops...)
 		if err == nil {
 			break
 		}
@@ -215,35 +207,30 @@ func (a *attempt) commit(ctx context.Context, final bool) error {
 	return nil
 }
 
-func (a *attempt) write(tx txn.Tx, final bool) error {
-	var err error
-	if final {
-		err = a.e.Queue.Finish(tx, a.lease)
-	} else {
-		err = a.e.Queue.Hold(tx, a.lease, a.e.Lease)
-	}
-	if err != nil {
-		return err
-	}
-	for _, s := range a.steps {
-		if err := a.e.Runs.AppendStep(tx, s); err != nil {
-			return err
+// ops is what a commit writes, the lease first: without it nothing counts.
+func (a *attempt) ops(final bool) []txn.Op {
+	tenant, id := a.rec.TenantID, a.rec.RunID
+	ops := []txn.Op{func(tx txn.Tx) error {
+		if final {
+			return a.e.Queue.Finish(tx, a.lease)
 		}
+		return a.e.Queue.Hold(tx, a.lease, a.e.Lease)
+	}}
+	for _, s := range a.steps {
+		ops = append(ops, a.e.Runs.AppendStep(s))
 	}
 	if a.drafts {
-		if err := a.e.Log.DropDrafts(tx, a.rec.TenantID, a.rec.RunID, a.step); err != nil {
-			return err
-		}
+		ops = append(ops, func(tx txn.Tx) error { return a.e.Log.DropDrafts(tx, tenant, id, a.step) })
 	}
-	if err := a.append(tx); err != nil {
-		return err
+	if len(a.entries) > 0 {
+		ops = append(ops, a.log())
 	}
-	return a.e.Runs.Update(tx, a.rec.TenantID, a.rec.RunID, run.Update{
+	return append(ops, a.e.Runs.Update(tenant, id, run.Update{
 		Status: a.rec.Status, Output: a.rec.Output, Metrics: a.rec.Metrics,
 		Error: a.rec.Error, ErrorCode: a.rec.ErrorCode,
 		StartedAt: a.rec.StartedAt, CompletedAt: a.rec.CompletedAt,
 		StepSeq: a.rec.StepSeq, EventSeq: a.rec.EventSeq, Pending: a.rec.Pending,
-	})
+	}))
 }
 
 func (a *attempt) ran() float64 { return a.before + milliseconds(a.e.Clock.Now().Sub(a.began)) }

@@ -2,9 +2,11 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/internal/model"
 	"agentd/internal/run"
@@ -19,23 +21,54 @@ const closingNote = "The limit of this run is reached. Do not call tools. Give y
 // prompt, the earlier turns, and the message, with the caller's instructions
 // in front of it.
 func (a *attempt) opening() []model.Message {
-	var in run.Input
-	// Input that is not of this shape was refused when the run was made, or is
-	// a trigger's own payload, whose message is what counts.
-	_ = json.Unmarshal(a.rec.Input, &in)
-	var out []model.Message
+	in := a.rec.Parsed
+	if in == nil {
+		in = new(run.Input)
+		// Input that is not of this shape was refused when the run was made, or
+		// is a trigger's own payload, whose message is what counts.
+		_ = json.Unmarshal(a.rec.Input, in)
+	}
+	var turns []model.Message
 	if a.spec.System != "" {
-		out = append(out, model.Message{Role: model.System, Text: a.spec.System})
+		turns = append(turns, model.Message{Role: model.System, Text: a.spec.System})
 	}
-	out = append(out, in.History...)
-	text := in.Message
-	if in.Instructions != "" {
-		text = "Instructions of the caller:\n" + in.Instructions + "\n\n" + text
+	turns = append(turns, in.History...)
+	if in.Message != "" || len(in.Parts) > 0 || len(in.History) == 0 {
+		turns = append(turns, model.Message{Role: model.User, Text: in.Message, Parts: in.Parts})
 	}
-	if text == "" && len(in.Parts) == 0 && len(in.History) > 0 {
-		return out // the history ends with what is to be answered: a tool's result
+	// Else the history ends with what is to be answered: a tool's result.
+	return instruct(turns, in.Instructions)
+}
+
+// instruct puts the caller's instructions in front of the last message of the
+// user. A conversation without one gets them as one.
+func instruct(turns []model.Message, instructions string) []model.Message {
+	if instructions == "" {
+		return turns
 	}
-	return append(out, model.Message{Role: model.User, Text: text, Parts: in.Parts})
+	text := "Instructions of the caller:\n" + instructions
+	for i := range slices.Backward(turns) {
+		m := &turns[i]
+		switch {
+		case m.Role != model.User:
+			continue
+		case m.Parts != nil: // which replace the text
+			m.Parts = append([]jsontext.Value{textPart(text)}, m.Parts...)
+		case m.Text == "":
+			m.Text = text
+		default:
+			m.Text = text + "\n\n" + m.Text
+		}
+		return turns
+	}
+	return append(turns, model.Message{Role: model.User, Text: text})
+}
+
+func textPart(text string) jsontext.Value {
+	return encode(struct {
+		Type string `json:"type"`
+		Text string `json:"text"`
+	}{"text", text})
 }
 
 func assistantMessage(out run.LLMOutput) model.Message {
@@ -67,13 +100,15 @@ func (a *attempt) request(target model.Target) model.Request {
 		}
 	}
 	if a.closing {
-		req.Messages = append(a.messages[:len(a.messages):len(a.messages)], model.Message{Role: model.User, Text: closingNote})
+		req.Messages = append(slices.Clip(a.messages), model.Message{Role: model.User, Text: closingNote})
 		return req
 	}
 	if none(a.limits().MaxToolCalls) {
 		return req
 	}
-	req.Tools = a.tools.Specs()
+	req.Tools = slices.DeleteFunc(a.tools.Specs(), func(t model.ToolSpec) bool {
+		return o.HasTool(t.Name) // of two with one name the caller's counts
+	})
 	for _, t := range o.Tools {
 		req.Tools = append(req.Tools, model.ToolSpec{Name: t.Name, Description: t.Description, Parameters: t.Parameters})
 	}
@@ -136,7 +171,7 @@ func (a *attempt) replay(ctx context.Context) error {
 			a.calls = append(a.calls, c)
 		}
 	}
-	if pendingModel && len(asked) > 0 && len(results) == 0 || pendingModel && unanswered(asked, results) {
+	if pendingModel && unanswered(asked, results) { // a limit was hit: they were not to be run
 		a.messages = withoutCalls(a.messages)
 	}
 	a.interrupted = len(a.calls) > 0

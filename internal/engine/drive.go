@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
@@ -24,10 +23,7 @@ const (
 	thinkingChunk = "llm.thinking"
 )
 
-var (
-	errDuration = errors.New("engine: the run's time is up")
-	tracer      = otel.Tracer("agentd/engine")
-)
+var errDuration = errors.New("engine: the run's time is up")
 
 // drive takes the run from its last commit to its end. It returns nil when
 // the run ended, and an error where it did not: the lease is lost, the node
@@ -44,9 +40,12 @@ func (a *attempt) drive(ctx context.Context) error {
 		a.ctx, stop = context.WithTimeoutCause(a.ctx, left, errDuration)
 		defer stop()
 	}
-	var span trace.Span
-	a.ctx, span = tracer.Start(a.ctx, "run", trace.WithAttributes(attribute.String("agentd.run_id", a.rec.RunID), attribute.String("agentd.agent_id", a.rec.AgentID)))
-	defer span.End()
+	if a.e.Tracer != nil {
+		var span trace.Span
+		a.ctx, span = a.e.Tracer.Start(a.ctx, "run", trace.WithAttributes(
+			attribute.String("agentd.run_id", a.rec.RunID), attribute.String("agentd.agent_id", a.rec.AgentID)))
+		defer span.End()
+	}
 
 	if a.messages == nil {
 		a.messages = a.opening()

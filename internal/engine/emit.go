@@ -34,10 +34,9 @@ type (
 		Attempt int        `json:"attempt"`
 	}
 	endData struct {
-		Status    run.Status  `json:"status"`
-		Error     *string     `json:"error,omitzero"`
-		ErrorCode string      `json:"error_code,omitzero"`
-		Metrics   run.Metrics `json:"metrics"`
+		Status    run.Status `json:"status"`
+		Error     *string    `json:"error,omitzero"`
+		ErrorCode string     `json:"error_code,omitzero"`
 	}
 	stepStartedData struct {
 		StepSeq int64        `json:"step_seq"`
@@ -73,8 +72,11 @@ type (
 	}
 )
 
+// encoding mends text that is no UTF-8, a tool's output say.
+var encoding = json.JoinOptions(json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
+
 func encode(v any) jsontext.Value {
-	b, err := json.Marshal(v, json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
+	b, err := json.Marshal(v, encoding)
 	if err != nil {
 		panic(err) // our own types always encode
 	}
@@ -135,12 +137,9 @@ func textData(text string) jsontext.Value {
 	return append(b, '}')
 }
 
-// append writes the events since the last commit to the log, in tx.
-func (a *attempt) append(tx txn.Tx) error {
-	if len(a.entries) == 0 {
-		return nil
-	}
-	return a.e.Log.Append(tx, a.rec.TenantID, a.rec.RunID, event.Segment{First: a.stored + 1, Entries: a.entries})
+// log is the write of the events since the last commit.
+func (a *attempt) log() txn.Op {
+	return a.e.Log.Append(a.rec.TenantID, a.rec.RunID, event.Segment{First: a.stored + 1, Entries: a.entries})
 }
 
 // publish gives out what a commit made true.

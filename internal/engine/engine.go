@@ -8,9 +8,12 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
+
+	"go.opentelemetry.io/otel/trace"
 
 	"agentd/internal/clock"
 	"agentd/internal/event"
@@ -26,6 +29,10 @@ import (
 // WorkKind is the kind of the engine's items in the table of work; the key is
 // the run's id.
 const WorkKind = "run"
+
+// maxAttempts bounds how often a run is taken up without getting to its end:
+// what fails so often fails because of the run itself.
+const maxAttempts = 1000
 
 // Log is what the engine needs of the event log beyond appending.
 type Log interface {
@@ -54,7 +61,7 @@ type Observer struct {
 	Recover  func()
 }
 
-// Config is what an engine is made of. Every field but Observer is required.
+// Config is what an engine is made of. Observer and Tracer may be left out.
 type Config struct {
 	Writer txn.Writer
 	Runs   run.Store
@@ -72,6 +79,7 @@ type Config struct {
 	Node     string        // owner of this node's leases
 	Lease    time.Duration // how long a dead node's runs wait
 	Observer Observer
+	Tracer   trace.Tracer // nil: no spans
 }
 
 // Engine drives runs on one node.
@@ -206,6 +214,9 @@ func (e *Engine) Handle(ctx context.Context, lease work.Lease) error {
 	if err := a.takeOver(ctx); err != nil {
 		return err
 	}
+	if lease.Attempt > maxAttempts {
+		return a.fail(run.CodeInternalError, fmt.Sprintf("The run was taken up %d times and could not go on.", lease.Attempt-1))
+	}
 	if gone {
 		return a.fail(run.CodeAgentDeleted, "The agent was deleted before the run could end.")
 	}
@@ -226,8 +237,20 @@ func (e *Engine) takePrepared(runID string) *attempt {
 	return a
 }
 
+// write commits ops together.
+func (e *Engine) write(ctx context.Context, ops ...txn.Op) error {
+	return e.Writer.Write(ctx, func(tx txn.Tx) error {
+		for _, op := range ops {
+			if err := op(tx); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 func (e *Engine) forget(ctx context.Context, lease work.Lease) error {
-	return e.Writer.Write(ctx, func(tx txn.Tx) error { return e.Queue.Finish(tx, lease) })
+	return e.write(ctx, func(tx txn.Tx) error { return e.Queue.Finish(tx, lease) })
 }
 
 func subject(r *run.Record) policy.Run {

@@ -20,12 +20,8 @@ const interruptedNote = "interrupted: outcome unknown. The call may or may not h
 // split parts the platform's tools from the caller's own, which the platform
 // cannot run.
 func (a *attempt) split(calls []model.ToolCall) (own, callers []model.ToolCall) {
-	theirs := map[string]bool{}
-	for _, t := range a.rec.Options.Tools {
-		theirs[t.Name] = true
-	}
 	for _, c := range calls {
-		if theirs[c.Name] {
+		if a.rec.Options.HasTool(c.Name) {
 			callers = append(callers, c)
 		} else {
 			own = append(own, c)

@@ -37,7 +37,7 @@ func Droppable(name string) bool { return name == "llm.chunk" || name == "llm.th
 type Log interface {
 	// Append adds a segment to a stream. Seqs are the caller's: it holds the
 	// stream's lease or row lock.
-	Append(tx txn.Tx, tenant, stream string, s Segment) error
+	Append(tenant, stream string, s Segment) txn.Op
 	// Read gives up to limit events strictly after a seq, in order.
 	Read(ctx context.Context, tenant, stream string, after int64, limit int) ([]Event, error)
 }

@@ -39,7 +39,7 @@ func (w *writer) next(name string) event.Event {
 
 func (w *writer) store(events ...event.Event) {
 	for _, e := range events {
-		w.log.Append(nil, tenant, stream, event.Segment{First: e.Seq, Entries: []event.Entry{{Name: e.Name, At: e.At, Data: e.Data}}})
+		_ = w.log.Append(tenant, stream, event.Segment{First: e.Seq, Entries: []event.Entry{{Name: e.Name, At: e.At, Data: e.Data}}})(nil)
 	}
 }
 
@@ -191,7 +191,9 @@ func TestSlowReaderLosesOnlyChunks(t *testing.T) {
 		if got := next(); got.Name != "a" {
 			t.Fatalf("first is %v", got)
 		}
-		for range 2000 {
+		w.live("llm.chunk")
+		synctest.Wait() // the reader has it in its hands, and takes nothing more
+		for range 1999 {
 			w.live("llm.chunk")
 		}
 		for range 50 {
@@ -214,6 +216,32 @@ func TestSlowReaderLosesOnlyChunks(t *testing.T) {
 		}
 		if want := fmt.Sprintf(`{"dropped":%d}`, 2000-names["llm.chunk"]); string(gap.Data) != want {
 			t.Errorf("gap says %s, want %s", gap.Data, want)
+		}
+	})
+}
+
+// A reader that asks for everything gets it, late rather than with holes, also
+// where chunks are the last thing that it was too slow for.
+func TestSlowReaderOfTheWholeLosesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWriter()
+		w.say("a")
+		f := w.follow()
+		f.Whole = true
+		next, stop := pull(t.Context(), f)
+		defer stop()
+		next()
+		for range 2000 {
+			w.say("llm.chunk")
+		}
+		for want := int64(2); want <= 2001; want++ {
+			if e := next(); e.Seq != want || e.Name != "llm.chunk" {
+				t.Fatalf("got %d %s, want %d", e.Seq, e.Name, want)
+			}
+		}
+		w.say("end")
+		if e := next(); e.Name != "end" {
+			t.Errorf("got %v", e)
 		}
 	})
 }

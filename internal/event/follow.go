@@ -13,6 +13,9 @@ import (
 type Follower struct {
 	Log Log
 	Hub *Hub
+	// Whole makes the reader slow rather than incomplete: what its queue had to
+	// drop is read from the log, and there is no event "gap".
+	Whole bool
 	// Idle, if set, is called when everything at hand was given and the reader
 	// is about to wait: the moment to flush.
 	Idle func()
@@ -127,11 +130,12 @@ func (r *reader) live(sub *Subscription) {
 				r.fail(err)
 				return
 			}
-			if dropped > 0 && !r.giveGap(dropped) {
+			holes := dropped > 0 && !r.Whole
+			if holes && !r.giveGap(dropped) {
 				return
 			}
 			for _, b := range batches {
-				if !r.batch(b, dropped > 0) {
+				if !r.batch(b, holes) {
 					return
 				}
 			}
@@ -140,9 +144,10 @@ func (r *reader) live(sub *Subscription) {
 	}
 }
 
-// batch gives a live batch, after what the log has before it.
-func (r *reader) batch(b Batch, dropped bool) bool {
-	if b.Prev > r.last && !dropped && !r.fill(b.Prev) {
+// batch gives a live batch, after what the log has before it unless that may
+// stay missing.
+func (r *reader) batch(b Batch, holes bool) bool {
+	if b.Prev > r.last && !holes && !r.fill(b.Prev) {
 		return false
 	}
 	for _, e := range b.Events {

@@ -148,8 +148,9 @@ type Subscription struct {
 
 	mu      sync.Mutex
 	queue   []Batch
-	queued  int // events in queue
-	dropped int // since the last Take
+	spare   []Batch // the queue before, taken and given back
+	queued  int     // events in queue
+	dropped int     // since the last Take
 	slow    bool
 }
 
@@ -157,12 +158,13 @@ type Subscription struct {
 func (s *Subscription) Ready() <-chan struct{} { return s.ready }
 
 // Take empties the queue. dropped counts droppable events that did not fit;
-// ErrSlow is final.
+// ErrSlow is final. The batches are the caller's until its next Take.
 func (s *Subscription) Take() (batches []Batch, dropped int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	batches, dropped = s.queue, s.dropped
-	s.queue, s.queued, s.dropped = nil, 0, 0
+	clear(s.spare[:cap(s.spare)])
+	s.queue, s.spare, s.queued, s.dropped = s.spare[:0], s.queue, 0, 0
 	if s.slow {
 		return nil, 0, ErrSlow
 	}
@@ -186,7 +188,7 @@ func (s *Subscription) put(b Batch) {
 		s.slow = true
 		s.queue, s.queued = nil, 0
 	}
-	if !s.slow {
+	if !s.slow && len(b.Events) > 0 {
 		s.queue = append(s.queue, b)
 		s.queued += len(b.Events)
 	}

@@ -68,7 +68,7 @@ var (
 	errTimeout = wire(http.StatusRequestTimeout, "REQUEST_TIMEOUT",
 		"The body did not arrive in time; send it again.")
 	errMedia = fault.New(fault.UnsupportedMedia, "",
-		"The body must be JSON: send it with the Content-Type application/json.")
+		"The body must be JSON, and say so: add the header 'Content-Type: application/json'. With curl that is -H 'Content-Type: application/json'.")
 	errEncoding = fault.New(fault.UnsupportedMedia, "",
 		"The body must not be compressed: send it without a Content-Encoding.")
 	errTooLarge = fault.New(fault.TooLarge, "",
@@ -207,11 +207,12 @@ func (b *bodies) fill(x *exchange, r *http.Request, into []byte) error {
 }
 
 // ReadBody gives the JSON body of a Raw route's request by the rules of every
-// other (content type, length, size, time). Its bytes count against the
-// budget of big bodies until release. Errors: refusals; the syntax is the
+// other (content type, length, size, time). Its bytes are the caller's until
+// release, which comes as soon as they are decoded: until then they count
+// against the budget of big bodies. Errors: refusals; the syntax is the
 // caller's to check.
 func ReadBody(r *http.Request) (data []byte, release func(), err error) {
 	x := exchangeOf(r.Context())
-	got, err := x.server.bodies.read(x, r, false, false)
+	got, err := x.server.bodies.read(x, r, false, true)
 	return got.data, got.release, err
 }

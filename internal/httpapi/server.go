@@ -73,7 +73,7 @@ type Server struct {
 	draining atomic.Bool
 
 	http   *http.Server
-	cancel context.CancelFunc // ends the requests that outlive a shutdown
+	cancel context.CancelCauseFunc // ends the requests that outlive a shutdown
 }
 
 // New builds the edge. Errors: a public URL that is none. It panics on rows
@@ -110,7 +110,7 @@ func New(c Config) (*Server, error) {
 	}
 	s.mountAll(c)
 
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancelCause(context.Background())
 	s.cancel = cancel
 	s.http = &http.Server{
 		Handler:                      s,
@@ -163,12 +163,12 @@ func (s *Server) Serve(l net.Listener) error {
 // streams that can be resumed end at once, and what is left may finish until
 // ctx ends. Error: ctx's, where requests had to be cut off.
 func (s *Server) Shutdown(ctx context.Context) error {
-	defer s.cancel()
+	defer s.cancel(errDraining)
 	s.draining.Store(true)
 	s.streams.drain()
 	err := s.http.Shutdown(ctx)
 	if err != nil {
-		s.cancel()
+		s.cancel(errDraining)
 		_ = s.http.Close()
 	}
 	return err

@@ -76,6 +76,20 @@ func OpenStream(r *http.Request, opts StreamOptions) (*Stream, error) {
 // Context ends with the stream; its cause says why.
 func (s *Stream) Context() context.Context { return s.ctx }
 
+// ReaderGone says whether the stream ended because its reader left or did not
+// read, and not because the server or the credential did.
+func (s *Stream) ReaderGone() bool {
+	cause := context.Cause(s.ctx)
+	return errors.Is(cause, errReader) || errors.Is(cause, context.Canceled)
+}
+
+// Failed notes for the log why a stream ends early, unless it has ended anyway.
+func (s *Stream) Failed(err error) {
+	if s.ctx.Err() == nil {
+		_, s.x.failed = Classify(err)
+	}
+}
+
 var (
 	eventStream  = []string{"text/event-stream"}
 	noCache      = []string{"no-cache"}
@@ -244,9 +258,7 @@ func (s *Server) serveStream(x *exchange, r *http.Request, in *binder, open open
 	st.start()
 	for frame, err := range frames {
 		if err != nil {
-			if st.ctx.Err() == nil { // else it only says that the stream was to end
-				_, x.failed = Classify(err)
-			}
+			st.Failed(err)
 			break
 		}
 		if st.Send(frame) != nil {

@@ -105,8 +105,9 @@ func (s *Service) addTenant(ctx context.Context, name, email string, raw RawKey,
 	return Grant{}, fmt.Errorf("no unique short name could be found for the tenant: %w", ErrTaken)
 }
 
-// GrantKey makes a key for a member of a tenant: for the one with that email,
-// or else for a new member with that role. The operator grants whatever he
+// GrantKey makes a key for a member of a tenant, of the operator's where the
+// id is empty: for the one with that email, or else for a new member with that
+// role. The operator grants whatever he
 // wants. scopes nil means the default ones. Errors: 404 for an unknown tenant,
 // 422 with the wrong fields, 409 where the member has another role.
 func (s *Service) GrantKey(ctx context.Context, tenantID string, role authz.Role, scopes []authz.Scope, name, email string) (Grant, error) {
@@ -126,11 +127,12 @@ func (s *Service) GrantKey(ctx context.Context, tenantID string, role authz.Role
 	if wrong != nil {
 		return Grant{}, fault.BadFields(wrong...)
 	}
-	if err := s.tenantExists(ctx, tenantID); err != nil {
+	tenantID, err := s.tenantOrFirst(ctx, tenantID)
+	if err != nil {
 		return Grant{}, err
 	}
 	var g Grant
-	err := s.write(ctx, func(tx txn.Tx) error {
+	err = s.write(ctx, func(tx txn.Tx) error {
 		m, err := s.memberWith(tx, tenantID, email, role)
 		if err != nil {
 			return err
@@ -167,15 +169,23 @@ func (s *Service) newMember(tenantID, email string, role authz.Role) Member {
 	}
 }
 
-func (s *Service) tenantExists(ctx context.Context, tenantID string) error {
+// tenantOrFirst gives the id of a tenant that exists: that one, or the
+// operator's where it is empty.
+func (s *Service) tenantOrFirst(ctx context.Context, tenantID string) (string, error) {
 	err := ErrNotFound
-	if ident.Valid(tenantID) {
+	switch {
+	case tenantID == "":
+		tenantID, err = s.store.Operator(ctx)
+		if errors.Is(err, ErrNotFound) {
+			return "", fault.New(fault.NotFound, "", "There is no tenant yet; the first start of the server makes one.")
+		}
+	case ident.Valid(tenantID):
 		_, err = s.store.Tenant(ctx, tenantID)
 	}
 	if errors.Is(err, ErrNotFound) {
-		return fault.New(fault.NotFound, "", "There is no such tenant.")
+		return "", fault.New(fault.NotFound, "", "There is no such tenant.")
 	}
-	return err
+	return tenantID, err
 }
 
 // readEmail gives an address as it is stored, or says what is wrong with it.

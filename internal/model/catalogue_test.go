@@ -40,7 +40,7 @@ var compareTargets = cmp.Options{cmp.Comparer(func(a, b secret.String) bool { re
 
 func TestResolve(t *testing.T) {
 	t.Parallel()
-	key := func(k string) secret.String { return secret.New(k) }
+	key := secret.New
 	small := model.Target{Provider: "default", Model: "small", BaseURL: "http://10.0.0.1:8000/v1", APIKey: key("key-d"), Price: &model.Price{Input: 1, Output: 2}, Context: 8000}
 	tests := map[string]struct {
 		spec model.Spec

@@ -2,6 +2,7 @@ package modelwire
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"agentd/internal/ident"
@@ -50,8 +51,7 @@ func (c *calls) add(piece *toolCall) error {
 }
 
 func (c *calls) find(index *int, id, name string) *pendingCall {
-	for i := len(*c) - 1; i >= 0; i-- {
-		call := (*c)[i]
+	for _, call := range slices.Backward(*c) {
 		switch {
 		case index != nil:
 			if call.index == *index {

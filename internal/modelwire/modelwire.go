@@ -36,13 +36,11 @@ type Config struct {
 	Backoff       time.Duration     // upper bound of the wait before the first retry; doubles [500 ms]
 	MaxBackoff    time.Duration     // where the doubling ends [8 s]
 	MaxRetryAfter time.Duration     // a longer Retry-After ends the attempts [30 s]
+	Tracer        trace.Tracer      // [nil: no spans]
 }
 
 // Client implements model.Client over HTTP. Safe for concurrent use.
-type Client struct {
-	Config
-	tracer trace.Tracer
-}
+type Client struct{ Config }
 
 var _ model.Client = (*Client)(nil)
 
@@ -59,12 +57,12 @@ func New(c Config) *Client {
 	c.Backoff = cmp.Or(c.Backoff, 500*time.Millisecond)
 	c.MaxBackoff = cmp.Or(c.MaxBackoff, 8*time.Second)
 	c.MaxRetryAfter = cmp.Or(c.MaxRetryAfter, 30*time.Second)
-	return &Client{c, newTracer()}
+	return &Client{c}
 }
 
 // Generate implements [model.Client]. The response of a failed call is empty.
 func (c *Client) Generate(ctx context.Context, req model.Request, sink func(model.Delta)) (model.Response, error) {
-	ctx, span := startSpan(ctx, c.tracer, &req)
+	ctx, span := startSpan(ctx, c.Tracer, &req)
 	resp, err := c.generate(ctx, &req, sink)
 	endSpan(span, &resp, err)
 	return resp, err

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"strings"
 	"sync"
 	"time"
 )
@@ -34,9 +35,9 @@ type stream struct {
 
 var streams = sync.Pool{New: func() any { return &stream{events: eventReader{buf: make([]byte, 8<<10)}} }}
 
-func getStream(src io.Reader, max int) *stream {
+func getStream(src io.Reader, most int) *stream {
 	s := streams.Get().(*stream)
-	s.events = eventReader{src: src, buf: s.events.buf, joined: s.events.joined, max: max}
+	s.events = eventReader{src: src, buf: s.events.buf, joined: s.events.joined, max: most}
 	return s
 }
 
@@ -62,7 +63,7 @@ func readAnswer(in *patientReader, a *answer) error {
 		return err
 	case first == '{':
 		return s.readWhole(a)
-	case bytes.IndexByte([]byte("deir:"), first) >= 0: // data, event, id, retry, a comment
+	case strings.IndexByte("deir:", first) >= 0: // data, event, id, retry, a comment
 		return s.readStream(in, a)
 	}
 	return errGarbage

@@ -3,7 +3,6 @@ package modelwire
 import (
 	"testing"
 
-	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/codes"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
@@ -11,13 +10,11 @@ import (
 	"agentd/internal/model/modeltest"
 )
 
-// Not parallel: the tracer provider is the process's.
 func TestSpans(t *testing.T) {
+	t.Parallel()
 	recorder := tracetest.NewSpanRecorder()
-	previous := otel.GetTracerProvider()
-	otel.SetTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder)))
-	t.Cleanup(func() { otel.SetTracerProvider(previous) })
-	b := newBench(t, Config{MaxAttempts: 1}, modeltest.Script(modeltest.Answer{Text: "a"}, modeltest.Answer{Status: 500}))
+	tracer := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder)).Tracer("test")
+	b := newBench(t, Config{MaxAttempts: 1, Tracer: tracer}, modeltest.Script(modeltest.Answer{Text: "a"}, modeltest.Answer{Status: 500}))
 	for range 2 {
 		b.call(t)
 	}

@@ -39,10 +39,6 @@ func (m *message) thinking() text {
 	return m.Reasoning
 }
 
-func (m *message) empty() bool {
-	return m.Content == "" && m.Refusal == "" && m.thinking() == "" && len(m.ToolCalls) == 0
-}
-
 type toolCall struct {
 	Index    *int `json:"index"`
 	ID       text `json:"id"`

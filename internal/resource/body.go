@@ -127,8 +127,6 @@ func (p *plan[T]) fill(t *T, body jsontext.Value, as published, merges bool, set
 			}
 			f.at(t).Set(f.at(p.blank()))
 			continue
-		case f.secret && string(m.value) == `"`+secret.Redacted+`"`:
-			continue
 		case f.merge && merges && m.value.Kind() == '{':
 			if m.value, err = f.mergeInto(t, m.value); err != nil {
 				return err
@@ -141,7 +139,7 @@ func (p *plan[T]) fill(t *T, body jsontext.Value, as published, merges bool, set
 	}
 	for _, m := range kept {
 		f := p.byName[m.name]
-		if f == nil || !settable(f) || wrong.has(f.name) {
+		if f == nil || !settable(f) || wrong.has(f.name) || f.secret && string(m.value) == redacted {
 			continue
 		}
 		at := f.at(t)
@@ -152,6 +150,8 @@ func (p *plan[T]) fill(t *T, body jsontext.Value, as published, merges bool, set
 	}
 	return p.validate(t, wrong)
 }
+
+const redacted = `"` + secret.Redacted + `"`
 
 // mergeInto gives the field's object on t with the patch's members merged in.
 func (f *field) mergeInto(t any, patch jsontext.Value) (jsontext.Value, error) {

@@ -20,7 +20,8 @@ import (
 //	merge:"1"         an update merges this object's members, one level deep;
 //	                  other fields are replaced as a whole
 //	secret:"true"     a string that is sealed at rest and answered as
-//	                  [redacted]; sent back like that it stays as it was
+//	                  [redacted]; sent back like that, or left out of a
+//	                  replacement, it stays as it was
 //
 // In an update null clears a field: back to its default.
 type Kind[T any] struct {

@@ -96,11 +96,27 @@ func TestSecretsAreSealed(t *testing.T) {
 	if patch(`{"key":"new"}`); key() != "new" {
 		t.Error("a new secret was not taken")
 	}
+	replace := func(body string) {
+		t.Helper()
+		if _, err := c.Do(t.Context(), "PUT", item, resourcetest.Args{"gadgetId": id, "": body}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if replace(`{"name":"x","key":"[redacted]"}`); key() != "new" {
+		t.Error("a replacement with the redacted secret changed it")
+	}
+	if replace(`{"name":"x"}`); key() != "new" {
+		t.Error("a replacement without the secret changed it")
+	}
+	if replace(`{"name":"x","key":null}`); key() != "" {
+		t.Error("null did not clear the secret")
+	}
 	moved := doc
 	moved.ID = ident.New()
 	if _, err := store.Decode(moved); err == nil {
 		t.Error("a sealed secret opened in another row")
 	}
+	patch(`{"key":"again"}`)
 	list, err := c.Do(t.Context(), "GET", "/api/v1/gadgets", nil)
 	if err != nil || !strings.Contains(string(list.JSON), `"key":"[redacted]"`) {
 		t.Errorf("listed as %s, %v", list.JSON, err)

@@ -13,9 +13,7 @@ import (
 )
 
 // Routes lists the operations of a kind: create 201, list, get, replace or
-// merge by PUT, merge by PATCH, delete, and a POST for every move. What goes in
-// is made at start from the kind, because its path parameter and its filters
-// have names of their own.
+// merge by PUT, merge by PATCH, delete, and a POST for every move.
 func Routes[T any](s *Store[T]) []route.Route {
 	var all []route.Route
 	item := s.Path + "/{" + s.Param + "}"
@@ -54,28 +52,41 @@ func (p *plan[T]) row(method, path, verb, summary string, access Access, answer 
 	}
 }
 
-// Where the operations on one resource find what they were given.
-const (
-	inID = iota
-	inMatch
-	inBody
-)
-
-func (p *plan[T]) pathField() reflect.StructField {
-	return reflect.StructField{Name: "ID", Type: reflect.TypeFor[string](), Tag: reflect.StructTag(`path:"` + p.Param + `"`)}
+// asked is what an operation on one resource is given.
+type asked struct {
+	id, match string
+	body      jsontext.Value
 }
 
+// onOne is an operation on one resource. What it is given is made at start
+// from the kind, whose path parameter has a name of its own.
+func (s *Store[T]) onOne(row route.Row, fields []reflect.StructField, do func(context.Context, authz.Caller, asked) (*route.Reply, error)) route.Route {
+	id := reflect.StructField{Name: "ID", Type: reflect.TypeFor[string](), Tag: reflect.StructTag(`path:"` + s.Param + `"`)}
+	return route.Route{
+		Row: row, In: reflect.StructOf(append([]reflect.StructField{id}, fields...)), Out: reflect.TypeFor[*route.Reply](),
+		Call: func(ctx context.Context, who authz.Caller, in any) (any, error) {
+			v := reflect.ValueOf(in).Elem()
+			a := asked{id: v.Field(0).String()}
+			if len(fields) > 0 {
+				a.match = v.Field(1).String()
+			}
+			if len(fields) > 1 {
+				a.body = v.Field(2).Bytes()
+			}
+			return do(ctx, who, a)
+		},
+	}
+}
+
+// The fields of an operation's input beside the id.
 var (
-	matchField = reflect.StructField{
+	noFields  []reflect.StructField
+	withMatch = []reflect.StructField{{
 		Name: "Match", Type: reflect.TypeFor[string](),
 		Tag: `header:"If-Match" doc:"Refuse with 412 unless this is the resource's current ETag."`,
-	}
-	bodyField = reflect.StructField{Name: "Body", Type: reflect.TypeFor[jsontext.Value]()}
+	}}
+	withBody = append(withMatch[:1:1], reflect.StructField{Name: "Body", Type: reflect.TypeFor[jsontext.Value]()})
 )
-
-func text(in any, field int) string { return reflect.ValueOf(in).Elem().Field(field).String() }
-
-func body(in any) jsontext.Value { return reflect.ValueOf(in).Elem().Field(inBody).Bytes() }
 
 // rawIn is the input of a creation.
 type rawIn struct {
@@ -114,28 +125,21 @@ func (s *Store[T]) listRoute() route.Route {
 	return route.Route{
 		Row: row, In: reflect.StructOf(fields), Out: reflect.TypeFor[*route.Reply](),
 		Call: func(ctx context.Context, who authz.Caller, in any) (any, error) {
-			asked := Listing{Limit: text(in, 0), Cursor: text(in, 1)}
+			v := reflect.ValueOf(in).Elem()
+			where := make(map[string]string, len(s.Filters))
 			for i, name := range s.Filters {
-				if value := text(in, first+i); value != "" {
-					if asked.Where == nil {
-						asked.Where = map[string]string{}
-					}
-					asked.Where[name] = value
-				}
+				where[name] = v.Field(first + i).String()
 			}
-			return s.Page(ctx, who.TenantID, asked)
+			return s.Page(ctx, who.TenantID, Listing{Limit: v.Field(0).String(), Cursor: v.Field(1).String(), Where: where})
 		},
 	}
 }
 
 func (s *Store[T]) getRoute(item string) route.Route {
-	return route.Route{
-		Row: s.row("GET", item, "get", "Read "+s.one()+".", s.Readers, s.wire),
-		In:  reflect.StructOf([]reflect.StructField{s.pathField()}), Out: reflect.TypeFor[*route.Reply](),
-		Call: func(ctx context.Context, who authz.Caller, in any) (any, error) {
-			return s.Show(ctx, who.TenantID, text(in, inID))
-		},
-	}
+	row := s.row("GET", item, "get", "Read "+s.one()+".", s.Readers, s.wire)
+	return s.onOne(row, noFields, func(ctx context.Context, who authz.Caller, a asked) (*route.Reply, error) {
+		return s.Show(ctx, who.TenantID, a.id)
+	})
 }
 
 func (s *Store[T]) changeRoute(method, item, verb string, as published, replaces bool) route.Route {
@@ -145,54 +149,30 @@ func (s *Store[T]) changeRoute(method, item, verb string, as published, replaces
 	}
 	row := s.row(method, item, verb, summary, s.Writers, s.wire)
 	row.BodyOf, row.Partial, row.Errors = as.typ, !replaces, []int{409, 412}
-	return route.Route{
-		Row: row, In: s.itemIn(true), Out: reflect.TypeFor[*route.Reply](),
-		Call: func(ctx context.Context, who authz.Caller, in any) (any, error) {
-			return s.ChangeFrom(ctx, who, text(in, inID), text(in, inMatch), body(in), replaces)
-		},
-	}
+	return s.onOne(row, withBody, func(ctx context.Context, who authz.Caller, a asked) (*route.Reply, error) {
+		return s.ChangeFrom(ctx, who, a.id, a.match, a.body, replaces)
+	})
 }
 
 func (s *Store[T]) deleteRoute(item string) route.Route {
 	row := s.row("DELETE", item, "delete", "Delete "+s.one()+".", s.Writers, s.deletion)
 	row.Errors = []int{409, 412}
-	return route.Route{
-		Row: row, In: s.itemIn(false), Out: reflect.TypeFor[*route.Reply](),
-		Call: func(ctx context.Context, who authz.Caller, in any) (any, error) {
-			id := text(in, inID)
-			err := s.deps.Writer.Write(ctx, func(tx txn.Tx) error { return s.remove(tx, who, id, text(in, inMatch)) })
-			if err != nil {
-				return nil, err
-			}
-			return &route.Reply{JSON: []byte(`{"deleted":true,"` + s.IDField + `":"` + id + `"}`)}, nil
-		},
-	}
+	return s.onOne(row, withMatch, func(ctx context.Context, who authz.Caller, a asked) (*route.Reply, error) {
+		err := s.deps.Writer.Write(ctx, func(tx txn.Tx) error { return s.remove(tx, who, a.id, a.match) })
+		return &route.Reply{JSON: []byte(`{"deleted":true,"` + s.IDField + `":"` + a.id + `"}`)}, err
+	})
 }
 
 func (s *Store[T]) moveRoute(item string, m Move[T]) route.Route {
 	row := s.row("POST", item+"/"+m.Action, camelLower(m.Action), m.Summary, s.Writers, s.wire)
 	row.BodyOf, row.Optional, row.Errors = m.With.body, true, []int{409, 412}
-	return route.Route{
-		Row: row, In: s.itemIn(m.With.do != nil), Out: reflect.TypeFor[*route.Reply](),
-		Call: func(ctx context.Context, who authz.Caller, in any) (any, error) {
-			return s.change(ctx, who, text(in, inID), text(in, inMatch), m.Action, func(e *Edit[T]) error {
-				var sent jsontext.Value
-				if m.With.do != nil {
-					sent = body(in)
-				}
-				return s.move(e, m, sent)
-			})
-		},
+	fields := withMatch
+	if m.With.do != nil {
+		fields = withBody
 	}
-}
-
-// itemIn is what an operation on one resource is given.
-func (p *plan[T]) itemIn(withBody bool) reflect.Type {
-	fields := []reflect.StructField{p.pathField(), matchField}
-	if withBody {
-		fields = append(fields, bodyField)
-	}
-	return reflect.StructOf(fields)
+	return s.onOne(row, fields, func(ctx context.Context, who authz.Caller, a asked) (*route.Reply, error) {
+		return s.change(ctx, who, a.id, a.match, m.Action, func(e *Edit[T]) error { return s.move(e, m, a.body) })
+	})
 }
 
 // one is the kind with its article.

@@ -2,6 +2,7 @@ package resource
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -16,17 +17,13 @@ import (
 // WorkKind is the kind of the work items that deliver changes.
 const WorkKind = "change"
 
-// Waits between tries of a handler that fails, and how long it is tried.
-const (
-	firstWait = time.Second
-	lastWait  = 10 * time.Minute
-	giveUp    = 7 * 24 * time.Hour
-)
+// giveUp is how old a change becomes that cannot be delivered.
+const giveUp = 7 * 24 * time.Hour
 
 // Subscribers is the Outbox that lets slices react to each other's changes
 // without calling each other. In the transaction of a change it enqueues one
-// work item for each subscriber that wants it, and nothing where nobody does;
-// the worker of WorkKind hands items to [Subscribers.Deliver].
+// work item for each subscriber that wants it, and nothing where nobody does; a
+// work.Runner of WorkKind hands the items to [Subscribers.Deliver].
 //
 // A handler gets each change at least once, changes of one resource in no
 // certain order, and nothing of its own writes' transaction: it looks at what
@@ -68,7 +65,6 @@ func (s *Subscribers) Subscribe(name, kind string, actions []string, handle Hand
 type delivery struct {
 	Subscriber string `json:"subscriber"`
 	Change     Change `json:"change"`
-	Tries      int    `json:"tries,omitzero"` // that failed
 }
 
 // Append implements Outbox.
@@ -93,34 +89,22 @@ func (s *Subscribers) Append(tx txn.Tx, c Change) error {
 	return nil
 }
 
-// Deliver calls the subscriber of a leased change and ends the item: finished,
-// or due again after a growing wait where the handler failed. An item that
-// fails for a week, or whose subscriber is gone for that long, is dropped.
-// Errors: why the item was not finished, for the log.
+// Deliver is the work.Handler of WorkKind: it calls the subscriber of a change.
+// Errors: what the subscriber returned, or that there is no such subscriber
+// (any more, or on this node yet); the item stays, to be tried again. After a
+// week it is dropped.
 func (s *Subscribers) Deliver(ctx context.Context, held work.Lease) error {
 	var d delivery
-	failure := json.Unmarshal(held.Payload, &d)
-	if sub, ok := s.all[d.Subscriber]; failure == nil && ok {
-		failure = sub.handle(ctx, d.Change)
-	} else if failure == nil {
-		failure = fmt.Errorf("resource: there is no subscriber %q", d.Subscriber)
-	}
-	now := s.clock.Now()
-	settle := func(tx txn.Tx) error { return s.queue.Finish(tx, held) }
-	if failure != nil && now.Sub(d.Change.At) < giveUp {
-		wait := min(firstWait<<min(d.Tries, 20), lastWait)
-		d.Tries++
-		payload, err := json.Marshal(d)
-		if err != nil {
-			return err
-		}
-		settle = func(tx txn.Tx) error { return s.queue.Reschedule(tx, held, now.Add(wait), payload) }
-	}
-	if err := s.write.Write(ctx, settle); err != nil {
+	if err := json.Unmarshal(held.Payload, &d); err != nil {
 		return err
 	}
-	if failure != nil {
-		return fmt.Errorf("delivering to %s: %w", d.Subscriber, failure)
+	failure := fmt.Errorf("resource: there is no subscriber %q", d.Subscriber)
+	if sub, ok := s.all[d.Subscriber]; ok {
+		failure = sub.handle(ctx, d.Change)
 	}
-	return nil
+	if failure != nil && s.clock.Now().Sub(d.Change.At) < giveUp {
+		return failure
+	}
+	err := s.write.Write(ctx, func(tx txn.Tx) error { return s.queue.Finish(tx, held) })
+	return errors.Join(err, failure)
 }

@@ -117,10 +117,10 @@ func (s *Store[T]) change(ctx context.Context, who authz.Caller, id, match, acti
 }
 
 // replaceWith makes e.New a new resource from a body, but for what a client
-// cannot set any more.
+// cannot set any more, and secrets, which it cannot read to send them back.
 func (s *Store[T]) replaceWith(e *Edit[T], body jsontext.Value) error {
 	fresh := s.blank()
-	s.copyFields(fresh, e.Old, func(f *field) bool { return !afterwards(f) })
+	s.copyFields(fresh, e.Old, func(f *field) bool { return !afterwards(f) || f.secret })
 	e.New = fresh
 	return s.fill(fresh, body, s.replace, false, afterwards)
 }

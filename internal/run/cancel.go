@@ -83,18 +83,17 @@ func (s *Service) abort(ctx context.Context, tenant, id string, why reason) (Can
 			r.Metrics.DurationMS = max(r.Metrics.DurationMS, float64(now.Sub(*r.StartedAt).Microseconds())/1000)
 		}
 		data, err := json.Marshal(struct {
-			Status    Status  `json:"status"`
-			Error     string  `json:"error"`
-			ErrorCode string  `json:"error_code"`
-			Metrics   Metrics `json:"metrics"`
-		}{status, why.sentence, why.code, r.Metrics})
+			Status    Status `json:"status"`
+			Error     string `json:"error"`
+			ErrorCode string `json:"error_code"`
+		}{status, why.sentence, why.code})
 		if err != nil {
 			return err
 		}
 		e := event.Event{Seq: last + SeqJump, Name: status.EventName(), At: now, Data: data}
-		err = s.Log.Append(tx, tenant, id, event.Segment{
+		err = s.Log.Append(tenant, id, event.Segment{
 			First: e.Seq, Entries: []event.Entry{{Name: e.Name, At: e.At, Data: e.Data}},
-		})
+		})(tx)
 		if err != nil {
 			return err
 		}
@@ -102,10 +101,10 @@ func (s *Service) abort(ctx context.Context, tenant, id string, why reason) (Can
 			s.Hub.Publish(event.Batch{Stream: id, Prev: last, Events: []event.Event{e}})
 			s.Hub.Signal(SignalCancelled, id)
 		})
-		return s.Runs.Update(tx, tenant, id, Update{
+		return s.Runs.Update(tenant, id, Update{
 			Status: status, Output: r.Output, Metrics: r.Metrics, Error: &why.sentence, ErrorCode: why.code,
 			StartedAt: r.StartedAt, CompletedAt: &now, StepSeq: r.StepSeq, EventSeq: e.Seq,
-		})
+		})(tx)
 	})
 	return answer, err
 }

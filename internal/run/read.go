@@ -82,7 +82,7 @@ func (s *Service) Wait(ctx context.Context, tenant, id string, timeout time.Dura
 		case <-timer.C:
 			return r, nil
 		case <-sub.Ready():
-			sub.Take()
+			_, _, _ = sub.Take() // the run is read again
 		case <-again.C:
 		}
 	}

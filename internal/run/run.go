@@ -4,6 +4,7 @@
 package run
 
 import (
+	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -53,6 +54,7 @@ type Record struct {
 	Run
 	EventSeq int64    // seq of the last event that a transition stored
 	Options  Options  // how the model is to be called
+	Parsed   *Input   // Input, where whoever made the run had it as a value; not stored
 	Pending  []Intent // steps that were begun and have no result yet
 }
 
@@ -66,6 +68,11 @@ type Options struct {
 	Stop        []string       `json:"stop,omitzero"`
 	Tools       []CallerTool   `json:"tools,omitzero"`
 	ToolChoice  jsontext.Value `json:"tool_choice,omitzero"`
+}
+
+// HasTool says whether the caller brought a tool of that name.
+func (o *Options) HasTool(name string) bool {
+	return slices.ContainsFunc(o.Tools, func(t CallerTool) bool { return t.Name == name })
 }
 
 // CallerTool is a tool that the caller runs itself: when the model calls it,

@@ -42,6 +42,7 @@ type Request struct {
 	Limits       Limits
 	Metadata     schema.Object
 	Options      Options
+	Parsed       *Input // Input as a value, if the caller has it
 }
 
 // Create stores a run and sets it going. It returns the run as it was made,
@@ -65,7 +66,7 @@ func (s *Service) Create(ctx context.Context, who authz.Caller, req Request) (*R
 			CreatedAt: s.Clock.Now(), Artifacts: []Artifact{},
 			ResourceLimits: req.Limits.Narrow(spec.Limits),
 		},
-		Options: req.Options,
+		Options: req.Options, Parsed: req.Parsed,
 	}
 	if err := s.Starter.Start(ctx, r, spec); err != nil {
 		return nil, err

@@ -37,10 +37,10 @@ type Update struct {
 // Store is the port to the tables of runs and steps. Every call takes the
 // tenant; a run of another tenant is fault.NotFound.
 type Store interface {
-	Insert(tx txn.Tx, r *Record) error
+	Insert(r *Record) txn.Op
 	// Update is fenced by the caller: it holds the run's lease in tx, or has
 	// the row from Lock.
-	Update(tx txn.Tx, tenant, id string, u Update) error
+	Update(tenant, id string, u Update) txn.Op
 	// Lock reads a run and keeps others from changing it until commit.
 	Lock(tx txn.Tx, tenant, id string) (*Record, error)
 	Get(ctx context.Context, tenant, id string) (*Record, error)
@@ -48,7 +48,7 @@ type Store interface {
 	// Unfinished gives ids of an agent's runs that have not ended.
 	Unfinished(ctx context.Context, tenant, agent string, limit int) ([]string, error)
 
-	AppendStep(tx txn.Tx, s *Step) error
+	AppendStep(s *Step) txn.Op
 	// Steps gives up to limit steps after a seq, in order. limit 0: all.
 	Steps(ctx context.Context, tenant, id string, after int64, limit int) ([]Step, error)
 	// LastSeq is the highest seq in a run's event log, drafts included.

@@ -3,6 +3,7 @@ package schema
 import (
 	"bytes"
 	"errors"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-json-experiment/json/jsontext"
@@ -83,7 +84,7 @@ func read[T ~[]byte](dec *jsontext.Decoder, into *T, kinds string) error {
 	switch {
 	case err != nil:
 		return err
-	case bytes.IndexByte([]byte(kinds), byte(v.Kind())) < 0:
+	case strings.IndexByte(kinds, byte(v.Kind())) < 0:
 		return errKind
 	case v.Kind() == 'n':
 		*into = nil

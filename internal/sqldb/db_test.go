@@ -177,38 +177,3 @@ func TestWriteAfterEndOfContext(t *testing.T) {
 		}
 	})
 }
-
-func TestMigrateUpDownUp(t *testing.T) {
-	t.Parallel()
-	for _, engine := range sqldbtest.Engines {
-		t.Run(string(engine), func(t *testing.T) {
-			t.Parallel()
-			db, err := sqldb.Open(t.Context(), sqldbtest.Config(t, engine))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer db.Close()
-			is := func(want int64) {
-				t.Helper()
-				if v, err := db.Version(t.Context()); err != nil || v != want {
-					t.Fatalf("version %d, %v; want %d", v, err, want)
-				}
-			}
-			is(0)
-			for range 2 {
-				if err := db.Migrate(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-				is(sqldb.Latest())
-				if err := db.MigrateDown(t.Context(), 0); err != nil {
-					t.Fatal(err)
-				}
-				is(0)
-			}
-			if err := db.Migrate(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			is(sqldb.Latest())
-		})
-	}
-}

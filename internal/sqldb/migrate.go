@@ -122,10 +122,10 @@ func (db *DB) lockMigration(ctx context.Context, pool *sql.DB) (release func() e
 	}
 	conn, err := pool.Conn(ctx)
 	if err != nil {
-		return nil, postgresError(err)
+		return nil, err
 	}
 	if _, err := conn.ExecContext(ctx, "SELECT pg_advisory_lock($1)", int64(migrationLock)); err != nil {
-		return nil, errors.Join(postgresError(err), conn.Close())
+		return nil, errors.Join(err, conn.Close())
 	}
 	return func() error {
 		// The lock is the session's, and a pooled one would live on.

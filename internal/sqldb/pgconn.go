@@ -5,7 +5,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"io"
-	"net"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,7 +21,10 @@ type pgConnector struct{ driver.Connector }
 func (c pgConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	dc, err := c.Connector.Connect(ctx)
 	if err != nil {
-		return nil, postgresError(err)
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		return nil, unavailable("The database cannot be reached at the moment; retry in a few seconds.", err)
 	}
 	return pgConn{dc.(*stdlib.Conn)}, nil
 }
@@ -34,46 +36,67 @@ type pgConn struct{ *stdlib.Conn }
 // ExecContext implements driver.ExecerContext.
 func (c pgConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
 	res, err := c.Conn.ExecContext(ctx, dollars(query), args)
-	return res, keepBadConn(err)
+	return res, c.failure(ctx, err)
 }
 
 // QueryContext implements driver.QueryerContext.
 func (c pgConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
 	r, err := c.Conn.QueryContext(ctx, dollars(query), args)
 	if err != nil {
-		return nil, keepBadConn(err)
+		return nil, c.failure(ctx, err)
 	}
 	return pgRows{r.(*stdlib.Rows)}, nil
 }
 
+// BeginTx implements driver.ConnBeginTx.
+func (c pgConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	tx, err := c.Conn.BeginTx(ctx, opts)
+	if err != nil {
+		return nil, c.failure(ctx, err)
+	}
+	return pgTx{tx}, nil
+}
+
 // CheckNamedValue implements driver.NamedValueChecker.
 func (c pgConn) CheckNamedValue(nv *driver.NamedValue) error { return checkValue(nv) }
+
+// failure says of a lost connection that it is one: nothing is committed yet,
+// so it is safe that database/sql tries a read again, and Write a transaction.
+func (c pgConn) failure(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return unavailable("The database does not answer in time; retry in a few seconds.", err)
+	case ctx.Err() != nil:
+		return err
+	case c.Conn.Conn().IsClosed():
+		return driver.ErrBadConn
+	}
+	return postgresError(err)
+}
+
+type pgTx struct{ driver.Tx }
+
+// Commit implements driver.Tx. A connection that is lost here leaves open
+// whether the transaction is committed, so that nobody may repeat it unseen.
+func (tx pgTx) Commit() error {
+	err := tx.Tx.Commit()
+	if _, answered := errors.AsType[*pgconn.PgError](err); err == nil || answered {
+		return postgresError(err)
+	}
+	return unavailable("The database was lost at the moment of writing; look whether it was written before you retry.", err)
+}
 
 type pgRows struct{ *stdlib.Rows }
 
 // Next implements driver.Rows.
 func (r pgRows) Next(dest []driver.Value) error {
 	err := r.Rows.Next(dest)
-	if err == nil || err == io.EOF {
-		return err
+	if _, answered := errors.AsType[*pgconn.PgError](err); err == nil || err == io.EOF || answered {
+		return postgresError(err)
 	}
-	return postgresError(err)
-}
-
-// keepBadConn lets database/sql see that it should try another connection.
-func keepBadConn(err error) error {
-	if err == driver.ErrBadConn {
-		return err
-	}
-	return postgresError(err)
-}
-
-func networkError(err error) bool {
-	var network net.Error
-	var connect *pgconn.ConnectError
-	return errors.As(err, &network) || errors.As(err, &connect) ||
-		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
-		errors.Is(err, context.DeadlineExceeded)
+	return unavailable("The database was lost while it was read; retry.", err)
 }
 
 // rewritten keeps the texts that dollars made, up to maxRewritten.

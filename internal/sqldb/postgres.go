@@ -36,13 +36,14 @@ func openPostgres(ctx context.Context, cfg Config) (*DB, error) {
 	}
 	pc.ConnectTimeout = cmp.Or(pc.ConnectTimeout, connectTimeout)
 	pool := sql.OpenDB(pgConnector{stdlib.GetConnector(*pc)})
-	conns := cmp.Or(cfg.MaxConns, 32)
-	pool.SetMaxOpenConns(conns)
-	pool.SetMaxIdleConns(conns)
+	cfg.MaxConns = cmp.Or(cfg.MaxConns, 32)
+	pool.SetMaxOpenConns(cfg.MaxConns)
+	pool.SetMaxIdleConns(cfg.MaxConns)
 	pool.SetConnMaxIdleTime(5 * time.Minute)
 	pool.SetConnMaxLifetime(time.Hour) // follows a failover that moved the address
 	if err := pool.PingContext(ctx); err != nil {
-		return nil, errors.Join(err, pool.Close())
+		pool.Close()
+		return nil, err
 	}
 	return &DB{cfg: cfg, pool: pool, schema: schema{
 		dialect: goose.DialectPostgres,
@@ -54,32 +55,34 @@ func openPostgres(ctx context.Context, cfg Config) (*DB, error) {
 // COMMITTED: what a write depends on is read with [Tx.ForUpdate], or checked by
 // the write itself.
 func (db *DB) writePostgres(ctx context.Context, do func(txn.Tx) error) ([]func(), error) {
+	m := &db.cfg.Metrics
 	for repeat := 0; ; repeat++ {
 		start := time.Now()
 		tx, err := db.transactPostgres(ctx, do)
-		m := &db.cfg.Metrics
-		switch {
-		case err == nil:
+		if err == nil {
 			if m.Committed != nil {
 				m.Committed(1, time.Since(start))
 			}
 			return tx.hints, nil
-		case repeat < maxRepeats && collided(err):
+		}
+		if repeat < maxRepeats && collided(err) {
 			if m.Repeated != nil {
 				m.Repeated(1)
 			}
-			wait := time.Millisecond << min(repeat, 7)
-			select {
-			case <-time.After(wait/2 + rand.N(wait)):
-				continue
-			case <-ctx.Done():
+			if errors.Is(err, driver.ErrBadConn) {
+				db.dropIdle() // the others will be dead too
+			}
+			if !pause(ctx, repeat) {
 				return nil, ended(ctx)
 			}
+			continue
 		}
-		if ctx.Err() != nil && errors.Is(err, ctx.Err()) && tx == nil {
+		switch {
+		case tx == nil && ctx.Err() != nil:
 			return nil, ended(ctx) // it waited for a connection in vain
-		}
-		if collided(err) {
+		case errors.Is(err, driver.ErrBadConn):
+			err = unavailable("The database connection was lost; retry.", err)
+		case collided(err):
 			err = unavailable("Too many changes of the same thing at the same moment; retry.", err)
 		}
 		if broken(err) != nil && m.Failed != nil {
@@ -89,18 +92,35 @@ func (db *DB) writePostgres(ctx context.Context, do func(txn.Tx) error) ([]func(
 	}
 }
 
+// pause waits before a repetition, unless ctx ends.
+func pause(ctx context.Context, repeat int) bool {
+	wait := time.Millisecond << min(repeat, 7)
+	select {
+	case <-time.After(wait/2 + rand.N(wait)):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// dropIdle closes the connections that nobody uses.
+func (db *DB) dropIdle() {
+	db.pool.SetMaxIdleConns(-1)
+	db.pool.SetMaxIdleConns(db.cfg.MaxConns)
+}
+
 // transactPostgres gives no Tx where the transaction did not begin.
 func (db *DB) transactPostgres(ctx context.Context, do func(txn.Tx) error) (*Tx, error) {
 	conn, err := db.pool.Conn(ctx)
 	if err != nil {
-		return nil, postgresError(err)
+		return nil, err
 	}
 	defer conn.Close()
 	inner, cancel := context.WithTimeout(context.WithoutCancel(ctx), transactionTimeout)
 	defer cancel()
 	pg, err := conn.BeginTx(inner, nil)
 	if err != nil {
-		return nil, postgresError(err)
+		return nil, err
 	}
 	defer pg.Rollback() // after a commit it does nothing
 	tx := &Tx{ctx: inner, pg: pg, rows: pg}
@@ -110,49 +130,30 @@ func (db *DB) transactPostgres(ctx context.Context, do func(txn.Tx) error) (*Tx,
 		}
 		return tx, err
 	}
-	return tx, postgresError(pg.Commit())
+	return tx, pg.Commit()
 }
 
-// collided says that the transaction would pass if it ran again.
+// collided says that the transaction may pass if it runs again.
 func collided(err error) bool {
-	if errors.Is(err, errFresh) {
-		return true
-	}
 	e, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && (e.Code == "40001" || e.Code == "40P01")
+	return ok && (e.Code == "40001" || e.Code == "40P01") || errors.Is(err, driver.ErrBadConn)
 }
 
-// errFresh marks a pooled connection that turned out to be dead before
-// anything was sent over it.
-var errFresh = errors.New("sqldb: a pooled connection was dead")
-
-// postgresError gives the failures of the server and of the way to it as
-// fault.Unavailable and everything else unchanged.
+// postgresError gives the failures of the server as fault.Unavailable and
+// everything else unchanged.
 func postgresError(err error) error {
-	if err == nil {
-		return nil
-	}
-	if errors.Is(err, driver.ErrBadConn) {
-		return unavailable("The database connection was lost; retry.", errors.Join(errFresh, err))
-	}
-	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
-		switch e.Code[:2] {
-		case "08", "57", "58", "F0", "XX": // connection, operator intervention, system, configuration, internal
-			return unavailable("The database is not available at the moment; retry in a few seconds.", err)
-		case "53":
-			return unavailable("The database is out of space or connections; retry in a few seconds.", err)
-		}
-		if e.Code == "25006" { // read-only: a standby
-			return unavailable("The database takes no writes at the moment; retry in a few seconds.", err)
-		}
+	e, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok {
 		return err
 	}
-	if broken(err) != nil || errors.Is(err, context.Canceled) || errors.Is(err, sql.ErrNoRows) || errors.Is(err, errAborted) {
-		return err
+	switch e.Code[:2] {
+	case "08", "57", "58", "F0", "XX": // connection, operator intervention, system, configuration, internal
+		return unavailable("The database is not available at the moment; retry in a few seconds.", err)
+	case "53":
+		return unavailable("The database is out of space or connections; retry in a few seconds.", err)
 	}
-	// What is neither the server's answer nor ours happened on the way.
-	if networkError(err) {
-		return unavailable("The database cannot be reached at the moment; retry in a few seconds.", err)
+	if e.Code == "25006" { // read-only: a standby
+		return unavailable("The database takes no writes at the moment; retry in a few seconds.", err)
 	}
 	return err
 }

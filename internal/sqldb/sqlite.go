@@ -5,7 +5,9 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -22,9 +24,9 @@ const fileName = "agentd.db"
 // meet another process that starts. Memory maps stay off: an I/O error in one
 // is a signal and not an error, and their pages count as ours.
 //
-// mode is SQLite's: "rwc" makes the file where there is none, "rw" does not.
-func params(mode string, busy time.Duration, pragmas []string) url.Values {
-	return url.Values{"mode": {mode}, "_pragma": append([]string{
+// A file that is missing is an error (mode rw), not an empty database.
+func params(busy time.Duration, pragmas []string) url.Values {
+	return url.Values{"mode": {"rw"}, "_pragma": append([]string{
 		fmt.Sprintf("busy_timeout(%d)", busy.Milliseconds()),
 		"temp_store(MEMORY)",
 		"trusted_schema(0)",
@@ -77,23 +79,27 @@ func openSQLite(ctx context.Context, cfg Config) (*DB, error) {
 		return nil, err
 	}
 	path := filepath.Join(dir, fileName)
-	create, err := newConnector(path, params("rwc", cfg.BusyTimeout, writerPragmas))
+	// SQLite would let everybody read it. Only where it is new: closing a file
+	// gives up the locks that this process has on it.
+	if f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600); err == nil {
+		if err := f.Close(); err != nil {
+			return nil, err
+		}
+	} else if !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	write, err := newConnector(path, params(cfg.BusyTimeout, writerPragmas))
 	if err != nil {
 		return nil, err
 	}
-	write, err := newConnector(path, params("rw", cfg.BusyTimeout, writerPragmas))
+	read, err := newConnector(path, params(cfg.BusyTimeout, readerPragmas))
 	if err != nil {
 		return nil, err
 	}
-	read, err := newConnector(path, params("rw", cfg.BusyTimeout, readerPragmas))
-	if err != nil {
-		return nil, err
-	}
-	s := session{connector: create, path: path}
+	s := session{connector: write, path: path}
 	if err := s.connect(ctx); err != nil {
 		return nil, err
 	}
-	s.connector = write // from now on a file that is missing is an error
 	pool := sql.OpenDB(read)
 	pool.SetMaxOpenConns(cfg.Readers)
 	pool.SetMaxIdleConns(cfg.Readers)

@@ -57,14 +57,14 @@ func scanDocument(row *sql.Row, kind, tenant, id string) (resource.Doc, error) {
 
 // List implements resource.Backend.
 func (d *Documents) List(ctx context.Context, q resource.Query) ([]resource.Doc, error) {
-	query, args := listDocuments(q)
+	query, args := listDocuments(q, d.db.Postgres())
 	rows, err := d.db.Query(ctx, query, args...)
 	return scanDocuments(rows, err, q)
 }
 
 // ListTx implements resource.Backend.
 func (d *Documents) ListTx(tx txn.Tx, q resource.Query) ([]resource.Doc, error) {
-	query, args := listDocuments(q)
+	query, args := listDocuments(q, d.db.Postgres())
 	rows, err := sqldb.From(tx).Query(query, args...)
 	return scanDocuments(rows, err, q)
 }
@@ -90,31 +90,37 @@ func scanDocuments(rows *sql.Rows, err error, q resource.Query) ([]resource.Doc,
 
 // listDocuments builds a list's statement, whose text depends only on which
 // filters there are, so that it is prepared once. Every filter is an equal
-// value in an index that goes on with the id.
-func listDocuments(q resource.Query) (string, []any) {
-	var b strings.Builder
-	b.WriteString(`SELECT id, version, created_at, updated_at, body FROM documents WHERE kind = ? AND tenant_id = ?`)
+// value in an index that goes on with the id. SQLite, which has no statistics
+// here, would rather walk all documents of the tenant: it is told which index
+// to take.
+func listDocuments(q resource.Query, postgres bool) (string, []any) {
+	var where strings.Builder
 	args := append(make([]any, 0, 9), q.Kind, q.Tenant)
-	for i, column := range []string{"ix1", "ix2", "ix3", "ix4"} {
-		if q.Filter[i] != "" {
-			b.WriteString(" AND " + column + " = ?")
-			args = append(args, indexKey(q.Filter[i]))
+	walk := ""
+	equal := func(column, value string) {
+		if value == "" {
+			return
+		}
+		where.WriteString(" AND " + column + " = ?")
+		args = append(args, indexKey(value))
+		if walk == "" && !postgres {
+			walk = " INDEXED BY documents_" + column
 		}
 	}
-	if q.Unique != "" {
-		b.WriteString(" AND uniq = ?")
-		args = append(args, indexKey(q.Unique))
+	equal("uniq", q.Unique)
+	for i, column := range []string{"ix1", "ix2", "ix3", "ix4"} {
+		equal(column, q.Filter[i])
 	}
 	beyond, order := " AND id < ?", " ORDER BY id DESC LIMIT ?"
 	if q.Asc {
 		beyond, order = " AND id > ?", " ORDER BY id LIMIT ?"
 	}
 	if q.After != "" {
-		b.WriteString(beyond)
+		where.WriteString(beyond)
 		args = append(args, q.After)
 	}
-	b.WriteString(order)
-	return b.String(), append(args, q.Limit)
+	return `SELECT id, version, created_at, updated_at, body FROM documents` + walk +
+		` WHERE kind = ? AND tenant_id = ?` + where.String() + order, append(args, q.Limit)
 }
 
 // Put implements resource.Backend.

@@ -32,19 +32,16 @@ type storedEntry struct {
 	Step  int64          `json:"s,omitzero"`
 }
 
+const insertEvents = `INSERT INTO run_events (tenant_id, run_id, last_seq, first_seq, draft, body) VALUES (?, ?, ?, ?, ?, ?)`
+
 // Append implements event.Log.
-func (s *Events) Append(tx txn.Tx, tenant, stream string, seg event.Segment) error {
+func (s *Events) Append(tenant, stream string, seg event.Segment) txn.Op {
+	var enc encoder
 	entries := make([]storedEntry, len(seg.Entries))
 	for i, e := range seg.Entries {
 		entries[i] = storedEntry{e.Name, e.At.UnixMicro(), e.Data, e.Lens, e.After, e.Text, e.Step}
 	}
-	body, err := json.Marshal(entries)
-	if err != nil {
-		return err
-	}
-	_, err = sqldb.From(tx).Exec(`INSERT INTO run_events (tenant_id, run_id, last_seq, first_seq, draft, body) VALUES (?, ?, ?, ?, ?, ?)`,
-		tenant, stream, seg.Last(), seg.First, seg.Draft, string(body))
-	return err
+	return enc.op(insertEvents, tenant, stream, seg.Last(), seg.First, seg.Draft, enc.json(entries))
 }
 
 // DropDrafts deletes the drafts of the text of every step up to one.

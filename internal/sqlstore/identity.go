@@ -25,9 +25,6 @@ var _ identity.Store = (*Identity)(nil)
 // NewIdentity keeps them in db.
 func NewIdentity(db *sqldb.DB) *Identity { return &Identity{db} }
 
-// identityRow is a row, alone or one of many.
-type identityRow interface{ Scan(dest ...any) error }
-
 const (
 	apiKeyColumns = `k.tenant_id, k.key_id, k.user_id, k.name, k.prefix, k.scopes, k.status,
 		k.created_at, k.last_used_at, k.expires_at, k.revoked_at`
@@ -48,7 +45,7 @@ func (s *Identity) CredentialByID(ctx context.Context, tenantID, keyID string) (
 	return scanCredential(s.db.QueryRow(ctx, selectCredential+`WHERE k.tenant_id = ? AND k.key_id = ?`, tenantID, keyID))
 }
 
-func scanCredential(row identityRow) (*identity.Credential, error) {
+func scanCredential(row scanner) (*identity.Credential, error) {
 	var c identity.Credential
 	var hash []byte
 	err := scanAPIKey(row, &c.Key, &hash, &c.Role, &c.MemberStatus, &c.TenantStatus, &c.Operator)
@@ -63,7 +60,7 @@ func scanCredential(row identityRow) (*identity.Credential, error) {
 }
 
 // scanAPIKey reads apiKeyColumns and what comes after them.
-func scanAPIKey(row identityRow, k *identity.Key, more ...any) error {
+func scanAPIKey(row scanner, k *identity.Key, more ...any) error {
 	var scopes string
 	var created, used, expires, revoked int64
 	err := row.Scan(append([]any{
@@ -110,7 +107,7 @@ func (s *Identity) MemberByEmail(tx txn.Tx, tenantID, email string) (identity.Me
 	return scanMember(sqldb.From(tx).QueryRow(selectMember+`WHERE tenant_id = ? AND email = ? AND email <> ''`, tenantID, email))
 }
 
-func scanMember(row identityRow) (identity.Member, error) {
+func scanMember(row scanner) (identity.Member, error) {
 	var m identity.Member
 	var created, updated int64
 	err := row.Scan(&m.TenantID, &m.UserID, &m.Email, &m.Name, &m.Role, &m.Status, &created, &updated)

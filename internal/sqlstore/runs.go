@@ -25,29 +25,29 @@ func NewRuns(db *sqldb.DB) *Runs { return &Runs{db} }
 const runColumns = `run_id, agent_id, agent_version, session_id, team_run_id, status, input, output, metrics, error,
 	error_code, metadata, resource_limits, options, pending, step_seq, event_seq, created_at, started_at, completed_at`
 
+const (
+	insertRun = `INSERT INTO runs (tenant_id, ` + runColumns + `)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	updateRun = `UPDATE runs SET status = ?, output = ?, metrics = ?, error = ?, error_code = ?,
+		started_at = ?, completed_at = ?, step_seq = ?, event_seq = ?, pending = ? WHERE tenant_id = ? AND run_id = ?`
+)
+
 // Insert implements run.Store.
-func (s *Runs) Insert(tx txn.Tx, r *run.Record) error {
+func (s *Runs) Insert(r *run.Record) txn.Op {
 	var enc encoder
-	_, err := sqldb.From(tx).Exec(`INSERT INTO runs (tenant_id, `+runColumns+`)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+	return enc.op(insertRun,
 		r.TenantID, r.RunID, r.AgentID, r.AgentVersion, r.SessionID, r.TeamRunID, string(r.Status),
-		string(r.Input), nullJSON(r.Output), enc.json(r.Metrics), r.Error, r.ErrorCode, string(r.Metadata),
+		string(r.Input), nullJSON(r.Output), enc.metrics(r.Metrics), r.Error, r.ErrorCode, string(r.Metadata),
 		enc.json(r.ResourceLimits), enc.json(r.Options), enc.json(r.Pending), r.StepSeq, r.EventSeq,
 		sqldb.Micros(r.CreatedAt), micros(r.StartedAt), micros(r.CompletedAt))
-	return errors.Join(enc.err, err)
 }
 
 // Update implements run.Store.
-func (s *Runs) Update(tx txn.Tx, tenant, id string, u run.Update) error {
+func (s *Runs) Update(tenant, id string, u run.Update) txn.Op {
 	var enc encoder
-	n, err := sqldb.From(tx).Exec(`UPDATE runs SET status = ?, output = ?, metrics = ?, error = ?, error_code = ?,
-		started_at = ?, completed_at = ?, step_seq = ?, event_seq = ?, pending = ? WHERE tenant_id = ? AND run_id = ?`,
-		string(u.Status), nullJSON(u.Output), enc.json(u.Metrics), u.Error, u.ErrorCode,
+	return enc.op(updateRun,
+		string(u.Status), nullJSON(u.Output), enc.metrics(u.Metrics), u.Error, u.ErrorCode,
 		micros(u.StartedAt), micros(u.CompletedAt), u.StepSeq, u.EventSeq, enc.json(u.Pending), tenant, id)
-	if err == nil && n != 1 {
-		err = fault.NoSuch("run")
-	}
-	return errors.Join(enc.err, err)
 }
 
 // Lock implements run.Store.
@@ -133,7 +133,8 @@ func (s *Runs) LastSeq(tx txn.Tx, tenant, id string) (int64, error) {
 	return seq, err
 }
 
-type scanner interface{ Scan(...any) error }
+// scanner is a row, alone or one of many.
+type scanner interface{ Scan(dest ...any) error }
 
 func scanRun(tenant string, row scanner) (*run.Record, error) {
 	r := &run.Record{}
@@ -181,6 +182,29 @@ func (d *decoder) json(s string, v any) {
 		return
 	}
 	d.err = json.Unmarshal([]byte(s), v)
+}
+
+// metrics leaves out what a run that has done nothing has not counted.
+func (e *encoder) metrics(m run.Metrics) string {
+	if m == (run.Metrics{}) {
+		return "{}"
+	}
+	return e.json(m)
+}
+
+// op is a statement about one run with its arguments ready; where it changes
+// no row there is no such run.
+func (e *encoder) op(statement string, args ...any) txn.Op {
+	if e.err != nil {
+		return txn.Fail(e.err)
+	}
+	return func(tx txn.Tx) error {
+		n, err := sqldb.From(tx).Exec(statement, args...)
+		if err == nil && n != 1 {
+			err = fault.NoSuch("run")
+		}
+		return err
+	}
 }
 
 func nullJSON(v schema.Nullable) any {

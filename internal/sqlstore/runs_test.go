@@ -26,10 +26,10 @@ func TestEvents(t *testing.T) {
 		runs := sqlstore.NewRuns(db)
 		eventtest.Log(t, sqlstore.NewEvents(db), db, func(tx txn.Tx, tenant, stream string, seq int64, output string) error {
 			now := time.Now()
-			return runs.AppendStep(tx, &run.Step{
+			return runs.AppendStep(&run.Step{
 				StepID: ident.New(), TenantID: tenant, RunID: stream, Seq: seq, Type: run.StepLLM, Status: run.StepCompleted,
 				CompletedAt: &now, Output: schema.Nullable(output),
-			})
+			})(tx)
 		})
 	})
 }

@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"math"
 
 	"agentd/internal/run"
@@ -14,14 +13,15 @@ import (
 
 const stepColumns = `seq, step_id, type, status, started_at, completed_at, duration_us, input, output, error, metrics, tool_calls`
 
+const insertStep = `INSERT INTO run_steps (tenant_id, run_id, ` + stepColumns + `)
+	VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+
 // AppendStep implements run.Store.
-func (s *Runs) AppendStep(tx txn.Tx, st *run.Step) error {
+func (s *Runs) AppendStep(st *run.Step) txn.Op {
 	var enc encoder
-	_, err := sqldb.From(tx).Exec(`INSERT INTO run_steps (tenant_id, run_id, `+stepColumns+`)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+	return enc.op(insertStep,
 		st.TenantID, st.RunID, st.Seq, st.StepID, string(st.Type), string(st.Status), sqldb.Micros(st.StartedAt), micros(st.CompletedAt),
 		int64(math.Round(st.DurationMS*1000)), nullJSON(st.Input), nullJSON(st.Output), st.Error, nullJSON(st.Metrics), enc.json(st.ToolCalls))
-	return errors.Join(enc.err, err)
 }
 
 // Steps implements run.Store.

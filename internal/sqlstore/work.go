@@ -24,7 +24,7 @@ type Work struct {
 	wake  func(kind string)
 
 	mu    sync.Mutex
-	turns map[string]string // kind: the tenant that was served last
+	turns map[string]turn // by kind
 }
 
 var _ work.Queue = (*Work)(nil)
@@ -32,7 +32,7 @@ var _ work.Queue = (*Work)(nil)
 // NewWork makes a queue. wake, which may be nil, is called after each commit
 // that made an item due at once; it must not block.
 func NewWork(db *sqldb.DB, clock clock.Clock, wake func(kind string)) *Work {
-	return &Work{db: db, clock: clock, wake: wake, turns: make(map[string]string)}
+	return &Work{db: db, clock: clock, wake: wake, turns: make(map[string]turn)}
 }
 
 const (

@@ -17,8 +17,10 @@ import (
 const maxKeys = 256
 
 const (
+	// The + keeps the planners from the index of due times, behind which there
+	// may be a backlog.
 	claimWork = `UPDATE work SET due_at = ?, owner = ?, epoch = epoch + 1, attempt = attempt + 1
-WHERE kind = ? AND due_at <= ? AND work_key IN (%) RETURNING work_key, epoch, attempt, payload`
+WHERE kind = ? AND +due_at <= ? AND work_key IN (%) RETURNING work_key, epoch, attempt, payload`
 	// One key's epoch is never another's, but by a chance that only costs the
 	// other a longer lease.
 	renewWork = `UPDATE work SET due_at = ?

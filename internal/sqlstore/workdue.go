@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -8,129 +9,121 @@ import (
 	"agentd/internal/work"
 )
 
-// window is how many due items are looked at before tenants take turns by
+// window is how many due items are looked at before tenants are found by
 // index: below it, all that is due is seen at once.
-const window = 512
+const window = 256
 
 const (
-	// fairWork orders what is due by turns: everybody's oldest item first.
-	fairWork = `SELECT work_key, tenant_id, due_at, (SELECT COUNT(*) FROM due) FROM (
-	SELECT work_key, tenant_id, due_at,
-		ROW_NUMBER() OVER (PARTITION BY tenant_id ORDER BY due_at, work_key) AS turn
-	FROM due) AS turns
-ORDER BY turn, due_at, work_key LIMIT ?`
-	dueWork = `WITH due AS (SELECT work_key, tenant_id, due_at FROM work WHERE kind = ? AND due_at <= ? ORDER BY due_at LIMIT ?)
-` + fairWork
+	dueWork = `SELECT work_key, tenant_id, due_at FROM work WHERE kind = ? AND due_at <= ? ORDER BY due_at LIMIT ?`
 
-	// tenantsWork finds the tenants after one that have something due, without
-	// a look at more than one item of each.
+	dueWorkOf = `SELECT work_key, tenant_id, due_at FROM work
+WHERE kind = ? AND tenant_id = ? AND due_at <= ? ORDER BY due_at LIMIT ?`
+
+	// tenantsWork finds tenants in order that have something due, without a
+	// look at more than one item of each.
 	tenantsWork = `WITH RECURSIVE tenants (id) AS (
-	SELECT MIN(tenant_id) FROM work WHERE kind = ? AND tenant_id > ?
+	SELECT MIN(tenant_id) FROM work WHERE kind = ? AND tenant_id >= ?
 	UNION ALL
 	SELECT (SELECT MIN(tenant_id) FROM work WHERE kind = ? AND tenant_id > tenants.id) FROM tenants WHERE tenants.id IS NOT NULL)
 SELECT id FROM tenants WHERE EXISTS (SELECT 1 FROM work WHERE kind = ? AND tenant_id = tenants.id AND due_at <= ?) LIMIT ?`
-
-	tenantWork = `SELECT work_key, tenant_id, due_at FROM work
-WHERE kind = ? AND tenant_id = ? AND due_at <= ? ORDER BY due_at, work_key LIMIT ?`
 )
 
-// due gives up to n items of a kind to claim, turn by turn over tenants.
+// due gives up to n items of a kind to claim, turn by turn over tenants, also
+// from one claim to the next, since many a claim fills just the one slot that
+// became free.
 //
-// Few due items, the usual case, are ordered in one query. Behind a backlog
-// that fills the window there may be tenants that the window does not show;
-// then tenants are found by index, and take turns from one claim to the next.
+// Usually few are due, and one query shows all of them. Behind a backlog that
+// fills the window there may be tenants that the window does not show; then
+// those whose turn it is are found by index.
 func (w *Work) due(ctx context.Context, kind string, now int64, n int) ([]work.Item, error) {
-	rows, err := w.db.Query(ctx, dueWork, kind, now, window, n)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []work.Item
-	total := 0
-	for rows.Next() {
-		item := work.Item{Kind: kind}
-		var due int64
-		if err := rows.Scan(&item.Key, &item.TenantID, &due, &total); err != nil {
-			return nil, err
-		}
-		item.Due = sqldb.Time(due)
-		items = append(items, item)
-	}
-	if err := rows.Err(); err != nil || total < window {
-		return items, err
-	}
-	return w.dueByTurns(ctx, kind, now, n)
-}
-
-// dueByTurns is due behind a backlog.
-func (w *Work) dueByTurns(ctx context.Context, kind string, now int64, n int) ([]work.Item, error) {
 	w.mu.Lock()
 	last := w.turns[kind]
 	w.mu.Unlock()
-	tenants, err := w.tenants(ctx, kind, last, now, n)
+	items, err := w.items(ctx, kind, dueWork, kind, now, window)
+	if err == nil && len(items) == window {
+		items, err = w.dueInTurn(ctx, kind, last, now, n)
+	}
+	if err != nil || len(items) == 0 {
+		return nil, err
+	}
+	items = last.order(items)[:min(n, len(items))]
+	w.mu.Lock()
+	w.turns[kind] = turn{taken: true, tenant: items[len(items)-1].TenantID}
+	w.mu.Unlock()
+	return items, nil
+}
+
+// turn is who was served last.
+type turn struct {
+	taken  bool // by anybody
+	tenant string
+}
+
+// order sorts items: the oldest of each tenant, beginning with the tenant after
+// the one that was served last, then the second oldest of each, and so on.
+func (t turn) order(items []work.Item) []work.Item {
+	slices.SortFunc(items, func(a, b work.Item) int {
+		return cmp.Or(a.Due.Compare(b.Due), cmp.Compare(a.Key, b.Key))
+	})
+	type placed struct {
+		round int
+		again int // 1: its turn is over in this round
+		item  work.Item
+	}
+	rounds := make(map[string]int)
+	queue := make([]placed, len(items))
+	for i, item := range items {
+		queue[i] = placed{round: rounds[item.TenantID], item: item}
+		if t.taken && item.TenantID <= t.tenant {
+			queue[i].again = 1
+		}
+		rounds[item.TenantID]++
+	}
+	slices.SortFunc(queue, func(a, b placed) int {
+		return cmp.Or(cmp.Compare(a.round, b.round), cmp.Compare(a.again, b.again), cmp.Compare(a.item.TenantID, b.item.TenantID))
+	})
+	for i, p := range queue {
+		items[i] = p.item
+	}
+	return items
+}
+
+// dueInTurn gives enough items of the tenants whose turn it is.
+func (w *Work) dueInTurn(ctx context.Context, kind string, last turn, now int64, n int) ([]work.Item, error) {
+	from := ""
+	if last.taken {
+		from = last.tenant + "\x01" // before every other id, and after last
+	}
+	tenants, err := w.tenants(ctx, kind, from, now, n)
 	if err != nil {
 		return nil, err
 	}
-	if len(tenants) < n { // around: from the first to the last that was served
+	if last.taken && len(tenants) < n { // and around
 		first, err := w.tenants(ctx, kind, "", now, n-len(tenants))
 		if err != nil {
 			return nil, err
 		}
 		for _, id := range first {
-			if id <= last {
+			if id <= last.tenant {
 				tenants = append(tenants, id)
 			}
 		}
 	}
-	// Turn by turn, an item of each tenant.
-	var queues [][]work.Item
+	var items []work.Item
 	for _, id := range tenants {
-		items, err := w.dueOf(ctx, kind, id, now, (n+len(tenants)-1)/len(tenants))
+		share := (n + len(tenants) - 1) / len(tenants)
+		more, err := w.items(ctx, kind, dueWorkOf, kind, id, now, share)
 		if err != nil {
 			return nil, err
 		}
-		queues = append(queues, items)
-	}
-	var items []work.Item
-	for turn := 0; len(items) < n; turn++ {
-		before := len(items)
-		for _, q := range queues {
-			if turn < len(q) && len(items) < n {
-				items = append(items, q[turn])
-			}
-		}
-		if len(items) == before {
-			break
-		}
-	}
-	if len(items) > 0 {
-		w.mu.Lock()
-		w.turns[kind] = items[len(items)-1].TenantID
-		w.mu.Unlock()
+		items = append(items, more...)
 	}
 	return items, nil
 }
 
-// tenants gives up to n tenants after one that have something due, in order.
-func (w *Work) tenants(ctx context.Context, kind, after string, now int64, n int) ([]string, error) {
-	rows, err := w.db.Query(ctx, tenantsWork, kind, after, kind, kind, now, n)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var ids []string
-	for rows.Next() {
-		var id string
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		ids = append(ids, id)
-	}
-	return slices.Clip(ids), rows.Err()
-}
-
-func (w *Work) dueOf(ctx context.Context, kind, tenant string, now int64, n int) ([]work.Item, error) {
-	rows, err := w.db.Query(ctx, tenantWork, kind, tenant, now, n)
+// items reads keys, tenants and due times.
+func (w *Work) items(ctx context.Context, kind, query string, args ...any) ([]work.Item, error) {
+	rows, err := w.db.Query(ctx, query, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -146,4 +139,22 @@ func (w *Work) dueOf(ctx context.Context, kind, tenant string, now int64, n int)
 		items = append(items, item)
 	}
 	return items, rows.Err()
+}
+
+// tenants gives up to n tenants from one on, in order, that have something due.
+func (w *Work) tenants(ctx context.Context, kind, from string, now int64, n int) ([]string, error) {
+	rows, err := w.db.Query(ctx, tenantsWork, kind, from, kind, kind, now, n)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var ids []string
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	return ids, rows.Err()
 }

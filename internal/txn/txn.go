@@ -21,6 +21,14 @@ type Tx interface {
 	AfterCommit(hint func())
 }
 
+// Op is a write that is ready to go: what could be computed before the
+// transaction, encoding above all, is done. Transactions are short because
+// others wait for them.
+type Op func(Tx) error
+
+// Fail is an Op for what could not be made ready.
+func Fail(err error) Op { return func(Tx) error { return err } }
+
 // Writer commits closures. Errors: what the closure returned, unchanged and
 // with nothing written; fault.Unavailable where the database is locked, full
 // or gone.

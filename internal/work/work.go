@@ -56,8 +56,8 @@ type Queue interface {
 	// spares the claim. It fails with ErrExists, and the transaction may go on.
 	EnqueueHeld(tx txn.Tx, item Item, owner string, lease time.Duration) (Lease, error)
 	// Claim takes up to n due items of a kind for owner, oldest first within a
-	// tenant and turn by turn over tenants, so that nobody's backlog makes
-	// others wait.
+	// tenant and turn by turn over tenants, also from one claim to the next, so
+	// that nobody's backlog makes others wait.
 	Claim(ctx context.Context, kind, owner string, n int, lease time.Duration) ([]Lease, error)
 	// Renew prolongs leases, all of one kind and owner, and gives back those
 	// that are lost.

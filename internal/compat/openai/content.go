@@ -1,15 +1,29 @@
 package openai
 
 import (
+	"bytes"
 	"errors"
-	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"agentd/internal/model"
 )
 
-var errContent = errors.New("must be a string, an array of content parts, or null")
+// turn is a message as the model gets it.
+func (m *Message) turn(text string, parts []jsontext.Value) model.Message {
+	t := model.Message{Role: model.Role(m.Role), Text: text, Parts: parts, Name: deref(m.Name), ToolCallID: deref(m.ToolCallID)}
+	for _, c := range m.ToolCalls {
+		t.ToolCalls = append(t.ToolCalls, model.ToolCall{ID: c.ID, Name: c.Function.Name, Arguments: c.Function.Arguments})
+	}
+	return t
+}
+
+var (
+	errContent = errors.New("expected a string, an array of content parts, or null")
+	errPart    = errors.New("expected every content part to be an object with a type, and a text where the type is text")
+)
 
 // content reads a message's content. Parts that are all text become one text;
 // otherwise the parts are passed on to the model as they came.
@@ -18,7 +32,7 @@ func content(v jsontext.Value) (text string, parts []jsontext.Value, err error) 
 	case 0, 'n':
 		return "", nil, nil
 	case '"':
-		return text, nil, json.Unmarshal(v, &text)
+		return unquote(v), nil, nil
 	case '[':
 	default:
 		return "", nil, errContent
@@ -32,19 +46,27 @@ func content(v jsontext.Value) (text string, parts []jsontext.Value, err error) 
 			Type string `json:"type"`
 			Text string `json:"text"`
 		}
-		if p.Kind() != '{' || json.Unmarshal(p, &part) != nil {
-			return "", nil, errContent
+		if p.Kind() != '{' || json.Unmarshal(p, &part) != nil || part.Type == "" {
+			return "", nil, errPart
 		}
-		if part.Type != "text" && part.Type != "input_text" {
-			continue
+		if part.Type == "text" || part.Type == "input_text" {
+			texts = append(texts, part.Text)
 		}
-		texts = append(texts, part.Text)
 	}
 	text = strings.Join(texts, "\n")
 	if len(texts) == len(parts) {
-		parts = nil
+		return text, nil, nil
 	}
 	return text, parts, nil
+}
+
+// unquote gives the text of a valid JSON string.
+func unquote(v jsontext.Value) string {
+	if bytes.IndexByte(v, '\\') < 0 {
+		return string(v[1 : len(v)-1])
+	}
+	text, _ := jsontext.AppendUnquote(nil, v) // it was checked
+	return string(text)
 }
 
 func deref(s *string) string {
@@ -53,5 +75,3 @@ func deref(s *string) string {
 	}
 	return *s
 }
-
-func itoa(n int) string { return strconv.Itoa(n) }

@@ -18,7 +18,7 @@ func (c *Chat) Routes() []httpapi.Raw {
 				Method: "POST", Path: "/v1/chat/completions", ID: "createChatCompletion", Tag: "OpenAI-Compat",
 				Scopes: []authz.Scope{"runs:create"}, Role: authz.Developer, Errors: []int{404, 409, 422, 503},
 				Summary:  "Ask an agent in the chat-completions shape",
-				Doc:      "The request becomes a run. With stream true the answer is an event stream of chunks that ends with [DONE].",
+				Doc:      "The request becomes a run, which the header X-Run-Id names. With stream true the answer is an event stream of chunks that ends with [DONE].",
 				BodyOf:   reflect.TypeFor[ChatRequest](),
 				AnswerOf: reflect.TypeFor[Completion](),
 			},
@@ -59,32 +59,4 @@ func inOwnTenant(serve func(http.ResponseWriter, *http.Request, authz.Caller) er
 		}
 		return serve(w, r, who)
 	}
-}
-
-// Envelope is how the chat routes refuse.
-type Envelope struct {
-	Error ErrorBody `json:"error" required:"true"`
-}
-
-// errorTypes maps kinds to the types that OpenAI's clients know.
-var errorTypes = map[fault.Kind]string{
-	fault.Unauthenticated: "authentication_error",
-	fault.Forbidden:       "permission_error",
-	fault.Limited:         "rate_limit_error",
-	fault.Internal:        "api_error",
-	fault.Unavailable:     "api_error",
-	fault.Unsupported:     "api_error",
-}
-
-// Fail renders a refusal in the chat envelope.
-func Fail(w http.ResponseWriter, _ *http.Request, status int, e *fault.Error) {
-	httpapi.RefusalHeaders(w, status, e)
-	body := Envelope{ErrorBody{Message: e.Detail, Type: errorTypes[e.Kind], Code: e.Code}}
-	if body.Error.Type == "" {
-		body.Error.Type = "invalid_request_error"
-	}
-	if len(e.Fields) > 0 {
-		body.Error.Param = &e.Fields[0].Field
-	}
-	_ = httpapi.JSON(w, status, body) // our own type always encodes
 }

@@ -18,14 +18,21 @@ import (
 	"agentd/internal/txn"
 )
 
-// MemoryLog keeps events in memory. Its Append ignores the transaction.
+// MemoryLog keeps events in memory. Its Append needs no transaction.
 type MemoryLog struct {
 	mu     sync.Mutex
 	events map[string][]event.Event
 }
 
 // Append implements event.Log for entries that carry their own data or text.
-func (l *MemoryLog) Append(_ txn.Tx, tenant, stream string, s event.Segment) error {
+func (l *MemoryLog) Append(tenant, stream string, s event.Segment) txn.Op {
+	return func(txn.Tx) error {
+		l.append(tenant, stream, s)
+		return nil
+	}
+}
+
+func (l *MemoryLog) append(tenant, stream string, s event.Segment) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.events == nil {
@@ -45,7 +52,6 @@ func (l *MemoryLog) Append(_ txn.Tx, tenant, stream string, s event.Segment) err
 			seq++
 		}
 	}
-	return nil
 }
 
 // Read implements event.Log.
@@ -91,7 +97,7 @@ func Log(t *testing.T, log event.Log, w txn.Writer, step func(tx txn.Tx, tenant,
 				seg.Entries = append(seg.Entries, e)
 				want = append(want, event.Event{Seq: first + i, Name: e.Name, At: at, Data: e.Data})
 			}
-			write(t, func(tx txn.Tx) error { return log.Append(tx, tenant, stream, seg) })
+			write(t, log.Append(tenant, stream, seg))
 		}
 		for after := range int64(11) {
 			for _, limit := range []int{1, 2, 4, 100} {
@@ -108,7 +114,7 @@ func Log(t *testing.T, log event.Log, w txn.Writer, step func(tx txn.Tx, tenant,
 	t.Run("tenants_and_streams_are_apart", func(t *testing.T) {
 		tenant, stream := ident.New(), ident.New()
 		seg := event.Segment{First: 1, Entries: []event.Entry{{Name: "e", At: at, Data: jsontext.Value(`{}`)}}}
-		write(t, func(tx txn.Tx) error { return log.Append(tx, tenant, stream, seg) })
+		write(t, log.Append(tenant, stream, seg))
 		if got := read(t, ident.New(), stream, 0, 10); len(got) != 0 {
 			t.Errorf("another tenant reads %v", got)
 		}
@@ -134,7 +140,7 @@ func Log(t *testing.T, log event.Log, w txn.Writer, step func(tx txn.Tx, tenant,
 			if err := step(tx, tenant, stream, 4, `{"content":"four"}`); err != nil {
 				return err
 			}
-			return log.Append(tx, tenant, stream, seg)
+			return log.Append(tenant, stream, seg)(tx)
 		})
 		want := []string{
 			`5 llm.thinking {"text":"hm"}`, `6 llm.thinking {"text":"m"}`,
@@ -142,7 +148,7 @@ func Log(t *testing.T, log event.Log, w txn.Writer, step func(tx txn.Tx, tenant,
 			`9 llm.thinking {"text":"!"}`, `10 llm.chunk {"text":"\"é\n"}`,
 			`11 tool.result {"name":"t","output":"four"}`, `12 step.completed {}`,
 		}
-		for after := int64(0); after < 13; after++ {
+		for after := range int64(13) {
 			var got []string
 			for _, e := range read(t, tenant, stream, after, 100) {
 				got = append(got, fmt.Sprintf("%d %s %s", e.Seq, e.Name, e.Data))
@@ -160,7 +166,7 @@ func Log(t *testing.T, log event.Log, w txn.Writer, step func(tx txn.Tx, tenant,
 		tenant, stream := ident.New(), ident.New()
 		fail := fmt.Errorf("no")
 		err := w.Write(t.Context(), func(tx txn.Tx) error {
-			if err := log.Append(tx, tenant, stream, event.Segment{First: 1, Entries: []event.Entry{{Name: "e", At: at, Data: jsontext.Value(`{}`)}}}); err != nil {
+			if err := log.Append(tenant, stream, event.Segment{First: 1, Entries: []event.Entry{{Name: "e", At: at, Data: jsontext.Value(`{}`)}}})(tx); err != nil {
 				return err
 			}
 			return fail

@@ -3,6 +3,7 @@ package modeltest
 import (
 	"bytes"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -69,9 +70,9 @@ func (m ChatMessage) Text() string {
 
 // Last is the text of the last message with a role; "" where there is none.
 func (c Chat) Last(role model.Role) string {
-	for i := len(c.Messages) - 1; i >= 0; i-- {
-		if c.Messages[i].Role == string(role) {
-			return c.Messages[i].Text()
+	for _, m := range slices.Backward(c.Messages) {
+		if m.Role == string(role) {
+			return m.Text()
 		}
 	}
 	return ""

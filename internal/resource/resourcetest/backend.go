@@ -291,7 +291,7 @@ func testLists(t *testing.T, b bench) {
 	var ids []string
 	for i := range 6 {
 		doc := b.doc()
-		doc.Index = [resource.Slots]string{fmt.Sprint("all"), fmt.Sprint("mod", i%2), "", fmt.Sprint(i)}
+		doc.Index = [resource.Slots]string{"all", fmt.Sprint("mod", i%2), "", fmt.Sprint(i)}
 		b.mustPut(t, doc)
 		ids = append(ids, doc.ID)
 	}

@@ -3,6 +3,7 @@ package resourcetest
 import (
 	"context"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -290,7 +291,7 @@ func (s *suite[T]) change(t *testing.T) {
 			t.Fatal(err)
 		}
 		after := Object(t, reply)
-		kept := fields[T]("immutable")
+		kept := append(fields[T]("immutable"), fields[T]("secret")...)
 		for name, text := range s.Defaults {
 			if !slices.Contains(kept, name) {
 				wantMembers(t, after, map[string]string{name: text})
@@ -315,9 +316,7 @@ func (s *suite[T]) ignored(t *testing.T) {
 		if err := json.Unmarshal([]byte(numbered(body)), &object); err != nil {
 			t.Fatal(err)
 		}
-		for name, v := range more {
-			object[name] = v
-		}
+		maps.Copy(object, more)
 		text, err := json.Marshal(object)
 		if err != nil {
 			t.Fatal(err)

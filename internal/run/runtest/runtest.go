@@ -43,7 +43,7 @@ func Store(t *testing.T, s run.Store, w txn.Writer) {
 	}
 	insert := func(t *testing.T, r *run.Record) {
 		t.Helper()
-		write(t, func(tx txn.Tx) error { return s.Insert(tx, r) })
+		write(t, s.Insert(r))
 	}
 
 	t.Run("round_trip", func(t *testing.T) {
@@ -67,7 +67,7 @@ func Store(t *testing.T, s run.Store, w txn.Writer) {
 			Status: run.Failed, Output: schema.Nullable(`{"text":""}`), Metrics: run.Metrics{StepsCount: 4, TotalCostUSD: &cost},
 			Error: &sentence, ErrorCode: run.CodeModelError, StartedAt: &began, CompletedAt: &ended, StepSeq: 5, EventSeq: 77,
 		}
-		write(t, func(tx txn.Tx) error { return s.Update(tx, r.TenantID, r.RunID, u) })
+		write(t, s.Update(r.TenantID, r.RunID, u))
 		want := *r
 		want.Status, want.Output, want.Metrics, want.Error, want.ErrorCode = u.Status, u.Output, u.Metrics, u.Error, u.ErrorCode
 		want.StartedAt, want.CompletedAt, want.StepSeq, want.EventSeq, want.Pending = u.StartedAt, u.CompletedAt, u.StepSeq, u.EventSeq, nil
@@ -87,7 +87,7 @@ func Store(t *testing.T, s run.Store, w txn.Writer) {
 		if _, err := s.Get(t.Context(), other, r.RunID); !fault.Is(err, fault.NotFound) {
 			t.Errorf("Get: %v", err)
 		}
-		err := w.Write(t.Context(), func(tx txn.Tx) error { return s.Update(tx, other, r.RunID, run.Update{Status: run.Failed}) })
+		err := w.Write(t.Context(), s.Update(other, r.RunID, run.Update{Status: run.Failed}))
 		if !fault.Is(err, fault.NotFound) {
 			t.Errorf("Update: %v", err)
 		}
@@ -182,7 +182,7 @@ func steps(t *testing.T, s run.Store, write func(*testing.T, func(txn.Tx) error)
 		if seq == 2 {
 			st.Input, st.Output, st.Error, st.Metrics, st.ToolCalls = nil, nil, nil, nil, nil
 		}
-		write(t, func(tx txn.Tx) error { return s.AppendStep(tx, &st) })
+		write(t, s.AppendStep(&st))
 		want = append(want, st)
 	}
 	for _, c := range []struct {

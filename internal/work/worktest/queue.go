@@ -24,6 +24,7 @@ type Queue struct {
 	mu    sync.Mutex
 	items map[id]*row
 	epoch int64
+	last  map[string]string // the tenant that was served last, by kind
 }
 
 type id struct{ kind, key string }
@@ -49,7 +50,7 @@ var (
 // NewQueue makes an empty queue. wake, which may be nil, is called after each
 // write that made an item due at once.
 func NewQueue(clock clock.Clock, wake func(kind string)) *Queue {
-	return &Queue{clock: clock, wake: wake, items: make(map[id]*row)}
+	return &Queue{clock: clock, wake: wake, items: make(map[id]*row), last: make(map[string]string)}
 }
 
 type tx struct {
@@ -142,19 +143,26 @@ func (q *Queue) Claim(_ context.Context, kind, owner string, n int, lease time.D
 		return cmp.Or(a.due().Compare(b.due()), strings.Compare(a.Key, b.Key))
 	})
 	due = slices.DeleteFunc(due, func(r *row) bool { return r.Kind != kind || r.due().After(now) })
-	turns := make(map[string]int)
-	turn := make(map[*row]int)
+	last, taken := q.last[kind]
+	rounds := make(map[string]int)
+	round := make(map[*row]int)
 	for _, r := range due {
-		turn[r] = turns[r.TenantID]
-		turns[r.TenantID]++
+		round[r] = 2 * rounds[r.TenantID]
+		if taken && r.TenantID <= last {
+			round[r]++
+		}
+		rounds[r.TenantID]++
 	}
-	slices.SortStableFunc(due, func(a, b *row) int { return cmp.Compare(turn[a], turn[b]) })
+	slices.SortStableFunc(due, func(a, b *row) int {
+		return cmp.Or(cmp.Compare(round[a], round[b]), strings.Compare(a.TenantID, b.TenantID))
+	})
 	var leases []work.Lease
 	for _, r := range due[:min(n, len(due))] {
 		held := *r
 		q.epoch++
 		held.Owner, held.Epoch, held.Attempt, held.Until = owner, q.epoch, r.Attempt+1, now.Add(lease)
 		q.items[id{r.Kind, r.Key}] = &held
+		q.last[kind] = r.TenantID
 		leases = append(leases, held.Lease)
 	}
 	return leases, nil

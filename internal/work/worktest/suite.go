@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -133,7 +134,7 @@ func keys(leases []work.Lease) []string {
 	return got
 }
 
-// item of tenant a; the letters before the number are the tenant otherwise.
+// item makes an item of the tenant that the key's first letter names.
 func item(key string, due time.Time) work.Item {
 	return work.Item{Kind: "run", Key: key, TenantID: "tenant-" + key[:1], Due: due}
 }
@@ -251,6 +252,11 @@ func (s *suite) tenantsTakeTurns() {
 	s.enqueue(item("b1", now.Add(time.Second)), item("b2", now.Add(2*time.Second)), item("c1", now.Add(3*time.Second)))
 	s.clock.Advance(time.Minute)
 	s.equal([]string{"a00", "b1", "c1", "a01", "b2", "a02", "a03"}, keys(s.claim("n1", 7)))
+	// And from one claim to the next.
+	s.enqueue(item("b3", now.Add(4*time.Second)), item("c2", now.Add(4*time.Second)))
+	for _, want := range []string{"b3", "c2", "a04", "a05"} {
+		s.equal([]string{want}, keys(s.claim("n1", 1)))
+	}
 }
 
 func (s *suite) tenantsTakeTurnsBehindBacklog() {
@@ -265,7 +271,7 @@ func (s *suite) tenantsTakeTurnsBehindBacklog() {
 	s.clock.Advance(time.Minute)
 	tenants := func(n int) (got []string) {
 		for _, l := range s.claim("n1", n) {
-			got = append(got, l.TenantID[len("tenant-"):])
+			got = append(got, strings.TrimPrefix(l.TenantID, "tenant-"))
 		}
 		slices.Sort(got)
 		return got
@@ -273,6 +279,13 @@ func (s *suite) tenantsTakeTurnsBehindBacklog() {
 	s.equal([]string{"a", "b", "c"}, tenants(3))
 	s.equal([]string{"a", "b"}, tenants(2))
 	s.equal([]string{"b", "b", "b"}, tenants(3))
+	s.enqueue(work.Item{Kind: "run", Key: "nobody's"}) // not even that starves
+	for range 2 {
+		if slices.Contains(tenants(1), "") {
+			return
+		}
+	}
+	s.Error("the item of no tenant starves")
 }
 
 // lost proves that nothing can be done with a lease.

@@ -1,0 +1,93 @@
+# agentd. `make help` lists the targets.
+
+SHELL      := /bin/bash
+BIN        := bin
+VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS    := -s -w -X main.version=$(VERSION)
+GO         ?= go
+PACKAGES   ?= ./...
+TESTFLAGS  ?=
+FUZZTIME   ?= 10s
+
+# A release of the linter is chosen, never found; docs/adr/0006-lint.md.
+LINT_VERSION := v2.15.0
+LINT         := $(BIN)/golangci-lint-$(LINT_VERSION)
+
+# Packages whose tests can write their golden files anew.
+GOLDEN = $(sort $(dir $(shell grep -rl --include='*_test.go' 'flag.Bool."update"' cmd internal 2>/dev/null)))
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: run
+run: build ## Build agentd and serve on 127.0.0.1:8080, SQLite and NATS inside
+	$(BIN)/agentd serve
+
+.PHONY: build
+build: ## Build bin/agentd
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/agentd ./cmd/agentd
+
+.PHONY: test
+test: ## Run every test; those on PostgreSQL too where it is installed
+	$(GO) test $(TESTFLAGS) $(PACKAGES)
+
+.PHONY: test-postgres
+test-postgres: export AGENTD_TEST_REQUIRE_POSTGRES = 1
+test-postgres: test ## Run every test and fail where PostgreSQL is not installed
+
+.PHONY: race
+race: TESTFLAGS += -race -shuffle=on
+race: test ## Run every test with the race detector, in random order
+
+.PHONY: fuzz
+fuzz: ## Fuzz each target for FUZZTIME (10s)
+	@grep -rn --include='*_test.go' -o '^func Fuzz[A-Za-z0-9_]*' cmd internal | sed 's/:.*func / /' | \
+	while read -r file target; do \
+		echo "== $$target in $$(dirname $$file)"; \
+		$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "./$$(dirname $$file)" || exit 1; \
+	done
+
+.PHONY: fmt
+fmt: ## Format the code
+	gofmt -w $(shell git ls-files -co --exclude-standard '*.go')
+
+.PHONY: fmt-check
+fmt-check: ## Fail where the code is not formatted
+	@unformatted=$$(gofmt -l $(shell git ls-files -co --exclude-standard '*.go')); \
+	if [ -n "$$unformatted" ]; then echo "not formatted; run make fmt:"; echo "$$unformatted"; exit 1; fi
+
+.PHONY: vet
+vet: ## Run go vet
+	$(GO) vet $(PACKAGES)
+
+.PHONY: lint
+lint: $(LINT) ## Run golangci-lint, built once at its pinned version
+	$(LINT) run $(PACKAGES)
+
+$(LINT):
+	@mkdir -p $(BIN)
+	GOBIN=$(CURDIR)/$(BIN) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
+	mv $(BIN)/golangci-lint $@
+
+.PHONY: golden
+golden: ## Write the golden files anew (OpenAPI, configuration reference, transcripts)
+	$(GO) test -count=1 $(addprefix ./,$(GOLDEN)) -update
+
+.PHONY: docs
+docs: golden ## Write generated documents anew and check links, examples and conformance
+	$(GO) test -count=1 ./internal/archtest
+
+.PHONY: bench
+bench: ## Compare agentd with what the machine allows (about 12 minutes)
+	$(GO) run ./bench/measure
+
+.PHONY: bench-quick
+bench-quick: ## The same, a first impression (about 2 minutes)
+	$(GO) run ./bench/measure -quick
+
+.PHONY: clean
+clean: ## Remove what was built; data stays
+	rm -rf $(BIN) bench/bin bench/results

@@ -1,0 +1,44 @@
+package app
+
+import (
+	"context"
+
+	"agentd/internal/agent"
+	"agentd/internal/compat/openai"
+	"agentd/internal/resource"
+)
+
+// catalogue lists agents for the chat routes.
+type catalogue struct{ agents *agent.Agents }
+
+// Models implements openai.Models.
+func (c catalogue) Models(ctx context.Context, tenant string) (out []openai.ModelEntry, err error) {
+	const pageSize = 500
+	find := resource.Find{Limit: pageSize}
+	for {
+		page, err := c.agents.Store().List(ctx, tenant, find)
+		if err != nil {
+			return nil, err
+		}
+		for _, g := range page {
+			out = append(out, modelEntry(tenant, g))
+		}
+		if len(page) < pageSize {
+			return out, nil
+		}
+		find.After = page[len(page)-1].ID
+	}
+}
+
+// Model implements openai.Models.
+func (c catalogue) Model(ctx context.Context, tenant, id string) (openai.ModelEntry, error) {
+	g, err := c.agents.Get(ctx, tenant, id)
+	if err != nil {
+		return openai.ModelEntry{}, err
+	}
+	return modelEntry(tenant, &g), nil
+}
+
+func modelEntry(tenant string, g *agent.Agent) openai.ModelEntry {
+	return openai.NewModelEntry(g.ID, tenant, g.Name, g.CreatedAt.Unix())
+}

@@ -1,0 +1,31 @@
+package ident
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestIdsRiseAndAreValid(t *testing.T) {
+	t.Parallel()
+	last := ""
+	for range 10_000 {
+		id := New()
+		if id <= last || !Valid(id) {
+			t.Fatalf("%s after %s", id, last)
+		}
+		last = id
+	}
+}
+
+func TestOnlyTheCanonicalFormIsValid(t *testing.T) {
+	t.Parallel()
+	id := New()
+	for _, s := range []string{
+		"", "x", strings.ToUpper("01997c1e-6a5e-7c53-9d6c-3a1d5a0b7f1a"), "{" + id + "}", "urn:uuid:" + id,
+		strings.ReplaceAll(id, "-", ""), id + " ", " " + id, id[:35], id + "0", id[:35] + "g",
+	} {
+		if Valid(s) {
+			t.Errorf("%q is valid", s)
+		}
+	}
+}

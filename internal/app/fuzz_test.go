@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 
@@ -21,7 +22,7 @@ var nasty = []string{
 	"", " ", "\x00", "a\x00b", "\u0001", "\u001b[2J", "\r\nX-Injected: 1", "\u2028", "\u202e", "\ufeff", "\ufffd", "\uffff", "\U0001f600", "é́", "İ", "ß",
 	"' OR '1'='1", `"; DROP TABLE runs; --`, "%s%d%n", "${jndi:ldap://x}", "{{7*7}}", "../../../etc/passwd", `\\server\share`, "<script>alert(1)</script>",
 	"null", "true", "NaN", "-0", "1e999", "9223372036854775808", "0x10", "data: x\n\nevent: done", "[DONE]", "*", "agent/", "svc_", "http://169.254.169.254/",
-	ident.New(), strings.Repeat("a", 300), strings.Repeat("ü", 5000), strings.Repeat("{", 100),
+	ident.New(), strings.Repeat("a", 300), strings.Repeat("ü", 300), strings.Repeat("{", 100),
 }
 
 // misfits are values that are no text.
@@ -83,19 +84,26 @@ func with(body object, path string, value any) object {
 }
 
 // variants are bodies of an operation with one field after the other set to
-// something that does not belong there. Where fields are those of a creation,
-// which takes the same way, a part of them will do.
+// something that does not belong there. A field gets a part of the values, its
+// neighbour the next; NUL, which PostgreSQL does not store, comes to all.
 func (k *call) variants() (all []object) {
 	body, _ := k.body.(object)
+	part := 5
+	if k.op.Method != http.MethodPost { // the fields of a creation once more
+		part = 20
+	}
 	for i, field := range k.op.fields() {
-		for _, value := range misfits {
-			all = append(all, with(body, field, value))
-		}
-		for j, value := range nasty {
-			if k.op.Method == http.MethodPost || (i+j)%6 == 0 {
+		for j, value := range misfits {
+			if (i+j)%part < 2 {
 				all = append(all, with(body, field, value))
 			}
-			if (i+j)%12 == 0 {
+		}
+		for j, value := range nasty {
+			turn := i + j
+			if turn%part == 0 || strings.Contains(value, "\x00") {
+				all = append(all, with(body, field, value))
+			}
+			if turn%(3*part) == 0 {
 				all = append(all, with(body, field, []string{value}), with(body, field, object{value: value}))
 			}
 		}
@@ -156,8 +164,11 @@ func TestNastyParameters(t *testing.T) {
 	eachEngine(t, func(t *testing.T, n *node) {
 		c := owned(t, n)
 		for _, op := range c.operations() {
-			for _, text := range append(slices.Clone(nasty), "\xff", "\xed\xa0\x80", "%", "%2F", "a/b", "?", "#") {
+			for turn, text := range append(slices.Clone(nasty), "\xff", "\xed\xa0\x80", "%", "%2F", "a/b", "?", "#") {
 				for _, p := range op.params {
+					if turn%3 != 0 && utf8.ValidString(text) && !strings.Contains(text, "\x00") {
+						continue // few handlers see what is no id
+					}
 					k := c.own(op).spare(c)
 					k.path[p] = text
 					if text != "" { // another path

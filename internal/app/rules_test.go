@@ -87,8 +87,13 @@ func TestUnservedMethods(t *testing.T) {
 func TestHead(t *testing.T) {
 	t.Parallel()
 	n := start(t, nil)
-	agent := n.agent(nil)
-	for _, path := range []string{"/healthz", "/api/v1/agents", "/api/v1/agents/" + agent, "/api/v1/agents/" + ident.New(), "/api/v1/nothing", "/v1/models"} {
+	agent := n.agent(object{"model": echoModel})
+	run := n.run(agent, "hello", nil)
+	n.ended(run)
+	for _, path := range []string{
+		"/healthz", "/api/v1/agents", "/api/v1/agents/" + agent, "/api/v1/agents/" + ident.New(), "/api/v1/nothing", "/v1/models",
+		"/api/v1/runs/" + run + "/events", "/api/v1/runs/" + ident.New() + "/events", "/api/v1/runs/x/events",
+	} {
 		key := []string{"Authorization", "Bearer " + n.key, "X-Request-Id", "same-for-both"}
 		get, head := n.send("GET", path, "", key...), n.send("HEAD", path, "", key...)
 		for _, name := range []string{"Date", "Content-Length"} {

@@ -31,10 +31,14 @@ type readiness struct {
 }
 
 type components struct {
+	_ struct{} `json:"-" name:"ReadinessComponents"`
+
 	KV store `json:"kv" doc:"The database."`
 }
 
 type store struct {
+	_ struct{} `json:"-" name:"ReadinessComponent"`
+
 	OK        bool    `json:"ok"`
 	LatencyMS float64 `json:"latency_ms"`
 }

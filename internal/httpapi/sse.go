@@ -242,10 +242,6 @@ func (s *Server) serveStream(x *exchange, r *http.Request, in *binder, open open
 	if err != nil {
 		return err
 	}
-	if r.Method == http.MethodHead {
-		streamHeaders(x.Header())
-		return nil
-	}
 	st, err := s.streams.open(x, StreamOptions{Resumable: true})
 	if err != nil {
 		return err
@@ -254,6 +250,10 @@ func (s *Server) serveStream(x *exchange, r *http.Request, in *binder, open open
 	frames, err := open(st.ctx, x.who, arg)
 	if err != nil {
 		return err
+	}
+	if r.Method == http.MethodHead {
+		streamHeaders(x.Header())
+		return nil
 	}
 	st.start()
 	for frame, err := range frames {

@@ -58,7 +58,8 @@ type Route struct {
 	// *Reply says.
 	Call func(ctx context.Context, who authz.Caller, in any) (any, error)
 	// Open gets a *In and gives the frames of an event stream. An error from
-	// Open itself is a refusal; afterwards the stream just ends.
+	// Open itself is a refusal; afterwards the stream just ends. It holds
+	// nothing until the first frame is taken: for a HEAD request none is.
 	Open func(ctx context.Context, who authz.Caller, in any) (iter.Seq2[Frame, error], error)
 }
 

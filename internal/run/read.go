@@ -23,6 +23,8 @@ func (s *Service) Get(ctx context.Context, tenant, id string) (*Run, error) {
 
 // Page is one page of runs (interface.md section 4, Lists).
 type Page struct {
+	_ struct{} `json:"-" name:"RunList"`
+
 	Items   []Run   `json:"items" required:"true"`
 	Cursor  *string `json:"cursor" required:"true"`
 	HasMore bool    `json:"has_more" required:"true"`
@@ -89,6 +91,8 @@ func (s *Service) Wait(ctx context.Context, tenant, id string, timeout time.Dura
 // StepPage is the journal of a run. Paging fields appear only where a limit
 // was asked for (behaviours 0.2).
 type StepPage struct {
+	_ struct{} `json:"-" name:"RunStepList"`
+
 	RunID        string   `json:"run_id" required:"true"`
 	Steps        []Step   `json:"steps" required:"true"`
 	Total        int      `json:"total" required:"true" doc:"Steps in all, whatever the page."`

@@ -156,6 +156,8 @@ func (s *Service) list(ctx context.Context, who authz.Caller, in *listIn) (*Page
 
 // stillRunning is the answer of a wait that ended before the run did.
 type stillRunning struct {
+	_ struct{} `json:"-" name:"RunStillRunning"`
+
 	RunID     string `json:"run_id" format:"uuid" required:"true"`
 	Status    string `json:"status" enum:"still_running" required:"true"`
 	RunStatus Status `json:"run_status" required:"true" doc:"The run's own status."`
@@ -173,7 +175,7 @@ func (s *Service) wait(ctx context.Context, who authz.Caller, in *waitIn) (*rout
 	if r.Status.Final() {
 		return reply(200, r)
 	}
-	return reply(202, stillRunning{r.RunID, "still_running", r.Status})
+	return reply(202, stillRunning{RunID: r.RunID, Status: "still_running", RunStatus: r.Status})
 }
 
 func (s *Service) events(ctx context.Context, who authz.Caller, in *eventsIn) (iter.Seq2[route.Frame, error], error) {

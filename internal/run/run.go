@@ -129,6 +129,8 @@ func (l Limits) Narrow(other Limits) Limits {
 // Metrics of a run (interface.md section 2, RunMetrics). DurationMS is running
 // time over all attempts, without queueing and waiting.
 type Metrics struct {
+	_ struct{} `json:"-" name:"RunMetrics"`
+
 	DurationMS          float64  `json:"duration_ms"`
 	StepsCount          int64    `json:"steps_count"`
 	InputTokens         int64    `json:"input_tokens"`
@@ -165,6 +167,8 @@ const (
 // Step is one entry of a run's journal (decisions.md D6, RunStep). Its result
 // is committed before the next step begins.
 type Step struct {
+	_ struct{} `json:"-" name:"RunStep"`
+
 	StepID      string          `json:"step_id" required:"true"`
 	RunID       string          `json:"run_id" required:"true"`
 	TenantID    string          `json:"tenant_id"`

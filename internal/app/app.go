@@ -5,6 +5,7 @@ package app
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -23,6 +24,7 @@ import (
 	"agentd/internal/model"
 	"agentd/internal/natsbus"
 	"agentd/internal/route"
+	"agentd/internal/secret"
 	"agentd/internal/sqldb"
 )
 
@@ -45,6 +47,7 @@ type App struct {
 	stops  []func(context.Context) // in the order of starting
 	failed chan error
 
+	box      *secret.Box
 	db       *sqldb.DB
 	hub      *event.Hub
 	people   *identity.Service
@@ -144,8 +147,18 @@ func nodeName(dir string) (string, error) {
 }
 
 func (a *App) openBus(context.Context) error {
+	master, err := a.cfg.MasterKey()
+	if err != nil {
+		return err
+	}
+	if a.box, err = secret.NewBox(master); err != nil {
+		return err
+	}
 	a.hub = event.NewHub()
-	bus, err := natsbus.Open(natsbus.Config{URL: a.cfg.Bus.NATSURL.Reveal(), Node: a.node, Logger: a.log}, a.hub)
+	bus, err := natsbus.Open(natsbus.Config{
+		URL: a.cfg.Bus.NATSURL.Reveal(), Listen: a.cfg.Bus.NATSListen,
+		Token: hex.EncodeToString(a.box.Derive("nats")), Node: a.node, Logger: a.log,
+	}, a.hub)
 	if err != nil {
 		return err
 	}

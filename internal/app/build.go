@@ -26,7 +26,6 @@ import (
 	"agentd/internal/resource"
 	"agentd/internal/route"
 	"agentd/internal/run"
-	"agentd/internal/secret"
 	"agentd/internal/sqlstore"
 	"agentd/internal/tool"
 	"agentd/internal/work"
@@ -37,15 +36,7 @@ const signalWork = "work"
 
 // build makes the parts and connects them.
 func (a *App) build(ctx context.Context) error {
-	master, err := a.cfg.MasterKey()
-	if err != nil {
-		return err
-	}
-	box, err := secret.NewBox(master)
-	if err != nil {
-		return err
-	}
-	cursors := page.NewCursors(box.Derive("cursors"))
+	cursors := page.NewCursors(a.box.Derive("cursors"))
 
 	runners := map[string]*work.Runner{}
 	wake := func(kind string) {
@@ -60,7 +51,7 @@ func (a *App) build(ctx context.Context) error {
 	subscribers := resource.NewSubscribers(queue, a.db, a.clock)
 	kernel := resource.Deps{
 		Backend: sqlstore.NewDocuments(a.db), Writer: a.db, Outbox: subscribers,
-		Cursors: cursors, Clock: a.clock, Box: box,
+		Cursors: cursors, Clock: a.clock, Box: a.box,
 	}
 
 	if err := a.buildPeople(ctx); err != nil {

@@ -18,15 +18,29 @@ import (
 // followed, cancelled and read on the other, live.
 func TestTwoNodes(t *testing.T) {
 	t.Parallel()
-	bus, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	bus.Start()
-	t.Cleanup(func() { bus.Shutdown(); bus.WaitForShutdown() })
-	if !bus.ReadyForConnections(5 * time.Second) {
-		t.Fatal("NATS does not start")
-	}
+	t.Run("over_a_NATS_outside", func(t *testing.T) {
+		t.Parallel()
+		bus, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		bus.Start()
+		t.Cleanup(func() { bus.Shutdown(); bus.WaitForShutdown() })
+		if !bus.ReadyForConnections(5 * time.Second) {
+			t.Fatal("NATS does not start")
+		}
+		outside := func(c *config.Config) { c.Bus.NATSURL = config.NewURL(bus.ClientURL()) }
+		twoNodes(t, outside, outside)
+	})
+	t.Run("over_the_NATS_of_one", func(t *testing.T) {
+		t.Parallel()
+		address := freeAddress(t)
+		twoNodes(t, func(c *config.Config) { c.Bus.NATSListen = address },
+			func(c *config.Config) { c.Bus.NATSURL = config.NewURL("nats://" + address) })
+	})
+}
+
+func twoNodes(t *testing.T, first, second func(*config.Config)) {
 	database := sqldbtest.Config(t, sqldbtest.Postgres)
 	sim := modeltest.New(t, modeltest.Respond(func(req modeltest.Request) modeltest.Answer {
 		if req.Chat().Last("user") == "hang" {
@@ -36,11 +50,10 @@ func TestTwoNodes(t *testing.T) {
 	}))
 	shared := func(c *config.Config) {
 		c.Storage.DatabaseURL = config.NewURL(database.URL)
-		c.Bus.NATSURL = config.NewURL(bus.ClientURL())
 		c.Security.SecretKey = secret.New(base64.StdEncoding.EncodeToString(make([]byte, 32)))
 	}
-	a := start(t, sim, shared)
-	b := start(t, sim, shared)
+	a := start(t, sim, shared, first)
+	b := start(t, sim, shared, second)
 
 	agent := a.agent(nil)
 	id := a.run(agent, "Hello", nil)

@@ -35,7 +35,8 @@ type Storage struct {
 
 // Bus is how nodes hear of each other's work.
 type Bus struct {
-	NATSURL URL `env:"AGENTD_NATS_URL" name:"nats-url" placeholder:"URL" help:"nats://host:4222 (several by commas) to share live events and wake-ups with other nodes. Empty: a NATS inside agentd, for a single node."`
+	NATSURL    URL    `env:"AGENTD_NATS_URL" name:"nats-url" placeholder:"URL" help:"nats://host:4222 (several by commas) to share live events and wake-ups with other nodes. Empty: the NATS inside agentd."`
+	NATSListen string `env:"AGENTD_NATS_LISTEN" name:"nats-listen" placeholder:"HOST:PORT" help:"Address on which the NATS inside agentd takes other nodes, which name it in AGENTD_NATS_URL and share AGENTD_SECRET_KEY. Empty: none; it serves this node alone."`
 }
 
 // Security is keys, and where agentd may call.

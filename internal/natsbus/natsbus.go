@@ -27,6 +27,7 @@ import (
 type Config struct {
 	URL    string // an outside server or cluster; empty: embedded
 	Listen string // host:port on which the embedded server takes other nodes; empty: none
+	Token  string // what nodes know each other by, where a URL names no user
 	Node   string // this node's name, for the connection list
 	Logger *slog.Logger
 }
@@ -54,6 +55,9 @@ func Open(c Config, hub *event.Hub) (*Bus, error) {
 		nats.Name("agentd " + c.Node), nats.NoEcho(), nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { b.log.Warn("nats", "err", err) }),
 	}
+	if c.Token != "" && !strings.Contains(c.URL, "@") {
+		opts = append(opts, nats.Token(c.Token))
+	}
 	url := c.URL
 	if url == "" {
 		if err := b.embed(c); err != nil {
@@ -78,6 +82,7 @@ func Open(c Config, hub *event.Hub) (*Bus, error) {
 func (b *Bus) embed(c Config) error {
 	opts := &server.Options{ServerName: "agentd-" + c.Node, DontListen: c.Listen == "", NoSigs: true, NoLog: true, MaxPayload: 8 << 20}
 	if c.Listen != "" {
+		opts.Authorization = c.Token
 		host, port, err := net.SplitHostPort(c.Listen)
 		if err != nil {
 			return fmt.Errorf("natsbus: the address to listen on: %w", err)

@@ -1,11 +1,13 @@
 package natsbus_test
 
 import (
+	"errors"
 	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
 	"go.uber.org/goleak"
 
 	"agentd/internal/event"
@@ -29,8 +31,8 @@ func node(t *testing.T, c natsbus.Config) (*event.Hub, *natsbus.Bus) {
 // Two nodes share the server that one of them embeds: what is published or
 // signalled on one arrives once on each, in order.
 func TestTwoNodes(t *testing.T) {
-	hubA, a := node(t, natsbus.Config{Listen: "127.0.0.1:0"})
-	hubB, _ := node(t, natsbus.Config{URL: a.URL()})
+	hubA, a := node(t, natsbus.Config{Listen: "127.0.0.1:0", Token: "shared"})
+	hubB, _ := node(t, natsbus.Config{URL: a.URL(), Token: "shared"})
 
 	signals := make(chan string, 8)
 	defer hubA.OnSignal("work", func(key string) { signals <- "a:" + key })()
@@ -83,6 +85,25 @@ func take(t *testing.T, sub *event.Subscription) []event.Batch {
 		t.Fatal(err)
 	}
 	return batches
+}
+
+// Who does not know the token hears nothing, and is heard by nobody.
+func TestStrangersAreRefused(t *testing.T) {
+	hub, bus := node(t, natsbus.Config{Listen: "127.0.0.1:0", Token: "shared"})
+	stranger, err := nats.Connect(bus.URL(), nats.Token("guessed"))
+	if err == nil {
+		stranger.Close()
+		t.Fatal("a stranger is connected")
+	}
+	if !errors.Is(err, nats.ErrAuthorization) {
+		t.Errorf("the stranger was refused with %v", err)
+	}
+	sub := hub.Subscribe("s1")
+	defer sub.Close()
+	hub.Publish(event.Batch{Stream: "s1", Events: []event.Event{{Seq: 1, Name: "run.queued"}}})
+	if got := take(t, sub); len(got) != 1 {
+		t.Errorf("got %d batches", len(got))
+	}
 }
 
 // An outside server that is not there does not keep a node from starting.

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -51,7 +52,7 @@ func newMachine(t *testing.T) *machine {
 // with is the same machine with more in its environment.
 func (m *machine) with(env ...string) *machine {
 	other := *m
-	other.env = append(m.env[:len(m.env):len(m.env)], env...)
+	other.env = append(slices.Clip(m.env), env...)
 	return &other
 }
 

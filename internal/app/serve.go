@@ -20,7 +20,7 @@ import (
 
 // Garbage collection: an idle agentd is small, and a busy one may use some
 // memory to spare the collector. GOGC and GOMEMLIMIT override.
-const gcPercent = 150
+const gcPercent = 120
 
 // Serve runs agentd until ctx ends or the server fails. What a person should
 // know goes to out, the log to errs; program is what they type to run agentd.

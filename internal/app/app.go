@@ -15,6 +15,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"agentd/internal/clock"
 	"agentd/internal/config"
 	"agentd/internal/event"
@@ -47,6 +49,7 @@ type App struct {
 	stops  []func(context.Context) // in the order of starting
 	failed chan error
 
+	metrics  *prometheus.Registry
 	box      *secret.Box
 	db       *sqldb.DB
 	hub      *event.Hub
@@ -62,7 +65,7 @@ type App struct {
 
 // Start builds and starts everything. On an error nothing is left running.
 func Start(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *App, err error) {
-	a := &App{cfg: cfg, log: log, clock: clock.System{}, failed: make(chan error, 1)}
+	a := &App{cfg: cfg, log: log, clock: clock.System{}, metrics: prometheus.NewRegistry(), failed: make(chan error, 1)}
 	defer func() {
 		if err != nil {
 			a.Stop(context.WithoutCancel(ctx))
@@ -118,7 +121,7 @@ func (a *App) openStorage(ctx context.Context) error {
 	if a.node, err = nodeName(dir); err != nil {
 		return err
 	}
-	c := sqldb.Config{URL: a.cfg.Storage.DatabaseURL.Reveal(), Logger: a.log}
+	c := sqldb.Config{URL: a.cfg.Storage.DatabaseURL.Reveal(), Logger: a.log, Metrics: observeWrites(a.metrics)}
 	if c.URL == "" {
 		c.Dir = dir
 	}

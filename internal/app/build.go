@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/trace"
 
@@ -68,7 +67,6 @@ func (a *App) build(ctx context.Context) error {
 	agents := agent.New(kernel, agent.Options{DefaultModel: a.defaultModel(), Tools: tools.Names(), CheckURL: outbound.CheckURL})
 	customers := resource.NewStore(commerce.Customers, kernel)
 
-	registry := prometheus.NewRegistry()
 	source := run.AgentSource{Agents: agents}
 	store, log := sqlstore.NewRuns(a.db), sqlstore.NewEvents(a.db)
 	eng := engine.New(engine.Config{
@@ -76,7 +74,7 @@ func (a *App) build(ctx context.Context) error {
 		Models: models, Client: client, Tools: tools, Gate: policy.AllowAll{},
 		Clock: a.clock, Logger: a.log, Node: a.node, Lease: lease, Tracer: tracer(a.cfg.Observability, "agentd/engine"),
 	})
-	eng.Observer = observe(registry, eng, a.hub)
+	eng.Observer = observe(a.metrics, eng, a.hub)
 	runs := &run.Service{
 		Runs: store, Writer: a.db, Queue: queue, Log: log, Hub: a.hub, Agents: source,
 		Starter: eng, Cursors: cursors, Clock: a.clock, WorkKind: engine.WorkKind,
@@ -112,7 +110,7 @@ func (a *App) build(ctx context.Context) error {
 	a.routes, a.raw = routes, chat.Routes()
 	a.server, err = httpapi.New(httpapi.Config{
 		Routes: routes, Raw: a.raw, Auth: a.people, Recheck: a.people.Valid, Ready: a.db.Ready,
-		Log: a.log, Metrics: registry, Tracer: tracer(a.cfg.Observability, "agentd/http"), PublicURL: a.cfg.Server.PublicURL,
+		Log: a.log, Metrics: a.metrics, Tracer: tracer(a.cfg.Observability, "agentd/http"), PublicURL: a.cfg.Server.PublicURL,
 	})
 	return err
 }

@@ -9,7 +9,30 @@ import (
 	"agentd/internal/engine"
 	"agentd/internal/event"
 	"agentd/internal/run"
+	"agentd/internal/sqldb"
 )
+
+// observeWrites registers what the database's writer tells.
+func observeWrites(r *prometheus.Registry) sqldb.Metrics {
+	took := prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "agentd_commit_duration_seconds", Help: "Time of a commit, from the start of its first write.",
+		Buckets: []float64{.0002, .0005, .001, .002, .005, .01, .05, .25, 1, 5},
+	})
+	writes := prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "agentd_writes_total", Help: "Writes that were committed; several share a commit on SQLite.",
+	})
+	failed := prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "agentd_writes_failed_total", Help: "Writes that the database refused: locked, full or gone.",
+	})
+	r.MustRegister(took, writes, failed)
+	return sqldb.Metrics{
+		Committed: func(closures int, d time.Duration) {
+			writes.Add(float64(closures))
+			took.Observe(d.Seconds())
+		},
+		Failed: func(closures int, _ error) { failed.Add(float64(closures)) },
+	}
+}
 
 // observe registers what the program tells about itself beside requests.
 func observe(r *prometheus.Registry, eng *engine.Engine, hub *event.Hub) engine.Observer {

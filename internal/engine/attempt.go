@@ -17,7 +17,7 @@ import (
 )
 
 // attempt is one worker's hold of one run. Its fields belong to the run's
-// goroutine, text and cancel apart.
+// goroutine, text and lost apart.
 type attempt struct {
 	e     *Engine
 	rec   *run.Record // as of the commit that is being made
@@ -28,8 +28,8 @@ type attempt struct {
 	text  *steptext
 	early *earlyCall // the first model call, where it began already
 
-	ctx    context.Context
-	cancel context.CancelCauseFunc
+	ctx  context.Context
+	lost context.Context // what the runner gave: a.ctx, or what it was made from
 
 	began       time.Time // of this attempt
 	before      float64   // milliseconds that earlier attempts ran

@@ -30,8 +30,7 @@ var errDuration = errors.New("engine: the run's time is up")
 // stops, or the database cannot take the result. The run goes on elsewhere
 // then, or later.
 func (a *attempt) drive(ctx context.Context) error {
-	a.ctx, a.cancel = context.WithCancelCause(ctx)
-	defer a.cancel(nil)
+	a.ctx, a.lost = ctx, ctx
 	a.e.track(a, true)
 	defer a.e.track(a, false)
 	if limit := a.limits().MaxDurationMS; limit != nil {

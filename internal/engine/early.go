@@ -28,7 +28,7 @@ func (a *attempt) callEarly() {
 	if none(limits.MaxSteps) || none(limits.MaxTokensPerRun) || none(limits.MaxDurationMS) {
 		return
 	}
-	ctx, cancel := context.WithCancelCause(a.e.life)
+	ctx, cancel := context.WithCancelCause(context.Background())
 	early := &earlyCall{stored: make(chan struct{}), cancel: cancel, done: make(chan callResult, 1)}
 	a.messages = a.opening()
 	call, err := a.prepareCall(ctx)

@@ -87,8 +87,6 @@ type Engine struct {
 	Config
 	runner Runner
 	drafts *flusher
-	life   context.Context // ends with Serve
-	end    context.CancelFunc
 
 	mu       sync.Mutex
 	prepared map[string]*attempt // committed, and about to be handled; by run id
@@ -99,7 +97,6 @@ type Engine struct {
 func New(c Config) *Engine {
 	e := &Engine{Config: c, prepared: map[string]*attempt{}, active: map[string]*attempt{}}
 	e.drafts = newFlusher(e)
-	e.life, e.end = context.WithCancel(context.Background())
 	return e
 }
 
@@ -109,7 +106,7 @@ func (e *Engine) Bind(r Runner) { e.runner = r }
 // Serve listens for cancellations from any node and stores drafts of text
 // until ctx ends. It ends after the runner.
 func (e *Engine) Serve(ctx context.Context) {
-	defer e.end()
+	defer e.giveUp()
 	stop := e.Hub.OnSignal(run.SignalCancelled, e.abort)
 	defer stop()
 	e.drafts.serve(ctx)
@@ -121,7 +118,7 @@ func (e *Engine) abort(runID string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if a := e.active[runID]; a != nil {
-		a.cancel(work.ErrLost)
+		work.Abandon(a.lost)
 	}
 }
 
@@ -233,6 +230,17 @@ func (e *Engine) prepare(a *attempt) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.prepared[a.rec.RunID] = a
+}
+
+// giveUp ends the calls of runs that were prepared and that nobody handles
+// any more: the runner stopped.
+func (e *Engine) giveUp() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, a := range e.prepared {
+		a.early.giveUp(work.ErrStopping)
+	}
+	clear(e.prepared)
 }
 
 func (e *Engine) takePrepared(runID string) *attempt {

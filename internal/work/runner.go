@@ -84,9 +84,29 @@ const (
 	stopping
 )
 
-// holding is an item that is being handled.
+// holding is an item that is being handled; it is its handler's context too.
 type holding struct {
+	context.Context
 	cancel context.CancelCauseFunc
+}
+
+type holdingKey struct{}
+
+// Value implements context.Context.
+func (h *holding) Value(key any) any {
+	if key == (holdingKey{}) {
+		return h
+	}
+	return h.Context.Value(key)
+}
+
+// Abandon ends the context that a handler was called with, or one made from
+// it, with cause ErrLost: for whoever learns before the Runner does that the
+// item is somebody else's or gone.
+func Abandon(ctx context.Context) {
+	if h, ok := ctx.Value(holdingKey{}).(*holding); ok {
+		h.cancel(ErrLost)
+	}
 }
 
 // NewRunner makes a Runner that does nothing until it is started.
@@ -243,7 +263,7 @@ func (r *Runner) closeEmpty() {
 // launch handles an item in a slot that is taken already.
 func (r *Runner) launch(held Lease) {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	h := &holding{cancel}
+	h := &holding{ctx, cancel}
 	r.mu.Lock()
 	r.held[h] = held
 	if r.state == stopping {
@@ -253,7 +273,7 @@ func (r *Runner) launch(held Lease) {
 	go func() {
 		defer r.free()
 		defer cancel(nil)
-		err := r.handle(ctx, held)
+		err := r.handle(h, held)
 		r.mu.Lock()
 		delete(r.held, h)
 		r.mu.Unlock()

@@ -16,9 +16,6 @@ type Follower struct {
 	// Whole makes the reader slow rather than incomplete: what its queue had to
 	// drop is read from the log, and there is no event "gap".
 	Whole bool
-	// Idle, if set, is called when everything at hand was given and the reader
-	// is about to wait: the moment to flush.
-	Idle func()
 }
 
 const (
@@ -114,9 +111,6 @@ func (r *reader) live(sub *Subscription) {
 	timer := time.NewTimer(resync)
 	defer timer.Stop()
 	for {
-		if r.Idle != nil && len(sub.Ready()) == 0 {
-			r.Idle()
-		}
 		select {
 		case <-r.ctx.Done():
 			return

@@ -56,7 +56,6 @@ func (s Status) EventName() string {
 const (
 	CodeModelError       = "model_error"
 	CodeModelRateLimited = "model_rate_limited"
-	CodeToolError        = "tool_error"
 	CodeAgentDeleted     = "agent_deleted"
 	CodePolicyBlocked    = "policy_blocked"
 	CodeInternalError    = "internal_error"

@@ -87,7 +87,8 @@ var rows = []row{
 
 	{pattern: "internal/event", layer: port, uses: []string{jsonModule}},
 	{pattern: "internal/model", layer: port, uses: []string{jsonModule}},
-	{pattern: "internal/policy", layer: port},
+	{pattern: "internal/policy", layer: port, uses: []string{jsonModule}},
+	{pattern: "internal/recall", layer: port, uses: []string{jsonModule}},
 	{pattern: "internal/resource", layer: port, uses: []string{jsonModule}},
 	{pattern: "internal/tool", layer: port, uses: []string{jsonModule, "github.com/santhosh-tekuri/jsonschema/v6"}},
 	{pattern: "internal/work", layer: port, uses: []string{jsonModule}},

@@ -20,7 +20,9 @@ import (
 	"agentd/internal/fault"
 	"agentd/internal/model"
 	"agentd/internal/policy"
+	"agentd/internal/recall"
 	"agentd/internal/run"
+	"agentd/internal/schema"
 	"agentd/internal/tool"
 	"agentd/internal/txn"
 	"agentd/internal/work"
@@ -55,6 +57,16 @@ type Runner interface {
 	Wake()
 }
 
+// RemoteTools gives the tools that agents have from outside, from MCP servers.
+type RemoteTools interface {
+	// Any says quickly whether an agent has any, from its mcp field and from
+	// servers that are assigned to it.
+	Any(ctx context.Context, tenant, agent string, mcp schema.Object) (bool, error)
+	// Tools gives them; limits and names as the registry demands. A server that
+	// cannot be reached adds none, and says so in the log.
+	Tools(ctx context.Context, tenant, agent string, mcp schema.Object) (tool.Set, error)
+}
+
 // Observer is told what happened, for metrics. Nil fields are skipped.
 type Observer struct {
 	RunEnded func(status run.Status, took time.Duration)
@@ -75,6 +87,11 @@ type Config struct {
 	Gate   policy.Gate
 	Clock  clock.Clock
 	Logger *slog.Logger
+
+	Memory        recall.Source     // nil: nobody remembers anything
+	Conversations run.Conversations // nil: there are no sessions
+	Remote        RemoteTools       // nil: there are no tools from outside
+	Watchers      *run.Watchers
 
 	Node     string        // owner of this node's leases
 	Lease    time.Duration // how long a dead node's runs wait

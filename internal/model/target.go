@@ -21,10 +21,10 @@ const (
 
 // Spec is which model an agent, a session or a fallback asks for.
 type Spec struct {
-	Provider    string // openai_compat | custom; "" is openai_compat
-	ModelRef    string // <provider>/<model>, or a bare name; "": the default model
-	EndpointURL string // the agent's own endpoint; "": the catalogue
-	APIKeyRef   string // names a credential of the tenant; only with EndpointURL
+	Provider    string `json:"provider,omitzero"`     // openai_compat | custom; "" is openai_compat
+	ModelRef    string `json:"model_ref,omitzero"`    // <provider>/<model>, or a bare name; "": the default model
+	EndpointURL string `json:"endpoint_url,omitzero"` // the agent's own endpoint; "": the catalogue
+	APIKeyRef   string `json:"api_key_ref,omitzero"`  // names a credential of the tenant; only with EndpointURL
 }
 
 // Credentials finds the keys that tenants keep for their own endpoints. It

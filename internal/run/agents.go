@@ -4,12 +4,15 @@ import (
 	"context"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/internal/agent"
 	"agentd/internal/fault"
 	"agentd/internal/model"
+	"agentd/internal/schema"
 )
 
 // AgentSource implements Agents with the agents of this deployment.
@@ -47,7 +50,10 @@ func (s AgentSource) Spec(ctx context.Context, tenant, id string, version int64)
 func specOf(c *agent.Config) *AgentSpec {
 	spec := &AgentSpec{
 		Model: modelSpec(c.Model), Tools: c.BuiltInTools,
-		System: strings.TrimSpace(c.Prompts.System + "\n\n" + c.Prompts.Developer),
+		System:        strings.TrimSpace(c.Prompts.System + "\n\n" + c.Prompts.Developer),
+		ApprovalTools: c.ApprovalRequiredTools, ApprovalTimeout: defaultApprovalTimeout,
+		MCP: c.MCP, Memory: c.Memory, Guardrails: c.Guardrails, Thinking: c.Thinking, EffortPolicy: c.EffortPolicy,
+		ImageGeneration: c.ImageGeneration, ContextStrategy: c.ContextStrategy, ContextWindow: c.ContextWindowSize,
 	}
 	if c.Fallback != nil {
 		m := modelSpec(*c.Fallback)
@@ -57,13 +63,28 @@ func specOf(c *agent.Config) *AgentSpec {
 		spec.Limits = Limits{l.MaxDurationMS, l.MaxSteps, l.MaxToolCalls, l.MaxTokensPerRun}
 	}
 	if len(c.Policies) > len("{}") {
-		var policies struct {
-			CancelOnDisconnect bool `json:"cancel_on_disconnect"`
-		}
-		// Policies are free: what is of another type is somebody else's key.
-		spec.CancelOnDisconnect = json.Unmarshal(c.Policies, &policies) == nil && policies.CancelOnDisconnect
+		spec.policies(c.Policies)
 	}
 	return spec
+}
+
+// defaultApprovalTimeout is how long an approval waits (decisions.md D6).
+const defaultApprovalTimeout = 72 * time.Hour
+
+// policies reads the keys that runs heed. Policies are free: one of another
+// type is somebody else's key.
+func (spec *AgentSpec) policies(raw schema.Object) {
+	var keys map[string]jsontext.Value
+	if json.Unmarshal(raw, &keys) != nil {
+		return
+	}
+	read := func(name string, v any) bool { return keys[name] != nil && json.Unmarshal(keys[name], v) == nil }
+	var ms int64
+	if read("approval_timeout_ms", &ms) && ms > 0 {
+		spec.ApprovalTimeout = time.Duration(ms) * time.Millisecond
+	}
+	read("cancel_on_disconnect", &spec.CancelOnDisconnect)
+	read("tool_approvals", &spec.ApprovalRules)
 }
 
 func modelSpec(m agent.ModelConfig) model.Spec {

@@ -52,10 +52,11 @@ type Artifact struct {
 // Record is a run with what only the platform needs to know.
 type Record struct {
 	Run
-	EventSeq int64    // seq of the last event that a transition stored
-	Options  Options  // how the model is to be called
-	Parsed   *Input   // Input, where whoever made the run had it as a value; not stored
-	Pending  []Intent // steps that were begun and have no result yet
+	EventSeq int64     // seq of the last event that a transition stored
+	Options  Options   // how the model is to be called
+	Parsed   *Input    // Input, where whoever made the run had it as a value; not stored
+	Admit    Admission // of a run that is about to be stored
+	Pending  []Intent  // steps that were begun and have no result yet
 }
 
 // Options are a caller's wishes for the model calls of one run, made by the
@@ -68,6 +69,8 @@ type Options struct {
 	Stop        []string       `json:"stop,omitzero"`
 	Tools       []CallerTool   `json:"tools,omitzero"`
 	ToolChoice  jsontext.Value `json:"tool_choice,omitzero"`
+	// Model is used instead of the agent's, where a session says so.
+	Model *model.Spec `json:"model,omitzero"`
 }
 
 // HasTool says whether the caller brought a tool of that name.

@@ -30,6 +30,7 @@ type Service struct {
 	Clock   clock.Clock
 	// WorkKind is the kind of the engine's items, which a cancellation removes.
 	WorkKind string
+	Watchers *Watchers
 }
 
 // Request is what a run is made of.
@@ -43,6 +44,8 @@ type Request struct {
 	Metadata     schema.Object
 	Options      Options
 	Parsed       *Input // Input as a value, if the caller has it
+	// Admit, if set, decides whether the run's turn has come; see Admission.
+	Admit Admission
 }
 
 // Create stores a run and sets it going. It returns the run as it was made,
@@ -66,7 +69,7 @@ func (s *Service) Create(ctx context.Context, who authz.Caller, req Request) (*R
 			CreatedAt: s.Clock.Now(), Artifacts: []Artifact{},
 			ResourceLimits: req.Limits.Narrow(spec.Limits),
 		},
-		Options: req.Options, Parsed: req.Parsed,
+		Options: req.Options, Parsed: req.Parsed, Admit: req.Admit,
 	}
 	if err := s.Starter.Start(ctx, r, spec); err != nil {
 		return nil, err
@@ -79,4 +82,10 @@ func orEmpty(v schema.Object) schema.Object {
 		return schema.Object("{}")
 	}
 	return v
+}
+
+// Release sets a run going whose turn has come (see Admission), or that waited
+// and can go on, in the caller's transaction.
+func (s *Service) Release(tx txn.Tx, tenant, id string) error {
+	return s.Queue.Enqueue(tx, work.Item{Kind: s.WorkKind, Key: id, TenantID: tenant, Due: s.Clock.Now()})
 }

@@ -68,6 +68,34 @@ type AgentSpec struct {
 	// CancelOnDisconnect is the agent's policies.cancel_on_disconnect: a client
 	// of the chat routes that leaves a stream cancels its run.
 	CancelOnDisconnect bool
+
+	ApprovalTools   []string       // approval_required_tools
+	ApprovalRules   []ApprovalRule // policies.tool_approvals, which count more
+	ApprovalTimeout time.Duration  // policies.approval_timeout_ms
+
+	MCP             schema.Object // the agent's field; what acts on it knows its shape, as with those below
+	Memory          schema.Nullable
+	Guardrails      schema.Nullable
+	Thinking        schema.Nullable
+	EffortPolicy    schema.Nullable
+	ImageGeneration schema.Nullable
+	ContextStrategy string // compaction | summarize | truncate | sliding_window
+	ContextWindow   int    // messages that sliding_window keeps
+}
+
+// Modes of approval rules.
+const (
+	ApprovalAlways = "always"
+	ApprovalNever  = "never"
+	ApprovalWhen   = "when"
+)
+
+// ApprovalRule says whether calls of a tool wait for a person: always, never,
+// or when a CEL condition on the arguments holds.
+type ApprovalRule struct {
+	Tool      string `json:"tool_name"`
+	Approval  string `json:"approval"`
+	Condition string `json:"condition,omitzero"` // of ApprovalWhen, over the variable arguments
 }
 
 // Agents is the port to agents. Version 0 is the newest. A foreign or absent

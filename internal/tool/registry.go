@@ -43,21 +43,48 @@ func NewRegistry(limits Limits, tools ...Tool) (*Registry, error) {
 	limits.Output = cmp.Or(limits.Output, 64<<10)
 	r := &Registry{limits: limits, tools: make(map[string]*entry, len(tools))}
 	for _, t := range tools {
-		if !validName.MatchString(t.Name) || t.Run == nil {
-			return nil, fmt.Errorf("the tool %q has a bad name or does nothing", t.Name)
-		}
 		if r.tools[t.Name] != nil {
 			return nil, fmt.Errorf("the tool %q is there twice", t.Name)
 		}
-		schema, err := compile(t.Parameters)
+		e, err := limits.entry(t)
 		if err != nil {
-			return nil, fmt.Errorf("the tool %q: %w", t.Name, err)
+			return nil, err
 		}
-		t.Timeout = cmp.Or(t.Timeout, limits.Timeout)
-		r.tools[t.Name] = &entry{t, schema, t.spec()}
+		r.tools[t.Name] = e
 		r.names = append(r.names, t.Name)
 	}
 	return r, nil
+}
+
+func (l Limits) entry(t Tool) (*entry, error) {
+	if !validName.MatchString(t.Name) || t.Run == nil {
+		return nil, fmt.Errorf("the tool %q has a bad name or does nothing", t.Name)
+	}
+	schema, err := compile(t.Parameters)
+	if err != nil {
+		return nil, fmt.Errorf("the tool %q: %w", t.Name, err)
+	}
+	t.Timeout = cmp.Or(t.Timeout, l.Timeout)
+	return &entry{t, schema, t.spec()}, nil
+}
+
+// Compile makes a set of tools that come from elsewhere, under the registry's
+// limits. A tool that is no good, or whose name is there already, is left out:
+// one error each says why.
+func (r *Registry) Compile(tools ...Tool) (set Set, bad []error) {
+	set.limits = r.limits
+	for _, t := range tools {
+		e, err := r.limits.entry(t)
+		if err == nil && set.find(t.Name) != nil {
+			err = fmt.Errorf("the tool %q is there twice", t.Name)
+		}
+		if err != nil {
+			bad = append(bad, err)
+			continue
+		}
+		set.entries = append(set.entries, e)
+	}
+	return set, bad
 }
 
 // Names lists the tools in the order of their registration.
@@ -84,6 +111,18 @@ func (r *Registry) Select(names []string) (set Set, unknown []string) {
 type Set struct {
 	limits  Limits
 	entries []*entry
+}
+
+// Join adds the tools of another set. Of two with one name the receiver's
+// counts.
+func (s Set) Join(other Set) Set {
+	joined := Set{limits: other.limits, entries: slices.Clip(s.entries)}
+	for _, e := range other.entries {
+		if s.find(e.Name) == nil {
+			joined.entries = append(joined.entries, e)
+		}
+	}
+	return joined
 }
 
 // Len is how many tools there are.

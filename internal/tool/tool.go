@@ -50,6 +50,25 @@ type Result struct {
 	Output string // text or JSON
 	Failed bool   // Output says what went wrong
 	Cause  error  // of a failure, for logs; nil where Output says it all
+
+	Files []File // become artifacts of the run, with the step's commit
+	// Authorize says that the call was not made and had no effect, because
+	// somebody must authorize it first. The run waits, and makes it then.
+	Authorize *Authorization
+}
+
+// File is what a call made, to be kept with the run.
+type File struct {
+	Name     string
+	MimeType string
+	Data     []byte
+}
+
+// Authorization is what a call needs from a person before it can be made.
+type Authorization struct {
+	ServerID string `json:"server_id"` // runs wait for it by this id
+	Name     string `json:"name"`      // of the server, for people
+	URL      string `json:"url"`       // where to authorize
 }
 
 // Failure is a failed result with a sentence for the model.

@@ -166,7 +166,7 @@ func (s *Service) forkPoint(ctx context.Context, p *plot, b *Branch, in *newBran
 		if err != nil {
 			return err
 		}
-		entries := st.entries()
+		entries := st.entries
 		if *in.ForkPoint >= int64(len(entries)) {
 			return fault.BadFields(fault.Field{Field: "fork_point", Message: "the history has no such entry"})
 		}

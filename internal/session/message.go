@@ -115,7 +115,7 @@ func (s *Service) Messages(ctx context.Context, tenant, id, limit, cursor string
 	if err != nil {
 		return nil, err
 	}
-	all := st.entries()
+	all := st.entries
 	out := &Transcript{Total: len(all)}
 	if limit != "" || cursor != "" {
 		// The history only grows at its end, so a place counted from its

@@ -67,7 +67,7 @@ type newSession struct {
 	TeamID        *string        `json:"team_id,omitzero" format:"uuid" nullable:"true"`
 	Metadata      schema.Object  `json:"metadata,omitzero"`
 	QueueMode     string         `json:"queue_mode" enum:"allow,reject" default:"allow" doc:"What becomes of a message while a run of its branch is under way: allow, it waits its turn; reject, it is refused with 409."`
-	ModelOverride *ModelOverride `json:"model_override,omitzero" nullable:"true"`
+	ModelOverride *ModelOverride `json:"model_override"`
 	ExpiresIn     int64          `json:"expires_in_seconds" minimum:"1" maximum:"315360000" default:"86400" doc:"Seconds until the session expires."`
 }
 
@@ -138,7 +138,7 @@ func (s *Service) whole(ctx context.Context, r *Record) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	out.History = st.entries()
+	out.History = st.entries
 	return &out, nil
 }
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 	"strconv"
-	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -13,20 +13,17 @@ import (
 )
 
 // story is what was said along a line of runs: the entries that callers read,
-// and the messages that the model gets.
+// and the messages that the model gets. It gets more (a note that the run was
+// resumed with) and less (calls without a result, the words of an answer that
+// broke off), which is why there are two.
 type story struct {
-	lines []line
-	live  []int // lines that the model gets, by their place
-}
-
-type line struct {
-	entry Entry
-	msg   model.Message
+	entries  []Entry
+	messages []model.Message
 }
 
 // tell reads the story of some legs.
 func (s *Service) tell(ctx context.Context, tenant string, legs []leg) (*story, error) {
-	st := new(story)
+	st := &story{entries: []Entry{}}
 	if len(legs) == 0 {
 		return st, nil
 	}
@@ -40,7 +37,7 @@ func (s *Service) tell(ctx context.Context, tenant string, legs []leg) (*story, 
 	}
 	for i := range told {
 		if told[i].Run.RunID == "" {
-			continue // the run is gone; what follows from it is not
+			continue // the run is gone; what followed it is not
 		}
 		if err := st.add(&told[i], legs[i].upto); err != nil {
 			return nil, err
@@ -73,82 +70,79 @@ func (s *Service) Before(ctx context.Context, r *run.Record) ([]model.Message, e
 	if err != nil {
 		return nil, err
 	}
-	return st.messages(), nil
-}
-
-func (st *story) entries() []Entry {
-	out := make([]Entry, len(st.lines))
-	for i, l := range st.lines {
-		out[i] = l.entry
-	}
-	return out
-}
-
-func (st *story) messages() []model.Message {
-	out := make([]model.Message, len(st.live))
-	for i, at := range st.live {
-		out[i] = st.lines[at].msg
-	}
-	return out
-}
-
-// teller adds one run to a story.
-type teller struct {
-	*story
-	r       *run.Record
-	replies int
-	tools   int
-	systems int
-	asked   map[string]int // tool call id: the line of the assistant
+	return st.messages, nil
 }
 
 // add tells a run: its message and its steps up to a seq (0: all, -1: none).
 func (st *story) add(told *Told, upto int64) error {
-	t := teller{story: st, r: &told.Run, asked: map[string]int{}}
-	first := len(st.lines)
-	t.message()
-	for i := range told.Steps {
-		step := &told.Steps[i]
-		if upto != 0 && step.Seq > upto {
-			break
+	steps := told.Steps
+	if upto != 0 {
+		if end := slices.IndexFunc(steps, func(s run.Step) bool { return s.Seq > upto }); end >= 0 {
+			steps = steps[:end]
 		}
-		if err := t.step(step); err != nil {
+	}
+	t := teller{r: &told.Run, asked: map[string]int{}}
+	t.message()
+	for i := range steps {
+		if err := t.step(&steps[i]); err != nil {
 			return err
 		}
 	}
-	t.answer(first)
-	st.dropUnanswered(first)
+	script, err := run.Transcribe(steps)
+	if err != nil {
+		return err
+	}
+	script.Close()
+	in := *inputOf(t.r)
+	if script.Checked != nil && script.Checked.Changed {
+		in.Message, in.Parts = script.Checked.Text, nil
+	}
+	if in.Message != "" || len(in.Parts) > 0 {
+		st.messages = append(st.messages, model.Message{Role: model.User, Text: in.Message, Parts: in.Parts})
+	}
+	messages := script.Messages
+	if upto != -1 && len(steps) == len(told.Steps) {
+		messages = t.settle(messages)
+	}
+	st.entries = append(st.entries, t.entries...)
+	st.messages = append(st.messages, messages...)
 	return nil
 }
 
-func (t *teller) say(e Entry, msg model.Message) int {
+// teller makes the entries of one run.
+type teller struct {
+	r       *run.Record
+	entries []Entry
+	replies int
+	tools   int
+	users   int
+	asked   map[string]int // tool call id: the entry of the assistant
+}
+
+func (t *teller) say(e Entry) {
 	e.RunID = t.r.RunID
-	t.lines = append(t.lines, line{e, msg})
-	t.live = append(t.live, len(t.lines)-1)
-	return len(t.lines) - 1
+	t.entries = append(t.entries, e)
 }
 
 func (t *teller) message() {
 	in := inputOf(t.r)
 	if in.Message == "" && len(in.Parts) == 0 {
-		return // a run that a caller went on with, without a word of the user
+		return // what a trigger sent, without a word of anybody
 	}
-	var meta struct {
-		Todo string `json:"todo_id"`
-	}
-	_ = json.Unmarshal(t.r.Metadata, &meta) // metadata is the caller's; a todo's own has this
+	t.users++
 	t.say(Entry{
-		MessageID: t.r.RunID, Role: roleUser, Content: in.Message, Timestamp: t.r.CreatedAt, FromTodo: meta.Todo,
-	}, model.Message{Role: model.User, Text: in.Message, Parts: in.Parts})
+		MessageID: t.r.RunID, Role: roleUser, Content: in.Message,
+		Timestamp: t.r.CreatedAt, FromTodo: todoOf(t.r),
+	})
 }
 
 func (t *teller) step(step *run.Step) error {
+	if len(step.Output) == 0 {
+		return nil // it was begun and came to nothing
+	}
 	at := step.StartedAt
 	if step.CompletedAt != nil {
 		at = *step.CompletedAt
-	}
-	if len(step.Output) == 0 {
-		return nil // it was begun and came to nothing
 	}
 	switch step.Type {
 	case run.StepLLM:
@@ -160,51 +154,48 @@ func (t *teller) step(step *run.Step) error {
 			return nil
 		}
 		t.replies++
-		i := t.say(Entry{
+		for _, c := range out.ToolCalls {
+			t.asked[c.ID] = len(t.entries)
+		}
+		t.say(Entry{
 			MessageID: numbered(t.r.RunID+"-reply", t.replies), Role: roleAssistant, Content: out.Text,
 			Timestamp: at, Thinking: out.Thinking, step: step.Seq,
-		}, model.Message{Role: model.Assistant, Text: out.Text, ToolCalls: out.ToolCalls})
-		for _, c := range out.ToolCalls {
-			t.asked[c.ID] = i
-		}
+		})
 	case run.StepTool:
-		var in run.ToolInput
-		var out run.ToolOutput
-		if err := json.Unmarshal(step.Input, &in); err != nil {
+		return t.tool(step, at)
+	case run.StepInput:
+		var note run.NoteOutput
+		if err := json.Unmarshal(step.Output, &note); err != nil {
 			return err
 		}
-		if err := json.Unmarshal(step.Output, &out); err != nil {
-			return err
-		}
-		i, asked := t.asked[in.ToolCallID]
-		if !asked {
-			return nil // its call is not part of the branch
-		}
-		t.tools++
-		call := ToolCall{ID: in.ToolCallID, Name: in.Name, Status: "done", Input: in.Arguments, Output: out.Content, DurationMS: int64(step.DurationMS)}
-		if out.IsError {
-			call.Status, call.Error = "error", &out.Content
-		}
-		t.lines[i].entry.ToolCalls = append(t.lines[i].entry.ToolCalls, call)
+		t.users++
 		t.say(Entry{
-			MessageID: t.r.RunID + "-tool-" + strconv.Itoa(t.tools), Role: roleTool, Content: out.Content, Timestamp: at, step: step.Seq,
-		}, model.Message{Role: model.Tool, Text: out.Content, ToolCallID: in.ToolCallID, Name: in.Name})
-	case stepCompaction:
-		c, ok := readCompaction(step)
-		if !ok || c.folded <= 0 || c.folded > len(t.live) {
-			return nil
-		}
-		t.systems++
-		for _, i := range t.live[:c.folded] {
-			t.lines[i].entry.Compacted = true
-		}
-		rest := t.live[c.folded:]
-		t.live = nil
-		t.say(Entry{
-			MessageID: t.r.RunID + "-system-" + strconv.Itoa(t.systems), Role: roleSystem, Content: c.summary, Timestamp: at, step: step.Seq,
-		}, summaryMessage(c.summary))
-		t.live = append(t.live, rest...)
+			MessageID: numbered(t.r.RunID+"-user", t.users), Role: roleUser, Content: note.Message, Timestamp: at, step: step.Seq,
+		})
 	}
+	return nil
+}
+
+func (t *teller) tool(step *run.Step, at time.Time) error {
+	var in run.ToolInput
+	var out run.ToolOutput
+	if err := json.Unmarshal(step.Input, &in); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(step.Output, &out); err != nil {
+		return err
+	}
+	call := ToolCall{ID: in.ToolCallID, Name: in.Name, Status: "done", Input: in.Arguments, Output: out.Content, DurationMS: int64(step.DurationMS)}
+	if out.IsError {
+		call.Status, call.Error = "error", &out.Content
+	}
+	if i, ok := t.asked[in.ToolCallID]; ok {
+		t.entries[i].ToolCalls = append(t.entries[i].ToolCalls, call)
+	}
+	t.tools++
+	t.say(Entry{
+		MessageID: t.r.RunID + "-tool-" + strconv.Itoa(t.tools), Role: roleTool, Content: out.Content, Timestamp: at, step: step.Seq,
+	})
 	return nil
 }
 
@@ -216,39 +207,36 @@ func numbered(base string, n int) string {
 	return base + "-" + strconv.Itoa(n)
 }
 
-// answer notes with a run's last reply what the run came to.
-func (t *teller) answer(first int) {
-	if t.r.Status != run.Completed {
-		return
-	}
-	var out run.Output
-	if json.Unmarshal(t.r.Output, &out) != nil {
-		return
-	}
-	for i := range slices.Backward(t.lines[first:]) {
-		if e := &t.lines[first+i].entry; e.Role == roleAssistant {
-			e.CostUSD, e.OutputTruncated = t.r.Metrics.TotalCostUSD, out.OutputTruncated || out.Truncated
-			return
+// settle makes the last reply what the run came to: what a guardrail changed or
+// kept back is not told in the next turn either. It gives the messages.
+func (t *teller) settle(messages []model.Message) []model.Message {
+	last := len(messages) - 1
+	final := last >= 0 && messages[last].Role == model.Assistant && len(messages[last].ToolCalls) == 0
+	reply := -1
+	for i := range slices.Backward(t.entries) {
+		if t.entries[i].Role == roleAssistant {
+			reply = i
+			break
 		}
 	}
-}
-
-// dropUnanswered takes out of what the model gets the calls that have no
-// result: the run ended before, or the branch leaves before. Endpoints refuse a
-// conversation with such calls.
-func (st *story) dropUnanswered(first int) {
-	answered := map[string]bool{}
-	for _, l := range st.lines[first:] {
-		if l.msg.Role == model.Tool {
-			answered[l.msg.ToolCallID] = true
+	switch {
+	case reply < 0 || len(t.entries[reply].ToolCalls) > 0:
+	case t.r.Status == run.GuardrailBlocked:
+		t.entries = slices.Delete(t.entries, reply, reply+1)
+		if final {
+			return messages[:last]
+		}
+	case t.r.Status == run.Completed:
+		var out run.Output
+		if json.Unmarshal(t.r.Output, &out) != nil || out.Text == "" {
+			break
+		}
+		e := &t.entries[reply]
+		e.Content, e.CostUSD, e.OutputTruncated = out.Text, t.r.Metrics.TotalCostUSD, out.OutputTruncated || out.Truncated
+		if final {
+			messages = slices.Clone(messages)
+			messages[last].Text = out.Text
 		}
 	}
-	st.live = slices.DeleteFunc(st.live, func(i int) bool {
-		msg := &st.lines[i].msg
-		if i < first || msg.Role != model.Assistant || len(msg.ToolCalls) == 0 {
-			return false
-		}
-		msg.ToolCalls = slices.DeleteFunc(slices.Clone(msg.ToolCalls), func(c model.ToolCall) bool { return !answered[c.ID] })
-		return len(msg.ToolCalls) == 0 && strings.TrimSpace(msg.Text) == ""
-	})
+	return messages
 }

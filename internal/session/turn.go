@@ -168,3 +168,15 @@ func answerOf(r *run.Record) string {
 	}
 	return out.Text
 }
+
+// todoOf is the todo that sent a run's message; empty for none.
+func todoOf(r *run.Record) string {
+	var meta struct {
+		Source string `json:"source"`
+		Todo   string `json:"todo_id"`
+	}
+	if json.Unmarshal(r.Metadata, &meta) != nil || meta.Source != "todo" {
+		return "" // metadata is the caller's
+	}
+	return meta.Todo
+}

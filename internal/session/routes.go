@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"iter"
 	"reflect"
 
 	"github.com/go-json-experiment/json"
@@ -47,6 +48,11 @@ type messagesIn struct {
 	SessionID string `path:"sessionId"`
 	Limit     string `query:"limit" doc:"Messages per page, 1 to 500, counted back from the newest; all of them if it is left out."`
 	Cursor    string `query:"cursor"`
+}
+
+type eventsIn struct {
+	SessionID   string `path:"sessionId"`
+	LastEventID string `header:"Last-Event-ID" query:"last_event_id"`
 }
 
 type branchIn struct {
@@ -105,6 +111,8 @@ func (s *Service) Routes() []route.Route {
 		route.Action(documented(with(write("POST", one+"/messages", "sendSessionMessage", "Say something", talkers), 202, 409, 503),
 			"The message is the next turn of the active branch. It is stored before the answer is sent; runs of one branch follow each other in the order of their messages."), s.send),
 		route.Action(read(one+"/messages", "listSessionMessages", "Read what was said on the active branch"), s.messages),
+		route.Stream(documented(read(one+"/events", "streamSessionEvents", "Follow everything that happens in a session"),
+			"Server-sent events of all runs, with ids of the form <runId>:<seq>. What happened already comes first; Last-Event-ID resumes exactly after an event, other runs included. Ends with session_closed."), s.events),
 		route.Action(documented(forking, "The branch shares the conversation up to the fork, and goes its own way from there. Activate it to have new messages go to it."), s.fork),
 		route.Action(read(one+"/branches", "listSessionBranches", "List a session's branches"), s.branches),
 		route.Action(with(write("PUT", branch+"/activate", "activateSessionBranch", "Have new messages go to a branch", writers), 200), s.activate),
@@ -150,6 +158,10 @@ func (s *Service) send(ctx context.Context, who authz.Caller, in *messageIn) (Ac
 
 func (s *Service) messages(ctx context.Context, who authz.Caller, in *messagesIn) (*Transcript, error) {
 	return s.Messages(ctx, who.TenantID, in.SessionID, in.Limit, in.Cursor)
+}
+
+func (s *Service) events(ctx context.Context, who authz.Caller, in *eventsIn) (iter.Seq2[route.Frame, error], error) {
+	return s.Stream(ctx, who.TenantID, in.SessionID, in.LastEventID)
 }
 
 func (s *Service) fork(ctx context.Context, who authz.Caller, in *branchIn) (*Branch, error) {

@@ -88,19 +88,10 @@ func (st *story) add(told *Told, upto int64) error {
 			return err
 		}
 	}
-	script, err := run.Transcribe(steps)
+	messages, err := run.Conversation(t.r, steps)
 	if err != nil {
 		return err
 	}
-	script.Close()
-	in := *inputOf(t.r)
-	if script.Checked != nil && script.Checked.Changed {
-		in.Message, in.Parts = script.Checked.Text, nil
-	}
-	if in.Message != "" || len(in.Parts) > 0 {
-		st.messages = append(st.messages, model.Message{Role: model.User, Text: in.Message, Parts: in.Parts})
-	}
-	messages := script.Messages
 	if upto != -1 && len(steps) == len(told.Steps) {
 		messages = t.settle(messages)
 	}
@@ -125,7 +116,7 @@ func (t *teller) say(e Entry) {
 }
 
 func (t *teller) message() {
-	in := inputOf(t.r)
+	in := t.r.Asked()
 	if in.Message == "" && len(in.Parts) == 0 {
 		return // what a trigger sent, without a word of anybody
 	}

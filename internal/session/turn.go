@@ -149,16 +149,7 @@ func (s *Summary) add(text string, user bool) {
 }
 
 // messageOf is the user's message of a run.
-func messageOf(r *run.Record) string { return inputOf(r).Message }
-
-func inputOf(r *run.Record) *run.Input {
-	if r.Parsed != nil {
-		return r.Parsed
-	}
-	in := new(run.Input)
-	_ = json.Unmarshal(r.Input, in) // a trigger's own payload may be anything
-	return in
-}
+func messageOf(r *run.Record) string { return r.Asked().Message }
 
 // answerOf is the text that a run came to, if it did.
 func answerOf(r *run.Record) string {

@@ -40,7 +40,6 @@ type attempt struct {
 	messages    []model.Message
 	past        *run.Transcript          // what the journal has of this run; its last turn is the one whose calls are made
 	approvals   map[string]*run.Approval // by tool_call_id
-	told        int                      // messages of past that are in messages
 	closing     bool                     // a limit was hit: one last answer, without tools
 	interrupted map[string]bool          // calls that were under way when the last worker died, by tool_call_id
 	needs       *run.PendingAuth         // what a call needs before it can be made

@@ -76,8 +76,8 @@ func (a *attempt) open() error {
 	if err != nil {
 		return err
 	}
-	a.messages = append(a.opening(in, earlier), a.past.Messages...)
-	a.told = len(a.past.Messages)
+	a.messages = a.opening(in, earlier)
+	a.tell()
 	return nil
 }
 

@@ -32,6 +32,7 @@ type Service struct {
 	// WorkKind is the kind of the engine's items, which a cancellation removes.
 	WorkKind string
 	Watchers *Watchers
+	Sessions SessionGate // nil: there are none
 }
 
 // Request is what a run is made of.

@@ -91,6 +91,7 @@ var rows = []row{
 	{pattern: "internal/recall", layer: port, uses: []string{jsonModule}},
 	{pattern: "internal/resource", layer: port, uses: []string{jsonModule}},
 	{pattern: "internal/tool", layer: port, uses: []string{jsonModule, "github.com/santhosh-tekuri/jsonschema/v6"}},
+	{pattern: "internal/window", layer: port, uses: []string{jsonModule}},
 	{pattern: "internal/work", layer: port, uses: []string{jsonModule}},
 
 	{pattern: "internal/agent", layer: slice, uses: []string{jsonModule, "github.com/maypok86/otter/v2"}},

@@ -75,7 +75,8 @@ func messageText(m Message) string {
 	}
 	var b strings.Builder
 	for _, part := range m.Parts {
-		b.WriteString(partText(part))
+		text, _ := partText(part)
+		b.WriteString(text)
 	}
 	return b.String()
 }

@@ -31,6 +31,19 @@ type Message struct {
 	ToolCalls  []ToolCall       `json:"tool_calls,omitzero"`   // of an assistant
 	ToolCallID string           `json:"tool_call_id,omitzero"` // of a tool's result
 	Name       string           `json:"name,omitzero"`
+
+	// From is the step that the message comes from, where it comes from one.
+	// No endpoint sees it.
+	From Origin `json:"-"`
+	// Summary marks a message of ours that stands for earlier ones. A client
+	// cannot forge it.
+	Summary bool `json:"-"`
+}
+
+// Origin is a step of a run. StepSeq 0 is the run's own message.
+type Origin struct {
+	RunID   string `json:"run_id"`
+	StepSeq int64  `json:"step_seq"`
 }
 
 // ToolCall is a model's wish to call a tool. Arguments is what the model

@@ -56,14 +56,14 @@ func GenerateWithFallback(ctx context.Context, c Client, req Request, fallback *
 	return Response{}, primary, &both
 }
 
-// partText is the text of a content part; "" for images and the like.
-func partText(part jsontext.Value) string {
+// partText is the text of a content part; not ok for images and the like.
+func partText(part jsontext.Value) (text string, ok bool) {
 	var p struct {
 		Type string `json:"type"`
 		Text string `json:"text"`
 	}
-	if json.Unmarshal(part, &p) != nil {
-		return ""
+	if json.Unmarshal(part, &p) != nil || p.Type != "text" {
+		return "", false
 	}
-	return p.Text
+	return p.Text, true
 }

@@ -11,6 +11,7 @@ import (
 
 	"agentd/internal/model"
 	"agentd/internal/schema"
+	"agentd/internal/window"
 )
 
 // Run is one execution of an agent, as callers see it (interface.md section 2,
@@ -153,8 +154,9 @@ type StepType string
 
 // The types of steps that runs make today.
 const (
-	StepLLM  StepType = "llm"
-	StepTool StepType = "tool"
+	StepLLM        StepType = "llm"
+	StepTool       StepType = "tool"
+	StepCompaction StepType = "compaction"
 )
 
 // StepStatus is where a step stands.
@@ -196,6 +198,32 @@ type LLMOutput struct {
 	ToolCalls    []model.ToolCall `json:"tool_calls,omitzero"`
 	FinishReason string           `json:"finish_reason"`
 	Model        string           `json:"model,omitzero"`
+}
+
+// CompactionInput is the input of a step of type compaction: what of the
+// conversation its summary stands for (decisions.md D8). Folded are the first
+// Messages messages of the conversation as the model was about to read it,
+// system messages not counted: an earlier summary counts as one message.
+//
+// Whoever derives the conversation from steps appends each step's messages in
+// the order of seq and, at a completed step of this type, goes on with
+// window.Apply(messages, Fold, Summary). Folded messages stay in their steps;
+// only the model does not read them again.
+type CompactionInput struct {
+	window.Fold
+	// Through is where the newest folded message comes from: it and all before
+	// it are folded, but for the request that was kept. Nil where no folded
+	// message has an origin. StepSeq 0 is the run's own message.
+	Through  *model.Origin `json:"through,omitzero"`
+	Tokens   int           `json:"tokens"`   // about how many the folded messages have
+	Strategy string        `json:"strategy"` // compaction | summarize
+}
+
+// CompactionOutput is the output of a completed step of type compaction.
+type CompactionOutput struct {
+	Summary string `json:"summary"`
+	Tokens  int    `json:"tokens"` // about how many the conversation has now
+	Model   string `json:"model,omitzero"`
 }
 
 // StepMetrics are the metrics of one step.

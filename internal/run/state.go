@@ -62,4 +62,10 @@ const (
 	CodeCancelled        = "RUN_CANCELLED"
 	CodeGuardrailBlocked = "guardrail_blocked"
 	CodeMaxDuration      = "MAX_DURATION_EXCEEDED"
+	CodeApprovalRejected = "approval_rejected"
+	CodeApprovalExpired  = "approval_expired"
+	CodeInputTimeout     = "run_input_timeout"
+	CodeAuthExpired      = "authorization_expired"
+	CodeBudgetExceeded   = "budget_exceeded"
+	CodePricing          = "PRICING_UNAVAILABLE"
 )

@@ -40,28 +40,37 @@ func Plan(messages []model.Message, sizes []int, r Room) (f Fold, ok bool) {
 		}
 	}
 	k = u.grow(k, func(next kept) bool { return k.messages < r.Recent && next.tokens-u.fixed <= r.Most })
-	cut, gain := u.take(messages, sizes, k.cut, r.Take)
-	if !gain {
-		return Fold{}, false
+	end := u.take(messages, k.cut, r.Take)
+	for !shortens(messages[:end]) { // calls whose results stand behind the end stay
+		if end++; end > k.cut {
+			return Fold{}, false
+		}
 	}
-	return Fold{Messages: talk(messages[:cut]), KeepRequest: u.request >= 0 && u.request < cut}, true
+	return Fold{Messages: talk(messages[:end]), KeepRequest: u.request >= 0 && u.request < end}, true
 }
 
-// take gives the end of the prefix that is folded at once: as far as to a cut,
-// but no more tokens than one summary can be made of, one unit at least.
-func (u *units) take(messages []model.Message, sizes []int, cut, most int) (end int, gain bool) {
+// take gives the end of what is folded at once: as far as to a cut, but no
+// more tokens than one summary can be made of, one unit at least.
+func (u *units) take(messages []model.Message, cut, most int) int {
 	open := unanswered(messages[:cut])
 	tokens := 0
 	for i := range cut {
-		if u.head[i] == i && i != u.request && !open[i] {
-			if gain && tokens+u.tokens[i] > most {
-				return i, true
-			}
-			tokens += u.tokens[i]
-			gain = true
+		if u.head[i] != i || i == u.request || open[i] {
+			continue
 		}
+		if tokens > 0 && tokens+u.tokens[i] > most {
+			return i
+		}
+		tokens += u.tokens[i]
 	}
-	return cut, gain
+	return cut
+}
+
+// shortens says whether folding a beginning of a conversation folds anything
+// but an earlier summary.
+func shortens(part []model.Message) bool {
+	_, folded, _, _ := split(part, Fold{Messages: len(part), KeepRequest: true})
+	return slices.ContainsFunc(folded, func(m model.Message) bool { return !m.Summary })
 }
 
 // talk counts the messages that are none of the system.
@@ -77,26 +86,22 @@ func talk(messages []model.Message) (n int) {
 // unanswered gives the heads of calls of which a result is missing.
 func unanswered(messages []model.Message) map[int]bool {
 	head := heads(messages)
-	missing := map[int]int{}
-	for i := range messages {
-		if n := len(messages[i].ToolCalls); n > 0 {
-			missing[i] = n
-		}
+	type call struct {
+		head int
+		id   string
 	}
-	seen := map[string]int{}
+	answered := map[call]bool{}
 	for i, h := range head {
-		if messages[i].Role != model.Tool || h == unbound {
-			continue
+		if messages[i].Role == model.Tool {
+			answered[call{h, messages[i].ToolCallID}] = true
 		}
-		if last, again := seen[messages[i].ToolCallID]; !again || last != h {
-			missing[h]--
-		}
-		seen[messages[i].ToolCallID] = h
 	}
 	open := map[int]bool{}
-	for i, n := range missing {
-		if n > 0 {
-			open[i] = true
+	for i := range messages {
+		for _, c := range messages[i].ToolCalls {
+			if !answered[call{i, c.ID}] {
+				open[i] = true
+			}
 		}
 	}
 	return open

@@ -32,21 +32,26 @@ func Plan(messages []model.Message, sizes []int, r Room) (f Fold, ok bool) {
 	if u.newest < 0 {
 		return Fold{}, false
 	}
-	k := u.grow(u.least(), func(k kept) bool { return k.tokens-u.fixed <= r.Keep })
+	k := u.grow(u.least(), func(_, next kept) bool { return next.tokens-u.fixed <= r.Keep })
 	if k.cut > u.request {
-		turn := u.grow(k, func(next kept) bool { return next.cut >= u.request })
+		turn := u.grow(k, func(_, next kept) bool { return next.cut >= u.request })
 		if u.request >= 0 && turn.tokens-u.fixed <= r.Most {
 			k = turn
 		}
 	}
-	k = u.grow(k, func(next kept) bool { return k.messages < r.Recent && next.tokens-u.fixed <= r.Most })
+	k = u.grow(k, func(now, next kept) bool { return now.messages < r.Recent && next.tokens-u.fixed <= r.Most })
 	end := u.take(messages, k.cut, r.Take)
-	for !shortens(messages[:end]) { // calls whose results stand behind the end stay
+	for !u.shortens(messages[:end]) { // calls whose results stand behind the end stay
 		if end++; end > k.cut {
 			return Fold{}, false
 		}
 	}
-	return Fold{Messages: talk(messages[:end]), KeepRequest: u.request >= 0 && u.request < end}, true
+	return u.fold(messages[:end]), true
+}
+
+// fold is the fold of a beginning of the conversation.
+func (u *units) fold(part []model.Message) Fold {
+	return Fold{Messages: talk(part), KeepRequest: u.request >= 0 && u.request < len(part)}
 }
 
 // take gives the end of what is folded at once: as far as to a cut, but no
@@ -68,8 +73,8 @@ func (u *units) take(messages []model.Message, cut, most int) int {
 
 // shortens says whether folding a beginning of a conversation folds anything
 // but an earlier summary.
-func shortens(part []model.Message) bool {
-	_, folded, _, _ := split(part, Fold{Messages: len(part), KeepRequest: true})
+func (u *units) shortens(part []model.Message) bool {
+	_, folded, _, _ := split(part, u.fold(part))
 	return slices.ContainsFunc(folded, func(m model.Message) bool { return !m.Summary })
 }
 

@@ -34,6 +34,7 @@ func heads(messages []model.Message) []int {
 			at[i] = unbound
 			if caller, ok := callers[m.ToolCallID]; ok {
 				at[i] = caller
+				delete(callers, m.ToolCallID) // a second result has no call
 			}
 		}
 		for _, c := range m.ToolCalls {
@@ -110,9 +111,9 @@ func (u *units) least() kept {
 	return k
 }
 
-// grow keeps older units too, one after the other, for as long as fits says
-// that what would be kept then does.
-func (u *units) grow(k kept, fits func(kept) bool) kept {
+// grow keeps older units too, one after the other, for as long as may says
+// that so much may be kept instead of what is now.
+func (u *units) grow(k kept, may func(now, next kept) bool) kept {
 	for p := k.cut - 1; p >= 0; p-- {
 		if u.count[p] == 0 {
 			continue
@@ -121,7 +122,7 @@ func (u *units) grow(k kept, fits func(kept) bool) kept {
 		if p == u.request {
 			next.tokens, next.messages = k.tokens, k.messages
 		}
-		if !fits(next) {
+		if !may(k, next) {
 			break
 		}
 		k = next
@@ -155,7 +156,7 @@ func Fit(messages []model.Message, sizes []int, l Limits) []model.Message {
 		return messages
 	}
 	u := parse(messages, sizes)
-	k := u.grow(u.least(), func(k kept) bool { return within(k.tokens, k.messages) })
+	k := u.grow(u.least(), func(_, next kept) bool { return within(next.tokens, next.messages) })
 	if l.Messages <= 0 && k.cut < u.request {
 		// Of the oldest turn that is left only whole ones: many models expect
 		// that the user begins.

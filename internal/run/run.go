@@ -79,6 +79,8 @@ type Options struct {
 	ToolChoice  jsontext.Value `json:"tool_choice,omitzero"`
 	// Model is used instead of the agent's, where a session says so.
 	Model *model.Spec `json:"model,omitzero"`
+	// Continues is the run that this one goes on from.
+	Continues string `json:"continues,omitzero"`
 }
 
 // HasTool says whether the caller brought a tool of that name.
@@ -258,6 +260,8 @@ type ToolInput struct {
 type ToolOutput struct {
 	Content string `json:"content"`
 	IsError bool   `json:"is_error,omitzero"`
+
+	Artifacts []string `json:"artifacts,omitzero"` // ids of the files that it made
 }
 
 // Intent is a step that was begun. After a crash it tells which tool calls

@@ -174,6 +174,38 @@ func (t *Transcript) close() {
 	t.Asking, t.Notes, t.Results = nil, nil, map[string]model.Message{}
 }
 
+// Conversation is what a run adds to a conversation: the user's message, as
+// the checks left it, and what came of it. Calls without a result are left out.
+func Conversation(r *Record, steps []Step) ([]model.Message, error) {
+	t, err := Transcribe(steps)
+	if err != nil {
+		return nil, err
+	}
+	t.Close()
+	in := r.Asked()
+	if t.Checked != nil && t.Checked.Changed {
+		in.Message = t.Checked.Text
+	}
+	own := slices.Clone(in.History)
+	if in.Message != "" || len(in.Parts) > 0 {
+		own = append(own, model.Message{Role: model.User, Text: in.Message, Parts: in.Parts})
+	}
+	return append(own, t.Messages...), nil
+}
+
+// Asked reads a run's input.
+func (r *Record) Asked() *Input {
+	if r.Parsed != nil {
+		in := *r.Parsed
+		return &in
+	}
+	in := new(Input)
+	// Input that is not of this shape was refused when the run was made, or is a
+	// trigger's own payload, whose message is what counts.
+	_ = json.Unmarshal(r.Input, in)
+	return in
+}
+
 // ToolMessage is a call's result as the model gets it.
 func ToolMessage(in ToolInput, out ToolOutput) model.Message {
 	return model.Message{Role: model.Tool, Text: out.Content, ToolCallID: in.ToolCallID, Name: in.Name}

@@ -44,6 +44,7 @@ type attempt struct {
 	closing     bool                     // a limit was hit: one last answer, without tools
 	interrupted map[string]bool          // calls that were under way when the last worker died, by tool_call_id
 	needs       *run.PendingAuth         // what a call needs before it can be made
+	spent       run.StepMetrics          // by the model call whose step has not ended
 	steps       []*run.Step              // of the commit that is being made
 	asked       []*run.Approval          // the same
 	also        []txn.Op                 // the same
@@ -134,7 +135,7 @@ func (a *attempt) endStep(s *run.Step, m run.StepMetrics) {
 	s.RunID, s.TenantID, s.CompletedAt = a.rec.RunID, a.rec.TenantID, &now
 	s.DurationMS = milliseconds(now.Sub(s.StartedAt))
 	s.StepIndex, s.Metrics = s.Seq-1, schema.Nullable(encode(m))
-	a.steps = append(a.steps, s)
+	a.steps, a.spent = append(a.steps, s), run.StepMetrics{}
 	a.rec.Metrics.StepsCount++
 	a.emit("step.completed", stepCompletedData{
 		StepSeq: s.Seq, Type: s.Type, Status: s.Status, DurationMS: s.DurationMS,
@@ -165,6 +166,7 @@ func (a *attempt) fail(code, sentence string) error {
 	}
 	said := a.sealText()
 	for _, p := range slices.Clone(a.rec.Pending) {
+		var m run.StepMetrics
 		s := &run.Step{Seq: p.Seq, Type: p.Type, Status: run.StepFailed, Error: &sentence}
 		switch {
 		case p.Tool != nil:
@@ -172,8 +174,9 @@ func (a *attempt) fail(code, sentence string) error {
 		default:
 			s.Input = a.llmInput()
 			s.Output = schema.Nullable(encode(run.LLMOutput{Text: said.text, Thinking: said.thinking, FinishReason: "error"}))
+			m = a.spent
 		}
-		a.endStep(s, run.StepMetrics{})
+		a.endStep(s, m)
 	}
 	a.end(status, code, sentence)
 	return a.commit(context.WithoutCancel(a.ctx), run.PauseForgot)

@@ -184,6 +184,7 @@ func (a *attempt) heard(resp model.Response, target model.Target) error {
 		out.ToolCalls = nil
 	}
 	m := a.count(resp.Usage, target, len(out.ToolCalls))
+	a.spent = m // in case the run ends here
 	last := len(out.ToolCalls) == 0 || a.callers(out.ToolCalls)
 	if last || a.watch.Output {
 		refused, err := a.letOut(&out)

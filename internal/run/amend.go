@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/internal/event"
+	"agentd/internal/schema"
 	"agentd/internal/txn"
 )
 
@@ -84,6 +85,9 @@ func (c *change) step(st *Step) error {
 		st.StartedAt = c.now
 	}
 	st.DurationMS = float64(c.now.Sub(st.StartedAt).Microseconds()) / 1000
+	if st.Metrics == nil {
+		st.Metrics = schema.Nullable("{}")
+	}
 	c.r.Metrics.StepsCount++
 	if err := c.s.Runs.AppendStep(st)(c.tx); err != nil {
 		return err

@@ -79,6 +79,9 @@ func (s *Service) Respond(ctx context.Context, tenant, id, response string) erro
 		if step.Output, err = json.Marshal(ToolOutput{Content: response}); err != nil {
 			return err
 		}
+		if step.Metrics, err = json.Marshal(StepMetrics{ToolCallsCount: 1}); err != nil {
+			return err
+		}
 		c.r.Metrics.ToolCallsCount++
 		err = c.tell("input.received", struct {
 			InputID  string `json:"input_id"`

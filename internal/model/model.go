@@ -71,6 +71,8 @@ type Target struct {
 	Guarded  bool          // a tenant chose the address: through the guarded client
 	Price    *Price        // nil: unknown
 	Context  int           // context window in tokens; 0: unknown
+
+	Capabilities Capabilities // Context apart
 }
 
 // Price is in US dollars per million tokens.
@@ -139,6 +141,10 @@ type Usage struct {
 type Client interface {
 	Generate(ctx context.Context, req Request, sink func(Delta)) (Response, error)
 }
+
+// CodeContextLength is the code of a call whose conversation is too long for
+// the model.
+const CodeContextLength = "CONTEXT_LENGTH_EXCEEDED"
 
 // Error is a failed model call.
 type Error struct {

@@ -95,6 +95,7 @@ func (o Options) validate(g *Agent) []fault.Field {
 			add("schedule.cron", "expected a cron expression")
 		}
 	}
+	wrong = append(wrong, checkPolicies(g.Policies)...)
 	return wrong
 }
 

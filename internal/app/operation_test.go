@@ -181,6 +181,14 @@ var recipes = map[string]recipe{
 		c.waiting(call.path["runId"], "running")
 	}},
 	"resumeRun": {body: object{}, ids: func(c *company, call *call) { call.path["runId"] = c.paused() }},
+	"continueRun": {
+		body: object{"continuation_token": "none"},
+		ids: func(c *company, call *call) {
+			id := c.run(c.ids["agentId"][3], c.mark, object{"resource_limits": object{"max_steps": 0}})
+			call.path["runId"] = id
+			call.body = object{"continuation_token": c.ended(id)["output"].(object)["continuation_token"]}
+		},
+	},
 	"respondToRun": {
 		body: object{"response": "an answer"},
 		ids:  func(c *company, call *call) { call.path["runId"] = c.waits("ask_user") },

@@ -70,7 +70,7 @@ func (a *App) build(ctx context.Context) error {
 	source := run.AgentSource{Agents: agents}
 	store, log := sqlstore.NewRuns(a.db), sqlstore.NewEvents(a.db)
 	watchers := &run.Watchers{}
-	sessions := a.buildSessions(agents, queue, watchers, cursors)
+	sessions := a.buildSessions(kernel, agents, queue, watchers)
 	eng := engine.New(engine.Config{
 		Writer: a.db, Runs: store, Log: log, Queue: queue, Hub: a.hub, Agents: source,
 		Models: models, Client: client, Tools: tools, Gate: policy.AllowAll{},

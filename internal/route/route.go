@@ -86,6 +86,7 @@ type Reply struct {
 	Status int    // 0: the row's
 	ETag   string // without quotes; empty: none
 	JSON   []byte // rendered already; nil: no body
+	Media  string // what the body is, where it is not JSON: text/markdown
 }
 
 // Frame is one server-sent event. Data is one line. A frame without ID leaves

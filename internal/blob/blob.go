@@ -91,7 +91,7 @@ type Store struct {
 type Staged struct {
 	Ref
 
-	parts string
+	parts string // "" of small
 	small []byte // of one part: it goes into the transaction that keeps it
 }
 
@@ -107,7 +107,7 @@ func ErrTooLarge() error {
 func (s *Store) Stage(ctx context.Context, tenant string, r io.Reader) (*Staged, error) {
 	buf := buffers.Get().(*[]byte)
 	defer buffers.Put(buf)
-	st := &Staged{parts: ident.New()}
+	st := &Staged{}
 	sum := sha256.New()
 	for n := 0; ; n++ {
 		got, last, err := fill(r, *buf)
@@ -123,6 +123,9 @@ func (s *Store) Stage(ctx context.Context, tenant string, r io.Reader) (*Staged,
 		case last && n == 0:
 			st.small = slices.Clone(part)
 		case got > 0:
+			if n == 0 {
+				st.parts = ident.New()
+			}
 			if err := s.addPart(ctx, tenant, st.parts, n, part); err != nil {
 				return nil, err
 			}
@@ -167,12 +170,17 @@ func (s *Store) addPart(ctx context.Context, tenant, parts string, n int, data [
 }
 
 // Keep names what was staged, in the transaction that writes the row that does.
+// It may be called for as many rows as there are.
 func (s *Store) Keep(tx txn.Tx, tenant string, st *Staged) error {
-	made, err := s.Table.Add(tx, tenant, st.Ref, st.parts)
+	parts := st.parts
+	if parts == "" {
+		parts = ident.New() // anew each time: the last may be on its way out
+	}
+	made, err := s.Table.Add(tx, tenant, st.Ref, parts)
 	if err != nil || !made || len(st.small) == 0 {
 		return err
 	}
-	return s.Table.AddPart(tx, tenant, st.parts, 0, st.small)
+	return s.Table.AddPart(tx, tenant, parts, 0, st.small)
 }
 
 // Share names a blob once more that another row names already. Errors:

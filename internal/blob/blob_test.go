@@ -233,6 +233,28 @@ func TestKeepBelongsToItsTransaction(t *testing.T) {
 	})
 }
 
+// What was staged can be kept again after it was dropped, until it is swept.
+func TestKeepAfterDrop(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		for _, data := range [][]byte{[]byte("small"), bytesOf(blob.PartSize + 1)} {
+			st := w.stage(tenant, data)
+			for range 3 {
+				w.write(func(tx txn.Tx) error { return w.Keep(tx, tenant, st) })
+				w.write(func(tx txn.Tx) error { return w.Drop(tx, tenant, st.SHA256) })
+			}
+			w.write(func(tx txn.Tx) error { return w.Keep(tx, tenant, st) })
+			w.count(2 * time.Hour)
+			if got := w.read(tenant, st.SHA256); !bytes.Equal(got, data) {
+				w.t.Errorf("%d bytes came back as %d", len(data), len(got))
+			}
+		}
+		if parts := w.count(2 * time.Hour); parts != 3 {
+			w.t.Errorf("%d parts, not 3", parts)
+		}
+	})
+}
+
 // A download that is under way when its file is deleted ends well.
 func TestReadersOutliveTheirFile(t *testing.T) {
 	t.Parallel()

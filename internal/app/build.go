@@ -73,11 +73,12 @@ func (a *App) build(ctx context.Context) error {
 	source := run.AgentSource{Agents: agents}
 	store, log := sqlstore.NewRuns(a.db), sqlstore.NewEvents(a.db)
 	watchers := &run.Watchers{}
+	sessions := a.buildSessions(agents, queue, watchers, cursors)
 	eng := engine.New(engine.Config{
 		Writer: a.db, Runs: store, Log: log, Queue: queue, Hub: a.hub, Agents: source,
 		Models: models, Client: client, Tools: tools, Gate: policy.AllowAll{},
+		Watchers: watchers, Conversations: sessions, Clock: a.clock, Logger: a.log, Node: a.node, Lease: lease, Tracer: tracer(a.cfg.Observability, "agentd/engine"),
 		Artifacts: stored.artifacts,
-		Watchers:  watchers, Clock: a.clock, Logger: a.log, Node: a.node, Lease: lease, Tracer: tracer(a.cfg.Observability, "agentd/engine"),
 	})
 	eng.Observer = observe(a.metrics, eng, a.hub)
 	runs := &run.Service{
@@ -87,7 +88,6 @@ func (a *App) build(ctx context.Context) error {
 	subscribers.Subscribe("end-runs-of-deleted-agents", "agent", []string{resource.Deleted}, func(ctx context.Context, c resource.Change) error {
 		return runs.AgentDeleted(ctx, c.TenantID, c.ID)
 	})
-
 	storedRoutes := stored.connect(agents, store, subscribers)
 
 	runners[engine.WorkKind] = work.NewRunner(work.Config{
@@ -96,6 +96,7 @@ func (a *App) build(ctx context.Context) error {
 	runners[resource.WorkKind] = work.NewRunner(work.Config{
 		Kind: resource.WorkKind, Owner: a.node, Queue: queue, Handler: subscribers.Deliver, Slots: 8, Lease: lease, Clock: a.clock, Logger: a.log,
 	})
+	a.bindSessions(sessions, runs, runners)
 	eng.Bind(runners[engine.WorkKind], runs)
 	a.onStop(stopper(a.hub.OnSignal(signalWork, wake)))
 	a.serve(eng.Serve)
@@ -114,6 +115,7 @@ func (a *App) build(ctx context.Context) error {
 	routes := append(a.people.Routes(), agents.Routes()...)
 	routes = append(routes, resource.Routes(customers)...)
 	routes = append(routes, runs.Routes()...)
+	routes = append(routes, sessions.Routes()...)
 	routes = append(routes, storedRoutes...)
 	a.routes, a.raw = routes, chat.Routes()
 	a.server, err = httpapi.New(httpapi.Config{

@@ -19,15 +19,15 @@ const (
 	partResult    = "result"
 )
 
-// common are the members of a config that every kind has.
-type common struct {
+// Common are the members of a config that every kind has.
+type Common struct {
 	OnError     string  `json:"on_error" enum:"block,allow" doc:"What happens where the guardrail cannot decide. Left out: block, but allow where it only flags."`
 	Part        string  `json:"part" enum:"arguments,result,both" doc:"Of stage tool: what of a call is looked at."`
 	Replacement *string `json:"replacement" nullable:"true" maxLength:"1000" doc:"What stands in place of what is redacted."`
 }
 
 // replacement is what redacted text becomes.
-func (c common) replacement() string {
+func (c Common) replacement() string {
 	if c.Replacement != nil {
 		return *c.Replacement
 	}
@@ -35,36 +35,36 @@ func (c common) replacement() string {
 }
 
 type regexConfig struct {
-	common
+	Common
 	Pattern  string   `json:"pattern" maxLength:"2000"`
 	Patterns []string `json:"patterns" maxItems:"100" maxLength:"2000"`
 }
 
 type keywordConfig struct {
-	common
+	Common
 	Keywords      []string `json:"keywords" required:"true" minItems:"1" maxItems:"1000" minLength:"1" maxLength:"200"`
 	CaseSensitive bool     `json:"case_sensitive"`
 }
 
 type piiConfig struct {
-	common
+	Common
 	Entities []string `json:"entities" enum:"email,phone,credit_card,iban,ip_address,us_ssn,api_key"`
 }
 
 type celConfig struct {
-	common
+	Common
 	Expression string `json:"expression" required:"true"`
 }
 
 type judgeConfig struct {
-	common
+	Common
 	Prompt    string  `json:"prompt" required:"true" minLength:"1" maxLength:"20000"`
 	Model     string  `json:"model" maxLength:"300"`
 	Threshold float64 `json:"threshold" minimum:"0" maximum:"1" default:"0.5"`
 }
 
 type webhookConfig struct {
-	common
+	Common
 }
 
 // question is a text that is checked.
@@ -101,7 +101,7 @@ type checker interface {
 
 // compiled is a guardrail ready to be asked.
 type compiled struct {
-	common
+	Common
 	checker
 }
 
@@ -124,11 +124,11 @@ func (a *Guardrails) compile(g *Guardrail, config schema.Object) (compiled, []fa
 		c, wrong = build(config, newCEL)
 	case Judge:
 		c, wrong = build(config, func(in *judgeConfig) (compiled, []fault.Field) {
-			return compiled{in.common, &judge{in, a.options.Models, a.options.Client, g.TenantID, g.timeout()}}, nil
+			return compiled{in.Common, &judge{in, a.options.Models, a.options.Client, g.TenantID, g.timeout()}}, nil
 		})
 	case Webhook:
 		c, wrong = build(config, func(in *webhookConfig) (compiled, []fault.Field) {
-			return compiled{in.common, &webhook{g, a.options.Hooks, in.replacement()}}, nil
+			return compiled{in.Common, &webhook{g, a.options.Hooks, in.replacement()}}, nil
 		})
 	default:
 		return c, []fault.Field{{Field: "kind", Message: "there is no such kind"}}
@@ -156,7 +156,7 @@ func newPII(in *piiConfig) (compiled, []fault.Field) {
 	if len(entities) == 0 {
 		entities = pii.Entities
 	}
-	return compiled{in.common, &spanChecker{find: piiFinder{entities, in.Replacement}}}, nil
+	return compiled{in.Common, &spanChecker{find: piiFinder{entities, in.Replacement}}}, nil
 }
 
 func newKeyword(in *keywordConfig) (compiled, []fault.Field) {
@@ -167,7 +167,7 @@ func newKeyword(in *keywordConfig) (compiled, []fault.Field) {
 			wrong = append(wrong, fault.Field{Field: fmt.Sprintf("keywords[%d]", i), Message: "it is blank"})
 		}
 	}
-	return compiled{in.common, &spanChecker{find: keywordFinder{w, in.replacement()}}}, wrong
+	return compiled{in.Common, &spanChecker{find: keywordFinder{w, in.replacement()}}}, wrong
 }
 
 // celNames are the variables of an expression.
@@ -180,5 +180,5 @@ func newCEL(in *celConfig) (compiled, []fault.Field) {
 	}
 	// Results have no arguments, and a rule about them would block every one.
 	in.Part = cmp.Or(in.Part, partArguments)
-	return compiled{in.common, &celChecker{r, in.replacement()}}, nil
+	return compiled{in.Common, &celChecker{r, in.replacement()}}, nil
 }

@@ -60,7 +60,7 @@ func newRegex(in *regexConfig) (compiled, []fault.Field) {
 	if err != nil {
 		return compiled{}, []fault.Field{{Field: cmp.Or(names...), Message: "the patterns cannot stand together"}}
 	}
-	return compiled{in.common, &spanChecker{find: regexFinder{re, program, in.replacement()}, whole: true}}, nil
+	return compiled{in.Common, &spanChecker{find: regexFinder{re, program, in.replacement()}, whole: true}}, nil
 }
 
 // measure gives the size of a pattern's program, or what is wrong with it.

@@ -176,6 +176,10 @@ var recipes = map[string]recipe{
 
 	"createApiKey": {body: object{"name": "made by a test"}},
 
+	"createGuardrail": {body: object{"name": "made by a test", "kind": "keyword", "stage": "input", "config": object{"keywords": []string{"x"}}}},
+	"updateGuardrail": {body: object{"name": "changed by a test"}},
+	"patchGuardrail":  {body: object{"action": "flag"}},
+
 	"createCommerceCustomer": {body: object{"name": "made by a test"}},
 	"patchCommerceCustomer":  {body: object{"note": "changed by a test"}},
 

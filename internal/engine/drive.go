@@ -232,7 +232,7 @@ func (a *attempt) heard(resp model.Response, target model.Target) error {
 		}
 		a.beginStep(run.StepLLM, nil)
 	default:
-		a.past, a.told = &run.Transcript{Asking: &said, Results: map[string]model.Message{}}, 0
+		a.past = &run.Transcript{Asking: &said, Results: map[string]model.Message{}}
 		if err := a.next(); err != nil {
 			return err
 		}

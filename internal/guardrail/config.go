@@ -136,7 +136,7 @@ func (a *Guardrails) compile(g *Guardrail, config schema.Object) (compiled, []fa
 	return c, under("config", wrong)
 }
 
-func build[C any](config schema.Object, make func(*C) (compiled, []fault.Field)) (compiled, []fault.Field) {
+func build[C any](config schema.Object, with func(*C) (compiled, []fault.Field)) (compiled, []fault.Field) {
 	in, err := schema.Decode[C](config)
 	if err != nil {
 		e := fault.From(err)
@@ -145,7 +145,7 @@ func build[C any](config schema.Object, make func(*C) (compiled, []fault.Field))
 		}
 		return compiled{}, e.Fields
 	}
-	return make(in)
+	return with(in)
 }
 
 func newPII(in *piiConfig) (compiled, []fault.Field) {

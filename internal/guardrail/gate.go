@@ -2,6 +2,7 @@ package guardrail
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"agentd/internal/fault"
@@ -192,7 +193,7 @@ func (a *asking) failed(c compiled, id, name string, do policy.Action, err error
 }
 
 func cause(err error) error {
-	if h, ok := err.(hookFailure); ok {
+	if h, ok := errors.AsType[hookFailure](err); ok {
 		return h.cause
 	}
 	return nil

@@ -32,12 +32,13 @@ type regexFinder struct {
 func newRegex(in *regexConfig) (compiled, []fault.Field) {
 	var wrong []fault.Field
 	add := func(field, message string) { wrong = append(wrong, fault.Field{Field: field, Message: message}) }
-	patterns, names := in.Patterns, make([]string, len(in.Patterns))
-	for i := range names {
-		names[i] = fmt.Sprintf("patterns[%d]", i)
+	patterns := slices.Clone(in.Patterns)
+	var names []string
+	for i := range patterns {
+		names = append(names, fmt.Sprintf("patterns[%d]", i))
 	}
 	if in.Pattern != "" {
-		patterns, names = append(slices.Clone(patterns), in.Pattern), append(names, "pattern")
+		patterns, names = append(patterns, in.Pattern), append(names, "pattern")
 	}
 	if len(patterns) == 0 {
 		add("patterns", "a regex needs at least one pattern")

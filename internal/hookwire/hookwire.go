@@ -26,7 +26,7 @@ type Caller struct {
 
 var _ guardrail.Hooks = Caller{}
 
-// Errors of [Caller.Call] beside those of the transport and the context.
+// ErrTooLarge is given by [Caller.Call] for an answer over [guardrail.Call.Most].
 var ErrTooLarge = errors.New("hookwire: the answer is larger than asked for")
 
 // Call implements [guardrail.Hooks]. It calls once: who waits for a verdict

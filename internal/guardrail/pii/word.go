@@ -39,8 +39,7 @@ func (s *scanner) email(i int) (start, end int) {
 }
 
 func localPart(r rune) bool {
-	switch {
-	case r < 0x80:
+	if r < 0x80 {
 		return class[byte(r)] == letter || class[byte(r)] == digit || strings.ContainsRune(".%+-'", r)
 	}
 	// Scripts without spaces would take the sentence before the address along.

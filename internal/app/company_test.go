@@ -236,6 +236,10 @@ func newCompany(n *node, mark string, id identity.Grant) *company {
 		add("keyId", made["key_id"].(string))
 		customer := c.want(201, "POST", "/api/v1/commerce/customers", object{"name": mark + name, "note": mark})
 		add("customerId", customer["id"].(string))
+		guard := c.want(201, "POST", "/api/v1/guardrails", object{
+			"name": mark + name, "webhook_url": "https://example.com/" + mark, "phase": "both", "secret": mark,
+		})
+		add("guardrailId", guard["guardrail_id"].(string))
 	}
 	add("keyId", id.KeyID)
 	c.store(add)

@@ -184,6 +184,14 @@ var recipes = map[string]recipe{
 		c.waiting(call.path["runId"], "running")
 	}},
 	"resumeRun": {body: object{}, ids: func(c *company, call *call) { call.path["runId"] = c.paused() }},
+	"continueRun": {
+		body: object{"continuation_token": "none"},
+		ids: func(c *company, call *call) {
+			id := c.run(c.ids["agentId"][3], c.mark, object{"resource_limits": object{"max_steps": 0}})
+			call.path["runId"] = id
+			call.body = object{"continuation_token": c.ended(id)["output"].(object)["continuation_token"]}
+		},
+	},
 	"respondToRun": {
 		body: object{"response": "an answer"},
 		ids:  func(c *company, call *call) { call.path["runId"] = c.waits("ask_user") },
@@ -204,6 +212,9 @@ var recipes = map[string]recipe{
 	"deleteWorkspaceFile":   {ids: atPath("docs/b.txt")},
 	"moveWorkspaceFile":     {body: object{"from_path": "move.txt", "to_path": "moved/away.txt"}},
 	"copyWorkspaceFile":     {body: object{"source_path": "docs/a.txt", "dest_path": "copied/a.txt"}},
+	"createGuardrail": {body: object{"name": "made by a test", "kind": "keyword", "stage": "input", "config": object{"keywords": []string{"x"}}}},
+	"updateGuardrail": {body: object{"name": "changed by a test"}},
+	"patchGuardrail":  {body: object{"action": "flag"}},
 
 	"createCommerceCustomer": {body: object{"name": "made by a test"}},
 	"patchCommerceCustomer":  {body: object{"note": "changed by a test"}},

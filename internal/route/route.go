@@ -93,6 +93,7 @@ type Reply struct {
 	Status int    // 0: the row's
 	ETag   string // without quotes; empty: none
 	JSON   []byte // rendered already; nil: no body
+	Media  string // what the body is, where it is not JSON: text/markdown
 }
 
 // What an Upload comes as: a form whose field "file" is the file, JSON (which

@@ -49,7 +49,7 @@ func (a *attempt) next() error {
 		a.past.Close()
 		a.messages = append(a.messages, a.past.Messages[a.told:]...)
 		a.told = len(a.past.Messages)
-		a.beginStep(run.StepLLM, nil)
+		a.beginAsk()
 	}
 	return nil
 }
@@ -169,7 +169,7 @@ func (a *attempt) pause(ctx context.Context) error {
 		a.takeBack()
 		a.rec.Status, a.rec.CompletedAt, a.rec.Output = run.Running, nil, nil
 	}
-	if n := len(a.rec.Pending); n > 0 && a.rec.Pending[n-1].Type == run.StepLLM && a.rec.Pending[n-1].Seq > a.committed {
+	if n := len(a.rec.Pending); n > 0 && (a.rec.Pending[n-1].Type == run.StepLLM || a.rec.Pending[n-1].Type == run.StepCompaction) && a.rec.Pending[n-1].Seq > a.committed {
 		a.takeBack()
 		a.rec.Pending = a.rec.Pending[:n-1]
 		a.step--

@@ -98,6 +98,10 @@ func (a *attempt) settle(err error) error {
 		a.e.Logger.Info("a model call failed", "run", a.rec.RunID, "tenant", a.rec.TenantID, "code", failed.Code, "status", failed.Status, "err", failed.Cause)
 		return a.fail(failed.Code, failed.Detail)
 	}
+	if over, ok := errors.AsType[*run.OverBudget](err); ok {
+		return a.fail(run.CodeBudgetExceeded, fmt.Sprintf(
+			"The next model call may cost more than is left: $%.6f of $%.6f.", float64(over.Left)/1e9, float64(over.Limit)/1e9))
+	}
 	if f, ok := errors.AsType[*fault.Error](err); ok && f.Kind != fault.Unavailable && f.Kind != fault.Internal {
 		return a.fail(run.CodeInternalError, f.Detail)
 	}
@@ -150,6 +154,9 @@ func (a *attempt) prepareCall(ctx context.Context) (modelCall, error) {
 	}
 	a.to = nil
 	req := a.request(to.Target)
+	if err := a.afford(ctx, &req, to.fallback); err != nil {
+		return nil, err
+	}
 	return func(ctx context.Context, may func() bool) (model.Response, model.Target, error) {
 		var sink func(model.Delta)
 		if !a.whole() {
@@ -221,7 +228,7 @@ func (a *attempt) heard(resp model.Response, target model.Target) error {
 		}
 		a.beginStep(run.StepLLM, nil)
 	default:
-		a.past, a.told = &run.Transcript{Asking: &said, Results: map[string]model.Message{}}, 0
+		a.past = &run.Transcript{Asking: &said, Results: map[string]model.Message{}}
 		if err := a.next(); err != nil {
 			return err
 		}

@@ -230,9 +230,17 @@ func (a *attempt) fold() error {
 			}
 		}
 		req := a.summaryRequest(t.Target, style, folded)
-		resp, used, err := model.GenerateWithFallback(a.ctx, a.e.Client, req, t.fallback, nil)
+		var resp model.Response
+		var used model.Target
+		if err = a.afford(a.ctx, &req, t.fallback); err == nil {
+			resp, used, err = model.GenerateWithFallback(a.ctx, a.e.Client, req, t.fallback, nil)
+		}
 		if cause := context.Cause(a.ctx); cause != nil {
 			return cause
+		}
+		if _, over := errors.AsType[*run.OverBudget](err); over { // the next call may still be within it
+			a.foldInVain(step, "What is left of the run's budget does not pay for a summary.")
+			break
 		}
 		if failed, ok := errors.AsType[*model.Error](err); ok {
 			if failed.Code == model.CodeContextLength && try < summaryTries {

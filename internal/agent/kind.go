@@ -95,7 +95,7 @@ func (o Options) validate(g *Agent) []fault.Field {
 			add("schedule.cron", "expected a cron expression")
 		}
 	}
-	return wrong
+	return append(wrong, misshapen(g)...)
 }
 
 func deref[T any](p *T) T {

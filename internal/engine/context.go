@@ -74,6 +74,7 @@ func (a *attempt) request(target model.Target) model.Request {
 	req := model.Request{
 		Target: target, Messages: a.view(target),
 		MaxTokens: o.MaxTokens, Temperature: o.Temperature, TopP: o.TopP, Stop: o.Stop,
+		Extra: effort(a.spec, a.phaseOf(), target.Capabilities),
 	}
 	if limit := a.limits().MaxTokensPerRun; limit != nil && !a.closing {
 		used := a.rec.Metrics.InputTokens + a.rec.Metrics.OutputTokens + int64(a.tokens)

@@ -60,21 +60,25 @@ func (a *App) build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	tools, err := tool.NewRegistry(tool.Limits{}, tool.Builtins(a.clock)...)
+	stored := a.buildStorage(cursors)
+	tools, err := tool.NewRegistry(tool.Limits{}, append(tool.Builtins(a.clock), stored.workspaces.Tools()...)...)
 	if err != nil {
 		return err
 	}
-	agents := agent.New(kernel, agent.Options{DefaultModel: a.defaultModel(), Tools: tools.Names(), CheckURL: outbound.CheckURL})
+	agents := agent.New(kernel, agent.Options{
+		DefaultModel: a.defaultModel(), Tools: tools.Names(), CheckURL: outbound.CheckURL, Workspaces: stored.placement,
+	})
 	customers := resource.NewStore(commerce.Customers, kernel)
 
 	source := run.AgentSource{Agents: agents}
 	store, log := sqlstore.NewRuns(a.db), sqlstore.NewEvents(a.db)
 	watchers := &run.Watchers{}
-	sessions := a.buildSessions(agents, queue, watchers, cursors)
+	sessions := a.buildSessions(kernel, agents, queue, watchers)
 	eng := engine.New(engine.Config{
 		Writer: a.db, Runs: store, Log: log, Queue: queue, Hub: a.hub, Agents: source,
 		Models: models, Client: client, Tools: tools, Gate: policy.AllowAll{},
 		Watchers: watchers, Conversations: sessions, Clock: a.clock, Logger: a.log, Node: a.node, Lease: lease, Tracer: tracer(a.cfg.Observability, "agentd/engine"),
+		Artifacts: stored.artifacts,
 	})
 	eng.Observer = observe(a.metrics, eng, a.hub)
 	runs := &run.Service{
@@ -84,6 +88,7 @@ func (a *App) build(ctx context.Context) error {
 	subscribers.Subscribe("end-runs-of-deleted-agents", "agent", []string{resource.Deleted}, func(ctx context.Context, c resource.Change) error {
 		return runs.AgentDeleted(ctx, c.TenantID, c.ID)
 	})
+	storedRoutes := stored.connect(agents, store, subscribers)
 
 	runners[engine.WorkKind] = work.NewRunner(work.Config{
 		Kind: engine.WorkKind, Owner: a.node, Queue: queue, Handler: eng.Handle, Slots: maxRuns, Lease: lease, Clock: a.clock, Logger: a.log,
@@ -111,6 +116,7 @@ func (a *App) build(ctx context.Context) error {
 	routes = append(routes, resource.Routes(customers)...)
 	routes = append(routes, runs.Routes()...)
 	routes = append(routes, sessions.Routes()...)
+	routes = append(routes, storedRoutes...)
 	a.routes, a.raw = routes, chat.Routes()
 	a.server, err = httpapi.New(httpapi.Config{
 		Routes: routes, Raw: a.raw, Auth: a.people, Recheck: a.people.Valid, Ready: a.db.Ready,

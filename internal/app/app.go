@@ -61,6 +61,7 @@ type App struct {
 	grant    identity.Grant
 	first    bool // this start made the first tenant
 	models   *model.Catalogue
+	embedder model.Embedder // nil: none is configured
 }
 
 // Start builds and starts everything. On an error nothing is left running.

@@ -60,11 +60,14 @@ func (a *App) build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	tools, err := tool.NewRegistry(tool.Limits{}, tool.Builtins(a.clock)...)
+	remember := a.newRemembering(kernel, queue)
+	tools, err := tool.NewRegistry(tool.Limits{}, append(tool.Builtins(a.clock), remember.tools()...)...)
 	if err != nil {
 		return err
 	}
-	agents := agent.New(kernel, agent.Options{DefaultModel: a.defaultModel(), Tools: tools.Names(), CheckURL: outbound.CheckURL})
+	agents := agent.New(kernel, agent.Options{
+		DefaultModel: a.defaultModel(), Tools: tools.Names(), CheckURL: outbound.CheckURL, KnowledgeBase: remember.knowledge.CheckTx,
+	})
 	customers := resource.NewStore(commerce.Customers, kernel)
 
 	source := run.AgentSource{Agents: agents}
@@ -73,7 +76,7 @@ func (a *App) build(ctx context.Context) error {
 	eng := engine.New(engine.Config{
 		Writer: a.db, Runs: store, Log: log, Queue: queue, Hub: a.hub, Agents: source,
 		Models: models, Client: client, Tools: tools, Gate: policy.AllowAll{},
-		Watchers: watchers, Clock: a.clock, Logger: a.log, Node: a.node, Lease: lease, Tracer: tracer(a.cfg.Observability, "agentd/engine"),
+		Memory: remember.memory, Watchers: watchers, Clock: a.clock, Logger: a.log, Node: a.node, Lease: lease, Tracer: tracer(a.cfg.Observability, "agentd/engine"),
 	})
 	eng.Observer = observe(a.metrics, eng, a.hub)
 	runs := &run.Service{
@@ -90,6 +93,7 @@ func (a *App) build(ctx context.Context) error {
 	runners[resource.WorkKind] = work.NewRunner(work.Config{
 		Kind: resource.WorkKind, Owner: a.node, Queue: queue, Handler: subscribers.Deliver, Slots: 8, Lease: lease, Clock: a.clock, Logger: a.log,
 	})
+	remember.connect(agents, store, models, client, watchers, subscribers, runners)
 	eng.Bind(runners[engine.WorkKind], runs)
 	a.onStop(stopper(a.hub.OnSignal(signalWork, wake)))
 	a.serve(eng.Serve)
@@ -108,6 +112,7 @@ func (a *App) build(ctx context.Context) error {
 	routes := append(a.people.Routes(), agents.Routes()...)
 	routes = append(routes, resource.Routes(customers)...)
 	routes = append(routes, runs.Routes()...)
+	routes = append(routes, remember.routes()...)
 	a.routes, a.raw = routes, chat.Routes()
 	a.server, err = httpapi.New(httpapi.Config{
 		Routes: routes, Raw: a.raw, Auth: a.people, Recheck: a.people.Valid, Ready: a.db.Ready,
@@ -158,6 +163,7 @@ func (a *App) buildModels() (engine.Models, model.Client, error) {
 	operator := modelwire.NewTransport()
 	a.onStop(stopper(func() { guarded.Close(); operator.CloseIdleConnections() }))
 	wire := modelwire.New(modelwire.Config{Operator: operator, Guarded: guarded.Transport(), Tracer: tracer(a.cfg.Observability, "agentd/model")})
+	a.embedder = embedderOf(c, wire)
 	return model.Resolver{Catalogue: a.models}, model.Router{Wire: wire}, nil
 }
 

@@ -78,6 +78,8 @@ type Store interface {
 	DeleteSource(tx txn.Tx, tenant, collection string, version int64, source string) error
 	Drop(tx txn.Tx, tenant, collection string) error
 	SetVectors(tx txn.Tx, tenant, collection string, version int64, model string, vectors []Vector) error
+	// Retry forgets that a model did not take a text.
+	Retry(tx txn.Tx, tenant, collection string, version int64) error
 	Weights(tx txn.Tx, tenant, collection string) ([]Weight, error)
 	// HasPending says whether the model has not seen some passage.
 	HasPending(tx txn.Tx, tenant, collection, model string) (bool, error)
@@ -181,6 +183,15 @@ func (e *Edit) Delete(ids ...string) error {
 // DeleteSource removes the passages of a source.
 func (e *Edit) DeleteSource(source string) error {
 	return e.service.Store.DeleteSource(e.tx, e.tenant, e.collection, e.version, source)
+}
+
+// Embed has everything embedded that has no vector of the current model, what
+// the model did not take before included.
+func (e *Edit) Embed() error {
+	if err := e.service.Store.Retry(e.tx, e.tenant, e.collection, e.version); err != nil {
+		return err
+	}
+	return e.embed()
 }
 
 // embed enqueues the work. Work that is going on looks for what came meanwhile

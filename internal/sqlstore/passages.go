@@ -116,6 +116,13 @@ func (s *Passages) SetVectors(tx txn.Tx, tenant, collection string, version int6
 	return nil
 }
 
+// Retry implements retrieval.Store.
+func (s *Passages) Retry(tx txn.Tx, tenant, collection string, version int64) error {
+	_, err := sqldb.From(tx).Exec(`UPDATE passages SET vector_model = '', version = ?`+ofCollection+` AND vector IS NULL AND vector_model <> ''`,
+		version, tenant, collection)
+	return err
+}
+
 // Weights implements retrieval.Store.
 func (s *Passages) Weights(tx txn.Tx, tenant, collection string) ([]retrieval.Weight, error) {
 	rows, err := sqldb.From(tx).Query(`SELECT passage_id, boost, at FROM passages`+ofCollection, tenant, collection)

@@ -60,6 +60,24 @@ func TypeOf(name, mime string) Type {
 	return Plain
 }
 
+// TypeOfText is the type of a text that came as text: a name like x.pdf beside
+// it does not make it a PDF.
+func TypeOfText(name string) Type {
+	switch t := TypeOf(name, ""); t {
+	case Markdown, HTML, CSV:
+		return t
+	}
+	return Plain
+}
+
+// Reason says in words that anybody may read why there is no text.
+func Reason(err error) string {
+	if errors.Is(err, ErrType) {
+		return ErrType.Error()
+	}
+	return ErrText.Error()
+}
+
 // Text takes the text out: HTML becomes Markdown, a row of CSV a line of
 // "column: value". A NUL is left out, because no database takes it in a text.
 // Errors: ErrType, ErrText.

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"agentd/internal/agent"
 	"agentd/internal/config"
@@ -47,7 +48,9 @@ func (a *App) newRemembering(kernel resource.Deps, queue work.Queue) *rememberin
 	}
 }
 
-func (r *remembering) tools() []tool.Tool { return slices.Concat(r.memory.Tools(), r.knowledge.Tools()) }
+func (r *remembering) tools() []tool.Tool {
+	return slices.Concat(r.memory.Tools(), r.knowledge.Tools())
+}
 
 // connect gives the parts what was made after them, and their work its runners.
 func (r *remembering) connect(agents *agent.Agents, runs run.Store, models engine.Models, client model.Client, watchers *run.Watchers,
@@ -83,5 +86,7 @@ func embedderOf(c config.Models, wire *modelwire.Client) model.Embedder {
 			target.APIKey = c.EmbeddingAPIKey
 		}
 	}
+	// What people paste after the part that ends in /v1.
+	target.BaseURL = strings.TrimSuffix(strings.TrimRight(target.BaseURL, "/"), "/embeddings")
 	return wire.Embedder(target)
 }

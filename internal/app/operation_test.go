@@ -174,10 +174,33 @@ var recipes = map[string]recipe{
 		return object{"agent_id": c.ids["agentId"][0], "input": object{"message": "hello"}}
 	}},
 
+	"approveRun": {body: object{}, ids: func(c *company, call *call) { call.path["runId"] = c.waits("calculator") }},
+	"rejectRun":  {body: object{}, ids: func(c *company, call *call) { call.path["runId"] = c.waits("calculator") }},
+	"pauseRun": {ids: func(c *company, call *call) {
+		call.path["runId"] = c.run(c.ids["agentId"][3], c.mark, nil)
+		c.waiting(call.path["runId"], "running")
+	}},
+	"resumeRun": {body: object{}, ids: func(c *company, call *call) { call.path["runId"] = c.paused() }},
+	"respondToRun": {
+		body: object{"response": "an answer"},
+		ids:  func(c *company, call *call) { call.path["runId"] = c.waits("ask_user") },
+	},
+
 	"createApiKey": {body: object{"name": "made by a test"}},
 
 	"createCommerceCustomer": {body: object{"name": "made by a test"}},
 	"patchCommerceCustomer":  {body: object{"note": "changed by a test"}},
+
+	"createMemory":           {body: object{"content": "made by a test"}},
+	"searchMemory":           {body: object{"text": "made"}},
+	"ingestMemory":           {body: object{"content": "made by a test"}},
+	"importMemory":           {body: object{"entries": []object{{"content": "imported by a test"}}}},
+	"updateAgentMemoryEntry": {body: object{"content": "changed by a test"}},
+	"updateCoreMemoryBlock":  {body: object{"content": "changed by a test"}},
+	"createKnowledgeBase":    {body: object{"name": "made by a test"}},
+	"updateKnowledgeBase":    {body: object{"description": "changed by a test"}},
+	"ingestKbDocument":       {body: object{"content": "made by a test"}},
+	"searchKnowledgeBase":    {body: object{"query": "made"}},
 
 	"createChatCompletion": {with: func(c *company) object {
 		return object{"model": c.ids["agentId"][0], "messages": []object{{"role": "user", "content": "hello"}}}
@@ -188,12 +211,17 @@ var recipes = map[string]recipe{
 // whose ids it takes, or nothing, where the value is only kept.
 var references = map[string]string{
 	"agent_id": "agentId",
-	"model":    "model", // of the chat routes: an agent
+	"run_id":   "runId",
+	// Approvals are looked for among those of the run.
+	"approval_id": "approvalId",
+	"model":       "model", // of the chat routes: an agent
+
+	"knowledge_base_id": "knowledgeBaseId",
 
 	// What will name things once there are any.
-	"session_id":        "",
-	"workspace_id":      "",
-	"knowledge_base_id": "",
+	"session_id":   "",
+	"workspace_id": "",
+	"file_id":      "",
 
 	// Ids that a caller gives to things of its own.
 	"messages[].tool_call_id":    "",
@@ -202,12 +230,16 @@ var references = map[string]string{
 
 // plainParameters are parameters of paths that are no ids: they only mean
 // something beside one.
-var plainParameters = map[string]bool{"versionNum": true}
+var plainParameters = map[string]bool{"versionNum": true, "label": true, "entity": true}
+
+// unconditional are the parameters of deletions that answer the same whether
+// the thing is there or not (behaviours.md section 8), with their status.
+var unconditional = map[string]int{"deleteMemoryEntry entryId": 204}
 
 // plainQueries are parameters of queries that are no ids.
 var plainQueries = map[string]bool{
 	"limit": true, "cursor": true, "order": true, "status": true, "fields": true, "compare_to": true,
-	"timeout_sec": true, "last_event_id": true,
+	"timeout_sec": true, "last_event_id": true, "top_k": true,
 }
 
 // call is a request to an operation.

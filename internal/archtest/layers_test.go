@@ -95,6 +95,7 @@ var rows = []row{
 	{pattern: "internal/rule", layer: port, uses: []string{"cel.dev/cel-go", "github.com/maypok86/otter/v2"}},
 	{pattern: "internal/retrieval", layer: port, uses: []string{"github.com/maypok86/otter/v2"}},
 	{pattern: "internal/tool", layer: port, uses: []string{jsonModule, "github.com/santhosh-tekuri/jsonschema/v6"}},
+	{pattern: "internal/window", layer: port, uses: []string{jsonModule}},
 	{pattern: "internal/work", layer: port, uses: []string{jsonModule}},
 
 	{pattern: "internal/agent", layer: slice, uses: []string{jsonModule, "github.com/maypok86/otter/v2"}},
@@ -103,6 +104,7 @@ var rows = []row{
 	{pattern: "internal/knowledge", layer: slice, also: []string{"internal/agent"}, uses: []string{jsonModule}},
 	{pattern: "internal/memory", layer: slice, also: []string{"internal/agent", "internal/run"}, uses: []string{jsonModule}},
 	{pattern: "internal/run", layer: slice, also: []string{"internal/agent"}, uses: []string{jsonModule}},
+	{pattern: "internal/session", layer: slice, also: []string{"internal/agent", "internal/run"}, uses: []string{jsonModule}},
 
 	{pattern: "internal/engine", layer: engine, uses: []string{jsonModule, otelModule}},
 

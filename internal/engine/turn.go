@@ -47,11 +47,17 @@ func (a *attempt) next() error {
 		a.awaitInput(*question)
 	default:
 		a.past.Close()
-		a.messages = append(a.messages, a.past.Messages[a.told:]...)
-		a.told = len(a.past.Messages)
+		a.tell()
 		a.beginStep(run.StepLLM, nil)
 	}
 	return nil
+}
+
+// tell moves what the journal has, as far as turns are complete, to the
+// conversation with the model.
+func (a *attempt) tell() {
+	a.messages = append(a.messages, a.past.Messages...)
+	a.past.Messages = nil
 }
 
 // beginTool notes a call that is about to be made, before it is made.

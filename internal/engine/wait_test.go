@@ -70,7 +70,9 @@ func (r *rig) results(id string) map[string]run.ToolOutput {
 func echoing(name string) tool.Tool {
 	return tool.Tool{
 		Name: name, Parameters: jsontext.Value(`{"type":"object"}`),
-		Run: func(_ context.Context, c tool.Call) (tool.Result, error) { return tool.Result{Output: c.Arguments}, nil },
+		Run: func(_ context.Context, c tool.Call) (tool.Result, error) {
+			return tool.Result{Output: c.Arguments}, nil
+		},
 	}
 }
 
@@ -502,5 +504,26 @@ func TestReusedCallIDs(t *testing.T) {
 			t.Errorf("%s, %d approvals", end.Status, len(end.Approvals))
 		}
 		r.sound(end)
+	})
+}
+
+// Each call of the model carries the whole conversation so far.
+func TestTheModelIsToldEverything(t *testing.T) {
+	t.Parallel()
+	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
+		r := newRig(t, db, modeltest.Respond(modeltest.ToolRounds(4, modeltest.Answer{Text: "Done."})))
+		n := r.start("n", 4, nil)
+		r.sound(n.end(n.begin(run.Request{}).RunID))
+		before := []modeltest.ChatMessage{}
+		for i, req := range r.sim.Requests() {
+			now := req.Chat().Messages
+			if len(now) != 2+2*i {
+				t.Fatalf("call %d has %d messages, want %d", i, len(now), 2+2*i)
+			}
+			if diff := cmp.Diff(before, now[:len(before)]); diff != "" {
+				t.Errorf("call %d does not go on from the one before:\n%s", i, diff)
+			}
+			before = now
+		}
 	})
 }

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 
@@ -35,14 +36,14 @@ func readChange(body jsontext.Value) (Change, error) {
 		return c, fault.BadFields(fault.Field{Field: "body", Message: "expected an object"})
 	}
 	members := object(body)
-	for name, into := range map[string]any{
-		"content": &c.Content, "type": &c.Type, "tags": &c.Tags, "relevance_score": &c.RelevanceScore, "metadata": &c.Metadata,
-		"entity_name": &c.EntityName, "entity_type": &c.EntityType,
-	} {
-		if raw := members[name]; raw.Kind() != 'n' {
-			read(members, name, into)
-		}
-	}
+	maps.DeleteFunc(members, func(_ string, v jsontext.Value) bool { return v.Kind() == 'n' })
+	read(members, "content", &c.Content)
+	read(members, "type", &c.Type)
+	read(members, "tags", &c.Tags)
+	read(members, "relevance_score", &c.RelevanceScore)
+	read(members, "metadata", &c.Metadata)
+	read(members, "entity_name", &c.EntityName)
+	read(members, "entity_type", &c.EntityType)
 	var err error
 	if c.Content != nil {
 		err = tooLarge(*c.Content)

@@ -86,7 +86,14 @@ func object(raw []byte) map[string]jsontext.Value {
 	return members
 }
 
-func read(members map[string]jsontext.Value, name string, v any) bool {
+// read sets v where there is a member of its type, and leaves it alone where
+// there is none.
+func read[T any](members map[string]jsontext.Value, name string, v *T) bool {
+	var got T
 	raw, ok := members[name]
-	return ok && json.Unmarshal(raw, v) == nil
+	if !ok || json.Unmarshal(raw, &got) != nil {
+		return false
+	}
+	*v = got
+	return true
 }

@@ -35,6 +35,8 @@ func (a *Agents) kind(o Options) resource.Kind[Agent] {
 		Indexes: []resource.Index[Agent]{{
 			Name: "workspace_id", Doc: "Only agents of this workspace.",
 			Of: func(g *Agent) string { return deref(g.WorkspaceID) },
+		}, {
+			Name: "parent_agent_id", Of: func(g *Agent) string { return g.Lineage().ParentID },
 		}},
 		Filters:  []string{"workspace_id"},
 		Default:  func(g *Agent) { g.Model, g.Status = model, Active },

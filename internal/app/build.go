@@ -26,7 +26,6 @@ import (
 	"agentd/internal/route"
 	"agentd/internal/run"
 	"agentd/internal/sqlstore"
-	"agentd/internal/tool"
 	"agentd/internal/work"
 )
 
@@ -56,11 +55,15 @@ func (a *App) build(ctx context.Context) error {
 	if err := a.buildPeople(ctx); err != nil {
 		return err
 	}
-	models, client, err := a.buildModels()
+	guarded, err := a.buildOutbound()
 	if err != nil {
 		return err
 	}
-	tools, err := tool.NewRegistry(tool.Limits{}, tool.Builtins(a.clock)...)
+	models, client, err := a.buildModels(guarded)
+	if err != nil {
+		return err
+	}
+	tools, err := a.buildTools(guarded)
 	if err != nil {
 		return err
 	}
@@ -71,7 +74,7 @@ func (a *App) build(ctx context.Context) error {
 	store, log := sqlstore.NewRuns(a.db), sqlstore.NewEvents(a.db)
 	eng := engine.New(engine.Config{
 		Writer: a.db, Runs: store, Log: log, Queue: queue, Hub: a.hub, Agents: source,
-		Models: models, Client: client, Tools: tools, Gate: policy.AllowAll{},
+		Models: models, Client: client, Tools: tools.Registry, Gate: policy.AllowAll{},
 		Clock: a.clock, Logger: a.log, Node: a.node, Lease: lease, Tracer: tracer(a.cfg.Observability, "agentd/engine"),
 	})
 	eng.Observer = observe(a.metrics, eng, a.hub)
@@ -107,6 +110,7 @@ func (a *App) build(ctx context.Context) error {
 	routes := append(a.people.Routes(), agents.Routes()...)
 	routes = append(routes, resource.Routes(customers)...)
 	routes = append(routes, runs.Routes()...)
+	routes = append(routes, tools.bind(a, runs, agents)...)
 	a.routes, a.raw = routes, chat.Routes()
 	a.server, err = httpapi.New(httpapi.Config{
 		Routes: routes, Raw: a.raw, Auth: a.people, Recheck: a.people.Valid, Ready: a.db.Ready,
@@ -125,9 +129,23 @@ func (a *App) buildPeople(ctx context.Context) (err error) {
 	return nil
 }
 
+// buildOutbound makes the way out for calls whose address a tenant chooses.
+func (a *App) buildOutbound() (*outbound.Client, error) {
+	allow, err := outbound.ParseAllow(a.cfg.Security.EgressAllow)
+	if err != nil {
+		return nil, fmt.Errorf("AGENTD_EGRESS_ALLOW: %w", err)
+	}
+	if text := allow.String(); text != "" {
+		a.log.Warn("calls to addresses that tenants choose may reach these private ones", "allowed", text)
+	}
+	guarded := outbound.New(outbound.Config{Allow: allow})
+	a.onStop(stopper(guarded.Close))
+	return guarded, nil
+}
+
 // buildModels makes the catalogue of models and the client that calls them.
 // Tenants' endpoints are reached through the guarded client only.
-func (a *App) buildModels() (engine.Models, model.Client, error) {
+func (a *App) buildModels(guarded *outbound.Client) (engine.Models, model.Client, error) {
 	c := a.cfg.Models
 	var providers []model.Provider
 	if c.Providers != "" {
@@ -146,16 +164,8 @@ func (a *App) buildModels() (engine.Models, model.Client, error) {
 	if a.models, err = model.NewCatalogue(providers, c.Model); err != nil {
 		return nil, nil, err
 	}
-	allow, err := outbound.ParseAllow(a.cfg.Security.EgressAllow)
-	if err != nil {
-		return nil, nil, fmt.Errorf("AGENTD_EGRESS_ALLOW: %w", err)
-	}
-	if text := allow.String(); text != "" {
-		a.log.Warn("calls to addresses that tenants choose may reach these private ones", "allowed", text)
-	}
-	guarded := outbound.New(outbound.Config{Allow: allow})
 	operator := modelwire.NewTransport()
-	a.onStop(stopper(func() { guarded.Close(); operator.CloseIdleConnections() }))
+	a.onStop(stopper(operator.CloseIdleConnections))
 	wire := modelwire.New(modelwire.Config{Operator: operator, Guarded: guarded.Transport(), Tracer: tracer(a.cfg.Observability, "agentd/model")})
 	return model.Resolver{Catalogue: a.models}, model.Router{Wire: wire}, nil
 }

@@ -139,4 +139,3 @@ func (s *Service) reply(ctx context.Context, child *agent.Agent, by, taskRun str
 	reply.JSON = append(append(reply.JSON[:len(reply.JSON)-1:len(reply.JSON)-1], ','), more[1:]...)
 	return reply, nil
 }
-

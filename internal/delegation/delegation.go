@@ -4,8 +4,8 @@
 // # What belongs together
 //
 // A task is a run of its own. Its id, and that of an agent that is made,
-// follows from the run, the call and the call's arguments, so that a call that
-// is repeated after a crash finds what the first one made. The parent's run
+// follows from the run and the call, so that a call that is repeated after a
+// crash finds what the first one made. The parent's run
 // waits for the task. Where the parent ends first (cancelled, out of time) the
 // task is cancelled; where only the node stops it goes on, and the node that
 // takes the parent over waits for it again.
@@ -184,7 +184,7 @@ type answer struct {
 
 // ask has an agent do a task, and waits until that has ended.
 func (s *Service) ask(ctx context.Context, call tool.Call, agentID, message string, depth int) (answer, error) {
-	id := ident.Derive(call.RunID, call.Name, call.ID, call.Arguments, "task")
+	id := derived(call, "task")
 	err := s.begin(ctx, call, id, agentID, message, depth)
 	if err == nil {
 		var r *run.Run
@@ -197,6 +197,14 @@ func (s *Service) ask(ctx context.Context, call tool.Call, agentID, message stri
 		return answer{}, ctx.Err()
 	}
 	return answer{}, err
+}
+
+// derived is the id of what a call makes.
+func derived(call tool.Call, what string) string {
+	if call.StepID != "" {
+		return ident.Derive(call.RunID, what, call.StepID)
+	}
+	return ident.Derive(call.RunID, what, call.Name, call.ID, call.Arguments)
 }
 
 // begin starts the run of a task unless that has happened already.

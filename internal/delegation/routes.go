@@ -17,16 +17,18 @@ import (
 
 type spawnIn struct {
 	AgentID string `path:"agentId"`
-	Body    struct {
-		_ struct{} `json:"-" name:"AgentSpawn"`
+	Body    spawnBody
+}
 
-		Name    string             `json:"name" required:"true" minLength:"1" maxLength:"200"`
-		Role    string             `json:"role" maxLength:"200" doc:"What the new agent is for."`
-		Model   *agent.ModelConfig `json:"model,omitzero" doc:"Left out: the parent's."`
-		Prompts agent.Prompts      `json:"prompts"`
-		Tools   []string           `json:"tools,omitzero" doc:"Built-in tools, of the parent's. Left out: all of them but spawn_agent."`
-		Task    string             `json:"task" maxLength:"200000" doc:"A run of the new agent starts at once with this message; it needs the scope runs:create too."`
-	}
+type spawnBody struct {
+	_ struct{} `json:"-" name:"AgentSpawn"`
+
+	Name    string             `json:"name" required:"true" minLength:"1" maxLength:"200"`
+	Role    string             `json:"role" maxLength:"200" doc:"What the new agent is for."`
+	Model   *agent.ModelConfig `json:"model,omitzero" doc:"Left out: the parent's."`
+	Prompts agent.Prompts      `json:"prompts"`
+	Tools   []string           `json:"tools,omitzero" doc:"Built-in tools, of the parent's. Left out: all of them but spawn_agent."`
+	Task    string             `json:"task" maxLength:"200000" doc:"A run of the new agent starts at once with this message; it needs the scope runs:create too."`
 }
 
 // lineage is the AgentLineage of interface.md section 2.

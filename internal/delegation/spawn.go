@@ -11,7 +11,6 @@ import (
 	"agentd/internal/agent"
 	"agentd/internal/authz"
 	"agentd/internal/fault"
-	"agentd/internal/ident"
 	"agentd/internal/resource"
 	"agentd/internal/schema"
 	"agentd/internal/tool"
@@ -154,7 +153,7 @@ func (s *Service) spawnTool(ctx context.Context, call tool.Call) (tool.Result, e
 		}
 	}
 	child, err := s.spawn(ctx, authz.Caller{TenantID: call.TenantID}, call.AgentID, wish{
-		id:   ident.Derive(call.RunID, call.Name, call.ID, call.Arguments, "agent"),
+		id:   derived(call, "agent"),
 		name: args.Name, role: args.Role, prompts: agent.Prompts{System: args.Prompt}, tools: args.Tools,
 		by: agent.Lineage{SpawnedByRun: call.RunID},
 	})

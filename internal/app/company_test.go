@@ -26,7 +26,7 @@ func eachEngine(t *testing.T, test func(t *testing.T, n *node)) {
 	for _, engine := range sqldbtest.Engines {
 		t.Run(string(engine), func(t *testing.T) {
 			t.Parallel()
-			test(t, start(t, modeltest.New(t, silent), onEngine(t, engine)))
+			test(t, start(t, modeltest.New(t, silent), onEngine(t, engine), searching(t)))
 		})
 	}
 }

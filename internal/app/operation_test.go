@@ -186,6 +186,9 @@ var recipes = map[string]recipe{
 		ids:  func(c *company, call *call) { call.path["runId"] = c.waits("ask_user") },
 	},
 
+	"searchWeb":  {body: object{"query": "ducks"}},
+	"spawnAgent": {body: object{"name": "made by a test", "tools": []string{"calculator"}}},
+
 	"createApiKey": {body: object{"name": "made by a test"}},
 
 	"createCommerceCustomer": {body: object{"name": "made by a test"}},

@@ -167,7 +167,7 @@ func (s *Service) depth(ctx context.Context, call tool.Call) (int, error) {
 	if json.Unmarshal(parent.Metadata, &members) == nil && members["depth"] != nil && string(members["source"]) == `"`+source+`"` {
 		_ = json.Unmarshal(members["depth"], &from.Depth) // no number is no depth
 	}
-	depth := max(from.Depth, 0) + 1
+	depth := min(max(from.Depth, 0), MaxDepth) + 1
 	if depth > MaxDepth {
 		return 0, fault.New(fault.Forbidden, "", "Tasks may be handed on %d times, and this one was. Do it yourself.", MaxDepth)
 	}

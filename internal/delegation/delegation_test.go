@@ -293,7 +293,7 @@ func TestDepth(t *testing.T) {
 	for metadata, want := range map[string]int{
 		`{}`: 1, `{"source":"delegation","depth":1}`: 2, `{"source":"delegation","depth":4}`: 5, `{"source":"delegation","depth":5}`: 0,
 		`{"source":"delegation","depth":-100}`: 1, `{"source":"delegation","depth":"x"}`: 1, `{"source":"delegation","depth":1e99}`: 1,
-		`{"source":"chat","depth":5}`: 1, `{"depth":5}`: 1, `{"source":["delegation"],"depth":5}`: 1, `{"source":"delegation","depth":99999999}`: 0,
+		`{"source":"chat","depth":5}`: 1, `{"depth":5}`: 1, `{"source":["delegation"],"depth":5}`: 1, `{"source":"delegation","depth":9223372036854775807}`: 0,
 	} {
 		r.runs.all[r.runID].Metadata = schema.Object(metadata)
 		got, err := r.depth(t.Context(), r.call("delegate_to_agent", "c", nil))

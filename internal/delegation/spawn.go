@@ -60,7 +60,7 @@ func (s *Service) spawn(ctx context.Context, who authz.Caller, parentID string, 
 // check says which tools a child gets, and where it stands, or refuses it.
 func (s *Service) check(tx txn.Tx, parent *agent.Agent, w wish) ([]string, agent.Lineage, error) {
 	lineage := w.by
-	lineage.ParentID, lineage.Role, lineage.Depth = parent.ID, w.role, parent.Lineage().Depth+1
+	lineage.ParentID, lineage.Role, lineage.Depth = parent.ID, w.role, min(parent.Lineage().Depth, MaxSpawn)+1
 	if parent.Status != agent.Active {
 		return nil, lineage, fault.WrongState("agent", parent.Status, "spawning")
 	}

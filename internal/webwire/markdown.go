@@ -13,14 +13,19 @@ import (
 )
 
 // markdown gives a page's title, and its content as Markdown, with links made
-// absolute. A page that cannot be parsed, such as one that nests too deep, is
-// given as the text between its tags.
+// absolute. A page that cannot be parsed, such as one that nests too deep, or
+// converted, is given as the text between its tags.
 func markdown(page, url string) (title, content string) {
 	doc, err := html.Parse(strings.NewReader(page))
 	if err != nil {
 		return "", bare(page)
 	}
 	title = prepare(doc, 0)
+	defer func() {
+		if recover() != nil { // the converter does not expect every tree that a parser makes
+			content = bare(page)
+		}
+	}()
 	c := newConverter()
 	c.Register.TagType("svg", converter.TagTypeRemove, converter.PriorityEarly)
 	out, err := c.ConvertNode(doc, converter.WithDomain(url))

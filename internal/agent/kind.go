@@ -10,6 +10,7 @@ import (
 	"agentd/internal/authz"
 	"agentd/internal/fault"
 	"agentd/internal/resource"
+	"agentd/internal/txn"
 )
 
 // Options are what agents take from the deployment.
@@ -17,6 +18,14 @@ type Options struct {
 	DefaultModel ModelConfig            // of agents that name none; zero: the built-in echo
 	Tools        []string               // names of the built-in tools that there are
 	CheckURL     func(url string) error // says why an endpoint cannot be called; without looking it up
+	Workspaces   Workspaces             // nil: a workspace_id is only kept
+}
+
+// Workspaces is the port to where agents keep their files.
+type Workspaces interface {
+	// Place notes which workspace an agent works in, nil for none of its
+	// choosing. Errors: fault.NotFound for the workspace.
+	Place(tx txn.Tx, tenant, agent string, workspace *string) error
 }
 
 // Echo is the model that needs no endpoint: it answers by rule.
@@ -97,6 +106,7 @@ func (o Options) validate(g *Agent) []fault.Field {
 			add("schedule.cron", "expected a cron expression")
 		}
 	}
+	wrong = append(wrong, checkPolicies(g.Policies)...)
 	return wrong
 }
 

@@ -63,20 +63,25 @@ func (a *App) build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	tools, err := a.buildTools(guarded)
+	stored := a.buildStorage(cursors)
+	tools, err := a.buildTools(guarded, stored.workspaces.Tools()...)
 	if err != nil {
 		return err
 	}
-	agents := agent.New(kernel, agent.Options{DefaultModel: a.defaultModel(), Tools: tools.Names(), CheckURL: outbound.CheckURL})
+	agents := agent.New(kernel, agent.Options{
+		DefaultModel: a.defaultModel(), Tools: tools.Names(), CheckURL: outbound.CheckURL, Workspaces: stored.placement,
+	})
 	customers := resource.NewStore(commerce.Customers, kernel)
 
 	source := run.AgentSource{Agents: agents}
 	store, log := sqlstore.NewRuns(a.db), sqlstore.NewEvents(a.db)
 	watchers := &run.Watchers{}
+	sessions := a.buildSessions(kernel, agents, queue, watchers)
 	eng := engine.New(engine.Config{
 		Writer: a.db, Runs: store, Log: log, Queue: queue, Hub: a.hub, Agents: source,
 		Models: models, Client: client, Tools: tools.Registry, Gate: policy.AllowAll{},
-		Watchers: watchers, Clock: a.clock, Logger: a.log, Node: a.node, Lease: lease, Tracer: tracer(a.cfg.Observability, "agentd/engine"),
+		Watchers: watchers, Conversations: sessions, Clock: a.clock, Logger: a.log, Node: a.node, Lease: lease, Tracer: tracer(a.cfg.Observability, "agentd/engine"),
+		Artifacts: stored.artifacts,
 	})
 	eng.Observer = observe(a.metrics, eng, a.hub)
 	runs := &run.Service{
@@ -86,6 +91,7 @@ func (a *App) build(ctx context.Context) error {
 	subscribers.Subscribe("end-runs-of-deleted-agents", "agent", []string{resource.Deleted}, func(ctx context.Context, c resource.Change) error {
 		return runs.AgentDeleted(ctx, c.TenantID, c.ID)
 	})
+	storedRoutes := stored.connect(agents, store, subscribers)
 
 	runners[engine.WorkKind] = work.NewRunner(work.Config{
 		Kind: engine.WorkKind, Owner: a.node, Queue: queue, Handler: eng.Handle, Slots: maxRuns, Lease: lease, Clock: a.clock, Logger: a.log,
@@ -93,6 +99,7 @@ func (a *App) build(ctx context.Context) error {
 	runners[resource.WorkKind] = work.NewRunner(work.Config{
 		Kind: resource.WorkKind, Owner: a.node, Queue: queue, Handler: subscribers.Deliver, Slots: 8, Lease: lease, Clock: a.clock, Logger: a.log,
 	})
+	a.bindSessions(sessions, runs, runners)
 	eng.Bind(runners[engine.WorkKind], runs)
 	a.onStop(stopper(a.hub.OnSignal(signalWork, wake)))
 	a.serve(eng.Serve)
@@ -112,6 +119,8 @@ func (a *App) build(ctx context.Context) error {
 	routes = append(routes, resource.Routes(customers)...)
 	routes = append(routes, runs.Routes()...)
 	routes = append(routes, tools.bind(a, runs, agents)...)
+	routes = append(routes, sessions.Routes()...)
+	routes = append(routes, storedRoutes...)
 	a.routes, a.raw = routes, chat.Routes()
 	a.server, err = httpapi.New(httpapi.Config{
 		Routes: routes, Raw: a.raw, Auth: a.people, Recheck: a.people.Valid, Ready: a.db.Ready,

@@ -12,6 +12,7 @@ import (
 	"agentd/internal/model"
 	"agentd/internal/policy"
 	"agentd/internal/schema"
+	"agentd/internal/window"
 )
 
 // Run is one execution of an agent, as callers see it (interface.md section 2,
@@ -80,6 +81,9 @@ type Options struct {
 	Model *model.Spec `json:"model,omitzero"`
 	// Continues is the run that this one goes on from.
 	Continues string `json:"continues,omitzero"`
+	// Budgets are what the run spends from: its own, and those of the run that
+	// started it.
+	Budgets []string `json:"budgets,omitzero"`
 }
 
 // HasTool says whether the caller brought a tool of that name.
@@ -108,11 +112,13 @@ type Input struct {
 
 // Output of a completed run.
 type Output struct {
-	Text            string           `json:"text"`
-	Truncated       bool             `json:"truncated,omitzero"`        // a step, tool or token limit ended the run early
-	OutputTruncated bool             `json:"output_truncated,omitzero"` // the model ran out of output tokens
-	FinishReason    string           `json:"finish_reason,omitzero"`
-	ToolCalls       []model.ToolCall `json:"tool_calls,omitzero"` // calls of the caller's own tools
+	Text            string `json:"text"`
+	Truncated       bool   `json:"truncated,omitzero"`        // a step, tool or token limit ended the run early
+	OutputTruncated bool   `json:"output_truncated,omitzero"` // the model ran out of output tokens
+	FinishReason    string `json:"finish_reason,omitzero"`
+	// ContinuationToken is there where Truncated is; see Service.Continue.
+	ContinuationToken string           `json:"continuation_token,omitzero"`
+	ToolCalls         []model.ToolCall `json:"tool_calls,omitzero"` // calls of the caller's own tools
 }
 
 // Limits bound a run (interface.md section 2, resource_limits). Nil is no
@@ -122,20 +128,31 @@ type Limits struct {
 	MaxSteps        *int64 `json:"max_steps,omitzero" minimum:"0"`
 	MaxToolCalls    *int64 `json:"max_tool_calls,omitzero" minimum:"0"`
 	MaxTokensPerRun *int64 `json:"max_tokens_per_run,omitzero" minimum:"0"`
+	// MaxCostUSD of 0 is no cap.
+	MaxCostUSD *float64 `json:"max_cost_usd,omitzero" minimum:"0" doc:"US dollars for model calls, by the catalogue's prices; 0 is no cap. A call is made only if it cannot cost more than is left."`
 }
 
 // Narrow gives the smaller of each limit (decisions.md D6).
 func (l Limits) Narrow(other Limits) Limits {
-	least := func(a, b *int64) *int64 {
-		if a == nil || (b != nil && *b < *a) {
-			return b
-		}
-		return a
-	}
 	return Limits{
 		least(l.MaxDurationMS, other.MaxDurationMS), least(l.MaxSteps, other.MaxSteps),
 		least(l.MaxToolCalls, other.MaxToolCalls), least(l.MaxTokensPerRun, other.MaxTokensPerRun),
+		least(capped(l.MaxCostUSD), capped(other.MaxCostUSD)),
 	}
+}
+
+func least[N int64 | float64](a, b *N) *N {
+	if a == nil || (b != nil && *b < *a) {
+		return b
+	}
+	return a
+}
+
+func capped(usd *float64) *float64 {
+	if usd == nil || *usd <= 0 {
+		return nil
+	}
+	return usd
 }
 
 // Metrics of a run (interface.md section 2, RunMetrics). DurationMS is running
@@ -162,11 +179,12 @@ type StepType string
 
 // The types of steps.
 const (
-	StepLLM       StepType = "llm"
-	StepTool      StepType = "tool"
-	StepInput     StepType = "input"     // a note of whoever resumed the run
-	StepGuardrail StepType = "guardrail" // the check of the run's message
-	StepMemory    StepType = "memory"    // what the agent remembered at the start
+	StepLLM        StepType = "llm"
+	StepTool       StepType = "tool"
+	StepInput      StepType = "input"      // a note of whoever resumed the run
+	StepGuardrail  StepType = "guardrail"  // the check of the run's message
+	StepMemory     StepType = "memory"     // what the agent remembered at the start
+	StepCompaction StepType = "compaction" // earlier messages give way to a summary
 )
 
 // StepStatus is where a step stands.
@@ -210,6 +228,31 @@ type LLMOutput struct {
 	Model        string           `json:"model,omitzero"`
 }
 
+// CompactionInput is the input of a step of type compaction: what of the
+// conversation its summary stands for (decisions.md D8). Folded are the first
+// Messages messages of the conversation as the model was about to read it,
+// system messages not counted: an earlier summary counts as one message.
+//
+// Whoever derives the conversation from steps goes on at a completed step of
+// this type with window.Apply, as Transcript.After does. Folded messages stay in their
+// steps; only the model does not read them again.
+type CompactionInput struct {
+	window.Fold
+	// Through is where the newest folded message comes from: it and all before
+	// it are folded, but for the request that was kept. Nil where no folded
+	// message has an origin. StepSeq 0 is the run's own message.
+	Through  *model.Origin `json:"through,omitzero"`
+	Tokens   int           `json:"tokens"`   // about how many the folded messages have
+	Strategy string        `json:"strategy"` // compaction | summarize
+}
+
+// CompactionOutput is the output of a completed step of type compaction.
+type CompactionOutput struct {
+	Summary string `json:"summary"`
+	Tokens  int    `json:"tokens"` // about how many the conversation has now
+	Model   string `json:"model,omitzero"`
+}
+
 // StepMetrics are the metrics of one step.
 type StepMetrics struct {
 	InputTokens    int64    `json:"input_tokens"`
@@ -245,7 +288,8 @@ type Intent struct {
 	Type      StepType   `json:"type"`
 	StartedAt time.Time  `json:"started_at"`
 	Tool      *ToolInput `json:"tool,omitzero"`
-	Held      bool       `json:"held,omitzero"` // the run paused before anything was done of it
+	Held      bool       `json:"held,omitzero"`     // the run paused before anything was done of it
+	Reserved  int64      `json:"reserved,omitzero"` // of the run's budgets, for a model call
 }
 
 // NoteOutput is the output of a step of type input: what whoever resumed the

@@ -343,7 +343,7 @@ func TestToolsAreDocumented(t *testing.T) {
 		case e["read_only"] == true:
 			repeat = "repeated: it only reads"
 		case e["idempotent"] == true:
-			repeat = "repeated: it finds what it did"
+			repeat = "repeated: twice has the effect of once"
 		}
 		fmt.Fprintf(&table, "| `%s` | %s | %s | %v |\n", e["name"], strings.Join(arguments, ", "), repeat, time.Duration(e["timeout_ms"].(float64))*time.Millisecond)
 	}

@@ -333,7 +333,9 @@ func FuzzMarkdown(f *testing.F) {
 	f.Add(strings.Repeat("<div>", 600) + "deep")
 	f.Add("<title></title><ol start=99999999999999999999><li><pre>x")
 	f.Fuzz(func(t *testing.T, page string) {
+		hung := time.AfterFunc(20*time.Second, func() { panic(fmt.Sprintf("it hangs: %q", page)) })
 		title, text := markdown(strings.ToValidUTF8(page, "\uFFFD"), "https://example.com/a/b")
+		hung.Stop()
 		if !utf8.ValidString(title) || !utf8.ValidString(text) {
 			t.Errorf("%q, %q", title, text)
 		}

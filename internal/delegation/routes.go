@@ -62,8 +62,8 @@ func (s *Service) answerType() reflect.Type {
 	fields := []reflect.StructField{{
 		Name: "_", PkgPath: reflect.TypeFor[Service]().PkgPath(), Type: reflect.TypeFor[struct{}](), Tag: `json:"-" name:"SpawnedAgent"`,
 	}}
-	for i := range wire.NumField() {
-		if f := wire.Field(i); f.IsExported() {
+	for f := range wire.Fields() {
+		if f.IsExported() {
 			fields = append(fields, reflect.StructField{Name: f.Name, Type: f.Type, Tag: f.Tag})
 		}
 	}

@@ -32,8 +32,9 @@ func TestOnlyTheCanonicalFormIsValid(t *testing.T) {
 
 func TestDerive(t *testing.T) {
 	t.Parallel()
-	base, later := New(), ""
-	for later = New(); later[:13] == base[:13]; later = New() { // another millisecond
+	base := New()
+	later := New()
+	for ; later[:13] == base[:13]; later = New() { // another millisecond
 	}
 	id := Derive(base, "call", "1")
 	if !Valid(id) || id != Derive(base, "call", "1") {

@@ -2,6 +2,7 @@ package tool
 
 import (
 	"crypto/sha256"
+	"slices"
 	"strings"
 	"sync"
 
@@ -72,8 +73,7 @@ func (r *Repeats) Note(name, arguments, output string) string {
 
 // count says how often a call gave its newest result in a row, and which.
 func (r *Repeats) count(call [sha256.Size]byte) (n int, result [sha256.Size]byte) {
-	for i := len(r.recent) - 1; i >= 0; i-- {
-		e := r.recent[i]
+	for _, e := range slices.Backward(r.recent) {
 		switch {
 		case e.call != call:
 		case n == 0:

@@ -318,7 +318,7 @@ func TestExpensivePages(t *testing.T) {
 			if len(text) > 20*size {
 				t.Errorf("%d bytes", len(text))
 			}
-			if took := time.Since(began); took > 10*time.Second {
+			if took := time.Since(began); took > time.Minute {
 				t.Errorf("%v", took)
 			} else {
 				t.Logf("%v, %d bytes", took, len(text))

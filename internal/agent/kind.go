@@ -10,6 +10,7 @@ import (
 	"agentd/internal/authz"
 	"agentd/internal/fault"
 	"agentd/internal/resource"
+	"agentd/internal/schema"
 )
 
 // Options are what agents take from the deployment.
@@ -17,6 +18,9 @@ type Options struct {
 	DefaultModel ModelConfig            // of agents that name none; zero: the built-in echo
 	Tools        []string               // names of the built-in tools that there are
 	CheckURL     func(url string) error // says why an endpoint cannot be called; without looking it up
+	// CheckSchedule says what is wrong with the field schedule. Nil: only its
+	// cron is looked for.
+	CheckSchedule func(schema.Nullable) []fault.Field
 }
 
 // Echo is the model that needs no endpoint: it answers by rule.
@@ -86,16 +90,26 @@ func (o Options) validate(g *Agent) []fault.Field {
 		}
 	}
 	if len(g.Schedule) > 0 {
-		var s struct {
-			Cron any `json:"cron"`
+		check := o.CheckSchedule
+		if check == nil {
+			check = hasCron
 		}
-		if err := json.Unmarshal(g.Schedule, &s); err != nil {
-			add("schedule", "it cannot be read")
-		} else if cron, ok := s.Cron.(string); !ok || strings.TrimSpace(cron) == "" {
-			add("schedule.cron", "expected a cron expression")
-		}
+		wrong = append(wrong, check(g.Schedule)...)
 	}
 	return wrong
+}
+
+func hasCron(schedule schema.Nullable) []fault.Field {
+	var s struct {
+		Cron any `json:"cron"`
+	}
+	if err := json.Unmarshal(schedule, &s); err != nil {
+		return []fault.Field{{Field: "schedule", Message: "it cannot be read"}}
+	}
+	if cron, ok := s.Cron.(string); !ok || strings.TrimSpace(cron) == "" {
+		return []fault.Field{{Field: "schedule.cron", Message: "expected a cron expression"}}
+	}
+	return nil
 }
 
 func deref[T any](p *T) T {

@@ -2,10 +2,29 @@
 // sort by the time they were made, so that "newest first" is an id order.
 package ident
 
-import "github.com/google/uuid"
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"time"
+
+	"github.com/google/uuid"
+)
 
 // New makes an id, later than every one that this process made before.
 func New() string { return uuid.Must(uuid.NewV7()).String() }
+
+// Derived makes the one id that a name has at a moment: the same wherever and
+// however often it is made. It sorts by that moment, to the millisecond, among
+// the ids that New makes.
+func Derived(at time.Time, name string) string {
+	var id uuid.UUID
+	sum := sha256.Sum256(append(binary.BigEndian.AppendUint64(nil, uint64(at.UnixMicro())), name...))
+	copy(id[:], binary.BigEndian.AppendUint64(nil, uint64(at.UnixMilli())<<16)[:6])
+	copy(id[6:], sum[:])
+	id[6] = id[6]&0x0f | 0x70 // version 7
+	id[8] = id[8]&0x3f | 0x80 // the variant of RFC 9562
+	return id.String()
+}
 
 // Valid says whether s is a UUID in its canonical lower-case form, the only
 // one that is ever stored.

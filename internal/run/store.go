@@ -37,6 +37,8 @@ type Update struct {
 // Store is the port to the tables of runs and steps. Every call takes the
 // tenant; a run of another tenant is fault.NotFound.
 type Store interface {
+	// Insert stores a new run. Errors: fault.Conflict with ALREADY_EXISTS where
+	// there is one with this id.
 	Insert(r *Record) txn.Op
 	// Update is fenced by the caller: it holds the run's lease in tx, or has
 	// the row from Lock.

@@ -58,6 +58,15 @@ func Store(t *testing.T, s run.Store, w txn.Writer) {
 		}
 	})
 
+	t.Run("an_id_is_there_once", func(t *testing.T) {
+		r := Sample(ident.New(), ident.New())
+		insert(t, r)
+		err := w.Write(t.Context(), s.Insert(r))
+		if !fault.Is(err, fault.Conflict) || fault.From(err).Code != "ALREADY_EXISTS" {
+			t.Errorf("a second run with the id of the first: %v", err)
+		}
+	})
+
 	t.Run("update_replaces_what_moves", func(t *testing.T) {
 		r := Sample(ident.New(), ident.New())
 		insert(t, r)

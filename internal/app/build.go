@@ -25,6 +25,7 @@ import (
 	"agentd/internal/resource"
 	"agentd/internal/route"
 	"agentd/internal/run"
+	"agentd/internal/schedule"
 	"agentd/internal/sqlstore"
 	"agentd/internal/tool"
 	"agentd/internal/work"
@@ -60,34 +61,45 @@ func (a *App) build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	tools, err := tool.NewRegistry(tool.Limits{}, tool.Builtins(a.clock)...)
+	notes := a.buildNotifications()
+	tools, err := tool.NewRegistry(tool.Limits{}, append(tool.Builtins(a.clock), notes.Tool())...)
 	if err != nil {
 		return err
 	}
-	agents := agent.New(kernel, agent.Options{DefaultModel: a.defaultModel(), Tools: tools.Names(), CheckURL: outbound.CheckURL})
+	agents := agent.New(kernel, agent.Options{
+		DefaultModel: a.defaultModel(), Tools: tools.Names(), CheckURL: outbound.CheckURL, CheckSchedule: schedule.Check,
+	})
 	customers := resource.NewStore(commerce.Customers, kernel)
 
 	source := run.AgentSource{Agents: agents}
 	store, log := sqlstore.NewRuns(a.db), sqlstore.NewEvents(a.db)
+	watchers := &run.Watchers{}
+	watchers.Add(notes.RunMoved)
 	eng := engine.New(engine.Config{
 		Writer: a.db, Runs: store, Log: log, Queue: queue, Hub: a.hub, Agents: source,
 		Models: models, Client: client, Tools: tools, Gate: policy.AllowAll{},
-		Clock: a.clock, Logger: a.log, Node: a.node, Lease: lease, Tracer: tracer(a.cfg.Observability, "agentd/engine"),
+		Watchers: watchers,
+		Clock:    a.clock, Logger: a.log, Node: a.node, Lease: lease, Tracer: tracer(a.cfg.Observability, "agentd/engine"),
 	})
 	eng.Observer = observe(a.metrics, eng, a.hub)
 	runs := &run.Service{
 		Runs: store, Writer: a.db, Queue: queue, Log: log, Hub: a.hub, Agents: source,
-		Starter: eng, Cursors: cursors, Clock: a.clock, WorkKind: engine.WorkKind,
+		Starter: eng, Cursors: cursors, Clock: a.clock, WorkKind: engine.WorkKind, Watchers: watchers,
 	}
 	subscribers.Subscribe("end-runs-of-deleted-agents", "agent", []string{resource.Deleted}, func(ctx context.Context, c resource.Change) error {
 		return runs.AgentDeleted(ctx, c.TenantID, c.ID)
 	})
+	schedules := a.buildSchedules(agents, runs, notes, subscribers)
+	watchers.Add(schedules.Ended)
 
 	runners[engine.WorkKind] = work.NewRunner(work.Config{
 		Kind: engine.WorkKind, Owner: a.node, Queue: queue, Handler: eng.Handle, Slots: maxRuns, Lease: lease, Clock: a.clock, Logger: a.log,
 	})
 	runners[resource.WorkKind] = work.NewRunner(work.Config{
 		Kind: resource.WorkKind, Owner: a.node, Queue: queue, Handler: subscribers.Deliver, Slots: 8, Lease: lease, Clock: a.clock, Logger: a.log,
+	})
+	runners[schedule.WorkKind] = work.NewRunner(work.Config{
+		Kind: schedule.WorkKind, Owner: a.node, Queue: queue, Handler: schedules.Handle, Slots: 8, Lease: lease, Clock: a.clock, Logger: a.log,
 	})
 	eng.Bind(runners[engine.WorkKind])
 	a.onStop(stopper(a.hub.OnSignal(signalWork, wake)))
@@ -107,6 +119,8 @@ func (a *App) build(ctx context.Context) error {
 	routes := append(a.people.Routes(), agents.Routes()...)
 	routes = append(routes, resource.Routes(customers)...)
 	routes = append(routes, runs.Routes()...)
+	routes = append(routes, schedules.Routes()...)
+	routes = append(routes, notes.Routes()...)
 	a.routes, a.raw = routes, chat.Routes()
 	a.server, err = httpapi.New(httpapi.Config{
 		Routes: routes, Raw: a.raw, Auth: a.people, Recheck: a.people.Valid, Ready: a.db.Ready,

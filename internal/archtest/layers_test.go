@@ -96,7 +96,9 @@ var rows = []row{
 	{pattern: "internal/agent", layer: slice, uses: []string{jsonModule, "github.com/maypok86/otter/v2"}},
 	{pattern: "internal/commerce", layer: slice, uses: []string{jsonModule}},
 	{pattern: "internal/identity", layer: slice, uses: []string{jsonModule, "github.com/maypok86/otter/v2"}},
+	{pattern: "internal/notification", layer: slice, also: []string{"internal/run"}, uses: []string{jsonModule}},
 	{pattern: "internal/run", layer: slice, also: []string{"internal/agent"}, uses: []string{jsonModule}},
+	{pattern: "internal/schedule", layer: slice, also: []string{"internal/agent", "internal/run"}, uses: []string{jsonModule, "github.com/netresearch/go-cron"}},
 
 	{pattern: "internal/engine", layer: engine, uses: []string{jsonModule, otelModule}},
 

@@ -286,7 +286,7 @@ func (s *Service) refused(ctx context.Context, o *occasion, why string) error {
 		}
 		st.Status, st.Problem = Failed, why
 		st.LastSkippedAt, st.SkipReason, st.NextRunAt = o.fire, SkipRefused, o.next
-		alarm := Alarm{TenantID: st.TenantID, AgentID: st.AgentID, Fire: o.fire, Sentence: why}
+		alarm := Alarm{TenantID: st.TenantID, AgentID: st.AgentID, At: o.fire, Sentence: why}
 		if err := s.failed(tx, st, o.set.config, alarm); err != nil {
 			return err
 		}
@@ -338,7 +338,7 @@ func (s *Service) Ended(tx txn.Tx, r *run.Record) error {
 	if r.Error != nil && *r.Error != "" {
 		why = *r.Error
 	}
-	if err := s.failed(tx, st, set.config, Alarm{TenantID: r.TenantID, AgentID: agentID, RunID: r.RunID, Fire: r.CreatedAt, Sentence: why}); err != nil {
+	if err := s.failed(tx, st, set.config, Alarm{TenantID: r.TenantID, AgentID: agentID, RunID: r.RunID, At: r.CreatedAt, Sentence: why}); err != nil {
 		return err
 	}
 	if st.NextRunAt.IsZero() {

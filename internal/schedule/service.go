@@ -32,9 +32,9 @@ type Alerting func(tx txn.Tx, a Alarm) error
 // that paused it.
 type Alarm struct {
 	TenantID, AgentID string
-	RunID             string // "": no run could be made
-	Fire              time.Time
-	Sentence          string // what failed
+	RunID             string    // "": no run could be made
+	At                time.Time // of the fire, or when its run was made
+	Sentence          string    // what failed
 	Paused            bool
 }
 

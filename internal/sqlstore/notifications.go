@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"strings"
 	"time"
 
 	"agentd/internal/notification"
@@ -36,6 +35,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0) ON CONFLICT DO NOTHING`
 	// visible is what a person sees; its second argument is their id.
 	visible = ` WHERE tenant_id = ? AND user_id IN ('', ?)`
 	unread  = ` AND read_at = 0`
+	seen    = ` AND read_at <> 0`
 )
 
 // Add implements notification.Store.
@@ -140,7 +140,7 @@ func (s *Notifications) Delete(tx txn.Tx, tenant, user, id string, read bool) (i
 	args := []any{tenant, user}
 	query := `DELETE FROM notifications` + visible + one(&args, id)
 	if read {
-		query += strings.Replace(unread, "=", "<>", 1)
+		query += seen
 	}
 	n, err := sqldb.From(tx).Exec(query, args...)
 	return int(n), err

@@ -9,8 +9,10 @@ import (
 	"agentd/internal/authz"
 	"agentd/internal/clock"
 	"agentd/internal/config"
+	"agentd/internal/event"
 	"agentd/internal/identity"
 	"agentd/internal/model/modeltest"
+	"agentd/internal/notification"
 	"agentd/internal/sqldb"
 	"agentd/internal/sqldb/sqldbtest"
 	"agentd/internal/sqlstore"
@@ -192,7 +194,42 @@ func newCompany(n *node, mark string, id identity.Grant) *company {
 		add("customerId", customer["id"].(string))
 	}
 	add("keyId", id.KeyID)
+
+	for _, id := range []string{agent, waiting} {
+		c.want(200, "PUT", "/api/v1/agents/"+id+"/schedule", object{"cron": "0 0 1 1 *", "input": object{"message": mark}})
+	}
+	for _, id := range c.admin().notified(c.tenant(), mark+" first", mark+" second") {
+		add("notifId", id)
+	}
 	return c
+}
+
+func (n *node) tenant() string {
+	n.t.Helper()
+	return n.want(200, "GET", "/api/v1/me", nil)["tenant"].(object)["tenant_id"].(string)
+}
+
+// notified tells a company something, and gives the ids of the notifications.
+func (a *admin) notified(tenant string, titles ...string) (ids []string) {
+	a.tb.Helper()
+	store := sqlstore.NewNotifications(a.db)
+	s := notification.New(notification.Deps{Store: store, Writer: a.db, Clock: clock.System{}, Hub: event.NewHub()})
+	for _, title := range titles {
+		err := a.db.Write(a.tb.Context(), func(tx txn.Tx) error {
+			return s.Notify(tx, notification.Notification{TenantID: tenant, Type: notification.SystemAlert, Title: title})
+		})
+		if err != nil {
+			a.tb.Fatal(err)
+		}
+	}
+	all, err := store.List(a.tb.Context(), tenant, "", false, len(titles))
+	if err != nil {
+		a.tb.Fatal(err)
+	}
+	for _, n := range all {
+		ids = append(ids, n.ID)
+	}
+	return ids
 }
 
 // in is the same company in a subtest.

@@ -102,8 +102,12 @@ func (in intruder) paths() {
 			continue
 		}
 		k := in.mine.own(in.op)
+		status := 404
+		if forgiving[in.op.ID] {
+			status = 200
+		}
 		for _, id := range in.theirs.ids[p] {
-			in.absent(k, id, 404, func(id string) { k.path[p] = id })
+			in.absent(k, id, status, func(id string) { k.path[p] = id })
 		}
 	}
 }

@@ -174,6 +174,9 @@ var recipes = map[string]recipe{
 		return object{"agent_id": c.ids["agentId"][0], "input": object{"message": "hello"}}
 	}},
 
+	"removeSchedule": {ids: func(c *company, call *call) { call.path["agentId"] = c.ids["agentId"][2] }}, // the first is deleted
+	"setSchedule":    {body: object{"cron": "0 0 1 1 *", "input": object{"message": "a test"}}},
+
 	"createApiKey": {body: object{"name": "made by a test"}},
 
 	"createCommerceCustomer": {body: object{"name": "made by a test"}},
@@ -207,8 +210,12 @@ var plainParameters = map[string]bool{"versionNum": true}
 // plainQueries are parameters of queries that are no ids.
 var plainQueries = map[string]bool{
 	"limit": true, "cursor": true, "order": true, "status": true, "fields": true, "compare_to": true,
-	"timeout_sec": true, "last_event_id": true,
+	"timeout_sec": true, "last_event_id": true, "unread": true, "scope": true,
 }
+
+// forgiving are operations that are done with what is absent: that is as it
+// was to be already. They answer 200.
+var forgiving = map[string]bool{"markNotificationRead": true, "deleteNotification": true}
 
 // call is a request to an operation.
 type call struct {

@@ -17,7 +17,7 @@ func (s *Service) Routes() []route.Route {
 	return []route.Route{
 		route.Action(route.Row{
 			Method: "GET", Path: own, ID: "getSchedule", Tag: "Scheduler", Scopes: read, Role: authz.Viewer,
-			Summary: "Read when an agent runs by itself", Errors: []int{404},
+			Summary: "Read when an agent runs by itself", Errors: []int{404}, Nullable: true,
 			Doc: "null where the agent has no schedule.",
 		}, s.get),
 		route.Action(route.Row{

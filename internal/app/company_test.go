@@ -199,7 +199,7 @@ func newCompany(n *node, mark string, id identity.Grant) *company {
 		c.want(200, "PUT", "/api/v1/agents/"+id+"/schedule", object{"cron": "0 0 1 1 *", "input": object{"message": mark}})
 	}
 	for _, id := range c.admin().notified(c.tenant(), mark+" first", mark+" second") {
-		add("notifId", id)
+		add("notificationId", id)
 	}
 	return c
 }

@@ -193,7 +193,7 @@ func TestWhoSeesWhat(t *testing.T) {
 		r.fatal(err)
 		for _, who := range []authz.Caller{r.who, stranger} {
 			for _, op := range []string{"markNotificationRead", "deleteNotification"} {
-				if got := r.call(op, who, fields{"NotifID": theirs[0].ID}); got != `{"ok":true}` {
+				if got := r.call(op, who, fields{"NotificationID": theirs[0].ID}); got != `{"ok":true}` {
 					t.Errorf("%s: %s", op, got)
 				}
 			}
@@ -222,14 +222,14 @@ func TestReadingAndDeleting(t *testing.T) {
 		}
 		want(r.call("getUnreadCount", r.who, nil), `{"unread_count":4,"count":4}`)
 		for range 2 {
-			want(r.call("markNotificationRead", r.who, fields{"NotifID": d}), `{"ok":true}`)
+			want(r.call("markNotificationRead", r.who, fields{"NotificationID": d}), `{"ok":true}`)
 		}
-		want(r.call("markNotificationRead", r.who, fields{"NotifID": ident.New()}), `{"ok":true}`)
+		want(r.call("markNotificationRead", r.who, fields{"NotificationID": ident.New()}), `{"ok":true}`)
 		r.unread(r.who, 3)
 		want(r.call("bulkDeleteNotifications", r.who, fields{"Scope": "read"}), `{"deleted":1,"scope":"read"}`)
 		r.sees(r.who, "c", "b", "a")
 		for range 2 {
-			want(r.call("deleteNotification", r.who, fields{"NotifID": c}), `{"ok":true}`)
+			want(r.call("deleteNotification", r.who, fields{"NotificationID": c}), `{"ok":true}`)
 		}
 		want(r.call("markAllNotificationsRead", r.who, nil), `{"marked":2}`)
 		want(r.call("markAllNotificationsRead", r.who, nil), `{"marked":0}`)

@@ -33,8 +33,8 @@ func (s *Service) Routes() []route.Route {
 		route.Action(clear, s.clear),
 		route.Action(read("/unread", "getUnreadCount", "Count what is not read", ""), s.unread),
 		route.Action(write("PUT", "/read-all", "markAllNotificationsRead", "Mark all that one sees as read", ""), s.readAll),
-		route.Action(write("PUT", "/{notifId}/read", "markNotificationRead", "Mark one as read", "Also where there is none with this id."), s.markRead),
-		route.Action(write("DELETE", "/{notifId}", "deleteNotification", "Delete one", "Also where there is none with this id."), s.remove),
+		route.Action(write("PUT", "/{notificationId}/read", "markNotificationRead", "Mark one as read", "Also where there is none with this id."), s.markRead),
+		route.Action(write("DELETE", "/{notificationId}", "deleteNotification", "Delete one", "Also where there is none with this id."), s.remove),
 		route.Stream(read("/stream", "streamNotifications", "Follow notifications as they come",
 			"Server-sent events: a frame ready, then a frame notification for each. Last-Event-ID resumes exactly after one."), s.follow),
 	}
@@ -90,7 +90,7 @@ func (s *Service) readAll(ctx context.Context, who authz.Caller, _ *nothing) (m 
 }
 
 type oneIn struct {
-	NotifID string `path:"notifId"`
+	NotificationID string `path:"notificationId"`
 }
 
 type done struct {
@@ -101,14 +101,14 @@ type done struct {
 
 func (s *Service) markRead(ctx context.Context, who authz.Caller, in *oneIn) (done, error) {
 	_, err := s.write(ctx, func(tx txn.Tx) (int, error) {
-		return s.Store.MarkRead(tx, who.TenantID, who.UserID, in.NotifID, s.Clock.Now())
+		return s.Store.MarkRead(tx, who.TenantID, who.UserID, in.NotificationID, s.Clock.Now())
 	})
 	return done{OK: true}, err
 }
 
 func (s *Service) remove(ctx context.Context, who authz.Caller, in *oneIn) (done, error) {
 	_, err := s.write(ctx, func(tx txn.Tx) (int, error) {
-		return s.Store.Delete(tx, who.TenantID, who.UserID, in.NotifID, false)
+		return s.Store.Delete(tx, who.TenantID, who.UserID, in.NotificationID, false)
 	})
 	return done{OK: true}, err
 }

@@ -74,12 +74,11 @@ func (a *App) build(ctx context.Context) error {
 	source := run.AgentSource{Agents: agents}
 	store, log := sqlstore.NewRuns(a.db), sqlstore.NewEvents(a.db)
 	watchers := &run.Watchers{}
-	watchers.Add(notes.RunMoved)
+	sessions := a.buildSessions(agents, queue, watchers, cursors)
 	eng := engine.New(engine.Config{
 		Writer: a.db, Runs: store, Log: log, Queue: queue, Hub: a.hub, Agents: source,
 		Models: models, Client: client, Tools: tools, Gate: policy.AllowAll{},
-		Watchers: watchers,
-		Clock:    a.clock, Logger: a.log, Node: a.node, Lease: lease, Tracer: tracer(a.cfg.Observability, "agentd/engine"),
+		Watchers: watchers, Conversations: sessions, Clock: a.clock, Logger: a.log, Node: a.node, Lease: lease, Tracer: tracer(a.cfg.Observability, "agentd/engine"),
 	})
 	eng.Observer = observe(a.metrics, eng, a.hub)
 	runs := &run.Service{
@@ -91,6 +90,7 @@ func (a *App) build(ctx context.Context) error {
 	})
 	schedules := a.buildSchedules(agents, runs, notes, subscribers)
 	watchers.Add(schedules.Ended)
+	watchers.Add(notes.RunMoved) // the last: what others tell locks the same row as this
 
 	runners[engine.WorkKind] = work.NewRunner(work.Config{
 		Kind: engine.WorkKind, Owner: a.node, Queue: queue, Handler: eng.Handle, Slots: maxRuns, Lease: lease, Clock: a.clock, Logger: a.log,
@@ -101,7 +101,8 @@ func (a *App) build(ctx context.Context) error {
 	runners[schedule.WorkKind] = work.NewRunner(work.Config{
 		Kind: schedule.WorkKind, Owner: a.node, Queue: queue, Handler: schedules.Handle, Slots: 8, Lease: lease, Clock: a.clock, Logger: a.log,
 	})
-	eng.Bind(runners[engine.WorkKind])
+	a.bindSessions(sessions, runs, runners)
+	eng.Bind(runners[engine.WorkKind], runs)
 	a.onStop(stopper(a.hub.OnSignal(signalWork, wake)))
 	a.serve(eng.Serve)
 	for _, r := range runners {
@@ -119,6 +120,7 @@ func (a *App) build(ctx context.Context) error {
 	routes := append(a.people.Routes(), agents.Routes()...)
 	routes = append(routes, resource.Routes(customers)...)
 	routes = append(routes, runs.Routes()...)
+	routes = append(routes, sessions.Routes()...)
 	routes = append(routes, schedules.Routes()...)
 	routes = append(routes, notes.Routes()...)
 	a.routes, a.raw = routes, chat.Routes()

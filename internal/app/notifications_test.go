@@ -7,6 +7,7 @@ import (
 	"agentd/internal/ident"
 	"agentd/internal/model"
 	"agentd/internal/model/modeltest"
+	"agentd/internal/sqldb/sqldbtest"
 )
 
 func TestNotifications(t *testing.T) {
@@ -87,4 +88,44 @@ func TestAgentsSendNotifications(t *testing.T) {
 	if got["title"] != "Look" || got["message"] != "There it is." || got["type"] != "domain.agent.message" || got["source"].(object)["id"] != run {
 		t.Errorf("%v", got)
 	}
+}
+
+// eachRefusing runs a subtest on a node with each database, and with a model
+// that refuses every call.
+func eachRefusing(t *testing.T, test func(t *testing.T, n *node)) {
+	t.Helper()
+	for _, engine := range sqldbtest.Engines {
+		t.Run(string(engine), func(t *testing.T) {
+			t.Parallel()
+			test(t, start(t, modeltest.New(t, modeltest.Default(modeltest.Answer{Status: 400, Error: "no"})), onEngine(t, engine)))
+		})
+	}
+}
+
+func TestPeopleAreToldOfRuns(t *testing.T) {
+	t.Parallel()
+	eachRefusing(t, func(t *testing.T, n *node) {
+		failing := n.agent(nil)
+		echo := object{"provider": "custom", "model_ref": "builtin/echo"}
+		careful := n.agent(object{"model": echo, "built_in_tools": []string{"calculator"}, "approval_required_tools": []string{"calculator"}})
+		failed, waiting := n.run(failing, "hello", nil), n.run(careful, "calculate 6*7", nil)
+		if got := n.ended(failed); got["status"] != "failed" {
+			t.Fatalf("%v", got)
+		}
+		told := func() map[any]object {
+			found := map[any]object{}
+			for _, one := range n.want(200, "GET", "/api/v1/notifications", nil)["notifications"].([]any) {
+				found[one.(object)["type"]] = one.(object)
+			}
+			return found
+		}
+		eventually(t, func() bool { return len(told()) == 2 })
+		for kind, run := range map[string]string{"run.failed": failed, "run.awaiting_approval": waiting} {
+			one := told()[kind]
+			if one["source"].(object)["id"] != run || one["priority"] != "warning" || one["action_url"] != "/api/v1/runs/"+run {
+				t.Errorf("%s: %v", kind, one)
+			}
+			n.want(200, "GET", one["action_url"].(string), nil)
+		}
+	})
 }

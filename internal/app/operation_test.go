@@ -176,6 +176,17 @@ var recipes = map[string]recipe{
 
 	"removeSchedule": {ids: func(c *company, call *call) { call.path["agentId"] = c.ids["agentId"][2] }}, // the first is deleted
 	"setSchedule":    {body: object{"cron": "0 0 1 1 *", "input": object{"message": "a test"}}},
+	"approveRun":     {body: object{}, ids: func(c *company, call *call) { call.path["runId"] = c.waits("calculator") }},
+	"rejectRun":      {body: object{}, ids: func(c *company, call *call) { call.path["runId"] = c.waits("calculator") }},
+	"pauseRun": {ids: func(c *company, call *call) {
+		call.path["runId"] = c.run(c.ids["agentId"][3], c.mark, nil)
+		c.waiting(call.path["runId"], "running")
+	}},
+	"resumeRun": {body: object{}, ids: func(c *company, call *call) { call.path["runId"] = c.paused() }},
+	"respondToRun": {
+		body: object{"response": "an answer"},
+		ids:  func(c *company, call *call) { call.path["runId"] = c.waits("ask_user") },
+	},
 
 	"createApiKey": {body: object{"name": "made by a test"}},
 
@@ -191,7 +202,10 @@ var recipes = map[string]recipe{
 // whose ids it takes, or nothing, where the value is only kept.
 var references = map[string]string{
 	"agent_id": "agentId",
-	"model":    "model", // of the chat routes: an agent
+	"run_id":   "runId",
+	// Approvals are looked for among those of the run.
+	"approval_id": "approvalId",
+	"model":       "model", // of the chat routes: an agent
 
 	// What will name things once there are any.
 	"session_id":        "",

@@ -205,6 +205,32 @@ func TestSchedulesOfTwoNodes(t *testing.T) {
 	}
 }
 
+func TestAScheduleIsPausedByAFailure(t *testing.T) {
+	t.Parallel()
+	eachRefusing(t, func(t *testing.T, n *node) {
+		agent := n.agent(nil)
+		path := "/api/v1/agents/" + agent + "/schedule"
+		body := object{"cron": "*/5 * * * *", "on_failure": "pause"}
+		n.want(200, "PUT", path, body)
+		n.overdue(agent)
+		eventually(t, func() bool { return n.want(200, "GET", path, nil)["status"] == "paused" })
+		got := n.want(200, "GET", path, nil)
+		if got["next_run_at"] != nil || got["consecutive_failures"] != 1.0 || got["enabled"] != true {
+			t.Errorf("%v", got)
+		}
+		told := n.want(200, "GET", "/api/v1/notifications", nil)["notifications"].([]any)
+		if !slices.ContainsFunc(told, func(one any) bool {
+			o := one.(object)
+			return o["type"] == "system.alert" && o["priority"] == "critical" && o["source"].(object)["id"] == agent
+		}) {
+			t.Errorf("told: %v", told)
+		}
+		if got := n.want(200, "PUT", path, body); got["status"] != "active" || got["next_run_at"] == nil || got["consecutive_failures"] != 0.0 {
+			t.Errorf("written again: %v", got)
+		}
+	})
+}
+
 func TestSchedulesOfASuspendedCompany(t *testing.T) {
 	t.Parallel()
 	n := start(t, nil)

@@ -90,7 +90,9 @@ var rows = []row{
 	{pattern: "internal/policy", layer: port, uses: []string{jsonModule}},
 	{pattern: "internal/recall", layer: port, uses: []string{jsonModule}},
 	{pattern: "internal/resource", layer: port, uses: []string{jsonModule}},
+	{pattern: "internal/rule", layer: port, uses: []string{"cel.dev/cel-go", "github.com/maypok86/otter/v2"}},
 	{pattern: "internal/tool", layer: port, uses: []string{jsonModule, "github.com/santhosh-tekuri/jsonschema/v6"}},
+	{pattern: "internal/window", layer: port, uses: []string{jsonModule}},
 	{pattern: "internal/work", layer: port, uses: []string{jsonModule}},
 
 	{pattern: "internal/agent", layer: slice, uses: []string{jsonModule, "github.com/maypok86/otter/v2"}},
@@ -99,6 +101,7 @@ var rows = []row{
 	{pattern: "internal/notification", layer: slice, also: []string{"internal/run"}, uses: []string{jsonModule}},
 	{pattern: "internal/run", layer: slice, also: []string{"internal/agent"}, uses: []string{jsonModule}},
 	{pattern: "internal/schedule", layer: slice, also: []string{"internal/agent", "internal/run"}, uses: []string{jsonModule, "github.com/netresearch/go-cron"}},
+	{pattern: "internal/session", layer: slice, also: []string{"internal/agent", "internal/run"}, uses: []string{jsonModule}},
 
 	{pattern: "internal/engine", layer: engine, uses: []string{jsonModule, otelModule}},
 

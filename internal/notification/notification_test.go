@@ -403,6 +403,8 @@ func TestRunsThatWaitOrFail(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		why := "The model said no."
 		rec := &run.Record{Run: run.Run{RunID: ident.New(), TenantID: r.who.TenantID, AgentID: ident.New(), Error: &why, ErrorCode: "model_error"}}
+		rec.PendingInput = &run.PendingInput{Question: "Which?"}
+		rec.PendingAuth = &run.PendingAuth{Name: "the calendar"}
 		for i, status := range run.Statuses {
 			rec.Status, rec.EventSeq = status, int64(i)
 			for range 2 { // told again
@@ -412,6 +414,10 @@ func TestRunsThatWaitOrFail(t *testing.T) {
 		rec.Status, rec.EventSeq = run.AwaitingApproval, 100 // it waits once more
 		r.fatal(r.Writer.Write(t.Context(), func(tx txn.Tx) error { return r.RunMoved(tx, rec) }))
 
+		rec.Status, rec.PendingInput, rec.EventSeq = run.Paused, nil, 101 // by hand: nobody need be told
+		r.fatal(r.Writer.Write(t.Context(), func(tx txn.Tx) error { return r.RunMoved(tx, rec) }))
+
+		says := map[string]string{notification.RunFailed: why, notification.RunAwaitingInput: "Which?", notification.RunAuthRequired: "the calendar"}
 		all, err := r.Store.List(t.Context(), r.who.TenantID, r.who.UserID, false, 100)
 		r.fatal(err)
 		var got []string
@@ -420,8 +426,8 @@ func TestRunsThatWaitOrFail(t *testing.T) {
 			if n.Source == nil || n.Source.ID != rec.RunID || n.ActionURL != "/api/v1/runs/"+rec.RunID || !strings.Contains(string(n.Data), rec.AgentID) {
 				t.Errorf("%+v", n)
 			}
-			if n.Type == notification.RunFailed && n.Message != why {
-				t.Errorf("%+v", n)
+			if !strings.Contains(n.Message, says[n.Type]) {
+				t.Errorf("%s does not say %q: %s", n.Type, says[n.Type], n.Message)
 			}
 		}
 		want := []string{

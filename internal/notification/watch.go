@@ -9,24 +9,43 @@ import (
 	"agentd/internal/txn"
 )
 
-// told is what people hear of a run's arrival in a state. %s is the agent's id.
-var told = map[run.Status]struct{ kind, title, message string }{
-	run.AwaitingApproval: {RunAwaitingApproval, "A run waits for an approval", "A run of agent %s may not go on until somebody approves or rejects what it is about to do."},
-	run.Paused:           {RunAwaitingInput, "A run waits for an answer", "A run of agent %s is paused until somebody answers or resumes it."},
-	run.AuthRequired:     {RunAuthRequired, "A run waits for an authorization", "A run of agent %s needs access to something that somebody must authorize first."},
-	run.Failed:           {RunFailed, "A run failed", "A run of agent %s failed."},
+// telling is what people hear of a run's arrival in a state. %s is what it is
+// about.
+type telling struct{ kind, title, message string }
+
+// tell says what people hear of a run; ok is false where they hear nothing.
+func tell(r *run.Record) (t telling, about string, ok bool) {
+	about = "agent " + r.AgentID
+	switch r.Status {
+	case run.AwaitingApproval:
+		t = telling{RunAwaitingApproval, "A run waits for an approval", "A run of %s may not go on until somebody approves or rejects what it is about to do."}
+	case run.Paused:
+		if r.PendingInput == nil {
+			return t, "", false // somebody paused it
+		}
+		t, about = telling{RunAwaitingInput, "A run waits for an answer", "%s"}, r.PendingInput.Question
+	case run.AuthRequired:
+		if r.PendingAuth != nil && !blank(r.PendingAuth.Name) {
+			about += " with " + r.PendingAuth.Name
+		}
+		t = telling{RunAuthRequired, "A run waits for an authorization", "A run of %s needs access that somebody must authorize first."}
+	case run.Failed:
+		t = telling{RunFailed, "A run failed", "A run of %s failed."}
+		if r.Error != nil && !blank(*r.Error) {
+			t.message, about = "%s", *r.Error
+		}
+	default:
+		return t, "", false
+	}
+	return t, about, true
 }
 
 // RunMoved is a run.Watcher: it tells of runs that failed or that wait for
 // somebody.
 func (s *Service) RunMoved(tx txn.Tx, r *run.Record) error {
-	t, tell := told[r.Status]
-	if !tell {
+	t, about, ok := tell(r)
+	if !ok {
 		return nil
-	}
-	message := fmt.Sprintf(t.message, r.AgentID)
-	if r.Status == run.Failed && r.Error != nil && !blank(*r.Error) {
-		message = *r.Error
 	}
 	data, err := json.Marshal(struct {
 		RunID     string     `json:"run_id"`
@@ -39,7 +58,7 @@ func (s *Service) RunMoved(tx txn.Tx, r *run.Record) error {
 		return err
 	}
 	return s.Notify(tx, Notification{
-		TenantID: r.TenantID, Type: t.kind, Title: t.title, Message: message, Data: data, Priority: Warning,
+		TenantID: r.TenantID, Type: t.kind, Title: t.title, Message: fmt.Sprintf(t.message, about), Data: data, Priority: Warning,
 		ActionURL: "/api/v1/runs/" + r.RunID, Source: &Source{Kind: "run", ID: r.RunID},
 		// A run can wait more than once; each time is after another event.
 		DedupKey: fmt.Sprintf("%s/%s/%d", t.kind, r.RunID, r.EventSeq),

@@ -60,7 +60,7 @@ func specOf(c *agent.Config) *AgentSpec {
 		spec.Fallback = &m
 	}
 	if l := c.Limits; l != nil {
-		spec.Limits = Limits{l.MaxDurationMS, l.MaxSteps, l.MaxToolCalls, l.MaxTokensPerRun}
+		spec.Limits = Limits{l.MaxDurationMS, l.MaxSteps, l.MaxToolCalls, l.MaxTokensPerRun, l.MaxCostUSD}
 	}
 	if len(c.Policies) > len("{}") {
 		spec.policies(c.Policies)
@@ -88,5 +88,5 @@ func (spec *AgentSpec) policies(raw schema.Object) {
 }
 
 func modelSpec(m agent.ModelConfig) model.Spec {
-	return model.Spec{Provider: m.Provider, ModelRef: m.ModelRef, EndpointURL: m.EndpointURL, APIKeyRef: m.APIKeyRef}
+	return model.Spec{Provider: m.Provider, ModelRef: m.ModelRef, EndpointURL: m.EndpointURL, APIKeyRef: m.APIKeyRef, Capabilities: []byte(m.Capabilities)}
 }

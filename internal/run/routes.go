@@ -61,7 +61,7 @@ type eventsIn struct {
 func (s *Service) Routes() []route.Route {
 	read := []authz.Scope{"runs:read"}
 	create := []authz.Scope{"runs:create"}
-	return []route.Route{
+	return append([]route.Route{
 		route.Action(route.Row{
 			Method: "POST", Path: "/api/v1/runs", ID: "createRun", Tag: "Runs", Scopes: create, Role: authz.Developer,
 			Summary: "Start a run of an agent", Status: 202, Errors: []int{404, 409, 503},
@@ -101,7 +101,7 @@ func (s *Service) Routes() []route.Route {
 			Summary: "Follow a run as it happens", Errors: []int{404},
 			Doc: "Server-sent events. What happened already comes first; Last-Event-ID resumes exactly after an event. Ends with a frame done and a bare [DONE].",
 		}, s.events),
-	}
+	}, s.waitRoutes()...)
 }
 
 func (s *Service) create(ctx context.Context, who authz.Caller, in *createIn) (*Run, error) {
@@ -109,13 +109,19 @@ func (s *Service) create(ctx context.Context, who authz.Caller, in *createIn) (*
 	if err := checkInput(b.Input); err != nil {
 		return nil, err
 	}
-	if b.SessionID != nil {
-		return nil, fault.NoSuch("session")
-	}
-	return s.Create(ctx, who, Request{
-		AgentID: b.AgentID, AgentVersion: b.Version, Input: b.Input,
+	req := Request{
+		AgentID: b.AgentID, AgentVersion: b.Version, SessionID: b.SessionID, Input: b.Input,
 		Limits: b.ResourceLimits, Metadata: b.Metadata,
-	})
+	}
+	if b.SessionID != nil {
+		if s.Sessions == nil {
+			return nil, fault.NoSuch("session")
+		}
+		if err := s.Sessions.Join(ctx, who.TenantID, &req); err != nil {
+			return nil, err
+		}
+	}
+	return s.Create(ctx, who, req)
 }
 
 var inputSchema = schema.Of[Input]()

@@ -10,7 +10,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/internal/model"
+	"agentd/internal/policy"
 	"agentd/internal/schema"
+	"agentd/internal/window"
 )
 
 // Run is one execution of an agent, as callers see it (interface.md section 2,
@@ -35,6 +37,11 @@ type Run struct {
 	Artifacts      []Artifact      `json:"artifacts"`
 	ResourceLimits Limits          `json:"resource_limits"`
 	AgentVersion   int64           `json:"agent_version,omitzero" doc:"The version of the agent that the run uses."`
+
+	PendingApprovals []PendingApproval `json:"pending_approvals,omitzero" doc:"Tool calls that wait for approval; only where one run is read."`
+	Approvals        []Approval        `json:"approvals,omitzero" doc:"Approvals that were decided, oldest first; only where one run is read."`
+	PendingInput     *PendingInput     `json:"pending_input,omitzero" doc:"The question that the run waits to have answered."`
+	PendingAuth      *PendingAuth      `json:"pending_auth,omitzero" doc:"The authorization that the run waits for."`
 }
 
 // Artifact is a file that a run made (interface.md section 2, Artifact).
@@ -57,6 +64,7 @@ type Record struct {
 	Parsed   *Input    // Input, where whoever made the run had it as a value; not stored
 	Admit    Admission // of a run that is about to be stored
 	Pending  []Intent  // steps that were begun and have no result yet
+	Wait     Wait      // what it waits for, or what it came back from
 }
 
 // Options are a caller's wishes for the model calls of one run, made by the
@@ -71,6 +79,11 @@ type Options struct {
 	ToolChoice  jsontext.Value `json:"tool_choice,omitzero"`
 	// Model is used instead of the agent's, where a session says so.
 	Model *model.Spec `json:"model,omitzero"`
+	// Continues is the run that this one goes on from.
+	Continues string `json:"continues,omitzero"`
+	// Budgets are what the run spends from: its own, and those of the run that
+	// started it.
+	Budgets []string `json:"budgets,omitzero"`
 }
 
 // HasTool says whether the caller brought a tool of that name.
@@ -113,20 +126,31 @@ type Limits struct {
 	MaxSteps        *int64 `json:"max_steps,omitzero" minimum:"0"`
 	MaxToolCalls    *int64 `json:"max_tool_calls,omitzero" minimum:"0"`
 	MaxTokensPerRun *int64 `json:"max_tokens_per_run,omitzero" minimum:"0"`
+	// MaxCostUSD of 0 is no cap.
+	MaxCostUSD *float64 `json:"max_cost_usd,omitzero" minimum:"0" doc:"US dollars for model calls, by the catalogue's prices; 0 is no cap. A call is made only if it cannot cost more than is left."`
 }
 
 // Narrow gives the smaller of each limit (decisions.md D6).
 func (l Limits) Narrow(other Limits) Limits {
-	least := func(a, b *int64) *int64 {
-		if a == nil || (b != nil && *b < *a) {
-			return b
-		}
-		return a
-	}
 	return Limits{
 		least(l.MaxDurationMS, other.MaxDurationMS), least(l.MaxSteps, other.MaxSteps),
 		least(l.MaxToolCalls, other.MaxToolCalls), least(l.MaxTokensPerRun, other.MaxTokensPerRun),
+		least(capped(l.MaxCostUSD), capped(other.MaxCostUSD)),
 	}
+}
+
+func least[N int64 | float64](a, b *N) *N {
+	if a == nil || (b != nil && *b < *a) {
+		return b
+	}
+	return a
+}
+
+func capped(usd *float64) *float64 {
+	if usd == nil || *usd <= 0 {
+		return nil
+	}
+	return usd
 }
 
 // Metrics of a run (interface.md section 2, RunMetrics). DurationMS is running
@@ -151,10 +175,14 @@ type Metrics struct {
 // StepType says what a step did.
 type StepType string
 
-// The types of steps that runs make today.
+// The types of steps.
 const (
-	StepLLM  StepType = "llm"
-	StepTool StepType = "tool"
+	StepLLM        StepType = "llm"
+	StepTool       StepType = "tool"
+	StepInput      StepType = "input"      // a note of whoever resumed the run
+	StepGuardrail  StepType = "guardrail"  // the check of the run's message
+	StepMemory     StepType = "memory"     // what the agent remembered at the start
+	StepCompaction StepType = "compaction" // earlier messages give way to a summary
 )
 
 // StepStatus is where a step stands.
@@ -198,6 +226,31 @@ type LLMOutput struct {
 	Model        string           `json:"model,omitzero"`
 }
 
+// CompactionInput is the input of a step of type compaction: what of the
+// conversation its summary stands for (decisions.md D8). Folded are the first
+// Messages messages of the conversation as the model was about to read it,
+// system messages not counted: an earlier summary counts as one message.
+//
+// Whoever derives the conversation from steps goes on at a completed step of
+// this type with window.Apply, as Transcript.After does. Folded messages stay in their
+// steps; only the model does not read them again.
+type CompactionInput struct {
+	window.Fold
+	// Through is where the newest folded message comes from: it and all before
+	// it are folded, but for the request that was kept. Nil where no folded
+	// message has an origin. StepSeq 0 is the run's own message.
+	Through  *model.Origin `json:"through,omitzero"`
+	Tokens   int           `json:"tokens"`   // about how many the folded messages have
+	Strategy string        `json:"strategy"` // compaction | summarize
+}
+
+// CompactionOutput is the output of a completed step of type compaction.
+type CompactionOutput struct {
+	Summary string `json:"summary"`
+	Tokens  int    `json:"tokens"` // about how many the conversation has now
+	Model   string `json:"model,omitzero"`
+}
+
 // StepMetrics are the metrics of one step.
 type StepMetrics struct {
 	InputTokens    int64    `json:"input_tokens"`
@@ -214,12 +267,15 @@ type ToolInput struct {
 	ToolCallID string `json:"tool_call_id"`
 	Name       string `json:"name"`
 	Arguments  string `json:"arguments"`
+	ApprovalID string `json:"approval_id,omitzero"` // who let it through
 }
 
 // ToolOutput is what a tool gave back to the model.
 type ToolOutput struct {
 	Content string `json:"content"`
 	IsError bool   `json:"is_error,omitzero"`
+
+	Artifacts []string `json:"artifacts,omitzero"` // ids of the files that it made
 }
 
 // Intent is a step that was begun. After a crash it tells which tool calls
@@ -230,4 +286,21 @@ type Intent struct {
 	Type      StepType   `json:"type"`
 	StartedAt time.Time  `json:"started_at"`
 	Tool      *ToolInput `json:"tool,omitzero"`
+	Held      bool       `json:"held,omitzero"`     // the run paused before anything was done of it
+	Reserved  int64      `json:"reserved,omitzero"` // of the run's budgets, for a model call
+}
+
+// NoteOutput is the output of a step of type input: what whoever resumed the
+// run told the agent.
+type NoteOutput struct {
+	Message string `json:"message"`
+}
+
+// GuardrailOutput is the output of a step of type guardrail. Text, where the
+// check changed it, is what the agent was asked instead.
+type GuardrailOutput struct {
+	Checks     int                `json:"checks"`
+	Violations []policy.Violation `json:"violations"`
+	Changed    bool               `json:"changed,omitzero"`
+	Text       string             `json:"text,omitzero"`
 }

@@ -33,7 +33,10 @@ func (w *Watchers) Moved(tx txn.Tx, r *Record) error {
 }
 
 // Conversations is the port to sessions: what was said on a run's branch
-// before the run, oldest first. It is asked once the run's turn has come.
+// before the run, oldest first. It is asked once the run's turn has come. The
+// messages say where they come from (model.Message.From), so that a compaction
+// can say what it folds; those that a step of type compaction folded are
+// replaced by its summary (window.Apply).
 type Conversations interface {
 	Before(ctx context.Context, r *Record) ([]model.Message, error)
 }
@@ -42,3 +45,11 @@ type Conversations interface {
 // come. A run whose turn has not come is stored queued and has no work; who
 // admits it enqueues its work later, with Service.Release. An error refuses the run.
 type Admission func(tx txn.Tx, r *Record) (now bool, err error)
+
+// SessionGate is the port to sessions for runs that are started in one.
+type SessionGate interface {
+	// Join makes a request part of the session that its SessionID names: it
+	// sets Admit, and the session's model. Errors: NotFound for the session,
+	// Invalid for one of another agent, Conflict where it takes no runs.
+	Join(ctx context.Context, tenant string, req *Request) error
+}

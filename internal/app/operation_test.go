@@ -22,6 +22,7 @@ type operation struct {
 	route.Row
 
 	streams bool
+	bytes   bool     // answers a file
 	chat    bool     // refuses in the chat envelope
 	params  []string // of the path
 	queries []string
@@ -103,6 +104,8 @@ func (n *node) operations() []*operation {
 		o.answers = map[string]*apiSchema{}
 		for status, answer := range published.Responses {
 			o.answers[status] = answer.Content["application/json"].Schema
+			_, file := answer.Content[route.Bytes]
+			o.bytes = o.bytes || file
 		}
 		o.body = published.RequestBody.Content["application/json"].Schema
 		all = append(all, o)
@@ -183,6 +186,14 @@ var recipes = map[string]recipe{
 		c.waiting(call.path["runId"], "running")
 	}},
 	"resumeRun": {body: object{}, ids: func(c *company, call *call) { call.path["runId"] = c.paused() }},
+	"continueRun": {
+		body: object{"continuation_token": "none"},
+		ids: func(c *company, call *call) {
+			id := c.run(c.ids["agentId"][3], c.mark, object{"resource_limits": object{"max_steps": 0}})
+			call.path["runId"] = id
+			call.body = object{"continuation_token": c.ended(id)["output"].(object)["continuation_token"]}
+		},
+	},
 	"respondToRun": {
 		body: object{"response": "an answer"},
 		ids:  func(c *company, call *call) { call.path["runId"] = c.waits("ask_user") },
@@ -190,12 +201,34 @@ var recipes = map[string]recipe{
 
 	"createApiKey": {body: object{"name": "made by a test"}},
 
+	"uploadFile":            {body: object{"data": "aGVsbG8=", "mime_type": "text/plain", "filename": "made by a test.txt"}},
+	"createWorkspace":       {body: object{"name": "made by a test"}},
+	"updateWorkspace":       {body: object{"name": "named by a test"}},
+	"deleteWorkspace":       {ids: func(c *company, call *call) { call.path["workspaceId"] = c.ids["workspaceId"][1] }},
+	"assignWorkspace":       {with: func(c *company) object { return object{"agent_id": c.ids["agentId"][1]} }},
+	"unassignWorkspace":     {with: func(c *company) object { return object{"agent_id": c.ids["agentId"][1]} }},
+	"shareWorkspace":        {with: func(c *company) object { return object{"agent_id": c.ids["agentId"][1]} }},
+	"revokeWorkspaceShare":  {ids: func(c *company, call *call) { call.path["agentId"] = c.ids["agentId"][1] }},
+	"uploadWorkspaceFile":   {ids: atPath("empty.txt")},
+	"downloadWorkspaceFile": {ids: atPath("docs/a.txt")},
+	"deleteWorkspaceFile":   {ids: atPath("docs/b.txt")},
+	"moveWorkspaceFile":     {body: object{"from_path": "move.txt", "to_path": "moved/away.txt"}},
+	"copyWorkspaceFile":     {body: object{"source_path": "docs/a.txt", "dest_path": "copied/a.txt"}},
+	"createGuardrail":       {body: object{"name": "made by a test", "kind": "keyword", "stage": "input", "config": object{"keywords": []string{"x"}}}},
+	"updateGuardrail":       {body: object{"name": "changed by a test"}},
+	"patchGuardrail":        {body: object{"action": "flag"}},
+
 	"createCommerceCustomer": {body: object{"name": "made by a test"}},
 	"patchCommerceCustomer":  {body: object{"note": "changed by a test"}},
 
 	"createChatCompletion": {with: func(c *company) object {
 		return object{"model": c.ids["agentId"][0], "messages": []object{{"role": "user", "content": "hello"}}}
 	}},
+}
+
+// atPath names a file of a workspace in the query.
+func atPath(path string) func(*company, *call) {
+	return func(_ *company, call *call) { call.query.Set("path", path) }
 }
 
 // references says what a field of a body or a query names: the path parameter
@@ -207,9 +240,12 @@ var references = map[string]string{
 	"approval_id": "approvalId",
 	"model":       "model", // of the chat routes: an agent
 
+	"workspace_id": "workspaceId",
+
 	// What will name things once there are any.
 	"session_id":        "",
-	"workspace_id":      "",
+	"team_id":           "",
+	"company_id":        "",
 	"knowledge_base_id": "",
 
 	// Ids that a caller gives to things of its own.
@@ -225,6 +261,7 @@ var plainParameters = map[string]bool{"versionNum": true}
 var plainQueries = map[string]bool{
 	"limit": true, "cursor": true, "order": true, "status": true, "fields": true, "compare_to": true,
 	"timeout_sec": true, "last_event_id": true, "unread": true, "scope": true,
+	"path": true, "recursive": true, "q": true, "glob": true, "regex": true, "mime_prefix": true,
 }
 
 // forgiving are operations that are done with what is absent: that is as it

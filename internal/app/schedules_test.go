@@ -76,30 +76,36 @@ func TestSchedule(t *testing.T) {
 		if got["last_fired_at"] != fire.Format(time.RFC3339) || got["next_run_at"] == nil || got["next_run_at"] == got["last_fired_at"] {
 			t.Errorf("after a fire: %v", got)
 		}
-
-		n.want(200, "PATCH", "/api/v1/agents/"+agent, object{"schedule": object{"enabled": false}})
-		if got := n.want(200, "GET", path, nil); got["next_run_at"] != nil || got["enabled"] != false || got["cron"] != "*/5 * * * *" {
-			t.Errorf("disabled: %v", got)
-		}
-		all := n.want(200, "GET", "/api/v1/schedules", nil)
-		if one := all["schedules"].([]any)[0].(object); all["total"] != 1.0 || one["agent_name"] != "tester" || one["enabled"] != false || all["has_more"] != nil {
-			t.Errorf("listed: %v", all)
-		}
-		for range 2 {
-			if got := n.want(200, "DELETE", path, nil); got["removed"] != true || got["agent_id"] != agent {
-				t.Errorf("removed: %v", got)
-			}
-		}
-		if got := n.want(200, "GET", "/api/v1/agents/"+agent, nil); got["schedule"] != nil {
-			t.Errorf("the agent's field: %v", got["schedule"])
-		}
-		if got := n.want(200, "GET", "/api/v1/schedules", nil)["schedules"].([]any); len(got) != 0 {
-			t.Errorf("listed: %v", got)
-		}
-		for _, method := range []string{"GET", "PUT", "DELETE"} {
-			checkCode(t, n.do(method, "/api/v1/agents/"+ident.New()+"/schedule", bodyOf(method)), 404, "NOT_FOUND")
-		}
+		disabledAndRemoved(t, n, agent)
 	})
+}
+
+// disabledAndRemoved takes the schedule of the only agent away, step by step.
+func disabledAndRemoved(t *testing.T, n *node, agent string) {
+	t.Helper()
+	path := "/api/v1/agents/" + agent + "/schedule"
+	n.want(200, "PATCH", "/api/v1/agents/"+agent, object{"schedule": object{"enabled": false}})
+	if got := n.want(200, "GET", path, nil); got["next_run_at"] != nil || got["enabled"] != false || got["cron"] != "*/5 * * * *" {
+		t.Errorf("disabled: %v", got)
+	}
+	all := n.want(200, "GET", "/api/v1/schedules", nil)
+	if one := all["schedules"].([]any)[0].(object); all["total"] != 1.0 || one["agent_name"] != "tester" || one["enabled"] != false || all["has_more"] != nil {
+		t.Errorf("listed: %v", all)
+	}
+	for range 2 {
+		if got := n.want(200, "DELETE", path, nil); got["removed"] != true || got["agent_id"] != agent {
+			t.Errorf("removed: %v", got)
+		}
+	}
+	if got := n.want(200, "GET", "/api/v1/agents/"+agent, nil); got["schedule"] != nil {
+		t.Errorf("the agent's field: %v", got["schedule"])
+	}
+	if got := n.want(200, "GET", "/api/v1/schedules", nil)["schedules"].([]any); len(got) != 0 {
+		t.Errorf("listed: %v", got)
+	}
+	for _, method := range []string{"GET", "PUT", "DELETE"} {
+		checkCode(t, n.do(method, "/api/v1/agents/"+ident.New()+"/schedule", bodyOf(method)), 404, "NOT_FOUND")
+	}
 }
 
 func bodyOf(method string) any {

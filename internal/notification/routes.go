@@ -26,11 +26,11 @@ func (s *Service) Routes() []route.Route {
 	}
 	list := read("", "listNotifications", "List what is for everybody and for oneself, newest first", "There is no second page: what is done with is marked as read or deleted.")
 	list.Errors = []int{400}
-	clear := write("DELETE", "", "bulkDeleteNotifications", "Delete all notifications that one sees, or all that are read", "")
-	clear.Errors = []int{400}
+	all := write("DELETE", "", "bulkDeleteNotifications", "Delete all notifications that one sees, or all that are read", "")
+	all.Errors = []int{400}
 	return []route.Route{
 		route.Action(list, s.list),
-		route.Action(clear, s.clear),
+		route.Action(all, s.clear),
 		route.Action(read("/unread", "getUnreadCount", "Count what is not read", ""), s.unread),
 		route.Action(write("PUT", "/read-all", "markAllNotificationsRead", "Mark all that one sees as read", ""), s.readAll),
 		route.Action(write("PUT", "/{notificationId}/read", "markNotificationRead", "Mark one as read", "Also where there is none with this id."), s.markRead),

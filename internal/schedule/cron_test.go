@@ -2,6 +2,7 @@ package schedule_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -240,14 +241,7 @@ func (e expression) String() string {
 }
 
 func (e expression) fits(w time.Time) bool {
-	in := func(set []int, v int) bool {
-		for _, s := range set {
-			if s == v {
-				return true
-			}
-		}
-		return set == nil
-	}
+	in := func(set []int, v int) bool { return set == nil || slices.Contains(set, v) }
 	day := in(e.days, w.Day()) && in(e.weekdays, int(w.Weekday()))
 	if e.days != nil && e.weekdays != nil {
 		day = in(e.days, w.Day()) || in(e.weekdays, int(w.Weekday()))

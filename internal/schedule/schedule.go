@@ -19,7 +19,7 @@ import (
 type Config struct {
 	_ struct{} `json:"-" name:"ScheduleConfig"`
 
-	Cron             string        `json:"cron" required:"true" minLength:"1" maxLength:"200" doc:"Five fields: minute, hour, day of month, month, day of week."`
+	Cron             string        `json:"cron" required:"true" minLength:"1" maxLength:"200" doc:"When: minute, hour, day of the month, month and day of the week."`
 	Enabled          bool          `json:"enabled" default:"true" doc:"Whether it fires at all."`
 	Input            schema.Object `json:"input" doc:"Input of the runs. Without a message in it, one says that the schedule started the run."`
 	Timezone         string        `json:"timezone" default:"UTC" minLength:"1" maxLength:"64" doc:"IANA name of the time zone that cron is read in."`

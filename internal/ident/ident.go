@@ -13,10 +13,10 @@ import (
 // New makes an id, later than every one that this process made before.
 func New() string { return uuid.Must(uuid.NewV7()).String() }
 
-// Derived makes the one id that a name has at a moment: the same wherever and
+// At makes the one id that a name has at a moment: the same wherever and
 // however often it is made. It sorts by that moment, to the millisecond, among
 // the ids that New makes.
-func Derived(at time.Time, name string) string {
+func At(at time.Time, name string) string {
 	var id uuid.UUID
 	sum := sha256.Sum256(append(binary.BigEndian.AppendUint64(nil, uint64(at.UnixMicro())), name...))
 	copy(id[:], binary.BigEndian.AppendUint64(nil, uint64(at.UnixMilli())<<16)[:6])
@@ -34,4 +34,12 @@ func Valid(s string) bool {
 	}
 	id, err := uuid.Parse(s)
 	return err == nil && id.String() == s
+}
+
+// Derived makes an id of 16 bytes of a hash: a UUID of version 8, for what must
+// have the same id wherever and whenever it is named.
+func Derived(hash [16]byte) string {
+	id := uuid.UUID(hash)
+	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80
+	return id.String()
 }

@@ -31,24 +31,32 @@ func TestOnlyTheCanonicalFormIsValid(t *testing.T) {
 	}
 }
 
-func TestDerivedIdsFollowFromMomentAndName(t *testing.T) {
+func TestIdsAtAMomentFollowFromMomentAndName(t *testing.T) {
 	t.Parallel()
 	at := time.Now()
-	id := Derived(at, "a")
+	id := At(at, "a")
 	if !Valid(id) || id[14] != '7' {
 		t.Errorf("%s is no id of version 7", id)
 	}
-	if again := Derived(at.In(time.FixedZone("", 3600)), "a"); again != id {
+	if again := At(at.In(time.FixedZone("", 3600)), "a"); again != id {
 		t.Errorf("the same moment and name give %s and %s", id, again)
 	}
-	if Derived(at, "b") == id || Derived(at.Add(time.Millisecond), "a") == id || Derived(at.Add(time.Microsecond), "a") == id {
+	if At(at, "b") == id || At(at.Add(time.Millisecond), "a") == id || At(at.Add(time.Microsecond), "a") == id {
 		t.Error("another name or moment gives the same id")
 	}
-	before, after := Derived(at.Add(-5*time.Millisecond), "z"), Derived(at.Add(5*time.Millisecond), "a")
+	before, after := At(at.Add(-5*time.Millisecond), "z"), At(at.Add(5*time.Millisecond), "a")
 	if before >= id || id >= after {
 		t.Errorf("%s, %s, %s do not rise", before, id, after)
 	}
-	if made := New(); Derived(at.Add(-time.Minute), "a") >= made || Derived(time.Now().Add(time.Minute), "a") <= made {
+	if made := New(); At(at.Add(-time.Minute), "a") >= made || At(time.Now().Add(time.Minute), "a") <= made {
 		t.Error("derived ids do not sort among those that are made")
+	}
+}
+
+func TestDerivedIdsAreValidAndTheSame(t *testing.T) {
+	t.Parallel()
+	a, b := Derived([16]byte{1, 2, 0xff}), Derived([16]byte{1, 2, 0xff, 4})
+	if !Valid(a) || !Valid(b) || a == b || a != Derived([16]byte{1, 2, 0xff}) {
+		t.Errorf("%s and %s", a, b)
 	}
 }

@@ -49,7 +49,7 @@ func (c *Config) due(at *Cron, planned, now time.Time) turn {
 
 // runID is the one id that the run of a fire can have.
 func runID(tenant, agentID string, fire time.Time) string {
-	return ident.Derived(fire, "schedule/"+tenant+"/"+agentID)
+	return ident.At(fire, "schedule/"+tenant+"/"+agentID)
 }
 
 // Source is metadata.source of the runs that schedules make.

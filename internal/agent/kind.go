@@ -10,6 +10,7 @@ import (
 	"agentd/internal/authz"
 	"agentd/internal/fault"
 	"agentd/internal/resource"
+	"agentd/internal/schema"
 )
 
 // Options are what agents take from the deployment.
@@ -17,6 +18,8 @@ type Options struct {
 	DefaultModel ModelConfig            // of agents that name none; zero: the built-in echo
 	Tools        []string               // names of the built-in tools that there are
 	CheckURL     func(url string) error // says why an endpoint cannot be called; without looking it up
+	// CheckMCP says what is wrong with the mcp field; nil: anything goes.
+	CheckMCP func(schema.Object) []fault.Field
 }
 
 // Echo is the model that needs no endpoint: it answers by rule.
@@ -84,6 +87,9 @@ func (o Options) validate(g *Agent) []fault.Field {
 				add(m.field+".endpoint_url", err.Error())
 			}
 		}
+	}
+	if o.CheckMCP != nil {
+		wrong = append(wrong, o.CheckMCP(g.MCP)...)
 	}
 	if len(g.Schedule) > 0 {
 		var s struct {

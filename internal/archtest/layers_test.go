@@ -96,10 +96,12 @@ var rows = []row{
 	{pattern: "internal/agent", layer: slice, uses: []string{jsonModule, "github.com/maypok86/otter/v2"}},
 	{pattern: "internal/commerce", layer: slice, uses: []string{jsonModule}},
 	{pattern: "internal/identity", layer: slice, uses: []string{jsonModule, "github.com/maypok86/otter/v2"}},
+	{pattern: "internal/mcp", layer: slice, uses: []string{jsonModule, "github.com/maypok86/otter/v2"}},
 	{pattern: "internal/run", layer: slice, also: []string{"internal/agent"}, uses: []string{jsonModule}},
 
 	{pattern: "internal/engine", layer: engine, uses: []string{jsonModule, otelModule}},
 
+	{pattern: "internal/mcpclient", layer: adapter, uses: []string{jsonModule, "github.com/modelcontextprotocol/go-sdk", "golang.org/x/oauth2"}},
 	{pattern: "internal/memstore", layer: adapter},
 	{pattern: "internal/modelwire", layer: adapter, uses: []string{jsonModule, otelModule, "code.dny.dev/ssrf"}},
 	{pattern: "internal/natsbus", layer: adapter, uses: []string{jsonModule, "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"}},
@@ -108,6 +110,7 @@ var rows = []row{
 	{pattern: "internal/sqlstore", layer: adapter, also: []string{"internal/sqldb"}, uses: []string{jsonModule}},
 
 	{pattern: "internal/compat/*", layer: edge, also: []string{"internal/httpapi"}, uses: []string{jsonModule}},
+	{pattern: "internal/mcpserver", layer: edge, also: []string{"internal/httpapi"}, uses: []string{jsonModule}},
 	{pattern: "internal/httpapi", layer: edge, uses: []string{
 		jsonModule, otelModule, "github.com/go-chi/chi/v5", "github.com/danielgtaylor/huma/v2",
 		"github.com/prometheus/client_golang", "golang.org/x/sync",

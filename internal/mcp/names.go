@@ -11,7 +11,10 @@ const mostName = 64
 
 var notInName = regexp.MustCompile(`[^a-zA-Z0-9_-]+`)
 
-// sanitized makes a name that the registry takes of any text.
+// ToolName makes a name of any text that models and MCP clients take for a
+// tool's.
+func ToolName(text string) string { return sanitized(text) }
+
 func sanitized(text string) string {
 	name := strings.Trim(notInName.ReplaceAllString(text, "_"), "_")
 	if name == "" {

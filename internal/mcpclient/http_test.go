@@ -34,7 +34,13 @@ func served(t *testing.T, h http.Handler) *mcp.Target {
 	return &mcp.Target{TenantID: "t", ServerID: "s", Name: "Weather", Print: server.URL, Transport: mcp.HTTP, URL: server.URL + "/mcp"}
 }
 
-func streamable(s *sdk.Server) http.Handler {
+func streamable(t *testing.T, s *sdk.Server) http.Handler {
+	t.Helper()
+	t.Cleanup(func() { // of clients that left without a word
+		for session := range s.Sessions() {
+			session.Close()
+		}
+	})
 	return sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, nil)
 }
 
@@ -47,7 +53,7 @@ func names(l *mcp.Listing) (all []string) {
 
 func TestHTTP(t *testing.T) {
 	t.Parallel()
-	m, target := manager(t), served(t, streamable(newServer()))
+	m, target := manager(t), served(t, streamable(t, newServer()))
 	l, err := m.List(t.Context(), target)
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +89,7 @@ func TestResults(t *testing.T) {
 	s.AddResource(&sdk.Resource{URI: "file:///readme", Name: "readme"}, func(context.Context, *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
 		return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{{URI: "file:///readme", Text: "read me"}}}, nil
 	})
-	m, target := manager(t), served(t, streamable(s))
+	m, target := manager(t), served(t, streamable(t, s))
 	res := call(t, m, target, "all", `{}`)
 	for _, part := range []string{"first\uFFFD", "image-1.png, image/png, 3 bytes", "audio-2, application/octet-stream", "[link: https://example.com/a, A]", "note", "map.pdf"} {
 		if !strings.Contains(res.Output, part) {
@@ -108,7 +114,7 @@ func TestResults(t *testing.T) {
 func TestToolsThatChange(t *testing.T) {
 	t.Parallel()
 	s := newServer()
-	m, target := manager(t), served(t, streamable(s))
+	m, target := manager(t), served(t, streamable(t, s))
 	if _, err := m.List(t.Context(), target); err != nil {
 		t.Fatal(err)
 	}
@@ -289,7 +295,7 @@ func TestServersThatFailAreLeftAlone(t *testing.T) {
 	if asked.Load() != before {
 		t.Error("it is asked all the same")
 	}
-	if _, err := m.List(t.Context(), served(t, streamable(newServer()))); err != nil {
+	if _, err := m.List(t.Context(), served(t, streamable(t, newServer()))); err != nil {
 		t.Errorf("another server: %v", err)
 	}
 }
@@ -325,7 +331,7 @@ func TestServerThatForgets(t *testing.T) {
 	t.Parallel()
 	var current atomic.Pointer[http.Handler]
 	fresh := func() {
-		h := streamable(newServer())
+		h := streamable(t, newServer())
 		current.Store(&h)
 	}
 	fresh()
@@ -354,7 +360,7 @@ func TestServersThatHang(t *testing.T) {
 	})))
 	refused(t, err, codeTimeout, "300ms")
 
-	inner := streamable(newServer())
+	inner := streamable(t, newServer())
 	target := served(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet {
 			select {
@@ -390,7 +396,7 @@ func (r *rotating) Token(_ context.Context, rejected string) (string, error) {
 
 func TestCredentials(t *testing.T) {
 	t.Parallel()
-	inner := streamable(newServer())
+	inner := streamable(t, newServer())
 	var want atomic.Value
 	want.Store("Token abc")
 	guard := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

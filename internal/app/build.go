@@ -17,6 +17,7 @@ import (
 	"agentd/internal/engine"
 	"agentd/internal/httpapi"
 	"agentd/internal/identity"
+	"agentd/internal/mcpserver"
 	"agentd/internal/model"
 	"agentd/internal/modelwire"
 	"agentd/internal/outbound"
@@ -64,24 +65,34 @@ func (a *App) build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	agents := agent.New(kernel, agent.Options{DefaultModel: a.defaultModel(), Tools: tools.Names(), CheckURL: outbound.CheckURL})
+	var agents *agent.Agents
+	servers, err := a.buildMCP(kernel, func() *agent.Agents { return agents }, tools)
+	if err != nil {
+		return err
+	}
+	agents = agent.New(kernel, agent.Options{
+		DefaultModel: a.defaultModel(), Tools: tools.Names(), CheckURL: outbound.CheckURL, CheckMCP: servers.CheckField,
+	})
 	customers := resource.NewStore(commerce.Customers, kernel)
 
 	source := run.AgentSource{Agents: agents}
 	store, log := sqlstore.NewRuns(a.db), sqlstore.NewEvents(a.db)
+	watchers := &run.Watchers{}
 	eng := engine.New(engine.Config{
 		Writer: a.db, Runs: store, Log: log, Queue: queue, Hub: a.hub, Agents: source,
-		Models: models, Client: client, Tools: tools, Gate: policy.AllowAll{},
-		Clock: a.clock, Logger: a.log, Node: a.node, Lease: lease, Tracer: tracer(a.cfg.Observability, "agentd/engine"),
+		Models: models, Client: client, Tools: tools, Remote: servers, Gate: policy.AllowAll{},
+		Watchers: watchers, Clock: a.clock, Logger: a.log, Node: a.node, Lease: lease, Tracer: tracer(a.cfg.Observability, "agentd/engine"),
 	})
 	eng.Observer = observe(a.metrics, eng, a.hub)
 	runs := &run.Service{
 		Runs: store, Writer: a.db, Queue: queue, Log: log, Hub: a.hub, Agents: source,
-		Starter: eng, Cursors: cursors, Clock: a.clock, WorkKind: engine.WorkKind,
+		Starter: eng, Cursors: cursors, Clock: a.clock, WorkKind: engine.WorkKind, Watchers: watchers,
 	}
 	subscribers.Subscribe("end-runs-of-deleted-agents", "agent", []string{resource.Deleted}, func(ctx context.Context, c resource.Change) error {
 		return runs.AgentDeleted(ctx, c.TenantID, c.ID)
 	})
+
+	connectMCP(servers, runs, subscribers)
 
 	runners[engine.WorkKind] = work.NewRunner(work.Config{
 		Kind: engine.WorkKind, Owner: a.node, Queue: queue, Handler: eng.Handle, Slots: maxRuns, Lease: lease, Clock: a.clock, Logger: a.log,
@@ -89,7 +100,7 @@ func (a *App) build(ctx context.Context) error {
 	runners[resource.WorkKind] = work.NewRunner(work.Config{
 		Kind: resource.WorkKind, Owner: a.node, Queue: queue, Handler: subscribers.Deliver, Slots: 8, Lease: lease, Clock: a.clock, Logger: a.log,
 	})
-	eng.Bind(runners[engine.WorkKind])
+	eng.Bind(runners[engine.WorkKind], runs)
 	a.onStop(stopper(a.hub.OnSignal(signalWork, wake)))
 	a.serve(eng.Serve)
 	for _, r := range runners {
@@ -107,7 +118,9 @@ func (a *App) build(ctx context.Context) error {
 	routes := append(a.people.Routes(), agents.Routes()...)
 	routes = append(routes, resource.Routes(customers)...)
 	routes = append(routes, runs.Routes()...)
-	a.routes, a.raw = routes, chat.Routes()
+	routes = append(routes, servers.Routes()...)
+	endpoint := &mcpserver.Server{Runs: runs, Agents: agentTools{catalogue{agents}, source}, Log: log, Hub: a.hub, Version: "1", People: servers}
+	a.routes, a.raw = routes, append(chat.Routes(), endpoint.Routes()...)
 	a.server, err = httpapi.New(httpapi.Config{
 		Routes: routes, Raw: a.raw, Auth: a.people, Recheck: a.people.Valid, Ready: a.db.Ready,
 		Log: a.log, Metrics: a.metrics, Tracer: tracer(a.cfg.Observability, "agentd/http"), PublicURL: a.cfg.Server.PublicURL,
@@ -187,6 +200,8 @@ func (a *App) listen(ctx context.Context) (err error) {
 	if a.listener, err = lc.Listen(ctx, "tcp", a.cfg.Server.Listen); err != nil {
 		return fmt.Errorf("AGENTD_LISTEN: %w", err)
 	}
+	address := a.listener.Addr().String()
+	a.bound.Store(&address)
 	go func() {
 		if err := a.server.Serve(a.listener); err != nil {
 			a.failed <- err

@@ -4,12 +4,15 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"agentd/internal/authz"
 	"agentd/internal/clock"
 	"agentd/internal/config"
 	"agentd/internal/identity"
+	"agentd/internal/model"
 	"agentd/internal/model/modeltest"
 	"agentd/internal/sqldb"
 	"agentd/internal/sqldb/sqldbtest"
@@ -28,8 +31,30 @@ func eachEngine(t *testing.T, test func(t *testing.T, n *node)) {
 	}
 }
 
-// silent is a model that lets runs run until somebody ends them.
-var silent = modeltest.Default(modeltest.Answer{HangFirst: true})
+// silent is a model that lets runs run until somebody ends them, but for those
+// that are to wait: it calls the tool that the message begins with.
+var silent = modeltest.Respond(func(req modeltest.Request) modeltest.Answer {
+	messages := req.Chat().Messages
+	switch last := messages[len(messages)-1]; {
+	case last.Role != "user":
+	case strings.HasPrefix(last.Text(), "calculator"):
+		return modeltest.Answer{ToolCalls: []model.ToolCall{{ID: "call_1", Name: "calculator", Arguments: `{"expression":"1+1"}`}}}
+	case strings.HasPrefix(last.Text(), "slowly"):
+		return modeltest.Answer{Text: "At last.", TTFT: 500 * time.Millisecond}
+	case strings.HasPrefix(last.Text(), "ask_user"):
+		return modeltest.Answer{ToolCalls: []model.ToolCall{{ID: "call_1", Name: "ask_user", Arguments: `{"question":"Which?"}`}}}
+	}
+	return modeltest.Answer{HangFirst: true}
+})
+
+// waits makes a run that waits, for approval of a call of calculator or for
+// the answer to a call of ask_user.
+func (c *company) waits(tool string) string {
+	c.t.Helper()
+	id := c.run(c.ids["agentId"][3], tool+" "+c.mark, nil)
+	c.waiting(id, map[string]string{"calculator": "awaiting_approval", "ask_user": "paused"}[tool])
+	return id
+}
 
 func onEngine(tb testing.TB, engine sqldbtest.Engine) func(*config.Config) {
 	tb.Helper()
@@ -146,6 +171,15 @@ func (a *admin) query(query string, args ...any) (all []map[string]any) {
 	return all
 }
 
+// paused makes a run that was paused by hand, with its answer held.
+func (c *company) paused() string {
+	c.t.Helper()
+	id := c.run(c.ids["agentId"][3], "slowly "+c.mark, nil)
+	c.want(200, "POST", "/api/v1/runs/"+id+"/pause", nil)
+	c.waiting(id, "paused")
+	return id
+}
+
 // company is a tenant that has some of everything that routes name.
 type company struct {
 	*node
@@ -172,7 +206,8 @@ func newCompany(n *node, mark string, id identity.Grant) *company {
 	suspended := c.agent(object{"name": mark + " suspended"})
 	c.want(200, "POST", "/api/v1/agents/"+suspended+"/suspend", object{"reason": mark})
 	waiting := c.agent(object{"name": mark + " waiting"})
-	for _, id := range []string{agent, suspended, waiting} {
+	careful := c.agent(object{"name": mark + " careful", "built_in_tools": []string{"calculator", "ask_user"}, "approval_required_tools": []string{"calculator"}})
+	for _, id := range []string{agent, suspended, waiting, careful} {
 		add("agentId", id)
 		add("model", id)
 	}
@@ -184,6 +219,13 @@ func newCompany(n *node, mark string, id identity.Grant) *company {
 	}
 	add("runId", ended)
 	add("runId", c.run(waiting, mark, nil))
+
+	for range 2 {
+		id := c.waits("calculator")
+		add("runId", id)
+		pending := c.want(200, "GET", "/api/v1/runs/"+id, nil)["pending_approvals"].([]any)
+		add("approvalId", pending[0].(object)["approval_id"].(string))
+	}
 
 	for _, name := range []string{" first", " second"} {
 		made := c.want(201, "POST", "/api/v1/tenants/me/keys", object{"name": mark + name})

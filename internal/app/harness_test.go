@@ -168,6 +168,16 @@ func (n *node) ended(id string) object {
 	return n.want(200, "GET", "/api/v1/runs/"+id+"/wait?timeout_sec=60", nil)
 }
 
+// waiting waits for a run to be in a state that is no end.
+func (n *node) waiting(id, status string) (r object) {
+	n.t.Helper()
+	eventually(n.t, func() bool {
+		r = n.want(200, "GET", "/api/v1/runs/"+id, nil)
+		return r["status"] == status
+	})
+	return r
+}
+
 // frame is a server-sent event.
 type frame struct {
 	id, name, data string

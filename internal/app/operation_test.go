@@ -174,6 +174,18 @@ var recipes = map[string]recipe{
 		return object{"agent_id": c.ids["agentId"][0], "input": object{"message": "hello"}}
 	}},
 
+	"approveRun": {body: object{}, ids: func(c *company, call *call) { call.path["runId"] = c.waits("calculator") }},
+	"rejectRun":  {body: object{}, ids: func(c *company, call *call) { call.path["runId"] = c.waits("calculator") }},
+	"pauseRun": {ids: func(c *company, call *call) {
+		call.path["runId"] = c.run(c.ids["agentId"][3], c.mark, nil)
+		c.waiting(call.path["runId"], "running")
+	}},
+	"resumeRun": {body: object{}, ids: func(c *company, call *call) { call.path["runId"] = c.paused() }},
+	"respondToRun": {
+		body: object{"response": "an answer"},
+		ids:  func(c *company, call *call) { call.path["runId"] = c.waits("ask_user") },
+	},
+
 	"createApiKey": {body: object{"name": "made by a test"}},
 
 	"createCommerceCustomer": {body: object{"name": "made by a test"}},
@@ -188,7 +200,10 @@ var recipes = map[string]recipe{
 // whose ids it takes, or nothing, where the value is only kept.
 var references = map[string]string{
 	"agent_id": "agentId",
-	"model":    "model", // of the chat routes: an agent
+	"run_id":   "runId",
+	// Approvals are looked for among those of the run.
+	"approval_id": "approvalId",
+	"model":       "model", // of the chat routes: an agent
 
 	// What will name things once there are any.
 	"session_id":        "",

@@ -90,6 +90,7 @@ var rows = []row{
 	{pattern: "internal/policy", layer: port, uses: []string{jsonModule}},
 	{pattern: "internal/recall", layer: port, uses: []string{jsonModule}},
 	{pattern: "internal/resource", layer: port, uses: []string{jsonModule}},
+	{pattern: "internal/rule", layer: port, uses: []string{"cel.dev/cel-go", "github.com/maypok86/otter/v2"}},
 	{pattern: "internal/tool", layer: port, uses: []string{jsonModule, "github.com/santhosh-tekuri/jsonschema/v6"}},
 	{pattern: "internal/work", layer: port, uses: []string{jsonModule}},
 

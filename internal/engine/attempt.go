@@ -25,30 +25,38 @@ type attempt struct {
 	tools tool.Set
 	lease work.Lease
 	emitter
+	was   run.Status // as of the last commit
 	text  *steptext
 	early *earlyCall // the first model call, where it began already
 
 	ctx  context.Context
 	lost context.Context // what the runner gave: a.ctx, or what it was made from
 
+	around
 	began       time.Time // of this attempt
 	before      float64   // milliseconds that earlier attempts ran
 	step        int64     // seq of the last step that was begun
+	committed   int64     // the same, as of the last commit
 	messages    []model.Message
-	calls       []model.ToolCall // that the model asked for and have no result yet
-	closing     bool             // a limit was hit: one last answer, without tools
-	interrupted bool             // calls were under way when the last worker died
-	steps       []*run.Step      // of the commit that is being made
+	past        *run.Transcript          // what the journal has of this run; its last turn is the one whose calls are made
+	approvals   map[string]*run.Approval // by tool_call_id
+	closing     bool                     // a limit was hit: one last answer, without tools
+	interrupted map[string]bool          // calls that were under way when the last worker died, by tool_call_id
+	needs       *run.PendingAuth         // what a call needs before it can be made
+	spent       run.StepMetrics          // by the model call whose step has not ended
+	steps       []*run.Step              // of the commit that is being made
+	asked       []*run.Approval          // the same
+	also        []txn.Op                 // the same
 }
 
 func (e *Engine) newAttempt(r *run.Record, spec *run.AgentSpec) *attempt {
 	own := *r
-	a := &attempt{e: e, rec: &own, spec: spec, began: e.Clock.Now(), text: newSteptext()}
+	a := &attempt{e: e, rec: &own, spec: spec, began: e.Clock.Now(), text: newSteptext(), approvals: map[string]*run.Approval{}}
 	if spec != nil {
 		a.tools, _ = e.Tools.Select(spec.Tools) // unknown names were refused when the agent was written
 	}
-	a.seq, a.stored = own.EventSeq, own.EventSeq
-	a.step, a.before = own.StepSeq, own.Metrics.DurationMS
+	a.seq, a.stored, a.was = own.EventSeq, own.EventSeq, own.Status
+	a.step, a.committed, a.before = own.StepSeq, own.StepSeq, own.Metrics.DurationMS
 	return a
 }
 
@@ -57,6 +65,7 @@ func (a *attempt) insert(ctx context.Context, enqueue func(txn.Tx) error) error 
 	a.rec.StepSeq, a.rec.EventSeq = a.step, a.seq
 	err := a.e.write(ctx, a.e.Runs.Insert(a.rec), enqueue, a.log())
 	if err == nil {
+		a.was, a.committed = a.rec.Status, a.step
 		a.publish()
 	}
 	return err
@@ -80,8 +89,17 @@ func (a *attempt) takeOver(ctx context.Context) error {
 	if a.rec.Status == run.Queued {
 		a.rec.Status, a.rec.StartedAt = run.Running, &a.began
 		a.emit("run.started", startedData{Status: run.Running, Attempt: 1})
-		a.beginStep(run.StepLLM, nil)
-		return a.commit(ctx, false)
+		if a.spec != nil && a.atOnce() {
+			a.beginStep(run.StepLLM, nil)
+		}
+		return a.commit(ctx, run.PauseStays)
+	}
+	if a.rec.Wait.Woken { // whoever woke it told so
+		a.rec.Wait.Woken = false
+		if err := a.replay(ctx); err != nil {
+			return err
+		}
+		return a.commit(ctx, run.PauseStays)
 	}
 	if a.e.Observer.Recover != nil {
 		a.e.Observer.Recover()
@@ -93,7 +111,7 @@ func (a *attempt) takeOver(ctx context.Context) error {
 		return err
 	}
 	a.emit("run.resumed", startedData{Status: run.Running, Attempt: a.lease.Attempt})
-	return a.commit(ctx, false)
+	return a.commit(ctx, run.PauseStays)
 }
 
 // beginStep notes that a step begins with the commit that is being made.
@@ -116,7 +134,7 @@ func (a *attempt) endStep(s *run.Step, m run.StepMetrics) {
 	s.RunID, s.TenantID, s.CompletedAt = a.rec.RunID, a.rec.TenantID, &now
 	s.DurationMS = milliseconds(now.Sub(s.StartedAt))
 	s.StepIndex, s.Metrics = s.Seq-1, schema.Nullable(encode(m))
-	a.steps = append(a.steps, s)
+	a.steps, a.spent = append(a.steps, s), run.StepMetrics{}
 	a.rec.Metrics.StepsCount++
 	a.emit("step.completed", stepCompletedData{
 		StepSeq: s.Seq, Type: s.Type, Status: s.Status, DurationMS: s.DurationMS,
@@ -127,6 +145,7 @@ func (a *attempt) endStep(s *run.Step, m run.StepMetrics) {
 func (a *attempt) end(status run.Status, code, sentence string) {
 	now := a.e.Clock.Now()
 	a.rec.Status, a.rec.CompletedAt, a.rec.Pending = status, &now, nil
+	a.rec.Wait = run.Wait{Asked: a.rec.Wait.Asked}
 	if code != "" {
 		a.rec.Error, a.rec.ErrorCode = &sentence, code
 	}
@@ -146,6 +165,7 @@ func (a *attempt) fail(code, sentence string) error {
 	}
 	said := a.sealText()
 	for _, p := range slices.Clone(a.rec.Pending) {
+		var m run.StepMetrics
 		s := &run.Step{Seq: p.Seq, Type: p.Type, Status: run.StepFailed, Error: &sentence}
 		switch {
 		case p.Tool != nil:
@@ -153,11 +173,12 @@ func (a *attempt) fail(code, sentence string) error {
 		default:
 			s.Input = a.llmInput()
 			s.Output = schema.Nullable(encode(run.LLMOutput{Text: said.text, Thinking: said.thinking, FinishReason: "error"}))
+			m = a.spent
 		}
-		a.endStep(s, run.StepMetrics{})
+		a.endStep(s, m)
 	}
 	a.end(status, code, sentence)
-	return a.commit(context.WithoutCancel(a.ctx), true)
+	return a.commit(context.WithoutCancel(a.ctx), run.PauseForgot)
 }
 
 // sealText moves the text of the step that ran to the commit that is being
@@ -174,16 +195,21 @@ func (a *attempt) sealText() said {
 const commitTries = 8
 
 // commit makes true what the attempt collected: steps, events, the run's row,
-// and that the lease goes on or, with a final state, that the work is done.
-func (a *attempt) commit(ctx context.Context, final bool) error {
+// and that the lease goes on or, where the run ended or waits, that the worker
+// is free. Where a pause was asked for and pause says that it stops the
+// commit, what was collected is kept and the run is paused instead.
+func (a *attempt) commit(ctx context.Context, pause run.PauseMode) error {
 	a.rec.StepSeq, a.rec.EventSeq = a.step, a.seq
 	a.rec.Metrics.DurationMS = a.ran()
-	ops := a.ops(final)
+	ops := a.ops(pause)
 	wait := 50 * time.Millisecond
 	for try := 1; ; try++ {
 		err := a.e.write(ctx, ops...)
 		if err == nil {
 			break
+		}
+		if errors.Is(err, run.ErrPausing) {
+			return a.pause(ctx)
 		}
 		if try == commitTries || !fault.Is(err, fault.Unavailable) {
 			return err
@@ -196,7 +222,8 @@ func (a *attempt) commit(ctx context.Context, final bool) error {
 		}
 		wait = min(2*wait, 2*time.Second)
 	}
-	a.steps, a.drafts = nil, false
+	a.steps, a.asked, a.also, a.drafts, a.committed, a.was = nil, nil, nil, false, a.step, a.rec.Status
+	final := a.rec.Status.Final()
 	if final {
 		ended := a.rec.Run
 		a.live[len(a.live)-1].Result = &ended
@@ -209,29 +236,41 @@ func (a *attempt) commit(ctx context.Context, final bool) error {
 }
 
 // ops is what a commit writes, the lease first: without it nothing counts.
-func (a *attempt) ops(final bool) []txn.Op {
+func (a *attempt) ops(pause run.PauseMode) []txn.Op {
 	tenant, id := a.rec.TenantID, a.rec.RunID
-	ops := []txn.Op{func(tx txn.Tx) error {
-		if final {
-			return a.e.Queue.Finish(tx, a.lease)
-		}
-		return a.e.Queue.Hold(tx, a.lease, a.e.Lease)
-	}}
+	ops := []txn.Op{a.keepOrFree}
 	for _, s := range a.steps {
 		ops = append(ops, a.e.Runs.AppendStep(s))
 	}
+	for _, ask := range a.asked {
+		ops = append(ops, a.e.Runs.AskApproval(ask))
+	}
+	ops = append(ops, a.also...)
 	if a.drafts {
 		ops = append(ops, func(tx txn.Tx) error { return a.e.Log.DropDrafts(tx, tenant, id, a.step) })
 	}
 	if len(a.entries) > 0 {
 		ops = append(ops, a.log())
 	}
-	return append(ops, a.e.Runs.Update(tenant, id, run.Update{
-		Status: a.rec.Status, Output: a.rec.Output, Metrics: a.rec.Metrics,
-		Error: a.rec.Error, ErrorCode: a.rec.ErrorCode,
-		StartedAt: a.rec.StartedAt, CompletedAt: a.rec.CompletedAt,
-		StepSeq: a.rec.StepSeq, EventSeq: a.rec.EventSeq, Pending: a.rec.Pending,
-	}))
+	u := run.UpdateOf(a.rec)
+	u.Pause = pause
+	ops = append(ops, a.e.Runs.Update(tenant, id, u))
+	if a.rec.Status == a.was {
+		return ops
+	}
+	return append(ops, func(tx txn.Tx) error { return a.e.Watchers.Moved(tx, a.rec) })
+}
+
+// keepOrFree proves the lease and lets go of the work where the run ended, or
+// waits for somebody.
+func (a *attempt) keepOrFree(tx txn.Tx) error {
+	switch {
+	case a.rec.Status == run.Running:
+		return a.e.Queue.Hold(tx, a.lease, a.e.Lease)
+	case a.rec.Wait.Until.IsZero(): // the end, or a pause that lasts until somebody resumes it
+		return a.e.Queue.Finish(tx, a.lease)
+	}
+	return a.e.Queue.Reschedule(tx, a.lease, a.rec.Wait.Until, nil)
 }
 
 func (a *attempt) ran() float64 { return a.before + milliseconds(a.e.Clock.Now().Sub(a.began)) }

@@ -3,9 +3,7 @@ package engine
 import (
 	"context"
 	"slices"
-	"strings"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/internal/model"
@@ -17,22 +15,21 @@ import (
 // never stored: whether it applies follows from the run's metrics.
 const closingNote = "The limit of this run is reached. Do not call tools. Give your best final answer now, with what you know so far."
 
+// input is what the run was asked.
+func (a *attempt) input() *run.Input { return a.rec.Asked() }
+
 // opening is what a conversation with the model begins with: the agent's own
-// prompt, the earlier turns, and the message, with the caller's instructions
-// in front of it.
-func (a *attempt) opening() []model.Message {
-	in := a.rec.Parsed
-	if in == nil {
-		in = new(run.Input)
-		// Input that is not of this shape was refused when the run was made, or
-		// is a trigger's own payload, whose message is what counts.
-		_ = json.Unmarshal(a.rec.Input, in)
-	}
+// prompt, what it remembers, the earlier turns, and the message, with the
+// caller's instructions in front of it.
+func (a *attempt) opening(in *run.Input, earlier []model.Message) []model.Message {
 	var turns []model.Message
 	if a.spec.System != "" {
 		turns = append(turns, model.Message{Role: model.System, Text: a.spec.System})
 	}
-	turns = append(turns, in.History...)
+	if a.past != nil && a.past.Recalled != nil && *a.past.Recalled != "" {
+		turns = append(turns, model.Message{Role: model.System, Text: *a.past.Recalled})
+	}
+	turns = append(append(turns, earlier...), in.History...)
 	if in.Message != "" || len(in.Parts) > 0 || len(in.History) == 0 {
 		turns = append(turns, model.Message{Role: model.User, Text: in.Message, Parts: in.Parts})
 	}
@@ -69,21 +66,6 @@ func textPart(text string) jsontext.Value {
 		Type string `json:"type"`
 		Text string `json:"text"`
 	}{"text", text})
-}
-
-func assistantMessage(out run.LLMOutput) model.Message {
-	return model.Message{Role: model.Assistant, Text: out.Text, ToolCalls: out.ToolCalls}
-}
-
-// withoutCalls takes back tool calls that will not be run: endpoints refuse a
-// conversation with calls that have no results.
-func withoutCalls(messages []model.Message) []model.Message {
-	last := &messages[len(messages)-1]
-	last.ToolCalls = nil
-	if strings.TrimSpace(last.Text) == "" {
-		return messages[:len(messages)-1]
-	}
-	return messages
 }
 
 func (a *attempt) request(target model.Target) model.Request {
@@ -126,67 +108,37 @@ func (a *attempt) llmInput() schema.Nullable {
 	}{len(a.messages)}))
 }
 
-// replay rebuilds the conversation from the journal, and finds out what was
-// under way when the last worker died: a model call, which is simply made
-// again, or tool calls, which may have happened.
+// replay reads the journal, and finds out what was under way when the last
+// worker died: a model call, which is simply made again, or tool calls, which
+// may have happened.
 func (a *attempt) replay(ctx context.Context) error {
 	steps, err := a.e.Runs.Steps(ctx, a.rec.TenantID, a.rec.RunID, 0, 0)
 	if err != nil {
 		return err
 	}
-	if a.spec == nil { // the agent is gone: the run only needs an end
+	if a.past, err = run.Transcribe(steps); err != nil {
+		return err
+	}
+	a.interrupted = map[string]bool{}
+	for i := range a.rec.Pending {
+		p := &a.rec.Pending[i]
+		if p.Type == run.StepLLM { // a limit was hit: what was asked for was not to be run
+			a.past.Close()
+		}
+		if p.Tool != nil {
+			a.interrupted[p.Tool.ToolCallID] = !p.Held
+			p.Held = false
+		}
+	}
+	if a.rec.Wait.Asked == 0 {
 		return nil
 	}
-	a.messages = a.opening()
-	results := map[string]bool{}
-	var asked []model.ToolCall
-	for _, s := range steps {
-		switch s.Type {
-		case run.StepLLM:
-			var out run.LLMOutput
-			if err := json.Unmarshal(s.Output, &out); err != nil {
-				return err
-			}
-			asked = out.ToolCalls
-			a.messages = append(a.messages, assistantMessage(out))
-		case run.StepTool:
-			var in run.ToolInput
-			var out run.ToolOutput
-			if err := json.Unmarshal(s.Input, &in); err != nil {
-				return err
-			}
-			if err := json.Unmarshal(s.Output, &out); err != nil {
-				return err
-			}
-			results[in.ToolCallID] = true
-			a.messages = append(a.messages, toolMessage(in, out))
-		}
+	all, err := a.e.Runs.ApprovalsOf(ctx, nil, a.rec.TenantID, a.rec.RunID)
+	if err != nil {
+		return err
 	}
-	pendingModel := false
-	for _, p := range a.rec.Pending {
-		pendingModel = pendingModel || p.Type == run.StepLLM
+	for i := range all {
+		a.approvals[all[i].ToolCallID] = &all[i]
 	}
-	for _, c := range asked {
-		if !results[c.ID] && !pendingModel {
-			a.calls = append(a.calls, c)
-		}
-	}
-	if pendingModel && unanswered(asked, results) { // a limit was hit: they were not to be run
-		a.messages = withoutCalls(a.messages)
-	}
-	a.interrupted = len(a.calls) > 0
 	return nil
-}
-
-func unanswered(asked []model.ToolCall, results map[string]bool) bool {
-	for _, c := range asked {
-		if !results[c.ID] {
-			return true
-		}
-	}
-	return false
-}
-
-func toolMessage(in run.ToolInput, out run.ToolOutput) model.Message {
-	return model.Message{Role: model.Tool, Text: out.Content, ToolCallID: in.ToolCallID, Name: in.Name}
 }

@@ -53,7 +53,7 @@ func TestOpening(t *testing.T) {
 			a := &attempt{rec: &run.Record{}, spec: &run.AgentSpec{System: "You are the agent."}}
 			a.rec.Parsed = &tt.in
 			for range 2 { // what was parsed is not touched: it may be needed again
-				if diff := cmp.Diff(tt.want, a.opening()); diff != "" {
+				if diff := cmp.Diff(tt.want, a.opening(a.input(), nil)); diff != "" {
 					t.Errorf("(-want +got):\n%s", diff)
 				}
 			}

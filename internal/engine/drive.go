@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,23 +47,41 @@ func (a *attempt) drive(ctx context.Context) error {
 		defer span.End()
 	}
 
-	if a.messages == nil {
-		a.messages = a.opening()
+	if err := a.open(); err != nil {
+		return a.settle(err)
 	}
-	for {
+	for a.rec.Status == run.Running {
 		var err error
-		if len(a.calls) > 0 {
+		switch {
+		case a.pending(run.StepTool):
 			err = a.runTools()
-		} else {
+		case a.pending(run.StepLLM):
 			err = a.ask()
+		default:
+			err = a.goOn()
 		}
 		if err != nil {
 			return a.settle(err)
 		}
-		if a.rec.Status.Final() {
-			return nil
-		}
 	}
+	return nil
+}
+
+// pending says whether a step of a type was begun and has no result.
+func (a *attempt) pending(kind run.StepType) bool {
+	return slices.ContainsFunc(a.rec.Pending, func(p run.Intent) bool { return p.Type == kind })
+}
+
+// goOn commits what the run does next where nothing is under way: it just
+// opened, or somebody woke it.
+func (a *attempt) goOn() error {
+	if out := a.past.Answer; out != nil { // it was paused when the model had answered
+		return a.finish(*out, a.exhausted())
+	}
+	if err := a.next(); err != nil {
+		return err
+	}
+	return a.commit(a.ctx, run.PauseStops)
 }
 
 // settle ends the run where err is the run's own, and passes on what is not.
@@ -108,10 +127,6 @@ func (a *attempt) ask() error {
 	if context.Cause(a.ctx) != nil {
 		return context.Cause(a.ctx)
 	}
-	if a.rec.Options.Plain { // one chunk, so that every stream and replay has the text
-		a.chunk(thinkingChunk, r.resp.Thinking)
-		a.chunk(textChunk, r.resp.Text)
-	}
 	return a.heard(r.resp, r.used)
 }
 
@@ -123,7 +138,11 @@ func always() bool { return true }
 
 // prepareCall finds out whom to ask what.
 func (a *attempt) prepareCall(ctx context.Context) (modelCall, error) {
-	target, err := a.e.Models.Resolve(ctx, a.rec.TenantID, a.spec.Model)
+	wanted := a.spec.Model
+	if m := a.rec.Options.Model; m != nil {
+		wanted = *m
+	}
+	target, err := a.e.Models.Resolve(ctx, a.rec.TenantID, wanted)
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +156,7 @@ func (a *attempt) prepareCall(ctx context.Context) (modelCall, error) {
 	req := a.request(target)
 	return func(ctx context.Context, may func() bool) (model.Response, model.Target, error) {
 		var sink func(model.Delta)
-		if !a.rec.Options.Plain {
+		if !a.whole() {
 			sink = func(d model.Delta) {
 				if may() {
 					a.chunk(thinkingChunk, d.Thinking)
@@ -149,14 +168,14 @@ func (a *attempt) prepareCall(ctx context.Context) (modelCall, error) {
 	}, nil
 }
 
+// whole says whether an answer is given out in one piece: nobody wants
+// chunks, or somebody looks at the text first.
+func (a *attempt) whole() bool { return a.rec.Options.Plain || a.watch.Output }
+
 // heard commits a model's answer: either the run goes on with the tools that
 // it asked for, or it ends.
 func (a *attempt) heard(resp model.Response, target model.Target) error {
-	for i := range resp.ToolCalls {
-		if resp.ToolCalls[i].ID == "" {
-			resp.ToolCalls[i].ID = "call_" + strings.ReplaceAll(ident.New(), "-", "")
-		}
-	}
+	a.nameCalls(resp.ToolCalls)
 	out := run.LLMOutput{
 		Text: resp.Text, Thinking: resp.Thinking, ToolCalls: resp.ToolCalls,
 		FinishReason: resp.FinishReason, Model: resp.Model,
@@ -164,9 +183,21 @@ func (a *attempt) heard(resp model.Response, target model.Target) error {
 	if a.closing {
 		out.ToolCalls = nil
 	}
+	m := a.count(resp.Usage, target, len(out.ToolCalls))
+	a.spent = m // in case the run ends here
+	last := len(out.ToolCalls) == 0 || a.callers(out.ToolCalls)
+	if last || a.watch.Output {
+		refused, err := a.letOut(&out)
+		if err != nil || refused {
+			return err
+		}
+	}
+	if a.whole() { // one chunk, so that every stream and replay has the text
+		a.chunk(thinkingChunk, out.Thinking)
+		a.chunk(textChunk, out.Text)
+	}
 	a.sealText()
 	seq := a.rec.Pending[len(a.rec.Pending)-1].Seq
-	m := a.count(resp.Usage, target, len(out.ToolCalls))
 	a.emit("llm.completed", llmCompletedData{
 		StepSeq: seq, Model: resp.Model, FinishReason: resp.FinishReason,
 		InputTokens: resp.Usage.InputTokens, OutputTokens: resp.Usage.OutputTokens,
@@ -179,40 +210,79 @@ func (a *attempt) heard(resp model.Response, target model.Target) error {
 		step.ToolCalls = append(step.ToolCalls, c.Name)
 	}
 	a.endStep(step, m)
-	a.messages = append(a.messages, assistantMessage(out))
 
-	own, callers := a.split(out.ToolCalls)
+	said := model.Message{Role: model.Assistant, Text: out.Text, ToolCalls: out.ToolCalls}
 	switch {
 	case len(out.ToolCalls) == 0:
 		return a.finish(out, a.closing || out.FinishReason == model.FinishLength && a.limits().MaxTokensPerRun != nil)
-	case len(callers) > 0:
-		out.ToolCalls = callers
+	case last:
+		out.ToolCalls = slices.DeleteFunc(out.ToolCalls, func(c model.ToolCall) bool { return !a.rec.Options.HasTool(c.Name) })
 		return a.finish(out, false)
-	case a.exhausted():
-		a.messages = withoutCalls(a.messages)
+	case a.exhausted(): // what it asks for is not done
+		said.ToolCalls = nil
+		if strings.TrimSpace(said.Text) != "" {
+			a.messages = append(a.messages, said)
+		}
 		a.beginStep(run.StepLLM, nil)
 	default:
-		a.calls = own
-		a.beginTools()
+		a.past = &run.Transcript{Asking: &said, Results: map[string]model.Message{}}
+		if err := a.next(); err != nil {
+			return err
+		}
 	}
-	return a.commit(a.ctx, false)
+	return a.commit(a.ctx, run.PauseStops)
 }
 
-// finish ends the run with a model's text, if policy lets it out.
-func (a *attempt) finish(out run.LLMOutput, truncated bool) error {
-	verdict, err := a.e.Gate.BeforeAnswer(a.ctx, subject(a.rec), out.Text)
+// nameCalls gives calls ids of their own where the model gave none, or one
+// that it used before: results and approvals are told apart by it.
+func (a *attempt) nameCalls(calls []model.ToolCall) {
+	used := map[string]bool{"": true}
+	for _, m := range a.messages {
+		for _, c := range m.ToolCalls {
+			used[c.ID] = true
+		}
+	}
+	for i := range calls {
+		if used[calls[i].ID] {
+			calls[i].ID = "call_" + strings.ReplaceAll(ident.New(), "-", "")
+		}
+		used[calls[i].ID] = true
+	}
+}
+
+// callers says whether any call is of a tool of the caller's own, which the
+// platform cannot run: the caller gets the turn.
+func (a *attempt) callers(calls []model.ToolCall) bool {
+	return slices.ContainsFunc(calls, func(c model.ToolCall) bool { return a.rec.Options.HasTool(c.Name) })
+}
+
+// letOut asks policy whether a text may go out, and changes it as policy says.
+// Where it may not, the run ends.
+func (a *attempt) letOut(out *run.LLMOutput) (refused bool, err error) {
+	verdict, err := a.e.Gate.BeforeAnswer(a.ctx, subject(a.rec, a.spec), out.Text)
 	if err != nil {
-		return err
+		return false, err
 	}
+	a.judged(verdict)
 	if verdict.Refused {
-		return a.fail(run.CodeGuardrailBlocked, verdict.Reason)
+		return true, a.fail(run.CodeGuardrailBlocked, verdict.Reason)
 	}
+	if verdict.Changed { // what was thought may hold what had to go from the text
+		out.Text, out.Thinking = verdict.Text, ""
+	}
+	return false, nil
+}
+
+// finish ends the run with a model's text. Where a pause was asked for the
+// text is held.
+func (a *attempt) finish(out run.LLMOutput, truncated bool) error {
+	a.past = &run.Transcript{Answer: &out}
 	a.rec.Output = schema.Nullable(encode(run.Output{
 		Text: out.Text, Truncated: truncated, OutputTruncated: out.FinishReason == model.FinishLength && out.Model != "",
 		FinishReason: out.FinishReason, ToolCalls: out.ToolCalls,
 	}))
 	a.end(run.Completed, "", "")
-	return a.commit(context.WithoutCancel(a.ctx), true)
+	return a.commit(context.WithoutCancel(a.ctx), run.PauseStops)
 }
 
 // count adds a model call to the run's metrics.

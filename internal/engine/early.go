@@ -30,7 +30,7 @@ func (a *attempt) callEarly() {
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	early := &earlyCall{stored: make(chan struct{}), cancel: cancel, done: make(chan callResult, 1)}
-	a.messages = a.opening()
+	a.messages = a.opening(a.input(), nil)
 	call, err := a.prepareCall(ctx)
 	if err != nil {
 		cancel(err)

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"time"
+
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -54,6 +56,21 @@ type (
 		FinishReason string `json:"finish_reason"`
 		InputTokens  int    `json:"input_tokens"`
 		OutputTokens int    `json:"output_tokens"`
+	}
+	approvalData struct {
+		ApprovalID string         `json:"approval_id"`
+		ToolCallID string         `json:"tool_call_id"`
+		Name       string         `json:"name"`
+		Arguments  jsontext.Value `json:"arguments"`
+		ExpiresAt  time.Time      `json:"expires_at"`
+	}
+	pausedData struct {
+		Status run.Status `json:"status"`
+		Reason string     `json:"reason"` // manual | input
+	}
+	authData struct {
+		Status run.Status `json:"status"`
+		run.PendingAuth
 	}
 	toolCallData struct {
 		ToolCallID string         `json:"tool_call_id"`

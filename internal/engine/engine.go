@@ -7,7 +7,9 @@
 package engine
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -57,6 +59,19 @@ type Runner interface {
 	Wake()
 }
 
+// Waits ends runs that waited too long; run.Service.
+type Waits interface {
+	// Expire says whether the run's time was up, and ends it then.
+	Expire(tx txn.Tx, tenant, id string, now time.Time) (ended bool, err error)
+}
+
+// Artifacts keeps the files that runs make.
+type Artifacts interface {
+	// Save stores the bytes. The files are the run's artifacts once the op has
+	// committed.
+	Save(ctx context.Context, tenant, runID string, files []tool.File) ([]run.Artifact, txn.Op, error)
+}
+
 // RemoteTools gives the tools that agents have from outside, from MCP servers.
 type RemoteTools interface {
 	// Any says quickly whether an agent has any, from its mcp field and from
@@ -91,6 +106,7 @@ type Config struct {
 	Memory        recall.Source     // nil: nobody remembers anything
 	Conversations run.Conversations // nil: there are no sessions
 	Remote        RemoteTools       // nil: there are no tools from outside
+	Artifacts     Artifacts         // nil: files of tools are not kept
 	Watchers      *run.Watchers
 
 	Node     string        // owner of this node's leases
@@ -103,6 +119,7 @@ type Config struct {
 type Engine struct {
 	Config
 	runner Runner
+	waits  Waits
 	drafts *flusher
 
 	mu       sync.Mutex
@@ -117,8 +134,9 @@ func New(c Config) *Engine {
 	return e
 }
 
-// Bind gives the engine the runner that calls its Handle.
-func (e *Engine) Bind(r Runner) { e.runner = r }
+// Bind gives the engine the runner that calls its Handle, and who ends runs
+// that waited too long.
+func (e *Engine) Bind(r Runner, w Waits) { e.runner, e.waits = r, w }
 
 // Serve listens for cancellations from any node and stores drafts of text
 // until ctx ends. It ends after the runner.
@@ -150,30 +168,43 @@ func (e *Engine) Active() int {
 // stored as running already and goes on at once, which costs one commit
 // before the model is called; otherwise it is queued for any node.
 func (e *Engine) Start(ctx context.Context, r *run.Record, spec *run.AgentSpec) error {
-	verdict, err := e.Gate.BeforeRun(ctx, subject(r))
+	verdict, err := e.Gate.BeforeRun(ctx, subject(r, spec))
 	if err != nil {
 		return err
 	}
 	if verdict.Refused {
 		return e.startRejected(ctx, r, verdict)
 	}
+	around, err := e.look(ctx, r, spec)
+	if err != nil {
+		return err
+	}
 	slot, ok := e.runner.Reserve()
 	if !ok {
 		return e.startQueued(ctx, r)
 	}
 	a := e.newAttempt(r, spec)
+	a.around = around
 	a.rec.Status, a.rec.StartedAt = run.Running, &a.began
 	a.emit("run.queued", statusData{Status: run.Queued})
 	a.emit("run.started", startedData{Status: run.Running, Attempt: 1})
-	a.beginStep(run.StepLLM, nil)
-	a.callEarly()
+	if a.atOnce() {
+		a.beginStep(run.StepLLM, nil)
+		a.callEarly()
+	}
 	err = a.insert(ctx, func(tx txn.Tx) (err error) {
+		if now, err := admitted(tx, a.rec); err != nil || !now {
+			return cmp.Or(err, errNotYet)
+		}
 		a.lease, err = e.Queue.EnqueueHeld(tx, e.item(a.rec, a.began), e.Node, e.Lease)
 		return err
 	})
 	if err != nil {
 		a.early.giveUp(err)
 		slot.Free()
+		if errors.Is(err, errNotYet) {
+			return e.startQueued(ctx, r)
+		}
 		return err
 	}
 	e.prepare(a)
@@ -181,14 +212,28 @@ func (e *Engine) Start(ctx context.Context, r *run.Record, spec *run.AgentSpec) 
 	return nil
 }
 
+// errNotYet says that a run's turn has not come; see run.Admission.
+var errNotYet = errors.New("engine: the run's turn has not come")
+
+func admitted(tx txn.Tx, r *run.Record) (now bool, err error) {
+	if r.Admit == nil {
+		return true, nil
+	}
+	return r.Admit(tx, r)
+}
+
+// startQueued stores a run for any node to drive, or, before its turn, for
+// whoever admits it to release.
 func (e *Engine) startQueued(ctx context.Context, r *run.Record) error {
 	a := e.newAttempt(r, nil)
 	a.emit("run.queued", statusData{Status: run.Queued})
-	err := a.insert(ctx, func(tx txn.Tx) error { return e.Queue.Enqueue(tx, e.item(a.rec, a.began)) })
-	if err == nil {
-		e.runner.Wake()
-	}
-	return err
+	return a.insert(ctx, func(tx txn.Tx) error {
+		now, err := admitted(tx, a.rec)
+		if err != nil || !now {
+			return err
+		}
+		return e.Queue.Enqueue(tx, e.item(a.rec, a.began))
+	})
 }
 
 func (e *Engine) startRejected(ctx context.Context, r *run.Record, v policy.Verdict) error {
@@ -197,7 +242,7 @@ func (e *Engine) startRejected(ctx context.Context, r *run.Record, v policy.Verd
 	a.rec.Error, a.rec.ErrorCode = &v.Reason, v.Code
 	a.emit("run.queued", statusData{Status: run.Queued})
 	a.emit(run.Rejected.EventName(), endData{Status: run.Rejected, Error: &v.Reason, ErrorCode: v.Code})
-	err := a.insert(ctx, func(txn.Tx) error { return nil })
+	err := a.insert(ctx, func(tx txn.Tx) error { return e.Watchers.Moved(tx, a.rec) })
 	if err == nil {
 		r.Run = a.rec.Run
 	}
@@ -224,6 +269,14 @@ func (e *Engine) Handle(ctx context.Context, lease work.Lease) error {
 	if rec.Status.Final() {
 		return e.forget(ctx, lease)
 	}
+	if rec.Status.Waits() {
+		if woken, err := e.lapse(ctx, lease); err != nil || !woken {
+			return err
+		}
+		if rec, err = e.Runs.Get(ctx, lease.TenantID, lease.Key); err != nil {
+			return err
+		}
+	}
 	spec, err := e.Agents.Spec(ctx, rec.TenantID, rec.AgentID, rec.AgentVersion)
 	gone := fault.Is(err, fault.NotFound)
 	if err != nil && !gone {
@@ -231,6 +284,11 @@ func (e *Engine) Handle(ctx context.Context, lease work.Lease) error {
 	}
 	a := e.newAttempt(rec, spec)
 	a.ctx, a.lease = ctx, lease
+	if !gone {
+		if a.around, err = e.look(ctx, rec, spec); err != nil {
+			return err
+		}
+	}
 	if err := a.takeOver(ctx); err != nil {
 		return err
 	}
@@ -284,6 +342,32 @@ func (e *Engine) forget(ctx context.Context, lease work.Lease) error {
 	return e.write(ctx, func(tx txn.Tx) error { return e.Queue.Finish(tx, lease) })
 }
 
-func subject(r *run.Record) policy.Run {
-	return policy.Run{TenantID: r.TenantID, RunID: r.RunID, AgentID: r.AgentID}
+// lapse looks after a waiting run whose work is due: it waited too long, or
+// somebody woke it just now.
+func (e *Engine) lapse(ctx context.Context, lease work.Lease) (woken bool, err error) {
+	err = e.Writer.Write(ctx, func(tx txn.Tx) error {
+		woken = false
+		if err := e.Queue.Hold(tx, lease, e.Lease); err != nil {
+			return err
+		}
+		if ended, err := e.waits.Expire(tx, lease.TenantID, lease.Key, e.Clock.Now()); err != nil || ended {
+			return err
+		}
+		r, err := e.Runs.Lock(tx, lease.TenantID, lease.Key)
+		switch {
+		case err != nil:
+			return err
+		case !r.Status.Waits():
+			woken = true
+			return nil
+		case r.Wait.Until.IsZero():
+			return e.Queue.Finish(tx, lease)
+		}
+		return e.Queue.Reschedule(tx, lease, r.Wait.Until, nil)
+	})
+	return woken, err
+}
+
+func subject(r *run.Record, spec *run.AgentSpec) policy.Run {
+	return policy.Run{TenantID: r.TenantID, RunID: r.RunID, AgentID: r.AgentID, Guardrails: []byte(spec.Guardrails)}
 }

@@ -123,12 +123,6 @@ func (r *rig) start(name string, slots int, writer txn.Writer) *node {
 		Kind: engine.WorkKind, Owner: name, Queue: queue, Handler: eng.Handle, Slots: slots, Lease: 5 * time.Second,
 		Backoff: func(int) time.Duration { return 10 * time.Millisecond }, Logger: logger,
 	})
-	eng.Bind(runner)
-	if slots > 0 {
-		if err := runner.Start(); err != nil {
-			r.t.Fatal(err)
-		}
-	}
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan struct{})
 	go func() { defer close(served); eng.Serve(ctx) }()
@@ -136,6 +130,12 @@ func (r *rig) start(name string, slots int, writer txn.Writer) *node {
 		Runs: r.runs, Writer: writer, Queue: queue, Log: r.log, Hub: hub, Agents: r.agents, Starter: eng,
 		Cursors: page.NewCursors([]byte("0123456789abcdef")), Clock: clock.System{}, WorkKind: engine.WorkKind,
 	}}
+	eng.Bind(runner, n.Service)
+	if slots > 0 {
+		if err := runner.Start(); err != nil {
+			r.t.Fatal(err)
+		}
+	}
 	n.stop = sync.OnceFunc(func() {
 		ctx, cancelStop := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancelStop()

@@ -7,36 +7,16 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"agentd/internal/model"
+	"agentd/internal/policy"
 	"agentd/internal/run"
 	"agentd/internal/schema"
 	"agentd/internal/tool"
+	"agentd/internal/txn"
 )
 
 // interruptedNote is the result of a call that was in flight when its worker
 // died and that cannot safely be made again (decisions.md D6).
 const interruptedNote = "interrupted: outcome unknown. The call may or may not have taken effect."
-
-// split parts the platform's tools from the caller's own, which the platform
-// cannot run.
-func (a *attempt) split(calls []model.ToolCall) (own, callers []model.ToolCall) {
-	for _, c := range calls {
-		if a.rec.Options.HasTool(c.Name) {
-			callers = append(callers, c)
-		} else {
-			own = append(own, c)
-		}
-	}
-	return own, callers
-}
-
-// beginTools notes the calls that are about to be made, before any is made.
-func (a *attempt) beginTools() {
-	for _, c := range a.calls {
-		a.beginStep(run.StepTool, &run.ToolInput{ToolCallID: c.ID, Name: c.Name, Arguments: c.Arguments})
-		a.emit("tool.call", toolCallData{ToolCallID: c.ID, Name: c.Name, Arguments: argumentsJSON(c.Arguments)})
-	}
-}
 
 // argumentsJSON shows what a model wrote: as the JSON it should be, or as a
 // string where it is not.
@@ -48,15 +28,19 @@ func argumentsJSON(s string) jsontext.Value {
 	return encode(s)
 }
 
+// outcome is what came of a call.
 type outcome struct {
-	seq  int64
-	in   run.ToolInput
-	out  run.ToolOutput
-	took time.Duration
+	seq   int64
+	in    run.ToolInput
+	out   run.ToolOutput
+	took  time.Duration
+	found []policy.Verdict // of the guardrails
+	keep  txn.Op           // makes the call's files artifacts; nil where there are none
+	needs *run.PendingAuth // the call was not made: it needs this first
 }
 
-// runTools makes the calls that the model asked for, side by side, and commits
-// each result as it comes, those that come together in one commit.
+// runTools makes the calls that were begun, side by side, and commits each
+// result as it comes, those that come together in one commit.
 func (a *attempt) runTools() error {
 	var todo []run.Intent
 	for _, p := range a.rec.Pending {
@@ -72,14 +56,15 @@ func (a *attempt) runTools() error {
 	for i, p := range todo {
 		go func() {
 			start := time.Now()
-			out := run.ToolOutput{IsError: true, Content: "not called: the run's limit of tool calls is reached"}
+			o := outcome{in: *p.Tool, out: run.ToolOutput{IsError: true, Content: "not called: the run's limit of tool calls is reached"}}
 			if i < room {
-				out = a.call(a.ctx, *p.Tool)
+				o = a.call(a.ctx, *p.Tool)
 			}
-			done <- outcome{p.Seq, *p.Tool, out, time.Since(start)}
+			o.seq, o.took = p.Seq, time.Since(start)
+			done <- o
 		}()
 	}
-	results := make(map[string]model.Message, len(todo))
+	var needs *run.PendingAuth
 	for n := 0; n < len(todo); {
 		batch := []outcome{}
 		select {
@@ -95,25 +80,47 @@ func (a *attempt) runTools() error {
 			return context.Cause(a.ctx)
 		}
 		for _, o := range batch {
+			if o.needs != nil {
+				needs = o.needs
+				a.hold(o.seq)
+				continue
+			}
 			a.record(o)
-			results[o.in.ToolCallID] = toolMessage(o.in, o.out)
 		}
-		if n += len(batch); n == len(todo) {
-			a.beginStep(run.StepLLM, nil)
+		n += len(batch)
+		pause := run.PauseStays // others are still under way
+		if n == len(todo) {
+			pause = run.PauseStops
+			if needs != nil {
+				a.awaitAuth(needs)
+			} else if err := a.next(); err != nil {
+				return err
+			}
 		}
-		if err := a.commit(a.ctx, false); err != nil {
+		if err := a.commit(a.ctx, pause); err != nil {
 			return err
 		}
 	}
-	for _, p := range todo { // in the order of the calls, whatever finished first
-		a.messages = append(a.messages, results[p.Tool.ToolCallID])
-	}
-	a.calls, a.interrupted = nil, false
 	return nil
+}
+
+// hold marks a call that was begun as not made.
+func (a *attempt) hold(seq int64) {
+	for i := range a.rec.Pending {
+		if a.rec.Pending[i].Seq == seq {
+			a.rec.Pending[i].Held = true
+		}
+	}
 }
 
 // record adds a tool's result to the commit that is being made.
 func (a *attempt) record(o outcome) {
+	if ap := a.approvals[o.in.ToolCallID]; ap != nil && ap.Response != "" && !o.out.IsError {
+		o.out.Content += "\n\n[The person who approved the call says: " + ap.Response + "]"
+	}
+	for _, v := range o.found {
+		a.judged(v)
+	}
 	status, stepStatus := "done", run.StepCompleted
 	step := &run.Step{Seq: o.seq, Type: run.StepTool, Input: schema.Nullable(encode(o.in)), Output: schema.Nullable(encode(o.out))}
 	if o.out.IsError {
@@ -126,34 +133,89 @@ func (a *attempt) record(o outcome) {
 		Output: encode(o.out.Content), DurationMS: milliseconds(o.took),
 	}, o.seq)
 	a.rec.Metrics.ToolCallsCount++
+	if o.keep != nil {
+		a.also = append(a.also, o.keep)
+	}
 	a.endStep(step, run.StepMetrics{ToolCallsCount: 1})
+	delete(a.interrupted, o.in.ToolCallID)
+	a.past.Results[o.in.ToolCallID] = run.ToolMessage(o.in, o.out)
 }
 
 // call makes one call. Whatever goes wrong is a result that the model can
 // read; nothing that a tool does ends the run. A cancelled run's result is
 // never looked at.
-func (a *attempt) call(ctx context.Context, in run.ToolInput) run.ToolOutput {
-	if t, known := a.tools.Lookup(in.Name); known && a.interrupted && !t.Repeatable() {
-		return run.ToolOutput{IsError: true, Content: interruptedNote}
+func (a *attempt) call(ctx context.Context, in run.ToolInput) (o outcome) {
+	o.in = in
+	failed := func(format string, args ...any) outcome {
+		o.out = run.ToolOutput{IsError: true, Content: fmt.Sprintf(format, args...)}
+		return o
 	}
-	verdict, err := a.e.Gate.BeforeTool(ctx, subject(a.rec), in.Name, in.Arguments)
+	if t, known := a.tools.Lookup(in.Name); known && a.interrupted[in.ToolCallID] && !t.Repeatable() {
+		return failed(interruptedNote)
+	}
+	who := subject(a.rec, a.spec)
+	verdict, err := a.e.Gate.BeforeTool(ctx, who, in.Name, in.Arguments)
 	if err != nil {
-		return run.ToolOutput{IsError: true, Content: "the call could not be checked against policy; it was not made"}
+		a.e.Logger.Warn("a call could not be checked", "run", a.rec.RunID, "tenant", a.rec.TenantID, "tool", in.Name, "err", err)
+		return failed("the call could not be checked against policy; it was not made")
 	}
+	o.found = append(o.found, verdict)
 	if verdict.Refused {
-		return run.ToolOutput{IsError: true, Content: fmt.Sprintf("refused by policy (%s): %s", verdict.Code, verdict.Reason)}
+		return failed("refused by policy (%s): %s", verdict.Code, verdict.Reason)
+	}
+	arguments := in.Arguments
+	if verdict.Changed {
+		arguments = verdict.Text
 	}
 	res, err := a.tools.Call(ctx, tool.Call{
 		TenantID: a.rec.TenantID, AgentID: a.rec.AgentID, RunID: a.rec.RunID, SessionID: deref(a.rec.SessionID),
-		ID: in.ToolCallID, Name: in.Name, Arguments: in.Arguments,
+		ID: in.ToolCallID, Name: in.Name, Arguments: arguments,
 	})
 	if err != nil {
-		return run.ToolOutput{IsError: true, Content: "the run ended before the tool did"}
+		return failed("the run ended before the tool did")
 	}
 	if res.Cause != nil {
 		a.e.Logger.Warn("a tool failed", "run", a.rec.RunID, "tenant", a.rec.TenantID, "tool", in.Name, "err", res.Cause)
 	}
-	return run.ToolOutput{Content: res.Output, IsError: res.Failed}
+	if n := res.Authorize; n != nil {
+		o.needs = &run.PendingAuth{ServerID: n.ServerID, Name: n.Name, AuthorizationURL: n.URL}
+		return o
+	}
+	if a.watch.Tool {
+		verdict, err := a.e.Gate.AfterTool(ctx, who, in.Name, res.Output)
+		if err != nil {
+			a.e.Logger.Warn("a result could not be checked", "run", a.rec.RunID, "tenant", a.rec.TenantID, "tool", in.Name, "err", err)
+			return failed("the call was made, and its result is withheld: it could not be checked")
+		}
+		o.found = append(o.found, verdict)
+		switch {
+		case verdict.Refused:
+			return failed("the call was made, and its result is withheld (%s): %s", verdict.Code, verdict.Reason)
+		case verdict.Changed:
+			res.Output = verdict.Text
+		}
+	}
+	o.out = run.ToolOutput{Content: res.Output, IsError: res.Failed}
+	if len(res.Files) > 0 && a.e.Artifacts != nil {
+		o.keep, err = a.keep(ctx, res.Files, &o.out)
+		if err != nil {
+			a.e.Logger.Warn("a tool's files could not be stored", "run", a.rec.RunID, "tenant", a.rec.TenantID, "tool", in.Name, "err", err)
+			o.out.Content += "\n[the call's files could not be stored]"
+		}
+	}
+	return o
+}
+
+// keep stores a call's files.
+func (a *attempt) keep(ctx context.Context, files []tool.File, out *run.ToolOutput) (txn.Op, error) {
+	kept, op, err := a.e.Artifacts.Save(ctx, a.rec.TenantID, a.rec.RunID, files)
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range kept {
+		out.Artifacts = append(out.Artifacts, k.ArtifactID)
+	}
+	return op, nil
 }
 
 func deref(s *string) string {

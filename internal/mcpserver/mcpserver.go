@@ -43,13 +43,14 @@ type Agents interface {
 	All(ctx context.Context, tenant string) ([]Agent, error)
 	// One gives one of them. Errors: fault.NotFound.
 	One(ctx context.Context, tenant, id string) (Agent, error)
+	// CancelOnDisconnect says whether a run of the agent ends when its caller
+	// goes away.
+	CancelOnDisconnect(ctx context.Context, tenant, id string) bool
 }
 
 // Agent is what a tool is made of.
 type Agent struct {
 	ID, Name, Description string
-	// CancelOnDisconnect ends a run whose caller went away.
-	CancelOnDisconnect bool
 }
 
 // Authorizing is what the pages for people need; *mcp.Service.

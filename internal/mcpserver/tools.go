@@ -288,7 +288,7 @@ func (c *calling) stream(r *http.Request) error {
 // left handles a client that went away: its run goes on, unless the agent's
 // policy says otherwise (decisions.md D10).
 func (c *calling) left(ctx context.Context) {
-	if c.agent.CancelOnDisconnect {
+	if c.s.Agents.CancelOnDisconnect(ctx, c.who.TenantID, c.agent.ID) {
 		_, _ = c.s.Runs.Cancel(ctx, c.who.TenantID, c.made.RunID) // it may have ended meanwhile
 	}
 }

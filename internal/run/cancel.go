@@ -3,9 +3,6 @@ package run
 import (
 	"context"
 
-	"github.com/go-json-experiment/json"
-
-	"agentd/internal/event"
 	"agentd/internal/fault"
 	"agentd/internal/txn"
 )
@@ -74,37 +71,14 @@ func (s *Service) abort(ctx context.Context, tenant, id string, why reason) (Can
 		if !r.Status.May(status) {
 			status = Cancelled
 		}
-		last, err := s.Runs.LastSeq(tx, tenant, id)
-		if err != nil {
-			return err
-		}
-		now := s.Clock.Now()
-		if r.StartedAt != nil && r.Status == Running {
-			r.Metrics.DurationMS = max(r.Metrics.DurationMS, float64(now.Sub(*r.StartedAt).Microseconds())/1000)
-		}
-		data, err := json.Marshal(struct {
-			Status    Status `json:"status"`
-			Error     string `json:"error"`
-			ErrorCode string `json:"error_code"`
-		}{status, why.sentence, why.code})
-		if err != nil {
-			return err
-		}
-		e := event.Event{Seq: last + SeqJump, Name: status.EventName(), At: now, Data: data}
-		err = s.Log.Append(tenant, id, event.Segment{
-			First: e.Seq, Entries: []event.Entry{{Name: e.Name, At: e.At, Data: e.Data}},
-		})(tx)
-		if err != nil {
-			return err
-		}
-		tx.AfterCommit(func() {
-			s.Hub.Publish(event.Batch{Stream: id, Prev: last, Events: []event.Event{e}})
-			s.Hub.Signal(SignalCancelled, id)
+		return s.change(tx, r, func(c *change) error {
+			c.unstored = r.Status == Running
+			if r.StartedAt != nil && r.Status == Running {
+				r.Metrics.DurationMS = max(r.Metrics.DurationMS, float64(c.now.Sub(*r.StartedAt).Microseconds())/1000)
+			}
+			tx.AfterCommit(func() { s.Hub.Signal(SignalCancelled, id) })
+			return c.end(status, why.code, why.sentence)
 		})
-		return s.Runs.Update(tenant, id, Update{
-			Status: status, Output: r.Output, Metrics: r.Metrics, Error: &why.sentence, ErrorCode: why.code,
-			StartedAt: r.StartedAt, CompletedAt: &now, StepSeq: r.StepSeq, EventSeq: e.Seq,
-		})(tx)
 	})
 	return answer, err
 }

@@ -18,6 +18,19 @@ func (s *Service) Get(ctx context.Context, tenant, id string) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
+	if r.Wait.Asked > 0 {
+		all, err := s.Runs.ApprovalsOf(ctx, nil, tenant, id)
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range all {
+			if a.Status == ApprovalPending {
+				r.PendingApprovals = append(r.PendingApprovals, a.pending())
+			} else {
+				r.Approvals = append(r.Approvals, a)
+			}
+		}
+	}
 	return &r.Run, nil
 }
 

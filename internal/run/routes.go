@@ -61,7 +61,7 @@ type eventsIn struct {
 func (s *Service) Routes() []route.Route {
 	read := []authz.Scope{"runs:read"}
 	create := []authz.Scope{"runs:create"}
-	return []route.Route{
+	return append([]route.Route{
 		route.Action(route.Row{
 			Method: "POST", Path: "/api/v1/runs", ID: "createRun", Tag: "Runs", Scopes: create, Role: authz.Developer,
 			Summary: "Start a run of an agent", Status: 202, Errors: []int{404, 409, 503},
@@ -101,7 +101,7 @@ func (s *Service) Routes() []route.Route {
 			Summary: "Follow a run as it happens", Errors: []int{404},
 			Doc: "Server-sent events. What happened already comes first; Last-Event-ID resumes exactly after an event. Ends with a frame done and a bare [DONE].",
 		}, s.events),
-	}
+	}, s.waitRoutes()...)
 }
 
 func (s *Service) create(ctx context.Context, who authz.Caller, in *createIn) (*Run, error) {

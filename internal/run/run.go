@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/internal/model"
+	"agentd/internal/policy"
 	"agentd/internal/schema"
 )
 
@@ -35,6 +36,11 @@ type Run struct {
 	Artifacts      []Artifact      `json:"artifacts"`
 	ResourceLimits Limits          `json:"resource_limits"`
 	AgentVersion   int64           `json:"agent_version,omitzero" doc:"The version of the agent that the run uses."`
+
+	PendingApprovals []PendingApproval `json:"pending_approvals,omitzero" doc:"Tool calls that wait for approval; only where one run is read."`
+	Approvals        []Approval        `json:"approvals,omitzero" doc:"Approvals that were decided, oldest first; only where one run is read."`
+	PendingInput     *PendingInput     `json:"pending_input,omitzero" doc:"The question that the run waits to have answered."`
+	PendingAuth      *PendingAuth      `json:"pending_auth,omitzero" doc:"The authorization that the run waits for."`
 }
 
 // Artifact is a file that a run made (interface.md section 2, Artifact).
@@ -57,6 +63,7 @@ type Record struct {
 	Parsed   *Input    // Input, where whoever made the run had it as a value; not stored
 	Admit    Admission // of a run that is about to be stored
 	Pending  []Intent  // steps that were begun and have no result yet
+	Wait     Wait      // what it waits for, or what it came back from
 }
 
 // Options are a caller's wishes for the model calls of one run, made by the
@@ -71,6 +78,8 @@ type Options struct {
 	ToolChoice  jsontext.Value `json:"tool_choice,omitzero"`
 	// Model is used instead of the agent's, where a session says so.
 	Model *model.Spec `json:"model,omitzero"`
+	// Continues is the run that this one goes on from.
+	Continues string `json:"continues,omitzero"`
 }
 
 // HasTool says whether the caller brought a tool of that name.
@@ -151,10 +160,13 @@ type Metrics struct {
 // StepType says what a step did.
 type StepType string
 
-// The types of steps that runs make today.
+// The types of steps.
 const (
-	StepLLM  StepType = "llm"
-	StepTool StepType = "tool"
+	StepLLM       StepType = "llm"
+	StepTool      StepType = "tool"
+	StepInput     StepType = "input"     // a note of whoever resumed the run
+	StepGuardrail StepType = "guardrail" // the check of the run's message
+	StepMemory    StepType = "memory"    // what the agent remembered at the start
 )
 
 // StepStatus is where a step stands.
@@ -214,12 +226,15 @@ type ToolInput struct {
 	ToolCallID string `json:"tool_call_id"`
 	Name       string `json:"name"`
 	Arguments  string `json:"arguments"`
+	ApprovalID string `json:"approval_id,omitzero"` // who let it through
 }
 
 // ToolOutput is what a tool gave back to the model.
 type ToolOutput struct {
 	Content string `json:"content"`
 	IsError bool   `json:"is_error,omitzero"`
+
+	Artifacts []string `json:"artifacts,omitzero"` // ids of the files that it made
 }
 
 // Intent is a step that was begun. After a crash it tells which tool calls
@@ -230,4 +245,20 @@ type Intent struct {
 	Type      StepType   `json:"type"`
 	StartedAt time.Time  `json:"started_at"`
 	Tool      *ToolInput `json:"tool,omitzero"`
+	Held      bool       `json:"held,omitzero"` // the run paused before anything was done of it
+}
+
+// NoteOutput is the output of a step of type input: what whoever resumed the
+// run told the agent.
+type NoteOutput struct {
+	Message string `json:"message"`
+}
+
+// GuardrailOutput is the output of a step of type guardrail. Text, where the
+// check changed it, is what the agent was asked instead.
+type GuardrailOutput struct {
+	Checks     int                `json:"checks"`
+	Violations []policy.Violation `json:"violations"`
+	Changed    bool               `json:"changed,omitzero"`
+	Text       string             `json:"text,omitzero"`
 }

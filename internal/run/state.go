@@ -38,6 +38,10 @@ var moves = map[Status][]Status{
 // Final says whether the state is an end.
 func (s Status) Final() bool { return len(moves[s]) == 0 }
 
+// Waits says whether a run in this state waits for somebody, and holds no
+// worker.
+func (s Status) Waits() bool { return s == Paused || s == AwaitingApproval || s == AuthRequired }
+
 // May says whether a run in state s may move to next.
 func (s Status) May(next Status) bool { return slices.Contains(moves[s], next) }
 
@@ -62,4 +66,10 @@ const (
 	CodeCancelled        = "RUN_CANCELLED"
 	CodeGuardrailBlocked = "guardrail_blocked"
 	CodeMaxDuration      = "MAX_DURATION_EXCEEDED"
+	CodeApprovalRejected = "approval_rejected"
+	CodeApprovalExpired  = "approval_expired"
+	CodeInputTimeout     = "run_input_timeout"
+	CodeAuthExpired      = "authorization_expired"
+	CodeBudgetExceeded   = "budget_exceeded"
+	CodePricing          = "PRICING_UNAVAILABLE"
 )

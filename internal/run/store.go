@@ -32,6 +32,37 @@ type Update struct {
 	StepSeq     int64
 	EventSeq    int64
 	Pending     []Intent
+	Wait        Wait
+	Pause       PauseMode
+}
+
+// PauseMode says what an update does about a pause that was asked for.
+type PauseMode int
+
+// The modes. Ending or parking a run forgets the wish; what must be kept
+// whatever is wished leaves it for the next update.
+const (
+	PauseStops  PauseMode = iota // the update fails with ErrPausing
+	PauseStays                   // the update is made, the wish stays
+	PauseForgot                  // the update is made, the wish is gone
+)
+
+// UpdateOf is an update to what a record says.
+func UpdateOf(r *Record) Update {
+	return Update{
+		Status: r.Status, Output: r.Output, Metrics: r.Metrics, Error: r.Error, ErrorCode: r.ErrorCode,
+		StartedAt: r.StartedAt, CompletedAt: r.CompletedAt, StepSeq: r.StepSeq, EventSeq: r.EventSeq,
+		Pending: r.Pending, Wait: r.Wait,
+	}
+}
+
+// ApprovalFilter narrows a list of approvals. Empty fields do not.
+type ApprovalFilter struct {
+	Status  ApprovalStatus
+	AgentID string
+	RunID   string
+	After   string // approval id to go on after; empty: from the newest
+	Limit   int
 }
 
 // Store is the port to the tables of runs and steps. Every call takes the
@@ -51,6 +82,23 @@ type Store interface {
 	AppendStep(s *Step) txn.Op
 	// Steps gives up to limit steps after a seq, in order. limit 0: all.
 	Steps(ctx context.Context, tenant, id string, after int64, limit int) ([]Step, error)
+	// AskPause notes that the run is to pause at its next step boundary.
+	AskPause(tx txn.Tx, tenant, id string) error
+	// Waiting gives ids of runs in auth_required that wait for a server.
+	Waiting(ctx context.Context, tenant, server string, limit int) ([]string, error)
+
+	// AskApproval stores a pending approval.
+	AskApproval(a *Approval) txn.Op
+	// DecideApproval writes status and everything about the decision. The run's
+	// row is locked, or its lease held.
+	DecideApproval(a *Approval) txn.Op
+	// ApprovalsOf gives a run's approvals, oldest first, in the caller's
+	// transaction where there is one.
+	ApprovalsOf(ctx context.Context, tx txn.Tx, tenant, id string) ([]Approval, error)
+	// Approval reads one, Approvals a page, newest first.
+	Approval(ctx context.Context, tenant, approvalID string) (*Approval, error)
+	Approvals(ctx context.Context, tenant string, f ApprovalFilter) ([]Approval, error)
+
 	// LastSeq is the highest seq in a run's event log, drafts included.
 	LastSeq(tx txn.Tx, tenant, id string) (int64, error)
 }

@@ -23,14 +23,22 @@ type Runs struct{ db *sqldb.DB }
 func NewRuns(db *sqldb.DB) *Runs { return &Runs{db} }
 
 const runColumns = `run_id, agent_id, agent_version, session_id, team_run_id, status, input, output, metrics, error,
-	error_code, metadata, resource_limits, options, pending, step_seq, event_seq, created_at, started_at, completed_at`
+	error_code, metadata, resource_limits, options, pending, step_seq, event_seq, created_at, started_at, completed_at, waiting`
 
 const (
 	insertRun = `INSERT INTO runs (tenant_id, ` + runColumns + `)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
-	updateRun = `UPDATE runs SET status = ?, output = ?, metrics = ?, error = ?, error_code = ?,
-		started_at = ?, completed_at = ?, step_seq = ?, event_seq = ?, pending = ? WHERE tenant_id = ? AND run_id = ?`
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	setRun = `UPDATE runs SET status = ?, output = ?, metrics = ?, error = ?, error_code = ?,
+		started_at = ?, completed_at = ?, step_seq = ?, event_seq = ?, pending = ?, waiting = ?, auth_server = ?`
+	whichRun = ` WHERE tenant_id = ? AND run_id = ?`
 )
+
+// updateRun is by what to do about a pause that was asked for.
+var updateRun = map[run.PauseMode]string{
+	run.PauseStops:  setRun + whichRun + ` AND NOT pausing`,
+	run.PauseStays:  setRun + whichRun,
+	run.PauseForgot: setRun + `, pausing = FALSE` + whichRun,
+}
 
 // Insert implements run.Store.
 func (s *Runs) Insert(r *run.Record) txn.Op {
@@ -39,15 +47,31 @@ func (s *Runs) Insert(r *run.Record) txn.Op {
 		r.TenantID, r.RunID, r.AgentID, r.AgentVersion, r.SessionID, r.TeamRunID, string(r.Status),
 		string(r.Input), nullJSON(r.Output), enc.metrics(r.Metrics), r.Error, r.ErrorCode, string(r.Metadata),
 		enc.json(r.ResourceLimits), enc.json(r.Options), enc.json(r.Pending), r.StepSeq, r.EventSeq,
-		sqldb.Micros(r.CreatedAt), micros(r.StartedAt), micros(r.CompletedAt))
+		sqldb.Micros(r.CreatedAt), micros(r.StartedAt), micros(r.CompletedAt), enc.wait(r.Wait))
 }
 
 // Update implements run.Store.
 func (s *Runs) Update(tenant, id string, u run.Update) txn.Op {
 	var enc encoder
-	return enc.op(updateRun,
+	var server *string
+	if u.Wait.Auth != nil {
+		server = &u.Wait.Auth.ServerID
+	}
+	op := enc.op(updateRun[u.Pause],
 		string(u.Status), nullJSON(u.Output), enc.metrics(u.Metrics), u.Error, u.ErrorCode,
-		micros(u.StartedAt), micros(u.CompletedAt), u.StepSeq, u.EventSeq, enc.json(u.Pending), tenant, id)
+		micros(u.StartedAt), micros(u.CompletedAt), u.StepSeq, u.EventSeq, enc.json(u.Pending), enc.wait(u.Wait), server, tenant, id)
+	if u.Pause != run.PauseStops {
+		return op
+	}
+	return func(tx txn.Tx) error {
+		err := op(tx)
+		if fault.Is(err, fault.NotFound) {
+			if _, absent := s.Lock(tx, tenant, id); absent == nil {
+				return run.ErrPausing
+			}
+		}
+		return err
+	}
 }
 
 // Lock implements run.Store.
@@ -114,16 +138,7 @@ func (s *Runs) Unfinished(ctx context.Context, tenant, agent string, limit int) 
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
-	var ids []string
-	for rows.Next() {
-		var id string
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		ids = append(ids, id)
-	}
-	return ids, rows.Err()
+	return scanIDs(rows)
 }
 
 // LastSeq implements run.Store.
@@ -139,11 +154,11 @@ type scanner interface{ Scan(dest ...any) error }
 func scanRun(tenant string, row scanner) (*run.Record, error) {
 	r := &run.Record{}
 	r.TenantID, r.Artifacts = tenant, []run.Artifact{}
-	var status, input, metrics, metadata, limits, options, pending string
+	var status, input, metrics, metadata, limits, options, pending, waiting string
 	var output sql.NullString
 	var created, started, completed int64
 	err := row.Scan(&r.RunID, &r.AgentID, &r.AgentVersion, &r.SessionID, &r.TeamRunID, &status, &input, &output, &metrics, &r.Error,
-		&r.ErrorCode, &metadata, &limits, &options, &pending, &r.StepSeq, &r.EventSeq, &created, &started, &completed)
+		&r.ErrorCode, &metadata, &limits, &options, &pending, &r.StepSeq, &r.EventSeq, &created, &started, &completed, &waiting)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, fault.NoSuch("run")
 	}
@@ -160,6 +175,8 @@ func scanRun(tenant string, row scanner) (*run.Record, error) {
 	dec.json(limits, &r.ResourceLimits)
 	dec.json(options, &r.Options)
 	dec.json(pending, &r.Pending)
+	dec.json(waiting, &r.Wait)
+	r.PendingInput, r.PendingAuth = r.Wait.Input, r.Wait.Auth
 	return r, dec.err
 }
 
@@ -190,6 +207,14 @@ func (e *encoder) metrics(m run.Metrics) string {
 		return "{}"
 	}
 	return e.json(m)
+}
+
+// wait is empty for the many runs that never wait.
+func (e *encoder) wait(w run.Wait) string {
+	if w == (run.Wait{}) {
+		return ""
+	}
+	return e.json(w)
 }
 
 // op is a statement about one run with its arguments ready; where it changes

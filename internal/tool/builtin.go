@@ -17,7 +17,7 @@ import (
 // Builtins are the tools that need nothing but the program itself
 // (decisions.md D12).
 func Builtins(c clock.Clock) []Tool {
-	return []Tool{calculator(), currentTime(c)}
+	return []Tool{calculator(), currentTime(c), askUser()}
 }
 
 func calculator() Tool {
@@ -66,4 +66,31 @@ func currentTime(c clock.Clock) Tool {
 			return Result{Output: c.Now().In(zone).Format(time.RFC3339)}, nil
 		},
 	}
+}
+
+// askUser is offered like any tool and never run: a run that calls it waits
+// for a person's answer (decisions.md D6). A call without a question is.
+func askUser() Tool {
+	return Tool{
+		Name:        "ask_user",
+		Description: "Asks a person a question and waits for the answer, which may take long. Use it where you cannot go on without knowing.",
+		Parameters: jsontext.Value(`{"type":"object","properties":{"question":{"type":"string","minLength":1,"maxLength":10000,` +
+			`"description":"The question, complete in itself"}},"required":["question"]}`),
+		ReadOnly: true,
+		Run: func(context.Context, Call) (Result, error) {
+			return Failure("The question is blank; ask one."), nil
+		},
+	}
+}
+
+// Question reads the question out of a call of ask_user; empty where there is
+// none to be asked.
+func Question(arguments string) string {
+	var args struct {
+		Question string `json:"question"`
+	}
+	if json.Unmarshal([]byte(arguments), &args) != nil {
+		return ""
+	}
+	return strings.TrimSpace(args.Question)
 }

@@ -1,0 +1,172 @@
+package run
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+
+	"agentd/internal/model"
+)
+
+// Transcript is the conversation that a run's journal tells, after what the
+// run opened with.
+type Transcript struct {
+	// Messages end with a turn that is complete. Calls that never got a result
+	// are left out of what came before the last turn: endpoints refuse them.
+	Messages []model.Message
+	// Asking is the model's last turn, where calls of it have no result yet, and
+	// Results are those that there are, by tool_call_id. Notes were given
+	// meanwhile; they follow the results.
+	Asking  *model.Message
+	Results map[string]model.Message
+	Notes   []model.Message
+
+	Answer   *LLMOutput       // the last word, if it is the model's and asks for nothing
+	Recalled *string          // what the agent remembered at the start; nil: it was not asked
+	Checked  *GuardrailOutput // the check of the message; nil: there was none
+}
+
+// Transcribe reads a run's steps, in order.
+func Transcribe(steps []Step) (*Transcript, error) {
+	t := &Transcript{Results: map[string]model.Message{}}
+	for i := range steps {
+		if err := t.read(&steps[i]); err != nil {
+			return nil, err
+		}
+	}
+	if t.Asking != nil && len(t.Open()) == 0 {
+		t.close()
+	}
+	return t, nil
+}
+
+func (t *Transcript) read(s *Step) error {
+	switch s.Type {
+	case StepLLM:
+		if s.Status != StepCompleted {
+			return nil // the run ended with it
+		}
+		var out LLMOutput
+		if err := json.Unmarshal(s.Output, &out); err != nil {
+			return err
+		}
+		t.Close()
+		m := model.Message{Role: model.Assistant, Text: out.Text, ToolCalls: out.ToolCalls}
+		if len(out.ToolCalls) > 0 {
+			t.Asking, t.Answer = &m, nil
+			return nil
+		}
+		t.Messages, t.Answer = append(t.Messages, m), &out
+	case StepTool:
+		var in ToolInput
+		var out ToolOutput
+		if err := json.Unmarshal(s.Input, &in); err != nil {
+			return err
+		}
+		if err := json.Unmarshal(s.Output, &out); err != nil {
+			return err
+		}
+		t.Results[in.ToolCallID] = ToolMessage(in, out)
+	case StepInput:
+		var note NoteOutput
+		if err := json.Unmarshal(s.Output, &note); err != nil {
+			return err
+		}
+		m := model.Message{Role: model.User, Text: note.Message}
+		t.Answer = nil
+		if t.Asking != nil {
+			t.Notes = append(t.Notes, m)
+			return nil
+		}
+		t.Messages = append(t.Messages, m)
+	case StepMemory:
+		var found struct {
+			Text string `json:"text"`
+		}
+		if err := json.Unmarshal(s.Output, &found); err != nil {
+			return err
+		}
+		t.Recalled = &found.Text
+	case StepGuardrail:
+		t.Checked = &GuardrailOutput{}
+		return json.Unmarshal(s.Output, t.Checked)
+	}
+	return nil
+}
+
+// Open gives the calls of the last turn that have no result, in order.
+func (t *Transcript) Open() (open []model.ToolCall) {
+	if t.Asking == nil {
+		return nil
+	}
+	for _, c := range t.Asking.ToolCalls {
+		if _, done := t.Results[c.ID]; !done {
+			open = append(open, c)
+		}
+	}
+	return open
+}
+
+// Close completes the last turn: results come in the order of the calls,
+// whatever finished first, and calls without one are taken back.
+func (t *Transcript) Close() {
+	if t.Asking != nil {
+		t.close()
+	}
+}
+
+func (t *Transcript) close() {
+	asking := *t.Asking
+	calls := asking.ToolCalls
+	asking.ToolCalls = nil
+	var results []model.Message
+	for _, c := range calls {
+		if r, done := t.Results[c.ID]; done {
+			asking.ToolCalls = append(asking.ToolCalls, c)
+			results = append(results, r)
+		}
+	}
+	if len(results) > 0 || strings.TrimSpace(asking.Text) != "" {
+		t.Messages = append(t.Messages, asking)
+	}
+	t.Messages = append(append(t.Messages, results...), t.Notes...)
+	t.Asking, t.Notes, t.Results = nil, nil, map[string]model.Message{}
+}
+
+// Conversation is what a run adds to a conversation: the user's message, as
+// the checks left it, and what came of it. Calls without a result are left out.
+func Conversation(r *Record, steps []Step) ([]model.Message, error) {
+	t, err := Transcribe(steps)
+	if err != nil {
+		return nil, err
+	}
+	t.Close()
+	in := r.Asked()
+	if t.Checked != nil && t.Checked.Changed {
+		in.Message = t.Checked.Text
+	}
+	own := slices.Clone(in.History)
+	if in.Message != "" || len(in.Parts) > 0 {
+		own = append(own, model.Message{Role: model.User, Text: in.Message, Parts: in.Parts})
+	}
+	return append(own, t.Messages...), nil
+}
+
+// Asked reads a run's input.
+func (r *Record) Asked() *Input {
+	if r.Parsed != nil {
+		in := *r.Parsed
+		return &in
+	}
+	in := new(Input)
+	// Input that is not of this shape was refused when the run was made, or is a
+	// trigger's own payload, whose message is what counts.
+	_ = json.Unmarshal(r.Input, in)
+	return in
+}
+
+// ToolMessage is a call's result as the model gets it.
+func ToolMessage(in ToolInput, out ToolOutput) model.Message {
+	return model.Message{Role: model.Tool, Text: out.Content, ToolCallID: in.ToolCallID, Name: in.Name}
+}

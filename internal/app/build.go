@@ -17,7 +17,6 @@ import (
 	"agentd/internal/engine"
 	"agentd/internal/httpapi"
 	"agentd/internal/identity"
-	"agentd/internal/mcpserver"
 	"agentd/internal/model"
 	"agentd/internal/modelwire"
 	"agentd/internal/outbound"
@@ -78,10 +77,11 @@ func (a *App) build(ctx context.Context) error {
 	source := run.AgentSource{Agents: agents}
 	store, log := sqlstore.NewRuns(a.db), sqlstore.NewEvents(a.db)
 	watchers := &run.Watchers{}
+	sessions := a.buildSessions(agents, queue, watchers, cursors)
 	eng := engine.New(engine.Config{
 		Writer: a.db, Runs: store, Log: log, Queue: queue, Hub: a.hub, Agents: source,
-		Models: models, Client: client, Tools: tools, Remote: servers, Gate: policy.AllowAll{},
-		Watchers: watchers, Clock: a.clock, Logger: a.log, Node: a.node, Lease: lease, Tracer: tracer(a.cfg.Observability, "agentd/engine"),
+		Models: models, Client: client, Tools: tools, Gate: policy.AllowAll{}, Remote: servers,
+		Watchers: watchers, Conversations: sessions, Clock: a.clock, Logger: a.log, Node: a.node, Lease: lease, Tracer: tracer(a.cfg.Observability, "agentd/engine"),
 	})
 	eng.Observer = observe(a.metrics, eng, a.hub)
 	runs := &run.Service{
@@ -100,6 +100,7 @@ func (a *App) build(ctx context.Context) error {
 	runners[resource.WorkKind] = work.NewRunner(work.Config{
 		Kind: resource.WorkKind, Owner: a.node, Queue: queue, Handler: subscribers.Deliver, Slots: 8, Lease: lease, Clock: a.clock, Logger: a.log,
 	})
+	a.bindSessions(sessions, runs, runners)
 	eng.Bind(runners[engine.WorkKind], runs)
 	a.onStop(stopper(a.hub.OnSignal(signalWork, wake)))
 	a.serve(eng.Serve)
@@ -118,9 +119,9 @@ func (a *App) build(ctx context.Context) error {
 	routes := append(a.people.Routes(), agents.Routes()...)
 	routes = append(routes, resource.Routes(customers)...)
 	routes = append(routes, runs.Routes()...)
+	routes = append(routes, sessions.Routes()...)
 	routes = append(routes, servers.Routes()...)
-	endpoint := &mcpserver.Server{Runs: runs, Agents: agentTools{catalogue{agents}, source}, Log: log, Hub: a.hub, Version: "1", People: servers}
-	a.routes, a.raw = routes, append(chat.Routes(), endpoint.Routes()...)
+	a.routes, a.raw = routes, append(chat.Routes(), a.mcpEndpoint(servers, runs, agentTools{catalogue{agents}, source}, log)...)
 	a.server, err = httpapi.New(httpapi.Config{
 		Routes: routes, Raw: a.raw, Auth: a.people, Recheck: a.people.Valid, Ready: a.db.Ready,
 		Log: a.log, Metrics: a.metrics, Tracer: tracer(a.cfg.Observability, "agentd/http"), PublicURL: a.cfg.Server.PublicURL,

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"agentd/internal/agent"
+	"agentd/internal/event"
+	"agentd/internal/httpapi"
 	"agentd/internal/mcp"
 	"agentd/internal/mcpclient"
 	"agentd/internal/mcpserver"
@@ -25,7 +27,7 @@ func (a *App) buildMCP(kernel resource.Deps, agents func() *agent.Agents, tools 
 	}
 	guarded := outbound.New(outbound.Config{Allow: allow})
 	a.onStop(stopper(guarded.Close))
-	remote := mcpclient.New(mcpclient.Config{Transport: guarded.Transport(), Logger: a.log, Version: "1"})
+	remote := mcpclient.New(mcpclient.Config{Transport: guarded.Transport(), Logger: a.log, Version: agentVersion})
 	a.serve(remote.Serve)
 	if commands := a.cfg.Security.Commands(); len(commands) > 0 {
 		a.log.Warn("tenants may run these commands as MCP servers, with any arguments", "commands", strings.Join(commands, ","))
@@ -44,6 +46,17 @@ func connectMCP(servers *mcp.Service, runs *run.Service, subscribers *resource.S
 		return servers.AgentDeleted(ctx, c.TenantID, c.ID)
 	})
 }
+
+// mcpEndpoint is the platform as an MCP server, and the pages for people who
+// authorize servers.
+func (a *App) mcpEndpoint(servers *mcp.Service, runs *run.Service, agents agentTools, log event.Log) []httpapi.Raw {
+	endpoint := &mcpserver.Server{Runs: runs, Agents: agents, Log: log, Hub: a.hub, Version: agentVersion, People: servers}
+	return endpoint.Routes()
+}
+
+// agentVersion is what MCP servers and clients are told of this program: the
+// version of its contract (interface.md section 9).
+const agentVersion = "0.2.0"
 
 // base is where people and authorization servers reach this deployment.
 func (a *App) base() string {

@@ -234,6 +234,12 @@ func newCompany(n *node, mark string, id identity.Grant) *company {
 		add("customerId", customer["id"].(string))
 	}
 	add("keyId", id.KeyID)
+	for _, name := range []string{" first", " second"} {
+		server := c.want(201, "POST", "/api/v1/mcp/servers", object{
+			"name": mark + name, "transport": "http", "url": "http://127.0.0.1:9/" + mark, "enabled": false, "assigned_agent_ids": []string{agent},
+		})
+		add("serverId", server["id"].(string))
+	}
 	return c
 }
 

@@ -99,6 +99,7 @@ var rows = []row{
 	{pattern: "internal/identity", layer: slice, uses: []string{jsonModule, "github.com/maypok86/otter/v2"}},
 	{pattern: "internal/mcp", layer: slice, uses: []string{jsonModule, "github.com/maypok86/otter/v2"}},
 	{pattern: "internal/run", layer: slice, also: []string{"internal/agent"}, uses: []string{jsonModule}},
+	{pattern: "internal/session", layer: slice, also: []string{"internal/agent", "internal/run"}, uses: []string{jsonModule}},
 
 	{pattern: "internal/engine", layer: engine, uses: []string{jsonModule, otelModule}},
 

@@ -63,7 +63,11 @@ func (e *Engine) newAttempt(r *run.Record, spec *run.AgentSpec) *attempt {
 // insert stores a new run together with how it goes on.
 func (a *attempt) insert(ctx context.Context, enqueue func(txn.Tx) error) error {
 	a.rec.StepSeq, a.rec.EventSeq = a.step, a.seq
-	err := a.e.write(ctx, a.e.Runs.Insert(a.rec), enqueue, a.log())
+	ops := []txn.Op{a.e.Runs.Insert(a.rec), enqueue, a.log()}
+	if limit := a.rec.ResourceLimits.MaxCostUSD; limit != nil {
+		ops = append(ops, a.e.Runs.OpenBudget(a.rec.TenantID, a.rec.RunID, run.NanoUSD(*limit)))
+	}
+	err := a.e.write(ctx, ops...)
 	if err == nil {
 		a.was, a.committed = a.rec.Status, a.step
 		a.publish()
@@ -125,6 +129,7 @@ func (a *attempt) beginStep(kind run.StepType, in *run.ToolInput) {
 func (a *attempt) endStep(s *run.Step, m run.StepMetrics) {
 	for i, p := range a.rec.Pending {
 		if p.Seq == s.Seq {
+			a.settleBudget(p, m)
 			s.StepID, s.StartedAt = p.StepID, p.StartedAt
 			a.rec.Pending = append(a.rec.Pending[:i:i], a.rec.Pending[i+1:]...)
 			break

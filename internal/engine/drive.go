@@ -96,6 +96,10 @@ func (a *attempt) settle(err error) error {
 		a.e.Logger.Info("a model call failed", "run", a.rec.RunID, "tenant", a.rec.TenantID, "code", failed.Code, "status", failed.Status, "err", failed.Cause)
 		return a.fail(failed.Code, failed.Detail)
 	}
+	if over, ok := errors.AsType[*run.OverBudget](err); ok {
+		return a.fail(run.CodeBudgetExceeded, fmt.Sprintf(
+			"The next model call may cost more than is left: $%.6f of $%.6f.", float64(over.Left)/1e9, float64(over.Limit)/1e9))
+	}
 	if f, ok := errors.AsType[*fault.Error](err); ok && f.Kind != fault.Unavailable && f.Kind != fault.Internal {
 		return a.fail(run.CodeInternalError, f.Detail)
 	}
@@ -154,6 +158,9 @@ func (a *attempt) prepareCall(ctx context.Context) (modelCall, error) {
 		}
 	}
 	req := a.request(target)
+	if err := a.afford(ctx, &req, fallback); err != nil {
+		return nil, err
+	}
 	return func(ctx context.Context, may func() bool) (model.Response, model.Target, error) {
 		var sink func(model.Delta)
 		if !a.whole() {

@@ -35,7 +35,8 @@ func (e *Engine) look(ctx context.Context, r *run.Record, spec *run.AgentSpec) (
 // atOnce says whether the first model call needs nothing that has yet to be
 // found out: then it can begin while the run is being stored.
 func (a *attempt) atOnce() bool {
-	return !a.watch.Input && !a.remote && !a.recalls && a.rec.SessionID == nil && a.rec.Options.Continues == ""
+	return !a.watch.Input && !a.remote && !a.recalls && a.rec.SessionID == nil && a.rec.Options.Continues == "" &&
+		len(a.rec.Options.Budgets) == 0
 }
 
 // open makes the conversation ready: the tools from outside, the check of the

@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/signal"
 	"strings"
 	"testing"
-	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/goleak"
@@ -27,10 +27,10 @@ func TestMain(m *testing.M) {
 func serveStdio(behaviour string) {
 	switch behaviour {
 	case "mute":
-		time.Sleep(time.Hour)
+		forever()
 	case "noise":
 		fmt.Println("this is no message")
-		time.Sleep(time.Hour)
+		forever()
 	case "exit":
 		fmt.Fprintln(os.Stderr, "cannot start: out of luck")
 		os.Exit(3)
@@ -56,11 +56,18 @@ func serveStdio(behaviour string) {
 	})
 	if behaviour == "stubborn" { // the end of its input does not end it
 		_ = s.Run(context.Background(), &sdk.StdioTransport{})
-		time.Sleep(time.Hour)
+		forever()
 	}
 	if err := s.Run(context.Background(), &sdk.StdioTransport{}); err != nil {
 		os.Exit(1)
 	}
+}
+
+// forever waits for what the tests do not send.
+func forever() {
+	interrupt := make(chan os.Signal, 1)
+	signal.Notify(interrupt, os.Interrupt)
+	<-interrupt
 }
 
 // newServer has the tools that the tests call over both transports.

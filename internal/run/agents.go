@@ -60,7 +60,7 @@ func specOf(c *agent.Config) *AgentSpec {
 		spec.Fallback = &m
 	}
 	if l := c.Limits; l != nil {
-		spec.Limits = Limits{l.MaxDurationMS, l.MaxSteps, l.MaxToolCalls, l.MaxTokensPerRun}
+		spec.Limits = Limits{l.MaxDurationMS, l.MaxSteps, l.MaxToolCalls, l.MaxTokensPerRun, l.MaxCostUSD}
 	}
 	if len(c.Policies) > len("{}") {
 		spec.policies(c.Policies)

@@ -124,6 +124,13 @@ func (c *change) end(status Status, code, sentence string) error {
 	if err := c.closeApprovals(ApprovalCancelled); err != nil {
 		return err
 	}
+	for _, p := range c.r.Pending {
+		if p.Reserved > 0 { // what the call cost will never be known: as much as it could
+			if err := c.s.Runs.Settle(c.r.TenantID, c.r.Options.Budgets, p.Reserved, p.Reserved)(c.tx); err != nil {
+				return err
+			}
+		}
+	}
 	c.r.Status, c.r.Error, c.r.ErrorCode, c.r.CompletedAt = status, &sentence, code, &c.now
 	c.r.Pending, c.r.Wait = nil, Wait{Asked: c.r.Wait.Asked}
 	return c.tell(status.EventName(), struct {

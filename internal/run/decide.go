@@ -107,7 +107,7 @@ func (c *change) choose(id string) (*Approval, int, error) {
 	if c.r.Wait.Asked == 0 && id != "" {
 		return nil, 0, fault.NoSuch("approval")
 	}
-	all, err := c.s.Runs.ApprovalsOf(nil, c.tx, c.r.TenantID, c.r.RunID) //nolint:staticcheck // the transaction has the context
+	all, err := c.s.Runs.ApprovalsOf(c.tx.Context(), c.tx, c.r.TenantID, c.r.RunID)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -163,7 +163,7 @@ func (c *change) closeApprovals(as ApprovalStatus) error {
 	if c.r.Wait.Asked == 0 {
 		return nil
 	}
-	all, err := c.s.Runs.ApprovalsOf(nil, c.tx, c.r.TenantID, c.r.RunID) //nolint:staticcheck // the transaction has the context
+	all, err := c.s.Runs.ApprovalsOf(c.tx.Context(), c.tx, c.r.TenantID, c.r.RunID)
 	if err != nil {
 		return err
 	}

@@ -109,13 +109,19 @@ func (s *Service) create(ctx context.Context, who authz.Caller, in *createIn) (*
 	if err := checkInput(b.Input); err != nil {
 		return nil, err
 	}
-	if b.SessionID != nil {
-		return nil, fault.NoSuch("session")
-	}
-	return s.Create(ctx, who, Request{
-		AgentID: b.AgentID, AgentVersion: b.Version, Input: b.Input,
+	req := Request{
+		AgentID: b.AgentID, AgentVersion: b.Version, SessionID: b.SessionID, Input: b.Input,
 		Limits: b.ResourceLimits, Metadata: b.Metadata,
-	})
+	}
+	if b.SessionID != nil {
+		if s.Sessions == nil {
+			return nil, fault.NoSuch("session")
+		}
+		if err := s.Sessions.Join(ctx, who.TenantID, &req); err != nil {
+			return nil, err
+		}
+	}
+	return s.Create(ctx, who, req)
 }
 
 var inputSchema = schema.Of[Input]()

@@ -80,6 +80,9 @@ type Options struct {
 	Model *model.Spec `json:"model,omitzero"`
 	// Continues is the run that this one goes on from.
 	Continues string `json:"continues,omitzero"`
+	// Budgets are what the run spends from: its own, and those of the run that
+	// started it.
+	Budgets []string `json:"budgets,omitzero"`
 }
 
 // HasTool says whether the caller brought a tool of that name.
@@ -122,20 +125,31 @@ type Limits struct {
 	MaxSteps        *int64 `json:"max_steps,omitzero" minimum:"0"`
 	MaxToolCalls    *int64 `json:"max_tool_calls,omitzero" minimum:"0"`
 	MaxTokensPerRun *int64 `json:"max_tokens_per_run,omitzero" minimum:"0"`
+	// MaxCostUSD of 0 is no cap.
+	MaxCostUSD *float64 `json:"max_cost_usd,omitzero" minimum:"0" doc:"US dollars for model calls, by the catalogue's prices; 0 is no cap. A call is made only if it cannot cost more than is left."`
 }
 
 // Narrow gives the smaller of each limit (decisions.md D6).
 func (l Limits) Narrow(other Limits) Limits {
-	least := func(a, b *int64) *int64 {
-		if a == nil || (b != nil && *b < *a) {
-			return b
-		}
-		return a
-	}
 	return Limits{
 		least(l.MaxDurationMS, other.MaxDurationMS), least(l.MaxSteps, other.MaxSteps),
 		least(l.MaxToolCalls, other.MaxToolCalls), least(l.MaxTokensPerRun, other.MaxTokensPerRun),
+		least(capped(l.MaxCostUSD), capped(other.MaxCostUSD)),
 	}
+}
+
+func least[N int64 | float64](a, b *N) *N {
+	if a == nil || (b != nil && *b < *a) {
+		return b
+	}
+	return a
+}
+
+func capped(usd *float64) *float64 {
+	if usd == nil || *usd <= 0 {
+		return nil
+	}
+	return usd
 }
 
 // Metrics of a run (interface.md section 2, RunMetrics). DurationMS is running
@@ -245,7 +259,8 @@ type Intent struct {
 	Type      StepType   `json:"type"`
 	StartedAt time.Time  `json:"started_at"`
 	Tool      *ToolInput `json:"tool,omitzero"`
-	Held      bool       `json:"held,omitzero"` // the run paused before anything was done of it
+	Held      bool       `json:"held,omitzero"`     // the run paused before anything was done of it
+	Reserved  int64      `json:"reserved,omitzero"` // of the run's budgets, for a model call
 }
 
 // NoteOutput is the output of a step of type input: what whoever resumed the

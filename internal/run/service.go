@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"slices"
 
 	"agentd/internal/authz"
 	"agentd/internal/clock"
@@ -31,6 +32,7 @@ type Service struct {
 	// WorkKind is the kind of the engine's items, which a cancellation removes.
 	WorkKind string
 	Watchers *Watchers
+	Sessions SessionGate // nil: there are none
 }
 
 // Request is what a run is made of.
@@ -46,6 +48,8 @@ type Request struct {
 	Parsed       *Input // Input as a value, if the caller has it
 	// Admit, if set, decides whether the run's turn has come; see Admission.
 	Admit Admission
+	// Budgets of the run that starts this one; it spends from them too.
+	Budgets []string
 }
 
 // Create stores a run and sets it going. It returns the run as it was made,
@@ -70,6 +74,10 @@ func (s *Service) Create(ctx context.Context, who authz.Caller, req Request) (*R
 			ResourceLimits: req.Limits.Narrow(spec.Limits),
 		},
 		Options: req.Options, Parsed: req.Parsed, Admit: req.Admit,
+	}
+	r.Options.Budgets = req.Budgets
+	if r.ResourceLimits.MaxCostUSD != nil {
+		r.Options.Budgets = append(slices.Clip(req.Budgets), r.RunID)
 	}
 	if err := s.Starter.Start(ctx, r, spec); err != nil {
 		return nil, err

@@ -82,6 +82,8 @@ type Store interface {
 	AppendStep(s *Step) txn.Op
 	// Steps gives up to limit steps after a seq, in order. limit 0: all.
 	Steps(ctx context.Context, tenant, id string, after int64, limit int) ([]Step, error)
+	Budgets
+
 	// AskPause notes that the run is to pause at its next step boundary.
 	AskPause(tx txn.Tx, tenant, id string) error
 	// Waiting gives ids of runs in auth_required that wait for a server.

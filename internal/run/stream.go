@@ -87,13 +87,29 @@ func (s *Service) done(ctx context.Context, tenant, id string, seq int64, yield 
 	if err != nil {
 		return // the client comes back with its last id and gets done then
 	}
-	data, err := json.Marshal(doneData{id, r.Status, r.Output, r.Metrics, r.Metrics.TotalCostUSD, r.Error, r.ErrorCode})
+	frame, err := DoneFrame(&r.Run, strconv.FormatInt(seq, 10))
 	if err != nil {
 		return
 	}
-	if yield(route.Frame{ID: strconv.FormatInt(seq, 10), Name: "done", Data: data}, nil) {
+	if yield(frame, nil) {
 		yield(route.Frame{Data: []byte("[DONE]")}, nil)
 	}
+}
+
+// DoneFrame is the frame that tells what a run that ended came to.
+func DoneFrame(r *Run, id string) (route.Frame, error) {
+	data, err := json.Marshal(doneData{r.RunID, r.Status, r.Output, r.Metrics, r.Metrics.TotalCostUSD, r.Error, r.ErrorCode})
+	return route.Frame{ID: id, Name: "done", Data: data}, err
+}
+
+// EventFrame renders an event of a run, for streams of more than that run: its
+// id is <runId>:<seq>.
+func EventFrame(runID, session string, e event.Event) route.Frame {
+	f := (&encoder{run: runID, session: &session}).frame(e)
+	if f.ID != "" {
+		f.ID = runID + ":" + f.ID
+	}
+	return f
 }
 
 // encoder renders the events of one run as frames.

@@ -42,3 +42,11 @@ type Conversations interface {
 // come. A run whose turn has not come is stored queued and has no work; who
 // admits it enqueues its work later, with Service.Release. An error refuses the run.
 type Admission func(tx txn.Tx, r *Record) (now bool, err error)
+
+// SessionGate is the port to sessions for runs that are started in one.
+type SessionGate interface {
+	// Join makes a request part of the session that its SessionID names: it
+	// sets Admit, and the session's model. Errors: NotFound for the session,
+	// Invalid for one of another agent, Conflict where it takes no runs.
+	Join(ctx context.Context, tenant string, req *Request) error
+}

@@ -47,7 +47,7 @@ func (s *Runs) Steps(ctx context.Context, tenant, id string, after int64, limit 
 	return out, rows.Err()
 }
 
-func scanStep(rows *sql.Rows) (run.Step, error) {
+func scanStep(rows scanner) (run.Step, error) {
 	var st run.Step
 	var kind, status, calls string
 	var input, output, metrics sql.NullString

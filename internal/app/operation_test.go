@@ -123,6 +123,7 @@ func (n *node) operations() []*operation {
 		o := add(raw.Row)
 		o.rpc = raw.Path == mcpserver.Path
 		o.endless = o.rpc && raw.Method == http.MethodGet
+		o.streams = o.endless
 		o.page = raw.Path == mcp.StartPath || raw.Path == mcp.CallbackPath
 		o.chat = raw.Fail != nil && !o.rpc
 	}

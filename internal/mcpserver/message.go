@@ -80,14 +80,12 @@ func refusal(id jsontext.Value, e *rpcError) *response {
 	return &response{JSONRPC: version2, ID: id, Error: e}
 }
 
-// parse reads a message. Errors: fault.Malformed.
+// parse reads a message. Errors: fault.Malformed for what is no JSON, or has
+// no id; fault.Invalid for what is no message.
 func parse(body []byte) (*request, error) {
-	if err := schema.Syntax(body); err != nil {
-		return nil, err
-	}
 	req, err := schema.Decode[request](body)
 	if err != nil {
-		return nil, fault.New(fault.Malformed, "", "This is not a single JSON-RPC 2.0 message: %s", fault.From(err).Detail)
+		return nil, err
 	}
 	switch req.ID.Kind() {
 	case 0, '"', '0':
@@ -102,6 +100,7 @@ var rpcCodes = map[int]int{
 	http.StatusBadRequest: codeInvalidRequest, http.StatusUnauthorized: codeRefused, http.StatusForbidden: codeRefused,
 	http.StatusNotFound: codeInvalidParams, http.StatusLengthRequired: codeInvalidRequest, http.StatusRequestTimeout: codeInvalidRequest,
 	http.StatusRequestEntityTooLarge: codeInvalidRequest, http.StatusUnsupportedMediaType: codeInvalidRequest,
+	http.StatusUnprocessableEntity: codeInvalidRequest,
 }
 
 // fail renders what is refused before a message is looked at as a JSON-RPC

@@ -129,6 +129,7 @@ var rows = []row{
 
 	{pattern: "internal/archtest", layer: support},
 	{pattern: "internal/event/eventtest", layer: support, uses: []string{jsonModule, "github.com/google/go-cmp"}},
+	{pattern: "internal/mcp/mcptest", layer: support, uses: []string{jsonModule, "github.com/modelcontextprotocol/go-sdk"}},
 	{pattern: "internal/model/modeltest", layer: support, uses: []string{jsonModule}},
 	{pattern: "internal/resource/resourcetest", layer: support, uses: []string{jsonModule, "github.com/google/go-cmp"}},
 	{pattern: "internal/run/runtest", layer: support, uses: []string{jsonModule, "github.com/google/go-cmp"}},

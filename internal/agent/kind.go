@@ -11,6 +11,7 @@ import (
 	"agentd/internal/fault"
 	"agentd/internal/resource"
 	"agentd/internal/schema"
+	"agentd/internal/txn"
 )
 
 // Options are what agents take from the deployment.
@@ -18,8 +19,19 @@ type Options struct {
 	DefaultModel ModelConfig            // of agents that name none; zero: the built-in echo
 	Tools        []string               // names of the built-in tools that there are
 	CheckURL     func(url string) error // says why an endpoint cannot be called; without looking it up
+	Workspaces   Workspaces             // nil: a workspace_id is only kept
 	// CheckMCP says what is wrong with the mcp field; nil: anything goes.
 	CheckMCP func(schema.Object) []fault.Field
+	// CheckGuardrails says what is wrong with a guardrails field, with paths
+	// from the agent's body; nil: it is kept as it comes.
+	CheckGuardrails func(schema.Nullable) []fault.Field
+}
+
+// Workspaces is the port to where agents keep their files.
+type Workspaces interface {
+	// Place notes which workspace an agent works in, nil for none of its
+	// choosing. Errors: fault.NotFound for the workspace.
+	Place(tx txn.Tx, tenant, agent string, workspace *string) error
 }
 
 // Echo is the model that needs no endpoint: it answers by rule.
@@ -91,6 +103,9 @@ func (o Options) validate(g *Agent) []fault.Field {
 	if o.CheckMCP != nil {
 		wrong = append(wrong, o.CheckMCP(g.MCP)...)
 	}
+	if o.CheckGuardrails != nil {
+		wrong = append(wrong, o.CheckGuardrails(g.Guardrails)...)
+	}
 	if len(g.Schedule) > 0 {
 		var s struct {
 			Cron any `json:"cron"`
@@ -101,6 +116,7 @@ func (o Options) validate(g *Agent) []fault.Field {
 			add("schedule.cron", "expected a cron expression")
 		}
 	}
+	wrong = append(wrong, checkPolicies(g.Policies)...)
 	return wrong
 }
 

@@ -15,13 +15,13 @@ import (
 	"agentd/internal/compat/openai"
 	"agentd/internal/config"
 	"agentd/internal/engine"
+	"agentd/internal/guardrail"
 	"agentd/internal/httpapi"
 	"agentd/internal/identity"
 	"agentd/internal/model"
 	"agentd/internal/modelwire"
 	"agentd/internal/outbound"
 	"agentd/internal/page"
-	"agentd/internal/policy"
 	"agentd/internal/resource"
 	"agentd/internal/route"
 	"agentd/internal/run"
@@ -60,7 +60,8 @@ func (a *App) build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	tools, err := tool.NewRegistry(tool.Limits{}, tool.Builtins(a.clock)...)
+	stored := a.buildStorage(cursors)
+	tools, err := tool.NewRegistry(tool.Limits{}, append(tool.Builtins(a.clock), stored.workspaces.Tools()...)...)
 	if err != nil {
 		return err
 	}
@@ -70,18 +71,21 @@ func (a *App) build(ctx context.Context) error {
 		return err
 	}
 	agents = agent.New(kernel, agent.Options{
-		DefaultModel: a.defaultModel(), Tools: tools.Names(), CheckURL: outbound.CheckURL, CheckMCP: servers.CheckField,
+		DefaultModel: a.defaultModel(), Tools: tools.Names(), CheckURL: outbound.CheckURL, Workspaces: stored.placement,
+		CheckGuardrails: guardrail.CheckSettings, CheckMCP: servers.CheckField,
 	})
+	guardrails := a.buildGuardrails(kernel, models, client)
 	customers := resource.NewStore(commerce.Customers, kernel)
 
 	source := run.AgentSource{Agents: agents}
 	store, log := sqlstore.NewRuns(a.db), sqlstore.NewEvents(a.db)
 	watchers := &run.Watchers{}
-	sessions := a.buildSessions(agents, queue, watchers, cursors)
+	sessions := a.buildSessions(kernel, agents, queue, watchers)
 	eng := engine.New(engine.Config{
 		Writer: a.db, Runs: store, Log: log, Queue: queue, Hub: a.hub, Agents: source,
-		Models: models, Client: client, Tools: tools, Gate: policy.AllowAll{}, Remote: servers,
+		Models: models, Client: client, Tools: tools, Gate: guardrail.Gate{All: guardrails}, Remote: servers,
 		Watchers: watchers, Conversations: sessions, Clock: a.clock, Logger: a.log, Node: a.node, Lease: lease, Tracer: tracer(a.cfg.Observability, "agentd/engine"),
+		Artifacts: stored.artifacts,
 	})
 	eng.Observer = observe(a.metrics, eng, a.hub)
 	runs := &run.Service{
@@ -91,6 +95,7 @@ func (a *App) build(ctx context.Context) error {
 	subscribers.Subscribe("end-runs-of-deleted-agents", "agent", []string{resource.Deleted}, func(ctx context.Context, c resource.Change) error {
 		return runs.AgentDeleted(ctx, c.TenantID, c.ID)
 	})
+	storedRoutes := stored.connect(agents, store, subscribers)
 
 	connectMCP(servers, runs, subscribers)
 
@@ -118,9 +123,11 @@ func (a *App) build(ctx context.Context) error {
 	chat := &openai.Chat{Runs: runs, Agents: source, Models: catalogue{agents}, Log: log, Hub: a.hub}
 	routes := append(a.people.Routes(), agents.Routes()...)
 	routes = append(routes, resource.Routes(customers)...)
+	routes = append(routes, guardrails.Routes()...)
 	routes = append(routes, runs.Routes()...)
 	routes = append(routes, sessions.Routes()...)
 	routes = append(routes, servers.Routes()...)
+	routes = append(routes, storedRoutes...)
 	a.routes, a.raw = routes, append(chat.Routes(), a.mcpEndpoint(servers, runs, agentTools{catalogue{agents}, source}, log)...)
 	a.server, err = httpapi.New(httpapi.Config{
 		Routes: routes, Raw: a.raw, Auth: a.people, Recheck: a.people.Valid, Ready: a.db.Ready,
@@ -167,10 +174,10 @@ func (a *App) buildModels() (engine.Models, model.Client, error) {
 	if text := allow.String(); text != "" {
 		a.log.Warn("calls to addresses that tenants choose may reach these private ones", "allowed", text)
 	}
-	guarded := outbound.New(outbound.Config{Allow: allow})
+	a.guarded = outbound.New(outbound.Config{Allow: allow})
 	operator := modelwire.NewTransport()
-	a.onStop(stopper(func() { guarded.Close(); operator.CloseIdleConnections() }))
-	wire := modelwire.New(modelwire.Config{Operator: operator, Guarded: guarded.Transport(), Tracer: tracer(a.cfg.Observability, "agentd/model")})
+	a.onStop(stopper(func() { a.guarded.Close(); operator.CloseIdleConnections() }))
+	wire := modelwire.New(modelwire.Config{Operator: operator, Guarded: a.guarded.Transport(), Tracer: tracer(a.cfg.Observability, "agentd/model")})
 	return model.Resolver{Catalogue: a.models}, model.Router{Wire: wire}, nil
 }
 

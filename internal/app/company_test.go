@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"encoding/base64"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -8,7 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"agentd/internal/artifact"
 	"agentd/internal/authz"
+	"agentd/internal/blob"
 	"agentd/internal/clock"
 	"agentd/internal/config"
 	"agentd/internal/identity"
@@ -17,6 +20,7 @@ import (
 	"agentd/internal/sqldb"
 	"agentd/internal/sqldb/sqldbtest"
 	"agentd/internal/sqlstore"
+	"agentd/internal/tool"
 	"agentd/internal/txn"
 )
 
@@ -232,15 +236,52 @@ func newCompany(n *node, mark string, id identity.Grant) *company {
 		add("keyId", made["key_id"].(string))
 		customer := c.want(201, "POST", "/api/v1/commerce/customers", object{"name": mark + name, "note": mark})
 		add("customerId", customer["id"].(string))
+		guard := c.want(201, "POST", "/api/v1/guardrails", object{
+			"name": mark + name, "webhook_url": "https://example.com/" + mark, "phase": "both", "secret": mark,
+		})
+		add("guardrailId", guard["guardrail_id"].(string))
 	}
 	add("keyId", id.KeyID)
-	for _, name := range []string{" first", " second"} {
-		server := c.want(201, "POST", "/api/v1/mcp/servers", object{
-			"name": mark + name, "transport": "http", "url": "http://127.0.0.1:9/" + mark, "enabled": false, "assigned_agent_ids": []string{agent},
-		})
-		add("serverId", server["id"].(string))
-	}
+	c.store(add)
+	c.mcpServers(add)
 	return c
+}
+
+// store fills a company with files, workspaces and artifacts.
+func (c *company) store(add func(parameter, id string)) {
+	c.t.Helper()
+	for _, name := range []string{"first", "second"} {
+		text := c.mark + " " + name
+		file := c.want(201, "POST", "/api/v1/files", object{"data": base64.StdEncoding.EncodeToString([]byte(text)), "mime_type": "text/plain", "filename": text + ".txt"})
+		add("fileId", file["file_id"].(string))
+		workspace := c.want(201, "POST", "/api/v1/workspaces", object{"name": text})["workspace_id"].(string)
+		add("workspaceId", workspace)
+		for _, path := range []string{"docs/a.txt", "docs/b.txt", "move.txt"} {
+			c.want(201, "PUT", "/api/v1/workspaces/"+workspace+"/files?path="+path, text, "Content-Type", "text/plain")
+		}
+		add("artifactId", c.admin().artifact(c.id.TenantID, c.ids["runId"][0], text+".txt"))
+	}
+	for _, relation := range []string{"assign", "share"} {
+		c.want(200, "POST", "/api/v1/workspaces/"+c.ids["workspaceId"][0]+"/"+relation, object{"agent_id": c.ids["agentId"][1]})
+	}
+}
+
+// artifact adds a file to a run that has ended.
+func (a *admin) artifact(tenant, run, name string) string {
+	a.tb.Helper()
+	if tenant == "" {
+		tenant = a.query(`SELECT tenant_id FROM runs WHERE run_id = ?`, run)[0]["tenant_id"].(string)
+	}
+	blobs := &blob.Store{Table: sqlstore.NewBlobs(a.db), Writer: a.db, Clock: clock.System{}}
+	s := &artifact.Service{Table: sqlstore.NewArtifacts(a.db), Blobs: blobs, Clock: clock.System{}}
+	made, op, err := s.Save(a.tb.Context(), tenant, run, []tool.File{{Name: name, MimeType: "text/plain", Data: []byte(name)}})
+	if err == nil {
+		err = a.db.Write(a.tb.Context(), op)
+	}
+	if err != nil {
+		a.tb.Fatal(err)
+	}
+	return made[0].ArtifactID
 }
 
 // in is the same company in a subtest.

@@ -46,6 +46,18 @@ func (n *node) mcpServer(fields object) object {
 	return n.want(201, "POST", "/api/v1/mcp/servers", fields)
 }
 
+// mcpServers are of a company, for the tests of all operations. Nobody connects
+// to them.
+func (c *company) mcpServers(add func(parameter, id string)) {
+	c.t.Helper()
+	for _, name := range []string{" first", " second"} {
+		server := c.mcpServer(object{
+			"name": c.mark + name, "url": "http://127.0.0.1:9/" + c.mark, "enabled": false, "assigned_agent_ids": c.ids["agentId"][:1],
+		})
+		add("serverId", server["id"].(string))
+	}
+}
+
 func text(o object) string {
 	out, _ := o["output"].(object)
 	s, _ := out["text"].(string)

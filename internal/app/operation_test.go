@@ -27,6 +27,7 @@ type operation struct {
 	route.Row
 
 	streams bool
+	bytes   bool     // answers a file
 	chat    bool     // refuses in the chat envelope
 	rpc     bool     // refuses with a JSON-RPC error
 	endless bool     // a stream that nothing ends
@@ -111,6 +112,8 @@ func (n *node) operations() []*operation {
 		o.answers = map[string]*apiSchema{}
 		for status, answer := range published.Responses {
 			o.answers[status] = answer.Content["application/json"].Schema
+			_, file := answer.Content[route.Bytes]
+			o.bytes = o.bytes || file
 		}
 		o.body = published.RequestBody.Content["application/json"].Schema
 		all = append(all, o)
@@ -194,6 +197,14 @@ var recipes = map[string]recipe{
 		c.waiting(call.path["runId"], "running")
 	}},
 	"resumeRun": {body: object{}, ids: func(c *company, call *call) { call.path["runId"] = c.paused() }},
+	"continueRun": {
+		body: object{"continuation_token": "none"},
+		ids: func(c *company, call *call) {
+			id := c.run(c.ids["agentId"][3], c.mark, object{"resource_limits": object{"max_steps": 0}})
+			call.path["runId"] = id
+			call.body = object{"continuation_token": c.ended(id)["output"].(object)["continuation_token"]}
+		},
+	},
 	"respondToRun": {
 		body: object{"response": "an answer"},
 		ids:  func(c *company, call *call) { call.path["runId"] = c.waits("ask_user") },
@@ -208,12 +219,34 @@ var recipes = map[string]recipe{
 
 	"createApiKey": {body: object{"name": "made by a test"}},
 
+	"uploadFile":            {body: object{"data": "aGVsbG8=", "mime_type": "text/plain", "filename": "made by a test.txt"}},
+	"createWorkspace":       {body: object{"name": "made by a test"}},
+	"updateWorkspace":       {body: object{"name": "named by a test"}},
+	"deleteWorkspace":       {ids: func(c *company, call *call) { call.path["workspaceId"] = c.ids["workspaceId"][1] }},
+	"assignWorkspace":       {with: func(c *company) object { return object{"agent_id": c.ids["agentId"][1]} }},
+	"unassignWorkspace":     {with: func(c *company) object { return object{"agent_id": c.ids["agentId"][1]} }},
+	"shareWorkspace":        {with: func(c *company) object { return object{"agent_id": c.ids["agentId"][1]} }},
+	"revokeWorkspaceShare":  {ids: func(c *company, call *call) { call.path["agentId"] = c.ids["agentId"][1] }},
+	"uploadWorkspaceFile":   {ids: atPath("empty.txt")},
+	"downloadWorkspaceFile": {ids: atPath("docs/a.txt")},
+	"deleteWorkspaceFile":   {ids: atPath("docs/b.txt")},
+	"moveWorkspaceFile":     {body: object{"from_path": "move.txt", "to_path": "moved/away.txt"}},
+	"copyWorkspaceFile":     {body: object{"source_path": "docs/a.txt", "dest_path": "copied/a.txt"}},
+	"createGuardrail": {body: object{"name": "made by a test", "kind": "keyword", "stage": "input", "config": object{"keywords": []string{"x"}}}},
+	"updateGuardrail": {body: object{"name": "changed by a test"}},
+	"patchGuardrail":  {body: object{"action": "flag"}},
+
 	"createCommerceCustomer": {body: object{"name": "made by a test"}},
 	"patchCommerceCustomer":  {body: object{"note": "changed by a test"}},
 
 	"createChatCompletion": {with: func(c *company) object {
 		return object{"model": c.ids["agentId"][0], "messages": []object{{"role": "user", "content": "hello"}}}
 	}},
+}
+
+// atPath names a file of a workspace in the query.
+func atPath(path string) func(*company, *call) {
+	return func(_ *company, call *call) { call.query.Set("path", path) }
 }
 
 // references says what a field of a body or a query names: the path parameter
@@ -228,10 +261,12 @@ var references = map[string]string{
 	"assigned_agent_ids": "agentId",
 	"server_ids":         "serverId",
 	"client_id":          "", // of an authorization server
+	"workspace_id": "workspaceId",
 
 	// What will name things once there are any.
 	"session_id":        "",
-	"workspace_id":      "",
+	"team_id":           "",
+	"company_id":        "",
 	"knowledge_base_id": "",
 
 	// Ids that a caller gives to things of its own.
@@ -247,6 +282,7 @@ var plainParameters = map[string]bool{"versionNum": true}
 var plainQueries = map[string]bool{
 	"limit": true, "cursor": true, "order": true, "status": true, "fields": true, "compare_to": true,
 	"timeout_sec": true, "last_event_id": true,
+	"path": true, "recursive": true, "q": true, "glob": true, "regex": true, "mime_prefix": true,
 }
 
 // call is a request to an operation.

@@ -284,10 +284,14 @@ func (a *attempt) letOut(out *run.LLMOutput) (refused bool, err error) {
 // text is held.
 func (a *attempt) finish(out run.LLMOutput, truncated bool) error {
 	a.past = &run.Transcript{Answer: &out}
-	a.rec.Output = schema.Nullable(encode(run.Output{
+	output := run.Output{
 		Text: out.Text, Truncated: truncated, OutputTruncated: out.FinishReason == model.FinishLength && out.Model != "",
 		FinishReason: out.FinishReason, ToolCalls: out.ToolCalls,
-	}))
+	}
+	if truncated {
+		output.ContinuationToken = a.e.service.Continuation(a.rec.TenantID, a.rec.RunID, a.step)
+	}
+	a.rec.Output = schema.Nullable(encode(output))
 	a.end(run.Completed, "", "")
 	return a.commit(context.WithoutCancel(a.ctx), run.PauseStops)
 }

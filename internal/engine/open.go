@@ -77,8 +77,8 @@ func (a *attempt) open() error {
 	if err != nil {
 		return err
 	}
-	a.messages = a.opening(in, earlier)
-	a.tell()
+	a.messages = a.past.After(a.opening(in, earlier))
+	a.past.Messages = nil
 	return nil
 }
 

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"agentd/internal/secret"
 )
 
@@ -26,6 +28,9 @@ type Offer struct {
 	ContextWindow    int      `json:"context_window"` // tokens; 0: unknown
 	InputUSDPerMTok  *float64 `json:"input_usd_per_mtok"`
 	OutputUSDPerMTok *float64 `json:"output_usd_per_mtok"`
+	// Capabilities has the keys of ParseCapabilities, of which context_window
+	// stands for max_context_tokens.
+	Capabilities jsontext.Value `json:"capabilities"`
 }
 
 // Entry is a line of the catalogue.
@@ -34,6 +39,8 @@ type Entry struct {
 	Model   string
 	Context int
 	Price   *Price
+
+	Capabilities Capabilities
 }
 
 // Catalogue is the operator's providers. It does not change.
@@ -94,6 +101,8 @@ func (c *Catalogue) list(p *provider, o Offer) {
 	if o.InputUSDPerMTok != nil {
 		e.Price = &Price{Input: *o.InputUSDPerMTok, Output: *o.OutputUSDPerMTok}
 	}
+	e.Capabilities = ParseCapabilities(o.Capabilities)
+	e.Capabilities.Context = 0
 	p.offers[o.ID] = e
 	c.entries = append(c.entries, e)
 }
@@ -132,7 +141,7 @@ func (c *Catalogue) Lookup(ref string) (Target, error) {
 	}
 	t := Target{Provider: p.Name, Model: model, BaseURL: p.BaseURL, APIKey: p.APIKey}
 	if e, ok := p.offers[model]; ok {
-		t.Price, t.Context = e.Price, e.Context
+		t.Price, t.Context, t.Capabilities = e.Price, e.Context, e.Capabilities
 	}
 	return t, nil
 }
@@ -184,6 +193,8 @@ func (o Offer) check() error {
 		return fmt.Errorf("a model has no id")
 	case o.ContextWindow < 0:
 		return fmt.Errorf("the model %q: context_window is negative", o.ID)
+	case len(o.Capabilities) > 0 && o.Capabilities.Kind() != '{':
+		return fmt.Errorf("the model %q: capabilities is not an object", o.ID)
 	case (o.InputUSDPerMTok == nil) != (o.OutputUSDPerMTok == nil):
 		return fmt.Errorf("the model %q: give both input_usd_per_mtok and output_usd_per_mtok, or neither", o.ID)
 	case o.InputUSDPerMTok != nil && (*o.InputUSDPerMTok < 0 || *o.OutputUSDPerMTok < 0):

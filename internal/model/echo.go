@@ -63,21 +63,10 @@ func lastTurn(messages []Message) (asked string, results []Message) {
 			results = append(results, m)
 		case User:
 			slices.Reverse(results)
-			return messageText(m), results
+			return Plain(&m), results
 		}
 	}
 	return "", nil
-}
-
-func messageText(m Message) string {
-	if m.Parts == nil {
-		return m.Text
-	}
-	var b strings.Builder
-	for _, part := range m.Parts {
-		b.WriteString(partText(part))
-	}
-	return b.String()
 }
 
 // term is a piece of an expression that the calculator may be asked for.
@@ -112,7 +101,7 @@ func echoText(asked string, results []Message) string {
 		if name == "" {
 			name = "tool"
 		}
-		fmt.Fprintf(&b, "The %s answered: %s ", name, cut(messageText(r), echoLongest))
+		fmt.Fprintf(&b, "The %s answered: %s ", name, cut(Plain(&r), echoLongest))
 	}
 	switch {
 	case len(results) > 0:

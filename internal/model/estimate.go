@@ -2,29 +2,52 @@ package model
 
 import "unicode/utf8"
 
+// Endpoints count in tokens of their own, and their tokenisers are not at
+// hand. These are estimates, the same for every model; how far a model is off
+// is learnt from the usage that it reports (window.Gauge).
+const (
+	frameTokens = 4     // around each message, call and tool
+	imageTokens = 1_000 // of a content part that is no text
+)
+
 // EstimateTokens is about how many tokens a text has: four characters each
 // (interface.md section 8).
 func EstimateTokens(text string) int { return (utf8.RuneCountInString(text) + 3) / 4 }
 
-// EstimateInput is about how many tokens a request has: its texts, tool calls
-// and tools, and a few for the frame of each message.
-func EstimateInput(req Request) int {
-	const frame = 4
-	n := 0
-	for _, m := range req.Messages {
-		n += frame
-		if m.Parts == nil {
-			n += EstimateTokens(m.Text)
-		}
-		for _, part := range m.Parts {
-			n += EstimateTokens(partText(part))
-		}
-		for _, call := range m.ToolCalls {
-			n += frame + EstimateTokens(call.Name) + EstimateTokens(call.Arguments)
+// EstimateMessage is about how many tokens a message has: its text, its tool
+// calls and what stands around them. An image counts as imageTokens.
+func EstimateMessage(m *Message) int {
+	n := frameTokens
+	if m.Parts == nil {
+		n += EstimateTokens(m.Text)
+	}
+	for _, part := range m.Parts {
+		if text, ok := partText(part); ok {
+			n += EstimateTokens(text)
+		} else {
+			n += imageTokens
 		}
 	}
-	for _, t := range req.Tools {
-		n += frame + EstimateTokens(t.Name) + EstimateTokens(t.Description) + len(t.Parameters)/4
+	for _, call := range m.ToolCalls {
+		n += frameTokens + EstimateTokens(call.Name) + EstimateTokens(call.Arguments)
+	}
+	return n
+}
+
+// EstimateTools is about how many tokens the offer of tools has.
+func EstimateTools(tools []ToolSpec) int {
+	n := 0
+	for _, t := range tools {
+		n += frameTokens + EstimateTokens(t.Name) + EstimateTokens(t.Description) + len(t.Parameters)/4
+	}
+	return n
+}
+
+// EstimateInput is about how many tokens a request has.
+func EstimateInput(req Request) int {
+	n := EstimateTools(req.Tools)
+	for i := range req.Messages {
+		n += EstimateMessage(&req.Messages[i])
 	}
 	return n
 }

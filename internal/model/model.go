@@ -31,6 +31,19 @@ type Message struct {
 	ToolCalls  []ToolCall       `json:"tool_calls,omitzero"`   // of an assistant
 	ToolCallID string           `json:"tool_call_id,omitzero"` // of a tool's result
 	Name       string           `json:"name,omitzero"`
+
+	// From is the step that the message comes from, where it comes from one.
+	// No endpoint sees it.
+	From Origin `json:"-"`
+	// Summary marks a message of ours that stands for earlier ones. A client
+	// cannot forge it.
+	Summary bool `json:"-"`
+}
+
+// Origin is a step of a run. StepSeq 0 is the run's own message.
+type Origin struct {
+	RunID   string `json:"run_id"`
+	StepSeq int64  `json:"step_seq"`
 }
 
 // ToolCall is a model's wish to call a tool. Arguments is what the model
@@ -58,6 +71,8 @@ type Target struct {
 	Guarded  bool          // a tenant chose the address: through the guarded client
 	Price    *Price        // nil: unknown
 	Context  int           // context window in tokens; 0: unknown
+
+	Capabilities Capabilities // Context apart
 }
 
 // Price is in US dollars per million tokens.
@@ -126,6 +141,10 @@ type Usage struct {
 type Client interface {
 	Generate(ctx context.Context, req Request, sink func(Delta)) (Response, error)
 }
+
+// CodeContextLength is the code of a call whose conversation is too long for
+// the model.
+const CodeContextLength = "CONTEXT_LENGTH_EXCEEDED"
 
 // Error is a failed model call.
 type Error struct {

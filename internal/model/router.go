@@ -3,9 +3,6 @@ package model
 import (
 	"context"
 	"errors"
-
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Router is the client of everything: builtin targets are answered here, all
@@ -54,16 +51,4 @@ func GenerateWithFallback(ctx context.Context, c Client, req Request, fallback *
 	both := *first
 	both.Cause = errors.Join(first.Cause, second)
 	return Response{}, primary, &both
-}
-
-// partText is the text of a content part; "" for images and the like.
-func partText(part jsontext.Value) string {
-	var p struct {
-		Type string `json:"type"`
-		Text string `json:"text"`
-	}
-	if json.Unmarshal(part, &p) != nil {
-		return ""
-	}
-	return p.Text
 }

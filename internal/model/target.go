@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"agentd/internal/fault"
 	"agentd/internal/secret"
 )
@@ -25,6 +27,8 @@ type Spec struct {
 	ModelRef    string `json:"model_ref,omitzero"`    // <provider>/<model>, or a bare name; "": the default model
 	EndpointURL string `json:"endpoint_url,omitzero"` // the agent's own endpoint; "": the catalogue
 	APIKeyRef   string `json:"api_key_ref,omitzero"`  // names a credential of the tenant; only with EndpointURL
+
+	Capabilities jsontext.Value `json:"capabilities,omitzero"` // see ParseCapabilities
 }
 
 // Credentials finds the keys that tenants keep for their own endpoints. It
@@ -45,6 +49,20 @@ type Resolver struct {
 // never the operator's. Errors: *Error with the code provider_not_configured;
 // whatever else the credentials port fails with, unchanged.
 func (r Resolver) Resolve(ctx context.Context, tenant string, spec Spec) (Target, error) {
+	t, err := r.resolve(ctx, tenant, spec)
+	if err != nil {
+		return Target{}, err
+	}
+	said := ParseCapabilities(spec.Capabilities)
+	if t.Context == 0 || said.Context > 0 && said.Context < t.Context { // the operator knows better how much there is
+		t.Context = said.Context
+	}
+	said.Context = 0
+	t.Capabilities = said.Over(t.Capabilities)
+	return t, nil
+}
+
+func (r Resolver) resolve(ctx context.Context, tenant string, spec Spec) (Target, error) {
 	switch {
 	case spec.EndpointURL != "":
 		return r.own(ctx, tenant, spec)

@@ -36,6 +36,9 @@ func encode(req *model.Request, stream bool, style dialect) []byte {
 		case "model", "messages", "tools", "stream", "stream_options":
 			continue
 		}
+		if style.noThinking && slices.Contains(thinkingFields, name) {
+			continue
+		}
 		b = append(b, ',')
 		b = appendString(b, name)
 		b = append(b, ':')

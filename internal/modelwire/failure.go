@@ -20,7 +20,7 @@ const (
 	codeLimited       = "model_rate_limited"
 	codeAuth          = "provider_auth_failed"
 	codeNotConfigured = "provider_not_configured"
-	codeContext       = "CONTEXT_LENGTH_EXCEEDED"
+	codeContext       = model.CodeContextLength
 )
 
 const maxErrorBody = 64 << 10

@@ -40,7 +40,10 @@ type Config struct {
 }
 
 // Client implements model.Client over HTTP. Safe for concurrent use.
-type Client struct{ Config }
+type Client struct {
+	Config
+	dialects dialects
+}
 
 var _ model.Client = (*Client)(nil)
 
@@ -57,7 +60,7 @@ func New(c Config) *Client {
 	c.Backoff = cmp.Or(c.Backoff, 500*time.Millisecond)
 	c.MaxBackoff = cmp.Or(c.MaxBackoff, 8*time.Second)
 	c.MaxRetryAfter = cmp.Or(c.MaxRetryAfter, 30*time.Second)
-	return &Client{c}
+	return &Client{Config: c}
 }
 
 // Generate implements [model.Client]. The response of a failed call is empty.
@@ -71,12 +74,16 @@ func (c *Client) Generate(ctx context.Context, req model.Request, sink func(mode
 // generate repeats the call for as long as that can help.
 func (c *Client) generate(ctx context.Context, req *model.Request, sink func(model.Delta)) (model.Response, error) {
 	began := time.Now()
-	var style dialect
+	style := c.dialects.of(&req.Target, began)
+	usual := style
 	body := encode(req, sink != nil, style)
 	for attempt := 1; ; attempt++ {
 		a := answer{sink: sink, began: began, max: c.MaxAnswer}
 		err := c.attempt(ctx, req, body, &a)
 		if err == nil {
+			if style != usual {
+				c.dialects.learn(&req.Target, style, began)
+			}
 			return a.response(req), nil
 		}
 		if ctx.Err() != nil {

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"go.uber.org/goleak"
@@ -403,6 +405,66 @@ func TestDialects(t *testing.T) {
 	last := string(b.sim.Requests()[2].Body)
 	if !strings.Contains(last, `"max_completion_tokens":5`) || strings.Contains(last, `"max_tokens"`) || strings.Contains(last, "stream_options") {
 		t.Errorf("the third request is %s", last)
+	}
+	if _, _, err := b.call(t); err != nil || b.sim.Calls() != 4 {
+		t.Errorf("%v after %d calls, of which the last should have known the dialect", err, b.sim.Calls())
+	}
+}
+
+// An endpoint that does not take what says how to think is asked without it,
+// once, and not told again for a while.
+func TestThinkingThatIsRefused(t *testing.T) {
+	t.Parallel()
+	refusing := func(script ...modeltest.Answer) bench {
+		b := newBench(t, Config{MaxAttempts: 1}, modeltest.Script(script...))
+		b.req.Extra = map[string]jsontext.Value{"reasoning_effort": jsontext.Value(`"high"`), "seed": jsontext.Value("1")}
+		return b
+	}
+	refusal := modeltest.Answer{Status: 400, Error: "Unrecognized request argument supplied: reasoning_effort"}
+	b := refusing(refusal)
+	for range 2 {
+		if _, _, err := b.call(t); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var sent []bool
+	for _, r := range b.sim.Requests() {
+		sent = append(sent, strings.Contains(string(r.Body), `"reasoning_effort":"high"`))
+		if !strings.Contains(string(r.Body), `"seed":1`) {
+			t.Errorf("another field is gone: %s", r.Body)
+		}
+	}
+	if diff := cmp.Diff([]bool{true, false, false}, sent); diff != "" {
+		t.Errorf("sent with the first, second and third call:\n%s", diff)
+	}
+
+	b = refusing(refusal, refusal)
+	if _, _, err := b.call(t); err == nil || b.sim.Calls() != 2 {
+		t.Errorf("%v after %d calls", err, b.sim.Calls())
+	}
+	if _, _, err := b.call(t); err != nil || !strings.Contains(string(b.sim.Requests()[2].Body), "reasoning_effort") {
+		t.Errorf("a call that failed taught something: %v", err)
+	}
+	b = refusing(modeltest.Answer{Status: 400, Error: "no such tool"})
+	if _, _, err := b.call(t); err == nil || b.sim.Calls() != 1 {
+		t.Errorf("a refusal for another reason: %v after %d calls", err, b.sim.Calls())
+	}
+}
+
+func TestDialectsAreForgotten(t *testing.T) {
+	t.Parallel()
+	var d dialects
+	now := time.Date(2026, 9, 10, 12, 0, 0, 0, time.UTC)
+	target, style := model.Target{BaseURL: "u", Model: "m"}, dialect{noThinking: true}
+	d.learn(&target, style, now)
+	if d.of(&target, now.Add(59*time.Minute)) != style || d.of(&target, now.Add(time.Hour)) != (dialect{}) || d.of(&model.Target{BaseURL: "u"}, now) != (dialect{}) {
+		t.Error("wrong for the time or the model")
+	}
+	for i := range 2 * mostKnown {
+		d.learn(&model.Target{BaseURL: strconv.Itoa(i)}, style, now)
+	}
+	if len(d.known) > mostKnown {
+		t.Errorf("%d are known", len(d.known))
 	}
 }
 

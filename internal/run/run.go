@@ -12,6 +12,7 @@ import (
 	"agentd/internal/model"
 	"agentd/internal/policy"
 	"agentd/internal/schema"
+	"agentd/internal/window"
 )
 
 // Run is one execution of an agent, as callers see it (interface.md section 2,
@@ -111,11 +112,13 @@ type Input struct {
 
 // Output of a completed run.
 type Output struct {
-	Text            string           `json:"text"`
-	Truncated       bool             `json:"truncated,omitzero"`        // a step, tool or token limit ended the run early
-	OutputTruncated bool             `json:"output_truncated,omitzero"` // the model ran out of output tokens
-	FinishReason    string           `json:"finish_reason,omitzero"`
-	ToolCalls       []model.ToolCall `json:"tool_calls,omitzero"` // calls of the caller's own tools
+	Text            string `json:"text"`
+	Truncated       bool   `json:"truncated,omitzero"`        // a step, tool or token limit ended the run early
+	OutputTruncated bool   `json:"output_truncated,omitzero"` // the model ran out of output tokens
+	FinishReason    string `json:"finish_reason,omitzero"`
+	// ContinuationToken is there where Truncated is; see Service.Continue.
+	ContinuationToken string           `json:"continuation_token,omitzero"`
+	ToolCalls         []model.ToolCall `json:"tool_calls,omitzero"` // calls of the caller's own tools
 }
 
 // Limits bound a run (interface.md section 2, resource_limits). Nil is no
@@ -176,11 +179,12 @@ type StepType string
 
 // The types of steps.
 const (
-	StepLLM       StepType = "llm"
-	StepTool      StepType = "tool"
-	StepInput     StepType = "input"     // a note of whoever resumed the run
-	StepGuardrail StepType = "guardrail" // the check of the run's message
-	StepMemory    StepType = "memory"    // what the agent remembered at the start
+	StepLLM        StepType = "llm"
+	StepTool       StepType = "tool"
+	StepInput      StepType = "input"      // a note of whoever resumed the run
+	StepGuardrail  StepType = "guardrail"  // the check of the run's message
+	StepMemory     StepType = "memory"     // what the agent remembered at the start
+	StepCompaction StepType = "compaction" // earlier messages give way to a summary
 )
 
 // StepStatus is where a step stands.
@@ -222,6 +226,31 @@ type LLMOutput struct {
 	ToolCalls    []model.ToolCall `json:"tool_calls,omitzero"`
 	FinishReason string           `json:"finish_reason"`
 	Model        string           `json:"model,omitzero"`
+}
+
+// CompactionInput is the input of a step of type compaction: what of the
+// conversation its summary stands for (decisions.md D8). Folded are the first
+// Messages messages of the conversation as the model was about to read it,
+// system messages not counted: an earlier summary counts as one message.
+//
+// Whoever derives the conversation from steps goes on at a completed step of
+// this type with window.Apply, as Transcript.After does. Folded messages stay in their
+// steps; only the model does not read them again.
+type CompactionInput struct {
+	window.Fold
+	// Through is where the newest folded message comes from: it and all before
+	// it are folded, but for the request that was kept. Nil where no folded
+	// message has an origin. StepSeq 0 is the run's own message.
+	Through  *model.Origin `json:"through,omitzero"`
+	Tokens   int           `json:"tokens"`   // about how many the folded messages have
+	Strategy string        `json:"strategy"` // compaction | summarize
+}
+
+// CompactionOutput is the output of a completed step of type compaction.
+type CompactionOutput struct {
+	Summary string `json:"summary"`
+	Tokens  int    `json:"tokens"` // about how many the conversation has now
+	Model   string `json:"model,omitzero"`
 }
 
 // StepMetrics are the metrics of one step.

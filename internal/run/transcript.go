@@ -7,6 +7,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"agentd/internal/model"
+	"agentd/internal/window"
 )
 
 // Transcript is the conversation that a run's journal tells, after what the
@@ -25,6 +26,30 @@ type Transcript struct {
 	Answer   *LLMOutput       // the last word, if it is the model's and asks for nothing
 	Recalled *string          // what the agent remembered at the start; nil: it was not asked
 	Checked  *GuardrailOutput // the check of the message; nil: there was none
+
+	folds []folding // in order
+}
+
+// folding is a completed step of type compaction, and how many Messages there
+// were then.
+type folding struct {
+	at      int
+	fold    window.Fold
+	summary string
+}
+
+// Folds is how often a part of the conversation gave way to a summary.
+func (t *Transcript) Folds() int { return len(t.folds) }
+
+// After gives the conversation as a model reads it next: what the run opened
+// with, then Messages, with summaries in place of what was folded of both.
+func (t *Transcript) After(opening []model.Message) []model.Message {
+	all, at := slices.Clip(opening), 0
+	for _, f := range t.folds {
+		all = window.Apply(append(all, t.Messages[at:f.at]...), f.fold, f.summary)
+		at = f.at
+	}
+	return append(all, t.Messages[at:]...)
 }
 
 // Transcribe reads a run's steps, in order.
@@ -52,7 +77,7 @@ func (t *Transcript) read(s *Step) error {
 			return err
 		}
 		t.Close()
-		m := model.Message{Role: model.Assistant, Text: out.Text, ToolCalls: out.ToolCalls}
+		m := model.Message{Role: model.Assistant, Text: out.Text, ToolCalls: out.ToolCalls, From: s.origin()}
 		if len(out.ToolCalls) > 0 {
 			t.Asking, t.Answer = &m, nil
 			return nil
@@ -67,19 +92,34 @@ func (t *Transcript) read(s *Step) error {
 		if err := json.Unmarshal(s.Output, &out); err != nil {
 			return err
 		}
-		t.Results[in.ToolCallID] = ToolMessage(in, out)
+		m := ToolMessage(in, out)
+		m.From = s.origin()
+		t.Results[in.ToolCallID] = m
 	case StepInput:
 		var note NoteOutput
 		if err := json.Unmarshal(s.Output, &note); err != nil {
 			return err
 		}
-		m := model.Message{Role: model.User, Text: note.Message}
+		m := model.Message{Role: model.User, Text: note.Message, From: s.origin()}
 		t.Answer = nil
 		if t.Asking != nil {
 			t.Notes = append(t.Notes, m)
 			return nil
 		}
 		t.Messages = append(t.Messages, m)
+	case StepCompaction:
+		if s.Status != StepCompleted {
+			return nil
+		}
+		var in CompactionInput
+		var out CompactionOutput
+		if err := json.Unmarshal(s.Input, &in); err != nil {
+			return err
+		}
+		if err := json.Unmarshal(s.Output, &out); err != nil {
+			return err
+		}
+		t.folds = append(t.folds, folding{len(t.Messages), in.Fold, out.Summary})
 	case StepMemory:
 		var found struct {
 			Text string `json:"text"`
@@ -170,3 +210,5 @@ func (r *Record) Asked() *Input {
 func ToolMessage(in ToolInput, out ToolOutput) model.Message {
 	return model.Message{Role: model.Tool, Text: out.Content, ToolCallID: in.ToolCallID, Name: in.Name}
 }
+
+func (s *Step) origin() model.Origin { return model.Origin{RunID: s.RunID, StepSeq: s.Seq} }

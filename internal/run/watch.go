@@ -33,7 +33,10 @@ func (w *Watchers) Moved(tx txn.Tx, r *Record) error {
 }
 
 // Conversations is the port to sessions: what was said on a run's branch
-// before the run, oldest first. It is asked once the run's turn has come.
+// before the run, oldest first. It is asked once the run's turn has come. The
+// messages say where they come from (model.Message.From), so that a compaction
+// can say what it folds; those that a step of type compaction folded are
+// replaced by its summary (window.Apply).
 type Conversations interface {
 	Before(ctx context.Context, r *Record) ([]model.Message, error)
 }

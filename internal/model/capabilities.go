@@ -1,0 +1,87 @@
+package model
+
+import (
+	"slices"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Capabilities is what is known of a model beside its price: from the
+// operator's catalogue, and what an agent's model config says of it in its
+// free object capabilities (interface.md section 2, AgentModelConfig). Other
+// keys there are the client's own.
+type Capabilities struct {
+	// Thinking false: the model does not think, and nothing about it is sent.
+	Thinking *bool
+	// Efforts are the values of reasoning_effort that the model takes; nil: the
+	// usual ones. Empty: none.
+	Efforts []string
+	// Budget is the field by which the endpoint takes a budget of thinking
+	// tokens: one of the Budget constants; "": it takes none.
+	Budget string
+	// Context is the context window in tokens; 0: unknown.
+	Context int
+}
+
+// How endpoints take a budget of thinking tokens.
+const (
+	BudgetThinking  = "thinking"        // {"thinking": {"type": "enabled", "budget_tokens": n}}
+	BudgetReasoning = "reasoning"       // {"reasoning": {"max_tokens": n}}
+	BudgetPlain     = "thinking_budget" // {"thinking_budget": n}
+)
+
+// maxContext keeps nonsense out of sums.
+const maxContext = 1 << 30
+
+// ParseCapabilities reads the keys that are known: thinking (bool),
+// reasoning_effort (bool, or the values that the model takes), thinking_budget
+// (one of the Budget constants), max_context_tokens. The object is free: a
+// value of another kind is somebody else's and counts as absent.
+func ParseCapabilities(raw jsontext.Value) (c Capabilities) {
+	var keys map[string]jsontext.Value
+	if len(raw) == 0 || json.Unmarshal(raw, &keys) != nil {
+		return c
+	}
+	var yes bool
+	if json.Unmarshal(keys["thinking"], &yes) == nil && keys["thinking"].Kind() != 'n' {
+		c.Thinking = &yes
+	}
+	switch effort := keys["reasoning_effort"]; effort.Kind() {
+	case 'f':
+		c.Efforts = []string{}
+	case '[':
+		var values []string
+		if json.Unmarshal(effort, &values) == nil {
+			c.Efforts = append([]string{}, values...)
+		}
+	}
+	var field string
+	if json.Unmarshal(keys["thinking_budget"], &field) == nil &&
+		slices.Contains([]string{BudgetThinking, BudgetReasoning, BudgetPlain}, field) {
+		c.Budget = field
+	}
+	var tokens int
+	if json.Unmarshal(keys["max_context_tokens"], &tokens) == nil && tokens > 0 && tokens <= maxContext {
+		c.Context = tokens
+	}
+	return c
+}
+
+// Over gives what is known if more is said of the same model: what is said,
+// and where it says nothing what was known.
+func (c Capabilities) Over(known Capabilities) Capabilities {
+	if c.Thinking == nil {
+		c.Thinking = known.Thinking
+	}
+	if c.Efforts == nil {
+		c.Efforts = known.Efforts
+	}
+	if c.Budget == "" {
+		c.Budget = known.Budget
+	}
+	if c.Context == 0 {
+		c.Context = known.Context
+	}
+	return c
+}

@@ -144,7 +144,7 @@ func TestMCPCallsThatFail(t *testing.T) {
 	}
 	run := res.Meta["run_id"].(string)
 	n.want(200, "POST", "/api/v1/runs/"+run+"/approve", object{})
-	if got := text(n.ended(run)); got != "It says: 42" {
+	if got := spoken(n.ended(run)); got != "It says: 42" {
 		t.Errorf("it goes on with %q", got)
 	}
 }
@@ -155,7 +155,9 @@ func TestMCPEndpointByHand(t *testing.T) {
 	t.Parallel()
 	n := start(t, modeltest.New(t))
 	agent := n.agent(object{"name": "Chef"})
-	post := func(n *node, body string, headers ...string) reply { return n.do("POST", "/api/v1/mcp", body, headers...) }
+	post := func(n *node, body string, headers ...string) reply {
+		return n.do("POST", "/api/v1/mcp", body, headers...)
+	}
 	call := `{"jsonrpc":"2.0","id":"c","method":"tools/call","params":{"name":"` + agent + `","arguments":{"message":"x"}}}`
 	list := `{"jsonrpc":"2.0","id":7,"method":"tools/list"}`
 

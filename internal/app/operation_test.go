@@ -232,9 +232,9 @@ var recipes = map[string]recipe{
 	"deleteWorkspaceFile":   {ids: atPath("docs/b.txt")},
 	"moveWorkspaceFile":     {body: object{"from_path": "move.txt", "to_path": "moved/away.txt"}},
 	"copyWorkspaceFile":     {body: object{"source_path": "docs/a.txt", "dest_path": "copied/a.txt"}},
-	"createGuardrail": {body: object{"name": "made by a test", "kind": "keyword", "stage": "input", "config": object{"keywords": []string{"x"}}}},
-	"updateGuardrail": {body: object{"name": "changed by a test"}},
-	"patchGuardrail":  {body: object{"action": "flag"}},
+	"createGuardrail":       {body: object{"name": "made by a test", "kind": "keyword", "stage": "input", "config": object{"keywords": []string{"x"}}}},
+	"updateGuardrail":       {body: object{"name": "changed by a test"}},
+	"patchGuardrail":        {body: object{"action": "flag"}},
 
 	"createCommerceCustomer": {body: object{"name": "made by a test"}},
 	"patchCommerceCustomer":  {body: object{"note": "changed by a test"}},
@@ -261,7 +261,7 @@ var references = map[string]string{
 	"assigned_agent_ids": "agentId",
 	"server_ids":         "serverId",
 	"client_id":          "", // of an authorization server
-	"workspace_id": "workspaceId",
+	"workspace_id":       "workspaceId",
 
 	// What will name things once there are any.
 	"session_id":        "",

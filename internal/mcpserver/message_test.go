@@ -18,10 +18,10 @@ func TestParse(t *testing.T) {
 		`{"jsonrpc":"2.0","id":{},"method":"ping"}`:              fault.Malformed,
 		`{"jsonrpc":"2.0","id":null,"method":"ping"}`:            fault.Malformed,
 		`{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}`:        fault.Malformed,
-		`{"jsonrpc":"2.0"`:                                       fault.Malformed,
-		`{"id":1,"method":"ping"}`:                               fault.Invalid,
-		`{"jsonrpc":"2.0","id":1,"method":7}`:                    fault.Invalid,
-		`[]`:                                                     fault.Invalid,
+		`{"jsonrpc":"2.0"`:                    fault.Malformed,
+		`{"id":1,"method":"ping"}`:            fault.Invalid,
+		`{"jsonrpc":"2.0","id":1,"method":7}`: fault.Invalid,
+		`[]`:                                  fault.Invalid,
 	} {
 		_, err := parse([]byte(text))
 		if (err == nil) != (kind == 0) || err != nil && !fault.Is(err, kind) {

@@ -58,12 +58,6 @@ func (c *company) mcpServers(add func(parameter, id string)) {
 	}
 }
 
-func spoken(o object) string {
-	out, _ := o["output"].(object)
-	s, _ := out["text"].(string)
-	return s
-}
-
 // An agent uses the tools of a server that is assigned to it, and of one in
 // its own configuration, and no others.
 func TestMCPToolsInARun(t *testing.T) {
@@ -76,7 +70,7 @@ func TestMCPToolsInARun(t *testing.T) {
 		t.Errorf("the server is %v", server)
 	}
 	agent := n.agent(nil)
-	if got := spoken(n.ended(n.run(agent, "x", nil))); !strings.Contains(got, "There is no tool") {
+	if got := text(n.ended(n.run(agent, "x", nil))); !strings.Contains(got, "There is no tool") {
 		t.Errorf("a server that is not the agent's: %q", got)
 	}
 	path := "/api/v1/agents/" + agent + "/mcp-servers"
@@ -84,7 +78,7 @@ func TestMCPToolsInARun(t *testing.T) {
 	if got := fmt.Sprint(set["connected"], set["disconnected"]); got != fmt.Sprintf("[%v] []", server["id"]) {
 		t.Errorf("assigned: %v", set)
 	}
-	if got := spoken(n.ended(n.run(agent, "x", nil))); got != "It says: you said hello" {
+	if got := text(n.ended(n.run(agent, "x", nil))); got != "It says: you said hello" {
 		t.Errorf("the answer is %q", got)
 	}
 	if list := n.want(200, "GET", path, nil); list["total"] != 1.0 {
@@ -92,7 +86,7 @@ func TestMCPToolsInARun(t *testing.T) {
 	}
 
 	own := n.agent(object{"mcp": object{"servers": []object{{"id": "w", "name": "W", "transport": "http", "url": url}}, "allowed_tools": []string{"ec*"}}})
-	if got := spoken(n.ended(n.run(own, "x", nil))); got != "It says: you said hello" {
+	if got := text(n.ended(n.run(own, "x", nil))); got != "It says: you said hello" {
 		t.Errorf("with a server of its own: %q", got)
 	}
 	var offered []string
@@ -123,7 +117,7 @@ func TestMCPToolLikeABuiltin(t *testing.T) {
 			n := start(t, modeltest.New(t, calling(tool, `{"expression":"6*7"}`)), local)
 			agent := n.agent(object{"built_in_tools": []string{"calculator"}})
 			n.mcpServer(object{"url": mcptest.Serve(t, mcptest.Handler(t, s)), "assigned_agent_ids": []string{agent}})
-			if got := spoken(n.ended(n.run(agent, "x", nil))); got != want {
+			if got := text(n.ended(n.run(agent, "x", nil))); got != want {
 				t.Errorf("%s: %q", tool, got)
 			}
 		})
@@ -146,8 +140,8 @@ func TestMCPServerThatDiesInACall(t *testing.T) {
 	agent := n.agent(nil)
 	n.mcpServer(object{"url": server.URL, "assigned_agent_ids": []string{agent}})
 	r := n.ended(n.run(agent, "x", nil))
-	if r["status"] != "completed" || !strings.Contains(spoken(r), "The MCP server Weather cannot be used") {
-		t.Errorf("%v: %q", r["status"], spoken(r))
+	if r["status"] != "completed" || !strings.Contains(text(r), "The MCP server Weather cannot be used") {
+		t.Errorf("%v: %q", r["status"], text(r))
 	}
 }
 
@@ -189,8 +183,8 @@ func TestMCPAuthorization(t *testing.T) {
 			t.Fatalf("the person comes back to %d %s", status, page)
 		}
 		r := n.ended(run)
-		if r["status"] != "completed" || spoken(r) != "It says: Connected to Weather. It has the tools: echo, fail." {
-			t.Errorf("%v: %q", r["status"], spoken(r))
+		if r["status"] != "completed" || text(r) != "It says: Connected to Weather. It has the tools: echo, fail." {
+			t.Errorf("%v: %q", r["status"], text(r))
 		}
 		if got := n.want(200, "GET", path, nil); got["status"] != "active" || got["connect_error"] != nil {
 			t.Errorf("afterwards the server is %v", got)
@@ -246,7 +240,7 @@ func TestMCPAuthorizationRunsOut(t *testing.T) {
 	server := n.mcpServer(object{"url": p.URL, "assigned_agent_ids": []string{agent}})
 	path := "/api/v1/mcp/servers/" + server["id"].(string)
 	follow(t, n.want(200, "POST", path+"/authorize", nil)["authorization_url"].(string))
-	if got := spoken(n.ended(n.run(agent, "x", nil))); got != "It says: you said hello" {
+	if got := text(n.ended(n.run(agent, "x", nil))); got != "It says: you said hello" {
 		t.Fatalf("the answer is %q", got)
 	}
 	p.Revoke()
@@ -261,7 +255,7 @@ func TestMCPAuthorizationRunsOut(t *testing.T) {
 	if status, page := follow(t, n.url+address.RequestURI()); status != 200 {
 		t.Fatalf("%d %s", status, page)
 	}
-	if got := spoken(n.ended(run)); got != "It says: you said hello" {
+	if got := text(n.ended(run)); got != "It says: you said hello" {
 		t.Errorf("after the authorization: %q", got)
 	}
 }
@@ -478,7 +472,7 @@ func TestMCPOverStandardStreams(t *testing.T) {
 	if server["status"] != "active" {
 		t.Fatalf("the server is %v", server)
 	}
-	if got := spoken(n.ended(n.run(agent, "x", nil))); got != "It says: you said hello" {
+	if got := text(n.ended(n.run(agent, "x", nil))); got != "It says: you said hello" {
 		t.Errorf("the answer is %q", got)
 	}
 }

@@ -144,7 +144,7 @@ func TestMCPCallsThatFail(t *testing.T) {
 	}
 	run := res.Meta["run_id"].(string)
 	n.want(200, "POST", "/api/v1/runs/"+run+"/approve", object{})
-	if got := spoken(n.ended(run)); got != "It says: 42" {
+	if got := text(n.ended(run)); got != "It says: 42" {
 		t.Errorf("it goes on with %q", got)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/trace"
@@ -61,7 +62,8 @@ func (a *App) build(ctx context.Context) error {
 		return err
 	}
 	stored := a.buildStorage(cursors)
-	tools, err := tool.NewRegistry(tool.Limits{}, append(tool.Builtins(a.clock), stored.workspaces.Tools()...)...)
+	remember := a.newRemembering(kernel, queue)
+	tools, err := tool.NewRegistry(tool.Limits{}, slices.Concat(tool.Builtins(a.clock), stored.workspaces.Tools(), remember.tools())...)
 	if err != nil {
 		return err
 	}
@@ -72,7 +74,7 @@ func (a *App) build(ctx context.Context) error {
 	}
 	agents = agent.New(kernel, agent.Options{
 		DefaultModel: a.defaultModel(), Tools: tools.Names(), CheckURL: outbound.CheckURL, Workspaces: stored.placement,
-		CheckGuardrails: guardrail.CheckSettings, CheckMCP: servers.CheckField,
+		CheckGuardrails: guardrail.CheckSettings, CheckMCP: servers.CheckField, KnowledgeBase: remember.knowledge.CheckTx,
 	})
 	guardrails := a.buildGuardrails(kernel, models, client)
 	customers := resource.NewStore(commerce.Customers, kernel)
@@ -84,13 +86,13 @@ func (a *App) build(ctx context.Context) error {
 	eng := engine.New(engine.Config{
 		Writer: a.db, Runs: store, Log: log, Queue: queue, Hub: a.hub, Agents: source,
 		Models: models, Client: client, Tools: tools, Gate: guardrail.Gate{All: guardrails}, Remote: servers,
-		Watchers: watchers, Conversations: sessions, Clock: a.clock, Logger: a.log, Node: a.node, Lease: lease, Tracer: tracer(a.cfg.Observability, "agentd/engine"),
-		Artifacts: stored.artifacts,
+		Memory: remember.memory, Conversations: sessions, Artifacts: stored.artifacts, Watchers: watchers,
+		Clock: a.clock, Logger: a.log, Node: a.node, Lease: lease, Tracer: tracer(a.cfg.Observability, "agentd/engine"),
 	})
 	eng.Observer = observe(a.metrics, eng, a.hub)
 	runs := &run.Service{
 		Runs: store, Writer: a.db, Queue: queue, Log: log, Hub: a.hub, Agents: source,
-		Starter: eng, Cursors: cursors, Clock: a.clock, WorkKind: engine.WorkKind, Watchers: watchers,
+		Starter: eng, Cursors: cursors, Clock: a.clock, WorkKind: engine.WorkKind, Watchers: watchers, Artifacts: stored.artifacts.Of,
 	}
 	subscribers.Subscribe("end-runs-of-deleted-agents", "agent", []string{resource.Deleted}, func(ctx context.Context, c resource.Change) error {
 		return runs.AgentDeleted(ctx, c.TenantID, c.ID)
@@ -105,6 +107,8 @@ func (a *App) build(ctx context.Context) error {
 	runners[resource.WorkKind] = work.NewRunner(work.Config{
 		Kind: resource.WorkKind, Owner: a.node, Queue: queue, Handler: subscribers.Deliver, Slots: 8, Lease: lease, Clock: a.clock, Logger: a.log,
 	})
+	sessions.Artifacts = stored.artifacts
+	remember.connect(agents, store, models, client, watchers, subscribers, runners)
 	a.bindSessions(sessions, runs, runners)
 	eng.Bind(runners[engine.WorkKind], runs)
 	a.onStop(stopper(a.hub.OnSignal(signalWork, wake)))
@@ -125,6 +129,7 @@ func (a *App) build(ctx context.Context) error {
 	routes = append(routes, resource.Routes(customers)...)
 	routes = append(routes, guardrails.Routes()...)
 	routes = append(routes, runs.Routes()...)
+	routes = append(routes, remember.routes()...)
 	routes = append(routes, sessions.Routes()...)
 	routes = append(routes, servers.Routes()...)
 	routes = append(routes, storedRoutes...)
@@ -178,6 +183,7 @@ func (a *App) buildModels() (engine.Models, model.Client, error) {
 	operator := modelwire.NewTransport()
 	a.onStop(stopper(func() { a.guarded.Close(); operator.CloseIdleConnections() }))
 	wire := modelwire.New(modelwire.Config{Operator: operator, Guarded: a.guarded.Transport(), Tracer: tracer(a.cfg.Observability, "agentd/model")})
+	a.embedder = embedderOf(c, wire)
 	return model.Resolver{Catalogue: a.models}, model.Router{Wire: wire}, nil
 }
 

@@ -216,6 +216,25 @@ var recipes = map[string]recipe{
 		return object{"server_ids": []string{c.ids["serverId"][1]}}
 	}},
 	"callMcp": {body: object{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}},
+	"createSession":       {with: func(c *company) object { return object{"agent_id": c.ids["agentId"][0]} }},
+	"updateSession":       {body: object{"metadata": object{"note": "changed by a test"}}},
+	"sendSessionMessage":  {body: object{"content": "hello"}},
+	"bulkDeleteSessions":  {with: func(c *company) object { return object{"session_ids": []string{c.ids["sessionId"][1]}} }},
+	"streamSessionEvents": {ids: func(c *company, call *call) { call.path["sessionId"] = c.ids["sessionId"][2] }}, // it ends
+	"exportSession":       {ids: func(_ *company, call *call) { call.query.Set("format", "json") }},               // the other is no JSON
+	"createSessionBranch": {body: object{}},
+	"deleteSessionBranch": {ids: func(c *company, call *call) { call.path["branchId"] = c.ids["branchId"][1] }},
+	"createSessionShare":  {body: object{"role": "viewer"}},
+
+	"createSessionAnnotation": {body: object{"message_id": "a message", "content": "made by a test"}},
+	"updateSessionAnnotation": {body: object{"resolved": true}},
+	"createSessionTodo":       {body: object{"title": "made by a test"}},
+	"updateSessionTodo":       {body: object{"description": "changed by a test"}},
+	"confirmSessionTodo": {
+		body: object{"execute": false},
+		ids:  func(c *company, call *call) { call.path["todoId"] = c.ids["todoId"][1] },
+	},
+	"createTask": {with: func(c *company) object { return object{"title": "made by a test", "agent_id": c.ids["agentId"][0]} }},
 
 	"createApiKey": {body: object{"name": "made by a test"}},
 
@@ -239,6 +258,17 @@ var recipes = map[string]recipe{
 	"createCommerceCustomer": {body: object{"name": "made by a test"}},
 	"patchCommerceCustomer":  {body: object{"note": "changed by a test"}},
 
+	"createMemory":           {body: object{"content": "made by a test"}},
+	"searchMemory":           {body: object{"text": "made"}},
+	"ingestMemory":           {body: object{"content": "made by a test"}},
+	"importMemory":           {body: object{"entries": []object{{"content": "imported by a test"}}}},
+	"updateAgentMemoryEntry": {body: object{"content": "changed by a test"}},
+	"updateCoreMemoryBlock":  {body: object{"content": "changed by a test"}},
+	"createKnowledgeBase":    {body: object{"name": "made by a test"}},
+	"updateKnowledgeBase":    {body: object{"description": "changed by a test"}},
+	"ingestKbDocument":       {body: object{"content": "made by a test"}},
+	"searchKnowledgeBase":    {body: object{"query": "made"}},
+
 	"createChatCompletion": {with: func(c *company) object {
 		return object{"model": c.ids["agentId"][0], "messages": []object{{"role": "user", "content": "hello"}}}
 	}},
@@ -253,7 +283,17 @@ func atPath(path string) func(*company, *call) {
 // whose ids it takes, or nothing, where the value is only kept.
 var references = map[string]string{
 	"agent_id": "agentId",
-	"run_id":   "runId",
+
+	"session_id":        "sessionId",
+	"assign_agent_id":   "agentId",
+	"fork_point_run_id": "runId",
+	"parent_branch_id":  "branchId",
+	"message_id":        "", // whatever somebody remarks on
+	// Lists of ids, which TestForeignIDsInLists puts in.
+	"agent_ids":   "",
+	"session_ids": "",
+
+	"run_id": "runId",
 	// Approvals are looked for among those of the run.
 	"approval_id": "approvalId",
 	"model":       "model", // of the chat routes: an agent
@@ -262,12 +302,15 @@ var references = map[string]string{
 	"server_ids":         "serverId",
 	"client_id":          "", // of an authorization server
 	"workspace_id":       "workspaceId",
+	"workspace_id":      "workspaceId",
+	"knowledge_base_id": "knowledgeBaseId",
 
 	// What will name things once there are any.
-	"session_id":        "",
-	"team_id":           "",
-	"company_id":        "",
-	"knowledge_base_id": "",
+	"team_id":        "",
+	"assign_team_id": "",
+	"company_id":     "",
+	"file_ids":       "",
+	"file_id":        "",
 
 	// Ids that a caller gives to things of its own.
 	"messages[].tool_call_id":    "",
@@ -276,13 +319,20 @@ var references = map[string]string{
 
 // plainParameters are parameters of paths that are no ids: they only mean
 // something beside one.
-var plainParameters = map[string]bool{"versionNum": true}
+var plainParameters = map[string]bool{
+	"versionNum": true, "label": true, "entity": true,
+	"shareId": true, // whoever has a link may read
+}
+
+// unconditional are the parameters of deletions that answer the same whether
+// the thing is there or not (behaviours.md section 8), with their status.
+var unconditional = map[string]int{"deleteMemoryEntry entryId": 204}
 
 // plainQueries are parameters of queries that are no ids.
 var plainQueries = map[string]bool{
 	"limit": true, "cursor": true, "order": true, "status": true, "fields": true, "compare_to": true,
-	"timeout_sec": true, "last_event_id": true,
-	"path": true, "recursive": true, "q": true, "glob": true, "regex": true, "mime_prefix": true,
+	"timeout_sec": true, "last_event_id": true, "from": true, "to": true, "format": true,
+	"path": true, "recursive": true, "q": true, "glob": true, "regex": true, "mime_prefix": true, "top_k": true,
 }
 
 // call is a request to an operation.

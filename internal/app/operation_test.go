@@ -199,9 +199,9 @@ var recipes = map[string]recipe{
 
 	"createApiKey": {body: object{"name": "made by a test"}},
 
-	"createGuardrail": {body: object{"name": "made by a test", "kind": "keyword", "stage": "input", "config": object{"keywords": []string{"x"}}}},
-	"updateGuardrail": {body: object{"name": "changed by a test"}},
-	"patchGuardrail":  {body: object{"action": "flag"}},
+	"createGuardrail":       {body: object{"name": "made by a test", "kind": "keyword", "stage": "input", "config": object{"keywords": []string{"x"}}}},
+	"updateGuardrail":       {body: object{"name": "changed by a test"}},
+	"patchGuardrail":        {body: object{"action": "flag"}},
 	"uploadFile":            {body: object{"data": "aGVsbG8=", "mime_type": "text/plain", "filename": "made by a test.txt"}},
 	"createWorkspace":       {body: object{"name": "made by a test"}},
 	"updateWorkspace":       {body: object{"name": "named by a test"}},

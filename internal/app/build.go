@@ -66,8 +66,8 @@ func (a *App) build(ctx context.Context) error {
 		return err
 	}
 	agents := agent.New(kernel, agent.Options{
-		DefaultModel: a.defaultModel(), Tools: tools.Names(), CheckURL: outbound.CheckURL, CheckGuardrails: guardrail.CheckSettings,
-		Workspaces: stored.placement,
+		DefaultModel: a.defaultModel(), Tools: tools.Names(), CheckURL: outbound.CheckURL, Workspaces: stored.placement,
+		CheckGuardrails: guardrail.CheckSettings,
 	})
 	guardrails := a.buildGuardrails(kernel, models, client)
 	customers := resource.NewStore(commerce.Customers, kernel)
@@ -85,7 +85,7 @@ func (a *App) build(ctx context.Context) error {
 	eng.Observer = observe(a.metrics, eng, a.hub)
 	runs := &run.Service{
 		Runs: store, Writer: a.db, Queue: queue, Log: log, Hub: a.hub, Agents: source,
-		Starter: eng, Cursors: cursors, Clock: a.clock, WorkKind: engine.WorkKind, Watchers: watchers,
+		Starter: eng, Cursors: cursors, Clock: a.clock, WorkKind: engine.WorkKind, Watchers: watchers, Artifacts: stored.artifacts.Of,
 	}
 	subscribers.Subscribe("end-runs-of-deleted-agents", "agent", []string{resource.Deleted}, func(ctx context.Context, c resource.Change) error {
 		return runs.AgentDeleted(ctx, c.TenantID, c.ID)
@@ -98,6 +98,7 @@ func (a *App) build(ctx context.Context) error {
 	runners[resource.WorkKind] = work.NewRunner(work.Config{
 		Kind: resource.WorkKind, Owner: a.node, Queue: queue, Handler: subscribers.Deliver, Slots: 8, Lease: lease, Clock: a.clock, Logger: a.log,
 	})
+	sessions.Artifacts = stored.artifacts
 	a.bindSessions(sessions, runs, runners)
 	eng.Bind(runners[engine.WorkKind], runs)
 	a.onStop(stopper(a.hub.OnSignal(signalWork, wake)))

@@ -256,6 +256,7 @@ func newCompany(n *node, mark string, id identity.Grant) *company {
 		add("notificationId", id)
 	}
 	c.store(add)
+	c.remember(agent, add)
 	return c
 }
 
@@ -294,8 +295,6 @@ func (a *admin) artifact(tenant, run, name string) string {
 		a.tb.Fatal(err)
 	}
 	return made[0].ArtifactID
-	c.remember(agent, add)
-	return c
 }
 
 // remember has an agent remember and know things, and waits until they are

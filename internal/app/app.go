@@ -24,6 +24,7 @@ import (
 	"agentd/internal/ident"
 	"agentd/internal/identity"
 	"agentd/internal/model"
+	"agentd/internal/modelwire"
 	"agentd/internal/natsbus"
 	"agentd/internal/route"
 	"agentd/internal/secret"
@@ -61,6 +62,7 @@ type App struct {
 	grant    identity.Grant
 	first    bool // this start made the first tenant
 	models   *model.Catalogue
+	wire     *modelwire.Client
 }
 
 // Start builds and starts everything. On an error nothing is left running.

@@ -17,6 +17,7 @@ import (
 	"agentd/internal/engine"
 	"agentd/internal/httpapi"
 	"agentd/internal/identity"
+	"agentd/internal/imaging"
 	"agentd/internal/model"
 	"agentd/internal/modelwire"
 	"agentd/internal/outbound"
@@ -78,7 +79,7 @@ func (a *App) build(ctx context.Context) error {
 		Writer: a.db, Runs: store, Log: log, Queue: queue, Hub: a.hub, Agents: source,
 		Models: models, Client: client, Tools: tools, Gate: policy.AllowAll{},
 		Watchers: watchers, Conversations: sessions, Clock: a.clock, Logger: a.log, Node: a.node, Lease: lease, Tracer: tracer(a.cfg.Observability, "agentd/engine"),
-		Artifacts: stored.artifacts,
+		Artifacts: stored.artifacts, Images: &imaging.Maker{Models: a.models, Client: a.wire, Tools: tools},
 	})
 	eng.Observer = observe(a.metrics, eng, a.hub)
 	runs := &run.Service{
@@ -166,8 +167,8 @@ func (a *App) buildModels() (engine.Models, model.Client, error) {
 	guarded := outbound.New(outbound.Config{Allow: allow})
 	operator := modelwire.NewTransport()
 	a.onStop(stopper(func() { guarded.Close(); operator.CloseIdleConnections() }))
-	wire := modelwire.New(modelwire.Config{Operator: operator, Guarded: guarded.Transport(), Tracer: tracer(a.cfg.Observability, "agentd/model")})
-	return model.Resolver{Catalogue: a.models}, model.Router{Wire: wire}, nil
+	a.wire = modelwire.New(modelwire.Config{Operator: operator, Guarded: guarded.Transport(), Tracer: tracer(a.cfg.Observability, "agentd/model")})
+	return model.Resolver{Catalogue: a.models}, model.Router{Wire: a.wire}, nil
 }
 
 // defaultModel is what agents use that name no model.

@@ -10,6 +10,7 @@ import (
 	"agentd/internal/authz"
 	"agentd/internal/fault"
 	"agentd/internal/resource"
+	"agentd/internal/schema"
 	"agentd/internal/txn"
 )
 
@@ -19,6 +20,9 @@ type Options struct {
 	Tools        []string               // names of the built-in tools that there are
 	CheckURL     func(url string) error // says why an endpoint cannot be called; without looking it up
 	Workspaces   Workspaces             // nil: a workspace_id is only kept
+	// CheckGuardrails says what is wrong with a guardrails field, with paths
+	// from the agent's body; nil: it is kept as it comes.
+	CheckGuardrails func(schema.Nullable) []fault.Field
 }
 
 // Workspaces is the port to where agents keep their files.
@@ -93,6 +97,9 @@ func (o Options) validate(g *Agent) []fault.Field {
 				add(m.field+".endpoint_url", err.Error())
 			}
 		}
+	}
+	if o.CheckGuardrails != nil {
+		wrong = append(wrong, o.CheckGuardrails(g.Guardrails)...)
 	}
 	if len(g.Schedule) > 0 {
 		var s struct {

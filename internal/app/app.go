@@ -26,6 +26,7 @@ import (
 	"agentd/internal/model"
 	"agentd/internal/modelwire"
 	"agentd/internal/natsbus"
+	"agentd/internal/outbound"
 	"agentd/internal/route"
 	"agentd/internal/secret"
 	"agentd/internal/sqldb"
@@ -63,6 +64,7 @@ type App struct {
 	first    bool // this start made the first tenant
 	models   *model.Catalogue
 	wire     *modelwire.Client
+	guarded  *outbound.Client // for addresses that tenants choose
 }
 
 // Start builds and starts everything. On an error nothing is left running.

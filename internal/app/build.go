@@ -15,6 +15,7 @@ import (
 	"agentd/internal/compat/openai"
 	"agentd/internal/config"
 	"agentd/internal/engine"
+	"agentd/internal/guardrail"
 	"agentd/internal/httpapi"
 	"agentd/internal/identity"
 	"agentd/internal/imaging"
@@ -22,7 +23,6 @@ import (
 	"agentd/internal/modelwire"
 	"agentd/internal/outbound"
 	"agentd/internal/page"
-	"agentd/internal/policy"
 	"agentd/internal/resource"
 	"agentd/internal/route"
 	"agentd/internal/run"
@@ -68,7 +68,9 @@ func (a *App) build(ctx context.Context) error {
 	}
 	agents := agent.New(kernel, agent.Options{
 		DefaultModel: a.defaultModel(), Tools: tools.Names(), CheckURL: outbound.CheckURL, Workspaces: stored.placement,
+		CheckGuardrails: guardrail.CheckSettings,
 	})
+	guardrails := a.buildGuardrails(kernel, models, client)
 	customers := resource.NewStore(commerce.Customers, kernel)
 
 	source := run.AgentSource{Agents: agents}
@@ -77,14 +79,14 @@ func (a *App) build(ctx context.Context) error {
 	sessions := a.buildSessions(kernel, agents, queue, watchers)
 	eng := engine.New(engine.Config{
 		Writer: a.db, Runs: store, Log: log, Queue: queue, Hub: a.hub, Agents: source,
-		Models: models, Client: client, Tools: tools, Gate: policy.AllowAll{},
+		Models: models, Client: client, Tools: tools, Gate: guardrail.Gate{All: guardrails},
 		Watchers: watchers, Conversations: sessions, Clock: a.clock, Logger: a.log, Node: a.node, Lease: lease, Tracer: tracer(a.cfg.Observability, "agentd/engine"),
 		Artifacts: stored.artifacts, Images: &imaging.Maker{Models: a.models, Client: a.wire, Tools: tools},
 	})
 	eng.Observer = observe(a.metrics, eng, a.hub)
 	runs := &run.Service{
 		Runs: store, Writer: a.db, Queue: queue, Log: log, Hub: a.hub, Agents: source,
-		Starter: eng, Cursors: cursors, Clock: a.clock, WorkKind: engine.WorkKind, Watchers: watchers,
+		Starter: eng, Cursors: cursors, Clock: a.clock, WorkKind: engine.WorkKind, Watchers: watchers, Artifacts: stored.artifacts.Of,
 	}
 	subscribers.Subscribe("end-runs-of-deleted-agents", "agent", []string{resource.Deleted}, func(ctx context.Context, c resource.Change) error {
 		return runs.AgentDeleted(ctx, c.TenantID, c.ID)
@@ -97,6 +99,7 @@ func (a *App) build(ctx context.Context) error {
 	runners[resource.WorkKind] = work.NewRunner(work.Config{
 		Kind: resource.WorkKind, Owner: a.node, Queue: queue, Handler: subscribers.Deliver, Slots: 8, Lease: lease, Clock: a.clock, Logger: a.log,
 	})
+	sessions.Artifacts = stored.artifacts
 	a.bindSessions(sessions, runs, runners)
 	eng.Bind(runners[engine.WorkKind], runs)
 	a.onStop(stopper(a.hub.OnSignal(signalWork, wake)))
@@ -115,6 +118,7 @@ func (a *App) build(ctx context.Context) error {
 	chat := &openai.Chat{Runs: runs, Agents: source, Models: catalogue{agents}, Log: log, Hub: a.hub}
 	routes := append(a.people.Routes(), agents.Routes()...)
 	routes = append(routes, resource.Routes(customers)...)
+	routes = append(routes, guardrails.Routes()...)
 	routes = append(routes, runs.Routes()...)
 	routes = append(routes, sessions.Routes()...)
 	routes = append(routes, storedRoutes...)
@@ -164,10 +168,10 @@ func (a *App) buildModels() (engine.Models, model.Client, error) {
 	if text := allow.String(); text != "" {
 		a.log.Warn("calls to addresses that tenants choose may reach these private ones", "allowed", text)
 	}
-	guarded := outbound.New(outbound.Config{Allow: allow})
+	a.guarded = outbound.New(outbound.Config{Allow: allow})
 	operator := modelwire.NewTransport()
-	a.onStop(stopper(func() { guarded.Close(); operator.CloseIdleConnections() }))
-	a.wire = modelwire.New(modelwire.Config{Operator: operator, Guarded: guarded.Transport(), Tracer: tracer(a.cfg.Observability, "agentd/model")})
+	a.onStop(stopper(func() { a.guarded.Close(); operator.CloseIdleConnections() }))
+	a.wire = modelwire.New(modelwire.Config{Operator: operator, Guarded: a.guarded.Transport(), Tracer: tracer(a.cfg.Observability, "agentd/model")})
 	return model.Resolver{Catalogue: a.models}, model.Router{Wire: a.wire}, nil
 }
 

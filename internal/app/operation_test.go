@@ -197,6 +197,26 @@ var recipes = map[string]recipe{
 		ids:  func(c *company, call *call) { call.path["runId"] = c.waits("ask_user") },
 	},
 
+	"createSession":       {with: func(c *company) object { return object{"agent_id": c.ids["agentId"][0]} }},
+	"updateSession":       {body: object{"metadata": object{"note": "changed by a test"}}},
+	"sendSessionMessage":  {body: object{"content": "hello"}},
+	"bulkDeleteSessions":  {with: func(c *company) object { return object{"session_ids": []string{c.ids["sessionId"][1]}} }},
+	"streamSessionEvents": {ids: func(c *company, call *call) { call.path["sessionId"] = c.ids["sessionId"][2] }}, // it ends
+	"exportSession":       {ids: func(_ *company, call *call) { call.query.Set("format", "json") }},               // the other is no JSON
+	"createSessionBranch": {body: object{}},
+	"deleteSessionBranch": {ids: func(c *company, call *call) { call.path["branchId"] = c.ids["branchId"][1] }},
+	"createSessionShare":  {body: object{"role": "viewer"}},
+
+	"createSessionAnnotation": {body: object{"message_id": "a message", "content": "made by a test"}},
+	"updateSessionAnnotation": {body: object{"resolved": true}},
+	"createSessionTodo":       {body: object{"title": "made by a test"}},
+	"updateSessionTodo":       {body: object{"description": "changed by a test"}},
+	"confirmSessionTodo": {
+		body: object{"execute": false},
+		ids:  func(c *company, call *call) { call.path["todoId"] = c.ids["todoId"][1] },
+	},
+	"createTask": {with: func(c *company) object { return object{"title": "made by a test", "agent_id": c.ids["agentId"][0]} }},
+
 	"createApiKey": {body: object{"name": "made by a test"}},
 
 	"uploadFile":            {body: object{"data": "aGVsbG8=", "mime_type": "text/plain", "filename": "made by a test.txt"}},
@@ -212,6 +232,9 @@ var recipes = map[string]recipe{
 	"deleteWorkspaceFile":   {ids: atPath("docs/b.txt")},
 	"moveWorkspaceFile":     {body: object{"from_path": "move.txt", "to_path": "moved/away.txt"}},
 	"copyWorkspaceFile":     {body: object{"source_path": "docs/a.txt", "dest_path": "copied/a.txt"}},
+	"createGuardrail": {body: object{"name": "made by a test", "kind": "keyword", "stage": "input", "config": object{"keywords": []string{"x"}}}},
+	"updateGuardrail": {body: object{"name": "changed by a test"}},
+	"patchGuardrail":  {body: object{"action": "flag"}},
 
 	"createCommerceCustomer": {body: object{"name": "made by a test"}},
 	"patchCommerceCustomer":  {body: object{"note": "changed by a test"}},
@@ -230,7 +253,17 @@ func atPath(path string) func(*company, *call) {
 // whose ids it takes, or nothing, where the value is only kept.
 var references = map[string]string{
 	"agent_id": "agentId",
-	"run_id":   "runId",
+
+	"session_id":        "sessionId",
+	"assign_agent_id":   "agentId",
+	"fork_point_run_id": "runId",
+	"parent_branch_id":  "branchId",
+	"message_id":        "", // whatever somebody remarks on
+	// Lists of ids, which TestForeignIDsInLists puts in.
+	"agent_ids":   "",
+	"session_ids": "",
+
+	"run_id": "runId",
 	// Approvals are looked for among those of the run.
 	"approval_id": "approvalId",
 	"model":       "model", // of the chat routes: an agent
@@ -238,8 +271,9 @@ var references = map[string]string{
 	"workspace_id": "workspaceId",
 
 	// What will name things once there are any.
-	"session_id":        "",
 	"team_id":           "",
+	"assign_team_id":    "",
+	"file_ids":          "",
 	"company_id":        "",
 	"knowledge_base_id": "",
 
@@ -250,12 +284,12 @@ var references = map[string]string{
 
 // plainParameters are parameters of paths that are no ids: they only mean
 // something beside one.
-var plainParameters = map[string]bool{"versionNum": true}
+var plainParameters = map[string]bool{"versionNum": true, "shareId": true /* whoever has a link may read */}
 
 // plainQueries are parameters of queries that are no ids.
 var plainQueries = map[string]bool{
 	"limit": true, "cursor": true, "order": true, "status": true, "fields": true, "compare_to": true,
-	"timeout_sec": true, "last_event_id": true,
+	"timeout_sec": true, "last_event_id": true, "from": true, "to": true, "format": true,
 	"path": true, "recursive": true, "q": true, "glob": true, "regex": true, "mime_prefix": true,
 }
 

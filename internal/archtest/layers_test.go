@@ -77,6 +77,7 @@ var rows = []row{
 	{pattern: "internal/banner", layer: leaf},
 	{pattern: "internal/clock", layer: leaf},
 	{pattern: "internal/fault", layer: leaf},
+	{pattern: "internal/guardrail/pii", layer: leaf},
 	{pattern: "internal/ident", layer: leaf, uses: []string{"github.com/google/uuid"}},
 	{pattern: "internal/media", layer: leaf},
 	{pattern: "internal/page", layer: leaf},
@@ -102,6 +103,7 @@ var rows = []row{
 	{pattern: "internal/artifact", layer: slice, also: []string{"internal/run"}},
 	{pattern: "internal/commerce", layer: slice, uses: []string{jsonModule}},
 	{pattern: "internal/file", layer: slice},
+	{pattern: "internal/guardrail", layer: slice, uses: []string{jsonModule, "github.com/maypok86/otter/v2", "golang.org/x/text"}},
 	{pattern: "internal/identity", layer: slice, uses: []string{jsonModule, "github.com/maypok86/otter/v2"}},
 	{pattern: "internal/run", layer: slice, also: []string{"internal/agent"}, uses: []string{jsonModule}},
 	{pattern: "internal/session", layer: slice, also: []string{"internal/agent", "internal/run"}, uses: []string{jsonModule}},
@@ -110,6 +112,7 @@ var rows = []row{
 
 	{pattern: "internal/engine", layer: engine, uses: []string{jsonModule, otelModule}},
 
+	{pattern: "internal/hookwire", layer: adapter},
 	{pattern: "internal/memstore", layer: adapter},
 	{pattern: "internal/modelwire", layer: adapter, uses: []string{jsonModule, otelModule, "code.dny.dev/ssrf"}},
 	{pattern: "internal/natsbus", layer: adapter, uses: []string{jsonModule, "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"}},

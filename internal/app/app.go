@@ -65,6 +65,7 @@ type App struct {
 	models   *model.Catalogue
 	wire     *modelwire.Client
 	guarded  *outbound.Client // for addresses that tenants choose
+	embedder model.Embedder   // nil: none is configured
 }
 
 // Start builds and starts everything. On an error nothing is left running.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/trace"
@@ -62,13 +63,14 @@ func (a *App) build(ctx context.Context) error {
 		return err
 	}
 	stored := a.buildStorage(cursors)
-	tools, err := tool.NewRegistry(tool.Limits{}, append(tool.Builtins(a.clock), stored.workspaces.Tools()...)...)
+	remember := a.newRemembering(kernel, queue)
+	tools, err := tool.NewRegistry(tool.Limits{}, slices.Concat(tool.Builtins(a.clock), stored.workspaces.Tools(), remember.tools())...)
 	if err != nil {
 		return err
 	}
 	agents := agent.New(kernel, agent.Options{
 		DefaultModel: a.defaultModel(), Tools: tools.Names(), CheckURL: outbound.CheckURL, Workspaces: stored.placement,
-		CheckGuardrails: guardrail.CheckSettings,
+		CheckGuardrails: guardrail.CheckSettings, KnowledgeBase: remember.knowledge.CheckTx,
 	})
 	guardrails := a.buildGuardrails(kernel, models, client)
 	customers := resource.NewStore(commerce.Customers, kernel)
@@ -80,8 +82,9 @@ func (a *App) build(ctx context.Context) error {
 	eng := engine.New(engine.Config{
 		Writer: a.db, Runs: store, Log: log, Queue: queue, Hub: a.hub, Agents: source,
 		Models: models, Client: client, Tools: tools, Gate: guardrail.Gate{All: guardrails},
-		Watchers: watchers, Conversations: sessions, Clock: a.clock, Logger: a.log, Node: a.node, Lease: lease, Tracer: tracer(a.cfg.Observability, "agentd/engine"),
-		Artifacts: stored.artifacts, Images: &imaging.Maker{Models: a.models, Client: a.wire, Tools: tools},
+		Memory: remember.memory, Conversations: sessions, Artifacts: stored.artifacts, Watchers: watchers,
+		Images: &imaging.Maker{Models: a.models, Client: a.wire, Tools: tools},
+		Clock:  a.clock, Logger: a.log, Node: a.node, Lease: lease, Tracer: tracer(a.cfg.Observability, "agentd/engine"),
 	})
 	eng.Observer = observe(a.metrics, eng, a.hub)
 	runs := &run.Service{
@@ -100,6 +103,7 @@ func (a *App) build(ctx context.Context) error {
 		Kind: resource.WorkKind, Owner: a.node, Queue: queue, Handler: subscribers.Deliver, Slots: 8, Lease: lease, Clock: a.clock, Logger: a.log,
 	})
 	sessions.Artifacts = stored.artifacts
+	remember.connect(agents, store, models, client, watchers, subscribers, runners)
 	a.bindSessions(sessions, runs, runners)
 	eng.Bind(runners[engine.WorkKind], runs)
 	a.onStop(stopper(a.hub.OnSignal(signalWork, wake)))
@@ -120,6 +124,7 @@ func (a *App) build(ctx context.Context) error {
 	routes = append(routes, resource.Routes(customers)...)
 	routes = append(routes, guardrails.Routes()...)
 	routes = append(routes, runs.Routes()...)
+	routes = append(routes, remember.routes()...)
 	routes = append(routes, sessions.Routes()...)
 	routes = append(routes, storedRoutes...)
 	a.routes, a.raw = routes, chat.Routes()
@@ -172,6 +177,7 @@ func (a *App) buildModels() (engine.Models, model.Client, error) {
 	operator := modelwire.NewTransport()
 	a.onStop(stopper(func() { a.guarded.Close(); operator.CloseIdleConnections() }))
 	a.wire = modelwire.New(modelwire.Config{Operator: operator, Guarded: a.guarded.Transport(), Tracer: tracer(a.cfg.Observability, "agentd/model")})
+	a.embedder = embedderOf(c, a.wire)
 	return model.Resolver{Catalogue: a.models}, model.Router{Wire: a.wire}, nil
 }
 

@@ -48,6 +48,13 @@ func (m *Models) validate(v *verdict) {
 		}
 		return nil
 	})
+	v.check("AGENTD_EMBEDDING_BASE_URL", m.EmbeddingBaseURL != "", func() error { return checkHTTP(m.EmbeddingBaseURL) })
+	v.check("AGENTD_EMBEDDING_MODEL", m.EmbeddingModel != "", func() error {
+		if m.EmbeddingBaseURL == "" && m.BaseURL == "" {
+			return fmt.Errorf("names the model %s, but neither AGENTD_EMBEDDING_BASE_URL nor AGENTD_MODEL_BASE_URL says where it is served", m.EmbeddingModel)
+		}
+		return nil
+	})
 	v.check("AGENTD_PROVIDERS", m.Providers != "", func() error {
 		info, err := os.Stat(m.Providers)
 		if err != nil {

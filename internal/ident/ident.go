@@ -16,3 +16,11 @@ func Valid(s string) bool {
 	id, err := uuid.Parse(s)
 	return err == nil && id.String() == s
 }
+
+// Derived makes an id of 16 bytes of a hash: a UUID of version 8, for what must
+// have the same id wherever and whenever it is named.
+func Derived(hash [16]byte) string {
+	id := uuid.UUID(hash)
+	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80
+	return id.String()
+}

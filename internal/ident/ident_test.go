@@ -29,3 +29,11 @@ func TestOnlyTheCanonicalFormIsValid(t *testing.T) {
 		}
 	}
 }
+
+func TestDerivedIdsAreValidAndTheSame(t *testing.T) {
+	t.Parallel()
+	a, b := Derived([16]byte{1, 2, 0xff}), Derived([16]byte{1, 2, 0xff, 4})
+	if !Valid(a) || !Valid(b) || a == b || a != Derived([16]byte{1, 2, 0xff}) {
+		t.Errorf("%s and %s", a, b)
+	}
+}

@@ -25,6 +25,7 @@ import (
 	"agentd/internal/ident"
 	"agentd/internal/identity"
 	"agentd/internal/model"
+	"agentd/internal/modelwire"
 	"agentd/internal/natsbus"
 	"agentd/internal/outbound"
 	"agentd/internal/route"
@@ -64,6 +65,7 @@ type App struct {
 	grant    identity.Grant
 	first    bool // this start made the first tenant
 	models   *model.Catalogue
+	wire     *modelwire.Client
 	guarded  *outbound.Client // for addresses that tenants choose
 	embedder model.Embedder   // nil: none is configured
 }

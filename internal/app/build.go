@@ -19,6 +19,7 @@ import (
 	"agentd/internal/guardrail"
 	"agentd/internal/httpapi"
 	"agentd/internal/identity"
+	"agentd/internal/imaging"
 	"agentd/internal/model"
 	"agentd/internal/modelwire"
 	"agentd/internal/outbound"
@@ -92,7 +93,8 @@ func (a *App) build(ctx context.Context) error {
 		Writer: a.db, Runs: store, Log: log, Queue: queue, Hub: a.hub, Agents: source,
 		Models: models, Client: client, Tools: tools.Registry, Gate: guardrail.Gate{All: guardrails}, Remote: servers,
 		Memory: remember.memory, Conversations: sessions, Artifacts: stored.artifacts, Watchers: watchers,
-		Clock: a.clock, Logger: a.log, Node: a.node, Lease: lease, Tracer: tracer(a.cfg.Observability, "agentd/engine"),
+		Images: &imaging.Maker{Models: a.models, Client: a.wire, Tools: tools.Registry},
+		Clock:  a.clock, Logger: a.log, Node: a.node, Lease: lease, Tracer: tracer(a.cfg.Observability, "agentd/engine"),
 	})
 	eng.Observer = observe(a.metrics, eng, a.hub)
 	runs := &run.Service{
@@ -202,9 +204,9 @@ func (a *App) buildModels() (engine.Models, model.Client, error) {
 	}
 	operator := modelwire.NewTransport()
 	a.onStop(stopper(operator.CloseIdleConnections))
-	wire := modelwire.New(modelwire.Config{Operator: operator, Guarded: a.guarded.Transport(), Tracer: tracer(a.cfg.Observability, "agentd/model")})
-	a.embedder = embedderOf(c, wire)
-	return model.Resolver{Catalogue: a.models}, model.Router{Wire: wire}, nil
+	a.wire = modelwire.New(modelwire.Config{Operator: operator, Guarded: a.guarded.Transport(), Tracer: tracer(a.cfg.Observability, "agentd/model")})
+	a.embedder = embedderOf(c, a.wire)
+	return model.Resolver{Catalogue: a.models}, model.Router{Wire: a.wire}, nil
 }
 
 // defaultModel is what agents use that name no model.

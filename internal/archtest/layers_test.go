@@ -91,6 +91,7 @@ var rows = []row{
 
 	{pattern: "internal/blob", layer: port},
 	{pattern: "internal/event", layer: port, uses: []string{jsonModule}},
+	{pattern: "internal/imaging", layer: port, uses: []string{jsonModule}},
 	{pattern: "internal/model", layer: port, uses: []string{jsonModule}},
 	{pattern: "internal/policy", layer: port, uses: []string{jsonModule}},
 	{pattern: "internal/recall", layer: port, uses: []string{jsonModule}},

@@ -232,9 +232,9 @@ var recipes = map[string]recipe{
 	"deleteWorkspaceFile":   {ids: atPath("docs/b.txt")},
 	"moveWorkspaceFile":     {body: object{"from_path": "move.txt", "to_path": "moved/away.txt"}},
 	"copyWorkspaceFile":     {body: object{"source_path": "docs/a.txt", "dest_path": "copied/a.txt"}},
-	"createGuardrail": {body: object{"name": "made by a test", "kind": "keyword", "stage": "input", "config": object{"keywords": []string{"x"}}}},
-	"updateGuardrail": {body: object{"name": "changed by a test"}},
-	"patchGuardrail":  {body: object{"action": "flag"}},
+	"createGuardrail":       {body: object{"name": "made by a test", "kind": "keyword", "stage": "input", "config": object{"keywords": []string{"x"}}}},
+	"updateGuardrail":       {body: object{"name": "changed by a test"}},
+	"patchGuardrail":        {body: object{"action": "flag"}},
 
 	"createCommerceCustomer": {body: object{"name": "made by a test"}},
 	"patchCommerceCustomer":  {body: object{"note": "changed by a test"}},
@@ -274,9 +274,6 @@ var references = map[string]string{
 	"team_id":           "",
 	"assign_team_id":    "",
 	"file_ids":          "",
-	"workspace_id":      "",
-	"session_id":        "",
-	"team_id":           "",
 	"company_id":        "",
 	"knowledge_base_id": "",
 
@@ -293,7 +290,6 @@ var plainParameters = map[string]bool{"versionNum": true, "shareId": true /* who
 var plainQueries = map[string]bool{
 	"limit": true, "cursor": true, "order": true, "status": true, "fields": true, "compare_to": true,
 	"timeout_sec": true, "last_event_id": true, "from": true, "to": true, "format": true,
-	"timeout_sec": true, "last_event_id": true,
 	"path": true, "recursive": true, "q": true, "glob": true, "regex": true, "mime_prefix": true,
 }
 

@@ -56,6 +56,7 @@ type Service struct {
 	Logger   *slog.Logger
 	CheckURL func(url string) error // says why an endpoint cannot be called
 
+	Files     Files         // nil: there are none
 	Artifacts Artifacts     // nil: runs make none
 	Cron      CronFunc      // nil: todos cannot recur
 	Box       *secret.Box   // seals the secrets of links

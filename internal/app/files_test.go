@@ -181,8 +181,13 @@ func TestWorkspaces(t *testing.T) {
 		t.Errorf("%d %s", r.StatusCode, r.raw)
 	}
 	checkCode(t, n.do("DELETE", at+"/files?path=c", nil), 404, "NOT_FOUND")
+}
 
-	agent := n.agent(nil)
+func TestWorkspacesOfAgents(t *testing.T) {
+	t.Parallel()
+	n := start(t, nil)
+	id := n.want(201, "POST", "/api/v1/workspaces", nil)["workspace_id"].(string)
+	at, agent := "/api/v1/workspaces/"+id, n.agent(nil)
 	for _, body := range []object{{}, {"agent_id": agent, "team_id": agent}} {
 		checkCode(t, n.do("POST", at+"/assign", body), 400, "MISSING_FIELD")
 	}

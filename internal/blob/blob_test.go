@@ -273,7 +273,7 @@ func TestReadersOutliveTheirFile(t *testing.T) {
 		w.write(func(tx txn.Tx) error { return w.Drop(tx, tenant, ref.SHA256) })
 		w.count(5 * time.Minute)
 		rest, err := io.ReadAll(r)
-		if err != nil || !bytes.Equal(append(first, rest...), data) {
+		if err != nil || !bytes.Equal(first, data[:100]) || !bytes.Equal(rest, data[100:]) {
 			w.t.Errorf("the rest of a deleted file: %d bytes, %v", len(rest), err)
 		}
 		if _, err := r.Seek(0, io.SeekStart); err != nil {

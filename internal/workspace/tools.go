@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -154,7 +155,7 @@ func readText(args fileArguments, mimeType string, content Content) (tool.Result
 		return tool.Result{}, err
 	}
 	text, skipped := wholeRunes(buf, args.Offset+int64(len(buf)) == size)
-	if !utf8.Valid(text) || strings.IndexByte(string(text), 0) >= 0 {
+	if !utf8.Valid(text) || bytes.IndexByte(text, 0) >= 0 {
 		return tool.Failure(fmt.Sprintf("The file is no text but %s, of %d bytes.", media.Base(mimeType), size)), nil
 	}
 	from := args.Offset + int64(skipped)

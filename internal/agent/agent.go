@@ -48,6 +48,7 @@ type Config struct {
 	Limits       *Limits         `json:"resource_limits" merge:"1"`
 
 	Memory                schema.Nullable `json:"memory" merge:"1" doc:"What it remembers between runs: enabled, types, max_entries, retrieval_strategy and more."`
+	CoreMemory            schema.Nullable `json:"core_memory" merge:"1" doc:"Short texts that it always has in mind: enabled, and blocks with label, initial_content and max_tokens."`
 	Guardrails            schema.Nullable `json:"guardrails" merge:"1" doc:"Checks of what goes in and out: input, output, built_in."`
 	ApprovalRequiredTools []string        `json:"approval_required_tools" doc:"Tools whose calls wait for a person's approval."`
 	BuiltInTools          []string        `json:"built_in_tools" doc:"Built-in tools that it may use."`

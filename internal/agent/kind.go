@@ -20,6 +20,9 @@ type Options struct {
 	Tools        []string               // names of the built-in tools that there are
 	CheckURL     func(url string) error // says why an endpoint cannot be called; without looking it up
 	Workspaces   Workspaces             // nil: a workspace_id is only kept
+	// KnowledgeBase refuses a knowledge base that the tenant does not have, with
+	// fault.NotFound. nil: any id is kept.
+	KnowledgeBase func(tx txn.Tx, tenant, id string) error
 	// CheckGuardrails says what is wrong with a guardrails field, with paths
 	// from the agent's body; nil: it is kept as it comes.
 	CheckGuardrails func(schema.Nullable) []fault.Field
@@ -31,6 +34,9 @@ type Workspaces interface {
 	// choosing. Errors: fault.NotFound for the workspace.
 	Place(tx txn.Tx, tenant, agent string, workspace *string) error
 }
+
+// KnowledgeBaseIndex finds the agents of a knowledge base.
+const KnowledgeBaseIndex = "knowledge_base_id"
 
 // Echo is the model that needs no endpoint: it answers by rule.
 var Echo = ModelConfig{Provider: "custom", ModelRef: "builtin/echo"}
@@ -48,6 +54,10 @@ func (a *Agents) kind(o Options) resource.Kind[Agent] {
 		Indexes: []resource.Index[Agent]{{
 			Name: "workspace_id", Doc: "Only agents of this workspace.",
 			Of: func(g *Agent) string { return deref(g.WorkspaceID) },
+		}, {
+			Name: KnowledgeBaseIndex, Of: func(g *Agent) string { return deref(g.KnowledgeBaseID) },
+		}, {
+			Name: "parent_agent_id", Of: func(g *Agent) string { return g.Lineage().ParentID },
 		}},
 		Filters:  []string{"workspace_id"},
 		Default:  func(g *Agent) { g.Model, g.Status = model, Active },
@@ -61,8 +71,13 @@ func (a *Agents) kind(o Options) resource.Kind[Agent] {
 			},
 			{Action: "activate", From: []string{Suspended}, To: Active, Summary: "Have a suspended agent take runs again."},
 		},
-		Before: a.before,
-		After:  a.after,
+		Before: func(e *resource.Edit[Agent]) error {
+			if err := o.checkReferences(e); err != nil {
+				return err
+			}
+			return a.before(e)
+		},
+		After: a.after,
 	}
 }
 
@@ -75,6 +90,16 @@ type suspendIn struct {
 func suspend(e *resource.Edit[Agent], in *suspendIn) error {
 	e.New.StatusReason, e.New.StatusReasonCode = in.Reason, "manual"
 	return nil
+}
+
+// checkReferences looks at what a write newly refers to. What was there when
+// an agent was made to refer to it may go later.
+func (o Options) checkReferences(e *resource.Edit[Agent]) error {
+	id := deref(e.New.KnowledgeBaseID)
+	if o.KnowledgeBase == nil || id == "" || e.Old != nil && deref(e.Old.KnowledgeBaseID) == id {
+		return nil
+	}
+	return o.KnowledgeBase(e.Tx, e.New.TenantID, id)
 }
 
 func (o Options) validate(g *Agent) []fault.Field {

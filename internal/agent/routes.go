@@ -32,7 +32,7 @@ func (a *Agents) Routes() []route.Route {
 	plain := resource.Routes(a.store)
 	for i := range plain {
 		if plain[i].ID == "createAgent" {
-			plain[i].Errors = append(plain[i].Errors, 404) // its workspace
+			plain[i].Errors = append(plain[i].Errors, 404) // its workspace or knowledge base
 		}
 	}
 	return append(plain,

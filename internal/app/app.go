@@ -63,6 +63,7 @@ type App struct {
 	first    bool // this start made the first tenant
 	models   *model.Catalogue
 	guarded  *outbound.Client // for addresses that tenants choose
+	embedder model.Embedder   // nil: none is configured
 }
 
 // Start builds and starts everything. On an error nothing is left running.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/trace"
@@ -26,7 +27,6 @@ import (
 	"agentd/internal/route"
 	"agentd/internal/run"
 	"agentd/internal/sqlstore"
-	"agentd/internal/tool"
 	"agentd/internal/work"
 )
 
@@ -56,18 +56,22 @@ func (a *App) build(ctx context.Context) error {
 	if err := a.buildPeople(ctx); err != nil {
 		return err
 	}
+	if err := a.buildOutbound(); err != nil {
+		return err
+	}
 	models, client, err := a.buildModels()
 	if err != nil {
 		return err
 	}
 	stored := a.buildStorage(cursors)
-	tools, err := tool.NewRegistry(tool.Limits{}, append(tool.Builtins(a.clock), stored.workspaces.Tools()...)...)
+	remember := a.newRemembering(kernel, queue)
+	tools, err := a.buildTools(slices.Concat(stored.workspaces.Tools(), remember.tools())...)
 	if err != nil {
 		return err
 	}
 	agents := agent.New(kernel, agent.Options{
 		DefaultModel: a.defaultModel(), Tools: tools.Names(), CheckURL: outbound.CheckURL, Workspaces: stored.placement,
-		CheckGuardrails: guardrail.CheckSettings,
+		CheckGuardrails: guardrail.CheckSettings, KnowledgeBase: remember.knowledge.CheckTx,
 	})
 	guardrails := a.buildGuardrails(kernel, models, client)
 	customers := resource.NewStore(commerce.Customers, kernel)
@@ -78,9 +82,9 @@ func (a *App) build(ctx context.Context) error {
 	sessions := a.buildSessions(kernel, agents, queue, watchers)
 	eng := engine.New(engine.Config{
 		Writer: a.db, Runs: store, Log: log, Queue: queue, Hub: a.hub, Agents: source,
-		Models: models, Client: client, Tools: tools, Gate: guardrail.Gate{All: guardrails},
-		Watchers: watchers, Conversations: sessions, Clock: a.clock, Logger: a.log, Node: a.node, Lease: lease, Tracer: tracer(a.cfg.Observability, "agentd/engine"),
-		Artifacts: stored.artifacts,
+		Models: models, Client: client, Tools: tools.Registry, Gate: guardrail.Gate{All: guardrails},
+		Memory: remember.memory, Conversations: sessions, Artifacts: stored.artifacts, Watchers: watchers,
+		Clock: a.clock, Logger: a.log, Node: a.node, Lease: lease, Tracer: tracer(a.cfg.Observability, "agentd/engine"),
 	})
 	eng.Observer = observe(a.metrics, eng, a.hub)
 	runs := &run.Service{
@@ -98,6 +102,7 @@ func (a *App) build(ctx context.Context) error {
 	runners[resource.WorkKind] = work.NewRunner(work.Config{
 		Kind: resource.WorkKind, Owner: a.node, Queue: queue, Handler: subscribers.Deliver, Slots: 8, Lease: lease, Clock: a.clock, Logger: a.log,
 	})
+	remember.connect(agents, store, models, client, watchers, subscribers, runners)
 	a.bindSessions(sessions, runs, stored, runners)
 	eng.Bind(runners[engine.WorkKind], runs)
 	a.onStop(stopper(a.hub.OnSignal(signalWork, wake)))
@@ -118,6 +123,8 @@ func (a *App) build(ctx context.Context) error {
 	routes = append(routes, resource.Routes(customers)...)
 	routes = append(routes, guardrails.Routes()...)
 	routes = append(routes, runs.Routes()...)
+	routes = append(routes, remember.routes()...)
+	routes = append(routes, tools.bind(a, runs, agents)...)
 	routes = append(routes, sessions.Routes()...)
 	routes = append(routes, storedRoutes...)
 	a.routes, a.raw = routes, chat.Routes()
@@ -135,6 +142,20 @@ func (a *App) buildPeople(ctx context.Context) (err error) {
 	}
 	a.people.Start()
 	a.onStop(stopper(a.people.Stop))
+	return nil
+}
+
+// buildOutbound makes the way out for calls whose address a tenant chooses.
+func (a *App) buildOutbound() error {
+	allow, err := outbound.ParseAllow(a.cfg.Security.EgressAllow)
+	if err != nil {
+		return fmt.Errorf("AGENTD_EGRESS_ALLOW: %w", err)
+	}
+	if text := allow.String(); text != "" {
+		a.log.Warn("calls to addresses that tenants choose may reach these private ones", "allowed", text)
+	}
+	a.guarded = outbound.New(outbound.Config{Allow: allow})
+	a.onStop(stopper(a.guarded.Close))
 	return nil
 }
 
@@ -159,17 +180,10 @@ func (a *App) buildModels() (engine.Models, model.Client, error) {
 	if a.models, err = model.NewCatalogue(providers, c.Model); err != nil {
 		return nil, nil, err
 	}
-	allow, err := outbound.ParseAllow(a.cfg.Security.EgressAllow)
-	if err != nil {
-		return nil, nil, fmt.Errorf("AGENTD_EGRESS_ALLOW: %w", err)
-	}
-	if text := allow.String(); text != "" {
-		a.log.Warn("calls to addresses that tenants choose may reach these private ones", "allowed", text)
-	}
-	a.guarded = outbound.New(outbound.Config{Allow: allow})
 	operator := modelwire.NewTransport()
-	a.onStop(stopper(func() { a.guarded.Close(); operator.CloseIdleConnections() }))
+	a.onStop(stopper(operator.CloseIdleConnections))
 	wire := modelwire.New(modelwire.Config{Operator: operator, Guarded: a.guarded.Transport(), Tracer: tracer(a.cfg.Observability, "agentd/model")})
+	a.embedder = embedderOf(c, wire)
 	return model.Resolver{Catalogue: a.models}, model.Router{Wire: wire}, nil
 }
 

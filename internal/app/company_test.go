@@ -30,10 +30,13 @@ func eachEngine(t *testing.T, test func(t *testing.T, n *node)) {
 	for _, engine := range sqldbtest.Engines {
 		t.Run(string(engine), func(t *testing.T) {
 			t.Parallel()
-			test(t, start(t, modeltest.New(t, silent), onEngine(t, engine)))
+			test(t, start(t, modeltest.New(t, silent), onEngine(t, engine), embedding, searching(t)))
 		})
 	}
 }
+
+// embedding has the simulated model embed.
+func embedding(c *config.Config) { c.Models.EmbeddingModel = "sim-embedding" }
 
 // silent is a model that lets runs run until somebody ends them, but for those
 // that are to wait: it calls the tool that the message begins with.
@@ -244,6 +247,7 @@ func newCompany(n *node, mark string, id identity.Grant) *company {
 	}
 	add("keyId", id.KeyID)
 	c.store(add)
+	c.remember(agent, add)
 	return c
 }
 
@@ -282,6 +286,26 @@ func (a *admin) artifact(tenant, run, name string) string {
 		a.tb.Fatal(err)
 	}
 	return made[0].ArtifactID
+}
+
+// remember has an agent remember and know things, and waits until they are
+// embedded, so that nothing changes any more by itself.
+func (c *company) remember(agent string, add func(parameter, id string)) {
+	c.t.Helper()
+	memory, bases := "/api/v1/agents/"+agent+"/memory", "/api/v1/knowledge-bases"
+	for _, name := range []string{" first", " second"} {
+		entry := c.want(201, "POST", memory, object{"content": c.mark + name, "entity_name": "somebody", "tags": []string{c.mark}})
+		add("entryId", entry["entry_id"].(string))
+		base := c.want(201, "POST", bases, object{"name": c.mark + name})
+		add("knowledgeBaseId", base["id"].(string))
+		document := c.want(201, "POST", bases+"/"+c.ids["knowledgeBaseId"][0]+"/documents", object{"content": c.mark + name})
+		add("documentId", document["document_id"].(string))
+	}
+	c.want(200, "PUT", memory+"/core/human", object{"content": c.mark})
+	add("label", "human")
+	add("entity", "somebody")
+	beside := c.admin()
+	eventually(c.t, func() bool { return len(beside.query(`SELECT work_key FROM work WHERE kind = ?`, "embed")) == 0 })
 }
 
 // in is the same company in a subtest.

@@ -216,6 +216,8 @@ var recipes = map[string]recipe{
 		ids:  func(c *company, call *call) { call.path["todoId"] = c.ids["todoId"][1] },
 	},
 	"createTask": {with: func(c *company) object { return object{"title": "made by a test", "agent_id": c.ids["agentId"][0]} }},
+	"searchWeb":  {body: object{"query": "ducks"}},
+	"spawnAgent": {body: object{"name": "made by a test", "tools": []string{"calculator"}}},
 
 	"createApiKey": {body: object{"name": "made by a test"}},
 
@@ -238,6 +240,17 @@ var recipes = map[string]recipe{
 
 	"createCommerceCustomer": {body: object{"name": "made by a test"}},
 	"patchCommerceCustomer":  {body: object{"note": "changed by a test"}},
+
+	"createMemory":           {body: object{"content": "made by a test"}},
+	"searchMemory":           {body: object{"text": "made"}},
+	"ingestMemory":           {body: object{"content": "made by a test"}},
+	"importMemory":           {body: object{"entries": []object{{"content": "imported by a test"}}}},
+	"updateAgentMemoryEntry": {body: object{"content": "changed by a test"}},
+	"updateCoreMemoryBlock":  {body: object{"content": "changed by a test"}},
+	"createKnowledgeBase":    {body: object{"name": "made by a test"}},
+	"updateKnowledgeBase":    {body: object{"description": "changed by a test"}},
+	"ingestKbDocument":       {body: object{"content": "made by a test"}},
+	"searchKnowledgeBase":    {body: object{"query": "made"}},
 
 	"createChatCompletion": {with: func(c *company) object {
 		return object{"model": c.ids["agentId"][0], "messages": []object{{"role": "user", "content": "hello"}}}
@@ -268,7 +281,8 @@ var references = map[string]string{
 	"approval_id": "approvalId",
 	"model":       "model", // of the chat routes: an agent
 
-	"workspace_id": "workspaceId",
+	"workspace_id":      "workspaceId",
+	"knowledge_base_id": "knowledgeBaseId",
 
 	// What will name things once there are any.
 	"team_id":           "",
@@ -276,6 +290,11 @@ var references = map[string]string{
 	"file_ids":          "",
 	"company_id":        "",
 	"knowledge_base_id": "",
+	"team_id":        "",
+	"assign_team_id": "",
+	"company_id":     "",
+	"file_ids":       "",
+	"file_id":        "",
 
 	// Ids that a caller gives to things of its own.
 	"messages[].tool_call_id":    "",
@@ -284,13 +303,21 @@ var references = map[string]string{
 
 // plainParameters are parameters of paths that are no ids: they only mean
 // something beside one.
-var plainParameters = map[string]bool{"versionNum": true, "shareId": true /* whoever has a link may read */}
+var plainParameters = map[string]bool{
+	"versionNum": true, "label": true, "entity": true,
+	"shareId": true, // whoever has a link may read
+}
+
+// unconditional are the parameters of deletions that answer the same whether
+// the thing is there or not (behaviours.md section 8), with their status.
+var unconditional = map[string]int{"deleteMemoryEntry entryId": 204}
 
 // plainQueries are parameters of queries that are no ids.
 var plainQueries = map[string]bool{
 	"limit": true, "cursor": true, "order": true, "status": true, "fields": true, "compare_to": true,
 	"timeout_sec": true, "last_event_id": true, "from": true, "to": true, "format": true,
 	"path": true, "recursive": true, "q": true, "glob": true, "regex": true, "mime_prefix": true,
+	"path": true, "recursive": true, "q": true, "glob": true, "regex": true, "mime_prefix": true, "top_k": true,
 }
 
 // call is a request to an operation.

@@ -84,6 +84,8 @@ var rows = []row{
 	{pattern: "internal/route", layer: leaf},
 	{pattern: "internal/schema", layer: leaf, uses: []string{jsonModule, "github.com/danielgtaylor/huma/v2"}},
 	{pattern: "internal/secret", layer: leaf},
+	{pattern: "internal/textindex", layer: leaf, uses: []string{"golang.org/x/text"}},
+	{pattern: "internal/textract", layer: leaf, uses: []string{"github.com/JohannesKaufmann/html-to-markdown/v2"}},
 	{pattern: "internal/tool/calc", layer: leaf},
 	{pattern: "internal/txn", layer: leaf},
 
@@ -94,6 +96,7 @@ var rows = []row{
 	{pattern: "internal/recall", layer: port, uses: []string{jsonModule}},
 	{pattern: "internal/resource", layer: port, uses: []string{jsonModule}},
 	{pattern: "internal/rule", layer: port, uses: []string{"cel.dev/cel-go", "github.com/maypok86/otter/v2"}},
+	{pattern: "internal/retrieval", layer: port, uses: []string{"github.com/maypok86/otter/v2"}},
 	{pattern: "internal/tool", layer: port, uses: []string{jsonModule, "github.com/santhosh-tekuri/jsonschema/v6"}},
 	{pattern: "internal/window", layer: port, uses: []string{jsonModule}},
 	{pattern: "internal/work", layer: port, uses: []string{jsonModule}},
@@ -104,10 +107,15 @@ var rows = []row{
 	{pattern: "internal/file", layer: slice},
 	{pattern: "internal/guardrail", layer: slice, uses: []string{jsonModule, "github.com/maypok86/otter/v2", "golang.org/x/text"}},
 	{pattern: "internal/identity", layer: slice, uses: []string{jsonModule, "github.com/maypok86/otter/v2"}},
+	{pattern: "internal/knowledge", layer: slice, also: []string{"internal/agent"}, uses: []string{jsonModule}},
+	{pattern: "internal/memory", layer: slice, also: []string{"internal/agent", "internal/run"}, uses: []string{jsonModule}},
 	{pattern: "internal/run", layer: slice, also: []string{"internal/agent"}, uses: []string{jsonModule}},
 	{pattern: "internal/session", layer: slice, also: []string{"internal/agent", "internal/run"}, uses: []string{jsonModule}},
 
 	{pattern: "internal/workspace", layer: slice, also: []string{"internal/agent"}, uses: []string{jsonModule, "golang.org/x/text"}},
+
+	{pattern: "internal/delegation", layer: slice, also: []string{"internal/agent", "internal/run"}, uses: []string{jsonModule}},
+	{pattern: "internal/web", layer: slice, uses: []string{jsonModule}},
 
 	{pattern: "internal/engine", layer: engine, uses: []string{jsonModule, otelModule}},
 
@@ -116,6 +124,7 @@ var rows = []row{
 	{pattern: "internal/modelwire", layer: adapter, uses: []string{jsonModule, otelModule, "code.dny.dev/ssrf"}},
 	{pattern: "internal/natsbus", layer: adapter, uses: []string{jsonModule, "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"}},
 	{pattern: "internal/outbound", layer: adapter, uses: []string{"code.dny.dev/ssrf", "golang.org/x/net"}},
+	{pattern: "internal/webwire", layer: adapter, uses: []string{jsonModule, "github.com/JohannesKaufmann/html-to-markdown/v2", "golang.org/x/net"}},
 	{pattern: "internal/sqldb", layer: adapter, uses: []string{"github.com/jackc/pgx/v5", "github.com/pressly/goose/v3", "modernc.org/sqlite"}},
 	{pattern: "internal/sqlstore", layer: adapter, also: []string{"internal/sqldb"}, uses: []string{jsonModule}},
 

@@ -17,6 +17,7 @@ type Config struct {
 	Bus           Bus           `embed:"" group:"Several nodes"`
 	Security      Security      `embed:"" group:"Security"`
 	Models        Models        `embed:"" group:"Models"`
+	Search        Search        `embed:"" group:"Web search"`
 	Observability Observability `embed:"" group:"Logs and traces"`
 }
 
@@ -48,10 +49,23 @@ type Security struct {
 
 // Models is the operator's own model endpoint, and a file with further ones.
 type Models struct {
-	BaseURL   string        `env:"AGENTD_MODEL_BASE_URL" name:"model-base-url" placeholder:"URL" help:"OpenAI-compatible endpoint, as in http://127.0.0.1:11434/v1; the provider that it makes is called default."`
-	APIKey    secret.String `env:"AGENTD_MODEL_API_KEY" name:"model-api-key" placeholder:"KEY" help:"Key for that endpoint; it is sent nowhere else."`
-	Model     string        `env:"AGENTD_MODEL" placeholder:"NAME" help:"Model of agents that name none: a name that the default provider knows, or PROVIDER/NAME. Empty: the first one listed in AGENTD_PROVIDERS, if any."`
-	Providers string        `env:"AGENTD_PROVIDERS" placeholder:"FILE" help:"JSON file with further model providers, their models, context windows and prices."`
+	BaseURL string        `env:"AGENTD_MODEL_BASE_URL" name:"model-base-url" placeholder:"URL" help:"OpenAI-compatible endpoint, as in http://127.0.0.1:11434/v1; the provider that it makes is called default."`
+	APIKey  secret.String `env:"AGENTD_MODEL_API_KEY" name:"model-api-key" placeholder:"KEY" help:"Key for that endpoint; it is sent nowhere else."`
+	Model   string        `env:"AGENTD_MODEL" placeholder:"NAME" help:"Model of agents that name none: a name that the default provider knows, or PROVIDER/NAME. Empty: the first one listed in AGENTD_PROVIDERS, if any."`
+
+	EmbeddingModel   string        `env:"AGENTD_EMBEDDING_MODEL" name:"embedding-model" placeholder:"NAME" help:"Model that turns texts into vectors, so that memory and knowledge are found by meaning too. Empty: they are found by their words alone."`
+	EmbeddingBaseURL string        `env:"AGENTD_EMBEDDING_BASE_URL" name:"embedding-base-url" placeholder:"URL" help:"OpenAI-compatible endpoint of that model. Empty: AGENTD_MODEL_BASE_URL, with its key."`
+	EmbeddingAPIKey  secret.String `env:"AGENTD_EMBEDDING_API_KEY" name:"embedding-api-key" placeholder:"KEY" help:"Key for AGENTD_EMBEDDING_BASE_URL; it is sent nowhere else."`
+
+	Providers string `env:"AGENTD_PROVIDERS" placeholder:"FILE" help:"JSON file with further model providers, their models, context windows and prices."`
+}
+
+// Search is who searches the web for the tool web_search. The operator names
+// the address, so it may be private.
+type Search struct {
+	Provider string        `env:"AGENTD_SEARCH_PROVIDER" name:"search-provider" placeholder:"NAME" help:"Search provider: searxng or brave. Empty: none; the tool web_search says so."`
+	URL      string        `env:"AGENTD_SEARCH_URL" name:"search-url" placeholder:"URL" help:"Address of the SearXNG instance, which must have json among its search.formats. Of Brave's API; empty: Brave's own."`
+	APIKey   secret.String `env:"AGENTD_SEARCH_API_KEY" name:"search-api-key" placeholder:"KEY" help:"Brave's subscription token; for SearXNG a bearer token, if a proxy in front of it wants one."`
 }
 
 // Observability is what agentd tells about itself.

@@ -113,6 +113,10 @@ func TestValidate(t *testing.T) {
 		{"secret key, url spelling", []string{"--secret-key=__________________________________________8"}, ""},
 		{"model", []string{"--model-base-url=http://10.0.0.1:1/v1", "--model=meta/llama"}, ""},
 		{"model in a file", []string{"--providers=" + file, "--model=far/llama"}, ""},
+		{"embeddings of the model's endpoint", []string{"--model-base-url=http://10.0.0.1:1/v1", "--embedding-model=e5"}, ""},
+		{"embeddings of their own endpoint", []string{"--embedding-base-url=http://10.0.0.1:1/v1", "--embedding-model=e5"}, ""},
+		{"embeddings from nowhere", []string{"--embedding-model=e5"}, "AGENTD_EMBEDDING_MODEL names the model e5, but neither"},
+		{"embedding endpoint without a scheme", []string{"--embedding-base-url=localhost:1"}, "AGENTD_EMBEDDING_BASE_URL"},
 		{"echo", []string{"--model=builtin/echo"}, ""},
 		{"model from nowhere", []string{"--model=llama"}, "AGENTD_MODEL names the model llama, but neither"},
 		{"endpoint without a scheme", []string{"--model-base-url=localhost:11434/v1"}, "AGENTD_MODEL_BASE_URL"},
@@ -159,7 +163,7 @@ func TestSecretsAreNotShown(t *testing.T) {
 		"nats://a:4222,nats://" + hush + "@b:4222",
 		hush,
 	} {
-		cfg, err := parse(t, "--database-url="+dsn, "--nats-url="+dsn, "--owner-key="+hush, "--secret-key="+hush, "--model-api-key="+hush)
+		cfg, err := parse(t, "--database-url="+dsn, "--nats-url="+dsn, "--owner-key="+hush, "--secret-key="+hush, "--model-api-key="+hush, "--embedding-api-key="+hush)
 		var log strings.Builder
 		slog.New(slog.NewJSONHandler(&log, nil)).Info("start", "config", cfg, "url", cfg.Storage.DatabaseURL)
 		printed := fmt.Sprintf("%v %+v %#v", *cfg, cfg, cfg.Storage.DatabaseURL) + log.String() + fmt.Sprint(err, cfg.Validate()) + cfg.Dump()

@@ -52,7 +52,7 @@ func specOf(c *agent.Config) *AgentSpec {
 		Model: modelSpec(c.Model), Tools: c.BuiltInTools,
 		System:        strings.TrimSpace(c.Prompts.System + "\n\n" + c.Prompts.Developer),
 		ApprovalTools: c.ApprovalRequiredTools, ApprovalTimeout: defaultApprovalTimeout,
-		MCP: c.MCP, Memory: c.Memory, Guardrails: c.Guardrails, Thinking: c.Thinking, EffortPolicy: c.EffortPolicy,
+		MCP: c.MCP, Memory: memoryOf(c), Guardrails: c.Guardrails, Thinking: c.Thinking, EffortPolicy: c.EffortPolicy,
 		ImageGeneration: c.ImageGeneration, ContextStrategy: c.ContextStrategy, ContextWindow: c.ContextWindowSize,
 	}
 	if c.Fallback != nil {
@@ -66,6 +66,24 @@ func specOf(c *agent.Config) *AgentSpec {
 		spec.policies(c.Policies)
 	}
 	return spec
+}
+
+// memoryOf gives the agent's memory field with its core_memory inside, which
+// is remembered at the same moment.
+func memoryOf(c *agent.Config) schema.Nullable {
+	if len(c.CoreMemory) == 0 {
+		return c.Memory
+	}
+	all := map[string]jsontext.Value{}
+	if len(c.Memory) > 0 && json.Unmarshal(c.Memory, &all) != nil {
+		return c.Memory
+	}
+	all["core_memory"] = jsontext.Value(c.CoreMemory)
+	joined, err := json.Marshal(all, json.Deterministic(true))
+	if err != nil {
+		return c.Memory
+	}
+	return joined
 }
 
 // defaultApprovalTimeout is how long an approval waits (decisions.md D6).

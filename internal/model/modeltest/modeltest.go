@@ -31,7 +31,9 @@ type Server struct {
 	decide    func(Request) Answer
 	key       string
 	unwatched bool
+	embed     func(call int, texts []string) (Answer, bool)
 
+	embeds   atomic.Int64
 	calls    atomic.Int64
 	streams  atomic.Int64
 	mu       sync.Mutex
@@ -92,6 +94,7 @@ func Start(addr string, opts ...Option) (*Server, error) {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/chat/completions", s.serveChat)
+	mux.HandleFunc("POST /v1/embeddings", s.serveEmbeddings)
 	mux.HandleFunc("GET /v1/models", s.serveModels)
 	mux.HandleFunc("GET /stats", s.serveStats)
 	s.http = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}

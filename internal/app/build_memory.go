@@ -1,0 +1,92 @@
+package app
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"agentd/internal/agent"
+	"agentd/internal/config"
+	"agentd/internal/engine"
+	"agentd/internal/knowledge"
+	"agentd/internal/memory"
+	"agentd/internal/model"
+	"agentd/internal/modelwire"
+	"agentd/internal/resource"
+	"agentd/internal/retrieval"
+	"agentd/internal/route"
+	"agentd/internal/run"
+	"agentd/internal/sqlstore"
+	"agentd/internal/tool"
+	"agentd/internal/work"
+)
+
+// remembering is what agents remember and know: memories and knowledge bases,
+// and the search under both.
+type remembering struct {
+	app       *App
+	queue     work.Queue
+	search    *retrieval.Service
+	memory    *memory.Service
+	knowledge *knowledge.Service
+}
+
+// newRemembering makes the parts. The tools among them are needed before there
+// are agents; connect gives them the rest.
+func (a *App) newRemembering(kernel resource.Deps, queue work.Queue) *remembering {
+	search := retrieval.New(retrieval.Config{
+		Store: sqlstore.NewPassages(a.db), Writer: a.db, Queue: queue, Embedder: a.embedder, Clock: a.clock, Log: a.log, Lease: lease,
+	})
+	return &remembering{
+		app: a, queue: queue, search: search,
+		memory: &memory.Service{
+			Store: sqlstore.NewMemory(a.db), Search: search, Writer: a.db, Queue: queue, Cursors: kernel.Cursors, Clock: a.clock, Log: a.log,
+		},
+		knowledge: knowledge.New(kernel, knowledge.Service{
+			Store: sqlstore.NewKnowledge(a.db), Search: search, Writer: a.db, Cursors: kernel.Cursors, Clock: a.clock, Log: a.log,
+		}),
+	}
+}
+
+func (r *remembering) tools() []tool.Tool {
+	return slices.Concat(r.memory.Tools(), r.knowledge.Tools())
+}
+
+// connect gives the parts what was made after them, and their work its runners.
+func (r *remembering) connect(agents *agent.Agents, runs run.Store, models engine.Models, client model.Client, watchers *run.Watchers,
+	subscribers *resource.Subscribers, runners map[string]*work.Runner,
+) {
+	r.memory.Agents, r.memory.Runs, r.memory.Models, r.memory.Client = agents, runs, models, client
+	r.knowledge.Agents = agents
+	watchers.Add(r.memory.Watch)
+	subscribers.Subscribe("forget-memories-of-deleted-agents", "agent", []string{resource.Deleted}, func(ctx context.Context, c resource.Change) error {
+		return r.memory.Forget(ctx, c.TenantID, c.ID)
+	})
+	for kind, handle := range map[string]work.Handler{retrieval.WorkKind: r.search.Handle, memory.ExtractKind: r.memory.Extract} {
+		runners[kind] = work.NewRunner(work.Config{
+			Kind: kind, Owner: r.app.node, Queue: r.queue, Handler: handle, Slots: 8, Lease: lease, Clock: r.app.clock, Logger: r.app.log,
+		})
+	}
+}
+
+func (r *remembering) routes() []route.Route {
+	return slices.Concat(r.memory.Routes(), r.knowledge.Routes())
+}
+
+// embedderOf makes the client of the embedding model; nil where none is
+// configured. The key of the model's endpoint is for that endpoint only.
+func embedderOf(c config.Models, wire *modelwire.Client) model.Embedder {
+	if c.EmbeddingModel == "" {
+		return nil
+	}
+	target := model.Target{Provider: model.DefaultProvider, Model: c.EmbeddingModel, BaseURL: c.EmbeddingBaseURL, APIKey: c.EmbeddingAPIKey}
+	if c.EmbeddingBaseURL == "" {
+		target.BaseURL, target.APIKey = c.BaseURL, c.APIKey
+		if !c.EmbeddingAPIKey.Empty() {
+			target.APIKey = c.EmbeddingAPIKey
+		}
+	}
+	// What people paste after the part that ends in /v1.
+	target.BaseURL = strings.TrimSuffix(strings.TrimRight(target.BaseURL, "/"), "/embeddings")
+	return wire.Embedder(target)
+}

@@ -1,0 +1,135 @@
+package app_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"agentd/internal/ident"
+	"agentd/internal/model/modeltest"
+)
+
+const basesPath = "/api/v1/knowledge-bases"
+
+// Knowledge bases as callers see them (behaviours.md section 9).
+func TestKnowledgeBases(t *testing.T) {
+	t.Parallel()
+	n := start(t, modeltest.New(t), embedding)
+	if got := n.want(200, "GET", basesPath, nil); got["total"] != 0.0 || len(got["items"].([]any)) != 0 {
+		t.Errorf("none yet: %v", got)
+	}
+	base := n.want(201, "POST", basesPath, object{"name": "Handbook", "embedding_model": "mine", "chunk_size": 200, "chunk_overlap": 100})
+	id := base["id"].(string)
+	path := basesPath + "/" + id
+	if base["status"] != "ready" || base["document_count"] != 0.0 || base["embedding_model"] != "mine" || base["chunk_overlap"] != 100.0 || len(base["attached_agents"].([]any)) != 0 {
+		t.Errorf("made: %v", base)
+	}
+	for _, body := range []object{{}, {"name": ""}, {"name": "x", "chunk_size": 63}, {"name": "x", "chunk_size": 65_537}, {"name": "x", "chunk_size": 100, "chunk_overlap": 51}, {"name": "x", "chunk_overlap": -1}} {
+		checkCode(t, n.do("POST", basesPath, body), 422, "VALIDATION_ERROR")
+	}
+	if got := n.want(200, "PUT", path, object{"description": "d", "chunk_size": 64}); got["name"] != "Handbook" || got["description"] != "d" || got["chunk_size"] != 200.0 {
+		t.Errorf("changed: %v", got)
+	}
+	if got := n.want(200, "POST", path+"/search", object{"query": "tea"}); got["status"] != "KB_EMPTY" || got["mode"] != nil || got["count"] != 0.0 {
+		t.Errorf("empty: %v", got)
+	}
+
+	added := n.want(201, "POST", path+"/documents", object{"content": strings.Repeat("Tea is served at five. ", 20), "filename": "tea.txt"})
+	if added["status"] != "ready" || added["name"] != "tea.txt" || added["embedding_status"] != "keyword_only" || added["embedding_completion"] != "scheduled" || added["embedding_pending"] != added["chunks_created"] {
+		t.Errorf("added: %v", added)
+	}
+	found := n.want(200, "POST", path+"/search", object{"query": "tea", "limit": 2})
+	if found["status"] != "RESULTS_FOUND" || found["count"] != 2.0 || found["query"] != "tea" {
+		t.Errorf("found: %v", found)
+	}
+	if hit := found["results"].([]any)[0].(object); hit["index"] != 1.0 || hit["source"] != "tea.txt" || !strings.Contains(hit["text"].(string), "served") {
+		t.Errorf("hit: %v", hit)
+	}
+	n.want(201, "POST", path+"/documents", object{"content": "Strawberry marmalade"})
+	embedded := func() bool {
+		for _, d := range n.want(200, "GET", path+"/documents", nil)["documents"].([]any) {
+			if d.(object)["embedding_status"] != "embedded" {
+				return false
+			}
+		}
+		return true
+	}
+	eventually(t, embedded)
+	if got := n.want(200, "POST", path+"/search", object{"query": "strawberries"}); got["mode"] != "hybrid" || got["count"] == 0.0 {
+		t.Errorf("by meaning: %v", got)
+	}
+	got := n.want(200, "POST", path+"/reindex", nil)
+	if got["pending"] != 0.0 || got["already_current"] != got["total_chunks"] || got["embedding_model"] != "sim-embedding" || got["embedding_dimensions"] != float64(modeltest.Dimensions) || got["documents"] != 2.0 {
+		t.Errorf("reindexed: %v", got)
+	}
+	whole := n.want(200, "GET", path+"/documents", nil)
+	if _, paged := whole["has_more"]; paged || whole["total"] != 2.0 {
+		t.Errorf("documents: %v", whole)
+	}
+	first := n.want(200, "GET", path+"/documents?limit=1", nil)
+	second := n.want(200, "GET", path+"/documents?limit=1&cursor="+first["cursor"].(string), nil)
+	if diff := cmp.Diff(whole["documents"], append(first["documents"].([]any), second["documents"].([]any)...)); diff != "" || second["has_more"] != false {
+		t.Errorf("in pages:\n%s", diff)
+	}
+
+	agent := n.agent(object{"knowledge_base_id": id})
+	checkCode(t, n.do("PATCH", "/api/v1/agents/"+agent, object{"knowledge_base_id": ident.New()}), 404, "NOT_FOUND")
+	list := n.want(200, "GET", basesPath, nil)
+	if b := list["knowledge_bases"].([]any)[0].(object); list["total"] != 1.0 || b["attached_agent_count"] != 1.0 || b["document_count"] != 2.0 {
+		t.Errorf("listed: %v", list)
+	}
+	for range 2 {
+		r := n.do("DELETE", path+"/documents/"+added["document_id"].(string), nil)
+		if r.StatusCode != 204 {
+			checkCode(t, r, 404, "NOT_FOUND")
+		}
+	}
+	if got := n.want(200, "POST", path+"/search", object{"query": "served"}); got["status"] == "KB_EMPTY" {
+		t.Errorf("after a document was removed: %v", got)
+	}
+	if r := n.do("DELETE", path, nil); r.StatusCode != 204 {
+		t.Errorf("delete: %d %s", r.StatusCode, r.raw)
+	}
+	checkCode(t, n.do("GET", path, nil), 404, "NOT_FOUND")
+	checkCode(t, n.do("POST", path+"/search", object{"query": "x"}), 404, "NOT_FOUND")
+	if got := n.want(200, "GET", "/api/v1/agents/"+agent, nil)["knowledge_base_id"]; got != nil {
+		t.Errorf("the agent still has it: %v", got)
+	}
+}
+
+func TestKnowledgeRefusals(t *testing.T) {
+	t.Parallel()
+	n := start(t, nil)
+	path := basesPath + "/" + n.want(201, "POST", basesPath, object{"name": "x", "chunk_size": 64})["id"].(string)
+	for _, c := range []struct {
+		body   object
+		status int
+		code   string
+		extra  object
+	}{
+		{object{}, 400, "kb_document_body_invalid", object{"reason": "missing"}},
+		{object{"content": "x", "file_id": ident.New()}, 400, "kb_document_body_invalid", object{"reason": "both"}},
+		{object{"content": " "}, 400, "kb_document_body_invalid", object{"reason": "empty_content"}},
+		{object{"file_id": ident.New()}, 422, "VALIDATION_ERROR", nil},
+		{object{"content": 7}, 422, "VALIDATION_ERROR", nil},
+		{object{"content": "<style>x</style>", "filename": "a.html"}, 422, "kb_text_extraction_failed", object{"filename": "a.html"}},
+		{object{"content": strings.Repeat("x", 5_000_001)}, 413, "kb_document_too_large", object{"chars": 5_000_001.0, "limit": 5_000_000.0, "source": "content"}},
+		{object{"content": strings.Repeat("x", 400_000)}, 413, "kb_chunk_limit", object{"limit": 5000.0, "chunk_size": 64.0, "chunk_overlap": 12.0}},
+	} {
+		r := n.do("POST", path+"/documents", c.body)
+		checkCode(t, r, c.status, c.code)
+		for name, want := range c.extra {
+			if r.json[name] != want {
+				t.Errorf("%s: %s is %v, not %v", c.code, name, r.json[name], want)
+			}
+		}
+	}
+	if got := n.want(200, "GET", path, nil); got["document_count"] != 0.0 || got["total_chunks"] != 0.0 {
+		t.Errorf("what was refused counts: %v", got)
+	}
+	for _, body := range []string{`{}`, `{"query":""}`, `{"query":" "}`, `{"query":"x","limit":"y"}`} {
+		checkCode(t, n.do("POST", path+"/search", body), 422, "VALIDATION_ERROR")
+	}
+	checkCode(t, n.do("POST", path+"/reindex", nil), 501, "embedding_unavailable")
+}

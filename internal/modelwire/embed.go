@@ -1,0 +1,203 @@
+package modelwire
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"time"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"agentd/internal/model"
+)
+
+// Bounds of one request to an embeddings endpoint, below what the usual ones
+// take.
+const (
+	embedTexts   = 96
+	embedChars   = 256_000
+	embedTimeout = time.Minute
+)
+
+// Embedder implements model.Embedder on an OpenAI-compatible endpoint. Safe
+// for concurrent use.
+type Embedder struct {
+	client *Client
+	target model.Target
+}
+
+var _ model.Embedder = (*Embedder)(nil)
+
+// Embedder gives the embedding model of a target.
+func (c *Client) Embedder(target model.Target) *Embedder { return &Embedder{c, target} }
+
+// Model implements model.Embedder.
+func (e *Embedder) Model() string { return e.target.Model }
+
+// Embed implements model.Embedder. A batch that fails fails the call.
+func (e *Embedder) Embed(ctx context.Context, texts []string) (model.Embedded, error) {
+	all := model.Embedded{Model: e.target.Model, Vectors: make([][]float32, 0, len(texts))}
+	for len(texts) > 0 {
+		n, chars := 0, 0
+		for n < len(texts) && n < embedTexts {
+			if chars += utf8.RuneCountInString(texts[n]); chars > embedChars && n > 0 {
+				break
+			}
+			n++
+		}
+		part, err := e.retried(ctx, texts[:n])
+		if err != nil {
+			return model.Embedded{}, err
+		}
+		if len(all.Vectors) > 0 && len(part.Vectors[0]) != len(all.Vectors[0]) {
+			return model.Embedded{}, e.garbage(errDimensions)
+		}
+		all.Vectors = append(all.Vectors, part.Vectors...)
+		all.Model, all.Tokens = part.Model, all.Tokens+part.Tokens
+		texts = texts[n:]
+	}
+	return all, nil
+}
+
+// retried repeats a batch for as long as that can help.
+func (e *Embedder) retried(ctx context.Context, texts []string) (model.Embedded, error) {
+	body, err := json.Marshal(map[string]any{"model": e.target.Model, "input": texts}, json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
+	if err != nil {
+		return model.Embedded{}, asError(err)
+	}
+	for attempt := 1; ; attempt++ {
+		out, err := e.attempt(ctx, body, texts)
+		if err == nil {
+			return out, nil
+		}
+		if ctx.Err() != nil {
+			return model.Embedded{}, ctx.Err()
+		}
+		failure := asError(err)
+		if !failure.Retryable || attempt >= e.client.MaxAttempts {
+			return model.Embedded{}, failure
+		}
+		wait, ok := e.client.wait(ctx, attempt, failure.RetryAfter)
+		if !ok {
+			return model.Embedded{}, failure
+		}
+		if err := sleep(ctx, wait); err != nil {
+			return model.Embedded{}, err
+		}
+	}
+}
+
+func (e *Embedder) attempt(ctx context.Context, body []byte, texts []string) (model.Embedded, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, embedTimeout, errSilent)
+	defer cancel()
+	call, err := http.NewRequestWithContext(ctx, http.MethodPost, e.target.BaseURL+"/embeddings", bytes.NewReader(body))
+	if err != nil || call.URL.Host == "" {
+		return model.Embedded{}, &model.Error{Code: codeNotConfigured, Detail: "The embedding model's endpoint is not a URL like https://host/v1.", Cause: err}
+	}
+	call.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json"}, "User-Agent": {"agentd"}}
+	if key := e.target.APIKey; !key.Empty() {
+		call.Header["Authorization"] = []string{"Bearer " + key.Reveal()}
+	}
+	resp, err := e.client.Operator.RoundTrip(call)
+	if err != nil {
+		return model.Embedded{}, unreachable(ctx, err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return model.Embedded{}, refused(resp, resp.Body, &model.Request{Target: e.target})
+	}
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, int64(e.client.MaxAnswer)+1))
+	if err != nil {
+		return model.Embedded{}, broken(ctx, err, &model.Request{Target: e.target})
+	}
+	if len(raw) > e.client.MaxAnswer {
+		return model.Embedded{}, e.garbage(errTooLong)
+	}
+	return e.read(raw, texts)
+}
+
+var (
+	errDimensions = errors.New("vectors of different lengths")
+	errVector     = errors.New("a vector that is none")
+	errMissing    = errors.New("not one vector for each text")
+)
+
+// garbage is the error of an answer that is no answer. Asking again would give
+// the same.
+func (e *Embedder) garbage(cause error) *model.Error {
+	return &model.Error{
+		Code: codeModel, Status: http.StatusOK, Cause: cause,
+		Detail: fmt.Sprintf("The endpoint of the embedding model %q sent something that is no list of embeddings.", e.target.Model),
+	}
+}
+
+// read checks that there is a usable vector for each text.
+func (e *Embedder) read(raw []byte, texts []string) (model.Embedded, error) {
+	var answer struct {
+		Data []struct {
+			Index     *int      `json:"index"`
+			Embedding []float32 `json:"embedding"`
+		} `json:"data"`
+		Model text           `json:"model"`
+		Error jsontext.Value `json:"error"`
+		Usage struct {
+			PromptTokens int `json:"prompt_tokens"`
+			TotalTokens  int `json:"total_tokens"`
+		} `json:"usage"`
+	}
+	if err := json.Unmarshal(raw, &answer, lenient); err != nil {
+		return model.Embedded{}, e.garbage(err)
+	}
+	if kind := answer.Error.Kind(); kind == '{' || kind == '"' {
+		return model.Embedded{}, classify(http.StatusOK, parseEndpointError(raw), &model.Request{Target: e.target})
+	}
+	if len(answer.Data) != len(texts) {
+		return model.Embedded{}, e.garbage(errMissing)
+	}
+	out := model.Embedded{Vectors: make([][]float32, len(texts)), Model: string(answer.Model), Tokens: max(answer.Usage.PromptTokens, answer.Usage.TotalTokens, 0)}
+	for i, d := range answer.Data {
+		at := i
+		if d.Index != nil {
+			at = *d.Index
+		}
+		switch {
+		case at < 0 || at >= len(texts) || out.Vectors[at] != nil:
+			return model.Embedded{}, e.garbage(errMissing)
+		case !usable(d.Embedding):
+			return model.Embedded{}, e.garbage(errVector)
+		case len(d.Embedding) != len(answer.Data[0].Embedding):
+			return model.Embedded{}, e.garbage(errDimensions)
+		}
+		out.Vectors[at] = d.Embedding
+	}
+	if out.Model == "" {
+		out.Model = e.target.Model
+	}
+	if out.Tokens == 0 {
+		for _, t := range texts {
+			out.Tokens += model.EstimateTokens(t)
+		}
+	}
+	return out, nil
+}
+
+// maxDimensions is more than any model has.
+const maxDimensions = 16_384
+
+func usable(v []float32) bool {
+	if len(v) == 0 || len(v) > maxDimensions {
+		return false
+	}
+	for _, f := range v {
+		if math.IsNaN(float64(f)) || math.IsInf(float64(f), 0) {
+			return false
+		}
+	}
+	return true
+}

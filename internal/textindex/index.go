@@ -1,0 +1,183 @@
+// Package textindex finds texts: by their words (BM25), by the nearness of
+// their vectors, or by both at once. An [Index] lives in memory and is the same
+// whichever database its texts come from; ranks depend on nothing but what is
+// in it and the query, so that two nodes give the same answer.
+package textindex
+
+import (
+	"math"
+	"time"
+)
+
+// Doc is a text to be found. Its text is not kept.
+type Doc struct {
+	ID     string
+	Kind   string // queries may ask for some kinds only
+	Text   string
+	Vector []float32 // nil: found by its words only
+	Boost  float64   // adds to the score of hybrid queries; 0 to 1 counts
+	At     time.Time // for decay and recency
+}
+
+// Index holds texts. Searching is safe for concurrent use as long as nobody
+// changes the index.
+type Index struct {
+	terms    map[string]int32
+	postings [][]posting
+	slots    []slot
+	byID     map[string]int32
+	words    int // of all live texts together
+	vectors  int
+	bytes    int
+}
+
+type posting struct {
+	slot  int32
+	count int32
+}
+
+type slot struct {
+	id     string // "": removed
+	kind   string
+	boost  float64
+	at     time.Time
+	length int32   // in words
+	terms  []int32 // each once
+	vector []float32
+}
+
+// New makes an empty index.
+func New() *Index { return &Index{terms: map[string]int32{}, byID: map[string]int32{}} }
+
+// Len is how many texts there are.
+func (x *Index) Len() int { return len(x.byID) }
+
+// Vectors is how many of them have a vector.
+func (x *Index) Vectors() int { return x.vectors }
+
+// Bytes is about how much memory the index takes.
+func (x *Index) Bytes() int { return x.bytes }
+
+// Put adds a text, or replaces the one with its id.
+func (x *Index) Put(d Doc) {
+	x.Remove(d.ID)
+	at := int32(len(x.slots))
+	counts := map[int32]int32{}
+	s := slot{id: d.ID, kind: d.Kind, boost: d.Boost, at: d.At, vector: unit(d.Vector)}
+	Tokens(d.Text, func(token []byte) {
+		term, known := x.terms[string(token)]
+		if !known {
+			term = int32(len(x.postings))
+			x.terms[string(token)] = term
+			x.postings = append(x.postings, nil)
+			x.bytes += 80 + len(token)
+		}
+		if counts[term]++; counts[term] == 1 {
+			s.terms = append(s.terms, term)
+		}
+		s.length++
+	})
+	for _, term := range s.terms {
+		x.postings[term] = append(x.postings[term], posting{at, counts[term]})
+	}
+	x.slots = append(x.slots, s)
+	x.byID[s.id] = at
+	x.words += int(s.length)
+	x.bytes += s.bytes()
+	if s.vector != nil {
+		x.vectors++
+	}
+}
+
+func (s *slot) bytes() int { return 240 + 12*len(s.terms) + 4*len(s.vector) }
+
+// Remove takes a text out, if it is there.
+func (x *Index) Remove(id string) {
+	at, ok := x.byID[id]
+	if !ok {
+		return
+	}
+	s := &x.slots[at]
+	delete(x.byID, id)
+	x.words -= int(s.length)
+	x.bytes -= s.bytes()
+	if s.vector != nil {
+		x.vectors--
+	}
+	*s = slot{terms: s.terms} // the postings stay until the index is compacted
+	if len(x.slots) > 64+2*len(x.byID) {
+		x.compact()
+	}
+}
+
+// Retain takes out all texts but those that keep says.
+func (x *Index) Retain(keep map[string]bool) {
+	var gone []string
+	for id := range x.byID {
+		if !keep[id] {
+			gone = append(gone, id)
+		}
+	}
+	for _, id := range gone {
+		x.Remove(id)
+	}
+}
+
+// compact drops the slots of removed texts.
+func (x *Index) compact() {
+	moved := make([]int32, len(x.slots))
+	live := make([]slot, 0, len(x.byID))
+	for i := range x.slots {
+		moved[i] = -1
+		if s := x.slots[i]; s.id != "" {
+			moved[i] = int32(len(live))
+			x.byID[s.id] = moved[i]
+			live = append(live, s)
+		}
+	}
+	x.slots = live
+	for term, list := range x.postings {
+		kept := list[:0]
+		for _, p := range list {
+			if to := moved[p.slot]; to >= 0 {
+				kept = append(kept, posting{to, p.count})
+			}
+		}
+		x.postings[term] = kept
+	}
+}
+
+// unit is a copy of a vector with the length 1, whose products with others are
+// cosines; nil of what has no direction.
+func unit(v []float32) []float32 {
+	var sum float64
+	for _, f := range v {
+		sum += float64(f) * float64(f)
+	}
+	length := math.Sqrt(sum)
+	if length == 0 || math.IsNaN(length) || math.IsInf(length, 0) {
+		return nil
+	}
+	out := make([]float32, len(v))
+	for i, f := range v {
+		out[i] = float32(float64(f) / length)
+	}
+	return out
+}
+
+// dot is the product of two vectors of one length. Several sums at a time
+// keep the processor's units busy.
+func dot(a, b []float32) float32 {
+	var s0, s1, s2, s3 float32
+	for len(a) >= 8 && len(b) >= 8 {
+		s0 += a[0]*b[0] + a[4]*b[4]
+		s1 += a[1]*b[1] + a[5]*b[5]
+		s2 += a[2]*b[2] + a[6]*b[6]
+		s3 += a[3]*b[3] + a[7]*b[7]
+		a, b = a[8:], b[8:]
+	}
+	for i := range min(len(a), len(b)) {
+		s0 += a[i] * b[i]
+	}
+	return s0 + s1 + s2 + s3
+}

@@ -1,0 +1,282 @@
+package textindex
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+var noon = time.Date(2026, 9, 10, 12, 0, 0, 0, time.UTC)
+
+func tokens(text string) (all []string) {
+	Tokens(text, func(token []byte) { all = append(all, string(token)) })
+	return all
+}
+
+func TestTokens(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string][]string{
+		"":                                nil,
+		"  --  ":                          nil,
+		"The Quick, brown-fox's 2nd":      {"the", "quick", "brown", "foxs", "2nd"},
+		"Ärger über Straße":               {"arger", "uber", "strasse"},
+		"STRASSE ﬁne ½":                   {"strasse", "fine", "1", "2"},
+		"Łódź Ørsted İstanbul":            {"lodz", "orsted", "istanbul"},
+		"ΣΊΣΥΦΟΣ":                         {"σισυφοσ"},
+		"memory_save(x)":                  {"memory", "save", "x"},
+		"東京都へ":                            {"東", "京", "東京", "都", "京都", "へ", "都へ"},
+		"東 京":                             {"東", "京"},
+		"gpt東":                            {"gpt", "東"},
+		"東gpt京":                           {"東", "gpt", "京"},
+		"한국어":                             {"한", "국", "한국", "어", "국어"},
+		"हिन्दी":                          {"हिन्दी"},
+		"кот Ёлка":                        {"кот", "елка"},
+		"مُحَمَّد":                        {"محمد"},
+		strings.Repeat("ä", 100):          {strings.Repeat("a", 64)},
+		strings.Repeat("क", 100) + " fin": {strings.Repeat("क", 21), "fin"},
+		"naïve cafe\u0301":                {"naive", "cafe"},
+	} {
+		if diff := cmp.Diff(want, tokens(text), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", text, diff)
+		}
+	}
+	if a, b := Normalize("  The CAFÉ, is open!"), Normalize("the cafe is open"); a != b || a != "the cafe is open" {
+		t.Errorf("%q and %q", a, b)
+	}
+}
+
+func FuzzTokens(f *testing.F) {
+	f.Add("Ärger 東京 \xff x")
+	f.Fuzz(func(t *testing.T, text string) {
+		Tokens(text, func(token []byte) {
+			if len(token) == 0 || len(token) > maxToken || utf8.ValidString(text) && !utf8.Valid(token) {
+				t.Errorf("%q has the token %q", text, token)
+			}
+		})
+	})
+}
+
+func TestChunk(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, text    string
+		size, overlap int
+		want          []string
+	}{
+		{"short", "one two", 100, 0, []string{"one two"}},
+		{"blank", " \n ", 10, 0, nil},
+		{"words", "aaa bbb ccc ddd", 8, 0, []string{"aaa bbb", "ccc ddd"}},
+		{"sentence", "One two. Three four five", 16, 0, []string{"One two.", "Three four five"}},
+		{"paragraph", "Aaa bbb.\n\nCcc ddd. Eee", 18, 0, []string{"Aaa bbb.", "Ccc ddd. Eee"}},
+		{"hard", "aaaaaaaaaa", 4, 0, []string{"aaaa", "aaaa", "aa"}},
+		{"overlap", "aaa bbb ccc ddd", 8, 4, []string{"aaa bbb", "bbb ccc", "ccc ddd"}},
+		{"hard_overlap", "abcdefgh", 4, 2, []string{"abcd", "cdef", "efgh"}},
+		{"wide", "東京都。京都府。", 5, 0, []string{"東京都。", "京都府。"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(tt.want, Chunk(tt.text, tt.size, tt.overlap)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Whatever is cut, no piece is too long and no word is lost.
+func FuzzChunk(f *testing.F) {
+	f.Add("One two.\n\nThree 東京。 four", 7, 3)
+	f.Fuzz(func(t *testing.T, text string, size, overlap int) {
+		size = 2 + int(uint(size)%100)
+		overlap = int(uint(overlap) % uint(size/2+1))
+		pieces := Chunk(text, size, overlap)
+		bare := func(s string) string { return strings.Join(strings.Fields(s), "") }
+		for _, p := range pieces {
+			if n := utf8.RuneCountInString(p); n > size || n == 0 {
+				t.Errorf("a piece of %d characters: %q", n, p)
+			}
+		}
+		if overlap == 0 && bare(strings.Join(pieces, "")) != bare(string([]rune(text))) {
+			t.Errorf("%q became %q", text, pieces)
+		}
+	})
+}
+
+func hits(list []Hit) (ids []string) {
+	for _, h := range list {
+		ids = append(ids, h.ID)
+	}
+	return ids
+}
+
+func TestSearch(t *testing.T) {
+	t.Parallel()
+	x := New()
+	day := 24 * time.Hour
+	for _, d := range []Doc{
+		{ID: "cat-old", Kind: "semantic", Text: "The cat sleeps", At: noon.Add(-40 * day), Vector: []float32{1, 0, 0}},
+		{ID: "cat-new", Kind: "semantic", Text: "A cat sleeps", At: noon, Vector: []float32{1, 0, 0}},
+		{ID: "cat-long", Kind: "note", Text: "There was a cat, and a dog, and a horse, and a cow, and then nothing", At: noon},
+		{ID: "feline", Kind: "note", Text: "Felines rest", At: noon, Vector: []float32{0.9, 0.1, 0}, Boost: 1},
+		{ID: "boat", Kind: "note", Text: "Boats float", At: noon.Add(day), Vector: []float32{0, 0, 1}},
+	} {
+		x.Put(d)
+	}
+	for _, tt := range []struct {
+		name string
+		q    Query
+		want []string
+	}{
+		{"words", Query{Text: "cat"}, []string{"cat-new", "cat-old", "cat-long"}},
+		{"both_words", Query{Text: "horse cat"}, []string{"cat-long", "cat-new", "cat-old"}},
+		{"accents", Query{Text: "CÁT"}, []string{"cat-new", "cat-old", "cat-long"}},
+		{"nothing", Query{Text: "submarine"}, nil},
+		{"blank", Query{Text: " ?! "}, nil},
+		{"no_text", Query{}, nil},
+		{"vector", Query{Text: "kitten", Vector: []float32{2, 0, 0}, Strategy: Relevance}, []string{"cat-new", "cat-old", "feline"}},
+		{"both", Query{Text: "felines", Vector: []float32{1, 0, 0}, Strategy: Relevance}, []string{"feline", "cat-new", "cat-old"}},
+		{"another_length", Query{Text: "x", Vector: []float32{1, 0}}, nil},
+		{"no_direction", Query{Text: "x", Vector: []float32{0, 0, 0}}, nil},
+		{"kinds", Query{Text: "cat", Kinds: []string{"note"}}, []string{"cat-long"}},
+		{"no_kinds", Query{Text: "cat", Kinds: []string{}}, nil},
+		{"decay", Query{Text: "cat", HalfLife: 10 * day}, []string{"cat-new", "cat-long", "cat-old"}},
+		{"relevance_heeds_no_age", Query{Text: "cat", HalfLife: day, Strategy: Relevance}, []string{"cat-new", "cat-old", "cat-long"}},
+		{"recency", Query{Text: "cat", Strategy: Recency}, []string{"cat-long", "cat-new", "cat-old"}},
+		{"newest", Query{Strategy: Recency}, []string{"boat", "cat-long", "cat-new", "feline", "cat-old"}},
+		{"newest_of_a_kind", Query{Strategy: Recency, Kinds: []string{"semantic"}, Limit: 1}, []string{"cat-new"}},
+		{"limit", Query{Text: "cat", Limit: 2}, []string{"cat-new", "cat-old"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			tt.q.Now = noon
+			if tt.q.Limit == 0 {
+				tt.q.Limit = 10
+			}
+			if diff := cmp.Diff(tt.want, hits(x.Search(tt.q)), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+	if id, near := x.Nearest([]float32{0.9, 0.11, 0}); id != "feline" || near < 0.99 {
+		t.Errorf("nearest: %s, %v", id, near)
+	}
+	if id, _ := x.Nearest([]float32{1}); id != "" {
+		t.Errorf("nearest of another length: %s", id)
+	}
+}
+
+func TestBoostAndDecay(t *testing.T) {
+	t.Parallel()
+	x := New()
+	x.Put(Doc{ID: "a", Text: "cat", At: noon})
+	x.Put(Doc{ID: "b", Text: "cat", At: noon.Add(-time.Second), Boost: 0.5})
+	x.Put(Doc{ID: "c", Text: "cat", At: noon.Add(-2 * time.Second), Boost: 1e300})
+	if got := hits(x.Search(Query{Text: "cat", Limit: 3, Now: noon})); !slices.Equal(got, []string{"c", "b", "a"}) {
+		t.Errorf("by boost: %v", got)
+	}
+	for _, tt := range []struct{ age, halfLife, want float64 }{{0, 1, 1}, {1, 1, 0.5}, {2, 1, 0.25}, {5, 0, 1}, {-1, 1, 1}} {
+		if got := Decay(time.Duration(tt.age*1e9), time.Duration(tt.halfLife*1e9)); math.Abs(got-tt.want) > 1e-12 {
+			t.Errorf("%v after %v: %v", tt.halfLife, tt.age, got)
+		}
+	}
+}
+
+// An index that texts were added to, replaced in and removed from answers like
+// one that was made of what remains, in another order.
+func TestChangedIndexIsLikeANewOne(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(1, 2))
+	doc := func(i int) Doc {
+		d := Doc{ID: fmt.Sprint("d", i%300), Text: randomText(rng, 30), At: noon.Add(time.Duration(rng.IntN(5)) * time.Hour), Boost: float64(rng.IntN(3)) / 2}
+		if rng.IntN(2) == 0 {
+			d.Vector = randomVector(rng, 8)
+		}
+		return d
+	}
+	changed, remaining := New(), map[string]Doc{}
+	for i := range 3000 {
+		d := doc(i)
+		if rng.IntN(3) == 0 {
+			changed.Remove(d.ID)
+			delete(remaining, d.ID)
+			continue
+		}
+		changed.Put(d)
+		remaining[d.ID] = d
+	}
+	keep := map[string]bool{}
+	for id := range remaining {
+		if rng.IntN(4) > 0 {
+			keep[id] = true
+		} else {
+			delete(remaining, id)
+		}
+	}
+	changed.Retain(keep)
+	fresh := New()
+	for _, d := range remaining { // in any order
+		fresh.Put(d)
+	}
+	if changed.Len() != len(remaining) || changed.Vectors() != fresh.Vectors() || changed.words != fresh.words {
+		t.Fatalf("%d texts of %d, %d vectors of %d", changed.Len(), len(remaining), changed.Vectors(), fresh.Vectors())
+	}
+	for range 50 {
+		q := Query{Text: randomText(rng, 3), Vector: randomVector(rng, 8), Limit: 40, Now: noon, HalfLife: 5 * time.Hour}
+		if diff := cmp.Diff(fresh.Search(q), changed.Search(q)); diff != "" {
+			t.Fatalf("(-new +changed):\n%s", diff)
+		}
+	}
+}
+
+func randomText(rng *rand.Rand, words int) string {
+	var b strings.Builder
+	for range words {
+		// A few words are common and most are rare.
+		fmt.Fprintf(&b, "w%d ", int(rng.ExpFloat64()*400))
+	}
+	return b.String()
+}
+
+func randomVector(rng *rand.Rand, n int) []float32 {
+	v := make([]float32, n)
+	for i := range v {
+		v[i] = float32(rng.NormFloat64())
+	}
+	return v
+}
+
+func BenchmarkSearch10k(b *testing.B) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	x := New()
+	for i := range 10_000 {
+		x.Put(Doc{ID: fmt.Sprint(i), Text: randomText(rng, 60), At: noon, Vector: randomVector(rng, 384)})
+	}
+	q := Query{Text: randomText(rng, 8), Limit: 10, Now: noon, HalfLife: time.Hour}
+	b.Run("words", func(b *testing.B) {
+		for b.Loop() {
+			x.Search(q)
+		}
+	})
+	q.Vector = randomVector(rng, 384)
+	b.Run("words_and_vectors", func(b *testing.B) {
+		for b.Loop() {
+			x.Search(q)
+		}
+	})
+	b.ReportMetric(float64(x.Bytes())/10_000, "B/text")
+}
+
+func BenchmarkPut(b *testing.B) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	x, text := New(), randomText(rng, 100)
+	for i := 0; b.Loop(); i++ {
+		x.Put(Doc{ID: fmt.Sprint(i % 1000), Text: text})
+	}
+}

@@ -285,11 +285,6 @@ var references = map[string]string{
 	"knowledge_base_id": "knowledgeBaseId",
 
 	// What will name things once there are any.
-	"team_id":           "",
-	"assign_team_id":    "",
-	"file_ids":          "",
-	"company_id":        "",
-	"knowledge_base_id": "",
 	"team_id":        "",
 	"assign_team_id": "",
 	"company_id":     "",
@@ -316,7 +311,6 @@ var unconditional = map[string]int{"deleteMemoryEntry entryId": 204}
 var plainQueries = map[string]bool{
 	"limit": true, "cursor": true, "order": true, "status": true, "fields": true, "compare_to": true,
 	"timeout_sec": true, "last_event_id": true, "from": true, "to": true, "format": true,
-	"path": true, "recursive": true, "q": true, "glob": true, "regex": true, "mime_prefix": true,
 	"path": true, "recursive": true, "q": true, "glob": true, "regex": true, "mime_prefix": true, "top_k": true,
 }
 

@@ -119,10 +119,9 @@ func (a *App) build(ctx context.Context) error {
 	runners[schedule.WorkKind] = work.NewRunner(work.Config{
 		Kind: schedule.WorkKind, Owner: a.node, Queue: queue, Handler: schedules.Handle, Slots: 8, Lease: lease, Clock: a.clock, Logger: a.log,
 	})
-	sessions.Artifacts = stored.artifacts
 	remember.connect(agents, store, models, client, watchers, subscribers, runners)
 	watchers.Add(notes.RunMoved) // the last: what others tell locks the same row as this
-	a.bindSessions(sessions, runs, runners)
+	a.bindSessions(sessions, runs, stored, runners)
 	eng.Bind(runners[engine.WorkKind], runs)
 	a.onStop(stopper(a.hub.OnSignal(signalWork, wake)))
 	a.serve(eng.Serve)

@@ -215,7 +215,7 @@ var recipes = map[string]recipe{
 	"setAgentMcpServers": {with: func(c *company) object {
 		return object{"server_ids": []string{c.ids["serverId"][1]}}
 	}},
-	"callMcp": {body: object{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}},
+	"callMcp":             {body: object{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}},
 	"createSession":       {with: func(c *company) object { return object{"agent_id": c.ids["agentId"][0]} }},
 	"updateSession":       {body: object{"metadata": object{"note": "changed by a test"}}},
 	"sendSessionMessage":  {body: object{"content": "hello"}},
@@ -302,8 +302,7 @@ var references = map[string]string{
 	"server_ids":         "serverId",
 	"client_id":          "", // of an authorization server
 	"workspace_id":       "workspaceId",
-	"workspace_id":      "workspaceId",
-	"knowledge_base_id": "knowledgeBaseId",
+	"knowledge_base_id":  "knowledgeBaseId",
 
 	// What will name things once there are any.
 	"team_id":        "",

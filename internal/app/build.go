@@ -26,6 +26,7 @@ import (
 	"agentd/internal/resource"
 	"agentd/internal/route"
 	"agentd/internal/run"
+	"agentd/internal/schedule"
 	"agentd/internal/sqlstore"
 	"agentd/internal/tool"
 	"agentd/internal/work"
@@ -57,24 +58,27 @@ func (a *App) build(ctx context.Context) error {
 	if err := a.buildPeople(ctx); err != nil {
 		return err
 	}
+	if err := a.buildOutbound(); err != nil {
+		return err
+	}
 	models, client, err := a.buildModels()
 	if err != nil {
 		return err
 	}
-	stored := a.buildStorage(cursors)
+	notes, stored := a.buildNotifications(), a.buildStorage(cursors)
 	remember := a.newRemembering(kernel, queue)
-	tools, err := tool.NewRegistry(tool.Limits{}, slices.Concat(tool.Builtins(a.clock), stored.workspaces.Tools(), remember.tools())...)
+	tools, err := a.buildTools(slices.Concat(stored.workspaces.Tools(), remember.tools(), []tool.Tool{notes.Tool()})...)
 	if err != nil {
 		return err
 	}
 	var agents *agent.Agents
-	servers, err := a.buildMCP(kernel, func() *agent.Agents { return agents }, tools)
+	servers, err := a.buildMCP(kernel, func() *agent.Agents { return agents }, tools.Registry)
 	if err != nil {
 		return err
 	}
 	agents = agent.New(kernel, agent.Options{
 		DefaultModel: a.defaultModel(), Tools: tools.Names(), CheckURL: outbound.CheckURL, Workspaces: stored.placement,
-		CheckGuardrails: guardrail.CheckSettings, CheckMCP: servers.CheckField, KnowledgeBase: remember.knowledge.CheckTx,
+		CheckGuardrails: guardrail.CheckSettings, CheckMCP: servers.CheckField, CheckSchedule: schedule.Check, KnowledgeBase: remember.knowledge.CheckTx,
 	})
 	guardrails := a.buildGuardrails(kernel, models, client)
 	customers := resource.NewStore(commerce.Customers, kernel)
@@ -85,7 +89,7 @@ func (a *App) build(ctx context.Context) error {
 	sessions := a.buildSessions(kernel, agents, queue, watchers)
 	eng := engine.New(engine.Config{
 		Writer: a.db, Runs: store, Log: log, Queue: queue, Hub: a.hub, Agents: source,
-		Models: models, Client: client, Tools: tools, Gate: guardrail.Gate{All: guardrails}, Remote: servers,
+		Models: models, Client: client, Tools: tools.Registry, Gate: guardrail.Gate{All: guardrails}, Remote: servers,
 		Memory: remember.memory, Conversations: sessions, Artifacts: stored.artifacts, Watchers: watchers,
 		Clock: a.clock, Logger: a.log, Node: a.node, Lease: lease, Tracer: tracer(a.cfg.Observability, "agentd/engine"),
 	})
@@ -97,6 +101,8 @@ func (a *App) build(ctx context.Context) error {
 	subscribers.Subscribe("end-runs-of-deleted-agents", "agent", []string{resource.Deleted}, func(ctx context.Context, c resource.Change) error {
 		return runs.AgentDeleted(ctx, c.TenantID, c.ID)
 	})
+	schedules := a.buildSchedules(agents, runs, notes, subscribers)
+	watchers.Add(schedules.Ended)
 	storedRoutes := stored.connect(agents, store, subscribers)
 
 	connectMCP(servers, runs, subscribers)
@@ -107,8 +113,12 @@ func (a *App) build(ctx context.Context) error {
 	runners[resource.WorkKind] = work.NewRunner(work.Config{
 		Kind: resource.WorkKind, Owner: a.node, Queue: queue, Handler: subscribers.Deliver, Slots: 8, Lease: lease, Clock: a.clock, Logger: a.log,
 	})
+	runners[schedule.WorkKind] = work.NewRunner(work.Config{
+		Kind: schedule.WorkKind, Owner: a.node, Queue: queue, Handler: schedules.Handle, Slots: 8, Lease: lease, Clock: a.clock, Logger: a.log,
+	})
 	sessions.Artifacts = stored.artifacts
 	remember.connect(agents, store, models, client, watchers, subscribers, runners)
+	watchers.Add(notes.RunMoved) // the last: what others tell locks the same row as this
 	a.bindSessions(sessions, runs, runners)
 	eng.Bind(runners[engine.WorkKind], runs)
 	a.onStop(stopper(a.hub.OnSignal(signalWork, wake)))
@@ -130,8 +140,11 @@ func (a *App) build(ctx context.Context) error {
 	routes = append(routes, guardrails.Routes()...)
 	routes = append(routes, runs.Routes()...)
 	routes = append(routes, remember.routes()...)
+	routes = append(routes, tools.bind(a, runs, agents)...)
 	routes = append(routes, sessions.Routes()...)
 	routes = append(routes, servers.Routes()...)
+	routes = append(routes, schedules.Routes()...)
+	routes = append(routes, notes.Routes()...)
 	routes = append(routes, storedRoutes...)
 	a.routes, a.raw = routes, append(chat.Routes(), a.mcpEndpoint(servers, runs, agentTools{catalogue{agents}, source}, log)...)
 	a.server, err = httpapi.New(httpapi.Config{
@@ -148,6 +161,20 @@ func (a *App) buildPeople(ctx context.Context) (err error) {
 	}
 	a.people.Start()
 	a.onStop(stopper(a.people.Stop))
+	return nil
+}
+
+// buildOutbound makes the way out for calls whose address a tenant chooses.
+func (a *App) buildOutbound() error {
+	allow, err := outbound.ParseAllow(a.cfg.Security.EgressAllow)
+	if err != nil {
+		return fmt.Errorf("AGENTD_EGRESS_ALLOW: %w", err)
+	}
+	if text := allow.String(); text != "" {
+		a.log.Warn("calls to addresses that tenants choose may reach these private ones", "allowed", text)
+	}
+	a.guarded = outbound.New(outbound.Config{Allow: allow})
+	a.onStop(stopper(a.guarded.Close))
 	return nil
 }
 
@@ -172,16 +199,8 @@ func (a *App) buildModels() (engine.Models, model.Client, error) {
 	if a.models, err = model.NewCatalogue(providers, c.Model); err != nil {
 		return nil, nil, err
 	}
-	allow, err := outbound.ParseAllow(a.cfg.Security.EgressAllow)
-	if err != nil {
-		return nil, nil, fmt.Errorf("AGENTD_EGRESS_ALLOW: %w", err)
-	}
-	if text := allow.String(); text != "" {
-		a.log.Warn("calls to addresses that tenants choose may reach these private ones", "allowed", text)
-	}
-	a.guarded = outbound.New(outbound.Config{Allow: allow})
 	operator := modelwire.NewTransport()
-	a.onStop(stopper(func() { a.guarded.Close(); operator.CloseIdleConnections() }))
+	a.onStop(stopper(operator.CloseIdleConnections))
 	wire := modelwire.New(modelwire.Config{Operator: operator, Guarded: a.guarded.Transport(), Tracer: tracer(a.cfg.Observability, "agentd/model")})
 	a.embedder = embedderOf(c, wire)
 	return model.Resolver{Catalogue: a.models}, model.Router{Wire: wire}, nil

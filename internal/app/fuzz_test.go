@@ -36,7 +36,7 @@ func (o *operation) answered(t testing.TB, r reply, sent string) {
 	switch {
 	case o.okStatus(r.StatusCode):
 		if schema := o.answers[strconv.Itoa(r.StatusCode)]; schema != nil && !o.streams && r.Header.Get("Content-Type") == "application/json" {
-			for _, complaint := range o.compare(schema, r.json, "") {
+			for _, complaint := range o.compare(schema, r.value(), "") {
 				t.Errorf("%s: %s\n%s", o, complaint, r.raw)
 			}
 		}
@@ -203,7 +203,7 @@ func (k *call) inserted(t testing.TB, field int, value []byte) string {
 
 // No bytes that anybody sends make an operation fail, or tell of our inside.
 func FuzzOperations(f *testing.F) {
-	c := newCompany(start(f, modeltest.New(f, silent), embedding), "fuzz", identity.Grant{RawKey: ownerKey, KeyID: ident.New()})
+	c := newCompany(start(f, modeltest.New(f, silent), embedding, searching(f)), "fuzz", identity.Grant{RawKey: ownerKey, KeyID: ident.New()})
 	operations := c.operations()
 	const whole = 255
 	for i, op := range operations {

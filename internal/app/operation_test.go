@@ -342,6 +342,7 @@ var plainQueries = map[string]bool{
 	"limit": true, "cursor": true, "order": true, "status": true, "fields": true, "compare_to": true,
 	"timeout_sec": true, "last_event_id": true, "unread": true, "scope": true,
 	"from": true, "to": true, "format": true,
+	"timeout_sec": true, "last_event_id": true, "unread": true, "scope": true, "from": true, "to": true, "format": true,
 	"path": true, "recursive": true, "q": true, "glob": true, "regex": true, "mime_prefix": true, "top_k": true,
 }
 

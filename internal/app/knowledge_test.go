@@ -34,7 +34,13 @@ func TestKnowledgeBases(t *testing.T) {
 	if got := n.want(200, "POST", path+"/search", object{"query": "tea"}); got["status"] != "KB_EMPTY" || got["mode"] != nil || got["count"] != 0.0 {
 		t.Errorf("empty: %v", got)
 	}
+}
 
+// Documents are found by their words at once, and by their meaning soon.
+func TestKnowledgeDocuments(t *testing.T) {
+	t.Parallel()
+	n := start(t, modeltest.New(t), embedding)
+	path := basesPath + "/" + n.want(201, "POST", basesPath, object{"name": "Handbook", "chunk_size": 200, "chunk_overlap": 100})["id"].(string)
 	added := n.want(201, "POST", path+"/documents", object{"content": strings.Repeat("Tea is served at five. ", 20), "filename": "tea.txt"})
 	if added["status"] != "ready" || added["name"] != "tea.txt" || added["embedding_status"] != "keyword_only" || added["embedding_completion"] != "scheduled" || added["embedding_pending"] != added["chunks_created"] {
 		t.Errorf("added: %v", added)
@@ -72,7 +78,16 @@ func TestKnowledgeBases(t *testing.T) {
 	if diff := cmp.Diff(whole["documents"], append(first["documents"].([]any), second["documents"].([]any)...)); diff != "" || second["has_more"] != false {
 		t.Errorf("in pages:\n%s", diff)
 	}
+}
 
+// A base knows its agents, and what is removed is not found.
+func TestKnowledgeBaseGoes(t *testing.T) {
+	t.Parallel()
+	n := start(t, nil)
+	id := n.want(201, "POST", basesPath, object{"name": "Handbook"})["id"].(string)
+	path := basesPath + "/" + id
+	added := n.want(201, "POST", path+"/documents", object{"content": "Tea is served at five."})
+	n.want(201, "POST", path+"/documents", object{"content": "Strawberry marmalade"})
 	agent := n.agent(object{"knowledge_base_id": id})
 	checkCode(t, n.do("PATCH", "/api/v1/agents/"+agent, object{"knowledge_base_id": ident.New()}), 404, "NOT_FOUND")
 	list := n.want(200, "GET", basesPath, nil)
@@ -85,7 +100,7 @@ func TestKnowledgeBases(t *testing.T) {
 			checkCode(t, r, 404, "NOT_FOUND")
 		}
 	}
-	if got := n.want(200, "POST", path+"/search", object{"query": "served"}); got["status"] == "KB_EMPTY" {
+	if got := n.want(200, "POST", path+"/search", object{"query": "served"}); got["status"] != "NO_MATCHES" {
 		t.Errorf("after a document was removed: %v", got)
 	}
 	if r := n.do("DELETE", path, nil); r.StatusCode != 204 {

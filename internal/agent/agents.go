@@ -3,20 +3,23 @@ package agent
 import (
 	"context"
 
+	"agentd/internal/fault"
+	"agentd/internal/ident"
 	"agentd/internal/resource"
 )
 
 // Agents keeps agents and their versions.
 type Agents struct {
-	deps     resource.Deps
-	store    *resource.Store[Agent]
-	versions *resource.Store[version]
-	recent   *recent
+	deps       resource.Deps
+	store      *resource.Store[Agent]
+	versions   *resource.Store[version]
+	recent     *recent
+	workspaces Workspaces
 }
 
 // New makes the store of agents.
 func New(deps resource.Deps, o Options) *Agents {
-	a := &Agents{deps: deps}
+	a := &Agents{deps: deps, workspaces: o.Workspaces}
 	a.store = resource.NewStore(a.kind(o), deps)
 	quiet := deps
 	quiet.Outbox = resource.NoOutbox{} // versions follow from what agents tell
@@ -48,4 +51,27 @@ func (a *Agents) Get(ctx context.Context, tenant, id string) (Agent, error) {
 	}
 	a.recent.keep(key, known, len(doc.Body), now, generation)
 	return *known, nil
+}
+
+// place tells the workspaces where an agent works from now on, which is
+// nowhere for one that is deleted.
+func (a *Agents) place(e *resource.Edit[Agent]) error {
+	var was, is *string
+	if e.Old != nil {
+		was = e.Old.WorkspaceID
+	}
+	if e.New != nil {
+		is = e.New.WorkspaceID
+	}
+	if a.workspaces == nil || deref(was) == deref(is) {
+		return nil
+	}
+	if id := deref(is); id != "" && !ident.Valid(id) {
+		return fault.NoSuch("workspace")
+	}
+	m := e.Old
+	if e.New != nil {
+		m = e.New
+	}
+	return a.workspaces.Place(e.Tx, m.TenantID, m.ID, is)
 }

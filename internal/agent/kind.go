@@ -10,6 +10,7 @@ import (
 	"agentd/internal/authz"
 	"agentd/internal/fault"
 	"agentd/internal/resource"
+	"agentd/internal/schema"
 	"agentd/internal/txn"
 )
 
@@ -18,9 +19,20 @@ type Options struct {
 	DefaultModel ModelConfig            // of agents that name none; zero: the built-in echo
 	Tools        []string               // names of the built-in tools that there are
 	CheckURL     func(url string) error // says why an endpoint cannot be called; without looking it up
+	Workspaces   Workspaces             // nil: a workspace_id is only kept
 	// KnowledgeBase refuses a knowledge base that the tenant does not have, with
 	// fault.NotFound. nil: any id is kept.
 	KnowledgeBase func(tx txn.Tx, tenant, id string) error
+	// CheckGuardrails says what is wrong with a guardrails field, with paths
+	// from the agent's body; nil: it is kept as it comes.
+	CheckGuardrails func(schema.Nullable) []fault.Field
+}
+
+// Workspaces is the port to where agents keep their files.
+type Workspaces interface {
+	// Place notes which workspace an agent works in, nil for none of its
+	// choosing. Errors: fault.NotFound for the workspace.
+	Place(tx txn.Tx, tenant, agent string, workspace *string) error
 }
 
 // KnowledgeBaseIndex finds the agents of a knowledge base.
@@ -109,6 +121,9 @@ func (o Options) validate(g *Agent) []fault.Field {
 			}
 		}
 	}
+	if o.CheckGuardrails != nil {
+		wrong = append(wrong, o.CheckGuardrails(g.Guardrails)...)
+	}
 	if len(g.Schedule) > 0 {
 		var s struct {
 			Cron any `json:"cron"`
@@ -119,7 +134,8 @@ func (o Options) validate(g *Agent) []fault.Field {
 			add("schedule.cron", "expected a cron expression")
 		}
 	}
-	return wrong
+	wrong = append(wrong, checkPolicies(g.Policies)...)
+	return append(wrong, misshapen(g)...)
 }
 
 func deref[T any](p *T) T {

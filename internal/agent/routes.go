@@ -29,13 +29,13 @@ func (a *Agents) Routes() []route.Route {
 	snapshot.Status, snapshot.Optional = 201, true
 	rollback := write("/rollback", "rollbackAgent", "Go back to the configuration of a version, as a new version.")
 	rollback.Errors = []int{409}
-	routes := resource.Routes(a.store)
-	for i := range routes {
-		if routes[i].ID == "createAgent" {
-			routes[i].Errors = append(routes[i].Errors, 404) // a knowledge base that is not there
+	plain := resource.Routes(a.store)
+	for i := range plain {
+		if plain[i].ID == "createAgent" {
+			plain[i].Errors = append(plain[i].Errors, 404) // its workspace or knowledge base
 		}
 	}
-	return append(routes,
+	return append(plain,
 		route.Action(read("/versions", "listAgentVersions", "List an agent's versions, newest first."), a.listVersions),
 		route.Action(snapshot, a.createVersion),
 		route.Action(read("/versions/{versionNum}/diff", "getAgentVersionDiff", "Compare two versions of an agent."), a.diffVersions),

@@ -136,6 +136,9 @@ func (a *Agents) after(e *resource.Edit[Agent]) error {
 		key := agentKey{e.Old.TenantID, e.Old.ID}
 		e.Tx.AfterCommit(func() { a.recent.forget(key) })
 	}
+	if err := a.place(e); err != nil {
+		return err
+	}
 	switch e.Action {
 	case resource.Created:
 		return a.record(e.Tx, e.Who, e.New, 1, initial)

@@ -25,6 +25,7 @@ import (
 	"agentd/internal/identity"
 	"agentd/internal/model"
 	"agentd/internal/natsbus"
+	"agentd/internal/outbound"
 	"agentd/internal/route"
 	"agentd/internal/secret"
 	"agentd/internal/sqldb"
@@ -61,7 +62,8 @@ type App struct {
 	grant    identity.Grant
 	first    bool // this start made the first tenant
 	models   *model.Catalogue
-	embedder model.Embedder // nil: none is configured
+	guarded  *outbound.Client // for addresses that tenants choose
+	embedder model.Embedder   // nil: none is configured
 }
 
 // Start builds and starts everything. On an error nothing is left running.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/trace"
@@ -15,13 +16,13 @@ import (
 	"agentd/internal/compat/openai"
 	"agentd/internal/config"
 	"agentd/internal/engine"
+	"agentd/internal/guardrail"
 	"agentd/internal/httpapi"
 	"agentd/internal/identity"
 	"agentd/internal/model"
 	"agentd/internal/modelwire"
 	"agentd/internal/outbound"
 	"agentd/internal/page"
-	"agentd/internal/policy"
 	"agentd/internal/resource"
 	"agentd/internal/route"
 	"agentd/internal/run"
@@ -60,33 +61,38 @@ func (a *App) build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	stored := a.buildStorage(cursors)
 	remember := a.newRemembering(kernel, queue)
-	tools, err := tool.NewRegistry(tool.Limits{}, append(tool.Builtins(a.clock), remember.tools()...)...)
+	tools, err := tool.NewRegistry(tool.Limits{}, slices.Concat(tool.Builtins(a.clock), stored.workspaces.Tools(), remember.tools())...)
 	if err != nil {
 		return err
 	}
 	agents := agent.New(kernel, agent.Options{
-		DefaultModel: a.defaultModel(), Tools: tools.Names(), CheckURL: outbound.CheckURL, KnowledgeBase: remember.knowledge.CheckTx,
+		DefaultModel: a.defaultModel(), Tools: tools.Names(), CheckURL: outbound.CheckURL, Workspaces: stored.placement,
+		CheckGuardrails: guardrail.CheckSettings, KnowledgeBase: remember.knowledge.CheckTx,
 	})
+	guardrails := a.buildGuardrails(kernel, models, client)
 	customers := resource.NewStore(commerce.Customers, kernel)
 
 	source := run.AgentSource{Agents: agents}
 	store, log := sqlstore.NewRuns(a.db), sqlstore.NewEvents(a.db)
 	watchers := &run.Watchers{}
-	sessions := a.buildSessions(agents, queue, watchers, cursors)
+	sessions := a.buildSessions(kernel, agents, queue, watchers)
 	eng := engine.New(engine.Config{
 		Writer: a.db, Runs: store, Log: log, Queue: queue, Hub: a.hub, Agents: source,
-		Models: models, Client: client, Tools: tools, Gate: policy.AllowAll{},
-		Memory: remember.memory, Watchers: watchers, Conversations: sessions, Clock: a.clock, Logger: a.log, Node: a.node, Lease: lease, Tracer: tracer(a.cfg.Observability, "agentd/engine"),
+		Models: models, Client: client, Tools: tools, Gate: guardrail.Gate{All: guardrails},
+		Memory: remember.memory, Conversations: sessions, Artifacts: stored.artifacts, Watchers: watchers,
+		Clock: a.clock, Logger: a.log, Node: a.node, Lease: lease, Tracer: tracer(a.cfg.Observability, "agentd/engine"),
 	})
 	eng.Observer = observe(a.metrics, eng, a.hub)
 	runs := &run.Service{
 		Runs: store, Writer: a.db, Queue: queue, Log: log, Hub: a.hub, Agents: source,
-		Starter: eng, Cursors: cursors, Clock: a.clock, WorkKind: engine.WorkKind, Watchers: watchers,
+		Starter: eng, Cursors: cursors, Clock: a.clock, WorkKind: engine.WorkKind, Watchers: watchers, Artifacts: stored.artifacts.Of,
 	}
 	subscribers.Subscribe("end-runs-of-deleted-agents", "agent", []string{resource.Deleted}, func(ctx context.Context, c resource.Change) error {
 		return runs.AgentDeleted(ctx, c.TenantID, c.ID)
 	})
+	storedRoutes := stored.connect(agents, store, subscribers)
 
 	runners[engine.WorkKind] = work.NewRunner(work.Config{
 		Kind: engine.WorkKind, Owner: a.node, Queue: queue, Handler: eng.Handle, Slots: maxRuns, Lease: lease, Clock: a.clock, Logger: a.log,
@@ -94,6 +100,7 @@ func (a *App) build(ctx context.Context) error {
 	runners[resource.WorkKind] = work.NewRunner(work.Config{
 		Kind: resource.WorkKind, Owner: a.node, Queue: queue, Handler: subscribers.Deliver, Slots: 8, Lease: lease, Clock: a.clock, Logger: a.log,
 	})
+	sessions.Artifacts = stored.artifacts
 	remember.connect(agents, store, models, client, watchers, subscribers, runners)
 	a.bindSessions(sessions, runs, runners)
 	eng.Bind(runners[engine.WorkKind], runs)
@@ -113,9 +120,11 @@ func (a *App) build(ctx context.Context) error {
 	chat := &openai.Chat{Runs: runs, Agents: source, Models: catalogue{agents}, Log: log, Hub: a.hub}
 	routes := append(a.people.Routes(), agents.Routes()...)
 	routes = append(routes, resource.Routes(customers)...)
+	routes = append(routes, guardrails.Routes()...)
 	routes = append(routes, runs.Routes()...)
 	routes = append(routes, remember.routes()...)
 	routes = append(routes, sessions.Routes()...)
+	routes = append(routes, storedRoutes...)
 	a.routes, a.raw = routes, chat.Routes()
 	a.server, err = httpapi.New(httpapi.Config{
 		Routes: routes, Raw: a.raw, Auth: a.people, Recheck: a.people.Valid, Ready: a.db.Ready,
@@ -162,10 +171,10 @@ func (a *App) buildModels() (engine.Models, model.Client, error) {
 	if text := allow.String(); text != "" {
 		a.log.Warn("calls to addresses that tenants choose may reach these private ones", "allowed", text)
 	}
-	guarded := outbound.New(outbound.Config{Allow: allow})
+	a.guarded = outbound.New(outbound.Config{Allow: allow})
 	operator := modelwire.NewTransport()
-	a.onStop(stopper(func() { guarded.Close(); operator.CloseIdleConnections() }))
-	wire := modelwire.New(modelwire.Config{Operator: operator, Guarded: guarded.Transport(), Tracer: tracer(a.cfg.Observability, "agentd/model")})
+	a.onStop(stopper(func() { a.guarded.Close(); operator.CloseIdleConnections() }))
+	wire := modelwire.New(modelwire.Config{Operator: operator, Guarded: a.guarded.Transport(), Tracer: tracer(a.cfg.Observability, "agentd/model")})
 	a.embedder = embedderOf(c, wire)
 	return model.Resolver{Catalogue: a.models}, model.Router{Wire: wire}, nil
 }

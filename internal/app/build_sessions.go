@@ -1,9 +1,11 @@
 package app
 
 import (
+	"strings"
+
 	"agentd/internal/agent"
 	"agentd/internal/outbound"
-	"agentd/internal/page"
+	"agentd/internal/resource"
 	"agentd/internal/run"
 	"agentd/internal/session"
 	"agentd/internal/sqlstore"
@@ -12,10 +14,12 @@ import (
 
 // buildSessions makes the service of sessions. Runs need it, and it needs runs:
 // bindSessions completes it.
-func (a *App) buildSessions(agents *agent.Agents, queue work.Queue, watchers *run.Watchers, cursors *page.Cursors) *session.Service {
+func (a *App) buildSessions(kernel resource.Deps, agents *agent.Agents, queue work.Queue, watchers *run.Watchers) *session.Service {
+	store := sqlstore.NewSessions(a.db)
 	s := &session.Service{
-		Store: sqlstore.NewSessions(a.db), Agents: agents, Writer: a.db, Queue: queue, Log: sqlstore.NewEvents(a.db), Hub: a.hub,
-		Cursors: cursors, Clock: a.clock, Logger: a.log, CheckURL: outbound.CheckURL,
+		Store: store, Todos: store, Shares: store, Notes: resource.NewStore(session.Annotations, kernel), Box: a.box, Public: a.public,
+		Agents: agents, Writer: a.db, Queue: queue, Log: sqlstore.NewEvents(a.db), Hub: a.hub,
+		Cursors: kernel.Cursors, Clock: a.clock, Logger: a.log, CheckURL: outbound.CheckURL,
 	}
 	watchers.Add(s.Moved)
 	return s
@@ -27,4 +31,15 @@ func (a *App) bindSessions(s *session.Service, runs *run.Service, runners map[st
 	runners[session.WorkKind] = work.NewRunner(work.Config{
 		Kind: session.WorkKind, Owner: a.node, Queue: s.Queue, Handler: s.Handle, Slots: 4, Lease: lease, Clock: a.clock, Logger: a.log,
 	})
+	runners[session.TodoWorkKind] = work.NewRunner(work.Config{
+		Kind: session.TodoWorkKind, Owner: a.node, Queue: s.Queue, Handler: s.HandleTodo, Slots: 8, Lease: lease, Clock: a.clock, Logger: a.log,
+	})
+}
+
+// public is the address under which clients reach the service.
+func (a *App) public() string {
+	if url := a.cfg.Server.PublicURL; url != "" {
+		return strings.TrimRight(url, "/")
+	}
+	return "http://" + a.Address()
 }

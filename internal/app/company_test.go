@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"encoding/base64"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -8,7 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"agentd/internal/artifact"
 	"agentd/internal/authz"
+	"agentd/internal/blob"
 	"agentd/internal/clock"
 	"agentd/internal/config"
 	"agentd/internal/identity"
@@ -17,6 +20,7 @@ import (
 	"agentd/internal/sqldb"
 	"agentd/internal/sqldb/sqldbtest"
 	"agentd/internal/sqlstore"
+	"agentd/internal/tool"
 	"agentd/internal/txn"
 )
 
@@ -230,13 +234,57 @@ func newCompany(n *node, mark string, id identity.Grant) *company {
 		add("approvalId", pending[0].(object)["approval_id"].(string))
 	}
 
+	c.converse(agent, add)
 	for _, name := range []string{" first", " second"} {
 		made := c.want(201, "POST", "/api/v1/tenants/me/keys", object{"name": mark + name})
 		add("keyId", made["key_id"].(string))
 		customer := c.want(201, "POST", "/api/v1/commerce/customers", object{"name": mark + name, "note": mark})
 		add("customerId", customer["id"].(string))
+		guard := c.want(201, "POST", "/api/v1/guardrails", object{
+			"name": mark + name, "webhook_url": "https://example.com/" + mark, "phase": "both", "secret": mark,
+		})
+		add("guardrailId", guard["guardrail_id"].(string))
 	}
 	add("keyId", id.KeyID)
+	c.store(add)
+	return c
+}
+
+// store fills a company with files, workspaces and artifacts.
+func (c *company) store(add func(parameter, id string)) {
+	c.t.Helper()
+	for _, name := range []string{"first", "second"} {
+		text := c.mark + " " + name
+		file := c.want(201, "POST", "/api/v1/files", object{"data": base64.StdEncoding.EncodeToString([]byte(text)), "mime_type": "text/plain", "filename": text + ".txt"})
+		add("fileId", file["file_id"].(string))
+		workspace := c.want(201, "POST", "/api/v1/workspaces", object{"name": text})["workspace_id"].(string)
+		add("workspaceId", workspace)
+		for _, path := range []string{"docs/a.txt", "docs/b.txt", "move.txt"} {
+			c.want(201, "PUT", "/api/v1/workspaces/"+workspace+"/files?path="+path, text, "Content-Type", "text/plain")
+		}
+		add("artifactId", c.admin().artifact(c.id.TenantID, c.ids["runId"][0], text+".txt"))
+	}
+	for _, relation := range []string{"assign", "share"} {
+		c.want(200, "POST", "/api/v1/workspaces/"+c.ids["workspaceId"][0]+"/"+relation, object{"agent_id": c.ids["agentId"][1]})
+	}
+}
+
+// artifact adds a file to a run that has ended.
+func (a *admin) artifact(tenant, run, name string) string {
+	a.tb.Helper()
+	if tenant == "" {
+		tenant = a.query(`SELECT tenant_id FROM runs WHERE run_id = ?`, run)[0]["tenant_id"].(string)
+	}
+	blobs := &blob.Store{Table: sqlstore.NewBlobs(a.db), Writer: a.db, Clock: clock.System{}}
+	s := &artifact.Service{Table: sqlstore.NewArtifacts(a.db), Blobs: blobs, Clock: clock.System{}}
+	made, op, err := s.Save(a.tb.Context(), tenant, run, []tool.File{{Name: name, MimeType: "text/plain", Data: []byte(name)}})
+	if err == nil {
+		err = a.db.Write(a.tb.Context(), op)
+	}
+	if err != nil {
+		a.tb.Fatal(err)
+	}
+	return made[0].ArtifactID
 	c.remember(agent, add)
 	return c
 }
@@ -267,4 +315,28 @@ func (c *company) in(t testing.TB) *company {
 	inside.node = c.as(c.key)
 	inside.t = t
 	return &inside
+}
+
+// converse makes sessions: one in use, one that is shared, one that is closed.
+func (c *company) converse(agent string, add func(parameter, id string)) {
+	c.t.Helper()
+	var ids []string
+	for range 3 {
+		id := c.session(agent, object{"metadata": object{"note": c.mark}})
+		c.ended(c.say(id, "calculate 6*7 "+c.mark))
+		ids = append(ids, id)
+		add("sessionId", id)
+	}
+	path := "/api/v1/sessions/" + ids[0]
+	for _, name := range []string{" first", " second"} {
+		add("branchId", c.want(201, "POST", path+"/branch", object{"name": c.mark + name})["branch_id"].(string))
+		add("annotationId", c.want(201, "POST", path+"/annotations", object{"message_id": c.mark, "content": c.mark + name})["id"].(string))
+	}
+	for _, status := range []string{"pending", "pending_confirmation"} {
+		todo := object{"title": c.mark, "status": status, "assign_agent_id": agent, "due_at": nil}
+		add("todoId", c.want(201, "POST", path+"/todos", todo)["todo_id"].(string))
+	}
+	url := c.want(200, "POST", "/api/v1/sessions/"+ids[1]+"/share", object{"role": "viewer"})["share_url"].(string)
+	add("shareId", url[strings.LastIndexByte(url, '/')+1:])
+	c.want(200, "DELETE", "/api/v1/sessions/"+ids[2], nil)
 }

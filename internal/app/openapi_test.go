@@ -82,7 +82,7 @@ func TestAnswersAreAsPublished(t *testing.T) {
 					for _, complaint := range op.compare(schema, r.json, "") {
 						t.Errorf("status %d: %s\n%s", r.StatusCode, complaint, r.raw)
 					}
-				} else if len(op.answers) > 0 && !op.streams {
+				} else if len(op.answers) > 0 && !op.streams && !op.bytes && r.StatusCode != http.StatusNoContent {
 					t.Errorf("nothing is published of the answer %d: %s", r.StatusCode, r.raw)
 				}
 			}

@@ -22,6 +22,7 @@ type operation struct {
 	route.Row
 
 	streams bool
+	bytes   bool     // answers a file
 	chat    bool     // refuses in the chat envelope
 	params  []string // of the path
 	queries []string
@@ -103,6 +104,8 @@ func (n *node) operations() []*operation {
 		o.answers = map[string]*apiSchema{}
 		for status, answer := range published.Responses {
 			o.answers[status] = answer.Content["application/json"].Schema
+			_, file := answer.Content[route.Bytes]
+			o.bytes = o.bytes || file
 		}
 		o.body = published.RequestBody.Content["application/json"].Schema
 		all = append(all, o)
@@ -181,12 +184,57 @@ var recipes = map[string]recipe{
 		c.waiting(call.path["runId"], "running")
 	}},
 	"resumeRun": {body: object{}, ids: func(c *company, call *call) { call.path["runId"] = c.paused() }},
+	"continueRun": {
+		body: object{"continuation_token": "none"},
+		ids: func(c *company, call *call) {
+			id := c.run(c.ids["agentId"][3], c.mark, object{"resource_limits": object{"max_steps": 0}})
+			call.path["runId"] = id
+			call.body = object{"continuation_token": c.ended(id)["output"].(object)["continuation_token"]}
+		},
+	},
 	"respondToRun": {
 		body: object{"response": "an answer"},
 		ids:  func(c *company, call *call) { call.path["runId"] = c.waits("ask_user") },
 	},
 
+	"createSession":       {with: func(c *company) object { return object{"agent_id": c.ids["agentId"][0]} }},
+	"updateSession":       {body: object{"metadata": object{"note": "changed by a test"}}},
+	"sendSessionMessage":  {body: object{"content": "hello"}},
+	"bulkDeleteSessions":  {with: func(c *company) object { return object{"session_ids": []string{c.ids["sessionId"][1]}} }},
+	"streamSessionEvents": {ids: func(c *company, call *call) { call.path["sessionId"] = c.ids["sessionId"][2] }}, // it ends
+	"exportSession":       {ids: func(_ *company, call *call) { call.query.Set("format", "json") }},               // the other is no JSON
+	"createSessionBranch": {body: object{}},
+	"deleteSessionBranch": {ids: func(c *company, call *call) { call.path["branchId"] = c.ids["branchId"][1] }},
+	"createSessionShare":  {body: object{"role": "viewer"}},
+
+	"createSessionAnnotation": {body: object{"message_id": "a message", "content": "made by a test"}},
+	"updateSessionAnnotation": {body: object{"resolved": true}},
+	"createSessionTodo":       {body: object{"title": "made by a test"}},
+	"updateSessionTodo":       {body: object{"description": "changed by a test"}},
+	"confirmSessionTodo": {
+		body: object{"execute": false},
+		ids:  func(c *company, call *call) { call.path["todoId"] = c.ids["todoId"][1] },
+	},
+	"createTask": {with: func(c *company) object { return object{"title": "made by a test", "agent_id": c.ids["agentId"][0]} }},
+
 	"createApiKey": {body: object{"name": "made by a test"}},
+
+	"uploadFile":            {body: object{"data": "aGVsbG8=", "mime_type": "text/plain", "filename": "made by a test.txt"}},
+	"createWorkspace":       {body: object{"name": "made by a test"}},
+	"updateWorkspace":       {body: object{"name": "named by a test"}},
+	"deleteWorkspace":       {ids: func(c *company, call *call) { call.path["workspaceId"] = c.ids["workspaceId"][1] }},
+	"assignWorkspace":       {with: func(c *company) object { return object{"agent_id": c.ids["agentId"][1]} }},
+	"unassignWorkspace":     {with: func(c *company) object { return object{"agent_id": c.ids["agentId"][1]} }},
+	"shareWorkspace":        {with: func(c *company) object { return object{"agent_id": c.ids["agentId"][1]} }},
+	"revokeWorkspaceShare":  {ids: func(c *company, call *call) { call.path["agentId"] = c.ids["agentId"][1] }},
+	"uploadWorkspaceFile":   {ids: atPath("empty.txt")},
+	"downloadWorkspaceFile": {ids: atPath("docs/a.txt")},
+	"deleteWorkspaceFile":   {ids: atPath("docs/b.txt")},
+	"moveWorkspaceFile":     {body: object{"from_path": "move.txt", "to_path": "moved/away.txt"}},
+	"copyWorkspaceFile":     {body: object{"source_path": "docs/a.txt", "dest_path": "copied/a.txt"}},
+	"createGuardrail":       {body: object{"name": "made by a test", "kind": "keyword", "stage": "input", "config": object{"keywords": []string{"x"}}}},
+	"updateGuardrail":       {body: object{"name": "changed by a test"}},
+	"patchGuardrail":        {body: object{"action": "flag"}},
 
 	"createCommerceCustomer": {body: object{"name": "made by a test"}},
 	"patchCommerceCustomer":  {body: object{"note": "changed by a test"}},
@@ -207,21 +255,39 @@ var recipes = map[string]recipe{
 	}},
 }
 
+// atPath names a file of a workspace in the query.
+func atPath(path string) func(*company, *call) {
+	return func(_ *company, call *call) { call.query.Set("path", path) }
+}
+
 // references says what a field of a body or a query names: the path parameter
 // whose ids it takes, or nothing, where the value is only kept.
 var references = map[string]string{
 	"agent_id": "agentId",
-	"run_id":   "runId",
+
+	"session_id":        "sessionId",
+	"assign_agent_id":   "agentId",
+	"fork_point_run_id": "runId",
+	"parent_branch_id":  "branchId",
+	"message_id":        "", // whatever somebody remarks on
+	// Lists of ids, which TestForeignIDsInLists puts in.
+	"agent_ids":   "",
+	"session_ids": "",
+
+	"run_id": "runId",
 	// Approvals are looked for among those of the run.
 	"approval_id": "approvalId",
 	"model":       "model", // of the chat routes: an agent
 
+	"workspace_id":      "workspaceId",
 	"knowledge_base_id": "knowledgeBaseId",
 
 	// What will name things once there are any.
-	"session_id":   "",
-	"workspace_id": "",
-	"file_id":      "",
+	"team_id":        "",
+	"assign_team_id": "",
+	"company_id":     "",
+	"file_ids":       "",
+	"file_id":        "",
 
 	// Ids that a caller gives to things of its own.
 	"messages[].tool_call_id":    "",
@@ -230,7 +296,10 @@ var references = map[string]string{
 
 // plainParameters are parameters of paths that are no ids: they only mean
 // something beside one.
-var plainParameters = map[string]bool{"versionNum": true, "label": true, "entity": true}
+var plainParameters = map[string]bool{
+	"versionNum": true, "label": true, "entity": true,
+	"shareId": true, // whoever has a link may read
+}
 
 // unconditional are the parameters of deletions that answer the same whether
 // the thing is there or not (behaviours.md section 8), with their status.
@@ -239,7 +308,8 @@ var unconditional = map[string]int{"deleteMemoryEntry entryId": 204}
 // plainQueries are parameters of queries that are no ids.
 var plainQueries = map[string]bool{
 	"limit": true, "cursor": true, "order": true, "status": true, "fields": true, "compare_to": true,
-	"timeout_sec": true, "last_event_id": true, "top_k": true,
+	"timeout_sec": true, "last_event_id": true, "from": true, "to": true, "format": true,
+	"path": true, "recursive": true, "q": true, "glob": true, "regex": true, "mime_prefix": true, "top_k": true,
 }
 
 // call is a request to an operation.

@@ -44,6 +44,9 @@ func TestLists(t *testing.T) {
 		{"customers", "/api/v1/commerce/customers", "id", 50, 200, func(i int) string {
 			return n.want(201, "POST", "/api/v1/commerce/customers", object{"name": fmt.Sprint("c", i)})["id"].(string)
 		}},
+		{"files", "/api/v1/files", "file_id", 20, 100, func(i int) string {
+			return n.want(201, "POST", "/api/v1/files", object{"data": "", "mime_type": "text/plain", "filename": fmt.Sprint("f", i)})["file_id"].(string)
+		}},
 	} {
 		t.Run(list.name, func(t *testing.T) {
 			if list.name != "agents" {
@@ -134,6 +137,10 @@ func TestCursors(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		n.want(201, "POST", "/api/v1/commerce/customers", object{"name": name})
 	}
+	for range 2 {
+		n.want(201, "POST", "/api/v1/files", object{"data": "", "mime_type": "text/plain"})
+		n.want(201, "POST", "/api/v1/workspaces", nil)
+	}
 	ran := n.agent(object{"model": echoModel, "built_in_tools": []string{"calculator"}})
 	run := n.run(ran, "calculate 1+1", nil)
 	n.ended(run)
@@ -142,6 +149,7 @@ func TestCursors(t *testing.T) {
 		"/api/v1/agents?", "/api/v1/runs?", "/api/v1/runs?order=asc", "/api/v1/runs?agent_id=" + agents[0], "/api/v1/runs?agent_id=" + agents[1],
 		"/api/v1/runs?status=completed", "/api/v1/runs?status=completed&order=asc", "/api/v1/commerce/customers?",
 		"/api/v1/agents/" + agents[0] + "/versions?", "/api/v1/agents/" + agents[1] + "/versions?", "/api/v1/runs/" + run + "/steps?",
+		"/api/v1/files?", "/api/v1/files?mime_prefix=text/", "/api/v1/workspaces?",
 	}
 	cursors := make([]string, len(lists))
 	for i, list := range lists {

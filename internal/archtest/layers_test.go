@@ -77,7 +77,9 @@ var rows = []row{
 	{pattern: "internal/banner", layer: leaf},
 	{pattern: "internal/clock", layer: leaf},
 	{pattern: "internal/fault", layer: leaf},
+	{pattern: "internal/guardrail/pii", layer: leaf},
 	{pattern: "internal/ident", layer: leaf, uses: []string{"github.com/google/uuid"}},
+	{pattern: "internal/media", layer: leaf},
 	{pattern: "internal/page", layer: leaf},
 	{pattern: "internal/route", layer: leaf},
 	{pattern: "internal/schema", layer: leaf, uses: []string{jsonModule, "github.com/danielgtaylor/huma/v2"}},
@@ -87,6 +89,7 @@ var rows = []row{
 	{pattern: "internal/tool/calc", layer: leaf},
 	{pattern: "internal/txn", layer: leaf},
 
+	{pattern: "internal/blob", layer: port},
 	{pattern: "internal/event", layer: port, uses: []string{jsonModule}},
 	{pattern: "internal/model", layer: port, uses: []string{jsonModule}},
 	{pattern: "internal/policy", layer: port, uses: []string{jsonModule}},
@@ -99,15 +102,21 @@ var rows = []row{
 	{pattern: "internal/work", layer: port, uses: []string{jsonModule}},
 
 	{pattern: "internal/agent", layer: slice, uses: []string{jsonModule, "github.com/maypok86/otter/v2"}},
+	{pattern: "internal/artifact", layer: slice, also: []string{"internal/run"}},
 	{pattern: "internal/commerce", layer: slice, uses: []string{jsonModule}},
+	{pattern: "internal/file", layer: slice},
+	{pattern: "internal/guardrail", layer: slice, uses: []string{jsonModule, "github.com/maypok86/otter/v2", "golang.org/x/text"}},
 	{pattern: "internal/identity", layer: slice, uses: []string{jsonModule, "github.com/maypok86/otter/v2"}},
 	{pattern: "internal/knowledge", layer: slice, also: []string{"internal/agent"}, uses: []string{jsonModule}},
 	{pattern: "internal/memory", layer: slice, also: []string{"internal/agent", "internal/run"}, uses: []string{jsonModule}},
 	{pattern: "internal/run", layer: slice, also: []string{"internal/agent"}, uses: []string{jsonModule}},
 	{pattern: "internal/session", layer: slice, also: []string{"internal/agent", "internal/run"}, uses: []string{jsonModule}},
 
+	{pattern: "internal/workspace", layer: slice, also: []string{"internal/agent"}, uses: []string{jsonModule, "golang.org/x/text"}},
+
 	{pattern: "internal/engine", layer: engine, uses: []string{jsonModule, otelModule}},
 
+	{pattern: "internal/hookwire", layer: adapter},
 	{pattern: "internal/memstore", layer: adapter},
 	{pattern: "internal/modelwire", layer: adapter, uses: []string{jsonModule, otelModule, "code.dny.dev/ssrf"}},
 	{pattern: "internal/natsbus", layer: adapter, uses: []string{jsonModule, "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"}},

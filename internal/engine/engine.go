@@ -27,6 +27,7 @@ import (
 	"agentd/internal/schema"
 	"agentd/internal/tool"
 	"agentd/internal/txn"
+	"agentd/internal/window"
 	"agentd/internal/work"
 )
 
@@ -59,8 +60,10 @@ type Runner interface {
 	Wake()
 }
 
-// Waits ends runs that waited too long; run.Service.
-type Waits interface {
+// Service is what the engine needs of run.Service.
+type Service interface {
+	// Continuation is the token by which a truncated run is continued.
+	Continuation(tenant, id string, step int64) string
 	// Expire says whether the run's time was up, and ends it then.
 	Expire(tx txn.Tx, tenant, id string, now time.Time) (ended bool, err error)
 }
@@ -118,9 +121,10 @@ type Config struct {
 // Engine drives runs on one node.
 type Engine struct {
 	Config
-	runner Runner
-	waits  Waits
-	drafts *flusher
+	runner  Runner
+	service Service
+	drafts  *flusher
+	gauge   *window.Gauge
 
 	mu       sync.Mutex
 	prepared map[string]*attempt // committed, and about to be handled; by run id
@@ -129,14 +133,14 @@ type Engine struct {
 
 // New makes an engine. Bind it to its runner before use.
 func New(c Config) *Engine {
-	e := &Engine{Config: c, prepared: map[string]*attempt{}, active: map[string]*attempt{}}
+	e := &Engine{Config: c, gauge: window.NewGauge(), prepared: map[string]*attempt{}, active: map[string]*attempt{}}
 	e.drafts = newFlusher(e)
 	return e
 }
 
-// Bind gives the engine the runner that calls its Handle, and who ends runs
-// that waited too long.
-func (e *Engine) Bind(r Runner, w Waits) { e.runner, e.waits = r, w }
+// Bind gives the engine the runner that calls its Handle, and the
+// service of runs.
+func (e *Engine) Bind(r Runner, s Service) { e.runner, e.service = r, s }
 
 // Serve listens for cancellations from any node and stores drafts of text
 // until ctx ends. It ends after the runner.
@@ -188,7 +192,7 @@ func (e *Engine) Start(ctx context.Context, r *run.Record, spec *run.AgentSpec) 
 	a.rec.Status, a.rec.StartedAt = run.Running, &a.began
 	a.emit("run.queued", statusData{Status: run.Queued})
 	a.emit("run.started", startedData{Status: run.Running, Attempt: 1})
-	if a.atOnce() {
+	if a.atOnce(ctx) {
 		a.beginStep(run.StepLLM, nil)
 		a.callEarly()
 	}
@@ -350,7 +354,7 @@ func (e *Engine) lapse(ctx context.Context, lease work.Lease) (woken bool, err e
 		if err := e.Queue.Hold(tx, lease, e.Lease); err != nil {
 			return err
 		}
-		if ended, err := e.waits.Expire(tx, lease.TenantID, lease.Key, e.Clock.Now()); err != nil || ended {
+		if ended, err := e.service.Expire(tx, lease.TenantID, lease.Key, e.Clock.Now()); err != nil || ended {
 			return err
 		}
 		r, err := e.Runs.Lock(tx, lease.TenantID, lease.Key)

@@ -65,13 +65,18 @@ func (o *operation) reply(w http.ResponseWriter, out any) error {
 		w.WriteHeader(status)
 		return nil
 	}
-	writeBody(w, status, "application/json", r.JSON)
+	media := "application/json"
+	if r.Media != "" {
+		media = r.Media
+	}
+	writeBody(w, status, media, r.JSON)
 	return nil
 }
 
 var contentTypes = map[string][]string{
 	"application/json":         {"application/json"},
 	"application/problem+json": {"application/problem+json"},
+	"text/markdown":            {"text/markdown; charset=utf-8"},
 }
 
 func writeBody(w http.ResponseWriter, status int, contentType string, body []byte) {

@@ -47,6 +47,7 @@ type bodyPlan struct {
 	pointer  bool
 	optional bool
 	partial  bool
+	uploads  []string // of an Upload: what it may come as
 }
 
 // tolerated are the query parameters that are never malformed: a limit that is
@@ -98,6 +99,12 @@ func (s *Server) compile(row route.Row, in reflect.Type) *binder {
 func planBody(row route.Row, f reflect.StructField) *bodyPlan {
 	plan := &bodyPlan{index: f.Index, optional: row.Optional, partial: row.Partial}
 	if f.Type == rawJSON {
+		return plan
+	}
+	if f.Type == uploadType {
+		if plan.uploads = row.Uploads; len(plan.uploads) == 0 {
+			panic("httpapi: " + row.Path + " does not say what its upload may come as")
+		}
 		return plan
 	}
 	plan.pointer = f.Type.Kind() == reflect.Pointer
@@ -226,6 +233,9 @@ var emptyObject = []byte("{}")
 
 func (b *binder) bindBody(x *exchange, r *http.Request, field reflect.Value) (body, error) {
 	plan := b.body
+	if plan.uploads != nil {
+		return b.bindUpload(x, r, field.Addr().Interface().(*route.Upload))
+	}
 	held, err := b.bodies.read(x, r, plan.optional, plan.schema != nil)
 	if err != nil {
 		return held, err

@@ -32,7 +32,7 @@ const (
 func OpenAPI(routes []route.Route, raw []Raw) ([]byte, error) {
 	d := newDocument()
 	for _, r := range routes {
-		d.add(published{Row: r.Row, in: r.In, out: r.Out, stream: r.Open != nil})
+		d.add(published{Row: r.Row, in: r.In, out: r.Out, stream: r.Open != nil, queryToken: r.Out == contentType})
 	}
 	for _, r := range append(slices.Clone(raw), own(nil)...) {
 		if r.ID != "" {
@@ -181,9 +181,13 @@ func (d *document) parameters(op *huma.Operation, p published) {
 func (d *document) body(op *huma.Operation, p published) {
 	t := p.BodyOf
 	if p.in != nil && t == nil {
-		if f, ok := p.in.FieldByName("Body"); ok && f.Type != rawJSON {
+		if f, ok := p.in.FieldByName("Body"); ok && f.Type != rawJSON && f.Type != uploadType {
 			t = f.Type
 		}
+	}
+	if p.Uploads != nil {
+		d.upload(op, p, t)
+		return
 	}
 	if t == nil {
 		return
@@ -199,6 +203,22 @@ func (d *document) body(op *huma.Operation, p published) {
 	op.RequestBody = &huma.RequestBody{Required: !p.Optional, Content: map[string]*huma.MediaType{"application/json": {Schema: s}}}
 }
 
+// upload publishes what a file may come as; t is the type of the JSON.
+func (d *document) upload(op *huma.Operation, p published, t reflect.Type) {
+	file := &huma.Schema{Type: huma.TypeString, Format: "binary"}
+	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{}}
+	for _, form := range p.Uploads {
+		s := file
+		switch form {
+		case route.Form:
+			s = &huma.Schema{Type: huma.TypeObject, Required: []string{formField}, Properties: map[string]*huma.Schema{formField: file}}
+		case route.JSON:
+			s = d.registry.Schema(t, true, p.ID+"Body")
+		}
+		op.RequestBody.Content[form] = &huma.MediaType{Schema: s}
+	}
+}
+
 var (
 	replyType = reflect.TypeFor[route.Reply]()
 	emptyType = reflect.TypeFor[struct{}]()
@@ -212,12 +232,19 @@ func (d *document) answers(op *huma.Operation, p published) {
 			t = p.AlsoOf
 		}
 		switch {
+		case p.out == contentType:
+			answer.Content = map[string]*huma.MediaType{route.Bytes: {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}}
 		case p.stream:
 			answer.Content = map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}}}
 		case t != nil && status != http.StatusNoContent:
 			answer.Content = map[string]*huma.MediaType{"application/json": {Schema: d.registry.Schema(t, true, p.ID+"Answer")}}
 		}
 		op.Responses[strconv.Itoa(status)] = answer
+	}
+	if p.out == contentType {
+		ok := op.Responses[strconv.Itoa(http.StatusOK)]
+		op.Responses[strconv.Itoa(http.StatusPartialContent)] = &huma.Response{Description: http.StatusText(http.StatusPartialContent), Content: ok.Content}
+		op.Responses[strconv.Itoa(http.StatusNotModified)] = &huma.Response{Description: http.StatusText(http.StatusNotModified)}
 	}
 }
 
@@ -249,6 +276,9 @@ func (d *document) refusals(op *huma.Operation, p published) {
 	}
 	if slices.ContainsFunc(op.Parameters, func(in *huma.Param) bool { return in.Name == "cursor" }) {
 		statuses = append(statuses, http.StatusUnprocessableEntity)
+	}
+	if p.out == contentType {
+		statuses = append(statuses, http.StatusRequestedRangeNotSatisfiable)
 	}
 	if op.RequestBody != nil {
 		statuses = append(statuses, http.StatusBadRequest, http.StatusLengthRequired, http.StatusRequestEntityTooLarge,

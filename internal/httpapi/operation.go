@@ -12,7 +12,10 @@ import (
 
 // routeOperation compiles a row and its function.
 func (s *Server) routeOperation(r route.Route) *operation {
-	o := &operation{row: r.Row, status: cmp.Or(r.Status, http.StatusOK), stream: r.Open != nil}
+	o := &operation{
+		row: r.Row, status: cmp.Or(r.Status, http.StatusOK), stream: r.Open != nil,
+		queryToken: r.Out == contentType,
+	}
 	in := s.compile(r.Row, r.In)
 	if o.stream {
 		o.serve = func(x *exchange, req *http.Request) error { return s.serveStream(x, req, in, r.Open) }
@@ -27,6 +30,9 @@ func (s *Server) routeOperation(r route.Route) *operation {
 		out, err := r.Call(x, x.who, arg)
 		if err != nil {
 			return err
+		}
+		if content, ok := out.(*route.Content); ok {
+			return x.serveContent(req, content)
 		}
 		return o.reply(x, out)
 	}

@@ -13,13 +13,19 @@
 //	}
 //
 // A Body of type jsontext.Value gets the raw, syntactically valid JSON; the
-// row's BodyOf then names the type whose schema is published.
+// row's BodyOf then names the type whose schema is published. A Body of type
+// [Upload] gets a file, in the forms that the row's Uploads lists.
+//
+// A function whose answer is a [*Content] answers bytes: its route is a
+// download, on which the key may come in the query.
 package route
 
 import (
 	"context"
+	"io"
 	"iter"
 	"reflect"
+	"time"
 
 	"agentd/internal/authz"
 )
@@ -45,6 +51,7 @@ type Row struct {
 	Optional bool         // the body may be absent
 	AnswerOf reflect.Type // published answer schema, where the answer is a Reply
 	AlsoOf   reflect.Type // published schema of the Also answers, where it is another
+	Uploads  []string     // of an Upload: Form, JSON and Bytes, those that it may come as
 
 	Deprecated string // X-API-Deprecation-Info, where the route is deprecated
 	Successor  string // Link rel=successor-version
@@ -86,6 +93,39 @@ type Reply struct {
 	Status int    // 0: the row's
 	ETag   string // without quotes; empty: none
 	JSON   []byte // rendered already; nil: no body
+	Media  string // what the body is, where it is not JSON: text/markdown
+}
+
+// What an Upload comes as: a form whose field "file" is the file, JSON (which
+// the row's BodyOf describes), or the bytes themselves, of whatever type the
+// request names.
+const (
+	Form  = "multipart/form-data"
+	JSON  = "application/json"
+	Bytes = "application/octet-stream"
+)
+
+// Upload is a file on its way in. It lasts as long as the call.
+type Upload struct {
+	Name string // as the client says; "" where it says none
+	Type string // the same
+	Size int64  // -1 where it is not known before its end
+	// Content gives the bytes once. Its errors are refusals: of a body that is
+	// cut off, late or larger than an upload may be. Nil where JSON came.
+	Content io.Reader
+	JSON    []byte // valid JSON; nil where a file came
+}
+
+// Content is an answer of bytes, which are closed after they are sent. Ranges
+// and conditional reads are the edge's business.
+type Content struct {
+	Name   string // for whoever saves it
+	Type   string // media type
+	Inline bool   // a browser may show it in place of saving it
+	ETag   string // without quotes
+	Time   time.Time
+	Size   int64
+	Body   io.ReadSeekCloser
 }
 
 // Frame is one server-sent event. Data is one line. A frame without ID leaves

@@ -112,11 +112,13 @@ type Input struct {
 
 // Output of a completed run.
 type Output struct {
-	Text            string           `json:"text"`
-	Truncated       bool             `json:"truncated,omitzero"`        // a step, tool or token limit ended the run early
-	OutputTruncated bool             `json:"output_truncated,omitzero"` // the model ran out of output tokens
-	FinishReason    string           `json:"finish_reason,omitzero"`
-	ToolCalls       []model.ToolCall `json:"tool_calls,omitzero"` // calls of the caller's own tools
+	Text            string `json:"text"`
+	Truncated       bool   `json:"truncated,omitzero"`        // a step, tool or token limit ended the run early
+	OutputTruncated bool   `json:"output_truncated,omitzero"` // the model ran out of output tokens
+	FinishReason    string `json:"finish_reason,omitzero"`
+	// ContinuationToken is there where Truncated is; see Service.Continue.
+	ContinuationToken string           `json:"continuation_token,omitzero"`
+	ToolCalls         []model.ToolCall `json:"tool_calls,omitzero"` // calls of the caller's own tools
 }
 
 // Limits bound a run (interface.md section 2, resource_limits). Nil is no

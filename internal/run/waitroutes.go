@@ -14,7 +14,7 @@ import (
 
 type approveIn struct {
 	RunID string `path:"runId"`
-	Body  *struct {
+	Body  struct {
 		_ struct{} `json:"-" additionalProperties:"false"`
 		Approving
 	}
@@ -22,7 +22,7 @@ type approveIn struct {
 
 type rejectIn struct {
 	RunID string `path:"runId"`
-	Body  *struct {
+	Body  struct {
 		_ struct{} `json:"-" additionalProperties:"false"`
 		Rejecting
 	}
@@ -30,7 +30,7 @@ type rejectIn struct {
 
 type resumeIn struct {
 	RunID string `path:"runId"`
-	Body  *struct {
+	Body  struct {
 		Input schema.Object `json:"input,omitzero" doc:"note or message: what to tell the agent before it goes on."`
 	}
 }
@@ -98,20 +98,29 @@ func (s *Service) waitRoutes() []route.Route {
 		r.Status = 202
 		return r
 	}
+	bare := func(r route.Row) route.Row { // it may come without a body
+		r.Optional = true
+		return r
+	}
 	return []route.Route{
-		route.Action(act("approve", "approveRun", "Let a tool call be made that waits for approval",
-			"Without approval_id it means the one that waits. Of two decisions at once one counts; the other is 409."), s.approve),
-		route.Action(act("reject", "rejectRun", "Refuse a tool call that waits for approval",
-			"The run ends as rejected, or with continue the model is told and the run goes on."), s.reject),
+		route.Action(bare(act("approve", "approveRun", "Let a tool call be made that waits for approval",
+			"Without approval_id it means the one that waits. Of two decisions at once one counts; the other is 409.")), s.approve),
+		route.Action(bare(act("reject", "rejectRun", "Refuse a tool call that waits for approval",
+			"The run ends as rejected, or with continue the model is told and the run goes on.")), s.reject),
 		route.Action(act("pause", "pauseRun", "Stop a run at its next step boundary",
 			"What is under way is finished first; an answer is held until the run is resumed."),
 			func(ctx context.Context, who authz.Caller, in *idIn) (pauseAnswer, error) {
 				return pauseAnswer{Paused: true, RunID: in.RunID}, s.Pause(ctx, who.TenantID, in.RunID)
 			}),
-		route.Action(later(act("resume", "resumeRun", "Let a paused run go on",
-			"A note becomes a message to the agent. A run that waits for an answer is not resumed but answered, with respond.")), s.resume),
+		route.Action(bare(later(act("resume", "resumeRun", "Let a paused run go on",
+			"A note becomes a message to the agent. A run that waits for an answer is not resumed but answered, with respond."))), s.resume),
 		route.Action(act("respond", "respondToRun", "Answer the question that a run waits with",
 			"The answer is the result of the agent's call of ask_user."), s.respond),
+		route.Action(later(act("continue", "continueRun", "Go on from a run that a limit cut off",
+			"A new run with the same limits begins, with the conversation so far; it is in the same session, if there is one.")),
+			func(ctx context.Context, who authz.Caller, in *continueIn) (continueAnswer, error) {
+				return s.Continue(ctx, who, in.RunID, in.Body.ContinuationToken, in.Body.Message)
+			}),
 		route.Action(route.Row{
 			Method: "GET", Path: "/api/v1/approvals", ID: "listApprovals", Tag: "Approvals", Scopes: read, Role: authz.Viewer,
 			Summary: "List approvals, newest first", Errors: []int{400, 422},
@@ -127,28 +136,17 @@ func (s *Service) waitRoutes() []route.Route {
 }
 
 func (s *Service) approve(ctx context.Context, who authz.Caller, in *approveIn) (ApproveAnswer, error) {
-	var body Approving
-	if in.Body != nil {
-		body = in.Body.Approving
-	}
-	return s.Approve(ctx, who, in.RunID, body)
+	return s.Approve(ctx, who, in.RunID, in.Body.Approving)
 }
 
 func (s *Service) reject(ctx context.Context, who authz.Caller, in *rejectIn) (RejectAnswer, error) {
-	var body Rejecting
-	if in.Body != nil {
-		body = in.Body.Rejecting
-	}
-	return s.Reject(ctx, who, in.RunID, body)
+	return s.Reject(ctx, who, in.RunID, in.Body.Rejecting)
 }
 
 func (s *Service) resume(ctx context.Context, who authz.Caller, in *resumeIn) (resumeAnswer, error) {
-	var note string
-	if in.Body != nil {
-		var err error
-		if note, err = noteOf(in.Body.Input); err != nil {
-			return resumeAnswer{}, err
-		}
+	note, err := noteOf(in.Body.Input)
+	if err != nil {
+		return resumeAnswer{}, err
 	}
 	return resumeAnswer{Resumed: true, RunID: in.RunID}, s.Resume(ctx, who.TenantID, in.RunID, note)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"reflect"
+	"slices"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -101,7 +102,9 @@ func (s *Service) Routes() []route.Route {
 	update.BodyOf = reflect.TypeFor[sessionChange]()
 	forking := with(write("POST", one+"/branch", "createSessionBranch", "Fork the conversation", writers), 201, 409)
 	forking.Optional = true
-	return []route.Route{
+	export := read(one+"/export", "exportSession", "Take a conversation elsewhere")
+	export.AnswerOf = reflect.TypeFor[exported]()
+	routes := []route.Route{
 		route.Action(with(write("POST", "", "createSession", "Begin a conversation with an agent", talkers), 201, 404), s.create),
 		route.Action(read("", "listSessions", "List sessions, newest first"), s.list),
 		route.Action(read(one, "getSession", "Read a session and its conversation"), s.get),
@@ -117,7 +120,11 @@ func (s *Service) Routes() []route.Route {
 		route.Action(read(one+"/branches", "listSessionBranches", "List a session's branches"), s.branches),
 		route.Action(with(write("PUT", branch+"/activate", "activateSessionBranch", "Have new messages go to a branch", writers), 200), s.activate),
 		route.Action(with(write("DELETE", branch, "deleteSessionBranch", "Take a branch out of a session", writers), 200, 409), s.deleteBranch),
+		route.Action(documented(export, "The active branch: format md gives Markdown to read, json the whole as JSON."), s.export),
+		route.Action(documented(write("POST", "/bulk-delete", "bulkDeleteSessions", "Close several sessions", talkers),
+			"Up to 200. Each is closed as DELETE does it."), s.closeMany),
 	}
+	return slices.Concat(routes, s.shareRoutes(), s.annotationRoutes(), s.todoRoutes())
 }
 
 func (s *Service) create(ctx context.Context, who authz.Caller, in *createIn) (*Session, error) {

@@ -13,8 +13,10 @@ import (
 	"agentd/internal/fault"
 	"agentd/internal/ident"
 	"agentd/internal/page"
+	"agentd/internal/resource"
 	"agentd/internal/run"
 	"agentd/internal/schema"
+	"agentd/internal/secret"
 	"agentd/internal/txn"
 	"agentd/internal/work"
 )
@@ -40,6 +42,9 @@ type Agents interface {
 // them: run.Sessions, run.Conversations, and the watcher Moved.
 type Service struct {
 	Store    Store
+	Todos    TodoStore
+	Notes    *resource.Store[Annotation]
+	Shares   ShareStore
 	Runs     Runs // set once there are runs: they need sessions too
 	Agents   Agents
 	Writer   txn.Writer
@@ -50,6 +55,11 @@ type Service struct {
 	Clock    clock.Clock
 	Logger   *slog.Logger
 	CheckURL func(url string) error // says why an endpoint cannot be called
+
+	Artifacts Artifacts     // nil: runs make none
+	Cron      CronFunc      // nil: todos cannot recur
+	Box       *secret.Box   // seals the secrets of links
+	Public    func() string // address under which clients reach the service
 }
 
 // Lifetime of a session whose creator names none (behaviours 36), and the

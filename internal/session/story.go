@@ -19,11 +19,12 @@ import (
 type story struct {
 	entries  []Entry
 	messages []model.Message
+	told     map[model.Origin]bool // what the model got at some time
 }
 
 // tell reads the story of some legs.
 func (s *Service) tell(ctx context.Context, tenant string, legs []leg) (*story, error) {
-	st := &story{entries: []Entry{}}
+	st := &story{entries: []Entry{}, told: map[model.Origin]bool{}}
 	if len(legs) == 0 {
 		return st, nil
 	}
@@ -43,7 +44,27 @@ func (s *Service) tell(ctx context.Context, tenant string, legs []leg) (*story, 
 			return nil, err
 		}
 	}
+	st.markFolded()
 	return st, nil
+}
+
+// markFolded marks what the model got and gets no more: a summary stands for
+// it. A summary always takes in the one before it.
+func (st *story) markFolded() {
+	kept := map[model.Origin]bool{}
+	for i := range st.messages {
+		kept[st.messages[i].From] = true
+	}
+	summarised := false
+	for i := range slices.Backward(st.entries) {
+		e := &st.entries[i]
+		from := model.Origin{RunID: e.RunID, StepSeq: e.step}
+		if e.Role == roleSystem {
+			e.Compacted, summarised = summarised, true
+		} else {
+			e.Compacted = st.told[from] && !kept[from]
+		}
+	}
 }
 
 // Before implements run.Conversations: what the model is told of the turns
@@ -88,16 +109,35 @@ func (st *story) add(told *Told, upto int64) error {
 			return err
 		}
 	}
-	messages, err := run.Conversation(t.r, steps)
+	script, err := run.Transcribe(steps)
 	if err != nil {
 		return err
 	}
+	script.Close()
+	for _, m := range script.Messages {
+		st.told[m.From] = true
+	}
+	messages := script.After(append(slices.Clip(st.messages), st.opening(t.r, script)...))
 	if upto != -1 && len(steps) == len(told.Steps) {
 		messages = t.settle(messages)
 	}
-	st.entries = append(st.entries, t.entries...)
-	st.messages = append(st.messages, messages...)
+	st.entries, st.messages = append(st.entries, t.entries...), messages
 	return nil
+}
+
+// opening is what a run begins with: its message, as the checks left it.
+func (st *story) opening(r *run.Record, script *run.Transcript) []model.Message {
+	in := r.Asked()
+	if script.Checked != nil && script.Checked.Changed {
+		in.Message = script.Checked.Text
+	}
+	own := slices.Clone(in.History)
+	if in.Message != "" || len(in.Parts) > 0 {
+		from := model.Origin{RunID: r.RunID}
+		st.told[from] = true
+		own = append(own, model.Message{Role: model.User, Text: in.Message, Parts: in.Parts, From: from})
+	}
+	return own
 }
 
 // teller makes the entries of one run.
@@ -107,6 +147,7 @@ type teller struct {
 	replies int
 	tools   int
 	users   int
+	systems int
 	asked   map[string]int // tool call id: the entry of the assistant
 }
 
@@ -154,6 +195,15 @@ func (t *teller) step(step *run.Step) error {
 		})
 	case run.StepTool:
 		return t.tool(step, at)
+	case run.StepCompaction:
+		var out run.CompactionOutput
+		if err := json.Unmarshal(step.Output, &out); err != nil || step.Status != run.StepCompleted {
+			return err
+		}
+		t.systems++
+		t.say(Entry{
+			MessageID: t.r.RunID + "-system-" + strconv.Itoa(t.systems), Role: roleSystem, Content: out.Summary, Timestamp: at, step: step.Seq,
+		})
 	case run.StepInput:
 		var note run.NoteOutput
 		if err := json.Unmarshal(step.Output, &note); err != nil {
@@ -202,7 +252,7 @@ func numbered(base string, n int) string {
 // kept back is not told in the next turn either. It gives the messages.
 func (t *teller) settle(messages []model.Message) []model.Message {
 	last := len(messages) - 1
-	final := last >= 0 && messages[last].Role == model.Assistant && len(messages[last].ToolCalls) == 0
+	final := last >= 0 && messages[last].Role == model.Assistant && len(messages[last].ToolCalls) == 0 && messages[last].From.RunID == t.r.RunID
 	reply := -1
 	for i := range slices.Backward(t.entries) {
 		if t.entries[i].Role == roleAssistant {

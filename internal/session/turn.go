@@ -76,7 +76,18 @@ func (s *Service) admit(tx txn.Tx, r *run.Record) (now bool, err error) {
 // Moved is the run.Watcher of sessions: the end of a run is the turn of the
 // next one.
 func (s *Service) Moved(tx txn.Tx, r *run.Record) error {
-	if r.SessionID == nil || !r.Status.Final() {
+	if !r.Status.Final() {
+		return nil
+	}
+	if err := s.pass(tx, r); err != nil {
+		return err
+	}
+	return s.todoDone(tx, r)
+}
+
+// pass gives a run's turn to the next one.
+func (s *Service) pass(tx txn.Tx, r *run.Record) error {
+	if r.SessionID == nil {
 		return nil
 	}
 	rec, err := s.Store.Lock(tx, r.TenantID, *r.SessionID)
@@ -166,7 +177,7 @@ func todoOf(r *run.Record) string {
 		Source string `json:"source"`
 		Todo   string `json:"todo_id"`
 	}
-	if json.Unmarshal(r.Metadata, &meta) != nil || meta.Source != "todo" {
+	if json.Unmarshal(r.Metadata, &meta) != nil || meta.Source != todoSource {
 		return "" // metadata is the caller's
 	}
 	return meta.Todo

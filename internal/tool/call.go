@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/internal/fault"
 )
@@ -32,7 +35,8 @@ func (s Set) Call(ctx context.Context, call Call) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	result.Output = s.cut(result.Output)
+	result.Files = bounded(result.Files)
+	s.cut(&result, call)
 	return result, nil
 }
 
@@ -88,14 +92,66 @@ func (e *entry) late() Result {
 	return r
 }
 
-// cut bounds what a result costs: it stays in the conversation.
-func (s Set) cut(output string) string {
-	if len(output) <= s.limits.Output {
-		return output
+// Bounds of the files of one call.
+const (
+	maxFiles = 20
+	// MaxFile is how large a file may be that a call leaves with its run; a
+	// result that is longer is cut there.
+	MaxFile = 50 << 20
+)
+
+// bounded leaves out what a call may not leave behind.
+func bounded(files []File) []File {
+	files = slices.DeleteFunc(files, func(f File) bool { return len(f.Data) > MaxFile })
+	return files[:min(len(files), maxFiles)]
+}
+
+// cut bounds what a result costs: it stays in the conversation. What is longer
+// goes whole into a file of the run, whose name the model is told.
+func (s Set) cut(r *Result, call Call) {
+	if len(r.Output) <= s.limits.Output {
+		return
 	}
-	end := s.limits.Output
-	for end > 0 && !utf8.RuneStart(output[end]) {
-		end--
+	size, shown := len(r.Output), atRune(r.Output, s.limits.Output)
+	kept := atRune(r.Output, MaxFile)
+	f := File{Name: fileName(call), MimeType: "text/plain; charset=utf-8", Data: []byte(r.Output[:kept])}
+	if jsontext.Value(f.Data).IsValid() {
+		f.Name, f.MimeType = f.Name+".json", "application/json"
+	} else {
+		f.Name += ".txt"
 	}
-	return fmt.Sprintf("%s\n[cut off: the result has %d bytes, of which these are the first %d]", output[:end], len(output), end)
+	whole := "all of it is"
+	if kept < size {
+		whole = fmt.Sprintf("the first %d are", kept)
+	}
+	// The head is copied, so that the rest is not held in memory with it.
+	r.Output = fmt.Sprintf("%s\n[cut off: the result has %d bytes, of which these are the first %d; %s in this run's artifact %s]",
+		r.Output[:shown], size, shown, whole, f.Name)
+	r.Files = append(r.Files, f)
+}
+
+// atRune is the last place up to most at which a text can be cut.
+func atRune(text string, most int) int {
+	if len(text) <= most {
+		return len(text)
+	}
+	for back := range min(utf8.UTFMax, most) {
+		if utf8.RuneStart(text[most-back]) {
+			return most - back
+		}
+	}
+	return most // it is no text
+}
+
+// fileName tells which call a result is of. The id is the model's, and may be
+// anything.
+func fileName(call Call) string {
+	const most = 64
+	id := strings.Map(func(r rune) rune {
+		if r == '-' || r == '_' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' {
+			return r
+		}
+		return -1
+	}, call.ID)
+	return call.Name + "-" + id[:min(len(id), most)]
 }

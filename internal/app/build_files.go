@@ -1,0 +1,59 @@
+package app
+
+import (
+	"context"
+
+	"agentd/internal/agent"
+	"agentd/internal/artifact"
+	"agentd/internal/blob"
+	"agentd/internal/file"
+	"agentd/internal/page"
+	"agentd/internal/resource"
+	"agentd/internal/route"
+	"agentd/internal/run"
+	"agentd/internal/sqlstore"
+	"agentd/internal/workspace"
+)
+
+// storage is what is made of stored bytes.
+type storage struct {
+	files      *file.Service
+	workspaces *workspace.Service
+	artifacts  *artifact.Service
+	placement  *sqlstore.Workspaces
+}
+
+// buildStorage comes before the agents, whose tools it has; connect follows.
+func (a *App) buildStorage(cursors *page.Cursors) *storage {
+	blobs := &blob.Store{Table: sqlstore.NewBlobs(a.db), Writer: a.db, Clock: a.clock}
+	a.serve(func(ctx context.Context) { blobs.Serve(ctx, a.log) })
+	placement := sqlstore.NewWorkspaces(a.db)
+	s := &storage{
+		placement:  placement,
+		files:      &file.Service{Files: sqlstore.NewFiles(a.db), Blobs: blobs, Writer: a.db, Cursors: cursors, Clock: a.clock},
+		workspaces: &workspace.Service{Table: placement, Blobs: blobs, Writer: a.db, Cursors: cursors, Clock: a.clock},
+		artifacts:  &artifact.Service{Table: sqlstore.NewArtifacts(a.db), Blobs: blobs, Clock: a.clock},
+	}
+	s.workspaces.Artifact = func(ctx context.Context, tenant, runID, name string) (string, workspace.Content, error) {
+		mimeType, content, err := s.artifacts.OpenNamed(ctx, tenant, runID, name)
+		if err != nil {
+			return "", nil, err
+		}
+		return mimeType, content, nil
+	}
+	return s
+}
+
+// connect gives the storage what was built after it.
+func (s *storage) connect(agents *agent.Agents, runs run.Store, subscribers *resource.Subscribers) []route.Route {
+	s.workspaces.Agents = agents
+	s.artifacts.Exists = func(ctx context.Context, tenant, runID string) error {
+		_, err := runs.Get(ctx, tenant, runID)
+		return err
+	}
+	subscribers.Subscribe("delete-workspaces-of-deleted-agents", "agent", []string{resource.Deleted}, func(ctx context.Context, c resource.Change) error {
+		return s.workspaces.AgentDeleted(ctx, c.TenantID, c.ID)
+	})
+	routes := append(s.files.Routes(), s.workspaces.Routes()...)
+	return append(routes, s.artifacts.Routes()...)
+}

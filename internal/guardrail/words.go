@@ -1,0 +1,190 @@
+package guardrail
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// words is a set of words and phrases to find in texts, as whole words. It does
+// not mind how letters are composed, invisible characters inside of a word, or
+// which spaces stand between words.
+type words struct {
+	fold bool
+	root *branch
+}
+
+// branch is a place in the tree of the words' letters.
+type branch struct {
+	next map[rune]*branch
+	ends bool // a word ends here
+}
+
+func newWords(fold bool) *words { return &words{fold, &branch{}} }
+
+// add takes a word in. It says false to a blank one.
+func (w *words) add(word string) bool {
+	word = strings.Join(strings.Fields(norm.NFC.String(word)), " ")
+	at := w.root
+	for _, r := range word {
+		if invisible(r) {
+			continue
+		}
+		first, second := w.letter(r)
+		at = at.to(first)
+		if second != 0 {
+			at = at.to(second)
+		}
+	}
+	at.ends = at != w.root
+	return at != w.root
+}
+
+func (b *branch) to(r rune) *branch {
+	if b.next == nil {
+		b.next = map[rune]*branch{}
+	}
+	if b.next[r] == nil {
+		b.next[r] = &branch{}
+	}
+	return b.next[r]
+}
+
+// letter gives what a rune is compared as; ß is two letters where case does
+// not matter.
+func (w *words) letter(r rune) (first, second rune) {
+	if unicode.IsSpace(r) {
+		return ' ', 0
+	}
+	if !w.fold {
+		return r, 0
+	}
+	if r < utf8.RuneSelf {
+		if 'A' <= r && r <= 'Z' {
+			r += 'a' - 'A'
+		}
+		return r, 0
+	}
+	if r == 'ß' || r == 'ẞ' {
+		return 's', 's'
+	}
+	// The least of all runes that are the same letter.
+	least := r
+	for o := unicode.SimpleFold(r); o != r; o = unicode.SimpleFold(o) {
+		least = min(least, o)
+	}
+	if 'A' <= least && least <= 'Z' {
+		least += 'a' - 'A'
+	}
+	return least, 0
+}
+
+// invisible runes join, break or direct text and show nothing.
+func invisible(r rune) bool { return r >= 0x80 && unicode.Is(unicode.Cf, r) }
+
+// wordRune says whether a rune is part of a word.
+func wordRune(r rune) bool {
+	if r < utf8.RuneSelf {
+		return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '_'
+	}
+	return unicode.In(r, unicode.L, unicode.N, unicode.M) || invisible(r)
+}
+
+// joined says whether two neighbours are in one word. Some scripts write no
+// spaces: any two of their letters may be in two words.
+func joined(a, b rune) bool {
+	return wordRune(a) && wordRune(b) && !spaceless(a) && !spaceless(b)
+}
+
+func spaceless(r rune) bool {
+	return r >= 0x0E00 && unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar)
+}
+
+// redact replaces the words in a text; n is how many there were. The text
+// comes back composed where there were some.
+func (w *words) redact(text, replacement string) (redacted string, n int) {
+	if !norm.NFC.IsNormalString(text) {
+		text = norm.NFC.String(text)
+	}
+	var out strings.Builder
+	from := 0
+	before := ' '
+	for i := 0; i < len(text); {
+		r, size := decode(text[i:])
+		if !joined(before, r) {
+			if end := w.match(text, i); end > 0 {
+				out.WriteString(text[from:i])
+				out.WriteString(replacement)
+				n++
+				before, _ = utf8.DecodeLastRuneInString(text[:end])
+				i, from = end, end
+				continue
+			}
+		}
+		before = r
+		i += size
+	}
+	if n == 0 {
+		return text, 0
+	}
+	out.WriteString(text[from:])
+	return out.String(), n
+}
+
+func decode(text string) (rune, int) {
+	if text[0] < utf8.RuneSelf {
+		return rune(text[0]), 1
+	}
+	return utf8.DecodeRuneInString(text)
+}
+
+// match gives the end of the longest word that begins at i and ends there.
+func (w *words) match(text string, i int) (end int) {
+	at := w.root
+	spaced := false
+	for i < len(text) {
+		r, size := decode(text[i:])
+		i += size
+		if invisible(r) {
+			continue
+		}
+		first, second := w.letter(r)
+		if first == ' ' && spaced {
+			continue
+		}
+		spaced = first == ' '
+		if at = at.next[first]; at != nil && second != 0 {
+			at = at.next[second]
+		}
+		if at == nil {
+			return end
+		}
+		if at.ends {
+			next := ' '
+			if i < len(text) {
+				next, _ = decode(text[i:])
+			}
+			if !joined(r, next) {
+				end = i
+			}
+		}
+	}
+	return end
+}
+
+type keywordFinder struct {
+	words       *words
+	replacement string
+}
+
+func (k keywordFinder) find(text string) (found, error) {
+	redacted, n := k.words.redact(text, k.replacement)
+	if n == 0 {
+		return found{}, nil
+	}
+	return found{text: redacted, what: []string{"keyword"}}, nil
+}
+
+func (keywordFinder) because([]string) string { return "there is a word of its list in it" }

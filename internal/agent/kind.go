@@ -56,6 +56,8 @@ func (a *Agents) kind(o Options) resource.Kind[Agent] {
 			Of: func(g *Agent) string { return deref(g.WorkspaceID) },
 		}, {
 			Name: KnowledgeBaseIndex, Of: func(g *Agent) string { return deref(g.KnowledgeBaseID) },
+		}, {
+			Name: "parent_agent_id", Of: func(g *Agent) string { return g.Lineage().ParentID },
 		}},
 		Filters:  []string{"workspace_id"},
 		Default:  func(g *Agent) { g.Model, g.Status = model, Active },

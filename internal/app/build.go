@@ -27,7 +27,6 @@ import (
 	"agentd/internal/route"
 	"agentd/internal/run"
 	"agentd/internal/sqlstore"
-	"agentd/internal/tool"
 	"agentd/internal/work"
 )
 
@@ -57,13 +56,16 @@ func (a *App) build(ctx context.Context) error {
 	if err := a.buildPeople(ctx); err != nil {
 		return err
 	}
+	if err := a.buildOutbound(); err != nil {
+		return err
+	}
 	models, client, err := a.buildModels()
 	if err != nil {
 		return err
 	}
 	stored := a.buildStorage(cursors)
 	remember := a.newRemembering(kernel, queue)
-	tools, err := tool.NewRegistry(tool.Limits{}, slices.Concat(tool.Builtins(a.clock), stored.workspaces.Tools(), remember.tools())...)
+	tools, err := a.buildTools(slices.Concat(stored.workspaces.Tools(), remember.tools())...)
 	if err != nil {
 		return err
 	}
@@ -80,7 +82,7 @@ func (a *App) build(ctx context.Context) error {
 	sessions := a.buildSessions(kernel, agents, queue, watchers)
 	eng := engine.New(engine.Config{
 		Writer: a.db, Runs: store, Log: log, Queue: queue, Hub: a.hub, Agents: source,
-		Models: models, Client: client, Tools: tools, Gate: guardrail.Gate{All: guardrails},
+		Models: models, Client: client, Tools: tools.Registry, Gate: guardrail.Gate{All: guardrails},
 		Memory: remember.memory, Conversations: sessions, Artifacts: stored.artifacts, Watchers: watchers,
 		Clock: a.clock, Logger: a.log, Node: a.node, Lease: lease, Tracer: tracer(a.cfg.Observability, "agentd/engine"),
 	})
@@ -123,6 +125,7 @@ func (a *App) build(ctx context.Context) error {
 	routes = append(routes, guardrails.Routes()...)
 	routes = append(routes, runs.Routes()...)
 	routes = append(routes, remember.routes()...)
+	routes = append(routes, tools.bind(a, runs, agents)...)
 	routes = append(routes, sessions.Routes()...)
 	routes = append(routes, storedRoutes...)
 	a.routes, a.raw = routes, chat.Routes()
@@ -140,6 +143,20 @@ func (a *App) buildPeople(ctx context.Context) (err error) {
 	}
 	a.people.Start()
 	a.onStop(stopper(a.people.Stop))
+	return nil
+}
+
+// buildOutbound makes the way out for calls whose address a tenant chooses.
+func (a *App) buildOutbound() error {
+	allow, err := outbound.ParseAllow(a.cfg.Security.EgressAllow)
+	if err != nil {
+		return fmt.Errorf("AGENTD_EGRESS_ALLOW: %w", err)
+	}
+	if text := allow.String(); text != "" {
+		a.log.Warn("calls to addresses that tenants choose may reach these private ones", "allowed", text)
+	}
+	a.guarded = outbound.New(outbound.Config{Allow: allow})
+	a.onStop(stopper(a.guarded.Close))
 	return nil
 }
 
@@ -164,16 +181,8 @@ func (a *App) buildModels() (engine.Models, model.Client, error) {
 	if a.models, err = model.NewCatalogue(providers, c.Model); err != nil {
 		return nil, nil, err
 	}
-	allow, err := outbound.ParseAllow(a.cfg.Security.EgressAllow)
-	if err != nil {
-		return nil, nil, fmt.Errorf("AGENTD_EGRESS_ALLOW: %w", err)
-	}
-	if text := allow.String(); text != "" {
-		a.log.Warn("calls to addresses that tenants choose may reach these private ones", "allowed", text)
-	}
-	a.guarded = outbound.New(outbound.Config{Allow: allow})
 	operator := modelwire.NewTransport()
-	a.onStop(stopper(func() { a.guarded.Close(); operator.CloseIdleConnections() }))
+	a.onStop(stopper(operator.CloseIdleConnections))
 	wire := modelwire.New(modelwire.Config{Operator: operator, Guarded: a.guarded.Transport(), Tracer: tracer(a.cfg.Observability, "agentd/model")})
 	a.embedder = embedderOf(c, wire)
 	return model.Resolver{Catalogue: a.models}, model.Router{Wire: wire}, nil

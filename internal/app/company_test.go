@@ -30,7 +30,7 @@ func eachEngine(t *testing.T, test func(t *testing.T, n *node)) {
 	for _, engine := range sqldbtest.Engines {
 		t.Run(string(engine), func(t *testing.T) {
 			t.Parallel()
-			test(t, start(t, modeltest.New(t, silent), onEngine(t, engine), embedding))
+			test(t, start(t, modeltest.New(t, silent), onEngine(t, engine), embedding, searching(t)))
 		})
 	}
 }
@@ -247,6 +247,7 @@ func newCompany(n *node, mark string, id identity.Grant) *company {
 	}
 	add("keyId", id.KeyID)
 	c.store(add)
+	c.remember(agent, add)
 	return c
 }
 
@@ -285,8 +286,6 @@ func (a *admin) artifact(tenant, run, name string) string {
 		a.tb.Fatal(err)
 	}
 	return made[0].ArtifactID
-	c.remember(agent, add)
-	return c
 }
 
 // remember has an agent remember and know things, and waits until they are

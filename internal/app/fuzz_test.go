@@ -207,7 +207,7 @@ func (k *call) inserted(t testing.TB, field int, value []byte) string {
 
 // No bytes that anybody sends make an operation fail, or tell of our inside.
 func FuzzOperations(f *testing.F) {
-	c := newCompany(start(f, modeltest.New(f, silent), embedding), "fuzz", identity.Grant{RawKey: ownerKey, KeyID: ident.New()})
+	c := newCompany(start(f, modeltest.New(f, silent), embedding, searching(f)), "fuzz", identity.Grant{RawKey: ownerKey, KeyID: ident.New()})
 	operations := c.operations()
 	const whole = 255
 	for i, op := range operations {

@@ -53,7 +53,7 @@ func TestDocumentIsFresh(t *testing.T) {
 // published with its type, and every required one is there.
 func TestAnswersAreAsPublished(t *testing.T) {
 	t.Parallel()
-	c := owned(t, start(t, modeltest.New(t, silent)))
+	c := owned(t, start(t, modeltest.New(t, silent), searching(t)))
 	operations := c.operations()
 	slices.SortStableFunc(operations, func(a, b *operation) int { return isDelete(a) - isDelete(b) })
 	for _, op := range operations {

@@ -216,6 +216,8 @@ var recipes = map[string]recipe{
 		ids:  func(c *company, call *call) { call.path["todoId"] = c.ids["todoId"][1] },
 	},
 	"createTask": {with: func(c *company) object { return object{"title": "made by a test", "agent_id": c.ids["agentId"][0]} }},
+	"searchWeb":  {body: object{"query": "ducks"}},
+	"spawnAgent": {body: object{"name": "made by a test", "tools": []string{"calculator"}}},
 
 	"createApiKey": {body: object{"name": "made by a test"}},
 

@@ -97,7 +97,7 @@ func TestStrictJSON(t *testing.T) {
 // D2): also what is as deep as a body may be.
 func TestUnknownFieldsAreIgnored(t *testing.T) {
 	t.Parallel()
-	c := owned(t, start(t, modeltest.New(t, silent)))
+	c := owned(t, start(t, modeltest.New(t, silent), searching(t)))
 	deep := strings.Repeat("[", 63) + strings.Repeat("]", 63)
 	for _, op := range c.operations() {
 		if op.body == nil {

@@ -17,6 +17,7 @@ type Config struct {
 	Bus           Bus           `embed:"" group:"Several nodes"`
 	Security      Security      `embed:"" group:"Security"`
 	Models        Models        `embed:"" group:"Models"`
+	Search        Search        `embed:"" group:"Web search"`
 	Observability Observability `embed:"" group:"Logs and traces"`
 }
 
@@ -57,6 +58,14 @@ type Models struct {
 	EmbeddingAPIKey  secret.String `env:"AGENTD_EMBEDDING_API_KEY" name:"embedding-api-key" placeholder:"KEY" help:"Key for AGENTD_EMBEDDING_BASE_URL; it is sent nowhere else."`
 
 	Providers string `env:"AGENTD_PROVIDERS" placeholder:"FILE" help:"JSON file with further model providers, their models, context windows and prices."`
+}
+
+// Search is who searches the web for the tool web_search. The operator names
+// the address, so it may be private.
+type Search struct {
+	Provider string        `env:"AGENTD_SEARCH_PROVIDER" name:"search-provider" placeholder:"NAME" help:"Search provider: searxng or brave. Empty: none; the tool web_search says so."`
+	URL      string        `env:"AGENTD_SEARCH_URL" name:"search-url" placeholder:"URL" help:"Address of the SearXNG instance, which must have json among its search.formats. Of Brave's API; empty: Brave's own."`
+	APIKey   secret.String `env:"AGENTD_SEARCH_API_KEY" name:"search-api-key" placeholder:"KEY" help:"Brave's subscription token; for SearXNG a bearer token, if a proxy in front of it wants one."`
 }
 
 // Observability is what agentd tells about itself.

@@ -21,6 +21,7 @@ func (c *Config) Validate() error {
 	})
 	v.check("AGENTD_NATS_URL", !c.Bus.NATSURL.Empty(), func() error { return c.Bus.NATSURL.check(hostful, "nats", "tls") })
 	c.Models.validate(&v)
+	c.Search.validate(&v)
 	v.check("OTEL_EXPORTER_OTLP_ENDPOINT", c.Observability.OTLPEndpoint != "", func() error {
 		return checkHTTP(c.Observability.OTLPEndpoint)
 	})
@@ -65,6 +66,29 @@ func (m *Models) validate(v *verdict) {
 		}
 		return nil
 	})
+}
+
+func (s *Search) validate(v *verdict) {
+	v.check("AGENTD_SEARCH_PROVIDER", true, func() error {
+		switch s.Provider {
+		case "searxng":
+			if s.URL == "" {
+				return errors.New("is searxng, and AGENTD_SEARCH_URL does not say where it is")
+			}
+		case "brave":
+			if s.APIKey.Empty() {
+				return errors.New("is brave, and AGENTD_SEARCH_API_KEY holds no token for it")
+			}
+		case "":
+			if s.URL != "" || !s.APIKey.Empty() {
+				return errors.New("must say who searches, searxng or brave, where AGENTD_SEARCH_URL or AGENTD_SEARCH_API_KEY is set")
+			}
+		default:
+			return fmt.Errorf("must be searxng or brave, not %q", s.Provider)
+		}
+		return nil
+	})
+	v.check("AGENTD_SEARCH_URL", s.URL != "", func() error { return checkHTTP(s.URL) })
 }
 
 func checkHTTP(raw string) error { return checkURL(raw, hostful, "http", "https") }

@@ -30,6 +30,8 @@ const (
 	Limited                      // 429: RetryAfter says when
 	Unsupported                  // 501: switched off on this deployment
 	Unavailable                  // 503: a dependency is missing or a queue is full; retry
+	Upstream                     // 502: somebody else's service refused or sent what is no answer
+	UpstreamTimeout              // 504: somebody else's service did not answer in time
 )
 
 // Field is one wrong place of a request body or query. Field is a dotted path
@@ -89,6 +91,8 @@ var defaultCode = map[Kind]string{
 	Limited:          "rate_limit_exceeded",
 	Unsupported:      "FEATURE_DISABLED",
 	Unavailable:      "SERVICE_UNAVAILABLE",
+	Upstream:         "EXTERNAL_SERVICE_ERROR",
+	UpstreamTimeout:  "EXTERNAL_SERVICE_TIMEOUT",
 }
 
 // NoSuch is the 404 for a thing that is absent or another tenant's: the two

@@ -27,6 +27,8 @@ var statusOf = map[fault.Kind]int{
 	fault.Limited:          http.StatusTooManyRequests,
 	fault.Unsupported:      http.StatusNotImplemented,
 	fault.Unavailable:      http.StatusServiceUnavailable,
+	fault.Upstream:         http.StatusBadGateway,
+	fault.UpstreamTimeout:  http.StatusGatewayTimeout,
 }
 
 // wireFault is a refusal that only exists on the wire, with the status that

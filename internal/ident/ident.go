@@ -2,10 +2,34 @@
 // sort by the time they were made, so that "newest first" is an id order.
 package ident
 
-import "github.com/google/uuid"
+import (
+	"crypto/sha256"
+
+	"github.com/google/uuid"
+)
 
 // New makes an id, later than every one that this process made before.
 func New() string { return uuid.Must(uuid.NewV7()).String() }
+
+// Derive makes the id that follows from another and some words: the same ones
+// give the same id again, so that what is made twice is found the second time.
+// It sorts right behind what was made in the base's millisecond. A base that is
+// no id gives one that sorts anywhere.
+func Derive(base string, words ...string) string {
+	h := sha256.New()
+	for _, w := range append([]string{base}, words...) {
+		sum := sha256.Sum256([]byte(w)) // one length each: no two lists of words run into one
+		h.Write(sum[:])
+	}
+	var id uuid.UUID
+	copy(id[:], h.Sum(nil))
+	if from, err := uuid.Parse(base); err == nil {
+		copy(id[:6], from[:6]) // the time of a version 7
+	}
+	id[6] = id[6]&0x0F | 0x80 // version 8: made by a rule of our own
+	id[8] = id[8]&0x3F | 0x80
+	return id.String()
+}
 
 // Valid says whether s is a UUID in its canonical lower-case form, the only
 // one that is ever stored.

@@ -37,3 +37,28 @@ func TestDerivedIdsAreValidAndTheSame(t *testing.T) {
 		t.Errorf("%s and %s", a, b)
 	}
 }
+
+func TestDerive(t *testing.T) {
+	t.Parallel()
+	base := New()
+	later := New()
+	for ; later[:13] == base[:13]; later = New() { // another millisecond
+	}
+	id := Derive(base, "call", "1")
+	if !Valid(id) || id != Derive(base, "call", "1") {
+		t.Errorf("%s is no id, or not the same again", id)
+	}
+	if id <= base || id >= later {
+		t.Errorf("%s does not sort between %s and %s", id, base, later)
+	}
+	seen := map[string]bool{id: true}
+	for _, other := range []string{Derive(base, "call1"), Derive(base, "call", "2"), Derive(base, "call", "1", ""), Derive(base, "", "call1"), Derive(base), Derive(later, "call", "1")} {
+		if seen[other] {
+			t.Errorf("%s comes of other words too", other)
+		}
+		seen[other] = true
+	}
+	if !Valid(Derive("no id", "x")) {
+		t.Error("a base that is no id gives none")
+	}
+}

@@ -68,6 +68,8 @@ type ApprovalFilter struct {
 // Store is the port to the tables of runs and steps. Every call takes the
 // tenant; a run of another tenant is fault.NotFound.
 type Store interface {
+	// Insert refuses an id that the tenant has a run of already, with
+	// fault.Conflict and ALREADY_EXISTS.
 	Insert(r *Record) txn.Op
 	// Update is fenced by the caller: it holds the run's lease in tx, or has
 	// the row from Lock.

@@ -43,11 +43,18 @@ var updateRun = map[run.PauseMode]string{
 // Insert implements run.Store.
 func (s *Runs) Insert(r *run.Record) txn.Op {
 	var enc encoder
-	return enc.op(insertRun,
+	insert := enc.op(insertRun,
 		r.TenantID, r.RunID, r.AgentID, r.AgentVersion, r.SessionID, r.TeamRunID, string(r.Status),
 		string(r.Input), nullJSON(r.Output), enc.metrics(r.Metrics), r.Error, r.ErrorCode, string(r.Metadata),
 		enc.json(r.ResourceLimits), enc.json(r.Options), enc.json(r.Pending), r.StepSeq, r.EventSeq,
 		sqldb.Micros(r.CreatedAt), micros(r.StartedAt), micros(r.CompletedAt), enc.wait(r.Wait))
+	return func(tx txn.Tx) error {
+		err := insert(tx)
+		if sqldb.IsUnique(err) {
+			return fault.New(fault.Conflict, "ALREADY_EXISTS", "There is a run with this id already.").Because(err)
+		}
+		return err
+	}
 }
 
 // Update implements run.Store.

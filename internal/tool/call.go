@@ -16,7 +16,8 @@ import (
 
 // Call makes a model's call. The only error is the context's, when it ends
 // before the tool does; whatever else goes wrong is a failed result. A tool
-// that does not heed its timeout is left behind and its result lost.
+// that does not heed its timeout is left behind and its result lost; where too
+// many were left behind no further call is begun.
 func (s Set) Call(ctx context.Context, call Call) (Result, error) {
 	e := s.find(call.Name)
 	if e == nil {
@@ -28,25 +29,28 @@ func (s Set) Call(ctx context.Context, call Call) (Result, error) {
 	if strings.TrimSpace(call.Arguments) == "" {
 		call.Arguments = "{}"
 	}
-	if problem := e.validate(call.Arguments); problem != "" {
-		return Failure(problem), ctx.Err()
-	}
 	result, err := e.run(ctx, call)
 	if err != nil {
 		return Result{}, err
 	}
 	result.Files = bounded(result.Files)
 	s.cut(&result, call)
+	result.Output = strings.ToValidUTF8(result.Output, "\uFFFD") // journals and models take nothing else
 	return result, nil
 }
 
 // run bounds the time of a call and stands between a tool's panic and the
 // process.
 func (e *entry) run(parent context.Context, call Call) (Result, error) {
+	key, this := leftKey{call.TenantID, e.Name}, new(leftCall)
+	if e.left.full(key) {
+		return Failure("The call was not made: too many earlier calls of this tool have not ended. Go on without it."), parent.Err()
+	}
 	ctx, cancel := context.WithTimeout(parent, e.Timeout)
 	defer cancel()
 	done := make(chan Result, 1)
 	go func() {
+		defer e.left.end(key, this)
 		defer func() {
 			if p := recover(); p != nil {
 				r := Failure("The tool failed because of a defect in it.")
@@ -54,6 +58,11 @@ func (e *entry) run(parent context.Context, call Call) (Result, error) {
 				done <- r
 			}
 		}()
+		// Schemas come from outside too, so what they cost counts.
+		if problem := e.validate(call.Arguments); problem != "" {
+			done <- Failure(problem)
+			return
+		}
 		result, err := e.Run(ctx, call)
 		if err != nil {
 			result = e.failed(err)
@@ -67,6 +76,7 @@ func (e *entry) run(parent context.Context, call Call) (Result, error) {
 		}
 		return result, parent.Err()
 	case <-ctx.Done():
+		e.left.leave(key, this)
 		if err := parent.Err(); err != nil {
 			return Result{}, err
 		}

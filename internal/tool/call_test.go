@@ -40,7 +40,7 @@ func TestLongResults(t *testing.T) {
 		},
 		{
 			"no_text", "c", strings.Repeat("\x80", 10), false, Result{
-				Output: strings.Repeat("\x80", 8) + "\n[cut off: the result has 10 bytes, of which these are the first 8; all of it is in this run's artifact talks-c.txt]",
+				Output: "\uFFFD" + "\n[cut off: the result has 10 bytes, of which these are the first 8; all of it is in this run's artifact talks-c.txt]",
 				Files:  []File{{Name: "talks-c.txt", MimeType: "text/plain; charset=utf-8", Data: []byte(strings.Repeat("\x80", 10))}},
 			},
 		},

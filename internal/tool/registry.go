@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-
 	"agentd/internal/model"
 )
 
@@ -17,6 +15,7 @@ import (
 // safe for concurrent use.
 type Registry struct {
 	limits Limits
+	left   *left
 	tools  map[string]*entry
 	names  []string // as registered
 }
@@ -30,8 +29,9 @@ type Limits struct {
 
 type entry struct {
 	Tool
-	schema *jsonschema.Schema
+	schema *checker
 	offer  model.ToolSpec
+	left   *left // the registry's
 }
 
 var validName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
@@ -41,12 +41,12 @@ func NewRegistry(limits Limits, tools ...Tool) (*Registry, error) {
 	limits.Timeout = cmp.Or(limits.Timeout, 30*time.Second)
 	limits.Arguments = cmp.Or(limits.Arguments, 1<<20)
 	limits.Output = cmp.Or(limits.Output, 64<<10)
-	r := &Registry{limits: limits, tools: make(map[string]*entry, len(tools))}
+	r := &Registry{limits: limits, left: new(left), tools: make(map[string]*entry, len(tools))}
 	for _, t := range tools {
 		if r.tools[t.Name] != nil {
 			return nil, fmt.Errorf("the tool %q is there twice", t.Name)
 		}
-		e, err := limits.entry(t)
+		e, err := r.entry(t)
 		if err != nil {
 			return nil, err
 		}
@@ -56,7 +56,7 @@ func NewRegistry(limits Limits, tools ...Tool) (*Registry, error) {
 	return r, nil
 }
 
-func (l Limits) entry(t Tool) (*entry, error) {
+func (r *Registry) entry(t Tool) (*entry, error) {
 	if !validName.MatchString(t.Name) || t.Run == nil {
 		return nil, fmt.Errorf("the tool %q has a bad name or does nothing", t.Name)
 	}
@@ -64,8 +64,8 @@ func (l Limits) entry(t Tool) (*entry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the tool %q: %w", t.Name, err)
 	}
-	t.Timeout = cmp.Or(t.Timeout, l.Timeout)
-	return &entry{t, schema, t.spec()}, nil
+	t.Timeout = cmp.Or(t.Timeout, r.limits.Timeout)
+	return &entry{t, schema, t.spec(), r.left}, nil
 }
 
 // Compile makes a set of tools that come from elsewhere, under the registry's
@@ -74,7 +74,7 @@ func (l Limits) entry(t Tool) (*entry, error) {
 func (r *Registry) Compile(tools ...Tool) (set Set, bad []error) {
 	set.limits = r.limits
 	for _, t := range tools {
-		e, err := r.limits.entry(t)
+		e, err := r.entry(t)
 		if err == nil && set.find(t.Name) != nil {
 			err = fmt.Errorf("the tool %q is there twice", t.Name)
 		}
@@ -85,6 +85,19 @@ func (r *Registry) Compile(tools ...Tool) (set Set, bad []error) {
 		set.entries = append(set.entries, e)
 	}
 	return set, bad
+}
+
+// LeftBehind is how many calls go on although nobody waits for them, because
+// their tools did not heed the end of their context.
+func (r *Registry) LeftBehind() int { return r.left.count() }
+
+// Tools lists the tools in the order of their registration.
+func (r *Registry) Tools() []Tool {
+	all := make([]Tool, len(r.names))
+	for i, name := range r.names {
+		all[i] = r.tools[name].Tool
+	}
+	return all
 }
 
 // Names lists the tools in the order of their registration.

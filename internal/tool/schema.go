@@ -4,22 +4,74 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
+// Bounds of a schema, and of the arguments that it checks. Those of MCP tools
+// come from outside, and a few hundred bytes of references to references can
+// ask for more checks than there is time.
+const (
+	maxSchema = 64 << 10 // bytes
+	maxDepth  = 64       // of objects and arrays within each other
+	maxChecks = 1 << 16  // subschemas that are applied for one call, and one more for each byte of it
+)
+
+// checker is a compiled schema with what is left of one check's cost. One
+// check runs at a time.
+type checker struct {
+	mu     sync.Mutex
+	schema *jsonschema.Schema
+	left   int
+}
+
+var errCostly = errors.New("tool: the schema costs too much to check")
+
+// Validate implements jsonschema.SchemaExt: it stands in every subschema, and
+// counts that it is applied.
+func (c *checker) Validate(*jsonschema.ValidatorContext, any) {
+	if c.left--; c.left < 0 {
+		panic(errCostly) // the only way out of a check
+	}
+}
+
+func (c *checker) check(value any, size int) (err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	defer func() {
+		if p := recover(); p != nil {
+			if p != errCostly {
+				panic(p)
+			}
+			err = errCostly
+		}
+	}()
+	c.left = maxChecks + size
+	return c.schema.Validate(value)
+}
+
 // compile makes a validator. Schemas are whole in themselves: the loader
 // that is set here loads nothing, while the default one would read files.
-func compile(schema jsontext.Value) (*jsonschema.Schema, error) {
+func compile(schema jsontext.Value) (*checker, error) {
+	if len(schema) > maxSchema || depth(string(schema)) > maxDepth {
+		return nil, fmt.Errorf("the schema of its parameters is longer than %d bytes or deeper than %d levels", maxSchema, maxDepth)
+	}
 	var doc any
 	if err := json.Unmarshal(schema, &doc); err != nil {
 		return nil, fmt.Errorf("the schema of its parameters is not JSON: %w", err)
 	}
 	const name = "parameters.json"
+	check := new(checker)
 	c := jsonschema.NewCompiler()
 	c.UseLoader(jsonschema.SchemeURLLoader{})
+	c.RegisterVocabulary(&jsonschema.Vocabulary{
+		URL:     "agentd:cost",
+		Compile: func(*jsonschema.CompilerContext, map[string]any) (jsonschema.SchemaExt, error) { return check, nil },
+	})
+	c.AssertVocabs()
 	if err := c.AddResource(name, doc); err != nil {
 		return nil, err
 	}
@@ -30,17 +82,41 @@ func compile(schema jsontext.Value) (*jsonschema.Schema, error) {
 	if compiled.Types == nil || compiled.Types.String() != "[object]" {
 		return nil, errors.New("the schema of its parameters is not of type object")
 	}
-	return compiled, nil
+	check.schema = compiled
+	return check, nil
+}
+
+// depth is how deep objects and arrays nest in a JSON text.
+func depth(text string) (deepest int) {
+	now, quoted := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			now++
+			deepest = max(deepest, now)
+		case c == '}' || c == ']':
+			now--
+		}
+	}
+	return deepest
 }
 
 // validate says in a sentence to the model what is wrong with the arguments;
 // "" where nothing is.
 func (e *entry) validate(arguments string) string {
+	if depth(arguments) > maxDepth {
+		return fmt.Sprintf("The arguments nest deeper than %d levels. Call %s again with flatter ones.", maxDepth, e.Name)
+	}
 	var value any
 	if err := json.Unmarshal([]byte(arguments), &value); err != nil {
 		return fmt.Sprintf("The arguments are not valid JSON (%s). Call %s again with a JSON object.", syntax(err), e.Name)
 	}
-	err := e.schema.Validate(value)
+	err := e.schema.check(value, len(arguments))
 	if err == nil {
 		return ""
 	}
@@ -48,7 +124,11 @@ func (e *entry) validate(arguments string) string {
 	if !ok {
 		return fmt.Sprintf("The arguments of %s cannot be checked.", e.Name)
 	}
-	return fmt.Sprintf("The arguments do not fit: %s. Call %s again with arguments that fit its schema: %s", problems(invalid), e.Name, e.Parameters)
+	said := fmt.Sprintf("The arguments do not fit: %s. Call %s again with arguments that fit its schema", problems(invalid), e.Name)
+	if len(e.Parameters) > 4<<10 { // the model has it already
+		return said + "."
+	}
+	return said + ": " + string(e.Parameters)
 }
 
 func syntax(err error) string {
@@ -60,6 +140,15 @@ func syntax(err error) string {
 		return fmt.Sprintf("the name at %s is there twice", e.JSONPointer)
 	}
 	return fmt.Sprintf("at byte %d", e.ByteOffset)
+}
+
+// short bounds a complaint, which may quote what the model sent.
+func short(s string) string {
+	const most = 500
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
 }
 
 // problems lists what is wrong and where, a few at most.
@@ -74,7 +163,7 @@ func problems(e *jsonschema.ValidationError) string {
 		if where == "" {
 			where = "the arguments"
 		}
-		if list = append(list, where+": "+unit.Error.String()); len(list) == most {
+		if list = append(list, short(where+": "+unit.Error.String())); len(list) == most {
 			break
 		}
 	}

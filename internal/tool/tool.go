@@ -40,7 +40,8 @@ type Call struct {
 	AgentID   string
 	RunID     string
 	SessionID string
-	ID        string // the model's tool_call_id
+	ID        string // the model's tool_call_id, which endpoints may use again in a later step
+	StepID    string // of the journal; the same when the call is repeated after a crash
 	Name      string
 	Arguments string // as the model wrote them; "" is {}
 }

@@ -58,6 +58,24 @@ func Store(t *testing.T, s run.Store, w txn.Writer) {
 		}
 	})
 
+	t.Run("an_id_is_taken_once", func(t *testing.T) {
+		r := Sample(ident.New(), ident.New())
+		insert(t, r)
+		again := Sample(r.TenantID, ident.New())
+		again.RunID = r.RunID
+		err := w.Write(t.Context(), s.Insert(again))
+		if e := fault.From(err); !fault.Is(err, fault.Conflict) || e.Code != "ALREADY_EXISTS" {
+			t.Errorf("the same id: %v", err)
+		}
+		got, err := s.Get(t.Context(), r.TenantID, r.RunID)
+		if err != nil || got.AgentID != r.AgentID {
+			t.Errorf("the first run is %+v, %v", got, err)
+		}
+		elsewhere := Sample(ident.New(), ident.New())
+		elsewhere.RunID = r.RunID
+		insert(t, elsewhere) // ids of other tenants are nobody's business
+	})
+
 	t.Run("update_replaces_what_moves", func(t *testing.T) {
 		r := Sample(ident.New(), ident.New())
 		insert(t, r)

@@ -64,7 +64,7 @@ func (a *App) build(ctx context.Context) error {
 		return err
 	}
 	stored := a.buildStorage(cursors)
-	remember := a.newRemembering(kernel, queue)
+	remember := a.newRemembering(kernel, queue, stored.files)
 	tools, err := a.buildTools(slices.Concat(stored.workspaces.Tools(), remember.tools())...)
 	if err != nil {
 		return err

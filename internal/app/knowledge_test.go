@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"encoding/base64"
 	"strings"
 	"testing"
 
@@ -126,7 +127,9 @@ func TestKnowledgeRefusals(t *testing.T) {
 		{object{}, 400, "kb_document_body_invalid", object{"reason": "missing"}},
 		{object{"content": "x", "file_id": ident.New()}, 400, "kb_document_body_invalid", object{"reason": "both"}},
 		{object{"content": " "}, 400, "kb_document_body_invalid", object{"reason": "empty_content"}},
-		{object{"file_id": ident.New()}, 422, "VALIDATION_ERROR", nil},
+		{object{"file_id": ident.New()}, 404, "NOT_FOUND", object{"resource": "file"}},
+		{object{"file_id": "x"}, 422, "VALIDATION_ERROR", nil},
+		{object{"file_id": n.keepFile("a.pdf", "application/pdf", "%PDF-1.4")}, 422, "kb_text_extraction_failed", object{"filename": "a.pdf", "mime_type": "application/pdf"}},
 		{object{"content": 7}, 422, "VALIDATION_ERROR", nil},
 		{object{"content": "<style>x</style>", "filename": "a.html"}, 422, "kb_text_extraction_failed", object{"filename": "a.html"}},
 		{object{"content": strings.Repeat("x", 5_000_001)}, 413, "kb_document_too_large", object{"chars": 5_000_001.0, "limit": 5_000_000.0, "source": "content"}},
@@ -147,4 +150,35 @@ func TestKnowledgeRefusals(t *testing.T) {
 		checkCode(t, n.do("POST", path+"/search", body), 422, "VALIDATION_ERROR")
 	}
 	checkCode(t, n.do("POST", path+"/reindex", nil), 501, "embedding_unavailable")
+}
+
+// keepFile keeps a file and gives its id.
+func (n *node) keepFile(name, mime, data string) string {
+	n.t.Helper()
+	made := n.want(201, "POST", "/api/v1/files", object{"data": base64.StdEncoding.EncodeToString([]byte(data)), "mime_type": mime, "filename": name})
+	return made["file_id"].(string)
+}
+
+// Uploaded files are read as what they are, into a memory or a base.
+func TestFilesAreKnown(t *testing.T) {
+	t.Parallel()
+	n := start(t, nil)
+	id := n.keepFile("hours.html", "text/html", "<table><tr><td>Open on Monday</td></tr></table><script>secret()</script>")
+	base := basesPath + "/" + n.want(201, "POST", basesPath, object{"name": "x"})["id"].(string)
+	if got := n.want(201, "POST", base+"/documents", object{"file_id": id}); got["name"] != "hours.html" {
+		t.Errorf("%v", got)
+	}
+	found := n.want(200, "POST", base+"/search", object{"query": "monday"})
+	if hits := found["results"].([]any); len(hits) != 1 || strings.Contains(hits[0].(object)["text"].(string), "secret") {
+		t.Errorf("%v", found)
+	}
+	_, path := n.memory(nil)
+	if got := n.want(201, "POST", path+"/ingest", object{"file_id": id}); got["file_id"] != id || got["filename"] != "hours.html" {
+		t.Errorf("%v", got)
+	}
+	if got := n.want(200, "POST", path+"/search", object{"text": "monday"}); got["total"] != 1.0 {
+		t.Errorf("%v", got)
+	}
+	checkCode(t, n.do("POST", path+"/ingest", object{"file_id": n.keepFile("x.png", "image/png", "x")}), 422, "TEXT_EXTRACTION_FAILED")
+	checkCode(t, n.do("POST", path+"/ingest", object{"file_id": ident.New()}), 404, "NOT_FOUND")
 }

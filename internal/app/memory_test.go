@@ -177,7 +177,7 @@ func TestMemoryIngestAndImport(t *testing.T) {
 	if diff := cmp.Diff([]any{"mine", "document", "tea.md", fmt.Sprintf("chunk:1/%d", chunks)}, first["tags"]); diff != "" || first["content_preview"] == "" {
 		t.Errorf("%v %s", first, diff)
 	}
-	for _, body := range []object{{}, {"content": "x", "file_id": ident.New()}, {"file_id": ident.New()}, {"content": "x", "chunk_size": 99}, {"content": "x", "chunk_size": 2001}, {"content": " "}} {
+	for _, body := range []object{{}, {"content": "x", "file_id": ident.New()}, {"file_id": "x"}, {"content": "x", "chunk_size": 99}, {"content": "x", "chunk_size": 2001}, {"content": " "}} {
 		checkCode(t, n.do("POST", path+"/ingest", body), 422, "VALIDATION_ERROR")
 	}
 	checkCode(t, n.do("POST", path+"/ingest", object{"content": strings.Repeat("x", 2<<20+1)}), 413, "PAYLOAD_TOO_LARGE")

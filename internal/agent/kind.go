@@ -26,6 +26,9 @@ type Options struct {
 	// CheckGuardrails says what is wrong with a guardrails field, with paths
 	// from the agent's body; nil: it is kept as it comes.
 	CheckGuardrails func(schema.Nullable) []fault.Field
+	// CheckSchedule says what is wrong with the field schedule. Nil: only its
+	// cron is looked for.
+	CheckSchedule func(schema.Nullable) []fault.Field
 }
 
 // Workspaces is the port to where agents keep their files.
@@ -127,17 +130,27 @@ func (o Options) validate(g *Agent) []fault.Field {
 		wrong = append(wrong, o.CheckGuardrails(g.Guardrails)...)
 	}
 	if len(g.Schedule) > 0 {
-		var s struct {
-			Cron any `json:"cron"`
+		check := o.CheckSchedule
+		if check == nil {
+			check = hasCron
 		}
-		if err := json.Unmarshal(g.Schedule, &s); err != nil {
-			add("schedule", "it cannot be read")
-		} else if cron, ok := s.Cron.(string); !ok || strings.TrimSpace(cron) == "" {
-			add("schedule.cron", "expected a cron expression")
-		}
+		wrong = append(wrong, check(g.Schedule)...)
 	}
 	wrong = append(wrong, checkPolicies(g.Policies)...)
 	return append(wrong, misshapen(g)...)
+}
+
+func hasCron(schedule schema.Nullable) []fault.Field {
+	var s struct {
+		Cron any `json:"cron"`
+	}
+	if err := json.Unmarshal(schedule, &s); err != nil {
+		return []fault.Field{{Field: "schedule", Message: "it cannot be read"}}
+	}
+	if cron, ok := s.Cron.(string); !ok || strings.TrimSpace(cron) == "" {
+		return []fault.Field{{Field: "schedule.cron", Message: "expected a cron expression"}}
+	}
+	return nil
 }
 
 func deref[T any](p *T) T {

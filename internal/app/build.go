@@ -26,7 +26,9 @@ import (
 	"agentd/internal/resource"
 	"agentd/internal/route"
 	"agentd/internal/run"
+	"agentd/internal/schedule"
 	"agentd/internal/sqlstore"
+	"agentd/internal/tool"
 	"agentd/internal/work"
 )
 
@@ -63,15 +65,15 @@ func (a *App) build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	stored := a.buildStorage(cursors)
+	notes, stored := a.buildNotifications(), a.buildStorage(cursors)
 	remember := a.newRemembering(kernel, queue)
-	tools, err := a.buildTools(slices.Concat(stored.workspaces.Tools(), remember.tools())...)
+	tools, err := a.buildTools(slices.Concat(stored.workspaces.Tools(), remember.tools(), []tool.Tool{notes.Tool()})...)
 	if err != nil {
 		return err
 	}
 	agents := agent.New(kernel, agent.Options{
 		DefaultModel: a.defaultModel(), Tools: tools.Names(), CheckURL: outbound.CheckURL, Workspaces: stored.placement,
-		CheckGuardrails: guardrail.CheckSettings, KnowledgeBase: remember.knowledge.CheckTx,
+		CheckGuardrails: guardrail.CheckSettings, CheckSchedule: schedule.Check, KnowledgeBase: remember.knowledge.CheckTx,
 	})
 	guardrails := a.buildGuardrails(kernel, models, client)
 	customers := resource.NewStore(commerce.Customers, kernel)
@@ -94,6 +96,8 @@ func (a *App) build(ctx context.Context) error {
 	subscribers.Subscribe("end-runs-of-deleted-agents", "agent", []string{resource.Deleted}, func(ctx context.Context, c resource.Change) error {
 		return runs.AgentDeleted(ctx, c.TenantID, c.ID)
 	})
+	schedules := a.buildSchedules(agents, runs, notes, subscribers)
+	watchers.Add(schedules.Ended)
 	storedRoutes := stored.connect(agents, store, subscribers)
 
 	runners[engine.WorkKind] = work.NewRunner(work.Config{
@@ -102,7 +106,11 @@ func (a *App) build(ctx context.Context) error {
 	runners[resource.WorkKind] = work.NewRunner(work.Config{
 		Kind: resource.WorkKind, Owner: a.node, Queue: queue, Handler: subscribers.Deliver, Slots: 8, Lease: lease, Clock: a.clock, Logger: a.log,
 	})
+	runners[schedule.WorkKind] = work.NewRunner(work.Config{
+		Kind: schedule.WorkKind, Owner: a.node, Queue: queue, Handler: schedules.Handle, Slots: 8, Lease: lease, Clock: a.clock, Logger: a.log,
+	})
 	remember.connect(agents, store, models, client, watchers, subscribers, runners)
+	watchers.Add(notes.RunMoved) // the last: what others tell locks the same row as this
 	a.bindSessions(sessions, runs, stored, runners)
 	eng.Bind(runners[engine.WorkKind], runs)
 	a.onStop(stopper(a.hub.OnSignal(signalWork, wake)))
@@ -126,6 +134,8 @@ func (a *App) build(ctx context.Context) error {
 	routes = append(routes, remember.routes()...)
 	routes = append(routes, tools.bind(a, runs, agents)...)
 	routes = append(routes, sessions.Routes()...)
+	routes = append(routes, schedules.Routes()...)
+	routes = append(routes, notes.Routes()...)
 	routes = append(routes, storedRoutes...)
 	a.routes, a.raw = routes, chat.Routes()
 	a.server, err = httpapi.New(httpapi.Config{

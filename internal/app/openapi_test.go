@@ -79,7 +79,7 @@ func TestAnswersAreAsPublished(t *testing.T) {
 				}
 				op.checkPublished(t, r.StatusCode)
 				if schema := op.answers[strconv.Itoa(r.StatusCode)]; schema != nil {
-					for _, complaint := range op.compare(schema, r.json, "") {
+					for _, complaint := range op.compare(schema, r.value(), "") {
 						t.Errorf("status %d: %s\n%s", r.StatusCode, complaint, r.raw)
 					}
 				} else if len(op.answers) > 0 && !op.streams && !op.bytes && r.StatusCode != http.StatusNoContent {

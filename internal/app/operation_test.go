@@ -177,8 +177,10 @@ var recipes = map[string]recipe{
 		return object{"agent_id": c.ids["agentId"][0], "input": object{"message": "hello"}}
 	}},
 
-	"approveRun": {body: object{}, ids: func(c *company, call *call) { call.path["runId"] = c.waits("calculator") }},
-	"rejectRun":  {body: object{}, ids: func(c *company, call *call) { call.path["runId"] = c.waits("calculator") }},
+	"removeSchedule": {ids: func(c *company, call *call) { call.path["agentId"] = c.ids["agentId"][2] }}, // the first is deleted
+	"setSchedule":    {body: object{"cron": "0 0 1 1 *", "input": object{"message": "a test"}}},
+	"approveRun":     {body: object{}, ids: func(c *company, call *call) { call.path["runId"] = c.waits("calculator") }},
+	"rejectRun":      {body: object{}, ids: func(c *company, call *call) { call.path["runId"] = c.waits("calculator") }},
 	"pauseRun": {ids: func(c *company, call *call) {
 		call.path["runId"] = c.run(c.ids["agentId"][3], c.mark, nil)
 		c.waiting(call.path["runId"], "running")
@@ -303,13 +305,17 @@ var plainParameters = map[string]bool{
 	"shareId": true, // whoever has a link may read
 }
 
-// unconditional are the parameters of deletions that answer the same whether
-// the thing is there or not (behaviours.md section 8), with their status.
-var unconditional = map[string]int{"deleteMemoryEntry entryId": 204}
+// unconditional are the parameters of operations that answer the same whether
+// the thing is there or not (behaviours.md sections 8 and 18), with their status.
+var unconditional = map[string]int{
+	"deleteMemoryEntry entryId": 204, "markNotificationRead notificationId": 200, "deleteNotification notificationId": 200,
+}
 
 // plainQueries are parameters of queries that are no ids.
 var plainQueries = map[string]bool{
 	"limit": true, "cursor": true, "order": true, "status": true, "fields": true, "compare_to": true,
+	"timeout_sec": true, "last_event_id": true, "unread": true, "scope": true,
+	"path": true, "recursive": true, "q": true, "glob": true, "regex": true, "mime_prefix": true,
 	"timeout_sec": true, "last_event_id": true, "from": true, "to": true, "format": true,
 	"path": true, "recursive": true, "q": true, "glob": true, "regex": true, "mime_prefix": true, "top_k": true,
 }

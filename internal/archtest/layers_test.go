@@ -107,9 +107,11 @@ var rows = []row{
 	{pattern: "internal/file", layer: slice},
 	{pattern: "internal/guardrail", layer: slice, uses: []string{jsonModule, "github.com/maypok86/otter/v2", "golang.org/x/text"}},
 	{pattern: "internal/identity", layer: slice, uses: []string{jsonModule, "github.com/maypok86/otter/v2"}},
+	{pattern: "internal/notification", layer: slice, also: []string{"internal/run"}, uses: []string{jsonModule}},
 	{pattern: "internal/knowledge", layer: slice, also: []string{"internal/agent"}, uses: []string{jsonModule}},
 	{pattern: "internal/memory", layer: slice, also: []string{"internal/agent", "internal/run"}, uses: []string{jsonModule}},
 	{pattern: "internal/run", layer: slice, also: []string{"internal/agent"}, uses: []string{jsonModule}},
+	{pattern: "internal/schedule", layer: slice, also: []string{"internal/agent", "internal/run"}, uses: []string{jsonModule, "github.com/netresearch/go-cron"}},
 	{pattern: "internal/session", layer: slice, also: []string{"internal/agent", "internal/run"}, uses: []string{jsonModule}},
 
 	{pattern: "internal/workspace", layer: slice, also: []string{"internal/agent"}, uses: []string{jsonModule, "golang.org/x/text"}},

@@ -20,6 +20,8 @@ type Options struct {
 	Tools        []string               // names of the built-in tools that there are
 	CheckURL     func(url string) error // says why an endpoint cannot be called; without looking it up
 	Workspaces   Workspaces             // nil: a workspace_id is only kept
+	// CheckMCP says what is wrong with the mcp field; nil: anything goes.
+	CheckMCP func(schema.Object) []fault.Field
 	// KnowledgeBase refuses a knowledge base that the tenant does not have, with
 	// fault.NotFound. nil: any id is kept.
 	KnowledgeBase func(tx txn.Tx, tenant, id string) error
@@ -125,6 +127,9 @@ func (o Options) validate(g *Agent) []fault.Field {
 				add(m.field+".endpoint_url", err.Error())
 			}
 		}
+	}
+	if o.CheckMCP != nil {
+		wrong = append(wrong, o.CheckMCP(g.MCP)...)
 	}
 	if o.CheckGuardrails != nil {
 		wrong = append(wrong, o.CheckGuardrails(g.Guardrails)...)

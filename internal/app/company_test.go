@@ -257,6 +257,7 @@ func newCompany(n *node, mark string, id identity.Grant) *company {
 	}
 	c.store(add)
 	c.remember(agent, add)
+	c.mcpServers(add)
 	return c
 }
 

@@ -52,11 +52,7 @@ func (o *operation) answered(t testing.TB, r reply, sent string) {
 		}
 		return leak
 	})
-	if o.chat {
-		checkEnvelope(t, r)
-	} else {
-		checkProblem(t, r)
-	}
+	o.checkForm(t, r)
 }
 
 // fields lists the fields of the body, as dotted paths; not those in arrays.

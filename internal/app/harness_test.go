@@ -17,15 +17,29 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/goleak"
 
 	"agentd/internal/app"
 	"agentd/internal/config"
+	"agentd/internal/mcp/mcptest"
 	"agentd/internal/model/modeltest"
 	"agentd/internal/secret"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// stdioServer is the argument with which the test binary is an MCP server over
+// standard streams.
+const stdioServer = "serve-mcp"
+
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == stdioServer {
+		if err := mcptest.New().Run(context.Background(), &mcp.StdioTransport{}); err != nil {
+			os.Exit(1)
+		}
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 const ownerKey = "svc_ownerkey_0123456789abcdefghijklmnopqrstuv"
 

@@ -57,6 +57,9 @@ func TestAnswersAreAsPublished(t *testing.T) {
 	operations := c.operations()
 	slices.SortStableFunc(operations, func(a, b *operation) int { return isDelete(a) - isDelete(b) })
 	for _, op := range operations {
+		if op.page {
+			continue
+		}
 		t.Run(op.name(), func(t *testing.T) {
 			c := c.in(t)
 			calls := []*call{c.own(op)}

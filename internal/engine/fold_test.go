@@ -140,41 +140,51 @@ func TestFold(t *testing.T) {
 				if summary.Role != "user" || !strings.Contains(summary.Text(), "<summary>\n"+theSummary+"\n</summary>") {
 					t.Errorf("the summary is given as %+v", summary)
 				}
-				steps := r.steps(got.RunID)
-				last := len(steps) - 2
-				for _, s := range steps[:last+1] {
-					if s.Type != run.StepCompaction || s.Status != run.StepCompleted {
-						t.Fatalf("the steps are %v", kinds(steps))
-					}
+				named := strategy
+				if named == "" {
+					named = "compaction"
 				}
-				in, out := decode[run.CompactionInput](t, steps[last].Input), decode[run.CompactionOutput](t, steps[last].Output)
-				if in.Messages == 0 || in.KeepRequest || in.Tokens == 0 || in.Through != nil || out.Summary != theSummary || out.Tokens != tokens(asked[0]) || out.Model != "sim-model" {
-					t.Errorf("%+v -> %+v, of %d tokens", in, out, tokens(asked[0]))
-				}
-				var events []string
-				for _, e := range r.events(got.RunID) {
-					if e.Name != "context.compacted" {
-						continue
-					}
-					d := decode[struct {
-						Step   int64 `json:"step_seq"`
-						Folded int   `json:"folded"`
-						Before int   `json:"before_tokens"`
-						After  int   `json:"after_tokens"`
-					}](t, e.Data)
-					if d.Folded == 0 || d.Before <= d.After || d.Step == 0 {
-						t.Errorf("%s", e.Data)
-					}
-					events = append(events, e.Name)
-				}
-				if len(events) != last+1 {
-					t.Errorf("%d compactions tell of themselves %d times", last+1, len(events))
-				}
-				if strategy == "summarize" && string(in.Strategy) != "summarize" {
-					t.Errorf("strategy %q", in.Strategy)
-				}
+				r.compacted(t, got.RunID, named, asked[0])
 			})
 		})
+	}
+}
+
+// compacted checks the steps and events of a run that only folded and answered.
+func (r *rig) compacted(t *testing.T, id, strategy string, asked modeltest.Request) {
+	t.Helper()
+	steps := r.steps(id)
+	last := len(steps) - 2
+	for _, s := range steps[:last+1] {
+		if s.Type != run.StepCompaction || s.Status != run.StepCompleted {
+			t.Fatalf("the steps are %v", kinds(steps))
+		}
+	}
+	in, out := decode[run.CompactionInput](t, steps[last].Input), decode[run.CompactionOutput](t, steps[last].Output)
+	if in.Messages == 0 || in.KeepRequest || in.Tokens == 0 || in.Through != nil || out.Summary != theSummary || out.Tokens != tokens(asked) || out.Model != "sim-model" {
+		t.Errorf("%+v -> %+v, of %d tokens", in, out, tokens(asked))
+	}
+	var events []string
+	for _, e := range r.events(id) {
+		if e.Name != "context.compacted" {
+			continue
+		}
+		d := decode[struct {
+			Step   int64 `json:"step_seq"`
+			Folded int   `json:"folded"`
+			Before int   `json:"before_tokens"`
+			After  int   `json:"after_tokens"`
+		}](t, e.Data)
+		if d.Folded == 0 || d.Before <= d.After || d.Step == 0 {
+			t.Errorf("%s", e.Data)
+		}
+		events = append(events, e.Name)
+	}
+	if len(events) != last+1 {
+		t.Errorf("%d compactions tell of themselves %d times", last+1, len(events))
+	}
+	if in.Strategy != strategy {
+		t.Errorf("strategy %q", in.Strategy)
 	}
 }
 

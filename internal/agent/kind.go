@@ -20,12 +20,17 @@ type Options struct {
 	Tools        []string               // names of the built-in tools that there are
 	CheckURL     func(url string) error // says why an endpoint cannot be called; without looking it up
 	Workspaces   Workspaces             // nil: a workspace_id is only kept
+	// CheckMCP says what is wrong with the mcp field; nil: anything goes.
+	CheckMCP func(schema.Object) []fault.Field
 	// KnowledgeBase refuses a knowledge base that the tenant does not have, with
 	// fault.NotFound. nil: any id is kept.
 	KnowledgeBase func(tx txn.Tx, tenant, id string) error
 	// CheckGuardrails says what is wrong with a guardrails field, with paths
 	// from the agent's body; nil: it is kept as it comes.
 	CheckGuardrails func(schema.Nullable) []fault.Field
+	// CheckSchedule says what is wrong with the field schedule. Nil: only its
+	// cron is looked for.
+	CheckSchedule func(schema.Nullable) []fault.Field
 }
 
 // Workspaces is the port to where agents keep their files.
@@ -123,21 +128,34 @@ func (o Options) validate(g *Agent) []fault.Field {
 			}
 		}
 	}
+	if o.CheckMCP != nil {
+		wrong = append(wrong, o.CheckMCP(g.MCP)...)
+	}
 	if o.CheckGuardrails != nil {
 		wrong = append(wrong, o.CheckGuardrails(g.Guardrails)...)
 	}
 	if len(g.Schedule) > 0 {
-		var s struct {
-			Cron any `json:"cron"`
+		check := o.CheckSchedule
+		if check == nil {
+			check = hasCron
 		}
-		if err := json.Unmarshal(g.Schedule, &s); err != nil {
-			add("schedule", "it cannot be read")
-		} else if cron, ok := s.Cron.(string); !ok || strings.TrimSpace(cron) == "" {
-			add("schedule.cron", "expected a cron expression")
-		}
+		wrong = append(wrong, check(g.Schedule)...)
 	}
 	wrong = append(wrong, checkPolicies(g.Policies)...)
 	return append(wrong, misshapen(g)...)
+}
+
+func hasCron(schedule schema.Nullable) []fault.Field {
+	var s struct {
+		Cron any `json:"cron"`
+	}
+	if err := json.Unmarshal(schedule, &s); err != nil {
+		return []fault.Field{{Field: "schedule", Message: "it cannot be read"}}
+	}
+	if cron, ok := s.Cron.(string); !ok || strings.TrimSpace(cron) == "" {
+		return []fault.Field{{Field: "schedule.cron", Message: "expected a cron expression"}}
+	}
+	return nil
 }
 
 func deref[T any](p *T) T {

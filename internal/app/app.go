@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,6 +25,7 @@ import (
 	"agentd/internal/ident"
 	"agentd/internal/identity"
 	"agentd/internal/model"
+	"agentd/internal/modelwire"
 	"agentd/internal/natsbus"
 	"agentd/internal/outbound"
 	"agentd/internal/route"
@@ -59,9 +61,11 @@ type App struct {
 	routes   []route.Route
 	raw      []httpapi.Raw
 	listener net.Listener
+	bound    atomic.Pointer[string] // its address, once there is one
 	grant    identity.Grant
 	first    bool // this start made the first tenant
 	models   *model.Catalogue
+	wire     *modelwire.Client
 	guarded  *outbound.Client // for addresses that tenants choose
 	embedder model.Embedder   // nil: none is configured
 }

@@ -19,6 +19,7 @@ import (
 	"agentd/internal/guardrail"
 	"agentd/internal/httpapi"
 	"agentd/internal/identity"
+	"agentd/internal/imaging"
 	"agentd/internal/model"
 	"agentd/internal/modelwire"
 	"agentd/internal/outbound"
@@ -26,7 +27,9 @@ import (
 	"agentd/internal/resource"
 	"agentd/internal/route"
 	"agentd/internal/run"
+	"agentd/internal/schedule"
 	"agentd/internal/sqlstore"
+	"agentd/internal/tool"
 	"agentd/internal/work"
 )
 
@@ -63,15 +66,21 @@ func (a *App) build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	stored := a.buildStorage(cursors)
+	notes, stored := a.buildNotifications(), a.buildStorage(cursors)
 	remember := a.newRemembering(kernel, queue, stored.files)
-	tools, err := a.buildTools(slices.Concat(stored.workspaces.Tools(), remember.tools())...)
+	tools, err := a.buildTools(slices.Concat(stored.workspaces.Tools(), remember.tools(), []tool.Tool{notes.Tool()})...)
 	if err != nil {
 		return err
 	}
-	agents := agent.New(kernel, agent.Options{
+	var agents *agent.Agents
+	servers, err := a.buildMCP(kernel, func() *agent.Agents { return agents }, tools.Registry)
+	if err != nil {
+		return err
+	}
+	agents = agent.New(kernel, agent.Options{
 		DefaultModel: a.defaultModel(), Tools: tools.Names(), CheckURL: outbound.CheckURL, Workspaces: stored.placement,
-		CheckGuardrails: guardrail.CheckSettings, KnowledgeBase: remember.knowledge.CheckTx,
+		CheckGuardrails: guardrail.CheckSettings, CheckSchedule: schedule.Check, CheckMCP: servers.CheckField,
+		KnowledgeBase: remember.knowledge.CheckTx,
 	})
 	guardrails := a.buildGuardrails(kernel, models, client)
 	customers := resource.NewStore(commerce.Customers, kernel)
@@ -82,9 +91,10 @@ func (a *App) build(ctx context.Context) error {
 	sessions := a.buildSessions(kernel, agents, queue, watchers)
 	eng := engine.New(engine.Config{
 		Writer: a.db, Runs: store, Log: log, Queue: queue, Hub: a.hub, Agents: source,
-		Models: models, Client: client, Tools: tools.Registry, Gate: guardrail.Gate{All: guardrails},
+		Models: models, Client: client, Tools: tools.Registry, Gate: guardrail.Gate{All: guardrails}, Remote: servers,
 		Memory: remember.memory, Conversations: sessions, Artifacts: stored.artifacts, Watchers: watchers,
-		Clock: a.clock, Logger: a.log, Node: a.node, Lease: lease, Tracer: tracer(a.cfg.Observability, "agentd/engine"),
+		Images: &imaging.Maker{Models: a.models, Client: a.wire, Tools: tools.Registry},
+		Clock:  a.clock, Logger: a.log, Node: a.node, Lease: lease, Tracer: tracer(a.cfg.Observability, "agentd/engine"),
 	})
 	eng.Observer = observe(a.metrics, eng, a.hub)
 	runs := &run.Service{
@@ -94,7 +104,11 @@ func (a *App) build(ctx context.Context) error {
 	subscribers.Subscribe("end-runs-of-deleted-agents", "agent", []string{resource.Deleted}, func(ctx context.Context, c resource.Change) error {
 		return runs.AgentDeleted(ctx, c.TenantID, c.ID)
 	})
+	schedules := a.buildSchedules(agents, runs, notes, subscribers)
+	watchers.Add(schedules.Ended)
 	storedRoutes := stored.connect(agents, store, subscribers)
+
+	connectMCP(servers, runs, subscribers)
 
 	runners[engine.WorkKind] = work.NewRunner(work.Config{
 		Kind: engine.WorkKind, Owner: a.node, Queue: queue, Handler: eng.Handle, Slots: maxRuns, Lease: lease, Clock: a.clock, Logger: a.log,
@@ -102,9 +116,12 @@ func (a *App) build(ctx context.Context) error {
 	runners[resource.WorkKind] = work.NewRunner(work.Config{
 		Kind: resource.WorkKind, Owner: a.node, Queue: queue, Handler: subscribers.Deliver, Slots: 8, Lease: lease, Clock: a.clock, Logger: a.log,
 	})
-	sessions.Artifacts = stored.artifacts
+	runners[schedule.WorkKind] = work.NewRunner(work.Config{
+		Kind: schedule.WorkKind, Owner: a.node, Queue: queue, Handler: schedules.Handle, Slots: 8, Lease: lease, Clock: a.clock, Logger: a.log,
+	})
 	remember.connect(agents, store, models, client, watchers, subscribers, runners)
-	a.bindSessions(sessions, runs, runners)
+	watchers.Add(notes.RunMoved) // the last: what others tell locks the same row as this
+	a.bindSessions(sessions, runs, stored, runners)
 	eng.Bind(runners[engine.WorkKind], runs)
 	a.onStop(stopper(a.hub.OnSignal(signalWork, wake)))
 	a.serve(eng.Serve)
@@ -127,8 +144,11 @@ func (a *App) build(ctx context.Context) error {
 	routes = append(routes, remember.routes()...)
 	routes = append(routes, tools.bind(a, runs, agents)...)
 	routes = append(routes, sessions.Routes()...)
+	routes = append(routes, schedules.Routes()...)
+	routes = append(routes, notes.Routes()...)
+	routes = append(routes, servers.Routes()...)
 	routes = append(routes, storedRoutes...)
-	a.routes, a.raw = routes, chat.Routes()
+	a.routes, a.raw = routes, append(chat.Routes(), a.mcpEndpoint(servers, runs, agentTools{catalogue{agents}, source}, log)...)
 	a.server, err = httpapi.New(httpapi.Config{
 		Routes: routes, Raw: a.raw, Auth: a.people, Recheck: a.people.Valid, Ready: a.db.Ready,
 		Log: a.log, Metrics: a.metrics, Tracer: tracer(a.cfg.Observability, "agentd/http"), PublicURL: a.cfg.Server.PublicURL,
@@ -183,9 +203,9 @@ func (a *App) buildModels() (engine.Models, model.Client, error) {
 	}
 	operator := modelwire.NewTransport()
 	a.onStop(stopper(operator.CloseIdleConnections))
-	wire := modelwire.New(modelwire.Config{Operator: operator, Guarded: a.guarded.Transport(), Tracer: tracer(a.cfg.Observability, "agentd/model")})
-	a.embedder = embedderOf(c, wire)
-	return model.Resolver{Catalogue: a.models}, model.Router{Wire: wire}, nil
+	a.wire = modelwire.New(modelwire.Config{Operator: operator, Guarded: a.guarded.Transport(), Tracer: tracer(a.cfg.Observability, "agentd/model")})
+	a.embedder = embedderOf(c, a.wire)
+	return model.Resolver{Catalogue: a.models}, model.Router{Wire: a.wire}, nil
 }
 
 // defaultModel is what agents use that name no model.
@@ -215,6 +235,8 @@ func (a *App) listen(ctx context.Context) (err error) {
 	if a.listener, err = lc.Listen(ctx, "tcp", a.cfg.Server.Listen); err != nil {
 		return fmt.Errorf("AGENTD_LISTEN: %w", err)
 	}
+	address := a.listener.Addr().String()
+	a.bound.Store(&address)
 	go func() {
 		if err := a.server.Serve(a.listener); err != nil {
 			a.failed <- err

@@ -1,9 +1,12 @@
 package app
 
 import (
+	"context"
+	"io"
 	"strings"
 
 	"agentd/internal/agent"
+	"agentd/internal/file"
 	"agentd/internal/outbound"
 	"agentd/internal/resource"
 	"agentd/internal/run"
@@ -19,14 +22,28 @@ func (a *App) buildSessions(kernel resource.Deps, agents *agent.Agents, queue wo
 	s := &session.Service{
 		Store: store, Todos: store, Shares: store, Notes: resource.NewStore(session.Annotations, kernel), Box: a.box, Public: a.public,
 		Agents: agents, Writer: a.db, Queue: queue, Log: sqlstore.NewEvents(a.db), Hub: a.hub,
-		Cursors: kernel.Cursors, Clock: a.clock, Logger: a.log, CheckURL: outbound.CheckURL,
+		Cursors: kernel.Cursors, Clock: a.clock, CheckURL: outbound.CheckURL,
 	}
 	watchers.Add(s.Moved)
 	return s
 }
 
-// bindSessions connects sessions and runs, and adds the runners of sessions.
-func (a *App) bindSessions(s *session.Service, runs *run.Service, runners map[string]*work.Runner) {
+// attachable gives files to messages.
+type attachable struct{ files *file.Service }
+
+// Open implements session.Files.
+func (f attachable) Open(ctx context.Context, tenant, id string) (session.Attachment, io.ReadCloser, error) {
+	got, content, err := f.files.Open(ctx, tenant, id)
+	if err != nil {
+		return session.Attachment{}, nil, err
+	}
+	return session.Attachment{FileID: id, Filename: got.Filename, MimeType: got.MimeType, SizeBytes: got.SizeBytes}, content, nil
+}
+
+// bindSessions connects sessions with runs and what is stored, and adds the
+// runners of sessions.
+func (a *App) bindSessions(s *session.Service, runs *run.Service, stored *storage, runners map[string]*work.Runner) {
+	s.Files, s.Artifacts = attachable{stored.files}, stored.artifacts
 	s.Runs, runs.Sessions = runs, s
 	runners[session.WorkKind] = work.NewRunner(work.Config{
 		Kind: session.WorkKind, Owner: a.node, Queue: s.Queue, Handler: s.Handle, Slots: 4, Lease: lease, Clock: a.clock, Logger: a.log,

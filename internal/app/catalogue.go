@@ -13,18 +13,24 @@ type catalogue struct{ agents *agent.Agents }
 
 // Models implements openai.Models.
 func (c catalogue) Models(ctx context.Context, tenant string) (out []openai.ModelEntry, err error) {
+	err = c.each(ctx, tenant, func(g *agent.Agent) { out = append(out, modelEntry(tenant, g)) })
+	return out, err
+}
+
+// each visits every agent of a tenant, the newest first.
+func (c catalogue) each(ctx context.Context, tenant string, visit func(*agent.Agent)) error {
 	const pageSize = 500
 	find := resource.Find{Limit: pageSize}
 	for {
 		page, err := c.agents.Store().List(ctx, tenant, find)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for _, g := range page {
-			out = append(out, modelEntry(tenant, g))
+			visit(g)
 		}
 		if len(page) < pageSize {
-			return out, nil
+			return nil
 		}
 		find.After = page[len(page)-1].ID
 	}

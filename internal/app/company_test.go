@@ -14,9 +14,11 @@ import (
 	"agentd/internal/blob"
 	"agentd/internal/clock"
 	"agentd/internal/config"
+	"agentd/internal/event"
 	"agentd/internal/identity"
 	"agentd/internal/model"
 	"agentd/internal/model/modeltest"
+	"agentd/internal/notification"
 	"agentd/internal/sqldb"
 	"agentd/internal/sqldb/sqldbtest"
 	"agentd/internal/sqlstore"
@@ -246,8 +248,16 @@ func newCompany(n *node, mark string, id identity.Grant) *company {
 		add("guardrailId", guard["guardrail_id"].(string))
 	}
 	add("keyId", id.KeyID)
+
+	for _, id := range []string{agent, waiting} {
+		c.want(200, "PUT", "/api/v1/agents/"+id+"/schedule", object{"cron": "0 0 1 1 *", "input": object{"message": mark}})
+	}
+	for _, id := range c.admin().notified(c.tenant(), mark+" first", mark+" second") {
+		add("notificationId", id)
+	}
 	c.store(add)
 	c.remember(agent, add)
+	c.mcpServers(add)
 	return c
 }
 
@@ -306,6 +316,34 @@ func (c *company) remember(agent string, add func(parameter, id string)) {
 	add("entity", "somebody")
 	beside := c.admin()
 	eventually(c.t, func() bool { return len(beside.query(`SELECT work_key FROM work WHERE kind = ?`, "embed")) == 0 })
+}
+
+func (n *node) tenant() string {
+	n.t.Helper()
+	return n.want(200, "GET", "/api/v1/me", nil)["tenant"].(object)["tenant_id"].(string)
+}
+
+// notified tells a company something, and gives the ids of the notifications.
+func (a *admin) notified(tenant string, titles ...string) (ids []string) {
+	a.tb.Helper()
+	store := sqlstore.NewNotifications(a.db)
+	s := notification.New(notification.Deps{Store: store, Writer: a.db, Clock: clock.System{}, Hub: event.NewHub()})
+	for _, title := range titles {
+		err := a.db.Write(a.tb.Context(), func(tx txn.Tx) error {
+			return s.Notify(tx, notification.Notification{TenantID: tenant, Type: notification.SystemAlert, Title: title})
+		})
+		if err != nil {
+			a.tb.Fatal(err)
+		}
+	}
+	all, err := store.List(a.tb.Context(), tenant, "", false, len(titles))
+	if err != nil {
+		a.tb.Fatal(err)
+	}
+	for _, n := range all {
+		ids = append(ids, n.ID)
+	}
+	return ids
 }
 
 // in is the same company in a subtest.

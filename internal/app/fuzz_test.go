@@ -36,7 +36,7 @@ func (o *operation) answered(t testing.TB, r reply, sent string) {
 	switch {
 	case o.okStatus(r.StatusCode):
 		if schema := o.answers[strconv.Itoa(r.StatusCode)]; schema != nil && !o.streams && r.Header.Get("Content-Type") == "application/json" {
-			for _, complaint := range o.compare(schema, r.json, "") {
+			for _, complaint := range o.compare(schema, r.value(), "") {
 				t.Errorf("%s: %s\n%s", o, complaint, r.raw)
 			}
 		}
@@ -52,11 +52,7 @@ func (o *operation) answered(t testing.TB, r reply, sent string) {
 		}
 		return leak
 	})
-	if o.chat {
-		checkEnvelope(t, r)
-	} else {
-		checkProblem(t, r)
-	}
+	o.checkForm(t, r)
 }
 
 // fields lists the fields of the body, as dotted paths; not those in arrays.

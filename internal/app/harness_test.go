@@ -17,15 +17,29 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/goleak"
 
 	"agentd/internal/app"
 	"agentd/internal/config"
+	"agentd/internal/mcp/mcptest"
 	"agentd/internal/model/modeltest"
 	"agentd/internal/secret"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// stdioServer is the argument with which the test binary is an MCP server over
+// standard streams.
+const stdioServer = "serve-mcp"
+
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == stdioServer {
+		if err := mcptest.New().Run(context.Background(), &mcp.StdioTransport{}); err != nil {
+			os.Exit(1)
+		}
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 const ownerKey = "svc_ownerkey_0123456789abcdefghijklmnopqrstuv"
 
@@ -90,6 +104,14 @@ type reply struct {
 	json object
 }
 
+// value is the answer's JSON, where it may be null.
+func (r reply) value() any {
+	if string(r.raw) == "null" {
+		return nil
+	}
+	return r.json
+}
+
 var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
 // do sends a request; body may be nil, a string that is sent as it is, or
@@ -125,11 +147,34 @@ func (n *node) do(method, path string, body any, headers ...string) reply {
 	}
 	defer resp.Body.Close()
 	out := reply{Response: resp}
-	if out.raw, err = io.ReadAll(resp.Body); err != nil {
+	if out.raw, err = readBody(resp); err != nil {
 		n.t.Fatal(err)
 	}
 	_ = json.Unmarshal(out.raw, &out.json) // streams and empty bodies are no JSON
 	return out
+}
+
+// readBody reads an answer; of a stream that has no end, what comes up to its
+// frame "ready".
+func readBody(resp *http.Response) (all []byte, err error) {
+	if resp.Header.Get("Content-Type") != "text/event-stream" {
+		return io.ReadAll(resp.Body)
+	}
+	lines, ready := bufio.NewReader(resp.Body), false
+	for {
+		line, err := lines.ReadBytes('\n')
+		all = append(all, line...)
+		switch {
+		case err == io.EOF:
+			return all, nil
+		case err != nil:
+			return all, err
+		case string(line) == "event: ready\n":
+			ready = true
+		case ready && string(line) == "\n":
+			return all, nil
+		}
+	}
 }
 
 // want is do that must answer with a status.

@@ -2,7 +2,10 @@ package app_test
 
 import (
 	"cmp"
+	"context"
+	"io"
 	"maps"
+	"net/http"
 	"net/url"
 	"regexp"
 	"slices"
@@ -13,6 +16,8 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"agentd/internal/httpapi"
+	"agentd/internal/mcp"
+	"agentd/internal/mcpserver"
 	"agentd/internal/route"
 )
 
@@ -24,6 +29,9 @@ type operation struct {
 	streams bool
 	bytes   bool     // answers a file
 	chat    bool     // refuses in the chat envelope
+	rpc     bool     // refuses with a JSON-RPC error
+	endless bool     // a stream that nothing ends
+	page    bool     // for people: what it needs is in a link that they were given
 	params  []string // of the path
 	queries []string
 	body    *apiSchema            // nil: none
@@ -115,7 +123,12 @@ func (n *node) operations() []*operation {
 		add(r.Row).streams = r.Open != nil
 	}
 	for _, raw := range raws {
-		add(raw.Row).chat = raw.Fail != nil
+		o := add(raw.Row)
+		o.rpc = raw.Path == mcpserver.Path
+		o.endless = o.rpc && raw.Method == http.MethodGet
+		o.streams = o.endless
+		o.page = raw.Path == mcp.StartPath || raw.Path == mcp.CallbackPath
+		o.chat = raw.Fail != nil && !o.rpc
 	}
 	return all
 }
@@ -177,8 +190,10 @@ var recipes = map[string]recipe{
 		return object{"agent_id": c.ids["agentId"][0], "input": object{"message": "hello"}}
 	}},
 
-	"approveRun": {body: object{}, ids: func(c *company, call *call) { call.path["runId"] = c.waits("calculator") }},
-	"rejectRun":  {body: object{}, ids: func(c *company, call *call) { call.path["runId"] = c.waits("calculator") }},
+	"removeSchedule": {ids: func(c *company, call *call) { call.path["agentId"] = c.ids["agentId"][2] }}, // the first is deleted
+	"setSchedule":    {body: object{"cron": "0 0 1 1 *", "input": object{"message": "a test"}}},
+	"approveRun":     {body: object{}, ids: func(c *company, call *call) { call.path["runId"] = c.waits("calculator") }},
+	"rejectRun":      {body: object{}, ids: func(c *company, call *call) { call.path["runId"] = c.waits("calculator") }},
 	"pauseRun": {ids: func(c *company, call *call) {
 		call.path["runId"] = c.run(c.ids["agentId"][3], c.mark, nil)
 		c.waiting(call.path["runId"], "running")
@@ -197,6 +212,12 @@ var recipes = map[string]recipe{
 		ids:  func(c *company, call *call) { call.path["runId"] = c.waits("ask_user") },
 	},
 
+	"createMcpServer": {body: object{"name": "made by a test", "transport": "http", "url": "https://mcp.example.com/", "enabled": false}},
+	"patchMcpServer":  {body: object{"name": "changed by a test"}},
+	"setAgentMcpServers": {with: func(c *company) object {
+		return object{"server_ids": []string{c.ids["serverId"][1]}}
+	}},
+	"callMcp":             {body: object{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}},
 	"createSession":       {with: func(c *company) object { return object{"agent_id": c.ids["agentId"][0]} }},
 	"updateSession":       {body: object{"metadata": object{"note": "changed by a test"}}},
 	"sendSessionMessage":  {body: object{"content": "hello"}},
@@ -284,8 +305,11 @@ var references = map[string]string{
 	"approval_id": "approvalId",
 	"model":       "model", // of the chat routes: an agent
 
-	"workspace_id":      "workspaceId",
-	"knowledge_base_id": "knowledgeBaseId",
+	"assigned_agent_ids": "agentId",
+	"server_ids":         "serverId",
+	"client_id":          "", // of an authorization server
+	"workspace_id":       "workspaceId",
+	"knowledge_base_id":  "knowledgeBaseId",
 
 	// What will name things once there are any.
 	"team_id":        "",
@@ -306,15 +330,18 @@ var plainParameters = map[string]bool{
 	"shareId": true, // whoever has a link may read
 }
 
-// unconditional are the parameters of deletions that answer the same whether
-// the thing is there or not (behaviours.md section 8), with their status.
-var unconditional = map[string]int{"deleteMemoryEntry entryId": 204}
+// unconditional are the parameters of operations that answer the same whether
+// the thing is there or not (behaviours.md sections 8 and 18), with their status.
+var unconditional = map[string]int{
+	"deleteMemoryEntry entryId": 204, "markNotificationRead notificationId": 200, "deleteNotification notificationId": 200,
+}
 
 // plainQueries are parameters of queries that are no ids.
 var plainQueries = map[string]bool{
-	"limit": true, "cursor": true, "order": true, "status": true, "fields": true, "compare_to": true,
-	"timeout_sec": true, "last_event_id": true, "from": true, "to": true, "format": true,
-	"path": true, "recursive": true, "q": true, "glob": true, "regex": true, "mime_prefix": true, "top_k": true,
+	"compare_to": true, "cursor": true, "fields": true, "format": true, "from": true, "glob": true,
+	"last_event_id": true, "limit": true, "mime_prefix": true, "order": true, "path": true, "q": true,
+	"recursive": true, "regex": true, "scope": true, "status": true, "timeout_sec": true, "to": true,
+	"top_k": true, "unread": true,
 }
 
 // call is a request to an operation.
@@ -362,10 +389,42 @@ func (k *call) target() string {
 // send makes the call with a node's key.
 func (k *call) send(n *node, headers ...string) reply {
 	n.t.Helper()
+	if k.op.endless {
+		return k.begin(n, headers...)
+	}
 	if k.op.streams {
 		headers = append(headers, "Accept", "text/event-stream")
 	}
 	return n.do(k.op.Method, k.target(), k.body, headers...)
+}
+
+// begin makes the call of a stream that nothing ends, and reads no more of it
+// than that it began.
+func (k *call) begin(n *node, headers ...string) reply {
+	n.t.Helper()
+	ctx, cancel := context.WithCancel(n.t.Context())
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, k.op.Method, n.url+k.target(), nil)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+n.key)
+	for i := 0; i+1 < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	out := reply{Response: resp}
+	if resp.StatusCode != http.StatusOK {
+		if out.raw, err = io.ReadAll(resp.Body); err != nil {
+			n.t.Fatal(err)
+		}
+		_ = json.Unmarshal(out.raw, &out.json) // it may be empty
+	}
+	return out
 }
 
 // okStatus says whether a status is one of the row's successes.
@@ -392,15 +451,28 @@ func (o *operation) isRefused(t *testing.T, r reply, status int, code string) {
 	}
 	o.checkPublished(t, status)
 	doc := r.json
-	if o.chat {
+	switch {
+	case o.chat:
 		doc, _ = r.json["error"].(object)
+	case o.rpc:
+		failure, _ := r.json["error"].(object)
+		doc, _ = failure["data"].(object)
 	}
 	if doc["code"] != code {
 		t.Errorf("%s: code %v, want %s: %s", o, doc["code"], code, r.raw)
 	}
-	if o.chat {
+	o.checkForm(t, r)
+}
+
+// checkForm fails unless a refusal has the form of the operation's.
+func (o *operation) checkForm(t testing.TB, r reply) {
+	t.Helper()
+	switch {
+	case o.chat:
 		checkEnvelope(t, r)
-	} else {
+	case o.rpc:
+		checkRPCError(t, r)
+	default:
 		checkProblem(t, r)
 	}
 }

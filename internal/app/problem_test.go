@@ -38,6 +38,15 @@ func checkProblem(t testing.TB, r reply) {
 	checkHeaders(t, r)
 }
 
+// checkRPCError fails unless an answer is a refusal of the MCP endpoint.
+func checkRPCError(t testing.TB, r reply) {
+	t.Helper()
+	failure, _ := r.json["error"].(object)
+	if r.json["jsonrpc"] != "2.0" || failure["message"] == "" || failure["code"] == nil {
+		t.Errorf("this is no JSON-RPC error: %d %s", r.StatusCode, r.raw)
+	}
+}
+
 // checkEnvelope fails unless an answer is a refusal of the chat routes.
 func checkEnvelope(t testing.TB, r reply) {
 	t.Helper()

@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -56,11 +57,18 @@ func TestUnservedMethods(t *testing.T) {
 	for path := range served {
 		methods := alsoServed(served, path)
 		target := parameter.ReplaceAllLiteralString(path, ident.New())
+		for other, more := range served { // /things/all is also a /things/{thingId}
+			pattern := regexp.MustCompile("^" + parameter.ReplaceAllLiteralString(other, "[^/]+") + "$")
+			if path != other && pattern.MatchString(path) {
+				methods = append(slices.Clone(methods), more...)
+			}
+		}
 		allow := append(slices.Clone(methods), "OPTIONS")
 		if slices.Contains(methods, "GET") {
 			allow = append(allow, "HEAD")
 		}
 		slices.Sort(allow)
+		allow = slices.Compact(allow)
 		allowed := func(r reply) []string {
 			names := strings.Split(r.Header.Get("Allow"), ", ")
 			slices.Sort(names)

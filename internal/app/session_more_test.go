@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"encoding/base64"
 	"fmt"
 	"strings"
 	"testing"
@@ -289,4 +290,44 @@ func TestForeignIDsInLists(t *testing.T) {
 	if s := theirs.want(200, "GET", "/api/v1/sessions/"+session, nil); s["status"] != "active" {
 		t.Errorf("another company closed the session: %v", s)
 	}
+}
+
+func TestMessagesWithFiles(t *testing.T) {
+	t.Parallel()
+	sim := modeltest.New(t, modeltest.Respond(recall))
+	n := start(t, sim)
+	id := n.session(n.agent(nil), nil)
+	path := "/api/v1/sessions/" + id + "/messages"
+	upload := func(mimeType, name, data string) string {
+		return n.want(201, "POST", "/api/v1/files", object{"mime_type": mimeType, "filename": name, "data": base64.StdEncoding.EncodeToString([]byte(data))})["file_id"].(string)
+	}
+	files := []string{upload("text/plain", "a.txt", "the text"), upload("image/png", "b.png", "\x89PNG"), upload("application/zip", "c.zip", "PK"), upload("text/plain", "d.txt", "\xff\xfe")}
+	run := n.want(202, "POST", path, object{"content": "", "file_ids": files})["run_id"].(string)
+	n.ended(run)
+	asked := sim.Requests()[0].Chat().Messages[0].Content
+	for _, want := range []string{"the text", "data:image/png;base64,iVBORw==", `c.zip`, "no readable text"} {
+		if !strings.Contains(string(asked), want) {
+			t.Errorf("the model is not told %q: %s", want, asked)
+		}
+	}
+	first := n.want(200, "GET", path, nil)["items"].([]any)[0].(object)
+	if got := first["attachments"].([]any); len(got) != 4 || got[0].(object)["filename"] != "a.txt" || got[1].(object)["size_bytes"] != 4.0 {
+		t.Errorf("attachments: %v", first)
+	}
+	n.ended(n.say(id, "and now?"))
+	if again := sim.Requests()[1].Chat().Messages[0].Content; string(again) != string(asked) {
+		t.Errorf("in the next turn the files are %s", again)
+	}
+	for _, bad := range []string{ident.New(), "nonsense"} {
+		checkCode(t, n.do("POST", path, object{"content": "x", "file_ids": []string{bad}}), 404, "NOT_FOUND")
+	}
+	checkCode(t, n.do("POST", path, object{"content": " "}), 422, "VALIDATION_ERROR")
+	g, err := n.admin().CreateTenant(t.Context(), "Walrus", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs := n.as(string(g.RawKey)).want(201, "POST", "/api/v1/files", object{"mime_type": "text/plain", "data": "eA=="})["file_id"]
+	checkCode(t, n.do("POST", path, object{"content": "x", "file_ids": []any{theirs}}), 404, "NOT_FOUND")
+	big := upload("image/png", "big.png", strings.Repeat("x", 4<<20))
+	checkCode(t, n.do("POST", path, object{"content": "x", "file_ids": []string{big, big, big}}), 422, "VALIDATION_ERROR")
 }

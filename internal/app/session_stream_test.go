@@ -79,7 +79,7 @@ func TestSessionStream(t *testing.T) {
 // exactly what stands behind that place, of both.
 func TestSessionStreamOfTwoBranches(t *testing.T) {
 	t.Parallel()
-	const words = 40
+	const words = 200
 	sim := modeltest.New(t, modeltest.Respond(func(req modeltest.Request) modeltest.Answer {
 		return modeltest.Answer{Text: modeltest.Tokens(words), Delay: 5 * time.Millisecond}
 	}))
@@ -132,7 +132,7 @@ func TestSessionStreamOfTwoBranches(t *testing.T) {
 	if alternations < 5 {
 		t.Errorf("the branches did not speak at once: %d alternations in %v", alternations, frameIDs(replay))
 	}
-	for i := 0; i < len(replay)-1; i += 7 {
+	for i := 0; i < len(replay)-1; i += 37 {
 		if replay[i+1].name == "done" || replay[i].name == "done" {
 			continue
 		}

@@ -3,6 +3,7 @@ package app_test
 import (
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -22,9 +23,7 @@ import (
 func (n *node) session(agent string, fields object) string {
 	n.t.Helper()
 	body := object{"agent_id": agent}
-	for k, v := range fields {
-		body[k] = v
-	}
+	maps.Copy(body, fields)
 	return n.want(201, "POST", "/api/v1/sessions", body)["session_id"].(string)
 }
 
@@ -143,7 +142,7 @@ func TestTurnsOverTwoNodes(t *testing.T) {
 	if len(runs) != messages {
 		t.Fatalf("%d turns", len(runs))
 	}
-	last := ""
+	var last time.Time
 	for i, r := range runs {
 		got := a.ended(r.(string))
 		if got["status"] != "completed" {
@@ -153,14 +152,23 @@ func TestTurnsOverTwoNodes(t *testing.T) {
 		if text := got["output"].(object)["text"]; text != want {
 			t.Errorf("turn %d came to %v, want %q", i, text, want)
 		}
-		if began := got["started_at"].(string); began < last {
+		if began := timeOf(t, got["started_at"]); began.Before(last) {
 			t.Errorf("turn %d began at %s, before the end of the one before at %s", i, began, last)
 		}
-		last = got["completed_at"].(string)
+		last = timeOf(t, got["completed_at"])
 	}
 	if most > 1 {
 		t.Errorf("%d runs were under way at once", most)
 	}
+}
+
+func timeOf(t *testing.T, v any) time.Time {
+	t.Helper()
+	at, err := time.Parse(time.RFC3339Nano, v.(string))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at
 }
 
 // pair starts two nodes over one PostgreSQL and one NATS.

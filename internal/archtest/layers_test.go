@@ -91,6 +91,7 @@ var rows = []row{
 
 	{pattern: "internal/blob", layer: port},
 	{pattern: "internal/event", layer: port, uses: []string{jsonModule}},
+	{pattern: "internal/imaging", layer: port, uses: []string{jsonModule}},
 	{pattern: "internal/model", layer: port, uses: []string{jsonModule}},
 	{pattern: "internal/policy", layer: port, uses: []string{jsonModule}},
 	{pattern: "internal/recall", layer: port, uses: []string{jsonModule}},
@@ -107,9 +108,12 @@ var rows = []row{
 	{pattern: "internal/file", layer: slice},
 	{pattern: "internal/guardrail", layer: slice, uses: []string{jsonModule, "github.com/maypok86/otter/v2", "golang.org/x/text"}},
 	{pattern: "internal/identity", layer: slice, uses: []string{jsonModule, "github.com/maypok86/otter/v2"}},
+	{pattern: "internal/notification", layer: slice, also: []string{"internal/run"}, uses: []string{jsonModule}},
+	{pattern: "internal/mcp", layer: slice, uses: []string{jsonModule, "github.com/maypok86/otter/v2"}},
 	{pattern: "internal/knowledge", layer: slice, also: []string{"internal/agent"}, uses: []string{jsonModule}},
 	{pattern: "internal/memory", layer: slice, also: []string{"internal/agent", "internal/run"}, uses: []string{jsonModule}},
 	{pattern: "internal/run", layer: slice, also: []string{"internal/agent"}, uses: []string{jsonModule}},
+	{pattern: "internal/schedule", layer: slice, also: []string{"internal/agent", "internal/run"}, uses: []string{jsonModule, "github.com/netresearch/go-cron"}},
 	{pattern: "internal/session", layer: slice, also: []string{"internal/agent", "internal/run"}, uses: []string{jsonModule}},
 
 	{pattern: "internal/workspace", layer: slice, also: []string{"internal/agent"}, uses: []string{jsonModule, "golang.org/x/text"}},
@@ -119,6 +123,7 @@ var rows = []row{
 
 	{pattern: "internal/engine", layer: engine, uses: []string{jsonModule, otelModule}},
 
+	{pattern: "internal/mcpclient", layer: adapter, uses: []string{jsonModule, "github.com/modelcontextprotocol/go-sdk", "golang.org/x/oauth2"}},
 	{pattern: "internal/hookwire", layer: adapter},
 	{pattern: "internal/memstore", layer: adapter},
 	{pattern: "internal/modelwire", layer: adapter, uses: []string{jsonModule, otelModule, "code.dny.dev/ssrf"}},
@@ -129,6 +134,7 @@ var rows = []row{
 	{pattern: "internal/sqlstore", layer: adapter, also: []string{"internal/sqldb"}, uses: []string{jsonModule}},
 
 	{pattern: "internal/compat/*", layer: edge, also: []string{"internal/httpapi"}, uses: []string{jsonModule}},
+	{pattern: "internal/mcpserver", layer: edge, also: []string{"internal/httpapi"}, uses: []string{jsonModule}},
 	{pattern: "internal/httpapi", layer: edge, uses: []string{
 		jsonModule, otelModule, "github.com/go-chi/chi/v5", "github.com/danielgtaylor/huma/v2",
 		"github.com/prometheus/client_golang", "golang.org/x/sync",
@@ -145,6 +151,7 @@ var rows = []row{
 
 	{pattern: "internal/archtest", layer: support},
 	{pattern: "internal/event/eventtest", layer: support, uses: []string{jsonModule, "github.com/google/go-cmp"}},
+	{pattern: "internal/mcp/mcptest", layer: support, uses: []string{jsonModule, "github.com/modelcontextprotocol/go-sdk"}},
 	{pattern: "internal/model/modeltest", layer: support, uses: []string{jsonModule}},
 	{pattern: "internal/resource/resourcetest", layer: support, uses: []string{jsonModule, "github.com/google/go-cmp"}},
 	{pattern: "internal/run/runtest", layer: support, uses: []string{jsonModule, "github.com/google/go-cmp"}},

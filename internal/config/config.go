@@ -6,6 +6,7 @@ package config
 
 import (
 	"log/slog"
+	"strings"
 
 	"agentd/internal/secret"
 )
@@ -45,6 +46,18 @@ type Security struct {
 	OwnerKey    secret.String `env:"AGENTD_OWNER_KEY" placeholder:"KEY" help:"Key of the first tenant's owner, svc_ with 8 and 32 letters or digits. Read on the first start only. Empty: one is made and printed once."`
 	SecretKey   secret.String `env:"AGENTD_SECRET_KEY" placeholder:"BASE64" help:"32 bytes in base64 that seal what is stored encrypted. Nodes that share a database must share it. Empty: made once in the data directory."`
 	EgressAllow string        `env:"AGENTD_EGRESS_ALLOW" placeholder:"CIDR|IP:PORT" help:"Private addresses that calls whose target a tenant chose may reach all the same; several by commas."`
+	MCPStdio    string        `env:"AGENTD_MCP_STDIO" name:"mcp-stdio" placeholder:"PATH" help:"Absolute paths of the commands that tenants may run as MCP servers over standard streams, with any arguments; several by commas. Empty: none."`
+}
+
+// Commands are the paths of MCPStdio.
+func (s Security) Commands() []string {
+	var all []string
+	for path := range strings.SplitSeq(s.MCPStdio, ",") {
+		if path = strings.TrimSpace(path); path != "" {
+			all = append(all, path)
+		}
+	}
+	return all
 }
 
 // Models is the operator's own model endpoint, and a file with further ones.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 )
 
@@ -19,6 +20,7 @@ func (c *Config) Validate() error {
 		_, err := decodeKey(c.Security.SecretKey.Reveal())
 		return err
 	})
+	v.check("AGENTD_MCP_STDIO", c.Security.MCPStdio != "", func() error { return checkCommands(c.Security.Commands()) })
 	v.check("AGENTD_NATS_URL", !c.Bus.NATSURL.Empty(), func() error { return c.Bus.NATSURL.check(hostful, "nats", "tls") })
 	c.Models.validate(&v)
 	c.Search.validate(&v)
@@ -89,6 +91,23 @@ func (s *Search) validate(v *verdict) {
 		return nil
 	})
 	v.check("AGENTD_SEARCH_URL", s.URL != "", func() error { return checkHTTP(s.URL) })
+}
+
+// checkCommands wants programs that are there: a name that is looked up would
+// be another program with another search path.
+func checkCommands(paths []string) error {
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		switch {
+		case !filepath.IsAbs(path):
+			return fmt.Errorf("%q is no absolute path", path)
+		case err != nil:
+			return fmt.Errorf("cannot be used: %w", err)
+		case info.IsDir() || info.Mode()&0o111 == 0:
+			return fmt.Errorf("%s is no program", path)
+		}
+	}
+	return nil
 }
 
 func checkHTTP(raw string) error { return checkURL(raw, hostful, "http", "https") }

@@ -55,6 +55,9 @@ func (e *Engine) newAttempt(r *run.Record, spec *run.AgentSpec) *attempt {
 	a := &attempt{e: e, rec: &own, spec: spec, began: e.Clock.Now(), text: newSteptext(), approvals: map[string]*run.Approval{}}
 	if spec != nil {
 		a.tools, _ = e.Tools.Select(spec.Tools) // unknown names were refused when the agent was written
+		if e.Images != nil && !absent(spec.ImageGeneration) {
+			a.tools = a.tools.Join(e.Images.Set([]byte(spec.ImageGeneration)))
+		}
 	}
 	a.seq, a.stored, a.was = own.EventSeq, own.EventSeq, own.Status
 	a.step, a.committed, a.before = own.StepSeq, own.StepSeq, own.Metrics.DurationMS

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"go.opentelemetry.io/otel/trace"
 
 	"agentd/internal/clock"
@@ -85,6 +86,12 @@ type RemoteTools interface {
 	Tools(ctx context.Context, tenant, agent string, mcp schema.Object) (tool.Set, error)
 }
 
+// ImageTools gives the tool that makes pictures to agents with such an
+// image_generation.
+type ImageTools interface {
+	Set(settings jsontext.Value) tool.Set
+}
+
 // Observer is told what happened, for metrics. Nil fields are skipped.
 type Observer struct {
 	RunEnded func(status run.Status, took time.Duration)
@@ -109,6 +116,7 @@ type Config struct {
 	Memory        recall.Source     // nil: nobody remembers anything
 	Conversations run.Conversations // nil: there are no sessions
 	Remote        RemoteTools       // nil: there are no tools from outside
+	Images        ImageTools        // nil: no agent makes pictures
 	Artifacts     Artifacts         // nil: files of tools are not kept
 	Watchers      *run.Watchers
 

@@ -237,7 +237,11 @@ func (d *document) answers(op *huma.Operation, p published) {
 		case p.stream:
 			answer.Content = map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}}}
 		case t != nil && status != http.StatusNoContent:
-			answer.Content = map[string]*huma.MediaType{"application/json": {Schema: d.registry.Schema(t, true, p.ID+"Answer")}}
+			s := d.registry.Schema(t, true, p.ID+"Answer")
+			if p.Nullable {
+				s = &huma.Schema{AnyOf: []*huma.Schema{s, {Type: "null"}}}
+			}
+			answer.Content = map[string]*huma.MediaType{"application/json": {Schema: s}}
 		}
 		op.Responses[strconv.Itoa(status)] = answer
 	}

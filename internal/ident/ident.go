@@ -4,6 +4,8 @@ package ident
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
+	"time"
 
 	"github.com/google/uuid"
 )
@@ -28,6 +30,19 @@ func Derive(base string, words ...string) string {
 	}
 	id[6] = id[6]&0x0F | 0x80 // version 8: made by a rule of our own
 	id[8] = id[8]&0x3F | 0x80
+	return id.String()
+}
+
+// At makes the one id that a name has at a moment: the same wherever and
+// however often it is made. It sorts by that moment, to the millisecond, among
+// the ids that New makes.
+func At(at time.Time, name string) string {
+	var id uuid.UUID
+	sum := sha256.Sum256(append(binary.BigEndian.AppendUint64(nil, uint64(at.UnixMicro())), name...))
+	copy(id[:], binary.BigEndian.AppendUint64(nil, uint64(at.UnixMilli())<<16)[:6])
+	copy(id[6:], sum[:])
+	id[6] = id[6]&0x0f | 0x70 // version 7
+	id[8] = id[8]&0x3f | 0x80 // the variant of RFC 9562
 	return id.String()
 }
 

@@ -3,6 +3,7 @@ package ident
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestIdsRiseAndAreValid(t *testing.T) {
@@ -27,6 +28,28 @@ func TestOnlyTheCanonicalFormIsValid(t *testing.T) {
 		if Valid(s) {
 			t.Errorf("%q is valid", s)
 		}
+	}
+}
+
+func TestIdsAtAMomentFollowFromMomentAndName(t *testing.T) {
+	t.Parallel()
+	at := time.Now()
+	id := At(at, "a")
+	if !Valid(id) || id[14] != '7' {
+		t.Errorf("%s is no id of version 7", id)
+	}
+	if again := At(at.In(time.FixedZone("", 3600)), "a"); again != id {
+		t.Errorf("the same moment and name give %s and %s", id, again)
+	}
+	if At(at, "b") == id || At(at.Add(time.Millisecond), "a") == id || At(at.Add(time.Microsecond), "a") == id {
+		t.Error("another name or moment gives the same id")
+	}
+	before, after := At(at.Add(-5*time.Millisecond), "z"), At(at.Add(5*time.Millisecond), "a")
+	if before >= id || id >= after {
+		t.Errorf("%s, %s, %s do not rise", before, id, after)
+	}
+	if made := New(); At(at.Add(-time.Minute), "a") >= made || At(time.Now().Add(time.Minute), "a") <= made {
+		t.Error("derived ids do not sort among those that are made")
 	}
 }
 

@@ -43,8 +43,8 @@ func refusal(kind fault.Kind, code string, extra map[string]any, format string, 
 	return f
 }
 
-func badBody(reason, detail string) *fault.Error {
-	return refusal(fault.Malformed, "kb_document_body_invalid", map[string]any{"reason": reason, "fields": []string{"content", "file_id"}}, "%s", detail)
+func badBody(reason, sentence string) *fault.Error {
+	return refusal(fault.Malformed, "kb_document_body_invalid", map[string]any{"reason": reason, "fields": []string{"content", "file_id"}}, "%s", sentence)
 }
 
 // check refuses a body that does not say what the document is.

@@ -22,6 +22,8 @@ type Capabilities struct {
 	Budget string
 	// Context is the context window in tokens; 0: unknown.
 	Context int
+	// Images says that the model makes pictures; only the catalogue can say so.
+	Images bool
 }
 
 // How endpoints take a budget of thinking tokens.
@@ -36,7 +38,7 @@ const maxContext = 1 << 30
 
 // ParseCapabilities reads the keys that are known: thinking (bool),
 // reasoning_effort (bool, or the values that the model takes), thinking_budget
-// (one of the Budget constants), max_context_tokens. The object is free: a
+// (one of the Budget constants), max_context_tokens, images (bool). The object is free: a
 // value of another kind is somebody else's and counts as absent.
 func ParseCapabilities(raw jsontext.Value) (c Capabilities) {
 	var keys map[string]jsontext.Value
@@ -61,6 +63,9 @@ func ParseCapabilities(raw jsontext.Value) (c Capabilities) {
 		slices.Contains([]string{BudgetThinking, BudgetReasoning, BudgetPlain}, field) {
 		c.Budget = field
 	}
+	if json.Unmarshal(keys["images"], &c.Images) != nil {
+		c.Images = false
+	}
 	var tokens int
 	if json.Unmarshal(keys["max_context_tokens"], &tokens) == nil && tokens > 0 && tokens <= maxContext {
 		c.Context = tokens
@@ -83,5 +88,6 @@ func (c Capabilities) Over(known Capabilities) Capabilities {
 	if c.Context == 0 {
 		c.Context = known.Context
 	}
+	c.Images = known.Images
 	return c
 }

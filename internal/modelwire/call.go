@@ -27,24 +27,29 @@ func NewTransport() *http.Transport {
 	}
 }
 
-// newCall makes the HTTP request of one attempt. The body is a bytes.Reader,
-// which net/http sends in one write with the headers; any other kind of reader,
-// one over a pooled buffer too, costs a second write and a third of the speed.
+// newCall makes the HTTP request of one attempt.
 func newCall(ctx context.Context, req *model.Request, body []byte, stream bool) (*http.Request, error) {
-	call, err := http.NewRequestWithContext(ctx, http.MethodPost, req.Target.BaseURL+"/chat/completions", bytes.NewReader(body))
-	if err != nil || call.URL.Host == "" {
-		return nil, &model.Error{Code: codeNotConfigured, Detail: "The model's endpoint is not a URL like https://host/v1.", Cause: err}
-	}
 	accept := "application/json"
 	if stream {
 		accept = "text/event-stream"
+	}
+	return newPost(ctx, &req.Target, "/chat/completions", body, accept)
+}
+
+// newPost makes a request to an endpoint. The body is a bytes.Reader, which
+// net/http sends in one write with the headers; any other kind of reader, one
+// over a pooled buffer too, costs a second write and a third of the speed.
+func newPost(ctx context.Context, to *model.Target, path string, body []byte, accept string) (*http.Request, error) {
+	call, err := http.NewRequestWithContext(ctx, http.MethodPost, to.BaseURL+path, bytes.NewReader(body))
+	if err != nil || call.URL.Host == "" {
+		return nil, &model.Error{Code: codeNotConfigured, Detail: "The model's endpoint is not a URL like https://host/v1.", Cause: err}
 	}
 	call.Header = http.Header{
 		"Content-Type": {"application/json"},
 		"Accept":       {accept},
 		"User-Agent":   {"agentd"},
 	}
-	if key := req.Target.APIKey; !key.Empty() {
+	if key := to.APIKey; !key.Empty() {
 		call.Header["Authorization"] = []string{"Bearer " + key.Reveal()}
 	}
 	return call, nil

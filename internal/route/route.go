@@ -51,6 +51,7 @@ type Row struct {
 	Optional bool         // the body may be absent
 	AnswerOf reflect.Type // published answer schema, where the answer is a Reply
 	AlsoOf   reflect.Type // published schema of the Also answers, where it is another
+	Nullable bool         // the answer may be null
 	Uploads  []string     // of an Upload: Form, JSON and Bytes, those that it may come as
 
 	Deprecated string // X-API-Deprecation-Info, where the route is deprecated

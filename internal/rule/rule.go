@@ -33,9 +33,9 @@ const (
 	// A rule over a text of 10 MiB passes; one that multiplies lists with each
 	// other, or doubles a text again and again, does not.
 	maxCost   = 20_000_000
-	maxMemory = 2 << 20 // of one value: its elements, and a tenth of its text's bytes
-	maxTime   = time.Second
-	maxDepth  = 100 // of nested expressions
+	maxMemory = 2 << 20     // of one value: its elements, and a tenth of its text's bytes
+	maxTime   = time.Second // looked at in loops; a single search is bounded by its cost
+	maxDepth  = 100         // of nested expressions
 	maxRegex  = 2000
 
 	// cachedSource bounds the compiled rules that are kept, by their sources.
@@ -117,7 +117,7 @@ func compile(source string, names []string) (r *Rule, err error) {
 		return nil, fmt.Errorf("the rule gives a value of type %s; it must be true or false", t)
 	}
 	program, err := env.Program(ast, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(maxCost),
-		cel.MemoryLimit(maxMemory), cel.InterruptCheckFrequency(64))
+		cel.MemoryLimit(maxMemory), cel.InterruptCheckFrequency(1))
 	if err != nil {
 		return nil, fmt.Errorf("the rule cannot be compiled: %s", firstLine(err.Error()))
 	}

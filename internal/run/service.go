@@ -56,7 +56,8 @@ type Request struct {
 
 // Create stores a run and sets it going. It returns the run as it was made,
 // queued, however far it is by now. Errors: NotFound for the agent, Conflict
-// for a suspended one.
+// for a suspended one, and with ALREADY_EXISTS for a Request.RunID that is
+// there.
 func (s *Service) Create(ctx context.Context, who authz.Caller, req Request) (*Run, error) {
 	spec, err := s.Agents.Spec(ctx, who.TenantID, req.AgentID, req.AgentVersion)
 	if err != nil {

@@ -189,8 +189,8 @@ func (f *feed) heads() map[string]int64 {
 	return heads
 }
 
-// fill sees to it that a source has an event if there is one. One whose turn it
-// is is followed from the end of its log.
+// fill sees to it that a source has an event if there is one. The log of a run
+// whose turn has come is followed beyond its end.
 func (f *feed) fill(src *source, turn bool) error {
 	for len(src.queue) == 0 && !src.ended && !src.read {
 		if err := f.readLog(src); err != nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/internal/authz"
 	"agentd/internal/fault"
@@ -19,10 +20,9 @@ import (
 type newMessage struct {
 	_ struct{} `json:"-" name:"SessionMessage"`
 
-	Content     string   `json:"content" required:"true" maxLength:"1000000"`
-	Command     string   `json:"command,omitzero" maxLength:"200" doc:"Stands in the run's input beside the message."`
-	FileIDs     []string `json:"file_ids,omitzero" maxItems:"20"`
-	WorkspaceID *string  `json:"workspace_id,omitzero" nullable:"true" maxLength:"100"`
+	Content string   `json:"content" required:"true" maxLength:"1000000"`
+	Command string   `json:"command,omitzero" maxLength:"200" doc:"Stands in the run's input beside the message."`
+	FileIDs []string `json:"file_ids,omitzero" maxItems:"20"`
 }
 
 // Accepted answers a message.
@@ -41,17 +41,21 @@ func (s *Service) Send(ctx context.Context, who authz.Caller, id string, in *new
 	if err != nil {
 		return Accepted{}, err
 	}
-	if len(in.FileIDs) > 0 {
-		return Accepted{}, fault.NoSuch("file")
-	}
-	if strings.TrimSpace(in.Content) == "" {
+	if strings.TrimSpace(in.Content) == "" && len(in.FileIDs) == 0 {
 		return Accepted{}, fault.BadFields(fault.Field{Field: "content", Message: "it is blank, and there are no files"})
 	}
-	input, err := json.Marshal(struct {
-		Message     string  `json:"message"`
-		Command     string  `json:"command,omitzero"`
-		WorkspaceID *string `json:"workspace_id,omitzero"`
-	}{in.Content, in.Command, in.WorkspaceID})
+	d := struct {
+		Message     string           `json:"message"`
+		Parts       []jsontext.Value `json:"parts,omitzero"`
+		Command     string           `json:"command,omitzero"`
+		Attachments []Attachment     `json:"attachments,omitzero"`
+	}{Message: in.Content, Command: in.Command}
+	if len(in.FileIDs) > 0 {
+		if d.Parts, d.Attachments, err = s.attach(ctx, who.TenantID, in.Content, in.FileIDs); err != nil {
+			return Accepted{}, err
+		}
+	}
+	input, err := json.Marshal(d)
 	if err != nil {
 		return Accepted{}, err
 	}

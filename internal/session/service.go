@@ -3,7 +3,6 @@ package session
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"agentd/internal/agent"
@@ -53,23 +52,17 @@ type Service struct {
 	Hub      *event.Hub
 	Cursors  *page.Cursors
 	Clock    clock.Clock
-	Logger   *slog.Logger
 	CheckURL func(url string) error // says why an endpoint cannot be called
 
+	Files     Files         // nil: there are none
 	Artifacts Artifacts     // nil: runs make none
 	Cron      CronFunc      // nil: todos cannot recur
 	Box       *secret.Box   // seals the secrets of links
 	Public    func() string // address under which clients reach the service
 }
 
-// Lifetime of a session whose creator names none (behaviours 36), and the
-// longest.
-const (
-	lifetime    = 24 * time.Hour
-	maxLifetime = 10 * 365 * 24 * time.Hour
-)
-
-// newSession is what a session is made of.
+// newSession is what a session is made of. It lives for a day unless its
+// creator says otherwise (behaviours 36), and ten years at most.
 type newSession struct {
 	_ struct{} `json:"-" name:"SessionCreate"`
 

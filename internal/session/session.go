@@ -77,17 +77,18 @@ func (m *ModelOverride) Spec() *model.Spec {
 type Entry struct {
 	_ struct{} `json:"-" name:"ConversationEntry"`
 
-	MessageID       string     `json:"message_id" doc:"Stays the same for as long as the session is there."`
-	Role            string     `json:"role" enum:"user,assistant,system,tool_result" required:"true"`
-	Content         string     `json:"content" required:"true"`
-	RunID           string     `json:"run_id"`
-	Timestamp       time.Time  `json:"timestamp"`
-	Compacted       bool       `json:"compacted" doc:"The model gets a summary in place of it."`
-	Thinking        string     `json:"thinking,omitzero"`
-	ToolCalls       []ToolCall `json:"tool_calls,omitzero"`
-	OutputTruncated bool       `json:"output_truncated,omitzero"`
-	CostUSD         *float64   `json:"cost_usd,omitzero" doc:"Of the run, with its last reply."`
-	FromTodo        string     `json:"from_todo,omitzero" doc:"The todo that sent the message."`
+	MessageID       string       `json:"message_id" doc:"Stays the same for as long as the session is there."`
+	Role            string       `json:"role" enum:"user,assistant,system,tool_result" required:"true"`
+	Content         string       `json:"content" required:"true"`
+	RunID           string       `json:"run_id"`
+	Timestamp       time.Time    `json:"timestamp"`
+	Compacted       bool         `json:"compacted" doc:"The model gets a summary in place of it."`
+	Thinking        string       `json:"thinking,omitzero"`
+	ToolCalls       []ToolCall   `json:"tool_calls,omitzero"`
+	OutputTruncated bool         `json:"output_truncated,omitzero"`
+	CostUSD         *float64     `json:"cost_usd,omitzero" doc:"Of the run, with its last reply."`
+	Attachments     []Attachment `json:"attachments,omitzero"`
+	FromTodo        string       `json:"from_todo,omitzero" doc:"The todo that sent the message."`
 
 	step int64 // of the run; 0: its message
 }

@@ -143,27 +143,31 @@ type Shared struct {
 	Artifacts []SharedArtifact `json:"artifacts" required:"true"`
 }
 
-// The parts of Shared.
 type (
+	// SharedMessage is one thing that was said.
 	SharedMessage struct {
 		Role      string    `json:"role" required:"true"`
 		Content   string    `json:"content" required:"true"`
 		Timestamp time.Time `json:"timestamp"`
 	}
+	// SharedTodo is the outline of a todo.
 	SharedTodo struct {
 		Title  string     `json:"title"`
 		Status TodoStatus `json:"status"`
 	}
+	// SharedRun is the outline of a run.
 	SharedRun struct {
 		Status     run.Status       `json:"status"`
 		DurationMS float64          `json:"duration_ms"`
 		Tools      []SharedToolCall `json:"tools"`
 	}
+	// SharedToolCall is the outline of a tool call.
 	SharedToolCall struct {
 		Name       string `json:"name"`
 		Status     string `json:"status"`
 		DurationMS int64  `json:"duration_ms"`
 	}
+	// SharedArtifact is the outline of a file.
 	SharedArtifact struct {
 		Name      string `json:"name"`
 		MimeType  string `json:"mime_type"`

@@ -164,7 +164,7 @@ func (t *teller) message() {
 	t.users++
 	t.say(Entry{
 		MessageID: t.r.RunID, Role: roleUser, Content: in.Message,
-		Timestamp: t.r.CreatedAt, FromTodo: todoOf(t.r),
+		Timestamp: t.r.CreatedAt, FromTodo: todoOf(t.r), Attachments: attachmentsOf(t.r),
 	})
 }
 

@@ -119,7 +119,7 @@ func (f *feed) follow(lastEventID string, hints *event.Subscription) error {
 				continue
 			}
 		case <-hints.Ready():
-			_, _, _ = hints.Take() // whatever it was, what there is is read
+			_, _, _ = hints.Take() // whatever it was, everything is read
 		case <-timer.C:
 			if wait < lookAgain {
 				continue

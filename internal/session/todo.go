@@ -39,7 +39,7 @@ type Recurrence struct {
 	Timezone string `json:"timezone,omitzero" maxLength:"100"`
 }
 
-// Todo is something to do in a session, for an agent at a time or for whoever
+// A Todo is something to do in a session, for an agent at a time or for whoever
 // looks at the list.
 type Todo struct {
 	TodoID          string      `json:"todo_id" format:"uuid" required:"true"`

@@ -39,6 +39,9 @@ type Server struct {
 	mu       sync.Mutex
 	requests []Request
 
+	pictures      []Picture
+	imageRequests []ImageRequest
+
 	http    *http.Server
 	running sync.WaitGroup
 }
@@ -94,6 +97,7 @@ func Start(addr string, opts ...Option) (*Server, error) {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/chat/completions", s.serveChat)
+	mux.HandleFunc("POST /v1/images/generations", s.serveImage)
 	mux.HandleFunc("POST /v1/embeddings", s.serveEmbeddings)
 	mux.HandleFunc("GET /v1/models", s.serveModels)
 	mux.HandleFunc("GET /stats", s.serveStats)

@@ -1,0 +1,55 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"agentd/internal/agent"
+	"agentd/internal/identity"
+	"agentd/internal/notification"
+	"agentd/internal/resource"
+	"agentd/internal/run"
+	"agentd/internal/schedule"
+	"agentd/internal/sqlstore"
+	"agentd/internal/txn"
+)
+
+func (a *App) buildNotifications() *notification.Service {
+	return notification.New(notification.Deps{Store: sqlstore.NewNotifications(a.db), Writer: a.db, Clock: a.clock, Hub: a.hub})
+}
+
+// buildSchedules makes the schedules of the agents, which run them through runs.
+func (a *App) buildSchedules(agents *agent.Agents, runs *run.Service, notes *notification.Service, changes *resource.Subscribers) *schedule.Service {
+	people := sqlstore.NewIdentity(a.db)
+	s := schedule.New(schedule.Deps{
+		Store: sqlstore.NewSchedules(a.db), Agents: agents.Store(), Runs: runs, RunStore: runs.Runs,
+		Queue: runs.Queue, Writer: a.db, Clock: a.clock, Cursors: runs.Cursors, Logger: a.log,
+		Suspended: func(ctx context.Context, tenant string) (bool, error) {
+			t, err := people.Tenant(ctx, tenant)
+			if errors.Is(err, identity.ErrNotFound) {
+				return true, nil
+			}
+			return t.Status == identity.Suspended, err
+		},
+		Alert: func(tx txn.Tx, alarm schedule.Alarm) error { return notes.Notify(tx, scheduleAlert(alarm)) },
+	})
+	changes.Subscribe("schedules-follow-agents", "agent", nil, func(ctx context.Context, c resource.Change) error {
+		return s.Follow(ctx, c.TenantID, c.ID)
+	})
+	return s
+}
+
+// scheduleAlert is what people are told of a schedule's failure.
+func scheduleAlert(a schedule.Alarm) notification.Notification {
+	n := notification.Notification{
+		TenantID: a.TenantID, Type: notification.SystemAlert, Title: "A scheduled run failed", Message: a.Sentence,
+		Priority: notification.Warning, ActionURL: "/api/v1/agents/" + a.AgentID + "/schedule",
+		Source:   &notification.Source{Kind: "agent", ID: a.AgentID},
+		DedupKey: fmt.Sprintf("schedule.failed/%s/%d", a.AgentID, a.At.UnixMicro()),
+	}
+	if a.Paused {
+		n.Title, n.Priority = "A schedule was paused because its run failed", notification.Critical
+	}
+	return n
+}

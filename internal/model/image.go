@@ -1,0 +1,50 @@
+package model
+
+import "context"
+
+// ImageRequest is one call for a picture.
+type ImageRequest struct {
+	Target Target
+	Prompt string
+	Size   string // "1024x1024"; "": the endpoint's default
+}
+
+// Image is a picture that a model made.
+type Image struct {
+	MimeType string // image/png, image/jpeg, image/webp or image/gif
+	Data     []byte
+	Revised  string // the prompt as the model changed it; "" where it did not say
+}
+
+// ImageClient calls models that make pictures. Errors: *Error, or the
+// context's.
+type ImageClient interface {
+	Image(ctx context.Context, req ImageRequest) (Image, error)
+}
+
+// ImageTarget finds the model that makes pictures, of the operator's: the one
+// that is named, or of those whose capabilities in the catalogue say images
+// the first. provider is the name of a provider; "": any. Errors: *Error with
+// the code provider_not_configured.
+func (c *Catalogue) ImageTarget(provider, name string) (Target, error) {
+	if provider == OpenAICompat { // what agents call the operator's endpoints
+		provider = ""
+	}
+	if provider != "" && c.providers[provider] == nil {
+		return Target{}, notConfigured("There is no model provider %q: %s.", provider, c.configured())
+	}
+	switch {
+	case name == EchoRef:
+		return Target{}, notConfigured("The model %s makes no pictures.", EchoRef)
+	case name != "" && provider != "":
+		return c.Lookup(provider + "/" + name)
+	case name != "":
+		return c.Lookup(name)
+	}
+	for _, e := range c.entries {
+		if owner, _ := c.split(e.Ref); e.Capabilities.Images && (provider == "" || owner == provider) {
+			return c.Lookup(e.Ref)
+		}
+	}
+	return Target{}, notConfigured("No model that makes pictures is configured: name one in the agent's image_generation.model, or mark one with the capability images in AGENTD_PROVIDERS.")
+}

@@ -1,0 +1,68 @@
+package notification
+
+import (
+	"context"
+
+	"agentd/internal/clock"
+	"agentd/internal/event"
+	"agentd/internal/ident"
+	"agentd/internal/txn"
+)
+
+const (
+	// kept is how many notifications a company keeps; the oldest go first.
+	kept = 10_000
+	// trimmed is how often those that are too many are looked for.
+	trimmed = 100
+)
+
+// Deps is what a Service is made of.
+type Deps struct {
+	Store  Store
+	Writer txn.Writer
+	Clock  clock.Clock
+	Hub    *event.Hub
+}
+
+// Service is the slice. It is safe for concurrent use.
+type Service struct{ Deps }
+
+// New makes a service.
+func New(d Deps) *Service { return &Service{d} }
+
+// Notify tells of something in the transaction that makes it true. TenantID,
+// Type and Title are the caller's to give; the id and the time are set here.
+// One with the DedupKey of another of the tenant is left out, so that
+// what is told twice is heard once.
+func (s *Service) Notify(tx txn.Tx, n Notification) error {
+	if err := n.ready(ident.New(), s.Clock.Now()); err != nil {
+		return err
+	}
+	seq, err := s.Store.Add(tx, &n)
+	if err != nil || seq == 0 {
+		return err
+	}
+	if seq%trimmed == 0 && seq > kept {
+		if err := s.Store.Trim(tx, n.TenantID, seq-kept); err != nil {
+			return err
+		}
+	}
+	tenant := n.TenantID
+	tx.AfterCommit(func() {
+		// A hint: whoever hears it reads what there is.
+		s.Hub.Publish(event.Batch{Stream: stream(tenant), Events: []event.Event{{Seq: seq, Name: frameName}}})
+	})
+	return nil
+}
+
+// stream is what a company's notifications are called on the hub.
+func stream(tenant string) string { return "notifications." + tenant }
+
+// write runs a change that says how many notifications it met.
+func (s *Service) write(ctx context.Context, do func(txn.Tx) (int, error)) (n int, err error) {
+	err = s.Writer.Write(ctx, func(tx txn.Tx) (err error) {
+		n, err = do(tx)
+		return err
+	})
+	return n, err
+}

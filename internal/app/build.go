@@ -67,7 +67,7 @@ func (a *App) build(ctx context.Context) error {
 		return err
 	}
 	notes, stored := a.buildNotifications(), a.buildStorage(cursors)
-	remember := a.newRemembering(kernel, queue)
+	remember := a.newRemembering(kernel, queue, stored.files)
 	tools, err := a.buildTools(slices.Concat(stored.workspaces.Tools(), remember.tools(), []tool.Tool{notes.Tool()})...)
 	if err != nil {
 		return err

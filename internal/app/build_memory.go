@@ -2,12 +2,14 @@ package app
 
 import (
 	"context"
+	"io"
 	"slices"
 	"strings"
 
 	"agentd/internal/agent"
 	"agentd/internal/config"
 	"agentd/internal/engine"
+	"agentd/internal/file"
 	"agentd/internal/knowledge"
 	"agentd/internal/memory"
 	"agentd/internal/model"
@@ -33,19 +35,33 @@ type remembering struct {
 
 // newRemembering makes the parts. The tools among them are needed before there
 // are agents; connect gives them the rest.
-func (a *App) newRemembering(kernel resource.Deps, queue work.Queue) *remembering {
+func (a *App) newRemembering(kernel resource.Deps, queue work.Queue, uploads *file.Service) *remembering {
+	files := uploadedFiles{uploads}
 	search := retrieval.New(retrieval.Config{
 		Store: sqlstore.NewPassages(a.db), Writer: a.db, Queue: queue, Embedder: a.embedder, Clock: a.clock, Log: a.log, Lease: lease,
 	})
 	return &remembering{
 		app: a, queue: queue, search: search,
 		memory: &memory.Service{
-			Store: sqlstore.NewMemory(a.db), Search: search, Writer: a.db, Queue: queue, Cursors: kernel.Cursors, Clock: a.clock, Log: a.log,
+			Store: sqlstore.NewMemory(a.db), Search: search, Files: files, Writer: a.db, Queue: queue, Cursors: kernel.Cursors, Clock: a.clock, Log: a.log,
 		},
 		knowledge: knowledge.New(kernel, knowledge.Service{
-			Store: sqlstore.NewKnowledge(a.db), Search: search, Writer: a.db, Cursors: kernel.Cursors, Clock: a.clock, Log: a.log,
+			Store: sqlstore.NewKnowledge(a.db), Search: search, Files: files, Writer: a.db, Cursors: kernel.Cursors, Clock: a.clock, Log: a.log,
 		}),
 	}
+}
+
+// uploadedFiles implements retrieval.Files.
+type uploadedFiles struct{ files *file.Service }
+
+func (u uploadedFiles) Read(ctx context.Context, tenant, id string) (retrieval.File, error) {
+	f, content, err := u.files.Open(ctx, tenant, id)
+	if err != nil {
+		return retrieval.File{}, err
+	}
+	defer content.Close()
+	data, err := io.ReadAll(content)
+	return retrieval.File{Name: f.Filename, MimeType: f.MimeType, Data: data}, err
 }
 
 func (r *remembering) tools() []tool.Tool {

@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"encoding/base64"
 	"strings"
 	"testing"
 
@@ -34,7 +35,13 @@ func TestKnowledgeBases(t *testing.T) {
 	if got := n.want(200, "POST", path+"/search", object{"query": "tea"}); got["status"] != "KB_EMPTY" || got["mode"] != nil || got["count"] != 0.0 {
 		t.Errorf("empty: %v", got)
 	}
+}
 
+// Documents are found by their words at once, and by their meaning soon.
+func TestKnowledgeDocuments(t *testing.T) {
+	t.Parallel()
+	n := start(t, modeltest.New(t), embedding)
+	path := basesPath + "/" + n.want(201, "POST", basesPath, object{"name": "Handbook", "chunk_size": 200, "chunk_overlap": 100})["id"].(string)
 	added := n.want(201, "POST", path+"/documents", object{"content": strings.Repeat("Tea is served at five. ", 20), "filename": "tea.txt"})
 	if added["status"] != "ready" || added["name"] != "tea.txt" || added["embedding_status"] != "keyword_only" || added["embedding_completion"] != "scheduled" || added["embedding_pending"] != added["chunks_created"] {
 		t.Errorf("added: %v", added)
@@ -72,7 +79,16 @@ func TestKnowledgeBases(t *testing.T) {
 	if diff := cmp.Diff(whole["documents"], append(first["documents"].([]any), second["documents"].([]any)...)); diff != "" || second["has_more"] != false {
 		t.Errorf("in pages:\n%s", diff)
 	}
+}
 
+// A base knows its agents, and what is removed is not found.
+func TestKnowledgeBaseGoes(t *testing.T) {
+	t.Parallel()
+	n := start(t, nil)
+	id := n.want(201, "POST", basesPath, object{"name": "Handbook"})["id"].(string)
+	path := basesPath + "/" + id
+	added := n.want(201, "POST", path+"/documents", object{"content": "Tea is served at five."})
+	n.want(201, "POST", path+"/documents", object{"content": "Strawberry marmalade"})
 	agent := n.agent(object{"knowledge_base_id": id})
 	checkCode(t, n.do("PATCH", "/api/v1/agents/"+agent, object{"knowledge_base_id": ident.New()}), 404, "NOT_FOUND")
 	list := n.want(200, "GET", basesPath, nil)
@@ -85,7 +101,7 @@ func TestKnowledgeBases(t *testing.T) {
 			checkCode(t, r, 404, "NOT_FOUND")
 		}
 	}
-	if got := n.want(200, "POST", path+"/search", object{"query": "served"}); got["status"] == "KB_EMPTY" {
+	if got := n.want(200, "POST", path+"/search", object{"query": "served"}); got["status"] != "NO_MATCHES" {
 		t.Errorf("after a document was removed: %v", got)
 	}
 	if r := n.do("DELETE", path, nil); r.StatusCode != 204 {
@@ -111,7 +127,9 @@ func TestKnowledgeRefusals(t *testing.T) {
 		{object{}, 400, "kb_document_body_invalid", object{"reason": "missing"}},
 		{object{"content": "x", "file_id": ident.New()}, 400, "kb_document_body_invalid", object{"reason": "both"}},
 		{object{"content": " "}, 400, "kb_document_body_invalid", object{"reason": "empty_content"}},
-		{object{"file_id": ident.New()}, 422, "VALIDATION_ERROR", nil},
+		{object{"file_id": ident.New()}, 404, "NOT_FOUND", object{"resource": "file"}},
+		{object{"file_id": "x"}, 422, "VALIDATION_ERROR", nil},
+		{object{"file_id": n.keepFile("a.pdf", "application/pdf", "%PDF-1.4")}, 422, "kb_text_extraction_failed", object{"filename": "a.pdf", "mime_type": "application/pdf"}},
 		{object{"content": 7}, 422, "VALIDATION_ERROR", nil},
 		{object{"content": "<style>x</style>", "filename": "a.html"}, 422, "kb_text_extraction_failed", object{"filename": "a.html"}},
 		{object{"content": strings.Repeat("x", 5_000_001)}, 413, "kb_document_too_large", object{"chars": 5_000_001.0, "limit": 5_000_000.0, "source": "content"}},
@@ -132,4 +150,35 @@ func TestKnowledgeRefusals(t *testing.T) {
 		checkCode(t, n.do("POST", path+"/search", body), 422, "VALIDATION_ERROR")
 	}
 	checkCode(t, n.do("POST", path+"/reindex", nil), 501, "embedding_unavailable")
+}
+
+// keepFile keeps a file and gives its id.
+func (n *node) keepFile(name, mime, data string) string {
+	n.t.Helper()
+	made := n.want(201, "POST", "/api/v1/files", object{"data": base64.StdEncoding.EncodeToString([]byte(data)), "mime_type": mime, "filename": name})
+	return made["file_id"].(string)
+}
+
+// Uploaded files are read as what they are, into a memory or a base.
+func TestFilesAreKnown(t *testing.T) {
+	t.Parallel()
+	n := start(t, nil)
+	id := n.keepFile("hours.html", "text/html", "<table><tr><td>Open on Monday</td></tr></table><script>secret()</script>")
+	base := basesPath + "/" + n.want(201, "POST", basesPath, object{"name": "x"})["id"].(string)
+	if got := n.want(201, "POST", base+"/documents", object{"file_id": id}); got["name"] != "hours.html" {
+		t.Errorf("%v", got)
+	}
+	found := n.want(200, "POST", base+"/search", object{"query": "monday"})
+	if hits := found["results"].([]any); len(hits) != 1 || strings.Contains(hits[0].(object)["text"].(string), "secret") {
+		t.Errorf("%v", found)
+	}
+	_, path := n.memory(nil)
+	if got := n.want(201, "POST", path+"/ingest", object{"file_id": id}); got["file_id"] != id || got["filename"] != "hours.html" {
+		t.Errorf("%v", got)
+	}
+	if got := n.want(200, "POST", path+"/search", object{"text": "monday"}); got["total"] != 1.0 {
+		t.Errorf("%v", got)
+	}
+	checkCode(t, n.do("POST", path+"/ingest", object{"file_id": n.keepFile("x.png", "image/png", "x")}), 422, "TEXT_EXTRACTION_FAILED")
+	checkCode(t, n.do("POST", path+"/ingest", object{"file_id": ident.New()}), 404, "NOT_FOUND")
 }

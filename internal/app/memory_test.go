@@ -52,6 +52,24 @@ func TestMemoryEntries(t *testing.T) {
 	if diff := cmp.Diff(e, n.want(200, "GET", path+"/"+id, nil)); diff != "" {
 		t.Errorf("(-made +read):\n%s", diff)
 	}
+	checkCode(t, n.do("POST", path, object{"content": strings.Repeat("x", 2<<20+1)}), 413, "PAYLOAD_TOO_LARGE")
+	checkCode(t, n.do("POST", path, object{"content": "", "type": "dream", "tags": slices.Repeat([]string{"t"}, 21)}), 422, "VALIDATION_ERROR")
+
+	of := n.want(200, "GET", path+"/entities/ADA", nil)
+	if of["total"] != 1.0 || contents(t, of, "items")[0] != "The user likes tea" {
+		t.Errorf("of Ada: %v", of)
+	}
+	if of := n.want(200, "GET", path+"/entities/nobody", nil); of["total"] != 0.0 || len(of["items"].([]any)) != 0 {
+		t.Errorf("of nobody: %v", of)
+	}
+}
+
+// The list walks by cursors; entries are changed, and go, also with their agent.
+func TestMemoryEntriesChange(t *testing.T) {
+	t.Parallel()
+	n := start(t, nil)
+	agent, path := n.memory(nil)
+	id := n.want(201, "POST", path, object{"content": "The user likes tea", "relevance_score": 0.75})["entry_id"].(string)
 	for i := range 24 {
 		n.want(201, "POST", path, object{"content": fmt.Sprint("note ", i)})
 	}
@@ -81,16 +99,6 @@ func TestMemoryEntries(t *testing.T) {
 		}
 	}
 	checkCode(t, n.do("PUT", path+"/"+id, object{"content": strings.Repeat("x", 2<<20+1)}), 413, "PAYLOAD_TOO_LARGE")
-	checkCode(t, n.do("POST", path, object{"content": strings.Repeat("x", 2<<20+1)}), 413, "PAYLOAD_TOO_LARGE")
-	checkCode(t, n.do("POST", path, object{"content": "", "type": "dream", "tags": slices.Repeat([]string{"t"}, 21)}), 422, "VALIDATION_ERROR")
-
-	of := n.want(200, "GET", path+"/entities/ADA", nil)
-	if of["total"] != 1.0 || contents(t, of, "items")[0] != "The user likes tea" {
-		t.Errorf("of Ada: %v", of)
-	}
-	if of := n.want(200, "GET", path+"/entities/nobody", nil); of["total"] != 0.0 || len(of["items"].([]any)) != 0 {
-		t.Errorf("of nobody: %v", of)
-	}
 	for range 2 {
 		if r := n.do("DELETE", path+"/"+id, nil); r.StatusCode != 204 || len(r.raw) != 0 {
 			t.Errorf("delete: %d %s", r.StatusCode, r.raw)
@@ -169,7 +177,7 @@ func TestMemoryIngestAndImport(t *testing.T) {
 	if diff := cmp.Diff([]any{"mine", "document", "tea.md", fmt.Sprintf("chunk:1/%d", chunks)}, first["tags"]); diff != "" || first["content_preview"] == "" {
 		t.Errorf("%v %s", first, diff)
 	}
-	for _, body := range []object{{}, {"content": "x", "file_id": ident.New()}, {"file_id": ident.New()}, {"content": "x", "chunk_size": 99}, {"content": "x", "chunk_size": 2001}, {"content": " "}} {
+	for _, body := range []object{{}, {"content": "x", "file_id": ident.New()}, {"file_id": "x"}, {"content": "x", "chunk_size": 99}, {"content": "x", "chunk_size": 2001}, {"content": " "}} {
 		checkCode(t, n.do("POST", path+"/ingest", body), 422, "VALIDATION_ERROR")
 	}
 	checkCode(t, n.do("POST", path+"/ingest", object{"content": strings.Repeat("x", 2<<20+1)}), 413, "PAYLOAD_TOO_LARGE")

@@ -264,13 +264,13 @@ var recipes = map[string]recipe{
 
 	"createMemory":           {body: object{"content": "made by a test"}},
 	"searchMemory":           {body: object{"text": "made"}},
-	"ingestMemory":           {body: object{"content": "made by a test"}},
+	"ingestMemory":           {with: uploaded},
 	"importMemory":           {body: object{"entries": []object{{"content": "imported by a test"}}}},
 	"updateAgentMemoryEntry": {body: object{"content": "changed by a test"}},
 	"updateCoreMemoryBlock":  {body: object{"content": "changed by a test"}},
 	"createKnowledgeBase":    {body: object{"name": "made by a test"}},
 	"updateKnowledgeBase":    {body: object{"description": "changed by a test"}},
-	"ingestKbDocument":       {body: object{"content": "made by a test"}},
+	"ingestKbDocument":       {with: uploaded},
 	"searchKnowledgeBase":    {body: object{"query": "made"}},
 
 	"createChatCompletion": {with: func(c *company) object {
@@ -282,6 +282,9 @@ var recipes = map[string]recipe{
 func atPath(path string) func(*company, *call) {
 	return func(_ *company, call *call) { call.query.Set("path", path) }
 }
+
+// uploaded is a body that names a file.
+func uploaded(c *company) object { return object{"file_id": c.ids["fileId"][0]} }
 
 // references says what a field of a body or a query names: the path parameter
 // whose ids it takes, or nothing, where the value is only kept.
@@ -313,7 +316,7 @@ var references = map[string]string{
 	"assign_team_id": "",
 	"company_id":     "",
 	"file_ids":       "",
-	"file_id":        "",
+	"file_id":        "fileId",
 
 	// Ids that a caller gives to things of its own.
 	"messages[].tool_call_id":    "",

@@ -143,6 +143,19 @@ func TestDocuments(t *testing.T) {
 		if _, err := r.Find(r.Context(), ident.New(), r.base, "tea", 2); !fault.Is(err, fault.NotFound) {
 			r.Errorf("another tenant: %v", err)
 		}
+	})
+}
+
+func TestRemovedDocuments(t *testing.T) {
+	each(t, func(r *rig) {
+		first, err := r.add(text("Tea is served at five.", "tea.txt"))
+		if err != nil {
+			r.Fatal(err)
+		}
+		second, err := r.add(text("Boats float.", "boats.txt"))
+		if err != nil {
+			r.Fatal(err)
+		}
 		if err := r.Remove(r.Context(), r.who, r.base, first.DocumentID); err != nil {
 			r.Fatal(err)
 		}
@@ -154,8 +167,8 @@ func TestDocuments(t *testing.T) {
 			r.Errorf("%+v", b)
 		}
 		for _, err := range []error{
-			r.Remove(r.Context(), r.who, r.base, first.DocumentID), r.Remove(r.Context(), r.who, ident.New(), docs[0].ID),
-			r.Remove(r.Context(), authz.Caller{TenantID: ident.New()}, r.base, docs[0].ID),
+			r.Remove(r.Context(), r.who, r.base, first.DocumentID), r.Remove(r.Context(), r.who, ident.New(), second.DocumentID),
+			r.Remove(r.Context(), authz.Caller{TenantID: ident.New()}, r.base, second.DocumentID),
 		} {
 			if !fault.Is(err, fault.NotFound) {
 				r.Errorf("removing what is not there: %v", err)

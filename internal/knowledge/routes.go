@@ -190,7 +190,7 @@ type addIn struct {
 		_ struct{} `json:"-" name:"KnowledgeDocumentCreate"`
 
 		Content  *string `json:"content,omitzero" doc:"The text; or else file_id."`
-		FileID   *string `json:"file_id,omitzero" doc:"An uploaded file."`
+		FileID   *string `json:"file_id,omitzero" format:"uuid" doc:"An uploaded file."`
 		Filename string  `json:"filename,omitzero" maxLength:"255" doc:"What the document is called; .html, .csv and .md are read as what they are."`
 	}
 }

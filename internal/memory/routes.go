@@ -193,7 +193,7 @@ type ingestIn struct {
 	Body    struct {
 		_ struct{} `json:"-" name:"MemoryIngest"`
 
-		FileID    string   `json:"file_id,omitzero" doc:"An uploaded file; or else content."`
+		FileID    string   `json:"file_id,omitzero" format:"uuid" doc:"An uploaded file; or else content."`
 		Content   string   `json:"content,omitzero"`
 		Filename  string   `json:"filename,omitzero" maxLength:"255" doc:"What the document is called; .html, .csv and .md are read as what they are."`
 		Tags      []string `json:"tags" maxItems:"20"`

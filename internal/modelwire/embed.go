@@ -40,7 +40,7 @@ func (c *Client) Embedder(target model.Target) *Embedder { return &Embedder{c, t
 // Model implements model.Embedder.
 func (e *Embedder) Model() string { return e.target.Model }
 
-// Embed implements model.Embedder. A batch that fails fails the call.
+// Embed implements model.Embedder. The first batch that fails ends the call.
 func (e *Embedder) Embed(ctx context.Context, texts []string) (model.Embedded, error) {
 	all := model.Embedded{Model: e.target.Model, Vectors: make([][]float32, 0, len(texts))}
 	for len(texts) > 0 {

@@ -138,7 +138,6 @@ func (a *attempt) record(o outcome) {
 		a.also = append(a.also, o.keep)
 	}
 	a.endStep(step, run.StepMetrics{ToolCallsCount: 1})
-	delete(a.interrupted, o.in.ToolCallID)
 	m := run.ToolMessage(o.in, o.out)
 	m.From = a.origin(o.seq)
 	a.past.Results[o.in.ToolCallID] = m

@@ -43,15 +43,15 @@ type Config struct {
 	MCP          schema.Object   `json:"mcp" doc:"MCP servers and which of their tools and resources may be used: servers, allowed_tools, allowed_resources."`
 	Policies     schema.Object   `json:"policies" doc:"Rules for its runs, such as rate_limits, approval_timeout_ms and cancel_on_disconnect."`
 	Skills       []schema.Object `json:"skills" doc:"What it can do, for people and other agents to read."`
-	Thinking     schema.Nullable `json:"thinking" doc:"How a reasoning model thinks: mode, budget_tokens, effort."`
-	EffortPolicy schema.Nullable `json:"effort_policy" doc:"The effort of each phase: plan, act, evaluate."`
+	Thinking     schema.Nullable `json:"thinking" doc:"How a reasoning model thinks: mode (adaptive or fixed), budget_tokens, effort (low, medium, high, max, or 0 to 100)."`
+	EffortPolicy schema.Nullable `json:"effort_policy" doc:"The effort of each phase: plan, act, evaluate; each low, medium, high or max."`
 	Limits       *Limits         `json:"resource_limits" merge:"1"`
 
 	Memory                schema.Nullable `json:"memory" merge:"1" doc:"What it remembers between runs: enabled, types, max_entries, retrieval_strategy and more."`
 	Guardrails            schema.Nullable `json:"guardrails" merge:"1" doc:"Checks of what goes in and out: input, output, built_in."`
 	ApprovalRequiredTools []string        `json:"approval_required_tools" doc:"Tools whose calls wait for a person's approval."`
 	BuiltInTools          []string        `json:"built_in_tools" doc:"Built-in tools that it may use."`
-	ImageGeneration       schema.Nullable `json:"image_generation" merge:"1"`
+	ImageGeneration       schema.Nullable `json:"image_generation" merge:"1" doc:"Gives it the tool generate_image: provider and model, each of which may be left out."`
 	KnowledgeBaseID       *string         `json:"knowledge_base_id"`
 
 	ExecutionMode      string          `json:"execution_mode" enum:"async,worker" default:"async"`
@@ -73,7 +73,7 @@ type ModelConfig struct {
 	ModelRef     string        `json:"model_ref" required:"true" minLength:"1" maxLength:"300" doc:"A name that the endpoint knows, or <provider>/<model> of the catalogue."`
 	EndpointURL  string        `json:"endpoint_url,omitzero" format:"uri" doc:"An own OpenAI-compatible endpoint, up to and with /v1. Left out: the deployment's."`
 	APIKeyRef    string        `json:"api_key_ref,omitzero" doc:"Names the key for the own endpoint; never the key itself."`
-	Capabilities schema.Object `json:"capabilities"`
+	Capabilities schema.Object `json:"capabilities" doc:"What the model can do. Runs read thinking, reasoning_effort, thinking_budget and max_context_tokens."`
 }
 
 // Prompts are instructions to the model.

@@ -63,6 +63,16 @@ var samples = resourcetest.Samples{
 				"fallback_model":{"provider":"custom","model_ref":"m","endpoint_url":"file:///etc/passwd"},"schedule":{"cron":""}}`,
 			Fields: []string{"model.endpoint_url", "fallback_model.endpoint_url", "schedule.cron"},
 		},
+		{
+			Body: `{"name":"a","thinking":{"mode":"sometimes","budget_tokens":0,"effort":"most"},
+				"effort_policy":{"plan":"huge","act":1,"evaluate":""},"image_generation":{"provider":1,"model":[]}}`,
+			Fields: []string{
+				"thinking.mode", "thinking.budget_tokens", "thinking.effort", "effort_policy.plan", "effort_policy.act", "effort_policy.evaluate",
+				"image_generation.provider", "image_generation.model",
+			},
+		},
+		{Body: `{"name":"a","thinking":{"effort":101}}`, Fields: []string{"thinking.effort"}},
+		{Body: `{"name":"a","thinking":{"effort":true,"budget_tokens":1.5}}`, Fields: []string{"thinking.budget_tokens", "thinking.effort"}},
 	},
 	Changes: []resourcetest.Changed{
 		{Patch: `{"name":"New"}`, Want: map[string]string{"name": `"New"`}},
@@ -73,6 +83,11 @@ var samples = resourcetest.Samples{
 		{Patch: `{"memory":{"enabled":false}}`, Want: map[string]string{"memory": `{"enabled":false,"types":["note"]}`}},
 		{Patch: `{"schedule":{"enabled":false}}`, Want: map[string]string{"schedule": `{"cron":"* * * * *","enabled":false}`}},
 		{Patch: `{"prompts":{"system":"only"}}`, Want: map[string]string{"prompts": `{"system":"only"}`}},
+		{
+			Patch: `{"thinking":{"mode":null,"effort":0,"mine":[1]},"effort_policy":{"act":null}}`,
+			Want:  map[string]string{"thinking": `{"mode":null,"effort":0,"mine":[1]}`, "effort_policy": `{"act":null}`},
+		},
+		{Patch: `{"image_generation":{"provider":"acme"}}`, Want: map[string]string{"image_generation": `{"model":"i","provider":"acme"}`}},
 		{Patch: `{"policies":{}}`, Want: map[string]string{"policies": `{}`}},
 		{
 			Patch: `{"model":null,"fallback_model":null,"execution_mode":null}`,

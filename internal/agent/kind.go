@@ -112,7 +112,7 @@ func (o Options) validate(g *Agent) []fault.Field {
 		}
 	}
 	wrong = append(wrong, checkPolicies(g.Policies)...)
-	return wrong
+	return append(wrong, misshapen(g)...)
 }
 
 func deref[T any](p *T) T {

@@ -85,7 +85,7 @@ func (a *App) build(ctx context.Context) error {
 	eng.Observer = observe(a.metrics, eng, a.hub)
 	runs := &run.Service{
 		Runs: store, Writer: a.db, Queue: queue, Log: log, Hub: a.hub, Agents: source,
-		Starter: eng, Cursors: cursors, Clock: a.clock, WorkKind: engine.WorkKind, Watchers: watchers,
+		Starter: eng, Cursors: cursors, Clock: a.clock, WorkKind: engine.WorkKind, Watchers: watchers, Artifacts: stored.artifacts.Of,
 	}
 	subscribers.Subscribe("end-runs-of-deleted-agents", "agent", []string{resource.Deleted}, func(ctx context.Context, c resource.Change) error {
 		return runs.AgentDeleted(ctx, c.TenantID, c.ID)
@@ -98,6 +98,7 @@ func (a *App) build(ctx context.Context) error {
 	runners[resource.WorkKind] = work.NewRunner(work.Config{
 		Kind: resource.WorkKind, Owner: a.node, Queue: queue, Handler: subscribers.Deliver, Slots: 8, Lease: lease, Clock: a.clock, Logger: a.log,
 	})
+	sessions.Artifacts = stored.artifacts
 	a.bindSessions(sessions, runs, runners)
 	eng.Bind(runners[engine.WorkKind], runs)
 	a.onStop(stopper(a.hub.OnSignal(signalWork, wake)))

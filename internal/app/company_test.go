@@ -231,6 +231,7 @@ func newCompany(n *node, mark string, id identity.Grant) *company {
 		add("approvalId", pending[0].(object)["approval_id"].(string))
 	}
 
+	c.converse(agent, add)
 	for _, name := range []string{" first", " second"} {
 		made := c.want(201, "POST", "/api/v1/tenants/me/keys", object{"name": mark + name})
 		add("keyId", made["key_id"].(string))
@@ -289,4 +290,28 @@ func (c *company) in(t testing.TB) *company {
 	inside.node = c.as(c.key)
 	inside.t = t
 	return &inside
+}
+
+// converse makes sessions: one in use, one that is shared, one that is closed.
+func (c *company) converse(agent string, add func(parameter, id string)) {
+	c.t.Helper()
+	var ids []string
+	for range 3 {
+		id := c.session(agent, object{"metadata": object{"note": c.mark}})
+		c.ended(c.say(id, "calculate 6*7 "+c.mark))
+		ids = append(ids, id)
+		add("sessionId", id)
+	}
+	path := "/api/v1/sessions/" + ids[0]
+	for _, name := range []string{" first", " second"} {
+		add("branchId", c.want(201, "POST", path+"/branch", object{"name": c.mark + name})["branch_id"].(string))
+		add("annotationId", c.want(201, "POST", path+"/annotations", object{"message_id": c.mark, "content": c.mark + name})["id"].(string))
+	}
+	for _, status := range []string{"pending", "pending_confirmation"} {
+		todo := object{"title": c.mark, "status": status, "assign_agent_id": agent, "due_at": nil}
+		add("todoId", c.want(201, "POST", path+"/todos", todo)["todo_id"].(string))
+	}
+	url := c.want(200, "POST", "/api/v1/sessions/"+ids[1]+"/share", object{"role": "viewer"})["share_url"].(string)
+	add("shareId", url[strings.LastIndexByte(url, '/')+1:])
+	c.want(200, "DELETE", "/api/v1/sessions/"+ids[2], nil)
 }

@@ -197,6 +197,26 @@ var recipes = map[string]recipe{
 		ids:  func(c *company, call *call) { call.path["runId"] = c.waits("ask_user") },
 	},
 
+	"createSession":       {with: func(c *company) object { return object{"agent_id": c.ids["agentId"][0]} }},
+	"updateSession":       {body: object{"metadata": object{"note": "changed by a test"}}},
+	"sendSessionMessage":  {body: object{"content": "hello"}},
+	"bulkDeleteSessions":  {with: func(c *company) object { return object{"session_ids": []string{c.ids["sessionId"][1]}} }},
+	"streamSessionEvents": {ids: func(c *company, call *call) { call.path["sessionId"] = c.ids["sessionId"][2] }}, // it ends
+	"exportSession":       {ids: func(_ *company, call *call) { call.query.Set("format", "json") }},               // the other is no JSON
+	"createSessionBranch": {body: object{}},
+	"deleteSessionBranch": {ids: func(c *company, call *call) { call.path["branchId"] = c.ids["branchId"][1] }},
+	"createSessionShare":  {body: object{"role": "viewer"}},
+
+	"createSessionAnnotation": {body: object{"message_id": "a message", "content": "made by a test"}},
+	"updateSessionAnnotation": {body: object{"resolved": true}},
+	"createSessionTodo":       {body: object{"title": "made by a test"}},
+	"updateSessionTodo":       {body: object{"description": "changed by a test"}},
+	"confirmSessionTodo": {
+		body: object{"execute": false},
+		ids:  func(c *company, call *call) { call.path["todoId"] = c.ids["todoId"][1] },
+	},
+	"createTask": {with: func(c *company) object { return object{"title": "made by a test", "agent_id": c.ids["agentId"][0]} }},
+
 	"createApiKey": {body: object{"name": "made by a test"}},
 
 	"uploadFile":            {body: object{"data": "aGVsbG8=", "mime_type": "text/plain", "filename": "made by a test.txt"}},
@@ -233,7 +253,17 @@ func atPath(path string) func(*company, *call) {
 // whose ids it takes, or nothing, where the value is only kept.
 var references = map[string]string{
 	"agent_id": "agentId",
-	"run_id":   "runId",
+
+	"session_id":        "sessionId",
+	"assign_agent_id":   "agentId",
+	"fork_point_run_id": "runId",
+	"parent_branch_id":  "branchId",
+	"message_id":        "", // whatever somebody remarks on
+	// Lists of ids, which TestForeignIDsInLists puts in.
+	"agent_ids":   "",
+	"session_ids": "",
+
+	"run_id": "runId",
 	// Approvals are looked for among those of the run.
 	"approval_id": "approvalId",
 	"model":       "model", // of the chat routes: an agent
@@ -241,6 +271,10 @@ var references = map[string]string{
 	"workspace_id": "workspaceId",
 
 	// What will name things once there are any.
+	"team_id":           "",
+	"assign_team_id":    "",
+	"file_ids":          "",
+	"workspace_id":      "",
 	"session_id":        "",
 	"team_id":           "",
 	"company_id":        "",
@@ -253,11 +287,12 @@ var references = map[string]string{
 
 // plainParameters are parameters of paths that are no ids: they only mean
 // something beside one.
-var plainParameters = map[string]bool{"versionNum": true}
+var plainParameters = map[string]bool{"versionNum": true, "shareId": true /* whoever has a link may read */}
 
 // plainQueries are parameters of queries that are no ids.
 var plainQueries = map[string]bool{
 	"limit": true, "cursor": true, "order": true, "status": true, "fields": true, "compare_to": true,
+	"timeout_sec": true, "last_event_id": true, "from": true, "to": true, "format": true,
 	"timeout_sec": true, "last_event_id": true,
 	"path": true, "recursive": true, "q": true, "glob": true, "regex": true, "mime_prefix": true,
 }

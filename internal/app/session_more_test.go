@@ -265,3 +265,28 @@ func TestTasks(t *testing.T) {
 	checkCode(t, n.do("POST", "/api/v1/todos", object{"title": "x", "team_id": a}), 404, "NOT_FOUND")
 	checkCode(t, n.do("POST", "/api/v1/todos", object{"title": "x", "agent_id": ident.New()}), 404, "NOT_FOUND")
 }
+
+// What belongs to another company is as if it were not there, also in lists of
+// ids, which TestIsolation does not put in.
+func TestForeignIDsInLists(t *testing.T) {
+	t.Parallel()
+	n := start(t, nil)
+	g, err := n.admin().CreateTenant(t.Context(), "Walrus", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs := n.as(string(g.RawKey))
+	agent := theirs.agent(nil)
+	session := theirs.session(agent, nil)
+	gone := ident.New()
+	for _, id := range []string{agent, gone} {
+		checkCode(t, n.do("POST", "/api/v1/todos", object{"title": "x", "agent_ids": []string{id}}), 404, "NOT_FOUND")
+	}
+	got := n.want(200, "POST", "/api/v1/sessions/bulk-delete", object{"session_ids": []string{session, gone}})
+	if diff := cmp.Diff(object{"deleted": 0.0, "failed": []any{session, gone}}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if s := theirs.want(200, "GET", "/api/v1/sessions/"+session, nil); s["status"] != "active" {
+		t.Errorf("another company closed the session: %v", s)
+	}
+}

@@ -33,6 +33,7 @@ type attempt struct {
 	lost context.Context // what the runner gave: a.ctx, or what it was made from
 
 	around
+	reading
 	began       time.Time // of this attempt
 	before      float64   // milliseconds that earlier attempts ran
 	step        int64     // seq of the last step that was begun
@@ -93,7 +94,7 @@ func (a *attempt) takeOver(ctx context.Context) error {
 	if a.rec.Status == run.Queued {
 		a.rec.Status, a.rec.StartedAt = run.Running, &a.began
 		a.emit("run.started", startedData{Status: run.Running, Attempt: 1})
-		if a.spec != nil && a.atOnce() {
+		if a.spec != nil && a.atOnce(ctx) {
 			a.beginStep(run.StepLLM, nil)
 		}
 		return a.commit(ctx, run.PauseStays)
@@ -175,6 +176,7 @@ func (a *attempt) fail(code, sentence string) error {
 		switch {
 		case p.Tool != nil:
 			s.Input = schema.Nullable(encode(p.Tool))
+		case p.Type == run.StepCompaction:
 		default:
 			s.Input = a.llmInput()
 			s.Output = schema.Nullable(encode(run.LLMOutput{Text: said.text, Thinking: said.thinking, FinishReason: "error"}))

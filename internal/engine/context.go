@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -31,7 +32,7 @@ func (a *attempt) opening(in *run.Input, earlier []model.Message) []model.Messag
 	}
 	turns = append(append(turns, earlier...), in.History...)
 	if in.Message != "" || len(in.Parts) > 0 || len(in.History) == 0 {
-		turns = append(turns, model.Message{Role: model.User, Text: in.Message, Parts: in.Parts})
+		turns = append(turns, model.Message{Role: model.User, Text: in.Message, Parts: in.Parts, From: a.origin(0)})
 	}
 	// Else the history ends with what is to be answered: a tool's result.
 	return instruct(turns, in.Instructions)
@@ -71,33 +72,40 @@ func textPart(text string) jsontext.Value {
 func (a *attempt) request(target model.Target) model.Request {
 	o := a.rec.Options
 	req := model.Request{
-		Target: target, Messages: a.messages,
+		Target: target, Messages: a.view(target),
 		MaxTokens: o.MaxTokens, Temperature: o.Temperature, TopP: o.TopP, Stop: o.Stop,
+		Extra: effort(a.spec, a.phaseOf(), target.Capabilities),
 	}
 	if limit := a.limits().MaxTokensPerRun; limit != nil && !a.closing {
-		used := a.rec.Metrics.InputTokens + a.rec.Metrics.OutputTokens + int64(model.EstimateInput(req))
+		used := a.rec.Metrics.InputTokens + a.rec.Metrics.OutputTokens + int64(a.tokens)
 		left := int(max(1, *limit-used))
 		if req.MaxTokens == 0 || left < req.MaxTokens {
 			req.MaxTokens = left
 		}
 	}
 	if a.closing {
-		req.Messages = append(slices.Clip(a.messages), model.Message{Role: model.User, Text: closingNote})
+		req.Messages = append(slices.Clip(req.Messages), model.Message{Role: model.User, Text: closingNote})
 		return req
 	}
 	if none(a.limits().MaxToolCalls) {
 		return req
 	}
-	req.Tools = slices.DeleteFunc(a.tools.Specs(), func(t model.ToolSpec) bool {
-		return o.HasTool(t.Name) // of two with one name the caller's counts
-	})
-	for _, t := range o.Tools {
-		req.Tools = append(req.Tools, model.ToolSpec{Name: t.Name, Description: t.Description, Parameters: t.Parameters})
-	}
-	if len(req.Tools) > 0 {
+	if req.Tools = a.offered(); len(req.Tools) > 0 {
 		req.ToolChoice = o.ToolChoice
 	}
 	return req
+}
+
+// offered are the tools that a model may call.
+func (a *attempt) offered() []model.ToolSpec {
+	o := &a.rec.Options
+	tools := slices.DeleteFunc(a.tools.Specs(), func(t model.ToolSpec) bool {
+		return o.HasTool(t.Name) // of two with one name the caller's counts
+	})
+	for _, t := range o.Tools {
+		tools = append(tools, model.ToolSpec{Name: t.Name, Description: t.Description, Parameters: t.Parameters})
+	}
+	return tools
 }
 
 // llmInput is what a step of type llm shows as its input: how much of the
@@ -105,7 +113,12 @@ func (a *attempt) request(target model.Target) model.Request {
 func (a *attempt) llmInput() schema.Nullable {
 	return schema.Nullable(encode(struct {
 		Messages int `json:"messages"`
-	}{len(a.messages)}))
+	}{cmp.Or(a.shown, len(a.messages))}))
+}
+
+// origin is a step of this run.
+func (a *attempt) origin(step int64) model.Origin {
+	return model.Origin{RunID: a.rec.RunID, StepSeq: step}
 }
 
 // replay reads the journal, and finds out what was under way when the last

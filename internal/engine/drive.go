@@ -55,6 +55,8 @@ func (a *attempt) drive(ctx context.Context) error {
 		switch {
 		case a.pending(run.StepTool):
 			err = a.runTools()
+		case a.pending(run.StepCompaction):
+			err = a.fold()
 		case a.pending(run.StepLLM):
 			err = a.ask()
 		default:
@@ -126,11 +128,15 @@ func (a *attempt) ask() error {
 		r.resp, r.used, r.err = call(a.ctx, always)
 	}
 	if r.err != nil {
+		if again, err := a.tooLong(r.err); again || err != nil {
+			return err
+		}
 		return r.err
 	}
 	if context.Cause(a.ctx) != nil {
 		return context.Cause(a.ctx)
 	}
+	a.heeded(r)
 	return a.heard(r.resp, r.used)
 }
 
@@ -142,23 +148,13 @@ func always() bool { return true }
 
 // prepareCall finds out whom to ask what.
 func (a *attempt) prepareCall(ctx context.Context) (modelCall, error) {
-	wanted := a.spec.Model
-	if m := a.rec.Options.Model; m != nil {
-		wanted = *m
-	}
-	target, err := a.e.Models.Resolve(ctx, a.rec.TenantID, wanted)
+	to, err := a.whom(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var fallback *model.Target
-	if a.spec.Fallback != nil {
-		// One that cannot be resolved is no fallback; the first error counts.
-		if t, err := a.e.Models.Resolve(ctx, a.rec.TenantID, *a.spec.Fallback); err == nil {
-			fallback = &t
-		}
-	}
-	req := a.request(target)
-	if err := a.afford(ctx, &req, fallback); err != nil {
+	a.to = nil
+	req := a.request(to.Target)
+	if err := a.afford(ctx, &req, to.fallback); err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context, may func() bool) (model.Response, model.Target, error) {
@@ -171,7 +167,7 @@ func (a *attempt) prepareCall(ctx context.Context) (modelCall, error) {
 				}
 			}
 		}
-		return model.GenerateWithFallback(ctx, a.e.Client, req, fallback, sink)
+		return model.GenerateWithFallback(ctx, a.e.Client, req, to.fallback, sink)
 	}, nil
 }
 
@@ -218,7 +214,7 @@ func (a *attempt) heard(resp model.Response, target model.Target) error {
 	}
 	a.endStep(step, m)
 
-	said := model.Message{Role: model.Assistant, Text: out.Text, ToolCalls: out.ToolCalls}
+	said := model.Message{Role: model.Assistant, Text: out.Text, ToolCalls: out.ToolCalls, From: a.origin(seq)}
 	switch {
 	case len(out.ToolCalls) == 0:
 		return a.finish(out, a.closing || out.FinishReason == model.FinishLength && a.limits().MaxTokensPerRun != nil)
@@ -244,6 +240,9 @@ func (a *attempt) heard(resp model.Response, target model.Target) error {
 // that it used before: results and approvals are told apart by it.
 func (a *attempt) nameCalls(calls []model.ToolCall) {
 	used := map[string]bool{"": true}
+	for id := range a.approvals { // also of calls that were folded
+		used[id] = true
+	}
 	for _, m := range a.messages {
 		for _, c := range m.ToolCalls {
 			used[c.ID] = true
@@ -344,7 +343,7 @@ func reached(limit *int64, n int64) bool { return limit != nil && n >= *limit }
 // tokens are used up.
 func (a *attempt) exhausted() bool {
 	l, m := a.limits(), a.rec.Metrics
-	return reached(l.MaxSteps, m.StepsCount) ||
+	return reached(l.MaxSteps, m.StepsCount-a.aside) ||
 		reached(l.MaxToolCalls, m.ToolCallsCount) && m.LLMCallsCount > 0 ||
 		reached(l.MaxTokensPerRun, m.InputTokens+m.OutputTokens)
 }

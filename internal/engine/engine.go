@@ -27,6 +27,7 @@ import (
 	"agentd/internal/schema"
 	"agentd/internal/tool"
 	"agentd/internal/txn"
+	"agentd/internal/window"
 	"agentd/internal/work"
 )
 
@@ -123,6 +124,7 @@ type Engine struct {
 	runner  Runner
 	service Service
 	drafts  *flusher
+	gauge   *window.Gauge
 
 	mu       sync.Mutex
 	prepared map[string]*attempt // committed, and about to be handled; by run id
@@ -131,7 +133,7 @@ type Engine struct {
 
 // New makes an engine. Bind it to its runner before use.
 func New(c Config) *Engine {
-	e := &Engine{Config: c, prepared: map[string]*attempt{}, active: map[string]*attempt{}}
+	e := &Engine{Config: c, gauge: window.NewGauge(), prepared: map[string]*attempt{}, active: map[string]*attempt{}}
 	e.drafts = newFlusher(e)
 	return e
 }
@@ -190,7 +192,7 @@ func (e *Engine) Start(ctx context.Context, r *run.Record, spec *run.AgentSpec) 
 	a.rec.Status, a.rec.StartedAt = run.Running, &a.began
 	a.emit("run.queued", statusData{Status: run.Queued})
 	a.emit("run.started", startedData{Status: run.Running, Attempt: 1})
-	if a.atOnce() {
+	if a.atOnce(ctx) {
 		a.beginStep(run.StepLLM, nil)
 		a.callEarly()
 	}

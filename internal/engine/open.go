@@ -34,9 +34,9 @@ func (e *Engine) look(ctx context.Context, r *run.Record, spec *run.AgentSpec) (
 
 // atOnce says whether the first model call needs nothing that has yet to be
 // found out: then it can begin while the run is being stored.
-func (a *attempt) atOnce() bool {
+func (a *attempt) atOnce(ctx context.Context) bool {
 	return !a.watch.Input && !a.remote && !a.recalls && a.rec.SessionID == nil && a.rec.Options.Continues == "" &&
-		len(a.rec.Options.Budgets) == 0
+		len(a.rec.Options.Budgets) == 0 && !a.long(ctx)
 }
 
 // open makes the conversation ready: the tools from outside, the check of the
@@ -77,7 +77,7 @@ func (a *attempt) open() error {
 	if err != nil {
 		return err
 	}
-	a.messages = a.past.After(a.opening(in, earlier))
+	a.messages, a.aside = a.past.After(a.opening(in, earlier)), a.past.Aside
 	a.past.Messages = nil
 	return nil
 }
@@ -170,6 +170,5 @@ func (e *Engine) conversation(ctx context.Context, tenant, id string, depth int)
 	if err != nil {
 		return nil, err
 	}
-	own, err := run.Conversation(r, steps)
-	return append(earlier, own...), err
+	return run.ConversationAfter(earlier, r, steps)
 }

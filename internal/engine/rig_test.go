@@ -44,6 +44,7 @@ type rig struct {
 	agents *agents
 	gate   policy.Gate
 	tools  []tool.Tool
+	window int // the model's context in tokens; 0: not known
 }
 
 // agents is a run.Agents with one agent.
@@ -102,7 +103,7 @@ func (r *rig) start(name string, slots int, writer txn.Writer) *node {
 	in, out := 1.0, 2.0
 	catalogue, err := model.NewCatalogue([]model.Provider{{
 		Name: model.DefaultProvider, BaseURL: r.sim.URL,
-		Models: []model.Offer{{ID: "sim-model", InputUSDPerMTok: &in, OutputUSDPerMTok: &out}},
+		Models: []model.Offer{{ID: "sim-model", ContextWindow: r.window, InputUSDPerMTok: &in, OutputUSDPerMTok: &out}},
 	}}, "sim-model")
 	if err != nil {
 		r.t.Fatal(err)

@@ -138,7 +138,9 @@ func (a *attempt) record(o outcome) {
 	}
 	a.endStep(step, run.StepMetrics{ToolCallsCount: 1})
 	delete(a.interrupted, o.in.ToolCallID)
-	a.past.Results[o.in.ToolCallID] = run.ToolMessage(o.in, o.out)
+	m := run.ToolMessage(o.in, o.out)
+	m.From = a.origin(o.seq)
+	a.past.Results[o.in.ToolCallID] = m
 }
 
 // call makes one call. Whatever goes wrong is a result that the model can

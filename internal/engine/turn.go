@@ -48,7 +48,7 @@ func (a *attempt) next() error {
 	default:
 		a.past.Close()
 		a.tell()
-		a.beginStep(run.StepLLM, nil)
+		a.beginAsk()
 	}
 	return nil
 }
@@ -175,7 +175,7 @@ func (a *attempt) pause(ctx context.Context) error {
 		a.takeBack()
 		a.rec.Status, a.rec.CompletedAt, a.rec.Output = run.Running, nil, nil
 	}
-	if n := len(a.rec.Pending); n > 0 && a.rec.Pending[n-1].Type == run.StepLLM && a.rec.Pending[n-1].Seq > a.committed {
+	if n := len(a.rec.Pending); n > 0 && (a.rec.Pending[n-1].Type == run.StepLLM || a.rec.Pending[n-1].Type == run.StepCompaction) && a.rec.Pending[n-1].Seq > a.committed {
 		a.takeBack()
 		a.rec.Pending = a.rec.Pending[:n-1]
 		a.step--

@@ -18,6 +18,11 @@ func (s *Service) Get(ctx context.Context, tenant, id string) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
+	if s.Artifacts != nil && r.Metrics.ToolCallsCount > 0 { // only tools make files
+		if r.Artifacts, err = s.Artifacts(ctx, tenant, id); err != nil {
+			return nil, err
+		}
+	}
 	if r.Wait.Asked > 0 {
 		all, err := s.Runs.ApprovalsOf(ctx, nil, tenant, id)
 		if err != nil {

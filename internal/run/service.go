@@ -33,6 +33,8 @@ type Service struct {
 	WorkKind string
 	Watchers *Watchers
 	Sessions SessionGate // nil: there are none
+	// Artifacts gives the files that a run made, oldest first; nil: none are kept.
+	Artifacts func(ctx context.Context, tenant, id string) ([]Artifact, error)
 }
 
 // Request is what a run is made of.

@@ -27,6 +27,10 @@ type Transcript struct {
 	Recalled *string          // what the agent remembered at the start; nil: it was not asked
 	Checked  *GuardrailOutput // the check of the message; nil: there was none
 
+	// Aside counts the steps that were about the conversation's length: folds,
+	// also those that failed, and calls that the model refused as too long.
+	Aside int64
+
 	folds []folding // in order
 }
 
@@ -37,9 +41,6 @@ type folding struct {
 	fold    window.Fold
 	summary string
 }
-
-// Folds is how often a part of the conversation gave way to a summary.
-func (t *Transcript) Folds() int { return len(t.folds) }
 
 // After gives the conversation as a model reads it next: what the run opened
 // with, then Messages, with summaries in place of what was folded of both.
@@ -69,8 +70,9 @@ func Transcribe(steps []Step) (*Transcript, error) {
 func (t *Transcript) read(s *Step) error {
 	switch s.Type {
 	case StepLLM:
-		if s.Status != StepCompleted {
-			return nil // the run ended with it
+		if s.Status != StepCompleted { // the run ended with it, or it was too long
+			t.Aside++
+			return nil
 		}
 		var out LLMOutput
 		if err := json.Unmarshal(s.Output, &out); err != nil {
@@ -108,6 +110,8 @@ func (t *Transcript) read(s *Step) error {
 		}
 		t.Messages = append(t.Messages, m)
 	case StepCompaction:
+		t.Close() // the model is asked when a turn is complete, and so is this
+		t.Aside++
 		if s.Status != StepCompleted {
 			return nil
 		}
@@ -176,21 +180,41 @@ func (t *Transcript) close() {
 
 // Conversation is what a run adds to a conversation: the user's message, as
 // the checks left it, and what came of it. Calls without a result are left out.
+// All of it is there, also what the run folded.
 func Conversation(r *Record, steps []Step) ([]model.Message, error) {
-	t, err := Transcribe(steps)
+	own, t, err := conversation(r, steps)
 	if err != nil {
 		return nil, err
+	}
+	return append(own, t.Messages...), nil
+}
+
+// ConversationAfter is a conversation with what a run adds to it, as a model
+// reads it: what the run folded, of what was said before it and of its own, has
+// given way to the summary.
+func ConversationAfter(before []model.Message, r *Record, steps []Step) ([]model.Message, error) {
+	own, t, err := conversation(r, steps)
+	if err != nil {
+		return nil, err
+	}
+	return t.After(append(slices.Clip(before), own...)), nil
+}
+
+// conversation gives what a run opened with, and what came of it.
+func conversation(r *Record, steps []Step) (own []model.Message, t *Transcript, err error) {
+	if t, err = Transcribe(steps); err != nil {
+		return nil, nil, err
 	}
 	t.Close()
 	in := r.Asked()
 	if t.Checked != nil && t.Checked.Changed {
 		in.Message = t.Checked.Text
 	}
-	own := slices.Clone(in.History)
+	own = slices.Clone(in.History)
 	if in.Message != "" || len(in.Parts) > 0 {
-		own = append(own, model.Message{Role: model.User, Text: in.Message, Parts: in.Parts})
+		own = append(own, model.Message{Role: model.User, Text: in.Message, Parts: in.Parts, From: model.Origin{RunID: r.RunID}})
 	}
-	return append(own, t.Messages...), nil
+	return own, t, nil
 }
 
 // Asked reads a run's input.

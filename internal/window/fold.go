@@ -26,11 +26,12 @@ type Room struct {
 }
 
 // Plan finds out what of a conversation is to be folded. Not ok: there is
-// nothing that a summary would make shorter.
-func Plan(messages []model.Message, sizes []int, r Room) (f Fold, ok bool) {
+// nothing that a summary would make shorter. With more, one summary cannot be
+// made of all of it, and another fold is to follow.
+func Plan(messages []model.Message, sizes []int, r Room) (f Fold, more, ok bool) {
 	u := parse(messages, sizes)
 	if u.newest < 0 {
-		return Fold{}, false
+		return Fold{}, false, false
 	}
 	k := u.grow(u.least(), func(_, next kept) bool { return next.tokens-u.fixed <= r.Keep })
 	if k.cut > u.request {
@@ -43,10 +44,10 @@ func Plan(messages []model.Message, sizes []int, r Room) (f Fold, ok bool) {
 	end := u.take(messages, k.cut, r.Take)
 	for !u.shortens(messages[:end]) { // calls whose results stand behind the end stay
 		if end++; end > k.cut {
-			return Fold{}, false
+			return Fold{}, false, false
 		}
 	}
-	return u.fold(messages[:end]), true
+	return u.fold(messages[:end]), u.foldable(end, k.cut), true
 }
 
 // fold is the fold of a beginning of the conversation.
@@ -76,6 +77,17 @@ func (u *units) take(messages []model.Message, cut, most int) int {
 func (u *units) shortens(part []model.Message) bool {
 	_, folded, _, _ := split(part, u.fold(part))
 	return slices.ContainsFunc(folded, func(m model.Message) bool { return !m.Summary })
+}
+
+// foldable says whether a part of the conversation has anything to fold but
+// the request.
+func (u *units) foldable(from, to int) bool {
+	for i := from; i < to; i++ {
+		if u.head[i] == i && i != u.request {
+			return true
+		}
+	}
+	return false
 }
 
 // talk counts the messages that are none of the system.

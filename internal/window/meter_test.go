@@ -158,7 +158,7 @@ func BenchmarkPlan(b *testing.B) {
 	sizes := window.Sizes(all)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, ok := window.Plan(all, sizes, window.Room{Keep: 20_000, Most: 40_000, Recent: 8, Take: 60_000}); !ok {
+		if _, _, ok := window.Plan(all, sizes, window.Room{Keep: 20_000, Most: 40_000, Recent: 8, Take: 60_000}); !ok {
 			b.Fatal("no plan")
 		}
 	}

@@ -199,7 +199,7 @@ func checkFold(t *rapid.T) {
 		Recent: rapid.IntRange(0, 8).Draw(t, "recent"), Take: rapid.IntRange(0, 2000).Draw(t, "take"),
 	}
 	for rounds := 0; ; rounds++ {
-		fold, ok := window.Plan(all, window.Sizes(all), room)
+		fold, _, ok := window.Plan(all, window.Sizes(all), room)
 		if !ok {
 			return
 		}
@@ -309,25 +309,26 @@ func TestPlanExamples(t *testing.T) {
 		room   window.Room
 		folded []int64
 		left   []int64 // 0 is the summary
+		more   bool
 	}{
-		"all-but-the-request": {chat, window.Room{Take: 9999}, []int64{2, 3, 4, 5, 6, 7}, []int64{1, 0, 8}},
-		"keeps-what-has-room": {chat, window.Room{Keep: 250, Take: 9999}, []int64{2, 3, 4, 5, 6}, []int64{1, 0, 7, 8}},
-		"keeps-recent":        {chat, window.Room{Keep: 1, Recent: 3, Most: 9999, Take: 9999}, []int64{2, 3, 4}, []int64{1, 0, 5, 6, 7, 8}},
-		"recent-but-not-most": {chat, window.Room{Keep: 1, Recent: 3, Most: 250, Take: 9999}, []int64{2, 3, 4, 5, 6}, []int64{1, 0, 7, 8}},
-		"takes-no-more":       {chat, window.Room{Take: 250}, []int64{2, 3}, []int64{1, 0, 4, 5, 6, 7, 8}},
-		"takes-one":           {chat, window.Room{Take: 1}, []int64{2}, []int64{1, 0, 3, 4, 5, 6, 7, 8}},
-		"all-of-it-has-room":  {chat, window.Room{Keep: 9999, Take: 9999}, nil, nil},
-		"keeps-the-turn":      {work, window.Room{Most: 999, Take: 9999}, []int64{1, 2}, []int64{0, 3, 4, 5, 6, 7, 8, 9}},
-		"folds-in-the-turn":   {work, window.Room{Take: 9999}, []int64{1, 2, 4, 5, 6, 7}, []int64{0, 3, 8, 9}},
-		"never-an-open-call":  {open, window.Room{Take: 9999}, []int64{1, 4, 5}, []int64{0, 2, 3, 6}},
-		"only-system":         {number([]model.Message{text(model.System, hundred)}), window.Room{Take: 9999}, nil, nil},
-		"nothing":             {nil, window.Room{}, nil, nil},
+		"all-but-the-request": {chat, window.Room{Take: 9999}, []int64{2, 3, 4, 5, 6, 7}, []int64{1, 0, 8}, false},
+		"keeps-what-has-room": {chat, window.Room{Keep: 250, Take: 9999}, []int64{2, 3, 4, 5, 6}, []int64{1, 0, 7, 8}, false},
+		"keeps-recent":        {chat, window.Room{Keep: 1, Recent: 3, Most: 9999, Take: 9999}, []int64{2, 3, 4}, []int64{1, 0, 5, 6, 7, 8}, false},
+		"recent-but-not-most": {chat, window.Room{Keep: 1, Recent: 3, Most: 250, Take: 9999}, []int64{2, 3, 4, 5, 6}, []int64{1, 0, 7, 8}, false},
+		"takes-no-more":       {chat, window.Room{Take: 250}, []int64{2, 3}, []int64{1, 0, 4, 5, 6, 7, 8}, true},
+		"takes-one":           {chat, window.Room{Take: 1}, []int64{2}, []int64{1, 0, 3, 4, 5, 6, 7, 8}, true},
+		"all-of-it-has-room":  {chat, window.Room{Keep: 9999, Take: 9999}, nil, nil, false},
+		"keeps-the-turn":      {work, window.Room{Most: 999, Take: 9999}, []int64{1, 2}, []int64{0, 3, 4, 5, 6, 7, 8, 9}, false},
+		"folds-in-the-turn":   {work, window.Room{Take: 9999}, []int64{1, 2, 4, 5, 6, 7}, []int64{0, 3, 8, 9}, false},
+		"never-an-open-call":  {open, window.Room{Take: 9999}, []int64{1, 4, 5}, []int64{0, 2, 3, 6}, false},
+		"only-system":         {number([]model.Message{text(model.System, hundred)}), window.Room{Take: 9999}, nil, nil, false},
+		"nothing":             {nil, window.Room{}, nil, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			fold, ok := window.Plan(tt.in, window.Sizes(tt.in), tt.room)
-			if ok != (tt.folded != nil) {
-				t.Fatalf("%+v, %v", fold, ok)
+			fold, more, ok := window.Plan(tt.in, window.Sizes(tt.in), tt.room)
+			if ok != (tt.folded != nil) || more != tt.more {
+				t.Fatalf("%+v, %v, %v", fold, more, ok)
 			}
 			if !ok {
 				return
@@ -350,7 +351,7 @@ func TestFoldAgain(t *testing.T) {
 	})
 	once := window.Apply(all, window.Fold{Messages: 2}, "first")
 	grown := append(once, text(model.Assistant, "4"), text(model.User, "5"))
-	fold, ok := window.Plan(grown, window.Sizes(grown), window.Room{Take: 999})
+	fold, _, ok := window.Plan(grown, window.Sizes(grown), window.Room{Take: 999})
 	if !ok || fold.Messages != 3 || fold.KeepRequest {
 		t.Fatalf("%+v, %v", fold, ok)
 	}

@@ -110,21 +110,40 @@ func (a *App) build(ctx context.Context) error {
 
 	connectMCP(servers, runs, subscribers)
 
-	runners[engine.WorkKind] = work.NewRunner(work.Config{
-		Kind: engine.WorkKind, Owner: a.node, Queue: queue, Handler: eng.Handle, Slots: maxRuns, Lease: lease, Clock: a.clock, Logger: a.log,
-	})
-	runners[resource.WorkKind] = work.NewRunner(work.Config{
-		Kind: resource.WorkKind, Owner: a.node, Queue: queue, Handler: subscribers.Deliver, Slots: 8, Lease: lease, Clock: a.clock, Logger: a.log,
-	})
-	runners[schedule.WorkKind] = work.NewRunner(work.Config{
-		Kind: schedule.WorkKind, Owner: a.node, Queue: queue, Handler: schedules.Handle, Slots: 8, Lease: lease, Clock: a.clock, Logger: a.log,
-	})
+	a.addRunner(runners, queue, engine.WorkKind, maxRuns, eng.Handle)
+	a.addRunner(runners, queue, resource.WorkKind, 8, subscribers.Deliver)
+	a.addRunner(runners, queue, schedule.WorkKind, 8, schedules.Handle)
 	remember.connect(agents, store, models, client, watchers, subscribers, runners)
 	watchers.Add(notes.RunMoved) // the last: what others tell locks the same row as this
 	a.bindSessions(sessions, runs, stored, runners)
 	eng.Bind(runners[engine.WorkKind], runs)
 	a.onStop(stopper(a.hub.OnSignal(signalWork, wake)))
 	a.serve(eng.Serve)
+	if err := a.startRunners(runners); err != nil {
+		return err
+	}
+
+	chat := &openai.Chat{Runs: runs, Agents: source, Models: catalogue{agents}, Log: log, Hub: a.hub}
+	a.routes = slices.Concat(
+		a.people.Routes(), agents.Routes(), resource.Routes(customers), guardrails.Routes(), runs.Routes(), remember.routes(),
+		tools.bind(a, runs, agents), sessions.Routes(), schedules.Routes(), notes.Routes(), servers.Routes(), storedRoutes,
+	)
+	a.raw = append(chat.Routes(), a.mcpEndpoint(servers, runs, agentTools{catalogue{agents}, source}, log)...)
+	a.server, err = httpapi.New(httpapi.Config{
+		Routes: a.routes, Raw: a.raw, Auth: a.people, Recheck: a.people.Valid, Ready: a.db.Ready,
+		Log: a.log, Metrics: a.metrics, Tracer: tracer(a.cfg.Observability, "agentd/http"), PublicURL: a.cfg.Server.PublicURL,
+	})
+	return err
+}
+
+// addRunner makes the runner of a kind of work on this node.
+func (a *App) addRunner(runners map[string]*work.Runner, queue work.Queue, kind string, slots int, handle work.Handler) {
+	runners[kind] = work.NewRunner(work.Config{
+		Kind: kind, Owner: a.node, Queue: queue, Handler: handle, Slots: slots, Lease: lease, Clock: a.clock, Logger: a.log,
+	})
+}
+
+func (a *App) startRunners(runners map[string]*work.Runner) error {
 	for _, r := range runners {
 		if err := r.Start(); err != nil {
 			return err
@@ -135,25 +154,7 @@ func (a *App) build(ctx context.Context) error {
 			}
 		})
 	}
-
-	chat := &openai.Chat{Runs: runs, Agents: source, Models: catalogue{agents}, Log: log, Hub: a.hub}
-	routes := append(a.people.Routes(), agents.Routes()...)
-	routes = append(routes, resource.Routes(customers)...)
-	routes = append(routes, guardrails.Routes()...)
-	routes = append(routes, runs.Routes()...)
-	routes = append(routes, remember.routes()...)
-	routes = append(routes, tools.bind(a, runs, agents)...)
-	routes = append(routes, sessions.Routes()...)
-	routes = append(routes, schedules.Routes()...)
-	routes = append(routes, notes.Routes()...)
-	routes = append(routes, servers.Routes()...)
-	routes = append(routes, storedRoutes...)
-	a.routes, a.raw = routes, append(chat.Routes(), a.mcpEndpoint(servers, runs, agentTools{catalogue{agents}, source}, log)...)
-	a.server, err = httpapi.New(httpapi.Config{
-		Routes: routes, Raw: a.raw, Auth: a.people, Recheck: a.people.Valid, Ready: a.db.Ready,
-		Log: a.log, Metrics: a.metrics, Tracer: tracer(a.cfg.Observability, "agentd/http"), PublicURL: a.cfg.Server.PublicURL,
-	})
-	return err
+	return nil
 }
 
 func (a *App) buildPeople(ctx context.Context) (err error) {

@@ -214,7 +214,8 @@ func TestOneDecisionEver(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 10 {
 			all.Go(func() {
-				n, err := []*node{a, b}[i%2], error(nil)
+				var err error
+				n := []*node{a, b}[i%2]
 				if i < 5 {
 					_, err = n.Approve(t.Context(), r.who, id, run.Approving{})
 				} else {

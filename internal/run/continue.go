@@ -23,7 +23,8 @@ type continueIn struct {
 	}
 }
 
-type continueAnswer struct {
+// ContinueAnswer says which run goes on.
+type ContinueAnswer struct {
 	_ struct{} `json:"-" name:"RunContinued"`
 
 	Continued  bool   `json:"continued" required:"true"`
@@ -47,8 +48,8 @@ const goOnMessage = "Go on from where you were cut off."
 // Continue starts the run that goes on from a truncated one. Errors: NotFound;
 // Conflict unless it completed truncated; Invalid for a token of something
 // else; those of Create.
-func (s *Service) Continue(ctx context.Context, who authz.Caller, id, token, message string) (continueAnswer, error) {
-	var none continueAnswer
+func (s *Service) Continue(ctx context.Context, who authz.Caller, id, token, message string) (ContinueAnswer, error) {
+	var none ContinueAnswer
 	r, err := s.Runs.Get(ctx, who.TenantID, id)
 	if err != nil {
 		return none, err
@@ -93,5 +94,5 @@ func (s *Service) Continue(ctx context.Context, who authz.Caller, id, token, mes
 	if err != nil {
 		return none, err
 	}
-	return continueAnswer{Continued: true, RunID: made.RunID, Checkpoint: step, ResumeStep: step + 1}, nil
+	return ContinueAnswer{Continued: true, RunID: made.RunID, Checkpoint: step, ResumeStep: step + 1}, nil
 }

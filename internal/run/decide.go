@@ -24,24 +24,24 @@ type Rejecting struct {
 	Continue   bool   `json:"continue,omitzero" doc:"Tell the model of the refusal and let the run go on, instead of ending it."`
 }
 
-// Approved and Rejected are the answers.
-type (
-	ApproveAnswer struct {
-		_ struct{} `json:"-" name:"RunApproved"`
+// ApproveAnswer says what was approved.
+type ApproveAnswer struct {
+	_ struct{} `json:"-" name:"RunApproved"`
 
-		Approved   bool   `json:"approved" required:"true"`
-		RunID      string `json:"run_id" required:"true"`
-		ApprovalID string `json:"approval_id" required:"true"`
-	}
-	RejectAnswer struct {
-		_ struct{} `json:"-" name:"RunRejected"`
+	Approved   bool   `json:"approved" required:"true"`
+	RunID      string `json:"run_id" required:"true"`
+	ApprovalID string `json:"approval_id" required:"true"`
+}
 
-		Rejected   bool   `json:"rejected" required:"true"`
-		RunID      string `json:"run_id" required:"true"`
-		ApprovalID string `json:"approval_id,omitzero"`
-		Reason     string `json:"reason,omitzero"`
-	}
-)
+// RejectAnswer says what was refused.
+type RejectAnswer struct {
+	_ struct{} `json:"-" name:"RunRejected"`
+
+	Rejected   bool   `json:"rejected" required:"true"`
+	RunID      string `json:"run_id" required:"true"`
+	ApprovalID string `json:"approval_id,omitzero"`
+	Reason     string `json:"reason,omitzero"`
+}
 
 // Approve lets a call be made. Errors: NotFound for the run or the approval;
 // Conflict where the run does not wait for approval, the approval was decided

@@ -118,7 +118,7 @@ func (s *Service) waitRoutes() []route.Route {
 			"The answer is the result of the agent's call of ask_user."), s.respond),
 		route.Action(later(act("continue", "continueRun", "Go on from a run that a limit cut off",
 			"A new run with the same limits begins, with the conversation so far; it is in the same session, if there is one.")),
-			func(ctx context.Context, who authz.Caller, in *continueIn) (continueAnswer, error) {
+			func(ctx context.Context, who authz.Caller, in *continueIn) (ContinueAnswer, error) {
 				return s.Continue(ctx, who, in.RunID, in.Body.ContinuationToken, in.Body.Message)
 			}),
 		route.Action(route.Row{

@@ -2,11 +2,13 @@ package engine
 
 import (
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/internal/event"
+	"agentd/internal/model"
 	"agentd/internal/run"
 	"agentd/internal/txn"
 )
@@ -72,10 +74,12 @@ type (
 		Status run.Status `json:"status"`
 		run.PendingAuth
 	}
+	// Arguments stand last: a stored tool.call leaves them out where the step
+	// of the model that asked has them.
 	toolCallData struct {
 		ToolCallID string         `json:"tool_call_id"`
 		Name       string         `json:"name"`
-		Arguments  jsontext.Value `json:"arguments"`
+		Arguments  jsontext.Value `json:"arguments,omitzero"`
 	}
 	// Output stands last: a stored tool.result leaves it out, because the step
 	// has it.
@@ -110,6 +114,32 @@ func (a *attempt) emitResult(d toolResultData, step int64) {
 	live := encode(d)
 	d.Output = nil
 	a.add(event.Entry{Name: "tool.result", At: a.e.Clock.Now(), Data: encode(d), Step: step}, live)
+}
+
+// emitCall is emit for a call, whose arguments only the model's step stores.
+func (a *attempt) emitCall(c model.ToolCall) {
+	d := toolCallData{ToolCallID: c.ID, Name: c.Name, Arguments: run.ShowArguments(c.Arguments)}
+	live := encode(d)
+	stored := event.Entry{Name: "tool.call", At: a.e.Clock.Now(), Data: live}
+	if stored.Step = a.callOf(c.ID, c.Arguments); stored.Step != 0 {
+		d.Arguments = nil
+		stored.Data = encode(d)
+	}
+	a.add(stored, live)
+}
+
+// callOf gives the step of the model that asked for a call with just these
+// arguments, 0 where they are others: an approver changed them.
+func (a *attempt) callOf(id, arguments string) int64 {
+	if a.past == nil || a.past.Asking == nil || !utf8.ValidString(arguments) { // stored text is mended
+		return 0
+	}
+	for _, c := range a.past.Asking.ToolCalls {
+		if c.ID == id && c.Arguments == arguments {
+			return a.past.Asking.From.StepSeq
+		}
+	}
+	return 0
 }
 
 func (a *attempt) add(stored event.Entry, live jsontext.Value) {

@@ -126,6 +126,7 @@ type stepOutput struct {
 	Text     string `json:"text"`
 	Thinking string `json:"thinking"`
 	Content  string `json:"content"`
+	asking
 }
 
 func (t *stepTexts) need(step int64) {
@@ -169,8 +170,12 @@ func (t *stepTexts) expand(e storedEntry) []event.Event {
 	at := sqldb.Time(e.At)
 	if e.Lens == nil {
 		data := e.Data
-		if e.Step != 0 {
-			data = withOutput(data, t.outputs[e.Step].Content)
+		switch {
+		case e.Step == 0:
+		case e.Name == "tool.call":
+			data = withArguments(data, t.outputs[e.Step].asking)
+		default:
+			data = withMember(data, "output", quoted(t.outputs[e.Step].Content))
 		}
 		return []event.Event{{Name: e.Name, At: at, Data: data}}
 	}
@@ -184,7 +189,7 @@ func (t *stepTexts) expand(e storedEntry) []event.Event {
 	out := make([]event.Event, len(e.Lens))
 	for i, n := range e.Lens {
 		n = min(n, len(text))
-		out[i] = event.Event{Name: e.Name, At: at.Add(time.Duration(e.After[i]) * time.Millisecond), Data: quoted("text", text[:n])}
+		out[i] = event.Event{Name: e.Name, At: at.Add(time.Duration(e.After[i]) * time.Millisecond), Data: withMember(nil, "text", quoted(text[:n]))}
 		text = text[n:]
 	}
 	return out
@@ -206,17 +211,29 @@ func (t *stepTexts) consume(e storedEntry) {
 	t.outputs[e.Step] = o
 }
 
-func quoted(name, value string) jsontext.Value {
-	b, _ := json.Marshal(map[string]string{name: value}, jsontext.AllowInvalidUTF8(true))
+func quoted(value string) jsontext.Value {
+	b, _ := json.Marshal(value, jsontext.AllowInvalidUTF8(true))
 	return b
 }
 
-func withOutput(data jsontext.Value, output string) jsontext.Value {
-	member := quoted("output", output)
-	if len(data) <= 2 {
-		return member
+// withArguments completes a tool.call by what the model asked for.
+func withArguments(data jsontext.Value, from asking) jsontext.Value {
+	var call struct {
+		ID string `json:"tool_call_id"`
 	}
-	return jsontext.Value(strings.TrimSuffix(string(data), "}") + "," + string(member[1:]))
+	if json.Unmarshal(data, &call) != nil {
+		return data
+	}
+	return withMember(data, "arguments", run.ShowArguments(from.arguments(call.ID)))
+}
+
+// withMember adds a last member to an object.
+func withMember(data jsontext.Value, name string, value jsontext.Value) jsontext.Value {
+	start := "{"
+	if len(data) > 2 {
+		start = strings.TrimSuffix(string(data), "}") + ","
+	}
+	return jsontext.Value(start + `"` + name + `":` + string(value) + "}")
 }
 
 var _ run.Store = (*Runs)(nil)

@@ -46,19 +46,6 @@ type (
 		StepSeq int64        `json:"step_seq"`
 		Type    run.StepType `json:"type"`
 	}
-	stepCompletedData struct {
-		StepSeq    int64          `json:"step_seq"`
-		Type       run.StepType   `json:"type"`
-		Status     run.StepStatus `json:"status"`
-		DurationMS float64        `json:"duration_ms"`
-	}
-	llmCompletedData struct {
-		StepSeq      int64  `json:"step_seq"`
-		Model        string `json:"model,omitzero"`
-		FinishReason string `json:"finish_reason"`
-		InputTokens  int    `json:"input_tokens"`
-		OutputTokens int    `json:"output_tokens"`
-	}
 	approvalData struct {
 		ApprovalID string         `json:"approval_id"`
 		ToolCallID string         `json:"tool_call_id"`
@@ -114,6 +101,11 @@ func (a *attempt) emitResult(d toolResultData, step int64) {
 	live := encode(d)
 	d.Output = nil
 	a.add(event.Entry{Name: "tool.result", At: a.e.Clock.Now(), Data: encode(d), Step: step}, live)
+}
+
+// emitOf is emit for an event whose data the step has that ends with it.
+func (a *attempt) emitOf(name string, data any, step int64) {
+	a.add(event.Entry{Name: name, At: a.e.Clock.Now(), Step: step}, encode(data))
 }
 
 // emitCall is emit for a call, whose arguments only the model's step stores.

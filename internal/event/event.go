@@ -63,7 +63,8 @@ type Entry struct {
 	//
 	// Without Lens, Step has what Data leaves out: of a tool.result the output
 	// ("content" of the output of the call's step), of a tool.call the arguments
-	// (in "tool_calls" of the output of the step that asked for the call).
+	// (in "tool_calls" of the output of the step that asked for the call); and
+	// of a step.completed and an llm.completed everything, so that Data is nil.
 	Lens  []int
 	After []int
 	Text  string

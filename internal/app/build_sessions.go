@@ -2,14 +2,17 @@ package app
 
 import (
 	"context"
+	"errors"
 	"io"
 	"strings"
+	"time"
 
 	"agentd/internal/agent"
 	"agentd/internal/file"
 	"agentd/internal/outbound"
 	"agentd/internal/resource"
 	"agentd/internal/run"
+	"agentd/internal/schedule"
 	"agentd/internal/session"
 	"agentd/internal/sqlstore"
 	"agentd/internal/work"
@@ -43,7 +46,7 @@ func (f attachable) Open(ctx context.Context, tenant, id string) (session.Attach
 // bindSessions connects sessions with runs and what is stored, and adds the
 // runners of sessions.
 func (a *App) bindSessions(s *session.Service, runs *run.Service, stored *storage, runners map[string]*work.Runner) {
-	s.Files, s.Artifacts = attachable{stored.files}, stored.artifacts
+	s.Files, s.Artifacts, s.Cron = attachable{stored.files}, stored.artifacts, todoCron
 	s.Runs, runs.Sessions = runs, s
 	runners[session.WorkKind] = work.NewRunner(work.Config{
 		Kind: session.WorkKind, Owner: a.node, Queue: s.Queue, Handler: s.Handle, Slots: 4, Lease: lease, Clock: a.clock, Logger: a.log,
@@ -51,6 +54,22 @@ func (a *App) bindSessions(s *session.Service, runs *run.Service, stored *storag
 	runners[session.TodoWorkKind] = work.NewRunner(work.Config{
 		Kind: session.TodoWorkKind, Owner: a.node, Queue: s.Queue, Handler: s.HandleTodo, Slots: 8, Lease: lease, Clock: a.clock, Logger: a.log,
 	})
+}
+
+// todoCron is session.CronFunc: todos recur by the rules of schedules.
+func todoCron(cron, zone string) (func(time.Time) time.Time, error) {
+	where := time.UTC
+	if zone != "" {
+		var err error
+		if where, err = time.LoadLocation(zone); err != nil || where == time.Local {
+			return nil, errors.New("the time zone is not known")
+		}
+	}
+	at, err := schedule.ParseCron(cron, where)
+	if err != nil {
+		return nil, err
+	}
+	return at.Next, nil
 }
 
 // public is the address under which clients reach the service.

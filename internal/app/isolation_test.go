@@ -66,13 +66,7 @@ func minding(t *testing.T, mine, theirs *company) {
 	operations := mine.operations()
 	secrets := theirs.secrets(operations)
 	before := theirs.admin().rows(theirs.id.TenantID)
-	// Deletions come last, of what is in a thing before the thing.
-	slices.SortStableFunc(operations, func(a, b *operation) int {
-		if d := isDelete(a) - isDelete(b); d != 0 || isDelete(a) == 0 {
-			return d
-		}
-		return len(b.params) - len(a.params)
-	})
+	slices.SortStableFunc(operations, deletionsLast)
 	for _, op := range operations {
 		if op.page {
 			continue
@@ -87,6 +81,15 @@ func minding(t *testing.T, mine, theirs *company) {
 	if diff := cmp.Diff(before, theirs.admin().rows(theirs.id.TenantID)); diff != "" {
 		t.Errorf("something of the other company changed:\n%s", diff)
 	}
+}
+
+// deletionsLast orders operations: deletions after everything else, of what is
+// in a thing before the thing.
+func deletionsLast(a, b *operation) int {
+	if d := isDelete(a) - isDelete(b); d != 0 || isDelete(a) == 0 {
+		return d
+	}
+	return len(b.params) - len(a.params)
 }
 
 func isDelete(op *operation) int {

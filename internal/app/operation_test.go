@@ -342,9 +342,6 @@ var plainQueries = map[string]bool{
 	"last_event_id": true, "limit": true, "mime_prefix": true, "order": true, "path": true, "q": true,
 	"recursive": true, "regex": true, "scope": true, "status": true, "timeout_sec": true, "to": true,
 	"top_k": true, "unread": true,
-	"compare_to": true, "cursor": true, "fields": true, "format": true, "from": true, "glob": true, "last_event_id": true, "limit": true,
-	"mime_prefix": true, "order": true, "path": true, "q": true, "recursive": true, "regex": true, "scope": true, "status": true,
-	"timeout_sec": true, "to": true, "top_k": true, "unread": true,
 }
 
 // call is a request to an operation.

@@ -16,17 +16,26 @@ const wholeAgent = `{"name":"whole","description":"d","model":{"provider":"opena
 	`"api_key_ref":"ref","capabilities":{"tools":true}},"fallback_model":{"provider":"custom","model_ref":"builtin/echo","capabilities":{}},` +
 	`"prompts":{"system":"s","developer":"v"},"mcp":{"servers":[]},"policies":{"cancel_on_disconnect":true},"skills":[{"id":"k"}],` +
 	`"thinking":{"mode":"fixed"},"effort_policy":{"plan":"low"},"resource_limits":{"max_duration_ms":1,"max_steps":2,"max_tool_calls":3,"max_tokens_per_run":4},` +
-	`"memory":{"enabled":true},"guardrails":{"input":[]},"approval_required_tools":["calculator"],"built_in_tools":["calculator","current_time"],` +
+	`"memory":{"enabled":true},"core_memory":{"enabled":true},"guardrails":{"input":[]},"approval_required_tools":["calculator"],"built_in_tools":["calculator","current_time"],` +
 	`"image_generation":{"provider":"x"},"knowledge_base_id":"kb","execution_mode":"worker","worker_reuse":true,` +
 	`"schedule":{"cron":"0 * * * *"},"a2a":{"enabled":false},"risk_classification":{"level":"minimal"},"workspace_id":"ws",` +
 	`"context_strategy":"sliding_window","context_window_size":7,"metadata":{"a":{"b":1}}}`
+
+// whole is wholeAgent with a knowledge base and a workspace that are there.
+func (n *node) whole() string {
+	n.t.Helper()
+	id := n.want(201, "POST", basesPath, object{"name": "kb"})["id"].(string)
+	workspace := n.want(201, "POST", "/api/v1/workspaces", object{"name": "ws"})["workspace_id"].(string)
+	return strings.NewReplacer(`"knowledge_base_id":"kb"`, `"knowledge_base_id":"`+id+`"`, `"workspace_id":"ws"`, `"workspace_id":"`+workspace+`"`).Replace(wholeAgent)
+}
 
 // Every field of the table is kept and given back (interface.md section 2).
 func TestAgentFields(t *testing.T) {
 	t.Parallel()
 	n := start(t, nil)
-	sent := parsed(t, wholeAgent)
-	made := n.want(201, "POST", "/api/v1/agents", wholeAgent)
+	whole := n.whole()
+	sent := parsed(t, whole)
+	made := n.want(201, "POST", "/api/v1/agents", whole)
 	for name, want := range sent {
 		if diff := cmp.Diff(want, made[name]); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
@@ -46,7 +55,7 @@ func TestAgentFields(t *testing.T) {
 
 	least := n.want(201, "POST", "/api/v1/agents", object{"name": "least"})
 	want := parsed(t, `{"name":"least","description":"","model":{"provider":"custom","model_ref":"builtin/echo","capabilities":{}},"fallback_model":null,`+
-		`"prompts":{},"mcp":{},"policies":{},"skills":[],"thinking":null,"effort_policy":null,"resource_limits":null,"memory":null,"guardrails":null,`+
+		`"prompts":{},"mcp":{},"policies":{},"skills":[],"thinking":null,"effort_policy":null,"resource_limits":null,"memory":null,"core_memory":null,"guardrails":null,`+
 		`"approval_required_tools":[],"built_in_tools":[],"image_generation":null,"knowledge_base_id":null,"execution_mode":"async","worker_reuse":false,`+
 		`"schedule":null,"a2a":null,"risk_classification":null,"workspace_id":null,"context_strategy":"compaction","context_window_size":20,"metadata":{},`+
 		`"version":"1","status":"active"}`)
@@ -96,11 +105,12 @@ func TestAgentUpdates(t *testing.T) {
 	n := start(t, nil)
 	for _, method := range []string{"PUT", "PATCH"} {
 		t.Run(method, func(t *testing.T) {
-			before := n.want(201, "POST", "/api/v1/agents", wholeAgent)
+			whole := n.whole()
+			before := n.want(201, "POST", "/api/v1/agents", whole)
 			path := "/api/v1/agents/" + before["agent_id"].(string)
 			after := n.want(200, method, path, `{"description":"new","prompts":{"system":"t"},"skills":[],"metadata":{"c":2},"resource_limits":{"max_steps":9,"max_tool_calls":null},`+
 				`"memory":{"types":["note"]},"thinking":{"effort":"low"},"knowledge_base_id":null,"fallback_model":null,"execution_mode":null,"zz":1}`)
-			want := parsed(t, wholeAgent)
+			want := parsed(t, whole)
 			maps.Copy(want, parsed(t, `{"description":"new","prompts":{"system":"t"},"skills":[],"metadata":{"a":{"b":1},"c":2},`+
 				`"resource_limits":{"max_duration_ms":1,"max_steps":9,"max_tokens_per_run":4},"memory":{"enabled":true,"types":["note"]},"thinking":{"effort":"low"},`+
 				`"knowledge_base_id":null,"fallback_model":null,"execution_mode":"async"}`))

@@ -234,6 +234,11 @@ func TestTodos(t *testing.T) {
 				t.Errorf("the wrong %s: %s", field, r.raw)
 			}
 		}
+		daily := n.want(201, "POST", path, object{"title": "daily", "assign_agent_id": agent, "recurrence": object{"cron": "0 8 * * *", "timezone": "Europe/Berlin"}})
+		if at, err := time.Parse(time.RFC3339, fmt.Sprint(daily["next_fire_at"])); err != nil || !at.After(time.Now()) || at.Minute() != 0 {
+			t.Errorf("a daily todo: %v", daily)
+		}
+		checkCode(t, n.do("POST", path, object{"title": "x", "recurrence": object{"cron": "0 8 * * *", "timezone": "Mars/Olympus"}}), 422, "VALIDATION_ERROR")
 		checkCode(t, n.do("POST", path, object{"title": "x", "assign_team_id": ident.New()}), 404, "NOT_FOUND")
 		checkCode(t, n.do("POST", path, object{"title": "x", "assign_agent_id": ident.New()}), 404, "NOT_FOUND")
 	})

@@ -224,6 +224,7 @@ func (s *Service) begin(ctx context.Context, call tool.Call, id, agentID, messag
 	}
 	_, err = s.runs.Create(ctx, authz.Caller{TenantID: call.TenantID}, run.Request{
 		RunID: id, AgentID: agentID, Input: schema.Object(input), Metadata: schema.Object(metadata),
+		Parent: call.RunID,
 	})
 	if f := fault.From(err); f != nil && f.Kind == fault.Conflict && f.Code == "ALREADY_EXISTS" {
 		return nil // another worker that had the parent was quicker

@@ -41,13 +41,14 @@ type attempt struct {
 	messages    []model.Message
 	past        *run.Transcript          // what the journal has of this run; its last turn is the one whose calls are made
 	approvals   map[string]*run.Approval // by tool_call_id
-	closing     bool                     // a limit was hit: one last answer, without tools
-	interrupted map[string]bool          // calls that were under way when the last worker died, by tool_call_id
-	needs       *run.PendingAuth         // what a call needs before it can be made
-	spent       run.StepMetrics          // by the model call whose step has not ended
-	steps       []*run.Step              // of the commit that is being made
-	asked       []*run.Approval          // the same
-	also        []txn.Op                 // the same
+	repeats     tool.Repeats
+	closing     bool             // a limit was hit: one last answer, without tools
+	interrupted map[string]bool  // calls that were under way when the last worker died, by tool_call_id
+	needs       *run.PendingAuth // what a call needs before it can be made
+	spent       run.StepMetrics  // by the model call whose step has not ended
+	steps       []*run.Step      // of the commit that is being made
+	asked       []*run.Approval  // the same
+	also        []txn.Op         // the same
 }
 
 func (e *Engine) newAttempt(r *run.Record, spec *run.AgentSpec) *attempt {

@@ -42,7 +42,7 @@ func TestBudgetIsShared(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 10 {
 			all.Go(func() {
-				child := []*node{a, b}[i%2].begin(run.Request{Budgets: []string{parent.RunID}})
+				child := []*node{a, b}[i%2].begin(run.Request{Parent: parent.RunID})
 				mu.Lock()
 				defer mu.Unlock()
 				ids = append(ids, child.RunID)
@@ -96,7 +96,7 @@ func TestBudgetOfACancelledCall(t *testing.T) {
 		if _, err := n.Cancel(t.Context(), r.who.TenantID, id); err != nil {
 			t.Fatal(err)
 		}
-		end := n.end(n.begin(run.Request{Budgets: []string{id}}).RunID)
+		end := n.end(n.begin(run.Request{Parent: id}).RunID)
 		if end.Status == run.Completed && *end.Metrics.TotalCostUSD > 0.0009 {
 			t.Errorf("a sibling spent %v more", *end.Metrics.TotalCostUSD)
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/internal/model"
@@ -132,6 +133,13 @@ func (a *attempt) replay(ctx context.Context) error {
 	if a.past, err = run.Transcribe(steps); err != nil {
 		return err
 	}
+	for _, s := range steps {
+		if s.Type == run.StepTool {
+			if err := a.remember(&s); err != nil {
+				return err
+			}
+		}
+	}
 	a.interrupted = map[string]bool{}
 	for i := range a.rec.Pending {
 		p := &a.rec.Pending[i]
@@ -153,5 +161,19 @@ func (a *attempt) replay(ctx context.Context) error {
 	for i := range all {
 		a.approvals[all[i].ToolCallID] = &all[i]
 	}
+	return nil
+}
+
+// remember has the detector of repeated calls know a call of the journal.
+func (a *attempt) remember(s *run.Step) error {
+	var in run.ToolInput
+	var out run.ToolOutput
+	if err := json.Unmarshal(s.Input, &in); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(s.Output, &out); err != nil {
+		return err
+	}
+	a.repeats.Note(in.Name, in.Arguments, out.Content)
 	return nil
 }

@@ -254,7 +254,12 @@ func (e *Engine) startRejected(ctx context.Context, r *run.Record, v policy.Verd
 	a.rec.Error, a.rec.ErrorCode = &v.Reason, v.Code
 	a.emit("run.queued", statusData{Status: run.Queued})
 	a.emit(run.Rejected.EventName(), endData{Status: run.Rejected, Error: &v.Reason, ErrorCode: v.Code})
-	err := a.insert(ctx, func(tx txn.Tx) error { return e.Watchers.Moved(tx, a.rec) })
+	err := a.insert(ctx, func(tx txn.Tx) error {
+		if _, err := admitted(tx, a.rec); err != nil {
+			return err
+		}
+		return e.Watchers.Moved(tx, a.rec)
+	})
 	if err == nil {
 		r.Run = a.rec.Run
 	}

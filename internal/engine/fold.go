@@ -204,77 +204,29 @@ func (a *attempt) fold() error {
 		return err
 	}
 	a.meter.Read(a.messages)
-	style, _ := a.style()
-	step := &run.Step{Type: run.StepCompaction, Status: run.StepCompleted}
+	before := a.meter.Total()
+	s, err := a.summarize(t)
+	if err != nil {
+		return err
+	}
+	step := &run.Step{Type: run.StepCompaction, Status: run.StepCompleted, Input: schema.Nullable(encode(s.in))}
 	for _, p := range a.rec.Pending {
 		if p.Type == run.StepCompaction {
 			step.Seq = p.Seq
 		}
 	}
-	in := run.CompactionInput{Strategy: string(style)}
-	out := run.CompactionOutput{}
-	m := run.StepMetrics{}
-	before, unfinished := a.meter.Total(), false
-	for try := 1; ; try++ {
-		f, more, ok := a.plan(t.Target)
-		if !ok {
-			a.foldInVain(step, "There is nothing that a summary would make shorter.")
-			break
-		}
-		in.Fold, in.Through, in.Tokens = f, nil, 0
-		folded := window.Folded(a.messages, f)
-		for i := range folded {
-			in.Tokens += model.EstimateMessage(&folded[i])
-			if from := folded[i].From; from.RunID != "" {
-				in.Through = &from
-			}
-		}
-		req := a.summaryRequest(t.Target, style, folded)
-		var resp model.Response
-		var used model.Target
-		if err = a.afford(a.ctx, &req, t.fallback); err == nil {
-			resp, used, err = model.GenerateWithFallback(a.ctx, a.e.Client, req, t.fallback, nil)
-		}
-		if cause := context.Cause(a.ctx); cause != nil {
-			return cause
-		}
-		if _, over := errors.AsType[*run.OverBudget](err); over { // the next call may still be within it
-			a.foldInVain(step, "What is left of the run's budget does not pay for a summary.")
-			break
-		}
-		if failed, ok := errors.AsType[*model.Error](err); ok {
-			if failed.Code == model.CodeContextLength && try < summaryTries {
-				a.refused = min(a.contextOf(t.Target), model.EstimateInput(req)) * 3 / 4
-				continue
-			}
-			a.e.Logger.Warn("there is no summary; the model reads less instead", "run", a.rec.RunID, "tenant", a.rec.TenantID, "code", failed.Code, "err", failed.Cause)
-			a.foldInVain(step, failed.Detail)
-			break
-		}
-		if err != nil {
-			return err
-		}
-		m = a.count(resp.Usage, used, 0)
-		after := window.Apply(a.messages, f, resp.Text)
-		tokens := 0
-		for _, n := range window.Sizes(after) {
-			tokens += n
-		}
-		if resp.Text == "" || tokens >= before {
-			a.foldInVain(step, "The model gave no summary that is shorter than what it stands for.")
-			break
-		}
-		out = run.CompactionOutput{Summary: resp.Text, Tokens: tokens, Model: resp.Model}
-		step.Output = schema.Nullable(encode(out))
-		a.messages, unfinished = after, more
+	if s.why == "" {
+		step.Output = schema.Nullable(encode(s.out))
+		a.messages = s.after
 		a.meter.Reset()
-		a.emit("context.compacted", compactedData{StepSeq: step.Seq, Folded: len(folded), BeforeTokens: before, AfterTokens: tokens})
-		break
+		a.emit("context.compacted", compactedData{StepSeq: step.Seq, Folded: s.folded, BeforeTokens: before, AfterTokens: s.out.Tokens})
+	} else {
+		a.inVain = before
+		step.Status, step.Error = run.StepFailed, &s.why
 	}
-	step.Input = schema.Nullable(encode(in))
-	a.endStep(step, m)
+	a.endStep(step, s.metrics)
 	a.aside++
-	if unfinished {
+	if s.more {
 		a.beginStep(run.StepCompaction, nil)
 	} else {
 		a.beginAsk()
@@ -282,11 +234,79 @@ func (a *attempt) fold() error {
 	return a.commit(a.ctx, run.PauseStops)
 }
 
-// foldInVain has the step fail, and the run not try again before its
-// conversation has grown.
-func (a *attempt) foldInVain(step *run.Step, why string) {
-	a.inVain = a.meter.Total()
-	step.Status, step.Error = run.StepFailed, &why
+// summary is what came of asking for one.
+type summary struct {
+	in      run.CompactionInput
+	out     run.CompactionOutput
+	metrics run.StepMetrics
+	folded  int             // messages
+	after   []model.Message // the conversation with the summary
+	more    bool            // another fold is to follow
+	why     string          // there is no summary, one sentence; "": there is one
+}
+
+// summarize asks for a summary of what no longer has room. An error is of the
+// run, not of the summary.
+func (a *attempt) summarize(t models) (s summary, err error) {
+	style, _ := a.style()
+	s.in.Strategy = string(style)
+	for try := 1; ; try++ {
+		f, more, ok := a.plan(t.Target)
+		if !ok {
+			s.why = "There is nothing that a summary would make shorter."
+			return s, nil
+		}
+		folded := window.Folded(a.messages, f)
+		s.in = run.CompactionInput{Fold: f, Strategy: string(style)}
+		s.folded = len(folded)
+		for i := range folded {
+			s.in.Tokens += model.EstimateMessage(&folded[i])
+			if from := folded[i].From; from.RunID != "" {
+				s.in.Through = &from
+			}
+		}
+		req := a.summaryRequest(t.Target, style, folded)
+		var r callResult
+		if r.err = a.afford(a.ctx, &req, t.fallback); r.err == nil {
+			r.resp, r.used, r.err = model.GenerateWithFallback(a.ctx, a.e.Client, req, t.fallback, nil)
+		}
+		if cause := context.Cause(a.ctx); cause != nil {
+			return s, cause
+		}
+		if r.err == nil {
+			a.take(&s, r, more)
+			return s, nil
+		}
+		failed, ok := errors.AsType[*model.Error](r.err)
+		switch _, over := errors.AsType[*run.OverBudget](r.err); {
+		case over: // the next call may still be within it
+			s.why = "What is left of the run's budget does not pay for a summary."
+			return s, nil
+		case !ok:
+			return s, r.err
+		case failed.Code == model.CodeContextLength && try < summaryTries:
+			a.refused = min(a.contextOf(t.Target), model.EstimateInput(req)) * 3 / 4
+			continue
+		}
+		a.e.Logger.Warn("there is no summary; the model reads less instead", "run", a.rec.RunID, "tenant", a.rec.TenantID, "code", failed.Code, "err", failed.Cause)
+		s.why = failed.Detail
+		return s, nil
+	}
+}
+
+// take looks at a summary that a model gave. It is paid for in any case.
+func (a *attempt) take(s *summary, r callResult, more bool) {
+	s.metrics = a.count(r.resp.Usage, r.used, 0)
+	s.out = run.CompactionOutput{Summary: r.resp.Text, Model: r.resp.Model}
+	s.after = window.Apply(a.messages, s.in.Fold, r.resp.Text)
+	for _, n := range window.Sizes(s.after) {
+		s.out.Tokens += n
+	}
+	if r.resp.Text == "" || s.out.Tokens >= a.meter.Total() {
+		s.why = "The model gave no summary that is shorter than what it stands for."
+		return
+	}
+	s.more = more
 }
 
 // summaryRequest asks for a summary. One text is at most a quarter of what it

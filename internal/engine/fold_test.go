@@ -140,41 +140,51 @@ func TestFold(t *testing.T) {
 				if summary.Role != "user" || !strings.Contains(summary.Text(), "<summary>\n"+theSummary+"\n</summary>") {
 					t.Errorf("the summary is given as %+v", summary)
 				}
-				steps := r.steps(got.RunID)
-				last := len(steps) - 2
-				for _, s := range steps[:last+1] {
-					if s.Type != run.StepCompaction || s.Status != run.StepCompleted {
-						t.Fatalf("the steps are %v", kinds(steps))
-					}
+				named := strategy
+				if named == "" {
+					named = "compaction"
 				}
-				in, out := decode[run.CompactionInput](t, steps[last].Input), decode[run.CompactionOutput](t, steps[last].Output)
-				if in.Messages == 0 || in.KeepRequest || in.Tokens == 0 || in.Through != nil || out.Summary != theSummary || out.Tokens != tokens(asked[0]) || out.Model != "sim-model" {
-					t.Errorf("%+v -> %+v, of %d tokens", in, out, tokens(asked[0]))
-				}
-				var events []string
-				for _, e := range r.events(got.RunID) {
-					if e.Name != "context.compacted" {
-						continue
-					}
-					d := decode[struct {
-						Step   int64 `json:"step_seq"`
-						Folded int   `json:"folded"`
-						Before int   `json:"before_tokens"`
-						After  int   `json:"after_tokens"`
-					}](t, e.Data)
-					if d.Folded == 0 || d.Before <= d.After || d.Step == 0 {
-						t.Errorf("%s", e.Data)
-					}
-					events = append(events, e.Name)
-				}
-				if len(events) != last+1 {
-					t.Errorf("%d compactions tell of themselves %d times", last+1, len(events))
-				}
-				if strategy == "summarize" && string(in.Strategy) != "summarize" {
-					t.Errorf("strategy %q", in.Strategy)
-				}
+				r.compacted(t, got.RunID, named, asked[0])
 			})
 		})
+	}
+}
+
+// compacted checks the steps and events of a run that only folded and answered.
+func (r *rig) compacted(t *testing.T, id, strategy string, asked modeltest.Request) {
+	t.Helper()
+	steps := r.steps(id)
+	last := len(steps) - 2
+	for _, s := range steps[:last+1] {
+		if s.Type != run.StepCompaction || s.Status != run.StepCompleted {
+			t.Fatalf("the steps are %v", kinds(steps))
+		}
+	}
+	in, out := decode[run.CompactionInput](t, steps[last].Input), decode[run.CompactionOutput](t, steps[last].Output)
+	if in.Messages == 0 || in.KeepRequest || in.Tokens == 0 || in.Through != nil || out.Summary != theSummary || out.Tokens != tokens(asked) || out.Model != "sim-model" {
+		t.Errorf("%+v -> %+v, of %d tokens", in, out, tokens(asked))
+	}
+	var events []string
+	for _, e := range r.events(id) {
+		if e.Name != "context.compacted" {
+			continue
+		}
+		d := decode[struct {
+			Step   int64 `json:"step_seq"`
+			Folded int   `json:"folded"`
+			Before int   `json:"before_tokens"`
+			After  int   `json:"after_tokens"`
+		}](t, e.Data)
+		if d.Folded == 0 || d.Before <= d.After || d.Step == 0 {
+			t.Errorf("%s", e.Data)
+		}
+		events = append(events, e.Name)
+	}
+	if len(events) != last+1 {
+		t.Errorf("%d compactions tell of themselves %d times", last+1, len(events))
+	}
+	if in.Strategy != strategy {
+		t.Errorf("strategy %q", in.Strategy)
 	}
 }
 
@@ -519,13 +529,12 @@ func TestFoldAndLimits(t *testing.T) {
 		r := toiler(t, db, 30)
 		four := int64(4)
 		r.agents.spec.Limits = run.Limits{MaxSteps: &four}
-		r.window = 600
-		r.agents.spec.ContextStrategy = "compaction"
+		r.window = 300
 		n := r.start("n", 4, nil)
 		got := n.end(n.begin(run.Request{Input: schema.Object(`{"message":"request: toil"}`)}).RunID)
 		r.sound(got)
 		requests := r.sim.Requests()
-		if last := requests[len(requests)-1]; tokens(last) > 600 || summarizes(last) || !strings.HasPrefix(last.Chat().Last(model.User), "The limit of this run") {
+		if last := requests[len(requests)-1]; tokens(last) > 300 || slices.ContainsFunc(requests, summarizes) || !strings.HasPrefix(last.Chat().Last(model.User), "The limit of this run") {
 			t.Errorf("the last request has %d tokens and ends with %q", tokens(last), last.Chat().Last(model.User))
 		}
 	})
@@ -575,6 +584,26 @@ func TestPausedWhileFolding(t *testing.T) {
 		}
 		if got.Status != run.Completed || folds != summaries {
 			t.Errorf("%s: %d summaries were asked for, %d stored", got.Status, summaries, folds)
+		}
+	})
+}
+
+// A model that counts more tokens than the estimate has the next run of the
+// agent folded in time.
+func TestModelsOwnCount(t *testing.T) {
+	t.Parallel()
+	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
+		r := newRig(t, db, writer(func(req modeltest.Request) modeltest.Answer {
+			return modeltest.Answer{Text: "The answer.", Usage: &model.Usage{InputTokens: tokens(req) * 5 / 2, OutputTokens: 3}}
+		}))
+		r.window, r.agents.spec.Tools = 6000, nil
+		n := r.start("n", 4, nil)
+		for i, want := range [][]string{{"llm completed"}, {"compaction completed", "llm completed"}} {
+			got := n.end(n.begin(run.Request{Input: historyOf(20)}).RunID)
+			r.sound(got)
+			if diff := cmp.Diff(want, kinds(r.steps(got.RunID))); diff != "" {
+				t.Errorf("run %d (-want +got):\n%s", i, diff)
+			}
 		}
 	})
 }

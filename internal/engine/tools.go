@@ -46,7 +46,7 @@ func (a *attempt) runTools() error {
 			start := time.Now()
 			o := outcome{in: *p.Tool, out: run.ToolOutput{IsError: true, Content: "not called: the run's limit of tool calls is reached"}}
 			if i < room {
-				o = a.call(a.ctx, *p.Tool)
+				o = a.call(a.ctx, p.StepID, *p.Tool)
 			}
 			o.seq, o.took = p.Seq, time.Since(start)
 			done <- o
@@ -106,6 +106,7 @@ func (a *attempt) record(o outcome) {
 	if ap := a.approvals[o.in.ToolCallID]; ap != nil && ap.Response != "" && !o.out.IsError {
 		o.out.Content += "\n\n[The person who approved the call says: " + ap.Response + "]"
 	}
+	o.out.Content = a.repeats.Note(o.in.Name, o.in.Arguments, o.out.Content)
 	for _, v := range o.found {
 		a.judged(v)
 	}
@@ -125,7 +126,6 @@ func (a *attempt) record(o outcome) {
 		a.also = append(a.also, o.keep)
 	}
 	a.endStep(step, run.StepMetrics{ToolCallsCount: 1})
-	delete(a.interrupted, o.in.ToolCallID)
 	m := run.ToolMessage(o.in, o.out)
 	m.From = a.origin(o.seq)
 	a.past.Results[o.in.ToolCallID] = m
@@ -134,7 +134,7 @@ func (a *attempt) record(o outcome) {
 // call makes one call. Whatever goes wrong is a result that the model can
 // read; nothing that a tool does ends the run. A cancelled run's result is
 // never looked at.
-func (a *attempt) call(ctx context.Context, in run.ToolInput) (o outcome) {
+func (a *attempt) call(ctx context.Context, step string, in run.ToolInput) (o outcome) {
 	o.in = in
 	failed := func(format string, args ...any) outcome {
 		o.out = run.ToolOutput{IsError: true, Content: fmt.Sprintf(format, args...)}
@@ -142,6 +142,9 @@ func (a *attempt) call(ctx context.Context, in run.ToolInput) (o outcome) {
 	}
 	if t, known := a.tools.Lookup(in.Name); known && a.interrupted[in.ToolCallID] && !t.Repeatable() {
 		return failed(interruptedNote)
+	}
+	if res, often := a.repeats.Refuses(in.Name, in.Arguments); often {
+		return failed("%s", res.Output)
 	}
 	who := subject(a.rec, a.spec)
 	verdict, err := a.e.Gate.BeforeTool(ctx, who, in.Name, in.Arguments)
@@ -159,7 +162,7 @@ func (a *attempt) call(ctx context.Context, in run.ToolInput) (o outcome) {
 	}
 	res, err := a.tools.Call(ctx, tool.Call{
 		TenantID: a.rec.TenantID, AgentID: a.rec.AgentID, RunID: a.rec.RunID, SessionID: deref(a.rec.SessionID),
-		ID: in.ToolCallID, Name: in.Name, Arguments: arguments,
+		StepID: step, ID: in.ToolCallID, Name: in.Name, Arguments: arguments,
 	})
 	if err != nil {
 		return failed("the run ended before the tool did")
@@ -184,6 +187,12 @@ func (a *attempt) call(ctx context.Context, in run.ToolInput) (o outcome) {
 		case verdict.Changed:
 			res.Output = verdict.Text
 		}
+		// What was looked at is the text alone, and no more of it than the model
+		// gets: files would go around the guardrails.
+		if len(res.Files) > 0 {
+			res.Files = nil
+			res.Output += "\n[the call's files are not kept: guardrails watch the tools of this agent]"
+		}
 	}
 	o.out = run.ToolOutput{Content: res.Output, IsError: res.Failed}
 	if len(res.Files) > 0 && a.e.Artifacts != nil {
@@ -204,6 +213,9 @@ func (a *attempt) keep(ctx context.Context, files []tool.File, out *run.ToolOutp
 	}
 	for _, k := range kept {
 		out.Artifacts = append(out.Artifacts, k.ArtifactID)
+	}
+	if left := len(files) - len(kept); left > 0 {
+		out.Content += fmt.Sprintf("\n[%d of the call's files are not kept: the run has as many as it may have]", left)
 	}
 	return op, nil
 }

@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// StartPath is where a person begins to authorize a server, CallbackPath
-	// where the authorization server sends them back to.
-	StartPath    = "/api/v1/mcp/oauth/start"
+	// StartPath is where a person begins to authorize a server.
+	StartPath = "/api/v1/mcp/oauth/start"
+	// CallbackPath is where the authorization server sends them back to.
 	CallbackPath = "/api/v1/mcp/oauth/callback"
 
 	// ticketLife is how long a link to StartPath works: a run may wait for days
@@ -191,7 +191,7 @@ func (s *Service) Finish(ctx context.Context, a Answer) (server string, err erro
 	if err != nil {
 		return "", err
 	}
-	if err := s.keep(ctx, v, granted{p.Provider, p.Client, p.Redirect, token}); err != nil {
+	if err := s.keep(ctx, v, granted{origin(p.URL), p.Provider, p.Client, p.Redirect, token}); err != nil {
 		return "", err
 	}
 	s.Remote.Forget(t.Tenant, v.ID)

@@ -101,6 +101,7 @@ type Grants interface {
 
 // granted is the inside of a Grant.
 type granted struct {
+	Origin   string   `json:"origin"` // the only place that gets the token
 	Provider Provider `json:"provider"`
 	Client   Client   `json:"client"`
 	Redirect string   `json:"redirect"`

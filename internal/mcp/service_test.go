@@ -247,11 +247,11 @@ func TestAny(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, sqldbtest.Open(t, sqldbtest.SQLite))
 	has := func(field string) bool {
-		any, err := f.Any(t.Context(), f.who.TenantID, "me", schema.Object(field))
+		found, err := f.Any(t.Context(), f.who.TenantID, "me", schema.Object(field))
 		if err != nil {
 			t.Fatal(err)
 		}
-		return any
+		return found
 	}
 	for range 1000 {
 		if has(`{}`) {
@@ -350,10 +350,12 @@ func (f *fixture) authorized() (id string, tokens mcp.Tokens) {
 type catching struct {
 	*remote
 	target *mcp.Target
+	token  string
 }
 
 func (c *catching) Probe(ctx context.Context, t *mcp.Target) (*mcp.Listing, error) {
 	c.target = t
+	c.token, _ = t.Tokens.Token(ctx, "") // "" where there is none
 	return c.remote.Probe(ctx, t)
 }
 
@@ -403,11 +405,16 @@ func TestAuthorizationStaysWhereItWasGiven(t *testing.T) {
 	eachDB(t, func(f *fixture) {
 		t := f.t
 		id, tokens := f.authorized()
+		moved := &catching{remote: f.remote}
+		f.Remote = moved
 		if _, err := f.do("patchMcpServer", id, `{"url":"https://elsewhere.example"}`); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := tokens.Token(t.Context(), ""); err != nil || got != "" {
 			t.Errorf("after a move: %q, %v", got, err)
+		}
+		if moved.token != "" {
+			t.Errorf("the place that it moves to is tried with %q", moved.token)
 		}
 	})
 }

@@ -33,13 +33,13 @@ func newSets() *sets {
 	})}
 }
 
-func (s *sets) find(key setKey, print [sha256.Size]byte) (tool.Set, bool) {
+func (s *sets) find(key setKey, made [sha256.Size]byte) (tool.Set, bool) {
 	c, ok := s.cache.GetIfPresent(key)
-	return c.set, ok && c.print == print
+	return c.set, ok && c.print == made
 }
 
-func (s *sets) keep(key setKey, print [sha256.Size]byte, set tool.Set) {
-	s.cache.Set(key, compiledSet{print, set})
+func (s *sets) keep(key setKey, made [sha256.Size]byte, set tool.Set) {
+	s.cache.Set(key, compiledSet{made, set})
 }
 
 // fingerprint is of everything that an agent's tools are made of.

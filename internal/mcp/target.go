@@ -40,7 +40,7 @@ func (s *Service) target(v *Server) (*Target, error) {
 		t.Transport = HTTP
 		t.authorize(v.Auth, key)
 		if key == "" && (v.Auth.Type == authNone || v.Auth.Type == authOAuth) && v.ID != "" {
-			t.Tokens = &tokens{s, v.TenantID, v.ID}
+			t.Tokens = &tokens{s, v.TenantID, v.ID, origin(v.URL)}
 		}
 	}
 	t.Print = t.print()

@@ -24,6 +24,7 @@ const (
 type tokens struct {
 	s              *Service
 	tenant, server string
+	origin         string
 }
 
 // Token implements Tokens. One caller of all nodes refreshes at a time, because
@@ -32,8 +33,8 @@ func (t *tokens) Token(ctx context.Context, rejected string) (string, error) {
 	deadline := t.s.Clock.Now().Add(2 * refreshing)
 	for {
 		stored, g, err := t.s.grant(ctx, t.tenant, t.server)
-		if err != nil || g == nil {
-			return "", err
+		if err != nil || g == nil || g.Origin != t.origin {
+			return "", err // a server that is about to move is tried before it is stored
 		}
 		now := t.s.Clock.Now()
 		fresh := g.Token.Expiry.IsZero() || now.Before(g.Token.Expiry.Add(-early))

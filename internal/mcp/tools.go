@@ -50,9 +50,8 @@ func (s *Service) Tools(ctx context.Context, tenant, agent string, mcp schema.Ob
 		return tool.Set{}, err
 	}
 	s.listAll(ctx, sources)
-	key := setKey{tenant, agent}
-	print := fingerprint(&f, sources)
-	if set, ok := s.sets.find(key, print); ok {
+	key, made := setKey{tenant, agent}, fingerprint(&f, sources)
+	if set, ok := s.sets.find(key, made); ok {
 		return set, nil
 	}
 	tools := s.build(agent, &f, sources)
@@ -64,7 +63,7 @@ func (s *Service) Tools(ctx context.Context, tenant, agent string, mcp schema.Ob
 	for _, err := range bad {
 		s.Logger.Warn("a tool of an MCP server is left out", "tenant", tenant, "agent", agent, "err", err)
 	}
-	s.sets.keep(key, print, set)
+	s.sets.keep(key, made, set)
 	return set, nil
 }
 

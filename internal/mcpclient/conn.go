@@ -184,10 +184,7 @@ func (c *conn) connect(parent context.Context) (*session, error) {
 	ctx, cancel := context.WithTimeout(parent, c.m.ConnectTimeout)
 	defer cancel()
 	w := &wire{}
-	var err error
-	if w.Transport, err = c.transport(w); err != nil {
-		return nil, err
-	}
+	w.Transport = c.transport(w)
 	client := sdk.NewClient(&sdk.Implementation{Name: "agentd", Version: c.m.Version}, &sdk.ClientOptions{
 		Capabilities:           &sdk.ClientCapabilities{}, // no roots, no sampling, no elicitation: nobody is there to answer
 		ToolListChangedHandler: func(context.Context, *sdk.ToolListChangedRequest) { c.stale.Store(true) },
@@ -217,9 +214,9 @@ func (c *conn) connect(parent context.Context) (*session, error) {
 	return s, nil
 }
 
-func (c *conn) transport(w *wire) (sdk.Transport, error) {
+func (c *conn) transport(w *wire) sdk.Transport {
 	if c.target.Transport == mcp.STDIO {
-		return &process{m: c.m, target: c.target, broke: w.broke}, nil
+		return &process{m: c.m, target: c.target, broke: w.broke}
 	}
 	return &sdk.StreamableClientTransport{
 		Endpoint:     c.target.URL,
@@ -229,7 +226,7 @@ func (c *conn) transport(w *wire) (sdk.Transport, error) {
 			Transport:     &roundTripper{base: c.m.Transport, target: c.target, most: c.m.MaxMessage, streamTimeout: c.m.StreamTimeout, broke: w.broke},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
-	}, nil
+	}
 }
 
 // do makes one request of the server. In a session that the server has

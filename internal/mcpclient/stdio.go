@@ -74,7 +74,7 @@ func (p *process) start() (*pipe, error) {
 		err = cmd.Start()
 	}
 	if err != nil {
-		os.RemoveAll(dir)
+		_ = os.RemoveAll(dir) // of temporary files the system takes care as well
 		p.m.processEnded(p.target.TenantID)
 		return nil, fault.New(fault.Unavailable, codeUnreachable, "The MCP server %s cannot be started.", p.target.Name).Because(err)
 	}
@@ -126,7 +126,7 @@ func (c *pipe) run(out io.Reader) {
 	}
 	c.kill(syscall.SIGKILL)
 	err := c.cmd.Wait()
-	os.RemoveAll(c.dir)
+	_ = os.RemoveAll(c.dir) // of temporary files the system takes care as well
 	c.p.m.processEnded(c.p.target.TenantID)
 	c.p.m.Logger.Info("the process of an MCP server ended", "tenant", c.p.target.TenantID, "server", c.p.target.ServerID, "err", err, "said", c.said.String())
 }

@@ -50,8 +50,8 @@ type Request struct {
 	Parsed       *Input // Input as a value, if the caller has it
 	// Admit, if set, decides whether the run's turn has come; see Admission.
 	Admit Admission
-	// Budgets of the run that starts this one; it spends from them too.
-	Budgets []string
+	// Parent is the run that starts this one, whose budgets it spends from too.
+	Parent string
 }
 
 // Create stores a run and sets it going. It returns the run as it was made,
@@ -78,14 +78,28 @@ func (s *Service) Create(ctx context.Context, who authz.Caller, req Request) (*R
 		},
 		Options: req.Options, Parsed: req.Parsed, Admit: req.Admit,
 	}
-	r.Options.Budgets = req.Budgets
-	if r.ResourceLimits.MaxCostUSD != nil {
-		r.Options.Budgets = append(slices.Clip(req.Budgets), r.RunID)
+	if r.Options.Budgets, err = s.budgets(ctx, r, req.Parent); err != nil {
+		return nil, err
 	}
 	if err := s.Starter.Start(ctx, r, spec); err != nil {
 		return nil, err
 	}
 	return &r.Run, nil
+}
+
+// budgets are what a run spends from.
+func (s *Service) budgets(ctx context.Context, r *Record, parent string) (ids []string, err error) {
+	if parent != "" {
+		p, err := s.Runs.Get(ctx, r.TenantID, parent)
+		if err != nil {
+			return nil, err
+		}
+		ids = slices.Clip(p.Options.Budgets)
+	}
+	if r.ResourceLimits.MaxCostUSD != nil {
+		ids = append(ids, r.RunID)
+	}
+	return ids, nil
 }
 
 func orEmpty(v schema.Object) schema.Object {

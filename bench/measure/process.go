@@ -177,8 +177,10 @@ func (p *process) ask(method, path, body string) (status int, answer []byte, err
 }
 
 // newAgent makes an agent whose model is the simulated one and gives its id.
-func (p *process) newAgent() (string, error) {
-	status, answer, err := p.ask("POST", "/api/v1/agents", agentBody)
+func (p *process) newAgent() (string, error) { return p.newAgentOf(agentBody) }
+
+func (p *process) newAgentOf(body string) (string, error) {
+	status, answer, err := p.ask("POST", "/api/v1/agents", body)
 	if err != nil {
 		return "", err
 	}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -35,6 +36,7 @@ var scenarios = []scenario{
 	{"start", false, coldStart},
 	{"chat", false, chat},
 	{"paced", false, paced},
+	{"steps", false, steps},
 	{"agents", false, agents},
 	{"million", true, million},
 }
@@ -202,6 +204,49 @@ func paced(b *bench) error {
 	}
 	b.report("paced streams, 256 clients: CPU of a stream", mine.CPU.String(), theirs.CPU.String(),
 		float64(mine.CPU)/float64(theirs.CPU), atMost(2, ""))
+	return nil
+}
+
+// toolRounds is how many calls the runs make whose steps are measured. With the
+// last answer that is so many model calls and one more, and twice so many steps
+// and one more. The floor makes two commits for each model call, so that as
+// many of its requests as there are model calls ask and store as often.
+const toolRounds = 20
+
+// steps measures what the engine adds to each step of a run with tools.
+func steps(b *bench) error {
+	own := b.sim
+	own.name = "simmodel" // ours: others need not call tools
+	sim, err := b.start(own, nil, "-tool-rounds", strconv.Itoa(toolRounds))
+	if err != nil {
+		return err
+	}
+	defer sim.stop()
+	floor, err := b.start(b.floor, sim)
+	if err != nil {
+		return err
+	}
+	defer floor.stop()
+	p, err := b.start(b.agentd, sim)
+	if err != nil {
+		return err
+	}
+	defer p.stop()
+	agent, err := p.newAgentOf(strings.TrimSuffix(agentBody, "}") + `,"built_in_tools":["calculator"]}`)
+	if err != nil {
+		return err
+	}
+	mine, theirs, err := b.pair(
+		load.Plan{Addr: p.addr, Request: chatOf(agent, false), Clients: 1, Want: lastToken},
+		load.Plan{Addr: floor.addr, Request: chatOf("sim-model", false), Clients: 1, Want: lastToken})
+	if err != nil {
+		return err
+	}
+	const calls, all = toolRounds + 1, 2*toolRounds + 1
+	beside := calls * theirs.P50
+	what := fmt.Sprintf("a run of %d steps", all)
+	b.report(what+": added to each, p50", (mine.P50 / all).String(), (beside / all).String(), milliseconds(mine.P50-beside)/all, atMost(1, " ms"))
+	b.report(what+": p50", mine.P50.String(), beside.String(), float64(mine.P50)/float64(beside), atMost(3, ""))
 	return nil
 }
 

@@ -1,16 +1,19 @@
 package app_test
 
 import (
+	"encoding/base64"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"agentd/internal/model/modeltest"
+	"agentd/internal/sqldb/sqldbtest"
 )
 
 // process is agentd as a process of its own, which can be killed.
@@ -28,8 +31,14 @@ func buildProcess(t *testing.T, sim *modeltest.Server) *process {
 	if out, err := exec.Command("go", "build", "-o", bin, "../../cmd/agentd").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	return newProcess(t, bin, sim)
+}
+
+// newProcess is one more of a program that is built.
+func newProcess(t *testing.T, bin string, sim *modeltest.Server, env ...string) *process {
+	t.Helper()
 	addr := freeAddress(t)
-	p := &process{bin: bin, addr: addr, node: &node{t: t, url: "http://" + addr, key: ownerKey}, env: append(os.Environ(),
+	p := &process{bin: bin, addr: addr, node: &node{t: t, url: "http://" + addr, key: ownerKey}, env: append(append(os.Environ(), env...),
 		"AGENTD_LISTEN="+addr, "AGENTD_DATA_DIR="+t.TempDir(), "AGENTD_OWNER_KEY="+ownerKey,
 		"AGENTD_MODEL_BASE_URL="+sim.URL, "AGENTD_MODEL=sim-model", "AGENTD_LOG_LEVEL=error")}
 	t.Cleanup(p.kill)
@@ -83,7 +92,11 @@ func TestKillNine(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds and kills the program")
 	}
-	const rounds, kills, perLife = 4, 6, 5
+	const rounds = 10 // 21 steps
+	kills := 12
+	if n, err := strconv.Atoi(os.Getenv("AGENTD_TEST_KILLS")); err == nil {
+		kills = n
+	}
 	sim := modeltest.New(t, modeltest.Respond(func(req modeltest.Request) modeltest.Answer {
 		a := modeltest.ToolRounds(rounds, modeltest.Answer{Text: modeltest.Tokens(10)})(req)
 		a.TTFT, a.Delay = 5*time.Millisecond, 2*time.Millisecond
@@ -94,12 +107,12 @@ func TestKillNine(t *testing.T) {
 	agent := p.agent(object{"built_in_tools": []string{"calculator"}})
 	var ids []string
 	committed := map[string]map[float64]string{} // run, seq: step id
+	seen := 0                                    // of ids, the first that may not have ended
+	var slowest time.Duration
 	for life := range kills {
-		for range perLife {
-			ids = append(ids, p.run(agent, "Go.", nil))
-		}
-		<-time.After(time.Duration(7+13*life) * time.Millisecond)
-		for _, id := range ids {
+		ids = append(ids, p.run(agent, "Go.", nil))
+		<-time.After(time.Duration(7+13*life%61) * time.Millisecond)
+		for _, id := range ids[seen:] {
 			if committed[id] == nil {
 				committed[id] = map[float64]string{}
 			}
@@ -109,8 +122,20 @@ func TestKillNine(t *testing.T) {
 				}
 			}
 		}
+		for seen < len(ids) && len(committed[ids[seen]]) == 2*rounds+1 {
+			seen++
+		}
 		p.kill()
+		killed := time.Now()
 		p.start()
+		if life%10 == 0 { // the newest was under way, and goes on at once
+			p.stream("/api/v1/runs/"+ids[len(ids)-1]+"/events", "", func(f frame) bool { return f.name == "run.resumed" || f.name == "done" })
+			slowest = max(slowest, time.Since(killed))
+		}
+	}
+	t.Logf("%d kills; a run went on %v after one at the latest", kills, slowest)
+	if slowest > 5*time.Second {
+		t.Errorf("a run went on only %v after the kill", slowest)
 	}
 	for _, id := range ids {
 		r := p.ended(id)
@@ -141,6 +166,47 @@ func TestKillNine(t *testing.T) {
 		}
 		if got := names(frames[len(frames)-2:]); got[0] != "done" || got[1] != "[DONE]" {
 			t.Errorf("run %s ends with %v", id, got)
+		}
+	}
+}
+
+// A run whose node dies goes on at another one, once the lease has run out.
+func TestKillNineElsewhere(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("waits for a lease to run out")
+	}
+	sim := modeltest.New(t, modeltest.Respond(func(req modeltest.Request) modeltest.Answer {
+		a := modeltest.ToolRounds(10, modeltest.Answer{Text: "Done."})(req)
+		a.TTFT = 20 * time.Millisecond
+		return a
+	}))
+	database := sqldbtest.Config(t, sqldbtest.Postgres)
+	shared := []string{"AGENTD_DATABASE_URL=" + database.URL, "AGENTD_SECRET_KEY=" + base64.StdEncoding.EncodeToString(make([]byte, 32))}
+	a := buildProcess(t, sim)
+	a.env = append(a.env, shared...)
+	a.start()
+	b := newProcess(t, a.bin, sim, shared...)
+	agent := a.agent(object{"built_in_tools": []string{"calculator"}})
+	id := a.run(agent, "Go.", nil)
+	a.stream("/api/v1/runs/"+id+"/events", "", func(f frame) bool { return f.name == "tool.result" })
+	before := a.want(200, "GET", "/api/v1/runs/"+id+"/steps", nil)["steps"].([]any)
+	b.start()
+	a.kill()
+	killed := time.Now()
+	b.stream("/api/v1/runs/"+id+"/events", "", func(f frame) bool { return f.name == "run.resumed" || f.name == "done" })
+	took := time.Since(killed)
+	t.Logf("the run went on %v after the kill", took)
+	if took > 35*time.Second {
+		t.Errorf("the run went on only %v after the kill", took)
+	}
+	if r := b.ended(id); r["status"] != "completed" {
+		t.Errorf("the run is %v: %v", r["status"], r["error"])
+	}
+	after := b.want(200, "GET", "/api/v1/runs/"+id+"/steps", nil)["steps"].([]any)
+	for i, s := range before {
+		if was, is := s.(object), after[i].(object); was["status"] != "running" && was["step_id"] != is["step_id"] {
+			t.Errorf("step %v was made again", was["seq"])
 		}
 	}
 }

@@ -145,9 +145,7 @@ func (a *attempt) endStep(s *run.Step, m run.StepMetrics) {
 	s.StepIndex, s.Metrics = s.Seq-1, schema.Nullable(encode(m))
 	a.steps, a.spent = append(a.steps, s), run.StepMetrics{}
 	a.rec.Metrics.StepsCount++
-	a.emit("step.completed", stepCompletedData{
-		StepSeq: s.Seq, Type: s.Type, Status: s.Status, DurationMS: s.DurationMS,
-	})
+	a.emitOf("step.completed", run.CompletedOf(s), s.Seq)
 }
 
 // end moves the run to a final state in the commit that is being made.

@@ -201,10 +201,7 @@ func (a *attempt) heard(resp model.Response, target model.Target) error {
 	}
 	a.sealText()
 	seq := a.rec.Pending[len(a.rec.Pending)-1].Seq
-	a.emit("llm.completed", llmCompletedData{
-		StepSeq: seq, Model: resp.Model, FinishReason: resp.FinishReason,
-		InputTokens: resp.Usage.InputTokens, OutputTokens: resp.Usage.OutputTokens,
-	})
+	a.emitOf("llm.completed", run.AnsweredOf(seq, &out, m), seq)
 	step := &run.Step{
 		Seq: seq, Type: run.StepLLM, Status: run.StepCompleted,
 		Input: a.llmInput(), Output: schema.Nullable(encode(out)),

@@ -2,11 +2,13 @@ package engine
 
 import (
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/internal/event"
+	"agentd/internal/model"
 	"agentd/internal/run"
 	"agentd/internal/txn"
 )
@@ -44,19 +46,6 @@ type (
 		StepSeq int64        `json:"step_seq"`
 		Type    run.StepType `json:"type"`
 	}
-	stepCompletedData struct {
-		StepSeq    int64          `json:"step_seq"`
-		Type       run.StepType   `json:"type"`
-		Status     run.StepStatus `json:"status"`
-		DurationMS float64        `json:"duration_ms"`
-	}
-	llmCompletedData struct {
-		StepSeq      int64  `json:"step_seq"`
-		Model        string `json:"model,omitzero"`
-		FinishReason string `json:"finish_reason"`
-		InputTokens  int    `json:"input_tokens"`
-		OutputTokens int    `json:"output_tokens"`
-	}
 	approvalData struct {
 		ApprovalID string         `json:"approval_id"`
 		ToolCallID string         `json:"tool_call_id"`
@@ -72,10 +61,12 @@ type (
 		Status run.Status `json:"status"`
 		run.PendingAuth
 	}
+	// Arguments stand last: a stored tool.call leaves them out where the step
+	// of the model that asked has them.
 	toolCallData struct {
 		ToolCallID string         `json:"tool_call_id"`
 		Name       string         `json:"name"`
-		Arguments  jsontext.Value `json:"arguments"`
+		Arguments  jsontext.Value `json:"arguments,omitzero"`
 	}
 	// Output stands last: a stored tool.result leaves it out, because the step
 	// has it.
@@ -110,6 +101,37 @@ func (a *attempt) emitResult(d toolResultData, step int64) {
 	live := encode(d)
 	d.Output = nil
 	a.add(event.Entry{Name: "tool.result", At: a.e.Clock.Now(), Data: encode(d), Step: step}, live)
+}
+
+// emitOf is emit for an event whose data the step has that ends with it.
+func (a *attempt) emitOf(name string, data any, step int64) {
+	a.add(event.Entry{Name: name, At: a.e.Clock.Now(), Step: step}, encode(data))
+}
+
+// emitCall is emit for a call, whose arguments only the model's step stores.
+func (a *attempt) emitCall(c model.ToolCall) {
+	d := toolCallData{ToolCallID: c.ID, Name: c.Name, Arguments: run.ShowArguments(c.Arguments)}
+	live := encode(d)
+	stored := event.Entry{Name: "tool.call", At: a.e.Clock.Now(), Data: live}
+	if stored.Step = a.callOf(c.ID, c.Arguments); stored.Step != 0 {
+		d.Arguments = nil
+		stored.Data = encode(d)
+	}
+	a.add(stored, live)
+}
+
+// callOf gives the step of the model that asked for a call with just these
+// arguments, 0 where they are others: an approver changed them.
+func (a *attempt) callOf(id, arguments string) int64 {
+	if a.past == nil || a.past.Asking == nil || !utf8.ValidString(arguments) { // stored text is mended
+		return 0
+	}
+	for _, c := range a.past.Asking.ToolCalls {
+		if c.ID == id && c.Arguments == arguments {
+			return a.past.Asking.From.StepSeq
+		}
+	}
+	return 0
 }
 
 func (a *attempt) add(stored event.Entry, live jsontext.Value) {

@@ -44,7 +44,8 @@ type rig struct {
 	agents *agents
 	gate   policy.Gate
 	tools  []tool.Tool
-	window int // the model's context in tokens; 0: not known
+	window int          // the model's context in tokens; 0: not known
+	client model.Client // nil: one that asks sim over HTTP
 }
 
 // agents is a run.Agents with one agent.
@@ -114,10 +115,14 @@ func (r *rig) start(name string, slots int, writer txn.Writer) *node {
 	}
 	logger := slog.New(slog.NewTextHandler(r.t.Output(), nil))
 	transport := modelwire.NewTransport()
+	client := r.client
+	if client == nil {
+		client = model.Router{Wire: modelwire.New(modelwire.Config{Operator: transport, MaxAttempts: 1})}
+	}
 	eng := engine.New(engine.Config{
 		Writer: writer, Runs: r.runs, Log: r.log, Queue: queue, Hub: hub, Agents: r.agents,
 		Models: model.Resolver{Catalogue: catalogue},
-		Client: model.Router{Wire: modelwire.New(modelwire.Config{Operator: transport, MaxAttempts: 1})},
+		Client: client,
 		Tools:  tools, Gate: r.gate, Clock: clock.System{}, Logger: logger, Node: name, Lease: 5 * time.Second,
 	})
 	runner = work.NewRunner(work.Config{

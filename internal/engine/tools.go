@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"agentd/internal/policy"
 	"agentd/internal/run"
 	"agentd/internal/schema"
@@ -17,16 +15,6 @@ import (
 // interruptedNote is the result of a call that was in flight when its worker
 // died and that cannot safely be made again (decisions.md D6).
 const interruptedNote = "interrupted: outcome unknown. The call may or may not have taken effect."
-
-// argumentsJSON shows what a model wrote: as the JSON it should be, or as a
-// string where it is not.
-func argumentsJSON(s string) jsontext.Value {
-	v := jsontext.Value(s)
-	if v.IsValid() && v.Compact() == nil {
-		return v
-	}
-	return encode(s)
-}
 
 // outcome is what came of a call.
 type outcome struct {
@@ -123,7 +111,7 @@ func (a *attempt) record(o outcome) {
 		a.judged(v)
 	}
 	status, stepStatus := "done", run.StepCompleted
-	step := &run.Step{Seq: o.seq, Type: run.StepTool, Input: schema.Nullable(encode(o.in)), Output: schema.Nullable(encode(o.out))}
+	step := &run.Step{Seq: o.seq, Type: run.StepTool, CallOf: a.callOf(o.in.ToolCallID, o.in.Arguments), Input: schema.Nullable(encode(o.in)), Output: schema.Nullable(encode(o.out))}
 	if o.out.IsError {
 		status, stepStatus = "error", run.StepFailed
 		step.Error = &o.out.Content

@@ -63,7 +63,7 @@ func (a *attempt) tell() {
 // beginTool notes a call that is about to be made, before it is made.
 func (a *attempt) beginTool(in run.ToolInput) {
 	a.beginStep(run.StepTool, &in)
-	a.emit("tool.call", toolCallData{ToolCallID: in.ToolCallID, Name: in.Name, Arguments: argumentsJSON(in.Arguments)})
+	a.emitCall(model.ToolCall{ID: in.ToolCallID, Name: in.Name, Arguments: in.Arguments})
 }
 
 // refuse gives the model an approver's refusal as the call's result.
@@ -129,12 +129,12 @@ func (a *attempt) awaitApproval(calls []model.ToolCall) {
 	for _, c := range calls {
 		ap := &run.Approval{
 			ApprovalID: ident.New(), RunID: a.rec.RunID, TenantID: a.rec.TenantID, AgentID: a.rec.AgentID, SessionID: a.rec.SessionID,
-			ToolCallID: c.ID, ToolName: c.Name, Arguments: []byte(argumentsJSON(c.Arguments)), ArgumentsHash: run.HashArguments(c.Arguments),
+			ToolCallID: c.ID, ToolName: c.Name, Arguments: []byte(run.ShowArguments(c.Arguments)), ArgumentsHash: run.HashArguments(c.Arguments),
 			Status: run.ApprovalPending, RequestedAt: now, ExpiresAt: until,
 		}
 		a.asked = append(a.asked, ap)
 		a.emit("approval.requested", approvalData{
-			ApprovalID: ap.ApprovalID, ToolCallID: c.ID, Name: c.Name, Arguments: argumentsJSON(c.Arguments), ExpiresAt: until,
+			ApprovalID: ap.ApprovalID, ToolCallID: c.ID, Name: c.Name, Arguments: run.ShowArguments(c.Arguments), ExpiresAt: until,
 		})
 	}
 	a.park(run.AwaitingApproval, run.Wait{Until: until, Asked: a.rec.Wait.Asked + len(calls)}, statusData{Status: run.AwaitingApproval})
@@ -144,7 +144,7 @@ func (a *attempt) awaitApproval(calls []model.ToolCall) {
 func (a *attempt) awaitInput(c model.ToolCall) {
 	now := a.e.Clock.Now()
 	ask := &run.PendingInput{InputID: ident.New(), Question: tool.Question(c.Arguments), ToolCallID: c.ID, RequestedAt: now}
-	a.emit("tool.call", toolCallData{ToolCallID: c.ID, Name: c.Name, Arguments: argumentsJSON(c.Arguments)})
+	a.emitCall(c)
 	a.emit("input.requested", ask)
 	a.park(run.Paused, run.Wait{Until: now.Add(a.spec.ApprovalTimeout), Input: ask, Asked: a.rec.Wait.Asked}, pausedData{Status: run.Paused, Reason: "input"})
 }

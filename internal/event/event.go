@@ -60,6 +60,11 @@ type Entry struct {
 	// Lens[i] bytes of a text: of Text, or, where Text is empty, of the output
 	// of the step Step ("text" for llm.chunk, "thinking" for llm.thinking), so
 	// that what a model said is stored once. After[i] is milliseconds after At.
+	//
+	// Without Lens, Step has what Data leaves out: of a tool.result the output
+	// ("content" of the output of the call's step), of a tool.call the arguments
+	// (in "tool_calls" of the output of the step that asked for the call); and
+	// of a step.completed and an llm.completed everything, so that Data is nil.
 	Lens  []int
 	After []int
 	Text  string

@@ -5,6 +5,7 @@ package run
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -217,6 +218,11 @@ type Step struct {
 	Error       *string         `json:"error"`
 	Metrics     schema.Nullable `json:"metrics"`
 	ToolCalls   []string        `json:"tool_calls" doc:"Names of the tools that the step asked for."`
+
+	// CallOf is, for a step of type tool, the seq of the model's step that asked
+	// for the call with the arguments of Input: a store keeps them once. 0: none.
+	// Readers get Input whole, and 0.
+	CallOf int64 `json:"-"`
 }
 
 // LLMOutput is the output of a step of type llm.
@@ -270,6 +276,17 @@ type ToolInput struct {
 	Name       string `json:"name"`
 	Arguments  string `json:"arguments"`
 	ApprovalID string `json:"approval_id,omitzero"` // who let it through
+}
+
+// ShowArguments gives what a model wrote as the JSON it should be, or as a
+// string where it is not.
+func ShowArguments(s string) jsontext.Value {
+	v := jsontext.Value(s)
+	if v.IsValid() && v.Compact() == nil {
+		return v
+	}
+	quoted, _ := jsontext.AppendQuote(nil, strings.ToValidUTF8(s, "\uFFFD"))
+	return quoted
 }
 
 // ToolOutput is what a tool gave back to the model.

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"database/sql"
 	"strings"
 	"time"
 
@@ -24,10 +25,10 @@ func NewEvents(db *sqldb.DB) *Events { return &Events{db} }
 // many.
 type storedEntry struct {
 	Name  string         `json:"n"`
-	At    int64          `json:"t"` // microseconds: since 1970 in the first entry of a row, then since the one before
+	At    int64          `json:"t,omitzero"` // microseconds: since 1970 in the first entry of a row, then since the one before
 	Data  jsontext.Value `json:"d,omitzero"`
-	Lens  []int          `json:"l,omitzero"`
-	After []int          `json:"a,omitzero"`
+	Lens  small          `json:"l,omitzero"`
+	After small          `json:"a,omitzero"` // each since the one before
 	Text  string         `json:"x,omitzero"`
 	Step  int64          `json:"s,omitzero"`
 }
@@ -41,7 +42,7 @@ func (s *Events) Append(tenant, stream string, seg event.Segment) txn.Op {
 	before := int64(0)
 	for i, e := range seg.Entries {
 		at := e.At.UnixMicro()
-		entries[i] = storedEntry{e.Name, at - before, e.Data, e.Lens, e.After, e.Text, e.Step}
+		entries[i] = storedEntry{shorten(e.Name), at - before, e.Data, e.Lens, differences(e.After), e.Text, e.Step}
 		before = at
 	}
 	return enc.op(insertEvents, tenant, stream, seg.Last(), seg.First, seg.Draft, enc.json(entries))
@@ -77,7 +78,9 @@ func (s *Events) Read(ctx context.Context, tenant, stream string, after int64, l
 			return nil, err
 		}
 		seq := seg.first
-		for _, e := range seg.entries {
+		for i := range seg.entries {
+			e := &seg.entries[i]
+			e.Name = lengthen(e.Name)
 			count := int64(max(1, len(e.Lens)))
 			if seq+count-1 > after {
 				n += count
@@ -119,6 +122,7 @@ type stepTexts struct {
 	tenant, run string
 	low, high   int64
 	outputs     map[int64]stepOutput
+	steps       map[int64]run.Step
 }
 
 // stepOutput is what the outputs of model and tool steps have in common here.
@@ -126,6 +130,10 @@ type stepOutput struct {
 	Text     string `json:"text"`
 	Thinking string `json:"thinking"`
 	Content  string `json:"content"`
+
+	Model        string `json:"model"`
+	FinishReason string `json:"finish_reason"`
+	asking
 }
 
 func (t *stepTexts) need(step int64) {
@@ -139,27 +147,31 @@ func (t *stepTexts) need(step int64) {
 }
 
 func (t *stepTexts) load() error {
-	t.outputs = map[int64]stepOutput{}
+	t.outputs, t.steps = map[int64]stepOutput{}, map[int64]run.Step{}
 	if t.high == 0 {
 		return nil
 	}
-	rows, err := t.db.Query(t.ctx, `SELECT seq, output FROM run_steps WHERE tenant_id = ? AND run_id = ? AND seq BETWEEN ? AND ? AND output IS NOT NULL`,
+	rows, err := t.db.Query(t.ctx, `SELECT seq, type, status, duration_us, metrics, output FROM run_steps WHERE tenant_id = ? AND run_id = ? AND seq BETWEEN ? AND ?`,
 		t.tenant, t.run, t.low, t.high)
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var seq int64
-		var body string
+		var st run.Step
+		var took int64
+		var metrics, body sql.NullString
 		var out stepOutput
-		if err := rows.Scan(&seq, &body); err != nil {
+		if err := rows.Scan(&st.Seq, &st.Type, &st.Status, &took, &metrics, &body); err != nil {
 			return err
 		}
-		if err := json.Unmarshal([]byte(body), &out); err != nil {
-			return err
+		if body.Valid {
+			if err := json.Unmarshal([]byte(body.String), &out); err != nil {
+				return err
+			}
 		}
-		t.outputs[seq] = out
+		st.DurationMS, st.Metrics = float64(took)/1000, unpacked(metrics)
+		t.outputs[st.Seq], t.steps[st.Seq] = out, st
 	}
 	return rows.Err()
 }
@@ -169,8 +181,20 @@ func (t *stepTexts) expand(e storedEntry) []event.Event {
 	at := sqldb.Time(e.At)
 	if e.Lens == nil {
 		data := e.Data
-		if e.Step != 0 {
-			data = withOutput(data, t.outputs[e.Step].Content)
+		switch {
+		case e.Step == 0:
+		case e.Name == "step.completed":
+			st := t.steps[e.Step]
+			data = inJSON(run.CompletedOf(&st))
+		case e.Name == "llm.completed":
+			var m run.StepMetrics
+			_ = json.Unmarshal(t.steps[e.Step].Metrics, &m) // our own; where it is not there, zeros
+			out := t.outputs[e.Step]
+			data = inJSON(run.AnsweredOf(e.Step, &run.LLMOutput{Model: out.Model, FinishReason: out.FinishReason}, m))
+		case e.Name == "tool.call":
+			data = withArguments(data, t.outputs[e.Step].asking)
+		default:
+			data = withMember(data, "output", quoted(t.outputs[e.Step].Content))
 		}
 		return []event.Event{{Name: e.Name, At: at, Data: data}}
 	}
@@ -181,10 +205,11 @@ func (t *stepTexts) expand(e storedEntry) []event.Event {
 		}
 		t.consume(e)
 	}
-	out := make([]event.Event, len(e.Lens))
+	out, after := make([]event.Event, len(e.Lens)), 0
 	for i, n := range e.Lens {
 		n = min(n, len(text))
-		out[i] = event.Event{Name: e.Name, At: at.Add(time.Duration(e.After[i]) * time.Millisecond), Data: quoted("text", text[:n])}
+		after += e.After[i]
+		out[i] = event.Event{Name: e.Name, At: at.Add(time.Duration(after) * time.Millisecond), Data: withMember(nil, "text", quoted(text[:n]))}
 		text = text[n:]
 	}
 	return out
@@ -206,17 +231,34 @@ func (t *stepTexts) consume(e storedEntry) {
 	t.outputs[e.Step] = o
 }
 
-func quoted(name, value string) jsontext.Value {
-	b, _ := json.Marshal(map[string]string{name: value}, jsontext.AllowInvalidUTF8(true))
+func inJSON(v any) jsontext.Value {
+	b, _ := json.Marshal(v, jsontext.AllowInvalidUTF8(true)) // types of our own
 	return b
 }
 
-func withOutput(data jsontext.Value, output string) jsontext.Value {
-	member := quoted("output", output)
-	if len(data) <= 2 {
-		return member
+func quoted(value string) jsontext.Value {
+	b, _ := json.Marshal(value, jsontext.AllowInvalidUTF8(true))
+	return b
+}
+
+// withArguments completes a tool.call by what the model asked for.
+func withArguments(data jsontext.Value, from asking) jsontext.Value {
+	var call struct {
+		ID string `json:"tool_call_id"`
 	}
-	return jsontext.Value(strings.TrimSuffix(string(data), "}") + "," + string(member[1:]))
+	if json.Unmarshal(data, &call) != nil {
+		return data
+	}
+	return withMember(data, "arguments", run.ShowArguments(from.arguments(call.ID)))
+}
+
+// withMember adds a last member to an object.
+func withMember(data jsontext.Value, name string, value jsontext.Value) jsontext.Value {
+	start := "{"
+	if len(data) > 2 {
+		start = strings.TrimSuffix(string(data), "}") + ","
+	}
+	return jsontext.Value(start + `"` + name + `":` + string(value) + "}")
 }
 
 var _ run.Store = (*Runs)(nil)

@@ -132,9 +132,11 @@ func Log(t *testing.T, log event.Log, w txn.Writer, step func(tx txn.Tx, tenant,
 			{Name: "llm.chunk", At: at, Lens: []int{4}, After: []int{0}, Step: 3},
 			{Name: "tool.result", At: at, Data: jsontext.Value(`{"name":"t"}`), Step: 4},
 			{Name: "step.completed", At: at, Data: jsontext.Value(`{}`)},
+			{Name: "tool.call", At: at, Data: jsontext.Value(`{"tool_call_id":"c2"}`), Step: 3},
+			{Name: "tool.call", At: at, Data: jsontext.Value(`{"tool_call_id":"c1"}`), Step: 3},
 		}}
 		write(t, func(tx txn.Tx) error {
-			if err := step(tx, tenant, stream, 3, `{"text":"abcde\"é\n","thinking":"hmm!"}`); err != nil {
+			if err := step(tx, tenant, stream, 3, `{"text":"abcde\"é\n","thinking":"hmm!","tool_calls":[{"id":"c1","name":"t","arguments":"{ \"n\": 1}"},{"id":"c2","name":"t","arguments":"none"}]}`); err != nil {
 				return err
 			}
 			if err := step(tx, tenant, stream, 4, `{"content":"four"}`); err != nil {
@@ -147,8 +149,9 @@ func Log(t *testing.T, log event.Log, w txn.Writer, step func(tx txn.Tx, tenant,
 			`7 llm.chunk {"text":"abc"}`, `8 llm.chunk {"text":"de"}`,
 			`9 llm.thinking {"text":"!"}`, `10 llm.chunk {"text":"\"é\n"}`,
 			`11 tool.result {"name":"t","output":"four"}`, `12 step.completed {}`,
+			`13 tool.call {"tool_call_id":"c2","arguments":"none"}`, `14 tool.call {"tool_call_id":"c1","arguments":{"n":1}}`,
 		}
-		for after := range int64(13) {
+		for after := range int64(15) {
 			var got []string
 			for _, e := range read(t, tenant, stream, after, 100) {
 				got = append(got, fmt.Sprintf("%d %s %s", e.Seq, e.Name, e.Data))

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
@@ -203,11 +204,26 @@ func steps(t *testing.T, s run.Store, write func(*testing.T, func(txn.Tx) error)
 		write(t, s.AppendStep(&st))
 		want = append(want, st)
 	}
+	const call = `{"tool_call_id":"c","name":"x","arguments":"{\"n\":1}"}`
+	cost := .5
+	for _, st := range []run.Step{
+		{Type: run.StepLLM, Output: schema.Nullable(`{"text":"","tool_calls":[{"id":"b","name":"x","arguments":""},{"id":"c","name":"x","arguments":"{\"n\":1}"}]}`)},
+		{Type: run.StepTool, CallOf: 6, Input: schema.Nullable(call), Metrics: stepMetrics(t, run.StepMetrics{ToolCallsCount: 1})},
+		{Type: run.StepTool, Input: schema.Nullable(call), Metrics: stepMetrics(t, run.StepMetrics{InputTokens: 1, OutputTokens: 2, ThinkingTokens: 3, LLMCalls: 4, CostUSD: &cost})},
+		{Type: run.StepTool, Metrics: stepMetrics(t, run.StepMetrics{InputTokens: 1, Estimated: true})},
+	} {
+		st.Seq = int64(len(want)) + 1
+		st.StepID, st.RunID, st.TenantID, st.StepIndex = ident.New(), id, tenant, st.Seq-1
+		st.Status, st.StartedAt, st.CompletedAt = run.StepCompleted, at, &at
+		write(t, s.AppendStep(&st))
+		st.CallOf = 0 // how it is kept is nobody's business
+		want = append(want, st)
+	}
 	for _, c := range []struct {
 		after int64
 		limit int
 		want  []run.Step
-	}{{0, 0, want}, {2, 0, want[2:]}, {1, 2, want[1:3]}, {9, 0, nil}} {
+	}{{0, 0, want}, {2, 0, want[2:]}, {1, 2, want[1:3]}, {6, 1, want[6:7]}, {9, 0, nil}} {
 		got, err := s.Steps(t.Context(), tenant, id, c.after, c.limit)
 		if err != nil {
 			t.Fatal(err)
@@ -219,4 +235,13 @@ func steps(t *testing.T, s run.Store, write func(*testing.T, func(txn.Tx) error)
 	if got, err := s.Steps(t.Context(), ident.New(), id, 0, 0); err != nil || len(got) != 0 {
 		t.Errorf("another tenant's: %v, %v", got, err)
 	}
+}
+
+func stepMetrics(t *testing.T, m run.StepMetrics) schema.Nullable {
+	t.Helper()
+	b, err := json.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
 }

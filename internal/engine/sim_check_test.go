@@ -20,7 +20,6 @@ type journal struct {
 	approvals map[string]string
 	final     string
 	events    map[int64]string // names of what is no chunk, by seq
-	last      int64
 }
 
 func asJSON(w *world, v any) string {
@@ -130,7 +129,7 @@ func (w *world) checkEvents(j *journal, r *run.Run) {
 			w.t.Errorf("seed %d: %s: event %d was %q and is %q", w.seed, w.short(r.RunID), seq, was, there[seq])
 		}
 	}
-	j.events, j.last = there, last
+	j.events = there
 }
 
 // follows says that a model is told what the journal says, and nothing else. A
@@ -189,7 +188,7 @@ func (w *world) whole(id string) {
 	case run.CodeInternalError:
 		w.t.Errorf("seed %d: %s ended by our own mistake: %s", w.seed, name, deref(rec.Error))
 	}
-	began := w.begun(id)
+	began, crashed := w.begun(id)
 	var sum run.StepMetrics
 	var cost float64
 	results, calls := map[string]int{}, map[string]bool{}
@@ -216,6 +215,9 @@ func (w *world) whole(id string) {
 			cost += *m.CostUSD
 		}
 		w.readStep(s, calls, results)
+		if !crashed && unknownOutcome(s) {
+			w.t.Errorf("seed %d: %s: the outcome of step %d is unknown, and no worker died", w.seed, name, s.Seq)
+		}
 	}
 	total := rec.Metrics
 	if total.InputTokens != sum.InputTokens || total.OutputTokens != sum.OutputTokens || total.LLMCallsCount != sum.LLMCalls || total.StepsCount != int64(len(steps)) {
@@ -239,9 +241,10 @@ func (w *world) whole(id string) {
 	}
 }
 
-// begun counts the events step.started, by step.
-func (w *world) begun(id string) map[int64]int {
-	began := map[int64]int{}
+// begun counts the events step.started, by step, and says whether a worker of
+// the run died.
+func (w *world) begun(id string) (began map[int64]int, crashed bool) {
+	began = map[int64]int{}
 	for _, e := range w.eventsOf(id) {
 		switch e.Name {
 		case "step.started":
@@ -255,10 +258,11 @@ func (w *world) begun(id string) map[int64]int {
 		case "run.resumed":
 			if strings.Contains(string(e.Data), "attempt") {
 				w.tally.count("run resumed after a crash")
+				crashed = true
 			}
 		}
 	}
-	return began
+	return began, crashed
 }
 
 func (w *world) eventsOf(id string) []event.Event {
@@ -289,11 +293,13 @@ func (w *world) readStep(s run.Step, calls map[string]bool, results map[string]i
 			w.t.Error(err)
 		}
 		results[in.ToolCallID]++
-		if strings.Contains(string(s.Output), "outcome unknown") {
+		if unknownOutcome(s) {
 			w.tally.count("tool: outcome unknown")
 		}
 	}
 }
+
+func unknownOutcome(s run.Step) bool { return strings.Contains(string(s.Output), "outcome unknown") }
 
 // budget says that nothing stays reserved of a run that ended, and that all it
 // cost was counted.

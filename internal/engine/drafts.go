@@ -30,6 +30,7 @@ type steptext struct {
 	rows     []textrow
 	count    int64 // chunks so far
 	flushed  int64 // of these, stored as drafts
+	unsure   bool  // a flush failed, and may have been stored all the same
 	flushing bool
 	idle     sync.Cond // signalled when flushing ends; made by newSteptext
 }
@@ -77,16 +78,20 @@ func (t *steptext) unstored() int64 {
 }
 
 // begin gives the chunks that wait, with their text, and keeps others from
-// flushing, and the step from ending, until end. No entries: nothing waits.
-func (t *steptext) begin() (draft event.Segment, upto int64) {
+// flushing, and the step from ending, until end. upto 0: nothing waits. Where
+// nobody knows what is stored these are all chunks, and they replace it.
+func (t *steptext) begin() (draft event.Segment, upto int64, replaces bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.flushing || t.count == t.flushed {
-		return draft, 0
+		return draft, 0, false
 	}
 	t.flushing = true
-	draft = event.Segment{First: t.base + t.flushed + 1, Draft: t.step}
 	skip := t.flushed
+	if t.unsure {
+		skip = 0
+	}
+	draft = event.Segment{First: t.base + skip + 1, Draft: t.step}
 	for _, r := range t.rows {
 		n := int64(len(r.lens))
 		if skip >= n {
@@ -102,7 +107,7 @@ func (t *steptext) begin() (draft event.Segment, upto int64) {
 		})
 		skip = 0
 	}
-	return draft, t.count
+	return draft, t.count, t.unsure
 }
 
 // end says that chunks up to a count are stored, 0 that the flush failed, and
@@ -110,7 +115,7 @@ func (t *steptext) begin() (draft event.Segment, upto int64) {
 func (t *steptext) end(upto int64) (more bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.flushing = false
+	t.flushing, t.unsure = false, upto == 0
 	t.flushed = max(t.flushed, upto)
 	t.idle.Broadcast()
 	return t.count > t.flushed
@@ -138,8 +143,8 @@ func (t *steptext) seal() (entries []event.Entry, s said) {
 			s.text += string(r.text)
 		}
 	}
-	s.drafts = t.flushed > 0
-	t.rows, t.count, t.flushed = nil, 0, 0
+	s.drafts = t.flushed > 0 || t.unsure
+	t.rows, t.count, t.flushed, t.unsure = nil, 0, 0, false
 	return entries, s
 }
 
@@ -195,9 +200,21 @@ func (f *flusher) flush(ctx context.Context, attempts []*attempt) {
 	}
 	var drafts []draft
 	for _, a := range attempts {
-		if seg, upto := a.text.begin(); upto > 0 {
-			drafts = append(drafts, draft{a, f.e.Log.Append(a.rec.TenantID, a.rec.RunID, seg), upto})
+		seg, upto, replaces := a.text.begin()
+		if upto == 0 {
+			continue
 		}
+		store := f.e.Log.Append(a.rec.TenantID, a.rec.RunID, seg)
+		if replaces {
+			add := store
+			store = func(tx txn.Tx) error {
+				if err := f.e.Log.DropDrafts(tx, a.rec.TenantID, a.rec.RunID, seg.Draft); err != nil {
+					return err
+				}
+				return add(tx)
+			}
+		}
+		drafts = append(drafts, draft{a, store, upto})
 	}
 	if len(drafts) == 0 {
 		return

@@ -42,11 +42,12 @@ func (a *attempt) runTools() error {
 	}
 	done := make(chan outcome, len(todo))
 	for i, p := range todo {
+		interrupted := a.interrupted[p.Tool.ToolCallID] // record changes the map meanwhile
 		go func() {
 			start := time.Now()
 			o := outcome{in: *p.Tool, out: run.ToolOutput{IsError: true, Content: "not called: the run's limit of tool calls is reached"}}
 			if i < room {
-				o = a.call(a.ctx, p.StepID, *p.Tool)
+				o = a.call(a.ctx, p.StepID, *p.Tool, interrupted)
 			}
 			o.seq, o.took = p.Seq, time.Since(start)
 			done <- o
@@ -133,14 +134,14 @@ func (a *attempt) record(o outcome) {
 
 // call makes one call. Whatever goes wrong is a result that the model can
 // read; nothing that a tool does ends the run. A cancelled run's result is
-// never looked at.
-func (a *attempt) call(ctx context.Context, step string, in run.ToolInput) (o outcome) {
+// never looked at. An interrupted call was under way when the last worker died.
+func (a *attempt) call(ctx context.Context, step string, in run.ToolInput, interrupted bool) (o outcome) {
 	o.in = in
 	failed := func(format string, args ...any) outcome {
 		o.out = run.ToolOutput{IsError: true, Content: fmt.Sprintf(format, args...)}
 		return o
 	}
-	if t, known := a.tools.Lookup(in.Name); known && a.interrupted[in.ToolCallID] && !t.Repeatable() {
+	if t, known := a.tools.Lookup(in.Name); known && interrupted && !t.Repeatable() {
 		return failed(interruptedNote)
 	}
 	if res, often := a.repeats.Refuses(in.Name, in.Arguments); often {

@@ -97,7 +97,11 @@ func TestTenThousandWait(t *testing.T) { // alone: it counts the goroutines of t
 		}
 		return count
 	}
-	waitFor(t, func() bool { return waiting() == many+1 })
+	for end := time.Now().Add(90 * time.Second); waiting() < many+1 && time.Now().Before(end); <-time.After(20 * time.Millisecond) {
+	}
+	if count := waiting(); count != many+1 {
+		t.Fatalf("%d runs wait, want %d", count, many+1)
+	}
 
 	after, grown := settled(t, goroutines)
 	t.Logf("%d runs wait: %d goroutines, %d before; %.1f MiB, %.1f before", many, after, goroutines, float64(grown)/(1<<20), float64(heap)/(1<<20))

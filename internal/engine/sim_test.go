@@ -98,7 +98,7 @@ var mustHappen = []string{
 	"model: retryable error", "model: error", "model: hangs", "model: breaks off", "model: fallback asked", "model: asked again",
 	"model: streams", "model: parallel calls", "model: repeated id", "model: unknown tool", "model: half a call",
 	"tool: needs authorization", "tool: outcome unknown", "tool: died under way", "tool: repeated",
-	"completed", "failed", "cancelled", "timeout", "rejected", "expired", "over budget", "out of time", "run resumed after a crash",
+	"completed", "failed", "cancelled", "timeout", "rejected", "expired", "out of time", "run resumed after a crash",
 }
 
 func number(t *testing.T, s string) int {

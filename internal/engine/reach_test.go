@@ -57,7 +57,7 @@ func TestTenThousandWait(t *testing.T) { // alone: it counts the goroutines of t
 	if testing.Short() {
 		t.Skip("makes 10,000 runs")
 	}
-	const many, makers, mostBytes = 10_000, 128, 50 << 20
+	const many, makers, mostBytes = 10_000 / slower, 128, 50 << 20
 	r := newRig(t, sqldbtest.Open(t, sqldbtest.SQLite))
 	r.tools = []tool.Tool{echoing("pay")}
 	r.agents.spec.Tools, r.agents.spec.ApprovalTools = []string{"pay"}, []string{"pay"}

@@ -14,7 +14,7 @@ LINT_VERSION := v2.15.0
 LINT         := $(BIN)/golangci-lint-$(LINT_VERSION)
 
 # Packages whose tests can write their golden files anew.
-GOLDEN = $(sort $(dir $(shell grep -rl --include='*_test.go' 'flag.Bool."update"' cmd internal 2>/dev/null)))
+GOLDEN = $(filter-out internal/app/,$(sort $(dir $(shell grep -rl --include='*_test.go' 'flag.Bool."update"' cmd internal 2>/dev/null))))
 
 .DEFAULT_GOAL := help
 
@@ -75,6 +75,7 @@ $(LINT):
 .PHONY: golden
 golden: ## Write the golden files anew (OpenAPI, configuration reference, transcripts)
 	$(GO) test -count=1 $(addprefix ./,$(GOLDEN)) -update
+	$(GO) test -count=1 -run 'TestDocumentIsFresh|TestToolsAreDocumented' ./internal/app -update
 
 .PHONY: docs
 docs: golden ## Write generated documents anew and check links, examples and conformance

@@ -223,6 +223,16 @@ func (w *world) whole(id string) {
 	if total.InputTokens != sum.InputTokens || total.OutputTokens != sum.OutputTokens || total.LLMCallsCount != sum.LLMCalls || total.StepsCount != int64(len(steps)) {
 		w.t.Errorf("seed %d: %s: metrics %+v do not sum up to %+v in %d steps", w.seed, name, total, sum, len(steps))
 	}
+	w.answered(rec, calls, results)
+	if rec.ResourceLimits.MaxCostUSD != nil {
+		w.budget(rec, cost)
+	}
+}
+
+// answered checks that calls have one result each.
+func (w *world) answered(rec *run.Record, calls map[string]bool, results map[string]int) {
+	w.t.Helper()
+	name := w.short(rec.RunID)
 	limited := rec.ResourceLimits.MaxSteps != nil || rec.ResourceLimits.MaxToolCalls != nil || rec.ResourceLimits.MaxTokensPerRun != nil
 	for call, n := range results {
 		if n != 1 || !calls[call] {
@@ -235,9 +245,6 @@ func (w *world) whole(id string) {
 				w.t.Errorf("seed %d: %s completed, and the call %s has %d results", w.seed, name, call, results[call])
 			}
 		}
-	}
-	if rec.ResourceLimits.MaxCostUSD != nil {
-		w.budget(rec, cost)
 	}
 }
 

@@ -116,7 +116,7 @@ func migrated(t *testing.T, kind sqldbtest.Engine) sqldb.Config {
 	t.Helper()
 	cfg := sqldbtest.Config(t, kind)
 	if kind == sqldbtest.SQLite {
-		if dir, err := os.MkdirTemp("/dev/shm", "agentd-sim-"); err == nil {
+		if dir, err := os.MkdirTemp("/dev/shm", "agentd-sim-"); err == nil { //nolint:usetesting // a temporary directory of the test is on a disk
 			t.Cleanup(func() { os.RemoveAll(dir) })
 			cfg.Dir = filepath.Clean(dir)
 		}

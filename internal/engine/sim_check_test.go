@@ -148,7 +148,7 @@ func (w *world) follows(n *simNode, messages []model.Message) {
 		}
 		return
 	}
-	want, err := run.Conversation(r, w.stepsOf(id))
+	want, err := run.ConversationAfter(nil, r, w.stepsOf(id))
 	if err != nil {
 		w.t.Errorf("seed %d: %v", w.seed, err)
 		return

@@ -23,14 +23,11 @@ func Derive(base string, words ...string) string {
 		sum := sha256.Sum256([]byte(w)) // one length each: no two lists of words run into one
 		h.Write(sum[:])
 	}
-	var id uuid.UUID
-	copy(id[:], h.Sum(nil))
+	id := [16]byte(h.Sum(nil)[:16])
 	if from, err := uuid.Parse(base); err == nil {
 		copy(id[:6], from[:6]) // the time of a version 7
 	}
-	id[6] = id[6]&0x0F | 0x80 // version 8: made by a rule of our own
-	id[8] = id[8]&0x3F | 0x80
-	return id.String()
+	return Derived(id)
 }
 
 // At makes the one id that a name has at a moment: the same wherever and

@@ -61,8 +61,8 @@ func Transcribe(steps []Step) (*Transcript, error) {
 			return nil, err
 		}
 	}
-	if t.Asking != nil && len(t.Open()) == 0 {
-		t.close()
+	if len(t.Open()) == 0 {
+		t.Close()
 	}
 	return t, nil
 }
@@ -155,12 +155,9 @@ func (t *Transcript) Open() (open []model.ToolCall) {
 // Close completes the last turn: results come in the order of the calls,
 // whatever finished first, and calls without one are taken back.
 func (t *Transcript) Close() {
-	if t.Asking != nil {
-		t.close()
+	if t.Asking == nil {
+		return
 	}
-}
-
-func (t *Transcript) close() {
 	asking := *t.Asking
 	calls := asking.ToolCalls
 	asking.ToolCalls = nil
@@ -178,43 +175,25 @@ func (t *Transcript) close() {
 	t.Asking, t.Notes, t.Results = nil, nil, map[string]model.Message{}
 }
 
-// Conversation is what a run adds to a conversation: the user's message, as
-// the checks left it, and what came of it. Calls without a result are left out.
-// All of it is there, also what the run folded.
-func Conversation(r *Record, steps []Step) ([]model.Message, error) {
-	own, t, err := conversation(r, steps)
-	if err != nil {
-		return nil, err
-	}
-	return append(own, t.Messages...), nil
-}
-
 // ConversationAfter is a conversation with what a run adds to it, as a model
-// reads it: what the run folded, of what was said before it and of its own, has
-// given way to the summary.
+// reads it: the user's message, as the checks left it, and what came of it.
+// Calls without a result are left out. What the run folded, of what was said
+// before it and of its own, has given way to the summary.
 func ConversationAfter(before []model.Message, r *Record, steps []Step) ([]model.Message, error) {
-	own, t, err := conversation(r, steps)
+	t, err := Transcribe(steps)
 	if err != nil {
 		return nil, err
-	}
-	return t.After(append(slices.Clip(before), own...)), nil
-}
-
-// conversation gives what a run opened with, and what came of it.
-func conversation(r *Record, steps []Step) (own []model.Message, t *Transcript, err error) {
-	if t, err = Transcribe(steps); err != nil {
-		return nil, nil, err
 	}
 	t.Close()
 	in := r.Asked()
 	if t.Checked != nil && t.Checked.Changed {
 		in.Message = t.Checked.Text
 	}
-	own = slices.Clone(in.History)
+	own := append(slices.Clip(before), in.History...)
 	if in.Message != "" || len(in.Parts) > 0 {
 		own = append(own, model.Message{Role: model.User, Text: in.Message, Parts: in.Parts, From: model.Origin{RunID: r.RunID}})
 	}
-	return own, t, nil
+	return t.After(own), nil
 }
 
 // Asked reads a run's input.

@@ -173,16 +173,7 @@ func (s *Passages) IDs(ctx context.Context, tenant, collection string) ([]string
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
-	var ids []string
-	for rows.Next() {
-		var id string
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		ids = append(ids, id)
-	}
-	return ids, rows.Err()
+	return scanIDs(rows)
 }
 
 // Find implements retrieval.Store.

@@ -114,16 +114,7 @@ func (s *Schedules) Runs(ctx context.Context, tenant, agentID string, limit int)
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
-	var ids []string
-	for rows.Next() {
-		var id string
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		ids = append(ids, id)
-	}
-	return ids, rows.Err()
+	return scanIDs(rows)
 }
 
 // CountRuns implements schedule.Store.

@@ -13,7 +13,7 @@ type Agents struct {
 	deps       resource.Deps
 	store      *resource.Store[Agent]
 	versions   *resource.Store[version]
-	recent     *recent
+	recent     *resource.Recent[Agent]
 	workspaces Workspaces
 }
 
@@ -24,32 +24,24 @@ func New(deps resource.Deps, o Options) *Agents {
 	quiet := deps
 	quiet.Outbox = resource.NoOutbox{} // versions follow from what agents tell
 	a.versions = resource.NewStore(versionKind, quiet)
-	a.recent = newRecent()
+	a.recent = resource.NewRecent(a.store, recentBytes)
 	return a
 }
 
 // Store gives the agents as resources, for writes and lists by other slices.
 func (a *Agents) Store() *resource.Store[Agent] { return a.store }
 
+// recentBytes bounds what runs keep of their agents, by the size of the JSON.
+const recentBytes = 8 << 20
+
 // Get reads an agent: as it is now where this process changed it last, and
 // else as it was at most a second ago. What it points to is shared with other
 // callers: it must not be changed. Errors: fault.NotFound.
 func (a *Agents) Get(ctx context.Context, tenant, id string) (Agent, error) {
-	key, now := agentKey{tenant, id}, a.deps.Clock.Now()
-	known, fresh, generation := a.recent.find(key, now)
-	if fresh {
-		return *known, nil
-	}
-	doc, err := a.store.Read(ctx, tenant, id)
+	known, err := a.recent.Get(ctx, tenant, id)
 	if err != nil {
 		return Agent{}, err
 	}
-	if known == nil || known.Version != doc.Version {
-		if known, err = a.store.Decode(doc); err != nil {
-			return Agent{}, err
-		}
-	}
-	a.recent.keep(key, known, len(doc.Body), now, generation)
 	return *known, nil
 }
 

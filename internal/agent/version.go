@@ -133,8 +133,8 @@ func equal(a, b Config) (bool, error) {
 // after records what a write of an agent did to its versions.
 func (a *Agents) after(e *resource.Edit[Agent]) error {
 	if e.Old != nil {
-		key := agentKey{e.Old.TenantID, e.Old.ID}
-		e.Tx.AfterCommit(func() { a.recent.forget(key) })
+		tenant, id := e.Old.TenantID, e.Old.ID
+		e.Tx.AfterCommit(func() { a.recent.Forget(tenant, id) })
 	}
 	if err := a.place(e); err != nil {
 		return err

@@ -50,7 +50,7 @@ func (g Gate) watches(ctx context.Context, r policy.Run, s *Settings, stage poli
 		if !u.enabled() {
 			continue
 		}
-		known, err := g.All.get(ctx, r.TenantID, u.GuardrailID)
+		known, err := g.All.recent.Get(ctx, r.TenantID, u.GuardrailID)
 		if fault.Is(err, fault.NotFound) {
 			return true, nil // it refuses
 		}
@@ -123,7 +123,7 @@ type asking struct {
 // use asks a guardrail that the agent names.
 func (a *asking) use(ctx context.Context, u Use) error {
 	all := a.gate.All
-	g, err := all.get(ctx, a.q.run.TenantID, u.GuardrailID)
+	g, err := all.recent.Get(ctx, a.q.run.TenantID, u.GuardrailID)
 	switch {
 	case fault.Is(err, fault.NotFound):
 		a.refuse(u.GuardrailID, u.GuardrailID, fmt.Sprintf("The agent names the guardrail %s, which does not exist, so nothing passes; take it off the agent.", u.GuardrailID))

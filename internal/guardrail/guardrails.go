@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/maypok86/otter/v2"
 
 	"agentd/internal/authz"
 	"agentd/internal/fault"
@@ -28,18 +29,31 @@ type Options struct {
 	Spent func(r policy.Run, target model.Target, usage model.Usage)
 }
 
+// recentBytes bounds what runs keep of their guardrails, by the size of the
+// JSON.
+const recentBytes = 4 << 20
+
+// madeKey is a version of a guardrail with what an agent changes of its config.
+type madeKey struct {
+	tenant, id string
+	version    int64
+	override   string
+}
+
 // Guardrails keeps and asks guardrails. Safe for concurrent use.
 type Guardrails struct {
 	deps    resource.Deps
 	options Options
 	store   *resource.Store[Guardrail]
-	recent  *recent
+	recent  *resource.Recent[Guardrail]
+	ready   *otter.Cache[madeKey, compiled] // what was compiled of them
 }
 
 // New makes the guardrails.
 func New(deps resource.Deps, o Options) *Guardrails {
-	a := &Guardrails{deps: deps, options: o, recent: newRecent()}
+	a := &Guardrails{deps: deps, options: o, ready: otter.Must(&otter.Options[madeKey, compiled]{MaximumSize: 1000})}
 	a.store = resource.NewStore(a.kind(), deps)
+	a.recent = resource.NewRecent(a.store, recentBytes)
 	return a
 }
 
@@ -92,33 +106,11 @@ func (a *Guardrails) list(ctx context.Context, who authz.Caller, _ *listIn) (*ro
 	return &route.Reply{JSON: body}, err
 }
 
-// get reads a guardrail, which callers must not change. What it gives may be up
-// to a second old where another process changed it. Errors: as of
-// [resource.Store.Get].
-func (a *Guardrails) get(ctx context.Context, tenant, id string) (*Guardrail, error) {
-	k, now := key{tenant, id}, a.deps.Clock.Now()
-	known, fresh, generation := a.recent.find(k, now)
-	if fresh {
-		return known, nil
-	}
-	doc, err := a.store.Read(ctx, tenant, id)
-	if err != nil {
-		return nil, err
-	}
-	if known == nil || known.Version != doc.Version {
-		if known, err = a.store.Decode(doc); err != nil {
-			return nil, err
-		}
-	}
-	a.recent.keep(k, known, now, generation)
-	return known, nil
-}
-
 // made gives a guardrail ready to be asked, with an agent's changes to its
 // config. Errors: the fields that the changes make wrong.
 func (a *Guardrails) made(g *Guardrail, override schema.Nullable) (compiled, []fault.Field) {
-	k := madeKey{key{g.TenantID, g.ID}, g.Version, string(override)}
-	if c, ok := a.recent.made.GetIfPresent(k); ok {
+	k := madeKey{g.TenantID, g.ID, g.Version, string(override)}
+	if c, ok := a.ready.GetIfPresent(k); ok {
 		return c, nil
 	}
 	config := g.Config
@@ -130,7 +122,7 @@ func (a *Guardrails) made(g *Guardrail, override schema.Nullable) (compiled, []f
 	}
 	c, wrong := a.compile(g, config)
 	if wrong == nil {
-		a.recent.made.Set(k, c)
+		a.ready.Set(k, c)
 	}
 	return c, wrong
 }

@@ -97,8 +97,8 @@ func (a *Guardrails) after(e *resource.Edit[Guardrail]) error {
 	if g == nil {
 		g = e.Old
 	}
-	k := key{g.TenantID, g.ID}
-	e.Tx.AfterCommit(func() { a.recent.forget(k) })
+	tenant, id := g.TenantID, g.ID
+	e.Tx.AfterCommit(func() { a.recent.Forget(tenant, id) })
 	return nil
 }
 

@@ -1,4 +1,4 @@
-package agent
+package resource
 
 import (
 	"testing"
@@ -7,18 +7,18 @@ import (
 
 func TestRecent(t *testing.T) {
 	t.Parallel()
-	key, now := agentKey{"t", "a"}, time.Unix(1000, 0)
-	g := &Agent{}
-	r := newRecent()
+	key, now := recentKey{"t", "a"}, time.Unix(1000, 0)
+	g := &struct{ Meta }{}
+	r := NewRecent[struct{ Meta }](nil, 1<<20)
 	_, _, before := r.find(key, now)
 	r.keep(key, g, 1, now, before)
-	if got, fresh, _ := r.find(key, now.Add(freshFor-1)); got != g || !fresh {
+	if got, fresh, _ := r.find(key, now.Add(FreshFor-1)); got != g || !fresh {
 		t.Error("what was just read is not fresh")
 	}
-	if got, fresh, _ := r.find(key, now.Add(freshFor)); got != g || fresh {
+	if got, fresh, _ := r.find(key, now.Add(FreshFor)); got != g || fresh {
 		t.Error("what was read a second ago is fresh, or forgotten")
 	}
-	r.forget(key)
+	r.Forget(key.tenant, key.id)
 	if got, _, _ := r.find(key, now); got != nil {
 		t.Error("what changed is still known")
 	}

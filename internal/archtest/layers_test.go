@@ -89,9 +89,11 @@ var rows = []row{
 	{pattern: "internal/tool/calc", layer: leaf},
 	{pattern: "internal/txn", layer: leaf},
 
+	{pattern: "internal/audit", layer: port, uses: []string{jsonModule}},
 	{pattern: "internal/blob", layer: port},
 	{pattern: "internal/event", layer: port, uses: []string{jsonModule}},
 	{pattern: "internal/imaging", layer: port, uses: []string{jsonModule}},
+	{pattern: "internal/mail", layer: port, uses: []string{jsonModule}},
 	{pattern: "internal/model", layer: port, uses: []string{jsonModule}},
 	{pattern: "internal/policy", layer: port, uses: []string{jsonModule}},
 	{pattern: "internal/recall", layer: port, uses: []string{jsonModule}},

@@ -57,15 +57,19 @@ var Defaults = []Scope{
 	"read:analytics",
 }
 
-// Caller is who makes a request: one person, in one tenant, by one key.
+// Caller is who makes a request: one person, in one tenant, by one key or one
+// browser session. Of an anonymous call only Address and RequestID are known.
 type Caller struct {
-	TenantID string
-	UserID   string
-	KeyID    string
-	Role     Role
-	Scopes   []Scope
-	Method   string // api_key | cookie | jwt, as GET /me answers
-	Operator bool   // the key belongs to the first tenant, which runs the platform
+	TenantID  string
+	UserID    string
+	KeyID     string // "" where a browser session calls
+	SessionID string // "" where a key calls
+	Role      Role
+	Scopes    []Scope
+	Method    string // api_key | cookie | jwt, as GET /me answers
+	Operator  bool   // the credential belongs to the first tenant, which runs the platform
+	Address   string // the client's network address, without its port
+	RequestID string // of the request, as X-Request-Id answers it
 }
 
 // Has says whether the caller's key covers the scope.

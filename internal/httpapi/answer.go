@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -61,6 +62,12 @@ func (o *operation) reply(w http.ResponseWriter, out any) error {
 	if r.ETag != "" {
 		w.Header().Set("ETag", `"`+r.ETag+`"`)
 	}
+	if r.Location != "" {
+		w.Header().Set("Location", r.Location)
+	}
+	if c := r.Cookie; c != nil {
+		http.SetCookie(w, o.cookie(c))
+	}
 	if r.JSON == nil {
 		w.WriteHeader(status)
 		return nil
@@ -71,6 +78,20 @@ func (o *operation) reply(w http.ResponseWriter, out any) error {
 	}
 	writeBody(w, status, media, r.JSON)
 	return nil
+}
+
+func (o *operation) cookie(c *route.Cookie) *http.Cookie {
+	set := &http.Cookie{
+		Name: c.Name, Value: c.Value, Path: "/", MaxAge: int(c.Lasts / time.Second),
+		HttpOnly: true, Secure: o.https, SameSite: http.SameSiteLaxMode,
+	}
+	if c.Strict {
+		set.SameSite = http.SameSiteStrictMode
+	}
+	if c.Lasts <= 0 {
+		set.MaxAge = -1 // at once
+	}
+	return set
 }
 
 var contentTypes = map[string][]string{

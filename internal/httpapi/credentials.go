@@ -111,6 +111,7 @@ func (s *Server) admit(x *exchange, r *http.Request, o *operation) error {
 	if fromCookie {
 		who.Method = "cookie"
 	}
+	who.Address, who.RequestID = x.who.Address, x.id
 	x.who, x.key = who, key
 	return who.Check(o.row.Role, o.row.Scopes...)
 }

@@ -22,6 +22,7 @@ type operation struct {
 	apiKeyHeader bool
 	queryToken   bool
 	quiet        bool // probes are logged at debug level
+	https        bool // clients come over TLS
 
 	// serve answers; what it returns is refused by fail, nil meaning Problem.
 	serve func(x *exchange, r *http.Request) error

@@ -14,7 +14,7 @@ import (
 func (s *Server) routeOperation(r route.Route) *operation {
 	o := &operation{
 		row: r.Row, status: cmp.Or(r.Status, http.StatusOK), stream: r.Open != nil,
-		queryToken: r.Out == contentType,
+		queryToken: r.Out == contentType, https: s.https,
 	}
 	in := s.compile(r.Row, r.In)
 	if o.stream {
@@ -63,7 +63,7 @@ func (s *Server) rawOperation(raw Raw) *operation {
 	names := pathNames(raw.Path)
 	return &operation{
 		row: raw.Row, status: http.StatusOK,
-		apiKeyHeader: raw.APIKeyHeader, queryToken: raw.QueryToken, quiet: raw.Quiet,
+		apiKeyHeader: raw.APIKeyHeader, queryToken: raw.QueryToken, quiet: raw.Quiet, https: s.https,
 		fail: raw.Fail,
 		serve: func(x *exchange, r *http.Request) error {
 			for i, name := range names {

@@ -101,6 +101,9 @@ type Store interface {
 	Operator(ctx context.Context) (tenantID string, err error)
 	Tenant(ctx context.Context, tenantID string) (Tenant, error)
 	Member(ctx context.Context, tenantID, userID string) (Member, error)
+	// MembersWith lists the memberships of the person with an email, in all
+	// tenants, the oldest first.
+	MembersWith(ctx context.Context, email string) ([]Member, error)
 	// Keys lists the keys of one member, newest first, revoked ones included.
 	Keys(ctx context.Context, tenantID, userID string) ([]Key, error)
 

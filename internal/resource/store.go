@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"agentd/internal/audit"
 	"agentd/internal/authz"
 	"agentd/internal/clock"
 	"agentd/internal/fault"
@@ -20,7 +21,8 @@ type Deps struct {
 	Outbox  Outbox
 	Cursors *page.Cursors
 	Clock   clock.Clock
-	Box     *secret.Box // seals secret fields; only kinds that have some need it
+	Box     *secret.Box    // seals secret fields; only kinds that have some need it
+	Audit   audit.Recorder // told of every creation, change, deletion and move; nil: nobody
 }
 
 // Store keeps the resources of one kind. It is safe for concurrent use.
@@ -225,6 +227,13 @@ func (s *Store[T]) tell(e *Edit[T], t *T) error {
 		}
 	}
 	m := metaOf(t)
+	if s.deps.Audit != nil {
+		// The action is past tense already for what the kernel does itself.
+		entry := audit.Entry{Action: s.Name + "." + e.Action, TargetType: s.Name, TargetID: m.ID}
+		if err := s.deps.Audit.Record(e.Tx, e.Who, entry); err != nil {
+			return err
+		}
+	}
 	c := Change{
 		Kind: s.Name, Action: e.Action, TenantID: m.TenantID, ID: m.ID, Version: m.Version,
 		Actor: e.Who.UserID, At: s.deps.Clock.Now(),

@@ -49,6 +49,7 @@ type Row struct {
 	BodyOf   reflect.Type // published body schema, where Body is raw
 	Partial  bool         // the published body has no required fields (merges)
 	Optional bool         // the body may be absent
+	Outside  bool         // works outside of the database before it writes to it; see docs/idempotency.md
 	AnswerOf reflect.Type // published answer schema, where the answer is a Reply
 	AlsoOf   reflect.Type // published schema of the Also answers, where it is another
 	Nullable bool         // the answer may be null
@@ -95,6 +96,18 @@ type Reply struct {
 	ETag   string // without quotes; empty: none
 	JSON   []byte // rendered already; nil: no body
 	Media  string // what the body is, where it is not JSON: text/markdown
+
+	Location string  // where a redirect leads
+	Cookie   *Cookie // to be set in the browser
+}
+
+// Cookie is a credential that a browser keeps. The edge makes it unreadable for
+// scripts and, where the service is reached over TLS, secure.
+type Cookie struct {
+	Name   string
+	Value  string        // "" with Lasts 0: it is taken away
+	Lasts  time.Duration // from now
+	Strict bool          // SameSite=Strict in place of Lax
 }
 
 // What an Upload comes as: a form whose field "file" is the file, JSON (which

@@ -107,6 +107,24 @@ func (s *Identity) MemberByEmail(tx txn.Tx, tenantID, email string) (identity.Me
 	return scanMember(sqldb.From(tx).QueryRow(selectMember+`WHERE tenant_id = ? AND email = ? AND email <> ''`, tenantID, email))
 }
 
+// MembersWith implements identity.Store.
+func (s *Identity) MembersWith(ctx context.Context, email string) ([]identity.Member, error) {
+	rows, err := s.db.Query(ctx, selectMember+`WHERE email = ? AND email <> '' ORDER BY user_id`, email)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var members []identity.Member
+	for rows.Next() {
+		m, err := scanMember(rows)
+		if err != nil {
+			return nil, err
+		}
+		members = append(members, m)
+	}
+	return members, rows.Err()
+}
+
 func scanMember(row scanner) (identity.Member, error) {
 	var m identity.Member
 	var created, updated int64

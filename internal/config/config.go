@@ -48,7 +48,10 @@ func (s Server) Proxies() ([]netip.Prefix, error) {
 			if err != nil || address.Zone() != "" {
 				return nil, fmt.Errorf("%q is no network; write it as 10.0.0.0/8 or fd00::/8, or one address", part)
 			}
-			network = netip.PrefixFrom(address.Unmap(), address.Unmap().BitLen())
+			network = netip.PrefixFrom(address, address.BitLen())
+		}
+		if address := network.Addr(); address.Is4In6() && network.Bits() >= 96 { // else it would hold no IPv4 address
+			network = netip.PrefixFrom(address.Unmap(), network.Bits()-96)
 		}
 		all = append(all, network.Masked())
 	}

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"hash/maphash"
 	"strconv"
 	"sync/atomic"
@@ -79,10 +80,7 @@ func (l *limits) take(x *exchange, o *operation, credential string) error {
 			return nil
 		}
 		request.Tenant = x.who.TenantID
-		request.Credential = x.who.KeyID
-		if request.Credential == "" {
-			request.Credential = x.who.SessionID
-		}
+		request.Credential = cmp.Or(x.who.KeyID, x.who.SessionID, x.who.UserID)
 		l.accept(credential)
 	}
 	v := l.Take(x.start, request)

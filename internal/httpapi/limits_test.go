@@ -179,9 +179,11 @@ func TestSessionCountsAsAKey(t *testing.T) {
 	for _, session := range []string{"s1", "s2"} {
 		w.keys.known[session] = authz.Caller{TenantID: "t1", UserID: "u1", SessionID: session, Role: authz.Owner, Scopes: []authz.Scope{"*"}}
 	}
-	for _, session := range []string{"s1", "s2"} {
+	w.keys.known["other"] = authz.Caller{TenantID: "t2", UserID: "u2", Role: authz.Owner} // neither: the person counts
+	w.keys.known["third"] = authz.Caller{TenantID: "t2", UserID: "u3", Role: authz.Owner}
+	for _, session := range []string{"s1", "s2", "other", "third"} {
 		as := header("Authorization", "Bearer "+session)
-		if res, body := w.call(t, "GET", "/api/v1/toys", "", as); res.StatusCode != 200 {
+		if res, body := w.call(t, "GET", "/api/v1/names/x", "", as); res.StatusCode != 200 {
 			t.Errorf("%s: %d %s", session, res.StatusCode, body)
 		}
 		res, body := w.call(t, "GET", "/api/v1/toys", "", as)

@@ -62,7 +62,7 @@ func TestRateHolds(t *testing.T) {
 		rule := l.tenant
 		now, admitted := start, 0
 		for range 20_000 {
-			now = now.Add(time.Duration(rnd.Int64N(rule.step/5+1)))
+			now = now.Add(time.Duration(rnd.Int64N(rule.step/5 + 1)))
 			if l.Take(now, of).Bucket == "" {
 				admitted++
 			}

@@ -138,7 +138,7 @@ func (a *App) build(ctx context.Context) error {
 		return err
 	}
 	a.server, err = httpapi.New(httpapi.Config{
-		Routes: a.routes, Raw: a.raw, Auth: a.people, Recheck: a.people.Valid, Ready: a.db.Ready,
+		Routes: a.routes, Raw: a.raw, Auth: a.people, Recheck: a.people.Valid, Ready: a.db.Ready, Idempotency: a.buildIdempotency(),
 		Limiter: limiter, Proxies: proxies,
 		Log: a.log, Metrics: a.metrics, Tracer: tracer(a.cfg.Observability, "agentd/http"), PublicURL: a.cfg.Server.PublicURL,
 	})

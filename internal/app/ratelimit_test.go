@@ -51,7 +51,7 @@ func usedUp(t *testing.T, what string, r reply, bucket string) {
 func TestRateHeaders(t *testing.T) {
 	t.Parallel()
 	n := start(t, nil, rates("tenant=40/h,key=30/h,endpoint=12/h"))
-	echo := object{"model": object{"provider": "custom", "model_ref": "builtin/echo"}}
+	echo := object{"name": "echo", "model": object{"provider": "custom", "model_ref": "builtin/echo"}}
 	agent := n.agent(echo)
 	run := n.run(agent, "hello", nil)
 	reader := n.as(string(n.admin().key(n.tenant(), "viewer", "agents:read").RawKey))
@@ -68,12 +68,14 @@ func TestRateHeaders(t *testing.T) {
 		{"read", n.do("GET", "/api/v1/agents/"+agent, nil), 200, 11},
 		{"absent", n.do("GET", "/api/v1/runs/"+agent, nil), 404, 11},
 		{"invalid", n.do("POST", "/api/v1/agents", object{"name": 1}), 422, 10},
+		{"written", n.do("POST", "/api/v1/agents", echo, "Idempotency-Key", "one"), 201, 9},
+		{"replayed", n.do("POST", "/api/v1/agents", echo, "Idempotency-Key", "one"), 201, 8},
 		{"models", n.do("GET", "/v1/models", nil), 200, 11},
 		{"chat", n.do("POST", "/v1/chat/completions", chat(object{"model": agent})), 200, 11},
 		{"chat stream", n.do("POST", "/v1/chat/completions", chat(object{"model": agent, "stream": true})), 200, 10},
 		{"chat refused", n.do("POST", "/v1/chat/completions", chat(object{"model": "none"})), 404, 9},
 		{"run stream", n.do("GET", "/api/v1/runs/"+run+"/events", nil, "Accept", "text/event-stream"), 200, 11},
-		{"missing scope", reader.do("POST", "/api/v1/agents", echo), 403, 9},
+		{"missing scope", reader.do("POST", "/api/v1/agents", echo), 403, 7},
 		{"another key", reader.do("GET", "/api/v1/agents", nil), 200, 11},
 	} {
 		if c.reply.StatusCode != c.status {

@@ -24,6 +24,7 @@ type operation struct {
 	queryToken   bool
 	quiet        bool // probes are logged at debug level
 	https        bool // clients come over TLS
+	repeatable   bool // takes an Idempotency-Key
 
 	name   string           // what rate limits know it by, the same on every node
 	limits []ratelimit.Rule // of the row's own

@@ -84,10 +84,11 @@ func (o *operation) takesQueryToken(r *http.Request) bool {
 	return o.stream && strings.Contains(strings.ToLower(r.Header.Get("Accept")), "text/event-stream")
 }
 
-// admit authenticates the caller and checks what the row asks of one.
+// admit authenticates the caller, counts the request and checks what the row
+// asks of its caller.
 func (s *Server) admit(x *exchange, r *http.Request, o *operation) error {
 	if o.row.Public {
-		return nil
+		return s.limits.take(x, o, "")
 	}
 	key, fromCookie, err := o.credential(r)
 	if err != nil {
@@ -101,8 +102,12 @@ func (s *Server) admit(x *exchange, r *http.Request, o *operation) error {
 			return fault.New(fault.Forbidden, "", "A write that is authenticated by a cookie must come from this service's own pages.").Because(err)
 		}
 	}
+	if err := s.limits.guess(x, key); err != nil {
+		return err
+	}
 	who, err := s.auth.Authenticate(x, key)
 	if fault.Is(err, fault.Unauthenticated) {
+		s.limits.wrong(x)
 		return unauthenticated(err)
 	}
 	if err != nil {
@@ -113,5 +118,8 @@ func (s *Server) admit(x *exchange, r *http.Request, o *operation) error {
 	}
 	who.Address, who.RequestID = x.who.Address, x.id
 	x.who, x.key = who, key
+	if err := s.limits.take(x, o, key); err != nil {
+		return err
+	}
 	return who.Check(o.row.Role, o.row.Scopes...)
 }

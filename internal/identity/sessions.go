@@ -7,7 +7,6 @@ import (
 	"time"
 	"unicode"
 
-	"agentd/internal/fault"
 	"agentd/internal/ident"
 	"agentd/internal/route"
 	"agentd/internal/txn"
@@ -217,11 +216,4 @@ func label(text string) string {
 		return string(runes[:mostLabelLen])
 	}
 	return strings.TrimSpace(text)
-}
-
-// needsFactor refuses a session that still owes its second factor.
-func needsFactor() *fault.Error {
-	e := fault.New(fault.Unauthenticated, "mfa_required", "This session still owes its second factor: send it to POST /api/v1/auth/mfa/verify.")
-	e.Extra = map[string]any{"mfa_required": true, "reason": "stale"}
-	return e
 }

@@ -153,6 +153,12 @@ func (s *Identity) Keys(ctx context.Context, tenantID, userID string) ([]identit
 	return keys, rows.Err()
 }
 
+// KeyTx implements identity.Store.
+func (s *Identity) KeyTx(tx txn.Tx, tenantID, keyID string) (k identity.Key, err error) {
+	err = scanAPIKey(sqldb.From(tx).QueryRow(`SELECT `+apiKeyColumns+` FROM api_keys k WHERE k.tenant_id = ? AND k.key_id = ?`, tenantID, keyID), &k)
+	return k, err
+}
+
 // AddTenant implements identity.Store.
 func (s *Identity) AddTenant(tx txn.Tx, t identity.Tenant) error {
 	_, err := sqldb.From(tx).Exec(`INSERT INTO tenants

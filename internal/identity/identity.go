@@ -11,9 +11,11 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"agentd/internal/audit"
 	"agentd/internal/authz"
 	"agentd/internal/clock"
 	"agentd/internal/fault"
+	"agentd/internal/secret"
 	"agentd/internal/txn"
 )
 
@@ -75,8 +77,13 @@ type Key struct {
 // Credential is what decides whether a key authenticates: its record, the hash
 // of its secret, and what is known of its holder.
 type Credential struct {
-	Key          Key
-	Hash         Hash
+	Key  Key
+	Hash Hash
+	Holder
+}
+
+// Holder is what is known of whose a credential is.
+type Holder struct {
 	Role         authz.Role
 	MemberStatus Status
 	TenantStatus Status
@@ -93,6 +100,8 @@ var (
 // ErrNotFound; a slug, prefix, email or operator tenant that is there already
 // is ErrTaken.
 type Store interface {
+	SessionStore
+
 	// Credential finds a key of whatever tenant by its prefix.
 	Credential(ctx context.Context, prefix string) (*Credential, error)
 	// CredentialByID finds a key of a tenant.
@@ -124,6 +133,13 @@ type Config struct {
 	Store Store
 	Clock clock.Clock
 	Log   *slog.Logger
+	// Box seals stream tokens; nil: under a key of this process alone.
+	Box *secret.Box
+	// Audit is told what is done; nil: nobody.
+	Audit audit.Recorder
+	// Hint is given to Hear on every other node, if it can be; it must not
+	// block. Nil: there is no other node.
+	Hint func(hint string)
 	// Elapsed is a monotonic clock for the cache; nil: the process's own.
 	Elapsed func() time.Duration
 }
@@ -135,6 +151,11 @@ type Service struct {
 	clock clock.Clock
 	cache *cache
 	uses  *useRecorder
+	hint  func(string)
+	box   *secret.Box
+	audit audit.Recorder
+
+	factors Factors
 }
 
 // New makes a service. Only one that was started records when keys are used.
@@ -143,7 +164,8 @@ func New(cfg Config) *Service {
 		start := time.Now()
 		cfg.Elapsed = func() time.Duration { return time.Since(start) }
 	}
-	s := &Service{db: cfg.DB, store: cfg.Store, clock: cfg.Clock}
+	s := &Service{db: cfg.DB, store: cfg.Store, clock: cfg.Clock, hint: cfg.Hint, audit: cfg.Audit}
+	s.box = streamBox(cfg.Box)
 	s.cache = newCache(cfg.Store, cfg.Elapsed)
 	s.uses = newUseRecorder(func(ctx context.Context, uses []Use) error {
 		return cfg.DB.Write(ctx, func(tx txn.Tx) error { return cfg.Store.RecordUse(tx, uses) })

@@ -61,7 +61,7 @@ func (s *Service) RevokeKey(ctx context.Context, who authz.Caller, keyID string)
 		if err != nil {
 			return err
 		}
-		tx.AfterCommit(func() { s.cache.drop(keyPrefix, keyID) })
+		tx.AfterCommit(func() { s.drop(keyKind, keyPrefix, keyID) })
 		return nil
 	})
 	return gone(err, "key")

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -200,17 +201,27 @@ func (s *Identity) Revoke(tx txn.Tx, tenantID, userID, keyID string, at time.Tim
 
 // RecordUse implements identity.Store.
 func (s *Identity) RecordUse(tx txn.Tx, uses []identity.Use) error {
-	// In one order, so that nodes which write the same keys never wait for each other in a circle.
-	uses = slices.SortedFunc(slices.Values(uses), func(a, b identity.Use) int { return strings.Compare(a.KeyID, b.KeyID) })
+	// In one order, so that nodes which write the same ones never wait for each other in a circle.
+	uses = slices.SortedFunc(slices.Values(uses), func(a, b identity.Use) int {
+		return cmp.Or(strings.Compare(a.KeyID, b.KeyID), strings.Compare(a.SessionID, b.SessionID))
+	})
 	for _, u := range uses {
-		at := sqldb.Micros(u.At)
-		_, err := sqldb.From(tx).Exec(`UPDATE api_keys SET last_used_at = ? WHERE tenant_id = ? AND key_id = ? AND last_used_at < ?`,
-			at, u.TenantID, u.KeyID, at)
-		if err != nil {
+		record := useKey
+		if u.SessionID != "" {
+			record = useSession
+		}
+		if err := record(sqldb.From(tx), u); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func useKey(tx *sqldb.Tx, u identity.Use) error {
+	at := sqldb.Micros(u.At)
+	_, err := tx.Exec(`UPDATE api_keys SET last_used_at = ? WHERE tenant_id = ? AND key_id = ? AND last_used_at < ?`,
+		at, u.TenantID, u.KeyID, at)
+	return err
 }
 
 func noIdentity(err error) error {

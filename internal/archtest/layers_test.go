@@ -118,6 +118,7 @@ var rows = []row{
 	{pattern: "internal/schedule", layer: slice, also: []string{"internal/agent", "internal/run"}, uses: []string{jsonModule, "github.com/netresearch/go-cron"}},
 	{pattern: "internal/session", layer: slice, also: []string{"internal/agent", "internal/run"}, uses: []string{jsonModule}},
 
+	{pattern: "internal/signin", layer: slice, also: []string{"internal/identity"}, uses: []string{jsonModule}},
 	{pattern: "internal/workspace", layer: slice, also: []string{"internal/agent"}, uses: []string{jsonModule, "golang.org/x/text"}},
 
 	{pattern: "internal/delegation", layer: slice, also: []string{"internal/agent", "internal/run"}, uses: []string{jsonModule}},
@@ -127,6 +128,8 @@ var rows = []row{
 
 	{pattern: "internal/mcpclient", layer: adapter, uses: []string{jsonModule, "github.com/modelcontextprotocol/go-sdk", "golang.org/x/oauth2"}},
 	{pattern: "internal/hookwire", layer: adapter},
+	{pattern: "internal/mailwire", layer: adapter, uses: []string{"github.com/wneessen/go-mail"}},
+	{pattern: "internal/oidcwire", layer: adapter, uses: []string{"github.com/coreos/go-oidc/v3", "golang.org/x/oauth2"}},
 	{pattern: "internal/memstore", layer: adapter},
 	{pattern: "internal/modelwire", layer: adapter, uses: []string{jsonModule, otelModule, "code.dny.dev/ssrf"}},
 	{pattern: "internal/natsbus", layer: adapter, uses: []string{jsonModule, "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"}},

@@ -65,7 +65,9 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // Provider gives one provider. What it says of itself is read at first use, so that
 // one which is down keeps nobody from starting.
-func (c *Client) Provider(cfg signin.ProviderConfig) signin.Provider { return &provider{client: c, cfg: cfg} }
+func (c *Client) Provider(cfg signin.ProviderConfig) signin.Provider {
+	return &provider{client: c, cfg: cfg}
+}
 
 type provider struct {
 	client *Client

@@ -64,7 +64,7 @@ func unknown(err error) error {
 // check says whether the credential, whose secret was shown, lets in.
 func (c *Credential) check(now time.Time) error {
 	switch {
-	case c.Key.Status != Active, !c.Key.ExpiresAt.IsZero() && !now.Before(c.Key.ExpiresAt):
+	case c.Key.Status != Active, c.MemberStatus == Deleted, !c.Key.ExpiresAt.IsZero() && !now.Before(c.Key.ExpiresAt):
 		return Unauthenticated()
 	case c.TenantStatus != Active:
 		return fault.New(fault.Forbidden, "TENANT_SUSPENDED", "This company is suspended; its operator can lift that.")

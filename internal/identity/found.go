@@ -36,5 +36,6 @@ func (s *Service) Found(tx txn.Tx, name, email string) (Tenant, Member, error) {
 		return t, Member{}, err
 	}
 	m := s.newMember(t.TenantID, email, authz.Owner)
+	m.Name, m.Verified = strings.TrimSpace(name), true
 	return t, m, s.store.AddMember(tx, m)
 }

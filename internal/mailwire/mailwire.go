@@ -11,6 +11,7 @@ import (
 	"net"
 	netmail "net/mail"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -31,12 +32,19 @@ type Config struct {
 	URL  string
 	From string         // an address, with or without a name before it
 	Root *x509.CertPool // who may vouch for the server; nil: whom the system trusts
+	Dial Dial           // nil: as the system does
 }
+
+// Dial connects to a host and port.
+type Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 // Sender is mail.Sender. Each letter is a connection of its own: letters are
 // few, and connections that stand still are cut off by servers.
 type Sender struct {
 	host    string
+	tls     *tls.Config
+	wrapped bool // TLS from the first byte
+	dial    Dial
 	options []gomail.Option
 	from    *netmail.Address
 	domain  string // of message ids
@@ -50,26 +58,27 @@ func New(cfg Config) (*Sender, error) {
 	if err != nil || at.Hostname() == "" || at.Scheme != "smtp" && at.Scheme != "smtps" {
 		return nil, errors.New("must be smtp://user:password@host:587 or smtps://user:password@host:465")
 	}
-	s := &Sender{host: at.Hostname()}
+	s := &Sender{host: at.Hostname(), dial: cfg.Dial}
+	if s.dial == nil {
+		s.dial = new(net.Dialer).DialContext
+	}
 	if s.from, err = netmail.ParseAddress(cfg.From); err != nil {
 		return nil, errors.New("the sender is no email address, such as agentd@example.com or Acme <agentd@example.com>")
 	}
 	s.domain = s.from.Address[strings.LastIndexByte(s.from.Address, '@')+1:]
-	s.options = []gomail.Option{
-		gomail.WithTimeout(stepTime),
-		gomail.WithTLSConfig(&tls.Config{ServerName: s.host, RootCAs: cfg.Root, MinVersion: tls.VersionTLS12}),
-	}
+	s.tls = &tls.Config{ServerName: s.host, RootCAs: cfg.Root, MinVersion: tls.VersionTLS12}
+	s.options = []gomail.Option{gomail.WithTimeout(stepTime), gomail.WithTLSConfig(s.tls)}
 	encrypted, err := s.encryption(at)
 	if err != nil {
 		return nil, err
 	}
 	if user := at.User; user != nil {
 		password, _ := user.Password()
-		auth := gomail.SMTPAuthAutoDiscover
+		auth := gomail.WithOpportunisticSMTPAuth(gomail.SMTPAuthSCRAMSHA256, gomail.SMTPAuthSCRAMSHA1, gomail.SMTPAuthPlain, gomail.SMTPAuthLogin)
 		if !encrypted {
-			auth = gomail.SMTPAuthPlainNoEnc
+			auth = gomail.WithSMTPAuth(gomail.SMTPAuthPlainNoEnc)
 		}
-		s.options = append(s.options, gomail.WithSMTPAuth(auth), gomail.WithUsername(user.Username()), gomail.WithPassword(password))
+		s.options = append(s.options, auth, gomail.WithUsername(user.Username()), gomail.WithPassword(password))
 	}
 	_, err = gomail.NewClient(s.host, s.options...)
 	return s, err
@@ -83,7 +92,7 @@ func (s *Sender) encryption(at *url.URL) (encrypted bool, err error) {
 		return false, errors.New("takes tls=off behind smtp:// and nothing else")
 	case at.Scheme == "smtps":
 		port = 465
-		s.options = append(s.options, gomail.WithSSL())
+		s.wrapped, policy = true, gomail.NoTLS // the connection is encrypted when the library gets it
 	case off == "off" || loopback(s.host):
 		policy = gomail.NoTLS
 	}
@@ -92,16 +101,13 @@ func (s *Sender) encryption(at *url.URL) (encrypted bool, err error) {
 			return false, errors.New("names no port between 1 and 65535")
 		}
 	}
-	if at.Scheme == "smtp" {
-		s.options = append(s.options, gomail.WithTLSPolicy(policy))
-	}
-	s.options = append(s.options, gomail.WithPort(port))
-	return at.Scheme == "smtps" || policy == gomail.TLSMandatory, nil
+	s.options = append(s.options, gomail.WithTLSPolicy(policy), gomail.WithPort(port))
+	return s.wrapped || policy == gomail.TLSMandatory, nil
 }
 
 func loopback(host string) bool {
 	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
+	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
 
 // Send implements mail.Sender.
@@ -116,7 +122,18 @@ func (s *Sender) Send(ctx context.Context, l mail.Letter) error {
 	m.SetMessageIDWithValue(l.ID + "@" + s.domain)
 	m.SetGenHeader("Auto-Submitted", "auto-generated") // no out-of-office answers (RFC 3834)
 	m.SetBodyString(gomail.TypeTextPlain, l.Text)
-	client, err := gomail.NewClient(s.host, s.options...)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	dial := func(dialing context.Context, network, address string) (net.Conn, error) {
+		conn, err := s.connect(dialing, network, address)
+		if err == nil {
+			// The library neither hangs up after every failure nor looks at the
+			// context while it waits for the server.
+			context.AfterFunc(ctx, func() { _ = conn.Close() })
+		}
+		return conn, err
+	}
+	client, err := gomail.NewClient(s.host, append(slices.Clone(s.options), gomail.WithDialContextFunc(dial))...)
 	if err != nil {
 		return err
 	}
@@ -135,4 +152,20 @@ func (s *Sender) Send(ctx context.Context, l mail.Letter) error {
 // is about the configuration, which the operator may be mending.
 func ours(why gomail.SendErrReason) bool {
 	return why == gomail.ErrSMTPRcptTo || why == gomail.ErrSMTPData || why == gomail.ErrSMTPDataClose
+}
+
+// connect opens a connection, with TLS where that comes first.
+func (s *Sender) connect(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := s.dial(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	if s.wrapped {
+		secured := tls.Client(conn, s.tls)
+		if err := secured.HandshakeContext(ctx); err != nil {
+			return nil, errors.Join(err, conn.Close())
+		}
+		return secured, nil
+	}
+	return conn, nil
 }

@@ -110,7 +110,7 @@ func (s *Service) place(tx txn.Tx, a arrival) (Membership, error) {
 			return Membership{}, err
 		}
 	}
-	all, err := s.Store.Memberships(tx, a.email)
+	all, err := s.verified(tx, a.email)
 	if err != nil {
 		return Membership{}, err
 	}

@@ -37,13 +37,15 @@ func (s *Service) authProviders(ctx context.Context, who authz.Caller, _ *nothin
 	if err != nil {
 		return AuthProviders{}, missing(err)
 	}
+	email := ""
 	var links []Link
-	if m.Email != "" {
-		if links, err = s.Store.Links(ctx, m.Email); err != nil {
+	if m.Verified {
+		email = m.Email
+		if links, err = s.Store.Links(ctx, email); err != nil {
 			return AuthProviders{}, err
 		}
 	}
-	items := []AuthProvider{{ID: OTP, Linked: s.mailed(m.Email), Email: m.Email}}
+	items := []AuthProvider{{ID: OTP, Linked: s.mailed(email), Email: email}}
 	for _, p := range s.Providers {
 		if !slices.ContainsFunc(links, func(l Link) bool { return l.Provider == p.ID }) {
 			items = append(items, AuthProvider{ID: p.ID})
@@ -83,13 +85,15 @@ func (s *Service) unlink(ctx context.Context, who authz.Caller, in *unlinkIn) (o
 			return missing(err)
 		}
 		var links []Link
-		if m.Member.Email != "" {
-			if links, err = s.Store.LinksTx(tx, m.Member.Email); err != nil {
+		email := ""
+		if m.Member.Verified {
+			email = m.Member.Email
+			if links, err = s.Store.LinksTx(tx, email); err != nil {
 				return err
 			}
 		}
 		out = Unlinked{OK: true, Provider: in.Provider}
-		if s.mailed(m.Member.Email) {
+		if s.mailed(email) {
 			out.RemainingFactors++
 		}
 		here := false
@@ -112,7 +116,7 @@ func (s *Service) unlink(ctx context.Context, who authz.Caller, in *unlinkIn) (o
 		if out.RemainingFactors == 0 {
 			return fault.New(fault.Conflict, "", "This is the only way in which you can sign in; link another one first.")
 		}
-		if err := s.Store.DeleteLink(tx, m.Member.Email, in.Provider); err != nil {
+		if err := s.Store.DeleteLink(tx, email, in.Provider); err != nil {
 			return err
 		}
 		details, err := json.Marshal(map[string]any{"provider": in.Provider}, json.Deterministic(true))

@@ -324,7 +324,7 @@ type MFAVerified struct {
 }
 
 func (s *Service) mfaVerify(ctx context.Context, who authz.Caller, in *mfaVerifyIn) (MFAVerified, error) {
-	return s.verified(ctx, who, shown{totp: in.Body.Code, first: true})
+	return s.showing(ctx, who, shown{totp: in.Body.Code, first: true})
 }
 
 type mfaRecoveryIn struct {
@@ -334,10 +334,10 @@ type mfaRecoveryIn struct {
 }
 
 func (s *Service) mfaRecovery(ctx context.Context, who authz.Caller, in *mfaRecoveryIn) (MFAVerified, error) {
-	return s.verified(ctx, who, shown{recovery: in.Body.Code})
+	return s.showing(ctx, who, shown{recovery: in.Body.Code})
 }
 
-func (s *Service) verified(ctx context.Context, who authz.Caller, what shown) (out MFAVerified, err error) {
+func (s *Service) showing(ctx context.Context, who authz.Caller, what shown) (out MFAVerified, err error) {
 	err = s.show(ctx, who, what, func(tx txn.Tx, f Factor) error {
 		out = MFAVerified{Verified: true, RecoveryRemaining: len(f.Recovery)}
 		return txn.Answer(tx, out)

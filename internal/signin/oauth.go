@@ -313,7 +313,7 @@ func (s *Service) linked(tx txn.Tx, c Claims) (email string, err error) {
 	if err != nil {
 		return "", err
 	}
-	members, err := s.Store.Memberships(tx, l.Email)
+	members, err := s.verified(tx, l.Email)
 	if err != nil || len(members) > 0 {
 		return l.Email, err
 	}

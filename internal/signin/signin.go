@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"agentd/internal/audit"
@@ -26,9 +27,8 @@ import (
 
 // Membership is what somebody signs in to.
 type Membership struct {
-	Member    identity.Member
-	Tenant    identity.Tenant
-	LastLogin time.Time // zero: never
+	Member identity.Member
+	Tenant identity.Tenant
 }
 
 // Code is the code that was mailed last to an address, and how often that was.
@@ -77,8 +77,8 @@ var (
 // and factors stays as it is until the transaction ends. What is absent is
 // ErrNotFound.
 type Store interface {
-	// Memberships lists those with an email, in all tenants, the one that was
-	// signed in to last first, then the oldest.
+	// Memberships lists those with an email, verified or not, in all tenants,
+	// the one that was signed in to last first, then the oldest.
 	Memberships(tx txn.Tx, email string) ([]Membership, error)
 	Membership(tx txn.Tx, tenantID, userID string) (Membership, error)
 	// LoggedIn keeps when a member signed in.
@@ -151,7 +151,8 @@ type Config struct {
 	Signup bool
 	// Found makes a tenant and its owner.
 	Found func(tx txn.Tx, name, email string) (identity.Tenant, identity.Member, error)
-	// Prove is told that a person has shown an email to be theirs; nil: nobody.
+	// Prove is told that a person has just shown an email to be theirs, so that
+	// memberships with it become verified; nil: nobody.
 	Prove func(tx txn.Tx, email string) error
 	// Invited says whether an email has an invite that waits; nil: none has.
 	Invited func(ctx context.Context, email string) (bool, error)
@@ -182,9 +183,10 @@ func New(cfg Config) *Service {
 }
 
 // personOf names the person that a member is, and the tenant that this person
-// is confined to: none, where an email makes them the same in all tenants.
+// is confined to: none, where a verified email makes them the same in all
+// tenants. One that is not verified may be anybody's.
 func personOf(m identity.Member) (person, tenant string) {
-	if m.Email != "" {
+	if m.Verified {
 		return "email:" + m.Email, ""
 	}
 	return "user:" + m.UserID, m.TenantID
@@ -201,17 +203,23 @@ func (s *Service) Forget(tx txn.Tx, tenantID, userID string) error {
 	if err != nil {
 		return err
 	}
-	if email := m.Member.Email; email != "" {
-		left, err := s.Store.Memberships(tx, email)
-		if err != nil || len(left) > 1 {
-			return err
-		}
-		if err := s.Store.Forget(tx, email); err != nil {
-			return err
-		}
+	if err := s.Store.DeleteFactor(tx, "user:"+userID); err != nil || !m.Member.Verified {
+		return err
 	}
-	person, _ := personOf(m.Member)
-	return s.Store.DeleteFactor(tx, person)
+	left, err := s.verified(tx, m.Member.Email)
+	if err != nil || len(left) > 1 {
+		return err
+	}
+	if err := s.Store.Forget(tx, m.Member.Email); err != nil {
+		return err
+	}
+	return s.Store.DeleteFactor(tx, "email:"+m.Member.Email)
+}
+
+// verified lists the memberships of the person with an email.
+func (s *Service) verified(tx txn.Tx, email string) ([]Membership, error) {
+	all, err := s.Store.Memberships(tx, email)
+	return slices.DeleteFunc(all, func(m Membership) bool { return !m.Member.Verified }), err
 }
 
 // record writes an audit entry about a person.

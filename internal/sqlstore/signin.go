@@ -9,8 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"agentd/internal/signin"
 	"agentd/internal/sqldb"
 	"agentd/internal/txn"
@@ -31,31 +29,24 @@ func noSignIn(err error) error {
 	return err
 }
 
-const selectMembership = `SELECT u.tenant_id, u.user_id, u.email, u.name, u.role, u.status, u.created_at, u.updated_at, u.last_login_at,
-		t.name, t.slug, t.status, t.plan, t.settings, t.operator, t.created_at, t.updated_at
-	FROM users u JOIN tenants t ON t.tenant_id = u.tenant_id `
+const selectMembership = `SELECT ` + memberColumns + `, ` + tenantColumns + ` FROM users u JOIN tenants t ON t.tenant_id = u.tenant_id `
 
-func scanMembership(row scanner) (m signin.Membership, err error) {
-	var created, updated, login, tenantCreated, tenantUpdated int64
-	var settings string
-	u, t := &m.Member, &m.Tenant
-	err = row.Scan(&u.TenantID, &u.UserID, &u.Email, &u.Name, &u.Role, &u.Status, &created, &updated, &login,
-		&t.Name, &t.Slug, &t.Status, &t.Plan, &settings, &t.Operator, &tenantCreated, &tenantUpdated)
-	t.TenantID, t.Settings = u.TenantID, jsontext.Value(settings)
-	u.CreatedAt, u.UpdatedAt, m.LastLogin = sqldb.Time(created), sqldb.Time(updated), sqldb.Time(login)
-	t.CreatedAt, t.UpdatedAt = sqldb.Time(tenantCreated), sqldb.Time(tenantUpdated)
-	return m, noSignIn(err)
+func scanMembership(row scanner) (signin.Membership, error) {
+	var m memberRow
+	var t tenantRow
+	err := row.Scan(append(m.into(), t.into()...)...)
+	return signin.Membership{Member: m.member(), Tenant: t.tenant()}, noSignIn(err)
 }
 
 // Memberships implements signin.Store.
 func (s *SignIn) Memberships(tx txn.Tx, email string) ([]signin.Membership, error) {
-	return each(sqldb.From(tx).Query, selectMembership+`WHERE u.email = ? AND u.email <> '' ORDER BY u.last_login_at DESC, u.user_id`,
+	return each(sqldb.From(tx).Query, selectMembership+`WHERE u.email = ? AND u.email <> ''`+present+` ORDER BY u.last_login_at DESC, u.user_id`,
 		[]any{email}, scanMembership)
 }
 
 // Membership implements signin.Store.
 func (s *SignIn) Membership(tx txn.Tx, tenantID, userID string) (signin.Membership, error) {
-	return scanMembership(sqldb.From(tx).QueryRow(selectMembership+`WHERE u.tenant_id = ? AND u.user_id = ?`, tenantID, userID))
+	return scanMembership(sqldb.From(tx).QueryRow(selectMembership+`WHERE u.tenant_id = ? AND u.user_id = ?`+present, tenantID, userID))
 }
 
 // LoggedIn implements signin.Store.
@@ -150,8 +141,7 @@ func (s *SignIn) Link(tx txn.Tx, issuer, subject string) (signin.Link, error) {
 
 // Links implements signin.Store.
 func (s *SignIn) Links(ctx context.Context, email string) ([]signin.Link, error) {
-	query := func(text string, args ...any) (*sql.Rows, error) { return s.db.Query(ctx, text, args...) }
-	return each(query, selectLink+`WHERE email = ? ORDER BY provider`, []any{email}, scanLink)
+	return each(reading(ctx, s.db), selectLink+`WHERE email = ? ORDER BY provider`, []any{email}, scanLink)
 }
 
 // LinksTx implements signin.Store.

@@ -156,6 +156,8 @@ var rows = []row{
 
 	{pattern: "internal/archtest", layer: support},
 	{pattern: "internal/event/eventtest", layer: support, uses: []string{jsonModule, "github.com/google/go-cmp"}},
+	{pattern: "internal/mailwire/smtptest", layer: support},
+	{pattern: "internal/oidcwire/oidctest", layer: support, uses: []string{jsonModule}},
 	{pattern: "internal/mcp/mcptest", layer: support, uses: []string{jsonModule, "github.com/modelcontextprotocol/go-sdk"}},
 	{pattern: "internal/model/modeltest", layer: support, uses: []string{jsonModule}},
 	{pattern: "internal/resource/resourcetest", layer: support, uses: []string{jsonModule, "github.com/google/go-cmp"}},

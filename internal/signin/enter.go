@@ -116,8 +116,12 @@ func (s *Service) place(tx txn.Tx, a arrival) (Membership, error) {
 	}
 	var locked error
 	for _, m := range all {
-		if locked = lockedOut(m); locked == nil {
+		why := lockedOut(m)
+		if why == nil {
 			return m, nil
+		}
+		if locked == nil {
+			locked = why // of the one that they would be in
 		}
 	}
 	if locked != nil {

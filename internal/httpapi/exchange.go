@@ -26,7 +26,6 @@ type exchange struct {
 	routed  *chi.Context // path parameters; nil once the answer is out
 	op      *operation
 	who     authz.Caller
-	key     string // the credential, for streams to check again
 
 	status int // 0: no header was sent
 	bytes  int64

@@ -42,6 +42,9 @@ type Row struct {
 	Public bool          // no key needed
 	Scopes []authz.Scope // any one of them; empty: any key
 	Role   authz.Role    // least role; empty: any
+	// HalfOpen rows also answer a browser session that still owes its second
+	// factor.
+	HalfOpen bool
 
 	Status   int          // of success; 0 means 200
 	Also     []int        // further success statuses

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -178,6 +179,12 @@ func (s *Identity) Keys(ctx context.Context, tenantID, userID string) ([]identit
 	return keys, rows.Err()
 }
 
+// KeyTx implements identity.Store.
+func (s *Identity) KeyTx(tx txn.Tx, tenantID, keyID string) (k identity.Key, err error) {
+	err = scanAPIKey(sqldb.From(tx).QueryRow(`SELECT `+apiKeyColumns+` FROM api_keys k WHERE k.tenant_id = ? AND k.key_id = ?`, tenantID, keyID), &k)
+	return k, err
+}
+
 // AddTenant implements identity.Store.
 func (s *Identity) AddTenant(tx txn.Tx, t identity.Tenant) error {
 	_, err := sqldb.From(tx).Exec(`INSERT INTO tenants
@@ -195,6 +202,12 @@ func (s *Identity) AddMember(tx txn.Tx, m identity.Member) error {
 		m.TenantID, m.UserID, m.Email, m.Verified, m.Name, m.AvatarURL, string(m.Role), string(m.Status),
 		sqldb.Micros(m.LastLogin), sqldb.Micros(m.CreatedAt), sqldb.Micros(m.UpdatedAt))
 	return takenIdentity(err)
+}
+
+// SignedIn implements identity.Store.
+func (s *Identity) SignedIn(tx txn.Tx, tenantID, userID string, at time.Time) error {
+	_, err := sqldb.From(tx).Exec(`UPDATE users SET last_login_at = ? WHERE tenant_id = ? AND user_id = ?`, sqldb.Micros(at), tenantID, userID)
+	return err
 }
 
 // AddKey implements identity.Store.
@@ -228,17 +241,27 @@ func (s *Identity) Revoke(tx txn.Tx, tenantID, userID, keyID string, at time.Tim
 
 // RecordUse implements identity.Store.
 func (s *Identity) RecordUse(tx txn.Tx, uses []identity.Use) error {
-	// In one order, so that nodes which write the same keys never wait for each other in a circle.
-	uses = slices.SortedFunc(slices.Values(uses), func(a, b identity.Use) int { return strings.Compare(a.KeyID, b.KeyID) })
+	// In one order, so that nodes which write the same ones never wait for each other in a circle.
+	uses = slices.SortedFunc(slices.Values(uses), func(a, b identity.Use) int {
+		return cmp.Or(strings.Compare(a.KeyID, b.KeyID), strings.Compare(a.SessionID, b.SessionID))
+	})
 	for _, u := range uses {
-		at := sqldb.Micros(u.At)
-		_, err := sqldb.From(tx).Exec(`UPDATE api_keys SET last_used_at = ? WHERE tenant_id = ? AND key_id = ? AND last_used_at < ?`,
-			at, u.TenantID, u.KeyID, at)
-		if err != nil {
+		record := useKey
+		if u.SessionID != "" {
+			record = useSession
+		}
+		if err := record(sqldb.From(tx), u); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func useKey(tx *sqldb.Tx, u identity.Use) error {
+	at := sqldb.Micros(u.At)
+	_, err := tx.Exec(`UPDATE api_keys SET last_used_at = ? WHERE tenant_id = ? AND key_id = ? AND last_used_at < ?`,
+		at, u.TenantID, u.KeyID, at)
+	return err
 }
 
 func noIdentity(err error) error {

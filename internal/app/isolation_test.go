@@ -93,7 +93,10 @@ func deletionsLast(a, b *operation) int {
 }
 
 func isDelete(op *operation) int {
-	if op.Method == http.MethodDelete {
+	switch {
+	case op.ID == "logout": // revokes the key of the company
+		return 2
+	case op.Method == http.MethodDelete:
 		return 1
 	}
 	return 0

@@ -243,12 +243,16 @@ func TestStreamsAreCheckedByWhoOpenedThem(t *testing.T) {
 	}
 	w.keys.revoke(ownerKey)
 	w.edge.streams.checkAll(nil)
+	w.keys.mu.Lock()
+	defer w.keys.mu.Unlock()
 	if w.keys.checks != 2 {
 		t.Errorf("%d look-ups", w.keys.checks)
 	}
-	for st := range w.edge.streams.all {
-		if ended := st.Context().Err() != nil; ended != (st.x.who.SessionID == "") {
-			t.Errorf("the stream of %+v ended: %v", st.x.who, ended)
+	for who, same := range groups {
+		for _, st := range same {
+			if ended := st.Context().Err() != nil; ended != (who.session == "") {
+				t.Errorf("a stream of %+v ended: %v", who, ended)
+			}
 		}
 	}
 }

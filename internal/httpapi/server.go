@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
+	"agentd/internal/idempotency"
 	"agentd/internal/route"
 )
 
@@ -31,6 +32,9 @@ type Config struct {
 	Raw    []Raw
 
 	Auth Authenticator
+	// Idempotency keeps the answers to writes that carry an Idempotency-Key.
+	// Nil: the header is not read.
+	Idempotency *idempotency.Keeper
 	// Ready says whether requests can be answered: whether the database is
 	// there. Nil: always.
 	Ready func(ctx context.Context) error
@@ -54,6 +58,7 @@ type Config struct {
 type Server struct {
 	auth       Authenticator
 	sameOrigin *http.CrossOriginProtection
+	once       *idempotency.Keeper
 	ready      func(context.Context) error
 	log        *slog.Logger
 	tracer     trace.Tracer
@@ -76,7 +81,7 @@ type Server struct {
 // that contradict themselves: mistakes of the program that a start reveals.
 func New(c Config) (*Server, error) {
 	s := &Server{
-		auth: c.Auth, sameOrigin: http.NewCrossOriginProtection(), ready: c.Ready, log: c.Log, tracer: c.Tracer,
+		auth: c.Auth, sameOrigin: http.NewCrossOriginProtection(), once: c.Idempotency, ready: c.Ready, log: c.Log, tracer: c.Tracer,
 		build: c.Build, started: time.Now(), mux: newMux(),
 	}
 	if s.log == nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"reflect"
 	"slices"
 	"strings"
@@ -94,6 +95,9 @@ type StreamTokenMade struct {
 	Token     string    `json:"token" doc:"For ?token=, the header Authorization or the cookie svc_auth_token of event streams."`
 	ExpiresAt time.Time `json:"expires_at"`
 }
+
+// LogValue implements slog.LogValuer.
+func (t StreamTokenMade) LogValue() slog.Value { return slog.TimeValue(t.ExpiresAt) }
 
 func (s *Service) mintStreamToken(_ context.Context, who authz.Caller, _ *nothing) (StreamTokenMade, error) {
 	token, expires, err := s.StreamToken(who)

@@ -90,8 +90,8 @@ type SessionStore interface {
 	// SetSession keeps where a session is, what it owes, when a second factor
 	// was shown and when it ended.
 	SetSession(tx txn.Tx, s Session) error
-	// ForgetSessions removes those of a member that ended or were last used
-	// before a moment.
+	// ForgetSessions removes those of a member that ended, or were last used,
+	// no later than those moments.
 	ForgetSessions(tx txn.Tx, tenantID, userID string, ended, used time.Time) error
 }
 

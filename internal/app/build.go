@@ -33,8 +33,13 @@ import (
 	"agentd/internal/work"
 )
 
-// signalWork wakes the runners of every node; the key is the kind of work.
-const signalWork = "work"
+const (
+	// signalWork wakes the runners of every node; the key is the kind of work.
+	signalWork = "work"
+	// signalCredentials tells every node of credentials that changed; the key is
+	// identity's own.
+	signalCredentials = "credentials"
+)
 
 // build makes the parts and connects them.
 func (a *App) build(ctx context.Context) error {
@@ -139,7 +144,7 @@ func (a *App) build(ctx context.Context) error {
 	)
 	a.raw = append(chat.Routes(), a.mcpEndpoint(servers, runs, agentTools{catalogue{agents}, source}, log)...)
 	a.server, err = httpapi.New(httpapi.Config{
-		Routes: a.routes, Raw: a.raw, Auth: a.people, Recheck: a.people.Valid, Ready: a.db.Ready, Idempotency: a.buildIdempotency(),
+		Routes: a.routes, Raw: a.raw, Auth: a.people, Ready: a.db.Ready, Idempotency: a.buildIdempotency(),
 		Log: a.log, Metrics: a.metrics, Tracer: tracer(a.cfg.Observability, "agentd/http"), PublicURL: a.cfg.Server.PublicURL,
 	})
 	return err
@@ -167,7 +172,11 @@ func (a *App) startRunners(runners map[string]*work.Runner) error {
 }
 
 func (a *App) buildPeople(ctx context.Context) (err error) {
-	a.people = identity.New(identity.Config{DB: a.db, Store: sqlstore.NewIdentity(a.db), Clock: a.clock, Log: a.log})
+	a.people = identity.New(identity.Config{
+		DB: a.db, Store: sqlstore.NewIdentity(a.db), Clock: a.clock, Log: a.log, Box: a.box,
+		Hint: func(hint string) { a.hub.Signal(signalCredentials, hint) },
+	})
+	a.onStop(stopper(a.hub.OnSignal(signalCredentials, a.people.Hear)))
 	if a.grant, a.first, err = a.people.Bootstrap(ctx, a.cfg.Security.OwnerKey); err != nil {
 		return err
 	}

@@ -34,7 +34,7 @@ func (a *App) buildMembers(cursors *page.Cursors, agents *agent.Agents, notes *n
 			}
 			return err == nil, err
 		},
-		Forget: []func(txn.Tx, string, string) error{sqlstore.NewNotifications(a.db).DeleteOwn},
+		Gone: []func(txn.Tx, string, string) error{sqlstore.NewNotifications(a.db).DeleteOwn},
 	})
 }
 

@@ -236,6 +236,7 @@ func newCompany(n *node, mark string, id identity.Grant) *company {
 		add("approvalId", pending[0].(object)["approval_id"].(string))
 	}
 
+	c.populate(add)
 	c.converse(agent, add)
 	for _, name := range []string{" first", " second"} {
 		made := c.want(201, "POST", "/api/v1/tenants/me/keys", object{"name": mark + name})

@@ -16,6 +16,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"agentd/internal/httpapi"
+	"agentd/internal/ident"
 	"agentd/internal/mcp"
 	"agentd/internal/mcpserver"
 	"agentd/internal/route"
@@ -242,6 +243,20 @@ var recipes = map[string]recipe{
 
 	"createApiKey": {body: object{"name": "made by a test"}},
 
+	"setUserRole":             {body: object{"role": "developer"}},
+	"transferTenantOwnership": {ids: func(c *company, call *call) { call.path["userId"] = c.ids["userId"][1] }}, // the first is deleted
+	"inviteUser":              {with: func(*company) object { return object{"email": ident.New() + "@example.com", "role": "viewer"} }},
+	"resendInvite":            {ids: (*company).sendable},
+	"acceptInvite":            {body: object{"token": ""}, ids: (*company).opened},
+	"acceptMyInvite":          {body: object{"name": "made by a test"}, ids: (*company).invited},
+	"declineMyInvite":         {ids: (*company).invited},
+	"leaveTenant":             {ids: (*company).guest},
+	"switchTenant":            {with: func(c *company) object { return object{"tenant_id": c.ids["tenantId"][0]} }},
+	"createMyTenant":          {body: object{"name": "made by a test"}},
+	"patchMe":                 {body: object{"avatar_url": "https://example.com/a.png"}},
+	"updateTenant":            {body: object{"description": "changed by a test"}},
+	"patchTenant":             {body: object{"settings": object{"note": "changed by a test"}}},
+
 	"uploadFile":            {body: object{"data": "aGVsbG8=", "mime_type": "text/plain", "filename": "made by a test.txt"}},
 	"createWorkspace":       {body: object{"name": "made by a test"}},
 	"updateWorkspace":       {body: object{"name": "named by a test"}},
@@ -289,7 +304,8 @@ func uploaded(c *company) object { return object{"file_id": c.ids["fileId"][0]} 
 // references says what a field of a body or a query names: the path parameter
 // whose ids it takes, or nothing, where the value is only kept.
 var references = map[string]string{
-	"agent_id": "agentId",
+	"agent_id":  "agentId",
+	"tenant_id": "tenantId", // one of the person's
 
 	"session_id":        "sessionId",
 	"assign_agent_id":   "agentId",

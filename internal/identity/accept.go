@@ -6,8 +6,11 @@ import (
 	"log/slog"
 	"strings"
 
+	"github.com/go-json-experiment/json"
+
 	"agentd/internal/authz"
 	"agentd/internal/fault"
+	"agentd/internal/route"
 	"agentd/internal/txn"
 )
 
@@ -36,29 +39,50 @@ type Joining struct {
 // has the invite's email. It is proved to be theirs only if the link went
 // there: one that was shown to the inviter proves nothing, and neither opens
 // the person's other companies nor is opened by them.
-func (p *People) acceptByLink(ctx context.Context, who authz.Caller, in *acceptIn) (Joining, error) {
+//
+// With a link that was shown nobody could be sent a code to sign in with, so
+// its browser is signed in right away.
+func (p *People) acceptByLink(ctx context.Context, who authz.Caller, in *acceptIn) (*route.Reply, error) {
 	if message := badName(in.Body.Name); in.Body.Name != "" && message != "" {
-		return Joining{}, fault.BadFields(fault.Field{Field: "name", Message: message})
+		return nil, fault.BadFields(fault.Field{Field: "name", Message: message})
 	}
-	return answering(ctx, p.db, func(tx txn.Tx) (Joining, error) {
+	return answering(ctx, p.db, func(tx txn.Tx) (*route.Reply, error) {
 		tenantID, err := p.Store.InviteTenant(tx, in.InviteID)
 		if err != nil {
-			return Joining{}, gone(err, "invite")
+			return nil, gone(err, "invite")
 		}
 		t, i, err := p.locked(tx, tenantID, in.InviteID)
 		if err != nil {
-			return Joining{}, err
+			return nil, err
 		}
 		if !i.opens(in.Body.Token) {
-			return Joining{}, fault.New(fault.Forbidden, "", "This link does not open the invite; perhaps a newer one was sent.")
+			return nil, fault.New(fault.Forbidden, "", "This link does not open the invite; perhaps a newer one was sent.")
 		}
 		m := p.newMember(t.TenantID, i.Email, i.Role)
 		m.Verified = i.Mailed
 		if name := strings.TrimSpace(in.Body.Name); name != "" {
 			m.Name = name
 		}
-		return p.join(tx, who, t, i, m)
+		joined, err := p.join(tx, who, t, i, m)
+		if err != nil {
+			return nil, err
+		}
+		return p.welcome(tx, who, i, m, joined)
 	})
+}
+
+func (p *People) welcome(tx txn.Tx, who authz.Caller, i Invite, m Member, joined Joining) (*route.Reply, error) {
+	text, err := json.Marshal(joined)
+	if err != nil {
+		return nil, err
+	}
+	reply := &route.Reply{JSON: text}
+	if i.Mailed {
+		return reply, nil
+	}
+	_, raw, err := p.OpenSession(tx, m, Device{Address: who.Address, Method: "invite"})
+	reply.Cookie = SessionCookie(raw)
+	return reply, err
 }
 
 // locked gives an invite and its tenant, locked.

@@ -122,12 +122,16 @@ type Store interface {
 	// MembersWith lists the memberships of the person with an email, in all
 	// tenants, the oldest first: those alone for which the email is verified.
 	MembersWith(ctx context.Context, email string) ([]Member, error)
+	// KeyTx finds a key of a tenant as a write sees it.
+	KeyTx(tx txn.Tx, tenantID, keyID string) (Key, error)
 	// Keys lists the keys of one member, newest first, revoked ones included.
 	Keys(ctx context.Context, tenantID, userID string) ([]Key, error)
 
 	AddTenant(tx txn.Tx, t Tenant) error
 	AddMember(tx txn.Tx, m Member) error
 	AddKey(tx txn.Tx, k Key, hash Hash) error
+	// SignedIn keeps when a member last signed in.
+	SignedIn(tx txn.Tx, tenantID, userID string, at time.Time) error
 	MemberByEmail(tx txn.Tx, tenantID, email string) (Member, error)
 	// Revoke marks a key of a member as revoked, the first time with that
 	// moment, and gives the key's prefix.
@@ -142,10 +146,9 @@ type Config struct {
 	Store Store
 	Clock clock.Clock
 	Log   *slog.Logger
+	Audit audit.Recorder // told what is done to keys; nil: nobody
 	// Box seals stream tokens; nil: under a key of this process alone.
 	Box *secret.Box
-	// Audit is told what is done; nil: nobody.
-	Audit audit.Recorder
 	// Hint is given to Hear on every other node, if it can be; it must not
 	// block. Nil: there is no other node.
 	Hint func(hint string)
@@ -158,11 +161,11 @@ type Service struct {
 	db    txn.Writer
 	store Store
 	clock clock.Clock
+	audit audit.Recorder // nil: nobody
 	cache *cache
 	uses  *useRecorder
-	hint  func(string)
-	box   *secret.Box
-	audit audit.Recorder
+	hint  func(string) // nil: nobody
+	box   *secret.Box  // of stream tokens
 
 	factors Factors
 }
@@ -173,7 +176,7 @@ func New(cfg Config) *Service {
 		start := time.Now()
 		cfg.Elapsed = func() time.Duration { return time.Since(start) }
 	}
-	s := &Service{db: cfg.DB, store: cfg.Store, clock: cfg.Clock, hint: cfg.Hint, audit: cfg.Audit}
+	s := &Service{db: cfg.DB, store: cfg.Store, clock: cfg.Clock, audit: cfg.Audit, hint: cfg.Hint}
 	s.box = streamBox(cfg.Box)
 	s.cache = newCache(cfg.Store, cfg.Elapsed)
 	s.uses = newUseRecorder(func(ctx context.Context, uses []Use) error {
@@ -187,6 +190,14 @@ func (s *Service) Start() { s.uses.start() }
 
 // Stop writes down the uses that are not yet recorded, and ends.
 func (s *Service) Stop() { s.uses.stop() }
+
+// record tells the audit log what was done, in the transaction of it.
+func (s *Service) record(tx txn.Tx, who authz.Caller, e audit.Entry) error {
+	if s.audit == nil {
+		return nil
+	}
+	return s.audit.Record(tx, who, e)
+}
 
 // gone turns the port's ErrNotFound into the refusal that callers see.
 func gone(err error, what string) error {

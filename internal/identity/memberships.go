@@ -262,6 +262,52 @@ func (p *People) membership(tx txn.Tx, who authz.Caller, tenantID string) (Membe
 	return m, gone(err, "membership")
 }
 
+type switchIn struct {
+	Body struct {
+		TenantID string `json:"tenant_id" required:"true"`
+	}
+}
+
+// Switched answers POST /me/tenants/switch.
+type Switched struct {
+	Switched bool       `json:"switched"`
+	TenantID string     `json:"tenant_id"`
+	UserID   string     `json:"user_id" doc:"Who the person is there."`
+	Role     authz.Role `json:"role"`
+}
+
+// switchTenant moves the caller's browser session to another of their tenants.
+// A key stays where it was made.
+func (p *People) switchTenant(ctx context.Context, who authz.Caller, in *switchIn) (Switched, error) {
+	return answering(ctx, p.db, func(tx txn.Tx) (Switched, error) {
+		to := in.Body.TenantID
+		if !ident.Valid(to) {
+			return Switched{}, fault.NoSuch("membership")
+		}
+		t, err := p.Store.Lock(tx, to)
+		if err != nil {
+			return Switched{}, gone(err, "membership")
+		}
+		m, err := p.membership(tx, who, to)
+		switch {
+		case err != nil:
+			return Switched{}, err
+		case who.SessionID == "":
+			return Switched{}, fault.New(fault.Forbidden, "", "Only a signed-in browser changes companies; a key belongs to the one that it was made in.")
+		case t.Status != Active:
+			return Switched{}, fault.New(fault.Forbidden, "TENANT_SUSPENDED", "That company is suspended; its operator can lift that.")
+		case m.Status != Active:
+			return Switched{}, fault.New(fault.Forbidden, "MEMBER_SUSPENDED", "You are suspended in that company; an admin of it can lift that.")
+		}
+		if to != who.TenantID {
+			if err := p.SwitchSession(tx, who.SessionID, m); err != nil {
+				return Switched{}, err
+			}
+		}
+		return Switched{Switched: true, TenantID: to, UserID: m.UserID, Role: m.Role}, nil
+	})
+}
+
 type locateIn struct {
 	AgentID string `path:"agentId"`
 }

@@ -36,8 +36,8 @@ type PeopleStore interface {
 	Owners(tx txn.Tx, tenantID string) (int, error)
 	// Owned counts the tenants whose owner the person with an email is.
 	Owned(tx txn.Tx, email string) (int, error)
-	// KeysOf lists a member's keys that are not revoked.
-	KeysOf(tx txn.Tx, tenantID, userID string) ([]Key, error)
+	// KeysOf lists the ids of a member's keys that are not revoked.
+	KeysOf(tx txn.Tx, tenantID, userID string) (keyIDs []string, err error)
 	// Unproved lists the members whose email nobody has shown to be theirs.
 	Unproved(tx txn.Tx, email string) ([]Member, error)
 	// Memberships lists the memberships of a person: those of a verified email,
@@ -91,8 +91,7 @@ type Joined struct {
 // PeopleDeps is what People is made of beside the Service.
 type PeopleDeps struct {
 	Store   PeopleStore
-	Audit   audit.Recorder // nil: nobody
-	Mail    mail.Outbox    // nil: none
+	Mail    mail.Outbox // nil: none
 	Cursors *page.Cursors
 	// PublicURL is the address under which people reach this service.
 	PublicURL func() string
@@ -100,9 +99,9 @@ type PeopleDeps struct {
 	Notify func(tx txn.Tx, j Joined) error
 	// HasAgent says whether a tenant has an agent.
 	HasAgent func(ctx context.Context, tenantID, agentID string) (bool, error)
-	// Forget are told that a member was taken out of a tenant, in the
-	// transaction of it, and delete what was that person's alone.
-	Forget []func(tx txn.Tx, tenantID, userID string) error
+	// Gone are told that a member was taken out of a tenant, in the transaction
+	// of it, and delete what was that person's alone.
+	Gone []func(tx txn.Tx, tenantID, userID string) error
 }
 
 // People manages who is a member of what: users, invites, and the tenants of a
@@ -148,21 +147,6 @@ func (p *People) user(tx txn.Tx, tenantID, userID string) (Member, error) {
 	return m, gone(err, "user")
 }
 
-// fresh forgets what is remembered of a member's credentials as soon as the
-// transaction is committed, so that the next request sees what it changed.
-func (p *People) fresh(tx txn.Tx, m Member) error {
-	keys, err := p.Store.KeysOf(tx, m.TenantID, m.UserID)
-	if err != nil {
-		return err
-	}
-	tx.AfterCommit(func() {
-		for _, k := range keys {
-			p.Service.drop(keyKind, k.Prefix, k.KeyID)
-		}
-	})
-	return nil
-}
-
 // remove takes a member out: every key is revoked, what is theirs alone is
 // deleted. The record stays under its id, without name and email, because
 // what they did refers to it.
@@ -170,8 +154,8 @@ func (p *People) remove(tx txn.Tx, m Member) error {
 	if err := p.lockOut(tx, m); err != nil {
 		return err
 	}
-	for _, forget := range p.PeopleDeps.Forget {
-		if err := forget(tx, m.TenantID, m.UserID); err != nil {
+	for _, clean := range p.Gone {
+		if err := clean(tx, m.TenantID, m.UserID); err != nil {
 			return err
 		}
 	}
@@ -180,21 +164,19 @@ func (p *People) remove(tx txn.Tx, m Member) error {
 	return p.Store.UpdateMember(tx, m)
 }
 
-// lockOut ends every credential of a member for good.
+// lockOut ends every key and browser session of a member for good.
 func (p *People) lockOut(tx txn.Tx, m Member) error {
+	p.Forget(tx)
 	keys, err := p.Store.KeysOf(tx, m.TenantID, m.UserID)
 	if err != nil {
 		return err
 	}
-	if err := p.fresh(tx, m); err != nil {
-		return err
-	}
-	for _, k := range keys {
-		if _, err := p.store.Revoke(tx, m.TenantID, m.UserID, k.KeyID, p.clock.Now()); err != nil {
+	for _, id := range keys {
+		if _, err := p.store.Revoke(tx, m.TenantID, m.UserID, id, p.clock.Now()); err != nil {
 			return err
 		}
 	}
-	return nil
+	return p.EndSessions(tx, m.TenantID, m.UserID, "")
 }
 
 // Prove marks the memberships with an email as those of one person, who has
@@ -226,9 +208,6 @@ type details map[string]any
 
 // note records an administrative write.
 func (p *People) note(tx txn.Tx, who authz.Caller, action, target, id string, d details) error {
-	if p.Audit == nil {
-		return nil
-	}
 	e := audit.Entry{Action: action, TargetType: target, TargetID: id}
 	if d != nil {
 		text, err := json.Marshal(d, json.Deterministic(true))
@@ -237,7 +216,7 @@ func (p *People) note(tx txn.Tx, who authz.Caller, action, target, id string, d 
 		}
 		e.Details = text
 	}
-	return p.Audit.Record(tx, who, e)
+	return p.record(tx, who, e)
 }
 
 // answering runs a change and keeps its answer in the same commit.

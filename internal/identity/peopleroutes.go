@@ -48,7 +48,7 @@ func (p *People) Routes() []route.Route {
 			Method: "POST", Path: "/api/v1/users" + invite + "/accept", ID: "acceptInvite", Tag: "Users",
 			Summary: "Accept an invite by its link",
 			Doc:     "For somebody who has no key: the token of the link says who it is. Who is signed in with the invited email accepts under /me/invites.",
-			Public:  true, Errors: []int{403, 404, 409, 410}, Limits: linkLimits,
+			Public:  true, Errors: []int{403, 404, 409, 410}, Limits: linkLimits, AnswerOf: reflect.TypeFor[Joining](),
 		}, p.acceptByLink),
 	}, p.myRoutes()...)
 }
@@ -75,6 +75,8 @@ func (p *People) myRoutes() []route.Route {
 		route.Action(me, p.patchMe),
 		route.Action(mine("GET", "/tenants", "listMyTenants", "List one's companies, and invites to others", ""), p.myTenants),
 		route.Action(create, p.createTenant),
+		route.Action(with(mine("POST", "/tenants/switch", "switchTenant", "Change to another of one's companies",
+			"The browser session belongs to that membership from now on. A key cannot do this."), 403, 404), p.switchTenant),
 		route.Action(with(mine("DELETE", "/memberships/{tenantId}", "leaveTenant", "Leave a company",
 			"Revokes one's keys there. The only owner cannot leave."), 404, 409), p.leave),
 		route.Action(accept, p.acceptMine),

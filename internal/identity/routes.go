@@ -12,11 +12,12 @@ import (
 // Routes lists the slice's operations.
 func (s *Service) Routes() []route.Route {
 	const keys = "/api/v1/tenants/me/keys"
-	return []route.Route{
+	return append(s.deviceRoutes(), []route.Route{
 		route.Action(route.Row{
 			Method: "GET", Path: "/api/v1/me", ID: "getMe", Tag: "Auth",
-			Summary: "Who is calling",
-			Doc:     "The member and tenant behind the credential of this request, and what the credential allows.",
+			Summary:  "Who is calling",
+			Doc:      "The member and tenant behind the credential of this request, and what the credential allows.",
+			HalfOpen: true,
 		}, s.me),
 		route.Action(route.Row{
 			Method: "GET", Path: "/api/v1/tenants/me", ID: "getCurrentTenant", Tag: "Tenants",
@@ -41,7 +42,7 @@ func (s *Service) Routes() []route.Route {
 			Doc:     "Takes effect at once and cannot be taken back. Revoking again is no error.",
 			Scopes:  []authz.Scope{"api_keys:write"}, Role: authz.Admin, Errors: []int{404},
 		}, s.revokeKey),
-	}
+	}...)
 }
 
 type nothing struct{}

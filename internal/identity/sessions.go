@@ -7,7 +7,6 @@ import (
 	"time"
 	"unicode"
 
-	"agentd/internal/fault"
 	"agentd/internal/ident"
 	"agentd/internal/route"
 	"agentd/internal/txn"
@@ -91,8 +90,8 @@ type SessionStore interface {
 	// SetSession keeps where a session is, what it owes, when a second factor
 	// was shown and when it ended.
 	SetSession(tx txn.Tx, s Session) error
-	// ForgetSessions removes those of a member that ended or were last used
-	// before a moment.
+	// ForgetSessions removes those of a member that ended, or were last used,
+	// no later than those moments.
 	ForgetSessions(tx txn.Tx, tenantID, userID string, ended, used time.Time) error
 }
 
@@ -128,7 +127,10 @@ func (s *Service) OpenSession(tx txn.Tx, m Member, d Device) (Session, RawSessio
 		Label: label(d.Label), Address: label(d.Address), Method: d.Method, NeedsFactor: d.NeedsFactor,
 		CreatedAt: now, LastUsedAt: now, RenewedAt: now,
 	}
-	return one, raw, s.store.AddSession(tx, one, raw.Hash())
+	if err := s.store.AddSession(tx, one, raw.Hash()); err != nil {
+		return Session{}, "", err
+	}
+	return one, raw, s.store.SignedIn(tx, m.TenantID, m.UserID, now)
 }
 
 // SwitchSession moves a session to another tenant of its person: to is who
@@ -217,11 +219,4 @@ func label(text string) string {
 		return string(runes[:mostLabelLen])
 	}
 	return strings.TrimSpace(text)
-}
-
-// needsFactor refuses a session that still owes its second factor.
-func needsFactor() *fault.Error {
-	e := fault.New(fault.Unauthenticated, "mfa_required", "This session still owes its second factor: send it to POST /api/v1/auth/mfa/verify.")
-	e.Extra = map[string]any{"mfa_required": true, "reason": "stale"}
-	return e
 }

@@ -48,7 +48,7 @@ type tenantChange struct {
 	Description *string       `json:"description" maxLength:"2000"`
 	LogoURL     *string       `json:"logo_url" maxLength:"2048" doc:"Address of a picture, http or https; null takes it away."`
 	Settings    schema.Object `json:"settings,omitzero" doc:"Merged one level deep; null takes a member out. Settings of the operator's are left as they are."`
-	Branding    schema.Object `json:"branding,omitzero" doc:"Merged one level deep; null takes a member out."`
+	Branding    schema.Object `json:"branding,omitzero" doc:"Merged one level deep; null takes a member out, or everything."`
 	SocialLinks schema.Object `json:"social_links,omitzero" doc:"Addresses by name, all of them anew."`
 }
 
@@ -163,18 +163,25 @@ func (c *tenantChange) apply(t *Tenant, said map[string]bool) (err error) {
 	if said["logo_url"] {
 		t.LogoURL = orNothing(c.LogoURL)
 	}
-	if said["settings"] {
+	if said["settings"] && len(c.Settings) > 0 {
 		if t.Settings, err = mergeSettings(t.Settings, c.Settings); err != nil {
 			return err
 		}
 	}
-	if said["branding"] {
+	switch {
+	case !said["branding"]:
+	case len(c.Branding) == 0: // null
+		t.Branding = jsontext.Value(`{}`)
+	default:
 		if t.Branding, err = mergeObject("branding", t.Branding, jsontext.Value(c.Branding), nil); err != nil {
 			return err
 		}
 	}
 	if said["social_links"] {
-		t.SocialLinks = jsontext.Value(c.SocialLinks)
+		t.SocialLinks = jsontext.Value(`{}`)
+		if len(c.SocialLinks) > 0 {
+			t.SocialLinks = jsontext.Value(c.SocialLinks)
+		}
 	}
 	return nil
 }

@@ -192,9 +192,7 @@ func (p *People) setRole(ctx context.Context, who authz.Caller, in *roleIn) (Rol
 // put writes a member whose rights have changed.
 func (p *People) put(tx txn.Tx, m *Member) error {
 	m.UpdatedAt = p.clock.Now()
-	if err := p.fresh(tx, *m); err != nil {
-		return err
-	}
+	p.Forget(tx)
 	return p.Store.UpdateMember(tx, *m)
 }
 

@@ -112,7 +112,7 @@ func (s *Identity) SetSession(tx txn.Tx, one identity.Session) error {
 // ForgetSessions implements identity.SessionStore.
 func (s *Identity) ForgetSessions(tx txn.Tx, tenantID, userID string, ended, used time.Time) error {
 	_, err := sqldb.From(tx).Exec(`DELETE FROM browser_sessions WHERE tenant_id = ? AND user_id = ?
-		AND (last_used_at < ? OR ended_at <> 0 AND ended_at < ?)`,
+		AND (last_used_at <= ? OR ended_at <> 0 AND ended_at <= ?)`,
 		tenantID, userID, sqldb.Micros(used), sqldb.Micros(ended))
 	return err
 }

@@ -179,6 +179,12 @@ func (s *Identity) Keys(ctx context.Context, tenantID, userID string) ([]identit
 	return keys, rows.Err()
 }
 
+// KeyTx implements identity.Store.
+func (s *Identity) KeyTx(tx txn.Tx, tenantID, keyID string) (k identity.Key, err error) {
+	err = scanAPIKey(sqldb.From(tx).QueryRow(`SELECT `+apiKeyColumns+` FROM api_keys k WHERE k.tenant_id = ? AND k.key_id = ?`, tenantID, keyID), &k)
+	return k, err
+}
+
 // AddTenant implements identity.Store.
 func (s *Identity) AddTenant(tx txn.Tx, t identity.Tenant) error {
 	_, err := sqldb.From(tx).Exec(`INSERT INTO tenants
@@ -196,6 +202,12 @@ func (s *Identity) AddMember(tx txn.Tx, m identity.Member) error {
 		m.TenantID, m.UserID, m.Email, m.Verified, m.Name, m.AvatarURL, string(m.Role), string(m.Status),
 		sqldb.Micros(m.LastLogin), sqldb.Micros(m.CreatedAt), sqldb.Micros(m.UpdatedAt))
 	return takenIdentity(err)
+}
+
+// SignedIn implements identity.Store.
+func (s *Identity) SignedIn(tx txn.Tx, tenantID, userID string, at time.Time) error {
+	_, err := sqldb.From(tx).Exec(`UPDATE users SET last_login_at = ? WHERE tenant_id = ? AND user_id = ?`, sqldb.Micros(at), tenantID, userID)
+	return err
 }
 
 // AddKey implements identity.Store.

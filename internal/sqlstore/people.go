@@ -58,7 +58,8 @@ func (s *People) UpdateMember(tx txn.Tx, m identity.Member) error {
 
 // Members implements identity.PeopleStore.
 func (s *People) Members(ctx context.Context, tenantID, after string, limit int) ([]identity.Member, error) {
-	return each(reading(ctx, s.db), selectMember+`WHERE u.tenant_id = ? AND u.user_id > ?`+present+` ORDER BY u.user_id LIMIT ?`, []any{tenantID, after, limit}, scanMember)
+	return each(reading(ctx, s.db), selectMember+`WHERE u.tenant_id = ? AND u.user_id > ?`+present+` ORDER BY u.user_id LIMIT ?`,
+		[]any{tenantID, after, limit}, scanMember)
 }
 
 // CountMembers implements identity.PeopleStore.
@@ -81,15 +82,16 @@ func (s *People) Owned(tx txn.Tx, email string) (n int, err error) {
 }
 
 // KeysOf implements identity.PeopleStore.
-func (s *People) KeysOf(tx txn.Tx, tenantID, userID string) ([]identity.Key, error) {
-	return each(sqldb.From(tx).Query, `SELECT `+apiKeyColumns+` FROM api_keys k
-		WHERE k.tenant_id = ? AND k.user_id = ? AND k.status = 'active' ORDER BY k.key_id`, []any{tenantID, userID}, func(row scanner) (k identity.Key, err error) { return k, scanAPIKey(row, &k) })
+func (s *People) KeysOf(tx txn.Tx, tenantID, userID string) ([]string, error) {
+	return each(sqldb.From(tx).Query, `SELECT key_id FROM api_keys WHERE tenant_id = ? AND user_id = ? AND status = 'active' ORDER BY key_id`,
+		[]any{tenantID, userID}, func(row scanner) (id string, err error) { return id, row.Scan(&id) })
 }
 
 // Unproved implements identity.PeopleStore.
 func (s *People) Unproved(tx txn.Tx, email string) ([]identity.Member, error) {
 	t := sqldb.From(tx)
-	return each(t.Query, selectMember+`WHERE u.email = ? AND u.email <> '' AND NOT u.email_verified ORDER BY u.user_id`+t.ForUpdate(), []any{email}, scanMember)
+	return each(t.Query, selectMember+`WHERE u.email = ? AND u.email <> '' AND NOT u.email_verified ORDER BY u.user_id`+t.ForUpdate(),
+		[]any{email}, scanMember)
 }
 
 // Memberships implements identity.PeopleStore.
@@ -158,7 +160,8 @@ func (s *People) Invites(ctx context.Context, tenantID string, now time.Time, af
 	if err := s.db.QueryRow(ctx, `SELECT COUNT(*) FROM invites i `+live, tenantID, at).Scan(&total); err != nil {
 		return nil, 0, err
 	}
-	all, err := each(reading(ctx, s.db), selectInvite+live+` AND (i.invite_id < ? OR ? = '') ORDER BY i.invite_id DESC LIMIT ?`, []any{tenantID, at, after, after, limit}, func(row scanner) (identity.Invite, error) { return scanInvite(row) })
+	all, err := each(reading(ctx, s.db), selectInvite+live+` AND (i.invite_id < ? OR ? = '') ORDER BY i.invite_id DESC LIMIT ?`,
+		[]any{tenantID, at, after, after, limit}, func(row scanner) (identity.Invite, error) { return scanInvite(row) })
 	return all, total, err
 }
 

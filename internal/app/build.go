@@ -119,7 +119,9 @@ func (a *App) build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	signIn, err := a.buildSignIn(queue, post, nil, runners)
+	members := a.buildMembers(cursors, agents, notes)
+	members.Mail = post
+	signIn, err := a.buildSignIn(queue, post, nil, members, runners)
 	if err != nil {
 		return err
 	}
@@ -139,7 +141,7 @@ func (a *App) build(ctx context.Context) error {
 
 	chat := &openai.Chat{Runs: runs, Agents: source, Models: catalogue{agents}, Log: log, Hub: a.hub}
 	a.routes = slices.Concat(
-		a.people.Routes(), a.buildMembers(cursors, agents, notes).Routes(), signIn.Routes(), agents.Routes(), resource.Routes(customers), guardrails.Routes(), runs.Routes(), remember.routes(),
+		a.people.Routes(), members.Routes(), signIn.Routes(), agents.Routes(), resource.Routes(customers), guardrails.Routes(), runs.Routes(), remember.routes(),
 		tools.bind(a, runs, agents), sessions.Routes(), schedules.Routes(), notes.Routes(), servers.Routes(), storedRoutes,
 	)
 	a.raw = append(chat.Routes(), a.mcpEndpoint(servers, runs, agentTools{catalogue{agents}, source}, log)...)

@@ -1,12 +1,14 @@
 package app
 
 import (
+	"context"
 	"fmt"
 	"os"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"agentd/internal/audit"
+	"agentd/internal/identity"
 	"agentd/internal/mail"
 	"agentd/internal/mailwire"
 	"agentd/internal/oidcwire"
@@ -43,8 +45,10 @@ func (a *App) buildMail(queue work.Queue, runners map[string]*work.Runner) (*mai
 	return post, nil
 }
 
-// buildSignIn makes the ways in. recorder may be nil.
-func (a *App) buildSignIn(queue work.Queue, post mail.Outbox, recorder audit.Recorder, runners map[string]*work.Runner) (*signin.Service, error) {
+// buildSignIn makes the ways in for the members. recorder may be nil.
+func (a *App) buildSignIn(
+	queue work.Queue, post mail.Outbox, recorder audit.Recorder, members *identity.People, runners map[string]*work.Runner,
+) (*signin.Service, error) {
 	providers, err := a.buildProviders()
 	if err != nil {
 		return nil, err
@@ -53,8 +57,14 @@ func (a *App) buildSignIn(queue work.Queue, post mail.Outbox, recorder audit.Rec
 		Writer: a.db, Store: sqlstore.NewSignIn(a.db), Members: sqlstore.NewIdentity(a.db), Sessions: a.people, Found: a.people.Found,
 		Outbox: post, Queue: queue, Box: a.box, Clock: a.clock, Log: a.log, Audit: recorder,
 		Public: a.public, Signup: a.cfg.SignIn.Signup == "on", Providers: providers,
+		Prove: members.Prove,
+		Invited: func(ctx context.Context, email string) (bool, error) {
+			invites, err := members.Store.InvitesTo(ctx, email, a.clock.Now())
+			return len(invites) > 0, err
+		},
 	})
 	a.people.SetFactors(s)
+	members.Gone = append(members.Gone, s.Forget)
 	a.addRunner(runners, queue, signin.WorkKind, 4, s.Handle)
 	return s, nil
 }

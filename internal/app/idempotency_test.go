@@ -45,11 +45,11 @@ var keptAfterwards = map[string]string{
 // first, byte by byte, and was kept in the commit of the effect.
 func TestEveryWriteCanBeRepeated(t *testing.T) {
 	t.Parallel()
-	c := owned(t, start(t, modeltest.New(t, silent), searching(t), embedding))
+	c := owned(t, start(t, modeltest.New(t, silent), searching(t), embedding, withCorp(t)))
 	operations := c.operations()
 	slices.SortStableFunc(operations, deletionsLast)
 	for _, op := range operations {
-		if !op.repeatable() || browserOnly[op.ID] {
+		if !op.repeatable() || op.page || browserOnly[op.ID] {
 			continue
 		}
 		t.Run(op.name(), func(t *testing.T) {

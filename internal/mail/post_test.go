@@ -89,7 +89,7 @@ func (o *office) send(ctx context.Context, l mail.Letter) error {
 	}
 	answer := o.answer(len(o.tries))
 	o.mu.Unlock()
-	time.Sleep(time.Second)
+	<-time.After(time.Second)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.sending--

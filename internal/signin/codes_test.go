@@ -317,6 +317,9 @@ func TestSignUpWithACode(t *testing.T) {
 			if who.Role != authz.Owner || tenant["name"] != "new" || !strings.HasPrefix(tenant["slug"].(string), "new-") || who.Operator {
 				b.t.Errorf("signed in as %+v, tenant %v", who, tenant)
 			}
+			if b.log.has("tenant.created "+who.UserID+` {"name":"new"`) != 1 {
+				b.t.Errorf("audited %v", b.log.entries)
+			}
 			_, again := b.signIn("new@example.com")
 			if again.TenantID != who.TenantID || b.count("tenants") != 1 {
 				b.t.Errorf("the second time in %s, %d tenants", again.TenantID, b.count("tenants"))

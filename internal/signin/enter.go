@@ -158,7 +158,15 @@ func (s *Service) signUp(tx txn.Tx, a arrival) (Membership, error) {
 		name, _, _ = strings.Cut(a.email, "@")
 	}
 	t, m, err := s.Found(tx, name, a.email)
-	return Membership{Member: m, Tenant: t}, err
+	if err != nil {
+		return Membership{}, err
+	}
+	details, err := json.Marshal(map[string]any{"name": t.Name, "slug": t.Slug, "plan": t.Plan}, json.Deterministic(true))
+	if err != nil {
+		return Membership{}, err
+	}
+	who := authz.Caller{TenantID: t.TenantID, UserID: m.UserID, Role: m.Role, Address: a.who.Address, RequestID: a.who.RequestID}
+	return Membership{Member: m, Tenant: t}, s.record(tx, who, audit.Entry{Action: "tenant.created", TargetType: "tenant", TargetID: t.TenantID, Details: details})
 }
 
 func noTerms() error {

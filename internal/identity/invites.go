@@ -91,7 +91,9 @@ func shownInvite(i *Invite, now time.Time) ShownInvite {
 
 // NewInvite answers POST /users/invites.
 type NewInvite struct {
+	_ struct{} `json:"-" name:"CreatedInvite"`
 	ShownInvite
+
 	EmailSent bool   `json:"email_sent"`
 	InviteURL string `json:"invite_url,omitzero" doc:"Where no mail is sent: the link to hand over, shown this once."`
 }

@@ -44,24 +44,19 @@ func NewKeeper(c Config) *Keeper {
 	return &Keeper{Config: c, flying: map[ID]Hash{}}
 }
 
-// Begin takes a write. Exactly one of its results is set: a ticket for a write
-// that is to be done, which the caller closes; the answer that is kept of one
-// that was done; or an error, which is ErrRunning, a refusal with
-// IDEMPOTENCY_KEY_REUSED, or the store's. answer renders what a write's
-// function says it will answer.
-func (k *Keeper) Begin(ctx context.Context, r Request, answer func(any) (*Answer, error)) (*Ticket, *Answer, error) {
+// Begin takes a write, and gives a ticket that the caller closes. It does not
+// look whether the write was done before: the first transaction will show, and
+// a write that comes to its end without one asks with Earlier. answer renders
+// what a write's function says it will answer. Errors: ErrRunning where this
+// node is at it; IDEMPOTENCY_KEY_REUSED.
+func (k *Keeper) Begin(r Request, answer func(any) (*Answer, error)) (*Ticket, error) {
 	if err := k.takeOff(r); err != nil {
-		return nil, nil, err
-	}
-	kept, err := k.find(ctx, r)
-	if err != nil || kept != nil {
-		k.land(r.ID)
-		return nil, kept, err
+		return nil, err
 	}
 	return &Ticket{
 		keeper: k, request: r, render: answer,
 		record: Record{ID: r.ID, Holder: ident.New(), Request: r.Target},
-	}, nil, nil
+	}, nil
 }
 
 // takeOff notes what this node is at.
@@ -85,7 +80,7 @@ func (k *Keeper) land(id ID) {
 	delete(k.flying, id)
 }
 
-// find gives the answer that is kept, and nil where the write is to be done.
+// find gives the answer that is kept, and nil where there is none that counts.
 func (k *Keeper) find(ctx context.Context, r Request) (*Answer, error) {
 	record, err := k.Store.Find(ctx, r.ID)
 	if errors.Is(err, ErrNone) {
@@ -108,15 +103,6 @@ func (k *Keeper) find(ctx context.Context, r Request) (*Answer, error) {
 		return nil, ErrRunning
 	}
 	return open(k.Box, record)
-}
-
-// Again is Begin for a write that lost its key to another request on the way.
-func (k *Keeper) Again(ctx context.Context, r Request) (*Answer, error) {
-	kept, err := k.find(ctx, r)
-	if err == nil && kept == nil {
-		return nil, ErrRunning // the other gave up: the client sends it again
-	}
-	return kept, err
 }
 
 const (

@@ -75,12 +75,25 @@ func rendered(v any) (*idempotency.Answer, error) { return v.(*idempotency.Answe
 // begin starts a write that must be done.
 func (r *rig) begin(k *idempotency.Keeper, q idempotency.Request) *idempotency.Ticket {
 	r.t.Helper()
-	ticket, kept, err := k.Begin(r.t.Context(), q, rendered)
-	if err != nil || kept != nil {
-		r.t.Fatalf("begin: %v %v", kept, err)
+	ticket, err := k.Begin(q, rendered)
+	if err != nil {
+		r.t.Fatal(err)
 	}
 	r.t.Cleanup(ticket.Close)
+	if kept, err := ticket.Earlier(r.t.Context()); kept != nil || err != nil {
+		r.t.Fatalf("it was done before: %v, %v", kept, err)
+	}
 	return ticket
+}
+
+// earlier is what somebody gets who sends a request again.
+func (r *rig) earlier(k *idempotency.Keeper, q idempotency.Request) (*idempotency.Answer, error) {
+	ticket, err := k.Begin(q, rendered)
+	if err != nil {
+		return nil, err
+	}
+	defer ticket.Close()
+	return ticket.Earlier(r.t.Context())
 }
 
 // effect is a transaction of a ticket's request; a nil answer is not told.
@@ -117,9 +130,9 @@ func (r *rig) done(q idempotency.Request, a *idempotency.Answer) {
 
 func (r *rig) repeats(k *idempotency.Keeper, q idempotency.Request, want *idempotency.Answer) {
 	r.t.Helper()
-	ticket, kept, err := k.Begin(r.t.Context(), q, rendered)
-	if ticket != nil || err != nil {
-		r.t.Fatalf("it is done again: %v", err)
+	kept, err := r.earlier(k, q)
+	if err != nil {
+		r.t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, kept); diff != "" {
 		r.t.Error(diff)
@@ -128,9 +141,9 @@ func (r *rig) repeats(k *idempotency.Keeper, q idempotency.Request, want *idempo
 
 func (r *rig) refuses(k *idempotency.Keeper, q idempotency.Request, want error, code string) {
 	r.t.Helper()
-	ticket, kept, err := k.Begin(r.t.Context(), q, rendered)
-	if ticket != nil || kept != nil || want != nil && !errors.Is(err, want) || code != "" && fault.From(err).Code != code {
-		r.t.Errorf("begin: %v, %v, %v; want %v %s", ticket != nil, kept, err, want, code)
+	kept, err := r.earlier(k, q)
+	if kept != nil || want != nil && !errors.Is(err, want) || code != "" && (err == nil || fault.From(err).Code != code) {
+		r.t.Errorf("%v, %v; want %v %s", kept, err, want, code)
 	}
 }
 
@@ -186,7 +199,7 @@ func TestAnswersAreSealed(t *testing.T) {
 		}
 		stolen := request("a", "body")
 		stolen.User = "u2"
-		if _, kept, err := r.keeper.Begin(t.Context(), stolen, rendered); err == nil {
+		if kept, err := r.earlier(r.keeper, stolen); err == nil {
 			t.Errorf("an answer moved to another person's key is opened: %v", kept)
 		}
 	})
@@ -297,11 +310,9 @@ func TestTwoNodesAtOnce(t *testing.T) {
 			for range 4 {
 				node := r.node()
 				all.Go(func() {
-					ticket, kept, err := node.Begin(t.Context(), q, rendered)
-					if ticket == nil {
-						if kept == nil && !errors.Is(err, idempotency.ErrRunning) {
-							t.Error(err)
-						}
+					ticket, err := node.Begin(q, rendered)
+					if err != nil {
+						t.Error(err)
 						return
 					}
 					defer ticket.Close()
@@ -309,7 +320,7 @@ func TestTwoNodesAtOnce(t *testing.T) {
 						ticket.Finish(answer(201, "done"))
 						return
 					}
-					if kept, err := node.Again(t.Context(), q); !ticket.Lost() || err != nil || string(kept.Body) != "done" {
+					if kept, err := ticket.Earlier(t.Context()); !ticket.Lost() || err != nil || string(kept.Body) != "done" {
 						t.Errorf("lost: %t, %v, %v", ticket.Lost(), kept, err)
 					}
 				})

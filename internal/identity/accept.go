@@ -102,7 +102,7 @@ func (p *People) join(tx txn.Tx, who authz.Caller, t Tenant, i Invite, m Member)
 	}
 	_, err := p.store.MemberByEmail(tx, t.TenantID, i.Email)
 	if err == nil {
-		return Joining{}, fault.New(fault.Conflict, "ALREADY_EXISTS", "%s is a member of this company already.", i.Email)
+		return Joining{}, fault.New(fault.Conflict, "ALREADY_EXISTS", "The company has a member with the address %s already.", i.Email)
 	}
 	if !errors.Is(err, ErrNotFound) {
 		return Joining{}, err

@@ -91,7 +91,9 @@ func shownInvite(i *Invite, now time.Time) ShownInvite {
 
 // NewInvite answers POST /users/invites.
 type NewInvite struct {
+	_ struct{} `json:"-" name:"CreatedInvite"`
 	ShownInvite
+
 	EmailSent bool   `json:"email_sent"`
 	InviteURL string `json:"invite_url,omitzero" doc:"Where no mail is sent: the link to hand over, shown this once."`
 }
@@ -155,7 +157,7 @@ func mayInvite(actor Member, role authz.Role) error {
 func (p *People) vacant(tx txn.Tx, tenantID, email string, now time.Time) error {
 	_, err := p.store.MemberByEmail(tx, tenantID, email)
 	if err == nil {
-		return fault.New(fault.Conflict, "ALREADY_EXISTS", "%s is a member of this company already.", email)
+		return fault.New(fault.Conflict, "ALREADY_EXISTS", "The company has a member with the address %s already.", email)
 	}
 	if !errors.Is(err, ErrNotFound) {
 		return err
@@ -166,7 +168,7 @@ func (p *People) vacant(tx txn.Tx, tenantID, email string, now time.Time) error 
 	case err != nil:
 		return err
 	case before.live(now):
-		return fault.New(fault.Conflict, "ALREADY_EXISTS", "%s has an invite to this company already; send it again or revoke it.", email)
+		return fault.New(fault.Conflict, "ALREADY_EXISTS", "An invite to %s waits for an answer already; send it again or revoke it.", email)
 	default:
 		before.Status = Expired
 		if err := p.Store.UpdateInvite(tx, before); err != nil {

@@ -63,7 +63,9 @@ func newTown(t *testing.T, db *sqldb.DB) *town {
 			tx.AfterCommit(func() { w.told = append(w.told, j) })
 			return nil
 		},
-		HasAgent: func(_ context.Context, tenantID, agentID string) (bool, error) { return w.agents[agentID] == tenantID, nil },
+		HasAgent: func(_ context.Context, tenantID, agentID string) (bool, error) {
+			return w.agents[agentID] == tenantID, nil
+		},
 		Gone: []func(txn.Tx, string, string) error{func(tx txn.Tx, _, userID string) error {
 			tx.AfterCommit(func() { w.gone = append(w.gone, userID) })
 			return nil

@@ -165,11 +165,11 @@ func TestStreamTokensDieWithWhatMadeThem(t *testing.T) {
 		_, err = n.Authenticate(t.Context(), token)
 		wantFault(t, err, fault.Unauthenticated, "AUTH_ERROR")
 
-		one, session := n.signIn(t, g.TenantID, g.UserID, identity.Device{})
+		_, session := n.signIn(t, g.TenantID, g.UserID, identity.Device{})
 		die("session", n.token(t, n.inside(t, session)), fault.Unauthenticated, "AUTH_ERROR", func(tx txn.Tx) error {
 			return n.EndSessions(tx, g.TenantID, g.UserID, "")
 		})
-		one, session = n.signIn(t, g.TenantID, g.UserID, identity.Device{})
+		one, session := n.signIn(t, g.TenantID, g.UserID, identity.Device{})
 		elsewhere := n.tenant(t, "elsewhere")
 		die("session that moved", n.token(t, n.inside(t, session)), fault.Unauthenticated, "AUTH_ERROR", func(tx txn.Tx) error {
 			return n.SwitchSession(tx, one.SessionID, identity.Member{TenantID: elsewhere.TenantID, UserID: elsewhere.UserID})

@@ -39,6 +39,7 @@ const signalWork = "work"
 // build makes the parts and connects them.
 func (a *App) build(ctx context.Context) error {
 	cursors := page.NewCursors(a.box.Derive("cursors"))
+	a.buildAudit(cursors)
 
 	runners := map[string]*work.Runner{}
 	wake := func(kind string) {
@@ -53,7 +54,7 @@ func (a *App) build(ctx context.Context) error {
 	subscribers := resource.NewSubscribers(queue, a.db, a.clock)
 	kernel := resource.Deps{
 		Backend: sqlstore.NewDocuments(a.db), Writer: a.db, Outbox: subscribers,
-		Cursors: cursors, Clock: a.clock, Box: a.box,
+		Cursors: cursors, Clock: a.clock, Box: a.box, Audit: a.audit,
 	}
 
 	if err := a.buildPeople(ctx); err != nil {
@@ -126,7 +127,7 @@ func (a *App) build(ctx context.Context) error {
 	chat := &openai.Chat{Runs: runs, Agents: source, Models: catalogue{agents}, Log: log, Hub: a.hub}
 	a.routes = slices.Concat(
 		a.people.Routes(), agents.Routes(), resource.Routes(customers), guardrails.Routes(), runs.Routes(), remember.routes(),
-		tools.bind(a, runs, agents), sessions.Routes(), schedules.Routes(), notes.Routes(), servers.Routes(), storedRoutes,
+		tools.bind(a, runs, agents), sessions.Routes(), schedules.Routes(), notes.Routes(), servers.Routes(), storedRoutes, a.audit.Routes(),
 	)
 	a.raw = append(chat.Routes(), a.mcpEndpoint(servers, runs, agentTools{catalogue{agents}, source}, log)...)
 	a.server, err = httpapi.New(httpapi.Config{
@@ -158,7 +159,7 @@ func (a *App) startRunners(runners map[string]*work.Runner) error {
 }
 
 func (a *App) buildPeople(ctx context.Context) (err error) {
-	a.people = identity.New(identity.Config{DB: a.db, Store: sqlstore.NewIdentity(a.db), Clock: a.clock, Log: a.log})
+	a.people = identity.New(identity.Config{DB: a.db, Store: sqlstore.NewIdentity(a.db), Clock: a.clock, Log: a.log, Audit: a.audit})
 	if a.grant, a.first, err = a.people.Bootstrap(ctx, a.cfg.Security.OwnerKey); err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"agentd/internal/audit"
 	"agentd/internal/authz"
 	"agentd/internal/clock"
 	"agentd/internal/fault"
@@ -124,6 +125,7 @@ type Config struct {
 	Store Store
 	Clock clock.Clock
 	Log   *slog.Logger
+	Audit audit.Recorder // told what is done to keys; nil: nobody
 	// Elapsed is a monotonic clock for the cache; nil: the process's own.
 	Elapsed func() time.Duration
 }
@@ -133,6 +135,7 @@ type Service struct {
 	db    txn.Writer
 	store Store
 	clock clock.Clock
+	audit audit.Recorder // nil: nobody
 	cache *cache
 	uses  *useRecorder
 }
@@ -143,7 +146,7 @@ func New(cfg Config) *Service {
 		start := time.Now()
 		cfg.Elapsed = func() time.Duration { return time.Since(start) }
 	}
-	s := &Service{db: cfg.DB, store: cfg.Store, clock: cfg.Clock}
+	s := &Service{db: cfg.DB, store: cfg.Store, clock: cfg.Clock, audit: cfg.Audit}
 	s.cache = newCache(cfg.Store, cfg.Elapsed)
 	s.uses = newUseRecorder(func(ctx context.Context, uses []Use) error {
 		return cfg.DB.Write(ctx, func(tx txn.Tx) error { return cfg.Store.RecordUse(tx, uses) })
@@ -156,6 +159,14 @@ func (s *Service) Start() { s.uses.start() }
 
 // Stop writes down the uses that are not yet recorded, and ends.
 func (s *Service) Stop() { s.uses.stop() }
+
+// record tells the audit log what was done, in the transaction of it.
+func (s *Service) record(tx txn.Tx, who authz.Caller, e audit.Entry) error {
+	if s.audit == nil {
+		return nil
+	}
+	return s.audit.Record(tx, who, e)
+}
 
 // gone turns the port's ErrNotFound into the refusal that callers see.
 func gone(err error, what string) error {

@@ -9,6 +9,9 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/go-json-experiment/json"
+
+	"agentd/internal/audit"
 	"agentd/internal/authz"
 	"agentd/internal/fault"
 	"agentd/internal/ident"
@@ -39,7 +42,10 @@ func (s *Service) CreateKey(ctx context.Context, who authz.Caller, name string, 
 	err = s.write(ctx, func(tx txn.Tx) error {
 		raw = NewRawKey()
 		key = s.newKey(who.TenantID, who.UserID, name, raw, scopes)
-		return s.store.AddKey(tx, key, raw.Hash())
+		if err := s.store.AddKey(tx, key, raw.Hash()); err != nil {
+			return err
+		}
+		return s.record(tx, who, keyCreated(key))
 	})
 	return key, raw, err
 }
@@ -62,9 +68,20 @@ func (s *Service) RevokeKey(ctx context.Context, who authz.Caller, keyID string)
 			return err
 		}
 		tx.AfterCommit(func() { s.cache.drop(keyPrefix, keyID) })
-		return nil
+		return s.record(tx, who, audit.Entry{Action: "api_key.revoked", TargetType: "api_key", TargetID: keyID})
 	})
 	return gone(err, "key")
+}
+
+// keyCreated is what the audit log says of a new key.
+func keyCreated(k Key) audit.Entry {
+	details, _ := json.Marshal(struct { // strings alone
+		Name   string        `json:"name"`
+		Prefix string        `json:"prefix"`
+		UserID string        `json:"user_id"`
+		Scopes []authz.Scope `json:"scopes"`
+	}{k.Name, k.Prefix, k.UserID, k.Scopes})
+	return audit.Entry{Action: "api_key.created", TargetType: "api_key", TargetID: k.KeyID, Details: details}
 }
 
 // newKey is the record of a new key.

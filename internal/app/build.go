@@ -29,6 +29,7 @@ import (
 	"agentd/internal/run"
 	"agentd/internal/schedule"
 	"agentd/internal/sqlstore"
+	"agentd/internal/tenancy"
 	"agentd/internal/tool"
 	"agentd/internal/work"
 )
@@ -58,6 +59,10 @@ func (a *App) build(ctx context.Context) error {
 	}
 
 	if err := a.buildPeople(ctx); err != nil {
+		return err
+	}
+	tenants, err := a.buildTenancy(ctx, queue, cursors)
+	if err != nil {
 		return err
 	}
 	if err := a.buildOutbound(); err != nil {
@@ -94,8 +99,9 @@ func (a *App) build(ctx context.Context) error {
 		Writer: a.db, Runs: store, Log: log, Queue: queue, Hub: a.hub, Agents: source,
 		Models: models, Client: client, Tools: tools.Registry, Gate: guardrail.Gate{All: guardrails}, Remote: servers,
 		Memory: remember.memory, Conversations: sessions, Artifacts: stored.artifacts, Watchers: watchers,
-		Images: &imaging.Maker{Models: a.models, Client: a.wire, Tools: tools.Registry},
-		Clock:  a.clock, Logger: a.log, Node: a.node, Lease: lease, Tracer: tracer(a.cfg.Observability, "agentd/engine"),
+		HoldBack: tenants.HoldBack,
+		Images:   &imaging.Maker{Models: a.models, Client: a.wire, Tools: tools.Registry},
+		Clock:    a.clock, Logger: a.log, Node: a.node, Lease: lease, Tracer: tracer(a.cfg.Observability, "agentd/engine"),
 	})
 	eng.Observer = observe(a.metrics, eng, a.hub)
 	runs := &run.Service{
@@ -114,6 +120,7 @@ func (a *App) build(ctx context.Context) error {
 	a.addRunner(runners, queue, engine.WorkKind, maxRuns, eng.Handle)
 	a.addRunner(runners, queue, resource.WorkKind, 8, subscribers.Deliver)
 	a.addRunner(runners, queue, schedule.WorkKind, 8, schedules.Handle)
+	a.addRunner(runners, queue, tenancy.WorkKind, 2, tenants.Handle)
 	remember.connect(agents, store, models, client, watchers, subscribers, runners)
 	watchers.Add(notes.RunMoved) // the last: what others tell locks the same row as this
 	a.bindSessions(sessions, runs, stored, runners)
@@ -127,7 +134,7 @@ func (a *App) build(ctx context.Context) error {
 	chat := &openai.Chat{Runs: runs, Agents: source, Models: catalogue{agents}, Log: log, Hub: a.hub}
 	a.routes = slices.Concat(
 		a.people.Routes(), agents.Routes(), resource.Routes(customers), guardrails.Routes(), runs.Routes(), remember.routes(),
-		tools.bind(a, runs, agents), sessions.Routes(), schedules.Routes(), notes.Routes(), servers.Routes(), storedRoutes, a.audit.Routes(),
+		tools.bind(a, runs, agents), sessions.Routes(), schedules.Routes(), notes.Routes(), servers.Routes(), storedRoutes, a.audit.Routes(), tenants.Routes(),
 	)
 	a.raw = append(chat.Routes(), a.mcpEndpoint(servers, runs, agentTools{catalogue{agents}, source}, log)...)
 	a.server, err = httpapi.New(httpapi.Config{

@@ -113,5 +113,11 @@ func (s *Server) admit(x *exchange, r *http.Request, o *operation) error {
 	}
 	who.Address, who.RequestID = x.who.Address, x.id
 	x.who, x.key = who, key
-	return who.Check(o.row.Role, o.row.Scopes...)
+	if err := who.Check(o.row.Role, o.row.Scopes...); err != nil {
+		return err
+	}
+	if o.row.Operator && !who.Operator {
+		return fault.New(fault.Forbidden, "", "This operation is the operator's of this service; your company is not the one that runs it.")
+	}
+	return nil
 }

@@ -39,9 +39,10 @@ type Row struct {
 	Summary string // one line
 	Doc     string // more, if there is more to say
 
-	Public bool          // no key needed
-	Scopes []authz.Scope // any one of them; empty: any key
-	Role   authz.Role    // least role; empty: any
+	Public   bool          // no key needed
+	Scopes   []authz.Scope // any one of them; empty: any key
+	Role     authz.Role    // least role; empty: any
+	Operator bool          // only for members of the first tenant, which runs the platform
 
 	Status   int          // of success; 0 means 200
 	Also     []int        // further success statuses

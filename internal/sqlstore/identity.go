@@ -31,7 +31,7 @@ const (
 	selectCredential = `SELECT ` + apiKeyColumns + `, k.secret_hash, u.role, u.status, t.status, t.operator
 		FROM api_keys k
 		JOIN users u ON u.tenant_id = k.tenant_id AND u.user_id = k.user_id
-		JOIN tenants t ON t.tenant_id = k.tenant_id `
+		JOIN tenants t ON t.tenant_id = k.tenant_id AND t.status <> 'deleted' `
 	selectMember = `SELECT tenant_id, user_id, email, name, role, status, created_at, updated_at FROM users `
 )
 
@@ -90,7 +90,7 @@ func (s *Identity) Tenant(ctx context.Context, tenantID string) (identity.Tenant
 	var settings string
 	var created, updated int64
 	err := s.db.QueryRow(ctx, `SELECT tenant_id, name, slug, status, plan, settings, operator, created_at, updated_at
-		FROM tenants WHERE tenant_id = ?`, tenantID).
+		FROM tenants WHERE tenant_id = ? AND status <> 'deleted'`, tenantID).
 		Scan(&t.TenantID, &t.Name, &t.Slug, &t.Status, &t.Plan, &settings, &t.Operator, &created, &updated)
 	t.Settings = jsontext.Value(settings)
 	t.CreatedAt, t.UpdatedAt = sqldb.Time(created), sqldb.Time(updated)
@@ -109,7 +109,8 @@ func (s *Identity) MemberByEmail(tx txn.Tx, tenantID, email string) (identity.Me
 
 // MembersWith implements identity.Store.
 func (s *Identity) MembersWith(ctx context.Context, email string) ([]identity.Member, error) {
-	rows, err := s.db.Query(ctx, selectMember+`WHERE email = ? AND email <> '' ORDER BY user_id`, email)
+	rows, err := s.db.Query(ctx, selectMember+`WHERE email = ? AND email <> ''
+		AND tenant_id IN (SELECT tenant_id FROM tenants WHERE status <> 'deleted') ORDER BY user_id`, email)
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,7 @@ CREATE INDEX tenants_inactive ON tenants (tenant_id) WHERE status <> 'active';
 
 -- Purges that are under way.
 CREATE TABLE tenant_purges (
-    subject_id TEXT   NOT NULL PRIMARY KEY, -- the tenant; no tenant_id, as it outlives what has one
+    subject_id TEXT   NOT NULL PRIMARY KEY, -- the tenant, which this outlives
     name       TEXT   NOT NULL,
     asked_by   TEXT   NOT NULL, -- a JSON object
     asked_at   BIGINT NOT NULL,

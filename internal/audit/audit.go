@@ -34,6 +34,14 @@ type Recorder interface {
 	Record(tx txn.Tx, who authz.Caller, e Entry) error
 }
 
+// Tell records with a recorder that may be nil.
+func Tell(r Recorder, tx txn.Tx, who authz.Caller, e Entry) error {
+	if r == nil {
+		return nil
+	}
+	return r.Record(tx, who, e)
+}
+
 // Methods of callers that came by no credential.
 const (
 	CommandLine = "command_line" // the operator, at the machine

@@ -160,14 +160,6 @@ func (s *Service) Start() { s.uses.start() }
 // Stop writes down the uses that are not yet recorded, and ends.
 func (s *Service) Stop() { s.uses.stop() }
 
-// record tells the audit log what was done, in the transaction of it.
-func (s *Service) record(tx txn.Tx, who authz.Caller, e audit.Entry) error {
-	if s.audit == nil {
-		return nil
-	}
-	return s.audit.Record(tx, who, e)
-}
-
 // gone turns the port's ErrNotFound into the refusal that callers see.
 func gone(err error, what string) error {
 	if errors.Is(err, ErrNotFound) {

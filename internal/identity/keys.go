@@ -45,7 +45,7 @@ func (s *Service) CreateKey(ctx context.Context, who authz.Caller, name string, 
 		if err := s.store.AddKey(tx, key, raw.Hash()); err != nil {
 			return err
 		}
-		return s.record(tx, who, keyCreated(key))
+		return audit.Tell(s.audit, tx, who, keyCreated(key))
 	})
 	return key, raw, err
 }
@@ -68,7 +68,7 @@ func (s *Service) RevokeKey(ctx context.Context, who authz.Caller, keyID string)
 			return err
 		}
 		tx.AfterCommit(func() { s.cache.drop(keyPrefix, keyID) })
-		return s.record(tx, who, audit.Entry{Action: "api_key.revoked", TargetType: "api_key", TargetID: keyID})
+		return audit.Tell(s.audit, tx, who, audit.Entry{Action: "api_key.revoked", TargetType: "api_key", TargetID: keyID})
 	})
 	return gone(err, "key")
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"agentd/internal/audit"
 	"agentd/internal/authz"
 	"agentd/internal/fault"
 	"agentd/internal/ident"
@@ -113,7 +114,10 @@ func (s *Service) GrantKey(ctx context.Context, tenantID string, role authz.Role
 		raw := NewRawKey()
 		key := s.newKey(tenantID, m.UserID, name, raw, scopes)
 		g = Grant{tenantID, m.UserID, key.KeyID, raw}
-		return s.store.AddKey(tx, key, raw.Hash())
+		if err := s.store.AddKey(tx, key, raw.Hash()); err != nil {
+			return err
+		}
+		return audit.Tell(s.audit, tx, authz.Caller{TenantID: tenantID, Method: audit.CommandLine}, keyCreated(key))
 	})
 	return g, err
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"agentd/internal/identity"
 	"agentd/internal/model/modeltest"
 )
 
@@ -46,12 +45,7 @@ const (
 func TestWritesAreAudited(t *testing.T) {
 	t.Parallel()
 	n := start(t, modeltest.New(t, silent), embedding, searching(t))
-	whoami := n.want(200, "GET", "/api/v1/me", nil)
-	keys := n.want(200, "GET", "/api/v1/tenants/me/keys", nil)["keys"].([]any)
-	c := newCompany(n, "zebra", identity.Grant{
-		TenantID: whoami["tenant"].(object)["tenant_id"].(string), UserID: whoami["user"].(object)["user_id"].(string),
-		KeyID: keys[0].(object)["key_id"].(string), RawKey: ownerKey,
-	})
+	c := owned(t, n)
 	beside := n.admin()
 	entries := func() []map[string]any {
 		// What agentd does by itself comes when it comes.

@@ -45,7 +45,10 @@ func (s *Service) CreateKey(ctx context.Context, who authz.Caller, name string, 
 		if err := s.store.AddKey(tx, key, raw.Hash()); err != nil {
 			return err
 		}
-		return audit.Tell(s.audit, tx, who, keyCreated(key))
+		if err := audit.Tell(s.audit, tx, who, keyCreated(key)); err != nil {
+			return err
+		}
+		return txn.Answer(tx, created(key, raw))
 	})
 	return key, raw, err
 }

@@ -46,6 +46,7 @@ func TestWritesAreAudited(t *testing.T) {
 	t.Parallel()
 	n := start(t, modeltest.New(t, silent), embedding, searching(t))
 	c := owned(t, n)
+	c.id.TenantID, c.id.UserID = c.tenant(), c.want(200, "GET", "/api/v1/me", nil)["user"].(object)["user_id"].(string)
 	beside := n.admin()
 	entries := func() []map[string]any {
 		// What agentd does by itself comes when it comes.

@@ -219,7 +219,8 @@ func TestPurge(t *testing.T) {
 		other.ended(other.run(other.agent(object{"model": object{"provider": "custom", "model_ref": "builtin/echo"}}), "hello", nil))
 		beside := n.admin()
 		walrus.run(walrus.ids["agentId"][2], "walrus", object{"resource_limits": object{"max_cost_usd": 1}}) // has a budget
-		n.overdue(walrus.ids["agentId"][2])                                                                  // its schedule makes a run
+		walrus.want(201, "POST", "/api/v1/agents", object{"name": "walrus"}, "Idempotency-Key", "walrus")
+		n.overdue(walrus.ids["agentId"][2]) // its schedule makes a run
 		eventually(t, func() bool { return len(beside.query(`SELECT run_id FROM schedule_runs WHERE tenant_id = ?`, id)) == 1 })
 		for _, table := range beside.tenantTables() {
 			rows := beside.query(`SELECT COUNT(*) AS n FROM `+table+` WHERE tenant_id = ?`, id)

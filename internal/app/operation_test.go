@@ -291,6 +291,14 @@ var recipes = map[string]recipe{
 	"ingestKbDocument":       {with: uploaded},
 	"searchKnowledgeBase":    {body: object{"query": "made"}},
 
+	"createTenant":         {body: object{"name": "made by a test"}},
+	"updateAdminTenant":    {body: object{"name": "named by a test"}},
+	"suspendTenant":        {body: object{"reason": "a test"}},
+	"updateTenantSettings": {body: object{"purge_protection": false}},
+	"purgeTenant": {body: object{}, ids: func(_ *company, call *call) {
+		call.body = object{"confirm": call.path["tenantId"]}
+	}},
+
 	"createChatCompletion": {with: func(c *company) object {
 		return object{"model": c.ids["agentId"][0], "messages": []object{{"role": "user", "content": "hello"}}}
 	}},
@@ -330,6 +338,8 @@ var references = map[string]string{
 	"workspace_id":       "workspaceId",
 	"knowledge_base_id":  "knowledgeBaseId",
 
+	"actor_id": "keyId",
+
 	// What will name things once there are any.
 	"team_id":        "",
 	"assign_team_id": "",
@@ -352,11 +362,13 @@ var plainParameters = map[string]bool{
 // unconditional are the parameters of operations that answer the same whether
 // the thing is there or not (behaviours.md sections 8 and 18), with their status.
 var unconditional = map[string]int{
-	"deleteMemoryEntry entryId": 204, "markNotificationRead notificationId": 200, "deleteNotification notificationId": 200,
+	"listAuditEntriesOfTarget targetId": 200,
+	"deleteMemoryEntry entryId":         204, "markNotificationRead notificationId": 200, "deleteNotification notificationId": 200,
 }
 
 // plainQueries are parameters of queries that are no ids.
 var plainQueries = map[string]bool{
+	"action": true, "type": true, "tenant_id": true,
 	"compare_to": true, "cursor": true, "fields": true, "format": true, "from": true, "glob": true,
 	"last_event_id": true, "limit": true, "mime_prefix": true, "order": true, "path": true, "q": true,
 	"recursive": true, "regex": true, "scope": true, "status": true, "timeout_sec": true, "to": true,

@@ -123,6 +123,11 @@ func TestRolesOfOperations(t *testing.T) {
 		least := authz.Developer
 		read := r.Method == "GET" || slices.Contains(searches, r.ID)
 		switch {
+		case strings.HasPrefix(r.Path, "/api/v1/admin/"): // interface.md section 5.9
+			if r.Role != authz.Admin {
+				t.Errorf("%s %s takes the role %q, want admin", r.Method, r.Path, r.Role)
+			}
+			continue
 		case read:
 			least = authz.Viewer
 		case strings.HasPrefix(r.Path, "/api/v1/tenants/"):

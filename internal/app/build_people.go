@@ -10,18 +10,16 @@ import (
 	"agentd/internal/authz"
 	"agentd/internal/fault"
 	"agentd/internal/identity"
-	"agentd/internal/mail"
 	"agentd/internal/notification"
 	"agentd/internal/page"
 	"agentd/internal/sqlstore"
 	"agentd/internal/txn"
 )
 
-// buildMembers makes what manages members and invites. outbox nil sends no
-// letters: inviters get the links.
-func (a *App) buildMembers(cursors *page.Cursors, agents *agent.Agents, notes *notification.Service, outbox mail.Outbox) *identity.People {
+// buildMembers makes what manages members and invites.
+func (a *App) buildMembers(cursors *page.Cursors, agents *agent.Agents, notes *notification.Service) *identity.People {
 	return identity.NewPeople(a.people, identity.PeopleDeps{
-		Store: sqlstore.NewPeople(a.db), Mail: outbox, Cursors: cursors, PublicURL: a.public,
+		Store: sqlstore.NewPeople(a.db), Cursors: cursors, PublicURL: a.public,
 		Notify: func(tx txn.Tx, j identity.Joined) error {
 			n, err := inviteAccepted(j)
 			if err != nil {

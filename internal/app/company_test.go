@@ -32,7 +32,7 @@ func eachEngine(t *testing.T, test func(t *testing.T, n *node)) {
 	for _, engine := range sqldbtest.Engines {
 		t.Run(string(engine), func(t *testing.T) {
 			t.Parallel()
-			test(t, start(t, modeltest.New(t, silent), onEngine(t, engine), embedding, searching(t)))
+			test(t, start(t, modeltest.New(t, silent), onEngine(t, engine), embedding, searching(t), withCorp(t)))
 		})
 	}
 }
@@ -314,6 +314,7 @@ func (c *company) remember(agent string, add func(parameter, id string)) {
 	}
 	c.want(200, "PUT", memory+"/core/human", object{"content": c.mark})
 	add("label", "human")
+	add("provider", corp)
 	add("entity", "somebody")
 	beside := c.admin()
 	eventually(c.t, func() bool { return len(beside.query(`SELECT work_key FROM work WHERE kind = ?`, "embed")) == 0 })

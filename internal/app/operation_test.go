@@ -121,7 +121,8 @@ func (n *node) operations() []*operation {
 		return o
 	}
 	for _, r := range routes {
-		add(r.Row).streams = r.Open != nil
+		o := add(r.Row)
+		o.streams, o.page = r.Open != nil, forPeople[r.ID]
 	}
 	for _, raw := range raws {
 		o := add(raw.Row)
@@ -212,6 +213,8 @@ var recipes = map[string]recipe{
 		body: object{"response": "an answer"},
 		ids:  func(c *company, call *call) { call.path["runId"] = c.waits("ask_user") },
 	},
+
+	"enrolMfa": {body: object{"label": "a test"}, ids: func(c *company, _ *call) { c.admin().exec(`DELETE FROM signin_factors`) }},
 
 	"createMcpServer": {body: object{"name": "made by a test", "transport": "http", "url": "https://mcp.example.com/", "enabled": false}},
 	"patchMcpServer":  {body: object{"name": "changed by a test"}},
@@ -342,7 +345,7 @@ var references = map[string]string{
 // plainParameters are parameters of paths that are no ids: they only mean
 // something beside one.
 var plainParameters = map[string]bool{
-	"versionNum": true, "label": true, "entity": true,
+	"versionNum": true, "label": true, "entity": true, "provider": true,
 	"shareId": true, // whoever has a link may read
 }
 

@@ -214,7 +214,14 @@ var recipes = map[string]recipe{
 		ids:  func(c *company, call *call) { call.path["runId"] = c.waits("ask_user") },
 	},
 
-	"enrolMfa": {body: object{"label": "a test"}, ids: func(c *company, _ *call) { c.admin().exec(`DELETE FROM signin_factors`) }},
+	"requestOtpCode":       {body: object{"email": "ann@example.com"}},
+	"verifyOtpCode":        {body: object{"email": "ann@example.com", "code": "123456"}},
+	"register":             {body: object{"email": "ann@example.com", "accept_terms": true, "accept_privacy": true}},
+	"exchangeOAuthAppCode": {body: object{"code": "a code", "code_verifier": strings.Repeat("v", 43)}},
+	"verifyMfa":            {body: object{"code": "123456"}},
+	"verifyMfaRecovery":    {body: object{"code": "ABCD-EFGH-IJKL-MNOP"}},
+	"disableMfa":           {body: object{"code": "123456"}},
+	"enrolMfa":             {body: object{"label": "a test"}, ids: func(c *company, _ *call) { c.admin().exec(`DELETE FROM signin_factors`) }},
 
 	"createMcpServer": {body: object{"name": "made by a test", "transport": "http", "url": "https://mcp.example.com/", "enabled": false}},
 	"patchMcpServer":  {body: object{"name": "changed by a test"}},
@@ -373,6 +380,8 @@ var plainQueries = map[string]bool{
 	"last_event_id": true, "limit": true, "mime_prefix": true, "order": true, "path": true, "q": true,
 	"recursive": true, "regex": true, "scope": true, "status": true, "timeout_sec": true, "to": true,
 	"top_k": true, "unread": true,
+	"accept_privacy": true, "accept_terms": true, "app_code_challenge": true, "code": true, "device_label": true,
+	"error": true, "iss": true, "return_to": true, "state": true, "token": true,
 }
 
 // call is a request to an operation.

@@ -57,3 +57,33 @@ func BenchmarkPost(b *testing.B) {
 }
 
 func BenchmarkUnmatched(b *testing.B) { benchmark(b, "GET", "/api/v1/nothing", "", io.Discard) }
+
+// What finding and checking a credential adds to a request; who it belongs to
+// is measured in package identity.
+func BenchmarkAdmit(b *testing.B) {
+	edge, err := New(Config{Routes: toys(nil), Raw: raws(), Auth: newKeys(), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for name, headers := range map[string][]string{
+		"key":         bearer(ownerKey),
+		"key_cookie":  {"Cookie", "theme=dark; svc_auth_token=" + ownerKey},
+		"session":     {"Cookie", "theme=dark; svc_session=" + browser},
+		"query_token": {"Accept", "text/event-stream"},
+	} {
+		b.Run(name, func(b *testing.B) {
+			r := httptest.NewRequest("GET", eventsPath+"?token="+ownerKey, nil)
+			for i := 0; i+1 < len(headers); i += 2 {
+				r.Header.Set(headers[i], headers[i+1])
+			}
+			x := &exchange{Context: r.Context(), server: edge, w: &idle{header: http.Header{}}}
+			x.op = edge.mux.match(x, r)
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := edge.admit(x, r, x.op); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -22,6 +22,7 @@ type operation struct {
 
 	apiKeyHeader bool
 	queryToken   bool
+	upgrade      bool
 	quiet        bool // probes are logged at debug level
 	https        bool // clients come over TLS
 	repeatable   bool // takes an Idempotency-Key

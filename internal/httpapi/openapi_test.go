@@ -63,7 +63,7 @@ func TestOpenAPI(t *testing.T) {
 		{"Needs the role admin or higher.", []string{"paths", "/api/v1/admin", "get", "description"}},
 		{"getHealthz", []string{"paths", "/healthz", "get", "operationId"}},
 		{"createMessage", []string{"paths", "/v1/messages", "post", "operationId"}},
-		{[]any{map[string]any{"bearerAuth": []any{"agents:write"}}, map[string]any{"cookieAuth": []any{"agents:write"}}}, []string{"paths", "/api/v1/toys", "post", "security"}},
+		{[]any{map[string]any{"bearerAuth": []any{"agents:write"}}, map[string]any{"cookieAuth": []any{"agents:write"}}, map[string]any{"sessionAuth": []any{"agents:write"}}}, []string{"paths", "/api/v1/toys", "post", "security"}},
 		{[]any{}, []string{"paths", "/api/v1/public", "get", "security"}},
 	} {
 		if diff := cmp.Diff(want.value, at(t, doc, want.path...)); diff != "" {

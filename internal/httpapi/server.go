@@ -22,7 +22,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
-	"agentd/internal/authz"
 	"agentd/internal/idempotency"
 	"agentd/internal/ratelimit"
 	"agentd/internal/route"
@@ -35,9 +34,6 @@ type Config struct {
 	Raw    []Raw
 
 	Auth Authenticator
-	// Recheck says whether a caller's credential still counts; it is asked for
-	// every open stream. Nil: the credential is authenticated again.
-	Recheck func(ctx context.Context, who authz.Caller) error
 	// Idempotency keeps the answers to writes that carry an Idempotency-Key.
 	// Nil: the header is not read.
 	Idempotency *idempotency.Keeper
@@ -61,7 +57,7 @@ type Config struct {
 	BodyBudget   int64         // bytes of big bodies in memory at once; 0: 32 MiB
 	BodyTimeout  time.Duration // for a small body to arrive, a big one gets more; 0: 20 s
 	Heartbeat    time.Duration // of silent streams; 0: 15 s
-	RecheckEvery time.Duration // of the credentials of streams; 0: 4 s
+	RecheckEvery time.Duration // of the credentials of streams; 0: 3 s
 	FrameTimeout time.Duration // for a frame to be taken by a reader; 0: 10 s
 }
 
@@ -114,9 +110,9 @@ func New(c Config) (*Server, error) {
 	s.bodies = newBodies(orDefault(c.BodyBudget, 32<<20), orDefault(c.BodyTimeout, 20*time.Second))
 	s.streams = newStreams(streamTimes{
 		heartbeat: orDefault(c.Heartbeat, 15*time.Second),
-		recheck:   orDefault(c.RecheckEvery, 4*time.Second),
+		recheck:   orDefault(c.RecheckEvery, 3*time.Second),
 		frame:     orDefault(c.FrameTimeout, 10*time.Second),
-	}, c.Recheck, c.Auth, s.log)
+	}, c.Auth.Valid, s.log)
 	s.metrics = newMetrics(c.Metrics, s.streams.count)
 	s.limits = newLimits(c.Limiter, s.metrics)
 

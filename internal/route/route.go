@@ -9,6 +9,7 @@
 //		RunID string `path:"runId"`              // a malformed id never reaches the function: 404
 //		Limit string `query:"limit" doc:"…"`     // string | int | bool; see page.Limit
 //		Match string `header:"If-Match"`
+//		Left  string `cookie:"svc_oauth"`        // never a credential: those are the chain's business
 //		Body  T                                  // decoded strictly and checked against T's schema
 //	}
 //
@@ -42,6 +43,9 @@ type Row struct {
 	Public bool          // no key needed
 	Scopes []authz.Scope // any one of them; empty: any key
 	Role   authz.Role    // least role; empty: any
+	// HalfOpen rows also answer a browser session that still owes its second
+	// factor.
+	HalfOpen bool
 
 	Status   int          // of success; 0 means 200
 	Also     []int        // further success statuses

@@ -153,11 +153,7 @@ func (a *App) build(ctx context.Context) error {
 		tools.bind(a, runs, agents), sessions.Routes(), schedules.Routes(), notes.Routes(), servers.Routes(), storedRoutes, a.audit.Routes(), tenants.Routes(),
 	)
 	a.raw = append(chat.Routes(), a.mcpEndpoint(servers, runs, agentTools{catalogue{agents}, source}, log)...)
-	limiter, err := a.buildLimits()
-	if err != nil {
-		return err
-	}
-	proxies, err := a.cfg.Server.Proxies()
+	limiter, proxies, err := a.buildLimits()
 	if err != nil {
 		return err
 	}

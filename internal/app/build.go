@@ -134,8 +134,17 @@ func (a *App) build(ctx context.Context) error {
 		tools.bind(a, runs, agents), sessions.Routes(), schedules.Routes(), notes.Routes(), servers.Routes(), storedRoutes,
 	)
 	a.raw = append(chat.Routes(), a.mcpEndpoint(servers, runs, agentTools{catalogue{agents}, source}, log)...)
+	limiter, err := a.buildLimits()
+	if err != nil {
+		return err
+	}
+	proxies, err := a.cfg.Server.Proxies()
+	if err != nil {
+		return err
+	}
 	a.server, err = httpapi.New(httpapi.Config{
 		Routes: a.routes, Raw: a.raw, Auth: a.people, Ready: a.db.Ready, Idempotency: a.buildIdempotency(),
+		Limiter: limiter, Proxies: proxies,
 		Log: a.log, Metrics: a.metrics, Tracer: tracer(a.cfg.Observability, "agentd/http"), PublicURL: a.cfg.Server.PublicURL,
 	})
 	return err

@@ -97,6 +97,7 @@ var rows = []row{
 	{pattern: "internal/mail", layer: port, uses: []string{jsonModule}},
 	{pattern: "internal/model", layer: port, uses: []string{jsonModule}},
 	{pattern: "internal/policy", layer: port, uses: []string{jsonModule}},
+	{pattern: "internal/ratelimit", layer: port},
 	{pattern: "internal/recall", layer: port, uses: []string{jsonModule}},
 	{pattern: "internal/resource", layer: port, uses: []string{jsonModule, "github.com/maypok86/otter/v2"}},
 	{pattern: "internal/rule", layer: port, uses: []string{"cel.dev/cel-go", "github.com/maypok86/otter/v2"}},

@@ -5,7 +5,9 @@
 package config
 
 import (
+	"fmt"
 	"log/slog"
+	"net/netip"
 	"strings"
 
 	"agentd/internal/secret"
@@ -26,6 +28,34 @@ type Config struct {
 type Server struct {
 	Listen    string `env:"AGENTD_LISTEN" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Address to listen on."`
 	PublicURL string `env:"AGENTD_PUBLIC_URL" name:"public-url" placeholder:"URL" help:"Address that clients use, where a proxy stands in front of agentd. Empty: the address listened on."`
+
+	RateLimits     string `env:"AGENTD_RATE_LIMITS" default:"tenant=6000/m,key=3000/m" placeholder:"LIMITS" help:"How many requests a tenant, a key (or browser session) and an operation of a tenant may make: any of tenant=N/m, key=N/m and endpoint=N/m by commas, with /s, /m or /h. off: no limits."`
+	TrustedProxies string `env:"AGENTD_TRUSTED_PROXIES" placeholder:"CIDR" help:"Addresses of the proxies in front of agentd, several by commas, whose X-Forwarded-For says who the client is. Empty: none; the client is whoever connects."`
+}
+
+// Proxies are the networks of TrustedProxies; one address is a network too.
+// Error: a part that is neither.
+func (s Server) Proxies() ([]netip.Prefix, error) {
+	var all []netip.Prefix
+	for part := range strings.SplitSeq(s.TrustedProxies, ",") {
+		part = strings.TrimSpace(part)
+		if part == "" {
+			continue
+		}
+		network, err := netip.ParsePrefix(part)
+		if err != nil {
+			address, err := netip.ParseAddr(part)
+			if err != nil || address.Zone() != "" {
+				return nil, fmt.Errorf("%q is no network; write it as 10.0.0.0/8 or fd00::/8, or one address", part)
+			}
+			network = netip.PrefixFrom(address, address.BitLen())
+		}
+		if address := network.Addr(); address.Is4In6() && network.Bits() >= 96 { // else it would hold no IPv4 address
+			network = netip.PrefixFrom(address.Unmap(), network.Bits()-96)
+		}
+		all = append(all, network.Masked())
+	}
+	return all, nil
 }
 
 // Storage is where state is kept. The commands that work on the database

@@ -16,6 +16,10 @@ func (c *Config) Validate() error {
 	var v verdict
 	v.check("AGENTD_LISTEN", true, func() error { return checkListen(c.Server.Listen) })
 	v.check("AGENTD_PUBLIC_URL", c.Server.PublicURL != "", func() error { return checkHTTP(c.Server.PublicURL) })
+	v.check("AGENTD_TRUSTED_PROXIES", true, func() error {
+		_, err := c.Server.Proxies()
+		return err
+	})
 	v.check("AGENTD_SECRET_KEY", !c.Security.SecretKey.Empty(), func() error {
 		_, err := decodeKey(c.Security.SecretKey.Reveal())
 		return err

@@ -17,7 +17,7 @@ import (
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	now := time.Now()
 	x := &exchange{Context: r.Context(), server: s, w: w, start: now, limited: now, id: requestID(r.Header.Get("X-Request-Id"))}
-	x.who = authz.Caller{Address: clientAddress(r), RequestID: x.id}
+	x.who = authz.Caller{Address: s.proxies.client(r), RequestID: x.id}
 	s.chainHeaders(w.Header(), x.id)
 	if len(r.TransferEncoding) > 0 {
 		// Beside a Content-Length it is an attempt at request smuggling, which

@@ -167,10 +167,11 @@ func (o *operation) takesQueryToken(r *http.Request, upgrades bool) bool {
 		o.stream && strings.Contains(strings.ToLower(r.Header.Get("Accept")), "text/event-stream")
 }
 
-// admit authenticates the caller and checks what the row asks of one.
+// admit authenticates the caller, counts the request and checks what the row
+// asks of its caller.
 func (s *Server) admit(x *exchange, r *http.Request, o *operation) error {
 	if o.row.Public {
-		return nil
+		return s.limits.take(x, o, "")
 	}
 	if err := s.authenticate(x, r, o); err != nil {
 		return err
@@ -187,7 +188,7 @@ func (s *Server) admit(x *exchange, r *http.Request, o *operation) error {
 	return x.who.Check(o.row.Role, o.row.Scopes...)
 }
 
-// authenticate says in x who calls.
+// authenticate says in x who calls, and counts the request.
 func (s *Server) authenticate(x *exchange, r *http.Request, o *operation) error {
 	cred, err := o.credential(r)
 	if err != nil {
@@ -201,8 +202,12 @@ func (s *Server) authenticate(x *exchange, r *http.Request, o *operation) error 
 			return err
 		}
 	}
+	if err := s.limits.guess(x, cred.raw); err != nil {
+		return err
+	}
 	who, renew, err := s.identify(x, cred)
 	if fault.Is(err, fault.Unauthenticated) {
+		s.limits.wrong(x)
 		return unauthenticated(err)
 	}
 	if err != nil {
@@ -216,7 +221,7 @@ func (s *Server) authenticate(x *exchange, r *http.Request, o *operation) error 
 	}
 	who.Address, who.RequestID = x.who.Address, x.id
 	x.who = who
-	return nil
+	return s.limits.take(x, o, cred.raw)
 }
 
 func (s *Server) identify(ctx context.Context, cred credential) (who authz.Caller, renew time.Duration, err error) {

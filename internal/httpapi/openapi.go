@@ -75,6 +75,7 @@ func newDocument() *document {
 		Components: &huma.Components{
 			Schemas:   registry.Registry,
 			Responses: map[string]*huma.Response{},
+			Headers:   map[string]*huma.Header{},
 			SecuritySchemes: map[string]*huma.SecurityScheme{
 				bearerScheme:  {Type: "http", Scheme: "bearer", BearerFormat: "svc_<prefix>_<secret>", Description: "An API key."},
 				cookieScheme:  {Type: "apiKey", In: "cookie", Name: keyCookie, Description: "The same key; writes must come from the service's own pages."},
@@ -248,6 +249,9 @@ func (d *document) answers(op *huma.Operation, p published) {
 			}
 			answer.Content = map[string]*huma.MediaType{"application/json": {Schema: s}}
 		}
+		if limited(&p.Row) {
+			d.rateHeaders(answer)
+		}
 		op.Responses[strconv.Itoa(status)] = answer
 	}
 	if p.out == contentType {
@@ -274,6 +278,9 @@ func (p published) answer() reflect.Type {
 
 func (d *document) refusals(op *huma.Operation, p published) {
 	statuses := append([]int{http.StatusInternalServerError, http.StatusServiceUnavailable}, p.Errors...)
+	if limited(&p.Row) {
+		statuses = append(statuses, http.StatusTooManyRequests)
+	}
 	if !p.Public {
 		statuses = append(statuses, http.StatusUnauthorized, http.StatusForbidden)
 	}
@@ -295,10 +302,14 @@ func (d *document) refusals(op *huma.Operation, p published) {
 	}
 	for _, status := range statuses {
 		if p.fail != nil {
-			op.Responses[strconv.Itoa(status)] = &huma.Response{
+			refusal := &huma.Response{
 				Description: title(status),
 				Content:     map[string]*huma.MediaType{"application/json": {Schema: d.registry.Schema(p.fail, true, "")}},
 			}
+			if status == http.StatusTooManyRequests {
+				d.tooMany(refusal)
+			}
+			op.Responses[strconv.Itoa(status)] = refusal
 			continue
 		}
 		op.Responses[strconv.Itoa(status)] = &huma.Response{Ref: d.refusal(status)}
@@ -341,12 +352,7 @@ func (d *document) refusal(status int) string {
 			Description: title(status),
 			Content:     map[string]*huma.MediaType{"application/problem+json": {Schema: d.problem}},
 		}
-		if status == http.StatusUnauthorized {
-			r.Headers = map[string]*huma.Header{"WWW-Authenticate": {Schema: &huma.Schema{Type: huma.TypeString}}}
-		}
-		if status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {
-			r.Headers = map[string]*huma.Header{"Retry-After": {Description: "Seconds.", Schema: &huma.Schema{Type: huma.TypeInteger}}}
-		}
+		d.refusalHeaders(r, status)
 		d.openapi.Components.Responses[name] = r
 	}
 	return "#/components/responses/" + name

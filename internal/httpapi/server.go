@@ -1,6 +1,6 @@
 // Package httpapi is the HTTP edge: it mounts rows of routes, passes every
-// request through one chain (request id, version, credentials, scope and role,
-// body limits, problem documents, log, metrics, traces), writes event streams
+// request through one chain (request id, version, credentials, rate limit, scope
+// and role, body limits, problem documents, log, metrics, traces), writes event streams
 // and derives the OpenAPI document.
 //
 // A request is served in the goroutine of its connection. The only goroutine
@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"sync/atomic"
 	"time"
@@ -22,6 +23,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"agentd/internal/idempotency"
+	"agentd/internal/ratelimit"
 	"agentd/internal/route"
 )
 
@@ -42,6 +44,12 @@ type Config struct {
 	Log     *slog.Logger         // nil: slog.Default()
 	Metrics *prometheus.Registry // nil: a new one, with Go's own metrics; served at /metrics
 	Tracer  trace.Tracer         // nil: no spans
+
+	// Limiter counts requests. Nil: one without limits for all, which still keeps
+	// those of rows.
+	Limiter *ratelimit.Limiter
+	// Proxies are the networks whose X-Forwarded-For counts.
+	Proxies []netip.Prefix
 
 	PublicURL string // https://…: browsers come from there, and only over TLS
 	Build     string // of the program, for the health route
@@ -66,6 +74,8 @@ type Server struct {
 	build      string
 	started    time.Time
 
+	proxies  proxies
+	limits   *limits
 	mux      *mux
 	bodies   *bodies
 	streams  *streams
@@ -82,7 +92,7 @@ type Server struct {
 func New(c Config) (*Server, error) {
 	s := &Server{
 		auth: c.Auth, sameOrigin: http.NewCrossOriginProtection(), once: c.Idempotency, ready: c.Ready, log: c.Log, tracer: c.Tracer,
-		build: c.Build, started: time.Now(), mux: newMux(),
+		build: c.Build, started: time.Now(), mux: newMux(), proxies: c.Proxies,
 	}
 	if s.log == nil {
 		s.log = slog.Default()
@@ -104,6 +114,7 @@ func New(c Config) (*Server, error) {
 		frame:     orDefault(c.FrameTimeout, 10*time.Second),
 	}, c.Auth.Valid, s.log)
 	s.metrics = newMetrics(c.Metrics, s.streams.count)
+	s.limits = newLimits(c.Limiter, s.metrics)
 
 	var err error
 	if s.document, err = OpenAPI(c.Routes, c.Raw); err != nil {
@@ -148,6 +159,7 @@ func (s *Server) mountAll(c Config) {
 }
 
 func (s *Server) mount(o *operation) {
+	o.name, o.limits = o.row.Method+" "+o.row.Path, ratelimit.Rules(o.row.Limits)
 	o.meters = s.metrics.of(o.row.Method, o.row.Path)
 	s.mux.mount(o)
 }

@@ -58,8 +58,20 @@ type Row struct {
 	Nullable bool         // the answer may be null
 	Uploads  []string     // of an Upload: Form, JSON and Bytes, those that it may come as
 
+	Limits []Limit // beyond those that the operator sets for every operation; a request needs room in each
+
 	Deprecated string // X-API-Deprecation-Info, where the route is deprecated
 	Successor  string // Link rel=successor-version
+}
+
+// Limit is how often an operation may be called within a time: by one client
+// address where the row is Public (an IPv6 network of 64 bits counts as one),
+// otherwise with one credential. All of it may be used in a burst; what was
+// used comes back evenly over Per. It protects what can be guessed or what
+// others pay for, so it holds where the operator switched rate limits off too.
+type Limit struct {
+	N   int // at least 1
+	Per time.Duration
 }
 
 // Route is a row with its function. Exactly one of Call and Open is set.

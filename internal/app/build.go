@@ -115,6 +115,17 @@ func (a *App) build(ctx context.Context) error {
 
 	connectMCP(servers, runs, subscribers)
 
+	post, err := a.buildMail(queue, runners)
+	if err != nil {
+		return err
+	}
+	members := a.buildMembers(cursors, agents, notes)
+	members.Mail = post
+	signIn, err := a.buildSignIn(queue, post, nil, members, runners)
+	if err != nil {
+		return err
+	}
+
 	a.addRunner(runners, queue, engine.WorkKind, maxRuns, eng.Handle)
 	a.addRunner(runners, queue, resource.WorkKind, 8, subscribers.Deliver)
 	a.addRunner(runners, queue, schedule.WorkKind, 8, schedules.Handle)
@@ -130,7 +141,7 @@ func (a *App) build(ctx context.Context) error {
 
 	chat := &openai.Chat{Runs: runs, Agents: source, Models: catalogue{agents}, Log: log, Hub: a.hub}
 	a.routes = slices.Concat(
-		a.people.Routes(), agents.Routes(), resource.Routes(customers), guardrails.Routes(), runs.Routes(), remember.routes(),
+		a.people.Routes(), members.Routes(), signIn.Routes(), agents.Routes(), resource.Routes(customers), guardrails.Routes(), runs.Routes(), remember.routes(),
 		tools.bind(a, runs, agents), sessions.Routes(), schedules.Routes(), notes.Routes(), servers.Routes(), storedRoutes,
 	)
 	a.raw = append(chat.Routes(), a.mcpEndpoint(servers, runs, agentTools{catalogue{agents}, source}, log)...)

@@ -21,6 +21,8 @@ type Config struct {
 	Security      Security      `embed:"" group:"Security"`
 	Models        Models        `embed:"" group:"Models"`
 	Search        Search        `embed:"" group:"Web search"`
+	Mail          Mail          `embed:"" group:"Mail"`
+	SignIn        SignIn        `embed:"" group:"Signing in"`
 	Observability Observability `embed:"" group:"Logs and traces"`
 }
 
@@ -109,6 +111,18 @@ type Search struct {
 	Provider string        `env:"AGENTD_SEARCH_PROVIDER" name:"search-provider" placeholder:"NAME" help:"Search provider: searxng or brave. Empty: none; the tool web_search says so."`
 	URL      string        `env:"AGENTD_SEARCH_URL" name:"search-url" placeholder:"URL" help:"Address of the SearXNG instance, which must have json among its search.formats. Of Brave's API; empty: Brave's own."`
 	APIKey   secret.String `env:"AGENTD_SEARCH_API_KEY" name:"search-api-key" placeholder:"KEY" help:"Brave's subscription token; for SearXNG a bearer token, if a proxy in front of it wants one."`
+}
+
+// Mail is the server that letters to people are handed to.
+type Mail struct {
+	SMTPURL URL    `env:"AGENTD_SMTP_URL" name:"smtp-url" placeholder:"URL" help:"smtp://user:password@host:587, where the server must offer STARTTLS unless it is this very machine or ?tls=off stands at the end; or smtps://user:password@host:465. Empty: no mail is sent."`
+	From    string `env:"AGENTD_MAIL_FROM" name:"mail-from" placeholder:"ADDRESS" help:"Sender of letters, as in agentd@example.com or Acme <agentd@example.com>. Needed with AGENTD_SMTP_URL."`
+}
+
+// SignIn is how people get in with a browser.
+type SignIn struct {
+	Signup        string `env:"AGENTD_SIGNUP" default:"off" enum:"on,off" placeholder:"on|off" help:"Whether strangers may sign up and make a company of their own; off: only members and the invited get in."`
+	OIDCProviders string `env:"AGENTD_OIDC_PROVIDERS" name:"oidc-providers" placeholder:"FILE" help:"JSON file with the OpenID providers to sign in with: [{id, name, issuer, client_id, client_secret, scopes}]. Empty: none."`
 }
 
 // Observability is what agentd tells about itself.

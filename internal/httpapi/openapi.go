@@ -160,7 +160,7 @@ func (d *document) parameters(op *huma.Operation, p published) {
 		return
 	}
 	for _, f := range reflect.VisibleFields(p.in) {
-		for _, in := range []string{"path", "query", "header"} {
+		for _, in := range []string{"path", "query", "header", "cookie"} {
 			name := f.Tag.Get(in)
 			if name == "" || !f.IsExported() {
 				continue

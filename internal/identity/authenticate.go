@@ -115,7 +115,7 @@ func unknown(err error) error {
 // check says whether the credential, whose secret was shown, lets in.
 func (c *cached) check(now time.Time) error {
 	switch {
-	case c.ended, !c.expires.IsZero() && !now.Before(c.expires):
+	case c.ended, c.MemberStatus == Deleted, !c.expires.IsZero() && !now.Before(c.expires):
 		return Unauthenticated()
 	case c.TenantStatus != Active:
 		return fault.New(fault.Forbidden, "TENANT_SUSPENDED", "This company is suspended; its operator can lift that.")

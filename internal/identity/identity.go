@@ -23,11 +23,12 @@ import (
 type Status string
 
 // The statuses. Tenants and members are active or suspended, keys are active
-// or revoked.
+// or revoked. Of a deleted member only the id is left.
 const (
 	Active    Status = "active"
 	Suspended Status = "suspended"
 	Revoked   Status = "revoked"
+	Deleted   Status = "deleted"
 )
 
 // SelfHosted is the plan of tenants that were given no other.
@@ -44,6 +45,11 @@ type Tenant struct {
 	CreatedAt time.Time      `json:"created_at"`
 	UpdatedAt time.Time      `json:"updated_at"`
 
+	Description string         `json:"description,omitzero"`
+	LogoURL     string         `json:"logo_url,omitzero"`
+	Branding    jsontext.Value `json:"branding,omitzero"`     // an object
+	SocialLinks jsontext.Value `json:"social_links,omitzero"` // an object of addresses
+
 	Operator bool `json:"-"` // the first tenant, which runs the platform
 }
 
@@ -52,9 +58,12 @@ type Member struct {
 	TenantID  string
 	UserID    string
 	Email     string // lower case, unique in the tenant; empty: not known
+	Verified  bool   // the email was shown to be this person's
 	Name      string
+	AvatarURL string // "": none
 	Role      authz.Role
 	Status    Status
+	LastLogin time.Time // zero: never
 	CreatedAt time.Time
 	UpdatedAt time.Time
 }
@@ -111,7 +120,7 @@ type Store interface {
 	Tenant(ctx context.Context, tenantID string) (Tenant, error)
 	Member(ctx context.Context, tenantID, userID string) (Member, error)
 	// MembersWith lists the memberships of the person with an email, in all
-	// tenants, the oldest first.
+	// tenants, the oldest first: those alone for which the email is verified.
 	MembersWith(ctx context.Context, email string) ([]Member, error)
 	// KeyTx finds a key of a tenant as a write sees it.
 	KeyTx(tx txn.Tx, tenantID, keyID string) (Key, error)
@@ -121,6 +130,8 @@ type Store interface {
 	AddTenant(tx txn.Tx, t Tenant) error
 	AddMember(tx txn.Tx, m Member) error
 	AddKey(tx txn.Tx, k Key, hash Hash) error
+	// SignedIn keeps when a member last signed in.
+	SignedIn(tx txn.Tx, tenantID, userID string, at time.Time) error
 	MemberByEmail(tx txn.Tx, tenantID, email string) (Member, error)
 	// Revoke marks a key of a member as revoked, the first time with that
 	// moment, and gives the key's prefix.

@@ -127,7 +127,10 @@ func (s *Service) OpenSession(tx txn.Tx, m Member, d Device) (Session, RawSessio
 		Label: label(d.Label), Address: label(d.Address), Method: d.Method, NeedsFactor: d.NeedsFactor,
 		CreatedAt: now, LastUsedAt: now, RenewedAt: now,
 	}
-	return one, raw, s.store.AddSession(tx, one, raw.Hash())
+	if err := s.store.AddSession(tx, one, raw.Hash()); err != nil {
+		return Session{}, "", err
+	}
+	return one, raw, s.store.SignedIn(tx, m.TenantID, m.UserID, now)
 }
 
 // SwitchSession moves a session to another tenant of its person: to is who

@@ -9,6 +9,7 @@
 //		RunID string `path:"runId"`              // a malformed id never reaches the function: 404
 //		Limit string `query:"limit" doc:"…"`     // string | int | bool; see page.Limit
 //		Match string `header:"If-Match"`
+//		Left  string `cookie:"svc_oauth"`        // never a credential: those are the chain's business
 //		Body  T                                  // decoded strictly and checked against T's schema
 //	}
 //

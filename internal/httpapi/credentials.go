@@ -194,7 +194,7 @@ func (s *Server) admit(x *exchange, r *http.Request, o *operation) error {
 	return nil
 }
 
-// authenticate says in x who calls.
+// authenticate says in x who calls, and counts the request.
 func (s *Server) authenticate(x *exchange, r *http.Request, o *operation) error {
 	cred, err := o.credential(r)
 	if err != nil {

@@ -56,6 +56,9 @@ func (a *App) build(ctx context.Context) error {
 		Cursors: cursors, Clock: a.clock, Box: a.box,
 	}
 
+	if err := a.loadPlans(); err != nil {
+		return err
+	}
 	if err := a.buildPeople(ctx); err != nil {
 		return err
 	}
@@ -67,7 +70,9 @@ func (a *App) build(ctx context.Context) error {
 		return err
 	}
 	notes, stored := a.buildNotifications(), a.buildStorage(cursors)
+	used := a.buildUsage(subscribers, notes, kernel)
 	remember := a.newRemembering(kernel, queue, stored.files)
+	stored.workspaces.Quota, remember.knowledge.Quota = used, used
 	tools, err := a.buildTools(slices.Concat(stored.workspaces.Tools(), remember.tools(), []tool.Tool{notes.Tool()})...)
 	if err != nil {
 		return err
@@ -80,7 +85,7 @@ func (a *App) build(ctx context.Context) error {
 	agents = agent.New(kernel, agent.Options{
 		DefaultModel: a.defaultModel(), Tools: tools.Names(), CheckURL: outbound.CheckURL, Workspaces: stored.placement,
 		CheckGuardrails: guardrail.CheckSettings, CheckSchedule: schedule.Check, CheckMCP: servers.CheckField,
-		KnowledgeBase: remember.knowledge.CheckTx,
+		KnowledgeBase: remember.knowledge.CheckTx, Quota: used,
 	})
 	guardrails := a.buildGuardrails(kernel, models, client)
 	customers := resource.NewStore(commerce.Customers, kernel)
@@ -89,10 +94,11 @@ func (a *App) build(ctx context.Context) error {
 	store, log := sqlstore.NewRuns(a.db), sqlstore.NewEvents(a.db)
 	watchers := &run.Watchers{}
 	sessions := a.buildSessions(kernel, agents, queue, watchers)
+	sessions.Quota = used
 	eng := engine.New(engine.Config{
 		Writer: a.db, Runs: store, Log: log, Queue: queue, Hub: a.hub, Agents: source,
 		Models: models, Client: client, Tools: tools.Registry, Gate: guardrail.Gate{All: guardrails}, Remote: servers,
-		Memory: remember.memory, Conversations: sessions, Artifacts: stored.artifacts, Watchers: watchers,
+		Memory: remember.memory, Conversations: sessions, Artifacts: stored.artifacts, Watchers: watchers, Meter: used,
 		Images: &imaging.Maker{Models: a.models, Client: a.wire, Tools: tools.Registry},
 		Clock:  a.clock, Logger: a.log, Node: a.node, Lease: lease, Tracer: tracer(a.cfg.Observability, "agentd/engine"),
 	})
@@ -126,7 +132,7 @@ func (a *App) build(ctx context.Context) error {
 	chat := &openai.Chat{Runs: runs, Agents: source, Models: catalogue{agents}, Log: log, Hub: a.hub}
 	a.routes = slices.Concat(
 		a.people.Routes(), agents.Routes(), resource.Routes(customers), guardrails.Routes(), runs.Routes(), remember.routes(),
-		tools.bind(a, runs, agents), sessions.Routes(), schedules.Routes(), notes.Routes(), servers.Routes(), storedRoutes,
+		tools.bind(a, runs, agents), sessions.Routes(), schedules.Routes(), notes.Routes(), servers.Routes(), storedRoutes, used.Routes(),
 	)
 	a.raw = append(chat.Routes(), a.mcpEndpoint(servers, runs, agentTools{catalogue{agents}, source}, log)...)
 	a.server, err = httpapi.New(httpapi.Config{
@@ -158,7 +164,7 @@ func (a *App) startRunners(runners map[string]*work.Runner) error {
 }
 
 func (a *App) buildPeople(ctx context.Context) (err error) {
-	a.people = identity.New(identity.Config{DB: a.db, Store: sqlstore.NewIdentity(a.db), Clock: a.clock, Log: a.log})
+	a.people = identity.New(identity.Config{DB: a.db, Store: sqlstore.NewIdentity(a.db), Clock: a.clock, Log: a.log, Plans: a.plans})
 	if a.grant, a.first, err = a.people.Bootstrap(ctx, a.cfg.Security.OwnerKey); err != nil {
 		return err
 	}

@@ -96,6 +96,7 @@ var rows = []row{
 	{pattern: "internal/mail", layer: port, uses: []string{jsonModule}},
 	{pattern: "internal/model", layer: port, uses: []string{jsonModule}},
 	{pattern: "internal/policy", layer: port, uses: []string{jsonModule}},
+	{pattern: "internal/quota", layer: port, uses: []string{jsonModule}},
 	{pattern: "internal/recall", layer: port, uses: []string{jsonModule}},
 	{pattern: "internal/resource", layer: port, uses: []string{jsonModule, "github.com/maypok86/otter/v2"}},
 	{pattern: "internal/rule", layer: port, uses: []string{"cel.dev/cel-go", "github.com/maypok86/otter/v2"}},
@@ -118,6 +119,7 @@ var rows = []row{
 	{pattern: "internal/schedule", layer: slice, also: []string{"internal/agent", "internal/run"}, uses: []string{jsonModule, "github.com/netresearch/go-cron"}},
 	{pattern: "internal/session", layer: slice, also: []string{"internal/agent", "internal/run"}, uses: []string{jsonModule}},
 
+	{pattern: "internal/usage", layer: slice, uses: []string{jsonModule, "github.com/maypok86/otter/v2"}},
 	{pattern: "internal/workspace", layer: slice, also: []string{"internal/agent"}, uses: []string{jsonModule, "golang.org/x/text"}},
 
 	{pattern: "internal/delegation", layer: slice, also: []string{"internal/agent", "internal/run"}, uses: []string{jsonModule}},
@@ -143,7 +145,7 @@ var rows = []row{
 	}},
 
 	// The operator's commands work on the database, beside a server or without one.
-	{pattern: "internal/cli", layer: command, also: []string{"internal/identity", "internal/sqldb", "internal/sqlstore"}, uses: []string{jsonModule, "github.com/alecthomas/kong"}},
+	{pattern: "internal/cli", layer: command, also: []string{"internal/identity", "internal/quota", "internal/sqldb", "internal/sqlstore"}, uses: []string{jsonModule, "github.com/alecthomas/kong"}},
 	{pattern: "internal/client", layer: command, uses: []string{jsonModule}},
 	{pattern: "internal/config", layer: leaf, uses: []string{"github.com/alecthomas/kong"}},
 

@@ -10,30 +10,37 @@ import (
 	"agentd/internal/clock"
 	"agentd/internal/config"
 	"agentd/internal/identity"
+	"agentd/internal/quota"
 	"agentd/internal/sqldb"
 	"agentd/internal/sqlstore"
 )
 
 // people opens the database for its tenants, members and keys.
-func (inv *invocation) people(s config.Storage, use func(*identity.Service) error) error {
+func (inv *invocation) people(s config.Storage, plans *quota.Plans, use func(*identity.Service) error) error {
 	return inv.migrated(s, func(db *sqldb.DB) error {
 		return use(identity.New(identity.Config{
-			DB: db, Store: sqlstore.NewIdentity(db), Clock: clock.System{}, Log: slog.New(slog.DiscardHandler),
+			DB: db, Store: sqlstore.NewIdentity(db), Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Plans: plans,
 		}))
 	})
 }
 
 type tenantCreateCommand struct {
 	Storage config.Storage `embed:"" group:"Storage"`
+	Tenancy config.Tenancy `embed:"" group:"Tenants"`
 	Name    string         `required:"" placeholder:"NAME" help:"Name of the tenant."`
 	Owner   string         `placeholder:"EMAIL" help:"Email address of its owner."`
+	Plan    string         `placeholder:"ID" help:"Plan of the tenant, one of AGENTD_PLANS. Left out: the default one."`
 	JSON    bool           `help:"Print the result as JSON."`
 }
 
 // Run implements the command.
 func (cmd *tenantCreateCommand) Run(inv *invocation) error {
-	return inv.people(cmd.Storage, func(s *identity.Service) error {
-		g, err := s.CreateTenant(inv, cmd.Name, cmd.Owner)
+	plans, err := quota.Load(cmd.Tenancy.Plans)
+	if err != nil {
+		return fmt.Errorf("AGENTD_PLANS: %w", err)
+	}
+	return inv.people(cmd.Storage, plans, func(s *identity.Service) error {
+		g, err := s.CreateTenantOn(inv, cmd.Plan, cmd.Name, cmd.Owner)
 		if err != nil {
 			return err
 		}
@@ -58,7 +65,7 @@ type keyCreateCommand struct {
 
 // Run implements the command.
 func (cmd *keyCreateCommand) Run(inv *invocation) error {
-	return inv.people(cmd.Storage, func(s *identity.Service) error {
+	return inv.people(cmd.Storage, nil, func(s *identity.Service) error {
 		g, err := s.GrantKey(inv, cmd.Tenant, cmd.Role, cmd.Scopes, cmd.Name, cmd.User)
 		if err != nil {
 			return err

@@ -24,6 +24,7 @@ func (c *Config) Validate() error {
 	v.check("AGENTD_NATS_URL", !c.Bus.NATSURL.Empty(), func() error { return c.Bus.NATSURL.check(hostful, "nats", "tls") })
 	c.Models.validate(&v)
 	c.Search.validate(&v)
+	v.check("AGENTD_PLANS", c.Tenancy.Plans != "", func() error { return checkFile(c.Tenancy.Plans) })
 	v.check("OTEL_EXPORTER_OTLP_ENDPOINT", c.Observability.OTLPEndpoint != "", func() error {
 		return checkHTTP(c.Observability.OTLPEndpoint)
 	})
@@ -58,16 +59,18 @@ func (m *Models) validate(v *verdict) {
 		}
 		return nil
 	})
-	v.check("AGENTD_PROVIDERS", m.Providers != "", func() error {
-		info, err := os.Stat(m.Providers)
-		if err != nil {
-			return fmt.Errorf("cannot be read: %w", err)
-		}
-		if info.IsDir() {
-			return fmt.Errorf("must be a file; %s is a directory", m.Providers)
-		}
-		return nil
-	})
+	v.check("AGENTD_PROVIDERS", m.Providers != "", func() error { return checkFile(m.Providers) })
+}
+
+func checkFile(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return fmt.Errorf("cannot be read: %w", err)
+	}
+	if info.IsDir() {
+		return fmt.Errorf("must be a file; %s is a directory", path)
+	}
+	return nil
 }
 
 func (s *Search) validate(v *verdict) {

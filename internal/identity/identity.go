@@ -14,6 +14,7 @@ import (
 	"agentd/internal/authz"
 	"agentd/internal/clock"
 	"agentd/internal/fault"
+	"agentd/internal/quota"
 	"agentd/internal/txn"
 )
 
@@ -27,9 +28,6 @@ const (
 	Suspended Status = "suspended"
 	Revoked   Status = "revoked"
 )
-
-// SelfHosted is the plan of tenants that were given no other.
-const SelfHosted = "self_hosted"
 
 // Tenant is a company: whose things are whose.
 type Tenant struct {
@@ -124,6 +122,7 @@ type Config struct {
 	Store Store
 	Clock clock.Clock
 	Log   *slog.Logger
+	Plans *quota.Plans // nil: none has limits
 	// Elapsed is a monotonic clock for the cache; nil: the process's own.
 	Elapsed func() time.Duration
 }
@@ -133,6 +132,7 @@ type Service struct {
 	db    txn.Writer
 	store Store
 	clock clock.Clock
+	plans *quota.Plans
 	cache *cache
 	uses  *useRecorder
 }
@@ -143,7 +143,10 @@ func New(cfg Config) *Service {
 		start := time.Now()
 		cfg.Elapsed = func() time.Duration { return time.Since(start) }
 	}
-	s := &Service{db: cfg.DB, store: cfg.Store, clock: cfg.Clock}
+	if cfg.Plans == nil {
+		cfg.Plans = quota.Unlimited()
+	}
+	s := &Service{db: cfg.DB, store: cfg.Store, clock: cfg.Clock, plans: cfg.Plans}
 	s.cache = newCache(cfg.Store, cfg.Elapsed)
 	s.uses = newUseRecorder(func(ctx context.Context, uses []Use) error {
 		return cfg.DB.Write(ctx, func(tx txn.Tx) error { return cfg.Store.RecordUse(tx, uses) })

@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,7 +40,7 @@ func (s *Service) Bootstrap(ctx context.Context, ownerKey secret.String) (g Gran
 			return Grant{}, false, errors.New("AGENTD_OWNER_KEY is no key: it must be svc_, 8 letters or digits, _, and 32 letters or digits")
 		}
 	}
-	g, err = s.addTenant(ctx, "Operator", "", raw, true)
+	g, err = s.addTenant(ctx, "Operator", "", s.plans.Default(), raw, true)
 	if errors.Is(err, ErrTaken) {
 		if there, err := s.bootstrapped(ctx); there || err != nil {
 			return Grant{}, false, err
@@ -56,9 +57,15 @@ func (s *Service) bootstrapped(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// CreateTenant makes a tenant, its owner and a key that lets the owner do
-// everything. email may be empty. Errors: 422 with the wrong fields.
+// CreateTenant is CreateTenantOn with the default plan.
 func (s *Service) CreateTenant(ctx context.Context, name, email string) (Grant, error) {
+	return s.CreateTenantOn(ctx, "", name, email)
+}
+
+// CreateTenantOn makes a tenant, its owner and a key that lets the owner do
+// everything. email may be empty, and so may plan: the default one. Errors: 422
+// with the wrong fields.
+func (s *Service) CreateTenantOn(ctx context.Context, plan, name, email string) (Grant, error) {
 	email, badEmail := readEmail(email)
 	var wrong []fault.Field
 	if message := badName(name); message != "" {
@@ -67,20 +74,24 @@ func (s *Service) CreateTenant(ctx context.Context, name, email string) (Grant, 
 	if badEmail != "" {
 		wrong = append(wrong, fault.Field{Field: "email", Message: badEmail})
 	}
+	plan = cmp.Or(plan, s.plans.Default())
+	if !s.plans.Known(plan) {
+		wrong = append(wrong, fault.Field{Field: "plan", Message: "it is not one of the plans: " + s.plans.Names()})
+	}
 	if wrong != nil {
 		return Grant{}, fault.BadFields(wrong...)
 	}
-	return s.addTenant(ctx, strings.TrimSpace(name), email, NewRawKey(), false)
+	return s.addTenant(ctx, strings.TrimSpace(name), email, plan, NewRawKey(), false)
 }
 
 // addTenant writes a tenant with its owner and the owner's key. Where the slug
 // that the name gives is taken, a random ending is put to it.
-func (s *Service) addTenant(ctx context.Context, name, email string, raw RawKey, operator bool) (Grant, error) {
+func (s *Service) addTenant(ctx context.Context, name, email, plan string, raw RawKey, operator bool) (Grant, error) {
 	var g Grant
 	for attempt := range 4 {
 		now := s.clock.Now()
 		t := Tenant{
-			TenantID: ident.New(), Name: name, Slug: slug(name), Status: Active, Plan: SelfHosted,
+			TenantID: ident.New(), Name: name, Slug: slug(name), Status: Active, Plan: plan,
 			Settings: jsontext.Value(`{}`), CreatedAt: now, UpdatedAt: now, Operator: operator,
 		}
 		if attempt > 0 {

@@ -15,6 +15,7 @@ import (
 	"agentd/internal/clock"
 	"agentd/internal/fault"
 	"agentd/internal/page"
+	"agentd/internal/quota"
 	"agentd/internal/resource"
 	"agentd/internal/retrieval"
 	"agentd/internal/textract"
@@ -132,14 +133,18 @@ type Service struct {
 	Cursors *page.Cursors
 	Clock   clock.Clock
 	Log     *slog.Logger
+	Quota   quota.Gate // nil: there may be any number of bases
 
 	bases *resource.Store[base]
 }
 
 // New gives a service its bases.
 func New(deps resource.Deps, s Service) *Service {
-	s.bases = resource.NewStore(kind, deps)
-	return &s
+	limited := kind
+	made := &s
+	limited.Before = func(e *resource.Edit[base]) error { return quota.Creation[base](made.Quota, quota.KnowledgeBases)(e) }
+	made.bases = resource.NewStore(limited, deps)
+	return made
 }
 
 // CheckTx refuses a base that the tenant does not have, with fault.NotFound,

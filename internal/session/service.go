@@ -12,6 +12,7 @@ import (
 	"agentd/internal/fault"
 	"agentd/internal/ident"
 	"agentd/internal/page"
+	"agentd/internal/quota"
 	"agentd/internal/resource"
 	"agentd/internal/run"
 	"agentd/internal/schema"
@@ -57,6 +58,7 @@ type Service struct {
 	Files     Files         // nil: there are none
 	Artifacts Artifacts     // nil: runs make none
 	Cron      CronFunc      // nil: todos cannot recur
+	Quota     quota.Gate    // nil: there may be any number of active sessions
 	Box       *secret.Box   // seals the secrets of links
 	Public    func() string // address under which clients reach the service
 }
@@ -90,7 +92,7 @@ func (s *Service) Create(ctx context.Context, who authz.Caller, in *newSession) 
 		CreatedAt: now, UpdatedAt: now, ExpiresAt: now.Add(time.Duration(in.ExpiresIn) * time.Second),
 	}
 	err = s.Writer.Write(ctx, func(tx txn.Tx) error {
-		if err := s.Store.Insert(tx, r); err != nil {
+		if err := s.insert(tx, r); err != nil {
 			return err
 		}
 		return s.Queue.Enqueue(tx, work.Item{Kind: WorkKind, Key: r.SessionID, TenantID: r.TenantID, Due: r.ExpiresAt})
@@ -99,6 +101,16 @@ func (s *Service) Create(ctx context.Context, who authz.Caller, in *newSession) 
 		return nil, err
 	}
 	return s.whole(ctx, r)
+}
+
+// insert stores a session that the tenant's plan has room for.
+func (s *Service) insert(tx txn.Tx, r *Record) error {
+	if s.Quota != nil {
+		if err := s.Quota.Take(tx, r.TenantID, quota.ActiveSessions); err != nil {
+			return err
+		}
+	}
+	return s.Store.Insert(tx, r)
 }
 
 // check refuses what the types allow and the rules do not.

@@ -273,6 +273,8 @@ var recipes = map[string]recipe{
 	"ingestKbDocument":       {with: uploaded},
 	"searchKnowledgeBase":    {body: object{"query": "made"}},
 
+	"setBillingBudget": {body: object{"limit_usd": 1000}},
+
 	"createChatCompletion": {with: func(c *company) object {
 		return object{"model": c.ids["agentId"][0], "messages": []object{{"role": "user", "content": "hello"}}}
 	}},
@@ -338,8 +340,8 @@ var unconditional = map[string]int{
 
 // plainQueries are parameters of queries that are no ids.
 var plainQueries = map[string]bool{
-	"compare_to": true, "cursor": true, "fields": true, "format": true, "from": true, "glob": true,
-	"last_event_id": true, "limit": true, "mime_prefix": true, "order": true, "path": true, "q": true,
+	"breakdown": true, "compare_to": true, "cursor": true, "days": true, "fields": true, "format": true, "from": true, "glob": true,
+	"last_event_id": true, "limit": true, "metric": true, "mime_prefix": true, "order": true, "path": true, "period": true, "q": true,
 	"recursive": true, "regex": true, "scope": true, "status": true, "timeout_sec": true, "to": true,
 	"top_k": true, "unread": true,
 }

@@ -252,9 +252,9 @@ func (s *Usage) SetBudget(tx txn.Tx, tenant string, b usage.Budget) error {
 }
 
 // DropBudget implements usage.Store.
-func (s *Usage) DropBudget(tx txn.Tx, tenant string) (bool, error) {
-	n, err := sqldb.From(tx).Exec(`DELETE FROM usage_budgets WHERE tenant_id = ?`, tenant)
-	return n > 0, err
+func (s *Usage) DropBudget(tx txn.Tx, tenant string) error {
+	_, err := sqldb.From(tx).Exec(`DELETE FROM usage_budgets WHERE tenant_id = ?`, tenant)
+	return err
 }
 
 // Admins gives the ids of the people who look after a tenant.

@@ -164,11 +164,7 @@ func (s *Service) setBudget(ctx context.Context, who authz.Caller, in *setBudget
 
 func (s *Service) dropBudget(ctx context.Context, who authz.Caller, _ *struct{}) (BudgetAnswer, error) {
 	return s.writeBudget(ctx, who, "billing.budget_deleted", func(tx txn.Tx, _ time.Time) (*Budget, error) {
-		was, err := s.Store.DropBudget(tx, who.TenantID)
-		if err == nil && !was {
-			err = fault.NoSuch("budget")
-		}
-		return nil, err
+		return nil, s.Store.DropBudget(tx, who.TenantID)
 	})
 }
 

@@ -28,8 +28,8 @@ func (s *Service) Routes() []route.Route {
 	set := row("PUT", "/billing/budget", "setBillingBudget", "Say what may be spent on models in a period",
 		"Replaces the budget that there is. At the soft threshold the admins are told; at the hard one runs and model calls are refused with BUDGET_EXCEEDED until the period ends.")
 	set.Role, set.Errors = authz.Admin, []int{422}
-	drop := row("DELETE", "/billing/budget", "deleteBillingBudget", "Have no budget any more", "")
-	drop.Role, drop.Errors = authz.Admin, []int{404}
+	drop := row("DELETE", "/billing/budget", "deleteBillingBudget", "Have no budget any more", "Also where there is none.")
+	drop.Role = authz.Admin
 	return []route.Route{
 		route.Action(sum, s.usage),
 		route.Action(row("GET", "/usage/quota", "checkQuota", "See how much of the plan is left", ""), s.quota),

@@ -84,7 +84,7 @@ type Store interface {
 	Event(ctx context.Context, tenant, id string) (Event, error)
 
 	SetBudget(tx txn.Tx, tenant string, b Budget) error
-	DropBudget(tx txn.Tx, tenant string) (was bool, err error)
+	DropBudget(tx txn.Tx, tenant string) error // also where there is none
 }
 
 // Deps is what a Service is made of.

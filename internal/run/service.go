@@ -10,6 +10,7 @@ import (
 	"agentd/internal/fault"
 	"agentd/internal/ident"
 	"agentd/internal/page"
+	"agentd/internal/quota"
 	"agentd/internal/schema"
 	"agentd/internal/txn"
 	"agentd/internal/work"
@@ -32,6 +33,7 @@ type Service struct {
 	// WorkKind is the kind of the engine's items, which a cancellation removes.
 	WorkKind string
 	Watchers *Watchers
+	Meter    quota.Meter // nil: nothing is counted
 	Sessions SessionGate // nil: there are none
 	// Artifacts gives the files that a run made, oldest first; nil: none are kept.
 	Artifacts func(ctx context.Context, tenant, id string) ([]Artifact, error)

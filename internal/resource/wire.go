@@ -46,8 +46,10 @@ func (s *Store[T]) CreateFrom(ctx context.Context, who authz.Caller, body jsonte
 	}
 	var doc Doc
 	err := s.deps.Writer.Write(ctx, func(tx txn.Tx) (err error) {
-		doc, err = s.insert(tx, who, t)
-		return err
+		if doc, err = s.insert(tx, who, t); err != nil {
+			return err
+		}
+		return s.answer(tx, doc)
 	})
 	if err != nil {
 		return nil, err
@@ -90,8 +92,10 @@ func (s *Store[T]) ChangeFrom(ctx context.Context, who authz.Caller, id, match s
 				return err
 			}
 			e.Tx = tx
-			doc, err = s.put(e)
-			return err
+			if doc, err = s.put(e); err != nil {
+				return err
+			}
+			return s.answer(tx, doc)
 		})
 		if err != nil {
 			return nil, err
@@ -107,13 +111,27 @@ func (s *Store[T]) ChangeFrom(ctx context.Context, who authz.Caller, id, match s
 func (s *Store[T]) change(ctx context.Context, who authz.Caller, id, match, action string, do func(*Edit[T]) error) (*route.Reply, error) {
 	var doc Doc
 	err := s.deps.Writer.Write(ctx, func(tx txn.Tx) (err error) {
-		_, doc, err = s.edit(tx, who, id, match, action, do)
-		return err
+		if _, doc, err = s.edit(tx, who, id, match, action, do); err != nil {
+			return err
+		}
+		return s.answer(tx, doc)
 	})
 	if err != nil {
 		return nil, err
 	}
 	return s.show(doc)
+}
+
+// answer says what the request will be answered, to who wants to know.
+func (s *Store[T]) answer(tx txn.Tx, doc Doc) error {
+	if !txn.Asked(tx) {
+		return nil
+	}
+	reply, err := s.show(doc)
+	if err != nil {
+		return err
+	}
+	return txn.Answer(tx, reply)
 }
 
 // replaceWith makes e.New a new resource from a body, but for what a client

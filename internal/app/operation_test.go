@@ -338,6 +338,10 @@ var unconditional = map[string]int{
 	"deleteMemoryEntry entryId": 204, "markNotificationRead notificationId": 200, "deleteNotification notificationId": 200,
 }
 
+// sums are operations with a filter that list nothing: what they sum up of
+// another company's things is what they do of things that there are not.
+var sums = map[string]bool{"getUsage": true, "getUsageTimeseries": true}
+
 // plainQueries are parameters of queries that are no ids.
 var plainQueries = map[string]bool{
 	"breakdown": true, "compare_to": true, "cursor": true, "days": true, "fields": true, "format": true, "from": true, "glob": true,

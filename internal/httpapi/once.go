@@ -8,6 +8,7 @@ import (
 	"hash"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"agentd/internal/authz"
@@ -91,9 +92,9 @@ func (s *Server) perform(x *exchange, r *http.Request, o *operation, body func(b
 		ID:     idempotency.ID{Tenant: x.who.TenantID, User: x.who.UserID, Key: r.Header[keyHeader][0]},
 		Target: idempotency.Target(r.Method, r.URL.RequestURI()), Body: body,
 	}
-	ticket, kept, err := s.once.Begin(x, request, o.render)
-	if ticket == nil {
-		return x.repeat(kept, err)
+	ticket, err := s.once.Begin(request, o.render)
+	if err != nil {
+		return x.repeat(nil, err)
 	}
 	defer ticket.Close()
 	if o.row.Outside {
@@ -106,9 +107,15 @@ func (s *Server) perform(x *exchange, r *http.Request, o *operation, body func(b
 	if !ticket.Lost() {
 		err = do(txn.WithGuard(x, ticket))
 	}
-	if ticket.Lost() {
+	if made := ticket.Answered(); made != nil && err == nil {
+		ticket.Finish(made)
 		x.held, x.status = nil, 0
-		return x.repeat(s.once.Again(x, request))
+		x.send(made)
+		return nil
+	}
+	if kept, earlier := ticket.Earlier(x); kept != nil || earlier != nil {
+		x.held, x.status = nil, 0
+		return x.repeat(kept, earlier)
 	}
 	if err != nil {
 		x.refuse(r, err)
@@ -148,17 +155,29 @@ func (x *exchange) repeat(kept *idempotency.Answer, err error) error {
 	if err != nil {
 		return err
 	}
+	x.Header()[replayedHeader] = yes
+	x.send(kept)
+	return nil
+}
+
+func (x *exchange) send(a *idempotency.Answer) {
 	h := x.Header()
-	h[replayedHeader] = yes
-	for name, value := range map[string]string{"Content-Type": kept.Media, "ETag": kept.ETag, "Location": kept.Location} {
+	set := func(name, value string) {
 		if value != "" {
-			h.Set(name, value)
+			h[name] = []string{value}
 		}
 	}
-	h["Cache-Control"] = noStore
-	x.WriteHeader(kept.Status)
-	_, _ = x.Write(kept.Body)
-	return nil
+	set("Content-Type", a.Media)
+	set("Etag", a.ETag)
+	set("Location", a.Location)
+	set("Cache-Control", noStore[0])
+	if a.Media != "" {
+		set("Content-Length", strconv.Itoa(len(a.Body)))
+	}
+	x.WriteHeader(a.Status)
+	if len(a.Body) > 0 {
+		_, _ = x.Write(a.Body) // a client that went away is seen by the server
+	}
 }
 
 // inProgress is the body of the 202 of a repeat that came too early.

@@ -1,7 +1,6 @@
 package idempotency
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -44,24 +43,19 @@ func NewKeeper(c Config) *Keeper {
 	return &Keeper{Config: c, flying: map[ID]Hash{}}
 }
 
-// Begin takes a write. Exactly one of its results is set: a ticket for a write
-// that is to be done, which the caller closes; the answer that is kept of one
-// that was done; or an error, which is ErrRunning, a refusal with
-// IDEMPOTENCY_KEY_REUSED, or the store's. answer renders what a write's
-// function says it will answer.
-func (k *Keeper) Begin(ctx context.Context, r Request, answer func(any) (*Answer, error)) (*Ticket, *Answer, error) {
+// Begin takes a write, and gives a ticket that the caller closes. It does not
+// look whether the write was done before: the first transaction will show, and
+// a write that comes to its end without one asks with Earlier. answer renders
+// what a write's function says it will answer. Errors: ErrRunning where this
+// node is at it; IDEMPOTENCY_KEY_REUSED.
+func (k *Keeper) Begin(r Request, answer func(any) (*Answer, error)) (*Ticket, error) {
 	if err := k.takeOff(r); err != nil {
-		return nil, nil, err
-	}
-	kept, err := k.find(ctx, r)
-	if err != nil || kept != nil {
-		k.land(r.ID)
-		return nil, kept, err
+		return nil, err
 	}
 	return &Ticket{
 		keeper: k, request: r, render: answer,
 		record: Record{ID: r.ID, Holder: ident.New(), Request: r.Target},
-	}, nil, nil
+	}, nil
 }
 
 // takeOff notes what this node is at.
@@ -85,7 +79,7 @@ func (k *Keeper) land(id ID) {
 	delete(k.flying, id)
 }
 
-// find gives the answer that is kept, and nil where the write is to be done.
+// find gives the answer that is kept, and nil where there is none that counts.
 func (k *Keeper) find(ctx context.Context, r Request) (*Answer, error) {
 	record, err := k.Store.Find(ctx, r.ID)
 	if errors.Is(err, ErrNone) {
@@ -110,18 +104,10 @@ func (k *Keeper) find(ctx context.Context, r Request) (*Answer, error) {
 	return open(k.Box, record)
 }
 
-// Again is Begin for a write that lost its key to another request on the way.
-func (k *Keeper) Again(ctx context.Context, r Request) (*Answer, error) {
-	kept, err := k.find(ctx, r)
-	if err == nil && kept == nil {
-		return nil, ErrRunning // the other gave up: the client sends it again
-	}
-	return kept, err
-}
-
 const (
-	sweepEvery = 10 * time.Minute
+	sweepEvery = time.Hour
 	sweepBatch = 500
+	sweepPause = 10 * time.Millisecond // between batches: others want to work too
 )
 
 // Serve forgets expired records until ctx ends.
@@ -140,16 +126,35 @@ func (k *Keeper) Serve(ctx context.Context) {
 	}
 }
 
-// Sweep forgets what has expired by now, a batch in each transaction.
+// Sweep looks through all records, a batch at a time, and forgets those that
+// have expired.
 func (k *Keeper) Sweep(ctx context.Context) error {
+	now := k.Clock.Now()
+	var after ID
 	for {
-		var n int
-		err := k.Writer.Write(ctx, func(tx txn.Tx) (err error) {
-			n, err = k.Store.Expire(tx, k.Clock.Now(), sweepBatch)
+		batch, err := k.Store.Page(ctx, after, sweepBatch)
+		if err != nil {
 			return err
-		})
-		if err = cmp.Or(err, ctx.Err()); err != nil || n < sweepBatch {
-			return err
+		}
+		var expired []ID
+		for _, r := range batch {
+			if !now.Before(r.Expires) {
+				expired = append(expired, r.ID)
+			}
+		}
+		if expired != nil {
+			if err := k.Writer.Write(ctx, func(tx txn.Tx) error { return k.Store.Remove(tx, expired, now) }); err != nil {
+				return err
+			}
+		}
+		if len(batch) < sweepBatch {
+			return nil
+		}
+		after = batch[len(batch)-1].ID
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(sweepPause):
 		}
 	}
 }

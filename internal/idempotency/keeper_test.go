@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"database/sql"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -75,12 +76,25 @@ func rendered(v any) (*idempotency.Answer, error) { return v.(*idempotency.Answe
 // begin starts a write that must be done.
 func (r *rig) begin(k *idempotency.Keeper, q idempotency.Request) *idempotency.Ticket {
 	r.t.Helper()
-	ticket, kept, err := k.Begin(r.t.Context(), q, rendered)
-	if err != nil || kept != nil {
-		r.t.Fatalf("begin: %v %v", kept, err)
+	ticket, err := k.Begin(q, rendered)
+	if err != nil {
+		r.t.Fatal(err)
 	}
 	r.t.Cleanup(ticket.Close)
+	if kept, err := ticket.Earlier(r.t.Context()); kept != nil || err != nil {
+		r.t.Fatalf("it was done before: %v, %v", kept, err)
+	}
 	return ticket
+}
+
+// earlier is what somebody gets who sends a request again.
+func (r *rig) earlier(k *idempotency.Keeper, q idempotency.Request) (*idempotency.Answer, error) {
+	ticket, err := k.Begin(q, rendered)
+	if err != nil {
+		return nil, err
+	}
+	defer ticket.Close()
+	return ticket.Earlier(r.t.Context())
 }
 
 // effect is a transaction of a ticket's request; a nil answer is not told.
@@ -117,9 +131,9 @@ func (r *rig) done(q idempotency.Request, a *idempotency.Answer) {
 
 func (r *rig) repeats(k *idempotency.Keeper, q idempotency.Request, want *idempotency.Answer) {
 	r.t.Helper()
-	ticket, kept, err := k.Begin(r.t.Context(), q, rendered)
-	if ticket != nil || err != nil {
-		r.t.Fatalf("it is done again: %v", err)
+	kept, err := r.earlier(k, q)
+	if err != nil {
+		r.t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, kept); diff != "" {
 		r.t.Error(diff)
@@ -128,9 +142,9 @@ func (r *rig) repeats(k *idempotency.Keeper, q idempotency.Request, want *idempo
 
 func (r *rig) refuses(k *idempotency.Keeper, q idempotency.Request, want error, code string) {
 	r.t.Helper()
-	ticket, kept, err := k.Begin(r.t.Context(), q, rendered)
-	if ticket != nil || kept != nil || want != nil && !errors.Is(err, want) || code != "" && fault.From(err).Code != code {
-		r.t.Errorf("begin: %v, %v, %v; want %v %s", ticket != nil, kept, err, want, code)
+	kept, err := r.earlier(k, q)
+	if kept != nil || want != nil && !errors.Is(err, want) || code != "" && (err == nil || fault.From(err).Code != code) {
+		r.t.Errorf("%v, %v; want %v %s", kept, err, want, code)
 	}
 }
 
@@ -186,7 +200,7 @@ func TestAnswersAreSealed(t *testing.T) {
 		}
 		stolen := request("a", "body")
 		stolen.User = "u2"
-		if _, kept, err := r.keeper.Begin(t.Context(), stolen, rendered); err == nil {
+		if kept, err := r.earlier(r.keeper, stolen); err == nil {
 			t.Errorf("an answer moved to another person's key is opened: %v", kept)
 		}
 	})
@@ -297,11 +311,9 @@ func TestTwoNodesAtOnce(t *testing.T) {
 			for range 4 {
 				node := r.node()
 				all.Go(func() {
-					ticket, kept, err := node.Begin(t.Context(), q, rendered)
-					if ticket == nil {
-						if kept == nil && !errors.Is(err, idempotency.ErrRunning) {
-							t.Error(err)
-						}
+					ticket, err := node.Begin(q, rendered)
+					if err != nil {
+						t.Error(err)
 						return
 					}
 					defer ticket.Close()
@@ -309,7 +321,7 @@ func TestTwoNodesAtOnce(t *testing.T) {
 						ticket.Finish(answer(201, "done"))
 						return
 					}
-					if kept, err := node.Again(t.Context(), q); !ticket.Lost() || err != nil || string(kept.Body) != "done" {
+					if kept, err := ticket.Earlier(t.Context()); !ticket.Lost() || err != nil || string(kept.Body) != "done" {
 						t.Errorf("lost: %t, %v, %v", ticket.Lost(), kept, err)
 					}
 				})
@@ -359,17 +371,35 @@ func TestKeptAfterwards(t *testing.T) {
 
 func TestSweep(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
-		for i := range 3 {
-			r.done(request(strings.Repeat("x", i+1), "body"), answer(200, "{}"))
-			r.clock.Advance(time.Hour)
-		}
-		r.clock.Advance(idempotency.Window - 2*time.Hour - time.Minute)
-		if err := r.keeper.Sweep(t.Context()); err != nil {
+		r.done(request("expires", "body"), answer(200, "{}"))
+		r.clock.Advance(time.Hour)
+		const copies = 600 // several batches
+		err := r.db.Write(t.Context(), func(tx txn.Tx) error {
+			for i := range copies {
+				_, err := sqldb.From(tx).Exec(`INSERT INTO idempotency
+					SELECT tenant_id, user_id, idem_key || ?, holder, request, body, status, answer, lease, expires_at + ? FROM idempotency WHERE idem_key = 'expires'`,
+					fmt.Sprintf("-%03d", i), int64(i%2)*time.Hour.Microseconds())
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
 			t.Fatal(err)
 		}
-		var left int
-		if err := r.db.QueryRow(t.Context(), `SELECT count(*) FROM idempotency`).Scan(&left); err != nil || left != 2 {
-			t.Errorf("%d are left, %v", left, err)
+		for _, want := range []int{copies + 1, copies / 2, 0} {
+			if err := r.keeper.Sweep(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			var left int
+			if err := r.db.QueryRow(t.Context(), `SELECT count(*) FROM idempotency`).Scan(&left); err != nil || left != want {
+				t.Errorf("%d are left, want %d, %v", left, want, err)
+			}
+			r.clock.Advance(idempotency.Window - time.Hour)
+			if want < copies {
+				r.clock.Advance(time.Hour)
+			}
 		}
 	})
 }

@@ -19,10 +19,10 @@ type Ticket struct {
 
 	mu       sync.Mutex
 	record   Record
-	reserved bool // the reservation is committed
-	answered bool // the answer is committed
-	told     bool // the open transaction was told the answer
-	lost     bool // another request holds the key
+	reserved bool    // the reservation is committed
+	answered bool    // the answer is committed
+	told     *Answer // what the last transaction was told; nil: nothing
+	lost     bool    // another request holds the key
 	closed   bool
 	renewal  *time.Timer
 }
@@ -33,7 +33,7 @@ var _ txn.Guard = (*Ticket)(nil)
 func (t *Ticket) Enter(tx txn.Tx) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.told = false
+	t.told = nil
 	if t.closed || t.answered {
 		return nil
 	}
@@ -70,7 +70,7 @@ func (t *Ticket) isReserved() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.reserved = true
-	if !t.told && !t.closed {
+	if t.told == nil && !t.closed {
 		t.renewal = time.AfterFunc(renewEvery, t.renew)
 	}
 }
@@ -125,7 +125,7 @@ func (t *Ticket) Answer(tx txn.Tx, answer any) error {
 	if err := t.complete(tx, body, rendered); err != nil {
 		return err
 	}
-	t.told = true
+	t.told = rendered
 	tx.AfterCommit(func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
@@ -138,6 +138,33 @@ func (t *Ticket) complete(tx txn.Tx, body Hash, a *Answer) error {
 	t.record.Body, t.record.Status = body, a.Status
 	t.record.Answer = seal(t.keeper.Box, t.record.ID, a)
 	return t.held(t.keeper.Store.Complete(tx, t.record))
+}
+
+// Earlier gives what an earlier request with this key was answered, to a write
+// that lost its key or had no transaction; nil where there was none. Errors:
+// ErrRunning while that one is at it, IDEMPOTENCY_KEY_REUSED, the store's.
+func (t *Ticket) Earlier(ctx context.Context) (*Answer, error) {
+	t.mu.Lock()
+	ours, lost := t.reserved, t.lost
+	t.mu.Unlock()
+	if ours && !lost {
+		return nil, nil
+	}
+	kept, err := t.keeper.find(ctx, t.request)
+	if err == nil && kept == nil && lost {
+		return nil, ErrRunning // the other gave up meanwhile: the client sends it again
+	}
+	return kept, err
+}
+
+// Answered is the answer that is kept with the effect; nil: none is.
+func (t *Ticket) Answered() *Answer {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.answered {
+		return nil
+	}
+	return t.told
 }
 
 // Lost says whether the write was not done because another request holds its

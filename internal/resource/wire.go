@@ -2,6 +2,7 @@ package resource
 
 import (
 	"context"
+	"errors"
 	"reflect"
 	"slices"
 
@@ -44,18 +45,34 @@ func (s *Store[T]) CreateFrom(ctx context.Context, who authz.Caller, body jsonte
 	if err := s.fill(t, body, s.create, false, atCreation); err != nil {
 		return nil, err
 	}
+	return s.commit(ctx, func(tx txn.Tx) (Doc, error) { return s.insert(tx, who, t) })
+}
+
+// commit answers a write with what it stored. Who repeats the request gets the
+// same answer, so it is made in the transaction where somebody wants that.
+func (s *Store[T]) commit(ctx context.Context, write func(txn.Tx) (Doc, error)) (reply *route.Reply, err error) {
 	var doc Doc
-	err := s.deps.Writer.Write(ctx, func(tx txn.Tx) (err error) {
-		if doc, err = s.insert(tx, who, t); err != nil {
+	err = s.deps.Writer.Write(ctx, func(tx txn.Tx) (err error) {
+		reply = nil
+		if doc, err = write(tx); err != nil || !txn.Asked(tx) {
 			return err
 		}
-		return s.answer(tx, doc)
+		if reply, err = s.show(doc); err != nil {
+			return err
+		}
+		return txn.Answer(tx, reply)
 	})
 	if err != nil {
 		return nil, err
 	}
-	return s.show(doc)
+	if reply == nil {
+		return s.show(doc)
+	}
+	return reply, nil
 }
+
+// errStale says that a resource changed after a change of it was prepared.
+var errStale = errors.New("resource: changed meanwhile")
 
 // tries is how often a change is prepared outside of its transaction.
 const tries = 3
@@ -84,24 +101,19 @@ func (s *Store[T]) ChangeFrom(ctx context.Context, who authz.Caller, id, match s
 		if err := apply(e); err != nil {
 			return nil, err
 		}
-		stale := false
-		var doc Doc
-		err = s.deps.Writer.Write(ctx, func(tx txn.Tx) error {
+		reply, err := s.commit(ctx, func(tx txn.Tx) (Doc, error) {
 			now, err := s.lock(tx, who.TenantID, id)
-			if stale = err == nil && now.Version != read.Version; stale || err != nil {
-				return err
+			if err != nil {
+				return now, err
+			}
+			if now.Version != read.Version {
+				return now, errStale
 			}
 			e.Tx = tx
-			if doc, err = s.put(e); err != nil {
-				return err
-			}
-			return s.answer(tx, doc)
+			return s.put(e)
 		})
-		if err != nil {
-			return nil, err
-		}
-		if !stale {
-			return s.show(doc)
+		if !errors.Is(err, errStale) {
+			return reply, err
 		}
 	}
 	return s.change(ctx, who, id, match, Updated, apply)
@@ -109,29 +121,10 @@ func (s *Store[T]) ChangeFrom(ctx context.Context, who authz.Caller, id, match s
 
 // change answers a write to what exists.
 func (s *Store[T]) change(ctx context.Context, who authz.Caller, id, match, action string, do func(*Edit[T]) error) (*route.Reply, error) {
-	var doc Doc
-	err := s.deps.Writer.Write(ctx, func(tx txn.Tx) (err error) {
-		if _, doc, err = s.edit(tx, who, id, match, action, do); err != nil {
-			return err
-		}
-		return s.answer(tx, doc)
+	return s.commit(ctx, func(tx txn.Tx) (Doc, error) {
+		_, doc, err := s.edit(tx, who, id, match, action, do)
+		return doc, err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return s.show(doc)
-}
-
-// answer says what the request will be answered, to who wants to know.
-func (s *Store[T]) answer(tx txn.Tx, doc Doc) error {
-	if !txn.Asked(tx) {
-		return nil
-	}
-	reply, err := s.show(doc)
-	if err != nil {
-		return err
-	}
-	return txn.Answer(tx, reply)
 }
 
 // replaceWith makes e.New a new resource from a body, but for what a client

@@ -56,6 +56,10 @@ func Promise(ctx context.Context, answer func() any) context.Context {
 	return context.WithValue(ctx, promiseKey{}, answer)
 }
 
+// Guarded says whether a request's transactions are watched: whether it may
+// turn out, once it writes, to have been done before.
+func Guarded(ctx context.Context) bool { return guardOf(ctx) != nil }
+
 // Asked says whether somebody wants to know the answer: for those to whom it is
 // dear to make inside a transaction.
 func Asked(tx Tx) bool { return guardOf(tx.Context()) != nil }

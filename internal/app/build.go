@@ -72,7 +72,7 @@ func (a *App) build(ctx context.Context) error {
 	notes, stored := a.buildNotifications(), a.buildStorage(cursors)
 	used := a.buildUsage(subscribers, notes, kernel)
 	remember := a.newRemembering(kernel, queue, stored.files)
-	stored.workspaces.Quota, remember.knowledge.Quota = used, used
+	limitStored(used, stored, remember)
 	tools, err := a.buildTools(slices.Concat(stored.workspaces.Tools(), remember.tools(), []tool.Tool{notes.Tool()})...)
 	if err != nil {
 		return err
@@ -87,7 +87,7 @@ func (a *App) build(ctx context.Context) error {
 		CheckGuardrails: guardrail.CheckSettings, CheckSchedule: schedule.Check, CheckMCP: servers.CheckField,
 		KnowledgeBase: remember.knowledge.CheckTx, Quota: used,
 	})
-	guardrails := a.buildGuardrails(kernel, models, client)
+	guardrails := a.buildGuardrails(kernel, models, client, used)
 	customers := resource.NewStore(commerce.Customers, kernel)
 
 	source := run.AgentSource{Agents: agents}

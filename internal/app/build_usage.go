@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"agentd/internal/model"
 	"agentd/internal/notification"
 	"agentd/internal/quota"
 	"agentd/internal/resource"
@@ -46,6 +47,14 @@ func (a *App) buildUsage(subscribers *resource.Subscribers, notes *notification.
 		})
 	})
 	return s
+}
+
+// limitStored has what is stored be limited, and counts what it takes to remember.
+func limitStored(used *usage.Service, stored *storage, remember *remembering) {
+	stored.workspaces.Quota, remember.knowledge.Quota = used, used
+	remember.memory.Spent = func(ctx context.Context, tenant, agent string, target model.Target, u model.Usage) {
+		used.Beside(ctx, tenant, agent, usage.Memory, target, u)
+	}
 }
 
 // quotaNote is what an admin is told of an event.

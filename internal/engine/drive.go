@@ -14,6 +14,7 @@ import (
 	"agentd/internal/fault"
 	"agentd/internal/ident"
 	"agentd/internal/model"
+	"agentd/internal/quota"
 	"agentd/internal/run"
 	"agentd/internal/schema"
 )
@@ -322,7 +323,7 @@ func (a *attempt) count(u model.Usage, target model.Target, calls int) run.StepM
 	total.InputTokens += m.InputTokens
 	total.OutputTokens += m.OutputTokens
 	total.ThinkingTokens += m.ThinkingTokens
-	a.used = append(a.used, useOf(target, m))
+	a.used = append(a.used, quota.Called(target, u))
 	return m
 }
 

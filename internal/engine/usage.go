@@ -3,10 +3,8 @@ package engine
 import (
 	"context"
 	"errors"
-	"math"
 
 	"agentd/internal/fault"
-	"agentd/internal/model"
 	"agentd/internal/quota"
 	"agentd/internal/run"
 	"agentd/internal/txn"
@@ -32,18 +30,6 @@ func (a *attempt) counting(ops []txn.Op) []txn.Op {
 		a.used[i].AgentID, a.used[i].Source = a.rec.AgentID, source
 	}
 	return append(ops, a.e.Meter.Count(a.rec.TenantID, a.used...))
-}
-
-// useOf is what a model call used up.
-func useOf(target model.Target, m run.StepMetrics) quota.Use {
-	u := quota.Use{
-		Model: target.Provider + "/" + target.Model, ModelCalls: 1,
-		InputTokens: m.InputTokens, OutputTokens: m.OutputTokens, ThinkingTokens: m.ThinkingTokens,
-	}
-	if m.CostUSD != nil {
-		u.CostNano = int64(math.Round(min(*m.CostUSD, 9e9) * 1e9))
-	}
-	return u
 }
 
 // refusedBy is the error code of a run that a plan or a tenant's budget stops;

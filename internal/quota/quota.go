@@ -5,8 +5,10 @@ package quota
 
 import (
 	"context"
+	"math"
 	"time"
 
+	"agentd/internal/model"
 	"agentd/internal/resource"
 	"agentd/internal/txn"
 )
@@ -94,6 +96,18 @@ type Use struct {
 	ThinkingTokens int64 // part of OutputTokens
 	ToolCalls      int64
 	CostNano       int64 // billionths of a US dollar, as far as prices are known
+}
+
+// Called is what a model call used up.
+func Called(target model.Target, u model.Usage) Use {
+	use := Use{
+		Model: target.Provider + "/" + target.Model, ModelCalls: 1,
+		InputTokens: int64(u.InputTokens), OutputTokens: int64(u.OutputTokens), ThinkingTokens: int64(u.ThinkingTokens),
+	}
+	if target.Price != nil {
+		use.CostNano = int64(math.Round(min(target.Price.Cost(u), 9e9) * 1e9))
+	}
+	return use
 }
 
 // Meter counts what runs use up, and says whether there is more.

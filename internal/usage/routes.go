@@ -91,7 +91,7 @@ func agentOf(id string) string {
 	if id == "" || ident.Valid(id) {
 		return id
 	}
-	return "-"
+	return "?"
 }
 
 type seriesIn struct {

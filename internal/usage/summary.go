@@ -21,6 +21,7 @@ type Summary struct {
 	Amounts
 	StorageBytes int64        `json:"storage_bytes" required:"true" doc:"What files, workspaces and artifacts take now. Equal contents are stored once."`
 	ProviderCost float64      `json:"provider_cost" required:"true" doc:"The same as total_cost: nothing is put on top."`
+	NonRunCost   float64      `json:"non_run_cost" required:"true" doc:"What of total_cost models did beside runs: judging for guardrails, finding out what to remember."`
 	ByModel      []ModelPart  `json:"by_model,omitzero"`
 	BySource     []SourcePart `json:"by_source,omitzero"`
 }
@@ -133,6 +134,7 @@ func (s *Service) summary(ctx context.Context, tenant string, w window, agent st
 	}
 	out.Amounts = amountsOf(total)
 	out.ProviderCost = out.TotalCost
+	out.NonRunCost = usd(sources[Guardrail].CostNano + sources[Memory].CostNano)
 	if slices.Contains(parts, byModel) {
 		out.ByModel = []ModelPart{}
 		for name, u := range models {

@@ -1,12 +1,14 @@
 package usage_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/fault"
+	"agentd/internal/model"
 	"agentd/internal/quota"
 	"agentd/internal/resource/resourcetest"
 	"agentd/internal/sqldb"
@@ -38,7 +40,7 @@ func TestSummary(t *testing.T) {
 		agents := []string{"01997c1e-6a5e-7c53-9d6c-3a1d5a0b7f10", "01997c1e-6a5e-7c53-9d6c-3a1d5a0b7f11"}
 		empty := map[string]any{
 			"plan": "open", "period": "2026-09", "period_days": 30.0, "input_tokens": 0.0, "output_tokens": 0.0, "thinking_tokens": 0.0, "total_tokens": 0.0,
-			"runs_count": 0.0, "llm_calls_count": 0.0, "tool_calls_count": 0.0, "total_cost": 0.0, "provider_cost": 0.0, "storage_bytes": 0.0,
+			"runs_count": 0.0, "llm_calls_count": 0.0, "tool_calls_count": 0.0, "total_cost": 0.0, "provider_cost": 0.0, "storage_bytes": 0.0, "non_run_cost": 0.0,
 		}
 		ask := func(args resourcetest.Args) map[string]any {
 			t.Helper()
@@ -61,7 +63,7 @@ func TestSummary(t *testing.T) {
 
 		want := map[string]any{
 			"plan": "open", "period": "2026-09", "period_days": 30.0, "input_tokens": 1110.0, "output_tokens": 31.0, "thinking_tokens": 5.0, "total_tokens": 1141.0,
-			"runs_count": 4.0, "llm_calls_count": 3.0, "tool_calls_count": 2.0, "total_cost": 0.75, "provider_cost": 0.75, "storage_bytes": 0.0,
+			"runs_count": 4.0, "llm_calls_count": 3.0, "tool_calls_count": 2.0, "total_cost": 0.75, "provider_cost": 0.75, "storage_bytes": 0.0, "non_run_cost": 0.0,
 			"by_model": []any{
 				map[string]any{"model": "custom/n", "input_tokens": 1000.0, "output_tokens": 10.0, "thinking_tokens": 0.0, "total_tokens": 1010.0, "llm_calls_count": 1.0, "total_cost": 0.0},
 				map[string]any{"model": "default/m", "input_tokens": 110.0, "output_tokens": 21.0, "thinking_tokens": 5.0, "total_tokens": 131.0, "llm_calls_count": 2.0, "total_cost": 0.75},
@@ -238,4 +240,27 @@ func TestOverTier(t *testing.T) {
 	if diff := cmp.Diff(map[string]any{"count": 5.0, "limit": 3.0, "over_by": 2.0}, held["agents"]); diff != "" || held["any_over_tier"] != true {
 		t.Errorf("%v\n%s", held, diff)
 	}
+}
+
+// What models do beside runs counts like what they do in runs, and is told apart.
+func TestBesideRuns(t *testing.T) {
+	t.Parallel()
+	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
+		b := newBench(t, db, "free")
+		s := b.node()
+		priced := model.Target{Provider: "default", Model: "m", Price: &model.Price{Input: 10_000, Output: 20_000}}
+		b.use(s, quota.Use{InputTokens: 1, CostNano: dollars(1)})
+		stopped, stop := context.WithCancel(t.Context())
+		stop()
+		s.Beside(t.Context(), b.tenant, "a", usage.Guardrail, priced, model.Usage{InputTokens: 100, OutputTokens: 50})
+		s.Beside(stopped, b.tenant, "", usage.Memory, model.Target{Provider: "custom", Model: "n"}, model.Usage{InputTokens: 249})
+		got, err := b.ask(s, "GET", "/api/v1/usage", resourcetest.Args{"breakdown": "source"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got["total_cost"] != 3.0 || got["non_run_cost"] != 2.0 || got["total_tokens"] != 400.0 || got["runs_count"] != 0.0 || len(got["by_source"].([]any)) != 3 {
+			t.Errorf("%v", got)
+		}
+		refused(t, s.MayAsk(t.Context(), b.tenant), fault.Limited, quota.CodeExceeded)
+	})
 }

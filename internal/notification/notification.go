@@ -70,6 +70,7 @@ const (
 	BudgetWarning       = "budget.warning" // of a plan's limit too
 	BudgetExceeded      = "budget.exceeded"
 	SystemAlert         = "system.alert"
+	InviteAccepted      = "invite.accepted"
 	AgentMessage        = "domain.agent.message" // of the tool send_notification
 )
 

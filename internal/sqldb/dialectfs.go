@@ -17,6 +17,8 @@ var (
 	sqliteOnly = regexp.MustCompile(`\s+WITHOUT ROWID`)
 	textType   = regexp.MustCompile(`\bTEXT\b`)
 	bytesType  = regexp.MustCompile(`\bBYTEA\b`)
+	// dialects is where a migration says the same twice.
+	dialects = regexp.MustCompile(`(?s)-- only sqlite:\n(.*?)-- only postgres:\n(.*?)-- only end\.\n`)
 )
 
 // Open implements fs.FS.
@@ -35,8 +37,10 @@ func (d dialectFS) Open(name string) (fs.File, error) {
 
 func (d dialectFS) translate(text []byte) []byte {
 	if !d.postgres {
+		text = dialects.ReplaceAll(text, []byte("$1"))
 		return bytesType.ReplaceAll(text, []byte("BLOB"))
 	}
+	text = dialects.ReplaceAll(text, []byte("$2"))
 	text = sqliteOnly.ReplaceAll(text, nil)
 	return textType.ReplaceAll(text, []byte(`TEXT COLLATE "C"`))
 }

@@ -341,7 +341,7 @@ var plainQueries = map[string]bool{
 	"compare_to": true, "cursor": true, "fields": true, "format": true, "from": true, "glob": true,
 	"last_event_id": true, "limit": true, "mime_prefix": true, "order": true, "path": true, "q": true,
 	"recursive": true, "regex": true, "scope": true, "status": true, "timeout_sec": true, "to": true,
-	"top_k": true, "unread": true,
+	"top_k": true, "type": true, "unread": true,
 }
 
 // call is a request to an operation.

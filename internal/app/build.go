@@ -66,7 +66,11 @@ func (a *App) build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	notes, stored := a.buildNotifications(), a.buildStorage(cursors)
+	notes, err := a.buildNotifications(queue, nil)
+	if err != nil {
+		return err
+	}
+	stored := a.buildStorage(cursors)
 	remember := a.newRemembering(kernel, queue, stored.files)
 	tools, err := a.buildTools(slices.Concat(stored.workspaces.Tools(), remember.tools(), []tool.Tool{notes.Tool()})...)
 	if err != nil {
@@ -116,6 +120,7 @@ func (a *App) build(ctx context.Context) error {
 	remember.connect(agents, store, models, client, watchers, subscribers, runners)
 	watchers.Add(notes.RunMoved) // the last: what others tell locks the same row as this
 	a.bindSessions(sessions, runs, stored, runners)
+	a.runNotifications(notes, runners)
 	found := a.buildSearch(agents, runs, sessions, watchers, subscribers, runners)
 	eng.Bind(runners[engine.WorkKind], runs)
 	a.onStop(stopper(a.hub.OnSignal(signalWork, wake)))

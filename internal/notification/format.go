@@ -2,7 +2,6 @@ package notification
 
 import (
 	"strings"
-	"time"
 
 	"github.com/go-json-experiment/json"
 )
@@ -52,9 +51,9 @@ func (s *Service) render(format string, n *Notification) ([]byte, error) {
 		EventID   string        `json:"event_id"`
 		EventType string        `json:"event_type"`
 		TenantID  string        `json:"tenant_id"`
-		Timestamp time.Time     `json:"timestamp,format:'2006-01-02T15:04:05.000Z07:00'"`
+		Timestamp string        `json:"timestamp"`
 		Data      *Notification `json:"data"`
-	}{n.ID, n.Type, n.TenantID, n.CreatedAt.UTC(), n})
+	}{n.ID, n.Type, n.TenantID, n.CreatedAt.UTC().Format("2006-01-02T15:04:05.000Z07:00"), n})
 }
 
 var slackEscapes = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")

@@ -37,8 +37,9 @@ type Person struct {
 type DeliveryStore interface {
 	// Find reads a notification; nil where there is none.
 	Find(ctx context.Context, tenant, id string) (*Notification, error)
-	// People are those of a tenant who can be told: all active ones, and none
-	// of a tenant that is suspended.
+	// People are those of a tenant who can be told outside of the app: all
+	// active ones but viewers, who could not switch it off, and none of a tenant
+	// that is suspended.
 	People(ctx context.Context, tenant string) ([]Person, error)
 	// Reaches says whether anybody of the tenant has preferences or a target.
 	Reaches(tx txn.Tx, tenant string) (bool, error)

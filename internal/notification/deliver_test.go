@@ -211,13 +211,22 @@ func TestByDefaultOnlyWhatIsCriticalIsMailed(t *testing.T) {
 			t.Errorf("%d items of work without mail", n)
 		}
 		o.box.off = false
-		o.write(func(tx txn.Tx) error {
-			_, err := sqldb.From(tx).Exec(`UPDATE users SET status = 'suspended' WHERE tenant_id = ?`, o.ada.TenantID)
-			return err
-		})
-		o.critical("gone")
-		o.work()
-		o.mailed()
+		for _, change := range []string{
+			`UPDATE users SET role = 'viewer' WHERE tenant_id = ?`, `UPDATE users SET role = 'owner', status = 'suspended' WHERE tenant_id = ?`,
+			`UPDATE users SET status = 'active' WHERE tenant_id = ?`, `UPDATE tenants SET status = 'suspended' WHERE tenant_id = ?`,
+		} {
+			o.write(func(tx txn.Tx) error {
+				_, err := sqldb.From(tx).Exec(change, o.ada.TenantID)
+				return err
+			})
+			o.critical("gone")
+			o.work()
+			if strings.Contains(change, "active") {
+				o.mailed("ada@example.com gone")
+			} else {
+				o.mailed()
+			}
+		}
 	})
 }
 

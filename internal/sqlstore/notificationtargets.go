@@ -30,7 +30,7 @@ func (s *Notifications) Find(ctx context.Context, tenant, id string) (*notificat
 // People implements notification.DeliveryStore.
 func (s *Notifications) People(ctx context.Context, tenant string) ([]notification.Person, error) {
 	return each(s.reading(ctx), `SELECT u.user_id, u.email FROM users u JOIN tenants t ON t.tenant_id = u.tenant_id
-WHERE u.tenant_id = ? AND u.status = 'active' AND t.status = 'active' ORDER BY u.user_id`, []any{tenant},
+WHERE u.tenant_id = ? AND u.role <> 'viewer' AND u.status = 'active' AND t.status = 'active' ORDER BY u.user_id`, []any{tenant},
 		func(row scanner) (p notification.Person, err error) { return p, row.Scan(&p.UserID, &p.Email) })
 }
 

@@ -157,29 +157,70 @@ func (s *Search) Find(ctx context.Context, tenant string, w search.Want) ([]sear
 		return nil, err
 	}
 	var hits []search.Hit
-	n := int64(1)
-	for block := (last - 1) / blockSize; block >= 0 && len(hits) < w.Limit; block, n = block-n, min(2*n, mostBlocks) {
-		more, err := s.find(ctx, tenant, w, block, max(block-n+1, 0), w.Limit-len(hits))
+	var blocks []int64
+	most := 1
+	for block := (last - 1) / blockSize; block >= 0 && len(hits) < w.Limit && ctx.Err() == nil; block-- {
+		has, err := s.has(ctx, tenant, w, block, last)
+		if err == nil && has {
+			blocks = append(blocks, block)
+		}
+		if err == nil && len(blocks) > 0 && (len(blocks) == most || block == 0) {
+			var more []search.Hit
+			more, err = s.find(ctx, tenant, w, blocks, w.Limit-len(hits))
+			hits, blocks, most = append(hits, more...), blocks[:0], min(2*most, mostBlocks)
+		}
 		if err != nil && ctx.Err() == nil {
 			return nil, err
-		}
-		hits = append(hits, more...)
-		if ctx.Err() != nil {
-			break
 		}
 	}
 	return hits, nil
 }
 
-// find looks at the blocks from one down to another.
-func (s *Search) find(ctx context.Context, tenant string, w search.Want, from, to int64, limit int) ([]search.Hit, error) {
-	query, open, shut, begins, and, or := findDocs, `"`, `"`, ` *`, " AND ", " OR "
+// has says whether it is worth it to look into a block. To look for the
+// beginning of a word is dear, for words it is cheap: so of several words it is
+// first seen whether the others are there.
+func (s *Search) has(ctx context.Context, tenant string, w search.Want, block, last int64) (bool, error) {
+	if len(w.Words) == 1 || last <= blockSize {
+		return true, nil
+	}
+	query := `SELECT EXISTS (SELECT 1 FROM search_words w WHERE w.search_words MATCH ?)`
 	if s.db.Postgres() {
-		query, open, shut, begins, and, or = findDocsPG, `'`, `'`, `:*`, " & ", " | "
+		query = `WITH found AS MATERIALIZED (SELECT doc_id FROM search_words WHERE terms @@ ?::tsquery) SELECT EXISTS (SELECT 1 FROM found)`
+	}
+	w.Words = w.Words[:len(w.Words)-1]
+	var found bool
+	err := s.db.QueryRow(ctx, query, s.expression(tenant, w, []int64{block}, false)).Scan(&found)
+	return found, err
+}
+
+// find looks at blocks, the newest first.
+func (s *Search) find(ctx context.Context, tenant string, w search.Want, blocks []int64, limit int) ([]search.Hit, error) {
+	query := findDocs
+	if s.db.Postgres() {
+		query = findDocsPG
+	}
+	args := []any{s.expression(tenant, w, blocks, true), tenant, string(w.Kind), limit}
+	return each(s.reading(ctx), query, args, func(row scanner) (h search.Hit, err error) {
+		var at int64
+		err = row.Scan(&h.ID, &h.Parent, &at)
+		h.At = sqldb.Time(at)
+		return h, err
+	})
+}
+
+// expression is the engine's for: one of the blocks has all the words, of
+// which the last one may be the beginning of another.
+func (s *Search) expression(tenant string, w search.Want, blocks []int64, begins bool) string {
+	quote, star, and, or := `"`, ` *`, " AND ", " OR "
+	if s.db.Postgres() {
+		quote, star, and, or = `'`, `:*`, " & ", " | "
+	}
+	if !begins {
+		star = ""
 	}
 	var b strings.Builder
-	for block := from; block >= to; block-- {
-		if block < from {
+	for i, block := range blocks {
+		if i > 0 {
 			b.WriteString(or)
 		}
 		mark := prefix(tenant, w.Kind, w.Titles, block)
@@ -188,16 +229,11 @@ func (s *Search) find(ctx context.Context, tenant string, w search.Want, from, t
 			if i > 0 {
 				b.WriteString(and)
 			}
-			b.WriteString(open + mark + plain(word) + shut)
+			b.WriteString(quote + mark + plain(word) + quote)
 		}
-		b.WriteString(begins + ")")
+		b.WriteString(star + ")")
 	}
-	return each(s.reading(ctx), query, []any{b.String(), tenant, string(w.Kind), limit}, func(row scanner) (h search.Hit, err error) {
-		var at int64
-		err = row.Scan(&h.ID, &h.Parent, &at)
-		h.At = sqldb.Time(at)
-		return h, err
-	})
+	return b.String()
 }
 
 func (s *Search) reading(ctx context.Context) queryFunc {

@@ -54,16 +54,15 @@ const (
 	markSessions = "sessions"
 )
 
-// Agents and Sessions are ports to what is found: the resource.Store of agents,
-// and session.Store.
-type (
-	Agents interface {
-		Get(ctx context.Context, tenant, id string) (*agent.Agent, error)
-	}
-	Sessions interface {
-		Get(ctx context.Context, tenant, id string) (*session.Record, error)
-	}
-)
+// Agents is the port to agents: their resource.Store.
+type Agents interface {
+	Get(ctx context.Context, tenant, id string) (*agent.Agent, error)
+}
+
+// Sessions is the port to sessions; session.Store.
+type Sessions interface {
+	Get(ctx context.Context, tenant, id string) (*session.Record, error)
+}
 
 // Deps is what a Service is made of.
 type Deps struct {
@@ -371,7 +370,7 @@ func (s *Service) missed(tx txn.Tx) (bool, error) {
 // index makes documents of the runs that have none, and of their sessions. It
 // writes a little at a time, and rests in between for a multiple of what the
 // write took: others write, too.
-func (s *Service) index(ctx context.Context, held work.Lease, places []Place, rest time.Duration) error {
+func (s *Service) index(ctx context.Context, held work.Lease, places []Place, rest int) error {
 	sessions := map[[2]string]bool{}
 	for len(places) > 0 {
 		var batch batch
@@ -402,14 +401,14 @@ func (s *Service) index(ctx context.Context, held work.Lease, places []Place, re
 		if err := s.refreshSession(ctx, key[0], key[1], nil); err != nil {
 			return err
 		}
-		if !pause(ctx, rest*s.Clock.Now().Sub(began)) {
+		if !pause(ctx, time.Duration(rest)*s.Clock.Now().Sub(began)) {
 			return context.Cause(ctx)
 		}
 	}
 	return nil
 }
 
-func (s *Service) put(ctx context.Context, held work.Lease, b *batch, rest time.Duration) error {
+func (s *Service) put(ctx context.Context, held work.Lease, b *batch, rest int) error {
 	if len(b.tenants) == 0 {
 		return nil
 	}
@@ -427,7 +426,7 @@ func (s *Service) put(ctx context.Context, held work.Lease, b *batch, rest time.
 		}
 		return nil
 	})
-	if err == nil && !pause(ctx, rest*s.Clock.Now().Sub(began)) {
+	if err == nil && !pause(ctx, time.Duration(rest)*s.Clock.Now().Sub(began)) {
 		err = context.Cause(ctx)
 	}
 	return err

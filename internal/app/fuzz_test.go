@@ -66,19 +66,6 @@ func (o *operation) fields() []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// with is a body with one field set.
-func with(body object, path string, value any) object {
-	out := object{}
-	maps.Copy(out, body)
-	name, rest, deeper := strings.Cut(path, ".")
-	if deeper {
-		inner, _ := out[name].(object)
-		value = with(inner, rest, value)
-	}
-	out[name] = value
-	return out
-}
-
 // variants are bodies of an operation with one field after the other set to
 // something that does not belong there. A field gets a part of the values, its
 // neighbour the next; NUL, which PostgreSQL does not store, comes to all.

@@ -44,6 +44,12 @@ func (g *gate) holding(role authz.Role, scopes ...authz.Scope) string {
 	return g.keys[name]
 }
 
+// keyed makes a key with these scopes for the owner.
+func (n *node) keyed(scopes ...string) *node {
+	n.t.Helper()
+	return n.as(n.want(201, "POST", "/api/v1/tenants/me/keys", object{"name": "k", "scopes": scopes})["raw_key"].(string))
+}
+
 // knock calls an operation for things that are not there, without a body: who
 // is not let in learns nothing of either.
 func (g *gate) knock(t *testing.T, op *operation, key string, headers ...string) reply {
@@ -175,6 +181,8 @@ func TestEveryRowSaysWhoMayCall(t *testing.T) {
 			t.Errorf("%s: reads take a viewer (decisions.md D3), not a %s", op, op.Role)
 		case read && len(op.Scopes) == 0 && !slices.Contains(anyKey, op.ID):
 			t.Errorf("%s takes any key: give it a scope, or add it to anyKey with a reason", op)
+		case !read && strings.HasPrefix(op.Path, "/api/v1/tenants/") && !op.Role.AtLeast(authz.Admin):
+			t.Errorf("%s: writes of a tenant's own settings take an admin at least (decisions.md D3)", op)
 		case !read && !op.Role.AtLeast(authz.Developer):
 			t.Errorf("%s: writes take a developer at least (decisions.md D3)", op)
 		case !read && len(op.Scopes) == 0 && op.Role != authz.Admin && op.Role != authz.Owner:

@@ -3,6 +3,7 @@ package app_test
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -54,16 +55,22 @@ func (n *node) keyed(scopes ...string) *node {
 // is not let in learns nothing of either.
 func (g *gate) knock(t *testing.T, op *operation, key string, headers ...string) reply {
 	t.Helper()
-	k := &call{op: op, path: map[string]string{}}
-	for _, p := range op.params {
-		k.path[p] = ident.New()
-	}
+	k := g.call(op)
 	n := g.as(key)
 	n.t = t
 	if key == "" {
 		return n.send(op.Method, k.target(), "", headers...)
 	}
 	return k.send(n, headers...)
+}
+
+// call is an operation's, for things that are not there.
+func (g *gate) call(op *operation) *call {
+	k := &call{op: op, path: map[string]string{}, query: url.Values{}}
+	for _, p := range op.params {
+		k.path[p] = ident.New()
+	}
+	return k
 }
 
 // without is the catalogue of scopes but some; the superscope is never in it.

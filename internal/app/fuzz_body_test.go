@@ -45,6 +45,7 @@ type writer struct {
 	op   *operation
 	c    *company
 	base object // of the operation's recipe
+	rich bool   // with more than the recipe has and the schema requires
 
 	mutate int // at this value; -1: nowhere
 	values int // written so far
@@ -53,14 +54,15 @@ type writer struct {
 
 // body writes a valid body, or one that is not as it should be at one place.
 func (c *company) body(op *operation, s *tape, base object, mutated bool) string {
+	rich := s.choose(2) == 1
 	start := *s
-	w := &writer{tape: s, op: op, c: c, base: base, mutate: -1}
+	w := &writer{tape: s, op: op, c: c, base: base, rich: rich, mutate: -1}
 	w.value(op.body, "", 0)
 	if !mutated {
 		return w.out.String()
 	}
 	place := s.choose(max(w.values, 1))
-	again := &writer{tape: &start, op: op, c: c, base: base, mutate: place}
+	again := &writer{tape: &start, op: op, c: c, base: base, rich: rich, mutate: place}
 	again.value(op.body, "", 0)
 	return again.out.String()
 }
@@ -74,10 +76,12 @@ func (w *writer) value(s *apiSchema, path string, depth int) {
 		w.mutant(s)
 		return
 	}
-	name := path[strings.LastIndexAny(path, ".")+1:]
-	if target, known := references[path]; known && len(w.c.ids[target]) > 0 && len(s.Properties) == 0 && s.Items == nil {
-		w.text(pick(w.tape, w.c.ids[target]))
-		return
+	name := strings.TrimSuffix(path[strings.LastIndexByte(path, '.')+1:], "[]")
+	for _, field := range []string{strings.TrimSuffix(path, "[]"), name} {
+		if ids := w.c.ids[references[field]]; len(ids) > 0 && len(s.Properties) == 0 && s.Items == nil {
+			w.text(pick(w.tape, ids))
+			return
+		}
 	}
 	kinds := s.kinds()
 	switch kind := pick(w.tape, kinds); {
@@ -147,19 +151,19 @@ func (w *writer) object(s *apiSchema, path string, depth int) {
 		given, has := w.base[name]
 		needed := slices.Contains(s.Required, name)
 		switch {
-		case depth == 0 && has && w.choose(4) != 1:
+		case depth == 0 && has && (!w.rich || w.choose(4) != 1):
 			member(name)
 			if w.values++; w.values-1 == w.mutate {
 				w.mutant(s.Properties[name])
 			} else {
 				w.json(given)
 			}
-		case needed || depth < 4 && w.choose(3) == 1:
+		case needed || w.rich && depth < 4 && w.choose(3) == 1:
 			member(name)
 			w.value(s.Properties[name], strings.TrimPrefix(path+"."+name, "."), depth+1)
 		}
 	}
-	if s.More != nil && w.choose(3) == 1 {
+	if s.More != nil && w.rich && w.choose(3) == 1 {
 		member(pick(w.tape, nasty))
 		w.out.WriteString(pick(w.tape, anything))
 	}

@@ -183,14 +183,16 @@ func (m shot) said() string {
 	return m.body + m.target + target + strings.Join(m.headers, " ")
 }
 
-// try fires what a tape makes of an operation, and checks the answer.
-func (c *company) try(op *operation, data []byte) {
+// try fires what a tape makes of an operation, checks the answer and gives its
+// status.
+func (c *company) try(op *operation, data []byte) int {
 	c.t.Helper()
 	m := c.aim(op, &tape{data: data})
 	r := c.fire(m)
 	if op.answered(c.t, r, m.said()); c.t.Failed() {
 		c.t.Fatalf("after %s %s\n%q\n%.2000q", m.method, m.target, m.headers, m.body)
 	}
+	return r.StatusCode
 }
 
 // Whatever is made of an operation's schema, the operation takes it or says
@@ -206,8 +208,13 @@ func TestMutatedBodies(t *testing.T) {
 				if op.body != nil {
 					rounds = 30
 				}
+				statuses := map[int]int{}
 				for round := range rounds {
-					c.try(op, noise(uint64(i*1000+round), 400))
+					statuses[c.try(op, noise(uint64(i*1000+round), 400))]++
+				}
+				t.Log(statuses)
+				if refused := statuses[400] + statuses[413] + statuses[415] + statuses[422]; op.body != nil && (refused == 0 || refused == rounds) {
+					t.Errorf("all bodies alike were answered: %v", statuses)
 				}
 			})
 		}

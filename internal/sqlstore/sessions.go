@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"agentd/internal/fault"
+	"agentd/internal/page"
 	"agentd/internal/run"
 	"agentd/internal/schema"
 	"agentd/internal/session"
@@ -96,13 +97,18 @@ func (s *Sessions) List(ctx context.Context, tenant, agent, after string, limit 
 	if after != "" {
 		q, args = q+` AND session_id < ?`, append(args, after)
 	}
-	return each(s.reading(ctx), q+` ORDER BY session_id DESC LIMIT ?`, append(args, limit), func(row scanner) (session.Record, error) {
+	var weight page.Weight
+	found, err := each(s.reading(ctx), q+` ORDER BY session_id DESC LIMIT ?`, append(args, limit), func(row scanner) (session.Record, error) {
 		r, err := scanSession(tenant, row)
 		if err != nil {
 			return session.Record{}, err
 		}
-		return *r, nil
+		if weight.Full(r.Weight()) {
+			err = errEnough
+		}
+		return *r, err
 	})
+	return found, err
 }
 
 // InsertBranch implements session.Store.
@@ -256,6 +262,9 @@ func (s *Sessions) reading(ctx context.Context) queryFunc {
 }
 
 // each reads all rows of a query.
+// errEnough ends the reading with the row that a scan gives beside it.
+var errEnough = errors.New("no further row is needed")
+
 func each[T any](query queryFunc, text string, args []any, scan func(scanner) (T, error)) ([]T, error) {
 	rows, err := query(text, args...)
 	if err != nil {
@@ -265,10 +274,13 @@ func each[T any](query queryFunc, text string, args []any, scan func(scanner) (T
 	out := []T{}
 	for rows.Next() {
 		v, err := scan(rows)
-		if err != nil {
+		if err != nil && err != errEnough { //nolint:errorlint // it is ours and never wrapped
 			return nil, err
 		}
 		out = append(out, v)
+		if err != nil {
+			return out, nil
+		}
 	}
 	return out, rows.Err()
 }

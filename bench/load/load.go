@@ -19,6 +19,7 @@ type Request struct {
 	Path   string
 	Key    string // API key; empty: none
 	Body   string // JSON; every "{{n}}" in it becomes a number that never repeats
+	Once   bool   // with an Idempotency-Key of its own each time
 }
 
 // Plan is one measurement.
@@ -49,6 +50,9 @@ func (r Request) bytes(addr string, n int64) []byte {
 	out := fmt.Appendf(nil, "%s %s HTTP/1.1\r\nHost: %s\r\n", r.Method, r.Path, addr)
 	if r.Key != "" {
 		out = fmt.Appendf(out, "Authorization: Bearer %s\r\n", r.Key)
+	}
+	if r.Once {
+		out = fmt.Appendf(out, "Idempotency-Key: bench-%d\r\n", n)
 	}
 	if r.Method != "GET" {
 		out = fmt.Appendf(out, "Content-Type: application/json\r\nContent-Length: %d\r\n", len(body))
@@ -95,7 +99,7 @@ func (c *client) work(p Plan, begin, end time.Time) {
 	link := &conn{addr: p.Addr}
 	defer link.close()
 	want, mark := []byte(p.Want), []byte(p.Mark)
-	varies := strings.Contains(p.Request.Body, "{{n}}")
+	varies := p.Request.Once || strings.Contains(p.Request.Body, "{{n}}")
 	request := p.Request.bytes(p.Addr, number())
 	for time.Now().Before(end) {
 		a, err := link.exchange(request, mark)

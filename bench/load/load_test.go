@@ -34,11 +34,11 @@ func TestPlainAnswersAreCounted(t *testing.T) {
 		if last.Swap(string(body)) == string(body) {
 			repeats.Add(1)
 		}
-		if r.Header.Get("Authorization") != "Bearer k" {
+		if r.Header.Get("Authorization") != "Bearer k" || r.Header.Get("Idempotency-Key") == "" {
 			w.WriteHeader(http.StatusUnauthorized)
 		}
 		fmt.Fprintf(w, "got %s", body)
-	}, Plan{Request: Request{Method: "POST", Path: "/x", Key: "k", Body: `{"n":{{n}}}`}, Want: `got {"n":`, PID: os.Getpid()})
+	}, Plan{Request: Request{Method: "POST", Path: "/x", Key: "k", Body: `{"n":{{n}}}`, Once: true}, Want: `got {"n":`, PID: os.Getpid()})
 	if r.OK == 0 || r.Failed != 0 {
 		t.Errorf("%d answers, %d failures: %s", r.OK, r.Failed, r.FirstError)
 	}

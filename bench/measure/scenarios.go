@@ -38,6 +38,7 @@ var scenarios = []scenario{
 	{"paced", false, paced},
 	{"steps", false, steps},
 	{"agents", false, agents},
+	{"once", false, once},
 	{"million", true, million},
 }
 
@@ -291,6 +292,47 @@ func agents(b *bench) error {
 			return err
 		}
 		b.report(c.what+", 64 clients", rate(mine), rate(theirs), mine.PerSecond/theirs.PerSecond, atLeast(c.ratio))
+	}
+	return nil
+}
+
+// once compares writes that carry an Idempotency-Key with those that carry none.
+func once(b *bench) error {
+	sim, err := b.start(b.sim, nil)
+	if err != nil {
+		return err
+	}
+	defer sim.stop()
+	own, err := b.start(b.agentd, sim)
+	if err != nil {
+		return err
+	}
+	defer own.stop()
+	agent, err := own.newAgent()
+	if err != nil {
+		return err
+	}
+	for _, c := range []struct {
+		what    string
+		request load.Request
+		want    string
+	}{
+		{"create an agent", load.Request{Method: "POST", Path: "/api/v1/agents", Body: agentBody, Key: key}, "agent_id"},
+		{"start a run", load.Request{
+			Method: "POST", Path: "/api/v1/runs", Body: fmt.Sprintf(`{"agent_id":%q,"input":{"message":"Hello."}}`, agent), Key: key,
+		}, "run_id"},
+	} {
+		for _, clients := range []int{1, 16} {
+			bare := load.Plan{Addr: own.addr, Request: c.request, Clients: clients, Want: c.want}
+			keyed := bare
+			keyed.Request.Once = true
+			mine, theirs, err := b.pair(keyed, bare)
+			if err != nil {
+				return err
+			}
+			b.report(fmt.Sprintf("%s with an Idempotency-Key, %d at once: p50", c.what, clients), mine.P50.String(), theirs.P50.String(),
+				float64(mine.P50)/float64(theirs.P50), atMost(1.15, ""))
+		}
 	}
 	return nil
 }

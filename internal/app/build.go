@@ -130,7 +130,7 @@ func (a *App) build(ctx context.Context) error {
 	)
 	a.raw = append(chat.Routes(), a.mcpEndpoint(servers, runs, agentTools{catalogue{agents}, source}, log)...)
 	a.server, err = httpapi.New(httpapi.Config{
-		Routes: a.routes, Raw: a.raw, Auth: a.people, Recheck: a.people.Valid, Ready: a.db.Ready,
+		Routes: a.routes, Raw: a.raw, Auth: a.people, Recheck: a.people.Valid, Ready: a.db.Ready, Idempotency: a.buildIdempotency(),
 		Log: a.log, Metrics: a.metrics, Tracer: tracer(a.cfg.Observability, "agentd/http"), PublicURL: a.cfg.Server.PublicURL,
 	})
 	return err

@@ -92,6 +92,7 @@ var rows = []row{
 	{pattern: "internal/audit", layer: port, uses: []string{jsonModule}},
 	{pattern: "internal/blob", layer: port},
 	{pattern: "internal/event", layer: port, uses: []string{jsonModule}},
+	{pattern: "internal/idempotency", layer: port},
 	{pattern: "internal/imaging", layer: port, uses: []string{jsonModule}},
 	{pattern: "internal/mail", layer: port, uses: []string{jsonModule}},
 	{pattern: "internal/model", layer: port, uses: []string{jsonModule}},

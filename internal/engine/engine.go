@@ -202,7 +202,9 @@ func (e *Engine) Start(ctx context.Context, r *run.Record, spec *run.AgentSpec) 
 	a.emit("run.started", startedData{Status: run.Running, Attempt: 1})
 	if a.atOnce(ctx) {
 		a.beginStep(run.StepLLM, nil)
-		a.callEarly()
+		if !txn.Guarded(ctx) { // one that was done before would call the model for nothing
+			a.callEarly()
+		}
 	}
 	err = a.insert(ctx, func(tx txn.Tx) (err error) {
 		if now, err := admitted(tx, a.rec); err != nil || !now {

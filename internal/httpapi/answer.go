@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"cmp"
 	"net/http"
 	"strconv"
 	"sync"
@@ -10,12 +11,15 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"agentd/internal/idempotency"
 	"agentd/internal/route"
 )
 
 // answerOptions: maps in order, so that equal answers are equal bytes; text
 // that is no UTF-8 (a tool's output, say) is mended instead of failing.
 var answerOptions = json.JoinOptions(json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
+
+const jsonMedia = "application/json"
 
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
@@ -35,19 +39,24 @@ func JSON(w http.ResponseWriter, status int, v any) error {
 	if err := json.MarshalWrite(buf, v, answerOptions); err != nil {
 		return err
 	}
-	writeBody(w, status, "application/json", buf.Bytes())
+	writeBody(w, status, jsonMedia, buf.Bytes())
+	return nil
+}
+
+// asReply gives an answer that is one, and nil for one that is a plain value.
+func asReply(out any) *route.Reply {
+	switch out := out.(type) {
+	case *route.Reply:
+		return out
+	case route.Reply:
+		return &out
+	}
 	return nil
 }
 
 // reply sends what a row's function gave.
 func (o *operation) reply(w http.ResponseWriter, out any) error {
-	var r *route.Reply
-	switch out := out.(type) {
-	case *route.Reply:
-		r = out
-	case route.Reply:
-		r = &out
-	}
+	r := asReply(out)
 	if r == nil {
 		if o.status == http.StatusNoContent {
 			w.WriteHeader(http.StatusNoContent)
@@ -55,10 +64,7 @@ func (o *operation) reply(w http.ResponseWriter, out any) error {
 		}
 		return JSON(w, o.status, out)
 	}
-	status := r.Status
-	if status == 0 {
-		status = o.status
-	}
+	status := cmp.Or(r.Status, o.status)
 	if r.ETag != "" {
 		w.Header().Set("ETag", `"`+r.ETag+`"`)
 	}
@@ -72,12 +78,31 @@ func (o *operation) reply(w http.ResponseWriter, out any) error {
 		w.WriteHeader(status)
 		return nil
 	}
-	media := "application/json"
-	if r.Media != "" {
-		media = r.Media
-	}
-	writeBody(w, status, media, r.JSON)
+	writeBody(w, status, cmp.Or(r.Media, jsonMedia), r.JSON)
 	return nil
+}
+
+// render is what reply would send.
+func (o *operation) render(out any) (*idempotency.Answer, error) {
+	r := asReply(out)
+	if r == nil {
+		a := &idempotency.Answer{Status: o.status}
+		if o.status == http.StatusNoContent {
+			return a, nil
+		}
+		var err error
+		a.Media = jsonMedia
+		a.Body, err = json.Marshal(out, answerOptions)
+		return a, err
+	}
+	a := &idempotency.Answer{Status: cmp.Or(r.Status, o.status), Location: r.Location, Body: r.JSON}
+	if r.ETag != "" {
+		a.ETag = `"` + r.ETag + `"`
+	}
+	if r.JSON != nil {
+		a.Media = contentTypes[cmp.Or(r.Media, jsonMedia)][0]
+	}
+	return a, nil
 }
 
 func (o *operation) cookie(c *route.Cookie) *http.Cookie {
@@ -95,7 +120,7 @@ func (o *operation) cookie(c *route.Cookie) *http.Cookie {
 }
 
 var contentTypes = map[string][]string{
-	"application/json":         {"application/json"},
+	jsonMedia:                  {jsonMedia},
 	"application/problem+json": {"application/problem+json"},
 	"text/markdown":            {"text/markdown; charset=utf-8"},
 }

@@ -28,6 +28,8 @@ type exchange struct {
 	who     authz.Caller
 	key     string // the credential, for streams to check again
 
+	held *heldAnswer // the answer is gathered before it is sent; nil: it is sent as it comes
+
 	status int // 0: no header was sent
 	bytes  int64
 	failed *fault.Error
@@ -69,7 +71,9 @@ func (x *exchange) WriteHeader(status int) {
 	if x.status == 0 && status >= 200 || status == http.StatusSwitchingProtocols {
 		x.status = status
 	}
-	x.w.WriteHeader(status)
+	if x.held == nil {
+		x.w.WriteHeader(status)
+	}
 }
 
 // answerTimeout is how long a reader may take to read what is written; it is
@@ -84,6 +88,12 @@ func (x *exchange) allow(now time.Time, timeout time.Duration) {
 
 // Write implements http.ResponseWriter.
 func (x *exchange) Write(p []byte) (int, error) {
+	if x.held != nil {
+		if x.status == 0 {
+			x.status = http.StatusOK
+		}
+		return x.held.body.Write(p)
+	}
 	if now := time.Now(); now.Sub(x.limited) > answerTimeout/2 {
 		x.allow(now, answerTimeout)
 	}
@@ -99,7 +109,13 @@ func (x *exchange) Write(p []byte) (int, error) {
 func (x *exchange) Unwrap() http.ResponseWriter { return x.w }
 
 // Flush implements http.Flusher, for handlers that were written for it.
-func (x *exchange) Flush() { _ = http.NewResponseController(x.w).Flush() }
+func (x *exchange) Flush() {
+	if x.held == nil {
+		x.flush()
+	}
+}
+
+func (x *exchange) flush() { _ = http.NewResponseController(x.w).Flush() }
 
 // param gives the i-th path parameter, unescaped.
 func (x *exchange) param(i int) string {

@@ -23,6 +23,7 @@ type operation struct {
 	queryToken   bool
 	quiet        bool // probes are logged at debug level
 	https        bool // clients come over TLS
+	repeatable   bool // takes an Idempotency-Key
 
 	// serve answers; what it returns is refused by fail, nil meaning Problem.
 	serve func(x *exchange, r *http.Request) error

@@ -98,6 +98,9 @@ func (d *document) add(p published) {
 	d.body(op, p)
 	d.answers(op, p)
 	d.refusals(op, p)
+	if repeatable(p.Row) {
+		d.repeats(op)
+	}
 	d.openapi.AddOperation(op)
 }
 
@@ -297,6 +300,34 @@ func (d *document) refusals(op *huma.Operation, p published) {
 			continue
 		}
 		op.Responses[strconv.Itoa(status)] = &huma.Response{Ref: d.refusal(status)}
+	}
+}
+
+// repeats publishes that a write can be repeated with an Idempotency-Key.
+func (d *document) repeats(op *huma.Operation) {
+	op.Parameters = append(op.Parameters, &huma.Param{Ref: "#/components/parameters/IdempotencyKey"})
+	if op.Responses["202"] == nil {
+		op.Responses["202"] = &huma.Response{Ref: "#/components/responses/InProgress"}
+	}
+	for _, status := range []int{http.StatusBadRequest, http.StatusUnprocessableEntity} {
+		if op.Responses[strconv.Itoa(status)] == nil {
+			op.Responses[strconv.Itoa(status)] = &huma.Response{Ref: d.refusal(status)}
+		}
+	}
+	c := d.openapi.Components
+	if c.Parameters != nil {
+		return
+	}
+	c.Parameters = map[string]*huma.Param{"IdempotencyKey": {
+		Name: keyHeader, In: "header",
+		Description: "Names this write, so that repeating it has no second effect: within 24 hours the same request with the same key is answered as the first was, " +
+			"with X-Idempotency-Replayed: true. 1 to 128 letters, digits, '_', '.' or '-'.",
+		Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^[A-Za-z0-9_.-]{1,128}$"},
+	}}
+	c.Responses["InProgress"] = &huma.Response{
+		Description: "The first request with this Idempotency-Key is still running; send it again.",
+		Headers:     map[string]*huma.Header{"Retry-After": {Description: "Seconds.", Schema: &huma.Schema{Type: huma.TypeInteger}}},
+		Content:     map[string]*huma.MediaType{"application/json": {Schema: d.registry.Schema(reflect.TypeFor[inProgress](), true, "")}},
 	}
 }
 

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"cmp"
+	"context"
 	"net/http"
 	"reflect"
 
@@ -14,20 +15,15 @@ import (
 func (s *Server) routeOperation(r route.Route) *operation {
 	o := &operation{
 		row: r.Row, status: cmp.Or(r.Status, http.StatusOK), stream: r.Open != nil,
-		queryToken: r.Out == contentType, https: s.https,
+		queryToken: r.Out == contentType, https: s.https, repeatable: repeatable(r.Row),
 	}
 	in := s.compile(r.Row, r.In)
 	if o.stream {
 		o.serve = func(x *exchange, req *http.Request) error { return s.serveStream(x, req, in, r.Open) }
 		return o
 	}
-	o.serve = func(x *exchange, req *http.Request) error {
-		arg, held, err := in.bind(x, req)
-		defer held.release()
-		if err != nil {
-			return err
-		}
-		out, err := r.Call(x, x.who, arg)
+	answer := func(ctx context.Context, x *exchange, req *http.Request, arg any) error {
+		out, err := r.Call(ctx, x.who, arg)
 		if err != nil {
 			return err
 		}
@@ -35,6 +31,17 @@ func (s *Server) routeOperation(r route.Route) *operation {
 			return x.serveContent(req, content)
 		}
 		return o.reply(x, out)
+	}
+	o.serve = func(x *exchange, req *http.Request) error {
+		if key := req.Header[keyHeader]; key != nil && o.repeatable {
+			return s.serveOnce(x, req, o, in, answer)
+		}
+		arg, held, err := in.bind(x, req)
+		defer held.release()
+		if err != nil {
+			return err
+		}
+		return answer(x, x, req, arg)
 	}
 	return o
 }
@@ -61,15 +68,19 @@ type Raw struct {
 
 func (s *Server) rawOperation(raw Raw) *operation {
 	names := pathNames(raw.Path)
-	return &operation{
+	o := &operation{
 		row: raw.Row, status: http.StatusOK,
 		apiKeyHeader: raw.APIKeyHeader, queryToken: raw.QueryToken, quiet: raw.Quiet, https: s.https,
-		fail: raw.Fail,
-		serve: func(x *exchange, r *http.Request) error {
-			for i, name := range names {
-				r.SetPathValue(name, x.param(i))
-			}
-			return raw.Serve(x, r, x.who)
-		},
+		repeatable: repeatable(raw.Row), fail: raw.Fail,
 	}
+	o.serve = func(x *exchange, r *http.Request) error {
+		for i, name := range names {
+			r.SetPathValue(name, x.param(i))
+		}
+		if key := r.Header[keyHeader]; key != nil && o.repeatable {
+			return s.serveRawOnce(x, r, o, raw.Serve)
+		}
+		return raw.Serve(x, r, x.who)
+	}
+	return o
 }

@@ -22,6 +22,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"agentd/internal/authz"
+	"agentd/internal/idempotency"
 	"agentd/internal/route"
 )
 
@@ -35,6 +36,9 @@ type Config struct {
 	// Recheck says whether a caller's credential still counts; it is asked for
 	// every open stream. Nil: the credential is authenticated again.
 	Recheck func(ctx context.Context, who authz.Caller) error
+	// Idempotency keeps the answers to writes that carry an Idempotency-Key.
+	// Nil: the header is not read.
+	Idempotency *idempotency.Keeper
 	// Ready says whether requests can be answered: whether the database is
 	// there. Nil: always.
 	Ready func(ctx context.Context) error
@@ -58,6 +62,7 @@ type Config struct {
 type Server struct {
 	auth       Authenticator
 	sameOrigin *http.CrossOriginProtection
+	once       *idempotency.Keeper
 	ready      func(context.Context) error
 	log        *slog.Logger
 	tracer     trace.Tracer
@@ -80,7 +85,7 @@ type Server struct {
 // that contradict themselves: mistakes of the program that a start reveals.
 func New(c Config) (*Server, error) {
 	s := &Server{
-		auth: c.Auth, sameOrigin: http.NewCrossOriginProtection(), ready: c.Ready, log: c.Log, tracer: c.Tracer,
+		auth: c.Auth, sameOrigin: http.NewCrossOriginProtection(), once: c.Idempotency, ready: c.Ready, log: c.Log, tracer: c.Tracer,
 		build: c.Build, started: time.Now(), mux: newMux(),
 	}
 	if s.log == nil {

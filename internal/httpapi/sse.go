@@ -66,6 +66,7 @@ type Stream struct {
 // Error: fault.Unavailable where the server stops.
 func OpenStream(r *http.Request, opts StreamOptions) (*Stream, error) {
 	x := exchangeOf(r.Context())
+	x.held = nil // a stream is sent as it comes, and cannot be sent again
 	st, err := x.server.streams.open(x, opts)
 	if err == nil {
 		st.start()

@@ -39,7 +39,10 @@ func (s *Service) CreateKey(ctx context.Context, who authz.Caller, name string, 
 	err = s.write(ctx, func(tx txn.Tx) error {
 		raw = NewRawKey()
 		key = s.newKey(who.TenantID, who.UserID, name, raw, scopes)
-		return s.store.AddKey(tx, key, raw.Hash())
+		if err := s.store.AddKey(tx, key, raw.Hash()); err != nil {
+			return err
+		}
+		return txn.Answer(tx, created(key, raw))
 	})
 	return key, raw, err
 }

@@ -145,7 +145,11 @@ func (s *Service) createKey(ctx context.Context, who authz.Caller, in *createKey
 	if err != nil {
 		return CreatedKey{}, err
 	}
-	return CreatedKey{APIKey: shown(key), RawKey: raw, Warning: "Store raw_key now: it is not kept and cannot be shown again."}, nil
+	return created(key, raw), nil
+}
+
+func created(key Key, raw RawKey) CreatedKey {
+	return CreatedKey{APIKey: shown(key), RawKey: raw, Warning: "Store raw_key now: it is not kept and cannot be shown again."}
 }
 
 // KeyList answers GET /tenants/me/keys.

@@ -122,6 +122,11 @@ func (s *Service) Add(ctx context.Context, who authz.Caller, baseID string, u Up
 	for i, chunk := range chunks {
 		passages[i] = retrieval.Passage{ID: ident.New(), SourceID: d.ID, Position: i, Text: chunk, At: now}
 	}
+	out := &Added{DocumentID: d.ID, Name: name, ChunksCreated: len(chunks), Status: statusReady, EmbeddingStatus: keywordOnly}
+	if s.Search.Model() != "" {
+		out.EmbeddingPending, out.EmbeddingCompletion = len(chunks), completionTodo
+	}
+	ctx = txn.Promise(ctx, func() any { return out })
 	err = s.Writer.Write(ctx, func(tx txn.Tx) error {
 		_, err := s.bases.UpdateTx(tx, who, baseID, func(b *base) error {
 			if b.TotalChunks += len(chunks); b.TotalChunks > maxBaseChunks {
@@ -142,14 +147,7 @@ func (s *Service) Add(ctx context.Context, who authz.Caller, baseID string, u Up
 		}
 		return s.Store.Insert(tx, d)
 	})
-	if err != nil {
-		return nil, err
-	}
-	out := &Added{DocumentID: d.ID, Name: name, ChunksCreated: len(chunks), Status: statusReady, EmbeddingStatus: keywordOnly}
-	if s.Search.Model() != "" {
-		out.EmbeddingPending, out.EmbeddingCompletion = len(chunks), completionTodo
-	}
-	return out, nil
+	return out, err
 }
 
 func chunkLimit(b *base, limit int, what string) error {

@@ -151,11 +151,7 @@ func (s *Service) CheckTx(tx txn.Tx, tenant, id string) error {
 
 // shown gives a base with the agents that search it.
 func (s *Service) shown(ctx context.Context, b *base) (Base, error) {
-	out := Base{
-		ID: b.ID, TenantID: b.TenantID, Name: b.Name, Description: b.Description, EmbeddingModel: b.EmbeddingModel,
-		ChunkSize: b.ChunkSize, ChunkOverlap: b.ChunkOverlap, DocumentCount: b.DocumentCount, TotalChunks: b.TotalChunks,
-		Status: statusReady, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt,
-	}
+	out := b.alone()
 	err := everyPage(func(f resource.Find) ([]*agent.Agent, error) {
 		f.Where = map[string]string{agent.KnowledgeBaseIndex: b.ID}
 		return s.Agents.Store().List(ctx, b.TenantID, f)
@@ -166,6 +162,15 @@ func (s *Service) shown(ctx context.Context, b *base) (Base, error) {
 		return g.ID, nil
 	})
 	return out, err
+}
+
+// alone is a base as it is shown that no agent uses.
+func (b *base) alone() Base {
+	return Base{
+		ID: b.ID, TenantID: b.TenantID, Name: b.Name, Description: b.Description, EmbeddingModel: b.EmbeddingModel,
+		ChunkSize: b.ChunkSize, ChunkOverlap: b.ChunkOverlap, DocumentCount: b.DocumentCount, TotalChunks: b.TotalChunks,
+		Status: statusReady, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt,
+	}
 }
 
 // everyPage visits a whole list; each gives the id of what it is shown.

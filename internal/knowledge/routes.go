@@ -88,11 +88,14 @@ func (s *Service) create(ctx context.Context, who authz.Caller, in *createIn) (*
 	if b.ChunkOverlap = b.ChunkSize / 5; body.ChunkOverlap != nil {
 		b.ChunkOverlap = *body.ChunkOverlap
 	}
-	if err := s.bases.Create(ctx, who, b); err != nil {
+	answer := func() any {
+		shown := b.alone()
+		return &shown
+	}
+	if err := s.bases.Create(txn.Promise(ctx, answer), who, b); err != nil {
 		return nil, err
 	}
-	shown, err := s.shown(ctx, b)
-	return &shown, err
+	return answer().(*Base), nil
 }
 
 type baseIn struct {

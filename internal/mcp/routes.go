@@ -19,17 +19,18 @@ func (s *Service) Routes() []route.Route {
 	item, mine := collection+"/{serverId}", "/api/v1/agents/{agentId}/mcp-servers"
 
 	create := row("POST", collection, "createMcpServer", "Register an MCP server.")
-	create.Status = 201
+	create.Status, create.Outside = 201, true
 	create.Doc = "It is connected to at once. Where that fails it is registered all the same, and connect_error says why; " +
 		"a URL that leads to no public address is refused."
 	change := row("PATCH", item, "patchMcpServer", "Change the fields of an MCP server that are sent.")
-	change.Errors = []int{409}
+	change.Errors, change.Outside = []int{409}, true
 	change.Doc = "id, tenant_id and transport stay. A url of another origin, another command or other args are refused with " +
 		"secret_would_move while a secret is stored, unless the secret is sent along."
 	test := row("POST", item+"/test", "testMcpServer", "Connect to an MCP server and list its tools.")
+	test.Outside = true
 	test.Doc = "Always 200: ok says whether it worked."
 	authorize := row("POST", item+"/authorize", "authorizeMcpServer", "Make the address where a person authorizes an MCP server.")
-	authorize.Errors = []int{409}
+	authorize.Errors, authorize.Outside = []int{409}, true
 	return []route.Route{
 		route.Action(create, s.create),
 		route.Action(row("GET", collection, "listMcpServers", "List MCP servers, newest first."), s.list),

@@ -31,6 +31,7 @@ func (s *Service) create(ctx context.Context, who authz.Caller, in *createIn) (v
 	if err := s.admit(ctx, v, nil); err != nil {
 		return view{}, err
 	}
+	ctx = txn.Promise(ctx, func() any { return show(v) })
 	if err := s.store.Create(ctx, who, v); err != nil {
 		return view{}, err
 	}

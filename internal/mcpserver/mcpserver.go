@@ -77,6 +77,7 @@ func (s *Server) Routes() []httpapi.Raw {
 	post.Doc = "Agents are its tools. Listing them needs agents:read; calling one needs runs:create and the role developer as well, starts a run and answers with its text. " +
 		"The header " + agentHeader + " narrows both to one agent. Refusals are JSON-RPC errors."
 	post.BodyOf, post.AnswerOf, post.Also = reflect.TypeFor[request](), reflect.TypeFor[response](), []int{http.StatusAccepted}
+	post.Outside = true // a run that answers at once
 	post.Errors = []int{400, 404, 422, 503}
 	get.Method, get.ID, get.Summary = "GET", "listenMcp", "Open the stream of the platform as an MCP server."
 	get.Doc = "It keeps no sessions and has nothing to say by itself: the stream is silent but for its heartbeat."

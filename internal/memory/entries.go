@@ -123,6 +123,8 @@ func (e *Entry) InPassage(kind, text string, boost float64, at time.Time) {
 // insertion is a change of a memory that adds something.
 type insertion struct {
 	unique bool // leave out drafts whose content is known already
+	// answer, if set, is what the caller's request is answered that adds them.
+	answer func(added []Stored) any
 	// first runs before anything is written; what it says ends the change.
 	first func(tx txn.Tx) error
 }
@@ -131,6 +133,9 @@ type insertion struct {
 // full then. It gives what was added: drafts whose origin made an entry before
 // are left out.
 func (s *Service) insert(ctx context.Context, tenant, agentID string, drafts []Draft, how insertion) (added []Stored, err error) {
+	if how.answer != nil {
+		ctx = txn.Promise(ctx, func() any { return how.answer(added) })
+	}
 	err = s.Writer.Write(ctx, func(tx txn.Tx) error {
 		added = nil
 		if how.first != nil {

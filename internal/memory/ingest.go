@@ -69,18 +69,21 @@ func (s *Service) Ingest(ctx context.Context, tenant, agentID string, d Document
 		tags := slices.Concat(d.Tags, []string{"document", short(name, maxTag), fmt.Sprintf("chunk:%d/%d", i+1, len(chunks))})
 		drafts[i] = Draft{Type: Semantic, Content: chunk, Tags: tags}
 	}
-	added, err := s.insert(ctx, tenant, agentID, drafts, insertion{})
+	answer := func(added []Stored) *Ingested {
+		out := &Ingested{
+			Ingested: true, Filename: name, TextLength: utf8.RuneCountInString(text), ChunksCreated: len(added), FileID: d.FileID,
+			Entries: make([]IngestedEntry, len(added)),
+		}
+		for i, e := range added {
+			out.Entries[i] = IngestedEntry{EntryID: e.EntryID, Type: e.Type, ContentPreview: short(e.Content, previewLength), Tags: e.Tags}
+		}
+		return out
+	}
+	added, err := s.insert(ctx, tenant, agentID, drafts, insertion{answer: func(added []Stored) any { return answer(added) }})
 	if err != nil {
 		return nil, err
 	}
-	out := &Ingested{
-		Ingested: true, Filename: name, TextLength: utf8.RuneCountInString(text), ChunksCreated: len(added), FileID: d.FileID,
-		Entries: make([]IngestedEntry, len(added)),
-	}
-	for i, e := range added {
-		out.Entries[i] = IngestedEntry{EntryID: e.EntryID, Type: e.Type, ContentPreview: short(e.Content, previewLength), Tags: e.Tags}
-	}
-	return out, nil
+	return answer(added), nil
 }
 
 // text is what a document says, and how it is called.
@@ -146,9 +149,12 @@ func (s *Service) Import(ctx context.Context, tenant, agentID string, drafts []D
 	if wrong != nil {
 		return nil, fault.BadFields(wrong[:min(len(wrong), 100)]...)
 	}
-	added, err := s.insert(ctx, tenant, agentID, drafts, insertion{unique: true})
+	answer := func(added []Stored) *Imported {
+		return &Imported{Imported: true, AgentID: agentID, Offered: len(drafts), Added: len(added), Duplicates: len(drafts) - len(added)}
+	}
+	added, err := s.insert(ctx, tenant, agentID, drafts, insertion{unique: true, answer: func(added []Stored) any { return answer(added) }})
 	if err != nil {
 		return nil, err
 	}
-	return &Imported{Imported: true, AgentID: agentID, Offered: len(drafts), Added: len(added), Duplicates: len(drafts) - len(added)}, nil
+	return answer(added), nil
 }

@@ -133,7 +133,7 @@ func (s *Service) create(ctx context.Context, who authz.Caller, in *createIn) (*
 	if wrong := d.check(""); wrong != nil {
 		return nil, fault.BadFields(wrong...)
 	}
-	added, err := s.insert(ctx, who.TenantID, in.AgentID, []Draft{d}, insertion{})
+	added, err := s.insert(ctx, who.TenantID, in.AgentID, []Draft{d}, insertion{answer: func(added []Stored) any { return &added[0].Entry }})
 	if err != nil {
 		return nil, err
 	}

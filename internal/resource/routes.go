@@ -158,8 +158,14 @@ func (s *Store[T]) deleteRoute(item string) route.Route {
 	row := s.row("DELETE", item, "delete", "Delete "+s.one()+".", s.Writers, s.deletion)
 	row.Errors = []int{409, 412}
 	return s.onOne(row, withMatch, func(ctx context.Context, who authz.Caller, a asked) (*route.Reply, error) {
-		err := s.deps.Writer.Write(ctx, func(tx txn.Tx) error { return s.remove(tx, who, a.id, a.match) })
-		return &route.Reply{JSON: []byte(`{"deleted":true,"` + s.IDField + `":"` + a.id + `"}`)}, err
+		answer := &route.Reply{JSON: []byte(`{"deleted":true,"` + s.IDField + `":"` + a.id + `"}`)}
+		err := s.deps.Writer.Write(ctx, func(tx txn.Tx) error {
+			if err := s.remove(tx, who, a.id, a.match); err != nil {
+				return err
+			}
+			return txn.Answer(tx, answer)
+		})
+		return answer, err
 	})
 }
 

@@ -2,6 +2,7 @@ package resource
 
 import (
 	"context"
+	"errors"
 	"reflect"
 	"slices"
 
@@ -44,16 +45,34 @@ func (s *Store[T]) CreateFrom(ctx context.Context, who authz.Caller, body jsonte
 	if err := s.fill(t, body, s.create, false, atCreation); err != nil {
 		return nil, err
 	}
+	return s.commit(ctx, func(tx txn.Tx) (Doc, error) { return s.insert(tx, who, t) })
+}
+
+// commit answers a write with what it stored. Who repeats the request gets the
+// same answer, so it is made in the transaction where somebody wants that.
+func (s *Store[T]) commit(ctx context.Context, write func(txn.Tx) (Doc, error)) (reply *route.Reply, err error) {
 	var doc Doc
-	err := s.deps.Writer.Write(ctx, func(tx txn.Tx) (err error) {
-		doc, err = s.insert(tx, who, t)
-		return err
+	err = s.deps.Writer.Write(ctx, func(tx txn.Tx) (err error) {
+		reply = nil
+		if doc, err = write(tx); err != nil || !txn.Asked(tx) {
+			return err
+		}
+		if reply, err = s.show(doc); err != nil {
+			return err
+		}
+		return txn.Answer(tx, reply)
 	})
 	if err != nil {
 		return nil, err
 	}
-	return s.show(doc)
+	if reply == nil {
+		return s.show(doc)
+	}
+	return reply, nil
 }
+
+// errStale says that a resource changed after a change of it was prepared.
+var errStale = errors.New("resource: changed meanwhile")
 
 // tries is how often a change is prepared outside of its transaction.
 const tries = 3
@@ -82,22 +101,19 @@ func (s *Store[T]) ChangeFrom(ctx context.Context, who authz.Caller, id, match s
 		if err := apply(e); err != nil {
 			return nil, err
 		}
-		stale := false
-		var doc Doc
-		err = s.deps.Writer.Write(ctx, func(tx txn.Tx) error {
+		reply, err := s.commit(ctx, func(tx txn.Tx) (Doc, error) {
 			now, err := s.lock(tx, who.TenantID, id)
-			if stale = err == nil && now.Version != read.Version; stale || err != nil {
-				return err
+			if err != nil {
+				return now, err
+			}
+			if now.Version != read.Version {
+				return now, errStale
 			}
 			e.Tx = tx
-			doc, err = s.put(e)
-			return err
+			return s.put(e)
 		})
-		if err != nil {
-			return nil, err
-		}
-		if !stale {
-			return s.show(doc)
+		if !errors.Is(err, errStale) {
+			return reply, err
 		}
 	}
 	return s.change(ctx, who, id, match, Updated, apply)
@@ -105,15 +121,10 @@ func (s *Store[T]) ChangeFrom(ctx context.Context, who authz.Caller, id, match s
 
 // change answers a write to what exists.
 func (s *Store[T]) change(ctx context.Context, who authz.Caller, id, match, action string, do func(*Edit[T]) error) (*route.Reply, error) {
-	var doc Doc
-	err := s.deps.Writer.Write(ctx, func(tx txn.Tx) (err error) {
-		_, doc, err = s.edit(tx, who, id, match, action, do)
-		return err
+	return s.commit(ctx, func(tx txn.Tx) (Doc, error) {
+		_, doc, err := s.edit(tx, who, id, match, action, do)
+		return doc, err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return s.show(doc)
 }
 
 // replaceWith makes e.New a new resource from a body, but for what a client

@@ -53,6 +53,7 @@ func (s *Service) AgentDeleted(ctx context.Context, tenant, agentID string) erro
 
 func (s *Service) abort(ctx context.Context, tenant, id string, why reason) (Cancelling, error) {
 	var answer Cancelling
+	ctx = txn.Promise(ctx, func() any { return answer })
 	err := s.Writer.Write(ctx, func(tx txn.Tx) error {
 		// The lease first, the row second: the order in which workers take them.
 		if err := s.Queue.Remove(tx, s.WorkKind, id); err != nil {

@@ -90,9 +90,13 @@ func (s *Service) Continue(ctx context.Context, who authz.Caller, id, token, mes
 			return none, err
 		}
 	}
+	answer := func(made *Run) any {
+		return ContinueAnswer{Continued: true, RunID: made.RunID, Checkpoint: step, ResumeStep: step + 1}
+	}
+	req.Answer = answer
 	made, err := s.Create(ctx, who, req)
 	if err != nil {
 		return none, err
 	}
-	return ContinueAnswer{Continued: true, RunID: made.RunID, Checkpoint: step, ResumeStep: step + 1}, nil
+	return answer(made).(ContinueAnswer), nil
 }

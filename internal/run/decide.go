@@ -8,6 +8,7 @@ import (
 	"agentd/internal/authz"
 	"agentd/internal/fault"
 	"agentd/internal/schema"
+	"agentd/internal/txn"
 )
 
 // Approving is what an approver sends (decisions.md D6).
@@ -51,6 +52,7 @@ func (s *Service) Approve(ctx context.Context, who authz.Caller, id string, in A
 		return ApproveAnswer{}, fault.BadFields(fault.Field{Field: "arguments", Message: "expected an object"})
 	}
 	var answer ApproveAnswer
+	ctx = txn.Promise(ctx, func() any { return answer })
 	err := s.amend(ctx, who.TenantID, id, func(c *change) error {
 		a, others, err := c.choose(in.ApprovalID)
 		if err != nil {
@@ -76,6 +78,7 @@ func (s *Service) Approve(ctx context.Context, who authz.Caller, id string, in A
 // Approve.
 func (s *Service) Reject(ctx context.Context, who authz.Caller, id string, in Rejecting) (RejectAnswer, error) {
 	var answer RejectAnswer
+	ctx = txn.Promise(ctx, func() any { return answer })
 	err := s.amend(ctx, who.TenantID, id, func(c *change) error {
 		a, others, err := c.choose(in.ApprovalID)
 		if err != nil {

@@ -121,6 +121,7 @@ func (s *Service) create(ctx context.Context, who authz.Caller, in *createIn) (*
 			return nil, err
 		}
 	}
+	req.Answer = func(r *Run) any { return r }
 	return s.Create(ctx, who, req)
 }
 

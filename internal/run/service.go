@@ -52,6 +52,9 @@ type Request struct {
 	Admit Admission
 	// Parent is the run that starts this one, whose budgets it spends from too.
 	Parent string
+	// Answer, if set, is what a caller's request is answered that makes the run;
+	// see txn.Promise.
+	Answer func(*Run) any
 }
 
 // Create stores a run and sets it going. It returns the run as it was made,
@@ -80,6 +83,9 @@ func (s *Service) Create(ctx context.Context, who authz.Caller, req Request) (*R
 	}
 	if r.Options.Budgets, err = s.budgets(ctx, r, req.Parent); err != nil {
 		return nil, err
+	}
+	if req.Answer != nil {
+		ctx = txn.Promise(ctx, func() any { return req.Answer(&r.Run) })
 	}
 	if err := s.Starter.Start(ctx, r, spec); err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	"agentd/internal/page"
 	"agentd/internal/route"
 	"agentd/internal/schema"
+	"agentd/internal/txn"
 )
 
 type approveIn struct {
@@ -110,7 +111,8 @@ func (s *Service) waitRoutes() []route.Route {
 		route.Action(act("pause", "pauseRun", "Stop a run at its next step boundary",
 			"What is under way is finished first; an answer is held until the run is resumed."),
 			func(ctx context.Context, who authz.Caller, in *idIn) (pauseAnswer, error) {
-				return pauseAnswer{Paused: true, RunID: in.RunID}, s.Pause(ctx, who.TenantID, in.RunID)
+				answer := pauseAnswer{Paused: true, RunID: in.RunID}
+				return answer, s.Pause(txn.Promise(ctx, func() any { return answer }), who.TenantID, in.RunID)
 			}),
 		route.Action(bare(later(act("resume", "resumeRun", "Let a paused run go on",
 			"A note becomes a message to the agent. A run that waits for an answer is not resumed but answered, with respond."))), s.resume),
@@ -148,14 +150,16 @@ func (s *Service) resume(ctx context.Context, who authz.Caller, in *resumeIn) (r
 	if err != nil {
 		return resumeAnswer{}, err
 	}
-	return resumeAnswer{Resumed: true, RunID: in.RunID}, s.Resume(ctx, who.TenantID, in.RunID, note)
+	answer := resumeAnswer{Resumed: true, RunID: in.RunID}
+	return answer, s.Resume(txn.Promise(ctx, func() any { return answer }), who.TenantID, in.RunID, note)
 }
 
 func (s *Service) respond(ctx context.Context, who authz.Caller, in *respondIn) (respondAnswer, error) {
 	if strings.TrimSpace(in.Body.Response) == "" {
 		return respondAnswer{}, fault.New(fault.Malformed, "INVALID_REQUEST", "The response is empty; send the answer as text.")
 	}
-	return respondAnswer{Status: "ok", RunID: in.RunID}, s.Respond(ctx, who.TenantID, in.RunID, in.Body.Response)
+	answer := respondAnswer{Status: "ok", RunID: in.RunID}
+	return answer, s.Respond(txn.Promise(ctx, func() any { return answer }), who.TenantID, in.RunID, in.Body.Response)
 }
 
 var approvalStatuses = []ApprovalStatus{ApprovalPending, ApprovalApproved, ApprovalRejected, ApprovalExpired, ApprovalCancelled}

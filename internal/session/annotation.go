@@ -85,6 +85,7 @@ func (s *Service) annotate(ctx context.Context, who authz.Caller, in *annotateIn
 		return noted{}, err
 	}
 	a := &Annotation{SessionID: in.SessionID, MessageID: in.Body.MessageID, Content: in.Body.Content, Author: who.UserID}
+	ctx = txn.Promise(ctx, func() any { return a.show() })
 	err := s.Notes.Create(ctx, who, a)
 	return a.show(), err
 }

@@ -131,6 +131,7 @@ func (s *Service) Fork(ctx context.Context, tenant, id string, in *newBranch) (*
 	if err := s.forkPoint(ctx, p, &b, in); err != nil {
 		return nil, err
 	}
+	ctx = txn.Promise(ctx, func() any { return &b })
 	err = s.Writer.Write(ctx, func(tx txn.Tx) error {
 		r, err := s.Store.Lock(tx, tenant, id)
 		if err != nil {

@@ -59,16 +59,18 @@ func (s *Service) Send(ctx context.Context, who authz.Caller, id string, in *new
 	if err != nil {
 		return Accepted{}, err
 	}
-	r, err := s.start(ctx, who, rec, input, nil)
+	r, err := s.start(ctx, who, rec, input, nil, accepted)
 	if err != nil {
 		return Accepted{}, err
 	}
-	return Accepted{RunID: r.RunID}, nil
+	return accepted(r).(Accepted), nil
 }
 
-// start runs the session's agent.
-func (s *Service) start(ctx context.Context, who authz.Caller, rec *Record, input, metadata []byte) (*run.Run, error) {
-	req := run.Request{AgentID: rec.AgentID, SessionID: &rec.SessionID, Input: input, Metadata: metadata}
+func accepted(r *run.Run) any { return Accepted{RunID: r.RunID} }
+
+// start runs the session's agent; answer is that of run.Request.
+func (s *Service) start(ctx context.Context, who authz.Caller, rec *Record, input, metadata []byte, answer func(*run.Run) any) (*run.Run, error) {
+	req := run.Request{AgentID: rec.AgentID, SessionID: &rec.SessionID, Input: input, Metadata: metadata, Answer: answer}
 	if err := s.Join(ctx, who.TenantID, &req); err != nil {
 		return nil, err
 	}

@@ -89,16 +89,16 @@ func (s *Service) Create(ctx context.Context, who authz.Caller, in *newSession) 
 		QueueMode: in.QueueMode, Model: in.ModelOverride, Metadata: in.Metadata, ActiveBranch: Root,
 		CreatedAt: now, UpdatedAt: now, ExpiresAt: now.Add(time.Duration(in.ExpiresIn) * time.Second),
 	}
+	out := r.show(now)
+	out.Branches = newPlot(r, nil, nil).all()
+	ctx = txn.Promise(ctx, func() any { return &out })
 	err = s.Writer.Write(ctx, func(tx txn.Tx) error {
 		if err := s.Store.Insert(tx, r); err != nil {
 			return err
 		}
 		return s.Queue.Enqueue(tx, work.Item{Kind: WorkKind, Key: r.SessionID, TenantID: r.TenantID, Due: r.ExpiresAt})
 	})
-	if err != nil {
-		return nil, err
-	}
-	return s.whole(ctx, r)
+	return &out, err
 }
 
 // check refuses what the types allow and the rules do not.

@@ -76,16 +76,15 @@ func (s *Service) share(ctx context.Context, who authz.Caller, in *shareIn) (sha
 	if in.Body.Expires > 0 {
 		sh.ExpiresAt = s.Clock.Now().Add(time.Duration(in.Body.Expires * float64(time.Hour))).Truncate(time.Microsecond)
 	}
+	answer := s.linked(sh, token)
+	ctx = txn.Promise(ctx, func() any { return answer })
 	err := s.Writer.Write(ctx, func(tx txn.Tx) error {
 		if _, err := s.Store.Lock(tx, who.TenantID, in.SessionID); err != nil {
 			return err
 		}
 		return s.Shares.SetShare(tx, sh)
 	})
-	if err != nil {
-		return sharing{}, err
-	}
-	return s.linked(sh, token), nil
+	return answer, err
 }
 
 func (s *Service) linked(sh *Share, token string) sharing {

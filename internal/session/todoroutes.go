@@ -158,11 +158,11 @@ func (s *Service) AddTodo(ctx context.Context, who authz.Caller, sessionID strin
 	if err := s.take(t, &in.TodoFields, has, now); err != nil {
 		return nil, err
 	}
-	err = s.Writer.Write(ctx, func(tx txn.Tx) error { return s.putTodo(tx, t) })
-	if err != nil {
+	if err := s.nameAgent(ctx, t); err != nil {
 		return nil, err
 	}
-	return t, s.nameAgent(ctx, t)
+	ctx = txn.Promise(ctx, func() any { return t })
+	return t, s.Writer.Write(ctx, func(tx txn.Tx) error { return s.putTodo(tx, t) })
 }
 
 // PatchTodo changes the fields that are sent; null clears.
@@ -344,6 +344,7 @@ func (s *Service) AddTask(ctx context.Context, who authz.Caller, in *newTask) (*
 		todos, sessions, task.DueAt = append(todos, t), append(sessions, rec), t.DueAt
 		task.Items = append(task.Items, TaskItem{SessionID: t.SessionID, TodoID: t.TodoID, AgentID: g.ID, Status: t.Status})
 	}
+	ctx = txn.Promise(ctx, func() any { return task })
 	return task, s.Writer.Write(ctx, func(tx txn.Tx) error {
 		for i := range todos {
 			if err := s.Store.Insert(tx, sessions[i]); err != nil {

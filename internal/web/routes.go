@@ -23,7 +23,7 @@ func (s *Service) Routes() []route.Route {
 	return []route.Route{
 		route.Action(route.Row{
 			Method: "POST", Path: "/api/v1/tools/web_search", ID: "searchWeb", Tag: "Tools",
-			Summary: "Search the web", Scopes: []authz.Scope{"runs:create"}, Role: authz.Developer, Errors: []int{501, 502, 504},
+			Summary: "Search the web", Scopes: []authz.Scope{"runs:create"}, Role: authz.Developer, Errors: []int{501, 502, 504}, Outside: true,
 			Doc: "Asks the search provider that the operator configured, as the built-in tool web_search does. Without one the answer is 501.",
 		}, func(ctx context.Context, _ authz.Caller, in *searchIn) (Found, error) {
 			if strings.TrimSpace(in.Body.Query) == "" {

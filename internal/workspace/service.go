@@ -39,6 +39,7 @@ type Content interface {
 // Create makes a workspace that stands alone.
 func (s *Service) Create(ctx context.Context, tenant, name string) (*Workspace, error) {
 	w := s.blank(tenant, Standalone, nil, name)
+	ctx = txn.Promise(ctx, func() any { return w })
 	err := s.Writer.Write(ctx, func(tx txn.Tx) error {
 		n, err := s.Table.Count(tx, tenant, Standalone)
 		if err != nil {

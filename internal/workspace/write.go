@@ -201,6 +201,7 @@ func (s *Service) drop(tx txn.Tx, w *Workspace, f *File) error {
 // Move gives a file another path; it stays the same file. Errors:
 // fault.NotFound, ALREADY_EXISTS, fault.Conflict.
 func (s *Service) Move(ctx context.Context, tenant, id, from, to string) (f *File, err error) {
+	ctx = txn.Promise(ctx, func() any { return f })
 	err = s.between(ctx, tenant, id, from, to, func(tx txn.Tx, w *Workspace, file *File) error {
 		f = file
 		if from == to {
@@ -220,6 +221,7 @@ func (s *Service) Move(ctx context.Context, tenant, id, from, to string) (f *Fil
 // Copy makes a new file of another's content. Errors: as Move, and
 // WORKSPACE_STORAGE_LIMIT.
 func (s *Service) Copy(ctx context.Context, tenant, id, from, to string) (f *File, err error) {
+	ctx = txn.Promise(ctx, func() any { return f })
 	err = s.between(ctx, tenant, id, from, to, func(tx txn.Tx, w *Workspace, file *File) error {
 		if from == to {
 			return exists(to)

@@ -1,0 +1,26 @@
+package app
+
+import (
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"agentd/internal/idempotency"
+	"agentd/internal/sqlstore"
+)
+
+// buildIdempotency makes the keeper of the answers to writes that clients may
+// repeat.
+func (a *App) buildIdempotency() *idempotency.Keeper {
+	kept := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "agentd_idempotency_answers_total",
+		Help: "Answers kept for writes with an Idempotency-Key, by whether that was in the transaction of the write's effect.",
+	}, []string{"with_effect"})
+	a.metrics.MustRegister(kept)
+	keeper := idempotency.NewKeeper(idempotency.Config{
+		Store: sqlstore.NewIdempotency(a.db), Writer: a.db, Box: a.box, Clock: a.clock, Log: a.log,
+		Kept: func(withEffect bool) { kept.WithLabelValues(strconv.FormatBool(withEffect)).Inc() },
+	})
+	a.serve(keeper.Serve)
+	return keeper
+}

@@ -1,0 +1,240 @@
+package app_test
+
+import (
+	"cmp"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+
+	"agentd/internal/config"
+	"agentd/internal/model/modeltest"
+	"agentd/internal/secret"
+	"agentd/internal/sqldb/sqldbtest"
+)
+
+// keptAfterwards are the posts whose answer is known only after the commit of
+// their effect, with what it does to have one of these twice after a crash.
+// Puts, patches and deletes have no second effect when they are repeated.
+var keptAfterwards = map[string]string{
+	"createAgentVersion":   "a version more, equal to the last",
+	"rollbackAgent":        "a version more, equal to the last",
+	"spawnAgent":           "two commits, of the agent and of its task; a child more",
+	"searchMemory":         "reads",
+	"searchKnowledgeBase":  "reads",
+	"searchWeb":            "reads",
+	"testMcpServer":        "reads",
+	"reindexKnowledgeBase": "what is embedded is not embedded again",
+	"authorizeMcpServer":   "another address, of which one is used",
+	"bulkDeleteSessions":   "what is deleted stays so",
+	"shareWorkspace":       "shared is shared",
+	"assignWorkspace":      "assigned is assigned",
+	"runSessionTodoNow":    "a todo that runs is 409",
+	"confirmSessionTodo":   "a todo that is confirmed is 409",
+}
+
+// Every write of the route table can be repeated: the second answer is the
+// first, byte by byte, and was kept in the commit of the effect.
+func TestEveryWriteCanBeRepeated(t *testing.T) {
+	t.Parallel()
+	c := owned(t, start(t, modeltest.New(t, silent), searching(t), embedding))
+	operations := c.operations()
+	slices.SortStableFunc(operations, deletionsLast)
+	for _, op := range operations {
+		if !op.repeatable() {
+			continue
+		}
+		t.Run(op.name(), func(t *testing.T) {
+			c := c.in(t)
+			k := c.own(op)
+			if k.body != nil { // as text: maps have no order, and a repeated request has the same bytes
+				text, err := json.Marshal(k.body)
+				if err != nil {
+					t.Fatal(err)
+				}
+				k.body = string(text)
+			}
+			key := []string{"Idempotency-Key", "walk-" + op.name()}
+			before := c.keptWithEffect()
+			first := k.send(c.node, key...)
+			if !op.okStatus(first.StatusCode) {
+				t.Fatalf("%d %s", first.StatusCode, first.raw)
+			}
+			_, later := keptAfterwards[op.ID]
+			if with := c.keptWithEffect() > before; with == later && op.Method == http.MethodPost {
+				t.Errorf("kept in the commit of its effect: %t; call txn.Answer or txn.Promise there, or say in keptAfterwards why not", with)
+			}
+			again := k.send(c.node, key...)
+			if again.StatusCode != first.StatusCode || string(again.raw) != string(first.raw) || again.Header.Get("X-Idempotency-Replayed") != "true" {
+				t.Errorf("repeated: %d %v\n%s\nfirst: %d\n%s", again.StatusCode, again.Header, again.raw, first.StatusCode, first.raw)
+			}
+			for _, name := range []string{"Content-Type", "ETag", "Location"} {
+				if again.Header.Get(name) != first.Header.Get(name) {
+					t.Errorf("%s is %q, and was %q", name, again.Header.Get(name), first.Header.Get(name))
+				}
+			}
+			other := *k
+			other.query.Set("another", "request")
+			other.send(c.node, key...).isProblem(t, 422, "IDEMPOTENCY_KEY_REUSED")
+		})
+	}
+}
+
+func (o *operation) repeatable() bool {
+	return o.Method != http.MethodGet && !o.Public && !o.rpc && strings.HasPrefix(o.Path, "/api/v1/")
+}
+
+// keptWithEffect is how many answers were kept in the commit of their effect.
+func (n *node) keptWithEffect() int {
+	n.t.Helper()
+	for line := range strings.SplitSeq(string(n.do("GET", "/metrics", nil).raw), "\n") {
+		if rest, ok := strings.CutPrefix(line, `agentd_idempotency_answers_total{with_effect="true"} `); ok {
+			count, err := strconv.ParseFloat(rest, 64)
+			if err != nil {
+				n.t.Fatal(err)
+			}
+			return int(count)
+		}
+	}
+	return 0
+}
+
+func (r reply) isProblem(t testing.TB, status int, code string) {
+	t.Helper()
+	if r.StatusCode != status || r.json["code"] != code {
+		t.Errorf("%d %s, want %d %s", r.StatusCode, r.raw, status, code)
+	}
+}
+
+// onceRoutes are writes and how many effects they had, counted by reading.
+func onceRoutes(n *node) []onceRoute {
+	agent := n.agent(nil)
+	session := n.want(201, "POST", "/api/v1/sessions", object{"agent_id": agent})["session_id"].(string)
+	list := func(path, field string) func(n *node, mark string) int {
+		return func(n *node, mark string) int {
+			found, cursor := 0, ""
+			for {
+				page := n.want(200, "GET", path+"limit=100&cursor="+cursor, nil)
+				items, ok := page["items"].([]any)
+				if !ok {
+					items = page["keys"].([]any)
+				}
+				for _, item := range items {
+					if item := item.(object); field != "" && item[field] == mark || field == "" && item["metadata"].(object)["mark"] == mark {
+						found++
+					}
+				}
+				if page["has_more"] != true {
+					return found
+				}
+				cursor = page["cursor"].(string)
+			}
+		}
+	}
+	return []onceRoute{
+		{"/api/v1/agents", func(mark string) object { return object{"name": mark} }, list("/api/v1/agents?", "name")},
+		{"/api/v1/runs", func(mark string) object {
+			return object{"agent_id": agent, "input": object{"message": "hello"}, "metadata": object{"mark": mark}}
+		}, list("/api/v1/runs?", "")},
+		{"/api/v1/sessions", func(mark string) object {
+			return object{"agent_id": agent, "metadata": object{"mark": mark}}
+		}, list("/api/v1/sessions?", "")},
+		{"/api/v1/sessions/" + session + "/messages", func(mark string) object {
+			return object{"content": "hello " + mark}
+		}, func(n *node, mark string) int {
+			found := 0
+			for _, m := range n.want(200, "GET", "/api/v1/sessions/"+session+"/messages?limit=500", nil)["messages"].([]any) {
+				if m.(object)["content"] == "hello "+mark {
+					found++
+				}
+			}
+			return found
+		}},
+		{"/api/v1/commerce/customers", func(mark string) object { return object{"name": mark} }, list("/api/v1/commerce/customers?", "name")},
+		{"/api/v1/tenants/me/keys", func(mark string) object { return object{"name": mark} }, list("/api/v1/tenants/me/keys?", "name")},
+	}
+}
+
+type onceRoute struct {
+	path  string
+	body  func(mark string) object
+	count func(n *node, mark string) int
+}
+
+// Equal writes that come at once have one effect, on one node and on two: one
+// of them is answered by it, the others get that answer or are told to wait.
+func TestOneEffectEach(t *testing.T) {
+	t.Parallel()
+	rounds := 6
+	if all := os.Getenv("AGENTD_TEST_ROUNDS"); all != "" {
+		rounds, _ = strconv.Atoi(all)
+	}
+	sim := modeltest.New(t, modeltest.Respond(func(modeltest.Request) modeltest.Answer { return modeltest.Answer{Text: "Hello."} }))
+	t.Run("SQLite", func(t *testing.T) {
+		t.Parallel()
+		n := start(t, sim, onEngine(t, sqldbtest.SQLite))
+		oneEffectEach(t, rounds, n)
+	})
+	t.Run("PostgreSQL", func(t *testing.T) {
+		t.Parallel()
+		shared := onEngine(t, sqldbtest.Postgres)
+		oneEffectEach(t, rounds, start(t, sim, shared, sharedSecret), start(t, sim, shared, sharedSecret))
+	})
+}
+
+func oneEffectEach(t *testing.T, rounds int, nodes ...*node) {
+	const clients = 50
+	routes := onceRoutes(nodes[0])
+	for round := range rounds {
+		route := routes[round%len(routes)]
+		mark := fmt.Sprintf("round %d", round)
+		key := fmt.Sprintf("round-%d", round)
+		text, err := json.Marshal(route.body(mark), json.Deterministic(true))
+		if err != nil {
+			t.Fatal(err)
+		}
+		answers := make([]reply, clients)
+		var all sync.WaitGroup
+		for i := range clients {
+			all.Go(func() {
+				answers[i] = nodes[i%len(nodes)].do("POST", route.path, string(text), "Idempotency-Key", key)
+			})
+		}
+		all.Wait()
+		final := nodes[len(nodes)-1].do("POST", route.path, string(text), "Idempotency-Key", key)
+		if final.StatusCode/100 != 2 || final.Header.Get("X-Idempotency-Replayed") != "true" {
+			t.Fatalf("%s: the effect is not kept: %d %s", route.path, final.StatusCode, final.raw)
+		}
+		done := 0
+		for _, a := range answers {
+			switch {
+			case a.StatusCode == 202 && a.json["in_progress"] == true:
+				if a.Header.Get("Retry-After") == "" {
+					t.Error("a 202 without Retry-After")
+				}
+			case string(a.raw) != string(final.raw):
+				t.Errorf("%s: %d %s, want %s", route.path, a.StatusCode, a.raw, final.raw)
+			case a.Header.Get("X-Idempotency-Replayed") == "":
+				done++
+			}
+		}
+		if done != 1 {
+			t.Errorf("%s: %d requests say that they had the effect", route.path, done)
+		}
+		if got := cmp.Or(route.count(nodes[0], mark), -1); got != 1 {
+			t.Errorf("%s: %d effects", route.path, got)
+		}
+	}
+}
+
+// sharedSecret lets nodes over one database be one agentd.
+func sharedSecret(c *config.Config) {
+	c.Security.SecretKey = secret.New(base64.StdEncoding.EncodeToString(make([]byte, 32)))
+}

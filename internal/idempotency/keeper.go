@@ -1,0 +1,141 @@
+package idempotency
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"agentd/internal/clock"
+	"agentd/internal/ident"
+	"agentd/internal/secret"
+	"agentd/internal/txn"
+)
+
+// Config is what a Keeper is made of.
+type Config struct {
+	Store  Store
+	Writer txn.Writer
+	Box    *secret.Box // seals answers, any of which may hold a secret
+	Clock  clock.Clock
+	Log    *slog.Logger
+	// Kept is told of every answer that is kept: whether in the transaction of
+	// the effect or after it. Nil: nobody.
+	Kept func(withEffect bool)
+}
+
+// Keeper hands out tickets for writes that carry a key. It is safe for
+// concurrent use.
+type Keeper struct {
+	Config
+
+	mu     sync.Mutex
+	flying map[ID]Hash // what this node is at, and its target
+}
+
+// NewKeeper makes a Keeper.
+func NewKeeper(c Config) *Keeper {
+	if c.Kept == nil {
+		c.Kept = func(bool) {}
+	}
+	return &Keeper{Config: c, flying: map[ID]Hash{}}
+}
+
+// Begin takes a write, and gives a ticket that the caller closes. It does not
+// look whether the write was done before: the first transaction will show, and
+// a write that comes to its end without one asks with Earlier. answer renders
+// what a write's function says it will answer. Errors: ErrRunning where this
+// node is at it; IDEMPOTENCY_KEY_REUSED.
+func (k *Keeper) Begin(r Request, answer func(any) (*Answer, error)) (*Ticket, error) {
+	if err := k.takeOff(r); err != nil {
+		return nil, err
+	}
+	return &Ticket{
+		keeper: k, request: r, render: answer,
+		record: Record{ID: r.ID, Holder: ident.New(), Request: r.Target},
+	}, nil
+}
+
+// takeOff notes what this node is at.
+func (k *Keeper) takeOff(r Request) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	target, busy := k.flying[r.ID]
+	switch {
+	case !busy:
+		k.flying[r.ID] = r.Target
+		return nil
+	case target != r.Target:
+		return errReused()
+	}
+	return ErrRunning
+}
+
+func (k *Keeper) land(id ID) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.flying, id)
+}
+
+// find gives the answer that is kept, and nil where there is none that counts.
+func (k *Keeper) find(ctx context.Context, r Request) (*Answer, error) {
+	record, err := k.Store.Find(ctx, r.ID)
+	if errors.Is(err, ErrNone) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	now := k.Clock.Now()
+	if record.Status == 0 && !now.Before(record.Lease) || !now.Before(record.Expires) {
+		return nil, nil
+	}
+	if record.Request != r.Target {
+		return nil, errReused()
+	}
+	if body, known := r.Body(record.Status != 0); known && record.Body != (Hash{}) && body != record.Body {
+		return nil, errReused()
+	}
+	if record.Status == 0 {
+		return nil, ErrRunning
+	}
+	return open(k.Box, record)
+}
+
+const (
+	sweepEvery = 10 * time.Minute
+	sweepBatch = 500
+)
+
+// Serve forgets expired records until ctx ends.
+func (k *Keeper) Serve(ctx context.Context) {
+	for {
+		timer := time.NewTimer(sweepEvery/2 + rand.N(sweepEvery))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+		if err := k.Sweep(ctx); err != nil && ctx.Err() == nil {
+			k.Log.Warn("expired idempotency keys could not be removed", "cause", err)
+		}
+	}
+}
+
+// Sweep forgets what has expired by now, a batch in each transaction.
+func (k *Keeper) Sweep(ctx context.Context) error {
+	for {
+		var n int
+		err := k.Writer.Write(ctx, func(tx txn.Tx) (err error) {
+			n, err = k.Store.Expire(tx, k.Clock.Now(), sweepBatch)
+			return err
+		})
+		if err = cmp.Or(err, ctx.Err()); err != nil || n < sweepBatch {
+			return err
+		}
+	}
+}

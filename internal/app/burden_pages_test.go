@@ -19,7 +19,6 @@ func TestPagesOfLargeThings(t *testing.T) {
 		}{
 			"/api/v1/agents":             {"agent_id", object{"name": "large", "metadata": note}},
 			"/api/v1/commerce/customers": {"id", object{"name": "large", "metadata": note}},
-			"/api/v1/sessions":           {"session_id", object{"agent_id": agent, "metadata": note}},
 			"/api/v1/runs":               {"run_id", object{"agent_id": agent, "input": object{"message": "x"}, "metadata": note}},
 		} {
 			t.Run(path[len("/api/v1/"):], func(t *testing.T) {

@@ -211,7 +211,7 @@ func newCompany(n *node, mark string, id identity.Grant) *company {
 	for _, name := range []string{" first", " second"} {
 		made := c.want(201, "POST", "/api/v1/tenants/me/keys", object{"name": mark + name})
 		add("keyId", made["key_id"].(string))
-		customer := c.want(201, "POST", "/api/v1/commerce/customers", object{"name": mark + name, "note": mark})
+		customer := c.want(201, "POST", "/api/v1/commerce/customers", object{"name": mark + name, "note": mark}, "Idempotency-Key", "made-once"+strings.TrimSpace(name))
 		add("customerId", customer["id"].(string))
 		guard := c.want(201, "POST", "/api/v1/guardrails", object{
 			"name": mark + name, "webhook_url": "https://example.com/" + mark, "phase": "both", "secret": mark,

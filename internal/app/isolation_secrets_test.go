@@ -174,7 +174,7 @@ func TestCompaniesAreMarked(t *testing.T) {
 // What they have is found by its ids.
 var unmarked = map[string]string{
 	"approvals": "a tool and numbers", "blobs": "hashes of contents", "blob_loose": "parts that nobody uses", "collections": "settings of an index",
-	"mcp_grants": "sealed", "mcp_pending": "sealed", "notification_numbers": "a counter", "run_budgets": "counters",
+	"idempotency": "answers, sealed", "mcp_grants": "sealed", "mcp_pending": "sealed", "notification_numbers": "a counter", "run_budgets": "counters",
 	"run_events":    "packed",
 	"schedule_runs": "ids", "session_runs": "ids and numbers", "session_shares": "a hash", "work": "ids of what is to be done",
 	"workspace_agents": "ids",

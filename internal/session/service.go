@@ -185,8 +185,9 @@ func (s *Service) List(ctx context.Context, tenant, agentID, limit, cursor strin
 		}
 	}
 	p := &Page{Items: []Listed{}}
-	if found, p.HasMore = page.Cut(found, n, Record.Weight); p.HasMore {
-		next := s.Cursors.Seal(scope, found[len(found)-1].SessionID)
+	if len(found) > n {
+		found, p.HasMore = found[:n], true
+		next := s.Cursors.Seal(scope, found[n-1].SessionID)
 		p.Cursor = &next
 	}
 	names, now := map[string]string{}, s.Clock.Now()
@@ -201,9 +202,6 @@ func (s *Service) List(ctx context.Context, tenant, agentID, limit, cursor strin
 	}
 	return p, nil
 }
-
-// Weight is about how large the session is on a page, in bytes.
-func (r Record) Weight() int { return len(r.Metadata) + len(r.Summary.First) + len(r.Summary.Last) }
 
 // agentName is empty where the agent is gone.
 func (s *Service) agentName(ctx context.Context, known map[string]string, tenant, id string) (string, error) {

@@ -20,7 +20,6 @@ type Store interface {
 	Update(tx txn.Tx, r *Record) error
 	// List gives up to limit sessions after an id, newest first; of one agent
 	// where agent is not empty.
-	// It gives fewer than limit where page.Weight is full.
 	List(ctx context.Context, tenant, agent, after string, limit int) ([]Record, error)
 
 	InsertBranch(tx txn.Tx, tenant, session string, b *Branch) error

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"agentd/internal/fault"
-	"agentd/internal/page"
 	"agentd/internal/run"
 	"agentd/internal/schema"
 	"agentd/internal/session"
@@ -97,18 +96,13 @@ func (s *Sessions) List(ctx context.Context, tenant, agent, after string, limit 
 	if after != "" {
 		q, args = q+` AND session_id < ?`, append(args, after)
 	}
-	var weight page.Weight
-	found, err := each(s.reading(ctx), q+` ORDER BY session_id DESC LIMIT ?`, append(args, limit), func(row scanner) (session.Record, error) {
+	return each(s.reading(ctx), q+` ORDER BY session_id DESC LIMIT ?`, append(args, limit), func(row scanner) (session.Record, error) {
 		r, err := scanSession(tenant, row)
 		if err != nil {
 			return session.Record{}, err
 		}
-		if weight.Full(r.Weight()) {
-			err = errEnough
-		}
-		return *r, err
+		return *r, nil
 	})
-	return found, err
 }
 
 // InsertBranch implements session.Store.
@@ -262,9 +256,6 @@ func (s *Sessions) reading(ctx context.Context) queryFunc {
 }
 
 // each reads all rows of a query.
-// errEnough ends the reading with the row that a scan gives beside it.
-var errEnough = errors.New("no further row is needed")
-
 func each[T any](query queryFunc, text string, args []any, scan func(scanner) (T, error)) ([]T, error) {
 	rows, err := query(text, args...)
 	if err != nil {
@@ -274,13 +265,10 @@ func each[T any](query queryFunc, text string, args []any, scan func(scanner) (T
 	out := []T{}
 	for rows.Next() {
 		v, err := scan(rows)
-		if err != nil && err != errEnough { //nolint:errorlint // it is ours and never wrapped
+		if err != nil {
 			return nil, err
 		}
 		out = append(out, v)
-		if err != nil {
-			return out, nil
-		}
 	}
 	return out, rows.Err()
 }

@@ -39,6 +39,7 @@ var scenarios = []scenario{
 	{"steps", false, steps},
 	{"agents", false, agents},
 	{"once", false, once},
+	{"limits", false, limits},
 	{"million", true, million},
 }
 
@@ -334,6 +335,41 @@ func once(b *bench) error {
 				float64(mine.P50)/float64(theirs.P50), atMost(1.15, ""))
 		}
 	}
+	return nil
+}
+
+// limits compares reading an agent while three rate limits are counted, none of
+// which is reached, with reading one without limits.
+func limits(b *bench) error {
+	sim, err := b.start(b.sim, nil)
+	if err != nil {
+		return err
+	}
+	defer sim.stop()
+	limited := b.agentd
+	limited.env = func(addr, dir string, model *process) []string {
+		return append(b.agentd.env(addr, dir, model), "AGENTD_RATE_LIMITS=tenant=1000000/s,key=1000000/s,endpoint=1000000/s")
+	}
+	var plans []load.Plan
+	for _, what := range []program{limited, b.agentd} {
+		p, err := b.start(what, sim)
+		if err != nil {
+			return err
+		}
+		defer p.stop()
+		agent, err := p.newAgent()
+		if err != nil {
+			return err
+		}
+		plans = append(plans, load.Plan{
+			Addr: p.addr, Request: load.Request{Method: "GET", Path: "/api/v1/agents/" + agent, Key: key}, Clients: 64, Want: agent,
+		})
+	}
+	with, without, err := b.pair(plans[0], plans[1])
+	if err != nil {
+		return err
+	}
+	b.report("read an agent with rate limits, 64 clients", rate(with), rate(without), with.PerSecond/without.PerSecond, atLeast(.9))
 	return nil
 }
 

@@ -33,8 +33,13 @@ import (
 	"agentd/internal/work"
 )
 
-// signalWork wakes the runners of every node; the key is the kind of work.
-const signalWork = "work"
+const (
+	// signalWork wakes the runners of every node; the key is the kind of work.
+	signalWork = "work"
+	// signalCredentials tells every node of credentials that changed; the key is
+	// identity's own.
+	signalCredentials = "credentials"
+)
 
 // build makes the parts and connects them.
 func (a *App) build(ctx context.Context) error {
@@ -110,6 +115,17 @@ func (a *App) build(ctx context.Context) error {
 
 	connectMCP(servers, runs, subscribers)
 
+	post, err := a.buildMail(queue, runners)
+	if err != nil {
+		return err
+	}
+	members := a.buildMembers(cursors, agents, notes)
+	members.Mail = post
+	signIn, err := a.buildSignIn(queue, post, nil, members, runners)
+	if err != nil {
+		return err
+	}
+
 	a.addRunner(runners, queue, engine.WorkKind, maxRuns, eng.Handle)
 	a.addRunner(runners, queue, resource.WorkKind, 8, subscribers.Deliver)
 	a.addRunner(runners, queue, schedule.WorkKind, 8, schedules.Handle)
@@ -125,12 +141,21 @@ func (a *App) build(ctx context.Context) error {
 
 	chat := &openai.Chat{Runs: runs, Agents: source, Models: catalogue{agents}, Log: log, Hub: a.hub}
 	a.routes = slices.Concat(
-		a.people.Routes(), agents.Routes(), resource.Routes(customers), guardrails.Routes(), runs.Routes(), remember.routes(),
+		a.people.Routes(), members.Routes(), signIn.Routes(), agents.Routes(), resource.Routes(customers), guardrails.Routes(), runs.Routes(), remember.routes(),
 		tools.bind(a, runs, agents), sessions.Routes(), schedules.Routes(), notes.Routes(), servers.Routes(), storedRoutes,
 	)
 	a.raw = append(chat.Routes(), a.mcpEndpoint(servers, runs, agentTools{catalogue{agents}, source}, log)...)
+	limiter, err := a.buildLimits()
+	if err != nil {
+		return err
+	}
+	proxies, err := a.cfg.Server.Proxies()
+	if err != nil {
+		return err
+	}
 	a.server, err = httpapi.New(httpapi.Config{
-		Routes: a.routes, Raw: a.raw, Auth: a.people, Recheck: a.people.Valid, Ready: a.db.Ready, Idempotency: a.buildIdempotency(),
+		Routes: a.routes, Raw: a.raw, Auth: a.people, Ready: a.db.Ready, Idempotency: a.buildIdempotency(),
+		Limiter: limiter, Proxies: proxies,
 		Log: a.log, Metrics: a.metrics, Tracer: tracer(a.cfg.Observability, "agentd/http"), PublicURL: a.cfg.Server.PublicURL,
 	})
 	return err
@@ -158,7 +183,11 @@ func (a *App) startRunners(runners map[string]*work.Runner) error {
 }
 
 func (a *App) buildPeople(ctx context.Context) (err error) {
-	a.people = identity.New(identity.Config{DB: a.db, Store: sqlstore.NewIdentity(a.db), Clock: a.clock, Log: a.log})
+	a.people = identity.New(identity.Config{
+		DB: a.db, Store: sqlstore.NewIdentity(a.db), Clock: a.clock, Log: a.log, Box: a.box,
+		Hint: func(hint string) { a.hub.Signal(signalCredentials, hint) },
+	})
+	a.onStop(stopper(a.hub.OnSignal(signalCredentials, a.people.Hear)))
 	if a.grant, a.first, err = a.people.Bootstrap(ctx, a.cfg.Security.OwnerKey); err != nil {
 		return err
 	}

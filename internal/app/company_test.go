@@ -30,7 +30,7 @@ func eachEngine(t *testing.T, test func(t *testing.T, n *node)) {
 	for _, engine := range sqldbtest.Engines {
 		t.Run(string(engine), func(t *testing.T) {
 			t.Parallel()
-			test(t, start(t, modeltest.New(t, silent), onEngine(t, engine), embedding, searching(t)))
+			test(t, start(t, modeltest.New(t, silent), onEngine(t, engine), embedding, searching(t), withCorp(t)))
 		})
 	}
 }
@@ -207,6 +207,7 @@ func newCompany(n *node, mark string, id identity.Grant) *company {
 		add("approvalId", pending[0].(object)["approval_id"].(string))
 	}
 
+	c.populate(add)
 	c.converse(agent, add)
 	for _, name := range []string{" first", " second"} {
 		made := c.want(201, "POST", "/api/v1/tenants/me/keys", object{"name": mark + name})
@@ -284,6 +285,7 @@ func (c *company) remember(agent string, add func(parameter, id string)) {
 	}
 	c.want(200, "PUT", memory+"/core/human", object{"content": c.mark})
 	add("label", "human")
+	add("provider", corp)
 	add("entity", "somebody")
 	beside := c.admin()
 	eventually(c.t, func() bool { return len(beside.query(`SELECT work_key FROM work WHERE kind = ?`, "embed")) == 0 })

@@ -57,6 +57,7 @@ func start(t testing.TB, sim *modeltest.Server, adjust ...func(*config.Config)) 
 	t.Helper()
 	cfg := config.Config{}
 	cfg.Server.Listen = "127.0.0.1:0"
+	cfg.Server.RateLimits = "off" // tests ask more often than people do
 	cfg.Storage.DataDir = t.TempDir()
 	cfg.Security.OwnerKey = secret.New(ownerKey)
 	if sim != nil {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -38,17 +39,18 @@ var keptAfterwards = map[string]string{
 	"assignWorkspace":      "assigned is assigned",
 	"runSessionTodoNow":    "a todo that runs is 409",
 	"confirmSessionTodo":   "a todo that is confirmed is 409",
+	"mintSseToken":         "writes nothing; a token more, for a minute",
 }
 
 // Every write of the route table can be repeated: the second answer is the
 // first, byte by byte, and was kept in the commit of the effect.
 func TestEveryWriteCanBeRepeated(t *testing.T) {
 	t.Parallel()
-	c := owned(t, start(t, modeltest.New(t, silent), searching(t), embedding))
+	c := owned(t, start(t, modeltest.New(t, silent), searching(t), embedding, withCorp(t)))
 	operations := c.operations()
 	slices.SortStableFunc(operations, deletionsLast)
 	for _, op := range operations {
-		if !op.repeatable() {
+		if !op.repeatable() || op.page || browserOnly[op.ID] {
 			continue
 		}
 		t.Run(op.name(), func(t *testing.T) {
@@ -72,6 +74,14 @@ func TestEveryWriteCanBeRepeated(t *testing.T) {
 				t.Errorf("kept in the commit of its effect: %t; call txn.Answer or txn.Promise there, or say in keptAfterwards why not", with)
 			}
 			again := k.send(c.node, key...)
+			switch op.ID {
+			case "logout": // nobody may repeat it: the key is revoked
+				again.isProblem(t, 401, "AUTH_ERROR")
+				return
+			case "transferTenantOwnership": // nor this: whoever did it is no owner
+				again.isProblem(t, 403, "FORBIDDEN")
+				return
+			}
 			if again.StatusCode != first.StatusCode || string(again.raw) != string(first.raw) || again.Header.Get("X-Idempotency-Replayed") != "true" {
 				t.Errorf("repeated: %d %v\n%s\nfirst: %d\n%s", again.StatusCode, again.Header, again.raw, first.StatusCode, first.raw)
 			}
@@ -232,6 +242,174 @@ func oneEffectEach(t *testing.T, rounds int, nodes ...*node) {
 			t.Errorf("%s: %d effects", route.path, got)
 		}
 	}
+}
+
+// A key is bound to a person and a request; what is refused for reasons that
+// may pass is tried again.
+func TestIdempotencyKeys(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, n *node) {
+		const agents = "/api/v1/agents"
+		post := func(n *node, path, body, key string) reply { return n.do("POST", path, body, "Idempotency-Key", key) }
+		replayed := func(r reply) bool { return r.Header.Get("X-Idempotency-Replayed") == "true" }
+
+		for _, bad := range []string{"a b", "a/b", "ä", strings.Repeat("k", 129)} {
+			post(n, agents, `{"name":"x"}`, bad).isProblem(t, 400, "INVALID_IDEMPOTENCY_KEY")
+		}
+		post(n, agents, `{"name":"x"`, "a b").isProblem(t, 400, "INVALID_IDEMPOTENCY_KEY")
+		n.bytes("POST", "POST "+agents+" HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer "+n.key+
+			"\r\nContent-Length: 12\r\nIdempotency-Key: a\r\nIdempotency-Key: a\r\n\r\n{\"name\":\"x\"}").isProblem(t, 400, "INVALID_IDEMPOTENCY_KEY")
+		if r := n.do("GET", agents, nil, "Idempotency-Key", "a b"); r.StatusCode != 200 {
+			t.Errorf("a read looks at the key: %d", r.StatusCode)
+		}
+
+		first := post(n, agents, `{"name":"mine"}`, "k1")
+		other := n.as(string(n.admin().key(first.json["tenant_id"].(string), "developer", "*").RawKey))
+		if theirs := post(other, agents, `{"name":"theirs"}`, "k1"); theirs.StatusCode != 201 || replayed(theirs) {
+			t.Errorf("another person's key: %d %s", theirs.StatusCode, theirs.raw)
+		}
+		post(n, agents, `{"name": "mine"}`, "k1").isProblem(t, 422, "IDEMPOTENCY_KEY_REUSED") // other bytes
+		post(n, agents, `{`, "k1").isProblem(t, 422, "IDEMPOTENCY_KEY_REUSED")
+		n.do("PUT", agents+"/"+first.json["agent_id"].(string), `{"name":"mine"}`, "Idempotency-Key", "k1").isProblem(t, 422, "IDEMPOTENCY_KEY_REUSED")
+
+		// A refusal that the request deserves is repeated, whatever has changed.
+		missing := agents + "/" + "0198c0de-0000-7000-8000-000000000001"
+		gone := n.do("DELETE", missing, nil, "Idempotency-Key", "k2")
+		again := n.do("DELETE", missing, nil, "Idempotency-Key", "k2")
+		if gone.StatusCode != 404 || !replayed(again) || string(again.raw) != string(gone.raw) {
+			t.Errorf("a 404 again: %d %v %s", again.StatusCode, again.Header, again.raw)
+		}
+		for range 2 { // the second delete finds nothing to delete, and is answered as the first
+			if r := n.do("DELETE", agents+"/"+first.json["agent_id"].(string), nil, "Idempotency-Key", "k3"); r.StatusCode != 200 {
+				t.Errorf("%d %s", r.StatusCode, r.raw)
+			}
+		}
+		wrong := post(n, agents, `{"name":7}`, "k4")
+		if r := post(n, agents, `{"name":7}`, "k4"); wrong.StatusCode != 422 || !replayed(r) {
+			t.Errorf("a 422 again: %d %s", r.StatusCode, r.raw)
+		}
+
+		// One that may pass is tried again.
+		agent := n.agent(nil)
+		run := object{"agent_id": agent, "input": object{"message": "hello"}}
+		text, err := json.Marshal(run, json.Deterministic(true))
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.want(200, "POST", agents+"/"+agent+"/suspend", object{"reason": "a test"})
+		post(n, "/api/v1/runs", string(text), "k5").isProblem(t, 409, "INVALID_STATE_TRANSITION")
+		n.want(200, "POST", agents+"/"+agent+"/activate", nil)
+		if r := post(n, "/api/v1/runs", string(text), "k5"); r.StatusCode/100 != 2 || replayed(r) {
+			t.Errorf("after a 409: %d %s", r.StatusCode, r.raw)
+		}
+
+		// Who may not, may not repeat: the scope is looked at first.
+		reader := n.as(string(n.admin().key(first.json["tenant_id"].(string), "developer", "agents:read").RawKey))
+		post(reader, agents, `{"name":"mine"}`, "k1").isProblem(t, 403, "MISSING_SCOPE")
+
+		// A restart forgets nothing.
+		kept := post(n, agents, `{"name":"kept"}`, "k6")
+		n.stop()
+		if r := post(restart(t, n.cfg), agents, `{"name":"kept"}`, "k6"); !replayed(r) || string(r.raw) != string(kept.raw) {
+			t.Errorf("after a restart: %d %s", r.StatusCode, r.raw)
+		}
+	})
+}
+
+// Uploads are bound to their bytes, which are hashed while they are read.
+func TestUploadsAreRepeated(t *testing.T) {
+	t.Parallel()
+	n := start(t, modeltest.New(t, silent))
+	form := func(content string) (string, []string) {
+		return "--cut\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.txt\"\r\n\r\n" + content + "\r\n--cut--\r\n",
+			[]string{"Content-Type", "multipart/form-data; boundary=cut", "Idempotency-Key", "upload"}
+	}
+	big, headers := form(strings.Repeat("0123456789", 300_000))
+	first := n.do("POST", "/api/v1/files", big, headers...)
+	again := n.do("POST", "/api/v1/files", big, headers...)
+	if first.StatusCode != 201 || string(again.raw) != string(first.raw) || again.Header.Get("X-Idempotency-Replayed") != "true" {
+		t.Errorf("%d %s, then %d %s", first.StatusCode, first.raw, again.StatusCode, again.raw)
+	}
+	other, headers := form("another file")
+	n.do("POST", "/api/v1/files", other, headers...).isProblem(t, 422, "IDEMPOTENCY_KEY_REUSED")
+	if files := n.want(200, "GET", "/api/v1/files", nil)["items"].([]any); len(files) != 1 {
+		t.Errorf("%d files", len(files))
+	}
+}
+
+// kill -9 among writes that carry keys, start again, send them all again: each
+// has had one effect.
+func TestKillNineAmongKeys(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("builds and kills the program")
+	}
+	const lives, clients = 4, 8
+	p := buildProcess(t, modeltest.New(t, silent))
+	var names []string
+	var mu sync.Mutex
+	send := func(name string) error {
+		body := strings.NewReader(fmt.Sprintf(`{"name":%q}`, name))
+		req, err := http.NewRequest("POST", p.url+"/api/v1/agents", body)
+		if err != nil {
+			return err
+		}
+		for name, value := range map[string]string{"Authorization": "Bearer " + p.key, "Content-Type": "application/json", "Idempotency-Key": name} {
+			req.Header.Set(name, value)
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != 201 && resp.StatusCode != 202 {
+			return fmt.Errorf("status %d", resp.StatusCode)
+		}
+		return nil
+	}
+	for life := range lives {
+		p.start()
+		var all sync.WaitGroup
+		for c := range clients {
+			all.Go(func() {
+				for i := 0; ; i++ {
+					name := fmt.Sprintf("agent-%d-%d-%d", life, c, i)
+					mu.Lock()
+					names = append(names, name)
+					mu.Unlock()
+					if send(name) != nil {
+						return // killed
+					}
+				}
+			})
+		}
+		<-time.After(time.Duration(150+70*life) * time.Millisecond)
+		p.kill()
+		all.Wait()
+	}
+	p.start()
+	for _, name := range names {
+		if err := send(name); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+	}
+	had := map[string]int{}
+	for cursor := ""; ; {
+		page := p.want(200, "GET", "/api/v1/agents?limit=100&cursor="+cursor, nil)
+		for _, a := range page["items"].([]any) {
+			had[a.(object)["name"].(string)]++
+		}
+		if page["has_more"] != true {
+			break
+		}
+		cursor = page["cursor"].(string)
+	}
+	for _, name := range names {
+		if had[name] != 1 {
+			t.Errorf("%s had %d effects", name, had[name])
+		}
+	}
+	t.Logf("%d writes over %d kills", len(names), lives)
 }
 
 // sharedSecret lets nodes over one database be one agentd.

@@ -39,7 +39,7 @@ func newProcess(t *testing.T, bin string, sim *modeltest.Server, env ...string) 
 	t.Helper()
 	addr := freeAddress(t)
 	p := &process{bin: bin, addr: addr, node: &node{t: t, url: "http://" + addr, key: ownerKey}, env: append(append(os.Environ(), env...),
-		"AGENTD_LISTEN="+addr, "AGENTD_DATA_DIR="+t.TempDir(), "AGENTD_OWNER_KEY="+ownerKey,
+		"AGENTD_RATE_LIMITS=off", "AGENTD_LISTEN="+addr, "AGENTD_DATA_DIR="+t.TempDir(), "AGENTD_OWNER_KEY="+ownerKey,
 		"AGENTD_MODEL_BASE_URL="+sim.URL, "AGENTD_MODEL=sim-model", "AGENTD_LOG_LEVEL=error")}
 	t.Cleanup(p.kill)
 	return p

@@ -20,16 +20,7 @@ func TestTwoNodes(t *testing.T) {
 	t.Parallel()
 	t.Run("over_a_NATS_outside", func(t *testing.T) {
 		t.Parallel()
-		bus, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		bus.Start()
-		t.Cleanup(func() { bus.Shutdown(); bus.WaitForShutdown() })
-		if !bus.ReadyForConnections(5 * time.Second) {
-			t.Fatal("NATS does not start")
-		}
-		outside := func(c *config.Config) { c.Bus.NATSURL = config.NewURL(bus.ClientURL()) }
+		outside := natsOutside(t)
 		twoNodes(t, outside, outside)
 	})
 	t.Run("over_the_NATS_of_one", func(t *testing.T) {
@@ -38,6 +29,21 @@ func TestTwoNodes(t *testing.T) {
 		twoNodes(t, func(c *config.Config) { c.Bus.NATSListen = address },
 			func(c *config.Config) { c.Bus.NATSURL = config.NewURL("nats://" + address) })
 	})
+}
+
+// natsOutside starts a NATS and gives the setting that names it.
+func natsOutside(t *testing.T) func(*config.Config) {
+	t.Helper()
+	bus, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bus.Start()
+	t.Cleanup(func() { bus.Shutdown(); bus.WaitForShutdown() })
+	if !bus.ReadyForConnections(5 * time.Second) {
+		t.Fatal("NATS does not start")
+	}
+	return func(c *config.Config) { c.Bus.NATSURL = config.NewURL(bus.ClientURL()) }
 }
 
 func twoNodes(t *testing.T, first, second func(*config.Config)) {

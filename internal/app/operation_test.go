@@ -16,6 +16,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"agentd/internal/httpapi"
+	"agentd/internal/ident"
 	"agentd/internal/mcp"
 	"agentd/internal/mcpserver"
 	"agentd/internal/route"
@@ -134,7 +135,8 @@ func (n *node) operations() []*operation {
 		return o
 	}
 	for _, r := range routes {
-		add(r.Row).streams = r.Open != nil
+		o := add(r.Row)
+		o.streams, o.page = r.Open != nil, forPeople[r.ID]
 	}
 	for _, raw := range raws {
 		o := add(raw.Row)
@@ -217,6 +219,8 @@ var recipes = map[string]recipe{
 		ids:  func(c *company, call *call) { call.path["runId"] = c.waits("ask_user") },
 	},
 
+	"enrolMfa": {body: object{"label": "a test"}, ids: func(c *company, _ *call) { c.admin().exec(`DELETE FROM signin_factors`) }},
+
 	"createMcpServer": {body: object{"name": "made by a test", "transport": "http", "url": "https://mcp.example.com/", "enabled": false}},
 	"patchMcpServer":  {body: object{"name": "changed by a test"}},
 	"setAgentMcpServers": {with: func(c *company) object {
@@ -246,6 +250,20 @@ var recipes = map[string]recipe{
 	"spawnAgent": {body: object{"name": "made by a test", "tools": []string{"calculator"}}},
 
 	"createApiKey": {body: object{"name": "made by a test"}},
+
+	"setUserRole":             {body: object{"role": "developer"}},
+	"transferTenantOwnership": {ids: func(c *company, call *call) { call.path["userId"] = c.ids["userId"][1] }}, // the first is deleted
+	"inviteUser":              {with: func(*company) object { return object{"email": ident.New() + "@example.com", "role": "viewer"} }},
+	"resendInvite":            {ids: (*company).sendable},
+	"acceptInvite":            {body: object{"token": ""}, ids: (*company).opened},
+	"acceptMyInvite":          {body: object{"name": "made by a test"}, ids: (*company).invited},
+	"declineMyInvite":         {ids: (*company).invited},
+	"leaveTenant":             {ids: (*company).guest},
+	"switchTenant":            {with: func(c *company) object { return object{"tenant_id": c.ids["tenantId"][0]} }},
+	"createMyTenant":          {body: object{"name": "made by a test"}},
+	"patchMe":                 {body: object{"avatar_url": "https://example.com/a.png"}},
+	"updateTenant":            {body: object{"description": "changed by a test"}},
+	"patchTenant":             {body: object{"settings": object{"note": "changed by a test"}}},
 
 	"uploadFile":            {body: object{"data": "aGVsbG8=", "mime_type": "text/plain", "filename": "made by a test.txt"}},
 	"createWorkspace":       {body: object{"name": "made by a test"}},
@@ -294,7 +312,8 @@ func uploaded(c *company) object { return object{"file_id": c.ids["fileId"][0]} 
 // references says what a field of a body or a query names: the path parameter
 // whose ids it takes, or nothing, where the value is only kept.
 var references = map[string]string{
-	"agent_id": "agentId",
+	"agent_id":  "agentId",
+	"tenant_id": "tenantId", // one of the person's
 
 	"session_id":        "sessionId",
 	"assign_agent_id":   "agentId",
@@ -339,7 +358,7 @@ var references = map[string]string{
 // plainParameters are parameters of paths that are no ids: they only mean
 // something beside one.
 var plainParameters = map[string]bool{
-	"versionNum": true, "label": true, "entity": true,
+	"versionNum": true, "label": true, "entity": true, "provider": true,
 	"shareId": true, // whoever has a link may read
 }
 

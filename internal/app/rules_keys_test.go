@@ -52,7 +52,7 @@ func TestKeyRecord(t *testing.T) {
 	}
 	me := n.want(200, "GET", "/api/v1/me", nil)
 	want := object{
-		"key_id": made["key_id"], "name": "ci", "prefix": raw[4:12], "scopes": made["scopes"], "status": "active", "created_at": made["created_at"],
+		"key_id": made["key_id"], "name": "ci", "prefix": raw[4:12], "kind": "api_key", "scopes": made["scopes"], "status": "active", "created_at": made["created_at"],
 		"last_used_at": nil, "expires_at": nil, "created_by": me["user"].(object)["user_id"],
 	}
 	if !ident.Valid(made["key_id"].(string)) {

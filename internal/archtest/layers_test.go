@@ -97,6 +97,7 @@ var rows = []row{
 	{pattern: "internal/mail", layer: port, uses: []string{jsonModule}},
 	{pattern: "internal/model", layer: port, uses: []string{jsonModule}},
 	{pattern: "internal/policy", layer: port, uses: []string{jsonModule}},
+	{pattern: "internal/ratelimit", layer: port},
 	{pattern: "internal/recall", layer: port, uses: []string{jsonModule}},
 	{pattern: "internal/resource", layer: port, uses: []string{jsonModule, "github.com/maypok86/otter/v2"}},
 	{pattern: "internal/rule", layer: port, uses: []string{"cel.dev/cel-go", "github.com/maypok86/otter/v2"}},
@@ -119,6 +120,7 @@ var rows = []row{
 	{pattern: "internal/schedule", layer: slice, also: []string{"internal/agent", "internal/run"}, uses: []string{jsonModule, "github.com/netresearch/go-cron"}},
 	{pattern: "internal/session", layer: slice, also: []string{"internal/agent", "internal/run"}, uses: []string{jsonModule}},
 
+	{pattern: "internal/signin", layer: slice, also: []string{"internal/identity"}, uses: []string{jsonModule}},
 	{pattern: "internal/workspace", layer: slice, also: []string{"internal/agent"}, uses: []string{jsonModule, "golang.org/x/text"}},
 
 	{pattern: "internal/delegation", layer: slice, also: []string{"internal/agent", "internal/run"}, uses: []string{jsonModule}},
@@ -128,6 +130,8 @@ var rows = []row{
 
 	{pattern: "internal/mcpclient", layer: adapter, uses: []string{jsonModule, "github.com/modelcontextprotocol/go-sdk", "golang.org/x/oauth2"}},
 	{pattern: "internal/hookwire", layer: adapter},
+	{pattern: "internal/mailwire", layer: adapter, uses: []string{"github.com/wneessen/go-mail"}},
+	{pattern: "internal/oidcwire", layer: adapter, uses: []string{"github.com/coreos/go-oidc/v3", "golang.org/x/oauth2"}},
 	{pattern: "internal/memstore", layer: adapter},
 	{pattern: "internal/modelwire", layer: adapter, uses: []string{jsonModule, otelModule, "code.dny.dev/ssrf"}},
 	{pattern: "internal/natsbus", layer: adapter, uses: []string{jsonModule, "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"}},
@@ -154,6 +158,8 @@ var rows = []row{
 
 	{pattern: "internal/archtest", layer: support},
 	{pattern: "internal/event/eventtest", layer: support, uses: []string{jsonModule, "github.com/google/go-cmp"}},
+	{pattern: "internal/mailwire/smtptest", layer: support},
+	{pattern: "internal/oidcwire/oidctest", layer: support, uses: []string{jsonModule}},
 	{pattern: "internal/mcp/mcptest", layer: support, uses: []string{jsonModule, "github.com/modelcontextprotocol/go-sdk"}},
 	{pattern: "internal/model/modeltest", layer: support, uses: []string{jsonModule}},
 	{pattern: "internal/resource/resourcetest", layer: support, uses: []string{jsonModule, "github.com/google/go-cmp"}},

@@ -4,6 +4,8 @@ package authz
 
 import (
 	"slices"
+	"strings"
+	"time"
 
 	"agentd/internal/fault"
 )
@@ -57,6 +59,18 @@ var Defaults = []Scope{
 	"read:analytics",
 }
 
+// ScopesOf lists every scope that a role can use: what a signed-in browser may
+// do (decisions.md D3). The list is shared; it is not to be changed.
+func ScopesOf(r Role) []Scope { return scopesOf[r] }
+
+var scopesOf = func() map[Role][]Scope {
+	viewer := slices.DeleteFunc(slices.Clone(Catalogue), func(s Scope) bool { return !strings.Contains(string(s), "read") })
+	developer := append(slices.Clone(viewer),
+		"agents:write", "evaluations:write", "files:write", "marketplace:invoke", "marketplace:write",
+		"memory:write", "notifications:write", "runs:create", "sessions:write")
+	return map[Role][]Scope{Viewer: viewer, Developer: developer, Admin: Catalogue, Owner: {Wildcard}}
+}()
+
 // Caller is who makes a request: one person, in one tenant, by one key or one
 // browser session. Of an anonymous call only Address and RequestID are known.
 type Caller struct {
@@ -67,9 +81,16 @@ type Caller struct {
 	Role      Role
 	Scopes    []Scope
 	Method    string // api_key | cookie | jwt, as GET /me answers
-	Operator  bool   // the credential belongs to the first tenant, which runs the platform
-	Address   string // the client's network address, without its port
-	RequestID string // of the request, as X-Request-Id answers it
+	// VerifiedAt is when a second factor was last shown in this browser
+	// session; zero: never.
+	VerifiedAt time.Time
+	// HalfOpen: a browser session that still owes its second factor.
+	HalfOpen bool
+	// StreamOnly: by a stream token, which opens event streams and nothing else.
+	StreamOnly bool
+	Operator   bool   // the credential belongs to the first tenant, which runs the platform
+	Address    string // the client's network address, without its port
+	RequestID  string // of the request, as X-Request-Id answers it
 }
 
 // Has says whether the caller's key covers the scope.

@@ -5,7 +5,9 @@
 package config
 
 import (
+	"fmt"
 	"log/slog"
+	"net/netip"
 	"strings"
 
 	"agentd/internal/secret"
@@ -19,6 +21,8 @@ type Config struct {
 	Security      Security      `embed:"" group:"Security"`
 	Models        Models        `embed:"" group:"Models"`
 	Search        Search        `embed:"" group:"Web search"`
+	Mail          Mail          `embed:"" group:"Mail"`
+	SignIn        SignIn        `embed:"" group:"Signing in"`
 	Observability Observability `embed:"" group:"Logs and traces"`
 }
 
@@ -26,6 +30,34 @@ type Config struct {
 type Server struct {
 	Listen    string `env:"AGENTD_LISTEN" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Address to listen on."`
 	PublicURL string `env:"AGENTD_PUBLIC_URL" name:"public-url" placeholder:"URL" help:"Address that clients use, where a proxy stands in front of agentd. Empty: the address listened on."`
+
+	RateLimits     string `env:"AGENTD_RATE_LIMITS" default:"tenant=6000/m,key=3000/m" placeholder:"LIMITS" help:"How many requests a tenant, a key (or browser session) and an operation of a tenant may make: any of tenant=N/m, key=N/m and endpoint=N/m by commas, with /s, /m or /h. off: no limits."`
+	TrustedProxies string `env:"AGENTD_TRUSTED_PROXIES" placeholder:"CIDR" help:"Addresses of the proxies in front of agentd, several by commas, whose X-Forwarded-For says who the client is. Empty: none; the client is whoever connects."`
+}
+
+// Proxies are the networks of TrustedProxies; one address is a network too.
+// Error: a part that is neither.
+func (s Server) Proxies() ([]netip.Prefix, error) {
+	var all []netip.Prefix
+	for part := range strings.SplitSeq(s.TrustedProxies, ",") {
+		part = strings.TrimSpace(part)
+		if part == "" {
+			continue
+		}
+		network, err := netip.ParsePrefix(part)
+		if err != nil {
+			address, err := netip.ParseAddr(part)
+			if err != nil || address.Zone() != "" {
+				return nil, fmt.Errorf("%q is no network; write it as 10.0.0.0/8 or fd00::/8, or one address", part)
+			}
+			network = netip.PrefixFrom(address, address.BitLen())
+		}
+		if address := network.Addr(); address.Is4In6() && network.Bits() >= 96 { // else it would hold no IPv4 address
+			network = netip.PrefixFrom(address.Unmap(), network.Bits()-96)
+		}
+		all = append(all, network.Masked())
+	}
+	return all, nil
 }
 
 // Storage is where state is kept. The commands that work on the database
@@ -79,6 +111,18 @@ type Search struct {
 	Provider string        `env:"AGENTD_SEARCH_PROVIDER" name:"search-provider" placeholder:"NAME" help:"Search provider: searxng or brave. Empty: none; the tool web_search says so."`
 	URL      string        `env:"AGENTD_SEARCH_URL" name:"search-url" placeholder:"URL" help:"Address of the SearXNG instance, which must have json among its search.formats. Of Brave's API; empty: Brave's own."`
 	APIKey   secret.String `env:"AGENTD_SEARCH_API_KEY" name:"search-api-key" placeholder:"KEY" help:"Brave's subscription token; for SearXNG a bearer token, if a proxy in front of it wants one."`
+}
+
+// Mail is the server that letters to people are handed to.
+type Mail struct {
+	SMTPURL URL    `env:"AGENTD_SMTP_URL" name:"smtp-url" placeholder:"URL" help:"smtp://user:password@host:587, where the server must offer STARTTLS unless it is this very machine or ?tls=off stands at the end; or smtps://user:password@host:465. Empty: no mail is sent."`
+	From    string `env:"AGENTD_MAIL_FROM" name:"mail-from" placeholder:"ADDRESS" help:"Sender of letters, as in agentd@example.com or Acme <agentd@example.com>. Needed with AGENTD_SMTP_URL."`
+}
+
+// SignIn is how people get in with a browser.
+type SignIn struct {
+	Signup        string `env:"AGENTD_SIGNUP" default:"off" enum:"on,off" placeholder:"on|off" help:"Whether strangers may sign up and make a company of their own; off: only members and the invited get in."`
+	OIDCProviders string `env:"AGENTD_OIDC_PROVIDERS" name:"oidc-providers" placeholder:"FILE" help:"JSON file with the OpenID providers to sign in with: [{id, name, issuer, client_id, client_secret, scopes}]. Empty: none."`
 }
 
 // Observability is what agentd tells about itself.

@@ -80,6 +80,12 @@ func TestDefaultsAreValid(t *testing.T) {
 	if got := cfg.Server.Listen; got != "127.0.0.1:8080" {
 		t.Errorf("Listen = %q", got)
 	}
+	if got := cfg.Server.RateLimits; got != "tenant=6000/m,key=3000/m" {
+		t.Errorf("RateLimits = %q", got)
+	}
+	if got, err := cfg.Server.Proxies(); err != nil || got != nil {
+		t.Errorf("Proxies = %v, %v", got, err)
+	}
 	if got := cfg.Observability.Level(); got != slog.LevelInfo {
 		t.Errorf("Level = %v", got)
 	}
@@ -97,6 +103,11 @@ func TestValidate(t *testing.T) {
 		want string // part of the error; empty: none
 	}{
 		{"every interface", []string{"--listen=:8080"}, ""},
+		{"trusted proxies", []string{"--trusted-proxies=10.0.0.0/8, 192.0.2.1,fd00::/8,::1"}, ""},
+		{"a proxy by name", []string{"--trusted-proxies=10.0.0.0/8,proxy.example"}, `AGENTD_TRUSTED_PROXIES "proxy.example" is no network`},
+		{"too long a prefix", []string{"--trusted-proxies=10.0.0.0/33"}, "AGENTD_TRUSTED_PROXIES"},
+		{"a proxy with a port", []string{"--trusted-proxies=10.0.0.1:80"}, "AGENTD_TRUSTED_PROXIES"},
+		{"a proxy with a zone", []string{"--trusted-proxies=fe80::1%eth0"}, "AGENTD_TRUSTED_PROXIES"},
 		{"any port", []string{"--listen=[::1]:0"}, ""},
 		{"no port", []string{"--listen=localhost"}, `AGENTD_LISTEN "localhost" is no address`},
 		{"port out of range", []string{"--listen=:70000"}, `AGENTD_LISTEN "70000" is no port`},
@@ -184,6 +195,28 @@ func TestURLShowsItsHost(t *testing.T) {
 	if got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
+}
+
+func TestProxies(t *testing.T) {
+	t.Parallel()
+	got, err := Server{TrustedProxies: " 10.1.2.3/8,192.0.2.1 ,::ffff:192.0.2.2,, fd00::1/8,::ffff:10.0.0.0/104"}.Proxies()
+	if err != nil || fmt.Sprint(got) != "[10.0.0.0/8 192.0.2.1/32 192.0.2.2/32 fd00::/8 10.0.0.0/8]" {
+		t.Errorf("got %v, %v", got, err)
+	}
+}
+
+func FuzzProxies(f *testing.F) {
+	for _, seed := range []string{"", "10.0.0.0/8", "::ffff:10.0.0.0/104", "fe80::1%x", "1.2.3.4/-1", ",,x"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		all, err := Server{TrustedProxies: text}.Proxies()
+		for _, network := range all {
+			if err != nil || !network.IsValid() || !network.Contains(network.Addr()) {
+				t.Errorf("%q: %v, %v", text, all, err)
+			}
+		}
+	})
 }
 
 func TestDumpIsAnEnvironmentFile(t *testing.T) {

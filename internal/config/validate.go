@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/mail"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +17,10 @@ func (c *Config) Validate() error {
 	var v verdict
 	v.check("AGENTD_LISTEN", true, func() error { return checkListen(c.Server.Listen) })
 	v.check("AGENTD_PUBLIC_URL", c.Server.PublicURL != "", func() error { return checkHTTP(c.Server.PublicURL) })
+	v.check("AGENTD_TRUSTED_PROXIES", true, func() error {
+		_, err := c.Server.Proxies()
+		return err
+	})
 	v.check("AGENTD_SECRET_KEY", !c.Security.SecretKey.Empty(), func() error {
 		_, err := decodeKey(c.Security.SecretKey.Reveal())
 		return err
@@ -24,6 +29,9 @@ func (c *Config) Validate() error {
 	v.check("AGENTD_NATS_URL", !c.Bus.NATSURL.Empty(), func() error { return c.Bus.NATSURL.check(hostful, "nats", "tls") })
 	c.Models.validate(&v)
 	c.Search.validate(&v)
+	c.Mail.validate(&v)
+	v.check("AGENTD_SIGNUP", c.SignIn.Signup != "", func() error { return checkSwitch(c.SignIn.Signup) })
+	v.check("AGENTD_OIDC_PROVIDERS", c.SignIn.OIDCProviders != "", func() error { return checkFile(c.SignIn.OIDCProviders) })
 	v.check("OTEL_EXPORTER_OTLP_ENDPOINT", c.Observability.OTLPEndpoint != "", func() error {
 		return checkHTTP(c.Observability.OTLPEndpoint)
 	})
@@ -58,13 +66,35 @@ func (m *Models) validate(v *verdict) {
 		}
 		return nil
 	})
-	v.check("AGENTD_PROVIDERS", m.Providers != "", func() error {
-		info, err := os.Stat(m.Providers)
-		if err != nil {
-			return fmt.Errorf("cannot be read: %w", err)
+	v.check("AGENTD_PROVIDERS", m.Providers != "", func() error { return checkFile(m.Providers) })
+}
+
+func checkFile(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return fmt.Errorf("cannot be read: %w", err)
+	}
+	if info.IsDir() {
+		return fmt.Errorf("must be a file; %s is a directory", path)
+	}
+	return nil
+}
+
+func checkSwitch(text string) error {
+	if text != "on" && text != "off" {
+		return fmt.Errorf("must be on or off, not %q", text)
+	}
+	return nil
+}
+
+func (m *Mail) validate(v *verdict) {
+	v.check("AGENTD_SMTP_URL", !m.SMTPURL.Empty(), func() error { return m.SMTPURL.check(hostful, "smtp", "smtps") })
+	v.check("AGENTD_MAIL_FROM", m.From != "" || !m.SMTPURL.Empty(), func() error {
+		if m.From == "" {
+			return errors.New("must say who sends the letters, where AGENTD_SMTP_URL is set")
 		}
-		if info.IsDir() {
-			return fmt.Errorf("must be a file; %s is a directory", m.Providers)
+		if _, err := mail.ParseAddress(m.From); err != nil {
+			return errors.New("must be an email address, as in agentd@example.com or Acme <agentd@example.com>")
 		}
 		return nil
 	})

@@ -26,13 +26,14 @@ type binder struct {
 	bodies  *bodies
 }
 
-// parameter is a field that comes from the path, a header or the query. A
-// field may name a header and a query parameter: the header goes first.
+// parameter is a field that comes from the path, a header, the query or a
+// cookie. A field may name a header and a query parameter: the header goes first.
 type parameter struct {
 	field    reflect.StructField
 	position int // in the path, from 0; -1: not there
 	header   string
 	query    string
+	cookie   string
 	id       bool   // a malformed one is the 404 of an absent thing
 	noun     string // of that thing
 	list     bool
@@ -71,7 +72,7 @@ func (s *Server) compile(row route.Row, in reflect.Type) *binder {
 			b.body = planBody(row, f)
 			continue
 		}
-		p := parameter{field: f, position: -1, header: http.CanonicalHeaderKey(f.Tag.Get("header")), query: f.Tag.Get("query")}
+		p := parameter{field: f, position: -1, header: http.CanonicalHeaderKey(f.Tag.Get("header")), query: f.Tag.Get("query"), cookie: f.Tag.Get("cookie")}
 		if name := f.Tag.Get("path"); name != "" {
 			p.position = slices.Index(names, name)
 			if p.position < 0 {
@@ -80,7 +81,7 @@ func (s *Server) compile(row route.Row, in reflect.Type) *binder {
 			taken++
 			p.noun = noun(name)
 			p.id = strings.HasSuffix(name, "Id") && f.Type.Kind() == reflect.String && f.Tag.Get("format") != "any"
-		} else if p.header == "" && p.query == "" {
+		} else if p.header == "" && p.query == "" && p.cookie == "" {
 			panic("httpapi: the field " + f.Name + " of the input of " + row.Path + " comes from nowhere")
 		}
 		p.list = f.Type.Kind() == reflect.Slice
@@ -196,6 +197,11 @@ func (p *parameter) find(r *http.Request, query url.Values) (texts []string, whe
 	if p.query != "" {
 		if sent := query[p.query]; len(sent) > 0 && sent[0] != "" {
 			return sent, "query parameter " + p.query
+		}
+	}
+	if p.cookie != "" {
+		if c, err := r.Cookie(p.cookie); err == nil && c.Value != "" {
+			return []string{c.Value}, "cookie " + p.cookie
 		}
 	}
 	if p.initial != "" {

@@ -17,7 +17,7 @@ import (
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	now := time.Now()
 	x := &exchange{Context: r.Context(), server: s, w: w, start: now, limited: now, id: requestID(r.Header.Get("X-Request-Id"))}
-	x.who = authz.Caller{Address: clientAddress(r), RequestID: x.id}
+	x.who = authz.Caller{Address: s.proxies.client(r), RequestID: x.id}
 	s.chainHeaders(w.Header(), x.id)
 	if len(r.TransferEncoding) > 0 {
 		// Beside a Content-Length it is an attempt at request smuggling, which
@@ -105,7 +105,7 @@ func (s *Server) logRequest(x *exchange, r *http.Request, elapsed time.Duration)
 		slog.String("request_id", x.id))
 	if x.who.TenantID != "" {
 		attrs = append(attrs,
-			slog.String("tenant", x.who.TenantID), slog.String("user", x.who.UserID), slog.String("key_id", x.who.KeyID),
+			slog.String("tenant", x.who.TenantID), slog.String("user", x.who.UserID), credentialID(x.who),
 			slog.String("path", r.URL.Path))
 	}
 	if x.failed != nil {
@@ -120,4 +120,12 @@ func (s *Server) logRequest(x *exchange, r *http.Request, elapsed time.Duration)
 		}
 	}
 	s.log.LogAttrs(x, level, "request", attrs...)
+}
+
+// credentialID names what a caller came with.
+func credentialID(who authz.Caller) slog.Attr {
+	if who.SessionID != "" {
+		return slog.String("session_id", who.SessionID)
+	}
+	return slog.String("key_id", who.KeyID)
 }

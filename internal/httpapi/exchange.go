@@ -26,7 +26,6 @@ type exchange struct {
 	routed  *chi.Context // path parameters; nil once the answer is out
 	op      *operation
 	who     authz.Caller
-	key     string // the credential, for streams to check again
 
 	held *heldAnswer // the answer is gathered before it is sent; nil: it is sent as it comes
 

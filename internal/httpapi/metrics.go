@@ -17,6 +17,7 @@ type metrics struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 	inFlight prometheus.Gauge
+	refused  *prometheus.CounterVec
 }
 
 var statusClasses = [...]string{"1xx", "2xx", "3xx", "4xx", "5xx"}
@@ -39,7 +40,11 @@ func newMetrics(registry *prometheus.Registry, openStreams func() int) *metrics 
 			Name: "agentd_http_requests_in_flight", Help: "Requests being answered, streams included.",
 		}),
 	}
-	registry.MustRegister(m.requests, m.duration, m.inFlight, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	m.refused = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "agentd_rate_limited_requests_total",
+		Help: "Requests refused by a rate limit, by the bucket that had nothing left; failed_credentials: of an address whose credentials failed too often.",
+	}, []string{"bucket"})
+	registry.MustRegister(m.requests, m.duration, m.inFlight, m.refused, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "agentd_http_streams_open", Help: "Event streams that are open.",
 	}, func() float64 { return float64(openStreams()) }))
 	return m

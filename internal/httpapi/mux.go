@@ -10,6 +10,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"agentd/internal/fault"
+	"agentd/internal/ratelimit"
 	"agentd/internal/route"
 )
 
@@ -21,9 +22,13 @@ type operation struct {
 
 	apiKeyHeader bool
 	queryToken   bool
+	upgrade      bool
 	quiet        bool // probes are logged at debug level
 	https        bool // clients come over TLS
 	repeatable   bool // takes an Idempotency-Key
+
+	name   string           // what rate limits know it by, the same on every node
+	limits []ratelimit.Rule // of the row's own
 
 	// serve answers; what it returns is refused by fail, nil meaning Problem.
 	serve func(x *exchange, r *http.Request) error

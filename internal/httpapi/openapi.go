@@ -21,10 +21,11 @@ const Version = "0.2.0"
 
 // Names of the security schemes in the document.
 const (
-	bearerScheme = "bearerAuth"
-	cookieScheme = "cookieAuth"
-	queryScheme  = "queryTokenAuth"
-	headerScheme = "apiKeyHeaderAuth"
+	bearerScheme  = "bearerAuth"
+	cookieScheme  = "cookieAuth"
+	sessionScheme = "sessionAuth"
+	queryScheme   = "queryTokenAuth"
+	headerScheme  = "apiKeyHeaderAuth"
 )
 
 // OpenAPI renders the OpenAPI 3.1 document of routes, of those raw ones that
@@ -36,7 +37,7 @@ func OpenAPI(routes []route.Route, raw []Raw) ([]byte, error) {
 	}
 	for _, r := range append(slices.Clone(raw), own(nil)...) {
 		if r.ID != "" {
-			d.add(published{Row: r.Row, fail: r.FailOf, queryToken: r.QueryToken, apiKeyHeader: r.APIKeyHeader})
+			d.add(published{Row: r.Row, fail: r.FailOf, queryToken: r.QueryToken || r.Upgrade, apiKeyHeader: r.APIKeyHeader})
 		}
 	}
 	return d.render()
@@ -74,11 +75,13 @@ func newDocument() *document {
 		Components: &huma.Components{
 			Schemas:   registry.Registry,
 			Responses: map[string]*huma.Response{},
+			Headers:   map[string]*huma.Header{},
 			SecuritySchemes: map[string]*huma.SecurityScheme{
-				bearerScheme: {Type: "http", Scheme: "bearer", BearerFormat: "svc_<prefix>_<secret>", Description: "An API key."},
-				cookieScheme: {Type: "apiKey", In: "cookie", Name: keyCookie, Description: "The same key; writes must come from the service's own pages."},
-				queryScheme:  {Type: "apiKey", In: "query", Name: "token", Description: "The same key, on event streams (with Accept: text/event-stream), upgrades and downloads only."},
-				headerScheme: {Type: "apiKey", In: "header", Name: "x-api-key", Description: "The same key, on the messages routes only."},
+				bearerScheme:  {Type: "http", Scheme: "bearer", BearerFormat: "svc_<prefix>_<secret>", Description: "An API key."},
+				cookieScheme:  {Type: "apiKey", In: "cookie", Name: keyCookie, Description: "The same key; writes must come from the service's own pages."},
+				sessionScheme: {Type: "apiKey", In: "cookie", Name: sessionCookie, Description: "The session of a signed-in browser; writes must come from the service's own pages."},
+				queryScheme:   {Type: "apiKey", In: "query", Name: "token", Description: "The same key, on event streams (with Accept: text/event-stream), upgrades and downloads only."},
+				headerScheme:  {Type: "apiKey", In: "header", Name: "x-api-key", Description: "The same key, on the messages routes only."},
 			},
 		},
 	}
@@ -120,7 +123,7 @@ func security(p published) []map[string][]string {
 	if p.Public {
 		return []map[string][]string{}
 	}
-	schemes := []string{bearerScheme, cookieScheme}
+	schemes := []string{bearerScheme, cookieScheme, sessionScheme}
 	if p.stream || p.queryToken {
 		schemes = append(schemes, queryScheme)
 	}
@@ -157,7 +160,7 @@ func (d *document) parameters(op *huma.Operation, p published) {
 		return
 	}
 	for _, f := range reflect.VisibleFields(p.in) {
-		for _, in := range []string{"path", "query", "header"} {
+		for _, in := range []string{"path", "query", "header", "cookie"} {
 			name := f.Tag.Get(in)
 			if name == "" || !f.IsExported() {
 				continue
@@ -246,6 +249,9 @@ func (d *document) answers(op *huma.Operation, p published) {
 			}
 			answer.Content = map[string]*huma.MediaType{"application/json": {Schema: s}}
 		}
+		if limited(&p.Row) {
+			d.rateHeaders(answer)
+		}
 		op.Responses[strconv.Itoa(status)] = answer
 	}
 	if p.out == contentType {
@@ -272,6 +278,9 @@ func (p published) answer() reflect.Type {
 
 func (d *document) refusals(op *huma.Operation, p published) {
 	statuses := append([]int{http.StatusInternalServerError, http.StatusServiceUnavailable}, p.Errors...)
+	if limited(&p.Row) {
+		statuses = append(statuses, http.StatusTooManyRequests)
+	}
 	if !p.Public {
 		statuses = append(statuses, http.StatusUnauthorized, http.StatusForbidden)
 	}
@@ -293,10 +302,14 @@ func (d *document) refusals(op *huma.Operation, p published) {
 	}
 	for _, status := range statuses {
 		if p.fail != nil {
-			op.Responses[strconv.Itoa(status)] = &huma.Response{
+			refusal := &huma.Response{
 				Description: title(status),
 				Content:     map[string]*huma.MediaType{"application/json": {Schema: d.registry.Schema(p.fail, true, "")}},
 			}
+			if status == http.StatusTooManyRequests {
+				d.tooMany(refusal)
+			}
+			op.Responses[strconv.Itoa(status)] = refusal
 			continue
 		}
 		op.Responses[strconv.Itoa(status)] = &huma.Response{Ref: d.refusal(status)}
@@ -339,12 +352,7 @@ func (d *document) refusal(status int) string {
 			Description: title(status),
 			Content:     map[string]*huma.MediaType{"application/problem+json": {Schema: d.problem}},
 		}
-		if status == http.StatusUnauthorized {
-			r.Headers = map[string]*huma.Header{"WWW-Authenticate": {Schema: &huma.Schema{Type: huma.TypeString}}}
-		}
-		if status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {
-			r.Headers = map[string]*huma.Header{"Retry-After": {Description: "Seconds.", Schema: &huma.Schema{Type: huma.TypeInteger}}}
-		}
+		d.refusalHeaders(r, status)
 		d.openapi.Components.Responses[name] = r
 	}
 	return "#/components/responses/" + name

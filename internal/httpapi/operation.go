@@ -53,7 +53,8 @@ type Raw struct {
 	route.Row
 
 	APIKeyHeader bool // the key may come in x-api-key
-	QueryToken   bool // the key may come in ?token=: downloads and upgrades
+	QueryToken   bool // the key may come in ?token=: downloads
+	Upgrade      bool // becomes a WebSocket: the key may come in ?token= and as the subprotocol svc.<base64 of the key>
 	Quiet        bool // a probe: logged at debug level
 
 	// FailOf is the published schema of what Fail sends.
@@ -70,7 +71,7 @@ func (s *Server) rawOperation(raw Raw) *operation {
 	names := pathNames(raw.Path)
 	o := &operation{
 		row: raw.Row, status: http.StatusOK,
-		apiKeyHeader: raw.APIKeyHeader, queryToken: raw.QueryToken, quiet: raw.Quiet, https: s.https,
+		apiKeyHeader: raw.APIKeyHeader, queryToken: raw.QueryToken, upgrade: raw.Upgrade, quiet: raw.Quiet, https: s.https,
 		repeatable: repeatable(raw.Row), fail: raw.Fail,
 	}
 	o.serve = func(x *exchange, r *http.Request) error {

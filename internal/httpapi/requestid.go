@@ -1,11 +1,6 @@
 package httpapi
 
-import (
-	"net"
-	"net/http"
-
-	"agentd/internal/ident"
-)
+import "agentd/internal/ident"
 
 // requestID keeps the id that a caller sent, if it is one by section 8 (8 to
 // 128 letters, digits, '.', '_', ':', '-', the first a letter or digit), and
@@ -26,13 +21,4 @@ func requestID(sent string) string {
 
 func alphanumeric(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
-}
-
-// clientAddress is the network address of who sent the request.
-func clientAddress(r *http.Request) string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		return r.RemoteAddr
-	}
-	return host
 }

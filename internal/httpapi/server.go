@@ -1,6 +1,6 @@
 // Package httpapi is the HTTP edge: it mounts rows of routes, passes every
-// request through one chain (request id, version, credentials, scope and role,
-// body limits, problem documents, log, metrics, traces), writes event streams
+// request through one chain (request id, version, credentials, rate limit, scope
+// and role, body limits, problem documents, log, metrics, traces), writes event streams
 // and derives the OpenAPI document.
 //
 // A request is served in the goroutine of its connection. The only goroutine
@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"sync/atomic"
 	"time"
@@ -21,8 +22,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
-	"agentd/internal/authz"
 	"agentd/internal/idempotency"
+	"agentd/internal/ratelimit"
 	"agentd/internal/route"
 )
 
@@ -33,9 +34,6 @@ type Config struct {
 	Raw    []Raw
 
 	Auth Authenticator
-	// Recheck says whether a caller's credential still counts; it is asked for
-	// every open stream. Nil: the credential is authenticated again.
-	Recheck func(ctx context.Context, who authz.Caller) error
 	// Idempotency keeps the answers to writes that carry an Idempotency-Key.
 	// Nil: the header is not read.
 	Idempotency *idempotency.Keeper
@@ -47,13 +45,19 @@ type Config struct {
 	Metrics *prometheus.Registry // nil: a new one, with Go's own metrics; served at /metrics
 	Tracer  trace.Tracer         // nil: no spans
 
+	// Limiter counts requests. Nil: one without limits for all, which still keeps
+	// those of rows.
+	Limiter *ratelimit.Limiter
+	// Proxies are the networks whose X-Forwarded-For counts.
+	Proxies []netip.Prefix
+
 	PublicURL string // https://…: browsers come from there, and only over TLS
 	Build     string // of the program, for the health route
 
 	BodyBudget   int64         // bytes of big bodies in memory at once; 0: 32 MiB
 	BodyTimeout  time.Duration // for a small body to arrive, a big one gets more; 0: 20 s
 	Heartbeat    time.Duration // of silent streams; 0: 15 s
-	RecheckEvery time.Duration // of the credentials of streams; 0: 4 s
+	RecheckEvery time.Duration // of the credentials of streams; 0: 3 s
 	FrameTimeout time.Duration // for a frame to be taken by a reader; 0: 10 s
 }
 
@@ -70,6 +74,8 @@ type Server struct {
 	build      string
 	started    time.Time
 
+	proxies  proxies
+	limits   *limits
 	mux      *mux
 	bodies   *bodies
 	streams  *streams
@@ -86,7 +92,7 @@ type Server struct {
 func New(c Config) (*Server, error) {
 	s := &Server{
 		auth: c.Auth, sameOrigin: http.NewCrossOriginProtection(), once: c.Idempotency, ready: c.Ready, log: c.Log, tracer: c.Tracer,
-		build: c.Build, started: time.Now(), mux: newMux(),
+		build: c.Build, started: time.Now(), mux: newMux(), proxies: c.Proxies,
 	}
 	if s.log == nil {
 		s.log = slog.Default()
@@ -104,10 +110,11 @@ func New(c Config) (*Server, error) {
 	s.bodies = newBodies(orDefault(c.BodyBudget, 32<<20), orDefault(c.BodyTimeout, 20*time.Second))
 	s.streams = newStreams(streamTimes{
 		heartbeat: orDefault(c.Heartbeat, 15*time.Second),
-		recheck:   orDefault(c.RecheckEvery, 4*time.Second),
+		recheck:   orDefault(c.RecheckEvery, 3*time.Second),
 		frame:     orDefault(c.FrameTimeout, 10*time.Second),
-	}, c.Recheck, c.Auth, s.log)
+	}, c.Auth.Valid, s.log)
 	s.metrics = newMetrics(c.Metrics, s.streams.count)
+	s.limits = newLimits(c.Limiter, s.metrics)
 
 	var err error
 	if s.document, err = OpenAPI(c.Routes, c.Raw); err != nil {
@@ -152,6 +159,7 @@ func (s *Server) mountAll(c Config) {
 }
 
 func (s *Server) mount(o *operation) {
+	o.name, o.limits = o.row.Method+" "+o.row.Path, ratelimit.Rules(o.row.Limits)
 	o.meters = s.metrics.of(o.row.Method, o.row.Path)
 	s.mux.mount(o)
 }

@@ -23,7 +23,7 @@ type streamTimes struct {
 // few seconds, once per credential however many streams it opened.
 type streams struct {
 	times   streamTimes
-	recheck func(context.Context, *Stream) error
+	recheck func(context.Context, authz.Caller) error
 	log     *slog.Logger
 
 	mu       sync.Mutex
@@ -32,16 +32,8 @@ type streams struct {
 	stop     chan struct{} // ends the goroutine
 }
 
-func newStreams(times streamTimes, recheck func(context.Context, authz.Caller) error, auth Authenticator, log *slog.Logger) *streams {
-	s := &streams{times: times, log: log, all: map[*Stream]struct{}{}}
-	s.recheck = func(ctx context.Context, st *Stream) error {
-		if recheck != nil {
-			return recheck(ctx, st.x.who)
-		}
-		_, err := auth.Authenticate(ctx, st.x.key)
-		return err
-	}
-	return s
+func newStreams(times streamTimes, recheck func(context.Context, authz.Caller) error, log *slog.Logger) *streams {
+	return &streams{times: times, recheck: recheck, log: log, all: map[*Stream]struct{}{}}
 }
 
 func (s *streams) count() int {
@@ -110,35 +102,57 @@ func (s *streams) watch(stop <-chan struct{}) {
 	}
 }
 
+// checksAtOnce is how many credentials are looked up beside each other.
+const checksAtOnce = 8
+
+// checkAll ends the streams whose credential does not count any more. What it
+// does not reach until the next time is checked then.
 func (s *streams) checkAll(stop <-chan struct{}) {
+	ctx, cancel := context.WithTimeout(context.Background(), s.times.recheck)
+	defer cancel()
+	var running sync.WaitGroup
+	free := make(chan struct{}, checksAtOnce)
 	for _, same := range s.byCredential() {
 		select {
 		case <-stop:
+			running.Wait()
 			return
-		default:
+		case free <- struct{}{}:
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), s.times.recheck)
-		err := s.recheck(ctx, same[0])
-		cancel()
-		switch {
-		case err == nil:
-		case fault.Is(err, fault.Unauthenticated), fault.Is(err, fault.Forbidden), fault.Is(err, fault.NotFound):
-			for _, st := range same {
-				st.cancel(errRevoked)
-			}
-		default: // the database may be back the next time
-			s.log.Warn("credentials of open streams could not be checked", "cause", err)
+		running.Go(func() {
+			s.check(ctx, same)
+			<-free
+		})
+	}
+	running.Wait()
+}
+
+// check looks at the credential that some streams share.
+func (s *streams) check(ctx context.Context, same []*Stream) {
+	err := s.recheck(ctx, same[0].x.who)
+	switch {
+	case err == nil:
+	case fault.Is(err, fault.Unauthenticated), fault.Is(err, fault.Forbidden), fault.Is(err, fault.NotFound):
+		for _, st := range same {
+			st.cancel(errRevoked)
 		}
+	default: // the database may be back the next time
+		s.log.Warn("credentials of open streams could not be checked", "cause", err)
 	}
 }
 
-func (s *streams) byCredential() map[string][]*Stream {
+// holder is what streams of one credential have in common: whatever token
+// opened them, it counts as long as the key or the session behind it.
+type holder struct{ tenant, user, key, session string }
+
+func (s *streams) byCredential() map[holder][]*Stream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	found := map[string][]*Stream{}
+	found := map[holder][]*Stream{}
 	for st := range s.all {
-		if key := st.x.key; key != "" {
-			found[key] = append(found[key], st)
+		if who := st.x.who; who.TenantID != "" {
+			h := holder{who.TenantID, who.UserID, who.KeyID, who.SessionID}
+			found[h] = append(found[h], st)
 		}
 	}
 	return found

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -28,23 +29,40 @@ const (
 	toyID     = "0198c0de-0000-7000-8000-000000000001"
 	ownerKey  = "svc_owner000_00000000000000000000000000000000"
 	readerKey = "svc_reader00_00000000000000000000000000000000"
+
+	browser    = "svs_browser00000_00000000000000000000000000000000"
+	oldBrowser = "svs_browser00000_0000000000000000000000000000000r"
+	halfOpen   = "svs_halfopen0000_00000000000000000000000000000000"
+	streamKey  = "svt_stream"
 )
 
 // keys is an Authenticator whose keys can be revoked.
 type keys struct {
-	mu    sync.Mutex
-	known map[string]authz.Caller
-	down  bool
+	mu     sync.Mutex
+	known  map[string]authz.Caller
+	down   bool
+	checks int // of open streams
 }
 
 func newKeys() *keys {
 	return &keys{known: map[string]authz.Caller{
-		ownerKey:  {TenantID: "t1", UserID: "u1", KeyID: "k1", Role: authz.Owner, Scopes: []authz.Scope{"*"}, Method: "api_key"},
-		readerKey: {TenantID: "t1", UserID: "u2", KeyID: "k2", Role: authz.Viewer, Scopes: []authz.Scope{"agents:read"}, Method: "api_key"},
+		ownerKey:   {TenantID: "t1", UserID: "u1", KeyID: "k1", Role: authz.Owner, Scopes: []authz.Scope{"*"}, Method: "api_key"},
+		readerKey:  {TenantID: "t1", UserID: "u2", KeyID: "k2", Role: authz.Viewer, Scopes: []authz.Scope{"agents:read"}, Method: "api_key"},
+		browser:    {TenantID: "t1", UserID: "u1", SessionID: "s1", Role: authz.Owner, Scopes: []authz.Scope{"*"}, Method: "cookie"},
+		oldBrowser: {TenantID: "t1", UserID: "u1", SessionID: "s2", Role: authz.Owner, Scopes: []authz.Scope{"*"}, Method: "cookie"},
+		halfOpen:   {TenantID: "t1", UserID: "u1", SessionID: "s3", Role: authz.Owner, Scopes: []authz.Scope{"*"}, Method: "cookie", HalfOpen: true},
+		streamKey:  {TenantID: "t1", UserID: "u1", KeyID: "k1", Role: authz.Owner, Scopes: []authz.Scope{"agents:read"}, Method: "api_key", StreamOnly: true},
 	}}
 }
 
 func (k *keys) Authenticate(_ context.Context, raw string) (authz.Caller, error) {
+	if strings.HasPrefix(raw, "svs_") {
+		return authz.Caller{}, fault.New(fault.Unauthenticated, "", "no key")
+	}
+	return k.find(raw)
+}
+
+func (k *keys) find(raw string) (authz.Caller, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.down {
@@ -55,6 +73,34 @@ func (k *keys) Authenticate(_ context.Context, raw string) (authz.Caller, error)
 		return who, fault.New(fault.Unauthenticated, "", "no such key")
 	}
 	return who, nil
+}
+
+// AuthenticateSession knows sessions like keys; one whose token ends in an
+// "r" is due for a new cookie.
+func (k *keys) AuthenticateSession(_ context.Context, token string) (authz.Caller, time.Duration, error) {
+	if !strings.HasPrefix(token, "svs_") {
+		return authz.Caller{}, 0, fault.New(fault.Unauthenticated, "", "no session")
+	}
+	who, err := k.find(token)
+	if err == nil && strings.HasSuffix(token, "r") {
+		return who, 90 * 24 * time.Hour, nil
+	}
+	return who, 0, err
+}
+
+func (k *keys) Valid(_ context.Context, who authz.Caller) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.checks++
+	if k.down {
+		return fault.New(fault.Unavailable, "", "The database does not answer; retry.")
+	}
+	for _, known := range k.known {
+		if known.KeyID == who.KeyID && known.SessionID == who.SessionID && !known.StreamOnly {
+			return nil
+		}
+	}
+	return fault.New(fault.Unauthenticated, "", "no such key")
 }
 
 func (k *keys) revoke(raw string) {
@@ -184,6 +230,8 @@ func toys(frames chan route.Frame) []route.Route {
 			}) (string, error) {
 				return in.ID, nil
 			}),
+		route.Action(route.Row{Method: "POST", Path: "/api/v1/factor", ID: "factor", HalfOpen: true},
+			func(_ context.Context, who authz.Caller, _ *nilIn) (string, error) { return who.SessionID, nil }),
 		route.Stream(route.Row{Method: "GET", Path: "/api/v1/toys/{toyId}/events", ID: "streamToy", Scopes: read},
 			func(ctx context.Context, _ authz.Caller, in *struct {
 				ToyID string `path:"toyId"`
@@ -250,6 +298,14 @@ func raws() []Raw {
 			QueryToken: true,
 			Serve: func(w http.ResponseWriter, r *http.Request, _ authz.Caller) error {
 				_, err := io.WriteString(w, "file "+r.PathValue("fileId"))
+				return err
+			},
+		},
+		{
+			Row:     route.Row{Method: "GET", Path: "/api/v1/socket"},
+			Upgrade: true,
+			Serve: func(w http.ResponseWriter, _ *http.Request, who authz.Caller) error {
+				_, err := io.WriteString(w, "socket of "+who.UserID)
 				return err
 			},
 		},

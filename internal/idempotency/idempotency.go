@@ -68,9 +68,12 @@ type Store interface {
 	Renew(tx txn.Tx, r Record) (bool, error)
 	// Release forgets the record of r's holder, unless it has an answer.
 	Release(tx txn.Tx, r Record) error
-	// Expire forgets up to limit records that expired before a time, and says
-	// how many.
-	Expire(tx txn.Tx, before time.Time, limit int) (int, error)
+	// Page gives whose keys there are and when they expire, in the order of
+	// their ids, behind one. It is how expired ones are found: an index would
+	// cost every write something.
+	Page(ctx context.Context, after ID, limit int) ([]Record, error)
+	// Remove forgets those of the keys that expired before a time.
+	Remove(tx txn.Tx, ids []ID, before time.Time) error
 }
 
 // Request is a write that carries a key.

@@ -1,7 +1,6 @@
 package idempotency
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -106,8 +105,9 @@ func (k *Keeper) find(ctx context.Context, r Request) (*Answer, error) {
 }
 
 const (
-	sweepEvery = 10 * time.Minute
+	sweepEvery = time.Hour
 	sweepBatch = 500
+	sweepPause = 10 * time.Millisecond // between batches: others want to work too
 )
 
 // Serve forgets expired records until ctx ends.
@@ -126,16 +126,35 @@ func (k *Keeper) Serve(ctx context.Context) {
 	}
 }
 
-// Sweep forgets what has expired by now, a batch in each transaction.
+// Sweep looks through all records, a batch at a time, and forgets those that
+// have expired.
 func (k *Keeper) Sweep(ctx context.Context) error {
+	now := k.Clock.Now()
+	var after ID
 	for {
-		var n int
-		err := k.Writer.Write(ctx, func(tx txn.Tx) (err error) {
-			n, err = k.Store.Expire(tx, k.Clock.Now(), sweepBatch)
+		batch, err := k.Store.Page(ctx, after, sweepBatch)
+		if err != nil {
 			return err
-		})
-		if err = cmp.Or(err, ctx.Err()); err != nil || n < sweepBatch {
-			return err
+		}
+		var expired []ID
+		for _, r := range batch {
+			if !now.Before(r.Expires) {
+				expired = append(expired, r.ID)
+			}
+		}
+		if expired != nil {
+			if err := k.Writer.Write(ctx, func(tx txn.Tx) error { return k.Store.Remove(tx, expired, now) }); err != nil {
+				return err
+			}
+		}
+		if len(batch) < sweepBatch {
+			return nil
+		}
+		after = batch[len(batch)-1].ID
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(sweepPause):
 		}
 	}
 }

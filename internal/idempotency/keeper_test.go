@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"database/sql"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -370,17 +371,35 @@ func TestKeptAfterwards(t *testing.T) {
 
 func TestSweep(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
-		for i := range 3 {
-			r.done(request(strings.Repeat("x", i+1), "body"), answer(200, "{}"))
-			r.clock.Advance(time.Hour)
-		}
-		r.clock.Advance(idempotency.Window - 2*time.Hour - time.Minute)
-		if err := r.keeper.Sweep(t.Context()); err != nil {
+		r.done(request("expires", "body"), answer(200, "{}"))
+		r.clock.Advance(time.Hour)
+		const copies = 600 // several batches
+		err := r.db.Write(t.Context(), func(tx txn.Tx) error {
+			for i := range copies {
+				_, err := sqldb.From(tx).Exec(`INSERT INTO idempotency
+					SELECT tenant_id, user_id, idem_key || ?, holder, request, body, status, answer, lease, expires_at + ? FROM idempotency WHERE idem_key = 'expires'`,
+					fmt.Sprintf("-%03d", i), int64(i%2)*time.Hour.Microseconds())
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
 			t.Fatal(err)
 		}
-		var left int
-		if err := r.db.QueryRow(t.Context(), `SELECT count(*) FROM idempotency`).Scan(&left); err != nil || left != 2 {
-			t.Errorf("%d are left, %v", left, err)
+		for _, want := range []int{copies + 1, copies / 2, 0} {
+			if err := r.keeper.Sweep(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			var left int
+			if err := r.db.QueryRow(t.Context(), `SELECT count(*) FROM idempotency`).Scan(&left); err != nil || left != want {
+				t.Errorf("%d are left, want %d, %v", left, want, err)
+			}
+			r.clock.Advance(idempotency.Window - time.Hour)
+			if want < copies {
+				r.clock.Advance(time.Hour)
+			}
 		}
 	})
 }

@@ -19,30 +19,54 @@ const (
 	cacheSize = 50_000
 )
 
-type prefix [prefixLen]byte
+// By what credentials are found. Arrays, because a part of the raw credential
+// as a map's key would keep the whole of it in memory.
+type (
+	prefix        [prefixLen]byte
+	sessionPrefix [sessionPrefixLen]byte
+)
 
 // cached is a credential with the caller that it makes.
 type cached struct {
-	Credential
-	caller authz.Caller
-	noted  atomic.Bool // its use was noted since it was read
+	Holder
+	hash    Hash
+	caller  authz.Caller
+	ended   bool
+	expires time.Time // zero: never
+	used    time.Time // as far as was known
+	renewed time.Time // of a session: when its cookie was last sent
+	epoch   uint64    // of the cache, before it was read
+	noted   atomic.Bool
 }
 
-// cache holds the credentials of keys that are in use. Only keys that exist
-// are in it; concurrent readers of one key share one read of the store; a
-// credential that is dropped while it is being read is read again.
+// cache holds the credentials that are in use. Only those that exist are in
+// it; concurrent readers of one share one read of the store; one that is
+// dropped while it is being read is read again.
 type cache struct {
 	store    Store
-	byPrefix *otter.Cache[prefix, *cached]
-	byID     *otter.Cache[string, *cached]
-	load     otter.Loader[prefix, *cached]
+	epoch    atomic.Uint64 // what was read in an earlier one does not count
+	keys     *otter.Cache[prefix, *cached]
+	sessions *otter.Cache[sessionPrefix, *cached]
+	ids      *otter.Cache[string, *cached] // keys and sessions
+
+	loadKey     otter.LoaderFunc[prefix, *cached]
+	loadSession otter.LoaderFunc[sessionPrefix, *cached]
 }
 
 func newCache(store Store, elapsed func() time.Duration) *cache {
-	c := &cache{store: store, byPrefix: newOtter[prefix](elapsed), byID: newOtter[string](elapsed)}
-	c.load = otter.LoaderFunc[prefix, *cached](func(ctx context.Context, p prefix) (*cached, error) {
-		return c.keep(c.store.Credential(ctx, string(p[:])))
-	})
+	c := &cache{
+		store: store, keys: newOtter[prefix](elapsed), sessions: newOtter[sessionPrefix](elapsed), ids: newOtter[string](elapsed),
+	}
+	c.loadKey = func(ctx context.Context, p prefix) (*cached, error) {
+		epoch := c.epoch.Load()
+		cred, err := store.Credential(ctx, string(p[:]))
+		return keep(epoch, cred, err)
+	}
+	c.loadSession = func(ctx context.Context, p sessionPrefix) (*cached, error) {
+		epoch := c.epoch.Load()
+		cred, err := store.SessionCredential(ctx, string(p[:]))
+		return keep(epoch, cred, err)
+	}
 	return c
 }
 
@@ -62,35 +86,86 @@ type ticks struct{ elapsed func() time.Duration }
 func (t ticks) NowNano() int64                      { return int64(t.elapsed()) }
 func (t ticks) Tick(time.Duration) <-chan time.Time { return nil }
 
-func (c *cache) keep(cred *Credential, err error) (*cached, error) {
+// entry is what a credential is cached as.
+type entry interface{ cached() *cached }
+
+func (c *Credential) cached() *cached {
+	k := c.Key
+	return &cached{
+		Holder: c.Holder, hash: c.Hash, ended: k.Status != Active, expires: k.ExpiresAt, used: k.LastUsedAt,
+		caller: authz.Caller{
+			TenantID: k.TenantID, UserID: k.UserID, KeyID: k.KeyID,
+			Role: c.Role, Scopes: k.Scopes, Method: "api_key", Operator: c.Operator,
+		},
+	}
+}
+
+func (c *SessionCredential) cached() *cached {
+	s := c.Session
+	return &cached{
+		Holder: c.Holder, hash: c.Hash, ended: !s.EndedAt.IsZero(), expires: s.ExpiresAt(), used: s.LastUsedAt, renewed: s.RenewedAt,
+		caller: authz.Caller{
+			TenantID: s.TenantID, UserID: s.UserID, SessionID: s.SessionID,
+			Role: c.Role, Scopes: authz.ScopesOf(c.Role), Method: "cookie", Operator: c.Operator,
+			VerifiedAt: s.VerifiedAt, HalfOpen: s.NeedsFactor,
+		},
+	}
+}
+
+func keep(epoch uint64, cred entry, err error) (*cached, error) {
 	if errors.Is(err, ErrNotFound) {
 		return nil, otter.ErrNotFound
 	}
 	if err != nil {
 		return nil, err
 	}
-	k := cred.Key
-	return &cached{Credential: *cred, caller: authz.Caller{
-		TenantID: k.TenantID, UserID: k.UserID, KeyID: k.KeyID,
-		Role: cred.Role, Scopes: k.Scopes, Method: "api_key", Operator: cred.Operator,
-	}}, nil
+	got := cred.cached()
+	got.epoch = epoch
+	return got, nil
 }
 
-// find gives the credential of a key, or ErrNotFound.
-func (c *cache) find(ctx context.Context, key RawKey) (*cached, error) {
-	got, err := c.byPrefix.Get(ctx, prefix([]byte(key.Prefix())), c.load)
-	return got, missing(err)
+// key gives the credential of a key, or ErrNotFound.
+func (c *cache) key(ctx context.Context, raw RawKey) (*cached, error) {
+	return find(ctx, c, c.keys, prefix([]byte(raw.Prefix())), c.loadKey)
 }
 
-// findByID gives the credential of a tenant's key, or ErrNotFound.
-func (c *cache) findByID(ctx context.Context, tenantID, keyID string) (*cached, error) {
-	load := func(ctx context.Context, keyID string) (*cached, error) {
-		return c.keep(c.store.CredentialByID(ctx, tenantID, keyID))
-	}
-	got, err := c.byID.Get(ctx, keyID, otter.LoaderFunc[string, *cached](load))
-	if err == nil && got.caller.TenantID != tenantID {
+// session gives the credential of a session, or ErrNotFound.
+func (c *cache) session(ctx context.Context, raw RawSession) (*cached, error) {
+	return find(ctx, c, c.sessions, sessionPrefix([]byte(raw.Prefix())), c.loadSession)
+}
+
+// byID gives the credential that a caller of that tenant came with, or
+// ErrNotFound.
+func (c *cache) byID(ctx context.Context, tenantID, keyID, sessionID string) (*cached, error) {
+	id := keyID + sessionID // one of them
+	got, err := find(ctx, c, c.ids, id, func(ctx context.Context, id string) (*cached, error) {
+		epoch := c.epoch.Load()
+		if sessionID != "" {
+			cred, err := c.store.SessionByID(ctx, tenantID, id)
+			return keep(epoch, cred, err)
+		}
+		cred, err := c.store.CredentialByID(ctx, tenantID, id)
+		return keep(epoch, cred, err)
+	})
+	if err == nil && (got.caller.TenantID != tenantID || got.caller.KeyID != keyID || got.caller.SessionID != sessionID) {
 		return nil, ErrNotFound
 	}
+	return got, err
+}
+
+func find[K comparable](ctx context.Context, c *cache, in *otter.Cache[K, *cached], k K, load otter.LoaderFunc[K, *cached]) (*cached, error) {
+	for range 3 {
+		epoch := c.epoch.Load()
+		got, err := in.Get(ctx, k, load)
+		if err != nil {
+			return nil, missing(err)
+		}
+		if got.epoch >= epoch {
+			return got, nil
+		}
+		in.Invalidate(k)
+	}
+	got, err := load(ctx, k) // others forget all the time
 	return got, missing(err)
 }
 
@@ -101,8 +176,19 @@ func missing(err error) error {
 	return err
 }
 
-// drop forgets a key at once.
-func (c *cache) drop(keyPrefix, keyID string) {
-	c.byPrefix.Invalidate(prefix([]byte(keyPrefix)))
-	c.byID.Invalidate(keyID)
+// drop forgets a key or a session at once. What has no prefix of that kind is
+// a hint that was garbled, and ignored.
+func (c *cache) drop(kind, findBy, id string) {
+	switch {
+	case kind == keyKind && len(findBy) == prefixLen:
+		c.keys.Invalidate(prefix([]byte(findBy)))
+	case kind == sessionKind && len(findBy) == sessionPrefixLen:
+		c.sessions.Invalidate(sessionPrefix([]byte(findBy)))
+	default:
+		return
+	}
+	c.ids.Invalidate(id)
 }
+
+// forget drops everything at once, also what is being read at the moment.
+func (c *cache) forget() { c.epoch.Add(1) }

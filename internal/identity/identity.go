@@ -11,9 +11,11 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"agentd/internal/audit"
 	"agentd/internal/authz"
 	"agentd/internal/clock"
 	"agentd/internal/fault"
+	"agentd/internal/secret"
 	"agentd/internal/txn"
 )
 
@@ -21,11 +23,12 @@ import (
 type Status string
 
 // The statuses. Tenants and members are active or suspended, keys are active
-// or revoked.
+// or revoked. Of a deleted member only the id is left.
 const (
 	Active    Status = "active"
 	Suspended Status = "suspended"
 	Revoked   Status = "revoked"
+	Deleted   Status = "deleted"
 )
 
 // SelfHosted is the plan of tenants that were given no other.
@@ -42,6 +45,11 @@ type Tenant struct {
 	CreatedAt time.Time      `json:"created_at"`
 	UpdatedAt time.Time      `json:"updated_at"`
 
+	Description string         `json:"description,omitzero"`
+	LogoURL     string         `json:"logo_url,omitzero"`
+	Branding    jsontext.Value `json:"branding,omitzero"`     // an object
+	SocialLinks jsontext.Value `json:"social_links,omitzero"` // an object of addresses
+
 	Operator bool `json:"-"` // the first tenant, which runs the platform
 }
 
@@ -50,9 +58,12 @@ type Member struct {
 	TenantID  string
 	UserID    string
 	Email     string // lower case, unique in the tenant; empty: not known
+	Verified  bool   // the email was shown to be this person's
 	Name      string
+	AvatarURL string // "": none
 	Role      authz.Role
 	Status    Status
+	LastLogin time.Time // zero: never
 	CreatedAt time.Time
 	UpdatedAt time.Time
 }
@@ -75,8 +86,13 @@ type Key struct {
 // Credential is what decides whether a key authenticates: its record, the hash
 // of its secret, and what is known of its holder.
 type Credential struct {
-	Key          Key
-	Hash         Hash
+	Key  Key
+	Hash Hash
+	Holder
+}
+
+// Holder is what is known of whose a credential is.
+type Holder struct {
 	Role         authz.Role
 	MemberStatus Status
 	TenantStatus Status
@@ -93,6 +109,8 @@ var (
 // ErrNotFound; a slug, prefix, email or operator tenant that is there already
 // is ErrTaken.
 type Store interface {
+	SessionStore
+
 	// Credential finds a key of whatever tenant by its prefix.
 	Credential(ctx context.Context, prefix string) (*Credential, error)
 	// CredentialByID finds a key of a tenant.
@@ -102,14 +120,18 @@ type Store interface {
 	Tenant(ctx context.Context, tenantID string) (Tenant, error)
 	Member(ctx context.Context, tenantID, userID string) (Member, error)
 	// MembersWith lists the memberships of the person with an email, in all
-	// tenants, the oldest first.
+	// tenants, the oldest first: those alone for which the email is verified.
 	MembersWith(ctx context.Context, email string) ([]Member, error)
+	// KeyTx finds a key of a tenant as a write sees it.
+	KeyTx(tx txn.Tx, tenantID, keyID string) (Key, error)
 	// Keys lists the keys of one member, newest first, revoked ones included.
 	Keys(ctx context.Context, tenantID, userID string) ([]Key, error)
 
 	AddTenant(tx txn.Tx, t Tenant) error
 	AddMember(tx txn.Tx, m Member) error
 	AddKey(tx txn.Tx, k Key, hash Hash) error
+	// SignedIn keeps when a member last signed in.
+	SignedIn(tx txn.Tx, tenantID, userID string, at time.Time) error
 	MemberByEmail(tx txn.Tx, tenantID, email string) (Member, error)
 	// Revoke marks a key of a member as revoked, the first time with that
 	// moment, and gives the key's prefix.
@@ -124,6 +146,12 @@ type Config struct {
 	Store Store
 	Clock clock.Clock
 	Log   *slog.Logger
+	Audit audit.Recorder // told what is done to keys; nil: nobody
+	// Box seals stream tokens; nil: under a key of this process alone.
+	Box *secret.Box
+	// Hint is given to Hear on every other node, if it can be; it must not
+	// block. Nil: there is no other node.
+	Hint func(hint string)
 	// Elapsed is a monotonic clock for the cache; nil: the process's own.
 	Elapsed func() time.Duration
 }
@@ -133,8 +161,13 @@ type Service struct {
 	db    txn.Writer
 	store Store
 	clock clock.Clock
+	audit audit.Recorder // nil: nobody
 	cache *cache
 	uses  *useRecorder
+	hint  func(string) // nil: nobody
+	box   *secret.Box  // of stream tokens
+
+	factors Factors
 }
 
 // New makes a service. Only one that was started records when keys are used.
@@ -143,7 +176,8 @@ func New(cfg Config) *Service {
 		start := time.Now()
 		cfg.Elapsed = func() time.Duration { return time.Since(start) }
 	}
-	s := &Service{db: cfg.DB, store: cfg.Store, clock: cfg.Clock}
+	s := &Service{db: cfg.DB, store: cfg.Store, clock: cfg.Clock, audit: cfg.Audit, hint: cfg.Hint}
+	s.box = streamBox(cfg.Box)
 	s.cache = newCache(cfg.Store, cfg.Elapsed)
 	s.uses = newUseRecorder(func(ctx context.Context, uses []Use) error {
 		return cfg.DB.Write(ctx, func(tx txn.Tx) error { return cfg.Store.RecordUse(tx, uses) })
@@ -156,6 +190,14 @@ func (s *Service) Start() { s.uses.start() }
 
 // Stop writes down the uses that are not yet recorded, and ends.
 func (s *Service) Stop() { s.uses.stop() }
+
+// record tells the audit log what was done, in the transaction of it.
+func (s *Service) record(tx txn.Tx, who authz.Caller, e audit.Entry) error {
+	if s.audit == nil {
+		return nil
+	}
+	return s.audit.Record(tx, who, e)
+}
 
 // gone turns the port's ErrNotFound into the refusal that callers see.
 func gone(err error, what string) error {

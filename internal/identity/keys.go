@@ -9,6 +9,9 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/go-json-experiment/json"
+
+	"agentd/internal/audit"
 	"agentd/internal/authz"
 	"agentd/internal/fault"
 	"agentd/internal/ident"
@@ -42,6 +45,9 @@ func (s *Service) CreateKey(ctx context.Context, who authz.Caller, name string, 
 		if err := s.store.AddKey(tx, key, raw.Hash()); err != nil {
 			return err
 		}
+		if err := s.record(tx, who, keyCreated(key)); err != nil {
+			return err
+		}
 		return txn.Answer(tx, created(key, raw))
 	})
 	return key, raw, err
@@ -58,16 +64,40 @@ func (s *Service) RevokeKey(ctx context.Context, who authz.Caller, keyID string)
 	if !ident.Valid(keyID) {
 		return fault.NoSuch("key")
 	}
-	now := s.clock.Now()
 	err := s.db.Write(ctx, func(tx txn.Tx) error {
-		keyPrefix, err := s.store.Revoke(tx, who.TenantID, who.UserID, keyID, now)
+		key, err := s.store.KeyTx(tx, who.TenantID, keyID)
 		if err != nil {
 			return err
 		}
-		tx.AfterCommit(func() { s.cache.drop(keyPrefix, keyID) })
-		return nil
+		if key.UserID != who.UserID {
+			return ErrNotFound
+		}
+		return s.revoke(tx, who, key)
 	})
 	return gone(err, "key")
+}
+
+// revoke ends a key, unless it is revoked already.
+func (s *Service) revoke(tx txn.Tx, who authz.Caller, key Key) error {
+	if key.Status == Revoked {
+		return nil
+	}
+	if _, err := s.store.Revoke(tx, key.TenantID, key.UserID, key.KeyID, s.clock.Now()); err != nil {
+		return err
+	}
+	tx.AfterCommit(func() { s.drop(keyKind, key.Prefix, key.KeyID) })
+	return s.record(tx, who, audit.Entry{Action: "api_key.revoked", TargetType: "api_key", TargetID: key.KeyID})
+}
+
+// keyCreated is what the audit log says of a new key.
+func keyCreated(k Key) audit.Entry {
+	details, _ := json.Marshal(struct { // strings alone
+		Name   string        `json:"name"`
+		Prefix string        `json:"prefix"`
+		UserID string        `json:"user_id"`
+		Scopes []authz.Scope `json:"scopes"`
+	}{k.Name, k.Prefix, k.UserID, k.Scopes})
+	return audit.Entry{Action: "api_key.created", TargetType: "api_key", TargetID: k.KeyID, Details: details}
 }
 
 // newKey is the record of a new key.

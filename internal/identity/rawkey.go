@@ -32,15 +32,24 @@ func NewRawKey() RawKey {
 
 // ParseRawKey reads a key; ok says whether s has the form of one.
 func ParseRawKey(s string) (key RawKey, ok bool) {
-	if len(s) != rawKeyLen || s[:len(keyMark)] != keyMark || s[len(keyMark)+prefixLen] != '_' {
+	if !hasForm(s, keyMark, prefixLen) {
 		return "", false
 	}
-	for i := len(keyMark); i < len(s); i++ {
-		if c := s[i]; !letterOrDigit(c) && i != len(keyMark)+prefixLen {
-			return "", false
+	return RawKey(s), true
+}
+
+// hasForm says whether s is the mark, letters and digits to find it by, _ and
+// a secret of letters and digits.
+func hasForm(s, mark string, findBy int) bool {
+	if len(s) != len(mark)+findBy+1+secretLen || s[:len(mark)] != mark || s[len(mark)+findBy] != '_' {
+		return false
+	}
+	for i := len(mark); i < len(s); i++ {
+		if c := s[i]; !letterOrDigit(c) && i != len(mark)+findBy {
+			return false
 		}
 	}
-	return RawKey(s), true
+	return true
 }
 
 // Prefix is the part by which the key is found.

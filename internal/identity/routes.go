@@ -12,11 +12,12 @@ import (
 // Routes lists the slice's operations.
 func (s *Service) Routes() []route.Route {
 	const keys = "/api/v1/tenants/me/keys"
-	return []route.Route{
+	return append(s.deviceRoutes(), []route.Route{
 		route.Action(route.Row{
 			Method: "GET", Path: "/api/v1/me", ID: "getMe", Tag: "Auth",
-			Summary: "Who is calling",
-			Doc:     "The member and tenant behind the credential of this request, and what the credential allows.",
+			Summary:  "Who is calling",
+			Doc:      "The member and tenant behind the credential of this request, and what the credential allows.",
+			HalfOpen: true,
 		}, s.me),
 		route.Action(route.Row{
 			Method: "GET", Path: "/api/v1/tenants/me", ID: "getCurrentTenant", Tag: "Tenants",
@@ -41,7 +42,7 @@ func (s *Service) Routes() []route.Route {
 			Doc:     "Takes effect at once and cannot be taken back. Revoking again is no error.",
 			Scopes:  []authz.Scope{"api_keys:write"}, Role: authz.Admin, Errors: []int{404},
 		}, s.revokeKey),
-	}
+	}...)
 }
 
 type nothing struct{}
@@ -58,12 +59,21 @@ type Me struct {
 
 // User is the person behind a credential.
 type User struct {
-	UserID    string     `json:"user_id"`
-	Email     string     `json:"email,omitzero"`
-	Name      string     `json:"name,omitzero"`
-	Role      authz.Role `json:"role"`
-	Status    Status     `json:"status"`
-	CreatedAt time.Time  `json:"created_at"`
+	UserID      string     `json:"user_id"`
+	Email       string     `json:"email,omitzero"`
+	Name        string     `json:"name,omitzero"`
+	Role        authz.Role `json:"role"`
+	Status      Status     `json:"status"`
+	AvatarURL   *string    `json:"avatar_url"`
+	LastLoginAt *time.Time `json:"last_login_at"`
+	CreatedAt   time.Time  `json:"created_at"`
+}
+
+func shownMe(m Member) User {
+	return User{
+		UserID: m.UserID, Email: m.Email, Name: m.Name, Role: m.Role, Status: m.Status,
+		AvatarURL: textOrNull(m.AvatarURL), LastLoginAt: timeOrNull(m.LastLogin), CreatedAt: m.CreatedAt,
+	}
 }
 
 // MyTenant is a tenant in short.
@@ -89,11 +99,24 @@ func (s *Service) me(ctx context.Context, who authz.Caller, _ *nothing) (Me, err
 	if err != nil {
 		return Me{}, gone(err, "member")
 	}
+	memberships := []Membership{{TenantID: m.TenantID, UserID: m.UserID}}
+	if m.Verified {
+		all, err := s.store.MembersWith(ctx, m.Email)
+		if err != nil {
+			return Me{}, err
+		}
+		for _, other := range all {
+			if other.TenantID != m.TenantID {
+				memberships = append(memberships, Membership{TenantID: other.TenantID, UserID: other.UserID})
+			}
+		}
+	}
+	user := shownMe(m)
 	return Me{
-		User:   &User{UserID: m.UserID, Email: m.Email, Name: m.Name, Role: m.Role, Status: m.Status, CreatedAt: m.CreatedAt},
+		User:   &user,
 		Tenant: MyTenant{TenantID: t.TenantID, Name: t.Name, Slug: t.Slug, Plan: t.Plan},
 		Role:   who.Role, Scopes: who.Scopes, AuthMethod: who.Method,
-		Memberships: []Membership{{TenantID: m.TenantID, UserID: m.UserID}},
+		Memberships: memberships,
 	}, nil
 }
 
@@ -107,6 +130,7 @@ type APIKey struct {
 	KeyID      string        `json:"key_id"`
 	Name       string        `json:"name"`
 	Prefix     string        `json:"prefix"`
+	Kind       string        `json:"kind" enum:"session,api_key" doc:"Always api_key: a signed-in browser is no key, see /me/sessions."`
 	Scopes     []authz.Scope `json:"scopes"`
 	Status     Status        `json:"status" enum:"active,revoked"`
 	CreatedAt  time.Time     `json:"created_at"`
@@ -117,7 +141,7 @@ type APIKey struct {
 
 func shown(k Key) APIKey {
 	return APIKey{
-		KeyID: k.KeyID, Name: k.Name, Prefix: k.Prefix, Scopes: k.Scopes, Status: k.Status, CreatedAt: k.CreatedAt,
+		KeyID: k.KeyID, Name: k.Name, Prefix: k.Prefix, Kind: "api_key", Scopes: k.Scopes, Status: k.Status, CreatedAt: k.CreatedAt,
 		LastUsedAt: timeOrNull(k.LastUsedAt), ExpiresAt: timeOrNull(k.ExpiresAt), CreatedBy: k.UserID,
 	}
 }

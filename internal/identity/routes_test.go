@@ -81,11 +81,12 @@ func TestAnswers(t *testing.T) {
 
 		same(get("GET", "/api/v1/tenants/me", "", ""), map[string]any{
 			"tenant_id": g.TenantID, "name": "Acme", "slug": "acme", "status": "active", "plan": "self_hosted",
-			"settings": map[string]any{}, "created_at": now, "updated_at": now,
+			"settings": map[string]any{}, "branding": map[string]any{}, "social_links": map[string]any{}, "created_at": now, "updated_at": now,
 		})
 		same(get("GET", "/api/v1/me", "", ""), map[string]any{
 			"user": map[string]any{
 				"user_id": g.UserID, "email": "ann@example.com", "name": "ann", "role": "owner", "status": "active", "created_at": now,
+				"avatar_url": nil, "last_login_at": nil,
 			},
 			"tenant": map[string]any{"tenant_id": g.TenantID, "name": "Acme", "slug": "acme", "plan": "self_hosted"},
 			"role":   "owner", "scopes": []any{"*"}, "auth_method": "api_key",
@@ -95,7 +96,7 @@ func TestAnswers(t *testing.T) {
 		made := get("POST", keysPath, "", `{"name":"ci","scopes":["runs:read"]}`)
 		raw, keyID := made["raw_key"].(string), made["key_id"].(string)
 		record := map[string]any{
-			"key_id": keyID, "name": "ci", "prefix": raw[4:12], "scopes": []any{"runs:read"}, "status": "active",
+			"key_id": keyID, "name": "ci", "prefix": raw[4:12], "kind": "api_key", "scopes": []any{"runs:read"}, "status": "active",
 			"created_at": now, "last_used_at": nil, "expires_at": nil, "created_by": g.UserID,
 		}
 		if made["warning"] == "" {

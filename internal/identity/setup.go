@@ -160,11 +160,13 @@ func (s *Service) memberWith(tx txn.Tx, tenantID, email string, role authz.Role)
 	return m, s.store.AddMember(tx, m)
 }
 
+// newMember is the record of a new member whose email is known to be theirs:
+// the operator says so, or they have just shown it.
 func (s *Service) newMember(tenantID, email string, role authz.Role) Member {
 	now := s.clock.Now()
 	name, _, _ := strings.Cut(email, "@")
 	return Member{
-		TenantID: tenantID, UserID: ident.New(), Email: email, Name: name,
+		TenantID: tenantID, UserID: ident.New(), Email: email, Verified: email != "", Name: name,
 		Role: role, Status: Active, CreatedAt: now, UpdatedAt: now,
 	}
 }

@@ -9,21 +9,25 @@ import (
 )
 
 const (
-	useGrain = time.Minute      // how exactly the last use of a key is kept
+	useGrain = time.Minute      // how exactly the last use is kept
 	useDelay = 5 * time.Second  // how long uses are gathered before they are written
 	useWrite = 10 * time.Second // how long writing them may take
 )
 
-// Use says when a key was used.
+// Use says when a key or a session was used.
 type Use struct {
-	TenantID string
-	KeyID    string
-	At       time.Time
+	TenantID  string
+	KeyID     string // "" where a session was used
+	SessionID string // "" where a key was used
+	At        time.Time
+	Renewed   bool // the browser was sent the session's cookie again
 }
 
-// useRecorder writes down when keys are used: in the background, many at once,
+func (u Use) id() string { return u.KeyID + u.SessionID }
+
+// useRecorder writes down when keys and sessions are used: in the background, many at once,
 // and each at most once a minute. It sleeps while nothing is used. Uses that
-// cannot be written are dropped; a key in use is noted again a minute later.
+// cannot be written are dropped; what is in use is noted again a minute later.
 type useRecorder struct {
 	write func(context.Context, []Use) error
 	log   *slog.Logger
@@ -31,7 +35,7 @@ type useRecorder struct {
 	mu      sync.Mutex
 	running bool
 	pending []Use
-	lately  map[string]time.Time // key id -> its use that was noted last
+	lately  map[string]time.Time // id -> its use that was noted last
 
 	wake chan struct{}
 	quit chan struct{}
@@ -64,10 +68,10 @@ func (r *useRecorder) stop() {
 func (r *useRecorder) note(u Use) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.running || u.At.Sub(r.lately[u.KeyID]) < useGrain {
+	if !r.running || u.At.Sub(r.lately[u.id()]) < useGrain {
 		return
 	}
-	r.lately[u.KeyID] = u.At
+	r.lately[u.id()] = u.At
 	r.pending = append(r.pending, u)
 	select {
 	case r.wake <- struct{}{}:
@@ -108,6 +112,6 @@ func (r *useRecorder) flush() {
 	ctx, cancel := context.WithTimeout(context.Background(), useWrite)
 	defer cancel()
 	if err := r.write(ctx, uses); err != nil {
-		r.log.Warn("the last use of keys was not recorded", "keys", len(uses), "error", err)
+		r.log.Warn("the last use of keys and sessions was not recorded", "uses", len(uses), "error", err)
 	}
 }

@@ -68,6 +68,7 @@ const (
 	RunAwaitingInput    = "run.awaiting_input"
 	RunAuthRequired     = "run.auth_required"
 	SystemAlert         = "system.alert"
+	InviteAccepted      = "invite.accepted"
 	AgentMessage        = "domain.agent.message" // of the tool send_notification
 )
 

@@ -9,6 +9,7 @@
 //		RunID string `path:"runId"`              // a malformed id never reaches the function: 404
 //		Limit string `query:"limit" doc:"…"`     // string | int | bool; see page.Limit
 //		Match string `header:"If-Match"`
+//		Left  string `cookie:"svc_oauth"`        // never a credential: those are the chain's business
 //		Body  T                                  // decoded strictly and checked against T's schema
 //	}
 //
@@ -42,6 +43,9 @@ type Row struct {
 	Public bool          // no key needed
 	Scopes []authz.Scope // any one of them; empty: any key
 	Role   authz.Role    // least role; empty: any
+	// HalfOpen rows also answer a browser session that still owes its second
+	// factor.
+	HalfOpen bool
 
 	Status   int          // of success; 0 means 200
 	Also     []int        // further success statuses
@@ -55,8 +59,20 @@ type Row struct {
 	Nullable bool         // the answer may be null
 	Uploads  []string     // of an Upload: Form, JSON and Bytes, those that it may come as
 
+	Limits []Limit // beyond those that the operator sets for every operation; a request needs room in each
+
 	Deprecated string // X-API-Deprecation-Info, where the route is deprecated
 	Successor  string // Link rel=successor-version
+}
+
+// Limit is how often an operation may be called within a time: by one client
+// address where the row is Public (an IPv6 network of 64 bits counts as one),
+// otherwise with one credential. All of it may be used in a burst; what was
+// used comes back evenly over Per. It protects what can be guessed or what
+// others pay for, so it holds where the operator switched rate limits off too.
+type Limit struct {
+	N   int // at least 1
+	Per time.Duration
 }
 
 // Route is a row with its function. Exactly one of Call and Open is set.

@@ -75,9 +75,35 @@ func (s *Idempotency) Release(tx txn.Tx, r idempotency.Record) error {
 	return err
 }
 
-// Expire implements idempotency.Store.
-func (s *Idempotency) Expire(tx txn.Tx, before time.Time, limit int) (int, error) {
-	n, err := sqldb.From(tx).Exec(`DELETE FROM idempotency WHERE (tenant_id, user_id, idem_key) IN
-		(SELECT tenant_id, user_id, idem_key FROM idempotency WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`, sqldb.Micros(before), limit)
-	return int(n), err
+// Page implements idempotency.Store.
+func (s *Idempotency) Page(ctx context.Context, after idempotency.ID, limit int) ([]idempotency.Record, error) {
+	rows, err := s.db.Query(ctx, `SELECT tenant_id, user_id, idem_key, expires_at FROM idempotency
+		WHERE (tenant_id, user_id, idem_key) > (?, ?, ?) ORDER BY tenant_id, user_id, idem_key LIMIT ?`, after.Tenant, after.User, after.Key, limit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var page []idempotency.Record
+	for rows.Next() {
+		var r idempotency.Record
+		var expires int64
+		if err := rows.Scan(&r.Tenant, &r.User, &r.Key, &expires); err != nil {
+			return nil, err
+		}
+		r.Expires = sqldb.Time(expires)
+		page = append(page, r)
+	}
+	return page, rows.Err()
+}
+
+// Remove implements idempotency.Store.
+func (s *Idempotency) Remove(tx txn.Tx, ids []idempotency.ID, before time.Time) error {
+	for _, id := range ids {
+		_, err := sqldb.From(tx).Exec(`DELETE FROM idempotency WHERE tenant_id = ? AND user_id = ? AND idem_key = ? AND expires_at <= ?`,
+			id.Tenant, id.User, id.Key, sqldb.Micros(before))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

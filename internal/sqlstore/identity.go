@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -32,7 +33,12 @@ const (
 		FROM api_keys k
 		JOIN users u ON u.tenant_id = k.tenant_id AND u.user_id = k.user_id
 		JOIN tenants t ON t.tenant_id = k.tenant_id `
-	selectMember = `SELECT tenant_id, user_id, email, name, role, status, created_at, updated_at FROM users `
+	memberColumns = `u.tenant_id, u.user_id, u.email, u.email_verified, u.name, u.avatar_url, u.role, u.status,
+		u.last_login_at, u.created_at, u.updated_at`
+	selectMember  = `SELECT ` + memberColumns + ` FROM users u `
+	tenantColumns = `t.tenant_id, t.name, t.slug, t.status, t.plan, t.settings, t.operator, t.created_at, t.updated_at,
+		t.description, t.logo_url, t.branding, t.social_links`
+	selectTenant = `SELECT ` + tenantColumns + ` FROM tenants t WHERE t.tenant_id = ?`
 )
 
 // Credential implements identity.Store.
@@ -86,51 +92,72 @@ func (s *Identity) Operator(ctx context.Context) (tenantID string, err error) {
 
 // Tenant implements identity.Store.
 func (s *Identity) Tenant(ctx context.Context, tenantID string) (identity.Tenant, error) {
-	var t identity.Tenant
-	var settings string
-	var created, updated int64
-	err := s.db.QueryRow(ctx, `SELECT tenant_id, name, slug, status, plan, settings, operator, created_at, updated_at
-		FROM tenants WHERE tenant_id = ?`, tenantID).
-		Scan(&t.TenantID, &t.Name, &t.Slug, &t.Status, &t.Plan, &settings, &t.Operator, &created, &updated)
-	t.Settings = jsontext.Value(settings)
-	t.CreatedAt, t.UpdatedAt = sqldb.Time(created), sqldb.Time(updated)
-	return t, noIdentity(err)
+	return scanTenant(s.db.QueryRow(ctx, selectTenant, tenantID))
+}
+
+// tenantRow takes tenantColumns.
+type tenantRow struct {
+	t                         identity.Tenant
+	settings, branding, links string
+	created, updated          int64
+}
+
+func (r *tenantRow) into() []any {
+	return []any{
+		&r.t.TenantID, &r.t.Name, &r.t.Slug, &r.t.Status, &r.t.Plan, &r.settings, &r.t.Operator, &r.created, &r.updated,
+		&r.t.Description, &r.t.LogoURL, &r.branding, &r.links,
+	}
+}
+
+func (r *tenantRow) tenant() identity.Tenant {
+	r.t.Settings, r.t.Branding, r.t.SocialLinks = jsontext.Value(r.settings), jsontext.Value(r.branding), jsontext.Value(r.links)
+	r.t.CreatedAt, r.t.UpdatedAt = sqldb.Time(r.created), sqldb.Time(r.updated)
+	return r.t
+}
+
+func scanTenant(row scanner) (identity.Tenant, error) {
+	var r tenantRow
+	err := row.Scan(r.into()...)
+	return r.tenant(), noIdentity(err)
 }
 
 // Member implements identity.Store.
 func (s *Identity) Member(ctx context.Context, tenantID, userID string) (identity.Member, error) {
-	return scanMember(s.db.QueryRow(ctx, selectMember+`WHERE tenant_id = ? AND user_id = ?`, tenantID, userID))
+	return scanMember(s.db.QueryRow(ctx, selectMember+`WHERE u.tenant_id = ? AND u.user_id = ?`+present, tenantID, userID))
 }
 
 // MemberByEmail implements identity.Store.
 func (s *Identity) MemberByEmail(tx txn.Tx, tenantID, email string) (identity.Member, error) {
-	return scanMember(sqldb.From(tx).QueryRow(selectMember+`WHERE tenant_id = ? AND email = ? AND email <> ''`, tenantID, email))
+	return scanMember(sqldb.From(tx).QueryRow(selectMember+`WHERE u.tenant_id = ? AND u.email = ? AND u.email <> ''`, tenantID, email))
 }
 
 // MembersWith implements identity.Store.
 func (s *Identity) MembersWith(ctx context.Context, email string) ([]identity.Member, error) {
-	rows, err := s.db.Query(ctx, selectMember+`WHERE email = ? AND email <> '' ORDER BY user_id`, email)
-	if err != nil {
-		return nil, err
+	return each(reading(ctx, s.db), selectMember+`WHERE u.email = ? AND u.email <> '' AND u.email_verified ORDER BY u.user_id`, []any{email}, scanMember)
+}
+
+// memberRow takes memberColumns.
+type memberRow struct {
+	m                       identity.Member
+	login, created, updated int64
+}
+
+func (r *memberRow) into() []any {
+	return []any{
+		&r.m.TenantID, &r.m.UserID, &r.m.Email, &r.m.Verified, &r.m.Name, &r.m.AvatarURL, &r.m.Role, &r.m.Status,
+		&r.login, &r.created, &r.updated,
 	}
-	defer rows.Close()
-	var members []identity.Member
-	for rows.Next() {
-		m, err := scanMember(rows)
-		if err != nil {
-			return nil, err
-		}
-		members = append(members, m)
-	}
-	return members, rows.Err()
+}
+
+func (r *memberRow) member() identity.Member {
+	r.m.LastLogin, r.m.CreatedAt, r.m.UpdatedAt = sqldb.Time(r.login), sqldb.Time(r.created), sqldb.Time(r.updated)
+	return r.m
 }
 
 func scanMember(row scanner) (identity.Member, error) {
-	var m identity.Member
-	var created, updated int64
-	err := row.Scan(&m.TenantID, &m.UserID, &m.Email, &m.Name, &m.Role, &m.Status, &created, &updated)
-	m.CreatedAt, m.UpdatedAt = sqldb.Time(created), sqldb.Time(updated)
-	return m, noIdentity(err)
+	var r memberRow
+	err := row.Scan(r.into()...)
+	return r.member(), noIdentity(err)
 }
 
 // Keys implements identity.Store.
@@ -152,6 +179,12 @@ func (s *Identity) Keys(ctx context.Context, tenantID, userID string) ([]identit
 	return keys, rows.Err()
 }
 
+// KeyTx implements identity.Store.
+func (s *Identity) KeyTx(tx txn.Tx, tenantID, keyID string) (k identity.Key, err error) {
+	err = scanAPIKey(sqldb.From(tx).QueryRow(`SELECT `+apiKeyColumns+` FROM api_keys k WHERE k.tenant_id = ? AND k.key_id = ?`, tenantID, keyID), &k)
+	return k, err
+}
+
 // AddTenant implements identity.Store.
 func (s *Identity) AddTenant(tx txn.Tx, t identity.Tenant) error {
 	_, err := sqldb.From(tx).Exec(`INSERT INTO tenants
@@ -164,9 +197,17 @@ func (s *Identity) AddTenant(tx txn.Tx, t identity.Tenant) error {
 // AddMember implements identity.Store.
 func (s *Identity) AddMember(tx txn.Tx, m identity.Member) error {
 	_, err := sqldb.From(tx).Exec(`INSERT INTO users
-		(tenant_id, user_id, email, name, role, status, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
-		m.TenantID, m.UserID, m.Email, m.Name, string(m.Role), string(m.Status), sqldb.Micros(m.CreatedAt), sqldb.Micros(m.UpdatedAt))
+		(tenant_id, user_id, email, email_verified, name, avatar_url, role, status, last_login_at, created_at, updated_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		m.TenantID, m.UserID, m.Email, m.Verified, m.Name, m.AvatarURL, string(m.Role), string(m.Status),
+		sqldb.Micros(m.LastLogin), sqldb.Micros(m.CreatedAt), sqldb.Micros(m.UpdatedAt))
 	return takenIdentity(err)
+}
+
+// SignedIn implements identity.Store.
+func (s *Identity) SignedIn(tx txn.Tx, tenantID, userID string, at time.Time) error {
+	_, err := sqldb.From(tx).Exec(`UPDATE users SET last_login_at = ? WHERE tenant_id = ? AND user_id = ?`, sqldb.Micros(at), tenantID, userID)
+	return err
 }
 
 // AddKey implements identity.Store.
@@ -200,17 +241,27 @@ func (s *Identity) Revoke(tx txn.Tx, tenantID, userID, keyID string, at time.Tim
 
 // RecordUse implements identity.Store.
 func (s *Identity) RecordUse(tx txn.Tx, uses []identity.Use) error {
-	// In one order, so that nodes which write the same keys never wait for each other in a circle.
-	uses = slices.SortedFunc(slices.Values(uses), func(a, b identity.Use) int { return strings.Compare(a.KeyID, b.KeyID) })
+	// In one order, so that nodes which write the same ones never wait for each other in a circle.
+	uses = slices.SortedFunc(slices.Values(uses), func(a, b identity.Use) int {
+		return cmp.Or(strings.Compare(a.KeyID, b.KeyID), strings.Compare(a.SessionID, b.SessionID))
+	})
 	for _, u := range uses {
-		at := sqldb.Micros(u.At)
-		_, err := sqldb.From(tx).Exec(`UPDATE api_keys SET last_used_at = ? WHERE tenant_id = ? AND key_id = ? AND last_used_at < ?`,
-			at, u.TenantID, u.KeyID, at)
-		if err != nil {
+		record := useKey
+		if u.SessionID != "" {
+			record = useSession
+		}
+		if err := record(sqldb.From(tx), u); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func useKey(tx *sqldb.Tx, u identity.Use) error {
+	at := sqldb.Micros(u.At)
+	_, err := tx.Exec(`UPDATE api_keys SET last_used_at = ? WHERE tenant_id = ? AND key_id = ? AND last_used_at < ?`,
+		at, u.TenantID, u.KeyID, at)
+	return err
 }
 
 func noIdentity(err error) error {

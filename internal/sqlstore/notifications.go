@@ -146,6 +146,13 @@ func (s *Notifications) Delete(tx txn.Tx, tenant, user, id string, read bool) (i
 	return int(n), err
 }
 
+// DeleteOwn deletes those that are for one person alone, who is not a member
+// any more.
+func (s *Notifications) DeleteOwn(tx txn.Tx, tenant, user string) error {
+	_, err := sqldb.From(tx).Exec(`DELETE FROM notifications WHERE tenant_id = ? AND user_id = ? AND user_id <> ''`, tenant, user)
+	return err
+}
+
 // one narrows a statement to one notification, if there is an id.
 func one(args *[]any, id string) string {
 	if id == "" {

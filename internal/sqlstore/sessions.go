@@ -252,7 +252,11 @@ func (p prefixed) Scan(dest ...any) error { return p.scanner.Scan(append([]any{p
 type queryFunc func(query string, args ...any) (*sql.Rows, error)
 
 func (s *Sessions) reading(ctx context.Context) queryFunc {
-	return func(query string, args ...any) (*sql.Rows, error) { return s.db.Query(ctx, query, args...) }
+	return reading(ctx, s.db)
+}
+
+func reading(ctx context.Context, db *sqldb.DB) queryFunc {
+	return func(query string, args ...any) (*sql.Rows, error) { return db.Query(ctx, query, args...) }
 }
 
 // each reads all rows of a query.

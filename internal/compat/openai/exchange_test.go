@@ -46,6 +46,14 @@ func (*stage) Authenticate(_ context.Context, key string) (authz.Caller, error) 
 	return authz.Caller{}, fault.New(fault.Unauthenticated, "", "no such key")
 }
 
+// AuthenticateSession implements httpapi.Authenticator.
+func (*stage) AuthenticateSession(context.Context, string) (authz.Caller, time.Duration, error) {
+	return authz.Caller{}, 0, fault.New(fault.Unauthenticated, "", "no such session")
+}
+
+// Valid implements httpapi.Authenticator.
+func (*stage) Valid(context.Context, authz.Caller) error { return nil }
+
 // stage plays the platform behind the routes: a run is a script of events.
 type stage struct {
 	chat     *Chat

@@ -15,7 +15,6 @@ CREATE TABLE idempotency (
     expires_at BIGINT NOT NULL,
     PRIMARY KEY (tenant_id, user_id, idem_key)
 ) WITHOUT ROWID;
-CREATE INDEX idempotency_expiry ON idempotency (expires_at);
 
 -- +goose Down
 DROP TABLE idempotency;

@@ -1,0 +1,53 @@
+package app
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/go-json-experiment/json"
+
+	"agentd/internal/agent"
+	"agentd/internal/authz"
+	"agentd/internal/fault"
+	"agentd/internal/identity"
+	"agentd/internal/notification"
+	"agentd/internal/page"
+	"agentd/internal/sqlstore"
+	"agentd/internal/txn"
+)
+
+// buildMembers makes what manages members and invites.
+func (a *App) buildMembers(cursors *page.Cursors, agents *agent.Agents, notes *notification.Service) *identity.People {
+	return identity.NewPeople(a.people, identity.PeopleDeps{
+		Store: sqlstore.NewPeople(a.db), Cursors: cursors, PublicURL: a.public,
+		Notify: func(tx txn.Tx, j identity.Joined) error {
+			n, err := inviteAccepted(j)
+			if err != nil {
+				return err
+			}
+			return notes.Notify(tx, n)
+		},
+		HasAgent: func(ctx context.Context, tenantID, agentID string) (bool, error) {
+			_, err := agents.Get(ctx, tenantID, agentID)
+			if fault.Is(err, fault.NotFound) {
+				return false, nil
+			}
+			return err == nil, err
+		},
+		Gone: []func(txn.Tx, string, string) error{sqlstore.NewNotifications(a.db).DeleteOwn},
+	})
+}
+
+// inviteAccepted is what an inviter is told.
+func inviteAccepted(j identity.Joined) (notification.Notification, error) {
+	data, err := json.Marshal(struct {
+		UserID string     `json:"user_id"`
+		Email  string     `json:"email"`
+		Role   authz.Role `json:"role"`
+	}{j.UserID, j.Email, j.Role})
+	return notification.Notification{
+		TenantID: j.TenantID, UserID: &j.Inviter, Type: notification.InviteAccepted, Priority: notification.Success,
+		Title: "An invite was accepted", Message: fmt.Sprintf("%s (%s) is a member now, as %s.", j.Name, j.Email, j.Role),
+		Data: data, ActionURL: "/api/v1/users/" + j.UserID,
+	}, err
+}

@@ -1,0 +1,80 @@
+package ratelimit
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestParse(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]Limits{
+		"":                               {},
+		"off":                            {},
+		" off ":                          {},
+		"tenant=6000/m,key=3000/m":       {Tenant: Limit{6000, time.Minute}, Key: Limit{3000, time.Minute}},
+		" key=5/s , endpoint=1000000/s ": {Key: Limit{5, time.Second}, Endpoint: Limit{1_000_000, time.Second}},
+		"tenant=3600000000/h":            {Tenant: Limit{3_600_000_000, time.Hour}},
+	} {
+		got, err := Parse(text)
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("%q: %v\n%s", text, err, diff)
+		}
+	}
+	for text, part := range map[string]string{
+		"on":                         `"on" is no limit`,
+		"OFF":                        `"OFF" is no limit`,
+		"tenant":                     `"tenant" is no limit`,
+		",":                          `"" is no limit`,
+		"tenant=1/m,":                `"" is no limit`,
+		"off,tenant=1/m":             `"off" is no limit`,
+		"user=1/m":                   `no limit for "user"`,
+		"Tenant=1/m":                 `no limit for "Tenant"`,
+		"tenant =1/m":                `no limit for "tenant "`,
+		"tenant=1/m,tenant=2/s":      "tenant stands there twice",
+		"tenant=6000":                "tenant: \"6000\" says no period",
+		"tenant=6000/d":              "says no period",
+		"tenant=6000/m/s":            "says no period",
+		"tenant=6000/min":            "says no period",
+		"key=/m":                     `"" is no whole number`,
+		"key=x/m":                    `"x" is no whole number`,
+		"key=-1/m":                   `"-1" is no whole number`,
+		"key=+1/m":                   `"+1" is no whole number`,
+		"key=1.5/m":                  `"1.5" is no whole number`,
+		"key= 1/m":                   `" 1" is no whole number`,
+		"key=1_0/m":                  `"1_0" is no whole number`,
+		"key=0/m":                    "0 would admit nothing",
+		"key=1000001/s":              "more than the 1000000",
+		"key=3600000001/h":           "more than the 3600000000",
+		"key=18446744073709551616/h": "more than the 3600000000",
+	} {
+		if _, err := Parse(text); err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("%q: %v, want %s", text, err, part)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, seed := range []string{"off", "", "tenant=6000/m,key=3000/m", "endpoint=1/h", "key=0/s", "tenant=99999999999999999999/h", "a=b/c,"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		limits, err := Parse(text)
+		if err != nil {
+			if limits != (Limits{}) || err.Error() == "" {
+				t.Errorf("%q: %+v, %v", text, limits, err)
+			}
+			return
+		}
+		again, err := Parse(limits.String())
+		if err != nil || again != limits {
+			t.Errorf("%q says %v, which says %v, %v", text, limits, again, err)
+		}
+		l := New(limits) // must not panic, and admits at least one request
+		if v := l.Take(time.Now(), of); v.Bucket != "" || l.On() != (limits != Limits{}) {
+			t.Errorf("%q: %+v", text, v)
+		}
+	})
+}

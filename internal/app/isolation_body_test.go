@@ -137,6 +137,7 @@ var exclusive = map[string][]string{
 // platform, and why. By path, or by operation and path.
 var plainFree = map[string]string{
 	"metadata": "kept as it comes", "entries[].metadata": "kept as it comes", "agents[].entries[].metadata": "kept as it comes",
+	"settings": "kept as it comes", "branding": "kept as it comes", "social_links": "kept as it comes",
 	"addresses[]": "kept as it comes", "a2a": "kept as it comes", "risk_classification": "kept as it comes", "skills[]": "kept as it comes",
 	"model.capabilities": "what a model can do", "effort_policy": "of models", "thinking": "of models", "image_generation": "settings of a model",
 	"policies": "names of tools, times and numbers", "memory": "settings", "core_memory": "settings",

@@ -89,6 +89,9 @@ var volatile = []string{"due_at", "last_used_at"}
 // untenanted are the tables that hold nothing of a company, and why.
 var untenanted = map[string]string{
 	"goose_db_version": "which migrations ran",
+	"signin_codes":     "by the email of a person, who may be of several companies or none yet",
+	"signin_links":     "the same: how a person signs in elsewhere",
+	"signin_tickets":   "the same: hashes of what was given out, sealed, for minutes",
 }
 
 // tables lists the tables that have rows of companies. Every table has a
@@ -175,7 +178,8 @@ func TestCompaniesAreMarked(t *testing.T) {
 var unmarked = map[string]string{
 	"approvals": "a tool and numbers", "blobs": "hashes of contents", "blob_loose": "parts that nobody uses", "collections": "settings of an index",
 	"idempotency": "answers, sealed", "mcp_grants": "sealed", "mcp_pending": "sealed", "notification_numbers": "a counter", "run_budgets": "counters",
-	"run_events":    "packed",
+	"run_events":       "packed",
+	"browser_sessions": "made by signing in, which TestSignIn* does; keys have none", "signin_factors": "sealed",
 	"schedule_runs": "ids", "session_runs": "ids and numbers", "session_shares": "a hash", "work": "ids of what is to be done",
 	"workspace_agents": "ids",
 }

@@ -349,6 +349,8 @@ var references = map[string]string{
 	"model_ref":          "", // a name that an endpoint knows
 	"continuation_token": "", // of the run in the path alone: TestContinuationsOfOthers
 
+	"token": "", // of the invite in the path, or of a mail
+
 	// Ids that a caller gives to things of its own.
 	"callMcp id":                 "",
 	"messages[].tool_call_id":    "",
@@ -374,6 +376,10 @@ var plainQueries = map[string]bool{
 	"last_event_id": true, "limit": true, "mime_prefix": true, "order": true, "path": true, "q": true,
 	"recursive": true, "regex": true, "scope": true, "status": true, "timeout_sec": true, "to": true,
 	"top_k": true, "unread": true,
+	// Of signing in, where nobody has a company yet: what a provider or a mail
+	// gave to the person, and what they want.
+	"token": true, "code": true, "state": true, "iss": true, "error": true, "return_to": true, "device_label": true,
+	"app_code_challenge": true, "accept_terms": true, "accept_privacy": true,
 }
 
 // call is a request to an operation.

@@ -40,7 +40,7 @@ type shot struct {
 // aim makes a request to an operation from a tape: a body by its schema or
 // beside it, and path, query and headers alike.
 func (c *company) aim(op *operation, s *tape) shot {
-	k := c.own(op).spare(c)
+	k := c.vague(op)
 	base, _ := k.body.(object)
 	made := shot{method: op.Method}
 	if op.body != nil || op.Uploads != nil || s.choose(16) == 1 {
@@ -68,6 +68,34 @@ func (c *company) aim(op *operation, s *tape) shot {
 	}
 	return made
 }
+
+// vague is the call of an operation with things of the company that may be
+// spoilt; of one for people, which needs more than things, with whatever.
+func (c *company) vague(op *operation) *call {
+	if !op.page {
+		return c.own(op).spare(c)
+	}
+	k := &call{op: op, path: map[string]string{}, query: url.Values{}}
+	for _, p := range op.params {
+		k.path[p] = ident.New()
+	}
+	return k
+}
+
+// expendable gives the company a key of its own for what ends the key that it
+// comes with.
+func (c *company) expendable(op *operation) *company {
+	if !endsKeys[op.ID] {
+		return c
+	}
+	other := *c
+	other.node = c.keyed("*")
+	other.t = c.t
+	return &other
+}
+
+// endsKeys are operations that end the key that they are called with.
+var endsKeys = map[string]bool{"logout": true}
 
 // parameters mutates the path and the query.
 func (c *company) parameters(op *operation, s *tape, k *call) {
@@ -188,7 +216,7 @@ func (m shot) said() string {
 func (c *company) try(op *operation, data []byte) int {
 	c.t.Helper()
 	m := c.aim(op, &tape{data: data})
-	r := c.fire(m)
+	r := c.expendable(op).fire(m)
 	if op.answered(c.t, r, m.said()); c.t.Failed() {
 		c.t.Fatalf("after %s %s\n%q\n%.2000q", m.method, m.target, m.headers, m.body)
 	}

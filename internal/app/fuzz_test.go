@@ -117,7 +117,7 @@ func TestNastyFields(t *testing.T) {
 			}
 			t.Run(op.name(), func(t *testing.T) {
 				c := c.in(t)
-				k := c.own(op).spare(c)
+				k := c.vague(op)
 				for _, body := range k.variants() {
 					text, err := json.Marshal(body)
 					if err != nil {
@@ -150,7 +150,7 @@ func TestNastyParameters(t *testing.T) {
 					if turn%3 != 0 && utf8.ValidString(text) && !strings.Contains(text, "\x00") {
 						continue // few handlers see what is no id
 					}
-					k := c.own(op).spare(c)
+					k := c.vague(op)
 					k.path[p] = text
 					if text != "" { // another path
 						op.answered(t, k.send(c.node), text)
@@ -160,7 +160,7 @@ func TestNastyParameters(t *testing.T) {
 					if q == "timeout_sec" {
 						continue
 					}
-					k := c.own(op).spare(c)
+					k := c.vague(op)
 					k.query.Set(q, text)
 					op.answered(t, k.send(c.node), text)
 				}

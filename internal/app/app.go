@@ -18,6 +18,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"agentd/internal/audit"
 	"agentd/internal/clock"
 	"agentd/internal/config"
 	"agentd/internal/event"
@@ -57,6 +58,7 @@ type App struct {
 	db       *sqldb.DB
 	hub      *event.Hub
 	people   *identity.Service
+	audit    *audit.Log
 	server   *httpapi.Server
 	routes   []route.Route
 	raw      []httpapi.Raw

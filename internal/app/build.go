@@ -29,6 +29,7 @@ import (
 	"agentd/internal/run"
 	"agentd/internal/schedule"
 	"agentd/internal/sqlstore"
+	"agentd/internal/tenancy"
 	"agentd/internal/tool"
 	"agentd/internal/work"
 )
@@ -44,6 +45,7 @@ const (
 // build makes the parts and connects them.
 func (a *App) build(ctx context.Context) error {
 	cursors := page.NewCursors(a.box.Derive("cursors"))
+	a.buildAudit(cursors)
 
 	runners := map[string]*work.Runner{}
 	wake := func(kind string) {
@@ -58,10 +60,14 @@ func (a *App) build(ctx context.Context) error {
 	subscribers := resource.NewSubscribers(queue, a.db, a.clock)
 	kernel := resource.Deps{
 		Backend: sqlstore.NewDocuments(a.db), Writer: a.db, Outbox: subscribers,
-		Cursors: cursors, Clock: a.clock, Box: a.box,
+		Cursors: cursors, Clock: a.clock, Box: a.box, Audit: a.audit,
 	}
 
 	if err := a.buildPeople(ctx); err != nil {
+		return err
+	}
+	tenants, err := a.buildTenancy(ctx, queue, cursors)
+	if err != nil {
 		return err
 	}
 	if err := a.buildOutbound(); err != nil {
@@ -98,13 +104,14 @@ func (a *App) build(ctx context.Context) error {
 		Writer: a.db, Runs: store, Log: log, Queue: queue, Hub: a.hub, Agents: source,
 		Models: models, Client: client, Tools: tools.Registry, Gate: guardrail.Gate{All: guardrails}, Remote: servers,
 		Memory: remember.memory, Conversations: sessions, Artifacts: stored.artifacts, Watchers: watchers,
-		Images: &imaging.Maker{Models: a.models, Client: a.wire, Tools: tools.Registry},
-		Clock:  a.clock, Logger: a.log, Node: a.node, Lease: lease, Tracer: tracer(a.cfg.Observability, "agentd/engine"),
+		HoldBack: tenants.HoldBack,
+		Images:   &imaging.Maker{Models: a.models, Client: a.wire, Tools: tools.Registry},
+		Clock:    a.clock, Logger: a.log, Node: a.node, Lease: lease, Tracer: tracer(a.cfg.Observability, "agentd/engine"),
 	})
 	eng.Observer = observe(a.metrics, eng, a.hub)
 	runs := &run.Service{
 		Runs: store, Writer: a.db, Queue: queue, Log: log, Hub: a.hub, Agents: source,
-		Starter: eng, Cursors: cursors, Clock: a.clock, WorkKind: engine.WorkKind, Watchers: watchers, Artifacts: stored.artifacts.Of,
+		Starter: eng, Cursors: cursors, Clock: a.clock, WorkKind: engine.WorkKind, Audit: a.audit, Watchers: watchers, Artifacts: stored.artifacts.Of,
 	}
 	subscribers.Subscribe("end-runs-of-deleted-agents", "agent", []string{resource.Deleted}, func(ctx context.Context, c resource.Change) error {
 		return runs.AgentDeleted(ctx, c.TenantID, c.ID)
@@ -129,6 +136,7 @@ func (a *App) build(ctx context.Context) error {
 	a.addRunner(runners, queue, engine.WorkKind, maxRuns, eng.Handle)
 	a.addRunner(runners, queue, resource.WorkKind, 8, subscribers.Deliver)
 	a.addRunner(runners, queue, schedule.WorkKind, 8, schedules.Handle)
+	a.addRunner(runners, queue, tenancy.WorkKind, 2, tenants.Handle)
 	remember.connect(agents, store, models, client, watchers, subscribers, runners)
 	watchers.Add(notes.RunMoved) // the last: what others tell locks the same row as this
 	a.bindSessions(sessions, runs, stored, runners)
@@ -142,14 +150,10 @@ func (a *App) build(ctx context.Context) error {
 	chat := &openai.Chat{Runs: runs, Agents: source, Models: catalogue{agents}, Log: log, Hub: a.hub}
 	a.routes = slices.Concat(
 		a.people.Routes(), members.Routes(), signIn.Routes(), agents.Routes(), resource.Routes(customers), guardrails.Routes(), runs.Routes(), remember.routes(),
-		tools.bind(a, runs, agents), sessions.Routes(), schedules.Routes(), notes.Routes(), servers.Routes(), storedRoutes,
+		tools.bind(a, runs, agents), sessions.Routes(), schedules.Routes(), notes.Routes(), servers.Routes(), storedRoutes, a.audit.Routes(), tenants.Routes(),
 	)
 	a.raw = append(chat.Routes(), a.mcpEndpoint(servers, runs, agentTools{catalogue{agents}, source}, log)...)
-	limiter, err := a.buildLimits()
-	if err != nil {
-		return err
-	}
-	proxies, err := a.cfg.Server.Proxies()
+	limiter, proxies, err := a.buildLimits()
 	if err != nil {
 		return err
 	}
@@ -184,7 +188,7 @@ func (a *App) startRunners(runners map[string]*work.Runner) error {
 
 func (a *App) buildPeople(ctx context.Context) (err error) {
 	a.people = identity.New(identity.Config{
-		DB: a.db, Store: sqlstore.NewIdentity(a.db), Clock: a.clock, Log: a.log, Box: a.box,
+		DB: a.db, Store: sqlstore.NewIdentity(a.db), Clock: a.clock, Log: a.log, Box: a.box, Audit: a.audit,
 		Hint: func(hint string) { a.hub.Signal(signalCredentials, hint) },
 	})
 	a.onStop(stopper(a.hub.OnSignal(signalCredentials, a.people.Hear)))

@@ -30,8 +30,8 @@ func (a *App) buildStorage(cursors *page.Cursors) *storage {
 	placement := sqlstore.NewWorkspaces(a.db)
 	s := &storage{
 		placement:  placement,
-		files:      &file.Service{Files: sqlstore.NewFiles(a.db), Blobs: blobs, Writer: a.db, Cursors: cursors, Clock: a.clock},
-		workspaces: &workspace.Service{Table: placement, Blobs: blobs, Writer: a.db, Cursors: cursors, Clock: a.clock},
+		files:      &file.Service{Files: sqlstore.NewFiles(a.db), Blobs: blobs, Writer: a.db, Cursors: cursors, Clock: a.clock, Audit: a.audit},
+		workspaces: &workspace.Service{Table: placement, Blobs: blobs, Writer: a.db, Cursors: cursors, Clock: a.clock, Audit: a.audit},
 		artifacts:  &artifact.Service{Table: sqlstore.NewArtifacts(a.db), Blobs: blobs, Clock: a.clock},
 	}
 	s.workspaces.Artifact = func(ctx context.Context, tenant, runID, name string) (string, workspace.Content, error) {

@@ -25,7 +25,7 @@ func (a *App) buildSessions(kernel resource.Deps, agents *agent.Agents, queue wo
 	s := &session.Service{
 		Store: store, Todos: store, Shares: store, Notes: resource.NewStore(session.Annotations, kernel), Box: a.box, Public: a.public,
 		Agents: agents, Writer: a.db, Queue: queue, Log: sqlstore.NewEvents(a.db), Hub: a.hub,
-		Cursors: kernel.Cursors, Clock: a.clock, CheckURL: outbound.CheckURL,
+		Cursors: kernel.Cursors, Clock: a.clock, CheckURL: outbound.CheckURL, Audit: a.audit,
 	}
 	watchers.Add(s.Moved)
 	return s

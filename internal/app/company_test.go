@@ -192,6 +192,8 @@ func newCompany(n *node, mark string, id identity.Grant) *company {
 		add("model", id)
 	}
 	add("versionNum", "2")
+	add("targetId", agent)
+	add("tenantId", c.subordinate())
 
 	ended := c.run(agent, "calculate 6*7 "+mark, object{"metadata": object{"note": mark}})
 	if r := c.ended(ended); r["status"] != "completed" {
@@ -317,6 +319,19 @@ func (a *admin) notified(tenant string, titles ...string) (ids []string) {
 		ids = append(ids, n.ID)
 	}
 	return ids
+}
+
+// operator says whether the company runs the platform.
+func (c *company) operator() bool { return c.key == ownerKey }
+
+// subordinate makes a company that the operator can do things with.
+func (c *company) subordinate() string {
+	c.t.Helper()
+	made, err := c.admin().CreateTenant(c.t.Context(), "Subordinate", "")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return made.TenantID
 }
 
 // in is the same company in a subtest.

@@ -52,7 +52,7 @@ func (c *company) secrets(but *company, operations []*operation) secrets {
 		add(row)
 	}
 	for _, op := range operations {
-		if op.Method == "GET" && !op.page && !op.acrossTenants() {
+		if op.Method == "GET" && !op.page && !op.Operator {
 			got := c.own(op).send(c.node)
 			if !op.okStatus(got.StatusCode) {
 				c.t.Fatalf("%s: %d %s", op, got.StatusCode, got.raw)
@@ -90,13 +90,14 @@ var volatile = []string{"due_at", "last_used_at"}
 var untenanted = map[string]string{
 	"goose_db_version": "which migrations ran",
 	"signin_codes":     "by the email of a person, who may be of several companies or none yet",
+	"tenant_purges":    "of companies that are gone or going",
 	"signin_links":     "the same: how a person signs in elsewhere",
 	"signin_tickets":   "the same: hashes of what was given out, sealed, for minutes",
 }
 
-// tables lists the tables that have rows of companies. Every table has a
+// companyTables lists the tables that have rows of companies. Every table has a
 // column tenant_id, or a reason.
-func (a *admin) tables() (all []string) {
+func (a *admin) companyTables() (all []string) {
 	a.tb.Helper()
 	query := `SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\_%' ESCAPE '\' ORDER BY name`
 	columns := `SELECT name AS column_name FROM pragma_table_info('%s')`
@@ -123,7 +124,7 @@ func (a *admin) tables() (all []string) {
 func (a *admin) rows(tenant string) (all []string) {
 	a.tb.Helper()
 	if a.tenanted == nil {
-		a.tenanted = a.tables()
+		a.tenanted = a.companyTables()
 	}
 	for _, table := range a.tenanted {
 		var found []string
@@ -161,7 +162,7 @@ func TestCompaniesAreMarked(t *testing.T) {
 	}
 	c := newCompany(n, "walrus", id)
 	beside := n.admin()
-	for _, table := range beside.tables() {
+	for _, table := range beside.companyTables() {
 		rows := beside.query(`SELECT * FROM `+table+` WHERE tenant_id = ?`, c.id.TenantID)
 		marked := slices.ContainsFunc(rows, func(row map[string]any) bool {
 			return strings.Contains(strings.ToLower(fmt.Sprintf("%s", row)), c.mark)

@@ -219,7 +219,14 @@ var recipes = map[string]recipe{
 		ids:  func(c *company, call *call) { call.path["runId"] = c.waits("ask_user") },
 	},
 
-	"enrolMfa": {body: object{"label": "a test"}, ids: func(c *company, _ *call) { c.admin().exec(`DELETE FROM signin_factors`) }},
+	"requestOtpCode":       {body: object{"email": "ann@example.com"}},
+	"verifyOtpCode":        {body: object{"email": "ann@example.com", "code": "123456"}},
+	"register":             {body: object{"email": "ann@example.com", "accept_terms": true, "accept_privacy": true}},
+	"exchangeOAuthAppCode": {body: object{"code": "a code", "code_verifier": strings.Repeat("v", 43)}},
+	"verifyMfa":            {body: object{"code": "123456"}},
+	"verifyMfaRecovery":    {body: object{"code": "ABCD-EFGH-IJKL-MNOP"}},
+	"disableMfa":           {body: object{"code": "123456"}},
+	"enrolMfa":             {body: object{"label": "a test"}, ids: func(c *company, _ *call) { c.admin().exec(`DELETE FROM signin_factors`) }},
 
 	"createMcpServer": {body: object{"name": "made by a test", "transport": "http", "url": "https://mcp.example.com/", "enabled": false}},
 	"patchMcpServer":  {body: object{"name": "changed by a test"}},
@@ -296,6 +303,14 @@ var recipes = map[string]recipe{
 	"ingestKbDocument":       {with: uploaded},
 	"searchKnowledgeBase":    {body: object{"query": "made"}},
 
+	"createTenant":         {body: object{"name": "made by a test"}},
+	"updateAdminTenant":    {body: object{"name": "named by a test"}},
+	"suspendTenant":        {body: object{"reason": "a test"}},
+	"updateTenantSettings": {body: object{"purge_protection": false}},
+	"purgeTenant": {body: object{}, ids: func(_ *company, call *call) {
+		call.body = object{"confirm": call.path["tenantId"]}
+	}},
+
 	"createChatCompletion": {with: func(c *company) object {
 		return object{"model": c.ids["agentId"][0], "messages": []object{{"role": "user", "content": "hello"}}}
 	}},
@@ -334,6 +349,8 @@ var references = map[string]string{
 	"workspace_id":       "workspaceId",
 	"knowledge_base_id":  "knowledgeBaseId",
 
+	"actor_id": "keyId",
+
 	// What will name things once there are any.
 	"team_id":        "",
 	"assign_team_id": "",
@@ -367,19 +384,18 @@ var plainParameters = map[string]bool{
 // unconditional are the parameters of operations that answer the same whether
 // the thing is there or not (behaviours.md sections 8 and 18), with their status.
 var unconditional = map[string]int{
-	"deleteMemoryEntry entryId": 204, "markNotificationRead notificationId": 200, "deleteNotification notificationId": 200,
+	"listAuditEntriesOfTarget targetId": 200,
+	"deleteMemoryEntry entryId":         204, "markNotificationRead notificationId": 200, "deleteNotification notificationId": 200,
 }
 
 // plainQueries are parameters of queries that are no ids.
 var plainQueries = map[string]bool{
-	"compare_to": true, "cursor": true, "fields": true, "format": true, "from": true, "glob": true,
-	"last_event_id": true, "limit": true, "mime_prefix": true, "order": true, "path": true, "q": true,
-	"recursive": true, "regex": true, "scope": true, "status": true, "timeout_sec": true, "to": true,
-	"top_k": true, "unread": true,
-	// Of signing in, where nobody has a company yet: what a provider or a mail
-	// gave to the person, and what they want.
-	"token": true, "code": true, "state": true, "iss": true, "error": true, "return_to": true, "device_label": true,
-	"app_code_challenge": true, "accept_terms": true, "accept_privacy": true,
+	"accept_privacy": true, "accept_terms": true, "action": true, "app_code_challenge": true, "code": true,
+	"compare_to": true, "cursor": true, "device_label": true, "error": true, "fields": true, "format": true,
+	"from": true, "glob": true, "iss": true, "last_event_id": true, "limit": true, "mime_prefix": true,
+	"order": true, "path": true, "q": true, "recursive": true, "regex": true, "return_to": true, "scope": true,
+	"state": true, "status": true, "tenant_id": true, "timeout_sec": true, "to": true, "token": true,
+	"top_k": true, "type": true, "unread": true,
 }
 
 // call is a request to an operation.

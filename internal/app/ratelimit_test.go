@@ -177,8 +177,8 @@ func TestFailedKeysAreLimited(t *testing.T) {
 func TestBadLimitsRefuseToStart(t *testing.T) {
 	t.Parallel()
 	for name, adjust := range map[string]func(*config.Config){
-		"AGENTD_RATE_LIMITS: tenant":  rates("tenant=many"),
-		"\"everybody\" is no network": func(c *config.Config) { c.Server.TrustedProxies = "everybody" },
+		"AGENTD_RATE_LIMITS: tenant":                          rates("tenant=many"),
+		"AGENTD_TRUSTED_PROXIES: \"everybody\" is no network": func(c *config.Config) { c.Server.TrustedProxies = "everybody" },
 	} {
 		cfg := config.Config{}
 		cfg.Server.Listen = "127.0.0.1:0"

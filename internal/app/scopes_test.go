@@ -131,6 +131,13 @@ func TestGate(t *testing.T) {
 			}
 
 			enough := append([]authz.Scope{authz.SuperScope, authz.Wildcard}, op.Scopes...)
+			if op.Operator {
+				refused(g.knock(t, op, g.holding(least, authz.Wildcard)), 403, "FORBIDDEN", "operator")
+				if got := g.knock(t, op, ownerKey); got.StatusCode == 401 || got.StatusCode == 403 || got.StatusCode >= 500 {
+					t.Errorf("%s with the operator's key: %d %s", op, got.StatusCode, got.raw)
+				}
+				return
+			}
 			for _, scope := range enough {
 				got := g.knock(t, op, g.holding(least, scope))
 				if got.StatusCode == 401 || got.StatusCode == 403 || got.StatusCode >= 500 {
@@ -165,8 +172,9 @@ var anyKey = []string{"getMe", "listMyTenants", "locateMyAgent", "listMeSessions
 
 // public are the operations without a key: who reads a shared conversation
 // shows by the link that somebody gave it to them.
-// Who was invited shows the same, and has no key yet.
-var public = []string{"getSharedSession", "acceptInvite", "listOAuthLoginProviders"}
+// Who was invited shows the same, and has no key yet. The first start of the
+// server is told to whoever asks.
+var public = []string{"getSharedSession", "acceptInvite", "listOAuthLoginProviders", "bootstrap"}
 
 // searches are reads that are a POST because what they look for is long.
 var searches = []string{"searchMemory", "searchKnowledgeBase"}
@@ -195,6 +203,10 @@ func TestEveryRowSaysWhoMayCall(t *testing.T) {
 			t.Errorf("%s is public: say here why", op)
 		case op.Public:
 		case op.ID == "callMcp": // mostly a read; its handler asks for more where a message runs an agent
+		case strings.HasPrefix(op.Path, "/api/v1/admin/"):
+			if op.Role != authz.Admin || !slices.Equal(op.Scopes, []authz.Scope{authz.SuperScope}) {
+				t.Errorf("%s: what stands under /admin takes the scope admin and an admin (interface.md section 5.9)", op)
+			}
 		case read && op.Role != "" && op.Role != authz.Viewer:
 			t.Errorf("%s: reads take a viewer (decisions.md D3), not a %s", op, op.Role)
 		case read && len(op.Scopes) == 0 && !slices.Contains(anyKey, op.ID):

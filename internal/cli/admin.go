@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"agentd/internal/audit"
 	"agentd/internal/authz"
 	"agentd/internal/clock"
 	"agentd/internal/config"
@@ -16,34 +17,17 @@ import (
 
 // people opens the database for its tenants, members and keys.
 func (inv *invocation) people(s config.Storage, use func(*identity.Service) error) error {
-	return inv.migrated(s, func(db *sqldb.DB) error {
-		return use(identity.New(identity.Config{
-			DB: db, Store: sqlstore.NewIdentity(db), Clock: clock.System{}, Log: slog.New(slog.DiscardHandler),
-		}))
+	return inv.migrated(s, func(db *sqldb.DB) error { return use(peopleOf(db)) })
+}
+
+func peopleOf(db *sqldb.DB) *identity.Service {
+	return identity.New(identity.Config{
+		DB: db, Store: sqlstore.NewIdentity(db), Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Audit: logOf(db),
 	})
 }
 
-type tenantCreateCommand struct {
-	Storage config.Storage `embed:"" group:"Storage"`
-	Name    string         `required:"" placeholder:"NAME" help:"Name of the tenant."`
-	Owner   string         `placeholder:"EMAIL" help:"Email address of its owner."`
-	JSON    bool           `help:"Print the result as JSON."`
-}
-
-// Run implements the command.
-func (cmd *tenantCreateCommand) Run(inv *invocation) error {
-	return inv.people(cmd.Storage, func(s *identity.Service) error {
-		g, err := s.CreateTenant(inv, cmd.Name, cmd.Owner)
-		if err != nil {
-			return err
-		}
-		if cmd.JSON {
-			return inv.printGrant(g, true)
-		}
-		fmt.Fprintf(inv.stdout, "Created tenant %s (%s).\n", oneLine(cmd.Name), g.TenantID)
-		inv.showKey(g, "Owner")
-		return nil
-	})
+func logOf(db *sqldb.DB) *audit.Log {
+	return &audit.Log{Store: sqlstore.NewAudit(db), Writer: db, Clock: clock.System{}}
 }
 
 type keyCreateCommand struct {

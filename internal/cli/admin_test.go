@@ -4,11 +4,13 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json"
 
 	"agentd/internal/authz"
 	"agentd/internal/clock"
+	"agentd/internal/fault"
 	"agentd/internal/identity"
 	"agentd/internal/secret"
 	"agentd/internal/sqldb"
@@ -137,4 +139,76 @@ func TestDatabaseThatCannotBeOpened(t *testing.T) {
 	if strings.Contains(r.stdout+r.stderr, "hush") {
 		t.Errorf("the password is seen: %s", r.stderr)
 	}
+}
+
+func TestTenantsBesideARunningServer(t *testing.T) {
+	t.Parallel()
+	eachDatabase(t, func(t *testing.T, s shell, cfg sqldb.Config) {
+		db, err := sqldb.Open(t.Context(), cfg) // the server
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		if err := db.Migrate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		server := identity.New(identity.Config{DB: db, Store: sqlstore.NewIdentity(db), Clock: clock.System{}, Log: slog.New(slog.DiscardHandler)})
+		operator, _, err := server.Bootstrap(t.Context(), secret.String{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		acme := s.run("admin", "tenant", "create", "--name", "Acme", "--json").grant(t)
+		enter := func() error {
+			_, err := server.Authenticate(t.Context(), acme.RawKey)
+			return err
+		}
+		within := func(what string, happened func() bool) {
+			t.Helper()
+			for deadline := time.Now().Add(10 * time.Second); !happened(); time.Sleep(20 * time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatal(what)
+				}
+			}
+		}
+		if err := enter(); err != nil {
+			t.Fatal(err)
+		}
+
+		s.run("admin", "tenant", "suspend", "acme", "--reason", "unpaid").want(t, exitOK, "Suspended Acme ("+acme.TenantID+").")
+		within("the server lets in a suspended tenant", func() bool { return fault.Is(enter(), fault.Forbidden) })
+		s.run("admin", "tenant", "list").want(t, exitOK, "TENANT", "acme", "suspended", "operator", "active")
+		s.run("admin", "tenant", "list", "--json").want(t, exitOK, `"suspension_reason": "unpaid"`, `"total": 2`)
+		s.run("admin", "tenant", "reactivate", acme.TenantID).want(t, exitOK, "Reactivated Acme (")
+		within("the server keeps out who is let in", func() bool { return enter() == nil })
+
+		s.run("admin", "tenant", "suspend", operator.TenantID).want(t, exitFailure, "Error: The operator's own company cannot be suspended.")
+		s.run("admin", "tenant", "suspend", "nobody").want(t, exitFailure, "Error: There is no such company.")
+		s.run("admin", "tenant", "purge", "acme").want(t, exitFailure, "confirm: must be the id, the name or the slug")
+		s.run("admin", "tenant", "purge", "acme", "--dry-run").want(t, exitOK, "Would purge Acme (", "api_keys", "users")
+		if err := enter(); err != nil {
+			t.Errorf("a dry run purges: %v", err)
+		}
+		s.run("admin", "tenant", "purge", "acme", "--confirm", "Acme", "--json").want(t, exitOK, `"purged": true`, `"api_keys": 1`, `"users": 1`)
+		within("the server lets in a purged tenant", func() bool { return fault.Is(enter(), fault.Unauthenticated) })
+		s.run("admin", "tenant", "purge", "acme", "--confirm", "Acme").want(t, exitFailure, "Error: There is no such company.")
+
+		// The operator's log has all of it, and says that it was the command line.
+		rows, err := db.Query(t.Context(), `SELECT action FROM audit_log WHERE tenant_id = ? AND method = 'command_line' AND target_id = ? ORDER BY at, entry_id`,
+			operator.TenantID, acme.TenantID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer rows.Close()
+		var actions []string
+		for rows.Next() {
+			var action string
+			if err := rows.Scan(&action); err != nil {
+				t.Fatal(err)
+			}
+			actions = append(actions, action)
+		}
+		if got := strings.Join(actions, " "); got != "tenant.created tenant.suspended tenant.reactivated tenant.purge_started tenant.purged" {
+			t.Error(got)
+		}
+	})
 }

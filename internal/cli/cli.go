@@ -51,12 +51,16 @@ type commands struct {
 	} `cmd:"" group:"Server" help:"Show the configuration."`
 	Admin struct {
 		Tenant struct {
-			Create tenantCreateCommand `cmd:"" help:"Make a tenant, its owner and the owner's key."`
+			Create     tenantCreateCommand     `cmd:"" help:"Make a tenant, its owner and the owner's key."`
+			List       tenantListCommand       `cmd:"" help:"List tenants, newest first."`
+			Suspend    tenantSuspendCommand    `cmd:"" help:"Shut a tenant out: its keys are refused, and nothing of it runs."`
+			Reactivate tenantReactivateCommand `cmd:"" help:"Let a suspended tenant in again; its runs go on where they were."`
+			Purge      tenantPurgeCommand      `cmd:"" help:"Delete a tenant with everything that is its own."`
 		} `cmd:"" help:"Tenants."`
 		Key struct {
 			Create keyCreateCommand `cmd:"" help:"Make a key for a member of a tenant."`
 		} `cmd:"" help:"Keys."`
-	} `cmd:"" group:"Server" help:"Make tenants and keys, also while a server runs."`
+	} `cmd:"" group:"Server" help:"Make tenants and keys, and suspend and purge tenants, also while a server runs."`
 
 	Agent struct {
 		Create agentCreateCommand `cmd:"" help:"Make an agent."`

@@ -27,7 +27,7 @@ const (
 var errDuration = errors.New("engine: the run's time is up")
 
 // drive takes the run from its last commit to its end. It returns nil when
-// the run ended, and an error where it did not: the lease is lost, the node
+// the run ended or is held back, and an error where it did neither: the lease is lost, the node
 // stops, or the database cannot take the result. The run goes on elsewhere
 // then, or later.
 func (a *attempt) drive(ctx context.Context) error {
@@ -51,6 +51,12 @@ func (a *attempt) drive(ctx context.Context) error {
 		return a.settle(err)
 	}
 	for a.rec.Status == run.Running {
+		// Tools that were begun are not left: nobody could say what became of them.
+		if a.early == nil && !a.pending(run.StepTool) {
+			if held, err := a.e.heldBack(ctx, a.lease); held || err != nil {
+				return err
+			}
+		}
 		var err error
 		switch {
 		case a.pending(run.StepTool):

@@ -119,6 +119,10 @@ type Config struct {
 	Images        ImageTools        // nil: no agent makes pictures
 	Artifacts     Artifacts         // nil: files of tools are not kept
 	Watchers      *run.Watchers
+	// HoldBack says whether an item is of a tenant that is suspended; it was let
+	// go of then, until the tenant is let in again. It is asked before each model
+	// call. Nil: no tenant ever is.
+	HoldBack func(ctx context.Context, held work.Lease) (bool, error)
 
 	Node     string        // owner of this node's leases
 	Lease    time.Duration // how long a dead node's runs wait
@@ -278,6 +282,9 @@ func (e *Engine) Handle(ctx context.Context, lease work.Lease) error {
 	if a := e.takePrepared(lease.Key); a != nil && a.lease.Epoch == lease.Epoch {
 		return a.drive(ctx)
 	}
+	if held, err := e.heldBack(ctx, lease); held || err != nil {
+		return err
+	}
 	rec, err := e.Runs.Get(ctx, lease.TenantID, lease.Key)
 	if err != nil {
 		if fault.Is(err, fault.NotFound) {
@@ -318,6 +325,14 @@ func (e *Engine) Handle(ctx context.Context, lease work.Lease) error {
 		return a.fail(run.CodeAgentDeleted, "The agent was deleted before the run could end.")
 	}
 	return a.drive(ctx)
+}
+
+// heldBack is HoldBack where there is one.
+func (e *Engine) heldBack(ctx context.Context, lease work.Lease) (bool, error) {
+	if e.HoldBack == nil {
+		return false, nil
+	}
+	return e.HoldBack(ctx, lease)
 }
 
 func (e *Engine) prepare(a *attempt) {

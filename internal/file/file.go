@@ -7,6 +7,8 @@ import (
 	"context"
 	"time"
 
+	"agentd/internal/audit"
+	"agentd/internal/authz"
 	"agentd/internal/blob"
 	"agentd/internal/clock"
 	"agentd/internal/fault"
@@ -54,6 +56,7 @@ type Service struct {
 	Writer  txn.Writer
 	Cursors *page.Cursors
 	Clock   clock.Clock
+	Audit   audit.Recorder // told what is deleted; nil: nobody
 }
 
 // Add keeps what was staged as a file. The name and the type are as a client
@@ -99,13 +102,16 @@ func (s *Service) Open(ctx context.Context, tenant, id string) (*File, *blob.Rea
 }
 
 // Delete removes a file for good. Errors: fault.NotFound.
-func (s *Service) Delete(ctx context.Context, tenant, id string) error {
+func (s *Service) Delete(ctx context.Context, who authz.Caller, id string) error {
 	return s.Writer.Write(ctx, func(tx txn.Tx) error {
-		f, err := s.Files.Delete(tx, tenant, id)
+		f, err := s.Files.Delete(tx, who.TenantID, id)
 		if err != nil {
 			return err
 		}
-		return s.Blobs.Drop(tx, tenant, f.SHA256)
+		if err := s.Blobs.Drop(tx, who.TenantID, f.SHA256); err != nil {
+			return err
+		}
+		return audit.Tell(s.Audit, tx, who, audit.Entry{Action: "file.deleted", TargetType: "file", TargetID: id})
 	})
 }
 

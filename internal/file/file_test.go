@@ -86,13 +86,13 @@ func TestFiles(t *testing.T) {
 		if _, _, err := s.Open(ctx, "other", made.FileID); !fault.Is(err, fault.NotFound) {
 			t.Errorf("%v", err)
 		}
-		if err := s.Delete(ctx, "other", made.FileID); !fault.Is(err, fault.NotFound) {
+		if err := s.Delete(ctx, authz.Caller{TenantID: "other"}, made.FileID); !fault.Is(err, fault.NotFound) {
 			t.Errorf("%v", err)
 		}
-		if err := s.Delete(ctx, "tenant", made.FileID); err != nil {
+		if err := s.Delete(ctx, authz.Caller{TenantID: "tenant"}, made.FileID); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Delete(ctx, "tenant", made.FileID); !fault.Is(err, fault.NotFound) {
+		if err := s.Delete(ctx, authz.Caller{TenantID: "tenant"}, made.FileID); !fault.Is(err, fault.NotFound) {
 			t.Errorf("%v", err)
 		}
 		if _, r, err := s.Open(ctx, "tenant", same.FileID); err != nil {
@@ -100,7 +100,7 @@ func TestFiles(t *testing.T) {
 		} else {
 			r.Close()
 		}
-		if err := s.Delete(ctx, "tenant", same.FileID); err != nil {
+		if err := s.Delete(ctx, authz.Caller{TenantID: "tenant"}, same.FileID); err != nil {
 			t.Fatal(err)
 		}
 		c.Advance(time.Hour)

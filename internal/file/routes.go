@@ -80,7 +80,7 @@ func (s *Service) Routes() []route.Route {
 			Method: "DELETE", Path: "/api/v1/files/{fileId}", ID: "deleteFile", Tag: "Files", Scopes: write, Role: authz.Developer,
 			Summary: "Delete a file", Status: 204,
 		}, func(ctx context.Context, who authz.Caller, in *idIn) (struct{}, error) {
-			return struct{}{}, s.Delete(ctx, who.TenantID, in.FileID)
+			return struct{}{}, s.Delete(ctx, who, in.FileID)
 		}),
 	}
 }

@@ -185,10 +185,16 @@ func (s *Server) admit(x *exchange, r *http.Request, o *operation) error {
 	if x.who.StreamOnly && (!o.stream || r.Method != http.MethodGet) {
 		return fault.New(fault.Forbidden, "STREAM_TOKEN_ONLY", "A stream token opens event streams by GET and nothing else; use a key or sign in.")
 	}
-	return x.who.Check(o.row.Role, o.row.Scopes...)
+	if err := x.who.Check(o.row.Role, o.row.Scopes...); err != nil {
+		return err
+	}
+	if o.row.Operator && !x.who.Operator {
+		return fault.New(fault.Forbidden, "", "This operation is the operator's of this service; your company is not the one that runs it.")
+	}
+	return nil
 }
 
-// authenticate says in x who calls.
+// authenticate says in x who calls, and counts the request.
 func (s *Server) authenticate(x *exchange, r *http.Request, o *operation) error {
 	cred, err := o.credential(r)
 	if err != nil {

@@ -112,6 +112,9 @@ func describe(row route.Row) string {
 	if row.Role != "" {
 		parts = append(parts, "Needs the role "+string(row.Role)+" or higher.")
 	}
+	if row.Operator {
+		parts = append(parts, "Only for members of the operator's company, the first of the deployment.")
+	}
 	if row.Successor != "" {
 		parts = append(parts, "Use "+row.Successor+" instead.")
 	}

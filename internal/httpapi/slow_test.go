@@ -20,7 +20,7 @@ import (
 // trickle sends the beginning of a request at once and the rest a byte at a
 // time, until the server answers or closes. It gives the status, 0 for none,
 // and how long the connection was held.
-func trickle(t testing.TB, address, begin, rest string) (status int, held time.Duration) {
+func trickle(t testing.TB, address, begin, rest string, every time.Duration) (status int, held time.Duration) {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
@@ -39,7 +39,7 @@ func trickle(t testing.TB, address, begin, rest string) (status int, held time.D
 			if _, err := io.WriteString(conn, rest[i:i+1]); err != nil {
 				return
 			}
-			time.Sleep(5 * time.Millisecond)
+			time.Sleep(every)
 		}
 	})
 	reader := bufio.NewReader(conn)
@@ -100,7 +100,7 @@ func TestTrickle(t *testing.T) {
 	var all sync.WaitGroup
 	for name, tt := range tests {
 		all.Go(func() {
-			status, held := trickle(t, address, tt.begin, tt.rest)
+			status, held := trickle(t, address, tt.begin, tt.rest, 5*time.Millisecond)
 			if status != tt.status {
 				t.Errorf("%s: %d, want %d", name, status, tt.status)
 			}
@@ -112,21 +112,21 @@ func TestTrickle(t *testing.T) {
 	all.Wait()
 
 	// A request beyond its limit is refused before its body is read.
-	status, _ := trickle(t, address, tests["body"].begin, body)
+	status, _ := trickle(t, address, tests["body"].begin, body, 5*time.Millisecond)
 	if status != http.StatusTooManyRequests {
 		t.Errorf("beyond the limit: %d", status)
 	}
 }
 
-// Hundreds of slow clients do not keep others waiting.
+// A hundred slow clients do not keep others waiting.
 func TestSlowClientsHinderNobody(t *testing.T) {
 	t.Parallel()
 	w := start(t, func(c *Config) { c.BodyTimeout = time.Second })
 	head := "POST /api/v1/toys HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: Bearer " + ownerKey + "\r\nContent-Length: 60000\r\n\r\n"
 	var all sync.WaitGroup
-	for range 200 {
+	for range 100 {
 		all.Go(func() {
-			if status, held := trickle(t, w.Listener.Addr().String(), head, strings.Repeat(" ", 2000)); status != http.StatusRequestTimeout || held > 10*time.Second {
+			if status, held := trickle(t, w.Listener.Addr().String(), head, strings.Repeat(" ", 2000), 25*time.Millisecond); status != http.StatusRequestTimeout || held > 10*time.Second {
 				t.Errorf("%d after %v", status, held)
 			}
 		})

@@ -184,7 +184,8 @@ func (w *town) full(who authz.Caller, request, body string) (map[string]any, *ro
 	if err != nil {
 		return nil, nil, err
 	}
-	text, cookie := []byte(nil), (*route.Cookie)(nil)
+	var text []byte
+	var cookie *route.Cookie
 	if reply, ok := answer.(*route.Reply); ok {
 		text, cookie = reply.JSON, reply.Cookie
 	} else if text, err = json.Marshal(answer); err != nil {

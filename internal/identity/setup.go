@@ -3,13 +3,11 @@ package identity
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/mail"
 	"slices"
 	"strings"
 
-	"github.com/go-json-experiment/json/jsontext"
-
+	"agentd/internal/audit"
 	"agentd/internal/authz"
 	"agentd/internal/fault"
 	"agentd/internal/ident"
@@ -39,7 +37,10 @@ func (s *Service) Bootstrap(ctx context.Context, ownerKey secret.String) (g Gran
 			return Grant{}, false, errors.New("AGENTD_OWNER_KEY is no key: it must be svc_, 8 letters or digits, _, and 32 letters or digits")
 		}
 	}
-	g, err = s.addTenant(ctx, "Operator", "", raw, true)
+	err = s.AddTenant(ctx, NewTenant{Name: "Operator", raw: raw, operator: true}, func(_ txn.Tx, _ Tenant, _ Member, granted Grant) error {
+		g = granted
+		return nil
+	})
 	if errors.Is(err, ErrTaken) {
 		if there, err := s.bootstrapped(ctx); there || err != nil {
 			return Grant{}, false, err
@@ -70,39 +71,12 @@ func (s *Service) CreateTenant(ctx context.Context, name, email string) (Grant, 
 	if wrong != nil {
 		return Grant{}, fault.BadFields(wrong...)
 	}
-	return s.addTenant(ctx, strings.TrimSpace(name), email, NewRawKey(), false)
-}
-
-// addTenant writes a tenant with its owner and the owner's key. Where the slug
-// that the name gives is taken, a random ending is put to it.
-func (s *Service) addTenant(ctx context.Context, name, email string, raw RawKey, operator bool) (Grant, error) {
 	var g Grant
-	for attempt := range 4 {
-		now := s.clock.Now()
-		t := Tenant{
-			TenantID: ident.New(), Name: name, Slug: slug(name), Status: Active, Plan: SelfHosted,
-			Settings: jsontext.Value(`{}`), CreatedAt: now, UpdatedAt: now, Operator: operator,
-		}
-		if attempt > 0 {
-			t.Slug += "-" + strings.ToLower(randomText(6))
-		}
-		m := s.newMember(t.TenantID, email, authz.Owner)
-		key := s.newKey(t.TenantID, m.UserID, "owner", raw, []authz.Scope{authz.Wildcard})
-		err := s.db.Write(ctx, func(tx txn.Tx) error {
-			if err := s.store.AddTenant(tx, t); err != nil {
-				return err
-			}
-			if err := s.store.AddMember(tx, m); err != nil {
-				return err
-			}
-			return s.store.AddKey(tx, key, raw.Hash())
-		})
-		g = Grant{t.TenantID, m.UserID, key.KeyID, raw}
-		if !errors.Is(err, ErrTaken) {
-			return g, err
-		}
-	}
-	return Grant{}, fmt.Errorf("no unique short name could be found for the tenant: %w", ErrTaken)
+	err := s.AddTenant(ctx, NewTenant{Name: strings.TrimSpace(name), OwnerEmail: email}, func(_ txn.Tx, _ Tenant, _ Member, granted Grant) error {
+		g = granted
+		return nil
+	})
+	return g, err
 }
 
 // GrantKey makes a key for a member of a tenant, of the operator's where the
@@ -140,7 +114,10 @@ func (s *Service) GrantKey(ctx context.Context, tenantID string, role authz.Role
 		raw := NewRawKey()
 		key := s.newKey(tenantID, m.UserID, name, raw, scopes)
 		g = Grant{tenantID, m.UserID, key.KeyID, raw}
-		return s.store.AddKey(tx, key, raw.Hash())
+		if err := s.store.AddKey(tx, key, raw.Hash()); err != nil {
+			return err
+		}
+		return audit.Tell(s.audit, tx, authz.Caller{TenantID: tenantID, Method: audit.CommandLine}, keyCreated(key))
 	})
 	return g, err
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"agentd/internal/audit"
 	"agentd/internal/authz"
 	"agentd/internal/fault"
 	"agentd/internal/ident"
@@ -176,7 +177,10 @@ func (s *Service) Remove(ctx context.Context, who authz.Caller, baseID, id strin
 		if err != nil {
 			return err
 		}
-		return edit.DeleteSource(id)
+		if err := edit.DeleteSource(id); err != nil {
+			return err
+		}
+		return audit.Tell(s.audit, tx, who, audit.Entry{Action: "knowledge_base.document_deleted", TargetType: "kb_document", TargetID: id})
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"agentd/internal/agent"
+	"agentd/internal/audit"
 	"agentd/internal/authz"
 	"agentd/internal/clock"
 	"agentd/internal/fault"
@@ -133,12 +134,13 @@ type Service struct {
 	Clock   clock.Clock
 	Log     *slog.Logger
 
+	audit audit.Recorder
 	bases *resource.Store[base]
 }
 
 // New gives a service its bases.
 func New(deps resource.Deps, s Service) *Service {
-	s.bases = resource.NewStore(kind, deps)
+	s.bases, s.audit = resource.NewStore(kind, deps), deps.Audit
 	return &s
 }
 

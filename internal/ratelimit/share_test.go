@@ -104,12 +104,12 @@ func TestNodesShareAnAllowance(t *testing.T) {
 		every  time.Duration
 		span   time.Duration
 	}{
-		{"key=600/m", 2, 5 * time.Millisecond, 4 * time.Minute},
-		{"key=600/m", 5, 20 * time.Millisecond, 4 * time.Minute},
-		{"key=60/m", 3, 50 * time.Millisecond, 6 * time.Minute},
-		{"tenant=6000/m,key=3000/m", 4, 2 * time.Millisecond, 2 * time.Minute},
-		{"key=100/s", 3, 5 * time.Millisecond, 30 * time.Second},
-		{"tenant=100/s", 8, 10 * time.Millisecond, 20 * time.Second},
+		{"key=600/m", 2, 5 * time.Millisecond, 2 * time.Minute},
+		{"key=600/m", 5, 20 * time.Millisecond, 2 * time.Minute},
+		{"key=60/m", 3, 50 * time.Millisecond, 4 * time.Minute},
+		{"tenant=6000/m,key=3000/m", 4, 5 * time.Millisecond, time.Minute},
+		{"key=100/s", 3, 5 * time.Millisecond, 10 * time.Second},
+		{"tenant=100/s", 8, 10 * time.Millisecond, 10 * time.Second},
 	} {
 		t.Run(fmt.Sprintf("%d_nodes_%s", tt.nodes, tt.limits), func(t *testing.T) {
 			t.Parallel()

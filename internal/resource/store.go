@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"agentd/internal/audit"
 	"agentd/internal/authz"
 	"agentd/internal/clock"
@@ -227,19 +229,23 @@ func (s *Store[T]) tell(e *Edit[T], t *T) error {
 		}
 	}
 	m := metaOf(t)
-	if s.deps.Audit != nil {
-		// The action is past tense already for what the kernel does itself.
-		entry := audit.Entry{Action: s.Name + "." + e.Action, TargetType: s.Name, TargetID: m.ID}
-		if err := s.deps.Audit.Record(e.Tx, e.Who, entry); err != nil {
-			return err
-		}
-	}
 	c := Change{
 		Kind: s.Name, Action: e.Action, TenantID: m.TenantID, ID: m.ID, Version: m.Version,
 		Actor: e.Who.UserID, At: s.deps.Clock.Now(),
 	}
 	if s.Label != nil {
 		c.Name = s.Label(t)
+	}
+	if s.deps.Audit != nil {
+		// The action is past tense already for what the kernel does itself.
+		entry := audit.Entry{Action: s.Name + "." + e.Action, TargetType: s.Name, TargetID: m.ID}
+		if c.Name != "" {
+			name, _ := jsontext.AppendQuote([]byte(`{"name":`), c.Name) // what is no UTF-8 is replaced
+			entry.Details = append(name, '}')
+		}
+		if err := s.deps.Audit.Record(e.Tx, e.Who, entry); err != nil {
+			return err
+		}
 	}
 	return s.deps.Outbox.Append(e.Tx, c)
 }

@@ -46,6 +46,9 @@ type Row struct {
 	// HalfOpen rows also answer a browser session that still owes its second
 	// factor.
 	HalfOpen bool
+	// Operator rows are only for members of the first tenant, which runs the
+	// platform.
+	Operator bool
 
 	Status   int          // of success; 0 means 200
 	Also     []int        // further success statuses

@@ -3,8 +3,10 @@ package run
 import (
 	"context"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"agentd/internal/audit"
 	"agentd/internal/authz"
 	"agentd/internal/fault"
 	"agentd/internal/schema"
@@ -141,6 +143,14 @@ func (c *change) choose(id string) (*Approval, int, error) {
 func (c *change) decide(a *Approval, who authz.Caller) error {
 	a.Decision, a.DecidedAt, a.DecidedBy = a.Status, &c.now, who.UserID
 	if err := c.s.Runs.DecideApproval(a)(c.tx); err != nil {
+		return err
+	}
+	details, err := json.Marshal(ResolvedData(a), jsontext.AllowInvalidUTF8(true))
+	if err != nil {
+		return err
+	}
+	err = audit.Tell(c.s.Audit, c.tx, who, audit.Entry{Action: "run.approval_decided", TargetType: "run", TargetID: c.r.RunID, Details: details})
+	if err != nil {
 		return err
 	}
 	return c.tellResolved(a)

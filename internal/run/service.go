@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"agentd/internal/audit"
 	"agentd/internal/authz"
 	"agentd/internal/clock"
 	"agentd/internal/event"
@@ -32,7 +33,8 @@ type Service struct {
 	// WorkKind is the kind of the engine's items, which a cancellation removes.
 	WorkKind string
 	Watchers *Watchers
-	Sessions SessionGate // nil: there are none
+	Sessions SessionGate    // nil: there are none
+	Audit    audit.Recorder // told who decided about approvals; nil: nobody
 	// Artifacts gives the files that a run made, oldest first; nil: none are kept.
 	Artifacts func(ctx context.Context, tenant, id string) ([]Artifact, error)
 }

@@ -138,7 +138,7 @@ func (s *Service) closeMany(ctx context.Context, who authz.Caller, in *bulkIn) (
 	for _, id := range in.Body.SessionIDs {
 		err := error(fault.NoSuch("session"))
 		if ident.Valid(id) {
-			_, err = s.Close(ctx, who.TenantID, id)
+			_, err = s.Close(ctx, who, id)
 		}
 		switch {
 		case err == nil:

@@ -156,7 +156,7 @@ func (s *Service) update(ctx context.Context, who authz.Caller, in *updateIn) (*
 }
 
 func (s *Service) close(ctx context.Context, who authz.Caller, in *idIn) (Deleted, error) {
-	return s.Close(ctx, who.TenantID, in.SessionID)
+	return s.Close(ctx, who, in.SessionID)
 }
 
 func (s *Service) send(ctx context.Context, who authz.Caller, in *messageIn) (Accepted, error) {

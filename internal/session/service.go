@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"agentd/internal/agent"
+	"agentd/internal/audit"
 	"agentd/internal/authz"
 	"agentd/internal/clock"
 	"agentd/internal/event"
@@ -54,11 +55,12 @@ type Service struct {
 	Clock    clock.Clock
 	CheckURL func(url string) error // says why an endpoint cannot be called
 
-	Files     Files         // nil: there are none
-	Artifacts Artifacts     // nil: runs make none
-	Cron      CronFunc      // nil: todos cannot recur
-	Box       *secret.Box   // seals the secrets of links
-	Public    func() string // address under which clients reach the service
+	Files     Files          // nil: there are none
+	Artifacts Artifacts      // nil: runs make none
+	Audit     audit.Recorder // told who shares and closes what; nil: nobody
+	Cron      CronFunc       // nil: todos cannot recur
+	Box       *secret.Box    // seals the secrets of links
+	Public    func() string  // address under which clients reach the service
 }
 
 // newSession is what a session is made of. It lives for a day unless its
@@ -268,20 +270,27 @@ type Deleted struct {
 
 // Close ends a session for good. A run that is under way goes on to its end;
 // those that wait their turn behind it are cancelled. Closing twice is fine.
-func (s *Service) Close(ctx context.Context, tenant, id string) (Deleted, error) {
+func (s *Service) Close(ctx context.Context, who authz.Caller, id string) (Deleted, error) {
 	err := s.Writer.Write(ctx, func(tx txn.Tx) error {
-		r, err := s.Store.Lock(tx, tenant, id)
+		r, err := s.Store.Lock(tx, who.TenantID, id)
 		if err != nil || r.Status == Closed {
 			return err
 		}
 		r.Status, r.UpdatedAt = Closed, s.Clock.Now()
 		s.tellEnd(tx, id)
-		if err := s.Queue.Enqueue(tx, work.Item{Kind: WorkKind, Key: id, TenantID: tenant, Due: r.UpdatedAt}); err != nil {
+		if err := s.Queue.Enqueue(tx, work.Item{Kind: WorkKind, Key: id, TenantID: who.TenantID, Due: r.UpdatedAt}); err != nil {
+			return err
+		}
+		if err := s.record(tx, who, "closed", id); err != nil {
 			return err
 		}
 		return s.Store.Update(tx, r)
 	})
 	return Deleted{Deleted: true, SessionID: id}, err
+}
+
+func (s *Service) record(tx txn.Tx, who authz.Caller, action, id string) error {
+	return audit.Tell(s.Audit, tx, who, audit.Entry{Action: "session." + action, TargetType: "session", TargetID: id})
 }
 
 // Handle is the work handler of WorkKind: it expires a session whose time is

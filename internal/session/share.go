@@ -82,6 +82,9 @@ func (s *Service) share(ctx context.Context, who authz.Caller, in *shareIn) (sha
 		if _, err := s.Store.Lock(tx, who.TenantID, in.SessionID); err != nil {
 			return err
 		}
+		if err := s.record(tx, who, "shared", in.SessionID); err != nil {
+			return err
+		}
 		return s.Shares.SetShare(tx, sh)
 	})
 	return answer, err
@@ -119,6 +122,9 @@ func (s *Service) shareOf(ctx context.Context, who authz.Caller, in *idIn) (shar
 func (s *Service) unshare(ctx context.Context, who authz.Caller, in *idIn) (nothing, error) {
 	return nothing{}, s.Writer.Write(ctx, func(tx txn.Tx) error {
 		if _, err := s.Store.Lock(tx, who.TenantID, in.SessionID); err != nil {
+			return err
+		}
+		if err := s.record(tx, who, "share_revoked", in.SessionID); err != nil {
 			return err
 		}
 		return s.Shares.DropShare(tx, who.TenantID, in.SessionID)

@@ -5,7 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
-	"net/url"
+	"maps"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -32,9 +32,7 @@ const (
 func (b *bench) begin(id string, more object) object {
 	b.t.Helper()
 	in := object{"provider": id}
-	for k, v := range more {
-		in[k] = v
-	}
+	maps.Copy(in, more)
 	got := b.must(anybody, "GET", startPath, in)
 	if got.status != 302 || got.cookie == nil || got.cookie.Name != "svc_oauth" || got.cookie.Lasts != 10*time.Minute {
 		b.t.Fatalf("%+v", got)
@@ -492,7 +490,7 @@ func TestStatesTellNothing(t *testing.T) {
 				b.t.Errorf("%q is kept as it is", tell)
 			}
 		}
-		if strings.Contains(url.Values(last).Encode(), in["svc_oauth"].(string)) {
+		if strings.Contains(last.Encode(), in["svc_oauth"].(string)) {
 			b.t.Error("the provider is told what binds the browser")
 		}
 	}, provider)

@@ -3,7 +3,7 @@ package signin
 import (
 	"crypto/hmac"
 	"crypto/rand"
-	"crypto/sha1"
+	"crypto/sha1" //nolint:gosec // authenticator apps know little else, and an HMAC of it holds (RFC 6238)
 	"crypto/sha256"
 	"crypto/sha512"
 	"crypto/subtle"

@@ -17,6 +17,7 @@ var (
 	sqliteOnly = regexp.MustCompile(`\s+WITHOUT ROWID`)
 	textType   = regexp.MustCompile(`\bTEXT\b`)
 	bytesType  = regexp.MustCompile(`\bBYTEA\b`)
+	onlyOne    = regexp.MustCompile(`(?s)-- \+only (sqlite|postgres)\n(.*?)-- \+end\n`)
 )
 
 // Open implements fs.FS.
@@ -34,6 +35,16 @@ func (d dialectFS) Open(name string) (fs.File, error) {
 }
 
 func (d dialectFS) translate(text []byte) []byte {
+	other := "sqlite"
+	if !d.postgres {
+		other = "postgres"
+	}
+	text = onlyOne.ReplaceAllFunc(text, func(block []byte) []byte {
+		if match := onlyOne.FindSubmatch(block); string(match[1]) != other {
+			return match[2]
+		}
+		return nil
+	})
 	if !d.postgres {
 		return bytesType.ReplaceAll(text, []byte("BLOB"))
 	}

@@ -18,7 +18,7 @@ const (
 	selectSessionCredential = `SELECT ` + browserColumns + `, s.secret_hash, u.role, u.status, t.status, t.operator
 		FROM browser_sessions s
 		JOIN users u ON u.tenant_id = s.tenant_id AND u.user_id = s.user_id
-		JOIN tenants t ON t.tenant_id = s.tenant_id `
+		JOIN tenants t ON t.tenant_id = s.tenant_id AND t.status <> 'deleted' `
 	openSessions = selectSession + `WHERE s.tenant_id = ? AND s.user_id = ? AND s.ended_at = 0
 		ORDER BY s.last_used_at DESC, s.session_id DESC`
 )

@@ -32,13 +32,13 @@ const (
 	selectCredential = `SELECT ` + apiKeyColumns + `, k.secret_hash, u.role, u.status, t.status, t.operator
 		FROM api_keys k
 		JOIN users u ON u.tenant_id = k.tenant_id AND u.user_id = k.user_id
-		JOIN tenants t ON t.tenant_id = k.tenant_id `
+		JOIN tenants t ON t.tenant_id = k.tenant_id AND t.status <> 'deleted' `
 	memberColumns = `u.tenant_id, u.user_id, u.email, u.email_verified, u.name, u.avatar_url, u.role, u.status,
 		u.last_login_at, u.created_at, u.updated_at`
 	selectMember  = `SELECT ` + memberColumns + ` FROM users u `
 	tenantColumns = `t.tenant_id, t.name, t.slug, t.status, t.plan, t.settings, t.operator, t.created_at, t.updated_at,
 		t.description, t.logo_url, t.branding, t.social_links`
-	selectTenant = `SELECT ` + tenantColumns + ` FROM tenants t WHERE t.tenant_id = ?`
+	selectTenant = `SELECT ` + tenantColumns + ` FROM tenants t WHERE t.tenant_id = ? AND t.status <> 'deleted'`
 )
 
 // Credential implements identity.Store.
@@ -133,7 +133,8 @@ func (s *Identity) MemberByEmail(tx txn.Tx, tenantID, email string) (identity.Me
 
 // MembersWith implements identity.Store.
 func (s *Identity) MembersWith(ctx context.Context, email string) ([]identity.Member, error) {
-	return each(reading(ctx, s.db), selectMember+`WHERE u.email = ? AND u.email <> '' AND u.email_verified ORDER BY u.user_id`, []any{email}, scanMember)
+	return each(reading(ctx, s.db), selectMember+`WHERE u.email = ? AND u.email <> '' AND u.email_verified
+		AND u.tenant_id IN (SELECT tenant_id FROM tenants WHERE status <> 'deleted') ORDER BY u.user_id`, []any{email}, scanMember)
 }
 
 // memberRow takes memberColumns.

@@ -36,7 +36,7 @@ func (r *Registry) Routes() []route.Route {
 	return []route.Route{
 		route.Action(route.Row{
 			Method: "GET", Path: "/api/v1/admin/tools", ID: "listBuiltInTools", Tag: "Admin",
-			Summary: "List the built-in tools", Scopes: []authz.Scope{authz.SuperScope},
+			Summary: "List the built-in tools", Scopes: []authz.Scope{authz.SuperScope}, Role: authz.Admin,
 		}, func(context.Context, authz.Caller, *listIn) (listShown, error) {
 			list := listShown{Count: len(r.names)}
 			for _, t := range r.Tools() {

@@ -180,10 +180,10 @@ func (s *Service) Routes() []route.Route {
 			return s.Unassign(ctx, who, in.WorkspaceID, id)
 		}),
 		route.Action(write("POST", "/{workspaceId}/share", "shareWorkspace", "Let an agent read a workspace", 200), func(ctx context.Context, who authz.Caller, in *shareIn) (*Workspace, error) {
-			return s.Share(ctx, who.TenantID, in.WorkspaceID, in.Body.AgentID)
+			return s.Share(ctx, who, in.WorkspaceID, in.Body.AgentID)
 		}),
 		route.Action(write("DELETE", "/{workspaceId}/share/{agentId}", "revokeWorkspaceShare", "Let an agent read a workspace no longer", 200), func(ctx context.Context, who authz.Caller, in *unshareIn) (*Workspace, error) {
-			return s.Unshare(ctx, who.TenantID, in.WorkspaceID, in.AgentID)
+			return s.Unshare(ctx, who, in.WorkspaceID, in.AgentID)
 		}),
 		route.Action(read("/{workspaceId}/files", "listWorkspaceFiles", "List a folder of a workspace"), func(ctx context.Context, who authz.Caller, in *filesIn) (*Listing, error) {
 			dir, err := queryPath(in.Path, true)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"agentd/internal/agent"
+	"agentd/internal/audit"
 	"agentd/internal/authz"
 	"agentd/internal/blob"
 	"agentd/internal/clock"
@@ -25,6 +26,7 @@ type Service struct {
 	Cursors *page.Cursors
 	Clock   clock.Clock
 	Agents  *agent.Agents
+	Audit   audit.Recorder // told who shares and deletes what; nil: nobody
 	// Artifact opens a file that a run made, by its name, so that agents can
 	// read what was too long for a tool's result. Errors: fault.NotFound.
 	Artifact func(ctx context.Context, tenant, run, name string) (mimeType string, content Content, err error)
@@ -154,25 +156,35 @@ func (s *Service) leave(tx txn.Tx, who authz.Caller, id, agentID string) error {
 }
 
 // Share lets an agent read a workspace. Errors: fault.NotFound.
-func (s *Service) Share(ctx context.Context, tenant, id, agentID string) (*Workspace, error) {
-	return s.change(ctx, tenant, id, func(tx txn.Tx, _ *Workspace) error {
-		if _, err := s.Agents.Store().GetTx(tx, tenant, agentID); err != nil {
+func (s *Service) Share(ctx context.Context, who authz.Caller, id, agentID string) (*Workspace, error) {
+	return s.change(ctx, who.TenantID, id, func(tx txn.Tx, _ *Workspace) error {
+		if _, err := s.Agents.Store().GetTx(tx, who.TenantID, agentID); err != nil {
 			return err
 		}
-		return s.Table.Relate(tx, tenant, agentID, Shared, id)
+		if err := s.Table.Relate(tx, who.TenantID, agentID, Shared, id); err != nil {
+			return err
+		}
+		return s.record(tx, who, "shared", id)
 	})
 }
 
 // Unshare takes that back. Errors: fault.NotFound, also where it was not
 // shared.
-func (s *Service) Unshare(ctx context.Context, tenant, id, agentID string) (*Workspace, error) {
-	return s.change(ctx, tenant, id, func(tx txn.Tx, _ *Workspace) error {
-		was, err := s.Table.Unrelate(tx, tenant, agentID, Shared, id)
+func (s *Service) Unshare(ctx context.Context, who authz.Caller, id, agentID string) (*Workspace, error) {
+	return s.change(ctx, who.TenantID, id, func(tx txn.Tx, _ *Workspace) error {
+		was, err := s.Table.Unrelate(tx, who.TenantID, agentID, Shared, id)
 		if err == nil && !was {
 			err = fault.NoSuch("agent with which this workspace is shared")
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		return s.record(tx, who, "share_revoked", id)
 	})
+}
+
+func (s *Service) record(tx txn.Tx, who authz.Caller, action, id string) error {
+	return audit.Tell(s.Audit, tx, who, audit.Entry{Action: "workspace." + action, TargetType: "workspace", TargetID: id})
 }
 
 // batch is how many files go in one transaction, where many are deleted.
@@ -199,6 +211,9 @@ func (s *Service) Delete(ctx context.Context, who authz.Caller, id string) error
 				if err := s.leave(tx, who, id, agentID); err != nil && !fault.Is(err, fault.NotFound) {
 					return err
 				}
+			}
+			if err := s.record(tx, who, "deleted", id); err != nil {
+				return err
 			}
 			return s.Table.Delete(tx, who.TenantID, id)
 		})

@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/google/go-cmp/cmp"
 
+	"agentd/internal/authz"
 	"agentd/internal/fault"
 	"agentd/internal/ident"
 	"agentd/internal/sqldb/sqldbtest"
@@ -184,7 +185,7 @@ func TestSharedWorkspaces(t *testing.T) {
 	w := newWorld(t, sqldbtest.Open(t, sqldbtest.SQLite))
 	h, id := w.hands(w.agent(who)), w.made(who)
 	w.put(id, "shared.txt", "for all")
-	_, err := w.Share(t.Context(), "tenant", id, h.agent)
+	_, err := w.Share(t.Context(), authz.Caller{TenantID: "tenant"}, id, h.agent)
 	w.ok(err)
 	if got := h.call("list_files", nil); got.Output != "The workspace is empty.\nShared with you for reading: workspace_id "+id+" (files)" {
 		t.Errorf("%q", got.Output)
@@ -195,7 +196,7 @@ func TestSharedWorkspaces(t *testing.T) {
 	if got := h.call("read_file", arguments{"workspace_id": id, "path": "shared.txt"}); got.Output != "for all" {
 		t.Errorf("%q", got.Output)
 	}
-	_, err = w.Unshare(t.Context(), "tenant", id, h.agent)
+	_, err = w.Unshare(t.Context(), authz.Caller{TenantID: "tenant"}, id, h.agent)
 	w.ok(err)
 	if got := h.call("read_file", arguments{"workspace_id": id, "path": "shared.txt"}); !got.Failed {
 		t.Errorf("%q", got.Output)

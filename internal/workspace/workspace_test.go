@@ -397,9 +397,9 @@ func TestAgentsAndWorkspaces(t *testing.T) {
 		}
 		_, err = w.Assign(ctx, who, id, bob)
 		w.ok(err)
-		_, err = w.Share(ctx, "tenant", own.WorkspaceID, bob)
+		_, err = w.Share(ctx, authz.Caller{TenantID: "tenant"}, own.WorkspaceID, bob)
 		w.ok(err)
-		_, err = w.Share(ctx, "tenant", own.WorkspaceID, bob)
+		_, err = w.Share(ctx, authz.Caller{TenantID: "tenant"}, own.WorkspaceID, bob)
 		w.ok(err)
 		list, err := w.Table.List(ctx, "tenant", "", 10)
 		w.ok(err)
@@ -422,9 +422,9 @@ func TestAgentsAndWorkspaces(t *testing.T) {
 		w.refused(err, fault.NotFound, "NOT_FOUND")
 		_, err = w.Assign(ctx, who, id, w.agent(other))
 		w.refused(err, fault.NotFound, "NOT_FOUND")
-		_, err = w.Share(ctx, "tenant", id, ident.New())
+		_, err = w.Share(ctx, authz.Caller{TenantID: "tenant"}, id, ident.New())
 		w.refused(err, fault.NotFound, "NOT_FOUND")
-		_, err = w.Unshare(ctx, "tenant", id, bob)
+		_, err = w.Unshare(ctx, authz.Caller{TenantID: "tenant"}, id, bob)
 		w.refused(err, fault.NotFound, "NOT_FOUND")
 		_, err = w.OfAgent(ctx, "tenant", ident.New())
 		w.refused(err, fault.NotFound, "NOT_FOUND")
@@ -433,7 +433,7 @@ func TestAgentsAndWorkspaces(t *testing.T) {
 		if len(left.AssignedAgents) != 0 {
 			w.t.Errorf("%+v", left)
 		}
-		unshared, err := w.Unshare(ctx, "tenant", own.WorkspaceID, bob)
+		unshared, err := w.Unshare(ctx, authz.Caller{TenantID: "tenant"}, own.WorkspaceID, bob)
 		w.ok(err)
 		if len(unshared.SharedWith) != 0 {
 			w.t.Errorf("%+v", unshared)

@@ -1,0 +1,107 @@
+package app_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"agentd/internal/model/modeltest"
+)
+
+// unaudited are the writes that leave no entry in the audit log, with the
+// reason.
+var unaudited = map[string]string{
+	"createRun": aRun, "cancelRun": aRun, "pauseRun": aRun, "resumeRun": aRun, "continueRun": aRun, "respondToRun": aRun, "createChatCompletion": aRun, "callMcp": aRun,
+	"createSession": talk, "updateSession": talk, "sendSessionMessage": talk,
+	"createSessionBranch": talk, "activateSessionBranch": talk, "deleteSessionBranch": talk,
+	"createSessionTodo": talk, "updateSessionTodo": talk, "deleteSessionTodo": talk, "confirmSessionTodo": talk, "runSessionTodoNow": talk, "createTask": talk,
+
+	"createMemory": remembered, "importMemory": remembered, "ingestMemory": remembered, "updateAgentMemoryEntry": remembered,
+	"deleteMemoryEntry":    remembered,
+	"reindexKnowledgeBase": "it changes nothing that anybody put there",
+
+	"uploadFile": content, "uploadWorkspaceFile": content, "copyWorkspaceFile": content, "moveWorkspaceFile": content, "deleteWorkspaceFile": content,
+	"createWorkspace": content, "updateWorkspace": content,
+
+	"markNotificationRead": ownInbox, "markAllNotificationsRead": ownInbox, "deleteNotification": ownInbox, "bulkDeleteNotifications": ownInbox,
+
+	"authorizeMcpServer": "it only gives a link to an authorization server",
+	"searchWeb":          "it changes nothing", "searchMemory": "it changes nothing", "searchKnowledgeBase": "it changes nothing",
+	neverSucceeds: "it never succeeds",
+}
+
+const (
+	aRun       = "a run is its own record: its journal says who started it and what was done"
+	talk       = "what is said and planned in a session stands there with its times"
+	remembered = "what an agent remembers is its working state, which it changes itself all the time"
+	content    = "content that is added and moved stands there with its times; what opens it to others or deletes a whole is in the log"
+	ownInbox   = "nobody else sees it"
+)
+
+// Every write that succeeds leaves an entry in the audit log, or stands above
+// with the reason why not.
+func TestWritesAreAudited(t *testing.T) {
+	t.Parallel()
+	n := start(t, modeltest.New(t, silent), embedding, searching(t))
+	c := owned(t, n)
+	c.id.TenantID, c.id.UserID = c.tenant(), c.want(200, "GET", "/api/v1/me", nil)["user"].(object)["user_id"].(string)
+	beside := n.admin()
+	entries := func() []map[string]any {
+		// What agentd does by itself comes when it comes.
+		return beside.query(`SELECT entry_id, action, actor_key_id, actor_user_id, method, ip_address, request_id, details
+			FROM audit_log WHERE tenant_id = ? AND method <> 'system' ORDER BY at, entry_id`, c.id.TenantID)
+	}
+	operations := c.operations()
+	slices.SortStableFunc(operations, deletionsLast)
+	seen := map[string]bool{}
+	for _, op := range operations {
+		if op.Method == http.MethodGet || op.page {
+			continue
+		}
+		seen[op.ID] = true
+		t.Run(op.name(), func(t *testing.T) {
+			c := c.in(t)
+			call := c.own(op) // which may write something itself
+			before := len(entries())
+			got := call.send(c.node)
+			if op.ID != neverSucceeds && !op.okStatus(got.StatusCode) {
+				t.Fatalf("%s: %d %s", op, got.StatusCode, got.raw)
+			}
+			fresh := entries()[before:]
+			reason, excused := unaudited[op.ID]
+			switch {
+			case excused && len(fresh) > 0:
+				t.Errorf("%s leaves %v, though it is said that it need not: %s", op, fresh, reason)
+			case !excused && len(fresh) == 0:
+				t.Errorf("%s leaves no entry in the audit log: have its slice call audit.Tell in its transaction, or say in unaudited why not", op)
+			}
+			for _, e := range fresh {
+				if e["method"] != "api_key" || e["actor_key_id"] != c.id.KeyID || e["actor_user_id"] != c.id.UserID ||
+					e["ip_address"] != "127.0.0.1" || e["request_id"] != got.Header.Get("X-Request-Id") {
+					t.Errorf("%s: an entry that does not say who and from where: %v", op, e)
+				}
+			}
+		})
+	}
+	for id := range unaudited {
+		if !seen[id] {
+			t.Errorf("unaudited has %s, which is no write", id)
+		}
+	}
+}
+
+// Entries hold no secret.
+func TestAuditHoldsNoSecrets(t *testing.T) {
+	t.Parallel()
+	n := start(t, nil)
+	made := n.want(201, "POST", "/api/v1/tenants/me/keys", object{"name": "k"})
+	tenant := n.want(201, "POST", tenants, object{"name": "Acme"})
+	all := fmt.Sprint(n.admin().query(`SELECT * FROM audit_log`))
+	for _, raw := range []any{made["raw_key"], tenant["raw_key"]} {
+		if secret := raw.(string)[13:]; len(secret) != 32 || strings.Contains(all, secret) {
+			t.Errorf("the log has a key's secret: %s", all)
+		}
+	}
+}

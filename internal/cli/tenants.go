@@ -1,0 +1,192 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"agentd/internal/audit"
+	"agentd/internal/authz"
+	"agentd/internal/clock"
+	"agentd/internal/config"
+	"agentd/internal/ident"
+	"agentd/internal/identity"
+	"agentd/internal/sqldb"
+	"agentd/internal/sqlstore"
+	"agentd/internal/tenancy"
+)
+
+// purgeLease is how long a purge that was begun here waits for a server, where
+// this process dies.
+const purgeLease = time.Minute
+
+// tenants opens the database for what the operator does with tenants. The
+// servers that use it notice within a second.
+func (inv *invocation) tenants(s config.Storage, use func(s *tenancy.Service, who authz.Caller) error) error {
+	return inv.migrated(s, func(db *sqldb.DB) error {
+		people := sqlstore.NewIdentity(db)
+		operator, err := people.Operator(inv)
+		if err != nil && !errors.Is(err, identity.ErrNotFound) {
+			return err
+		}
+		log := slog.New(slog.DiscardHandler)
+		return use(tenancy.New(tenancy.Config{
+			DB: db, Store: sqlstore.NewTenancy(db), People: peopleOf(db), Audit: logOf(db),
+			Queue: sqlstore.NewWork(db, clock.System{}, nil), Clock: clock.System{}, Log: log, Lease: purgeLease,
+		}), authz.Caller{TenantID: operator, Operator: true, Method: audit.CommandLine})
+	})
+}
+
+// named does something with a tenant that is named by its id or slug.
+func (inv *invocation) named(s config.Storage, name string, do func(context.Context, *tenancy.Service, authz.Caller, tenancy.Tenant) error) error {
+	return inv.tenants(s, func(s *tenancy.Service, who authz.Caller) error {
+		t, err := s.Named(inv, name)
+		if err != nil {
+			return err
+		}
+		return do(inv, s, who, t)
+	})
+}
+
+type tenantCreateCommand struct {
+	Storage config.Storage `embed:"" group:"Storage"`
+	Name    string         `required:"" placeholder:"NAME" help:"Name of the tenant."`
+	Owner   string         `placeholder:"EMAIL" help:"Email address of its owner."`
+	JSON    bool           `help:"Print the result as JSON."`
+}
+
+// Run implements the command.
+func (cmd *tenantCreateCommand) Run(inv *invocation) error {
+	return inv.tenants(cmd.Storage, func(s *tenancy.Service, who authz.Caller) error {
+		made, err := s.Create(inv, who, tenancy.Creation{Name: cmd.Name, OwnerEmail: cmd.Owner})
+		if err != nil {
+			return err
+		}
+		g := identity.Grant{TenantID: made.TenantID, UserID: made.UserID, KeyID: made.KeyID, RawKey: made.RawKey}
+		if cmd.JSON {
+			return inv.printGrant(g, true)
+		}
+		fmt.Fprintf(inv.stdout, "Created tenant %s (%s).\n", oneLine(cmd.Name), g.TenantID)
+		inv.showKey(g, "Owner")
+		return nil
+	})
+}
+
+type tenantListCommand struct {
+	Storage config.Storage `embed:"" group:"Storage"`
+	JSON    bool           `help:"Print the result as JSON."`
+}
+
+// Run implements the command.
+func (cmd *tenantListCommand) Run(inv *invocation) error {
+	return inv.tenants(cmd.Storage, func(s *tenancy.Service, _ authz.Caller) error {
+		all, err := s.List(inv, tenancy.Filter{})
+		if err != nil {
+			return err
+		}
+		if cmd.JSON {
+			return inv.printAny(tenancy.Page{Tenants: all, Total: len(all)})
+		}
+		rows := make([][]string, len(all))
+		for i, t := range all {
+			rows[i] = []string{t.TenantID, t.Slug, string(t.Status), t.Plan, t.CreatedAt.Format(time.DateOnly), t.Name}
+		}
+		return inv.table([]string{"TENANT", "SLUG", "STATUS", "PLAN", "CREATED", "NAME"}, rows)
+	})
+}
+
+func (inv *invocation) printAny(v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return inv.printJSON(text)
+}
+
+type tenantSuspendCommand struct {
+	Storage config.Storage `embed:"" group:"Storage"`
+	Tenant  string         `arg:"" placeholder:"TENANT" help:"Id or slug of the tenant."`
+	Reason  string         `placeholder:"TEXT" help:"Why."`
+	JSON    bool           `help:"Print the result as JSON."`
+}
+
+// Run implements the command.
+func (cmd *tenantSuspendCommand) Run(inv *invocation) error {
+	return inv.named(cmd.Storage, cmd.Tenant, func(ctx context.Context, s *tenancy.Service, who authz.Caller, t tenancy.Tenant) error {
+		done, err := s.Suspend(ctx, who, t.TenantID, cmd.Reason)
+		if err != nil {
+			return err
+		}
+		if cmd.JSON {
+			return inv.printAny(done)
+		}
+		fmt.Fprintf(inv.stdout, "Suspended %s (%s).\n", oneLine(t.Name), t.TenantID)
+		return nil
+	})
+}
+
+type tenantReactivateCommand struct {
+	Storage config.Storage `embed:"" group:"Storage"`
+	Tenant  string         `arg:"" placeholder:"TENANT" help:"Id or slug of the tenant."`
+	JSON    bool           `help:"Print the result as JSON."`
+}
+
+// Run implements the command.
+func (cmd *tenantReactivateCommand) Run(inv *invocation) error {
+	return inv.named(cmd.Storage, cmd.Tenant, func(ctx context.Context, s *tenancy.Service, who authz.Caller, t tenancy.Tenant) error {
+		done, err := s.Reactivate(ctx, who, t.TenantID)
+		if err != nil {
+			return err
+		}
+		if cmd.JSON {
+			return inv.printAny(done)
+		}
+		fmt.Fprintf(inv.stdout, "Reactivated %s (%s).\n", oneLine(t.Name), t.TenantID)
+		return nil
+	})
+}
+
+type tenantPurgeCommand struct {
+	Storage config.Storage `embed:"" group:"Storage"`
+	Tenant  string         `arg:"" placeholder:"TENANT" help:"Id or slug of the tenant."`
+	Confirm string         `placeholder:"NAME" help:"Its id, name or slug once more; it cannot be taken back."`
+	DryRun  bool           `help:"Only count what would be deleted."`
+	JSON    bool           `help:"Print the result as JSON."`
+}
+
+// Run implements the command.
+func (cmd *tenantPurgeCommand) Run(inv *invocation) error {
+	return inv.named(cmd.Storage, cmd.Tenant, func(ctx context.Context, s *tenancy.Service, who authz.Caller, t tenancy.Tenant) error {
+		answer := tenancy.PurgeAnswer{TenantID: t.TenantID, Purged: true}
+		var err error
+		if cmd.DryRun {
+			answer, err = s.Purge(ctx, who, t.TenantID, cmp.Or(cmd.Confirm, t.TenantID), true)
+		} else {
+			answer.Counts, err = s.PurgeHere(ctx, who, t.TenantID, cmd.Confirm, "command line "+ident.New())
+		}
+		if err != nil {
+			return err
+		}
+		if cmd.JSON {
+			return inv.printAny(answer)
+		}
+		verb := "Purged"
+		if cmd.DryRun {
+			verb = "Would purge"
+		}
+		fmt.Fprintf(inv.stdout, "%s %s (%s).\n", verb, oneLine(t.Name), t.TenantID)
+		rows := [][]string{}
+		for _, part := range slices.Sorted(maps.Keys(answer.Counts)) {
+			rows = append(rows, []string{part, strconv.FormatInt(answer.Counts[part], 10)})
+		}
+		return inv.table([]string{"WHAT", "ROWS"}, rows)
+	})
+}

@@ -70,12 +70,10 @@ func (c *company) secrets(but *company, operations []*operation) secrets {
 			delete(s.ids, id)
 		}
 	}
-	for _, kept := range []map[string][]string{c.ids, {"": {c.id.TenantID, c.id.UserID, c.id.KeyID}}} {
-		for name, ids := range kept {
-			for _, id := range ids {
-				if anyID.MatchString(id) && !s.ids[id] {
-					c.t.Errorf("%s %s of the one company is stored with the other", name, id)
-				}
+	for name, ids := range c.ids {
+		for _, id := range ids {
+			if name != "tenantId" && anyID.MatchString(id) && !s.ids[id] {
+				c.t.Errorf("%s %s of the one company is stored with the other", name, id)
 			}
 		}
 	}

@@ -310,6 +310,7 @@ var recipes = map[string]recipe{
 	"purgeTenant": {body: object{}, ids: func(_ *company, call *call) {
 		call.body = object{"confirm": call.path["tenantId"]}
 	}},
+	"setBillingBudget": {body: object{"limit_usd": 1000}},
 
 	"createChatCompletion": {with: func(c *company) object {
 		return object{"model": c.ids["agentId"][0], "messages": []object{{"role": "user", "content": "hello"}}}
@@ -388,14 +389,19 @@ var unconditional = map[string]int{
 	"deleteMemoryEntry entryId":         204, "markNotificationRead notificationId": 200, "deleteNotification notificationId": 200,
 }
 
+// sums are operations with a filter that list nothing: what they sum up of
+// another company's things is what they do of things that there are not.
+var sums = map[string]bool{"getUsage": true, "getUsageTimeseries": true}
+
 // plainQueries are parameters of queries that are no ids.
 var plainQueries = map[string]bool{
-	"accept_privacy": true, "accept_terms": true, "action": true, "app_code_challenge": true, "code": true,
-	"compare_to": true, "cursor": true, "device_label": true, "error": true, "fields": true, "format": true,
-	"from": true, "glob": true, "iss": true, "last_event_id": true, "limit": true, "mime_prefix": true,
-	"order": true, "path": true, "q": true, "recursive": true, "regex": true, "return_to": true, "scope": true,
-	"state": true, "status": true, "tenant_id": true, "timeout_sec": true, "to": true, "token": true,
-	"top_k": true, "type": true, "unread": true,
+	"accept_privacy": true, "accept_terms": true, "action": true, "app_code_challenge": true, "breakdown": true,
+	"code": true, "compare_to": true, "cursor": true, "days": true, "device_label": true, "error": true,
+	"fields": true, "format": true, "from": true, "glob": true, "iss": true, "last_event_id": true,
+	"limit": true, "metric": true, "mime_prefix": true, "order": true, "path": true, "period": true, "q": true,
+	"recursive": true, "regex": true, "return_to": true, "scope": true, "state": true, "status": true,
+	"tenant_id": true, "timeout_sec": true, "to": true, "token": true, "top_k": true, "type": true,
+	"unread": true,
 }
 
 // call is a request to an operation.

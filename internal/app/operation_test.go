@@ -403,6 +403,13 @@ var plainQueries = map[string]bool{
 	"top_k": true, "unread": true,
 	"accept_privacy": true, "accept_terms": true, "app_code_challenge": true, "code": true, "device_label": true,
 	"error": true, "iss": true, "return_to": true, "state": true, "token": true,
+	"accept_privacy": true, "accept_terms": true, "action": true, "app_code_challenge": true, "breakdown": true,
+	"code": true, "compare_to": true, "cursor": true, "days": true, "device_label": true, "error": true,
+	"fields": true, "format": true, "from": true, "glob": true, "iss": true, "last_event_id": true,
+	"limit": true, "metric": true, "mime_prefix": true, "order": true, "path": true, "period": true, "q": true,
+	"recursive": true, "regex": true, "return_to": true, "scope": true, "state": true, "status": true,
+	"tenant_id": true, "timeout_sec": true, "to": true, "token": true, "top_k": true, "type": true,
+	"unread": true,
 }
 
 // call is a request to an operation.

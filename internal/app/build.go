@@ -128,7 +128,7 @@ func (a *App) build(ctx context.Context) error {
 	}
 	members := a.buildMembers(cursors, agents, notes)
 	members.Mail = post
-	signIn, err := a.buildSignIn(queue, post, nil, members, runners)
+	signIn, err := a.buildSignIn(queue, post, a.audit, members, runners)
 	if err != nil {
 		return err
 	}

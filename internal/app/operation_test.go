@@ -375,7 +375,7 @@ var unconditional = map[string]int{
 
 // plainQueries are parameters of queries that are no ids.
 var plainQueries = map[string]bool{
-	"action": true, "type": true, "tenant_id": true,
+	"action": true, "type": true,
 	"compare_to": true, "cursor": true, "fields": true, "format": true, "from": true, "glob": true,
 	"last_event_id": true, "limit": true, "mime_prefix": true, "order": true, "path": true, "q": true,
 	"recursive": true, "regex": true, "scope": true, "status": true, "timeout_sec": true, "to": true,
@@ -397,6 +397,10 @@ func (c *company) own(op *operation) *call {
 	c.t.Helper()
 	made := &call{op: op, path: map[string]string{}, query: url.Values{}}
 	for _, p := range op.params {
+		if op.Operator && p == "tenantId" {
+			made.path[p] = c.ids["subordinate"][0]
+			continue
+		}
 		if len(c.ids[p]) == 0 {
 			c.t.Fatalf("%s: no test knows what {%s} may be: have newCompany in company_test.go make such a thing and add its id", op, p)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"agentd/internal/authz"
 	"agentd/internal/fault"
+	"agentd/internal/quota"
 	"agentd/internal/resource"
 	"agentd/internal/schema"
 	"agentd/internal/txn"
@@ -31,6 +32,7 @@ type Options struct {
 	// CheckSchedule says what is wrong with the field schedule. Nil: only its
 	// cron is looked for.
 	CheckSchedule func(schema.Nullable) []fault.Field
+	Quota         quota.Gate // nil: there may be any number of agents
 }
 
 // Workspaces is the port to where agents keep their files.
@@ -51,6 +53,7 @@ func (a *Agents) kind(o Options) resource.Kind[Agent] {
 	if model.ModelRef == "" {
 		model = Echo
 	}
+	limited := quota.Creation[Agent](o.Quota, quota.Agents)
 	return resource.Kind[Agent]{
 		Name: "agent", Path: "/api/v1/agents", Tag: "Agents",
 		Readers: resource.Access{Scopes: []authz.Scope{"agents:read"}},
@@ -77,6 +80,9 @@ func (a *Agents) kind(o Options) resource.Kind[Agent] {
 			{Action: "activate", From: []string{Suspended}, To: Active, Summary: "Have a suspended agent take runs again."},
 		},
 		Before: func(e *resource.Edit[Agent]) error {
+			if err := limited(e); err != nil {
+				return err
+			}
 			if err := o.checkReferences(e); err != nil {
 				return err
 			}

@@ -29,6 +29,7 @@ import (
 	"agentd/internal/modelwire"
 	"agentd/internal/natsbus"
 	"agentd/internal/outbound"
+	"agentd/internal/quota"
 	"agentd/internal/route"
 	"agentd/internal/secret"
 	"agentd/internal/sqldb"
@@ -67,6 +68,7 @@ type App struct {
 	grant    identity.Grant
 	first    bool // this start made the first tenant
 	models   *model.Catalogue
+	plans    *quota.Plans
 	wire     *modelwire.Client
 	guarded  *outbound.Client // for addresses that tenants choose
 	embedder model.Embedder   // nil: none is configured

@@ -63,6 +63,9 @@ func (a *App) build(ctx context.Context) error {
 		Cursors: cursors, Clock: a.clock, Box: a.box, Audit: a.audit,
 	}
 
+	if err := a.loadPlans(); err != nil {
+		return err
+	}
 	if err := a.buildPeople(ctx); err != nil {
 		return err
 	}
@@ -78,7 +81,9 @@ func (a *App) build(ctx context.Context) error {
 		return err
 	}
 	notes, stored := a.buildNotifications(), a.buildStorage(cursors)
+	used := a.buildUsage(subscribers, notes, kernel)
 	remember := a.newRemembering(kernel, queue, stored.files)
+	limitStored(used, stored, remember)
 	tools, err := a.buildTools(slices.Concat(stored.workspaces.Tools(), remember.tools(), []tool.Tool{notes.Tool()})...)
 	if err != nil {
 		return err
@@ -91,19 +96,20 @@ func (a *App) build(ctx context.Context) error {
 	agents = agent.New(kernel, agent.Options{
 		DefaultModel: a.defaultModel(), Tools: tools.Names(), CheckURL: outbound.CheckURL, Workspaces: stored.placement,
 		CheckGuardrails: guardrail.CheckSettings, CheckSchedule: schedule.Check, CheckMCP: servers.CheckField,
-		KnowledgeBase: remember.knowledge.CheckTx,
+		KnowledgeBase: remember.knowledge.CheckTx, Quota: used,
 	})
-	guardrails := a.buildGuardrails(kernel, models, client)
+	guardrails := a.buildGuardrails(kernel, models, client, used)
 	customers := resource.NewStore(commerce.Customers, kernel)
 
 	source := run.AgentSource{Agents: agents}
 	store, log := sqlstore.NewRuns(a.db), sqlstore.NewEvents(a.db)
 	watchers := &run.Watchers{}
 	sessions := a.buildSessions(kernel, agents, queue, watchers)
+	sessions.Quota = used
 	eng := engine.New(engine.Config{
 		Writer: a.db, Runs: store, Log: log, Queue: queue, Hub: a.hub, Agents: source,
 		Models: models, Client: client, Tools: tools.Registry, Gate: guardrail.Gate{All: guardrails}, Remote: servers,
-		Memory: remember.memory, Conversations: sessions, Artifacts: stored.artifacts, Watchers: watchers,
+		Memory: remember.memory, Conversations: sessions, Artifacts: stored.artifacts, Watchers: watchers, Meter: used,
 		HoldBack: tenants.HoldBack,
 		Images:   &imaging.Maker{Models: a.models, Client: a.wire, Tools: tools.Registry},
 		Clock:    a.clock, Logger: a.log, Node: a.node, Lease: lease, Tracer: tracer(a.cfg.Observability, "agentd/engine"),
@@ -111,7 +117,7 @@ func (a *App) build(ctx context.Context) error {
 	eng.Observer = observe(a.metrics, eng, a.hub)
 	runs := &run.Service{
 		Runs: store, Writer: a.db, Queue: queue, Log: log, Hub: a.hub, Agents: source,
-		Starter: eng, Cursors: cursors, Clock: a.clock, WorkKind: engine.WorkKind, Audit: a.audit, Watchers: watchers, Artifacts: stored.artifacts.Of,
+		Starter: eng, Cursors: cursors, Clock: a.clock, WorkKind: engine.WorkKind, Audit: a.audit, Watchers: watchers, Meter: used, Artifacts: stored.artifacts.Of,
 	}
 	subscribers.Subscribe("end-runs-of-deleted-agents", "agent", []string{resource.Deleted}, func(ctx context.Context, c resource.Change) error {
 		return runs.AgentDeleted(ctx, c.TenantID, c.ID)
@@ -150,7 +156,7 @@ func (a *App) build(ctx context.Context) error {
 	chat := &openai.Chat{Runs: runs, Agents: source, Models: catalogue{agents}, Log: log, Hub: a.hub}
 	a.routes = slices.Concat(
 		a.people.Routes(), members.Routes(), signIn.Routes(), agents.Routes(), resource.Routes(customers), guardrails.Routes(), runs.Routes(), remember.routes(),
-		tools.bind(a, runs, agents), sessions.Routes(), schedules.Routes(), notes.Routes(), servers.Routes(), storedRoutes, a.audit.Routes(), tenants.Routes(),
+		tools.bind(a, runs, agents), sessions.Routes(), schedules.Routes(), notes.Routes(), servers.Routes(), storedRoutes, a.audit.Routes(), tenants.Routes(), used.Routes(),
 	)
 	a.raw = append(chat.Routes(), a.mcpEndpoint(servers, runs, agentTools{catalogue{agents}, source}, log)...)
 	limiter, proxies, err := a.buildLimits()
@@ -188,7 +194,7 @@ func (a *App) startRunners(runners map[string]*work.Runner) error {
 
 func (a *App) buildPeople(ctx context.Context) (err error) {
 	a.people = identity.New(identity.Config{
-		DB: a.db, Store: sqlstore.NewIdentity(a.db), Clock: a.clock, Log: a.log, Box: a.box, Audit: a.audit,
+		DB: a.db, Store: sqlstore.NewIdentity(a.db), Clock: a.clock, Log: a.log, Box: a.box, Audit: a.audit, Plans: a.plans,
 		Hint: func(hint string) { a.hub.Signal(signalCredentials, hint) },
 	})
 	a.onStop(stopper(a.hub.OnSignal(signalCredentials, a.people.Hear)))

@@ -1,6 +1,8 @@
 package app
 
 import (
+	"context"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"agentd/internal/engine"
@@ -10,11 +12,12 @@ import (
 	"agentd/internal/outbound"
 	"agentd/internal/policy"
 	"agentd/internal/resource"
+	"agentd/internal/usage"
 )
 
 // buildGuardrails makes the guardrails. Their judges use the operator's models,
 // their webhooks the guarded client.
-func (a *App) buildGuardrails(kernel resource.Deps, models engine.Models, client model.Client) *guardrail.Guardrails {
+func (a *App) buildGuardrails(kernel resource.Deps, models engine.Models, client model.Client, used *usage.Service) *guardrail.Guardrails {
 	tokens := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "agentd_guardrail_judge_tokens_total", Help: "Tokens of the models that judge texts for guardrails.",
 	}, []string{"direction"})
@@ -22,7 +25,8 @@ func (a *App) buildGuardrails(kernel resource.Deps, models engine.Models, client
 	return guardrail.New(kernel, guardrail.Options{
 		CheckURL: outbound.CheckURL, Models: models, Client: client,
 		Hooks: hookwire.Caller{Transport: a.guarded.Transport(), Clock: a.clock}, Logger: a.log,
-		Spent: func(_ policy.Run, _ model.Target, u model.Usage) {
+		Spent: func(r policy.Run, target model.Target, u model.Usage) {
+			used.Beside(context.Background(), r.TenantID, r.AgentID, usage.Guardrail, target, u)
 			tokens.WithLabelValues("input").Add(float64(u.InputTokens))
 			tokens.WithLabelValues("output").Add(float64(u.OutputTokens))
 		},

@@ -305,6 +305,7 @@ var recipes = map[string]recipe{
 	"purgeTenant": {body: object{}, ids: func(_ *company, call *call) {
 		call.body = object{"confirm": call.path["tenantId"]}
 	}},
+	"setBillingBudget": {body: object{"limit_usd": 1000}},
 
 	"createChatCompletion": {with: func(c *company) object {
 		return object{"model": c.ids["agentId"][0], "messages": []object{{"role": "user", "content": "hello"}}}
@@ -373,11 +374,17 @@ var unconditional = map[string]int{
 	"deleteMemoryEntry entryId":         204, "markNotificationRead notificationId": 200, "deleteNotification notificationId": 200,
 }
 
+// sums are operations with a filter that list nothing: what they sum up of
+// another company's things is what they do of things that there are not.
+var sums = map[string]bool{"getUsage": true, "getUsageTimeseries": true}
+
 // plainQueries are parameters of queries that are no ids.
 var plainQueries = map[string]bool{
 	"action": true, "type": true,
 	"compare_to": true, "cursor": true, "fields": true, "format": true, "from": true, "glob": true,
 	"last_event_id": true, "limit": true, "mime_prefix": true, "order": true, "path": true, "q": true,
+	"breakdown": true, "days": true,
+	"metric": true, "period": true,
 	"recursive": true, "regex": true, "scope": true, "status": true, "timeout_sec": true, "to": true,
 	"top_k": true, "unread": true,
 	"accept_privacy": true, "accept_terms": true, "app_code_challenge": true, "code": true, "device_label": true,

@@ -97,6 +97,7 @@ var rows = []row{
 	{pattern: "internal/mail", layer: port, uses: []string{jsonModule}},
 	{pattern: "internal/model", layer: port, uses: []string{jsonModule}},
 	{pattern: "internal/policy", layer: port, uses: []string{jsonModule}},
+	{pattern: "internal/quota", layer: port, uses: []string{jsonModule}},
 	{pattern: "internal/ratelimit", layer: port},
 	{pattern: "internal/recall", layer: port, uses: []string{jsonModule}},
 	{pattern: "internal/resource", layer: port, uses: []string{jsonModule, "github.com/maypok86/otter/v2"}},
@@ -121,6 +122,7 @@ var rows = []row{
 	{pattern: "internal/session", layer: slice, also: []string{"internal/agent", "internal/run"}, uses: []string{jsonModule}},
 	{pattern: "internal/tenancy", layer: slice, also: []string{"internal/identity"}, uses: []string{jsonModule}},
 
+	{pattern: "internal/usage", layer: slice, uses: []string{jsonModule, "github.com/maypok86/otter/v2"}},
 	{pattern: "internal/signin", layer: slice, also: []string{"internal/identity"}, uses: []string{jsonModule}},
 	{pattern: "internal/workspace", layer: slice, also: []string{"internal/agent"}, uses: []string{jsonModule, "golang.org/x/text"}},
 
@@ -150,6 +152,7 @@ var rows = []row{
 
 	// The operator's commands work on the database, beside a server or without one.
 	{pattern: "internal/cli", layer: command, also: []string{"internal/audit", "internal/identity", "internal/sqldb", "internal/sqlstore", "internal/tenancy"}, uses: []string{jsonModule, "github.com/alecthomas/kong"}},
+	{pattern: "internal/cli", layer: command, also: []string{"internal/identity", "internal/quota", "internal/sqldb", "internal/sqlstore"}, uses: []string{jsonModule, "github.com/alecthomas/kong"}},
 	{pattern: "internal/client", layer: command, uses: []string{jsonModule}},
 	{pattern: "internal/config", layer: leaf, uses: []string{"github.com/alecthomas/kong"}},
 

@@ -11,18 +11,21 @@ import (
 	"agentd/internal/clock"
 	"agentd/internal/config"
 	"agentd/internal/identity"
+	"agentd/internal/quota"
 	"agentd/internal/sqldb"
 	"agentd/internal/sqlstore"
 )
 
 // people opens the database for its tenants, members and keys.
 func (inv *invocation) people(s config.Storage, use func(*identity.Service) error) error {
-	return inv.migrated(s, func(db *sqldb.DB) error { return use(peopleOf(db)) })
+	return inv.migrated(s, func(db *sqldb.DB) error { return use(peopleOf(db, nil)) })
 }
 
-func peopleOf(db *sqldb.DB) *identity.Service {
+// peopleOf gives the members and tenants of a database; plans may be nil where
+// no tenant is made.
+func peopleOf(db *sqldb.DB, plans *quota.Plans) *identity.Service {
 	return identity.New(identity.Config{
-		DB: db, Store: sqlstore.NewIdentity(db), Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Audit: logOf(db),
+		DB: db, Store: sqlstore.NewIdentity(db), Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Audit: logOf(db), Plans: plans,
 	})
 }
 

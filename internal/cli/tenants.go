@@ -19,6 +19,7 @@ import (
 	"agentd/internal/config"
 	"agentd/internal/ident"
 	"agentd/internal/identity"
+	"agentd/internal/quota"
 	"agentd/internal/sqldb"
 	"agentd/internal/sqlstore"
 	"agentd/internal/tenancy"
@@ -30,7 +31,7 @@ const purgeLease = time.Minute
 
 // tenants opens the database for what the operator does with tenants. The
 // servers that use it notice within a second.
-func (inv *invocation) tenants(s config.Storage, use func(s *tenancy.Service, who authz.Caller) error) error {
+func (inv *invocation) tenants(s config.Storage, plans *quota.Plans, use func(s *tenancy.Service, who authz.Caller) error) error {
 	return inv.migrated(s, func(db *sqldb.DB) error {
 		people := sqlstore.NewIdentity(db)
 		operator, err := people.Operator(inv)
@@ -39,7 +40,7 @@ func (inv *invocation) tenants(s config.Storage, use func(s *tenancy.Service, wh
 		}
 		log := slog.New(slog.DiscardHandler)
 		return use(tenancy.New(tenancy.Config{
-			DB: db, Store: sqlstore.NewTenancy(db), People: peopleOf(db), Audit: logOf(db),
+			DB: db, Store: sqlstore.NewTenancy(db), People: peopleOf(db, plans), KnownPlan: knownPlan(plans), Audit: logOf(db),
 			Queue: sqlstore.NewWork(db, clock.System{}, nil), Clock: clock.System{}, Log: log, Lease: purgeLease,
 		}), authz.Caller{TenantID: operator, Operator: true, Method: audit.CommandLine})
 	})
@@ -47,7 +48,7 @@ func (inv *invocation) tenants(s config.Storage, use func(s *tenancy.Service, wh
 
 // named does something with a tenant that is named by its id or slug.
 func (inv *invocation) named(s config.Storage, name string, do func(context.Context, *tenancy.Service, authz.Caller, tenancy.Tenant) error) error {
-	return inv.tenants(s, func(s *tenancy.Service, who authz.Caller) error {
+	return inv.tenants(s, nil, func(s *tenancy.Service, who authz.Caller) error {
 		t, err := s.Named(inv, name)
 		if err != nil {
 			return err
@@ -56,17 +57,30 @@ func (inv *invocation) named(s config.Storage, name string, do func(context.Cont
 	})
 }
 
+func knownPlan(plans *quota.Plans) func(string) bool {
+	if plans == nil {
+		return nil
+	}
+	return plans.Known
+}
+
 type tenantCreateCommand struct {
 	Storage config.Storage `embed:"" group:"Storage"`
+	Tenancy config.Tenancy `embed:"" group:"Tenants"`
 	Name    string         `required:"" placeholder:"NAME" help:"Name of the tenant."`
 	Owner   string         `placeholder:"EMAIL" help:"Email address of its owner."`
+	Plan    string         `placeholder:"ID" help:"Plan of the tenant, one of AGENTD_PLANS. Left out: the default one."`
 	JSON    bool           `help:"Print the result as JSON."`
 }
 
 // Run implements the command.
 func (cmd *tenantCreateCommand) Run(inv *invocation) error {
-	return inv.tenants(cmd.Storage, func(s *tenancy.Service, who authz.Caller) error {
-		made, err := s.Create(inv, who, tenancy.Creation{Name: cmd.Name, OwnerEmail: cmd.Owner})
+	plans, err := quota.Load(cmd.Tenancy.Plans)
+	if err != nil {
+		return fmt.Errorf("AGENTD_PLANS: %w", err)
+	}
+	return inv.tenants(cmd.Storage, plans, func(s *tenancy.Service, who authz.Caller) error {
+		made, err := s.Create(inv, who, tenancy.Creation{Name: cmd.Name, OwnerEmail: cmd.Owner, Plan: cmd.Plan})
 		if err != nil {
 			return err
 		}
@@ -87,7 +101,7 @@ type tenantListCommand struct {
 
 // Run implements the command.
 func (cmd *tenantListCommand) Run(inv *invocation) error {
-	return inv.tenants(cmd.Storage, func(s *tenancy.Service, _ authz.Caller) error {
+	return inv.tenants(cmd.Storage, nil, func(s *tenancy.Service, _ authz.Caller) error {
 		all, err := s.List(inv, tenancy.Filter{})
 		if err != nil {
 			return err

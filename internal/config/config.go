@@ -20,6 +20,7 @@ type Config struct {
 	Bus           Bus           `embed:"" group:"Several nodes"`
 	Security      Security      `embed:"" group:"Security"`
 	Models        Models        `embed:"" group:"Models"`
+	Tenancy       Tenancy       `embed:"" group:"Tenants"`
 	Search        Search        `embed:"" group:"Web search"`
 	Mail          Mail          `embed:"" group:"Mail"`
 	SignIn        SignIn        `embed:"" group:"Signing in"`
@@ -103,6 +104,11 @@ type Models struct {
 	EmbeddingAPIKey  secret.String `env:"AGENTD_EMBEDDING_API_KEY" name:"embedding-api-key" placeholder:"KEY" help:"Key for AGENTD_EMBEDDING_BASE_URL; it is sent nowhere else."`
 
 	Providers string `env:"AGENTD_PROVIDERS" placeholder:"FILE" help:"JSON file with further model providers, their models, context windows and prices."`
+}
+
+// Tenancy is what tenants may have. The admin commands read it too.
+type Tenancy struct {
+	Plans string `env:"AGENTD_PLANS" name:"plans" placeholder:"FILE" help:"JSON file with the plans that tenants can be on, and their limits. Empty: one plan, self_hosted, without limits."`
 }
 
 // Search is who searches the web for the tool web_search. The operator names

@@ -137,6 +137,8 @@ func TestValidate(t *testing.T) {
 		{"endpoint without a scheme", []string{"--model-base-url=localhost:11434/v1"}, "AGENTD_MODEL_BASE_URL"},
 		{"no such file", []string{"--providers=" + file + ".not"}, "AGENTD_PROVIDERS cannot be read"},
 		{"a directory", []string{"--providers=" + filepath.Dir(file)}, "AGENTD_PROVIDERS must be a file"},
+		{"plans", []string{"--plans=" + file}, ""},
+		{"no such plans", []string{"--plans=" + file + ".not"}, "AGENTD_PLANS cannot be read"},
 		{"collector", []string{"--otlp-endpoint=collector:4318"}, "OTEL_EXPORTER_OTLP_ENDPOINT"},
 		{"public url", []string{"--public-url=agents.example.com"}, "AGENTD_PUBLIC_URL"},
 	} {

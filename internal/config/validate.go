@@ -29,6 +29,7 @@ func (c *Config) Validate() error {
 	v.check("AGENTD_NATS_URL", !c.Bus.NATSURL.Empty(), func() error { return c.Bus.NATSURL.check(hostful, "nats", "tls") })
 	c.Models.validate(&v)
 	c.Search.validate(&v)
+	v.check("AGENTD_PLANS", c.Tenancy.Plans != "", func() error { return checkFile(c.Tenancy.Plans) })
 	c.Mail.validate(&v)
 	v.check("AGENTD_SIGNUP", c.SignIn.Signup != "", func() error { return checkSwitch(c.SignIn.Signup) })
 	v.check("AGENTD_OIDC_PROVIDERS", c.SignIn.OIDCProviders != "", func() error { return checkFile(c.SignIn.OIDCProviders) })

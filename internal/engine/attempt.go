@@ -9,6 +9,7 @@ import (
 	"agentd/internal/fault"
 	"agentd/internal/ident"
 	"agentd/internal/model"
+	"agentd/internal/quota"
 	"agentd/internal/run"
 	"agentd/internal/schema"
 	"agentd/internal/tool"
@@ -48,6 +49,7 @@ type attempt struct {
 	steps       []*run.Step     // of the commit that is being made
 	asked       []*run.Approval // the same
 	also        []txn.Op        // the same
+	used        []quota.Use     // the same
 }
 
 func (e *Engine) newAttempt(r *run.Record, spec *run.AgentSpec) *attempt {
@@ -71,9 +73,10 @@ func (a *attempt) insert(ctx context.Context, enqueue func(txn.Tx) error) error 
 	if limit := a.rec.ResourceLimits.MaxCostUSD; limit != nil {
 		ops = append(ops, a.e.Runs.OpenBudget(a.rec.TenantID, a.rec.RunID, run.NanoUSD(*limit)))
 	}
-	err := a.e.write(ctx, ops...)
+	a.used = append(a.used, quota.Use{Runs: 1})
+	err := a.e.write(ctx, a.counting(ops)...)
 	if err == nil {
-		a.was, a.committed = a.rec.Status, a.step
+		a.used, a.was, a.committed = nil, a.rec.Status, a.step
 		a.publish()
 	}
 	return err
@@ -230,7 +233,7 @@ func (a *attempt) commit(ctx context.Context, pause run.PauseMode) error {
 		}
 		wait = min(2*wait, 2*time.Second)
 	}
-	a.steps, a.asked, a.also, a.drafts, a.committed, a.was = nil, nil, nil, false, a.step, a.rec.Status
+	a.steps, a.asked, a.also, a.used, a.drafts, a.committed, a.was = nil, nil, nil, nil, false, a.step, a.rec.Status
 	final := a.rec.Status.Final()
 	if final {
 		ended := a.rec.Run
@@ -263,10 +266,10 @@ func (a *attempt) ops(pause run.PauseMode) []txn.Op {
 	u := run.UpdateOf(a.rec)
 	u.Pause = pause
 	ops = append(ops, a.e.Runs.Update(tenant, id, u))
-	if a.rec.Status == a.was {
-		return ops
+	if a.rec.Status != a.was {
+		ops = append(ops, func(tx txn.Tx) error { return a.e.Watchers.Moved(tx, a.rec) })
 	}
-	return append(ops, func(tx txn.Tx) error { return a.e.Watchers.Moved(tx, a.rec) })
+	return a.counting(ops)
 }
 
 // keepOrFree proves the lease and lets go of the work where the run ended, or

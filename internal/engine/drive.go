@@ -14,6 +14,7 @@ import (
 	"agentd/internal/fault"
 	"agentd/internal/ident"
 	"agentd/internal/model"
+	"agentd/internal/quota"
 	"agentd/internal/run"
 	"agentd/internal/schema"
 )
@@ -108,6 +109,9 @@ func (a *attempt) settle(err error) error {
 		return a.fail(run.CodeBudgetExceeded, fmt.Sprintf(
 			"The next model call may cost more than is left: $%.6f of $%.6f.", float64(over.Left)/1e9, float64(over.Limit)/1e9))
 	}
+	if code := refusedBy(err); code != "" {
+		return a.fail(code, fault.From(err).Detail)
+	}
 	if f, ok := errors.AsType[*fault.Error](err); ok && f.Kind != fault.Unavailable && f.Kind != fault.Internal {
 		return a.fail(run.CodeInternalError, f.Detail)
 	}
@@ -159,6 +163,9 @@ func (a *attempt) prepareCall(ctx context.Context) (modelCall, error) {
 		return nil, err
 	}
 	a.to = nil
+	if err := a.mayAsk(ctx); err != nil {
+		return nil, err
+	}
 	req := a.request(to.Target)
 	if err := a.afford(ctx, &req, to.fallback); err != nil {
 		return nil, err
@@ -322,6 +329,7 @@ func (a *attempt) count(u model.Usage, target model.Target, calls int) run.StepM
 	total.InputTokens += m.InputTokens
 	total.OutputTokens += m.OutputTokens
 	total.ThinkingTokens += m.ThinkingTokens
+	a.used = append(a.used, quota.Called(target, u))
 	return m
 }
 

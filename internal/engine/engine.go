@@ -23,6 +23,7 @@ import (
 	"agentd/internal/fault"
 	"agentd/internal/model"
 	"agentd/internal/policy"
+	"agentd/internal/quota"
 	"agentd/internal/recall"
 	"agentd/internal/run"
 	"agentd/internal/schema"
@@ -123,6 +124,7 @@ type Config struct {
 	// go of then, until the tenant is let in again. It is asked before each model
 	// call. Nil: no tenant ever is.
 	HoldBack func(ctx context.Context, held work.Lease) (bool, error)
+	Meter    quota.Meter // nil: nothing is counted or limited
 
 	Node     string        // owner of this node's leases
 	Lease    time.Duration // how long a dead node's runs wait
@@ -184,6 +186,11 @@ func (e *Engine) Active() int {
 // stored as running already and goes on at once, which costs one commit
 // before the model is called; otherwise it is queued for any node.
 func (e *Engine) Start(ctx context.Context, r *run.Record, spec *run.AgentSpec) error {
+	if e.Meter != nil {
+		if err := e.Meter.MayStart(ctx, r.TenantID); err != nil {
+			return err
+		}
+	}
 	verdict, err := e.Gate.BeforeRun(ctx, subject(r, spec))
 	if err != nil {
 		return err

@@ -381,7 +381,7 @@ func (r *rig) sound2(got *run.Run) {
 	}
 }
 
-func waitFor(t *testing.T, ok func() bool) {
+func waitFor(t testing.TB, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); <-time.After(2 * time.Millisecond) {
 		if ok() {

@@ -267,6 +267,9 @@ func (a *attempt) summarize(t models) (s summary, err error) {
 		}
 		req := a.summaryRequest(t.Target, style, folded)
 		var r callResult
+		if err := a.mayAsk(a.ctx); err != nil {
+			return s, err
+		}
 		if r.err = a.afford(a.ctx, &req, t.fallback); r.err == nil {
 			r.resp, r.used, r.err = model.GenerateWithFallback(a.ctx, a.e.Client, req, t.fallback, nil)
 		}

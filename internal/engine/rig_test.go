@@ -22,6 +22,7 @@ import (
 	"agentd/internal/modelwire"
 	"agentd/internal/page"
 	"agentd/internal/policy"
+	"agentd/internal/quota"
 	"agentd/internal/run"
 	"agentd/internal/schema"
 	"agentd/internal/sqldb"
@@ -35,7 +36,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // rig is a database, a simulated model and an agent; nodes drive its runs.
 type rig struct {
-	t      *testing.T
+	t      testing.TB
 	db     *sqldb.DB
 	runs   *sqlstore.Runs
 	log    *sqlstore.Events
@@ -46,6 +47,7 @@ type rig struct {
 	tools  []tool.Tool
 	window int          // the model's context in tokens; 0: not known
 	client model.Client // nil: one that asks sim over HTTP
+	meter  quota.Meter  // nil: nothing is counted
 }
 
 // agents is a run.Agents with one agent.
@@ -71,7 +73,7 @@ func (a *agents) delete() {
 	a.gone = true
 }
 
-func newRig(t *testing.T, db *sqldb.DB, opts ...modeltest.Option) *rig {
+func newRig(t testing.TB, db *sqldb.DB, opts ...modeltest.Option) *rig {
 	return &rig{
 		t: t, db: db, runs: sqlstore.NewRuns(db), log: sqlstore.NewEvents(db), sim: modeltest.New(t, opts...),
 		who:  authz.Caller{TenantID: ident.New(), UserID: ident.New(), Role: authz.Owner, Scopes: []authz.Scope{authz.Wildcard}},
@@ -123,7 +125,7 @@ func (r *rig) start(name string, slots int, writer txn.Writer) *node {
 		Writer: writer, Runs: r.runs, Log: r.log, Queue: queue, Hub: hub, Agents: r.agents,
 		Models: model.Resolver{Catalogue: catalogue},
 		Client: client,
-		Tools:  tools, Gate: r.gate, Clock: clock.System{}, Logger: logger, Node: name, Lease: 5 * time.Second,
+		Tools:  tools, Gate: r.gate, Clock: clock.System{}, Logger: logger, Node: name, Lease: 5 * time.Second, Meter: r.meter,
 	})
 	runner = work.NewRunner(work.Config{
 		Kind: engine.WorkKind, Owner: name, Queue: queue, Handler: eng.Handle, Slots: slots, Lease: 5 * time.Second,

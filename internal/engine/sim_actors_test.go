@@ -62,6 +62,7 @@ func (w *world) heal() {
 	for _, id := range w.ids {
 		w.whole(id)
 	}
+	w.metered()
 }
 
 // unfinished gives the runs that have not ended.

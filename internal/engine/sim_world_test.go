@@ -213,10 +213,11 @@ func (w *world) open(name string, slots int) *simNode {
 	}
 	logger := slog.New(slog.NewTextHandler(storyteller{n}, nil))
 	writer := simWriter{n}
+	meter := w.meter(writer, logger)
 	eng := engine.New(engine.Config{
 		Writer: writer, Runs: w.runs, Log: w.log, Queue: queue, Hub: hub, Agents: w.agents,
 		Models: model.Resolver{Catalogue: catalogue}, Client: network{n}, Tools: tools, Gate: policy.AllowAll{},
-		Clock: clock.System{}, Logger: logger, Node: name, Lease: simLease,
+		Clock: clock.System{}, Logger: logger, Node: name, Lease: simLease, Meter: meter,
 	})
 	n.runner = work.NewRunner(work.Config{
 		Kind: engine.WorkKind, Owner: name, Queue: queue, Handler: eng.Handle, Slots: max(slots, 1), Lease: simLease,
@@ -224,7 +225,7 @@ func (w *world) open(name string, slots int) *simNode {
 	})
 	n.Service = &run.Service{
 		Runs: w.runs, Writer: writer, Queue: queue, Log: w.log, Hub: hub, Agents: w.agents, Starter: eng,
-		Cursors: page.NewCursors([]byte("0123456789abcdef")), Clock: clock.System{}, WorkKind: engine.WorkKind,
+		Cursors: page.NewCursors([]byte("0123456789abcdef")), Clock: clock.System{}, WorkKind: engine.WorkKind, Meter: meter,
 	}
 	eng.Bind(n.runner, n.Service)
 	ctx, cancel := context.WithCancel(context.Background())

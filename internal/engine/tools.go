@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"agentd/internal/policy"
+	"agentd/internal/quota"
 	"agentd/internal/run"
 	"agentd/internal/schema"
 	"agentd/internal/tool"
@@ -39,6 +40,11 @@ func (a *attempt) runTools() error {
 	room := len(todo)
 	if limit := a.limits().MaxToolCalls; limit != nil {
 		room = int(max(0, min(int64(room), *limit-a.rec.Metrics.ToolCallsCount)))
+	}
+	if a.e.Meter != nil {
+		if err := a.e.Meter.MayCall(a.ctx, a.rec.TenantID, len(todo)); err != nil {
+			return err
+		}
 	}
 	done := make(chan outcome, len(todo))
 	for i, p := range todo {
@@ -123,6 +129,7 @@ func (a *attempt) record(o outcome) {
 		Output: encode(o.out.Content), DurationMS: milliseconds(o.took),
 	}, o.seq)
 	a.rec.Metrics.ToolCallsCount++
+	a.used = append(a.used, quota.Use{ToolCalls: 1})
 	if o.keep != nil {
 		a.also = append(a.also, o.keep)
 	}

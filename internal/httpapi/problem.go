@@ -119,6 +119,9 @@ func RefusalHeaders(w http.ResponseWriter, status int, e *fault.Error) {
 	if status == http.StatusUnauthorized {
 		h.Set("WWW-Authenticate", `Bearer realm="svc"`)
 	}
+	if status == http.StatusTooManyRequests && e.Extra["quota"] != nil {
+		h.Set("X-RateLimit-Bucket", "tenant") // a plan's limits are the company's
+	}
 	if e.RetryAfter > 0 {
 		h.Set("Retry-After", strconv.Itoa(int((e.RetryAfter+time.Second-1)/time.Second)))
 	}

@@ -30,7 +30,7 @@ func (s *Service) Found(tx txn.Tx, name, email string) (Tenant, Member, error) {
 	now := s.clock.Now()
 	t := Tenant{
 		TenantID: ident.New(), Name: strings.TrimSpace(name), Slug: slug(name) + "-" + strings.ToLower(randomText(8)),
-		Status: Active, Plan: SelfHosted, Settings: jsontext.Value(`{}`), CreatedAt: now, UpdatedAt: now,
+		Status: Active, Plan: s.plans.Default(), Settings: jsontext.Value(`{}`), CreatedAt: now, UpdatedAt: now,
 	}
 	if err := s.store.AddTenant(tx, t); err != nil {
 		return t, Member{}, err

@@ -15,6 +15,7 @@ import (
 	"agentd/internal/authz"
 	"agentd/internal/clock"
 	"agentd/internal/fault"
+	"agentd/internal/quota"
 	"agentd/internal/secret"
 	"agentd/internal/txn"
 )
@@ -30,9 +31,6 @@ const (
 	Revoked   Status = "revoked"
 	Deleted   Status = "deleted"
 )
-
-// SelfHosted is the plan of tenants that were given no other.
-const SelfHosted = "self_hosted"
 
 // Tenant is a company: whose things are whose.
 type Tenant struct {
@@ -146,6 +144,7 @@ type Config struct {
 	Store Store
 	Clock clock.Clock
 	Log   *slog.Logger
+	Plans *quota.Plans   // nil: none has limits
 	Audit audit.Recorder // told what is done to keys; nil: nobody
 	// Box seals stream tokens; nil: under a key of this process alone.
 	Box *secret.Box
@@ -161,6 +160,7 @@ type Service struct {
 	db    txn.Writer
 	store Store
 	clock clock.Clock
+	plans *quota.Plans
 	audit audit.Recorder // nil: nobody
 	cache *cache
 	uses  *useRecorder
@@ -176,7 +176,10 @@ func New(cfg Config) *Service {
 		start := time.Now()
 		cfg.Elapsed = func() time.Duration { return time.Since(start) }
 	}
-	s := &Service{db: cfg.DB, store: cfg.Store, clock: cfg.Clock, audit: cfg.Audit, hint: cfg.Hint}
+	if cfg.Plans == nil {
+		cfg.Plans = quota.Unlimited()
+	}
+	s := &Service{db: cfg.DB, store: cfg.Store, clock: cfg.Clock, plans: cfg.Plans, audit: cfg.Audit, hint: cfg.Hint}
 	s.box = streamBox(cfg.Box)
 	s.cache = newCache(cfg.Store, cfg.Elapsed)
 	s.uses = newUseRecorder(func(ctx context.Context, uses []Use) error {

@@ -190,7 +190,7 @@ func (p *People) found(tx txn.Tx, who authz.Caller, name, slug string) (MadeTena
 	}
 	now := p.clock.Now()
 	t := Tenant{
-		TenantID: ident.New(), Name: name, Slug: slug, Status: Active, Plan: SelfHosted,
+		TenantID: ident.New(), Name: name, Slug: slug, Status: Active, Plan: p.plans.Default(),
 		Settings: jsontext.Value(`{}`), CreatedAt: now, UpdatedAt: now,
 	}
 	if err := p.store.AddTenant(tx, t); err != nil {

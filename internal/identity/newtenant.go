@@ -19,7 +19,7 @@ import (
 type NewTenant struct {
 	Name       string
 	Slug       string         // "": made from the name
-	Plan       string         // "": SelfHosted
+	Plan       string         // "": the default one
 	Settings   jsontext.Value // an object; nil: {}
 	OwnerEmail string         // see BadEmail; "": not known
 	Keyless    bool           // the owner gets no key
@@ -38,7 +38,7 @@ func (s *Service) AddTenant(ctx context.Context, n NewTenant, also func(txn.Tx, 
 	for attempt := 0; attempt < 4 && errors.Is(err, ErrTaken) && (attempt == 0 || n.Slug == ""); attempt++ {
 		now := s.clock.Now()
 		t := Tenant{
-			TenantID: ident.New(), Name: n.Name, Slug: cmp.Or(n.Slug, slug(n.Name)), Status: Active, Plan: cmp.Or(n.Plan, SelfHosted),
+			TenantID: ident.New(), Name: n.Name, Slug: cmp.Or(n.Slug, slug(n.Name)), Status: Active, Plan: cmp.Or(n.Plan, s.plans.Default()),
 			Settings: n.Settings, CreatedAt: now, UpdatedAt: now, Operator: n.operator,
 		}
 		if len(t.Settings) == 0 {

@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/mail"
@@ -57,9 +58,15 @@ func (s *Service) bootstrapped(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// CreateTenant makes a tenant, its owner and a key that lets the owner do
-// everything. email may be empty. Errors: 422 with the wrong fields.
+// CreateTenant is CreateTenantOn with the default plan.
 func (s *Service) CreateTenant(ctx context.Context, name, email string) (Grant, error) {
+	return s.CreateTenantOn(ctx, "", name, email)
+}
+
+// CreateTenantOn makes a tenant, its owner and a key that lets the owner do
+// everything. email may be empty, and so may plan: the default one. Errors: 422
+// with the wrong fields.
+func (s *Service) CreateTenantOn(ctx context.Context, plan, name, email string) (Grant, error) {
 	email, badEmail := readEmail(email)
 	var wrong []fault.Field
 	if message := badName(name); message != "" {
@@ -68,11 +75,15 @@ func (s *Service) CreateTenant(ctx context.Context, name, email string) (Grant, 
 	if badEmail != "" {
 		wrong = append(wrong, fault.Field{Field: "email", Message: badEmail})
 	}
+	plan = cmp.Or(plan, s.plans.Default())
+	if !s.plans.Known(plan) {
+		wrong = append(wrong, fault.Field{Field: "plan", Message: "it is not one of the plans: " + s.plans.Names()})
+	}
 	if wrong != nil {
 		return Grant{}, fault.BadFields(wrong...)
 	}
 	var g Grant
-	err := s.AddTenant(ctx, NewTenant{Name: strings.TrimSpace(name), OwnerEmail: email}, func(_ txn.Tx, _ Tenant, _ Member, granted Grant) error {
+	err := s.AddTenant(ctx, NewTenant{Name: strings.TrimSpace(name), OwnerEmail: email, Plan: plan}, func(_ txn.Tx, _ Tenant, _ Member, granted Grant) error {
 		g = granted
 		return nil
 	})

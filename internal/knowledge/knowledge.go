@@ -16,6 +16,7 @@ import (
 	"agentd/internal/clock"
 	"agentd/internal/fault"
 	"agentd/internal/page"
+	"agentd/internal/quota"
 	"agentd/internal/resource"
 	"agentd/internal/retrieval"
 	"agentd/internal/textract"
@@ -133,6 +134,7 @@ type Service struct {
 	Cursors *page.Cursors
 	Clock   clock.Clock
 	Log     *slog.Logger
+	Quota   quota.Gate // nil: there may be any number of bases
 
 	audit audit.Recorder
 	bases *resource.Store[base]
@@ -140,8 +142,11 @@ type Service struct {
 
 // New gives a service its bases.
 func New(deps resource.Deps, s Service) *Service {
-	s.bases, s.audit = resource.NewStore(kind, deps), deps.Audit
-	return &s
+	limited := kind
+	made := &s
+	limited.Before = func(e *resource.Edit[base]) error { return quota.Creation[base](made.Quota, quota.KnowledgeBases)(e) }
+	made.bases, made.audit = resource.NewStore(limited, deps), deps.Audit
+	return made
 }
 
 // CheckTx refuses a base that the tenant does not have, with fault.NotFound,

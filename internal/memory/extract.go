@@ -188,6 +188,9 @@ func (s *Service) ask(ctx context.Context, tenant string, g *agent.Agent, set se
 			{Role: model.User, Text: "<conversation>\n" + said + "\n</conversation>"},
 		},
 	}, nil)
+	if err == nil && s.Spent != nil {
+		s.Spent(ctx, tenant, g.ID, target, resp.Usage)
+	}
 	return resp.Text, err
 }
 

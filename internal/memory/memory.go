@@ -133,6 +133,8 @@ type Service struct {
 	Runs   run.Store
 	Models Models
 	Client model.Client
+	// Spent is told what a model call of extraction used; nil: nobody counts.
+	Spent func(ctx context.Context, tenant, agent string, target model.Target, u model.Usage)
 
 	wishes wishes
 }

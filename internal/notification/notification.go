@@ -67,6 +67,8 @@ const (
 	RunAwaitingApproval = "run.awaiting_approval"
 	RunAwaitingInput    = "run.awaiting_input"
 	RunAuthRequired     = "run.auth_required"
+	BudgetWarning       = "budget.warning" // of a plan's limit too
+	BudgetExceeded      = "budget.exceeded"
 	SystemAlert         = "system.alert"
 	InviteAccepted      = "invite.accepted"
 	AgentMessage        = "domain.agent.message" // of the tool send_notification

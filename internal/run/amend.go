@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/internal/event"
+	"agentd/internal/quota"
 	"agentd/internal/schema"
 	"agentd/internal/txn"
 )
@@ -23,7 +24,8 @@ type change struct {
 	last     int64 // seq of the last event before the change
 	events   []event.Event
 	entries  []event.Entry
-	unstored bool // a worker may have given out seqs that the log does not know
+	calls    int64 // of tools, that are done with the change
+	unstored bool  // a worker may have given out seqs that the log does not know
 }
 
 // amend changes a run in one transaction. It takes the work item before the
@@ -156,8 +158,13 @@ func (c *change) store() error {
 	if err := c.s.Runs.Update(tenant, id, u)(c.tx); err != nil {
 		return err
 	}
-	if c.r.Status == c.was {
+	if c.r.Status != c.was {
+		if err := c.s.Watchers.Moved(c.tx, c.r); err != nil {
+			return err
+		}
+	}
+	if c.s.Meter == nil || c.calls == 0 {
 		return nil
 	}
-	return c.s.Watchers.Moved(c.tx, c.r)
+	return c.s.Meter.Count(tenant, quota.Use{AgentID: c.r.AgentID, Source: c.r.Source(), ToolCalls: c.calls})(c.tx)
 }

@@ -83,6 +83,7 @@ func (s *Service) Respond(ctx context.Context, tenant, id, response string) erro
 			return err
 		}
 		c.r.Metrics.ToolCallsCount++
+		c.calls++
 		err = c.tell("input.received", struct {
 			InputID  string `json:"input_id"`
 			Response string `json:"response"`

@@ -11,6 +11,7 @@ import (
 	"agentd/internal/fault"
 	"agentd/internal/ident"
 	"agentd/internal/page"
+	"agentd/internal/quota"
 	"agentd/internal/schema"
 	"agentd/internal/txn"
 	"agentd/internal/work"
@@ -33,6 +34,7 @@ type Service struct {
 	// WorkKind is the kind of the engine's items, which a cancellation removes.
 	WorkKind string
 	Watchers *Watchers
+	Meter    quota.Meter    // nil: nothing is counted
 	Sessions SessionGate    // nil: there are none
 	Audit    audit.Recorder // told who decided about approvals; nil: nobody
 	// Artifacts gives the files that a run made, oldest first; nil: none are kept.

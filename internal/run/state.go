@@ -72,4 +72,5 @@ const (
 	CodeAuthExpired      = "authorization_expired"
 	CodeBudgetExceeded   = "budget_exceeded"
 	CodePricing          = "PRICING_UNAVAILABLE"
+	CodeQuotaExceeded    = "quota_exceeded" // the tenant's plan allows no more
 )

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -68,6 +69,10 @@ func (s *Service) Send(ctx context.Context, who authz.Caller, id string, in *new
 
 func accepted(r *run.Run) any { return Accepted{RunID: r.RunID} }
 
+// retryLimited is what a message is told that the plan does not allow: every
+// 429 names a time. Waiting does not help; somebody must change something.
+const retryLimited = time.Hour
+
 // start runs the session's agent; answer is that of run.Request.
 func (s *Service) start(ctx context.Context, who authz.Caller, rec *Record, input, metadata []byte, answer func(*run.Run) any) (*run.Run, error) {
 	req := run.Request{AgentID: rec.AgentID, SessionID: &rec.SessionID, Input: input, Metadata: metadata, Answer: answer}
@@ -77,7 +82,7 @@ func (s *Service) start(ctx context.Context, who authz.Caller, rec *Record, inpu
 	r, err := s.Runs.Create(ctx, who, req)
 	if f, ok := errors.AsType[*fault.Error](err); ok && f.Code == "limit_reached" && f.Kind == fault.Forbidden {
 		limited := *f
-		limited.Kind = fault.Limited
+		limited.Kind, limited.RetryAfter = fault.Limited, retryLimited
 		return nil, &limited
 	}
 	return r, err

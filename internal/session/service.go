@@ -13,6 +13,7 @@ import (
 	"agentd/internal/fault"
 	"agentd/internal/ident"
 	"agentd/internal/page"
+	"agentd/internal/quota"
 	"agentd/internal/resource"
 	"agentd/internal/run"
 	"agentd/internal/schema"
@@ -59,6 +60,7 @@ type Service struct {
 	Artifacts Artifacts      // nil: runs make none
 	Audit     audit.Recorder // told who shares and closes what; nil: nobody
 	Cron      CronFunc       // nil: todos cannot recur
+	Quota     quota.Gate     // nil: there may be any number of active sessions
 	Box       *secret.Box    // seals the secrets of links
 	Public    func() string  // address under which clients reach the service
 }
@@ -95,12 +97,22 @@ func (s *Service) Create(ctx context.Context, who authz.Caller, in *newSession) 
 	out.Branches = newPlot(r, nil, nil).all()
 	ctx = txn.Promise(ctx, func() any { return &out })
 	err = s.Writer.Write(ctx, func(tx txn.Tx) error {
-		if err := s.Store.Insert(tx, r); err != nil {
+		if err := s.insert(tx, r); err != nil {
 			return err
 		}
 		return s.Queue.Enqueue(tx, work.Item{Kind: WorkKind, Key: r.SessionID, TenantID: r.TenantID, Due: r.ExpiresAt})
 	})
 	return &out, err
+}
+
+// insert stores a session that the tenant's plan has room for.
+func (s *Service) insert(tx txn.Tx, r *Record) error {
+	if s.Quota != nil {
+		if err := s.Quota.Take(tx, r.TenantID, quota.ActiveSessions); err != nil {
+			return err
+		}
+	}
+	return s.Store.Insert(tx, r)
 }
 
 // check refuses what the types allow and the rules do not.

@@ -347,7 +347,7 @@ func (s *Service) AddTask(ctx context.Context, who authz.Caller, in *newTask) (*
 	ctx = txn.Promise(ctx, func() any { return task })
 	return task, s.Writer.Write(ctx, func(tx txn.Tx) error {
 		for i := range todos {
-			if err := s.Store.Insert(tx, sessions[i]); err != nil {
+			if err := s.insert(tx, sessions[i]); err != nil {
 				return err
 			}
 			if err := s.putTodo(tx, todos[i]); err != nil {

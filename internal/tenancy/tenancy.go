@@ -28,6 +28,7 @@ import (
 	"agentd/internal/fault"
 	"agentd/internal/identity"
 	"agentd/internal/page"
+	"agentd/internal/quota"
 	"agentd/internal/schema"
 	"agentd/internal/txn"
 	"agentd/internal/work"
@@ -167,7 +168,7 @@ func New(c Config) *Service {
 		c.Woke = func() {}
 	}
 	if c.KnownPlan == nil {
-		c.KnownPlan = func(plan string) bool { return plan == identity.SelfHosted }
+		c.KnownPlan = func(plan string) bool { return plan == quota.SelfHosted }
 	}
 	if c.Limits == nil {
 		c.Limits = func(string) schema.Object { return nil }

@@ -15,6 +15,7 @@ import (
 	"agentd/internal/fault"
 	"agentd/internal/ident"
 	"agentd/internal/page"
+	"agentd/internal/quota"
 	"agentd/internal/txn"
 )
 
@@ -27,6 +28,7 @@ type Service struct {
 	Clock   clock.Clock
 	Agents  *agent.Agents
 	Audit   audit.Recorder // told who shares and deletes what; nil: nobody
+	Quota   quota.Gate     // nil: only MaxWorkspaces counts
 	// Artifact opens a file that a run made, by its name, so that agents can
 	// read what was too long for a tool's result. Errors: fault.NotFound.
 	Artifact func(ctx context.Context, tenant, run, name string) (mimeType string, content Content, err error)
@@ -43,6 +45,11 @@ func (s *Service) Create(ctx context.Context, tenant, name string) (*Workspace, 
 	w := s.blank(tenant, Standalone, nil, name)
 	ctx = txn.Promise(ctx, func() any { return w })
 	err := s.Writer.Write(ctx, func(tx txn.Tx) error {
+		if s.Quota != nil {
+			if err := s.Quota.Take(tx, tenant, quota.Workspaces); err != nil {
+				return err
+			}
+		}
 		n, err := s.Table.Count(tx, tenant, Standalone)
 		if err != nil {
 			return err

@@ -1,0 +1,172 @@
+package quota
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Limits of a plan. Nil is none.
+type Limits struct {
+	_ struct{} `json:"-" name:"PlanLimits"`
+
+	RunsPerMonth      *int64 `json:"runs_per_month"`
+	TokensPerMonth    *int64 `json:"tokens_per_month" doc:"Of input and output together."`
+	TokensPerDay      *int64 `json:"tokens_per_day"`
+	ToolCallsPerMonth *int64 `json:"tool_calls_per_month"`
+	Agents            *int64 `json:"agents"`
+	Teams             *int64 `json:"teams"`
+	KnowledgeBases    *int64 `json:"knowledge_bases"`
+	Workspaces        *int64 `json:"workspaces"`
+	Webhooks          *int64 `json:"webhooks"`
+	ActiveSessions    *int64 `json:"active_sessions"`
+}
+
+func (l *Limits) at(r Resource) **int64 {
+	return map[Resource]**int64{
+		RunsPerMonth: &l.RunsPerMonth, TokensPerMonth: &l.TokensPerMonth, TokensPerDay: &l.TokensPerDay, ToolCallsPerMonth: &l.ToolCallsPerMonth,
+		Agents: &l.Agents, Teams: &l.Teams, KnowledgeBases: &l.KnowledgeBases, Workspaces: &l.Workspaces, Webhooks: &l.Webhooks,
+		ActiveSessions: &l.ActiveSessions,
+	}[r]
+}
+
+// Of is the limit of a resource; nil: none.
+func (l *Limits) Of(r Resource) *int64 { return *l.at(r) }
+
+// Refills says whether any of the limits is of what refills.
+func (l *Limits) Refills() bool {
+	return l.RunsPerMonth != nil || l.TokensPerMonth != nil || l.TokensPerDay != nil || l.ToolCallsPerMonth != nil
+}
+
+// Plan is what a tenant may use.
+type Plan struct {
+	ID     string `json:"id"`
+	Name   string `json:"name"`
+	Limits Limits `json:"limits"`
+}
+
+// SelfHosted is the plan that there is where the operator names none. It
+// limits nothing.
+const SelfHosted = "self_hosted"
+
+// Plans are the plans of a deployment.
+type Plans struct {
+	all      []Plan
+	fallback string
+}
+
+// Unlimited are the plans of an operator who names none.
+func Unlimited() *Plans {
+	return &Plans{all: []Plan{{ID: SelfHosted, Name: "Self-hosted"}}, fallback: SelfHosted}
+}
+
+// All lists the plans as the operator does.
+func (p *Plans) All() []Plan { return slices.Clone(p.all) }
+
+// Default is the id of the plan of tenants that were given no other.
+func (p *Plans) Default() string { return p.fallback }
+
+// Names lists the ids of the plans, for a sentence.
+func (p *Plans) Names() string {
+	ids := make([]string, len(p.all))
+	for i := range p.all {
+		ids[i] = p.all[i].ID
+	}
+	return strings.Join(ids, ", ")
+}
+
+// Known says whether there is a plan.
+func (p *Plans) Known(id string) bool {
+	return slices.ContainsFunc(p.all, func(plan Plan) bool { return plan.ID == id })
+}
+
+// Of gives a plan; the default one, and not known, where there is none.
+func (p *Plans) Of(id string) (plan Plan, known bool) {
+	at := slices.IndexFunc(p.all, func(plan Plan) bool { return plan.ID == id })
+	if at >= 0 {
+		return p.all[at], true
+	}
+	return p.all[slices.IndexFunc(p.all, func(plan Plan) bool { return plan.ID == p.fallback })], false
+}
+
+var planID = regexp.MustCompile(`^[a-z0-9][a-z0-9_.-]{0,63}$`)
+
+// Load reads the file at a path, or gives the plans of an operator who names
+// none where it is empty.
+func Load(path string) (*Plans, error) {
+	if path == "" {
+		return Unlimited(), nil
+	}
+	file, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot be read: %w", err)
+	}
+	return Parse(file)
+}
+
+// Parse reads the file that AGENTD_PLANS names (decisions.md D13). The error
+// lists everything that is wrong with it.
+func Parse(file []byte) (*Plans, error) {
+	var read struct {
+		Plans   []Plan `json:"plans"`
+		Default string `json:"default"`
+	}
+	// A limit with a slip in its name would be none.
+	if err := json.Unmarshal(file, &read, json.RejectUnknownMembers(true)); err != nil {
+		return nil, explain(err)
+	}
+	p := &Plans{all: read.Plans, fallback: read.Default}
+	var wrong []error
+	add := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
+	if len(p.all) == 0 {
+		add("plans: there is none; name at least one")
+	}
+	seen := map[string]bool{}
+	for i := range p.all {
+		plan := &p.all[i]
+		switch {
+		case !planID.MatchString(plan.ID):
+			add("plans[%d].id: %q is no id; it has 1 to 64 of a-z, 0-9, _, . and -, and begins with a letter or digit", i, plan.ID)
+		case seen[plan.ID]:
+			add("plans[%d].id: %s is the id of two plans", i, plan.ID)
+		}
+		seen[plan.ID] = true
+		if strings.TrimSpace(plan.Name) == "" {
+			add("plans[%d].name: it is blank", i)
+		}
+		for _, r := range slices.Concat(Refilling, Things) {
+			if n := plan.Limits.Of(r); n != nil && *n < 0 {
+				add("plans[%d].limits.%s: it is negative; leave it out for no limit", i, r)
+			}
+		}
+	}
+	if len(p.all) > 0 && !p.Known(p.fallback) {
+		add("default: %q is not the id of one of the plans", p.fallback)
+	}
+	if wrong != nil {
+		return nil, errors.Join(wrong...)
+	}
+	return p, nil
+}
+
+// explain says where the file is wrong, without Go's type names.
+func explain(err error) error {
+	place := func(p jsontext.Pointer) string { return cmp.Or(strings.TrimPrefix(string(p), "/"), "the top level") }
+	if e, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
+		return fmt.Errorf("it is not JSON at byte %d, in %s", e.ByteOffset, place(e.JSONPointer))
+	}
+	if e, ok := errors.AsType[*json.SemanticError](err); ok {
+		if errors.Is(err, json.ErrUnknownName) {
+			return fmt.Errorf("%s is not a known setting", place(e.JSONPointer))
+		}
+		return fmt.Errorf("%s has a value of the wrong kind", place(e.JSONPointer))
+	}
+	return err
+}

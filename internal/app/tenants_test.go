@@ -33,11 +33,14 @@ func TestTenantsAreAdministered(t *testing.T) {
 		id, acme := made["tenant_id"].(string), n.as(made["raw_key"].(string))
 		for name, want := range map[string]any{
 			"name": "Acme Inc.", "slug": "acme", "status": "active", "plan": "self_hosted", "primary_email": "ann@example.com",
-			"purge_protection": false, "settings": object{"region": "eu"}, "quotas": object{},
+			"purge_protection": false, "settings": object{"region": "eu"},
 		} {
 			if fmt.Sprint(made[name]) != fmt.Sprint(want) {
 				t.Errorf("%s: %v, want %v", name, made[name], want)
 			}
+		}
+		if limit, shown := made["quotas"].(object)["agents"]; !shown || limit != nil { // the plan limits nothing
+			t.Errorf("quotas: %v", made["quotas"])
 		}
 		me := acme.want(200, "GET", "/api/v1/me", nil)
 		if me["role"] != "owner" || me["user"].(object)["user_id"] != made["user_id"] {
@@ -68,6 +71,13 @@ func TestTenantsAreAdministered(t *testing.T) {
 		n.want(422, "PATCH", tenants+"/"+id, object{"slug": "-", "plan": "none", "name": "\u0001"})
 		n.want(404, "PATCH", tenants+"/"+made["user_id"].(string), object{"name": "x"})
 		n.want(404, "GET", tenants+"/nonsense", nil)
+		acme.ended(acme.run(acme.agent(object{"model": object{"provider": "custom", "model_ref": "builtin/echo"}}), "hello", nil))
+		used := n.want(200, "GET", tenants+"/"+id+"/usage", nil)
+		if used["tenant_id"] != id || used["period"] != time.Now().UTC().Format("2006-01") || used["usage"].(object)["runs"] != 1.0 {
+			t.Errorf("%v", used)
+		}
+		n.want(422, "GET", tenants+"/"+id+"/usage?period=soon", nil)
+		n.want(404, "GET", tenants+"/"+ident.New()+"/usage", nil)
 
 		all := n.want(200, "GET", tenants, nil)
 		if all["total"] != 3.0 || all["has_more"] != nil || all["tenants"].([]any)[2].(object)["operator"] != true {

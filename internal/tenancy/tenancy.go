@@ -144,8 +144,11 @@ type Config struct {
 	KnownPlan func(plan string) bool
 	// Limits are a plan's; nil: none has any.
 	Limits func(plan string) schema.Object
+	// PlanChanged is told on this node that a tenant has another plan; nil:
+	// nobody is.
+	PlanChanged func(tenant string)
 	// Usage is what a tenant used in a month (2026-09), the current one if it
-	// is "". Errors: fault.Malformed for what is no month. Nil: it is not known.
+	// is "". Errors: fault.Invalid for what is no month. Nil: it is not known.
 	Usage func(ctx context.Context, tenant, period string) (schema.Object, error)
 }
 
@@ -166,6 +169,9 @@ func New(c Config) *Service {
 	}
 	if c.Woke == nil {
 		c.Woke = func() {}
+	}
+	if c.PlanChanged == nil {
+		c.PlanChanged = func(string) {}
 	}
 	if c.KnownPlan == nil {
 		c.KnownPlan = func(plan string) bool { return plan == quota.SelfHosted }

@@ -73,7 +73,7 @@ func TestTenantsAreAdministered(t *testing.T) {
 		n.want(404, "GET", tenants+"/nonsense", nil)
 		acme.ended(acme.run(acme.agent(object{"model": object{"provider": "custom", "model_ref": "builtin/echo"}}), "hello", nil))
 		used := n.want(200, "GET", tenants+"/"+id+"/usage", nil)
-		if used["tenant_id"] != id || used["period"] != time.Now().UTC().Format("2006-01") || used["usage"].(object)["runs"] != 1.0 {
+		if used["tenant_id"] != id || used["period"] != time.Now().UTC().Format("2006-01") || used["usage"].(object)["runs_count"] != 1.0 {
 			t.Errorf("%v", used)
 		}
 		n.want(422, "GET", tenants+"/"+id+"/usage?period=soon", nil)
@@ -212,6 +212,7 @@ func TestRunsOfASuspendedTenant(t *testing.T) {
 // rows, with the reason.
 var unfilled = map[string]string{
 	"mcp_grants": "an authorization server would be needed", "mcp_pending": "the same", "blob_loose": "only while something is uploaded",
+	"usage_events": "a plan would have to limit something", "usage_locks": "the same",
 	"browser_sessions": "somebody would have to sign in", "signin_factors": "of members without an email alone",
 }
 
@@ -230,6 +231,7 @@ func TestPurge(t *testing.T) {
 		other.ended(other.run(other.agent(object{"model": object{"provider": "custom", "model_ref": "builtin/echo"}}), "hello", nil))
 		beside := n.admin()
 		walrus.run(walrus.ids["agentId"][2], "walrus", object{"resource_limits": object{"max_cost_usd": 1}}) // has a budget
+		walrus.want(200, "PUT", "/api/v1/billing/budget", object{"monthly_limit_usd": 1000})
 		walrus.want(201, "POST", "/api/v1/agents", object{"name": "walrus"}, "Idempotency-Key", "walrus")
 		n.overdue(walrus.ids["agentId"][2]) // its schedule makes a run
 		eventually(t, func() bool { return len(beside.query(`SELECT run_id FROM schedule_runs WHERE tenant_id = ?`, id)) == 1 })

@@ -29,7 +29,11 @@ var unaudited = map[string]string{
 
 	"authorizeMcpServer": "it only gives a link to an authorization server",
 	"searchWeb":          "it changes nothing", "searchMemory": "it changes nothing", "searchKnowledgeBase": "it changes nothing",
-	neverSucceeds: "it never succeeds",
+	"mintSseToken":       "it lasts a minute and carries less than what it is made with",
+	"patchMe":            "one's own profile",
+	"enrolMfa":           "it counts from the first code on, which has an entry",
+	"unlinkAuthProvider": "nobody is linked here, so that nothing is done; where somebody is, signin records it",
+	neverSucceeds:        "it never succeeds",
 }
 
 const (
@@ -44,32 +48,33 @@ const (
 // with the reason why not.
 func TestWritesAreAudited(t *testing.T) {
 	t.Parallel()
-	n := start(t, modeltest.New(t, silent), embedding, searching(t))
+	n := start(t, modeltest.New(t, silent), embedding, searching(t), withCorp(t))
 	c := owned(t, n)
 	c.id.TenantID, c.id.UserID = c.tenant(), c.want(200, "GET", "/api/v1/me", nil)["user"].(object)["user_id"].(string)
 	beside := n.admin()
-	entries := func() []map[string]any {
-		// What agentd does by itself comes when it comes.
-		return beside.query(`SELECT entry_id, action, actor_key_id, actor_user_id, method, ip_address, request_id, details
-			FROM audit_log WHERE tenant_id = ? AND method <> 'system' ORDER BY at, entry_id`, c.id.TenantID)
+	entries := func(request string) []map[string]any {
+		return beside.query(`SELECT tenant_id, action, actor_key_id, actor_user_id, method, ip_address
+			FROM audit_log WHERE request_id = ? ORDER BY at, entry_id`, request)
 	}
 	operations := c.operations()
 	slices.SortStableFunc(operations, deletionsLast)
 	seen := map[string]bool{}
 	for _, op := range operations {
-		if op.Method == http.MethodGet || op.page {
+		if op.Method == http.MethodGet || op.page || browserOnly[op.ID] {
 			continue
 		}
 		seen[op.ID] = true
 		t.Run(op.name(), func(t *testing.T) {
 			c := c.in(t)
-			call := c.own(op) // which may write something itself
-			before := len(entries())
+			call := c.own(op)            // which may write something itself
+			if op.ID == "revokeApiKey" { // the first was a session of the person's, which is ended by now
+				call.path["keyId"] = c.ids["keyId"][1]
+			}
 			got := call.send(c.node)
 			if op.ID != neverSucceeds && !op.okStatus(got.StatusCode) {
 				t.Fatalf("%s: %d %s", op, got.StatusCode, got.raw)
 			}
-			fresh := entries()[before:]
+			fresh := entries(got.Header.Get("X-Request-Id"))
 			reason, excused := unaudited[op.ID]
 			switch {
 			case excused && len(fresh) > 0:
@@ -78,8 +83,9 @@ func TestWritesAreAudited(t *testing.T) {
 				t.Errorf("%s leaves no entry in the audit log: have its slice call audit.Tell in its transaction, or say in unaudited why not", op)
 			}
 			for _, e := range fresh {
-				if e["method"] != "api_key" || e["actor_key_id"] != c.id.KeyID || e["actor_user_id"] != c.id.UserID ||
-					e["ip_address"] != "127.0.0.1" || e["request_id"] != got.Header.Get("X-Request-Id") {
+				own := e["method"] == "api_key" && e["actor_key_id"] == c.id.KeyID && e["actor_user_id"] == c.id.UserID
+				// In another company's log the person is its member, and nobody of ours.
+				if !own && (e["tenant_id"] == c.id.TenantID && !op.Public) || e["ip_address"] != "127.0.0.1" {
 					t.Errorf("%s: an entry that does not say who and from where: %v", op, e)
 				}
 			}

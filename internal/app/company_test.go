@@ -193,7 +193,7 @@ func newCompany(n *node, mark string, id identity.Grant) *company {
 	}
 	add("versionNum", "2")
 	add("targetId", agent)
-	add("tenantId", c.subordinate())
+	add("subordinate", c.subordinate())
 
 	ended := c.run(agent, "calculate 6*7 "+mark, object{"metadata": object{"note": mark}})
 	if r := c.ended(ended); r["status"] != "completed" {

@@ -188,6 +188,9 @@ func (in intruder) statusOf(name string, otherwise int) int {
 // queries puts the other company's ids into filters: nothing matches.
 func (in intruder) queries() {
 	for _, q := range in.op.queries {
+		if q == "tenant_id" && strings.HasPrefix(in.op.Path, "/api/v1/admin/audit") {
+			continue // the operator may name any company: audit.TestReadingAnothersLog
+		}
 		target, known := references[q]
 		if !known && !plainQueries[q] {
 			in.Errorf("%s: no test knows whether the query parameter %s names things: add it to references or plainQueries in operation_test.go", in.op, q)

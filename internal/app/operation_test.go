@@ -394,7 +394,7 @@ var unconditional = map[string]int{
 
 // plainQueries are parameters of queries that are no ids.
 var plainQueries = map[string]bool{
-	"action": true, "type": true, "tenant_id": true,
+	"action": true, "type": true,
 	"compare_to": true, "cursor": true, "fields": true, "format": true, "from": true, "glob": true,
 	"last_event_id": true, "limit": true, "mime_prefix": true, "order": true, "path": true, "q": true,
 	"breakdown": true, "days": true,
@@ -403,13 +403,7 @@ var plainQueries = map[string]bool{
 	"top_k": true, "unread": true,
 	"accept_privacy": true, "accept_terms": true, "app_code_challenge": true, "code": true, "device_label": true,
 	"error": true, "iss": true, "return_to": true, "state": true, "token": true,
-	"accept_privacy": true, "accept_terms": true, "action": true, "app_code_challenge": true, "breakdown": true,
-	"code": true, "compare_to": true, "cursor": true, "days": true, "device_label": true, "error": true,
-	"fields": true, "format": true, "from": true, "glob": true, "iss": true, "last_event_id": true,
-	"limit": true, "metric": true, "mime_prefix": true, "order": true, "path": true, "period": true, "q": true,
-	"recursive": true, "regex": true, "return_to": true, "scope": true, "state": true, "status": true,
-	"tenant_id": true, "timeout_sec": true, "to": true, "token": true, "top_k": true, "type": true,
-	"unread": true,
+	"tenant_id": true,
 }
 
 // call is a request to an operation.
@@ -427,6 +421,10 @@ func (c *company) own(op *operation) *call {
 	c.t.Helper()
 	made := &call{op: op, path: map[string]string{}, query: url.Values{}}
 	for _, p := range op.params {
+		if op.Operator && p == "tenantId" {
+			made.path[p] = c.ids["subordinate"][0]
+			continue
+		}
 		if len(c.ids[p]) == 0 {
 			c.t.Fatalf("%s: no test knows what {%s} may be: have newCompany in company_test.go make such a thing and add its id", op, p)
 		}

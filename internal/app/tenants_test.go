@@ -33,11 +33,14 @@ func TestTenantsAreAdministered(t *testing.T) {
 		id, acme := made["tenant_id"].(string), n.as(made["raw_key"].(string))
 		for name, want := range map[string]any{
 			"name": "Acme Inc.", "slug": "acme", "status": "active", "plan": "self_hosted", "primary_email": "ann@example.com",
-			"purge_protection": false, "settings": object{"region": "eu"}, "quotas": object{},
+			"purge_protection": false, "settings": object{"region": "eu"},
 		} {
 			if fmt.Sprint(made[name]) != fmt.Sprint(want) {
 				t.Errorf("%s: %v, want %v", name, made[name], want)
 			}
+		}
+		if limit, shown := made["quotas"].(object)["agents"]; !shown || limit != nil { // the plan limits nothing
+			t.Errorf("quotas: %v", made["quotas"])
 		}
 		me := acme.want(200, "GET", "/api/v1/me", nil)
 		if me["role"] != "owner" || me["user"].(object)["user_id"] != made["user_id"] {
@@ -68,6 +71,13 @@ func TestTenantsAreAdministered(t *testing.T) {
 		n.want(422, "PATCH", tenants+"/"+id, object{"slug": "-", "plan": "none", "name": "\u0001"})
 		n.want(404, "PATCH", tenants+"/"+made["user_id"].(string), object{"name": "x"})
 		n.want(404, "GET", tenants+"/nonsense", nil)
+		acme.ended(acme.run(acme.agent(object{"model": object{"provider": "custom", "model_ref": "builtin/echo"}}), "hello", nil))
+		used := n.want(200, "GET", tenants+"/"+id+"/usage", nil)
+		if used["tenant_id"] != id || used["period"] != time.Now().UTC().Format("2006-01") || used["usage"].(object)["runs_count"] != 1.0 {
+			t.Errorf("%v", used)
+		}
+		n.want(422, "GET", tenants+"/"+id+"/usage?period=soon", nil)
+		n.want(404, "GET", tenants+"/"+ident.New()+"/usage", nil)
 
 		all := n.want(200, "GET", tenants, nil)
 		if all["total"] != 3.0 || all["has_more"] != nil || all["tenants"].([]any)[2].(object)["operator"] != true {
@@ -202,6 +212,8 @@ func TestRunsOfASuspendedTenant(t *testing.T) {
 // rows, with the reason.
 var unfilled = map[string]string{
 	"mcp_grants": "an authorization server would be needed", "mcp_pending": "the same", "blob_loose": "only while something is uploaded",
+	"usage_events": "a plan would have to limit something", "usage_locks": "the same",
+	"browser_sessions": "somebody would have to sign in", "signin_factors": "of members without an email alone",
 }
 
 // After a purge nothing in the database has the tenant's id, whatever table
@@ -219,6 +231,7 @@ func TestPurge(t *testing.T) {
 		other.ended(other.run(other.agent(object{"model": object{"provider": "custom", "model_ref": "builtin/echo"}}), "hello", nil))
 		beside := n.admin()
 		walrus.run(walrus.ids["agentId"][2], "walrus", object{"resource_limits": object{"max_cost_usd": 1}}) // has a budget
+		walrus.want(200, "PUT", "/api/v1/billing/budget", object{"monthly_limit_usd": 1000})
 		walrus.want(201, "POST", "/api/v1/agents", object{"name": "walrus"}, "Idempotency-Key", "walrus")
 		n.overdue(walrus.ids["agentId"][2]) // its schedule makes a run
 		eventually(t, func() bool { return len(beside.query(`SELECT run_id FROM schedule_runs WHERE tenant_id = ?`, id)) == 1 })
@@ -293,6 +306,9 @@ func (a *admin) strangers() []string {
 		"goose_db_version", // of the schema
 		"sqlite_sequence",  // SQLite's own, for the table before
 		"tenant_purges",    // ends with a last look
+		// A person is an email address, which companies have in common; codes and
+		// tickets last for minutes.
+		"signin_codes", "signin_links", "signin_tickets",
 	}
 	return slices.DeleteFunc(a.tables(false), func(table string) bool { return slices.Contains(excused, table) })
 }

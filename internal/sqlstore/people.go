@@ -99,7 +99,7 @@ func (s *People) Memberships(ctx context.Context, tenantID, userID, email string
 	const of = `FROM users o WHERE o.tenant_id = u.tenant_id AND o.status <> 'deleted'`
 	return each(reading(ctx, s.db), `SELECT `+memberColumns+`, `+tenantColumns+`,
 			(SELECT COUNT(*) `+of+`), (SELECT COUNT(*) `+of+` AND o.role = 'owner')
-		FROM users u JOIN tenants t ON t.tenant_id = u.tenant_id
+		FROM users u JOIN tenants t ON t.tenant_id = u.tenant_id AND t.status <> 'deleted'
 		WHERE (u.tenant_id = ? AND u.user_id = ? OR u.email = ? AND u.email <> '' AND u.email_verified)
 			AND t.status <> 'deleted'`+present+` ORDER BY u.user_id`, []any{tenantID, userID, email}, func(row scanner) (m identity.MembershipOf, err error) {
 		var member memberRow
@@ -168,7 +168,7 @@ func (s *People) Invites(ctx context.Context, tenantID string, now time.Time, af
 // InvitesTo implements identity.PeopleStore.
 func (s *People) InvitesTo(ctx context.Context, email string, now time.Time) ([]identity.InviteTo, error) {
 	return each(reading(ctx, s.db), `SELECT `+inviteColumns+`, t.name, COALESCE(u.name, '')
-		FROM invites i JOIN tenants t ON t.tenant_id = i.tenant_id
+		FROM invites i JOIN tenants t ON t.tenant_id = i.tenant_id AND t.status <> 'deleted'
 		LEFT JOIN users u ON u.tenant_id = i.tenant_id AND u.user_id = i.invited_by
 		WHERE i.email = ? AND i.status = 'pending' AND i.expires_at > ? AND t.status = 'active' ORDER BY i.invite_id`, []any{email, sqldb.Micros(now)}, func(row scanner) (to identity.InviteTo, err error) {
 		to.Invite, err = scanInvite(row, &to.Tenant, &to.Inviter)

@@ -29,7 +29,7 @@ func noSignIn(err error) error {
 	return err
 }
 
-const selectMembership = `SELECT ` + memberColumns + `, ` + tenantColumns + ` FROM users u JOIN tenants t ON t.tenant_id = u.tenant_id `
+const selectMembership = `SELECT ` + memberColumns + `, ` + tenantColumns + ` FROM users u JOIN tenants t ON t.tenant_id = u.tenant_id AND t.status <> 'deleted' `
 
 func scanMembership(row scanner) (signin.Membership, error) {
 	var m memberRow

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -97,8 +98,8 @@ func (s *Service) badChoice(slug, plan string) (wrong []fault.Field) {
 	if slug != "" && (len(slug) > mostSlug || !slugLetters.MatchString(slug)) {
 		wrong = append(wrong, fault.Field{Field: "slug", Message: fmt.Sprintf("is not lower-case letters and digits in words joined by single hyphens, %d characters at most", mostSlug)})
 	}
-	if plan != "" && !s.KnownPlan(plan) {
-		wrong = append(wrong, fault.Field{Field: "plan", Message: "there is no such plan"})
+	if plan != "" && !s.Plans.Known(plan) {
+		wrong = append(wrong, fault.Field{Field: "plan", Message: "it is not one of the plans: " + s.Plans.Names()})
 	}
 	return wrong
 }
@@ -125,10 +126,13 @@ func (s *Service) Update(ctx context.Context, who authz.Caller, id string, c Cha
 	if wrong = append(wrong, s.badChoice(value(c.Slug), value(c.Plan))...); wrong != nil {
 		return Tenant{}, fault.BadFields(wrong...)
 	}
-	return change(ctx, s, who, id, "updated", whole, func(_ txn.Tx, t *Tenant) (jsontext.Value, error) {
+	return change(ctx, s, who, id, "updated", whole, func(tx txn.Tx, t *Tenant) (jsontext.Value, error) {
 		before := *t
 		t.Name = cmp.Or(strings.TrimSpace(value(c.Name)), t.Name)
 		t.Slug, t.Plan = cmp.Or(value(c.Slug), t.Slug), cmp.Or(value(c.Plan), t.Plan)
+		if t.Plan != before.Plan {
+			tx.AfterCommit(func() { s.PlanChanged(id) })
+		}
 		settings, err := merge(t.Settings, c.Settings)
 		t.Settings = settings
 		return changes("name", before.Name, t.Name, "slug", before.Slug, t.Slug, "plan", before.Plan, t.Plan), err
@@ -274,9 +278,9 @@ func operators(what string) error {
 // out.
 func details(pairs ...string) jsontext.Value {
 	object := map[string]string{}
-	for i := 0; i < len(pairs); i += 2 {
-		if pairs[i+1] != "" {
-			object[pairs[i]] = pairs[i+1]
+	for pair := range slices.Chunk(pairs, 2) {
+		if name, text := pair[0], pair[1]; text != "" {
+			object[name] = text
 		}
 	}
 	out, _ := marshal(object) // strings alone
@@ -290,9 +294,9 @@ func changes(triples ...string) jsontext.Value {
 		To   string `json:"to"`
 	}
 	object := map[string]change{}
-	for i := 0; i < len(triples); i += 3 {
-		if triples[i+1] != triples[i+2] {
-			object[triples[i]] = change{triples[i+1], triples[i+2]}
+	for triple := range slices.Chunk(triples, 3) {
+		if from, to := triple[1], triple[2]; from != to {
+			object[triple[0]] = change{from, to}
 		}
 	}
 	out, _ := marshal(object) // strings alone

@@ -124,7 +124,7 @@ func purgeable(t Tenant, confirm string) error {
 	return nil
 }
 
-// counts counts what a purge would delete.
+// counts says how many rows a purge would delete.
 func (s *Service) counts(ctx context.Context, id string) (map[string]int64, error) {
 	parts, err := s.Store.Parts(ctx)
 	if err != nil {

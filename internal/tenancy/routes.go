@@ -141,7 +141,7 @@ func (s *Service) Routes() []route.Route {
 		}),
 	}
 	if s.Usage != nil {
-		routes = append(routes, route.Action(row("GET", one+"/usage", "getTenantUsage", "What a company used in a month", "", 404), s.usage))
+		routes = append(routes, route.Action(row("GET", one+"/usage", "getTenantUsage", "What a company used in a month", "", 404, 422), s.usage))
 	}
 	return routes
 }

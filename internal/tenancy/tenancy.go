@@ -139,13 +139,15 @@ type Config struct {
 	// that was under way wrote meanwhile; 0 is 10 min.
 	LastLook time.Duration
 
-	// KnownPlan says whether there is a plan; nil: there is the self-hosted one
-	// alone.
-	KnownPlan func(plan string) bool
+	// Plans are the operator's; nil: there is the self-hosted one alone.
+	Plans *quota.Plans
 	// Limits are a plan's; nil: none has any.
 	Limits func(plan string) schema.Object
+	// PlanChanged is told on this node that a tenant has another plan; nil:
+	// nobody is.
+	PlanChanged func(tenant string)
 	// Usage is what a tenant used in a month (2026-09), the current one if it
-	// is "". Errors: fault.Malformed for what is no month. Nil: it is not known.
+	// is "". Errors: fault.Invalid for what is no month. Nil: it is not known.
 	Usage func(ctx context.Context, tenant, period string) (schema.Object, error)
 }
 
@@ -167,8 +169,11 @@ func New(c Config) *Service {
 	if c.Woke == nil {
 		c.Woke = func() {}
 	}
-	if c.KnownPlan == nil {
-		c.KnownPlan = func(plan string) bool { return plan == quota.SelfHosted }
+	if c.PlanChanged == nil {
+		c.PlanChanged = func(string) {}
+	}
+	if c.Plans == nil {
+		c.Plans = quota.Unlimited()
 	}
 	if c.Limits == nil {
 		c.Limits = func(string) schema.Object { return nil }

@@ -20,14 +20,17 @@ import (
 	"agentd/internal/httpapi"
 	"agentd/internal/identity"
 	"agentd/internal/imaging"
+	"agentd/internal/mail"
 	"agentd/internal/model"
 	"agentd/internal/modelwire"
+	"agentd/internal/notification"
 	"agentd/internal/outbound"
 	"agentd/internal/page"
 	"agentd/internal/resource"
 	"agentd/internal/route"
 	"agentd/internal/run"
 	"agentd/internal/schedule"
+	"agentd/internal/signin"
 	"agentd/internal/sqlstore"
 	"agentd/internal/tenancy"
 	"agentd/internal/tool"
@@ -45,46 +48,25 @@ const (
 // build makes the parts and connects them.
 func (a *App) build(ctx context.Context) error {
 	cursors := page.NewCursors(a.box.Derive("cursors"))
-	a.buildAudit(cursors)
-
-	runners := map[string]*work.Runner{}
-	wake := func(kind string) {
-		if r := runners[kind]; r != nil {
-			r.Wake()
-		}
-	}
 	queue := sqlstore.NewWork(a.db, a.clock, func(kind string) { a.hub.Signal(signalWork, kind) })
 	if _, err := queue.Reclaim(ctx, a.node); err != nil {
 		return err
 	}
+	runners := map[string]*work.Runner{}
 	subscribers := resource.NewSubscribers(queue, a.db, a.clock)
-	kernel := resource.Deps{
-		Backend: sqlstore.NewDocuments(a.db), Writer: a.db, Outbox: subscribers,
-		Cursors: cursors, Clock: a.clock, Box: a.box, Audit: a.audit,
-	}
-
-	if err := a.loadPlans(); err != nil {
-		return err
-	}
-	if err := a.buildPeople(ctx); err != nil {
-		return err
-	}
-	tenants, err := a.buildTenancy(ctx, queue, cursors)
+	tenants, err := a.buildTenants(ctx, queue, cursors)
 	if err != nil {
 		return err
 	}
-	if err := a.buildOutbound(); err != nil {
-		return err
+	kernel := resource.Deps{
+		Backend: sqlstore.NewDocuments(a.db), Writer: a.db, Outbox: subscribers,
+		Cursors: cursors, Clock: a.clock, Box: a.box, Audit: a.audit,
 	}
 	models, client, err := a.buildModels()
 	if err != nil {
 		return err
 	}
-	post, err := a.buildMail(queue, runners)
-	if err != nil {
-		return err
-	}
-	notes, err := a.buildNotifications(queue, post)
+	post, notes, err := a.buildPost(queue, runners)
 	if err != nil {
 		return err
 	}
@@ -143,7 +125,6 @@ func (a *App) build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-
 	a.addRunner(runners, queue, engine.WorkKind, maxRuns, eng.Handle)
 	a.addRunner(runners, queue, resource.WorkKind, 8, subscribers.Deliver)
 	a.addRunner(runners, queue, schedule.WorkKind, 8, schedules.Handle)
@@ -154,7 +135,6 @@ func (a *App) build(ctx context.Context) error {
 	a.runNotifications(notes, runners)
 	found := a.buildSearch(agents, runs, sessions, watchers, subscribers, runners)
 	eng.Bind(runners[engine.WorkKind], runs)
-	a.onStop(stopper(a.hub.OnSignal(signalWork, wake)))
 	a.serve(eng.Serve)
 	if err := a.startRunners(runners); err != nil {
 		return err
@@ -166,6 +146,11 @@ func (a *App) build(ctx context.Context) error {
 		tools.bind(a, runs, agents), sessions.Routes(), schedules.Routes(), notes.Routes(), servers.Routes(), storedRoutes, a.audit.Routes(), tenants.Routes(), used.Routes(), found.Routes(),
 	)
 	a.raw = append(chat.Routes(), a.mcpEndpoint(servers, runs, agentTools{catalogue{agents}, source}, log)...)
+	return a.buildServer(signIn)
+}
+
+// buildServer makes the edge for the routes that there are.
+func (a *App) buildServer(signIn *signin.Service) error {
 	limiter, proxies, err := a.buildLimits()
 	if err != nil {
 		return err
@@ -178,6 +163,31 @@ func (a *App) build(ctx context.Context) error {
 	return err
 }
 
+// buildTenants makes what knows whose requests are whose, and what they may.
+func (a *App) buildTenants(ctx context.Context, queue work.Queue, cursors *page.Cursors) (*tenancy.Service, error) {
+	a.buildAudit(cursors)
+	if err := a.loadPlans(); err != nil {
+		return nil, err
+	}
+	if err := a.buildPeople(ctx); err != nil {
+		return nil, err
+	}
+	if err := a.buildOutbound(); err != nil {
+		return nil, err
+	}
+	return a.buildTenancy(ctx, queue, cursors)
+}
+
+// buildPost makes what tells people things.
+func (a *App) buildPost(queue work.Queue, runners map[string]*work.Runner) (*mail.Post, *notification.Service, error) {
+	post, err := a.buildMail(queue, runners)
+	if err != nil {
+		return nil, nil, err
+	}
+	notes, err := a.buildNotifications(queue, post)
+	return post, notes, err
+}
+
 // addRunner makes the runner of a kind of work on this node.
 func (a *App) addRunner(runners map[string]*work.Runner, queue work.Queue, kind string, slots int, handle work.Handler) {
 	runners[kind] = work.NewRunner(work.Config{
@@ -185,7 +195,13 @@ func (a *App) addRunner(runners map[string]*work.Runner, queue work.Queue, kind 
 	})
 }
 
+// startRunners starts them, and wakes them when work of their kind is due.
 func (a *App) startRunners(runners map[string]*work.Runner) error {
+	a.onStop(stopper(a.hub.OnSignal(signalWork, func(kind string) {
+		if r := runners[kind]; r != nil {
+			r.Wake()
+		}
+	})))
 	for _, r := range runners {
 		if err := r.Start(); err != nil {
 			return err

@@ -86,7 +86,8 @@ func (in intruder) refused(k *call, who caller, p string) {
 	in.Helper()
 	id := in.theirs.ids[p][0]
 	set := func(id string) { k.path[p] = id }
-	status, code, says := 403, "MISSING_SCOPE", ""
+	status, code := 403, "MISSING_SCOPE"
+	var says string
 	switch {
 	case who.lack:
 		says = string(in.op.Scopes[0])

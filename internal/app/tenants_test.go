@@ -24,6 +24,18 @@ func (n *node) found(fields object) (id string, its *node) {
 	return made["tenant_id"].(string), n.as(made["raw_key"].(string))
 }
 
+func tenantIsChanged(t *testing.T, n *node, id, noTenant string) {
+	t.Helper()
+	changed := n.want(200, "PATCH", tenants+"/"+id, object{"name": "Acme Ltd.", "slug": "acme-ltd", "settings": object{"region": nil, "tier": 1}})
+	if changed["name"] != "Acme Ltd." || changed["slug"] != "acme-ltd" || fmt.Sprint(changed["settings"]) != "map[tier:1]" {
+		t.Errorf("%v", changed)
+	}
+	n.want(409, "PATCH", tenants+"/"+id, object{"slug": "keyless"})
+	n.want(422, "PATCH", tenants+"/"+id, object{"slug": "-", "plan": "none", "name": "\u0001"})
+	n.want(404, "PATCH", tenants+"/"+noTenant, object{"name": "x"})
+	n.want(404, "GET", tenants+"/nonsense", nil)
+}
+
 func TestTenantsAreAdministered(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, n *node) {
@@ -63,14 +75,7 @@ func TestTenantsAreAdministered(t *testing.T) {
 		if read["primary_email"] != "ann@example.com" || read["raw_key"] != nil {
 			t.Errorf("%v", read)
 		}
-		changed := n.want(200, "PATCH", tenants+"/"+id, object{"name": "Acme Ltd.", "slug": "acme-ltd", "settings": object{"region": nil, "tier": 1}})
-		if changed["name"] != "Acme Ltd." || changed["slug"] != "acme-ltd" || fmt.Sprint(changed["settings"]) != "map[tier:1]" {
-			t.Errorf("%v", changed)
-		}
-		n.want(409, "PATCH", tenants+"/"+id, object{"slug": "keyless"})
-		n.want(422, "PATCH", tenants+"/"+id, object{"slug": "-", "plan": "none", "name": "\u0001"})
-		n.want(404, "PATCH", tenants+"/"+made["user_id"].(string), object{"name": "x"})
-		n.want(404, "GET", tenants+"/nonsense", nil)
+		tenantIsChanged(t, n, id, made["user_id"].(string))
 		acme.ended(acme.run(acme.agent(object{"model": object{"provider": "custom", "model_ref": "builtin/echo"}}), "hello", nil))
 		used := n.want(200, "GET", tenants+"/"+id+"/usage", nil)
 		if used["tenant_id"] != id || used["period"] != time.Now().UTC().Format("2006-01") || used["usage"].(object)["runs_count"] != 1.0 {

@@ -106,7 +106,7 @@ func (o *operation) render(out any) (*idempotency.Answer, error) {
 }
 
 func (o *operation) cookie(c *route.Cookie) *http.Cookie {
-	set := &http.Cookie{
+	set := &http.Cookie{ //nolint:gosec // G124: over plain HTTP, which is how agentd runs on one's own machine, a browser keeps no secure cookie
 		Name: c.Name, Value: c.Value, Path: "/", MaxAge: int(c.Lasts / time.Second),
 		HttpOnly: true, Secure: o.https, SameSite: http.SameSiteLaxMode,
 	}

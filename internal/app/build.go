@@ -80,9 +80,17 @@ func (a *App) build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	notes, stored := a.buildNotifications(), a.buildStorage(cursors)
+	post, err := a.buildMail(queue, runners)
+	if err != nil {
+		return err
+	}
+	notes, err := a.buildNotifications(queue, post)
+	if err != nil {
+		return err
+	}
+	stored := a.buildStorage(cursors)
 	used := a.buildUsage(subscribers, notes, kernel)
-	meterTenants(tenants, used)
+	a.showUsage(tenants, used)
 	remember := a.newRemembering(kernel, queue, stored.files)
 	limitStored(used, stored, remember)
 	tools, err := a.buildTools(slices.Concat(stored.workspaces.Tools(), remember.tools(), []tool.Tool{notes.Tool()})...)
@@ -129,10 +137,6 @@ func (a *App) build(ctx context.Context) error {
 
 	connectMCP(servers, runs, subscribers)
 
-	post, err := a.buildMail(queue, runners)
-	if err != nil {
-		return err
-	}
 	members := a.buildMembers(cursors, agents, notes)
 	members.Mail = post
 	signIn, err := a.buildSignIn(queue, post, a.audit, members, runners)
@@ -147,6 +151,8 @@ func (a *App) build(ctx context.Context) error {
 	remember.connect(agents, store, models, client, watchers, subscribers, runners)
 	watchers.Add(notes.RunMoved) // the last: what others tell locks the same row as this
 	a.bindSessions(sessions, runs, stored, runners)
+	a.runNotifications(notes, runners)
+	found := a.buildSearch(agents, runs, sessions, watchers, subscribers, runners)
 	eng.Bind(runners[engine.WorkKind], runs)
 	a.onStop(stopper(a.hub.OnSignal(signalWork, wake)))
 	a.serve(eng.Serve)
@@ -157,7 +163,7 @@ func (a *App) build(ctx context.Context) error {
 	chat := &openai.Chat{Runs: runs, Agents: source, Models: catalogue{agents}, Log: log, Hub: a.hub}
 	a.routes = slices.Concat(
 		a.people.Routes(), members.Routes(), signIn.Routes(), agents.Routes(), resource.Routes(customers), guardrails.Routes(), runs.Routes(), remember.routes(),
-		tools.bind(a, runs, agents), sessions.Routes(), schedules.Routes(), notes.Routes(), servers.Routes(), storedRoutes, a.audit.Routes(), tenants.Routes(), used.Routes(),
+		tools.bind(a, runs, agents), sessions.Routes(), schedules.Routes(), notes.Routes(), servers.Routes(), storedRoutes, a.audit.Routes(), tenants.Routes(), used.Routes(), found.Routes(),
 	)
 	a.raw = append(chat.Routes(), a.mcpEndpoint(servers, runs, agentTools{catalogue{agents}, source}, log)...)
 	limiter, proxies, err := a.buildLimits()
@@ -166,7 +172,7 @@ func (a *App) build(ctx context.Context) error {
 	}
 	a.server, err = httpapi.New(httpapi.Config{
 		Routes: a.routes, Raw: a.raw, Auth: a.people, Ready: a.db.Ready, Idempotency: a.buildIdempotency(),
-		Limiter: limiter, Proxies: proxies,
+		Limiter: limiter, Proxies: proxies, Fresh: signIn.Fresh,
 		Log: a.log, Metrics: a.metrics, Tracer: tracer(a.cfg.Observability, "agentd/http"), PublicURL: a.cfg.Server.PublicURL,
 	})
 	return err

@@ -15,10 +15,6 @@ import (
 	"agentd/internal/txn"
 )
 
-func (a *App) buildNotifications() *notification.Service {
-	return notification.New(notification.Deps{Store: sqlstore.NewNotifications(a.db), Writer: a.db, Clock: a.clock, Hub: a.hub})
-}
-
 // buildSchedules makes the schedules of the agents, which run them through runs.
 func (a *App) buildSchedules(agents *agent.Agents, runs *run.Service, notes *notification.Service, changes *resource.Subscribers) *schedule.Service {
 	people := sqlstore.NewIdentity(a.db)

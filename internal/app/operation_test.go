@@ -251,6 +251,9 @@ var recipes = map[string]recipe{
 	"searchWeb":  {body: object{"query": "ducks"}},
 	"spawnAgent": {body: object{"name": "made by a test", "tools": []string{"calculator"}}},
 
+	"setNotificationPrefs":     {body: object{"muted_types": []string{"made.by.a.test"}}},
+	"createNotificationTarget": {body: object{"label": "made by a test", "config": object{"kind": "webhook", "url": "https://example.com/hook"}}},
+
 	"createApiKey": {body: object{"name": "made by a test"}},
 
 	"setUserRole":             {body: object{"role": "developer"}},

@@ -119,6 +119,7 @@ var rows = []row{
 	{pattern: "internal/memory", layer: slice, also: []string{"internal/agent", "internal/run"}, uses: []string{jsonModule}},
 	{pattern: "internal/run", layer: slice, also: []string{"internal/agent"}, uses: []string{jsonModule}},
 	{pattern: "internal/schedule", layer: slice, also: []string{"internal/agent", "internal/run"}, uses: []string{jsonModule, "github.com/netresearch/go-cron"}},
+	{pattern: "internal/search", layer: slice, also: []string{"internal/agent", "internal/run", "internal/session"}, uses: []string{jsonModule}},
 	{pattern: "internal/session", layer: slice, also: []string{"internal/agent", "internal/run"}, uses: []string{jsonModule}},
 	{pattern: "internal/tenancy", layer: slice, also: []string{"internal/identity"}, uses: []string{jsonModule}},
 
@@ -151,8 +152,7 @@ var rows = []row{
 	}},
 
 	// The operator's commands work on the database, beside a server or without one.
-	{pattern: "internal/cli", layer: command, also: []string{"internal/audit", "internal/identity", "internal/sqldb", "internal/sqlstore", "internal/tenancy"}, uses: []string{jsonModule, "github.com/alecthomas/kong"}},
-	{pattern: "internal/cli", layer: command, also: []string{"internal/identity", "internal/quota", "internal/sqldb", "internal/sqlstore"}, uses: []string{jsonModule, "github.com/alecthomas/kong"}},
+	{pattern: "internal/cli", layer: command, also: []string{"internal/audit", "internal/identity", "internal/quota", "internal/sqldb", "internal/sqlstore", "internal/tenancy"}, uses: []string{jsonModule, "github.com/alecthomas/kong"}},
 	{pattern: "internal/client", layer: command, uses: []string{jsonModule}},
 	{pattern: "internal/config", layer: leaf, uses: []string{"github.com/alecthomas/kong"}},
 

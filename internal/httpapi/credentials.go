@@ -191,6 +191,9 @@ func (s *Server) admit(x *exchange, r *http.Request, o *operation) error {
 	if o.row.Operator && !x.who.Operator {
 		return fault.New(fault.Forbidden, "", "This operation is the operator's of this service; your company is not the one that runs it.")
 	}
+	if o.row.Fresh && s.fresh != nil {
+		return s.fresh(x, x.who)
+	}
 	return nil
 }
 

@@ -115,6 +115,9 @@ func describe(row route.Row) string {
 	if row.Operator {
 		parts = append(parts, "Only for members of the operator's company, the first of the deployment.")
 	}
+	if row.Fresh {
+		parts = append(parts, "A browser session of somebody with a second factor must have shown it within the last 15 minutes; else 401 mfa_required.")
+	}
 	if row.Successor != "" {
 		parts = append(parts, "Use "+row.Successor+" instead.")
 	}

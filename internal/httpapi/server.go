@@ -22,6 +22,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
+	"agentd/internal/authz"
 	"agentd/internal/idempotency"
 	"agentd/internal/ratelimit"
 	"agentd/internal/route"
@@ -34,6 +35,9 @@ type Config struct {
 	Raw    []Raw
 
 	Auth Authenticator
+	// Fresh refuses callers who must show their second factor again before
+	// something dangerous. Nil: nobody must.
+	Fresh func(ctx context.Context, who authz.Caller) error
 	// Idempotency keeps the answers to writes that carry an Idempotency-Key.
 	// Nil: the header is not read.
 	Idempotency *idempotency.Keeper
@@ -67,6 +71,7 @@ type Server struct {
 	auth       Authenticator
 	sameOrigin *http.CrossOriginProtection
 	once       *idempotency.Keeper
+	fresh      func(context.Context, authz.Caller) error
 	ready      func(context.Context) error
 	log        *slog.Logger
 	tracer     trace.Tracer
@@ -91,7 +96,7 @@ type Server struct {
 // that contradict themselves: mistakes of the program that a start reveals.
 func New(c Config) (*Server, error) {
 	s := &Server{
-		auth: c.Auth, sameOrigin: http.NewCrossOriginProtection(), once: c.Idempotency, ready: c.Ready, log: c.Log, tracer: c.Tracer,
+		auth: c.Auth, sameOrigin: http.NewCrossOriginProtection(), once: c.Idempotency, fresh: c.Fresh, ready: c.Ready, log: c.Log, tracer: c.Tracer,
 		build: c.Build, started: time.Now(), mux: newMux(), proxies: c.Proxies,
 	}
 	if s.log == nil {

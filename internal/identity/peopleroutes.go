@@ -20,7 +20,10 @@ func (p *People) Routes() []route.Route {
 	const one, invite = "/{userId}", "/invites/{inviteId}"
 	transfer := userWrite("POST", one+"/transfer-ownership", "transferTenantOwnership", "Make another member the owner",
 		"The caller, who is the owner, becomes an admin. The new owner must be an active member.", 404, 409)
-	transfer.Role = authz.Owner
+	transfer.Role, transfer.Fresh = authz.Owner, true
+	remove := userWrite("DELETE", one, "deleteUser", "Take a member out",
+		"Revokes every key of theirs at once. Other companies of the person are not touched.", 404)
+	remove.Fresh = true
 	create := userWrite("POST", "/invites", "inviteUser", "Invite somebody",
 		"The link is mailed. Where no mail is configured the answer has it as invite_url, this once.", 409)
 	create.Status, create.Limits = 201, mailLimits
@@ -32,8 +35,7 @@ func (p *People) Routes() []route.Route {
 	return append([]route.Route{
 		route.Action(userRead("", "listUsers", "List the members, the oldest first"), p.listUsers),
 		route.Action(with(userRead(one, "getUser", "Read a member"), 404), p.getUser),
-		route.Action(userWrite("DELETE", one, "deleteUser", "Take a member out",
-			"Revokes every key of theirs at once. Other companies of the person are not touched.", 404), p.deleteUser),
+		route.Action(remove, p.deleteUser),
 		route.Action(userWrite("PUT", one+"/role", "setUserRole", "Change a member's role",
 			"Takes effect with the member's next request.", 404), p.setRole),
 		route.Action(userWrite("PUT", one+"/suspend", "suspendUser", "Lock a member out",

@@ -28,7 +28,7 @@ func (s *Service) Routes() []route.Route {
 			Summary: "Make a key",
 			Doc: "The key belongs to the caller and never carries more than the caller's own. It does not expire. " +
 				"Without scopes it gets the usual ones, as far as the caller holds them. The answer is the only place that shows raw_key.",
-			Scopes: []authz.Scope{"api_keys:write"}, Role: authz.Admin, Status: 201,
+			Scopes: []authz.Scope{"api_keys:write"}, Role: authz.Admin, Status: 201, Fresh: true,
 		}, s.createKey),
 		route.Action(route.Row{
 			Method: "GET", Path: keys, ID: "listApiKeys", Tag: "Tenants",

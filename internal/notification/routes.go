@@ -28,7 +28,18 @@ func (s *Service) Routes() []route.Route {
 	list.Errors = []int{400}
 	all := write("DELETE", "", "bulkDeleteNotifications", "Delete all notifications that one sees, or all that are read", "")
 	all.Errors = []int{400}
+	prefs := write("PUT", "/prefs", "setNotificationPrefs", "Say how one wants to be told", "Replaces everything: what is left out goes back to its default.")
+	target := write("POST", "/targets", "createNotificationTarget", "Add a place where one wants to be told",
+		"An email address or a webhook, used where the preferences name that way. A signing secret that is made for a webhook is shown in this answer only.")
+	target.Status, target.Errors = 201, []int{501}
+	test := write("POST", "/targets/{targetId}/test", "testNotificationTarget", "Send a notification there, to see whether it arrives", "Answers once it is queued.")
 	return []route.Route{
+		route.Action(read("/prefs", "getNotificationPrefs", "Read how one wants to be told", ""), s.prefs),
+		route.Action(prefs, s.setPrefs),
+		route.Action(read("/targets", "listNotificationTargets", "List the places where one wants to be told", "One's own; what is secret of them is left out."), s.targets),
+		route.Action(target, s.addTarget),
+		route.Action(write("DELETE", "/targets/{targetId}", "deleteNotificationTarget", "Delete a place where one wants to be told", ""), s.removeTarget),
+		route.Action(test, s.testTarget),
 		route.Action(list, s.list),
 		route.Action(all, s.clear),
 		route.Action(read("/unread", "getUnreadCount", "Count what is not read", ""), s.unread),
@@ -82,11 +93,11 @@ type marked struct {
 	Marked int `json:"marked" required:"true" doc:"How many were not read before."`
 }
 
-func (s *Service) readAll(ctx context.Context, who authz.Caller, _ *nothing) (m marked, err error) {
-	m.Marked, err = s.write(ctx, func(tx txn.Tx) (int, error) {
-		return s.Store.MarkRead(tx, who.TenantID, who.UserID, "", s.Clock.Now())
+func (s *Service) readAll(ctx context.Context, who authz.Caller, _ *nothing) (marked, error) {
+	return answer(ctx, s.Writer, func(tx txn.Tx) (marked, error) {
+		n, err := s.Store.MarkRead(tx, who.TenantID, who.UserID, "", s.Clock.Now())
+		return marked{Marked: n}, err
 	})
-	return m, err
 }
 
 type oneIn struct {
@@ -100,17 +111,17 @@ type done struct {
 }
 
 func (s *Service) markRead(ctx context.Context, who authz.Caller, in *oneIn) (done, error) {
-	_, err := s.write(ctx, func(tx txn.Tx) (int, error) {
-		return s.Store.MarkRead(tx, who.TenantID, who.UserID, in.NotificationID, s.Clock.Now())
+	return answer(ctx, s.Writer, func(tx txn.Tx) (done, error) {
+		_, err := s.Store.MarkRead(tx, who.TenantID, who.UserID, in.NotificationID, s.Clock.Now())
+		return done{OK: true}, err
 	})
-	return done{OK: true}, err
 }
 
 func (s *Service) remove(ctx context.Context, who authz.Caller, in *oneIn) (done, error) {
-	_, err := s.write(ctx, func(tx txn.Tx) (int, error) {
-		return s.Store.Delete(tx, who.TenantID, who.UserID, in.NotificationID, false)
+	return answer(ctx, s.Writer, func(tx txn.Tx) (done, error) {
+		_, err := s.Store.Delete(tx, who.TenantID, who.UserID, in.NotificationID, false)
+		return done{OK: true}, err
 	})
-	return done{OK: true}, err
 }
 
 type clearIn struct {
@@ -128,8 +139,8 @@ func (s *Service) clear(ctx context.Context, who authz.Caller, in *clearIn) (cle
 	if in.Scope != "read" && in.Scope != "all" {
 		return cleared{}, fault.New(fault.Malformed, "INVALID_QUERY", "The query parameter scope is either read or all.")
 	}
-	n, err := s.write(ctx, func(tx txn.Tx) (int, error) {
-		return s.Store.Delete(tx, who.TenantID, who.UserID, "", in.Scope == "read")
+	return answer(ctx, s.Writer, func(tx txn.Tx) (cleared, error) {
+		n, err := s.Store.Delete(tx, who.TenantID, who.UserID, "", in.Scope == "read")
+		return cleared{Deleted: n, Scope: in.Scope}, err
 	})
-	return cleared{Deleted: n, Scope: in.Scope}, err
 }

@@ -6,7 +6,10 @@ import (
 	"agentd/internal/clock"
 	"agentd/internal/event"
 	"agentd/internal/ident"
+	"agentd/internal/mail"
+	"agentd/internal/secret"
 	"agentd/internal/txn"
+	"agentd/internal/work"
 )
 
 const (
@@ -22,13 +25,27 @@ type Deps struct {
 	Writer txn.Writer
 	Clock  clock.Clock
 	Hub    *event.Hub
+
+	// What follows is for telling people outside of the app; without a Queue
+	// nobody is.
+	Delivery DeliveryStore
+	Queue    work.Queue
+	Mail     mail.Outbox // nil: no mail is sent
+	Poster   Poster
+	Box      *secret.Box
+	CheckURL func(url string) error // says why an address cannot be a webhook's
+	Public   func() string          // address under which people reach the service
 }
 
 // Service is the slice. It is safe for concurrent use.
-type Service struct{ Deps }
+type Service struct {
+	Deps
+
+	reach reach
+}
 
 // New makes a service.
-func New(d Deps) *Service { return &Service{d} }
+func New(d Deps) *Service { return &Service{Deps: d} }
 
 // Notify tells of something in the transaction that makes it true. TenantID,
 // Type and Title are the caller's to give; the id and the time are set here.
@@ -47,6 +64,9 @@ func (s *Service) Notify(tx txn.Tx, n Notification) error {
 			return err
 		}
 	}
+	if err := s.spread(tx, &n); err != nil {
+		return err
+	}
 	tenant := n.TenantID
 	tx.AfterCommit(func() {
 		// A hint: whoever hears it reads what there is.
@@ -58,11 +78,13 @@ func (s *Service) Notify(tx txn.Tx, n Notification) error {
 // stream is what a company's notifications are called on the hub.
 func stream(tenant string) string { return "notifications." + tenant }
 
-// write runs a change that says how many notifications it met.
-func (s *Service) write(ctx context.Context, do func(txn.Tx) (int, error)) (n int, err error) {
-	err = s.Writer.Write(ctx, func(tx txn.Tx) (err error) {
-		n, err = do(tx)
-		return err
+// answer runs a change that gives the answer of an operation.
+func answer[T any](ctx context.Context, w txn.Writer, do func(txn.Tx) (T, error)) (out T, err error) {
+	err = w.Write(ctx, func(tx txn.Tx) (err error) {
+		if out, err = do(tx); err != nil {
+			return err
+		}
+		return txn.Answer(tx, out)
 	})
-	return n, err
+	return out, err
 }

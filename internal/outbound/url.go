@@ -1,6 +1,7 @@
 package outbound
 
 import (
+	"net"
 	"net/netip"
 	"net/url"
 	"strconv"
@@ -56,6 +57,29 @@ func CheckURL(raw string) error {
 		return bad("The URL's host is a number; write the address as four decimal numbers, or a name.")
 	}
 	return nil
+}
+
+// CheckSecureURL is CheckURL for what must not be read on its way: https, or an
+// address that the operator allows and that is therefore near.
+func CheckSecureURL(raw string, allow Allow) error {
+	if err := CheckURL(raw); err != nil {
+		return err
+	}
+	u, err := url.Parse(raw)
+	if err != nil || u.Scheme == "https" {
+		return err
+	}
+	port := u.Port()
+	if port == "" {
+		port = "80"
+	}
+	if to, err := netip.ParseAddrPort(net.JoinHostPort(u.Hostname(), port)); err == nil {
+		to = netip.AddrPortFrom(to.Addr().Unmap(), to.Port())
+		if allow.names(to) || allow.covers(to.Addr()) {
+			return nil
+		}
+	}
+	return bad("The URL must begin with https://.")
 }
 
 // isNumber says whether some resolver would read the host as an IPv4 address:

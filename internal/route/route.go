@@ -46,6 +46,9 @@ type Row struct {
 	// HalfOpen rows also answer a browser session that still owes its second
 	// factor.
 	HalfOpen bool
+	// Fresh rows are dangerous: a browser session of somebody with a second factor
+	// must have shown it lately.
+	Fresh bool
 	// Operator rows are only for members of the first tenant, which runs the
 	// platform.
 	Operator bool

@@ -63,6 +63,19 @@ type Service struct {
 	Quota     quota.Gate     // nil: there may be any number of active sessions
 	Box       *secret.Box    // seals the secrets of links
 	Public    func() string  // address under which clients reach the service
+
+	// Changed is told, in the transaction, of a session whose metadata was set
+	// or that was deleted. Nil: nobody is.
+	Changed func(tx txn.Tx, tenant, id string) error
+}
+
+// changed tells of what else than a run changes a session: its metadata, or its
+// end.
+func (s *Service) changed(tx txn.Tx, r *Record) error {
+	if s.Changed == nil {
+		return nil
+	}
+	return s.Changed(tx, r.TenantID, r.SessionID)
 }
 
 // newSession is what a session is made of. It lives for a day unless its
@@ -99,6 +112,11 @@ func (s *Service) Create(ctx context.Context, who authz.Caller, in *newSession) 
 	err = s.Writer.Write(ctx, func(tx txn.Tx) error {
 		if err := s.insert(tx, r); err != nil {
 			return err
+		}
+		if len(r.Metadata) > 0 {
+			if err := s.changed(tx, r); err != nil {
+				return err
+			}
 		}
 		return s.Queue.Enqueue(tx, work.Item{Kind: WorkKind, Key: r.SessionID, TenantID: r.TenantID, Due: r.ExpiresAt})
 	})
@@ -256,6 +274,9 @@ func (s *Service) Update(ctx context.Context, tenant, id string, c change) (*Ses
 			if err := s.check(r.Metadata, nil); err != nil {
 				return err
 			}
+			if err := s.changed(tx, r); err != nil {
+				return err
+			}
 		}
 		if c.QueueMode != "" {
 			r.QueueMode = c.QueueMode
@@ -290,6 +311,9 @@ func (s *Service) Close(ctx context.Context, who authz.Caller, id string) (Delet
 		}
 		r.Status, r.UpdatedAt = Closed, s.Clock.Now()
 		s.tellEnd(tx, id)
+		if err := s.changed(tx, r); err != nil {
+			return err
+		}
 		if err := s.Queue.Enqueue(tx, work.Item{Kind: WorkKind, Key: id, TenantID: who.TenantID, Due: r.UpdatedAt}); err != nil {
 			return err
 		}

@@ -35,8 +35,9 @@ const migrationLock = 0x6167656e7464
 // The migrations are one text for both engines, in migrations/NNNNN_name.sql.
 // On SQLite, BYTEA is BLOB. On PostgreSQL, WITHOUT ROWID is dropped, and TEXT
 // is TEXT COLLATE "C", so that both sort alike; write a cast as text in small
-// letters. Foreign keys and checks are immediate. What is committed to main is
-// never edited again.
+// letters. What the engines cannot share stands twice, between the lines
+// "-- +only sqlite" or "-- +only postgres" and "-- +end". Foreign keys and
+// checks are immediate. What is committed to main is never edited again.
 func (db *DB) Migrate(ctx context.Context) error {
 	latest := Latest()
 	if current, err := db.Version(ctx); err != nil || current == latest {

@@ -106,7 +106,7 @@ func (s *Service) Routes() []route.Route {
 	suspend.Optional = true
 	purge := row("DELETE", one, "purgeTenant", "Delete a company with everything that is its own",
 		"It is gone for everybody with this answer. What it stored is deleted from then on, in the background; the audit log says when that is done. It cannot be taken back.", 404, 409, 422)
-	purge.Optional = true
+	purge.Optional, purge.Fresh = true, true
 	routes := []route.Route{
 		route.Action(row("GET", "", "listTenants", "List companies, newest first", "", 422), s.list),
 		route.Action(create, func(ctx context.Context, who authz.Caller, in *createIn) (Created, error) {

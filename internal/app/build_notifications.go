@@ -1,0 +1,31 @@
+package app
+
+import (
+	"agentd/internal/hookwire"
+	"agentd/internal/mail"
+	"agentd/internal/notification"
+	"agentd/internal/outbound"
+	"agentd/internal/sqlstore"
+	"agentd/internal/work"
+)
+
+// buildNotifications makes what tells people. letters is nil where this
+// deployment sends no mail.
+func (a *App) buildNotifications(queue work.Queue, letters mail.Outbox) (*notification.Service, error) {
+	allow, err := outbound.ParseAllow(a.cfg.Security.EgressAllow)
+	if err != nil {
+		return nil, err
+	}
+	store := sqlstore.NewNotifications(a.db)
+	return notification.New(notification.Deps{
+		Store: store, Delivery: store, Writer: a.db, Clock: a.clock, Hub: a.hub, Queue: queue, Mail: letters,
+		Poster: hookwire.Caller{Transport: a.guarded.Transport(), Clock: a.clock}, Box: a.box, Public: a.public,
+		CheckURL: func(url string) error { return outbound.CheckSecureURL(url, allow) },
+	}), nil
+}
+
+// runNotifications adds the runners that deliver.
+func (a *App) runNotifications(s *notification.Service, runners map[string]*work.Runner) {
+	a.addRunner(runners, s.Queue, notification.FanKind, 4, s.Spread)
+	a.addRunner(runners, s.Queue, notification.DeliverKind, 16, s.Deliver)
+}

@@ -1,0 +1,94 @@
+package app_test
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"agentd/internal/config"
+	"agentd/internal/model/modeltest"
+	"agentd/internal/sqldb/sqldbtest"
+)
+
+// A run fails, and a webhook of somebody who wants to know hears of it once,
+// signed.
+func TestNotificationsReachTargets(t *testing.T) {
+	t.Parallel()
+	for _, engine := range sqldbtest.Engines {
+		t.Run(string(engine), func(t *testing.T) {
+			t.Parallel()
+			type got struct {
+				*http.Request
+				body string
+			}
+			heard := make(chan got, 10)
+			hook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				body, _ := io.ReadAll(r.Body)
+				heard <- got{r, string(body)}
+			}))
+			t.Cleanup(hook.Close)
+			n := start(t, modeltest.New(t, modeltest.Default(modeltest.Answer{Status: 400, Error: "no"})), onEngine(t, engine),
+				func(c *config.Config) { c.Security.EgressAllow = strings.TrimPrefix(hook.URL, "http://") })
+			const path = "/api/v1/notifications"
+
+			made := n.want(201, "POST", path+"/targets", object{"label": "Ops", "config": object{"kind": "webhook", "url": hook.URL + "/x?key=hush"}})
+			key := made["config"].(object)["signing_secret"].(string)
+			if list := n.do("GET", path+"/targets", nil); strings.Contains(string(list.raw), "hush") || strings.Contains(string(list.raw), key) {
+				t.Errorf("the list tells secrets: %s", list.raw)
+			}
+			prefs := n.want(200, "GET", path+"/prefs", nil)
+			prefs["priority_channels"].(object)["warning"] = []string{"webhook"}
+			n.want(200, "PUT", path+"/prefs", prefs)
+
+			run := n.run(n.agent(nil), "hello", nil)
+			n.ended(run)
+			one := <-heard
+			mac := hmac.New(sha256.New, []byte(key))
+			mac.Write([]byte(one.Header.Get("X-SVC-Timestamp") + "." + one.body))
+			if want := "t=" + one.Header.Get("X-SVC-Timestamp") + ",v1=sha256=" + hex.EncodeToString(mac.Sum(nil)); one.Header.Get("X-SVC-Signature-V2") != want {
+				t.Errorf("the signature is %s", one.Header.Get("X-SVC-Signature-V2"))
+			}
+			told := n.want(200, "GET", path, nil)["notifications"].([]any)[0].(object)
+			if one.URL.String() != "/x?key=hush" || one.Header.Get("X-SVC-Event-Id") != told["id"] || one.Header.Get("X-SVC-Event-Type") != "run.failed" || !strings.Contains(one.body, run) {
+				t.Errorf("%s %v: %s", one.URL, one.Header, one.body)
+			}
+			last := func() any {
+				l, _ := n.want(200, "GET", path+"/targets", nil)["targets"].([]any)[0].(object)["last_delivery"].(object)
+				return l["status"]
+			}
+			eventually(t, func() bool { return last() == "delivered" })
+
+			n.want(200, "POST", path+"/targets/"+made["id"].(string)+"/test", nil)
+			if one := <-heard; !strings.Contains(one.body, `"title":"A test"`) {
+				t.Errorf("the test was %s", one.body)
+			}
+			for _, tt := range []struct {
+				config object
+				status int
+				code   string
+			}{
+				{object{"kind": "webhook", "url": "http://example.com"}, 422, "VALIDATION_ERROR"},
+				{object{"kind": "webhook", "url": "http://127.0.0.1:1"}, 422, "VALIDATION_ERROR"},
+				{object{"kind": "email"}, 501, "FEATURE_DISABLED"},
+				{object{"kind": "web_push"}, 501, "FEATURE_DISABLED"},
+				{object{"kind": "pigeon"}, 422, "VALIDATION_ERROR"},
+			} {
+				checkCode(t, n.do("POST", path+"/targets", object{"config": tt.config}), tt.status, tt.code)
+			}
+			checkCode(t, n.do("PUT", path+"/prefs", object{"quiet_hours": object{"start_local": "x", "end_local": "y", "timezone": "z"}}), 422, "VALIDATION_ERROR")
+
+			if got := n.want(200, "DELETE", path+"/targets/"+made["id"].(string), nil); got["deleted"] != true {
+				t.Errorf("%v", got)
+			}
+			checkCode(t, n.do("POST", path+"/targets/"+made["id"].(string)+"/test", nil), 404, "NOT_FOUND")
+			if len(heard) != 0 {
+				t.Errorf("heard %d more", len(heard))
+			}
+		})
+	}
+}

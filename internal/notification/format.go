@@ -1,0 +1,61 @@
+package notification
+
+import (
+	"strings"
+
+	"github.com/go-json-experiment/json"
+)
+
+const (
+	maxSlack   = 3000 // characters of a text
+	maxDiscord = 1900
+)
+
+// line is a text as one line.
+func line(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// link is where to look at a notification's subject, or "".
+func (s *Service) link(n *Notification) string {
+	if strings.HasPrefix(n.ActionURL, "/") && s.Public != nil {
+		return s.Public() + n.ActionURL
+	}
+	return n.ActionURL
+}
+
+// render makes what is posted to a webhook. What a model wrote can neither
+// call anybody nor pass for markup of ours.
+func (s *Service) render(format string, n *Notification) ([]byte, error) {
+	switch format {
+	case Slack:
+		text := "*" + escapeSlack(line(n.Title)) + "*\n" + escapeSlack(n.Message)
+		if link := s.link(n); link != "" {
+			text += "\n" + escapeSlack(link)
+		}
+		return json.Marshal(struct {
+			Text string `json:"text"`
+		}{fit(text, maxSlack)})
+	case Discord:
+		text := "**" + line(n.Title) + "**\n" + n.Message
+		if link := s.link(n); link != "" {
+			text = fit(text, maxDiscord-len(link)-1) + "\n" + link
+		}
+		type mentions struct {
+			Parse []string `json:"parse"`
+		}
+		return json.Marshal(struct {
+			Content  string   `json:"content"`
+			Mentions mentions `json:"allowed_mentions"`
+		}{fit(text, maxDiscord), mentions{[]string{}}})
+	}
+	return json.Marshal(struct {
+		EventID   string        `json:"event_id"`
+		EventType string        `json:"event_type"`
+		TenantID  string        `json:"tenant_id"`
+		Timestamp string        `json:"timestamp"`
+		Data      *Notification `json:"data"`
+	}{n.ID, n.Type, n.TenantID, n.CreatedAt.UTC().Format("2006-01-02T15:04:05.000Z07:00"), n})
+}
+
+var slackEscapes = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
+
+func escapeSlack(s string) string { return slackEscapes.Replace(s) }

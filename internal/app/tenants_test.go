@@ -232,6 +232,7 @@ func TestPurge(t *testing.T) {
 		other.ended(other.run(other.agent(object{"model": object{"provider": "custom", "model_ref": "builtin/echo"}}), "hello", nil))
 		beside := n.admin()
 		walrus.run(walrus.ids["agentId"][2], "walrus", object{"resource_limits": object{"max_cost_usd": 1}}) // has a budget
+		walrus.want(200, "PUT", "/api/v1/notifications/prefs", object{"muted_types": []string{"made.by.a.test"}})
 		walrus.want(200, "PUT", "/api/v1/billing/budget", object{"limit_usd": 1000})
 		walrus.want(201, "POST", "/api/v1/agents", object{"name": "walrus"}, "Idempotency-Key", "walrus")
 		n.overdue(walrus.ids["agentId"][2]) // its schedule makes a run

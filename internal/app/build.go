@@ -90,7 +90,7 @@ func (a *App) build(ctx context.Context) error {
 	}
 	stored := a.buildStorage(cursors)
 	used := a.buildUsage(subscribers, notes, kernel)
-	a.showUsage(tenants, used)
+	meterTenants(tenants, used)
 	remember := a.newRemembering(kernel, queue, stored.files)
 	limitStored(used, stored, remember)
 	tools, err := a.buildTools(slices.Concat(stored.workspaces.Tools(), remember.tools(), []tool.Tool{notes.Tool()})...)

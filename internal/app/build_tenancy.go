@@ -3,11 +3,15 @@ package app
 import (
 	"context"
 
+	"github.com/go-json-experiment/json"
+
 	"agentd/internal/audit"
 	"agentd/internal/engine"
 	"agentd/internal/page"
+	"agentd/internal/schema"
 	"agentd/internal/sqlstore"
 	"agentd/internal/tenancy"
+	"agentd/internal/usage"
 	"agentd/internal/work"
 )
 
@@ -24,6 +28,7 @@ func (a *App) buildTenancy(ctx context.Context, queue work.Queue, cursors *page.
 	s := tenancy.New(tenancy.Config{
 		DB: a.db, Store: sqlstore.NewTenancy(a.db), People: a.people, Audit: a.audit, Queue: queue, Cursors: cursors,
 		Clock: a.clock, Log: a.log, RunKind: engine.WorkKind, Lease: lease, Forget: a.people.Forget,
+		Plans: a.plans, Limits: a.limitsOf,
 		Changed: func() { a.hub.Signal(signalTenants, "") },
 		Woke:    func() { a.hub.Signal(signalWork, engine.WorkKind) },
 	})
@@ -39,4 +44,25 @@ func (a *App) buildTenancy(ctx context.Context, queue work.Queue, cursors *page.
 	})))
 	a.serve(func(ctx context.Context) { s.Serve(ctx, hints) })
 	return s, nil
+}
+
+// limitsOf are a plan's limits as the API shows them.
+func (a *App) limitsOf(plan string) schema.Object {
+	p, _ := a.plans.Of(plan)
+	limits, _ := json.Marshal(p.Limits) // numbers alone
+	return schema.Object(limits)
+}
+
+// meterTenants tells the operator what tenants use, and the meter of plans that
+// the operator changes.
+func meterTenants(s *tenancy.Service, used *usage.Service) {
+	s.PlanChanged = used.TermsChanged
+	s.Usage = func(ctx context.Context, tenant, period string) (schema.Object, error) {
+		sum, err := used.UsageOf(ctx, tenant, period)
+		if err != nil {
+			return nil, err
+		}
+		text, err := json.Marshal(sum)
+		return schema.Object(text), err
+	}
 }

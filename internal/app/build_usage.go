@@ -4,15 +4,11 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/go-json-experiment/json"
-
 	"agentd/internal/model"
 	"agentd/internal/notification"
 	"agentd/internal/quota"
 	"agentd/internal/resource"
-	"agentd/internal/schema"
 	"agentd/internal/sqlstore"
-	"agentd/internal/tenancy"
 	"agentd/internal/txn"
 	"agentd/internal/usage"
 )
@@ -51,26 +47,6 @@ func (a *App) buildUsage(subscribers *resource.Subscribers, notes *notification.
 		})
 	})
 	return s
-}
-
-// showUsage tells the operator of tenants what there is to know of plans and use.
-func (a *App) showUsage(tenants *tenancy.Service, used *usage.Service) {
-	tenants.KnownPlan, tenants.PlanChanged = a.plans.Known, used.TermsChanged
-	tenants.Limits = func(id string) schema.Object {
-		plan, _ := a.plans.Of(id)
-		limits, err := json.Marshal(plan.Limits)
-		if err != nil { // it is a struct of numbers
-			panic(err)
-		}
-		return limits
-	}
-	tenants.Usage = func(ctx context.Context, tenant, month string) (schema.Object, error) {
-		sum, err := used.UsageOf(ctx, tenant, month)
-		if err != nil {
-			return nil, err
-		}
-		return json.Marshal(sum)
-	}
 }
 
 // limitStored has what is stored be limited, and counts what it takes to remember.

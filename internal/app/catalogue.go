@@ -19,8 +19,7 @@ func (c catalogue) Models(ctx context.Context, tenant string) (out []openai.Mode
 
 // each visits every agent of a tenant, the newest first.
 func (c catalogue) each(ctx context.Context, tenant string, visit func(*agent.Agent)) error {
-	const pageSize = 500
-	find := resource.Find{Limit: pageSize}
+	find := resource.Find{Limit: 500, Page: true}
 	for {
 		page, err := c.agents.Store().List(ctx, tenant, find)
 		if err != nil {
@@ -29,7 +28,7 @@ func (c catalogue) each(ctx context.Context, tenant string, visit func(*agent.Ag
 		for _, g := range page {
 			visit(g)
 		}
-		if len(page) < pageSize {
+		if len(page) == 0 {
 			return nil
 		}
 		find.After = page[len(page)-1].ID

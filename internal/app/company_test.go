@@ -2,9 +2,7 @@ package app_test
 
 import (
 	"encoding/base64"
-	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -77,6 +75,8 @@ type admin struct {
 	*identity.Service
 	tb testing.TB
 	db *sqldb.DB
+
+	tenanted []string // tables with rows of companies, once they were looked for
 }
 
 func (n *node) admin() *admin {
@@ -91,7 +91,7 @@ func (n *node) admin() *admin {
 	}
 	n.t.Cleanup(func() { db.Close() })
 	people := identity.New(identity.Config{DB: db, Store: sqlstore.NewIdentity(db), Clock: clock.System{}, Log: c.Logger})
-	return &admin{people, n.t, db}
+	return &admin{Service: people, tb: n.t, db: db}
 }
 
 // exec changes what no operation changes yet.
@@ -117,38 +117,6 @@ func (a *admin) key(tenant string, role authz.Role, scopes ...authz.Scope) ident
 		a.tb.Fatal(err)
 	}
 	return g
-}
-
-// volatile are columns that change without anybody's doing: leases are
-// renewed, uses of keys are noted a while after.
-var volatile = []string{"due_at", "last_used_at"}
-
-// rows dumps what the database has of a tenant.
-func (a *admin) rows(tenant string) (all []string) {
-	a.tb.Helper()
-	tables := `SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE '%tenant_id%' ORDER BY name`
-	if a.db.Postgres() {
-		tables = `SELECT table_name FROM information_schema.columns WHERE table_schema = 'public' AND column_name = 'tenant_id' ORDER BY 1`
-	}
-	for _, table := range a.query(tables) {
-		name := table["name"]
-		if name == nil {
-			name = table["table_name"]
-		}
-		if strings.HasPrefix(name.(string), "search_") {
-			continue // made of the others, after them
-		}
-		var found []string
-		for _, row := range a.query(fmt.Sprintf(`SELECT * FROM %s WHERE tenant_id = ?`, name), tenant) {
-			for _, column := range volatile {
-				delete(row, column)
-			}
-			found = append(found, fmt.Sprint(name, row))
-		}
-		slices.Sort(found)
-		all = append(all, found...)
-	}
-	return all
 }
 
 func (a *admin) query(query string, args ...any) (all []map[string]any) {
@@ -245,7 +213,7 @@ func newCompany(n *node, mark string, id identity.Grant) *company {
 	for _, name := range []string{" first", " second"} {
 		made := c.want(201, "POST", "/api/v1/tenants/me/keys", object{"name": mark + name})
 		add("keyId", made["key_id"].(string))
-		customer := c.want(201, "POST", "/api/v1/commerce/customers", object{"name": mark + name, "note": mark})
+		customer := c.want(201, "POST", "/api/v1/commerce/customers", object{"name": mark + name, "note": mark}, "Idempotency-Key", "made-once"+strings.TrimSpace(name))
 		add("customerId", customer["id"].(string))
 		guard := c.want(201, "POST", "/api/v1/guardrails", object{
 			"name": mark + name, "webhook_url": "https://example.com/" + mark, "phase": "both", "secret": mark,
@@ -281,7 +249,7 @@ func (c *company) store(add func(parameter, id string)) {
 		add("fileId", file["file_id"].(string))
 		workspace := c.want(201, "POST", "/api/v1/workspaces", object{"name": text})["workspace_id"].(string)
 		add("workspaceId", workspace)
-		for _, path := range []string{"docs/a.txt", "docs/b.txt", "move.txt"} {
+		for _, path := range []string{"docs/a.txt", "docs/b.txt", "move.txt", c.mark + ".txt"} {
 			c.want(201, "PUT", "/api/v1/workspaces/"+workspace+"/files?path="+path, text, "Content-Type", "text/plain")
 		}
 		add("artifactId", c.admin().artifact(c.id.TenantID, c.ids["runId"][0], text+".txt"))
@@ -385,9 +353,9 @@ func (c *company) in(t testing.TB) *company {
 func (c *company) converse(agent string, add func(parameter, id string)) {
 	c.t.Helper()
 	var ids []string
-	for range 3 {
+	for _, message := range []string{"calculate 6*7 ", "calculate 6*7 ", "say "} {
 		id := c.session(agent, object{"metadata": object{"note": c.mark}})
-		c.ended(c.say(id, "calculate 6*7 "+c.mark))
+		c.ended(c.say(id, message+c.mark))
 		ids = append(ids, id)
 		add("sessionId", id)
 	}

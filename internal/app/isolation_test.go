@@ -18,7 +18,7 @@ import (
 // Every operation is called with everything that belongs to another company,
 // in every place that can name a thing. It must answer exactly as if there
 // were no such thing, say nothing of the other company and change nothing of
-// it. The operator's own company is no exception.
+// it. The operator's own company is no exception. See docs/isolation.md.
 func TestIsolation(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, n *node) {
@@ -44,13 +44,19 @@ func TestIsolation(t *testing.T) {
 // intrude has one company try everything on another.
 func intrude(t *testing.T, mine, theirs *company) {
 	operations := mine.operations()
-	secrets := theirs.secrets(operations)
-	before := theirs.admin().rows(theirs.id.TenantID)
+	secrets := theirs.secrets(mine, operations)
+	var callers []caller
+	if !theirs.admin().db.Postgres() { // who may call is no matter of the database
+		callers = mine.callers()
+	}
+	beside := theirs.admin()
+	before := beside.rows(theirs.id.TenantID)
 	for _, op := range operations {
 		t.Run(op.name(), func(t *testing.T) {
-			in := intruder{t, mine.in(t), theirs.in(t), op, secrets}
+			in := intruder{t, mine.in(t), theirs.in(t), beside, op, secrets}
 			if op.Operator {
 				in.operators()
+				before = in.unharmed(before)
 				return
 			}
 			in.paths()
@@ -58,36 +64,54 @@ func intrude(t *testing.T, mine, theirs *company) {
 			in.cursors()
 			in.bodies()
 			in.header()
+			in.others(callers)
+			before = in.unharmed(before)
 		})
-	}
-	if diff := cmp.Diff(before, theirs.admin().rows(theirs.id.TenantID)); diff != "" {
-		t.Errorf("something of the other company changed:\n%s", diff)
 	}
 }
 
-// minding has a company do everything with what is its own.
+// minding has a company do everything with what is its own, by keys that carry
+// the scope that is needed and no other.
 func minding(t *testing.T, mine, theirs *company) {
 	operations := mine.operations()
-	secrets := theirs.secrets(operations)
-	before := theirs.admin().rows(theirs.id.TenantID)
+	secrets := theirs.secrets(mine, operations)
+	keys := map[string]*node{}
+	holding := func(op *operation) *node {
+		if len(op.Scopes) == 0 || moreScopes[op.ID] != "" {
+			return mine.node
+		}
+		scope := string(op.Scopes[0])
+		if keys[scope] == nil {
+			keys[scope] = mine.keyed(scope)
+		}
+		return keys[scope]
+	}
+	beside := theirs.admin()
+	before := beside.rows(theirs.id.TenantID)
 	slices.SortStableFunc(operations, deletionsLast)
 	for _, op := range operations {
 		if op.page || browserOnly[op.ID] || op.ID == neverSucceeds {
 			continue
 		}
 		t.Run(op.name(), func(t *testing.T) {
-			in := intruder{t, mine.in(t), theirs.in(t), op, secrets}
+			in := intruder{t, mine.in(t), theirs.in(t), beside, op, secrets}
 			if op.Operator { // who sees every company
-				in.secrets = nil
+				in.secrets.ids, in.secrets.texts = nil, nil
 			}
-			if got := in.send(in.mine.own(op)); !op.okStatus(got.StatusCode) {
-				t.Errorf("%s with everything one's own: %d %s", op, got.StatusCode, got.raw)
+			k := in.mine.own(op)
+			in.mine.node = in.mine.as(holding(op).key)
+			if got := in.send(k); !op.okStatus(got.StatusCode) {
+				t.Errorf("%s with everything one's own and the scopes %v: %d %s", op, op.Scopes, got.StatusCode, got.raw)
 			}
+			before = in.unharmed(before)
 		})
 	}
-	if diff := cmp.Diff(before, theirs.admin().rows(theirs.id.TenantID)); diff != "" {
-		t.Errorf("something of the other company changed:\n%s", diff)
-	}
+}
+
+// moreScopes are operations that succeed only with more than the one scope of
+// their row, and why.
+var moreScopes = map[string]string{
+	"createApiKey": "a key carries nothing that its maker's has not, and the new one is to carry something",
 }
 
 // deletionsLast orders operations: deletions after everything else, of what is
@@ -115,8 +139,9 @@ func isDelete(op *operation) int {
 type intruder struct {
 	*testing.T
 	mine, theirs *company
+	beside       *admin // of the database, whose rows nobody hides
 	op           *operation
-	secrets      []string
+	secrets      secrets
 }
 
 // neverSucceeds is done by the server's first start.
@@ -145,14 +170,19 @@ func (in intruder) paths() {
 			continue
 		}
 		k := in.mine.own(in.op)
-		status, always := unconditional[in.op.ID+" "+p]
-		if !always {
-			status = 404
-		}
 		for _, id := range in.theirs.ids[p] {
-			in.absent(k, id, status, func(id string) { k.path[p] = id })
+			in.absent(k, id, in.statusOf(p, 404), func(id string) { k.path[p] = id })
 		}
 	}
+}
+
+// statusOf is what an operation answers where a parameter or a field names
+// nothing.
+func (in intruder) statusOf(name string, otherwise int) int {
+	if status, always := unconditional[in.op.ID+" "+name]; always {
+		return status
+	}
+	return otherwise
 }
 
 // queries puts the other company's ids into filters: nothing matches.
@@ -165,14 +195,14 @@ func (in intruder) queries() {
 		if !known && !plainQueries[q] {
 			in.Errorf("%s: no test knows whether the query parameter %s names things: add it to references or plainQueries in operation_test.go", in.op, q)
 		}
+		if plainQueries[q] {
+			continue
+		}
 		k := in.mine.own(in.op)
 		for _, id := range in.theirs.ids[target] {
-			got := in.absent(k, id, 200, func(id string) { k.query.Set(q, id) })
-			items, ok := got.json["items"].([]any)
-			if !ok {
-				items, ok = got.json["entries"].([]any)
-			}
-			if len(items) > 0 || !ok && !sums[in.op.ID] {
+			got := in.absent(k, id, in.statusOf(q, 200), func(id string) { k.query.Set(q, id) })
+			items, _ := got.json["items"].([]any)
+			if entries, _ := got.json["entries"].([]any); len(items)+len(entries) > 0 {
 				in.Errorf("%s?%s= of another company: %s", in.op, q, got.raw)
 			}
 		}
@@ -195,52 +225,8 @@ func (in intruder) cursors() {
 	in.op.isRefused(in.T, in.send(k, cursor), 422, "INVALID_CURSOR")
 }
 
-// bodies puts the other company's ids into the body.
-func (in intruder) bodies() {
-	fields := in.op.idFields()
-	if in.op.ID == "createChatCompletion" {
-		fields = append(fields, "model")
-	}
-	for _, field := range fields {
-		name := field[strings.LastIndexByte(field, '.')+1:]
-		target, known := references[field]
-		if !known {
-			target, known = references[name]
-		}
-		if !known {
-			in.Errorf("%s: no test knows what the field %s of its body names: add it to references in operation_test.go", in.op, field)
-		}
-		k := in.mine.own(in.op)
-		status := 404
-		if strings.HasSuffix(name, "_ids") { // a list that is wrong in one place
-			status = 422
-		}
-		for _, id := range in.theirs.ids[target] {
-			in.absent(k, id, status, func(id string) { put(in.T, k.body, field, id) })
-			if field == "model" {
-				in.absent(k, id, 404, func(id string) { put(in.T, k.body, field, "agent/"+id) })
-			}
-		}
-	}
-}
-
-// put sets a top-level field of a body. A reference that is deeper needs a
-// path to be followed here.
-func put(t *testing.T, body any, field, id string) {
-	t.Helper()
-	o, ok := body.(object)
-	if ok && strings.HasSuffix(field, "_ids") {
-		o[field] = []string{id}
-		return
-	}
-	if !ok || strings.ContainsAny(field, ".[") {
-		t.Fatalf("put does not know how to set %s", field)
-	}
-	o[field] = id
-}
-
-// header names the other company: the chat routes refuse, the others act in
-// the key's own.
+// header names the other company or a thing of it: the chat routes refuse a
+// company, the others act in the key's own; a thing is absent.
 func (in intruder) header() {
 	if in.op.chat {
 		got := in.send(in.mine.own(in.op), in.theirs.id.TenantID, "X-Active-Tenant", in.theirs.id.TenantID)
@@ -252,20 +238,34 @@ func (in intruder) header() {
 			in.Errorf("%s: %d %s", in.op, got.StatusCode, got.raw)
 		}
 	}
+	for _, name := range in.op.headers {
+		how, known := headerReferences[name]
+		if !known {
+			in.Errorf("%s: no test knows whether the header %s names things: add it to headerReferences in isolation_test.go", in.op, name)
+		}
+		k := in.mine.own(in.op)
+		for _, id := range in.theirs.ids[how.target] {
+			in.absent(k, id, how.status, func(id string) { k.headers = []string{name, fmt.Sprintf(how.format, id)} })
+		}
+	}
+}
+
+// headerReferences says what headers name, how, and what is answered where it
+// is not there; no target: nothing.
+var headerReferences = map[string]struct {
+	target, format string
+	status         int
+}{
+	"If-Match": {}, "If-None-Match": {}, "Idempotency-Key": {},
+	"X-SVC-Agent-Id": {"agentId", "%s", 404},
+	"Last-Event-ID":  {"runId", "%s:1", 200},
 }
 
 // absent makes a call with the other company's id and with one that nobody
 // has: the answers must be the same, but for the id.
 func (in intruder) absent(k *call, id string, status int, set func(id string)) reply {
 	in.Helper()
-	set(id)
-	got := in.send(k, id)
-	nobody := ident.New()
-	set(nobody)
-	want := in.send(k, nobody)
-	if diff := cmp.Diff(alike(want, nobody), alike(got, id)); diff != "" {
-		in.Errorf("%s tells another company's %s from one that nobody has (-nobody's +another's):\n%s", in.op, id, diff)
-	}
+	got := in.alike(k, id, set)
 	switch {
 	case got.StatusCode != status:
 		in.Errorf("%s with another company's %s: %d, want %d: %s", in.op, id, got.StatusCode, status, got.raw)
@@ -277,57 +277,51 @@ func (in intruder) absent(k *call, id string, status int, set func(id string)) r
 	return got
 }
 
+// alike makes a call with the other company's id and with one that nobody has,
+// and fails unless the answers are the same. It gives the first.
+func (in intruder) alike(k *call, id string, set func(id string)) reply {
+	in.Helper()
+	set(id)
+	got := in.send(k, id)
+	nobody := ident.New()
+	set(nobody)
+	want := in.send(k, nobody)
+	if diff := cmp.Diff(plain(want, nobody), plain(got, id)); diff != "" {
+		in.Errorf("%s tells another company's %s from one that nobody has (-nobody's +another's):\n%s", in.op, id, diff)
+	}
+	return got
+}
+
 // send makes a call as the intruder and looks for the other company in the
 // answer. sent are things of the other company that the call names itself.
 func (in intruder) send(k *call, sent ...string) reply {
 	in.Helper()
-	got := k.send(in.mine.node, sent[min(len(sent), 1):]...)
+	got := k.send(in.mine.node, append(sent[min(len(sent), 1):], k.headers...)...)
 	var head strings.Builder
 	_ = got.Header.Write(&head)
 	all := head.String() + string(got.raw)
-	for _, secret := range in.secrets {
-		if strings.Contains(all, secret) && !slices.Contains(sent, secret) {
+	for _, secret := range in.secrets.in(all) {
+		if !slices.Contains(sent, secret) {
 			in.Errorf("%s tells %q of another company: %s", in.op, secret, all)
 		}
 	}
 	return got
 }
 
-// alike is an answer without what differs from one request to the next.
-func alike(r reply, id string) string {
+// plain is an answer without what differs from one request to the next.
+func plain(r reply, id string) string {
 	h := maps.Clone(r.Header)
 	request := h.Get("X-Request-Id")
-	for _, name := range []string{"X-Request-Id", "Date", "X-Run-Id"} {
+	for _, name := range []string{"X-Request-Id", "Date", "X-Run-Id", "X-Ratelimit-Remaining", "X-Ratelimit-Reset"} {
 		delete(h, name)
 	}
 	var b strings.Builder
 	fmt.Fprintln(&b, r.StatusCode)
 	_ = h.Write(&b)
 	b.Write(r.raw)
-	return strings.NewReplacer(id, "<id>", request, "<request>").Replace(b.String())
+	text := strings.NewReplacer(id, "<id>", request, "<request>").Replace(b.String())
+	return sentAt.ReplaceAllLiteralString(text, "<now>")
 }
 
-var anyID = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
-
-// secrets are what nobody else may see: the company's mark and keys, and every
-// id in whatever can be read of it.
-func (c *company) secrets(operations []*operation) []string {
-	c.t.Helper()
-	found := map[string]bool{c.mark: true, string(c.id.RawKey): true, c.id.RawKey.Prefix(): true}
-	for _, op := range operations {
-		if op.Method != http.MethodGet || op.page || op.Operator {
-			continue
-		}
-		got := c.own(op).send(c.node)
-		if !op.okStatus(got.StatusCode) {
-			c.t.Fatalf("%s: %d %s", op, got.StatusCode, got.raw)
-		}
-		for _, id := range anyID.FindAllString(string(got.raw), -1) {
-			found[id] = true
-		}
-	}
-	if len(found) < 20 {
-		c.t.Errorf("a company of only %d ids proves little: %v", len(found), found)
-	}
-	return slices.Sorted(maps.Keys(found))
-}
+// sentAt is the time that a frame which is no event of the past bears.
+var sentAt = regexp.MustCompile(`"timestamp":"[^"]*"`)

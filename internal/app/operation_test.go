@@ -35,6 +35,8 @@ type operation struct {
 	page    bool     // for people: what it needs is in a link that they were given
 	params  []string // of the path
 	queries []string
+	headers []string              // that the row reads, beside those of the chain
+	schema  map[string]*apiSchema // of each query parameter
 	body    *apiSchema            // nil: none
 	answers map[string]*apiSchema // what is published, by status; nil: not JSON; empty for a row that is not published
 	schemas map[string]*apiSchema
@@ -56,8 +58,9 @@ var (
 type apiDocument struct {
 	Paths map[string]map[string]struct {
 		Parameters []struct {
-			Name string `json:"name"`
-			In   string `json:"in"`
+			Name   string     `json:"name"`
+			In     string     `json:"in"`
+			Schema *apiSchema `json:"schema"`
 		} `json:"parameters"`
 		RequestBody apiContent            `json:"requestBody"`
 		Responses   map[string]apiContent `json:"responses"`
@@ -84,6 +87,13 @@ type apiSchema struct {
 	More       any                   `json:"additionalProperties"` // true, a schema, or nothing
 	Items      *apiSchema            `json:"items"`
 	AnyOf      []*apiSchema          `json:"anyOf"`
+
+	MinLength *int     `json:"minLength"`
+	MaxLength *int     `json:"maxLength"`
+	MinItems  *int     `json:"minItems"`
+	MaxItems  *int     `json:"maxItems"`
+	Minimum   *float64 `json:"minimum"`
+	Maximum   *float64 `json:"maximum"`
 }
 
 // operations lists what the node serves, public ones included.
@@ -100,14 +110,18 @@ func (n *node) operations() []*operation {
 	}
 	var all []*operation
 	add := func(row route.Row) *operation {
-		o := &operation{Row: row, schemas: doc.Components.Schemas}
+		o := &operation{Row: row, schemas: doc.Components.Schemas, schema: map[string]*apiSchema{}}
 		for _, match := range parameter.FindAllStringSubmatch(row.Path, -1) {
 			o.params = append(o.params, match[1])
 		}
 		published := doc.Paths[row.Path][strings.ToLower(row.Method)]
 		for _, p := range published.Parameters {
-			if p.In == "query" {
+			switch p.In {
+			case "query":
 				o.queries = append(o.queries, p.Name)
+				o.schema[p.Name] = p.Schema
+			case "header":
+				o.headers = append(o.headers, p.Name)
 			}
 		}
 		o.answers = map[string]*apiSchema{}
@@ -126,24 +140,15 @@ func (n *node) operations() []*operation {
 	}
 	for _, raw := range raws {
 		o := add(raw.Row)
-		o.rpc = raw.Path == mcpserver.Path
+		if o.rpc = raw.Path == mcpserver.Path; o.rpc {
+			o.headers = append(o.headers, "X-SVC-Agent-Id")
+		}
 		o.endless = o.rpc && raw.Method == http.MethodGet
 		o.streams = o.endless
 		o.page = raw.Path == mcp.StartPath || raw.Path == mcp.CallbackPath
 		o.chat = raw.Fail != nil && !o.rpc
 	}
 	return all
-}
-
-// idFields lists the fields of the body that hold ids, as dotted paths.
-func (o *operation) idFields() []string {
-	found := map[string]bool{}
-	o.walk(o.body, "", 0, func(path, name string, s *apiSchema) {
-		if strings.HasSuffix(name, "_id") || strings.HasSuffix(name, "_ids") || s.Format == "uuid" {
-			found[path] = true
-		}
-	})
-	return slices.Sorted(maps.Keys(found))
 }
 
 // resolve follows a reference.
@@ -334,9 +339,8 @@ var references = map[string]string{
 	"fork_point_run_id": "runId",
 	"parent_branch_id":  "branchId",
 	"message_id":        "", // whatever somebody remarks on
-	// Lists of ids, which TestForeignIDsInLists puts in.
-	"agent_ids":   "",
-	"session_ids": "",
+	"agent_ids":         "agentId",
+	"session_ids":       "sessionId",
 
 	"run_id": "runId",
 	// Approvals are looked for among those of the run.
@@ -355,10 +359,21 @@ var references = map[string]string{
 	"team_id":        "",
 	"assign_team_id": "",
 	"company_id":     "",
-	"file_ids":       "",
+	"file_ids":       "fileId",
 	"file_id":        "fileId",
 
+	// A limit of tokens, not a token.
+	"max_tokens": "", "max_completion_tokens": "",
+	// Names of secrets and variables that the company keeps beside: it has no
+	// way to name another's.
+	"api_key_ref": "", "auth.env_key": "",
+	"model_ref":          "", // a name that an endpoint knows
+	"continuation_token": "", // of the run in the path alone: TestContinuationsOfOthers
+
+	"token": "", // of the invite in the path, or of a mail
+
 	// Ids that a caller gives to things of its own.
+	"callMcp id":                 "",
 	"messages[].tool_call_id":    "",
 	"messages[].tool_calls[].id": "",
 }
@@ -377,10 +392,6 @@ var unconditional = map[string]int{
 	"deleteMemoryEntry entryId":         204, "markNotificationRead notificationId": 200, "deleteNotification notificationId": 200,
 }
 
-// sums are operations with a filter that list nothing: what they sum up of
-// another company's things is what they do of things that there are not.
-var sums = map[string]bool{"getUsage": true, "getUsageTimeseries": true}
-
 // plainQueries are parameters of queries that are no ids.
 var plainQueries = map[string]bool{
 	"action": true, "type": true,
@@ -392,6 +403,7 @@ var plainQueries = map[string]bool{
 	"top_k": true, "unread": true,
 	"accept_privacy": true, "accept_terms": true, "app_code_challenge": true, "code": true, "device_label": true,
 	"error": true, "iss": true, "return_to": true, "state": true, "token": true,
+	"tenant_id": true,
 }
 
 // call is a request to an operation.
@@ -400,6 +412,8 @@ type call struct {
 	path  map[string]string
 	query url.Values
 	body  any
+
+	headers []string // names and values, beside those that it always has
 }
 
 // own is the call of an operation with things of the company, which succeeds.

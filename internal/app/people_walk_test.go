@@ -54,14 +54,14 @@ func (a *admin) invite(tenant, by, email string) (id, token string) {
 
 // sendable is an invite that can be sent again.
 func (c *company) sendable(call *call) {
-	_, user := c.me()
-	call.path["inviteId"], _ = c.admin().invite(c.ids["tenantId"][0], user, ident.New()+"@example.com")
+	tenant, user := c.me()
+	call.path["inviteId"], _ = c.admin().invite(tenant, user, ident.New()+"@example.com")
 }
 
 // opened is an invite with its link.
 func (c *company) opened(call *call) {
-	_, user := c.me()
-	id, token := c.admin().invite(c.ids["tenantId"][0], user, ident.New()+"@example.com")
+	tenant, user := c.me()
+	id, token := c.admin().invite(tenant, user, ident.New()+"@example.com")
 	call.path["inviteId"], call.body.(object)["token"] = id, token
 }
 

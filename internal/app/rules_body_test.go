@@ -18,7 +18,7 @@ import (
 )
 
 // owned is the first company of a node, with some of everything in it.
-func owned(t *testing.T, n *node) *company {
+func owned(t testing.TB, n *node) *company {
 	t.Helper()
 	keys := n.want(200, "GET", "/api/v1/tenants/me/keys", nil)["keys"].([]any)
 	return newCompany(n, "mine", identity.Grant{KeyID: keys[0].(object)["key_id"].(string), RawKey: ownerKey})

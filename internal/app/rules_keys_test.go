@@ -1,6 +1,11 @@
 package app_test
 
 import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"testing"
@@ -10,6 +15,7 @@ import (
 
 	"agentd/internal/authz"
 	"agentd/internal/ident"
+	"agentd/internal/model/modeltest"
 )
 
 const keysPath = "/api/v1/tenants/me/keys"
@@ -191,4 +197,34 @@ func TestKeyOwnership(t *testing.T) {
 	// A key may revoke itself, and is gone with that.
 	other.want(200, "DELETE", keysPath+"/"+two.KeyID, nil)
 	checkCode(t, other.do("GET", keysPath, nil), 401, "AUTH_ERROR")
+}
+
+// Nothing that opens a door lies readable in the data directory.
+func TestSecretsAreNotOnDisk(t *testing.T) {
+	t.Parallel()
+	n := start(t, modeltest.New(t))
+	made := n.want(201, "POST", "/api/v1/tenants/me/keys", object{"name": "k"})["raw_key"].(string)
+	n.as(made).ended(n.run(n.agent(nil), "Hello?", nil))
+	hidden := map[string]string{"the owner's key": ownerKey[13:], "a key": made[13:], "the operator's model key": "operator-key"}
+	files := 0
+	err := filepath.WalkDir(n.cfg.Storage.DataDir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		files++
+		text, err := os.ReadFile(path)
+		for what, secret := range hidden {
+			if bytes.Contains(text, []byte(secret)) {
+				t.Errorf("%s holds %s", d.Name(), what)
+			}
+		}
+		info, infoErr := d.Info()
+		if infoErr == nil && info.Mode().Perm()&0o077 != 0 && d.Name() == "secret.key" {
+			t.Errorf("%s can be read by others: %v", d.Name(), info.Mode())
+		}
+		return errors.Join(err, infoErr)
+	})
+	if err != nil || files < 2 {
+		t.Errorf("%d files, %v", files, err)
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/ident"
+	"agentd/internal/model/modeltest"
 )
 
 // everyMethod is what a path is asked with.
@@ -243,4 +244,34 @@ func TestHealthNeedsNoKey(t *testing.T) {
 	if doc := n.send("GET", "/api/v1/openapi.json", ""); doc.json["openapi"] != "3.1.0" {
 		t.Errorf("the document: %d %.100s", doc.StatusCode, doc.raw)
 	}
+}
+
+func TestVersionIsNotNegotiated(t *testing.T) {
+	t.Parallel()
+	n := start(t, nil)
+	for _, asked := range []string{"2020-01-01", "nonsense"} {
+		r := n.do("GET", "/api/v1/me", nil, "X-API-Version", asked)
+		if r.StatusCode != 200 || r.Header.Get("X-API-Version") != "2026-09-10" {
+			t.Errorf("asked for %s: %d %s", asked, r.StatusCode, r.Header.Get("X-API-Version"))
+		}
+	}
+}
+
+func TestStatusesOfWrites(t *testing.T) {
+	t.Parallel()
+	n := start(t, modeltest.New(t))
+	made := n.want(201, "POST", "/api/v1/agents", object{"name": "a"})
+	path := "/api/v1/agents/" + made["agent_id"].(string)
+	if whole := n.want(200, "GET", path, nil); len(whole) != len(made) {
+		t.Errorf("the create answers %d fields of %d", len(made), len(whole))
+	}
+	n.want(200, "POST", path+"/suspend", object{})
+	if p := n.want(409, "POST", path+"/suspend", object{}); p["code"] != "INVALID_STATE_TRANSITION" {
+		t.Errorf("suspending twice: %v", p)
+	}
+	n.want(200, "POST", path+"/activate", object{})
+	if r := n.do("DELETE", path, nil); r.StatusCode != 200 || r.json["deleted"] != true {
+		t.Errorf("deleting: %d %s", r.StatusCode, r.raw)
+	}
+	n.want(404, "GET", path, nil)
 }

@@ -3,6 +3,7 @@ package app_test
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -44,20 +45,32 @@ func (g *gate) holding(role authz.Role, scopes ...authz.Scope) string {
 	return g.keys[name]
 }
 
+// keyed makes a key with these scopes for the owner.
+func (n *node) keyed(scopes ...string) *node {
+	n.t.Helper()
+	return n.as(n.want(201, "POST", "/api/v1/tenants/me/keys", object{"name": "k", "scopes": scopes})["raw_key"].(string))
+}
+
 // knock calls an operation for things that are not there, without a body: who
 // is not let in learns nothing of either.
 func (g *gate) knock(t *testing.T, op *operation, key string, headers ...string) reply {
 	t.Helper()
-	k := &call{op: op, path: map[string]string{}}
-	for _, p := range op.params {
-		k.path[p] = ident.New()
-	}
+	k := g.call(op)
 	n := g.as(key)
 	n.t = t
 	if key == "" {
 		return n.send(op.Method, k.target(), "", headers...)
 	}
 	return k.send(n, headers...)
+}
+
+// call is an operation's, for things that are not there.
+func (g *gate) call(op *operation) *call {
+	k := &call{op: op, path: map[string]string{}, query: url.Values{}}
+	for _, p := range op.params {
+		k.path[p] = ident.New()
+	}
+	return k
 }
 
 // without is the catalogue of scopes but some; the superscope is never in it.
@@ -199,6 +212,8 @@ func TestEveryRowSaysWhoMayCall(t *testing.T) {
 		case read && len(op.Scopes) == 0 && !slices.Contains(anyKey, op.ID):
 			t.Errorf("%s takes any key: give it a scope, or add it to anyKey with a reason", op)
 		case slices.Contains(ownThings, op.ID):
+		case !read && strings.HasPrefix(op.Path, "/api/v1/tenants/") && !op.Role.AtLeast(authz.Admin):
+			t.Errorf("%s: writes of a tenant's own settings take an admin at least (decisions.md D3)", op)
 		case !read && !op.Role.AtLeast(authz.Developer):
 			t.Errorf("%s: writes take a developer at least (decisions.md D3)", op)
 		case !read && len(op.Scopes) == 0 && op.Role != authz.Admin && op.Role != authz.Owner:

@@ -40,7 +40,7 @@ func (inv *invocation) tenants(s config.Storage, plans *quota.Plans, use func(s 
 		}
 		log := slog.New(slog.DiscardHandler)
 		return use(tenancy.New(tenancy.Config{
-			DB: db, Store: sqlstore.NewTenancy(db), People: peopleOf(db, plans), KnownPlan: knownPlan(plans), Audit: logOf(db),
+			DB: db, Store: sqlstore.NewTenancy(db), People: peopleOf(db, plans), Plans: plans, Audit: logOf(db),
 			Queue: sqlstore.NewWork(db, clock.System{}, nil), Clock: clock.System{}, Log: log, Lease: purgeLease,
 		}), authz.Caller{TenantID: operator, Operator: true, Method: audit.CommandLine})
 	})
@@ -55,13 +55,6 @@ func (inv *invocation) named(s config.Storage, name string, do func(context.Cont
 		}
 		return do(inv, s, who, t)
 	})
-}
-
-func knownPlan(plans *quota.Plans) func(string) bool {
-	if plans == nil {
-		return nil
-	}
-	return plans.Known
 }
 
 type tenantCreateCommand struct {

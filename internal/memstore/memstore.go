@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"agentd/internal/fault"
+	"agentd/internal/page"
 	"agentd/internal/resource"
 	"agentd/internal/txn"
 )
@@ -116,7 +117,14 @@ func (s *Store) list(q resource.Query) []resource.Doc {
 		}
 		return strings.Compare(b.ID, a.ID)
 	})
-	return found[:min(q.Limit, len(found))]
+	found = found[:min(q.Limit, len(found))]
+	var weight page.Weight
+	for i, doc := range found {
+		if q.Page && weight.Full(len(doc.Body)) {
+			return found[:i+1]
+		}
+	}
+	return found
 }
 
 func selects(q resource.Query, doc resource.Doc) bool {

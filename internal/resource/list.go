@@ -16,10 +16,11 @@ type Find struct {
 	Asc    bool              // oldest first
 	After  string            // behind this id; "" from the start
 	Limit  int               // at least 1
+	Page   bool              // fewer than Limit where they are large; at least one, if there is one
 }
 
 func (s *Store[T]) query(tenant string, f Find) (Query, error) {
-	q := Query{Kind: s.Name, Tenant: tenant, Unique: f.Unique, Asc: f.Asc, After: f.After, Limit: f.Limit}
+	q := Query{Kind: s.Name, Tenant: tenant, Unique: f.Unique, Asc: f.Asc, After: f.After, Limit: f.Limit, Page: f.Page}
 	for name, value := range f.Where {
 		slot, ok := s.slot[name]
 		if !ok {
@@ -78,15 +79,15 @@ func (s *Store[T]) Page(ctx context.Context, tenant string, in Listing) (*route.
 		return nil, err
 	}
 	limit := page.Limit(in.Limit, s.PageSize, s.PageMost)
-	q.Limit = limit + 1
+	q.Limit, q.Page = limit+1, true
 	docs, err := s.deps.Backend.List(ctx, q)
 	if err != nil {
 		return nil, err
 	}
 	next := ""
-	if len(docs) > limit {
-		docs = docs[:limit]
-		next = s.deps.Cursors.Seal(scope, docs[limit-1].ID)
+	docs, more := page.Cut(docs, limit, func(d Doc) int { return len(d.Body) })
+	if more {
+		next = s.deps.Cursors.Seal(scope, docs[len(docs)-1].ID)
 	}
 	return s.wirePage(docs, next)
 }

@@ -74,6 +74,7 @@ type Query struct {
 	Asc          bool
 	After        string // strictly behind this id in that order; "": from the start
 	Limit        int    // at most this many, and at least 1
+	Page         bool   // of one page: not more than [page.Weight] takes and the first that it does not
 }
 
 // What a [Backend] answers beside faults of the database.

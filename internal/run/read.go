@@ -72,14 +72,16 @@ func (s *Service) List(ctx context.Context, tenant string, f Filter, limit, curs
 	if err != nil {
 		return nil, err
 	}
-	p := &Page{Items: runs}
-	if len(runs) > n {
-		p.Items, p.HasMore = runs[:n], true
-		next := s.Cursors.Seal(scope, runs[n-1].RunID)
+	p := &Page{}
+	if p.Items, p.HasMore = page.Cut(runs, n, Run.Weight); p.HasMore {
+		next := s.Cursors.Seal(scope, p.Items[len(p.Items)-1].RunID)
 		p.Cursor = &next
 	}
 	return p, nil
 }
+
+// Weight is about how large the run is on a page, in bytes.
+func (r Run) Weight() int { return len(r.Input) + len(r.Output) + len(r.Metadata) }
 
 // Wait gives the run once it has ended, or as it is when the time is up.
 func (s *Service) Wait(ctx context.Context, tenant, id string, timeout time.Duration) (*Run, error) {

@@ -107,8 +107,8 @@ type Input struct {
 	// Instructions come from the caller, not the agent's maker: they are
 	// delivered with the message and do not replace the agent's prompt.
 	Instructions string           `json:"instructions,omitzero" doc:"The caller's instructions for this run; the agent's own prompt stays."`
-	History      []model.Message  `json:"history,omitzero" doc:"Earlier turns of the conversation, oldest first."`
-	Parts        []jsontext.Value `json:"parts,omitzero" doc:"Content parts of the message, where it is more than text."`
+	History      []model.Message  `json:"history,omitzero" maxItems:"10000" doc:"Earlier turns of the conversation, oldest first."`
+	Parts        []jsontext.Value `json:"parts,omitzero" maxItems:"1000" doc:"Content parts of the message, where it is more than text."`
 }
 
 // Output of a completed run.

@@ -77,6 +77,7 @@ type Store interface {
 	// Lock reads a run and keeps others from changing it until commit.
 	Lock(tx txn.Tx, tenant, id string) (*Record, error)
 	Get(ctx context.Context, tenant, id string) (*Record, error)
+	// It gives fewer than the filter's limit where page.Weight is full.
 	List(ctx context.Context, tenant string, f Filter) ([]Run, error)
 	// Unfinished gives ids of an agent's runs that have not ended.
 	Unfinished(ctx context.Context, tenant, agent string, limit int) ([]string, error)

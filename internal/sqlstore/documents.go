@@ -9,6 +9,7 @@ import (
 	"errors"
 	"strings"
 
+	"agentd/internal/page"
 	"agentd/internal/resource"
 	"agentd/internal/sqldb"
 	"agentd/internal/txn"
@@ -75,6 +76,7 @@ func scanDocuments(rows *sql.Rows, err error, q resource.Query) ([]resource.Doc,
 	}
 	defer rows.Close()
 	docs := make([]resource.Doc, 0, min(q.Limit, 128))
+	var weight page.Weight
 	for rows.Next() {
 		doc := resource.Doc{Kind: q.Kind, Tenant: q.Tenant}
 		var created, updated int64
@@ -84,6 +86,9 @@ func scanDocuments(rows *sql.Rows, err error, q resource.Query) ([]resource.Doc,
 		}
 		doc.CreatedAt, doc.UpdatedAt, doc.Body = sqldb.Time(created), sqldb.Time(updated), body
 		docs = append(docs, doc)
+		if q.Page && weight.Full(len(body)) {
+			break
+		}
 	}
 	return docs, rows.Err()
 }

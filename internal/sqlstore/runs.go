@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"agentd/internal/fault"
+	"agentd/internal/page"
 	"agentd/internal/run"
 	"agentd/internal/schema"
 	"agentd/internal/sqldb"
@@ -120,12 +121,16 @@ func (s *Runs) List(ctx context.Context, tenant string, f run.Filter) ([]run.Run
 	}
 	defer rows.Close()
 	out := []run.Run{}
+	var weight page.Weight
 	for rows.Next() {
 		r, err := scanRun(tenant, rows)
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, r.Run)
+		if weight.Full(r.Weight()) {
+			break
+		}
 	}
 	return out, rows.Err()
 }

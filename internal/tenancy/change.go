@@ -98,8 +98,8 @@ func (s *Service) badChoice(slug, plan string) (wrong []fault.Field) {
 	if slug != "" && (len(slug) > mostSlug || !slugLetters.MatchString(slug)) {
 		wrong = append(wrong, fault.Field{Field: "slug", Message: fmt.Sprintf("is not lower-case letters and digits in words joined by single hyphens, %d characters at most", mostSlug)})
 	}
-	if plan != "" && !s.KnownPlan(plan) {
-		wrong = append(wrong, fault.Field{Field: "plan", Message: "there is no such plan"})
+	if plan != "" && !s.Plans.Known(plan) {
+		wrong = append(wrong, fault.Field{Field: "plan", Message: "it is not one of the plans: " + s.Plans.Names()})
 	}
 	return wrong
 }

@@ -139,9 +139,8 @@ type Config struct {
 	// that was under way wrote meanwhile; 0 is 10 min.
 	LastLook time.Duration
 
-	// KnownPlan says whether there is a plan; nil: there is the self-hosted one
-	// alone.
-	KnownPlan func(plan string) bool
+	// Plans are the operator's; nil: there is the self-hosted one alone.
+	Plans *quota.Plans
 	// Limits are a plan's; nil: none has any.
 	Limits func(plan string) schema.Object
 	// PlanChanged is told on this node that a tenant has another plan; nil:
@@ -173,8 +172,8 @@ func New(c Config) *Service {
 	if c.PlanChanged == nil {
 		c.PlanChanged = func(string) {}
 	}
-	if c.KnownPlan == nil {
-		c.KnownPlan = func(plan string) bool { return plan == quota.SelfHosted }
+	if c.Plans == nil {
+		c.Plans = quota.Unlimited()
 	}
 	if c.Limits == nil {
 		c.Limits = func(string) schema.Object { return nil }

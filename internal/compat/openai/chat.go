@@ -16,7 +16,7 @@ import (
 // accepted and ignored, as newer clients send them.
 type ChatRequest struct {
 	Model    string    `json:"model" required:"true" doc:"An agent's id, or agent/ and the id."`
-	Messages []Message `json:"messages" required:"true" minItems:"1"`
+	Messages []Message `json:"messages" required:"true" minItems:"1" maxItems:"10000"`
 	Stream   *bool     `json:"stream,omitzero" nullable:"true"`
 
 	StreamOptions schema.Nullable `json:"stream_options,omitzero" doc:"include_usage true asks for a last chunk with the usage."`
@@ -26,7 +26,7 @@ type ChatRequest struct {
 	MaxTokens           *int            `json:"max_tokens,omitzero" nullable:"true" doc:"Of each model call. Less than 1 counts as 1."`
 	MaxCompletionTokens *int            `json:"max_completion_tokens,omitzero" nullable:"true" doc:"The newer name of max_tokens, which it overrides."`
 	Stop                jsontext.Value  `json:"stop,omitzero" doc:"A string or an array of strings."`
-	Tools               []Tool          `json:"tools,omitzero" nullable:"true" doc:"Tools that the caller runs itself."`
+	Tools               []Tool          `json:"tools,omitzero" nullable:"true" maxItems:"1000" doc:"Tools that the caller runs itself."`
 	ToolChoice          jsontext.Value  `json:"tool_choice,omitzero" doc:"A string or an object, as OpenAI has them."`
 	Metadata            schema.Nullable `json:"metadata,omitzero" doc:"Goes into the run's metadata, as client_metadata."`
 }
@@ -36,7 +36,7 @@ type Message struct {
 	Role       string         `json:"role" required:"true" enum:"system,developer,user,assistant,tool"`
 	Content    jsontext.Value `json:"content,omitzero" doc:"A string, an array of content parts, or null."`
 	Name       *string        `json:"name,omitzero" nullable:"true"`
-	ToolCalls  []ToolCall     `json:"tool_calls,omitzero" nullable:"true"`
+	ToolCalls  []ToolCall     `json:"tool_calls,omitzero" nullable:"true" maxItems:"1000"`
 	ToolCallID *string        `json:"tool_call_id,omitzero" nullable:"true" doc:"Of a message of role tool: the call that it answers."`
 }
 

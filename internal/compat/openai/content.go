@@ -23,6 +23,14 @@ func (m *Message) turn(text string, parts []jsontext.Value) model.Message {
 var (
 	errContent = errors.New("expected a string, an array of content parts, or null")
 	errPart    = errors.New("expected every content part to be an object with a type, and a text where the type is text")
+	errParts   = errors.New("expected at most 1000 content parts in a message, and 10000 in all")
+)
+
+// What a conversation has at most, beside its bytes: each part costs memory of
+// its own.
+const (
+	maxParts    = 1000
+	maxAllParts = 10_000
 )
 
 // content reads a message's content. Parts that are all text become one text;
@@ -37,8 +45,8 @@ func content(v jsontext.Value) (text string, parts []jsontext.Value, err error) 
 	default:
 		return "", nil, errContent
 	}
-	if err := json.Unmarshal(v, &parts); err != nil {
-		return "", nil, errContent
+	if parts, err = elements(v); err != nil {
+		return "", nil, err
 	}
 	var texts []string
 	for _, p := range parts {
@@ -58,6 +66,25 @@ func content(v jsontext.Value) (text string, parts []jsontext.Value, err error) 
 		return text, nil, nil
 	}
 	return text, parts, nil
+}
+
+// elements gives the parts of a content, and no more than there may be.
+func elements(v jsontext.Value) (parts []jsontext.Value, err error) {
+	dec := jsontext.NewDecoder(bytes.NewReader(v))
+	if _, err := dec.ReadToken(); err != nil {
+		return nil, errContent
+	}
+	for dec.PeekKind() != ']' {
+		part, err := dec.ReadValue()
+		switch {
+		case err != nil:
+			return nil, errContent
+		case len(parts) == maxParts:
+			return nil, errParts
+		}
+		parts = append(parts, part.Clone())
+	}
+	return parts, nil
 }
 
 // unquote gives the text of a valid JSON string.

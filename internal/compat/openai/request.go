@@ -44,11 +44,15 @@ func (r *ChatRequest) input() (run.Input, error) {
 	var in run.Input
 	var instructions []string
 	turns := make([]model.Message, 0, len(r.Messages))
+	allParts := 0
 	for i := range r.Messages {
 		m := &r.Messages[i]
 		text, parts, err := content(m.Content)
 		if err != nil {
 			return in, wrong(i, "content", err.Error())
+		}
+		if allParts += len(parts); allParts > maxAllParts {
+			return in, wrong(i, "content", errParts.Error())
 		}
 		switch m.Role {
 		case "system", "developer":

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -134,4 +135,46 @@ func FuzzChatRequest(f *testing.F) {
 			t.Fatalf("%s became %s, and %s became %s: %v", body, start.Input, again, second.Input, err)
 		}
 	})
+}
+
+// What costs memory of its own is counted, however little of the body it is.
+func TestConversationsAreBounded(t *testing.T) {
+	t.Parallel()
+	message := func(content string) string { return `{"role":"user","content":` + content + `}` }
+	conversation := func(messages ...string) string {
+		return `{"model":"x","messages":[` + strings.Join(messages, ",") + `]}`
+	}
+	many := func(n int, item string) []string { return slices.Repeat([]string{item}, n) }
+	list := func(items []string) string { return "[" + strings.Join(items, ",") + "]" }
+	const text, image = `{"type":"text","text":"a"}`, `{"type":"image_url"}`
+	for name, c := range map[string]struct {
+		body, field string // "": it is taken
+	}{
+		"messages":      {conversation(many(10_000, message(`"a"`))...), ""},
+		"more_messages": {conversation(many(10_001, message(`"a"`))...), "messages"},
+		"parts":         {conversation(message(list(many(1000, text)))), ""},
+		"more_parts":    {conversation(message(`"a"`), message(list(many(1001, text)))), "messages[1].content"},
+		"all_parts":     {conversation(many(10, message(list(many(1000, image))))...), ""},
+		"more_in_all":   {conversation(append(many(10, message(list(many(1000, image)))), message("["+image+"]"))...), "messages[10].content"},
+		"no_list":       {conversation(message(`[1`)), "body"},
+		"tools":         {`{"model":"x","messages":[` + message(`"a"`) + `],"tools":` + list(many(1001, `{"function":{"name":"f"}}`)) + `}`, "tools"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, _, err := read([]byte(c.body))
+			f := fault.From(err)
+			switch {
+			case c.field == "":
+				if err != nil {
+					t.Error(err)
+				}
+			case c.field == "body":
+				if !fault.Is(err, fault.Malformed) {
+					t.Errorf("got %v", err)
+				}
+			case f == nil || len(f.Fields) != 1 || f.Fields[0].Field != c.field:
+				t.Errorf("got %v, want a complaint of %s", err, c.field)
+			}
+		})
+	}
 }

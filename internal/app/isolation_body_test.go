@@ -1,0 +1,219 @@
+package app_test
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// idField is a place in a body that names a thing, or may.
+type idField struct {
+	path string // resource_limits.x, messages[].tool_call_id
+	name string // its last part
+	list bool   // of ids
+}
+
+// naming are names of fields that name things.
+var naming = regexp.MustCompile(`(^|_)(ids?|uuids?|refs?|tokens?|keys?|by)$`)
+
+// idFields lists the fields of the body that may name things, however deep.
+func (o *operation) idFields() []idField {
+	found := map[string]idField{}
+	o.walk(o.body, "", 0, func(path, name string, s *apiSchema) {
+		s = o.resolve(s)
+		list := s.Items != nil
+		if naming.MatchString(name) || s.Format == "uuid" || list && o.resolve(s.Items).Format == "uuid" {
+			found[path] = idField{path, name, list}
+		}
+	})
+	return slices.SortedFunc(maps.Values(found), func(a, b idField) int { return strings.Compare(a.path, b.path) })
+}
+
+// freeFields lists the fields of the body that take any JSON: what names
+// things in there no schema tells.
+func (o *operation) freeFields() []string {
+	found := map[string]bool{}
+	o.walk(o.body, "", 0, func(path, _ string, s *apiSchema) {
+		s = o.resolve(s)
+		if s.More == true || s.Type == nil && s.AnyOf == nil && s.Properties == nil {
+			found[path] = true
+		}
+	})
+	return slices.Sorted(maps.Keys(found))
+}
+
+// bodies puts the other company's ids into the body.
+func (in intruder) bodies() {
+	for _, field := range in.op.idFields() {
+		target, known := in.reference(field)
+		if !known {
+			in.Errorf("%s: no test knows what the field %s of its body names: add it to references in operation_test.go", in.op, field.path)
+		}
+		status := 404
+		if field.list { // a list that is wrong in one place
+			status = 422
+		}
+		if unusual := absences[in.op.ID+" "+field.path]; unusual != 0 {
+			status = unusual
+		}
+		in.body(field, target, status)
+	}
+	for _, field := range in.op.freeFields() {
+		if plainFree[field] == "" && plainFree[in.op.ID+" "+field] == "" && hidden[in.op.ID] == nil {
+			in.Errorf("%s: the field %s of its body takes any JSON: say in plainFree (isolation_body_test.go) why nothing in it names a thing, "+
+				"or add what does to hidden", in.op, field)
+		}
+	}
+	for _, ref := range hidden[in.op.ID] {
+		for _, id := range in.theirs.ids[ref.target] {
+			k := in.mine.own(in.op)
+			in.absent(k, id, ref.status, func(id string) { k.body = ref.body(in.mine, id) })
+		}
+	}
+}
+
+// reference says what a field names: by operation and path, by path, by name.
+func (in intruder) reference(field idField) (target string, known bool) {
+	for _, name := range []string{in.op.ID + " " + field.path, field.path, field.name} {
+		if target, known = references[name]; known {
+			return target, true
+		}
+	}
+	return "", false
+}
+
+// body puts the other company's ids into one field.
+func (in intruder) body(field idField, target string, status int) {
+	k := in.mine.own(in.op)
+	base, _ := k.body.(object)
+	for _, id := range in.theirs.ids[target] {
+		got := in.absent(k, id, status, func(id string) {
+			k.body = alone(in.op.ID, field.path, with(base, field.path, listed(field.list, id)))
+		})
+		if status == 200 && strings.Contains(string(got.raw), in.theirs.mark) {
+			in.Errorf("%s: %s", in.op, got.raw)
+		}
+		if own := in.mine.ids[target]; field.list && status >= 400 { // among one's own
+			in.absent(k, id, status, func(id string) {
+				k.body = alone(in.op.ID, field.path, with(base, field.path, []any{own[0], id}))
+			})
+		}
+	}
+}
+
+func listed(list bool, id string) any {
+	if list {
+		return []any{id}
+	}
+	return id
+}
+
+// alone takes away the fields that exclude another.
+func alone(op, path string, body object) object {
+	for _, name := range exclusive[op+" "+path] {
+		delete(body, name)
+	}
+	return body
+}
+
+// absences are what operations answer to a body that names what is not there,
+// where that is neither 404 nor, in a list, 422.
+var absences = map[string]int{
+	"createTask agent_ids":           404,
+	"sendSessionMessage file_ids":    404,
+	"bulkDeleteSessions session_ids": 200, // the others are deleted; it stands among the failed
+}
+
+// exclusive are the fields that a body must not have beside another.
+var exclusive = map[string][]string{
+	"createTask agent_ids": {"agent_id"},
+}
+
+// plainFree are the fields of any JSON in which nothing names a thing of the
+// platform, and why. By path, or by operation and path.
+var plainFree = map[string]string{
+	"metadata": "kept as it comes", "entries[].metadata": "kept as it comes", "agents[].entries[].metadata": "kept as it comes",
+	"settings": "kept as it comes", "branding": "kept as it comes", "social_links": "kept as it comes",
+	"addresses[]": "kept as it comes", "a2a": "kept as it comes", "risk_classification": "kept as it comes", "skills[]": "kept as it comes",
+	"model.capabilities": "what a model can do", "effort_policy": "of models", "thinking": "of models", "image_generation": "settings of a model",
+	"policies": "names of tools, times and numbers", "memory": "settings", "core_memory": "settings",
+	"guardrails": "written out in place: an agent's own, and nothing by its id", "config": "what a guardrail looks for",
+	"mcp": "servers written out in place, and names of tools", "schedule": "when, and an input",
+	"input": "what the model is told, and whatever else the caller likes to keep", "arguments": "of a tool that the agent has; see TestToolsOfIntruders",
+	"messages[].content": "what the model is told", "stop": "texts", "stream_options": "a switch", "tool_choice": "a name in the same body",
+	"tools[].function.parameters": "a schema for the model",
+}
+
+// hidden are references in JSON whose schema does not tell of them, by
+// operation: the whole body with an id in it.
+var hidden = map[string][]struct {
+	target string
+	status int
+	body   func(mine *company, id string) any
+}{
+	"callMcp": {{"agentId", 200, func(_ *company, id string) any {
+		return object{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": object{"name": id, "arguments": object{"message": "x"}}}
+	}}},
+	"createChatCompletion": {
+		{"agentId", 404, func(_ *company, id string) any { return chatWith(id) }},
+		{"agentId", 404, func(_ *company, id string) any { return chatWith("agent/" + id) }},
+	},
+}
+
+func chatWith(model string) object {
+	return object{"model": model, "messages": []object{{"role": "user", "content": "x"}}}
+}
+
+// with is a body with one field set, however deep: messages[].tool_call_id is
+// that of the first message.
+func with(body object, path string, value any) object {
+	out := object{}
+	maps.Copy(out, body)
+	name, rest, deeper := strings.Cut(path, ".")
+	name, list := strings.CutSuffix(name, "[]")
+	if deeper {
+		inner, _ := first(out[name]).(object)
+		value = with(inner, rest, value)
+	}
+	if list {
+		value = []any{value}
+	}
+	out[name] = value
+	return out
+}
+
+// first is the first of a list, or what is no list.
+func first(v any) any {
+	switch list := v.(type) {
+	case []any:
+		if len(list) > 0 {
+			return list[0]
+		}
+	case []object:
+		if len(list) > 0 {
+			return list[0]
+		}
+	}
+	return v
+}
+
+func TestWith(t *testing.T) {
+	t.Parallel()
+	body := object{"a": 1, "list": []any{object{"x": 1, "id": "old"}}, "deep": object{"y": 2}}
+	for path, want := range map[string]object{
+		"a":         {"a": "!", "list": body["list"], "deep": body["deep"]},
+		"new":       {"a": 1, "list": body["list"], "deep": body["deep"], "new": "!"},
+		"deep.id":   {"a": 1, "list": body["list"], "deep": object{"y": 2, "id": "!"}},
+		"list[].id": {"a": 1, "list": []any{object{"x": 1, "id": "!"}}, "deep": body["deep"]},
+		"no[].p.q":  {"a": 1, "list": body["list"], "deep": body["deep"], "no": []any{object{"p": object{"q": "!"}}}},
+		"list[]":    {"a": 1, "list": []any{"!"}, "deep": body["deep"]},
+	} {
+		if diff := cmp.Diff(want, with(body, path, "!")); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", path, diff)
+		}
+	}
+}

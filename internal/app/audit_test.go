@@ -25,7 +25,8 @@ var unaudited = map[string]string{
 	"uploadFile": content, "uploadWorkspaceFile": content, "copyWorkspaceFile": content, "moveWorkspaceFile": content, "deleteWorkspaceFile": content,
 	"createWorkspace": content, "updateWorkspace": content,
 
-	"markNotificationRead": ownInbox, "markAllNotificationsRead": ownInbox, "deleteNotification": ownInbox, "bulkDeleteNotifications": ownInbox,
+	"markNotificationRead": ownInbox, "markAllNotificationsRead": ownInbox, "deleteNotification": ownInbox, "bulkDeleteNotifications": ownInbox, "setNotificationPrefs": ownInbox,
+	"testNotificationTarget": ownInbox,
 
 	"authorizeMcpServer": "it only gives a link to an authorization server",
 	"searchWeb":          "it changes nothing", "searchMemory": "it changes nothing", "searchKnowledgeBase": "it changes nothing",

@@ -192,7 +192,6 @@ func newCompany(n *node, mark string, id identity.Grant) *company {
 		add("model", id)
 	}
 	add("versionNum", "2")
-	add("targetId", agent)
 	add("subordinate", c.subordinate())
 
 	ended := c.run(agent, "calculate 6*7 "+mark, object{"metadata": object{"note": mark}})

@@ -421,6 +421,10 @@ func (c *company) own(op *operation) *call {
 	c.t.Helper()
 	made := &call{op: op, path: map[string]string{}, query: url.Values{}}
 	for _, p := range op.params {
+		if strings.HasPrefix(op.Path, "/api/v1/admin/audit/") {
+			made.path[p] = c.ids["agentId"][0]
+			continue
+		}
 		if op.Operator && p == "tenantId" {
 			made.path[p] = c.ids["subordinate"][0]
 			continue

@@ -3,6 +3,7 @@ package notification
 import (
 	"context"
 
+	"agentd/internal/audit"
 	"agentd/internal/clock"
 	"agentd/internal/event"
 	"agentd/internal/ident"
@@ -25,6 +26,7 @@ type Deps struct {
 	Writer txn.Writer
 	Clock  clock.Clock
 	Hub    *event.Hub
+	Audit  audit.Recorder // told where people have themselves be told; nil: nobody
 
 	// What follows is for telling people outside of the app; without a Queue
 	// nobody is.

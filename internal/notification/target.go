@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"agentd/internal/audit"
 	"agentd/internal/authz"
 	"agentd/internal/fault"
 	"agentd/internal/ident"
@@ -215,6 +216,9 @@ func (s *Service) addTarget(ctx context.Context, who authz.Caller, in *newTarget
 		if err == nil && n > maxTargets {
 			err = fault.New(fault.Invalid, "limit_reached", "You have %d targets, and there may be no more; delete one first.", maxTargets)
 		}
+		if err == nil {
+			err = s.note(tx, who, "created", t.ID)
+		}
 		return v, err
 	})
 }
@@ -243,8 +247,15 @@ func (s *Service) removeTarget(ctx context.Context, who authz.Caller, in *target
 		if err == nil && !found {
 			err = fault.NoSuch("notification target")
 		}
+		if err == nil {
+			err = s.note(tx, who, "deleted", in.TargetID)
+		}
 		return targetDeleted{Deleted: true, ID: in.TargetID}, err
 	})
+}
+
+func (s *Service) note(tx txn.Tx, who authz.Caller, action, id string) error {
+	return audit.Tell(s.Audit, tx, who, audit.Entry{Action: "notification_target." + action, TargetType: "notification_target", TargetID: id})
 }
 
 type targetTested struct {

@@ -23,6 +23,12 @@ var byKind = []string{"documents", "work"}
 // notParts are the tables with a tenant_id that are no part: the tenant itself.
 var notParts = []string{"tenants"}
 
+// positions are tables of the platform's own in which a tenant's id is only the
+// place where something stands: it goes back to the beginning of that moment.
+var positions = map[string]string{
+	"search_marks": `UPDATE search_marks SET tenant_id = '', thing_id = '' WHERE tenant_id = ?`,
+}
+
 const (
 	sqliteTables = `SELECT m.name FROM sqlite_master m WHERE m.type = 'table'
 		AND EXISTS (SELECT 1 FROM pragma_table_info(m.name) c WHERE c.name = 'tenant_id') ORDER BY m.name`
@@ -159,6 +165,10 @@ func (s *Tenancy) CountPart(ctx context.Context, tenant, part string) (n int64, 
 func (s *Tenancy) DeletePart(tx txn.Tx, tenant, part string, most int) (int, error) {
 	table, where, args := partOf(part, tenant)
 	t := sqldb.From(tx)
+	if back, ok := positions[part]; ok {
+		_, err := t.Exec(back, tenant)
+		return 0, err
+	}
 	key, err := s.key(t, table)
 	if err != nil {
 		return 0, err

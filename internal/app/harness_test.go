@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -89,6 +90,20 @@ func restart(t testing.TB, cfg config.Config) *node {
 
 func (n *node) stop() { n.app.Stop(context.Background()) }
 
+// roaming has every request of the tests come from an address of its own, so
+// that none is limited that others may make only so often.
+func roaming(c *config.Config) { c.Server.TrustedProxies = "127.0.0.1" }
+
+var addresses atomic.Uint32
+
+// from gives the header that says where a request comes from.
+func (n *node) from(req *http.Request) {
+	if n.cfg.Server.TrustedProxies != "" && req.Header.Get("X-Forwarded-For") == "" {
+		a := addresses.Add(1)
+		req.Header.Set("X-Forwarded-For", fmt.Sprintf("10.%d.%d.%d", a>>16&255, a>>8&255, a&255))
+	}
+}
+
 // as is the same node with another key.
 func (n *node) as(key string) *node {
 	other := *n
@@ -142,6 +157,7 @@ func (n *node) do(method, path string, body any, headers ...string) reply {
 	for i := 0; i+1 < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}
+	n.from(req)
 	resp, err := client.Do(req)
 	if err != nil {
 		n.t.Fatal(err)
@@ -346,6 +362,7 @@ func (n *node) send(method, target, body string, headers ...string) reply {
 	for i := 0; i+1 < len(headers); i += 2 {
 		req.Header.Add(headers[i], headers[i+1])
 	}
+	n.from(req)
 	resp, err := client.Do(req)
 	if err != nil {
 		n.t.Fatal(err)

@@ -53,7 +53,7 @@ func TestDocumentIsFresh(t *testing.T) {
 // published with its type, and every required one is there.
 func TestAnswersAreAsPublished(t *testing.T) {
 	t.Parallel()
-	c := owned(t, start(t, modeltest.New(t, silent), searching(t), embedding))
+	c := owned(t, start(t, modeltest.New(t, silent), searching(t), embedding, roaming))
 	operations := c.operations()
 	slices.SortStableFunc(operations, deletionsLast)
 	for _, op := range operations {
@@ -77,10 +77,13 @@ func TestAnswersAreAsPublished(t *testing.T) {
 					k.query.Set("timeout_sec", "1")
 				}
 				r := k.send(c.node)
-				if !op.okStatus(r.StatusCode) {
-					t.Fatalf("%d %s", r.StatusCode, r.raw)
-				}
 				op.checkPublished(t, r.StatusCode)
+				if !op.okStatus(r.StatusCode) {
+					if !op.worldly() {
+						t.Fatalf("%d %s", r.StatusCode, r.raw)
+					}
+					continue
+				}
 				if schema := op.answers[strconv.Itoa(r.StatusCode)]; schema != nil {
 					for _, complaint := range op.compare(schema, r.value(), "") {
 						t.Errorf("status %d: %s\n%s", r.StatusCode, complaint, r.raw)

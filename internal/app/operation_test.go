@@ -517,6 +517,9 @@ func (o *operation) checkPublished(t testing.TB, status int) {
 // the form of the operation.
 func (o *operation) isRefused(t *testing.T, r reply, status int, code string) {
 	t.Helper()
+	if o.tired(r) {
+		status, code = 429, "rate_limit_exceeded"
+	}
 	if r.StatusCode != status {
 		t.Errorf("%s: status %d, want %d: %s", o, r.StatusCode, status, r.raw)
 		return

@@ -2,6 +2,7 @@ package app_test
 
 import (
 	"crypto/sha256"
+	"strings"
 	"time"
 
 	"agentd/internal/authz"
@@ -17,6 +18,17 @@ var opensByLink = map[string]bool{"acceptInvite": true}
 
 // browserOnly are operations that no key can do. TestPeople does them.
 var browserOnly = map[string]bool{"switchTenant": true}
+
+// worldly says of the operations whose success needs more of the world than a
+// company with its keys: a mailbox, a browser, a provider, a phone. The tests
+// of signing in do them.
+func (o *operation) worldly() bool {
+	return o.Public || o.Operator || browserOnly[o.ID] || strings.HasPrefix(o.Path, "/api/v1/auth/") || strings.Contains(o.Path, "/auth-providers/")
+}
+
+// tired says whether an operation was refused because it may be called only so
+// often, whatever is sent to it.
+func (o *operation) tired(r reply) bool { return r.StatusCode == 429 && len(o.Limits) > 0 }
 
 // populate gives a company members, invites, and its owner an email.
 func (c *company) populate(add func(parameter, id string)) {

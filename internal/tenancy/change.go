@@ -62,7 +62,7 @@ func (s *Service) Create(ctx context.Context, who authz.Caller, c Creation) (Cre
 	wrong = append(wrong, s.badChoice(c.Slug, c.Plan)...)
 	keyless := c.OwnerKey != nil && !*c.OwnerKey
 	if keyless && strings.TrimSpace(c.OwnerEmail) == "" {
-		wrong = append(wrong, fault.Field{Field: "owner_email", Message: "is needed where the owner gets no key: nobody could get in"})
+		wrong = append(wrong, fault.Field{Field: "owner_email", Message: "is needed if the owner gets no key: nobody could get in"})
 	}
 	if message := identity.BadEmail(c.OwnerEmail); message != "" {
 		wrong = append(wrong, fault.Field{Field: "owner_email", Message: message})

@@ -175,6 +175,17 @@ func TestSignInByMail(t *testing.T) {
 		}
 		other.want(200, "POST", "/api/v1/auth/mfa/verify", `{"code":"`+totp(t, secret, 1)+`"}`)
 		other.want(200, "GET", "/api/v1/agents", "")
+		other.want(201, "POST", "/api/v1/tenants/me/keys", `{"name":"soon after the factor"}`)
+		n.admin().exec(`UPDATE browser_sessions SET verified_at = verified_at - ?`, time.Hour.Microseconds())
+		var stale reply
+		eventually(t, func() bool { // a session is believed for a second
+			stale = other.send("POST", "/api/v1/tenants/me/keys", `{"name":"long after it"}`)
+			return stale.StatusCode == 401
+		})
+		if stale.json["code"] != "mfa_required" || stale.json["reason"] != "stale" {
+			t.Errorf("%s", stale.raw)
+		}
+		other.want(200, "GET", "/api/v1/agents", "") // what is not dangerous asks for nothing
 		recovery := enrolled["recovery_codes"].([]any)[0].(string)
 		other.want(200, "POST", "/api/v1/auth/mfa/disable", `{"recovery_code":"`+recovery+`"}`)
 		if status := b.want(200, "GET", "/api/v1/auth/mfa/status", ""); status["enrolled"] != false {

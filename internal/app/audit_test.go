@@ -48,6 +48,7 @@ const (
 // Every write that succeeds leaves an entry in the audit log, or stands above
 // with the reason why not.
 func TestWritesAreAudited(t *testing.T) {
+	heavy(t)
 	t.Parallel()
 	n := start(t, modeltest.New(t, silent), embedding, searching(t), withCorp(t))
 	c := owned(t, n)

@@ -236,6 +236,7 @@ func (c *company) try(op *operation, data []byte) int {
 // Whatever is made of an operation's schema, the operation takes it or says
 // what is wrong, on each database.
 func TestMutatedBodies(t *testing.T) {
+	heavy(t)
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, n *node) {
 		c := owned(t, n)
@@ -264,6 +265,7 @@ func TestMutatedBodies(t *testing.T) {
 // operation in the route table, the bytes are the choices of a generator that
 // starts from what the operation publishes.
 func FuzzOperations(f *testing.F) {
+	heavy(f)
 	n := start(f, modeltest.New(f, silent), embedding, searching(f))
 	c := owned(f, n)
 	operations := c.operations()

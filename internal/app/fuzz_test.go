@@ -108,6 +108,7 @@ func (k *call) spare(c *company) *call {
 // Whatever stands in a field, the operation takes it or says what is wrong, on
 // each database.
 func TestNastyFields(t *testing.T) {
+	heavy(t)
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, n *node) {
 		c := owned(t, n)
@@ -141,6 +142,7 @@ func TestNastyFields(t *testing.T) {
 
 // Whatever stands in a path or a query, no operation fails.
 func TestNastyParameters(t *testing.T) {
+	heavy(t)
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, n *node) {
 		c := owned(t, n)

@@ -45,6 +45,7 @@ var keptAfterwards = map[string]string{
 // Every write of the route table can be repeated: the second answer is the
 // first, byte by byte, and was kept in the commit of the effect.
 func TestEveryWriteCanBeRepeated(t *testing.T) {
+	heavy(t)
 	t.Parallel()
 	c := owned(t, start(t, modeltest.New(t, silent), searching(t), embedding, withCorp(t)))
 	operations := c.operations()
@@ -181,6 +182,7 @@ type onceRoute struct {
 // Equal writes that come at once have one effect, on one node and on two: one
 // of them is answered by it, the others get that answer or are told to wait.
 func TestOneEffectEach(t *testing.T) {
+	heavy(t)
 	t.Parallel()
 	rounds := 6
 	if all := os.Getenv("AGENTD_TEST_ROUNDS"); all != "" {

@@ -20,6 +20,7 @@ import (
 // were no such thing, say nothing of the other company and change nothing of
 // it. The operator's own company is no exception. See docs/isolation.md.
 func TestIsolation(t *testing.T) {
+	heavy(t)
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, n *node) {
 		whoami := n.want(200, "GET", "/api/v1/me", nil)

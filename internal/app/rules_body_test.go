@@ -42,6 +42,7 @@ func (k *call) extended(t *testing.T, member string) string {
 
 // Every operation reads its body by the same rules (decisions.md D2).
 func TestStrictJSON(t *testing.T) {
+	heavy(t)
 	t.Parallel()
 	c := owned(t, start(t, modeltest.New(t, silent), roaming))
 	deep := func(levels int) string { return strings.Repeat("[", levels) + strings.Repeat("]", levels) }
@@ -125,6 +126,7 @@ var strictBodies = map[string]bool{"approveRun": true, "rejectRun": true}
 // What the headers say of a body is checked before the body is read
 // (interface.md sections 7 and 8).
 func TestBodyHeaders(t *testing.T) {
+	heavy(t)
 	t.Parallel()
 	c := owned(t, start(t, modeltest.New(t, silent), roaming))
 	for _, op := range c.operations() {

@@ -18,6 +18,7 @@ const streamTokens = "/api/v1/auth/sse-tokens"
 // Nothing that opens one door opens another: what is no key, or a key in the
 // wrong place, is refused by every operation before anything else.
 func TestWrongKindsOfCredentials(t *testing.T) {
+	heavy(t)
 	t.Parallel()
 	n := start(t, modeltest.New(t, silent), embedding, searching(t))
 	c := owned(t, n)

@@ -225,6 +225,7 @@ var unfilled = map[string]string{
 // After a purge nothing in the database has the tenant's id, whatever table
 // there is, and nothing of others is missing.
 func TestPurge(t *testing.T) {
+	heavy(t)
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, n *node) {
 		id, _ := n.found(object{"name": "Walrus and Sons", "slug": "walrus"})

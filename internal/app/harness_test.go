@@ -140,7 +140,7 @@ func (n *node) do(method, path string, body any, headers ...string) reply {
 	case string:
 		r = strings.NewReader(b)
 	default:
-		enc, err := json.Marshal(b)
+		enc, err := json.Marshal(b, json.Deterministic(true)) // so that what is sent again is the same
 		if err != nil {
 			n.t.Fatal(err)
 		}

@@ -107,13 +107,14 @@ func TestUnknownFieldsAreIgnored(t *testing.T) {
 		k := c.own(op)
 		k.body = k.extended(t, `"zz_unknown":{"a":[null,true,1e9,"\ud83d\ude00"]},"zz_deep":`+deep+`,"AGENT_ID":1,"Name":2`)
 		r := k.send(c.node)
-		if strictBodies[op.ID] {
+		switch {
+		case strictBodies[op.ID]:
 			op.isRefused(t, r, 422, "VALIDATION_ERROR")
-		} else if op.worldly() {
+		case op.worldly():
 			if r.json["code"] == "VALIDATION_ERROR" || r.json["code"] == "INVALID_REQUEST" {
 				t.Errorf("%s: %d %s", op, r.StatusCode, r.raw)
 			}
-		} else if !op.okStatus(r.StatusCode) {
+		case !op.okStatus(r.StatusCode):
 			t.Errorf("%s: %d %s", op, r.StatusCode, r.raw)
 		}
 	}

@@ -107,12 +107,6 @@ func (s *Server) perform(x *exchange, r *http.Request, o *operation, body func(b
 	if !ticket.Lost() {
 		err = do(txn.WithGuard(x, ticket))
 	}
-	if made := ticket.Answered(); made != nil && err == nil {
-		ticket.Finish(made)
-		x.held, x.status = nil, 0
-		x.send(made)
-		return nil
-	}
 	if kept, earlier := ticket.Earlier(x); kept != nil || earlier != nil {
 		x.held, x.status = nil, 0
 		return x.repeat(kept, earlier)

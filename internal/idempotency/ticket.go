@@ -19,10 +19,10 @@ type Ticket struct {
 
 	mu       sync.Mutex
 	record   Record
-	reserved bool    // the reservation is committed
-	answered bool    // the answer is committed
-	told     *Answer // what the last transaction was told; nil: nothing
-	lost     bool    // another request holds the key
+	reserved bool // the reservation is committed
+	answered bool // the answer is committed
+	told     bool // the open transaction was told the answer
+	lost     bool // another request holds the key
 	closed   bool
 	renewal  *time.Timer
 }
@@ -33,7 +33,7 @@ var _ txn.Guard = (*Ticket)(nil)
 func (t *Ticket) Enter(tx txn.Tx) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.told = nil
+	t.told = false
 	if t.closed || t.answered {
 		return nil
 	}
@@ -70,7 +70,7 @@ func (t *Ticket) isReserved() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.reserved = true
-	if t.told == nil && !t.closed {
+	if !t.told && !t.closed {
 		t.renewal = time.AfterFunc(renewEvery, t.renew)
 	}
 }
@@ -125,7 +125,7 @@ func (t *Ticket) Answer(tx txn.Tx, answer any) error {
 	if err := t.complete(tx, body, rendered); err != nil {
 		return err
 	}
-	t.told = rendered
+	t.told = true
 	tx.AfterCommit(func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
@@ -155,16 +155,6 @@ func (t *Ticket) Earlier(ctx context.Context) (*Answer, error) {
 		return nil, ErrRunning // the other gave up meanwhile: the client sends it again
 	}
 	return kept, err
-}
-
-// Answered is the answer that is kept with the effect; nil: none is.
-func (t *Ticket) Answered() *Answer {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !t.answered {
-		return nil
-	}
-	return t.told
 }
 
 // Lost says whether the write was not done because another request holds its

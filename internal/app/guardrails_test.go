@@ -150,7 +150,7 @@ func TestGuardrailWebhook(t *testing.T) {
 			return
 		}
 		calls = append(calls, string(body))
-		if strings.Contains(string(body), "bad") {
+		if strings.Contains(string(body), `"text":"bad"`) {
 			io.WriteString(w, `{"allowed":false,"reason":"Not today."}`)
 			return
 		}

@@ -125,6 +125,8 @@ var rows = []row{
 
 	{pattern: "internal/usage", layer: slice, uses: []string{jsonModule, "github.com/maypok86/otter/v2"}},
 	{pattern: "internal/signin", layer: slice, also: []string{"internal/identity"}, uses: []string{jsonModule}},
+	{pattern: "internal/sensor", layer: slice, also: []string{"internal/agent", "internal/run"}, uses: []string{jsonModule}},
+	{pattern: "internal/webhook", layer: slice, also: []string{"internal/run"}, uses: []string{jsonModule}},
 	{pattern: "internal/workspace", layer: slice, also: []string{"internal/agent"}, uses: []string{jsonModule, "golang.org/x/text"}},
 
 	{pattern: "internal/delegation", layer: slice, also: []string{"internal/agent", "internal/run"}, uses: []string{jsonModule}},

@@ -17,6 +17,7 @@ import (
 	"agentd/internal/config"
 	"agentd/internal/engine"
 	"agentd/internal/guardrail"
+	"agentd/internal/hookwire"
 	"agentd/internal/httpapi"
 	"agentd/internal/identity"
 	"agentd/internal/imaging"
@@ -235,7 +236,7 @@ func (a *App) buildPeople(ctx context.Context) (err error) {
 	return nil
 }
 
-// buildOutbound makes the way out for calls whose address a tenant chooses.
+// buildOutbound makes the ways out for calls whose address a tenant chooses.
 func (a *App) buildOutbound() error {
 	allow, err := outbound.ParseAllow(a.cfg.Security.EgressAllow)
 	if err != nil {
@@ -246,6 +247,8 @@ func (a *App) buildOutbound() error {
 	}
 	a.guarded = outbound.New(outbound.Config{Allow: allow})
 	a.onStop(stopper(a.guarded.Close))
+	a.hooks = outbound.New(hookwire.ClientConfig(allow))
+	a.onStop(stopper(a.hooks.Close))
 	return nil
 }
 

@@ -40,6 +40,9 @@ var scenarios = []scenario{
 	{"agents", false, agents},
 	{"once", false, once},
 	{"limits", false, limits},
+	{"webhooks", false, webhooks},
+	{"webhooks-hang", false, hangingReceivers},
+	{"webhooks-kill", true, killedSender},
 	{"million", true, million},
 }
 

@@ -106,6 +106,7 @@ type Service struct {
 	Deps
 
 	lanes lanes
+	turns turns
 }
 
 // New makes a service.
@@ -113,5 +114,5 @@ func New(d Deps) *Service {
 	if d.Observe == nil {
 		d.Observe = func(Outcome) {}
 	}
-	return &Service{Deps: d}
+	return &Service{Deps: d, turns: make(turns, maxTurns)}
 }

@@ -262,3 +262,31 @@ func TestReasonTellsNothing(t *testing.T) {
 		}
 	}
 }
+
+// The body of a 101 is the connection itself, which no deadline ends.
+func TestNobodySwitchesProtocols(t *testing.T) {
+	t.Parallel()
+	base, port := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n")
+		_, _ = io.Copy(io.Discard, conn)
+	})
+	c := client(t, "127.0.0.1:"+port)
+	for name, call := range map[string]func() (*http.Response, error){
+		"do":     func() (*http.Response, error) { return c.Do(request(t, "GET", base), Limits{}) },
+		"bare":   func() (*http.Response, error) { return c.Transport().RoundTrip(request(t, "GET", base)) },
+		"client": func() (*http.Response, error) { return c.HTTP().Do(request(t, "GET", base)) },
+	} {
+		resp, err := call()
+		if err == nil {
+			resp.Body.Close()
+		}
+		if !errors.Is(err, errSwitched) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -302,7 +302,7 @@ func TestReceiversThatAreNotThere(t *testing.T) {
 		{guarded, "http://169.254.169.254/latest", notPublic},
 		{guarded, "http://nothing.invalid:" + port, notPublic},
 		{guarded, "http://2130706433:" + insidePort, "The URL's host is a number; write the address as four decimal numbers, or a name."},
-		{guarded, "not a url", "The host could not be reached."},
+		{guarded, "not a url", "The URL must begin with https:// or http://."},
 		{guarded, "http://[", "The host could not be reached."},
 	} {
 		o := test.c.Send(t.Context(), attempt(test.url))

@@ -142,7 +142,7 @@ var rows = []row{
 	{pattern: "internal/modelwire", layer: adapter, uses: []string{jsonModule, otelModule, "code.dny.dev/ssrf"}},
 	{pattern: "internal/natsbus", layer: adapter, uses: []string{jsonModule, "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"}},
 	{pattern: "internal/outbound", layer: adapter, uses: []string{"code.dny.dev/ssrf", "golang.org/x/net"}},
-	{pattern: "internal/webwire", layer: adapter, uses: []string{jsonModule, "github.com/JohannesKaufmann/html-to-markdown/v2", "golang.org/x/net"}},
+	{pattern: "internal/webwire", layer: adapter, also: []string{"internal/outbound"}, uses: []string{jsonModule, "github.com/JohannesKaufmann/html-to-markdown/v2", "golang.org/x/net"}},
 	{pattern: "internal/sqldb", layer: adapter, uses: []string{"github.com/jackc/pgx/v5", "github.com/pressly/goose/v3", "modernc.org/sqlite"}},
 	{pattern: "internal/sqlstore", layer: adapter, also: []string{"internal/sqldb"}, uses: []string{jsonModule}},
 

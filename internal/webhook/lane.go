@@ -133,7 +133,7 @@ func (s *Service) Handle(ctx context.Context, held work.Lease) error {
 	l := &lane{
 		Service: s, held: held, sub: sub, secret: string(key),
 		more: make(chan struct{}, 1), ended: make(chan ended, width), written: make(chan written, 1), quit: make(chan struct{}),
-		open: map[string]bool{}, unread: true, quick: true,
+		open: map[string]bool{}, unread: true,
 	}
 	s.lanes.enter(held.Key, l)
 	defer s.lanes.leave(held.Key, l)

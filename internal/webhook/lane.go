@@ -226,10 +226,10 @@ func (l *lane) attempt(ctx context.Context, r Ready, quick bool) ended {
 	return e
 }
 
-// read looks for deliveries that are due. Those that are open are due too, so
-// that so many more are asked for.
+// read looks for deliveries that are due, more than can be open: those are due
+// too.
 func (l *lane) read(ctx context.Context) error {
-	found, err := l.Store.Due(ctx, l.held.TenantID, l.held.Key, l.Clock.Now(), len(l.open)+2*width, maxSending)
+	found, err := l.Store.Due(ctx, l.held.TenantID, l.held.Key, l.Clock.Now(), maxOpen+2*width, maxSending)
 	if err != nil {
 		return err
 	}
@@ -330,7 +330,7 @@ func (l *lane) write(ctx context.Context, done []ended) written {
 				return err
 			}
 			if retry != nil {
-				if err := l.Store.AddDelivery(tx, tenant, *retry); err != nil {
+				if err := l.Store.AddDeliveries(tx, tenant, []Delivery{*retry}); err != nil {
 					return err
 				}
 			}

@@ -8,7 +8,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log"
 	"maps"
@@ -50,7 +49,7 @@ func verify(secret, header string, body []byte, now time.Time) error {
 		return errors.New("the signature is too old, or of the future")
 	}
 	mac := hmac.New(sha256.New, []byte(secret))
-	io.WriteString(mac, stamp+".")
+	mac.Write([]byte(stamp + "."))
 	mac.Write(body)
 	given, err := hex.DecodeString(signature)
 	if err != nil || !hmac.Equal(given, mac.Sum(nil)) { // in constant time
@@ -122,7 +121,7 @@ func main() {
 	}
 	server := &http.Server{
 		Addr: ":9000", ReadTimeout: 10 * time.Second,
-		Handler: newReceiver(secret, func(e event) { fmt.Println(e.Type, e.ID) }),
+		Handler: newReceiver(secret, func(e event) { log.Println(e.Type, e.ID) }),
 	}
 	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
 		log.Fatal(err)

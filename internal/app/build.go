@@ -74,6 +74,11 @@ func (a *App) build(ctx context.Context) error {
 	stored := a.buildStorage(cursors)
 	used := a.buildUsage(subscribers, notes, kernel)
 	meterTenants(tenants, used)
+	hooks, err := a.buildWebhooks(queue, cursors, used, runners)
+	if err != nil {
+		return err
+	}
+	a.emitQuotas(hooks, used, subscribers)
 	remember := a.newRemembering(kernel, queue, stored.files)
 	limitStored(used, stored, remember)
 	tools, err := a.buildTools(slices.Concat(stored.workspaces.Tools(), remember.tools(), []tool.Tool{notes.Tool()})...)
@@ -88,7 +93,7 @@ func (a *App) build(ctx context.Context) error {
 	agents = agent.New(kernel, agent.Options{
 		DefaultModel: a.defaultModel(), Tools: tools.Names(), CheckURL: outbound.CheckURL, Workspaces: stored.placement,
 		CheckGuardrails: guardrail.CheckSettings, CheckSchedule: schedule.Check, CheckMCP: servers.CheckField,
-		KnowledgeBase: remember.knowledge.CheckTx, Quota: used,
+		KnowledgeBase: remember.knowledge.CheckTx, Quota: used, Told: a.tellOfAgents(hooks, func() *agent.Agents { return agents }),
 	})
 	guardrails := a.buildGuardrails(kernel, models, client, used)
 	customers := resource.NewStore(commerce.Customers, kernel)
@@ -102,9 +107,9 @@ func (a *App) build(ctx context.Context) error {
 		Writer: a.db, Runs: store, Log: log, Queue: queue, Hub: a.hub, Agents: source,
 		Models: models, Client: client, Tools: tools.Registry, Gate: guardrail.Gate{All: guardrails}, Remote: servers,
 		Memory: remember.memory, Conversations: sessions, Artifacts: stored.artifacts, Watchers: watchers, Meter: used,
-		HoldBack: tenants.HoldBack,
-		Images:   &imaging.Maker{Models: a.models, Client: a.wire, Tools: tools.Registry},
-		Clock:    a.clock, Logger: a.log, Node: a.node, Lease: lease, Tracer: tracer(a.cfg.Observability, "agentd/engine"),
+		HoldBack: tenants.HoldBack, Violated: hooks.Violated,
+		Images: &imaging.Maker{Models: a.models, Client: a.wire, Tools: tools.Registry},
+		Clock:  a.clock, Logger: a.log, Node: a.node, Lease: lease, Tracer: tracer(a.cfg.Observability, "agentd/engine"),
 	})
 	eng.Observer = observe(a.metrics, eng, a.hub)
 	runs := &run.Service{
@@ -131,6 +136,7 @@ func (a *App) build(ctx context.Context) error {
 	a.addRunner(runners, queue, schedule.WorkKind, 8, schedules.Handle)
 	a.addRunner(runners, queue, tenancy.WorkKind, 2, tenants.Handle)
 	remember.connect(agents, store, models, client, watchers, subscribers, runners)
+	watchers.Add(hooks.RunMoved)
 	watchers.Add(notes.RunMoved) // the last: what others tell locks the same row as this
 	a.bindSessions(sessions, runs, stored, runners)
 	a.runNotifications(notes, runners)
@@ -144,7 +150,7 @@ func (a *App) build(ctx context.Context) error {
 	chat := &openai.Chat{Runs: runs, Agents: source, Models: catalogue{agents}, Log: log, Hub: a.hub}
 	a.routes = slices.Concat(
 		a.people.Routes(), members.Routes(), signIn.Routes(), agents.Routes(), resource.Routes(customers), guardrails.Routes(), runs.Routes(), remember.routes(),
-		tools.bind(a, runs, agents), sessions.Routes(), schedules.Routes(), notes.Routes(), servers.Routes(), storedRoutes, a.audit.Routes(), tenants.Routes(), used.Routes(), found.Routes(),
+		tools.bind(a, runs, agents), sessions.Routes(), schedules.Routes(), notes.Routes(), servers.Routes(), storedRoutes, a.audit.Routes(), tenants.Routes(), used.Routes(), found.Routes(), hooks.Routes(),
 	)
 	a.raw = append(chat.Routes(), a.mcpEndpoint(servers, runs, agentTools{catalogue{agents}, source}, log)...)
 	return a.buildServer(signIn)

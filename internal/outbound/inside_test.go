@@ -56,6 +56,11 @@ func TestNothingInsideIsReached(t *testing.T) {
 	for _, raw := range inside {
 		raw = strings.ReplaceAll(raw, "PORT", port)
 		saved := CheckURL(raw) == nil
+		if u, err := url.Parse(raw); err == nil && c.CheckURL(raw) == nil {
+			if _, err := netip.ParseAddr(u.Hostname()); err == nil {
+				t.Errorf("%q is saved where addresses are looked at", raw)
+			}
+		}
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, raw, nil)
 		if err != nil {
 			if saved {
@@ -101,6 +106,25 @@ func TestInsideCouldBeReached(t *testing.T) {
 			continue
 		}
 		resp.Body.Close()
+		if err := c.CheckURL(req.URL.String()); err != nil {
+			t.Errorf("%s: %v", host, err)
+		}
+	}
+	for _, public := range []string{"https://example.com/x", "https://8.8.8.8", "http://[2606:4700::1111]:8080/"} {
+		if err := c.CheckURL(public); err != nil {
+			t.Errorf("%s: %v", public, err)
+		}
+	}
+	only, err := ParseAllow("10.0.0.1:443")
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := New(Config{Allow: only})
+	t.Cleanup(one.Close)
+	for url, want := range map[string]bool{"https://10.0.0.1/": true, "http://10.0.0.1:443": true, "http://10.0.0.1/": false, "https://10.0.0.1:444/": false, "https://10.0.0.2/": false, "ftp://8.8.8.8": false} {
+		if err := one.CheckURL(url); (err == nil) != want {
+			t.Errorf("%s: %v", url, err)
+		}
 	}
 	if accepted.Load() != 5 {
 		t.Errorf("%d connections", accepted.Load())

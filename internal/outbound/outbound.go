@@ -46,18 +46,12 @@ type Config struct {
 
 // Client makes guarded calls. Safe for concurrent use.
 type Client struct {
-	guard     *guard
 	transport answers
 	http      *http.Client
 }
 
 // New makes a client.
-func New(c Config) *Client {
-	g := newGuard(c.Allow)
-	client := build(c, g.control)
-	client.guard = g
-	return client
-}
+func New(c Config) *Client { return build(c, newGuard(c.Allow).control) }
 
 // build makes a client on a check of each address that is about to be dialled.
 func build(c Config, control func(network, address string, _ syscall.RawConn) error) *Client {

@@ -25,29 +25,8 @@ func CheckURL(raw string) error {
 	if err != nil || strings.ContainsFunc(raw, func(r rune) bool { return r <= ' ' || r == 0x7F || r == '\\' }) {
 		return bad("This is not a URL.")
 	}
-	_, err = check(u)
+	_, _, err = check(u)
 	return err
-}
-
-// CheckURL is the function of that name, and refuses an address that is written
-// out and that the client would not call. A name is not looked up: it may lead
-// elsewhere by the next call, which is what is checked. Errors: fault.Invalid.
-func (c *Client) CheckURL(raw string) error {
-	if err := CheckURL(raw); err != nil {
-		return err
-	}
-	u, err := url.Parse(raw)
-	if err != nil {
-		return err
-	}
-	addr, err := check(u)
-	if err != nil || !addr.IsValid() {
-		return err
-	}
-	if c.guard.check(netip.AddrPortFrom(addr, port(u))) != nil {
-		return bad("The URL's address is not a public one.")
-	}
-	return nil
 }
 
 // port is where a URL's server listens.
@@ -61,42 +40,42 @@ func port(u *url.URL) uint16 {
 	return 80
 }
 
-// check is CheckURL for what was parsed already. Where the host is an address
-// and no name it gives the address.
-func check(u *url.URL) (addr netip.Addr, err error) {
-	host := u.Hostname()
+// check is CheckURL for what was parsed already. It gives the host as it is
+// looked up, and its address where it is one.
+func check(u *url.URL) (host string, addr netip.Addr, err error) {
+	host = u.Hostname()
 	switch {
 	case u.Scheme != "http" && u.Scheme != "https":
-		return addr, bad("The URL must begin with https:// or http://.")
+		return host, addr, bad("The URL must begin with https:// or http://.")
 	case u.Opaque != "" || host == "":
-		return addr, bad("The URL names no host.")
+		return host, addr, bad("The URL names no host.")
 	case u.User != nil:
-		return addr, bad("The URL must not carry a user name or password.")
+		return host, addr, bad("The URL must not carry a user name or password.")
 	case strings.HasSuffix(u.Host, ":"):
-		return addr, bad("The URL names no port after the colon.")
+		return host, addr, bad("The URL names no port after the colon.")
 	}
 	if port := u.Port(); port != "" {
 		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-			return addr, bad("The URL's port is not between 1 and 65535.")
+			return host, addr, bad("The URL's port is not between 1 and 65535.")
 		}
 	}
 	if strings.ContainsFunc(host, func(r rune) bool { return r >= utf8.RuneSelf }) { // other scripts have digits too
 		ascii, err := idna.Lookup.ToASCII(host)
 		if err != nil {
-			return addr, bad("The URL's host is not a name that can be looked up.")
+			return host, addr, bad("The URL's host is not a name that can be looked up.")
 		}
 		host = ascii
 	}
 	if literal, err := netip.ParseAddr(host); err == nil {
 		if literal.Zone() != "" {
-			return addr, bad("The URL's address must not have a zone.")
+			return host, addr, bad("The URL's address must not have a zone.")
 		}
-		return literal, nil
+		return host, literal, nil
 	}
 	if isNumber(host) {
-		return addr, bad("The URL's host is a number; write the address as four decimal numbers, or a name.")
+		return host, addr, bad("The URL's host is a number; write the address as four decimal numbers, or a name.")
 	}
-	return addr, nil
+	return host, addr, nil
 }
 
 // CheckSecureURL is CheckURL for what must not be read on its way: https, or an

@@ -2,6 +2,7 @@ package sensor_test
 
 import (
 	"context"
+	"errors"
 	"reflect"
 	"slices"
 	"sync"
@@ -143,6 +144,20 @@ func (r *rig) sensor(agentID, more string) *sensor.View {
 	got, err := r.do("createSensor", nil, `{"agent_id":"`+agentID+`"`+more+`}`)
 	r.fatal(err)
 	return got.(*sensor.View)
+}
+
+// fill gives an agent sensors that take calls.
+func (r *rig) fill(agentID string, n int) {
+	r.t.Helper()
+	r.fatal(r.db.Write(r.t.Context(), func(tx txn.Tx) error {
+		for range n {
+			of := &sensor.Sensor{TenantID: r.who.TenantID, ID: ident.New(), AgentID: agentID, MaxTriggers: 1, CreatedAt: r.clock.Now()}
+			if made, err := r.store.Insert(tx, of); err != nil || !made {
+				return errors.Join(errors.New("not made"), err)
+			}
+		}
+		return nil
+	}))
 }
 
 func (r *rig) read(id string) *sensor.View {

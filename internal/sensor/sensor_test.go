@@ -146,9 +146,7 @@ func TestThereAreOnlySoManySensors(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, r *rig) {
 		first := r.agent()
-		for range sensor.MaxOfAgent - 1 {
-			r.sensor(first, `,"max_triggers":1`)
-		}
+		r.fill(first, sensor.MaxOfAgent-1)
 		// Of several that ask for the last place one gets it.
 		var wait sync.WaitGroup
 		var mu sync.Mutex
@@ -175,10 +173,7 @@ func TestThereAreOnlySoManySensors(t *testing.T) {
 		r.fatal(err)
 		r.sensor(first, "")
 		for range sensor.MaxActive/sensor.MaxOfAgent - 1 {
-			another := r.agent()
-			for range sensor.MaxOfAgent {
-				r.sensor(another, "")
-			}
+			r.fill(r.agent(), sensor.MaxOfAgent)
 		}
 		_, err = r.do("createSensor", nil, `{"agent_id":"`+r.agent()+`"}`)
 		is(t, err, fault.Invalid, "limit_reached")

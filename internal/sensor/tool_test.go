@@ -76,9 +76,7 @@ func TestListenWebhook(t *testing.T) {
 			t.Errorf("audit: %+v", r.log)
 		}
 
-		for range sensor.MaxOfAgent - 3 {
-			r.sensor(agentID, "")
-		}
+		r.fill(agentID, sensor.MaxOfAgent-3)
 		other.StepID = ident.New()
 		if got := do(other); !got.Failed || !strings.Contains(got.Output, "may be no more") {
 			t.Errorf("one too many: %+v", got)

@@ -156,6 +156,7 @@ func (in intruder) unharmed(before []string) []string {
 // for the mark finds whatever of it another company is shown.
 func TestCompaniesAreMarked(t *testing.T) {
 	t.Parallel()
+	heavy(t)
 	n := start(t, modeltest.New(t, silent), embedding, searching(t))
 	id, err := n.admin().CreateTenant(t.Context(), "Walrus and Sons", "walrus@example.com")
 	if err != nil {

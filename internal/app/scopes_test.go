@@ -84,6 +84,7 @@ func without(some []authz.Scope) []authz.Scope {
 // this tenant that is good now, with the scope, of a member with the role.
 func TestGate(t *testing.T) {
 	t.Parallel()
+	heavy(t)
 	g := newGate(t)
 	revoked := g.admin.key(g.tenant, authz.Owner, authz.Wildcard)
 	g.as(string(revoked.RawKey)).want(200, "DELETE", "/api/v1/tenants/me/keys/"+revoked.KeyID, nil)

@@ -135,7 +135,7 @@ var rows = []row{
 	{pattern: "internal/engine", layer: engine, uses: []string{jsonModule, otelModule}},
 
 	{pattern: "internal/mcpclient", layer: adapter, uses: []string{jsonModule, "github.com/modelcontextprotocol/go-sdk", "golang.org/x/oauth2"}},
-	{pattern: "internal/hookwire", layer: adapter},
+	{pattern: "internal/hookwire", layer: adapter, also: []string{"internal/outbound"}},
 	{pattern: "internal/mailwire", layer: adapter, uses: []string{"github.com/wneessen/go-mail"}},
 	{pattern: "internal/oidcwire", layer: adapter, uses: []string{"github.com/coreos/go-oidc/v3", "golang.org/x/oauth2"}},
 	{pattern: "internal/memstore", layer: adapter},

@@ -38,7 +38,7 @@ func (a *App) buildWebhooks(queue work.Queue, cursors *page.Cursors, used quota.
 	a.metrics.MustRegister(attempts)
 	s := webhook.New(webhook.Deps{
 		Store: sqlstore.NewWebhooks(a.db), Writer: a.db, Queue: queue, Clock: a.clock, Box: a.box, Cursors: cursors, Audit: a.audit,
-		Sender:   hookwire.Caller{Transport: a.guarded.Transport(), Clock: a.clock},
+		Sender:   hookwire.Caller{Client: a.hooks, Clock: a.clock},
 		CheckURL: outbound.CheckURL, Quota: used, Waits: waits,
 		Observe: func(o webhook.Outcome) {
 			attempts.WithLabelValues(strconv.FormatBool(o.Failure == "")).Observe(o.Latency.Seconds())

@@ -256,6 +256,14 @@ var recipes = map[string]recipe{
 	"searchWeb":  {body: object{"query": "ducks"}},
 	"spawnAgent": {body: object{"name": "made by a test", "tools": []string{"calculator"}}},
 
+	"createWebhook": {body: object{"url": "https://example.com/made-by-a-test", "events": []string{"run.failed"}}},
+	"testWebhook": {ids: func(c *company, call *call) {
+		c.want(200, "POST", "/api/v1/webhooks/"+c.ids["webhookId"][0]+"/enable", nil)
+	}},
+	"replayDeadLetter": {ids: func(c *company, call *call) {
+		c.admin().exec(`UPDATE webhook_deliveries SET dead = TRUE WHERE event_id = ? AND webhook_id = ? AND attempt = 1`, call.path["eventId"], c.ids["webhookId"][0])
+	}},
+
 	"setNotificationPrefs":     {body: object{"muted_types": []string{"made.by.a.test"}}},
 	"createNotificationTarget": {body: object{"label": "made by a test", "config": object{"kind": "webhook", "url": "https://example.com/hook"}}},
 
@@ -388,8 +396,8 @@ var plainParameters = map[string]bool{
 // unconditional are the parameters of operations that answer the same whether
 // the thing is there or not (behaviours.md sections 8 and 18), with their status.
 var unconditional = map[string]int{
-	"listAuditEntriesOfTarget targetId": 200,
-	"deleteMemoryEntry entryId":         204, "markNotificationRead notificationId": 200, "deleteNotification notificationId": 200,
+	"listAuditEntriesOfTarget targetId": 200, "deleteWebhook webhookId": 200,
+	"deleteMemoryEntry entryId": 204, "markNotificationRead notificationId": 200, "deleteNotification notificationId": 200,
 }
 
 // plainQueries are parameters of queries that are no ids.

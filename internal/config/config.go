@@ -5,6 +5,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -132,7 +133,7 @@ const maxWait = 24 * time.Hour
 // Waits are RetryWaits as durations. Error: a part that is none.
 func (w Webhooks) Waits() ([]time.Duration, error) {
 	var all []time.Duration
-	for part := range strings.SplitSeq(w.RetryWaits, ",") {
+	for part := range strings.SplitSeq(cmp.Or(w.RetryWaits, "60s,5m,30m,2h"), ",") {
 		wait, err := time.ParseDuration(strings.TrimSpace(part))
 		if err != nil || wait <= 0 || wait > maxWait {
 			return nil, fmt.Errorf("%q is no wait; write it as 90s, 5m or 2h, up to 24h", strings.TrimSpace(part))

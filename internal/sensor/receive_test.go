@@ -45,8 +45,8 @@ func TestACallStartsARun(t *testing.T) {
 			t.Errorf("afterwards: %+v", now)
 		}
 		unsigned := r.sensor(agentID, `,"unsigned":true,"max_triggers":2`)
-		for range 2 {
-			_, err = r.send(unsigned.WebhookID, "whatever", "no JSON")
+		for _, odd := range []string{"no \x00 JSON \xff", `{"a\u0000":"\u0000"}`} { // databases store some of this and not all
+			_, err = r.send(unsigned.WebhookID, "whatever", odd)
 			r.fatal(err)
 		}
 		_, err = r.send(unsigned.WebhookID, "", "no JSON")

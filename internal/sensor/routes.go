@@ -68,7 +68,7 @@ type sensorCreate struct {
 
 func (b *sensorCreate) check(now time.Time) (wrong []fault.Field) {
 	if b.Unsigned && b.MaxTriggers == nil {
-		wrong = append(wrong, fault.Field{Field: "max_triggers", Message: "is required where calls are not signed: say how many runs strangers may start, or leave unsigned out"})
+		wrong = append(wrong, fault.Field{Field: "max_triggers", Message: "is required if calls are not signed: say how many runs strangers may start, or leave unsigned out"})
 	}
 	switch {
 	case b.ExpiresAt == nil:

@@ -69,7 +69,7 @@ func (s *Service) listen(ctx context.Context, call tool.Call) (tool.Result, erro
 	}
 	if of == nil {
 		_, err := s.create(ctx, authz.Caller{TenantID: call.TenantID}, wish{
-			id: id, agentID: call.AgentID, run: call.RunID, instructions: args.Instructions, maxTriggers: args.MaxTriggers,
+			id: id, agentID: call.AgentID, run: call.RunID, instructions: readable([]byte(args.Instructions)), maxTriggers: args.MaxTriggers,
 			expiresAt: s.Clock.Now().UTC().Add(usualLife).Truncate(time.Second),
 		})
 		if f := fault.From(err); f != nil && (f.Kind == fault.Invalid || f.Kind == fault.NotFound) {

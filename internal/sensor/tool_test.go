@@ -54,7 +54,7 @@ func TestListenWebhook(t *testing.T) {
 			t.Errorf("made again: %s, not %s", again.Output, first.Output)
 		}
 		other := call
-		other.StepID, other.Arguments = ident.New(), `{"instructions":"Look at it.","max_triggers":2}`
+		other.StepID, other.Arguments = ident.New(), `{"instructions":"Look \u0000 at it.","max_triggers":2}`
 		if got := do(other); !strings.Contains(got.Output, `"max_triggers":2`) || strings.Contains(got.Output, v.WebhookID) {
 			t.Errorf("another call: %s", got.Output)
 		}

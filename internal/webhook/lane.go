@@ -132,6 +132,9 @@ func (l *lane) drive(ctx context.Context) error {
 			err = l.await(ctx, attempts)
 		}
 		if err != nil {
+			if ctx.Err() != nil {
+				err = context.Cause(ctx)
+			}
 			return errors.Join(err, l.wind(ctx, stop, errors.Is(err, work.ErrLost)))
 		}
 		if rested {

@@ -34,7 +34,7 @@ func (s *Service) Routes() []route.Route {
 		}, s.createRoute),
 		route.Action(route.Row{
 			Method: "GET", Path: listed, ID: "listSensors", Tag: "Webhooks", Scopes: read, Role: authz.Viewer,
-			Summary: "List sensors, newest first", Doc: "One that takes no more calls is kept for 30 days.",
+			Summary: "List sensors, newest first", Doc: "One that takes no more calls is kept for at least 30 days.",
 		}, s.list),
 		route.Action(route.Row{
 			Method: "GET", Path: listed + "/{sensorId}", ID: "getSensor", Tag: "Webhooks", Scopes: read, Role: authz.Viewer,

@@ -28,7 +28,7 @@ func (s *Service) Routes() []route.Route {
 	read, write := []authz.Scope{"webhooks:read"}, []authz.Scope{"webhooks:write"}
 	return []route.Route{
 		route.Action(route.Row{
-			Method: "POST", Path: listed, ID: "createSensor", Tag: "Webhooks", Scopes: write, Role: authz.Developer, Status: 201, Errors: []int{404},
+			Method: "POST", Path: listed, ID: "createSensor", Tag: "Webhooks", Scopes: write, Role: authz.Admin, Status: 201, Errors: []int{404},
 			Summary: "Make an address whose calls start runs of an agent",
 			Doc:     "The secret that calls are signed with is in this answer and in no other.",
 		}, s.createRoute),
@@ -41,7 +41,7 @@ func (s *Service) Routes() []route.Route {
 			Summary: "Read a sensor", Errors: []int{404},
 		}, s.get),
 		route.Action(route.Row{
-			Method: "DELETE", Path: listed + "/{sensorId}", ID: "deleteSensor", Tag: "Webhooks", Scopes: write, Role: authz.Developer,
+			Method: "DELETE", Path: listed + "/{sensorId}", ID: "deleteSensor", Tag: "Webhooks", Scopes: write, Role: authz.Admin,
 			Summary: "Take an address away", Doc: "The same where it is gone already. Runs that it started go on.",
 		}, s.remove),
 		route.Action(route.Row{

@@ -31,6 +31,10 @@ func (a *App) buildWebhooks(queue work.Queue, cursors *page.Cursors, used quota.
 	if err != nil {
 		return nil, fmt.Errorf("AGENTD_WEBHOOK_RETRY_WAITS: %w", err)
 	}
+	allow, err := outbound.ParseAllow(a.cfg.Security.EgressAllow)
+	if err != nil {
+		return nil, err
+	}
 	attempts := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "agentd_webhook_attempt_seconds", Help: "How long attempts at webhook deliveries took, by whether they succeeded.",
 		Buckets: prometheus.ExponentialBuckets(0.001, 4, 8),
@@ -39,7 +43,7 @@ func (a *App) buildWebhooks(queue work.Queue, cursors *page.Cursors, used quota.
 	s := webhook.New(webhook.Deps{
 		Store: sqlstore.NewWebhooks(a.db), Writer: a.db, Queue: queue, Clock: a.clock, Box: a.box, Cursors: cursors, Audit: a.audit,
 		Sender:   hookwire.Caller{Client: a.hooks, Clock: a.clock},
-		CheckURL: outbound.CheckURL, Quota: used, Waits: waits,
+		CheckURL: outbound.NewChecker(outbound.Config{Allow: allow}).Check, Quota: used, Waits: waits,
 		Observe: func(o webhook.Outcome) {
 			attempts.WithLabelValues(strconv.FormatBool(o.Failure == "")).Observe(o.Latency.Seconds())
 		},

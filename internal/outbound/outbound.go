@@ -46,7 +46,7 @@ type Config struct {
 
 // Client makes guarded calls. Safe for concurrent use.
 type Client struct {
-	transport *http.Transport
+	transport answers
 	http      *http.Client
 }
 
@@ -59,7 +59,7 @@ func build(c Config, control func(network, address string, _ syscall.RawConn) er
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(!c.HTTP1)
-	transport := &http.Transport{
+	transport := answers{&http.Transport{
 		DialContext:            dialer.DialContext,
 		Proxy:                  nil,
 		Protocols:              &protocols,
@@ -78,7 +78,7 @@ func build(c Config, control func(network, address string, _ syscall.RawConn) er
 			MaxReceiveBufferPerStream: 256 << 10, MaxDecoderHeaderTableSize: 4 << 10,
 			SendPingTimeout: 15 * time.Second, PingTimeout: 5 * time.Second,
 		},
-	}
+	}}
 	return &Client{
 		transport: transport,
 		http: &http.Client{
@@ -86,6 +86,23 @@ func build(c Config, control func(network, address string, _ syscall.RawConn) er
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
+}
+
+// answers is a transport whose answers are answers. Nobody here asks to switch
+// protocols, and the body of a 101 is the bare connection, which no context
+// ends: who reads it waits for as long as the other side likes.
+type answers struct{ *http.Transport }
+
+var errSwitched = errors.New("outbound: the host switched protocols without being asked")
+
+// RoundTrip implements http.RoundTripper.
+func (a answers) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := a.Transport.RoundTrip(req)
+	if err == nil && resp.StatusCode == http.StatusSwitchingProtocols {
+		resp.Body.Close()
+		return nil, errSwitched
+	}
+	return resp, err
 }
 
 // HTTP is the client, for libraries that want one. A redirect is returned as

@@ -10,6 +10,8 @@ import (
 	"os"
 	"strings"
 	"syscall"
+
+	"agentd/internal/fault"
 )
 
 // Reason says in one sentence why a call had no answer, to those who named its
@@ -19,6 +21,9 @@ import (
 func Reason(err error) string {
 	if sentence := tlsReason(err); sentence != "" {
 		return sentence
+	}
+	if e, ok := errors.AsType[*fault.Error](err); ok && e.Kind == fault.Invalid { // of the URL itself
+		return e.Detail
 	}
 	dns, lookup := errors.AsType[*net.DNSError](err)
 	timeout, timed := errors.AsType[net.Error](err)
@@ -41,7 +46,8 @@ func Reason(err error) string {
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
 		strings.Contains(text, "server closed idle connection"), strings.Contains(text, "http2: server sent GOAWAY"), strings.Contains(text, "stream error"):
 		return "The host closed the connection before its answer was complete."
-	case strings.Contains(text, "malformed"), strings.Contains(text, "transport connection broken"), strings.Contains(text, "protocol error"):
+	case strings.Contains(text, "malformed"), strings.Contains(text, "transport connection broken"), strings.Contains(text, "protocol error"),
+		errors.Is(err, errSwitched):
 		return "The host's answer is not HTTP."
 	}
 	return "The host could not be reached."

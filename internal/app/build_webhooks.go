@@ -13,7 +13,6 @@ import (
 	"agentd/internal/hookwire"
 	"agentd/internal/outbound"
 	"agentd/internal/page"
-	"agentd/internal/quota"
 	"agentd/internal/resource"
 	"agentd/internal/sqlstore"
 	"agentd/internal/txn"
@@ -26,10 +25,14 @@ import (
 const maxLanes = 512
 
 // buildWebhooks makes the outbox of events, and what delivers them.
-func (a *App) buildWebhooks(queue work.Queue, cursors *page.Cursors, used quota.Gate, runners map[string]*work.Runner) (*webhook.Service, error) {
+func (a *App) buildWebhooks(queue work.Queue, cursors *page.Cursors, used *usage.Service, changes *resource.Subscribers, runners map[string]*work.Runner) (*webhook.Service, error) {
 	waits, err := a.cfg.Webhooks.Waits()
 	if err != nil {
 		return nil, fmt.Errorf("AGENTD_WEBHOOK_RETRY_WAITS: %w", err)
+	}
+	allow, err := outbound.ParseAllow(a.cfg.Security.EgressAllow)
+	if err != nil {
+		return nil, err
 	}
 	attempts := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "agentd_webhook_attempt_seconds", Help: "How long attempts at webhook deliveries took, by whether they succeeded.",
@@ -39,11 +42,12 @@ func (a *App) buildWebhooks(queue work.Queue, cursors *page.Cursors, used quota.
 	s := webhook.New(webhook.Deps{
 		Store: sqlstore.NewWebhooks(a.db), Writer: a.db, Queue: queue, Clock: a.clock, Box: a.box, Cursors: cursors, Audit: a.audit,
 		Sender:   hookwire.Caller{Client: a.hooks, Clock: a.clock},
-		CheckURL: outbound.CheckURL, Quota: used, Waits: waits,
+		CheckURL: outbound.NewChecker(outbound.Config{Allow: allow}).Check, Quota: used, Waits: waits,
 		Observe: func(o webhook.Outcome) {
 			attempts.WithLabelValues(strconv.FormatBool(o.Failure == "")).Observe(o.Latency.Seconds())
 		},
 	})
+	a.emitQuotas(s, used, changes)
 	a.addRunner(runners, queue, webhook.WorkKind, maxLanes, s.Handle)
 	a.serve(func(ctx context.Context) { s.Serve(ctx, a.log) })
 	return s, nil

@@ -242,6 +242,7 @@ func newCompany(n *node, mark string, id identity.Grant) *company {
 	c.hooks(agent, add)
 	c.remember(agent, add)
 	c.mcpServers(add)
+	c.sensors(agent, add)
 	return c
 }
 

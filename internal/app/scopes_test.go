@@ -175,7 +175,8 @@ var anyKey = []string{"getMe", "listMyTenants", "locateMyAgent", "listMeSessions
 // shows by the link that somebody gave it to them.
 // Who was invited shows the same, and has no key yet. The first start of the
 // server is told to whoever asks.
-var public = []string{"getSharedSession", "acceptInvite", "listOAuthLoginProviders", "bootstrap"}
+// Who calls a sensor signs, or has an address that was given to them.
+var public = []string{"sensorWebhook", "getSharedSession", "acceptInvite", "listOAuthLoginProviders", "bootstrap"}
 
 // searches are reads that are a POST because what they look for is long.
 var searches = []string{"searchMemory", "searchKnowledgeBase"}

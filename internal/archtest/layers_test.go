@@ -25,6 +25,7 @@ const (
 	cmd     layer = "cmd"     // main functions
 	support layer = "support" // test suites and fakes; never in a binary
 	bench   layer = "bench"   // the benchmark harness
+	example layer = "example" // programs that the documentation shows
 )
 
 // below says which layers a layer may import.
@@ -72,6 +73,7 @@ const (
 var rows = []row{
 	{pattern: "bench/*", layer: bench, uses: []string{"modernc.org/sqlite", jsonModule}},
 	{pattern: "cmd/agentd", layer: cmd},
+	{pattern: "docs/examples/*", layer: example},
 
 	{pattern: "internal/authz", layer: leaf},
 	{pattern: "internal/banner", layer: leaf},

@@ -97,7 +97,7 @@ func each(t *testing.T, test func(t *testing.T, r *rig)) {
 		}
 		r.Service = webhook.New(webhook.Deps{
 			Store: r.store, Writer: db, Queue: r.queue, Sender: r.receiver, Clock: r.clock, Box: box, Cursors: page.NewCursors(make([]byte, 32)),
-			CheckURL: func(url string) error {
+			CheckURL: func(_ context.Context, url string) error {
 				if strings.Contains(url, "bad") {
 					return fault.New(fault.Invalid, "", "This is a bad one.")
 				}

@@ -40,7 +40,7 @@ func (s *Service) Routes() []route.Route {
 	const one, entry = "/{webhookId}", "/{webhookId}/deliveries/{deliveryId}"
 	create := write("POST", "", "createWebhook", "Have events sent to an address",
 		"The answer is the only one that shows the secret that requests are signed with. A subscription is never edited: make another and delete this one.")
-	create.Status = 201
+	create.Status, create.Outside = 201, true // it looks names up
 	return append([]route.Route{
 		route.Action(create, s.create),
 		route.Action(read("", "listWebhooks", "List subscriptions, newest first", ""), s.list),
@@ -118,7 +118,7 @@ func quoted(s string) string {
 
 func (s *Service) create(ctx context.Context, who authz.Caller, in *createIn) (v View, err error) {
 	events, wrong := wanted(in.Body.Events)
-	if err := s.CheckURL(in.Body.URL); err != nil {
+	if err := s.CheckURL(ctx, in.Body.URL); err != nil {
 		wrong = append(wrong, fault.Field{Field: "url", Message: fault.From(err).Detail})
 	}
 	if wrong != nil {

@@ -11,6 +11,7 @@
 package webhook
 
 import (
+	"context"
 	"time"
 
 	"agentd/internal/audit"
@@ -95,10 +96,10 @@ type Deps struct {
 	Box      *secret.Box
 	Cursors  *page.Cursors
 	Audit    audit.Recorder
-	CheckURL func(url string) error // says why an address cannot be a receiver's
-	Quota    quota.Gate             // nil: only the 50 count
-	Waits    []time.Duration        // between the attempts at a delivery
-	Observe  func(Outcome)          // told of every attempt; nil: nobody
+	CheckURL func(ctx context.Context, url string) error // says why an address cannot be a receiver's
+	Quota    quota.Gate                                  // nil: only the 50 count
+	Waits    []time.Duration                             // between the attempts at a delivery
+	Observe  func(Outcome)                               // told of every attempt; nil: nobody
 }
 
 // Service is the slice. It is safe for concurrent use.

@@ -29,9 +29,9 @@ import (
 // FetchConfig of a Fetcher. Zero values mean the defaults in brackets.
 type FetchConfig struct {
 	Guarded   *outbound.Client // the way out for addresses that tenants name
-	Timeout   time.Duration // of a fetch with all its redirects [10 s]
-	MaxBytes  int           // of a body, on the wire and decoded [2 MiB]
-	Redirects int           // that are followed [5]
+	Timeout   time.Duration    // of a fetch with all its redirects [10 s]
+	MaxBytes  int              // of a body, on the wire and decoded [2 MiB]
+	Redirects int              // that are followed [5]
 }
 
 // Fetcher implements web.Fetcher. Safe for concurrent use.

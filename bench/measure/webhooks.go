@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -437,9 +438,7 @@ func missing(all []*receive.Receiver, answered map[string]bool) (n int) {
 		ids[mark] = ""
 	}
 	for _, r := range all {
-		for mark, id := range r.Marks() {
-			ids[mark] = id
-		}
+		maps.Copy(ids, r.Marks())
 	}
 	for _, r := range all {
 		marks := r.Marks()

@@ -69,9 +69,11 @@ func (w *Work) Enqueue(tx txn.Tx, items ...work.Item) error {
 		if err != nil {
 			return err
 		}
+		woken := ""
 		for i := range chunk {
-			if n > 0 && sqldb.Micros(chunk[i].Due) <= now && (i == 0 || chunk[i].Kind != chunk[i-1].Kind) {
-				w.wakeAfter(tx, chunk[i].Kind)
+			if kind := chunk[i].Kind; n > 0 && kind != woken && sqldb.Micros(chunk[i].Due) <= now {
+				w.wakeAfter(tx, kind)
+				woken = kind
 			}
 		}
 	}

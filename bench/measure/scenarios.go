@@ -40,6 +40,7 @@ var scenarios = []scenario{
 	{"agents", false, agents},
 	{"once", false, once},
 	{"limits", false, limits},
+	{"streams", false, streams},
 	{"million", true, million},
 }
 

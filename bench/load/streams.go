@@ -29,6 +29,7 @@ type streamReader struct {
 	tcp   net.Conn
 	mu    sync.Mutex
 	waits []time.Duration
+	last  int64 // the latest stamp: what comes again is not counted again
 	lost  error // why it ended; nil: it has not
 }
 
@@ -109,7 +110,8 @@ func (s *streamReader) follow(buf []byte, have int) {
 				break
 			}
 			from += 2*len(stamp) + len(text)
-			if sent, err := strconv.ParseInt(string(text), 10, 64); err == nil {
+			if sent, err := strconv.ParseInt(string(text), 10, 64); err == nil && sent > s.last {
+				s.last = sent
 				s.waits = append(s.waits, time.Duration(time.Now().UnixNano()-sent))
 			}
 		}

@@ -216,6 +216,7 @@ func (p *process) lateness(readers, words int, speak func() (string, func() erro
 		return 0, err
 	}
 	defer all.Close()
+	time.Sleep(500 * time.Millisecond)
 	all.Waits() // those that came in a heap when a stream was opened
 	if err := finish(); err != nil {
 		return 0, err

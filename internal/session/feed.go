@@ -244,8 +244,9 @@ func (f *feed) show(src *source, p placed) error {
 		}
 	}
 	frame := run.EventFrame(src.turn.RunID, f.id, p.e)
+	frame.More = false // what comes next is the feed's to say, not the run's
 	if p.at.before(f.last) {
-		frame.ID = ""
+		frame.ID, frame.Wire = "", nil
 	} else {
 		f.last = p.at
 	}

@@ -1,0 +1,42 @@
+package event
+
+import "sync"
+
+// Shape is a form in which an event goes to readers. Each is rendered once for
+// all readers on this node.
+type Shape int
+
+const (
+	OfRun     Shape = iota // on the stream of its run
+	OfSession              // on the stream of the session that its run is part of
+	shapes
+)
+
+// Shared is what the readers of a live event have in common: the event in each
+// shape, rendered by the first of them that asks. What is rendered may not be
+// changed.
+type Shared struct {
+	once [shapes]sync.Once
+	made [shapes]any
+}
+
+// Render gives the event in a shape, as render makes it. Events without
+// anything shared are rendered anew each time.
+func (s *Shared) Render(in Shape, render func() any) any {
+	if s == nil {
+		return render()
+	}
+	s.once[in].Do(func() { s.made[in] = render() })
+	return s.made[in]
+}
+
+// share gives copies of events that their readers can share.
+func share(events []Event) []Event {
+	shared := make([]Shared, len(events))
+	copies := make([]Event, len(events))
+	for i, e := range events {
+		e.Shared = &shared[i]
+		copies[i] = e
+	}
+	return copies
+}

@@ -199,6 +199,7 @@ func (p *process) measureStreams(n, words int, idle func(int) string, speak func
 		err = fmt.Errorf("%d of %d idle streams ended", ended, n)
 	}
 	all.Close()
+	time.Sleep(settle) // what their end takes is not measured
 	if err == nil {
 		c.many, err = p.lateness(manyReaders, words, speak)
 	}

@@ -123,9 +123,7 @@ func (r *reader) catchUp() bool {
 }
 
 // live gives what happens. The log is looked into after a silence, in case
-// that a batch was lost: after as long as the silence lasted, so that a lost
-// event comes at most as late again, and streams that are silent for hours cost
-// next to nothing.
+// that a batch was lost; see Patience.
 func (r *reader) live(sub *Subscription) {
 	wait := resync
 	timer := time.NewTimer(wait)
@@ -139,7 +137,7 @@ func (r *reader) live(sub *Subscription) {
 			if !r.lookAgain(sub, wait) {
 				return
 			}
-			if wait = min(2*wait, seldom); r.last != before {
+			if wait = r.Hub.Patience(wait, resync); r.last != before {
 				wait = resync
 			}
 		case <-sub.Ready():

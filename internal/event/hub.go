@@ -1,9 +1,13 @@
 package event
 
 import (
+	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"agentd/internal/ident"
 )
 
 // Batch is what a writer publishes live: events of one stream in order. Prev
@@ -29,6 +33,7 @@ type Relay interface {
 // stream cost one watch of the relay.
 type Hub struct {
 	relay Relay
+	deaf  atomic.Bool // the relay hears nothing
 
 	mu      sync.RWMutex
 	streams map[string]*fan
@@ -55,7 +60,7 @@ type fan struct {
 // batch after a pause never waits.
 const (
 	crowd    = 32
-	perHead  = 40 * time.Microsecond
+	perHead  = 25 * time.Microsecond
 	maxPause = 50 * time.Millisecond
 )
 
@@ -128,6 +133,24 @@ func (f *fan) give(batches ...Batch) {
 	}
 }
 
+// Hears says whether the relay is connected; relays call it. While it is not,
+// readers look into the log every two seconds.
+func (h *Hub) Hears(connected bool) {
+	h.deaf.Store(!connected)
+	h.Missed() // what was said meanwhile
+}
+
+// Patience is how long a reader that waited in vain waits before it looks into
+// the log again: twice as long, so that a lost event is at most as late as the
+// silence before it was long, and a stream that is silent for hours costs next
+// to nothing. While the relay is not connected it is the least.
+func (h *Hub) Patience(waited, least time.Duration) time.Duration {
+	if h.deaf.Load() {
+		return least
+	}
+	return min(2*waited, seldom)
+}
+
 // Missed tells the readers on this node that batches may have been lost, so
 // that they look into the log now; relays call it.
 func (h *Hub) Missed() {
@@ -157,6 +180,20 @@ func (h *Hub) Subscribe(stream string) *Subscription {
 		h.relay.Settle()
 	}
 	return s
+}
+
+// Echo sends an event to a reader of its own and waits until it arrives.
+// Error: ctx's.
+func (h *Hub) Echo(ctx context.Context) error {
+	sub := h.Subscribe("echo." + ident.New())
+	defer sub.Close()
+	h.Deliver(Batch{Stream: sub.stream, Events: []Event{{Seq: 1, Name: "echo"}}})
+	select {
+	case <-sub.Ready():
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // Signal wakes whoever listens to a topic, on every node.

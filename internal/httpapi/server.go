@@ -44,6 +44,9 @@ type Config struct {
 	// Ready says whether requests can be answered: whether the database is
 	// there. Nil: always.
 	Ready func(ctx context.Context) error
+	// Echo sends an event through the live fan-out and waits until it is back,
+	// for GET /health/sse. Nil: there is none to try.
+	Echo func(ctx context.Context) error
 
 	Log     *slog.Logger         // nil: slog.Default()
 	Metrics *prometheus.Registry // nil: a new one, with Go's own metrics; served at /metrics
@@ -76,6 +79,7 @@ type Server struct {
 	once       *idempotency.Keeper
 	fresh      func(context.Context, authz.Caller) error
 	ready      func(context.Context) error
+	echo       func(context.Context) error
 	log        *slog.Logger
 	tracer     trace.Tracer
 	https      bool
@@ -100,7 +104,7 @@ type Server struct {
 // that contradict themselves: mistakes of the program that a start reveals.
 func New(c Config) (*Server, error) {
 	s := &Server{
-		auth: c.Auth, sameOrigin: http.NewCrossOriginProtection(), once: c.Idempotency, fresh: c.Fresh, ready: c.Ready, log: c.Log, tracer: c.Tracer,
+		auth: c.Auth, sameOrigin: http.NewCrossOriginProtection(), once: c.Idempotency, fresh: c.Fresh, ready: c.Ready, echo: c.Echo, log: c.Log, tracer: c.Tracer,
 		build: c.Build, started: time.Now(), mux: newMux(), proxies: c.Proxies,
 	}
 	if s.log == nil {

@@ -60,7 +60,7 @@ type fan struct {
 // batch after a pause never waits.
 const (
 	crowd    = 32
-	perHead  = 25 * time.Microsecond
+	perHead  = 40 * time.Microsecond
 	maxPause = 50 * time.Millisecond
 )
 

@@ -1,6 +1,9 @@
 package event
 
-import "sync"
+import (
+	"sync"
+	"sync/atomic"
+)
 
 // Shape is a form in which an event goes to readers. Each is rendered once for
 // all readers on this node.
@@ -16,18 +19,35 @@ const (
 // shape, rendered by the first of them that asks. What is rendered may not be
 // changed.
 type Shared struct {
-	once [shapes]sync.Once
-	made [shapes]any
+	mu   sync.Mutex
+	made [shapes]atomic.Pointer[any]
+}
+
+// Made gives the event in a shape, where somebody rendered it before.
+func (s *Shared) Made(in Shape) (any, bool) {
+	if s == nil {
+		return nil, false
+	}
+	if made := s.made[in].Load(); made != nil {
+		return *made, true
+	}
+	return nil, false
 }
 
 // Render gives the event in a shape, as render makes it. Events without
-// anything shared are rendered anew each time.
+// anything shared are rendered anew each time. Ask Made before: it is cheaper.
 func (s *Shared) Render(in Shape, render func() any) any {
 	if s == nil {
 		return render()
 	}
-	s.once[in].Do(func() { s.made[in] = render() })
-	return s.made[in]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if made := s.made[in].Load(); made != nil {
+		return *made
+	}
+	made := render()
+	s.made[in].Store(&made)
+	return made
 }
 
 // share gives copies of events that their readers can share.

@@ -133,6 +133,13 @@ func (f *follower) take(sub *event.Subscription) bool {
 
 // liveFrame renders a notification once for all who are told at this moment.
 func liveFrame(e event.Event) route.Frame {
+	if made, there := e.Shared.Made(event.OfRun); there {
+		return made.(route.Frame)
+	}
+	return renderLive(e)
+}
+
+func renderLive(e event.Event) route.Frame {
 	return e.Shared.Render(event.OfRun, func() any {
 		fr := route.Frame{ID: strconv.FormatInt(e.Seq, 10), Name: frameName, Data: e.Data}
 		fr.Wire = fr.AppendWire(nil)

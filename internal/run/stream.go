@@ -106,16 +106,23 @@ func DoneFrame(r *Run, id string) (route.Frame, error) {
 // EventFrame renders an event of a run, for streams of more than that run: its
 // id is <runId>:<seq>.
 func EventFrame(runID, session string, e event.Event) route.Frame {
-	render := func() any {
+	made, there := e.Shared.Made(event.OfSession)
+	if !there {
+		made = renderOfSession(runID, session, e)
+	}
+	f := made.(route.Frame)
+	f.More = e.More
+	return f
+}
+
+func renderOfSession(runID, session string, e event.Event) any {
+	return e.Shared.Render(event.OfSession, func() any {
 		f := (&encoder{run: runID, session: &session}).frame(e)
 		if f.ID != "" {
 			f.ID = runID + ":" + f.ID
 		}
 		return wired(f, e)
-	}
-	f := e.Shared.Render(event.OfSession, render).(route.Frame)
-	f.More = e.More
-	return f
+	})
 }
 
 // wired renders a frame to the end where several readers share it.
@@ -137,9 +144,18 @@ var streamTypes = map[string]string{"run": "lifecycle", "step": "lifecycle", "ll
 
 // shared renders an event once for all readers of the run's stream.
 func (enc *encoder) shared(e event.Event) route.Frame {
-	f := e.Shared.Render(event.OfRun, func() any { return wired(enc.frame(e), e) }).(route.Frame)
+	made, there := e.Shared.Made(event.OfRun)
+	if !there {
+		made = enc.render(e)
+	}
+	f := made.(route.Frame)
 	f.More = e.More
 	return f
+}
+
+// render is apart from shared because its closure puts the event on the heap.
+func (enc *encoder) render(e event.Event) any {
+	return e.Shared.Render(event.OfRun, func() any { return wired(enc.frame(e), e) })
 }
 
 func (enc *encoder) frame(e event.Event) route.Frame {

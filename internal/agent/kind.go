@@ -33,6 +33,9 @@ type Options struct {
 	// cron is looked for.
 	CheckSchedule func(schema.Nullable) []fault.Field
 	Quota         quota.Gate // nil: there may be any number of agents
+	// Told is told of every write, in its transaction, with the agent as it is
+	// after it, or was before its deletion; nil: nobody is.
+	Told func(tx txn.Tx, action string, g *Agent) error
 }
 
 // Workspaces is the port to where agents keep their files.
@@ -88,7 +91,15 @@ func (a *Agents) kind(o Options) resource.Kind[Agent] {
 			}
 			return a.before(e)
 		},
-		After: a.after,
+		After: func(e *resource.Edit[Agent]) error {
+			if err := a.after(e); err != nil || o.Told == nil {
+				return err
+			}
+			if e.New == nil {
+				return o.Told(e.Tx, e.Action, e.Old)
+			}
+			return o.Told(e.Tx, e.Action, e.New)
+		},
 	}
 }
 

@@ -71,6 +71,7 @@ type App struct {
 	plans    *quota.Plans
 	wire     *modelwire.Client
 	guarded  *outbound.Client // for addresses that tenants choose
+	hooks    *outbound.Client // for the webhooks among them
 	embedder model.Embedder   // nil: none is configured
 }
 

@@ -17,6 +17,7 @@ import (
 	"agentd/internal/config"
 	"agentd/internal/engine"
 	"agentd/internal/guardrail"
+	"agentd/internal/hookwire"
 	"agentd/internal/httpapi"
 	"agentd/internal/identity"
 	"agentd/internal/imaging"
@@ -73,9 +74,15 @@ func (a *App) build(ctx context.Context) error {
 	stored := a.buildStorage(cursors)
 	used := a.buildUsage(subscribers, notes, kernel)
 	meterTenants(tenants, used)
+	hooks, err := a.buildWebhooks(queue, cursors, used, runners)
+	if err != nil {
+		return err
+	}
+	a.emitQuotas(hooks, used, subscribers)
 	remember := a.newRemembering(kernel, queue, stored.files)
 	limitStored(used, stored, remember)
-	tools, err := a.buildTools(slices.Concat(stored.workspaces.Tools(), remember.tools(), []tool.Tool{notes.Tool()})...)
+	sensors := a.buildSensors(cursors)
+	tools, err := a.buildTools(slices.Concat(stored.workspaces.Tools(), remember.tools(), []tool.Tool{notes.Tool(), sensors.Tool()})...)
 	if err != nil {
 		return err
 	}
@@ -87,7 +94,7 @@ func (a *App) build(ctx context.Context) error {
 	agents = agent.New(kernel, agent.Options{
 		DefaultModel: a.defaultModel(), Tools: tools.Names(), CheckURL: outbound.CheckURL, Workspaces: stored.placement,
 		CheckGuardrails: guardrail.CheckSettings, CheckSchedule: schedule.Check, CheckMCP: servers.CheckField,
-		KnowledgeBase: remember.knowledge.CheckTx, Quota: used,
+		KnowledgeBase: remember.knowledge.CheckTx, Quota: used, Told: a.tellOfAgents(hooks, func() *agent.Agents { return agents }),
 	})
 	guardrails := a.buildGuardrails(kernel, models, client, used)
 	customers := resource.NewStore(commerce.Customers, kernel)
@@ -101,9 +108,9 @@ func (a *App) build(ctx context.Context) error {
 		Writer: a.db, Runs: store, Log: log, Queue: queue, Hub: a.hub, Agents: source,
 		Models: models, Client: client, Tools: tools.Registry, Gate: guardrail.Gate{All: guardrails}, Remote: servers,
 		Memory: remember.memory, Conversations: sessions, Artifacts: stored.artifacts, Watchers: watchers, Meter: used,
-		HoldBack: tenants.HoldBack,
-		Images:   &imaging.Maker{Models: a.models, Client: a.wire, Tools: tools.Registry},
-		Clock:    a.clock, Logger: a.log, Node: a.node, Lease: lease, Tracer: tracer(a.cfg.Observability, "agentd/engine"),
+		HoldBack: tenants.HoldBack, Violated: hooks.Violated,
+		Images: &imaging.Maker{Models: a.models, Client: a.wire, Tools: tools.Registry},
+		Clock:  a.clock, Logger: a.log, Node: a.node, Lease: lease, Tracer: tracer(a.cfg.Observability, "agentd/engine"),
 	})
 	eng.Observer = observe(a.metrics, eng, a.hub)
 	runs := &run.Service{
@@ -113,6 +120,7 @@ func (a *App) build(ctx context.Context) error {
 	subscribers.Subscribe("end-runs-of-deleted-agents", "agent", []string{resource.Deleted}, func(ctx context.Context, c resource.Change) error {
 		return runs.AgentDeleted(ctx, c.TenantID, c.ID)
 	})
+	bindSensors(sensors, runs, agents, subscribers)
 	schedules := a.buildSchedules(agents, runs, notes, subscribers)
 	watchers.Add(schedules.Ended)
 	storedRoutes := stored.connect(agents, store, subscribers)
@@ -130,6 +138,7 @@ func (a *App) build(ctx context.Context) error {
 	a.addRunner(runners, queue, schedule.WorkKind, 8, schedules.Handle)
 	a.addRunner(runners, queue, tenancy.WorkKind, 2, tenants.Handle)
 	remember.connect(agents, store, models, client, watchers, subscribers, runners)
+	watchers.Add(hooks.RunMoved)
 	watchers.Add(notes.RunMoved) // the last: what others tell locks the same row as this
 	a.bindSessions(sessions, runs, stored, runners)
 	a.runNotifications(notes, runners)
@@ -143,7 +152,7 @@ func (a *App) build(ctx context.Context) error {
 	chat := &openai.Chat{Runs: runs, Agents: source, Models: catalogue{agents}, Log: log, Hub: a.hub}
 	a.routes = slices.Concat(
 		a.people.Routes(), members.Routes(), signIn.Routes(), agents.Routes(), resource.Routes(customers), guardrails.Routes(), runs.Routes(), remember.routes(),
-		tools.bind(a, runs, agents), sessions.Routes(), schedules.Routes(), notes.Routes(), servers.Routes(), storedRoutes, a.audit.Routes(), tenants.Routes(), used.Routes(), found.Routes(),
+		tools.bind(a, runs, agents), sessions.Routes(), schedules.Routes(), sensors.Routes(), notes.Routes(), servers.Routes(), storedRoutes, a.audit.Routes(), tenants.Routes(), used.Routes(), found.Routes(), hooks.Routes(),
 	)
 	a.raw = append(chat.Routes(), a.mcpEndpoint(servers, runs, agentTools{catalogue{agents}, source}, log)...)
 	return a.buildServer(signIn)
@@ -229,7 +238,7 @@ func (a *App) buildPeople(ctx context.Context) (err error) {
 	return nil
 }
 
-// buildOutbound makes the way out for calls whose address a tenant chooses.
+// buildOutbound makes the ways out for calls whose address a tenant chooses.
 func (a *App) buildOutbound() error {
 	allow, err := outbound.ParseAllow(a.cfg.Security.EgressAllow)
 	if err != nil {
@@ -240,6 +249,8 @@ func (a *App) buildOutbound() error {
 	}
 	a.guarded = outbound.New(outbound.Config{Allow: allow})
 	a.onStop(stopper(a.guarded.Close))
+	a.hooks = outbound.New(hookwire.ClientConfig(allow))
+	a.onStop(stopper(a.hooks.Close))
 	return nil
 }
 

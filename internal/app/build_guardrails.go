@@ -24,7 +24,7 @@ func (a *App) buildGuardrails(kernel resource.Deps, models engine.Models, client
 	a.metrics.MustRegister(tokens)
 	return guardrail.New(kernel, guardrail.Options{
 		CheckURL: outbound.CheckURL, Models: models, Client: client,
-		Hooks: hookwire.Caller{Transport: a.guarded.Transport(), Clock: a.clock}, Logger: a.log,
+		Hooks: hookwire.Caller{Client: a.hooks, Clock: a.clock}, Logger: a.log,
 		Spent: func(r policy.Run, target model.Target, u model.Usage) {
 			used.Beside(context.Background(), r.TenantID, r.AgentID, usage.Guardrail, target, u)
 			tokens.WithLabelValues("input").Add(float64(u.InputTokens))

@@ -19,7 +19,7 @@ func (a *App) buildNotifications(queue work.Queue, letters mail.Outbox) (*notifi
 	store := sqlstore.NewNotifications(a.db)
 	return notification.New(notification.Deps{
 		Store: store, Delivery: store, Writer: a.db, Clock: a.clock, Hub: a.hub, Queue: queue, Mail: letters,
-		Poster: hookwire.Caller{Transport: a.guarded.Transport(), Clock: a.clock}, Box: a.box, Public: a.public, Audit: a.audit,
+		Poster: hookwire.Caller{Client: a.hooks, Clock: a.clock}, Box: a.box, Public: a.public, Audit: a.audit,
 		CheckURL: func(url string) error { return outbound.CheckSecureURL(url, allow) },
 	}), nil
 }

@@ -2,11 +2,9 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"agentd/internal/agent"
-	"agentd/internal/identity"
 	"agentd/internal/notification"
 	"agentd/internal/resource"
 	"agentd/internal/run"
@@ -17,18 +15,11 @@ import (
 
 // buildSchedules makes the schedules of the agents, which run them through runs.
 func (a *App) buildSchedules(agents *agent.Agents, runs *run.Service, notes *notification.Service, changes *resource.Subscribers) *schedule.Service {
-	people := sqlstore.NewIdentity(a.db)
 	s := schedule.New(schedule.Deps{
 		Store: sqlstore.NewSchedules(a.db), Agents: agents.Store(), Runs: runs, RunStore: runs.Runs,
 		Queue: runs.Queue, Writer: a.db, Clock: a.clock, Cursors: runs.Cursors, Logger: a.log,
-		Suspended: func(ctx context.Context, tenant string) (bool, error) {
-			t, err := people.Tenant(ctx, tenant)
-			if errors.Is(err, identity.ErrNotFound) {
-				return true, nil
-			}
-			return t.Status == identity.Suspended, err
-		},
-		Alert: func(tx txn.Tx, alarm schedule.Alarm) error { return notes.Notify(tx, scheduleAlert(alarm)) },
+		Suspended: a.suspended,
+		Alert:     func(tx txn.Tx, alarm schedule.Alarm) error { return notes.Notify(tx, scheduleAlert(alarm)) },
 	})
 	changes.Subscribe("schedules-follow-agents", "agent", nil, func(ctx context.Context, c resource.Change) error {
 		return s.Follow(ctx, c.TenantID, c.ID)

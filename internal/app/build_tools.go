@@ -5,7 +5,6 @@ import (
 
 	"agentd/internal/agent"
 	"agentd/internal/delegation"
-	"agentd/internal/outbound"
 	"agentd/internal/route"
 	"agentd/internal/run"
 	"agentd/internal/tool"
@@ -26,7 +25,7 @@ type toolbox struct {
 func (a *App) buildTools(more ...tool.Tool) (*toolbox, error) {
 	b := &toolbox{
 		web: &web.Service{
-			Fetcher: webwire.NewFetcher(webwire.FetchConfig{Guarded: a.guarded.Transport(), CheckURL: outbound.CheckURL}),
+			Fetcher: webwire.NewFetcher(webwire.FetchConfig{Guarded: a.guarded}),
 		},
 		delegation: delegation.New(a.log),
 	}

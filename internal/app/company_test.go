@@ -239,8 +239,10 @@ func newCompany(n *node, mark string, id identity.Grant) *company {
 		add("targetId", made["id"].(string))
 	}
 	c.store(add)
+	c.hooks(agent, add)
 	c.remember(agent, add)
 	c.mcpServers(add)
+	c.sensors(agent, add)
 	return c
 }
 
@@ -260,6 +262,26 @@ func (c *company) store(add func(parameter, id string)) {
 	}
 	for _, relation := range []string{"assign", "share"} {
 		c.want(200, "POST", "/api/v1/workspaces/"+c.ids["workspaceId"][0]+"/"+relation, object{"agent_id": c.ids["agentId"][1]})
+	}
+}
+
+// hooks makes subscriptions and has an event be delivered to them, in vain.
+func (c *company) hooks(agent string, add func(parameter, id string)) {
+	c.t.Helper()
+	for _, name := range []string{"/first", "/second"} {
+		made := c.want(201, "POST", "/api/v1/webhooks", object{"url": "https://" + c.mark + ".invalid" + name, "events": []string{"agent.updated"}})
+		add("webhookId", made["webhook_id"].(string))
+	}
+	c.want(200, "PATCH", "/api/v1/agents/"+agent, object{"description": c.mark + " told"})
+	for _, id := range c.ids["webhookId"] {
+		eventually(c.t, func() bool {
+			log := c.want(200, "GET", "/api/v1/webhooks/"+id+"/deliveries?limit=1", nil)["deliveries"].([]any)
+			return log[0].(object)["status"] == "pending" && log[0].(object)["attempt_number"] == 2.0
+		})
+		for _, d := range c.want(200, "GET", "/api/v1/webhooks/"+id+"/deliveries", nil)["deliveries"].([]any) {
+			add("deliveryId", d.(object)["delivery_id"].(string))
+			add("eventId", d.(object)["event_id"].(string))
+		}
 	}
 }
 

@@ -115,6 +115,7 @@ func TestLogoutOfAKey(t *testing.T) {
 // second factor; a role's session has a scope for whatever the role may do.
 func TestEveryOperationKnowsItsCredentials(t *testing.T) {
 	t.Parallel()
+	heavy(t)
 	n := start(t, nil)
 	g := &gate{node: n}
 	tenant, user := n.me()

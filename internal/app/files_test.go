@@ -98,6 +98,7 @@ func TestFiles(t *testing.T) {
 // An upload may have exactly 50 MiB (interface.md section 8).
 func TestLargestUpload(t *testing.T) {
 	t.Parallel()
+	heavy(t)
 	n := start(t, nil)
 	content := make([]byte, 50<<20+1)
 	made := n.upload("big.bin", "", content[:50<<20])

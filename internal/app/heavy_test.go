@@ -2,12 +2,13 @@ package app_test
 
 import "testing"
 
-// heavy leaves a walk over all routes out where the race detector watches: the
-// requests are like those of the other tests, only more, and it takes minutes.
-// CI walks without the detector, on both databases.
+// heavy leaves a test out where the race detector watches: a walk over all
+// routes, whose requests are like those of the other tests, only more, or kills
+// of a program that is built without the detector. CI plays these without it,
+// on both databases.
 func heavy(tb testing.TB) {
 	tb.Helper()
 	if racing {
-		tb.Skip("walked without the race detector; see .ci/run")
+		tb.Skip("played without the race detector; see .ci/run")
 	}
 }

@@ -343,6 +343,7 @@ func TestUploadsAreRepeated(t *testing.T) {
 // has had one effect.
 func TestKillNineAmongKeys(t *testing.T) {
 	t.Parallel()
+	heavy(t)
 	if testing.Short() {
 		t.Skip("builds and kills the program")
 	}

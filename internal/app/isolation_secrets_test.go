@@ -156,6 +156,7 @@ func (in intruder) unharmed(before []string) []string {
 // for the mark finds whatever of it another company is shown.
 func TestCompaniesAreMarked(t *testing.T) {
 	t.Parallel()
+	heavy(t)
 	n := start(t, modeltest.New(t, silent), embedding, searching(t))
 	id, err := n.admin().CreateTenant(t.Context(), "Walrus and Sons", "walrus@example.com")
 	if err != nil {
@@ -183,7 +184,8 @@ var unmarked = map[string]string{
 	"idempotency": "answers, sealed", "mcp_grants": "sealed", "mcp_pending": "sealed", "notification_numbers": "a counter", "run_budgets": "counters",
 	"run_events":       "packed",
 	"browser_sessions": "made by signing in, which TestSignIn* does; keys have none", "signin_factors": "sealed",
+	"sensor_calls":  "hashes and ids",
 	"schedule_runs": "ids", "session_runs": "ids and numbers", "session_shares": "a hash", "work": "ids of what is to be done",
 	"usage_budgets": "numbers", "usage_counters": "counters", "usage_events": "which thresholds were told of", "usage_locks": "times",
-	"workspace_agents": "ids",
+	"workspace_agents": "ids", "webhook_deliveries": "ids, and what receivers answered",
 }

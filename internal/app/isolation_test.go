@@ -257,7 +257,8 @@ var headerReferences = map[string]struct {
 	target, format string
 	status         int
 }{
-	"If-Match": {}, "If-None-Match": {}, "Idempotency-Key": {},
+	"X-Sensor-Signature": {},
+	"If-Match":           {}, "If-None-Match": {}, "Idempotency-Key": {},
 	"X-SVC-Agent-Id": {"agentId", "%s", 404},
 	"Last-Event-ID":  {"runId", "%s:1", 200},
 }

@@ -89,6 +89,7 @@ func (p *process) kill() {
 // no committed step changes, none is made twice, no event is lost.
 func TestKillNine(t *testing.T) {
 	t.Parallel()
+	heavy(t)
 	if testing.Short() {
 		t.Skip("builds and kills the program")
 	}
@@ -173,6 +174,7 @@ func TestKillNine(t *testing.T) {
 // A run whose node dies goes on at another one, once the lease has run out.
 func TestKillNineElsewhere(t *testing.T) {
 	t.Parallel()
+	heavy(t)
 	if testing.Short() {
 		t.Skip("waits for a lease to run out")
 	}

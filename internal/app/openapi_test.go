@@ -53,6 +53,7 @@ func TestDocumentIsFresh(t *testing.T) {
 // published with its type, and every required one is there.
 func TestAnswersAreAsPublished(t *testing.T) {
 	t.Parallel()
+	heavy(t)
 	c := owned(t, start(t, modeltest.New(t, silent), searching(t), embedding, roaming))
 	operations := c.operations()
 	slices.SortStableFunc(operations, deletionsLast)

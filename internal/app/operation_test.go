@@ -256,7 +256,21 @@ var recipes = map[string]recipe{
 	"searchWeb":  {body: object{"query": "ducks"}},
 	"spawnAgent": {body: object{"name": "made by a test", "tools": []string{"calculator"}}},
 
-	"setNotificationPrefs":     {body: object{"muted_types": []string{"made.by.a.test"}}},
+	"createWebhook": {body: object{"url": "https://example.com/made-by-a-test", "events": []string{"run.failed"}}},
+	"testWebhook": {ids: func(c *company, call *call) {
+		c.want(200, "POST", "/api/v1/webhooks/"+c.ids["webhookId"][0]+"/enable", nil)
+	}},
+	"replayDeadLetter": {ids: func(c *company, call *call) {
+		c.admin().exec(`UPDATE webhook_deliveries SET dead = TRUE WHERE event_id = ? AND webhook_id = ? AND attempt = 1`, call.path["eventId"], c.ids["webhookId"][0])
+	}},
+
+	"setNotificationPrefs": {body: object{"muted_types": []string{"made.by.a.test"}}},
+	"createSensor": {with: func(c *company) object {
+		return object{"agent_id": c.ids["agentId"][0], "instructions": "made by a test"}
+	}},
+	// The other one takes signed calls only.
+	"sensorWebhook": {ids: func(c *company, call *call) { call.path["webhookId"] = c.ids["sensorId"][1] }},
+
 	"createNotificationTarget": {body: object{"label": "made by a test", "config": object{"kind": "webhook", "url": "https://example.com/hook"}}},
 
 	"createApiKey": {body: object{"name": "made by a test"}},
@@ -388,8 +402,8 @@ var plainParameters = map[string]bool{
 // unconditional are the parameters of operations that answer the same whether
 // the thing is there or not (behaviours.md sections 8 and 18), with their status.
 var unconditional = map[string]int{
-	"listAuditEntriesOfTarget targetId": 200,
-	"deleteMemoryEntry entryId":         204, "markNotificationRead notificationId": 200, "deleteNotification notificationId": 200,
+	"listAuditEntriesOfTarget targetId": 200, "deleteWebhook webhookId": 200, "deleteSensor sensorId": 200,
+	"deleteMemoryEntry entryId": 204, "markNotificationRead notificationId": 200, "deleteNotification notificationId": 200,
 }
 
 // plainQueries are parameters of queries that are no ids.

@@ -13,8 +13,8 @@ import (
 )
 
 // opensByLink are operations for whoever has a link: what the id names shows
-// only to the secret beside it. TestInvites proves it.
-var opensByLink = map[string]bool{"acceptInvite": true}
+// only to the secret beside it. TestInvites and TestSensors prove it.
+var opensByLink = map[string]bool{"acceptInvite": true, "sensorWebhook": true}
 
 // browserOnly are operations that no key can do. TestPeople does them.
 var browserOnly = map[string]bool{"switchTenant": true}

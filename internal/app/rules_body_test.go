@@ -98,6 +98,7 @@ func TestStrictJSON(t *testing.T) {
 // D2): also what is as deep as a body may be.
 func TestUnknownFieldsAreIgnored(t *testing.T) {
 	t.Parallel()
+	heavy(t)
 	c := owned(t, start(t, modeltest.New(t, silent), searching(t), roaming))
 	deep := strings.Repeat("[", 63) + strings.Repeat("]", 63)
 	for _, op := range c.operations() {
@@ -183,6 +184,7 @@ func TestBodyHeaders(t *testing.T) {
 // A body may have exactly 10 MiB.
 func TestLargestBody(t *testing.T) {
 	t.Parallel()
+	heavy(t)
 	n := start(t, nil)
 	const before, after = `{"name":"large","note":"`, `"}`
 	body := func(size int) string { return before + strings.Repeat("a", size-len(before)-len(after)) + after }
@@ -228,6 +230,7 @@ func TestHalfABody(t *testing.T) {
 // it (interface.md section 7, decisions.md D2).
 func TestEveryWrongFieldIsNamed(t *testing.T) {
 	t.Parallel()
+	heavy(t)
 	n := start(t, nil)
 	agent := n.agent(nil)
 	for _, c := range []struct {

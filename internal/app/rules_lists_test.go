@@ -32,6 +32,7 @@ var echoModel = object{"provider": "custom", "model_ref": "builtin/echo"}
 // Lists clamp their limit, and walk by cursors (interface.md section 4).
 func TestLists(t *testing.T) {
 	t.Parallel()
+	heavy(t)
 	n := start(t, nil)
 	agent := n.agent(object{"model": echoModel})
 	for _, list := range []struct {
@@ -126,6 +127,7 @@ func TestLastPage(t *testing.T) {
 // for nobody else (decisions.md D13).
 func TestCursors(t *testing.T) {
 	t.Parallel()
+	heavy(t)
 	n := start(t, nil)
 	agents := []string{n.agent(object{"model": echoModel}), n.agent(object{"model": echoModel})}
 	for _, agent := range agents {

@@ -18,6 +18,7 @@ var everyMethod = []string{"GET", "POST", "PUT", "PATCH", "DELETE"}
 // What is not served is refused by a problem document (decisions.md D13).
 func TestUnservedPaths(t *testing.T) {
 	t.Parallel()
+	heavy(t)
 	n := start(t, nil)
 	agent := n.agent(nil)
 	for _, path := range []string{
@@ -47,6 +48,7 @@ func TestUnservedPaths(t *testing.T) {
 // A path answers the methods of its operations; others are 405 with Allow.
 func TestUnservedMethods(t *testing.T) {
 	t.Parallel()
+	heavy(t)
 	n := start(t, nil)
 	served := map[string][]string{}
 	for _, op := range n.operations() {

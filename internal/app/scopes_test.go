@@ -84,6 +84,7 @@ func without(some []authz.Scope) []authz.Scope {
 // this tenant that is good now, with the scope, of a member with the role.
 func TestGate(t *testing.T) {
 	t.Parallel()
+	heavy(t)
 	g := newGate(t)
 	revoked := g.admin.key(g.tenant, authz.Owner, authz.Wildcard)
 	g.as(string(revoked.RawKey)).want(200, "DELETE", "/api/v1/tenants/me/keys/"+revoked.KeyID, nil)
@@ -174,7 +175,8 @@ var anyKey = []string{"getMe", "listMyTenants", "locateMyAgent", "listMeSessions
 // shows by the link that somebody gave it to them.
 // Who was invited shows the same, and has no key yet. The first start of the
 // server is told to whoever asks.
-var public = []string{"getSharedSession", "acceptInvite", "listOAuthLoginProviders", "bootstrap"}
+// Who calls a sensor signs, or has an address that was given to them.
+var public = []string{"sensorWebhook", "getSharedSession", "acceptInvite", "listOAuthLoginProviders", "bootstrap"}
 
 // searches are reads that are a POST because what they look for is long.
 var searches = []string{"searchMemory", "searchKnowledgeBase"}

@@ -339,6 +339,7 @@ func TestModelOverride(t *testing.T) {
 // their order.
 func TestTurnsSurviveKills(t *testing.T) {
 	t.Parallel()
+	heavy(t)
 	if testing.Short() {
 		t.Skip("builds and kills the program")
 	}

@@ -25,6 +25,7 @@ const (
 	cmd     layer = "cmd"     // main functions
 	support layer = "support" // test suites and fakes; never in a binary
 	bench   layer = "bench"   // the benchmark harness
+	example layer = "example" // programs that the documentation shows
 )
 
 // below says which layers a layer may import.
@@ -72,6 +73,7 @@ const (
 var rows = []row{
 	{pattern: "bench/*", layer: bench, uses: []string{"modernc.org/sqlite", jsonModule}},
 	{pattern: "cmd/agentd", layer: cmd},
+	{pattern: "docs/examples/*", layer: example},
 
 	{pattern: "internal/authz", layer: leaf},
 	{pattern: "internal/banner", layer: leaf},
@@ -135,14 +137,14 @@ var rows = []row{
 	{pattern: "internal/engine", layer: engine, uses: []string{jsonModule, otelModule}},
 
 	{pattern: "internal/mcpclient", layer: adapter, uses: []string{jsonModule, "github.com/modelcontextprotocol/go-sdk", "golang.org/x/oauth2"}},
-	{pattern: "internal/hookwire", layer: adapter},
+	{pattern: "internal/hookwire", layer: adapter, also: []string{"internal/outbound"}},
 	{pattern: "internal/mailwire", layer: adapter, uses: []string{"github.com/wneessen/go-mail"}},
 	{pattern: "internal/oidcwire", layer: adapter, uses: []string{"github.com/coreos/go-oidc/v3", "golang.org/x/oauth2"}},
 	{pattern: "internal/memstore", layer: adapter},
 	{pattern: "internal/modelwire", layer: adapter, uses: []string{jsonModule, otelModule, "code.dny.dev/ssrf"}},
 	{pattern: "internal/natsbus", layer: adapter, uses: []string{jsonModule, "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"}},
 	{pattern: "internal/outbound", layer: adapter, uses: []string{"code.dny.dev/ssrf", "golang.org/x/net"}},
-	{pattern: "internal/webwire", layer: adapter, uses: []string{jsonModule, "github.com/JohannesKaufmann/html-to-markdown/v2", "golang.org/x/net"}},
+	{pattern: "internal/webwire", layer: adapter, also: []string{"internal/outbound"}, uses: []string{jsonModule, "github.com/JohannesKaufmann/html-to-markdown/v2", "golang.org/x/net"}},
 	{pattern: "internal/sqldb", layer: adapter, uses: []string{"github.com/jackc/pgx/v5", "github.com/pressly/goose/v3", "modernc.org/sqlite"}},
 	{pattern: "internal/sqlstore", layer: adapter, also: []string{"internal/sqldb"}, uses: []string{jsonModule}},
 

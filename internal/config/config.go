@@ -5,10 +5,12 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"net/netip"
 	"strings"
+	"time"
 
 	"agentd/internal/secret"
 )
@@ -22,6 +24,7 @@ type Config struct {
 	Models        Models        `embed:"" group:"Models"`
 	Tenancy       Tenancy       `embed:"" group:"Tenants"`
 	Search        Search        `embed:"" group:"Web search"`
+	Webhooks      Webhooks      `embed:"" group:"Webhooks"`
 	Mail          Mail          `embed:"" group:"Mail"`
 	SignIn        SignIn        `embed:"" group:"Signing in"`
 	Observability Observability `embed:"" group:"Logs and traces"`
@@ -119,6 +122,30 @@ type Search struct {
 	Provider string        `env:"AGENTD_SEARCH_PROVIDER" name:"search-provider" placeholder:"NAME" help:"Search provider: searxng or brave. Empty: none; the tool web_search says so."`
 	URL      string        `env:"AGENTD_SEARCH_URL" name:"search-url" placeholder:"URL" help:"Address of the SearXNG instance, which must have json among its search.formats. Of Brave's API; empty: Brave's own."`
 	APIKey   secret.String `env:"AGENTD_SEARCH_API_KEY" name:"search-api-key" placeholder:"KEY" help:"Brave's subscription token; for SearXNG a bearer token, if a proxy in front of it wants one."`
+}
+
+// Webhooks are how events are delivered.
+type Webhooks struct {
+	RetryWaits string `env:"AGENTD_WEBHOOK_RETRY_WAITS" name:"webhook-retry-waits" default:"60s,5m,30m,2h" placeholder:"WAITS" help:"How long to wait before each further attempt at a webhook delivery that failed; as many attempts follow as there are waits, up to 20."`
+}
+
+// maxWait is the longest wait: deliveries are forgotten after a week.
+const maxWait = 24 * time.Hour
+
+// Waits are RetryWaits as durations. Error: a part that is none.
+func (w Webhooks) Waits() ([]time.Duration, error) {
+	var all []time.Duration
+	for part := range strings.SplitSeq(cmp.Or(w.RetryWaits, "60s,5m,30m,2h"), ",") {
+		wait, err := time.ParseDuration(strings.TrimSpace(part))
+		if err != nil || wait <= 0 || wait > maxWait {
+			return nil, fmt.Errorf("%q is no wait; write it as 90s, 5m or 2h, up to 24h", strings.TrimSpace(part))
+		}
+		all = append(all, wait)
+	}
+	if len(all) > 20 {
+		return nil, fmt.Errorf("there are %d waits, and there may be 20", len(all))
+	}
+	return all, nil
 }
 
 // Mail is the server that letters to people are handed to.

@@ -36,6 +36,10 @@ func (c *Config) Validate() error {
 	c.Models.validate(&v)
 	c.Search.validate(&v)
 	v.check("AGENTD_PLANS", c.Tenancy.Plans != "", func() error { return checkFile(c.Tenancy.Plans) })
+	v.check("AGENTD_WEBHOOK_RETRY_WAITS", true, func() error {
+		_, err := c.Webhooks.Waits()
+		return err
+	})
 	c.Mail.validate(&v)
 	v.check("AGENTD_SIGNUP", c.SignIn.Signup != "", func() error { return checkSwitch(c.SignIn.Signup) })
 	v.check("AGENTD_OIDC_PROVIDERS", c.SignIn.OIDCProviders != "", func() error { return checkFile(c.SignIn.OIDCProviders) })

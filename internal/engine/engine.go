@@ -120,6 +120,9 @@ type Config struct {
 	Images        ImageTools        // nil: no agent makes pictures
 	Artifacts     Artifacts         // nil: files of tools are not kept
 	Watchers      *run.Watchers
+	// Violated is told of a guardrail that a run ran into, in the commit that says
+	// so; nil: nobody is.
+	Violated func(tx txn.Tx, r *run.Record, v policy.Violation) error
 	// HoldBack says whether an item is of a tenant that is suspended; it was let
 	// go of then, until the tenant is let in again. It is asked before each model
 	// call. Nil: no tenant ever is.

@@ -8,6 +8,7 @@ import (
 	"agentd/internal/recall"
 	"agentd/internal/run"
 	"agentd/internal/schema"
+	"agentd/internal/txn"
 )
 
 // around is what stands around a run besides its agent, and that the engine
@@ -115,6 +116,9 @@ func (a *attempt) judged(v policy.Verdict) {
 	a.rec.Metrics.GuardrailViolations += int64(len(v.Violations))
 	for _, violation := range v.Violations {
 		a.emit("guardrail.violated", violation)
+		if tell := a.e.Violated; tell != nil {
+			a.also = append(a.also, func(tx txn.Tx) error { return tell(tx, a.rec, violation) })
+		}
 	}
 }
 

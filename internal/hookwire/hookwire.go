@@ -1,77 +1,71 @@
-// Package hookwire calls the webhooks of guardrails: a signed POST of JSON
-// whose answer decides something (interface.md section 6 for the signatures).
+// Package hookwire speaks to webhooks: it calls those of guardrails, whose
+// answer decides something, posts notifications, and sends the deliveries of
+// subscriptions. All are signed POSTs of JSON (interface.md section 6).
+//
+// A receiver is anybody's program, and may be slow, broken or hostile: each call
+// ends in its time, reads what it may of the answer, and follows nothing.
 package hookwire
 
 import (
 	"bytes"
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
-	"errors"
 	"io"
 	"net/http"
-	"strconv"
+	"time"
 
 	"agentd/internal/clock"
 	"agentd/internal/guardrail"
+	"agentd/internal/outbound"
 )
 
-// Caller makes calls over a transport, which guards what it reaches: addresses
-// are the tenants' choice. Safe for concurrent use.
+// ClientConfig is how the client of a Caller should be made. It speaks HTTP/1.1
+// only: deliveries of several tenants to one host share no connection then, and
+// what a receiver sends unasked stays in its own socket. Many connections are
+// kept, as each attempt that needs a new one pays for a name and a handshake.
+func ClientConfig(allow outbound.Allow) outbound.Config {
+	return outbound.Config{
+		Allow: allow, HTTP1: true, TLSTimeout: 5 * time.Second, IdleTimeout: 30 * time.Second,
+		MaxHeaderBytes: 32 << 10, MaxIdle: 2048, MaxIdlePerHost: 256,
+	}
+}
+
+// Caller makes calls with a client, which guards what it reaches: addresses are
+// the tenants' choice. Safe for concurrent use.
 type Caller struct {
-	Transport http.RoundTripper
-	Clock     clock.Clock
+	Client *outbound.Client
+	Clock  clock.Clock
+	// Timeout is what a delivery may take from its first packet to the end of its
+	// answer [10 s].
+	Timeout time.Duration
 }
 
 var _ guardrail.Hooks = Caller{}
 
-// ErrTooLarge is given by [Caller.Call] for an answer over [guardrail.Call.Most].
-var ErrTooLarge = errors.New("hookwire: the answer is larger than asked for")
-
 // Call implements [guardrail.Hooks]. It calls once: who waits for a verdict
-// cannot wait for a second try.
+// cannot wait for a second try. An answer over [guardrail.Call.Most] is
+// outbound.ErrTooLarge.
 func (c Caller) Call(ctx context.Context, call guardrail.Call) (guardrail.Reply, error) {
-	ctx, cancel := context.WithTimeout(ctx, call.Timeout)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, call.URL, bytes.NewReader(call.Body))
-	if err != nil {
-		return guardrail.Reply{}, err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Accept", "application/json")
-	req.Header.Set("User-Agent", "agentd")
-	c.sign(req.Header, call)
-	resp, err := c.Transport.RoundTrip(req) // which follows no redirect
+	h := head(call.Body, call.Secret, c.Clock.Now())
+	h["Accept"] = []string{"application/json"}
+	resp, err := c.post(ctx, call.URL, h, call.Body, outbound.Limits{Time: call.Timeout, Bytes: call.Most})
 	if err != nil {
 		return guardrail.Reply{}, err
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, call.Most+1))
-	switch {
-	case err != nil:
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
 		return guardrail.Reply{}, err
-	case int64(len(body)) > call.Most:
-		return guardrail.Reply{}, ErrTooLarge
 	}
 	return guardrail.Reply{Status: resp.StatusCode, Body: body}, nil
 }
 
-// sign sets the timestamp and, where there is a secret, both signatures.
-func (c Caller) sign(h http.Header, call guardrail.Call) {
-	at := strconv.FormatInt(c.Clock.Now().UnixMilli(), 10)
-	h.Set("X-SVC-Timestamp", at)
-	if call.Secret == "" {
-		return
+// post sends a request. The body is a bytes.Reader, which net/http sends in one
+// write with the headers, and can send again.
+func (c Caller) post(ctx context.Context, url string, h http.Header, body []byte, l outbound.Limits) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
 	}
-	h.Set("X-SVC-Signature-V2", "t="+at+",v1=sha256="+digest(call.Secret, []byte(at+"."), call.Body))
-	h.Set("X-SVC-Signature", "sha256="+digest(call.Secret, call.Body))
-}
-
-func digest(secret string, parts ...[]byte) string {
-	mac := hmac.New(sha256.New, []byte(secret))
-	for _, p := range parts {
-		mac.Write(p)
-	}
-	return hex.EncodeToString(mac.Sum(nil))
+	req.Header = h
+	return c.Client.Do(req, l)
 }

@@ -38,9 +38,9 @@ func caller(t *testing.T, allow string) hookwire.Caller {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := outbound.New(outbound.Config{Allow: allowed})
+	client := outbound.New(hookwire.ClientConfig(allowed))
 	t.Cleanup(client.Close)
-	return hookwire.Caller{Transport: client.Transport(), Clock: clock.System{}}
+	return hookwire.Caller{Client: client, Clock: clock.System{}}
 }
 
 func signed(secret, text string) string {
@@ -116,7 +116,7 @@ func TestFailures(t *testing.T) {
 	call := func(ctx context.Context, c hookwire.Caller, path string, timeout time.Duration) (guardrail.Reply, error) {
 		return c.Call(ctx, guardrail.Call{URL: url + path, Body: []byte("{}"), Timeout: timeout, Most: 100})
 	}
-	if _, err := call(t.Context(), c, "/large", 10*time.Second); !errors.Is(err, hookwire.ErrTooLarge) {
+	if _, err := call(t.Context(), c, "/large", 10*time.Second); !errors.Is(err, outbound.ErrTooLarge) {
 		t.Errorf("a large answer: %v", err)
 	}
 	for _, path := range []string{"/hang", "/drip"} {

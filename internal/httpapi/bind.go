@@ -49,6 +49,7 @@ type bodyPlan struct {
 	optional bool
 	partial  bool
 	uploads  []string // of an Upload: what it may come as
+	message  int64    // of a Message: how long it may be; 0: it is none
 }
 
 // tolerated are the query parameters that are never malformed: a limit that is
@@ -105,6 +106,12 @@ func planBody(row route.Row, f reflect.StructField) *bodyPlan {
 	if f.Type == uploadType {
 		if plan.uploads = row.Uploads; len(plan.uploads) == 0 {
 			panic("httpapi: " + row.Path + " does not say what its upload may come as")
+		}
+		return plan
+	}
+	if f.Type == messageType {
+		if plan.message = row.MaxBytes; plan.message <= 0 || plan.message > MaxBody {
+			panic("httpapi: " + row.Path + " does not say how long its message may be, or too much")
 		}
 		return plan
 	}
@@ -241,6 +248,9 @@ func (b *binder) bindBody(x *exchange, r *http.Request, field reflect.Value) (bo
 	plan := b.body
 	if plan.uploads != nil {
 		return b.bindUpload(x, r, field.Addr().Interface().(*route.Upload))
+	}
+	if plan.message > 0 {
+		return b.bindMessage(x, r, field.Addr().Interface().(*route.Message))
 	}
 	held, err := b.bodies.read(x, r, plan.optional, plan.schema != nil)
 	if err != nil {

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"cmp"
+	"fmt"
 	"net/http"
 	"reflect"
 	"slices"
@@ -193,12 +194,19 @@ func (d *document) parameters(op *huma.Operation, p published) {
 func (d *document) body(op *huma.Operation, p published) {
 	t := p.BodyOf
 	if p.in != nil && t == nil {
-		if f, ok := p.in.FieldByName("Body"); ok && f.Type != rawJSON && f.Type != uploadType {
+		if f, ok := p.in.FieldByName("Body"); ok && f.Type != rawJSON && f.Type != uploadType && f.Type != messageType {
 			t = f.Type
 		}
 	}
 	if p.Uploads != nil {
 		d.upload(op, p, t)
+		return
+	}
+	if p.MaxBytes > 0 {
+		op.RequestBody = &huma.RequestBody{
+			Description: fmt.Sprintf("Anything, up to %d KiB.", p.MaxBytes>>10),
+			Content:     map[string]*huma.MediaType{"*/*": {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}},
+		}
 		return
 	}
 	if t == nil {
@@ -302,7 +310,10 @@ func (d *document) refusals(op *huma.Operation, p published) {
 	if p.out == contentType {
 		statuses = append(statuses, http.StatusRequestedRangeNotSatisfiable)
 	}
-	if op.RequestBody != nil {
+	switch {
+	case p.MaxBytes > 0:
+		statuses = append(statuses, http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
+	case op.RequestBody != nil:
 		statuses = append(statuses, http.StatusBadRequest, http.StatusLengthRequired, http.StatusRequestEntityTooLarge,
 			http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity)
 	}

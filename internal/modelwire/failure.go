@@ -79,7 +79,7 @@ func unreachable(ctx context.Context, err error) *model.Error {
 	switch {
 	case ok: // by the guarded transport
 		e.Detail, e.Retryable = denied.Detail, false
-	case context.Cause(ctx) == errSilent:
+	case context.Cause(ctx) == errSilent, context.Cause(ctx) == errEndless:
 		e.Detail, e.Cause = "The model endpoint did not begin to answer in time.", errSilent
 	default:
 		e.Detail = "The model endpoint could not be reached."
@@ -96,6 +96,8 @@ func broken(ctx context.Context, err error, req *model.Request) *model.Error {
 		return classify(http.StatusOK, said, req)
 	case context.Cause(ctx) == errSilent:
 		e.Detail, e.Cause, e.Retryable = "The model endpoint fell silent in the middle of its answer.", errSilent, true
+	case context.Cause(ctx) == errEndless:
+		e.Detail, e.Cause = "The model endpoint had not finished its answer in the time that this deployment gives it.", errEndless
 	case errors.Is(err, errTooLong):
 		e.Detail = "The model's answer is longer than this deployment accepts."
 	case errors.Is(err, errTooManyCalls):

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -70,6 +71,7 @@ func (c *Client) image(ctx context.Context, req model.ImageRequest, plain bool) 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	watch := newWatchdog(cancel)
+	watch.end = time.Now().Add(c.AnswerTimeout)
 	defer watch.stop()
 	asked := &model.Request{Target: req.Target}
 	call, err := newPost(ctx, &req.Target, "/images/generations", encodeImage(req, plain), "application/json")

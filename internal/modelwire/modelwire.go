@@ -33,6 +33,7 @@ type Config struct {
 	PlainTimeout  time.Duration     // until a whole answer begins to arrive [10 min]
 	HeaderTimeout time.Duration     // until a streamed answer begins [2 min]
 	IdleTimeout   time.Duration     // between two pieces of an answer [2 min]
+	AnswerTimeout time.Duration     // until an answer is there as a whole, however it comes [1 h]
 	Backoff       time.Duration     // upper bound of the wait before the first retry; doubles [500 ms]
 	MaxBackoff    time.Duration     // where the doubling ends [8 s]
 	MaxRetryAfter time.Duration     // a longer Retry-After ends the attempts [30 s]
@@ -57,6 +58,7 @@ func New(c Config) *Client {
 	c.PlainTimeout = cmp.Or(c.PlainTimeout, 10*time.Minute)
 	c.HeaderTimeout = cmp.Or(c.HeaderTimeout, 2*time.Minute)
 	c.IdleTimeout = cmp.Or(c.IdleTimeout, 2*time.Minute)
+	c.AnswerTimeout = cmp.Or(c.AnswerTimeout, time.Hour)
 	c.Backoff = cmp.Or(c.Backoff, 500*time.Millisecond)
 	c.MaxBackoff = cmp.Or(c.MaxBackoff, 8*time.Second)
 	c.MaxRetryAfter = cmp.Or(c.MaxRetryAfter, 30*time.Second)
@@ -99,7 +101,7 @@ func (c *Client) generate(ctx context.Context, req *model.Request, sink func(mod
 			attempt--
 			continue
 		}
-		if !failure.Retryable || attempt >= c.MaxAttempts || errors.Is(err, errSilent) {
+		if !failure.Retryable || attempt >= c.MaxAttempts || errors.Is(err, errSilent) || errors.Is(err, errEndless) {
 			return model.Response{}, failure
 		}
 		wait, ok := c.wait(ctx, attempt, failure.RetryAfter)
@@ -124,6 +126,7 @@ func (c *Client) attempt(ctx context.Context, req *model.Request, body []byte, a
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	watch := newWatchdog(cancel)
+	watch.end = time.Now().Add(c.AnswerTimeout)
 	defer watch.stop()
 
 	call, err := newCall(ctx, req, body, a.sink != nil)

@@ -11,20 +11,37 @@ import (
 // sent nothing for too long.
 var errSilent = errors.New("modelwire: the endpoint was silent for too long")
 
-// watchdog cancels an attempt unless it is armed anew in time.
+// errEndless is the cause of an attempt that was given up although the endpoint
+// kept sending.
+var errEndless = errors.New("modelwire: the answer takes too long")
+
+// watchdog cancels an attempt unless it is armed anew in time, and at its end
+// in any case.
 type watchdog struct {
 	timer  *time.Timer
 	cancel context.CancelCauseFunc
+	end    time.Time // none: zero
 }
 
 func newWatchdog(cancel context.CancelCauseFunc) *watchdog { return &watchdog{cancel: cancel} }
 
 func (w *watchdog) arm(d time.Duration) {
+	if !w.end.IsZero() {
+		d = min(d, time.Until(w.end))
+	}
 	if w.timer == nil {
-		w.timer = time.AfterFunc(d, func() { w.cancel(errSilent) })
+		w.timer = time.AfterFunc(d, w.bite)
 		return
 	}
 	w.timer.Reset(d)
+}
+
+func (w *watchdog) bite() {
+	if !w.end.IsZero() && !time.Now().Before(w.end) {
+		w.cancel(errEndless)
+		return
+	}
+	w.cancel(errSilent)
 }
 
 func (w *watchdog) stop() {

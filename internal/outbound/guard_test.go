@@ -95,6 +95,38 @@ func TestGuard(t *testing.T) {
 		{"[fec0::1]:80", false, "site-local"},
 		{"[ff02::1]:80", false, "multicast"},
 		{"[4000::1]:80", false, "not given out"},
+
+		{"169.254.0.23:80", false, "metadata of Tencent"},
+		{"169.254.42.42:80", false, "metadata of Scaleway"},
+		{"[fd00:c1::a9fe:a9fe]:80", false, "metadata of Oracle over IPv6"},
+		{"[fe80::a9fe:a9fe]:80", false, "metadata of OpenStack over IPv6"},
+		{"[64:ff9b::a9fe:a9fe]:80", false, "NAT64 of the metadata service"},
+		{"[64:ff9b:1::a00:1]:80", false, "local NAT64 of a private address"},
+		{"[2002:a9fe:a9fe::1]:80", false, "6to4 of the metadata service"},
+		{"[2001:0:4136:e378:8000:63bf:f5ff:fffe]:80", false, "Teredo of 10.0.0.1"},
+		{"[2a00:1450:4001:830::5efe:a00:1]:80", false, "ISATAP of a private address"},
+		{"[2a00:1450:4001:830:200:5efe:7f00:1]:80", false, "ISATAP of loopback, with the global bit"},
+		{"[2a00:1450:4001:830:200:5eff:7f00:1]:80", true, "no ISATAP"},
+		{"[::1:0:0:0]:80", false, "not given out"},
+		{"[100:0:0:1::1]:80", false, "dummy prefix"},
+		{"[2001:1::1]:80", false, "port control anycast"},
+		{"[2001:1ff:ffff::1]:80", false, "the last of IETF assignments"},
+		{"[2001:200::1]:80", true, "just behind IETF assignments"},
+		{"[2001:3::1]:80", false, "AMT"},
+		{"[2001:4:112::1]:80", false, "AS112"},
+		{"[2001:20::1]:80", false, "ORCHID, second version"},
+		{"[2001:30::1]:80", false, "remote identification of aircraft"},
+		{"[2001:db7:ffff::1]:80", true, "just before documentation"},
+		{"[2001:db9::1]:80", true, "just behind documentation"},
+		{"[3fff:fff:ffff::1]:80", false, "the last of documentation"},
+		{"[3fff:1000::1]:80", true, "just behind documentation"},
+		{"[febf:ffff::1]:80", false, "the last of link-local"},
+		{"[192.88.99.2]:80", false, "not an address of IPv6"},
+		{"192.88.99.255:80", false, "6to4 relays"},
+		{"192.0.0.255:80", false, "the last of IETF assignments"},
+		{"192.0.1.1:80", true, "just behind IETF assignments"},
+		{"198.17.255.255:80", true, "just before benchmarks"},
+		{"198.20.0.1:80", true, "just behind benchmarks"},
 	}
 	g := newGuard(Allow{})
 	for _, test := range tests {
@@ -133,6 +165,13 @@ func TestGuardAllows(t *testing.T) {
 		"::1,fd00::/8,[fe80::1]:5": {"[::1]:80": true, "[fd00::7]:80": true, "[fe80::1%eth0]:5": true, "[fe80::1]:6": false},
 		"::ffff:10.0.0.1":          {"10.0.0.1:80": true, "10.0.0.2:80": false},
 		"":                         {"127.0.0.1:80": false},
+		// A gateway that is allowed does not open what lies behind it.
+		"64:ff9b::/96":            {"[64:ff9b::808:808]:80": true, "[64:ff9b::7f00:1]:80": false, "[64:ff9b::a9fe:a9fe]:80": false, "[64:ff9b::a00:1]:80": false},
+		"64:ff9b::/96,10.0.0.0/8": {"[64:ff9b::a00:1]:80": true, "[64:ff9b::a9fe:a9fe]:80": false, "[64:ff9b::7f00:1]:80": false},
+		"2002::/16":               {"[2002:808:808::1]:80": true, "[2002:7f00:1::1]:80": false},
+		"2001::/23":               {"[2001:0:4136:e378:8000:63bf:f5ff:fffe]:80": false, "[2001:0:4136:e378:8000:63bf:f7f7:f7f7]:80": true, "[2001:2::1]:80": true},
+		"::/0":                    {"[::7f00:1]:80": false, "[::1]:80": true, "[fe80::5efe:a9fe:a9fe]:80": false, "[fe80::1]:80": true, "[::ffff:127.0.0.1]:80": false},
+		"[64:ff9b::a9fe:a9fe]:80": {"[64:ff9b::a9fe:a9fe]:80": true, "[64:ff9b::a9fe:a9fe]:81": false},
 	} {
 		allow, err := ParseAllow(setting)
 		if err != nil {

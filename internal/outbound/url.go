@@ -26,6 +26,11 @@ func CheckURL(raw string) error {
 	if err != nil || strings.ContainsFunc(raw, func(r rune) bool { return r <= ' ' || r == 0x7F || r == '\\' }) {
 		return bad("This is not a URL.")
 	}
+	return check(u)
+}
+
+// check is CheckURL for what was parsed already.
+func check(u *url.URL) error {
 	host := u.Hostname()
 	switch {
 	case u.Scheme != "http" && u.Scheme != "https":
@@ -43,9 +48,11 @@ func CheckURL(raw string) error {
 		}
 	}
 	if strings.ContainsFunc(host, func(r rune) bool { return r >= utf8.RuneSelf }) { // other scripts have digits too
-		if host, err = idna.Lookup.ToASCII(host); err != nil {
+		ascii, err := idna.Lookup.ToASCII(host)
+		if err != nil {
 			return bad("The URL's host is not a name that can be looked up.")
 		}
+		host = ascii
 	}
 	if addr, err := netip.ParseAddr(host); err == nil {
 		if addr.Zone() != "" {

@@ -15,7 +15,8 @@
 //
 // A Body of type jsontext.Value gets the raw, syntactically valid JSON; the
 // row's BodyOf then names the type whose schema is published. A Body of type
-// [Upload] gets a file, in the forms that the row's Uploads lists.
+// [Upload] gets a file, in the forms that the row's Uploads lists; one of type
+// [Message] whatever somebody sends, up to the row's MaxBytes.
 //
 // A function whose answer is a [*Content] answers bytes: its route is a
 // download, on which the key may come in the query.
@@ -64,6 +65,7 @@ type Row struct {
 	AlsoOf   reflect.Type // published schema of the Also answers, where it is another
 	Nullable bool         // the answer may be null
 	Uploads  []string     // of an Upload: Form, JSON and Bytes, those that it may come as
+	MaxBytes int64        // of a Message: how long it may be
 
 	Limits []Limit // beyond those that the operator sets for every operation; a request needs room in each
 
@@ -150,6 +152,14 @@ type Upload struct {
 	// cut off, late or larger than an upload may be. Nil where JSON came.
 	Content io.Reader
 	JSON    []byte // valid JSON; nil where a file came
+}
+
+// Message is a body of any media type, as the bytes that were sent: for what is
+// signed, and for what is not ours to define. It may be empty, and come without
+// a length. It lasts as long as the call.
+type Message struct {
+	Header map[string][]string // of the request, by canonical names; not to be changed
+	Data   []byte              // up to the row's MaxBytes
 }
 
 // Content is an answer of bytes, which are closed after they are sent. Ranges

@@ -14,7 +14,7 @@ const (
 
 // sources are what metadata.source may say for it to count: the member is
 // also callers' own.
-var sources = []string{"chat_completions", "responses", "schedule", "mcp", "delegation", "spawn", "todo"}
+var sources = []string{"chat_completions", "responses", "schedule", "mcp", "delegation", "spawn", "todo", "sensor"}
 
 // Source is how a run came about: what made it says so in metadata.source. A run
 // of which nobody says anything came over the API, on its own or in a session.

@@ -205,6 +205,10 @@ var things = map[quota.Resource]held{
 		`workspaces WHERE tenant_id = ? AND owner_type = 'standalone'`,
 		func(tenant string, _ time.Time) []any { return []any{tenant} },
 	},
+	quota.Webhooks: {
+		`webhooks WHERE tenant_id = ? AND deleted_at = 0`,
+		func(tenant string, _ time.Time) []any { return []any{tenant} },
+	},
 	quota.ActiveSessions: {
 		`sessions WHERE tenant_id = ? AND status = 'active' AND (expires_at = 0 OR expires_at > ?)`,
 		func(tenant string, now time.Time) []any { return []any{tenant, sqldb.Micros(now)} },

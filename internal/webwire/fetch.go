@@ -22,19 +22,16 @@ import (
 	"golang.org/x/net/html/charset"
 
 	"agentd/internal/fault"
+	"agentd/internal/outbound"
 	"agentd/internal/web"
 )
 
 // FetchConfig of a Fetcher. Zero values mean the defaults in brackets.
 type FetchConfig struct {
-	// Guarded is the way out for addresses that tenants name. It follows no
-	// redirect and decodes nothing by itself.
-	Guarded http.RoundTripper
-	// CheckURL refuses what is no address to be fetched, without looking it up.
-	CheckURL  func(url string) error
-	Timeout   time.Duration // of a fetch with all its redirects [10 s]
-	MaxBytes  int           // of a body, on the wire and decoded [2 MiB]
-	Redirects int           // that are followed [5]
+	Guarded   *outbound.Client // the way out for addresses that tenants name
+	Timeout   time.Duration    // of a fetch with all its redirects [10 s]
+	MaxBytes  int              // of a body, on the wire and decoded [2 MiB]
+	Redirects int              // that are followed [5]
 }
 
 // Fetcher implements web.Fetcher. Safe for concurrent use.
@@ -55,60 +52,31 @@ func NewFetcher(c FetchConfig) *Fetcher {
 	return &Fetcher{c, make(chan struct{}, 4)}
 }
 
-// Fetch implements web.Fetcher. Each address that a redirect leads to is
-// checked as the first one was.
+// Fetch implements web.Fetcher.
 func (f *Fetcher) Fetch(ctx context.Context, url string) (web.Page, error) {
-	ctx, cancel := context.WithTimeout(ctx, f.Timeout)
-	defer cancel()
-	for hop := 0; ; hop++ {
-		if err := f.CheckURL(url); err != nil {
-			return web.Page{}, err
-		}
-		resp, err := f.get(ctx, url)
-		if err != nil {
-			return web.Page{}, f.failure(ctx, err)
-		}
-		next, redirected := location(resp)
-		if !redirected {
-			page, err := f.page(ctx, resp)
-			resp.Body.Close()
-			if err != nil {
-				return web.Page{}, f.failure(ctx, err)
-			}
-			return page, nil
-		}
-		resp.Body.Close()
-		if hop == f.Redirects {
-			return web.Page{}, fault.New(fault.Upstream, "", "The address redirects more than %d times.", f.Redirects)
-		}
-		url = next
+	if err := outbound.CheckURL(url); err != nil {
+		return web.Page{}, err
 	}
-}
-
-func (f *Fetcher) get(ctx context.Context, url string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return nil, fault.New(fault.Invalid, "", "This is not a URL.").Because(err)
+		return web.Page{}, fault.New(fault.Invalid, "", "This is not a URL.").Because(err)
 	}
 	req.URL.Fragment, req.URL.RawFragment = "", ""
 	req.Header.Set("Accept", "text/html, application/json, text/*;q=0.9, */*;q=0.5")
 	req.Header.Set("Accept-Encoding", "gzip")
 	req.Header.Set("User-Agent", "agentd/1 (http_fetch)")
-	return f.Guarded.RoundTrip(req)
-}
-
-// location says where a redirect leads, as an absolute URL.
-func location(resp *http.Response) (string, bool) {
-	switch resp.StatusCode {
-	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
-	default:
-		return "", false
-	}
-	to, err := resp.Location()
+	ctx, cancel := context.WithTimeout(ctx, f.Timeout) // what is done with the body counts too
+	defer cancel()
+	resp, err := f.Guarded.Do(req.WithContext(ctx), outbound.Limits{Time: f.Timeout, Bytes: int64(f.MaxBytes) + 1, Hops: f.Redirects})
 	if err != nil {
-		return "", false // the answer is all there is
+		return web.Page{}, f.failure(ctx, err)
 	}
-	return to.String(), true
+	defer resp.Body.Close()
+	page, err := f.page(ctx, resp)
+	if err != nil {
+		return web.Page{}, f.failure(ctx, err)
+	}
+	return page, nil
 }
 
 // page reads an answer.
@@ -136,7 +104,7 @@ func (f *Fetcher) page(ctx context.Context, resp *http.Response) (web.Page, erro
 	switch {
 	case len(raw) > f.MaxBytes:
 		raw, p.Truncated = raw[:f.MaxBytes], true
-	case errors.Is(err, errWire):
+	case errors.Is(err, outbound.ErrTooLarge):
 		p.Truncated = true
 	case err != nil:
 		return p, err
@@ -163,13 +131,11 @@ func (f *Fetcher) page(ctx context.Context, resp *http.Response) (web.Page, erro
 	return p, nil
 }
 
-var errWire = errors.New("webwire: the body is longer than is read")
-
 // body gives an answer's body, decoded, and its first bytes. What it takes
 // from the wire is bounded too: an encoding can turn any number of bytes into
 // none.
 func (f *Fetcher) body(resp *http.Response) (head []byte, body io.Reader, err error) {
-	var r io.Reader = &wireReader{resp.Body, f.MaxBytes + 1}
+	var r io.Reader = resp.Body
 	switch encoding := strings.ToLower(strings.TrimSpace(resp.Header.Get("Content-Encoding"))); encoding {
 	case "", "identity":
 	case "gzip", "x-gzip":
@@ -188,27 +154,12 @@ func (f *Fetcher) body(resp *http.Response) (head []byte, body io.Reader, err er
 	n, err := io.ReadFull(r, head)
 	head = head[:n]
 	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
-		if errors.Is(err, errWire) {
+		if errors.Is(err, outbound.ErrTooLarge) {
 			return head, io.MultiReader(bytes.NewReader(head), failing{err}), nil
 		}
 		return nil, nil, err
 	}
 	return head, io.MultiReader(bytes.NewReader(head), r), nil
-}
-
-// wireReader ends with errWire where the bytes that it may read do.
-type wireReader struct {
-	from io.Reader
-	left int
-}
-
-func (r *wireReader) Read(p []byte) (int, error) {
-	if r.left <= 0 {
-		return 0, errWire
-	}
-	n, err := r.from.Read(p[:min(len(p), r.left)])
-	r.left -= n
-	return n, err
 }
 
 type failing struct{ err error }
@@ -290,6 +241,8 @@ func (f *Fetcher) failure(ctx context.Context, err error) error {
 		return fault.New(fault.UpstreamTimeout, "", "The address did not answer within %v.", f.Timeout).Because(err)
 	case ctx.Err() != nil:
 		return ctx.Err()
+	case errors.Is(err, outbound.ErrRedirects):
+		return fault.New(fault.Upstream, "", "The address redirects more than %d times.", f.Redirects).Because(err)
 	case errors.As(err, &unknown), errors.As(err, &badName), errors.As(err, &invalid), errors.As(err, &verify):
 		return fault.New(fault.Upstream, "", "The certificate of the address cannot be trusted.").Because(err)
 	}

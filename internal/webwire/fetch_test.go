@@ -36,7 +36,7 @@ func site(t *testing.T, adjust FetchConfig, handler http.HandlerFunc) (*Fetcher,
 	}
 	out := outbound.New(outbound.Config{Allow: allow})
 	t.Cleanup(out.Close)
-	adjust.Guarded, adjust.CheckURL = out.Transport(), outbound.CheckURL
+	adjust.Guarded = out
 	return NewFetcher(adjust), server.URL
 }
 
@@ -196,7 +196,7 @@ func TestFetchIsGuarded(t *testing.T) {
 	t.Cleanup(inside.Close)
 	out := outbound.New(outbound.Config{})
 	t.Cleanup(out.Close)
-	f := NewFetcher(FetchConfig{Guarded: out.Transport(), CheckURL: outbound.CheckURL})
+	f := NewFetcher(FetchConfig{Guarded: out})
 	for _, url := range []string{inside.URL, strings.Replace(inside.URL, "127.0.0.1", "localhost", 1), "", "x", "http://", "https://u:p@example.com"} {
 		if _, err := f.Fetch(t.Context(), url); err == nil || fault.Is(err, fault.Internal) {
 			t.Errorf("%q: %v", url, err)
@@ -290,7 +290,7 @@ func TestFetchFails(t *testing.T) {
 	}
 	out := outbound.New(outbound.Config{Allow: allow})
 	t.Cleanup(out.Close)
-	all := NewFetcher(FetchConfig{Guarded: out.Transport(), CheckURL: outbound.CheckURL})
+	all := NewFetcher(FetchConfig{Guarded: out})
 	if _, err := all.Fetch(t.Context(), secure.URL); err == nil || !strings.Contains(fault.From(err).Detail, "certificate") {
 		t.Errorf("a certificate of nobody: %v", err)
 	}

@@ -1,0 +1,91 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"agentd/internal/agent"
+	"agentd/internal/hookwire"
+	"agentd/internal/outbound"
+	"agentd/internal/page"
+	"agentd/internal/quota"
+	"agentd/internal/resource"
+	"agentd/internal/sqlstore"
+	"agentd/internal/txn"
+	"agentd/internal/usage"
+	"agentd/internal/webhook"
+	"agentd/internal/work"
+)
+
+// maxLanes is how many receivers this node sends to at a time.
+const maxLanes = 512
+
+// buildWebhooks makes the outbox of events, and what delivers them.
+func (a *App) buildWebhooks(queue work.Queue, cursors *page.Cursors, used quota.Gate, runners map[string]*work.Runner) (*webhook.Service, error) {
+	waits, err := a.cfg.Webhooks.Waits()
+	if err != nil {
+		return nil, fmt.Errorf("AGENTD_WEBHOOK_RETRY_WAITS: %w", err)
+	}
+	allow, err := outbound.ParseAllow(a.cfg.Security.EgressAllow)
+	if err != nil {
+		return nil, err
+	}
+	attempts := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "agentd_webhook_attempt_seconds", Help: "How long attempts at webhook deliveries took, by whether they succeeded.",
+		Buckets: prometheus.ExponentialBuckets(0.001, 4, 8),
+	}, []string{"success"})
+	a.metrics.MustRegister(attempts)
+	s := webhook.New(webhook.Deps{
+		Store: sqlstore.NewWebhooks(a.db), Writer: a.db, Queue: queue, Clock: a.clock, Box: a.box, Cursors: cursors, Audit: a.audit,
+		Sender:   hookwire.Caller{Client: a.hooks, Clock: a.clock},
+		CheckURL: outbound.NewChecker(outbound.Config{Allow: allow}).Check, Quota: used, Waits: waits,
+		Observe: func(o webhook.Outcome) {
+			attempts.WithLabelValues(strconv.FormatBool(o.Failure == "")).Observe(o.Latency.Seconds())
+		},
+	})
+	a.addRunner(runners, queue, webhook.WorkKind, maxLanes, s.Handle)
+	a.serve(func(ctx context.Context) { s.Serve(ctx, a.log) })
+	return s, nil
+}
+
+// agentEvents are the events of agents: whatever else is done to one changes it.
+var agentEvents = map[string]string{resource.Created: "agent.created", resource.Deleted: "agent.deleted"}
+
+// tellOfAgents gives what emits the events of agents.
+func (a *App) tellOfAgents(hooks *webhook.Service, agents func() *agent.Agents) func(txn.Tx, string, *agent.Agent) error {
+	return func(tx txn.Tx, action string, g *agent.Agent) error {
+		event, ok := agentEvents[action]
+		if !ok {
+			event = "agent.updated"
+		}
+		return hooks.Emit(tx, webhook.Event{TenantID: g.TenantID, Type: event, At: a.clock.Now(), Data: func() (jsontext.Value, error) {
+			if action != resource.Deleted {
+				return agents().Store().Wire(g)
+			}
+			return json.Marshal(struct {
+				AgentID string `json:"agent_id"`
+				Name    string `json:"name"`
+			}{g.ID, g.Name})
+		}})
+	}
+}
+
+// emitQuotas puts the events of quotas into the outbox.
+func (a *App) emitQuotas(hooks *webhook.Service, used *usage.Service, subscribers *resource.Subscribers) {
+	subscribers.Subscribe("emit-quota-events", usage.EventKind, nil, func(ctx context.Context, c resource.Change) error {
+		e, err := used.Event(ctx, c.TenantID, c.ID)
+		if err != nil {
+			return err
+		}
+		return a.db.Write(ctx, func(tx txn.Tx) error {
+			return hooks.Emit(tx, webhook.Event{TenantID: e.TenantID, ID: e.ID, Type: e.Type, At: e.CreatedAt, Data: func() (jsontext.Value, error) {
+				return e.Data(), nil
+			}})
+		})
+	})
+}

@@ -1,0 +1,389 @@
+package app_test
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/google/go-cmp/cmp"
+
+	"agentd/internal/config"
+	"agentd/internal/ident"
+	"agentd/internal/model/modeltest"
+	"agentd/internal/sqldb/sqldbtest"
+)
+
+// inbox is a receiver of webhooks. Its path says how it answers.
+type inbox struct {
+	url string
+
+	mu   sync.Mutex
+	got  []delivered
+	seen map[string]int
+}
+
+// delivered is a request that a receiver got.
+type delivered struct {
+	path, raw string
+	header    http.Header
+	body      object
+}
+
+func newInbox(t *testing.T) *inbox {
+	t.Helper()
+	in := &inbox{seen: map[string]int{}}
+	server := httptest.NewServer(in)
+	t.Cleanup(server.Close)
+	in.url = server.URL
+	return in
+}
+
+// ServeHTTP answers with the status that stands in the path, the first time; a
+// path /slow waits until the client gives up.
+func (in *inbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	raw, _ := io.ReadAll(r.Body)
+	d := delivered{path: r.URL.Path, raw: string(raw), header: r.Header}
+	_ = json.Unmarshal(raw, &d.body)
+	in.mu.Lock()
+	in.got = append(in.got, d)
+	in.seen[r.URL.Path+r.Header.Get("X-SVC-Event-Id")]++
+	first := in.seen[r.URL.Path+r.Header.Get("X-SVC-Event-Id")] == 1
+	in.mu.Unlock()
+	switch {
+	case r.URL.Path == "/refuses":
+		w.WriteHeader(http.StatusGone)
+	case r.URL.Path == "/flaky" && first:
+		http.Redirect(w, r, "/elsewhere", http.StatusFound)
+	}
+}
+
+// at gives what came at a path, of a type.
+func (in *inbox) at(path, kind string) (all []delivered) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for _, d := range in.got {
+		if d.path == path && (kind == "" || d.header.Get("X-SVC-Event-Type") == kind) {
+			all = append(all, d)
+		}
+	}
+	return all
+}
+
+// hooked lets a node reach the receiver, and tries again at once.
+func (in *inbox) hooked(c *config.Config) {
+	c.Security.EgressAllow = strings.TrimPrefix(in.url, "http://")
+	c.Webhooks.RetryWaits = "50ms,50ms,50ms,50ms"
+}
+
+func (n *node) hook(url string, events ...string) (id, secret string) {
+	n.t.Helper()
+	made := n.want(201, "POST", "/api/v1/webhooks", object{"url": url, "events": events})
+	return made["webhook_id"].(string), made["secret"].(string)
+}
+
+func mac(key []byte, text string) []byte {
+	m := hmac.New(sha256.New, key)
+	m.Write([]byte(text))
+	return m.Sum(nil)
+}
+
+// wantSigned checks all three signatures of a request, as a receiver would.
+func wantSigned(t *testing.T, d delivered, key string) {
+	t.Helper()
+	h := d.header
+	at := h.Get("X-SVC-Timestamp")
+	if want := "t=" + at + ",v1=sha256=" + hex.EncodeToString(mac([]byte(key), at+"."+d.raw)); h.Get("X-SVC-Signature-V2") != want {
+		t.Errorf("V2 is %s, want %s", h.Get("X-SVC-Signature-V2"), want)
+	}
+	if want := "sha256=" + hex.EncodeToString(mac([]byte(key), d.raw)); h.Get("X-SVC-Signature") != want {
+		t.Errorf("the older signature is %s, want %s", h.Get("X-SVC-Signature"), want)
+	}
+	plain, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(key, "whsec_"))
+	if err != nil || len(plain) != 32 {
+		t.Fatalf("the secret %s holds %d bytes, %v", key, len(plain), err)
+	}
+	text := h.Get("webhook-id") + "." + h.Get("webhook-timestamp") + "." + d.raw
+	if want := "v1," + base64.StdEncoding.EncodeToString(mac(plain, text)); h.Get("webhook-signature") != want || h.Get("webhook-id") != d.body["event_id"] {
+		t.Errorf("the standard signature is %s of %s, want %s", h.Get("webhook-signature"), h.Get("webhook-id"), want)
+	}
+	if h.Get("X-SVC-Event-Id") != d.body["event_id"] || h.Get("X-SVC-Event-Type") != d.body["event_type"] || !ident.Valid(h.Get("X-SVC-Delivery-Id")) || !strings.HasPrefix(h.Get("Content-Type"), "application/json") {
+		t.Errorf("the headers are %v", h)
+	}
+	if stamp, err := time.Parse("2006-01-02T15:04:05.000Z", d.body["timestamp"].(string)); err != nil || time.Since(stamp) > time.Hour {
+		t.Errorf("the timestamp is %v", d.body["timestamp"])
+	}
+}
+
+// What happens is told, signed, with what the event is about, as often as it
+// takes, and is in the log.
+func TestWebhooks(t *testing.T) {
+	t.Parallel()
+	for _, engine := range sqldbtest.Engines {
+		t.Run(string(engine), func(t *testing.T) {
+			t.Parallel()
+			if racing && engine != sqldbtest.SQLite {
+				t.Skip("played without the race detector")
+			}
+			in := newInbox(t)
+			plans := filepath.Join(t.TempDir(), "plans.json")
+			if err := os.WriteFile(plans, []byte(`{"plans":[{"id":"small","name":"Small","limits":{"runs_per_month":3,"webhooks":4}}],"default":"small"}`), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			n := start(t, modeltest.New(t, repeat), onEngine(t, engine), in.hooked, func(c *config.Config) { c.Tenancy.Plans = plans })
+			tenant := n.tenant()
+			id, key := n.hook(in.url+"/all", "run.completed", "run.failed", "agent.created", "agent.updated", "agent.deleted", "quota.threshold", "quota.exceeded", "guardrail.violated")
+			flaky, _ := n.hook(in.url+"/flaky", "agent.created")
+			one := func(kind string) object {
+				t.Helper()
+				eventually(t, func() bool { return len(in.at("/all", kind)) == 1 })
+				d := in.at("/all", kind)[0]
+				wantSigned(t, d, key)
+				if d.body["tenant_id"] != tenant {
+					t.Errorf("an event of %v", d.body["tenant_id"])
+				}
+				return d.body["data"].(object)
+			}
+
+			agent := n.agent(object{"name": "teller"})
+			if diff := cmp.Diff(n.want(200, "GET", "/api/v1/agents/"+agent, nil), one("agent.created")); diff != "" {
+				t.Errorf("agent.created (-read +told):\n%s", diff)
+			}
+			n.want(200, "POST", "/api/v1/agents/"+agent+"/suspend", nil)
+			if told := one("agent.updated"); told["status"] != "suspended" {
+				t.Errorf("agent.updated tells %v", told)
+			}
+			n.want(200, "POST", "/api/v1/agents/"+agent+"/activate", nil)
+			run := n.ended(n.run(agent, "hello", nil))
+			told := one("run.completed")
+			delete(run, "artifacts")
+			if diff := cmp.Diff(run, told); diff != "" {
+				t.Errorf("run.completed (-read +told):\n%s", diff)
+			}
+			guard := n.guard(object{"name": "words", "kind": "keyword", "stage": "input", "action": "block", "config": object{"keywords": []string{"forbidden"}}})
+			careful := n.guarded(object{"input": use(guard)})
+			blocked := n.ended(n.run(careful, "forbidden", nil))
+			if told := one("run.failed"); told["status"] != "guardrail_blocked" || told["run_id"] != blocked["run_id"] {
+				t.Errorf("run.failed tells %v", told)
+			}
+			if told := one("guardrail.violated"); told["run_id"] != blocked["run_id"] || told["guardrail_id"] != guard || told["stage"] != "input" || told["action"] != "block" || told["name"] != "words" {
+				t.Errorf("guardrail.violated tells %v", told)
+			}
+			n.ended(n.run(agent, "hello", nil))
+			for _, kind := range []string{"quota.threshold", "quota.exceeded"} {
+				if told := one(kind); told["resource"] != "runs_per_month" || told["limit"] != 3.0 || told["percent"] != 100.0 || told["resets_at"] == nil {
+					t.Errorf("%s tells %v", kind, told)
+				}
+			}
+			n.want(200, "DELETE", "/api/v1/agents/"+agent, nil)
+			if diff := cmp.Diff(object{"agent_id": agent, "name": "teller"}, one("agent.deleted")); diff != "" {
+				t.Error(diff)
+			}
+
+			// A redirect is no success, and is not followed; every attempt brings the
+			// same event under another delivery's id.
+			eventually(t, func() bool { return len(in.at("/flaky", "")) == 4 }) // two agents
+			byEvent := map[string][]delivered{}
+			for _, d := range in.at("/flaky", "") {
+				byEvent[d.header.Get("X-SVC-Event-Id")] = append(byEvent[d.header.Get("X-SVC-Event-Id")], d)
+			}
+			for _, tries := range byEvent {
+				if len(tries) != 2 || tries[0].raw != tries[1].raw || tries[0].header.Get("X-SVC-Delivery-Id") == tries[1].header.Get("X-SVC-Delivery-Id") {
+					t.Errorf("an event was sent as %v", tries)
+				}
+			}
+			if len(in.at("/elsewhere", "")) > 0 {
+				t.Error("a redirect was followed")
+			}
+			path := "/api/v1/webhooks/" + flaky
+			eventually(t, func() bool { return n.want(200, "GET", path, nil)["failure_count"] == 0.0 })
+			log := n.want(200, "GET", path+"/deliveries", nil)
+			states := map[string]int{}
+			for _, entry := range log["deliveries"].([]any) {
+				d := entry.(object)
+				states[fmt.Sprintf("%v %v %v %v", d["attempt_number"], d["status"], d["response_status"], d["next_retry_at"] != nil)]++
+			}
+			if diff := cmp.Diff(map[string]int{"1 failed 302 true": 2, "2 success 200 false": 2}, states); diff != "" || log["total"] != 4.0 || log["truncated"] != false {
+				t.Errorf("the log is %v: %s", log, diff)
+			}
+			if sub := n.want(200, "GET", path, nil); sub["status"] != "active" || sub["last_failure_at"] == nil || sub["secret"] != "[redacted]" {
+				t.Errorf("the subscription is %v", sub)
+			}
+
+			// The plan allows two more.
+			n.hook(in.url+"/all", "run.cancelled")
+			n.hook(in.url+"/all", "run.cancelled")
+			if r := n.want(403, "POST", "/api/v1/webhooks", object{"url": in.url, "events": []string{"run.failed"}}); r["code"] != "limit_reached" {
+				t.Errorf("beyond the plan: %v", r)
+			}
+			if list := n.do("GET", "/api/v1/webhooks", nil); strings.Contains(string(list.raw), "whsec_") {
+				t.Errorf("the list tells secrets: %s", list.raw)
+			}
+			n.want(200, "DELETE", "/api/v1/webhooks/"+id, nil)
+			if again := n.want(200, "DELETE", "/api/v1/webhooks/"+id, nil); again["deleted"] != true || again["webhook_id"] != id {
+				t.Errorf("deleted again: %v", again)
+			}
+			for _, rest := range []string{"", "/deliveries"} {
+				n.want(404, "GET", "/api/v1/webhooks/"+id+rest, nil)
+			}
+		})
+	}
+}
+
+// What cannot be a subscription is refused with every field that is wrong.
+func TestWebhookRefusals(t *testing.T) {
+	t.Parallel()
+	n := start(t, nil)
+	for body, want := range map[string]string{
+		`{}`: "events url",
+		`{"url":"https://example.com/","events":[]}`:                                              "events",
+		`{"url":"https://example.com/","events":["run.started"]}`:                                 "events",
+		`{"url":"https://example.com/","events":["run.failed","company.ended"]}`:                  "events",
+		`{"url":"https://example.com/","events":"run.failed"}`:                                    "events",
+		`{"url":"ftp://example.com/","events":["run.failed"]}`:                                    "url",
+		`{"url":"https://ann:secret@example.com/","events":["run.failed"]}`:                       "url",
+		`{"url":"http://2130706433/","events":["run.failed"]}`:                                    "url",
+		`{"url":"http://127.1/","events":["run.failed"]}`:                                         "url",
+		`{"url":"http://0x7f000001/","events":["run.failed"]}`:                                    "url",
+		`{"url":"http://10.0.0.1/","events":["run.failed"]}`:                                      "url",
+		`{"url":"http://[::ffff:127.0.0.1]:80/","events":["run.failed"]}`:                         "url",
+		`{"url":"http://169.254.169.254/latest","events":["run.failed"]}`:                         "url",
+		`{"url":"http://localhost:8080/","events":["run.failed"]}`:                                "url",
+		`{"url":"","events":["run.failed"]}`:                                                      "url",
+		`{"url":"https://example.com/` + strings.Repeat("x", 2100) + `","events":["run.failed"]}`: "url",
+	} {
+		r := n.send("POST", "/api/v1/webhooks", body, "Authorization", "Bearer "+n.key, "Content-Type", "application/json")
+		var problem struct {
+			Errors []struct{ Field string }
+		}
+		if err := json.Unmarshal(r.raw, &problem, json.MatchCaseInsensitiveNames(true)); err != nil || r.StatusCode != 422 {
+			t.Errorf("%s: %d %s", body, r.StatusCode, r.raw)
+			continue
+		}
+		fields := map[string]bool{}
+		for _, e := range problem.Errors {
+			name, _, _ := strings.Cut(e.Field, "[")
+			name, _, _ = strings.Cut(name, ".")
+			fields[name] = true
+		}
+		for _, f := range strings.Fields(want) {
+			if !fields[f] || len(fields) != len(strings.Fields(want)) {
+				t.Errorf("%s: named %v, want %s", body, fields, want)
+			}
+		}
+	}
+	legacy := n.want(201, "POST", "/api/v1/webhooks", object{"url": "http://example.com/", "events": []string{"company.goal_completed"}})
+	if diff := cmp.Diff([]any{"initiative.goal_completed"}, legacy["events"]); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A receiver that refuses is disabled; the operator sees what it did not get,
+// and it gets that once it is well.
+func TestWebhooksThatAreGivenUp(t *testing.T) {
+	t.Parallel()
+	in := newInbox(t)
+	n := start(t, nil, in.hooked)
+	id, _ := n.hook(in.url+"/refuses", "agent.created")
+	path := "/api/v1/webhooks/" + id
+	sent := n.want(200, "POST", path+"/test", nil)
+	if diff := cmp.Diff(object{"test_sent": true, "webhook_id": id, "event_type": "agent.created"}, sent); diff != "" {
+		t.Error(diff)
+	}
+	eventually(t, func() bool { return len(in.at("/refuses", "agent.created")) == 1 })
+	if data := in.at("/refuses", "")[0].body["data"]; cmp.Diff(object{"test": true}, data) != "" {
+		t.Errorf("a test sends %v", data)
+	}
+	for i := range 19 {
+		n.agent(object{"name": fmt.Sprint("agent ", i)})
+	}
+	eventually(t, func() bool { return n.want(200, "GET", path, nil)["status"] == "disabled" })
+	if sub := n.want(200, "GET", path, nil); sub["failure_count"] != 20.0 {
+		t.Errorf("disabled: %v", sub)
+	}
+	n.want(422, "POST", path+"/test", nil)
+
+	page := n.want(200, "GET", path+"/deliveries?limit=15", nil)
+	if len(page["deliveries"].([]any)) != 15 || page["truncated"] != true || page["total"] != 20.0 {
+		t.Errorf("the first page: %v of %v, %v", len(page["deliveries"].([]any)), page["total"], page["truncated"])
+	}
+	page = n.want(200, "GET", path+"/deliveries?limit=15&cursor="+page["cursor"].(string), nil)
+	last := page["deliveries"].([]any)
+	if len(last) != 5 || page["truncated"] != false {
+		t.Errorf("the second page: %v", page)
+	}
+	n.want(422, "GET", path+"/deliveries?cursor=guessed", nil)
+	oldest := last[4].(object)
+	if oldest["error_message"] != "The receiver answered with status 410." || oldest["status"] != "failed" || oldest["next_retry_at"] != nil {
+		t.Errorf("the oldest entry is %v", oldest)
+	}
+	entry := path + "/deliveries/" + oldest["delivery_id"].(string)
+	if whole := n.want(200, "GET", entry, nil); whole["request_body"] != in.at("/refuses", "")[0].raw {
+		t.Errorf("the entry says %v was sent", whole["request_body"])
+	}
+	n.want(422, "POST", entry+"/redeliver", nil)
+
+	dead := n.want(200, "GET", "/api/v1/admin/webhooks/dlq?limit=7", nil)
+	entries := dead["entries"].([]any)
+	if len(entries) != 7 || dead["has_more"] != true {
+		t.Fatalf("the dead letters are %v", dead)
+	}
+	letter := entries[0].(object)
+	event := letter["eventId"].(string)
+	if letter["eventType"] != "agent.created" || letter["payload"].(object)["event_id"] != event || letter["errorMessage"] == "" || letter["tenantId"] != n.tenant() {
+		t.Errorf("a dead letter is %v", letter)
+	}
+	if more := n.want(200, "GET", "/api/v1/admin/webhooks/dlq?cursor="+dead["cursor"].(string), nil); len(more["entries"].([]any)) != 13 {
+		t.Errorf("the rest of the dead letters: %v", more)
+	}
+	replay := "/api/v1/admin/webhooks/dlq/" + event + "/replay"
+	n.want(422, "POST", replay, nil) // it still is disabled
+	n.want(404, "POST", "/api/v1/admin/webhooks/dlq/"+ident.New()+"/replay", nil)
+
+	n.want(200, "POST", path+"/enable", nil)
+	for range 2 { // again while nothing is wrong with it
+		if sub := n.want(200, "POST", path+"/enable", nil); sub["status"] != "active" || sub["failure_count"] != 0.0 {
+			t.Errorf("enabled: %v", sub)
+		}
+	}
+	before := len(in.at("/refuses", ""))
+	if done := n.want(200, "POST", replay, nil); done["success"] != true || done["eventId"] != event || done["action"] != "replayed" {
+		t.Errorf("replayed: %v", done)
+	}
+	n.want(200, "POST", entry+"/redeliver", nil)
+	eventually(t, func() bool { return len(in.at("/refuses", "")) == before+2 })
+	all := in.at("/refuses", "")[before:]
+	if ids := map[any]bool{all[0].body["event_id"]: true, all[1].body["event_id"]: true}; !ids[event] || !ids[oldest["event_id"]] {
+		t.Errorf("sent again were %v", ids)
+	}
+}
+
+// An address that was public when it was saved is refused when it is not any
+// more, whoever tells the name where it leads.
+func TestWebhooksReachNothingPrivate(t *testing.T) {
+	t.Parallel()
+	in := newInbox(t)
+	n := start(t, nil, func(c *config.Config) { c.Webhooks.RetryWaits = "10ms" })
+	id, _ := n.hook("https://example.com/", "agent.created")
+	n.admin().exec(`UPDATE webhooks SET url = ?`, strings.Replace(in.url, "127.0.0.1", "localhost", 1))
+	n.agent(nil)
+	eventually(t, func() bool {
+		log := n.want(200, "GET", "/api/v1/webhooks/"+id+"/deliveries", nil)["deliveries"].([]any)
+		return len(log) == 2 && log[0].(object)["status"] == "failed"
+	})
+	log := n.do("GET", "/api/v1/webhooks/"+id+"/deliveries", nil)
+	if len(in.at("/", "")) != 0 || strings.Contains(string(log.raw), "127.0.0.1") || !strings.Contains(string(log.raw), "public internet") {
+		t.Errorf("%d requests came through; the log is %s", len(in.at("/", "")), log.raw)
+	}
+}

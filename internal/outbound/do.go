@@ -1,0 +1,147 @@
+package outbound
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// Limits of one call, from its start to the end of its answer's body. Zero
+// values mean the defaults in brackets.
+type Limits struct {
+	Time time.Duration // in all: names, connections, redirects, headers, body [30 s]
+	// Rest is the time for the body alone, for callers who know all they want once
+	// its headers are there [what is left of Time].
+	Rest  time.Duration
+	Bytes int64 // of the body; reading more is ErrTooLarge [1 MiB]
+	Hops  int   // redirects of a GET or HEAD that are followed [none]
+}
+
+// Errors of [Client.Do] and of the bodies that it gives.
+var (
+	ErrTooLarge  = errors.New("outbound: the answer is larger than may be read")
+	ErrRedirects = errors.New("outbound: there are more redirects than may be followed")
+)
+
+// Do makes a call within limits. Without hops a redirect is the answer. With
+// them each address on the way is checked as [CheckURL] does, and what is
+// not the host that the caller meant gets none of the headers that could hold a
+// credential; [http.Response.Request] names the last address. The answer's body
+// must be closed; where it was not read to its end that ends the connection.
+// Errors: those of [http.Transport], of [CheckURL], ErrRedirects, and denials
+// ([IsDenied]).
+func (c *Client) Do(req *http.Request, l Limits) (*http.Response, error) {
+	ctx, cancel := context.WithTimeout(req.Context(), cmp.Or(l.Time, 30*time.Second))
+	resp, err := c.follow(req.WithContext(ctx), l.Hops)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	b := &body{ReadCloser: resp.Body, left: cmp.Or(l.Bytes, 1<<20), cancel: cancel}
+	if l.Rest > 0 && resp.ContentLength != 0 {
+		b.late = time.AfterFunc(l.Rest, cancel)
+	}
+	resp.Body = b
+	return resp, nil
+}
+
+// follow makes a call and those that its answers redirect to.
+func (c *Client) follow(req *http.Request, hops int) (*http.Response, error) {
+	if err := check(req.URL); err != nil {
+		if req.Body != nil {
+			req.Body.Close()
+		}
+		return nil, err
+	}
+	for hop := 0; ; hop++ {
+		resp, err := c.transport.RoundTrip(req)
+		if err != nil || hops == 0 || req.Method != http.MethodGet && req.Method != http.MethodHead {
+			return resp, err
+		}
+		to, found := location(resp)
+		if !found {
+			return resp, nil
+		}
+		resp.Body.Close()
+		if hop == hops {
+			return nil, ErrRedirects
+		}
+		if err := CheckURL(to.String()); err != nil {
+			return nil, err
+		}
+		req = onward(req, to)
+	}
+}
+
+// location says where a redirect leads. One that leads nowhere is an answer
+// like any other.
+func location(resp *http.Response) (*url.URL, bool) {
+	switch resp.StatusCode {
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+	default:
+		return nil, false
+	}
+	to, err := resp.Location()
+	if err != nil {
+		return nil, false
+	}
+	to.Fragment, to.RawFragment = "", ""
+	return to, true
+}
+
+// harmless are the headers that go on to another origin. All others may be, or
+// hold, a credential that is none of its business.
+var harmless = []string{"Accept", "Accept-Encoding", "Accept-Language", "User-Agent"}
+
+func onward(req *http.Request, to *url.URL) *http.Request {
+	next := req.Clone(req.Context())
+	next.URL, next.Host = to, ""
+	if to.Scheme == req.URL.Scheme && to.Host == req.URL.Host {
+		return next
+	}
+	next.Header = http.Header{}
+	for _, name := range harmless {
+		if values := req.Header[name]; values != nil {
+			next.Header[name] = values
+		}
+	}
+	return next
+}
+
+// body is an answer's body within the call's limits.
+type body struct {
+	io.ReadCloser
+	left   int64
+	over   bool
+	late   *time.Timer
+	cancel context.CancelFunc
+}
+
+// Read implements io.Reader. A byte more than allowed is read, to tell a body
+// that ends there from one that does not.
+func (b *body) Read(p []byte) (int, error) {
+	if b.over {
+		return 0, ErrTooLarge
+	}
+	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left+1)])
+	if int64(n) > b.left {
+		b.over = true
+		return int(b.left), ErrTooLarge
+	}
+	b.left -= int64(n)
+	return n, err
+}
+
+// Close implements io.Closer.
+func (b *body) Close() error {
+	if b.late != nil {
+		b.late.Stop()
+	}
+	err := b.ReadCloser.Close()
+	b.cancel()
+	return err
+}

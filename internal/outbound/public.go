@@ -1,0 +1,74 @@
+package outbound
+
+import (
+	"cmp"
+	"context"
+	"net"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Checker checks addresses before they are saved.
+type Checker struct {
+	guard    *guard
+	resolver *net.Resolver
+}
+
+// NewChecker makes a checker that lets pass what a client of the same
+// configuration would reach.
+func NewChecker(c Config) *Checker {
+	return &Checker{newGuard(c.Allow), cmp.Or(c.Resolver, net.DefaultResolver)}
+}
+
+// lookup is how long a name may take to be looked up.
+const lookup = time.Second
+
+// Check is CheckURL for an address that must be public when it is saved
+// (interface.md section 4, Webhook rules). A name that cannot be looked up now
+// passes: it may be there tomorrow, and every call checks again. Error:
+// fault.Invalid, whose Detail is the message for the field.
+func (c *Checker) Check(ctx context.Context, raw string) error {
+	if err := CheckURL(raw); err != nil {
+		return err
+	}
+	u, err := url.Parse(raw)
+	if err != nil {
+		return bad("This is not a URL.")
+	}
+	port := uint64(443)
+	if u.Scheme == "http" {
+		port = 80
+	}
+	if p := u.Port(); p != "" {
+		if port, err = strconv.ParseUint(p, 10, 16); err != nil {
+			return bad("The URL's port is not between 1 and 65535.")
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookup)
+	defer cancel()
+	for _, addr := range c.addresses(ctx, u.Hostname()) {
+		if c.guard.check(netip.AddrPortFrom(addr, uint16(port))) != nil {
+			return bad("The URL's host is not on the public internet. The operator can allow it with AGENTD_EGRESS_ALLOW.")
+		}
+	}
+	return nil
+}
+
+// addresses are those that a host has, as far as one can tell.
+func (c *Checker) addresses(ctx context.Context, host string) []netip.Addr {
+	if addr, err := netip.ParseAddr(host); err == nil {
+		return []netip.Addr{addr}
+	}
+	name := strings.ToLower(strings.TrimSuffix(host, "."))
+	if name == "localhost" || strings.HasSuffix(name, ".localhost") { // by RFC 6761, whatever a resolver says
+		return []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}
+	}
+	found, err := c.resolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return nil
+	}
+	return found
+}

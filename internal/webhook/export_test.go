@@ -1,0 +1,4 @@
+package webhook
+
+// Cut is cut, for its fuzz target.
+var Cut = cut

@@ -9,6 +9,7 @@ import (
 // all readers on this node.
 type Shape int
 
+// The shapes there are.
 const (
 	OfRun     Shape = iota // on the stream of its run
 	OfSession              // on the stream of the session that its run is part of

@@ -51,7 +51,7 @@ func (s *streams) count() int {
 // Errors: fault.Unavailable where the server stops, fault.Limited where the
 // tenant has too many; an answer that is streamed, and ends by itself, is
 // never one too many.
-func (s *streams) open(x *exchange, parent context.Context, opts StreamOptions) (*Stream, error) {
+func (s *streams) open(parent context.Context, x *exchange, opts StreamOptions) (*Stream, error) {
 	if opts.Beat == nil {
 		opts.Beat = commentFrame
 	}

@@ -31,7 +31,7 @@ func (s *Server) serveStream(x *exchange, r *http.Request, in *binder, open open
 	if err != nil {
 		return err
 	}
-	st, err := s.streams.open(x, context.WithoutCancel(x), StreamOptions{Resumable: true})
+	st, err := s.streams.open(context.WithoutCancel(x), x, StreamOptions{Resumable: true})
 	if err != nil {
 		return err
 	}

@@ -85,7 +85,7 @@ func (f *follower) live(sub *event.Subscription) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	for {
-		more := false
+		var more bool
 		select {
 		case <-f.ctx.Done():
 			return

@@ -14,6 +14,8 @@ import (
 // reason.
 var unaudited = map[string]string{
 	"createRun": aRun, "cancelRun": aRun, "pauseRun": aRun, "resumeRun": aRun, "continueRun": aRun, "respondToRun": aRun, "createChatCompletion": aRun, "sensorWebhook": aRun, "callMcp": aRun,
+	"testWebhook": "it changes nothing", "redeliverWebhook": "it is in the delivery log",
+
 	"createSession": talk, "updateSession": talk, "sendSessionMessage": talk,
 	"createSessionBranch": talk, "activateSessionBranch": talk, "deleteSessionBranch": talk,
 	"createSessionTodo": talk, "updateSessionTodo": talk, "deleteSessionTodo": talk, "confirmSessionTodo": talk, "runSessionTodoNow": talk, "createTask": talk,

@@ -51,7 +51,7 @@ func (c *Client) Do(req *http.Request, l Limits) (*http.Response, error) {
 
 // follow makes a call and those that its answers redirect to.
 func (c *Client) follow(req *http.Request, hops int) (*http.Response, error) {
-	if err := check(req.URL); err != nil {
+	if _, _, err := check(req.URL); err != nil {
 		if req.Body != nil {
 			req.Body.Close()
 		}

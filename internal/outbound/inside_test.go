@@ -53,9 +53,13 @@ func TestNothingInsideIsReached(t *testing.T) {
 	port := strconv.Itoa(int(at.Port()))
 	c := New(Config{Resolver: resolver(t, nil)})
 	t.Cleanup(c.Close)
+	checker := NewChecker(Config{Resolver: resolver(t, nil)})
 	for _, raw := range inside {
 		raw = strings.ReplaceAll(raw, "PORT", port)
 		saved := CheckURL(raw) == nil
+		if checker.Check(t.Context(), raw) == nil && !nameless(raw) {
+			t.Errorf("%q is saved where addresses are looked at", raw)
+		}
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, raw, nil)
 		if err != nil {
 			if saved {
@@ -79,6 +83,10 @@ func TestNothingInsideIsReached(t *testing.T) {
 		t.Errorf("%d connections were accepted", n)
 	}
 }
+
+// nameless says whether a URL's host only looks like one of this machine's: it
+// is written with a Cyrillic letter.
+func nameless(raw string) bool { return strings.Contains(raw, "l\u043Ecalhost") }
 
 // The test above would not notice a listener that nobody can reach.
 func TestInsideCouldBeReached(t *testing.T) {

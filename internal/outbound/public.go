@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -38,19 +37,14 @@ func (c *Checker) Check(ctx context.Context, raw string) error {
 	if err != nil {
 		return bad("This is not a URL.")
 	}
-	port := uint64(443)
-	if u.Scheme == "http" {
-		port = 80
-	}
-	if p := u.Port(); p != "" {
-		if port, err = strconv.ParseUint(p, 10, 16); err != nil {
-			return bad("The URL's port is not between 1 and 65535.")
-		}
+	host, literal, err := check(u)
+	if err != nil {
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookup)
 	defer cancel()
-	for _, addr := range c.addresses(ctx, u.Hostname()) {
-		if c.guard.check(netip.AddrPortFrom(addr, uint16(port))) != nil {
+	for _, addr := range c.addresses(ctx, host, literal) {
+		if c.guard.check(netip.AddrPortFrom(addr, port(u))) != nil {
 			return bad("The URL's host is not on the public internet. The operator can allow it with AGENTD_EGRESS_ALLOW.")
 		}
 	}
@@ -58,9 +52,9 @@ func (c *Checker) Check(ctx context.Context, raw string) error {
 }
 
 // addresses are those that a host has, as far as one can tell.
-func (c *Checker) addresses(ctx context.Context, host string) []netip.Addr {
-	if addr, err := netip.ParseAddr(host); err == nil {
-		return []netip.Addr{addr}
+func (c *Checker) addresses(ctx context.Context, host string, literal netip.Addr) []netip.Addr {
+	if literal.IsValid() {
+		return []netip.Addr{literal}
 	}
 	name := strings.ToLower(strings.TrimSuffix(host, "."))
 	if name == "localhost" || strings.HasSuffix(name, ".localhost") { // by RFC 6761, whatever a resolver says

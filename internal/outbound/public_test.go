@@ -29,7 +29,7 @@ func TestChecker(t *testing.T) {
 	for _, url := range []string{
 		"https://inside.example/", "https://mixed.example/", "https://six.example/", "http://10.0.0.5/", "http://127.0.0.1/", "http://127.0.0.1:9101/",
 		"http://localhost/", "http://LOCALHOST./", "http://a.localhost/", "http://[::1]/", "http://[::ffff:10.0.0.1]/", "http://169.254.169.254/",
-		"http://100.64.0.1/", "http://[64:ff9b::a00:1]/",
+		"http://100.64.0.1/", "http://[64:ff9b::a00:1]/", "http://１２７.0.0.1/", "http://①②⑦.0.0.1/", "http://127。0。0。1/",
 	} {
 		err := c.Check(t.Context(), url)
 		if !fault.Is(err, fault.Invalid) || !strings.Contains(fault.From(err).Detail, "not on the public internet") {

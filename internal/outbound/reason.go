@@ -47,6 +47,7 @@ func Reason(err error) string {
 		strings.Contains(text, "server closed idle connection"), strings.Contains(text, "http2: server sent GOAWAY"), strings.Contains(text, "stream error"):
 		return "The host closed the connection before its answer was complete."
 	case strings.Contains(text, "malformed"), strings.Contains(text, "transport connection broken"), strings.Contains(text, "protocol error"),
+		strings.Contains(text, "readLoopPeekFail"), // it spoke before it was asked
 		errors.Is(err, errSwitched):
 		return "The host's answer is not HTTP."
 	}

@@ -1,7 +1,6 @@
 package outbound
 
 import (
-	"net"
 	"net/netip"
 	"net/url"
 	"strconv"
@@ -26,44 +25,57 @@ func CheckURL(raw string) error {
 	if err != nil || strings.ContainsFunc(raw, func(r rune) bool { return r <= ' ' || r == 0x7F || r == '\\' }) {
 		return bad("This is not a URL.")
 	}
-	return check(u)
+	_, _, err = check(u)
+	return err
 }
 
-// check is CheckURL for what was parsed already.
-func check(u *url.URL) error {
-	host := u.Hostname()
+// port is where a URL's server listens.
+func port(u *url.URL) uint16 {
+	if n, err := strconv.ParseUint(u.Port(), 10, 16); err == nil {
+		return uint16(n)
+	}
+	if u.Scheme == "https" {
+		return 443
+	}
+	return 80
+}
+
+// check is CheckURL for what was parsed already. It gives the host as it is
+// looked up, and its address where it is one.
+func check(u *url.URL) (host string, addr netip.Addr, err error) {
+	host = u.Hostname()
 	switch {
 	case u.Scheme != "http" && u.Scheme != "https":
-		return bad("The URL must begin with https:// or http://.")
+		return host, addr, bad("The URL must begin with https:// or http://.")
 	case u.Opaque != "" || host == "":
-		return bad("The URL names no host.")
+		return host, addr, bad("The URL names no host.")
 	case u.User != nil:
-		return bad("The URL must not carry a user name or password.")
+		return host, addr, bad("The URL must not carry a user name or password.")
 	case strings.HasSuffix(u.Host, ":"):
-		return bad("The URL names no port after the colon.")
+		return host, addr, bad("The URL names no port after the colon.")
 	}
 	if port := u.Port(); port != "" {
 		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-			return bad("The URL's port is not between 1 and 65535.")
+			return host, addr, bad("The URL's port is not between 1 and 65535.")
 		}
 	}
 	if strings.ContainsFunc(host, func(r rune) bool { return r >= utf8.RuneSelf }) { // other scripts have digits too
 		ascii, err := idna.Lookup.ToASCII(host)
 		if err != nil {
-			return bad("The URL's host is not a name that can be looked up.")
+			return host, addr, bad("The URL's host is not a name that can be looked up.")
 		}
 		host = ascii
 	}
-	if addr, err := netip.ParseAddr(host); err == nil {
-		if addr.Zone() != "" {
-			return bad("The URL's address must not have a zone.")
+	if literal, err := netip.ParseAddr(host); err == nil {
+		if literal.Zone() != "" {
+			return host, addr, bad("The URL's address must not have a zone.")
 		}
-		return nil
+		return host, literal, nil
 	}
 	if isNumber(host) {
-		return bad("The URL's host is a number; write the address as four decimal numbers, or a name.")
+		return host, addr, bad("The URL's host is a number; write the address as four decimal numbers, or a name.")
 	}
-	return nil
+	return host, addr, nil
 }
 
 // CheckSecureURL is CheckURL for what must not be read on its way: https, or an
@@ -76,12 +88,8 @@ func CheckSecureURL(raw string, allow Allow) error {
 	if err != nil || u.Scheme == "https" {
 		return err
 	}
-	port := u.Port()
-	if port == "" {
-		port = "80"
-	}
-	if to, err := netip.ParseAddrPort(net.JoinHostPort(u.Hostname(), port)); err == nil {
-		to = netip.AddrPortFrom(to.Addr().Unmap(), to.Port())
+	if addr, err := netip.ParseAddr(u.Hostname()); err == nil {
+		to := netip.AddrPortFrom(addr.Unmap(), port(u))
 		if allow.names(to) || allow.covers(to.Addr()) {
 			return nil
 		}

@@ -74,11 +74,10 @@ func (a *App) build(ctx context.Context) error {
 	stored := a.buildStorage(cursors)
 	used := a.buildUsage(subscribers, notes, kernel)
 	meterTenants(tenants, used)
-	hooks, err := a.buildWebhooks(queue, cursors, used, runners)
+	hooks, err := a.buildWebhooks(queue, cursors, used, subscribers, runners)
 	if err != nil {
 		return err
 	}
-	a.emitQuotas(hooks, used, subscribers)
 	remember := a.newRemembering(kernel, queue, stored.files)
 	limitStored(used, stored, remember)
 	sensors := a.buildSensors(cursors)
@@ -97,13 +96,11 @@ func (a *App) build(ctx context.Context) error {
 		KnowledgeBase: remember.knowledge.CheckTx, Quota: used, Told: a.tellOfAgents(hooks, func() *agent.Agents { return agents }),
 	})
 	guardrails := a.buildGuardrails(kernel, models, client, used)
-	customers := resource.NewStore(commerce.Customers, kernel)
 
 	source := run.AgentSource{Agents: agents}
 	store, log := sqlstore.NewRuns(a.db), sqlstore.NewEvents(a.db)
 	watchers := &run.Watchers{}
-	sessions := a.buildSessions(kernel, agents, queue, watchers)
-	sessions.Quota = used
+	sessions := a.buildSessions(kernel, agents, queue, watchers, used)
 	eng := engine.New(engine.Config{
 		Writer: a.db, Runs: store, Log: log, Queue: queue, Hub: a.hub, Agents: source,
 		Models: models, Client: client, Tools: tools.Registry, Gate: guardrail.Gate{All: guardrails}, Remote: servers,
@@ -117,25 +114,19 @@ func (a *App) build(ctx context.Context) error {
 		Runs: store, Writer: a.db, Queue: queue, Log: log, Hub: a.hub, Agents: source,
 		Starter: eng, Cursors: cursors, Clock: a.clock, WorkKind: engine.WorkKind, Audit: a.audit, Watchers: watchers, Meter: used, Artifacts: stored.artifacts.Of,
 	}
-	subscribers.Subscribe("end-runs-of-deleted-agents", "agent", []string{resource.Deleted}, func(ctx context.Context, c resource.Change) error {
-		return runs.AgentDeleted(ctx, c.TenantID, c.ID)
-	})
+	endRuns(runs, subscribers)
 	bindSensors(sensors, runs, agents, subscribers)
-	schedules := a.buildSchedules(agents, runs, notes, subscribers)
+	schedules := a.buildSchedules(agents, runs, notes, subscribers, runners)
 	watchers.Add(schedules.Ended)
 	storedRoutes := stored.connect(agents, store, subscribers)
-
 	connectMCP(servers, runs, subscribers)
-
-	members := a.buildMembers(cursors, agents, notes)
-	members.Mail = post
+	members := a.buildMembers(cursors, agents, notes, post)
 	signIn, err := a.buildSignIn(queue, post, a.audit, members, runners)
 	if err != nil {
 		return err
 	}
 	a.addRunner(runners, queue, engine.WorkKind, maxRuns, eng.Handle)
 	a.addRunner(runners, queue, resource.WorkKind, 8, subscribers.Deliver)
-	a.addRunner(runners, queue, schedule.WorkKind, 8, schedules.Handle)
 	a.addRunner(runners, queue, tenancy.WorkKind, 2, tenants.Handle)
 	remember.connect(agents, store, models, client, watchers, subscribers, runners)
 	watchers.Add(hooks.RunMoved)
@@ -151,11 +142,18 @@ func (a *App) build(ctx context.Context) error {
 
 	chat := &openai.Chat{Runs: runs, Agents: source, Models: catalogue{agents}, Log: log, Hub: a.hub}
 	a.routes = slices.Concat(
-		a.people.Routes(), members.Routes(), signIn.Routes(), agents.Routes(), resource.Routes(customers), guardrails.Routes(), runs.Routes(), remember.routes(),
+		a.people.Routes(), members.Routes(), signIn.Routes(), agents.Routes(), resource.Routes(resource.NewStore(commerce.Customers, kernel)), guardrails.Routes(), runs.Routes(), remember.routes(),
 		tools.bind(a, runs, agents), sessions.Routes(), schedules.Routes(), sensors.Routes(), notes.Routes(), servers.Routes(), storedRoutes, a.audit.Routes(), tenants.Routes(), used.Routes(), found.Routes(), hooks.Routes(),
 	)
 	a.raw = append(chat.Routes(), a.mcpEndpoint(servers, runs, agentTools{catalogue{agents}, source}, log)...)
 	return a.buildServer(signIn)
+}
+
+// endRuns has runs end with their agents.
+func endRuns(runs *run.Service, changes *resource.Subscribers) {
+	changes.Subscribe("end-runs-of-deleted-agents", "agent", []string{resource.Deleted}, func(ctx context.Context, c resource.Change) error {
+		return runs.AgentDeleted(ctx, c.TenantID, c.ID)
+	})
 }
 
 // buildServer makes the edge for the routes that there are.

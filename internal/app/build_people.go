@@ -10,6 +10,7 @@ import (
 	"agentd/internal/authz"
 	"agentd/internal/fault"
 	"agentd/internal/identity"
+	"agentd/internal/mail"
 	"agentd/internal/notification"
 	"agentd/internal/page"
 	"agentd/internal/sqlstore"
@@ -17,9 +18,9 @@ import (
 )
 
 // buildMembers makes what manages members and invites.
-func (a *App) buildMembers(cursors *page.Cursors, agents *agent.Agents, notes *notification.Service) *identity.People {
+func (a *App) buildMembers(cursors *page.Cursors, agents *agent.Agents, notes *notification.Service, post mail.Outbox) *identity.People {
 	return identity.NewPeople(a.people, identity.PeopleDeps{
-		Store: sqlstore.NewPeople(a.db), Cursors: cursors, PublicURL: a.public,
+		Store: sqlstore.NewPeople(a.db), Cursors: cursors, PublicURL: a.public, Mail: post,
 		Notify: func(tx txn.Tx, j identity.Joined) error {
 			n, err := inviteAccepted(j)
 			if err != nil {

@@ -11,10 +11,11 @@ import (
 	"agentd/internal/schedule"
 	"agentd/internal/sqlstore"
 	"agentd/internal/txn"
+	"agentd/internal/work"
 )
 
 // buildSchedules makes the schedules of the agents, which run them through runs.
-func (a *App) buildSchedules(agents *agent.Agents, runs *run.Service, notes *notification.Service, changes *resource.Subscribers) *schedule.Service {
+func (a *App) buildSchedules(agents *agent.Agents, runs *run.Service, notes *notification.Service, changes *resource.Subscribers, runners map[string]*work.Runner) *schedule.Service {
 	s := schedule.New(schedule.Deps{
 		Store: sqlstore.NewSchedules(a.db), Agents: agents.Store(), Runs: runs, RunStore: runs.Runs,
 		Queue: runs.Queue, Writer: a.db, Clock: a.clock, Cursors: runs.Cursors, Logger: a.log,
@@ -24,6 +25,7 @@ func (a *App) buildSchedules(agents *agent.Agents, runs *run.Service, notes *not
 	changes.Subscribe("schedules-follow-agents", "agent", nil, func(ctx context.Context, c resource.Change) error {
 		return s.Follow(ctx, c.TenantID, c.ID)
 	})
+	a.addRunner(runners, runs.Queue, schedule.WorkKind, 8, s.Handle)
 	return s
 }
 

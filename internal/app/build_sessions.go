@@ -10,6 +10,7 @@ import (
 	"agentd/internal/agent"
 	"agentd/internal/file"
 	"agentd/internal/outbound"
+	"agentd/internal/quota"
 	"agentd/internal/resource"
 	"agentd/internal/run"
 	"agentd/internal/schedule"
@@ -20,12 +21,12 @@ import (
 
 // buildSessions makes the service of sessions. Runs need it, and it needs runs:
 // bindSessions completes it.
-func (a *App) buildSessions(kernel resource.Deps, agents *agent.Agents, queue work.Queue, watchers *run.Watchers) *session.Service {
+func (a *App) buildSessions(kernel resource.Deps, agents *agent.Agents, queue work.Queue, watchers *run.Watchers, used quota.Gate) *session.Service {
 	store := sqlstore.NewSessions(a.db)
 	s := &session.Service{
 		Store: store, Todos: store, Shares: store, Notes: resource.NewStore(session.Annotations, kernel), Box: a.box, Public: a.public,
 		Agents: agents, Writer: a.db, Queue: queue, Log: sqlstore.NewEvents(a.db), Hub: a.hub,
-		Cursors: kernel.Cursors, Clock: a.clock, CheckURL: outbound.CheckURL, Audit: a.audit,
+		Cursors: kernel.Cursors, Clock: a.clock, CheckURL: outbound.CheckURL, Audit: a.audit, Quota: used,
 	}
 	watchers.Add(s.Moved)
 	return s

@@ -13,7 +13,6 @@ import (
 	"agentd/internal/hookwire"
 	"agentd/internal/outbound"
 	"agentd/internal/page"
-	"agentd/internal/quota"
 	"agentd/internal/resource"
 	"agentd/internal/sqlstore"
 	"agentd/internal/txn"
@@ -26,7 +25,7 @@ import (
 const maxLanes = 512
 
 // buildWebhooks makes the outbox of events, and what delivers them.
-func (a *App) buildWebhooks(queue work.Queue, cursors *page.Cursors, used quota.Gate, runners map[string]*work.Runner) (*webhook.Service, error) {
+func (a *App) buildWebhooks(queue work.Queue, cursors *page.Cursors, used *usage.Service, changes *resource.Subscribers, runners map[string]*work.Runner) (*webhook.Service, error) {
 	waits, err := a.cfg.Webhooks.Waits()
 	if err != nil {
 		return nil, fmt.Errorf("AGENTD_WEBHOOK_RETRY_WAITS: %w", err)
@@ -48,6 +47,7 @@ func (a *App) buildWebhooks(queue work.Queue, cursors *page.Cursors, used quota.
 			attempts.WithLabelValues(strconv.FormatBool(o.Failure == "")).Observe(o.Latency.Seconds())
 		},
 	})
+	a.emitQuotas(s, used, changes)
 	a.addRunner(runners, queue, webhook.WorkKind, maxLanes, s.Handle)
 	a.serve(func(ctx context.Context) { s.Serve(ctx, a.log) })
 	return s, nil

@@ -2,7 +2,8 @@
 // do. GET and POST on /hello answer a fixed text. POST /v1/chat/completions is
 // a run without features: it stores the run, asks the model once, stores what
 // came back and the end, and answers; each of the two writes is durable
-// (SQLite, synchronous=FULL) before anything depends on it.
+// (SQLite, synchronous=FULL) before anything depends on it. GET /sub and POST
+// /pub are an event stream without features.
 package main
 
 import (
@@ -38,6 +39,9 @@ func main() {
 		io.WriteString(w, "hello\n")
 	})
 	mux.HandleFunc("POST /v1/chat/completions", s.chat)
+	topics := &hub{topics: map[string]map[chan []byte]struct{}{}}
+	mux.HandleFunc("GET /sub", topics.subscribe)
+	mux.HandleFunc("POST /pub", topics.publish)
 	log.Fatal(http.ListenAndServe(*addr, mux))
 }
 

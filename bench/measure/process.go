@@ -22,6 +22,7 @@ type bench struct {
 	sim    program
 	floor  program
 	hello  program
+	hub    program
 	agentd program
 	missed int
 }
@@ -62,6 +63,7 @@ func newBench(s settings) (*bench, error) {
 	b.hello = program{name: "floor", ready: "/hello", args: func(addr, dir string, _ *process) []string {
 		return []string{"-addr", addr, "-db", filepath.Join(dir, "floor.db")}
 	}}
+	b.hub = b.hello
 	if err := command("go", "build", "-o", dir, "./cmd/agentd", "./bench/floor", "./bench/simmodel").Run(); err != nil {
 		return nil, errors.Join(fmt.Errorf("build: %w", err), os.RemoveAll(dir))
 	}
@@ -74,6 +76,7 @@ func newBench(s settings) (*bench, error) {
 	}
 	b.sim.name = "simupstream"
 	b.hello = program{name: "hello", ready: "/hello", args: listen}
+	b.hub = program{name: "ssehub", ready: "/healthz", args: listen}
 	b.floor = program{name: "runfloor", ready: "/healthz", args: func(addr, dir string, model *process) []string {
 		return append(persist(addr, dir, model), "-sync", "FULL")
 	}}

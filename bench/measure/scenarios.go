@@ -43,6 +43,7 @@ var scenarios = []scenario{
 	{"webhooks", false, webhooks},
 	{"webhooks-hang", false, hangingReceivers},
 	{"webhooks-kill", true, killedSender},
+	{"streams", false, streams},
 	{"million", true, million},
 }
 

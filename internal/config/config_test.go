@@ -83,6 +83,9 @@ func TestDefaultsAreValid(t *testing.T) {
 	if got := cfg.Server.RateLimits; got != "tenant=6000/m,key=3000/m" {
 		t.Errorf("RateLimits = %q", got)
 	}
+	if got := cfg.Server.StreamsPerTenant; got != 20_000 {
+		t.Errorf("StreamsPerTenant = %d", got)
+	}
 	if got, err := cfg.Server.Proxies(); err != nil || got != nil {
 		t.Errorf("Proxies = %v, %v", got, err)
 	}
@@ -108,6 +111,8 @@ func TestValidate(t *testing.T) {
 		{"too long a prefix", []string{"--trusted-proxies=10.0.0.0/33"}, "AGENTD_TRUSTED_PROXIES"},
 		{"a proxy with a port", []string{"--trusted-proxies=10.0.0.1:80"}, "AGENTD_TRUSTED_PROXIES"},
 		{"a proxy with a zone", []string{"--trusted-proxies=fe80::1%eth0"}, "AGENTD_TRUSTED_PROXIES"},
+		{"any number of streams", []string{"--streams-per-tenant=0"}, ""},
+		{"less than no streams", []string{"--streams-per-tenant=-1"}, "AGENTD_STREAMS_PER_TENANT must be 0 or more"},
 		{"any port", []string{"--listen=[::1]:0"}, ""},
 		{"no port", []string{"--listen=localhost"}, `AGENTD_LISTEN "localhost" is no address`},
 		{"port out of range", []string{"--listen=:70000"}, `AGENTD_LISTEN "70000" is no port`},

@@ -21,6 +21,12 @@ func (c *Config) Validate() error {
 		_, err := c.Server.Proxies()
 		return err
 	})
+	v.check("AGENTD_STREAMS_PER_TENANT", true, func() error {
+		if c.Server.StreamsPerTenant < 0 {
+			return errors.New("must be 0 or more")
+		}
+		return nil
+	})
 	v.check("AGENTD_SECRET_KEY", !c.Security.SecretKey.Empty(), func() error {
 		_, err := decodeKey(c.Security.SecretKey.Reveal())
 		return err

@@ -25,6 +25,12 @@ type Event struct {
 	// happened on this node: it spares those who wait for it a read. Nil
 	// elsewhere, and in what the log gives.
 	Result any `json:"-"`
+
+	// Shared is what this node's readers have in common; nil where there are
+	// not several, and in what the log gives.
+	Shared *Shared `json:"-"`
+	// More says that a Follower gives another event at once.
+	More bool `json:"-"`
 }
 
 // Droppable says whether a slow reader may miss the event (decisions.md D7).

@@ -22,7 +22,8 @@ const (
 	readPage  = 500
 	patience  = 25 * time.Millisecond // drafts are flushed every 50 ms
 	patienceN = 80
-	resync    = 2 * time.Second // how long a lost live batch can go unnoticed
+	resync    = 2 * time.Second // how long a lost live batch can go unnoticed, at least
+	seldom    = time.Minute     // and at most
 	gapName   = "gap"
 	beginning = 0
 )
@@ -62,7 +63,9 @@ type reader struct {
 	Follower
 	ctx            context.Context
 	tenant, stream string
-	last           int64 // seq of the last event that was given
+	last           int64 // seq of the last event that was given, or is held
+	held           Event // the next one to give; the one after it decides whether more follow
+	holding        bool
 	yield          func(Event, error) bool
 }
 
@@ -70,7 +73,7 @@ type reader struct {
 // is stored or under way: it cannot have come from this stream.
 func (r *reader) known(after int64) bool {
 	for try := range patienceN {
-		got, err := r.Log.Read(r.ctx, r.tenant, r.stream, after-1, 1)
+		got, err := r.read(after-1, 1)
 		if err != nil {
 			return r.fail(err)
 		}
@@ -89,10 +92,22 @@ func (r *reader) known(after int64) bool {
 	return r.give(Event{Name: gapName, At: time.Now().UTC(), Data: jsontext.Value(`{"dropped":0}`)})
 }
 
+// read looks into the log. Nothing waits for it that could be given.
+func (r *reader) read(after int64, limit int) (got []Event, err error) {
+	err = Aside(r.ctx, func() (err error) {
+		got, err = r.Log.Read(r.ctx, r.tenant, r.stream, after, limit)
+		return err
+	})
+	return got, err
+}
+
 // catchUp gives what the log has beyond last.
 func (r *reader) catchUp() bool {
 	for {
-		got, err := r.Log.Read(r.ctx, r.tenant, r.stream, r.last, readPage)
+		if !r.flush() {
+			return false
+		}
+		got, err := r.read(r.last, readPage)
 		if err != nil {
 			return r.fail(err)
 		}
@@ -107,35 +122,72 @@ func (r *reader) catchUp() bool {
 	}
 }
 
+// live gives what happens. The log is looked into after a silence, in case
+// that a batch was lost; see Patience.
 func (r *reader) live(sub *Subscription) {
-	timer := time.NewTimer(resync)
+	wait := resync
+	timer := time.NewTimer(wait)
 	defer timer.Stop()
-	for {
+	for r.flush() {
 		select {
 		case <-r.ctx.Done():
 			return
 		case <-timer.C:
-			if !r.catchUp() {
+			before := r.last
+			if !r.lookAgain(sub, wait) {
 				return
+			}
+			if wait = r.Hub.Patience(wait, resync); r.last != before {
+				wait = resync
 			}
 		case <-sub.Ready():
-			batches, dropped, err := sub.Take()
-			if err != nil {
-				r.fail(err)
+			if !r.take(sub) {
 				return
 			}
-			holes := dropped > 0 && !r.Whole
-			if holes && !r.giveGap(dropped) {
-				return
-			}
-			for _, b := range batches {
-				if !r.batch(b, holes) {
-					return
-				}
-			}
+			wait = resync
 		}
-		timer.Reset(resync)
+		timer.Reset(wait)
 	}
+}
+
+// lookAgain catches up after a silence, unless another reader of the stream
+// does so at this moment.
+func (r *reader) lookAgain(sub *Subscription, silence time.Duration) bool {
+	before := r.last
+	if !sub.looks(before, silence/2) {
+		return true
+	}
+	if !r.catchUp() {
+		return false
+	}
+	if r.last != before {
+		sub.found()
+	}
+	return true
+}
+
+// take gives what has gathered.
+func (r *reader) take(sub *Subscription) bool {
+	batches, dropped, err := sub.Take()
+	if err != nil {
+		return r.fail(err)
+	}
+	holes := dropped > 0 && !r.Whole
+	if holes && !r.giveGap(dropped) {
+		return false
+	}
+	for _, b := range batches {
+		if len(b.Events) == 0 {
+			if !r.catchUp() {
+				return false
+			}
+			continue
+		}
+		if !r.batch(b, holes) {
+			return false
+		}
+	}
+	return true
 }
 
 // batch gives a live batch, after what the log has before it unless that may
@@ -169,10 +221,28 @@ func (r *reader) fill(upto int64) bool {
 	return true
 }
 
+// give gives the event before this one, which waits for the next or a flush.
 func (r *reader) give(e Event) bool {
+	if r.holding {
+		r.held.More = true
+		if !r.yield(r.held, nil) {
+			return false
+		}
+	}
+	r.held, r.holding = e, true
 	if e.Seq > 0 {
 		r.last = e.Seq
 	}
+	return true
+}
+
+// flush gives what is held, before the reader waits for anything.
+func (r *reader) flush() bool {
+	if !r.holding {
+		return true
+	}
+	e := r.held
+	r.held, r.holding = Event{}, false
 	return r.yield(e, nil)
 }
 
@@ -181,13 +251,16 @@ func (r *reader) giveGap(dropped int) bool {
 }
 
 func (r *reader) fail(err error) bool {
-	if r.ctx.Err() == nil {
+	if r.ctx.Err() == nil && r.flush() {
 		r.yield(Event{}, err)
 	}
 	return false
 }
 
 func (r *reader) sleep(d time.Duration) bool {
+	if !r.flush() {
+		return false
+	}
 	select {
 	case <-r.ctx.Done():
 		return false

@@ -32,9 +32,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		x.Context = s.startSpan(x, r)
 	}
 	r = r.WithContext(x)
-	defer x.linger(r)
 	s.metrics.inFlight.Inc()
-	defer func() { s.finish(x, r, recover()) }()
+	defer func() {
+		if panicked := recover(); x.detached == nil {
+			defer x.linger(r)
+			s.finish(x, r, panicked)
+		}
+	}()
 	if x.op.row.Deprecated != "" {
 		x.deprecation(&x.op.row)
 	}
@@ -68,13 +72,7 @@ func (s *Server) finish(x *exchange, r *http.Request, panicked any) {
 	case x.status == 0:
 		x.status = http.StatusOK // what net/http sends for a handler that wrote nothing
 	}
-	elapsed := time.Since(x.start)
-	s.metrics.inFlight.Dec()
-	x.op.meters().observe(x.status, elapsed, x.op.stream)
-	s.logRequest(x, r, elapsed)
-	if s.tracer != nil {
-		endSpan(trace.SpanFromContext(x.Context), x)
-	}
+	s.conclude(x, r.Method, r.URL.Path)
 	routings.Put(x.routed)
 	x.routed = nil
 	if aborted {
@@ -82,9 +80,20 @@ func (s *Server) finish(x *exchange, r *http.Request, panicked any) {
 	}
 }
 
+// conclude tells log, metrics and trace how a request went that is over.
+func (s *Server) conclude(x *exchange, method, path string) {
+	elapsed := time.Since(x.start)
+	s.metrics.inFlight.Dec()
+	x.op.meters().observe(x.status, elapsed, x.op.stream)
+	s.logRequest(x, method, path, elapsed)
+	if s.tracer != nil {
+		endSpan(trace.SpanFromContext(x.Context), x)
+	}
+}
+
 // logRequest writes the one wide line per request. What a caller could have
 // put a credential into (query, headers, the path of a public route) stays out.
-func (s *Server) logRequest(x *exchange, r *http.Request, elapsed time.Duration) {
+func (s *Server) logRequest(x *exchange, method, path string, elapsed time.Duration) {
 	level := slog.LevelInfo
 	ours := x.status >= 500 || x.failed != nil && x.failed.Kind == fault.Internal && !x.gone
 	switch {
@@ -97,7 +106,7 @@ func (s *Server) logRequest(x *exchange, r *http.Request, elapsed time.Duration)
 		return
 	}
 	attrs := append(make([]slog.Attr, 0, 16),
-		slog.String("method", r.Method),
+		slog.String("method", method),
 		slog.String("route", x.op.row.Path),
 		slog.Int("status", x.status),
 		slog.Int64("duration_us", elapsed.Microseconds()),
@@ -106,7 +115,7 @@ func (s *Server) logRequest(x *exchange, r *http.Request, elapsed time.Duration)
 	if x.who.TenantID != "" {
 		attrs = append(attrs,
 			slog.String("tenant", x.who.TenantID), slog.String("user", x.who.UserID), credentialID(x.who),
-			slog.String("path", r.URL.Path))
+			slog.String("path", path))
 	}
 	if x.failed != nil {
 		attrs = append(attrs, slog.String("code", x.failed.Code))

@@ -29,6 +29,8 @@ type exchange struct {
 
 	held *heldAnswer // the answer is gathered before it is sent; nil: it is sent as it comes
 
+	detached *detached // a stream goes on without the server's connection; nil: it does not
+
 	status int // 0: no header was sent
 	bytes  int64
 	failed *fault.Error

@@ -2,12 +2,14 @@ package httpapi
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"reflect"
 	"runtime/debug"
 	"time"
 
 	"agentd/internal/authz"
+	"agentd/internal/fault"
 	"agentd/internal/route"
 )
 
@@ -59,6 +61,8 @@ func own(s *Server) []Raw {
 	}
 	document := probe("/api/v1/openapi.json", "getDocument", "Read this document.", nil, s.serveDocument)
 	document.Tag = "Meta"
+	streaming := probe("/health/sse", "getStreamHealth", "Say whether event streams work, by one.", nil, s.serveStreamHealth)
+	streaming.Streams = true
 	healthOf, readyOf, liveOf := reflect.TypeFor[health](), reflect.TypeFor[readiness](), reflect.TypeFor[liveness]()
 	return []Raw{
 		probe("/api/v1/health", "getHealth", "Say how the service is.", healthOf, s.serveHealth),
@@ -69,6 +73,7 @@ func own(s *Server) []Raw {
 		probe("/readyz", "getReadyz", "Say whether requests can be answered.", readyOf, s.serveReady),
 		probe("/ready", "getReady", "Say whether requests can be answered.", readyOf, s.serveReady),
 		probe("/metrics", "getMetrics", "Read the metrics, in the Prometheus text format.", nil, s.serveMetrics),
+		streaming,
 		document,
 	}
 }
@@ -128,6 +133,39 @@ func (s *Server) serveLive(w http.ResponseWriter, _ *http.Request, _ authz.Calle
 		return JSON(w, http.StatusServiceUnavailable, &liveness{"stopping"})
 	}
 	return JSON(w, http.StatusOK, &liveness{"ok"})
+}
+
+// serveStreamHealth sends the frames connected, ping and done, and [DONE]
+// (behaviours, 33), once an event has gone through the live fan-out that all
+// streams hang on.
+func (s *Server) serveStreamHealth(_ http.ResponseWriter, r *http.Request, _ authz.Caller) error {
+	ctx, cancel := context.WithTimeout(r.Context(), readyWithin)
+	defer cancel()
+	start := time.Now()
+	if s.echo != nil {
+		if err := s.echo(ctx); err != nil {
+			return fault.New(fault.Unavailable, "", "Live events do not arrive on this server.").Because(err)
+		}
+	}
+	took := time.Since(start)
+	st, err := OpenStream(r, StreamOptions{})
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	now := time.Now().UTC().Format(time.RFC3339Nano)
+	for _, f := range []route.Frame{
+		{Name: "connected", Data: fmt.Appendf(nil, `{"timestamp":%q}`, now)},
+		{Name: "ping", Data: fmt.Appendf(nil, `{"timestamp":%q,"latency_ms":%g}`, now, float64(took.Microseconds())/1000)},
+		{Name: "done", Data: []byte(`{"status":"ok"}`)},
+		{Data: []byte("[DONE]")},
+	} {
+		f.More = f.Name != ""
+		if st.Send(f) != nil {
+			break // the prober left
+		}
+	}
+	return nil
 }
 
 func okOr503(ok bool) int {

@@ -18,6 +18,8 @@ type metrics struct {
 	duration *prometheus.HistogramVec
 	inFlight prometheus.Gauge
 	refused  *prometheus.CounterVec
+
+	streamsRefused prometheus.Counter
 }
 
 var statusClasses = [...]string{"1xx", "2xx", "3xx", "4xx", "5xx"}
@@ -44,7 +46,10 @@ func newMetrics(registry *prometheus.Registry, openStreams func() int) *metrics 
 		Name: "agentd_rate_limited_requests_total",
 		Help: "Requests refused by a rate limit, by the bucket that had nothing left; failed_credentials: of an address whose credentials failed too often.",
 	}, []string{"bucket"})
-	registry.MustRegister(m.requests, m.duration, m.inFlight, m.refused, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	m.streamsRefused = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "agentd_http_streams_refused_total", Help: "Event streams refused because their tenant had as many open as it may.",
+	})
+	registry.MustRegister(m.requests, m.duration, m.inFlight, m.refused, m.streamsRefused, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "agentd_http_streams_open", Help: "Event streams that are open.",
 	}, func() float64 { return float64(openStreams()) }))
 	return m

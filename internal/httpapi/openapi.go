@@ -38,7 +38,7 @@ func OpenAPI(routes []route.Route, raw []Raw) ([]byte, error) {
 	}
 	for _, r := range append(slices.Clone(raw), own(nil)...) {
 		if r.ID != "" {
-			d.add(published{Row: r.Row, fail: r.FailOf, queryToken: r.QueryToken || r.Upgrade, apiKeyHeader: r.APIKeyHeader})
+			d.add(published{Row: r.Row, stream: r.Streams, fail: r.FailOf, queryToken: r.QueryToken || r.Upgrade, apiKeyHeader: r.APIKeyHeader})
 		}
 	}
 	return d.render()

@@ -56,6 +56,7 @@ type Raw struct {
 	QueryToken   bool // the key may come in ?token=: downloads
 	Upgrade      bool // becomes a WebSocket: the key may come in ?token= and as the subprotocol svc.<base64 of the key>
 	Quiet        bool // a probe: logged at debug level
+	Streams      bool // the answer is always an event stream
 
 	// FailOf is the published schema of what Fail sends.
 	FailOf reflect.Type

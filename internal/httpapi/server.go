@@ -44,6 +44,9 @@ type Config struct {
 	// Ready says whether requests can be answered: whether the database is
 	// there. Nil: always.
 	Ready func(ctx context.Context) error
+	// Echo sends an event through the live fan-out and waits until it is back,
+	// for GET /health/sse. Nil: there is none to try.
+	Echo func(ctx context.Context) error
 
 	Log     *slog.Logger         // nil: slog.Default()
 	Metrics *prometheus.Registry // nil: a new one, with Go's own metrics; served at /metrics
@@ -63,6 +66,9 @@ type Config struct {
 	Heartbeat    time.Duration // of silent streams; 0: 15 s
 	RecheckEvery time.Duration // of the credentials of streams; 0: 3 s
 	FrameTimeout time.Duration // for a frame to be taken by a reader; 0: 10 s
+	// TenantStreams is how many event streams a tenant may have open at once;
+	// 0: any number.
+	TenantStreams int
 }
 
 // Server is the edge. It is an http.Handler; Serve and Shutdown run it on a
@@ -73,6 +79,7 @@ type Server struct {
 	once       *idempotency.Keeper
 	fresh      func(context.Context, authz.Caller) error
 	ready      func(context.Context) error
+	echo       func(context.Context) error
 	log        *slog.Logger
 	tracer     trace.Tracer
 	https      bool
@@ -89,14 +96,15 @@ type Server struct {
 	draining atomic.Bool
 
 	http   *http.Server
-	cancel context.CancelCauseFunc // ends the requests that outlive a shutdown
+	base   context.Context         // that of every request
+	cancel context.CancelCauseFunc // ends it, for the requests that outlive a shutdown
 }
 
 // New builds the edge. Errors: a public URL that is none. It panics on rows
 // that contradict themselves: mistakes of the program that a start reveals.
 func New(c Config) (*Server, error) {
 	s := &Server{
-		auth: c.Auth, sameOrigin: http.NewCrossOriginProtection(), once: c.Idempotency, fresh: c.Fresh, ready: c.Ready, log: c.Log, tracer: c.Tracer,
+		auth: c.Auth, sameOrigin: http.NewCrossOriginProtection(), once: c.Idempotency, fresh: c.Fresh, ready: c.Ready, echo: c.Echo, log: c.Log, tracer: c.Tracer,
 		build: c.Build, started: time.Now(), mux: newMux(), proxies: c.Proxies,
 	}
 	if s.log == nil {
@@ -117,8 +125,9 @@ func New(c Config) (*Server, error) {
 		heartbeat: orDefault(c.Heartbeat, 15*time.Second),
 		recheck:   orDefault(c.RecheckEvery, 3*time.Second),
 		frame:     orDefault(c.FrameTimeout, 10*time.Second),
-	}, c.Auth.Valid, s.log)
+	}, c.TenantStreams, c.Auth.Valid, s.log)
 	s.metrics = newMetrics(c.Metrics, s.streams.count)
+	s.streams.refused = s.metrics.streamsRefused
 	s.limits = newLimits(c.Limiter, s.metrics)
 
 	var err error
@@ -128,7 +137,7 @@ func New(c Config) (*Server, error) {
 	s.mountAll(c)
 
 	ctx, cancel := context.WithCancelCause(context.Background())
-	s.cancel = cancel
+	s.base, s.cancel = ctx, cancel
 	s.http = &http.Server{
 		Handler:                      s,
 		BaseContext:                  func(net.Listener) context.Context { return ctx },
@@ -185,6 +194,9 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.draining.Store(true)
 	s.streams.drain()
 	err := s.http.Shutdown(ctx)
+	if err == nil {
+		err = s.streams.wait(ctx)
+	}
 	if err != nil {
 		s.cancel(errDraining)
 		_ = s.http.Close()

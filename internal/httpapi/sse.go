@@ -4,19 +4,21 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"iter"
+	"net"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
-	"agentd/internal/authz"
 	"agentd/internal/route"
 )
 
-// coalesce is how long a frame may wait for the next one, so that a burst does
-// not cost a system call for each. A frame after a pause never waits.
-const coalesce = time.Millisecond
+const (
+	// coalesce is how long a frame may wait for the next one, so that a burst
+	// does not cost a system call for each. A frame after a pause never waits.
+	coalesce = time.Millisecond
+	// gathered is how much waits at most.
+	gathered = 32 << 10
+)
 
 // Reasons why a stream ends before its source does.
 var (
@@ -46,14 +48,14 @@ type Stream struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	x      *exchange
-	wire   *http.ResponseController
-	times  streamTimes
+	conn   net.Conn // taken over from the server; nil: x writes
 	all    *streams
 	opts   StreamOptions
 
 	mu      sync.Mutex
 	closed  bool
-	unsent  bool // bytes wait for a flush
+	unsent  bool          // bytes wait for a flush
+	buf     *bytes.Buffer // those bytes, where the connection is ours; nil: none
 	written time.Time
 	flushed time.Time
 	allowed time.Time // when the write deadline was set
@@ -63,11 +65,12 @@ type Stream struct {
 
 // OpenStream starts an event stream as the answer to a Raw route's request.
 // The caller closes it.
-// Error: fault.Unavailable where the server stops.
+// Errors: fault.Unavailable where the server stops, fault.Limited where the
+// tenant has too many.
 func OpenStream(r *http.Request, opts StreamOptions) (*Stream, error) {
 	x := exchangeOf(r.Context())
 	x.held = nil // a stream is sent as it comes, and cannot be sent again
-	st, err := x.server.streams.open(x, opts)
+	st, err := x.server.streams.open(x, x, opts)
 	if err == nil {
 		st.start()
 	}
@@ -109,45 +112,58 @@ func streamHeaders(h http.Header) {
 func (s *Stream) start() {
 	streamHeaders(s.x.Header())
 	s.x.WriteHeader(http.StatusOK)
+	s.begin(nil)
+}
+
+// begin sends what comes before the first frame, and starts the heartbeat.
+func (s *Stream) begin(head []byte) {
+	if s.opts.Resumable {
+		head = append(head, retryLine...)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var first []byte
-	if s.opts.Resumable {
-		first = retryLine
-	}
-	s.put(time.Now(), first)
+	s.put(time.Now(), head, false)
 	s.beat = time.AfterFunc(s.opts.Every, s.heartbeat)
 }
 
 // Send writes a frame. Error: why the stream ended.
 func (s *Stream) Send(f route.Frame) error {
-	buf := buffers.Get().(*bytes.Buffer)
-	buf.Reset()
-	appendFrame(buf, f)
+	wire := f.Wire
+	var buf *bytes.Buffer
+	if wire == nil {
+		buf = buffers.Get().(*bytes.Buffer)
+		buf.Reset()
+		buf.Write(f.AppendWire(buf.AvailableBuffer()))
+		wire = buf.Bytes()
+	}
 	s.mu.Lock()
 	if !s.closed && s.ctx.Err() == nil {
-		s.put(time.Now(), buf.Bytes())
+		s.put(time.Now(), wire, f.More)
 	}
 	s.mu.Unlock()
-	if buf.Cap() <= keepBuffer {
+	if buf != nil && buf.Cap() <= keepBuffer {
 		buffers.Put(buf)
 	}
 	return context.Cause(s.ctx)
 }
 
-// put writes bytes and sees to it that they are flushed. s.mu is held.
-func (s *Stream) put(now time.Time, p []byte) {
-	if now.Sub(s.allowed) > time.Second { // it costs about what a small write does
-		s.allowed = now
-		s.x.allow(now, s.times.frame)
-	}
-	if _, err := s.x.Write(p); err != nil {
-		s.cancel(errReader)
+// put writes bytes and sees to it that they are flushed; more says that others
+// follow at once. s.mu is held.
+func (s *Stream) put(now time.Time, p []byte, more bool) {
+	s.written = now
+	pause := now.Sub(s.flushed) >= coalesce
+	if s.conn != nil && s.buf == nil && pause && !more {
+		s.flushed = now
+		s.write(now, p)
 		return
 	}
-	s.written, s.unsent = now, true
+	if s.gather(now, p); s.ctx.Err() != nil {
+		return
+	}
+	s.unsent = true
 	switch {
-	case now.Sub(s.flushed) >= coalesce:
+	case more && (s.buf == nil || s.buf.Len() < gathered):
+	case more || pause:
 		s.flush(now)
 	case s.later == nil:
 		s.later = time.AfterFunc(coalesce, s.flushBurst)
@@ -156,11 +172,61 @@ func (s *Stream) put(now time.Time, p []byte) {
 	}
 }
 
-func (s *Stream) flush(now time.Time) {
-	s.flushed, s.unsent = now, false
-	if err := s.wire.Flush(); err != nil {
+// gather keeps bytes until they are flushed.
+func (s *Stream) gather(now time.Time, p []byte) {
+	if s.conn == nil {
+		s.allow(now)
+		if _, err := s.x.Write(p); err != nil {
+			s.cancel(errReader)
+		}
+		return
+	}
+	if s.buf == nil {
+		s.buf = buffers.Get().(*bytes.Buffer)
+		s.buf.Reset()
+	}
+	s.buf.Write(p)
+}
+
+// allow gives the reader some time to take what is written next.
+func (s *Stream) allow(now time.Time) {
+	if now.Sub(s.allowed) <= time.Second { // it costs about what a small write does
+		return
+	}
+	s.allowed = now
+	if s.conn == nil {
+		s.x.allow(now, s.all.times.frame)
+		return
+	}
+	_ = s.conn.SetWriteDeadline(now.Add(s.all.times.frame)) // a closed connection fails at the write
+}
+
+// write hands bytes to the connection.
+func (s *Stream) write(now time.Time, p []byte) {
+	s.allow(now)
+	n, err := s.conn.Write(p)
+	s.x.bytes += int64(n)
+	if err != nil {
 		s.cancel(errReader)
 	}
+}
+
+func (s *Stream) flush(now time.Time) {
+	s.flushed, s.unsent = now, false
+	if s.conn == nil {
+		if err := http.NewResponseController(s.x.w).Flush(); err != nil {
+			s.cancel(errReader)
+		}
+		return
+	}
+	if s.buf == nil {
+		return
+	}
+	s.write(now, s.buf.Bytes())
+	if s.buf.Cap() <= keepBuffer {
+		buffers.Put(s.buf)
+	}
+	s.buf = nil
 }
 
 func (s *Stream) flushBurst() {
@@ -182,13 +248,14 @@ func (s *Stream) heartbeat() {
 	now := time.Now()
 	silent := now.Sub(s.written)
 	if silent >= s.opts.Every {
-		s.put(now, s.opts.Beat)
+		s.put(now, s.opts.Beat, false)
 		silent = 0
 	}
 	s.beat.Reset(s.opts.Every - silent)
 }
 
-// Close ends the stream. What was sent is flushed by the server.
+// Close ends the stream. What was sent is flushed, on a connection that is not
+// ours by the server.
 func (s *Stream) Close() {
 	s.all.remove(s)
 	s.mu.Lock()
@@ -199,72 +266,9 @@ func (s *Stream) Close() {
 	if s.later != nil {
 		s.later.Stop()
 	}
+	if s.conn != nil {
+		s.hangUp()
+	}
 	s.mu.Unlock()
 	s.cancel(context.Canceled)
-}
-
-// appendFrame writes a frame's lines. Data with line breaks becomes several
-// data lines, and a name or id with one is left out: nothing forges a frame.
-func appendFrame(buf *bytes.Buffer, f route.Frame) {
-	if f.ID != "" && !strings.ContainsAny(f.ID, "\r\n\x00") {
-		buf.WriteString("id: ")
-		buf.WriteString(f.ID)
-		buf.WriteByte('\n')
-	}
-	if f.Name != "" && !strings.ContainsAny(f.Name, "\r\n") {
-		buf.WriteString("event: ")
-		buf.WriteString(f.Name)
-		buf.WriteByte('\n')
-	}
-	data := f.Data
-	for {
-		end := bytes.IndexByte(data, '\n')
-		if cr := bytes.IndexByte(data, '\r'); cr >= 0 && (end < 0 || cr < end) {
-			end = cr
-		}
-		buf.WriteString("data: ")
-		if end < 0 {
-			buf.Write(data)
-			break
-		}
-		buf.Write(data[:end])
-		buf.WriteByte('\n')
-		data = data[end+1:]
-	}
-	buf.WriteString("\n\n")
-}
-
-type openFunc func(context.Context, authz.Caller, any) (iter.Seq2[route.Frame, error], error)
-
-// serveStream runs a row's stream in the request's goroutine.
-func (s *Server) serveStream(x *exchange, r *http.Request, in *binder, open openFunc) error {
-	arg, held, err := in.bind(x, r)
-	defer held.release()
-	if err != nil {
-		return err
-	}
-	st, err := s.streams.open(x, StreamOptions{Resumable: true})
-	if err != nil {
-		return err
-	}
-	defer st.Close()
-	frames, err := open(st.ctx, x.who, arg)
-	if err != nil {
-		return err
-	}
-	if r.Method == http.MethodHead {
-		streamHeaders(x.Header())
-		return nil
-	}
-	st.start()
-	for frame, err := range frames {
-		if err != nil {
-			st.Failed(err)
-			break
-		}
-		if st.Send(frame) != nil {
-			break
-		}
-	}
-	return nil
 }

@@ -207,18 +207,18 @@ func TestStalledReaderIsCut(t *testing.T) {
 }
 
 // What limits the writing of a stream does not limit the next answer on the
-// same connection.
+// same connection; a stream that may last takes its connection with it.
 func TestConnectionIsGoodAfterAStream(t *testing.T) {
 	t.Parallel()
-	w := start(t, func(c *Config) { c.FrameTimeout = 20 * time.Millisecond })
+	w := start(t, func(c *Config) { c.FrameTimeout = 200 * time.Millisecond })
 	conn, err := net.Dial("tcp", w.Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
 	reader := bufio.NewReader(conn)
-	ask := func(path string) string {
-		_, _ = io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "+ownerKey+"\r\n\r\n")
+	ask := func(method, path string) (string, bool) {
+		_, _ = io.WriteString(conn, method+" "+path+" HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nAuthorization: Bearer "+ownerKey+"\r\n\r\n")
 		res, err := http.ReadResponse(reader, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -227,15 +227,21 @@ func TestConnectionIsGoodAfterAStream(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return string(body)
+		return string(body), res.Close
+	}
+	if got, last := ask("POST", "/v1/stream"); !strings.HasSuffix(got, "data: [DONE]\n\n") || last {
+		t.Errorf("stream: %q, closes: %v", got, last)
+	}
+	time.Sleep(250 * time.Millisecond) // the deadline of the stream passes
+	if got, last := ask("GET", "/api/v1/public"); got != `"hello"` || last {
+		t.Errorf("next answer: %q, closes: %v", got, last)
 	}
 	close(w.frames)
-	if got := ask(eventsPath); got != "retry: 2000\n\n" {
-		t.Errorf("stream: %q", got)
+	if got, last := ask("GET", eventsPath); got != "retry: 2000\n\n" || !last {
+		t.Errorf("stream that may last: %q, closes: %v", got, last)
 	}
-	time.Sleep(50 * time.Millisecond) // the deadline of the stream passes
-	if got := ask("/api/v1/public"); got != `"hello"` {
-		t.Errorf("next answer: %q", got)
+	if _, err := reader.ReadByte(); err != io.EOF {
+		t.Errorf("after its end: %v", err)
 	}
 }
 

@@ -4,9 +4,10 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"net/http"
 	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"agentd/internal/authz"
 	"agentd/internal/fault"
@@ -23,17 +24,21 @@ type streamTimes struct {
 // few seconds, once per credential however many streams it opened.
 type streams struct {
 	times   streamTimes
+	most    int // streams of a tenant; 0: any number
+	refused prometheus.Counter
 	recheck func(context.Context, authz.Caller) error
 	log     *slog.Logger
 
 	mu       sync.Mutex
 	all      map[*Stream]struct{}
+	tenants  map[string]int // how many of them are a tenant's
 	draining bool
-	stop     chan struct{} // ends the goroutine
+	stop     chan struct{}  // ends the goroutine
+	running  sync.WaitGroup // goroutines of streams that go on by themselves
 }
 
-func newStreams(times streamTimes, recheck func(context.Context, authz.Caller) error, log *slog.Logger) *streams {
-	return &streams{times: times, recheck: recheck, log: log, all: map[*Stream]struct{}{}}
+func newStreams(times streamTimes, most int, recheck func(context.Context, authz.Caller) error, log *slog.Logger) *streams {
+	return &streams{times: times, most: most, recheck: recheck, log: log, all: map[*Stream]struct{}{}, tenants: map[string]int{}}
 }
 
 func (s *streams) count() int {
@@ -42,23 +47,33 @@ func (s *streams) count() int {
 	return len(s.all)
 }
 
-// open registers a stream. Nothing is sent yet.
-func (s *streams) open(x *exchange, opts StreamOptions) (*Stream, error) {
+// open registers a stream, which ends with a context. Nothing is sent yet.
+// Errors: fault.Unavailable where the server stops, fault.Limited where the
+// tenant has too many; an answer that is streamed, and ends by itself, is
+// never one too many.
+func (s *streams) open(parent context.Context, x *exchange, opts StreamOptions) (*Stream, error) {
 	if opts.Beat == nil {
 		opts.Beat = commentFrame
 	}
 	opts.Every = cmp.Or(opts.Every, s.times.heartbeat)
-	ctx, cancel := context.WithCancelCause(x)
-	st := &Stream{
-		ctx: ctx, cancel: cancel, x: x, wire: http.NewResponseController(x.w), times: s.times, all: s, opts: opts,
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.draining {
-		cancel(errDraining)
 		return nil, fault.New(fault.Unavailable, "", "This server is stopping; connect again.").Because(errDraining)
 	}
+	if s.most > 0 && opts.Resumable && x.who.TenantID != "" && s.tenants[x.who.TenantID] >= s.most {
+		s.refused.Inc()
+		e := fault.New(fault.Limited, "STREAM_LIMIT", "Your company has %d event streams open on this server, which is as many as it may. "+
+			"Close one that nobody reads, or follow a session in place of each of its runs; a stream that ended makes room at once.", s.most)
+		e.RetryAfter = tryAgain
+		return nil, e
+	}
+	st := &Stream{x: x, all: s, opts: opts}
+	st.ctx, st.cancel = context.WithCancelCause(parent)
 	s.all[st] = struct{}{}
+	if opts.Resumable {
+		s.tenants[x.who.TenantID]++
+	}
 	if s.stop == nil {
 		s.stop = make(chan struct{})
 		go s.watch(s.stop)
@@ -66,13 +81,39 @@ func (s *streams) open(x *exchange, opts StreamOptions) (*Stream, error) {
 	return st, nil
 }
 
+// tryAgain is when a tenant with too many streams may have room.
+const tryAgain = 5 * time.Second
+
 func (s *streams) remove(st *Stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if _, there := s.all[st]; !there {
+		return
+	}
 	delete(s.all, st)
+	if tenant := st.x.who.TenantID; st.opts.Resumable {
+		if s.tenants[tenant]--; s.tenants[tenant] == 0 {
+			delete(s.tenants, tenant)
+		}
+	}
 	if len(s.all) == 0 && s.stop != nil {
 		close(s.stop)
 		s.stop = nil
+	}
+}
+
+// wait returns when the streams that go on by themselves have ended, or ctx has.
+func (s *streams) wait(ctx context.Context) error {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.running.Wait()
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -39,21 +40,35 @@ type Bus struct {
 	conn     *nats.Conn
 	embedded *server.Server
 	closed   bool // nobody else can ever connect to the embedded server
+
+	live    chan *nats.Msg // batches of all streams that are watched
+	stop    chan struct{}
+	reading sync.WaitGroup
 }
 
 const (
 	liveSubject   = "agentd.live."
 	signalSubject = "agentd.signal."
 	settleTime    = 250 * time.Millisecond
+	// waiting is how many batches of other nodes wait to be delivered; what
+	// comes beyond is lost, which readers are told.
+	waiting = 16 << 10
 )
 
 // Open connects and attaches to the hub. With an outside server that does not
 // answer yet it still succeeds: the connection is made when it can be.
 func Open(c Config, hub *event.Hub) (*Bus, error) {
-	b := &Bus{hub: hub, log: c.Logger}
+	b := &Bus{hub: hub, log: c.Logger, live: make(chan *nats.Msg, waiting), stop: make(chan struct{})}
 	opts := []nats.Option{
 		nats.Name("agentd " + c.Node), nats.NoEcho(), nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { b.log.Warn("nats", "err", err) }),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			b.log.Warn("nats", "err", err)
+			if errors.Is(err, nats.ErrSlowConsumer) {
+				hub.Missed()
+			}
+		}),
+		nats.DisconnectErrHandler(func(*nats.Conn, error) { hub.Hears(false) }),
+		nats.ReconnectHandler(func(*nats.Conn) { hub.Hears(true) }), // at the first connection too, where that came late
 	}
 	if c.Token != "" && !strings.Contains(c.URL, "@") {
 		opts = append(opts, nats.Token(c.Token))
@@ -76,6 +91,10 @@ func Open(c Config, hub *event.Hub) (*Bus, error) {
 		return nil, fmt.Errorf("natsbus: %w", err)
 	}
 	hub.Attach(b)
+	if !b.conn.IsConnected() {
+		hub.Hears(false)
+	}
+	b.reading.Go(b.read)
 	return b, nil
 }
 
@@ -121,6 +140,8 @@ func (b *Bus) Close() {
 	if b.conn != nil {
 		b.conn.Close()
 	}
+	close(b.stop)
+	b.reading.Wait()
 	if b.embedded != nil {
 		b.embedded.Shutdown()
 		b.embedded.WaitForShutdown()
@@ -151,19 +172,29 @@ func (b *Bus) Watch(stream string) (stop func()) {
 	if b.closed {
 		return func() {}
 	}
-	sub, err := b.conn.Subscribe(liveSubject+stream, func(m *nats.Msg) {
-		var batch event.Batch
-		if err := json.Unmarshal(m.Data, &batch); err != nil {
-			b.log.Warn("a live batch could not be read", "subject", m.Subject, "err", err)
-			return
-		}
-		b.hub.Deliver(batch)
-	})
+	sub, err := b.conn.ChanSubscribe(liveSubject+stream, b.live) // which takes no goroutine
 	if err != nil {
 		b.log.Warn("a stream cannot be watched on other nodes", "stream", stream, "err", err)
 		return func() {}
 	}
 	return func() { _ = sub.Unsubscribe() } // a closed connection has none left
+}
+
+// read delivers what other nodes say of the streams that are watched.
+func (b *Bus) read() {
+	for {
+		select {
+		case <-b.stop:
+			return
+		case m := <-b.live:
+			var batch event.Batch
+			if err := json.Unmarshal(m.Data, &batch); err != nil {
+				b.log.Warn("a live batch could not be read", "subject", m.Subject, "err", err)
+				continue
+			}
+			b.hub.Deliver(batch)
+		}
+	}
 }
 
 // Settle implements event.Relay.

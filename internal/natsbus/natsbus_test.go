@@ -3,10 +3,13 @@ package natsbus_test
 import (
 	"errors"
 	"log/slog"
+	"net"
+	"runtime"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"go.uber.org/goleak"
 
@@ -122,5 +125,79 @@ func TestBadListenAddress(t *testing.T) {
 		if _, err := natsbus.Open(natsbus.Config{Listen: listen, Logger: slog.New(slog.DiscardHandler)}, event.NewHub()); err == nil {
 			t.Errorf("listening on %q succeeded", listen)
 		}
+	}
+}
+
+// Any number of readers of a stream are one subscription, and cost the node
+// no goroutine; the last one who leaves ends it.
+func TestOneSubscriptionForAllReaders(t *testing.T) {
+	outside := outsideServer(t, server.RANDOM_PORT)
+	before := outside.NumSubscriptions()
+	hub, _ := node(t, natsbus.Config{URL: outside.ClientURL()})
+	speaker, _ := node(t, natsbus.Config{URL: outside.ClientURL()})
+	idle := settled(t, outside, before+2) // one each for signals
+	goroutines := runtime.NumGoroutine()
+	var subs []*event.Subscription
+	for range 50 {
+		for _, stream := range []string{"s1", "s2"} {
+			subs = append(subs, hub.Subscribe(stream))
+		}
+	}
+	settled(t, outside, idle+2)
+	if now := runtime.NumGoroutine(); now > goroutines+2 {
+		t.Errorf("%d goroutines for 100 readers", now-goroutines)
+	}
+	speaker.Publish(event.Batch{Stream: "s1", Events: []event.Event{{Seq: 1, Name: "run.queued"}}})
+	for i, sub := range subs {
+		if i%2 == 0 {
+			if got := take(t, sub); len(got) != 1 {
+				t.Fatalf("reader %d got %d batches", i, len(got))
+			}
+		}
+		sub.Close()
+	}
+	settled(t, outside, idle)
+}
+
+func settled(t *testing.T, s *server.Server, want uint32) uint32 {
+	t.Helper()
+	for end := time.Now().Add(5 * time.Second); s.NumSubscriptions() != want; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d subscriptions, want %d", s.NumSubscriptions(), want)
+		}
+	}
+	return want
+}
+
+func outsideServer(t *testing.T, port int) *server.Server {
+	t.Helper()
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: port, NoSigs: true, NoLog: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	if !s.ReadyForConnections(5 * time.Second) {
+		t.Fatal("NATS does not start")
+	}
+	return s
+}
+
+// What was said while the connection was down is lost; readers are told to
+// look for it as soon as it is back.
+func TestReadersHearOfALostConnection(t *testing.T) {
+	outside := outsideServer(t, server.RANDOM_PORT)
+	hub, _ := node(t, natsbus.Config{URL: outside.ClientURL()})
+	sub := hub.Subscribe("s1")
+	defer sub.Close()
+	port := outside.Addr().(*net.TCPAddr).Port
+	outside.Shutdown()
+	outside.WaitForShutdown()
+	if got := take(t, sub); len(got) != 1 || len(got[0].Events) != 0 {
+		t.Errorf("when it goes: %v, want a hint", got)
+	}
+	outsideServer(t, port)
+	if got := take(t, sub); len(got) != 1 || len(got[0].Events) != 0 {
+		t.Errorf("got %v, want a hint", got)
 	}
 }

@@ -3,6 +3,8 @@ package notification
 import (
 	"context"
 
+	"github.com/go-json-experiment/json"
+
 	"agentd/internal/audit"
 	"agentd/internal/clock"
 	"agentd/internal/event"
@@ -69,12 +71,25 @@ func (s *Service) Notify(tx txn.Tx, n Notification) error {
 	if err := s.spread(tx, &n); err != nil {
 		return err
 	}
+	data, err := json.Marshal(&n)
+	if err != nil {
+		return err
+	}
+	live := event.Event{Seq: seq, Name: liveName(n.UserID), At: n.CreatedAt, Data: data}
 	tenant := n.TenantID
 	tx.AfterCommit(func() {
-		// A hint: whoever hears it reads what there is.
-		s.Hub.Publish(event.Batch{Stream: stream(tenant), Events: []event.Event{{Seq: seq, Name: frameName}}})
+		s.Hub.Publish(event.Batch{Stream: stream(tenant), Prev: seq - 1, Events: []event.Event{live}})
 	})
 	return nil
+}
+
+// liveName is what a notification is called on the hub: it says for whom it
+// is, so that nobody else looks at it.
+func liveName(user *string) string {
+	if user == nil || *user == "" {
+		return frameName
+	}
+	return frameName + " " + *user
 }
 
 // stream is what a company's notifications are called on the hub.

@@ -4,11 +4,13 @@ import (
 	"context"
 	"iter"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
 
 	"agentd/internal/authz"
+	"agentd/internal/event"
 	"agentd/internal/fault"
 	"agentd/internal/route"
 )
@@ -16,7 +18,8 @@ import (
 const (
 	frameName = "notification"
 	readPage  = 100
-	// resync is how long a notification can be late whose hint was lost.
+	// resync is how long a notification can be late that was lost on its way, at
+	// least.
 	resync = 5 * time.Second
 )
 
@@ -60,49 +63,118 @@ func (s *Service) follow(ctx context.Context, who authz.Caller, in *streamIn) (i
 		if !known && !yield(route.Frame{Name: "gap", Data: []byte(`{"dropped":0}`)}, nil) {
 			return
 		}
-		timer := time.NewTimer(resync)
-		defer timer.Stop()
-		for {
-			var more bool
-			if after, more = s.send(ctx, who, after, yield); !more {
-				return
-			}
-			timer.Reset(resync)
-			select {
-			case <-ctx.Done():
-				return
-			case <-timer.C:
-			case <-sub.Ready():
-				_, _, _ = sub.Take() // what was published is read
-			}
+		f := follower{s: s, ctx: ctx, who: who, after: after, yield: yield}
+		if f.read() {
+			f.live(sub)
 		}
 	}, nil
 }
 
-// send gives what there is behind a number, and the number it came to; more is
-// false where the stream has ended.
-func (s *Service) send(ctx context.Context, who authz.Caller, after int64, yield func(route.Frame, error) bool) (reached int64, more bool) {
+// follower is one stream's place.
+type follower struct {
+	s     *Service
+	ctx   context.Context
+	who   authz.Caller
+	after int64 // everything up to here was given, or is not the caller's
+	yield func(route.Frame, error) bool
+}
+
+// live gives what comes, until the stream ends.
+func (f *follower) live(sub *event.Subscription) {
+	wait := resync
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
 	for {
-		found, err := s.Store.Since(ctx, who.TenantID, who.UserID, after, readPage)
+		var more bool
+		select {
+		case <-f.ctx.Done():
+			return
+		case <-timer.C:
+			more = f.read()
+			wait = f.s.Hub.Patience(wait, resync)
+		case <-sub.Ready():
+			more = f.take(sub)
+			wait = resync
+		}
+		if !more {
+			return
+		}
+		timer.Reset(wait)
+	}
+}
+
+// take gives what the hub tells; where that is not the next one, what is
+// stored. It is false where the stream has ended.
+func (f *follower) take(sub *event.Subscription) bool {
+	batches, dropped, err := sub.Take()
+	if err != nil || dropped > 0 {
+		return f.read() // the reader was slow, and misses nothing all the same
+	}
+	for _, b := range batches {
+		if len(b.Events) == 0 || b.Prev > f.after {
+			return f.read() // which gives the rest as well
+		}
+		for _, e := range b.Events {
+			if e.Seq <= f.after {
+				continue
+			}
+			f.after = e.Seq
+			user, personal := strings.CutPrefix(e.Name, frameName+" ")
+			if personal && user != f.who.UserID {
+				continue
+			}
+			if !f.yield(liveFrame(e), nil) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// liveFrame renders a notification once for all who are told at this moment.
+func liveFrame(e event.Event) route.Frame {
+	if made, there := e.Shared.Made(event.OfRun); there {
+		return made.(route.Frame)
+	}
+	return renderLive(e)
+}
+
+func renderLive(e event.Event) route.Frame {
+	return e.Shared.Render(event.OfRun, func() any {
+		fr := route.Frame{ID: strconv.FormatInt(e.Seq, 10), Name: frameName, Data: e.Data}
+		fr.Wire = fr.AppendWire(nil)
+		return fr
+	}).(route.Frame)
+}
+
+// read gives what is stored. It is false where the stream has ended.
+func (f *follower) read() bool {
+	for {
+		var found []Notification
+		err := event.Aside(f.ctx, func() (err error) {
+			found, err = f.s.Store.Since(f.ctx, f.who.TenantID, f.who.UserID, f.after, readPage)
+			return err
+		})
 		if err != nil {
-			if ctx.Err() == nil {
+			if f.ctx.Err() == nil {
 				failed, _ := frame(-1, "error", struct {
 					Code   string `json:"code"`
 					Detail string `json:"detail"`
 				}{fault.From(err).Code, "The stream cannot go on; reconnect with the last id."})
-				yield(failed, nil)
+				f.yield(failed, nil)
 			}
-			return after, false
+			return false
 		}
 		for i := range found {
-			f, err := frame(found[i].Seq, frameName, &found[i])
-			if !yield(f, err) || err != nil {
-				return after, false
+			fr, err := frame(found[i].Seq, frameName, &found[i])
+			fr.More = i < len(found)-1
+			if !f.yield(fr, err) || err != nil {
+				return false
 			}
-			after = found[i].Seq
+			f.after = found[i].Seq
 		}
 		if len(found) < readPage {
-			return after, true
+			return true
 		}
 	}
 }

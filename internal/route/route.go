@@ -173,11 +173,3 @@ type Content struct {
 	Size   int64
 	Body   io.ReadSeekCloser
 }
-
-// Frame is one server-sent event. Data is one line. A frame without ID leaves
-// the client's last id as it was; one without Name is a bare data line.
-type Frame struct {
-	ID   string
-	Name string
-	Data []byte
-}

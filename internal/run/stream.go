@@ -27,11 +27,12 @@ func (s *Service) Stream(ctx context.Context, tenant, id, lastEventID string) (i
 	}
 	after, known := parseCursor(lastEventID)
 	enc := &encoder{run: r.RunID, session: r.SessionID}
+	over := r.Status.Final() && after == r.EventSeq // and r is not kept while the stream lasts
 	return func(yield func(route.Frame, error) bool) {
 		if !known && !yield(enc.frame(event.Event{Name: "gap", At: s.Clock.Now(), Data: jsontext.Value(`{"dropped":0}`)}), nil) {
 			return
 		}
-		if r.Status.Final() && after == r.EventSeq {
+		if over {
 			s.done(ctx, tenant, id, after, yield)
 			return
 		}
@@ -41,7 +42,7 @@ func (s *Service) Stream(ctx context.Context, tenant, id, lastEventID string) (i
 				yield(enc.failure(err), nil)
 				return
 			}
-			if !yield(enc.frame(e), nil) {
+			if !yield(enc.shared(e), nil) {
 				return
 			}
 			if FinalEvent(e.Name) {
@@ -105,9 +106,29 @@ func DoneFrame(r *Run, id string) (route.Frame, error) {
 // EventFrame renders an event of a run, for streams of more than that run: its
 // id is <runId>:<seq>.
 func EventFrame(runID, session string, e event.Event) route.Frame {
-	f := (&encoder{run: runID, session: &session}).frame(e)
-	if f.ID != "" {
-		f.ID = runID + ":" + f.ID
+	made, there := e.Shared.Made(event.OfSession)
+	if !there {
+		made = renderOfSession(runID, session, e)
+	}
+	f := made.(route.Frame)
+	f.More = e.More
+	return f
+}
+
+func renderOfSession(runID, session string, e event.Event) any {
+	return e.Shared.Render(event.OfSession, func() any {
+		f := (&encoder{run: runID, session: &session}).frame(e)
+		if f.ID != "" {
+			f.ID = runID + ":" + f.ID
+		}
+		return wired(f, e)
+	})
+}
+
+// wired renders a frame to the end where several readers share it.
+func wired(f route.Frame, e event.Event) route.Frame {
+	if e.Shared != nil {
+		f.Wire = f.AppendWire(make([]byte, 0, len(f.Data)+len(f.ID)+len(f.Name)+32))
 	}
 	return f
 }
@@ -120,6 +141,22 @@ type encoder struct {
 
 // streamTypes maps the first part of an event's name to its stream_type.
 var streamTypes = map[string]string{"run": "lifecycle", "step": "lifecycle", "llm": "assistant", "tool": "tool"}
+
+// shared renders an event once for all readers of the run's stream.
+func (enc *encoder) shared(e event.Event) route.Frame {
+	made, there := e.Shared.Made(event.OfRun)
+	if !there {
+		made = enc.render(e)
+	}
+	f := made.(route.Frame)
+	f.More = e.More
+	return f
+}
+
+// render is apart from shared because its closure puts the event on the heap.
+func (enc *encoder) render(e event.Event) any {
+	return e.Shared.Render(event.OfRun, func() any { return wired(enc.frame(e), e) })
+}
 
 func (enc *encoder) frame(e event.Event) route.Frame {
 	area, _, _ := strings.Cut(e.Name, ".")

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// lookAgain is how long a hint that was lost can go unnoticed.
+	// lookAgain is how long a hint that was lost can go unnoticed, at least.
 	lookAgain = 5 * time.Second
 	// settling is how long an event may be under way. Where runs of several
 	// branches speak at once, an event of one is held back for that long if the
@@ -208,7 +208,11 @@ func (f *feed) fill(src *source, turn bool) error {
 
 // readLog reads a page of what is stored of a run.
 func (f *feed) readLog(src *source) error {
-	events, err := f.s.Log.Read(f.ctx, f.tenant, src.turn.RunID, src.after, logPage)
+	var events []event.Event
+	err := event.Aside(f.ctx, func() (err error) {
+		events, err = f.s.Log.Read(f.ctx, f.tenant, src.turn.RunID, src.after, logPage)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -244,8 +248,9 @@ func (f *feed) show(src *source, p placed) error {
 		}
 	}
 	frame := run.EventFrame(src.turn.RunID, f.id, p.e)
+	frame.More = false // what comes next is the feed's to say, not the run's
 	if p.at.before(f.last) {
-		frame.ID = ""
+		frame.ID, frame.Wire = "", nil
 	} else {
 		f.last = p.at
 	}

@@ -91,7 +91,7 @@ func (f *feed) fail(err error) {
 
 // follow runs until the consumer leaves or the session is over.
 func (f *feed) follow(lastEventID string, hints *event.Subscription) error {
-	if err := f.look(); err != nil {
+	if err := event.Aside(f.ctx, f.look); err != nil {
 		return err
 	}
 	if lastEventID != "" {
@@ -99,12 +99,17 @@ func (f *feed) follow(lastEventID string, hints *event.Subscription) error {
 			return err
 		}
 	}
-	timer := time.NewTimer(lookAgain)
+	patience := lookAgain
+	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	for {
 		wait, err := f.give()
 		if err != nil {
 			return err
+		}
+		idle := wait >= lookAgain
+		if idle {
+			wait = patience
 		}
 		timer.Reset(wait)
 		select {
@@ -115,17 +120,20 @@ func (f *feed) follow(lastEventID string, hints *event.Subscription) error {
 				return a.err
 			}
 			a.src.add(a.e)
+			patience = lookAgain
 			if time.Since(f.looked) < lookAgain {
 				continue
 			}
 		case <-hints.Ready():
 			_, _, _ = hints.Take() // whatever it was, everything is read
+			patience = lookAgain
 		case <-timer.C:
-			if wait < lookAgain {
+			if !idle {
 				continue
 			}
+			patience = f.s.Hub.Patience(patience, lookAgain)
 		}
-		if err := f.look(); err != nil {
+		if err := event.Aside(f.ctx, f.look); err != nil {
 			return err
 		}
 	}

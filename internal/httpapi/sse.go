@@ -47,8 +47,9 @@ type StreamOptions struct {
 type Stream struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	x      *exchange
-	conn   net.Conn // taken over from the server; nil: x writes
+	x      *exchange // whose the stream is
+	out    *exchange // what is written to, or at least counted in
+	conn   net.Conn  // taken over from the server; nil: out writes
 	all    *streams
 	opts   StreamOptions
 
@@ -72,6 +73,7 @@ func OpenStream(r *http.Request, opts StreamOptions) (*Stream, error) {
 	x.held = nil // a stream is sent as it comes, and cannot be sent again
 	st, err := x.server.streams.open(x, x, opts)
 	if err == nil {
+		st.out = x
 		st.start()
 	}
 	return st, err
@@ -90,7 +92,7 @@ func (s *Stream) ReaderGone() bool {
 // Failed notes for the log why a stream ends early, unless it has ended anyway.
 func (s *Stream) Failed(err error) {
 	if s.ctx.Err() == nil {
-		_, s.x.failed = Classify(err)
+		_, s.out.failed = Classify(err)
 	}
 }
 
@@ -110,8 +112,8 @@ func streamHeaders(h http.Header) {
 
 // start sends the header, so that the client knows that it is connected.
 func (s *Stream) start() {
-	streamHeaders(s.x.Header())
-	s.x.WriteHeader(http.StatusOK)
+	streamHeaders(s.out.Header())
+	s.out.WriteHeader(http.StatusOK)
 	s.begin(nil)
 }
 
@@ -176,7 +178,7 @@ func (s *Stream) put(now time.Time, p []byte, more bool) {
 func (s *Stream) gather(now time.Time, p []byte) {
 	if s.conn == nil {
 		s.allow(now)
-		if _, err := s.x.Write(p); err != nil {
+		if _, err := s.out.Write(p); err != nil {
 			s.cancel(errReader)
 		}
 		return
@@ -195,7 +197,7 @@ func (s *Stream) allow(now time.Time) {
 	}
 	s.allowed = now
 	if s.conn == nil {
-		s.x.allow(now, s.all.times.frame)
+		s.out.allow(now, s.all.times.frame)
 		return
 	}
 	_ = s.conn.SetWriteDeadline(now.Add(s.all.times.frame)) // a closed connection fails at the write
@@ -205,7 +207,7 @@ func (s *Stream) allow(now time.Time) {
 func (s *Stream) write(now time.Time, p []byte) {
 	s.allow(now)
 	n, err := s.conn.Write(p)
-	s.x.bytes += int64(n)
+	s.out.bytes += int64(n)
 	if err != nil {
 		s.cancel(errReader)
 	}
@@ -214,7 +216,7 @@ func (s *Stream) write(now time.Time, p []byte) {
 func (s *Stream) flush(now time.Time) {
 	s.flushed, s.unsent = now, false
 	if s.conn == nil {
-		if err := http.NewResponseController(s.x.w).Flush(); err != nil {
+		if err := http.NewResponseController(s.out.w).Flush(); err != nil {
 			s.cancel(errReader)
 		}
 		return

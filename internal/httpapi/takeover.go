@@ -31,10 +31,12 @@ func (s *Server) serveStream(x *exchange, r *http.Request, in *binder, open open
 	if err != nil {
 		return err
 	}
-	st, err := s.streams.open(context.WithoutCancel(x), x, StreamOptions{Resumable: true})
+	apart := x.apart()
+	st, err := s.streams.open(context.WithoutCancel(apart), apart, StreamOptions{Resumable: true})
 	if err != nil {
 		return err
 	}
+	st.out = x
 	here := context.AfterFunc(r.Context(), func() { st.cancel(context.Canceled) })
 	frames, err := open(st.ctx, x.who, arg)
 	if err != nil {
@@ -48,7 +50,7 @@ func (s *Server) serveStream(x *exchange, r *http.Request, in *binder, open open
 		st.Close()
 		return nil
 	}
-	if here() && st.takeOver(r, frames) {
+	if here() && st.takeOver(x, r, frames) {
 		return nil
 	}
 	context.AfterFunc(r.Context(), func() { st.cancel(context.Canceled) })
@@ -71,11 +73,21 @@ func (s *Stream) pump(frames frameSeq) {
 	}
 }
 
+// apart is an exchange that outlives the request: it holds nothing of the
+// connection, and its context is the server's. The request's own stays as it
+// is, because others may still look at it, who were given it as a context.
+func (x *exchange) apart() *exchange {
+	base := x.server.base
+	if x.server.tracer != nil {
+		base = trace.ContextWithSpan(base, trace.SpanFromContext(x.Context))
+	}
+	return &exchange{Context: base, server: x.server, id: x.id, start: x.start, op: x.op, who: x.who}
+}
+
 // takeOver says whether the stream goes on by itself, on a connection of its
-// own. Nobody but it may then touch the exchange. It does not where the
-// connection carries more than this answer: HTTP/2, or a body on its way in.
-func (s *Stream) takeOver(r *http.Request, frames frameSeq) bool {
-	x := s.x
+// own. It does not where the connection carries more than this answer: HTTP/2,
+// or a body on its way in.
+func (s *Stream) takeOver(x *exchange, r *http.Request, frames frameSeq) bool {
 	if r.ContentLength != 0 || r.Method != http.MethodGet {
 		return false
 	}
@@ -83,17 +95,12 @@ func (s *Stream) takeOver(r *http.Request, frames frameSeq) bool {
 	if err != nil {
 		return false
 	}
-	head := s.head()
-	x.status, x.detached = http.StatusOK, &detached{method: r.Method, path: r.URL.Path}
-	x.w = nil
+	head := head(x.Header())
+	x.detached = &detached{method: r.Method, path: r.URL.Path}
 	routings.Put(x.routed)
 	x.routed = nil
-	base := x.server.base
-	if x.server.tracer != nil {
-		base = trace.ContextWithSpan(base, trace.SpanFromContext(x.Context))
-	}
-	x.Context = base
-	s.conn = conn
+	s.x.status, s.x.detached = http.StatusOK, x.detached
+	s.out, s.conn = s.x, conn
 	s.all.running.Add(2)
 	go s.listen()
 	go s.speak(head, frames)
@@ -102,8 +109,7 @@ func (s *Stream) takeOver(r *http.Request, frames frameSeq) bool {
 
 // head is the beginning of the answer. It ends where the connection does, so
 // that the frames can stand on the wire as they are.
-func (s *Stream) head() []byte {
-	h := s.x.Header()
+func head(h http.Header) []byte {
 	streamHeaders(h)
 	h.Set("Connection", "close")
 	h.Set("Date", time.Now().UTC().Format(http.TimeFormat))

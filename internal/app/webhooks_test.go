@@ -191,53 +191,63 @@ func TestWebhooks(t *testing.T) {
 				t.Error(diff)
 			}
 
-			// A redirect is no success, and is not followed; every attempt brings the
-			// same event under another delivery's id.
-			eventually(t, func() bool { return len(in.at("/flaky", "")) == 4 }) // two agents
-			byEvent := map[string][]delivered{}
-			for _, d := range in.at("/flaky", "") {
-				byEvent[d.header.Get("X-SVC-Event-Id")] = append(byEvent[d.header.Get("X-SVC-Event-Id")], d)
-			}
-			for _, tries := range byEvent {
-				if len(tries) != 2 || tries[0].raw != tries[1].raw || tries[0].header.Get("X-SVC-Delivery-Id") == tries[1].header.Get("X-SVC-Delivery-Id") {
-					t.Errorf("an event was sent as %v", tries)
-				}
-			}
-			if len(in.at("/elsewhere", "")) > 0 {
-				t.Error("a redirect was followed")
-			}
-			path := "/api/v1/webhooks/" + flaky
-			eventually(t, func() bool { return n.want(200, "GET", path, nil)["failure_count"] == 0.0 })
-			log := n.want(200, "GET", path+"/deliveries", nil)
-			states := map[string]int{}
-			for _, entry := range log["deliveries"].([]any) {
-				d := entry.(object)
-				states[fmt.Sprintf("%v %v %v %v", d["attempt_number"], d["status"], d["response_status"], d["next_retry_at"] != nil)]++
-			}
-			if diff := cmp.Diff(map[string]int{"1 failed 302 true": 2, "2 success 200 false": 2}, states); diff != "" || log["total"] != 4.0 || log["truncated"] != false {
-				t.Errorf("the log is %v: %s", log, diff)
-			}
-			if sub := n.want(200, "GET", path, nil); sub["status"] != "active" || sub["last_failure_at"] == nil || sub["secret"] != "[redacted]" {
-				t.Errorf("the subscription is %v", sub)
-			}
-
-			// The plan allows two more.
-			n.hook(in.url+"/all", "run.cancelled")
-			n.hook(in.url+"/all", "run.cancelled")
-			if r := n.want(403, "POST", "/api/v1/webhooks", object{"url": in.url, "events": []string{"run.failed"}}); r["code"] != "limit_reached" {
-				t.Errorf("beyond the plan: %v", r)
-			}
-			if list := n.do("GET", "/api/v1/webhooks", nil); strings.Contains(string(list.raw), "whsec_") {
-				t.Errorf("the list tells secrets: %s", list.raw)
-			}
-			n.want(200, "DELETE", "/api/v1/webhooks/"+id, nil)
-			if again := n.want(200, "DELETE", "/api/v1/webhooks/"+id, nil); again["deleted"] != true || again["webhook_id"] != id {
-				t.Errorf("deleted again: %v", again)
-			}
-			for _, rest := range []string{"", "/deliveries"} {
-				n.want(404, "GET", "/api/v1/webhooks/"+id+rest, nil)
-			}
+			n.hearsAgain(in, flaky)
+			n.subscribesNoMore(in, id)
 		})
+	}
+}
+
+// hearsAgain checks what a receiver got that redirects what comes for the first
+// time: that is no success, and is not followed; every attempt brings the same
+// event under another delivery's id.
+func (n *node) hearsAgain(in *inbox, flaky string) {
+	n.t.Helper()
+	eventually(n.t, func() bool { return len(in.at("/flaky", "")) == 4 }) // two agents
+	byEvent := map[string][]delivered{}
+	for _, d := range in.at("/flaky", "") {
+		byEvent[d.header.Get("X-SVC-Event-Id")] = append(byEvent[d.header.Get("X-SVC-Event-Id")], d)
+	}
+	for _, tries := range byEvent {
+		if len(tries) != 2 || tries[0].raw != tries[1].raw || tries[0].header.Get("X-SVC-Delivery-Id") == tries[1].header.Get("X-SVC-Delivery-Id") {
+			n.t.Errorf("an event was sent as %v", tries)
+		}
+	}
+	if len(in.at("/elsewhere", "")) > 0 {
+		n.t.Error("a redirect was followed")
+	}
+	path := "/api/v1/webhooks/" + flaky
+	eventually(n.t, func() bool { return n.want(200, "GET", path, nil)["failure_count"] == 0.0 })
+	log := n.want(200, "GET", path+"/deliveries", nil)
+	states := map[string]int{}
+	for _, entry := range log["deliveries"].([]any) {
+		d := entry.(object)
+		states[fmt.Sprintf("%v %v %v %v", d["attempt_number"], d["status"], d["response_status"], d["next_retry_at"] != nil)]++
+	}
+	if diff := cmp.Diff(map[string]int{"1 failed 302 true": 2, "2 success 200 false": 2}, states); diff != "" || log["total"] != 4.0 || log["truncated"] != false {
+		n.t.Errorf("the log is %v: %s", log, diff)
+	}
+	if sub := n.want(200, "GET", path, nil); sub["status"] != "active" || sub["last_failure_at"] == nil || sub["secret"] != "[redacted]" {
+		n.t.Errorf("the subscription is %v", sub)
+	}
+}
+
+// subscribesNoMore uses up the plan, and ends a subscription.
+func (n *node) subscribesNoMore(in *inbox, id string) {
+	n.t.Helper()
+	n.hook(in.url+"/all", "run.cancelled")
+	n.hook(in.url+"/all", "run.cancelled")
+	if r := n.want(403, "POST", "/api/v1/webhooks", object{"url": in.url, "events": []string{"run.failed"}}); r["code"] != "limit_reached" {
+		n.t.Errorf("beyond the plan: %v", r)
+	}
+	if list := n.do("GET", "/api/v1/webhooks", nil); strings.Contains(string(list.raw), "whsec_") {
+		n.t.Errorf("the list tells secrets: %s", list.raw)
+	}
+	n.want(200, "DELETE", "/api/v1/webhooks/"+id, nil)
+	if again := n.want(200, "DELETE", "/api/v1/webhooks/"+id, nil); again["deleted"] != true || again["webhook_id"] != id {
+		n.t.Errorf("deleted again: %v", again)
+	}
+	for _, rest := range []string{"", "/deliveries"} {
+		n.want(404, "GET", "/api/v1/webhooks/"+id+rest, nil)
 	}
 }
 
@@ -277,7 +287,7 @@ func TestWebhookRefusals(t *testing.T) {
 			name, _, _ = strings.Cut(name, ".")
 			fields[name] = true
 		}
-		for _, f := range strings.Fields(want) {
+		for f := range strings.FieldsSeq(want) {
 			if !fields[f] || len(fields) != len(strings.Fields(want)) {
 				t.Errorf("%s: named %v, want %s", body, fields, want)
 			}

@@ -114,6 +114,11 @@ func (b *bench) start(what program, model *process, extra ...string) (*process, 
 	if err != nil {
 		return nil, err
 	}
+	return b.startAt(addr, dir, what, model, extra...)
+}
+
+// startAt is start on an address and with the data that is in a directory.
+func (b *bench) startAt(addr, dir string, what program, model *process, extra ...string) (*process, error) {
 	log, err := os.Create(dir + ".log")
 	if err != nil {
 		return nil, err

@@ -41,6 +41,9 @@ var scenarios = []scenario{
 	{"once", false, once},
 	{"limits", false, limits},
 	{"streams", false, streams},
+	{"webhooks", false, webhooks},
+	{"webhooks-hang", false, hangingReceivers},
+	{"webhooks-kill", true, killedSender},
 	{"million", true, million},
 }
 

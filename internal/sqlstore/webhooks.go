@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -25,9 +27,11 @@ func NewWebhooks(db *sqldb.DB) *Webhooks { return &Webhooks{db} }
 const (
 	webhookColumns = `webhook_id, url, events, sealed, status, failures, last_failure_at, created_at`
 	// there is a subscription that is not deleted.
-	there       = ` FROM webhooks WHERE tenant_id = ? AND deleted_at = 0`
-	addWebhook  = `INSERT INTO webhooks (tenant_id, ` + webhookColumns + `, deleted_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0)`
-	wantWebhook = `SELECT webhook_id` + there + ` AND status <> 'disabled' AND events LIKE ?`
+	there      = ` FROM webhooks WHERE tenant_id = ? AND deleted_at = 0`
+	addWebhook = `INSERT INTO webhooks (tenant_id, ` + webhookColumns + `, deleted_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0)`
+	// LIKE and LIMIT with a parameter would have SQLite prepare a statement anew
+	// each time it runs. In order, so that no two transactions wait for each other.
+	wantWebhook = `SELECT webhook_id` + there + ` AND status <> 'disabled' AND REPLACE(events, ?, '') <> events ORDER BY webhook_id`
 
 	// A disabled subscription counts on, and stays so.
 	workedWebhook = `UPDATE webhooks SET failures = 0, status = 'active' WHERE tenant_id = ? AND webhook_id = ? AND status IN ('active', 'failing')`
@@ -39,9 +43,10 @@ WHERE tenant_id = ? AND webhook_id = ? AND deleted_at = 0 RETURNING status`
 	d.latency_us, d.next_retry_at, d.dead, d.created_at`
 	withEvent   = ` FROM webhook_deliveries d JOIN webhook_events e ON e.tenant_id = d.tenant_id AND e.event_id = d.event_id`
 	addDelivery = `INSERT INTO webhook_deliveries (tenant_id, webhook_id, delivery_id, event_id, event_type, attempt, status, due_at, created_at,
-	response_status, failure, latency_us, next_retry_at, dead) VALUES (?, ?, ?, ?, ?, ?, 'pending', ?, ?, 0, '', 0, 0, FALSE)`
+	response_status, failure, latency_us, next_retry_at, dead) VALUES `
+	newDelivery   = `(?, ?, ?, ?, ?, ?, 'pending', ?, ?, 0, '', 0, 0, FALSE)`
 	dueDeliveries = `SELECT ` + deliveryColumns + `, e.body` + withEvent + ` WHERE d.tenant_id = ? AND d.webhook_id = ? AND d.status = 'pending'
-	AND d.due_at <= ? ORDER BY d.due_at, d.delivery_id LIMIT ?`
+	AND d.due_at <= ? ORDER BY d.due_at, d.delivery_id LIMIT `
 	// One whose event is forgotten is never due.
 	nextDelivery   = `SELECT d.due_at` + withEvent + ` WHERE d.tenant_id = ? AND d.webhook_id = ? AND d.status = 'pending' ORDER BY d.due_at LIMIT 1`
 	settleDelivery = `UPDATE webhook_deliveries SET status = ?, response_status = ?, failure = ?, latency_us = ?, next_retry_at = ?, dead = ?
@@ -116,7 +121,7 @@ func (s *Webhooks) Enable(tx txn.Tx, tenant, id string) error {
 
 // Wanting implements webhook.Store.
 func (s *Webhooks) Wanting(tx txn.Tx, tenant, event string) (ids []string, err error) {
-	rows, err := sqldb.From(tx).Query(wantWebhook, tenant, "%,"+event+",%")
+	rows, err := sqldb.From(tx).Query(wantWebhook, tenant, ","+event+",")
 	if err != nil {
 		return nil, err
 	}
@@ -153,10 +158,19 @@ func (s *Webhooks) AddEvent(tx txn.Tx, e webhook.Stored) (bool, error) {
 	return n == 1, err
 }
 
-// AddDelivery implements webhook.Store.
-func (s *Webhooks) AddDelivery(tx txn.Tx, tenant string, d webhook.Delivery) error {
-	_, err := sqldb.From(tx).Exec(addDelivery, tenant, d.WebhookID, d.ID, d.EventID, d.EventType, d.Attempt, sqldb.Micros(d.Due), sqldb.Micros(d.CreatedAt))
-	return err
+// AddDeliveries implements webhook.Store.
+func (s *Webhooks) AddDeliveries(tx txn.Tx, tenant string, all []webhook.Delivery) error {
+	for chunk := range slices.Chunk(all, 10) { // so that there are few texts to keep prepared
+		var args []any
+		for i := range chunk {
+			d := &chunk[i]
+			args = append(args, tenant, d.WebhookID, d.ID, d.EventID, d.EventType, d.Attempt, sqldb.Micros(d.Due), sqldb.Micros(d.CreatedAt))
+		}
+		if _, err := sqldb.From(tx).Exec(addDelivery+strings.Repeat(newDelivery+", ", len(chunk)-1)+newDelivery, args...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // scanDelivery reads deliveryColumns, and what the query has beside them.
@@ -172,7 +186,7 @@ func scanDelivery(rows *sql.Rows, d *webhook.Delivery, more ...any) error {
 
 // Due implements webhook.Store.
 func (s *Webhooks) Due(ctx context.Context, tenant, id string, now time.Time, most, bytes int) (found []webhook.Ready, err error) {
-	rows, err := s.db.Query(ctx, dueDeliveries, tenant, id, sqldb.Micros(now), most)
+	rows, err := s.db.Query(ctx, dueDeliveries+strconv.Itoa(most), tenant, id, sqldb.Micros(now))
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -36,10 +38,10 @@ func NewWork(db *sqldb.DB, clock clock.Clock, wake func(kind string)) *Work {
 }
 
 const (
-	insertWork = `INSERT INTO work (kind, work_key, tenant_id, due_at, epoch, attempt, owner, payload)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (kind, work_key) DO `
-	enqueueWork = insertWork + `UPDATE SET due_at = excluded.due_at WHERE work.owner = '' AND work.due_at > excluded.due_at`
-	holdNewWork = insertWork + `NOTHING`
+	insertWork  = `INSERT INTO work (kind, work_key, tenant_id, due_at, epoch, attempt, owner, payload) VALUES `
+	workRow     = `(?, ?, ?, ?, ?, ?, ?, ?)`
+	enqueueWork = ` ON CONFLICT (kind, work_key) DO UPDATE SET due_at = excluded.due_at WHERE work.owner = '' AND work.due_at > excluded.due_at`
+	holdNewWork = insertWork + workRow + ` ON CONFLICT (kind, work_key) DO NOTHING`
 
 	holdWork       = `UPDATE work SET due_at = ? WHERE kind = ? AND work_key = ? AND epoch = ?`
 	finishWork     = `DELETE FROM work WHERE kind = ? AND work_key = ? AND epoch = ?`
@@ -50,16 +52,32 @@ WHERE kind = ? AND work_key = ? AND epoch = ?`
 	nextWork    = `SELECT MIN(due_at) FROM work WHERE kind = ?`
 )
 
+// maxEnqueued is how many items a statement adds, so that there are few texts to
+// keep prepared.
+const maxEnqueued = 10
+
 // Enqueue implements work.Queue.
-func (w *Work) Enqueue(tx txn.Tx, item work.Item) error {
+func (w *Work) Enqueue(tx txn.Tx, items ...work.Item) error {
 	now := sqldb.Micros(w.clock.Now())
-	due := cmp.Or(sqldb.Micros(item.Due), now)
-	n, err := sqldb.From(tx).Exec(enqueueWork,
-		item.Kind, item.Key, item.TenantID, due, now, 0, "", item.Payload)
-	if n > 0 && due <= now {
-		w.wakeAfter(tx, item.Kind)
+	for chunk := range slices.Chunk(items, maxEnqueued) {
+		args := make([]any, 0, 8*len(chunk))
+		for i := range chunk {
+			item := &chunk[i]
+			args = append(args, item.Kind, item.Key, item.TenantID, cmp.Or(sqldb.Micros(item.Due), now), now, 0, "", item.Payload)
+		}
+		n, err := sqldb.From(tx).Exec(insertWork+strings.Repeat(workRow+", ", len(chunk)-1)+workRow+enqueueWork, args...)
+		if err != nil {
+			return err
+		}
+		woken := ""
+		for i := range chunk {
+			if kind := chunk[i].Kind; n > 0 && kind != woken && sqldb.Micros(chunk[i].Due) <= now {
+				w.wakeAfter(tx, kind)
+				woken = kind
+			}
+		}
 	}
-	return err
+	return nil
 }
 
 // EnqueueHeld implements work.Queue.

@@ -59,28 +59,33 @@ func (s *Service) Emit(tx txn.Tx, e Event) error {
 	if err != nil || !added {
 		return err
 	}
-	for _, id := range wanting {
-		if err := s.deliver(tx, &stored, id); err != nil {
-			return err
-		}
+	return s.deliver(tx, &stored, wanting...)
+}
+
+// deliver leaves a first attempt at an event for receivers.
+func (s *Service) deliver(tx txn.Tx, e *Stored, webhooks ...string) error {
+	first := make([]Delivery, len(webhooks))
+	for i, id := range webhooks {
+		first[i] = Delivery{ID: ident.New(), WebhookID: id, EventID: e.ID, EventType: e.Type, Attempt: 1, State: Pending, Due: e.At, CreatedAt: e.At}
 	}
-	return nil
+	return s.leave(tx, e.TenantID, first...)
 }
 
-// deliver leaves a first attempt at an event for a receiver.
-func (s *Service) deliver(tx txn.Tx, e *Stored, webhook string) error {
-	return s.leave(tx, e.TenantID, Delivery{
-		ID: ident.New(), WebhookID: webhook, EventID: e.ID, EventType: e.Type, Attempt: 1, State: Pending, Due: e.At, CreatedAt: e.At,
-	})
-}
-
-// leave leaves an attempt to be made.
-func (s *Service) leave(tx txn.Tx, tenant string, d Delivery) error {
-	if err := s.Store.AddDelivery(tx, tenant, d); err != nil {
+// leave leaves attempts to be made, each for another receiver.
+func (s *Service) leave(tx txn.Tx, tenant string, all ...Delivery) error {
+	if err := s.Store.AddDeliveries(tx, tenant, all); err != nil {
 		return err
 	}
-	tx.AfterCommit(func() { s.lanes.nudge(d.WebhookID) })
-	return s.Queue.Enqueue(tx, work.Item{Kind: WorkKind, Key: d.WebhookID, TenantID: tenant, Due: d.Due})
+	items := make([]work.Item, len(all))
+	for i := range all {
+		items[i] = work.Item{Kind: WorkKind, Key: all[i].WebhookID, TenantID: tenant, Due: all[i].Due}
+	}
+	tx.AfterCommit(func() {
+		for i := range items {
+			s.lanes.nudge(items[i].Key)
+		}
+	})
+	return s.Queue.Enqueue(tx, items...)
 }
 
 // runEvents are the events of the states that a run ends in. What did not come

@@ -21,11 +21,16 @@ const (
 	// where it is failing: most of them would only wait for their time-out.
 	width  = 8
 	narrow = 1
+	// maxOpen is how many attempts of a lane may be made and not written down.
+	maxOpen = 3 * width
 	// maxSending is about how many bytes of bodies a lane has in memory.
 	maxSending = 2 << 20
 	// look is how often a lane that waits for answers looks for deliveries that
 	// another node left.
 	look = 250 * time.Millisecond
+	// linger is how long a lane that had more than one delivery waits for another:
+	// letting go of it and taking it again are two writes.
+	linger = 50 * time.Millisecond
 	// grace is how long attempts that were begun may still take when the program
 	// stops. What is cut off is sent again at the next start.
 	grace = 2 * time.Second
@@ -70,7 +75,8 @@ func (l *lanes) nudge(id string) {
 	}
 }
 
-// lane drives the deliveries of one subscription while this node holds them.
+// lane drives the deliveries of one subscription while this node holds them. Its
+// fields belong to the goroutine that drives it.
 type lane struct {
 	*Service
 	held   work.Lease
@@ -79,17 +85,35 @@ type lane struct {
 
 	more    chan struct{}   // capacity 1: look again
 	ended   chan ended      // attempts that were made
-	sending int             // attempts that are being made
+	written chan written    // the end of a write
 	open    map[string]bool // deliveries that are being made, or are made and not written down
+	quit    chan struct{}   // closed: no attempt begins any more
+	sending int             // attempts that are being made
+	done    []ended         // attempts that are made and wait to be written down
+	writing bool            // others are being written down
+	failed  int             // attempts of both kinds that failed
 	next    []Ready         // read, not begun
 	unread  bool            // there may be more than was read
+	quick   bool            // the receiver answers so soon that attempts need a turn
+	begun   bool            // an attempt was made
+	stays   bool            // another one after it, and the lane has not lingered since
 }
 
 // ended is an attempt with what became of it.
 type ended struct {
-	d   Delivery
-	out Outcome
-	at  time.Time
+	d    Delivery
+	out  Outcome
+	at   time.Time
+	turn *turn // nil: it needed none
+	void bool  // it was not made: the lane ended before its turn came
+}
+
+// written is what became of a write.
+type written struct {
+	done     []ended
+	status   Status // of the subscription, after it
+	failures int64
+	err      error
 }
 
 // Handle is the work.Handler of WorkKind: it delivers what is due for one
@@ -108,7 +132,8 @@ func (s *Service) Handle(ctx context.Context, held work.Lease) error {
 	}
 	l := &lane{
 		Service: s, held: held, sub: sub, secret: string(key),
-		more: make(chan struct{}, 1), ended: make(chan ended, width), open: map[string]bool{}, unread: true,
+		more: make(chan struct{}, 1), ended: make(chan ended, width), written: make(chan written, 1), quit: make(chan struct{}),
+		open: map[string]bool{}, unread: true,
 	}
 	s.lanes.enter(held.Key, l)
 	defer s.lanes.leave(held.Key, l)
@@ -126,10 +151,17 @@ func (l *lane) drive(ctx context.Context) error {
 			err = l.fill(ctx, attempts)
 		}
 		rested := false
-		if err == nil && l.sending == 0 {
-			rested, err = l.rest(ctx)
-		} else if err == nil {
-			err = l.await(ctx, attempts)
+		if err == nil {
+			l.save(ctx)
+			switch {
+			case l.sending > 0 || l.writing:
+				err = l.await(ctx, look)
+			case l.stays:
+				l.stays = false
+				err = l.await(ctx, linger)
+			default:
+				rested, err = l.rest(ctx)
+			}
 		}
 		if err != nil {
 			if ctx.Err() != nil {
@@ -155,9 +187,10 @@ func (l *lane) width() int {
 	return width
 }
 
-// fill begins as many attempts as there is room for.
+// fill begins as many attempts as there is room for: none while it is not
+// written down that one failed, which may change what the receiver is well for.
 func (l *lane) fill(ctx, attempts context.Context) error {
-	for l.sending < l.width() {
+	for l.sending < l.width() && len(l.open) < maxOpen && l.failed == 0 {
 		if len(l.next) == 0 && l.unread {
 			if err := l.read(ctx); err != nil {
 				return err
@@ -170,20 +203,33 @@ func (l *lane) fill(ctx, attempts context.Context) error {
 		l.next = l.next[1:]
 		l.open[r.ID] = true
 		l.sending++
-		go func() {
-			out := l.Sender.Send(attempts, Attempt{
-				URL: l.sub.URL, Secret: l.secret, DeliveryID: r.ID, EventID: r.EventID, EventType: r.EventType, Body: r.Body,
-			})
-			l.ended <- ended{r.Delivery, out, l.Clock.Now()}
-		}()
+		l.begun, l.stays = true, l.begun
+		go func(quick bool) { l.ended <- l.attempt(attempts, r, quick) }(l.quick)
 	}
 	return nil
 }
 
-// read looks for deliveries that are due. Those that are open are due too, so
-// that so many more are asked for.
+// attempt makes one, once it is its turn.
+func (l *lane) attempt(ctx context.Context, r Ready, quick bool) ended {
+	e := ended{d: r.Delivery}
+	if quick {
+		if e.turn = l.turns.take(l.quit); e.turn == nil {
+			e.void = true
+			return e
+		}
+	}
+	e.out = l.Sender.Send(ctx, Attempt{
+		URL: l.sub.URL, Secret: l.secret, DeliveryID: r.ID, EventID: r.EventID, EventType: r.EventType, Body: r.Body,
+	})
+	e.at = l.Clock.Now()
+	e.turn.answered()
+	return e
+}
+
+// read looks for deliveries that are due, more than can be open: those are due
+// too.
 func (l *lane) read(ctx context.Context) error {
-	found, err := l.Store.Due(ctx, l.held.TenantID, l.held.Key, l.Clock.Now(), len(l.open)+2*width, maxSending)
+	found, err := l.Store.Due(ctx, l.held.TenantID, l.held.Key, l.Clock.Now(), maxOpen+2*width, maxSending)
 	if err != nil {
 		return err
 	}
@@ -197,13 +243,15 @@ func (l *lane) read(ctx context.Context) error {
 	return nil
 }
 
-// await waits for attempts to end, and writes down what became of them.
-func (l *lane) await(ctx, attempts context.Context) error {
-	timer := time.NewTimer(look)
+// await waits for something to happen to the lane, for at most so long.
+func (l *lane) await(ctx context.Context, most time.Duration) error {
+	timer := time.NewTimer(most)
 	defer timer.Stop()
 	select {
 	case e := <-l.ended:
-		return l.settle(ctx, attempts, l.collect(e))
+		l.collect(e)
+	case w := <-l.written:
+		return l.wrote(&w)
 	case <-l.more:
 		l.unread = true
 	case <-timer.C:
@@ -213,39 +261,60 @@ func (l *lane) await(ctx, attempts context.Context) error {
 	return nil
 }
 
-// collect takes whatever attempts have ended beside one.
-func (l *lane) collect(first ended) []ended {
-	done := []ended{first}
+// collect takes an attempt that ended, and whatever others have.
+func (l *lane) collect(e ended) {
 	for {
+		l.sending--
+		if !e.void {
+			l.quick = e.out.Latency < patience
+			if e.out.Failure != "" {
+				l.failed++
+			}
+			l.done = append(l.done, e)
+		}
 		select {
-		case e := <-l.ended:
-			done = append(done, e)
+		case e = <-l.ended:
 		default:
-			l.sending -= len(done)
-			return done
+			return
 		}
 	}
 }
 
-// settle writes down what became of attempts. Where all went well the next
-// ones begin before that write, which takes its time.
-func (l *lane) settle(ctx, attempts context.Context, done []ended) error {
-	well := true
-	for i := range done {
-		well = well && done[i].out.Failure == ""
+// save begins to write down what became of attempts, while others go on. A stop
+// does not end that: what is not written is sent again.
+func (l *lane) save(ctx context.Context) {
+	if l.writing || len(l.done) == 0 {
+		return
 	}
-	if well {
-		if err := l.fill(ctx, attempts); err != nil {
-			return err
+	done := l.done
+	l.done, l.writing = nil, true
+	go func() { l.written <- l.write(context.WithoutCancel(ctx), done) }()
+}
+
+// wrote ends a write.
+func (l *lane) wrote(w *written) error {
+	l.writing = false
+	for i := range w.done {
+		w.done[i].turn.pass()
+	}
+	if w.err != nil {
+		return w.err
+	}
+	l.sub.Status, l.sub.Failures = w.status, w.failures
+	for i := range w.done {
+		delete(l.open, w.done[i].d.ID)
+		l.Observe(w.done[i].out)
+		if w.done[i].out.Failure != "" {
+			l.failed--
 		}
 	}
-	return l.write(ctx, done)
+	return nil
 }
 
 // write commits the outcomes of attempts: the log, what follows in it, and the
 // failures of the receiver. Only who holds the lane does, so that each counts
 // once.
-func (l *lane) write(ctx context.Context, done []ended) error {
+func (l *lane) write(ctx context.Context, done []ended) written {
 	tenant, id := l.held.TenantID, l.held.Key
 	var status Status
 	var failures int64
@@ -261,7 +330,7 @@ func (l *lane) write(ctx context.Context, done []ended) error {
 				return err
 			}
 			if retry != nil {
-				if err := l.Store.AddDelivery(tx, tenant, *retry); err != nil {
+				if err := l.Store.AddDeliveries(tx, tenant, []Delivery{*retry}); err != nil {
 					return err
 				}
 			}
@@ -286,15 +355,7 @@ func (l *lane) write(ctx context.Context, done []ended) error {
 		}
 		return nil
 	})
-	if err != nil {
-		return err
-	}
-	l.sub.Status, l.sub.Failures = status, failures
-	for i := range done {
-		delete(l.open, done[i].d.ID)
-		l.Observe(done[i].out)
-	}
-	return nil
+	return written{done, status, failures, err}
 }
 
 // outcome puts into a delivery what became of it, and gives the attempt that
@@ -360,20 +421,39 @@ func (l *lane) rest(ctx context.Context) (rested bool, err error) {
 
 // wind ends a lane early: attempts that were begun get a little time, and what
 // became of them is written down unless the lane is lost.
-func (l *lane) wind(ctx context.Context, stop context.CancelFunc, lost bool) error {
+func (l *lane) wind(ctx context.Context, stop context.CancelFunc, lost bool) (err error) {
+	close(l.quit)
 	if lost {
 		stop()
 	}
 	defer time.AfterFunc(grace, stop).Stop()
-	var done []ended
-	for ; l.sending > 0; l.sending-- {
-		// One that got no answer may have been cut off by us: it is made again.
-		if e := <-l.ended; e.out.Status != 0 {
-			done = append(done, e)
+	for l.sending > 0 || l.writing {
+		select {
+		case e := <-l.ended:
+			l.sending--
+			// One that got no answer may have been cut off by us: it is made again.
+			if e.out.Status == 0 {
+				e.turn.pass()
+				continue
+			}
+			l.done = append(l.done, e)
+		case w := <-l.written:
+			if err = l.wrote(&w); errors.Is(err, work.ErrLost) {
+				lost = true
+				stop()
+			}
 		}
 	}
-	if lost || len(done) == 0 {
-		return nil
+	rest := written{done: l.done}
+	if len(l.done) > 0 && !lost {
+		rest = l.write(context.WithoutCancel(ctx), l.done)
+		err = errors.Join(err, rest.err)
 	}
-	return l.write(context.WithoutCancel(ctx), done)
+	for i := range rest.done {
+		rest.done[i].turn.pass()
+		if err == nil {
+			l.Observe(rest.done[i].out)
+		}
+	}
+	return err
 }

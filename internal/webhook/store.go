@@ -43,7 +43,7 @@ type Store interface {
 	Delete(tx txn.Tx, tenant, id string, at time.Time) (bool, error)
 	// Enable makes one active. Errors: fault.NotFound.
 	Enable(tx txn.Tx, tenant, id string) error
-	// Wanting gives the ids of those that an event is to be delivered to.
+	// Wanting gives the ids of those that an event is to be delivered to, in order.
 	Wanting(tx txn.Tx, tenant, event string) ([]string, error)
 	// Worked counts a success, and Missed a failure: Missed gives the status that
 	// follows, given after how many in a row one is failing and disabled. A
@@ -53,10 +53,10 @@ type Store interface {
 
 	// AddEvent says whether the event is new.
 	AddEvent(tx txn.Tx, e Stored) (bool, error)
-	// AddDelivery adds a pending one.
-	AddDelivery(tx txn.Tx, tenant string, d Delivery) error
+	// AddDeliveries adds pending ones.
+	AddDeliveries(tx txn.Tx, tenant string, all []Delivery) error
 	// Due gives deliveries that are to be made now, those first that are due
-	// first, up to a number of them and about so many bytes of their bodies.
+	// first, up to a number of them (of which there should be few different ones) and about so many bytes of their bodies.
 	Due(ctx context.Context, tenant, id string, now time.Time, most, bytes int) ([]Ready, error)
 	// NextDue is when the next is due, as the transaction sees it; zero: none.
 	NextDue(tx txn.Tx, tenant, id string) (time.Time, error)

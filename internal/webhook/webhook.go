@@ -107,6 +107,7 @@ type Service struct {
 	Deps
 
 	lanes lanes
+	turns turns
 }
 
 // New makes a service.
@@ -114,5 +115,5 @@ func New(d Deps) *Service {
 	if d.Observe == nil {
 		d.Observe = func(Outcome) {}
 	}
-	return &Service{Deps: d}
+	return &Service{Deps: d, turns: make(turns, maxTurns)}
 }

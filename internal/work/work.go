@@ -48,10 +48,10 @@ type Lease struct {
 // Queue is the port to the table of work. All times are the clock's of the
 // calling node; leases are long against clock skew.
 type Queue interface {
-	// Enqueue adds an item in the caller's transaction. Where it exists, only
-	// an earlier due time changes it, and nothing if it is held: what its
-	// holder writes depends on what it reads in its own transactions.
-	Enqueue(tx txn.Tx, item Item) error
+	// Enqueue adds items, of different keys, in the caller's transaction. Where
+	// one exists, only an earlier due time changes it, and nothing if it is held:
+	// what its holder writes depends on what it reads in its own transactions.
+	Enqueue(tx txn.Tx, items ...Item) error
 	// EnqueueHeld adds an item that this owner holds from the start, which
 	// spares the claim. It fails with ErrExists, and the transaction may go on.
 	EnqueueHeld(tx txn.Tx, item Item, owner string, lease time.Duration) (Lease, error)

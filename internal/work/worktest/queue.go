@@ -98,7 +98,16 @@ func (q *Queue) wakeAfter(t txn.Tx, kind string, due time.Time) {
 }
 
 // Enqueue implements work.Queue.
-func (q *Queue) Enqueue(t txn.Tx, item work.Item) error {
+func (q *Queue) Enqueue(t txn.Tx, items ...work.Item) error {
+	for _, item := range items {
+		if err := q.enqueue(t, item); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (q *Queue) enqueue(t txn.Tx, item work.Item) error {
 	if item.Due.IsZero() {
 		item.Due = q.clock.Now()
 	}

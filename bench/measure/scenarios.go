@@ -40,10 +40,10 @@ var scenarios = []scenario{
 	{"agents", false, agents},
 	{"once", false, once},
 	{"limits", false, limits},
-	{"streams", false, streams},
 	{"webhooks", false, webhooks},
 	{"webhooks-hang", false, hangingReceivers},
 	{"webhooks-kill", true, killedSender},
+	{"streams", false, streams},
 	{"million", true, million},
 }
 

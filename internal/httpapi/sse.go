@@ -192,7 +192,7 @@ func (s *Stream) gather(now time.Time, p []byte) {
 
 // allow gives the reader some time to take what is written next.
 func (s *Stream) allow(now time.Time) {
-	if now.Sub(s.allowed) <= time.Second { // it costs about what a small write does
+	if now.Sub(s.allowed) <= min(time.Second, s.all.times.frame/4) { // it costs about what a small write does
 		return
 	}
 	s.allowed = now

@@ -21,8 +21,10 @@ type queue struct {
 	items map[string]work.Item
 }
 
-func (q *queue) Enqueue(tx txn.Tx, item work.Item) error {
-	tx.AfterCommit(func() { q.items[item.Key] = item })
+func (q *queue) Enqueue(tx txn.Tx, items ...work.Item) error {
+	for _, item := range items {
+		tx.AfterCommit(func() { q.items[item.Key] = item })
+	}
 	return nil
 }
 

@@ -42,7 +42,9 @@ func (c *conn) prepared(query string) (*stmt, error) {
 	if s, ok := c.stmts[query]; ok {
 		return s, nil
 	}
-	p, err := c.Prepare(query)
+	// SQLite plans a statement anew each time that a limit is bound which is a
+	// bare parameter, because it looks at its value; not so an expression.
+	p, err := c.Prepare(strings.ReplaceAll(query, "LIMIT ?", "LIMIT +?"))
 	if err != nil {
 		return nil, sqliteError(err)
 	}

@@ -195,6 +195,7 @@ func TestQuotaAndPlans(t *testing.T) {
 				"agents":          map[string]any{"count": 0.0, "limit": 3.0, "over_by": 0.0},
 				"knowledge_bases": map[string]any{"count": 0.0, "limit": 1.0, "over_by": 0.0},
 				"workspaces":      map[string]any{"count": 0.0, "limit": 2.0, "over_by": 0.0},
+				"webhooks":        map[string]any{"count": 0.0, "limit": nil, "over_by": 0.0},
 				"active_sessions": map[string]any{"count": 0.0, "limit": 4.0, "over_by": 0.0},
 				"any_over_tier":   false,
 			},

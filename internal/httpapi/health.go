@@ -181,7 +181,11 @@ func (s *Server) serveMetrics(w http.ResponseWriter, r *http.Request, _ authz.Ca
 }
 
 func (s *Server) serveDocument(w http.ResponseWriter, _ *http.Request, _ authz.Caller) error {
+	document, err := s.document()
+	if err != nil {
+		return err
+	}
 	w.Header()["Cache-Control"] = noCache
-	writeBody(w, http.StatusOK, "application/json", s.document)
+	writeBody(w, http.StatusOK, "application/json", document)
 	return nil
 }

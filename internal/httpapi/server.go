@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -92,7 +93,7 @@ type Server struct {
 	bodies   *bodies
 	streams  *streams
 	metrics  *metrics
-	document []byte
+	document func() ([]byte, error)
 	draining atomic.Bool
 
 	http   *http.Server
@@ -130,10 +131,8 @@ func New(c Config) (*Server, error) {
 	s.streams.refused = s.metrics.streamsRefused
 	s.limits = newLimits(c.Limiter, s.metrics)
 
-	var err error
-	if s.document, err = OpenAPI(c.Routes, c.Raw); err != nil {
-		return nil, err
-	}
+	// Made when somebody asks for it: it takes as long as the rest of the start.
+	s.document = sync.OnceValues(func() ([]byte, error) { return OpenAPI(c.Routes, c.Raw) })
 	s.mountAll(c)
 
 	ctx, cancel := context.WithCancelCause(context.Background())

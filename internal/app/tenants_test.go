@@ -241,6 +241,7 @@ func TestPurge(t *testing.T) {
 		walrus.want(200, "PUT", "/api/v1/notifications/prefs", object{"muted_types": []string{"made.by.a.test"}})
 		walrus.want(200, "PUT", "/api/v1/billing/budget", object{"limit_usd": 1000})
 		walrus.want(201, "POST", "/api/v1/agents", object{"name": "walrus"}, "Idempotency-Key", "walrus")
+		walrus.want(200, "POST", "/api/v1/webhooks/sensor/"+walrus.ids["sensorId"][1], object{}, "Webhook-Id", "walrus")
 		n.overdue(walrus.ids["agentId"][2]) // its schedule makes a run
 		eventually(t, func() bool { return len(beside.query(`SELECT run_id FROM schedule_runs WHERE tenant_id = ?`, id)) == 1 })
 		for _, table := range beside.tenantTables() {

@@ -39,7 +39,10 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m,
+		// A lookup goes on for a while though nobody waits for it any more.
+		goleak.IgnoreAnyFunction("net.(*Resolver).tryOneName"), goleak.IgnoreAnyFunction("net.(*Resolver).goLookupIPCNAMEOrder"),
+		goleak.IgnoreAnyFunction("net.(*Resolver).lookupIPAddr.func2"), goleak.IgnoreAnyFunction("net.(*Resolver).lookupIPAddr"))
 }
 
 const ownerKey = "svc_ownerkey_0123456789abcdefghijklmnopqrstuv"

@@ -22,6 +22,7 @@ import (
 	"agentd/internal/clock"
 	"agentd/internal/config"
 	"agentd/internal/event"
+	"agentd/internal/gateway"
 	"agentd/internal/httpapi"
 	"agentd/internal/ident"
 	"agentd/internal/identity"
@@ -68,6 +69,7 @@ type App struct {
 	grant    identity.Grant
 	first    bool // this start made the first tenant
 	models   *model.Catalogue
+	gateway  *gateway.Gateway // the model proxy
 	plans    *quota.Plans
 	wire     *modelwire.Client
 	guarded  *outbound.Client // for addresses that tenants choose

@@ -13,7 +13,6 @@ import (
 
 	"agentd/internal/agent"
 	"agentd/internal/commerce"
-	"agentd/internal/compat/openai"
 	"agentd/internal/config"
 	"agentd/internal/engine"
 	"agentd/internal/guardrail"
@@ -96,6 +95,7 @@ func (a *App) build(ctx context.Context) error {
 		KnowledgeBase: remember.knowledge.CheckTx, Quota: used, Told: a.tellOfAgents(hooks, func() *agent.Agents { return agents }),
 	})
 	guardrails := a.buildGuardrails(kernel, models, client, used)
+	a.buildGateway(models, client, used)
 
 	source := run.AgentSource{Agents: agents}
 	store, log := sqlstore.NewRuns(a.db), sqlstore.NewEvents(a.db)
@@ -140,12 +140,11 @@ func (a *App) build(ctx context.Context) error {
 		return err
 	}
 
-	chat := &openai.Chat{Runs: runs, Agents: source, Models: catalogue{agents}, Log: log, Hub: a.hub}
 	a.routes = slices.Concat(
 		a.people.Routes(), members.Routes(), signIn.Routes(), agents.Routes(), resource.Routes(resource.NewStore(commerce.Customers, kernel)), guardrails.Routes(), runs.Routes(), remember.routes(),
 		tools.bind(a, runs, agents), sessions.Routes(), schedules.Routes(), sensors.Routes(), notes.Routes(), servers.Routes(), storedRoutes, a.audit.Routes(), tenants.Routes(), used.Routes(), found.Routes(), hooks.Routes(),
 	)
-	a.raw = append(chat.Routes(), a.mcpEndpoint(servers, runs, agentTools{catalogue{agents}, source}, log)...)
+	a.raw = append(a.compatible(runs, agents, source, log), a.mcpEndpoint(servers, runs, agentTools{catalogue{agents}, source}, log)...)
 	return a.buildServer(signIn)
 }
 

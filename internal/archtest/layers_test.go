@@ -114,6 +114,7 @@ var rows = []row{
 	{pattern: "internal/commerce", layer: slice, uses: []string{jsonModule}},
 	{pattern: "internal/file", layer: slice},
 	{pattern: "internal/guardrail", layer: slice, uses: []string{jsonModule, "github.com/maypok86/otter/v2", "golang.org/x/text"}},
+	{pattern: "internal/gateway", layer: slice, uses: []string{jsonModule}},
 	{pattern: "internal/identity", layer: slice, uses: []string{jsonModule, "github.com/maypok86/otter/v2"}},
 	{pattern: "internal/notification", layer: slice, also: []string{"internal/run"}, uses: []string{jsonModule}},
 	{pattern: "internal/mcp", layer: slice, uses: []string{jsonModule, "github.com/maypok86/otter/v2"}},

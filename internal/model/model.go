@@ -103,6 +103,17 @@ type Request struct {
 type Delta struct {
 	Text     string
 	Thinking string
+	Call     CallDelta
+}
+
+// CallDelta is a piece of a tool call: the calls of an answer come one after the
+// other, in the order of Response.ToolCalls. The first piece of a call has its ID
+// and name, each has a piece of its arguments, which may be empty. The zero value
+// is none.
+type CallDelta struct {
+	ID, Name  string // as in Response.ToolCalls; "" after the first piece
+	Index     int    // of the call in the answer
+	Arguments string
 }
 
 // Finish reasons.

@@ -87,7 +87,8 @@ func (p Period) End(at time.Time) time.Time {
 type Use struct {
 	AgentID string
 	Model   string // provider/name; "" of what no model was asked for
-	Source  string // where the run came from; see run.Record.Source
+	Source  string // where the run came from, see run.Record.Source; or which route of the proxy
+	KeyID   string // of the key that asked; "": a person, or nobody
 
 	Runs           int64
 	ModelCalls     int64
@@ -125,6 +126,19 @@ type Meter interface {
 	// the tenant's counters until commit, so it comes last in a transaction:
 	// nothing that others hold while they count may be asked for after it.
 	Count(tenant string, uses ...Use) txn.Op
+}
+
+// Proxy limits and counts the model calls that are no part of a run: those that
+// go through the model proxy.
+type Proxy interface {
+	// MayProxy says whether a tenant may have a model asked now: whether its plan
+	// has the model, whether there is room for one more call in the minute, the
+	// hour and the day, and whether there are tokens and money left. It counts
+	// the call. Errors: a refusal of this package.
+	MayProxy(ctx context.Context, tenant string, target model.Target) error
+	// Proxied counts what a call used up. It returns at once; what was counted is
+	// stored within a moment.
+	Proxied(tenant string, use Use)
 }
 
 // Gate limits things.

@@ -101,7 +101,8 @@ type Deps struct {
 // Service is the slice. It is safe for concurrent use.
 type Service struct {
 	Deps
-	known *otter.Cache[string, *standing] // by tenant
+	known    *otter.Cache[string, *standing] // by tenant
+	gathered gathered
 }
 
 var (
@@ -115,7 +116,7 @@ const knownTenants = 50_000
 
 // New makes a service.
 func New(d Deps) *Service {
-	return &Service{Deps: d, known: otter.Must(&otter.Options[string, *standing]{MaximumSize: knownTenants})}
+	return &Service{Deps: d, gathered: gathered{some: make(chan struct{}, 1)}, known: otter.Must(&otter.Options[string, *standing]{MaximumSize: knownTenants})}
 }
 
 // PlanKnown says whether the operator has a plan.

@@ -1,0 +1,138 @@
+// Package gateway is the platform's model proxy (interface.md section 4, rule 5;
+// behaviours.md section 31): it looks a model up, holds the tenant to its plan,
+// calls the endpoint with the right key, goes round endpoints that fail, and
+// counts what was used. It makes no runs. The compatible edges put their wire
+// formats on top of it.
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"errors"
+
+	"agentd/internal/authz"
+	"agentd/internal/fault"
+	"agentd/internal/model"
+	"agentd/internal/quota"
+)
+
+// Where calls come from, as counters of use name it.
+const (
+	SourceLLM        = "llm_proxy"
+	SourceMessages   = "messages"
+	SourceEmbeddings = "embeddings"
+)
+
+// Models finds the target of a model; model.Resolver.
+type Models interface {
+	Resolve(ctx context.Context, tenant string, spec model.Spec) (model.Target, error)
+}
+
+// Gateway is the proxy. It is safe for concurrent use.
+type Gateway struct {
+	Models Models
+	Client model.Client
+	Plans  quota.Proxy
+	// Fallback is the model that is asked where the one that was named does not
+	// answer: <provider>/<model>; "": none.
+	Fallback string
+}
+
+// Ask says what somebody wants to have asked.
+type Ask struct {
+	Model   string // <provider>/<model>, or a bare name of the default provider; "" is not allowed
+	Source  string // one of the sources
+	AgentID string // whom the use is counted for, where an agent's; "": none
+}
+
+// Call is a call that was let through. It belongs to one goroutine.
+type Call struct {
+	g      *Gateway
+	who    authz.Caller
+	ask    Ask
+	target model.Target
+}
+
+// Open looks the model up and asks the plan. Errors: fault.Malformed with the code
+// model_not_found for a model that is none; fault.Unsupported where no model is
+// configured; the refusals of quota.Proxy.
+func (g *Gateway) Open(ctx context.Context, who authz.Caller, ask Ask) (*Call, error) {
+	target, err := g.Models.Resolve(ctx, who.TenantID, model.Spec{ModelRef: ask.Model})
+	if err != nil {
+		return nil, unknown(ask.Model, err)
+	}
+	if err := g.Plans.MayProxy(ctx, who.TenantID, target); err != nil {
+		return nil, err
+	}
+	return &Call{g: g, who: who, ask: ask, target: target}, nil
+}
+
+// Target is where the call goes.
+func (c *Call) Target() model.Target { return c.target }
+
+// Generate asks the model, and the fallback where it does not answer at all; see
+// [model.Client]. req.Target is set here. Errors: a refusal made by [Refusal];
+// the context's.
+func (c *Call) Generate(ctx context.Context, req model.Request, sink func(model.Delta)) (model.Response, error) {
+	req.Target = c.target
+	resp, answered, err := model.GenerateWithFallback(ctx, c.g.Client, req, c.fallback(ctx), sink)
+	if err != nil {
+		return resp, Refusal(err)
+	}
+	c.target = answered
+	c.Used(resp.Usage)
+	return resp, nil
+}
+
+// Used counts what the call used up.
+func (c *Call) Used(u model.Usage) {
+	use := quota.Called(c.target, u)
+	use.AgentID, use.KeyID, use.Source = c.ask.AgentID, c.who.KeyID, c.ask.Source
+	c.g.Plans.Proxied(c.who.TenantID, use)
+}
+
+// fallback gives the target to ask next; nil: there is none.
+func (c *Call) fallback(ctx context.Context) *model.Target {
+	if c.g.Fallback == "" {
+		return nil
+	}
+	other, err := c.g.Models.Resolve(ctx, c.who.TenantID, model.Spec{ModelRef: c.g.Fallback})
+	if err != nil || other.Provider == c.target.Provider && other.Model == c.target.Model {
+		return nil
+	}
+	return &other
+}
+
+// unknown is the refusal of a model that cannot be found.
+func unknown(name string, err error) error {
+	e, ok := errors.AsType[*model.Error](err)
+	if !ok {
+		return err
+	}
+	return fault.New(fault.Malformed, "model_not_found", "There is no model %q. %s", name, e.Detail).Because(e)
+}
+
+// Refusal is what callers are told of a model call that failed. Errors that
+// are none of a model's pass unchanged.
+func Refusal(err error) error {
+	e, ok := errors.AsType[*model.Error](err)
+	if !ok {
+		return err
+	}
+	kind := fault.Unavailable
+	switch {
+	case e.Code == "model_rate_limited":
+		kind = fault.Limited
+	case e.Code == model.CodeContextLength:
+		kind = fault.Malformed
+	case e.Code == "provider_not_configured":
+		kind = fault.Unsupported
+	case e.Status == 400 || e.Status == 413 || e.Status == 422: // what the caller sent is what it does not take
+		kind = fault.Malformed
+	case !e.Retryable:
+		kind = fault.Upstream
+	}
+	f := fault.New(kind, cmp.Or(e.Code, "model_error"), "%s", e.Detail).Because(e)
+	f.RetryAfter = e.RetryAfter
+	return f
+}

@@ -7,7 +7,9 @@ import (
 	"agentd/internal/compat/openai"
 	"agentd/internal/event"
 	"agentd/internal/httpapi"
+	"agentd/internal/response"
 	"agentd/internal/run"
+	"agentd/internal/sqlstore"
 )
 
 // compatible gives the routes that answer the API shapes of others.
@@ -15,5 +17,11 @@ func (a *App) compatible(runs *run.Service, agents *agent.Agents, source run.Age
 	chat := &openai.Chat{Runs: runs, Agents: source, Models: catalogue{agents}, Log: log, Hub: a.hub}
 	return slices.Concat(
 		chat.Routes(),
+		(&openai.Responses{Chat: chat, Chains: a.responses()}).Routes(),
 	)
+}
+
+// responses are what runs of the responses shape go on from.
+func (a *App) responses() *response.Service {
+	return &response.Service{Store: sqlstore.NewResponses(a.db)}
 }

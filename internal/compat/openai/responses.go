@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/internal/authz"
 	"agentd/internal/event"
@@ -98,7 +99,7 @@ func (s *Responses) Create(w http.ResponseWriter, r *http.Request, who authz.Cal
 		return err
 	}
 	w.Header().Set("X-Run-Id", made.RunID)
-	a := asking{req, made, echo{req.asked(), link.Previous, c.Options.Tools, schema.Object(req.Metadata)}}
+	a := asking{req, made, echo{req.asked(), link.Previous, c.Options.Tools, objectOf(jsontext.Value(req.Metadata))}}
 	switch {
 	case quiet:
 		return httpapi.JSON(w, http.StatusOK, pending(made, &a.echo))

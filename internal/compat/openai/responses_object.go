@@ -215,8 +215,14 @@ func clientMetadata(r *run.Run) schema.Object {
 	var meta struct {
 		Client jsontext.Value `json:"client_metadata"`
 	}
-	if json.Unmarshal(r.Metadata, &meta) != nil || meta.Client.Kind() != '{' {
+	_ = json.Unmarshal(r.Metadata, &meta) // it is ours
+	return objectOf(meta.Client)
+}
+
+// objectOf is nil for null.
+func objectOf(v jsontext.Value) schema.Object {
+	if v.Kind() != '{' {
 		return nil
 	}
-	return schema.Object(meta.Client)
+	return schema.Object(v)
 }

@@ -179,7 +179,10 @@ func (r *ResponseRequest) toolChoice(p *inputReader) jsontext.Value {
 	case 0, 'n':
 		return nil
 	case '"':
-		return r.ToolChoice
+		switch unquote(r.ToolChoice) {
+		case "none", "auto", "required":
+			return r.ToolChoice
+		}
 	case '{':
 		var choice struct {
 			Type string `json:"type"`

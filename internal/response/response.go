@@ -87,9 +87,14 @@ func (s *Service) Before(ctx context.Context, r *run.Record) ([]model.Message, e
 	if err != nil {
 		return nil, err
 	}
-	line = slices.DeleteFunc(line, func(told Response) bool { return told.Run.RunID == "" })
 	var said []model.Message
 	for i := range line {
+		if line[i].Run.RunID == "" { // it is gone; what went on from it is not
+			continue
+		}
+		if line[i].Previous != "" && (i == 0 || line[i-1].Run.RunID == "") {
+			forgetCalls(&line[i].Run)
+		}
 		next := r
 		if i+1 < len(line) {
 			next = &line[i+1].Run
@@ -101,6 +106,23 @@ func (s *Service) Before(ctx context.Context, r *run.Record) ([]model.Message, e
 	return said, nil
 }
 
+// forgetCalls takes from a run's input the results of calls of a run that is
+// gone: endpoints refuse a result without its call.
+func forgetCalls(r *run.Record) {
+	in := r.Asked()
+	in.History = in.History[leading(in):]
+	r.Parsed = in
+}
+
+// leading is how many results of earlier calls an input begins with.
+func leading(in *run.Input) int {
+	n := slices.IndexFunc(in.History, func(m model.Message) bool { return m.Role != model.Tool })
+	if n < 0 {
+		return len(in.History)
+	}
+	return n
+}
+
 // told adds what a response says to what was said before it. Calls of the
 // caller's tools stay where the next run brings their results.
 func told(before []model.Message, r *Response, next *run.Record) ([]model.Message, error) {
@@ -108,10 +130,8 @@ func told(before []model.Message, r *Response, next *run.Record) ([]model.Messag
 		return before, nil
 	}
 	brought := map[string]bool{}
-	for _, m := range next.Asked().History {
-		if m.Role != model.Tool {
-			break
-		}
+	in := next.Asked()
+	for _, m := range in.History[:leading(in)] {
 		brought[m.ToolCallID] = true
 	}
 	return run.Continued(before, &r.Run, r.Steps, r.Standing, func(call string) bool { return brought[call] })

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,6 +19,7 @@ type inputPart struct {
 	Image    jsontext.Value `json:"image_url"`
 	Detail   string         `json:"detail"`
 	FileID   string         `json:"file_id"`
+	FileData jsontext.Value `json:"file_data"`
 	Filename string         `json:"filename"`
 	Audio    jsontext.Value `json:"input_audio"`
 }
@@ -43,7 +45,7 @@ func (p *inputReader) content(at string, v jsontext.Value) (text string, parts [
 	}
 	var texts []string
 	for i, v := range all {
-		part, complaint := readPart(v)
+		part, complaint := inputPartOf(v)
 		if complaint != "" {
 			p.wrong(at+"["+strconv.Itoa(i)+"]", complaint)
 			continue
@@ -64,7 +66,7 @@ func (p *inputReader) content(at string, v jsontext.Value) (text string, parts [
 	return text, parts, true
 }
 
-// readPart is a part as model endpoints have it.
+// modelPart is a part as model endpoints have it.
 type modelPart struct {
 	isText bool
 	text   string
@@ -73,7 +75,7 @@ type modelPart struct {
 
 func textual(text string) (modelPart, string) { return modelPart{isText: true, text: text}, "" }
 
-func readPart(v jsontext.Value) (part modelPart, complaint string) {
+func inputPartOf(v jsontext.Value) (part modelPart, complaint string) {
 	var in inputPart
 	if v.Kind() != '{' || json.Unmarshal(v, &in) != nil {
 		return part, "expected a content part: an object with a type, whose text, detail, file_id and filename are strings"
@@ -91,22 +93,33 @@ func readPart(v jsontext.Value) (part modelPart, complaint string) {
 		}
 		return modelPart{wire: join(`{"type":"input_audio","input_audio":`, in.Audio, `}`)}, ""
 	case "input_file":
-		name := in.Filename
-		if name == "" {
-			name = "without a name"
-		}
-		return textual("[A file was attached here that cannot be read: " + name + "]")
+		return file(&in)
 	}
 	return part, "there are no content parts of this type here: expected input_text, output_text, refusal, input_image, input_audio or input_file"
 }
 
 func image(in *inputPart) (modelPart, string) {
-	if in.Image.Kind() != '"' {
-		return modelPart{}, "expected image_url to be an address or a data URL: pictures cannot be named by file_id"
+	if in.Image.Kind() != '"' || !isAddress(in.Image) {
+		return modelPart{}, "expected image_url to begin with https://, http:// or data:; pictures cannot be named by file_id"
 	}
 	b := join(`{"type":"image_url","image_url":{"url":`, in.Image, ``)
 	if in.Detail != "" {
-		b = join(string(b)+`,"detail":`, quote(in.Detail), ``)
+		b = append(append(b, `,"detail":`...), quote(in.Detail)...)
+	}
+	return modelPart{wire: append(b, `}}`...)}, ""
+}
+
+func isAddress(quoted jsontext.Value) bool {
+	return slices.ContainsFunc([]string{`"https://`, `"http://`, `"data:`}, func(start string) bool { return strings.HasPrefix(string(quoted[:min(len(quoted), 9)]), start) })
+}
+
+func file(in *inputPart) (modelPart, string) {
+	if in.FileData.Kind() != '"' || len(in.FileData) == 2 {
+		return modelPart{}, "expected the file's bytes in file_data: files cannot be named by file_id or file_url here"
+	}
+	b := join(`{"type":"file","file":{"file_data":`, in.FileData, ``)
+	if in.Filename != "" {
+		b = append(append(b, `,"filename":`...), quote(in.Filename)...)
 	}
 	return modelPart{wire: append(b, `}}`...)}, ""
 }

@@ -188,11 +188,12 @@ func (t *Transcript) CloseBut(later func(call string) bool) {
 // Calls without a result are left out. What the run folded, of what was said
 // before it and of its own, has given way to the summary.
 func ConversationAfter(before []model.Message, r *Record, steps []Step) ([]model.Message, error) {
-	return Continued(before, r, steps, "", func(string) bool { return false })
+	return Continued(slices.Clip(before), r, steps, "", func(string) bool { return false })
 }
 
 // Continued is ConversationAfter for a run whose caller goes on: calls of the
-// last turn stay that have results later, and so do standing instructions.
+// last turn stay that have results later, and so do standing instructions. It
+// may append to before, and change it.
 func Continued(before []model.Message, r *Record, steps []Step, standing string, later func(call string) bool) ([]model.Message, error) {
 	t, err := Transcribe(steps)
 	if err != nil {
@@ -203,11 +204,14 @@ func Continued(before []model.Message, r *Record, steps []Step, standing string,
 	if t.Checked != nil && t.Checked.Changed {
 		in.Message = t.Checked.Text
 	}
-	own := append(slices.Clip(before), in.History...)
+	own := append(before, in.History...)
 	if in.Message != "" || len(in.Parts) > 0 {
 		own = append(own, model.Message{Role: model.User, Text: in.Message, Parts: in.Parts, From: model.Origin{RunID: r.RunID}})
 	}
-	return t.After(Instruct(own, standing)), nil
+	if own = Instruct(own, standing); len(t.folds) == 0 {
+		return append(own, t.Messages...), nil // without a copy for each run of a long line
+	}
+	return t.After(own), nil
 }
 
 // Instruct puts a caller's instructions in front of the last message of the

@@ -27,6 +27,8 @@ var unaudited = map[string]string{
 	"uploadFile": content, "uploadWorkspaceFile": content, "copyWorkspaceFile": content, "moveWorkspaceFile": content, "deleteWorkspaceFile": content,
 	"createWorkspace": content, "updateWorkspace": content,
 
+	"llmChatCompletion": "nothing is kept of it but what it used",
+
 	"markNotificationRead": ownInbox, "markAllNotificationsRead": ownInbox, "deleteNotification": ownInbox, "bulkDeleteNotifications": ownInbox, "setNotificationPrefs": ownInbox,
 	"testNotificationTarget": ownInbox,
 

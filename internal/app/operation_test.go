@@ -146,7 +146,7 @@ func (n *node) operations() []*operation {
 		o.endless = o.rpc && raw.Method == http.MethodGet
 		o.streams = o.endless
 		o.page = raw.Path == mcp.StartPath || raw.Path == mcp.CallbackPath
-		o.chat = raw.Fail != nil && !o.rpc
+		o.chat = raw.FailOf != nil && !o.rpc
 	}
 	return all
 }
@@ -328,6 +328,8 @@ var recipes = map[string]recipe{
 		call.body = object{"confirm": call.path["tenantId"]}
 	}},
 	"setBillingBudget": {body: object{"limit_usd": 1000}},
+
+	"llmChatCompletion": {body: object{"model": "builtin/echo", "messages": []object{{"role": "user", "content": "hello"}}}},
 
 	"createChatCompletion": {with: func(c *company) object {
 		return object{"model": c.ids["agentId"][0], "messages": []object{{"role": "user", "content": "hello"}}}

@@ -1,19 +1,39 @@
 package app
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 
 	"agentd/internal/agent"
+	"agentd/internal/compat/anthropic"
 	"agentd/internal/compat/openai"
 	"agentd/internal/event"
 	"agentd/internal/httpapi"
+	"agentd/internal/model"
 	"agentd/internal/run"
 )
 
 // compatible gives the routes that answer the API shapes of others.
 func (a *App) compatible(runs *run.Service, agents *agent.Agents, source run.AgentSource, log event.Log) []httpapi.Raw {
 	chat := &openai.Chat{Runs: runs, Agents: source, Models: catalogue{agents}, Log: log, Hub: a.hub}
+	messages := &anthropic.Messages{Gateway: a.gateway, Reserved: a.messagesModel()}
 	return slices.Concat(
 		chat.Routes(),
+		messages.Routes(),
 	)
+}
+
+// messagesModel is what serves the names with the reserved prefix of the messages
+// route (decisions.md D10).
+func (a *App) messagesModel() string {
+	return cmp.Or(a.cfg.Models.MessagesModel, a.models.Default(), model.EchoRef)
+}
+
+// checkMessagesModel fails the start where the messages route could not work.
+func (a *App) checkMessagesModel() error {
+	if _, err := a.models.Lookup(a.messagesModel()); err != nil {
+		return fmt.Errorf("AGENTD_MESSAGES_MODEL: %w", err)
+	}
+	return nil
 }

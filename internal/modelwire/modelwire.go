@@ -80,7 +80,7 @@ func (c *Client) generate(ctx context.Context, req *model.Request, sink func(mod
 	usual := style
 	body := encode(req, sink != nil, style)
 	for attempt := 1; ; attempt++ {
-		a := answer{sink: sink, began: began, max: c.MaxAnswer}
+		a := answer{sink: sink, detailed: req.Detailed && sink != nil, began: began, max: c.MaxAnswer}
 		err := c.attempt(ctx, req, body, &a)
 		if err == nil {
 			if style != usual {
@@ -114,6 +114,19 @@ func (c *Client) generate(ctx context.Context, req *model.Request, sink func(mod
 	}
 }
 
+// times is how long an endpoint may take: to begin, between two pieces, in all.
+type times struct{ begin, idle, all time.Duration }
+
+func (c *Client) timesOf(req *model.Request, stream bool) times {
+	switch {
+	case req.Budget > 0:
+		return times{req.Budget, req.Budget, req.Budget}
+	case stream:
+		return times{c.HeaderTimeout, c.IdleTimeout, c.AnswerTimeout}
+	}
+	return times{c.PlainTimeout, c.IdleTimeout, c.AnswerTimeout}
+}
+
 // attempt calls the endpoint once and reads its answer into a.
 func (c *Client) attempt(ctx context.Context, req *model.Request, body []byte, a *answer) error {
 	transport := c.Operator
@@ -126,24 +139,24 @@ func (c *Client) attempt(ctx context.Context, req *model.Request, body []byte, a
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	watch := newWatchdog(cancel)
-	watch.end = time.Now().Add(c.AnswerTimeout)
+	times := c.timesOf(req, a.sink != nil)
+	watch.end = time.Now().Add(times.all)
 	defer watch.stop()
 
 	call, err := newCall(ctx, req, body, a.sink != nil)
 	if err != nil {
 		return err
 	}
-	if a.sink != nil {
-		watch.arm(c.HeaderTimeout)
-	} else {
-		watch.arm(c.PlainTimeout)
-	}
+	watch.arm(times.begin)
 	resp, err := transport.RoundTrip(call)
 	if err != nil {
 		return unreachable(ctx, err)
 	}
 	defer resp.Body.Close()
-	in := &patientReader{src: resp.Body, watch: watch, idle: c.IdleTimeout}
+	in := &patientReader{src: resp.Body, watch: watch, idle: times.idle}
+	if a.detailed {
+		in.pause = a.pause
+	}
 	if resp.StatusCode != http.StatusOK {
 		return refused(resp, in, req)
 	}

@@ -56,10 +56,14 @@ type patientReader struct {
 	src     io.Reader
 	watch   *watchdog
 	idle    time.Duration
+	pause   func() // called before each read, which may wait; nil: nobody wants to know
 	hurried bool
 }
 
 func (r *patientReader) Read(b []byte) (int, error) {
+	if r.pause != nil {
+		r.pause()
+	}
 	if !r.hurried {
 		r.watch.arm(r.idle)
 	}

@@ -52,8 +52,8 @@ func (p *Prompt) read() (*turns, []model.ToolSpec) {
 		}
 		switch kind(tool.InputSchema) {
 		case '{':
-		case 0:
-			t.add(at+"input_schema", "required but missing")
+		case 0, 'n': // several endpoints refuse a tool without a schema
+			spec.Parameters = jsontext.Value(`{"type":"object","properties":{}}`)
 		default:
 			t.add(at+"input_schema", "expected an object")
 		}

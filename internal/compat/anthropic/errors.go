@@ -85,7 +85,7 @@ func Fail(w http.ResponseWriter, r *http.Request, status int, e *fault.Error) {
 		return
 	}
 	httpapi.RefusalHeaders(w, status, e)
-	if status == http.StatusConflict || errorType(e) == "billing_error" || e.Extra["quota"] != nil {
+	if status == http.StatusConflict || errorType(e) == "billing_error" || e.Code == "quota_exceeded" {
 		// Anthropic's clients repeat a 409 and a 429 unless they are told not to.
 		// Waiting as long as they do does not change these.
 		w.Header().Set("X-Should-Retry", "false")

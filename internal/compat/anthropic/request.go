@@ -17,8 +17,8 @@ type Prompt struct {
 	Messages   []Message      `json:"messages" required:"true" minItems:"1" maxItems:"100000"`
 	System     jsontext.Value `json:"system,omitzero" doc:"A string or an array of text blocks."`
 	Tools      []Tool         `json:"tools,omitzero" nullable:"true" maxItems:"1000" doc:"Tools that the caller runs itself. Tools of a type of their own, which a vendor runs, are ignored."`
-	ToolChoice *ToolChoice    `json:"tool_choice,omitzero" nullable:"true"`
-	Thinking   *Thinking      `json:"thinking,omitzero" nullable:"true"`
+	ToolChoice *ToolChoice    `json:"tool_choice"`
+	Thinking   *Thinking      `json:"thinking"`
 }
 
 // Request is what is read of POST /v1/messages.

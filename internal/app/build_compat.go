@@ -2,6 +2,7 @@ package app
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 
@@ -17,10 +18,14 @@ import (
 // compatible gives the routes that answer the API shapes of others.
 func (a *App) compatible(runs *run.Service, agents *agent.Agents, source run.AgentSource, log event.Log) []httpapi.Raw {
 	chat := &openai.Chat{Runs: runs, Agents: source, Models: catalogue{agents}, Log: log, Hub: a.hub}
-	messages := &anthropic.Messages{Gateway: a.gateway, Reserved: a.messagesModel()}
+	checkAgent := func(ctx context.Context, tenant, id string) error {
+		_, err := agents.Get(ctx, tenant, id)
+		return err
+	}
+	proxy := &openai.Proxy{Gateway: a.gateway, CheckAgent: checkAgent}
+	messages := &anthropic.Messages{Gateway: a.gateway, Reserved: a.messagesModel(), CheckAgent: checkAgent}
 	return slices.Concat(
-		chat.Routes(),
-		messages.Routes(),
+		chat.Routes(), proxy.Routes(), messages.Routes(),
 	)
 }
 

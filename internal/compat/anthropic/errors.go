@@ -92,5 +92,5 @@ func Fail(w http.ResponseWriter, r *http.Request, status int, e *fault.Error) {
 	}
 	id := httpapi.RequestID(r.Context())
 	w.Header().Set("Request-Id", id)
-	httpapi.WriteJSON(w, status, appendEnvelope(nil, e, id))
+	httpapi.JSONBytes(w, status, appendEnvelope(nil, e, id))
 }

@@ -18,9 +18,9 @@ func (m *Messages) Routes() []httpapi.Raw {
 		{
 			Row: route.Row{
 				Method: "POST", Path: "/v1/messages", ID: "createMessage", Tag: "Anthropic-Compat",
-				Scopes: []authz.Scope{"runs:create"}, And: []authz.Scope{"agents:read"}, Role: authz.Developer, Errors: []int{501, 502},
+				Scopes: []authz.Scope{"runs:create"}, And: []authz.Scope{"agents:read"}, Role: authz.Developer, Errors: []int{404, 501, 502},
 				Summary:  "Ask a model in the messages shape",
-				Doc:      "The request goes to a model, not to an agent. With stream true the answer is an event stream that ends with message_stop.",
+				Doc:      "The request goes to a model, not to an agent. With stream true the answer is an event stream that ends with message_stop. With the header X-Agent-Id the use is counted for that agent.",
 				BodyOf:   reflect.TypeFor[Request](),
 				AnswerOf: reflect.TypeFor[Answer](),
 			},

@@ -147,6 +147,7 @@ var plainFree = map[string]string{
 	"messages[].content": "what the model is told", "stop": "texts", "stream_options": "a switch", "tool_choice": "a name in the same body",
 	"tools[].function.parameters": "a schema for the model", "tools[].parameters": "a schema for the model",
 	"text": "a schema for the answer", "reasoning": "a switch", "conversation": "refused", "prompt": "refused",
+	"system": "what the model is told", "tools[].input_schema": "a schema for the model",
 }
 
 // hidden are references in JSON whose schema does not tell of them, by

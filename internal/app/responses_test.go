@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -73,8 +74,7 @@ func TestResponsesInProgress(t *testing.T) {
 }
 
 func asAPIError(err error) (*openai.Error, bool) {
-	e, ok := err.(*openai.Error)
-	return e, ok
+	return errors.AsType[*openai.Error](err)
 }
 
 // Whatever the model's endpoint does, a response ends well-formed, and is read

@@ -15,5 +15,6 @@ func (a *App) compatible(runs *run.Service, agents *agent.Agents, source run.Age
 	chat := &openai.Chat{Runs: runs, Agents: source, Models: catalogue{agents}, Log: log, Hub: a.hub}
 	return slices.Concat(
 		chat.Routes(),
+		a.audio(),
 	)
 }

@@ -77,6 +77,16 @@ func (m *Models) validate(v *verdict) {
 		}
 		return nil
 	})
+	served := func(ref string) func() error {
+		return func() error {
+			if m.BaseURL == "" && m.Providers == "" {
+				return fmt.Errorf("names the model %s, but neither AGENTD_MODEL_BASE_URL nor AGENTD_PROVIDERS says where it is served", ref)
+			}
+			return nil
+		}
+	}
+	v.check("AGENTD_SPEECH_MODEL", m.SpeechModel != "", served(m.SpeechModel))
+	v.check("AGENTD_TRANSCRIPTION_MODEL", m.TranscriptionModel != "", served(m.TranscriptionModel))
 	v.check("AGENTD_PROVIDERS", m.Providers != "", func() error { return checkFile(m.Providers) })
 }
 

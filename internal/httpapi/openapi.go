@@ -38,7 +38,7 @@ func OpenAPI(routes []route.Route, raw []Raw) ([]byte, error) {
 	}
 	for _, r := range append(slices.Clone(raw), own(nil)...) {
 		if r.ID != "" {
-			d.add(published{Row: r.Row, stream: r.Streams, fail: r.FailOf, queryToken: r.QueryToken || r.Upgrade, apiKeyHeader: r.APIKeyHeader})
+			d.add(published{Row: r.Row, stream: r.Streams, fail: r.FailOf, media: r.Media, queryToken: r.QueryToken || r.Upgrade, apiKeyHeader: r.APIKeyHeader})
 		}
 	}
 	return d.render()
@@ -51,6 +51,7 @@ type published struct {
 	in, out      reflect.Type
 	stream       bool
 	fail         reflect.Type // schema of refusals; nil: problem documents
+	media        string       // of an answer of bytes that is no download; "": it is another
 	queryToken   bool
 	apiKeyHeader bool
 }
@@ -254,6 +255,8 @@ func (d *document) answers(op *huma.Operation, p published) {
 		switch {
 		case p.out == contentType:
 			answer.Content = map[string]*huma.MediaType{route.Bytes: {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}}
+		case p.media != "":
+			answer.Content = map[string]*huma.MediaType{p.media: {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}}
 		case p.stream:
 			answer.Content = map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}}}
 		case t != nil && status != http.StatusNoContent:

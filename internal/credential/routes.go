@@ -39,8 +39,7 @@ func (s *Service) Routes() []route.Route {
 		route.Action(route.Row{
 			Method: "POST", Path: all + "{provider}/test", ID: "testLlmCredential", Tag: tag, Scopes: write, Role: authz.Admin,
 			Summary: "Ask the provider whether it takes the key", Errors: []int{400}, Outside: true,
-			Limits: []route.Limit{{N: 60, Per: time.Minute}},
-			Doc:    "Asks for the list of models, which costs nothing. The answer comes within ten seconds, and is 200 also where the key is refused.",
+			Doc: "Asks for the list of models, which costs nothing. The answer comes within ten seconds, and is 200 also where the key is refused.",
 		}, s.test),
 	}
 }

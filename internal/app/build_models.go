@@ -43,7 +43,7 @@ func (a *App) buildResolver() (model.Resolver, error) {
 func (a *App) modelRoutes() []route.Route {
 	c := a.cfg.Models
 	told := provider.New(provider.Deps{
-		Resolver: model.Resolver{Catalogue: a.models, Credentials: a.keys}, Keeper: a.keys, Lister: a.wire, Fallback: a.gateway.Fallback,
+		Resolver: model.Resolver{Catalogue: a.models, Credentials: a.keys}, Keeper: a.keys, Lister: a.wire, Watcher: a.breaker, Fallback: a.gateway.Fallback,
 		Voice: provider.Voice{Speech: c.SpeechModel, Transcription: c.TranscriptionModel, Name: a.voice()},
 	})
 	return append(a.keys.Routes(), told.Routes()...)

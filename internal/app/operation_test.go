@@ -403,8 +403,9 @@ var references = map[string]string{
 	// Names of secrets and variables that the company keeps beside: it has no
 	// way to name another's.
 	"api_key_ref": "", "auth.env_key": "",
-	"model_ref":          "", // a name that an endpoint knows
-	"continuation_token": "", // of the run in the path alone: TestContinuationsOfOthers
+	"setLlmCredential api_key": "", // a secret, not its name
+	"model_ref":                "", // a name that an endpoint knows
+	"continuation_token":       "", // of the run in the path alone: TestContinuationsOfOthers
 
 	"token": "", // of the invite in the path, or of a mail
 

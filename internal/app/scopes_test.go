@@ -139,8 +139,11 @@ func TestGate(t *testing.T) {
 				}
 				return
 			}
+			for _, scope := range op.And {
+				refused(g.knock(t, op, g.holding(authz.Owner, without([]authz.Scope{scope})...)), 403, "MISSING_SCOPE", string(scope))
+			}
 			for _, scope := range enough {
-				got := g.knock(t, op, g.holding(least, scope))
+				got := g.knock(t, op, g.holding(least, append([]authz.Scope{scope}, op.And...)...))
 				if got.StatusCode == 401 || got.StatusCode == 403 || got.StatusCode >= 500 {
 					t.Errorf("%s with %s and the role %s: %d %s", op, scope, least, got.StatusCode, got.raw)
 				}
@@ -171,12 +174,16 @@ func suspendedTenant(t *testing.T, a *admin) string {
 // what the interface specification lists without a scope.
 var anyKey = []string{"getMe", "listMyTenants", "locateMyAgent", "listMeSessions", "getMfaStatus", "listAuthProviders", "getCurrentTenant", "listCompatModels", "getCompatModel", ""}
 
+// tells are the reads of the area Providers: any key may know which there are
+// (behaviours.md section 31).
+var tells = []string{"listProviders", "listProviderModels", "listImageProviders", "listVideoProviders", "listVoiceProviders"}
+
 // public are the operations without a key: who reads a shared conversation
 // shows by the link that somebody gave it to them.
 // Who was invited shows the same, and has no key yet. The first start of the
 // server is told to whoever asks.
 // Who calls a sensor signs, or has an address that was given to them.
-var public = []string{"sensorWebhook", "getSharedSession", "acceptInvite", "listOAuthLoginProviders", "bootstrap"}
+var public = []string{"sensorWebhook", "getSharedSession", "acceptInvite", "listOAuthLoginProviders", "bootstrap", "getPlatformLlmDefaults"}
 
 // searches are reads that are a POST because what they look for is long.
 var searches = []string{"searchMemory", "searchKnowledgeBase"}
@@ -206,7 +213,7 @@ func TestEveryRowSaysWhoMayCall(t *testing.T) {
 			}
 		case read && op.Role != "" && op.Role != authz.Viewer:
 			t.Errorf("%s: reads take a viewer (decisions.md D3), not a %s", op, op.Role)
-		case read && len(op.Scopes) == 0 && !slices.Contains(anyKey, op.ID):
+		case read && len(op.Scopes) == 0 && !slices.Contains(anyKey, op.ID) && !slices.Contains(tells, op.ID):
 			t.Errorf("%s takes any key: give it a scope, or add it to anyKey with a reason", op)
 		case slices.Contains(ownThings, op.ID):
 		case !read && strings.HasPrefix(op.Path, "/api/v1/tenants/") && !op.Role.AtLeast(authz.Admin):
@@ -229,7 +236,7 @@ func TestEveryScopeCanBeGranted(t *testing.T) {
 		}
 	}
 	for _, op := range operations {
-		for _, scope := range op.Scopes {
+		for _, scope := range slices.Concat(op.Scopes, op.And) {
 			if !slices.Contains(authz.Catalogue, scope) {
 				t.Errorf("%s asks for %s, which nobody can grant", op, scope)
 			}

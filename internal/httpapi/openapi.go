@@ -144,7 +144,11 @@ func security(p published) []map[string][]string {
 			all = append(all, map[string][]string{scheme: {}})
 		}
 		for _, scope := range p.Scopes {
-			all = append(all, map[string][]string{scheme: {string(scope)}})
+			needs := []string{string(scope)}
+			for _, more := range p.And {
+				needs = append(needs, string(more))
+			}
+			all = append(all, map[string][]string{scheme: needs})
 		}
 	}
 	return all

@@ -20,6 +20,13 @@ type Keeper interface {
 	All(ctx context.Context, tenant string) (map[string]*model.Credential, error)
 }
 
+// Watcher knows how the operator's providers do, as the calls of this process
+// saw it, and since when; model.Breaker. Status is one of model's Health
+// constants. It never blocks.
+type Watcher interface {
+	Health(provider string) (status string, since time.Time)
+}
+
 // Voice is what speaks and listens: models of the catalogue as
 // <provider>/<model>; "": none is configured.
 type Voice struct {
@@ -33,7 +40,7 @@ type Deps struct {
 	Resolver model.Resolver
 	Keeper   Keeper
 	Lister   model.Lister
-	Watcher  model.Watcher // nil: nobody watches how endpoints do
+	Watcher  Watcher // nil: nobody watches how endpoints do
 	Voice    Voice
 	// Fallback is the model that is asked where the one that was named does not
 	// answer; "": none.
@@ -82,7 +89,7 @@ type Provider struct {
 type health struct {
 	_ struct{} `json:"-" name:"LlmProviderHealth"`
 
-	Status string     `json:"status" required:"true" enum:"ok,degraded,down,unknown" doc:"As the calls of this deployment saw it; unknown where there were none lately."`
+	Status string     `json:"status" required:"true" enum:"ok,degraded,down,unknown" doc:"As the calls of this deployment saw it; unknown where there were none, and of the company's own."`
 	Since  *time.Time `json:"since,omitzero"`
 }
 
@@ -155,14 +162,16 @@ func ownNames(kept map[string]*model.Credential) (names []string) {
 	return names
 }
 
+// health is how a provider does. Of tenants' own endpoints nothing is known that
+// others may not see, so nothing is told.
 func (s *Service) health(to model.Target) health {
-	if s.Watcher == nil {
+	if s.Watcher == nil || to.Guarded {
 		return health{Status: model.HealthUnknown}
 	}
-	h := s.Watcher.Health(to)
-	out := health{Status: cmp.Or(h.Status, model.HealthUnknown)}
-	if !h.Since.IsZero() {
-		out.Since = &h.Since
+	status, since := s.Watcher.Health(to.Provider)
+	out := health{Status: cmp.Or(status, model.HealthUnknown)}
+	if !since.IsZero() {
+		out.Since = &since
 	}
 	return out
 }

@@ -39,14 +39,14 @@ func (a *Audio) Routes() []httpapi.Raw {
 	row := func(path, id, summary, doc string) route.Row {
 		return route.Row{
 			Method: "POST", Path: "/api/v1/llm/audio/" + path, ID: id, Tag: "Providers", Summary: summary, Doc: doc,
-			Scopes: []authz.Scope{"runs:create"}, Role: authz.Developer, Outside: true, Errors: []int{400, 429, 501, 502},
+			Scopes: []authz.Scope{"runs:create"}, And: []authz.Scope{"agents:read"}, Role: authz.Developer, Outside: true, Errors: []int{400, 429, 501, 502},
 		}
 	}
 	speech := row("speech", "createSpeech", "Have a text spoken",
-		"Needs the scope agents:read too. The sound is sent as the model makes it. A model of the catalogue that speaks can be named; whatever else model is, the operator's choice speaks. 501 where there is none.")
+		"The sound is sent as the model makes it. A model of the catalogue that speaks can be named; whatever else model is, the operator's choice speaks. 501 where there is none.")
 	speech.BodyOf = reflect.TypeFor[SpeechRequest]()
 	listen := row("transcriptions", "createTranscription", "Have speech written down",
-		"Needs the scope agents:read too. A form with the field file, of up to 50 MiB, and language, prompt, temperature and response_format (json or verbose_json) if wanted. "+
+		"A form with the field file, of up to 50 MiB, and language, prompt, temperature and response_format (json or verbose_json) if wanted. "+
 			"A model of the catalogue that listens can be named; whatever else model is, the operator's choice listens. 501 where there is none.")
 	listen.Uploads, listen.AnswerOf = []string{route.Form}, reflect.TypeFor[Transcript]()
 	return []httpapi.Raw{
@@ -71,9 +71,6 @@ var errMute = fault.New(fault.Unsupported, "speech_not_configured",
 	"No model that speaks is configured on this deployment; its operator can set AGENTD_SPEECH_MODEL.")
 
 func (a *Audio) speak(w http.ResponseWriter, r *http.Request, who authz.Caller) error {
-	if err := who.Check("", "agents:read"); err != nil {
-		return err
-	}
 	body, release, err := httpapi.ReadBody(r)
 	if err != nil {
 		return err

@@ -332,6 +332,7 @@ var recipes = map[string]recipe{
 	"createChatCompletion": {with: func(c *company) object {
 		return object{"model": c.ids["agentId"][0], "messages": []object{{"role": "user", "content": "hello"}}}
 	}},
+	"createEmbedding": {body: object{"input": "hello"}},
 }
 
 // atPath names a file of a workspace in the query.
@@ -358,8 +359,9 @@ var references = map[string]string{
 
 	"run_id": "runId",
 	// Approvals are looked for among those of the run.
-	"approval_id": "approvalId",
-	"model":       "model", // of the chat routes: an agent
+	"approval_id":           "approvalId",
+	"model":                 "model", // of the chat routes: an agent
+	"createEmbedding model": "",      // whatever it says
 
 	"assigned_agent_ids": "agentId",
 	"server_ids":         "serverId",

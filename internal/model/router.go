@@ -8,7 +8,8 @@ import (
 // Router is the client of everything: builtin targets are answered here, all
 // others by Wire.
 type Router struct {
-	Wire Client
+	Wire     Client
+	Forwards Forwarder // of everything else; nil: nothing is passed on
 }
 
 // Generate implements [Client].
@@ -21,34 +22,36 @@ func (r Router) Generate(ctx context.Context, req Request, sink func(Delta)) (Re
 
 // GenerateWithFallback asks the request's target and, where that fails before
 // its first piece, the fallback (nil: none). A fallback is not asked after the
-// context ended, nor once a piece was shown: two models' words do not mix. It
-// gives the target that answered, whose price counts. Where both fail the
-// error is the first one's, and the fallback's is among its causes.
+// context ended, nor once a piece was shown: two models' words do not mix. It gives the target that answered,
+// whose price counts. Where both fail the error is the first one's, and the
+// fallback's is among its causes.
 func GenerateWithFallback(ctx context.Context, c Client, req Request, fallback *Target, sink func(Delta)) (Response, Target, error) {
-	if fallback == nil {
-		resp, err := c.Generate(ctx, req, sink)
-		return resp, req.Target, err
-	}
 	started := false
 	watched := sink
-	if sink != nil {
+	if sink != nil && fallback != nil {
 		watched = func(d Delta) {
 			started = true
 			sink(d)
 		}
 	}
-	resp, err := c.Generate(ctx, req, watched)
+	return withFallback(ctx, req.Target, fallback, &started, func(to Target) (Response, error) {
+		req.Target = to
+		return c.Generate(ctx, req, watched)
+	})
+}
+
+func withFallback[T any](ctx context.Context, primary Target, fallback *Target, started *bool, try func(Target) (T, error)) (T, Target, error) {
+	out, err := try(primary)
 	first, failed := errors.AsType[*Error](err)
-	if !failed || started || ctx.Err() != nil {
-		return resp, req.Target, err
+	if fallback == nil || !failed || *started || ctx.Err() != nil {
+		return out, primary, err
 	}
-	primary := req.Target
-	req.Target = *fallback
-	resp, second := c.Generate(ctx, req, sink)
+	out, second := try(*fallback)
 	if second == nil || ctx.Err() != nil {
-		return resp, req.Target, second
+		return out, *fallback, second
 	}
 	both := *first
 	both.Cause = errors.Join(first.Cause, second)
-	return Response{}, primary, &both
+	var none T
+	return none, primary, &both
 }

@@ -67,14 +67,11 @@ func (a *answer) grow(n int) error {
 // decode takes in one JSON value, and gives how many choices it has. An error
 // that stands in place of an answer is returned as an *endpointError.
 func (a *answer) decode(data []byte) (choices int, err error) {
-	var c completion
-	if err := json.Unmarshal(data, &c, lenient); err != nil {
-		return 0, errGarbage
+	c, err := parse(data)
+	if err != nil {
+		return 0, err
 	}
-	if c.Error != nil && c.Error.Kind() != 'n' || c.Object == "error" {
-		return 0, parseEndpointError(data)
-	}
-	return len(c.Choices), a.add(&c)
+	return len(c.Choices), a.add(c)
 }
 
 // add takes in a chunk or a whole answer. Choices but the first are passed

@@ -74,48 +74,61 @@ func (c *Client) Generate(ctx context.Context, req model.Request, sink func(mode
 }
 
 // generate repeats the call for as long as that can help.
-func (c *Client) generate(ctx context.Context, req *model.Request, sink func(model.Delta)) (model.Response, error) {
+func (c *Client) generate(ctx context.Context, req *model.Request, sink func(model.Delta)) (resp model.Response, err error) {
+	began := time.Now()
+	err = c.repeated(ctx, req, func(style dialect) (bool, error) {
+		a := answer{sink: sink, began: began, max: c.MaxAnswer}
+		err := c.attempt(ctx, req, encode(req, sink != nil, style), sink != nil, func(in *patientReader) error { return readAnswer(in, &a) })
+		if err == nil {
+			resp = a.response(req)
+		}
+		return a.delivered, err
+	})
+	return resp, err
+}
+
+// repeated tries a call for as long as that can help: again where the endpoint
+// failed before something of its answer was given out, and in another dialect
+// where it refused the one that it was asked in.
+func (c *Client) repeated(ctx context.Context, req *model.Request, try func(dialect) (delivered bool, err error)) error {
 	began := time.Now()
 	style := c.dialects.of(&req.Target, began)
 	usual := style
-	body := encode(req, sink != nil, style)
 	for attempt := 1; ; attempt++ {
-		a := answer{sink: sink, began: began, max: c.MaxAnswer}
-		err := c.attempt(ctx, req, body, &a)
+		delivered, err := try(style)
 		if err == nil {
 			if style != usual {
 				c.dialects.learn(&req.Target, style, began)
 			}
-			return a.response(req), nil
+			return nil
 		}
 		if ctx.Err() != nil {
-			return model.Response{}, ctx.Err()
+			return ctx.Err()
 		}
 		failure := asError(err)
-		if a.delivered {
+		if delivered {
 			failure.Retryable = false
 		}
-		if other, ok := style.after(failure, req); ok && !a.delivered {
+		if other, ok := style.after(failure, req); ok && !delivered {
 			style = other
-			body = encode(req, sink != nil, style)
 			attempt--
 			continue
 		}
 		if !failure.Retryable || attempt >= c.MaxAttempts || errors.Is(err, errSilent) || errors.Is(err, errEndless) {
-			return model.Response{}, failure
+			return failure
 		}
 		wait, ok := c.wait(ctx, attempt, failure.RetryAfter)
 		if !ok {
-			return model.Response{}, failure
+			return failure
 		}
 		if err := sleep(ctx, wait); err != nil {
-			return model.Response{}, err
+			return err
 		}
 	}
 }
 
-// attempt calls the endpoint once and reads its answer into a.
-func (c *Client) attempt(ctx context.Context, req *model.Request, body []byte, a *answer) error {
+// attempt calls the endpoint once and has its answer read.
+func (c *Client) attempt(ctx context.Context, req *model.Request, body []byte, stream bool, read func(*patientReader) error) error {
 	transport := c.Operator
 	if req.Target.Guarded {
 		transport = c.Guarded
@@ -129,11 +142,11 @@ func (c *Client) attempt(ctx context.Context, req *model.Request, body []byte, a
 	watch.end = time.Now().Add(c.AnswerTimeout)
 	defer watch.stop()
 
-	call, err := newCall(ctx, req, body, a.sink != nil)
+	call, err := newCall(ctx, req, body, stream)
 	if err != nil {
 		return err
 	}
-	if a.sink != nil {
+	if stream {
 		watch.arm(c.HeaderTimeout)
 	} else {
 		watch.arm(c.PlainTimeout)
@@ -143,11 +156,11 @@ func (c *Client) attempt(ctx context.Context, req *model.Request, body []byte, a
 		return unreachable(ctx, err)
 	}
 	defer resp.Body.Close()
-	in := &patientReader{src: resp.Body, watch: watch, idle: c.IdleTimeout}
+	in := &patientReader{src: resp.Body, size: resp.ContentLength, watch: watch, idle: c.IdleTimeout}
 	if resp.StatusCode != http.StatusOK {
 		return refused(resp, in, req)
 	}
-	if err := readAnswer(in, a); err != nil {
+	if err := read(in); err != nil {
 		return broken(ctx, err, req)
 	}
 	return nil

@@ -21,6 +21,7 @@ type eventReader struct {
 	err    error // of src, given out after what came before it
 	cut    bool  // the last event had no blank line: it may be half of one
 	joined []byte
+	before func() error // is called before src is read; nil: nothing is
 }
 
 // next gives the next event's data, valid until the call after. Errors:
@@ -132,6 +133,11 @@ func (e *eventReader) fill() error {
 			return errTooLong
 		}
 		e.buf = append(e.buf, make([]byte, min(len(e.buf), e.max-len(e.buf)))...)
+	}
+	if e.before != nil {
+		if e.err = e.before(); e.err != nil {
+			return e.err
+		}
 	}
 	for range 100 {
 		var n int

@@ -61,13 +61,24 @@ func readAnswer(in *patientReader, a *answer) error {
 		return errEmpty
 	case err != nil:
 		return err
+	}
+	return s.readEither(in, first, a)
+}
+
+// readEither reads an answer that begins with a byte.
+func (s *stream) readEither(in *patientReader, first byte, a *answer) error {
+	switch {
 	case first == '{':
 		return s.readWhole(a)
-	case strings.IndexByte("deir:", first) >= 0: // data, event, id, retry, a comment
+	case isEventStart(first):
 		return s.readStream(in, a)
 	}
 	return errGarbage
 }
+
+// isEventStart says whether an event stream can begin like this: with data,
+// event, id, retry or a comment.
+func isEventStart(first byte) bool { return strings.IndexByte("deir:", first) >= 0 }
 
 // readStream reads server-sent events until [DONE] or the end.
 func (s *stream) readStream(in *patientReader, a *answer) error {
@@ -113,7 +124,7 @@ func (s *stream) take(data []byte, a *answer) error {
 			return err
 		}
 	}
-	if len(bytes.TrimSpace(data)) == 0 {
+	if isBlank(data) {
 		return nil
 	}
 	_, err := a.decode(data)

@@ -54,6 +54,7 @@ func (w *watchdog) stop() {
 // further reads together may take that long.
 type patientReader struct {
 	src     io.Reader
+	size    int64 // of all of it, as far as was said; negative: it was not
 	watch   *watchdog
 	idle    time.Duration
 	hurried bool

@@ -92,12 +92,12 @@ func (e *Embeddings) Routes() []httpapi.Raw {
 
 // Create answers POST /v1/embeddings.
 func (e *Embeddings) Create(w http.ResponseWriter, r *http.Request, who authz.Caller) error {
-	if e.Model == nil {
-		return fault.New(fault.Unsupported, "embedding_unavailable", "No embedding model is configured on this deployment.")
-	}
 	texts, inBase64, err := readEmbedding(r)
 	if err != nil {
 		return err
+	}
+	if e.Model == nil {
+		return fault.New(fault.Unsupported, "embedding_unavailable", "No embedding model is configured on this deployment.")
 	}
 	job := newEmbedJob(e.Model, texts)
 	call, err := e.Gateway.OpenTarget(r.Context(), who, e.Target, gateway.SourceEmbeddings)

@@ -43,9 +43,6 @@ func (c *Chat) List(w http.ResponseWriter, r *http.Request, who authz.Caller) er
 // agent/ before it, its slash escaped or not.
 func (c *Chat) Model(w http.ResponseWriter, r *http.Request, who authz.Caller) error {
 	name := r.PathValue("model")
-	if team := r.PathValue("team"); team != "" {
-		name = "team/" + team
-	}
 	id := strings.TrimPrefix(name, agentPrefix)
 	if !ident.Valid(id) {
 		return noModel(name)

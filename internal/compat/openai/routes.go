@@ -44,11 +44,10 @@ func (c *Chat) Routes() []httpapi.Raw {
 		rows[i].Errors = append(rows[i].Errors, http.StatusBadRequest)
 		rows[i].Serve = inOwnTenant(rows[i].Serve)
 	}
-	// The name of a model may have a slash in it; it is the same operation.
-	agent, team := rows[2], rows[2]
-	agent.Path, agent.ID = "/v1/models/agent/{model}", ""
-	team.Path, team.ID = "/v1/models/team/{team}", ""
-	return append(rows, agent, team)
+	// An agent/<id> has a slash; it is the same operation.
+	slash := rows[2]
+	slash.Path, slash.ID = "/v1/models/agent/{model}", ""
+	return append(rows, slash)
 }
 
 // inOwnTenant refuses a call that names another tenant than the key's: these

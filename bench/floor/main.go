@@ -3,7 +3,7 @@
 // a run without features: it stores the run, asks the model once, stores what
 // came back and the end, and answers; each of the two writes is durable
 // (SQLite, synchronous=FULL) before anything depends on it. GET /sub and POST
-// /pub are an event stream without features.
+// /pub are an event stream without features. With -proxy it is a reverse proxy.
 package main
 
 import (
@@ -28,7 +28,11 @@ func main() {
 	addr := flag.String("addr", "127.0.0.1:9103", "address to listen on")
 	to := flag.String("to", "http://127.0.0.1:9100/v1/chat/completions", "model endpoint")
 	path := flag.String("db", "floor.db", "database file, made anew")
+	upstream := flag.String("proxy", "", "be a reverse proxy in front of this address, and nothing else")
 	flag.Parse()
+	if *upstream != "" {
+		log.Fatal(http.ListenAndServe(*addr, reverseProxy(*upstream)))
+	}
 	s, err := open(*path, *to)
 	if err != nil {
 		log.Fatal(err)

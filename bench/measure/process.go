@@ -23,6 +23,7 @@ type bench struct {
 	floor  program
 	hello  program
 	hub    program
+	proxy  program // Go's reverse proxy before the model
 	agentd program
 	missed int
 }
@@ -64,6 +65,9 @@ func newBench(s settings) (*bench, error) {
 		return []string{"-addr", addr, "-db", filepath.Join(dir, "floor.db")}
 	}}
 	b.hub = b.hello
+	b.proxy = program{name: "floor", ready: "/v1/models", args: func(addr, _ string, model *process) []string {
+		return []string{"-addr", addr, "-proxy", model.url()}
+	}}
 	if err := command("go", "build", "-o", dir, "./cmd/agentd", "./bench/floor", "./bench/simmodel").Run(); err != nil {
 		return nil, errors.Join(fmt.Errorf("build: %w", err), os.RemoveAll(dir))
 	}
@@ -76,6 +80,9 @@ func newBench(s settings) (*bench, error) {
 	}
 	b.sim.name = "simupstream"
 	b.hello = program{name: "hello", ready: "/hello", args: listen}
+	b.proxy = program{name: "revproxy", ready: "/v1/models", args: func(addr, _ string, model *process) []string {
+		return []string{"-addr", addr, "-to", model.url()}
+	}}
 	b.hub = program{name: "ssehub", ready: "/healthz", args: listen}
 	b.floor = program{name: "runfloor", ready: "/healthz", args: func(addr, dir string, model *process) []string {
 		return append(persist(addr, dir, model), "-sync", "FULL")

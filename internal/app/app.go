@@ -69,6 +69,7 @@ type App struct {
 	grant    identity.Grant
 	first    bool // this start made the first tenant
 	models   *model.Catalogue
+	breaker  *model.Breaker   // before every endpoint
 	gateway  *gateway.Gateway // the model proxy
 	plans    *quota.Plans
 	wire     *modelwire.Client

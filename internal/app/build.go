@@ -15,6 +15,7 @@ import (
 	"agentd/internal/commerce"
 	"agentd/internal/config"
 	"agentd/internal/engine"
+	"agentd/internal/gateway"
 	"agentd/internal/guardrail"
 	"agentd/internal/hookwire"
 	"agentd/internal/httpapi"
@@ -253,7 +254,7 @@ func (a *App) buildOutbound() error {
 
 // buildModels makes the catalogue of models and the client that calls them.
 // Tenants' endpoints are reached through the guarded client only.
-func (a *App) buildModels() (engine.Models, model.Client, error) {
+func (a *App) buildModels() (engine.Models, gateway.Client, error) {
 	c := a.cfg.Models
 	var providers []model.Provider
 	if c.Providers != "" {
@@ -276,7 +277,8 @@ func (a *App) buildModels() (engine.Models, model.Client, error) {
 	a.onStop(stopper(operator.CloseIdleConnections))
 	a.wire = modelwire.New(modelwire.Config{Operator: operator, Guarded: a.guarded.Transport(), Tracer: tracer(a.cfg.Observability, "agentd/model")})
 	a.embedder = embedderOf(c, a.wire)
-	return model.Resolver{Catalogue: a.models}, model.Router{Wire: a.wire}, nil
+	a.breaker = &model.Breaker{Next: a.wire, Clock: a.clock}
+	return model.Resolver{Catalogue: a.models}, model.Router{Wire: a.breaker, Forwards: a.breaker}, nil
 }
 
 // defaultModel is what agents use that name no model.

@@ -28,10 +28,16 @@ type Models interface {
 	Resolve(ctx context.Context, tenant string, spec model.Spec) (model.Target, error)
 }
 
+// Client calls models; model.Router.
+type Client interface {
+	model.Client
+	model.Forwarder
+}
+
 // Gateway is the proxy. It is safe for concurrent use.
 type Gateway struct {
 	Models Models
-	Client model.Client
+	Client Client
 	Plans  quota.Proxy
 	// Fallback is the model that is asked where the one that was named does not
 	// answer: <provider>/<model>; "": none.
@@ -82,6 +88,23 @@ func (c *Call) Generate(ctx context.Context, req model.Request, sink func(model.
 	c.target = answered
 	c.Used(resp.Usage)
 	return resp, nil
+}
+
+// Forward passes a chat completion on, and asks the fallback where the endpoint
+// does not answer at all; see [model.Forwarder]. f.Target is set here. The answer
+// is nil where everything was passed on. Errors: a refusal made by [Refusal];
+// the sink's; the context's.
+func (c *Call) Forward(ctx context.Context, f model.Forward, sink func([]byte) error) (*model.Response, error) {
+	f.Target = c.target
+	out, answered, err := model.ForwardWithFallback(ctx, c.g.Client, f, c.fallback(ctx), sink)
+	c.target = answered
+	if err == nil || out.Usage != (model.Usage{}) { // what broke off costs too
+		c.Used(out.Usage)
+	}
+	if err != nil {
+		return nil, Refusal(err)
+	}
+	return out.Response, nil
 }
 
 // Used counts what the call used up.

@@ -43,6 +43,9 @@ func JSON(w http.ResponseWriter, status int, v any) error {
 	return nil
 }
 
+// JSONBytes answers with what is JSON already.
+func JSONBytes(w http.ResponseWriter, status int, body []byte) { writeBody(w, status, jsonMedia, body) }
+
 // asReply gives an answer that is one, and nil for one that is a plain value.
 func asReply(out any) *route.Reply {
 	switch out := out.(type) {

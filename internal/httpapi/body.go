@@ -216,3 +216,13 @@ func ReadBody(r *http.Request) (data []byte, release func(), err error) {
 	got, err := x.server.bodies.read(x, r, false, true)
 	return got.data, got.release, err
 }
+
+// KeepBody is [ReadBody] for a body that is the caller's for good: one that is
+// passed on, by a call that may take minutes. It does not count against the
+// budget once it is read.
+func KeepBody(r *http.Request) ([]byte, error) {
+	x := exchangeOf(r.Context())
+	got, err := x.server.bodies.read(x, r, false, false)
+	got.release()
+	return got.data, err
+}

@@ -32,6 +32,9 @@ type StreamOptions struct {
 	// Resumable streams start with a retry line and end at once when the
 	// server stops; others may finish.
 	Resumable bool
+	// Joined streams send their header with the first frame, which is there
+	// already.
+	Joined bool
 	// Beat is sent while the stream is silent; nil: a comment.
 	Beat []byte
 	// Every is how long the silence may last; 0: the server's heartbeat.
@@ -124,7 +127,9 @@ func (s *Stream) begin(head []byte) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.put(time.Now(), head, false)
+	if !s.opts.Joined {
+		s.put(time.Now(), head, false)
+	}
 	s.beat = time.AfterFunc(s.opts.Every, s.heartbeat)
 }
 

@@ -19,11 +19,11 @@ func (c *Client) Forward(ctx context.Context, f model.Forward, sink func([]byte)
 	err = c.repeated(ctx, &req, func(style dialect) (bool, error) {
 		r := relay{f: &f, sink: sink, answer: answer{max: c.MaxAnswer, began: time.Now()}}
 		err := c.attempt(ctx, &req, forwardBody(&f, style), f.Stream, r.read)
+		if err == nil || r.passed {
+			out = r.result(&req)
+		}
 		if r.refused != nil { // by the sink, which says best why
 			return true, r.refused
-		}
-		if err == nil {
-			out = r.result(&req)
 		}
 		return r.passed, err
 	})

@@ -90,10 +90,12 @@ func (r *ChatRequest) AgentID() string { return strings.TrimPrefix(r.Model, agen
 func (r *ChatRequest) Streams() bool { return r.Stream != nil && *r.Stream }
 
 // IncludeUsage says whether a stream ends with a chunk of usage.
-func (r *ChatRequest) IncludeUsage() bool {
+func (r *ChatRequest) IncludeUsage() bool { return includeUsage(jsontext.Value(r.StreamOptions)) }
+
+func includeUsage(streamOptions jsontext.Value) bool {
 	var options struct {
 		IncludeUsage bool `json:"include_usage"`
 	}
 	// What is no option that we know is some newer client's.
-	return len(r.StreamOptions) > 0 && json.Unmarshal(r.StreamOptions, &options) == nil && options.IncludeUsage
+	return len(streamOptions) > 0 && json.Unmarshal(streamOptions, &options) == nil && options.IncludeUsage
 }

@@ -8,7 +8,6 @@ import (
 	"agentd/internal/compat/openai"
 	"agentd/internal/event"
 	"agentd/internal/httpapi"
-	"agentd/internal/model"
 	"agentd/internal/run"
 )
 
@@ -22,16 +21,4 @@ func (a *App) compatible(runs *run.Service, agents *agent.Agents, source run.Age
 	return slices.Concat(
 		chat.Routes(), proxy.Routes(), a.embeddings().Routes(),
 	)
-}
-
-// embeddings serves the operator's embedding model.
-func (a *App) embeddings() *openai.Embeddings {
-	c := a.cfg.Models
-	e := &openai.Embeddings{Model: a.embedder, Gateway: a.gateway, Target: model.Target{Provider: model.DefaultProvider, Model: c.EmbeddingModel}}
-	if c.EmbeddingBaseURL != "" {
-		e.Target.Provider = "embeddings" // an endpoint beside the providers
-	} else if listed, err := a.models.Lookup(model.DefaultProvider + "/" + c.EmbeddingModel); err == nil {
-		e.Target.Price = listed.Price
-	}
-	return e
 }

@@ -17,7 +17,7 @@ const models = {
   'openai, responses': openai(agent),
   'openai, chat': openai.chat(agent),
   'openai-compatible': compatible(agent),
-  anthropic: anthropic('claude-sonnet-4-5'),
+  anthropic: anthropic('claude-agentd'),
 };
 const schema = z.object({ city: z.string(), degrees: z.number() });
 const weather = tool({ description: 'Tells the weather.', inputSchema: z.object({ city: z.string() }), execute: async (input) => `sunny in ${input.city}` });

@@ -11,7 +11,7 @@ const configuration = { baseURL: `${url}/v1` };
 const models = {
   ChatOpenAI: new ChatOpenAI({ model: agent, apiKey: key, configuration, maxRetries: 0 }),
   'ChatOpenAI, responses': new ChatOpenAI({ model: agent, apiKey: key, configuration, maxRetries: 0, useResponsesApi: true }),
-  ChatAnthropic: new ChatAnthropic({ model: 'claude-sonnet-4-5', apiKey: key, anthropicApiUrl: url, maxRetries: 0 }),
+  ChatAnthropic: new ChatAnthropic({ model: 'claude-agentd', apiKey: key, anthropicApiUrl: url, maxRetries: 0 }),
 };
 const schema = z.object({ city: z.string(), degrees: z.number() });
 const weather = tool((input) => `sunny in ${input.city}`, { name: 'weather', description: 'Tells the weather.', schema: z.object({ city: z.string() }) });
@@ -32,7 +32,8 @@ for (const [name, model] of Object.entries(models)) {
     }
     assert.equal(all.text, greeting);
     assert.ok(pieces > 1, 'it came at once');
-    assert.equal(all.usage_metadata.total_tokens, 19);
+    // Of a streamed message it reads the input's tokens where they are only estimated.
+    assert.equal(all.usage_metadata[name === 'ChatAnthropic' ? 'output_tokens' : 'total_tokens'], name === 'ChatAnthropic' ? 7 : 19);
   });
 
   test(`${name}: tools`, async () => {

@@ -2,7 +2,7 @@
 import Anthropic from '@anthropic-ai/sdk';
 
 const client = new Anthropic({ baseURL: process.env.AGENTD_URL, apiKey: process.env.AGENTD_KEY });
-const model = 'claude-sonnet-4-5'; // any claude-… is the model that the operator chose for this route
+const model = 'claude-agentd'; // every claude-… is the model that the operator chose for this route
 
 const answer = await client.messages.create({
   model,

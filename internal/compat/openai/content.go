@@ -54,7 +54,7 @@ func content(v jsontext.Value) (text string, parts []jsontext.Value, err error) 
 	}
 	var texts []string
 	for _, p := range parts {
-		text, is, err := readPart(p)
+		text, is, err := chatPart(p)
 		if err != nil {
 			return "", nil, err
 		}
@@ -69,10 +69,10 @@ func content(v jsontext.Value) (text string, parts []jsontext.Value, err error) 
 	return text, parts, nil
 }
 
-// readPart reads a content part, and says whether it is text. What a model takes
+// chatPart reads a content part, and says whether it is text. What a model takes
 // beside text is for its endpoint to know: parts of kinds that are not known
 // here pass.
-func readPart(p jsontext.Value) (text string, is bool, err error) {
+func chatPart(p jsontext.Value) (text string, is bool, err error) {
 	var part struct {
 		Type    string `json:"type"`
 		Text    string `json:"text"`

@@ -27,9 +27,9 @@ import (
 	"agentd/internal/schema"
 )
 
-// shelf plays an embedding model: the vector of a text is its length and how
+// embedStub plays an embedding model: the vector of a text is its length and how
 // many calls came before.
-type shelf struct {
+type embedStub struct {
 	refuse func(texts []string) error // nil: none
 	give   func(texts []string) model.Embedded
 	calls  [][]string
@@ -38,9 +38,9 @@ type shelf struct {
 	used []quota.Use
 }
 
-func (s *shelf) Model() string { return "sim-embedding" }
+func (s *embedStub) Model() string { return "sim-embedding" }
 
-func (s *shelf) Embed(_ context.Context, texts []string) (model.Embedded, error) {
+func (s *embedStub) Embed(_ context.Context, texts []string) (model.Embedded, error) {
 	s.calls = append(s.calls, slices.Clone(texts))
 	if s.refuse != nil {
 		if err := s.refuse(texts); err != nil {
@@ -58,13 +58,13 @@ func (s *shelf) Embed(_ context.Context, texts []string) (model.Embedded, error)
 }
 
 // MayProxy implements quota.Proxy.
-func (s *shelf) MayProxy(context.Context, string, model.Target) error { return s.plan }
+func (s *embedStub) MayProxy(context.Context, string, model.Target) error { return s.plan }
 
 // Proxied implements quota.Proxy.
-func (s *shelf) Proxied(_ string, use quota.Use) { s.used = append(s.used, use) }
+func (s *embedStub) Proxied(_ string, use quota.Use) { s.used = append(s.used, use) }
 
 // serve runs the route and gives its address.
-func (s *shelf) serve(t *testing.T, e *Embeddings) string {
+func (s *embedStub) serve(t *testing.T, e *Embeddings) string {
 	t.Helper()
 	api, err := httpapi.New(httpapi.Config{Raw: e.Routes(), Auth: &stage{}, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -87,7 +87,7 @@ func (s *shelf) serve(t *testing.T, e *Embeddings) string {
 	return "http://" + l.Addr().String() + "/v1/embeddings"
 }
 
-func (s *shelf) embeddings() *Embeddings {
+func (s *embedStub) embeddings() *Embeddings {
 	return &Embeddings{Model: s, Gateway: &gateway.Gateway{Plans: s}, Target: model.Target{Provider: "default", Model: "sim-embedding", Price: &model.Price{Input: 1}}}
 }
 
@@ -136,29 +136,29 @@ func TestEmbeddingExchanges(t *testing.T) {
 	for _, tt := range []struct {
 		name, body string
 		header     []string
-		shelf      shelf
+		embedStub  embedStub
 		off        bool
 	}{
 		{name: "text", body: `{"model":"text-embedding-3-small","input":"hello"}`},
 		{name: "texts", body: `{"input":["a","bb\u00e9","ccc"],"encoding_format":"float","dimensions":256,"user":7}`},
 		{name: "base64", body: `{"input":["a","bb"],"encoding_format":"base64"}`},
 		{name: "nulls", body: `{"input":"a","model":null,"encoding_format":null,"dimensions":null}`},
-		{name: "one-bad-text", body: `{"input":["a","bad","c"]}`, shelf: shelf{refuse: refusing(400, "bad")}},
-		{name: "one-bad-text-base64", body: `{"input":["a","bad","c"],"encoding_format":"base64"}`, shelf: shelf{refuse: refusing(500, "bad")}},
-		{name: "lengths-differ", body: `{"input":["a","bad"]}`, shelf: shelf{give: func(texts []string) model.Embedded {
+		{name: "one-bad-text", body: `{"input":["a","bad","c"]}`, embedStub: embedStub{refuse: refusing(400, "bad")}},
+		{name: "one-bad-text-base64", body: `{"input":["a","bad","c"],"encoding_format":"base64"}`, embedStub: embedStub{refuse: refusing(500, "bad")}},
+		{name: "lengths-differ", body: `{"input":["a","bad"]}`, embedStub: embedStub{give: func(texts []string) model.Embedded {
 			v := [][]float32{{1, 2}}
 			if texts[0] == "bad" {
 				v = [][]float32{{1, 2, 3}}
 			}
 			return model.Embedded{Vectors: v, Tokens: 1}
 		}}},
-		{name: "none-succeeded", body: `{"input":["bad"]}`, shelf: shelf{refuse: refusing(400, "bad")}},
-		{name: "away", body: `{"input":["a","b"]}`, shelf: shelf{refuse: func([]string) error {
+		{name: "none-succeeded", body: `{"input":["bad"]}`, embedStub: embedStub{refuse: refusing(400, "bad")}},
+		{name: "away", body: `{"input":["a","b"]}`, embedStub: embedStub{refuse: func([]string) error {
 			return &model.Error{Code: "model_rate_limited", Status: 429, Retryable: true, RetryAfter: 7 * time.Second, Detail: "The endpoint is busy."}
 		}}},
-		{name: "another-error", body: `{"input":"a"}`, shelf: shelf{refuse: func([]string) error { return errors.New("secret") }}},
+		{name: "another-error", body: `{"input":"a"}`, embedStub: embedStub{refuse: func([]string) error { return errors.New("secret") }}},
 		{name: "off", body: `{"input":"a"}`, off: true},
-		{name: "over-the-plan", body: `{"input":"a"}`, shelf: shelf{plan: fault.New(fault.Limited, "quota_exceeded", "No tokens are left.")}},
+		{name: "over-the-plan", body: `{"input":"a"}`, embedStub: embedStub{plan: fault.New(fault.Limited, "quota_exceeded", "No tokens are left.")}},
 		{name: "refused-no-input", body: `{"model":"x"}`},
 		{name: "refused-null", body: `{"input":null}`},
 		{name: "refused-empty-list", body: `{"input":[]}`},
@@ -176,11 +176,11 @@ func TestEmbeddingExchanges(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			e := tt.shelf.embeddings()
+			e := tt.embedStub.embeddings()
 			if tt.off {
 				e.Model = nil
 			}
-			resp, raw := embed(t, tt.shelf.serve(t, e), tt.body, tt.header...)
+			resp, raw := embed(t, tt.embedStub.serve(t, e), tt.body, tt.header...)
 			text := resp.Status + "\n"
 			for _, name := range shown {
 				if v := resp.Header.Get(name); v != "" {
@@ -193,12 +193,12 @@ func TestEmbeddingExchanges(t *testing.T) {
 				if err := json.Unmarshal(raw, &list); err != nil {
 					t.Fatal(err)
 				}
-				if len(tt.shelf.used) != 1 || tt.shelf.used[0].InputTokens != int64(list.Usage.TotalTokens) ||
-					tt.shelf.used[0].Source != gateway.SourceEmbeddings || tt.shelf.used[0].CostNano != tt.shelf.used[0].InputTokens*1000 {
-					t.Errorf("counted as %+v", tt.shelf.used)
+				if len(tt.embedStub.used) != 1 || tt.embedStub.used[0].InputTokens != int64(list.Usage.TotalTokens) ||
+					tt.embedStub.used[0].Source != gateway.SourceEmbeddings || tt.embedStub.used[0].CostNano != tt.embedStub.used[0].InputTokens*1000 {
+					t.Errorf("counted as %+v", tt.embedStub.used)
 				}
-			} else if len(tt.shelf.used) > 0 {
-				t.Errorf("a refusal counted as %+v", tt.shelf.used)
+			} else if len(tt.embedStub.used) > 0 {
+				t.Errorf("a refusal counted as %+v", tt.embedStub.used)
 			}
 		})
 	}
@@ -221,7 +221,7 @@ func TestEmbeddingsAreCut(t *testing.T) {
 			t.Errorf("%s: %d characters, %t", name, n, truncated)
 		}
 	}
-	s := &shelf{}
+	s := &embedStub{}
 	j := newEmbedJob(s, []string{strings.Repeat("a", 8001), "b"})
 	if err := j.run(t.Context()); err != nil || !j.outcomes[0].truncated || j.outcomes[1].truncated || len(s.calls[0][0]) != 8000 {
 		t.Errorf("%+v: %v", j.outcomes, err)
@@ -263,7 +263,7 @@ func TestEmbeddingsGoRoundBadTexts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := &shelf{refuse: tt.refuse}
+			s := &embedStub{refuse: tt.refuse}
 			j := newEmbedJob(s, texts(tt.n))
 			err := j.run(t.Context())
 			if (tt.done == 0) != fault.Is(err, fault.Unavailable) || tt.done > 0 && j.done != tt.done || tt.done < 0 && j.done == 0 {
@@ -285,7 +285,7 @@ func TestEmbeddingsGoRoundBadTexts(t *testing.T) {
 func TestEmbeddingsEndWithTheirClient(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
-	s := &shelf{refuse: func([]string) error { cancel(); return context.Canceled }}
+	s := &embedStub{refuse: func([]string) error { cancel(); return context.Canceled }}
 	if err := newEmbedJob(s, []string{"a", "b"}).run(ctx); !errors.Is(err, context.Canceled) || len(s.calls) != 1 {
 		t.Errorf("%v after %d calls", err, len(s.calls))
 	}
@@ -320,7 +320,7 @@ func TestVectorsAreRendered(t *testing.T) {
 // A long answer is sent in parts.
 func TestManyEmbeddings(t *testing.T) {
 	t.Parallel()
-	s := &shelf{give: func(texts []string) model.Embedded {
+	s := &embedStub{give: func(texts []string) model.Embedded {
 		out := model.Embedded{Tokens: len(texts)}
 		for range texts {
 			out.Vectors = append(out.Vectors, make([]float32, 1000))

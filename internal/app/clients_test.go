@@ -45,6 +45,15 @@ func TestJavaScriptClients(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
+
+	// The example in Go, which needs nothing else.
+	goClient := exec.CommandContext(t.Context(), "go", "run", "../../docs/examples/goclient")
+	goClient.Env = cmd.Env
+	out, err := goClient.Output()
+	const greeting = "Hello from the model.\n"
+	if want := greeting + greeting + "It is sunny in Bern.\n" + greeting; err != nil || string(out) != want {
+		t.Errorf("the example in Go prints %q: %v", out, err)
+	}
 }
 
 // obliging is a model that does what the clients' tests expect, by rule: it
@@ -85,13 +94,8 @@ func obliging(r modeltest.Request) modeltest.Answer {
 // The pages show the examples as they are run.
 func TestPagesShowTheClients(t *testing.T) {
 	t.Parallel()
-	const pages, examples = "../../docs/clients", "../../docs/examples/clients"
-	files, err := os.ReadDir(examples)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all []byte
-	list, err := filepath.Glob(filepath.Join(pages, "*.md"))
+	var pages []byte
+	list, err := filepath.Glob("../../docs/clients/*.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,15 +104,56 @@ func TestPagesShowTheClients(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, text...)
+		pages = append(pages, text...)
 	}
-	for _, f := range files {
-		text, err := os.ReadFile(filepath.Join(examples, f.Name()))
-		if err != nil {
-			t.Fatal(err)
+	for pattern, language := range map[string]string{"clients/*.mjs": "js", "goclient/main.go": "go"} {
+		files, err := filepath.Glob(filepath.Join("../../docs/examples", pattern))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%d examples: %v", len(files), err)
 		}
-		if !bytes.Contains(all, []byte("```js\n"+string(text)+"```\n")) {
-			t.Errorf("no page of docs/clients shows %s as it is", f.Name())
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Contains(pages, []byte("```"+language+"\n"+string(text)+"```\n")) {
+				t.Errorf("no page of docs/clients shows %s as it is", file)
+			}
 		}
+	}
+}
+
+// The commands of the page for curl, one after the other.
+func TestCurl(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"bash", "curl"} {
+		if _, err := exec.LookPath(name); err != nil {
+			t.Skip(err)
+		}
+	}
+	page, err := os.ReadFile("../../docs/clients/curl.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := start(t, modeltest.New(t, modeltest.Respond(obliging)), embedding)
+	agent := n.agent(nil)
+	commands := 0
+	for block := range strings.SplitSeq(string(page), "```sh\n") {
+		block, _, isBlock := strings.Cut(block, "```")
+		if !isBlock {
+			continue
+		}
+		for command := range strings.SplitSeq(block, "\n\n") {
+			commands++
+			cmd := exec.CommandContext(t.Context(), "bash", "-euc", strings.Replace(command, "curl -s", "curl --fail-with-body -s", 1))
+			cmd.Env = append(os.Environ(), "AGENTD_URL="+n.url, "AGENTD_KEY="+n.key, "AGENT="+agent, "MODEL=default/sim-model")
+			out, err := cmd.CombinedOutput()
+			if err != nil || !strings.Contains(string(out), "{") {
+				t.Errorf("%v: %s\n%s", err, command, out)
+			}
+		}
+	}
+	if commands != 9 {
+		t.Errorf("%d commands", commands)
 	}
 }

@@ -139,8 +139,11 @@ func TestGate(t *testing.T) {
 				}
 				return
 			}
+			for _, scope := range op.And {
+				refused(g.knock(t, op, g.holding(authz.Owner, without([]authz.Scope{scope})...)), 403, "MISSING_SCOPE", string(scope))
+			}
 			for _, scope := range enough {
-				got := g.knock(t, op, g.holding(least, scope))
+				got := g.knock(t, op, g.holding(least, append([]authz.Scope{scope}, op.And...)...))
 				if got.StatusCode == 401 || got.StatusCode == 403 || got.StatusCode >= 500 {
 					t.Errorf("%s with %s and the role %s: %d %s", op, scope, least, got.StatusCode, got.raw)
 				}
@@ -157,6 +160,16 @@ func TestGate(t *testing.T) {
 	}
 }
 
+// mayCall says what an operation's row says of a caller.
+func mayCall(who authz.Caller, op *operation) error {
+	for _, scope := range op.And {
+		if err := who.Check("", scope); err != nil {
+			return err
+		}
+	}
+	return who.Check(op.Role, op.Scopes...)
+}
+
 func suspendedTenant(t *testing.T, a *admin) string {
 	t.Helper()
 	g, err := a.CreateTenant(t.Context(), "Closed", "")
@@ -169,7 +182,7 @@ func suspendedTenant(t *testing.T, a *admin) string {
 
 // anyKey are the reads that every authenticated key may do: who am I, and
 // what the interface specification lists without a scope.
-var anyKey = []string{"getMe", "listMyTenants", "locateMyAgent", "listMeSessions", "getMfaStatus", "listAuthProviders", "getCurrentTenant", "listCompatModels", "getCompatModel", ""}
+var anyKey = []string{"getMe", "listMyTenants", "locateMyAgent", "listMeSessions", "getMfaStatus", "listAuthProviders", "getCurrentTenant", "listCompatModels", "getCompatModel", "countMessageTokens", ""}
 
 // public are the operations without a key: who reads a shared conversation
 // shows by the link that somebody gave it to them.
@@ -179,7 +192,7 @@ var anyKey = []string{"getMe", "listMyTenants", "locateMyAgent", "listMeSessions
 var public = []string{"sensorWebhook", "getSharedSession", "acceptInvite", "listOAuthLoginProviders", "bootstrap"}
 
 // searches are reads that are a POST because what they look for is long.
-var searches = []string{"searchMemory", "searchKnowledgeBase"}
+var searches = []string{"searchMemory", "searchKnowledgeBase", "countMessageTokens"}
 
 // ownThings are writes that anybody may do: they touch nothing but what the
 // caller came with, or signed in with.
@@ -229,7 +242,7 @@ func TestEveryScopeCanBeGranted(t *testing.T) {
 		}
 	}
 	for _, op := range operations {
-		for _, scope := range op.Scopes {
+		for _, scope := range slices.Concat(op.Scopes, op.And) {
 			if !slices.Contains(authz.Catalogue, scope) {
 				t.Errorf("%s asks for %s, which nobody can grant", op, scope)
 			}

@@ -3,7 +3,6 @@ package engine
 import (
 	"maps"
 	"slices"
-	"strconv"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -107,17 +106,9 @@ func effort(spec *run.AgentSpec, in phase, takes model.Capabilities) map[string]
 		fields[effortField] = encode(value)
 	}
 	if think.Budget > 0 {
-		n := jsontext.Value(strconv.FormatInt(think.Budget, 10))
-		switch takes.Budget {
-		case model.BudgetThinking:
-			fields["thinking"] = encode(map[string]jsontext.Value{"type": encode("enabled"), "budget_tokens": n})
-		case model.BudgetReasoning:
-			fields["reasoning"] = encode(map[string]jsontext.Value{"max_tokens": n})
-		case model.BudgetPlain:
-			fields[model.BudgetPlain] = n
-		}
-		if takes.Budget != "" { // an endpoint that takes a budget refuses both
-			delete(fields, effortField)
+		if field, value := takes.BudgetField(think.Budget); field != "" {
+			fields[field] = value
+			delete(fields, effortField) // an endpoint that takes a budget refuses both
 		}
 	}
 	if len(fields) == 0 {

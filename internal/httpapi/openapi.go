@@ -38,7 +38,7 @@ func OpenAPI(routes []route.Route, raw []Raw) ([]byte, error) {
 	}
 	for _, r := range append(slices.Clone(raw), own(nil)...) {
 		if r.ID != "" {
-			d.add(published{Row: r.Row, stream: r.Streams, fail: r.FailOf, queryToken: r.QueryToken || r.Upgrade, apiKeyHeader: r.APIKeyHeader})
+			d.add(published{Row: r.Row, stream: r.Streams, fail: r.FailOf, mixed: r.Mixed, queryToken: r.QueryToken || r.Upgrade, apiKeyHeader: r.APIKeyHeader})
 		}
 	}
 	return d.render()
@@ -51,6 +51,7 @@ type published struct {
 	in, out      reflect.Type
 	stream       bool
 	fail         reflect.Type // schema of refusals; nil: problem documents
+	mixed        []int        // statuses that come as problem documents too
 	queryToken   bool
 	apiKeyHeader bool
 }
@@ -143,7 +144,11 @@ func security(p published) []map[string][]string {
 			all = append(all, map[string][]string{scheme: {}})
 		}
 		for _, scope := range p.Scopes {
-			all = append(all, map[string][]string{scheme: {string(scope)}})
+			needs := []string{string(scope)}
+			for _, more := range p.And {
+				needs = append(needs, string(more))
+			}
+			all = append(all, map[string][]string{scheme: needs})
 		}
 	}
 	return all
@@ -325,6 +330,9 @@ func (d *document) refusals(op *huma.Operation, p published) {
 			}
 			if status == http.StatusTooManyRequests {
 				d.tooMany(refusal)
+			}
+			if slices.Contains(p.mixed, status) {
+				refusal.Content["application/problem+json"] = &huma.MediaType{Schema: d.problem}
 			}
 			op.Responses[strconv.Itoa(status)] = refusal
 			continue

@@ -43,6 +43,7 @@ type Row struct {
 
 	Public bool          // no key needed
 	Scopes []authz.Scope // any one of them; empty: any key
+	And    []authz.Scope // and every one of these
 	Role   authz.Role    // least role; empty: any
 	// HalfOpen rows also answer a browser session that still owes its second
 	// factor.

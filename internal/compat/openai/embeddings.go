@@ -85,7 +85,7 @@ func (e *Embeddings) Routes() []httpapi.Raw {
 			BodyOf:   reflect.TypeFor[EmbeddingRequest](),
 			AnswerOf: reflect.TypeFor[EmbeddingList](),
 		},
-		Serve:  inOwnTenant(e.Create),
+		Serve:  httpapi.InOwnTenant(e.Create),
 		FailOf: reflect.TypeFor[Envelope](), Fail: Fail,
 	}}
 }

@@ -15,10 +15,10 @@ import (
 	"agentd/internal/model/modeltest"
 )
 
-// The official JavaScript clients, unchanged, do against agentd what they do
-// against their own services. `make test-clients` installs them where
+// The official clients, unchanged, do against agentd what they do against their
+// own services. `make test-clients` installs them where
 // AGENTD_TEST_CLIENTS says; without it the test is skipped.
-func TestJavaScriptClients(t *testing.T) {
+func TestOfficialClients(t *testing.T) {
 	t.Parallel()
 	dir := os.Getenv("AGENTD_TEST_CLIENTS")
 	if dir == "" {

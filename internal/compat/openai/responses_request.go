@@ -117,7 +117,7 @@ func (r *ResponseRequest) call(open []model.ToolCall, known func(id string) (Out
 	if err != nil {
 		return c, err
 	}
-	if c.Metadata, err = sourced(ResponsesSource, r.Metadata); err != nil {
+	if c.Metadata, err = sourced(ResponsesSource, r.Metadata, nil); err != nil {
 		return c, err
 	}
 	c.AgentID, c.Input, c.Parsed = r.AgentID(), input, &in

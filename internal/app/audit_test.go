@@ -28,13 +28,16 @@ var unaudited = map[string]string{
 	"uploadFile": content, "uploadWorkspaceFile": content, "copyWorkspaceFile": content, "moveWorkspaceFile": content, "deleteWorkspaceFile": content,
 	"createWorkspace": content, "updateWorkspace": content,
 
+	"llmChatCompletion": "nothing is kept of it but what it used",
+
 	"markNotificationRead": ownInbox, "markAllNotificationsRead": ownInbox, "deleteNotification": ownInbox, "bulkDeleteNotifications": ownInbox, "setNotificationPrefs": ownInbox,
 	"testNotificationTarget": ownInbox,
 
 	"authorizeMcpServer": "it only gives a link to an authorization server",
 	"searchWeb":          "it changes nothing", "searchMemory": "it changes nothing", "searchKnowledgeBase": "it changes nothing",
-	"mintSseToken":       "it lasts a minute and carries less than what it is made with",
-	"patchMe":            "one's own profile",
+	"mintSseToken":      "it lasts a minute and carries less than what it is made with",
+	"patchMe":           "one's own profile",
+	"testLlmCredential": "it changes nothing", "createSpeech": "it changes nothing", "createTranscription": "it changes nothing",
 	"enrolMfa":           "it counts from the first code on, which has an entry",
 	"unlinkAuthProvider": "nobody is linked here, so that nothing is done; where somebody is, signin records it",
 	neverSucceeds:        "it never succeeds",

@@ -75,7 +75,7 @@ func BenchmarkMessages(b *testing.B) {
 	defer transport.CloseIdleConnections()
 	reverse := &http.Server{Handler: &httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(target) }, Transport: transport, FlushInterval: -1}}
 	l := listen(b)
-	go reverse.Serve(l) //nolint:errcheck // it ends with the benchmark
+	go reverse.Serve(l)
 	defer reverse.Close()
 	for _, c := range []struct{ name, url, body string }{
 		{"proxy/plain", "http://" + l.Addr().String() + "/v1/chat/completions", `{"model":"m","max_tokens":64,"messages":[{"role":"user","content":"Hello?"}]}`},

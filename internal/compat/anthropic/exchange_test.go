@@ -137,7 +137,7 @@ func listen(t testing.TB) net.Listener {
 
 var client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
 
-func (s *stage) request(t testing.TB, ctx context.Context, body string, header ...string) *http.Request {
+func (s *stage) request(ctx context.Context, t testing.TB, body string, header ...string) *http.Request {
 	t.Helper()
 	req, err := http.NewRequestWithContext(ctx, "POST", s.url+"/v1/messages", strings.NewReader(body))
 	if err != nil {
@@ -153,7 +153,7 @@ func (s *stage) request(t testing.TB, ctx context.Context, body string, header .
 
 func (s *stage) ask(t testing.TB, body string, header ...string) (*http.Response, []byte) {
 	t.Helper()
-	resp, err := client.Do(s.request(t, t.Context(), body, header...))
+	resp, err := client.Do(s.request(t.Context(), t, body, header...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -300,7 +300,7 @@ func TestCallerLeaves(t *testing.T) {
 		} else {
 			time.AfterFunc(50*time.Millisecond, cancel)
 		}
-		resp, err := client.Do(s.request(t, ctx, body))
+		resp, err := client.Do(s.request(ctx, t, body))
 		if stream {
 			if err != nil {
 				t.Fatal(err)

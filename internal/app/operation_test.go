@@ -350,6 +350,9 @@ var recipes = map[string]recipe{
 	"createChatCompletion": {with: func(c *company) object {
 		return object{"model": c.ids["agentId"][0], "messages": []object{{"role": "user", "content": "hello"}}}
 	}},
+	"createResponse": {with: func(c *company) object {
+		return object{"model": c.ids["agentId"][0], "input": "hello", "previous_response_id": c.ids["responseId"][0]}
+	}},
 }
 
 // atPath names a file of a workspace in the query.
@@ -390,6 +393,8 @@ var references = map[string]string{
 	"approval_id": "approvalId",
 	"model":       "model", // of the chat routes: an agent
 
+	"previous_response_id": "responseId",
+
 	"assigned_agent_ids": "agentId",
 	"server_ids":         "serverId",
 	"client_id":          "", // of an authorization server
@@ -406,7 +411,7 @@ var references = map[string]string{
 	"file_id":        "fileId",
 
 	// A limit of tokens, not a token.
-	"max_tokens": "", "max_completion_tokens": "",
+	"max_tokens": "", "max_completion_tokens": "", "max_output_tokens": "",
 	// Names of secrets and variables that the company keeps beside: it has no
 	// way to name another's.
 	"api_key_ref": "", "auth.env_key": "",

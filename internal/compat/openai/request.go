@@ -128,12 +128,15 @@ func (r *ChatRequest) stop() (texts []string, err error) {
 	return texts, nil
 }
 
-func (r *ChatRequest) metadata() (schema.Object, error) {
-	if len(r.Metadata) == 0 {
-		return schema.Object(`{"source":"` + Source + `"}`), nil
+func (r *ChatRequest) metadata() (schema.Object, error) { return sourced(Source, r.Metadata) }
+
+// sourced is the metadata of a run that a caller's request made.
+func sourced(source string, of schema.Nullable) (schema.Object, error) {
+	if len(of) == 0 {
+		return schema.Object(`{"source":"` + source + `"}`), nil
 	}
 	return json.Marshal(struct {
 		Source   string          `json:"source"`
 		Metadata schema.Nullable `json:"client_metadata"`
-	}{Source, r.Metadata})
+	}{source, of})
 }

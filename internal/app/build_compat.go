@@ -3,6 +3,7 @@ package app
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -38,8 +39,9 @@ func (a *App) messagesModel() string {
 
 // checkMessagesModel fails the start where the messages route could not work.
 func (a *App) checkMessagesModel() error {
-	if _, err := a.models.Lookup(a.messagesModel()); err != nil {
-		return fmt.Errorf("AGENTD_MESSAGES_MODEL: %w", err)
+	_, err := a.models.Lookup(a.messagesModel())
+	if e, ok := errors.AsType[*model.Error](err); ok {
+		return fmt.Errorf("AGENTD_MESSAGES_MODEL: %s", e.Detail)
 	}
-	return nil
+	return err
 }

@@ -345,7 +345,7 @@ var recipes = map[string]recipe{
 
 	"llmChatCompletion": {body: object{"model": "builtin/echo", "messages": []object{{"role": "user", "content": "hello"}}}},
 
-	"createMessage":      {body: object{"model": "claude-x", "max_tokens": 16, "messages": []object{{"role": "user", "content": "hello"}}}},
+	"createMessage":      {body: object{"model": "builtin/echo", "max_tokens": 16, "messages": []object{{"role": "user", "content": "hello"}}}},
 	"countMessageTokens": {body: object{"model": "claude-x", "messages": []object{{"role": "user", "content": "hello"}}}},
 	"createChatCompletion": {with: func(c *company) object {
 		return object{"model": c.ids["agentId"][0], "messages": []object{{"role": "user", "content": "hello"}}}

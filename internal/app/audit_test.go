@@ -14,6 +14,7 @@ import (
 // reason.
 var unaudited = map[string]string{
 	"createRun": aRun, "cancelRun": aRun, "pauseRun": aRun, "resumeRun": aRun, "continueRun": aRun, "respondToRun": aRun, "createChatCompletion": aRun, "sensorWebhook": aRun, "callMcp": aRun,
+	"createMessage": "it changes nothing", "countMessageTokens": "it changes nothing",
 	"testWebhook": "it changes nothing", "redeliverWebhook": "it is in the delivery log",
 
 	"createSession": talk, "updateSession": talk, "sendSessionMessage": talk,
@@ -26,6 +27,8 @@ var unaudited = map[string]string{
 
 	"uploadFile": content, "uploadWorkspaceFile": content, "copyWorkspaceFile": content, "moveWorkspaceFile": content, "deleteWorkspaceFile": content,
 	"createWorkspace": content, "updateWorkspace": content,
+
+	"llmChatCompletion": "nothing is kept of it but what it used",
 
 	"markNotificationRead": ownInbox, "markAllNotificationsRead": ownInbox, "deleteNotification": ownInbox, "bulkDeleteNotifications": ownInbox, "setNotificationPrefs": ownInbox,
 	"testNotificationTarget": ownInbox,

@@ -273,6 +273,9 @@ func (a *App) buildModels() (engine.Models, gateway.Client, error) {
 	if a.models, err = model.NewCatalogue(providers, c.Model); err != nil {
 		return nil, nil, err
 	}
+	if err := a.checkMessagesModel(); err != nil {
+		return nil, nil, err
+	}
 	operator := modelwire.NewTransport()
 	a.onStop(stopper(operator.CloseIdleConnections))
 	a.wire = modelwire.New(modelwire.Config{Operator: operator, Guarded: a.guarded.Transport(), Tracer: tracer(a.cfg.Observability, "agentd/model")})

@@ -29,6 +29,7 @@ var keptAfterwards = map[string]string{
 	"rollbackAgent":        "a version more, equal to the last",
 	"spawnAgent":           "two commits, of the agent and of its task; a child more",
 	"searchMemory":         "reads",
+	"llmChatCompletion":    "asks a model, which costs once more",
 	"searchKnowledgeBase":  "reads",
 	"searchWeb":            "reads",
 	"testMcpServer":        "reads",

@@ -233,7 +233,7 @@ func (in intruder) cursors() {
 // header names the other company or a thing of it: the chat routes refuse a
 // company, the others act in the key's own; a thing is absent.
 func (in intruder) header() {
-	if in.op.chat {
+	if in.op.chat || in.op.says {
 		got := in.send(in.mine.own(in.op), in.theirs.id.TenantID, "X-Active-Tenant", in.theirs.id.TenantID)
 		in.op.isRefused(in.T, got, 400, "INVALID_REQUEST")
 	} else if in.op.Method == http.MethodGet && !in.op.page {

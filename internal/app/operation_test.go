@@ -30,6 +30,7 @@ type operation struct {
 	streams bool
 	bytes   bool     // answers a file
 	chat    bool     // refuses in the chat envelope
+	says    bool     // refuses in the messages envelope, but for what keeps the problem document
 	rpc     bool     // refuses with a JSON-RPC error
 	endless bool     // a stream that nothing ends
 	page    bool     // for people: what it needs is in a link that they were given
@@ -147,7 +148,9 @@ func (n *node) operations() []*operation {
 		o.endless = o.rpc && raw.Method == http.MethodGet
 		o.streams = o.endless
 		o.page = raw.Path == mcp.StartPath || raw.Path == mcp.CallbackPath
-		o.chat = raw.Fail != nil && !o.rpc
+		o.chat = raw.FailOf != nil && !o.rpc
+		o.says = strings.HasPrefix(raw.Path, "/v1/messages")
+		o.chat = raw.Fail != nil && !o.rpc && !o.says
 	}
 	return all
 }
@@ -340,6 +343,10 @@ var recipes = map[string]recipe{
 	}},
 	"setBillingBudget": {body: object{"limit_usd": 1000}},
 
+	"llmChatCompletion": {body: object{"model": "builtin/echo", "messages": []object{{"role": "user", "content": "hello"}}}},
+
+	"createMessage":      {body: object{"model": "claude-x", "max_tokens": 16, "messages": []object{{"role": "user", "content": "hello"}}}},
+	"countMessageTokens": {body: object{"model": "claude-x", "messages": []object{{"role": "user", "content": "hello"}}}},
 	"createChatCompletion": {with: func(c *company) object {
 		return object{"model": c.ids["agentId"][0], "messages": []object{{"role": "user", "content": "hello"}}}
 	}},
@@ -566,6 +573,12 @@ func (o *operation) isRefused(t *testing.T, r reply, status int, code string) {
 	o.checkPublished(t, status)
 	doc := r.json
 	switch {
+	case o.says && r.Header.Get("Content-Type") == "application/json":
+		if got, _ := r.json["error"].(object); got["type"] != saidType(status) { // it has no code
+			t.Errorf("%s: type %v, want %s: %s", o, got["type"], saidType(status), r.raw)
+		}
+		o.checkForm(t, r)
+		return
 	case o.chat:
 		doc, _ = r.json["error"].(object)
 	case o.rpc:
@@ -582,6 +595,8 @@ func (o *operation) isRefused(t *testing.T, r reply, status int, code string) {
 func (o *operation) checkForm(t testing.TB, r reply) {
 	t.Helper()
 	switch {
+	case o.says:
+		checkSaid(t, r)
 	case o.chat:
 		checkEnvelope(t, r)
 	case o.rpc:

@@ -3,6 +3,7 @@ package app_test
 import (
 	"net/http"
 	"regexp"
+	"slices"
 	"testing"
 	"unicode"
 
@@ -67,6 +68,56 @@ func checkEnvelope(t testing.TB, r reply) {
 	doc := r.json["error"].(object)
 	checkSentence(t, r, object{"detail": doc["message"], "code": doc["code"]})
 	checkHeaders(t, r)
+}
+
+// checkSaid fails unless an answer is a refusal of the messages routes: in their
+// envelope, or a problem document where those keep it.
+func checkSaid(t testing.TB, r reply) {
+	t.Helper()
+	if r.Header.Get("Content-Type") == "application/problem+json" {
+		code := r.json["code"]
+		if code != "MISSING_SCOPE" && code != "FORBIDDEN" && r.StatusCode != 413 && (r.StatusCode != 429 || r.Header.Get("X-RateLimit-Bucket") == "") {
+			t.Errorf("a problem document for %d %v", r.StatusCode, code)
+		}
+		checkProblem(t, r)
+		return
+	}
+	var envelope struct {
+		Type  string `json:"type"`
+		Error struct {
+			Type    string `json:"type"`
+			Message string `json:"message"`
+		} `json:"error"`
+		RequestID string `json:"request_id"`
+	}
+	err := json.Unmarshal(r.raw, &envelope, json.RejectUnknownMembers(true))
+	if err != nil || envelope.Type != "error" || envelope.RequestID != r.Header.Get("X-Request-Id") || r.Header.Get("Content-Type") != "application/json" {
+		t.Errorf("no envelope: %v: %s", err, r.raw)
+		return
+	}
+	if !slices.Contains([]string{"billing_error", saidType(r.StatusCode)}, envelope.Error.Type) {
+		t.Errorf("type %s with the status %d", envelope.Error.Type, r.StatusCode)
+	}
+	if len(envelope.Error.Message) < 10 {
+		t.Errorf("the message is no sentence: %s", r.raw)
+	}
+	checkSentence(t, r, object{"detail": "A" + envelope.Error.Message, "code": envelope.Error.Type})
+	checkHeaders(t, r)
+}
+
+// saidType is the type of a refusal in the messages envelope.
+func saidType(status int) string {
+	switch {
+	case status == 401:
+		return "authentication_error"
+	case status == 403:
+		return "permission_error"
+	case status == 429:
+		return "rate_limit_error"
+	case status >= 500:
+		return "api_error"
+	}
+	return "invalid_request_error"
 }
 
 // checkSentence looks at what a refusal says to a person and to a program.

@@ -160,6 +160,16 @@ func TestGate(t *testing.T) {
 	}
 }
 
+// mayCall says what an operation's row says of a caller.
+func mayCall(who authz.Caller, op *operation) error {
+	for _, scope := range op.And {
+		if err := who.Check("", scope); err != nil {
+			return err
+		}
+	}
+	return who.Check(op.Role, op.Scopes...)
+}
+
 func suspendedTenant(t *testing.T, a *admin) string {
 	t.Helper()
 	g, err := a.CreateTenant(t.Context(), "Closed", "")
@@ -172,7 +182,7 @@ func suspendedTenant(t *testing.T, a *admin) string {
 
 // anyKey are the reads that every authenticated key may do: who am I, and
 // what the interface specification lists without a scope.
-var anyKey = []string{"getMe", "listMyTenants", "locateMyAgent", "listMeSessions", "getMfaStatus", "listAuthProviders", "getCurrentTenant", "listCompatModels", "getCompatModel", ""}
+var anyKey = []string{"getMe", "listMyTenants", "locateMyAgent", "listMeSessions", "getMfaStatus", "listAuthProviders", "getCurrentTenant", "listCompatModels", "getCompatModel", "countMessageTokens", ""}
 
 // tells are the reads of the area Providers: any key may know which there are
 // (behaviours.md section 31).
@@ -186,7 +196,7 @@ var tells = []string{"listProviders", "listProviderModels", "listImageProviders"
 var public = []string{"sensorWebhook", "getSharedSession", "acceptInvite", "listOAuthLoginProviders", "bootstrap", "getPlatformLlmDefaults"}
 
 // searches are reads that are a POST because what they look for is long.
-var searches = []string{"searchMemory", "searchKnowledgeBase"}
+var searches = []string{"searchMemory", "searchKnowledgeBase", "countMessageTokens"}
 
 // ownThings are writes that anybody may do: they touch nothing but what the
 // caller came with, or signed in with.

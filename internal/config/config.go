@@ -104,7 +104,8 @@ type Models struct {
 	APIKey  secret.String `env:"AGENTD_MODEL_API_KEY" name:"model-api-key" placeholder:"KEY" help:"Key for that endpoint; it is sent nowhere else."`
 	Model   string        `env:"AGENTD_MODEL" placeholder:"NAME" help:"Model of agents that name none: a name that the default provider knows, or PROVIDER/NAME. Empty: the first one listed in AGENTD_PROVIDERS, if any."`
 
-	Fallback string `env:"AGENTD_FALLBACK_MODEL" name:"fallback-model" placeholder:"PROVIDER/NAME" help:"Model that the model proxy asks where the one that was named does not answer. Agents name a fallback of their own. Empty: none."`
+	MessagesModel string `env:"AGENTD_MESSAGES_MODEL" name:"messages-model" placeholder:"NAME" help:"Model that answers POST /v1/messages where a model is named whose name begins with claude-: a name that the default provider knows, or PROVIDER/NAME. Empty: that of AGENTD_MODEL."`
+	Fallback      string `env:"AGENTD_FALLBACK_MODEL" name:"fallback-model" placeholder:"PROVIDER/NAME" help:"Model that the model proxy asks where the one that was named does not answer. Agents name a fallback of their own. Empty: none."`
 
 	EmbeddingModel   string        `env:"AGENTD_EMBEDDING_MODEL" name:"embedding-model" placeholder:"NAME" help:"Model that turns texts into vectors, so that memory and knowledge are found by meaning too. Empty: they are found by their words alone."`
 	EmbeddingBaseURL string        `env:"AGENTD_EMBEDDING_BASE_URL" name:"embedding-base-url" placeholder:"URL" help:"OpenAI-compatible endpoint of that model. Empty: AGENTD_MODEL_BASE_URL, with its key."`

@@ -138,6 +138,7 @@ func TestValidate(t *testing.T) {
 		{"embeddings from nowhere", []string{"--embedding-model=e5"}, "AGENTD_EMBEDDING_MODEL names the model e5, but neither"},
 		{"embedding endpoint without a scheme", []string{"--embedding-base-url=localhost:1"}, "AGENTD_EMBEDDING_BASE_URL"},
 		{"echo", []string{"--model=builtin/echo"}, ""},
+		{"messages model from nowhere", []string{"--messages-model=llama"}, "AGENTD_MESSAGES_MODEL names the model llama, but neither"},
 		{"model from nowhere", []string{"--model=llama"}, "AGENTD_MODEL names the model llama, but neither"},
 		{"endpoint without a scheme", []string{"--model-base-url=localhost:11434/v1"}, "AGENTD_MODEL_BASE_URL"},
 		{"no such file", []string{"--providers=" + file + ".not"}, "AGENTD_PROVIDERS cannot be read"},

@@ -64,12 +64,17 @@ func (s *Storage) Validate() error {
 
 func (m *Models) validate(v *verdict) {
 	v.check("AGENTD_MODEL_BASE_URL", m.BaseURL != "", func() error { return checkHTTP(m.BaseURL) })
-	v.check("AGENTD_MODEL", m.Model != "", func() error {
-		if m.BaseURL == "" && m.Providers == "" && m.Model != "builtin/echo" {
-			return fmt.Errorf("names the model %s, but neither AGENTD_MODEL_BASE_URL nor AGENTD_PROVIDERS says where it is served", m.Model)
+	served := func(name string) func() error {
+		return func() error {
+			if m.BaseURL == "" && m.Providers == "" && name != "builtin/echo" {
+				return fmt.Errorf("names the model %s, but neither AGENTD_MODEL_BASE_URL nor AGENTD_PROVIDERS says where it is served", name)
+			}
+			return nil
 		}
-		return nil
-	})
+	}
+	v.check("AGENTD_MODEL", m.Model != "", served(m.Model))
+	v.check("AGENTD_FALLBACK_MODEL", m.Fallback != "", served(m.Fallback))
+	v.check("AGENTD_MESSAGES_MODEL", m.MessagesModel != "", served(m.MessagesModel))
 	v.check("AGENTD_EMBEDDING_BASE_URL", m.EmbeddingBaseURL != "", func() error { return checkHTTP(m.EmbeddingBaseURL) })
 	v.check("AGENTD_EMBEDDING_MODEL", m.EmbeddingModel != "", func() error {
 		if m.EmbeddingBaseURL == "" && m.BaseURL == "" {
@@ -77,14 +82,6 @@ func (m *Models) validate(v *verdict) {
 		}
 		return nil
 	})
-	served := func(ref string) func() error {
-		return func() error {
-			if m.BaseURL == "" && m.Providers == "" {
-				return fmt.Errorf("names the model %s, but neither AGENTD_MODEL_BASE_URL nor AGENTD_PROVIDERS says where it is served", ref)
-			}
-			return nil
-		}
-	}
 	v.check("AGENTD_SPEECH_MODEL", m.SpeechModel != "", served(m.SpeechModel))
 	v.check("AGENTD_TRANSCRIPTION_MODEL", m.TranscriptionModel != "", served(m.TranscriptionModel))
 	v.check("AGENTD_PROVIDERS", m.Providers != "", func() error { return checkFile(m.Providers) })

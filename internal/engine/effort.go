@@ -2,7 +2,6 @@ package engine
 
 import (
 	"slices"
-	"strconv"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -75,17 +74,9 @@ func effort(spec *run.AgentSpec, in phase, takes model.Capabilities) map[string]
 		fields["reasoning_effort"] = encode(value)
 	}
 	if think.Budget > 0 {
-		n := jsontext.Value(strconv.FormatInt(think.Budget, 10))
-		switch takes.Budget {
-		case model.BudgetThinking:
-			fields["thinking"] = encode(map[string]jsontext.Value{"type": encode("enabled"), "budget_tokens": n})
-		case model.BudgetReasoning:
-			fields["reasoning"] = encode(map[string]jsontext.Value{"max_tokens": n})
-		case model.BudgetPlain:
-			fields[model.BudgetPlain] = n
-		}
-		if takes.Budget != "" { // an endpoint that takes a budget refuses both
-			delete(fields, "reasoning_effort")
+		if field, value := takes.BudgetField(think.Budget); field != "" {
+			fields[field] = value
+			delete(fields, "reasoning_effort") // an endpoint that takes a budget refuses both
 		}
 	}
 	if len(fields) == 0 {

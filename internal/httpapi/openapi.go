@@ -38,7 +38,10 @@ func OpenAPI(routes []route.Route, raw []Raw) ([]byte, error) {
 	}
 	for _, r := range append(slices.Clone(raw), own(nil)...) {
 		if r.ID != "" {
-			d.add(published{Row: r.Row, stream: r.Streams, fail: r.FailOf, media: r.Media, queryToken: r.QueryToken || r.Upgrade, apiKeyHeader: r.APIKeyHeader})
+			d.add(published{
+				Row: r.Row, stream: r.Streams, fail: r.FailOf, mixed: r.Mixed, media: r.Media,
+				queryToken: r.QueryToken || r.Upgrade, apiKeyHeader: r.APIKeyHeader,
+			})
 		}
 	}
 	return d.render()
@@ -51,6 +54,7 @@ type published struct {
 	in, out      reflect.Type
 	stream       bool
 	fail         reflect.Type // schema of refusals; nil: problem documents
+	mixed        []int        // statuses that come as problem documents too
 	media        string       // of an answer of bytes that is no download; "": it is another
 	queryToken   bool
 	apiKeyHeader bool
@@ -332,6 +336,9 @@ func (d *document) refusals(op *huma.Operation, p published) {
 			}
 			if status == http.StatusTooManyRequests {
 				d.tooMany(refusal)
+			}
+			if slices.Contains(p.mixed, status) {
+				refusal.Content["application/problem+json"] = &huma.MediaType{Schema: d.problem}
 			}
 			op.Responses[strconv.Itoa(status)] = refusal
 			continue

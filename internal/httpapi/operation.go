@@ -62,12 +62,25 @@ type Raw struct {
 	Media string
 	// FailOf is the published schema of what Fail sends.
 	FailOf reflect.Type
+	// Mixed are the statuses whose refusals may be problem documents all the same.
+	Mixed []int
 	// Fail renders what Serve or the chain refuses; nil: a problem document. It
 	// calls RefusalHeaders, or Problem for refusals that keep the document.
 	Fail func(w http.ResponseWriter, r *http.Request, status int, e *fault.Error)
 	// Serve answers. It reads its body with ReadBody, its path parameters with
 	// r.PathValue, and streams with OpenStream.
 	Serve func(w http.ResponseWriter, r *http.Request, who authz.Caller) error
+}
+
+// InOwnTenant refuses a call that names another tenant than the key's: the
+// compatible routes know no other (interface.md section 4).
+func InOwnTenant(serve func(http.ResponseWriter, *http.Request, authz.Caller) error) func(http.ResponseWriter, *http.Request, authz.Caller) error {
+	return func(w http.ResponseWriter, r *http.Request, who authz.Caller) error {
+		if t := r.Header.Get("X-Active-Tenant"); t != "" && t != who.TenantID {
+			return fault.New(fault.Malformed, "", "X-Active-Tenant names another company; these routes run in the key's own. Leave the header out.")
+		}
+		return serve(w, r, who)
+	}
 }
 
 func (s *Server) rawOperation(raw Raw) *operation {

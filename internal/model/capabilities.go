@@ -2,6 +2,7 @@ package model
 
 import (
 	"slices"
+	"strconv"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -32,6 +33,24 @@ const (
 	BudgetReasoning = "reasoning"       // {"reasoning": {"max_tokens": n}}
 	BudgetPlain     = "thinking_budget" // {"thinking_budget": n}
 )
+
+// BudgetField is the field of a request that gives the model a budget of thinking
+// tokens, and its value; "" where the model takes none.
+func (c Capabilities) BudgetField(tokens int64) (field string, value jsontext.Value) {
+	if c.Thinking != nil && !*c.Thinking {
+		return "", nil
+	}
+	n := strconv.FormatInt(tokens, 10)
+	switch c.Budget {
+	case BudgetThinking:
+		return c.Budget, jsontext.Value(`{"type":"enabled","budget_tokens":` + n + `}`)
+	case BudgetReasoning:
+		return c.Budget, jsontext.Value(`{"max_tokens":` + n + `}`)
+	case BudgetPlain:
+		return c.Budget, jsontext.Value(n)
+	}
+	return "", nil
+}
 
 // maxContext keeps nonsense out of sums.
 const maxContext = 1 << 30

@@ -50,6 +50,12 @@ func (Echo) Generate(ctx context.Context, req Request, sink func(Delta)) (Respon
 			sink(Delta{Text: word})
 		}
 	}
+	for i, call := range resp.ToolCalls {
+		if sink != nil && req.Detailed {
+			resp.FirstToken = time.Since(began)
+			sink(Delta{Call: CallDelta{ID: call.ID, Name: call.Name, Index: i, Arguments: call.Arguments}})
+		}
+	}
 	resp.Usage = EstimateOutput(resp)
 	resp.Usage.InputTokens = EstimateInput(req)
 	return resp, ctx.Err()

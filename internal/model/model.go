@@ -98,9 +98,18 @@ type Request struct {
 	TopP        *float64
 	Stop        []string
 	Extra       map[string]jsontext.Value // further wire fields (response_format, reasoning_effort …)
+	// Detailed says that the sink wants the pieces of tool calls too, and the zero
+	// Delta. Without it calls come with the response alone, and an answer that
+	// breaks off in the middle of one is asked for again.
+	Detailed bool
+	// Budget is how long the endpoint may take for the whole answer, streamed or
+	// not, and however long it is silent; 0: the client's own rules.
+	Budget time.Duration
 }
 
-// Delta is a piece of an answer as it arrives. Exactly one field is set.
+// Delta is a piece of an answer as it arrives. Exactly one field is set. The zero
+// value, for sinks of detailed requests, is no piece: it says that all that was at
+// hand was given, and that the next piece may take long.
 type Delta struct {
 	Text     string
 	Thinking string
@@ -132,6 +141,7 @@ type Response struct {
 	ToolCalls    []ToolCall
 	FinishReason string // one of the above
 	Usage        Usage
+	StopSequence string        // which of Request.Stop ended the answer, where the endpoint says so
 	Model        string        // as the endpoint named it
 	FirstToken   time.Duration // zero where nothing streamed
 }

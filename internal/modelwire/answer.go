@@ -1,6 +1,7 @@
 package modelwire
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -12,9 +13,10 @@ import (
 
 // answer gathers what an endpoint says, and passes it on as it comes.
 type answer struct {
-	sink  func(model.Delta)
-	began time.Time
-	max   int // bytes of text, thinking and arguments together
+	sink     func(model.Delta)
+	detailed bool // it wants pieces of calls, and to know of pauses
+	began    time.Time
+	max      int // bytes of text, thinking and arguments together
 
 	model          string
 	text, thinking strings.Builder
@@ -23,7 +25,23 @@ type answer struct {
 	usage          model.Usage
 	size           int
 	firstToken     time.Duration
-	delivered      bool // the sink saw a piece
+	stop           string // the stop sequence that ended it, as the endpoint says
+	delivered      bool   // the sink saw a piece
+	held           bool   // and was not told since that no more is at hand
+}
+
+// give passes a piece on.
+func (a *answer) give(d model.Delta) {
+	a.delivered, a.held = true, true
+	a.sink(d)
+}
+
+// pause tells the sink that the next piece may take long.
+func (a *answer) pause() {
+	if a.held {
+		a.held = false
+		a.sink(model.Delta{})
+	}
 }
 
 // addText passes a piece on without copying it again: the piece that the sink
@@ -35,8 +53,7 @@ func (a *answer) addText(piece []byte) error {
 	a.text.Write(piece)
 	if a.sink != nil {
 		s := a.text.String()
-		a.delivered = true
-		a.sink(model.Delta{Text: s[len(s)-len(piece):]})
+		a.give(model.Delta{Text: s[len(s)-len(piece):]})
 	}
 	return nil
 }
@@ -48,8 +65,7 @@ func (a *answer) addThinking(piece []byte) error {
 	a.thinking.Write(piece)
 	if a.sink != nil {
 		s := a.thinking.String()
-		a.delivered = true
-		a.sink(model.Delta{Thinking: s[len(s)-len(piece):]})
+		a.give(model.Delta{Thinking: s[len(s)-len(piece):]})
 	}
 	return nil
 }
@@ -92,6 +108,9 @@ func (a *answer) add(c *completion) error {
 		if choice.FinishReason != "" {
 			a.finish = string(choice.FinishReason)
 		}
+		if choice.StopReason != "" {
+			a.stop = string(choice.StopReason)
+		}
 	}
 	return nil
 }
@@ -115,6 +134,9 @@ func (a *answer) addMessage(m *message) error {
 		if err := a.calls.add(piece); err != nil {
 			return err
 		}
+	}
+	if len(m.ToolCalls) > 0 && a.detailed {
+		a.calls.show(a.give, false)
 	}
 	return nil
 }
@@ -164,6 +186,9 @@ func count(n float64) int { return int(max(0, min(n, 1e12))) }
 
 // response is the whole answer, with what the endpoint left out filled in.
 func (a *answer) response(req *model.Request) model.Response {
+	if a.detailed {
+		a.calls.show(a.give, true)
+	}
 	r := model.Response{
 		Text:       a.text.String(),
 		Thinking:   a.thinking.String(),
@@ -174,6 +199,9 @@ func (a *answer) response(req *model.Request) model.Response {
 	}
 	if r.Model == "" {
 		r.Model = req.Target.Model
+	}
+	if a.stop != "" && slices.Contains(req.Stop, a.stop) {
+		r.StopSequence = a.stop
 	}
 	r.FinishReason = finishReason(a.finish, len(r.ToolCalls) > 0)
 	if r.Usage == (model.Usage{}) {

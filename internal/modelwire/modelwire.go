@@ -77,8 +77,13 @@ func (c *Client) Generate(ctx context.Context, req model.Request, sink func(mode
 func (c *Client) generate(ctx context.Context, req *model.Request, sink func(model.Delta)) (resp model.Response, err error) {
 	began := time.Now()
 	err = c.repeated(ctx, req, func(style dialect) (bool, error) {
-		a := answer{sink: sink, began: began, max: c.MaxAnswer}
-		err := c.attempt(ctx, req, encode(req, sink != nil, style), sink != nil, func(in *patientReader) error { return readAnswer(in, &a) })
+		a := answer{sink: sink, detailed: req.Detailed && sink != nil, began: began, max: c.MaxAnswer}
+		err := c.attempt(ctx, req, encode(req, sink != nil, style), sink != nil, func(in *patientReader) error {
+			if a.detailed {
+				in.pause = a.pause
+			}
+			return readAnswer(in, &a)
+		})
 		if err == nil {
 			resp = a.response(req)
 		}
@@ -127,6 +132,19 @@ func (c *Client) repeated(ctx context.Context, req *model.Request, try func(dial
 	}
 }
 
+// times is how long an endpoint may take: to begin, between two pieces, in all.
+type times struct{ begin, idle, all time.Duration }
+
+func (c *Client) timesOf(req *model.Request, stream bool) times {
+	switch {
+	case req.Budget > 0:
+		return times{req.Budget, req.Budget, req.Budget}
+	case stream:
+		return times{c.HeaderTimeout, c.IdleTimeout, c.AnswerTimeout}
+	}
+	return times{c.PlainTimeout, c.IdleTimeout, c.AnswerTimeout}
+}
+
 // attempt calls the endpoint once and has its answer read.
 func (c *Client) attempt(ctx context.Context, req *model.Request, body []byte, stream bool, read func(*patientReader) error) error {
 	transport := c.Operator
@@ -139,24 +157,21 @@ func (c *Client) attempt(ctx context.Context, req *model.Request, body []byte, s
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	watch := newWatchdog(cancel)
-	watch.end = time.Now().Add(c.AnswerTimeout)
+	times := c.timesOf(req, stream)
+	watch.end = time.Now().Add(times.all)
 	defer watch.stop()
 
 	call, err := newCall(ctx, req, body, stream)
 	if err != nil {
 		return err
 	}
-	if stream {
-		watch.arm(c.HeaderTimeout)
-	} else {
-		watch.arm(c.PlainTimeout)
-	}
+	watch.arm(times.begin)
 	resp, err := transport.RoundTrip(call)
 	if err != nil {
 		return unreachable(ctx, err)
 	}
 	defer resp.Body.Close()
-	in := &patientReader{src: resp.Body, size: resp.ContentLength, watch: watch, idle: c.IdleTimeout}
+	in := &patientReader{src: resp.Body, size: resp.ContentLength, watch: watch, idle: times.idle}
 	if resp.StatusCode != http.StatusOK {
 		return refused(resp, in, req)
 	}

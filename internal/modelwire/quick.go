@@ -17,8 +17,9 @@ type quick struct {
 	text     []byte // quoted, like the next two; nil: absent
 	thought  []byte
 	reasoned []byte
-	finish   []byte // plain
-	model    []byte // plain
+	finish   []byte // plain, like the next two
+	stop     []byte
+	model    []byte
 	usage    model.Usage
 }
 
@@ -38,6 +39,7 @@ const (
 	promptMember
 	completionMember
 	modelMember
+	stopMember
 )
 
 // once fails where a member occurs twice.
@@ -97,6 +99,13 @@ func (q *quick) choices() {
 			q.once(finishMember)
 			if !q.null() {
 				q.finish = q.plain()
+			}
+		case "stop_reason":
+			q.once(stopMember)
+			if q.peek() == '"' {
+				q.stop = q.plain()
+			} else {
+				q.scalar()
 			}
 		default:
 			q.scalar()

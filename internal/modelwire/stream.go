@@ -159,6 +159,9 @@ func (s *stream) takeQuick(a *answer) (done bool, err error) {
 	if len(q.finish) > 0 {
 		a.finish = string(q.finish)
 	}
+	if len(q.stop) > 0 {
+		a.stop = string(q.stop)
+	}
 	return true, nil
 }
 

@@ -57,10 +57,14 @@ type patientReader struct {
 	size    int64 // of all of it, as far as was said; negative: it was not
 	watch   *watchdog
 	idle    time.Duration
+	pause   func() // called before each read, which may wait; nil: nobody wants to know
 	hurried bool
 }
 
 func (r *patientReader) Read(b []byte) (int, error) {
+	if r.pause != nil {
+		r.pause()
+	}
 	if !r.hurried {
 		r.watch.arm(r.idle)
 	}

@@ -21,6 +21,7 @@ type choice struct {
 	Delta        message `json:"delta"`
 	Message      message `json:"message"`
 	FinishReason text    `json:"finish_reason"`
+	StopReason   text    `json:"stop_reason"` // vLLM: the stop sequence
 }
 
 type message struct {

@@ -5,7 +5,6 @@ import (
 	"reflect"
 
 	"agentd/internal/authz"
-	"agentd/internal/fault"
 	"agentd/internal/httpapi"
 	"agentd/internal/route"
 )
@@ -42,21 +41,10 @@ func (c *Chat) Routes() []httpapi.Raw {
 	for i := range rows {
 		rows[i].FailOf, rows[i].Fail = reflect.TypeFor[Envelope](), Fail
 		rows[i].Errors = append(rows[i].Errors, http.StatusBadRequest)
-		rows[i].Serve = inOwnTenant(rows[i].Serve)
+		rows[i].Serve = httpapi.InOwnTenant(rows[i].Serve)
 	}
 	// An agent/<id> has a slash; it is the same operation.
 	slash := rows[2]
 	slash.Path, slash.ID = "/v1/models/agent/{model}", ""
 	return append(rows, slash)
-}
-
-// inOwnTenant refuses a call that names another tenant than the key's: these
-// routes know no other (interface.md section 4).
-func inOwnTenant(serve func(http.ResponseWriter, *http.Request, authz.Caller) error) func(http.ResponseWriter, *http.Request, authz.Caller) error {
-	return func(w http.ResponseWriter, r *http.Request, who authz.Caller) error {
-		if t := r.Header.Get("X-Active-Tenant"); t != "" && t != who.TenantID {
-			return fault.New(fault.Malformed, "", "X-Active-Tenant names another company; these routes run in the key's own. Leave the header out.")
-		}
-		return serve(w, r, who)
-	}
 }

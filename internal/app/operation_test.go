@@ -345,7 +345,7 @@ var recipes = map[string]recipe{
 
 	"llmChatCompletion": {body: object{"model": "builtin/echo", "messages": []object{{"role": "user", "content": "hello"}}}},
 
-	"createMessage":      {body: object{"model": "claude-x", "max_tokens": 16, "messages": []object{{"role": "user", "content": "hello"}}}},
+	"createMessage":      {body: object{"model": "builtin/echo", "max_tokens": 16, "messages": []object{{"role": "user", "content": "hello"}}}},
 	"countMessageTokens": {body: object{"model": "claude-x", "messages": []object{{"role": "user", "content": "hello"}}}},
 	"createChatCompletion": {with: func(c *company) object {
 		return object{"model": c.ids["agentId"][0], "messages": []object{{"role": "user", "content": "hello"}}}
@@ -353,6 +353,7 @@ var recipes = map[string]recipe{
 	"createResponse": {with: func(c *company) object {
 		return object{"model": c.ids["agentId"][0], "input": "hello", "previous_response_id": c.ids["responseId"][0]}
 	}},
+	"createEmbedding": {body: object{"input": "hello"}},
 }
 
 // atPath names a file of a workspace in the query.
@@ -390,8 +391,9 @@ var references = map[string]string{
 
 	"run_id": "runId",
 	// Approvals are looked for among those of the run.
-	"approval_id": "approvalId",
-	"model":       "model", // of the chat routes: an agent
+	"approval_id":           "approvalId",
+	"model":                 "model", // of the chat routes: an agent
+	"createEmbedding model": "",      // whatever it says
 
 	"previous_response_id": "responseId",
 

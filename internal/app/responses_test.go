@@ -239,3 +239,21 @@ func TestAResponseGoesOnWithoutItsClient(t *testing.T) {
 		t.Errorf("after its end: %d %s", r.StatusCode, r.raw)
 	}
 }
+
+// How the answer is to look, and how hard to think about it, reaches the model.
+func TestResponsesSettings(t *testing.T) {
+	t.Parallel()
+	sim := modeltest.New(t)
+	n := start(t, sim)
+	n.want(200, "POST", responsesPath, object{
+		"model": n.agent(nil), "input": "hi", "parallel_tool_calls": false, "reasoning": object{"effort": "high"},
+		"tools": []object{{"type": "function", "name": "f", "strict": true}},
+		"text":  object{"format": object{"type": "json_schema", "name": "a", "schema": object{"type": "object"}, "strict": true}},
+	})
+	body := string(sim.Requests()[0].Body)
+	for _, want := range []string{`"response_format":{"type":"json_schema","json_schema":{"name":"a"`, `"reasoning_effort":"high"`, `"parallel_tool_calls":false`, `"strict":true`} {
+		if !strings.Contains(body, want) {
+			t.Errorf("%s is not in %s", want, body)
+		}
+	}
+}

@@ -73,6 +73,7 @@ const (
 var rows = []row{
 	{pattern: "bench/*", layer: bench, uses: []string{"modernc.org/sqlite", jsonModule}},
 	{pattern: "cmd/agentd", layer: cmd},
+	{pattern: "docs/examples/goclient", layer: example, uses: []string{"github.com/openai/openai-go/v3", "github.com/anthropics/anthropic-sdk-go"}},
 	{pattern: "docs/examples/*", layer: example},
 
 	{pattern: "internal/authz", layer: leaf},

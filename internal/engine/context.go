@@ -43,7 +43,7 @@ func (a *attempt) request(target model.Target) model.Request {
 	req := model.Request{
 		Target: target, Messages: a.view(target),
 		MaxTokens: o.MaxTokens, Temperature: o.Temperature, TopP: o.TopP, Stop: o.Stop,
-		Extra: effort(a.spec, a.phaseOf(), target.Capabilities),
+		Extra: extra(a.spec, a.phaseOf(), target.Capabilities, o.Extra),
 	}
 	if limit := a.limits().MaxTokensPerRun; limit != nil && !a.closing {
 		used := a.rec.Metrics.InputTokens + a.rec.Metrics.OutputTokens + int64(a.tokens)
@@ -61,6 +61,9 @@ func (a *attempt) request(target model.Target) model.Request {
 	}
 	if req.Tools = a.offered(); len(req.Tools) > 0 {
 		req.ToolChoice = o.ToolChoice
+		if parallel := o.Extra[parallelCalls]; parallel != nil {
+			req.Extra[parallelCalls] = parallel
+		}
 	}
 	return req
 }
@@ -72,7 +75,7 @@ func (a *attempt) offered() []model.ToolSpec {
 		return o.HasTool(t.Name) // of two with one name the caller's counts
 	})
 	for _, t := range o.Tools {
-		tools = append(tools, model.ToolSpec{Name: t.Name, Description: t.Description, Parameters: t.Parameters})
+		tools = append(tools, model.ToolSpec{Name: t.Name, Description: t.Description, Parameters: t.Parameters, Strict: t.Strict})
 	}
 	return tools
 }

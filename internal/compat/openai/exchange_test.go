@@ -314,6 +314,8 @@ func TestExchanges(t *testing.T) {
 		{name: "model-with-prefix", method: "GET", path: "/v1/models/agent/" + agentID},
 		{name: "model-escaped", method: "GET", path: "/v1/models/agent%2F" + agentID},
 		{name: "model-unknown", method: "GET", path: "/v1/models/01990000-0000-7000-8000-00000000000c"},
+		{name: "model-team", method: "GET", path: "/v1/models/team%2F" + agentID},
+		{name: "refused-team", body: strings.Replace(ask, agentID, "team/"+agentID, 1)},
 		{name: "model-no-id", method: "GET", path: "/v1/models/gpt-5"},
 		{name: "model-internal", method: "GET", path: "/v1/models/" + agentID, play: func(s *stage) *stage { s.refuse = errors.New("pq: secret"); return s }},
 		{name: "models-no-key", method: "GET", path: "/v1/models", header: []string{"Authorization", ""}},

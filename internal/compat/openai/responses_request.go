@@ -117,7 +117,7 @@ func (r *ResponseRequest) call(open []model.ToolCall, known func(id string) (Out
 	if err != nil {
 		return c, err
 	}
-	if c.Metadata, err = sourced(r.Metadata); err != nil {
+	if c.Metadata, err = sourced(ResponsesSource, r.Metadata, nil); err != nil {
 		return c, err
 	}
 	c.AgentID, c.Input, c.Parsed = r.AgentID(), input, &in
@@ -247,15 +247,4 @@ func (r *ResponseRequest) format(p *inputReader) jsontext.Value {
 	}
 	p.wrong("text.format.type", "expected text, json_object or json_schema")
 	return nil
-}
-
-// sourced is the metadata of a run that says of what shape its request was.
-func sourced(of schema.Nullable) (schema.Object, error) {
-	if len(of) == 0 {
-		return schema.Object(`{"source":"` + ResponsesSource + `"}`), nil
-	}
-	return json.Marshal(struct {
-		Source   string          `json:"source"`
-		Metadata schema.Nullable `json:"client_metadata"`
-	}{ResponsesSource, of})
 }

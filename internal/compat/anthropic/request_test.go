@@ -143,7 +143,7 @@ func TestThink(t *testing.T) {
 	}{
 		{"unknown model", `{"type":"enabled","budget_tokens":2048}`, model.Capabilities{}, ""},
 		{"reasoning", `{"type":"enabled","budget_tokens":2048}`, model.Capabilities{Budget: model.BudgetReasoning}, `{"reasoning":{"max_tokens":2048}}`},
-		{"thinking", `{"type":"enabled","budget_tokens":2048}`, model.Capabilities{Budget: model.BudgetThinking}, `{"thinking":{"type":"enabled","budget_tokens":2048}}`},
+		{"thinking", `{"type":"enabled","budget_tokens":2048}`, model.Capabilities{Budget: model.BudgetThinking}, `{"thinking":{"budget_tokens":2048,"type":"enabled"}}`},
 		{"plain", `{"type":"enabled","budget_tokens":2048}`, model.Capabilities{Budget: model.BudgetPlain}, `{"thinking_budget":2048}`},
 		{"does not think", `{"type":"enabled","budget_tokens":2048}`, model.Capabilities{Budget: model.BudgetPlain, Thinking: &no}, ""},
 		{"disabled", `{"type":"disabled"}`, model.Capabilities{Budget: model.BudgetPlain}, ""},

@@ -38,6 +38,19 @@ test: ## Run every test; those on PostgreSQL too where it is installed
 test-postgres: export AGENTD_TEST_REQUIRE_POSTGRES = 1
 test-postgres: test ## Run every test and fail where PostgreSQL is not installed
 
+# Outside of the tree, so that nothing that walks it meets a hundred thousand
+# files of others; installed anew where the versions changed.
+CLIENTS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/agentd-test/clients
+
+.PHONY: test-clients
+test-clients: ## Run the official JavaScript clients against agentd; needs node and npm
+	@mkdir -p $(CLIENTS)
+	@cmp -s test/clients/package-lock.json $(CLIENTS)/node_modules/.agentd-lock || ( \
+		cp test/clients/package.json test/clients/package-lock.json $(CLIENTS)/ && \
+		npm ci --prefix $(CLIENTS) --ignore-scripts --no-audit --no-fund --loglevel=error && \
+		cp test/clients/package-lock.json $(CLIENTS)/node_modules/.agentd-lock )
+	AGENTD_TEST_CLIENTS=$(CLIENTS) $(GO) test -count=1 -run '^TestOfficialClients$$' $(TESTFLAGS) ./internal/app
+
 # SQLite's driver is C that became Go: watching it takes most of the time, and
 # the races that we could make are in what calls it.
 .PHONY: race

@@ -13,7 +13,7 @@ import (
 // unaudited are the writes that leave no entry in the audit log, with the
 // reason.
 var unaudited = map[string]string{
-	"createRun": aRun, "cancelRun": aRun, "pauseRun": aRun, "resumeRun": aRun, "continueRun": aRun, "respondToRun": aRun, "createChatCompletion": aRun, "sensorWebhook": aRun, "callMcp": aRun,
+	"createRun": aRun, "cancelRun": aRun, "pauseRun": aRun, "resumeRun": aRun, "continueRun": aRun, "respondToRun": aRun, "createChatCompletion": aRun, "createResponse": aRun, "sensorWebhook": aRun, "callMcp": aRun,
 	"createMessage": "it changes nothing", "countMessageTokens": "it changes nothing",
 	"testWebhook": "it changes nothing", "redeliverWebhook": "it is in the delivery log",
 
@@ -34,7 +34,7 @@ var unaudited = map[string]string{
 	"testNotificationTarget": ownInbox,
 
 	"authorizeMcpServer": "it only gives a link to an authorization server",
-	"searchWeb":          "it changes nothing", "searchMemory": "it changes nothing", "searchKnowledgeBase": "it changes nothing",
+	"searchWeb":          "it changes nothing", "searchMemory": "it changes nothing", "searchKnowledgeBase": "it changes nothing", "createEmbedding": "it changes nothing",
 	"mintSseToken":      "it lasts a minute and carries less than what it is made with",
 	"patchMe":           "one's own profile",
 	"testLlmCredential": "it changes nothing", "createSpeech": "it changes nothing", "createTranscription": "it changes nothing",

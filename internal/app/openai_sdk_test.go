@@ -58,7 +58,10 @@ func TestSDKCompletion(t *testing.T) {
 	params.MaxCompletionTokens = openai.Int(64)
 	params.Stop = openai.ChatCompletionNewParamsStopUnion{OfStringArray: []string{"END"}}
 	params.Metadata = shared.Metadata{"ticket": "7"}
-	params.Seed, params.User = openai.Int(3), openai.String("ann") // ignored
+	params.Seed, params.User = openai.Int(3), openai.String("ann")
+	params.PresencePenalty, params.ReasoningEffort, params.Store = openai.Float(0.25), shared.ReasoningEffortLow, openai.Bool(true) // the last is ignored
+	params.ResponseFormat = openai.ChatCompletionNewParamsResponseFormatUnion{OfJSONObject: &shared.ResponseFormatJSONObjectParam{}}
+	params.N = openai.Int(2) // there is one choice all the same
 	var resp *http.Response
 	got, err := n.sdk().Chat.Completions.New(t.Context(), params, option.WithResponseInto(&resp))
 	if err != nil {
@@ -81,7 +84,7 @@ func TestSDKCompletion(t *testing.T) {
 		t.Errorf("the completion %s is of the run %s", got.ID, id)
 	}
 	r := n.want(200, "GET", "/api/v1/runs/"+id, nil)
-	wantMeta := object{"source": "chat_completions", "client_metadata": object{"ticket": "7"}}
+	wantMeta := object{"source": "chat_completions", "client_metadata": object{"ticket": "7"}, "client_user": "ann"}
 	if diff := cmp.Diff(wantMeta, r["metadata"]); r["status"] != "completed" || diff != "" {
 		t.Errorf("the run is %v", r)
 	}
@@ -93,7 +96,7 @@ func TestSDKCompletion(t *testing.T) {
 	if got := asked.Last("user"); !strings.Contains(got, "Answer in English.") || !strings.HasSuffix(got, "What is 6*7?") {
 		t.Errorf("the model is asked %q", got)
 	}
-	for _, want := range []string{`"temperature":0.5`, `"top_p":0.9`, `"stop":["END"]`, `:64`} {
+	for _, want := range []string{`"temperature":0.5`, `"top_p":0.9`, `"stop":["END"]`, `:64`, `"seed":3`, `"presence_penalty":0.25`, `"reasoning_effort":"low"`, `"response_format":{"type":"json_object"}`} {
 		if !strings.Contains(string(sim.Requests()[0].Body), want) {
 			t.Errorf("%s did not reach the model: %s", want, sim.Requests()[0].Body)
 		}
@@ -257,6 +260,7 @@ func TestSDKErrors(t *testing.T) {
 	}{
 		{"unknown-agent", n, asking("01990000-0000-7000-8000-00000000000a", hello), 404, "invalid_request_error", "model_not_found", "", "There is no agent"},
 		{"name-of-a-model", n, asking("gpt-5", hello), 404, "invalid_request_error", "model_not_found", "", `"gpt-5"`},
+		{"team", n, asking("team/"+agent, hello), 404, "invalid_request_error", "model_not_found", "", "There is no agent"},
 		{"wrong-key", n.as("svc_wrong"), asking(agent, hello), 401, "authentication_error", "AUTH_ERROR", "", "Authorization"},
 		{"missing-scope", n.as(reader), asking(agent, hello), 403, "permission_error", "MISSING_SCOPE", "", "runs:create"},
 		{"out-of-range", n, hot, 422, "invalid_request_error", "VALIDATION_ERROR", "temperature", "at most 2"},
@@ -345,7 +349,7 @@ func TestSDKModels(t *testing.T) {
 			t.Errorf("%s: %v, %v", id, m, err)
 		}
 	}
-	for _, id := range []string{"gpt-5", "01990000-0000-7000-8000-00000000000a"} {
+	for _, id := range []string{"gpt-5", "01990000-0000-7000-8000-00000000000a", "team/" + first} {
 		_, err := c.Models.Get(t.Context(), id)
 		if e, ok := errors.AsType[*openai.Error](err); !ok || e.StatusCode != 404 || e.Code != "model_not_found" {
 			t.Errorf("%s: %v", id, err)

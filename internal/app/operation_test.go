@@ -345,11 +345,15 @@ var recipes = map[string]recipe{
 
 	"llmChatCompletion": {body: object{"model": "builtin/echo", "messages": []object{{"role": "user", "content": "hello"}}}},
 
-	"createMessage":      {body: object{"model": "claude-x", "max_tokens": 16, "messages": []object{{"role": "user", "content": "hello"}}}},
+	"createMessage":      {body: object{"model": "builtin/echo", "max_tokens": 16, "messages": []object{{"role": "user", "content": "hello"}}}},
 	"countMessageTokens": {body: object{"model": "claude-x", "messages": []object{{"role": "user", "content": "hello"}}}},
 	"createChatCompletion": {with: func(c *company) object {
 		return object{"model": c.ids["agentId"][0], "messages": []object{{"role": "user", "content": "hello"}}}
 	}},
+	"createResponse": {with: func(c *company) object {
+		return object{"model": c.ids["agentId"][0], "input": "hello", "previous_response_id": c.ids["responseId"][0]}
+	}},
+	"createEmbedding": {body: object{"input": "hello"}},
 }
 
 // atPath names a file of a workspace in the query.
@@ -387,8 +391,11 @@ var references = map[string]string{
 
 	"run_id": "runId",
 	// Approvals are looked for among those of the run.
-	"approval_id": "approvalId",
-	"model":       "model", // of the chat routes: an agent
+	"approval_id":           "approvalId",
+	"model":                 "model", // of the chat routes: an agent
+	"createEmbedding model": "",      // whatever it says
+
+	"previous_response_id": "responseId",
 
 	"assigned_agent_ids": "agentId",
 	"server_ids":         "serverId",
@@ -406,7 +413,7 @@ var references = map[string]string{
 	"file_id":        "fileId",
 
 	// A limit of tokens, not a token.
-	"max_tokens": "", "max_completion_tokens": "",
+	"max_tokens": "", "max_completion_tokens": "", "max_output_tokens": "",
 	// Names of secrets and variables that the company keeps beside: it has no
 	// way to name another's.
 	"api_key_ref": "", "auth.env_key": "",

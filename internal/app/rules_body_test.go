@@ -99,7 +99,7 @@ func TestStrictJSON(t *testing.T) {
 func TestUnknownFieldsAreIgnored(t *testing.T) {
 	t.Parallel()
 	heavy(t)
-	c := owned(t, start(t, modeltest.New(t, silent), searching(t), roaming))
+	c := owned(t, start(t, modeltest.New(t, silent), embedding, searching(t), roaming))
 	deep := strings.Repeat("[", 63) + strings.Repeat("]", 63)
 	for _, op := range c.operations() {
 		if op.body == nil {

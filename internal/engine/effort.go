@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/go-json-experiment/json"
@@ -51,6 +52,37 @@ var usualEfforts = []string{"low", "medium", "high"}
 // ladder is every value of reasoning_effort, by its height.
 var ladder = []string{"none", "minimal", "low", "medium", "high", "xhigh", "max"}
 
+const (
+	effortField   = "reasoning_effort"
+	parallelCalls = "parallel_tool_calls" // which endpoints refuse where no tools are
+)
+
+// extra gives the further fields of a call: what its caller wishes, and how the
+// agent has its model think, unless the caller says how hard.
+func extra(spec *run.AgentSpec, in phase, takes model.Capabilities, wishes map[string]jsontext.Value) map[string]jsontext.Value {
+	own := effort(spec, in, takes)
+	if len(wishes) == 0 {
+		return own
+	}
+	fields := maps.Clone(wishes)
+	delete(fields, parallelCalls)
+	wish := fields[effortField]
+	if wish == nil {
+		maps.Copy(fields, own)
+		return fields
+	}
+	var level string
+	if takes.Efforts != nil && json.Unmarshal(wish, &level) == nil {
+		wish = encode(taken(level, takes.Efforts))
+	}
+	if thinks := takes.Thinking == nil || *takes.Thinking; thinks && string(wish) != `""` {
+		fields[effortField] = wish
+	} else {
+		delete(fields, effortField)
+	}
+	return fields
+}
+
 // effort gives the fields that tell a model how to think in a phase: what of
 // the agent's thinking and effort_policy the model takes. Nil: nothing is said.
 //
@@ -71,12 +103,12 @@ func effort(spec *run.AgentSpec, in phase, takes model.Capabilities) map[string]
 	}
 	fields := map[string]jsontext.Value{}
 	if value := taken(level, takes.Efforts); value != "" {
-		fields["reasoning_effort"] = encode(value)
+		fields[effortField] = encode(value)
 	}
 	if think.Budget > 0 {
 		if field, value := takes.BudgetField(think.Budget); field != "" {
 			fields[field] = value
-			delete(fields, "reasoning_effort") // an endpoint that takes a budget refuses both
+			delete(fields, effortField) // an endpoint that takes a budget refuses both
 		}
 	}
 	if len(fields) == 0 {

@@ -1,8 +1,11 @@
 package engine
 
 import (
+	"maps"
 	"testing"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/model"
@@ -73,5 +76,44 @@ func TestPhases(t *testing.T) {
 	}
 	if got := (&attempt{}).phaseOf(); got != phasePlan {
 		t.Errorf("of nothing: %s", got)
+	}
+}
+
+// What the caller wishes goes with a call, and its effort goes before the
+// agent's. Endpoints refuse parallel_tool_calls where there are no tools, so it
+// waits for them.
+func TestWishes(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ thinking, capabilities, wishes, want string }{
+		"nothing":              {"", "", `{}`, `null`},
+		"agent-only":           {`{"effort":"low"}`, "", `{}`, `{"reasoning_effort":"low"}`},
+		"both":                 {`{"effort":"low"}`, "", `{"seed":1}`, `{"reasoning_effort":"low","seed":1}`},
+		"caller-goes-before":   {`{"effort":"low"}`, "", `{"reasoning_effort":"minimal"}`, `{"reasoning_effort":"minimal"}`},
+		"budget-gives-way":     {`{"budget_tokens":9}`, `{"thinking_budget":"thinking"}`, `{"reasoning_effort":"high"}`, `{"reasoning_effort":"high"}`},
+		"what-the-model-takes": {"", `{"reasoning_effort":["low","high"]}`, `{"reasoning_effort":"medium"}`, `{"reasoning_effort":"low"}`},
+		"takes-no-effort":      {"", `{"reasoning_effort":false}`, `{"reasoning_effort":"high","seed":1}`, `{"seed":1}`},
+		"cannot-think":         {"", `{"thinking":false}`, `{"reasoning_effort":"high"}`, `{}`},
+		"parallel":             {"", "", `{"parallel_tool_calls":false}`, `{}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var wishes map[string]jsontext.Value
+			if err := json.Unmarshal([]byte(tt.wishes), &wishes); err != nil {
+				t.Fatal(err)
+			}
+			before := maps.Clone(wishes)
+			spec := &run.AgentSpec{Thinking: schema.Nullable(tt.thinking)}
+			got := extra(spec, phasePlan, model.ParseCapabilities([]byte(tt.capabilities)), wishes)
+			if tt.want == "null" {
+				if len(got) > 0 {
+					t.Errorf("got %s", encode(got))
+				}
+			} else if diff := cmp.Diff(tt.want, string(encode(got))); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(before, wishes); diff != "" {
+				t.Errorf("the run's own wishes were changed: %s", diff)
+			}
+		})
 	}
 }

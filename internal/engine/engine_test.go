@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/event"
@@ -322,6 +323,28 @@ func TestCallersTools(t *testing.T) {
 	}
 	if told := r.sim.Requests()[1].Chat().Last(model.Tool); told != "18 degrees" {
 		t.Errorf("the model was told %q", told)
+	}
+}
+
+// The wishes are stored with the run and reach each of its model calls.
+func TestWishesReachEveryCall(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, sqldbtest.Open(t, sqldbtest.SQLite), modeltest.Script(
+		modeltest.Answer{ToolCalls: []model.ToolCall{call("c", "calculator", `{"expression":"6*7"}`)}}, modeltest.Answer{Text: "42"}))
+	n := r.start("node", 8, nil)
+	n.end(n.begin(run.Request{Options: run.Options{Plain: true, Extra: map[string]jsontext.Value{
+		"response_format": jsontext.Value(`{"type":"json_object"}`), "seed": jsontext.Value(`7`), "parallel_tool_calls": jsontext.Value(`false`),
+	}, Tools: []run.CallerTool{{Name: "weather", Strict: true}}}}).RunID)
+	asked := r.sim.Requests()
+	if len(asked) != 2 {
+		t.Fatalf("%d calls", len(asked))
+	}
+	for _, req := range asked {
+		for _, want := range []string{`"response_format":{"type":"json_object"}`, `"seed":7`, `"parallel_tool_calls":false`, `"strict":true`} {
+			if !strings.Contains(string(req.Body), want) {
+				t.Errorf("%s is not in %s", want, req.Body)
+			}
+		}
 	}
 }
 

@@ -54,11 +54,13 @@ type ToolCall struct {
 	Arguments string `json:"arguments"`
 }
 
-// ToolSpec offers a tool to a model. Parameters is a JSON Schema.
+// ToolSpec offers a tool to a model. Parameters is a JSON Schema, which the
+// arguments of a strict tool must fit.
 type ToolSpec struct {
 	Name        string
 	Description string
 	Parameters  jsontext.Value
+	Strict      bool
 }
 
 // Target is where a request goes: an endpoint, a model name there, and what is

@@ -136,6 +136,9 @@ func appendTools(b []byte, req *model.Request) []byte {
 			b = append(b, `,"parameters":`...)
 			b = append(b, t.Parameters...)
 		}
+		if t.Strict { // many endpoints do not know it
+			b = append(b, `,"strict":true`...)
+		}
 		b = append(b, `}}`...)
 	}
 	b = append(b, ']')

@@ -78,10 +78,15 @@ type Options struct {
 	Stop        []string       `json:"stop,omitzero"`
 	Tools       []CallerTool   `json:"tools,omitzero"`
 	ToolChoice  jsontext.Value `json:"tool_choice,omitzero"`
+	// Extra are further fields for every model call, as endpoints name them:
+	// response_format, seed, reasoning_effort …
+	Extra map[string]jsontext.Value `json:"extra,omitzero"`
 	// Model is used instead of the agent's, where a session says so.
 	Model *model.Spec `json:"model,omitzero"`
 	// Continues is the run that this one goes on from.
 	Continues string `json:"continues,omitzero"`
+	// Follows is the response that this one has as its history; see package response.
+	Follows string `json:"follows,omitzero"`
 	// Budgets are what the run spends from: its own, and those of the run that
 	// started it.
 	Budgets []string `json:"budgets,omitzero"`
@@ -98,6 +103,7 @@ type CallerTool struct {
 	Name        string         `json:"name"`
 	Description string         `json:"description,omitzero"`
 	Parameters  jsontext.Value `json:"parameters,omitzero"`
+	Strict      bool           `json:"strict,omitzero"` // arguments must fit the schema
 }
 
 // Input is what the platform reads of a run's input; further keys are the

@@ -29,6 +29,7 @@ func (r *Request) Ask() (model.Request, error) {
 		}
 	}
 	r.choose(&req, t)
+	r.shape(&req)
 	return req, t.err()
 }
 

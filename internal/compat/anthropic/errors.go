@@ -24,6 +24,15 @@ type EnvelopeBody struct {
 
 	Type    string `json:"type" required:"true" enum:"invalid_request_error,authentication_error,permission_error,billing_error,rate_limit_error,api_error"`
 	Message string `json:"message" required:"true" doc:"Lists every field that cannot be accepted."`
+
+	Details *EnvelopeDetails `json:"details,omitzero"`
+}
+
+// EnvelopeDetails say what a client can do about a refusal.
+type EnvelopeDetails struct {
+	_ struct{} `json:"-" name:"MessagesErrorDetails"`
+
+	Code string `json:"error_code" required:"true" enum:"thread_not_found"`
 }
 
 // errorTypes maps kinds to the types that Anthropic's clients know. What is not
@@ -72,7 +81,11 @@ var brackets = strings.NewReplacer("[", ".", "]", "")
 
 func appendEnvelope(b []byte, e *fault.Error, requestID string) []byte {
 	b = append(append(append(b, `{"type":"error","error":{"type":"`...), errorType(e)...), `","message":`...)
-	b = append(appendString(b, message(e)), `},"request_id":`...)
+	b = appendString(b, message(e))
+	if e.Code == codeNoThread { // by which clients know what to do
+		b = append(b, `,"details":{"error_code":"`+codeNoThread+`"}`...)
+	}
+	b = append(b, `},"request_id":`...)
 	return append(appendString(b, requestID), '}')
 }
 

@@ -105,6 +105,9 @@ func read(r *http.Request) (*Request, model.Request, error) {
 	if err != nil {
 		return nil, model.Request{}, err
 	}
+	if err := req.continued(); err != nil {
+		return nil, model.Request{}, err
+	}
 	ask, err := req.Ask()
 	return req, ask, err
 }

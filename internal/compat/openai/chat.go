@@ -27,8 +27,20 @@ type ChatRequest struct {
 	MaxCompletionTokens *int            `json:"max_completion_tokens,omitzero" nullable:"true" doc:"The newer name of max_tokens, which it overrides."`
 	Stop                jsontext.Value  `json:"stop,omitzero" doc:"A string or an array of strings."`
 	Tools               []Tool          `json:"tools,omitzero" nullable:"true" maxItems:"1000" doc:"Tools that the caller runs itself."`
-	ToolChoice          jsontext.Value  `json:"tool_choice,omitzero" doc:"A string or an object, as OpenAI has them."`
+	ToolChoice          jsontext.Value  `json:"tool_choice,omitzero" doc:"A string or an object, as OpenAI has them. It is about the caller's tools."`
+	Functions           jsontext.Value  `json:"functions,omitzero" doc:"The form before tools. Not taken."`
 	Metadata            schema.Nullable `json:"metadata,omitzero" doc:"Goes into the run's metadata, as client_metadata."`
+	User                *string         `json:"user,omitzero" nullable:"true" maxLength:"512" doc:"Goes into the run's metadata, as client_user."`
+
+	// What follows goes to each of the run's model calls as it is.
+	ParallelToolCalls *bool           `json:"parallel_tool_calls,omitzero" nullable:"true"`
+	ResponseFormat    schema.Nullable `json:"response_format,omitzero" doc:"text, json_object, or json_schema with a schema."`
+	Seed              *int64          `json:"seed,omitzero" nullable:"true"`
+	PresencePenalty   *float64        `json:"presence_penalty,omitzero" nullable:"true" minimum:"-2" maximum:"2"`
+	FrequencyPenalty  *float64        `json:"frequency_penalty,omitzero" nullable:"true" minimum:"-2" maximum:"2"`
+	LogitBias         schema.Nullable `json:"logit_bias,omitzero"`
+	ReasoningEffort   *string         `json:"reasoning_effort,omitzero" nullable:"true" maxLength:"32" doc:"Instead of what the agent says of it."`
+	Verbosity         *string         `json:"verbosity,omitzero" nullable:"true" maxLength:"32"`
 }
 
 // Message is one turn of the caller's conversation.
@@ -37,13 +49,14 @@ type Message struct {
 	Content    jsontext.Value `json:"content,omitzero" doc:"A string, an array of content parts, or null."`
 	Name       *string        `json:"name,omitzero" nullable:"true"`
 	ToolCalls  []ToolCall     `json:"tool_calls,omitzero" nullable:"true" maxItems:"1000"`
+	Refusal    *string        `json:"refusal,omitzero" nullable:"true" doc:"Of the assistant: said in place of content."`
 	ToolCallID *string        `json:"tool_call_id,omitzero" nullable:"true" doc:"Of a message of role tool: the call that it answers."`
 }
 
 // Tool is a tool that the caller runs itself.
 type Tool struct {
-	Type     string   `json:"type"`
-	Function Function `json:"function" required:"true"`
+	Type     string    `json:"type" doc:"function, the only kind that can be taken."`
+	Function *Function `json:"function,omitzero"`
 }
 
 // Function describes one.
@@ -51,6 +64,7 @@ type Function struct {
 	Name        string         `json:"name" required:"true" minLength:"1"`
 	Description string         `json:"description,omitzero"`
 	Parameters  jsontext.Value `json:"parameters,omitzero" doc:"A JSON Schema."`
+	Strict      *bool          `json:"strict,omitzero" nullable:"true" doc:"Arguments must fit the schema, where the model can be held to that."`
 }
 
 // ToolCall is a call of one.

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"strings"
 
@@ -23,6 +24,9 @@ func (m *Message) turn(text string, parts []jsontext.Value) model.Message {
 var (
 	errContent = errors.New("expected a string, an array of content parts, or null")
 	errPart    = errors.New("expected every content part to be an object with a type, and a text where the type is text")
+	errImage   = errors.New("expected a part of type image_url to have image_url: {url}, where the url begins with https://, http:// or data:")
+	errAudio   = errors.New("expected a part of type input_audio to have input_audio: {data, format}")
+	errFile    = errors.New("expected a part of type file to have file: {file_data, filename}; files cannot be named by an id here")
 	errParts   = errors.New("expected at most 1000 content parts in a message, and 10000 in all")
 )
 
@@ -50,15 +54,12 @@ func content(v jsontext.Value) (text string, parts []jsontext.Value, err error) 
 	}
 	var texts []string
 	for _, p := range parts {
-		var part struct {
-			Type string `json:"type"`
-			Text string `json:"text"`
+		text, is, err := chatPart(p)
+		if err != nil {
+			return "", nil, err
 		}
-		if p.Kind() != '{' || json.Unmarshal(p, &part) != nil || part.Type == "" {
-			return "", nil, errPart
-		}
-		if part.Type == "text" || part.Type == "input_text" {
-			texts = append(texts, part.Text)
+		if is {
+			texts = append(texts, text)
 		}
 	}
 	text = strings.Join(texts, "\n")
@@ -66,6 +67,90 @@ func content(v jsontext.Value) (text string, parts []jsontext.Value, err error) 
 		return text, nil, nil
 	}
 	return text, parts, nil
+}
+
+// chatPart reads a content part, and says whether it is text. What a model takes
+// beside text is for its endpoint to know: parts of kinds that are not known
+// here pass.
+func chatPart(p jsontext.Value) (text string, is bool, err error) {
+	var part struct {
+		Type    string `json:"type"`
+		Text    string `json:"text"`
+		Refusal string `json:"refusal"`
+		Image   struct {
+			URL start `json:"url"`
+		} `json:"image_url"`
+		Audio struct {
+			Data   start `json:"data"`
+			Format start `json:"format"`
+		} `json:"input_audio"`
+		File struct {
+			Data start `json:"file_data"`
+		} `json:"file"`
+	}
+	if p.Kind() != '{' || json.Unmarshal(p, &part) != nil || part.Type == "" {
+		return "", false, cmp.Or(wrongPart(p), errPart)
+	}
+	switch part.Type {
+	case "text", "input_text":
+		return part.Text, true, nil
+	case "refusal":
+		return part.Refusal, true, nil
+	case "image_url":
+		if !isPicture(string(part.Image.URL)) {
+			return "", false, errImage
+		}
+	case "input_audio":
+		if part.Audio.Data == "" || part.Audio.Format == "" {
+			return "", false, errAudio
+		}
+	case "file":
+		if part.File.Data == "" {
+			return "", false, errFile
+		}
+	}
+	return "", false, nil
+}
+
+// wrongPart is what to say of a part whose members are of the wrong kinds.
+func wrongPart(p jsontext.Value) error {
+	var kind struct {
+		Type jsontext.Value `json:"type"`
+	}
+	_ = json.Unmarshal(p, &kind)
+	switch string(kind.Type) {
+	case `"image_url"`:
+		return errImage
+	case `"input_audio"`:
+		return errAudio
+	case `"file"`:
+		return errFile
+	}
+	return nil
+}
+
+// start is how a text begins that may be megabytes long.
+type start string
+
+// UnmarshalJSONFrom implements json.UnmarshalerFrom.
+func (s *start) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	v, err := dec.ReadValue()
+	if err != nil {
+		return err
+	}
+	if v.Kind() != '"' {
+		return errContent
+	}
+	head := v[1:min(len(v)-1, 1+len("https://"))]
+	if bytes.IndexByte(head, '\\') >= 0 { // PHP writes https:\/\/
+		head = jsontext.Value(unquote(v))
+	}
+	*s = start(head)
+	return nil
+}
+
+func isPicture(url string) bool {
+	return strings.HasPrefix(url, "https://") || strings.HasPrefix(url, "http://") || strings.HasPrefix(url, "data:")
 }
 
 // elements gives the parts of a content, and no more than there may be.

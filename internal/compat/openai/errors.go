@@ -78,8 +78,8 @@ func encodeEnvelope(e *fault.Error) ([]byte, error) {
 // Fail renders a refusal in the chat envelope.
 func Fail(w http.ResponseWriter, _ *http.Request, status int, e *fault.Error) {
 	httpapi.RefusalHeaders(w, status, e)
-	if status == http.StatusConflict {
-		// OpenAI's clients repeat a 409 unless they are told not to. Ours is a
+	if status == http.StatusConflict || status == http.StatusNotImplemented {
+		// OpenAI's clients repeat these unless they are told not to. Ours are of a
 		// state that waiting does not change.
 		w.Header().Set("X-Should-Retry", "false")
 	}

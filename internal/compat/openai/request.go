@@ -21,13 +21,11 @@ const Source = "chat_completions"
 // the run's, the others are its history. Errors: fault.Invalid for the fields
 // that cannot be read.
 func (r *ChatRequest) RunRequest() (run.Request, error) {
-	in, err := r.input()
-	if err != nil {
-		return run.Request{}, err
-	}
-	options, err := r.options()
-	if err != nil {
-		return run.Request{}, err
+	var wrong complaints
+	in := r.input(&wrong)
+	options := r.options(&wrong)
+	if wrong != nil {
+		return run.Request{}, fault.BadFields(wrong...)
 	}
 	input, err := json.Marshal(in)
 	if err != nil {
@@ -40,7 +38,19 @@ func (r *ChatRequest) RunRequest() (run.Request, error) {
 	return run.Request{AgentID: r.AgentID(), Input: input, Parsed: &in, Metadata: metadata, Options: options}, nil
 }
 
-func (r *ChatRequest) input() (run.Input, error) {
+// complaints gathers the fields that cannot be taken.
+type complaints []fault.Field
+
+func (c *complaints) add(field, message string) {
+	*c = append(*c, fault.Field{Field: field, Message: message})
+}
+
+// message complains of a message's member.
+func (c *complaints) message(i int, field, complaint string) {
+	c.add("messages["+strconv.Itoa(i)+"]."+field, complaint)
+}
+
+func (r *ChatRequest) input(wrong *complaints) run.Input {
 	var in run.Input
 	var instructions []string
 	turns := make([]model.Message, 0, len(r.Messages))
@@ -48,24 +58,31 @@ func (r *ChatRequest) input() (run.Input, error) {
 	for i := range r.Messages {
 		m := &r.Messages[i]
 		text, parts, err := content(m.Content)
-		if err != nil {
-			return in, wrong(i, "content", err.Error())
+		if err == nil {
+			if allParts += len(parts); allParts > maxAllParts {
+				err = errParts
+			}
 		}
-		if allParts += len(parts); allParts > maxAllParts {
-			return in, wrong(i, "content", errParts.Error())
+		if err != nil {
+			wrong.message(i, "content", err.Error())
+			continue
 		}
 		switch m.Role {
 		case "system", "developer":
 			if parts != nil {
-				return in, wrong(i, "content", "instructions are text: only parts of type text can be in a message of role "+m.Role)
+				wrong.message(i, "content", "instructions are text: only parts of type text can be in a message of role "+m.Role)
 			}
 			if text != "" {
 				instructions = append(instructions, text)
 			}
 			continue
+		case "assistant":
+			if text == "" && parts == nil {
+				text = deref(m.Refusal)
+			}
 		case "tool":
 			if deref(m.ToolCallID) == "" {
-				return in, wrong(i, "tool_call_id", "required in a message of role tool: the id of the call that it answers")
+				wrong.message(i, "tool_call_id", "required in a message of role tool: the id of the call that it answers")
 			}
 		}
 		turns = append(turns, m.turn(text, parts))
@@ -74,66 +91,54 @@ func (r *ChatRequest) input() (run.Input, error) {
 		in.Message, in.Parts = turns[n-1].Text, turns[n-1].Parts
 		turns = turns[:n-1]
 	}
-	if len(turns) == 0 && in.Message == "" && len(in.Parts) == 0 && len(instructions) == 0 {
-		return in, fault.BadFields(fault.Field{Field: "messages", Message: "there is nothing to answer: no message has content"})
+	if *wrong == nil && len(turns) == 0 && in.Message == "" && len(in.Parts) == 0 && len(instructions) == 0 {
+		wrong.add("messages", "there is nothing to answer: no message has content")
 	}
 	if len(turns) > 0 {
 		in.History = turns
 	}
 	in.Instructions = strings.Join(instructions, "\n\n")
-	return in, nil
-}
-
-func wrong(message int, field, complaint string) error {
-	return fault.BadFields(fault.Field{Field: "messages[" + strconv.Itoa(message) + "]." + field, Message: complaint})
+	return in
 }
 
 // options are how the caller wants the model to be called.
-func (r *ChatRequest) options() (run.Options, error) {
-	o := run.Options{Plain: !r.Streams(), Temperature: r.Temperature, TopP: r.TopP}
-	switch r.ToolChoice.Kind() {
-	case 0, 'n':
-	case '"', '{':
-		o.ToolChoice = r.ToolChoice
-	default:
-		return o, fault.BadFields(fault.Field{Field: "tool_choice", Message: "expected a string or an object"})
-	}
+func (r *ChatRequest) options(wrong *complaints) run.Options {
+	o := run.Options{Plain: !r.Streams(), Temperature: r.Temperature, TopP: r.TopP, Stop: r.stop(wrong), Extra: r.extra(wrong)}
 	for _, limit := range []*int{r.MaxTokens, r.MaxCompletionTokens} {
 		if limit != nil {
 			o.MaxTokens = max(1, *limit)
 		}
 	}
-	var err error
-	if o.Stop, err = r.stop(); err != nil {
-		return o, err
-	}
-	for _, t := range r.Tools {
-		o.Tools = append(o.Tools, run.CallerTool{Name: t.Function.Name, Description: t.Function.Description, Parameters: t.Function.Parameters})
-	}
-	return o, nil
+	o.Tools, o.ToolChoice = r.tools(wrong)
+	return o
 }
 
-func (r *ChatRequest) stop() (texts []string, err error) {
+func (r *ChatRequest) stop(wrong *complaints) (texts []string) {
+	var err error
 	switch r.Stop.Kind() {
 	case 0, 'n':
-		return nil, nil
+		return nil
 	case '"':
-		texts = []string{unquote(r.Stop)}
+		return []string{unquote(r.Stop)}
 	default:
 		err = json.Unmarshal(r.Stop, &texts)
 	}
 	if err != nil {
-		return nil, fault.BadFields(fault.Field{Field: "stop", Message: "expected a string or an array of strings"})
+		wrong.add("stop", "expected a string or an array of strings")
 	}
-	return texts, nil
+	return texts
 }
 
-func (r *ChatRequest) metadata() (schema.Object, error) {
-	if len(r.Metadata) == 0 {
-		return schema.Object(`{"source":"` + Source + `"}`), nil
+func (r *ChatRequest) metadata() (schema.Object, error) { return sourced(Source, r.Metadata, r.User) }
+
+// sourced is the metadata of a run that a caller's request made.
+func sourced(source string, metadata schema.Nullable, user *string) (schema.Object, error) {
+	if len(metadata) == 0 && user == nil {
+		return schema.Object(`{"source":"` + source + `"}`), nil
 	}
 	return json.Marshal(struct {
 		Source   string          `json:"source"`
-		Metadata schema.Nullable `json:"client_metadata"`
-	}{Source, r.Metadata})
+		Metadata schema.Nullable `json:"client_metadata,omitzero"`
+		User     *string         `json:"client_user,omitzero"`
+	}{source, metadata, user})
 }

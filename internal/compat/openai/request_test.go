@@ -146,7 +146,7 @@ func TestConversationsAreBounded(t *testing.T) {
 	}
 	many := func(n int, item string) []string { return slices.Repeat([]string{item}, n) }
 	list := func(items []string) string { return "[" + strings.Join(items, ",") + "]" }
-	const text, image = `{"type":"text","text":"a"}`, `{"type":"image_url"}`
+	const text, image = `{"type":"text","text":"a"}`, `{"type":"image_url","image_url":{"url":"data:"}}`
 	for name, c := range map[string]struct {
 		body, field string // "": it is taken
 	}{

@@ -21,6 +21,7 @@ import (
 	"agentd/internal/audit"
 	"agentd/internal/clock"
 	"agentd/internal/config"
+	"agentd/internal/credential"
 	"agentd/internal/event"
 	"agentd/internal/gateway"
 	"agentd/internal/httpapi"
@@ -73,9 +74,10 @@ type App struct {
 	gateway  *gateway.Gateway // the model proxy
 	plans    *quota.Plans
 	wire     *modelwire.Client
-	guarded  *outbound.Client // for addresses that tenants choose
-	hooks    *outbound.Client // for the webhooks among them
-	embedder model.Embedder   // nil: none is configured
+	keys     *credential.Service // tenants' keys of model providers
+	guarded  *outbound.Client    // for addresses that tenants choose
+	hooks    *outbound.Client    // for the webhooks among them
+	embedder model.Embedder      // nil: none is configured
 }
 
 // Start builds and starts everything. On an error nothing is left running.

@@ -143,7 +143,7 @@ func (a *App) build(ctx context.Context) error {
 
 	a.routes = slices.Concat(
 		a.people.Routes(), members.Routes(), signIn.Routes(), agents.Routes(), resource.Routes(resource.NewStore(commerce.Customers, kernel)), guardrails.Routes(), runs.Routes(), remember.routes(),
-		tools.bind(a, runs, agents), sessions.Routes(), schedules.Routes(), sensors.Routes(), notes.Routes(), servers.Routes(), storedRoutes, a.audit.Routes(), tenants.Routes(), used.Routes(), found.Routes(), hooks.Routes(),
+		tools.bind(a, runs, agents), sessions.Routes(), schedules.Routes(), sensors.Routes(), notes.Routes(), servers.Routes(), storedRoutes, a.audit.Routes(), tenants.Routes(), used.Routes(), found.Routes(), hooks.Routes(), a.modelRoutes(),
 	)
 	a.raw = append(a.compatible(runs, agents, source, log), a.mcpEndpoint(servers, runs, agentTools{catalogue{agents}, source}, log)...)
 	return a.buildServer(signIn)
@@ -281,7 +281,8 @@ func (a *App) buildModels() (engine.Models, gateway.Client, error) {
 	a.wire = modelwire.New(modelwire.Config{Operator: operator, Guarded: a.guarded.Transport(), Tracer: tracer(a.cfg.Observability, "agentd/model")})
 	a.embedder = embedderOf(c, a.wire)
 	a.breaker = &model.Breaker{Next: a.wire, Clock: a.clock}
-	return model.Resolver{Catalogue: a.models}, model.Router{Wire: a.breaker, Forwards: a.breaker}, nil
+	models, err := a.buildResolver()
+	return models, model.Router{Wire: a.breaker, Forwards: a.breaker}, err
 }
 
 // defaultModel is what agents use that name no model.

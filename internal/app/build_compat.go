@@ -25,7 +25,7 @@ func (a *App) compatible(runs *run.Service, agents *agent.Agents, source run.Age
 	proxy := &openai.Proxy{Gateway: a.gateway, CheckAgent: checkAgent}
 	messages := &anthropic.Messages{Gateway: a.gateway, Reserved: a.messagesModel(), CheckAgent: checkAgent}
 	return slices.Concat(
-		chat.Routes(), proxy.Routes(), messages.Routes(), a.embeddings().Routes(),
+		chat.Routes(), proxy.Routes(), messages.Routes(), a.audio(), a.embeddings().Routes(),
 	)
 }
 

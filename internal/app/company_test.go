@@ -39,8 +39,10 @@ func eachEngine(t *testing.T, test func(t *testing.T, n *node)) {
 	}
 }
 
-// embedding has the simulated model embed.
-func embedding(c *config.Config) { c.Models.EmbeddingModel = "sim-embedding" }
+// embedding has the simulated model embed, speak and listen.
+func embedding(c *config.Config) {
+	c.Models.EmbeddingModel, c.Models.SpeechModel, c.Models.TranscriptionModel = "sim-embedding", "sim-speech", "sim-transcription"
+}
 
 // silent is a model that lets runs run until somebody ends them, but for those
 // that are to wait: it calls the tool that the message begins with.
@@ -243,6 +245,7 @@ func newCompany(n *node, mark string, id identity.Grant) *company {
 	c.remember(agent, add)
 	c.mcpServers(add)
 	c.sensors(agent, add)
+	c.want(200, "PUT", "/api/v1/llm-credentials/mine", object{"api_key": "sk-" + mark + "-0123456789", "endpoint_url": "https://127.0.0.1:9/" + mark})
 	return c
 }
 

@@ -33,6 +33,9 @@ var keptAfterwards = map[string]string{
 	"searchKnowledgeBase":  "reads",
 	"searchWeb":            "reads",
 	"testMcpServer":        "reads",
+	"testLlmCredential":    "reads",
+	"createSpeech":         "a model is asked again",
+	"createTranscription":  "a model is asked again",
 	"reindexKnowledgeBase": "what is embedded is not embedded again",
 	"authorizeMcpServer":   "another address, of which one is used",
 	"bulkDeleteSessions":   "what is deleted stays so",
@@ -58,7 +61,7 @@ func TestEveryWriteCanBeRepeated(t *testing.T) {
 		t.Run(op.name(), func(t *testing.T) {
 			c := c.in(t)
 			k := c.own(op)
-			if k.body != nil { // as text: maps have no order, and a repeated request has the same bytes
+			if _, isText := k.body.(string); k.body != nil && !isText { // as text: maps have no order, and a repeated request has the same bytes
 				text, err := json.Marshal(k.body)
 				if err != nil {
 					t.Fatal(err)

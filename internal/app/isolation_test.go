@@ -81,11 +81,15 @@ func minding(t *testing.T, mine, theirs *company) {
 		if len(op.Scopes) == 0 || moreScopes[op.ID] != "" {
 			return mine.node
 		}
-		scope := string(op.Scopes[0])
-		if keys[scope] == nil {
-			keys[scope] = mine.keyed(scope)
+		scopes := []string{string(op.Scopes[0])}
+		for _, more := range op.And {
+			scopes = append(scopes, string(more))
 		}
-		return keys[scope]
+		name := strings.Join(scopes, " ")
+		if keys[name] == nil {
+			keys[name] = mine.keyed(scopes...)
+		}
+		return keys[name]
 	}
 	beside := theirs.admin()
 	before := beside.rows(theirs.id.TenantID)

@@ -129,7 +129,8 @@ func (n *node) operations() []*operation {
 		for status, answer := range published.Responses {
 			o.answers[status] = answer.Content["application/json"].Schema
 			_, file := answer.Content[route.Bytes]
-			o.bytes = o.bytes || file
+			_, sound := answer.Content["audio/*"]
+			o.bytes = o.bytes || file || sound
 		}
 		o.body = published.RequestBody.Content["application/json"].Schema
 		all = append(all, o)
@@ -323,6 +324,16 @@ var recipes = map[string]recipe{
 	"ingestKbDocument":       {with: uploaded},
 	"searchKnowledgeBase":    {body: object{"query": "made"}},
 
+	"setLlmCredential":    {body: object{"api_key": "sk-made-by-a-test"}, ids: ofProvider("openai")},
+	"testLlmCredential":   {ids: ofProvider("mine")},
+	"listProviderModels":  {ids: ofProvider("default")},
+	"createSpeech":        {body: object{"input": "made by a test"}},
+	"createTranscription": {ids: spoken},
+	"deleteLlmCredential": {ids: func(c *company, call *call) {
+		c.want(200, "PUT", "/api/v1/llm-credentials/groq", object{"api_key": "sk-made-by-a-test"})
+		call.path["provider"] = "groq"
+	}},
+
 	"createTenant":         {body: object{"name": "made by a test"}},
 	"updateAdminTenant":    {body: object{"name": "named by a test"}},
 	"suspendTenant":        {body: object{"reason": "a test"}},
@@ -345,6 +356,17 @@ var recipes = map[string]recipe{
 // atPath names a file of a workspace in the query.
 func atPath(path string) func(*company, *call) {
 	return func(_ *company, call *call) { call.query.Set("path", path) }
+}
+
+// ofProvider names a model provider in the path.
+func ofProvider(name string) func(*company, *call) {
+	return func(_ *company, call *call) { call.path["provider"] = name }
+}
+
+// spoken is a form with a sound.
+func spoken(_ *company, call *call) {
+	call.body = "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.mp3\"\r\n\r\nsound\r\n--b--\r\n"
+	call.headers = append(call.headers, "Content-Type", "multipart/form-data; boundary=b")
 }
 
 // uploaded is a body that names a file.
@@ -390,13 +412,15 @@ var references = map[string]string{
 	// Names of secrets and variables that the company keeps beside: it has no
 	// way to name another's.
 	"api_key_ref": "", "auth.env_key": "",
-	"model_ref":          "", // a name that an endpoint knows
-	"continuation_token": "", // of the run in the path alone: TestContinuationsOfOthers
+	"setLlmCredential api_key": "", // a secret, not its name
+	"model_ref":                "", // a name that an endpoint knows
+	"continuation_token":       "", // of the run in the path alone: TestContinuationsOfOthers
 
 	"token": "", // of the invite in the path, or of a mail
 
 	// Ids that a caller gives to things of its own.
 	"callMcp id":                 "",
+	"createSpeech model":         "", // of the catalogue
 	"messages[].tool_call_id":    "",
 	"messages[].tool_calls[].id": "",
 }
@@ -484,6 +508,7 @@ func (k *call) target() string {
 // send makes the call with a node's key.
 func (k *call) send(n *node, headers ...string) reply {
 	n.t.Helper()
+	headers = append(slices.Clone(k.headers), headers...)
 	if k.op.endless {
 		return k.begin(n, headers...)
 	}

@@ -111,7 +111,11 @@ type Models struct {
 	EmbeddingBaseURL string        `env:"AGENTD_EMBEDDING_BASE_URL" name:"embedding-base-url" placeholder:"URL" help:"OpenAI-compatible endpoint of that model. Empty: AGENTD_MODEL_BASE_URL, with its key."`
 	EmbeddingAPIKey  secret.String `env:"AGENTD_EMBEDDING_API_KEY" name:"embedding-api-key" placeholder:"KEY" help:"Key for AGENTD_EMBEDDING_BASE_URL; it is sent nowhere else."`
 
-	Providers string `env:"AGENTD_PROVIDERS" placeholder:"FILE" help:"JSON file with further model providers, their models, context windows and prices."`
+	SpeechModel        string `env:"AGENTD_SPEECH_MODEL" name:"speech-model" placeholder:"NAME" help:"Model that speaks, as PROVIDER/NAME or a name that the default provider knows. Empty: /llm/audio/speech is 501."`
+	SpeechVoice        string `env:"AGENTD_SPEECH_VOICE" name:"speech-voice" placeholder:"NAME" help:"Voice of those who ask for none. Empty: alloy."`
+	TranscriptionModel string `env:"AGENTD_TRANSCRIPTION_MODEL" name:"transcription-model" placeholder:"NAME" help:"Model that writes down what is said, as PROVIDER/NAME or a name that the default provider knows. Empty: /llm/audio/transcriptions is 501."`
+
+	Providers string `env:"AGENTD_PROVIDERS" placeholder:"FILE" help:"JSON file with further model providers, their models, and what is known of these: context windows, prices, capabilities."`
 }
 
 // Tenancy is what tenants may have. The admin commands read it too.

@@ -73,6 +73,7 @@ func (m *Models) validate(v *verdict) {
 		}
 	}
 	v.check("AGENTD_MODEL", m.Model != "", served(m.Model))
+	v.check("AGENTD_FALLBACK_MODEL", m.Fallback != "", served(m.Fallback))
 	v.check("AGENTD_MESSAGES_MODEL", m.MessagesModel != "", served(m.MessagesModel))
 	v.check("AGENTD_EMBEDDING_BASE_URL", m.EmbeddingBaseURL != "", func() error { return checkHTTP(m.EmbeddingBaseURL) })
 	v.check("AGENTD_EMBEDDING_MODEL", m.EmbeddingModel != "", func() error {
@@ -81,6 +82,8 @@ func (m *Models) validate(v *verdict) {
 		}
 		return nil
 	})
+	v.check("AGENTD_SPEECH_MODEL", m.SpeechModel != "", served(m.SpeechModel))
+	v.check("AGENTD_TRANSCRIPTION_MODEL", m.TranscriptionModel != "", served(m.TranscriptionModel))
 	v.check("AGENTD_PROVIDERS", m.Providers != "", func() error { return checkFile(m.Providers) })
 }
 

@@ -38,7 +38,10 @@ func OpenAPI(routes []route.Route, raw []Raw) ([]byte, error) {
 	}
 	for _, r := range append(slices.Clone(raw), own(nil)...) {
 		if r.ID != "" {
-			d.add(published{Row: r.Row, stream: r.Streams, fail: r.FailOf, mixed: r.Mixed, queryToken: r.QueryToken || r.Upgrade, apiKeyHeader: r.APIKeyHeader})
+			d.add(published{
+				Row: r.Row, stream: r.Streams, fail: r.FailOf, mixed: r.Mixed, media: r.Media,
+				queryToken: r.QueryToken || r.Upgrade, apiKeyHeader: r.APIKeyHeader,
+			})
 		}
 	}
 	return d.render()
@@ -52,6 +55,7 @@ type published struct {
 	stream       bool
 	fail         reflect.Type // schema of refusals; nil: problem documents
 	mixed        []int        // statuses that come as problem documents too
+	media        string       // of an answer of bytes that is no download; "": it is another
 	queryToken   bool
 	apiKeyHeader bool
 }
@@ -259,6 +263,8 @@ func (d *document) answers(op *huma.Operation, p published) {
 		switch {
 		case p.out == contentType:
 			answer.Content = map[string]*huma.MediaType{route.Bytes: {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}}
+		case p.media != "":
+			answer.Content = map[string]*huma.MediaType{p.media: {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}}
 		case p.stream:
 			answer.Content = map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}}}
 		case t != nil && status != http.StatusNoContent:

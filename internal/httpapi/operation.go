@@ -58,6 +58,8 @@ type Raw struct {
 	Quiet        bool // a probe: logged at debug level
 	Streams      bool // the answer is always an event stream
 
+	// Media is what the answer is, where it is bytes: audio/*.
+	Media string
 	// FailOf is the published schema of what Fail sends.
 	FailOf reflect.Type
 	// Mixed are the statuses whose refusals may be problem documents all the same.

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/url"
@@ -16,8 +17,9 @@ import (
 // are listed for it. Other models of the endpoint can be named too; of those
 // neither price nor context window is known.
 type Provider struct {
-	Name    string        `json:"name"`     // lower-case letters, digits, ".", "_", "-"
-	BaseURL string        `json:"base_url"` // http or https, usually ending in /v1
+	Name    string        `json:"name"`         // lower-case letters, digits, ".", "_", "-"
+	Title   string        `json:"display_name"` // for people; "": Name
+	BaseURL string        `json:"base_url"`     // http or https, usually ending in /v1
 	APIKey  secret.String `json:"api_key"`
 	Models  []Offer       `json:"models"`
 }
@@ -31,21 +33,53 @@ type Offer struct {
 	// Capabilities has the keys of ParseCapabilities, of which context_window
 	// stands for max_context_tokens.
 	Capabilities jsontext.Value `json:"capabilities"`
+
+	Facts
 }
+
+// Facts are what an operator may say of a model for those who choose one.
+// Nothing here changes a call. What is left out is not known.
+type Facts struct {
+	Title     string   `json:"display_name"`
+	Tier      string   `json:"tier"`              // a word of the operator's own, as in "small"
+	MaxOutput int      `json:"max_output_tokens"` // 0: unknown
+	ToolCalls *bool    `json:"supports_tool_calls"`
+	Streaming *bool    `json:"supports_streaming"`
+	JSONMode  *bool    `json:"supports_json_mode"`
+	Vision    *bool    `json:"supports_vision"`
+	Modality  Modality `json:"modality"` // "": image where the capability images says so, or else chat
+}
+
+// Modality is what a model turns into what.
+type Modality string
+
+// The modalities.
+const (
+	Chat         Modality = "chat"
+	SpeechToText Modality = "stt"
+	TextToSpeech Modality = "tts"
+	Pictures     Modality = "image"
+	Vectors      Modality = "embedding"
+)
+
+var modalities = []Modality{Chat, SpeechToText, TextToSpeech, Pictures, Vectors}
 
 // Entry is a line of the catalogue.
 type Entry struct {
-	Ref     string // <provider>/<model>
-	Model   string
-	Context int
-	Price   *Price
+	Ref      string // <provider>/<model>
+	Provider string
+	Model    string
+	Context  int
+	Price    *Price
 
 	Capabilities Capabilities
+	Facts        Facts // Modality is set
 }
 
 // Catalogue is the operator's providers. It does not change.
 type Catalogue struct {
 	providers map[string]*provider
+	names     []string // of the providers, in the order of the configuration
 	entries   []Entry
 	fallback  string // the default model's ref
 }
@@ -53,6 +87,7 @@ type Catalogue struct {
 type provider struct {
 	Provider
 	offers map[string]Entry
+	normal string // NormalEndpoint of BaseURL; "": it has none, and no tenant keeps a key for it
 }
 
 // NewCatalogue checks the providers. defaultRef is the model of agents that
@@ -90,25 +125,86 @@ func NewCatalogue(providers []Provider, defaultRef string) (*Catalogue, error) {
 func (c *Catalogue) add(config Provider) {
 	p := &provider{Provider: config, offers: make(map[string]Entry, len(config.Models))}
 	p.BaseURL = trimBase(config.BaseURL)
+	p.normal, _ = NormalEndpoint(config.BaseURL)
 	c.providers[p.Name] = p
+	c.names = append(c.names, p.Name)
 	for _, o := range config.Models {
 		c.list(p, o)
 	}
 }
 
 func (c *Catalogue) list(p *provider, o Offer) {
-	e := Entry{Ref: p.Name + "/" + o.ID, Model: o.ID, Context: o.ContextWindow}
+	e := Entry{Ref: p.Name + "/" + o.ID, Provider: p.Name, Model: o.ID, Context: o.ContextWindow, Facts: o.Facts}
 	if o.InputUSDPerMTok != nil {
 		e.Price = &Price{Input: *o.InputUSDPerMTok, Output: *o.OutputUSDPerMTok}
 	}
 	e.Capabilities = ParseCapabilities(o.Capabilities)
 	e.Capabilities.Context = 0
+	if e.Facts.Modality == "" {
+		e.Facts.Modality = Chat
+		if e.Capabilities.Images {
+			e.Facts.Modality = Pictures
+		}
+	}
 	p.offers[o.ID] = e
 	c.entries = append(c.entries, e)
 }
 
 // List gives the listed models in the order of the configuration.
 func (c *Catalogue) List() []Entry { return slices.Clone(c.entries) }
+
+// Served is a provider of the catalogue, as far as everybody may know it.
+type Served struct {
+	Name   string
+	Title  string
+	HasKey bool   // the operator has a key of it
+	Public string // its endpoint, where that is the one of the public provider of the same name; "": nobody's business
+}
+
+// Providers gives the providers in the order of the configuration.
+func (c *Catalogue) Providers() []Served {
+	all := make([]Served, 0, len(c.names))
+	for _, name := range c.names {
+		p := c.providers[name]
+		s := Served{Name: name, Title: cmp.Or(p.Title, name), HasKey: !p.APIKey.Empty()}
+		if known, ok := PublicProvider(name); ok {
+			s.Title = cmp.Or(p.Title, known.Name)
+			if SameEndpoint(known.Endpoint, p.BaseURL) {
+				s.Public = known.Endpoint
+			}
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// Endpoint gives where a provider is, with the operator's key, and no model;
+// false: there is no such provider.
+func (c *Catalogue) Endpoint(name string) (Target, bool) {
+	p := c.providers[name]
+	if p == nil {
+		return Target{}, false
+	}
+	return Target{Provider: p.Name, BaseURL: p.BaseURL, APIKey: p.APIKey}, true
+}
+
+// At says whether a provider is there and its endpoint is this one, which is
+// as NormalEndpoint gives it.
+func (c *Catalogue) At(name, endpoint string) bool {
+	p := c.providers[name]
+	return p != nil && p.normal != "" && p.normal == endpoint
+}
+
+// lists says whether the operator lists a model under just this name: as one of
+// the provider whose models need no prefix.
+func (c *Catalogue) lists(ref string) bool {
+	p := c.providers[DefaultProvider]
+	if p == nil {
+		return false
+	}
+	_, listed := p.offers[ref]
+	return listed
+}
 
 // Default is the ref of the model of agents that name none; "" where there is
 // no model at all.
@@ -191,6 +287,10 @@ func (o Offer) check() error {
 	switch {
 	case o.ID == "":
 		return fmt.Errorf("a model has no id")
+	case o.MaxOutput < 0:
+		return fmt.Errorf("the model %q: max_output_tokens is negative", o.ID)
+	case o.Modality != "" && !slices.Contains(modalities, o.Modality):
+		return fmt.Errorf("the model %q: modality is none of chat, stt, tts, image, embedding", o.ID)
 	case o.ContextWindow < 0:
 		return fmt.Errorf("the model %q: context_window is negative", o.ID)
 	case len(o.Capabilities) > 0 && o.Capabilities.Kind() != '{':

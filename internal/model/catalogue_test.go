@@ -61,7 +61,7 @@ func TestResolve(t *testing.T) {
 		},
 		"other-provider": {
 			spec: model.Spec{ModelRef: "acme/meta/llama-3"},
-			want: model.Target{Provider: "acme", Model: "meta/llama-3", BaseURL: "https://acme.example/v1", APIKey: key("key-a")},
+			want: model.Target{Provider: "acme", Model: "meta/llama-3", BaseURL: "https://acme.example/v1", APIKey: key("key-own-acme"), OwnKey: true},
 		},
 		"provider-only": {spec: model.Spec{ModelRef: "acme/"}, err: "acme/<model>"},
 		"own-endpoint": {
@@ -69,8 +69,8 @@ func TestResolve(t *testing.T) {
 			want: model.Target{Provider: "custom", Model: "small", BaseURL: "https://mine.example/v1", Guarded: true},
 		},
 		"own-endpoint-and-key": {
-			spec: model.Spec{Provider: "custom", ModelRef: "acme/x", EndpointURL: "https://mine.example/v1/", APIKeyRef: "MINE"},
-			want: model.Target{Provider: "custom", Model: "acme/x", BaseURL: "https://mine.example/v1", APIKey: key("t1 MINE https://mine.example/v1"), Guarded: true},
+			spec: model.Spec{Provider: "custom", ModelRef: "acme/x", EndpointURL: "https://mine.example/v1/", APIKeyRef: "mine"},
+			want: model.Target{Provider: "custom", Model: "acme/x", BaseURL: "https://mine.example/v1", APIKey: key("key-mine"), Guarded: true, OwnKey: true},
 		},
 		"own-endpoint-with-unknown-key": {
 			spec: model.Spec{Provider: "custom", ModelRef: "x", EndpointURL: "https://mine.example/v1", APIKeyRef: "OTHER"}, err: `"OTHER"`,
@@ -131,16 +131,17 @@ func TestCredentialsFail(t *testing.T) {
 	}
 }
 
+// vault is what the tenant t1 keeps.
 type vault struct{}
 
-func (vault) Key(_ context.Context, tenant, ref, endpoint string) (secret.String, error) {
-	switch ref {
-	case "MINE":
-		return secret.New(tenant + " " + ref + " " + endpoint), nil
-	case "DOWN":
-		return secret.String{}, fault.New(fault.Unavailable, "", "The database is locked.")
+func (vault) Kept(_ context.Context, tenant, name string) (*model.Credential, error) {
+	if name == "DOWN" {
+		return nil, fault.New(fault.Unavailable, "", "The database is locked.")
 	}
-	return secret.String{}, fault.NoSuch("credential")
+	if tenant != "t1" {
+		return nil, nil
+	}
+	return kept[name], nil
 }
 
 func checkNotConfigured(t *testing.T, err error, words string) {
@@ -154,11 +155,12 @@ func checkNotConfigured(t *testing.T, err error, words string) {
 func TestList(t *testing.T) {
 	t.Parallel()
 	c := catalogue(t, providersFile, "acme/y")
+	chat := model.Facts{Modality: model.Chat}
 	want := []model.Entry{
-		{Ref: "default/small", Model: "small", Context: 8000, Price: &model.Price{Input: 1, Output: 2}},
-		{Ref: "default/free/large", Model: "free/large"},
-		{Ref: "acme/x", Model: "x"},
-		{Ref: "acme/y", Model: "y"}, // the default model is listed too
+		{Ref: "default/small", Provider: "default", Model: "small", Context: 8000, Price: &model.Price{Input: 1, Output: 2}, Facts: chat},
+		{Ref: "default/free/large", Provider: "default", Model: "free/large", Facts: chat},
+		{Ref: "acme/x", Provider: "acme", Model: "x", Facts: chat},
+		{Ref: "acme/y", Provider: "acme", Model: "y", Facts: chat}, // the default model is listed too
 	}
 	if diff := cmp.Diff(want, c.List(), cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -71,6 +71,7 @@ type Target struct {
 	BaseURL  string        // …/v1; empty for builtin models
 	APIKey   secret.String // sent to BaseURL only
 	Guarded  bool          // a tenant chose the address: through the guarded client
+	OwnKey   bool          // APIKey is the tenant's: that it is refused is nobody else's concern
 	Price    *Price        // nil: unknown
 	Context  int           // context window in tokens; 0: unknown
 

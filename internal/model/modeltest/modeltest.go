@@ -42,6 +42,11 @@ type Server struct {
 	pictures      []Picture
 	imageRequests []ImageRequest
 
+	sounds                []Sound
+	speechRequests        []SpeechRequest
+	transcripts           []Answer
+	transcriptionRequests []TranscriptionRequest
+
 	http    *http.Server
 	running sync.WaitGroup
 }
@@ -99,6 +104,8 @@ func Start(addr string, opts ...Option) (*Server, error) {
 	mux.HandleFunc("POST /v1/chat/completions", s.serveChat)
 	mux.HandleFunc("POST /v1/images/generations", s.serveImage)
 	mux.HandleFunc("POST /v1/embeddings", s.serveEmbeddings)
+	mux.HandleFunc("POST /v1/audio/speech", s.serveSpeech)
+	mux.HandleFunc("POST /v1/audio/transcriptions", s.serveTranscription)
 	mux.HandleFunc("GET /v1/models", s.serveModels)
 	mux.HandleFunc("GET /stats", s.serveStats)
 	s.http = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
@@ -166,7 +173,11 @@ func (s *Server) reply(n int64, req Request) *reply {
 
 var unauthorized = Answer{Status: http.StatusUnauthorized, Error: "Incorrect API key provided."}.compile()
 
-func (s *Server) serveModels(w http.ResponseWriter, _ *http.Request) {
+func (s *Server) serveModels(w http.ResponseWriter, r *http.Request) {
+	if s.key != "" && r.Header.Get("Authorization") != "Bearer "+s.key {
+		writeError(w, http.StatusUnauthorized, "Incorrect API key provided.")
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
 	fmt.Fprintf(w, `{"object":"list","data":[{"id":%q,"object":"model","created":%d,"owned_by":"modeltest"}]}`, modelName, created)
 }

@@ -1,0 +1,59 @@
+package credential
+
+import (
+	"context"
+	"time"
+
+	"github.com/maypok86/otter/v2"
+
+	"agentd/internal/model"
+)
+
+const (
+	// keepFor is how long what a tenant keeps is believed. What another node
+	// changes, and cannot tell this one, takes effect here within this time.
+	keepFor = 5 * time.Second
+	// maxTenants is of how many tenants it is held.
+	maxTenants = 10_000
+)
+
+// kept is what a tenant keeps; an empty one is remembered too.
+type kept = map[string]*model.Credential
+
+// vault holds what tenants keep. Calls of one tenant that come at once share
+// one reading of the store; one that is dropped while it is read is read again.
+type vault struct {
+	tenants *otter.Cache[string, kept]
+	load    otter.LoaderFunc[string, kept]
+}
+
+func newVault(load func(context.Context, string) (kept, error), elapsed func() time.Duration) *vault {
+	return &vault{
+		tenants: otter.Must(&otter.Options[string, kept]{
+			MaximumSize:      maxTenants,
+			ExpiryCalculator: otter.ExpiryWriting[string, kept](keepFor),
+			Clock:            ticks{elapsed},
+			Logger:           &otter.NoopLogger{}, // a failed read is the caller's error
+		}),
+		// The reading is everybody's who waits for it, so it does not end with the
+		// request that began it.
+		load: func(ctx context.Context, tenant string) (kept, error) {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepFor)
+			defer cancel()
+			return load(ctx, tenant)
+		},
+	}
+}
+
+func (v *vault) of(ctx context.Context, tenant string) (kept, error) {
+	return v.tenants.Get(ctx, tenant, v.load)
+}
+
+func (v *vault) drop(tenant string) { v.tenants.Invalidate(tenant) }
+
+// ticks is the cache's clock. It gives no ticks for a background clean-up,
+// which the size makes unnecessary.
+type ticks struct{ elapsed func() time.Duration }
+
+func (t ticks) NowNano() int64                      { return int64(t.elapsed()) }
+func (t ticks) Tick(time.Duration) <-chan time.Time { return nil }

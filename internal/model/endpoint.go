@@ -1,0 +1,70 @@
+package model
+
+import (
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// maxEndpoint is how long the address of an endpoint may be.
+const maxEndpoint = 2048
+
+// NormalEndpoint gives the address of an endpoint in the one form in which two
+// are compared: scheme and host in lower case, no port that the scheme implies,
+// no slash at the end, and without what people paste after the part that ends
+// in /v1. It gives false for what is no such address, and for every form in
+// which two readers could see two places: user names, queries, fragments,
+// escapes, dot segments, empty segments, backslashes, control characters, and
+// hosts that are not ASCII or that look like numbers in another notation.
+//
+// Two endpoints are the same if this gives the same for both. A key goes to
+// what this gave when it was stored, never to what somebody else wrote.
+func NormalEndpoint(raw string) (string, bool) {
+	if raw == "" || len(raw) > maxEndpoint || strings.ContainsFunc(raw, odd) {
+		return "", false
+	}
+	u, err := url.Parse(raw)
+	if err != nil || u.User != nil || u.Opaque != "" || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || strings.Contains(raw, "#") {
+		return "", false
+	}
+	scheme := strings.ToLower(u.Scheme)
+	usual, known := map[string]string{"http": "80", "https": "443"}[scheme]
+	host := strings.ToLower(u.Hostname())
+	if !known || host == "" || strings.HasSuffix(host, ".") || strings.Contains(host, "..") || strings.HasSuffix(u.Host, ":") {
+		return "", false
+	}
+	if strings.Contains(host, ":") { // an IPv6 address
+		host = "[" + host + "]"
+	}
+	if port := u.Port(); port != "" {
+		n, err := strconv.ParseUint(port, 10, 16)
+		if err != nil || n == 0 || strconv.FormatUint(n, 10) != port {
+			return "", false
+		}
+		if port != usual {
+			host += ":" + port
+		}
+	}
+	path := u.Path
+	for trimmed := ""; path != trimmed; {
+		trimmed, path = path, trimBase(path)
+	}
+	for segment := range strings.SplitSeq(strings.TrimPrefix(path, "/"), "/") {
+		if segment == "." || segment == ".." || segment == "" && path != "" {
+			return "", false
+		}
+	}
+	return scheme + "://" + host + path, true
+}
+
+// odd are the characters that have no place in the address of an endpoint, or
+// not there as they are.
+func odd(r rune) bool { return r <= ' ' || r >= 0x7F || strings.ContainsRune("\\%;@\"'<>^`{|}", r) }
+
+// SameEndpoint says whether two addresses are those of one endpoint. What is no
+// address is the same as nothing, itself included.
+func SameEndpoint(a, b string) bool {
+	x, ok := NormalEndpoint(a)
+	y, too := NormalEndpoint(b)
+	return ok && too && x == y
+}

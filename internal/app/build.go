@@ -105,7 +105,7 @@ func (a *App) build(ctx context.Context) error {
 	eng := engine.New(engine.Config{
 		Writer: a.db, Runs: store, Log: log, Queue: queue, Hub: a.hub, Agents: source,
 		Models: models, Client: client, Tools: tools.Registry, Gate: guardrail.Gate{All: guardrails}, Remote: servers,
-		Memory: remember.memory, Conversations: sessions, Artifacts: stored.artifacts, Watchers: watchers, Meter: used,
+		Memory: remember.memory, Conversations: sessions, Responses: a.responses(), Artifacts: stored.artifacts, Watchers: watchers, Meter: used,
 		HoldBack: tenants.HoldBack, Violated: hooks.Violated,
 		Images: &imaging.Maker{Models: a.models, Client: a.wire, Tools: tools.Registry},
 		Clock:  a.clock, Logger: a.log, Node: a.node, Lease: lease, Tracer: tracer(a.cfg.Observability, "agentd/engine"),

@@ -26,6 +26,7 @@ func (a *App) compatible(runs *run.Service, agents *agent.Agents, source run.Age
 	messages := &anthropic.Messages{Gateway: a.gateway, Reserved: a.messagesModel(), CheckAgent: checkAgent}
 	return slices.Concat(
 		chat.Routes(), proxy.Routes(), messages.Routes(), a.audio(), a.embeddings().Routes(),
+		(&openai.Responses{Chat: chat, Chains: a.responses()}).Routes(),
 	)
 }
 

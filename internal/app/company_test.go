@@ -214,6 +214,9 @@ func newCompany(n *node, mark string, id identity.Grant) *company {
 		add("approvalId", pending[0].(object)["approval_id"].(string))
 	}
 
+	for range 2 {
+		add("responseId", c.want(200, "POST", responsesPath, object{"model": agent, "instructions": mark, "input": mark})["id"].(string))
+	}
 	c.populate(add)
 	c.converse(agent, add)
 	for _, name := range []string{" first", " second"} {

@@ -145,8 +145,9 @@ var plainFree = map[string]string{
 	"mcp": "servers written out in place, and names of tools", "schedule": "when, and an input",
 	"input": "what the model is told, and whatever else the caller likes to keep", "arguments": "of a tool that the agent has; see TestToolsOfIntruders",
 	"messages[].content": "what the model is told", "stop": "texts", "stream_options": "a switch", "tool_choice": "a name in the same body",
-	"tools[].function.parameters": "a schema for the model",
-	"system":                      "what the model is told", "tools[].input_schema": "a schema for the model",
+	"tools[].function.parameters": "a schema for the model", "tools[].parameters": "a schema for the model",
+	"text": "a schema for the answer", "reasoning": "a switch", "conversation": "refused", "prompt": "refused",
+	"system": "what the model is told", "tools[].input_schema": "a schema for the model",
 }
 
 // hidden are references in JSON whose schema does not tell of them, by
@@ -162,6 +163,12 @@ var hidden = map[string][]struct {
 	"createChatCompletion": {
 		{"agentId", 404, func(_ *company, id string) any { return chatWith(id) }},
 		{"agentId", 404, func(_ *company, id string) any { return chatWith("agent/" + id) }},
+	},
+	"createResponse": {
+		{"agentId", 404, func(_ *company, id string) any { return object{"model": "agent/" + id, "input": "x"} }},
+		{"responseId", 422, func(mine *company, id string) any {
+			return object{"model": mine.ids["agentId"][0], "input": []object{{"type": "item_reference", "id": "msg_" + id}}}
+		}},
 	},
 }
 

@@ -275,12 +275,21 @@ func (in intruder) absent(k *call, id string, status int, set func(id string)) r
 	switch {
 	case got.StatusCode != status:
 		in.Errorf("%s with another company's %s: %d, want %d: %s", in.op, id, got.StatusCode, status, got.raw)
-	case status == 404 && in.op.chat:
+	case status == 404 && slices.Contains(in.mine.ids["model"], k.model()) && in.op.ID == "createResponse":
+		in.op.isRefused(in.T, got, 404, "previous_response_not_found")
+	case status == 404 && in.op.chat && in.op.ID != "getResponse":
 		in.op.isRefused(in.T, got, 404, "model_not_found")
 	case status == 404:
 		in.op.isRefused(in.T, got, 404, "NOT_FOUND")
 	}
 	return got
+}
+
+// model is the agent that a call of the chat routes asks.
+func (k *call) model() string {
+	body, _ := k.body.(object)
+	model, _ := body["model"].(string)
+	return model
 }
 
 // alike makes a call with the other company's id and with one that nobody has,

@@ -351,6 +351,9 @@ var recipes = map[string]recipe{
 		return object{"model": c.ids["agentId"][0], "messages": []object{{"role": "user", "content": "hello"}}}
 	}},
 	"createEmbedding": {body: object{"input": "hello"}},
+	"createResponse": {with: func(c *company) object {
+		return object{"model": c.ids["agentId"][0], "input": "hello", "previous_response_id": c.ids["responseId"][0]}
+	}},
 }
 
 // atPath names a file of a workspace in the query.
@@ -392,6 +395,8 @@ var references = map[string]string{
 	"model":                 "model", // of the chat routes: an agent
 	"createEmbedding model": "",      // whatever it says
 
+	"previous_response_id": "responseId",
+
 	"assigned_agent_ids": "agentId",
 	"server_ids":         "serverId",
 	"client_id":          "", // of an authorization server
@@ -408,7 +413,7 @@ var references = map[string]string{
 	"file_id":        "fileId",
 
 	// A limit of tokens, not a token.
-	"max_tokens": "", "max_completion_tokens": "",
+	"max_tokens": "", "max_completion_tokens": "", "max_output_tokens": "",
 	// Names of secrets and variables that the company keeps beside: it has no
 	// way to name another's.
 	"api_key_ref": "", "auth.env_key": "",

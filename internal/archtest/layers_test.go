@@ -123,6 +123,7 @@ var rows = []row{
 	{pattern: "internal/knowledge", layer: slice, also: []string{"internal/agent"}, uses: []string{jsonModule}},
 	{pattern: "internal/memory", layer: slice, also: []string{"internal/agent", "internal/run"}, uses: []string{jsonModule}},
 	{pattern: "internal/provider", layer: slice, uses: []string{"github.com/maypok86/otter/v2"}},
+	{pattern: "internal/response", layer: slice, also: []string{"internal/run"}, uses: []string{jsonModule}},
 	{pattern: "internal/run", layer: slice, also: []string{"internal/agent"}, uses: []string{jsonModule}},
 	{pattern: "internal/schedule", layer: slice, also: []string{"internal/agent", "internal/run"}, uses: []string{jsonModule, "github.com/netresearch/go-cron"}},
 	{pattern: "internal/search", layer: slice, also: []string{"internal/agent", "internal/run", "internal/session"}, uses: []string{jsonModule}},

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/internal/model"
 	"agentd/internal/run"
@@ -36,38 +35,7 @@ func (a *attempt) opening(in *run.Input, earlier []model.Message) []model.Messag
 		turns = append(turns, model.Message{Role: model.User, Text: in.Message, Parts: in.Parts, From: a.origin(0)})
 	}
 	// Else the history ends with what is to be answered: a tool's result.
-	return instruct(turns, in.Instructions)
-}
-
-// instruct puts the caller's instructions in front of the last message of the
-// user. A conversation without one gets them as one.
-func instruct(turns []model.Message, instructions string) []model.Message {
-	if instructions == "" {
-		return turns
-	}
-	text := "Instructions of the caller:\n" + instructions
-	for i := range slices.Backward(turns) {
-		m := &turns[i]
-		switch {
-		case m.Role != model.User:
-			continue
-		case m.Parts != nil: // which replace the text
-			m.Parts = append([]jsontext.Value{textPart(text)}, m.Parts...)
-		case m.Text == "":
-			m.Text = text
-		default:
-			m.Text = text + "\n\n" + m.Text
-		}
-		return turns
-	}
-	return append(turns, model.Message{Role: model.User, Text: text})
-}
-
-func textPart(text string) jsontext.Value {
-	return encode(struct {
-		Type string `json:"type"`
-		Text string `json:"text"`
-	}{"text", text})
+	return run.Instruct(turns, in.Instructions)
 }
 
 func (a *attempt) request(target model.Target) model.Request {

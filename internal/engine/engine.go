@@ -116,6 +116,7 @@ type Config struct {
 
 	Memory        recall.Source     // nil: nobody remembers anything
 	Conversations run.Conversations // nil: there are no sessions
+	Responses     run.Conversations // of runs whose Options.Follows says so; nil: there are none
 	Remote        RemoteTools       // nil: there are no tools from outside
 	Images        ImageTools        // nil: no agent makes pictures
 	Artifacts     Artifacts         // nil: files of tools are not kept

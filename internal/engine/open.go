@@ -36,7 +36,7 @@ func (e *Engine) look(ctx context.Context, r *run.Record, spec *run.AgentSpec) (
 // atOnce says whether the first model call needs nothing that has yet to be
 // found out: then it can begin while the run is being stored.
 func (a *attempt) atOnce(ctx context.Context) bool {
-	return !a.watch.Input && !a.remote && !a.recalls && a.rec.SessionID == nil && a.rec.Options.Continues == "" &&
+	return !a.watch.Input && !a.remote && !a.recalls && a.rec.SessionID == nil && a.rec.Options.Continues == "" && a.rec.Options.Follows == "" &&
 		len(a.rec.Options.Budgets) == 0 && !a.long(ctx)
 }
 
@@ -143,11 +143,14 @@ func (a *attempt) recall(message string) error {
 	return a.commit(a.ctx, run.PauseStops)
 }
 
-// earlier gives the turns before the run: of the run that it goes on from, or
-// of its session.
+// earlier gives the turns before the run: of the run that it goes on from, of
+// the responses before it, or of its session.
 func (a *attempt) earlier() ([]model.Message, error) {
 	if id := a.rec.Options.Continues; id != "" && a.rec.SessionID == nil {
 		return a.e.conversation(a.ctx, a.rec.TenantID, id, 0)
+	}
+	if a.rec.Options.Follows != "" && a.e.Responses != nil {
+		return a.e.Responses.Before(a.ctx, a.rec)
 	}
 	if a.rec.SessionID != nil && a.e.Conversations != nil {
 		return a.e.Conversations.Before(a.ctx, a.rec)
@@ -165,6 +168,11 @@ func (e *Engine) conversation(ctx context.Context, tenant, id string, depth int)
 		return nil, err
 	}
 	var earlier []model.Message
+	if r.Options.Follows != "" && e.Responses != nil {
+		if earlier, err = e.Responses.Before(ctx, r); err != nil {
+			return nil, err
+		}
+	}
 	if before := r.Options.Continues; before != "" && depth < maxContinued {
 		if earlier, err = e.conversation(ctx, tenant, before, depth+1); err != nil {
 			return nil, err

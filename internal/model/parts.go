@@ -31,6 +31,12 @@ func Attachments(m *Message) (n int) {
 	return n
 }
 
+// TextPart is a content part of a text.
+func TextPart(text string) jsontext.Value {
+	b, _ := jsontext.AppendQuote([]byte(`{"type":"text","text":`), text) // what is no UTF-8 is mended
+	return append(b, '}')
+}
+
 // partText is the text of a content part; not ok for images and the like.
 func partText(part jsontext.Value) (text string, ok bool) {
 	var p struct {

@@ -85,6 +85,8 @@ type Options struct {
 	Model *model.Spec `json:"model,omitzero"`
 	// Continues is the run that this one goes on from.
 	Continues string `json:"continues,omitzero"`
+	// Follows is the response that this one has as its history; see package response.
+	Follows string `json:"follows,omitzero"`
 	// Budgets are what the run spends from: its own, and those of the run that
 	// started it.
 	Budgets []string `json:"budgets,omitzero"`

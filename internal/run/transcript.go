@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/internal/model"
 	"agentd/internal/window"
@@ -154,7 +155,11 @@ func (t *Transcript) Open() (open []model.ToolCall) {
 
 // Close completes the last turn: results come in the order of the calls,
 // whatever finished first, and calls without one are taken back.
-func (t *Transcript) Close() {
+func (t *Transcript) Close() { t.CloseBut(func(string) bool { return false }) }
+
+// CloseBut is Close, where some calls of the last turn have results that come
+// after it: those of a caller's tools.
+func (t *Transcript) CloseBut(later func(call string) bool) {
 	if t.Asking == nil {
 		return
 	}
@@ -163,12 +168,15 @@ func (t *Transcript) Close() {
 	asking.ToolCalls = nil
 	var results []model.Message
 	for _, c := range calls {
-		if r, done := t.Results[c.ID]; done {
+		r, done := t.Results[c.ID]
+		if done || later(c.ID) {
 			asking.ToolCalls = append(asking.ToolCalls, c)
+		}
+		if done {
 			results = append(results, r)
 		}
 	}
-	if len(results) > 0 || strings.TrimSpace(asking.Text) != "" {
+	if len(asking.ToolCalls) > 0 || strings.TrimSpace(asking.Text) != "" {
 		t.Messages = append(t.Messages, asking)
 	}
 	t.Messages = append(append(t.Messages, results...), t.Notes...)
@@ -180,20 +188,60 @@ func (t *Transcript) Close() {
 // Calls without a result are left out. What the run folded, of what was said
 // before it and of its own, has given way to the summary.
 func ConversationAfter(before []model.Message, r *Record, steps []Step) ([]model.Message, error) {
+	return Continued(slices.Clip(before), r, steps, "", func(string) bool { return false })
+}
+
+// Continued is ConversationAfter for a run whose caller goes on: calls of the
+// last turn stay that have results later, and so do standing instructions. It
+// may append to before, and change it.
+func Continued(before []model.Message, r *Record, steps []Step, standing string, later func(call string) bool) ([]model.Message, error) {
 	t, err := Transcribe(steps)
 	if err != nil {
 		return nil, err
 	}
-	t.Close()
+	t.CloseBut(later)
 	in := r.Asked()
 	if t.Checked != nil && t.Checked.Changed {
 		in.Message = t.Checked.Text
 	}
-	own := append(slices.Clip(before), in.History...)
+	own := append(before, in.History...)
 	if in.Message != "" || len(in.Parts) > 0 {
 		own = append(own, model.Message{Role: model.User, Text: in.Message, Parts: in.Parts, From: model.Origin{RunID: r.RunID}})
 	}
+	if own = Instruct(own, standing); len(t.folds) == 0 {
+		return append(own, t.Messages...), nil // without a copy for each run of a long line
+	}
 	return t.After(own), nil
+}
+
+// Instruct puts a caller's instructions in front of the last message of the
+// user. A conversation without one gets them as one. It changes turns.
+func Instruct(turns []model.Message, instructions string) []model.Message {
+	if instructions == "" {
+		return turns
+	}
+	text := "Instructions of the caller:\n" + instructions
+	for i := range slices.Backward(turns) {
+		m := &turns[i]
+		switch {
+		case m.Role != model.User:
+			continue
+		case m.Parts != nil: // which replace the text
+			m.Parts = append([]jsontext.Value{model.TextPart(text)}, m.Parts...)
+		case m.Text == "":
+			m.Text = text
+		default:
+			m.Text = text + "\n\n" + m.Text
+		}
+		return turns
+	}
+	return append(turns, model.Message{Role: model.User, Text: text})
+}
+
+// Told is a run with its steps.
+type Told struct {
+	Run   Record
+	Steps []Step
 }
 
 // Asked reads a run's input.

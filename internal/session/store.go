@@ -54,7 +54,4 @@ type TimedTurn struct {
 }
 
 // Told is a run with its steps.
-type Told struct {
-	Run   run.Record
-	Steps []run.Step
-}
+type Told = run.Told

@@ -203,7 +203,13 @@ const tellAtOnce = 500
 
 // Tell implements session.Store.
 func (s *Sessions) Tell(ctx context.Context, tenant string, runs []string) ([]session.Told, error) {
-	out := make([]session.Told, len(runs))
+	return tell(ctx, s.db, tenant, runs)
+}
+
+// tell reads runs with their steps, in the order of their ids. One that is not
+// there is left empty.
+func tell(ctx context.Context, db *sqldb.DB, tenant string, runs []string) ([]run.Told, error) {
+	out := make([]run.Told, len(runs))
 	place := make(map[string]int, len(runs))
 	for i, id := range runs {
 		place[id] = i
@@ -214,7 +220,7 @@ func (s *Sessions) Tell(ctx context.Context, tenant string, runs []string) ([]se
 		for _, id := range part {
 			args = append(args, id)
 		}
-		found, err := each(s.reading(ctx), `SELECT `+runColumns+` FROM runs WHERE tenant_id = ? AND run_id`+in, args,
+		found, err := each(reading(ctx, db), `SELECT `+runColumns+` FROM runs WHERE tenant_id = ? AND run_id`+in, args,
 			func(row scanner) (*run.Record, error) { return scanRun(tenant, row) })
 		if err != nil {
 			return nil, err
@@ -222,7 +228,7 @@ func (s *Sessions) Tell(ctx context.Context, tenant string, runs []string) ([]se
 		for _, r := range found {
 			out[place[r.RunID]].Run = *r
 		}
-		steps, err := each(s.reading(ctx), `SELECT run_id, `+stepColumns+` FROM run_steps WHERE tenant_id = ? AND run_id`+in+` ORDER BY run_id, seq`, args,
+		steps, err := each(reading(ctx, db), `SELECT run_id, `+stepColumns+` FROM run_steps WHERE tenant_id = ? AND run_id`+in+` ORDER BY run_id, seq`, args,
 			func(row scanner) (run.Step, error) {
 				var id string
 				st, err := scanStep(prefixed{row, &id})

@@ -1,8 +1,6 @@
 package openai
 
 import (
-	"github.com/go-json-experiment/json"
-
 	"agentd/internal/model"
 	"agentd/internal/run"
 )
@@ -69,28 +67,31 @@ type ending struct {
 // endingOf reads a run's end. A run that failed without a word says why as its
 // text, because many clients show nothing else.
 func endingOf(r *run.Run) (ending, error) {
-	var out run.Output
-	if len(r.Output) > 0 {
-		if err := json.Unmarshal(r.Output, &out); err != nil {
-			return ending{}, err
-		}
+	out, err := outputOf(r)
+	if err != nil {
+		return ending{}, err
 	}
 	e := ending{text: out.Text, calls: toolCalls(out.ToolCalls), finish: "stop"}
 	if r.Status == run.Completed {
 		return e, nil
 	}
-	e.finish = "error"
-	e.failure = &ErrorBody{Message: "The run ended as " + string(r.Status) + ".", Type: "run_error", Code: r.ErrorCode}
-	if r.Error != nil {
-		e.failure.Message = *r.Error
-	}
-	if e.failure.Code == "" {
-		e.failure.Code = string(r.Status)
-	}
+	e.finish, e.failure = "error", failureOf(r)
 	if e.text == "" {
 		e.text = e.failure.Message
 	}
 	return e, nil
+}
+
+// failureOf says why a run did not complete.
+func failureOf(r *run.Run) *ErrorBody {
+	f := &ErrorBody{Message: "The run ended as " + string(r.Status) + ".", Type: "run_error", Code: r.ErrorCode}
+	if r.Error != nil {
+		f.Message = *r.Error
+	}
+	if f.Code == "" {
+		f.Code = string(r.Status)
+	}
+	return f
 }
 
 // NewCompletion renders a run that ended. model is the name that was asked for.

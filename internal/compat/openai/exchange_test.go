@@ -39,7 +39,7 @@ const (
 func (*stage) Authenticate(_ context.Context, key string) (authz.Caller, error) {
 	switch key {
 	case goodKey:
-		return authz.Caller{TenantID: tenant, Role: authz.Developer, Scopes: []authz.Scope{"runs:create"}}, nil
+		return authz.Caller{TenantID: tenant, Role: authz.Developer, Scopes: []authz.Scope{"runs:create", "runs:read"}}, nil
 	case readKey:
 		return authz.Caller{TenantID: tenant, Role: authz.Developer, Scopes: []authz.Scope{"runs:read"}}, nil
 	}
@@ -65,6 +65,7 @@ type stage struct {
 	agents   []ModelEntry
 	onLeave  bool // cancel_on_disconnect
 	made     run.Request
+	shelf    shelf
 	canceled chan string
 	reads    int // of runs
 
@@ -80,7 +81,7 @@ func newStage(t *testing.T) *stage {
 		agents: []ModelEntry{NewModelEntry(agentID, tenant, "helper", made.Unix())},
 	}
 	s.chat = &Chat{Runs: s, Agents: s, Models: s, Log: &eventtest.MemoryLog{}, Hub: s.hub}
-	rows := s.chat.Routes()
+	rows := append(s.chat.Routes(), (&Responses{Chat: s.chat, Chains: &s.shelf}).Routes()...)
 	for i := range rows {
 		serve := rows[i].Serve
 		rows[i].Serve = func(w http.ResponseWriter, r *http.Request, who authz.Caller) error {

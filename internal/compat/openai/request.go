@@ -130,12 +130,17 @@ func (r *ChatRequest) stop(wrong *complaints) (texts []string) {
 }
 
 func (r *ChatRequest) metadata() (schema.Object, error) {
-	if len(r.Metadata) == 0 && r.User == nil {
-		return schema.Object(`{"source":"` + Source + `"}`), nil
+	return sourced(Source, r.Metadata, r.User)
+}
+
+// sourced is the metadata of a run that a caller's request made.
+func sourced(source string, of schema.Nullable, user *string) (schema.Object, error) {
+	if len(of) == 0 && user == nil {
+		return schema.Object(`{"source":"` + source + `"}`), nil
 	}
 	return json.Marshal(struct {
 		Source   string          `json:"source"`
 		Metadata schema.Nullable `json:"client_metadata,omitzero"`
 		User     *string         `json:"client_user,omitzero"`
-	}{Source, r.Metadata, r.User})
+	}{source, of, user})
 }

@@ -73,7 +73,7 @@ type ModelConfig struct {
 	Provider     string        `json:"provider" required:"true" enum:"openai_compat,custom"`
 	ModelRef     string        `json:"model_ref" required:"true" minLength:"1" maxLength:"300" doc:"A name that the endpoint knows, or <provider>/<model> of the catalogue."`
 	EndpointURL  string        `json:"endpoint_url,omitzero" format:"uri" doc:"An own OpenAI-compatible endpoint, up to and with /v1. Left out: the deployment's."`
-	APIKeyRef    string        `json:"api_key_ref,omitzero" doc:"Names the key for the own endpoint; never the key itself."`
+	APIKeyRef    string        `json:"api_key_ref,omitzero" doc:"Names a key that the company keeps (PUT /api/v1/llm-credentials/{provider}); never the key itself. It is used only for the endpoint that it was stored for."`
 	Capabilities schema.Object `json:"capabilities" doc:"What the model can do. Runs read thinking, reasoning_effort, thinking_budget and max_context_tokens."`
 }
 

@@ -2,6 +2,7 @@ package app_test
 
 import (
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/google/go-cmp/cmp"
 
+	"agentd/internal/app"
 	"agentd/internal/authz"
 	"agentd/internal/config"
 	"agentd/internal/model"
@@ -344,7 +346,7 @@ func TestMessagesModel(t *testing.T) {
 			t.Errorf("%s was served by %s, want %s", name, got, want)
 		}
 	}
-	offline := start(t, nil)
+	offline := start(t, nil, func(c *config.Config) { c.Server.RateLimits = "tenant=100/m,key=2/m" })
 	if got := heard(t, offline.claude(), saying(userSays("hi")), true); len(got.Content) != 1 || !strings.Contains(got.Content[0].Text, "echo") {
 		t.Errorf("%s", got.RawJSON())
 	}
@@ -353,5 +355,14 @@ func TestMessagesModel(t *testing.T) {
 	_, err := offline.claude().Messages.New(t.Context(), params)
 	if e, ok := errors.AsType[*anthropic.Error](err); !ok || e.StatusCode != 400 || e.Type() != "invalid_request_error" {
 		t.Errorf("a model that is none: %v", err)
+	}
+	// The limit of requests keeps the problem document.
+	checkCode(t, offline.do("POST", "/v1/messages", "{}"), 429, "rate_limit_exceeded")
+
+	wrong := config.Config{}
+	wrong.Server.Listen, wrong.Storage.DataDir = "127.0.0.1:0", t.TempDir()
+	wrong.Models.MessagesModel = "nobody/big-model"
+	if _, err := app.Start(t.Context(), wrong, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "AGENTD_MESSAGES_MODEL") {
+		t.Errorf("a start with a wrong model: %v", err)
 	}
 }

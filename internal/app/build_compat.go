@@ -3,6 +3,7 @@ package app
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -25,7 +26,7 @@ func (a *App) compatible(runs *run.Service, agents *agent.Agents, source run.Age
 	proxy := &openai.Proxy{Gateway: a.gateway, CheckAgent: checkAgent}
 	messages := &anthropic.Messages{Gateway: a.gateway, Reserved: a.messagesModel(), CheckAgent: checkAgent}
 	return slices.Concat(
-		chat.Routes(), proxy.Routes(), messages.Routes(), a.audio(), a.embeddings().Routes(),
+		chat.Routes(), proxy.Routes(), messages.Routes(), a.embeddings().Routes(), a.audio(),
 		(&openai.Responses{Chat: chat, Chains: a.responses()}).Routes(),
 	)
 }
@@ -38,8 +39,9 @@ func (a *App) messagesModel() string {
 
 // checkMessagesModel fails the start where the messages route could not work.
 func (a *App) checkMessagesModel() error {
-	if _, err := a.models.Lookup(a.messagesModel()); err != nil {
-		return fmt.Errorf("AGENTD_MESSAGES_MODEL: %w", err)
+	_, err := a.models.Lookup(a.messagesModel())
+	if e, ok := errors.AsType[*model.Error](err); ok {
+		return fmt.Errorf("AGENTD_MESSAGES_MODEL: %s", e.Detail)
 	}
-	return nil
+	return err
 }

@@ -345,15 +345,15 @@ var recipes = map[string]recipe{
 
 	"llmChatCompletion": {body: object{"model": "builtin/echo", "messages": []object{{"role": "user", "content": "hello"}}}},
 
-	"createMessage":      {body: object{"model": "claude-x", "max_tokens": 16, "messages": []object{{"role": "user", "content": "hello"}}}},
+	"createMessage":      {body: object{"model": "builtin/echo", "max_tokens": 16, "messages": []object{{"role": "user", "content": "hello"}}}},
 	"countMessageTokens": {body: object{"model": "claude-x", "messages": []object{{"role": "user", "content": "hello"}}}},
 	"createChatCompletion": {with: func(c *company) object {
 		return object{"model": c.ids["agentId"][0], "messages": []object{{"role": "user", "content": "hello"}}}
 	}},
-	"createEmbedding": {body: object{"input": "hello"}},
 	"createResponse": {with: func(c *company) object {
 		return object{"model": c.ids["agentId"][0], "input": "hello", "previous_response_id": c.ids["responseId"][0]}
 	}},
+	"createEmbedding": {body: object{"input": "hello"}},
 }
 
 // atPath names a file of a workspace in the query.

@@ -460,7 +460,7 @@ func TestOnlySoManyKeys(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := r.do("setLlmCredential", "openai", `{`+key1+`}`)
-		is(t, err, fault.Forbidden, "limit_reached")
+		is(t, err, fault.Invalid, "limit_reached")
 		r.put("p7", `{`+key1+`}`) // one that is there may be changed
 		if r.kept("p7") == nil || r.kept("p8") != nil {
 			t.Errorf("kept %v and %v", r.kept("p7"), r.kept("p8"))

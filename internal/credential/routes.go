@@ -140,7 +140,7 @@ func (s *Service) put(ctx context.Context, who authz.Caller, in *putIn) (out Sto
 		if before != nil {
 			r.Shared, r.CreatedAt = before.Shared, before.CreatedAt
 		} else if count >= maxKept {
-			return fault.New(fault.Forbidden, "limit_reached", "This company keeps %d keys, and may keep no more: delete one that is not used.", count)
+			return fault.New(fault.Invalid, "limit_reached", "This company keeps %d keys, and may keep no more: delete one that is not used.", count)
 		}
 		if b.Shared != nil {
 			r.Shared = *b.Shared

@@ -38,7 +38,7 @@ func TestEffort(t *testing.T) {
 		"budget-as-effort":    {`{"budget_tokens":1000}`, "", "", phasePlan, `{"reasoning_effort":"low"}`},
 		"large-budget":        {`{"mode":"fixed","budget_tokens":32000}`, "", "", phasePlan, `{"reasoning_effort":"high"}`},
 		"middling-budget":     {`{"budget_tokens":8000}`, "", "", phasePlan, `{"reasoning_effort":"medium"}`},
-		"budget-thinking":     {`{"budget_tokens":1000}`, "", `{"thinking_budget":"thinking"}`, phasePlan, `{"thinking":{"type":"enabled","budget_tokens":1000}}`},
+		"budget-thinking":     {`{"budget_tokens":1000}`, "", `{"thinking_budget":"thinking"}`, phasePlan, `{"thinking":{"budget_tokens":1000,"type":"enabled"}}`},
 		"budget-reasoning":    {`{"budget_tokens":1000,"effort":"low"}`, "", `{"thinking_budget":"reasoning"}`, phasePlan, `{"reasoning":{"max_tokens":1000}}`},
 		"budget-plain":        {`{"budget_tokens":1000}`, "", `{"thinking_budget":"thinking_budget"}`, phasePlan, `{"thinking_budget":1000}`},
 		"no-budget-given":     {`{"effort":"low"}`, "", `{"thinking_budget":"thinking"}`, phasePlan, `{"reasoning_effort":"low"}`},

@@ -43,7 +43,7 @@ func (c Capabilities) BudgetField(tokens int64) (field string, value jsontext.Va
 	n := strconv.FormatInt(tokens, 10)
 	switch c.Budget {
 	case BudgetThinking:
-		return c.Budget, jsontext.Value(`{"type":"enabled","budget_tokens":` + n + `}`)
+		return c.Budget, jsontext.Value(`{"budget_tokens":` + n + `,"type":"enabled"}`)
 	case BudgetReasoning:
 		return c.Budget, jsontext.Value(`{"max_tokens":` + n + `}`)
 	case BudgetPlain:

@@ -130,7 +130,9 @@ func (c *complaints) each(content []byte, at place, inner bool, take func(b bloc
 				here.block = i
 			}
 			if c.blocks++; c.blocks > mostBlocks {
-				c.add("messages", "expected at most "+strconv.Itoa(mostBlocks)+" content blocks in all")
+				if c.blocks == mostBlocks+1 {
+					c.add("messages", "expected at most "+strconv.Itoa(mostBlocks)+" content blocks in all")
+				}
 				return
 			}
 			if kind(v) != '{' {

@@ -262,11 +262,11 @@ func (m *mender) value(out []byte, c byte) []byte {
 	case isDigit(c):
 		m.state = inDigits
 	case c == 't':
-		m.state, m.word = inWord, "rue"
+		m.state, m.word = inWord, "true"[1:]
 	case c == 'f':
-		m.state, m.word = inWord, "alse"
+		m.state, m.word = inWord, "false"[1:]
 	case c == 'n':
-		m.state, m.word = inWord, "ull"
+		m.state, m.word = inWord, "null"[1:]
 	default:
 		m.bad = true
 		return out

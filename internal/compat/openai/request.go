@@ -129,18 +129,16 @@ func (r *ChatRequest) stop(wrong *complaints) (texts []string) {
 	return texts
 }
 
-func (r *ChatRequest) metadata() (schema.Object, error) {
-	return sourced(Source, r.Metadata, r.User)
-}
+func (r *ChatRequest) metadata() (schema.Object, error) { return sourced(Source, r.Metadata, r.User) }
 
 // sourced is the metadata of a run that a caller's request made.
-func sourced(source string, of schema.Nullable, user *string) (schema.Object, error) {
-	if len(of) == 0 && user == nil {
+func sourced(source string, metadata schema.Nullable, user *string) (schema.Object, error) {
+	if len(metadata) == 0 && user == nil {
 		return schema.Object(`{"source":"` + source + `"}`), nil
 	}
 	return json.Marshal(struct {
 		Source   string          `json:"source"`
 		Metadata schema.Nullable `json:"client_metadata,omitzero"`
 		User     *string         `json:"client_user,omitzero"`
-	}{source, of, user})
+	}{source, metadata, user})
 }

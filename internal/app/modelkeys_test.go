@@ -1,0 +1,237 @@
+package app_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"agentd/internal/config"
+	"agentd/internal/model/modeltest"
+)
+
+// place is an endpoint that remembers with which keys it was asked.
+type place struct {
+	url  string // …/v1
+	port string
+
+	mu   sync.Mutex
+	keys []string
+}
+
+// newPlace starts one: a model, or what redirects to another place.
+func newPlace(t *testing.T, to string) *place {
+	t.Helper()
+	p := &place{}
+	sim, err := url.Parse(strings.TrimSuffix(modeltest.New(t, modeltest.Default(modeltest.Answer{Text: "fine"})).URL, "/v1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{DisableKeepAlives: true}
+	onward := &httputil.ReverseProxy{Transport: transport, FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(sim) }}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p.mu.Lock()
+		p.keys = append(p.keys, strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
+		p.mu.Unlock()
+		if to != "" {
+			http.Redirect(w, r, to+strings.TrimPrefix(r.URL.Path, "/v1"), http.StatusTemporaryRedirect)
+			return
+		}
+		onward.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	_, p.port, _ = strings.Cut(strings.TrimPrefix(server.URL, "http://"), ":")
+	p.url = server.URL + "/v1"
+	return p
+}
+
+// seen gives the keys that came since it was last asked.
+func (p *place) seen() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	keys := p.keys
+	p.keys = nil
+	return keys
+}
+
+const credentials = "/api/v1/llm-credentials/"
+
+func (n *node) keep(name, key, endpoint string) {
+	n.t.Helper()
+	body := object{"api_key": key}
+	if endpoint != "" {
+		body["endpoint_url"] = endpoint
+	}
+	n.want(200, "PUT", credentials+name, body)
+}
+
+// outcome runs an agent with a model and says how that ended.
+func (n *node) outcome(model object, more object) string {
+	n.t.Helper()
+	fields := object{"model": model}
+	for name, value := range more {
+		fields[name] = value
+	}
+	r := n.ended(n.run(n.agent(fields), "hello", nil))
+	return fmt.Sprintf("%v %v %v", r["status"], r["error_code"], r["error"])
+}
+
+// A company's key goes to the endpoint that it was stored for and to no other,
+// whatever agents name, and the operator's never leaves the operator's.
+func TestKeysGoNowhereElse(t *testing.T) {
+	t.Parallel()
+	operator := newPlace(t, "")
+	mine, other := newPlace(t, ""), newPlace(t, "")
+	hop := newPlace(t, other.url)
+	n := start(t, nil, func(c *config.Config) {
+		c.Models.BaseURL, c.Models.Model = operator.url, "sim-model"
+		c.Models.APIKey.UnmarshalText([]byte("operators-key"))
+		c.Security.EgressAllow = "127.0.0.1:" + mine.port + ",127.0.0.1:" + other.port + ",127.0.0.1:" + hop.port + ",[::1]:" + mine.port
+	})
+	stranger, err := n.admin().CreateTenant(t.Context(), "Stranger", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs := n.as(string(stranger.RawKey))
+	const key, theirKey = "sk-mine-0123456789", "sk-theirs-0123456789"
+	at := "http://localhost:" + mine.port + "/v1"
+	n.keep("mine", key, at)
+	n.keep("hop", "sk-hop-0123456789", hop.url)
+	theirs.keep("mine", theirKey, other.url)
+
+	named := func(endpoint string) object {
+		return object{"provider": "custom", "model_ref": "m", "endpoint_url": endpoint, "api_key_ref": "mine"}
+	}
+	ref := func(ref string) object { return object{"provider": "openai_compat", "model_ref": ref} }
+	everywhere := map[string]*place{"operator": operator, "mine": mine, "other": other, "hop": hop}
+	check := func(name, got, want string, keys map[string][]string) {
+		t.Helper()
+		if !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+		for where, p := range everywhere {
+			if diff := cmp.Diff(keys[where], slices.Compact(p.seen())); diff != "" {
+				t.Errorf("%s: keys that came to %s (-want +got):\n%s", name, where, diff)
+			}
+		}
+	}
+	to := func(where string, key string) map[string][]string { return map[string][]string{where: {key}} }
+	const refused = "failed provider_not_configured"
+
+	check("its endpoint", n.outcome(named(at), nil), "completed", to("mine", key))
+	check("its endpoint in capitals", n.outcome(named("HTTP://LOCALHOST:"+mine.port+"/v1/"), nil), "completed", to("mine", key))
+	check("by its name", n.outcome(ref("mine/m"), nil), "completed", to("mine", key))
+	check("no name of a key", n.outcome(object{"provider": "custom", "model_ref": "m", "endpoint_url": at}, nil), "completed", to("mine", ""))
+	for name, endpoint := range map[string]string{
+		"another port": other.url, "another name of it": mine.url, "another path": at + "/evil", "a part of the path": strings.TrimSuffix(at, "/v1"), "dots": at + "/../v1", "escapes": strings.Replace(at, "/v1", "/%76%31", 1),
+		"a query": at + "?x=" + other.url, "a fragment": other.url + "#" + at, "the operator's": operator.url, "https": strings.Replace(at, "http:", "https:", 1),
+	} {
+		got := n.outcome(named(endpoint), nil)
+		check(name, got, refused, nil)
+		if !strings.Contains(got, "another endpoint") {
+			t.Errorf("%s: the sentence does not say why: %s", name, got)
+		}
+	}
+	for _, endpoint := range []string{"http://localhost:" + mine.port + "@127.0.0.1:" + other.port + "/v1", "http://127.0.0.1:" + other.port + `\@localhost:` + mine.port + "/v1"} {
+		n.do("POST", "/api/v1/agents", object{"name": "x", "model": named(endpoint)}).isProblem(t, 422, "VALIDATION_ERROR")
+	}
+	check("a redirect", n.outcome(ref("hop/m"), nil), "failed model_error", to("hop", "sk-hop-0123456789"))
+	check("a key that is not there", n.outcome(object{"provider": "custom", "model_ref": "m", "endpoint_url": at, "api_key_ref": "nobody"}, nil), refused, nil)
+
+	// Of the same name, and another company's.
+	check("theirs", theirs.outcome(ref("mine/m"), nil), "completed", to("other", theirKey))
+	check("theirs at our endpoint", theirs.outcome(named(at), nil), refused, nil)
+
+	// An agent whose endpoint changes, and a key whose endpoint does.
+	agent := n.agent(object{"model": named(at)})
+	n.want(200, "PATCH", "/api/v1/agents/"+agent, object{"model": named(other.url)})
+	check("a changed agent", fmt.Sprint(n.ended(n.run(agent, "hello", nil))["status"]), "failed", nil)
+	n.keep("mine", "sk-new-0123456789", other.url)
+	check("a changed key", n.outcome(named(at), nil), refused, nil)
+	check("a changed key at its new place", fmt.Sprint(n.ended(n.run(agent, "hello", nil))["status"]), "completed", to("other", "sk-new-0123456789"))
+
+	// Where a model is named elsewhere than in an agent's model.
+	check("a fallback", n.outcome(ref("hop/m"), object{"fallback_model": ref("mine/m")}), "completed",
+		map[string][]string{"hop": {"sk-hop-0123456789"}, "other": {"sk-new-0123456789"}})
+	session := n.session(n.agent(nil), object{"model_override": ref("mine/m")})
+	check("a session", fmt.Sprint(n.ended(n.say(session, "hello"))["status"]), "completed", to("other", "sk-new-0123456789"))
+	ask := func(n *node, model string) string {
+		r := n.do("POST", "/api/v1/llm/chat/completions", object{"model": model, "messages": []object{{"role": "user", "content": "hello"}}})
+		return r.Status
+	}
+	check("the proxy", ask(n, "mine/m"), "200", to("other", "sk-new-0123456789"))
+	check("the proxy, theirs", ask(theirs, "mine/m"), "200", to("other", theirKey))
+
+	// In the place of the operator's key, for one company, and back.
+	check("the operator's", ask(n, "default/m"), "200", to("operator", "operators-key"))
+	n.keep("default", key, "")
+	check("mine in its place", ask(n, "m"), "200", to("operator", key))
+	check("theirs is the operator's still", ask(theirs, "m"), "200", to("operator", "operators-key"))
+	n.want(200, "DELETE", credentials+"default", nil)
+	check("the operator's again", ask(n, "m"), "200", to("operator", "operators-key"))
+	n.want(200, "DELETE", credentials+"mine", nil)
+	check("deleted", n.outcome(object{"provider": "custom", "model_ref": "m", "api_key_ref": "mine"}, nil), refused, nil)
+}
+
+func TestCredentialsOverHTTP(t *testing.T) {
+	t.Parallel()
+	good, bad := modeltest.New(t, modeltest.RequireKey("sk-right-0123456789")), newPlace(t, "http://127.0.0.1:1/v1")
+	port := strings.TrimSuffix(good.URL[strings.LastIndexByte(good.URL, ':')+1:], "/v1")
+	n := start(t, good, func(c *config.Config) { c.Security.EgressAllow = "127.0.0.1:" + port + ",127.0.0.1:" + bad.port })
+	test := func(name string) (bool, string) {
+		t.Helper()
+		got := n.want(200, "POST", credentials+name+"/test", nil)
+		message, _ := got["message"].(string)
+		return got["success"].(bool), message
+	}
+	n.keep("mine", "sk-right-0123456789", good.URL)
+	if ok, message := test("mine"); !ok || message != "" {
+		t.Errorf("a key that is right: %t %s", ok, message)
+	}
+	n.keep("mine", "sk-wrong-0123456789", "")
+	if ok, message := test("mine"); ok || !strings.Contains(message, "refused the key") {
+		t.Errorf("a key that is wrong: %t %s", ok, message)
+	}
+	n.keep("away", "sk-right-0123456789", bad.url)
+	if ok, message := test("away"); ok || !strings.Contains(message, "redirect") {
+		t.Errorf("a redirect: %t %s", ok, message)
+	}
+	n.keep("inside", "sk-right-0123456789", "http://169.254.169.254/v1")
+	if ok, message := test("inside"); ok || !strings.Contains(message, "may not be reached") && !strings.Contains(message, "public") {
+		t.Errorf("an address inside: %t %s", ok, message)
+	}
+	if ok, _ := test("openai"); ok {
+		t.Error("a provider without a key passes")
+	}
+	n.do("POST", credentials+"nobody/test", nil).isProblem(t, 400, "unknown_provider")
+	n.do("PUT", credentials+"nobody", object{"api_key": "sk-0123456789"}).isProblem(t, 400, "unknown_provider")
+	n.do("PUT", credentials+"openai", object{"api_key": "short"}).isProblem(t, 400, "invalid_api_key")
+	n.do("DELETE", credentials+"openai", nil).isProblem(t, 404, "NOT_FOUND")
+
+	developer := n.as(string(n.admin().key(n.tenant(), "developer", "*").RawKey))
+	developer.do("PUT", credentials+"openai", object{"api_key": "sk-0123456789"}).isProblem(t, 403, "FORBIDDEN")
+	list := string(developer.do("GET", credentials+"providers", nil).raw) + string(developer.do("GET", "/api/v1/providers", nil).raw) +
+		string(developer.do("GET", "/api/v1/providers/default/models", nil).raw) + string(developer.do("GET", "/api/v1/llm/models", nil).raw)
+	if !strings.Contains(list, `"id":"mine"`) || strings.Contains(list, "sk-") || strings.Contains(list, "operator-key") {
+		t.Errorf("the lists show too much or too little: %s", list)
+	}
+	// The operator's own address, which is the tenant's here too, but for the one place.
+	if strings.Contains(strings.ReplaceAll(list, `"default_endpoint":"`+good.URL, ""), good.URL) {
+		t.Errorf("the operator's endpoint is shown: %s", list)
+	}
+	stored := fmt.Sprint(n.admin().query(`SELECT * FROM llm_credentials`), n.admin().query(`SELECT * FROM audit_log`), n.admin().query(`SELECT * FROM idempotency`))
+	if strings.Contains(stored, "0123456789") || strings.Contains(stored, fmt.Sprint([]byte("0123456789"))) {
+		t.Error("a key is stored in the clear")
+	}
+	anonymous := n.send("GET", "/api/v1/providers/platform-defaults", "")
+	if anonymous.StatusCode != 200 || anonymous.json["default_model"] != "default/sim-model" || anonymous.json["default_endpoint"] != nil {
+		t.Errorf("defaults: %s", anonymous.raw)
+	}
+}

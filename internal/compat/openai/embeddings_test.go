@@ -294,7 +294,7 @@ func TestEmbeddingsEndWithTheirClient(t *testing.T) {
 // What is rendered is JSON, and says the numbers that it was given.
 func TestVectorsAreRendered(t *testing.T) {
 	t.Parallel()
-	want := []float32{0, -0.0, 1, -1.5, 0.1, 1e-9, 3.4e38, math.SmallestNonzeroFloat32, 123456789}
+	want := []float32{0, float32(math.Copysign(0, -1)), 1, -1.5, 0.1, 1e-9, 3.4e38, math.SmallestNonzeroFloat32, 123456789}
 	for n := range want {
 		v := want[:n]
 		var got []float32

@@ -158,8 +158,9 @@ type Proxy interface {
 	// MayProxy says whether a tenant may have a model asked now: whether its plan
 	// has the model, whether there is room for one more call in the minute, the
 	// hour and the day, and whether there are tokens and money left. It counts
-	// the call. Errors: a refusal of this package.
-	MayProxy(ctx context.Context, tenant string, target model.Target) error
+	// the call. The target is nil where the operator chose the model, which every
+	// plan has. Errors: a refusal of this package.
+	MayProxy(ctx context.Context, tenant string, target *model.Target) error
 	// Proxied counts what a call used up. It returns at once; what was counted is
 	// stored within a moment.
 	Proxied(tenant string, use Use)

@@ -16,7 +16,7 @@ import (
 	"agentd/internal/usage"
 )
 
-var targetM = model.Target{Provider: "default", Model: "m"}
+var targetM = &model.Target{Provider: "default", Model: "m"}
 
 // flush has a node store what it gathered, as it does when it stops.
 func flush(t *testing.T, s *usage.Service) {
@@ -74,11 +74,12 @@ func TestMayProxy(t *testing.T) {
 		b := newBench(t, db, "gated")
 		one, two := b.node(), b.node()
 		may := func(s *usage.Service) error { return s.MayProxy(t.Context(), b.tenant, targetM) }
-		allowed(t, one.MayProxy(t.Context(), b.tenant, model.Target{Provider: "acme", Model: "anything/at-all"}))
-		for _, foreign := range []model.Target{{Provider: "default", Model: "mm"}, {Provider: "acme2", Model: "m"}, {Provider: "builtin", Model: "echo"}} {
+		allowed(t, one.MayProxy(t.Context(), b.tenant, &model.Target{Provider: "acme", Model: "anything/at-all"}))
+		for _, foreign := range []*model.Target{{Provider: "default", Model: "mm"}, {Provider: "acme2", Model: "m"}, {Provider: "builtin", Model: "echo"}} {
 			refused(t, one.MayProxy(t.Context(), b.tenant, foreign), fault.Forbidden, "model_not_allowed")
 		}
-		for range 4 {
+		allowed(t, one.MayProxy(t.Context(), b.tenant, nil)) // what the operator chose every plan has
+		for range 3 {
 			allowed(t, may(one))
 		}
 		err := may(one)

@@ -43,12 +43,12 @@ func stores(l *quota.Limits) bool { return l.RequestsPerHour != nil || l.Request
 
 // MayProxy implements quota.Proxy. Requests are counted as they are let through:
 // exactly on one node; what other nodes let through is known within a second.
-func (s *Service) MayProxy(ctx context.Context, tenant string, target model.Target) error {
+func (s *Service) MayProxy(ctx context.Context, tenant string, target *model.Target) error {
 	v, err := s.standing(ctx, tenant)
 	if err != nil {
 		return err
 	}
-	if !v.plan.Allows(target.Provider, target.Model) {
+	if target != nil && !v.plan.Allows(target.Provider, target.Model) {
 		return fault.New(fault.Forbidden, quota.CodeModel, "The company's plan does not have the model %s/%s. GET /api/v1/llm/models lists those that there are; an operator changes plans.",
 			target.Provider, target.Model)
 	}

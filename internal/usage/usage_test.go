@@ -342,7 +342,7 @@ func TestPlanThatIsGone(t *testing.T) {
 			b.clock.Advance(time.Minute)
 		}
 		plan, err := s.PlanOf(t.Context(), b.tenant)
-		if err != nil || plan.ID != "open" || s.PlanKnown("gone") || !s.PlanKnown("free") || len(s.Plans()) != 4 {
+		if err != nil || plan.ID != "open" || s.PlanKnown("gone") || !s.PlanKnown("free") || len(s.Plans()) != 5 {
 			t.Errorf("%+v, %v", plan, err)
 		}
 		if got := strings.Count(b.log.String(), "plan=gone"); got != 1 {

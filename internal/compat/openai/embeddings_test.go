@@ -58,7 +58,7 @@ func (s *embedStub) Embed(_ context.Context, texts []string) (model.Embedded, er
 }
 
 // MayProxy implements quota.Proxy.
-func (s *embedStub) MayProxy(context.Context, string, model.Target) error { return s.plan }
+func (s *embedStub) MayProxy(context.Context, string, *model.Target) error { return s.plan }
 
 // Proxied implements quota.Proxy.
 func (s *embedStub) Proxied(_ string, use quota.Use) { s.used = append(s.used, use) }

@@ -148,9 +148,8 @@ func (n *node) operations() []*operation {
 		o.endless = o.rpc && raw.Method == http.MethodGet
 		o.streams = o.endless
 		o.page = raw.Path == mcp.StartPath || raw.Path == mcp.CallbackPath
-		o.chat = raw.FailOf != nil && !o.rpc
 		o.says = strings.HasPrefix(raw.Path, "/v1/messages")
-		o.chat = raw.Fail != nil && !o.rpc && !o.says
+		o.chat = raw.FailOf != nil && !o.rpc && !o.says
 	}
 	return all
 }

@@ -23,6 +23,9 @@ const (
 	SourceEmbeddings = "embeddings"
 )
 
+// codeNoModel is the code of a model that is none.
+const codeNoModel = "model_not_found"
+
 // Models finds the target of a model; model.Resolver.
 type Models interface {
 	Resolve(ctx context.Context, tenant string, spec model.Spec) (model.Target, error)
@@ -138,7 +141,7 @@ func (a attempts) Forward(ctx context.Context, f model.Forward, sink func([]byte
 // final makes the refusal of what was asked, which is none of an endpoint that
 // does not answer, an error for which no fallback is asked.
 func final(err error) error {
-	if e, ok := errors.AsType[*model.Error](err); ok && kindOf(e) == fault.Malformed {
+	if e, ok := errors.AsType[*model.Error](err); ok && kindOf(e) == fault.Malformed && e.Status != 404 {
 		return finalError{err}
 	}
 	return err
@@ -174,7 +177,7 @@ func unknown(name string, err error) error {
 	if !ok {
 		return err
 	}
-	return fault.New(fault.Malformed, "model_not_found", "There is no model %q. %s", name, e.Detail).Because(e)
+	return fault.New(fault.Malformed, codeNoModel, "There is no model %q. %s", name, e.Detail).Because(e)
 }
 
 // Refusal is what callers are told of a model call that failed. Errors that
@@ -188,7 +191,11 @@ func Refusal(err error) error {
 		}
 		return Refusal(hidden.of)
 	}
-	f := fault.New(kindOf(e), cmp.Or(e.Code, "model_error"), "%s", e.Detail).Because(e)
+	code := cmp.Or(e.Code, "model_error")
+	if e.Status == 404 && code == "model_error" { // endpoints say so of models that they do not have
+		code = codeNoModel
+	}
+	f := fault.New(kindOf(e), code, "%s", e.Detail).Because(e)
 	f.RetryAfter = e.RetryAfter
 	return f
 }
@@ -201,7 +208,7 @@ func kindOf(e *model.Error) fault.Kind {
 		return fault.Malformed
 	case e.Code == "provider_not_configured":
 		return fault.Unsupported
-	case e.Status == 400 || e.Status == 413 || e.Status == 422: // what the caller sent is what it does not take
+	case e.Status == 400 || e.Status == 404 || e.Status == 413 || e.Status == 422: // what the caller sent is what it does not take
 		return fault.Malformed
 	case !e.Retryable:
 		return fault.Upstream

@@ -186,6 +186,10 @@ func TestCalls(t *testing.T) {
 		{name: "no fallback", alone: true, one: said{err: dead}, two: fine, asked: []string{"one"}, code: "model_error", kind: fault.Unavailable, target: "one"},
 		{name: "what is asked is refused", one: said{err: refused}, two: fine, asked: []string{"one"}, code: "model_error", kind: fault.Malformed, target: "one"},
 		{
+			name: "a model that the endpoint does not have", one: said{err: &model.Error{Code: "model_error", Status: 404, Detail: "No."}}, two: fine,
+			asked: []string{"one", "two"}, shown: "two:12345678 two:9 ", used: []quota.Use{counted("two", 10, 5)}, target: "two",
+		},
+		{
 			name: "too long", one: said{err: &model.Error{Code: model.CodeContextLength, Detail: "Too long."}}, two: fine, asked: []string{"one"},
 			code: model.CodeContextLength, kind: fault.Malformed, target: "one",
 		},
@@ -310,7 +314,8 @@ func TestRefusal(t *testing.T) {
 		{model.Error{Code: "model_error", Status: 400}, fault.Malformed, "model_error"},
 		{model.Error{Code: "model_error", Status: 413}, fault.Malformed, "model_error"},
 		{model.Error{Code: "model_error", Status: 422}, fault.Malformed, "model_error"},
-		{model.Error{Code: "model_error", Status: 404}, fault.Upstream, "model_error"},
+		{model.Error{Code: "model_error", Status: 404}, fault.Malformed, "model_not_found"},
+		{model.Error{Code: "model_error", Status: 405}, fault.Upstream, "model_error"},
 		{model.Error{Code: "model_error", Status: 500, Retryable: true}, fault.Unavailable, "model_error"},
 		{model.Error{Status: 503, Retryable: true, RetryAfter: time.Minute}, fault.Unavailable, "model_error"},
 		{model.Error{Retryable: true}, fault.Unavailable, "model_error"},

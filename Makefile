@@ -38,7 +38,7 @@ test: ## Run every test; those on PostgreSQL too where it is installed
 test-postgres: export AGENTD_TEST_REQUIRE_POSTGRES = 1
 test-postgres: test ## Run every test and fail where PostgreSQL is not installed
 
-# Outside of the tree, so that nothing that walks it meets a hundred thousand
+# Outside of the tree, so that nothing that walks it meets sixteen thousand
 # files of others; installed anew where the versions changed.
 CLIENTS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/agentd-test/clients
 

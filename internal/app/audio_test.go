@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -36,7 +37,7 @@ func TestSpeech(t *testing.T) {
 		modeltest.Sound{Data: []byte(`{"error":{"message":"out of credit"}}`), Type: "application/json"}, modeltest.Sound{Data: []byte{}},
 	))
 	resp, err := c.Audio.Speech.New(t.Context(), openai.AudioSpeechNewParams{
-		Input: "Good day", Model: openai.SpeechModelTTS1, Voice: openai.AudioSpeechNewParamsVoiceUnion{OfString: openai.String("nova")},
+		Input: "Good day", Model: openai.SpeechModelGPT4oMiniTTS, Voice: openai.AudioSpeechNewParamsVoiceUnion{OfString: openai.String("nova")},
 		ResponseFormat: openai.AudioSpeechNewParamsResponseFormatOpus, Speed: openai.Float(1.25),
 	})
 	if err != nil {
@@ -50,7 +51,7 @@ func TestSpeech(t *testing.T) {
 	close(gate)
 	rest, err := io.ReadAll(resp.Body)
 	resp.Body.Close()
-	if err != nil || !bytes.Equal(append(half, rest...), sound) || resp.Header.Get("Content-Type") != "audio/mpeg" || resp.Header.Get("X-Content-Type-Options") != "nosniff" {
+	if err != nil || !bytes.Equal(slices.Concat(half, rest), sound) || resp.Header.Get("Content-Type") != "audio/mpeg" || resp.Header.Get("X-Content-Type-Options") != "nosniff" {
 		t.Errorf("%d and %d bytes, %v, %v", len(half), len(rest), resp.Header, err)
 	}
 	first := sim.SpeechRequests()[0]
@@ -112,7 +113,7 @@ func TestTranscription(t *testing.T) {
 	n, sim, c := voiced(t, modeltest.Transcripts(modeltest.Answer{}, modeltest.Answer{}, modeltest.Answer{}, modeltest.Answer{Raw: []byte(`nothing`)}, modeltest.Answer{Status: 500, Error: "boom"}))
 	sound := bytes.Repeat([]byte("sound"), 300_000)
 	got, err := c.Audio.Transcriptions.New(t.Context(), openai.AudioTranscriptionNewParams{
-		File: openai.File(bytes.NewReader(sound), "talk.mp3", "audio/mpeg"), Model: openai.AudioModelWhisper1, Language: openai.String("de"), Prompt: openai.String("names"), Temperature: openai.Float(0.5),
+		File: openai.File(bytes.NewReader(sound), "talk.mp3", "audio/mpeg"), Model: openai.AudioModelGPT4oTranscribe, Language: openai.String("de"), Prompt: openai.String("names"), Temperature: openai.Float(0.5),
 	})
 	if err != nil || got.Text != "1500000 bytes of speech" {
 		t.Fatalf("%+v, %v", got, err)
@@ -142,7 +143,7 @@ func TestTranscription(t *testing.T) {
 		return n.do("POST", path, body, append([]string{"Content-Type", "multipart/form-data; boundary=b"}, headers...)...)
 	}
 	// Fields may stand before the file or after it.
-	verbose := send(form(`"language"`, "en", file, "x", `"response_format"`, "verbose_json"))
+	verbose := send(form(`"language"`, "en", `"prompt"`, strings.Repeat("𝄞", 4096), file, "x", `"response_format"`, "verbose_json"))
 	if verbose.StatusCode != 200 || verbose.json["duration"] != 1.5 || verbose.json["text"] != "1 bytes of speech" {
 		t.Errorf("%d %s", verbose.StatusCode, verbose.raw)
 	}
@@ -162,7 +163,7 @@ func TestTranscription(t *testing.T) {
 		"no file":     {form(`"language"`, "de"), 422, "VALIDATION_ERROR", `"file"`},
 		"empty file":  {form(file, ""), 422, "VALIDATION_ERROR", `"file"`},
 		"text":        {form(file, "x", `"response_format"`, "srt", `"temperature"`, "warm"), 422, "VALIDATION_ERROR", `"temperature"`},
-		"long prompt": {form(file, "x", `"prompt"`, strings.Repeat("p", 9000)), 422, "VALIDATION_ERROR", `"prompt"`},
+		"long prompt": {form(file, "x", `"prompt"`, strings.Repeat("p", 4097)), 422, "VALIDATION_ERROR", `"prompt"`},
 		"no text":     {form(file, "x", `"language"`, "\xff"), 422, "VALIDATION_ERROR", `"language"`},
 		"cut off":     {"--b\r\nContent-Disposition: form-data; name=" + file + "\r\n\r\nx", 400, "INVALID_REQUEST", ""},
 		"no form":     {"sound", 422, "VALIDATION_ERROR", `"file"`},
@@ -194,7 +195,7 @@ func TestAudioThatIsNotConfigured(t *testing.T) {
 	t.Parallel()
 	n := start(t, modeltest.New(t))
 	c := n.sdk(option.WithBaseURL(n.url + "/api/v1/llm/"))
-	_, err := c.Audio.Transcriptions.New(t.Context(), openai.AudioTranscriptionNewParams{File: strings.NewReader("x"), Model: openai.AudioModelWhisper1})
+	_, err := c.Audio.Transcriptions.New(t.Context(), openai.AudioTranscriptionNewParams{File: strings.NewReader("x"), Model: openai.AudioModelGPT4oTranscribe})
 	if e, ok := errors.AsType[*openai.Error](err); !ok || e.StatusCode != 501 {
 		t.Errorf("%v", err)
 	}

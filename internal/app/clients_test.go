@@ -42,6 +42,13 @@ func TestOfficialClients(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "node", append([]string{"--test"}, files...)...)
 	cmd.Env = append(os.Environ(), "AGENTD_URL="+n.url, "AGENTD_KEY="+n.key, "AGENT="+n.agent(object{"name": "helper"}),
 		"EXAMPLES="+filepath.Join(tests, "examples"), "LANGCHAIN_TRACING_V2=false")
+	version, err := exec.CommandContext(t.Context(), "node", "--version").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.HasPrefix(string(version), "v18.") { // LangChain wants what later ones have unasked
+		cmd.Env = append(cmd.Env, "NODE_OPTIONS=--experimental-global-webcrypto")
+	}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}

@@ -146,6 +146,7 @@ var plainFree = map[string]string{
 	"input": "what the model is told, and whatever else the caller likes to keep", "arguments": "of a tool that the agent has; see TestToolsOfIntruders",
 	"messages[].content": "what the model is told", "stop": "texts", "stream_options": "a switch", "tool_choice": "a name in the same body",
 	"tools[].function.parameters": "a schema for the model", "tools[].parameters": "a schema for the model",
+	"output_config": "a schema for the answer", "output_format": "a schema for the answer", "thread": "refused, or a word",
 	"text": "a schema for the answer", "reasoning": "a switch", "conversation": "refused", "prompt": "refused",
 	"system": "what the model is told", "tools[].input_schema": "a schema for the model",
 }

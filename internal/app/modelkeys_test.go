@@ -2,6 +2,7 @@ package app_test
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -76,9 +77,7 @@ func (n *node) keep(name, key, endpoint string) {
 func (n *node) outcome(model object, more object) string {
 	n.t.Helper()
 	fields := object{"model": model}
-	for name, value := range more {
-		fields[name] = value
-	}
+	maps.Copy(fields, more)
 	r := n.ended(n.run(n.agent(fields), "hello", nil))
 	return fmt.Sprintf("%v %v %v", r["status"], r["error_code"], r["error"])
 }

@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -73,8 +74,7 @@ func TestResponsesInProgress(t *testing.T) {
 }
 
 func asAPIError(err error) (*openai.Error, bool) {
-	e, ok := err.(*openai.Error)
-	return e, ok
+	return errors.AsType[*openai.Error](err)
 }
 
 // Whatever the model's endpoint does, a response ends well-formed, and is read
@@ -237,5 +237,23 @@ func TestAResponseGoesOnWithoutItsClient(t *testing.T) {
 	}
 	if r := n.do(http.MethodGet, responsesPath+"/"+id+"?stream=true&starting_after=100000", nil); r.StatusCode != 200 || strings.Contains(string(r.raw), "data:") {
 		t.Errorf("after its end: %d %s", r.StatusCode, r.raw)
+	}
+}
+
+// How the answer is to look, and how hard to think about it, reaches the model.
+func TestResponsesSettings(t *testing.T) {
+	t.Parallel()
+	sim := modeltest.New(t)
+	n := start(t, sim)
+	n.want(200, "POST", responsesPath, object{
+		"model": n.agent(nil), "input": "hi", "parallel_tool_calls": false, "reasoning": object{"effort": "high"},
+		"tools": []object{{"type": "function", "name": "f", "strict": true}},
+		"text":  object{"format": object{"type": "json_schema", "name": "a", "schema": object{"type": "object"}, "strict": true}},
+	})
+	body := string(sim.Requests()[0].Body)
+	for _, want := range []string{`"response_format":{"type":"json_schema","json_schema":{"name":"a"`, `"reasoning_effort":"high"`, `"parallel_tool_calls":false`, `"strict":true`} {
+		if !strings.Contains(body, want) {
+			t.Errorf("%s is not in %s", want, body)
+		}
 	}
 }

@@ -135,6 +135,8 @@ func TestValidate(t *testing.T) {
 		{"model in a file", []string{"--providers=" + file, "--model=far/llama"}, ""},
 		{"embeddings of the model's endpoint", []string{"--model-base-url=http://10.0.0.1:1/v1", "--embedding-model=e5"}, ""},
 		{"embeddings of their own endpoint", []string{"--embedding-base-url=http://10.0.0.1:1/v1", "--embedding-model=e5"}, ""},
+		{"speech from nowhere", []string{"--speech-model=a/b"}, "AGENTD_SPEECH_MODEL names the model a/b, but neither"},
+		{"transcriptions from nowhere", []string{"--transcription-model=ear"}, "AGENTD_TRANSCRIPTION_MODEL names the model ear, but neither"},
 		{"embeddings from nowhere", []string{"--embedding-model=e5"}, "AGENTD_EMBEDDING_MODEL names the model e5, but neither"},
 		{"embedding endpoint without a scheme", []string{"--embedding-base-url=localhost:1"}, "AGENTD_EMBEDDING_BASE_URL"},
 		{"echo", []string{"--model=builtin/echo"}, ""},

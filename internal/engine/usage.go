@@ -27,7 +27,7 @@ func (a *attempt) counting(ops []txn.Op) []txn.Op {
 	}
 	source := a.rec.Source()
 	for i := range a.used {
-		a.used[i].AgentID, a.used[i].Source = a.rec.AgentID, source
+		a.used[i].AgentID, a.used[i].Source, a.used[i].KeyID = a.rec.AgentID, source, a.rec.Options.KeyID
 	}
 	return append(ops, a.e.Meter.Count(a.rec.TenantID, a.used...))
 }

@@ -70,7 +70,7 @@ func (g *Gateway) Open(ctx context.Context, who authz.Caller, ask Ask) (*Call, e
 	if err != nil {
 		return nil, unknown(ask.Model, err)
 	}
-	if err := g.Plans.MayProxy(ctx, who.TenantID, target); err != nil {
+	if err := g.Plans.MayProxy(ctx, who.TenantID, &target); err != nil {
 		return nil, err
 	}
 	return &Call{g: g, who: who, ask: ask, target: target}, nil

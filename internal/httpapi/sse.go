@@ -58,6 +58,7 @@ type Stream struct {
 
 	mu      sync.Mutex
 	closed  bool
+	ending  bool          // nothing follows but the end
 	unsent  bool          // bytes wait for a flush
 	buf     *bytes.Buffer // those bytes, where the connection is ours; nil: none
 	written time.Time
@@ -154,11 +155,20 @@ func (s *Stream) Send(f route.Frame) error {
 	return context.Cause(s.ctx)
 }
 
+// SendLast is Send for what ends the stream: it goes out together with the end
+// of the answer, or, where that takes long, as the end of a burst does.
+func (s *Stream) SendLast(f route.Frame) error {
+	s.mu.Lock()
+	s.ending = true
+	s.mu.Unlock()
+	return s.Send(f)
+}
+
 // put writes bytes and sees to it that they are flushed; more says that others
 // follow at once. s.mu is held.
 func (s *Stream) put(now time.Time, p []byte, more bool) {
 	s.written = now
-	pause := now.Sub(s.flushed) >= coalesce
+	pause := !s.ending && now.Sub(s.flushed) >= coalesce
 	if s.conn != nil && s.buf == nil && pause && !more {
 		s.flushed = now
 		s.write(now, p)

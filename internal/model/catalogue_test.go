@@ -199,6 +199,9 @@ func TestParseProvidersRefuses(t *testing.T) {
 		one(`"name":"a","base_url":"http://a","models":[{"id":"m","input_usd_per_mtok":1}]`):                            "both",
 		one(`"name":"a","base_url":"http://a","models":[{"id":"m","input_usd_per_mtok":-1,"output_usd_per_mtok":"1"}]`): "wrong kind",
 		one(`"name":"a","base_url":"http://a","models":[{"id":"m","input_usd_per_mtok":-1,"output_usd_per_mtok":1}]`):   "negative",
+		one(`"name":"a","base_url":"http://a","models":[{"id":"m","modality":"smell"}]`):                                "modality",
+		one(`"name":"a","base_url":"http://a","models":[{"id":"m","max_output_tokens":-1}]`):                            "max_output_tokens",
+		one(`"name":"a","base_url":"http://a","models":[{"id":"m","supports_vision":"yes"}]`):                           "supports_vision",
 		one(`"name":"a","base_url":"http://a","models":[{"id":"m","context_window":1.5,"input":1}]`):                    "context_window",
 	} {
 		_, err := model.ParseProviders([]byte(file))

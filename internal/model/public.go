@@ -1,5 +1,7 @@
 package model
 
+import "slices"
+
 // Public is a provider that many people have a key of.
 type Public struct {
 	ID       string
@@ -34,7 +36,7 @@ var publics = []Public{
 }
 
 // Publics lists the providers that are known without being configured.
-func Publics() []Public { return publics[:len(publics):len(publics)] }
+func Publics() []Public { return slices.Clip(publics) }
 
 // PublicProvider finds one of them.
 func PublicProvider(id string) (Public, bool) {

@@ -56,7 +56,7 @@ func (c *Client) Speak(ctx context.Context, req model.SpeechRequest) (*model.Spe
 		return fail(err)
 	}
 	watch.arm(speechSilence)
-	resp, err := transport.RoundTrip(call)
+	resp, err := transport.RoundTrip(call) //nolint:bodyclose // whoever listens closes it, or fail does
 	if err != nil {
 		return fail(unreachable(within, err))
 	}

@@ -81,9 +81,7 @@ type relay struct {
 func (r *relay) read(in *patientReader) error {
 	s := getStream(in, max(r.answer.max, keepBuffer))
 	defer s.put()
-	if !r.f.Stream && in.size > int64(len(s.events.buf)) && in.size <= int64(r.answer.max) {
-		s.events.buf = make([]byte, in.size+1) // one more, so that the end is seen without growing
-	}
+	s.fit(in.size)
 	first, err := s.events.peek()
 	switch {
 	case err == io.EOF:

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -22,8 +23,13 @@ const (
 	// afterDone is how long the end of the body may take after [DONE]. Seeing
 	// it is what lets the connection be used again.
 	afterDone = 250 * time.Millisecond
+	// firstBuffer is how large one is at first.
+	firstBuffer = 8 << 10
 	// keepBuffer is how large a buffer may be to be pooled.
 	keepBuffer = 64 << 10
+	// keepScratch is that of the buffer in which texts lose their escapes: one
+	// large answer in memory is enough.
+	keepScratch = 2 << 20
 )
 
 // stream is the pooled state of reading one answer.
@@ -33,7 +39,7 @@ type stream struct {
 	scratch []byte
 }
 
-var streams = sync.Pool{New: func() any { return &stream{events: eventReader{buf: make([]byte, 8<<10)}} }}
+var streams = sync.Pool{New: func() any { return &stream{events: eventReader{buf: make([]byte, firstBuffer)}} }}
 
 func getStream(src io.Reader, most int) *stream {
 	s := streams.Get().(*stream)
@@ -44,8 +50,18 @@ func getStream(src io.Reader, most int) *stream {
 func (s *stream) put() {
 	s.events.src = nil
 	s.quick = quick{}
-	if len(s.events.buf) <= keepBuffer && cap(s.events.joined) <= keepBuffer && cap(s.scratch) <= keepBuffer {
+	if len(s.events.buf) > keepBuffer {
+		s.events.buf = make([]byte, firstBuffer)
+	}
+	if cap(s.events.joined) <= keepBuffer && cap(s.scratch) <= keepScratch {
 		streams.Put(s)
+	}
+}
+
+// fit makes room for a body whose size is known, so that it need not grow.
+func (s *stream) fit(size int64) {
+	if size >= int64(len(s.events.buf)) && size < int64(s.events.max) {
+		s.events.buf = make([]byte, size+1) // one more, so that the end is seen
 	}
 }
 
@@ -55,6 +71,7 @@ func (s *stream) put() {
 func readAnswer(in *patientReader, a *answer) error {
 	s := getStream(in, max(a.max, keepBuffer))
 	defer s.put()
+	s.fit(in.size)
 	first, err := s.events.peek()
 	switch {
 	case err == io.EOF:
@@ -139,21 +156,16 @@ func (s *stream) takeQuick(a *answer) (done bool, err error) {
 	if len(thought) <= 2 {
 		thought = q.reasoned
 	}
-	both, ok := unquote(s.scratch[:0], thought)
-	split := len(both)
-	if ok {
-		both, ok = unquote(both, q.text)
-	}
-	s.scratch = both
+	thought, text, ok := s.unquoteBoth(thought, q.text)
 	if !ok {
 		return false, nil
 	}
 	a.setModel(q.model)
 	a.setUsage(q.usage)
-	if err := a.addThinking(both[:split]); err != nil {
+	if err := a.addThinking(thought); err != nil {
 		return true, err
 	}
-	if err := a.addText(both[split:]); err != nil {
+	if err := a.addText(text); err != nil {
 		return true, err
 	}
 	if len(q.finish) > 0 {
@@ -163,6 +175,21 @@ func (s *stream) takeQuick(a *answer) (done bool, err error) {
 		a.stop = string(q.stop)
 	}
 	return true, nil
+}
+
+// unquoteBoth gives two quoted strings as texts, without a copy where they are
+// what they look like.
+func (s *stream) unquoteBoth(thought, text []byte) (a, b []byte, ok bool) {
+	if len(thought) <= 2 && len(text) > 2 && isPlain(text[1:len(text)-1]) {
+		return nil, text[1 : len(text)-1], true
+	}
+	both, ok := unquote(slices.Grow(s.scratch[:0], len(thought)+len(text)), thought)
+	split := len(both)
+	if ok {
+		both, ok = unquote(both, text)
+	}
+	s.scratch = both
+	return both[:split], both[split:], ok
 }
 
 // drain reads on after [DONE], to the end of the body or until it takes too

@@ -21,6 +21,9 @@ type Limits struct {
 	TokensPerMonth    *int64 `json:"tokens_per_month" doc:"Of input and output together."`
 	TokensPerDay      *int64 `json:"tokens_per_day"`
 	ToolCallsPerMonth *int64 `json:"tool_calls_per_month"`
+	RequestsPerMinute *int64 `json:"model_requests_per_minute" doc:"Of the model proxy, as the next two."`
+	RequestsPerHour   *int64 `json:"model_requests_per_hour"`
+	RequestsPerDay    *int64 `json:"model_requests_per_day"`
 	Agents            *int64 `json:"agents"`
 	Teams             *int64 `json:"teams"`
 	KnowledgeBases    *int64 `json:"knowledge_bases"`
@@ -32,6 +35,7 @@ type Limits struct {
 func (l *Limits) at(r Resource) **int64 {
 	return map[Resource]**int64{
 		RunsPerMonth: &l.RunsPerMonth, TokensPerMonth: &l.TokensPerMonth, TokensPerDay: &l.TokensPerDay, ToolCallsPerMonth: &l.ToolCallsPerMonth,
+		RequestsPerMinute: &l.RequestsPerMinute, RequestsPerHour: &l.RequestsPerHour, RequestsPerDay: &l.RequestsPerDay,
 		Agents: &l.Agents, Teams: &l.Teams, KnowledgeBases: &l.KnowledgeBases, Workspaces: &l.Workspaces, Webhooks: &l.Webhooks,
 		ActiveSessions: &l.ActiveSessions,
 	}[r]
@@ -50,6 +54,20 @@ type Plan struct {
 	ID     string `json:"id"`
 	Name   string `json:"name"`
 	Limits Limits `json:"limits"`
+	// Models are those that the model proxy may be asked for, <provider>/<model>,
+	// where the last character may be a * for whatever follows. Nil: all.
+	Models []string `json:"models"`
+}
+
+// Allows says whether the model proxy may be asked for a model.
+func (p *Plan) Allows(provider, model string) bool {
+	return p.Models == nil || slices.ContainsFunc(p.Models, func(pattern string) bool {
+		name := provider + "/" + model
+		if start, any := strings.CutSuffix(pattern, "*"); any {
+			return strings.HasPrefix(name, start)
+		}
+		return name == pattern
+	})
 }
 
 // SelfHosted is the plan that there is where the operator names none. It
@@ -141,7 +159,12 @@ func Parse(file []byte) (*Plans, error) {
 		if strings.TrimSpace(plan.Name) == "" {
 			add("plans[%d].name: it is blank", i)
 		}
-		for _, r := range slices.Concat(Refilling, Things) {
+		for j, pattern := range plan.Models {
+			if start := strings.TrimSuffix(pattern, "*"); start != "" && !strings.Contains(start, "/") || strings.Contains(start, "*") {
+				add("plans[%d].models[%d]: %q is no model; write provider/model, provider/* or *", i, j, pattern)
+			}
+		}
+		for _, r := range slices.Concat(Refilling, Requests, Things) {
 			if n := plan.Limits.Of(r); n != nil && *n < 0 {
 				add("plans[%d].limits.%s: it is negative; leave it out for no limit", i, r)
 			}

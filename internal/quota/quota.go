@@ -24,6 +24,13 @@ const (
 	ToolCallsPerMonth Resource = "tool_calls_per_month"
 )
 
+// Requests to the model proxy, which refill too.
+const (
+	RequestsPerMinute Resource = "model_requests_per_minute"
+	RequestsPerHour   Resource = "model_requests_per_hour"
+	RequestsPerDay    Resource = "model_requests_per_day"
+)
+
 // Things, of which there may be so many at a time.
 const (
 	Agents         Resource = "agents"
@@ -34,8 +41,10 @@ const (
 	ActiveSessions Resource = "active_sessions"
 )
 
-// Refilling and Things are all of them, in the order in which they are shown.
+// Refilling, Requests and Things are all of them, in the order in which they are
+// shown.
 var (
+	Requests  = []Resource{RequestsPerMinute, RequestsPerHour, RequestsPerDay}
 	Refilling = []Resource{RunsPerMonth, TokensPerMonth, TokensPerDay, ToolCallsPerMonth}
 	Things    = []Resource{Agents, Teams, KnowledgeBases, Workspaces, Webhooks, ActiveSessions}
 )
@@ -43,10 +52,13 @@ var (
 // Period is how long a counter counts.
 type Period string
 
-// The periods. Each begins at midnight UTC.
+// The periods. Each begins where the clock's does, days and months at midnight
+// UTC.
 const (
-	Day   Period = "day"
-	Month Period = "month"
+	Minute Period = "minute"
+	Hour   Period = "hour"
+	Day    Period = "day"
+	Month  Period = "month"
 )
 
 // Period of a resource; "" of a thing.
@@ -54,8 +66,12 @@ func (r Resource) Period() Period {
 	switch r {
 	case RunsPerMonth, TokensPerMonth, ToolCallsPerMonth:
 		return Month
-	case TokensPerDay:
+	case TokensPerDay, RequestsPerDay:
 		return Day
+	case RequestsPerHour:
+		return Hour
+	case RequestsPerMinute:
+		return Minute
 	}
 	return ""
 }
@@ -70,12 +86,20 @@ func (r Resource) Kind() string {
 		return "tokens"
 	case ToolCallsPerMonth:
 		return "tool_calls"
+	case RequestsPerMinute, RequestsPerHour, RequestsPerDay:
+		return "model_requests"
 	}
 	return string(r)
 }
 
 // End is when the period ends that a moment is in.
 func (p Period) End(at time.Time) time.Time {
+	switch p {
+	case Minute:
+		return at.UTC().Truncate(time.Minute).Add(time.Minute)
+	case Hour:
+		return at.UTC().Truncate(time.Hour).Add(time.Hour)
+	}
 	y, m, d := at.UTC().Date()
 	if p == Month {
 		return time.Date(y, m+1, 1, 0, 0, 0, 0, time.UTC)
@@ -134,8 +158,9 @@ type Proxy interface {
 	// MayProxy says whether a tenant may have a model asked now: whether its plan
 	// has the model, whether there is room for one more call in the minute, the
 	// hour and the day, and whether there are tokens and money left. It counts
-	// the call. Errors: a refusal of this package.
-	MayProxy(ctx context.Context, tenant string, target model.Target) error
+	// the call. The target is nil where the operator chose the model, which every
+	// plan has. Errors: a refusal of this package.
+	MayProxy(ctx context.Context, tenant string, target *model.Target) error
 	// Proxied counts what a call used up. It returns at once; what was counted is
 	// stored within a moment.
 	Proxied(tenant string, use Use)

@@ -11,9 +11,10 @@ import (
 
 // Codes of refusals.
 const (
-	CodeExceeded = "quota_exceeded"  // it refills at quota.resets_at
-	CodeReached  = "limit_reached"   // waiting does not help
-	CodeBudget   = "BUDGET_EXCEEDED" // the tenant's own budget of money is spent
+	CodeExceeded = "quota_exceeded"    // it refills at quota.resets_at
+	CodeReached  = "limit_reached"     // waiting does not help
+	CodeModel    = "model_not_allowed" // the plan does not have the model
+	CodeBudget   = "BUDGET_EXCEEDED"   // the tenant's own budget of money is spent
 )
 
 // longestWait is what a refusal asks clients to wait at most before they try
@@ -55,7 +56,11 @@ func Refuse(r Resource, limit, used int64, now time.Time) *fault.Error {
 	resets := b.Period.End(now)
 	seconds := int64(math.Ceil(resets.Sub(now).Seconds()))
 	b.ResetsAt, b.RetryAfter = &resets, &seconds
-	f := fault.New(fault.Limited, CodeExceeded, "The company's plan allows %d %s in a %s, and they are used up. There are more at %s.", limit, name, *b.Period, resets.Format(time.RFC3339))
+	code := CodeExceeded
+	if *b.Period == Minute { // it clears within seconds
+		code = ""
+	}
+	f := fault.New(fault.Limited, code, "The company's plan allows %d %s in a %s, and they are used up. There are more at %s.", limit, name, *b.Period, resets.Format(time.RFC3339))
 	f.RetryAfter = min(resets.Sub(now), longestWait)
 	f.Extra = map[string]any{"quota": b, "upgrade_path": upgradePath}
 	return f

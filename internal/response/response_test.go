@@ -76,6 +76,15 @@ func result(id, text string) model.Message {
 // add stores a response with its run and steps.
 func (r *rig) add(made turn) *run.Record {
 	r.t.Helper()
+	rec, store := r.op(made)
+	if err := r.db.Write(r.t.Context(), store); err != nil {
+		r.t.Fatal(err)
+	}
+	return rec
+}
+
+func (r *rig) op(made turn) (*run.Record, txn.Op) {
+	r.t.Helper()
 	now := time.Now().Truncate(time.Microsecond)
 	if made.status == "" {
 		made.status = run.Completed
@@ -84,7 +93,7 @@ func (r *rig) add(made turn) *run.Record {
 		RunID: ident.New(), TenantID: r.tenant, AgentID: ident.New(), Status: made.status, Input: encode(r.t, made.in), Metadata: schema.Object(`{}`), CreatedAt: now,
 	}, Options: run.Options{Follows: made.previous}}
 	link := response.Link{RunID: rec.RunID, Previous: made.previous, Standing: made.standing, Asked: jsontext.Value(`{"model":"m"}`)}
-	err := r.db.Write(r.t.Context(), func(tx txn.Tx) error {
+	return rec, func(tx txn.Tx) error {
 		if err := r.runs.Insert(rec)(tx); err != nil {
 			return err
 		}
@@ -98,11 +107,7 @@ func (r *rig) add(made turn) *run.Record {
 			}
 		}
 		return nil
-	})
-	if err != nil {
-		r.t.Fatal(err)
 	}
-	return rec
 }
 
 func (r *rig) exec(query string, args ...any) {
@@ -154,16 +159,29 @@ func TestResponses(t *testing.T) {
 }
 
 // A chain is longer than one statement takes ids, and may fork.
-func chain(_ *testing.T, r *rig) {
-	const turns = 1100
+func chain(t *testing.T, r *rig) {
+	const turns = 510
 	var want []string
 	previous := ""
 	ids := make([]string, turns)
+	ops := make([]txn.Op, turns)
 	for i := range turns {
 		n := strconv.Itoa(i)
-		ids[i] = r.add(turn{previous: previous, in: run.Input{Message: "q" + n, Instructions: "once"}, steps: []run.Step{r.said("a" + n)}}).RunID
-		previous = ids[i]
+		var rec *run.Record
+		rec, ops[i] = r.op(turn{previous: previous, in: run.Input{Message: "q" + n, Instructions: "once"}, steps: []run.Step{r.said("a" + n)}})
+		ids[i], previous = rec.RunID, rec.RunID
 		want = append(want, "user: q"+n, "assistant: a"+n)
+	}
+	err := r.db.Write(t.Context(), func(tx txn.Tx) error {
+		for _, op := range ops {
+			if err := op(tx); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	r.want(r.before(previous, asked("now")), want...)
 	r.want(r.before(ids[2], asked("now")), want[:6]...)

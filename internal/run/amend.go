@@ -166,5 +166,5 @@ func (c *change) store() error {
 	if c.s.Meter == nil || c.calls == 0 {
 		return nil
 	}
-	return c.s.Meter.Count(tenant, quota.Use{AgentID: c.r.AgentID, Source: c.r.Source(), ToolCalls: c.calls})(c.tx)
+	return c.s.Meter.Count(tenant, quota.Use{AgentID: c.r.AgentID, Source: c.r.Source(), KeyID: c.r.Options.KeyID, ToolCalls: c.calls})(c.tx)
 }

@@ -90,6 +90,9 @@ type Options struct {
 	// Budgets are what the run spends from: its own, and those of the run that
 	// started it.
 	Budgets []string `json:"budgets,omitzero"`
+	// KeyID is the key that started the run, for whom its use is counted; "": a
+	// person's session, or nobody.
+	KeyID string `json:"key_id,omitzero"`
 }
 
 // HasTool says whether the caller brought a tool of that name.

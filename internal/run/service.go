@@ -85,6 +85,7 @@ func (s *Service) Create(ctx context.Context, who authz.Caller, req Request) (*R
 		},
 		Options: req.Options, Parsed: req.Parsed, Admit: req.Admit,
 	}
+	r.Options.KeyID = who.KeyID
 	if r.Options.Budgets, err = s.budgets(ctx, r, req.Parent); err != nil {
 		return nil, err
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,10 +29,10 @@ const (
 		COALESCE(b.period, ''), COALESCE(b.updated_at, 0)
 		FROM tenants t LEFT JOIN usage_budgets b ON b.tenant_id = t.tenant_id WHERE t.tenant_id = ?`
 
-	insertUse = `INSERT INTO usage_counters (tenant_id, period, agent_id, model, source,
+	insertUse = `INSERT INTO usage_counters (tenant_id, period, agent_id, model, source, key_id,
 		runs, model_calls, input_tokens, output_tokens, thinking_tokens, tool_calls, cost_nano) VALUES `
-	oneUse = `(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
-	addUse = ` ON CONFLICT (tenant_id, period, agent_id, model, source) DO UPDATE SET
+	oneUse = `(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	addUse = ` ON CONFLICT (tenant_id, period, agent_id, model, source, key_id) DO UPDATE SET
 		runs = usage_counters.runs + excluded.runs, model_calls = usage_counters.model_calls + excluded.model_calls,
 		input_tokens = usage_counters.input_tokens + excluded.input_tokens, output_tokens = usage_counters.output_tokens + excluded.output_tokens,
 		thinking_tokens = usage_counters.thinking_tokens + excluded.thinking_tokens,
@@ -69,12 +71,9 @@ func (s *Usage) Add(tx txn.Tx, tenant, month, day string, uses []quota.Use, want
 	for _, u := range uses {
 		total = usage.Sum(total, u)
 	}
-	args := make([]any, 0, 12*(2+len(uses)))
-	add := func(period string, u quota.Use) {
-		args = append(args, tenant, period, u.AgentID, u.Model, u.Source,
-			u.Runs, u.ModelCalls, u.InputTokens, u.OutputTokens, u.ThinkingTokens, u.ToolCalls, u.CostNano)
-	}
-	total.AgentID, total.Model, total.Source = "", "", ""
+	args := make([]any, 0, 13*(2+len(uses)))
+	add := func(period string, u quota.Use) { args = append(args, useArgs(tenant, period, u)...) }
+	total.AgentID, total.Model, total.Source, total.KeyID = "", "", "", ""
 	add(month, total)
 	add(day, total)
 	for _, u := range uses {
@@ -106,6 +105,26 @@ func (s *Usage) Add(tx txn.Tx, tenant, month, day string, uses []quota.Use, want
 		}
 	}
 	return m, d, errors.Join(rows.Err(), rows.Close())
+}
+
+func useArgs(tenant, period string, u quota.Use) []any {
+	return []any{
+		tenant, period, u.AgentID, u.Model, u.Source, u.KeyID,
+		u.Runs, u.ModelCalls, u.InputTokens, u.OutputTokens, u.ThinkingTokens, u.ToolCalls, u.CostNano,
+	}
+}
+
+// AddRequests implements usage.Store.
+func (s *Usage) AddRequests(tx txn.Tx, tenant string, requests map[string]int64) error {
+	if len(requests) == 0 {
+		return nil
+	}
+	var args []any
+	for _, period := range slices.Sorted(maps.Keys(requests)) {
+		args = append(args, useArgs(tenant, period, quota.Use{Runs: requests[period]})...)
+	}
+	_, err := sqldb.From(tx).Exec(insertUse+oneUse+strings.Repeat(`, `+oneUse, len(requests)-1)+addUse, args...)
+	return err
 }
 
 // Totals implements usage.Store.
@@ -144,9 +163,9 @@ func (s *Usage) Spent(ctx context.Context, tx txn.Tx, tenant, from, to string) (
 
 // Rows implements usage.Store.
 func (s *Usage) Rows(ctx context.Context, tenant string, q usage.Query) ([]usage.Row, error) {
-	query, by := `SELECT '', model, source, `, ` GROUP BY model, source`
+	query, by := `SELECT '', model, source, key_id, `, ` GROUP BY model, source, key_id`
 	if q.ByDay {
-		query, by = `SELECT period, '', '', `, ` GROUP BY period`
+		query, by = `SELECT period, '', '', '', `, ` GROUP BY period`
 	}
 	query += summed + ` FROM usage_counters WHERE tenant_id = ? AND period >= ? AND period <= ?`
 	args := []any{tenant, q.From, q.To}
@@ -164,7 +183,7 @@ func (s *Usage) Rows(ctx context.Context, tenant string, q usage.Query) ([]usage
 	var all []usage.Row
 	for rows.Next() {
 		var r usage.Row
-		err := rows.Scan(&r.Day, &r.Model, &r.Source, &r.Runs, &r.ModelCalls, &r.InputTokens, &r.OutputTokens, &r.ThinkingTokens, &r.ToolCalls, &r.CostNano)
+		err := rows.Scan(&r.Day, &r.Model, &r.Source, &r.KeyID, &r.Runs, &r.ModelCalls, &r.InputTokens, &r.OutputTokens, &r.ThinkingTokens, &r.ToolCalls, &r.CostNano)
 		if err != nil {
 			return nil, err
 		}

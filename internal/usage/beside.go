@@ -14,6 +14,18 @@ const (
 	Memory    = "memory"    // finding out what to remember
 )
 
+// Sources of the model proxy, as package gateway names them.
+const (
+	proxySource      = "llm_proxy"
+	messagesSource   = "messages"
+	embeddingsSource = "embeddings"
+)
+
+var (
+	proxySources = []string{proxySource, messagesSource, embeddingsSource}
+	besideRuns   = append([]string{Guardrail, Memory}, proxySources...)
+)
+
 // noAgent stands for the agent of what is none's.
 const noAgent = "-"
 

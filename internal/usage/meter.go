@@ -98,10 +98,10 @@ func (s *Service) Count(tenant string, uses ...quota.Use) txn.Op {
 	}
 }
 
-// merge joins uses of the same agent, model and source, in one order.
+// merge joins uses of the same agent, model, source and key, in one order.
 func merge(uses []quota.Use) []quota.Use {
 	order := func(a, b quota.Use) int {
-		return cmp.Or(cmp.Compare(a.AgentID, b.AgentID), cmp.Compare(a.Model, b.Model), cmp.Compare(a.Source, b.Source))
+		return cmp.Or(cmp.Compare(a.AgentID, b.AgentID), cmp.Compare(a.Model, b.Model), cmp.Compare(a.Source, b.Source), cmp.Compare(a.KeyID, b.KeyID))
 	}
 	sorted := slices.SortedStableFunc(slices.Values(uses), order)
 	var out []quota.Use

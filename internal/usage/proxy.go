@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"agentd/internal/model"
 	"agentd/internal/quota"
+	"agentd/internal/txn"
 )
 
 var _ quota.Proxy = (*Service)(nil)
@@ -16,11 +16,12 @@ var _ quota.Proxy = (*Service)(nil)
 // stored in one transaction: what a crash can leave uncounted.
 const gatherFor = 100 * time.Millisecond
 
-// gathered are uses that are not stored yet, merged as they come.
+// gathered is what is not stored yet of the model proxy.
 type gathered struct {
-	mu   sync.Mutex
-	uses map[gatheredKey]quota.Use
-	some chan struct{} // has an element where there are any
+	mu       sync.Mutex
+	uses     map[gatheredKey]quota.Use
+	requests map[string]struct{} // tenants whose requests are to be stored
+	some     chan struct{}       // has an element where there is anything
 }
 
 type gatheredKey struct{ tenant, agent, model, source, key string }
@@ -39,15 +40,40 @@ func (s *Service) Proxied(tenant string, use quota.Use) {
 	}
 	g.uses[key] = use
 	g.mu.Unlock()
+	g.wake()
+}
+
+// asked notes that a tenant's requests are to be stored.
+func (g *gathered) asked(tenant string) {
+	g.mu.Lock()
+	if g.requests == nil {
+		g.requests = map[string]struct{}{}
+	}
+	g.requests[tenant] = struct{}{}
+	g.mu.Unlock()
+	g.wake()
+}
+
+func (g *gathered) wake() {
 	select {
 	case g.some <- struct{}{}:
 	default:
 	}
 }
 
-// MayProxy implements quota.Proxy.
-func (s *Service) MayProxy(ctx context.Context, tenant string, _ model.Target) error {
-	return s.MayAsk(ctx, tenant)
+// take gives what there is, by tenant.
+func (g *gathered) take() map[string][]quota.Use {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	tenants := map[string][]quota.Use{}
+	for tenant := range g.requests {
+		tenants[tenant] = nil
+	}
+	for key, use := range g.uses {
+		tenants[key.tenant] = append(tenants[key.tenant], use)
+	}
+	g.uses, g.requests = nil, nil
+	return tenants
 }
 
 // Serve stores what was gathered until ctx ends, and then what is left.
@@ -64,7 +90,7 @@ func (s *Service) Serve(ctx context.Context) {
 			case <-wait.C:
 			}
 			wait.Stop()
-			s.store(ctx)
+			s.store(context.WithoutCancel(ctx))
 		}
 	}
 }
@@ -72,21 +98,24 @@ func (s *Service) Serve(ctx context.Context) {
 // store writes what was gathered, a transaction for each tenant. What cannot be
 // written is kept for the next time.
 func (s *Service) store(ctx context.Context) {
-	g := &s.gathered
-	g.mu.Lock()
-	uses := g.uses
-	g.uses = nil
-	g.mu.Unlock()
-	tenants := map[string][]quota.Use{}
-	for key, use := range uses {
-		tenants[key.tenant] = append(tenants[key.tenant], use)
-	}
-	for tenant, uses := range tenants {
-		if err := s.Writer.Write(context.WithoutCancel(ctx), s.Count(tenant, uses...)); err != nil {
-			s.Logger.Warn("calls of the model proxy could not be counted yet", "tenant", tenant, "err", err)
-			for _, use := range uses {
-				s.Proxied(tenant, use)
+	for tenant, uses := range s.gathered.take() {
+		requests, was := s.of(tenant).unstored()
+		err := s.Writer.Write(ctx, func(tx txn.Tx) error {
+			if len(uses) > 0 {
+				if err := s.Count(tenant, uses...)(tx); err != nil {
+					return err
+				}
 			}
+			return s.Store.AddRequests(tx, tenant, requests)
+		})
+		if err == nil {
+			s.of(tenant).storedNow(was)
+			continue
+		}
+		s.Logger.Warn("calls of the model proxy could not be counted yet", "tenant", tenant, "err", err)
+		s.gathered.asked(tenant)
+		for _, use := range uses {
+			s.Proxied(tenant, use)
 		}
 	}
 }

@@ -34,6 +34,7 @@ func (s *Service) Routes() []route.Route {
 		route.Action(sum, s.usage),
 		route.Action(row("GET", "/usage/quota", "checkQuota", "See how much of the plan is left", ""), s.quota),
 		route.Action(series, s.timeseries),
+		s.llmRoute(),
 		route.Action(row("GET", "/billing/plans", "listBillingPlans", "List the plans of this deployment",
 			"Its operator puts companies on plans; nothing is sold here."), s.plans),
 		route.Action(row("GET", "/billing/budget", "getBillingBudget", "Read the budget, and what is spent of it", ""), s.getBudget),
@@ -46,7 +47,7 @@ type usageIn struct {
 	Period    string `query:"period" doc:"A month, YYYY-MM; the one that is now if it is left out."`
 	Days      string `query:"days" doc:"The last so many days, today included, in place of a month: 1 to 90."`
 	AgentID   string `query:"agent_id" doc:"Only what this agent used, also one that is deleted."`
-	Breakdown string `query:"breakdown" doc:"model, source or both by a comma: adds by_model and by_source."`
+	Breakdown string `query:"breakdown" doc:"model, source and key, or some of them by commas: adds by_model, by_source and by_key."`
 }
 
 func (s *Service) usage(ctx context.Context, who authz.Caller, in *usageIn) (Summary, error) {
@@ -56,8 +57,8 @@ func (s *Service) usage(ctx context.Context, who authz.Caller, in *usageIn) (Sum
 		if part = strings.TrimSpace(part); part == "" {
 			continue
 		}
-		if part != byModel && part != bySource {
-			wrong = append(wrong, fault.Field{Field: "breakdown", Message: "expected model, source or both"})
+		if part != byModel && part != bySource && part != byKey {
+			wrong = append(wrong, fault.Field{Field: "breakdown", Message: "expected model, source, key or some of them by commas"})
 			break
 		}
 		parts = append(parts, part)

@@ -16,6 +16,9 @@ const freshFor = time.Second
 type standing struct {
 	mu sync.Mutex
 	view
+	requests   tallies   // to the model proxy
+	requestsAt time.Time // when what is stored of them was read
+
 	told map[string]bool // events of which there is no need to look
 	odd  string          // a plan of the tenant that there is not, told in the log
 }

@@ -21,9 +21,10 @@ type Summary struct {
 	Amounts
 	StorageBytes int64        `json:"storage_bytes" required:"true" doc:"What files, workspaces and artifacts take now. Equal contents are stored once."`
 	ProviderCost float64      `json:"provider_cost" required:"true" doc:"The same as total_cost: nothing is put on top."`
-	NonRunCost   float64      `json:"non_run_cost" required:"true" doc:"What of total_cost models did beside runs: judging for guardrails, finding out what to remember."`
+	NonRunCost   float64      `json:"non_run_cost" required:"true" doc:"What of total_cost models did beside runs: the model proxy, embeddings, judging for guardrails, finding out what to remember."`
 	ByModel      []ModelPart  `json:"by_model,omitzero"`
 	BySource     []SourcePart `json:"by_source,omitzero"`
+	ByKey        []KeyPart    `json:"by_key,omitzero"`
 }
 
 // Amounts are sums over what runs did. Tokens of thinking are part of those of
@@ -62,7 +63,15 @@ type ModelPart struct {
 type SourcePart struct {
 	_ struct{} `json:"-" name:"UsageOfSource"`
 
-	Source string `json:"source" required:"true" doc:"How the runs came: api, session, schedule, chat_completions, mcp, delegation and others."`
+	Source string `json:"source" required:"true" doc:"How the runs came: api, session, schedule, chat_completions, responses, mcp, delegation and others; or what was no run: llm_proxy, messages, embeddings, guardrail, memory."`
+	Amounts
+}
+
+// KeyPart is what was used with one key.
+type KeyPart struct {
+	_ struct{} `json:"-" name:"UsageOfKey"`
+
+	KeyID string `json:"key_id" required:"true" doc:"Empty: whatever no key asked for, such as schedules and people in a browser."`
 	Amounts
 }
 
@@ -108,6 +117,7 @@ func (s *Service) UsageOf(ctx context.Context, tenant, month string) (Summary, e
 const (
 	byModel  = "model"
 	bySource = "source"
+	byKey    = "key"
 )
 
 func (s *Service) summary(ctx context.Context, tenant string, w window, agent string, parts []string) (Summary, error) {
@@ -124,29 +134,22 @@ func (s *Service) summary(ctx context.Context, tenant string, w window, agent st
 		return out, err
 	}
 	var total quota.Use
-	models, sources := map[string]quota.Use{}, map[string]quota.Use{}
+	models, sources, keys := map[string]quota.Use{}, map[string]quota.Use{}, map[string]quota.Use{}
 	for _, r := range rows {
 		total = Sum(total, r.Use)
 		sources[r.Source] = Sum(sources[r.Source], r.Use)
+		keys[r.KeyID] = Sum(keys[r.KeyID], r.Use)
 		if r.Model != "" {
 			models[r.Model] = Sum(models[r.Model], r.Use)
 		}
 	}
 	out.Amounts = amountsOf(total)
 	out.ProviderCost = out.TotalCost
-	out.NonRunCost = usd(sources[Guardrail].CostNano + sources[Memory].CostNano)
+	for _, source := range besideRuns {
+		out.NonRunCost += usd(sources[source].CostNano)
+	}
 	if slices.Contains(parts, byModel) {
-		out.ByModel = []ModelPart{}
-		for name, u := range models {
-			a := amountsOf(u)
-			out.ByModel = append(out.ByModel, ModelPart{
-				Model: name, InputTokens: a.InputTokens, OutputTokens: a.OutputTokens, ThinkingTokens: a.ThinkingTokens,
-				TotalTokens: a.TotalTokens, ModelCalls: a.ModelCalls, TotalCost: a.TotalCost,
-			})
-		}
-		slices.SortFunc(out.ByModel, func(a, b ModelPart) int {
-			return cmp.Or(cmp.Compare(b.TotalTokens, a.TotalTokens), strings.Compare(a.Model, b.Model))
-		})
+		out.ByModel = modelParts(models)
 	}
 	if slices.Contains(parts, bySource) {
 		out.BySource = []SourcePart{}
@@ -155,6 +158,15 @@ func (s *Service) summary(ctx context.Context, tenant string, w window, agent st
 		}
 		slices.SortFunc(out.BySource, func(a, b SourcePart) int {
 			return cmp.Or(cmp.Compare(b.RunsCount, a.RunsCount), strings.Compare(a.Source, b.Source))
+		})
+	}
+	if slices.Contains(parts, byKey) {
+		out.ByKey = []KeyPart{}
+		for id, u := range keys {
+			out.ByKey = append(out.ByKey, KeyPart{KeyID: id, Amounts: amountsOf(u)})
+		}
+		slices.SortFunc(out.ByKey, func(a, b KeyPart) int {
+			return cmp.Or(cmp.Compare(b.TotalTokens, a.TotalTokens), strings.Compare(a.KeyID, b.KeyID))
 		})
 	}
 	return out, nil

@@ -184,6 +184,7 @@ func TestQuotaAndPlans(t *testing.T) {
 			"limits": map[string]any{
 				"runs_per_month": 10.0, "tokens_per_month": 1000.0, "tokens_per_day": 400.0, "tool_calls_per_month": 5.0,
 				"agents": 3.0, "teams": nil, "knowledge_bases": 1.0, "workspaces": 2.0, "webhooks": nil, "active_sessions": 4.0,
+				"model_requests_per_minute": nil, "model_requests_per_hour": nil, "model_requests_per_day": nil,
 			},
 			"counters": []any{
 				map[string]any{"resource": "runs_per_month", "kind": "runs", "used": 2.0, "limit": 10.0, "period": "month", "resets_at": month},
@@ -219,7 +220,7 @@ func TestQuotaAndPlans(t *testing.T) {
 				current = append(current, p["id"], p["name"], p["checkout_available"])
 			}
 		}
-		if diff := cmp.Diff([]any{"open", "Open", false}, current); diff != "" || len(plans["plans"].([]any)) != 4 {
+		if diff := cmp.Diff([]any{"open", "Open", false}, current); diff != "" || len(plans["plans"].([]any)) != 5 {
 			t.Errorf("%v\n%s", plans, diff)
 		}
 	})

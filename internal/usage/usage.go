@@ -43,8 +43,8 @@ type Terms struct {
 	Budget *Budget // nil: none
 }
 
-// Row is a part of what a tenant used: what has the same model, source and day,
-// as far as the query asks for these.
+// Row is a part of what a tenant used: what has the same model, source and key,
+// or the same day, as the query asks.
 type Row struct {
 	Day string // 2026-09-10
 	quota.Use
@@ -54,7 +54,7 @@ type Row struct {
 type Query struct {
 	From, To string
 	AgentID  string // "": of all
-	ByDay    bool   // by day, and not by model and source
+	ByDay    bool   // by day, and not by model, source and key
 }
 
 // Store is the port to the tables. Every call takes the tenant.
@@ -64,6 +64,8 @@ type Store interface {
 	// Add counts uses in the totals of a month and a day, and gives these where
 	// they are wanted. It holds the tenant's counters until commit.
 	Add(tx txn.Tx, tenant string, month, day string, uses []quota.Use, want bool) (m, d Totals, err error)
+	// AddRequests adds to the requests of periods, which Totals gives as Runs.
+	AddRequests(tx txn.Tx, tenant string, requests map[string]int64) error
 	Totals(ctx context.Context, tenant string, periods ...string) ([]Totals, error)
 	// Spent is the cost of some days in billionths of a dollar, in tx where
 	// there is one.

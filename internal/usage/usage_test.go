@@ -67,6 +67,8 @@ const plansFile = `{"plans": [
 		"agents": 3, "knowledge_bases": 1, "workspaces": 2, "active_sessions": 4}},
 	{"id": "roomy", "name": "Roomy", "limits": {"runs_per_month": 100}},
 	{"id": "closed", "name": "Closed", "limits": {"runs_per_month": 0, "tokens_per_month": 0, "agents": 0}},
+	{"id": "gated", "name": "Gated", "models": ["default/m", "acme/*"], "limits": {
+		"model_requests_per_minute": 5, "model_requests_per_hour": 8, "model_requests_per_day": 10, "tokens_per_month": 5000}},
 	{"id": "open", "name": "Open"}
 ], "default": "open"}`
 
@@ -340,7 +342,7 @@ func TestPlanThatIsGone(t *testing.T) {
 			b.clock.Advance(time.Minute)
 		}
 		plan, err := s.PlanOf(t.Context(), b.tenant)
-		if err != nil || plan.ID != "open" || s.PlanKnown("gone") || !s.PlanKnown("free") || len(s.Plans()) != 4 {
+		if err != nil || plan.ID != "open" || s.PlanKnown("gone") || !s.PlanKnown("free") || len(s.Plans()) != 5 {
 			t.Errorf("%+v, %v", plan, err)
 		}
 		if got := strings.Count(b.log.String(), "plan=gone"); got != 1 {

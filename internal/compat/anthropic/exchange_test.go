@@ -72,7 +72,7 @@ func (s *stage) Resolve(_ context.Context, _ string, spec model.Spec) (model.Tar
 }
 
 // MayProxy implements quota.Proxy.
-func (s *stage) MayProxy(context.Context, string, model.Target) error { return s.refuse }
+func (s *stage) MayProxy(context.Context, string, *model.Target) error { return s.refuse }
 
 // Proxied implements quota.Proxy.
 func (s *stage) Proxied(_ string, use quota.Use) {

@@ -137,8 +137,9 @@ func newID() string { return "msg_" + strings.ReplaceAll(ident.New(), "-", "") }
 // pieces are buffers in which answers are rendered.
 var pieces = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
 
-// keepBuffer is how big a buffer may be that is kept for the next answer.
-const keepBuffer = 64 << 10
+// keepBuffer is how big a buffer may be that is kept for the next answer: one
+// large answer in memory is enough.
+const keepBuffer = 2 << 20
 
 func keep(b *[]byte) {
 	if cap(*b) <= keepBuffer {

@@ -138,7 +138,7 @@ func (s *speaker) ended(resp *model.Response, err error) error {
 		s.out.Failed(err)
 		s.frames.fail(e, httpapi.RequestID(s.r.Context()))
 	}
-	s.send()
+	_ = s.out.SendLast(route.Frame{Wire: s.frames.buf}) // as send does
 	return nil
 }
 

@@ -136,11 +136,7 @@ func send(w http.ResponseWriter, speech *model.Speech) error {
 			if _, gone := w.Write(buf[:n]); gone != nil {
 				return nil // the client is gone, which the server sees
 			}
-			if f, ok := w.(http.Flusher); ok {
-				f.Flush()
-			} else {
-				_ = out.Flush()
-			}
+			_ = out.Flush() // a client that went away is seen by the next write
 		}
 		if err != nil {
 			return nil

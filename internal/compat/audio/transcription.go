@@ -31,7 +31,7 @@ type Transcript struct {
 const (
 	maxForm  = httpapi.MaxUpload + 64<<10
 	maxParts = 50
-	maxField = 8 << 10 // bytes of a field that is no file
+	maxField = 32 << 10 // bytes of a field that is no file
 )
 
 var (

@@ -24,7 +24,7 @@ func (m *Message) turn(text string, parts []jsontext.Value) model.Message {
 var (
 	errContent = errors.New("expected a string, an array of content parts, or null")
 	errPart    = errors.New("expected every content part to be an object with a type, and a text where the type is text")
-	errImage   = errors.New("expected a part of type image_url to have image_url: {url}, where the url begins with https://, http:// or data:")
+	errImage   = errors.New("expected a part of type image_url to have image_url: {url}, where the url is one of http, https or data")
 	errAudio   = errors.New("expected a part of type input_audio to have input_audio: {data, format}")
 	errFile    = errors.New("expected a part of type file to have file: {file_data, filename}; files cannot be named by an id here")
 	errParts   = errors.New("expected at most 1000 content parts in a message, and 10000 in all")

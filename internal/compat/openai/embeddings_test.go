@@ -58,7 +58,7 @@ func (s *embedStub) Embed(_ context.Context, texts []string) (model.Embedded, er
 }
 
 // MayProxy implements quota.Proxy.
-func (s *embedStub) MayProxy(context.Context, string, model.Target) error { return s.plan }
+func (s *embedStub) MayProxy(context.Context, string, *model.Target) error { return s.plan }
 
 // Proxied implements quota.Proxy.
 func (s *embedStub) Proxied(_ string, use quota.Use) { s.used = append(s.used, use) }
@@ -294,7 +294,7 @@ func TestEmbeddingsEndWithTheirClient(t *testing.T) {
 // What is rendered is JSON, and says the numbers that it was given.
 func TestVectorsAreRendered(t *testing.T) {
 	t.Parallel()
-	want := []float32{0, -0.0, 1, -1.5, 0.1, 1e-9, 3.4e38, math.SmallestNonzeroFloat32, 123456789}
+	want := []float32{0, float32(math.Copysign(0, -1)), 1, -1.5, 0.1, 1e-9, 3.4e38, math.SmallestNonzeroFloat32, 123456789}
 	for n := range want {
 		v := want[:n]
 		var got []float32

@@ -201,7 +201,7 @@ func (j *embedJob) write(w http.ResponseWriter, inBase64 bool) {
 		}
 		b = j.outcomes[i].append(b, i, inBase64)
 		if len(b) >= flushAt {
-			if _, err := w.Write(b); err != nil {
+			if _, err := w.Write(b); err != nil { //nolint:gosec // it is JSON, and says so
 				return // the client is gone
 			}
 			b, sent = b[:0], true
@@ -217,7 +217,7 @@ func (j *embedJob) write(w http.ResponseWriter, inBase64 bool) {
 	if !sent {
 		head.Set("Content-Length", strconv.Itoa(len(b)))
 	}
-	_, _ = w.Write(b) // a client that went away is seen by the server
+	_, _ = w.Write(b) //nolint:gosec // it is JSON, and says so; a client that went away is seen by the server
 }
 
 func (o *outcome) append(b []byte, index int, inBase64 bool) []byte {

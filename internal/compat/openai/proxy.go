@@ -144,6 +144,8 @@ type passage struct {
 	out    *httpapi.Stream // nil: nothing is streamed yet
 }
 
+var doneEvent = []byte("data: [DONE]\n\n")
+
 // named tells which model answers.
 func (a *passage) named() {
 	t := a.call.Target()
@@ -164,6 +166,9 @@ func (a *passage) pass(piece []byte) error {
 		if a.out, err = httpapi.OpenStream(a.r, httpapi.StreamOptions{Joined: true}); err != nil {
 			return err
 		}
+	}
+	if bytes.HasSuffix(piece, doneEvent) {
+		return a.out.SendLast(route.Frame{Wire: piece})
 	}
 	return a.out.Send(route.Frame{Wire: piece})
 }

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -207,8 +208,8 @@ func (p *inputReader) output(at string, item *inputItem) {
 	case !ok:
 		return
 	}
-	for i := len(p.slots) - 1; i >= 0; i-- {
-		if s := p.slots[i]; s.id == item.CallID && s.result == nil {
+	for _, s := range slices.Backward(p.slots) {
+		if s.id == item.CallID && s.result == nil {
 			s.result = &model.Message{Role: model.Tool, Text: text, ToolCallID: s.id}
 			for _, part := range parts {
 				if partType(part) != "text" { // which Text has

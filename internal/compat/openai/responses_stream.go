@@ -122,18 +122,18 @@ func (f *frames) opened(index int, item *OutputItem) {
 	case itemMessage:
 		bare.Content = []OutputText{}
 		f.item(eventItemAdded, index, &bare, true)
-		f.part(eventPartAdded, index, item, true)
+		f.part(eventPartAdded, index, item)
 	case itemReasoning:
 		bare.Summary = []ThoughtOutput{}
 		f.item(eventItemAdded, index, &bare, true)
-		f.part(eventNoteAdded, index, item, true)
+		f.part(eventNoteAdded, index, item)
 	default:
 		f.item(eventItemAdded, index, item, true)
 	}
 }
 
-// part is an event with an item's one part.
-func (f *frames) part(name string, index int, item *OutputItem, more bool) {
+// part is an event with an item's one part, which another one follows at once.
+func (f *frames) part(name string, index int, item *OutputItem) {
 	f.begin(name)
 	f.place(index, item.ID)
 	if item.Type == itemMessage {
@@ -143,7 +143,7 @@ func (f *frames) part(name string, index int, item *OutputItem, more bool) {
 		f.buf = append(f.buf, summaryIndex...)
 		f.member("part", encoded(&item.Summary[0]))
 	}
-	f.end(name, more)
+	f.end(name, true)
 }
 
 // said implements teller.
@@ -173,10 +173,10 @@ func (f *frames) closed(index int, item *OutputItem) {
 	switch item.Type {
 	case itemMessage:
 		f.piece(eventTextDone, index, item.ID, contentIndex, "text", quote(item.text()), noLogprobs)
-		f.part(eventPartDone, index, item, true)
+		f.part(eventPartDone, index, item)
 	case itemReasoning:
 		f.piece(eventNoteText, index, item.ID, summaryIndex, "text", quote(item.Summary[0].Text), "")
-		f.part(eventNoteDone, index, item, true)
+		f.part(eventNoteDone, index, item)
 	default:
 		f.piece(eventCallDone, index, item.ID, `,"name":`+string(quote(item.Name)), "arguments", quote(deref(item.Arguments)), "")
 	}

@@ -112,7 +112,7 @@ func (s *speaker) end(r *run.Run, includeUsage bool) error {
 		}
 		s.send(b)
 	}
-	s.send([]byte("[DONE]"))
+	_ = s.out.SendLast(route.Frame{Data: []byte("[DONE]")}) // as send does
 	return nil
 }
 

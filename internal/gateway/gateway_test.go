@@ -54,7 +54,7 @@ func (s *stage) Resolve(_ context.Context, tenant string, spec model.Spec) (mode
 }
 
 // MayProxy implements quota.Proxy.
-func (s *stage) MayProxy(_ context.Context, tenant string, t model.Target) error {
+func (s *stage) MayProxy(_ context.Context, tenant string, t *model.Target) error {
 	s.asked = append(s.asked, "plan of "+tenant+" for "+t.Model)
 	return s.plan
 }

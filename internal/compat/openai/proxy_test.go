@@ -166,7 +166,7 @@ func (e *endpoint) Resolve(_ context.Context, _ string, spec model.Spec) (model.
 }
 
 // MayProxy implements quota.Proxy.
-func (e *endpoint) MayProxy(_ context.Context, _ string, t model.Target) error {
+func (e *endpoint) MayProxy(_ context.Context, _ string, t *model.Target) error {
 	if t.Model == "too-good" {
 		return fault.New(fault.Forbidden, "", "Your plan does not have this model.")
 	}

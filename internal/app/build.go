@@ -273,7 +273,7 @@ func (a *App) buildModels() (engine.Models, gateway.Client, error) {
 	if a.models, err = model.NewCatalogue(providers, c.Model); err != nil {
 		return nil, nil, err
 	}
-	if err := a.checkMessagesModel(); err != nil {
+	if err := a.checkProxyModels(); err != nil {
 		return nil, nil, err
 	}
 	operator := modelwire.NewTransport()

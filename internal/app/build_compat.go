@@ -37,11 +37,22 @@ func (a *App) messagesModel() string {
 	return cmp.Or(a.cfg.Models.MessagesModel, a.models.Default(), model.EchoRef)
 }
 
-// checkMessagesModel fails the start where the messages route could not work.
-func (a *App) checkMessagesModel() error {
-	_, err := a.models.Lookup(a.messagesModel())
-	if e, ok := errors.AsType[*model.Error](err); ok {
-		return fmt.Errorf("AGENTD_MESSAGES_MODEL: %s", e.Detail)
+// checkProxyModels fails the start where a model that the operator names for the
+// proxy is none.
+func (a *App) checkProxyModels() error {
+	for _, named := range []struct{ setting, ref string }{
+		{"AGENTD_MESSAGES_MODEL", a.messagesModel()}, {"AGENTD_FALLBACK_MODEL", a.cfg.Models.Fallback},
+	} {
+		if named.ref == "" {
+			continue
+		}
+		_, err := a.models.Lookup(named.ref)
+		if e, ok := errors.AsType[*model.Error](err); ok {
+			return fmt.Errorf("%s: %s", named.setting, e.Detail)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return err
+	return nil
 }

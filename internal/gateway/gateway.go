@@ -23,6 +23,9 @@ const (
 	SourceEmbeddings = "embeddings"
 )
 
+// codeNoModel is the code of a model that is none.
+const codeNoModel = "model_not_found"
+
 // Models finds the target of a model; model.Resolver.
 type Models interface {
 	Resolve(ctx context.Context, tenant string, spec model.Spec) (model.Target, error)
@@ -81,13 +84,23 @@ func (c *Call) Target() model.Target { return c.target }
 // the context's.
 func (c *Call) Generate(ctx context.Context, req model.Request, sink func(model.Delta)) (model.Response, error) {
 	req.Target = c.target
-	resp, answered, err := model.GenerateWithFallback(ctx, c.g.Client, req, c.fallback(ctx), sink)
-	if err != nil {
-		return resp, Refusal(err)
+	given := 0 // bytes, for the estimate of what breaks off
+	watched := sink
+	if sink != nil {
+		watched = func(d model.Delta) {
+			given += len(d.Text) + len(d.Thinking) + len(d.Call.Name) + len(d.Call.Arguments)
+			sink(d)
+		}
 	}
+	resp, answered, err := model.GenerateWithFallback(ctx, attempts{c}, req, c.fallback(ctx), watched)
 	c.target = answered
-	c.Used(resp.Usage)
-	return resp, nil
+	switch {
+	case err == nil:
+		c.Used(resp.Usage)
+	case given > 0: // what broke off costs too
+		c.Used(model.Usage{InputTokens: model.EstimateInput(req), OutputTokens: (given + 3) / 4, Estimated: true})
+	}
+	return resp, Refusal(err)
 }
 
 // Forward passes a chat completion on, and asks the fallback where the endpoint
@@ -96,7 +109,7 @@ func (c *Call) Generate(ctx context.Context, req model.Request, sink func(model.
 // the sink's; the context's.
 func (c *Call) Forward(ctx context.Context, f model.Forward, sink func([]byte) error) (*model.Response, error) {
 	f.Target = c.target
-	out, answered, err := model.ForwardWithFallback(ctx, c.g.Client, f, c.fallback(ctx), sink)
+	out, answered, err := model.ForwardWithFallback(ctx, attempts{c}, f, c.fallback(ctx), sink)
 	c.target = answered
 	if err == nil || out.Usage != (model.Usage{}) { // what broke off costs too
 		c.Used(out.Usage)
@@ -106,6 +119,38 @@ func (c *Call) Forward(ctx context.Context, f model.Forward, sink func([]byte) e
 	}
 	return out.Response, nil
 }
+
+// attempts is the client of one call: while an endpoint is asked it is the
+// call's target, so that whoever gets the first piece can say whose it is.
+type attempts struct{ c *Call }
+
+// Generate implements [model.Client].
+func (a attempts) Generate(ctx context.Context, req model.Request, sink func(model.Delta)) (model.Response, error) {
+	a.c.target = req.Target
+	resp, err := a.c.g.Client.Generate(ctx, req, sink)
+	return resp, final(err)
+}
+
+// Forward implements [model.Forwarder].
+func (a attempts) Forward(ctx context.Context, f model.Forward, sink func([]byte) error) (model.Forwarded, error) {
+	a.c.target = f.Target
+	out, err := a.c.g.Client.Forward(ctx, f, sink)
+	return out, final(err)
+}
+
+// final makes the refusal of what was asked, which is none of an endpoint that
+// does not answer, an error for which no fallback is asked.
+func final(err error) error {
+	if e, ok := errors.AsType[*model.Error](err); ok && kindOf(e) == fault.Malformed && e.Status != 404 {
+		return finalError{err}
+	}
+	return err
+}
+
+// finalError has no Unwrap, which is its purpose: only [Refusal] looks inside.
+type finalError struct{ of error }
+
+func (e finalError) Error() string { return e.of.Error() }
 
 // Used counts what the call used up.
 func (c *Call) Used(u model.Usage) {
@@ -132,30 +177,41 @@ func unknown(name string, err error) error {
 	if !ok {
 		return err
 	}
-	return fault.New(fault.Malformed, "model_not_found", "There is no model %q. %s", name, e.Detail).Because(e)
+	return fault.New(fault.Malformed, codeNoModel, "There is no model %q. %s", name, e.Detail).Because(e)
 }
 
 // Refusal is what callers are told of a model call that failed. Errors that
-// are none of a model's pass unchanged.
+// are none of a model's pass unchanged, and nil does.
 func Refusal(err error) error {
 	e, ok := errors.AsType[*model.Error](err)
 	if !ok {
-		return err
+		hidden, ok := errors.AsType[finalError](err)
+		if !ok {
+			return err
+		}
+		return Refusal(hidden.of)
 	}
-	kind := fault.Unavailable
-	switch {
-	case e.Code == "model_rate_limited":
-		kind = fault.Limited
-	case e.Code == model.CodeContextLength:
-		kind = fault.Malformed
-	case e.Code == "provider_not_configured":
-		kind = fault.Unsupported
-	case e.Status == 400 || e.Status == 413 || e.Status == 422: // what the caller sent is what it does not take
-		kind = fault.Malformed
-	case !e.Retryable:
-		kind = fault.Upstream
+	code := cmp.Or(e.Code, "model_error")
+	if e.Status == 404 && code == "model_error" { // endpoints say so of models that they do not have
+		code = codeNoModel
 	}
-	f := fault.New(kind, cmp.Or(e.Code, "model_error"), "%s", e.Detail).Because(e)
+	f := fault.New(kindOf(e), code, "%s", e.Detail).Because(e)
 	f.RetryAfter = e.RetryAfter
 	return f
+}
+
+func kindOf(e *model.Error) fault.Kind {
+	switch {
+	case e.Code == "model_rate_limited":
+		return fault.Limited
+	case e.Code == model.CodeContextLength:
+		return fault.Malformed
+	case e.Code == "provider_not_configured":
+		return fault.Unsupported
+	case e.Status == 400 || e.Status == 404 || e.Status == 413 || e.Status == 422: // what the caller sent is what it does not take
+		return fault.Malformed
+	case !e.Retryable:
+		return fault.Upstream
+	}
+	return fault.Unavailable
 }

@@ -149,7 +149,7 @@ func TestFallback(t *testing.T) {
 		"both-fail":         {first: failed("model_rate_limited"), second: failed("model_error"), by: "first", code: "model_rate_limited"},
 		"half-an-answer":    {first: half, second: says("two"), seen: "hal", by: "first", code: "model_error"},
 		"no-fallback":       {first: failed("model_error"), none: true, by: "first", code: "model_error"},
-		"second-breaks-off": {first: failed("model_error"), second: half, seen: "hal", by: "first", code: "model_error"},
+		"second-breaks-off": {first: failed("model_error"), second: half, seen: "hal", by: "second", code: "model_error"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -23,8 +23,8 @@ func (r Router) Generate(ctx context.Context, req Request, sink func(Delta)) (Re
 // GenerateWithFallback asks the request's target and, where that fails before
 // its first piece, the fallback (nil: none). A fallback is not asked after the
 // context ended, nor once a piece was shown: two models' words do not mix. It gives the target that answered,
-// whose price counts. Where both fail the error is the first one's, and the
-// fallback's is among its causes.
+// also where it broke off, whose price counts. Where neither did the error is the
+// first one's, and the fallback's is among its causes.
 func GenerateWithFallback(ctx context.Context, c Client, req Request, fallback *Target, sink func(Delta)) (Response, Target, error) {
 	started := false
 	watched := sink
@@ -47,7 +47,7 @@ func withFallback[T any](ctx context.Context, primary Target, fallback *Target, 
 		return out, primary, err
 	}
 	out, second := try(*fallback)
-	if second == nil || ctx.Err() != nil {
+	if second == nil || *started || ctx.Err() != nil {
 		return out, *fallback, second
 	}
 	both := *first

@@ -35,6 +35,8 @@ var errorTypes = map[fault.Kind]string{
 	fault.Internal:        "api_error",
 	fault.Unavailable:     "api_error",
 	fault.Unsupported:     "api_error",
+	fault.Upstream:        "api_error",
+	fault.UpstreamTimeout: "api_error",
 }
 
 const requestError = "invalid_request_error"

@@ -46,7 +46,8 @@ func (p *Proxy) Routes() []httpapi.Raw {
 	return []httpapi.Raw{{
 		Row: route.Row{
 			Method: "POST", Path: "/api/v1/llm/chat/completions", ID: "llmChatCompletion", Tag: "Providers",
-			Scopes: []authz.Scope{"runs:create"}, Role: authz.Developer, Errors: []int{400, 404, 422, 501, 502, 503}, Outside: true,
+			Scopes: []authz.Scope{"runs:create"}, And: []authz.Scope{"agents:read"}, Role: authz.Developer, Outside: true,
+			Errors:  []int{400, 404, 422, 501, 502, 503},
 			Summary: "Ask a model in the chat-completions shape",
 			Doc: "The request goes to the endpoint of the model as it is, but for the model's name, and the answer comes back as it is; there is no run. " +
 				"The header X-Model of the answer names the model that was asked, which may be the deployment's fallback. With the header X-Agent-Id the use is counted for that agent. " +

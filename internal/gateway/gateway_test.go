@@ -55,7 +55,11 @@ func (s *stage) Resolve(_ context.Context, tenant string, spec model.Spec) (mode
 
 // MayProxy implements quota.Proxy.
 func (s *stage) MayProxy(_ context.Context, tenant string, t *model.Target) error {
-	s.asked = append(s.asked, "plan of "+tenant+" for "+t.Model)
+	name := "a model of the operator's"
+	if t != nil {
+		name = t.Model
+	}
+	s.asked = append(s.asked, "plan of "+tenant+" for "+name)
 	return s.plan
 }
 
@@ -126,12 +130,19 @@ var (
 func TestOpen(t *testing.T) {
 	t.Parallel()
 	s := newStage("", map[string]said{"one": {}})
-	call := s.open(t)
+	call, err := s.gateway.Open(t.Context(), who, Ask{Model: "one"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"plan of acme for one"}, s.asked); diff != "" {
+		t.Errorf("asked (-want +got):\n%s", diff)
+	}
+	s.asked = nil
 	if got := call.Target(); got.Provider != "default" || got.Model != "one" {
 		t.Errorf("it goes to %+v", got)
 	}
 
-	_, err := s.gateway.Open(t.Context(), who, Ask{Model: "none"})
+	_, err = s.gateway.Open(t.Context(), who, Ask{Model: "none"})
 	e, ok := errors.AsType[*fault.Error](err)
 	if !ok || e.Kind != fault.Malformed || e.Code != "model_not_found" || e.Detail != `There is no model "none". Nobody serves it.` {
 		t.Errorf("a model that is none: %v", err)

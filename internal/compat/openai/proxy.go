@@ -67,6 +67,7 @@ func failBoth(w http.ResponseWriter, r *http.Request, status int, e *fault.Error
 	for name, value := range e.Extra {
 		both.Extra[name] = value
 	}
+	once(w, status)
 	httpapi.Problem(w, r, status, &both)
 }
 

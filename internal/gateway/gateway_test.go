@@ -159,7 +159,7 @@ func TestOpen(t *testing.T) {
 		"by name":   func() (*Call, error) { return s.gateway.Open(t.Context(), who, Ask{Model: "one"}) },
 		"by target": func() (*Call, error) { return s.gateway.OpenTarget(t.Context(), who, call.Target(), SourceLLM) },
 	} {
-		if got, err := open(); err != s.plan || got != nil { //nolint:errorlint // it is to be that very error
+		if got, err := open(); err != s.plan || got != nil {
 			t.Errorf("%s: the plan refused, and the answer is %v", name, err)
 		}
 	}
@@ -293,7 +293,7 @@ func TestOthersErrors(t *testing.T) {
 	gone := errors.New("the reader is gone")
 	s := newStage("two", map[string]said{"one": {pieces: []string{"a", "b"}, usage: model.Usage{InputTokens: 1}}, "two": {}})
 	_, err := s.open(t).Forward(t.Context(), model.Forward{}, func([]byte) error { return gone })
-	if err != gone || len(s.asked) != 1 || len(s.used) != 1 { //nolint:errorlint // it is to be that very error
+	if err != gone || len(s.asked) != 1 || len(s.used) != 1 {
 		t.Errorf("%v after %v, counted %+v", err, s.asked, s.used)
 	}
 
@@ -346,7 +346,7 @@ func TestRefusal(t *testing.T) {
 	if err := Refusal(nil); err != nil {
 		t.Errorf("nothing is refused with %v", err)
 	}
-	if err := Refusal(context.Canceled); err != context.Canceled { //nolint:errorlint // it is to be that very error
+	if err := Refusal(context.Canceled); err != context.Canceled {
 		t.Errorf("a context's end becomes %v", err)
 	}
 }

@@ -86,21 +86,26 @@ func proxy(b *bench) error {
 
 // pacedProxy measures how much later than the model's the first token is.
 func pacedProxy(b *bench) error {
-	sim, _, own, stop, err := b.proxied("-ttft", "50ms", "-delay", "10ms")
+	sim, beside, own, stop, err := b.proxied("-ttft", "50ms", "-delay", "10ms")
 	defer stop()
 	if err != nil {
 		return err
 	}
 	for _, p := range passages {
 		for _, clients := range []int{1, 16} {
-			mine, direct, err := b.pair(
-				load.Plan{Addr: own.addr, Request: p.request(true), Clients: clients, Want: lastToken, Mark: p.mark},
-				load.Plan{Addr: sim.addr, Request: chatOf("sim-model", true), Clients: clients, Want: lastToken, Mark: firstToken})
+			// Sixteen that start at the same moment queue for the cores: what counts
+			// then is how much longer than at a proxy that does nothing.
+			with, what := load.Plan{Addr: sim.addr, Request: chatOf("sim-model", true), Mark: firstToken}, "the model's"
+			if clients > 1 {
+				with.Addr, what = beside.addr, "the reverse proxy's"
+			}
+			with.Clients, with.Want = clients, lastToken
+			mine, theirs, err := b.pair(load.Plan{Addr: own.addr, Request: p.request(true), Clients: clients, Want: lastToken, Mark: p.mark}, with)
 			if err != nil {
 				return err
 			}
-			b.report(fmt.Sprintf("%s, paced, clients: %d: first token later than the model's", p.name, clients), mine.MarkedP50.String(), direct.MarkedP50.String(),
-				milliseconds(mine.MarkedP50-direct.MarkedP50), atMost(1, " ms"))
+			b.report(fmt.Sprintf("%s, paced, clients: %d: first token later than %s", p.name, clients, what), mine.MarkedP50.String(), theirs.MarkedP50.String(),
+				milliseconds(mine.MarkedP50-theirs.MarkedP50), atMost(1, " ms"))
 		}
 	}
 	return nil

@@ -264,6 +264,7 @@ var headerReferences = map[string]struct {
 	"X-Sensor-Signature": {},
 	"If-Match":           {}, "If-None-Match": {}, "Idempotency-Key": {},
 	"X-SVC-Agent-Id": {"agentId", "%s", 404},
+	"X-Agent-Id":     {"agentId", "%s", 404},
 	"Last-Event-ID":  {"runId", "%s:1", 200},
 }
 

@@ -145,6 +145,9 @@ func (n *node) operations() []*operation {
 		if o.rpc = raw.Path == mcpserver.Path; o.rpc {
 			o.headers = append(o.headers, "X-SVC-Agent-Id")
 		}
+		if raw.Path == proxyPath || raw.Path == "/v1/messages" {
+			o.headers = append(o.headers, "X-Agent-Id")
+		}
 		o.endless = o.rpc && raw.Method == http.MethodGet
 		o.streams = o.endless
 		o.page = raw.Path == mcp.StartPath || raw.Path == mcp.CallbackPath

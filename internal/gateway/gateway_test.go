@@ -55,7 +55,11 @@ func (s *stage) Resolve(_ context.Context, tenant string, spec model.Spec) (mode
 
 // MayProxy implements quota.Proxy.
 func (s *stage) MayProxy(_ context.Context, tenant string, t *model.Target) error {
-	s.asked = append(s.asked, "plan of "+tenant+" for "+t.Model)
+	name := "a model of the operator's"
+	if t != nil {
+		name = t.Model
+	}
+	s.asked = append(s.asked, "plan of "+tenant+" for "+name)
 	return s.plan
 }
 
@@ -126,12 +130,19 @@ var (
 func TestOpen(t *testing.T) {
 	t.Parallel()
 	s := newStage("", map[string]said{"one": {}})
-	call := s.open(t)
+	call, err := s.gateway.Open(t.Context(), who, Ask{Model: "one"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"plan of acme for one"}, s.asked); diff != "" {
+		t.Errorf("asked (-want +got):\n%s", diff)
+	}
+	s.asked = nil
 	if got := call.Target(); got.Provider != "default" || got.Model != "one" {
 		t.Errorf("it goes to %+v", got)
 	}
 
-	_, err := s.gateway.Open(t.Context(), who, Ask{Model: "none"})
+	_, err = s.gateway.Open(t.Context(), who, Ask{Model: "none"})
 	e, ok := errors.AsType[*fault.Error](err)
 	if !ok || e.Kind != fault.Malformed || e.Code != "model_not_found" || e.Detail != `There is no model "none". Nobody serves it.` {
 		t.Errorf("a model that is none: %v", err)
@@ -148,7 +159,7 @@ func TestOpen(t *testing.T) {
 		"by name":   func() (*Call, error) { return s.gateway.Open(t.Context(), who, Ask{Model: "one"}) },
 		"by target": func() (*Call, error) { return s.gateway.OpenTarget(t.Context(), who, call.Target(), SourceLLM) },
 	} {
-		if got, err := open(); err != s.plan || got != nil { //nolint:errorlint // it is to be that very error
+		if got, err := open(); err != s.plan || got != nil {
 			t.Errorf("%s: the plan refused, and the answer is %v", name, err)
 		}
 	}
@@ -282,7 +293,7 @@ func TestOthersErrors(t *testing.T) {
 	gone := errors.New("the reader is gone")
 	s := newStage("two", map[string]said{"one": {pieces: []string{"a", "b"}, usage: model.Usage{InputTokens: 1}}, "two": {}})
 	_, err := s.open(t).Forward(t.Context(), model.Forward{}, func([]byte) error { return gone })
-	if err != gone || len(s.asked) != 1 || len(s.used) != 1 { //nolint:errorlint // it is to be that very error
+	if err != gone || len(s.asked) != 1 || len(s.used) != 1 {
 		t.Errorf("%v after %v, counted %+v", err, s.asked, s.used)
 	}
 
@@ -335,7 +346,7 @@ func TestRefusal(t *testing.T) {
 	if err := Refusal(nil); err != nil {
 		t.Errorf("nothing is refused with %v", err)
 	}
-	if err := Refusal(context.Canceled); err != context.Canceled { //nolint:errorlint // it is to be that very error
+	if err := Refusal(context.Canceled); err != context.Canceled {
 		t.Errorf("a context's end becomes %v", err)
 	}
 }

@@ -80,10 +80,14 @@ func encodeEnvelope(e *fault.Error) ([]byte, error) {
 // Fail renders a refusal in the chat envelope.
 func Fail(w http.ResponseWriter, _ *http.Request, status int, e *fault.Error) {
 	httpapi.RefusalHeaders(w, status, e)
+	once(w, status)
+	_ = httpapi.JSON(w, status, newEnvelope(e)) // our own type always encodes
+}
+
+// once tells OpenAI's clients not to repeat what they would repeat otherwise, of
+// a state that waiting does not change.
+func once(w http.ResponseWriter, status int) {
 	if status == http.StatusConflict || status == http.StatusNotImplemented {
-		// OpenAI's clients repeat these unless they are told not to. Ours are of a
-		// state that waiting does not change.
 		w.Header().Set("X-Should-Retry", "false")
 	}
-	_ = httpapi.JSON(w, status, newEnvelope(e)) // our own type always encodes
 }

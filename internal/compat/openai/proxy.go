@@ -3,6 +3,7 @@ package openai
 import (
 	"bytes"
 	"context"
+	"maps"
 	"net/http"
 	"reflect"
 	"time"
@@ -64,9 +65,8 @@ func (p *Proxy) Routes() []httpapi.Raw {
 func failBoth(w http.ResponseWriter, r *http.Request, status int, e *fault.Error) {
 	both := *e
 	both.Extra = map[string]any{"error": newEnvelope(e).Error}
-	for name, value := range e.Extra {
-		both.Extra[name] = value
-	}
+	maps.Copy(both.Extra, e.Extra)
+	once(w, status)
 	httpapi.Problem(w, r, status, &both)
 }
 

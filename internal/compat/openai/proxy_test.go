@@ -267,6 +267,7 @@ func TestProxyExchanges(t *testing.T) {
 		{name: "refused-echo", body: `{"model":"builtin/echo","messages":["hello"]}`},
 		{name: "refused-busy", body: stream, at: endpoint{err: busy}},
 		{name: "refused-upstream", body: plain, at: endpoint{err: &model.Error{Code: "provider_auth_failed", Detail: "The key is not taken.", Status: 401}}},
+		{name: "refused-no-key", body: plain, at: endpoint{err: &model.Error{Code: "provider_not_configured", Detail: "There is no key."}}},
 		{name: "refused-internal", body: plain, at: endpoint{err: errors.New("pq: secret")}},
 		{name: "refused-model", body: `{"model":"m"` + hi + `}`},
 		{name: "refused-plan", body: `{"model":"default/too-good"` + hi + `}`},

@@ -118,6 +118,10 @@ func TestProxyBySDK(t *testing.T) {
 	if !strings.Contains(echoed.Choices[0].Message.Content, "hello") {
 		t.Errorf("the echo is %+v", echoed.Choices)
 	}
+	listed, err := n.proxy().Models.List(t.Context())
+	if err != nil || len(listed.Data) != 1 || listed.Data[0].ID != "default/sim-model" || listed.Data[0].OwnedBy != "default" {
+		t.Errorf("the models are %+v, %v", listed, err)
+	}
 	n.proxyRefuses(t)
 	eventually(t, func() bool {
 		calls, tokens := n.proxied("default/sim-model")

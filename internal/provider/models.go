@@ -154,10 +154,22 @@ type modelList struct {
 	Models          []Model `json:"models" required:"true"`
 	DefaultProvider *string `json:"default_provider" required:"true"`
 	DefaultModel    *string `json:"default_model" required:"true" doc:"The id of the model of those who name none."`
+
+	Object string      `json:"object" required:"true" enum:"list"`
+	Data   []listEntry `json:"data" required:"true" doc:"The same models as OpenAI's clients list them."`
+}
+
+type listEntry struct {
+	_ struct{} `json:"-" name:"LlmModelEntry"`
+
+	ID      string `json:"id" required:"true"`
+	Object  string `json:"object" required:"true" enum:"model"`
+	Created int64  `json:"created" required:"true" doc:"Always 0: nobody knows."`
+	OwnedBy string `json:"owned_by" required:"true" doc:"The provider."`
 }
 
 func (s *Service) llmModels(ctx context.Context, who authz.Caller, _ *struct{}) (modelList, error) {
-	out := modelList{}
+	out := modelList{Object: "list"}
 	out.DefaultProvider, out.DefaultModel = s.split(s.defaultRef())
 	entries := s.Resolver.Catalogue.List()
 	for i := range entries {
@@ -172,6 +184,9 @@ func (s *Service) llmModels(ctx context.Context, who authz.Caller, _ *struct{}) 
 	}
 	own, err := s.tenantsModels(ctx, who.TenantID)
 	out.Models = append(out.Models, own...)
+	for i := range out.Models {
+		out.Data = append(out.Data, listEntry{ID: out.Models[i].ID, Object: "model", OwnedBy: out.Models[i].Provider})
+	}
 	return out, err
 }
 

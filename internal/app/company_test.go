@@ -45,9 +45,16 @@ func embedding(c *config.Config) {
 }
 
 // silent is a model that lets runs run until somebody ends them, but for those
-// that are to wait: it calls the tool that the message begins with.
+// that are to wait: it calls the tool that the message begins with. Who asks it
+// by another name than agents do asks without a run, and is answered.
 var silent = modeltest.Respond(func(req modeltest.Request) modeltest.Answer {
 	messages := req.Chat().Messages
+	if len(messages) == 0 {
+		return modeltest.Answer{Status: 400, Error: "no messages"}
+	}
+	if req.Chat().Model != "sim-model" {
+		return modeltest.Answer{Text: "Hello."}
+	}
 	switch last := messages[len(messages)-1]; {
 	case last.Role != "user":
 	case strings.HasPrefix(last.Text(), "calculator"):

@@ -189,5 +189,5 @@ func (s *Service) ownEndpoint(provider, asked string, taken bool) (endpoint, ori
 
 func unknownProvider(provider string) error {
 	return fault.New(fault.Malformed, "unknown_provider", "There is no provider %q. GET /api/v1/llm-credentials/providers lists those that there are; "+
-		"for one of your own say where it is, in endpoint_url.", provider)
+		"for one of your own send its endpoint_url.", provider)
 }

@@ -221,6 +221,20 @@ func TestMessagesToolsBySDK(t *testing.T) {
 	})
 }
 
+// unheard asks for what is refused, and gives the refusal.
+func unheard(t *testing.T, n *node, params anthropic.MessageNewParams, stream bool) error {
+	t.Helper()
+	if !stream {
+		_, err := n.claude().Messages.New(t.Context(), params)
+		return err
+	}
+	events := n.claude().Messages.NewStreaming(t.Context(), params)
+	for events.Next() {
+		t.Errorf("an event before the refusal: %s", events.Current().RawJSON())
+	}
+	return events.Err()
+}
+
 // Refusals as Anthropic's client raises them.
 func TestMessagesErrorsBySDK(t *testing.T) {
 	t.Parallel()
@@ -272,16 +286,7 @@ func TestMessagesErrorsBySDK(t *testing.T) {
 					}
 					return
 				}
-				var err error
-				if stream {
-					events := n.claude().Messages.NewStreaming(t.Context(), params)
-					for events.Next() {
-						t.Errorf("an event before the refusal: %s", events.Current().RawJSON())
-					}
-					err = events.Err()
-				} else {
-					_, err = n.claude().Messages.New(t.Context(), params)
-				}
+				err := unheard(t, n, params, stream)
 				e, ok := errors.AsType[*anthropic.Error](err)
 				if !ok || e.StatusCode != c.status || string(e.Type()) != c.kind || !strings.Contains(e.RawJSON(), c.says) {
 					t.Fatalf("got %v", err)

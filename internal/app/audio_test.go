@@ -37,7 +37,7 @@ func TestSpeech(t *testing.T) {
 		modeltest.Sound{Data: []byte(`{"error":{"message":"out of credit"}}`), Type: "application/json"}, modeltest.Sound{Data: []byte{}},
 	))
 	resp, err := c.Audio.Speech.New(t.Context(), openai.AudioSpeechNewParams{
-		Input: "Good day", Model: openai.SpeechModelGPT4oMiniTTS, Voice: openai.AudioSpeechNewParamsVoiceUnion{OfString: openai.String("nova")},
+		Input: "Good day", Model: "tts", Voice: openai.AudioSpeechNewParamsVoiceUnion{OfString: openai.String("nova")},
 		ResponseFormat: openai.AudioSpeechNewParamsResponseFormatOpus, Speed: openai.Float(1.25),
 	})
 	if err != nil {
@@ -113,7 +113,7 @@ func TestTranscription(t *testing.T) {
 	n, sim, c := voiced(t, modeltest.Transcripts(modeltest.Answer{}, modeltest.Answer{}, modeltest.Answer{}, modeltest.Answer{Raw: []byte(`nothing`)}, modeltest.Answer{Status: 500, Error: "boom"}))
 	sound := bytes.Repeat([]byte("sound"), 300_000)
 	got, err := c.Audio.Transcriptions.New(t.Context(), openai.AudioTranscriptionNewParams{
-		File: openai.File(bytes.NewReader(sound), "talk.mp3", "audio/mpeg"), Model: openai.AudioModelGPT4oTranscribe, Language: openai.String("de"), Prompt: openai.String("names"), Temperature: openai.Float(0.5),
+		File: openai.File(bytes.NewReader(sound), "talk.mp3", "audio/mpeg"), Model: "stt", Language: openai.String("de"), Prompt: openai.String("names"), Temperature: openai.Float(0.5),
 	})
 	if err != nil || got.Text != "1500000 bytes of speech" {
 		t.Fatalf("%+v, %v", got, err)
@@ -195,7 +195,7 @@ func TestAudioThatIsNotConfigured(t *testing.T) {
 	t.Parallel()
 	n := start(t, modeltest.New(t))
 	c := n.sdk(option.WithBaseURL(n.url + "/api/v1/llm/"))
-	_, err := c.Audio.Transcriptions.New(t.Context(), openai.AudioTranscriptionNewParams{File: strings.NewReader("x"), Model: openai.AudioModelGPT4oTranscribe})
+	_, err := c.Audio.Transcriptions.New(t.Context(), openai.AudioTranscriptionNewParams{File: strings.NewReader("x"), Model: "stt"})
 	if e, ok := errors.AsType[*openai.Error](err); !ok || e.StatusCode != 501 {
 		t.Errorf("%v", err)
 	}

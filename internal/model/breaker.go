@@ -85,15 +85,15 @@ func (b *Breaker) circuit(t *Target) *circuit {
 
 // Generate implements [Client].
 func (b *Breaker) Generate(ctx context.Context, req Request, sink func(Delta)) (Response, error) {
-	return guarded(b, ctx, &req.Target, func() (Response, error) { return b.Next.Generate(ctx, req, sink) })
+	return guarded(ctx, b, &req.Target, func() (Response, error) { return b.Next.Generate(ctx, req, sink) })
 }
 
 // Forward implements [Forwarder].
 func (b *Breaker) Forward(ctx context.Context, f Forward, sink func([]byte) error) (Forwarded, error) {
-	return guarded(b, ctx, &f.Target, func() (Forwarded, error) { return b.Next.Forward(ctx, f, sink) })
+	return guarded(ctx, b, &f.Target, func() (Forwarded, error) { return b.Next.Forward(ctx, f, sink) })
 }
 
-func guarded[T any](b *Breaker, ctx context.Context, t *Target, call func() (T, error)) (T, error) {
+func guarded[T any](ctx context.Context, b *Breaker, t *Target, call func() (T, error)) (T, error) {
 	c := b.circuit(t)
 	trial, err := c.enter(b.Clock.Now())
 	if err != nil {

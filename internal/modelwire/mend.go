@@ -33,7 +33,7 @@ func (r *relay) mend(data []byte, c *completion) ([]byte, error) {
 		if json.Unmarshal(raw, &call, lenient) != nil || call == nil {
 			return nil, errGarbage
 		}
-		r.complete(i, call)
+		r.complete(call)
 		calls[i] = render(call)
 	}
 	said["tool_calls"] = render(calls)
@@ -65,7 +65,7 @@ func (r *relay) lacks(c *completion) bool {
 }
 
 // complete adds what a call lacks.
-func (r *relay) complete(i int, call map[string]jsontext.Value) {
+func (r *relay) complete(call map[string]jsontext.Value) {
 	id := []byte(`"call_` + ident.New() + `"`)
 	known := call["id"].Kind() == '"' && len(call["id"]) > 2
 	if !r.f.Stream {

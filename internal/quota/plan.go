@@ -63,7 +63,7 @@ type Plan struct {
 func (p *Plan) Allows(provider, model string) bool {
 	return p.Models == nil || slices.ContainsFunc(p.Models, func(pattern string) bool {
 		name := provider + "/" + model
-		if start, any := strings.CutSuffix(pattern, "*"); any {
+		if start, open := strings.CutSuffix(pattern, "*"); open {
 			return strings.HasPrefix(name, start)
 		}
 		return name == pattern

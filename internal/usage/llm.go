@@ -20,7 +20,7 @@ type LLMUsage struct {
 	Period  llmPeriod   `json:"billing_period" required:"true" doc:"The month that is now, UTC."`
 	Usage   llmCounts   `json:"usage" required:"true"`
 	Limits  llmLimits   `json:"limits" required:"true" doc:"Of the plan; null is no limit."`
-	Models  []string    `json:"models" required:"true" doc:"Those that the plan has, where a * stands for whatever follows; null is all." nullable:"true"`
+	Models  *[]string   `json:"models" required:"true" doc:"Those that the plan has, where a * stands for whatever follows; null is all."`
 	ByModel []ModelPart `json:"by_model" required:"true"`
 }
 
@@ -88,9 +88,12 @@ func (s *Service) llmUsage(ctx context.Context, who authz.Caller, _ *struct{}) (
 	}
 	requests := st.requestsAs(now)
 	out = LLMUsage{
-		Plan: v.plan.ID, Period: llmPeriod{Start: w.from, End: quota.Month.End(now)}, Models: v.plan.Models, ByModel: modelParts(models),
+		Plan: v.plan.ID, Period: llmPeriod{Start: w.from, End: quota.Month.End(now)}, ByModel: modelParts(models),
 		Usage:  llmCounts{Minute: requests[0].all(), Hour: requests[1].all(), Day: requests[2].all(), Used: total.InputTokens + total.OutputTokens},
 		Limits: llmLimits{Minute: limits.RequestsPerMinute, Hour: limits.RequestsPerHour, Day: limits.RequestsPerDay, Tokens: limits.TokensPerMonth},
+	}
+	if v.plan.Models != nil {
+		out.Models = &v.plan.Models
 	}
 	if limits.TokensPerMonth == nil {
 		return out, nil

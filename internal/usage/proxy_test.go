@@ -60,7 +60,7 @@ func TestProxiedIsStored(t *testing.T) {
 		if diff := cmp.Diff(map[any]any{"k1": 45.0, "k2": 15.0}, keys); diff != "" {
 			t.Errorf("by key (-want +got):\n%s", diff)
 		}
-		if all, err := b.ask(s, "GET", "/api/v1/llm/usage", nil); err != nil || all["usage"].(map[string]any)["tokens_used"] != 60.0 || len(all["by_model"].([]any)) != 1 {
+		if all, err := b.ask(s, "GET", "/api/v1/llm/usage", nil); err != nil || all["usage"].(map[string]any)["tokens_used"] != 60.0 || len(all["by_model"].([]any)) != 1 || all["models"] != nil {
 			t.Errorf("%v, %v", all, err)
 		}
 	})

@@ -126,7 +126,7 @@ func leading(in *run.Input) int {
 // told adds what a response says to what was said before it. Calls of the
 // caller's tools stay where the next run brings their results.
 func told(before []model.Message, r *Response, next *run.Record) ([]model.Message, error) {
-	if refused(r) {
+	if r.Refused() {
 		return before, nil
 	}
 	brought := map[string]bool{}
@@ -135,12 +135,4 @@ func told(before []model.Message, r *Response, next *run.Record) ([]model.Messag
 		brought[m.ToolCallID] = true
 	}
 	return run.Continued(before, &r.Run, r.Steps, r.Standing, func(call string) bool { return brought[call] })
-}
-
-// refused says whether policy kept a run's input from the model: it is kept
-// from later calls too.
-func refused(r *Response) bool {
-	return r.Run.Status == run.Rejected || slices.ContainsFunc(r.Steps, func(s run.Step) bool {
-		return s.Type == run.StepGuardrail && s.Status == run.StepFailed
-	})
 }

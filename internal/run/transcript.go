@@ -244,6 +244,14 @@ type Told struct {
 	Steps []Step
 }
 
+// Refused says whether policy kept a run's input from the model: whatever goes
+// on from the run does not tell it either.
+func (t *Told) Refused() bool {
+	return t.Run.Status == Rejected && t.Run.ErrorCode != CodeApprovalRejected || slices.ContainsFunc(t.Steps, func(s Step) bool {
+		return s.Type == StepGuardrail && s.Status == StepFailed
+	})
+}
+
 // Asked reads a run's input.
 func (r *Record) Asked() *Input {
 	if r.Parsed != nil {

@@ -117,7 +117,11 @@ func (st *story) add(told *Told, upto int64) error {
 	for _, m := range script.Messages {
 		st.told[m.From] = true
 	}
-	messages := script.After(append(slices.Clip(st.messages), st.opening(t.r, script)...))
+	before := slices.Clip(st.messages)
+	if !told.Refused() {
+		before = append(before, st.opening(t.r, script)...)
+	}
+	messages := script.After(before)
 	if upto != -1 && len(steps) == len(told.Steps) {
 		messages = t.settle(messages)
 	}

@@ -146,6 +146,14 @@ func TestStory(t *testing.T) {
 			entries:  []string{"a user hi"},
 			messages: []string{"user hi"},
 		},
+		"what_a_guardrail_refused_is_not_told_later": {
+			runs: []*Told{
+				journal(t, "a", "how are bombs made?", run.GuardrailBlocked, "", run.Step{Type: run.StepGuardrail, Status: run.StepFailed, Output: enc(t, run.GuardrailOutput{})}),
+				journal(t, "b", "answer my question", run.Completed, "no", llm(t, "no")),
+			},
+			entries:  []string{"a user how are bombs made?", "b user answer my question", "b-reply assistant no"},
+			messages: []string{"user answer my question", "assistant no"},
+		},
 		"up_to_a_step": {
 			runs:     []*Told{journal(t, "a", "hi", run.Completed, "yo", llm(t, "", c1), called(t, "c1", "one", false), llm(t, "yo"))},
 			upto:     []int64{2},

@@ -15,6 +15,7 @@ import (
 // Whatever the model's endpoint does, OpenAI's client gets an answer that ends
 // as answers do.
 func TestChatOfOddEndpoints(t *testing.T) {
+	heavy(t)
 	t.Parallel()
 	for _, stream := range []bool{false, true} {
 		name := map[bool]string{false: "plain", true: "streamed"}[stream]

@@ -24,16 +24,22 @@ import (
 	"agentd/internal/txn"
 )
 
+// engines are the databases that a test is played on. What the race detector
+// can see it sees on SQLite.
+func engines() []sqldbtest.Engine {
+	if racing {
+		return []sqldbtest.Engine{sqldbtest.SQLite}
+	}
+	return sqldbtest.Engines
+}
+
 // eachEngine runs a subtest on a node with each database, but for the race
 // detector, to which one is like the other.
 func eachEngine(t *testing.T, test func(t *testing.T, n *node)) {
 	t.Helper()
-	for _, engine := range sqldbtest.Engines {
+	for _, engine := range engines() {
 		t.Run(string(engine), func(t *testing.T) {
 			t.Parallel()
-			if racing && engine != sqldbtest.SQLite {
-				t.Skip("the race detector sees this one on SQLite")
-			}
 			test(t, start(t, modeltest.New(t, silent), onEngine(t, engine), embedding, searching(t), withCorp(t)))
 		})
 	}

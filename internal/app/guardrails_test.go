@@ -14,7 +14,6 @@ import (
 	"agentd/internal/config"
 	"agentd/internal/model"
 	"agentd/internal/model/modeltest"
-	"agentd/internal/sqldb/sqldbtest"
 )
 
 // guard makes a guardrail and gives its id.
@@ -56,7 +55,7 @@ func text(r object) string {
 
 func TestGuardrailsOfARun(t *testing.T) {
 	t.Parallel()
-	for _, engine := range sqldbtest.Engines {
+	for _, engine := range engines() {
 		t.Run(string(engine), func(t *testing.T) {
 			t.Parallel()
 			sim := modeltest.New(t, repeat)

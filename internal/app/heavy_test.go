@@ -3,9 +3,9 @@ package app_test
 import "testing"
 
 // heavy leaves a test out where the race detector watches: a walk over all
-// routes, whose requests are like those of the other tests, only more, or kills
-// of a program that is built without the detector. CI plays these without it,
-// on both databases.
+// routes, whose requests are like those of the other tests, only more, kills of a
+// program that is built without the detector, or what mostly waits. CI plays
+// these without it, on both databases.
 func heavy(tb testing.TB) {
 	tb.Helper()
 	if racing {

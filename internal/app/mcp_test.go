@@ -19,7 +19,6 @@ import (
 	"agentd/internal/mcp/mcptest"
 	"agentd/internal/model"
 	"agentd/internal/model/modeltest"
-	"agentd/internal/sqldb/sqldbtest"
 )
 
 // local lets tenants reach the servers of the tests.
@@ -222,7 +221,7 @@ func TestMCPAuthorization(t *testing.T) {
 // servers.
 func eachEngineWith(t *testing.T, sim func() *modeltest.Server, test func(t *testing.T, n *node)) {
 	t.Helper()
-	for _, engine := range sqldbtest.Engines {
+	for _, engine := range engines() {
 		t.Run(string(engine), func(t *testing.T) {
 			t.Parallel()
 			test(t, start(t, sim(), onEngine(t, engine), local))

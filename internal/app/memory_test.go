@@ -235,7 +235,7 @@ func TestCoreMemory(t *testing.T) {
 // through when it has completed; then the next run knows it.
 func TestRunsRememberAndLearn(t *testing.T) {
 	t.Parallel()
-	for _, engine := range sqldbtest.Engines {
+	for _, engine := range engines() {
 		t.Run(string(engine), func(t *testing.T) { t.Parallel(); rememberAndLearn(t, onEngine(t, engine)) })
 	}
 }

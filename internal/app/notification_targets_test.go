@@ -12,14 +12,13 @@ import (
 
 	"agentd/internal/config"
 	"agentd/internal/model/modeltest"
-	"agentd/internal/sqldb/sqldbtest"
 )
 
 // A run fails, and a webhook of somebody who wants to know hears of it once,
 // signed.
 func TestNotificationsReachTargets(t *testing.T) {
 	t.Parallel()
-	for _, engine := range sqldbtest.Engines {
+	for _, engine := range engines() {
 		t.Run(string(engine), func(t *testing.T) {
 			t.Parallel()
 			type got struct {

@@ -7,7 +7,6 @@ import (
 	"agentd/internal/ident"
 	"agentd/internal/model"
 	"agentd/internal/model/modeltest"
-	"agentd/internal/sqldb/sqldbtest"
 )
 
 func TestNotifications(t *testing.T) {
@@ -94,7 +93,7 @@ func TestAgentsSendNotifications(t *testing.T) {
 // that refuses every call.
 func eachRefusing(t *testing.T, test func(t *testing.T, n *node)) {
 	t.Helper()
-	for _, engine := range sqldbtest.Engines {
+	for _, engine := range engines() {
 		t.Run(string(engine), func(t *testing.T) {
 			t.Parallel()
 			test(t, start(t, modeltest.New(t, modeltest.Default(modeltest.Answer{Status: 400, Error: "no"})), onEngine(t, engine)))

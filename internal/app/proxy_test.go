@@ -169,6 +169,7 @@ func (n *node) proxyRefuses(t *testing.T) {
 // What the endpoint does must not show: the caller gets an answer, a stream that
 // ends as streams do, or an error.
 func TestProxyOfOddEndpoints(t *testing.T) {
+	heavy(t)
 	t.Parallel()
 	plain, streams := modeltest.Oddities(false), modeltest.Oddities(true)
 	n := start(t, modeltest.New(t, modeltest.Respond(func(r modeltest.Request) modeltest.Answer {

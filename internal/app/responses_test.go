@@ -80,6 +80,7 @@ func asAPIError(err error) (*openai.Error, bool) {
 // Whatever the model's endpoint does, a response ends well-formed, and is read
 // back as it was given.
 func TestResponsesOfOddEndpoints(t *testing.T) {
+	heavy(t)
 	t.Parallel()
 	for _, stream := range []bool{false, true} {
 		all := modeltest.Oddities(stream)

@@ -171,6 +171,7 @@ func TestSchedulesThatAreRefused(t *testing.T) {
 
 // Two nodes over one database, one of which dies: each fire makes one run.
 func TestSchedulesOfTwoNodes(t *testing.T) {
+	heavy(t)
 	t.Parallel()
 	database := sqldbtest.Config(t, sqldbtest.Postgres)
 	shared := func(c *config.Config) {
@@ -238,6 +239,7 @@ func TestAScheduleIsPausedByAFailure(t *testing.T) {
 }
 
 func TestSchedulesOfASuspendedCompany(t *testing.T) {
+	heavy(t)
 	t.Parallel()
 	n := start(t, nil)
 	a := n.admin()

@@ -7,7 +7,6 @@ import (
 
 	"agentd/internal/authz"
 	"agentd/internal/model/modeltest"
-	"agentd/internal/sqldb/sqldbtest"
 )
 
 // hits searches, and gives "type title" of each result and the ids.
@@ -34,7 +33,7 @@ func (n *node) finds(query string, want ...string) {
 
 func TestSearch(t *testing.T) {
 	t.Parallel()
-	for _, engine := range sqldbtest.Engines {
+	for _, engine := range engines() {
 		t.Run(string(engine), func(t *testing.T) {
 			t.Parallel()
 			sim := modeltest.New(t, modeltest.Default(modeltest.Answer{Text: "Crème brûlée, of course."}))

@@ -101,7 +101,7 @@ func TestConversation(t *testing.T) {
 
 func eachDatabase(t *testing.T, test func(t *testing.T, adjust func(*config.Config))) {
 	t.Helper()
-	for _, engine := range sqldbtest.Engines {
+	for _, engine := range engines() {
 		t.Run(string(engine), func(t *testing.T) {
 			t.Parallel()
 			test(t, onEngine(t, engine))

@@ -19,14 +19,13 @@ import (
 	"agentd/internal/mailwire/smtptest"
 	"agentd/internal/model/modeltest"
 	"agentd/internal/oidcwire/oidctest"
-	"agentd/internal/sqldb/sqldbtest"
 )
 
 // people runs a test on a node with each database, a mail server and an OpenID
 // provider.
 func people(t *testing.T, test func(n *node, box *smtptest.Server, op *oidctest.Provider)) {
 	t.Helper()
-	for _, engine := range sqldbtest.Engines {
+	for _, engine := range engines() {
 		t.Run(string(engine), func(t *testing.T) {
 			t.Parallel()
 			box := smtptest.New(t, smtptest.Config{User: "agentd", Password: "mail-secret"})

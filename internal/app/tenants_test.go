@@ -12,7 +12,6 @@ import (
 	"agentd/internal/ident"
 	"agentd/internal/model"
 	"agentd/internal/model/modeltest"
-	"agentd/internal/sqldb/sqldbtest"
 )
 
 const tenants = "/api/v1/admin/tenants"
@@ -163,7 +162,7 @@ var toolThenText = modeltest.Respond(func(req modeltest.Request) modeltest.Answe
 // and no schedule fires.
 func TestRunsOfASuspendedTenant(t *testing.T) {
 	t.Parallel()
-	for _, kind := range sqldbtest.Engines {
+	for _, kind := range engines() {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			sim := modeltest.New(t, toolThenText)

@@ -20,7 +20,6 @@ import (
 	"agentd/internal/config"
 	"agentd/internal/model"
 	"agentd/internal/model/modeltest"
-	"agentd/internal/sqldb/sqldbtest"
 )
 
 // searching is a simulated SearXNG, and a configuration that uses it.
@@ -94,6 +93,7 @@ func TestToolHTTPFetch(t *testing.T) {
 }
 
 func TestToolWebSearch(t *testing.T) {
+	heavy(t)
 	t.Parallel()
 	sim := modeltest.New(t, modeltest.Respond(once("web_search", `{"query":"ducks","max_results":1}`)))
 	on, off := start(t, sim, searching(t)), start(t, sim)
@@ -184,7 +184,7 @@ func (n *node) tasks(parent string) (all []object) {
 
 func onEngines(t *testing.T, sim *modeltest.Server, test func(t *testing.T, n *node)) {
 	t.Helper()
-	for _, engine := range sqldbtest.Engines {
+	for _, engine := range engines() {
 		t.Run(string(engine), func(t *testing.T) { test(t, start(t, sim, onEngine(t, engine))) })
 	}
 }

@@ -19,7 +19,6 @@ import (
 	"agentd/internal/config"
 	"agentd/internal/model"
 	"agentd/internal/model/modeltest"
-	"agentd/internal/sqldb/sqldbtest"
 )
 
 // withPlan has every tenant be on a plan with limits.
@@ -36,7 +35,7 @@ func withPlan(t *testing.T, limits string) func(*config.Config) {
 // onPlan runs a subtest on a node with each database and a plan with limits.
 func onPlan(t *testing.T, limits string, models func(*testing.T) func(*config.Config), test func(t *testing.T, n *node)) {
 	t.Helper()
-	for _, engine := range sqldbtest.Engines {
+	for _, engine := range engines() {
 		t.Run(string(engine), func(t *testing.T) {
 			t.Parallel()
 			test(t, start(t, nil, onEngine(t, engine), models(t), withPlan(t, limits)))

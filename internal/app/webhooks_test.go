@@ -130,7 +130,7 @@ func wantSigned(t *testing.T, d delivered, key string) {
 // takes, and is in the log.
 func TestWebhooks(t *testing.T) {
 	t.Parallel()
-	for _, engine := range sqldbtest.Engines {
+	for _, engine := range engines() {
 		t.Run(string(engine), func(t *testing.T) {
 			t.Parallel()
 			if racing && engine != sqldbtest.SQLite {

@@ -1,7 +1,6 @@
 package openai
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 
@@ -99,7 +98,7 @@ func inputPartOf(v jsontext.Value) (part modelPart, complaint string) {
 }
 
 func image(in *inputPart) (modelPart, string) {
-	if in.Image.Kind() != '"' || !isAddress(in.Image) {
+	if in.Image.Kind() != '"' || !isPicture(string(in.Image[1:min(len(in.Image), len(`"https://`))])) {
 		return modelPart{}, "expected image_url to begin with https://, http:// or data:; pictures cannot be named by file_id"
 	}
 	b := join(`{"type":"image_url","image_url":{"url":`, in.Image, ``)
@@ -107,10 +106,6 @@ func image(in *inputPart) (modelPart, string) {
 		b = append(append(b, `,"detail":`...), quote(in.Detail)...)
 	}
 	return modelPart{wire: append(b, `}}`...)}, ""
-}
-
-func isAddress(quoted jsontext.Value) bool {
-	return slices.ContainsFunc([]string{`"https://`, `"http://`, `"data:`}, func(start string) bool { return strings.HasPrefix(string(quoted[:min(len(quoted), 9)]), start) })
 }
 
 func file(in *inputPart) (modelPart, string) {

@@ -61,16 +61,24 @@ func (g *gathered) wake() {
 	}
 }
 
+// taken is what there is of a tenant.
+type taken struct {
+	uses     []quota.Use
+	requests bool // are to be stored
+}
+
 // take gives what there is, by tenant.
-func (g *gathered) take() map[string][]quota.Use {
+func (g *gathered) take() map[string]taken {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	tenants := map[string][]quota.Use{}
+	tenants := map[string]taken{}
 	for tenant := range g.requests {
-		tenants[tenant] = nil
+		tenants[tenant] = taken{requests: true}
 	}
 	for key, use := range g.uses {
-		tenants[key.tenant] = append(tenants[key.tenant], use)
+		t := tenants[key.tenant]
+		t.uses = append(t.uses, use)
+		tenants[key.tenant] = t
 	}
 	g.uses, g.requests = nil, nil
 	return tenants
@@ -98,11 +106,15 @@ func (s *Service) Serve(ctx context.Context) {
 // store writes what was gathered, a transaction for each tenant. What cannot be
 // written is kept for the next time.
 func (s *Service) store(ctx context.Context) {
-	for tenant, uses := range s.gathered.take() {
-		requests, was := s.of(tenant).unstored()
+	for tenant, t := range s.gathered.take() {
+		var requests map[string]int64
+		var was tallies
+		if t.requests {
+			requests, was = s.of(tenant).unstored()
+		}
 		err := s.Writer.Write(ctx, func(tx txn.Tx) error {
-			if len(uses) > 0 {
-				if err := s.Count(tenant, uses...)(tx); err != nil {
+			if len(t.uses) > 0 {
+				if err := s.Count(tenant, t.uses...)(tx); err != nil {
 					return err
 				}
 			}
@@ -113,8 +125,10 @@ func (s *Service) store(ctx context.Context) {
 			continue
 		}
 		s.Logger.Warn("calls of the model proxy could not be counted yet", "tenant", tenant, "err", err)
-		s.gathered.asked(tenant)
-		for _, use := range uses {
+		if t.requests {
+			s.gathered.asked(tenant)
+		}
+		for _, use := range t.uses {
 			s.Proxied(tenant, use)
 		}
 	}

@@ -100,7 +100,7 @@ func (s *Service) readRequests(ctx context.Context, tenant string, st *standing,
 	defer st.mu.Unlock()
 	for i, t := range totals {
 		if at := &st.requests[i+1]; at.since == began[i+1].since {
-			at.stored = max(at.stored, t.Runs)
+			at.stored = t.Runs // what is stored at this moment may be in it or not: the next reading knows
 		}
 	}
 	st.requestsAt = now

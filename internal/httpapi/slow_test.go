@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -115,6 +116,37 @@ func TestTrickle(t *testing.T) {
 	status, _ := trickle(t, address, tests["body"].begin, body, 5*time.Millisecond)
 	if status != http.StatusTooManyRequests {
 		t.Errorf("beyond the limit: %d", status)
+	}
+}
+
+// A client that sends all of its body before it looks for an answer finds the
+// refusal, also where the connection ends with it.
+func TestRefusedWhileSending(t *testing.T) {
+	t.Parallel()
+	w := start(t, nil)
+	conn, err := net.Dial("tcp", w.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	const pieces, size = 16, 1000
+	head := "POST /api/v1/toys HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: " + strconv.Itoa(pieces*size) + "\r\n\r\n"
+	if _, err := io.WriteString(conn, head); err != nil {
+		t.Fatal(err)
+	}
+	for range pieces {
+		time.Sleep(60 * time.Millisecond) // together longer than net/http waits before it closes
+		if _, err := io.WriteString(conn, strings.Repeat("a", size)); err != nil {
+			t.Fatalf("cut off while sending: %v", err)
+		}
+	}
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusUnauthorized {
+		t.Errorf("status %d", res.StatusCode)
 	}
 }
 

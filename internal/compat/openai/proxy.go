@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -146,10 +147,13 @@ type passage struct {
 
 var doneEvent = []byte("data: [DONE]\n\n")
 
-// named tells which model answers.
+// named tells which model answers, where its name can stand in a header.
 func (a *passage) named() {
 	t := a.call.Target()
-	a.w.Header()["X-Model"] = []string{t.Provider + "/" + t.Model}
+	name := t.Provider + "/" + t.Model
+	if strings.IndexFunc(name, func(r rune) bool { return r < ' ' || r > '~' }) < 0 {
+		a.w.Header()["X-Model"] = []string{name}
+	}
 }
 
 // pass gives a piece to the caller. A stream begins with its first piece: until

@@ -123,7 +123,7 @@ func TestTrickle(t *testing.T) {
 // refusal, also where the connection ends with it.
 func TestRefusedWhileSending(t *testing.T) {
 	t.Parallel()
-	w := start(t, nil)
+	w := start(t, func(*Config) {})
 	conn, err := net.Dial("tcp", w.Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)

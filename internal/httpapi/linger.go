@@ -7,9 +7,11 @@ import (
 )
 
 const (
-	// lingerTime and lingerBytes bound what is still read of a refused body.
-	lingerTime  = 5 * time.Second
-	lingerBytes = MaxUpload
+	// lingerTime and lingerBytes bound what is still read of a refused body, and
+	// lingerSilence how long its next bytes are waited for.
+	lingerTime    = 5 * time.Second
+	lingerBytes   = MaxUpload
+	lingerSilence = 500 * time.Millisecond
 	// readAnyway is what net/http reads of a body that its handler did not, unless
 	// the connection ends with the answer: then it reads nothing, and waits half a
 	// second before it closes.
@@ -25,9 +27,26 @@ func (x *exchange) linger(r *http.Request) {
 	if x.status < 400 || r.ContentLength == 0 || r.ContentLength > 0 && r.ContentLength <= readAnyway && !ending || r.Header.Get("Expect") != "" {
 		return
 	}
-	conn := http.NewResponseController(x.w)
-	if conn.Flush() != nil || conn.SetReadDeadline(time.Now().Add(lingerTime)) != nil {
-		return
+	rest := patient{body: r.Body, conn: http.NewResponseController(x.w), until: time.Now().Add(lingerTime)}
+	if rest.conn.Flush() == nil {
+		_, _ = io.CopyN(io.Discard, rest, lingerBytes) // the client may be gone
 	}
-	_, _ = io.CopyN(io.Discard, r.Body, lingerBytes) // the client may be gone
+}
+
+// patient reads a body until its sender falls silent, or a moment is reached.
+type patient struct {
+	body  io.Reader
+	conn  *http.ResponseController
+	until time.Time
+}
+
+func (p patient) Read(b []byte) (int, error) {
+	by := time.Now().Add(lingerSilence)
+	if by.After(p.until) {
+		by = p.until
+	}
+	if err := p.conn.SetReadDeadline(by); err != nil {
+		return 0, err
+	}
+	return p.body.Read(b)
 }

@@ -39,7 +39,7 @@ var audioTypes = map[string]string{
 // Speak implements [model.AudioClient] by POST {base}/audio/speech. It asks
 // once: a text that was spoken and lost has been paid for.
 func (c *Client) Speak(ctx context.Context, req model.SpeechRequest) (*model.Speech, error) {
-	transport, err := c.way(req.Target)
+	transport, err := c.way(&req.Target)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +51,8 @@ func (c *Client) Speak(ctx context.Context, req model.SpeechRequest) (*model.Spe
 		out.Close()
 		return nil, cmp.Or(ctx.Err(), err)
 	}
-	call, err := newPost(within, &req.Target, "/audio/speech", encodeSpeech(req), "audio/*")
+	q := question{path: "/audio/speech", body: encodeSpeech(req), accept: "audio/*"}
+	call, err := q.request(within, &req.Target)
 	if err != nil {
 		return fail(err)
 	}
@@ -134,40 +135,16 @@ func encodeSpeech(req model.SpeechRequest) []byte {
 
 // Transcribe implements [model.AudioClient] by POST {base}/audio/transcriptions.
 func (c *Client) Transcribe(ctx context.Context, req model.TranscriptionRequest) (model.Transcription, error) {
-	none := model.Transcription{}
-	transport, err := c.way(req.Target)
-	if err != nil {
-		return none, err
-	}
 	body, contentType, err := encodeTranscription(req)
 	if err != nil {
-		return none, asError(err)
+		return model.Transcription{}, asError(err)
 	}
-	outer := ctx
-	ctx, cancel := context.WithTimeoutCause(ctx, listenTimeout, errSilent)
-	defer cancel()
-	call, err := newPost(ctx, &req.Target, "/audio/transcriptions", body, "application/json")
+	q := question{path: "/audio/transcriptions", body: body, kind: contentType, times: times{listenTimeout, listenTimeout, listenTimeout}}
+	raw, err := c.whole(ctx, &req.Target, q, maxTranscript)
 	if err != nil {
-		return none, err
+		return model.Transcription{}, err
 	}
-	call.Header["Content-Type"] = []string{contentType}
-	asked := &model.Request{Target: req.Target}
-	resp, err := transport.RoundTrip(call)
-	if err != nil {
-		return none, cmp.Or(outer.Err(), error(unreachable(ctx, err)))
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return none, refused(resp, resp.Body, asked)
-	}
-	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxTranscript+1))
-	switch {
-	case err != nil:
-		return none, cmp.Or(outer.Err(), error(broken(ctx, err, asked)))
-	case len(raw) > maxTranscript:
-		return none, broken(ctx, errTooLong, asked)
-	}
-	return readTranscription(raw, asked)
+	return readTranscription(raw, &model.Request{Target: req.Target})
 }
 
 var quotes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\r", " ", "\n", " ")

@@ -148,11 +148,11 @@ func TestBudget(t *testing.T) {
 	t.Parallel()
 	c := New(Config{PlainTimeout: 1, HeaderTimeout: 2, IdleTimeout: 3, AnswerTimeout: 4})
 	for _, stream := range []bool{false, true} {
-		if got := c.timesOf(&model.Request{Budget: time.Hour}, stream); got != (times{time.Hour, time.Hour, time.Hour}) {
+		if got := c.completions(nil, stream, time.Hour).times; got != (times{time.Hour, time.Hour, time.Hour}) {
 			t.Errorf("stream %t: %+v", stream, got)
 		}
 	}
-	if plain, streamed := c.timesOf(&model.Request{}, false), c.timesOf(&model.Request{}, true); plain != (times{1, 3, 4}) || streamed != (times{2, 3, 4}) {
+	if plain, streamed := c.completions(nil, false, 0).times, c.completions(nil, true, 0).times; plain != (times{1, 3, 4}) || streamed != (times{2, 3, 4}) {
 		t.Errorf("%+v, %+v", plain, streamed)
 	}
 }

@@ -1,11 +1,9 @@
 package modelwire
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"net/http"
 	"time"
@@ -79,45 +77,17 @@ func (e *Embedder) retried(ctx context.Context, texts []string) (model.Embedded,
 		if ctx.Err() != nil {
 			return model.Embedded{}, ctx.Err()
 		}
-		failure := asError(err)
-		if !failure.Retryable || attempt >= e.client.MaxAttempts {
-			return model.Embedded{}, failure
-		}
-		wait, ok := e.client.wait(ctx, attempt, failure.RetryAfter)
-		if !ok {
-			return model.Embedded{}, failure
-		}
-		if err := sleep(ctx, wait); err != nil {
+		if err := e.client.rest(ctx, attempt, asError(err)); err != nil {
 			return model.Embedded{}, err
 		}
 	}
 }
 
 func (e *Embedder) attempt(ctx context.Context, body []byte, texts []string) (model.Embedded, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, embedTimeout, errSilent)
-	defer cancel()
-	call, err := http.NewRequestWithContext(ctx, http.MethodPost, e.target.BaseURL+"/embeddings", bytes.NewReader(body))
-	if err != nil || call.URL.Host == "" {
-		return model.Embedded{}, &model.Error{Code: codeNotConfigured, Detail: "The embedding model's endpoint is not a URL like https://host/v1.", Cause: err}
-	}
-	call.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json"}, "User-Agent": {"agentd"}}
-	if key := e.target.APIKey; !key.Empty() {
-		call.Header["Authorization"] = []string{"Bearer " + key.Reveal()}
-	}
-	resp, err := e.client.Operator.RoundTrip(call)
+	q := question{path: "/embeddings", body: body, times: times{embedTimeout, embedTimeout, embedTimeout}}
+	raw, err := e.client.whole(ctx, &e.target, q, e.client.MaxAnswer)
 	if err != nil {
-		return model.Embedded{}, unreachable(ctx, err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return model.Embedded{}, refused(resp, resp.Body, &model.Request{Target: e.target})
-	}
-	raw, err := io.ReadAll(io.LimitReader(resp.Body, int64(e.client.MaxAnswer)+1))
-	if err != nil {
-		return model.Embedded{}, broken(ctx, err, &model.Request{Target: e.target})
-	}
-	if len(raw) > e.client.MaxAnswer {
-		return model.Embedded{}, e.garbage(errTooLong)
+		return model.Embedded{}, err
 	}
 	return e.read(raw, texts)
 }

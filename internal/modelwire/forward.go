@@ -3,7 +3,6 @@ package modelwire
 import (
 	"context"
 	"errors"
-	"io"
 	"slices"
 	"time"
 
@@ -18,7 +17,7 @@ func (c *Client) Forward(ctx context.Context, f model.Forward, sink func([]byte)
 	ctx, span := startSpan(ctx, c.Tracer, &req)
 	err = c.repeated(ctx, &req, func(style dialect) (bool, error) {
 		r := relay{f: &f, sink: sink, answer: answer{max: c.MaxAnswer, began: time.Now()}}
-		err := c.attempt(ctx, &req, forwardBody(&f, style), f.Stream, r.read)
+		err := c.attempt(ctx, &req, c.completions(forwardBody(&f, style), f.Stream, 0), r.read)
 		if err == nil || r.passed {
 			out = r.result(&req)
 		}
@@ -79,13 +78,10 @@ type relay struct {
 
 // read reads the answer, streamed or whole as its first byte tells.
 func (r *relay) read(in *patientReader) error {
-	s := getStream(in, max(r.answer.max, keepBuffer))
+	s := getStream(in, r.answer.max)
 	defer s.put()
-	s.fit(in.size)
-	first, err := s.events.peek()
+	first, err := s.begin()
 	switch {
-	case err == io.EOF:
-		return errEmpty
 	case err != nil:
 		return err
 	case (first == '{') == r.f.Stream:

@@ -4,10 +4,8 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
-	"io"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -46,14 +44,10 @@ func (c *Client) Image(ctx context.Context, req model.ImageRequest) (model.Image
 			attempt--
 			continue
 		}
-		if failure.Status != http.StatusTooManyRequests && failure.Status != http.StatusServiceUnavailable || !failure.Retryable || attempt >= c.MaxAttempts {
+		if failure.Status != http.StatusTooManyRequests && failure.Status != http.StatusServiceUnavailable {
 			return model.Image{}, failure
 		}
-		wait, ok := c.wait(ctx, attempt, failure.RetryAfter)
-		if !ok {
-			return model.Image{}, failure
-		}
-		if err := sleep(ctx, wait); err != nil {
+		if err := c.rest(ctx, attempt, failure); err != nil {
 			return model.Image{}, err
 		}
 	}
@@ -61,41 +55,12 @@ func (c *Client) Image(ctx context.Context, req model.ImageRequest) (model.Image
 
 // image calls the endpoint once.
 func (c *Client) image(ctx context.Context, req model.ImageRequest, plain bool) (model.Image, error) {
-	transport := c.Operator
-	if req.Target.Guarded {
-		transport = c.Guarded
-	}
-	if transport == nil {
-		return model.Image{}, &model.Error{Code: codeNotConfigured, Detail: "Models at an agent's own endpoint_url are switched off on this deployment."}
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	watch := newWatchdog(cancel)
-	watch.end = time.Now().Add(c.AnswerTimeout)
-	defer watch.stop()
-	asked := &model.Request{Target: req.Target}
-	call, err := newPost(ctx, &req.Target, "/images/generations", encodeImage(req, plain), "application/json")
+	q := question{path: "/images/generations", body: encodeImage(req, plain), times: times{c.PlainTimeout, c.IdleTimeout, c.AnswerTimeout}}
+	raw, err := c.whole(ctx, &req.Target, q, maxImageAnswer)
 	if err != nil {
 		return model.Image{}, err
 	}
-	watch.arm(c.PlainTimeout)
-	resp, err := transport.RoundTrip(call)
-	if err != nil {
-		return model.Image{}, unreachable(ctx, err)
-	}
-	defer resp.Body.Close()
-	in := &patientReader{src: resp.Body, watch: watch, idle: c.IdleTimeout}
-	if resp.StatusCode != http.StatusOK {
-		return model.Image{}, refused(resp, in, asked)
-	}
-	raw, err := io.ReadAll(io.LimitReader(in, maxImageAnswer+1))
-	if err != nil {
-		return model.Image{}, broken(ctx, err, asked)
-	}
-	if len(raw) > maxImageAnswer {
-		return model.Image{}, broken(ctx, errTooLong, asked)
-	}
-	return readImage(raw, asked)
+	return readImage(raw, &model.Request{Target: req.Target})
 }
 
 func encodeImage(req model.ImageRequest, plain bool) []byte {

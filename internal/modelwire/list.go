@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"time"
 
@@ -28,54 +27,14 @@ var errNoList = errors.New("modelwire: the answer is no list of models")
 
 // ListModels implements [model.Lister] by GET {base}/models. It asks once.
 func (c *Client) ListModels(ctx context.Context, to model.Target) ([]model.Listed, error) {
-	transport, err := c.way(to)
-	if err != nil {
-		return nil, err
+	raw, err := c.whole(ctx, &to, question{path: "/models", times: times{listTimeout, listTimeout, listTimeout}}, maxList)
+	if err == nil {
+		return readList(raw, &model.Request{Target: to})
 	}
-	outer := ctx
-	ctx, cancel := context.WithTimeoutCause(ctx, listTimeout, errSilent)
-	defer cancel()
-	call, err := http.NewRequestWithContext(ctx, http.MethodGet, to.BaseURL+"/models", nil)
-	if err != nil || call.URL.Host == "" {
-		return nil, &model.Error{Code: codeNotConfigured, Detail: "The provider's endpoint is not a URL like https://host/v1.", Cause: err}
+	if e, ok := errors.AsType[*model.Error](err); ok && (e.Status == http.StatusNotFound || e.Status == http.StatusMethodNotAllowed) {
+		e.Code, e.Detail = codeModel, "The model endpoint does not list its models; check its address."
 	}
-	call.Header = http.Header{"Accept": {"application/json"}, "User-Agent": {"agentd"}}
-	if key := to.APIKey; !key.Empty() {
-		call.Header["Authorization"] = []string{"Bearer " + key.Reveal()}
-	}
-	asked := &model.Request{Target: to}
-	resp, err := transport.RoundTrip(call)
-	if err != nil {
-		return nil, cmp.Or(outer.Err(), error(unreachable(ctx, err)))
-	}
-	defer resp.Body.Close()
-	switch resp.StatusCode {
-	case http.StatusOK:
-	case http.StatusNotFound, http.StatusMethodNotAllowed:
-		return nil, &model.Error{Code: codeModel, Status: resp.StatusCode, Detail: "The model endpoint does not list its models; check its address."}
-	default:
-		return nil, refused(resp, resp.Body, asked)
-	}
-	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxList+1))
-	switch {
-	case err != nil:
-		return nil, cmp.Or(outer.Err(), error(broken(ctx, err, asked)))
-	case len(raw) > maxList:
-		return nil, noList(errTooLong)
-	}
-	return readList(raw, asked)
-}
-
-// way is how an endpoint is reached.
-func (c *Client) way(to model.Target) (http.RoundTripper, error) {
-	transport := c.Operator
-	if to.Guarded {
-		transport = c.Guarded
-	}
-	if transport == nil {
-		return nil, &model.Error{Code: codeNotConfigured, Detail: "Models at an agent's own endpoint_url are switched off on this deployment."}
-	}
-	return transport, nil
+	return nil, err
 }
 
 func noList(cause error) *model.Error {

@@ -46,7 +46,7 @@ func TestListModels(t *testing.T) {
 		"object":     {200, `{"data":{"id":"a"}}`, nil, "model_error", "no list of models"},
 		"no-objects": {200, `{"data":["a"]}`, nil, "model_error", "no list of models"},
 		"null":       {200, `null`, nil, "model_error", "no list of models"},
-		"too-large":  {200, `{"data":[]}` + strings.Repeat(" ", maxList), nil, "model_error", "no list of models"},
+		"too-large":  {200, `{"data":[]}` + strings.Repeat(" ", maxList), nil, "model_error", "longer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -78,7 +78,7 @@ func (c *Client) generate(ctx context.Context, req *model.Request, sink func(mod
 	began := time.Now()
 	err = c.repeated(ctx, req, func(style dialect) (bool, error) {
 		a := answer{sink: sink, detailed: req.Detailed && sink != nil, began: began, max: c.MaxAnswer}
-		err := c.attempt(ctx, req, encode(req, sink != nil, style), sink != nil, func(in *patientReader) error {
+		err := c.attempt(ctx, req, c.completions(encode(req, sink != nil, style), sink != nil, req.Budget), func(in *patientReader) error {
 			if a.detailed {
 				in.pause = a.pause
 			}
@@ -119,64 +119,24 @@ func (c *Client) repeated(ctx context.Context, req *model.Request, try func(dial
 			attempt--
 			continue
 		}
-		if !failure.Retryable || attempt >= c.MaxAttempts || errors.Is(err, errSilent) || errors.Is(err, errEndless) {
+		if errors.Is(err, errSilent) || errors.Is(err, errEndless) {
 			return failure
 		}
-		wait, ok := c.wait(ctx, attempt, failure.RetryAfter)
-		if !ok {
-			return failure
-		}
-		if err := sleep(ctx, wait); err != nil {
+		if err := c.rest(ctx, attempt, failure); err != nil {
 			return err
 		}
 	}
 }
 
-// times is how long an endpoint may take: to begin, between two pieces, in all.
-type times struct{ begin, idle, all time.Duration }
-
-func (c *Client) timesOf(req *model.Request, stream bool) times {
-	switch {
-	case req.Budget > 0:
-		return times{req.Budget, req.Budget, req.Budget}
-	case stream:
-		return times{c.HeaderTimeout, c.IdleTimeout, c.AnswerTimeout}
+// completions is the question for a chat completion. budget is the time for
+// all of it; 0: the client's times.
+func (c *Client) completions(body []byte, stream bool, budget time.Duration) question {
+	q := question{path: "/chat/completions", body: body, times: times{c.PlainTimeout, c.IdleTimeout, c.AnswerTimeout}}
+	if stream {
+		q.accept, q.times.begin = "text/event-stream", c.HeaderTimeout
 	}
-	return times{c.PlainTimeout, c.IdleTimeout, c.AnswerTimeout}
-}
-
-// attempt calls the endpoint once and has its answer read.
-func (c *Client) attempt(ctx context.Context, req *model.Request, body []byte, stream bool, read func(*patientReader) error) error {
-	transport := c.Operator
-	if req.Target.Guarded {
-		transport = c.Guarded
+	if budget > 0 {
+		q.times = times{budget, budget, budget}
 	}
-	if transport == nil {
-		return &model.Error{Code: codeNotConfigured, Detail: "Models at an agent's own endpoint_url are switched off on this deployment."}
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	watch := newWatchdog(cancel)
-	times := c.timesOf(req, stream)
-	watch.end = time.Now().Add(times.all)
-	defer watch.stop()
-
-	call, err := newCall(ctx, req, body, stream)
-	if err != nil {
-		return err
-	}
-	watch.arm(times.begin)
-	resp, err := transport.RoundTrip(call)
-	if err != nil {
-		return unreachable(ctx, err)
-	}
-	defer resp.Body.Close()
-	in := &patientReader{src: resp.Body, size: resp.ContentLength, watch: watch, idle: times.idle}
-	if resp.StatusCode != http.StatusOK {
-		return refused(resp, in, req)
-	}
-	if err := read(in); err != nil {
-		return broken(ctx, err, req)
-	}
-	return nil
+	return q
 }

@@ -6,7 +6,22 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"agentd/internal/model"
 )
+
+// rest waits before the next attempt. Errors, which end the attempts: the
+// failure itself where another one cannot help; the context's.
+func (c *Client) rest(ctx context.Context, attempt int, failure *model.Error) error {
+	if !failure.Retryable || attempt >= c.MaxAttempts {
+		return failure
+	}
+	wait, ok := c.wait(ctx, attempt, failure.RetryAfter)
+	if !ok {
+		return failure
+	}
+	return sleep(ctx, wait)
+}
 
 // wait is how long to wait before the next attempt: what the endpoint asked
 // for, or else a random time below a bound that doubles with each attempt

@@ -41,9 +41,14 @@ type stream struct {
 
 var streams = sync.Pool{New: func() any { return &stream{events: eventReader{buf: make([]byte, firstBuffer)}} }}
 
-func getStream(src io.Reader, most int) *stream {
+// getStream takes one for an answer of at most that many bytes. It makes room
+// for all of it where its size is known, so that the buffer need not grow.
+func getStream(in *patientReader, most int) *stream {
 	s := streams.Get().(*stream)
-	s.events = eventReader{src: src, buf: s.events.buf, joined: s.events.joined, max: most}
+	s.events = eventReader{src: in, buf: s.events.buf, joined: s.events.joined, max: max(most, keepBuffer)}
+	if in.size >= int64(len(s.events.buf)) && in.size < int64(s.events.max) {
+		s.events.buf = make([]byte, in.size+1) // one more, so that the end is seen
+	}
 	return s
 }
 
@@ -58,25 +63,23 @@ func (s *stream) put() {
 	}
 }
 
-// fit makes room for a body whose size is known, so that it need not grow.
-func (s *stream) fit(size int64) {
-	if size >= int64(len(s.events.buf)) && size < int64(s.events.max) {
-		s.events.buf = make([]byte, size+1) // one more, so that the end is seen
+// begin gives the first byte of an answer, which tells its form.
+func (s *stream) begin() (first byte, err error) {
+	first, err = s.events.peek()
+	if err == io.EOF {
+		err = errEmpty
 	}
+	return first, err
 }
 
 // readAnswer reads a body, streamed or whole as its first byte tells: endpoints
 // that do not stream answer streamed calls too, and not all declare what they
 // send.
 func readAnswer(in *patientReader, a *answer) error {
-	s := getStream(in, max(a.max, keepBuffer))
+	s := getStream(in, a.max)
 	defer s.put()
-	s.fit(in.size)
-	first, err := s.events.peek()
-	switch {
-	case err == io.EOF:
-		return errEmpty
-	case err != nil:
+	first, err := s.begin()
+	if err != nil {
 		return err
 	}
 	return s.readEither(in, first, a)

@@ -284,7 +284,7 @@ func FuzzRead(f *testing.F) {
 
 // decodeOnly reads without the scanner.
 func decodeOnly(body []byte) (model.Response, error) {
-	s := getStream(bytes.NewReader(body), 1<<20)
+	s := getStream(&patientReader{src: bytes.NewReader(body), hurried: true}, 1<<20)
 	defer s.put()
 	a := answer{max: 1 << 20}
 	err := func() error {

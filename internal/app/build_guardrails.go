@@ -11,6 +11,7 @@ import (
 	"agentd/internal/model"
 	"agentd/internal/outbound"
 	"agentd/internal/policy"
+	"agentd/internal/quota"
 	"agentd/internal/resource"
 	"agentd/internal/usage"
 )
@@ -26,7 +27,7 @@ func (a *App) buildGuardrails(kernel resource.Deps, models engine.Models, client
 		CheckURL: outbound.CheckURL, Models: models, Client: client,
 		Hooks: hookwire.Caller{Client: a.hooks, Clock: a.clock}, Logger: a.log,
 		Spent: func(r policy.Run, target model.Target, u model.Usage) {
-			used.Beside(context.Background(), r.TenantID, r.AgentID, usage.Guardrail, target, u)
+			used.Beside(context.Background(), r.TenantID, r.AgentID, quota.SourceGuardrail, target, u)
 			tokens.WithLabelValues("input").Add(float64(u.InputTokens))
 			tokens.WithLabelValues("output").Add(float64(u.OutputTokens))
 		},

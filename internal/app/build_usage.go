@@ -53,7 +53,7 @@ func (a *App) buildUsage(subscribers *resource.Subscribers, notes *notification.
 func limitStored(used *usage.Service, stored *storage, remember *remembering) {
 	stored.workspaces.Quota, remember.knowledge.Quota = used, used
 	remember.memory.Spent = func(ctx context.Context, tenant, agent string, target model.Target, u model.Usage) {
-		used.Beside(ctx, tenant, agent, usage.Memory, target, u)
+		used.Beside(ctx, tenant, agent, quota.SourceMemory, target, u)
 	}
 }
 

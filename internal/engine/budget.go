@@ -19,17 +19,17 @@ const leastAnswer = 16
 // afford reserves what a model call may cost from the run's budgets, and
 // limits the answer to what that pays for. The reservation stands in the
 // journal: a call that is made again after a crash uses the same.
-func (a *attempt) afford(ctx context.Context, req *model.Request, fallback *model.Target) error {
+func (a *attempt) afford(ctx context.Context, req *model.Request, fallback *model.Fallback) error {
 	budgets := a.rec.Options.Budgets
 	if len(budgets) == 0 {
 		return nil
 	}
 	price := req.Target.Price
 	if price != nil && fallback != nil {
-		if fallback.Price == nil {
+		if fallback.Target.Price == nil {
 			price = nil
 		} else {
-			price = &model.Price{Input: max(price.Input, fallback.Price.Input), Output: max(price.Output, fallback.Price.Output)}
+			price = &model.Price{Input: max(price.Input, fallback.Target.Price.Input), Output: max(price.Output, fallback.Target.Price.Output)}
 		}
 	}
 	if price == nil {

@@ -54,7 +54,7 @@ type reading struct {
 // models is whom a call asks: a model, and what is asked where that fails.
 type models struct {
 	model.Target
-	fallback *model.Target
+	fallback *model.Fallback
 }
 
 // whom finds out which models are asked next.
@@ -74,7 +74,7 @@ func (a *attempt) whom(ctx context.Context) (models, error) {
 	if a.spec.Fallback != nil {
 		// One that cannot be resolved is no fallback; the first error counts.
 		if t, err := a.e.Models.Resolve(ctx, a.rec.TenantID, *a.spec.Fallback); err == nil {
-			a.to.fallback = &t
+			a.to.fallback = &model.Fallback{Target: t}
 		}
 	}
 	return *a.to, nil

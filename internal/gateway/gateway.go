@@ -16,13 +16,6 @@ import (
 	"agentd/internal/quota"
 )
 
-// Where calls come from, as counters of use name it.
-const (
-	SourceLLM        = "llm_proxy"
-	SourceMessages   = "messages"
-	SourceEmbeddings = "embeddings"
-)
-
 // codeNoModel is the code of a model that is none.
 const codeNoModel = "model_not_found"
 
@@ -50,7 +43,7 @@ type Gateway struct {
 // Ask says what somebody wants to have asked.
 type Ask struct {
 	Model   string // <provider>/<model>, or a bare name of the default provider; "" is not allowed
-	Source  string // one of the sources
+	Source  string // one of quota.ProxySources
 	AgentID string // whom the use is counted for, where an agent's; "": none
 }
 
@@ -127,30 +120,14 @@ type attempts struct{ c *Call }
 // Generate implements [model.Client].
 func (a attempts) Generate(ctx context.Context, req model.Request, sink func(model.Delta)) (model.Response, error) {
 	a.c.target = req.Target
-	resp, err := a.c.g.Client.Generate(ctx, req, sink)
-	return resp, final(err)
+	return a.c.g.Client.Generate(ctx, req, sink)
 }
 
 // Forward implements [model.Forwarder].
 func (a attempts) Forward(ctx context.Context, f model.Forward, sink func([]byte) error) (model.Forwarded, error) {
 	a.c.target = f.Target
-	out, err := a.c.g.Client.Forward(ctx, f, sink)
-	return out, final(err)
+	return a.c.g.Client.Forward(ctx, f, sink)
 }
-
-// final makes the refusal of what was asked, which is none of an endpoint that
-// does not answer, an error for which no fallback is asked.
-func final(err error) error {
-	if e, ok := errors.AsType[*model.Error](err); ok && kindOf(e) == fault.Malformed && e.Status != 404 {
-		return finalError{err}
-	}
-	return err
-}
-
-// finalError has no Unwrap, which is its purpose: only [Refusal] looks inside.
-type finalError struct{ of error }
-
-func (e finalError) Error() string { return e.of.Error() }
 
 // Used counts what the call used up.
 func (c *Call) Used(u model.Usage) {
@@ -159,8 +136,9 @@ func (c *Call) Used(u model.Usage) {
 	c.g.Plans.Proxied(c.who.TenantID, use)
 }
 
-// fallback gives the target to ask next; nil: there is none.
-func (c *Call) fallback(ctx context.Context) *model.Target {
+// fallback gives the model to ask next; nil: there is none. It is not asked what
+// the first one refused for its content.
+func (c *Call) fallback(ctx context.Context) *model.Fallback {
 	if c.g.Fallback == "" {
 		return nil
 	}
@@ -168,7 +146,7 @@ func (c *Call) fallback(ctx context.Context) *model.Target {
 	if err != nil || other.Provider == c.target.Provider && other.Model == c.target.Model {
 		return nil
 	}
-	return &other
+	return &model.Fallback{Target: other, After: func(e *model.Error) bool { return kindOf(e) != fault.Malformed || e.Status == 404 }}
 }
 
 // unknown is the refusal of a model that cannot be found.
@@ -185,11 +163,7 @@ func unknown(name string, err error) error {
 func Refusal(err error) error {
 	e, ok := errors.AsType[*model.Error](err)
 	if !ok {
-		hidden, ok := errors.AsType[finalError](err)
-		if !ok {
-			return err
-		}
-		return Refusal(hidden.of)
+		return err
 	}
 	code := cmp.Or(e.Code, "model_error")
 	if e.Status == 404 && code == "model_error" { // endpoints say so of models that they do not have

@@ -105,7 +105,7 @@ var who = authz.Caller{TenantID: "acme", KeyID: "key-1"}
 
 func (s *stage) open(t *testing.T) *Call {
 	t.Helper()
-	call, err := s.gateway.Open(t.Context(), who, Ask{Model: "one", Source: SourceLLM, AgentID: "agent-1"})
+	call, err := s.gateway.Open(t.Context(), who, Ask{Model: "one", Source: quota.SourceLLM, AgentID: "agent-1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +116,7 @@ func (s *stage) open(t *testing.T) *Call {
 // counted is a call that was counted, of the agent and key of this test.
 func counted(name string, in, out int64) quota.Use {
 	return quota.Use{
-		AgentID: "agent-1", KeyID: "key-1", Source: SourceLLM, Model: "default/" + name, ModelCalls: 1,
+		AgentID: "agent-1", KeyID: "key-1", Source: quota.SourceLLM, Model: "default/" + name, ModelCalls: 1,
 		InputTokens: in, OutputTokens: out, CostNano: in*1000 + out*2000,
 	}
 }
@@ -157,7 +157,7 @@ func TestOpen(t *testing.T) {
 	s.plan = fault.New(fault.Limited, "", "Enough for today.")
 	for name, open := range map[string]func() (*Call, error){
 		"by name":   func() (*Call, error) { return s.gateway.Open(t.Context(), who, Ask{Model: "one"}) },
-		"by target": func() (*Call, error) { return s.gateway.OpenTarget(t.Context(), who, call.Target(), SourceLLM) },
+		"by target": func() (*Call, error) { return s.gateway.OpenTarget(t.Context(), who, call.Target(), quota.SourceLLM) },
 	} {
 		if got, err := open(); err != s.plan || got != nil {
 			t.Errorf("%s: the plan refused, and the answer is %v", name, err)
@@ -333,7 +333,7 @@ func TestRefusal(t *testing.T) {
 		{model.Error{}, fault.Upstream, "model_error"},
 	} {
 		tt.err.Detail = "100% of it failed."
-		for _, err := range []error{&tt.err, final(&tt.err), fmt.Errorf("asked: %w", &tt.err)} {
+		for _, err := range []error{&tt.err, fmt.Errorf("asked: %w", &tt.err)} {
 			got, ok := errors.AsType[*fault.Error](Refusal(err))
 			if !ok || got.Kind != tt.kind || got.Code != tt.code || got.Detail != tt.err.Detail || got.RetryAfter != tt.err.RetryAfter {
 				t.Errorf("%+v becomes %+v", tt.err, got)

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"agentd/internal/fault"
+	"agentd/internal/schema"
 )
 
 const (
@@ -215,6 +216,17 @@ func ReadBody(r *http.Request) (data []byte, release func(), err error) {
 	x := exchangeOf(r.Context())
 	got, err := x.server.bodies.read(x, r, false, true)
 	return got.data, got.release, err
+}
+
+// DecodeBody is [ReadBody] for a body of one type, checked against its schema.
+// The bytes are given back before it returns: an answer may take minutes.
+func DecodeBody[T any](r *http.Request) (*T, error) {
+	data, release, err := ReadBody(r)
+	defer release()
+	if err != nil {
+		return nil, err
+	}
+	return schema.Decode[T](data)
 }
 
 // KeepBody is [ReadBody] for a body that is the caller's for good: one that is

@@ -62,6 +62,22 @@ func Classify(err error) (int, *fault.Error) {
 	return statusOf[e.Kind], e
 }
 
+// ErrorType is the type of an error in the envelopes of the compatible routes,
+// which have the same ones (interface.md section 7, Compatible routes).
+func ErrorType(kind fault.Kind) string {
+	switch kind {
+	case fault.Unauthenticated:
+		return "authentication_error"
+	case fault.Forbidden:
+		return "permission_error"
+	case fault.Limited:
+		return "rate_limit_error"
+	case fault.Internal, fault.Unavailable, fault.Unsupported, fault.Upstream, fault.UpstreamTimeout:
+		return "api_error"
+	}
+	return "invalid_request_error"
+}
+
 // problem is the document of section 7.
 type problem struct {
 	Type    string         `json:"type" required:"true" doc:"Always about:blank: the code says what happened."`

@@ -138,9 +138,11 @@ func TestFallback(t *testing.T) {
 		sink(model.Delta{Text: "hal"})
 		return model.Response{}, &model.Error{Code: "model_error", Detail: "broke"}
 	}
+	only := func(code string) func(*model.Error) bool { return func(e *model.Error) bool { return e.Code == code } }
 	tests := map[string]struct {
 		first, second func(func(model.Delta)) (model.Response, error)
 		none          bool
+		after         func(*model.Error) bool
 		seen, by      string
 		code          string
 	}{
@@ -149,13 +151,15 @@ func TestFallback(t *testing.T) {
 		"both-fail":         {first: failed("model_rate_limited"), second: failed("model_error"), by: "first", code: "model_rate_limited"},
 		"half-an-answer":    {first: half, second: says("two"), seen: "hal", by: "first", code: "model_error"},
 		"no-fallback":       {first: failed("model_error"), none: true, by: "first", code: "model_error"},
+		"not-after-that":    {first: failed("model_rate_limited"), second: says("two"), after: only("model_error"), by: "first", code: "model_rate_limited"},
+		"after-that":        {first: failed("model_error"), second: says("two"), after: only("model_error"), seen: "two", by: "second"},
 		"second-breaks-off": {first: failed("model_error"), second: half, seen: "hal", by: "second", code: "model_error"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			seen := ""
-			fallback := &model.Target{Model: "second"}
+			fallback := &model.Fallback{Target: model.Target{Model: "second"}, After: test.after}
 			if test.none {
 				fallback = nil
 			}
@@ -175,7 +179,7 @@ func TestFallback(t *testing.T) {
 		cancel()
 		return model.Response{}, ctx.Err()
 	}}}
-	if _, _, err := model.GenerateWithFallback(ctx, c, model.Request{Target: model.Target{Model: "first"}}, &model.Target{Model: "second"}, nil); !errors.Is(err, context.Canceled) {
+	if _, _, err := model.GenerateWithFallback(ctx, c, model.Request{Target: model.Target{Model: "first"}}, &model.Fallback{Target: model.Target{Model: "second"}}, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("after the context ended: %v", err)
 	}
 }

@@ -56,7 +56,7 @@ func (r Router) Forward(ctx context.Context, f Forward, sink func([]byte) error)
 }
 
 // ForwardWithFallback is [GenerateWithFallback] for what is passed on.
-func ForwardWithFallback(ctx context.Context, c Forwarder, f Forward, fallback *Target, sink func([]byte) error) (Forwarded, Target, error) {
+func ForwardWithFallback(ctx context.Context, c Forwarder, f Forward, fallback *Fallback, sink func([]byte) error) (Forwarded, Target, error) {
 	started := false
 	return withFallback(ctx, f.Target, fallback, &started, func(to Target) (Forwarded, error) {
 		f.Target = to

@@ -20,12 +20,19 @@ func (r Router) Generate(ctx context.Context, req Request, sink func(Delta)) (Re
 	return r.Wire.Generate(ctx, req, sink)
 }
 
+// Fallback is whom to ask where a target fails.
+type Fallback struct {
+	Target Target
+	After  func(*Error) bool // which failures; nil: all
+}
+
 // GenerateWithFallback asks the request's target and, where that fails before
 // its first piece, the fallback (nil: none). A fallback is not asked after the
-// context ended, nor once a piece was shown: two models' words do not mix. It gives the target that answered,
-// also where it broke off, whose price counts. Where neither did the error is the
-// first one's, and the fallback's is among its causes.
-func GenerateWithFallback(ctx context.Context, c Client, req Request, fallback *Target, sink func(Delta)) (Response, Target, error) {
+// context ended, nor once a piece was shown: two models' words do not mix. It
+// gives the target that answered, also where it broke off, whose price counts.
+// Where neither did the error is the first one's, and the fallback's is among
+// its causes.
+func GenerateWithFallback(ctx context.Context, c Client, req Request, fallback *Fallback, sink func(Delta)) (Response, Target, error) {
 	started := false
 	watched := sink
 	if sink != nil && fallback != nil {
@@ -40,15 +47,15 @@ func GenerateWithFallback(ctx context.Context, c Client, req Request, fallback *
 	})
 }
 
-func withFallback[T any](ctx context.Context, primary Target, fallback *Target, started *bool, try func(Target) (T, error)) (T, Target, error) {
+func withFallback[T any](ctx context.Context, primary Target, fallback *Fallback, started *bool, try func(Target) (T, error)) (T, Target, error) {
 	out, err := try(primary)
 	first, failed := errors.AsType[*Error](err)
-	if fallback == nil || !failed || *started || ctx.Err() != nil {
+	if fallback == nil || !failed || *started || ctx.Err() != nil || fallback.After != nil && !fallback.After(first) {
 		return out, primary, err
 	}
-	out, second := try(*fallback)
+	out, second := try(fallback.Target)
 	if second == nil || *started || ctx.Err() != nil {
-		return out, *fallback, second
+		return out, fallback.Target, second
 	}
 	both := *first
 	both.Cause = errors.Join(first.Cause, second)

@@ -107,11 +107,27 @@ func (p Period) End(at time.Time) time.Time {
 	return time.Date(y, m, d+1, 0, 0, 0, 0, time.UTC)
 }
 
+// Sources of what models do beside the steps of runs, as counters name them.
+const (
+	SourceLLM        = "llm_proxy"  // chat completions passed on, and audio
+	SourceMessages   = "messages"   // the messages route
+	SourceEmbeddings = "embeddings" // the embeddings route
+	SourceGuardrail  = "guardrail"  // judging texts
+	SourceMemory     = "memory"     // finding out what to remember
+)
+
+var (
+	// ProxySources are those of what companies have models do without a run.
+	ProxySources = []string{SourceLLM, SourceMessages, SourceEmbeddings}
+	// OtherSources are all that are no runs.
+	OtherSources = append([]string{SourceGuardrail, SourceMemory}, ProxySources...)
+)
+
 // Use is what a transaction uses up.
 type Use struct {
 	AgentID string
 	Model   string // provider/name; "" of what no model was asked for
-	Source  string // where the run came from, see run.Record.Source; or which route of the proxy
+	Source  string // where the run came from, see run.Record.Source; or one of the sources above
 	KeyID   string // of the key that asked; "": a person, or nobody
 
 	Runs           int64

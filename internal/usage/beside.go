@@ -8,24 +8,6 @@ import (
 	"agentd/internal/quota"
 )
 
-// Sources of what models do beside the steps of runs.
-const (
-	Guardrail = "guardrail" // judging texts
-	Memory    = "memory"    // finding out what to remember
-)
-
-// Sources of the model proxy, as package gateway names them.
-const (
-	proxySource      = "llm_proxy"
-	messagesSource   = "messages"
-	embeddingsSource = "embeddings"
-)
-
-var (
-	proxySources = []string{proxySource, messagesSource, embeddingsSource}
-	besideRuns   = append([]string{Guardrail, Memory}, proxySources...)
-)
-
 // noAgent stands for the agent of what is none's.
 const noAgent = "-"
 

@@ -81,7 +81,7 @@ func (s *Service) llmUsage(ctx context.Context, who authz.Caller, _ *struct{}) (
 	models := map[string]quota.Use{}
 	var total quota.Use
 	for _, r := range rows {
-		if slices.Contains(proxySources, r.Source) {
+		if slices.Contains(quota.ProxySources, r.Source) {
 			models[r.Model] = Sum(models[r.Model], r.Use)
 			total = Sum(total, r.Use)
 		}

@@ -145,7 +145,7 @@ func (s *Service) summary(ctx context.Context, tenant string, w window, agent st
 	}
 	out.Amounts = amountsOf(total)
 	out.ProviderCost = out.TotalCost
-	for _, source := range besideRuns {
+	for _, source := range quota.OtherSources {
 		out.NonRunCost += usd(sources[source].CostNano)
 	}
 	if slices.Contains(parts, byModel) {

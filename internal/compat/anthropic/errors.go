@@ -35,27 +35,12 @@ type EnvelopeDetails struct {
 	Code string `json:"error_code" required:"true" enum:"thread_not_found"`
 }
 
-// errorTypes maps kinds to the types that Anthropic's clients know. What is not
-// here is the request's fault.
-var errorTypes = map[fault.Kind]string{
-	fault.Unauthenticated: "authentication_error",
-	fault.Forbidden:       "permission_error",
-	fault.Limited:         "rate_limit_error",
-	fault.Internal:        "api_error",
-	fault.Unavailable:     "api_error",
-	fault.Unsupported:     "api_error",
-	fault.Upstream:        "api_error",
-	fault.UpstreamTimeout: "api_error",
-}
-
 func errorType(e *fault.Error) string {
 	switch code := strings.ToLower(e.Code); {
 	case code == "limit_reached", code == "budget_exceeded", code == "plan_upgrade_required", strings.HasPrefix(code, "billing_"):
 		return "billing_error"
-	case errorTypes[e.Kind] != "":
-		return errorTypes[e.Kind]
 	}
-	return "invalid_request_error"
+	return httpapi.ErrorType(e.Kind)
 }
 
 // message is what a refusal says. The envelope has no list of fields, so that the

@@ -13,7 +13,7 @@ import (
 	"agentd/internal/httpapi"
 	"agentd/internal/ident"
 	"agentd/internal/model"
-	"agentd/internal/schema"
+	"agentd/internal/quota"
 )
 
 // Messages serves the messages shape.
@@ -57,7 +57,7 @@ func (m *Messages) Create(w http.ResponseWriter, r *http.Request, who authz.Call
 	if err := m.checkAgent(r.Context(), who, agentID); err != nil {
 		return err
 	}
-	call, err := m.Gateway.Open(r.Context(), who, gateway.Ask{Model: m.target(req.Model), Source: gateway.SourceMessages, AgentID: agentID})
+	call, err := m.Gateway.Open(r.Context(), who, gateway.Ask{Model: m.target(req.Model), Source: quota.SourceMessages, AgentID: agentID})
 	if err != nil {
 		return err
 	}
@@ -93,15 +93,9 @@ func (m *Messages) checkAgent(ctx context.Context, who authz.Caller, id string) 
 	return m.CheckAgent(ctx, who.TenantID, id)
 }
 
-// read reads a request. The body's bytes are given back at once: the answer may
-// take minutes.
+// read reads a request.
 func read(r *http.Request) (*Request, model.Request, error) {
-	body, release, err := httpapi.ReadBody(r)
-	if err != nil {
-		return nil, model.Request{}, err
-	}
-	req, err := schema.Decode[Request](body)
-	release()
+	req, err := httpapi.DecodeBody[Request](r)
 	if err != nil {
 		return nil, model.Request{}, err
 	}
@@ -114,12 +108,7 @@ func read(r *http.Request) (*Request, model.Request, error) {
 
 // CountTokens answers POST /v1/messages/count_tokens.
 func (m *Messages) CountTokens(w http.ResponseWriter, r *http.Request, _ authz.Caller) error {
-	body, release, err := httpapi.ReadBody(r)
-	if err != nil {
-		return err
-	}
-	req, err := schema.Decode[CountRequest](body)
-	release()
+	req, err := httpapi.DecodeBody[CountRequest](r)
 	if err != nil {
 		return err
 	}

@@ -15,8 +15,8 @@ import (
 	"agentd/internal/gateway"
 	"agentd/internal/httpapi"
 	"agentd/internal/model"
+	"agentd/internal/quota"
 	"agentd/internal/route"
-	"agentd/internal/schema"
 )
 
 // DefaultVoice is the voice of those who ask for none where the operator names
@@ -71,12 +71,7 @@ var errMute = fault.New(fault.Unsupported, "speech_not_configured",
 	"No model that speaks is configured on this deployment; its operator can set AGENTD_SPEECH_MODEL.")
 
 func (a *Audio) speak(w http.ResponseWriter, r *http.Request, who authz.Caller) error {
-	body, release, err := httpapi.ReadBody(r)
-	if err != nil {
-		return err
-	}
-	req, err := schema.Decode[SpeechRequest](body)
-	release()
+	req, err := httpapi.DecodeBody[SpeechRequest](r)
 	if err != nil {
 		return err
 	}
@@ -86,7 +81,7 @@ func (a *Audio) speak(w http.ResponseWriter, r *http.Request, who authz.Caller) 
 	if a.Speech == "" {
 		return errMute
 	}
-	call, err := a.Gateway.Open(r.Context(), who, gateway.Ask{Model: a.pick(req.Model, a.Speech, model.TextToSpeech), Source: gateway.SourceLLM})
+	call, err := a.Gateway.Open(r.Context(), who, gateway.Ask{Model: a.pick(req.Model, a.Speech, model.TextToSpeech), Source: quota.SourceLLM})
 	if err != nil {
 		return err
 	}

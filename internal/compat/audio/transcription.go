@@ -17,6 +17,7 @@ import (
 	"agentd/internal/httpapi"
 	"agentd/internal/media"
 	"agentd/internal/model"
+	"agentd/internal/quota"
 )
 
 // Transcript is what was said. With verbose_json it has what else the model
@@ -50,7 +51,7 @@ func (a *Audio) listen(w http.ResponseWriter, r *http.Request, who authz.Caller)
 	if a.Transcription == "" {
 		return errDeaf
 	}
-	call, err := a.Gateway.Open(r.Context(), who, gateway.Ask{Model: a.pick(named, a.Transcription, model.SpeechToText), Source: gateway.SourceLLM})
+	call, err := a.Gateway.Open(r.Context(), who, gateway.Ask{Model: a.pick(named, a.Transcription, model.SpeechToText), Source: quota.SourceLLM})
 	if err != nil {
 		return err
 	}

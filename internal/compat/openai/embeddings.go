@@ -14,6 +14,7 @@ import (
 	"agentd/internal/gateway"
 	"agentd/internal/httpapi"
 	"agentd/internal/model"
+	"agentd/internal/quota"
 	"agentd/internal/route"
 	"agentd/internal/schema"
 )
@@ -76,23 +77,26 @@ type Embeddings struct {
 
 // Routes of the embeddings shape.
 func (e *Embeddings) Routes() []httpapi.Raw {
-	return []httpapi.Raw{{
+	return shaped([]httpapi.Raw{{
 		Row: route.Row{
 			Method: "POST", Path: "/v1/embeddings", ID: "createEmbedding", Tag: "OpenAI-Compat",
-			Scopes: []authz.Scope{"runs:create"}, Role: authz.Developer, Errors: []int{400, 422, 429, 501, 503},
+			Scopes: []authz.Scope{"runs:create"}, Role: authz.Developer, Errors: []int{422, 429, 501, 503},
 			Summary:  "Turn texts into vectors",
 			Doc:      "The deployment's embedding model is used, whatever model is named. An input that the model does not take has an error in its place; where there is no vector at all the answer is 503. 501 says that the deployment has no embedding model: do not retry.",
 			BodyOf:   reflect.TypeFor[EmbeddingRequest](),
 			AnswerOf: reflect.TypeFor[EmbeddingList](),
 		},
-		Serve:  httpapi.InOwnTenant(e.Create),
-		FailOf: reflect.TypeFor[Envelope](), Fail: Fail,
-	}}
+		Serve: e.Create,
+	}})
 }
 
 // Create answers POST /v1/embeddings.
 func (e *Embeddings) Create(w http.ResponseWriter, r *http.Request, who authz.Caller) error {
-	texts, inBase64, err := readEmbedding(r)
+	req, err := httpapi.DecodeBody[EmbeddingRequest](r)
+	if err != nil {
+		return err
+	}
+	texts, err := req.texts()
 	if err != nil {
 		return err
 	}
@@ -100,7 +104,7 @@ func (e *Embeddings) Create(w http.ResponseWriter, r *http.Request, who authz.Ca
 		return fault.New(fault.Unsupported, "embedding_unavailable", "No embedding model is configured on this deployment.")
 	}
 	job := newEmbedJob(e.Model, texts)
-	call, err := e.Gateway.OpenTarget(r.Context(), who, e.Target, gateway.SourceEmbeddings)
+	call, err := e.Gateway.OpenTarget(r.Context(), who, e.Target, quota.SourceEmbeddings)
 	if err != nil {
 		return err
 	}
@@ -114,23 +118,8 @@ func (e *Embeddings) Create(w http.ResponseWriter, r *http.Request, who authz.Ca
 		}
 		return err
 	}
-	job.write(w, inBase64)
+	job.write(w, deref(req.Format) == base64Format)
 	return nil
-}
-
-// readEmbedding reads a request; the body's bytes are given back at once.
-func readEmbedding(r *http.Request) (texts []string, inBase64 bool, err error) {
-	body, release, err := httpapi.ReadBody(r)
-	if err != nil {
-		return nil, false, err
-	}
-	defer release()
-	req, err := schema.Decode[EmbeddingRequest](body)
-	if err != nil {
-		return nil, false, err
-	}
-	texts, err = req.texts()
-	return texts, deref(req.Format) == base64Format, err
 }
 
 const tokensInstead = "expected a text: what is already tokens cannot be read, because the tokens are another model's"

@@ -194,7 +194,7 @@ func TestEmbeddingExchanges(t *testing.T) {
 					t.Fatal(err)
 				}
 				if len(tt.embedStub.used) != 1 || tt.embedStub.used[0].InputTokens != int64(list.Usage.TotalTokens) ||
-					tt.embedStub.used[0].Source != gateway.SourceEmbeddings || tt.embedStub.used[0].CostNano != tt.embedStub.used[0].InputTokens*1000 {
+					tt.embedStub.used[0].Source != quota.SourceEmbeddings || tt.embedStub.used[0].CostNano != tt.embedStub.used[0].InputTokens*1000 {
 					t.Errorf("counted as %+v", tt.embedStub.used)
 				}
 			} else if len(tt.embedStub.used) > 0 {

@@ -26,26 +26,8 @@ type ErrorBody struct {
 	Param   *string `json:"param" doc:"The first wrong field, where there is one."`
 }
 
-// errorTypes maps kinds to the types that OpenAI's clients know. What is not
-// here is the request's fault.
-var errorTypes = map[fault.Kind]string{
-	fault.Unauthenticated: "authentication_error",
-	fault.Forbidden:       "permission_error",
-	fault.Limited:         "rate_limit_error",
-	fault.Internal:        "api_error",
-	fault.Unavailable:     "api_error",
-	fault.Unsupported:     "api_error",
-	fault.Upstream:        "api_error",
-	fault.UpstreamTimeout: "api_error",
-}
-
-const requestError = "invalid_request_error"
-
 func newEnvelope(e *fault.Error) Envelope {
-	body := ErrorBody{Message: e.Detail, Type: errorTypes[e.Kind], Code: e.Code}
-	if body.Type == "" {
-		body.Type = requestError
-	}
+	body := ErrorBody{Message: e.Detail, Type: httpapi.ErrorType(e.Kind), Code: e.Code}
 	if len(e.Fields) > 0 {
 		body.Param = &e.Fields[0].Field
 	}

@@ -10,7 +10,6 @@ import (
 	"agentd/internal/httpapi"
 	"agentd/internal/ident"
 	"agentd/internal/run"
-	"agentd/internal/schema"
 )
 
 // Runs is what the chat routes need of runs; *run.Service.
@@ -60,15 +59,9 @@ func (c *Chat) Completions(w http.ResponseWriter, r *http.Request, who authz.Cal
 	return c.whole(w, r, who, req, made, sub)
 }
 
-// readChat reads a request and makes a run of it. The body's bytes are given
-// back at once: the answer may take minutes.
+// readChat reads a request and makes a run of it.
 func readChat(r *http.Request) (*ChatRequest, run.Request, error) {
-	body, release, err := httpapi.ReadBody(r)
-	if err != nil {
-		return nil, run.Request{}, err
-	}
-	req, err := schema.Decode[ChatRequest](body)
-	release()
+	req, err := httpapi.DecodeBody[ChatRequest](r)
 	if err != nil {
 		return nil, run.Request{}, err
 	}

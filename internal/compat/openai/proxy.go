@@ -17,6 +17,7 @@ import (
 	"agentd/internal/httpapi"
 	"agentd/internal/ident"
 	"agentd/internal/model"
+	"agentd/internal/quota"
 	"agentd/internal/route"
 	"agentd/internal/schema"
 )
@@ -40,8 +41,6 @@ type ProxyRequest struct {
 	Stream        *bool            `json:"stream,omitzero" nullable:"true"`
 	StreamOptions schema.Nullable  `json:"stream_options,omitzero" doc:"include_usage true asks for a last chunk with the usage."`
 }
-
-var proxyRequest = schema.Of[ProxyRequest]()
 
 // Routes of the proxy.
 func (p *Proxy) Routes() []httpapi.Raw {
@@ -77,7 +76,7 @@ func (p *Proxy) Completions(w http.ResponseWriter, r *http.Request, who authz.Ca
 	if err != nil {
 		return err
 	}
-	ask := gateway.Ask{Source: gateway.SourceLLM, AgentID: r.Header.Get("X-Agent-Id")}
+	ask := gateway.Ask{Source: quota.SourceLLM, AgentID: r.Header.Get("X-Agent-Id")}
 	f, err := readForward(body, &ask)
 	if err != nil {
 		return err
@@ -104,7 +103,7 @@ func (p *Proxy) Completions(w http.ResponseWriter, r *http.Request, who authz.Ca
 
 // readForward checks a request and finds the parts of it that change on the way.
 func readForward(body []byte, ask *gateway.Ask) (f model.Forward, err error) {
-	if err := proxyRequest.Check(body, false); err != nil {
+	if err := schema.Of[ProxyRequest]().Check(body, false); err != nil {
 		return f, err
 	}
 	f.Body = body
@@ -114,7 +113,7 @@ func readForward(body []byte, ask *gateway.Ask) (f model.Forward, err error) {
 		name, _ := dec.ReadToken()
 		switch name.String() {
 		case "model":
-			f.Model, ask.Model = value(dec), ""
+			f.Model = value(dec)
 			ask.Model = unquote(body[f.Model.From:f.Model.To])
 		case "stream":
 			on, _ := dec.ReadToken()

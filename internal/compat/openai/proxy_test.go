@@ -304,7 +304,7 @@ func TestProxyExchanges(t *testing.T) {
 				t.Errorf("counted was %+v", tt.at.used)
 			}
 			for _, use := range tt.at.used {
-				if want := resp.Request.Header.Get("X-Agent-Id"); use.AgentID != want || use.Source != gateway.SourceLLM {
+				if want := resp.Request.Header.Get("X-Agent-Id"); use.AgentID != want || use.Source != quota.SourceLLM {
 					t.Errorf("counted was %+v", use)
 				}
 			}

@@ -21,7 +21,6 @@ import (
 	"agentd/internal/response"
 	"agentd/internal/route"
 	"agentd/internal/run"
-	"agentd/internal/schema"
 )
 
 // Chains is what the responses shape needs of responses; *response.Service.
@@ -112,12 +111,7 @@ func (s *Responses) Create(w http.ResponseWriter, r *http.Request, who authz.Cal
 // read reads a request and makes a run of it.
 func (s *Responses) read(r *http.Request, who authz.Caller) (*ResponseRequest, call, error) {
 	var none call
-	body, release, err := httpapi.ReadBody(r)
-	if err != nil {
-		return nil, none, err
-	}
-	req, err := schema.Decode[ResponseRequest](body)
-	release()
+	req, err := httpapi.DecodeBody[ResponseRequest](r)
 	if err != nil {
 		return nil, none, err
 	}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"runtime"
 	"runtime/debug"
 
 	"go.opentelemetry.io/otel"
@@ -44,6 +45,10 @@ func Serve(ctx context.Context, cfg config.Config, version, program string, out,
 	if err := banner.Write(out, a.describe(version, program)); err != nil {
 		return err
 	}
+	// What only the start needed goes back to the system. Pools let go of theirs
+	// at the second collection.
+	runtime.GC()
+	debug.FreeOSMemory()
 	select {
 	case <-ctx.Done():
 		log.Info("stopping")

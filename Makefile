@@ -51,6 +51,19 @@ test-clients: ## Run the official JavaScript clients against agentd; needs node 
 		cp test/clients/package-lock.json $(CLIENTS)/node_modules/.agentd-lock )
 	AGENTD_TEST_CLIENTS=$(CLIENTS) $(GO) test -count=1 -run '^TestOfficialClients$$' $(TESTFLAGS) ./internal/app
 
+# More than a gigabyte of programs: not in CI.
+AGENTS ?= $(dir $(CLIENTS))agents
+
+.PHONY: test-coding-agents
+test-coding-agents: ## Run coding agents against agentd; needs node and npm, and downloads a gigabyte
+	@mkdir -p $(AGENTS)
+	@cmp -s test/agents/package.json $(AGENTS)/package.json && [ -d $(AGENTS)/node_modules ] || ( \
+		cp test/agents/package.json $(AGENTS)/ && \
+		npm install --prefix $(AGENTS) --ignore-scripts --no-package-lock --no-audit --no-fund --loglevel=error && \
+		node $(AGENTS)/node_modules/@anthropic-ai/claude-code/install.cjs && \
+		node $(AGENTS)/node_modules/opencode-ai/postinstall.mjs )
+	AGENTD_TEST_AGENTS=$(AGENTS) $(GO) test -count=1 -run '^TestCodingAgents$$' $(TESTFLAGS) ./internal/app
+
 # SQLite's driver is C that became Go: watching it takes most of the time, and
 # the races that we could make are in what calls it.
 .PHONY: race

@@ -96,7 +96,7 @@ func (a *App) build(ctx context.Context) error {
 		KnowledgeBase: remember.knowledge.CheckTx, Quota: used, Told: a.tellOfAgents(hooks, func() *agent.Agents { return agents }),
 	})
 	guardrails := a.buildGuardrails(kernel, models, client, used)
-	a.buildGateway(models, client, used)
+	a.buildGateway(models, client, used, agents)
 
 	source := run.AgentSource{Agents: agents}
 	store, log := sqlstore.NewRuns(a.db), sqlstore.NewEvents(a.db)

@@ -2,7 +2,6 @@ package app
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -19,12 +18,8 @@ import (
 // compatible gives the routes that answer the API shapes of others.
 func (a *App) compatible(runs *run.Service, agents *agent.Agents, source run.AgentSource, log event.Log) []httpapi.Raw {
 	chat := &openai.Chat{Runs: runs, Agents: source, Models: catalogue{agents}, Log: log, Hub: a.hub}
-	checkAgent := func(ctx context.Context, tenant, id string) error {
-		_, err := agents.Get(ctx, tenant, id)
-		return err
-	}
-	proxy := &openai.Proxy{Gateway: a.gateway, CheckAgent: checkAgent}
-	messages := &anthropic.Messages{Gateway: a.gateway, Reserved: a.messagesModel(), CheckAgent: checkAgent}
+	proxy := &openai.Proxy{Gateway: a.gateway}
+	messages := &anthropic.Messages{Gateway: a.gateway, Reserved: a.messagesModel()}
 	return slices.Concat(
 		chat.Routes(), proxy.Routes(), messages.Routes(), a.embeddings().Routes(), a.audio(),
 		(&openai.Responses{Chat: chat, Chains: a.responses()}).Routes(),

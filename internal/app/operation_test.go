@@ -145,9 +145,6 @@ func (n *node) operations() []*operation {
 		if o.rpc = raw.Path == mcpserver.Path; o.rpc {
 			o.headers = append(o.headers, "X-SVC-Agent-Id")
 		}
-		if raw.Path == proxyPath || raw.Path == "/v1/messages" {
-			o.headers = append(o.headers, "X-Agent-Id")
-		}
 		o.endless = o.rpc && raw.Method == http.MethodGet
 		o.streams = o.endless
 		o.page = raw.Path == mcp.StartPath || raw.Path == mcp.CallbackPath
@@ -453,7 +450,7 @@ var plainQueries = map[string]bool{
 	"last_event_id": true, "limit": true, "mime_prefix": true, "order": true, "path": true, "q": true,
 	"breakdown": true, "days": true,
 	"metric": true, "period": true,
-	"recursive": true, "regex": true, "scope": true, "status": true, "timeout_sec": true, "to": true,
+	"recursive": true, "regex": true, "scope": true, "starting_after": true, "status": true, "stream": true, "timeout_sec": true, "to": true,
 	"top_k": true, "unread": true,
 	"accept_privacy": true, "accept_terms": true, "app_code_challenge": true, "code": true, "device_label": true,
 	"error": true, "iss": true, "return_to": true, "state": true, "token": true,

@@ -12,6 +12,7 @@ import (
 
 	"agentd/internal/authz"
 	"agentd/internal/fault"
+	"agentd/internal/ident"
 	"agentd/internal/model"
 	"agentd/internal/quota"
 )
@@ -35,6 +36,8 @@ type Gateway struct {
 	Models Models
 	Client Client
 	Plans  quota.Proxy
+	// CheckAgent says whether a tenant has an agent. Errors: fault.NotFound.
+	CheckAgent func(ctx context.Context, tenant, id string) error
 	// Fallback is the model that is asked where the one that was named does not
 	// answer: <provider>/<model>; "": none.
 	Fallback string
@@ -47,6 +50,11 @@ type Ask struct {
 	AgentID string // whom the use is counted for, where an agent's; "": none
 }
 
+// CountedFor is what requests say of whom a call is counted for.
+type CountedFor struct {
+	AgentID string `header:"X-Agent-Id" doc:"The agent whom the use is counted for."`
+}
+
 // Call is a call that was let through. It belongs to one goroutine.
 type Call struct {
 	g      *Gateway
@@ -55,10 +63,14 @@ type Call struct {
 	target model.Target
 }
 
-// Open looks the model up and asks the plan. Errors: fault.Malformed with the code
-// model_not_found for a model that is none; fault.Unsupported where no model is
-// configured; the refusals of quota.Proxy.
+// Open looks model and agent up and asks the plan. Errors: fault.Malformed with
+// the code model_not_found for a model that is none; fault.NotFound for an agent
+// that is none; fault.Unsupported where no model is configured; the refusals of
+// quota.Proxy.
 func (g *Gateway) Open(ctx context.Context, who authz.Caller, ask Ask) (*Call, error) {
+	if err := g.checkAgent(ctx, who.TenantID, ask.AgentID); err != nil {
+		return nil, err
+	}
 	target, err := g.Models.Resolve(ctx, who.TenantID, model.Spec{ModelRef: ask.Model})
 	if err != nil {
 		return nil, unknown(ask.Model, err)
@@ -67,6 +79,16 @@ func (g *Gateway) Open(ctx context.Context, who authz.Caller, ask Ask) (*Call, e
 		return nil, err
 	}
 	return &Call{g: g, who: who, ask: ask, target: target}, nil
+}
+
+func (g *Gateway) checkAgent(ctx context.Context, tenant, id string) error {
+	switch {
+	case id == "":
+		return nil
+	case !ident.Valid(id):
+		return fault.NoSuch("agent")
+	}
+	return g.CheckAgent(ctx, tenant, id)
 }
 
 // Target is where the call goes.

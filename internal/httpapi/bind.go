@@ -168,6 +168,14 @@ func (b *binder) bind(x *exchange, r *http.Request) (in any, held body, err erro
 	return v.Interface(), held, nil
 }
 
+// Params gives the parameters of a Raw route, whose In is the type. Errors:
+// refusals.
+func Params[In any](r *http.Request) (*In, error) {
+	x := exchangeOf(r.Context())
+	in := new(In)
+	return in, x.op.params.bindParams(x, r, reflect.ValueOf(in).Elem())
+}
+
 func (b *binder) bindParams(x *exchange, r *http.Request, in reflect.Value) error {
 	var query url.Values
 	if b.queries && r.URL.RawQuery != "" {

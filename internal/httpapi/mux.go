@@ -27,6 +27,8 @@ type operation struct {
 	https        bool // clients come over TLS
 	repeatable   bool // takes an Idempotency-Key
 
+	params *binder // of a Raw row that has an In
+
 	name   string           // what rate limits know it by, the same on every node
 	limits []ratelimit.Rule // of the row's own
 

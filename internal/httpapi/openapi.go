@@ -39,7 +39,7 @@ func OpenAPI(routes []route.Route, raw []Raw) ([]byte, error) {
 	for _, r := range append(slices.Clone(raw), own(nil)...) {
 		if r.ID != "" {
 			d.add(published{
-				Row: r.Row, stream: r.Streams, fail: r.FailOf, mixed: r.Mixed, media: r.Media,
+				Row: r.Row, in: r.In, stream: r.Streams, fail: r.FailOf, mixed: r.Mixed, media: r.Media,
 				queryToken: r.QueryToken || r.Upgrade, apiKeyHeader: r.APIKeyHeader,
 			})
 		}

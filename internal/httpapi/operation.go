@@ -58,6 +58,10 @@ type Raw struct {
 	Quiet        bool // a probe: logged at debug level
 	Streams      bool // the answer is always an event stream
 
+	// In is what Params gives: fields that say where in the path, the query or the
+	// headers they come from, as of a row's input; nil: nothing is published of
+	// them but the path.
+	In reflect.Type
 	// Media is what the answer is, where it is bytes: audio/*.
 	Media string
 	// FailOf is the published schema of what Fail sends.
@@ -67,8 +71,8 @@ type Raw struct {
 	// Fail renders what Serve or the chain refuses; nil: a problem document. It
 	// calls RefusalHeaders, or Problem for refusals that keep the document.
 	Fail func(w http.ResponseWriter, r *http.Request, status int, e *fault.Error)
-	// Serve answers. It reads its body with ReadBody, its path parameters with
-	// r.PathValue, and streams with OpenStream.
+	// Serve answers. It reads its body with ReadBody or DecodeBody, its parameters
+	// with Params or r.PathValue, and streams with OpenStream.
 	Serve func(w http.ResponseWriter, r *http.Request, who authz.Caller) error
 }
 
@@ -89,6 +93,9 @@ func (s *Server) rawOperation(raw Raw) *operation {
 		row: raw.Row, status: http.StatusOK,
 		apiKeyHeader: raw.APIKeyHeader, queryToken: raw.QueryToken, upgrade: raw.Upgrade, quiet: raw.Quiet, https: s.https,
 		repeatable: repeatable(raw.Row), fail: raw.Fail,
+	}
+	if raw.In != nil {
+		o.params = s.compile(raw.Row, raw.In)
 	}
 	o.serve = func(x *exchange, r *http.Request) error {
 		for i, name := range names {

@@ -93,14 +93,16 @@ func stageWith(t testing.TB, sim *modeltest.Server, adjust ...func(*stage)) *sta
 	wire := modelwire.New(modelwire.Config{Operator: transport, Backoff: time.Millisecond, MaxBackoff: time.Millisecond})
 	s := &stage{sim: sim}
 	s.messages = Messages{
-		Gateway:  &gateway.Gateway{Models: s, Client: model.Router{Wire: wire, Forwards: wire}, Plans: s},
-		Reserved: "default/big",
-		CheckAgent: func(_ context.Context, _, id string) error {
-			if id != agentID {
-				return fault.NoSuch("agent")
-			}
-			return nil
+		Gateway: &gateway.Gateway{
+			Models: s, Client: model.Router{Wire: wire, Forwards: wire}, Plans: s,
+			CheckAgent: func(_ context.Context, _, id string) error {
+				if id != agentID {
+					return fault.NoSuch("agent")
+				}
+				return nil
+			},
 		},
+		Reserved: "default/big",
 	}
 	for _, f := range adjust {
 		f(s)

@@ -1,14 +1,12 @@
 package anthropic
 
 import (
-	"context"
 	"net/http"
 	"strings"
 	"sync"
 	"time"
 
 	"agentd/internal/authz"
-	"agentd/internal/fault"
 	"agentd/internal/gateway"
 	"agentd/internal/httpapi"
 	"agentd/internal/ident"
@@ -21,8 +19,6 @@ type Messages struct {
 	Gateway *gateway.Gateway
 	// Reserved is the model that serves names with the reserved prefix.
 	Reserved string
-	// CheckAgent says whether a tenant has an agent. Errors: fault.NotFound.
-	CheckAgent func(ctx context.Context, tenant, id string) error
 	// Patience is how long a streamed answer's status waits for the model; 0: 5 s.
 	Patience time.Duration
 	// Ping is how long a stream may be silent; 0: 8 s.
@@ -53,11 +49,11 @@ func (m *Messages) Create(w http.ResponseWriter, r *http.Request, who authz.Call
 	if err != nil {
 		return err
 	}
-	agentID := r.Header.Get("X-Agent-Id")
-	if err := m.checkAgent(r.Context(), who, agentID); err != nil {
+	counted, err := httpapi.Params[gateway.CountedFor](r)
+	if err != nil {
 		return err
 	}
-	call, err := m.Gateway.Open(r.Context(), who, gateway.Ask{Model: m.target(req.Model), Source: quota.SourceMessages, AgentID: agentID})
+	call, err := m.Gateway.Open(r.Context(), who, gateway.Ask{Model: m.target(req.Model), Source: quota.SourceMessages, AgentID: counted.AgentID})
 	if err != nil {
 		return err
 	}
@@ -79,18 +75,6 @@ func (m *Messages) Create(w http.ResponseWriter, r *http.Request, who authz.Call
 	*out = appendAnswer((*out)[:0], newID(), req.Model, &resp, req.ShowsThinking())
 	httpapi.JSONBytes(w, http.StatusOK, *out)
 	return nil
-}
-
-// checkAgent refuses an agent, whom the use is to be counted for, that is not
-// there.
-func (m *Messages) checkAgent(ctx context.Context, who authz.Caller, id string) error {
-	switch {
-	case id == "":
-		return nil
-	case !ident.Valid(id):
-		return fault.NoSuch("agent")
-	}
-	return m.CheckAgent(ctx, who.TenantID, id)
 }
 
 // read reads a request.

@@ -5,6 +5,7 @@ import (
 	"reflect"
 
 	"agentd/internal/authz"
+	"agentd/internal/gateway"
 	"agentd/internal/httpapi"
 	"agentd/internal/route"
 )
@@ -20,10 +21,11 @@ func (m *Messages) Routes() []httpapi.Raw {
 				Method: "POST", Path: "/v1/messages", ID: "createMessage", Tag: "Anthropic-Compat",
 				Scopes: []authz.Scope{"runs:create"}, And: []authz.Scope{"agents:read"}, Role: authz.Developer, Errors: []int{404, 501, 502},
 				Summary:  "Ask a model in the messages shape",
-				Doc:      "The request goes to a model, not to an agent. With stream true the answer is an event stream that ends with message_stop. With the header X-Agent-Id the use is counted for that agent.",
+				Doc:      "The request goes to a model, not to an agent. With stream true the answer is an event stream that ends with message_stop.",
 				BodyOf:   reflect.TypeFor[Request](),
 				AnswerOf: reflect.TypeFor[Answer](),
 			},
+			In:    reflect.TypeFor[gateway.CountedFor](),
 			Serve: m.Create,
 		},
 		{

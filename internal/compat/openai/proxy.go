@@ -2,7 +2,6 @@ package openai
 
 import (
 	"bytes"
-	"context"
 	"maps"
 	"net/http"
 	"reflect"
@@ -27,8 +26,6 @@ import (
 // made.
 type Proxy struct {
 	Gateway *gateway.Gateway
-	// CheckAgent says whether a tenant has an agent. Errors: fault.NotFound.
-	CheckAgent func(ctx context.Context, tenant, id string) error
 }
 
 // ProxyRequest is what is looked at of POST /api/v1/llm/chat/completions. All of
@@ -51,11 +48,12 @@ func (p *Proxy) Routes() []httpapi.Raw {
 			Errors:  []int{400, 404, 422, 501, 502, 503},
 			Summary: "Ask a model in the chat-completions shape",
 			Doc: "The request goes to the endpoint of the model as it is, but for the model's name, and the answer comes back as it is; there is no run. " +
-				"The header X-Model of the answer names the model that was asked, which may be the deployment's fallback. With the header X-Agent-Id the use is counted for that agent. " +
+				"The header X-Model of the answer names the model that was asked, which may be the deployment's fallback. " +
 				"A problem document of this route has a member error as well, which is what clients of OpenAI's API read.",
 			BodyOf:   reflect.TypeFor[ProxyRequest](),
 			AnswerOf: reflect.TypeFor[map[string]any](),
 		},
+		In:    reflect.TypeFor[gateway.CountedFor](),
 		Fail:  failBoth,
 		Serve: p.Completions,
 	}}
@@ -72,22 +70,18 @@ func failBoth(w http.ResponseWriter, r *http.Request, status int, e *fault.Error
 
 // Completions answers POST /api/v1/llm/chat/completions.
 func (p *Proxy) Completions(w http.ResponseWriter, r *http.Request, who authz.Caller) error {
+	counted, err := httpapi.Params[gateway.CountedFor](r)
+	if err != nil {
+		return err
+	}
 	body, err := httpapi.KeepBody(r)
 	if err != nil {
 		return err
 	}
-	ask := gateway.Ask{Source: quota.SourceLLM, AgentID: r.Header.Get("X-Agent-Id")}
+	ask := gateway.Ask{Source: quota.SourceLLM, AgentID: counted.AgentID}
 	f, err := readForward(body, &ask)
 	if err != nil {
 		return err
-	}
-	if ask.AgentID != "" {
-		if !ident.Valid(ask.AgentID) {
-			return fault.NoSuch("agent")
-		}
-		if err := p.CheckAgent(r.Context(), who.TenantID, ask.AgentID); err != nil {
-			return err
-		}
 	}
 	call, err := p.Gateway.Open(r.Context(), who, ask)
 	if err != nil {

@@ -194,12 +194,14 @@ func (e *endpoint) Forward(_ context.Context, f model.Forward, sink func([]byte)
 func (e *endpoint) serve(t *testing.T) string {
 	t.Helper()
 	p := &Proxy{
-		Gateway: &gateway.Gateway{Models: e, Client: model.Router{Forwards: e}, Plans: e},
-		CheckAgent: func(_ context.Context, of, id string) error {
-			if of != tenant || id != agentID {
-				return fault.NoSuch("agent")
-			}
-			return nil
+		Gateway: &gateway.Gateway{
+			Models: e, Client: model.Router{Forwards: e}, Plans: e,
+			CheckAgent: func(_ context.Context, of, id string) error {
+				if of != tenant || id != agentID {
+					return fault.NoSuch("agent")
+				}
+				return nil
+			},
 		},
 	}
 	api, err := httpapi.New(httpapi.Config{Raw: p.Routes(), Auth: proxyKeys{&stage{}}, Log: slog.New(slog.DiscardHandler)})

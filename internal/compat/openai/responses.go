@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
-	"strconv"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -58,9 +57,10 @@ func (s *Responses) Routes() []httpapi.Raw {
 				Method: "GET", Path: "/v1/responses/{responseId}", ID: "getResponse", Tag: "OpenAI-Compat",
 				Scopes: []authz.Scope{"runs:read"}, Errors: []int{404, 422},
 				Summary:  "Read a response back",
-				Doc:      "One that is in progress has an empty text. With the query stream=true its event stream is sent again, after the event that starting_after numbers, and goes on until it ends.",
+				Doc:      "One that is in progress has an empty text. Its event stream can be had again, and goes on until the response ends.",
 				AnswerOf: reflect.TypeFor[Response](),
 			},
+			In:    reflect.TypeFor[readParams](),
 			Serve: s.Read,
 		},
 	})
@@ -315,9 +315,20 @@ func brokenOff(err error) *fault.Error {
 	return fault.New(fault.Unavailable, "stream_broken", "%s", detail)
 }
 
+// readParams are those of a response that is read back.
+type readParams struct {
+	ID     string `path:"responseId" format:"any"`
+	Stream bool   `query:"stream" doc:"The answer is the response's event stream."`
+	After  *int64 `query:"starting_after" minimum:"0" doc:"Of the stream: only what follows the event with this sequence_number."`
+}
+
 // Read answers GET /v1/responses/{responseId}.
 func (s *Responses) Read(w http.ResponseWriter, r *http.Request, who authz.Caller) error {
-	id := r.PathValue("responseId")
+	in, err := httpapi.Params[readParams](r)
+	if err != nil {
+		return err
+	}
+	id := in.ID
 	got, err := s.get(r.Context(), who.TenantID, id)
 	if fault.Is(err, fault.NotFound) {
 		return fault.New(fault.NotFound, "", "There is no response %q in this company; a response's id is that of its run.", id)
@@ -330,11 +341,10 @@ func (s *Responses) Read(w http.ResponseWriter, r *http.Request, who authz.Calle
 	if err := json.Unmarshal(got.Asked, &a.echo.asked); err != nil {
 		return err
 	}
-	query := r.URL.Query()
-	if again, _ := strconv.ParseBool(query.Get("stream")); again {
-		after, err := strconv.ParseInt(query.Get("starting_after"), 10, 64)
-		if err != nil || after < 0 {
-			after = -1
+	if in.Stream {
+		after := int64(-1)
+		if in.After != nil {
+			after = *in.After
 		}
 		_, err = s.relay(r, who, &a, after, func(ctx context.Context) iter.Seq2[event.Event, error] {
 			return s.follower().Follow(ctx, who.TenantID, made.RunID, 0)

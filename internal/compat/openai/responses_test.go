@@ -316,9 +316,14 @@ func TestAResponsesStreamIsReadAgain(t *testing.T) {
 	if len(all) < 9 || !strings.Contains(all[0], eventCreated) || !strings.Contains(all[len(all)-1], "response.completed") {
 		t.Fatalf("the stream is %v", all)
 	}
-	for query, from := range map[string]int{"&starting_after=3": 4, "&starting_after=-4": 0, "&starting_after=x": 0, "&starting_after=900": len(all)} {
+	for query, from := range map[string]int{"&starting_after=3": 4, "&starting_after=": 0, "&starting_after=0": 1, "&starting_after=900": len(all)} {
 		if diff := cmp.Diff(strings.Join(all[from:], "\n"), strings.Join(read(query), "\n")); diff != "" {
 			t.Errorf("after %s (-want +got):\n%s", query, diff)
+		}
+	}
+	for _, query := range []string{"?stream=perhaps", "?stream=true&starting_after=-4", "?stream=true&starting_after=x"} {
+		if got := string(s.exchange(t, "GET", responses+"/"+runID+query, "")); !strings.Contains(got, `"code":"INVALID_QUERY"`) || !strings.Contains(got, "400") {
+			t.Errorf("%s: %s", query, got)
 		}
 	}
 }

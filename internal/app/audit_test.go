@@ -13,7 +13,7 @@ import (
 // unaudited are the writes that leave no entry in the audit log, with the
 // reason.
 var unaudited = map[string]string{
-	"createRun": aRun, "cancelRun": aRun, "pauseRun": aRun, "resumeRun": aRun, "continueRun": aRun, "respondToRun": aRun, "createChatCompletion": aRun, "createResponse": aRun, "sensorWebhook": aRun, "callMcp": aRun,
+	"createRun": aRun, "cancelRun": aRun, "pauseRun": aRun, "resumeRun": aRun, "continueRun": aRun, "respondToRun": aRun, "createChatCompletion": aRun, "createResponse": aRun, "cancelResponse": aRun, "sensorWebhook": aRun, "callMcp": aRun,
 	"createMessage": "it changes nothing", "countMessageTokens": "it changes nothing",
 	"testWebhook": "it changes nothing", "redeliverWebhook": "it is in the delivery log",
 

@@ -278,7 +278,7 @@ func (in intruder) absent(k *call, id string, status int, set func(id string)) r
 		in.Errorf("%s with another company's %s: %d, want %d: %s", in.op, id, got.StatusCode, status, got.raw)
 	case status == 404 && slices.Contains(in.mine.ids["model"], k.model()) && in.op.ID == "createResponse":
 		in.op.isRefused(in.T, got, 404, "previous_response_not_found")
-	case status == 404 && in.op.chat && in.op.ID != "getResponse":
+	case status == 404 && in.op.chat && !slices.Contains(in.op.params, "responseId"):
 		in.op.isRefused(in.T, got, 404, "model_not_found")
 	case status == 404:
 		in.op.isRefused(in.T, got, 404, "NOT_FOUND")

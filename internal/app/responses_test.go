@@ -258,3 +258,30 @@ func TestResponsesSettings(t *testing.T) {
 		}
 	}
 }
+
+// A response in the background can be cancelled.
+func TestAResponseIsCancelled(t *testing.T) {
+	t.Parallel()
+	sim := modeltest.New(t, modeltest.Default(modeltest.Answer{HangFirst: true}))
+	n := start(t, sim)
+	inBackground := responding(n.agent(nil), "hello")
+	inBackground.Background = openai.Bool(true)
+	made := n.respond(inBackground)
+	for range 2 { // again is the same
+		got, err := n.sdk().Responses.Cancel(t.Context(), made.ID)
+		if err != nil || got.Status != "cancelled" || got.ID != made.ID || got.Error.Message == "" {
+			t.Fatalf("%v: %s", err, got.RawJSON())
+		}
+	}
+	if r := n.ended(made.ID); r["status"] != "cancelled" {
+		t.Errorf("the run is %v", r)
+	}
+	if got := n.response(made.ID); got.Status != "cancelled" {
+		t.Errorf("read back it is %s", got.RawJSON())
+	}
+	for _, id := range []string{"x", "01990000-0000-7000-8000-00000000000a"} {
+		if r := n.do("POST", responsesPath+"/"+id+"/cancel", nil); r.StatusCode != 404 || !strings.Contains(string(r.raw), `"code":"NOT_FOUND"`) {
+			t.Errorf("%s: %d %s", id, r.StatusCode, r.raw)
+		}
+	}
+}

@@ -63,6 +63,17 @@ func (s *Responses) Routes() []httpapi.Raw {
 			In:    reflect.TypeFor[readParams](),
 			Serve: s.Read,
 		},
+		{
+			Row: route.Row{
+				Method: "POST", Path: "/v1/responses/{responseId}/cancel", ID: "cancelResponse", Tag: "OpenAI-Compat",
+				Scopes: []authz.Scope{"runs:create"}, Role: authz.Developer, Errors: []int{404},
+				Summary:  "End a response that is in progress",
+				Doc:      "Its run is cancelled. One that has ended is answered as it is.",
+				AnswerOf: reflect.TypeFor[Response](),
+			},
+			In:    reflect.TypeFor[namedResponse](),
+			Serve: s.Cancel,
+		},
 	})
 }
 
@@ -155,13 +166,6 @@ func (s *Responses) previous(ctx context.Context, tenant string, id *string) ([]
 	}
 	out, err := outputOf(&before.Run.Run)
 	return out.ToolCalls, err
-}
-
-func (s *Responses) get(ctx context.Context, tenant, id string) (*response.Response, error) {
-	if !ident.Valid(id) {
-		return nil, fault.NoSuch("response")
-	}
-	return s.Chains.Get(ctx, tenant, id)
 }
 
 // references gives the runs whose items an input names.
@@ -313,62 +317,4 @@ func brokenOff(err error) *fault.Error {
 		detail = "The answer broke off because it was read too slowly; the run goes on, and the response can be read back by its id."
 	}
 	return fault.New(fault.Unavailable, "stream_broken", "%s", detail)
-}
-
-// readParams are those of a response that is read back.
-type readParams struct {
-	ID     string `path:"responseId" format:"any"`
-	Stream bool   `query:"stream" doc:"The answer is the response's event stream."`
-	After  *int64 `query:"starting_after" minimum:"0" doc:"Of the stream: only what follows the event with this sequence_number."`
-}
-
-// Read answers GET /v1/responses/{responseId}.
-func (s *Responses) Read(w http.ResponseWriter, r *http.Request, who authz.Caller) error {
-	in, err := httpapi.Params[readParams](r)
-	if err != nil {
-		return err
-	}
-	id := in.ID
-	got, err := s.get(r.Context(), who.TenantID, id)
-	if fault.Is(err, fault.NotFound) {
-		return fault.New(fault.NotFound, "", "There is no response %q in this company; a response's id is that of its run.", id)
-	}
-	if err != nil {
-		return err
-	}
-	made := &got.Run.Run
-	a := asking{made: made, echo: echo{previous: got.Previous, tools: got.Run.Options.Tools, metadata: clientMetadata(made)}}
-	if err := json.Unmarshal(got.Asked, &a.echo.asked); err != nil {
-		return err
-	}
-	if in.Stream {
-		after := int64(-1)
-		if in.After != nil {
-			after = *in.After
-		}
-		_, err = s.relay(r, who, &a, after, func(ctx context.Context) iter.Seq2[event.Event, error] {
-			return s.follower().Follow(ctx, who.TenantID, made.RunID, 0)
-		})
-		return err
-	}
-	if !made.Status.Final() {
-		return httpapi.JSON(w, http.StatusOK, pending(made, &a.echo))
-	}
-	out, err := outputOf(made)
-	if err != nil {
-		return err
-	}
-	answer := newResponse(made, &a.echo)
-	answer.conclude(made, &out)
-	if answer.Output, err = itemsOf(made, got.Steps, &out); err != nil {
-		return err
-	}
-	return httpapi.JSON(w, http.StatusOK, answer)
-}
-
-// pending is a response that has not ended: its text is empty.
-func pending(r *run.Run, e *echo) *Response {
-	answer := newResponse(r, e)
-	answer.Output = []OutputItem{messageItem(messagePrefix+r.RunID, stateInProgress, "")}
-	return answer
 }

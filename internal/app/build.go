@@ -107,7 +107,7 @@ func (a *App) build(ctx context.Context) error {
 		Models: models, Client: client, Tools: tools.Registry, Gate: guardrail.Gate{All: guardrails}, Remote: servers,
 		Memory: remember.memory, Conversations: sessions, Responses: a.responses(), Artifacts: stored.artifacts, Watchers: watchers, Meter: used,
 		HoldBack: tenants.HoldBack, Violated: hooks.Violated,
-		Images: &imaging.Maker{Models: a.models, Client: a.wire, Tools: tools.Registry},
+		Images: &imaging.Maker{Models: a.models, Client: a.breaker, Tools: tools.Registry},
 		Clock:  a.clock, Logger: a.log, Node: a.node, Lease: lease, Tracer: tracer(a.cfg.Observability, "agentd/engine"),
 	})
 	eng.Observer = observe(a.metrics, eng, a.hub)
@@ -279,8 +279,8 @@ func (a *App) buildModels() (engine.Models, gateway.Client, error) {
 	operator := modelwire.NewTransport()
 	a.onStop(stopper(operator.CloseIdleConnections))
 	a.wire = modelwire.New(modelwire.Config{Operator: operator, Guarded: a.guarded.Transport(), Tracer: tracer(a.cfg.Observability, "agentd/model")})
-	a.embedder = embedderOf(c, a.wire)
 	a.breaker = &model.Breaker{Next: a.wire, Clock: a.clock}
+	a.embedder = embedderOf(c, a.wire, a.breaker)
 	models, err := a.buildResolver()
 	return models, model.Router{Wire: a.breaker, Forwards: a.breaker}, err
 }

@@ -91,7 +91,7 @@ func (r *remembering) routes() []route.Route {
 
 // embedderOf makes the client of the embedding model; nil where none is
 // configured. The key of the model's endpoint is for that endpoint only.
-func embedderOf(c config.Models, wire *modelwire.Client) model.Embedder {
+func embedderOf(c config.Models, wire *modelwire.Client, breaker *model.Breaker) model.Embedder {
 	if c.EmbeddingModel == "" {
 		return nil
 	}
@@ -104,5 +104,5 @@ func embedderOf(c config.Models, wire *modelwire.Client) model.Embedder {
 	}
 	// What people paste after the part that ends in /v1.
 	target.BaseURL = strings.TrimSuffix(strings.TrimRight(target.BaseURL, "/"), "/embeddings")
-	return wire.Embedder(target)
+	return breaker.Embedder(wire.Embedder(target), target)
 }

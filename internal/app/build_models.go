@@ -53,7 +53,7 @@ func (a *App) modelRoutes() []route.Route {
 func (a *App) audio() []httpapi.Raw {
 	c := a.cfg.Models
 	routes := &audio.Audio{
-		Gateway: a.gateway, Client: a.wire, Catalogue: a.models, Speech: c.SpeechModel, Transcription: c.TranscriptionModel, Voice: a.voice(),
+		Gateway: a.gateway, Client: a.breaker, Catalogue: a.models, Speech: c.SpeechModel, Transcription: c.TranscriptionModel, Voice: a.voice(),
 	}
 	return routes.Routes()
 }

@@ -61,7 +61,8 @@ type Listed struct {
 	Context int    // tokens; 0: not known
 }
 
-// Lister asks endpoints which models they have. The target needs no Model.
+// Lister asks endpoints which models they have, each of which it gives once. The
+// target needs no Model.
 // Errors: *Error, or the context's.
 type Lister interface {
 	ListModels(ctx context.Context, t Target) ([]Listed, error)

@@ -37,6 +37,8 @@ type Breaker struct {
 	Next interface {
 		Client
 		Forwarder
+		AudioClient
+		ImageClient
 	}
 	Clock clock.Clock
 
@@ -91,6 +93,35 @@ func (b *Breaker) Generate(ctx context.Context, req Request, sink func(Delta)) (
 // Forward implements [Forwarder].
 func (b *Breaker) Forward(ctx context.Context, f Forward, sink func([]byte) error) (Forwarded, error) {
 	return guarded(ctx, b, &f.Target, func() (Forwarded, error) { return b.Next.Forward(ctx, f, sink) })
+}
+
+// Speak implements [AudioClient]. What counts is whether the endpoint began.
+func (b *Breaker) Speak(ctx context.Context, req SpeechRequest) (*Speech, error) {
+	return guarded(ctx, b, &req.Target, func() (*Speech, error) { return b.Next.Speak(ctx, req) })
+}
+
+// Transcribe implements [AudioClient].
+func (b *Breaker) Transcribe(ctx context.Context, req TranscriptionRequest) (Transcription, error) {
+	return guarded(ctx, b, &req.Target, func() (Transcription, error) { return b.Next.Transcribe(ctx, req) })
+}
+
+// Image implements [ImageClient].
+func (b *Breaker) Image(ctx context.Context, req ImageRequest) (Image, error) {
+	return guarded(ctx, b, &req.Target, func() (Image, error) { return b.Next.Image(ctx, req) })
+}
+
+// Embedder has the calls of an embedder, which asks a target, pass the breaker.
+func (b *Breaker) Embedder(e Embedder, t Target) Embedder { return guardedEmbedder{e, b, t} }
+
+type guardedEmbedder struct {
+	Embedder
+	breaker *Breaker
+	target  Target
+}
+
+// Embed implements [Embedder].
+func (g guardedEmbedder) Embed(ctx context.Context, texts []string) (Embedded, error) {
+	return guarded(ctx, g.breaker, &g.target, func() (Embedded, error) { return g.Embedder.Embed(ctx, texts) })
 }
 
 func guarded[T any](ctx context.Context, b *Breaker, t *Target, call func() (T, error)) (T, error) {

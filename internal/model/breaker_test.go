@@ -14,6 +14,8 @@ import (
 
 // fickle is a client whose answers a test decides.
 type fickle struct {
+	model.Embedder
+
 	err   error
 	calls int
 	begun chan struct{} // is told of each call, which then waits for end; nil: none waits
@@ -36,6 +38,22 @@ func (f *fickle) Generate(context.Context, model.Request, func(model.Delta)) (mo
 
 func (f *fickle) Forward(context.Context, model.Forward, func([]byte) error) (model.Forwarded, error) {
 	return model.Forwarded{}, f.call()
+}
+
+func (f *fickle) Speak(context.Context, model.SpeechRequest) (*model.Speech, error) {
+	return nil, f.call()
+}
+
+func (f *fickle) Transcribe(context.Context, model.TranscriptionRequest) (model.Transcription, error) {
+	return model.Transcription{}, f.call()
+}
+
+func (f *fickle) Image(context.Context, model.ImageRequest) (model.Image, error) {
+	return model.Image{}, f.call()
+}
+
+func (f *fickle) Embed(context.Context, []string) (model.Embedded, error) {
+	return model.Embedded{}, f.call()
 }
 
 var silence = &model.Error{Code: "model_error", Detail: "no answer", Retryable: true}
@@ -126,6 +144,60 @@ func TestBreakerCountsSilenceOnly(t *testing.T) {
 			}
 			if opened := next.calls < 20; opened != tt.opens {
 				t.Errorf("%d of 20 calls went through", next.calls)
+			}
+		})
+	}
+}
+
+// Whatever an endpoint is asked for, it is left alone once it is silent, for
+// every other kind of call too.
+func TestBreakerOfEveryCall(t *testing.T) {
+	t.Parallel()
+	to := model.Target{Provider: "default", Model: "m"}
+	calls := map[string]func(*model.Breaker, *fickle) error{
+		"generate": func(b *model.Breaker, _ *fickle) error {
+			_, err := b.Generate(t.Context(), model.Request{Target: to}, nil)
+			return err
+		},
+		"forward": func(b *model.Breaker, _ *fickle) error {
+			_, err := b.Forward(t.Context(), model.Forward{Target: to}, nil)
+			return err
+		},
+		"speak": func(b *model.Breaker, _ *fickle) error {
+			_, err := b.Speak(t.Context(), model.SpeechRequest{Target: to})
+			return err
+		},
+		"transcribe": func(b *model.Breaker, _ *fickle) error {
+			_, err := b.Transcribe(t.Context(), model.TranscriptionRequest{Target: to})
+			return err
+		},
+		"image": func(b *model.Breaker, _ *fickle) error {
+			_, err := b.Image(t.Context(), model.ImageRequest{Target: to})
+			return err
+		},
+		"embed": func(b *model.Breaker, f *fickle) error {
+			_, err := b.Embedder(f, to).Embed(t.Context(), []string{"a"})
+			return err
+		},
+	}
+	for name, call := range calls {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			next := &fickle{err: silence}
+			b := &model.Breaker{Next: next, Clock: clock.NewFake()}
+			for range 5 {
+				if err := call(b, next); !errors.Is(err, silence) {
+					t.Fatalf("before it was left alone: %v", err)
+				}
+			}
+			for other, call := range calls {
+				var refused *model.Error
+				if err := call(b, next); !errors.As(err, &refused) || refused.Status != 503 || refused.RetryAfter == 0 {
+					t.Errorf("%s: %v", other, err)
+				}
+			}
+			if next.calls != 5 {
+				t.Errorf("%d calls went through", next.calls)
 			}
 		})
 	}

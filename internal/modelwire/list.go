@@ -45,7 +45,7 @@ func noList(cause error) *model.Error {
 }
 
 // readList reads the forms that are in use: {"data": [...]}, {"models": [...]},
-// and a bare array. What has no id is left out.
+// and a bare array. What has no id is left out, and what was listed before.
 func readList(raw []byte, asked *model.Request) ([]model.Listed, error) {
 	var answer struct {
 		Data   jsontext.Value `json:"data"`
@@ -81,11 +81,13 @@ func readList(raw []byte, asked *model.Request) ([]model.Listed, error) {
 		return nil, noList(err)
 	}
 	models := make([]model.Listed, 0, min(len(entries), maxListed))
+	seen := make(map[string]bool, len(entries))
 	for _, e := range entries {
 		id := string(cmp.Or(e.ID, e.Name))
-		if id == "" || len(id) > maxName || len(models) == maxListed {
+		if id == "" || len(id) > maxName || len(models) == maxListed || seen[id] {
 			continue
 		}
+		seen[id] = true
 		m := model.Listed{ID: id, Name: string(cmp.Or(e.Display, e.Name)), Created: number(e.Created, 1<<40)}
 		if m.Name == id || len(m.Name) > maxName {
 			m.Name = ""

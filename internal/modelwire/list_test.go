@@ -21,7 +21,10 @@ import (
 
 func TestListModels(t *testing.T) {
 	t.Parallel()
-	many := strings.Repeat(`{"id":"m"},`, maxListed+10)
+	var many strings.Builder
+	for i := range maxListed + 10 {
+		fmt.Fprintf(&many, `{"id":"m%d"},`, i)
+	}
 	for name, tt := range map[string]struct {
 		status int
 		body   string
@@ -35,7 +38,8 @@ func TestListModels(t *testing.T) {
 		"models":     {200, `{"models":[{"name":"models/a"}]}`, []model.Listed{{ID: "models/a"}}, "", ""},
 		"odd-values": {200, `{"data":[{"id":"a","created":"yesterday","context_length":-1},{"id":7},{"name":null},{"id":"b","created":1e300,"context_length":1e300}]}`, []model.Listed{{ID: "a"}, {ID: "b"}}, "", ""},
 		"empty":      {200, `{"data":[]}`, []model.Listed{}, "", ""},
-		"twice":      {200, `{"data":[{"id":"x","id":"a"}]}`, []model.Listed{{ID: "a"}}, "", ""},
+		"id-twice":   {200, `{"data":[{"id":"x","id":"a"}]}`, []model.Listed{{ID: "a"}}, "", ""},
+		"twice":      {200, `{"data":[{"id":"a","name":"A"},{"id":"b"},{"id":"a"}]}`, []model.Listed{{ID: "a", Name: "A"}, {ID: "b"}}, "", ""},
 		"bad-key":    {401, `{"error":{"message":"Incorrect API key provided: sk-secret"}}`, nil, "provider_auth_failed", "refused the key"},
 		"limited":    {429, `{"error":{"message":"slow down"}}`, nil, "model_rate_limited", "slow down"},
 		"no-list":    {404, `not found`, nil, "model_error", "does not list"},
@@ -74,7 +78,7 @@ func TestListModels(t *testing.T) {
 	}
 	t.Run("most", func(t *testing.T) {
 		t.Parallel()
-		got, err := readList([]byte(`[`+many+`{"id":"last"}]`), &model.Request{})
+		got, err := readList([]byte(`[`+many.String()+`{"id":"last"}]`), &model.Request{})
 		if err != nil || len(got) != maxListed {
 			t.Errorf("%d models, %v", len(got), err)
 		}

@@ -86,7 +86,6 @@ func (s *Service) listModels(ctx context.Context, who authz.Caller, in *provider
 		if seen[l.ID] {
 			continue
 		}
-		seen[l.ID] = true
 		m := OfferedModel{ID: l.ID, Name: cmp.Or(l.Name, l.ID), Capabilities: capabilities{Context: l.Context}}
 		if l.Created > 0 {
 			m.Created = &l.Created

@@ -95,7 +95,7 @@ func newRig(t *testing.T, providers, defaultRef string, adjust ...func(*provider
 		},
 		listed: map[string][]model.Listed{
 			"http://10.0.0.1:8000/v1":        {{ID: "plain", Created: 5}, {ID: "more", Context: 4096, Created: 7, Name: "More"}},
-			"https://mine.example/v1":        {{ID: "m1", Name: "One", Context: 1000}, {ID: "m2"}, {ID: "m2"}},
+			"https://mine.example/v1":        {{ID: "m1", Name: "One", Context: 1000}, {ID: "m2"}},
 			"https://acme.internal/v1":       {},
 			"https://private.example/v1":     {{ID: "p1"}},
 			"https://api.groq.com/openai/v1": {{ID: "g1"}},

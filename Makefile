@@ -14,7 +14,7 @@ LINT_VERSION := v2.15.0
 LINT         := $(BIN)/golangci-lint-$(LINT_VERSION)
 
 # Packages whose tests can write their golden files anew.
-GOLDEN = $(filter-out internal/app/,$(sort $(dir $(shell grep -rl --include='*_test.go' 'flag.Bool."update"' cmd internal 2>/dev/null))))
+GOLDEN = $(filter-out internal/app/,$(sort $(dir $(shell grep -rl --include='*_test.go' 'agentd/internal/goldentest' cmd internal 2>/dev/null))))
 
 .DEFAULT_GOAL := help
 

@@ -18,6 +18,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"agentd/internal/config"
+	"agentd/internal/goldentest"
 	"agentd/internal/model"
 	"agentd/internal/model/modeltest"
 )
@@ -347,24 +348,11 @@ func TestToolsAreDocumented(t *testing.T) {
 		}
 		fmt.Fprintf(&table, "| `%s` | %s | %s | %v |\n", e["name"], strings.Join(arguments, ", "), repeat, time.Duration(e["timeout_ms"].(float64))*time.Millisecond)
 	}
-	const file, begin, end = "../../docs/tools.md", "<!-- tools: made by the tests -->\n", "<!-- end of tools -->"
-	doc, err := os.ReadFile(file)
+	const page = "../../docs/tools.md"
+	goldentest.CheckPart(t, page, "<!-- tools: made by the tests -->", "<!-- end of tools -->", []byte(table.String()))
+	doc, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
-	}
-	before, rest, ok := strings.Cut(string(doc), begin)
-	old, after, ok2 := strings.Cut(rest, end)
-	if !ok || !ok2 {
-		t.Fatalf("%s has no place for the table", file)
-	}
-	if *update {
-		if err := os.WriteFile(file, []byte(before+begin+table.String()+end+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if diff := gocmp.Diff(old, table.String()); diff != "" {
-		t.Errorf("docs/tools.md is stale; run the test with -update:\n%s", diff)
 	}
 	for _, e := range list["tools"].([]any) {
 		if name := e.(object)["name"].(string); strings.Count(string(doc), "`"+name+"`") < 2 {

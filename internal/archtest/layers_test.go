@@ -171,6 +171,8 @@ var rows = []row{
 
 	{pattern: "internal/archtest", layer: support},
 	{pattern: "internal/event/eventtest", layer: support, uses: []string{jsonModule, "github.com/google/go-cmp"}},
+	{pattern: "internal/goldentest", layer: support, uses: []string{"github.com/google/go-cmp"}},
+	{pattern: "internal/httpapi/httpapitest", layer: support},
 	{pattern: "internal/mailwire/smtptest", layer: support},
 	{pattern: "internal/oidcwire/oidctest", layer: support, uses: []string{jsonModule}},
 	{pattern: "internal/mcp/mcptest", layer: support, uses: []string{jsonModule, "github.com/modelcontextprotocol/go-sdk"}},

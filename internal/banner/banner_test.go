@@ -1,18 +1,12 @@
 package banner
 
 import (
-	"flag"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"agentd/internal/goldentest"
 	"agentd/internal/secret"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 func TestWrite(t *testing.T) {
 	t.Parallel()
@@ -40,19 +34,7 @@ func TestWrite(t *testing.T) {
 			if err := Write(&got, info); err != nil {
 				t.Fatal(err)
 			}
-			golden := filepath.Join("testdata", name+".txt")
-			if *update {
-				if err := os.WriteFile(golden, []byte(got.String()), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got.String()); diff != "" {
-				t.Error(diff)
-			}
+			goldentest.Check(t, "testdata/"+name+".txt", []byte(got.String()))
 			if n := strings.Count(got.String(), key); n > 1 || n == 1 && info.OwnerKey.Empty() {
 				t.Errorf("the key is shown %d times", n)
 			}

@@ -4,20 +4,13 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"agentd/internal/config"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 // now is when the tests take place.
 var now = time.Date(2026, 9, 10, 12, 0, 0, 0, time.UTC)
@@ -65,24 +58,6 @@ func (s shell) run(args ...string) result {
 		Now:       func() time.Time { return now }, leaveAfter: s.leave,
 	})
 	return result{code, out.String(), errs.String()}
-}
-
-// golden compares a text with the file of that name.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name+".txt")
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s differs:\n%s", path, diff)
-	}
 }
 
 // want fails unless a command ended with a code and said some things.

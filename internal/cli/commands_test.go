@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"agentd/internal/goldentest"
+
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
@@ -112,7 +114,7 @@ func TestLists(t *testing.T) {
 	} {
 		r := a.shell.run(args...)
 		r.want(t, exitOK)
-		golden(t, name, r.stdout)
+		goldentest.Check(t, "testdata/"+name+".txt", []byte(r.stdout))
 		if r.stderr != "" {
 			t.Errorf("stderr %q", r.stderr)
 		}
@@ -149,14 +151,14 @@ func TestRunsShow(t *testing.T) {
 		{"seq":1,"type":"llm","status":"completed","duration_ms":800,"error":null},
 		{"seq":2,"type":"tool","status":"failed","duration_ms":0.4,"input":{"name":"calculator","arguments":{"expression":"2+"}},"error":"The expression is not complete."},
 		{"seq":3,"type":"llm","status":"running"}],"total":3}`)
-	golden(t, "runs-show", a.shell.run("runs", "show", runID).stdout)
-	golden(t, "runs-show-json", a.shell.run("runs", "show", runID, "--json").stdout)
+	goldentest.Check(t, "testdata/runs-show.txt", []byte(a.shell.run("runs", "show", runID).stdout))
+	goldentest.Check(t, "testdata/runs-show-json.txt", []byte(a.shell.run("runs", "show", runID, "--json").stdout))
 
 	const waiting = "01990000-0000-7000-8000-00000000000c"
 	a.on("GET /api/v1/runs/"+waiting, `{"run_id":"`+waiting+`","agent_id":"x","status":"failed","error":"It broke.","error_code":"tool_error",
 		"created_at":"2026-09-10T11:00:00Z","pending_approvals":[{"approval_id":"p","tool_name":"write_file","arguments":{"path":"a"}}]}`)
 	a.on("GET /api/v1/runs/"+waiting+"/steps", `{"steps":[],"total":0}`)
-	golden(t, "runs-show-failed", a.shell.run("runs", "show", waiting).stdout)
+	goldentest.Check(t, "testdata/runs-show-failed.txt", []byte(a.shell.run("runs", "show", waiting).stdout))
 
 	a.shell.run("runs", "show", "nope").want(t, exitFailure, "There is no such thing. (NOT_FOUND, request c-1)")
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"agentd/internal/goldentest"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -31,7 +33,7 @@ func TestRunShowsWhatHappens(t *testing.T) {
 	if want := "Let me see.\nIt is 4.\n"; r.stdout != want {
 		t.Errorf("stdout %q, want %q", r.stdout, want)
 	}
-	golden(t, "run-stderr", r.stderr)
+	goldentest.Check(t, "testdata/run-stderr.txt", []byte(r.stderr))
 	if a.count(`POST /api/v1/runs {"agent_id":"`+agentID+`","input":{"message":"2+2?"}}`) != 1 {
 		t.Errorf("asked %v", a.asked)
 	}
@@ -110,7 +112,7 @@ func TestRunJSON(t *testing.T) {
 	a.run(stream(1, `run.started {"seq":1}`, `llm.chunk {"text":"a\u001b<b>"}`, `odd not JSON`, completed))
 	r := a.shell.run("run", "helper", "hi", "--json")
 	r.want(t, exitOK)
-	golden(t, "run-json", r.stdout)
+	goldentest.Check(t, "testdata/run-json.txt", []byte(r.stdout))
 	if r.stderr != "" {
 		t.Errorf("stderr %q", r.stderr)
 	}

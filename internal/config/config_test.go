@@ -1,7 +1,6 @@
 package config
 
 import (
-	"flag"
 	"fmt"
 	"log/slog"
 	"os"
@@ -12,26 +11,13 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/google/go-cmp/cmp"
 
+	"agentd/internal/goldentest"
 	"agentd/internal/secret"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
-
 func TestReferenceIsFresh(t *testing.T) {
 	t.Parallel()
-	const golden = "../../docs/configuration.md"
-	if *update {
-		if err := os.WriteFile(golden, []byte(Reference()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), Reference()); diff != "" {
-		t.Errorf("docs/configuration.md is stale; run the test with -update:\n%s", diff)
-	}
+	goldentest.Check(t, "../../docs/configuration.md", []byte(Reference()))
 }
 
 // The reference must name the flags that the command line has.

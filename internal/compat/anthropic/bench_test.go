@@ -3,6 +3,7 @@ package anthropic
 import (
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"strings"
@@ -73,13 +74,11 @@ func BenchmarkMessages(b *testing.B) {
 	target.Path = ""
 	transport := &http.Transport{MaxIdleConnsPerHost: 1024, DisableCompression: true}
 	defer transport.CloseIdleConnections()
-	reverse := &http.Server{Handler: &httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(target) }, Transport: transport, FlushInterval: -1}}
-	l := listen(b)
-	go reverse.Serve(l)
+	reverse := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(target) }, Transport: transport, FlushInterval: -1})
 	defer reverse.Close()
 	for _, c := range []struct{ name, url, body string }{
-		{"proxy/plain", "http://" + l.Addr().String() + "/v1/chat/completions", `{"model":"m","max_tokens":64,"messages":[{"role":"user","content":"Hello?"}]}`},
-		{"proxy/stream", "http://" + l.Addr().String() + "/v1/chat/completions", `{"model":"m","max_tokens":64,"messages":[{"role":"user","content":"Hello?"}],"stream":true}`},
+		{"proxy/plain", reverse.URL + "/v1/chat/completions", `{"model":"m","max_tokens":64,"messages":[{"role":"user","content":"Hello?"}]}`},
+		{"proxy/stream", reverse.URL + "/v1/chat/completions", `{"model":"m","max_tokens":64,"messages":[{"role":"user","content":"Hello?"}],"stream":true}`},
 		{"messages/plain", s.url + "/v1/messages", hello},
 		{"messages/stream", s.url + "/v1/messages", helloStream},
 	} {

@@ -5,8 +5,6 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"log/slog"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -21,6 +19,7 @@ import (
 	"agentd/internal/fault"
 	"agentd/internal/gateway"
 	"agentd/internal/httpapi"
+	"agentd/internal/httpapi/httpapitest"
 	"agentd/internal/model"
 	"agentd/internal/model/modeltest"
 	"agentd/internal/modelwire"
@@ -44,24 +43,11 @@ type stage struct {
 	mu     sync.Mutex
 	refuse error // of the plan
 	used   []quota.Use
-	api    *httpapi.Server
 }
 
-// Authenticate implements httpapi.Authenticator.
-func (*stage) Authenticate(_ context.Context, key string) (authz.Caller, error) {
-	if key != goodKey {
-		return authz.Caller{}, fault.New(fault.Unauthenticated, "", "no such key")
-	}
-	return authz.Caller{TenantID: tenant, KeyID: "k", Role: authz.Developer, Scopes: []authz.Scope{"runs:create", "agents:read"}}, nil
+var keys = httpapitest.Keys{
+	goodKey: {TenantID: tenant, KeyID: "k", Role: authz.Developer, Scopes: []authz.Scope{"runs:create", "agents:read"}},
 }
-
-// AuthenticateSession implements httpapi.Authenticator.
-func (*stage) AuthenticateSession(context.Context, string) (authz.Caller, time.Duration, error) {
-	return authz.Caller{}, 0, fault.New(fault.Unauthenticated, "", "no such session")
-}
-
-// Valid implements httpapi.Authenticator.
-func (*stage) Valid(context.Context, authz.Caller) error { return nil }
 
 // Resolve implements gateway.Models.
 func (s *stage) Resolve(_ context.Context, _ string, spec model.Spec) (model.Target, error) {
@@ -107,34 +93,10 @@ func stageWith(t testing.TB, sim *modeltest.Server, adjust ...func(*stage)) *sta
 	for _, f := range adjust {
 		f(s)
 	}
-	var err error
-	if s.api, err = httpapi.New(httpapi.Config{Raw: s.messages.Routes(), Auth: s, Log: slog.New(slog.DiscardHandler)}); err != nil {
-		t.Fatal(err)
-	}
-	l := listen(t)
-	s.url = "http://" + l.Addr().String()
-	var served sync.WaitGroup
-	served.Go(func() {
-		if err := s.api.Serve(l); err != nil {
-			t.Error(err)
-		}
-	})
-	t.Cleanup(func() {
-		client.CloseIdleConnections()
-		_ = s.api.Shutdown(context.WithoutCancel(t.Context()))
-		served.Wait()
-		transport.CloseIdleConnections()
-	})
+	t.Cleanup(transport.CloseIdleConnections)
+	s.url, _ = httpapitest.Serve(t, keys, s.messages.Routes())
+	t.Cleanup(client.CloseIdleConnections)
 	return s
-}
-
-func listen(t testing.TB) net.Listener {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
 }
 
 var client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}

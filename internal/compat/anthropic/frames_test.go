@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"agentd/internal/fault"
+	"agentd/internal/goldentest"
 	"agentd/internal/model"
 )
 
@@ -92,7 +93,7 @@ func TestStreams(t *testing.T) {
 			} else {
 				f.end(&tt.resp)
 			}
-			golden(t, "streams/"+tt.name+".txt", f.buf)
+			goldentest.Check(t, "testdata/streams/"+tt.name+".txt", f.buf)
 			checkGrammar(t, f.buf, tt.err == nil)
 		})
 	}

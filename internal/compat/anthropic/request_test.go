@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/fault"
+	"agentd/internal/goldentest"
 	"agentd/internal/model"
 	"agentd/internal/schema"
 )
@@ -57,7 +58,7 @@ func TestRequests(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden(t, "requests/"+name+".call.json", append(got, '\n'))
+			goldentest.Check(t, "testdata/requests/"+name+".call.json", append(got, '\n'))
 		})
 	}
 }
@@ -197,17 +198,7 @@ func TestCount(t *testing.T) {
 // Whatever comes is refused or becomes a call in which the results of tools stand
 // right behind their calls.
 func FuzzRequest(f *testing.F) {
-	names, err := filepath.Glob("testdata/requests/*.request.json")
-	if err != nil {
-		f.Fatal(err)
-	}
-	for _, path := range names {
-		body, err := os.ReadFile(path)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(body)
-	}
+	goldentest.Seed(f, "testdata/requests/*.request.json")
 	f.Fuzz(func(t *testing.T, body []byte) {
 		req, err := schema.Decode[Request](body)
 		if err != nil {

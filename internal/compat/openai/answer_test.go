@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"agentd/internal/goldentest"
 	"agentd/internal/model"
 	"agentd/internal/run"
 	"agentd/internal/schema"
@@ -81,7 +82,7 @@ func TestCompletions(t *testing.T) {
 			if f := answer.Choices[0].FinishReason; (f == "stop") != (r.Status == run.Completed) || f != "stop" && f != "error" {
 				t.Errorf("a run that is %s has the finish reason %s", r.Status, f)
 			}
-			golden(t, "answers/"+name+".json", pretty(t, answer))
+			goldentest.Check(t, "testdata/answers/"+name+".json", pretty(t, answer))
 		})
 	}
 }
@@ -127,7 +128,7 @@ func TestChunks(t *testing.T) {
 			}
 			add(must(c.end(e.finish, e.failure)))
 			add(must(c.usage(usage(&r.Metrics))))
-			golden(t, "answers/"+name+".chunks", all)
+			goldentest.Check(t, "testdata/answers/"+name+".chunks", all)
 		})
 	}
 }

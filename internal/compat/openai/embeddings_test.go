@@ -7,13 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"math"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -21,7 +18,8 @@ import (
 
 	"agentd/internal/fault"
 	"agentd/internal/gateway"
-	"agentd/internal/httpapi"
+	"agentd/internal/goldentest"
+	"agentd/internal/httpapi/httpapitest"
 	"agentd/internal/model"
 	"agentd/internal/quota"
 	"agentd/internal/schema"
@@ -66,25 +64,8 @@ func (s *embedStub) Proxied(_ string, use quota.Use) { s.used = append(s.used, u
 // serve runs the route and gives its address.
 func (s *embedStub) serve(t *testing.T, e *Embeddings) string {
 	t.Helper()
-	api, err := httpapi.New(httpapi.Config{Raw: e.Routes(), Auth: &stage{}, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var served sync.WaitGroup
-	served.Go(func() {
-		if err := api.Serve(l); err != nil {
-			t.Error(err)
-		}
-	})
-	t.Cleanup(func() {
-		_ = api.Shutdown(context.WithoutCancel(t.Context()))
-		served.Wait()
-	})
-	return "http://" + l.Addr().String() + "/v1/embeddings"
+	url, _ := httpapitest.Serve(t, keys, e.Routes())
+	return url + "/v1/embeddings"
 }
 
 func (s *embedStub) embeddings() *Embeddings {
@@ -187,7 +168,7 @@ func TestEmbeddingExchanges(t *testing.T) {
 					text += fmt.Sprintf("%s: %s\n", name, v)
 				}
 			}
-			golden(t, "embeddings/"+tt.name+".txt", []byte(text+"\n"+strings.TrimSuffix(string(raw), "\n")+"\n"))
+			goldentest.Check(t, "testdata/embeddings/"+tt.name+".txt", []byte(text+"\n"+strings.TrimSuffix(string(raw), "\n")+"\n"))
 			if resp.StatusCode == 200 {
 				var list EmbeddingList
 				if err := json.Unmarshal(raw, &list); err != nil {

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -22,7 +20,9 @@ import (
 	"agentd/internal/event"
 	"agentd/internal/event/eventtest"
 	"agentd/internal/fault"
+	"agentd/internal/goldentest"
 	"agentd/internal/httpapi"
+	"agentd/internal/httpapi/httpapitest"
 	"agentd/internal/model"
 	"agentd/internal/run"
 )
@@ -35,24 +35,11 @@ const (
 	readKey = "svc_readonly"
 )
 
-// Authenticate implements httpapi.Authenticator.
-func (*stage) Authenticate(_ context.Context, key string) (authz.Caller, error) {
-	switch key {
-	case goodKey:
-		return authz.Caller{TenantID: tenant, Role: authz.Developer, Scopes: []authz.Scope{"runs:create", "runs:read"}}, nil
-	case readKey:
-		return authz.Caller{TenantID: tenant, Role: authz.Developer, Scopes: []authz.Scope{"runs:read"}}, nil
-	}
-	return authz.Caller{}, fault.New(fault.Unauthenticated, "", "no such key")
+var keys = httpapitest.Keys{
+	goodKey:  {TenantID: tenant, Role: authz.Developer, Scopes: []authz.Scope{"runs:create", "runs:read"}},
+	readKey:  {TenantID: tenant, Role: authz.Developer, Scopes: []authz.Scope{"runs:read"}},
+	proxyKey: {TenantID: tenant, Role: authz.Developer, Scopes: []authz.Scope{"runs:create", "agents:read"}},
 }
-
-// AuthenticateSession implements httpapi.Authenticator.
-func (*stage) AuthenticateSession(context.Context, string) (authz.Caller, time.Duration, error) {
-	return authz.Caller{}, 0, fault.New(fault.Unauthenticated, "", "no such session")
-}
-
-// Valid implements httpapi.Authenticator.
-func (*stage) Valid(context.Context, authz.Caller) error { return nil }
 
 // stage plays the platform behind the routes: a run is a script of events.
 type stage struct {
@@ -90,26 +77,8 @@ func newStage(t *testing.T) *stage {
 			return serve(w, r, who)
 		}
 	}
-	var err error
-	if s.api, err = httpapi.New(httpapi.Config{Raw: rows, Auth: s, Log: slog.New(slog.DiscardHandler)}); err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.url = "http://" + l.Addr().String()
-	var served sync.WaitGroup
-	served.Go(func() {
-		if err := s.api.Serve(l); err != nil {
-			t.Error(err)
-		}
-	})
-	t.Cleanup(func() {
-		client.CloseIdleConnections()
-		_ = s.api.Shutdown(context.WithoutCancel(t.Context())) // it may have been called before
-		served.Wait()
-	})
+	s.url, s.api = httpapitest.Serve(t, keys, rows)
+	t.Cleanup(client.CloseIdleConnections)
 	return s
 }
 
@@ -329,7 +298,7 @@ func TestExchanges(t *testing.T) {
 			if tt.method == "" {
 				tt.method, tt.path = "POST", chat
 			}
-			golden(t, "exchanges/"+tt.name+".txt", s.exchange(t, tt.method, tt.path, tt.body, tt.header...))
+			goldentest.Check(t, "testdata/exchanges/"+tt.name+".txt", s.exchange(t, tt.method, tt.path, tt.body, tt.header...))
 			if s.reads > 0 && !s.distant {
 				t.Error("the run's end was at hand and was read all the same")
 			}
@@ -371,18 +340,23 @@ func (l scriptLog) Read(_ context.Context, _, _ string, after int64, limit int) 
 }
 
 // A run goes on without its client, unless it was to be streamed and the
-// agent's policy says otherwise. A server that stops is no client that leaves.
+// agent's policy says otherwise; what is in the background goes on anyway. A
+// server that stops is no client that leaves.
 func TestAClientThatGoesAway(t *testing.T) {
 	t.Parallel()
+	const chat = "/v1/chat/completions"
 	for _, tt := range []struct {
-		name                   string
-		body                   string
+		name, path, body       string
 		policy, stops, cancels bool
 	}{
-		{name: "stream", body: askStream},
-		{name: "stream-with-policy", body: askStream, policy: true, cancels: true},
-		{name: "plain-with-policy", body: ask, policy: true},
-		{name: "server-stops", body: askStream, policy: true, stops: true},
+		{name: "chat-stream", path: chat, body: askStream},
+		{name: "chat-stream-with-policy", path: chat, body: askStream, policy: true, cancels: true},
+		{name: "chat-plain-with-policy", path: chat, body: ask, policy: true},
+		{name: "chat-server-stops", path: chat, body: askStream, policy: true, stops: true},
+		{name: "response-stream", path: responses, body: respondStream},
+		{name: "response-stream-with-policy", path: responses, body: respondStream, policy: true, cancels: true},
+		{name: "response-plain-with-policy", path: responses, body: respond, policy: true},
+		{name: "response-in-the-background", path: responses, body: strings.Replace(respondStream, "{", `{"background":true,`, 1), policy: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -391,7 +365,7 @@ func TestAClientThatGoesAway(t *testing.T) {
 			s.says("llm.chunk", `{"text":"Well"}`)
 			ctx, leave := context.WithCancel(t.Context())
 			defer leave()
-			req := s.request(t, "POST", "/v1/chat/completions", tt.body).WithContext(ctx)
+			req := s.request(t, "POST", tt.path, tt.body).WithContext(ctx)
 			var asking sync.WaitGroup
 			asking.Go(func() {
 				resp, err := client.Do(req)
@@ -413,15 +387,8 @@ func TestAClientThatGoesAway(t *testing.T) {
 			}
 			asking.Wait()
 			s.serving.Wait()
-			select {
-			case <-s.canceled:
-				if !tt.cancels {
-					t.Error("the run was cancelled")
-				}
-			default:
-				if tt.cancels {
-					t.Error("the run was not cancelled")
-				}
+			if cancelled := len(s.canceled) > 0; cancelled != tt.cancels {
+				t.Errorf("the run was cancelled: %t", cancelled)
 			}
 		})
 	}

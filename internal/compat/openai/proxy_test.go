@@ -5,11 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"net"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,10 +14,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
 
-	"agentd/internal/authz"
 	"agentd/internal/fault"
 	"agentd/internal/gateway"
-	"agentd/internal/httpapi"
+	"agentd/internal/goldentest"
+	"agentd/internal/httpapi/httpapitest"
 	"agentd/internal/model"
 	"agentd/internal/quota"
 )
@@ -136,17 +133,6 @@ func FuzzReadForward(f *testing.F) {
 
 const proxyKey = "svc_proxy"
 
-// proxyKeys knows a key of the proxy's scopes too.
-type proxyKeys struct{ *stage }
-
-// Authenticate implements httpapi.Authenticator.
-func (k proxyKeys) Authenticate(ctx context.Context, key string) (authz.Caller, error) {
-	if key == proxyKey {
-		return authz.Caller{TenantID: tenant, Role: authz.Developer, Scopes: []authz.Scope{"runs:create", "agents:read"}}, nil
-	}
-	return k.stage.Authenticate(ctx, key)
-}
-
 // endpoint plays a model's endpoint behind the gateway, and the plans before it.
 type endpoint struct {
 	pieces []string
@@ -204,25 +190,8 @@ func (e *endpoint) serve(t *testing.T) string {
 			},
 		},
 	}
-	api, err := httpapi.New(httpapi.Config{Raw: p.Routes(), Auth: proxyKeys{&stage{}}, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var served sync.WaitGroup
-	served.Go(func() {
-		if err := api.Serve(l); err != nil {
-			t.Error(err)
-		}
-	})
-	t.Cleanup(func() {
-		_ = api.Shutdown(context.WithoutCancel(t.Context()))
-		served.Wait()
-	})
-	return "http://" + l.Addr().String() + "/api/v1/llm/chat/completions"
+	url, _ := httpapitest.Serve(t, keys, p.Routes())
+	return url + "/api/v1/llm/chat/completions"
 }
 
 var ours = []*regexp.Regexp{ // what differs from answer to answer
@@ -298,7 +267,7 @@ func TestProxyExchanges(t *testing.T) {
 			if bytes.Contains(text, []byte("secret")) {
 				t.Errorf("what is wrong inside is told: %s", text)
 			}
-			golden(t, "proxy/"+tt.name+".txt", append(bytes.TrimRight(text, "\n"), '\n'))
+			goldentest.Check(t, "testdata/proxy/"+tt.name+".txt", append(bytes.TrimRight(text, "\n"), '\n'))
 			if len(tt.at.asked) > 0 && tt.at.asked[0] != tt.body {
 				t.Errorf("passed on was %s", tt.at.asked[0])
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/internal/fault"
+	"agentd/internal/goldentest"
 	"agentd/internal/httpapi"
 	"agentd/internal/run"
 	"agentd/internal/schema"
@@ -38,7 +39,7 @@ func TestRequests(t *testing.T) {
 			if refused != strings.HasPrefix(name, "refused-") {
 				t.Errorf("refused: %t", refused)
 			}
-			golden(t, "requests/"+name+".want", out)
+			goldentest.Check(t, "testdata/requests/"+name+".want", out)
 		})
 	}
 }
@@ -86,17 +87,7 @@ func TestEverythingIsSaidToTheRun(t *testing.T) {
 // Whatever bytes come, they are refused as a caller's fault or become a run
 // whose parts can be stored and read again.
 func FuzzChatRequest(f *testing.F) {
-	files, err := filepath.Glob("testdata/requests/*.json")
-	if err != nil {
-		f.Fatal(err)
-	}
-	for _, file := range files {
-		body, err := os.ReadFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(body)
-	}
+	goldentest.Seed(f, "testdata/requests/*.json")
 	f.Fuzz(func(t *testing.T, body []byte) {
 		req, start, err := read(body)
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/internal/fault"
+	"agentd/internal/goldentest"
 	"agentd/internal/httpapi"
 	"agentd/internal/model"
 	"agentd/internal/run"
@@ -84,7 +85,7 @@ func TestResponseRequests(t *testing.T) {
 					Asked    asked         `json:"asked"`
 				}{c.AgentID, req.Streams(), c.Input, c.standing, c.Metadata, c.Options, req.asked()})
 			}
-			golden(t, "responses/"+name+".want", out)
+			goldentest.Check(t, "testdata/responses/"+name+".want", out)
 		})
 	}
 }
@@ -127,17 +128,7 @@ func TestInputsAreBounded(t *testing.T) {
 // Whatever bytes come, they are refused as a caller's fault or become a run
 // whose history every endpoint takes: results follow the calls that they answer.
 func FuzzResponseRequest(f *testing.F) {
-	files, err := filepath.Glob("testdata/responses/*.json")
-	if err != nil {
-		f.Fatal(err)
-	}
-	for _, file := range files {
-		body, err := os.ReadFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(body)
-	}
+	goldentest.Seed(f, "testdata/responses/*.json")
 	f.Fuzz(func(t *testing.T, body []byte) {
 		req, c, err := readResponse(body)
 		if err != nil {

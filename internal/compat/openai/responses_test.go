@@ -3,12 +3,9 @@ package openai
 import (
 	"context"
 	"errors"
-	"io"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -16,6 +13,7 @@ import (
 
 	"agentd/internal/event"
 	"agentd/internal/fault"
+	"agentd/internal/goldentest"
 	"agentd/internal/model"
 	"agentd/internal/response"
 	"agentd/internal/run"
@@ -231,7 +229,7 @@ func TestResponseExchanges(t *testing.T) {
 				tt.path = responses
 			}
 			got := s.exchange(t, method, tt.path, tt.body, tt.header...)
-			golden(t, "exchanges/responses-"+tt.name+".txt", got)
+			goldentest.Check(t, "testdata/exchanges/responses-"+tt.name+".txt", got)
 			if strings.HasPrefix(tt.name, "stream") {
 				wellFormed(t, string(got))
 			}
@@ -339,49 +337,6 @@ func TestAResponseHasNoHoles(t *testing.T) {
 		if !strings.Contains(got, `"text":"`+strings.Repeat("x", 2000)+`"`) {
 			t.Errorf("the answer is %s", got[max(0, len(got)-3000):])
 		}
-	}
-}
-
-// As chats, responses go on without their client, unless it read a stream and
-// the agent's policy says otherwise; what runs in the background goes on anyway.
-func TestAResponsesClientGoesAway(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		name, body      string
-		policy, cancels bool
-	}{
-		{name: "stream", body: respondStream},
-		{name: "stream-with-policy", body: respondStream, policy: true, cancels: true},
-		{name: "background-stream-with-policy", body: strings.Replace(respondStream, "{", `{"background":true,`, 1), policy: true},
-		{name: "plain-with-policy", body: respond, policy: true},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			s := newStage(t)
-			s.onLeave = tt.policy
-			s.says("llm.chunk", `{"text":"Well"}`)
-			ctx, leave := context.WithCancel(t.Context())
-			defer leave()
-			req := s.request(t, "POST", responses, tt.body).WithContext(ctx)
-			var asking sync.WaitGroup
-			asking.Go(func() {
-				resp, err := client.Do(req)
-				if err != nil {
-					return // it left before there was an answer
-				}
-				defer resp.Body.Close()
-				_, _ = io.Copy(io.Discard, resp.Body)
-			})
-			for s.hub.Readers() == 0 {
-				time.Sleep(time.Millisecond)
-			}
-			leave()
-			asking.Wait()
-			s.serving.Wait()
-			if cancelled := len(s.canceled) > 0; cancelled != tt.cancels {
-				t.Errorf("the run was cancelled: %t", cancelled)
-			}
-		})
 	}
 }
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/maypok86/otter/v2"
+	"agentd/internal/cache"
 
 	"agentd/internal/model"
 )
@@ -23,18 +23,13 @@ type kept = map[string]*model.Credential
 // vault holds what tenants keep. Calls of one tenant that come at once share
 // one reading of the store; one that is dropped while it is read is read again.
 type vault struct {
-	tenants *otter.Cache[string, kept]
-	load    otter.LoaderFunc[string, kept]
+	tenants *cache.Cache[string, kept]
+	load    func(context.Context, string) (kept, error)
 }
 
 func newVault(load func(context.Context, string) (kept, error), elapsed func() time.Duration) *vault {
 	return &vault{
-		tenants: otter.Must(&otter.Options[string, kept]{
-			MaximumSize:      maxTenants,
-			ExpiryCalculator: otter.ExpiryWriting[string, kept](keepFor),
-			Clock:            ticks{elapsed},
-			Logger:           &otter.NoopLogger{}, // a failed read is the caller's error
-		}),
+		tenants: cache.New(cache.Options[string, kept]{Most: maxTenants, Lasts: cache.For[kept](keepFor), Elapsed: elapsed}),
 		// The reading is everybody's who waits for it, so it does not end with the
 		// request that began it.
 		load: func(ctx context.Context, tenant string) (kept, error) {
@@ -46,14 +41,7 @@ func newVault(load func(context.Context, string) (kept, error), elapsed func() t
 }
 
 func (v *vault) of(ctx context.Context, tenant string) (kept, error) {
-	return v.tenants.Get(ctx, tenant, v.load)
+	return v.tenants.Load(ctx, tenant, v.load)
 }
 
-func (v *vault) drop(tenant string) { v.tenants.Invalidate(tenant) }
-
-// ticks is the cache's clock. It gives no ticks for a background clean-up,
-// which the size makes unnecessary.
-type ticks struct{ elapsed func() time.Duration }
-
-func (t ticks) NowNano() int64                      { return int64(t.elapsed()) }
-func (t ticks) Tick(time.Duration) <-chan time.Time { return nil }
+func (v *vault) drop(tenant string) { v.tenants.Drop(tenant) }

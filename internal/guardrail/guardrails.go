@@ -7,7 +7,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/maypok86/otter/v2"
+
+	"agentd/internal/cache"
 
 	"agentd/internal/authz"
 	"agentd/internal/fault"
@@ -46,12 +47,12 @@ type Guardrails struct {
 	options Options
 	store   *resource.Store[Guardrail]
 	recent  *resource.Recent[Guardrail]
-	ready   *otter.Cache[madeKey, compiled] // what was compiled of them
+	ready   *cache.Cache[madeKey, compiled] // what was compiled of them
 }
 
 // New makes the guardrails.
 func New(deps resource.Deps, o Options) *Guardrails {
-	a := &Guardrails{deps: deps, options: o, ready: otter.Must(&otter.Options[madeKey, compiled]{MaximumSize: 1000})}
+	a := &Guardrails{deps: deps, options: o, ready: cache.New(cache.Options[madeKey, compiled]{Most: 1000})}
 	a.store = resource.NewStore(a.kind(), deps)
 	a.recent = resource.NewRecent(a.store, recentBytes)
 	return a
@@ -110,7 +111,7 @@ func (a *Guardrails) list(ctx context.Context, who authz.Caller, _ *listIn) (*ro
 // config. Errors: the fields that the changes make wrong.
 func (a *Guardrails) made(g *Guardrail, override schema.Nullable) (compiled, []fault.Field) {
 	k := madeKey{g.TenantID, g.ID, g.Version, string(override)}
-	if c, ok := a.ready.GetIfPresent(k); ok {
+	if c, ok := a.ready.Get(k); ok {
 		return c, nil
 	}
 	config := g.Config

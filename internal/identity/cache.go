@@ -2,11 +2,10 @@ package identity
 
 import (
 	"context"
-	"errors"
 	"sync/atomic"
 	"time"
 
-	"github.com/maypok86/otter/v2"
+	"agentd/internal/cache"
 
 	"agentd/internal/authz"
 )
@@ -39,23 +38,23 @@ type cached struct {
 	noted   atomic.Bool
 }
 
-// cache holds the credentials that are in use. Only those that exist are in
+// credentials holds those that are in use. Only those that exist are in
 // it; concurrent readers of one share one read of the store; one that is
 // dropped while it is being read is read again.
-type cache struct {
+type credentials struct {
 	store    Store
 	epoch    atomic.Uint64 // what was read in an earlier one does not count
-	keys     *otter.Cache[prefix, *cached]
-	sessions *otter.Cache[sessionPrefix, *cached]
-	ids      *otter.Cache[string, *cached] // keys and sessions
+	keys     *shelf[prefix]
+	sessions *shelf[sessionPrefix]
+	ids      *shelf[string] // keys and sessions
 
-	loadKey     otter.LoaderFunc[prefix, *cached]
-	loadSession otter.LoaderFunc[sessionPrefix, *cached]
+	loadKey     func(context.Context, prefix) (*cached, error)
+	loadSession func(context.Context, sessionPrefix) (*cached, error)
 }
 
-func newCache(store Store, elapsed func() time.Duration) *cache {
-	c := &cache{
-		store: store, keys: newOtter[prefix](elapsed), sessions: newOtter[sessionPrefix](elapsed), ids: newOtter[string](elapsed),
+func newCredentials(store Store, elapsed func() time.Duration) *credentials {
+	c := &credentials{
+		store: store, keys: newShelf[prefix](elapsed), sessions: newShelf[sessionPrefix](elapsed), ids: newShelf[string](elapsed),
 	}
 	c.loadKey = func(ctx context.Context, p prefix) (*cached, error) {
 		epoch := c.epoch.Load()
@@ -70,21 +69,12 @@ func newCache(store Store, elapsed func() time.Duration) *cache {
 	return c
 }
 
-func newOtter[K comparable](elapsed func() time.Duration) *otter.Cache[K, *cached] {
-	return otter.Must(&otter.Options[K, *cached]{
-		MaximumSize:      cacheSize,
-		ExpiryCalculator: otter.ExpiryWriting[K, *cached](cacheTime),
-		Clock:            ticks{elapsed},
-		Logger:           &otter.NoopLogger{}, // a failed read is the caller's error
-	})
+// shelf has credentials by one kind of key.
+type shelf[K comparable] = cache.Cache[K, *cached]
+
+func newShelf[K comparable](elapsed func() time.Duration) *shelf[K] {
+	return cache.New(cache.Options[K, *cached]{Most: cacheSize, Lasts: cache.For[*cached](cacheTime), Elapsed: elapsed})
 }
-
-// ticks is the cache's clock. It gives no ticks for a background clean-up,
-// which the size makes unnecessary.
-type ticks struct{ elapsed func() time.Duration }
-
-func (t ticks) NowNano() int64                      { return int64(t.elapsed()) }
-func (t ticks) Tick(time.Duration) <-chan time.Time { return nil }
 
 // entry is what a credential is cached as.
 type entry interface{ cached() *cached }
@@ -113,9 +103,6 @@ func (c *SessionCredential) cached() *cached {
 }
 
 func keep(epoch uint64, cred entry, err error) (*cached, error) {
-	if errors.Is(err, ErrNotFound) {
-		return nil, otter.ErrNotFound
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -125,18 +112,18 @@ func keep(epoch uint64, cred entry, err error) (*cached, error) {
 }
 
 // key gives the credential of a key, or ErrNotFound.
-func (c *cache) key(ctx context.Context, raw RawKey) (*cached, error) {
+func (c *credentials) key(ctx context.Context, raw RawKey) (*cached, error) {
 	return find(ctx, c, c.keys, prefix([]byte(raw.Prefix())), c.loadKey)
 }
 
 // session gives the credential of a session, or ErrNotFound.
-func (c *cache) session(ctx context.Context, raw RawSession) (*cached, error) {
+func (c *credentials) session(ctx context.Context, raw RawSession) (*cached, error) {
 	return find(ctx, c, c.sessions, sessionPrefix([]byte(raw.Prefix())), c.loadSession)
 }
 
 // byID gives the credential that a caller of that tenant came with, or
 // ErrNotFound.
-func (c *cache) byID(ctx context.Context, tenantID, keyID, sessionID string) (*cached, error) {
+func (c *credentials) byID(ctx context.Context, tenantID, keyID, sessionID string) (*cached, error) {
 	id := keyID + sessionID // one of them
 	got, err := find(ctx, c, c.ids, id, func(ctx context.Context, id string) (*cached, error) {
 		epoch := c.epoch.Load()
@@ -153,42 +140,34 @@ func (c *cache) byID(ctx context.Context, tenantID, keyID, sessionID string) (*c
 	return got, err
 }
 
-func find[K comparable](ctx context.Context, c *cache, in *otter.Cache[K, *cached], k K, load otter.LoaderFunc[K, *cached]) (*cached, error) {
+func find[K comparable](ctx context.Context, c *credentials, in *shelf[K], k K, load func(context.Context, K) (*cached, error)) (*cached, error) {
 	for range 3 {
 		epoch := c.epoch.Load()
-		got, err := in.Get(ctx, k, load)
+		got, err := in.Load(ctx, k, load)
 		if err != nil {
-			return nil, missing(err)
+			return nil, err
 		}
 		if got.epoch >= epoch {
 			return got, nil
 		}
-		in.Invalidate(k)
+		in.Drop(k)
 	}
-	got, err := load(ctx, k) // others forget all the time
-	return got, missing(err)
-}
-
-func missing(err error) error {
-	if errors.Is(err, otter.ErrNotFound) {
-		return ErrNotFound
-	}
-	return err
+	return load(ctx, k) // others forget all the time
 }
 
 // drop forgets a key or a session at once. What has no prefix of that kind is
 // a hint that was garbled, and ignored.
-func (c *cache) drop(kind, findBy, id string) {
+func (c *credentials) drop(kind, findBy, id string) {
 	switch {
 	case kind == keyKind && len(findBy) == prefixLen:
-		c.keys.Invalidate(prefix([]byte(findBy)))
+		c.keys.Drop(prefix([]byte(findBy)))
 	case kind == sessionKind && len(findBy) == sessionPrefixLen:
-		c.sessions.Invalidate(sessionPrefix([]byte(findBy)))
+		c.sessions.Drop(sessionPrefix([]byte(findBy)))
 	default:
 		return
 	}
-	c.ids.Invalidate(id)
+	c.ids.Drop(id)
 }
 
 // forget drops everything at once, also what is being read at the moment.
-func (c *cache) forget() { c.epoch.Add(1) }
+func (c *credentials) forget() { c.epoch.Add(1) }

@@ -6,7 +6,7 @@ import (
 	"agentd/internal/txn"
 )
 
-// Credentials are believed for a moment; see cache. What changes them says so
+// Credentials are believed for a moment; see credentials. What changes them says so
 // here: on this node that counts at once, and other nodes are given a hint,
 // which may be lost.
 

@@ -162,7 +162,7 @@ type Service struct {
 	clock clock.Clock
 	plans *quota.Plans
 	audit audit.Recorder // nil: nobody
-	cache *cache
+	cache *credentials
 	uses  *useRecorder
 	hint  func(string) // nil: nobody
 	box   *secret.Box  // of stream tokens
@@ -181,7 +181,7 @@ func New(cfg Config) *Service {
 	}
 	s := &Service{db: cfg.DB, store: cfg.Store, clock: cfg.Clock, plans: cfg.Plans, audit: cfg.Audit, hint: cfg.Hint}
 	s.box = streamBox(cfg.Box)
-	s.cache = newCache(cfg.Store, cfg.Elapsed)
+	s.cache = newCredentials(cfg.Store, cfg.Elapsed)
 	s.uses = newUseRecorder(func(ctx context.Context, uses []Use) error {
 		return cfg.DB.Write(ctx, func(tx txn.Tx) error { return cfg.Store.RecordUse(tx, uses) })
 	}, cfg.Log)

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/maypok86/otter/v2"
+	"agentd/internal/cache"
 
 	"agentd/internal/resource"
 )
@@ -18,7 +18,7 @@ const freshFor = time.Second
 // tenant without servers costs one short query a second and not one a run. A
 // change by this process is seen at once.
 type roster struct {
-	cache *otter.Cache[string, known]
+	cache *cache.Cache[string, known]
 
 	mu         sync.Mutex
 	generation uint64
@@ -30,9 +30,9 @@ type known struct {
 }
 
 func newRoster() *roster {
-	return &roster{cache: otter.Must(&otter.Options[string, known]{
-		MaximumWeight: 20_000,
-		Weigher:       func(_ string, k known) uint32 { return uint32(1 + len(k.servers)) },
+	return &roster{cache: cache.New(cache.Options[string, known]{
+		Weight: 20_000,
+		Weigh:  func(_ string, k known) uint32 { return uint32(1 + len(k.servers)) },
 	})}
 }
 
@@ -40,14 +40,14 @@ func (r *roster) forget(tenant string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.generation++
-	r.cache.Invalidate(tenant)
+	r.cache.Drop(tenant)
 }
 
 // enabled gives a tenant's servers that are not disabled. They are shared and
 // must not be changed.
 func (s *Service) enabled(ctx context.Context, tenant string) ([]*Server, error) {
 	now := s.Clock.Now()
-	if k, ok := s.roster.cache.GetIfPresent(tenant); ok && now.Sub(k.read) < freshFor {
+	if k, ok := s.roster.cache.Get(tenant); ok && now.Sub(k.read) < freshFor {
 		return k.servers, nil
 	}
 	s.roster.mu.Lock()

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/maypok86/otter/v2"
+	"agentd/internal/cache"
 
 	"agentd/internal/tool"
 )
@@ -13,7 +13,7 @@ import (
 // sets keeps what was compiled for agents: schemas of tools are dear to
 // compile and seldom change.
 type sets struct {
-	cache *otter.Cache[setKey, compiledSet]
+	cache *cache.Cache[setKey, compiledSet]
 }
 
 type setKey struct{ tenant, agent string }
@@ -27,14 +27,14 @@ type compiledSet struct {
 const mostSets = 20_000
 
 func newSets() *sets {
-	return &sets{cache: otter.Must(&otter.Options[setKey, compiledSet]{
-		MaximumWeight: mostSets,
-		Weigher:       func(_ setKey, c compiledSet) uint32 { return uint32(1 + c.set.Len()) },
+	return &sets{cache: cache.New(cache.Options[setKey, compiledSet]{
+		Weight: mostSets,
+		Weigh:  func(_ setKey, c compiledSet) uint32 { return uint32(1 + c.set.Len()) },
 	})}
 }
 
 func (s *sets) find(key setKey, made [sha256.Size]byte) (tool.Set, bool) {
-	c, ok := s.cache.GetIfPresent(key)
+	c, ok := s.cache.Get(key)
 	return c.set, ok && c.print == made
 }
 

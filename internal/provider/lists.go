@@ -6,7 +6,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/maypok86/otter/v2"
+	"agentd/internal/cache"
 
 	"agentd/internal/model"
 )
@@ -39,21 +39,20 @@ type listed struct {
 // question.
 type lists struct {
 	lister model.Lister
-	cache  *otter.Cache[listKey, *listed]
+	cache  *cache.Cache[listKey, *listed]
 }
 
 func newLists(lister model.Lister, elapsed func() time.Duration) *lists {
-	return &lists{lister: lister, cache: otter.Must(&otter.Options[listKey, *listed]{
-		MaximumWeight: maxModels,
-		Weigher:       func(_ listKey, l *listed) uint32 { return uint32(len(l.models)) + 10 },
-		ExpiryCalculator: otter.ExpiryWritingFunc(func(e otter.Entry[listKey, *listed]) time.Duration {
-			if e.Value.failed != "" {
+	return &lists{lister: lister, cache: cache.New(cache.Options[listKey, *listed]{
+		Weight: maxModels,
+		Weigh:  func(_ listKey, l *listed) uint32 { return uint32(len(l.models)) + 10 },
+		Lasts: func(l *listed) time.Duration {
+			if l.failed != "" {
 				return failedFor
 			}
 			return listedFor
-		}),
-		Clock:  ticks{elapsed},
-		Logger: &otter.NoopLogger{}, // a failed question is the caller's error
+		},
+		Elapsed: elapsed,
 	})}
 }
 
@@ -63,19 +62,12 @@ func (l *lists) of(ctx context.Context, tenant string, to model.Target) (*listed
 		tenant = ""
 	}
 	key := listKey{tenant, to.Provider, to.BaseURL, sha256.Sum256([]byte(to.APIKey.Reveal()))}
-	return l.cache.Get(ctx, key, otter.LoaderFunc[listKey, *listed](func(ctx context.Context, _ listKey) (*listed, error) {
+	return l.cache.Load(ctx, key, func(ctx context.Context, _ listKey) (*listed, error) {
 		// Others wait for it too. It ends by itself: the port bounds it.
 		models, err := l.lister.ListModels(context.WithoutCancel(ctx), to)
 		if e, ok := errors.AsType[*model.Error](err); ok {
 			return &listed{failed: e.Detail}, nil
 		}
 		return &listed{models: models}, err
-	}))
+	})
 }
-
-// ticks is the cache's clock. It gives no ticks for a background clean-up,
-// which the weight makes unnecessary.
-type ticks struct{ elapsed func() time.Duration }
-
-func (t ticks) NowNano() int64                      { return int64(t.elapsed()) }
-func (t ticks) Tick(time.Duration) <-chan time.Time { return nil }

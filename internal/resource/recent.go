@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/maypok86/otter/v2"
+	"agentd/internal/cache"
 )
 
 // FreshFor is how long another process's change may go unnoticed by [Recent].
@@ -24,7 +24,7 @@ type recentItem[T any] struct {
 // read before a change is never kept after it.
 type Recent[T any] struct {
 	store *Store[T]
-	cache *otter.Cache[recentKey, recentItem[T]]
+	cache *cache.Cache[recentKey, *recentItem[T]]
 
 	mu         sync.Mutex
 	generation uint64 // of changes by this process
@@ -32,9 +32,9 @@ type Recent[T any] struct {
 
 // NewRecent bounds what is kept by the size of its JSON, in bytes.
 func NewRecent[T any](s *Store[T], bytes uint64) *Recent[T] {
-	return &Recent[T]{store: s, cache: otter.Must(&otter.Options[recentKey, recentItem[T]]{
-		MaximumWeight: bytes,
-		Weigher:       func(_ recentKey, e recentItem[T]) uint32 { return uint32(e.bytes) },
+	return &Recent[T]{store: s, cache: cache.New(cache.Options[recentKey, *recentItem[T]]{
+		Weight: bytes,
+		Weigh:  func(_ recentKey, e *recentItem[T]) uint32 { return uint32(e.bytes) },
 	})}
 }
 
@@ -65,13 +65,13 @@ func (r *Recent[T]) Forget(tenant, id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.generation++
-	r.cache.Invalidate(recentKey{tenant, id})
+	r.cache.Drop(recentKey{tenant, id})
 }
 
 // find gives what is known, whether that is fresh, and the generation to keep
 // what is read instead.
 func (r *Recent[T]) find(key recentKey, now time.Time) (known *T, fresh bool, generation uint64) {
-	if e, ok := r.cache.GetIfPresent(key); ok {
+	if e, ok := r.cache.Get(key); ok {
 		if now.Sub(e.read) < FreshFor {
 			return e.value, true, 0
 		}
@@ -87,6 +87,6 @@ func (r *Recent[T]) keep(key recentKey, v *T, bytes int, read time.Time, generat
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.generation == generation {
-		r.cache.Set(key, recentItem[T]{v, bytes, read})
+		r.cache.Set(key, &recentItem[T]{v, bytes, read})
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/maypok86/otter/v2"
+	"agentd/internal/cache"
 
 	"agentd/internal/clock"
 	"agentd/internal/model"
@@ -122,16 +122,16 @@ type Config struct {
 // concurrent use.
 type Service struct {
 	Config
-	cache *otter.Cache[key, *indexed]
+	cache *cache.Cache[key, *indexed]
 }
 
 type key struct{ tenant, collection string }
 
 // New makes a service.
 func New(c Config) *Service {
-	return &Service{c, otter.Must(&otter.Options[key, *indexed]{
-		MaximumWeight: cacheBytes,
-		Weigher:       func(_ key, x *indexed) uint32 { return uint32(min(max(x.bytes.Load(), 1<<10), cacheBytes)) },
+	return &Service{c, cache.New(cache.Options[key, *indexed]{
+		Weight: cacheBytes,
+		Weigh:  func(_ key, x *indexed) uint32 { return uint32(min(max(x.bytes.Load(), 1<<10), cacheBytes)) },
 	})}
 }
 
@@ -210,6 +210,6 @@ func (s *Service) Drop(tx txn.Tx, tenant, collection string) error {
 	if err := s.Store.Drop(tx, tenant, collection); err != nil {
 		return err
 	}
-	tx.AfterCommit(func() { s.cache.Invalidate(key{tenant, collection}) })
+	tx.AfterCommit(func() { s.cache.Drop(key{tenant, collection}) })
 	return s.Queue.Remove(tx, WorkKind, collection)
 }

@@ -121,9 +121,9 @@ func (s *Service) index(ctx context.Context, tenant, collection string) (*indexe
 		return nil, err
 	}
 	k := key{tenant, collection}
-	x, ok := s.cache.GetIfPresent(k)
+	x, ok := s.cache.Get(k)
 	if !ok {
-		x, _ = s.cache.SetIfAbsent(k, &indexed{index: textindex.New()})
+		x = s.cache.First(k, &indexed{index: textindex.New()})
 	}
 	if x.version.Load() == state.Version {
 		return x, nil

@@ -23,7 +23,8 @@ import (
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/types"
-	"github.com/maypok86/otter/v2"
+
+	"agentd/internal/cache"
 )
 
 const (
@@ -53,9 +54,9 @@ var ErrTooExpensive = errors.New("the rule takes too long")
 
 type key struct{ source, names string }
 
-var compiled = otter.Must(&otter.Options[key, *Rule]{
-	MaximumWeight: cachedSource,
-	Weigher:       func(k key, _ *Rule) uint32 { return uint32(len(k.source) + len(k.names) + 64) },
+var compiled = cache.New(cache.Options[key, *Rule]{
+	Weight: cachedSource,
+	Weigh:  func(k key, _ *Rule) uint32 { return uint32(len(k.source) + len(k.names) + 64) },
 })
 
 // Compile gives the rule of a source in which the names are variables. What it
@@ -69,7 +70,7 @@ func Compile(source string, names ...string) (*Rule, error) {
 		return nil, fmt.Errorf("the rule is longer than %d bytes", MaxLength)
 	}
 	k := key{source, strings.Join(names, ",")}
-	if r, ok := compiled.GetIfPresent(k); ok {
+	if r, ok := compiled.Get(k); ok {
 		return r, nil
 	}
 	r, err := compile(source, names)

@@ -58,11 +58,10 @@ func (st *standing) expire() {
 }
 
 func (s *Service) of(tenant string) *standing {
-	if st, ok := s.known.GetIfPresent(tenant); ok {
+	if st, ok := s.known.Get(tenant); ok {
 		return st
 	}
-	st, _ := s.known.SetIfAbsent(tenant, &standing{told: map[string]bool{}})
-	return st
+	return s.known.First(tenant, &standing{told: map[string]bool{}})
 }
 
 // copy gives the view as it is.

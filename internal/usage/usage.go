@@ -23,7 +23,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/maypok86/otter/v2"
+	"agentd/internal/cache"
 
 	"agentd/internal/audit"
 	"agentd/internal/clock"
@@ -103,7 +103,7 @@ type Deps struct {
 // Service is the slice. It is safe for concurrent use.
 type Service struct {
 	Deps
-	known    *otter.Cache[string, *standing] // by tenant
+	known    *cache.Cache[string, *standing] // by tenant
 	gathered gathered
 }
 
@@ -118,7 +118,7 @@ const knownTenants = 50_000
 
 // New makes a service.
 func New(d Deps) *Service {
-	return &Service{Deps: d, gathered: gathered{some: make(chan struct{}, 1)}, known: otter.Must(&otter.Options[string, *standing]{MaximumSize: knownTenants})}
+	return &Service{Deps: d, gathered: gathered{some: make(chan struct{}, 1)}, known: cache.New(cache.Options[string, *standing]{Most: knownTenants})}
 }
 
 // PlanKnown says whether the operator has a plan.
@@ -137,7 +137,7 @@ func (s *Service) PlanOf(ctx context.Context, tenant string) (quota.Plan, error)
 // TermsChanged has the next question see a plan or budget that was just
 // changed by this process; others see it within a second.
 func (s *Service) TermsChanged(tenant string) {
-	if st, ok := s.known.GetIfPresent(tenant); ok {
+	if st, ok := s.known.Get(tenant); ok {
 		st.expire()
 	}
 }

@@ -32,17 +32,38 @@ type Limits struct {
 	ActiveSessions    *int64 `json:"active_sessions"`
 }
 
-func (l *Limits) at(r Resource) **int64 {
-	return map[Resource]**int64{
-		RunsPerMonth: &l.RunsPerMonth, TokensPerMonth: &l.TokensPerMonth, TokensPerDay: &l.TokensPerDay, ToolCallsPerMonth: &l.ToolCallsPerMonth,
-		RequestsPerMinute: &l.RequestsPerMinute, RequestsPerHour: &l.RequestsPerHour, RequestsPerDay: &l.RequestsPerDay,
-		Agents: &l.Agents, Teams: &l.Teams, KnowledgeBases: &l.KnowledgeBases, Workspaces: &l.Workspaces, Webhooks: &l.Webhooks,
-		ActiveSessions: &l.ActiveSessions,
-	}[r]
-}
-
 // Of is the limit of a resource; nil: none.
-func (l *Limits) Of(r Resource) *int64 { return *l.at(r) }
+func (l *Limits) Of(r Resource) *int64 {
+	switch r {
+	case RunsPerMonth:
+		return l.RunsPerMonth
+	case TokensPerMonth:
+		return l.TokensPerMonth
+	case TokensPerDay:
+		return l.TokensPerDay
+	case ToolCallsPerMonth:
+		return l.ToolCallsPerMonth
+	case RequestsPerMinute:
+		return l.RequestsPerMinute
+	case RequestsPerHour:
+		return l.RequestsPerHour
+	case RequestsPerDay:
+		return l.RequestsPerDay
+	case Agents:
+		return l.Agents
+	case Teams:
+		return l.Teams
+	case KnowledgeBases:
+		return l.KnowledgeBases
+	case Workspaces:
+		return l.Workspaces
+	case Webhooks:
+		return l.Webhooks
+	case ActiveSessions:
+		return l.ActiveSessions
+	}
+	return nil
+}
 
 // Refills says whether any of the limits is of what refills.
 func (l *Limits) Refills() bool {

@@ -1,6 +1,7 @@
 package quota_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -158,5 +159,23 @@ func TestPeriods(t *testing.T) {
 	}
 	if got := quota.Month.End(time.Date(2026, 12, 5, 0, 0, 0, 0, time.UTC)); !got.Equal(time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)) {
 		t.Errorf("the month ends at %v", got)
+	}
+}
+
+// Every resource has its limit, under the name that it has in the file.
+func TestLimitsOf(t *testing.T) {
+	t.Parallel()
+	for _, r := range slices.Concat(quota.Refilling, quota.Requests, quota.Things) {
+		plans, err := quota.Parse([]byte(`{"plans":[{"id":"a","name":"A","limits":{"` + string(r) + `":7}}],"default":"a"}`))
+		if err != nil {
+			t.Errorf("%s: %v", r, err)
+			continue
+		}
+		for _, other := range slices.Concat(quota.Refilling, quota.Requests, quota.Things) {
+			plan, _ := plans.Of("a")
+			if got := plan.Limits.Of(other); (got != nil) != (other == r) || got != nil && *got != 7 {
+				t.Errorf("a limit of %s is one of %s: %v", r, other, got)
+			}
+		}
 	}
 }

@@ -82,8 +82,11 @@ func (s *Service) standing(ctx context.Context, tenant string) (view, error) {
 			return v, err
 		}
 	}
+	if !v.bounded() {
+		return v, nil
+	}
 	month, day := monthOf(now), dayOf(now)
-	if !v.bounded() || v.day == day && now.Sub(v.at) < freshFor {
+	if v.day == day && now.Sub(v.at) < freshFor {
 		return v, nil
 	}
 	totals, err := s.Store.Totals(ctx, tenant, month, day)

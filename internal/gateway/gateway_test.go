@@ -38,8 +38,18 @@ var price = &model.Price{Input: 1, Output: 2}
 
 func newStage(fallback string, answers map[string]said) *stage {
 	s := &stage{answers: answers}
-	s.gateway = Gateway{Models: s, Client: s, Plans: s, Fallback: fallback}
+	s.gateway = Gateway{Models: s, Client: s, Plans: s, Fallback: fallback, CheckAgent: s.check}
 	return s
+}
+
+const agentID = "01990000-0000-7000-8000-00000000000a"
+
+// check knows one agent of acme's.
+func (s *stage) check(_ context.Context, tenant, id string) error {
+	if tenant != "acme" || id != agentID {
+		return fault.NoSuch("agent")
+	}
+	return nil
 }
 
 // Resolve implements Models.
@@ -105,7 +115,7 @@ var who = authz.Caller{TenantID: "acme", KeyID: "key-1"}
 
 func (s *stage) open(t *testing.T) *Call {
 	t.Helper()
-	call, err := s.gateway.Open(t.Context(), who, Ask{Model: "one", Source: quota.SourceLLM, AgentID: "agent-1"})
+	call, err := s.gateway.Open(t.Context(), who, Ask{Model: "one", Source: quota.SourceLLM, AgentID: agentID})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +126,7 @@ func (s *stage) open(t *testing.T) *Call {
 // counted is a call that was counted, of the agent and key of this test.
 func counted(name string, in, out int64) quota.Use {
 	return quota.Use{
-		AgentID: "agent-1", KeyID: "key-1", Source: quota.SourceLLM, Model: "default/" + name, ModelCalls: 1,
+		AgentID: agentID, KeyID: "key-1", Source: quota.SourceLLM, Model: "default/" + name, ModelCalls: 1,
 		InputTokens: in, OutputTokens: out, CostNano: in*1000 + out*2000,
 	}
 }
@@ -152,6 +162,12 @@ func TestOpen(t *testing.T) {
 	}
 	if _, err := s.gateway.Open(t.Context(), authz.Caller{TenantID: "other"}, Ask{Model: "one"}); err == nil {
 		t.Error("another tenant's model was found")
+	}
+
+	for _, agent := range []string{"agent", "01990000-0000-7000-8000-00000000000b"} {
+		if _, err := s.gateway.Open(t.Context(), who, Ask{Model: "one", AgentID: agent}); !fault.Is(err, fault.NotFound) || len(s.asked) != 0 {
+			t.Errorf("for the agent %q: %v, asked were %v", agent, err, s.asked)
+		}
 	}
 
 	s.plan = fault.New(fault.Limited, "", "Enough for today.")

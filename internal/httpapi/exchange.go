@@ -9,6 +9,7 @@ import (
 
 	"agentd/internal/authz"
 	"agentd/internal/fault"
+	"agentd/internal/idempotency"
 )
 
 // exchange is one request and its answer: what the chain learns about it, for
@@ -27,7 +28,8 @@ type exchange struct {
 	op      *operation
 	who     authz.Caller
 
-	held *heldAnswer // the answer is gathered before it is sent; nil: it is sent as it comes
+	ticket *idempotency.Ticket // of a write that tells its Place; nil: it has no key
+	held   *heldAnswer         // the answer is gathered before it is sent; nil: it is sent as it comes
 
 	detached *detached // a stream goes on without the server's connection; nil: it does not
 

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"agentd/internal/authz"
 	"agentd/internal/fault"
@@ -26,11 +27,11 @@ const (
 )
 
 // repeatable says whether an operation takes an Idempotency-Key: every write by
-// somebody who is known (interface.md section 5).
+// somebody who is known (interface.md section 5), and those that say so.
 func repeatable(row route.Row) bool {
 	switch row.Method {
 	case http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
-		return !row.Public && strings.HasPrefix(row.Path, apiPrefix)
+		return !row.Public && (row.Repeats || strings.HasPrefix(row.Path, apiPrefix))
 	}
 	return false
 }
@@ -75,6 +76,70 @@ func (s *Server) serveRawOnce(x *exchange, r *http.Request, o *operation, serve 
 	return s.perform(x, r, o, hashUpload(r), func(ctx context.Context) error { return serve(x, r.WithContext(ctx), x.who) })
 }
 
+// Place says, in the transaction of a write (txn.Answer), where its answer will
+// be. It is what a row that is Attached tells of a write whose answer comes long
+// after its effect, or is a stream.
+type Place string
+
+// serveAttached serves a write that tells its Place. Nothing of its answer is
+// kept but that: Serve asks with DoneBefore where a repetition is answered from,
+// which may be while the first one is still answered.
+func (s *Server) serveAttached(x *exchange, r *http.Request, serve func(http.ResponseWriter, *http.Request, authz.Caller) error) error {
+	if err := checkKey(r); err != nil {
+		return err
+	}
+	if s.once == nil {
+		return serve(x, r, x.who)
+	}
+	request := onceRequest(x, r, hashUpload(r))
+	placed := func(v any) (*idempotency.Answer, error) {
+		return &idempotency.Answer{Status: http.StatusOK, Location: string(v.(Place))}, nil
+	}
+	for until := time.Now().Add(s.patience); ; {
+		ticket, err := s.once.Begin(request, placed)
+		if errors.Is(err, idempotency.ErrRunning) && time.Now().Before(until) && x.Err() == nil {
+			time.Sleep(5 * time.Millisecond) // the other's transaction is short
+			continue
+		}
+		if err != nil {
+			return running(err)
+		}
+		defer ticket.Close()
+		x.ticket = ticket
+		return serve(x, r.WithContext(txn.WithGuard(x, ticket)), x.who)
+	}
+}
+
+// running is what a repetition is told whose first request takes too long.
+func running(err error) error {
+	if !errors.Is(err, idempotency.ErrRunning) {
+		return err
+	}
+	f := fault.New(fault.Unavailable, "request_in_progress", "The first request with this Idempotency-Key is still running: send the same request again.")
+	f.RetryAfter = time.Second
+	return f
+}
+
+// DoneBefore gives the Place that an earlier request with the same
+// Idempotency-Key told, to the Serve of a row that is Attached after its write
+// failed with an error. Where there was none the error comes back. Errors: that
+// one; IDEMPOTENCY_KEY_REUSED.
+func DoneBefore(w http.ResponseWriter, r *http.Request, failed error) (Place, error) {
+	x := exchangeOf(r.Context())
+	if x.ticket == nil {
+		return "", failed
+	}
+	kept, err := x.ticket.Earlier(x)
+	switch {
+	case err != nil:
+		return "", running(err)
+	case kept == nil:
+		return "", failed
+	}
+	w.Header()[replayedHeader] = yes
+	return Place(kept.Location), nil
+}
+
 func checkKey(r *http.Request) error {
 	keys := r.Header[keyHeader]
 	if len(keys) > 1 {
@@ -88,11 +153,7 @@ func (s *Server) perform(x *exchange, r *http.Request, o *operation, body func(b
 	if s.once == nil {
 		return do(x)
 	}
-	request := idempotency.Request{
-		ID:     idempotency.ID{Tenant: x.who.TenantID, User: x.who.UserID, Key: r.Header[keyHeader][0]},
-		Target: idempotency.Target(r.Method, r.URL.RequestURI()), Body: body,
-	}
-	ticket, err := s.once.Begin(request, o.render)
+	ticket, err := s.once.Begin(onceRequest(x, r, body), o.render)
 	if err != nil {
 		return x.repeat(nil, err)
 	}
@@ -117,6 +178,13 @@ func (s *Server) perform(x *exchange, r *http.Request, o *operation, body func(b
 	ticket.Finish(x.gathered())
 	x.sendHeld()
 	return nil
+}
+
+func onceRequest(x *exchange, r *http.Request, body func(bool) (idempotency.Hash, bool)) idempotency.Request {
+	return idempotency.Request{
+		ID:     idempotency.ID{Tenant: x.who.TenantID, User: x.who.UserID, Key: r.Header[keyHeader][0]},
+		Target: idempotency.Target(r.Method, r.URL.RequestURI()), Body: body,
+	}
 }
 
 // gathered is the answer that is held; nil where there is none, or it is a

@@ -58,6 +58,9 @@ type Raw struct {
 	Quiet        bool // a probe: logged at debug level
 	Streams      bool // the answer is always an event stream
 
+	// Attached rows tell their Place, and answer repetitions themselves; see
+	// DoneBefore.
+	Attached bool
 	// In is what Params gives: fields that say where in the path, the query or the
 	// headers they come from, as of a row's input; nil: nothing is published of
 	// them but the path.
@@ -101,7 +104,11 @@ func (s *Server) rawOperation(raw Raw) *operation {
 		for i, name := range names {
 			r.SetPathValue(name, x.param(i))
 		}
-		if key := r.Header[keyHeader]; key != nil && o.repeatable {
+		switch key := r.Header[keyHeader]; {
+		case key == nil || !o.repeatable:
+		case raw.Attached:
+			return s.serveAttached(x, r, raw.Serve)
+		default:
 			return s.serveRawOnce(x, r, o, raw.Serve)
 		}
 		return raw.Serve(x, r, x.who)

@@ -42,6 +42,9 @@ type Config struct {
 	// Idempotency keeps the answers to writes that carry an Idempotency-Key.
 	// Nil: the header is not read.
 	Idempotency *idempotency.Keeper
+	// OncePatience is how long a repetition of a write that is Attached waits for
+	// the first request's commit; 0: 10 s.
+	OncePatience time.Duration
 	// Ready says whether requests can be answered: whether the database is
 	// there. Nil: always.
 	Ready func(ctx context.Context) error
@@ -78,6 +81,7 @@ type Server struct {
 	auth       Authenticator
 	sameOrigin *http.CrossOriginProtection
 	once       *idempotency.Keeper
+	patience   time.Duration // of a repetition with the first request
 	fresh      func(context.Context, authz.Caller) error
 	ready      func(context.Context) error
 	echo       func(context.Context) error
@@ -105,7 +109,7 @@ type Server struct {
 // that contradict themselves: mistakes of the program that a start reveals.
 func New(c Config) (*Server, error) {
 	s := &Server{
-		auth: c.Auth, sameOrigin: http.NewCrossOriginProtection(), once: c.Idempotency, fresh: c.Fresh, ready: c.Ready, echo: c.Echo, log: c.Log, tracer: c.Tracer,
+		auth: c.Auth, sameOrigin: http.NewCrossOriginProtection(), once: c.Idempotency, patience: orDefault(c.OncePatience, 10*time.Second), fresh: c.Fresh, ready: c.Ready, echo: c.Echo, log: c.Log, tracer: c.Tracer,
 		build: c.Build, started: time.Now(), mux: newMux(), proxies: c.Proxies,
 	}
 	if s.log == nil {

@@ -260,6 +260,29 @@ func TestFailureKeepsNothing(t *testing.T) {
 	})
 }
 
+// An answer that is committed is found, though who was given it is not done with
+// it; and the end of that one lets nobody else in twice.
+func TestAnswerIsFoundAtOnce(t *testing.T) {
+	each(t, func(t *testing.T, r *rig) {
+		first := r.begin(r.keeper, request("k", "body"))
+		if err := r.db.Write(txn.WithGuard(t.Context(), first), func(tx txn.Tx) error { return txn.Answer(tx, answer(201, "made")) }); err != nil {
+			t.Fatal(err)
+		}
+		second, err := r.keeper.Begin(request("k", "body"), rendered)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first.Close()
+		if _, err := r.keeper.Begin(request("k", "body"), rendered); !errors.Is(err, idempotency.ErrRunning) {
+			t.Errorf("while the second is at it: %v", err)
+		}
+		if got, err := second.Earlier(t.Context()); err != nil || got == nil || string(got.Body) != "made" {
+			t.Errorf("%v, %v", got, err)
+		}
+		second.Close()
+	})
+}
+
 func TestFirstIsWaitedFor(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		there := r.node()

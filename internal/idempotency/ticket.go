@@ -24,6 +24,7 @@ type Ticket struct {
 	told     bool // the open transaction was told the answer
 	lost     bool // another request holds the key
 	closed   bool
+	landed   bool // nobody else is kept from the key by this node's memory any more
 	renewal  *time.Timer
 }
 
@@ -130,6 +131,8 @@ func (t *Ticket) Answer(tx txn.Tx, answer any) error {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		t.answered = true
+		t.keeper.Kept(true)
+		t.land() // others find the answer
 	})
 	return nil
 }
@@ -176,7 +179,6 @@ func (t *Ticket) Finish(a *Answer) {
 	}
 	t.closed = true // what the request still writes is not its doing any more
 	if t.answered {
-		t.keeper.Kept(true)
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), lease/2) // the client may be gone
@@ -222,6 +224,13 @@ func (t *Ticket) Close() {
 	if t.renewal != nil {
 		t.renewal.Stop()
 	}
+	t.land()
 	t.mu.Unlock()
-	t.keeper.land(t.request.ID)
+}
+
+func (t *Ticket) land() {
+	if !t.landed {
+		t.landed = true
+		t.keeper.land(t.request.ID)
+	}
 }

@@ -62,6 +62,7 @@ type Row struct {
 	Partial  bool         // the published body has no required fields (merges)
 	Optional bool         // the body may be absent
 	Outside  bool         // works outside of the database before it writes to it; see docs/idempotency.md
+	Repeats  bool         // takes an Idempotency-Key, as every write under /api/v1/ does
 	AnswerOf reflect.Type // published answer schema, where the answer is a Reply
 	AlsoOf   reflect.Type // published schema of the Also answers, where it is another
 	Nullable bool         // the answer may be null

@@ -80,7 +80,7 @@ func (e *Embeddings) Routes() []httpapi.Raw {
 	return shaped([]httpapi.Raw{{
 		Row: route.Row{
 			Method: "POST", Path: "/v1/embeddings", ID: "createEmbedding", Tag: "OpenAI-Compat",
-			Scopes: []authz.Scope{"runs:create"}, Role: authz.Developer, Errors: []int{422, 429, 501, 503},
+			Scopes: []authz.Scope{"runs:create"}, Role: authz.Developer, Repeats: true, Outside: true, Errors: []int{422, 429, 501, 503},
 			Summary:  "Turn texts into vectors",
 			Doc:      "The deployment's embedding model is used, whatever model is named. An input that the model does not take has an error in its place; where there is no vector at all the answer is 503. 501 says that the deployment has no embedding model: do not retry.",
 			BodyOf:   reflect.TypeFor[EmbeddingRequest](),

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"context"
+	"iter"
 	"net/http"
 
 	"agentd/internal/authz"
@@ -43,20 +44,69 @@ func (c *Chat) Completions(w http.ResponseWriter, r *http.Request, who authz.Cal
 	if err != nil {
 		return err
 	}
-	sub := c.Hub.Subscribe(start.RunID)
+	said := c.listen(who.TenantID, start.RunID)
+	defer said.close()
 	made, err := c.Runs.Create(r.Context(), who, start)
 	if err != nil {
-		sub.Close()
-		if fault.Is(err, fault.NotFound) {
-			return noModel(req.Model)
+		if made, err = c.doneBefore(w, r, who, err); err != nil {
+			if fault.Is(err, fault.NotFound) {
+				return noModel(req.Model)
+			}
+			return err
 		}
-		return err
+		said = c.recall(who.TenantID, made.RunID)
 	}
 	w.Header().Set("X-Run-Id", made.RunID)
 	if req.Streams() {
-		return c.stream(r, who, req, made, sub)
+		return c.stream(r, who, req, made, said)
 	}
-	return c.whole(w, r, who, req, made, sub)
+	return c.whole(w, r, who, req, made, said)
+}
+
+// doneBefore gives the run that an earlier request with the same
+// Idempotency-Key made, where this one failed to make one.
+func (c *Chat) doneBefore(w http.ResponseWriter, r *http.Request, who authz.Caller, failed error) (*run.Run, error) {
+	id, err := httpapi.DoneBefore(w, r, failed)
+	if err != nil {
+		return nil, err
+	}
+	return c.Runs.Get(r.Context(), who.TenantID, string(id))
+}
+
+// place is where the answer of a request is that made a run.
+func place(r *run.Run) any { return httpapi.Place(r.RunID) }
+
+// voice is what a run says. A hole in an answer is a wrong answer: what its
+// reader was too slow for is read from the log.
+type voice struct {
+	event.Follower
+
+	tenant, run string
+	sub         *event.Subscription // of a run that is not there yet; nil: it is
+}
+
+// listen begins to listen to a run that is about to be made.
+func (c *Chat) listen(tenant, run string) *voice {
+	return &voice{event.Follower{Log: c.Log, Hub: c.Hub, Whole: true}, tenant, run, c.Hub.Subscribe(run)}
+}
+
+// recall listens to a run that is there, from its beginning.
+func (c *Chat) recall(tenant, run string) *voice {
+	return &voice{event.Follower{Log: c.Log, Hub: c.Hub, Whole: true}, tenant, run, nil}
+}
+
+// events gives what the run says, until it ends or ctx does.
+func (v *voice) events(ctx context.Context) iter.Seq2[event.Event, error] {
+	if v.sub == nil {
+		return v.Follow(ctx, v.tenant, v.run, 0)
+	}
+	return v.FollowNew(ctx, v.tenant, v.sub)
+}
+
+func (v *voice) close() {
+	if v.sub != nil {
+		v.sub.Close()
+	}
 }
 
 // readChat reads a request and makes a run of it.
@@ -72,16 +122,15 @@ func readChat(r *http.Request) (*ChatRequest, run.Request, error) {
 	if !ident.Valid(start.AgentID) {
 		return nil, start, noModel(req.Model)
 	}
-	start.RunID = ident.New()
+	start.RunID, start.Answer = ident.New(), place
 	return req, start, nil
 }
 
 // whole answers with one completion when the run has ended.
-func (c *Chat) whole(w http.ResponseWriter, r *http.Request, who authz.Caller, req *ChatRequest, made *run.Run, sub *event.Subscription) error {
+func (c *Chat) whole(w http.ResponseWriter, r *http.Request, who authz.Caller, req *ChatRequest, made *run.Run, said *voice) error {
 	ctx := r.Context()
-	follow := event.Follower{Log: c.Log, Hub: c.Hub}
 	var last event.Event
-	for e, err := range follow.FollowNew(ctx, who.TenantID, sub) {
+	for e, err := range said.events(ctx) {
 		if err != nil {
 			return err
 		}

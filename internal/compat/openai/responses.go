@@ -3,7 +3,6 @@ package openai
 import (
 	"context"
 	"errors"
-	"iter"
 	"net/http"
 	"reflect"
 	"slices"
@@ -44,13 +43,13 @@ func (s *Responses) Routes() []httpapi.Raw {
 		{
 			Row: route.Row{
 				Method: "POST", Path: "/v1/responses", ID: "createResponse", Tag: "OpenAI-Compat",
-				Scopes: []authz.Scope{"runs:create"}, Role: authz.Developer, Errors: []int{404, 409, 422, 503},
+				Scopes: []authz.Scope{"runs:create"}, Role: authz.Developer, Repeats: true, Errors: []int{404, 409, 422, 503},
 				Summary:  "Ask an agent in the responses shape",
 				Doc:      "The request becomes a run, whose id the response has. previous_response_id makes a response and all before it the history. With stream true the answer is an event stream.",
 				BodyOf:   reflect.TypeFor[ResponseRequest](),
 				AnswerOf: reflect.TypeFor[Response](),
 			},
-			Serve: s.Create,
+			Attached: true, Serve: s.Create,
 		},
 		{
 			Row: route.Row{
@@ -93,30 +92,28 @@ func (s *Responses) Create(w http.ResponseWriter, r *http.Request, who authz.Cal
 	}
 	link := response.Link{RunID: c.RunID, Previous: deref(req.Previous), Standing: c.standing, Asked: encoded(req.asked())}
 	c.Admit = s.Chains.Make(link)
-	quiet := req.InBackground() && !req.Streams()
-	var sub *event.Subscription
-	if !quiet {
-		sub = s.Chat.Hub.Subscribe(c.RunID)
-	}
+	said := s.Chat.listen(who.TenantID, c.RunID)
+	defer said.close()
 	made, err := s.Chat.Runs.Create(r.Context(), who, c.Request)
 	if err != nil {
-		if sub != nil {
-			sub.Close()
+		if made, err = s.Chat.doneBefore(w, r, who, err); err != nil {
+			if fault.Is(err, fault.NotFound) {
+				return noModel(req.Model)
+			}
+			return err
 		}
-		if fault.Is(err, fault.NotFound) {
-			return noModel(req.Model)
-		}
-		return err
+		said = s.Chat.recall(who.TenantID, made.RunID)
 	}
 	w.Header().Set("X-Run-Id", made.RunID)
 	a := asking{req, made, echo{req.asked(), link.Previous, c.Options.Tools, objectOf(jsontext.Value(req.Metadata))}}
 	switch {
-	case quiet:
-		return httpapi.JSON(w, http.StatusOK, pending(made, &a.echo))
 	case req.Streams():
-		return s.stream(r, who, &a, sub)
+		return s.stream(r, who, &a, said)
+	case req.InBackground():
+		made.Status = run.Queued // as the first request was told, however often it is repeated
+		return httpapi.JSON(w, http.StatusOK, pending(made, &a.echo))
 	}
-	return s.whole(w, r, who, &a, sub)
+	return s.whole(w, r, who, &a, said)
 }
 
 // read reads a request and makes a run of it.
@@ -141,7 +138,7 @@ func (s *Responses) read(r *http.Request, who authz.Caller) (*ResponseRequest, c
 	if !ident.Valid(c.AgentID) {
 		return nil, none, noModel(req.Model)
 	}
-	c.RunID = ident.New()
+	c.RunID, c.Answer = ident.New(), place
 	return req, c, nil
 }
 
@@ -216,11 +213,11 @@ func (s *Responses) items(ctx context.Context, tenant string, runs []string) (fu
 }
 
 // whole answers with the response when its run has ended.
-func (s *Responses) whole(w http.ResponseWriter, r *http.Request, who authz.Caller, a *asking, sub *event.Subscription) error {
+func (s *Responses) whole(w http.ResponseWriter, r *http.Request, who authz.Caller, a *asking, said *voice) error {
 	ctx := r.Context()
 	c := composer{run: a.made.RunID, items: []OutputItem{}}
 	var last event.Event
-	for e, err := range s.follower().FollowNew(ctx, who.TenantID, sub) {
+	for e, err := range said.events(ctx) {
 		if err != nil {
 			return err
 		}
@@ -236,12 +233,6 @@ func (s *Responses) whole(w http.ResponseWriter, r *http.Request, who authz.Call
 		return err
 	}
 	return httpapi.JSON(w, http.StatusOK, answer)
-}
-
-// follower reads runs. A hole in an answer is a wrong answer: text that a
-// reader was too slow for is read from the log.
-func (s *Responses) follower() event.Follower {
-	return event.Follower{Log: s.Chat.Log, Hub: s.Chat.Hub, Whole: true}
 }
 
 // ended gives the response of a run as its final event left it.
@@ -262,11 +253,8 @@ func (s *Responses) ended(ctx context.Context, who authz.Caller, a *asking, c *c
 }
 
 // stream answers with events as the run makes them.
-func (s *Responses) stream(r *http.Request, who authz.Caller, a *asking, sub *event.Subscription) error {
-	defer sub.Close()
-	gone, err := s.relay(r, who, a, -1, func(ctx context.Context) iter.Seq2[event.Event, error] {
-		return s.follower().FollowNew(ctx, who.TenantID, sub)
-	})
+func (s *Responses) stream(r *http.Request, who authz.Caller, a *asking, said *voice) error {
+	gone, err := s.relay(r, who, a, -1, said)
 	if gone && !a.req.InBackground() {
 		s.Chat.left(r.Context(), who, a.made)
 	}
@@ -274,7 +262,7 @@ func (s *Responses) stream(r *http.Request, who authz.Caller, a *asking, sub *ev
 }
 
 // relay sends a response's event stream. gone: its reader left before the end.
-func (s *Responses) relay(r *http.Request, who authz.Caller, a *asking, after int64, follow func(context.Context) iter.Seq2[event.Event, error]) (gone bool, err error) {
+func (s *Responses) relay(r *http.Request, who authz.Caller, a *asking, after int64, said *voice) (gone bool, err error) {
 	out, err := httpapi.OpenStream(r, httpapi.StreamOptions{})
 	if err != nil {
 		return false, err
@@ -291,7 +279,7 @@ func (s *Responses) relay(r *http.Request, who authz.Caller, a *asking, after in
 	f.response(eventCreated, value, true)
 	f.response(eventInProgress, value, false)
 	c := composer{run: a.made.RunID, items: []OutputItem{}, tell: &f}
-	for e, err := range follow(out.Context()) {
+	for e, err := range said.events(out.Context()) {
 		if err == nil && !c.hear(e) {
 			continue
 		}

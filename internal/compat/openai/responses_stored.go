@@ -2,13 +2,11 @@ package openai
 
 import (
 	"context"
-	"iter"
 	"net/http"
 
 	"github.com/go-json-experiment/json"
 
 	"agentd/internal/authz"
-	"agentd/internal/event"
 	"agentd/internal/fault"
 	"agentd/internal/httpapi"
 	"agentd/internal/ident"
@@ -45,9 +43,7 @@ func (s *Responses) Read(w http.ResponseWriter, r *http.Request, who authz.Calle
 	if in.After != nil {
 		after = *in.After
 	}
-	_, err = s.relay(r, who, a, after, func(ctx context.Context) iter.Seq2[event.Event, error] {
-		return s.follower().Follow(ctx, who.TenantID, a.made.RunID, 0)
-	})
+	_, err = s.relay(r, who, a, after, s.Chat.recall(who.TenantID, a.made.RunID))
 	return err
 }
 

@@ -15,13 +15,13 @@ func (c *Chat) Routes() []httpapi.Raw {
 		{
 			Row: route.Row{
 				Method: "POST", Path: "/v1/chat/completions", ID: "createChatCompletion", Tag: "OpenAI-Compat",
-				Scopes: []authz.Scope{"runs:create"}, Role: authz.Developer, Errors: []int{404, 409, 422, 503},
+				Scopes: []authz.Scope{"runs:create"}, Role: authz.Developer, Repeats: true, Errors: []int{404, 409, 422, 503},
 				Summary:  "Ask an agent in the chat-completions shape",
 				Doc:      "The request becomes a run, which the header X-Run-Id names. With stream true the answer is an event stream of chunks that ends with [DONE].",
 				BodyOf:   reflect.TypeFor[ChatRequest](),
 				AnswerOf: reflect.TypeFor[Completion](),
 			},
-			Serve: c.Completions,
+			Attached: true, Serve: c.Completions,
 		},
 		{
 			Row: route.Row{

@@ -14,8 +14,7 @@ import (
 )
 
 // stream answers with chunks as the run makes them.
-func (c *Chat) stream(r *http.Request, who authz.Caller, req *ChatRequest, made *run.Run, sub *event.Subscription) error {
-	defer sub.Close()
+func (c *Chat) stream(r *http.Request, who authz.Caller, req *ChatRequest, made *run.Run, said *voice) error {
 	out, err := httpapi.OpenStream(r, httpapi.StreamOptions{})
 	if err != nil {
 		return err
@@ -23,10 +22,7 @@ func (c *Chat) stream(r *http.Request, who authz.Caller, req *ChatRequest, made 
 	defer out.Close()
 	s := speaker{out: out, chunks: newChunker(made.RunID, req.Model, made.CreatedAt)}
 	s.send(s.chunks.role())
-	// A hole in an answer is a wrong answer: text that this reader was too slow
-	// for is read from the log.
-	follow := event.Follower{Log: c.Log, Hub: c.Hub, Whole: true}
-	for e, err := range follow.FollowNew(out.Context(), who.TenantID, sub) {
+	for e, err := range said.events(out.Context()) {
 		switch {
 		case err != nil:
 			s.fail(err)

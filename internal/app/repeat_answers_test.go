@@ -1,0 +1,128 @@
+package app_test
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"agentd/internal/config"
+	"agentd/internal/model/modeltest"
+)
+
+// attached are the writes whose answer comes long after their effect, with the
+// text that their answers have.
+func attached(agent string) map[string]struct{ path, body, says string } {
+	const chat = `{"model":"AGENT","messages":[{"role":"user","content":"Hello"}]`
+	const response = `{"model":"AGENT","input":"Hello"`
+	all := map[string]struct{ path, body, says string }{
+		"chat":       {"/v1/chat/completions", chat + `}`, "tok4"},
+		"chatStream": {"/v1/chat/completions", chat + `,"stream":true,"stream_options":{"include_usage":true}}`, "tok4"},
+		"response":   {"/v1/responses", response + `}`, "tok4"},
+		"stream":     {"/v1/responses", response + `,"stream":true}`, "tok4"},
+		"background": {"/v1/responses", response + `,"background":true}`, "queued"},
+	}
+	for name, a := range all {
+		a.body = strings.ReplaceAll(a.body, "AGENT", agent)
+		all[name] = a
+	}
+	return all
+}
+
+// A chat completion or response that carries an Idempotency-Key makes one run,
+// however often it is sent: at once, after its end, and after a restart. Every
+// answer is that run's.
+func TestAnswersAreRepeated(t *testing.T) {
+	t.Parallel()
+	for _, engine := range engines() {
+		t.Run(string(engine), func(t *testing.T) {
+			t.Parallel()
+			sim := modeltest.New(t, modeltest.Default(modeltest.Answer{Text: modeltest.Tokens(5), TTFT: 50 * time.Millisecond, Delay: 10 * time.Millisecond}))
+			n := start(t, sim, onEngine(t, engine), func(c *config.Config) { c.Models.Model = "sim-model" })
+			agent := n.agent(nil)
+			first := map[string]reply{}
+			for name, a := range attached(agent) {
+				key := []string{"Idempotency-Key", name}
+				const clients = 8
+				answers := make([]reply, clients)
+				var all sync.WaitGroup
+				for i := range clients {
+					all.Go(func() { answers[i] = n.do("POST", a.path, a.body, key...) })
+				}
+				all.Wait()
+				made := 0
+				for _, r := range answers {
+					if r.StatusCode != 200 || !strings.Contains(string(r.raw), a.says) || r.Header.Get("X-Run-Id") != answers[0].Header.Get("X-Run-Id") {
+						t.Errorf("%s: %d %s", name, r.StatusCode, r.raw)
+					}
+					if r.Header.Get("X-Idempotency-Replayed") == "" {
+						made++
+						first[name] = r
+					}
+				}
+				if made != 1 {
+					t.Errorf("%s: %d requests say that they made the run", name, made)
+				}
+				n.ended(answers[0].Header.Get("X-Run-Id"))
+				n.sameAnswer(name, a.path, a.body, first[name])
+				if r := n.do("POST", a.path, a.body+" ", key...); r.StatusCode != 422 || !strings.Contains(string(r.raw), "IDEMPOTENCY_KEY_REUSED") {
+					t.Errorf("%s: another body: %d %s", name, r.StatusCode, r.raw)
+				}
+			}
+			if runs := n.want(200, "GET", "/api/v1/runs?limit=100", nil)["items"].([]any); len(runs) != len(first) || len(sim.Requests()) != len(first) {
+				t.Errorf("%d runs, and the model was asked %d times", len(runs), len(sim.Requests()))
+			}
+			n.stop()
+			again := restart(t, n.cfg)
+			for name, a := range attached(agent) {
+				again.sameAnswer(name, a.path, a.body, first[name])
+			}
+		})
+	}
+}
+
+// sameAnswer repeats a request after its run ended.
+func (n *node) sameAnswer(name, path, body string, first reply) {
+	n.t.Helper()
+	got := n.do("POST", path, body, "Idempotency-Key", name)
+	if got.Header.Get("X-Idempotency-Replayed") != "true" || got.Header.Get("X-Run-Id") != first.Header.Get("X-Run-Id") || got.Header.Get("Content-Type") != first.Header.Get("Content-Type") {
+		n.t.Errorf("%s, repeated: %d %v", name, got.StatusCode, got.Header)
+	}
+	if want, have := n.whatIsSaid(first), n.whatIsSaid(got); have != want {
+		n.t.Errorf("%s, repeated, says\n%s\nfirst it said\n%s", name, have, want)
+	}
+}
+
+// whatIsSaid is the text of a stream, whose pieces may be others when it is
+// read again, or the whole of an answer.
+func (n *node) whatIsSaid(r reply) string {
+	if !strings.HasPrefix(r.Header.Get("Content-Type"), "text/event-stream") {
+		return string(r.raw)
+	}
+	var b strings.Builder
+	err := readFrames(bytes.NewReader(r.raw), func(f frame) bool {
+		if f.data == "[DONE]" {
+			b.WriteString("done")
+			return true
+		}
+		o := f.object(n.t)
+		if text, ok := o["delta"].(string); ok {
+			b.WriteString(text)
+		}
+		if choices, _ := o["choices"].([]any); len(choices) > 0 {
+			delta, _ := choices[0].(object)["delta"].(object)
+			text, _ := delta["content"].(string)
+			b.WriteString(text)
+		}
+		if usage, ok := o["usage"].(object); ok {
+			fmt.Fprint(&b, usage)
+		}
+		return true
+	})
+	if err != nil {
+		n.t.Error(err)
+	}
+	return b.String()
+}

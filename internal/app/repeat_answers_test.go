@@ -126,3 +126,31 @@ func (n *node) whatIsSaid(r reply) string {
 	}
 	return b.String()
 }
+
+// Embeddings are made once. A repetition that comes before they are is refused:
+// clients would take the 202 of other routes for the answer.
+func TestEmbeddingsAreRepeated(t *testing.T) {
+	t.Parallel()
+	asked, proceed := make(chan struct{}, 2), make(chan struct{})
+	sim := modeltest.New(t, modeltest.Embeddings(func(int, []string) (modeltest.Answer, bool) {
+		asked <- struct{}{}
+		<-proceed
+		return modeltest.Answer{}, false
+	}))
+	n := start(t, sim, embedding)
+	ask := func() reply { return n.do("POST", "/v1/embeddings", `{"input":"red apples"}`, "Idempotency-Key", "apples") }
+	first := make(chan reply, 1)
+	go func() { first <- ask() }()
+	<-asked
+	if r := ask(); r.StatusCode != 503 || r.Header.Get("Retry-After") != "1" || !strings.Contains(string(r.raw), `"code":"request_in_progress"`) {
+		t.Errorf("too early: %d %s", r.StatusCode, r.raw)
+	}
+	close(proceed)
+	made := <-first
+	if again := ask(); made.StatusCode != 200 || again.Header.Get("X-Idempotency-Replayed") != "true" || string(again.raw) != string(made.raw) {
+		t.Errorf("%d %s, and again %d %s", made.StatusCode, made.raw, again.StatusCode, again.raw)
+	}
+	if calls := sim.EmbedCalls(); calls != 1 {
+		t.Errorf("the model was asked %d times", calls)
+	}
+}

@@ -110,7 +110,8 @@ func (s *Server) serveAttached(x *exchange, r *http.Request, serve func(http.Res
 	}
 }
 
-// running is what a repetition is told whose first request takes too long.
+// running is what a repetition is told whose first request takes too long, on the
+// compatible routes: their clients take a 202 for the answer.
 func running(err error) error {
 	if !errors.Is(err, idempotency.ErrRunning) {
 		return err
@@ -210,6 +211,9 @@ func (x *exchange) sendHeld() {
 
 // repeat answers a write that was begun before.
 func (x *exchange) repeat(kept *idempotency.Answer, err error) error {
+	if x.op.row.Repeats {
+		err = running(err)
+	}
 	if errors.Is(err, idempotency.ErrRunning) {
 		x.Header().Set("Retry-After", "1")
 		return JSON(x, http.StatusAccepted, inProgress{true, "The first request with this Idempotency-Key is still running: send the same request again after Retry-After seconds for its answer."})

@@ -108,7 +108,7 @@ func (d *document) add(p published) {
 	d.answers(op, p)
 	d.refusals(op, p)
 	if repeatable(p.Row) {
-		d.repeats(op)
+		d.repeats(op, p.Repeats)
 	}
 	d.openapi.AddOperation(op)
 }
@@ -347,10 +347,11 @@ func (d *document) refusals(op *huma.Operation, p published) {
 	}
 }
 
-// repeats publishes that a write can be repeated with an Idempotency-Key.
-func (d *document) repeats(op *huma.Operation) {
+// repeats publishes that a write can be repeated with an Idempotency-Key. compatible:
+// a repetition that comes too early is refused.
+func (d *document) repeats(op *huma.Operation, compatible bool) {
 	op.Parameters = append(op.Parameters, &huma.Param{Ref: "#/components/parameters/IdempotencyKey"})
-	if op.Responses["202"] == nil {
+	if op.Responses["202"] == nil && !compatible {
 		op.Responses["202"] = &huma.Response{Ref: "#/components/responses/InProgress"}
 	}
 	for _, status := range []int{http.StatusBadRequest, http.StatusUnprocessableEntity} {

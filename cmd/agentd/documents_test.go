@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"agentd/internal/model"
 	"agentd/internal/model/modeltest"
 )
 
@@ -40,7 +41,7 @@ func TestDocuments(t *testing.T) {
 		},
 		{
 			name: "quickstart-slowly", file: "docs/quickstart.md",
-			sim:    modeltest.New(t, modeltest.Default(modeltest.Answer{Text: modeltest.Tokens(30), Delay: 20 * time.Millisecond})),
+			sim:    modeltest.New(t, modeltest.Respond(slow)),
 			stdout: []string{"Created agent sums (", "sums  sim-model", "Created agent slow (", "tok0 tok1 ", "tok29", "Cancelled run ", "Status    cancelled"},
 		},
 	} {
@@ -56,6 +57,14 @@ func TestDocuments(t *testing.T) {
 			}
 		})
 	}
+}
+
+// slow is a model that takes its time, and as long as it likes for the run that
+// is cancelled.
+func slow(r modeltest.Request) modeltest.Answer {
+	answer := modeltest.Answer{Text: modeltest.Tokens(30), Delay: 20 * time.Millisecond}
+	answer.HangFirst = r.Chat().Last(model.User) == "Hello"
+	return answer
 }
 
 func inOrder(t *testing.T, stream, all string, texts []string) {

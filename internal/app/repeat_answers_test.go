@@ -138,7 +138,9 @@ func TestEmbeddingsAreRepeated(t *testing.T) {
 		return modeltest.Answer{}, false
 	}))
 	n := start(t, sim, embedding)
-	ask := func() reply { return n.do("POST", "/v1/embeddings", `{"input":"red apples"}`, "Idempotency-Key", "apples") }
+	ask := func() reply {
+		return n.do("POST", "/v1/embeddings", `{"input":"red apples"}`, "Idempotency-Key", "apples")
+	}
 	first := make(chan reply, 1)
 	go func() { first <- ask() }()
 	<-asked

@@ -152,13 +152,10 @@ func TestTurnsOverTwoNodes(t *testing.T) {
 		if text := got["output"].(object)["text"]; text != want {
 			t.Errorf("turn %d came to %v, want %q", i, text, want)
 		}
-		// started_at is when a node took the turn up, which may be before it waited
-		// for the session; that no two are under way is seen at the model.
-		ended := timeOf(t, got["completed_at"])
-		if ended.Before(last) {
-			t.Errorf("turn %d ended at %s, before the one before at %s", i, ended, last)
+		if began := timeOf(t, got["started_at"]); began.Before(last) {
+			t.Errorf("turn %d began at %s, before the end of the one before at %s", i, began, last)
 		}
-		last = ended
+		last = timeOf(t, got["completed_at"])
 	}
 	if most > 1 {
 		t.Errorf("%d runs were under way at once", most)

@@ -62,6 +62,9 @@ func (s *Service) admit(tx txn.Tx, r *run.Record) (now bool, err error) {
 		return false, fault.New(fault.Conflict, "SESSION_BUSY",
 			"The run %s of this session is still under way, and the session's queue_mode is reject; wait for its end, or set queue_mode to allow.", before[0].RunID)
 	}
+	// Who was taken up before the session last changed has waited for its lock: it
+	// begins anew, so that no turn begins before the end of the one before.
+	now = len(before) == 0 && (r.StartedAt == nil || !rec.UpdatedAt.After(*r.StartedAt))
 	rec.Turns++
 	t := Turn{SessionID: rec.SessionID, Turn: rec.Turns, BranchID: rec.ActiveBranch, RunID: r.RunID, Finished: final}
 	if err := s.Store.AddTurn(tx, r.TenantID, t); err != nil {
@@ -70,7 +73,7 @@ func (s *Service) admit(tx txn.Tx, r *run.Record) (now bool, err error) {
 	rec.Summary.add(messageOf(r), true)
 	rec.UpdatedAt = s.Clock.Now()
 	s.hint(tx, rec.SessionID, hintRun)
-	return len(before) == 0, s.Store.Update(tx, rec)
+	return now, s.Store.Update(tx, rec)
 }
 
 // Moved is the run.Watcher of sessions: the end of a run is the turn of the

@@ -12,7 +12,7 @@ import (
 	"flag"
 	"log"
 
-	"agentd/internal/model/modeltest"
+	"agentd/internal/kernel/model/modeltest"
 )
 
 func main() {

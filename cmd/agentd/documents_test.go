@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"agentd/internal/model"
-	"agentd/internal/model/modeltest"
+	"agentd/internal/kernel/model"
+	"agentd/internal/kernel/model/modeltest"
 )
 
 // What the documents tell a newcomer to type is typed, in its order and word

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"agentd/internal/model/modeltest"
+	"agentd/internal/kernel/model/modeltest"
 )
 
 // asProgram makes a copy of the test binary be the program itself, so that the

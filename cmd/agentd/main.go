@@ -9,8 +9,8 @@ import (
 	"syscall"
 
 	"agentd/internal/app"
+	"agentd/internal/base/config"
 	"agentd/internal/cli"
-	"agentd/internal/config"
 )
 
 // version is set by the linker.

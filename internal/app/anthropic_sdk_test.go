@@ -13,10 +13,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/app"
-	"agentd/internal/authz"
-	"agentd/internal/config"
-	"agentd/internal/model"
-	"agentd/internal/model/modeltest"
+	"agentd/internal/base/authz"
+	"agentd/internal/base/config"
+	"agentd/internal/kernel/model"
+	"agentd/internal/kernel/model/modeltest"
 )
 
 // claude is Anthropic's own client for a node; the key goes in x-api-key.

@@ -18,23 +18,23 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"agentd/internal/audit"
-	"agentd/internal/clock"
-	"agentd/internal/config"
-	"agentd/internal/credential"
-	"agentd/internal/event"
-	"agentd/internal/gateway"
-	"agentd/internal/httpapi"
-	"agentd/internal/ident"
-	"agentd/internal/identity"
-	"agentd/internal/model"
-	"agentd/internal/modelwire"
-	"agentd/internal/natsbus"
-	"agentd/internal/outbound"
-	"agentd/internal/quota"
-	"agentd/internal/route"
-	"agentd/internal/secret"
-	"agentd/internal/sqldb"
+	"agentd/internal/accounts/identity"
+	"agentd/internal/agents/modelproxy"
+	"agentd/internal/agents/providerkey"
+	"agentd/internal/base/clock"
+	"agentd/internal/base/config"
+	"agentd/internal/base/ident"
+	"agentd/internal/base/route"
+	"agentd/internal/base/secret"
+	"agentd/internal/edge/httpapi"
+	"agentd/internal/kernel/audit"
+	"agentd/internal/kernel/event"
+	"agentd/internal/kernel/model"
+	"agentd/internal/kernel/quota"
+	"agentd/internal/store/natsbus"
+	"agentd/internal/store/sqldb"
+	"agentd/internal/wire/openaiclient"
+	"agentd/internal/wire/outbound"
 )
 
 // Times of leases and of stopping.
@@ -70,14 +70,14 @@ type App struct {
 	grant    identity.Grant
 	first    bool // this start made the first tenant
 	models   *model.Catalogue
-	breaker  *model.Breaker   // before every endpoint
-	gateway  *gateway.Gateway // the model proxy
+	breaker  *model.Breaker      // before every endpoint
+	gateway  *modelproxy.Gateway // the model proxy
 	plans    *quota.Plans
-	wire     *modelwire.Client
-	keys     *credential.Service // tenants' keys of model providers
-	guarded  *outbound.Client    // for addresses that tenants choose
-	hooks    *outbound.Client    // for the webhooks among them
-	embedder model.Embedder      // nil: none is configured
+	wire     *openaiclient.Client
+	keys     *providerkey.Service // tenants' keys of model providers
+	guarded  *outbound.Client     // for addresses that tenants choose
+	hooks    *outbound.Client     // for the webhooks among them
+	embedder model.Embedder       // nil: none is configured
 }
 
 // Start builds and starts everything. On an error nothing is left running.

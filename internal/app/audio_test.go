@@ -15,8 +15,8 @@ import (
 	"github.com/openai/openai-go/v3/option"
 
 	"agentd/internal/app"
-	"agentd/internal/config"
-	"agentd/internal/model/modeltest"
+	"agentd/internal/base/config"
+	"agentd/internal/kernel/model/modeltest"
 )
 
 // voiced is a node that speaks and listens, for OpenAI's own client.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"agentd/internal/model/modeltest"
+	"agentd/internal/kernel/model/modeltest"
 )
 
 // unaudited are the writes that leave no entry in the audit log, with the

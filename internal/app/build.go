@@ -11,31 +11,31 @@ import (
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/trace"
 
-	"agentd/internal/agent"
-	"agentd/internal/commerce"
-	"agentd/internal/config"
-	"agentd/internal/engine"
-	"agentd/internal/gateway"
-	"agentd/internal/guardrail"
-	"agentd/internal/hookwire"
-	"agentd/internal/httpapi"
-	"agentd/internal/identity"
-	"agentd/internal/imaging"
-	"agentd/internal/mail"
-	"agentd/internal/model"
-	"agentd/internal/modelwire"
-	"agentd/internal/notification"
-	"agentd/internal/outbound"
-	"agentd/internal/page"
-	"agentd/internal/resource"
-	"agentd/internal/route"
-	"agentd/internal/run"
-	"agentd/internal/schedule"
-	"agentd/internal/signin"
-	"agentd/internal/sqlstore"
-	"agentd/internal/tenancy"
-	"agentd/internal/tool"
-	"agentd/internal/work"
+	"agentd/internal/accounts/identity"
+	"agentd/internal/accounts/signin"
+	"agentd/internal/accounts/tenantadmin"
+	"agentd/internal/agents/agent"
+	"agentd/internal/agents/guardrail"
+	"agentd/internal/agents/modelproxy"
+	"agentd/internal/base/config"
+	"agentd/internal/base/page"
+	"agentd/internal/base/route"
+	"agentd/internal/commerce/customer"
+	"agentd/internal/content/imagetool"
+	"agentd/internal/delivery/notification"
+	"agentd/internal/edge/httpapi"
+	"agentd/internal/execution/engine"
+	"agentd/internal/execution/run"
+	"agentd/internal/execution/schedule"
+	"agentd/internal/kernel/mail"
+	"agentd/internal/kernel/model"
+	"agentd/internal/kernel/resource"
+	"agentd/internal/kernel/tool"
+	"agentd/internal/kernel/work"
+	"agentd/internal/store/sqlstore"
+	"agentd/internal/wire/openaiclient"
+	"agentd/internal/wire/outbound"
+	"agentd/internal/wire/webhookhttp"
 )
 
 const (
@@ -107,7 +107,7 @@ func (a *App) build(ctx context.Context) error {
 		Models: models, Client: client, Tools: tools.Registry, Gate: guardrail.Gate{All: guardrails}, Remote: servers,
 		Memory: remember.memory, Conversations: sessions, Responses: a.responses(), Artifacts: stored.artifacts, Watchers: watchers, Meter: used,
 		HoldBack: tenants.HoldBack, Violated: hooks.Violated,
-		Images: &imaging.Maker{Models: a.models, Client: a.breaker, Tools: tools.Registry},
+		Images: &imagetool.Maker{Models: a.models, Client: a.breaker, Tools: tools.Registry},
 		Clock:  a.clock, Logger: a.log, Node: a.node, Lease: lease, Tracer: tracer(a.cfg.Observability, "agentd/engine"),
 	})
 	eng.Observer = observe(a.metrics, eng, a.hub)
@@ -128,7 +128,7 @@ func (a *App) build(ctx context.Context) error {
 	}
 	a.addRunner(runners, queue, engine.WorkKind, maxRuns, eng.Handle)
 	a.addRunner(runners, queue, resource.WorkKind, 8, subscribers.Deliver)
-	a.addRunner(runners, queue, tenancy.WorkKind, 2, tenants.Handle)
+	a.addRunner(runners, queue, tenantadmin.WorkKind, 2, tenants.Handle)
 	remember.connect(agents, store, models, client, watchers, subscribers, runners)
 	watchers.Add(hooks.RunMoved)
 	watchers.Add(notes.RunMoved) // the last: what others tell locks the same row as this
@@ -142,7 +142,7 @@ func (a *App) build(ctx context.Context) error {
 	}
 
 	a.routes = slices.Concat(
-		a.people.Routes(), members.Routes(), signIn.Routes(), agents.Routes(), resource.Routes(resource.NewStore(commerce.Customers, kernel)), guardrails.Routes(), runs.Routes(), remember.routes(),
+		a.people.Routes(), members.Routes(), signIn.Routes(), agents.Routes(), resource.Routes(resource.NewStore(customer.Customers, kernel)), guardrails.Routes(), runs.Routes(), remember.routes(),
 		tools.bind(a, runs, agents), sessions.Routes(), schedules.Routes(), sensors.Routes(), notes.Routes(), servers.Routes(), storedRoutes, a.audit.Routes(), tenants.Routes(), used.Routes(), found.Routes(), hooks.Routes(), a.modelRoutes(),
 	)
 	a.raw = append(a.compatible(runs, agents, source, log), a.mcpEndpoint(servers, runs, agentTools{catalogue{agents}, source}, log)...)
@@ -171,7 +171,7 @@ func (a *App) buildServer(signIn *signin.Service) error {
 }
 
 // buildTenants makes what knows whose requests are whose, and what they may.
-func (a *App) buildTenants(ctx context.Context, queue work.Queue, cursors *page.Cursors) (*tenancy.Service, error) {
+func (a *App) buildTenants(ctx context.Context, queue work.Queue, cursors *page.Cursors) (*tenantadmin.Service, error) {
 	a.buildAudit(cursors)
 	if err := a.loadPlans(); err != nil {
 		return nil, err
@@ -247,14 +247,14 @@ func (a *App) buildOutbound() error {
 	}
 	a.guarded = outbound.New(outbound.Config{Allow: allow})
 	a.onStop(stopper(a.guarded.Close))
-	a.hooks = outbound.New(hookwire.ClientConfig(allow))
+	a.hooks = outbound.New(webhookhttp.ClientConfig(allow))
 	a.onStop(stopper(a.hooks.Close))
 	return nil
 }
 
 // buildModels makes the catalogue of models and the client that calls them.
 // Tenants' endpoints are reached through the guarded client only.
-func (a *App) buildModels() (engine.Models, gateway.Client, error) {
+func (a *App) buildModels() (engine.Models, modelproxy.Client, error) {
 	c := a.cfg.Models
 	var providers []model.Provider
 	if c.Providers != "" {
@@ -276,9 +276,9 @@ func (a *App) buildModels() (engine.Models, gateway.Client, error) {
 	if err := a.checkProxyModels(); err != nil {
 		return nil, nil, err
 	}
-	operator := modelwire.NewTransport()
+	operator := openaiclient.NewTransport()
 	a.onStop(stopper(operator.CloseIdleConnections))
-	a.wire = modelwire.New(modelwire.Config{Operator: operator, Guarded: a.guarded.Transport(), Tracer: tracer(a.cfg.Observability, "agentd/model")})
+	a.wire = openaiclient.New(openaiclient.Config{Operator: operator, Guarded: a.guarded.Transport(), Tracer: tracer(a.cfg.Observability, "agentd/model")})
 	a.breaker = &model.Breaker{Next: a.wire, Clock: a.clock}
 	a.embedder = embedderOf(c, a.wire, a.breaker)
 	models, err := a.buildResolver()

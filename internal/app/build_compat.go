@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"slices"
 
-	"agentd/internal/agent"
-	"agentd/internal/compat/anthropic"
-	"agentd/internal/compat/openai"
-	"agentd/internal/event"
-	"agentd/internal/httpapi"
-	"agentd/internal/model"
-	"agentd/internal/run"
+	"agentd/internal/agents/agent"
+	"agentd/internal/edge/anthropic"
+	"agentd/internal/edge/httpapi"
+	"agentd/internal/edge/openai"
+	"agentd/internal/execution/run"
+	"agentd/internal/kernel/event"
+	"agentd/internal/kernel/model"
 )
 
 // compatible gives the routes that answer the API shapes of others.

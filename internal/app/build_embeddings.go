@@ -1,8 +1,8 @@
 package app
 
 import (
-	"agentd/internal/compat/openai"
-	"agentd/internal/model"
+	"agentd/internal/edge/openai"
+	"agentd/internal/kernel/model"
 )
 
 // embeddings serves the operator's embedding model.

@@ -3,16 +3,16 @@ package app
 import (
 	"context"
 
-	"agentd/internal/agent"
-	"agentd/internal/artifact"
-	"agentd/internal/blob"
-	"agentd/internal/file"
-	"agentd/internal/page"
-	"agentd/internal/resource"
-	"agentd/internal/route"
-	"agentd/internal/run"
-	"agentd/internal/sqlstore"
-	"agentd/internal/workspace"
+	"agentd/internal/agents/agent"
+	"agentd/internal/base/page"
+	"agentd/internal/base/route"
+	"agentd/internal/content/artifact"
+	"agentd/internal/content/file"
+	"agentd/internal/content/workspace"
+	"agentd/internal/execution/run"
+	"agentd/internal/kernel/blob"
+	"agentd/internal/kernel/resource"
+	"agentd/internal/store/sqlstore"
 )
 
 // storage is what is made of stored bytes.

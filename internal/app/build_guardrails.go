@@ -5,15 +5,15 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"agentd/internal/engine"
-	"agentd/internal/guardrail"
-	"agentd/internal/hookwire"
-	"agentd/internal/model"
-	"agentd/internal/outbound"
-	"agentd/internal/policy"
-	"agentd/internal/quota"
-	"agentd/internal/resource"
-	"agentd/internal/usage"
+	"agentd/internal/accounts/usage"
+	"agentd/internal/agents/guardrail"
+	"agentd/internal/execution/engine"
+	"agentd/internal/kernel/model"
+	"agentd/internal/kernel/policy"
+	"agentd/internal/kernel/quota"
+	"agentd/internal/kernel/resource"
+	"agentd/internal/wire/outbound"
+	"agentd/internal/wire/webhookhttp"
 )
 
 // buildGuardrails makes the guardrails. Their judges use the operator's models,
@@ -25,7 +25,7 @@ func (a *App) buildGuardrails(kernel resource.Deps, models engine.Models, client
 	a.metrics.MustRegister(tokens)
 	return guardrail.New(kernel, guardrail.Options{
 		CheckURL: outbound.CheckURL, Models: models, Client: client,
-		Hooks: hookwire.Caller{Client: a.hooks, Clock: a.clock}, Logger: a.log,
+		Hooks: webhookhttp.Caller{Client: a.hooks, Clock: a.clock}, Logger: a.log,
 		Spent: func(r policy.Run, target model.Target, u model.Usage) {
 			used.Beside(context.Background(), r.TenantID, r.AgentID, quota.SourceGuardrail, target, u)
 			tokens.WithLabelValues("input").Add(float64(u.InputTokens))

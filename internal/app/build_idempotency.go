@@ -5,8 +5,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"agentd/internal/idempotency"
-	"agentd/internal/sqlstore"
+	"agentd/internal/kernel/idempotency"
+	"agentd/internal/store/sqlstore"
 )
 
 // buildIdempotency makes the keeper of the answers to writes that clients may

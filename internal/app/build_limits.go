@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 
-	"agentd/internal/ratelimit"
+	"agentd/internal/kernel/ratelimit"
 )
 
 // buildLimits makes what counts requests, together with the other nodes, and

@@ -4,17 +4,17 @@ import (
 	"context"
 	"strings"
 
-	"agentd/internal/agent"
-	"agentd/internal/event"
-	"agentd/internal/httpapi"
-	"agentd/internal/mcp"
-	"agentd/internal/mcpclient"
-	"agentd/internal/mcpserver"
-	"agentd/internal/outbound"
-	"agentd/internal/resource"
-	"agentd/internal/run"
-	"agentd/internal/sqlstore"
-	"agentd/internal/tool"
+	"agentd/internal/agents/agent"
+	"agentd/internal/agents/mcp"
+	"agentd/internal/edge/httpapi"
+	"agentd/internal/edge/mcpserver"
+	"agentd/internal/execution/run"
+	"agentd/internal/kernel/event"
+	"agentd/internal/kernel/resource"
+	"agentd/internal/kernel/tool"
+	"agentd/internal/store/sqlstore"
+	"agentd/internal/wire/mcpclient"
+	"agentd/internal/wire/outbound"
 )
 
 // buildMCP makes what agents reach over MCP. Servers that tenants name are

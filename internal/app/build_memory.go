@@ -6,21 +6,21 @@ import (
 	"slices"
 	"strings"
 
-	"agentd/internal/agent"
-	"agentd/internal/config"
-	"agentd/internal/engine"
-	"agentd/internal/file"
-	"agentd/internal/knowledge"
-	"agentd/internal/memory"
-	"agentd/internal/model"
-	"agentd/internal/modelwire"
-	"agentd/internal/resource"
-	"agentd/internal/retrieval"
-	"agentd/internal/route"
-	"agentd/internal/run"
-	"agentd/internal/sqlstore"
-	"agentd/internal/tool"
-	"agentd/internal/work"
+	"agentd/internal/agents/agent"
+	"agentd/internal/base/config"
+	"agentd/internal/base/route"
+	"agentd/internal/content/file"
+	"agentd/internal/content/knowledge"
+	"agentd/internal/content/memory"
+	"agentd/internal/content/retrieval"
+	"agentd/internal/execution/engine"
+	"agentd/internal/execution/run"
+	"agentd/internal/kernel/model"
+	"agentd/internal/kernel/resource"
+	"agentd/internal/kernel/tool"
+	"agentd/internal/kernel/work"
+	"agentd/internal/store/sqlstore"
+	"agentd/internal/wire/openaiclient"
 )
 
 // remembering is what agents remember and know: memories and knowledge bases,
@@ -91,7 +91,7 @@ func (r *remembering) routes() []route.Route {
 
 // embedderOf makes the client of the embedding model; nil where none is
 // configured. The key of the model's endpoint is for that endpoint only.
-func embedderOf(c config.Models, wire *modelwire.Client, breaker *model.Breaker) model.Embedder {
+func embedderOf(c config.Models, wire *openaiclient.Client, breaker *model.Breaker) model.Embedder {
 	if c.EmbeddingModel == "" {
 		return nil
 	}

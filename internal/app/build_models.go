@@ -3,14 +3,14 @@ package app
 import (
 	"fmt"
 
-	"agentd/internal/compat/audio"
-	"agentd/internal/credential"
-	"agentd/internal/httpapi"
-	"agentd/internal/model"
-	"agentd/internal/outbound"
-	"agentd/internal/provider"
-	"agentd/internal/route"
-	"agentd/internal/sqlstore"
+	"agentd/internal/agents/provider"
+	"agentd/internal/agents/providerkey"
+	"agentd/internal/base/route"
+	"agentd/internal/edge/audio"
+	"agentd/internal/edge/httpapi"
+	"agentd/internal/kernel/model"
+	"agentd/internal/store/sqlstore"
+	"agentd/internal/wire/outbound"
 )
 
 // signalModelKeys tells every node whose keys of model providers changed; the
@@ -29,7 +29,7 @@ func (a *App) buildResolver() (model.Resolver, error) {
 			return model.Resolver{}, fmt.Errorf("%s: %q is no model of a configured provider", name, ref)
 		}
 	}
-	a.keys = credential.New(credential.Deps{
+	a.keys = providerkey.New(providerkey.Deps{
 		Store: sqlstore.NewLLMCredentials(a.db), Writer: a.db, Clock: a.clock, Box: a.box, Audit: a.audit,
 		Catalogue: a.models, Lister: a.wire, CheckURL: outbound.CheckURL,
 		Changed: func(tenant string) { a.hub.Signal(signalModelKeys, tenant) },

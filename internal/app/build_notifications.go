@@ -1,12 +1,12 @@
 package app
 
 import (
-	"agentd/internal/hookwire"
-	"agentd/internal/mail"
-	"agentd/internal/notification"
-	"agentd/internal/outbound"
-	"agentd/internal/sqlstore"
-	"agentd/internal/work"
+	"agentd/internal/delivery/notification"
+	"agentd/internal/kernel/mail"
+	"agentd/internal/kernel/work"
+	"agentd/internal/store/sqlstore"
+	"agentd/internal/wire/outbound"
+	"agentd/internal/wire/webhookhttp"
 )
 
 // buildNotifications makes what tells people. letters is nil where this
@@ -19,7 +19,7 @@ func (a *App) buildNotifications(queue work.Queue, letters mail.Outbox) (*notifi
 	store := sqlstore.NewNotifications(a.db)
 	return notification.New(notification.Deps{
 		Store: store, Delivery: store, Writer: a.db, Clock: a.clock, Hub: a.hub, Queue: queue, Mail: letters,
-		Poster: hookwire.Caller{Client: a.hooks, Clock: a.clock}, Box: a.box, Public: a.public, Audit: a.audit,
+		Poster: webhookhttp.Caller{Client: a.hooks, Clock: a.clock}, Box: a.box, Public: a.public, Audit: a.audit,
 		CheckURL: func(url string) error { return outbound.CheckSecureURL(url, allow) },
 	}), nil
 }

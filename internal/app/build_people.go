@@ -6,15 +6,15 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"agentd/internal/agent"
-	"agentd/internal/authz"
-	"agentd/internal/fault"
-	"agentd/internal/identity"
-	"agentd/internal/mail"
-	"agentd/internal/notification"
-	"agentd/internal/page"
-	"agentd/internal/sqlstore"
-	"agentd/internal/txn"
+	"agentd/internal/accounts/identity"
+	"agentd/internal/agents/agent"
+	"agentd/internal/base/authz"
+	"agentd/internal/base/fault"
+	"agentd/internal/base/page"
+	"agentd/internal/base/txn"
+	"agentd/internal/delivery/notification"
+	"agentd/internal/kernel/mail"
+	"agentd/internal/store/sqlstore"
 )
 
 // buildMembers makes what manages members and invites.

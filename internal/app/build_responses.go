@@ -1,11 +1,11 @@
 package app
 
 import (
-	"agentd/internal/response"
-	"agentd/internal/sqlstore"
+	"agentd/internal/execution/responsechain"
+	"agentd/internal/store/sqlstore"
 )
 
 // responses are what runs of the responses shape go on from.
-func (a *App) responses() *response.Service {
-	return &response.Service{Store: sqlstore.NewResponses(a.db)}
+func (a *App) responses() *responsechain.Service {
+	return &responsechain.Service{Store: sqlstore.NewResponses(a.db)}
 }

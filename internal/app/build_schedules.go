@@ -4,14 +4,14 @@ import (
 	"context"
 	"fmt"
 
-	"agentd/internal/agent"
-	"agentd/internal/notification"
-	"agentd/internal/resource"
-	"agentd/internal/run"
-	"agentd/internal/schedule"
-	"agentd/internal/sqlstore"
-	"agentd/internal/txn"
-	"agentd/internal/work"
+	"agentd/internal/agents/agent"
+	"agentd/internal/base/txn"
+	"agentd/internal/delivery/notification"
+	"agentd/internal/execution/run"
+	"agentd/internal/execution/schedule"
+	"agentd/internal/kernel/resource"
+	"agentd/internal/kernel/work"
+	"agentd/internal/store/sqlstore"
 )
 
 // buildSchedules makes the schedules of the agents, which run them through runs.

@@ -1,13 +1,13 @@
 package app
 
 import (
-	"agentd/internal/agent"
-	"agentd/internal/resource"
-	"agentd/internal/run"
-	"agentd/internal/search"
-	"agentd/internal/session"
-	"agentd/internal/sqlstore"
-	"agentd/internal/work"
+	"agentd/internal/agents/agent"
+	"agentd/internal/content/search"
+	"agentd/internal/execution/run"
+	"agentd/internal/execution/session"
+	"agentd/internal/kernel/resource"
+	"agentd/internal/kernel/work"
+	"agentd/internal/store/sqlstore"
 )
 
 // buildSearch makes the search over agents, sessions and runs, which follows

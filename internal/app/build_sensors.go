@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 
-	"agentd/internal/agent"
-	"agentd/internal/identity"
-	"agentd/internal/page"
-	"agentd/internal/resource"
-	"agentd/internal/run"
-	"agentd/internal/sensor"
-	"agentd/internal/sqlstore"
+	"agentd/internal/accounts/identity"
+	"agentd/internal/agents/agent"
+	"agentd/internal/base/page"
+	"agentd/internal/execution/run"
+	"agentd/internal/execution/sensor"
+	"agentd/internal/kernel/resource"
+	"agentd/internal/store/sqlstore"
 )
 
 // buildSensors makes the addresses at which agents listen. Their tool is part of

@@ -7,16 +7,16 @@ import (
 	"strings"
 	"time"
 
-	"agentd/internal/agent"
-	"agentd/internal/file"
-	"agentd/internal/outbound"
-	"agentd/internal/quota"
-	"agentd/internal/resource"
-	"agentd/internal/run"
-	"agentd/internal/schedule"
-	"agentd/internal/session"
-	"agentd/internal/sqlstore"
-	"agentd/internal/work"
+	"agentd/internal/agents/agent"
+	"agentd/internal/content/file"
+	"agentd/internal/execution/run"
+	"agentd/internal/execution/schedule"
+	"agentd/internal/execution/session"
+	"agentd/internal/kernel/quota"
+	"agentd/internal/kernel/resource"
+	"agentd/internal/kernel/work"
+	"agentd/internal/store/sqlstore"
+	"agentd/internal/wire/outbound"
 )
 
 // buildSessions makes the service of sessions. Runs need it, and it needs runs:

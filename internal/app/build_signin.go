@@ -7,14 +7,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"agentd/internal/audit"
-	"agentd/internal/identity"
-	"agentd/internal/mail"
-	"agentd/internal/mailwire"
-	"agentd/internal/oidcwire"
-	"agentd/internal/signin"
-	"agentd/internal/sqlstore"
-	"agentd/internal/work"
+	"agentd/internal/accounts/identity"
+	"agentd/internal/accounts/signin"
+	"agentd/internal/kernel/audit"
+	"agentd/internal/kernel/mail"
+	"agentd/internal/kernel/work"
+	"agentd/internal/store/sqlstore"
+	"agentd/internal/wire/oidcclient"
+	"agentd/internal/wire/smtpmail"
 )
 
 // buildMail makes the outbox, and the runner that sends what is in it.
@@ -31,7 +31,7 @@ func (a *App) buildMail(queue work.Queue, runners map[string]*work.Runner) (*mai
 		Observe: func(o mail.Outcome) { letters.WithLabelValues(string(o)).Inc() },
 	}
 	if url := a.cfg.Mail.SMTPURL; !url.Empty() {
-		sender, err := mailwire.New(mailwire.Config{URL: url.Reveal(), From: a.cfg.Mail.From})
+		sender, err := smtpmail.New(smtpmail.Config{URL: url.Reveal(), From: a.cfg.Mail.From})
 		if err != nil {
 			return nil, fmt.Errorf("AGENTD_SMTP_URL and AGENTD_MAIL_FROM: %w", err)
 		}
@@ -84,7 +84,7 @@ func (a *App) buildProviders() ([]signin.ConfiguredProvider, error) {
 	if err != nil {
 		return nil, fmt.Errorf("AGENTD_OIDC_PROVIDERS %w", err)
 	}
-	client := oidcwire.New(a.clock)
+	client := oidcclient.New(a.clock)
 	a.onStop(stopper(client.Close))
 	providers := make([]signin.ConfiguredProvider, len(configs))
 	for i, c := range configs {

@@ -5,14 +5,14 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"agentd/internal/audit"
-	"agentd/internal/engine"
-	"agentd/internal/page"
-	"agentd/internal/schema"
-	"agentd/internal/sqlstore"
-	"agentd/internal/tenancy"
-	"agentd/internal/usage"
-	"agentd/internal/work"
+	"agentd/internal/accounts/tenantadmin"
+	"agentd/internal/accounts/usage"
+	"agentd/internal/base/page"
+	"agentd/internal/base/schema"
+	"agentd/internal/execution/engine"
+	"agentd/internal/kernel/audit"
+	"agentd/internal/kernel/work"
+	"agentd/internal/store/sqlstore"
 )
 
 // signalTenants tells every node that tenants were suspended or let in.
@@ -24,8 +24,8 @@ func (a *App) buildAudit(cursors *page.Cursors) {
 
 // buildTenancy makes what the operator does with tenants. It comes before
 // anything that starts runs.
-func (a *App) buildTenancy(ctx context.Context, queue work.Queue, cursors *page.Cursors) (*tenancy.Service, error) {
-	s := tenancy.New(tenancy.Config{
+func (a *App) buildTenancy(ctx context.Context, queue work.Queue, cursors *page.Cursors) (*tenantadmin.Service, error) {
+	s := tenantadmin.New(tenantadmin.Config{
 		DB: a.db, Store: sqlstore.NewTenancy(a.db), People: a.people, Audit: a.audit, Queue: queue, Cursors: cursors,
 		Clock: a.clock, Log: a.log, RunKind: engine.WorkKind, Lease: lease, Forget: a.people.Forget,
 		Plans: a.plans, Limits: a.limitsOf,
@@ -55,7 +55,7 @@ func (a *App) limitsOf(plan string) schema.Object {
 
 // meterTenants tells the operator what tenants use, and the meter of plans that
 // the operator changes.
-func meterTenants(s *tenancy.Service, used *usage.Service) {
+func meterTenants(s *tenantadmin.Service, used *usage.Service) {
 	s.PlanChanged = used.TermsChanged
 	s.Usage = func(ctx context.Context, tenant, period string) (schema.Object, error) {
 		sum, err := used.UsageOf(ctx, tenant, period)

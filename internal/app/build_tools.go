@@ -3,19 +3,19 @@ package app
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"agentd/internal/agent"
-	"agentd/internal/delegation"
-	"agentd/internal/route"
-	"agentd/internal/run"
-	"agentd/internal/tool"
-	"agentd/internal/web"
-	"agentd/internal/webwire"
+	"agentd/internal/agents/agent"
+	"agentd/internal/base/route"
+	"agentd/internal/content/webtool"
+	"agentd/internal/execution/delegation"
+	"agentd/internal/execution/run"
+	"agentd/internal/kernel/tool"
+	"agentd/internal/wire/webhttp"
 )
 
 // toolbox is the built-in tools and what they stand on.
 type toolbox struct {
 	*tool.Registry
-	web        *web.Service
+	web        *webtool.Service
 	delegation *delegation.Service
 }
 
@@ -24,14 +24,14 @@ type toolbox struct {
 // comes with bind.
 func (a *App) buildTools(more ...tool.Tool) (*toolbox, error) {
 	b := &toolbox{
-		web: &web.Service{
-			Fetcher: webwire.NewFetcher(webwire.FetchConfig{Guarded: a.guarded}),
+		web: &webtool.Service{
+			Fetcher: webhttp.NewFetcher(webhttp.FetchConfig{Guarded: a.guarded}),
 		},
 		delegation: delegation.New(a.log),
 	}
 	a.onStop(stopper(b.delegation.Stop))
 	if c := a.cfg.Search; c.Provider != "" {
-		search := webwire.NewSearch(webwire.SearchConfig{Provider: c.Provider, URL: c.URL, APIKey: c.APIKey.Reveal()})
+		search := webhttp.NewSearch(webhttp.SearchConfig{Provider: c.Provider, URL: c.URL, APIKey: c.APIKey.Reveal()})
 		a.onStop(stopper(search.Close))
 		b.web.Searcher = search
 	}

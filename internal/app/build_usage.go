@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 
-	"agentd/internal/model"
-	"agentd/internal/notification"
-	"agentd/internal/quota"
-	"agentd/internal/resource"
-	"agentd/internal/sqlstore"
-	"agentd/internal/txn"
-	"agentd/internal/usage"
+	"agentd/internal/accounts/usage"
+	"agentd/internal/base/txn"
+	"agentd/internal/delivery/notification"
+	"agentd/internal/kernel/model"
+	"agentd/internal/kernel/quota"
+	"agentd/internal/kernel/resource"
+	"agentd/internal/store/sqlstore"
 )
 
 // loadPlans reads the operator's plans.

@@ -9,16 +9,16 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"agentd/internal/agent"
-	"agentd/internal/hookwire"
-	"agentd/internal/outbound"
-	"agentd/internal/page"
-	"agentd/internal/resource"
-	"agentd/internal/sqlstore"
-	"agentd/internal/txn"
-	"agentd/internal/usage"
-	"agentd/internal/webhook"
-	"agentd/internal/work"
+	"agentd/internal/accounts/usage"
+	"agentd/internal/agents/agent"
+	"agentd/internal/base/page"
+	"agentd/internal/base/txn"
+	"agentd/internal/delivery/webhook"
+	"agentd/internal/kernel/resource"
+	"agentd/internal/kernel/work"
+	"agentd/internal/store/sqlstore"
+	"agentd/internal/wire/outbound"
+	"agentd/internal/wire/webhookhttp"
 )
 
 // maxLanes is how many receivers this node sends to at a time.
@@ -41,7 +41,7 @@ func (a *App) buildWebhooks(queue work.Queue, cursors *page.Cursors, used *usage
 	a.metrics.MustRegister(attempts)
 	s := webhook.New(webhook.Deps{
 		Store: sqlstore.NewWebhooks(a.db), Writer: a.db, Queue: queue, Clock: a.clock, Box: a.box, Cursors: cursors, Audit: a.audit,
-		Sender:   hookwire.Caller{Client: a.hooks, Clock: a.clock},
+		Sender:   webhookhttp.Caller{Client: a.hooks, Clock: a.clock},
 		CheckURL: outbound.NewChecker(outbound.Config{Allow: allow}).Check, Quota: used, Waits: waits,
 		Observe: func(o webhook.Outcome) {
 			attempts.WithLabelValues(strconv.FormatBool(o.Failure == "")).Observe(o.Latency.Seconds())

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"agentd/internal/model/modeltest"
+	"agentd/internal/kernel/model/modeltest"
 )
 
 // drip sends the beginning of a request, and then a byte a second of a body

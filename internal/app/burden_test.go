@@ -20,7 +20,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"agentd/internal/model/modeltest"
+	"agentd/internal/kernel/model/modeltest"
 )
 
 const (

@@ -3,9 +3,9 @@ package app
 import (
 	"context"
 
-	"agentd/internal/agent"
-	"agentd/internal/compat/openai"
-	"agentd/internal/resource"
+	"agentd/internal/agents/agent"
+	"agentd/internal/edge/openai"
+	"agentd/internal/kernel/resource"
 )
 
 // catalogue lists agents for the chat routes.

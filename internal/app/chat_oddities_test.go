@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/openai/openai-go/v3"
 
-	"agentd/internal/model"
-	"agentd/internal/model/modeltest"
+	"agentd/internal/kernel/model"
+	"agentd/internal/kernel/model/modeltest"
 )
 
 // Whatever the model's endpoint does, OpenAI's client gets an answer that ends

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"agentd/internal/authz"
-	"agentd/internal/ident"
+	"agentd/internal/base/authz"
+	"agentd/internal/base/ident"
 )
 
 // Every refusal of the chat routes comes in their envelope, with the type that

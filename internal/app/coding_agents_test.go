@@ -10,9 +10,9 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"agentd/internal/config"
-	"agentd/internal/model"
-	"agentd/internal/model/modeltest"
+	"agentd/internal/base/config"
+	"agentd/internal/kernel/model"
+	"agentd/internal/kernel/model/modeltest"
 )
 
 // Coding agents, unchanged, work on a file with a model or an agent of agentd,

@@ -9,12 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"agentd/internal/authz"
-	"agentd/internal/config"
-	"agentd/internal/identity"
-	"agentd/internal/model/modeltest"
-	"agentd/internal/sqldb/sqldbtest"
-	"agentd/internal/txn"
+	"agentd/internal/accounts/identity"
+	"agentd/internal/base/authz"
+	"agentd/internal/base/config"
+	"agentd/internal/base/txn"
+	"agentd/internal/kernel/model/modeltest"
+	"agentd/internal/store/sqldb/sqldbtest"
 )
 
 // signIn opens a browser session, as a sign-in does, and gives the header

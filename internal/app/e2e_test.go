@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"agentd/internal/model/modeltest"
+	"agentd/internal/kernel/model/modeltest"
 )
 
 // The first minute of a new user: an agent, a run, its tokens as they come,

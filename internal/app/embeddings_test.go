@@ -11,8 +11,8 @@ import (
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
 
-	"agentd/internal/config"
-	"agentd/internal/model/modeltest"
+	"agentd/internal/base/config"
+	"agentd/internal/kernel/model/modeltest"
 )
 
 func embedTexts(texts ...string) openai.EmbeddingNewParams {

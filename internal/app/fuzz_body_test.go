@@ -11,7 +11,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"agentd/internal/ident"
+	"agentd/internal/base/ident"
 )
 
 // tape is where a generator takes its choices from: the bytes of a fuzzer,

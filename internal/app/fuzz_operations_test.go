@@ -18,8 +18,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"agentd/internal/ident"
-	"agentd/internal/model/modeltest"
+	"agentd/internal/base/ident"
+	"agentd/internal/kernel/model/modeltest"
 )
 
 // noise gives some bytes, the same for the same seed.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"agentd/internal/ident"
+	"agentd/internal/base/ident"
 )
 
 // nasty are texts that storage, templates, shells, logs and terminals have

@@ -11,9 +11,9 @@ import (
 	"strings"
 	"testing"
 
-	"agentd/internal/config"
-	"agentd/internal/model"
-	"agentd/internal/model/modeltest"
+	"agentd/internal/base/config"
+	"agentd/internal/kernel/model"
+	"agentd/internal/kernel/model/modeltest"
 )
 
 // guard makes a guardrail and gives its id.

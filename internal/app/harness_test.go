@@ -21,11 +21,11 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/goleak"
 
+	"agentd/internal/agents/mcp/mcptest"
 	"agentd/internal/app"
-	"agentd/internal/config"
-	"agentd/internal/mcp/mcptest"
-	"agentd/internal/model/modeltest"
-	"agentd/internal/secret"
+	"agentd/internal/base/config"
+	"agentd/internal/base/secret"
+	"agentd/internal/kernel/model/modeltest"
 )
 
 // stdioServer is the argument with which the test binary is an MCP server over

@@ -15,10 +15,10 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"agentd/internal/config"
-	"agentd/internal/model/modeltest"
-	"agentd/internal/secret"
-	"agentd/internal/sqldb/sqldbtest"
+	"agentd/internal/base/config"
+	"agentd/internal/base/secret"
+	"agentd/internal/kernel/model/modeltest"
+	"agentd/internal/store/sqldb/sqldbtest"
 )
 
 // keptAfterwards are the posts whose answer is known only after the commit of

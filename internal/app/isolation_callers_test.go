@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"agentd/internal/authz"
+	"agentd/internal/base/authz"
 )
 
 // caller is somebody of the intruding company: a role, and a key with all

@@ -11,8 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"agentd/internal/ident"
-	"agentd/internal/identity"
+	"agentd/internal/accounts/identity"
+	"agentd/internal/base/ident"
 )
 
 // Every operation is called with everything that belongs to another company,

@@ -7,9 +7,9 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/google/go-cmp/cmp"
 
-	"agentd/internal/ident"
-	"agentd/internal/model"
-	"agentd/internal/model/modeltest"
+	"agentd/internal/base/ident"
+	"agentd/internal/kernel/model"
+	"agentd/internal/kernel/model/modeltest"
 )
 
 // obedient is a model that calls the tool that the message says, and repeats

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"agentd/internal/model/modeltest"
-	"agentd/internal/sqldb/sqldbtest"
+	"agentd/internal/kernel/model/modeltest"
+	"agentd/internal/store/sqldb/sqldbtest"
 )
 
 // process is agentd as a process of its own, which can be killed.

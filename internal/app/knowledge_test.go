@@ -7,8 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"agentd/internal/ident"
-	"agentd/internal/model/modeltest"
+	"agentd/internal/base/ident"
+	"agentd/internal/kernel/model/modeltest"
 )
 
 const basesPath = "/api/v1/knowledge-bases"

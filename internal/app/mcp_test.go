@@ -14,11 +14,11 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"agentd/internal/config"
-	"agentd/internal/ident"
-	"agentd/internal/mcp/mcptest"
-	"agentd/internal/model"
-	"agentd/internal/model/modeltest"
+	"agentd/internal/agents/mcp/mcptest"
+	"agentd/internal/base/config"
+	"agentd/internal/base/ident"
+	"agentd/internal/kernel/model"
+	"agentd/internal/kernel/model/modeltest"
 )
 
 // local lets tenants reach the servers of the tests.

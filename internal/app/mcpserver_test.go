@@ -11,8 +11,8 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"agentd/internal/ident"
-	"agentd/internal/model/modeltest"
+	"agentd/internal/base/ident"
+	"agentd/internal/kernel/model/modeltest"
 )
 
 // keyed sends a key with every request of an MCP client.

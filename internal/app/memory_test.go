@@ -9,13 +9,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"agentd/internal/authz"
-	"agentd/internal/config"
-	"agentd/internal/ident"
-	"agentd/internal/model"
-	"agentd/internal/model/modeltest"
-	"agentd/internal/secret"
-	"agentd/internal/sqldb/sqldbtest"
+	"agentd/internal/base/authz"
+	"agentd/internal/base/config"
+	"agentd/internal/base/ident"
+	"agentd/internal/base/secret"
+	"agentd/internal/kernel/model"
+	"agentd/internal/kernel/model/modeltest"
+	"agentd/internal/store/sqldb/sqldbtest"
 )
 
 // contents gives the content of the entries under a key of an answer.

@@ -6,10 +6,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
-	"agentd/internal/engine"
-	"agentd/internal/event"
-	"agentd/internal/run"
-	"agentd/internal/sqldb"
+	"agentd/internal/execution/engine"
+	"agentd/internal/execution/run"
+	"agentd/internal/kernel/event"
+	"agentd/internal/store/sqldb"
 )
 
 // observeWrites registers what the database's writer tells.

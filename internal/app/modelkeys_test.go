@@ -14,8 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"agentd/internal/config"
-	"agentd/internal/model/modeltest"
+	"agentd/internal/base/config"
+	"agentd/internal/kernel/model/modeltest"
 )
 
 // place is an endpoint that remembers with which keys it was asked.

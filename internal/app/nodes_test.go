@@ -8,10 +8,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats-server/v2/server"
 
-	"agentd/internal/config"
-	"agentd/internal/model/modeltest"
-	"agentd/internal/secret"
-	"agentd/internal/sqldb/sqldbtest"
+	"agentd/internal/base/config"
+	"agentd/internal/base/secret"
+	"agentd/internal/kernel/model/modeltest"
+	"agentd/internal/store/sqldb/sqldbtest"
 )
 
 // Two nodes over one PostgreSQL and one NATS are one agentd: a run of one is

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"agentd/internal/config"
-	"agentd/internal/model/modeltest"
+	"agentd/internal/base/config"
+	"agentd/internal/kernel/model/modeltest"
 )
 
 // A run fails, and a webhook of somebody who wants to know hears of it once,

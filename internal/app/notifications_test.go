@@ -4,9 +4,9 @@ import (
 	"slices"
 	"testing"
 
-	"agentd/internal/ident"
-	"agentd/internal/model"
-	"agentd/internal/model/modeltest"
+	"agentd/internal/base/ident"
+	"agentd/internal/kernel/model"
+	"agentd/internal/kernel/model/modeltest"
 )
 
 func TestNotifications(t *testing.T) {

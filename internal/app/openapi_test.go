@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"agentd/internal/base/ident"
+	"agentd/internal/edge/httpapi"
 	"agentd/internal/goldentest"
-	"agentd/internal/httpapi"
-	"agentd/internal/ident"
-	"agentd/internal/model/modeltest"
+	"agentd/internal/kernel/model/modeltest"
 )
 
 // The committed document is what this program serves: whoever changes an

@@ -15,11 +15,11 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"agentd/internal/httpapi"
-	"agentd/internal/ident"
-	"agentd/internal/mcp"
-	"agentd/internal/mcpserver"
-	"agentd/internal/route"
+	"agentd/internal/agents/mcp"
+	"agentd/internal/base/ident"
+	"agentd/internal/base/route"
+	"agentd/internal/edge/httpapi"
+	"agentd/internal/edge/mcpserver"
 )
 
 // operation is a row of the route table with what the tests of the whole

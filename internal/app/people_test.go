@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"agentd/internal/authz"
-	"agentd/internal/identity"
+	"agentd/internal/accounts/identity"
+	"agentd/internal/base/authz"
 )
 
 // linked gives the query of an invite's link.

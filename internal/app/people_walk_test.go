@@ -5,11 +5,11 @@ import (
 	"strings"
 	"time"
 
-	"agentd/internal/authz"
-	"agentd/internal/ident"
-	"agentd/internal/identity"
-	"agentd/internal/sqlstore"
-	"agentd/internal/txn"
+	"agentd/internal/accounts/identity"
+	"agentd/internal/base/authz"
+	"agentd/internal/base/ident"
+	"agentd/internal/base/txn"
+	"agentd/internal/store/sqlstore"
 )
 
 // opensByLink are operations for whoever has a link: what the id names shows

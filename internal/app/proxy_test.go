@@ -19,9 +19,9 @@ import (
 	"github.com/openai/openai-go/v3/option"
 
 	"agentd/internal/app"
-	"agentd/internal/config"
-	"agentd/internal/model"
-	"agentd/internal/model/modeltest"
+	"agentd/internal/base/config"
+	"agentd/internal/kernel/model"
+	"agentd/internal/kernel/model/modeltest"
 )
 
 const proxyPath = "/api/v1/llm/chat/completions"

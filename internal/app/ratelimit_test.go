@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"agentd/internal/app"
-	"agentd/internal/config"
-	"agentd/internal/secret"
-	"agentd/internal/sqldb/sqldbtest"
+	"agentd/internal/base/config"
+	"agentd/internal/base/secret"
+	"agentd/internal/store/sqldb/sqldbtest"
 )
 
 func rates(text string) func(*config.Config) {

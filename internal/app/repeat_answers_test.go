@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"agentd/internal/config"
-	"agentd/internal/model/modeltest"
+	"agentd/internal/base/config"
+	"agentd/internal/kernel/model/modeltest"
 )
 
 // attached are the writes whose answer comes long after their effect, with the

@@ -16,8 +16,8 @@ import (
 	"github.com/openai/openai-go/v3/responses"
 	"github.com/openai/openai-go/v3/shared"
 
-	"agentd/internal/model"
-	"agentd/internal/model/modeltest"
+	"agentd/internal/kernel/model"
+	"agentd/internal/kernel/model/modeltest"
 )
 
 const responsesPath = "/v1/responses"

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"agentd/internal/ident"
+	"agentd/internal/base/ident"
 )
 
 // wholeAgent sets every field that a client can set.

@@ -12,9 +12,9 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/google/go-cmp/cmp"
 
-	"agentd/internal/identity"
-	"agentd/internal/model/modeltest"
-	"agentd/internal/route"
+	"agentd/internal/accounts/identity"
+	"agentd/internal/base/route"
+	"agentd/internal/kernel/model/modeltest"
 )
 
 // owned is the first company of a node, with some of everything in it.

@@ -10,8 +10,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/google/go-cmp/cmp"
 
-	"agentd/internal/ident"
-	"agentd/internal/model/modeltest"
+	"agentd/internal/base/ident"
+	"agentd/internal/kernel/model/modeltest"
 )
 
 const chatPath = "/v1/chat/completions"

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"agentd/internal/authz"
-	"agentd/internal/model/modeltest"
+	"agentd/internal/base/authz"
+	"agentd/internal/kernel/model/modeltest"
 )
 
 // Where a key may come, and which of several counts (interface.md section 5,

@@ -8,8 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"agentd/internal/ident"
-	"agentd/internal/model/modeltest"
+	"agentd/internal/base/ident"
+	"agentd/internal/kernel/model/modeltest"
 )
 
 // What a run start takes and gives (interface.md sections 2 and 4).

@@ -9,12 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"agentd/internal/config"
-	"agentd/internal/ident"
-	"agentd/internal/model/modeltest"
-	"agentd/internal/schedule"
-	"agentd/internal/secret"
-	"agentd/internal/sqldb/sqldbtest"
+	"agentd/internal/base/config"
+	"agentd/internal/base/ident"
+	"agentd/internal/base/secret"
+	"agentd/internal/execution/schedule"
+	"agentd/internal/kernel/model/modeltest"
+	"agentd/internal/store/sqldb/sqldbtest"
 )
 
 // overdue makes a schedule's next fire one that is due now, as if the clock

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"agentd/internal/authz"
-	"agentd/internal/ident"
-	"agentd/internal/model/modeltest"
+	"agentd/internal/base/authz"
+	"agentd/internal/base/ident"
+	"agentd/internal/kernel/model/modeltest"
 )
 
 // streamTokens is the operation that makes tokens for event streams.

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"agentd/internal/authz"
-	"agentd/internal/ident"
-	"agentd/internal/identity"
+	"agentd/internal/accounts/identity"
+	"agentd/internal/base/authz"
+	"agentd/internal/base/ident"
 )
 
 var allRoles = []authz.Role{authz.Viewer, authz.Developer, authz.Admin, authz.Owner}

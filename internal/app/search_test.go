@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
-	"agentd/internal/authz"
-	"agentd/internal/model/modeltest"
+	"agentd/internal/base/authz"
+	"agentd/internal/kernel/model/modeltest"
 )
 
 // hits searches, and gives "type title" of each result and the ids.

@@ -14,9 +14,9 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	semconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
-	"agentd/internal/banner"
-	"agentd/internal/config"
-	"agentd/internal/secret"
+	"agentd/internal/app/banner"
+	"agentd/internal/base/config"
+	"agentd/internal/base/secret"
 )
 
 // Garbage collection: an idle agentd is small, and a busy one may use some

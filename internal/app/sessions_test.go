@@ -13,10 +13,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats-server/v2/server"
 
-	"agentd/internal/config"
-	"agentd/internal/model/modeltest"
-	"agentd/internal/secret"
-	"agentd/internal/sqldb/sqldbtest"
+	"agentd/internal/base/config"
+	"agentd/internal/base/secret"
+	"agentd/internal/kernel/model/modeltest"
+	"agentd/internal/store/sqldb/sqldbtest"
 )
 
 // session begins a conversation and gives its id.

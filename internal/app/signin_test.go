@@ -15,10 +15,10 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"agentd/internal/config"
-	"agentd/internal/mailwire/smtptest"
-	"agentd/internal/model/modeltest"
-	"agentd/internal/oidcwire/oidctest"
+	"agentd/internal/base/config"
+	"agentd/internal/kernel/model/modeltest"
+	"agentd/internal/wire/oidcclient/oidctest"
+	"agentd/internal/wire/smtpmail/smtptest"
 )
 
 // people runs a test on a node with each database, a mail server and an OpenID

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"agentd/internal/config"
+	"agentd/internal/base/config"
 )
 
 // forPeople are operations that need what a person has in a letter, in an app or

@@ -7,11 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"agentd/internal/authz"
-	"agentd/internal/engine"
-	"agentd/internal/ident"
-	"agentd/internal/model"
-	"agentd/internal/model/modeltest"
+	"agentd/internal/base/authz"
+	"agentd/internal/base/ident"
+	"agentd/internal/execution/engine"
+	"agentd/internal/kernel/model"
+	"agentd/internal/kernel/model/modeltest"
 )
 
 const tenants = "/api/v1/admin/tenants"

@@ -17,10 +17,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	gocmp "github.com/google/go-cmp/cmp"
 
-	"agentd/internal/config"
+	"agentd/internal/base/config"
 	"agentd/internal/goldentest"
-	"agentd/internal/model"
-	"agentd/internal/model/modeltest"
+	"agentd/internal/kernel/model"
+	"agentd/internal/kernel/model/modeltest"
 )
 
 // searching is a simulated SearXNG, and a configuration that uses it.

@@ -7,9 +7,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"agentd/internal/config"
-	"agentd/internal/model"
-	"agentd/internal/model/modeltest"
+	"agentd/internal/base/config"
+	"agentd/internal/kernel/model"
+	"agentd/internal/kernel/model/modeltest"
 )
 
 // calls is a model that asks for one call and then answers with its result.

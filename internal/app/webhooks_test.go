@@ -19,10 +19,10 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/google/go-cmp/cmp"
 
-	"agentd/internal/config"
-	"agentd/internal/ident"
-	"agentd/internal/model/modeltest"
-	"agentd/internal/sqldb/sqldbtest"
+	"agentd/internal/base/config"
+	"agentd/internal/base/ident"
+	"agentd/internal/kernel/model/modeltest"
+	"agentd/internal/store/sqldb/sqldbtest"
 )
 
 // inbox is a receiver of webhooks. Its path says how it answers.

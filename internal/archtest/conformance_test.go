@@ -111,14 +111,16 @@ func TestEveryRuleHasATestThatExists(t *testing.T) {
 	}
 }
 
-// missing says why a test does not exist, or nothing. Packages are named from
-// internal, or else from the module's root.
+// missing returns why a test does not exist, or "". Packages are named by
+// their last element, which is unique, or from the module's root.
 func missing(pkgs map[string]*pkg, name string) string {
 	where, fn, _ := strings.Cut(name, ".")
 	fn, sub, _ := strings.Cut(fn, "/")
-	p := pkgs["internal/"+where]
-	if p == nil {
-		p = pkgs[where]
+	p := pkgs[where]
+	for name, candidate := range pkgs {
+		if p == nil && strings.HasSuffix(name, "/"+where) {
+			p = candidate
+		}
 	}
 	if p == nil {
 		return "there is no such package"

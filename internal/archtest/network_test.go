@@ -11,15 +11,15 @@ import (
 )
 
 // dialers are the packages that may make connections of their own, and whom
-// they call. Whatever a tenant names is called through internal/outbound.
+// they call. Whatever a tenant names is called through internal/wire/outbound.
 var dialers = map[string]string{
-	"internal/outbound":  "addresses that tenants name, each checked when it is dialled",
-	"internal/modelwire": "the operator's model endpoints",
-	"internal/webwire":   "the operator's search provider",
-	"internal/oidcwire":  "the operator's sign-in services",
-	"internal/mailwire":  "the operator's mail server",
-	"internal/mcpclient": "makes clients on the guarded transport",
-	"internal/client":    "the server that the command line is told to talk to",
+	"internal/wire/outbound":     "addresses that tenants name, each checked when it is dialled",
+	"internal/wire/openaiclient": "the operator's model endpoints",
+	"internal/wire/webhttp":      "the operator's search provider",
+	"internal/wire/oidcclient":   "the operator's sign-in services",
+	"internal/wire/smtpmail":     "the operator's mail server",
+	"internal/wire/mcpclient":    "makes clients on the guarded transport",
+	"internal/client":            "the server that the command line is told to talk to",
 }
 
 // calling are the names by which a program of net, net/http or crypto/tls calls
@@ -45,7 +45,7 @@ func TestOnlyAdaptersDial(t *testing.T) {
 			for _, use := range callsOut(f) {
 				seen[p.path] = true
 				if use.never || dialers[p.path] == "" {
-					t.Errorf("%s: %s is used; what a tenant names is called through internal/outbound, and who else calls out is listed in internal/archtest/network_test.go", f.line(use.at.Pos()), use.name)
+					t.Errorf("%s: %s is used; what a tenant names is called through internal/wire/outbound, and who else calls out is listed in internal/archtest/network_test.go", f.line(use.at.Pos()), use.name)
 				}
 			}
 		}

@@ -34,7 +34,7 @@ type file struct {
 
 // pkg is what one directory holds, tests included.
 type pkg struct {
-	path  string // from the module's root: "internal/run"
+	path  string // from the module's root: "internal/execution/run"
 	files []*file
 }
 

@@ -6,14 +6,14 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"agentd/internal/audit"
-	"agentd/internal/authz"
-	"agentd/internal/clock"
-	"agentd/internal/config"
-	"agentd/internal/identity"
-	"agentd/internal/quota"
-	"agentd/internal/sqldb"
-	"agentd/internal/sqlstore"
+	"agentd/internal/accounts/identity"
+	"agentd/internal/base/authz"
+	"agentd/internal/base/clock"
+	"agentd/internal/base/config"
+	"agentd/internal/kernel/audit"
+	"agentd/internal/kernel/quota"
+	"agentd/internal/store/sqldb"
+	"agentd/internal/store/sqlstore"
 )
 
 // people opens the database for its tenants, members and keys.

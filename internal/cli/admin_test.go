@@ -8,14 +8,14 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"agentd/internal/authz"
-	"agentd/internal/clock"
-	"agentd/internal/fault"
-	"agentd/internal/identity"
-	"agentd/internal/secret"
-	"agentd/internal/sqldb"
-	"agentd/internal/sqldb/sqldbtest"
-	"agentd/internal/sqlstore"
+	"agentd/internal/accounts/identity"
+	"agentd/internal/base/authz"
+	"agentd/internal/base/clock"
+	"agentd/internal/base/fault"
+	"agentd/internal/base/secret"
+	"agentd/internal/store/sqldb"
+	"agentd/internal/store/sqldb/sqldbtest"
+	"agentd/internal/store/sqlstore"
 )
 
 // eachDatabase runs a test with a shell for an empty database of every engine.

@@ -8,9 +8,9 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"agentd/internal/base/config"
+	"agentd/internal/base/ident"
 	"agentd/internal/client"
-	"agentd/internal/config"
-	"agentd/internal/ident"
 )
 
 type agentCreateCommand struct {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"agentd/internal/config"
+	"agentd/internal/base/config"
 )
 
 // Deps is what the command line is given by main, and by tests.

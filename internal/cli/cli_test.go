@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"agentd/internal/config"
+	"agentd/internal/base/config"
 )
 
 // now is when the tests take place.

@@ -3,7 +3,7 @@ package cli
 import (
 	"fmt"
 
-	"agentd/internal/config"
+	"agentd/internal/base/config"
 )
 
 type configShowCommand struct {

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 
-	"agentd/internal/config"
-	"agentd/internal/sqldb"
+	"agentd/internal/base/config"
+	"agentd/internal/store/sqldb"
 )
 
 // database opens the database that the server uses, beside the server.

@@ -14,9 +14,9 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"agentd/internal/base/config"
+	"agentd/internal/base/fault"
 	"agentd/internal/client"
-	"agentd/internal/config"
-	"agentd/internal/fault"
 )
 
 // invocation is one running command: its context and where it writes.

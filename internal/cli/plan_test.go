@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"agentd/internal/sqldb"
-	"agentd/internal/sqlstore"
+	"agentd/internal/store/sqldb"
+	"agentd/internal/store/sqlstore"
 )
 
 // A tenant can be put on one of the plans of the file that the server reads.

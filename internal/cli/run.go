@@ -8,8 +8,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"agentd/internal/base/config"
 	"agentd/internal/client"
-	"agentd/internal/config"
 )
 
 type runCommand struct {

@@ -3,7 +3,7 @@ package cli
 import (
 	"errors"
 
-	"agentd/internal/config"
+	"agentd/internal/base/config"
 )
 
 type serveCommand struct {

@@ -13,16 +13,16 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"agentd/internal/audit"
-	"agentd/internal/authz"
-	"agentd/internal/clock"
-	"agentd/internal/config"
-	"agentd/internal/ident"
-	"agentd/internal/identity"
-	"agentd/internal/quota"
-	"agentd/internal/sqldb"
-	"agentd/internal/sqlstore"
-	"agentd/internal/tenancy"
+	"agentd/internal/accounts/identity"
+	"agentd/internal/accounts/tenantadmin"
+	"agentd/internal/base/authz"
+	"agentd/internal/base/clock"
+	"agentd/internal/base/config"
+	"agentd/internal/base/ident"
+	"agentd/internal/kernel/audit"
+	"agentd/internal/kernel/quota"
+	"agentd/internal/store/sqldb"
+	"agentd/internal/store/sqlstore"
 )
 
 // purgeLease is how long a purge that was begun here waits for a server, where
@@ -31,7 +31,7 @@ const purgeLease = time.Minute
 
 // tenants opens the database for what the operator does with tenants. The
 // servers that use it notice within a second.
-func (inv *invocation) tenants(s config.Storage, plans *quota.Plans, use func(s *tenancy.Service, who authz.Caller) error) error {
+func (inv *invocation) tenants(s config.Storage, plans *quota.Plans, use func(s *tenantadmin.Service, who authz.Caller) error) error {
 	return inv.migrated(s, func(db *sqldb.DB) error {
 		people := sqlstore.NewIdentity(db)
 		operator, err := people.Operator(inv)
@@ -39,7 +39,7 @@ func (inv *invocation) tenants(s config.Storage, plans *quota.Plans, use func(s 
 			return err
 		}
 		log := slog.New(slog.DiscardHandler)
-		return use(tenancy.New(tenancy.Config{
+		return use(tenantadmin.New(tenantadmin.Config{
 			DB: db, Store: sqlstore.NewTenancy(db), People: peopleOf(db, plans), Plans: plans, Audit: logOf(db),
 			Queue: sqlstore.NewWork(db, clock.System{}, nil), Clock: clock.System{}, Log: log, Lease: purgeLease,
 		}), authz.Caller{TenantID: operator, Operator: true, Method: audit.CommandLine})
@@ -47,8 +47,8 @@ func (inv *invocation) tenants(s config.Storage, plans *quota.Plans, use func(s 
 }
 
 // named does something with a tenant that is named by its id or slug.
-func (inv *invocation) named(s config.Storage, name string, do func(context.Context, *tenancy.Service, authz.Caller, tenancy.Tenant) error) error {
-	return inv.tenants(s, nil, func(s *tenancy.Service, who authz.Caller) error {
+func (inv *invocation) named(s config.Storage, name string, do func(context.Context, *tenantadmin.Service, authz.Caller, tenantadmin.Tenant) error) error {
+	return inv.tenants(s, nil, func(s *tenantadmin.Service, who authz.Caller) error {
 		t, err := s.Named(inv, name)
 		if err != nil {
 			return err
@@ -72,8 +72,8 @@ func (cmd *tenantCreateCommand) Run(inv *invocation) error {
 	if err != nil {
 		return fmt.Errorf("AGENTD_PLANS: %w", err)
 	}
-	return inv.tenants(cmd.Storage, plans, func(s *tenancy.Service, who authz.Caller) error {
-		made, err := s.Create(inv, who, tenancy.Creation{Name: cmd.Name, OwnerEmail: cmd.Owner, Plan: cmd.Plan})
+	return inv.tenants(cmd.Storage, plans, func(s *tenantadmin.Service, who authz.Caller) error {
+		made, err := s.Create(inv, who, tenantadmin.Creation{Name: cmd.Name, OwnerEmail: cmd.Owner, Plan: cmd.Plan})
 		if err != nil {
 			return err
 		}
@@ -94,13 +94,13 @@ type tenantListCommand struct {
 
 // Run implements the command.
 func (cmd *tenantListCommand) Run(inv *invocation) error {
-	return inv.tenants(cmd.Storage, nil, func(s *tenancy.Service, _ authz.Caller) error {
-		all, err := s.List(inv, tenancy.Filter{})
+	return inv.tenants(cmd.Storage, nil, func(s *tenantadmin.Service, _ authz.Caller) error {
+		all, err := s.List(inv, tenantadmin.Filter{})
 		if err != nil {
 			return err
 		}
 		if cmd.JSON {
-			return inv.printAny(tenancy.Page{Tenants: all, Total: len(all)})
+			return inv.printAny(tenantadmin.Page{Tenants: all, Total: len(all)})
 		}
 		rows := make([][]string, len(all))
 		for i, t := range all {
@@ -127,7 +127,7 @@ type tenantSuspendCommand struct {
 
 // Run implements the command.
 func (cmd *tenantSuspendCommand) Run(inv *invocation) error {
-	return inv.named(cmd.Storage, cmd.Tenant, func(ctx context.Context, s *tenancy.Service, who authz.Caller, t tenancy.Tenant) error {
+	return inv.named(cmd.Storage, cmd.Tenant, func(ctx context.Context, s *tenantadmin.Service, who authz.Caller, t tenantadmin.Tenant) error {
 		done, err := s.Suspend(ctx, who, t.TenantID, cmd.Reason)
 		if err != nil {
 			return err
@@ -148,7 +148,7 @@ type tenantReactivateCommand struct {
 
 // Run implements the command.
 func (cmd *tenantReactivateCommand) Run(inv *invocation) error {
-	return inv.named(cmd.Storage, cmd.Tenant, func(ctx context.Context, s *tenancy.Service, who authz.Caller, t tenancy.Tenant) error {
+	return inv.named(cmd.Storage, cmd.Tenant, func(ctx context.Context, s *tenantadmin.Service, who authz.Caller, t tenantadmin.Tenant) error {
 		done, err := s.Reactivate(ctx, who, t.TenantID)
 		if err != nil {
 			return err
@@ -171,8 +171,8 @@ type tenantPurgeCommand struct {
 
 // Run implements the command.
 func (cmd *tenantPurgeCommand) Run(inv *invocation) error {
-	return inv.named(cmd.Storage, cmd.Tenant, func(ctx context.Context, s *tenancy.Service, who authz.Caller, t tenancy.Tenant) error {
-		answer := tenancy.PurgeAnswer{TenantID: t.TenantID, Purged: true}
+	return inv.named(cmd.Storage, cmd.Tenant, func(ctx context.Context, s *tenantadmin.Service, who authz.Caller, t tenantadmin.Tenant) error {
+		answer := tenantadmin.PurgeAnswer{TenantID: t.TenantID, Purged: true}
 		var err error
 		if cmd.DryRun {
 			answer, err = s.Purge(ctx, who, t.TenantID, cmp.Or(cmd.Confirm, t.TenantID), true)

@@ -17,7 +17,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"agentd/internal/secret"
+	"agentd/internal/base/secret"
 )
 
 const (

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"agentd/internal/secret"
+	"agentd/internal/base/secret"
 )
 
 func newClient(t *testing.T, h http.HandlerFunc) *Client {

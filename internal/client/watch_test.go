@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"agentd/internal/secret"
+	"agentd/internal/base/secret"
 )
 
 // serve plays one connection after the other; the last one answers all that

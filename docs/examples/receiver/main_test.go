@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"agentd/internal/hookwire"
-	"agentd/internal/outbound"
-	"agentd/internal/webhook"
+	"agentd/internal/delivery/webhook"
+	"agentd/internal/wire/outbound"
+	"agentd/internal/wire/webhookhttp"
 )
 
 const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -31,9 +31,9 @@ func send(t *testing.T, url, id, key string, clock shifted) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := outbound.New(hookwire.ClientConfig(allow))
+	client := outbound.New(webhookhttp.ClientConfig(allow))
 	defer client.Close()
-	o := hookwire.Caller{Client: client, Clock: clock}.Send(t.Context(), webhook.Attempt{
+	o := webhookhttp.Caller{Client: client, Clock: clock}.Send(t.Context(), webhook.Attempt{
 		URL: url, Secret: key, DeliveryID: "d-" + id, EventID: id, EventType: "run.completed",
 		Body: []byte(`{"event_id":"` + id + `","event_type":"run.completed","tenant_id":"t","timestamp":"2026-09-10T12:00:00.000Z","data":{"note":"ü"}}`),
 	})

@@ -1,0 +1,187 @@
+package tenantadmin
+
+import (
+	"cmp"
+	"context"
+
+	"agentd/internal/accounts/identity"
+	"agentd/internal/base/authz"
+	"agentd/internal/base/fault"
+	"agentd/internal/base/page"
+	"agentd/internal/base/route"
+	"agentd/internal/base/schema"
+)
+
+// maxPage is how many tenants a page has at most.
+const maxPage = 500
+
+type tenantIn struct {
+	TenantID string `path:"tenantId"`
+}
+
+type listIn struct {
+	Status string `query:"status" doc:"Only companies that are active, or suspended."`
+	Limit  string `query:"limit" doc:"Companies per page, 1 to 500; all of them if it is left out."`
+	Cursor string `query:"cursor"`
+}
+
+// Page is all tenants, or a page of them if a page was asked for
+// (behaviours.md 0.2).
+type Page struct {
+	_ struct{} `json:"-" name:"AdminTenantList"`
+
+	Tenants []Tenant `json:"tenants" required:"true"`
+	Total   int      `json:"total" required:"true" doc:"How many there are on all pages."`
+	HasMore *bool    `json:"has_more,omitzero"`
+	Cursor  string   `json:"cursor,omitzero"`
+}
+
+type createIn struct {
+	Body Creation
+}
+
+type changeIn struct {
+	TenantID string `path:"tenantId"`
+	Body     Change
+}
+
+type suspendIn struct {
+	TenantID string `path:"tenantId"`
+	Body     struct {
+		_ struct{} `json:"-" name:"AdminTenantSuspend"`
+
+		Reason string `json:"reason,omitzero" maxLength:"2000"`
+	}
+}
+
+type settingsIn struct {
+	TenantID string `path:"tenantId"`
+	Body     struct {
+		_ struct{} `json:"-" name:"AdminTenantSettingsUpdate"`
+
+		PurgeProtection bool `json:"purge_protection" required:"true" doc:"Whether the company is kept from being purged."`
+	}
+}
+
+type purgeIn struct {
+	TenantID string `path:"tenantId"`
+	Confirm  string `query:"confirm" maxLength:"200" doc:"The id, name or slug of the company; it may stand in the body instead."`
+	DryRun   bool   `query:"dry_run" doc:"Only count what would be deleted."`
+	Body     struct {
+		_ struct{} `json:"-" name:"AdminTenantPurge"`
+
+		Confirm string `json:"confirm,omitzero" maxLength:"200"`
+		DryRun  bool   `json:"dry_run,omitzero"`
+	}
+}
+
+type usageIn struct {
+	TenantID string `path:"tenantId"`
+	Period   string `query:"period" maxLength:"20" doc:"A month such as 2026-09; the current one if it is left out."`
+}
+
+// Used is what a tenant used in a month.
+type Used struct {
+	_ struct{} `json:"-" name:"AdminTenantUsage"`
+
+	TenantID string        `json:"tenant_id" required:"true"`
+	Period   string        `json:"period" required:"true"`
+	Usage    schema.Object `json:"usage" required:"true"`
+}
+
+// Routes lists the operations on tenants.
+func (s *Service) Routes() []route.Route {
+	row := func(method, path, id, summary, doc string, errors ...int) route.Row {
+		return route.Row{
+			Method: method, Path: "/api/v1/admin/tenants" + path, ID: id, Tag: "Admin", Summary: summary, Doc: doc,
+			Scopes: []authz.Scope{authz.SuperScope}, Role: authz.Admin, Operator: true, Errors: errors,
+		}
+	}
+	const one = "/{tenantId}"
+	create := row("POST", "", "createTenant", "Make a company",
+		"With an owner, and unless owner_key is false a key that lets the owner do everything; the answer is the only place that shows it.", 409)
+	create.Status = 201
+	suspend := row("PUT", one+"/suspend", "suspendTenant", "Shut a company out",
+		"At once: its keys and sessions are refused, no run starts, no schedule fires, and runs that are under way stop before their next model call. Suspending again changes the reason.", 404)
+	suspend.Optional = true
+	purge := row("DELETE", one, "purgeTenant", "Delete a company with everything that is its own",
+		"It is gone for everybody with this answer. What it stored is deleted from then on, in the background; the audit log says when that is done. It cannot be taken back.", 404, 409, 422)
+	purge.Optional, purge.Fresh = true, true
+	routes := []route.Route{
+		route.Action(row("GET", "", "listTenants", "List companies, newest first", "", 422), s.list),
+		route.Action(create, func(ctx context.Context, who authz.Caller, in *createIn) (Created, error) {
+			return s.Create(ctx, who, in.Body)
+		}),
+		route.Action(row("GET", one, "getTenant", "Read a company", "", 404), func(ctx context.Context, _ authz.Caller, in *tenantIn) (Tenant, error) {
+			return s.Get(ctx, in.TenantID)
+		}),
+		route.Action(row("PATCH", one, "updateAdminTenant", "Change a company", "", 404, 409), func(ctx context.Context, who authz.Caller, in *changeIn) (Tenant, error) {
+			return s.Update(ctx, who, in.TenantID, in.Body)
+		}),
+		route.Action(purge, func(ctx context.Context, who authz.Caller, in *purgeIn) (PurgeAnswer, error) {
+			return s.Purge(ctx, who, in.TenantID, cmp.Or(in.Confirm, in.Body.Confirm), in.DryRun || in.Body.DryRun)
+		}),
+		route.Action(suspend, func(ctx context.Context, who authz.Caller, in *suspendIn) (Suspension, error) {
+			return s.Suspend(ctx, who, in.TenantID, in.Body.Reason)
+		}),
+		route.Action(row("PUT", one+"/reactivate", "reactivateTenant", "Let a company in again", "Its runs go on where they were.", 404),
+			func(ctx context.Context, who authz.Caller, in *tenantIn) (Reactivation, error) {
+				return s.Reactivate(ctx, who, in.TenantID)
+			}),
+		route.Action(row("PATCH", one+"/settings", "updateTenantSettings", "Protect a company from being purged", "", 404),
+			func(ctx context.Context, who authz.Caller, in *settingsIn) (Protection, error) {
+				return s.Protect(ctx, who, in.TenantID, in.Body.PurgeProtection)
+			}),
+		route.Action(route.Row{
+			Method: "POST", Path: "/api/v1/bootstrap", ID: "bootstrap", Tag: "Admin", Public: true, Status: 201, Errors: []int{409},
+			Summary: "Make the first company",
+			Doc:     "The first start of the server has made it, and printed its owner's key; so this answers 409.",
+		}, func(context.Context, authz.Caller, *struct{}) (struct{}, error) {
+			return struct{}{}, fault.New(fault.Conflict, "already_bootstrapped", "This deployment has its first company: the server made it when it was first started.")
+		}),
+	}
+	if s.Usage != nil {
+		routes = append(routes, route.Action(row("GET", one+"/usage", "getTenantUsage", "What a company used in a month", "", 404, 422), s.usage))
+	}
+	return routes
+}
+
+func (s *Service) list(ctx context.Context, who authz.Caller, in *listIn) (*Page, error) {
+	f := Filter{Status: identity.Status(in.Status)}
+	if f.Status != "" && f.Status != identity.Active && f.Status != identity.Suspended {
+		return nil, fault.New(fault.Malformed, "INVALID_QUERY", "The query parameter status is active or suspended.")
+	}
+	p := &Page{}
+	paged := in.Limit != "" || in.Cursor != ""
+	scope := page.Scope{Tenant: who.TenantID, List: "tenants", Filter: []string{in.Status}}
+	limit := page.Limit(in.Limit, maxPage, maxPage)
+	var err error
+	if paged {
+		if f.After, err = s.Cursors.Open(scope, in.Cursor); err != nil {
+			return nil, err
+		}
+		f.Limit = limit + 1
+	}
+	if p.Tenants, err = s.List(ctx, f); err != nil {
+		return nil, err
+	}
+	p.Total = len(p.Tenants)
+	if !paged {
+		return p, nil
+	}
+	more := len(p.Tenants) > limit
+	if p.HasMore = &more; more {
+		p.Tenants = p.Tenants[:limit]
+		p.Cursor = s.Cursors.Seal(scope, p.Tenants[limit-1].TenantID)
+	}
+	p.Total, err = s.Store.Count(ctx, f.Status)
+	return p, err
+}
+
+func (s *Service) usage(ctx context.Context, _ authz.Caller, in *usageIn) (Used, error) {
+	if _, err := s.Get(ctx, in.TenantID); err != nil {
+		return Used{}, err
+	}
+	used, err := s.Usage(ctx, in.TenantID, in.Period)
+	return Used{TenantID: in.TenantID, Period: cmp.Or(in.Period, s.Clock.Now().Format("2006-01")), Usage: used}, err
+}

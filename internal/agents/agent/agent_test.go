@@ -1,0 +1,112 @@
+package agent_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"agentd/internal/agents/agent"
+	"agentd/internal/kernel/resource"
+	"agentd/internal/kernel/resource/resourcetest"
+	"agentd/internal/store/sqldb"
+	"agentd/internal/store/sqldb/sqldbtest"
+	"agentd/internal/store/sqlstore"
+)
+
+var options = agent.Options{
+	Tools: []string{"calculator", "current_time"},
+	CheckURL: func(url string) error {
+		if !strings.HasPrefix(url, "http://") && !strings.HasPrefix(url, "https://") {
+			return errors.New("expected an http or https address")
+		}
+		return nil
+	},
+}
+
+func build(deps resource.Deps) *resource.Store[agent.Agent] { return agent.New(deps, options).Store() }
+
+var samples = resourcetest.Samples{
+	Minimal: `{"name":"Ada"}`,
+	Defaults: map[string]string{
+		"name": `"Ada"`, "description": `""`, "version": `"1"`, "status": `"active"`, "prompts": `{}`,
+		"model": `{"provider":"custom","model_ref":"builtin/echo","capabilities":{}}`, "fallback_model": `null`,
+		"execution_mode": `"async"`, "context_window_size": `20`, "context_strategy": `"compaction"`, "worker_reuse": `false`,
+		"skills": `[]`, "built_in_tools": `[]`, "mcp": `{}`, "policies": `{}`, "metadata": `{}`,
+		"resource_limits": `null`, "memory": `null`, "core_memory": `null`, "schedule": `null`, "workspace_id": `null`,
+	},
+	Full: `{"name":"Agent %d","description":"d",
+		"model":{"provider":"openai_compat","model_ref":"m","endpoint_url":"https://example.com/v1","api_key_ref":"k","capabilities":{"vision":true}},
+		"fallback_model":{"provider":"openai_compat","model_ref":"f","capabilities":{}},
+		"prompts":{"system":"s","developer":"dev"},"mcp":{"servers":[{"id":"1"}]},"policies":{"approval_timeout_ms":1000},
+		"skills":[{"id":"x","any":[1,2]}],"thinking":{"mode":"fixed","effort":3},"effort_policy":{"plan":"low"},
+		"resource_limits":{"max_steps":0,"max_cost_usd":1.5},"memory":{"enabled":true,"types":["note"]},"core_memory":{"enabled":true,"blocks":[{"label":"human"}]},
+		"guardrails":{"input":[],"built_in":["pii"]},"approval_required_tools":["calculator"],"built_in_tools":["calculator","current_time"],
+		"image_generation":{"model":"i"},"knowledge_base_id":"kb","execution_mode":"worker","worker_reuse":true,
+		"schedule":{"cron":"* * * * *","enabled":true},"a2a":{"enabled":true},"risk_classification":{"level":"minimal"},
+		"workspace_id":"w","context_strategy":"sliding_window","context_window_size":5,"metadata":{"a":1,"b":{"c":2}}}`,
+	Refused: []resourcetest.Refused{
+		{Body: `{}`, Fields: []string{"name"}},
+		{Body: `{"name":"  "}`, Fields: []string{"name"}},
+		{Body: `{"name":"` + strings.Repeat("x", 201) + `"}`, Fields: []string{"name"}},
+		{
+			Body: `{"name":7,"model":{"provider":"other","endpoint_url":"x"},"prompts":{"system":1},"mcp":[],"skills":[1],
+				"resource_limits":{"max_steps":-1,"max_duration_ms":1.5},"execution_mode":"bridge","context_window_size":0,
+				"built_in_tools":["calculator","rm"],"metadata":"x","memory":7,"schedule":{"enabled":true},"worker_reuse":"no"}`,
+			Fields: []string{
+				"name", "model.provider", "model.model_ref", "model.endpoint_url", "prompts.system", "mcp", "skills[0]",
+				"resource_limits.max_steps", "resource_limits.max_duration_ms", "execution_mode", "context_window_size",
+				"built_in_tools[1]", "metadata", "memory", "schedule.cron", "worker_reuse",
+			},
+		},
+		{
+			Body: `{"name":"a","model":{"provider":"custom","model_ref":"m","endpoint_url":"ftp://example.com"},
+				"fallback_model":{"provider":"custom","model_ref":"m","endpoint_url":"file:///etc/passwd"},"schedule":{"cron":""}}`,
+			Fields: []string{"model.endpoint_url", "fallback_model.endpoint_url", "schedule.cron"},
+		},
+		{
+			Body: `{"name":"a","thinking":{"mode":"sometimes","budget_tokens":0,"effort":"most"},
+				"effort_policy":{"plan":"huge","act":1,"evaluate":""},"image_generation":{"provider":1,"model":[]}}`,
+			Fields: []string{
+				"thinking.mode", "thinking.budget_tokens", "thinking.effort", "effort_policy.plan", "effort_policy.act", "effort_policy.evaluate",
+				"image_generation.provider", "image_generation.model",
+			},
+		},
+		{Body: `{"name":"a","thinking":{"effort":101}}`, Fields: []string{"thinking.effort"}},
+		{Body: `{"name":"a","thinking":{"effort":true,"budget_tokens":1.5}}`, Fields: []string{"thinking.budget_tokens", "thinking.effort"}},
+	},
+	Changes: []resourcetest.Changed{
+		{Patch: `{"name":"New"}`, Want: map[string]string{"name": `"New"`}},
+		{Patch: `{"resource_limits":{"max_steps":9}}`, Want: map[string]string{"resource_limits": `{"max_steps":9,"max_cost_usd":1.5}`}},
+		{Patch: `{"resource_limits":{"max_cost_usd":null}}`, Want: map[string]string{"resource_limits": `{"max_steps":0}`}},
+		{Patch: `{"resource_limits":null}`, Want: map[string]string{"resource_limits": `null`}},
+		{Patch: `{"metadata":{"b":{"d":3},"a":null}}`, Want: map[string]string{"metadata": `{"b":{"d":3}}`}},
+		{Patch: `{"memory":{"enabled":false}}`, Want: map[string]string{"memory": `{"enabled":false,"types":["note"]}`}},
+		{Patch: `{"core_memory":{"enabled":false}}`, Want: map[string]string{"core_memory": `{"blocks":[{"label":"human"}],"enabled":false}`}},
+		{Patch: `{"schedule":{"enabled":false}}`, Want: map[string]string{"schedule": `{"cron":"* * * * *","enabled":false}`}},
+		{Patch: `{"prompts":{"system":"only"}}`, Want: map[string]string{"prompts": `{"system":"only"}`}},
+		{
+			Patch: `{"thinking":{"mode":null,"effort":0,"mine":[1]},"effort_policy":{"act":null}}`,
+			Want:  map[string]string{"thinking": `{"mode":null,"effort":0,"mine":[1]}`, "effort_policy": `{"act":null}`},
+		},
+		{Patch: `{"image_generation":{"provider":"acme"}}`, Want: map[string]string{"image_generation": `{"model":"i","provider":"acme"}`}},
+		{Patch: `{"policies":{}}`, Want: map[string]string{"policies": `{}`}},
+		{
+			Patch: `{"model":null,"fallback_model":null,"execution_mode":null}`,
+			Want: map[string]string{
+				"model": `{"provider":"custom","model_ref":"builtin/echo","capabilities":{}}`, "fallback_model": `null`, "execution_mode": `"async"`,
+			},
+		},
+		{
+			Patch: `{"model":{"provider":"custom","model_ref":"builtin/echo"}}`,
+			Want:  map[string]string{"model": `{"provider":"custom","model_ref":"builtin/echo","capabilities":{}}`},
+		},
+		{Patch: `{"built_in_tools":[],"skills":[]}`, Want: map[string]string{"built_in_tools": `[]`, "skills": `[]`}},
+	},
+}
+
+func TestKind(t *testing.T) {
+	t.Parallel()
+	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
+		resourcetest.Kind(t, sqlstore.NewDocuments(db), db, build, samples)
+	})
+}

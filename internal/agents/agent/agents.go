@@ -1,0 +1,69 @@
+package agent
+
+import (
+	"context"
+
+	"agentd/internal/base/fault"
+	"agentd/internal/base/ident"
+	"agentd/internal/kernel/resource"
+)
+
+// Agents keeps agents and their versions.
+type Agents struct {
+	deps       resource.Deps
+	store      *resource.Store[Agent]
+	versions   *resource.Store[version]
+	recent     *resource.Recent[Agent]
+	workspaces Workspaces
+}
+
+// New makes the store of agents.
+func New(deps resource.Deps, o Options) *Agents {
+	a := &Agents{deps: deps, workspaces: o.Workspaces}
+	a.store = resource.NewStore(a.kind(o), deps)
+	quiet := deps
+	quiet.Outbox = resource.NoOutbox{} // versions follow from what agents tell
+	a.versions = resource.NewStore(versionKind, quiet)
+	a.recent = resource.NewRecent(a.store, recentBytes)
+	return a
+}
+
+// Store gives the agents as resources, for writes and lists by other slices.
+func (a *Agents) Store() *resource.Store[Agent] { return a.store }
+
+// recentBytes bounds what runs keep of their agents, by the size of the JSON.
+const recentBytes = 8 << 20
+
+// Get reads an agent: as it is now where this process changed it last, and
+// else as it was at most a second ago. What it points to is shared with other
+// callers: it must not be changed. Errors: fault.NotFound.
+func (a *Agents) Get(ctx context.Context, tenant, id string) (Agent, error) {
+	known, err := a.recent.Get(ctx, tenant, id)
+	if err != nil {
+		return Agent{}, err
+	}
+	return *known, nil
+}
+
+// place tells the workspaces where an agent works from now on, which is
+// nowhere for one that is deleted.
+func (a *Agents) place(e *resource.Edit[Agent]) error {
+	var was, is *string
+	if e.Old != nil {
+		was = e.Old.WorkspaceID
+	}
+	if e.New != nil {
+		is = e.New.WorkspaceID
+	}
+	if a.workspaces == nil || deref(was) == deref(is) {
+		return nil
+	}
+	if id := deref(is); id != "" && !ident.Valid(id) {
+		return fault.NoSuch("workspace")
+	}
+	m := e.Old
+	if e.New != nil {
+		m = e.New
+	}
+	return a.workspaces.Place(e.Tx, m.TenantID, m.ID, is)
+}

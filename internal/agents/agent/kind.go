@@ -1,0 +1,183 @@
+package agent
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+
+	"agentd/internal/base/authz"
+	"agentd/internal/base/fault"
+	"agentd/internal/base/schema"
+	"agentd/internal/base/txn"
+	"agentd/internal/kernel/quota"
+	"agentd/internal/kernel/resource"
+)
+
+// Options are what agents take from the deployment.
+type Options struct {
+	DefaultModel ModelConfig            // of agents that name none; zero: the built-in echo
+	Tools        []string               // names of the built-in tools that there are
+	CheckURL     func(url string) error // says why an endpoint cannot be called; without looking it up
+	Workspaces   Workspaces             // nil: a workspace_id is only kept
+	// CheckMCP says what is wrong with the mcp field; nil: anything goes.
+	CheckMCP func(schema.Object) []fault.Field
+	// KnowledgeBase refuses a knowledge base that the tenant does not have, with
+	// fault.NotFound. nil: any id is kept.
+	KnowledgeBase func(tx txn.Tx, tenant, id string) error
+	// CheckGuardrails says what is wrong with a guardrails field, with paths
+	// from the agent's body; nil: it is kept as it comes.
+	CheckGuardrails func(schema.Nullable) []fault.Field
+	// CheckSchedule says what is wrong with the field schedule. Nil: only its
+	// cron is looked for.
+	CheckSchedule func(schema.Nullable) []fault.Field
+	Quota         quota.Gate // nil: there may be any number of agents
+	// Told is told of every write, in its transaction, with the agent as it is
+	// after it, or was before its deletion; nil: nobody is.
+	Told func(tx txn.Tx, action string, g *Agent) error
+}
+
+// Workspaces is the port to where agents keep their files.
+type Workspaces interface {
+	// Place notes which workspace an agent works in, nil for none of its
+	// choosing. Errors: fault.NotFound for the workspace.
+	Place(tx txn.Tx, tenant, agent string, workspace *string) error
+}
+
+// KnowledgeBaseIndex finds the agents of a knowledge base.
+const KnowledgeBaseIndex = "knowledge_base_id"
+
+// Echo is the model that needs no endpoint: it answers by rule.
+var Echo = ModelConfig{Provider: "custom", ModelRef: "builtin/echo"}
+
+func (a *Agents) kind(o Options) resource.Kind[Agent] {
+	model := o.DefaultModel
+	if model.ModelRef == "" {
+		model = Echo
+	}
+	limited := quota.Creation[Agent](o.Quota, quota.Agents)
+	return resource.Kind[Agent]{
+		Name: "agent", Path: "/api/v1/agents", Tag: "Agents",
+		Readers: resource.Access{Scopes: []authz.Scope{"agents:read"}},
+		Writers: resource.Access{Scopes: []authz.Scope{"agents:write"}, Role: authz.Developer},
+		Put:     resource.PutMerges,
+		Indexes: []resource.Index[Agent]{{
+			Name: "workspace_id", Doc: "Only agents of this workspace.",
+			Of: func(g *Agent) string { return deref(g.WorkspaceID) },
+		}, {
+			Name: KnowledgeBaseIndex, Of: func(g *Agent) string { return deref(g.KnowledgeBaseID) },
+		}, {
+			Name: "parent_agent_id", Of: func(g *Agent) string { return g.Lineage().ParentID },
+		}},
+		Filters:  []string{"workspace_id"},
+		Default:  func(g *Agent) { g.Model, g.Status = model, Active },
+		Validate: o.validate,
+		Label:    func(g *Agent) string { return g.Name },
+		State:    func(g *Agent) *string { return &g.Status },
+		Moves: []resource.Move[Agent]{
+			{
+				Action: "suspend", From: []string{Active}, To: Suspended,
+				Summary: "Have an agent take no new runs.", With: resource.Doing(suspend),
+			},
+			{Action: "activate", From: []string{Suspended}, To: Active, Summary: "Have a suspended agent take runs again."},
+		},
+		Before: func(e *resource.Edit[Agent]) error {
+			if err := limited(e); err != nil {
+				return err
+			}
+			if err := o.checkReferences(e); err != nil {
+				return err
+			}
+			return a.before(e)
+		},
+		After: func(e *resource.Edit[Agent]) error {
+			if err := a.after(e); err != nil || o.Told == nil {
+				return err
+			}
+			if e.New == nil {
+				return o.Told(e.Tx, e.Action, e.Old)
+			}
+			return o.Told(e.Tx, e.Action, e.New)
+		},
+	}
+}
+
+type suspendIn struct {
+	_ struct{} `json:"-" name:"AgentSuspend"`
+
+	Reason string `json:"reason" maxLength:"2000" doc:"Why, for whoever looks at the agent later."`
+}
+
+func suspend(e *resource.Edit[Agent], in *suspendIn) error {
+	e.New.StatusReason, e.New.StatusReasonCode = in.Reason, "manual"
+	return nil
+}
+
+// checkReferences looks at what a write newly refers to. What was there when
+// an agent was made to refer to it may go later.
+func (o Options) checkReferences(e *resource.Edit[Agent]) error {
+	id := deref(e.New.KnowledgeBaseID)
+	if o.KnowledgeBase == nil || id == "" || e.Old != nil && deref(e.Old.KnowledgeBaseID) == id {
+		return nil
+	}
+	return o.KnowledgeBase(e.Tx, e.New.TenantID, id)
+}
+
+func (o Options) validate(g *Agent) []fault.Field {
+	var wrong []fault.Field
+	add := func(field, message string) { wrong = append(wrong, fault.Field{Field: field, Message: message}) }
+	if strings.TrimSpace(g.Name) == "" {
+		add("name", "it is blank")
+	}
+	for i, name := range g.BuiltInTools {
+		if !slices.Contains(o.Tools, name) {
+			add(fmt.Sprintf("built_in_tools[%d]", i), "there is no such built-in tool; there are "+strings.Join(o.Tools, ", "))
+		}
+	}
+	for _, m := range []struct {
+		field string
+		model *ModelConfig
+	}{{"model", &g.Model}, {"fallback_model", g.Fallback}} {
+		if m.model != nil && m.model.EndpointURL != "" {
+			if err := o.CheckURL(m.model.EndpointURL); err != nil {
+				add(m.field+".endpoint_url", err.Error())
+			}
+		}
+	}
+	if o.CheckMCP != nil {
+		wrong = append(wrong, o.CheckMCP(g.MCP)...)
+	}
+	if o.CheckGuardrails != nil {
+		wrong = append(wrong, o.CheckGuardrails(g.Guardrails)...)
+	}
+	if len(g.Schedule) > 0 {
+		check := o.CheckSchedule
+		if check == nil {
+			check = hasCron
+		}
+		wrong = append(wrong, check(g.Schedule)...)
+	}
+	wrong = append(wrong, checkPolicies(g.Policies)...)
+	return append(wrong, misshapen(g)...)
+}
+
+func hasCron(schedule schema.Nullable) []fault.Field {
+	var s struct {
+		Cron any `json:"cron"`
+	}
+	if err := json.Unmarshal(schedule, &s); err != nil {
+		return []fault.Field{{Field: "schedule", Message: "it cannot be read"}}
+	}
+	if cron, ok := s.Cron.(string); !ok || strings.TrimSpace(cron) == "" {
+		return []fault.Field{{Field: "schedule.cron", Message: "expected a cron expression"}}
+	}
+	return nil
+}
+
+func deref[T any](p *T) T {
+	if p == nil {
+		return *new(T)
+	}
+	return *p
+}

@@ -1,0 +1,100 @@
+package guardrail
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"regexp"
+	"regexp/syntax"
+	"slices"
+	"strings"
+
+	"agentd/internal/base/fault"
+)
+
+const (
+	// maxProgram bounds the patterns of a guardrail together, in steps of the
+	// machine that matches them: at worst each looks at each byte.
+	maxProgram = 2000
+	// maxSteps bounds one check: a megabyte with the largest program.
+	maxSteps = 2 << 30
+)
+
+var errTooLarge = errors.New("the text is too large for its patterns")
+
+type regexFinder struct {
+	re          *regexp.Regexp
+	program     int
+	replacement string
+}
+
+// newRegex makes one expression of the patterns, so that a text is read once.
+func newRegex(in *regexConfig) (compiled, []fault.Field) {
+	var wrong []fault.Field
+	add := func(field, message string) { wrong = append(wrong, fault.Field{Field: field, Message: message}) }
+	patterns := slices.Clone(in.Patterns)
+	var names []string
+	for i := range patterns {
+		names = append(names, fmt.Sprintf("patterns[%d]", i))
+	}
+	if in.Pattern != "" {
+		patterns, names = append(patterns, in.Pattern), append(names, "pattern")
+	}
+	if len(patterns) == 0 {
+		add("patterns", "a regex needs at least one pattern")
+	}
+	program := 0
+	for i, p := range patterns {
+		n, message := measure(p)
+		program += n
+		if message != "" {
+			add(names[i], message)
+		}
+	}
+	if program > maxProgram {
+		add(cmp.Or(names...), "the patterns are too large together; use fewer or smaller repetitions")
+	}
+	if wrong != nil {
+		return compiled{}, wrong
+	}
+	re, err := regexp.Compile("(?:" + strings.Join(patterns, ")|(?:") + ")")
+	if err != nil {
+		return compiled{}, []fault.Field{{Field: cmp.Or(names...), Message: "the patterns cannot stand together"}}
+	}
+	return compiled{in.Common, &spanChecker{find: regexFinder{re, program, in.replacement()}, whole: true}}, nil
+}
+
+// measure gives the size of a pattern's program, or what is wrong with it.
+func measure(pattern string) (size int, wrong string) {
+	tree, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil {
+		if e, ok := errors.AsType[*syntax.Error](err); ok {
+			return 0, fmt.Sprintf("this is no regular expression in RE2 syntax: %s: %q", e.Code, e.Expr)
+		}
+		return 0, "this is no regular expression in RE2 syntax"
+	}
+	program, err := syntax.Compile(tree.Simplify())
+	if err != nil {
+		return 0, "this regular expression cannot be compiled"
+	}
+	re, err := regexp.Compile(pattern)
+	if err != nil {
+		return 0, "this regular expression cannot be compiled"
+	}
+	if re.MatchString("") {
+		return 0, "it matches the empty text, and so every text"
+	}
+	return len(program.Inst), ""
+}
+
+func (r regexFinder) find(text string) (found, error) {
+	if r.program*len(text) > maxSteps {
+		return found{}, errTooLarge
+	}
+	if !r.re.MatchString(text) {
+		return found{}, nil
+	}
+	return found{text: r.re.ReplaceAllLiteralString(text, r.replacement), what: []string{"pattern"}}, nil
+}
+
+func (regexFinder) because([]string) string { return "one of its patterns matches" }

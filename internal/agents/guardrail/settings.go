@@ -1,0 +1,95 @@
+package guardrail
+
+import (
+	"slices"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"agentd/internal/agents/guardrail/pii"
+	"agentd/internal/base/fault"
+	"agentd/internal/base/schema"
+	"agentd/internal/kernel/policy"
+)
+
+// Settings are an agent's guardrails field: which guardrails are asked about
+// what, in which order.
+type Settings struct {
+	Input   []Use    `json:"input" nullable:"true" maxItems:"50"`
+	Output  []Use    `json:"output" nullable:"true" maxItems:"50"`
+	Tool    []Use    `json:"tool" nullable:"true" maxItems:"50"`
+	BuiltIn []string `json:"built_in" nullable:"true" maxItems:"50" enum:"pii,secrets"`
+}
+
+// Use is that an agent uses a guardrail.
+type Use struct {
+	GuardrailID    string          `json:"guardrail_id" required:"true" format:"uuid"`
+	Enabled        *bool           `json:"enabled" nullable:"true"`
+	ActionOverride *string         `json:"action_override" nullable:"true" enum:"block,redact,flag,warn,log"`
+	ConfigOverride schema.Nullable `json:"config_override"`
+}
+
+func (u *Use) enabled() bool { return u.Enabled == nil || *u.Enabled }
+
+// builtIn is a guardrail that is there without being made.
+type builtIn struct {
+	name   string
+	stages []policy.Stage
+	compiled
+}
+
+// builtIns redact. Tools get what they are called with as it is from "pii",
+// since an agent that may not write an address down cannot write to it.
+var builtIns = []builtIn{
+	{"pii", []policy.Stage{policy.Input, policy.Output}, compiled{checker: &spanChecker{find: piiFinder{entities: pii.Entities}}}},
+	{"secrets", []policy.Stage{policy.Input, policy.Output, policy.Tool}, compiled{checker: &spanChecker{find: piiFinder{entities: []pii.Entity{pii.APIKey}}}}},
+}
+
+// none says quickly whether a guardrails field asks for nothing.
+func none(field jsontext.Value) bool {
+	return len(field) == 0 || string(field) == "null" || string(field) == "{}"
+}
+
+// CheckSettings gives what is wrong with an agent's guardrails field, with
+// paths from the agent's body. Whether the guardrails are there is not asked:
+// they may go later, too.
+func CheckSettings(field schema.Nullable) []fault.Field {
+	if none(jsontext.Value(field)) {
+		return nil
+	}
+	_, wrong := readSettings(jsontext.Value(field))
+	return under("guardrails", wrong)
+}
+
+func readSettings(field jsontext.Value) (*Settings, []fault.Field) {
+	s, err := schema.Decode[Settings](field)
+	if err != nil {
+		e := fault.From(err)
+		if len(e.Fields) == 0 {
+			return nil, []fault.Field{{Field: "body", Message: e.Detail}}
+		}
+		return nil, e.Fields
+	}
+	return s, nil
+}
+
+func (s *Settings) uses(stage policy.Stage) []Use {
+	switch stage {
+	case policy.Input:
+		return s.Input
+	case policy.Output:
+		return s.Output
+	}
+	return s.Tool
+}
+
+// builtIns gives the built-in ones that look at a stage, in the agent's order.
+func (s *Settings) builtIns(stage policy.Stage) (all []*builtIn) {
+	for _, name := range s.BuiltIn {
+		for i := range builtIns {
+			if b := &builtIns[i]; b.name == name && slices.Contains(b.stages, stage) && !slices.Contains(all, b) {
+				all = append(all, b)
+			}
+		}
+	}
+	return all
+}

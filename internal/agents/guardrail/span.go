@@ -1,0 +1,170 @@
+package guardrail
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"agentd/internal/agents/guardrail/pii"
+	"agentd/internal/kernel/policy"
+)
+
+// found is what a finder saw in a text. Nothing: the zero value.
+type found struct {
+	text string   // with what was found replaced
+	what []string // the sorts of things that were found
+}
+
+// finder finds places in a text. It keeps nothing between texts.
+type finder interface {
+	find(text string) (found, error)
+	// because says what is wrong, given what was found.
+	because(what []string) string
+}
+
+// spanChecker checks by places in the text, which can be taken out. Of JSON it
+// looks at what the strings say, so that an escape hides nothing and a
+// redaction leaves JSON.
+type spanChecker struct {
+	find finder
+	// whole is asked about JSON as it stands where its strings have nothing.
+	whole bool
+}
+
+func (c *spanChecker) check(_ context.Context, q question) (finding, error) {
+	f, ok, err := c.structured(q.text)
+	if err != nil {
+		return finding{}, err
+	}
+	if ok && (len(f.what) > 0 || !c.whole) {
+		return c.finding(f, true), nil
+	}
+	if f, err = c.find.find(q.text); err != nil {
+		return finding{}, err
+	}
+	return c.finding(f, !ok || q.part != partArguments), nil
+}
+
+func (c *spanChecker) finding(f found, clean bool) finding {
+	if len(f.what) == 0 {
+		return finding{}
+	}
+	return finding{violated: true, because: c.find.because(f.what), text: f.text, taken: clean}
+}
+
+// structured finds in the strings and numbers of JSON. ok is false where the
+// text is no JSON object, array or string.
+func (c *spanChecker) structured(text string) (f found, ok bool, err error) {
+	if t := strings.TrimLeft(text, " \t\r\n"); t == "" || strings.IndexByte(`{["`, t[0]) < 0 {
+		return found{}, false, nil
+	}
+	var out strings.Builder
+	from := 0
+	dec := jsontext.NewDecoder(bytes.NewBufferString(text), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	for {
+		kind := dec.PeekKind()
+		if kind != '"' && kind != '0' {
+			if _, err := dec.ReadToken(); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				return found{}, false, nil
+			}
+			continue
+		}
+		raw, err := dec.ReadValue()
+		if err != nil {
+			return found{}, false, nil
+		}
+		at, err := c.scalar(raw)
+		if err != nil {
+			return found{}, true, err
+		}
+		if len(at.what) == 0 {
+			continue
+		}
+		f.what = union(f.what, at.what)
+		quoted, err := jsontext.AppendQuote(nil, at.text)
+		if err != nil {
+			return found{}, true, errors.New("a text that is not UTF-8 cannot be redacted")
+		}
+		end := int(dec.InputOffset())
+		out.WriteString(text[from : end-len(raw)])
+		out.Write(quoted)
+		from = end
+	}
+	if len(f.what) > 0 {
+		out.WriteString(text[from:])
+		f.text = out.String()
+	}
+	return f, true, nil
+}
+
+func (c *spanChecker) scalar(raw jsontext.Value) (found, error) {
+	if raw.Kind() != '"' {
+		return c.find.find(string(raw))
+	}
+	said, err := jsontext.AppendUnquote(nil, raw)
+	if err != nil && len(said) == 0 {
+		return c.find.find(string(raw))
+	}
+	return c.find.find(string(said))
+}
+
+func union(a, b []string) []string {
+	for _, s := range b {
+		if !slices.Contains(a, s) {
+			a = append(a, s)
+		}
+	}
+	return a
+}
+
+type piiFinder struct {
+	entities    []pii.Entity
+	replacement *string // nil: the entity's label
+}
+
+func (p piiFinder) find(text string) (f found, err error) {
+	spans := pii.Find(text, p.entities...)
+	if len(spans) == 0 {
+		return found{}, nil
+	}
+	for _, s := range spans {
+		if !slices.Contains(f.what, string(s.Entity)) {
+			f.what = append(f.what, string(s.Entity))
+		}
+	}
+	if p.replacement == nil {
+		f.text = pii.Redact(text, spans)
+		return f, nil
+	}
+	var b strings.Builder
+	from := 0
+	for _, s := range spans {
+		b.WriteString(text[from:s.Start])
+		b.WriteString(*p.replacement)
+		from = s.End
+	}
+	b.WriteString(text[from:])
+	f.text = b.String()
+	return f, nil
+}
+
+func (piiFinder) because(what []string) string {
+	return "there is " + strings.Join(what, ", ") + " in it"
+}
+
+// whole is what kinds that judge a text as one thing make of a violation: all
+// of it is replaced, but for arguments, which a tool could not read then.
+func whole(q question, because, replacement string) finding {
+	f := finding{violated: true, because: because}
+	if q.want == policy.Redact && q.part != partArguments {
+		f.text, f.taken = replacement, true
+	}
+	return f
+}

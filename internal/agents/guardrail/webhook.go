@@ -1,0 +1,149 @@
+package guardrail
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"agentd/internal/kernel/policy"
+)
+
+// Call is a request to a webhook: a POST of JSON.
+type Call struct {
+	URL     string
+	Secret  string // signs the body; "": it is not signed
+	Body    []byte
+	Timeout time.Duration // until the answer is read
+	Most    int64         // bytes of the answer; more is an error
+}
+
+// Reply is a webhook's answer.
+type Reply struct {
+	Status int
+	Body   []byte
+}
+
+// Hooks calls webhooks. Redirects are not followed. Errors are for logs.
+type Hooks interface {
+	Call(ctx context.Context, c Call) (Reply, error)
+}
+
+// webhook asks an address of the tenant's.
+type webhook struct {
+	guardrail   *Guardrail
+	hooks       Hooks
+	replacement string
+}
+
+type hookAsk struct {
+	Text        string         `json:"text"`
+	Stage       policy.Stage   `json:"stage"`
+	Part        string         `json:"part,omitzero"`
+	Tool        string         `json:"tool,omitzero"`
+	Arguments   jsontext.Value `json:"arguments,omitzero"`
+	RunID       string         `json:"run_id"`
+	AgentID     string         `json:"agent_id"`
+	GuardrailID string         `json:"guardrail_id"`
+}
+
+type hookSaid struct {
+	Allowed *bool   `json:"allowed"`
+	Action  *string `json:"action"`
+	Reason  string  `json:"reason"`
+	Text    *string `json:"text"`
+}
+
+func (w *webhook) check(ctx context.Context, q question) (finding, error) {
+	ask := hookAsk{
+		Text: q.text, Stage: q.stage, Part: q.part, Tool: q.tool,
+		RunID: q.run.RunID, AgentID: q.run.AgentID, GuardrailID: w.guardrail.ID,
+	}
+	if a := jsontext.Value(q.text); q.part == partArguments && a.Kind() == '{' && a.IsValid() {
+		ask.Arguments = a
+	}
+	body, err := json.Marshal(ask, jsontext.AllowInvalidUTF8(true))
+	if err != nil {
+		return finding{}, errors.New("its webhook cannot be asked about this text")
+	}
+	r, err := w.hooks.Call(ctx, Call{
+		URL: w.guardrail.WebhookURL, Secret: w.guardrail.Secret, Body: body,
+		Timeout: w.guardrail.timeout(), Most: int64(2*len(body) + 64<<10),
+	})
+	switch {
+	case err != nil:
+		return finding{}, hookFailure{err}
+	case r.Status < 200 || r.Status > 299:
+		return finding{}, fmt.Errorf("its webhook answered with the status %d", r.Status)
+	}
+	return w.read(q, r.Body)
+}
+
+// hookFailure says no more than that there was no answer: why is for the logs.
+type hookFailure struct{ cause error }
+
+func (hookFailure) Error() string { return "its webhook did not answer" }
+
+func (e hookFailure) Unwrap() error { return e.cause }
+
+var errNoAnswer = errors.New("the answer of its webhook has neither allowed nor action, or is no JSON object")
+
+// read takes {allowed | action, reason, text} for what it says. Members that
+// are not known are ignored; members that contradict each other are no answer.
+func (w *webhook) read(q question, body []byte) (finding, error) {
+	var said hookSaid
+	if jsontext.Value(body).Kind() != '{' || json.Unmarshal(body, &said) != nil {
+		return finding{}, errNoAnswer
+	}
+	var f finding
+	switch {
+	case said.Action != nil:
+		switch *said.Action {
+		case "allow":
+		case "block", "redact", "flag", "warn", "log":
+			f.violated, f.action = true, action(*said.Action)
+		default:
+			return finding{}, errNoAnswer
+		}
+		if said.Allowed != nil && *said.Allowed && f.action != "" && f.action != policy.Flag || said.Allowed != nil && !*said.Allowed && !f.violated {
+			return finding{}, errNoAnswer
+		}
+	case said.Allowed != nil:
+		f.violated = !*said.Allowed
+	default:
+		return finding{}, errNoAnswer
+	}
+	if !f.violated {
+		return finding{}, nil
+	}
+	f.because = oneLine(said.Reason)
+	switch {
+	case said.Text == nil:
+		if q.part != partArguments {
+			f.text, f.taken = w.replacement, true
+		}
+	case strings.Contains(*said.Text, "\x00"), q.part == partArguments && jsontext.Value(*said.Text).Kind() != '{',
+		q.part == partArguments && !jsontext.Value(*said.Text).IsValid():
+		return finding{}, errors.New("the text that its webhook answered cannot stand in place of what was asked about")
+	default:
+		f.text, f.taken = *said.Text, true
+	}
+	return f, nil
+}
+
+// oneLine makes a reason a part of a sentence, and bounds it.
+func oneLine(s string) string {
+	s = strings.TrimRight(strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " "), ". ")
+	if runes := []rune(s); len(runes) > 200 {
+		s = string(runes[:200]) + "…"
+	}
+	if s == "" {
+		return "its webhook said so"
+	}
+	return s
+}

@@ -1,0 +1,81 @@
+package mcp
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+
+	"agentd/internal/base/fault"
+	"agentd/internal/base/secret"
+)
+
+// target gives a server as it is reached. Errors: fault.Invalid where
+// api_key_ref names nothing, or the operator does not allow the command any
+// more.
+func (s *Service) target(v *Server) (*Target, error) {
+	t := &Target{TenantID: v.TenantID, ServerID: v.ID, Name: v.Name, Transport: v.Transport, URL: v.URL, Command: v.Command, Args: v.Args}
+	env, key := v.env(), v.Secret
+	if v.APIKeyRef != "" && key == "" {
+		if key = env[v.APIKeyRef]; key == "" {
+			return nil, fault.New(fault.Invalid, "", "api_key_ref names %s, and env has no such entry.", v.APIKeyRef)
+		}
+	}
+	if v.Transport == STDIO {
+		if !slices.Contains(s.Commands, v.Command) {
+			return nil, fault.New(fault.Invalid, "", "The operator does not allow the server's command (AGENTD_MCP_STDIO).")
+		}
+		t.Env = env
+		if v.Auth.Type == authAPIKey && key != "" {
+			t.Env = maps.Clone(env)
+			if t.Env == nil {
+				t.Env = map[string]string{}
+			}
+			t.Env[v.Auth.EnvKey] = key
+		}
+	} else {
+		t.Transport = HTTP
+		t.authorize(v.Auth, key)
+		if key == "" && (v.Auth.Type == authNone || v.Auth.Type == authOAuth) && v.ID != "" {
+			t.Tokens = &tokens{s, v.TenantID, v.ID, origin(v.URL)}
+		}
+	}
+	t.Print = t.print()
+	return t, nil
+}
+
+// authorize puts a key where the server expects it.
+func (t *Target) authorize(a Auth, key string) {
+	if key == "" {
+		return
+	}
+	t.Header = "Authorization"
+	prefix := "Bearer"
+	if a.Type == authAPIKey {
+		prefix = a.Prefix
+		if a.Header != "" {
+			t.Header = a.Header
+		} else if prefix == "" {
+			prefix = "Bearer"
+		}
+	}
+	t.HeaderValue = secret.New(strings.TrimLeft(prefix+" "+key, " "))
+}
+
+// print tells connections apart without keeping what they are made of.
+func (t *Target) print() string {
+	text, err := json.Marshal([]any{
+		t.Transport, t.URL, t.Command, t.Args, t.Env, t.Header, t.HeaderValue.Reveal(), t.Tokens != nil,
+	}, json.Deterministic(true))
+	if err != nil {
+		panic(err) // strings always encode
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+// oauth says whether people authorize the server.
+func (t *Target) oauth() bool { return t.Tokens != nil }

@@ -1,0 +1,236 @@
+package mcp
+
+import (
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"agentd/internal/base/fault"
+)
+
+// Bounds of what a server is configured with.
+const (
+	mostArgs     = 64
+	mostArgBytes = 4096
+	mostEnv      = 64
+	mostEnvBytes = 32 << 10
+	mostAssigned = 200
+	mostEgress   = 50
+)
+
+var (
+	envName    = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
+	keyRef     = regexp.MustCompile(`^MCP_[A-Za-z0-9_]{1,124}$`)
+	headerName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
+	hostRule   = regexp.MustCompile(`^(\*\.)?[A-Za-z0-9_]([A-Za-z0-9._:-]*[A-Za-z0-9_])?$`)
+)
+
+// complaints collects wrong fields.
+type complaints []fault.Field
+
+func (c *complaints) add(field, format string, args ...any) {
+	*c = append(*c, fault.Field{Field: field, Message: fmt.Sprintf(format, args...)})
+}
+
+func (s *Service) validate(v *Server) []fault.Field {
+	var c complaints
+	if strings.TrimSpace(v.Name) == "" {
+		c.add("name", "it is blank")
+	}
+	if v.Transport == STDIO {
+		s.checkCommand(&c, v)
+	} else {
+		s.checkHTTP(&c, v)
+	}
+	checkEnv(&c, v.env(), v.Transport == STDIO)
+	checkKeyRef(&c, v.APIKeyRef)
+	checkAuth(&c, v)
+	if len(v.Assigned) > mostAssigned {
+		c.add("assigned_agent_ids", "at most %d agents", mostAssigned)
+	}
+	return c
+}
+
+func (s *Service) checkCommand(c *complaints, v *Server) {
+	switch {
+	case len(s.Commands) == 0:
+		c.add("transport", "stdio servers are not allowed on this deployment; the operator allows their commands with AGENTD_MCP_STDIO")
+	case v.Command == "":
+		c.add("command", "required for the transport stdio")
+	case !slices.Contains(s.Commands, v.Command):
+		c.add("command", "the operator did not allow this command; AGENTD_MCP_STDIO lists the allowed ones by their absolute paths")
+	}
+	if v.URL != "" {
+		c.add("url", "a stdio server has none")
+	}
+	if len(v.Args) > mostArgs {
+		c.add("args", "at most %d arguments", mostArgs)
+	}
+	for i, arg := range v.Args {
+		if len(arg) > mostArgBytes || strings.Contains(arg, "\x00") {
+			c.add("args["+strconv.Itoa(i)+"]", "at most %d bytes, and no NUL", mostArgBytes)
+		}
+	}
+	if len(v.Egress) > 0 {
+		c.add("egress_allowlist", "what a process calls cannot be bounded here; leave it out for a stdio server")
+	}
+}
+
+func (s *Service) checkHTTP(c *complaints, v *Server) {
+	if v.Command != "" || len(v.Args) > 0 {
+		c.add("command", "only a stdio server has a command and args")
+	}
+	if v.URL == "" {
+		c.add("url", "required for the transport %s", v.Transport)
+		return
+	}
+	if err := s.CheckURL(v.URL); err != nil {
+		c.add("url", "%s", fault.From(err).Detail)
+		return
+	}
+	checkEgress(c, v.URL, v.Egress)
+}
+
+func checkEgress(c *complaints, target string, rules []Egress) {
+	if len(rules) > mostEgress {
+		c.add("egress_allowlist", "at most %d rules", mostEgress)
+		return
+	}
+	wrong := false
+	for i, rule := range rules {
+		if !hostRule.MatchString(rule.HostPattern) {
+			c.add(fmt.Sprintf("egress_allowlist[%d].host_pattern", i), "expected a host, or *. and a domain")
+			wrong = true
+		}
+	}
+	if len(rules) > 0 && !wrong && !allowed(target, rules) {
+		c.add("url", "no rule of egress_allowlist allows it")
+	}
+}
+
+// allowed says whether a rule lets a URL be called.
+func allowed(target string, rules []Egress) bool {
+	u, err := url.Parse(target)
+	if err != nil {
+		return false
+	}
+	host, port := strings.ToLower(u.Hostname()), portOf(u)
+	return slices.ContainsFunc(rules, func(r Egress) bool {
+		scheme, ports := r.Protocol, r.Ports
+		if scheme == "" {
+			scheme = "https"
+		}
+		if len(ports) == 0 {
+			ports = []int{443}
+		}
+		pattern := strings.ToLower(r.HostPattern)
+		below, wild := strings.CutPrefix(pattern, "*")
+		match := host == pattern || wild && strings.HasSuffix(host, below)
+		return match && scheme == u.Scheme && slices.Contains(ports, port)
+	})
+}
+
+func portOf(u *url.URL) int {
+	if n, err := strconv.Atoi(u.Port()); err == nil {
+		return n
+	}
+	if u.Scheme == "http" {
+		return 80
+	}
+	return 443
+}
+
+// origin is what a secret is bound to: scheme, host and port.
+func origin(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil || raw == "" {
+		return raw
+	}
+	return fmt.Sprintf("%s://%s:%d", u.Scheme, strings.ToLower(u.Hostname()), portOf(u))
+}
+
+// meddling are variables by which whoever sets them runs other code than the
+// operator allowed, or a prefix of such, with a * behind.
+var meddling = []string{
+	"PATH", "HOME", "SHELL", "IFS", "ENV", "BASH_ENV", "TMPDIR", "LD_*", "DYLD_*", "GCONV_PATH", "NODE_OPTIONS", "NODE_PATH", "NPM_CONFIG_*",
+	"PYTHON*", "PERL5*", "RUBY*", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "GIT_*",
+}
+
+func meddles(name string) bool {
+	name = strings.ToUpper(name)
+	return slices.ContainsFunc(meddling, func(m string) bool {
+		prefix, wild := strings.CutSuffix(m, "*")
+		return name == m || wild && strings.HasPrefix(name, prefix)
+	})
+}
+
+func checkEnv(c *complaints, env map[string]string, process bool) {
+	if len(env) > mostEnv {
+		c.add("env", "at most %d variables", mostEnv)
+		return
+	}
+	for name, value := range env {
+		switch {
+		case !envName.MatchString(name):
+			c.add("env", "a name is no name of a variable: letters, digits and _")
+		case process && meddles(name):
+			c.add("env", "%s cannot be set for a process", name)
+		case len(value) > mostEnvBytes || strings.Contains(value, "\x00"):
+			c.add("env", "the value of %s: at most %d bytes, and no NUL", name, mostEnvBytes)
+		}
+	}
+}
+
+func checkKeyRef(c *complaints, ref string) {
+	if ref != "" && !keyRef.MatchString(ref) {
+		c.add("api_key_ref", "it names a secret and is none: MCP_ and letters, digits and _")
+	}
+}
+
+// ours are headers that are the protocol's own.
+var ours = []string{
+	"accept", "accept-encoding", "connection", "content-encoding", "content-length", "content-type", "host", "keep-alive", "last-event-id",
+	"mcp-method", "mcp-name", "mcp-protocol-version", "mcp-session-id", "proxy-authorization", "te", "trailer", "transfer-encoding", "upgrade",
+}
+
+func checkAuth(c *complaints, v *Server) {
+	a := v.Auth
+	if v.Transport == STDIO {
+		if a.Type == authBearer || a.Type == authOAuth {
+			c.add("auth.type", "a stdio server gets its secret in a variable: use api_key with env_key")
+		}
+		if a.Type == authAPIKey && !envName.MatchString(a.EnvKey) {
+			c.add("auth.env_key", "required for the api_key of a stdio server: the name of a variable")
+		} else if a.EnvKey != "" && meddles(a.EnvKey) {
+			c.add("auth.env_key", "%s cannot be set for a process", a.EnvKey)
+		}
+	}
+	if a.Header != "" && (!headerName.MatchString(a.Header) || slices.Contains(ours, strings.ToLower(a.Header))) {
+		c.add("auth.header", "this is no header that a secret can be sent in")
+	}
+	if len(a.Prefix) > 64 || !printable(a.Prefix) {
+		c.add("auth.prefix", "at most 64 printable characters")
+	}
+	if !printable(v.Secret) {
+		c.add("auth.secret", "only printable ASCII characters can be sent in a header")
+	}
+	if !printable(a.ClientID) {
+		c.add("auth.client_id", "only printable ASCII characters")
+	}
+	if (a.Type == authNone || a.Type == authOAuth) && v.Secret != "" {
+		c.add("auth.secret", "it goes with the types api_key and bearer")
+	}
+	if v.ClientSecret != "" && a.ClientID == "" {
+		c.add("auth.client_id", "required beside client_secret")
+	}
+	if a.Type != authOAuth && a.ClientID != "" {
+		c.add("auth.client_id", "it goes with the type oauth")
+	}
+}
+
+func printable(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
+}

@@ -1,0 +1,18 @@
+package modelproxy
+
+import (
+	"context"
+
+	"agentd/internal/base/authz"
+	"agentd/internal/kernel/model"
+)
+
+// OpenTarget is [Gateway.Open] for a model that the operator configured for a
+// purpose, and that no caller names. What is called there is the caller's own
+// doing; it tells [Call.Used]. Errors: the refusals of quota.Proxy.
+func (g *Gateway) OpenTarget(ctx context.Context, who authz.Caller, target model.Target, source string) (*Call, error) {
+	if err := g.Plans.MayProxy(ctx, who.TenantID, nil); err != nil {
+		return nil, err
+	}
+	return &Call{g: g, who: who, ask: Ask{Model: target.Model, Source: source}, target: target}, nil
+}

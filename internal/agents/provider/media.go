@@ -1,0 +1,140 @@
+package provider
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"agentd/internal/base/authz"
+	"agentd/internal/kernel/model"
+)
+
+// MediaProvider is a provider of pictures, videos or voices.
+type MediaProvider struct {
+	_ struct{} `json:"-" name:"LlmMediaProvider"`
+
+	ID         string       `json:"id" required:"true"`
+	Name       string       `json:"name" required:"true"`
+	Configured bool         `json:"configured" required:"true"`
+	Local      bool         `json:"local" required:"true"`
+	Models     []mediaModel `json:"models" required:"true"`
+}
+
+type mediaModel struct {
+	_ struct{} `json:"-" name:"LlmMediaModel"`
+
+	ID       string         `json:"id" required:"true" doc:"<provider>/<model>."`
+	Name     string         `json:"name" required:"true"`
+	Modality model.Modality `json:"modality" required:"true" enum:"chat,stt,tts,image,embedding"`
+	Default  bool           `json:"default" required:"true" doc:"It is asked where none is named."`
+}
+
+type mediaProviders struct {
+	_ struct{} `json:"-" name:"LlmMediaProviders"`
+
+	Providers []MediaProvider `json:"providers" required:"true"`
+}
+
+// of lists the providers whose models the operator lists with one of these
+// modalities, and those models.
+func (s *Service) of(modalities ...model.Modality) mediaProviders {
+	out := mediaProviders{}
+	defaults := map[string]model.Modality{}
+	for modality, ref := range map[model.Modality]string{model.TextToSpeech: s.Voice.Speech, model.SpeechToText: s.Voice.Transcription} {
+		if _, whole := s.split(ref); whole != nil && slices.Contains(modalities, modality) {
+			defaults[*whole] = modality
+		}
+	}
+	if slices.Contains(modalities, model.Pictures) {
+		if to, err := s.Resolver.Catalogue.ImageTarget("", ""); err == nil {
+			defaults[to.Provider+"/"+to.Model] = model.Pictures
+		}
+	}
+	entries := s.Resolver.Catalogue.List()
+	for _, p := range s.Resolver.Catalogue.Providers() {
+		found := MediaProvider{ID: p.Name, Name: p.Title, Configured: true}
+		for i := range entries {
+			e := &entries[i]
+			modality, chosen := defaults[e.Ref]
+			if e.Provider != p.Name || !chosen && !slices.Contains(modalities, e.Facts.Modality) {
+				continue
+			}
+			if !chosen {
+				modality = e.Facts.Modality
+			}
+			found.Models = append(found.Models, mediaModel{ID: e.Ref, Name: cmp.Or(e.Facts.Title, e.Model), Modality: modality, Default: chosen})
+			delete(defaults, e.Ref)
+		}
+		for _, ref := range []string{s.Voice.Speech, s.Voice.Transcription} { // what is configured and not listed
+			provider, whole := s.split(ref)
+			if whole == nil || *provider != p.Name {
+				continue
+			}
+			if modality, chosen := defaults[*whole]; chosen {
+				found.Models = append(found.Models, mediaModel{ID: *whole, Name: (*whole)[len(p.Name)+1:], Modality: modality, Default: true})
+				delete(defaults, *whole)
+			}
+		}
+		if len(found.Models) > 0 {
+			out.Providers = append(out.Providers, found)
+		}
+	}
+	return out
+}
+
+func (s *Service) imageProviders(context.Context, authz.Caller, *struct{}) (mediaProviders, error) {
+	return s.of(model.Pictures), nil
+}
+
+// videoProviders are none: no operation makes videos.
+func (s *Service) videoProviders(context.Context, authz.Caller, *struct{}) (mediaProviders, error) {
+	return mediaProviders{}, nil
+}
+
+func (s *Service) voiceProviders(context.Context, authz.Caller, *struct{}) (mediaProviders, error) {
+	return s.of(model.TextToSpeech, model.SpeechToText), nil
+}
+
+// Where the platform speaks and listens.
+const (
+	SpeechPath        = "/api/v1/llm/audio/speech"
+	TranscriptionPath = "/api/v1/llm/audio/transcriptions"
+)
+
+// VoiceConfig is what speaks and listens here.
+type VoiceConfig struct {
+	_ struct{} `json:"-" name:"VoiceConfig"`
+
+	STT listening `json:"stt" required:"true"`
+	TTS speaking  `json:"tts" required:"true"`
+}
+
+type listening struct {
+	_ struct{} `json:"-" name:"VoiceConfigListening"`
+
+	Configured bool    `json:"configured" required:"true"`
+	Provider   *string `json:"provider,omitzero"`
+	Model      *string `json:"model,omitzero" doc:"As <provider>/<model>."`
+	Endpoint   string  `json:"endpoint" required:"true" doc:"The operation of this service."`
+}
+
+type speaking struct {
+	_ struct{} `json:"-" name:"VoiceConfigSpeaking"`
+
+	Configured bool    `json:"configured" required:"true"`
+	Provider   *string `json:"provider,omitzero"`
+	Model      *string `json:"model,omitzero" doc:"As <provider>/<model>."`
+	Endpoint   string  `json:"endpoint" required:"true" doc:"The operation of this service."`
+	Voice      string  `json:"voice,omitzero" doc:"Of those who ask for none."`
+}
+
+func (s *Service) voiceConfig(context.Context, authz.Caller, *struct{}) (VoiceConfig, error) {
+	out := VoiceConfig{STT: listening{Endpoint: TranscriptionPath}, TTS: speaking{Endpoint: SpeechPath}}
+	out.STT.Provider, out.STT.Model = s.split(s.Voice.Transcription)
+	out.TTS.Provider, out.TTS.Model = s.split(s.Voice.Speech)
+	out.STT.Configured, out.TTS.Configured = out.STT.Model != nil, out.TTS.Model != nil
+	if out.TTS.Configured {
+		out.TTS.Voice = s.Voice.Name
+	}
+	return out, nil
+}

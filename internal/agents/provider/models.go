@@ -1,0 +1,255 @@
+package provider
+
+import (
+	"cmp"
+	"context"
+	"sync"
+
+	"agentd/internal/base/authz"
+	"agentd/internal/kernel/model"
+)
+
+type providerIn struct {
+	Provider string `path:"provider" doc:"Id of the provider."`
+}
+
+// Models are what a provider offers.
+type Models struct {
+	_ struct{} `json:"-" name:"LlmProviderModels"`
+
+	Provider    string         `json:"provider" required:"true"`
+	EndpointURL string         `json:"endpoint_url" required:"true" doc:"Empty where the operator of this deployment chose it."`
+	Models      []OfferedModel `json:"models" required:"true"`
+	Error       string         `json:"error,omitzero" doc:"Why the provider could not be asked; what the operator lists stands in models all the same."`
+	EmptyReason string         `json:"empty_reason,omitzero" enum:"no_key,no_answer,none" doc:"Why there is no model: no key of the provider is stored, it did not answer, or it has none."`
+}
+
+// OfferedModel is one of them.
+type OfferedModel struct {
+	_ struct{} `json:"-" name:"LlmProviderModel"`
+
+	ID           string       `json:"id" required:"true" doc:"The provider's own name of it."`
+	Name         string       `json:"name" required:"true" doc:"For people."`
+	Created      *int64       `json:"created,omitzero" doc:"Seconds since 1970, where the provider says."`
+	Capabilities capabilities `json:"capabilities" required:"true" doc:"What is known; what is not is left out."`
+}
+
+type capabilities struct {
+	_ struct{} `json:"-" name:"LlmProviderModelCapabilities"`
+
+	Context   int            `json:"max_context_tokens,omitzero"`
+	Output    int            `json:"max_output_tokens,omitzero"`
+	ToolCalls *bool          `json:"supports_tool_calls,omitzero"`
+	Streaming *bool          `json:"supports_streaming,omitzero"`
+	JSONMode  *bool          `json:"supports_json_mode,omitzero"`
+	Vision    *bool          `json:"supports_vision,omitzero"`
+	Modality  model.Modality `json:"modality,omitzero" enum:"chat,stt,tts,image,embedding"`
+}
+
+// Why a provider has no model.
+const (
+	emptyNoKey    = "no_key"
+	emptyNoAnswer = "no_answer"
+	emptyNone     = "none"
+)
+
+func (s *Service) listModels(ctx context.Context, who authz.Caller, in *providerIn) (Models, error) {
+	to, found, err := s.Resolver.Provider(ctx, who.TenantID, in.Provider)
+	if err != nil {
+		return Models{}, err
+	}
+	out := Models{Provider: in.Provider, EndpointURL: s.endpoint(to)}
+	if !found {
+		known, public := model.PublicProvider(in.Provider)
+		if !public {
+			return Models{}, noProvider(in.Provider)
+		}
+		out.EndpointURL, out.EmptyReason = known.Endpoint, emptyNoKey
+		out.Error = "No key of this provider is stored in this company: PUT /api/v1/llm-credentials/" + known.ID + " stores one."
+		return out, nil
+	}
+	got, err := s.lists.of(ctx, who.TenantID, to)
+	if err != nil {
+		return Models{}, err
+	}
+	out.Error = got.failed
+	seen := map[string]bool{}
+	if !to.Guarded {
+		for _, e := range s.Resolver.Catalogue.List() {
+			if e.Provider == to.Provider {
+				seen[e.Model] = true
+				out.Models = append(out.Models, offered(&e))
+			}
+		}
+	}
+	for _, l := range got.models {
+		if seen[l.ID] {
+			continue
+		}
+		m := OfferedModel{ID: l.ID, Name: cmp.Or(l.Name, l.ID), Capabilities: capabilities{Context: l.Context}}
+		if l.Created > 0 {
+			m.Created = &l.Created
+		}
+		out.Models = append(out.Models, m)
+	}
+	switch {
+	case len(out.Models) > 0:
+	case out.Error != "":
+		out.EmptyReason = emptyNoAnswer
+	default:
+		out.EmptyReason = emptyNone
+	}
+	return out, nil
+}
+
+// endpoint is the address of a target, where it is not the operator's business.
+func (s *Service) endpoint(to model.Target) string {
+	if to.Guarded {
+		return to.BaseURL
+	}
+	for _, p := range s.Resolver.Catalogue.Providers() {
+		if p.Name == to.Provider {
+			return p.Public
+		}
+	}
+	return ""
+}
+
+func offered(e *model.Entry) OfferedModel {
+	return OfferedModel{ID: e.Model, Name: cmp.Or(e.Facts.Title, e.Model), Capabilities: capabilities{
+		Context: e.Context, Output: e.Facts.MaxOutput, ToolCalls: e.Facts.ToolCalls, Streaming: e.Facts.Streaming,
+		JSONMode: e.Facts.JSONMode, Vision: e.Facts.Vision, Modality: e.Facts.Modality,
+	}}
+}
+
+// Model is a model that can be asked. What is not known is null.
+type Model struct {
+	_ struct{} `json:"-" name:"LlmModel"`
+
+	ID          string          `json:"id" required:"true" doc:"<provider>/<model>, as models are named everywhere."`
+	DisplayName string          `json:"display_name" required:"true"`
+	Provider    string          `json:"provider" required:"true"`
+	Tier        *string         `json:"tier" required:"true" doc:"A word of the operator's."`
+	Pricing     *pricing        `json:"pricing" required:"true"`
+	Context     *int            `json:"max_context_tokens" required:"true"`
+	Output      *int            `json:"max_output_tokens" required:"true"`
+	ToolCalls   *bool           `json:"supports_tool_calls" required:"true"`
+	Streaming   *bool           `json:"supports_streaming" required:"true"`
+	JSONMode    *bool           `json:"supports_json_mode" required:"true"`
+	Vision      *bool           `json:"supports_vision" required:"true"`
+	Modality    *model.Modality `json:"modality" required:"true" enum:"chat,stt,tts,image,embedding"`
+}
+
+type pricing struct {
+	_ struct{} `json:"-" name:"LlmModelPricing"`
+
+	Input  float64 `json:"input_usd_per_mtok" required:"true"`
+	Output float64 `json:"output_usd_per_mtok" required:"true"`
+}
+
+type modelList struct {
+	_ struct{} `json:"-" name:"LlmModels"`
+
+	Models          []Model `json:"models" required:"true"`
+	DefaultProvider *string `json:"default_provider" required:"true"`
+	DefaultModel    *string `json:"default_model" required:"true" doc:"The id of the model of those who name none."`
+
+	Object string      `json:"object" required:"true" enum:"list"`
+	Data   []listEntry `json:"data" required:"true" doc:"The same models as OpenAI's clients list them."`
+}
+
+type listEntry struct {
+	_ struct{} `json:"-" name:"LlmModelEntry"`
+
+	ID      string `json:"id" required:"true"`
+	Object  string `json:"object" required:"true" enum:"model"`
+	Created int64  `json:"created" required:"true" doc:"Always 0: nobody knows."`
+	OwnedBy string `json:"owned_by" required:"true" doc:"The provider."`
+}
+
+func (s *Service) llmModels(ctx context.Context, who authz.Caller, _ *struct{}) (modelList, error) {
+	out := modelList{Object: "list"}
+	out.DefaultProvider, out.DefaultModel = s.split(s.defaultRef())
+	entries := s.Resolver.Catalogue.List()
+	for i := range entries {
+		out.Models = append(out.Models, listedModel(&entries[i]))
+	}
+	if out.DefaultModel != nil && *out.DefaultModel == model.EchoRef {
+		yes, no, chat := true, false, model.Chat
+		out.Models = append(out.Models, Model{
+			ID: model.EchoRef, DisplayName: "Echo (repeats what it is told; no language model)", Provider: model.Builtin,
+			Pricing: &pricing{}, ToolCalls: &no, Streaming: &yes, JSONMode: &no, Vision: &no, Modality: &chat,
+		})
+	}
+	own, err := s.tenantsModels(ctx, who.TenantID)
+	out.Models = append(out.Models, own...)
+	for i := range out.Models {
+		out.Data = append(out.Data, listEntry{ID: out.Models[i].ID, Object: "model", OwnedBy: out.Models[i].Provider})
+	}
+	return out, err
+}
+
+func listedModel(e *model.Entry) Model {
+	f := &e.Facts
+	m := Model{
+		ID: e.Ref, DisplayName: cmp.Or(f.Title, e.Model), Provider: e.Provider, Tier: known(f.Tier), Context: known(e.Context), Output: known(f.MaxOutput),
+		ToolCalls: f.ToolCalls, Streaming: f.Streaming, JSONMode: f.JSONMode, Vision: f.Vision, Modality: &f.Modality,
+	}
+	if e.Price != nil {
+		m.Pricing = &pricing{Input: e.Price.Input, Output: e.Price.Output}
+	}
+	return m
+}
+
+// known is null for what is not known.
+func known[T comparable](v T) *T {
+	if v == *new(T) {
+		return nil
+	}
+	return &v
+}
+
+// tenantsModels are the models of the providers that are the tenant's and not
+// the operator's, as their endpoints list them. All are asked at once; one that
+// does not answer has none.
+func (s *Service) tenantsModels(ctx context.Context, tenant string) ([]Model, error) {
+	kept, err := s.Keeper.All(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	var asked []model.Target
+	for _, name := range ownNames(kept) {
+		if !kept[name].Shared {
+			continue // no model is named by it
+		}
+		to, found, err := s.Resolver.Provider(ctx, tenant, name)
+		if err != nil {
+			return nil, err
+		}
+		if found {
+			asked = append(asked, to)
+		}
+	}
+	got := make([]*listed, len(asked))
+	var all sync.WaitGroup
+	for i, to := range asked {
+		all.Go(func() {
+			if l, err := s.lists.of(ctx, tenant, to); err == nil {
+				got[i] = l
+			}
+		})
+	}
+	all.Wait()
+	var models []Model
+	for i, l := range got {
+		if l == nil {
+			continue
+		}
+		for _, m := range l.models {
+			models = append(models, Model{
+				ID: asked[i].Provider + "/" + m.ID, DisplayName: cmp.Or(m.Name, m.ID), Provider: asked[i].Provider, Context: known(m.Context),
+			})
+		}
+	}
+	return models, nil
+}

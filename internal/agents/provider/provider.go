@@ -1,0 +1,220 @@
+// Package provider tells callers which model providers and models there are for
+// them, and how those do (behaviours.md section 31). It never shows where the
+// operator's endpoints are, nor a key.
+package provider
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"agentd/internal/base/authz"
+	"agentd/internal/base/fault"
+	"agentd/internal/kernel/model"
+)
+
+// Keeper gives what a tenant keeps, by provider; credential.Service.
+type Keeper interface {
+	All(ctx context.Context, tenant string) (map[string]*model.Credential, error)
+}
+
+// Watcher knows how the operator's providers do, as the calls of this process
+// saw it, and since when; model.Breaker. Status is one of model's Health
+// constants. It never blocks.
+type Watcher interface {
+	Health(provider string) (status string, since time.Time)
+}
+
+// Voice is what speaks and listens: models of the catalogue as
+// <provider>/<model>; "": none is configured.
+type Voice struct {
+	Speech        string
+	Transcription string
+	Name          string // the voice of those who ask for none; "": the endpoint's own idea
+}
+
+// Deps are what the service stands on.
+type Deps struct {
+	Resolver model.Resolver
+	Keeper   Keeper
+	Lister   model.Lister
+	Watcher  Watcher // nil: nobody watches how endpoints do
+	Voice    Voice
+	// Fallback is the model that is asked where the one that was named does not
+	// answer; "": none.
+	Fallback string
+	// Elapsed is how long the process has run, by a clock that nobody sets [the
+	// system's].
+	Elapsed func() time.Duration
+}
+
+// Service tells of providers. Safe for concurrent use.
+type Service struct {
+	Deps
+
+	lists *lists
+}
+
+// New makes the service.
+func New(d Deps) *Service {
+	if d.Elapsed == nil {
+		began := time.Now()
+		d.Elapsed = func() time.Duration { return time.Since(began) }
+	}
+	return &Service{Deps: d, lists: newLists(d.Lister, d.Elapsed)}
+}
+
+// Levels of configuration.
+const (
+	levelTenant   = "tenant"
+	levelPlatform = "platform"
+)
+
+// Provider is one of the list.
+type Provider struct {
+	_ struct{} `json:"-" name:"LlmProvider"`
+
+	ID              string  `json:"id" required:"true"`
+	Name            string  `json:"name" required:"true" doc:"For people."`
+	Canonical       string  `json:"canonical" required:"true" doc:"The id under which models of it are named: <canonical>/<model>."`
+	Configured      bool    `json:"configured" required:"true" doc:"Models of it can be asked."`
+	ConfiguredLevel *string `json:"configured_level" required:"true" enum:"tenant,platform" doc:"Whose key is used: the company's own, or the deployment's. Null where it is not configured."`
+	DefaultEndpoint string  `json:"default_endpoint" required:"true" doc:"Empty where the operator of this deployment chose it."`
+	Local           bool    `json:"local" required:"true" doc:"It runs on the machine of whoever uses it, at its usual port."`
+	Health          health  `json:"health" required:"true"`
+}
+
+type health struct {
+	_ struct{} `json:"-" name:"LlmProviderHealth"`
+
+	Status string     `json:"status" required:"true" enum:"ok,degraded,down,unknown" doc:"As the calls of this deployment saw it; unknown where there were none, and of the company's own."`
+	Since  *time.Time `json:"since,omitzero"`
+}
+
+type providerList struct {
+	_ struct{} `json:"-" name:"LlmProviders"`
+
+	Providers []Provider `json:"providers" required:"true"`
+}
+
+func (s *Service) listProviders(ctx context.Context, who authz.Caller, _ *struct{}) (providerList, error) {
+	kept, err := s.Keeper.All(ctx, who.TenantID)
+	if err != nil {
+		return providerList{}, err
+	}
+	out := providerList{}
+	seen := map[string]bool{}
+	add := func(p Provider) error {
+		if seen[p.ID] {
+			return nil
+		}
+		seen[p.ID] = true
+		p.Canonical = p.ID
+		c := kept[p.ID]
+		to, found, err := s.Resolver.Provider(ctx, who.TenantID, p.ID)
+		if err != nil {
+			return err
+		}
+		if c != nil && c.Origin != model.OriginPlatform {
+			p.DefaultEndpoint = c.Endpoint
+		}
+		level := levelPlatform
+		if to.OwnKey {
+			level = levelTenant
+		}
+		p.Health = health{Status: model.HealthUnknown}
+		if p.Configured = found; found {
+			p.ConfiguredLevel = &level
+			p.Health = s.health(to)
+		}
+		out.Providers = append(out.Providers, p)
+		return nil
+	}
+	for _, p := range s.Resolver.Catalogue.Providers() {
+		if err := add(Provider{ID: p.Name, Name: p.Title, DefaultEndpoint: p.Public}); err != nil {
+			return providerList{}, err
+		}
+	}
+	for _, p := range model.Publics() {
+		if err := add(Provider{ID: p.ID, Name: p.Name, DefaultEndpoint: p.Endpoint, Local: p.Local}); err != nil {
+			return providerList{}, err
+		}
+	}
+	for _, name := range ownNames(kept) {
+		if err := add(Provider{ID: name, Name: name}); err != nil {
+			return providerList{}, err
+		}
+	}
+	return out, nil
+}
+
+// ownNames are the providers that the tenant named or has a key of, where that
+// key is used, by name.
+func ownNames(kept map[string]*model.Credential) (names []string) {
+	for name, c := range kept {
+		if c.Origin != model.OriginPlatform {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// health is how a provider does. Of tenants' own endpoints nothing is known that
+// others may not see, so nothing is told.
+func (s *Service) health(to model.Target) health {
+	if s.Watcher == nil || to.Guarded {
+		return health{Status: model.HealthUnknown}
+	}
+	status, since := s.Watcher.Health(to.Provider)
+	out := health{Status: cmp.Or(status, model.HealthUnknown)}
+	if !since.IsZero() {
+		out.Since = &since
+	}
+	return out
+}
+
+// PlatformDefaults are the models of those who name none.
+type PlatformDefaults struct {
+	_ struct{} `json:"-" name:"PlatformLlmDefaults"`
+
+	DefaultProvider  *string `json:"default_provider" required:"true"`
+	DefaultModel     *string `json:"default_model" required:"true" doc:"As <provider>/<model>."`
+	DefaultEndpoint  *string `json:"default_endpoint" required:"true" doc:"Null where the operator of this deployment chose it."`
+	FallbackProvider *string `json:"fallback_provider" required:"true"`
+	FallbackModel    *string `json:"fallback_model" required:"true" doc:"As <provider>/<model>."`
+}
+
+func (s *Service) defaults(context.Context, authz.Caller, *struct{}) (PlatformDefaults, error) {
+	out := PlatformDefaults{}
+	out.DefaultProvider, out.DefaultModel = s.split(s.defaultRef())
+	out.FallbackProvider, out.FallbackModel = s.split(s.Fallback)
+	for _, p := range s.Resolver.Catalogue.Providers() {
+		if p.Public != "" && out.DefaultProvider != nil && p.Name == *out.DefaultProvider {
+			out.DefaultEndpoint = &p.Public
+		}
+	}
+	return out, nil
+}
+
+// defaultRef is the model of agents that name none.
+func (s *Service) defaultRef() string { return cmp.Or(s.Resolver.Catalogue.Default(), model.EchoRef) }
+
+// split gives the provider of a model and its whole name; nothing for none.
+func (s *Service) split(ref string) (provider, name *string) {
+	if ref == "" {
+		return nil, nil
+	}
+	to, err := s.Resolver.Catalogue.Lookup(ref)
+	if err != nil {
+		return nil, nil
+	}
+	whole := to.Provider + "/" + to.Model
+	return &to.Provider, &whole
+}
+
+func noProvider(name string) error {
+	return fault.New(fault.NotFound, "", "There is no provider %q: GET /api/v1/providers lists those that there are.", strings.ToValidUTF8(name, "\uFFFD"))
+}

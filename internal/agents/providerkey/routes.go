@@ -1,0 +1,269 @@
+package providerkey
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+
+	"agentd/internal/base/authz"
+	"agentd/internal/base/fault"
+	"agentd/internal/base/route"
+	"agentd/internal/base/txn"
+	"agentd/internal/kernel/audit"
+	"agentd/internal/kernel/model"
+)
+
+// Routes of the area LLM Credentials.
+func (s *Service) Routes() []route.Route {
+	const tag, all = "LLM Credentials", "/api/v1/llm-credentials/"
+	read, write := []authz.Scope{"agents:read"}, []authz.Scope{"agents:write"}
+	return []route.Route{
+		route.Action(route.Row{
+			Method: "GET", Path: all + "providers", ID: "listLlmCredentialProviders", Tag: tag, Scopes: read, Role: authz.Viewer,
+			Summary: "List the providers that a key can be stored for, and whether one is",
+		}, s.list),
+		route.Action(route.Row{
+			Method: "PUT", Path: all + "{provider}", ID: "setLlmCredential", Tag: tag, Scopes: write, Role: authz.Admin,
+			Summary: "Store the company's key of a provider", Errors: []int{400},
+			Doc: "The key is kept encrypted and never shown again. It goes to the provider's endpoint and nowhere else. With endpoint_url the provider is one of the company's own.",
+		}, s.put),
+		route.Action(route.Row{
+			Method: "DELETE", Path: all + "{provider}", ID: "deleteLlmCredential", Tag: tag, Scopes: write, Role: authz.Admin,
+			Summary: "Delete the company's key of a provider", Errors: []int{404},
+		}, s.remove),
+		route.Action(route.Row{
+			Method: "POST", Path: all + "{provider}/test", ID: "testLlmCredential", Tag: tag, Scopes: write, Role: authz.Admin,
+			Summary: "Ask the provider whether it takes the key", Errors: []int{400}, Outside: true,
+			Doc: "Asks for the list of models, which costs nothing. The answer comes within ten seconds, and is 200 also where the key is refused.",
+		}, s.test),
+	}
+}
+
+// Provider is one that a key can be stored for.
+type Provider struct {
+	_ struct{} `json:"-" name:"LlmCredentialProvider"`
+
+	ID              string     `json:"id" required:"true"`
+	Name            string     `json:"name" required:"true" doc:"For people."`
+	Configured      bool       `json:"configured" required:"true" doc:"The company keeps a key of it."`
+	Local           bool       `json:"local" required:"true" doc:"It runs on the machine of whoever uses it, at its usual port."`
+	DefaultEndpoint string     `json:"default_endpoint" required:"true" doc:"Where the key goes; empty where the operator of this deployment chose that."`
+	Shared          *bool      `json:"shared,omitzero" doc:"Of a key that is kept: it serves every model of the provider, not only agents that name it in api_key_ref."`
+	Stale           bool       `json:"stale,omitzero" doc:"The key is not used: it was stored for another endpoint than the provider has now. Store it again."`
+	UpdatedAt       *time.Time `json:"updated_at,omitzero"`
+}
+
+type providerList struct {
+	_ struct{} `json:"-" name:"LlmCredentialProviders"`
+
+	Providers []Provider `json:"providers" required:"true"`
+}
+
+func (s *Service) list(ctx context.Context, who authz.Caller, _ *struct{}) (providerList, error) {
+	rows, err := s.Store.List(ctx, who.TenantID)
+	if err != nil {
+		return providerList{}, err
+	}
+	out := providerList{}
+	at := map[string]int{}
+	add := func(p Provider) {
+		if _, there := at[p.ID]; !there {
+			at[p.ID] = len(out.Providers)
+			out.Providers = append(out.Providers, p)
+		}
+	}
+	for _, p := range s.Catalogue.Providers() {
+		add(Provider{ID: p.Name, Name: p.Title, DefaultEndpoint: p.Public})
+	}
+	for _, p := range model.Publics() {
+		add(Provider{ID: p.ID, Name: p.Name, Local: p.Local, DefaultEndpoint: p.Endpoint})
+	}
+	for i := range rows {
+		r := &rows[i]
+		add(Provider{ID: r.ProviderID, Name: r.ProviderID})
+		p := &out.Providers[at[r.ProviderID]]
+		p.Configured, p.Shared, p.UpdatedAt = true, &r.Shared, &r.UpdatedAt
+		if r.Origin == model.OriginPlatform {
+			p.Stale = !s.Catalogue.At(r.ProviderID, r.Endpoint)
+		} else {
+			p.DefaultEndpoint = r.Endpoint
+		}
+	}
+	return out, nil
+}
+
+type putIn struct {
+	Provider string `path:"provider" doc:"One of the list, or the name of one of the company's own."`
+	Body     struct {
+		_ struct{} `json:"-" name:"LlmCredentialSet"`
+
+		APIKey      string `json:"api_key" required:"true" doc:"10 to 500 characters. Kept encrypted, never shown again."`
+		Shared      *bool  `json:"shared,omitzero" nullable:"true" doc:"True: every model of the provider is asked with it, whoever in the company asks. False: it is for agents that name it in api_key_ref. Left out: as it was, true at first."`
+		EndpointURL string `json:"endpoint_url,omitzero" doc:"The OpenAI-compatible endpoint of a provider of the company's own, up to and with /v1. Left out: as it was."`
+	}
+}
+
+// Stored is the answer to storing a key.
+type Stored struct {
+	_ struct{} `json:"-" name:"LlmCredential"`
+
+	ProviderID string    `json:"provider_id" required:"true"`
+	Configured bool      `json:"configured" required:"true"`
+	Shared     bool      `json:"shared" required:"true"`
+	UpdatedAt  time.Time `json:"updated_at" required:"true"`
+}
+
+func (s *Service) put(ctx context.Context, who authz.Caller, in *putIn) (out Stored, err error) {
+	b := &in.Body
+	if err := checkAPIKey(b.APIKey); err != nil {
+		return Stored{}, err
+	}
+	now := s.Clock.Now()
+	err = s.Writer.Write(ctx, func(tx txn.Tx) error {
+		count, err := s.Store.Count(tx, who.TenantID) // first: it has others wait
+		if err != nil {
+			return err
+		}
+		before, err := s.Store.Get(tx, who.TenantID, in.Provider)
+		if err != nil {
+			return err
+		}
+		r := Row{TenantID: who.TenantID, ProviderID: in.Provider, Shared: true, CreatedAt: now, UpdatedAt: now}
+		if r.Endpoint, r.Origin, err = s.endpointOf(in.Provider, b.EndpointURL, before); err != nil {
+			return err
+		}
+		if before != nil {
+			r.Shared, r.CreatedAt = before.Shared, before.CreatedAt
+		} else if count >= maxKept {
+			return fault.New(fault.Invalid, "limit_reached", "This company keeps %d keys, and may keep no more: delete one that is not used.", count)
+		}
+		if b.Shared != nil {
+			r.Shared = *b.Shared
+		}
+		r.Sealed = s.Box.Seal([]byte(b.APIKey), sealedFor(r.TenantID, r.ProviderID, r.Endpoint))
+		if err := s.Store.Put(tx, &r); err != nil {
+			return err
+		}
+		if err := s.note(tx, who, "llm_credentials.set", &r); err != nil {
+			return err
+		}
+		out = Stored{ProviderID: r.ProviderID, Configured: true, Shared: r.Shared, UpdatedAt: now}
+		return txn.Answer(tx, out)
+	})
+	return out, err
+}
+
+// checkAPIKey refuses what cannot be a key, in one sentence and without showing
+// it.
+func checkAPIKey(key string) error {
+	n := utf8.RuneCountInString(key)
+	var wrong []string
+	if n < minKey || n > maxKey {
+		wrong = append(wrong, "it must have 10 to 500 characters")
+	}
+	if strings.ContainsFunc(key, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) || r > unicode.MaxASCII }) {
+		wrong = append(wrong, "it must have no spaces, control characters, or letters beyond ASCII")
+	}
+	if wrong == nil {
+		return nil
+	}
+	return fault.New(fault.Malformed, "invalid_api_key", "The api_key cannot be accepted: %s.", strings.Join(wrong, ", and "))
+}
+
+// note writes the entry of the audit log, and has every node forget what it
+// holds of the tenant.
+func (s *Service) note(tx txn.Tx, who authz.Caller, action string, r *Row) error {
+	tx.AfterCommit(func() { s.Changed(who.TenantID) })
+	e := audit.Entry{Action: action, TargetType: "llm_credential", TargetID: r.ProviderID}
+	if r.Origin != "" {
+		details := struct {
+			Shared   bool   `json:"shared"`
+			Endpoint string `json:"endpoint,omitzero"` // not the operator's
+		}{Shared: r.Shared, Endpoint: r.Endpoint}
+		if r.Origin == model.OriginPlatform {
+			details.Endpoint = ""
+		}
+		var err error
+		if e.Details, err = json.Marshal(details); err != nil {
+			return err
+		}
+	}
+	return audit.Tell(s.Audit, tx, who, e)
+}
+
+type providerIn struct {
+	Provider string `path:"provider" doc:"One of the list, or the name of one of the company's own."`
+}
+
+type deleted struct {
+	_ struct{} `json:"-" name:"LlmCredentialDeleted"`
+
+	Deleted    bool   `json:"deleted" required:"true"`
+	ProviderID string `json:"provider_id" required:"true"`
+}
+
+func (s *Service) remove(ctx context.Context, who authz.Caller, in *providerIn) (deleted, error) {
+	out := deleted{Deleted: true, ProviderID: in.Provider}
+	err := s.Writer.Write(ctx, func(tx txn.Tx) error {
+		found, err := s.Store.Delete(tx, who.TenantID, in.Provider)
+		if err != nil {
+			return err
+		}
+		if !found {
+			return fault.NoSuch("credential")
+		}
+		if err := s.note(tx, who, "llm_credentials.deleted", &Row{ProviderID: in.Provider}); err != nil {
+			return err
+		}
+		return txn.Answer(tx, out)
+	})
+	if err != nil {
+		return deleted{}, err
+	}
+	return out, nil
+}
+
+// Tested is what a test of a key found out.
+type Tested struct {
+	_ struct{} `json:"-" name:"LlmCredentialTest"`
+
+	Success bool   `json:"success" required:"true"`
+	Message string `json:"message,omitzero" doc:"What is wrong; left out where nothing is."`
+}
+
+func (s *Service) test(ctx context.Context, who authz.Caller, in *providerIn) (Tested, error) {
+	c, err := s.stored(ctx, who.TenantID, in.Provider)
+	if err != nil {
+		return Tested{}, err
+	}
+	if c == nil {
+		if _, _, err := s.endpointOf(in.Provider, "", nil); err != nil {
+			return Tested{}, err
+		}
+		return Tested{Message: "No key of this provider is stored in this company."}, nil
+	}
+	to := model.Target{Provider: c.Name, BaseURL: c.Endpoint, APIKey: c.Key, Guarded: true, OwnKey: true}
+	if c.Origin == model.OriginPlatform {
+		if !s.Catalogue.At(c.Name, c.Endpoint) {
+			return Tested{Message: "The key was stored for another endpoint than this provider has now: store it again."}, nil
+		}
+		to, _ = s.Catalogue.Endpoint(c.Name)
+		to.APIKey, to.OwnKey = c.Key, true
+	}
+	_, err = s.Lister.ListModels(ctx, to)
+	if e, ok := errors.AsType[*model.Error](err); ok {
+		return Tested{Message: e.Detail}, nil
+	}
+	return Tested{Success: err == nil}, err
+}
+
+// stored gives a credential as the database has it now; nil: there is none.
+func (s *Service) stored(ctx context.Context, tenant, provider string) (*model.Credential, error) {
+	all, err := s.load(ctx, tenant)
+	return all[provider], err
+}

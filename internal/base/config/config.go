@@ -1,0 +1,190 @@
+// Package config holds every setting of agentd: its flag, its environment
+// variable, its default and its doc text stand in one struct, from which the
+// command line, the printed configuration and docs/configuration.md are made
+// (decisions.md D12). A setting that nothing reads does not exist.
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"time"
+
+	"agentd/internal/base/secret"
+)
+
+// Config is what `agentd serve` runs with.
+type Config struct {
+	Server        Server        `embed:"" group:"Server"`
+	Storage       Storage       `embed:"" group:"Storage"`
+	Bus           Bus           `embed:"" group:"Several nodes"`
+	Security      Security      `embed:"" group:"Security"`
+	Models        Models        `embed:"" group:"Models"`
+	Tenancy       Tenancy       `embed:"" group:"Tenants"`
+	Search        Search        `embed:"" group:"Web search"`
+	Webhooks      Webhooks      `embed:"" group:"Webhooks"`
+	Mail          Mail          `embed:"" group:"Mail"`
+	SignIn        SignIn        `embed:"" group:"Signing in"`
+	Observability Observability `embed:"" group:"Logs and traces"`
+}
+
+// Server is where agentd is reached.
+type Server struct {
+	Listen    string `env:"AGENTD_LISTEN" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Address to listen on."`
+	PublicURL string `env:"AGENTD_PUBLIC_URL" name:"public-url" placeholder:"URL" help:"Address that clients use, where a proxy stands in front of agentd. Empty: the address listened on."`
+
+	RateLimits       string `env:"AGENTD_RATE_LIMITS" default:"tenant=6000/m,key=3000/m" placeholder:"LIMITS" help:"How many requests a tenant, a key (or browser session) and an operation of a tenant may make: any of tenant=N/m, key=N/m and endpoint=N/m by commas, with /s, /m or /h. off: no limits."`
+	StreamsPerTenant int    `env:"AGENTD_STREAMS_PER_TENANT" name:"streams-per-tenant" default:"20000" placeholder:"N" help:"How many event streams a tenant may have open at once on this node. 0: any number."`
+
+	TrustedProxies string `env:"AGENTD_TRUSTED_PROXIES" placeholder:"CIDR" help:"Addresses of the proxies in front of agentd, several by commas, whose X-Forwarded-For says who the client is. Empty: none; the client is whoever connects."`
+}
+
+// Proxies are the networks of TrustedProxies; one address is a network too.
+// Error: a part that is neither.
+func (s Server) Proxies() ([]netip.Prefix, error) {
+	var all []netip.Prefix
+	for part := range strings.SplitSeq(s.TrustedProxies, ",") {
+		part = strings.TrimSpace(part)
+		if part == "" {
+			continue
+		}
+		network, err := netip.ParsePrefix(part)
+		if err != nil {
+			address, err := netip.ParseAddr(part)
+			if err != nil || address.Zone() != "" {
+				return nil, fmt.Errorf("%q is no network; write it as 10.0.0.0/8 or fd00::/8, or one address", part)
+			}
+			network = netip.PrefixFrom(address, address.BitLen())
+		}
+		if address := network.Addr(); address.Is4In6() && network.Bits() >= 96 { // else it would hold no IPv4 address
+			network = netip.PrefixFrom(address.Unmap(), network.Bits()-96)
+		}
+		all = append(all, network.Masked())
+	}
+	return all, nil
+}
+
+// Storage is where state is kept. The commands that work on the database
+// directly (migrate, admin) read these settings only.
+type Storage struct {
+	DataDir     string `env:"AGENTD_DATA_DIR" default:"./agentd-data" placeholder:"DIR" help:"Directory for everything that agentd keeps on disk; made, for its owner only, if it is not there."`
+	DatabaseURL URL    `env:"AGENTD_DATABASE_URL" name:"database-url" placeholder:"URL" help:"postgres://user:password@host/name to keep state in PostgreSQL. Empty: SQLite in the data directory."`
+}
+
+// Bus is how nodes hear of each other's work.
+type Bus struct {
+	NATSURL    URL    `env:"AGENTD_NATS_URL" name:"nats-url" placeholder:"URL" help:"nats://host:4222 (several by commas) to share live events and wake-ups with other nodes. Empty: the NATS inside agentd."`
+	NATSListen string `env:"AGENTD_NATS_LISTEN" name:"nats-listen" placeholder:"HOST:PORT" help:"Address on which the NATS inside agentd takes other nodes, which name it in AGENTD_NATS_URL and share AGENTD_SECRET_KEY. Empty: none; it serves this node alone."`
+}
+
+// Security is keys, and where agentd may call.
+type Security struct {
+	OwnerKey    secret.String `env:"AGENTD_OWNER_KEY" placeholder:"KEY" help:"Key of the first tenant's owner, svc_ with 8 and 32 letters or digits. Read on the first start only. Empty: one is made and printed once."`
+	SecretKey   secret.String `env:"AGENTD_SECRET_KEY" placeholder:"BASE64" help:"32 bytes in base64 that seal what is stored encrypted. Nodes that share a database must share it. Empty: made once in the data directory."`
+	EgressAllow string        `env:"AGENTD_EGRESS_ALLOW" placeholder:"CIDR|IP:PORT" help:"Private addresses that calls whose target a tenant chose may reach all the same; several by commas."`
+	MCPStdio    string        `env:"AGENTD_MCP_STDIO" name:"mcp-stdio" placeholder:"PATH" help:"Absolute paths of the commands that tenants may run as MCP servers over standard streams, with any arguments; several by commas. Empty: none."`
+}
+
+// Commands are the paths of MCPStdio.
+func (s Security) Commands() []string {
+	var all []string
+	for path := range strings.SplitSeq(s.MCPStdio, ",") {
+		if path = strings.TrimSpace(path); path != "" {
+			all = append(all, path)
+		}
+	}
+	return all
+}
+
+// Models is the operator's own model endpoint, and a file with further ones.
+type Models struct {
+	BaseURL string        `env:"AGENTD_MODEL_BASE_URL" name:"model-base-url" placeholder:"URL" help:"OpenAI-compatible endpoint, as in http://127.0.0.1:11434/v1; the provider that it makes is called default."`
+	APIKey  secret.String `env:"AGENTD_MODEL_API_KEY" name:"model-api-key" placeholder:"KEY" help:"Key for that endpoint; it is sent nowhere else."`
+	Model   string        `env:"AGENTD_MODEL" placeholder:"NAME" help:"Model of agents that name none: a name that the default provider knows, or PROVIDER/NAME. Empty: the first one listed in AGENTD_PROVIDERS, if any."`
+
+	MessagesModel string `env:"AGENTD_MESSAGES_MODEL" name:"messages-model" placeholder:"NAME" help:"Model that answers POST /v1/messages where a model is named whose name begins with claude-: a name that the default provider knows, or PROVIDER/NAME. Empty: that of AGENTD_MODEL."`
+	Fallback      string `env:"AGENTD_FALLBACK_MODEL" name:"fallback-model" placeholder:"PROVIDER/NAME" help:"Model that the model proxy asks where the one that was named does not answer. Agents name a fallback of their own. Empty: none."`
+
+	EmbeddingModel   string        `env:"AGENTD_EMBEDDING_MODEL" name:"embedding-model" placeholder:"NAME" help:"Model that turns texts into vectors, so that memory and knowledge are found by meaning too. Empty: they are found by their words alone."`
+	EmbeddingBaseURL string        `env:"AGENTD_EMBEDDING_BASE_URL" name:"embedding-base-url" placeholder:"URL" help:"OpenAI-compatible endpoint of that model. Empty: AGENTD_MODEL_BASE_URL, with its key."`
+	EmbeddingAPIKey  secret.String `env:"AGENTD_EMBEDDING_API_KEY" name:"embedding-api-key" placeholder:"KEY" help:"Key for AGENTD_EMBEDDING_BASE_URL; it is sent nowhere else."`
+
+	SpeechModel        string `env:"AGENTD_SPEECH_MODEL" name:"speech-model" placeholder:"NAME" help:"Model that speaks, as PROVIDER/NAME or a name that the default provider knows. Empty: /llm/audio/speech is 501."`
+	SpeechVoice        string `env:"AGENTD_SPEECH_VOICE" name:"speech-voice" placeholder:"NAME" help:"Voice of those who ask for none. Empty: alloy."`
+	TranscriptionModel string `env:"AGENTD_TRANSCRIPTION_MODEL" name:"transcription-model" placeholder:"NAME" help:"Model that writes down what is said, as PROVIDER/NAME or a name that the default provider knows. Empty: /llm/audio/transcriptions is 501."`
+
+	Providers string `env:"AGENTD_PROVIDERS" placeholder:"FILE" help:"JSON file with further model providers, their models, and what is known of these: context windows, prices, capabilities."`
+}
+
+// Tenancy is what tenants may have. The admin commands read it too.
+type Tenancy struct {
+	Plans string `env:"AGENTD_PLANS" name:"plans" placeholder:"FILE" help:"JSON file with the plans that tenants can be on, and their limits. Empty: one plan, self_hosted, without limits."`
+}
+
+// Search is who searches the web for the tool web_search. The operator names
+// the address, so it may be private.
+type Search struct {
+	Provider string        `env:"AGENTD_SEARCH_PROVIDER" name:"search-provider" placeholder:"NAME" help:"Search provider: searxng or brave. Empty: none; the tool web_search says so."`
+	URL      string        `env:"AGENTD_SEARCH_URL" name:"search-url" placeholder:"URL" help:"Address of the SearXNG instance, which must have json among its search.formats. Of Brave's API; empty: Brave's own."`
+	APIKey   secret.String `env:"AGENTD_SEARCH_API_KEY" name:"search-api-key" placeholder:"KEY" help:"Brave's subscription token; for SearXNG a bearer token, if a proxy in front of it wants one."`
+}
+
+// Webhooks are how events are delivered.
+type Webhooks struct {
+	RetryWaits string `env:"AGENTD_WEBHOOK_RETRY_WAITS" name:"webhook-retry-waits" default:"60s,5m,30m,2h" placeholder:"WAITS" help:"How long to wait before each further attempt at a webhook delivery that failed; as many attempts follow as there are waits, up to 20."`
+}
+
+// maxWait is the longest wait: deliveries are forgotten after a week.
+const maxWait = 24 * time.Hour
+
+// Waits are RetryWaits as durations. Error: a part that is none.
+func (w Webhooks) Waits() ([]time.Duration, error) {
+	var all []time.Duration
+	for part := range strings.SplitSeq(cmp.Or(w.RetryWaits, "60s,5m,30m,2h"), ",") {
+		wait, err := time.ParseDuration(strings.TrimSpace(part))
+		if err != nil || wait <= 0 || wait > maxWait {
+			return nil, fmt.Errorf("%q is no wait; write it as 90s, 5m or 2h, up to 24h", strings.TrimSpace(part))
+		}
+		all = append(all, wait)
+	}
+	if len(all) > 20 {
+		return nil, fmt.Errorf("there are %d waits, and there may be 20", len(all))
+	}
+	return all, nil
+}
+
+// Mail is the server that letters to people are handed to.
+type Mail struct {
+	SMTPURL URL    `env:"AGENTD_SMTP_URL" name:"smtp-url" placeholder:"URL" help:"smtp://user:password@host:587, where the server must offer STARTTLS unless it is this very machine or ?tls=off stands at the end; or smtps://user:password@host:465. Empty: no mail is sent."`
+	From    string `env:"AGENTD_MAIL_FROM" name:"mail-from" placeholder:"ADDRESS" help:"Sender of letters, as in agentd@example.com or Acme <agentd@example.com>. Needed with AGENTD_SMTP_URL."`
+}
+
+// SignIn is how people get in with a browser.
+type SignIn struct {
+	Signup        string `env:"AGENTD_SIGNUP" default:"off" enum:"on,off" placeholder:"on|off" help:"Whether strangers may sign up and make a company of their own; off: only members and the invited get in."`
+	OIDCProviders string `env:"AGENTD_OIDC_PROVIDERS" name:"oidc-providers" placeholder:"FILE" help:"JSON file with the OpenID providers to sign in with: [{id, name, issuer, client_id, client_secret, scopes}]. Empty: none."`
+}
+
+// Observability is what agentd tells about itself.
+type Observability struct {
+	LogLevel     string `env:"AGENTD_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" placeholder:"LEVEL" help:"Least level that is logged: debug, info, warn or error."`
+	LogFormat    string `env:"AGENTD_LOG_FORMAT" default:"text" enum:"text,json" placeholder:"FORMAT" help:"Form of log lines: text or json."`
+	OTLPEndpoint string `env:"OTEL_EXPORTER_OTLP_ENDPOINT" name:"otlp-endpoint" placeholder:"URL" help:"OpenTelemetry collector that takes traces by OTLP over HTTP. Empty: no traces."`
+}
+
+// Level is LogLevel as log/slog names it.
+func (o Observability) Level() slog.Level {
+	var l slog.Level
+	if l.UnmarshalText([]byte(o.LogLevel)) != nil {
+		return slog.LevelInfo
+	}
+	return l
+}
+
+// Client is how the commands for a person reach a server.
+type Client struct {
+	URL string        `env:"AGENTD_URL" name:"url" default:"http://127.0.0.1:8080" placeholder:"URL" help:"Server to talk to."`
+	Key secret.String `env:"AGENTD_KEY" name:"key" placeholder:"KEY" help:"API key to talk with."`
+}

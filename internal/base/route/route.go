@@ -1,0 +1,177 @@
+// Package route describes operations as rows of data: method, path, who may
+// call, what goes in and out, and the typed function that does it. Slices list
+// their rows; the HTTP edge mounts them and derives the OpenAPI document. No
+// row knows HTTP.
+//
+// An input type is a struct whose fields say where they come from:
+//
+//	type cancelIn struct {
+//		RunID string `path:"runId"`              // a malformed id never reaches the function: 404
+//		Limit string `query:"limit" doc:"…"`     // string | int | bool; see page.Limit
+//		Match string `header:"If-Match"`
+//		Left  string `cookie:"svc_oauth"`        // never a credential: those are the chain's business
+//		Body  T                                  // decoded strictly and checked against T's schema
+//	}
+//
+// A Body of type jsontext.Value gets the raw, syntactically valid JSON; the
+// row's BodyOf then names the type whose schema is published. A Body of type
+// [Upload] gets a file, in the forms that the row's Uploads lists; one of type
+// [Message] whatever somebody sends, up to the row's MaxBytes.
+//
+// A function whose answer is a [*Content] answers bytes: its route is a
+// download, on which the key may come in the query.
+package route
+
+import (
+	"context"
+	"io"
+	"iter"
+	"reflect"
+	"time"
+
+	"agentd/internal/base/authz"
+)
+
+// Row is what an operation says about itself.
+type Row struct {
+	Method  string
+	Path    string // chi pattern: /api/v1/runs/{runId}
+	ID      string // OpenAPI operation id: cancelRun
+	Tag     string // area, as in the reference contract: Runs
+	Summary string // one line
+	Doc     string // more, if there is more to say
+
+	Public bool          // no key needed
+	Scopes []authz.Scope // any one of them; empty: any key
+	And    []authz.Scope // and every one of these
+	Role   authz.Role    // least role; empty: any
+	// HalfOpen rows also answer a browser session that still owes its second
+	// factor.
+	HalfOpen bool
+	// Fresh rows are dangerous: a browser session of somebody with a second factor
+	// must have shown it lately.
+	Fresh bool
+	// Operator rows are only for members of the first tenant, which runs the
+	// platform.
+	Operator bool
+
+	Status   int          // of success; 0 means 200
+	Also     []int        // further success statuses
+	Errors   []int        // refusals beyond those that every such row can answer
+	BodyOf   reflect.Type // published body schema, where Body is raw
+	Partial  bool         // the published body has no required fields (merges)
+	Optional bool         // the body may be absent
+	Outside  bool         // works outside of the database before it writes to it; see docs/idempotency.md
+	Repeats  bool         // takes an Idempotency-Key, as every write under /api/v1/ does
+	AnswerOf reflect.Type // published answer schema, where the answer is a Reply
+	AlsoOf   reflect.Type // published schema of the Also answers, where it is another
+	Nullable bool         // the answer may be null
+	Uploads  []string     // of an Upload: Form, JSON and Bytes, those that it may come as
+	MaxBytes int64        // of a Message: how long it may be
+
+	Limits []Limit // beyond those that the operator sets for every operation; a request needs room in each
+
+	Deprecated string // X-API-Deprecation-Info, where the route is deprecated
+	Successor  string // Link rel=successor-version
+}
+
+// Limit is how often an operation may be called within a time: by one client
+// address where the row is Public (an IPv6 network of 64 bits counts as one),
+// otherwise with one credential. All of it may be used in a burst; what was
+// used comes back evenly over Per. It protects what can be guessed or what
+// others pay for, so it holds where the operator switched rate limits off too.
+type Limit struct {
+	N   int // at least 1
+	Per time.Duration
+}
+
+// Route is a row with its function. Exactly one of Call and Open is set.
+type Route struct {
+	Row
+	In, Out reflect.Type
+	// Call gets a *In. Its answer is sent as JSON with Row.Status, or as the
+	// *Reply says.
+	Call func(ctx context.Context, who authz.Caller, in any) (any, error)
+	// Open gets a *In and gives the frames of an event stream. An error from
+	// Open itself is a refusal; afterwards the stream just ends. It holds
+	// nothing until the first frame is taken: for a HEAD request none is.
+	Open func(ctx context.Context, who authz.Caller, in any) (iter.Seq2[Frame, error], error)
+}
+
+// Action lists a typed function as a route.
+func Action[In, Out any](row Row, do func(context.Context, authz.Caller, *In) (Out, error)) Route {
+	return Route{
+		Row: row, In: reflect.TypeFor[In](), Out: reflect.TypeFor[Out](),
+		Call: func(ctx context.Context, who authz.Caller, in any) (any, error) { return do(ctx, who, in.(*In)) },
+	}
+}
+
+// Stream lists an event stream as a route.
+func Stream[In any](row Row, open func(context.Context, authz.Caller, *In) (iter.Seq2[Frame, error], error)) Route {
+	return Route{
+		Row: row, In: reflect.TypeFor[In](),
+		Open: func(ctx context.Context, who authz.Caller, in any) (iter.Seq2[Frame, error], error) {
+			return open(ctx, who, in.(*In))
+		},
+	}
+}
+
+// Reply is an answer that differs from "the row's status and a JSON body".
+type Reply struct {
+	Status int    // 0: the row's
+	ETag   string // without quotes; empty: none
+	JSON   []byte // rendered already; nil: no body
+	Media  string // what the body is, where it is not JSON: text/markdown
+
+	Location string  // where a redirect leads
+	Cookie   *Cookie // to be set in the browser
+}
+
+// Cookie is a credential that a browser keeps. The edge makes it unreadable for
+// scripts and, where the service is reached over TLS, secure.
+type Cookie struct {
+	Name   string
+	Value  string        // "" with Lasts 0: it is taken away
+	Lasts  time.Duration // from now
+	Strict bool          // SameSite=Strict in place of Lax
+}
+
+// What an Upload comes as: a form whose field "file" is the file, JSON (which
+// the row's BodyOf describes), or the bytes themselves, of whatever type the
+// request names.
+const (
+	Form  = "multipart/form-data"
+	JSON  = "application/json"
+	Bytes = "application/octet-stream"
+)
+
+// Upload is a file on its way in. It lasts as long as the call.
+type Upload struct {
+	Name string // as the client says; "" where it says none
+	Type string // the same
+	Size int64  // -1 where it is not known before its end
+	// Content gives the bytes once. Its errors are refusals: of a body that is
+	// cut off, late or larger than an upload may be. Nil where JSON came.
+	Content io.Reader
+	JSON    []byte // valid JSON; nil where a file came
+}
+
+// Message is a body of any media type, as the bytes that were sent: for what is
+// signed, and for what is not ours to define. It may be empty, and come without
+// a length. It lasts as long as the call.
+type Message struct {
+	Header map[string][]string // of the request, by canonical names; not to be changed
+	Data   []byte              // up to the row's MaxBytes
+}
+
+// Content is an answer of bytes, which are closed after they are sent. Ranges
+// and conditional reads are the edge's business.
+type Content struct {
+	Name   string // for whoever saves it
+	Type   string // media type
+	Inline bool   // a browser may show it in place of saving it
+	ETag   string // without quotes
+	Time   time.Time
+	Size   int64
+	Body   io.ReadSeekCloser
+}

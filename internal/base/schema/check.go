@@ -1,0 +1,409 @@
+package schema
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"agentd/internal/base/fault"
+)
+
+// Check says whether data is one JSON value that the schema accepts, without
+// building it. A partial value (a merge) may lack required members, and null
+// clears a member that is not required.
+//
+// Errors: fault.Malformed for bytes that are not strict JSON (syntax, a
+// duplicate name, invalid UTF-8, a lone surrogate, bytes after the value,
+// nesting deeper than MaxDepth), otherwise fault.Invalid with every wrong
+// field, up to 100.
+func (s *Schema) Check(data []byte, partial bool) error {
+	c := newChecker(data)
+	defer c.release()
+	c.partial = partial
+	if err := c.whole(s.root); err != nil {
+		return malformed(err)
+	}
+	if len(c.wrong) > 0 {
+		return fault.BadFields(c.wrong...)
+	}
+	return nil
+}
+
+// Syntax says whether data is one strict JSON value. Errors: as the first kind
+// of Check.
+func Syntax(data []byte) error {
+	c := newChecker(data)
+	defer c.release()
+	if err := c.whole(nil); err != nil {
+		return malformed(err)
+	}
+	return nil
+}
+
+var (
+	errDepth    = fmt.Errorf("it nests deeper than %d", MaxDepth)
+	errTrailing = errors.New("there are bytes after the value")
+	errEmpty    = errors.New("it is empty or cut off")
+)
+
+func malformed(err error) error {
+	reason := err.Error()
+	if se, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
+		reason = fmt.Sprintf("%s, at byte %d", se.Err, se.ByteOffset)
+	}
+	return fault.New(fault.Malformed, "", "The body is not acceptable JSON: %s.", reason).Because(err)
+}
+
+// checker walks the tokens of one value.
+type checker struct {
+	dec     jsontext.Decoder
+	buf     bytes.Buffer
+	size    int
+	partial bool
+	scratch []byte
+	wrong   []fault.Field
+}
+
+var checkers = sync.Pool{New: func() any { return new(checker) }}
+
+func newChecker(data []byte) *checker {
+	c := checkers.Get().(*checker)
+	c.buf = *bytes.NewBuffer(data) // a Buffer is parsed in place
+	c.size = len(data)
+	c.dec.Reset(&c.buf)
+	return c
+}
+
+// release gives the checker back, unless its tables grew with a big value.
+func (c *checker) release() {
+	if c.size > 64<<10 {
+		return
+	}
+	c.buf = bytes.Buffer{}
+	c.dec.Reset(&c.buf)
+	c.wrong, c.partial = nil, false
+	checkers.Put(c)
+}
+
+func (c *checker) whole(root *node) error {
+	if tooDeep(c.buf.Bytes()) {
+		return errDepth
+	}
+	if err := c.value(root); err != nil {
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return errEmpty
+		}
+		return err
+	}
+	if _, err := c.dec.ReadToken(); err != io.EOF {
+		return errTrailing
+	}
+	return nil
+}
+
+// tooDeep counts brackets outside of strings. On bytes that are no JSON it may
+// say anything.
+func tooDeep(data []byte) bool {
+	depth := 0
+	for i := 0; i < len(data); i++ {
+		switch data[i] {
+		case '{', '[':
+			if depth++; depth > MaxDepth {
+				return true
+			}
+		case '}', ']':
+			depth--
+		case '"':
+			for i++; i < len(data) && data[i] != '"'; i++ {
+				if data[i] == '\\' {
+					i++
+				}
+			}
+		}
+	}
+	return false
+}
+
+// value reads one value. Its error is the decoder's; wrong values are kept in
+// c.wrong.
+func (c *checker) value(n *node) error {
+	if n == nil {
+		return c.dec.SkipValue()
+	}
+	kind := kindOf(c.dec.PeekKind())
+	if n.takes&kind == 0 {
+		if err := c.dec.SkipValue(); err != nil {
+			return err
+		}
+		c.fail(n.expected)
+		return nil
+	}
+	switch kind {
+	case isObject:
+		return c.object(n)
+	case isArray:
+		return c.array(n)
+	case isString:
+		return c.text(n)
+	case isNumber:
+		return c.number(n)
+	}
+	return c.dec.SkipValue()
+}
+
+func kindOf(k jsontext.Kind) kinds {
+	switch k {
+	case 'n':
+		return isNull
+	case 't', 'f':
+		return isBool
+	case '"':
+		return isString
+	case '0':
+		return isNumber
+	case '{':
+		return isObject
+	case '[':
+		return isArray
+	}
+	return 0
+}
+
+func (c *checker) object(n *node) error {
+	if _, err := c.dec.ReadToken(); err != nil {
+		return err
+	}
+	var seen uint64
+	members := 0
+	for c.dec.PeekKind() != '}' {
+		raw, err := c.dec.ReadValue()
+		if err != nil {
+			return err
+		}
+		members++
+		p := n.props[string(c.unquote(raw))]
+		switch {
+		case p != nil:
+			seen |= p.bit
+			err = c.member(p)
+		case n.closed:
+			if err = c.dec.SkipValue(); err == nil {
+				c.fail("there is no such field")
+			}
+		default:
+			err = c.value(n.extra)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if _, err := c.dec.ReadToken(); err != nil {
+		return err
+	}
+	if n.maxMembers >= 0 && members > n.maxMembers {
+		c.fail("expected at most " + strconv.Itoa(n.maxMembers) + " members")
+	}
+	if !c.partial {
+		for _, p := range n.required {
+			if seen&p.bit == 0 {
+				c.failAt(join(c.path(), p.name), "required but missing")
+			}
+		}
+	}
+	return nil
+}
+
+func (c *checker) member(p *property) error {
+	if c.partial && c.dec.PeekKind() == 'n' && p.node != nil && p.node.takes&isNull == 0 {
+		if err := c.dec.SkipValue(); err != nil {
+			return err
+		}
+		if p.required {
+			c.fail("required: it cannot be cleared")
+		}
+		return nil
+	}
+	return c.value(p.node)
+}
+
+func (c *checker) array(n *node) error {
+	if _, err := c.dec.ReadToken(); err != nil {
+		return err
+	}
+	count := 0
+	for c.dec.PeekKind() != ']' {
+		item := n.items
+		if n.maxItems >= 0 && count >= n.maxItems {
+			item = nil
+		}
+		if err := c.value(item); err != nil {
+			return err
+		}
+		count++
+	}
+	if _, err := c.dec.ReadToken(); err != nil {
+		return err
+	}
+	switch {
+	case count < n.minItems:
+		c.fail("expected at least " + plural(n.minItems, "item"))
+	case n.maxItems >= 0 && count > n.maxItems:
+		c.fail("expected at most " + plural(n.maxItems, "item"))
+	}
+	return nil
+}
+
+func (c *checker) text(n *node) error {
+	raw, err := c.dec.ReadValue()
+	if err != nil {
+		return err
+	}
+	s := c.unquote(raw)
+	if complaint := n.complainText(s); complaint != "" {
+		c.fail(complaint)
+	}
+	return nil
+}
+
+func (n *node) complainText(s []byte) string {
+	if n.enum != nil {
+		if !slices.ContainsFunc(n.enum, func(e string) bool { return e == string(s) }) {
+			return "expected one of " + n.enumText
+		}
+		return ""
+	}
+	if n.minLen > 0 || n.maxLen >= 0 {
+		length := utf8.RuneCount(s)
+		switch {
+		case length < n.minLen:
+			return "expected at least " + plural(n.minLen, "character")
+		case n.maxLen >= 0 && length > n.maxLen:
+			return "expected at most " + plural(n.maxLen, "character")
+		}
+	}
+	switch {
+	case n.pattern != nil && !n.pattern.Match(s):
+		return "expected text that matches " + n.pattern.String()
+	case n.format.valid != nil && !n.format.valid(string(s)):
+		return n.format.expected
+	case bytes.IndexByte(s, 0) >= 0:
+		return "expected text without the NUL character" // which databases do not store
+	}
+	return ""
+}
+
+func (c *checker) number(n *node) error {
+	raw, err := c.dec.ReadValue()
+	if err != nil {
+		return err
+	}
+	if complaint := n.complainNumber(string(raw)); complaint != "" {
+		c.fail(complaint)
+	}
+	return nil
+}
+
+func (n *node) complainNumber(raw string) string {
+	if n.integer {
+		if _, err := strconv.ParseInt(raw, 10, n.bits); err != nil {
+			if errors.Is(err, strconv.ErrRange) {
+				return "expected a whole number that fits " + strconv.Itoa(n.bits) + " bits"
+			}
+			return "expected a whole number, without fraction or exponent"
+		}
+		if !n.bounded {
+			return ""
+		}
+	}
+	v, err := strconv.ParseFloat(raw, 64)
+	switch {
+	case err != nil, math.IsInf(v, 0), math.IsNaN(v): // text may say NaN
+		return "expected a number that fits 64 bits"
+	case v < n.least:
+		return "expected at least " + decimal(n.least)
+	case v > n.most:
+		return "expected at most " + decimal(n.most)
+	case n.bounded && v <= n.above:
+		return "expected more than " + decimal(n.above)
+	case n.bounded && v >= n.below:
+		return "expected less than " + decimal(n.below)
+	}
+	return ""
+}
+
+// unquote gives the text of a valid JSON string, in place where nothing in it
+// is escaped; it is valid until the next call.
+func (c *checker) unquote(raw []byte) []byte {
+	if len(raw) < 2 || raw[0] != '"' {
+		return nil // an object name that is no string: the decoder refused it
+	}
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return raw[1 : len(raw)-1]
+	}
+	c.scratch, _ = jsontext.AppendUnquote(c.scratch[:0], raw)
+	return c.scratch
+}
+
+// fail notes that the value that was read last is wrong.
+func (c *checker) fail(message string) {
+	if len(c.wrong) < maxWrong {
+		c.failAt(c.path(), message)
+	}
+}
+
+func (c *checker) failAt(path, message string) {
+	if len(c.wrong) >= maxWrong {
+		return
+	}
+	if path == "" {
+		path = "body"
+	}
+	c.wrong = append(c.wrong, fault.Field{Field: path, Message: message})
+}
+
+// path is where the value that was read last stands: skills[2].name.
+func (c *checker) path() string {
+	var b strings.Builder
+	level := 0
+	for token := range c.dec.StackPointer().Tokens() {
+		level++
+		kind := jsontext.Kind('{')
+		if level <= c.dec.StackDepth() {
+			kind, _ = c.dec.StackIndex(level)
+		}
+		switch {
+		case kind == '[':
+			b.WriteString("[" + token + "]")
+		case b.Len() > 0:
+			b.WriteString("." + token)
+		default:
+			b.WriteString(token)
+		}
+	}
+	return b.String()
+}
+
+func join(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+func plural(n int, unit string) string {
+	if n == 1 {
+		return "1 " + unit
+	}
+	return strconv.Itoa(n) + " " + unit + "s"
+}
+
+func decimal(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }

@@ -1,0 +1,58 @@
+package artifact
+
+import (
+	"context"
+
+	"agentd/internal/base/authz"
+	"agentd/internal/base/media"
+	"agentd/internal/base/route"
+	"agentd/internal/execution/run"
+)
+
+type (
+	runIn struct {
+		RunID string `path:"runId"`
+	}
+	idIn struct {
+		ArtifactID string `path:"artifactId"`
+	}
+)
+
+// Routes on artifacts. Who may read a run sees its artifacts there, so the
+// list of them opens to the same scope.
+func (s *Service) Routes() []route.Route {
+	read := func(path, id, summary string, scopes ...authz.Scope) route.Row {
+		return route.Row{Method: "GET", Path: "/api/v1" + path, ID: id, Tag: "Artifacts", Scopes: scopes, Role: authz.Viewer, Summary: summary}
+	}
+	content := read("/artifacts/{artifactId}/content", "downloadArtifact", "Download an artifact", "files:read")
+	content.Doc = "Answers ranges and conditional requests. The key may come as ?token=."
+	return []route.Route{
+		route.Action(read("/runs/{runId}/artifacts", "listRunArtifacts", "List the files that a run made, oldest first", "files:read", "runs:read"), s.list),
+		route.Action(read("/artifacts/{artifactId}", "getArtifact", "Read what is known of an artifact", "files:read"), func(ctx context.Context, who authz.Caller, in *idIn) (*run.Artifact, error) {
+			r, err := s.Get(ctx, who.TenantID, in.ArtifactID)
+			if err != nil {
+				return nil, err
+			}
+			return &r.Artifact, nil
+		}),
+		route.Action(content, s.content),
+	}
+}
+
+func (s *Service) list(ctx context.Context, who authz.Caller, in *runIn) (*List, error) {
+	if err := s.Exists(ctx, who.TenantID, in.RunID); err != nil {
+		return nil, err
+	}
+	all, err := s.Of(ctx, who.TenantID, in.RunID)
+	return &List{RunID: in.RunID, Artifacts: all, Total: len(all)}, err
+}
+
+func (s *Service) content(ctx context.Context, who authz.Caller, in *idIn) (*route.Content, error) {
+	r, content, err := s.Open(ctx, who.TenantID, in.ArtifactID)
+	if err != nil {
+		return nil, err
+	}
+	return &route.Content{
+		Name: r.Name, Type: r.MimeType, Inline: media.Inline(r.MimeType), ETag: r.SHA256, Time: r.CreatedAt, Size: r.SizeBytes, Body: content,
+	}, nil
+}

@@ -1,0 +1,226 @@
+package knowledge
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"agentd/internal/base/authz"
+	"agentd/internal/base/fault"
+	"agentd/internal/base/ident"
+	"agentd/internal/base/txn"
+	"agentd/internal/content/doctext"
+	"agentd/internal/content/retrieval"
+	"agentd/internal/content/textindex"
+	"agentd/internal/kernel/audit"
+)
+
+// Upload is a document to be: a text, or an uploaded file.
+type Upload struct {
+	Content  *string
+	FileID   *string
+	Filename string
+}
+
+// Added says what became of a document.
+type Added struct {
+	_ struct{} `json:"-" name:"KnowledgeDocumentAdded"`
+
+	DocumentID          string `json:"document_id" format:"uuid" required:"true"`
+	Name                string `json:"name" required:"true"`
+	ChunksCreated       int    `json:"chunks_created" required:"true"`
+	Status              string `json:"status" enum:"ready" required:"true"`
+	EmbeddingStatus     string `json:"embedding_status" enum:"embedded,partial,keyword_only" required:"true"`
+	EmbeddingPending    int    `json:"embedding_pending,omitzero" doc:"Chunks that wait to be embedded; they are found by their words until then."`
+	EmbeddingCompletion string `json:"embedding_completion,omitzero" enum:"scheduled"`
+}
+
+// refusal is a fault with further members.
+func refusal(kind fault.Kind, code string, extra map[string]any, format string, args ...any) *fault.Error {
+	f := fault.New(kind, code, format, args...)
+	f.Extra = extra
+	return f
+}
+
+func badBody(reason, sentence string) *fault.Error {
+	return refusal(fault.Malformed, "kb_document_body_invalid", map[string]any{"reason": reason, "fields": []string{"content", "file_id"}}, "%s", sentence)
+}
+
+// check refuses a body that does not say what the document is.
+func (u *Upload) check() error {
+	content, file := u.Content != nil, u.FileID != nil && *u.FileID != ""
+	switch {
+	case content && file:
+		return badBody("both", "Send either content or file_id, not both.")
+	case !content && !file:
+		return badBody("missing", "Send the document as content, or name an uploaded file by file_id.")
+	case content && strings.TrimSpace(*u.Content) == "":
+		return badBody("empty_content", "The field content is empty.")
+	}
+	return nil
+}
+
+// text takes the text out of an upload.
+func (s *Service) text(ctx context.Context, tenant string, u *Upload) (name, text string, of doctext.Type, size int, err error) {
+	file, source := retrieval.File{Name: cmp.Or(u.Filename, "document.txt")}, "content"
+	if u.FileID == nil || *u.FileID == "" {
+		file.Data, of = []byte(*u.Content), doctext.TypeOfText(file.Name)
+	} else {
+		if s.Files == nil {
+			return "", "", "", 0, fault.BadFields(fault.Field{Field: "file_id", Message: "this deployment keeps no files; send the text as content"})
+		}
+		file, err = s.Files.Read(ctx, tenant, *u.FileID)
+		if fault.Is(err, fault.NotFound) {
+			return "", "", "", 0, refusal(fault.NotFound, "", map[string]any{"resource": "file", "file_id": *u.FileID}, "There is no such file in this company.")
+		}
+		if err != nil {
+			return "", "", "", 0, err
+		}
+		of, source = doctext.TypeOf(file.Name, file.MimeType), "extracted_text"
+	}
+	name = doctext.Clean(cmp.Or(u.Filename, file.Name))
+	if text, err = doctext.Text(of, file.Data); err != nil {
+		return "", "", "", 0, refusal(fault.Invalid, "kb_text_extraction_failed", map[string]any{"filename": name, "mime_type": file.MimeType},
+			"There is no text to be had from %s: %s.", name, doctext.Reason(err)).Because(err)
+	}
+	if chars := utf8.RuneCountInString(text); chars > maxText {
+		return "", "", "", 0, refusal(fault.TooLarge, "kb_document_too_large", map[string]any{"chars": chars, "limit": maxText, "source": source},
+			"The document has %d characters of text; it may have %d.", chars, maxText)
+	}
+	if strings.TrimSpace(text) == "" {
+		return "", "", "", 0, refusal(fault.Invalid, "kb_text_extraction_failed", map[string]any{"filename": name, "mime_type": file.MimeType},
+			"There is no text in %s.", name)
+	}
+	return name, text, of, len(file.Data), nil
+}
+
+// Add puts a document into a base. It can be found as soon as this returns.
+func (s *Service) Add(ctx context.Context, who authz.Caller, baseID string, u Upload) (*Added, error) {
+	b, err := s.bases.Get(ctx, who.TenantID, baseID)
+	if err != nil {
+		return nil, err
+	}
+	if err := u.check(); err != nil {
+		return nil, err
+	}
+	name, text, of, size, err := s.text(ctx, who.TenantID, &u)
+	if err != nil {
+		return nil, err
+	}
+	chunks := textindex.Chunk(text, b.ChunkSize, b.ChunkOverlap)
+	if len(chunks) > maxChunks {
+		return nil, chunkLimit(b, maxChunks, fmt.Sprintf("The document makes %d chunks; it may make", len(chunks)))
+	}
+	now := s.Clock.Now()
+	preview := short(chunks[0], previewLength)
+	d := Document{
+		ID: ident.New(), KBID: baseID, TenantID: who.TenantID, Name: name, Type: of, SizeBytes: int64(size), ChunkCount: len(chunks),
+		ChunkPreview: &preview, CreatedAt: now, UpdatedAt: now,
+	}
+	passages := make([]retrieval.Passage, len(chunks))
+	for i, chunk := range chunks {
+		passages[i] = retrieval.Passage{ID: ident.New(), SourceID: d.ID, Position: i, Text: chunk, At: now}
+	}
+	out := &Added{DocumentID: d.ID, Name: name, ChunksCreated: len(chunks), Status: statusReady, EmbeddingStatus: keywordOnly}
+	if s.Search.Model() != "" {
+		out.EmbeddingPending, out.EmbeddingCompletion = len(chunks), completionTodo
+	}
+	ctx = txn.Promise(ctx, func() any { return out })
+	err = s.Writer.Write(ctx, func(tx txn.Tx) error {
+		_, err := s.bases.UpdateTx(tx, who, baseID, func(b *base) error {
+			if b.TotalChunks += len(chunks); b.TotalChunks > maxBaseChunks {
+				return chunkLimit(b, maxBaseChunks, "With the document the knowledge base would have more chunks than")
+			}
+			b.DocumentCount++
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		edit, err := s.Search.Edit(tx, who.TenantID, baseID)
+		if err != nil {
+			return err
+		}
+		if err := edit.Insert(passages...); err != nil {
+			return err
+		}
+		return s.Store.Insert(tx, d)
+	})
+	return out, err
+}
+
+func chunkLimit(b *base, limit int, what string) error {
+	return refusal(fault.TooLarge, "kb_chunk_limit", map[string]any{"limit": limit, "chunk_size": b.ChunkSize, "chunk_overlap": b.ChunkOverlap},
+		"%s %d. Use a knowledge base with larger chunks, or several.", what, limit)
+}
+
+// Remove takes a document out of a base. Errors: fault.NotFound.
+func (s *Service) Remove(ctx context.Context, who authz.Caller, baseID, id string) error {
+	return s.Writer.Write(ctx, func(tx txn.Tx) error {
+		if err := s.CheckTx(tx, who.TenantID, baseID); err != nil {
+			return err
+		}
+		d, err := s.Store.Remove(tx, who.TenantID, baseID, id)
+		if err != nil {
+			return err
+		}
+		_, err = s.bases.UpdateTx(tx, who, baseID, func(b *base) error {
+			b.DocumentCount, b.TotalChunks = b.DocumentCount-1, b.TotalChunks-d.ChunkCount
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		edit, err := s.Search.Edit(tx, who.TenantID, baseID)
+		if err != nil {
+			return err
+		}
+		if err := edit.DeleteSource(id); err != nil {
+			return err
+		}
+		return audit.Tell(s.audit, tx, who, audit.Entry{Action: "knowledge_base.document_deleted", TargetType: "kb_document", TargetID: id})
+	})
+}
+
+const (
+	embedded    = "embedded"
+	partly      = "partial"
+	keywordOnly = "keyword_only"
+)
+
+// Documents lists a base's documents, newest first, after an id; limit 0: all.
+func (s *Service) Documents(ctx context.Context, tenant, baseID, after string, limit int) ([]Document, error) {
+	docs, err := s.Store.List(ctx, tenant, baseID, after, limit)
+	if err != nil {
+		return nil, err
+	}
+	counts := map[string]retrieval.Count{}
+	if model := s.Search.Model(); model != "" {
+		if counts, err = s.Search.Store.Counts(ctx, tenant, baseID, model); err != nil {
+			return nil, err
+		}
+	}
+	for i := range docs {
+		d, c := &docs[i], counts[docs[i].ID]
+		d.Status, d.EmbeddingStatus = statusReady, partly
+		switch c.Embedded {
+		case 0:
+			d.EmbeddingStatus = keywordOnly
+		case d.ChunkCount:
+			d.EmbeddingStatus = embedded
+		}
+		if c.Pending > 0 {
+			d.EmbeddingCompletion = "in_progress"
+		}
+	}
+	return docs, nil
+}
+
+func short(text string, most int) string {
+	if utf8.RuneCountInString(text) <= most {
+		return text
+	}
+	return string([]rune(text)[:most])
+}

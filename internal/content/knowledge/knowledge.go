@@ -1,0 +1,251 @@
+// Package knowledge is knowledge bases: documents that are cut into chunks,
+// which agents and people search (behaviours.md section 9). A base is a
+// resource; its chunks are a collection of package retrieval with the base's id.
+package knowledge
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"agentd/internal/agents/agent"
+	"agentd/internal/base/authz"
+	"agentd/internal/base/clock"
+	"agentd/internal/base/fault"
+	"agentd/internal/base/page"
+	"agentd/internal/base/txn"
+	"agentd/internal/content/doctext"
+	"agentd/internal/content/retrieval"
+	"agentd/internal/kernel/audit"
+	"agentd/internal/kernel/quota"
+	"agentd/internal/kernel/resource"
+)
+
+// Limits (behaviours.md section 36, and what keeps a base searchable).
+const (
+	maxText        = 5_000_000 // characters of a document
+	maxChunks      = 5_000     // of a document
+	maxBaseChunks  = 50_000
+	previewLength  = 300
+	attachedShown  = 50
+	documentsMost  = 500
+	searchMost     = 100
+	toolSearch     = 5
+	statusReady    = "ready"
+	completionTodo = "scheduled"
+)
+
+// base is a knowledge base as it is stored.
+type base struct {
+	resource.Meta `json:"-"`
+
+	Name           string `json:"name"`
+	Description    string `json:"description"`
+	EmbeddingModel string `json:"embedding_model"`
+	ChunkSize      int    `json:"chunk_size"`
+	ChunkOverlap   int    `json:"chunk_overlap"`
+	DocumentCount  int    `json:"document_count" readOnly:"true"`
+	TotalChunks    int    `json:"total_chunks" readOnly:"true"`
+}
+
+var kind = resource.Kind[base]{
+	Name: "knowledge_base", Path: "/api/v1/knowledge-bases", IDField: "id", Tag: "Knowledge",
+	Validate: func(b *base) []fault.Field {
+		var wrong []fault.Field
+		add := func(field, message string) { wrong = append(wrong, fault.Field{Field: field, Message: message}) }
+		if strings.TrimSpace(b.Name) == "" {
+			add("name", "it is blank")
+		}
+		if b.ChunkOverlap > b.ChunkSize/2 {
+			add("chunk_overlap", "it is more than half of chunk_size")
+		}
+		return wrong
+	},
+	Label: func(b *base) string { return b.Name },
+}
+
+// Base is a knowledge base as callers see it.
+type Base struct {
+	_ struct{} `json:"-" name:"KnowledgeBase"`
+
+	ID                 string          `json:"id" format:"uuid" required:"true"`
+	TenantID           string          `json:"tenant_id" required:"true"`
+	Name               string          `json:"name" required:"true"`
+	Description        string          `json:"description"`
+	EmbeddingModel     string          `json:"embedding_model,omitzero" doc:"As its maker named it; the deployment's model is what counts."`
+	ChunkSize          int             `json:"chunk_size"`
+	ChunkOverlap       int             `json:"chunk_overlap"`
+	DocumentCount      int             `json:"document_count"`
+	TotalChunks        int             `json:"total_chunks"`
+	Status             string          `json:"status" enum:"ready"`
+	AttachedAgents     []AttachedAgent `json:"attached_agents" doc:"Agents that search it, up to 50."`
+	AttachedAgentCount int             `json:"attached_agent_count"`
+	CreatedAt          time.Time       `json:"created_at"`
+	UpdatedAt          time.Time       `json:"updated_at"`
+}
+
+// AttachedAgent is an agent that searches a base.
+type AttachedAgent struct {
+	_ struct{} `json:"-" name:"KnowledgeBaseAgent"`
+
+	AgentID string `json:"agent_id" format:"uuid" required:"true"`
+	Name    string `json:"name"`
+}
+
+// Document is a document of a base.
+type Document struct {
+	_ struct{} `json:"-" name:"KnowledgeDocument"`
+
+	ID                  string       `json:"id" format:"uuid" required:"true"`
+	KBID                string       `json:"kb_id" format:"uuid" required:"true"`
+	TenantID            string       `json:"tenant_id" required:"true"`
+	Name                string       `json:"name" required:"true"`
+	Type                doctext.Type `json:"type" enum:"pdf,markdown,csv,html,plain,docx,image" required:"true"`
+	SizeBytes           int64        `json:"size_bytes" required:"true"`
+	ChunkCount          int          `json:"chunk_count" required:"true"`
+	Status              string       `json:"status" enum:"ready" required:"true"`
+	ChunkPreview        *string      `json:"chunk_preview" required:"true"`
+	EmbeddingStatus     string       `json:"embedding_status" enum:"embedded,partial,keyword_only" required:"true"`
+	EmbeddingCompletion string       `json:"embedding_completion,omitzero" enum:"in_progress" doc:"There while chunks wait to be embedded; they are found by their words until then."`
+	CreatedAt           time.Time    `json:"created_at" required:"true"`
+	UpdatedAt           time.Time    `json:"updated_at" required:"true"`
+}
+
+// Store is the port to the table of documents. Every call takes the tenant.
+type Store interface {
+	Insert(tx txn.Tx, d Document) error
+	// Remove deletes a document and gives what it was. Errors: fault.NotFound.
+	Remove(tx txn.Tx, tenant, base, id string) (Document, error)
+	RemoveAll(tx txn.Tx, tenant, base string) error
+	// List gives documents newest first, after an id; limit 0: all.
+	List(ctx context.Context, tenant, base, after string, limit int) ([]Document, error)
+	Names(ctx context.Context, tenant, base string, ids []string) (map[string]string, error)
+}
+
+// Service is what callers and agents can do with knowledge bases.
+type Service struct {
+	Store   Store
+	Search  *retrieval.Service
+	Agents  *agent.Agents
+	Files   retrieval.Files // nil: there are no files
+	Writer  txn.Writer
+	Cursors *page.Cursors
+	Clock   clock.Clock
+	Log     *slog.Logger
+	Quota   quota.Gate // nil: there may be any number of bases
+
+	audit audit.Recorder
+	bases *resource.Store[base]
+}
+
+// New gives a service its bases.
+func New(deps resource.Deps, s Service) *Service {
+	limited := kind
+	made := &s
+	limited.Before = func(e *resource.Edit[base]) error { return quota.Creation[base](made.Quota, quota.KnowledgeBases)(e) }
+	made.bases, made.audit = resource.NewStore(limited, deps), deps.Audit
+	return made
+}
+
+// CheckTx refuses a base that the tenant does not have, with fault.NotFound,
+// and keeps it from going until the transaction ends.
+func (s *Service) CheckTx(tx txn.Tx, tenant, id string) error {
+	_, err := s.bases.GetTx(tx, tenant, id)
+	return err
+}
+
+// shown gives a base with the agents that search it.
+func (s *Service) shown(ctx context.Context, b *base) (Base, error) {
+	out := b.alone()
+	err := everyPage(func(f resource.Find) ([]*agent.Agent, error) {
+		f.Where = map[string]string{agent.KnowledgeBaseIndex: b.ID}
+		return s.Agents.Store().List(ctx, b.TenantID, f)
+	}, func(g *agent.Agent) (string, error) {
+		if out.AttachedAgentCount++; len(out.AttachedAgents) < attachedShown {
+			out.AttachedAgents = append(out.AttachedAgents, AttachedAgent{AgentID: g.ID, Name: g.Name})
+		}
+		return g.ID, nil
+	})
+	return out, err
+}
+
+// alone is a base as it is shown that no agent uses.
+func (b *base) alone() Base {
+	return Base{
+		ID: b.ID, TenantID: b.TenantID, Name: b.Name, Description: b.Description, EmbeddingModel: b.EmbeddingModel,
+		ChunkSize: b.ChunkSize, ChunkOverlap: b.ChunkOverlap, DocumentCount: b.DocumentCount, TotalChunks: b.TotalChunks,
+		Status: statusReady, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt,
+	}
+}
+
+// everyPage visits a whole list; each gives the id of what it is shown.
+func everyPage[T any](list func(resource.Find) ([]*T, error), each func(*T) (string, error)) error {
+	find := resource.Find{Limit: 200}
+	for {
+		some, err := list(find)
+		if err != nil {
+			return err
+		}
+		for _, t := range some {
+			if find.After, err = each(t); err != nil {
+				return err
+			}
+		}
+		if len(some) < find.Limit {
+			return nil
+		}
+	}
+}
+
+// all gives every base of a tenant, newest first.
+func (s *Service) all(ctx context.Context, tenant string) ([]Base, error) {
+	bases := []Base{}
+	err := everyPage(func(f resource.Find) ([]*base, error) {
+		return s.bases.List(ctx, tenant, f)
+	}, func(b *base) (string, error) {
+		shown, err := s.shown(ctx, b)
+		bases = append(bases, shown)
+		return b.ID, err
+	})
+	return bases, err
+}
+
+// Delete removes a base with all that is in it, and takes it from its agents.
+func (s *Service) Delete(ctx context.Context, who authz.Caller, id string) error {
+	return s.Writer.Write(ctx, func(tx txn.Tx) error {
+		if err := s.CheckTx(tx, who.TenantID, id); err != nil {
+			return err
+		}
+		var attached []string
+		err := everyPage(func(f resource.Find) ([]*agent.Agent, error) {
+			f.Where = map[string]string{agent.KnowledgeBaseIndex: id}
+			return s.Agents.Store().ListTx(tx, who.TenantID, f)
+		}, func(g *agent.Agent) (string, error) {
+			attached = append(attached, g.ID)
+			return g.ID, nil
+		})
+		if err != nil {
+			return err
+		}
+		for _, agentID := range slices.Compact(attached) {
+			_, err := s.Agents.Store().UpdateTx(tx, who, agentID, func(g *agent.Agent) error {
+				if g.KnowledgeBaseID != nil && *g.KnowledgeBaseID == id {
+					g.KnowledgeBaseID = nil
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+		if err := s.bases.DeleteTx(tx, who, id); err != nil {
+			return err
+		}
+		if err := s.Store.RemoveAll(tx, who.TenantID, id); err != nil {
+			return err
+		}
+		return s.Search.Drop(tx, who.TenantID, id)
+	})
+}

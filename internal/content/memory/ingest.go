@@ -1,0 +1,160 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"agentd/internal/base/fault"
+	"agentd/internal/content/doctext"
+	"agentd/internal/content/retrieval"
+	"agentd/internal/content/textindex"
+)
+
+// Document is what is ingested: a text, or an uploaded file.
+type Document struct {
+	Content   string
+	FileID    string
+	Filename  string
+	Tags      []string
+	ChunkSize int // characters
+}
+
+// Ingested says what became of a document.
+type Ingested struct {
+	_ struct{} `json:"-" name:"MemoryIngested"`
+
+	Ingested      bool            `json:"ingested" required:"true"`
+	Filename      string          `json:"filename" required:"true"`
+	TextLength    int             `json:"text_length" required:"true" doc:"In characters."`
+	ChunksCreated int             `json:"chunks_created" required:"true"`
+	FileID        string          `json:"file_id,omitzero"`
+	Entries       []IngestedEntry `json:"entries" required:"true"`
+}
+
+// IngestedEntry is one of the entries that a document became.
+type IngestedEntry struct {
+	_ struct{} `json:"-" name:"MemoryIngestedEntry"`
+
+	EntryID        string   `json:"entry_id" required:"true" format:"uuid"`
+	Type           string   `json:"type" required:"true"`
+	ContentPreview string   `json:"content_preview" required:"true"`
+	Tags           []string `json:"tags"`
+}
+
+// previewLength is how many characters of an entry its preview has.
+const previewLength = 120
+
+// Ingest cuts a document into entries.
+func (s *Service) Ingest(ctx context.Context, tenant, agentID string, d Document) (*Ingested, error) {
+	if wrong := checkTags("", d.Tags); wrong != nil {
+		return nil, fault.BadFields(wrong...)
+	}
+	name, text, err := s.text(ctx, tenant, d)
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > maxContent {
+		return nil, fault.New(fault.TooLarge, "", "The document's text has %d bytes; it may have %d.", len(text), maxContent)
+	}
+	chunks := textindex.Chunk(text, d.ChunkSize, 0)
+	if len(chunks) == 0 {
+		return nil, fault.BadFields(fault.Field{Field: "content", Message: "there is no text in it"})
+	}
+	drafts := make([]Draft, len(chunks))
+	for i, chunk := range chunks {
+		tags := slices.Concat(d.Tags, []string{"document", short(name, maxTag), fmt.Sprintf("chunk:%d/%d", i+1, len(chunks))})
+		drafts[i] = Draft{Type: Semantic, Content: chunk, Tags: tags}
+	}
+	answer := func(added []Stored) *Ingested {
+		out := &Ingested{
+			Ingested: true, Filename: name, TextLength: utf8.RuneCountInString(text), ChunksCreated: len(added), FileID: d.FileID,
+			Entries: make([]IngestedEntry, len(added)),
+		}
+		for i, e := range added {
+			out.Entries[i] = IngestedEntry{EntryID: e.EntryID, Type: e.Type, ContentPreview: short(e.Content, previewLength), Tags: e.Tags}
+		}
+		return out
+	}
+	added, err := s.insert(ctx, tenant, agentID, drafts, insertion{answer: func(added []Stored) any { return answer(added) }})
+	if err != nil {
+		return nil, err
+	}
+	return answer(added), nil
+}
+
+// text is what a document says, and how it is called.
+func (s *Service) text(ctx context.Context, tenant string, d Document) (name, text string, err error) {
+	file := retrieval.File{Name: cmp.Or(d.Filename, "document.txt"), Data: []byte(d.Content)}
+	of := doctext.TypeOfText(file.Name)
+	if d.FileID != "" {
+		if s.Files == nil {
+			return "", "", fault.BadFields(fault.Field{Field: "file_id", Message: "this deployment keeps no files; send the text as content"})
+		}
+		if file, err = s.Files.Read(ctx, tenant, d.FileID); err != nil {
+			return "", "", err
+		}
+		of = doctext.TypeOf(file.Name, file.MimeType)
+	}
+	name = cmp.Or(d.Filename, file.Name)
+	if text, err = doctext.Text(of, file.Data); err != nil {
+		f := fault.New(fault.Invalid, "TEXT_EXTRACTION_FAILED", "There is no text to be had from %s: %s.", name, doctext.Reason(err)).Because(err)
+		f.Extra = map[string]any{"filename": name, "mime_type": file.MimeType}
+		return "", "", f
+	}
+	return name, text, nil
+}
+
+// short is the beginning of a text.
+func short(text string, most int) string {
+	if utf8.RuneCountInString(text) <= most {
+		return text
+	}
+	return strings.TrimSpace(string([]rune(text)[:most-1])) + "…"
+}
+
+// Imported says what became of imported entries.
+type Imported struct {
+	_ struct{} `json:"-" name:"MemoryImported"`
+
+	Imported   bool   `json:"imported" required:"true"`
+	AgentID    string `json:"agent_id" required:"true" format:"uuid"`
+	Offered    int    `json:"offered" required:"true" doc:"Entries that were sent."`
+	Added      int    `json:"added" required:"true"`
+	Duplicates int    `json:"duplicates" required:"true" doc:"Entries that were known already, or sent twice."`
+}
+
+// Import adds entries that were exported elsewhere. What is known is left out.
+func (s *Service) Import(ctx context.Context, tenant, agentID string, drafts []Draft) (*Imported, error) {
+	if len(drafts) == 0 {
+		return nil, fault.New(fault.Malformed, "", "There are no entries to import: send entries, or agents with entries.")
+	}
+	if len(drafts) > maxImport {
+		return nil, fault.BadFields(fault.Field{Field: "entries", Message: fmt.Sprintf("there are %d of them; send at most %d at a time", len(drafts), maxImport)})
+	}
+	var wrong []fault.Field
+	for i := range drafts {
+		d := &drafts[i]
+		if err := tooLarge(d.Content); err != nil {
+			return nil, err
+		}
+		wrong = append(wrong, d.check(fmt.Sprintf("entries[%d].", i))...)
+		if !slices.Contains(d.Tags, "imported") {
+			d.Tags = slices.Concat(d.Tags, []string{"imported"})
+		}
+	}
+	if wrong != nil {
+		return nil, fault.BadFields(wrong[:min(len(wrong), 100)]...)
+	}
+	answer := func(added []Stored) *Imported {
+		return &Imported{Imported: true, AgentID: agentID, Offered: len(drafts), Added: len(added), Duplicates: len(drafts) - len(added)}
+	}
+	added, err := s.insert(ctx, tenant, agentID, drafts, insertion{unique: true, answer: func(added []Stored) any { return answer(added) }})
+	if err != nil {
+		return nil, err
+	}
+	return answer(added), nil
+}

@@ -1,0 +1,200 @@
+package retrieval
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"agentd/internal/base/txn"
+	"agentd/internal/content/textindex"
+)
+
+// embedWait is how long a search waits for the vector of its query. Without it
+// the answer is found by words alone.
+const embedWait = 5 * time.Second
+
+// Mode says by what an answer was found.
+type Mode string
+
+// The modes.
+const (
+	Keyword Mode = "keyword" // by words
+	Both    Mode = "hybrid"  // by words and vectors
+	Newest  Mode = "recency" // by time alone
+)
+
+// Found is an answer, best first. Mode is empty where the collection is.
+type Found struct {
+	Mode  Mode
+	Hits  []textindex.Hit
+	Total int // passages in the collection
+}
+
+// Search looks in a collection, as it is committed now. The query brings no
+// vector: where it helps it is made here.
+func (s *Service) Search(ctx context.Context, tenant, collection string, q textindex.Query) (Found, error) {
+	x, err := s.index(ctx, tenant, collection)
+	if err != nil {
+		return Found{}, err
+	}
+	x.mu.RLock()
+	vectors, total := x.index.Vectors(), x.index.Len()
+	x.mu.RUnlock()
+	if total == 0 {
+		return Found{}, nil
+	}
+	q.Text = Cut(q.Text)
+	q.Now = s.Clock.Now()
+	found := Found{Mode: Keyword, Total: total}
+	if strings.TrimSpace(q.Text) == "" && q.Strategy == textindex.Recency {
+		found.Mode = Newest
+	} else if vectors > 0 {
+		if q.Vector = s.embedQuery(ctx, q.Text); q.Vector != nil {
+			found.Mode = Both
+		}
+	}
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	found.Hits = x.index.Search(q)
+	return found, nil
+}
+
+// Nearest gives the passage whose vector is nearest to one, and their cosine.
+func (s *Service) Nearest(ctx context.Context, tenant, collection string, vector []float32) (id string, cosine float64, err error) {
+	x, err := s.index(ctx, tenant, collection)
+	if err != nil {
+		return "", 0, err
+	}
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	id, cosine = x.index.Nearest(vector)
+	return id, cosine, nil
+}
+
+func (s *Service) embedQuery(ctx context.Context, text string) []float32 {
+	if s.Embedder == nil || strings.TrimSpace(text) == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, embedWait)
+	defer cancel()
+	made, err := s.Embedder.Embed(ctx, []string{text})
+	if err != nil {
+		s.Log.Warn("a query could not be embedded; it is answered by words alone", "error", err)
+		return nil
+	}
+	return made.Vectors[0]
+}
+
+// Cut is as much of a text as is embedded and searched for.
+func Cut(text string) string {
+	if len(text) <= maxEmbedded || utf8.RuneCountInString(text) <= maxEmbedded {
+		return text
+	}
+	n := 0
+	for i := range text {
+		if n == maxEmbedded {
+			return text[:i]
+		}
+		n++
+	}
+	return text
+}
+
+// indexed is a collection's index on this node. mu guards the index; loading
+// is held while it follows the database.
+type indexed struct {
+	loading sync.Mutex
+	mu      sync.RWMutex
+	index   *textindex.Index
+	version atomic.Int64
+	bytes   atomic.Int64
+}
+
+// index gives the index of a collection, with all that was committed before
+// the call.
+func (s *Service) index(ctx context.Context, tenant, collection string) (*indexed, error) {
+	state, err := s.Store.State(ctx, tenant, collection)
+	if err != nil {
+		return nil, err
+	}
+	k := key{tenant, collection}
+	x, ok := s.cache.Get(k)
+	if !ok {
+		x = s.cache.First(k, &indexed{index: textindex.New()})
+	}
+	if x.version.Load() == state.Version {
+		return x, nil
+	}
+	x.loading.Lock()
+	defer x.loading.Unlock()
+	known := x.version.Load()
+	if known >= state.Version && state.Version != 0 {
+		return x, nil // somebody else was faster
+	}
+	stale, err := s.follow(ctx, k, x, known, state)
+	if err != nil {
+		return nil, err
+	}
+	s.cache.Set(k, x) // it weighs more now
+	if stale {
+		err = s.Writer.Write(ctx, func(tx txn.Tx) error { return s.enqueue(tx, tenant, collection) })
+		if err != nil {
+			s.Log.Warn("passages that the embedding model has not seen are not embedded yet", "collection", collection, "error", err)
+		}
+	}
+	return x, nil
+}
+
+// follow brings an index from one version to a later one. stale says that the
+// current model has not seen some passages: vectors of another one are left out.
+func (s *Service) follow(ctx context.Context, k key, x *indexed, known int64, state State) (stale bool, err error) {
+	if state.Version == 0 { // the collection was dropped
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		x.index = textindex.New()
+		x.note(0)
+		return false, nil
+	}
+	var changed []textindex.Doc
+	model := s.Model()
+	err = s.Store.Changed(ctx, k.tenant, k.collection, known, func(p Passage) {
+		if p.Model != model {
+			p.Vector = nil
+			// What was added later has its work already.
+			stale = stale || model != "" && known == 0
+		}
+		changed = append(changed, textindex.Doc{ID: p.ID, Kind: p.Kind, Text: p.Text, Vector: p.Vector, Boost: p.Boost, At: p.At})
+	})
+	if err != nil {
+		return false, err
+	}
+	var there map[string]bool
+	if known > 0 && state.Removed > known {
+		ids, err := s.Store.IDs(ctx, k.tenant, k.collection)
+		if err != nil {
+			return false, err
+		}
+		there = make(map[string]bool, len(ids))
+		for _, id := range ids {
+			there[id] = true
+		}
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, d := range changed {
+		x.index.Put(d)
+	}
+	if there != nil {
+		x.index.Retain(there)
+	}
+	x.note(state.Version)
+	return stale, nil
+}
+
+func (x *indexed) note(version int64) {
+	x.bytes.Store(int64(x.index.Bytes()))
+	x.version.Store(version)
+}

@@ -1,0 +1,10 @@
+package search
+
+import (
+	"time"
+
+	"agentd/internal/kernel/work"
+)
+
+// RunsItem is the work that Serve leaves.
+func RunsItem(now time.Time) work.Item { return work.Item{Kind: WorkKind, Key: runsKey, Due: now} }

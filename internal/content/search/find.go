@@ -1,0 +1,215 @@
+package search
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"agentd/internal/base/authz"
+	"agentd/internal/base/fault"
+	"agentd/internal/content/textindex"
+	"agentd/internal/execution/run"
+	"agentd/internal/execution/session"
+)
+
+// Result is a thing that was found (behaviours.md section 33).
+type Result struct {
+	_ struct{} `json:"-" name:"SearchResult"`
+
+	Type     string `json:"type" enum:"agent,session,run" required:"true" doc:"New ones may appear."`
+	ID       string `json:"id" required:"true"`
+	Title    string `json:"title" required:"true"`
+	Subtitle string `json:"subtitle,omitzero" doc:"What was found, with what stands around it; or what the thing says of itself."`
+	Href     string `json:"href" required:"true" doc:"Where to look at it: a path of this service."`
+	Icon     string `json:"icon" required:"true" doc:"Name of a symbol for it: bot, messages or play."`
+}
+
+// area is a kind of things, with the scope of those who may read them.
+type area struct {
+	kind  Kind
+	scope authz.Scope
+	path  string
+	icon  string
+	show  func(s *Service, ctx context.Context, tenant, id string, words []string) (title, subtitle string, err error)
+}
+
+var areas = []area{
+	{Agent, "agents:read", "/api/v1/agents/", "bot", (*Service).showAgent},
+	{Session, "sessions:read", "/api/v1/sessions/", "messages", (*Service).showSession},
+	{Run, "runs:read", "/api/v1/runs/", "play", (*Service).showRun},
+}
+
+// found is a hit on its way to become a result. The lower its rank the better:
+// 0 has the words in its name, 1 elsewhere.
+type found struct {
+	area *area
+	hit  Hit
+	rank int
+}
+
+// Find gives what the caller may read and what has all the words of q: those
+// with the words in their names first, the newest first among equals. kind ""
+// is any.
+func (s *Service) Find(ctx context.Context, who authz.Caller, q string, kind Kind, limit int) ([]Result, error) {
+	results := []Result{}
+	if utf8.RuneCountInString(strings.TrimSpace(q)) < leastQuery {
+		return results, nil
+	}
+	words := asked(q)
+	if len(words) == 0 {
+		return results, nil
+	}
+	looking, cancel := context.WithTimeout(ctx, searchTime)
+	defer cancel()
+	var all []found
+	for i := range areas {
+		a := &areas[i]
+		if kind != "" && kind != a.kind || !who.Has(a.scope) {
+			continue
+		}
+		hits, err := s.hits(looking, who.TenantID, a, words, limit)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, hits...)
+	}
+	slices.SortStableFunc(all, func(a, b found) int {
+		return cmp.Or(cmp.Compare(a.rank, b.rank), b.hit.At.Compare(a.hit.At))
+	})
+	name := textindex.Normalize(q)
+	exact := 0
+	for _, f := range all {
+		if len(results) == limit {
+			break
+		}
+		title, subtitle, err := f.area.show(s, ctx, who.TenantID, f.hit.ID, words)
+		if fault.Is(err, fault.NotFound) {
+			continue // it went just now
+		}
+		if err != nil {
+			return nil, err
+		}
+		r := Result{
+			Type: string(f.area.kind), ID: f.hit.ID, Title: title, Subtitle: subtitle, Href: f.area.path + f.hit.ID, Icon: f.area.icon,
+		}
+		if f.rank == 0 && textindex.Normalize(title) == name {
+			results, exact = slices.Insert(results, exact, r), exact+1
+		} else {
+			results = append(results, r)
+		}
+	}
+	return results, nil
+}
+
+// spare is how many more are looked for than are asked for, for those that are
+// gone.
+const spare = 10
+
+// hits gives the best of an area, each thing once.
+func (s *Service) hits(ctx context.Context, tenant string, a *area, words []string, limit int) ([]found, error) {
+	var all []found
+	seen := map[string]bool{}
+	add := func(rank int, id string, at time.Time) {
+		if id != "" && !seen[id] {
+			seen[id] = true
+			all = append(all, found{a, Hit{ID: id, At: at}, rank})
+		}
+	}
+	want := Want{Kind: a.kind, Words: words, Limit: limit + spare}
+	for rank, titles := range []bool{true, false} {
+		if titles && a.kind == Run {
+			continue // they have none
+		}
+		want.Titles = titles
+		hits, err := s.Store.Find(ctx, tenant, want)
+		if err != nil {
+			return nil, err
+		}
+		for _, h := range hits {
+			add(rank, h.ID, h.At)
+		}
+	}
+	if a.kind == Session && len(all) < limit {
+		// Of a long conversation only what was said last is in its document; the
+		// rest is found by its runs.
+		hits, err := s.Store.Find(ctx, tenant, Want{Kind: Run, Words: words, Limit: 5 * (limit + spare)})
+		if err != nil {
+			return nil, err
+		}
+		for _, h := range hits {
+			add(1, h.Parent, h.At)
+		}
+	}
+	return all, nil
+}
+
+func (s *Service) showAgent(ctx context.Context, tenant, id string, words []string) (title, subtitle string, err error) {
+	g, err := s.Agents.Get(ctx, tenant, id)
+	if err != nil {
+		return "", "", err
+	}
+	subtitle, ok := snippet(g.Description, words)
+	if !ok {
+		subtitle = oneLine(g.Description, maxSubtitle)
+	}
+	return g.Name, subtitle, nil
+}
+
+func (s *Service) showRun(ctx context.Context, tenant, id string, words []string) (title, subtitle string, err error) {
+	r, err := s.Runs.Get(ctx, tenant, id)
+	if err != nil {
+		return "", "", err
+	}
+	said := saidIn(&r.Run)
+	if title = oneLine(said.message, maxTitle); title == "" {
+		title = "Run " + id
+	}
+	return title, said.line(words), nil
+}
+
+// line is what was found of what was said, or else the answer.
+func (s said) line(words []string) string {
+	for _, text := range []string{s.text, s.message} {
+		if line, ok := snippet(text, words); ok {
+			return line
+		}
+	}
+	return oneLine(s.text, maxSubtitle)
+}
+
+func (s *Service) showSession(ctx context.Context, tenant, id string, words []string) (title, subtitle string, err error) {
+	r, err := s.Sessions.Get(ctx, tenant, id)
+	if err != nil {
+		return "", "", err
+	}
+	if r.Status == session.Closed {
+		return "", "", fault.NoSuch("session") // deleted
+	}
+	if title = oneLine(titleIn(r.Metadata), maxTitle); title == "" {
+		title = oneLine(r.Summary.First, maxTitle)
+	}
+	if title == "" {
+		title = "Session " + id
+	}
+	for _, text := range []string{r.Summary.Last, r.Summary.First} {
+		if line, ok := snippet(text, words); ok {
+			return title, line, nil
+		}
+	}
+	runs, err := s.Runs.List(ctx, tenant, run.Filter{SessionID: id, Limit: sessionRuns})
+	if err != nil {
+		return "", "", err
+	}
+	for i := range runs {
+		s := saidIn(&runs[i])
+		for _, text := range []string{s.text, s.message} {
+			if line, ok := snippet(text, words); ok {
+				return title, line, nil
+			}
+		}
+	}
+	return title, oneLine(r.Summary.Last, maxSubtitle), nil
+}

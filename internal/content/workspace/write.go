@@ -1,0 +1,270 @@
+package workspace
+
+import (
+	"context"
+	"strings"
+
+	"agentd/internal/base/fault"
+	"agentd/internal/base/ident"
+	"agentd/internal/base/media"
+	"agentd/internal/base/txn"
+	"agentd/internal/kernel/blob"
+)
+
+// Conditions are the headers of a conditional write; "" is none.
+type Conditions struct {
+	Match     string // If-Match
+	NoneMatch string // If-None-Match
+}
+
+// check compares them with the file that is there, nil for none. What is no
+// entity tag matches none.
+func (c Conditions) check(now *File) error {
+	tag := ""
+	if now != nil {
+		tag = `"` + now.ETag + `"`
+	}
+	if (c.Match == "" || matches(c.Match, tag)) && (c.NoneMatch == "" || !matches(c.NoneMatch, tag)) {
+		return nil
+	}
+	e := fault.New(fault.Precondition, "", "The file is not what If-Match or If-None-Match says; read it again.")
+	if now != nil {
+		e.Extra = map[string]any{"current_etag": tag}
+	}
+	return e
+}
+
+func matches(header, tag string) bool {
+	if tag == "" {
+		return false
+	}
+	for t := range strings.SplitSeq(header, ",") {
+		if t = strings.TrimSpace(t); t == "*" || t == tag {
+			return true
+		}
+	}
+	return false
+}
+
+// Put writes a file to a clean path. It says whether the path is new. Errors:
+// fault.NotFound, fault.Precondition, fault.Conflict where the path is a folder's or leads
+// through a file, and WORKSPACE_STORAGE_LIMIT.
+func (s *Service) Put(ctx context.Context, tenant, id, path, mimeType string, st *blob.Staged, c Conditions) (f *File, created bool, err error) {
+	mimeType = media.Best(mimeType, path)
+	err = s.Writer.Write(ctx, func(tx txn.Tx) error {
+		w, err := s.Table.Lock(tx, tenant, id)
+		if err != nil {
+			return err
+		}
+		old, err := s.Table.FileTx(tx, tenant, id, path)
+		if err != nil {
+			return err
+		}
+		if err := c.check(old); err != nil {
+			return err
+		}
+		now := s.Clock.Now()
+		f = &File{
+			FileID: ident.New(), Path: path, Filename: base(path), MimeType: mimeType,
+			SizeBytes: st.Size, ETag: st.SHA256, CreatedAt: now, UpdatedAt: now,
+		}
+		if created = old == nil; !created {
+			f.CreatedAt = old.CreatedAt
+		}
+		if err := s.Blobs.Keep(tx, tenant, st); err != nil {
+			return err
+		}
+		return s.place(tx, w, old, f)
+	})
+	return f, created, err
+}
+
+// place puts a file into a workspace that is locked, in place of another or
+// not. What names its content is counted already.
+func (s *Service) place(tx txn.Tx, w *Workspace, old, f *File) error {
+	if old == nil {
+		if err := s.free(tx, w, f.Path); err != nil {
+			return err
+		}
+		w.FileCount++
+	} else {
+		w.TotalSizeBytes -= old.SizeBytes
+		if err := s.Blobs.Drop(tx, w.TenantID, old.ETag); err != nil {
+			return err
+		}
+	}
+	w.TotalSizeBytes += f.SizeBytes
+	if err := fits(w); err != nil {
+		return err
+	}
+	w.UpdatedAt = f.UpdatedAt
+	if err := s.Table.PutFile(tx, w.TenantID, w.WorkspaceID, f); err != nil {
+		return err
+	}
+	return s.Table.Update(tx, w)
+}
+
+// fits says why a workspace's content is too much.
+func fits(w *Workspace) error {
+	switch {
+	case w.FileCount > MaxFiles:
+		return fault.New(fault.Forbidden, "WORKSPACE_STORAGE_LIMIT", "The workspace is full: it may have %d files. Delete some first.", MaxFiles)
+	case w.TotalSizeBytes > MaxBytes:
+		return fault.New(fault.Forbidden, "WORKSPACE_STORAGE_LIMIT", "The workspace is full: its files may have %d MiB together. Delete some first.", MaxBytes>>20)
+	}
+	return nil
+}
+
+// free says why there can be no file at a path where there is none.
+func (s *Service) free(tx txn.Tx, w *Workspace, path string) error {
+	above, err := s.Table.FirstFile(tx, w.TenantID, w.WorkspaceID, parents(path))
+	if err != nil {
+		return err
+	}
+	if above != "" {
+		return fault.New(fault.Conflict, "", "There is a file %s, so nothing can be inside of it.", above)
+	}
+	below, err := s.Table.BelowTx(tx, w.TenantID, w.WorkspaceID, path, 1)
+	if err != nil {
+		return err
+	}
+	if len(below) > 0 {
+		return fault.New(fault.Conflict, "", "There is a folder %s, so there can be no file of that name.", path)
+	}
+	return nil
+}
+
+// Remove deletes a file, or a folder with everything in it. Errors:
+// fault.NotFound.
+func (s *Service) Remove(ctx context.Context, tenant, id, path string) error {
+	found := false
+	for more := true; more; {
+		err := s.Writer.Write(ctx, func(tx txn.Tx) error {
+			w, err := s.Table.Lock(tx, tenant, id)
+			if err != nil {
+				return err
+			}
+			f, err := s.Table.FileTx(tx, tenant, id, path)
+			if err != nil {
+				return err
+			}
+			before := w.FileCount
+			if more = false; f != nil {
+				err = s.drop(tx, w, f)
+			} else {
+				more, err = s.deleteBelow(tx, w, path)
+			}
+			if err != nil {
+				return err
+			}
+			if w.FileCount == before {
+				if found {
+					return nil
+				}
+				return fault.NoSuch("file")
+			}
+			w.UpdatedAt = s.Clock.Now()
+			return s.Table.Update(tx, w)
+		})
+		if err != nil {
+			return err
+		}
+		found = true
+	}
+	return nil
+}
+
+// deleteBelow deletes some of a folder's files, and says whether there may be
+// more.
+func (s *Service) deleteBelow(tx txn.Tx, w *Workspace, dir string) (more bool, err error) {
+	files, err := s.Table.BelowTx(tx, w.TenantID, w.WorkspaceID, dir, batch)
+	if err != nil {
+		return false, err
+	}
+	for i := range files {
+		if err := s.drop(tx, w, &files[i]); err != nil {
+			return false, err
+		}
+	}
+	return len(files) == batch, nil
+}
+
+func (s *Service) drop(tx txn.Tx, w *Workspace, f *File) error {
+	w.FileCount--
+	w.TotalSizeBytes -= f.SizeBytes
+	if err := s.Blobs.Drop(tx, w.TenantID, f.ETag); err != nil {
+		return err
+	}
+	return s.Table.DeleteFile(tx, w.TenantID, w.WorkspaceID, f.Path)
+}
+
+// Move gives a file another path; it stays the same file. Errors:
+// fault.NotFound, ALREADY_EXISTS, fault.Conflict.
+func (s *Service) Move(ctx context.Context, tenant, id, from, to string) (f *File, err error) {
+	ctx = txn.Promise(ctx, func() any { return f })
+	err = s.between(ctx, tenant, id, from, to, func(tx txn.Tx, w *Workspace, file *File) error {
+		f = file
+		if from == to {
+			return nil
+		}
+		if err := s.Table.DeleteFile(tx, tenant, id, from); err != nil {
+			return err
+		}
+		w.FileCount--
+		w.TotalSizeBytes -= f.SizeBytes
+		f.Path, f.Filename, f.UpdatedAt = to, base(to), s.Clock.Now()
+		return s.place(tx, w, nil, f)
+	})
+	return f, err
+}
+
+// Copy makes a new file of another's content. Errors: as Move, and
+// WORKSPACE_STORAGE_LIMIT.
+func (s *Service) Copy(ctx context.Context, tenant, id, from, to string) (f *File, err error) {
+	ctx = txn.Promise(ctx, func() any { return f })
+	err = s.between(ctx, tenant, id, from, to, func(tx txn.Tx, w *Workspace, file *File) error {
+		if from == to {
+			return exists(to)
+		}
+		if err := s.Blobs.Share(tx, tenant, file.ETag); err != nil {
+			return err
+		}
+		f = file
+		f.FileID, f.Path, f.Filename = ident.New(), to, base(to)
+		f.CreatedAt = s.Clock.Now()
+		f.UpdatedAt = f.CreatedAt
+		return s.place(tx, w, nil, f)
+	})
+	return f, err
+}
+
+func exists(path string) error {
+	return fault.New(fault.Conflict, "ALREADY_EXISTS", "There is a file %s already; delete it first.", path)
+}
+
+// between finds the file at a path, and that there is none at another.
+func (s *Service) between(ctx context.Context, tenant, id, from, to string, do func(txn.Tx, *Workspace, *File) error) error {
+	return s.Writer.Write(ctx, func(tx txn.Tx) error {
+		w, err := s.Table.Lock(tx, tenant, id)
+		if err != nil {
+			return err
+		}
+		f, err := s.Table.FileTx(tx, tenant, id, from)
+		if err != nil {
+			return err
+		}
+		if f == nil {
+			return fault.NoSuch("file")
+		}
+		if from != to {
+			there, err := s.Table.FirstFile(tx, tenant, id, []string{to})
+			if err != nil {
+				return err
+			}
+			if there != "" {
+				return exists(to)
+			}
+		}
+		return do(tx, w, f)
+	})
+}

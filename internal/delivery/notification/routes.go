@@ -1,0 +1,146 @@
+package notification
+
+import (
+	"context"
+
+	"agentd/internal/base/authz"
+	"agentd/internal/base/fault"
+	"agentd/internal/base/page"
+	"agentd/internal/base/route"
+	"agentd/internal/base/txn"
+)
+
+// Routes lists the operations on notifications.
+func (s *Service) Routes() []route.Route {
+	read := func(path, id, summary, doc string) route.Row {
+		return route.Row{
+			Method: "GET", Path: "/api/v1/notifications" + path, ID: id, Tag: "Notifications", Summary: summary, Doc: doc,
+			Scopes: []authz.Scope{"notifications:read"}, Role: authz.Viewer,
+		}
+	}
+	write := func(method, path, id, summary, doc string) route.Row {
+		return route.Row{
+			Method: method, Path: "/api/v1/notifications" + path, ID: id, Tag: "Notifications", Summary: summary, Doc: doc,
+			Scopes: []authz.Scope{"notifications:write"}, Role: authz.Developer,
+		}
+	}
+	list := read("", "listNotifications", "List what is for everybody and for oneself, newest first", "There is no second page: what is done with is marked as read or deleted.")
+	list.Errors = []int{400}
+	all := write("DELETE", "", "bulkDeleteNotifications", "Delete all notifications that one sees, or all that are read", "")
+	all.Errors = []int{400}
+	prefs := write("PUT", "/prefs", "setNotificationPrefs", "Say how one wants to be told", "Replaces everything: what is left out goes back to its default.")
+	target := write("POST", "/targets", "createNotificationTarget", "Add a place where one wants to be told",
+		"An email address or a webhook, used where the preferences name that way. A signing secret that is made for a webhook is shown in this answer only.")
+	target.Status, target.Errors = 201, []int{501}
+	test := write("POST", "/targets/{targetId}/test", "testNotificationTarget", "Send a notification there, to see whether it arrives", "Answers once it is queued.")
+	return []route.Route{
+		route.Action(read("/prefs", "getNotificationPrefs", "Read how one wants to be told", ""), s.prefs),
+		route.Action(prefs, s.setPrefs),
+		route.Action(read("/targets", "listNotificationTargets", "List the places where one wants to be told", "One's own; what is secret of them is left out."), s.targets),
+		route.Action(target, s.addTarget),
+		route.Action(write("DELETE", "/targets/{targetId}", "deleteNotificationTarget", "Delete a place where one wants to be told", ""), s.removeTarget),
+		route.Action(test, s.testTarget),
+		route.Action(list, s.list),
+		route.Action(all, s.clear),
+		route.Action(read("/unread", "getUnreadCount", "Count what is not read", ""), s.unread),
+		route.Action(write("PUT", "/read-all", "markAllNotificationsRead", "Mark all that one sees as read", ""), s.readAll),
+		route.Action(write("PUT", "/{notificationId}/read", "markNotificationRead", "Mark one as read", "Also where there is none with this id."), s.markRead),
+		route.Action(write("DELETE", "/{notificationId}", "deleteNotification", "Delete one", "Also where there is none with this id."), s.remove),
+		route.Stream(read("/stream", "streamNotifications", "Follow notifications as they come",
+			"Server-sent events: a frame ready, then a frame notification for each. Last-Event-ID resumes exactly after one."), s.follow),
+	}
+}
+
+type listIn struct {
+	Limit  string `query:"limit" doc:"How many, 1 to 100; 20 if it is left out."`
+	Unread bool   `query:"unread" doc:"Only what is not read."`
+}
+
+// Notifications per answer.
+const (
+	defaultPage = 20
+	maxPage     = 100
+)
+
+type notificationList struct {
+	_ struct{} `json:"-" name:"NotificationList"`
+
+	Notifications []Notification `json:"notifications" required:"true"`
+}
+
+func (s *Service) list(ctx context.Context, who authz.Caller, in *listIn) (l notificationList, err error) {
+	l.Notifications, err = s.Store.List(ctx, who.TenantID, who.UserID, in.Unread, page.Limit(in.Limit, defaultPage, maxPage))
+	return l, err
+}
+
+type nothing struct{}
+
+type unreadCount struct {
+	_ struct{} `json:"-" name:"NotificationUnreadCount"`
+
+	UnreadCount int `json:"unread_count" required:"true"`
+	Count       int `json:"count" required:"true" doc:"The same as unread_count."`
+}
+
+func (s *Service) unread(ctx context.Context, who authz.Caller, _ *nothing) (unreadCount, error) {
+	n, err := s.Store.Unread(ctx, who.TenantID, who.UserID)
+	return unreadCount{UnreadCount: n, Count: n}, err
+}
+
+type marked struct {
+	_ struct{} `json:"-" name:"NotificationsMarked"`
+
+	Marked int `json:"marked" required:"true" doc:"How many were not read before."`
+}
+
+func (s *Service) readAll(ctx context.Context, who authz.Caller, _ *nothing) (marked, error) {
+	return answer(ctx, s.Writer, func(tx txn.Tx) (marked, error) {
+		n, err := s.Store.MarkRead(tx, who.TenantID, who.UserID, "", s.Clock.Now())
+		return marked{Marked: n}, err
+	})
+}
+
+type oneIn struct {
+	NotificationID string `path:"notificationId"`
+}
+
+type done struct {
+	_ struct{} `json:"-" name:"NotificationDone"`
+
+	OK bool `json:"ok" required:"true"`
+}
+
+func (s *Service) markRead(ctx context.Context, who authz.Caller, in *oneIn) (done, error) {
+	return answer(ctx, s.Writer, func(tx txn.Tx) (done, error) {
+		_, err := s.Store.MarkRead(tx, who.TenantID, who.UserID, in.NotificationID, s.Clock.Now())
+		return done{OK: true}, err
+	})
+}
+
+func (s *Service) remove(ctx context.Context, who authz.Caller, in *oneIn) (done, error) {
+	return answer(ctx, s.Writer, func(tx txn.Tx) (done, error) {
+		_, err := s.Store.Delete(tx, who.TenantID, who.UserID, in.NotificationID, false)
+		return done{OK: true}, err
+	})
+}
+
+type clearIn struct {
+	Scope string `query:"scope" default:"all" doc:"read: only what is read; all, the default: everything."`
+}
+
+type cleared struct {
+	_ struct{} `json:"-" name:"NotificationsDeleted"`
+
+	Deleted int    `json:"deleted" required:"true"`
+	Scope   string `json:"scope" enum:"read,all" required:"true"`
+}
+
+func (s *Service) clear(ctx context.Context, who authz.Caller, in *clearIn) (cleared, error) {
+	if in.Scope != "read" && in.Scope != "all" {
+		return cleared{}, fault.New(fault.Malformed, "INVALID_QUERY", "The query parameter scope is either read or all.")
+	}
+	return answer(ctx, s.Writer, func(tx txn.Tx) (cleared, error) {
+		n, err := s.Store.Delete(tx, who.TenantID, who.UserID, "", in.Scope == "read")
+		return cleared{Deleted: n, Scope: in.Scope}, err
+	})
+}

@@ -1,0 +1,190 @@
+package notification
+
+import (
+	"context"
+	"iter"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"agentd/internal/base/authz"
+	"agentd/internal/base/fault"
+	"agentd/internal/base/route"
+	"agentd/internal/kernel/event"
+)
+
+const (
+	frameName = "notification"
+	readPage  = 100
+	// resync is how long a notification can be late that was lost on its way, at
+	// least.
+	resync = 5 * time.Second
+)
+
+type streamIn struct {
+	LastEventID string `header:"Last-Event-ID" query:"last_event_id"`
+}
+
+// readyData is the data of the first frame. Its id is where the stream begins,
+// so that a reader that got nothing else yet can resume as well.
+type readyData struct {
+	Timestamp   time.Time `json:"timestamp"`
+	UnreadCount int       `json:"unread_count"`
+}
+
+// follow gives a frame "ready" and then one for each notification that the
+// caller sees, from now on, or strictly after the one that Last-Event-ID names.
+// An id that nobody gave out replays what is kept, after a frame "gap".
+func (s *Service) follow(ctx context.Context, who authz.Caller, in *streamIn) (iter.Seq2[route.Frame, error], error) {
+	last, err := s.Store.Last(ctx, who.TenantID)
+	if err != nil {
+		return nil, err
+	}
+	unread, err := s.Store.Unread(ctx, who.TenantID, who.UserID)
+	if err != nil {
+		return nil, err
+	}
+	after, known := last, true
+	if in.LastEventID != "" {
+		after, err = strconv.ParseInt(in.LastEventID, 10, 64)
+		if known = err == nil && after >= 0 && after <= last; !known {
+			after = 0
+		}
+	}
+	return func(yield func(route.Frame, error) bool) {
+		sub := s.Hub.Subscribe(stream(who.TenantID))
+		defer sub.Close()
+		ready, err := frame(after, "ready", readyData{s.Clock.Now(), unread})
+		if !yield(ready, err) || err != nil {
+			return
+		}
+		if !known && !yield(route.Frame{Name: "gap", Data: []byte(`{"dropped":0}`)}, nil) {
+			return
+		}
+		f := follower{s: s, ctx: ctx, who: who, after: after, yield: yield}
+		if f.read() {
+			f.live(sub)
+		}
+	}, nil
+}
+
+// follower is one stream's place.
+type follower struct {
+	s     *Service
+	ctx   context.Context
+	who   authz.Caller
+	after int64 // everything up to here was given, or is not the caller's
+	yield func(route.Frame, error) bool
+}
+
+// live gives what comes, until the stream ends.
+func (f *follower) live(sub *event.Subscription) {
+	wait := resync
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	for {
+		var more bool
+		select {
+		case <-f.ctx.Done():
+			return
+		case <-timer.C:
+			more = f.read()
+			wait = f.s.Hub.Patience(wait, resync)
+		case <-sub.Ready():
+			more = f.take(sub)
+			wait = resync
+		}
+		if !more {
+			return
+		}
+		timer.Reset(wait)
+	}
+}
+
+// take gives what the hub tells; where that is not the next one, what is
+// stored. It is false where the stream has ended.
+func (f *follower) take(sub *event.Subscription) bool {
+	batches, dropped, err := sub.Take()
+	if err != nil || dropped > 0 {
+		return f.read() // the reader was slow, and misses nothing all the same
+	}
+	for _, b := range batches {
+		if len(b.Events) == 0 || b.Prev > f.after {
+			return f.read() // which gives the rest as well
+		}
+		for _, e := range b.Events {
+			if e.Seq <= f.after {
+				continue
+			}
+			f.after = e.Seq
+			user, personal := strings.CutPrefix(e.Name, frameName+" ")
+			if personal && user != f.who.UserID {
+				continue
+			}
+			if !f.yield(liveFrame(e), nil) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// liveFrame renders a notification once for all who are told at this moment.
+func liveFrame(e event.Event) route.Frame {
+	if made, there := e.Shared.Made(event.OfRun); there {
+		return made.(route.Frame)
+	}
+	return renderLive(e)
+}
+
+func renderLive(e event.Event) route.Frame {
+	return e.Shared.Render(event.OfRun, func() any {
+		fr := route.Frame{ID: strconv.FormatInt(e.Seq, 10), Name: frameName, Data: e.Data}
+		fr.Wire = fr.AppendWire(nil)
+		return fr
+	}).(route.Frame)
+}
+
+// read gives what is stored. It is false where the stream has ended.
+func (f *follower) read() bool {
+	for {
+		var found []Notification
+		err := event.Aside(f.ctx, func() (err error) {
+			found, err = f.s.Store.Since(f.ctx, f.who.TenantID, f.who.UserID, f.after, readPage)
+			return err
+		})
+		if err != nil {
+			if f.ctx.Err() == nil {
+				failed, _ := frame(-1, "error", struct {
+					Code   string `json:"code"`
+					Detail string `json:"detail"`
+				}{fault.From(err).Code, "The stream cannot go on; reconnect with the last id."})
+				f.yield(failed, nil)
+			}
+			return false
+		}
+		for i := range found {
+			fr, err := frame(found[i].Seq, frameName, &found[i])
+			fr.More = i < len(found)-1
+			if !f.yield(fr, err) || err != nil {
+				return false
+			}
+			f.after = found[i].Seq
+		}
+		if len(found) < readPage {
+			return true
+		}
+	}
+}
+
+// frame renders a frame; a negative number is none.
+func frame(seq int64, name string, data any) (route.Frame, error) {
+	b, err := json.Marshal(data)
+	f := route.Frame{Name: name, Data: b}
+	if seq >= 0 {
+		f.ID = strconv.FormatInt(seq, 10)
+	}
+	return f, err
+}

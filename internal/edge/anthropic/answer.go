@@ -1,0 +1,122 @@
+package anthropic
+
+import (
+	"strconv"
+	"strings"
+
+	"agentd/internal/kernel/model"
+)
+
+// Answer is the published form of an answer in one piece; appendAnswer writes it.
+type Answer struct {
+	_ struct{} `json:"-" name:"MessagesAnswer"`
+
+	ID           string        `json:"id" required:"true" doc:"msg_ and an id of its own; nothing is stored under it."`
+	Type         string        `json:"type" required:"true" enum:"message"`
+	Role         string        `json:"role" required:"true" enum:"assistant"`
+	Model        string        `json:"model" required:"true" doc:"As it was sent."`
+	Content      []AnswerBlock `json:"content" required:"true"`
+	StopReason   string        `json:"stop_reason" required:"true" enum:"end_turn,max_tokens,tool_use,stop_sequence"`
+	StopSequence *string       `json:"stop_sequence" required:"true"`
+	Usage        MessagesUsage `json:"usage" required:"true"`
+}
+
+// AnswerBlock is a block of an answer: text, thinking or tool_use.
+type AnswerBlock struct {
+	_ struct{} `json:"-" name:"MessagesAnswerBlock"`
+
+	Type      string  `json:"type" required:"true" enum:"text,thinking,tool_use"`
+	Text      *string `json:"text,omitzero"`
+	Thinking  *string `json:"thinking,omitzero"`
+	Signature *string `json:"signature,omitzero" doc:"Of thinking. It says nothing; send it back or leave it out."`
+	ID        *string `json:"id,omitzero"`
+	Name      *string `json:"name,omitzero"`
+	Input     any     `json:"input,omitzero" doc:"Of tool_use: an object. Where the model wrote what is none, its member _raw has that."`
+}
+
+// MessagesUsage counts the tokens of a call.
+type MessagesUsage struct {
+	InputTokens   int `json:"input_tokens" required:"true" doc:"Without those that the model's endpoint had cached."`
+	OutputTokens  int `json:"output_tokens" required:"true"`
+	CacheCreation int `json:"cache_creation_input_tokens" required:"true" doc:"Always 0."`
+	CacheRead     int `json:"cache_read_input_tokens" required:"true"`
+}
+
+// Count is the answer of count_tokens.
+type Count struct {
+	_ struct{} `json:"-" name:"MessagesCount"`
+
+	InputTokens int `json:"input_tokens" required:"true" doc:"About four characters each, and 3 for each message."`
+}
+
+// signature is that of every thinking block: clients want one, and send it back
+// with the block, which is not read.
+const signature = "YWdlbnRk"
+
+// stopReason says why an answer ended. A call of a tool is the reason whenever
+// there is one and the answer was not cut off.
+func stopReason(resp *model.Response) string {
+	switch {
+	case resp.FinishReason == model.FinishLength:
+		return "max_tokens"
+	case len(resp.ToolCalls) > 0:
+		return "tool_use"
+	case resp.StopSequence != "":
+		return "stop_sequence"
+	}
+	return "end_turn"
+}
+
+// appendStop writes the members stop_reason and stop_sequence.
+func appendStop(b []byte, resp *model.Response) []byte {
+	reason := stopReason(resp)
+	b = append(append(append(b, `"stop_reason":"`...), reason...), `","stop_sequence":`...)
+	if reason == "stop_sequence" {
+		return appendString(b, resp.StopSequence)
+	}
+	return append(b, "null"...)
+}
+
+// appendUsage writes the value of the member usage.
+func appendUsage(b []byte, u *model.Usage) []byte {
+	cached := min(u.CachedTokens, u.InputTokens)
+	b = strconv.AppendInt(append(b, `{"input_tokens":`...), int64(u.InputTokens-cached), 10)
+	b = strconv.AppendInt(append(b, `,"cache_creation_input_tokens":0,"cache_read_input_tokens":`...), int64(cached), 10)
+	b = strconv.AppendInt(append(b, `,"output_tokens":`...), int64(u.OutputTokens), 10)
+	return append(b, '}')
+}
+
+// appendAnswer writes an answer in one piece. name is the model as it was asked
+// for.
+func appendAnswer(b []byte, id, name string, resp *model.Response, thinking bool) []byte {
+	b = append(append(append(b, `{"id":"`...), id...), `","type":"message","role":"assistant","model":`...)
+	b = append(appendString(b, name), `,"content":[`...)
+	empty := len(b)
+	if thinking && resp.Thinking != "" {
+		b = append(appendString(append(b, `{"type":"thinking","thinking":`...), resp.Thinking), `,"signature":"`+signature+`"},`...)
+	}
+	if resp.Text != "" {
+		b = append(appendString(append(b, `{"type":"text","text":`...), resp.Text), `},`...)
+	}
+	for i := range resp.ToolCalls {
+		call := &resp.ToolCalls[i]
+		b = appendString(append(b, `{"type":"tool_use","id":`...), call.ID)
+		b = appendString(append(b, `,"name":`...), call.Name)
+		b = append(mended(append(b, `,"input":`...), call.Arguments), `},`...)
+	}
+	if len(b) > empty {
+		b = b[:len(b)-1] // the comma
+	}
+	b = appendStop(append(b, `],`...), resp)
+	b = appendUsage(append(b, `,"usage":`...), &resp.Usage)
+	return append(b, '}')
+}
+
+// answerSize is about how long an answer is, so that it is allocated once.
+func answerSize(resp *model.Response) int {
+	n := 512 + len(resp.Text) + strings.Count(resp.Text, "\n") + len(resp.Text)/32 + len(resp.Thinking)*17/16
+	for i := range resp.ToolCalls {
+		n += 128 + len(resp.ToolCalls[i].Arguments)
+	}
+	return n
+}

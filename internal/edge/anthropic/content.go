@@ -1,0 +1,218 @@
+package anthropic
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"agentd/internal/base/fault"
+)
+
+// block is a content block as it stands: the members that are read of any type.
+type block struct {
+	kind                                string
+	text, source, id, name, input       []byte
+	toolUseID, content, isError, title_ []byte
+}
+
+func readBlock(v []byte) (b block) {
+	for name, value := range members(v) {
+		switch name {
+		case "type":
+			if kind(value) == '"' {
+				b.kind = unquote(value)
+			}
+		case "text":
+			b.text = value
+		case "source":
+			b.source = value
+		case "id":
+			b.id = value
+		case "name":
+			b.name = value
+		case "input":
+			b.input = value
+		case "tool_use_id":
+			b.toolUseID = value
+		case "content":
+			b.content = value
+		case "is_error":
+			b.isError = value
+		case "title":
+			b.title_ = value
+		}
+	}
+	return b
+}
+
+// place is where a content block stands. Numbers are -1 where they do not apply.
+type place struct{ message, block, inner int }
+
+// field names a member of the block.
+func (p place) field(name string) string {
+	b := []byte("system")
+	if p.message >= 0 {
+		b = append(strconv.AppendInt(append(b[:0], "messages["...), int64(p.message), 10), "].content"...)
+	}
+	for i, n := range [...]int{p.block, p.inner} {
+		if n < 0 {
+			break
+		}
+		if i > 0 {
+			b = append(b, ".content"...)
+		}
+		b = append(strconv.AppendInt(append(b, '['), int64(n), 10), ']')
+	}
+	if name != "" {
+		b = append(append(b, '.'), name...)
+	}
+	return string(b)
+}
+
+const (
+	// mostWrong is how many wrong fields one refusal lists.
+	mostWrong = 100
+	// mostBlocks is how many content blocks a request may have: each costs memory
+	// beside its bytes.
+	mostBlocks = 100_000
+)
+
+// complaints gathers the wrong fields of a request.
+type complaints struct {
+	fields []fault.Field
+	blocks int
+}
+
+func (c *complaints) add(field, message string) {
+	if len(c.fields) < mostWrong {
+		c.fields = append(c.fields, fault.Field{Field: field, Message: message})
+	}
+}
+
+func (c *complaints) err() error {
+	if len(c.fields) == 0 {
+		return nil
+	}
+	return fault.BadFields(c.fields...)
+}
+
+const (
+	notString  = "expected a string"
+	notContent = "expected a string or an array of content blocks"
+)
+
+// str reads a member that must be a string.
+func (c *complaints) str(v []byte, at place, name string) string {
+	switch {
+	case len(v) == 0:
+		c.add(at.field(name), "required but missing")
+	case v[0] != '"':
+		c.add(at.field(name), notString)
+	default:
+		return unquote(v)
+	}
+	return ""
+}
+
+// each gives the blocks of a content; a string counts as one block of text. What
+// is not of that form is complained about.
+func (c *complaints) each(content []byte, at place, inner bool, take func(b block, at place)) {
+	switch kind(content) {
+	case '"':
+		take(block{kind: "text", text: content}, at)
+	case '[':
+		for i, v := range elements(content) {
+			here := at
+			if inner {
+				here.inner = i
+			} else {
+				here.block = i
+			}
+			if c.blocks++; c.blocks > mostBlocks {
+				if c.blocks == mostBlocks+1 {
+					c.add("messages", "expected at most "+strconv.Itoa(mostBlocks)+" content blocks in all")
+				}
+				return
+			}
+			if kind(v) != '{' {
+				c.add(here.field(""), "expected an object")
+				continue
+			}
+			b := readBlock(v)
+			if b.kind == "" {
+				c.add(here.field("type"), notString)
+				continue
+			}
+			take(b, here)
+		}
+	default:
+		c.add(at.field(""), notContent)
+	}
+}
+
+// image makes the content part of a picture, as OpenAI-compatible endpoints take
+// it. Nothing is fetched: an address is passed on.
+func (c *complaints) image(b *block, at place) jsontext.Value {
+	if kind(b.source) != '{' {
+		c.add(at.field("source"), "expected an object")
+		return nil
+	}
+	var form, media, data, url []byte
+	for name, value := range members(b.source) {
+		switch name {
+		case "type":
+			form = value
+		case "media_type":
+			media = value
+		case "data":
+			data = value
+		case "url":
+			url = value
+		}
+	}
+	const head, tail = `{"type":"image_url","image_url":{"url":`, `}}`
+	switch c.str(form, at, "source.type") {
+	case "base64":
+		kind := c.str(media, at, "source.media_type")
+		if kind != "" && !isImage(kind) {
+			c.add(at.field("source.media_type"), "expected the type of an image, such as image/png")
+			return nil
+		}
+		if len(data) == 0 || data[0] != '"' {
+			c.str(data, at, "source.data")
+			return nil
+		}
+		part := make([]byte, 0, len(head)+len(kind)+len(data)+len(tail)+16)
+		part = append(append(append(part, head...), `"data:`...), kind...)
+		part = append(append(part, ";base64,"...), data[1:]...) // with the closing quote
+		return append(part, tail...)
+	case "url":
+		if address := c.str(url, at, "source.url"); address != "" && !strings.HasPrefix(address, "https://") && !strings.HasPrefix(address, "http://") {
+			c.add(at.field("source.url"), "expected an http or https address")
+			return nil
+		}
+		part := make([]byte, 0, len(head)+len(url)+len(tail))
+		return append(append(append(part, head...), url...), tail...)
+	case "":
+	default:
+		c.add(at.field("source.type"), "expected one of base64, url")
+	}
+	return nil
+}
+
+// isImage keeps everything out of a data: address that does not belong there.
+func isImage(media string) bool {
+	rest, ok := strings.CutPrefix(media, "image/")
+	return ok && rest != "" && strings.Trim(strings.ToLower(rest), "abcdefghijklmnopqrstuvwxyz0123456789.+-") == ""
+}
+
+// document is what stands for a document that the model is not shown.
+func (b *block) document() string {
+	if kind(b.title_) == '"' {
+		if title := strings.Join(strings.Fields(unquote(b.title_)), " "); title != "" {
+			return "[A document was attached here, which cannot be shown: " + title + "]"
+		}
+	}
+	return "[A document was attached here, which cannot be shown.]"
+}

@@ -1,0 +1,94 @@
+package anthropic
+
+import (
+	"net/http"
+	"strings"
+
+	"agentd/internal/base/fault"
+	"agentd/internal/edge/httpapi"
+)
+
+// Envelope is how the messages routes refuse (interface.md section 7, Compatible
+// routes); appendEnvelope writes it.
+type Envelope struct {
+	_ struct{} `json:"-" name:"MessagesRefusal"`
+
+	Type      string       `json:"type" required:"true" enum:"error"`
+	Error     EnvelopeBody `json:"error" required:"true"`
+	RequestID string       `json:"request_id" required:"true" doc:"As in the header X-Request-Id."`
+}
+
+// EnvelopeBody is the inside of the envelope.
+type EnvelopeBody struct {
+	_ struct{} `json:"-" name:"MessagesError"`
+
+	Type    string `json:"type" required:"true" enum:"invalid_request_error,authentication_error,permission_error,billing_error,rate_limit_error,api_error"`
+	Message string `json:"message" required:"true" doc:"Lists every field that cannot be accepted."`
+
+	Details *EnvelopeDetails `json:"details,omitzero"`
+}
+
+// EnvelopeDetails say what a client can do about a refusal.
+type EnvelopeDetails struct {
+	_ struct{} `json:"-" name:"MessagesErrorDetails"`
+
+	Code string `json:"error_code" required:"true" enum:"thread_not_found"`
+}
+
+func errorType(e *fault.Error) string {
+	switch code := strings.ToLower(e.Code); {
+	case code == "limit_reached", code == "budget_exceeded", code == "plan_upgrade_required", strings.HasPrefix(code, "billing_"):
+		return "billing_error"
+	}
+	return httpapi.ErrorType(e.Kind)
+}
+
+// message is what a refusal says. The envelope has no list of fields, so that the
+// sentence has all of them.
+func message(e *fault.Error) string {
+	if len(e.Fields) == 0 {
+		return e.Detail
+	}
+	var b strings.Builder
+	for i, f := range e.Fields {
+		if i > 0 {
+			b.WriteString("; ")
+		}
+		b.WriteString(dotted(f.Field) + ": " + f.Message)
+	}
+	return b.String()
+}
+
+// dotted writes messages[0].content as messages.0.content.
+func dotted(path string) string { return brackets.Replace(path) }
+
+var brackets = strings.NewReplacer("[", ".", "]", "")
+
+func appendEnvelope(b []byte, e *fault.Error, requestID string) []byte {
+	b = append(append(append(b, `{"type":"error","error":{"type":"`...), errorType(e)...), `","message":`...)
+	b = appendString(b, message(e))
+	if e.Code == codeNoThread { // by which clients know what to do
+		b = append(b, `,"details":{"error_code":"`+codeNoThread+`"}`...)
+	}
+	b = append(b, `},"request_id":`...)
+	return append(appendString(b, requestID), '}')
+}
+
+// Fail renders a refusal in the messages envelope. Missing scope and role, a body
+// that is too large and the limits of requests keep the problem document.
+func Fail(w http.ResponseWriter, r *http.Request, status int, e *fault.Error) {
+	limited := e.Kind == fault.Limited && w.Header().Get("X-RateLimit-Bucket") != "" // by the chain, not by a plan
+	if limited || e.Kind == fault.TooLarge || e.Code == "MISSING_SCOPE" || e.Code == "FORBIDDEN" {
+		httpapi.Problem(w, r, status, e)
+		return
+	}
+	httpapi.RefusalHeaders(w, status, e)
+	if status == http.StatusConflict || errorType(e) == "billing_error" || e.Code == "quota_exceeded" {
+		// Anthropic's clients repeat a 409 and a 429 unless they are told not to.
+		// Waiting as long as they do does not change these.
+		w.Header().Set("X-Should-Retry", "false")
+	}
+	id := httpapi.RequestID(r.Context())
+	w.Header().Set("Request-Id", id)
+	httpapi.JSONBytes(w, status, appendEnvelope(nil, e, id))
+}

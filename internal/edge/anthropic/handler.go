@@ -1,0 +1,121 @@
+package anthropic
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"agentd/internal/agents/modelproxy"
+	"agentd/internal/base/authz"
+	"agentd/internal/base/ident"
+	"agentd/internal/edge/httpapi"
+	"agentd/internal/kernel/model"
+	"agentd/internal/kernel/quota"
+)
+
+// Messages serves the messages shape.
+type Messages struct {
+	Gateway *modelproxy.Gateway
+	// Reserved is the model that serves names with the reserved prefix.
+	Reserved string
+	// Patience is how long a streamed answer's status waits for the model; 0: 5 s.
+	Patience time.Duration
+	// Ping is how long a stream may be silent; 0: 8 s.
+	Ping time.Duration
+}
+
+const (
+	// reservedPrefix is that of the vendor's own models (decisions.md D10).
+	reservedPrefix = "claude-"
+	// budget is how long a model may take for an answer, streamed or not.
+	budget = 30 * time.Minute
+
+	patience = 5 * time.Second
+	ping     = 8 * time.Second
+)
+
+// target gives the model that a name stands for.
+func (m *Messages) target(name string) string {
+	if strings.HasPrefix(name, reservedPrefix) {
+		return m.Reserved
+	}
+	return name
+}
+
+// Create answers POST /v1/messages.
+func (m *Messages) Create(w http.ResponseWriter, r *http.Request, who authz.Caller) error {
+	req, ask, err := read(r)
+	if err != nil {
+		return err
+	}
+	counted, err := httpapi.Params[modelproxy.CountedFor](r)
+	if err != nil {
+		return err
+	}
+	call, err := m.Gateway.Open(r.Context(), who, modelproxy.Ask{Model: m.target(req.Model), Source: quota.SourceMessages, AgentID: counted.AgentID})
+	if err != nil {
+		return err
+	}
+	req.think(&ask, call.Target().Capabilities)
+	ask.Budget = budget
+	w.Header()["Request-Id"] = []string{httpapi.RequestID(r.Context())}
+	if req.Streams() {
+		return m.stream(r, call, req, ask)
+	}
+	resp, err := call.Generate(r.Context(), ask, nil)
+	if err != nil {
+		return err
+	}
+	out := pieces.Get().(*[]byte)
+	defer keep(out)
+	if size := answerSize(&resp); cap(*out) < size {
+		*out = make([]byte, 0, size)
+	}
+	*out = appendAnswer((*out)[:0], newID(), req.Model, &resp, req.ShowsThinking())
+	httpapi.JSONBytes(w, http.StatusOK, *out)
+	return nil
+}
+
+// read reads a request.
+func read(r *http.Request) (*Request, model.Request, error) {
+	req, err := httpapi.DecodeBody[Request](r)
+	if err != nil {
+		return nil, model.Request{}, err
+	}
+	if err := req.continued(); err != nil {
+		return nil, model.Request{}, err
+	}
+	ask, err := req.Ask()
+	return req, ask, err
+}
+
+// CountTokens answers POST /v1/messages/count_tokens.
+func (m *Messages) CountTokens(w http.ResponseWriter, r *http.Request, _ authz.Caller) error {
+	req, err := httpapi.DecodeBody[CountRequest](r)
+	if err != nil {
+		return err
+	}
+	n, err := req.Count()
+	if err != nil {
+		return err
+	}
+	w.Header()["Request-Id"] = []string{httpapi.RequestID(r.Context())}
+	return httpapi.JSON(w, http.StatusOK, Count{InputTokens: n})
+}
+
+// newID names an answer.
+func newID() string { return "msg_" + strings.ReplaceAll(ident.New(), "-", "") }
+
+// pieces are buffers in which answers are rendered.
+var pieces = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
+
+// keepBuffer is how big a buffer may be that is kept for the next answer: one
+// large answer in memory is enough.
+const keepBuffer = 2 << 20
+
+func keep(b *[]byte) {
+	if cap(*b) <= keepBuffer {
+		pieces.Put(b)
+	}
+}

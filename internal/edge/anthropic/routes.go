@@ -1,0 +1,48 @@
+package anthropic
+
+import (
+	"net/http"
+	"reflect"
+
+	"agentd/internal/agents/modelproxy"
+	"agentd/internal/base/authz"
+	"agentd/internal/base/route"
+	"agentd/internal/edge/httpapi"
+)
+
+// mixed are the statuses whose refusals may keep the problem document.
+var mixed = []int{http.StatusForbidden, http.StatusRequestEntityTooLarge, http.StatusTooManyRequests}
+
+// Routes of the messages shape.
+func (m *Messages) Routes() []httpapi.Raw {
+	rows := []httpapi.Raw{
+		{
+			Row: route.Row{
+				Method: "POST", Path: "/v1/messages", ID: "createMessage", Tag: "Anthropic-Compat",
+				Scopes: []authz.Scope{"runs:create"}, And: []authz.Scope{"agents:read"}, Role: authz.Developer, Errors: []int{404, 501, 502},
+				Summary:  "Ask a model in the messages shape",
+				Doc:      "The request goes to a model, not to an agent. With stream true the answer is an event stream that ends with message_stop.",
+				BodyOf:   reflect.TypeFor[Request](),
+				AnswerOf: reflect.TypeFor[Answer](),
+			},
+			In:    reflect.TypeFor[modelproxy.CountedFor](),
+			Serve: m.Create,
+		},
+		{
+			Row: route.Row{
+				Method: "POST", Path: "/v1/messages/count_tokens", ID: "countMessageTokens", Tag: "Anthropic-Compat",
+				Summary:  "Estimate the tokens of a request in the messages shape",
+				Doc:      "No model is asked.",
+				BodyOf:   reflect.TypeFor[CountRequest](),
+				AnswerOf: reflect.TypeFor[Count](),
+			},
+			Serve: m.CountTokens,
+		},
+	}
+	for i := range rows {
+		rows[i].FailOf, rows[i].Fail, rows[i].Mixed = reflect.TypeFor[Envelope](), Fail, mixed
+		rows[i].APIKeyHeader = true
+		rows[i].Serve = httpapi.InOwnTenant(rows[i].Serve)
+	}
+	return rows
+}

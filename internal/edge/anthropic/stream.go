@@ -1,0 +1,154 @@
+package anthropic
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"agentd/internal/agents/modelproxy"
+	"agentd/internal/base/route"
+	"agentd/internal/edge/httpapi"
+	"agentd/internal/kernel/model"
+)
+
+// stream answers with events as the model writes. The status waits for the first
+// piece, so that a model that refuses is a refusal with its own status; but not
+// for long, because clients want to see that something happens.
+func (m *Messages) stream(r *http.Request, call *modelproxy.Call, req *Request, ask model.Request) error {
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	buf := pieces.Get().(*[]byte)
+	s := &speaker{
+		r: r, cancel: cancel, name: req.Model, tokens: estimate(ask.Messages, ask.Tools, len(req.Messages)),
+		opts:   httpapi.StreamOptions{Joined: true, Beat: []byte(pingFrame), Every: cmp.Or(m.Ping, ping)},
+		frames: frames{buf: (*buf)[:0], thinking: req.ShowsThinking()},
+	}
+	defer func() {
+		*buf = s.frames.buf
+		keep(buf)
+	}()
+	s.timer = time.AfterFunc(cmp.Or(m.Patience, patience), s.late)
+	defer s.close()
+	ask.Detailed = true
+	resp, err := call.Generate(ctx, ask, s.piece)
+	return s.ended(&resp, err)
+}
+
+// speaker says what a model says, in events. All of it but late belongs to the
+// goroutine of the request.
+type speaker struct {
+	r      *http.Request
+	cancel context.CancelCauseFunc // ends the model's call
+	name   string
+	tokens int
+	opts   httpapi.StreamOptions
+	timer  *time.Timer
+
+	ready  bool        // out is there, or err, and late is over
+	unbind func() bool // the call from the stream's end
+
+	mu     sync.Mutex // while late may run
+	out    *httpapi.Stream
+	err    error // why there is no out
+	over   bool  // nothing is opened any more
+	frames frames
+}
+
+// open begins the answer. s.mu is held, or late is over.
+func (s *speaker) open() {
+	if s.out, s.err = httpapi.OpenStream(s.r, s.opts); s.err != nil {
+		s.cancel(s.err)
+		return
+	}
+	// A reader that leaves, a key that is revoked: the model need not go on.
+	s.unbind = context.AfterFunc(s.out.Context(), func() { s.cancel(context.Cause(s.out.Context())) })
+	s.frames.start(newID(), s.name, s.tokens)
+}
+
+// late runs on its timer, where the model has said nothing for long.
+func (s *speaker) late() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.out != nil || s.over || s.err != nil {
+		return
+	}
+	if s.open(); s.out != nil {
+		s.send()
+	}
+}
+
+// settle ends the time in which late may run; the answer begins now at the
+// latest if it is to.
+func (s *speaker) settle(begin bool) {
+	if s.ready {
+		return
+	}
+	s.ready = true
+	s.timer.Stop()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over = true
+	if begin && s.out == nil && s.err == nil {
+		s.open()
+	}
+}
+
+// gathered is how much waits at most for the rest of what is at hand.
+const gathered = 16 << 10
+
+// piece takes a piece of the answer.
+func (s *speaker) piece(d model.Delta) {
+	s.settle(true)
+	if s.out == nil {
+		return
+	}
+	if d == (model.Delta{}) {
+		s.send()
+		return
+	}
+	s.frames.piece(d)
+	if len(s.frames.buf) >= gathered {
+		s.send()
+	}
+}
+
+// send sends what was rendered. A stream that cannot be written to ends its
+// context, and with it the call.
+func (s *speaker) send() {
+	if len(s.frames.buf) > 0 {
+		_ = s.out.Send(route.Frame{Wire: s.frames.buf})
+		s.frames.buf = s.frames.buf[:0]
+	}
+}
+
+// ended says how the answer ended. Errors: refusals, where nothing was sent.
+func (s *speaker) ended(resp *model.Response, err error) error {
+	s.settle(err == nil)
+	switch {
+	case s.err != nil:
+		return s.err
+	case s.out == nil:
+		return err
+	case err == nil:
+		s.frames.end(resp)
+	default:
+		_, e := httpapi.Classify(err)
+		s.out.Failed(err)
+		s.frames.fail(e, httpapi.RequestID(s.r.Context()))
+	}
+	_ = s.out.SendLast(route.Frame{Wire: s.frames.buf}) // as send does
+	return nil
+}
+
+// close ends the stream.
+func (s *speaker) close() {
+	s.settle(false)
+	if s.unbind != nil {
+		s.unbind()
+	}
+	if s.out != nil {
+		s.out.Close()
+	}
+}

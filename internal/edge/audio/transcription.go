@@ -1,0 +1,158 @@
+package audio
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"agentd/internal/agents/modelproxy"
+	"agentd/internal/base/authz"
+	"agentd/internal/base/fault"
+	"agentd/internal/base/media"
+	"agentd/internal/edge/httpapi"
+	"agentd/internal/kernel/model"
+	"agentd/internal/kernel/quota"
+)
+
+// Transcript is what was said. With verbose_json it has what else the model
+// tells, as segments and duration.
+type Transcript struct {
+	_ struct{} `json:"-" name:"Transcript" additionalProperties:"true"`
+
+	Text string `json:"text" required:"true"`
+}
+
+// Bounds of a form.
+const (
+	maxForm  = httpapi.MaxUpload + 64<<10
+	maxParts = 50
+	maxField = 32 << 10 // bytes of a field that is no file
+)
+
+var (
+	errDeaf = fault.New(fault.Unsupported, "transcription_not_configured",
+		"No model that listens is configured on this deployment; its operator can set AGENTD_TRANSCRIPTION_MODEL.")
+	errForm   = fault.New(fault.UnsupportedMedia, "", "The body must be a form, multipart/form-data with a boundary, that has the sound in its field file.")
+	errBroken = fault.New(fault.Malformed, "", "The form cannot be read: it is no well-formed multipart/form-data.")
+)
+
+func (a *Audio) listen(w http.ResponseWriter, r *http.Request, who authz.Caller) error {
+	req, named, release, err := readForm(r)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if a.Transcription == "" {
+		return errDeaf
+	}
+	call, err := a.Gateway.Open(r.Context(), who, modelproxy.Ask{Model: a.pick(named, a.Transcription, model.SpeechToText), Source: quota.SourceLLM})
+	if err != nil {
+		return err
+	}
+	req.Target = call.Target()
+	got, err := a.Client.Transcribe(r.Context(), *req)
+	if err != nil {
+		return modelproxy.Refusal(err)
+	}
+	call.Used(got.Usage)
+	if req.Verbose {
+		return httpapi.JSON(w, http.StatusOK, got.JSON)
+	}
+	return httpapi.JSON(w, http.StatusOK, Transcript{Text: got.Text})
+}
+
+// readForm reads a request. The budget that its bytes take is held until
+// release.
+func readForm(r *http.Request) (req *model.TranscriptionRequest, named string, release func(), err error) {
+	kind, params, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if kind != "multipart/form-data" || params["boundary"] == "" {
+		return nil, "", nil, errForm
+	}
+	data, release, err := httpapi.ReadMessage(r, maxForm)
+	if err != nil {
+		return nil, "", nil, err
+	}
+	if req, named, err = parseForm(data, params["boundary"]); err != nil {
+		release()
+		return nil, "", nil, err
+	}
+	return req, named, release, nil
+}
+
+// parseForm reads the form that a caller sent. Errors: fault.Malformed for what
+// is no form; fault.Invalid with every wrong field.
+func parseForm(data []byte, boundary string) (*model.TranscriptionRequest, string, error) {
+	form := multipart.NewReader(bytes.NewReader(data), boundary)
+	req, fields, file := &model.TranscriptionRequest{}, map[string]string{}, false
+	for parts := 0; ; parts++ {
+		part, err := form.NextRawPart()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil || parts == maxParts {
+			return nil, "", errBroken
+		}
+		if part.FormName() == "file" && !file {
+			file = true
+			if req.File, err = io.ReadAll(part); err != nil {
+				return nil, "", errBroken
+			}
+			req.Name = media.FileName(part.FileName(), "audio")
+			req.Type, _ = media.Clean(part.Header.Get("Content-Type"))
+			continue
+		}
+		text, err := io.ReadAll(io.LimitReader(part, maxField+1))
+		if err != nil {
+			return nil, "", errBroken
+		}
+		fields[part.FormName()] = string(text)
+	}
+	return req, fields["model"], check(req, fields, file)
+}
+
+// check takes over the fields.
+func check(req *model.TranscriptionRequest, fields map[string]string, file bool) error {
+	var wrong []fault.Field
+	add := func(field, message string) { wrong = append(wrong, fault.Field{Field: field, Message: message}) }
+	switch {
+	case !file:
+		add("file", "the form has no file in a field of this name")
+	case len(req.File) == 0:
+		add("file", "it is empty")
+	case len(req.File) > httpapi.MaxUpload:
+		return fault.New(fault.TooLarge, "", "The file is larger than the 50 MiB that one may have.")
+	}
+	for _, f := range []struct {
+		name string
+		most int
+	}{{"language", 35}, {"model", 300}, {"prompt", 4096}} {
+		if text := fields[f.name]; !utf8.ValidString(text) || utf8.RuneCountInString(text) > f.most {
+			add(f.name, "it must be text of up to "+strconv.Itoa(f.most)+" characters")
+		}
+	}
+	req.Language, req.Prompt = strings.TrimSpace(fields["language"]), fields["prompt"]
+	switch fields["response_format"] {
+	case "", "json":
+	case "verbose_json":
+		req.Verbose = true
+	default:
+		add("response_format", "it must be json or verbose_json")
+	}
+	if text := strings.TrimSpace(fields["temperature"]); text != "" {
+		t, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(t >= 0 && t <= 1) {
+			add("temperature", "it must be a number from 0 to 1")
+		}
+		req.Temperature = &t
+	}
+	if wrong == nil {
+		return nil
+	}
+	return fault.BadFields(wrong...)
+}

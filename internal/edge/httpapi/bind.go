@@ -1,0 +1,286 @@
+package httpapi
+
+import (
+	"net/http"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"agentd/internal/base/fault"
+	"agentd/internal/base/ident"
+	"agentd/internal/base/route"
+	"agentd/internal/base/schema"
+)
+
+// binder fills a row's input from a request. It is compiled at start; a
+// request pays for setting the fields.
+type binder struct {
+	typ     reflect.Type
+	params  []parameter
+	queries bool
+	body    *bodyPlan
+	bodies  *bodies
+}
+
+// parameter is a field that comes from the path, a header, the query or a
+// cookie. A field may name a header and a query parameter: the header goes first.
+type parameter struct {
+	field    reflect.StructField
+	position int // in the path, from 0; -1: not there
+	header   string
+	query    string
+	cookie   string
+	id       bool   // a malformed one is the 404 of an absent thing
+	noun     string // of that thing
+	list     bool
+	any      bool   // whoever reads it has an answer to any text
+	initial  string // the default tag
+	schema   *schema.Text
+}
+
+type bodyPlan struct {
+	index    []int
+	schema   *schema.Schema // nil: raw
+	pointer  bool
+	optional bool
+	partial  bool
+	uploads  []string // of an Upload: what it may come as
+	message  int64    // of a Message: how long it may be; 0: it is none
+}
+
+// tolerated are the query parameters that are never malformed: a limit that is
+// no number is the default, a cursor that nobody issued is INVALID_CURSOR, an
+// event id that is not known replays from the beginning (decisions.md D7, D13).
+var tolerated = map[string]bool{"limit": true, "cursor": true, "last_event_id": true}
+
+var rawJSON = reflect.TypeFor[jsontext.Value]()
+
+// compile plans a row's input. It panics on a field that comes from nowhere
+// and on a path parameter that no field takes.
+func (s *Server) compile(row route.Row, in reflect.Type) *binder {
+	b := &binder{typ: in, bodies: s.bodies}
+	names := pathNames(row.Path)
+	taken := 0
+	for _, f := range reflect.VisibleFields(in) {
+		switch {
+		case f.Anonymous, !f.IsExported():
+			continue
+		case f.Name == "Body":
+			b.body = planBody(row, f)
+			continue
+		}
+		p := parameter{field: f, position: -1, header: http.CanonicalHeaderKey(f.Tag.Get("header")), query: f.Tag.Get("query"), cookie: f.Tag.Get("cookie")}
+		if name := f.Tag.Get("path"); name != "" {
+			p.position = slices.Index(names, name)
+			if p.position < 0 {
+				panic("httpapi: " + row.Path + " has no parameter " + name)
+			}
+			taken++
+			p.noun = noun(name)
+			p.id = strings.HasSuffix(name, "Id") && f.Type.Kind() == reflect.String && f.Tag.Get("format") != "any"
+		} else if p.header == "" && p.query == "" && p.cookie == "" {
+			panic("httpapi: the field " + f.Name + " of the input of " + row.Path + " comes from nowhere")
+		}
+		p.list = f.Type.Kind() == reflect.Slice
+		p.any = tolerated[p.query]
+		p.initial = f.Tag.Get("default")
+		p.schema = schema.TextOf(f)
+		b.queries = b.queries || p.query != ""
+		b.params = append(b.params, p)
+	}
+	if taken != len(names) {
+		panic("httpapi: the input of " + row.Method + " " + row.Path + " leaves out a path parameter")
+	}
+	return b
+}
+
+func planBody(row route.Row, f reflect.StructField) *bodyPlan {
+	plan := &bodyPlan{index: f.Index, optional: row.Optional, partial: row.Partial}
+	if f.Type == rawJSON {
+		return plan
+	}
+	if f.Type == uploadType {
+		if plan.uploads = row.Uploads; len(plan.uploads) == 0 {
+			panic("httpapi: " + row.Path + " does not say what its upload may come as")
+		}
+		return plan
+	}
+	if f.Type == messageType {
+		if plan.message = row.MaxBytes; plan.message <= 0 || plan.message > MaxBody {
+			panic("httpapi: " + row.Path + " does not say how long its message may be, or too much")
+		}
+		return plan
+	}
+	plan.pointer = f.Type.Kind() == reflect.Pointer
+	t := f.Type
+	if plan.pointer {
+		t = t.Elem()
+	}
+	plan.schema = schema.For(t)
+	return plan
+}
+
+// pathNames lists the parameters of a pattern: {runId}.
+func pathNames(pattern string) []string {
+	var names []string
+	for {
+		_, rest, found := strings.Cut(pattern, "{")
+		if !found {
+			return names
+		}
+		var name string
+		name, pattern, _ = strings.Cut(rest, "}")
+		names = append(names, name)
+	}
+}
+
+// noun names the thing that a path parameter identifies: knowledgeBaseId is a
+// knowledge base, and versionNum a version.
+func noun(parameter string) string {
+	var b strings.Builder
+	for _, r := range strings.TrimSuffix(strings.TrimSuffix(parameter, "Id"), "Num") {
+		if unicode.IsUpper(r) {
+			b.WriteByte(' ')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
+}
+
+// bind makes a *In. The body stays held until it is released, also after an
+// error.
+func (b *binder) bind(x *exchange, r *http.Request) (in any, held body, err error) {
+	v := reflect.New(b.typ)
+	if err := b.bindParams(x, r, v.Elem()); err != nil {
+		return nil, body{}, err
+	}
+	if b.body != nil {
+		if held, err = b.bindBody(x, r, v.Elem().FieldByIndex(b.body.index)); err != nil {
+			return nil, held, err
+		}
+	} else if r.ContentLength < 0 && r.Method != http.MethodGet && r.Header.Get("Content-Type") != "" && isJSON(r.Header.Get("Content-Type")) {
+		return nil, body{}, errLengthRequired // though nobody would read it
+	}
+	return v.Interface(), held, nil
+}
+
+// Params gives the parameters of a Raw route, whose In is the type. Errors:
+// refusals.
+func Params[In any](r *http.Request) (*In, error) {
+	x := exchangeOf(r.Context())
+	in := new(In)
+	return in, x.op.params.bindParams(x, r, reflect.ValueOf(in).Elem())
+}
+
+func (b *binder) bindParams(x *exchange, r *http.Request, in reflect.Value) error {
+	var query url.Values
+	if b.queries && r.URL.RawQuery != "" {
+		var err error
+		if query, err = url.ParseQuery(r.URL.RawQuery); err != nil {
+			return fault.New(fault.Malformed, "INVALID_QUERY", "The query of the address cannot be read: it is not properly escaped.").Because(err)
+		}
+	}
+	for i := range b.params {
+		p := &b.params[i]
+		field := in.FieldByIndex(p.field.Index)
+		if p.position >= 0 {
+			text := x.param(p.position)
+			if p.id && !ident.Valid(text) || p.schema.Complain(text) != "" || schema.SetScalar(field, text) != nil {
+				return fault.NoSuch(p.noun)
+			}
+			continue
+		}
+		texts, where := p.find(r, query)
+		if err := p.set(field, texts, where); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// find gives what was sent for a parameter; empty text counts as not sent.
+func (p *parameter) find(r *http.Request, query url.Values) (texts []string, where string) {
+	if p.header != "" {
+		if sent := r.Header[p.header]; len(sent) > 0 && sent[0] != "" {
+			return sent, "header " + p.header
+		}
+	}
+	if p.query != "" {
+		if sent := query[p.query]; len(sent) > 0 && sent[0] != "" {
+			return sent, "query parameter " + p.query
+		}
+	}
+	if p.cookie != "" {
+		if c, err := r.Cookie(p.cookie); err == nil && c.Value != "" {
+			return []string{c.Value}, "cookie " + p.cookie
+		}
+	}
+	if p.initial != "" {
+		return []string{p.initial}, ""
+	}
+	return nil, ""
+}
+
+func (p *parameter) set(field reflect.Value, texts []string, where string) error {
+	if texts == nil {
+		return nil
+	}
+	if !p.list {
+		texts = texts[:1]
+	}
+	for _, text := range texts {
+		if complaint := p.schema.Complain(text); complaint != "" && !p.any {
+			return fault.New(fault.Malformed, "INVALID_QUERY", "The %s cannot be accepted: %s.", where, complaint)
+		}
+		into := field
+		if p.list {
+			into = reflect.New(field.Type().Elem()).Elem()
+		}
+		if err := schema.SetScalar(into, text); err != nil {
+			return fault.New(fault.Malformed, "INVALID_QUERY", "The %s cannot be read.", where).Because(err)
+		}
+		if p.list {
+			field.Set(reflect.Append(field, into))
+		}
+	}
+	return nil
+}
+
+var emptyObject = []byte("{}")
+
+func (b *binder) bindBody(x *exchange, r *http.Request, field reflect.Value) (body, error) {
+	plan := b.body
+	if plan.uploads != nil {
+		return b.bindUpload(x, r, field.Addr().Interface().(*route.Upload))
+	}
+	if plan.message > 0 {
+		return b.bindMessage(x, r, field.Addr().Interface().(*route.Message))
+	}
+	held, err := b.bodies.read(x, r, plan.optional, plan.schema != nil)
+	if err != nil {
+		return held, err
+	}
+	data := held.data
+	if plan.schema == nil {
+		if len(data) == 0 {
+			return held, nil
+		}
+		field.SetBytes(data)
+		return held, schema.Syntax(data)
+	}
+	if len(data) == 0 {
+		if plan.pointer {
+			return held, nil
+		}
+		data = emptyObject // for the defaults of its fields
+	}
+	if plan.pointer {
+		field.Set(reflect.New(field.Type().Elem()))
+		return held, plan.schema.DecodeInto(data, field.Interface(), plan.partial)
+	}
+	return held, plan.schema.DecodeInto(data, field.Addr().Interface(), plan.partial)
+}

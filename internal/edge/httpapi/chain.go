@@ -1,0 +1,140 @@
+package httpapi
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"agentd/internal/base/authz"
+	"agentd/internal/base/fault"
+)
+
+// ServeHTTP is the chain.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	now := time.Now()
+	x := &exchange{Context: r.Context(), server: s, w: w, start: now, limited: now, id: requestID(r.Header.Get("X-Request-Id"))}
+	x.who = authz.Caller{Address: s.proxies.client(r), RequestID: x.id}
+	s.chainHeaders(w.Header(), x.id)
+	if len(r.TransferEncoding) > 0 {
+		// Beside a Content-Length it is an attempt at request smuggling, which
+		// net/http does not tell from a harmless upload.
+		w.Header()["Connection"] = []string{"close"}
+	}
+	if r.ContentLength != 0 {
+		s.bodies.hurry(x, r.ContentLength)
+	}
+	x.op = s.mux.match(x, r)
+	if s.tracer != nil {
+		x.Context = s.startSpan(x, r)
+	}
+	r = r.WithContext(x)
+	s.metrics.inFlight.Inc()
+	defer func() {
+		if panicked := recover(); x.detached == nil {
+			defer x.linger(r)
+			s.finish(x, r, panicked)
+		}
+	}()
+	if x.op.row.Deprecated != "" {
+		x.deprecation(&x.op.row)
+	}
+	err := s.admit(x, r, x.op)
+	if err == nil {
+		err = x.op.serve(x, r)
+	}
+	if err != nil {
+		x.refuse(r, err)
+	}
+}
+
+// finish turns a panic into a 500 and tells log, metrics and trace how the
+// request went.
+func (s *Server) finish(x *exchange, r *http.Request, panicked any) {
+	aborted := panicked == http.ErrAbortHandler
+	if panicked != nil && !aborted {
+		cause := fmt.Errorf("panic: %v\n%s", panicked, debug.Stack())
+		aborted = x.status != 0
+		if !aborted {
+			x.refuse(r, cause)
+		} else {
+			_, x.failed = Classify(cause)
+		}
+	}
+	switch {
+	case x.gone:
+		x.status = statusClientGone
+	case aborted && x.status == 0:
+		x.status = http.StatusInternalServerError
+	case x.status == 0:
+		x.status = http.StatusOK // what net/http sends for a handler that wrote nothing
+	}
+	s.conclude(x, r.Method, r.URL.Path)
+	routings.Put(x.routed)
+	x.routed = nil
+	if aborted {
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// conclude tells log, metrics and trace how a request went that is over.
+func (s *Server) conclude(x *exchange, method, path string) {
+	elapsed := time.Since(x.start)
+	s.metrics.inFlight.Dec()
+	x.op.meters().observe(x.status, elapsed, x.op.stream)
+	s.logRequest(x, method, path, elapsed)
+	if s.tracer != nil {
+		endSpan(trace.SpanFromContext(x.Context), x)
+	}
+}
+
+// logRequest writes the one wide line per request. What a caller could have
+// put a credential into (query, headers, the path of a public route) stays out.
+func (s *Server) logRequest(x *exchange, method, path string, elapsed time.Duration) {
+	level := slog.LevelInfo
+	ours := x.status >= 500 || x.failed != nil && x.failed.Kind == fault.Internal && !x.gone
+	switch {
+	case ours:
+		level = slog.LevelError
+	case x.op.quiet:
+		level = slog.LevelDebug
+	}
+	if !s.log.Enabled(x, level) {
+		return
+	}
+	attrs := append(make([]slog.Attr, 0, 16),
+		slog.String("method", method),
+		slog.String("route", x.op.row.Path),
+		slog.Int("status", x.status),
+		slog.Int64("duration_us", elapsed.Microseconds()),
+		slog.Int64("bytes", x.bytes),
+		slog.String("request_id", x.id))
+	if x.who.TenantID != "" {
+		attrs = append(attrs,
+			slog.String("tenant", x.who.TenantID), slog.String("user", x.who.UserID), credentialID(x.who),
+			slog.String("path", path))
+	}
+	if x.failed != nil {
+		attrs = append(attrs, slog.String("code", x.failed.Code))
+		if ours && x.failed.Cause != nil {
+			attrs = append(attrs, slog.String("cause", x.failed.Cause.Error()))
+		}
+	}
+	if s.tracer != nil {
+		if span := trace.SpanContextFromContext(x.Context); span.HasTraceID() {
+			attrs = append(attrs, slog.String("trace_id", span.TraceID().String()))
+		}
+	}
+	s.log.LogAttrs(x, level, "request", attrs...)
+}
+
+// credentialID names what a caller came with.
+func credentialID(who authz.Caller) slog.Attr {
+	if who.SessionID != "" {
+		return slog.String("session_id", who.SessionID)
+	}
+	return slog.String("key_id", who.KeyID)
+}

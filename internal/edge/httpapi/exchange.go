@@ -1,0 +1,129 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+
+	"agentd/internal/base/authz"
+	"agentd/internal/base/fault"
+	"agentd/internal/kernel/idempotency"
+)
+
+// exchange is one request and its answer: what the chain learns about it, for
+// the log line, the metrics and the problem document. It is the request's
+// context and its response writer in one, which spares a hot path the
+// allocations of a wrapper each.
+type exchange struct {
+	context.Context
+
+	server  *Server
+	w       http.ResponseWriter
+	id      string // X-Request-Id
+	start   time.Time
+	limited time.Time    // when the write deadline was set; at first the server set it
+	routed  *chi.Context // path parameters; nil once the answer is out
+	op      *operation
+	who     authz.Caller
+
+	ticket *idempotency.Ticket // of a write that tells its Place; nil: it has no key
+	held   *heldAnswer         // the answer is gathered before it is sent; nil: it is sent as it comes
+
+	detached *detached // a stream goes on without the server's connection; nil: it does not
+
+	status int // 0: no header was sent
+	bytes  int64
+	failed *fault.Error
+	gone   bool // the client went away before it was answered
+}
+
+type exchangeKey struct{}
+
+// Value implements context.Context.
+func (x *exchange) Value(key any) any {
+	switch key {
+	case exchangeKey{}:
+		return x
+	case chi.RouteCtxKey:
+		return x.routed
+	}
+	return x.Context.Value(key)
+}
+
+func exchangeOf(ctx context.Context) *exchange {
+	x, _ := ctx.Value(exchangeKey{}).(*exchange)
+	return x
+}
+
+// RequestID gives the id of the request that ctx belongs to, "" outside of
+// one. It is the correlation id of problem documents and of log lines.
+func RequestID(ctx context.Context) string {
+	if x := exchangeOf(ctx); x != nil {
+		return x.id
+	}
+	return ""
+}
+
+// Header implements http.ResponseWriter.
+func (x *exchange) Header() http.Header { return x.w.Header() }
+
+// WriteHeader implements http.ResponseWriter.
+func (x *exchange) WriteHeader(status int) {
+	if x.status == 0 && status >= 200 || status == http.StatusSwitchingProtocols {
+		x.status = status
+	}
+	if x.held == nil {
+		x.w.WriteHeader(status)
+	}
+}
+
+// answerTimeout is how long a reader may take to read what is written; it is
+// renewed for handlers that took long to write, or write for long.
+const answerTimeout = time.Minute
+
+// allow gives the reader some time for what is written next.
+func (x *exchange) allow(now time.Time, timeout time.Duration) {
+	x.limited = now
+	_ = http.NewResponseController(x.w).SetWriteDeadline(now.Add(timeout)) // not every writer has one
+}
+
+// Write implements http.ResponseWriter.
+func (x *exchange) Write(p []byte) (int, error) {
+	if x.held != nil {
+		if x.status == 0 {
+			x.status = http.StatusOK
+		}
+		return x.held.body.Write(p)
+	}
+	if now := time.Now(); now.Sub(x.limited) > answerTimeout/2 {
+		x.allow(now, answerTimeout)
+	}
+	if x.status == 0 {
+		x.status = http.StatusOK
+	}
+	n, err := x.w.Write(p)
+	x.bytes += int64(n)
+	return n, err
+}
+
+// Unwrap is for http.ResponseController and for upgrades.
+func (x *exchange) Unwrap() http.ResponseWriter { return x.w }
+
+// Flush implements http.Flusher, for handlers that were written for it.
+func (x *exchange) Flush() {
+	if x.held == nil {
+		x.flush()
+	}
+}
+
+func (x *exchange) flush() { _ = http.NewResponseController(x.w).Flush() }
+
+// param gives the i-th path parameter, unescaped.
+func (x *exchange) param(i int) string {
+	if i < len(x.routed.URLParams.Values) {
+		return x.routed.URLParams.Values[i]
+	}
+	return ""
+}

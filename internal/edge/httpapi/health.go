@@ -1,0 +1,191 @@
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"reflect"
+	"runtime/debug"
+	"time"
+
+	"agentd/internal/base/authz"
+	"agentd/internal/base/fault"
+	"agentd/internal/base/route"
+)
+
+// health is the answer of the health routes.
+type health struct {
+	Status    string    `json:"status" enum:"healthy,unhealthy" required:"true"`
+	Timestamp time.Time `json:"timestamp" required:"true"`
+	Connected bool      `json:"kv_connected" required:"true" doc:"Whether the database answers."`
+	Uptime    int64     `json:"uptime_seconds" required:"true"`
+	Version   string    `json:"version" required:"true" doc:"The date of the API contract, as in X-API-Version."`
+	Build     string    `json:"build,omitzero" doc:"Version of the program."`
+	BuildSHA  string    `json:"build_sha,omitzero"`
+	BuildTime string    `json:"build_time,omitzero"`
+}
+
+// readiness is the answer of the readiness routes.
+type readiness struct {
+	Status     string     `json:"status" enum:"ready,not_ready" required:"true"`
+	Timestamp  time.Time  `json:"timestamp" required:"true"`
+	Components components `json:"components" required:"true"`
+}
+
+type components struct {
+	_ struct{} `json:"-" name:"ReadinessComponents"`
+
+	KV store `json:"kv" doc:"The database."`
+}
+
+type store struct {
+	_ struct{} `json:"-" name:"ReadinessComponent"`
+
+	OK        bool    `json:"ok"`
+	LatencyMS float64 `json:"latency_ms"`
+}
+
+type liveness struct {
+	Status string `json:"status" enum:"ok,stopping" required:"true"`
+}
+
+// readyWithin is how long a probe waits for the database.
+const readyWithin = 2 * time.Second
+
+// own lists the operations that the edge itself answers. None needs a key.
+// The document lists them without a server to serve them.
+func own(s *Server) []Raw {
+	probe := func(path, id, summary string, answer reflect.Type, serve func(http.ResponseWriter, *http.Request, authz.Caller) error) Raw {
+		row := route.Row{Method: http.MethodGet, Path: path, ID: id, Tag: "Health", Summary: summary, Public: true, AnswerOf: answer}
+		return Raw{Row: row, Quiet: true, Serve: serve}
+	}
+	document := probe("/api/v1/openapi.json", "getDocument", "Read this document.", nil, s.serveDocument)
+	document.Tag = "Meta"
+	streaming := probe("/health/sse", "getStreamHealth", "Say whether event streams work, by one.", nil, s.serveStreamHealth)
+	streaming.Streams = true
+	healthOf, readyOf, liveOf := reflect.TypeFor[health](), reflect.TypeFor[readiness](), reflect.TypeFor[liveness]()
+	return []Raw{
+		probe("/api/v1/health", "getHealth", "Say how the service is.", healthOf, s.serveHealth),
+		probe("/health", "getRootHealth", "Say how the service is.", healthOf, s.serveHealth),
+		probe("/healthz", "getHealthz", "Say how the service is.", healthOf, s.serveHealth),
+		probe("/health/live", "getLiveness", "Say that the process runs.", liveOf, s.serveLive),
+		probe("/health/ready", "getReadiness", "Say whether requests can be answered.", readyOf, s.serveReady),
+		probe("/readyz", "getReadyz", "Say whether requests can be answered.", readyOf, s.serveReady),
+		probe("/ready", "getReady", "Say whether requests can be answered.", readyOf, s.serveReady),
+		probe("/metrics", "getMetrics", "Read the metrics, in the Prometheus text format.", nil, s.serveMetrics),
+		streaming,
+		document,
+	}
+}
+
+// check asks whether requests can be answered, and how long that took to say.
+func (s *Server) check(ctx context.Context) (bool, time.Duration) {
+	if s.ready == nil {
+		return true, 0
+	}
+	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+	defer cancel()
+	start := time.Now()
+	err := s.ready(ctx)
+	if err != nil {
+		s.log.WarnContext(ctx, "not ready", "cause", err)
+	}
+	return err == nil, time.Since(start)
+}
+
+func (s *Server) serveHealth(w http.ResponseWriter, r *http.Request, _ authz.Caller) error {
+	connected, _ := s.check(r.Context())
+	h := health{
+		Status: "healthy", Timestamp: time.Now().UTC(), Connected: connected,
+		Uptime: int64(time.Since(s.started).Seconds()), Version: APIVersion, Build: s.build,
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, setting := range info.Settings {
+			switch setting.Key {
+			case "vcs.revision":
+				h.BuildSHA = setting.Value
+			case "vcs.time":
+				h.BuildTime = setting.Value
+			}
+		}
+	}
+	if !connected {
+		h.Status = "unhealthy"
+	}
+	return JSON(w, okOr503(connected), &h)
+}
+
+func (s *Server) serveReady(w http.ResponseWriter, r *http.Request, _ authz.Caller) error {
+	connected, latency := s.check(r.Context())
+	ready := connected && !s.draining.Load()
+	doc := readiness{
+		Status: "ready", Timestamp: time.Now().UTC(),
+		Components: components{KV: store{OK: connected, LatencyMS: float64(latency.Microseconds()) / 1000}},
+	}
+	if !ready {
+		doc.Status = "not_ready"
+	}
+	return JSON(w, okOr503(ready), &doc)
+}
+
+func (s *Server) serveLive(w http.ResponseWriter, _ *http.Request, _ authz.Caller) error {
+	if s.draining.Load() {
+		return JSON(w, http.StatusServiceUnavailable, &liveness{"stopping"})
+	}
+	return JSON(w, http.StatusOK, &liveness{"ok"})
+}
+
+// serveStreamHealth sends the frames connected, ping and done, and [DONE]
+// (behaviours, 33), once an event has gone through the live fan-out that all
+// streams hang on.
+func (s *Server) serveStreamHealth(_ http.ResponseWriter, r *http.Request, _ authz.Caller) error {
+	ctx, cancel := context.WithTimeout(r.Context(), readyWithin)
+	defer cancel()
+	start := time.Now()
+	if s.echo != nil {
+		if err := s.echo(ctx); err != nil {
+			return fault.New(fault.Unavailable, "", "Live events do not arrive on this server.").Because(err)
+		}
+	}
+	took := time.Since(start)
+	st, err := OpenStream(r, StreamOptions{})
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	now := time.Now().UTC().Format(time.RFC3339Nano)
+	for _, f := range []route.Frame{
+		{Name: "connected", Data: fmt.Appendf(nil, `{"timestamp":%q}`, now)},
+		{Name: "ping", Data: fmt.Appendf(nil, `{"timestamp":%q,"latency_ms":%g}`, now, float64(took.Microseconds())/1000)},
+		{Name: "done", Data: []byte(`{"status":"ok"}`)},
+		{Data: []byte("[DONE]")},
+	} {
+		f.More = f.Name != ""
+		if st.Send(f) != nil {
+			break // the prober left
+		}
+	}
+	return nil
+}
+
+func okOr503(ok bool) int {
+	if ok {
+		return http.StatusOK
+	}
+	return http.StatusServiceUnavailable
+}
+
+func (s *Server) serveMetrics(w http.ResponseWriter, r *http.Request, _ authz.Caller) error {
+	s.metrics.handler().ServeHTTP(w, r)
+	return nil
+}
+
+func (s *Server) serveDocument(w http.ResponseWriter, _ *http.Request, _ authz.Caller) error {
+	document, err := s.document()
+	if err != nil {
+		return err
+	}
+	w.Header()["Cache-Control"] = noCache
+	writeBody(w, http.StatusOK, "application/json", document)
+	return nil
+}

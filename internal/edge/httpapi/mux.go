@@ -1,0 +1,138 @@
+package httpapi
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/go-chi/chi/v5"
+
+	"agentd/internal/base/fault"
+	"agentd/internal/base/route"
+	"agentd/internal/kernel/ratelimit"
+)
+
+// operation is a mounted route.
+type operation struct {
+	row    route.Row
+	status int // of success
+	stream bool
+
+	apiKeyHeader bool
+	queryToken   bool
+	upgrade      bool
+	quiet        bool // probes are logged at debug level
+	https        bool // clients come over TLS
+	repeatable   bool // takes an Idempotency-Key
+
+	params *binder // of a Raw row that has an In
+
+	name   string           // what rate limits know it by, the same on every node
+	limits []ratelimit.Rule // of the row's own
+
+	// serve answers; what it returns is refused by fail, nil meaning Problem.
+	serve func(x *exchange, r *http.Request) error
+	fail  func(w http.ResponseWriter, r *http.Request, status int, e *fault.Error)
+
+	meters func() *meters
+}
+
+// mux finds operations. The radix tree is chi's; its handlers are not used,
+// because finding alone costs half as much.
+type mux struct {
+	tree       *chi.Mux
+	operations map[mounted]*operation
+	unmatched  *operation
+}
+
+type mounted struct{ method, pattern string }
+
+var methods = []string{
+	http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+}
+
+var routings = sync.Pool{New: func() any { return chi.NewRouteContext() }}
+
+func newMux() *mux {
+	return &mux{tree: chi.NewRouter(), operations: map[mounted]*operation{}}
+}
+
+// mount adds an operation. It panics where the place is taken.
+func (m *mux) mount(o *operation) {
+	at := mounted{o.row.Method, o.row.Path}
+	if m.operations[at] != nil {
+		panic("httpapi: " + at.method + " " + at.pattern + " is mounted twice")
+	}
+	m.operations[at] = o
+	m.tree.Method(at.method, at.pattern, http.NotFoundHandler())
+}
+
+// match finds the operation of a request and leaves its path parameters in x.
+func (m *mux) match(x *exchange, r *http.Request) *operation {
+	x.routed = routings.Get().(*chi.Context)
+	x.routed.Reset()
+	method := r.Method
+	if method == http.MethodHead {
+		method = http.MethodGet // the server drops the body
+	}
+	pattern := m.tree.Find(x.routed, method, routingPath(r))
+	o := m.operations[mounted{method, pattern}]
+	if o == nil {
+		return m.unmatched
+	}
+	if r.URL.RawPath != "" {
+		for i, value := range x.routed.URLParams.Values {
+			if plain, err := url.PathUnescape(value); err == nil {
+				x.routed.URLParams.Values[i] = plain
+			}
+		}
+	}
+	return o
+}
+
+// routingPath is the path as it was sent, so that an escaped slash is part of
+// a parameter.
+func routingPath(r *http.Request) string {
+	switch {
+	case r.URL.RawPath != "":
+		return r.URL.RawPath
+	case r.URL.Path == "":
+		return "/"
+	}
+	return r.URL.Path
+}
+
+// allowed lists the methods that a path answers; empty: there is no such path.
+func (m *mux) allowed(r *http.Request) []string {
+	var allow []string
+	for _, method := range methods {
+		asked := method
+		if method == http.MethodHead {
+			asked = http.MethodGet
+		}
+		if m.tree.Find(chi.NewRouteContext(), asked, routingPath(r)) != "" {
+			allow = append(allow, method)
+		}
+	}
+	if len(allow) > 0 {
+		allow = append(allow, http.MethodOptions)
+	}
+	return allow
+}
+
+// fallback answers what no operation does: 404, 405 with Allow, and OPTIONS.
+func (m *mux) fallback(x *exchange, r *http.Request) error {
+	allow := m.allowed(r)
+	if len(allow) == 0 {
+		return fault.New(fault.NotFound, "", "There is nothing at this path; /api/v1/openapi.json lists the operations.")
+	}
+	x.Header().Set("Allow", strings.Join(allow, ", "))
+	if r.Method == http.MethodOptions {
+		x.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	return wire(http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED",
+		"This path does not answer that method; it answers "+strings.Join(slices.Sorted(slices.Values(allow)), ", ")+".")
+}

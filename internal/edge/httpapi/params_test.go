@@ -1,0 +1,68 @@
+package httpapi
+
+import (
+	"fmt"
+	"net/http"
+	"reflect"
+	"strings"
+	"testing"
+
+	"agentd/internal/base/authz"
+	"agentd/internal/base/route"
+)
+
+type lookIn struct {
+	Toy   string `path:"toyId"`
+	Turns *int64 `query:"turns" minimum:"1"`
+	Loud  bool   `query:"loud"`
+	By    string `header:"X-By" maxLength:"5"`
+}
+
+// A route with a wire format of its own reads its parameters by the same rules
+// as every other.
+func TestParamsOfRawRoutes(t *testing.T) {
+	t.Parallel()
+	raw := Raw{
+		Row: route.Row{Method: "GET", Path: "/v1/toys/{toyId}", ID: "readToy"}, In: reflect.TypeFor[lookIn](),
+		Serve: func(w http.ResponseWriter, r *http.Request, _ authz.Caller) error {
+			in, err := Params[lookIn](r)
+			if err != nil {
+				return err
+			}
+			turns := int64(-1)
+			if in.Turns != nil {
+				turns = *in.Turns
+			}
+			return JSON(w, 200, fmt.Sprint(in.Toy, " ", turns, " ", in.Loud, " ", in.By))
+		},
+	}
+	w := start(t, func(c *Config) { c.Raw = append(c.Raw, raw) })
+	for _, tt := range []struct {
+		path, by string
+		status   int
+		says     string
+	}{
+		{toyID, "", 200, toyID + " -1 false "},
+		{toyID + "?turns=3&loud=true&more=x", "me", 200, toyID + " 3 true me"},
+		{"x", "", 404, "There is no such toy"},
+		{toyID + "?turns=0", "", 400, "query parameter turns"},
+		{toyID + "?turns=many", "", 400, "query parameter turns"},
+		{toyID + "?loud=very", "", 400, "query parameter loud"},
+		{toyID + "?turns=%zz", "", 400, "not properly escaped"},
+		{toyID, "somebody", 400, "header X-By"},
+	} {
+		res, body := w.call(t, "GET", "/v1/toys/"+tt.path, "", header("X-By", tt.by))
+		if res.StatusCode != tt.status || !strings.Contains(body, tt.says) {
+			t.Errorf("%s by %q: %d %s", tt.path, tt.by, res.StatusCode, body)
+		}
+	}
+	doc, err := OpenAPI(nil, []Raw{raw})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{`"name": "turns"`, `"name": "X-By"`, `"name": "toyId"`} {
+		if !strings.Contains(string(doc), part) {
+			t.Errorf("the document lacks %s", part)
+		}
+	}
+}

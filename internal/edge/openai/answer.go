@@ -1,0 +1,120 @@
+package openai
+
+import (
+	"agentd/internal/execution/run"
+	"agentd/internal/kernel/model"
+)
+
+// Completion is the answer of a request that is not streamed.
+type Completion struct {
+	ID       string     `json:"id" required:"true" doc:"chatcmpl- and the run's id."`
+	Object   string     `json:"object" required:"true" enum:"chat.completion"`
+	Created  int64      `json:"created" required:"true" doc:"Unix seconds."`
+	Model    string     `json:"model" required:"true" doc:"As it was sent."`
+	Choices  []Choice   `json:"choices" required:"true" doc:"Exactly one."`
+	Usage    Usage      `json:"usage" required:"true"`
+	RunError *ErrorBody `json:"run_error,omitzero" doc:"Why finish_reason is error."`
+}
+
+// Choice is the one choice.
+type Choice struct {
+	Index        int           `json:"index"`
+	Message      ChoiceMessage `json:"message"`
+	Logprobs     *string       `json:"logprobs"`
+	FinishReason string        `json:"finish_reason" enum:"stop,error"`
+}
+
+// ChoiceMessage is what the agent says.
+type ChoiceMessage struct {
+	Role      string     `json:"role" enum:"assistant"`
+	Content   *string    `json:"content" doc:"Null where there are tool calls and no text."`
+	Refusal   *string    `json:"refusal"`
+	ToolCalls []ToolCall `json:"tool_calls,omitzero" doc:"Calls of the caller's tools. Send the results as messages of role tool."`
+}
+
+// Usage counts the tokens of all of the run's model calls.
+type Usage struct {
+	PromptTokens     int64         `json:"prompt_tokens"`
+	CompletionTokens int64         `json:"completion_tokens"`
+	TotalTokens      int64         `json:"total_tokens"`
+	Details          *UsageDetails `json:"completion_tokens_details,omitzero"`
+}
+
+// UsageDetails say what part of completion_tokens was thought, not said.
+type UsageDetails struct {
+	ReasoningTokens int64 `json:"reasoning_tokens"`
+}
+
+// completionID names a run's completion: the run can be found by it.
+func completionID(runID string) string { return "chatcmpl-" + runID }
+
+func usage(m *run.Metrics) Usage {
+	u := Usage{PromptTokens: m.InputTokens, CompletionTokens: m.OutputTokens, TotalTokens: m.InputTokens + m.OutputTokens}
+	if m.ThinkingTokens > 0 {
+		u.Details = &UsageDetails{m.ThinkingTokens}
+	}
+	return u
+}
+
+// ending is how a run that ended looks to a client of the chat routes.
+type ending struct {
+	text    string
+	calls   []ToolCall
+	finish  string     // stop or error, never another
+	failure *ErrorBody // with error
+}
+
+// endingOf reads a run's end. A run that failed without a word says why as its
+// text, because many clients show nothing else.
+func endingOf(r *run.Run) (ending, error) {
+	out, err := outputOf(r)
+	if err != nil {
+		return ending{}, err
+	}
+	e := ending{text: out.Text, calls: toolCalls(out.ToolCalls), finish: "stop"}
+	if r.Status == run.Completed {
+		return e, nil
+	}
+	e.finish, e.failure = "error", failureOf(r)
+	if e.text == "" {
+		e.text = e.failure.Message
+	}
+	return e, nil
+}
+
+// failureOf says why a run did not complete.
+func failureOf(r *run.Run) *ErrorBody {
+	f := &ErrorBody{Message: "The run ended as " + string(r.Status) + ".", Type: "run_error", Code: r.ErrorCode}
+	if r.Error != nil {
+		f.Message = *r.Error
+	}
+	if f.Code == "" {
+		f.Code = string(r.Status)
+	}
+	return f
+}
+
+// NewCompletion renders a run that ended. model is the name that was asked for.
+func NewCompletion(r *run.Run, model string) (*Completion, error) {
+	e, err := endingOf(r)
+	if err != nil {
+		return nil, err
+	}
+	msg := ChoiceMessage{Role: "assistant", Content: &e.text, ToolCalls: e.calls}
+	if e.text == "" && len(e.calls) > 0 {
+		msg.Content = nil
+	}
+	return &Completion{
+		ID: completionID(r.RunID), Object: "chat.completion", Created: r.CreatedAt.Unix(), Model: model,
+		Choices: []Choice{{Message: msg, FinishReason: e.finish}}, Usage: usage(&r.Metrics), RunError: e.failure,
+	}, nil
+}
+
+// toolCalls gives nil for none: clients take an empty list for calls.
+func toolCalls(calls []model.ToolCall) []ToolCall {
+	var out []ToolCall
+	for _, c := range calls {
+		out = append(out, ToolCall{c.ID, "function", CallFunction{c.Name, c.Arguments}})
+	}
+	return out
+}

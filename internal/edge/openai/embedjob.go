@@ -1,0 +1,268 @@
+package openai
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"agentd/internal/agents/modelproxy"
+	"agentd/internal/base/fault"
+	"agentd/internal/kernel/model"
+)
+
+const (
+	batchTexts = 96      // in a call
+	batchChars = 256_000 // in a call of several
+	// mostInVain is how many calls in a row may fail, each about half of the
+	// texts of the one before, until the endpoint counts as not working. It
+	// finds a bad text or two among batchTexts.
+	mostInVain = 12
+	// mostFailed is how many calls of a request may fail.
+	mostFailed = 64
+)
+
+// embedJob embeds texts in as few calls as it can. Where a call fails for what
+// is in it, its halves are tried, so that a text which the model does not take
+// costs no other its vector.
+type embedJob struct {
+	embedder model.Embedder
+	texts    []string
+	outcomes []outcome
+	tokens   int   // of all calls that succeeded
+	done     int   // texts that have a vector
+	failed   int   // calls
+	inVain   int   // calls since the last that succeeded
+	last     error // of a call
+	away     bool  // the endpoint is not reached, or will not serve us now
+}
+
+// outcome is what became of a text.
+type outcome struct {
+	vector    []float32
+	tokens    int
+	truncated bool
+	failure   string // "": it has a vector
+}
+
+func newEmbedJob(e model.Embedder, texts []string) *embedJob {
+	j := &embedJob{embedder: e, texts: texts, outcomes: make([]outcome, len(texts))}
+	for i, text := range texts {
+		texts[i], j.outcomes[i].truncated = cut(text)
+		j.outcomes[i].tokens = model.EstimateTokens(texts[i])
+	}
+	return j
+}
+
+// run embeds all texts. Errors: the context's; fault.Unavailable where no text
+// has a vector.
+func (j *embedJob) run(ctx context.Context) error {
+	for from := 0; from < len(j.texts); {
+		to, chars := from, 0
+		for to < len(j.texts) && to-from < batchTexts {
+			if chars += runes(j.texts[to]); chars > batchChars && to > from {
+				break
+			}
+			to++
+		}
+		if err := j.embed(ctx, from, to); err != nil {
+			return err
+		}
+		from = to
+	}
+	if j.done > 0 {
+		return nil
+	}
+	detail := "The embedding model gave no vector."
+	if e, ok := errors.AsType[*model.Error](j.last); ok {
+		detail += " " + e.Detail
+	}
+	f := fault.New(fault.Unavailable, "embedding_failed", "%s", detail).Because(j.last)
+	if told := fault.From(modelproxy.Refusal(j.last)); told != nil {
+		f.RetryAfter = told.RetryAfter
+	}
+	return f
+}
+
+// embed embeds some of the texts in one call, or its halves in theirs.
+func (j *embedJob) embed(ctx context.Context, from, to int) error {
+	if j.given(from, to) {
+		return nil
+	}
+	got, err := j.embedder.Embed(ctx, j.texts[from:to])
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err == nil && len(got.Vectors) != to-from {
+		err = errVectors
+	}
+	if err == nil && !j.fits(got.Vectors[0]) {
+		err = errLength
+	}
+	if err == nil {
+		j.take(from, got)
+		return nil
+	}
+	j.last = err
+	j.failed++
+	j.inVain++
+	j.away = j.away || !blames(err)
+	if to-from == 1 || j.away {
+		j.fail(from, to)
+		return nil
+	}
+	middle := from + (to-from)/2
+	if err := j.embed(ctx, from, middle); err != nil {
+		return err
+	}
+	return j.embed(ctx, middle, to)
+}
+
+var (
+	errVectors = &model.Error{Code: "model_error", Status: http.StatusOK, Detail: "It sent not one vector for each text."}
+	errLength  = &model.Error{Code: "model_error", Status: http.StatusOK, Detail: "It sent vectors of different lengths."}
+)
+
+// given says that the texts are given up, and that they are noted as such.
+func (j *embedJob) given(from, to int) bool {
+	if !j.away && j.failed < mostFailed && j.inVain < mostInVain {
+		return false
+	}
+	j.fail(from, to)
+	return true
+}
+
+// blames says whether a failed call may have failed for the texts in it. Not
+// all endpoints say so with a 400: there are some that answer 500 to a text
+// that is too long for them.
+func blames(err error) bool {
+	e, ok := errors.AsType[*model.Error](err)
+	if !ok {
+		return false
+	}
+	switch e.Status {
+	case http.StatusOK, http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity, http.StatusInternalServerError:
+		return e.RetryAfter == 0
+	}
+	return false
+}
+
+// fits says whether a vector is as long as those that there are.
+func (j *embedJob) fits(vector []float32) bool {
+	first := slices.IndexFunc(j.outcomes, func(o outcome) bool { return o.vector != nil })
+	return first < 0 || len(j.outcomes[first].vector) == len(vector)
+}
+
+func (j *embedJob) take(from int, got model.Embedded) {
+	all := 0
+	for i := range got.Vectors {
+		all += runes(j.texts[from+i])
+	}
+	before := 0
+	for i, vector := range got.Vectors {
+		through := before + runes(j.texts[from+i])
+		o := &j.outcomes[from+i]
+		o.vector, o.tokens = vector, share(got.Tokens, before, through, all)
+		before = through
+	}
+	j.tokens += got.Tokens
+	j.done += len(got.Vectors)
+	j.inVain = 0
+}
+
+func (j *embedJob) fail(from, to int) {
+	why := "The embedding model does not answer."
+	if e, ok := errors.AsType[*model.Error](j.last); ok {
+		why = cmp.Or(e.Detail, why)
+	}
+	for i := from; i < to; i++ {
+		j.outcomes[i].failure = why
+	}
+}
+
+// flushAt is how much of an answer is held before it is sent.
+const flushAt = 256 << 10
+
+// write renders the answer, a part at a time: it may be a hundred megabytes.
+func (j *embedJob) write(w http.ResponseWriter, inBase64 bool) {
+	head := w.Header()
+	head.Set("Content-Type", "application/json")
+	head.Set("Cache-Control", "no-store")
+	b := append(make([]byte, 0, 16<<10), `{"object":"list","data":[`...)
+	sent := false
+	for i := range j.outcomes {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = j.outcomes[i].append(b, i, inBase64)
+		if len(b) >= flushAt {
+			if _, err := w.Write(b); err != nil { //nolint:gosec // it is JSON, and says so
+				return // the client is gone
+			}
+			b, sent = b[:0], true
+		}
+	}
+	b = append(b, `],"model":`...)
+	b = append(b, quote(j.embedder.Model())...)
+	b = append(b, `,"usage":{"prompt_tokens":`...)
+	b = strconv.AppendInt(b, int64(j.tokens), 10)
+	b = append(b, `,"total_tokens":`...)
+	b = strconv.AppendInt(b, int64(j.tokens), 10)
+	b = append(b, `}}`...)
+	if !sent {
+		head.Set("Content-Length", strconv.Itoa(len(b)))
+	}
+	_, _ = w.Write(b) //nolint:gosec // it is JSON, and says so; a client that went away is seen by the server
+}
+
+func (o *outcome) append(b []byte, index int, inBase64 bool) []byte {
+	b = append(b, `{"object":"embedding","embedding":`...)
+	if inBase64 {
+		b = appendBase64(b, o.vector)
+	} else {
+		b = appendFloats(b, o.vector)
+	}
+	b = append(b, `,"index":`...)
+	b = strconv.AppendInt(b, int64(index), 10)
+	b = append(b, `,"input_tokens":`...)
+	b = strconv.AppendInt(b, int64(o.tokens), 10)
+	b = append(b, `,"truncated":`...)
+	b = strconv.AppendBool(b, o.truncated)
+	if o.failure != "" {
+		b = append(b, `,"error":{"code":"embedding_failed","message":`...)
+		b = append(b, quote(o.failure)...)
+		b = append(b, '}')
+	}
+	return append(b, '}')
+}
+
+func appendFloats(b []byte, vector []float32) []byte {
+	b = append(b, '[')
+	for i, f := range vector {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendFloat(b, float64(f), 'g', -1, 32)
+	}
+	return append(b, ']')
+}
+
+// appendBase64 encodes three floats at a time, which are sixteen letters.
+func appendBase64(b []byte, vector []float32) []byte {
+	var raw [12]byte
+	b = append(b, '"')
+	for len(vector) > 0 {
+		n := min(3, len(vector))
+		for i, f := range vector[:n] {
+			binary.LittleEndian.PutUint32(raw[4*i:], math.Float32bits(f))
+		}
+		b = base64.StdEncoding.AppendEncode(b, raw[:4*n])
+		vector = vector[n:]
+	}
+	return append(b, '"')
+}

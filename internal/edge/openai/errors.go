@@ -1,0 +1,75 @@
+package openai
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"agentd/internal/base/fault"
+	"agentd/internal/edge/httpapi"
+)
+
+// Envelope is how the chat routes refuse (interface.md section 7, Compatible
+// routes).
+type Envelope struct {
+	Error ErrorBody `json:"error" required:"true"`
+}
+
+// ErrorBody is the inside of the envelope.
+type ErrorBody struct {
+	Message string  `json:"message" required:"true"`
+	Type    string  `json:"type" required:"true"`
+	Code    string  `json:"code" required:"true" doc:"As in problem documents."`
+	Param   *string `json:"param" doc:"The first wrong field, where there is one."`
+}
+
+func newEnvelope(e *fault.Error) Envelope {
+	body := ErrorBody{Message: e.Detail, Type: httpapi.ErrorType(e.Kind), Code: e.Code}
+	if len(e.Fields) > 0 {
+		body.Param = &e.Fields[0].Field
+	}
+	if len(e.Fields) > 1 { // the envelope has no place for a list
+		body.Message = listed(e.Fields)
+	}
+	return Envelope{body}
+}
+
+// mostListed is how many wrong fields one sentence takes.
+const mostListed = 5
+
+func listed(fields []fault.Field) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d of the request's fields cannot be accepted. ", len(fields))
+	for i, f := range fields[:min(len(fields), mostListed)] {
+		if i > 0 {
+			b.WriteString("; ")
+		}
+		fmt.Fprintf(&b, "%s: %s", f.Field, f.Message)
+	}
+	if len(fields) > mostListed {
+		b.WriteString("; …")
+	}
+	return b.String()
+}
+
+func encodeEnvelope(e *fault.Error) ([]byte, error) {
+	return json.Marshal(newEnvelope(e), jsontext.AllowInvalidUTF8(true))
+}
+
+// Fail renders a refusal in the chat envelope.
+func Fail(w http.ResponseWriter, _ *http.Request, status int, e *fault.Error) {
+	httpapi.RefusalHeaders(w, status, e)
+	once(w, status)
+	_ = httpapi.JSON(w, status, newEnvelope(e)) // our own type always encodes
+}
+
+// once tells OpenAI's clients not to repeat what they would repeat otherwise, of
+// a state that waiting does not change.
+func once(w http.ResponseWriter, status int) {
+	if status == http.StatusConflict || status == http.StatusNotImplemented {
+		w.Header().Set("X-Should-Retry", "false")
+	}
+}

@@ -1,0 +1,63 @@
+package openai
+
+import (
+	"net/http"
+	"strings"
+
+	"agentd/internal/base/authz"
+	"agentd/internal/base/fault"
+	"agentd/internal/base/ident"
+	"agentd/internal/edge/httpapi"
+)
+
+// ModelEntry is an agent as the model list shows it.
+type ModelEntry struct {
+	ID          string `json:"id" required:"true"`
+	Object      string `json:"object" required:"true" enum:"model"`
+	Created     int64  `json:"created" required:"true" doc:"Unix seconds."`
+	OwnedBy     string `json:"owned_by" required:"true" doc:"The company's id."`
+	DisplayName string `json:"display_name" doc:"The agent's name."`
+}
+
+// NewModelEntry makes the entry of a thing that can be asked.
+func NewModelEntry(id, tenant, name string, created int64) ModelEntry {
+	return ModelEntry{ID: id, Object: "model", Created: created, OwnedBy: tenant, DisplayName: name}
+}
+
+// ModelList is the answer of GET /v1/models.
+type ModelList struct {
+	Object string       `json:"object" required:"true" enum:"list"`
+	Data   []ModelEntry `json:"data" required:"true"`
+}
+
+// List answers GET /v1/models.
+func (c *Chat) List(w http.ResponseWriter, r *http.Request, who authz.Caller) error {
+	all, err := c.Models.Models(r.Context(), who.TenantID)
+	if err != nil {
+		return err
+	}
+	return httpapi.JSON(w, http.StatusOK, ModelList{"list", all})
+}
+
+// Model answers GET /v1/models/{id}, where the id may be that of an agent with
+// agent/ before it, its slash escaped or not.
+func (c *Chat) Model(w http.ResponseWriter, r *http.Request, who authz.Caller) error {
+	name := r.PathValue("model")
+	id := strings.TrimPrefix(name, agentPrefix)
+	if !ident.Valid(id) {
+		return noModel(name)
+	}
+	m, err := c.Models.Model(r.Context(), who.TenantID, id)
+	if fault.Is(err, fault.NotFound) {
+		return noModel(name)
+	}
+	if err != nil {
+		return err
+	}
+	return httpapi.JSON(w, http.StatusOK, m)
+}
+
+func noModel(name string) error {
+	return fault.New(fault.NotFound, "model_not_found",
+		"There is no agent %q in this company; a model is an agent's id, or agent/ and the id. GET /v1/models lists them.", name)
+}

@@ -1,0 +1,228 @@
+package openai
+
+import (
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"agentd/internal/base/schema"
+	"agentd/internal/execution/run"
+	"agentd/internal/kernel/model"
+)
+
+// Response is a run in the responses shape.
+type Response struct {
+	ID                string             `json:"id" required:"true" doc:"The run's id."`
+	Object            string             `json:"object" required:"true" enum:"response"`
+	CreatedAt         int64              `json:"created_at" required:"true" doc:"Unix seconds."`
+	Status            string             `json:"status" required:"true" enum:"queued,in_progress,completed,incomplete,failed,cancelled"`
+	Background        bool               `json:"background"`
+	CompletedAt       *int64             `json:"completed_at" doc:"Unix seconds."`
+	Error             *ResponseError     `json:"error" doc:"Why the run did not complete."`
+	IncompleteDetails *IncompleteDetails `json:"incomplete_details" doc:"What cut the answer off."`
+	Instructions      *string            `json:"instructions"`
+	MaxOutputTokens   *int               `json:"max_output_tokens"`
+	Model             string             `json:"model" required:"true" doc:"As it was sent."`
+	Output            []OutputItem       `json:"output" required:"true"`
+	Parallel          bool               `json:"parallel_tool_calls"`
+	Previous          *string            `json:"previous_response_id"`
+	Reasoning         schema.Nullable    `json:"reasoning"`
+	Store             bool               `json:"store" doc:"True: runs are kept."`
+	Temperature       *float64           `json:"temperature"`
+	Text              schema.Nullable    `json:"text"`
+	ToolChoice        schema.Any         `json:"tool_choice"`
+	Tools             []ResponseTool     `json:"tools"`
+	TopP              *float64           `json:"top_p"`
+	Truncation        string             `json:"truncation" enum:"disabled"`
+	Usage             *ResponseUsage     `json:"usage" doc:"Of all of the run's model calls; null while it is in progress."`
+	Metadata          schema.Object      `json:"metadata"`
+}
+
+// ResponseError says why a run did not complete.
+type ResponseError struct {
+	Code    string `json:"code" doc:"The run's error code."`
+	Message string `json:"message"`
+}
+
+// IncompleteDetails say what cut an answer off.
+type IncompleteDetails struct {
+	Reason string `json:"reason" enum:"max_output_tokens,content_filter"`
+}
+
+// OutputItem is a message, a function_call or what was thought; the other
+// types' members are not there.
+type OutputItem struct {
+	Type      string          `json:"type" required:"true" enum:"message,function_call,reasoning"`
+	ID        string          `json:"id" required:"true"`
+	Status    string          `json:"status" enum:"in_progress,completed,incomplete"`
+	Role      string          `json:"role,omitzero" enum:"assistant"`
+	Content   []OutputText    `json:"content,omitzero"`
+	CallID    string          `json:"call_id,omitzero"`
+	Name      string          `json:"name,omitzero"`
+	Arguments *string         `json:"arguments,omitzero"`
+	Summary   []ThoughtOutput `json:"summary,omitzero"`
+}
+
+// OutputText is what a message says.
+type OutputText struct {
+	Type        string       `json:"type" enum:"output_text"`
+	Text        string       `json:"text"`
+	Annotations schema.Array `json:"annotations"`
+	Logprobs    schema.Array `json:"logprobs"`
+}
+
+// ThoughtOutput is what a model thought.
+type ThoughtOutput struct {
+	Type string `json:"type" enum:"summary_text"`
+	Text string `json:"text"`
+}
+
+// ResponseUsage counts the tokens of all of the run's model calls.
+type ResponseUsage struct {
+	InputTokens   int64        `json:"input_tokens"`
+	InputDetails  InputDetail  `json:"input_tokens_details"`
+	OutputTokens  int64        `json:"output_tokens"`
+	OutputDetails UsageDetails `json:"output_tokens_details"`
+	TotalTokens   int64        `json:"total_tokens"`
+}
+
+// InputDetail says what part of the input an endpoint had read before.
+type InputDetail struct {
+	CachedTokens int64 `json:"cached_tokens" doc:"0: runs do not count them."`
+}
+
+// States of responses and items.
+const (
+	stateQueued     = "queued"
+	stateInProgress = "in_progress"
+	stateCompleted  = "completed"
+	stateIncomplete = "incomplete"
+	stateFailed     = "failed"
+	stateCancelled  = "cancelled"
+)
+
+// Prefixes of the ids of items: the run's id follows, and from the second of
+// a kind on its number.
+const (
+	messagePrefix   = "msg_"
+	callPrefix      = "fc_"
+	reasoningPrefix = "rs_"
+)
+
+// itemRun is the run that an item's id names.
+func itemRun(id string) string {
+	_, rest, _ := strings.Cut(id, "_")
+	run, _, _ := strings.Cut(rest, "_")
+	return run
+}
+
+// text is what a message says.
+func (i *OutputItem) text() string {
+	if len(i.Content) == 0 {
+		return ""
+	}
+	return i.Content[0].Text
+}
+
+func messageItem(id, status, text string) OutputItem {
+	return OutputItem{Type: itemMessage, ID: id, Status: status, Role: string(model.Assistant), Content: []OutputText{{Type: "output_text", Text: text}}}
+}
+
+func thoughtItem(id, status, text string) OutputItem {
+	return OutputItem{Type: itemReasoning, ID: id, Status: status, Summary: []ThoughtOutput{{"summary_text", text}}}
+}
+
+func callItem(id string, c *model.ToolCall) OutputItem {
+	return OutputItem{Type: itemCall, ID: id, Status: stateCompleted, CallID: c.ID, Name: c.Name, Arguments: &c.Arguments}
+}
+
+// echo is what a response repeats of its request.
+type echo struct {
+	asked
+	previous string
+	tools    []run.CallerTool
+	metadata schema.Object
+}
+
+// newResponse makes the response of a run, without output.
+func newResponse(r *run.Run, e *echo) *Response {
+	out := &Response{
+		ID: r.RunID, Object: "response", CreatedAt: r.CreatedAt.Unix(), Status: stateInProgress, Background: e.Background,
+		Instructions: e.Instructions, MaxOutputTokens: e.MaxTokens, Model: e.Model, Output: []OutputItem{},
+		Parallel: e.Parallel == nil || *e.Parallel, Reasoning: e.Reasoning, Store: true, Temperature: e.Temperature, Text: e.Text,
+		ToolChoice: schema.Any(e.ToolChoice), Tools: []ResponseTool{}, TopP: e.TopP, Truncation: "disabled", Metadata: e.metadata,
+	}
+	if e.previous != "" {
+		out.Previous = &e.previous
+	}
+	if e.ToolChoice.Kind() == 0 || e.ToolChoice.Kind() == 'n' {
+		out.ToolChoice = schema.Any(`"auto"`)
+	}
+	if len(e.Text) == 0 || jsontext.Value(e.Text).Kind() == 'n' {
+		out.Text = schema.Nullable(`{"format":{"type":"text"}}`)
+	}
+	if len(e.Reasoning) == 0 || jsontext.Value(e.Reasoning).Kind() == 'n' {
+		out.Reasoning = schema.Nullable(`{"effort":null,"summary":null}`)
+	}
+	for _, t := range e.tools {
+		out.Tools = append(out.Tools, ResponseTool{functionTool, t.Name, &t.Description, t.Parameters, &t.Strict})
+	}
+	if r.Status == run.Queued {
+		out.Status = stateQueued
+	}
+	return out
+}
+
+// conclude adds what a run that ended came to, apart from its items.
+func (o *Response) conclude(r *run.Run, out *run.Output) {
+	m := &r.Metrics
+	o.Usage = &ResponseUsage{
+		InputTokens: m.InputTokens, OutputTokens: m.OutputTokens, OutputDetails: UsageDetails{m.ThinkingTokens}, TotalTokens: m.InputTokens + m.OutputTokens,
+	}
+	if r.CompletedAt != nil {
+		at := r.CompletedAt.Unix()
+		o.CompletedAt = &at
+	}
+	switch r.Status {
+	case run.Completed:
+		o.Status = stateCompleted
+		if reason := cutOff[out.FinishReason]; reason != "" {
+			o.Status, o.IncompleteDetails = stateIncomplete, &IncompleteDetails{reason}
+		}
+		return
+	case run.Cancelled:
+		o.Status = stateCancelled
+	default:
+		o.Status = stateFailed
+	}
+	failure := failureOf(r)
+	o.Error = &ResponseError{Code: failure.Code, Message: failure.Message}
+}
+
+// cutOff is why an answer is incomplete, by the reason for which a model ended.
+var cutOff = map[string]string{model.FinishLength: "max_output_tokens", model.FinishFilter: "content_filter"}
+
+func outputOf(r *run.Run) (out run.Output, err error) {
+	if len(r.Output) > 0 {
+		err = json.Unmarshal(r.Output, &out)
+	}
+	return out, err
+}
+
+// clientMetadata is what the caller said in metadata when it made a run.
+func clientMetadata(r *run.Run) schema.Object {
+	var meta struct {
+		Client jsontext.Value `json:"client_metadata"`
+	}
+	_ = json.Unmarshal(r.Metadata, &meta) // it is ours
+	return objectOf(meta.Client)
+}
+
+// objectOf is nil for null.
+func objectOf(v jsontext.Value) schema.Object {
+	if v.Kind() != '{' {
+		return nil
+	}
+	return schema.Object(v)
+}

@@ -1,0 +1,412 @@
+package delegation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"agentd/internal/agents/agent"
+	"agentd/internal/base/authz"
+	"agentd/internal/base/clock"
+	"agentd/internal/base/fault"
+	"agentd/internal/base/ident"
+	"agentd/internal/base/page"
+	"agentd/internal/base/schema"
+	"agentd/internal/execution/run"
+	"agentd/internal/kernel/resource"
+	"agentd/internal/kernel/tool"
+	"agentd/internal/kernel/work"
+	"agentd/internal/store/memstore"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// runs are runs in memory, which end when a test says so.
+type runs struct {
+	mu      sync.Mutex
+	all     map[string]*run.Run
+	changed chan struct{}
+	made    int
+	refuse  error
+	taken   bool // somebody else made the run since it was looked for
+}
+
+func newRuns() *runs { return &runs{all: map[string]*run.Run{}, changed: make(chan struct{})} }
+
+func (r *runs) Create(ctx context.Context, who authz.Caller, req run.Request) (*run.Run, error) {
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.refuse != nil {
+		return nil, r.refuse
+	}
+	made := &run.Run{RunID: req.RunID, TenantID: who.TenantID, AgentID: req.AgentID, Status: run.Running, Input: req.Input, Metadata: req.Metadata}
+	if made.RunID == "" {
+		made.RunID = ident.New()
+	}
+	r.all[made.RunID] = made
+	if r.taken {
+		return nil, fault.New(fault.Conflict, "ALREADY_EXISTS", "There is one.")
+	}
+	r.made++
+	return made, nil
+}
+
+func (r *runs) Get(_ context.Context, tenant, id string) (*run.Run, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	found := r.all[id]
+	if found == nil || found.TenantID != tenant {
+		return nil, fault.NoSuch("run")
+	}
+	c := *found
+	return &c, nil
+}
+
+func (r *runs) Wait(ctx context.Context, tenant, id string, timeout time.Duration) (*run.Run, error) {
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	for {
+		r.mu.Lock()
+		changed := r.changed
+		r.mu.Unlock()
+		got, err := r.Get(ctx, tenant, id)
+		if err != nil || got.Status.Final() {
+			return got, err
+		}
+		select {
+		case <-changed:
+		case <-timer.C:
+			return got, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (r *runs) Cancel(_ context.Context, _, id string) (run.Cancelling, error) {
+	r.end(id, run.Cancelled, "", "The run was cancelled.")
+	return run.Cancelling{Cancelled: true, RunID: id}, nil
+}
+
+// end moves a run, and tells those that wait.
+func (r *runs) end(id string, status run.Status, output, sentence string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if got := r.all[id]; got != nil && !got.Status.Final() {
+		got.Status, got.Output = status, schema.Nullable(output)
+		if sentence != "" {
+			got.Error = &sentence
+		}
+	}
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+func (r *runs) status(id string) run.Status {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.all[id].Status
+}
+
+// children are the runs of tasks.
+func (r *runs) children() (ids []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id, one := range r.all {
+		if strings.Contains(string(one.Metadata), `"delegation"`) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// rig is a service over memory with one agent, which has a run.
+type rig struct {
+	*Service
+	t      *testing.T
+	runs   *runs
+	who    authz.Caller
+	parent *agent.Agent
+	runID  string
+	tools  tool.Set
+}
+
+var names = []string{"calculator", "current_time", "spawn_agent", "delegate_to_agent", "http_fetch"}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	mem := memstore.New()
+	agents := agent.New(resource.Deps{
+		Backend: mem, Writer: mem, Outbox: resource.NoOutbox{}, Cursors: page.NewCursors([]byte("0123456789abcdef")), Clock: clock.System{},
+	}, agent.Options{Tools: names, CheckURL: func(string) error { return nil }})
+	r := &rig{Service: New(slog.New(slog.DiscardHandler)), t: t, runs: newRuns(), who: authz.Caller{
+		TenantID: ident.New(), UserID: ident.New(), Role: authz.Owner, Scopes: []authz.Scope{authz.Wildcard},
+	}}
+	t.Cleanup(r.Stop)
+	r.Bind(r.runs, agents, mem)
+	limit := int64(7)
+	r.parent = r.agent(func(g *agent.Agent) {
+		g.Name, g.BuiltInTools = "parent", []string{"calculator", "spawn_agent", "delegate_to_agent", "http_fetch"}
+		g.Model = agent.ModelConfig{Provider: "openai_compat", ModelRef: "m", EndpointURL: "https://example.com/v1", APIKeyRef: "ref"}
+		g.Fallback = &agent.ModelConfig{Provider: "custom", ModelRef: "builtin/echo"}
+		g.Limits = &agent.Limits{MaxSteps: &limit}
+		g.Guardrails, g.Policies = schema.Nullable(`{"input":["x"]}`), schema.Object(`{"tool_approvals":[]}`)
+		g.ApprovalRequiredTools = []string{"http_fetch"}
+		g.MCP, g.Schedule = schema.Object(`{"servers":["s"]}`), schema.Nullable(`{"cron":"* * * * *"}`)
+	})
+	r.runID = ident.New()
+	r.runs.all[r.runID] = &run.Run{RunID: r.runID, TenantID: r.who.TenantID, AgentID: r.parent.ID, Status: run.Running, Metadata: schema.Object(`{}`)}
+	registry, err := tool.NewRegistry(tool.Limits{}, r.Tools()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.tools, _ = registry.Select(registry.Names())
+	return r
+}
+
+func (r *rig) agent(fill func(*agent.Agent)) *agent.Agent {
+	r.t.Helper()
+	g := r.agents.Store().Blank()
+	fill(g)
+	if err := r.agents.Store().Create(r.t.Context(), r.who, g); err != nil {
+		r.t.Fatal(err)
+	}
+	return g
+}
+
+func (r *rig) other() *agent.Agent {
+	return r.agent(func(g *agent.Agent) { g.Name = "other" })
+}
+
+func (r *rig) call(name, id string, arguments map[string]any) tool.Call {
+	r.t.Helper()
+	enc, err := json.Marshal(arguments, json.Deterministic(true))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return tool.Call{TenantID: r.who.TenantID, AgentID: r.parent.ID, RunID: r.runID, ID: id, Name: name, Arguments: string(enc)}
+}
+
+func (r *rig) do(ctx context.Context, call tool.Call) tool.Result {
+	r.t.Helper()
+	got, err := r.tools.Call(ctx, call)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return got
+}
+
+func TestDelegate(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		status           run.Status
+		output, sentence string
+		want             tool.Result
+	}{
+		"done":      {run.Completed, `{"text":"42"}`, "", tool.Result{Output: "42"}},
+		"silent":    {run.Completed, `{"text":""}`, "", tool.Result{Output: "The agent ended without a text."}},
+		"cut-off":   {run.Completed, `{"text":"4","truncated":true}`, "", tool.Result{Output: "4\n[A limit cut the agent's answer off.]"}},
+		"failed":    {run.Failed, "", "The model is gone.", tool.Result{Output: "The agent did not do the task: its run ended as failed. The model is gone.", Failed: true}},
+		"cancelled": {run.Cancelled, "", "", tool.Result{Output: "The agent did not do the task: its run ended as cancelled.", Failed: true}},
+		"rejected":  {run.Rejected, "", "No.", tool.Result{Output: "The agent did not do the task: its run ended as rejected. No.", Failed: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				other := r.other()
+				call := r.call("delegate_to_agent", "c1", map[string]any{"agent_id": other.ID, "message": "6*7 \"now\""})
+				done := make(chan tool.Result)
+				go func() { done <- r.do(t.Context(), call) }()
+				time.Sleep(time.Minute) // however long it takes
+				synctest.Wait()
+				ids := r.runs.children()
+				if len(ids) != 1 {
+					t.Fatalf("%d tasks", len(ids))
+				}
+				task, _ := r.runs.Get(t.Context(), r.who.TenantID, ids[0])
+				if want := fmt.Sprintf(`{"source":"delegation","parent_run_id":"%s","depth":1}`, r.runID); string(task.Metadata) != want || task.AgentID != other.ID || string(task.Input) != `{"message":"6*7 \"now\""}` {
+					t.Errorf("the task is %+v", task)
+				}
+				r.runs.end(ids[0], test.status, test.output, test.sentence)
+				if diff := cmp.Diff(test.want, <-done); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+				// A repeat finds what was done, and another call is another task.
+				if diff := cmp.Diff(test.want, r.do(t.Context(), call)); diff != "" || r.runs.made != 1 {
+					t.Errorf("repeated: %d tasks (-want +got):\n%s", r.runs.made, diff)
+				}
+				r.Stop()
+			})
+		})
+	}
+}
+
+func TestDelegateRefuses(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	other := r.other()
+	suspended := fault.WrongState("agent", "suspended", "starting a run")
+	for name, test := range map[string]struct {
+		arguments map[string]any
+		refuse    error
+		metadata  string
+		want      string
+	}{
+		"itself":     {map[string]any{"agent_id": r.parent.ID, "message": "x"}, nil, `{}`, "cannot delegate to itself"},
+		"no_id":      {map[string]any{"agent_id": "the other one", "message": "x"}, nil, `{}`, "not the id of an agent"},
+		"no_message": {map[string]any{"agent_id": other.ID}, nil, `{}`, "missing property 'message'"},
+		"absent":     {map[string]any{"agent_id": ident.New(), "message": "x"}, fault.NoSuch("agent"), `{}`, "no such agent"},
+		"suspended":  {map[string]any{"agent_id": other.ID, "message": "x"}, suspended, `{}`, "suspended"},
+		"too_deep":   {map[string]any{"agent_id": other.ID, "message": "x"}, nil, `{"source":"delegation","depth":5}`, "may be handed on 5 times"},
+		"broken":     {map[string]any{"agent_id": other.ID, "message": "x"}, errors.New("sql: secret"), `{}`, "The tool failed."},
+	} {
+		r.runs.refuse = test.refuse
+		r.runs.all[r.runID].Metadata = schema.Object(test.metadata)
+		got := r.do(t.Context(), r.call("delegate_to_agent", "c-"+name, test.arguments))
+		if !got.Failed || !strings.Contains(got.Output, test.want) || strings.Contains(got.Output, "secret") {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	if r.runs.made != 0 {
+		t.Errorf("%d tasks were made", r.runs.made)
+	}
+}
+
+// Metadata are the caller's: whatever they claim, a depth only goes up.
+func TestDepth(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for metadata, want := range map[string]int{
+		`{}`: 1, `{"source":"delegation","depth":1}`: 2, `{"source":"delegation","depth":4}`: 5, `{"source":"delegation","depth":5}`: 0,
+		`{"source":"delegation","depth":-100}`: 1, `{"source":"delegation","depth":"x"}`: 1, `{"source":"delegation","depth":1e99}`: 1,
+		`{"source":"chat","depth":5}`: 1, `{"depth":5}`: 1, `{"source":["delegation"],"depth":5}`: 1, `{"source":"delegation","depth":9223372036854775807}`: 0,
+	} {
+		r.runs.all[r.runID].Metadata = schema.Object(metadata)
+		got, err := r.depth(t.Context(), r.call("delegate_to_agent", "c", nil))
+		if got != want || fault.Is(err, fault.Forbidden) != (want == 0) {
+			t.Errorf("%s: %d, %v; want %d", metadata, got, err, want)
+		}
+	}
+}
+
+// Another worker may make the same task at the same moment.
+func TestDelegateTwiceAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.runs.taken = true
+		call := r.call("delegate_to_agent", "c", map[string]any{"agent_id": r.other().ID, "message": "x"})
+		time.AfterFunc(time.Second, func() { r.runs.end(r.runs.children()[0], run.Completed, `{"text":"ok"}`, "") })
+		if got := r.do(t.Context(), call); got.Output != "ok" {
+			t.Errorf("%+v", got)
+		}
+		r.Stop()
+	})
+}
+
+// What is repeated is recognised by its step, where the caller names one, and
+// else by everything that is known of the call.
+func TestDerived(t *testing.T) {
+	t.Parallel()
+	call := tool.Call{RunID: ident.New(), ID: "call_1", Name: "x", Arguments: "{}"}
+	same := derived(call, "task")
+	other := call
+	other.Arguments = `{"a":1}`
+	if derived(call, "task") != same || derived(other, "task") == same || derived(call, "agent") == same {
+		t.Error("calls are not told apart")
+	}
+	call.StepID, other.StepID = "s1", "s2"
+	if derived(call, "task") == derived(other, "task") || derived(call, "task") == same {
+		t.Error("steps are not told apart")
+	}
+	other.StepID = "s1"
+	if derived(call, "task") != derived(other, "task") {
+		t.Error("a step is not recognised")
+	}
+}
+
+// How a call ends decides what becomes of its task.
+func TestTaskOfAStoppedCall(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		stop func(r *rig, cancel context.CancelCauseFunc)
+		want run.Status
+	}{
+		"parent_cancelled": {func(r *rig, cancel context.CancelCauseFunc) {
+			r.runs.end(r.runID, run.Cancelled, "", "")
+			cancel(work.ErrLost)
+		}, run.Cancelled},
+		"parent_out_of_time": {func(r *rig, cancel context.CancelCauseFunc) {
+			cancel(context.DeadlineExceeded)
+			time.Sleep(time.Second)
+			r.runs.end(r.runID, run.TimedOut, "", "")
+		}, run.Cancelled},
+		"node_stops": {func(r *rig, cancel context.CancelCauseFunc) {
+			cancel(work.ErrStopping)
+			time.Sleep(time.Minute)
+			r.runs.end(r.runID, run.Completed, `{}`, "") // elsewhere
+		}, run.Running},
+		"lease_lost": {func(_ *rig, cancel context.CancelCauseFunc) { cancel(work.ErrLost) }, run.Running},
+		"parent_gone": {func(r *rig, cancel context.CancelCauseFunc) {
+			r.runs.mu.Lock()
+			delete(r.runs.all, r.runID)
+			r.runs.mu.Unlock()
+			cancel(work.ErrLost)
+		}, run.Cancelled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				call := r.call("delegate_to_agent", "c", map[string]any{"agent_id": r.other().ID, "message": "x"})
+				ctx, cancel := context.WithCancelCause(t.Context())
+				done := make(chan error)
+				go func() { _, err := r.tools.Call(ctx, call); done <- err }()
+				synctest.Wait()
+				test.stop(r, cancel)
+				if err := <-done; !errors.Is(err, context.Canceled) {
+					t.Errorf("the call ended with %v", err)
+				}
+				time.Sleep(time.Minute)
+				if got := r.runs.status(r.runs.children()[0]); got != test.want {
+					t.Errorf("the task is %s, want %s", got, test.want)
+				}
+				r.Stop()
+			})
+		})
+	}
+}
+
+// A task that takes too long, or waits for somebody who does not come, is
+// cancelled, and the model is told.
+func TestTaskOutOfTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		call := r.call("delegate_to_agent", "c", map[string]any{"agent_id": r.other().ID, "message": "x"})
+		time.AfterFunc(time.Minute, func() { r.runs.end(r.runs.children()[0], run.AwaitingApproval, "", "") })
+		began := time.Now()
+		got := r.do(t.Context(), call)
+		if !got.Failed || !strings.Contains(got.Output, "its run was awaiting_approval. It was cancelled") || time.Since(began) != Timeout-leeway {
+			t.Errorf("%+v after %v", got, time.Since(began))
+		}
+		if got := r.runs.status(r.runs.children()[0]); got != run.Cancelled {
+			t.Errorf("the task is %s", got)
+		}
+		r.Stop()
+	})
+}

@@ -1,0 +1,143 @@
+package delegation
+
+import (
+	"context"
+	"reflect"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"agentd/internal/agents/agent"
+	"agentd/internal/base/authz"
+	"agentd/internal/base/fault"
+	"agentd/internal/base/route"
+	"agentd/internal/base/schema"
+	"agentd/internal/execution/run"
+)
+
+type spawnIn struct {
+	AgentID string `path:"agentId"`
+	Body    spawnBody
+}
+
+type spawnBody struct {
+	_ struct{} `json:"-" name:"AgentSpawn"`
+
+	Name    string             `json:"name" required:"true" minLength:"1" maxLength:"200"`
+	Role    string             `json:"role" maxLength:"200" doc:"What the new agent is for."`
+	Model   *agent.ModelConfig `json:"model,omitzero" doc:"Left out: the parent's."`
+	Prompts agent.Prompts      `json:"prompts"`
+	Tools   []string           `json:"tools,omitzero" doc:"Built-in tools, of the parent's. Left out: all of them but spawn_agent."`
+	Task    string             `json:"task" maxLength:"200000" doc:"A run of the new agent starts at once with this message; it needs the scope runs:create too."`
+}
+
+// lineage is the AgentLineage of interface.md section 2.
+type lineage struct {
+	_ struct{} `json:"-" name:"AgentLineage"`
+
+	AgentID   string    `json:"agent_id" required:"true" format:"uuid"`
+	Chain     []string  `json:"chain" required:"true" doc:"From the agent that a person made to this one."`
+	Depth     int       `json:"depth" required:"true"`
+	ParentID  *string   `json:"parent_id" format:"uuid"`
+	SpawnedBy string    `json:"spawned_by" required:"true" doc:"A user id."`
+	SpawnedAt time.Time `json:"spawned_at"`
+}
+
+// Routes of spawning.
+func (s *Service) Routes() []route.Route {
+	return []route.Route{
+		route.Action(route.Row{
+			Method: "POST", Path: "/api/v1/agents/{agentId}/spawn", ID: "spawnAgent", Tag: "Agents",
+			Summary: "Make an agent as the child of another.", Scopes: []authz.Scope{"agents:write"}, Role: authz.Developer,
+			Status: 201, Errors: []int{409}, AnswerOf: s.answerType(),
+			Doc: "The child has some of its parent's built-in tools, and its parent's limits, policies, guardrails and approvals. " +
+				"Where the parent may not have it the answer is 403 with the result of the check in details.",
+		}, s.spawnRoute),
+	}
+}
+
+// answerType is an agent with what spawning adds to it.
+func (s *Service) answerType() reflect.Type {
+	wire := s.agents.Store().AnswerType()
+	fields := []reflect.StructField{{
+		Name: "_", PkgPath: reflect.TypeFor[Service]().PkgPath(), Type: reflect.TypeFor[struct{}](), Tag: `json:"-" name:"SpawnedAgent"`,
+	}}
+	for f := range wire.Fields() {
+		if f.IsExported() {
+			fields = append(fields, reflect.StructField{Name: f.Name, Type: f.Type, Tag: f.Tag})
+		}
+	}
+	return reflect.StructOf(append(fields,
+		reflect.StructField{Name: "WireLineage", Type: reflect.TypeFor[lineage](), Tag: `json:"lineage" required:"true"`},
+		reflect.StructField{Name: "WireTaskRunID", Type: reflect.TypeFor[string](), Tag: `json:"task_run_id,omitzero" format:"uuid" doc:"The run of the task, where there is one."`}))
+}
+
+func (s *Service) spawnRoute(ctx context.Context, who authz.Caller, in *spawnIn) (*route.Reply, error) {
+	b := &in.Body
+	if b.Task != "" {
+		if err := who.Check(authz.Developer, "runs:create"); err != nil {
+			return nil, err
+		}
+	}
+	child, err := s.spawn(ctx, who, in.AgentID, wish{
+		name: b.Name, role: b.Role, prompts: b.Prompts, model: b.Model, tools: b.Tools, by: agent.Lineage{SpawnedBy: who.UserID},
+	})
+	if err != nil {
+		return nil, err
+	}
+	taskRun := ""
+	if b.Task != "" {
+		if taskRun, err = s.startTask(ctx, who, child, b.Task); err != nil {
+			// The caller is told that nothing was made, so nothing stays.
+			if undo := s.agents.Store().Delete(context.WithoutCancel(ctx), who, child.ID); undo != nil && !fault.Is(undo, fault.NotFound) {
+				s.log.Warn("an agent stays whose task did not start", "agent", child.ID, "tenant", who.TenantID, "err", undo)
+			}
+			return nil, err
+		}
+	}
+	return s.reply(ctx, child, who.UserID, taskRun)
+}
+
+func (s *Service) startTask(ctx context.Context, who authz.Caller, child *agent.Agent, task string) (string, error) {
+	input, err := json.Marshal(struct {
+		Message string `json:"message"`
+	}{task})
+	if err != nil {
+		return "", err
+	}
+	r, err := s.runs.Create(ctx, who, run.Request{AgentID: child.ID, Input: schema.Object(input), Metadata: schema.Object(`{"source":"spawn"}`)})
+	if err != nil {
+		return "", err
+	}
+	return r.RunID, nil
+}
+
+// reply is the agent as others show it, with its lineage.
+func (s *Service) reply(ctx context.Context, child *agent.Agent, by, taskRun string) (*route.Reply, error) {
+	own := child.Lineage()
+	l := lineage{AgentID: child.ID, Chain: []string{child.ID}, Depth: own.Depth, ParentID: &own.ParentID, SpawnedBy: by, SpawnedAt: child.CreatedAt}
+	for next := own.ParentID; next != "" && len(l.Chain) <= MaxSpawn; {
+		l.Chain = append([]string{next}, l.Chain...)
+		up, err := s.agents.Get(ctx, child.TenantID, next)
+		if fault.Is(err, fault.NotFound) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		next = up.Lineage().ParentID
+	}
+	reply, err := s.agents.Store().Reply(child)
+	if err != nil {
+		return nil, err
+	}
+	more, err := json.Marshal(struct {
+		Lineage   lineage `json:"lineage"`
+		TaskRunID string  `json:"task_run_id,omitzero"`
+	}{l, taskRun})
+	if err != nil {
+		return nil, err
+	}
+	reply.JSON = append(append(reply.JSON[:len(reply.JSON)-1:len(reply.JSON)-1], ','), more[1:]...)
+	return reply, nil
+}

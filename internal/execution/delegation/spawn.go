@@ -1,0 +1,197 @@
+package delegation
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+
+	"agentd/internal/agents/agent"
+	"agentd/internal/base/authz"
+	"agentd/internal/base/fault"
+	"agentd/internal/base/schema"
+	"agentd/internal/base/txn"
+	"agentd/internal/kernel/resource"
+	"agentd/internal/kernel/tool"
+)
+
+// wish is what an agent that is to be made shall be.
+type wish struct {
+	id      string // empty: a new one
+	name    string
+	role    string
+	prompts agent.Prompts
+	model   *agent.ModelConfig // nil: the parent's
+	tools   []string           // nil: the parent's but spawn_agent
+	by      agent.Lineage      // SpawnedBy or SpawnedByRun
+}
+
+// spawn makes a child of an agent, which can do nothing that its parent cannot.
+// Where a wish's id is there already, it is the child that was wished for
+// before. Errors: fault.NotFound for the parent; fault.Forbidden, SPAWN_DENIED,
+// with a check result in details; fault.Invalid.
+func (s *Service) spawn(ctx context.Context, who authz.Caller, parentID string, w wish) (*agent.Agent, error) {
+	store := s.agents.Store()
+	var child *agent.Agent
+	err := s.writer.Write(ctx, func(tx txn.Tx) error {
+		parent, err := store.GetTx(tx, who.TenantID, parentID) // locked: children are counted one after the other
+		if err != nil {
+			return err
+		}
+		if w.id != "" {
+			if child, err = store.GetTx(tx, who.TenantID, w.id); !fault.Is(err, fault.NotFound) {
+				return err
+			}
+		}
+		tools, lineage, err := s.check(tx, parent, w)
+		if err != nil {
+			return err
+		}
+		if child, err = childOf(parent, store.Blank(), w, tools, lineage); err != nil {
+			return err
+		}
+		return store.CreateTx(tx, who, child)
+	})
+	return child, err
+}
+
+// check says which tools a child gets, and where it stands, or refuses it.
+func (s *Service) check(tx txn.Tx, parent *agent.Agent, w wish) ([]string, agent.Lineage, error) {
+	lineage := w.by
+	lineage.ParentID, lineage.Role, lineage.Depth = parent.ID, w.role, min(parent.Lineage().Depth, MaxSpawn)+1
+	if parent.Status != agent.Active {
+		return nil, lineage, fault.WrongState("agent", parent.Status, "spawning")
+	}
+	if lineage.Depth > MaxSpawn {
+		return nil, lineage, denied([]string{"max_spawn_depth"}, "Agents may be made by agents %d deep, and this one is at that depth.", MaxSpawn)
+	}
+	siblings, err := s.agents.Store().ListTx(tx, parent.TenantID, resource.Find{Where: map[string]string{"parent_agent_id": parent.ID}, Limit: MaxChildren})
+	if err != nil {
+		return nil, lineage, err
+	}
+	if len(siblings) >= MaxChildren {
+		return nil, lineage, denied([]string{"max_children_per_agent"}, "An agent may have %d agents of its own, and this one has.", MaxChildren)
+	}
+	if w.tools == nil {
+		return slices.DeleteFunc(slices.Clone(parent.BuiltInTools), func(t string) bool { return t == "spawn_agent" }), lineage, nil
+	}
+	var tools, foreign []string
+	for _, t := range w.tools {
+		switch {
+		case !slices.Contains(parent.BuiltInTools, t):
+			foreign = append(foreign, "tool:"+t)
+		case !slices.Contains(tools, t):
+			tools = append(tools, t)
+		}
+	}
+	if foreign != nil {
+		return nil, lineage, denied(foreign, "An agent can only pass on tools that it has itself: %s.", orNone(parent.BuiltInTools))
+	}
+	return tools, lineage, nil
+}
+
+func orNone(names []string) string {
+	if len(names) == 0 {
+		return "this one has none"
+	}
+	return strings.Join(names, ", ")
+}
+
+// checkResult is the PermissionCheckResult of interface.md section 2.
+type checkResult struct {
+	Allowed bool     `json:"allowed"`
+	Reason  string   `json:"reason"`
+	Denied  []string `json:"denied_permissions"`
+}
+
+func denied(permissions []string, format string, args ...any) error {
+	f := fault.New(fault.Forbidden, "SPAWN_DENIED", format, args...)
+	f.Extra = map[string]any{"details": checkResult{Reason: f.Detail, Denied: permissions}}
+	return f
+}
+
+// childOf fills a blank agent. What binds the parent binds the child: limits,
+// guardrails, policies and approvals. What leads outside, such as MCP servers
+// and schedules, is not passed on.
+func childOf(parent, child *agent.Agent, w wish, tools []string, lineage agent.Lineage) (*agent.Agent, error) {
+	metadata, err := json.Marshal(lineage)
+	if err != nil {
+		return nil, err
+	}
+	child.ID = w.id
+	c, p := &child.Config, &parent.Config
+	c.Name, c.Description, c.Prompts, c.BuiltInTools = w.name, w.role, w.prompts, tools
+	c.Model, c.Fallback = p.Model, p.Fallback
+	if w.model != nil {
+		c.Model, c.Fallback = *w.model, nil
+	}
+	c.Thinking, c.EffortPolicy, c.ContextStrategy, c.ContextWindowSize = p.Thinking, p.EffortPolicy, p.ContextStrategy, p.ContextWindowSize
+	c.Limits, c.Policies, c.Guardrails, c.ApprovalRequiredTools = p.Limits, p.Policies, p.Guardrails, p.ApprovalRequiredTools
+	c.RiskClassification = p.RiskClassification
+	c.Metadata = schema.Object(metadata)
+	return child, nil
+}
+
+func (s *Service) spawnTool(ctx context.Context, call tool.Call) (tool.Result, error) {
+	var args struct {
+		Name   string   `json:"name"`
+		Prompt string   `json:"prompt"`
+		Role   string   `json:"role"`
+		Tools  []string `json:"tools"`
+		Task   string   `json:"task"`
+	}
+	if err := json.Unmarshal([]byte(call.Arguments), &args); err != nil {
+		return tool.Result{}, err
+	}
+	depth := 0
+	if args.Task != "" { // what cannot be asked for needs no agent
+		var err error
+		if depth, err = s.depth(ctx, call); err != nil {
+			return told(ctx, err)
+		}
+	}
+	child, err := s.spawn(ctx, authz.Caller{TenantID: call.TenantID}, call.AgentID, wish{
+		id:   derived(call, "agent"),
+		name: args.Name, role: args.Role, prompts: agent.Prompts{System: args.Prompt}, tools: args.Tools,
+		by: agent.Lineage{SpawnedByRun: call.RunID},
+	})
+	if err != nil {
+		return told(ctx, withFields(err))
+	}
+	made := spawned{AgentID: child.ID, Name: child.Name, Tools: child.BuiltInTools, Depth: child.Lineage().Depth}
+	result := tool.Result{}
+	if args.Task != "" {
+		a, err := s.ask(ctx, call, child.ID, args.Task, depth)
+		if err != nil {
+			return told(ctx, err)
+		}
+		made.Answer, result.Failed = a.text, a.failed
+	}
+	out, err := json.Marshal(made)
+	result.Output = string(out)
+	return result, err
+}
+
+// spawned is what the model learns of the agent that it made.
+type spawned struct {
+	AgentID string   `json:"agent_id"`
+	Name    string   `json:"name"`
+	Tools   []string `json:"tools"`
+	Depth   int      `json:"spawn_depth"`
+	Answer  string   `json:"answer,omitzero"` // to its task
+}
+
+// withFields says in the sentence what a problem document says beside it.
+func withFields(err error) error {
+	f := fault.From(err)
+	if len(f.Fields) < 2 {
+		return err
+	}
+	var all []string
+	for _, w := range f.Fields {
+		all = append(all, fmt.Sprintf("%s: %s", w.Field, w.Message))
+	}
+	return fault.New(f.Kind, f.Code, "The agent cannot be made like this: %s.", strings.Join(all, "; "))
+}

@@ -1,0 +1,78 @@
+package engine_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"agentd/internal/base/fault"
+	"agentd/internal/base/txn"
+	"agentd/internal/execution/run"
+	"agentd/internal/kernel/event"
+	"agentd/internal/kernel/model/modeltest"
+	"agentd/internal/store/sqldb"
+	"agentd/internal/store/sqldb/sqldbtest"
+)
+
+// unsureDrafts commits the first writes that happen while a model speaks, and
+// says that they failed, as a database does whose connection breaks.
+type unsureDrafts struct {
+	txn.Writer
+	mu   sync.Mutex
+	skip int // writes that are answered honestly first
+	lies int
+	told int
+}
+
+func (u *unsureDrafts) Write(ctx context.Context, do func(txn.Tx) error) error {
+	err := u.Writer.Write(ctx, do)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.skip > 0 {
+		u.skip--
+		return err
+	}
+	if err == nil && u.told < u.lies {
+		u.told++
+		return fault.New(fault.Unavailable, "", "The connection broke.")
+	}
+	return err
+}
+
+// Drafts that were stored though the database said no are in the log once,
+// while the model speaks and afterwards.
+func TestDraftsThatOnlySeemedToFail(t *testing.T) {
+	t.Parallel()
+	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
+		for _, lies := range []int{1, 2} {
+			r := newRig(t, db, modeltest.Default(modeltest.Answer{Text: modeltest.Tokens(10), Delay: 30 * time.Millisecond}))
+			writer := &unsureDrafts{Writer: db, skip: 1, lies: lies}
+			n := r.start("n", 4, writer)
+			id := n.begin(run.Request{}).RunID
+			waitFor(t, func() bool {
+				r.grows(r.events(id))
+				got, err := n.Get(t.Context(), r.who.TenantID, id)
+				return err == nil && got.Status.Final()
+			})
+			end := n.end(id)
+			if writer.told != lies || r.output(end).Text != modeltest.Tokens(10) {
+				t.Errorf("%d of %d writes seemed to fail; %s %q", writer.told, lies, end.Status, r.output(end).Text)
+			}
+			r.sound(end)
+			n.stop()
+		}
+	})
+}
+
+// grows says that no seq comes twice.
+func (r *rig) grows(events []event.Event) {
+	r.t.Helper()
+	last := int64(0)
+	for _, e := range events {
+		if e.Seq <= last {
+			r.t.Fatalf("event %d follows %d", e.Seq, last)
+		}
+		last = e.Seq
+	}
+}

@@ -1,0 +1,422 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"agentd/internal/base/authz"
+	"agentd/internal/base/clock"
+	"agentd/internal/base/fault"
+	"agentd/internal/base/ident"
+	"agentd/internal/base/page"
+	"agentd/internal/base/txn"
+	"agentd/internal/execution/engine"
+	"agentd/internal/execution/run"
+	"agentd/internal/kernel/event"
+	"agentd/internal/kernel/model"
+	"agentd/internal/kernel/policy"
+	"agentd/internal/kernel/tool"
+	"agentd/internal/kernel/work"
+	"agentd/internal/store/sqldb"
+	"agentd/internal/store/sqldb/sqldbtest"
+	"agentd/internal/store/sqlstore"
+)
+
+const simLease = 3 * time.Second
+
+// world is what one seed plays.
+type world struct {
+	t      *testing.T
+	kind   sqldbtest.Engine
+	seed   uint64
+	rng    *rand.Rand // of the play's own goroutine
+	tally  *tally
+	db     *sqldb.DB
+	runs   *sqlstore.Runs
+	log    *sqlstore.Events
+	who    authz.Caller
+	agents *agents
+	hub    *event.Hub // nil: nodes hear nothing of each other
+	nodes  []*simNode
+	names  int
+	api    *simNode // takes calls, and drives nothing
+
+	mu         sync.Mutex
+	healthy    chan struct{} // closed at the end: nothing fails any more
+	authorized bool
+	asked      map[string]int // model calls, by conversation and model
+	effects    map[string]int // of tools, by run and call
+	story      []string
+	ids        []string            // of the runs that were accepted, or may have been
+	accepted   map[string]bool     // of these, the former
+	decided    map[string]int      // decisions that counted, by approval
+	seen       map[string]*journal // by run
+}
+
+// play plays one world.
+func play(t *testing.T, cfg sqldb.Config, kind sqldbtest.Engine, seed uint64, tally *tally, loud bool) {
+	db, err := sqldb.Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{
+		t: t, kind: kind, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), tally: tally, db: db,
+		runs: sqlstore.NewRuns(db), log: sqlstore.NewEvents(db),
+		who:     authz.Caller{TenantID: ident.New(), UserID: ident.New(), Role: authz.Owner, Scopes: []authz.Scope{authz.Wildcard}},
+		healthy: make(chan struct{}), asked: map[string]int{}, effects: map[string]int{}, accepted: map[string]bool{},
+		decided: map[string]int{}, seen: map[string]*journal{},
+	}
+	w.agents = &agents{spec: w.agent()}
+	if w.chance(50) {
+		w.hub = event.NewHub()
+	}
+	defer func() {
+		w.api.die()
+		for _, n := range w.nodes {
+			n.die()
+		}
+		for _, n := range append(w.nodes, w.api) {
+			<-n.gone
+		}
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+		if t.Failed() || loud {
+			t.Logf("seed %d; again: AGENTD_SIM_SEED=%d go test ./internal/execution/engine -run TestSimulation/%s -v\n%s",
+				seed, seed, kind, strings.Join(w.story, "\n"))
+		}
+	}()
+	w.api = w.open("api", 0)
+	w.join()
+	w.live()
+	w.heal()
+}
+
+// agent is the world's only agent.
+func (w *world) agent() run.AgentSpec {
+	spec := run.AgentSpec{
+		ID: ident.New(), Version: 1, System: "Be brief.", Tools: []string{"act", "safe", "pay", "mail", "ask_user"},
+		ApprovalTimeout: time.Duration(20+w.rng.IntN(60)) * time.Second,
+	}
+	if w.chance(50) {
+		spec.ApprovalTools = []string{"pay"}
+	} else {
+		spec.ApprovalRules = []run.ApprovalRule{{Tool: "pay", Approval: run.ApprovalWhen, Condition: "arguments.n > 9"}}
+	}
+	if w.chance(40) {
+		spec.Fallback = &model.Spec{ModelRef: "spare-model"}
+	}
+	limit := func(percent, least, more int) *int64 {
+		if !w.chance(percent) {
+			return nil
+		}
+		n := int64(least + w.rng.IntN(more))
+		return &n
+	}
+	spec.Limits.MaxDurationMS = limit(20, 1000, 8000)
+	spec.Limits.MaxToolCalls = limit(15, 0, 5)
+	spec.Limits.MaxSteps = limit(10, 1, 8)
+	spec.Limits.MaxTokensPerRun = limit(10, 50, 500)
+	if n := limit(25, 1, 30); n != nil {
+		usd := float64(*n) / 1000
+		spec.Limits.MaxCostUSD = &usd
+	}
+	return spec
+}
+
+func (w *world) chance(percent int) bool { return w.rng.IntN(100) < percent }
+
+// tell notes what happened, with the bubble's time.
+func (w *world) tell(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.story = append(w.story, time.Now().Format("15:04:05.000000 ")+fmt.Sprintf(format, args...))
+}
+
+// happened counts something, and notes it.
+func (w *world) happened(what, who string) {
+	w.tally.count(what)
+	w.tell("%s (%s)", what, who)
+}
+
+func (w *world) isHealthy() bool {
+	select {
+	case <-w.healthy:
+		return true
+	default:
+		return false
+	}
+}
+
+// simNode is a process. It dies without a word: from then on nothing that it
+// does reaches the world.
+type simNode struct {
+	*run.Service
+	w      *world
+	name   string
+	runner *work.Runner
+	dead   atomic.Bool
+	gone   chan struct{} // closed when what ran in it has ended
+	quit   func()
+	once   sync.Once
+
+	mu      sync.Mutex
+	rng     *rand.Rand
+	after   int    // writes until the fault; 0: there is none
+	fault   string // one of the faults
+	stalled bool
+}
+
+// What happens to a write.
+const (
+	crashBefore = "crash before a write"
+	crashAfter  = "crash after a write"
+	refusal     = "write refused"
+	unsure      = "write made and reported as failed"
+)
+
+func (w *world) open(name string, slots int) *simNode {
+	w.names++
+	n := &simNode{w: w, name: name, gone: make(chan struct{}), rng: rand.New(rand.NewPCG(w.seed, uint64(100+w.names)))}
+	hub := w.hub
+	if hub == nil {
+		hub = event.NewHub()
+	}
+	queue := simQueue{sqlstore.NewWork(w.db, clock.System{}, func(string) { n.runner.Wake() }), n}
+	if _, err := queue.Reclaim(context.Background(), name); err != nil {
+		w.t.Fatal(err)
+	}
+	in, out := 1.0, 2.0
+	catalogue, err := model.NewCatalogue([]model.Provider{{
+		Name: model.DefaultProvider, BaseURL: "http://127.0.0.1:1/v1", Models: []model.Offer{
+			{ID: "sim-model", InputUSDPerMTok: &in, OutputUSDPerMTok: &out},
+			{ID: "spare-model", InputUSDPerMTok: &in, OutputUSDPerMTok: &out},
+		},
+	}}, "sim-model")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	all := append(tool.Builtins(clock.System{}), n.tool("act", false), n.tool("safe", true), n.tool("pay", false), n.tool("mail", false))
+	tools, err := tool.NewRegistry(tool.Limits{}, all...)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	logger := slog.New(slog.NewTextHandler(storyteller{n}, nil))
+	writer := simWriter{n}
+	meter := w.meter(writer, logger)
+	eng := engine.New(engine.Config{
+		Writer: writer, Runs: w.runs, Log: w.log, Queue: queue, Hub: hub, Agents: w.agents,
+		Models: model.Resolver{Catalogue: catalogue}, Client: network{n}, Tools: tools, Gate: policy.AllowAll{},
+		Clock: clock.System{}, Logger: logger, Node: name, Lease: simLease, Meter: meter,
+	})
+	n.runner = work.NewRunner(work.Config{
+		Kind: engine.WorkKind, Owner: name, Queue: queue, Handler: eng.Handle, Slots: max(slots, 1), Lease: simLease,
+		Poll: 700 * time.Millisecond, Backoff: func(int) time.Duration { return 20 * time.Millisecond }, Logger: logger,
+	})
+	n.Service = &run.Service{
+		Runs: w.runs, Writer: writer, Queue: queue, Log: w.log, Hub: hub, Agents: w.agents, Starter: eng,
+		Cursors: page.NewCursors([]byte("0123456789abcdef")), Clock: clock.System{}, WorkKind: engine.WorkKind, Meter: meter,
+	}
+	eng.Bind(n.runner, n.Service)
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan struct{})
+	go func() { defer close(served); eng.Serve(ctx) }()
+	n.quit = func() {
+		defer close(n.gone)
+		stop, done := context.WithTimeout(context.Background(), time.Minute)
+		defer done()
+		if err := n.runner.Stop(stop); err != nil {
+			w.t.Errorf("seed %d: %s: %v", w.seed, name, err)
+		}
+		cancel()
+		<-served
+	}
+	if slots > 0 {
+		if err := n.runner.Start(); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	return n
+}
+
+// die ends the process.
+func (n *simNode) die() {
+	n.dead.Store(true)
+	n.once.Do(func() { go n.quit() })
+}
+
+// moment is how long something takes, up to some milliseconds.
+func (n *simNode) moment(ms int) time.Duration {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return time.Duration(1+n.rng.IntN(ms*1000)) * time.Microsecond
+}
+
+// due gives the fault of the write that is being made, if there is one.
+func (n *simNode) due() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.after == 0 {
+		return ""
+	}
+	if n.after--; n.after > 0 || n.w.isHealthy() {
+		return ""
+	}
+	return n.fault
+}
+
+func (n *simNode) plan(fault string, after int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.fault, n.after = fault, after
+}
+
+func (n *simNode) stall(on bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.stalled = on
+}
+
+// hears says whether the process reaches its queue.
+func (n *simNode) hears() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case n.dead.Load():
+		return errDead
+	case n.stalled:
+		return fault.New(fault.Unavailable, "UNAVAILABLE", "The process stalls.")
+	}
+	return nil
+}
+
+// simWriter is a node's way to the database: it takes its time, and fails as
+// planned.
+type simWriter struct{ n *simNode }
+
+func (s simWriter) Write(ctx context.Context, do func(txn.Tx) error) error {
+	n := s.n
+	rest(n.moment(3))
+	if n.dead.Load() {
+		return errDead
+	}
+	planned := n.due()
+	switch planned {
+	case crashBefore:
+		n.w.happened(planned, n.name)
+		n.die()
+		return errDead
+	case refusal:
+		n.w.happened(planned, n.name)
+		return fault.New(fault.Unavailable, "UNAVAILABLE", "The database is busy.")
+	}
+	err := n.w.db.Write(ctx, do)
+	if err == nil && planned != "" {
+		n.w.happened(planned, n.name)
+		if planned == crashAfter {
+			n.die()
+			return errDead
+		}
+		return fault.New(fault.Unavailable, "UNAVAILABLE", "The connection broke.")
+	}
+	rest(n.moment(3))
+	return err
+}
+
+// simQueue is a node's queue, as long as it lives.
+type simQueue struct {
+	*sqlstore.Work
+	n *simNode
+}
+
+func (q simQueue) Claim(ctx context.Context, kind, owner string, n int, lease time.Duration) ([]work.Lease, error) {
+	if err := q.n.hears(); err != nil {
+		return nil, err
+	}
+	got, err := q.Work.Claim(ctx, kind, owner, n, lease)
+	for _, l := range got {
+		q.n.w.tell("%s claims %s, attempt %d", owner, q.n.w.short(l.Key), l.Attempt)
+	}
+	return got, err
+}
+
+func (q simQueue) Renew(ctx context.Context, held []work.Lease, lease time.Duration) ([]work.Lease, error) {
+	if err := q.n.hears(); err != nil {
+		return nil, err
+	}
+	lost, err := q.Work.Renew(ctx, held, lease)
+	for range lost {
+		q.n.w.happened("lease ran out", q.n.name)
+	}
+	return lost, err
+}
+
+func (q simQueue) Release(ctx context.Context, held []work.Lease, due time.Time) error {
+	if err := q.n.hears(); err != nil {
+		return err
+	}
+	return q.Work.Release(ctx, held, due)
+}
+
+// tool acts on the world, unless its process is dead by then.
+func (n *simNode) tool(name string, repeatable bool) tool.Tool {
+	return tool.Tool{
+		Name: name, Parameters: jsontext.Value(`{"type":"object"}`), Idempotent: repeatable,
+		Run: func(ctx context.Context, c tool.Call) (tool.Result, error) {
+			w := n.w
+			took := n.moment(200)
+			if n.moment(100) < 5*time.Millisecond { // longer than a lease
+				took *= 40
+			}
+			rest(took / 2)
+			if n.dead.Load() {
+				w.tally.count("tool: died under way")
+				return tool.Result{}, errDead
+			}
+			w.mu.Lock()
+			needs := name == "mail" && !w.authorized
+			if !needs {
+				w.effects[c.RunID+"/"+c.ID]++
+				if times := w.effects[c.RunID+"/"+c.ID]; times > 1 {
+					w.tally.count("tool: repeated")
+					if !repeatable {
+						w.t.Errorf("seed %d: the call %s of %s was made %d times", w.seed, c.ID, name, times)
+					}
+				}
+			}
+			w.mu.Unlock()
+			if needs {
+				w.happened("tool: needs authorization", n.name)
+				return tool.Result{Authorize: &tool.Authorization{ServerID: "srv-" + w.who.TenantID, Name: "Mail", URL: "https://example.com/a"}}, nil
+			}
+			w.tell("%s does %s %s of %s", n.name, name, c.ID, w.short(c.RunID))
+			rest(took / 2)
+			return tool.Result{Output: "did " + name + " " + c.Arguments}, nil
+		},
+	}
+}
+
+// storyteller puts a node's log into the story.
+type storyteller struct{ n *simNode }
+
+func (s storyteller) Write(b []byte) (int, error) {
+	s.n.w.tell("%s: %s", s.n.name, strings.TrimSpace(string(b)))
+	return len(b), nil
+}
+
+// short names a run in the story.
+func (w *world) short(id string) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return fmt.Sprintf("run %d", 1+slices.Index(w.ids, id))
+}

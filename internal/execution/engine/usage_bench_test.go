@@ -1,0 +1,76 @@
+package engine_test
+
+import (
+	"log/slog"
+	"syscall"
+	"testing"
+
+	"agentd/internal/accounts/usage"
+	"agentd/internal/base/clock"
+	"agentd/internal/execution/run"
+	"agentd/internal/kernel/model"
+	"agentd/internal/kernel/quota"
+	"agentd/internal/kernel/resource"
+	"agentd/internal/store/sqldb/sqldbtest"
+	"agentd/internal/store/sqlstore"
+)
+
+// cpuOf reports the processor time of this process for each operation, which a
+// busy machine changes less than the time that passes.
+func cpuOf(b *testing.B) func() {
+	used := func() (t int64) {
+		var u syscall.Rusage
+		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+			b.Fatal(err)
+		}
+		return u.Utime.Nano() + u.Stime.Nano()
+	}
+	before := used()
+	return func() { b.ReportMetric(float64(used()-before)/float64(b.N), "cpu-ns/op") }
+}
+
+// BenchmarkCounting is a run of one step whose model answers at once: from its
+// creation to its end, with what counts and limits it, and without. Runs come one
+// after the other, and side by side.
+func BenchmarkCounting(b *testing.B) {
+	limited, err := quota.Parse([]byte(`{"plans": [{"id": "far", "name": "Far", "limits": {"runs_per_month": 1000000000, "tokens_per_day": 1000000000000}}], "default": "far"}`))
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, kind := range sqldbtest.Engines {
+		for _, how := range []struct {
+			name  string
+			plans *quota.Plans
+		}{{"uncounted", nil}, {"counted", quota.Unlimited()}, {"limited", limited}} {
+			rigged := func(b *testing.B) *node {
+				db := sqldbtest.Open(b, kind)
+				r := newRig(b, db)
+				r.client = inside(func(model.Request) model.Response { return model.Response{Text: "Done."} })
+				if how.plans != nil {
+					r.meter = usage.New(usage.Deps{
+						Plans: how.plans, Store: sqlstore.NewUsage(db), Writer: db, Clock: clock.System{},
+						Logger: slog.New(slog.DiscardHandler), Outbox: resource.NoOutbox{},
+					})
+				}
+				return r.start("n", 256, nil)
+			}
+			b.Run(string(kind)+"/"+how.name+"/alone", func(b *testing.B) {
+				n := rigged(b)
+				defer cpuOf(b)()
+				for b.Loop() {
+					n.end(n.begin(run.Request{}).RunID)
+				}
+			})
+			b.Run(string(kind)+"/"+how.name+"/many", func(b *testing.B) {
+				n := rigged(b)
+				defer cpuOf(b)()
+				b.SetParallelism(32)
+				b.RunParallel(func(pb *testing.PB) {
+					for pb.Next() {
+						n.end(n.begin(run.Request{}).RunID)
+					}
+				})
+			})
+		}
+	}
+}

@@ -1,0 +1,110 @@
+package run
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"agentd/internal/agents/agent"
+	"agentd/internal/base/fault"
+	"agentd/internal/base/schema"
+	"agentd/internal/kernel/model"
+)
+
+// AgentSource implements Agents with the agents of this deployment.
+type AgentSource struct{ Agents *agent.Agents }
+
+// Spec implements Agents.
+func (s AgentSource) Spec(ctx context.Context, tenant, id string, version int64) (*AgentSpec, error) {
+	g, err := s.Agents.Get(ctx, tenant, id)
+	if err != nil {
+		return nil, err
+	}
+	head, err := strconv.ParseInt(g.VersionNo, 10, 64)
+	if err != nil {
+		return nil, fault.New(fault.Internal, "", "The agent's version cannot be read.").Because(err)
+	}
+	config := g.Config
+	if version == 0 {
+		version = head
+	}
+	if version != head {
+		old, err := s.Agents.GetVersion(ctx, tenant, id, version)
+		if err != nil {
+			return nil, err
+		}
+		config = agent.Config{}
+		if err := json.Unmarshal(old.Config, &config); err != nil {
+			return nil, err
+		}
+	}
+	spec := specOf(&config)
+	spec.ID, spec.Version, spec.Suspended = id, version, g.Status != agent.Active
+	return spec, nil
+}
+
+func specOf(c *agent.Config) *AgentSpec {
+	spec := &AgentSpec{
+		Model: modelSpec(c.Model), Tools: c.BuiltInTools,
+		System:        strings.TrimSpace(c.Prompts.System + "\n\n" + c.Prompts.Developer),
+		ApprovalTools: c.ApprovalRequiredTools, ApprovalTimeout: defaultApprovalTimeout,
+		MCP: c.MCP, Memory: memoryOf(c), Guardrails: c.Guardrails, Thinking: c.Thinking, EffortPolicy: c.EffortPolicy,
+		ImageGeneration: c.ImageGeneration, ContextStrategy: c.ContextStrategy, ContextWindow: c.ContextWindowSize,
+	}
+	if c.Fallback != nil {
+		m := modelSpec(*c.Fallback)
+		spec.Fallback = &m
+	}
+	if l := c.Limits; l != nil {
+		spec.Limits = Limits{l.MaxDurationMS, l.MaxSteps, l.MaxToolCalls, l.MaxTokensPerRun, l.MaxCostUSD}
+	}
+	if len(c.Policies) > len("{}") {
+		spec.policies(c.Policies)
+	}
+	return spec
+}
+
+// memoryOf gives the agent's memory field with its core_memory inside, which
+// is remembered at the same moment.
+func memoryOf(c *agent.Config) schema.Nullable {
+	if len(c.CoreMemory) == 0 {
+		return c.Memory
+	}
+	all := map[string]jsontext.Value{}
+	if len(c.Memory) > 0 && json.Unmarshal(c.Memory, &all) != nil {
+		return c.Memory
+	}
+	all["core_memory"] = jsontext.Value(c.CoreMemory)
+	joined, err := json.Marshal(all, json.Deterministic(true))
+	if err != nil {
+		return c.Memory
+	}
+	return joined
+}
+
+// defaultApprovalTimeout is how long an approval waits (decisions.md D6).
+const defaultApprovalTimeout = 72 * time.Hour
+
+// policies reads the keys that runs heed. Policies are free: one of another
+// type is somebody else's key.
+func (spec *AgentSpec) policies(raw schema.Object) {
+	var keys map[string]jsontext.Value
+	if json.Unmarshal(raw, &keys) != nil {
+		return
+	}
+	read := func(name string, v any) bool { return keys[name] != nil && json.Unmarshal(keys[name], v) == nil }
+	var ms int64
+	if read("approval_timeout_ms", &ms) && ms > 0 {
+		spec.ApprovalTimeout = time.Duration(ms) * time.Millisecond
+	}
+	read("cancel_on_disconnect", &spec.CancelOnDisconnect)
+	read("tool_approvals", &spec.ApprovalRules)
+}
+
+func modelSpec(m agent.ModelConfig) model.Spec {
+	return model.Spec{Provider: m.Provider, ModelRef: m.ModelRef, EndpointURL: m.EndpointURL, APIKeyRef: m.APIKeyRef, Capabilities: []byte(m.Capabilities)}
+}

@@ -1,0 +1,36 @@
+package run
+
+import (
+	"fmt"
+	"math"
+
+	"agentd/internal/base/txn"
+)
+
+// Budgets is the port to what runs may spend on models. A
+// run with max_cost_usd has a budget of its own name; a run that another one
+// starts spends from the starter's budgets too. Amounts are billionths of a US
+// dollar. What is reserved for a call counts until the call is settled, so
+// that calls side by side never overshoot together.
+type Budgets interface {
+	OpenBudget(tenant, id string, limit int64) txn.Op
+	// Reserve takes up to want from all of the budgets, or fails with *OverBudget where
+	// any of them has less than least left.
+	Reserve(tx txn.Tx, tenant string, ids []string, want, least int64) (granted int64, err error)
+	// Settle gives back what was reserved and counts what was spent.
+	Settle(tenant string, ids []string, reserved, spent int64) txn.Op
+}
+
+// OverBudget says that a budget has not enough left.
+type OverBudget struct {
+	Limit, Left int64
+}
+
+func (e *OverBudget) Error() string {
+	return fmt.Sprintf("run: %d of a budget of %d are left", e.Left, e.Limit)
+}
+
+// NanoUSD turns dollars into billionths, rounded up.
+func NanoUSD(usd float64) int64 {
+	return int64(math.Ceil(min(usd, 9e9) * 1e9))
+}

@@ -1,0 +1,85 @@
+package run
+
+import (
+	"context"
+
+	"agentd/internal/base/fault"
+	"agentd/internal/base/txn"
+)
+
+// SeqJump separates the seqs that one writer of a run's events gives out from
+// those of the next. Chunks are live before they are stored, so a worker that
+// dies, or is fenced off, may have given out seqs that the log does not know;
+// always fewer than this.
+const SeqJump = 1024
+
+// Cancelling is the answer of a cancel (decisions.md D2).
+type Cancelling struct {
+	Cancelled bool   `json:"cancelled" required:"true"`
+	RunID     string `json:"run_id" required:"true"`
+	Message   string `json:"message,omitzero" doc:"Why nothing was cancelled."`
+}
+
+// reason is why a run is ended from outside of it.
+type reason struct {
+	status   Status // if the run may move there; cancelled otherwise
+	code     string
+	sentence string
+}
+
+// Cancel ends a run that has not ended, whatever it is doing. The move commits
+// here; whoever drives the run is fenced off by the same commit, and told to
+// stop after it.
+func (s *Service) Cancel(ctx context.Context, tenant, id string) (Cancelling, error) {
+	return s.abort(ctx, tenant, id, reason{Cancelled, CodeCancelled, "The run was cancelled."})
+}
+
+// AgentDeleted ends the runs of an agent that is gone. It is the handler of
+// the agent's change event, and may be called again.
+func (s *Service) AgentDeleted(ctx context.Context, tenant, agentID string) error {
+	for {
+		ids, err := s.Runs.Unfinished(ctx, tenant, agentID, 100)
+		if err != nil || len(ids) == 0 {
+			return err
+		}
+		for _, id := range ids {
+			_, err := s.abort(ctx, tenant, id, reason{Failed, CodeAgentDeleted, "The agent was deleted before the run could end."})
+			if err != nil && !fault.Is(err, fault.NotFound) {
+				return err
+			}
+		}
+	}
+}
+
+func (s *Service) abort(ctx context.Context, tenant, id string, why reason) (Cancelling, error) {
+	var answer Cancelling
+	ctx = txn.Promise(ctx, func() any { return answer })
+	err := s.Writer.Write(ctx, func(tx txn.Tx) error {
+		// The lease first, the row second: the order in which workers take them.
+		if err := s.Queue.Remove(tx, s.WorkKind, id); err != nil {
+			return err
+		}
+		r, err := s.Runs.Lock(tx, tenant, id)
+		if err != nil {
+			return err
+		}
+		answer = Cancelling{Cancelled: true, RunID: id}
+		if r.Status.Final() {
+			answer = Cancelling{RunID: id, Message: "The run had already ended: it is " + string(r.Status) + "."}
+			return nil
+		}
+		status := why.status
+		if !r.Status.May(status) {
+			status = Cancelled
+		}
+		return s.change(tx, r, func(c *change) error {
+			c.unstored = r.Status == Running
+			if r.StartedAt != nil && r.Status == Running {
+				r.Metrics.DurationMS = max(r.Metrics.DurationMS, float64(c.now.Sub(*r.StartedAt).Microseconds())/1000)
+			}
+			tx.AfterCommit(func() { s.Hub.Signal(SignalCancelled, id) })
+			return c.end(status, why.code, why.sentence)
+		})
+	})
+	return answer, err
+}

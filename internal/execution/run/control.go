@@ -1,0 +1,193 @@
+package run
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"agentd/internal/base/fault"
+	"agentd/internal/base/ident"
+	"agentd/internal/base/schema"
+	"agentd/internal/base/txn"
+	"agentd/internal/kernel/event"
+)
+
+// Pause asks a running run to stop at its next step boundary. What is under
+// way is finished and kept: an answer is held until the run is resumed. Errors:
+// NotFound; Conflict unless the run is running.
+func (s *Service) Pause(ctx context.Context, tenant, id string) error {
+	return s.Writer.Write(ctx, func(tx txn.Tx) error {
+		r, err := s.Runs.Lock(tx, tenant, id)
+		if err != nil {
+			return err
+		}
+		if r.Status != Running {
+			return fault.WrongState("run", string(r.Status), "pausing")
+		}
+		return s.Runs.AskPause(tx, tenant, id)
+	})
+}
+
+// Resume lets a run go on that was paused by hand, with a note to the agent if
+// there is one. Errors: NotFound; Conflict unless it is paused, or where it
+// waits for an answer.
+func (s *Service) Resume(ctx context.Context, tenant, id, note string) error {
+	return s.amend(ctx, tenant, id, func(c *change) error {
+		switch {
+		case c.r.Status != Paused:
+			return fault.WrongState("run", string(c.r.Status), "resuming")
+		case c.r.Wait.Input != nil:
+			return fault.New(fault.Conflict, "INVALID_STATE_TRANSITION", "The run is paused because it waits for an answer; send it with respond.")
+		}
+		if strings.TrimSpace(note) != "" {
+			out, err := json.Marshal(NoteOutput{note})
+			if err != nil {
+				return err
+			}
+			if err := c.step(&Step{StepID: ident.New(), Type: StepInput, Status: StepCompleted, Output: out}); err != nil {
+				return err
+			}
+		}
+		return c.goOn()
+	})
+}
+
+// Respond answers the question that a run waits with: the answer is the result
+// of its call of ask_user. Errors: NotFound; Conflict unless it waits for one.
+func (s *Service) Respond(ctx context.Context, tenant, id, response string) error {
+	return s.amend(ctx, tenant, id, func(c *change) error {
+		ask := c.r.Wait.Input
+		switch {
+		case c.r.Status != Paused:
+			return fault.WrongState("run", string(c.r.Status), "an answer")
+		case ask == nil:
+			return fault.New(fault.Conflict, "INVALID_STATE_TRANSITION", "The run was paused by hand and asked nothing; let it go on with resume.")
+		}
+		args, err := json.Marshal(struct {
+			Question string `json:"question"`
+		}{ask.Question})
+		if err != nil {
+			return err
+		}
+		in := ToolInput{ToolCallID: ask.ToolCallID, Name: AskUser, Arguments: string(args)}
+		step := &Step{StepID: ident.New(), Type: StepTool, Status: StepCompleted, StartedAt: ask.RequestedAt}
+		if step.Input, err = json.Marshal(in); err != nil {
+			return err
+		}
+		if step.Output, err = json.Marshal(ToolOutput{Content: response}); err != nil {
+			return err
+		}
+		if step.Metrics, err = json.Marshal(StepMetrics{ToolCallsCount: 1}); err != nil {
+			return err
+		}
+		c.r.Metrics.ToolCallsCount++
+		c.calls++
+		err = c.tell("input.received", struct {
+			InputID  string `json:"input_id"`
+			Response string `json:"response"`
+		}{ask.InputID, response})
+		if err != nil {
+			return err
+		}
+		if err := c.tellResult(in, response); err != nil {
+			return err
+		}
+		if err := c.step(step); err != nil {
+			return err
+		}
+		return c.goOn()
+	})
+}
+
+// AskUser is the built-in tool that asks a person; see Respond.
+const AskUser = "ask_user"
+
+// tellResult adds tool.result of the step that is about to be added, whose
+// output only the step stores.
+func (c *change) tellResult(in ToolInput, output string) error {
+	type result struct {
+		ToolCallID string `json:"tool_call_id"`
+		Name       string `json:"name"`
+		Status     string `json:"status"`
+		DurationMS int    `json:"duration_ms"`
+		Output     any    `json:"output,omitzero"`
+	}
+	d := result{ToolCallID: in.ToolCallID, Name: in.Name, Status: "done"}
+	stored, err := json.Marshal(d)
+	if err != nil {
+		return err
+	}
+	d.Output = output
+	live, err := json.Marshal(d)
+	if err != nil {
+		return err
+	}
+	c.tellRaw(event.Entry{Name: "tool.result", At: c.now, Data: stored, Step: c.r.StepSeq + 1}, live)
+	return nil
+}
+
+// Authorized lets the runs go on that wait for authorization of a server.
+func (s *Service) Authorized(ctx context.Context, tenant, serverID string) error {
+	for {
+		ids, err := s.Runs.Waiting(ctx, tenant, serverID, 100)
+		if err != nil || len(ids) == 0 {
+			return err
+		}
+		for _, id := range ids {
+			err := s.amend(ctx, tenant, id, func(c *change) error {
+				if c.r.Status != AuthRequired || c.r.Wait.Auth == nil || c.r.Wait.Auth.ServerID != serverID {
+					return nil // somebody was faster
+				}
+				return c.goOn()
+			})
+			if err != nil && !fault.Is(err, fault.NotFound) {
+				return err
+			}
+		}
+	}
+}
+
+// Expire ends a run that waited too long, in the worker's transaction. It says
+// whether it did: a run that somebody woke in the meantime goes on.
+func (s *Service) Expire(tx txn.Tx, tenant, id string, now time.Time) (ended bool, err error) {
+	r, err := s.Runs.Lock(tx, tenant, id)
+	if err != nil || r.Status == Running || r.Status.Final() {
+		return false, err
+	}
+	if r.Wait.Until.IsZero() || now.Before(r.Wait.Until) {
+		return false, nil
+	}
+	return true, s.change(tx, r, func(c *change) error {
+		if err := c.closeApprovals(ApprovalExpired); err != nil {
+			return err
+		}
+		code, sentence := CodeApprovalExpired, "Nobody approved the call in time."
+		switch {
+		case r.Wait.Input != nil:
+			code, sentence = CodeInputTimeout, "Nobody answered the question in time."
+		case r.Wait.Auth != nil:
+			code, sentence = CodeAuthExpired, "Nobody authorized "+r.Wait.Auth.Name+" in time."
+		}
+		return c.end(TimedOut, code, sentence)
+	})
+}
+
+// noteOf reads the note out of the input of a resume.
+func noteOf(in schema.Object) (note string, err error) {
+	if len(in) == 0 {
+		return "", nil
+	}
+	var v struct {
+		Note    string `json:"note"`
+		Message string `json:"message"`
+	}
+	if err := json.Unmarshal(in, &v); err != nil {
+		return "", fault.BadFields(fault.Field{Field: "input", Message: "note and message are strings"})
+	}
+	if v.Note == "" {
+		v.Note = v.Message
+	}
+	return v.Note, nil
+}

@@ -1,0 +1,176 @@
+package run
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"agentd/internal/base/page"
+)
+
+// Get reads one run.
+func (s *Service) Get(ctx context.Context, tenant, id string) (*Run, error) {
+	r, err := s.Runs.Get(ctx, tenant, id)
+	if err != nil {
+		return nil, err
+	}
+	if s.Artifacts != nil && r.Metrics.ToolCallsCount > 0 { // only tools make files
+		if r.Artifacts, err = s.Artifacts(ctx, tenant, id); err != nil {
+			return nil, err
+		}
+	}
+	if r.Wait.Asked > 0 {
+		all, err := s.Runs.ApprovalsOf(ctx, nil, tenant, id)
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range all {
+			if a.Status == ApprovalPending {
+				r.PendingApprovals = append(r.PendingApprovals, a.pending())
+			} else {
+				r.Approvals = append(r.Approvals, a)
+			}
+		}
+	}
+	return &r.Run, nil
+}
+
+// Page is one page of runs (interface.md section 4, Lists).
+type Page struct {
+	_ struct{} `json:"-" name:"RunList"`
+
+	Items   []Run   `json:"items" required:"true"`
+	Cursor  *string `json:"cursor" required:"true"`
+	HasMore bool    `json:"has_more" required:"true"`
+}
+
+// Runs per page.
+const (
+	defaultPage = 20
+	maxPage     = 100
+)
+
+// List gives a page of runs, newest first unless the filter says otherwise.
+// limit is as the caller sent it.
+func (s *Service) List(ctx context.Context, tenant string, f Filter, limit, cursor string) (*Page, error) {
+	order := "desc"
+	if f.Ascending {
+		order = "asc"
+	}
+	scope := page.Scope{Tenant: tenant, List: "runs", Filter: []string{f.AgentID, f.SessionID, string(f.Status), order}}
+	var err error
+	if f.After, err = s.Cursors.Open(scope, cursor); err != nil {
+		return nil, err
+	}
+	n := page.Limit(limit, defaultPage, maxPage)
+	f.Limit = n + 1
+	runs, err := s.Runs.List(ctx, tenant, f)
+	if err != nil {
+		return nil, err
+	}
+	p := &Page{}
+	if p.Items, p.HasMore = page.Cut(runs, n, Run.Weight); p.HasMore {
+		next := s.Cursors.Seal(scope, p.Items[len(p.Items)-1].RunID)
+		p.Cursor = &next
+	}
+	return p, nil
+}
+
+// Weight is about how large the run is on a page, in bytes.
+func (r Run) Weight() int { return len(r.Input) + len(r.Output) + len(r.Metadata) }
+
+// Wait gives the run once it has ended, or as it is when the time is up.
+func (s *Service) Wait(ctx context.Context, tenant, id string, timeout time.Duration) (*Run, error) {
+	sub := s.Hub.Subscribe(id)
+	defer sub.Close()
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	again := time.NewTicker(time.Second) // in case a live event is lost
+	defer again.Stop()
+	for {
+		r, err := s.Get(ctx, tenant, id)
+		if err != nil || r.Status.Final() {
+			return r, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-timer.C:
+			return r, nil
+		case <-sub.Ready():
+			_, _, _ = sub.Take() // the run is read again
+		case <-again.C:
+		}
+	}
+}
+
+// StepPage is the journal of a run. Paging fields appear only where a limit
+// was asked for (behaviours 0.2).
+type StepPage struct {
+	_ struct{} `json:"-" name:"RunStepList"`
+
+	RunID        string   `json:"run_id" required:"true"`
+	Steps        []Step   `json:"steps" required:"true"`
+	Total        int      `json:"total" required:"true" doc:"Steps in all, whatever the page."`
+	TotalCostUSD *float64 `json:"total_cost_usd"`
+	HasMore      *bool    `json:"has_more,omitzero"`
+	Cursor       *string  `json:"cursor,omitzero"`
+}
+
+const maxSteps = 500
+
+// Steps lists a run's steps, oldest first: those with a result and those that
+// are under way.
+func (s *Service) Steps(ctx context.Context, tenant, id, limit, cursor string) (*StepPage, error) {
+	r, err := s.Runs.Get(ctx, tenant, id)
+	if err != nil {
+		return nil, err
+	}
+	scope := page.Scope{Tenant: tenant, List: "steps", Filter: []string{id}}
+	position, err := s.Cursors.Open(scope, cursor)
+	if err != nil {
+		return nil, err
+	}
+	steps, err := s.Runs.Steps(ctx, tenant, id, 0, 0)
+	if err != nil {
+		return nil, err
+	}
+	steps = withPending(steps, r)
+	p := &StepPage{RunID: id, Steps: steps, Total: len(steps), TotalCostUSD: r.Metrics.TotalCostUSD}
+	if limit == "" && cursor == "" {
+		return p, nil
+	}
+	after, _ := strconv.ParseInt(position, 10, 64)
+	from := 0
+	for from < len(steps) && steps[from].Seq <= after {
+		from++
+	}
+	n := page.Limit(limit, maxSteps, maxSteps)
+	more := len(steps)-from > n
+	p.Steps, p.HasMore = steps[from:min(from+n, len(steps))], &more
+	if more {
+		next := s.Cursors.Seal(scope, strconv.FormatInt(p.Steps[n-1].Seq, 10))
+		p.Cursor = &next
+	}
+	return p, nil
+}
+
+// withPending adds the steps that are under way.
+func withPending(steps []Step, r *Record) []Step {
+	for _, p := range r.Pending {
+		s := Step{
+			StepID: p.StepID, RunID: r.RunID, TenantID: r.TenantID, Seq: p.Seq, StepIndex: p.Seq - 1,
+			Type: p.Type, Status: StepRunning, StartedAt: p.StartedAt,
+		}
+		if p.Tool != nil {
+			s.Input, _ = json.Marshal(p.Tool)
+		}
+		steps = append(steps, s)
+	}
+	slices.SortFunc(steps, func(a, b Step) int { return cmp.Compare(a.Seq, b.Seq) })
+	return slices.CompactFunc(steps, func(a, b Step) bool { return a.Seq == b.Seq })
+}

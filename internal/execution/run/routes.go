@@ -1,0 +1,195 @@
+package run
+
+import (
+	"context"
+	"iter"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"agentd/internal/base/authz"
+	"agentd/internal/base/fault"
+	"agentd/internal/base/route"
+	"agentd/internal/base/schema"
+
+	"github.com/go-json-experiment/json"
+)
+
+type createIn struct {
+	Body struct {
+		AgentID        string        `json:"agent_id" format:"uuid" required:"true"`
+		SessionID      *string       `json:"session_id,omitzero" format:"uuid" nullable:"true"`
+		Input          schema.Object `json:"input" required:"true" doc:"Carries message, and whatever else the agent should find in the run."`
+		Version        int64         `json:"version,omitzero" minimum:"1" doc:"A version of the agent; the newest if it is left out."`
+		ResourceLimits Limits        `json:"resource_limits,omitzero"`
+		Metadata       schema.Object `json:"metadata,omitzero"`
+	}
+}
+
+type idIn struct {
+	RunID string `path:"runId"`
+}
+
+type listIn struct {
+	AgentID   string `query:"agent_id"`
+	SessionID string `query:"session_id"`
+	Status    string `query:"status"`
+	Order     string `query:"order" doc:"desc, the default: newest first; asc: oldest first."`
+	Limit     string `query:"limit" doc:"Runs per page, 1 to 100; 20 if it is left out."`
+	Cursor    string `query:"cursor"`
+}
+
+type stepsIn struct {
+	RunID  string `path:"runId"`
+	Limit  string `query:"limit" doc:"Steps per page, 1 to 500; all of them if it is left out."`
+	Cursor string `query:"cursor"`
+}
+
+type waitIn struct {
+	RunID   string `path:"runId"`
+	Seconds string `query:"timeout_sec" doc:"How long to wait at most: 1 to 600 seconds, 60 if it is left out."`
+}
+
+type eventsIn struct {
+	RunID       string `path:"runId"`
+	LastEventID string `header:"Last-Event-ID" query:"last_event_id"`
+}
+
+// Routes of the area Runs.
+func (s *Service) Routes() []route.Route {
+	read := []authz.Scope{"runs:read"}
+	create := []authz.Scope{"runs:create"}
+	return append([]route.Route{
+		route.Action(route.Row{
+			Method: "POST", Path: "/api/v1/runs", ID: "createRun", Tag: "Runs", Scopes: create, Role: authz.Developer,
+			Summary: "Start a run of an agent", Status: 202, Errors: []int{404, 409, 503},
+			Doc: "The run is stored before the answer is sent, and ends whatever happens to this process. Follow it by its events, wait for it, or poll it.",
+		}, s.create),
+		route.Action(route.Row{
+			Method: "GET", Path: "/api/v1/runs", ID: "listRuns", Tag: "Runs", Scopes: read, Role: authz.Viewer,
+			Summary: "List runs, newest first", Errors: []int{400, 422},
+		}, s.list),
+		route.Action(route.Row{
+			Method: "GET", Path: "/api/v1/runs/{runId}", ID: "getRun", Tag: "Runs", Scopes: read, Role: authz.Viewer,
+			Summary: "Read one run", Errors: []int{404},
+		}, func(ctx context.Context, who authz.Caller, in *idIn) (*Run, error) {
+			return s.Get(ctx, who.TenantID, in.RunID)
+		}),
+		route.Action(route.Row{
+			Method: "POST", Path: "/api/v1/runs/{runId}/cancel", ID: "cancelRun", Tag: "Runs", Scopes: create, Role: authz.Developer,
+			Summary: "End a run that has not ended", Errors: []int{404},
+			Doc: "Always 200: a run that had ended already answers cancelled false and says so.",
+		}, func(ctx context.Context, who authz.Caller, in *idIn) (Cancelling, error) {
+			return s.Cancel(ctx, who.TenantID, in.RunID)
+		}),
+		route.Action(route.Row{
+			Method: "GET", Path: "/api/v1/runs/{runId}/wait", ID: "waitForRun", Tag: "Runs", Scopes: read, Role: authz.Viewer,
+			Summary: "Wait until a run has ended", Also: []int{202}, Errors: []int{404},
+			Doc: "200 with the run once it has ended; 202 with its state if it has not when the time is up.", AnswerOf: reflect.TypeFor[Run](), AlsoOf: reflect.TypeFor[stillRunning](),
+		}, s.wait),
+		route.Action(route.Row{
+			Method: "GET", Path: "/api/v1/runs/{runId}/steps", ID: "listRunSteps", Tag: "Runs", Scopes: read, Role: authz.Viewer,
+			Summary: "List the steps of a run, oldest first", Errors: []int{404, 422},
+		}, func(ctx context.Context, who authz.Caller, in *stepsIn) (*StepPage, error) {
+			return s.Steps(ctx, who.TenantID, in.RunID, in.Limit, in.Cursor)
+		}),
+		route.Stream(route.Row{
+			Method: "GET", Path: "/api/v1/runs/{runId}/events", ID: "streamRunEvents", Tag: "Runs",
+			Scopes: []authz.Scope{"runs:read", "events:read"}, Role: authz.Viewer,
+			Summary: "Follow a run as it happens", Errors: []int{404},
+			Doc: "Server-sent events. What happened already comes first; Last-Event-ID resumes exactly after an event. Ends with a frame done and a bare [DONE].",
+		}, s.events),
+	}, s.waitRoutes()...)
+}
+
+func (s *Service) create(ctx context.Context, who authz.Caller, in *createIn) (*Run, error) {
+	b := &in.Body
+	if err := checkInput(b.Input); err != nil {
+		return nil, err
+	}
+	req := Request{
+		AgentID: b.AgentID, AgentVersion: b.Version, SessionID: b.SessionID, Input: b.Input,
+		Limits: b.ResourceLimits, Metadata: b.Metadata,
+	}
+	if b.SessionID != nil {
+		if s.Sessions == nil {
+			return nil, fault.NoSuch("session")
+		}
+		if err := s.Sessions.Join(ctx, who.TenantID, &req); err != nil {
+			return nil, err
+		}
+	}
+	req.Answer = func(r *Run) any { return r }
+	return s.Create(ctx, who, req)
+}
+
+var inputSchema = schema.Of[Input]()
+
+// checkInput refuses an input whose known members are not what the agent will
+// take them for.
+func checkInput(raw schema.Object) error {
+	err := inputSchema.Check(raw, false)
+	f := fault.From(err)
+	if f == nil || len(f.Fields) == 0 {
+		return err
+	}
+	fields := slices.Clone(f.Fields)
+	for i := range fields {
+		fields[i].Field = "input." + fields[i].Field
+	}
+	return fault.BadFields(fields...)
+}
+
+func (s *Service) list(ctx context.Context, who authz.Caller, in *listIn) (*Page, error) {
+	f := Filter{AgentID: in.AgentID, SessionID: in.SessionID, Status: Status(in.Status)}
+	switch in.Order {
+	case "", "desc":
+	case "asc":
+		f.Ascending = true
+	default:
+		return nil, fault.New(fault.Malformed, "INVALID_QUERY", "The query parameter order is either asc or desc.")
+	}
+	if f.Status != "" && !f.Status.Valid() {
+		names := make([]string, len(Statuses))
+		for i, state := range Statuses {
+			names[i] = string(state)
+		}
+		return nil, fault.New(fault.Malformed, "INVALID_QUERY", "The query parameter status is not a state of runs; the states are %s.", strings.Join(names, ", "))
+	}
+	return s.List(ctx, who.TenantID, f, in.Limit, in.Cursor)
+}
+
+// stillRunning is the answer of a wait that ended before the run did.
+type stillRunning struct {
+	_ struct{} `json:"-" name:"RunStillRunning"`
+
+	RunID     string `json:"run_id" format:"uuid" required:"true"`
+	Status    string `json:"status" enum:"still_running" required:"true"`
+	RunStatus Status `json:"run_status" required:"true" doc:"The run's own status."`
+}
+
+func (s *Service) wait(ctx context.Context, who authz.Caller, in *waitIn) (*route.Reply, error) {
+	seconds := 60
+	if n, err := strconv.Atoi(in.Seconds); err == nil {
+		seconds = min(max(n, 1), 600)
+	}
+	r, err := s.Wait(ctx, who.TenantID, in.RunID, time.Duration(seconds)*time.Second)
+	if err != nil {
+		return nil, err
+	}
+	if r.Status.Final() {
+		return reply(200, r)
+	}
+	return reply(202, stillRunning{RunID: r.RunID, Status: "still_running", RunStatus: r.Status})
+}
+
+func (s *Service) events(ctx context.Context, who authz.Caller, in *eventsIn) (iter.Seq2[route.Frame, error], error) {
+	return s.Stream(ctx, who.TenantID, in.RunID, in.LastEventID)
+}
+
+func reply(status int, v any) (*route.Reply, error) {
+	b, err := json.Marshal(v)
+	return &route.Reply{Status: status, JSON: b}, err
+}

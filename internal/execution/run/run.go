@@ -1,0 +1,334 @@
+// Package run is what a run is: its states and the moves between them, its
+// input, output and limits, its journal of steps, and the operations that
+// callers have on it. The engine drives runs; this package knows no engine.
+package run
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"agentd/internal/base/schema"
+	"agentd/internal/kernel/contextwindow"
+	"agentd/internal/kernel/model"
+	"agentd/internal/kernel/policy"
+)
+
+// Run is one execution of an agent, as callers see it (interface.md section 2,
+// Run; decisions.md D6).
+type Run struct {
+	RunID          string          `json:"run_id" format:"uuid" required:"true"`
+	TenantID       string          `json:"tenant_id" required:"true"`
+	AgentID        string          `json:"agent_id" format:"uuid" required:"true"`
+	SessionID      *string         `json:"session_id" format:"uuid" doc:"The conversation that the run belongs to."`
+	Status         Status          `json:"status" enum:"queued,running,completed,failed,cancelled,timeout,guardrail_blocked,paused,awaiting_approval,auth_required,rejected" required:"true"`
+	Input          schema.Object   `json:"input"`
+	Output         schema.Nullable `json:"output" doc:"What the run produced: text, and truncated where a limit cut it off. Null until there is an end."`
+	Metrics        Metrics         `json:"metrics"`
+	Error          *string         `json:"error" doc:"One sentence on why the run did not complete."`
+	ErrorCode      string          `json:"error_code,omitzero" doc:"A stable code for the same."`
+	CreatedAt      time.Time       `json:"created_at" required:"true"`
+	StartedAt      *time.Time      `json:"started_at"`
+	CompletedAt    *time.Time      `json:"completed_at"`
+	TeamRunID      *string         `json:"team_run_id" format:"uuid"`
+	Metadata       schema.Object   `json:"metadata"`
+	StepSeq        int64           `json:"step_seq" doc:"The step that runs, or ran last."`
+	Artifacts      []Artifact      `json:"artifacts"`
+	ResourceLimits Limits          `json:"resource_limits"`
+	AgentVersion   int64           `json:"agent_version,omitzero" doc:"The version of the agent that the run uses."`
+
+	PendingApprovals []PendingApproval `json:"pending_approvals,omitzero" doc:"Tool calls that wait for approval; only where one run is read."`
+	Approvals        []Approval        `json:"approvals,omitzero" doc:"Approvals that were decided, oldest first; only where one run is read."`
+	PendingInput     *PendingInput     `json:"pending_input,omitzero" doc:"The question that the run waits to have answered."`
+	PendingAuth      *PendingAuth      `json:"pending_auth,omitzero" doc:"The authorization that the run waits for."`
+}
+
+// Artifact is a file that a run made (interface.md section 2, Artifact).
+type Artifact struct {
+	ArtifactID string    `json:"artifact_id" format:"uuid" required:"true"`
+	RunID      string    `json:"run_id" format:"uuid" required:"true"`
+	TenantID   string    `json:"tenant_id"`
+	Name       string    `json:"name" required:"true"`
+	MimeType   string    `json:"mime_type" required:"true"`
+	SizeBytes  int64     `json:"size_bytes" required:"true"`
+	StorageRef string    `json:"storage_ref"`
+	CreatedAt  time.Time `json:"created_at" required:"true"`
+}
+
+// Record is a run with what only the platform needs to know.
+type Record struct {
+	Run
+	EventSeq int64     // seq of the last event that a transition stored
+	Options  Options   // how the model is to be called
+	Parsed   *Input    // Input, where whoever made the run had it as a value; not stored
+	Admit    Admission // of a run that is about to be stored
+	Pending  []Intent  // steps that were begun and have no result yet
+	Wait     Wait      // what it waits for, or what it came back from
+}
+
+// Options are a caller's wishes for the model calls of one run, made by the
+// compatible routes.
+type Options struct {
+	Plain       bool           `json:"plain,omitzero"` // nobody wants chunks: ask the model for a whole answer
+	Temperature *float64       `json:"temperature,omitzero"`
+	TopP        *float64       `json:"top_p,omitzero"`
+	MaxTokens   int            `json:"max_tokens,omitzero"`
+	Stop        []string       `json:"stop,omitzero"`
+	Tools       []CallerTool   `json:"tools,omitzero"`
+	ToolChoice  jsontext.Value `json:"tool_choice,omitzero"`
+	// Extra are further fields for every model call, as endpoints name them:
+	// response_format, seed, reasoning_effort …
+	Extra map[string]jsontext.Value `json:"extra,omitzero"`
+	// Model is used instead of the agent's, where a session says so.
+	Model *model.Spec `json:"model,omitzero"`
+	// Continues is the run that this one goes on from.
+	Continues string `json:"continues,omitzero"`
+	// Follows is the response that this one has as its history; see package response.
+	Follows string `json:"follows,omitzero"`
+	// Budgets are what the run spends from: its own, and those of the run that
+	// started it.
+	Budgets []string `json:"budgets,omitzero"`
+	// KeyID is the key that started the run, for whom its use is counted; "": a
+	// person's session, or nobody.
+	KeyID string `json:"key_id,omitzero"`
+}
+
+// HasTool says whether the caller brought a tool of that name.
+func (o *Options) HasTool(name string) bool {
+	return slices.ContainsFunc(o.Tools, func(t CallerTool) bool { return t.Name == name })
+}
+
+// CallerTool is a tool that the caller runs itself: when the model calls it,
+// the run completes with the call in its output (decisions.md D10).
+type CallerTool struct {
+	Name        string         `json:"name"`
+	Description string         `json:"description,omitzero"`
+	Parameters  jsontext.Value `json:"parameters,omitzero"`
+	Strict      bool           `json:"strict,omitzero"` // arguments must fit the schema
+}
+
+// Input is what the platform reads of a run's input; further keys are the
+// caller's own.
+type Input struct {
+	Message string `json:"message" required:"true" doc:"What the agent is asked."`
+	// Instructions come from the caller, not the agent's maker: they are
+	// delivered with the message and do not replace the agent's prompt.
+	Instructions string           `json:"instructions,omitzero" doc:"The caller's instructions for this run; the agent's own prompt stays."`
+	History      []model.Message  `json:"history,omitzero" maxItems:"10000" doc:"Earlier turns of the conversation, oldest first."`
+	Parts        []jsontext.Value `json:"parts,omitzero" maxItems:"1000" doc:"Content parts of the message, where it is more than text."`
+}
+
+// Output of a completed run.
+type Output struct {
+	Text            string `json:"text"`
+	Truncated       bool   `json:"truncated,omitzero"`        // a step, tool or token limit ended the run early
+	OutputTruncated bool   `json:"output_truncated,omitzero"` // the model ran out of output tokens
+	FinishReason    string `json:"finish_reason,omitzero"`
+	// ContinuationToken is there where Truncated is; see Service.Continue.
+	ContinuationToken string           `json:"continuation_token,omitzero"`
+	ToolCalls         []model.ToolCall `json:"tool_calls,omitzero"` // calls of the caller's own tools
+}
+
+// Limits bound a run (interface.md section 2, resource_limits). Nil is no
+// limit of this party; 0 allows none of that thing.
+type Limits struct {
+	MaxDurationMS   *int64 `json:"max_duration_ms,omitzero" minimum:"0" doc:"Milliseconds of running time."`
+	MaxSteps        *int64 `json:"max_steps,omitzero" minimum:"0"`
+	MaxToolCalls    *int64 `json:"max_tool_calls,omitzero" minimum:"0"`
+	MaxTokensPerRun *int64 `json:"max_tokens_per_run,omitzero" minimum:"0"`
+	// MaxCostUSD of 0 is no cap.
+	MaxCostUSD *float64 `json:"max_cost_usd,omitzero" minimum:"0" doc:"US dollars for model calls, by the catalogue's prices; 0 is no cap. A call is made only if it cannot cost more than is left."`
+}
+
+// Narrow gives the smaller of each limit (decisions.md D6).
+func (l Limits) Narrow(other Limits) Limits {
+	return Limits{
+		least(l.MaxDurationMS, other.MaxDurationMS), least(l.MaxSteps, other.MaxSteps),
+		least(l.MaxToolCalls, other.MaxToolCalls), least(l.MaxTokensPerRun, other.MaxTokensPerRun),
+		least(capped(l.MaxCostUSD), capped(other.MaxCostUSD)),
+	}
+}
+
+func least[N int64 | float64](a, b *N) *N {
+	if a == nil || (b != nil && *b < *a) {
+		return b
+	}
+	return a
+}
+
+func capped(usd *float64) *float64 {
+	if usd == nil || *usd <= 0 {
+		return nil
+	}
+	return usd
+}
+
+// Metrics of a run (interface.md section 2, RunMetrics). DurationMS is running
+// time over all attempts, without queueing and waiting.
+type Metrics struct {
+	_ struct{} `json:"-" name:"RunMetrics"`
+
+	DurationMS          float64  `json:"duration_ms"`
+	StepsCount          int64    `json:"steps_count"`
+	InputTokens         int64    `json:"input_tokens"`
+	OutputTokens        int64    `json:"output_tokens"`
+	ThinkingTokens      int64    `json:"thinking_tokens"`
+	ToolCallsCount      int64    `json:"tool_calls_count"`
+	LLMCallsCount       int64    `json:"llm_calls_count"`
+	GuardrailChecks     int64    `json:"guardrail_checks"`
+	GuardrailViolations int64    `json:"guardrail_violations"`
+	MemoryRetrievals    int64    `json:"memory_retrievals"`
+	MemoryExtractions   int64    `json:"memory_extractions"`
+	TotalCostUSD        *float64 `json:"total_cost_usd" doc:"An estimate from the configured prices; null where a price is unknown."`
+}
+
+// StepType says what a step did.
+type StepType string
+
+// The types of steps.
+const (
+	StepLLM        StepType = "llm"
+	StepTool       StepType = "tool"
+	StepInput      StepType = "input"      // a note of whoever resumed the run
+	StepGuardrail  StepType = "guardrail"  // the check of the run's message
+	StepMemory     StepType = "memory"     // what the agent remembered at the start
+	StepCompaction StepType = "compaction" // earlier messages give way to a summary
+)
+
+// StepStatus is where a step stands.
+type StepStatus string
+
+// The states of a step.
+const (
+	StepRunning   StepStatus = "running"
+	StepCompleted StepStatus = "completed"
+	StepFailed    StepStatus = "failed"
+)
+
+// Step is one entry of a run's journal (decisions.md D6, RunStep). Its result
+// is committed before the next step begins.
+type Step struct {
+	_ struct{} `json:"-" name:"RunStep"`
+
+	StepID      string          `json:"step_id" required:"true"`
+	RunID       string          `json:"run_id" required:"true"`
+	TenantID    string          `json:"tenant_id"`
+	Seq         int64           `json:"seq" required:"true" doc:"From 1."`
+	StepIndex   int64           `json:"step_index" doc:"The same, from 0."`
+	Type        StepType        `json:"type" enum:"llm,tool,approval,input,guardrail,memory,compaction" required:"true"`
+	Status      StepStatus      `json:"status" enum:"running,completed,failed" required:"true"`
+	StartedAt   time.Time       `json:"started_at"`
+	CompletedAt *time.Time      `json:"completed_at"`
+	DurationMS  float64         `json:"duration_ms"`
+	Input       schema.Nullable `json:"input"`
+	Output      schema.Nullable `json:"output"`
+	Error       *string         `json:"error"`
+	Metrics     schema.Nullable `json:"metrics"`
+	ToolCalls   []string        `json:"tool_calls" doc:"Names of the tools that the step asked for."`
+
+	// CallOf is, for a step of type tool, the seq of the model's step that asked
+	// for the call with the arguments of Input: a store keeps them once. 0: none.
+	// Readers get Input whole, and 0.
+	CallOf int64 `json:"-"`
+}
+
+// LLMOutput is the output of a step of type llm.
+type LLMOutput struct {
+	Text         string           `json:"text"`
+	Thinking     string           `json:"thinking,omitzero"`
+	ToolCalls    []model.ToolCall `json:"tool_calls,omitzero"`
+	FinishReason string           `json:"finish_reason"`
+	Model        string           `json:"model,omitzero"`
+}
+
+// CompactionInput is the input of a step of type compaction: what of the
+// conversation its summary stands for (decisions.md D8). Folded are the first
+// Messages messages of the conversation as the model was about to read it,
+// system messages not counted: an earlier summary counts as one message.
+//
+// Whoever derives the conversation from steps goes on at a completed step of
+// this type with window.Apply, as Transcript.After does. Folded messages stay in their
+// steps; only the model does not read them again.
+type CompactionInput struct {
+	contextwindow.Fold
+	// Through is where the newest folded message comes from: it and all before
+	// it are folded, but for the request that was kept. Nil where no folded
+	// message has an origin. StepSeq 0 is the run's own message.
+	Through  *model.Origin `json:"through,omitzero"`
+	Tokens   int           `json:"tokens"`   // about how many the folded messages have
+	Strategy string        `json:"strategy"` // compaction | summarize
+}
+
+// CompactionOutput is the output of a completed step of type compaction.
+type CompactionOutput struct {
+	Summary string `json:"summary"`
+	Tokens  int    `json:"tokens"` // about how many the conversation has now
+	Model   string `json:"model,omitzero"`
+}
+
+// StepMetrics are the metrics of one step.
+type StepMetrics struct {
+	InputTokens    int64    `json:"input_tokens"`
+	OutputTokens   int64    `json:"output_tokens"`
+	ThinkingTokens int64    `json:"thinking_tokens"`
+	LLMCalls       int64    `json:"llm_calls"`
+	ToolCallsCount int64    `json:"tool_calls_count"`
+	CostUSD        *float64 `json:"cost_usd"`
+	Estimated      bool     `json:"estimated,omitzero"`
+}
+
+// ToolInput and ToolOutput are input and output of a step of type tool.
+type ToolInput struct {
+	ToolCallID string `json:"tool_call_id"`
+	Name       string `json:"name"`
+	Arguments  string `json:"arguments"`
+	ApprovalID string `json:"approval_id,omitzero"` // who let it through
+}
+
+// ShowArguments gives what a model wrote as the JSON it should be, or as a
+// string where it is not.
+func ShowArguments(s string) jsontext.Value {
+	v := jsontext.Value(s)
+	if v.IsValid() && v.Compact() == nil {
+		return v
+	}
+	quoted, _ := jsontext.AppendQuote(nil, strings.ToValidUTF8(s, "\uFFFD"))
+	return quoted
+}
+
+// ToolOutput is what a tool gave back to the model.
+type ToolOutput struct {
+	Content string `json:"content"`
+	IsError bool   `json:"is_error,omitzero"`
+
+	Artifacts []string `json:"artifacts,omitzero"` // ids of the files that it made
+}
+
+// Intent is a step that was begun. After a crash it tells which tool calls
+// may have happened without leaving a result.
+type Intent struct {
+	StepID    string     `json:"step_id"`
+	Seq       int64      `json:"seq"`
+	Type      StepType   `json:"type"`
+	StartedAt time.Time  `json:"started_at"`
+	Tool      *ToolInput `json:"tool,omitzero"`
+	Held      bool       `json:"held,omitzero"`     // the run paused before anything was done of it
+	Reserved  int64      `json:"reserved,omitzero"` // of the run's budgets, for a model call
+}
+
+// NoteOutput is the output of a step of type input: what whoever resumed the
+// run told the agent.
+type NoteOutput struct {
+	Message string `json:"message"`
+}
+
+// GuardrailOutput is the output of a step of type guardrail. Text, where the
+// check changed it, is what the agent was asked instead.
+type GuardrailOutput struct {
+	Checks     int                `json:"checks"`
+	Violations []policy.Violation `json:"violations"`
+	Changed    bool               `json:"changed,omitzero"`
+	Text       string             `json:"text,omitzero"`
+}

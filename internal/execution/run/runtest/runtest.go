@@ -1,0 +1,247 @@
+// Package runtest is the suite that every run.Store passes.
+package runtest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"agentd/internal/base/fault"
+	"agentd/internal/base/ident"
+	"agentd/internal/base/schema"
+	"agentd/internal/base/txn"
+	"agentd/internal/execution/run"
+)
+
+var at = time.Date(2026, 9, 10, 12, 0, 0, 123456000, time.UTC)
+
+// Sample is a queued run with every field set that a new run can have.
+func Sample(tenant, agent string) *run.Record {
+	ten, temperature := int64(10), 0.5
+	session := ident.New()
+	return &run.Record{
+		Run: run.Run{
+			RunID: ident.New(), TenantID: tenant, AgentID: agent, AgentVersion: 3, SessionID: &session,
+			Status: run.Queued, Input: schema.Object(`{"message":"hé\u0000llo \"there\""}`), Metadata: schema.Object(`{"a":[1,null]}`),
+			CreatedAt: at, ResourceLimits: run.Limits{MaxSteps: &ten}, Artifacts: []run.Artifact{},
+		},
+		EventSeq: 2,
+		Options:  run.Options{Plain: true, Temperature: &temperature, Stop: []string{"x"}, Tools: []run.CallerTool{{Name: "t"}}},
+		Pending:  []run.Intent{{StepID: ident.New(), Seq: 1, Type: run.StepLLM, StartedAt: at}},
+	}
+}
+
+// Store runs the suite.
+func Store(t *testing.T, s run.Store, w txn.Writer) {
+	write := func(t *testing.T, do func(txn.Tx) error) {
+		t.Helper()
+		if err := w.Write(t.Context(), do); err != nil {
+			t.Fatal(err)
+		}
+	}
+	insert := func(t *testing.T, r *run.Record) {
+		t.Helper()
+		write(t, s.Insert(r))
+	}
+
+	t.Run("round_trip", func(t *testing.T) {
+		r := Sample(ident.New(), ident.New())
+		insert(t, r)
+		got, err := s.Get(t.Context(), r.TenantID, r.RunID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(r, got, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+
+	t.Run("an_id_is_taken_once", func(t *testing.T) {
+		r := Sample(ident.New(), ident.New())
+		insert(t, r)
+		again := Sample(r.TenantID, ident.New())
+		again.RunID = r.RunID
+		err := w.Write(t.Context(), s.Insert(again))
+		if e := fault.From(err); !fault.Is(err, fault.Conflict) || e.Code != "ALREADY_EXISTS" {
+			t.Errorf("the same id: %v", err)
+		}
+		got, err := s.Get(t.Context(), r.TenantID, r.RunID)
+		if err != nil || got.AgentID != r.AgentID {
+			t.Errorf("the first run is %+v, %v", got, err)
+		}
+		elsewhere := Sample(ident.New(), ident.New())
+		elsewhere.RunID = r.RunID
+		insert(t, elsewhere) // ids of other tenants are nobody's business
+	})
+
+	t.Run("update_replaces_what_moves", func(t *testing.T) {
+		r := Sample(ident.New(), ident.New())
+		insert(t, r)
+		sentence, cost := "It broke.", 0.25
+		began, ended := at.Add(time.Second), at.Add(time.Minute)
+		u := run.Update{
+			Status: run.Failed, Output: schema.Nullable(`{"text":""}`), Metrics: run.Metrics{StepsCount: 4, TotalCostUSD: &cost},
+			Error: &sentence, ErrorCode: run.CodeModelError, StartedAt: &began, CompletedAt: &ended, StepSeq: 5, EventSeq: 77,
+		}
+		write(t, s.Update(r.TenantID, r.RunID, u))
+		want := *r
+		want.Status, want.Output, want.Metrics, want.Error, want.ErrorCode = u.Status, u.Output, u.Metrics, u.Error, u.ErrorCode
+		want.StartedAt, want.CompletedAt, want.StepSeq, want.EventSeq, want.Pending = u.StartedAt, u.CompletedAt, u.StepSeq, u.EventSeq, nil
+		var got *run.Record
+		write(t, func(tx txn.Tx) (err error) {
+			got, err = s.Lock(tx, r.TenantID, r.RunID)
+			return err
+		})
+		if diff := cmp.Diff(&want, got, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+
+	t.Run("another_tenants_run_is_absent", func(t *testing.T) {
+		r, other := Sample(ident.New(), ident.New()), ident.New()
+		insert(t, r)
+		if _, err := s.Get(t.Context(), other, r.RunID); !fault.Is(err, fault.NotFound) {
+			t.Errorf("Get: %v", err)
+		}
+		err := w.Write(t.Context(), s.Update(other, r.RunID, run.Update{Status: run.Failed}))
+		if !fault.Is(err, fault.NotFound) {
+			t.Errorf("Update: %v", err)
+		}
+		err = w.Write(t.Context(), func(tx txn.Tx) error { _, err := s.Lock(tx, other, r.RunID); return err })
+		if !fault.Is(err, fault.NotFound) {
+			t.Errorf("Lock: %v", err)
+		}
+		if got, err := s.List(t.Context(), other, run.Filter{Limit: 10}); err != nil || len(got) != 0 {
+			t.Errorf("List: %v, %v", got, err)
+		}
+		if got, err := s.Unfinished(t.Context(), other, r.AgentID, 10); err != nil || len(got) != 0 {
+			t.Errorf("Unfinished: %v, %v", got, err)
+		}
+	})
+
+	t.Run("lists_walk_in_order_and_filter", func(t *testing.T) { lists(t, s, insert, write) })
+	t.Run("steps", func(t *testing.T) { steps(t, s, write) })
+}
+
+func lists(t *testing.T, s run.Store, insert func(*testing.T, *run.Record), write func(*testing.T, func(txn.Tx) error)) {
+	tenant, agent := ident.New(), ident.New()
+	var all []string
+	for i := range 7 {
+		r := Sample(tenant, agent)
+		if i%2 == 1 {
+			r.AgentID = ident.New()
+		}
+		if i >= 5 {
+			r.Status = run.Completed
+		}
+		insert(t, r)
+		all = append(all, r.RunID)
+	}
+	walk := func(f run.Filter) (ids []string) {
+		for {
+			page, err := s.List(t.Context(), tenant, f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range page {
+				ids = append(ids, r.RunID)
+			}
+			if len(page) < f.Limit {
+				return ids
+			}
+			f.After = page[len(page)-1].RunID
+		}
+	}
+	pick := func(keep ...int) (ids []string) {
+		for _, i := range keep {
+			ids = append(ids, all[i])
+		}
+		return ids
+	}
+	for name, c := range map[string]struct {
+		filter run.Filter
+		want   []string
+	}{
+		"newest_first": {run.Filter{}, pick(6, 5, 4, 3, 2, 1, 0)},
+		"oldest_first": {run.Filter{Ascending: true}, pick(0, 1, 2, 3, 4, 5, 6)},
+		"by_agent":     {run.Filter{AgentID: agent}, pick(6, 4, 2, 0)},
+		"by_status":    {run.Filter{Status: run.Completed}, pick(6, 5)},
+		"by_both":      {run.Filter{Status: run.Completed, AgentID: agent}, pick(6)},
+		"by_session":   {run.Filter{SessionID: ident.New()}, nil},
+	} {
+		for limit := 1; limit <= 8; limit += 3 {
+			c.filter.Limit = limit
+			if diff := cmp.Diff(c.want, walk(c.filter)); diff != "" {
+				t.Errorf("%s limit %d (-want +got):\n%s", name, limit, diff)
+			}
+		}
+	}
+	got, err := s.Unfinished(t.Context(), tenant, agent, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(pick(0, 2, 4), got); diff != "" {
+		t.Errorf("unfinished (-want +got):\n%s", diff)
+	}
+}
+
+func steps(t *testing.T, s run.Store, write func(*testing.T, func(txn.Tx) error)) {
+	tenant, id := ident.New(), ident.New()
+	sentence := "no"
+	var want []run.Step
+	for seq := int64(1); seq <= 5; seq++ {
+		st := run.Step{
+			StepID: ident.New(), RunID: id, TenantID: tenant, Seq: seq, StepIndex: seq - 1, Type: run.StepTool, Status: run.StepFailed,
+			StartedAt: at, CompletedAt: &at, DurationMS: 1.5, Input: schema.Nullable(`{"name":"x"}`),
+			Output: schema.Nullable(`{"content":"y"}`), Error: &sentence, Metrics: schema.Nullable(`{}`), ToolCalls: []string{"a", "b"},
+		}
+		if seq == 2 {
+			st.Input, st.Output, st.Error, st.Metrics, st.ToolCalls = nil, nil, nil, nil, nil
+		}
+		write(t, s.AppendStep(&st))
+		want = append(want, st)
+	}
+	const call = `{"tool_call_id":"c","name":"x","arguments":"{\"n\":1}"}`
+	cost := .5
+	for _, st := range []run.Step{
+		{Type: run.StepLLM, Output: schema.Nullable(`{"text":"","tool_calls":[{"id":"b","name":"x","arguments":""},{"id":"c","name":"x","arguments":"{\"n\":1}"}]}`)},
+		{Type: run.StepTool, CallOf: 6, Input: schema.Nullable(call), Metrics: stepMetrics(t, run.StepMetrics{ToolCallsCount: 1})},
+		{Type: run.StepTool, Input: schema.Nullable(call), Metrics: stepMetrics(t, run.StepMetrics{InputTokens: 1, OutputTokens: 2, ThinkingTokens: 3, LLMCalls: 4, CostUSD: &cost})},
+		{Type: run.StepTool, Metrics: stepMetrics(t, run.StepMetrics{InputTokens: 1, Estimated: true})},
+	} {
+		st.Seq = int64(len(want)) + 1
+		st.StepID, st.RunID, st.TenantID, st.StepIndex = ident.New(), id, tenant, st.Seq-1
+		st.Status, st.StartedAt, st.CompletedAt = run.StepCompleted, at, &at
+		write(t, s.AppendStep(&st))
+		st.CallOf = 0 // how it is kept is nobody's business
+		want = append(want, st)
+	}
+	for _, c := range []struct {
+		after int64
+		limit int
+		want  []run.Step
+	}{{0, 0, want}, {2, 0, want[2:]}, {1, 2, want[1:3]}, {6, 1, want[6:7]}, {9, 0, nil}} {
+		got, err := s.Steps(t.Context(), tenant, id, c.after, c.limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(c.want, got, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("after %d limit %d (-want +got):\n%s", c.after, c.limit, diff)
+		}
+	}
+	if got, err := s.Steps(t.Context(), ident.New(), id, 0, 0); err != nil || len(got) != 0 {
+		t.Errorf("another tenant's: %v, %v", got, err)
+	}
+}
+
+func stepMetrics(t *testing.T, m run.StepMetrics) schema.Nullable {
+	t.Helper()
+	b, err := json.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}

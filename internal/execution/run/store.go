@@ -1,0 +1,164 @@
+package run
+
+import (
+	"context"
+	"time"
+
+	"agentd/internal/base/schema"
+	"agentd/internal/base/txn"
+	"agentd/internal/kernel/model"
+)
+
+// Filter narrows a list of runs. Empty fields do not.
+type Filter struct {
+	AgentID   string
+	SessionID string
+	Status    Status
+	Ascending bool   // oldest first
+	After     string // run id to go on after; empty: from the start
+	Limit     int
+}
+
+// Update is what a transition writes to a run's row. It replaces every one of
+// these columns.
+type Update struct {
+	Status      Status
+	Output      schema.Nullable
+	Metrics     Metrics
+	Error       *string
+	ErrorCode   string
+	StartedAt   *time.Time
+	CompletedAt *time.Time
+	StepSeq     int64
+	EventSeq    int64
+	Pending     []Intent
+	Wait        Wait
+	Pause       PauseMode
+}
+
+// PauseMode says what an update does about a pause that was asked for.
+type PauseMode int
+
+// The modes. Ending or parking a run forgets the wish; what must be kept
+// whatever is wished leaves it for the next update.
+const (
+	PauseStops  PauseMode = iota // the update fails with ErrPausing
+	PauseStays                   // the update is made, the wish stays
+	PauseForgot                  // the update is made, the wish is gone
+)
+
+// UpdateOf is an update to what a record says.
+func UpdateOf(r *Record) Update {
+	return Update{
+		Status: r.Status, Output: r.Output, Metrics: r.Metrics, Error: r.Error, ErrorCode: r.ErrorCode,
+		StartedAt: r.StartedAt, CompletedAt: r.CompletedAt, StepSeq: r.StepSeq, EventSeq: r.EventSeq,
+		Pending: r.Pending, Wait: r.Wait,
+	}
+}
+
+// ApprovalFilter narrows a list of approvals. Empty fields do not.
+type ApprovalFilter struct {
+	Status  ApprovalStatus
+	AgentID string
+	RunID   string
+	After   string // approval id to go on after; empty: from the newest
+	Limit   int
+}
+
+// Store is the port to the tables of runs and steps. Every call takes the
+// tenant; a run of another tenant is fault.NotFound.
+type Store interface {
+	// Insert refuses an id that the tenant has a run of already, with
+	// fault.Conflict and ALREADY_EXISTS.
+	Insert(r *Record) txn.Op
+	// Update is fenced by the caller: it holds the run's lease in tx, or has
+	// the row from Lock.
+	Update(tenant, id string, u Update) txn.Op
+	// Lock reads a run and keeps others from changing it until commit.
+	Lock(tx txn.Tx, tenant, id string) (*Record, error)
+	Get(ctx context.Context, tenant, id string) (*Record, error)
+	// It gives fewer than the filter's limit where page.Weight is full.
+	List(ctx context.Context, tenant string, f Filter) ([]Run, error)
+	// Unfinished gives ids of an agent's runs that have not ended.
+	Unfinished(ctx context.Context, tenant, agent string, limit int) ([]string, error)
+
+	AppendStep(s *Step) txn.Op
+	// Steps gives up to limit steps after a seq, in order. limit 0: all.
+	Steps(ctx context.Context, tenant, id string, after int64, limit int) ([]Step, error)
+	Budgets
+
+	// AskPause notes that the run is to pause at its next step boundary.
+	AskPause(tx txn.Tx, tenant, id string) error
+	// Waiting gives ids of runs in auth_required that wait for a server.
+	Waiting(ctx context.Context, tenant, server string, limit int) ([]string, error)
+
+	// AskApproval stores a pending approval.
+	AskApproval(a *Approval) txn.Op
+	// DecideApproval writes status and everything about the decision. The run's
+	// row is locked, or its lease held.
+	DecideApproval(a *Approval) txn.Op
+	// ApprovalsOf gives a run's approvals, oldest first, in the caller's
+	// transaction where there is one.
+	ApprovalsOf(ctx context.Context, tx txn.Tx, tenant, id string) ([]Approval, error)
+	// Approval reads one, Approvals a page, newest first.
+	Approval(ctx context.Context, tenant, approvalID string) (*Approval, error)
+	Approvals(ctx context.Context, tenant string, f ApprovalFilter) ([]Approval, error)
+
+	// LastSeq is the highest seq in a run's event log, drafts included.
+	LastSeq(tx txn.Tx, tenant, id string) (int64, error)
+}
+
+// AgentSpec is what a run needs to know of its agent, at one version.
+type AgentSpec struct {
+	ID        string
+	Version   int64
+	Suspended bool
+	Model     model.Spec
+	Fallback  *model.Spec
+	System    string // the agent's own prompt
+	Tools     []string
+	Limits    Limits
+	// CancelOnDisconnect is the agent's policies.cancel_on_disconnect: a client
+	// of the chat routes that leaves a stream cancels its run.
+	CancelOnDisconnect bool
+
+	ApprovalTools   []string       // approval_required_tools
+	ApprovalRules   []ApprovalRule // policies.tool_approvals, which count more
+	ApprovalTimeout time.Duration  // policies.approval_timeout_ms
+
+	MCP             schema.Object // the agent's field; what acts on it knows its shape, as with those below
+	Memory          schema.Nullable
+	Guardrails      schema.Nullable
+	Thinking        schema.Nullable
+	EffortPolicy    schema.Nullable
+	ImageGeneration schema.Nullable
+	ContextStrategy string // compaction | summarize | truncate | sliding_window
+	ContextWindow   int    // messages that sliding_window keeps
+}
+
+// Modes of approval rules.
+const (
+	ApprovalAlways = "always"
+	ApprovalNever  = "never"
+	ApprovalWhen   = "when"
+)
+
+// ApprovalRule says whether calls of a tool wait for a person: always, never,
+// or when a CEL condition on the arguments holds.
+type ApprovalRule struct {
+	Tool      string `json:"tool_name"`
+	Approval  string `json:"approval"`
+	Condition string `json:"condition,omitzero"` // of ApprovalWhen, over the variable arguments
+}
+
+// Agents is the port to agents. Version 0 is the newest. A foreign or absent
+// agent is fault.NotFound.
+type Agents interface {
+	Spec(ctx context.Context, tenant, id string, version int64) (*AgentSpec, error)
+}
+
+// Starter is the port to the engine: it stores the run, in the state that
+// policy and capacity allow, and sees to it that the run is driven to its end.
+type Starter interface {
+	Start(ctx context.Context, r *Record, spec *AgentSpec) error
+}

@@ -1,0 +1,210 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"agentd/internal/base/fault"
+	"agentd/internal/base/route"
+	"agentd/internal/kernel/event"
+)
+
+// Stream gives the frames of a run's event stream (interface.md section 4,
+// Streaming rules; decisions.md D7): what happened after the event that
+// lastEventID names, what happens, and after the final event a frame "done"
+// and a bare [DONE].
+func (s *Service) Stream(ctx context.Context, tenant, id, lastEventID string) (iter.Seq2[route.Frame, error], error) {
+	r, err := s.Runs.Get(ctx, tenant, id)
+	if err != nil {
+		return nil, err
+	}
+	after, known := parseCursor(lastEventID)
+	enc := &encoder{run: r.RunID, session: r.SessionID}
+	over := r.Status.Final() && after == r.EventSeq // and r is not kept while the stream lasts
+	return func(yield func(route.Frame, error) bool) {
+		if !known && !yield(enc.frame(event.Event{Name: "gap", At: s.Clock.Now(), Data: jsontext.Value(`{"dropped":0}`)}), nil) {
+			return
+		}
+		if over {
+			s.done(ctx, tenant, id, after, yield)
+			return
+		}
+		follow := event.Follower{Log: s.Log, Hub: s.Hub}
+		for e, err := range follow.Follow(ctx, tenant, id, after) {
+			if err != nil {
+				yield(enc.failure(err), nil)
+				return
+			}
+			if !yield(enc.shared(e), nil) {
+				return
+			}
+			if FinalEvent(e.Name) {
+				s.done(ctx, tenant, id, e.Seq, yield)
+				return
+			}
+		}
+	}, nil
+}
+
+// parseCursor reads a Last-Event-ID. One that this stream cannot have issued
+// is not known: the stream then starts at the beginning, after a gap.
+func parseCursor(s string) (after int64, known bool) {
+	if s == "" {
+		return 0, true
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n < 0 {
+		return 0, false
+	}
+	return n, true
+}
+
+// FinalEvent says whether an event is the arrival in a final state.
+func FinalEvent(name string) bool {
+	state, ok := strings.CutPrefix(name, "run.")
+	return ok && Status(state).Valid() && Status(state).Final()
+}
+
+// doneData is what a stream ends with.
+type doneData struct {
+	RunID     string   `json:"run_id"`
+	Status    Status   `json:"status"`
+	Output    any      `json:"output"`
+	Metrics   Metrics  `json:"metrics"`
+	CostUSD   *float64 `json:"cost_usd"`
+	Error     *string  `json:"error,omitzero"`
+	ErrorCode string   `json:"error_code,omitzero"`
+}
+
+func (s *Service) done(ctx context.Context, tenant, id string, seq int64, yield func(route.Frame, error) bool) {
+	r, err := s.Runs.Get(ctx, tenant, id)
+	if err != nil {
+		return // the client comes back with its last id and gets done then
+	}
+	frame, err := DoneFrame(&r.Run, strconv.FormatInt(seq, 10))
+	if err != nil {
+		return
+	}
+	if yield(frame, nil) {
+		yield(route.Frame{Data: []byte("[DONE]")}, nil)
+	}
+}
+
+// DoneFrame is the frame that tells what a run that ended came to.
+func DoneFrame(r *Run, id string) (route.Frame, error) {
+	data, err := json.Marshal(doneData{r.RunID, r.Status, r.Output, r.Metrics, r.Metrics.TotalCostUSD, r.Error, r.ErrorCode})
+	return route.Frame{ID: id, Name: "done", Data: data}, err
+}
+
+// EventFrame renders an event of a run, for streams of more than that run: its
+// id is <runId>:<seq>.
+func EventFrame(runID, session string, e event.Event) route.Frame {
+	made, there := e.Shared.Made(event.OfSession)
+	if !there {
+		made = renderOfSession(runID, session, e)
+	}
+	f := made.(route.Frame)
+	f.More = e.More
+	return f
+}
+
+func renderOfSession(runID, session string, e event.Event) any {
+	return e.Shared.Render(event.OfSession, func() any {
+		f := (&encoder{run: runID, session: &session}).frame(e)
+		if f.ID != "" {
+			f.ID = runID + ":" + f.ID
+		}
+		return wired(f, e)
+	})
+}
+
+// wired renders a frame to the end where several readers share it.
+func wired(f route.Frame, e event.Event) route.Frame {
+	if e.Shared != nil {
+		f.Wire = f.AppendWire(make([]byte, 0, len(f.Data)+len(f.ID)+len(f.Name)+32))
+	}
+	return f
+}
+
+// encoder renders the events of one run as frames.
+type encoder struct {
+	run     string
+	session *string
+}
+
+// streamTypes maps the first part of an event's name to its stream_type.
+var streamTypes = map[string]string{"run": "lifecycle", "step": "lifecycle", "llm": "assistant", "tool": "tool"}
+
+// shared renders an event once for all readers of the run's stream.
+func (enc *encoder) shared(e event.Event) route.Frame {
+	made, there := e.Shared.Made(event.OfRun)
+	if !there {
+		made = enc.render(e)
+	}
+	f := made.(route.Frame)
+	f.More = e.More
+	return f
+}
+
+// render is apart from shared because its closure puts the event on the heap.
+func (enc *encoder) render(e event.Event) any {
+	return e.Shared.Render(event.OfRun, func() any { return wired(enc.frame(e), e) })
+}
+
+func (enc *encoder) frame(e event.Event) route.Frame {
+	area, _, _ := strings.Cut(e.Name, ".")
+	kind := streamTypes[area]
+	if kind == "" {
+		kind = "other"
+	}
+	b := make([]byte, 0, 160+len(e.Data))
+	b = append(b, `{"run_id":"`...)
+	b = append(b, enc.run...)
+	if e.Seq > 0 {
+		b = append(b, `","seq":`...)
+		b = strconv.AppendInt(b, e.Seq, 10)
+		b = append(b, `,"timestamp":"`...)
+	} else {
+		b = append(b, `","timestamp":"`...)
+	}
+	b = e.At.UTC().AppendFormat(b, time.RFC3339Nano)
+	b = append(b, `","stream_type":"`...)
+	b = append(b, kind...)
+	b = append(b, '"')
+	if enc.session != nil {
+		b = append(b, `,"session_id":"`...)
+		b = append(b, *enc.session...)
+		b = append(b, '"')
+	}
+	if len(e.Data) > 2 { // more than {}
+		b = append(b, ',')
+		b = append(b, e.Data[1:]...)
+	} else {
+		b = append(b, '}')
+	}
+	f := route.Frame{Name: e.Name, Data: b}
+	if e.Seq > 0 {
+		f.ID = strconv.FormatInt(e.Seq, 10)
+	}
+	return f
+}
+
+func (enc *encoder) failure(err error) route.Frame {
+	detail := "The stream cannot go on; reconnect with the last id."
+	if errors.Is(err, event.ErrSlow) {
+		detail = "This reader fell too far behind; reconnect with the last id."
+	}
+	data, _ := json.Marshal(struct {
+		RunID  string `json:"run_id"`
+		Code   string `json:"code"`
+		Detail string `json:"detail"`
+	}{enc.run, fault.From(err).Code, detail})
+	return route.Frame{Name: "error", Data: data}
+}

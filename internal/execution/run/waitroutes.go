@@ -1,0 +1,189 @@
+package run
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"agentd/internal/base/authz"
+	"agentd/internal/base/fault"
+	"agentd/internal/base/page"
+	"agentd/internal/base/route"
+	"agentd/internal/base/schema"
+	"agentd/internal/base/txn"
+)
+
+type approveIn struct {
+	RunID string `path:"runId"`
+	Body  struct {
+		_ struct{} `json:"-" additionalProperties:"false"`
+		Approving
+	}
+}
+
+type rejectIn struct {
+	RunID string `path:"runId"`
+	Body  struct {
+		_ struct{} `json:"-" additionalProperties:"false"`
+		Rejecting
+	}
+}
+
+type resumeIn struct {
+	RunID string `path:"runId"`
+	Body  struct {
+		Input schema.Object `json:"input,omitzero" doc:"note or message: what to tell the agent before it goes on."`
+	}
+}
+
+type respondIn struct {
+	RunID string `path:"runId"`
+	Body  struct {
+		Response string `json:"response" required:"true" maxLength:"100000" doc:"The answer to the question."`
+	}
+}
+
+type pauseAnswer struct {
+	_ struct{} `json:"-" name:"RunPaused"`
+
+	Paused bool   `json:"paused" required:"true"`
+	RunID  string `json:"run_id" required:"true"`
+}
+
+type resumeAnswer struct {
+	_ struct{} `json:"-" name:"RunResumed"`
+
+	Resumed bool   `json:"resumed" required:"true"`
+	RunID   string `json:"run_id" required:"true"`
+}
+
+type respondAnswer struct {
+	_ struct{} `json:"-" name:"RunAnswered"`
+
+	Status string `json:"status" enum:"ok" required:"true"`
+	RunID  string `json:"run_id" required:"true"`
+}
+
+type approvalsIn struct {
+	Status  string `query:"status" doc:"pending, approved, rejected, expired or cancelled; all of them if it is left out."`
+	AgentID string `query:"agent_id"`
+	RunID   string `query:"run_id"`
+	Limit   string `query:"limit" doc:"Approvals per page, 1 to 100; 50 if it is left out."`
+	Cursor  string `query:"cursor"`
+}
+
+type approvalIn struct {
+	ApprovalID string `path:"approvalId"`
+}
+
+// ApprovalPage is one page of approvals, newest first.
+type ApprovalPage struct {
+	_ struct{} `json:"-" name:"ApprovalList"`
+
+	Items   []Approval `json:"items" required:"true"`
+	Cursor  *string    `json:"cursor" required:"true"`
+	HasMore bool       `json:"has_more" required:"true"`
+}
+
+// waitRoutes are the operations on runs that wait, and the inbox of approvals.
+func (s *Service) waitRoutes() []route.Route {
+	read := []authz.Scope{"runs:read"}
+	create := []authz.Scope{"runs:create"}
+	act := func(path, id, summary, doc string) route.Row {
+		return route.Row{
+			Method: "POST", Path: "/api/v1/runs/{runId}/" + path, ID: id, Tag: "Runs", Scopes: create, Role: authz.Developer,
+			Summary: summary, Doc: doc, Errors: []int{404, 409},
+		}
+	}
+	later := func(r route.Row) route.Row {
+		r.Status = 202
+		return r
+	}
+	bare := func(r route.Row) route.Row { // it may come without a body
+		r.Optional = true
+		return r
+	}
+	return []route.Route{
+		route.Action(bare(act("approve", "approveRun", "Let a tool call be made that waits for approval",
+			"Without approval_id it means the one that waits. Of two decisions at once one counts; the other is 409.")), s.approve),
+		route.Action(bare(act("reject", "rejectRun", "Refuse a tool call that waits for approval",
+			"The run ends as rejected, or with continue the model is told and the run goes on.")), s.reject),
+		route.Action(act("pause", "pauseRun", "Stop a run at its next step boundary",
+			"What is under way is finished first; an answer is held until the run is resumed."),
+			func(ctx context.Context, who authz.Caller, in *idIn) (pauseAnswer, error) {
+				answer := pauseAnswer{Paused: true, RunID: in.RunID}
+				return answer, s.Pause(txn.Promise(ctx, func() any { return answer }), who.TenantID, in.RunID)
+			}),
+		route.Action(bare(later(act("resume", "resumeRun", "Let a paused run go on",
+			"A note becomes a message to the agent. A run that waits for an answer is not resumed but answered, with respond."))), s.resume),
+		route.Action(act("respond", "respondToRun", "Answer the question that a run waits with",
+			"The answer is the result of the agent's call of ask_user."), s.respond),
+		route.Action(later(act("continue", "continueRun", "Go on from a run that a limit cut off",
+			"A new run with the same limits begins, with the conversation so far; it is in the same session, if there is one.")),
+			func(ctx context.Context, who authz.Caller, in *continueIn) (ContinueAnswer, error) {
+				return s.Continue(ctx, who, in.RunID, in.Body.ContinuationToken, in.Body.Message)
+			}),
+		route.Action(route.Row{
+			Method: "GET", Path: "/api/v1/approvals", ID: "listApprovals", Tag: "Approvals", Scopes: read, Role: authz.Viewer,
+			Summary: "List approvals, newest first", Errors: []int{400, 422},
+			Doc: "With status=pending it is the inbox: what waits for a decision, over all agents.",
+		}, s.approvals),
+		route.Action(route.Row{
+			Method: "GET", Path: "/api/v1/approvals/{approvalId}", ID: "getApproval", Tag: "Approvals", Scopes: read, Role: authz.Viewer,
+			Summary: "Read one approval", Errors: []int{404},
+		}, func(ctx context.Context, who authz.Caller, in *approvalIn) (*Approval, error) {
+			return s.Runs.Approval(ctx, who.TenantID, in.ApprovalID)
+		}),
+	}
+}
+
+func (s *Service) approve(ctx context.Context, who authz.Caller, in *approveIn) (ApproveAnswer, error) {
+	return s.Approve(ctx, who, in.RunID, in.Body.Approving)
+}
+
+func (s *Service) reject(ctx context.Context, who authz.Caller, in *rejectIn) (RejectAnswer, error) {
+	return s.Reject(ctx, who, in.RunID, in.Body.Rejecting)
+}
+
+func (s *Service) resume(ctx context.Context, who authz.Caller, in *resumeIn) (resumeAnswer, error) {
+	note, err := noteOf(in.Body.Input)
+	if err != nil {
+		return resumeAnswer{}, err
+	}
+	answer := resumeAnswer{Resumed: true, RunID: in.RunID}
+	return answer, s.Resume(txn.Promise(ctx, func() any { return answer }), who.TenantID, in.RunID, note)
+}
+
+func (s *Service) respond(ctx context.Context, who authz.Caller, in *respondIn) (respondAnswer, error) {
+	if strings.TrimSpace(in.Body.Response) == "" {
+		return respondAnswer{}, fault.New(fault.Malformed, "INVALID_REQUEST", "The response is empty; send the answer as text.")
+	}
+	answer := respondAnswer{Status: "ok", RunID: in.RunID}
+	return answer, s.Respond(txn.Promise(ctx, func() any { return answer }), who.TenantID, in.RunID, in.Body.Response)
+}
+
+var approvalStatuses = []ApprovalStatus{ApprovalPending, ApprovalApproved, ApprovalRejected, ApprovalExpired, ApprovalCancelled}
+
+func (s *Service) approvals(ctx context.Context, who authz.Caller, in *approvalsIn) (*ApprovalPage, error) {
+	f := ApprovalFilter{Status: ApprovalStatus(in.Status), AgentID: in.AgentID, RunID: in.RunID}
+	if f.Status != "" && !slices.Contains(approvalStatuses, f.Status) {
+		return nil, fault.New(fault.Malformed, "INVALID_QUERY", "The query parameter status is not a state of approvals; they are pending, approved, rejected, expired and cancelled.")
+	}
+	scope := page.Scope{Tenant: who.TenantID, List: "approvals", Filter: []string{in.Status, in.AgentID, in.RunID}}
+	var err error
+	if f.After, err = s.Cursors.Open(scope, in.Cursor); err != nil {
+		return nil, err
+	}
+	n := page.Limit(in.Limit, 50, maxPage)
+	f.Limit = n + 1
+	p := &ApprovalPage{}
+	if p.Items, err = s.Runs.Approvals(ctx, who.TenantID, f); err != nil {
+		return nil, err
+	}
+	if len(p.Items) > n {
+		p.Items, p.HasMore = p.Items[:n], true
+		next := s.Cursors.Seal(scope, p.Items[n-1].ApprovalID)
+		p.Cursor = &next
+	}
+	return p, nil
+}

@@ -1,0 +1,195 @@
+package sensor
+
+import (
+	"cmp"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+
+	"agentd/internal/base/authz"
+	"agentd/internal/base/fault"
+	"agentd/internal/base/ident"
+	"agentd/internal/base/route"
+	"agentd/internal/base/schema"
+	"agentd/internal/base/txn"
+	"agentd/internal/execution/run"
+)
+
+// Source is metadata.source of the runs that sensors start.
+const Source = "sensor"
+
+type receiveIn struct {
+	WebhookID string `path:"webhookId"`
+	Signature string `header:"X-Sensor-Signature" doc:"sha256= and the hex HMAC-SHA256 of the raw body, keyed with the sensor's secret as it stands. Not needed where the sensor has none."`
+	Body      route.Message
+}
+
+type received struct {
+	_ struct{} `json:"-" name:"SensorReceived"`
+
+	Received bool   `json:"received" required:"true"`
+	RunID    string `json:"run_id" format:"uuid" required:"true"`
+}
+
+var (
+	errNoSensor  = fault.New(fault.NotFound, "", "There is no sensor at this address.")
+	errSignature = fault.New(fault.Unauthenticated, "", "This sensor takes signed calls only: send the header X-Sensor-Signature as 'sha256=' "+
+		"and the hex HMAC-SHA256 of the body as it is sent, keyed with the sensor's secret.")
+	errLimitless = fault.New(fault.Forbidden, "", "This sensor has neither a secret nor a limit of calls, so it takes none. Make another.")
+	errSuspended = fault.New(fault.Forbidden, "TENANT_SUSPENDED", "The company of this sensor is suspended; its operator can lift that.")
+
+	// errLost says that another call was quicker: the last trigger is spent, or
+	// this call was there already.
+	errLost = errors.New("sensor: another call was quicker")
+)
+
+// gone is the 410 of a sensor that takes no more calls.
+func gone(status Status) error {
+	why := map[Status]string{
+		Spent: "as many calls as it may take have come", Expired: "its time is over", Ended: "its agent was deleted",
+	}[status]
+	return fault.New(fault.Gone, "", "This sensor takes no more calls: %s.", cmp.Or(why, "it has ended"))
+}
+
+// receive takes a call. Who cannot sign learns nothing of the sensor.
+func (s *Service) receive(ctx context.Context, _ authz.Caller, in *receiveIn) (received, error) {
+	of, err := s.Store.Find(ctx, in.WebhookID)
+	if err != nil {
+		return received{}, err
+	}
+	if of == nil {
+		return received{}, errNoSensor
+	}
+	key, err := s.secretOf(of)
+	switch {
+	case err != nil:
+		return received{}, err
+	case of.limitless():
+		return received{}, errLimitless
+	case of.signed() && !Verify(key, in.Body.Data, in.Signature):
+		return received{}, errSignature
+	}
+	if suspended, err := s.Suspended(ctx, of.TenantID); err != nil || suspended {
+		return received{}, cmp.Or(err, error(errSuspended))
+	}
+	c := s.call(of, &in.Body)
+	if earlier, err := s.earlier(ctx, c); err != nil || earlier != "" {
+		return received{Received: true, RunID: earlier}, err
+	}
+	if now := of.status(s.Clock.Now()); now != Active {
+		return received{}, gone(now)
+	}
+	return s.start(ctx, of, c, &in.Body)
+}
+
+// Sign gives the X-Sensor-Signature of a body.
+func Sign(secret string, body []byte) string {
+	mac := hmac.New(sha256.New, []byte(secret))
+	mac.Write(body)
+	return "sha256=" + hex.EncodeToString(mac.Sum(nil))
+}
+
+// Verify says whether a signature is the body's.
+func Verify(secret string, body []byte, signature string) bool {
+	return hmac.Equal([]byte(Sign(secret, body)), []byte(strings.ToLower(signature)))
+}
+
+// callIDs are the headers by which senders name a call, the first that is there.
+var callIDs = []string{"Idempotency-Key", "Webhook-Id", "X-Svc-Event-Id", "X-Github-Delivery"}
+
+// call is a call that may come again; one without an id has no hash.
+func (s *Service) call(of *Sensor, m *route.Message) *Call {
+	c := &Call{TenantID: of.TenantID, SensorID: of.ID, RunID: ident.New(), At: s.Clock.Now()}
+	for _, name := range callIDs {
+		if id := strings.Join(m.Header[name], ","); id != "" {
+			// The header is not signed: with another body it names another call.
+			body := sha256.Sum256(m.Data)
+			whole := sha256.Sum256(fmt.Appendf(body[:], "%s: %s", name, id))
+			c.Hash = hex.EncodeToString(whole[:])
+			break
+		}
+	}
+	return c
+}
+
+// earlier gives the run that a call started before; "": none that is known.
+func (s *Service) earlier(ctx context.Context, c *Call) (string, error) {
+	if c.Hash == "" {
+		return "", nil
+	}
+	return s.Store.Called(ctx, c.TenantID, c.SensorID, c.Hash, c.At.Add(-repeatable))
+}
+
+// start makes the run of a call and spends a trigger for it.
+func (s *Service) start(ctx context.Context, of *Sensor, c *Call, m *route.Message) (received, error) {
+	in, parsed, err := inputOf(of, c.RunID, m)
+	if err != nil {
+		return received{}, err
+	}
+	claimed := false
+	_, err = s.runs.Create(ctx, authz.Caller{TenantID: of.TenantID}, run.Request{
+		RunID: c.RunID, AgentID: of.AgentID, Input: in, Parsed: parsed,
+		Metadata: schema.Object(fmt.Sprintf(`{"source":%q,"webhook_id":%q}`, Source, of.ID)),
+		Admit: func(tx txn.Tx, _ *run.Record) (bool, error) {
+			claimed = true
+			return true, s.claim(tx, c)
+		},
+	})
+	switch {
+	case err == nil && !claimed:
+		return received{}, fault.New(fault.Internal, "", "sensor: the run %s was made without its trigger", c.RunID)
+	case err == nil:
+		return received{Received: true, RunID: c.RunID}, nil
+	case errors.Is(err, errLost):
+		return s.lost(ctx, c)
+	case fault.Is(err, fault.NotFound):
+		return received{}, gone(Ended)
+	}
+	return received{}, refused(err)
+}
+
+// claim is done in the transaction that stores the run.
+func (s *Service) claim(tx txn.Tx, c *Call) error {
+	ok, err := s.Store.Claim(tx, c.TenantID, c.SensorID, c.At)
+	if err == nil && ok && c.Hash != "" {
+		ok, err = s.Store.Note(tx, c, c.At.Add(-repeatable))
+	}
+	if err == nil && !ok {
+		err = errLost
+	}
+	return err
+}
+
+// lost answers a call that found the sensor active, and then started nothing.
+func (s *Service) lost(ctx context.Context, c *Call) (received, error) {
+	if earlier, err := s.earlier(ctx, c); err != nil || earlier != "" {
+		return received{Received: true, RunID: earlier}, err
+	}
+	of, err := s.Store.Get(ctx, c.TenantID, c.SensorID)
+	switch {
+	case err != nil:
+		return received{}, err
+	case of == nil:
+		return received{}, errNoSensor
+	}
+	return received{}, gone(of.status(s.Clock.Now()))
+}
+
+// refused is what a stranger is told of a refusal that is for the company: that
+// there is one, and nothing of its plan, its budget and what it has used.
+func refused(err error) error {
+	f := fault.From(err)
+	switch f.Kind {
+	case fault.Limited, fault.Forbidden:
+		told := fault.New(f.Kind, f.Code, "The company of this sensor may start no more runs at this time.").Because(err)
+		told.RetryAfter = f.RetryAfter
+		return told
+	case fault.Conflict:
+		return fault.New(f.Kind, f.Code, "The agent of this sensor takes no runs at this time.").Because(err)
+	}
+	return err
+}

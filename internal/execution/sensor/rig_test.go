@@ -1,0 +1,206 @@
+package sensor_test
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"agentd/internal/agents/agent"
+	"agentd/internal/base/authz"
+	"agentd/internal/base/clock"
+	"agentd/internal/base/fault"
+	"agentd/internal/base/ident"
+	"agentd/internal/base/page"
+	"agentd/internal/base/route"
+	"agentd/internal/base/schema"
+	"agentd/internal/base/secret"
+	"agentd/internal/base/txn"
+	"agentd/internal/execution/run"
+	"agentd/internal/execution/sensor"
+	"agentd/internal/kernel/audit"
+	"agentd/internal/kernel/resource"
+	"agentd/internal/store/sqldb"
+	"agentd/internal/store/sqldb/sqldbtest"
+	"agentd/internal/store/sqlstore"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type object = map[string]any
+
+// rig is the slice over a real database, with a clock that stands and an
+// engine that stores runs and does nothing with them.
+type rig struct {
+	*sensor.Service
+	t      *testing.T
+	db     *sqldb.DB
+	clock  *clock.Fake
+	agents *agent.Agents
+	store  *sqlstore.Sensors
+	runs   *sqlstore.Runs
+	who    authz.Caller
+
+	mu      sync.Mutex
+	suspend bool
+	refuse  error
+	log     []audit.Entry
+}
+
+// Start stands for the engine.
+func (r *rig) Start(ctx context.Context, rec *run.Record, _ *run.AgentSpec) error {
+	if r.refuse != nil {
+		return r.refuse
+	}
+	return r.db.Write(ctx, func(tx txn.Tx) error {
+		if err := r.runs.Insert(rec)(tx); err != nil {
+			return err
+		}
+		_, err := rec.Admit(tx, rec)
+		return err
+	})
+}
+
+// Record implements audit.Recorder.
+func (r *rig) Record(_ txn.Tx, _ authz.Caller, e audit.Entry) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.log = append(r.log, e)
+	return nil
+}
+
+func each(t *testing.T, test func(t *testing.T, r *rig)) {
+	t.Helper()
+	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) { test(t, newRig(t, db)) })
+}
+
+func newRig(t *testing.T, db *sqldb.DB) *rig {
+	t.Helper()
+	r := &rig{
+		t: t, db: db, clock: clock.NewFake(), store: sqlstore.NewSensors(db), runs: sqlstore.NewRuns(db),
+		who: authz.Caller{TenantID: ident.New(), UserID: ident.New()},
+	}
+	box, err := secret.NewBox(make([]byte, 32))
+	r.fatal(err)
+	cursors := page.NewCursors(make([]byte, 32))
+	queue := sqlstore.NewWork(db, r.clock, nil)
+	r.agents = agent.New(resource.Deps{
+		Backend: sqlstore.NewDocuments(db), Writer: db, Outbox: resource.NewSubscribers(queue, db, r.clock), Cursors: cursors, Clock: r.clock,
+	}, agent.Options{})
+	runs := &run.Service{Runs: r.runs, Writer: db, Queue: queue, Agents: run.AgentSource{Agents: r.agents}, Starter: r, Clock: r.clock}
+	r.Service = sensor.New(sensor.Deps{
+		Store: r.store, Writer: db, Clock: r.clock, Cursors: cursors, Box: box, Audit: r,
+		Public:    func() string { return "https://agents.example.com" },
+		Suspended: func(context.Context, string) (bool, error) { return r.suspend, nil },
+	})
+	r.Bind(runs, r.agents.Store())
+	return r
+}
+
+func (r *rig) fatal(err error) {
+	r.t.Helper()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *rig) agent() string {
+	r.t.Helper()
+	g := r.agents.Store().Blank()
+	g.Name = "Ada"
+	r.fatal(r.agents.Store().Create(r.t.Context(), r.who, g))
+	return g.ID
+}
+
+// do calls an operation as the edge does: with values by the names of
+// parameters, and a body that is JSON or a message.
+func (r *rig) do(id string, values map[string]string, body any) (any, error) {
+	routes := r.Routes()
+	at := slices.IndexFunc(routes, func(one route.Route) bool { return one.ID == id })
+	in := reflect.New(routes[at].In)
+	for f := range routes[at].In.Fields() {
+		field := in.Elem().FieldByIndex(f.Index)
+		if f.Name != "Body" {
+			field.SetString(values[f.Tag.Get("path")+f.Tag.Get("header")+f.Tag.Get("query")])
+			continue
+		}
+		if m, ok := body.(route.Message); ok {
+			field.Set(reflect.ValueOf(m))
+		} else if err := schema.For(f.Type).DecodeInto([]byte(body.(string)), field.Addr().Interface(), false); err != nil {
+			return nil, err
+		}
+	}
+	return routes[at].Call(r.t.Context(), r.who, in.Interface())
+}
+
+// sensor makes one. more are further members of the body.
+func (r *rig) sensor(agentID, more string) *sensor.View {
+	r.t.Helper()
+	got, err := r.do("createSensor", nil, `{"agent_id":"`+agentID+`"`+more+`}`)
+	r.fatal(err)
+	return got.(*sensor.View)
+}
+
+// fill gives an agent sensors that take calls.
+func (r *rig) fill(agentID string, n int) {
+	r.t.Helper()
+	r.fatal(r.db.Write(r.t.Context(), func(tx txn.Tx) error {
+		for range n {
+			of := &sensor.Sensor{TenantID: r.who.TenantID, ID: ident.New(), AgentID: agentID, MaxTriggers: 1, CreatedAt: r.clock.Now()}
+			if made, err := r.store.Insert(tx, of); err != nil || !made {
+				return errors.Join(errors.New("not made"), err)
+			}
+		}
+		return nil
+	}))
+}
+
+func (r *rig) read(id string) *sensor.View {
+	r.t.Helper()
+	got, err := r.do("getSensor", map[string]string{"sensorId": id}, nil)
+	r.fatal(err)
+	return got.(*sensor.View)
+}
+
+// post calls a sensor, signed where it has a secret, and gives the run.
+func (r *rig) post(v *sensor.View, body string, headers ...string) (string, error) {
+	signature := ""
+	if v.Secret != "" {
+		signature = sensor.Sign(v.Secret, []byte(body))
+	}
+	return r.send(v.WebhookID, signature, body, headers...)
+}
+
+func (r *rig) send(id, signature, body string, headers ...string) (string, error) {
+	m := route.Message{Header: map[string][]string{}, Data: []byte(body)}
+	for i := 0; i+1 < len(headers); i += 2 {
+		m.Header[headers[i]] = append(m.Header[headers[i]], headers[i+1])
+	}
+	got, err := r.do("sensorWebhook", map[string]string{"webhookId": id, "X-Sensor-Signature": signature}, m)
+	return reflect.ValueOf(got).FieldByName("RunID").String(), err
+}
+
+// started lists the agent's runs, oldest first.
+func (r *rig) started(agentID string) []run.Run {
+	r.t.Helper()
+	all, err := r.runs.List(r.t.Context(), r.who.TenantID, run.Filter{AgentID: agentID, Ascending: true, Limit: 1000})
+	r.fatal(err)
+	return all
+}
+
+// is fails unless an error is a refusal of a kind and a code.
+func is(t *testing.T, err error, kind fault.Kind, code string) *fault.Error {
+	t.Helper()
+	f := fault.From(err)
+	if f == nil || f.Kind != kind || f.Code != code {
+		t.Fatalf("got %v, want %s", err, code)
+	}
+	return f
+}
+
+func (r *rig) advance(d time.Duration) { r.clock.Advance(d) }

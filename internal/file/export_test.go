@@ -1,6 +1,0 @@
-package file
-
-import "agentd/internal/route"
-
-// UploadOfJSON is the input of an upload in JSON.
-func UploadOfJSON(body string) any { return &uploadIn{Body: route.Upload{JSON: []byte(body)}} }

@@ -1,0 +1,138 @@
+// Package audit keeps who did what to what, and from where: an append-only log
+// of each tenant, written in the transactions of what it records
+// (behaviours.md sections 0.4 and 34).
+package audit
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"agentd/internal/base/authz"
+	"agentd/internal/base/clock"
+	"agentd/internal/base/fault"
+	"agentd/internal/base/ident"
+	"agentd/internal/base/page"
+	"agentd/internal/base/schema"
+	"agentd/internal/base/txn"
+)
+
+// Entry is what whoever did something says about it. Who, when and from where
+// the [Recorder] knows from the caller.
+type Entry struct {
+	Action     string         // thing and past participle: api_key.revoked
+	TargetType string         // api_key
+	TargetID   string         // "" where there is no single one
+	Details    jsontext.Value // a JSON object with more, never a secret; nil: none
+}
+
+// Recorder writes entries.
+type Recorder interface {
+	// Record writes that the caller did this, into the log of the caller's
+	// tenant, in the transaction of what was done.
+	Record(tx txn.Tx, who authz.Caller, e Entry) error
+}
+
+// Tell records with a recorder that may be nil.
+func Tell(r Recorder, tx txn.Tx, who authz.Caller, e Entry) error {
+	if r == nil {
+		return nil
+	}
+	return r.Record(tx, who, e)
+}
+
+// Methods of callers that came by no credential.
+const (
+	CommandLine = "command_line" // the operator, at the machine
+	System      = "system"       // agentd itself, or an agent
+)
+
+// Record is an entry as it is kept and shown.
+type Record struct {
+	_ struct{} `json:"-" name:"AuditEntry"`
+
+	EntryID   string        `json:"entry_id" format:"uuid" required:"true"`
+	TenantID  string        `json:"tenant_id" required:"true" doc:"Whose log it stands in."`
+	Action    string        `json:"action" required:"true" doc:"Thing and past participle, such as api_key.revoked."`
+	ActorIn   string        `json:"actor_tenant_id" required:"true" doc:"The company of whoever did it: the operator's, where that is another than tenant_id."`
+	UserID    string        `json:"actor_user_id,omitzero"`
+	KeyID     string        `json:"actor_key_id,omitzero"`
+	SessionID string        `json:"actor_session_id,omitzero" doc:"The browser session, where no key was used."`
+	Method    string        `json:"method" required:"true" doc:"How the actor came in: api_key, cookie or jwt; command_line for the operator at the machine; system for agentd itself."`
+	Target    string        `json:"target_type" required:"true"`
+	TargetID  string        `json:"target_id" required:"true" doc:"Empty where the entry is about no single thing."`
+	Details   schema.Object `json:"details" required:"true"`
+	Address   string        `json:"ip_address,omitzero"`
+	RequestID string        `json:"request_id,omitzero" doc:"X-Request-Id of the answer."`
+	At        time.Time     `json:"timestamp" required:"true"`
+}
+
+// Filter selects entries of one tenant's log.
+type Filter struct {
+	Action     string // "": any
+	Actor      string // a key or a member; "": any
+	TargetType string // "": any
+	TargetID   string // "": any
+	From, To   time.Time
+	After      Position // only entries that are older; zero: from the newest
+	Limit      int
+}
+
+// Position is where an entry stands in its log.
+type Position struct {
+	At      time.Time
+	EntryID string
+}
+
+// Store is the port to the entries. Nothing changes or removes one but the
+// purge of the tenant.
+type Store interface {
+	Append(tx txn.Tx, r Record) error
+	// List gives entries of a tenant, newest first.
+	List(ctx context.Context, tenant string, f Filter) ([]Record, error)
+	// Count counts what a filter selects, whatever its After and Limit, up to
+	// a number.
+	Count(ctx context.Context, tenant string, f Filter, most int) (int, error)
+	// HasTenant says whether there is a tenant that is not deleted.
+	HasTenant(ctx context.Context, tenant string) (bool, error)
+}
+
+// Log is the Recorder of the service, and what is read of it.
+type Log struct {
+	Store   Store
+	Writer  txn.Writer
+	Cursors *page.Cursors
+	Clock   clock.Clock
+}
+
+var _ Recorder = (*Log)(nil)
+
+// Record implements Recorder.
+func (l *Log) Record(tx txn.Tx, who authz.Caller, e Entry) error {
+	if who.TenantID == "" {
+		return fault.New(fault.Internal, "", "audit: %s was done by nobody", e.Action)
+	}
+	r := l.record(who.TenantID, who, e)
+	r.UserID, r.KeyID, r.SessionID = who.UserID, who.KeyID, who.SessionID
+	r.Address, r.RequestID = who.Address, who.RequestID
+	return l.Store.Append(tx, r)
+}
+
+// RecordFor writes into the log of another tenant what the operator did with
+// it. Which of the operator's people did it, and from where, stands in the
+// operator's own log alone.
+func (l *Log) RecordFor(tx txn.Tx, tenant string, who authz.Caller, e Entry) error {
+	return l.Store.Append(tx, l.record(tenant, who, e))
+}
+
+func (l *Log) record(tenant string, who authz.Caller, e Entry) Record {
+	r := Record{
+		EntryID: ident.New(), TenantID: tenant, Action: e.Action, ActorIn: who.TenantID, Method: who.Method,
+		Target: e.TargetType, TargetID: e.TargetID, Details: schema.Object(e.Details), At: l.Clock.Now(),
+	}
+	if r.Method == "" {
+		r.Method = System
+	}
+	return r
+}

@@ -1,0 +1,16 @@
+package audit
+
+import (
+	"reflect"
+
+	"agentd/internal/base/route"
+)
+
+// The inputs of the operations.
+type (
+	ListIn   = listIn
+	TargetIn = targetIn
+)
+
+// NewInput makes an empty input of an operation.
+func NewInput(r route.Route) any { return reflect.New(r.In).Interface() }

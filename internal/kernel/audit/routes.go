@@ -1,0 +1,194 @@
+package audit
+
+import (
+	"cmp"
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"agentd/internal/base/authz"
+	"agentd/internal/base/fault"
+	"agentd/internal/base/ident"
+	"agentd/internal/base/page"
+	"agentd/internal/base/route"
+	"agentd/internal/base/txn"
+)
+
+// Entries per page, and how many are counted: a log only grows, and nobody
+// waits for the exact number of a million entries.
+const (
+	defaultPage = 50
+	maxPage     = 500
+	mostCounted = 10_000
+)
+
+type listIn struct {
+	TenantID string `query:"tenant_id" maxLength:"100" doc:"Another company's log; only the operator may name one, and both logs then say so."`
+	Action   string `query:"action" maxLength:"200" doc:"Only entries with this action."`
+	ActorID  string `query:"actor_id" maxLength:"100" doc:"Only what was done by this key or by this member."`
+	From     string `query:"from" doc:"Only what was done at this date-time or later."`
+	To       string `query:"to" doc:"Only what was done before this date-time."`
+	Limit    string `query:"limit" doc:"Entries per page, 1 to 500; 50 if it is left out."`
+	Cursor   string `query:"cursor"`
+}
+
+type targetIn struct {
+	TargetID string `path:"targetId" format:"any" maxLength:"200"`
+	TenantID string `query:"tenant_id" maxLength:"100" doc:"Another company's log; only the operator may name one, and both logs then say so."`
+	Type     string `query:"type" maxLength:"100" doc:"Only entries on a target of this type; unknown, or left out, means any."`
+	Limit    string `query:"limit" doc:"Entries per page, 1 to 500; the newest 500 without paging if it is left out."`
+	Cursor   string `query:"cursor"`
+}
+
+// Page is a part of a log, newest first.
+type Page struct {
+	_ struct{} `json:"-" name:"AuditEntryList"`
+
+	Entries []Record `json:"entries" required:"true"`
+	Total   int      `json:"total" required:"true" doc:"How many there are on all pages; at most 10000 are counted."`
+	HasMore *bool    `json:"has_more,omitzero"`
+	Cursor  string   `json:"cursor,omitzero" doc:"Where the next page begins, if there is one."`
+}
+
+// Routes lists the operations on the log.
+func (l *Log) Routes() []route.Route {
+	row := func(path, id, summary, doc string) route.Row {
+		return route.Row{
+			Method: "GET", Path: "/api/v1/admin/audit" + path, ID: id, Tag: "Admin", Summary: summary, Doc: doc,
+			Scopes: []authz.Scope{authz.SuperScope}, Role: authz.Admin, Errors: []int{404, 422},
+		}
+	}
+	return []route.Route{
+		route.Action(row("", "listAuditEntries", "Read the audit log",
+			"Who did what to what, newest first. Entries are written together with what they record; they never change, and go only when the company is purged."), l.list),
+		route.Action(row("/{targetId}", "listAuditEntriesOfTarget", "Read what was done to one thing",
+			"Newest first. Of what is not there, or was never touched, there are no entries."), l.ofTarget),
+	}
+}
+
+func (l *Log) list(ctx context.Context, who authz.Caller, in *listIn) (*Page, error) {
+	f := Filter{Action: in.Action, Actor: in.ActorID}
+	var err error
+	if f.From, err = moment("from", in.From); err != nil {
+		return nil, err
+	}
+	if f.To, err = moment("to", in.To); err != nil {
+		return nil, err
+	}
+	f.Limit = page.Limit(in.Limit, defaultPage, maxPage)
+	return l.page(ctx, who, in.TenantID, f, in.Cursor, true)
+}
+
+func (l *Log) ofTarget(ctx context.Context, who authz.Caller, in *targetIn) (*Page, error) {
+	f := Filter{TargetID: in.TargetID, Limit: page.Limit(in.Limit, maxPage, maxPage)}
+	if in.Type != "unknown" {
+		f.TargetType = in.Type
+	}
+	return l.page(ctx, who, in.TenantID, f, in.Cursor, in.Limit != "" || in.Cursor != "")
+}
+
+// page reads a page; paged says whether the answer has the paging fields.
+func (l *Log) page(ctx context.Context, who authz.Caller, tenant string, f Filter, cursor string, paged bool) (*Page, error) {
+	tenant = cmp.Or(tenant, who.TenantID)
+	if tenant != who.TenantID {
+		if err := l.mayRead(ctx, who, tenant); err != nil {
+			return nil, err
+		}
+	}
+	scope := page.Scope{Tenant: who.TenantID, List: "audit", Filter: []string{
+		tenant, f.Action, f.Actor, f.TargetID, f.TargetType, strconv.FormatInt(f.From.UnixMicro(), 10), strconv.FormatInt(f.To.UnixMicro(), 10),
+	}}
+	position, err := l.Cursors.Open(scope, cursor)
+	if err != nil {
+		return nil, err
+	}
+	f.After = parsePosition(position)
+	asked := f.Limit
+	f.Limit++
+	entries, err := l.Store.List(ctx, tenant, f)
+	if err != nil {
+		return nil, err
+	}
+	p := &Page{Entries: entries}
+	more := len(entries) > asked
+	if more {
+		p.Entries = entries[:asked]
+	}
+	if p.Total, err = l.Store.Count(ctx, tenant, f, mostCounted); err != nil {
+		return nil, err
+	}
+	if paged {
+		if p.HasMore = &more; more {
+			p.Cursor = l.Cursors.Seal(scope, p.Entries[asked-1].position())
+		}
+	}
+	if tenant != who.TenantID {
+		err = l.readAcross(ctx, who, tenant, f)
+	}
+	return p, err
+}
+
+// mayRead lets the operator read the log of another tenant. Whoever else asks
+// does not learn whether there is one.
+func (l *Log) mayRead(ctx context.Context, who authz.Caller, tenant string) error {
+	if !who.Operator {
+		return fault.New(fault.Forbidden, "", "Only the operator of this service may read the audit log of another company.")
+	}
+	there := ident.Valid(tenant)
+	if there {
+		var err error
+		if there, err = l.Store.HasTenant(ctx, tenant); err != nil {
+			return err
+		}
+	}
+	if !there {
+		return fault.New(fault.NotFound, "", "There is no such company.")
+	}
+	return nil
+}
+
+// readAcross records that somebody read another tenant's log, in both.
+func (l *Log) readAcross(ctx context.Context, who authz.Caller, tenant string, f Filter) error {
+	details, err := json.Marshal(struct {
+		Action string `json:"action,omitzero"`
+		Actor  string `json:"actor_id,omitzero"`
+		Target string `json:"target_id,omitzero"`
+	}{f.Action, f.Actor, f.TargetID})
+	if err != nil {
+		return err
+	}
+	e := Entry{Action: "audit.cross_tenant_read", TargetType: "tenant", TargetID: tenant, Details: details}
+	return l.Writer.Write(ctx, func(tx txn.Tx) error {
+		if err := l.Record(tx, who, e); err != nil {
+			return err
+		}
+		return l.RecordFor(tx, tenant, who, e)
+	})
+}
+
+// position is where the record stands, as a cursor keeps it.
+func (r Record) position() string { return strconv.FormatInt(r.At.UnixMicro(), 10) + "/" + r.EntryID }
+
+// parsePosition reads what [Record.position] made; "" is the beginning.
+func parsePosition(s string) Position {
+	at, id, ok := strings.Cut(s, "/")
+	micros, err := strconv.ParseInt(at, 10, 64)
+	if !ok || err != nil {
+		return Position{}
+	}
+	return Position{At: time.UnixMicro(micros).UTC(), EntryID: id}
+}
+
+func moment(name, text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return at, fault.New(fault.Malformed, "INVALID_QUERY", "The query parameter %s is not a date-time such as 2026-09-10T12:00:00Z.", name)
+	}
+	return at, nil
+}

@@ -1,0 +1,70 @@
+package blob
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"agentd/internal/base/txn"
+)
+
+const (
+	sweepEvery = time.Minute
+	sweepBatch = 100
+	// sweepParts go in one transaction: others wait for it.
+	sweepParts = 8
+)
+
+// Serve removes what nothing names any more, until ctx ends.
+func (s *Store) Serve(ctx context.Context, log *slog.Logger) {
+	for {
+		// Not all nodes at the same moment.
+		timer := time.NewTimer(sweepEvery/2 + rand.N(sweepEvery))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+		if _, err := s.Sweep(ctx); err != nil && ctx.Err() == nil {
+			log.Warn("stored bytes that nothing needs could not be removed; the next turn tries again", "err", err)
+		}
+	}
+}
+
+// Sweep removes every set that is due by now, and says how many. It goes on
+// behind one that cannot be removed.
+func (s *Store) Sweep(ctx context.Context) (removed int, err error) {
+	for {
+		due, failure := s.Table.Due(ctx, s.Clock.Now(), sweepBatch)
+		if failure != nil {
+			return removed, errors.Join(err, failure)
+		}
+		before := removed
+		for _, l := range due {
+			if failure := s.remove(ctx, l); failure != nil {
+				err = errors.Join(err, failure)
+				continue
+			}
+			removed++
+		}
+		if len(due) < sweepBatch || removed == before {
+			return removed, err
+		}
+	}
+}
+
+func (s *Store) remove(ctx context.Context, l Loose) error {
+	for done := false; !done; {
+		err := s.Writer.Write(ctx, func(tx txn.Tx) (err error) {
+			done, err = s.Table.Remove(tx, l, sweepParts)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,174 @@
+// Package window decides what of a conversation a model is given to read when
+// the whole of it is too much: which messages are left out of a request, which
+// ones a summary is to stand for, and what it is made of. Its functions are
+// pure: the same messages and limits give the same answer on every node.
+//
+// Some messages stand and fall together: an assistant's tool calls and their
+// results. Some always stay: what the system says, the newest message of the
+// user, which is what the model works on, and whatever came last.
+package contextwindow
+
+import (
+	"slices"
+
+	"agentd/internal/kernel/model"
+)
+
+// unbound is the head of a message that belongs to none: of the system, or a
+// tool's result without its call.
+const unbound = -1
+
+// heads gives for each message the index of the one that it stands and falls
+// with: for a tool's result the newest assistant's message before it that made
+// the call, for others the message itself.
+func heads(messages []model.Message) []int {
+	at := make([]int, len(messages))
+	callers := map[string]int{}
+	for i := range messages {
+		m := &messages[i]
+		at[i] = i
+		switch m.Role {
+		case model.System:
+			at[i] = unbound
+		case model.Tool:
+			at[i] = unbound
+			if caller, ok := callers[m.ToolCallID]; ok {
+				at[i] = caller
+				delete(callers, m.ToolCallID) // a second result has no call
+			}
+		}
+		for _, c := range m.ToolCalls {
+			callers[c.ID] = i
+		}
+	}
+	return at
+}
+
+// request is the index of the newest message of the user; -1: there is none.
+func request(messages []model.Message) int {
+	for i := range slices.Backward(messages) {
+		if messages[i].Role == model.User && !messages[i].Summary {
+			return i
+		}
+	}
+	return -1
+}
+
+// units is a conversation by what stands and falls together. A unit is known
+// by its head.
+type units struct {
+	head    []int // of each message
+	tokens  []int // of each unit, at its head; 0 elsewhere
+	count   []int // messages of each unit, at its head
+	fixed   int   // tokens of what always stays because of what it is
+	request int
+	newest  int // head of what came last; -1: nothing but system messages
+}
+
+func parse(messages []model.Message, sizes []int) units {
+	u := units{
+		head: heads(messages), tokens: make([]int, len(messages)), count: make([]int, len(messages)),
+		request: request(messages), newest: -1,
+	}
+	for i, h := range u.head {
+		switch {
+		case always(&messages[i]):
+			u.fixed += sizes[i]
+			if messages[i].Summary {
+				u.head[i] = unbound
+			}
+		case h != unbound:
+			u.tokens[h] += sizes[i]
+			u.count[h]++
+			u.newest = max(u.newest, h)
+		}
+	}
+	return u
+}
+
+// always says whether a message stays because of what it is.
+func always(m *model.Message) bool { return m.Role == model.System || m.Summary }
+
+// kept is what stays of a conversation if the units from a cut on do.
+type kept struct {
+	cut      int
+	tokens   int
+	messages int
+}
+
+// least keeps what must stay.
+func (u *units) least() kept {
+	k := kept{cut: u.newest, tokens: u.fixed}
+	if u.newest < 0 {
+		return k
+	}
+	k.tokens += u.tokens[u.newest]
+	k.messages += u.count[u.newest]
+	if u.request >= 0 && u.request < u.newest {
+		k.tokens += u.tokens[u.request]
+		k.messages += u.count[u.request]
+	}
+	return k
+}
+
+// grow keeps older units too, one after the other, for as long as may says
+// that so much may be kept instead of what is now.
+func (u *units) grow(k kept, may func(now, next kept) bool) kept {
+	for p := k.cut - 1; p >= 0; p-- {
+		if u.count[p] == 0 {
+			continue
+		}
+		next := kept{p, k.tokens + u.tokens[p], k.messages + u.count[p]}
+		if p == u.request {
+			next.tokens, next.messages = k.tokens, k.messages
+		}
+		if !may(k, next) {
+			break
+		}
+		k = next
+	}
+	return k
+}
+
+// Limits are of what a model reads. A limit of 0 is none.
+type Limits struct {
+	Tokens   int // by the estimates that come with the messages
+	Messages int // those of the system and summaries not counted
+}
+
+// Fit gives what is to be read of a conversation: all of it where it is within
+// the limits; else the messages of the system, the newest message of the user
+// and the newest others, never a tool's result without its call nor a call
+// without its results. What must stay, stays although it is beyond the limits.
+// sizes are the messages' estimates (Meter). The result may be messages itself.
+func Fit(messages []model.Message, sizes []int, l Limits) []model.Message {
+	total, talk := 0, 0
+	for i := range messages {
+		total += sizes[i]
+		if !always(&messages[i]) {
+			talk++
+		}
+	}
+	within := func(tokens, messages int) bool {
+		return (l.Tokens <= 0 || tokens <= l.Tokens) && (l.Messages <= 0 || messages <= l.Messages)
+	}
+	if within(total, talk) {
+		return messages
+	}
+	u := parse(messages, sizes)
+	k := u.grow(u.least(), func(_, next kept) bool { return within(next.tokens, next.messages) })
+	if l.Messages <= 0 && k.cut < u.request {
+		// Of the oldest turn that is left only whole ones: many models expect
+		// that the user begins.
+		for messages[k.cut].Role != model.User {
+			k.cut++
+		}
+	}
+	out := make([]model.Message, 0, len(messages))
+	for i := range messages {
+		if always(&messages[i]) || i == u.request || u.head[i] != unbound && u.head[i] >= k.cut {
+			out = append(out, messages[i])
+		}
+	}
+	return out
+}

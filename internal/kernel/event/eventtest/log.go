@@ -1,0 +1,184 @@
+// Package eventtest is the suite that every event log passes, and a log in
+// memory for tests of its readers.
+package eventtest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/go-cmp/cmp"
+
+	"agentd/internal/base/ident"
+	"agentd/internal/base/txn"
+	"agentd/internal/kernel/event"
+)
+
+// MemoryLog keeps events in memory. Its Append needs no transaction.
+type MemoryLog struct {
+	mu     sync.Mutex
+	events map[string][]event.Event
+}
+
+// Append implements event.Log for entries that carry their own data or text.
+func (l *MemoryLog) Append(tenant, stream string, s event.Segment) txn.Op {
+	return func(txn.Tx) error {
+		l.append(tenant, stream, s)
+		return nil
+	}
+}
+
+func (l *MemoryLog) append(tenant, stream string, s event.Segment) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.events == nil {
+		l.events = map[string][]event.Event{}
+	}
+	seq, key := s.First, tenant+"/"+stream
+	for _, e := range s.Entries {
+		if e.Lens == nil {
+			l.events[key] = append(l.events[key], event.Event{Seq: seq, Name: e.Name, At: e.At, Data: e.Data})
+			seq++
+			continue
+		}
+		text := e.Text
+		for _, n := range e.Lens {
+			l.events[key] = append(l.events[key], event.Event{Seq: seq, Name: e.Name, At: e.At, Data: text1(text[:n])})
+			text = text[n:]
+			seq++
+		}
+	}
+}
+
+// Read implements event.Log.
+func (l *MemoryLog) Read(_ context.Context, tenant, stream string, after int64, limit int) ([]event.Event, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := l.events[tenant+"/"+stream]
+	i := 0
+	for i < len(all) && all[i].Seq <= after {
+		i++
+	}
+	return slices.Clone(all[i:min(len(all), i+limit)]), nil
+}
+
+func text1(s string) jsontext.Value { return jsontext.Value(fmt.Sprintf(`{"text":%q}`, s)) }
+
+// Log runs the suite. Step stores the output of a step of a stream, for
+// entries that refer to one.
+func Log(t *testing.T, log event.Log, w txn.Writer, step func(tx txn.Tx, tenant, stream string, seq int64, output string) error) {
+	at := time.Date(2026, 9, 10, 12, 0, 0, 123456000, time.UTC)
+	write := func(t *testing.T, do func(txn.Tx) error) {
+		t.Helper()
+		if err := w.Write(t.Context(), do); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func(t *testing.T, tenant, stream string, after int64, limit int) []event.Event {
+		t.Helper()
+		got, err := log.Read(t.Context(), tenant, stream, after, limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+
+	t.Run("order_and_resume", func(t *testing.T) {
+		tenant, stream := ident.New(), ident.New()
+		var want []event.Event
+		for first := int64(1); first <= 9; first += 3 {
+			seg := event.Segment{First: first}
+			for i := range int64(3) {
+				e := event.Entry{Name: fmt.Sprintf("e.%d", first+i), At: at, Data: jsontext.Value(fmt.Sprintf(`{"n":%d}`, first+i))}
+				seg.Entries = append(seg.Entries, e)
+				want = append(want, event.Event{Seq: first + i, Name: e.Name, At: at, Data: e.Data})
+			}
+			write(t, log.Append(tenant, stream, seg))
+		}
+		for after := range int64(11) {
+			for _, limit := range []int{1, 2, 4, 100} {
+				got := read(t, tenant, stream, after, limit)
+				from := min(int(after), len(want))
+				to := min(from+limit, len(want))
+				if diff := cmp.Diff(want[from:to], got, cmp.Transformer("value", func(v jsontext.Value) string { return string(v) })); diff != "" && (len(got) > 0 || from < to) {
+					t.Fatalf("after %d limit %d (-want +got):\n%s", after, limit, diff)
+				}
+			}
+		}
+	})
+
+	t.Run("tenants_and_streams_are_apart", func(t *testing.T) {
+		tenant, stream := ident.New(), ident.New()
+		seg := event.Segment{First: 1, Entries: []event.Entry{{Name: "e", At: at, Data: jsontext.Value(`{}`)}}}
+		write(t, log.Append(tenant, stream, seg))
+		if got := read(t, ident.New(), stream, 0, 10); len(got) != 0 {
+			t.Errorf("another tenant reads %v", got)
+		}
+		if got := read(t, tenant, ident.New(), 0, 10); len(got) != 0 {
+			t.Errorf("another stream has %v", got)
+		}
+	})
+
+	t.Run("chunks_expand_to_the_text_of_their_step", func(t *testing.T) {
+		tenant, stream := ident.New(), ident.New()
+		seg := event.Segment{First: 5, Entries: []event.Entry{
+			{Name: "llm.thinking", At: at, Lens: []int{2, 1}, After: []int{0, 7}, Step: 3},
+			{Name: "llm.chunk", At: at, Lens: []int{3, 2}, After: []int{0, 10}, Step: 3},
+			{Name: "llm.thinking", At: at, Lens: []int{1}, After: []int{0}, Step: 3},
+			{Name: "llm.chunk", At: at, Lens: []int{4}, After: []int{0}, Step: 3},
+			{Name: "tool.result", At: at, Data: jsontext.Value(`{"name":"t"}`), Step: 4},
+			{Name: "step.completed", At: at, Data: jsontext.Value(`{}`)},
+			{Name: "tool.call", At: at, Data: jsontext.Value(`{"tool_call_id":"c2"}`), Step: 3},
+			{Name: "tool.call", At: at, Data: jsontext.Value(`{"tool_call_id":"c1"}`), Step: 3},
+		}}
+		write(t, func(tx txn.Tx) error {
+			if err := step(tx, tenant, stream, 3, `{"text":"abcde\"é\n","thinking":"hmm!","tool_calls":[{"id":"c1","name":"t","arguments":"{ \"n\": 1}"},{"id":"c2","name":"t","arguments":"none"}]}`); err != nil {
+				return err
+			}
+			if err := step(tx, tenant, stream, 4, `{"content":"four"}`); err != nil {
+				return err
+			}
+			return log.Append(tenant, stream, seg)(tx)
+		})
+		want := []string{
+			`5 llm.thinking {"text":"hm"}`, `6 llm.thinking {"text":"m"}`,
+			`7 llm.chunk {"text":"abc"}`, `8 llm.chunk {"text":"de"}`,
+			`9 llm.thinking {"text":"!"}`, `10 llm.chunk {"text":"\"é\n"}`,
+			`11 tool.result {"name":"t","output":"four"}`, `12 step.completed {}`,
+			`13 tool.call {"tool_call_id":"c2","arguments":"none"}`, `14 tool.call {"tool_call_id":"c1","arguments":{"n":1}}`,
+		}
+		for after := range int64(15) {
+			var got []string
+			for _, e := range read(t, tenant, stream, after, 100) {
+				got = append(got, fmt.Sprintf("%d %s %s", e.Seq, e.Name, e.Data))
+			}
+			if diff := cmp.Diff(want[max(0, min(int(after)-4, len(want))):], got); diff != "" && len(got)+len(want[max(0, min(int(after)-4, len(want))):]) > 0 {
+				t.Errorf("after %d (-want +got):\n%s", after, diff)
+			}
+		}
+		if got := read(t, tenant, stream, 0, 100)[1].At; !got.Equal(at.Add(7 * time.Millisecond)) {
+			t.Errorf("the second chunk is of %v", got)
+		}
+	})
+
+	t.Run("rolled_back_is_not_there", func(t *testing.T) {
+		tenant, stream := ident.New(), ident.New()
+		fail := fmt.Errorf("no")
+		err := w.Write(t.Context(), func(tx txn.Tx) error {
+			if err := log.Append(tenant, stream, event.Segment{First: 1, Entries: []event.Entry{{Name: "e", At: at, Data: jsontext.Value(`{}`)}}})(tx); err != nil {
+				return err
+			}
+			return fail
+		})
+		if err == nil {
+			t.Fatal("the write succeeded")
+		}
+		if got := read(t, tenant, stream, 0, 10); len(got) != 0 {
+			t.Errorf("the log has %v", got)
+		}
+	})
+}

@@ -1,0 +1,320 @@
+package event_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"agentd/internal/kernel/event"
+)
+
+// relay counts what a hub asks of it.
+type relay struct {
+	mu      sync.Mutex
+	watched map[string]int
+	watches int
+}
+
+func (r *relay) Forward(event.Batch)   {}
+func (r *relay) Settle()               {}
+func (r *relay) Signal(string, string) {}
+
+func (r *relay) Watch(stream string) (stop func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.watched == nil {
+		r.watched = map[string]int{}
+	}
+	r.watched[stream]++
+	r.watches++
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.watched[stream]--
+	}
+}
+
+func TestOneWatchForAllReadersOfAStream(t *testing.T) {
+	hub, r := event.NewHub(), &relay{}
+	hub.Attach(r)
+	var subs []*event.Subscription
+	for range 100 {
+		subs = append(subs, hub.Subscribe("a"), hub.Subscribe("b"))
+	}
+	if diff := cmp.Diff(map[string]int{"a": 1, "b": 1}, r.watched); diff != "" {
+		t.Errorf("while there are readers (-want +got):\n%s", diff)
+	}
+	for _, s := range subs {
+		s.Close()
+	}
+	if diff := cmp.Diff(map[string]int{"a": 0, "b": 0}, r.watched); diff != "" || r.watches != 2 {
+		t.Errorf("afterwards (-want +got):\n%s%d watches in all", diff, r.watches)
+	}
+}
+
+// A crowd is woken seldom enough to be affordable, and gets everything in
+// order; the first event after a pause does not wait.
+func TestACrowdIsWokenTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const readers, batches = 400, 300 // 400 may be woken every 10 ms
+		hub := event.NewHub()
+		var wakes, wrong atomic.Int64
+		var running sync.WaitGroup
+		var first time.Duration
+		start := time.Now()
+		for i := range readers {
+			sub := hub.Subscribe(stream)
+			running.Go(func() {
+				defer sub.Close()
+				for seq := int64(0); seq < batches; {
+					<-sub.Ready()
+					wakes.Add(1)
+					if seq == 0 && i == 0 {
+						first = time.Since(start)
+					}
+					got, dropped, err := sub.Take()
+					if err != nil || dropped > 0 {
+						wrong.Add(1)
+					}
+					for _, b := range got {
+						if seq++; b.Events[0].Seq != seq || b.Prev != seq-1 {
+							wrong.Add(1)
+						}
+					}
+				}
+			})
+		}
+		for seq := int64(1); seq <= batches; seq++ {
+			hub.Publish(event.Batch{Stream: stream, Prev: seq - 1, Events: []event.Event{{Seq: seq, Name: "tool.call"}}})
+			time.Sleep(time.Millisecond)
+		}
+		running.Wait()
+		if first > 0 {
+			t.Errorf("the first event came after %v", first)
+		}
+		if took := time.Since(start); took > batches*time.Millisecond+20*time.Millisecond {
+			t.Errorf("the last event came after %v", took)
+		}
+		if wrong.Load() > 0 {
+			t.Errorf("%d events came out of order or were lost", wrong.Load())
+		}
+		if got := wakes.Load() / readers; got < 20 || got > 35 {
+			t.Errorf("each reader was woken %d times in %d ms", got, batches)
+		}
+	})
+}
+
+// What readers share is rendered once, however many ask at once; a single
+// reader has nothing to share.
+func TestSharedEventsAreRenderedOnce(t *testing.T) {
+	hub := event.NewHub()
+	subs := []*event.Subscription{hub.Subscribe(stream)}
+	defer subs[0].Close()
+	published := []event.Event{{Seq: 1, Name: "a"}, {Seq: 2, Name: "b"}}
+	hub.Publish(event.Batch{Stream: stream, Events: published})
+	if got, _, _ := subs[0].Take(); got[0].Events[0].Shared != nil {
+		t.Error("one reader alone shares")
+	}
+	for range 20 {
+		sub := hub.Subscribe(stream)
+		defer sub.Close()
+		subs = append(subs, sub)
+	}
+	hub.Publish(event.Batch{Stream: stream, Events: published})
+	if published[0].Shared != nil {
+		t.Error("what the publisher holds was changed")
+	}
+	var rendered atomic.Int64
+	var running sync.WaitGroup
+	for _, sub := range subs {
+		got, _, err := sub.Take()
+		if err != nil {
+			t.Fatal(err)
+		}
+		running.Go(func() {
+			for _, e := range got[0].Events {
+				for _, shape := range []event.Shape{event.OfRun, event.OfSession} {
+					want := fmt.Sprint(e.Name, shape)
+					made := e.Shared.Render(shape, func() any {
+						rendered.Add(1)
+						return want
+					})
+					if made != want {
+						t.Errorf("%v, want %v", made, want)
+					}
+				}
+			}
+		})
+	}
+	running.Wait()
+	if got := rendered.Load(); got != 4 {
+		t.Errorf("two events in two shapes were rendered %d times", got)
+	}
+}
+
+// countingLog counts how often it is read.
+type countingLog struct {
+	event.Log
+	reads atomic.Int64
+}
+
+func (l *countingLog) Read(ctx context.Context, tenant, stream string, after int64, limit int) ([]event.Event, error) {
+	l.reads.Add(1)
+	return l.Log.Read(ctx, tenant, stream, after, limit)
+}
+
+// silent starts readers of a stream with one event and gives what counts what
+// they read of the log, and the event that each of them saw last.
+func silent(t *testing.T, w *writer, readers int) (log *countingLog, last func() []int64, stop func()) {
+	log = &countingLog{Log: w.log}
+	w.say("a")
+	ctx, cancel := context.WithCancel(t.Context())
+	seen := make([]atomic.Int64, readers)
+	var running sync.WaitGroup
+	for i := range readers {
+		running.Go(func() {
+			for e := range (event.Follower{Log: log, Hub: w.hub}).Follow(ctx, tenant, stream, 0) {
+				seen[i].Store(e.Seq)
+			}
+		})
+	}
+	synctest.Wait()
+	log.reads.Store(0)
+	last = func() (all []int64) {
+		for i := range seen {
+			all = append(all, seen[i].Load())
+		}
+		return all
+	}
+	return log, last, func() {
+		cancel()
+		running.Wait()
+	}
+}
+
+// Readers that are silent for an hour look into the log about once a minute,
+// all readers of a stream together.
+func TestSilentReadersCostNextToNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, _, stop := silent(t, newWriter(), 50)
+		defer stop()
+		time.Sleep(time.Hour)
+		if got := log.reads.Load(); got < 55 || got > 75 {
+			t.Errorf("50 readers read the log %d times in an hour", got)
+		}
+	})
+}
+
+// An event that no hint told of is at most as late as the silence was long
+// before it; a reader that finds it tells the others.
+func TestLostEventsAreFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWriter()
+		_, last, stop := silent(t, w, 3)
+		defer stop()
+		for _, silence := range []time.Duration{time.Second, 7 * time.Second, 5 * time.Minute} {
+			time.Sleep(silence)
+			lost := w.next("b")
+			w.store(lost)
+			time.Sleep(min(max(silence, 2*time.Second), time.Minute) + time.Millisecond)
+			synctest.Wait()
+			if diff := cmp.Diff([]int64{lost.Seq, lost.Seq, lost.Seq}, last()); diff != "" {
+				t.Fatalf("after a silence of %v (-want +got):\n%s", silence, diff)
+			}
+		}
+	})
+}
+
+// When the bus comes back readers look at once, and while it is away often.
+func TestReadersLookWhenTheBusWasAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWriter()
+		log, last, stop := silent(t, w, 2)
+		defer stop()
+		time.Sleep(time.Hour)
+		w.hub.Hears(false)
+		log.reads.Store(0)
+		time.Sleep(time.Minute)
+		if got := log.reads.Load(); got < 25 {
+			t.Errorf("without the bus the log was read %d times in a minute", got)
+		}
+		lost := w.next("b")
+		w.store(lost)
+		w.hub.Hears(true)
+		synctest.Wait()
+		if diff := cmp.Diff([]int64{lost.Seq, lost.Seq}, last()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
+// Of events that follow each other at once all but the last say so.
+func TestEventsSayWhetherMoreFollow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWriter()
+		w.say("a", "b", "c")
+		got := make(chan string, 16)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go func() {
+			for e := range w.follow().Follow(ctx, tenant, stream, 0) {
+				got <- fmt.Sprint(e.Name, e.More)
+			}
+			close(got)
+		}()
+		synctest.Wait()
+		w.say("d", "e")
+		synctest.Wait()
+		w.live("llm.chunk")
+		synctest.Wait()
+		cancel()
+		var all []string
+		for s := range got {
+			all = append(all, s)
+		}
+		if diff := cmp.Diff([]string{"atrue", "btrue", "cfalse", "dtrue", "efalse", "llm.chunkfalse"}, all); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestAside(t *testing.T) {
+	t.Parallel()
+	want := errors.New("no")
+	if err := event.Aside(t.Context(), func() error { return want }); !errors.Is(err, want) {
+		t.Errorf("%v", err)
+	}
+	func() {
+		defer func() {
+			if p := recover(); p != "mine" {
+				t.Errorf("the panic is %v", p)
+			}
+		}()
+		_ = event.Aside(t.Context(), func() error { panic("mine") })
+	}()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 100 { // a free place may be taken all the same
+		if err := event.Aside(ctx, func() error { return nil }); err != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
+func TestEcho(t *testing.T) {
+	t.Parallel()
+	hub := event.NewHub()
+	if err := hub.Echo(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if n := hub.Readers(); n != 0 {
+		t.Errorf("%d readers are left", n)
+	}
+}

@@ -1,0 +1,185 @@
+// Package model is the port to language models: what is asked, what comes
+// back, what it costs, and how it fails. Adapters speak the wire formats.
+package model
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"agentd/internal/base/secret"
+)
+
+// Role of a message.
+type Role string
+
+// The roles, as OpenAI-compatible endpoints name them.
+const (
+	System    Role = "system"
+	User      Role = "user"
+	Assistant Role = "assistant"
+	Tool      Role = "tool"
+)
+
+// Message is one turn. Parts, where set, replace Text (images and the like, in
+// the wire's own content-part JSON).
+type Message struct {
+	Role       Role             `json:"role"`
+	Text       string           `json:"text,omitzero"`
+	Parts      []jsontext.Value `json:"parts,omitzero"`
+	ToolCalls  []ToolCall       `json:"tool_calls,omitzero"`   // of an assistant
+	ToolCallID string           `json:"tool_call_id,omitzero"` // of a tool's result
+	Name       string           `json:"name,omitzero"`
+
+	// From is the step that the message comes from, where it comes from one.
+	// No endpoint sees it.
+	From Origin `json:"-"`
+	// Summary marks a message of ours that stands for earlier ones. A client
+	// cannot forge it.
+	Summary bool `json:"-"`
+}
+
+// Origin is a step of a run. StepSeq 0 is the run's own message.
+type Origin struct {
+	RunID   string `json:"run_id"`
+	StepSeq int64  `json:"step_seq"`
+}
+
+// ToolCall is a model's wish to call a tool. Arguments is what the model
+// wrote, which need not be valid JSON.
+type ToolCall struct {
+	ID        string `json:"id"`
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"`
+}
+
+// ToolSpec offers a tool to a model. Parameters is a JSON Schema, which the
+// arguments of a strict tool must fit.
+type ToolSpec struct {
+	Name        string
+	Description string
+	Parameters  jsontext.Value
+	Strict      bool
+}
+
+// Target is where a request goes: an endpoint, a model name there, and what is
+// known of both.
+type Target struct {
+	Provider string        // "default", or the agent's own: "custom"
+	Model    string        // the name the endpoint knows
+	BaseURL  string        // …/v1; empty for builtin models
+	APIKey   secret.String // sent to BaseURL only
+	Guarded  bool          // a tenant chose the address: through the guarded client
+	OwnKey   bool          // APIKey is the tenant's: that it is refused is nobody else's concern
+	Price    *Price        // nil: unknown
+	Context  int           // context window in tokens; 0: unknown
+
+	Capabilities Capabilities // Context apart
+}
+
+// Price is in US dollars per million tokens.
+type Price struct {
+	Input  float64 `json:"input_usd_per_mtok"`
+	Output float64 `json:"output_usd_per_mtok"`
+}
+
+// Cost of a usage, in US dollars.
+func (p Price) Cost(u Usage) float64 {
+	return (p.Input*float64(u.InputTokens) + p.Output*float64(u.OutputTokens)) / 1e6
+}
+
+// Request is one model call.
+type Request struct {
+	Target      Target
+	Messages    []Message
+	Tools       []ToolSpec
+	ToolChoice  jsontext.Value // the wire's own JSON; nil: the endpoint's default
+	MaxTokens   int            // 0: the endpoint's default
+	Temperature *float64
+	TopP        *float64
+	Stop        []string
+	Extra       map[string]jsontext.Value // further wire fields (response_format, reasoning_effort …)
+	// Detailed says that the sink wants the pieces of tool calls too, and the zero
+	// Delta. Without it calls come with the response alone, and an answer that
+	// breaks off in the middle of one is asked for again.
+	Detailed bool
+	// Budget is how long the endpoint may take for the whole answer, streamed or
+	// not, and however long it is silent; 0: the client's own rules.
+	Budget time.Duration
+}
+
+// Delta is a piece of an answer as it arrives. Exactly one field is set. The zero
+// value, for sinks of detailed requests, is no piece: it says that all that was at
+// hand was given, and that the next piece may take long.
+type Delta struct {
+	Text     string
+	Thinking string
+	Call     CallDelta
+}
+
+// CallDelta is a piece of a tool call: the calls of an answer come one after the
+// other, in the order of Response.ToolCalls. The first piece of a call has its ID
+// and name, each has a piece of its arguments, which may be empty. The zero value
+// is none.
+type CallDelta struct {
+	ID, Name  string // as in Response.ToolCalls; "" after the first piece
+	Index     int    // of the call in the answer
+	Arguments string
+}
+
+// Finish reasons.
+const (
+	FinishStop      = "stop"
+	FinishLength    = "length"
+	FinishToolCalls = "tool_calls"
+	FinishFilter    = "content_filter"
+)
+
+// Response is a whole answer.
+type Response struct {
+	Text         string
+	Thinking     string
+	ToolCalls    []ToolCall
+	FinishReason string // one of the above
+	Usage        Usage
+	StopSequence string        // which of Request.Stop ended the answer, where the endpoint says so
+	Model        string        // as the endpoint named it
+	FirstToken   time.Duration // zero where nothing streamed
+}
+
+// Usage counts tokens. ThinkingTokens are part of OutputTokens. Estimated says
+// that the endpoint gave no numbers and we counted four characters per token.
+type Usage struct {
+	InputTokens    int  `json:"input_tokens"`
+	OutputTokens   int  `json:"output_tokens"`
+	ThinkingTokens int  `json:"thinking_tokens,omitzero"`
+	CachedTokens   int  `json:"cached_tokens,omitzero"`
+	Estimated      bool `json:"estimated,omitzero"`
+}
+
+// Client calls models. With a sink the answer is streamed: sink is called for
+// every piece, in order, from the calling goroutine, and must not block. Calls
+// that fail before the first piece are retried where that can help; afterwards
+// never. Errors: *Error, or the context's.
+type Client interface {
+	Generate(ctx context.Context, req Request, sink func(Delta)) (Response, error)
+}
+
+// CodeContextLength is the code of a call whose conversation is too long for
+// the model.
+const CodeContextLength = "CONTEXT_LENGTH_EXCEEDED"
+
+// Error is a failed model call.
+type Error struct {
+	Code       string // model_error | model_rate_limited | provider_auth_failed | provider_not_configured | CONTEXT_LENGTH_EXCEEDED
+	Detail     string // safe to show: no keys, no addresses that the caller did not name
+	Status     int    // the endpoint's HTTP status; 0: it did not answer properly
+	Retryable  bool
+	RetryAfter time.Duration
+	Cause      error // for logs
+}
+
+func (e *Error) Error() string { return e.Code + ": " + e.Detail }
+
+func (e *Error) Unwrap() error { return e.Cause }

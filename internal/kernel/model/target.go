@@ -1,0 +1,262 @@
+package model
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"agentd/internal/base/secret"
+)
+
+// The providers that an agent's model config may name (interface.md section 2,
+// AgentModelConfig), and the names that targets carry.
+const (
+	OpenAICompat    = "openai_compat" // the catalogue, or the agent's own endpoint
+	Custom          = "custom"        // the agent's own endpoint, or a builtin model
+	DefaultProvider = "default"       // whose models need no prefix
+	Builtin         = "builtin"       // models that live in this process
+	EchoRef         = Builtin + "/echo"
+)
+
+// Spec is which model an agent, a session or a fallback asks for.
+type Spec struct {
+	Provider    string `json:"provider,omitzero"`     // openai_compat | custom; "" is openai_compat
+	ModelRef    string `json:"model_ref,omitzero"`    // <provider>/<model>, or a bare name; "": the default model
+	EndpointURL string `json:"endpoint_url,omitzero"` // the agent's own endpoint; "": the catalogue
+	APIKeyRef   string `json:"api_key_ref,omitzero"`  // names a credential of the tenant
+
+	Capabilities jsontext.Value `json:"capabilities,omitzero"` // see ParseCapabilities
+}
+
+// Where a credential's endpoint came from.
+const (
+	OriginPlatform = "platform" // a provider of the catalogue
+	OriginPublic   = "public"   // a provider that is known without being configured
+	OriginOwn      = "own"      // the tenant named it
+)
+
+// Credential is a key that a tenant keeps under a name.
+type Credential struct {
+	Name string // of the provider
+	// Endpoint is where the key goes, and nowhere else; as NormalEndpoint gives it.
+	Endpoint string
+	Origin   string // of the endpoint: one of the Origin constants
+	// Shared: models that are named <Name>/<model> are asked with it. Else it is
+	// only for those who name it in api_key_ref.
+	Shared bool
+	Key    secret.String
+}
+
+// Credentials finds what tenants keep. It is asked for every call of a model,
+// so it answers from memory.
+type Credentials interface {
+	// Kept gives what a tenant keeps under a name; nil: nothing. It is not to be
+	// changed.
+	Kept(ctx context.Context, tenant, name string) (*Credential, error)
+}
+
+// Resolver turns what an agent asks for into where a request goes.
+//
+// Three kinds of keys meet here, and none goes anywhere but to its own
+// endpoint: the operator's to the operator's, a tenant's to the one that it was
+// stored for, spelled as it was stored. A target whose address a tenant chose
+// is Guarded.
+type Resolver struct {
+	Catalogue   *Catalogue
+	Credentials Credentials // nil: tenants keep no credentials here
+}
+
+// Resolve finds the target of a spec. Errors: *Error with the code
+// provider_not_configured; whatever else the credentials port fails with,
+// unchanged.
+func (r Resolver) Resolve(ctx context.Context, tenant string, spec Spec) (Target, error) {
+	t, err := r.resolve(ctx, tenant, spec)
+	if err != nil {
+		return Target{}, err
+	}
+	said := ParseCapabilities(spec.Capabilities)
+	if t.Context == 0 || said.Context > 0 && said.Context < t.Context { // the operator knows better how much there is
+		t.Context = said.Context
+	}
+	said.Context = 0
+	t.Capabilities = said.Over(t.Capabilities)
+	return t, nil
+}
+
+func (r Resolver) resolve(ctx context.Context, tenant string, spec Spec) (Target, error) {
+	switch {
+	case spec.EndpointURL != "":
+		return r.own(ctx, tenant, spec)
+	case spec.ModelRef == EchoRef:
+		return echoTarget(), nil
+	case spec.Provider != OpenAICompat && spec.Provider != Custom && spec.Provider != "":
+		return Target{}, notConfigured("The model provider %q is not known; use %s or %s.", spec.Provider, OpenAICompat, Custom)
+	case spec.APIKeyRef != "":
+		return r.withKey(ctx, tenant, spec)
+	case spec.Provider == Custom:
+		return Target{}, notConfigured("The model provider custom needs an endpoint_url, an api_key_ref, or the model_ref %s.", EchoRef)
+	}
+	return r.named(ctx, tenant, spec.ModelRef)
+}
+
+// own resolves a spec that names its endpoint.
+func (r Resolver) own(ctx context.Context, tenant string, spec Spec) (Target, error) {
+	if spec.ModelRef == "" {
+		return Target{}, notConfigured("The agent names an endpoint_url but no model; set model_ref to the model's name there.")
+	}
+	t := Target{Provider: Custom, Model: spec.ModelRef, BaseURL: trimBase(spec.EndpointURL), Guarded: true}
+	if spec.APIKeyRef == "" {
+		return t, nil
+	}
+	c, err := r.credential(ctx, tenant, spec.APIKeyRef)
+	if err != nil {
+		return Target{}, err
+	}
+	if at, ok := NormalEndpoint(spec.EndpointURL); !ok || at != c.Endpoint {
+		return Target{}, elsewhere(c.Name)
+	}
+	t.BaseURL, t.APIKey, t.OwnKey = c.Endpoint, c.Key, true
+	return t, nil
+}
+
+// withKey resolves a spec that names a credential and no endpoint: the
+// credential says where.
+func (r Resolver) withKey(ctx context.Context, tenant string, spec Spec) (Target, error) {
+	c, err := r.credential(ctx, tenant, spec.APIKeyRef)
+	if err != nil {
+		return Target{}, err
+	}
+	name, model := c.Name, spec.ModelRef
+	if first, rest, ok := strings.Cut(spec.ModelRef, "/"); ok {
+		switch _, platform := r.Catalogue.Endpoint(first); {
+		case first == c.Name:
+			model = rest
+		case platform:
+			name, model = first, rest
+		default:
+			other, err := r.Credentials.Kept(ctx, tenant, first)
+			if err != nil {
+				return Target{}, err
+			}
+			if other != nil { // what is meant is that one's, which has a key of its own
+				return Target{}, elsewhere(c.Name)
+			}
+		}
+	}
+	if model == "" {
+		return Target{}, notConfigured("The agent names the credential %q but no model; set model_ref to %s/<model>.", c.Name, c.Name)
+	}
+	if name == c.Name && c.Origin != OriginPlatform {
+		return tenants(c, model), nil
+	}
+	t, err := r.Catalogue.Lookup(name + "/" + model)
+	if err != nil || !r.Catalogue.At(name, c.Endpoint) {
+		return Target{}, elsewhere(c.Name)
+	}
+	t.APIKey, t.OwnKey = c.Key, true
+	return t, nil
+}
+
+// named resolves a model's name alone: a provider that the tenant has a key of
+// and the operator does not serve, or the catalogue.
+func (r Resolver) named(ctx context.Context, tenant, ref string) (Target, error) {
+	if r.Credentials == nil {
+		return r.Catalogue.Lookup(ref)
+	}
+	if ref == "" {
+		ref = r.Catalogue.Default()
+	}
+	first, rest, prefixed := strings.Cut(ref, "/")
+	if prefixed && !r.Catalogue.lists(ref) {
+		c, err := r.Credentials.Kept(ctx, tenant, first)
+		if err != nil {
+			return Target{}, err
+		}
+		if c != nil && c.Shared && c.Origin != OriginPlatform {
+			if rest == "" {
+				return Target{}, notConfigured("The model_ref %q names a provider but no model; write %s/<model>.", ref, first)
+			}
+			return tenants(c, rest), nil
+		}
+	}
+	t, err := r.Catalogue.Lookup(ref)
+	if err != nil {
+		if known, ok := PublicProvider(first); ok && prefixed {
+			return Target{}, notConfigured("There is no key of %s in this company: store one with PUT /api/v1/llm-credentials/%s.", known.Name, known.ID)
+		}
+		return Target{}, err
+	}
+	return t, r.takeOwnKey(ctx, tenant, &t)
+}
+
+// takeOwnKey puts the tenant's key in the place of the operator's, where the
+// tenant keeps one for that very endpoint.
+func (r Resolver) takeOwnKey(ctx context.Context, tenant string, t *Target) error {
+	if t.Provider == Builtin {
+		return nil
+	}
+	c, err := r.Credentials.Kept(ctx, tenant, t.Provider)
+	if err != nil || c == nil || !c.Shared || !r.Catalogue.At(t.Provider, c.Endpoint) {
+		return err
+	}
+	t.APIKey, t.OwnKey = c.Key, true
+	return nil
+}
+
+// Provider finds a provider by its name alone, with the key that a call of its
+// models would carry: the tenant's or the operator's. The target has no Model.
+// False: nobody serves it here.
+func (r Resolver) Provider(ctx context.Context, tenant, name string) (Target, bool, error) {
+	if r.Credentials != nil {
+		c, err := r.Credentials.Kept(ctx, tenant, name)
+		if err != nil {
+			return Target{}, false, err
+		}
+		_, platform := r.Catalogue.Endpoint(name)
+		if c != nil && c.Origin != OriginPlatform && (c.Shared || !platform) {
+			return tenants(c, ""), true, nil
+		}
+	}
+	t, ok := r.Catalogue.Endpoint(name)
+	if !ok || r.Credentials == nil {
+		return t, ok, nil
+	}
+	return t, true, r.takeOwnKey(ctx, tenant, &t)
+}
+
+// tenants is the target of a credential whose endpoint is not the operator's.
+func tenants(c *Credential, model string) Target {
+	return Target{Provider: c.Name, Model: model, BaseURL: c.Endpoint, APIKey: c.Key, Guarded: true, OwnKey: true}
+}
+
+func (r Resolver) credential(ctx context.Context, tenant, ref string) (*Credential, error) {
+	if r.Credentials == nil {
+		return nil, noCredential(ref)
+	}
+	c, err := r.Credentials.Kept(ctx, tenant, ref)
+	if err == nil && c == nil {
+		return nil, noCredential(ref)
+	}
+	return c, err
+}
+
+func noCredential(ref string) *Error {
+	return notConfigured("There is no credential %q in this company: store one with PUT /api/v1/llm-credentials/<provider>, or leave out api_key_ref.", ref)
+}
+
+func elsewhere(name string) *Error {
+	return notConfigured("The credential %q was stored for another endpoint than this model's, and a key goes only to the one it was stored for: "+
+		"store it again for this endpoint, or name another.", name)
+}
+
+// trimBase takes off what people paste after the part that ends in /v1.
+func trimBase(url string) string {
+	url = strings.TrimRight(url, "/")
+	return strings.TrimSuffix(url, "/chat/completions")
+}
+
+func notConfigured(format string, args ...any) *Error {
+	return &Error{Code: "provider_not_configured", Detail: fmt.Sprintf(format, args...)}
+}

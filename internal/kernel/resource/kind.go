@@ -1,0 +1,139 @@
+package resource
+
+import (
+	"reflect"
+	"slices"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"agentd/internal/base/authz"
+	"agentd/internal/base/fault"
+	"agentd/internal/base/schema"
+	"agentd/internal/base/txn"
+)
+
+// Kind is one kind of resource, as data. T is a struct that embeds [Meta]; its
+// other fields are what clients see, with the tags of package schema, and
+//
+//	readOnly:"true"   the server sets it; sent by a client it is ignored
+//	immutable:"true"  settable at creation; sent later it is ignored
+//	merge:"1"         an update merges this object's members, one level deep;
+//	                  other fields are replaced as a whole
+//	secret:"true"     a string that is sealed at rest and answered as
+//	                  [redacted]; sent back like that, or left out of a
+//	                  replacement, it stays as it was
+//
+// In an update null clears a field: back to its default.
+type Kind[T any] struct {
+	Name    string   // in sentences, storage and changes: "agent"
+	Names   string   // its plural; default Name + "s"
+	Noun    string   // in operation ids and schema names; default: Name in camel case
+	Path    string   // of the collection: "/api/v1/agents"
+	Param   string   // path parameter of the id; default: Name in camel case + "Id"
+	Tag     string   // area of the OpenAPI document
+	IDField string   // the id's name on the wire; default Name + "_id"
+	Keys    []string // older names under which a list repeats its items
+
+	Readers, Writers Access
+	Omit             []Op // operations that the kind does not have
+	Put              PutMode
+
+	PageSize, PageMost int // default and maximum of a list's limit; default 20 and 100
+
+	Indexes []Index[T] // at most Slots
+	Filters []string   // indexes that are query parameters of the list
+	Unique  Index[T]   // within the tenant; without Of: none
+
+	Default  func(*T)               // fills what a new resource has where its creator says nothing
+	Validate func(*T) []fault.Field // every wrong field; pure
+	Label    func(*T) string        // what a deletion tells beside the id
+
+	State func(*T) *string // the field that Moves move
+	Moves []Move[T]
+
+	Before      func(*Edit[T]) error // creation, update, move: may refuse, or adjust Edit.New
+	CheckDelete func(*Edit[T]) error // deletion: may refuse
+	After       func(*Edit[T]) error // every write, the deletion too (New is nil)
+}
+
+// Access is who may do something: a key with any one of the scopes (none: any
+// key), whose owner has at least the role (none: any).
+type Access struct {
+	Scopes []authz.Scope
+	Role   authz.Role
+}
+
+// Op is one of the operations that a kind has unless it omits them.
+type Op string
+
+// The operations.
+const (
+	OpCreate Op = "create"
+	OpList   Op = "list"
+	OpGet    Op = "get"
+	OpPatch  Op = "patch"
+	OpDelete Op = "delete"
+)
+
+// PutMode is what PUT does.
+type PutMode int
+
+// The modes.
+const (
+	NoPut      PutMode = iota // PUT is not an operation of the kind
+	PutMerges                 // the same as PATCH
+	PutReplace                // fields that are not sent go back to their defaults
+)
+
+// Index finds resources by a value. Lists filter by equal values; "" is in no
+// index.
+type Index[T any] struct {
+	Name string
+	Doc  string // one line, where the index is a filter
+	Of   func(*T) string
+}
+
+// Edit is a write that is going on.
+type Edit[T any] struct {
+	Tx     txn.Tx
+	Who    authz.Caller
+	Action string // Created | Updated | Deleted | the action of a move
+	Old    *T     // nil at creation; not to be changed
+	New    *T     // nil at deletion
+}
+
+// Move is a change of state: POST …/{id}/{action}. In any state but From it is
+// a 409 that names the state.
+type Move[T any] struct {
+	Action  string
+	Summary string
+	From    []string
+	To      string
+	With    With[T] // what the move does beside; optional
+}
+
+// With is what a move reads from its body and does with it. See [Doing].
+type With[T any] struct {
+	body reflect.Type
+	do   func(*Edit[T], jsontext.Value) error
+}
+
+// Doing makes a With of a typed function. The body is optional; without one In
+// has the values of its default tags.
+func Doing[T, In any](do func(*Edit[T], *In) error) With[T] {
+	return With[T]{
+		body: reflect.TypeFor[In](),
+		do: func(e *Edit[T], body jsontext.Value) error {
+			if len(body) == 0 {
+				body = jsontext.Value("{}")
+			}
+			in, err := schema.Decode[In](body)
+			if err != nil {
+				return err
+			}
+			return do(e, in)
+		},
+	}
+}
+
+func (k *Kind[T]) has(op Op) bool { return !slices.Contains(k.Omit, op) }

@@ -1,0 +1,28 @@
+package resource
+
+import (
+	"strconv"
+	"strings"
+
+	"agentd/internal/base/fault"
+)
+
+func etag(version int64) string { return strconv.FormatInt(version, 10) }
+
+// matches compares an If-Match header with the version that is there: "" and
+// "*" match everything, otherwise one of the listed tags must be the version.
+func (p *plan[T]) matches(header string, version int64) error {
+	if header == "" {
+		return nil
+	}
+	now := etag(version)
+	for tag := range strings.SplitSeq(header, ",") {
+		tag = strings.TrimSpace(tag)
+		if tag == "*" || strings.Trim(strings.TrimPrefix(tag, "W/"), `"`) == now {
+			return nil
+		}
+	}
+	e := fault.New(fault.Precondition, "", "The %s was changed since you read it; read it again and send its new ETag as If-Match.", p.what)
+	e.Extra = map[string]any{"current_etag": `"` + now + `"`}
+	return e
+}

@@ -1,0 +1,80 @@
+package resource
+
+import (
+	"reflect"
+	"strings"
+
+	"agentd/internal/base/schema"
+)
+
+// published is a type that exists for its schema: what a body may hold.
+type published struct {
+	typ    reflect.Type
+	schema *schema.Schema
+}
+
+// publish derives the types that the OpenAPI document shows and that bodies
+// are checked against.
+func (p *plan[T]) publish() {
+	body := func(name string, required bool, keep func(field) bool) published {
+		var fields []reflect.StructField
+		for _, f := range p.fields {
+			if !keep(f) {
+				continue
+			}
+			tag := f.Tag
+			if !required {
+				tag = reflect.StructTag(strings.ReplaceAll(string(tag), `required:"true"`, ""))
+			}
+			fields = append(fields, reflect.StructField{Name: f.Name, Type: f.Type, Tag: tag})
+		}
+		t := named(name, fields...)
+		return published{t, schema.For(t)}
+	}
+	p.create = body(p.Noun+"Create", true, func(f field) bool { return !f.readOnly })
+	p.replace = body(p.Noun+"Replace", true, func(f field) bool { return !f.readOnly && !f.immutable })
+	p.update = body(p.Noun+"Update", false, func(f field) bool { return !f.readOnly && !f.immutable })
+
+	str, boolean := reflect.TypeFor[string](), reflect.TypeFor[bool]()
+	all := []reflect.StructField{
+		{Name: "WireID", Type: str, Tag: reflect.StructTag(`json:"` + p.IDField + `" required:"true" format:"uuid" readOnly:"true"`)},
+		{Name: "WireTenantID", Type: str, Tag: `json:"tenant_id" required:"true" readOnly:"true"`},
+	}
+	for _, f := range p.fields {
+		tag := f.Tag
+		if !f.required && !strings.Contains(tag.Get("json"), ",omit") {
+			tag += ` required:"true"` // an answer always has it
+		}
+		all = append(all, reflect.StructField{Name: f.Name, Type: f.Type, Tag: tag})
+	}
+	all = append(all,
+		reflect.StructField{Name: "WireCreatedAt", Type: str, Tag: `json:"created_at" required:"true" format:"date-time" readOnly:"true"`},
+		reflect.StructField{Name: "WireUpdatedAt", Type: str, Tag: `json:"updated_at" required:"true" format:"date-time" readOnly:"true"`})
+	p.wire = named(p.Noun, all...)
+
+	items := []reflect.StructField{{Name: "Items", Type: reflect.SliceOf(p.wire), Tag: `json:"items" required:"true"`}}
+	for _, key := range p.Keys {
+		items = append(items, reflect.StructField{
+			Name: camel(key), Type: reflect.SliceOf(p.wire),
+			Tag: reflect.StructTag(`json:"` + key + `" deprecated:"true" doc:"The same as items, under its older name."`),
+		})
+	}
+	items = append(items,
+		reflect.StructField{Name: "Cursor", Type: reflect.PointerTo(str), Tag: `json:"cursor" required:"true" doc:"Send it back to get the next page; null on the last one."`},
+		reflect.StructField{Name: "HasMore", Type: boolean, Tag: `json:"has_more" required:"true"`})
+	p.listing = named(p.Noun+"List", items...)
+
+	p.deletion = named(p.Noun+"Deleted",
+		reflect.StructField{Name: "Deleted", Type: boolean, Tag: `json:"deleted" required:"true"`},
+		reflect.StructField{Name: "WireID", Type: str, Tag: reflect.StructTag(`json:"` + p.IDField + `" required:"true"`)})
+}
+
+// named makes a struct type that is published under a name: types made at
+// start have none, so a blank field carries it (schema.Registry reads it).
+func named(name string, fields ...reflect.StructField) reflect.Type {
+	blank := reflect.StructField{
+		Name: "_", PkgPath: reflect.TypeFor[Meta]().PkgPath(), Type: reflect.TypeFor[struct{}](),
+		Tag: reflect.StructTag(`json:"-" name:"` + name + `"`),
+	}
+	return reflect.StructOf(append([]reflect.StructField{blank}, fields...))
+}

@@ -1,0 +1,266 @@
+package resource
+
+import (
+	"context"
+	"errors"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"agentd/internal/base/authz"
+	"agentd/internal/base/clock"
+	"agentd/internal/base/fault"
+	"agentd/internal/base/ident"
+	"agentd/internal/base/page"
+	"agentd/internal/base/secret"
+	"agentd/internal/base/txn"
+	"agentd/internal/kernel/audit"
+)
+
+// Deps is what a Store stands on.
+type Deps struct {
+	Backend Backend
+	Writer  txn.Writer
+	Outbox  Outbox
+	Cursors *page.Cursors
+	Clock   clock.Clock
+	Box     *secret.Box    // seals secret fields; only kinds that have some need it
+	Audit   audit.Recorder // told of every creation, change, deletion and move; nil: nobody
+}
+
+// Store keeps the resources of one kind. It is safe for concurrent use.
+//
+// Errors of every method: fault.NotFound for what is absent or another
+// tenant's; fault.Invalid from Kind.Validate; fault.Conflict with
+// ALREADY_EXISTS for a unique value that is taken, with CONCURRENT_MODIFICATION
+// for a lost race; what hooks return; fault.Unavailable from the database.
+type Store[T any] struct {
+	*plan[T]
+	deps Deps
+}
+
+// NewStore makes the store of a kind. It panics on a kind that contradicts
+// itself.
+func NewStore[T any](k Kind[T], deps Deps) *Store[T] {
+	p := compile(k)
+	if len(p.sealed) > 0 && deps.Box == nil {
+		p.fail("secret fields without a box to seal them")
+	}
+	return &Store[T]{p, deps}
+}
+
+// Blank is a new T with the kind's defaults, to be filled and created.
+func (s *Store[T]) Blank() *T { return s.blank() }
+
+// Get reads a resource.
+func (s *Store[T]) Get(ctx context.Context, tenant, id string) (*T, error) {
+	doc, err := s.Read(ctx, tenant, id)
+	if err != nil {
+		return nil, err
+	}
+	return s.Decode(doc)
+}
+
+// Read gives a resource undecoded, for callers that may know its version
+// already; see Decode.
+func (s *Store[T]) Read(ctx context.Context, tenant, id string) (Doc, error) {
+	if !ident.Valid(id) {
+		return Doc{}, fault.NoSuch(s.what)
+	}
+	doc, err := s.deps.Backend.Get(ctx, s.Name, tenant, id)
+	return doc, s.told(err)
+}
+
+// GetTx reads a resource inside a transaction and locks it until that ends.
+func (s *Store[T]) GetTx(tx txn.Tx, tenant, id string) (*T, error) {
+	doc, err := s.lock(tx, tenant, id)
+	if err != nil {
+		return nil, err
+	}
+	return s.Decode(doc)
+}
+
+func (s *Store[T]) lock(tx txn.Tx, tenant, id string) (Doc, error) {
+	if !ident.Valid(id) {
+		return Doc{}, fault.NoSuch(s.what)
+	}
+	doc, err := s.deps.Backend.GetForUpdate(tx, s.Name, tenant, id)
+	return doc, s.told(err)
+}
+
+// Create stores t, for which it makes an id unless t has one.
+func (s *Store[T]) Create(ctx context.Context, who authz.Caller, t *T) error {
+	return s.deps.Writer.Write(ctx, func(tx txn.Tx) error { return s.CreateTx(tx, who, t) })
+}
+
+// CreateTx is Create inside a transaction.
+func (s *Store[T]) CreateTx(tx txn.Tx, who authz.Caller, t *T) error {
+	if err := s.validate(t, faults{}); err != nil {
+		return err
+	}
+	_, err := s.insert(tx, who, t)
+	return err
+}
+
+func (s *Store[T]) insert(tx txn.Tx, who authz.Caller, t *T) (Doc, error) {
+	m := metaOf(t)
+	if m.ID == "" {
+		m.ID = ident.New()
+	}
+	now := s.deps.Clock.Now()
+	*m = Meta{m.ID, who.TenantID, 1, now, now}
+	return s.put(&Edit[T]{Tx: tx, Who: who, Action: Created, New: t})
+}
+
+// Update changes a resource by a function, which may refuse. It sees the
+// newest version, locked, so that nothing it does not touch is lost.
+func (s *Store[T]) Update(ctx context.Context, who authz.Caller, id string, change func(txn.Tx, *T) error) (*T, error) {
+	var t *T
+	err := s.deps.Writer.Write(ctx, func(tx txn.Tx) (err error) {
+		t, err = s.UpdateTx(tx, who, id, func(t *T) error { return change(tx, t) })
+		return err
+	})
+	return t, err
+}
+
+// UpdateTx is Update inside a transaction.
+func (s *Store[T]) UpdateTx(tx txn.Tx, who authz.Caller, id string, change func(*T) error) (*T, error) {
+	t, _, err := s.edit(tx, who, id, "", Updated, func(e *Edit[T]) error {
+		if err := change(e.New); err != nil {
+			return err
+		}
+		return s.validate(e.New, faults{})
+	})
+	return t, err
+}
+
+// edit is every write to what exists. match is an If-Match header; change gets
+// the newest version twice, as Old and as New to be changed.
+func (s *Store[T]) edit(tx txn.Tx, who authz.Caller, id, match, action string, change func(*Edit[T]) error) (*T, Doc, error) {
+	doc, err := s.lock(tx, who.TenantID, id)
+	if err != nil {
+		return nil, doc, err
+	}
+	e, err := s.begin(who, doc, match, action)
+	if err != nil {
+		return nil, doc, err
+	}
+	e.Tx = tx
+	if err := change(e); err != nil {
+		return nil, doc, err
+	}
+	doc, err = s.put(e)
+	return e.New, doc, err
+}
+
+func (s *Store[T]) begin(who authz.Caller, doc Doc, match, action string) (e *Edit[T], err error) {
+	if err := s.matches(match, doc.Version); err != nil {
+		return nil, err
+	}
+	e = &Edit[T]{Who: who, Action: action}
+	if e.Old, err = s.Decode(doc); err != nil {
+		return nil, err
+	}
+	e.New, err = s.Decode(doc)
+	return e, err
+}
+
+// put ends a creation or change: hooks, document, event. It gives the document
+// that it stored.
+func (s *Store[T]) put(e *Edit[T]) (Doc, error) {
+	if e.Old != nil {
+		m := metaOf(e.New)
+		*m = *metaOf(e.Old)
+		m.Version++
+		m.UpdatedAt = s.deps.Clock.Now()
+	}
+	if s.Before != nil {
+		if err := s.Before(e); err != nil {
+			return Doc{}, err
+		}
+	}
+	doc, err := s.encode(e.New)
+	if err != nil {
+		return Doc{}, err
+	}
+	if err := s.told(s.deps.Backend.Put(e.Tx, doc, doc.Version-1)); err != nil {
+		return Doc{}, err
+	}
+	return doc, s.tell(e, e.New)
+}
+
+// Delete removes a resource.
+func (s *Store[T]) Delete(ctx context.Context, who authz.Caller, id string) error {
+	return s.deps.Writer.Write(ctx, func(tx txn.Tx) error { return s.DeleteTx(tx, who, id) })
+}
+
+// DeleteTx is Delete inside a transaction.
+func (s *Store[T]) DeleteTx(tx txn.Tx, who authz.Caller, id string) error {
+	return s.remove(tx, who, id, "")
+}
+
+func (s *Store[T]) remove(tx txn.Tx, who authz.Caller, id, match string) error {
+	doc, err := s.lock(tx, who.TenantID, id)
+	if err != nil {
+		return err
+	}
+	if err := s.matches(match, doc.Version); err != nil {
+		return err
+	}
+	e := &Edit[T]{Tx: tx, Who: who, Action: Deleted}
+	if e.Old, err = s.Decode(doc); err != nil {
+		return err
+	}
+	if s.CheckDelete != nil {
+		if err := s.CheckDelete(e); err != nil {
+			return err
+		}
+	}
+	if err := s.told(s.deps.Backend.Delete(tx, s.Name, who.TenantID, id, doc.Version)); err != nil {
+		return err
+	}
+	return s.tell(e, e.Old)
+}
+
+// tell ends a write: what the kind writes after it, and the change event.
+func (s *Store[T]) tell(e *Edit[T], t *T) error {
+	if s.After != nil {
+		if err := s.After(e); err != nil {
+			return err
+		}
+	}
+	m := metaOf(t)
+	c := Change{
+		Kind: s.Name, Action: e.Action, TenantID: m.TenantID, ID: m.ID, Version: m.Version,
+		Actor: e.Who.UserID, At: s.deps.Clock.Now(),
+	}
+	if s.Label != nil {
+		c.Name = s.Label(t)
+	}
+	if s.deps.Audit != nil {
+		// The action is past tense already for what the kernel does itself.
+		entry := audit.Entry{Action: s.Name + "." + e.Action, TargetType: s.Name, TargetID: m.ID}
+		if c.Name != "" {
+			name, _ := jsontext.AppendQuote([]byte(`{"name":`), c.Name) // what is no UTF-8 is replaced
+			entry.Details = append(name, '}')
+		}
+		if err := s.deps.Audit.Record(e.Tx, e.Who, entry); err != nil {
+			return err
+		}
+	}
+	return s.deps.Outbox.Append(e.Tx, c)
+}
+
+// told says a backend's error in the kind's words.
+func (s *Store[T]) told(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, ErrAbsent):
+		return fault.NoSuch(s.what)
+	case errors.Is(err, ErrStale):
+		return fault.Changed(s.what).Because(err)
+	case errors.Is(err, ErrTaken):
+		return fault.New(fault.Conflict, "ALREADY_EXISTS", "There is a %s with this %s already.", s.what, s.Unique.Name).Because(err)
+	}
+	return err
+}

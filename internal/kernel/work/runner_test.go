@@ -1,0 +1,529 @@
+package work_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"agentd/internal/base/clock"
+	"agentd/internal/base/txn"
+	"agentd/internal/kernel/work"
+	"agentd/internal/kernel/work/worktest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// bench is a queue with runners on it, inside of a synctest bubble.
+type bench struct {
+	*testing.T
+	*worktest.Queue
+	start time.Time
+
+	mu      sync.Mutex
+	runners []*work.Runner
+}
+
+// bubble runs a test in a bubble, where time passes when nobody works.
+func bubble(t *testing.T, test func(b *bench)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{T: t, start: time.Now()}
+		b.Queue = worktest.NewQueue(clock.System{}, func(string) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			for _, r := range b.runners {
+				r.Wake()
+			}
+		})
+		test(b)
+	})
+}
+
+// runner starts a runner of kind "run"; the test stops it.
+func (b *bench) runner(owner string, slots int, handler work.Handler) *work.Runner {
+	b.Helper()
+	r := b.newRunner(work.Config{Owner: owner, Slots: slots, Queue: b.Queue, Handler: handler})
+	b.mu.Lock()
+	b.runners = append(b.runners, r)
+	b.mu.Unlock()
+	return r
+}
+
+func (b *bench) newRunner(cfg work.Config) *work.Runner {
+	b.Helper()
+	cfg.Kind = "run"
+	cfg.Logger = slog.New(slog.DiscardHandler)
+	cfg.Backoff = func(attempt int) time.Duration { return time.Duration(attempt) * time.Minute }
+	r := work.NewRunner(cfg)
+	if err := r.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := r.Stop(context.Background()); err != nil {
+			b.Error(err)
+		}
+	})
+	return r
+}
+
+func (b *bench) enqueue(key string, due time.Duration) {
+	b.Helper()
+	if err := b.Write(b.Context(), func(tx txn.Tx) error {
+		return b.Enqueue(tx, work.Item{Kind: "run", Key: key, TenantID: "t", Due: time.Now().Add(due)})
+	}); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (b *bench) finish(held work.Lease) error {
+	return b.Write(context.Background(), func(tx txn.Tx) error { return b.Finish(tx, held) })
+}
+
+// pass lets time pass, and whoever works then finish.
+func (b *bench) pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// since is the time since the start of the test.
+func (b *bench) since() time.Duration { return time.Since(b.start) }
+
+func (b *bench) empty() {
+	b.Helper()
+	if due, err := b.NextDue(b.Context(), "run"); err != nil || !due.IsZero() {
+		b.Errorf("something is left, due %v, %v", due, err)
+	}
+}
+
+func TestRunnerHandlesWhatIsDue(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bench) {
+		var at []string
+		b.runner("n1", 1, func(_ context.Context, held work.Lease) error {
+			at = append(at, fmt.Sprint(held.Key, " ", b.since()))
+			return b.finish(held)
+		})
+		synctest.Wait()
+		b.enqueue("now", 0)
+		b.enqueue("later", 90*time.Second)
+		b.enqueue("soon", time.Second)
+		b.pass(2 * time.Minute)
+		if got := fmt.Sprint(at); got != "[now 0s soon 1s later 1m30s]" {
+			b.Error(got)
+		}
+		b.empty()
+	})
+}
+
+func TestRunnerFindsWhatNobodyWokeItFor(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bench) {
+		var at time.Duration
+		b.newRunner(work.Config{Owner: "n1", Queue: b.Queue, Handler: func(_ context.Context, held work.Lease) error {
+			at = b.since()
+			return b.finish(held)
+		}})
+		b.pass(time.Second)
+		b.enqueue("a", 0)
+		b.pass(time.Minute)
+		if at != 5*time.Second {
+			b.Errorf("handled after %v", at)
+		}
+	})
+}
+
+func TestRunnerKeepsToItsSlots(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bench) {
+		var running, most, done atomic.Int64
+		r := b.runner("n1", 3, func(_ context.Context, held work.Lease) error {
+			most.Store(max(most.Load(), running.Add(1)))
+			time.Sleep(time.Second)
+			running.Add(-1)
+			done.Add(1)
+			return b.finish(held)
+		})
+		for i := range 30 {
+			b.enqueue(fmt.Sprint(i), 0)
+		}
+		b.pass(500 * time.Millisecond)
+		if n := r.Running(); n != 3 {
+			b.Errorf("%d running", n)
+		}
+		if _, ok := r.Reserve(); ok {
+			b.Error("reserved a slot of a full runner")
+		}
+		b.pass(10 * time.Second)
+		if done.Load() != 30 || most.Load() != 3 {
+			b.Errorf("%d done, at most %d at a time", done.Load(), most.Load())
+		}
+		b.empty()
+	})
+}
+
+func TestRunnerAdopts(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bench) {
+		var handled []string
+		r := b.runner("n1", 1, func(_ context.Context, held work.Lease) error {
+			handled = append(handled, held.Key)
+			return b.finish(held)
+		})
+		unused, ok := r.Reserve()
+		if !ok {
+			b.Fatal("no slot")
+		}
+		unused.Free()
+		slot, ok := r.Reserve()
+		if !ok {
+			b.Fatal("no slot after one was freed")
+		}
+		if err := b.Write(b.Context(), func(tx txn.Tx) error {
+			held, err := b.EnqueueHeld(tx, work.Item{Kind: "run", Key: "a"}, r.Owner(), r.Lease())
+			tx.AfterCommit(func() { slot.Adopt(held) })
+			return err
+		}); err != nil {
+			b.Fatal(err)
+		}
+		synctest.Wait()
+		if got := fmt.Sprint(handled); got != "[a]" || r.Running() != 0 {
+			b.Error(got, r.Running())
+		}
+		b.empty()
+	})
+}
+
+func TestRunnerAdoptsWhileStopping(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bench) {
+		r := b.runner("n1", 1, func(context.Context, work.Lease) error {
+			b.Error("handled")
+			return nil
+		})
+		slot, _ := r.Reserve()
+		go func() {
+			time.Sleep(time.Second)
+			if err := b.Write(context.Background(), func(tx txn.Tx) error {
+				held, err := b.EnqueueHeld(tx, work.Item{Kind: "run", Key: "a"}, r.Owner(), r.Lease())
+				tx.AfterCommit(func() { slot.Adopt(held) })
+				return err
+			}); err != nil {
+				b.Error(err)
+			}
+		}()
+		if err := r.Stop(b.Context()); err != nil || b.since() != time.Second {
+			b.Error(err, b.since())
+		}
+		if leases, err := b.Claim(b.Context(), "run", "n2", 1, time.Minute); len(leases) != 1 || leases[0].Attempt != 1 {
+			b.Error(leases, err)
+		}
+	})
+}
+
+func TestRunnerRenews(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bench) {
+		var calls atomic.Int64
+		handler := func(ctx context.Context, held work.Lease) error {
+			calls.Add(1)
+			select {
+			case <-time.After(10 * time.Minute):
+			case <-ctx.Done():
+				b.Error(context.Cause(ctx))
+			}
+			return b.finish(held)
+		}
+		b.runner("n1", 10, handler)
+		b.runner("n2", 10, handler)
+		for i := range 5 {
+			b.enqueue(fmt.Sprint(i), 0)
+		}
+		b.pass(11 * time.Minute)
+		if n := calls.Load(); n != 5 {
+			b.Errorf("%d calls", n)
+		}
+		b.empty()
+	})
+}
+
+func TestRunnerCancelsWhatIsLost(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bench) {
+		var cause error
+		var after time.Duration
+		b.runner("n1", 1, func(ctx context.Context, held work.Lease) error {
+			<-ctx.Done()
+			cause, after = context.Cause(ctx), b.since()
+			return b.finish(held)
+		})
+		b.enqueue("a", 0)
+		synctest.Wait()
+		if err := b.Write(b.Context(), func(tx txn.Tx) error { return b.Remove(tx, "run", "a") }); err != nil {
+			b.Fatal(err)
+		}
+		b.pass(time.Minute)
+		if cause != work.ErrLost || after > 5*time.Second {
+			b.Error(cause, after)
+		}
+	})
+}
+
+func TestRunnerTriesAgain(t *testing.T) {
+	t.Parallel()
+	for name, fail := range map[string]func() error{
+		"error": func() error { return errors.New("no") },
+		"panic": func() error { panic("no") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bubble(t, func(b *bench) {
+				var at []string
+				b.runner("n1", 1, func(_ context.Context, held work.Lease) error {
+					at = append(at, fmt.Sprint(held.Attempt, " ", b.since()))
+					if held.Attempt < 4 {
+						return fail()
+					}
+					return b.finish(held)
+				})
+				b.enqueue("a", 0)
+				b.pass(time.Hour)
+				if got := fmt.Sprint(at); got != "[1 0s 2 1m0s 3 3m0s 4 6m0s]" {
+					b.Error(got)
+				}
+				b.empty()
+			})
+		})
+	}
+}
+
+func TestRunnerLeavesWhatWasLostAlone(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bench) {
+		calls := 0
+		b.runner("n1", 1, func(_ context.Context, held work.Lease) error {
+			calls++
+			if calls == 1 {
+				return fmt.Errorf("write: %w", work.ErrLost)
+			}
+			if since := b.since(); since != 15*time.Second {
+				b.Errorf("again after %v", since) // when the lease ended, which nobody gave back
+			}
+			return b.finish(held)
+		})
+		b.enqueue("a", 0)
+		b.pass(time.Minute)
+		if calls != 2 {
+			b.Errorf("%d calls", calls)
+		}
+	})
+}
+
+func TestRunnerStops(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bench) {
+		stopped := b.runner("n1", 10, func(ctx context.Context, held work.Lease) error {
+			<-ctx.Done()
+			time.Sleep(20 * time.Second) // it takes its time, and its lease is renewed
+			return context.Cause(ctx)
+		})
+		for i := range 5 {
+			b.enqueue(fmt.Sprint(i), 0)
+		}
+		b.pass(time.Second)
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() {
+				if err := stopped.Stop(context.Background()); err != nil || b.since() != 21*time.Second {
+					b.Error(err, b.since())
+				}
+			})
+		}
+		wg.Wait()
+		if _, ok := stopped.Reserve(); ok {
+			b.Error("reserved a slot of a stopped runner")
+		}
+		if err := stopped.Start(); err == nil {
+			b.Error("started again")
+		}
+		var done atomic.Int64
+		b.runner("n2", 10, func(_ context.Context, held work.Lease) error {
+			if held.Attempt != 1 {
+				b.Errorf("attempt %d", held.Attempt)
+			}
+			done.Add(1)
+			return b.finish(held)
+		})
+		synctest.Wait()
+		if done.Load() != 5 {
+			b.Errorf("%d taken over at once", done.Load())
+		}
+		b.empty()
+	})
+}
+
+func TestRunnerStopsThoughHandlersDoNot(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bench) {
+		r := work.NewRunner(work.Config{Kind: "run", Owner: "n1", Queue: b.Queue, Logger: slog.New(slog.DiscardHandler),
+			Handler: func(_ context.Context, held work.Lease) error {
+				time.Sleep(time.Hour)
+				if err := b.finish(held); !errors.Is(err, work.ErrLost) {
+					b.Errorf("the lease is not fenced: %v", err)
+				}
+				return work.ErrLost
+			}})
+		b.enqueue("a", 0)
+		if err := r.Start(); err != nil {
+			b.Fatal(err)
+		}
+		b.pass(time.Second)
+		ctx, cancel := context.WithTimeout(b.Context(), 10*time.Second)
+		defer cancel()
+		if err := r.Stop(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			b.Error(err)
+		}
+		if leases, err := b.Claim(b.Context(), "run", "n2", 1, 2*time.Hour); len(leases) != 1 || leases[0].Attempt != 1 {
+			b.Error(leases, err)
+		}
+		b.pass(time.Hour)
+	})
+}
+
+// outage is a queue whose database can be away.
+type outage struct {
+	*worktest.Queue
+	away   atomic.Bool
+	claims atomic.Int64
+}
+
+var errAway = errors.New("away")
+
+func (o *outage) Claim(ctx context.Context, kind, owner string, n int, lease time.Duration) ([]work.Lease, error) {
+	if o.away.Load() {
+		return nil, errAway
+	}
+	o.claims.Add(1)
+	return o.Queue.Claim(ctx, kind, owner, n, lease)
+}
+
+func (o *outage) Renew(ctx context.Context, held []work.Lease, lease time.Duration) ([]work.Lease, error) {
+	if o.away.Load() {
+		return nil, errAway
+	}
+	return o.Queue.Renew(ctx, held, lease)
+}
+
+func TestRunnerOutlivesAnOutage(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bench) {
+		o := &outage{Queue: b.Queue}
+		var calls atomic.Int64
+		b.newRunner(work.Config{Owner: "n1", Slots: 10, Queue: o, Handler: func(ctx context.Context, held work.Lease) error {
+			calls.Add(1)
+			select {
+			case <-time.After(5 * time.Minute):
+			case <-ctx.Done():
+				b.Error(context.Cause(ctx))
+			}
+			return b.finish(held)
+		}})
+		b.enqueue("a", 0)
+		b.pass(10 * time.Second)
+		o.away.Store(true)
+		time.Sleep(time.Minute) // the lease expires meanwhile
+		o.away.Store(false)
+		b.pass(10 * time.Minute)
+		if calls.Load() != 1 {
+			b.Errorf("handled %d times", calls.Load())
+		}
+		b.empty()
+	})
+}
+
+func TestRunnerIsIdleWithParkedItems(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bench) {
+		o := &outage{Queue: b.Queue}
+		b.newRunner(work.Config{Owner: "n1", Queue: o, Handler: func(context.Context, work.Lease) error { return nil }})
+		if err := b.Write(b.Context(), func(tx txn.Tx) error {
+			for i := range 10_000 {
+				if err := b.Enqueue(tx, work.Item{Kind: "run", Key: fmt.Sprint(i), Due: time.Now().Add(time.Hour)}); err != nil {
+					return err
+				}
+			}
+			return nil
+		}); err != nil {
+			b.Fatal(err)
+		}
+		before := runtime.NumGoroutine()
+		b.pass(50 * time.Second)
+		if n := runtime.NumGoroutine(); n > before+100 { // other tests run too
+			b.Errorf("%d goroutines", n)
+		}
+		if n := o.claims.Load(); n > 11 { // one for each poll
+			b.Errorf("%d claims in 50 s", n)
+		}
+	})
+}
+
+// TestRunnerStartStopRace lets everything happen at once; the race detector
+// and the leak check look on.
+func TestRunnerStartStopRace(t *testing.T) {
+	t.Parallel()
+	for range 200 {
+		q := worktest.NewQueue(clock.System{}, nil)
+		var handled atomic.Int64
+		r := work.NewRunner(work.Config{Kind: "run", Owner: "n1", Slots: 4, Queue: q, Logger: slog.New(slog.DiscardHandler),
+			Handler: func(ctx context.Context, held work.Lease) error {
+				handled.Add(1)
+				return q.Write(context.Background(), func(tx txn.Tx) error { return q.Finish(tx, held) })
+			}})
+		var adopted, enqueued atomic.Int64
+		var wg sync.WaitGroup
+		wg.Go(func() { r.Start() })
+		for i := range 4 {
+			wg.Go(func() {
+				item := work.Item{Kind: "run", Key: fmt.Sprint(i)}
+				slot, ok := r.Reserve()
+				err := q.Write(context.Background(), func(tx txn.Tx) error {
+					if !ok {
+						return q.Enqueue(tx, item)
+					}
+					held, err := q.EnqueueHeld(tx, item, "n1", time.Minute)
+					tx.AfterCommit(func() { slot.Adopt(held) })
+					return err
+				})
+				if err != nil {
+					t.Error(err)
+				}
+				if ok {
+					adopted.Add(1)
+				}
+				enqueued.Add(1)
+				r.Wake()
+			})
+			wg.Go(func() {
+				if err := r.Stop(context.Background()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if n := r.Running(); n != 0 {
+			t.Fatalf("%d slots are used after Stop", n)
+		}
+		left, err := q.Claim(context.Background(), "run", "n2", 10, time.Minute)
+		if err != nil || int64(len(left))+handled.Load() != enqueued.Load() {
+			t.Fatalf("%d left and %d handled of %d, %v", len(left), handled.Load(), enqueued.Load(), err)
+		}
+	}
+}

@@ -1,0 +1,181 @@
+// Package sqldb is the house's one way to SQLite and PostgreSQL.
+//
+// [Open] gives a [DB]. Everything is written by [DB.Write]: on SQLite one
+// connection commits the closures that wait at the same moment together, on
+// PostgreSQL each closure is a transaction of its own, repeated where the
+// server asks for that. Everything else is read by [DB.Query].
+//
+// SQL is one portable text for both engines:
+//   - placeholders are ?, never inside of a literal or comment;
+//   - columns are BIGINT, DOUBLE PRECISION, BOOLEAN, TEXT and BYTEA; a time is
+//     a BIGINT of [Micros];
+//   - arguments are integers, floats, bools, strings (for TEXT) and byte slices
+//     (for BYTEA), or nil; a time.Time is refused;
+//   - text compares by its bytes on both (see [DB.Migrate]);
+//   - a failed statement fails its transaction, as PostgreSQL has it: insert
+//     with ON CONFLICT DO NOTHING and look at the count where that matters;
+//   - inside of a transaction, rows are closed before the next statement.
+//
+// The last two are checked on SQLite too, so that a test on SQLite finds what
+// PostgreSQL would refuse.
+//
+// Errors that mean "the database is locked, full or gone" are
+// [fault.Unavailable], wherever they come from; all others are the driver's.
+package sqldb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"log/slog"
+	"time"
+
+	"agentd/internal/base/txn"
+)
+
+// Config says where the database is. Exactly one of URL and Dir is set.
+type Config struct {
+	URL string // postgres://user:password@host:5432/name
+	Dir string // directory of SQLite's agentd.db, made where it is missing
+
+	Readers     int           // SQLite connections that read; 0 is 4
+	MaxConns    int           // PostgreSQL connections; 0 is 32
+	BusyTimeout time.Duration // how long SQLite waits for other processes; 0 is 5 s
+
+	Logger  *slog.Logger // nil is slog.Default
+	Metrics Metrics
+}
+
+// Metrics are told what the writer does. Nil functions are left out. They are
+// called by one goroutine at a time on SQLite, by many on PostgreSQL.
+type Metrics struct {
+	// Committed: so many closures became durable together, and what that took
+	// from the start of the first of them.
+	Committed func(closures int, took time.Duration)
+	// Failed: the database refused; nothing of these closures was written.
+	Failed func(closures int, err error)
+	// Repeated: closures ran again, because a neighbour failed (SQLite) or
+	// transactions collided (PostgreSQL).
+	Repeated func(closures int)
+}
+
+// DB is an open database. It is safe for concurrent use.
+type DB struct {
+	cfg    Config
+	pool   *sql.DB // readers on SQLite, everything on PostgreSQL
+	writer *writer // nil on PostgreSQL
+	schema schema
+	probe  probe
+}
+
+var errConfig = errors.New("sqldb: set exactly one of URL and Dir")
+
+// Open connects. It makes the SQLite database where there is none, and fails
+// where PostgreSQL does not answer; it does not migrate.
+func Open(ctx context.Context, cfg Config) (*DB, error) {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	switch {
+	case (cfg.URL == "") == (cfg.Dir == ""):
+		return nil, errConfig
+	case cfg.URL != "":
+		return openPostgres(ctx, cfg)
+	default:
+		return openSQLite(ctx, cfg)
+	}
+}
+
+// Close waits for the writes that were accepted, and disconnects. Writes that
+// come later are refused with fault.Unavailable.
+func (db *DB) Close() error {
+	if db.writer == nil {
+		return db.pool.Close()
+	}
+	db.writer.stop()
+	// The writer closes last, so that the last connection is one that may
+	// write the log back into the database file.
+	return errors.Join(db.pool.Close(), db.writer.close())
+}
+
+// Write commits a closure; see txn.Writer. A ctx that ends before the closure
+// begins is fault.Unavailable; once it has begun it is carried to the end.
+//
+// A panic in the closure becomes fault.Internal. Hints run in the caller's
+// goroutine, after the commit, in the order in which they were left.
+func (db *DB) Write(ctx context.Context, do func(txn.Tx) error) error {
+	if ctx.Err() != nil {
+		return ended(ctx)
+	}
+	do = txn.Within(ctx, do)
+	var hints []func()
+	var err error
+	if db.writer != nil {
+		hints, err = db.writer.write(ctx, do)
+	} else {
+		hints, err = db.writePostgres(ctx, do)
+	}
+	if err != nil {
+		return err
+	}
+	for _, hint := range hints {
+		db.hint(hint)
+	}
+	return nil
+}
+
+// hint contains a panic: the commit is done, and its caller must learn so.
+func (db *DB) hint(hint func()) {
+	defer func() {
+		if p := recover(); p != nil {
+			db.cfg.Logger.Error("panic in a hint after a commit", "panic", p)
+		}
+	}()
+	hint()
+}
+
+// Query reads outside of transactions, from the pool of readers. SQL is one
+// portable text with ? placeholders. The rows hold a connection of a small
+// pool: close them soon, and never wait for a client while they are open.
+func (db *DB) Query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	return db.pool.QueryContext(db.reading(ctx), query, args...)
+}
+
+// QueryRow is Query for at most one row.
+func (db *DB) QueryRow(ctx context.Context, query string, args ...any) *sql.Row {
+	return db.pool.QueryRowContext(db.reading(ctx), query, args...)
+}
+
+// reading is the context of a read. On SQLite it is looked at before the read
+// begins, and not watched: that takes database/sql a goroutine for each read,
+// a third of the cost of a small one, and ours are over before it is of use.
+func (db *DB) reading(ctx context.Context) context.Context {
+	if db.writer == nil {
+		return ctx
+	}
+	return unwatched{ctx}
+}
+
+type unwatched struct{ context.Context }
+
+// Done implements context.Context.
+func (unwatched) Done() <-chan struct{} { return nil }
+
+// Postgres says which dialect is spoken, for the few statements that differ.
+func (db *DB) Postgres() bool { return db.writer == nil }
+
+// Micros is how a time is stored: microseconds since 1970, 0 for the zero time.
+func Micros(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}
+
+// Time is the inverse of Micros, in UTC.
+func Time(micros int64) time.Time {
+	if micros == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(micros).UTC()
+}

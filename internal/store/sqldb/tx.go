@@ -1,0 +1,146 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	"agentd/internal/base/fault"
+	"agentd/internal/base/txn"
+)
+
+// Tx is the inside of a txn.Tx of this package. It belongs to the closure that
+// got it and to no other goroutine.
+type Tx struct {
+	ctx    context.Context
+	sqlite *conn   // nil on PostgreSQL
+	rows   querier // where queries go
+	pg     *sql.Tx // nil on SQLite
+	hints  []func()
+	failed error // the first failed statement
+	dirty  bool  // SQLite: there is something to undo
+}
+
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+var (
+	_ txn.Tx     = (*Tx)(nil)
+	_ txn.Writer = (*DB)(nil)
+
+	errAborted  = errors.New("sqldb: a statement of this transaction has failed already")
+	errRowsOpen = errors.New("sqldb: rows of an earlier query of this transaction are still open")
+)
+
+// From opens a transaction that DB.Write handed out. It panics on a foreign one.
+func From(tx txn.Tx) *Tx { return tx.(*Tx) }
+
+// Context implements txn.Tx. It has the values of the context of the Write, but
+// does not end with it: what has begun is carried to the end.
+func (tx *Tx) Context() context.Context { return tx.ctx }
+
+// AfterCommit implements txn.Tx.
+func (tx *Tx) AfterCommit(hint func()) { tx.hints = append(tx.hints, hint) }
+
+// Exec runs a statement and gives the number of rows that it changed.
+func (tx *Tx) Exec(query string, args ...any) (int64, error) {
+	if err := tx.usable(); err != nil {
+		return 0, err
+	}
+	if tx.sqlite != nil {
+		n, wrote, err := tx.sqlite.exec(query, args)
+		tx.dirty = tx.dirty || wrote
+		if err != nil {
+			tx.failed = err
+		}
+		return n, err
+	}
+	res, err := tx.pg.ExecContext(tx.ctx, query, args...)
+	if err != nil {
+		tx.failed = err
+		return 0, err
+	}
+	return res.RowsAffected()
+}
+
+// Query reads inside the transaction, and sees what the transaction wrote.
+func (tx *Tx) Query(query string, args ...any) (*sql.Rows, error) {
+	if err := tx.usable(); err != nil {
+		return nil, err
+	}
+	tx.dirty = tx.dirty || !reads(query)
+	rows, err := tx.rows.QueryContext(tx.ctx, query, args...)
+	if err != nil {
+		tx.failed = err
+	}
+	return rows, err
+}
+
+// QueryRow is Query for at most one row.
+func (tx *Tx) QueryRow(query string, args ...any) *sql.Row {
+	ctx := tx.ctx
+	if err := tx.usable(); err != nil {
+		// A row cannot be made from an error but by a query that fails with it.
+		ctx = failing{ctx, err}
+	}
+	tx.dirty = tx.dirty || !reads(query)
+	row := tx.rows.QueryRowContext(ctx, query, args...)
+	if err := row.Err(); err != nil && tx.failed == nil {
+		tx.failed = err
+	}
+	return row
+}
+
+// failing is a context that ended with an error of ours.
+type failing struct {
+	context.Context
+	err error
+}
+
+var closedChan = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
+
+func (f failing) Done() <-chan struct{} { return closedChan }
+func (f failing) Err() error            { return f.err }
+
+// ForUpdate is the suffix of a SELECT that locks its row until commit: empty
+// on SQLite, whose one writer needs none.
+func (tx *Tx) ForUpdate() string {
+	if tx.sqlite != nil {
+		return ""
+	}
+	return " FOR UPDATE"
+}
+
+// Postgres says which dialect is spoken.
+func (tx *Tx) Postgres() bool { return tx.sqlite == nil }
+
+func (tx *Tx) usable() error {
+	if tx.failed != nil {
+		return fmt.Errorf("%w: %w", errAborted, tx.failed)
+	}
+	if tx.sqlite != nil && tx.sqlite.open != nil {
+		return errRowsOpen
+	}
+	return nil
+}
+
+// run calls the closure and gives its outcome. Statements that failed without
+// the closure saying so fail it.
+func (tx *Tx) run(do func(txn.Tx) error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fault.From(fmt.Errorf("sqldb: panic in a transaction: %v\n%s", p, debug.Stack()))
+		}
+		if tx.sqlite != nil && tx.sqlite.closeRows() && err == nil {
+			err = errRowsOpen
+		}
+		if err == nil {
+			err = tx.failed
+		}
+	}()
+	return do(tx)
+}

@@ -1,0 +1,316 @@
+package mcpclient
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"agentd/internal/agents/mcp"
+	"agentd/internal/base/fault"
+	"agentd/internal/kernel/tool"
+)
+
+// protocol is what we ask for: the newest version with a handshake. Servers of
+// a version without one are still few, and asking others for it costs a
+// request, or their life.
+const protocol = "2025-11-25"
+
+// conn is what is known of one target: a session while there is one, the last
+// list of tools, and how it failed. The session is made when it is needed, and
+// anew when it broke.
+type conn struct {
+	m       *Manager
+	target  *mcp.Target
+	breaker breaker
+	stale   atomic.Bool // the list of tools changed
+
+	opening gate // held by who opens a session
+	listing gate // held by who asks for the list
+
+	mu      sync.Mutex
+	session *session
+	closed  bool
+	known   *mcp.Listing
+	asked   time.Time
+
+	busy int       // of m.mu
+	used time.Time // of m.mu
+}
+
+// gate is a mutex that a context can end the wait for.
+type gate chan struct{}
+
+func (g gate) enter(ctx context.Context) error {
+	select {
+	case g <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (g gate) leave() { <-g }
+
+func newConn(m *Manager, t *mcp.Target) *conn {
+	return &conn{m: m, target: t, opening: make(gate, 1), listing: make(gate, 1), used: time.Now()}
+}
+
+// session is one connection that is up.
+type session struct {
+	*sdk.ClientSession
+	wire  *wire
+	ended chan struct{}
+}
+
+func (s *session) alive() bool {
+	select {
+	case <-s.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// close cuts what is under way; a server that hangs holds up nobody.
+func (s *session) close() {
+	s.wire.close()
+	s.ClientSession.Close()
+	<-s.ended
+}
+
+// wire is a transport that remembers its connection and why it broke.
+type wire struct {
+	sdk.Transport
+	mu   sync.Mutex
+	conn sdk.Connection
+	why  error
+}
+
+// Connect implements sdk.Transport.
+func (w *wire) Connect(ctx context.Context) (sdk.Connection, error) {
+	c, err := w.Transport.Connect(ctx)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.conn = c
+	return c, err
+}
+
+func (w *wire) close() {
+	w.mu.Lock()
+	c := w.conn
+	w.mu.Unlock()
+	if c != nil {
+		c.Close()
+	}
+}
+
+// broke notes the cause that the SDK tells only as text.
+func (w *wire) broke(why error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.why == nil {
+		w.why = why
+	}
+}
+
+func (w *wire) cause() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.why
+}
+
+// running says whether the connection has a process.
+func (c *conn) running() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.target.Transport == mcp.STDIO && c.session != nil && c.session.alive()
+}
+
+func (c *conn) close() {
+	c.mu.Lock()
+	s := c.session
+	c.session, c.closed = nil, true
+	c.mu.Unlock()
+	if s != nil {
+		s.close()
+	}
+}
+
+// open gives a session that is up, or makes one.
+func (c *conn) open(ctx context.Context) (*session, error) {
+	if err := c.opening.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer c.opening.leave()
+	c.mu.Lock()
+	s, closed := c.session, c.closed
+	c.mu.Unlock()
+	if s != nil && s.alive() {
+		return s, nil
+	}
+	if closed {
+		return nil, errStopped
+	}
+	if err := c.breaker.check(time.Now(), c.target.Name); err != nil {
+		return nil, err
+	}
+	s, err := c.connect(ctx)
+	if err != nil {
+		return nil, c.failed(ctx, err, nil)
+	}
+	c.mu.Lock()
+	old, gone := c.session, c.closed
+	if !gone {
+		c.session = s
+	}
+	c.mu.Unlock()
+	if old != nil {
+		old.close()
+	}
+	if gone { // closed while we connected
+		s.close()
+		return nil, errStopped
+	}
+	return s, nil
+}
+
+func (c *conn) connect(parent context.Context) (*session, error) {
+	ctx, cancel := context.WithTimeout(parent, c.m.ConnectTimeout)
+	defer cancel()
+	w := &wire{}
+	w.Transport = c.transport(w)
+	client := sdk.NewClient(&sdk.Implementation{Name: "agentd", Version: c.m.Version}, &sdk.ClientOptions{
+		Capabilities:           &sdk.ClientCapabilities{}, // no roots, no sampling, no elicitation: nobody is there to answer
+		ToolListChangedHandler: func(context.Context, *sdk.ToolListChangedRequest) { c.stale.Store(true) },
+	})
+	cs, err := client.Connect(ctx, w, &sdk.ClientSessionOptions{ProtocolVersion: protocol})
+	if err != nil {
+		w.close()
+		if why := w.cause(); why != nil {
+			return nil, why
+		}
+		if ctx.Err() != nil && parent.Err() == nil {
+			return nil, late(c.target.Name, c.m.ConnectTimeout)
+		}
+		return nil, err
+	}
+	s := &session{ClientSession: cs, wire: w, ended: make(chan struct{})}
+	watch := func() {
+		defer close(s.ended)
+		_ = cs.Wait() // why it ended is told by the calls that it ended
+		w.close()
+	}
+	if !c.m.spawn(watch) {
+		w.close()
+		watch()
+		return nil, errStopped
+	}
+	return s, nil
+}
+
+func (c *conn) transport(w *wire) sdk.Transport {
+	if c.target.Transport == mcp.STDIO {
+		return &process{m: c.m, target: c.target, broke: w.broke}
+	}
+	return &sdk.StreamableClientTransport{
+		Endpoint:     c.target.URL,
+		MaxRetries:   2,
+		MaxEventSize: int(c.m.MaxMessage),
+		HTTPClient: &http.Client{
+			Transport:     &roundTripper{base: c.m.Transport, target: c.target, most: c.m.MaxMessage, streamTimeout: c.m.StreamTimeout, broke: w.broke},
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}
+}
+
+// do makes one request of the server. In a session that the server has
+// forgotten, or that had ended already, it had no effect, and is made once more
+// in another.
+func (c *conn) do(parent context.Context, limit time.Duration, request func(context.Context, *session) error) error {
+	for try := 0; ; try++ {
+		s, err := c.open(parent)
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(parent, limit)
+		err = request(ctx, s)
+		cancel()
+		if err == nil {
+			c.breaker.succeeded()
+			return nil
+		}
+		if try == 0 && (errors.Is(err, sdk.ErrSessionMissing) || errors.Is(err, sdk.ErrConnectionClosed)) {
+			s.close()
+			continue
+		}
+		if parent.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+			err = late(c.target.Name, limit)
+		}
+		return c.failed(parent, err, s)
+	}
+}
+
+// failed says in a sentence what went wrong, and counts it against the server
+// where it is the connection's failure.
+func (c *conn) failed(ctx context.Context, err error, s *session) error {
+	if s != nil {
+		if why := s.wire.cause(); why != nil && !answered(err) {
+			err = why
+		}
+	}
+	switch {
+	case errors.Is(err, mcp.ErrUnauthorized):
+		return mcp.ErrUnauthorized
+	case answered(err):
+		c.breaker.succeeded()
+		return err
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+		return err // the caller's end, not the server's
+	}
+	if e, ok := errors.AsType[*fault.Error](err); !ok || e.Code != codeBusy {
+		if c.breaker.failed(time.Now()) && s != nil {
+			c.m.spawn(s.close) // a session that is up and does not answer is none
+		}
+	}
+	return describe(c.target.Name, err)
+}
+
+func (c *conn) callTool(ctx context.Context, name string, arguments jsontext.Value) (result tool.Result, err error) {
+	params := &sdk.CallToolParams{Name: name, Arguments: arguments}
+	err = c.do(ctx, c.m.CallTimeout, func(ctx context.Context, s *session) error {
+		res, err := s.CallTool(ctx, params)
+		if err == nil {
+			result = resultOf(res)
+		}
+		return err
+	})
+	if sentence, ok := refusal(err); ok {
+		c.stale.Store(true) // perhaps the tool is no more
+		return tool.Failure("The MCP server " + c.target.Name + " refused the call: " + sentence), nil
+	}
+	return result, err
+}
+
+func (c *conn) readResource(ctx context.Context, uri string) (result tool.Result, err error) {
+	err = c.do(ctx, c.m.CallTimeout, func(ctx context.Context, s *session) error {
+		res, err := s.ReadResource(ctx, &sdk.ReadResourceParams{URI: uri})
+		if err == nil {
+			var r rendering
+			for _, content := range res.Contents {
+				r.resource(content)
+			}
+			result = r.result(false)
+		}
+		return err
+	})
+	if sentence, ok := refusal(err); ok {
+		return tool.Failure("The MCP server " + c.target.Name + " refused the read: " + sentence), nil
+	}
+	return result, err
+}

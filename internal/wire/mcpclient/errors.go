@@ -1,0 +1,97 @@
+package mcpclient
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/url"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"agentd/internal/agents/mcp"
+	"agentd/internal/base/fault"
+)
+
+// codeBusy is of failures that are ours and not the server's.
+const codeBusy = "SERVICE_UNAVAILABLE"
+
+// Codes of failures of servers.
+const (
+	codeUnreachable = "MCP_UNREACHABLE"
+	codeTimeout     = "MCP_TIMEOUT"
+)
+
+var errTooBig = errors.New("mcpclient: the answer is too big")
+
+// ownCodes are those that the SDK gives to failures of its own in the form of
+// a server's answer.
+var ownCodes = map[int64]bool{-32003: true, -32004: true, -32005: true}
+
+// answered says whether an error is the server's answer over a connection that
+// works.
+func answered(err error) bool {
+	e, ok := errors.AsType[*jsonrpc.Error](err)
+	return ok && !ownCodes[e.Code] && !errors.Is(err, mcp.ErrUnauthorized) && !errors.Is(err, sdk.ErrConnectionClosed)
+}
+
+// refusal gives the sentence of a server's answer that is an error.
+func refusal(err error) (string, bool) {
+	if err == nil || !answered(err) {
+		return "", false
+	}
+	e, _ := errors.AsType[*jsonrpc.Error](err)
+	return cut(oneLine(e.Message), 500) + ".", true
+}
+
+func oneLine(text string) string {
+	return strings.TrimRight(strings.Join(strings.Fields(text), " "), ".")
+}
+
+func late(name string, limit time.Duration) error {
+	return fault.New(fault.Unavailable, codeTimeout, "The MCP server %s did not answer within %v. Whether the request took effect is unknown.", name, limit)
+}
+
+func unusable(name, why string, cause error) error {
+	return fault.New(fault.Unavailable, codeUnreachable, "The MCP server %s cannot be used: %s", name, why).Because(cause)
+}
+
+// describe says what is wrong with a server to those who cannot look: neither
+// addresses nor headers are in it.
+func describe(name string, err error) error {
+	if e, ok := errors.AsType[*fault.Error](err); ok {
+		return e
+	}
+	if e, ok := errors.AsType[*net.DNSError](err); ok && e.IsNotFound {
+		return fault.New(fault.Unavailable, mcp.CodeUnresolved, "The host of the MCP server's URL has no address.").Because(err)
+	}
+	return unusable(name, reason(err), err)
+}
+
+func reason(err error) string {
+	_, certificate := errors.AsType[*tls.CertificateVerificationError](err)
+	netErr, isNet := errors.AsType[net.Error](err)
+	switch {
+	case errors.Is(err, errTooBig):
+		return "an answer is larger than a message may be."
+	case errors.Is(err, errTooMany):
+		return "its list of tools has no end."
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "it refuses connections."
+	case certificate:
+		return "its certificate is not valid."
+	case errors.Is(err, context.DeadlineExceeded), isNet && netErr.Timeout():
+		return "it does not answer in time."
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, sdk.ErrConnectionClosed), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		return "it broke off the connection. Whether a request that was under way took effect is unknown."
+	}
+	if _, sent := errors.AsType[*url.Error](err); sent {
+		return "the request failed on the way."
+	}
+	return "it does not speak the protocol: " + cut(oneLine(err.Error()), 200) + "."
+}

@@ -1,0 +1,156 @@
+package mcpclient
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"agentd/internal/agents/mcp"
+)
+
+// roundTripper sends the requests of one connection: with the server's
+// credential, within bounds, and with a refused credential as an error of its
+// own. A credential goes to the server's own URL only, as nothing here follows
+// redirects.
+type roundTripper struct {
+	base          http.RoundTripper
+	target        *mcp.Target
+	most          int64
+	streamTimeout time.Duration
+	broke         func(error)
+}
+
+// streamed is how many messages' bytes one stream may carry until it is cut,
+// and the SDK resumes it.
+const streamed = 8
+
+// RoundTrip implements http.RoundTripper.
+func (rt *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Method == http.MethodGet && req.Header.Get("Last-Event-ID") == "" {
+		return rt.listen(req)
+	}
+	resp, err := rt.authorized(req)
+	if err != nil {
+		return nil, err
+	}
+	resp.Body = &bounded{ReadCloser: resp.Body, left: rt.bound(resp), over: rt.broke}
+	return resp, nil
+}
+
+func (rt *roundTripper) bound(resp *http.Response) int64 {
+	if resp.Header.Get("Content-Type") == "application/json" {
+		return rt.most
+	}
+	return streamed * rt.most
+}
+
+// listen opens the stream of notifications, which servers may do without: one
+// that cannot be had, or not in time, is none.
+func (rt *roundTripper) listen(req *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancel(req.Context())
+	late := time.AfterFunc(rt.streamTimeout, cancel)
+	resp, err := rt.authorized(req.WithContext(ctx))
+	if !late.Stop() || err != nil || resp.StatusCode != http.StatusOK {
+		cancel()
+		if resp != nil {
+			resp.Body.Close()
+		}
+		return &http.Response{
+			Status: "405 Method Not Allowed", StatusCode: http.StatusMethodNotAllowed, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+			Header: http.Header{}, Body: http.NoBody, Request: req,
+		}, nil
+	}
+	resp.Body = &bounded{ReadCloser: resp.Body, left: streamed * rt.most, over: func(error) {}, closed: cancel}
+	return resp, nil
+}
+
+// authorized sends a request with the credential, and once more with another
+// token where the first one is refused.
+func (rt *roundTripper) authorized(req *http.Request) (*http.Response, error) {
+	token, err := rt.token(req.Context(), "")
+	if err != nil {
+		return nil, err
+	}
+	resp, err := rt.send(req, token)
+	if err != nil || resp.StatusCode != http.StatusUnauthorized {
+		return resp, err
+	}
+	resp.Body.Close()
+	if rt.target.Tokens == nil || token == "" {
+		return nil, rt.refused()
+	}
+	next, err := rt.token(req.Context(), token)
+	if err != nil {
+		return nil, err
+	}
+	if next == "" || next == token {
+		return nil, rt.refused()
+	}
+	again := req.Clone(req.Context())
+	if req.GetBody != nil {
+		if again.Body, err = req.GetBody(); err != nil {
+			return nil, err
+		}
+	}
+	if resp, err = rt.send(again, next); err == nil && resp.StatusCode == http.StatusUnauthorized {
+		resp.Body.Close()
+		return nil, rt.refused()
+	}
+	return resp, err
+}
+
+func (rt *roundTripper) token(ctx context.Context, rejected string) (string, error) {
+	if rt.target.Tokens == nil {
+		return "", nil
+	}
+	token, err := rt.target.Tokens.Token(ctx, rejected)
+	if errors.Is(err, mcp.ErrUnauthorized) {
+		return "", rt.refused()
+	}
+	return token, err
+}
+
+func (rt *roundTripper) refused() error {
+	rt.broke(mcp.ErrUnauthorized)
+	return mcp.ErrUnauthorized
+}
+
+func (rt *roundTripper) send(req *http.Request, token string) (*http.Response, error) {
+	req = req.Clone(req.Context())
+	if rt.target.Header != "" {
+		req.Header.Set(rt.target.Header, rt.target.HeaderValue.Reveal())
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	return rt.base.RoundTrip(req)
+}
+
+// bounded is a body of which not more is read than a message may have.
+type bounded struct {
+	io.ReadCloser
+	left   int64
+	over   func(error)
+	closed func()
+}
+
+// Read implements io.Reader.
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		b.over(errTooBig)
+		return 0, errTooBig
+	}
+	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left)])
+	b.left -= int64(n)
+	return n, err
+}
+
+// Close implements io.Closer.
+func (b *bounded) Close() error {
+	if b.closed != nil {
+		b.closed()
+	}
+	return b.ReadCloser.Close()
+}

@@ -1,0 +1,154 @@
+package mcpclient
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"agentd/internal/agents/mcp"
+)
+
+const (
+	mostPages       = 50
+	mostTools       = 512
+	mostDescription = 8 << 10
+	mostSchema      = 64 << 10
+)
+
+// list gives what the server offers, as it was while that counts.
+func (c *conn) list(ctx context.Context) (*mcp.Listing, error) {
+	if err := c.listing.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer c.listing.leave()
+	c.mu.Lock()
+	l, asked := c.known, c.asked
+	c.mu.Unlock()
+	if l != nil && !c.stale.Load() && time.Since(asked) < c.m.FreshFor {
+		return l, nil
+	}
+	c.stale.Store(false) // a change from now on counts again
+	l = &mcp.Listing{Version: c.m.versions.Add(1)}
+	err := c.do(ctx, c.m.ConnectTimeout, func(ctx context.Context, s *session) error { return c.fill(ctx, s, l) })
+	if sentence, ok := refusal(err); ok {
+		err = unusable(c.target.Name, "it does not list its tools: "+sentence, err)
+	}
+	if err != nil {
+		c.stale.Store(true)
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.known, c.asked = l, time.Now()
+	return l, nil
+}
+
+var errTooMany = errors.New("mcpclient: the list of tools has no end")
+
+func (c *conn) fill(ctx context.Context, s *session, l *mcp.Listing) error {
+	l.Tools, l.Capabilities = nil, capabilities(s.InitializeResult().Capabilities)
+	if !slices.Contains(l.Capabilities, "tools") {
+		return nil
+	}
+	cursor := ""
+	for range mostPages {
+		page, err := s.ListTools(ctx, &sdk.ListToolsParams{Cursor: cursor})
+		if err != nil {
+			return err
+		}
+		for _, t := range page.Tools {
+			c.add(l, t)
+		}
+		if cursor = page.NextCursor; cursor == "" {
+			return nil
+		}
+	}
+	return errTooMany
+}
+
+// add takes a tool into a listing, unless there is something wrong with it.
+func (c *conn) add(l *mcp.Listing, t *sdk.Tool) {
+	leave := func(why string) {
+		c.m.Logger.Warn("a tool of an MCP server is left out", "tenant", c.target.TenantID, "server", c.target.ServerID, "tool", t.Name, "why", why)
+	}
+	schema, err := schemaOf(t.InputSchema)
+	switch {
+	case t.Name == "" || len(t.Name) > 256:
+		leave("it has no name, or a long one")
+		return
+	case err != nil:
+		leave(err.Error())
+		return
+	case len(l.Tools) == mostTools:
+		leave("the server has too many")
+		return
+	case slices.ContainsFunc(l.Tools, func(other mcp.RemoteTool) bool { return other.Name == t.Name }):
+		leave("the server has two of that name")
+		return
+	}
+	description := t.Description
+	if description == "" {
+		description = t.Title
+	}
+	tool := mcp.RemoteTool{Name: t.Name, Description: cut(description, mostDescription), Schema: schema}
+	if t.Annotations != nil {
+		tool.ReadOnly, tool.Idempotent = t.Annotations.ReadOnlyHint, t.Annotations.IdempotentHint
+	}
+	l.Tools = append(l.Tools, tool)
+}
+
+var errSchema = errors.New("the schema of its arguments is no object, or too long")
+
+// schemaOf gives a schema as text. One that leaves out what every tool's
+// arguments are gets it: an object.
+func schemaOf(schema any) (jsontext.Value, error) {
+	if schema == nil {
+		schema = map[string]any{}
+	}
+	object, ok := schema.(map[string]any)
+	if !ok {
+		return nil, errSchema
+	}
+	if _, typed := object["type"]; !typed {
+		object["type"] = "object"
+	}
+	text, err := json.Marshal(object, json.Deterministic(true))
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > mostSchema {
+		return nil, errSchema
+	}
+	return text, nil
+}
+
+func capabilities(c *sdk.ServerCapabilities) []string {
+	names := []string{}
+	if c == nil {
+		return names
+	}
+	for name, has := range map[string]bool{
+		"completions": c.Completions != nil, "logging": c.Logging != nil, "prompts": c.Prompts != nil, //nolint:staticcheck // servers still say that they have it
+		"resources": c.Resources != nil, "tools": c.Tools != nil,
+	} {
+		if has {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// cut bounds a text, between characters.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "")
+}

@@ -1,0 +1,265 @@
+// Package mcpclient reaches MCP servers, over streamable HTTP and over the
+// standard streams of processes that the operator allowed. It implements the
+// ports of package mcp on the official SDK.
+//
+// A server is hostile until proved otherwise: how long it may take, how much
+// it may say and how many tools it may have are bounded, and whatever it does
+// ends in a result or an error with a sentence for people.
+package mcpclient
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"agentd/internal/agents/mcp"
+	"agentd/internal/base/fault"
+	"agentd/internal/kernel/tool"
+)
+
+// Config of a manager. Zero values mean the defaults in brackets.
+type Config struct {
+	Transport http.RoundTripper // the guarded one: targets are tenants'
+	Logger    *slog.Logger
+	Version   string // of this program, as servers are told
+
+	ConnectTimeout time.Duration // until a server has answered the handshake [10 s]
+	CallTimeout    time.Duration // of a call that the caller does not bound tighter [2 min]
+	StreamTimeout  time.Duration // until a server has begun its stream of notifications [5 s]
+	FreshFor       time.Duration // how long a list of tools counts [60 s]
+	IdleFor        time.Duration // how long an unused connection is kept [5 min]
+	MaxMessage     int64         // bytes of one message [8 MiB]
+	MaxConnections int           // that are kept [1024]
+	MaxProcesses   int           // that run [32]
+	PerTenant      int           // processes of one tenant [8]
+}
+
+// Manager shares connections to servers. Safe for concurrent use.
+type Manager struct {
+	Config
+	versions atomic.Uint64
+	closing  sync.WaitGroup
+
+	mu        sync.Mutex
+	conns     map[key]*conn
+	processes map[string]int // by tenant
+	stopped   bool
+}
+
+var _ mcp.Remote = (*Manager)(nil)
+
+// key tells connections apart: a server whose settings changed is another.
+type key struct{ tenant, server, print string }
+
+// New makes a manager. It keeps connections while Serve runs.
+func New(c Config) *Manager {
+	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, 10*time.Second)
+	c.CallTimeout = cmp.Or(c.CallTimeout, 2*time.Minute)
+	c.StreamTimeout = cmp.Or(c.StreamTimeout, 5*time.Second)
+	c.FreshFor = cmp.Or(c.FreshFor, time.Minute)
+	c.IdleFor = cmp.Or(c.IdleFor, 5*time.Minute)
+	c.MaxMessage = cmp.Or(c.MaxMessage, 8<<20)
+	c.MaxConnections = cmp.Or(c.MaxConnections, 1024)
+	c.MaxProcesses = cmp.Or(c.MaxProcesses, 32)
+	c.PerTenant = cmp.Or(c.PerTenant, 8)
+	return &Manager{Config: c, conns: map[key]*conn{}, processes: map[string]int{}}
+}
+
+// Serve closes connections that nobody uses, until ctx ends; then it closes
+// all of them, ends all processes, and waits for that.
+func (m *Manager) Serve(ctx context.Context) {
+	tick := time.NewTicker(max(m.IdleFor/10, time.Millisecond))
+	defer tick.Stop()
+	for {
+		select {
+		case now := <-tick.C:
+			m.reap(now)
+		case <-ctx.Done():
+			m.stop()
+			return
+		}
+	}
+}
+
+func (m *Manager) reap(now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for k, c := range m.conns {
+		if c.busy == 0 && now.Sub(c.used) > m.IdleFor {
+			delete(m.conns, k)
+			m.retire(c)
+		}
+	}
+}
+
+func (m *Manager) stop() {
+	m.mu.Lock()
+	m.stopped = true
+	for k, c := range m.conns {
+		delete(m.conns, k)
+		m.retire(c)
+	}
+	m.mu.Unlock()
+	m.closing.Wait()
+}
+
+// spawn runs what stop waits for; false: it has come already.
+func (m *Manager) spawn(f func()) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.stopped {
+		return false
+	}
+	m.closing.Go(f)
+	return true
+}
+
+// retire ends a connection that is out of the table. m.mu is held.
+func (m *Manager) retire(c *conn) {
+	m.closing.Go(c.close)
+}
+
+// Forget implements mcp.Remote.
+func (m *Manager) Forget(tenant, server string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for k, c := range m.conns {
+		if k.tenant == tenant && k.server == server {
+			delete(m.conns, k)
+			m.retire(c)
+		}
+	}
+}
+
+var errStopped = fault.New(fault.Unavailable, "", "agentd is stopping.")
+
+// hold gives the connection of a target, to be released.
+func (m *Manager) hold(t *mcp.Target) (*conn, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.stopped {
+		return nil, errStopped
+	}
+	k := key{t.TenantID, t.ServerID, t.Print}
+	c := m.conns[k]
+	if c == nil {
+		if len(m.conns) >= m.MaxConnections && !m.evict(func(*conn) bool { return true }) {
+			return nil, fault.New(fault.Unavailable, "", "Too many MCP servers are in use at this moment.")
+		}
+		c = newConn(m, t)
+		m.conns[k] = c
+	}
+	c.busy++
+	return c, nil
+}
+
+func (m *Manager) release(c *conn) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c.busy--
+	c.used = time.Now()
+}
+
+// evict ends the connection that was unused for longest, of those that may be
+// ended. m.mu is held.
+func (m *Manager) evict(may func(*conn) bool) bool {
+	var oldest *conn
+	var at key
+	for k, c := range m.conns {
+		if c.busy == 0 && may(c) && (oldest == nil || c.used.Before(oldest.used)) {
+			oldest, at = c, k
+		}
+	}
+	if oldest == nil {
+		return false
+	}
+	delete(m.conns, at)
+	m.retire(oldest)
+	return true
+}
+
+// List implements mcp.Remote.
+func (m *Manager) List(ctx context.Context, t *mcp.Target) (*mcp.Listing, error) {
+	c, err := m.hold(t)
+	if err != nil {
+		return nil, err
+	}
+	defer m.release(c)
+	return c.list(ctx)
+}
+
+// Probe implements mcp.Remote. The connection is its own, so that those that
+// are in use are not disturbed; where it works they are tried again.
+func (m *Manager) Probe(ctx context.Context, t *mcp.Target) (*mcp.Listing, error) {
+	c := newConn(m, t)
+	defer func() {
+		if !m.spawn(c.close) {
+			c.close()
+		}
+	}()
+	l, err := c.list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if shared := m.conns[key{t.TenantID, t.ServerID, t.Print}]; shared != nil {
+		shared.breaker.succeeded()
+		shared.stale.Store(true)
+	}
+	return l, nil
+}
+
+// Call implements mcp.Remote.
+func (m *Manager) Call(ctx context.Context, t *mcp.Target, name string, arguments jsontext.Value) (tool.Result, error) {
+	c, err := m.hold(t)
+	if err != nil {
+		return tool.Result{}, err
+	}
+	defer m.release(c)
+	return c.callTool(ctx, name, arguments)
+}
+
+// Read implements mcp.Remote.
+func (m *Manager) Read(ctx context.Context, t *mcp.Target, uri string) (tool.Result, error) {
+	c, err := m.hold(t)
+	if err != nil {
+		return tool.Result{}, err
+	}
+	defer m.release(c)
+	return c.readResource(ctx, uri)
+}
+
+// startProcess takes one of the places for processes.
+func (m *Manager) startProcess(tenant string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.processes[tenant] >= m.PerTenant {
+		m.evict(func(c *conn) bool { return c.target.TenantID == tenant && c.running() })
+		return fault.New(fault.Unavailable, "", "%d MCP servers of this company run as processes already; try again shortly.", m.PerTenant)
+	}
+	total := 0
+	for _, n := range m.processes {
+		total += n
+	}
+	if total >= m.MaxProcesses {
+		m.evict((*conn).running)
+		return fault.New(fault.Unavailable, "", "Too many MCP servers run as processes at this moment; try again shortly.")
+	}
+	m.processes[tenant]++
+	return nil
+}
+
+func (m *Manager) processEnded(tenant string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.processes[tenant]--; m.processes[tenant] == 0 {
+		delete(m.processes, tenant)
+	}
+}

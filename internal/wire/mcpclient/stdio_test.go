@@ -1,0 +1,227 @@
+package mcpclient
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"agentd/internal/agents/mcp"
+	"agentd/internal/base/fault"
+	"agentd/internal/kernel/tool"
+)
+
+// manager serves until the test ends.
+func manager(t *testing.T, adjust ...func(*Config)) *Manager {
+	t.Helper()
+	c := Config{Transport: http.DefaultTransport.(*http.Transport).Clone(), Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), Version: "test"}
+	for _, f := range adjust {
+		f(&c)
+	}
+	m := New(c)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); m.Serve(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+		if transport, ok := c.Transport.(*http.Transport); ok {
+			transport.CloseIdleConnections()
+		}
+	})
+	return m
+}
+
+// selfServed is a target that runs this test binary as a server.
+func selfServed(t *testing.T, behaviour string) *mcp.Target {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &mcp.Target{
+		TenantID: "t", ServerID: behaviour, Name: "Weather", Print: behaviour, Transport: mcp.STDIO,
+		Command: exe, Args: []string{"serve=" + behaviour},
+	}
+}
+
+func call(t *testing.T, m *Manager, target *mcp.Target, name, arguments string) tool.Result {
+	t.Helper()
+	res, err := m.Call(t.Context(), target, name, jsontext.Value(arguments))
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return res
+}
+
+// refused wants an error with a code and a sentence that says something.
+func refused(t *testing.T, err error, code, says string) {
+	t.Helper()
+	e, ok := errors.AsType[*fault.Error](err)
+	if !ok || e.Code != code || !strings.Contains(e.Detail, says) {
+		t.Errorf("error = %v, want %s that says %q", err, code, says)
+	}
+}
+
+func TestProcess(t *testing.T) {
+	t.Parallel()
+	m, target := manager(t), selfServed(t, "well")
+	target.Env = map[string]string{"MCP_TOKEN": "hidden"}
+	l, err := m.List(t.Context(), target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(l.Tools, func(r mcp.RemoteTool) bool { return r.Name == "echo" })
+	if i < 0 || !l.Tools[i].ReadOnly || l.Tools[i].Description != "Says it again." || !strings.Contains(string(l.Tools[i].Schema), `"message"`) {
+		t.Errorf("tools = %+v", l.Tools)
+	}
+	if !slices.Contains(l.Capabilities, "tools") {
+		t.Errorf("capabilities = %v", l.Capabilities)
+	}
+	if res := call(t, m, target, "echo", `{"message":"hello"}`); res.Output != "you said hello" || res.Failed {
+		t.Errorf("echo = %+v", res)
+	}
+	if res := call(t, m, target, "fail", `{}`); res.Output != "no such city" || !res.Failed {
+		t.Errorf("fail = %+v", res)
+	}
+	if res := call(t, m, target, "nothing", `{}`); !res.Failed || !strings.Contains(res.Output, "refused the call") {
+		t.Errorf("unknown tool = %+v", res)
+	}
+}
+
+func TestProcessSeesNothingOfOurs(t *testing.T) {
+	t.Setenv("AGENTD_SECRET_OF_OURS", "visible")
+	m, target := manager(t), selfServed(t, "env")
+	target.Env = map[string]string{"MCP_TOKEN": "its own"}
+	env := strings.Split(call(t, m, target, "environment", `{}`).Output, "\n")
+	var dir string
+	for _, line := range env {
+		name, value, _ := strings.Cut(line, "=")
+		switch name {
+		case "PATH", "LANG", "HOME", "TMPDIR":
+		case "MCP_TOKEN":
+			if value != "its own" {
+				t.Errorf("%s", line)
+			}
+		case "cwd":
+			dir = value
+		default:
+			t.Errorf("the process sees %s", line)
+		}
+	}
+	if !strings.Contains(filepath.Base(dir), "agentd-mcp-") {
+		t.Errorf("it works in %s", dir)
+	}
+	m.Forget("t", "env")
+	gone(t, func() bool { _, err := os.Stat(dir); return errors.Is(err, os.ErrNotExist) })
+}
+
+// gone polls until something is no more.
+func gone(t *testing.T, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it is still there")
+		}
+	}
+}
+
+// A process that ends in a call fails the call, and the next one finds another
+// process.
+func TestProcessThatDies(t *testing.T) {
+	t.Parallel()
+	m, target := manager(t), selfServed(t, "dying")
+	_, err := m.Call(t.Context(), target, "die", jsontext.Value(`{}`))
+	refused(t, err, codeUnreachable, "broke off the connection")
+	if res := call(t, m, target, "echo", `{"message":"again"}`); res.Output != "you said again" {
+		t.Errorf("after that: %+v", res)
+	}
+}
+
+func TestProcessThatFloods(t *testing.T) {
+	t.Parallel()
+	m, target := manager(t), selfServed(t, "flooding")
+	_, err := m.Call(t.Context(), target, "flood", jsontext.Value(`{}`))
+	refused(t, err, codeUnreachable, "larger than a message may be")
+}
+
+func TestProcessThatHangs(t *testing.T) {
+	t.Parallel()
+	m, target := manager(t, func(c *Config) { c.CallTimeout = 200 * time.Millisecond }), selfServed(t, "hanging")
+	if _, err := m.List(t.Context(), target); err != nil {
+		t.Fatal(err)
+	}
+	_, err := m.Call(t.Context(), target, "hang", jsontext.Value(`{}`))
+	refused(t, err, codeTimeout, "200ms")
+}
+
+func TestProcessesThatAreNoServers(t *testing.T) {
+	t.Parallel()
+	for behaviour, says := range map[string]string{"mute": "did not answer", "noise": "does not speak the protocol", "exit": "broke off"} {
+		t.Run(behaviour, func(t *testing.T) {
+			t.Parallel()
+			m := manager(t, func(c *Config) { c.ConnectTimeout = 500 * time.Millisecond })
+			_, err := m.List(t.Context(), selfServed(t, behaviour))
+			if e := fault.From(err); e.Kind != fault.Unavailable || !strings.Contains(e.Detail, says) {
+				t.Errorf("error = %v, want one that says %q", err, says)
+			}
+		})
+	}
+	m := manager(t)
+	missing := selfServed(t, "x")
+	missing.Command = "/does/not/exist"
+	_, err := m.Probe(t.Context(), missing)
+	refused(t, err, codeUnreachable, "cannot be started")
+}
+
+// A process that does not end by itself is killed, with whatever it started.
+func TestProcessThatDoesNotEnd(t *testing.T) {
+	t.Parallel()
+	m, target := manager(t), selfServed(t, "stubborn")
+	pid, err := strconv.Atoi(call(t, m, target, "pid", `{}`).Output)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Forget("t", "stubborn")
+	gone(t, func() bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) && m.processes["t"] == 0
+	})
+}
+
+// Processes are few; one that nobody uses makes place for another.
+func TestProcessesAreBounded(t *testing.T) {
+	t.Parallel()
+	m := manager(t, func(c *Config) { c.PerTenant = 1 })
+	first, second := selfServed(t, "first"), selfServed(t, "second")
+	call(t, m, first, "echo", `{"message":"x"}`)
+	_, err := m.Call(t.Context(), second, "echo", jsontext.Value(`{"message":"x"}`))
+	refused(t, err, codeBusy, "already")
+	gone(t, func() bool {
+		_, err := m.Call(t.Context(), second, "echo", jsontext.Value(`{"message":"x"}`))
+		return err == nil
+	})
+}
+
+func TestUnusedConnectionsAreClosed(t *testing.T) {
+	t.Parallel()
+	m, target := manager(t, func(c *Config) { c.IdleFor = 20 * time.Millisecond }), selfServed(t, "idle")
+	call(t, m, target, "echo", `{"message":"x"}`)
+	gone(t, func() bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return len(m.conns) == 0 && m.processes["t"] == 0
+	})
+	call(t, m, target, "echo", `{"message":"x"}`)
+}

@@ -1,0 +1,226 @@
+package openaiclient
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"mime/multipart"
+	"net/http"
+	"net/textproto"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"agentd/internal/base/media"
+	"agentd/internal/kernel/model"
+)
+
+// Bounds of calls that speak and listen.
+const (
+	maxSpeech     = 32 << 20 // bytes of an answer
+	maxTranscript = 8 << 20
+	speechTimeout = 5 * time.Minute // until the last byte
+	speechSilence = time.Minute     // until the first, and between two
+	listenTimeout = 10 * time.Minute
+)
+
+var _ model.AudioClient = (*Client)(nil)
+
+// audioTypes are the formats of speech.
+var audioTypes = map[string]string{
+	"": "audio/mpeg", "mp3": "audio/mpeg", "opus": "audio/ogg", "aac": "audio/aac", "flac": "audio/flac", "wav": "audio/wav", "pcm": "audio/pcm",
+}
+
+// Speak implements [model.AudioClient] by POST {base}/audio/speech. It asks
+// once: a text that was spoken and lost has been paid for.
+func (c *Client) Speak(ctx context.Context, req model.SpeechRequest) (*model.Speech, error) {
+	transport, err := c.way(&req.Target)
+	if err != nil {
+		return nil, err
+	}
+	within, cancel := context.WithCancelCause(ctx)
+	watch := newWatchdog(cancel)
+	watch.end = time.Now().Add(speechTimeout)
+	out := &speech{ctx: within, asked: &model.Request{Target: req.Target}, watch: watch, cancel: cancel}
+	fail := func(err error) (*model.Speech, error) {
+		out.Close()
+		return nil, cmp.Or(ctx.Err(), err)
+	}
+	q := question{path: "/audio/speech", body: encodeSpeech(req), accept: "audio/*"}
+	call, err := q.request(within, &req.Target)
+	if err != nil {
+		return fail(err)
+	}
+	watch.arm(speechSilence)
+	resp, err := transport.RoundTrip(call) //nolint:bodyclose // whoever listens closes it, or fail does
+	if err != nil {
+		return fail(unreachable(within, err))
+	}
+	out.body = resp.Body
+	out.in = &patientReader{src: resp.Body, watch: watch, idle: speechSilence}
+	if resp.StatusCode != http.StatusOK {
+		return fail(refused(resp, out.in, out.asked))
+	}
+	kind, known := audioTypes[req.Format], media.Base(resp.Header.Get("Content-Type"))
+	switch {
+	case strings.HasPrefix(known, "audio/"):
+		kind = known
+	case known == "" || known == "application/octet-stream" || known == "binary/octet-stream":
+	default: // an error with status 200, or a page
+		raw, _ := io.ReadAll(io.LimitReader(out.in, maxErrorBody))
+		if said := parseEndpointError(raw); said.Message != "" {
+			return fail(classify(http.StatusOK, said, out.asked))
+		}
+		return fail(&model.Error{Code: codeModel, Status: http.StatusOK, Detail: "The model endpoint sent no audio."})
+	}
+	return &model.Speech{Type: kind, Audio: out}, nil
+}
+
+// speech is the audio of an answer, bounded in time and size.
+type speech struct {
+	ctx    context.Context //nolint:containedctx // it is the call's, which lasts as long as its body is read
+	asked  *model.Request
+	in     io.Reader
+	body   io.Closer
+	watch  *watchdog
+	cancel context.CancelCauseFunc
+	read   int
+}
+
+// Read implements io.Reader.
+func (s *speech) Read(p []byte) (int, error) {
+	n, err := s.in.Read(p)
+	s.read += n
+	switch {
+	case s.read > maxSpeech:
+		return 0, broken(s.ctx, errTooLong, s.asked)
+	case err != nil && !errors.Is(err, io.EOF):
+		return n, broken(s.ctx, err, s.asked)
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (s *speech) Close() error {
+	s.watch.stop()
+	s.cancel(nil)
+	if s.body == nil {
+		return nil
+	}
+	return s.body.Close()
+}
+
+func encodeSpeech(req model.SpeechRequest) []byte {
+	b := append(make([]byte, 0, len(req.Input)+256), `{"model":`...)
+	b = appendString(b, req.Target.Model)
+	b = append(b, `,"input":`...)
+	b = appendString(b, req.Input)
+	for _, member := range []struct{ name, value string }{{"voice", req.Voice}, {"response_format", req.Format}, {"instructions", req.Instructions}} {
+		if member.value != "" {
+			b = append(b, `,"`+member.name+`":`...)
+			b = appendString(b, member.value)
+		}
+	}
+	if req.Speed != 0 {
+		b = append(b, `,"speed":`...)
+		b = strconv.AppendFloat(b, req.Speed, 'g', -1, 64)
+	}
+	return append(b, '}')
+}
+
+// Transcribe implements [model.AudioClient] by POST {base}/audio/transcriptions.
+func (c *Client) Transcribe(ctx context.Context, req model.TranscriptionRequest) (model.Transcription, error) {
+	body, contentType, err := encodeTranscription(req)
+	if err != nil {
+		return model.Transcription{}, asError(err)
+	}
+	q := question{path: "/audio/transcriptions", body: body, kind: contentType, times: times{listenTimeout, listenTimeout, listenTimeout}}
+	raw, err := c.whole(ctx, &req.Target, q, maxTranscript)
+	if err != nil {
+		return model.Transcription{}, err
+	}
+	return readTranscription(raw, &model.Request{Target: req.Target})
+}
+
+var quotes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\r", " ", "\n", " ")
+
+func encodeTranscription(req model.TranscriptionRequest) (body []byte, contentType string, err error) {
+	var b bytes.Buffer
+	b.Grow(len(req.File) + 2048)
+	form := multipart.NewWriter(&b)
+	format := "json"
+	if req.Verbose {
+		format = "verbose_json"
+	}
+	fields := []struct{ name, value string }{
+		{"model", req.Target.Model}, {"response_format", format}, {"language", req.Language}, {"prompt", req.Prompt},
+	}
+	if req.Temperature != nil {
+		fields = append(fields, struct{ name, value string }{"temperature", strconv.FormatFloat(*req.Temperature, 'g', -1, 64)})
+	}
+	for _, f := range fields {
+		if f.value != "" {
+			if err := form.WriteField(f.name, f.value); err != nil {
+				return nil, "", err
+			}
+		}
+	}
+	part, err := form.CreatePart(textproto.MIMEHeader{
+		"Content-Disposition": {`form-data; name="file"; filename="` + quotes.Replace(cmp.Or(req.Name, "audio")) + `"`},
+		"Content-Type":        {cmp.Or(req.Type, "application/octet-stream")},
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	if _, err := part.Write(req.File); err != nil {
+		return nil, "", err
+	}
+	if err := form.Close(); err != nil {
+		return nil, "", err
+	}
+	return b.Bytes(), form.FormDataContentType(), nil
+}
+
+var errNoTranscript = errors.New("modelwire: the answer is no transcription")
+
+func readTranscription(raw []byte, asked *model.Request) (model.Transcription, error) {
+	fail := func(cause error) (model.Transcription, error) {
+		return model.Transcription{}, &model.Error{
+			Code: codeModel, Status: http.StatusOK, Cause: cause,
+			Detail: "The model endpoint sent something that is no transcription; check that its address is that of an OpenAI-compatible API.",
+		}
+	}
+	var a struct {
+		Text  *text          `json:"text"`
+		Error jsontext.Value `json:"error"`
+		Usage struct {
+			Input  jsontext.Value `json:"input_tokens"`
+			Output jsontext.Value `json:"output_tokens"`
+		} `json:"usage"`
+	}
+	whole := jsontext.Value(raw)
+	if err := json.Unmarshal(raw, &a, lenient); err != nil {
+		return fail(err)
+	}
+	if kind := a.Error.Kind(); kind == '{' || kind == '"' {
+		return model.Transcription{}, classify(http.StatusOK, parseEndpointError(raw), asked)
+	}
+	if a.Text == nil {
+		return fail(errNoTranscript)
+	}
+	if !whole.IsValid() { // what goes on to the caller is strict, whatever came
+		var err error
+		if whole, err = json.Marshal(map[string]string{"text": string(*a.Text)}, jsontext.AllowInvalidUTF8(true)); err != nil {
+			return fail(err)
+		}
+	}
+	return model.Transcription{
+		Text: string(*a.Text), JSON: whole,
+		Usage: model.Usage{InputTokens: int(number(a.Usage.Input, maxTokens)), OutputTokens: int(number(a.Usage.Output, maxTokens))},
+	}, nil
+}

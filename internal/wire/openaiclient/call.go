@@ -1,0 +1,126 @@
+package openaiclient
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"agentd/internal/kernel/model"
+)
+
+// NewTransport is made for many calls to few endpoints: connections are kept,
+// HTTP/1.1 gives each stream its own, and no proxy stands between.
+func NewTransport() *http.Transport {
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	dialer := &net.Dialer{Timeout: 5 * time.Second, KeepAlive: 30 * time.Second}
+	return &http.Transport{
+		DialContext:            dialer.DialContext,
+		Protocols:              &protocols,
+		TLSHandshakeTimeout:    10 * time.Second,
+		MaxIdleConnsPerHost:    1024,
+		IdleConnTimeout:        90 * time.Second,
+		DisableCompression:     true,
+		MaxResponseHeaderBytes: 64 << 10,
+	}
+}
+
+// question is what an endpoint is asked, apart from which one it is.
+type question struct {
+	path   string // below the base URL
+	body   []byte // none: it is a GET
+	kind   string // of the body; "": JSON
+	accept string // "": JSON
+	times  times
+}
+
+const jsonType = "application/json"
+
+// request makes the HTTP request of one attempt. The body is a bytes.Reader,
+// which net/http sends in one write with the headers; any other kind of reader,
+// one over a pooled buffer too, costs a second write and a third of the speed.
+func (q *question) request(ctx context.Context, to *model.Target) (*http.Request, error) {
+	method, body := http.MethodGet, io.Reader(http.NoBody)
+	if q.body != nil {
+		method, body = http.MethodPost, bytes.NewReader(q.body)
+	}
+	call, err := http.NewRequestWithContext(ctx, method, to.BaseURL+q.path, body)
+	if err != nil || call.URL.Host == "" {
+		return nil, &model.Error{Code: codeNotConfigured, Detail: "The model's endpoint is not a URL like https://host/v1.", Cause: err}
+	}
+	call.Header = http.Header{"Accept": {cmp.Or(q.accept, jsonType)}, "User-Agent": {"agentd"}}
+	if q.body != nil {
+		call.Header["Content-Type"] = []string{cmp.Or(q.kind, jsonType)}
+	}
+	if key := to.APIKey; !key.Empty() {
+		call.Header["Authorization"] = []string{"Bearer " + key.Reveal()}
+	}
+	return call, nil
+}
+
+// times is how long an endpoint may take: to begin, between two pieces, in all.
+type times struct{ begin, idle, all time.Duration }
+
+// way is how an endpoint is reached.
+func (c *Client) way(to *model.Target) (http.RoundTripper, error) {
+	transport := c.Operator
+	if to.Guarded {
+		transport = c.Guarded
+	}
+	if transport == nil {
+		return nil, &model.Error{Code: codeNotConfigured, Detail: "Models at an agent's own endpoint_url are switched off on this deployment."}
+	}
+	return transport, nil
+}
+
+// attempt asks an endpoint once and has its answer read.
+func (c *Client) attempt(ctx context.Context, req *model.Request, q question, read func(*patientReader) error) error {
+	transport, err := c.way(&req.Target)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	watch := newWatchdog(cancel)
+	watch.end = time.Now().Add(q.times.all)
+	defer watch.stop()
+
+	call, err := q.request(ctx, &req.Target)
+	if err != nil {
+		return err
+	}
+	watch.arm(q.times.begin)
+	resp, err := transport.RoundTrip(call)
+	if err != nil {
+		return unreachable(ctx, err)
+	}
+	defer resp.Body.Close()
+	in := &patientReader{src: resp.Body, size: resp.ContentLength, watch: watch, idle: q.times.idle}
+	if resp.StatusCode != http.StatusOK {
+		return refused(resp, in, req)
+	}
+	if err := read(in); err != nil {
+		return broken(ctx, err, req)
+	}
+	return nil
+}
+
+// whole asks an endpoint once, for an answer of at most that many bytes. Errors:
+// *model.Error; the context's.
+func (c *Client) whole(ctx context.Context, to *model.Target, q question, most int) (raw []byte, err error) {
+	err = c.attempt(ctx, &model.Request{Target: *to}, q, func(in *patientReader) (err error) {
+		raw, err = io.ReadAll(io.LimitReader(in, int64(most)+1))
+		if err == nil && len(raw) > most {
+			err = errTooLong
+		}
+		return err
+	})
+	if err != nil {
+		return nil, cmp.Or(ctx.Err(), err)
+	}
+	return raw, nil
+}

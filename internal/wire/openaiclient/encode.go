@@ -1,0 +1,192 @@
+package openaiclient
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"agentd/internal/kernel/model"
+)
+
+// encode writes the request as an endpoint wants it. Fields of Extra replace
+// the ones that are written here, but for those that make the call what it is.
+func encode(req *model.Request, stream bool, style dialect) []byte {
+	b := append(make([]byte, 0, sizeHint(req)), `{"model":`...)
+	b = appendString(b, req.Target.Model)
+	b = append(b, `,"messages":[`...)
+	for i := range req.Messages {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendMessage(b, &req.Messages[i])
+	}
+	b = append(b, ']')
+	b = appendTools(b, req)
+	b = appendSettings(b, req, style)
+	if stream {
+		b = append(b, `,"stream":true`...)
+		if !style.noStreamOptions {
+			b = append(b, `,"stream_options":{"include_usage":true}`...)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(req.Extra)) {
+		switch name {
+		case "model", "messages", "tools", "stream", "stream_options":
+			continue
+		}
+		if style.noThinking && slices.Contains(thinkingFields, name) {
+			continue
+		}
+		b = append(b, ',')
+		b = appendString(b, name)
+		b = append(b, ':')
+		b = append(b, req.Extra[name]...)
+	}
+	return append(b, '}')
+}
+
+// sizeHint is about the size of the encoded request, a little more for the
+// most part, so that it is allocated once.
+func sizeHint(req *model.Request) int {
+	n := 512
+	for i := range req.Messages {
+		m := &req.Messages[i]
+		n += 64 + len(m.Text) + len(m.Text)/16
+		for _, part := range m.Parts {
+			n += len(part) + 1
+		}
+		for j := range m.ToolCalls {
+			n += 128 + len(m.ToolCalls[j].Arguments)*5/4
+		}
+	}
+	for i := range req.Tools {
+		n += 128 + len(req.Tools[i].Description) + len(req.Tools[i].Parameters)
+	}
+	return n
+}
+
+func appendMessage(b []byte, m *model.Message) []byte {
+	b = append(b, `{"role":`...)
+	b = appendString(b, string(m.Role))
+	b = append(b, `,"content":`...)
+	switch {
+	case m.Parts != nil:
+		b = append(b, '[')
+		for i, part := range m.Parts {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = append(b, part...)
+		}
+		b = append(b, ']')
+	case m.Text == "" && len(m.ToolCalls) > 0:
+		b = append(b, "null"...)
+	default:
+		b = appendString(b, m.Text)
+	}
+	if len(m.ToolCalls) > 0 {
+		b = append(b, `,"tool_calls":[`...)
+		for i := range m.ToolCalls {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = appendToolCall(b, &m.ToolCalls[i])
+		}
+		b = append(b, ']')
+	}
+	if m.Role == model.Tool {
+		b = append(b, `,"tool_call_id":`...)
+		b = appendString(b, m.ToolCallID)
+	} else if m.Name != "" { // several endpoints refuse a name on a tool's result
+		b = append(b, `,"name":`...)
+		b = appendString(b, m.Name)
+	}
+	return append(b, '}')
+}
+
+func appendToolCall(b []byte, call *model.ToolCall) []byte {
+	b = append(b, `{"id":`...)
+	b = appendString(b, call.ID)
+	b = append(b, `,"type":"function","function":{"name":`...)
+	b = appendString(b, call.Name)
+	b = append(b, `,"arguments":`...)
+	b = appendString(b, call.Arguments)
+	return append(b, `}}`...)
+}
+
+func appendTools(b []byte, req *model.Request) []byte {
+	if len(req.Tools) == 0 {
+		return b
+	}
+	b = append(b, `,"tools":[`...)
+	for i := range req.Tools {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		t := &req.Tools[i]
+		b = append(b, `{"type":"function","function":{"name":`...)
+		b = appendString(b, t.Name)
+		if t.Description != "" {
+			b = append(b, `,"description":`...)
+			b = appendString(b, t.Description)
+		}
+		if len(t.Parameters) > 0 {
+			b = append(b, `,"parameters":`...)
+			b = append(b, t.Parameters...)
+		}
+		if t.Strict { // many endpoints do not know it
+			b = append(b, `,"strict":true`...)
+		}
+		b = append(b, `}}`...)
+	}
+	b = append(b, ']')
+	if len(req.ToolChoice) > 0 && !has(req, "tool_choice") {
+		b = append(b, `,"tool_choice":`...)
+		b = append(b, req.ToolChoice...)
+	}
+	return b
+}
+
+func appendSettings(b []byte, req *model.Request, style dialect) []byte {
+	if req.MaxTokens > 0 && !has(req, "max_tokens") && !has(req, "max_completion_tokens") {
+		if style.maxCompletionTokens {
+			b = append(b, `,"max_completion_tokens":`...)
+		} else {
+			b = append(b, `,"max_tokens":`...)
+		}
+		b = strconv.AppendInt(b, int64(req.MaxTokens), 10)
+	}
+	if req.Temperature != nil && !has(req, "temperature") {
+		b = append(b, `,"temperature":`...)
+		b = strconv.AppendFloat(b, *req.Temperature, 'g', -1, 64)
+	}
+	if req.TopP != nil && !has(req, "top_p") {
+		b = append(b, `,"top_p":`...)
+		b = strconv.AppendFloat(b, *req.TopP, 'g', -1, 64)
+	}
+	if len(req.Stop) > 0 && !has(req, "stop") {
+		b = append(b, `,"stop":[`...)
+		for i, s := range req.Stop {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = appendString(b, s)
+		}
+		b = append(b, ']')
+	}
+	return b
+}
+
+func has(req *model.Request, field string) bool {
+	_, ok := req.Extra[field]
+	return ok
+}
+
+// appendString quotes s. Bytes that are no UTF-8 become U+FFFD, which is what
+// the ignored error tells of.
+func appendString(b []byte, s string) []byte {
+	b, _ = jsontext.AppendQuote(b, s)
+	return b
+}

@@ -1,0 +1,125 @@
+package openaiclient
+
+import (
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// endpointError is what an endpoint said was wrong. Its Error text is for logs.
+type endpointError struct {
+	Message string
+	Type    string
+	Code    string // a word or a number
+}
+
+func (e *endpointError) Error() string {
+	return "endpoint: " + strings.Join([]string{e.Type, e.Code, e.Message}, ": ")
+}
+
+// parseEndpointError reads the forms that are in use: {"error": {message, type,
+// code}}, {"error": "…"}, the members at the top level, {"detail": …}, any of
+// these in an array. Whatever is none of them has no message.
+func parseEndpointError(raw []byte) *endpointError {
+	type members struct {
+		Message text           `json:"message"`
+		Type    text           `json:"type"`
+		Code    jsontext.Value `json:"code"`
+		Detail  text           `json:"detail"`
+		Error   jsontext.Value `json:"error"`
+	}
+	var list []jsontext.Value
+	if json.Unmarshal(raw, &list, lenient) == nil && len(list) > 0 {
+		raw = list[0]
+	}
+	var outer, inner members
+	e := &endpointError{}
+	if json.Unmarshal(raw, &outer, lenient) != nil {
+		return e
+	}
+	inner = outer
+	switch outer.Error.Kind() {
+	case '{':
+		inner = members{}
+		_ = json.Unmarshal(outer.Error, &inner, lenient) // was read as part of raw
+	case '"':
+		var s text
+		_ = json.Unmarshal(outer.Error, &s, lenient)
+		inner.Message = s
+	}
+	e.Message, e.Type = string(inner.Message), string(inner.Type)
+	if e.Message == "" {
+		e.Message = string(inner.Detail)
+	}
+	switch inner.Code.Kind() {
+	case '"', '0':
+		e.Code = strings.Trim(string(inner.Code), `"`)
+	}
+	return e
+}
+
+// is says whether the error goes by a name.
+func (e *endpointError) is(name string) bool { return e.Code == name || e.Type == name }
+
+// status is the HTTP status that the error amounts to: of errors inside a 200
+// what their code or type says.
+func (e *endpointError) status(actual int) int {
+	if actual != 200 {
+		return actual
+	}
+	if n, err := strconv.Atoi(e.Code); err == nil && n >= 400 && n < 600 {
+		return n
+	}
+	name := strings.ToLower(e.Code + " " + e.Type)
+	for _, known := range []struct {
+		word   string
+		status int
+	}{
+		{"rate_limit", 429}, {"too_many_requests", 429}, {"insufficient_quota", 429}, {"resource_exhausted", 429},
+		{"overloaded", 503}, {"unavailable", 503}, {"server_error", 500}, {"internal", 500}, {"timeout", 504},
+		{"auth", 401}, {"invalid_api_key", 401}, {"permission", 403},
+	} {
+		if strings.Contains(name, known.word) {
+			return known.status
+		}
+	}
+	return actual
+}
+
+// isContextLength recognizes a conversation that is too long, for which every
+// kind of server has its own words.
+func (e *endpointError) isContextLength() bool {
+	if e.is("context_length_exceeded") || e.is("exceed_context_size_error") {
+		return true
+	}
+	m := strings.ToLower(e.Message)
+	for _, words := range []string{
+		"maximum context length", "context length exceeded", "exceeds the context", "exceed context", "context window",
+		"prompt is too long", "input is too long", "too many input tokens", "available context size",
+	} {
+		if strings.Contains(m, words) {
+			return true
+		}
+	}
+	return false
+}
+
+// isPrivate says whether a word of an endpoint's message must not be shown:
+// what looks like a key, and addresses inside the operator's network.
+func isPrivate(word string) bool {
+	if strings.Contains(word, "://") || strings.Contains(word, "sk-") || strings.HasPrefix(word, "eyJ") {
+		return true
+	}
+	bare := strings.Trim(word, `"'().,;:[]<>`)
+	if _, err := netip.ParseAddr(bare); err == nil {
+		return true
+	}
+	host, port, ok := strings.Cut(bare, ":")
+	if _, err := strconv.ParseUint(port, 10, 16); !ok || err != nil {
+		return false
+	}
+	return strings.ContainsAny(host, ".") || host == "localhost"
+}

@@ -1,0 +1,141 @@
+package openaiclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"agentd/internal/base/fault"
+	"agentd/internal/base/secret"
+	"agentd/internal/kernel/model"
+)
+
+// The codes of model.Error.
+const (
+	codeModel         = "model_error"
+	codeLimited       = "model_rate_limited"
+	codeAuth          = "provider_auth_failed"
+	codeNotConfigured = "provider_not_configured"
+	codeContext       = model.CodeContextLength
+)
+
+const maxErrorBody = 64 << 10
+
+// refused makes the error of an answer whose status is not 200.
+func refused(resp *http.Response, body io.Reader, req *model.Request) *model.Error {
+	// What cannot be read of the explanation is not worth another error.
+	raw, _ := io.ReadAll(io.LimitReader(body, maxErrorBody))
+	e := classify(resp.StatusCode, parseEndpointError(raw), req)
+	e.RetryAfter = retryAfter(resp.Header, time.Now())
+	return e
+}
+
+// classify maps what an endpoint said to the codes and sentences of the
+// contract. The endpoint's own words are shown where they may help the caller:
+// not about keys, and not about what is wrong inside the endpoint.
+func classify(status int, said *endpointError, req *model.Request) *model.Error {
+	key := req.Target.APIKey.Reveal()
+	if key != "" { // some endpoints repeat it; logs must not
+		said.Message = strings.ReplaceAll(said.Message, key, secret.Redacted)
+	}
+	e := &model.Error{Code: codeModel, Status: status, Cause: said}
+	words := said.public()
+	switch kind := said.status(status); {
+	case kind != http.StatusTooManyRequests && said.isContextLength():
+		e.Code, e.Detail = codeContext, "The conversation is longer than the model's context window"
+	case kind == http.StatusUnauthorized || kind == http.StatusForbidden:
+		e.Code, e.Detail, words = codeAuth, fmt.Sprintf("The model endpoint refused the key (status %d); check the provider's key", status), ""
+	case kind == http.StatusTooManyRequests:
+		e.Code, e.Detail = codeLimited, "The model endpoint limits the rate of calls"
+		e.Retryable = !said.is("insufficient_quota")
+	case kind == http.StatusNotFound:
+		e.Detail = fmt.Sprintf("The model endpoint does not know the model %q or the path (status 404)", req.Target.Model)
+	case kind >= 300 && kind < 400:
+		e.Detail, words = fmt.Sprintf("The model endpoint answered with a redirect (status %d), which is not followed; configure its final address", status), ""
+	case kind == http.StatusRequestTimeout || kind == http.StatusTooEarly || kind >= 500 && kind != http.StatusNotImplemented:
+		e.Detail, words = fmt.Sprintf("The model endpoint failed (status %d)", kind), ""
+		e.Retryable = true
+	case status == http.StatusOK:
+		e.Detail = "The model endpoint answered with an error"
+	default:
+		e.Detail = fmt.Sprintf("The model endpoint refused the call (status %d)", status)
+	}
+	if words != "" {
+		e.Detail += ": " + words
+	} else {
+		e.Detail += "."
+	}
+	return e
+}
+
+// unreachable makes the error of a call that got no answer.
+func unreachable(ctx context.Context, err error) *model.Error {
+	e := &model.Error{Code: codeModel, Retryable: true, Cause: err}
+	denied, ok := errors.AsType[*fault.Error](err)
+	switch {
+	case ok: // by the guarded transport
+		e.Detail, e.Retryable = denied.Detail, false
+	case context.Cause(ctx) == errSilent, context.Cause(ctx) == errEndless:
+		e.Detail, e.Cause = "The model endpoint did not begin to answer in time.", errSilent
+	default:
+		e.Detail = "The model endpoint could not be reached."
+	}
+	return e
+}
+
+// broken makes the error of an answer that could not be read to its end.
+func broken(ctx context.Context, err error, req *model.Request) *model.Error {
+	e := &model.Error{Code: codeModel, Status: http.StatusOK, Cause: err}
+	said, inBand := errors.AsType[*endpointError](err)
+	switch {
+	case inBand:
+		return classify(http.StatusOK, said, req)
+	case context.Cause(ctx) == errSilent:
+		e.Detail, e.Cause, e.Retryable = "The model endpoint fell silent in the middle of its answer.", errSilent, true
+	case context.Cause(ctx) == errEndless:
+		e.Detail, e.Cause = "The model endpoint had not finished its answer in the time that this deployment gives it.", errEndless
+	case errors.Is(err, errTooLong):
+		e.Detail = "The model's answer is longer than this deployment accepts."
+	case errors.Is(err, errTooManyCalls):
+		e.Detail = fmt.Sprintf("The model's answer calls more than %d tools at once.", maxCalls)
+	case errors.Is(err, errGarbage):
+		e.Detail = "The model endpoint sent something that is no chat completion; check that its address is that of an OpenAI-compatible API."
+	case errors.Is(err, errEmpty):
+		e.Detail = "The model endpoint sent an empty answer."
+	default:
+		e.Detail, e.Retryable = "The connection to the model endpoint broke in the middle of its answer.", true
+	}
+	return e
+}
+
+// asError makes sure that what attempt returns is an error of the contract.
+func asError(err error) *model.Error {
+	if e, ok := errors.AsType[*model.Error](err); ok {
+		return e
+	}
+	return &model.Error{Code: codeModel, Detail: "The model could not be called.", Cause: err}
+}
+
+// public is what the endpoint said, fit to be shown: one line of moderate
+// length, without keys and addresses.
+func (e *endpointError) public() string {
+	var b strings.Builder
+	for word := range strings.FieldsFuncSeq(e.Message, func(r rune) bool { return r <= ' ' || r == 0x7F }) {
+		if b.Len() > 300 {
+			b.WriteString(" …")
+			break
+		}
+		if b.Len() > 0 {
+			b.WriteByte(' ')
+		}
+		if isPrivate(word) {
+			word = "[…]"
+		}
+		b.WriteString(strings.ToValidUTF8(word, "�"))
+	}
+	return b.String()
+}

@@ -1,0 +1,256 @@
+package openaiclient
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"agentd/internal/kernel/model"
+)
+
+var _ model.Forwarder = (*Client)(nil)
+
+// Forward implements [model.Forwarder].
+func (c *Client) Forward(ctx context.Context, f model.Forward, sink func([]byte) error) (out model.Forwarded, err error) {
+	req := model.Request{Target: f.Target}
+	ctx, span := startSpan(ctx, c.Tracer, &req)
+	err = c.repeated(ctx, &req, func(style dialect) (bool, error) {
+		r := relay{f: &f, sink: sink, answer: answer{max: c.MaxAnswer, began: time.Now()}}
+		err := c.attempt(ctx, &req, c.completions(forwardBody(&f, style), f.Stream, 0), r.read)
+		if err == nil || r.passed {
+			out = r.result(&req)
+		}
+		if r.refused != nil { // by the sink, which says best why
+			return true, r.refused
+		}
+		return r.passed, err
+	})
+	endSpan(span, &model.Response{Usage: out.Usage, Model: f.Target.Model}, err)
+	return out, err
+}
+
+var (
+	wantsUsage = []byte(`{"include_usage":true}`)
+	firstUsage = []byte(`"stream_options":{"include_usage":true},`)
+)
+
+// forwardBody is the body for an endpoint: with its name of the model, and, of a
+// stream, with the wish for its usage.
+func forwardBody(f *model.Forward, style dialect) []byte {
+	b := make([]byte, 0, len(f.Body)+len(f.Target.Model)+len(firstUsage)+16)
+	from := 0
+	if f.Stream && !style.noStreamOptions && f.Options == (model.Span{}) {
+		at := slices.Index(f.Body, '{') + 1
+		b = append(append(b, f.Body[:at]...), firstUsage...)
+		from = at
+	}
+	type change struct {
+		model.Span
+		to []byte
+	}
+	changes := []change{{f.Model, appendString(nil, f.Target.Model)}}
+	if f.Stream && !style.noStreamOptions && f.Options != (model.Span{}) {
+		changes = append(changes, change{f.Options, wantsUsage})
+	}
+	slices.SortFunc(changes, func(a, b change) int { return a.From - b.From })
+	for _, c := range changes {
+		b = append(append(b, f.Body[from:c.From]...), c.to...)
+		from = c.To
+	}
+	return append(b, f.Body[from:]...)
+}
+
+// relay passes one answer on and finds out, on the way, what it used and
+// whether it is one.
+type relay struct {
+	f       *model.Forward
+	sink    func([]byte) error
+	out     []byte // events that were read and not yet passed on
+	passed  bool
+	refused error // the sink's
+
+	answer answer // of an answer in another form, all of it; otherwise usage and finish
+	other  bool   // it is one
+	said   int    // bytes of text, for the estimate where the endpoint gives no usage
+	first  []bool // by index of a tool call: its id was seen
+}
+
+// read reads the answer, streamed or whole as its first byte tells.
+func (r *relay) read(in *patientReader) error {
+	s := getStream(in, r.answer.max)
+	defer s.put()
+	first, err := s.begin()
+	switch {
+	case err != nil:
+		return err
+	case (first == '{') == r.f.Stream:
+		r.other = true
+		return s.readEither(in, first, &r.answer)
+	case !r.f.Stream:
+		return r.whole(s)
+	case !isEventStart(first):
+		return errGarbage
+	}
+	return r.stream(s, in)
+}
+
+// whole passes on an answer that is one JSON value.
+func (r *relay) whole(s *stream) error {
+	body, err := s.events.rest()
+	if err != nil {
+		return err
+	}
+	if s.quick.parse(body) && s.quick.chosen {
+		q := &s.quick
+		r.answer.setUsage(q.usage)
+		r.said += len(q.text) + len(q.thought)
+		return r.pass(body)
+	}
+	c, err := parse(body)
+	if err != nil {
+		return err
+	}
+	if len(c.Choices) == 0 {
+		return errEmpty
+	}
+	r.learn(c)
+	if body, err = r.mend(body, c); err != nil {
+		return err
+	}
+	return r.pass(body)
+}
+
+var (
+	dataStart = []byte("data: ")
+	eventEnd  = []byte("\n\n")
+	doneEvent = []byte("data: [DONE]\n\n")
+)
+
+// stream passes events on: as many at once as were read at once.
+func (r *relay) stream(s *stream, in *patientReader) error {
+	r.out = s.scratch[:0]
+	s.events.before = r.flush
+	defer func() { s.scratch, s.events.before = r.out[:0], nil }()
+	for {
+		data, err := s.events.next()
+		if err != nil {
+			if err = r.answer.ended(err); err != nil {
+				return errors.Join(err, r.flush())
+			}
+			return r.done()
+		}
+		if isDone(data) {
+			in.hurry(afterDone)
+			err := r.done()
+			s.drain()
+			return err
+		}
+		if err := r.event(s, data); err != nil {
+			if err == errGarbage && s.events.cut {
+				err = errHalf
+			}
+			return errors.Join(err, r.flush())
+		}
+		if r.answer.finish != "" && !in.hurried {
+			in.hurry(afterFinish)
+		}
+	}
+}
+
+// event takes in one event. What is no chunk is left out, and so is the chunk of
+// usage where the caller has not asked for it.
+func (r *relay) event(s *stream, data []byte) error {
+	if s.quick.parse(data) {
+		q := &s.quick
+		if err := r.answer.grow(len(data)); err != nil {
+			return err
+		}
+		r.answer.setUsage(q.usage)
+		if len(q.finish) > 0 {
+			r.answer.finish = string(q.finish)
+		}
+		r.said += len(q.text) + len(q.thought)
+		if q.chosen || r.f.Usage {
+			r.put(data)
+		}
+		return nil
+	}
+	if isBlank(data) {
+		return nil
+	}
+	c, err := parse(data)
+	if err != nil {
+		return err
+	}
+	if err := r.answer.grow(len(data)); err != nil {
+		return err
+	}
+	r.learn(c)
+	if len(c.Choices) == 0 && !r.f.Usage {
+		return nil
+	}
+	if data, err = r.mend(data, c); err == nil {
+		r.put(data)
+	}
+	return err
+}
+
+func (r *relay) put(data []byte) {
+	r.out = append(append(append(r.out, dataStart...), data...), eventEnd...)
+}
+
+// learn notes what is counted, and whether the answer is over.
+func (r *relay) learn(c *completion) {
+	r.answer.addUsage(c.Usage)
+	for i := range c.Choices {
+		choice := &c.Choices[i]
+		if choice.FinishReason != "" {
+			r.answer.finish = string(choice.FinishReason)
+		}
+		for _, m := range []*message{&choice.Delta, &choice.Message} {
+			r.said += len(m.Content) + len(m.thinking())
+			for j := range m.ToolCalls {
+				r.said += len(m.ToolCalls[j].Function.Name) + len(m.ToolCalls[j].Function.Arguments)
+			}
+		}
+	}
+}
+
+func (r *relay) done() error {
+	r.out = append(r.out, doneEvent...)
+	return r.flush()
+}
+
+// flush passes on what was read.
+func (r *relay) flush() error {
+	if len(r.out) == 0 {
+		return nil
+	}
+	err := r.pass(r.out)
+	r.out = r.out[:0]
+	return err
+}
+
+func (r *relay) pass(piece []byte) error {
+	r.passed = true
+	r.refused = r.sink(piece)
+	return r.refused
+}
+
+// result is what came of it, with the usage estimated where the endpoint gave
+// none.
+func (r *relay) result(req *model.Request) model.Forwarded {
+	if r.other {
+		resp := r.answer.response(req)
+		if resp.Usage.Estimated {
+			resp.Usage.InputTokens = len(r.f.Body) / 4
+		}
+		return model.Forwarded{Usage: resp.Usage, Response: &resp}
+	}
+	u := r.answer.usage
+	if u == (model.Usage{}) {
+		u = model.Usage{InputTokens: (len(r.f.Body) + 3) / 4, OutputTokens: (r.said + 3) / 4, Estimated: true}
+	}
+	return model.Forwarded{Usage: u}
+}

@@ -1,0 +1,118 @@
+package openaiclient
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+
+	"agentd/internal/kernel/model"
+)
+
+// maxImageAnswer bounds the answer to a call for a picture, which is base64.
+const maxImageAnswer = 32 << 20
+
+var _ model.ImageClient = (*Client)(nil)
+
+type imageAnswer struct {
+	Data []struct {
+		B64     text `json:"b64_json"`
+		URL     text `json:"url"`
+		Revised text `json:"revised_prompt"`
+	} `json:"data"`
+}
+
+// Image implements [model.ImageClient] by POST {base}/images/generations. Only
+// what was refused for its rate, or for want of a server, is tried again: a
+// picture that was made and lost has been paid for.
+func (c *Client) Image(ctx context.Context, req model.ImageRequest) (model.Image, error) {
+	plain := false // the endpoint takes no response_format: it sends base64 anyway
+	for attempt := 1; ; attempt++ {
+		img, err := c.image(ctx, req, plain)
+		if err == nil {
+			return img, nil
+		}
+		if ctx.Err() != nil {
+			return model.Image{}, ctx.Err()
+		}
+		failure := asError(err)
+		if !plain && failure.Status == http.StatusBadRequest && failure.Cause != nil && strings.Contains(failure.Cause.Error(), "response_format") {
+			plain = true
+			attempt--
+			continue
+		}
+		if failure.Status != http.StatusTooManyRequests && failure.Status != http.StatusServiceUnavailable {
+			return model.Image{}, failure
+		}
+		if err := c.rest(ctx, attempt, failure); err != nil {
+			return model.Image{}, err
+		}
+	}
+}
+
+// image calls the endpoint once.
+func (c *Client) image(ctx context.Context, req model.ImageRequest, plain bool) (model.Image, error) {
+	q := question{path: "/images/generations", body: encodeImage(req, plain), times: times{c.PlainTimeout, c.IdleTimeout, c.AnswerTimeout}}
+	raw, err := c.whole(ctx, &req.Target, q, maxImageAnswer)
+	if err != nil {
+		return model.Image{}, err
+	}
+	return readImage(raw, &model.Request{Target: req.Target})
+}
+
+func encodeImage(req model.ImageRequest, plain bool) []byte {
+	b := append([]byte(nil), `{"model":`...)
+	b = appendString(b, req.Target.Model)
+	b = append(b, `,"prompt":`...)
+	b = appendString(b, req.Prompt)
+	b = append(b, `,"n":1`...)
+	if req.Size != "" {
+		b = append(b, `,"size":`...)
+		b = appendString(b, req.Size)
+	}
+	if !plain {
+		b = append(b, `,"response_format":"b64_json"`...)
+	}
+	return append(b, '}')
+}
+
+var errNoImage = errors.New("modelwire: the answer holds no picture")
+
+// readImage reads a whole answer. An address in place of the picture is not
+// followed: an endpoint must not choose what is fetched from inside.
+func readImage(raw []byte, asked *model.Request) (model.Image, error) {
+	fail := func(detail string, cause error) (model.Image, error) {
+		return model.Image{}, &model.Error{Code: codeModel, Status: http.StatusOK, Detail: detail, Cause: cause}
+	}
+	var a imageAnswer
+	if err := json.Unmarshal(raw, &a, lenient); err != nil {
+		return fail("The model endpoint sent something that is no answer to a call for a picture.", err)
+	}
+	if len(a.Data) == 0 {
+		if said := parseEndpointError(raw); said.Message != "" {
+			return model.Image{}, classify(http.StatusOK, said, asked)
+		}
+		return fail("The model endpoint sent no picture.", errNoImage)
+	}
+	first := a.Data[0]
+	if first.B64 == "" && first.URL != "" {
+		return fail("The model endpoint sent the address of a picture and not the picture; it must support b64_json.", errNoImage)
+	}
+	encoded := string(first.B64)
+	if rest, ok := strings.CutPrefix(encoded, "data:"); ok {
+		_, encoded, _ = strings.Cut(rest, ",")
+	}
+	data, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil {
+		return fail("The model endpoint sent a picture that cannot be read.", err)
+	}
+	kind := http.DetectContentType(data)
+	switch kind {
+	case "image/png", "image/jpeg", "image/webp", "image/gif":
+		return model.Image{MimeType: kind, Data: data, Revised: string(first.Revised)}, nil
+	}
+	return fail("The model endpoint sent something that is no picture.", errNoImage)
+}

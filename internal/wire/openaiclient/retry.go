@@ -1,0 +1,78 @@
+package openaiclient
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"time"
+
+	"agentd/internal/kernel/model"
+)
+
+// rest waits before the next attempt. Errors, which end the attempts: the
+// failure itself where another one cannot help; the context's.
+func (c *Client) rest(ctx context.Context, attempt int, failure *model.Error) error {
+	if !failure.Retryable || attempt >= c.MaxAttempts {
+		return failure
+	}
+	wait, ok := c.wait(ctx, attempt, failure.RetryAfter)
+	if !ok {
+		return failure
+	}
+	return sleep(ctx, wait)
+}
+
+// wait is how long to wait before the next attempt: what the endpoint asked
+// for, or else a random time below a bound that doubles with each attempt
+// (full jitter, so that callers who failed together do not return together).
+// False: the wait would be too long, or outlive the context.
+func (c *Client) wait(ctx context.Context, attempt int, asked time.Duration) (time.Duration, bool) {
+	if asked > c.MaxRetryAfter {
+		return 0, false
+	}
+	bound := min(c.MaxBackoff, c.Backoff<<min(attempt-1, 16))
+	d := asked + rand.N(bound)
+	if asked > 0 {
+		d = asked + rand.N(min(bound, asked/4+1))
+	}
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= d {
+		return 0, false
+	}
+	return d, true
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// retryAfter reads what the endpoint asks for: Retry-After in seconds or as a
+// date, or the retry-after-ms of some. Zero: nothing, or nonsense.
+func retryAfter(h http.Header, now time.Time) time.Duration {
+	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil {
+		return seconds(ms / 1000)
+	}
+	v := h.Get("Retry-After")
+	if s, err := strconv.ParseFloat(v, 64); err == nil {
+		return seconds(s)
+	}
+	if at, err := http.ParseTime(v); err == nil {
+		return max(0, at.Sub(now))
+	}
+	return 0
+}
+
+func seconds(s float64) time.Duration {
+	const day = 24 * 60 * 60
+	if !(s > 0) { // also NaN
+		return 0
+	}
+	return time.Duration(min(s, day) * float64(time.Second))
+}

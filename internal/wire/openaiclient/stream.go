@@ -1,0 +1,228 @@
+package openaiclient
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+var (
+	errGarbage = errors.New("modelwire: that is no chat completion")
+	errHalf    = errors.New("modelwire: the stream ended in the middle of the answer")
+	errEmpty   = errors.New("modelwire: there is no choice in the answer")
+)
+
+const (
+	// afterFinish is how long usage and [DONE] may take once the answer is
+	// complete.
+	afterFinish = 2 * time.Second
+	// afterDone is how long the end of the body may take after [DONE]. Seeing
+	// it is what lets the connection be used again.
+	afterDone = 250 * time.Millisecond
+	// firstBuffer is how large one is at first.
+	firstBuffer = 8 << 10
+	// keepBuffer is how large a buffer may be to be pooled.
+	keepBuffer = 64 << 10
+	// keepScratch is that of the buffer in which texts lose their escapes: one
+	// large answer in memory is enough.
+	keepScratch = 2 << 20
+)
+
+// stream is the pooled state of reading one answer.
+type stream struct {
+	events  eventReader
+	quick   quick
+	scratch []byte
+}
+
+var streams = sync.Pool{New: func() any { return &stream{events: eventReader{buf: make([]byte, firstBuffer)}} }}
+
+// getStream takes one for an answer of at most that many bytes. It makes room
+// for all of it where its size is known, so that the buffer need not grow.
+func getStream(in *patientReader, most int) *stream {
+	s := streams.Get().(*stream)
+	s.events = eventReader{src: in, buf: s.events.buf, joined: s.events.joined, max: max(most, keepBuffer)}
+	if in.size >= int64(len(s.events.buf)) && in.size < int64(s.events.max) {
+		s.events.buf = make([]byte, in.size+1) // one more, so that the end is seen
+	}
+	return s
+}
+
+func (s *stream) put() {
+	s.events.src = nil
+	s.quick = quick{}
+	if len(s.events.buf) > keepBuffer {
+		s.events.buf = make([]byte, firstBuffer)
+	}
+	if cap(s.events.joined) <= keepBuffer && cap(s.scratch) <= keepScratch {
+		streams.Put(s)
+	}
+}
+
+// begin gives the first byte of an answer, which tells its form.
+func (s *stream) begin() (first byte, err error) {
+	first, err = s.events.peek()
+	if err == io.EOF {
+		err = errEmpty
+	}
+	return first, err
+}
+
+// readAnswer reads a body, streamed or whole as its first byte tells: endpoints
+// that do not stream answer streamed calls too, and not all declare what they
+// send.
+func readAnswer(in *patientReader, a *answer) error {
+	s := getStream(in, a.max)
+	defer s.put()
+	first, err := s.begin()
+	if err != nil {
+		return err
+	}
+	return s.readEither(in, first, a)
+}
+
+// readEither reads an answer that begins with a byte.
+func (s *stream) readEither(in *patientReader, first byte, a *answer) error {
+	switch {
+	case first == '{':
+		return s.readWhole(a)
+	case isEventStart(first):
+		return s.readStream(in, a)
+	}
+	return errGarbage
+}
+
+// isEventStart says whether an event stream can begin like this: with data,
+// event, id, retry or a comment.
+func isEventStart(first byte) bool { return strings.IndexByte("deir:", first) >= 0 }
+
+// readStream reads server-sent events until [DONE] or the end.
+func (s *stream) readStream(in *patientReader, a *answer) error {
+	for {
+		data, err := s.events.next()
+		if err != nil {
+			return a.ended(err)
+		}
+		if isDone(data) {
+			in.hurry(afterDone)
+			s.drain()
+			return nil
+		}
+		if err := s.take(data, a); err != nil {
+			if err == errGarbage && s.events.cut {
+				return errHalf
+			}
+			return err
+		}
+		if a.finish != "" && !in.hurried {
+			in.hurry(afterFinish)
+		}
+	}
+}
+
+// ended judges a stream that ended without [DONE].
+func (a *answer) ended(err error) error {
+	switch {
+	case err == errTooLong:
+		return err
+	case a.finish != "": // complete, though not properly closed
+		return nil
+	case err == io.EOF:
+		return errHalf
+	}
+	return err
+}
+
+// take takes in one event.
+func (s *stream) take(data []byte, a *answer) error {
+	if s.quick.parse(data) {
+		if done, err := s.takeQuick(a); done {
+			return err
+		}
+	}
+	if isBlank(data) {
+		return nil
+	}
+	_, err := a.decode(data)
+	return err
+}
+
+// takeQuick takes in an ordinary chunk; false where a string of it turns out
+// to be no good.
+func (s *stream) takeQuick(a *answer) (done bool, err error) {
+	q := &s.quick
+	thought := q.thought
+	if len(thought) <= 2 {
+		thought = q.reasoned
+	}
+	thought, text, ok := s.unquoteBoth(thought, q.text)
+	if !ok {
+		return false, nil
+	}
+	a.setModel(q.model)
+	a.setUsage(q.usage)
+	if err := a.addThinking(thought); err != nil {
+		return true, err
+	}
+	if err := a.addText(text); err != nil {
+		return true, err
+	}
+	if len(q.finish) > 0 {
+		a.finish = string(q.finish)
+	}
+	if len(q.stop) > 0 {
+		a.stop = string(q.stop)
+	}
+	return true, nil
+}
+
+// unquoteBoth gives two quoted strings as texts, without a copy where they are
+// what they look like.
+func (s *stream) unquoteBoth(thought, text []byte) (a, b []byte, ok bool) {
+	if len(thought) <= 2 && len(text) > 2 && isPlain(text[1:len(text)-1]) {
+		return nil, text[1 : len(text)-1], true
+	}
+	both, ok := unquote(slices.Grow(s.scratch[:0], len(thought)+len(text)), thought)
+	split := len(both)
+	if ok {
+		both, ok = unquote(both, text)
+	}
+	s.scratch = both
+	return both[:split], both[split:], ok
+}
+
+// drain reads on after [DONE], to the end of the body or until it takes too
+// long.
+func (s *stream) drain() {
+	for {
+		if _, err := s.events.next(); err != nil {
+			return
+		}
+	}
+}
+
+func isDone(data []byte) bool {
+	return len(data) < 16 && bytes.Equal(bytes.TrimSpace(data), []byte("[DONE]"))
+}
+
+// readWhole reads an answer that is one JSON value.
+func (s *stream) readWhole(a *answer) error {
+	body, err := s.events.rest()
+	if err != nil {
+		return err
+	}
+	if s.quick.parse(body) && s.quick.chosen {
+		if done, err := s.takeQuick(a); done {
+			return err
+		}
+	}
+	choices, err := a.decode(body)
+	if err == nil && choices == 0 {
+		err = errEmpty
+	}
+	return err
+}

@@ -1,0 +1,56 @@
+package openaiclient
+
+import (
+	"context"
+	"errors"
+
+	"go.opentelemetry.io/otel/codes"
+	semconv "go.opentelemetry.io/otel/semconv/v1.41.0"
+	"go.opentelemetry.io/otel/trace"
+
+	"agentd/internal/kernel/model"
+)
+
+var noSpan = trace.SpanFromContext(context.Background())
+
+// startSpan begins a span by the GenAI conventions. Names and attributes are
+// made only where somebody listens.
+func startSpan(ctx context.Context, tracer trace.Tracer, req *model.Request) (context.Context, trace.Span) {
+	if tracer == nil {
+		return ctx, noSpan
+	}
+	ctx, span := tracer.Start(ctx, "chat", trace.WithSpanKind(trace.SpanKindClient))
+	if span.IsRecording() {
+		span.SetName("chat " + req.Target.Model)
+		span.SetAttributes(
+			semconv.GenAIOperationNameChat,
+			semconv.GenAIProviderNameKey.String(req.Target.Provider),
+			semconv.GenAIRequestModel(req.Target.Model),
+		)
+		if req.MaxTokens > 0 {
+			span.SetAttributes(semconv.GenAIRequestMaxTokens(req.MaxTokens))
+		}
+	}
+	return ctx, span
+}
+
+func endSpan(span trace.Span, resp *model.Response, err error) {
+	if span.IsRecording() {
+		if err != nil {
+			kind := "canceled"
+			if e, ok := errors.AsType[*model.Error](err); ok {
+				kind = e.Code
+			}
+			span.SetAttributes(semconv.ErrorTypeKey.String(kind))
+			span.SetStatus(codes.Error, kind)
+		} else {
+			span.SetAttributes(
+				semconv.GenAIResponseModel(resp.Model),
+				semconv.GenAIResponseFinishReasons(resp.FinishReason),
+				semconv.GenAIUsageInputTokens(resp.Usage.InputTokens),
+				semconv.GenAIUsageOutputTokens(resp.Usage.OutputTokens),
+			)
+		}
+	}
+	span.End()
+}

@@ -1,0 +1,109 @@
+package openaiclient
+
+import (
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// completion is a whole answer or a chunk of one, as far as we read it. Fields
+// that endpoints disagree on decode leniently: an unexpected kind of value
+// counts as absent.
+type completion struct {
+	Object  string         `json:"object"`
+	Model   text           `json:"model"`
+	Choices []choice       `json:"choices"`
+	Usage   jsontext.Value `json:"usage"`
+	Error   jsontext.Value `json:"error"`
+}
+
+type choice struct {
+	Index        int     `json:"index"`
+	Delta        message `json:"delta"`
+	Message      message `json:"message"`
+	FinishReason text    `json:"finish_reason"`
+	StopReason   text    `json:"stop_reason"` // vLLM: the stop sequence
+}
+
+type message struct {
+	Content          text       `json:"content"`
+	Refusal          text       `json:"refusal"`
+	ReasoningContent text       `json:"reasoning_content"`
+	Reasoning        text       `json:"reasoning"`
+	ToolCalls        []toolCall `json:"tool_calls"`
+}
+
+// thinking is the reasoning text, which goes by two names.
+func (m *message) thinking() text {
+	if m.ReasoningContent != "" {
+		return m.ReasoningContent
+	}
+	return m.Reasoning
+}
+
+type toolCall struct {
+	Index    *int `json:"index"`
+	ID       text `json:"id"`
+	Function struct {
+		Name      text      `json:"name"`
+		Arguments arguments `json:"arguments"`
+	} `json:"function"`
+}
+
+// lenient is how answers are decoded: what an endpoint says twice or in bad
+// UTF-8 is still an answer.
+var lenient = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+
+// text is a string; an array of content parts gives its texts, anything else
+// is "".
+type text string
+
+// UnmarshalJSONFrom implements json.UnmarshalerFrom.
+func (t *text) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	*t = ""
+	switch dec.PeekKind() {
+	case '"':
+		token, err := dec.ReadToken()
+		if err == nil {
+			*t = text(token.String())
+		}
+		return err
+	case '[':
+		var parts []part
+		if err := json.UnmarshalDecode(dec, &parts); err != nil {
+			return err
+		}
+		for _, p := range parts {
+			*t += p.Text
+		}
+		return nil
+	}
+	return dec.SkipValue()
+}
+
+// part is a content part; one that is no object has no text.
+type part struct {
+	Text text `json:"text"`
+}
+
+// UnmarshalJSONFrom implements json.UnmarshalerFrom.
+func (p *part) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	if dec.PeekKind() != '{' {
+		return dec.SkipValue()
+	}
+	type plain part
+	return json.UnmarshalDecode(dec, (*plain)(p))
+}
+
+// arguments of a tool call: a string of JSON, or with some endpoints the
+// object itself.
+type arguments string
+
+// UnmarshalJSONFrom implements json.UnmarshalerFrom.
+func (a *arguments) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	if dec.PeekKind() != '{' {
+		return (*text)(a).UnmarshalJSONFrom(dec)
+	}
+	value, err := dec.ReadValue()
+	*a = arguments(value)
+	return err
+}

@@ -1,0 +1,112 @@
+package outbound
+
+import (
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/net/idna"
+
+	"agentd/internal/base/fault"
+)
+
+const maxURL = 2048
+
+// CheckURL checks a URL that a tenant wants to save. It does not resolve the
+// name: what it leads to is checked with every call. Errors: fault.Invalid,
+// whose Detail is the message for the field.
+func CheckURL(raw string) error {
+	if len(raw) > maxURL {
+		return bad("The URL is longer than %d characters.", maxURL)
+	}
+	u, err := url.Parse(raw)
+	if err != nil || strings.ContainsFunc(raw, func(r rune) bool { return r <= ' ' || r == 0x7F || r == '\\' }) {
+		return bad("This is not a URL.")
+	}
+	_, _, err = check(u)
+	return err
+}
+
+// port is where a URL's server listens.
+func port(u *url.URL) uint16 {
+	if n, err := strconv.ParseUint(u.Port(), 10, 16); err == nil {
+		return uint16(n)
+	}
+	if u.Scheme == "https" {
+		return 443
+	}
+	return 80
+}
+
+// check is CheckURL for what was parsed already. It gives the host as it is
+// looked up, and its address where it is one.
+func check(u *url.URL) (host string, addr netip.Addr, err error) {
+	host = u.Hostname()
+	switch {
+	case u.Scheme != "http" && u.Scheme != "https":
+		return host, addr, bad("The URL must begin with https:// or http://.")
+	case u.Opaque != "" || host == "":
+		return host, addr, bad("The URL names no host.")
+	case u.User != nil:
+		return host, addr, bad("The URL must not carry a user name or password.")
+	case strings.HasSuffix(u.Host, ":"):
+		return host, addr, bad("The URL names no port after the colon.")
+	}
+	if port := u.Port(); port != "" {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return host, addr, bad("The URL's port is not between 1 and 65535.")
+		}
+	}
+	if strings.ContainsFunc(host, func(r rune) bool { return r >= utf8.RuneSelf }) { // other scripts have digits too
+		ascii, err := idna.Lookup.ToASCII(host)
+		if err != nil {
+			return host, addr, bad("The URL's host is not a name that can be looked up.")
+		}
+		host = ascii
+	}
+	if literal, err := netip.ParseAddr(host); err == nil {
+		if literal.Zone() != "" {
+			return host, addr, bad("The URL's address must not have a zone.")
+		}
+		return host, literal, nil
+	}
+	if isNumber(host) {
+		return host, addr, bad("The URL's host is a number; write the address as four decimal numbers, or a name.")
+	}
+	return host, addr, nil
+}
+
+// CheckSecureURL is CheckURL for what must not be read on its way: https, or an
+// address that the operator allows and that is therefore near.
+func CheckSecureURL(raw string, allow Allow) error {
+	if err := CheckURL(raw); err != nil {
+		return err
+	}
+	u, err := url.Parse(raw)
+	if err != nil || u.Scheme == "https" {
+		return err
+	}
+	if addr, err := netip.ParseAddr(u.Hostname()); err == nil {
+		to := netip.AddrPortFrom(addr.Unmap(), port(u))
+		if allow.names(to) || allow.covers(to.Addr()) {
+			return nil
+		}
+	}
+	return bad("The URL must begin with https://.")
+}
+
+// isNumber says whether some resolver would read the host as an IPv4 address:
+// its last label, trailing dot aside, is a decimal, octal or hexadecimal
+// number. No name ends like that.
+func isNumber(host string) bool {
+	host = strings.TrimSuffix(host, ".")
+	label := host[strings.LastIndexByte(host, '.')+1:]
+	if hex, ok := strings.CutPrefix(strings.ToLower(label), "0x"); ok {
+		return strings.Trim(hex, "0123456789abcdefABCDEF") == ""
+	}
+	return strings.Trim(label, "0123456789") == ""
+}
+
+func bad(format string, args ...any) error { return fault.New(fault.Invalid, "", format, args...) }

@@ -1,0 +1,171 @@
+// Package mailwire is mail.Sender over SMTP, to the one server that the
+// operator names.
+package smtpmail
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	netmail "net/mail"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	gomail "github.com/wneessen/go-mail"
+
+	"agentd/internal/kernel/mail"
+)
+
+// stepTime is how long the server may take for one step of the conversation.
+const stepTime = 20 * time.Second
+
+// Config is where letters go and who they come from.
+type Config struct {
+	// URL is smtp://user:password@host:587 (STARTTLS, which the server must
+	// offer unless it is this very machine or the query says tls=off) or
+	// smtps://user:password@host:465.
+	URL  string
+	From string         // an address, with or without a name before it
+	Root *x509.CertPool // who may vouch for the server; nil: whom the system trusts
+	Dial Dial           // nil: as the system does
+}
+
+// Dial connects to a host and port.
+type Dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+// Sender is mail.Sender. Each letter is a connection of its own: letters are
+// few, and connections that stand still are cut off by servers.
+type Sender struct {
+	host    string
+	tls     *tls.Config
+	wrapped bool // TLS from the first byte
+	dial    Dial
+	options []gomail.Option
+	from    *netmail.Address
+	domain  string // of message ids
+}
+
+var _ mail.Sender = (*Sender)(nil)
+
+// New reads the configuration. Its errors do not repeat the password.
+func New(cfg Config) (*Sender, error) {
+	at, err := url.Parse(cfg.URL)
+	if err != nil || at.Hostname() == "" || at.Scheme != "smtp" && at.Scheme != "smtps" {
+		return nil, errors.New("must be smtp://user:password@host:587 or smtps://user:password@host:465")
+	}
+	s := &Sender{host: at.Hostname(), dial: cfg.Dial}
+	if s.dial == nil {
+		s.dial = new(net.Dialer).DialContext
+	}
+	if s.from, err = netmail.ParseAddress(cfg.From); err != nil {
+		return nil, errors.New("the sender is no email address, such as agentd@example.com or Acme <agentd@example.com>")
+	}
+	s.domain = s.from.Address[strings.LastIndexByte(s.from.Address, '@')+1:]
+	s.tls = &tls.Config{ServerName: s.host, RootCAs: cfg.Root, MinVersion: tls.VersionTLS12}
+	s.options = []gomail.Option{gomail.WithTimeout(stepTime), gomail.WithTLSConfig(s.tls)}
+	encrypted, err := s.encryption(at)
+	if err != nil {
+		return nil, err
+	}
+	if user := at.User; user != nil {
+		password, _ := user.Password()
+		auth := gomail.WithOpportunisticSMTPAuth(gomail.SMTPAuthSCRAMSHA256, gomail.SMTPAuthSCRAMSHA1, gomail.SMTPAuthPlain, gomail.SMTPAuthLogin)
+		if !encrypted {
+			auth = gomail.WithSMTPAuth(gomail.SMTPAuthPlainNoEnc)
+		}
+		s.options = append(s.options, auth, gomail.WithUsername(user.Username()), gomail.WithPassword(password))
+	}
+	_, err = gomail.NewClient(s.host, s.options...)
+	return s, err
+}
+
+// encryption sets port and TLS.
+func (s *Sender) encryption(at *url.URL) (encrypted bool, err error) {
+	port, policy := 587, gomail.TLSMandatory
+	switch off := at.Query().Get("tls"); {
+	case off != "" && off != "off", off == "off" && at.Scheme == "smtps":
+		return false, errors.New("takes tls=off behind smtp:// and nothing else")
+	case at.Scheme == "smtps":
+		port = 465
+		s.wrapped, policy = true, gomail.NoTLS // the connection is encrypted when the library gets it
+	case off == "off" || loopback(s.host):
+		policy = gomail.NoTLS
+	}
+	if text := at.Port(); text != "" {
+		if port, err = strconv.Atoi(text); err != nil || port < 1 || port > 65535 {
+			return false, errors.New("names no port between 1 and 65535")
+		}
+	}
+	s.options = append(s.options, gomail.WithTLSPolicy(policy), gomail.WithPort(port))
+	return s.wrapped || policy == gomail.TLSMandatory, nil
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
+}
+
+// Send implements mail.Sender.
+func (s *Sender) Send(ctx context.Context, l mail.Letter) error {
+	m := gomail.NewMsg()
+	m.FromMailAddress(s.from)
+	if err := m.To(l.To); err != nil {
+		return fmt.Errorf("%w: the address cannot be written to: %w", mail.ErrRefused, err)
+	}
+	m.Subject(l.Subject)
+	m.SetDate()
+	m.SetMessageIDWithValue(l.ID + "@" + s.domain)
+	m.SetGenHeader("Auto-Submitted", "auto-generated") // no out-of-office answers (RFC 3834)
+	m.SetBodyString(gomail.TypeTextPlain, l.Text)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	dial := func(dialing context.Context, network, address string) (net.Conn, error) {
+		conn, err := s.connect(dialing, network, address)
+		if err == nil {
+			// The library neither hangs up after every failure nor looks at the
+			// context while it waits for the server.
+			context.AfterFunc(ctx, func() { _ = conn.Close() })
+		}
+		return conn, err
+	}
+	client, err := gomail.NewClient(s.host, append(slices.Clone(s.options), gomail.WithDialContextFunc(dial))...)
+	if err != nil {
+		return err
+	}
+	err = client.DialAndSendWithContext(ctx, m)
+	if m.IsDelivered() {
+		return nil // what went wrong afterwards is the farewell
+	}
+	var failed *gomail.SendError
+	if errors.As(err, &failed) && failed.ErrorCode() >= 500 && ours(failed.Reason) {
+		return fmt.Errorf("%w: %w", mail.ErrRefused, err)
+	}
+	return err
+}
+
+// ours says whether a refusal is about this letter. One of the sender's address
+// is about the configuration, which the operator may be mending.
+func ours(why gomail.SendErrReason) bool {
+	return why == gomail.ErrSMTPRcptTo || why == gomail.ErrSMTPData || why == gomail.ErrSMTPDataClose
+}
+
+// connect opens a connection, with TLS where that comes first.
+func (s *Sender) connect(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := s.dial(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	if s.wrapped {
+		secured := tls.Client(conn, s.tls)
+		if err := secured.HandshakeContext(ctx); err != nil {
+			return nil, errors.Join(err, conn.Close())
+		}
+		return secured, nil
+	}
+	return conn, nil
+}

@@ -1,0 +1,250 @@
+// Package webwire reaches the open web over HTTP: it reads pages for agents,
+// and asks search providers. What comes back is bounded in bytes, in time and
+// in what it may cost to turn into text, for anybody may have written it.
+package webhttp
+
+import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"golang.org/x/net/html/charset"
+
+	"agentd/internal/base/fault"
+	"agentd/internal/content/webtool"
+	"agentd/internal/wire/outbound"
+)
+
+// FetchConfig of a Fetcher. Zero values mean the defaults in brackets.
+type FetchConfig struct {
+	Guarded   *outbound.Client // the way out for addresses that tenants name
+	Timeout   time.Duration    // of a fetch with all its redirects [10 s]
+	MaxBytes  int              // of a body, on the wire and decoded [2 MiB]
+	Redirects int              // that are followed [5]
+}
+
+// Fetcher implements web.Fetcher. Safe for concurrent use.
+type Fetcher struct {
+	FetchConfig
+	// converting bounds how many pages are trees in memory at once: a tree has
+	// many times the size of its page.
+	converting chan struct{}
+}
+
+var _ webtool.Fetcher = (*Fetcher)(nil)
+
+// NewFetcher makes a fetcher.
+func NewFetcher(c FetchConfig) *Fetcher {
+	c.Timeout = cmp.Or(c.Timeout, 10*time.Second)
+	c.MaxBytes = cmp.Or(c.MaxBytes, 2<<20)
+	c.Redirects = cmp.Or(c.Redirects, 5)
+	return &Fetcher{c, make(chan struct{}, 4)}
+}
+
+// Fetch implements web.Fetcher.
+func (f *Fetcher) Fetch(ctx context.Context, url string) (webtool.Page, error) {
+	if err := outbound.CheckURL(url); err != nil {
+		return webtool.Page{}, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return webtool.Page{}, fault.New(fault.Invalid, "", "This is not a URL.").Because(err)
+	}
+	req.URL.Fragment, req.URL.RawFragment = "", ""
+	req.Header.Set("Accept", "text/html, application/json, text/*;q=0.9, */*;q=0.5")
+	req.Header.Set("Accept-Encoding", "gzip")
+	req.Header.Set("User-Agent", "agentd/1 (http_fetch)")
+	ctx, cancel := context.WithTimeout(ctx, f.Timeout) // what is done with the body counts too
+	defer cancel()
+	resp, err := f.Guarded.Do(req.WithContext(ctx), outbound.Limits{Time: f.Timeout, Bytes: int64(f.MaxBytes) + 1, Hops: f.Redirects})
+	if err != nil {
+		return webtool.Page{}, f.failure(ctx, err)
+	}
+	defer resp.Body.Close()
+	page, err := f.page(ctx, resp)
+	if err != nil {
+		return webtool.Page{}, f.failure(ctx, err)
+	}
+	return page, nil
+}
+
+// page reads an answer.
+func (f *Fetcher) page(ctx context.Context, resp *http.Response) (webtool.Page, error) {
+	p := webtool.Page{URL: resp.Request.URL.String(), Status: resp.StatusCode}
+	head, body, err := f.body(resp)
+	if err != nil {
+		return p, err
+	}
+	declared := resp.Header.Get("Content-Type")
+	if declared == "" && len(head) > 0 {
+		declared = http.DetectContentType(head)
+	}
+	kind, params, err := mime.ParseMediaType(declared)
+	if err != nil {
+		kind, params = strings.ToLower(strings.TrimSpace(strings.Split(declared, ";")[0])), nil
+	}
+	p.ContentType = kind
+	form := formOf(kind)
+	if form == other {
+		p.Content = describe(kind, resp.ContentLength)
+		return p, nil
+	}
+	raw, err := io.ReadAll(io.LimitReader(body, int64(f.MaxBytes)+1))
+	switch {
+	case len(raw) > f.MaxBytes:
+		raw, p.Truncated = raw[:f.MaxBytes], true
+	case errors.Is(err, outbound.ErrTooLarge):
+		p.Truncated = true
+	case err != nil:
+		return p, err
+	}
+	if p.Status >= 300 && p.Status < 400 && len(raw) == 0 {
+		p.Content = "This is a redirect that leads nowhere."
+		return p, nil
+	}
+	text := decoded(raw, form, declared, params["charset"])
+	if form != htmlPage {
+		p.Content = text
+		return p, nil
+	}
+	select {
+	case f.converting <- struct{}{}:
+		defer func() { <-f.converting }()
+	case <-ctx.Done():
+		return p, ctx.Err()
+	}
+	p.Title, p.Content = markdown(text, p.URL)
+	if len(p.Content) > f.MaxBytes { // marks and indentation come to it
+		p.Content, p.Truncated = strings.ToValidUTF8(p.Content[:f.MaxBytes], ""), true
+	}
+	return p, nil
+}
+
+// body gives an answer's body, decoded, and its first bytes. What it takes
+// from the wire is bounded too: an encoding can turn any number of bytes into
+// none.
+func (f *Fetcher) body(resp *http.Response) (head []byte, body io.Reader, err error) {
+	var r io.Reader = resp.Body
+	switch encoding := strings.ToLower(strings.TrimSpace(resp.Header.Get("Content-Encoding"))); encoding {
+	case "", "identity":
+	case "gzip", "x-gzip":
+		unzip, err := gzip.NewReader(r)
+		if errors.Is(err, io.EOF) {
+			return nil, bytes.NewReader(nil), nil
+		}
+		if err != nil {
+			return nil, nil, fault.New(fault.Upstream, "", "The answer says that it is compressed with gzip, and is not.").Because(err)
+		}
+		r = unzip
+	default:
+		return nil, nil, fault.New(fault.Upstream, "", "The answer is encoded as %q, which cannot be read.", short(encoding))
+	}
+	head = make([]byte, 512)
+	n, err := io.ReadFull(r, head)
+	head = head[:n]
+	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+		if errors.Is(err, outbound.ErrTooLarge) {
+			return head, io.MultiReader(bytes.NewReader(head), failing{err}), nil
+		}
+		return nil, nil, err
+	}
+	return head, io.MultiReader(bytes.NewReader(head), r), nil
+}
+
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) { return 0, f.err }
+
+// form is how a content becomes text.
+type form int
+
+const (
+	other form = iota
+	plain
+	htmlPage
+	jsonText
+)
+
+func formOf(kind string) form {
+	switch {
+	case kind == "text/html" || kind == "application/xhtml+xml":
+		return htmlPage
+	case kind == "application/json" || strings.HasSuffix(kind, "+json"):
+		return jsonText
+	case strings.HasPrefix(kind, "text/"), strings.HasSuffix(kind, "+xml"), strings.HasSuffix(kind, "+yaml"):
+		return plain
+	}
+	switch kind {
+	case "", "application/xml", "application/javascript", "application/ecmascript", "application/yaml", "application/x-yaml",
+		"application/toml", "application/x-ndjson", "application/jsonl", "application/sql", "application/x-sh", "application/graphql",
+		"application/x-www-form-urlencoded":
+		return plain
+	}
+	return other
+}
+
+func describe(kind string, size int64) string {
+	if size < 0 {
+		return fmt.Sprintf("This is a file of type %s of unknown size; only pages, JSON and text are read.", short(kind))
+	}
+	return fmt.Sprintf("This is a file of type %s with %d bytes; only pages, JSON and text are read.", short(kind), size)
+}
+
+// short bounds a word of the other side's.
+func short(s string) string { return strings.ToValidUTF8(s[:min(len(s), 100)], "") }
+
+// decoded gives bytes as UTF-8: in the encoding that the header, a byte order
+// mark or the page itself names, and as UTF-8 or a guess where none does.
+func decoded(raw []byte, form form, contentType, label string) string {
+	var r io.Reader
+	var err error
+	switch {
+	case form == htmlPage:
+		r, err = charset.NewReader(bytes.NewReader(raw), contentType)
+	case form == plain && label != "":
+		r, err = charset.NewReaderLabel(label, bytes.NewReader(raw))
+	}
+	if r != nil && err == nil {
+		if text, err := io.ReadAll(r); err == nil {
+			raw = text
+		}
+	}
+	raw = bytes.TrimPrefix(raw, []byte("\uFEFF"))
+	return strings.ToValidUTF8(string(raw), "\uFFFD")
+}
+
+// failure says in a sentence why there is no page.
+func (f *Fetcher) failure(ctx context.Context, err error) error {
+	if known, ok := errors.AsType[*fault.Error](err); ok {
+		return known
+	}
+	if name, ok := errors.AsType[*net.DNSError](err); ok && name.IsNotFound {
+		return fault.New(fault.Upstream, "", "There is no host of that name.").Because(err)
+	}
+	var unknown x509.UnknownAuthorityError
+	var badName x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	var verify *tls.CertificateVerificationError
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return fault.New(fault.UpstreamTimeout, "", "The address did not answer within %v.", f.Timeout).Because(err)
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, outbound.ErrRedirects):
+		return fault.New(fault.Upstream, "", "The address redirects more than %d times.", f.Redirects).Because(err)
+	case errors.As(err, &unknown), errors.As(err, &badName), errors.As(err, &invalid), errors.As(err, &verify):
+		return fault.New(fault.Upstream, "", "The certificate of the address cannot be trusted.").Because(err)
+	}
+	return fault.New(fault.Upstream, "", "The address cannot be reached, or broke off its answer.").Because(err)
+}

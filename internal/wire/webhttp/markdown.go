@@ -1,0 +1,109 @@
+package webhttp
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/JohannesKaufmann/html-to-markdown/v2/converter"
+	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/base"
+	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/commonmark"
+	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/table"
+	"golang.org/x/net/html"
+	"golang.org/x/net/html/atom"
+)
+
+// markdown gives a page's title, and its content as Markdown, with links made
+// absolute. A page that cannot be parsed, such as one that nests too deep, or
+// converted, is given as the text between its tags.
+func markdown(page, url string) (title, content string) {
+	doc, err := html.Parse(strings.NewReader(page))
+	if err != nil {
+		return "", bare(page)
+	}
+	title = prepare(doc, 0)
+	defer func() {
+		if recover() != nil { // the converter does not expect every tree that a parser makes
+			content = bare(page)
+		}
+	}()
+	c := newConverter()
+	c.Register.TagType("svg", converter.TagTypeRemove, converter.PriorityEarly)
+	out, err := c.ConvertNode(doc, converter.WithDomain(url))
+	if err != nil {
+		return title, bare(page)
+	}
+	return title, strings.TrimSpace(string(out))
+}
+
+func newConverter() *converter.Converter {
+	return converter.NewConverter(
+		converter.WithPlugins(base.NewBasePlugin(), commonmark.NewCommonmarkPlugin(), table.NewTablePlugin()),
+		// Nobody renders it again, and finding out what to escape takes time that
+		// grows with the square of the page.
+		converter.WithEscapeMode(converter.EscapeModeDisabled),
+	)
+}
+
+// maxNesting is how deep quotes and lists are shown within each other: each
+// indents every line of what it holds, so that a page could grow to many times
+// its size.
+const maxNesting = 12
+
+// prepare takes away what is no text, quotes and lists that nest too deep, and
+// spans of table cells: a cell that says to span a million rows would be a
+// million cells. It gives the title. Parsers nest 512 deep at most.
+func prepare(n *html.Node, nesting int) (title string) {
+	if n.Type == html.ElementNode {
+		switch n.DataAtom {
+		case atom.Blockquote, atom.Ul, atom.Ol, atom.Li:
+			if nesting++; nesting > maxNesting {
+				n.DataAtom, n.Data = atom.Div, "div"
+			}
+		case atom.Title:
+			if n.FirstChild != nil && n.Namespace == "" {
+				return strings.Join(strings.Fields(n.FirstChild.Data), " ")
+			}
+		}
+		n.Attr = slices.DeleteFunc(n.Attr, func(a html.Attribute) bool {
+			return a.Key == "colspan" || a.Key == "rowspan" || (a.Key == "src" || a.Key == "href") && isData(a.Val)
+		})
+	}
+	for c := n.FirstChild; c != nil; c = c.NextSibling {
+		if found := prepare(c, nesting); title == "" {
+			title = found
+		}
+	}
+	return title
+}
+
+// isData says whether an address holds its content itself, as pictures do.
+func isData(url string) bool {
+	return strings.HasPrefix(strings.ToLower(strings.TrimSpace(url[:min(len(url), 20)])), "data:")
+}
+
+// bare is the text of a page without its tags.
+func bare(page string) string {
+	var b strings.Builder
+	z := html.NewTokenizer(strings.NewReader(page))
+	skip := ""
+	for {
+		switch z.Next() {
+		case html.ErrorToken:
+			return strings.TrimSpace(b.String())
+		case html.TextToken:
+			if skip == "" {
+				b.Write(z.Text())
+				b.WriteByte(' ')
+			}
+		case html.StartTagToken:
+			if name, _ := z.TagName(); skip == "" && (string(name) == "script" || string(name) == "style") {
+				skip = string(name)
+			}
+		case html.EndTagToken:
+			if name, _ := z.TagName(); string(name) == skip {
+				skip = ""
+			}
+		default:
+		}
+	}
+}

@@ -92,7 +92,7 @@ type rig struct {
 
 func newGuardrails(deps resource.Deps, r rig) *guardrail.Guardrails {
 	return guardrail.New(deps, guardrail.Options{
-		CheckURL: outbound.CheckURL, Models: r.models, Client: r.client, Hooks: r.hooks, Spent: r.spent,
+		CheckURL: outbound.CheckURL, Models: r.models, Client: r.client, Hooks: r.hooks, OnUsage: r.spent,
 		Logger: slog.New(slog.DiscardHandler),
 	})
 }

@@ -146,7 +146,7 @@ func (f *fixture) add(body string) string {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	return field(f.t, out, "id")
+	return agentField(f.t, out, "id")
 }
 
 func names(set tool.Set) (all []string) {
@@ -331,7 +331,7 @@ func (f *fixture) authorized() (id string, tokens mcp.Tokens) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	_, state, _ := strings.Cut(field(f.t, out, "authorization_url"), "?state=")
+	_, state, _ := strings.Cut(agentField(f.t, out, "authorization_url"), "?state=")
 	location, err := f.Start(f.t.Context(), state)
 	if err != nil {
 		f.t.Fatal(err)
@@ -340,7 +340,7 @@ func (f *fixture) authorized() (id string, tokens mcp.Tokens) {
 	if redirect != "https://agentd.example/api/v1/mcp/oauth/callback" {
 		f.t.Errorf("the person is sent back to %s", redirect)
 	}
-	if _, err := f.Finish(f.t.Context(), mcp.Answer{State: back, Code: "code", Issuer: "https://as.example"}); err != nil {
+	if _, err := f.Finish(f.t.Context(), mcp.CallbackParams{State: back, Code: "code", Issuer: "https://as.example"}); err != nil {
 		f.t.Fatal(err)
 	}
 	return id, caught.target.Tokens
@@ -429,7 +429,7 @@ func TestLinksExpire(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, state, _ := strings.Cut(field(t, out, "authorization_url"), "?state=")
+	_, state, _ := strings.Cut(agentField(t, out, "authorization_url"), "?state=")
 	f.clock.Advance(6 * 24 * time.Hour)
 	location, err := f.Start(t.Context(), state)
 	if err != nil {
@@ -437,7 +437,7 @@ func TestLinksExpire(t *testing.T) {
 	}
 	_, back, _ := strings.Cut(location, "|")
 	f.clock.Advance(11 * time.Minute)
-	if _, err := f.Finish(t.Context(), mcp.Answer{State: back, Code: "c"}); !fault.Is(err, fault.Malformed) {
+	if _, err := f.Finish(t.Context(), mcp.CallbackParams{State: back, Code: "c"}); !fault.Is(err, fault.Malformed) {
 		t.Errorf("after eleven minutes: %v", err)
 	}
 	f.clock.Advance(24 * time.Hour)

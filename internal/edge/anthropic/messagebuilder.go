@@ -22,11 +22,11 @@ type result struct {
 	images   []jsontext.Value
 }
 
-// turns makes the messages of an OpenAI-compatible conversation. Turns of one
+// messageBuilder makes the messages of an OpenAI-compatible conversation. Turns of one
 // role that follow each other are one, because the results of tools must stand
 // right behind the message that called them, before anything else is said.
-type turns struct {
-	complaints
+type messageBuilder struct {
+	fieldErrors
 
 	out     []model.Message
 	role    model.Role
@@ -35,32 +35,32 @@ type turns struct {
 	results []result
 }
 
-// conversation gives the messages, the system's first, and complains about what
+// addPrompt gives the messages, the system's first, and complains about what
 // cannot be read.
-func (t *turns) conversation(p *Prompt) {
+func (t *messageBuilder) addPrompt(p *Prompt) {
 	t.out = make([]model.Message, 0, len(p.Messages)+1)
 	if !absent(p.System) {
 		t.role = model.System
-		t.each(p.System, place{-1, -1, -1}, false, t.take)
-		t.flush()
+		t.each(p.System, blockPath{-1, -1, -1}, false, t.addBlock)
+		t.endTurn()
 	}
 	for i := range p.Messages {
 		m := &p.Messages[i]
 		if role := model.Role(m.Role); role != t.role {
-			t.flush()
+			t.endTurn()
 			t.role = role
 		}
-		t.each(m.Content, place{i, -1, -1}, false, t.take)
+		t.each(m.Content, blockPath{i, -1, -1}, false, t.addBlock)
 	}
-	t.flush()
+	t.endTurn()
 	if len(t.out) == 0 && len(t.fields) == 0 {
 		t.add("messages", "there is nothing to answer: no message has content that is read")
 	}
 }
 
-// take adds a block to the turn. Those that no rule names are passed over: what
+// addBlock adds a block to the turn. Those that no rule names are passed over: what
 // the model thought, and whatever a later version of the API has.
-func (t *turns) take(b block, at place) {
+func (t *messageBuilder) addBlock(b block, at blockPath) {
 	switch b.kind {
 	case "text":
 		if text := t.str(b.text, at, "text"); text != "" {
@@ -76,16 +76,16 @@ func (t *turns) take(b block, at place) {
 		t.parts = append(t.parts, part{text: b.document()})
 	case "tool_use":
 		if t.role == model.Assistant {
-			t.toolUse(&b, at)
+			t.addToolUse(&b, at)
 		}
 	case "tool_result":
 		if t.role == model.User {
-			t.toolResult(&b, at)
+			t.addToolResult(&b, at)
 		}
 	}
 }
 
-func (t *turns) toolUse(b *block, at place) {
+func (t *messageBuilder) addToolUse(b *block, at blockPath) {
 	call := model.ToolCall{ID: t.str(b.id, at, "id"), Name: t.str(b.name, at, "name"), Arguments: "{}"}
 	switch {
 	case absent(b.input):
@@ -97,15 +97,15 @@ func (t *turns) toolUse(b *block, at place) {
 	t.calls = append(t.calls, call)
 }
 
-// failed stands before the result of a tool that failed: OpenAI-compatible
+// errorPrefix stands before the result of a tool that failed: OpenAI-compatible
 // endpoints have no mark for it.
-const failed = "Error: "
+const errorPrefix = "Error: "
 
-func (t *turns) toolResult(b *block, at place) {
+func (t *messageBuilder) addToolResult(b *block, at blockPath) {
 	r := result{id: t.str(b.toolUseID, at, "tool_use_id")}
 	var texts []string
 	if !absent(b.content) {
-		t.each(b.content, at, true, func(b block, at place) {
+		t.each(b.content, at, true, func(b block, at blockPath) {
 			switch b.kind {
 			case "text":
 				if text := t.str(b.text, at, "text"); text != "" {
@@ -121,20 +121,20 @@ func (t *turns) toolResult(b *block, at place) {
 		})
 	}
 	if n := len(r.images); n > 0 {
-		texts = append(texts, "["+images(n)+" of this result: see the message after the results of the tools]")
+		texts = append(texts, "["+countImages(n)+" of this result: see the message after the results of the tools]")
 	}
 	r.text = strings.Join(texts, paragraph)
 	switch {
 	case absent(b.isError), b.isError[0] == 'f':
 	case b.isError[0] == 't':
-		r.text = failed + r.text
+		r.text = errorPrefix + r.text
 	default:
 		t.add(at.field("is_error"), "expected true or false")
 	}
 	t.results = append(t.results, r)
 }
 
-func images(n int) string {
+func countImages(n int) string {
 	if n == 1 {
 		return "1 image"
 	}
@@ -144,17 +144,17 @@ func images(n int) string {
 // paragraph stands between texts that were blocks of their own.
 const paragraph = "\n\n"
 
-// flush ends the turn.
-func (t *turns) flush() {
+// endTurn ends the turn.
+func (t *messageBuilder) endTurn() {
 	switch t.role {
 	case model.Assistant:
 		if len(t.parts) > 0 || len(t.calls) > 0 {
-			t.out = append(t.out, model.Message{Role: model.Assistant, Text: joined(t.parts), ToolCalls: t.calls})
+			t.out = append(t.out, model.Message{Role: model.Assistant, Text: joinText(t.parts), ToolCalls: t.calls})
 			t.calls = nil
 		}
 	default:
 		if len(t.results) > 0 {
-			t.parts = append(t.answers(), t.parts...)
+			t.parts = append(t.addToolMessages(), t.parts...)
 			t.results = t.results[:0]
 		}
 		if len(t.parts) == 0 {
@@ -162,20 +162,20 @@ func (t *turns) flush() {
 		}
 		m := model.Message{Role: t.role}
 		if slices.ContainsFunc(t.parts, func(p part) bool { return p.raw != nil }) {
-			m.Parts = wireParts(t.parts)
+			m.Parts = contentParts(t.parts)
 		} else {
-			m.Text = joined(t.parts)
+			m.Text = joinText(t.parts)
 		}
 		t.out = append(t.out, m)
 	}
 	t.parts = t.parts[:0]
 }
 
-// answers says what the tools gave, as messages that answer the calls before
+// addToolMessages says what the tools gave, as messages that answer the calls before
 // them. It gives what the user is to say besides: the pictures, which a tool's
 // message cannot have, and results of calls that are not there, which endpoints
 // refuse.
-func (t *turns) answers() (besides []part) {
+func (t *messageBuilder) addToolMessages() (besides []part) {
 	var asked []model.ToolCall
 	if n := len(t.out); n > 0 {
 		asked = slices.Clone(t.out[n-1].ToolCalls)
@@ -191,7 +191,7 @@ func (t *turns) answers() (besides []part) {
 		if len(r.images) == 0 {
 			continue
 		}
-		besides = append(besides, part{text: "[" + images(len(r.images)) + " of the result of the tool call " + r.id + "]"})
+		besides = append(besides, part{text: "[" + countImages(len(r.images)) + " of the result of the tool call " + r.id + "]"})
 		for _, raw := range r.images {
 			besides = append(besides, part{raw: raw})
 		}
@@ -199,7 +199,7 @@ func (t *turns) answers() (besides []part) {
 	return besides
 }
 
-func joined(parts []part) string {
+func joinText(parts []part) string {
 	if len(parts) == 1 {
 		return parts[0].text
 	}
@@ -221,7 +221,7 @@ func joined(parts []part) string {
 // textHead is how our content parts begin that are text.
 const textHead = `{"type":"text","text":`
 
-func wireParts(parts []part) []jsontext.Value {
+func contentParts(parts []part) []jsontext.Value {
 	out := make([]jsontext.Value, len(parts))
 	for i, p := range parts {
 		if out[i] = p.raw; p.raw == nil {

@@ -15,7 +15,7 @@ import (
 const maxExtra = 256 << 10
 
 // extra gives what goes to the model as it came. Null is as if absent.
-func (r *ChatRequest) extra(wrong *complaints) map[string]jsontext.Value {
+func (r *ChatRequest) extra(wrong *fieldErrors) map[string]jsontext.Value {
 	fields := map[string]jsontext.Value{}
 	size := 0
 	put := func(name string, value jsontext.Value) {
@@ -24,7 +24,7 @@ func (r *ChatRequest) extra(wrong *complaints) map[string]jsontext.Value {
 			size += len(value)
 		}
 	}
-	put("response_format", r.format(wrong))
+	put("response_format", r.responseFormat(wrong))
 	put("logit_bias", jsontext.Value(r.LogitBias))
 	if r.ParallelToolCalls != nil {
 		put("parallel_tool_calls", strconv.AppendBool(nil, *r.ParallelToolCalls))
@@ -51,8 +51,8 @@ func (r *ChatRequest) extra(wrong *complaints) map[string]jsontext.Value {
 	return fields
 }
 
-// format checks response_format as far as every endpoint would.
-func (r *ChatRequest) format(wrong *complaints) jsontext.Value {
+// responseFormat checks response_format as far as every endpoint would.
+func (r *ChatRequest) responseFormat(wrong *fieldErrors) jsontext.Value {
 	value := jsontext.Value(r.ResponseFormat)
 	if value.Kind() != '{' {
 		return nil
@@ -85,7 +85,7 @@ func (r *ChatRequest) format(wrong *complaints) jsontext.Value {
 // tools gives the caller's tools that the model may call, and whether it must
 // call one. A choice without tools says nothing; with none the caller's are not
 // offered, and the agent's own are what they always are.
-func (r *ChatRequest) tools(wrong *complaints) (tools []run.CallerTool, choice jsontext.Value) {
+func (r *ChatRequest) tools(wrong *fieldErrors) (tools []run.CallerTool, choice jsontext.Value) {
 	if k := r.Functions.Kind(); k != 0 && k != 'n' && string(r.Functions) != "[]" {
 		wrong.add("functions", "the form of before tools is not taken: send each as {\"type\": \"function\", \"function\": …} in tools, and function_call as tool_choice")
 	}
@@ -101,20 +101,20 @@ func (r *ChatRequest) tools(wrong *complaints) (tools []run.CallerTool, choice j
 			tools = append(tools, run.CallerTool{Name: f.Name, Description: f.Description, Parameters: f.Parameters, Strict: f.Strict != nil && *f.Strict})
 		}
 	}
-	return r.choose(tools, wrong)
+	return r.toolChoice(tools, wrong)
 }
 
-const modes = "expected auto, none or required, or an object that names a function of tools"
+const toolChoiceForms = "expected auto, none or required, or an object that names a function of tools"
 
-func (r *ChatRequest) choose(tools []run.CallerTool, wrong *complaints) ([]run.CallerTool, jsontext.Value) {
+func (r *ChatRequest) toolChoice(tools []run.CallerTool, wrong *fieldErrors) ([]run.CallerTool, jsontext.Value) {
 	switch r.ToolChoice.Kind() {
 	case 0, 'n':
 		return tools, nil
 	case '"':
-		return offer(tools, unquote(r.ToolChoice), wrong)
+		return choiceByMode(tools, unquote(r.ToolChoice), wrong)
 	case '{':
 	default:
-		wrong.add("tool_choice", modes)
+		wrong.add("tool_choice", toolChoiceForms)
 		return tools, nil
 	}
 	type named struct {
@@ -131,7 +131,7 @@ func (r *ChatRequest) choose(tools []run.CallerTool, wrong *complaints) ([]run.C
 		} `json:"allowed_tools"`
 	}
 	if json.Unmarshal(r.ToolChoice, &choice) != nil {
-		wrong.add("tool_choice", modes)
+		wrong.add("tool_choice", toolChoiceForms)
 		return tools, nil
 	}
 	known := func(n named) bool {
@@ -145,16 +145,16 @@ func (r *ChatRequest) choose(tools []run.CallerTool, wrong *complaints) ([]run.C
 		tools = slices.DeleteFunc(tools, func(t run.CallerTool) bool {
 			return !slices.ContainsFunc(choice.Allowed.Tools, func(n named) bool { return n.Function.Name == t.Name })
 		})
-		return offer(tools, choice.Allowed.Mode, wrong)
+		return choiceByMode(tools, choice.Allowed.Mode, wrong)
 	}
 	if len(*wrong) == 0 {
-		wrong.add("tool_choice", modes)
+		wrong.add("tool_choice", toolChoiceForms)
 	}
 	return tools, nil
 }
 
-// offer is the choice that is one word.
-func offer(tools []run.CallerTool, mode string, wrong *complaints) ([]run.CallerTool, jsontext.Value) {
+// choiceByMode is the choice that is one word.
+func choiceByMode(tools []run.CallerTool, mode string, wrong *fieldErrors) ([]run.CallerTool, jsontext.Value) {
 	switch mode {
 	case "none":
 		return nil, nil
@@ -164,7 +164,7 @@ func offer(tools []run.CallerTool, mode string, wrong *complaints) ([]run.Caller
 			return tools, jsontext.Value(`"required"`)
 		}
 	default:
-		wrong.add("tool_choice", modes)
+		wrong.add("tool_choice", toolChoiceForms)
 	}
 	return tools, nil
 }

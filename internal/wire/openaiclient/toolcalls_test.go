@@ -18,7 +18,7 @@ func readDetailed(body string) (model.Response, []model.Delta, error) {
 	watch := newWatchdog(func(error) {})
 	defer watch.stop()
 	a := answer{sink: func(d model.Delta) { pieces = append(pieces, d) }, detailed: true, max: 1 << 20, began: time.Now()}
-	in := &patientReader{src: io.MultiReader(strings.NewReader(body)), watch: watch, idle: time.Minute, pause: a.pause}
+	in := &timedReader{src: io.MultiReader(strings.NewReader(body)), watch: watch, idle: time.Minute, pause: a.flush}
 	if err := readAnswer(in, &a); err != nil {
 		return model.Response{}, pieces, err
 	}
@@ -108,9 +108,9 @@ func TestPauses(t *testing.T) {
 	watch := newWatchdog(func(error) {})
 	defer watch.stop()
 	a := answer{detailed: true, max: 1 << 20, began: time.Now(), sink: func(d model.Delta) { said = append(said, d.Text) }}
-	in := &patientReader{watch: watch, idle: time.Minute, pause: a.pause, src: io.MultiReader(
+	in := &timedReader{watch: watch, idle: time.Minute, pause: a.flush, src: io.MultiReader(
 		strings.NewReader(chunk("a")+chunk("b")), strings.NewReader(": nothing\n\n"), strings.NewReader(chunk("c")+"data: {"), strings.NewReader("}\n\n"+end))}
-	if err := readAnswer(in, &a); err != nil && a.finish == "" && err != errHalf {
+	if err := readAnswer(in, &a); err != nil && a.finish == "" && err != errTruncated {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"a", "b", "", "c", ""}, said); diff != "" {
@@ -148,11 +148,11 @@ func TestBudget(t *testing.T) {
 	t.Parallel()
 	c := New(Config{PlainTimeout: 1, HeaderTimeout: 2, IdleTimeout: 3, AnswerTimeout: 4})
 	for _, stream := range []bool{false, true} {
-		if got := c.completions(nil, stream, time.Hour).times; got != (times{time.Hour, time.Hour, time.Hour}) {
+		if got := c.completions(nil, stream, time.Hour).timeouts; got != (timeouts{time.Hour, time.Hour, time.Hour}) {
 			t.Errorf("stream %t: %+v", stream, got)
 		}
 	}
-	if plain, streamed := c.completions(nil, false, 0).times, c.completions(nil, true, 0).times; plain != (times{1, 3, 4}) || streamed != (times{2, 3, 4}) {
+	if plain, streamed := c.completions(nil, false, 0).timeouts, c.completions(nil, true, 0).timeouts; plain != (timeouts{1, 3, 4}) || streamed != (timeouts{2, 3, 4}) {
 		t.Errorf("%+v, %+v", plain, streamed)
 	}
 }

@@ -102,9 +102,9 @@ func newRig(t *testing.T, db *sqldb.DB, file string, tenant string) *rig {
 	r := &rig{t: t, db: db, clock: clock.NewFake(), store: &counting{Store: sqlstore.NewLLMCredentials(db)}, who: authz.Caller{TenantID: tenant, UserID: ident.New()}}
 	r.Service = providerkey.New(providerkey.Deps{
 		Store: r.store, Writer: db, Clock: r.clock, Box: box, Audit: r, Catalogue: catalogue, Lister: r, CheckURL: outbound.CheckURL,
-		Changed: func(tenant string) {
+		OnChange: func(tenant string) {
 			if !r.deaf {
-				r.Hear(tenant)
+				r.Invalidate(tenant)
 			}
 		},
 		Elapsed: func() time.Duration { return time.Duration(r.elapsed.Load()) },
@@ -317,7 +317,7 @@ func TestKeysAreSealedWhereTheyBelong(t *testing.T) {
 			if err := r.db.Write(t.Context(), func(tx txn.Tx) error { return r.store.Put(tx, &row) }); err != nil {
 				t.Fatal(err)
 			}
-			r.Hear(row.TenantID)
+			r.Invalidate(row.TenantID)
 			if c, err := r.Kept(t.Context(), row.TenantID, row.ProviderID); c != nil || err != nil {
 				t.Errorf("%s: %+v, %v", name, c, err)
 			}
@@ -378,7 +378,7 @@ func TestKeysAreInMemory(t *testing.T) {
 	if _, err := r.do("deleteLlmCredential", "openai", ""); err != nil || r.kept("openai") != nil {
 		t.Errorf("after deletion: %v, %v", r.kept("openai"), err)
 	}
-	elsewhere.Hear(r.who.TenantID)
+	elsewhere.Invalidate(r.who.TenantID)
 	if elsewhere.kept("openai") != nil {
 		t.Error("another node, which was told, has the key still")
 	}

@@ -460,10 +460,10 @@ func TestDialectsAreForgotten(t *testing.T) {
 	if d.of(&target, now.Add(59*time.Minute)) != style || d.of(&target, now.Add(time.Hour)) != (dialect{}) || d.of(&model.Target{BaseURL: "u"}, now) != (dialect{}) {
 		t.Error("wrong for the time or the model")
 	}
-	for i := range 2 * mostKnown {
+	for i := range 2 * maxKnown {
 		d.learn(&model.Target{BaseURL: strconv.Itoa(i)}, style, now)
 	}
-	if len(d.known) > mostKnown {
+	if len(d.known) > maxKnown {
 		t.Errorf("%d are known", len(d.known))
 	}
 }
@@ -490,7 +490,7 @@ func TestWaitIsBounded(t *testing.T) {
 	for attempt, bound := range map[int]time.Duration{1: 100, 2: 200, 3: 400, 4: 400, 100: 400} {
 		longest := time.Duration(0)
 		for range 200 {
-			d, ok := c.wait(t.Context(), attempt, 0)
+			d, ok := c.backoff(t.Context(), attempt, 0)
 			if !ok || d < 0 || d >= bound*time.Millisecond {
 				t.Fatalf("attempt %d: %v, %v", attempt, d, ok)
 			}
@@ -500,7 +500,7 @@ func TestWaitIsBounded(t *testing.T) {
 			t.Errorf("attempt %d: the longest of 200 waits is %v: no full jitter", attempt, longest)
 		}
 	}
-	if d, ok := c.wait(t.Context(), 1, 2*time.Second); !ok || d < 2*time.Second || d > 3*time.Second {
+	if d, ok := c.backoff(t.Context(), 1, 2*time.Second); !ok || d < 2*time.Second || d > 3*time.Second {
 		t.Errorf("asked for 2s: %v, %v", d, ok)
 	}
 }

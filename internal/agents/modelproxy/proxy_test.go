@@ -23,7 +23,7 @@ type stage struct {
 	answers map[string]said // by model
 	asked   []string
 	used    []quota.Use
-	gateway Gateway
+	gateway Proxy
 }
 
 // said is what a model says: pieces, and how it ends.
@@ -38,7 +38,7 @@ var price = &model.Price{Input: 1, Output: 2}
 
 func newStage(fallback string, answers map[string]said) *stage {
 	s := &stage{answers: answers}
-	s.gateway = Gateway{Models: s, Client: s, Plans: s, Fallback: fallback, CheckAgent: s.check}
+	s.gateway = Proxy{Models: s, Client: s, Plans: s, Fallback: fallback, CheckAgent: s.check}
 	return s
 }
 
@@ -115,7 +115,7 @@ var who = authz.Caller{TenantID: "acme", KeyID: "key-1"}
 
 func (s *stage) open(t *testing.T) *Call {
 	t.Helper()
-	call, err := s.gateway.Open(t.Context(), who, Ask{Model: "one", Source: quota.SourceLLM, AgentID: agentID})
+	call, err := s.gateway.Open(t.Context(), who, CallParams{Model: "one", Source: quota.SourceLLM, AgentID: agentID})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ var (
 func TestOpen(t *testing.T) {
 	t.Parallel()
 	s := newStage("", map[string]said{"one": {}})
-	call, err := s.gateway.Open(t.Context(), who, Ask{Model: "one"})
+	call, err := s.gateway.Open(t.Context(), who, CallParams{Model: "one"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func TestOpen(t *testing.T) {
 		t.Errorf("it goes to %+v", got)
 	}
 
-	_, err = s.gateway.Open(t.Context(), who, Ask{Model: "none"})
+	_, err = s.gateway.Open(t.Context(), who, CallParams{Model: "none"})
 	e, ok := errors.AsType[*fault.Error](err)
 	if !ok || e.Kind != fault.Malformed || e.Code != "model_not_found" || e.Detail != `There is no model "none". Nobody serves it.` {
 		t.Errorf("a model that is none: %v", err)
@@ -160,19 +160,19 @@ func TestOpen(t *testing.T) {
 	if len(s.asked) != 0 {
 		t.Errorf("the plan was asked about a model that is none: %v", s.asked)
 	}
-	if _, err := s.gateway.Open(t.Context(), authz.Caller{TenantID: "other"}, Ask{Model: "one"}); err == nil {
+	if _, err := s.gateway.Open(t.Context(), authz.Caller{TenantID: "other"}, CallParams{Model: "one"}); err == nil {
 		t.Error("another tenant's model was found")
 	}
 
 	for _, agent := range []string{"agent", "01990000-0000-7000-8000-00000000000b"} {
-		if _, err := s.gateway.Open(t.Context(), who, Ask{Model: "one", AgentID: agent}); !fault.Is(err, fault.NotFound) || len(s.asked) != 0 {
+		if _, err := s.gateway.Open(t.Context(), who, CallParams{Model: "one", AgentID: agent}); !fault.Is(err, fault.NotFound) || len(s.asked) != 0 {
 			t.Errorf("for the agent %q: %v, asked were %v", agent, err, s.asked)
 		}
 	}
 
 	s.plan = fault.New(fault.Limited, "", "Enough for today.")
 	for name, open := range map[string]func() (*Call, error){
-		"by name":   func() (*Call, error) { return s.gateway.Open(t.Context(), who, Ask{Model: "one"}) },
+		"by name":   func() (*Call, error) { return s.gateway.Open(t.Context(), who, CallParams{Model: "one"}) },
 		"by target": func() (*Call, error) { return s.gateway.OpenTarget(t.Context(), who, call.Target(), quota.SourceLLM) },
 	} {
 		if got, err := open(); err != s.plan || got != nil {
@@ -181,7 +181,7 @@ func TestOpen(t *testing.T) {
 	}
 
 	s.lookup = errors.New("the database is gone")
-	if _, err := s.gateway.Open(t.Context(), who, Ask{Model: "one"}); !errors.Is(err, s.lookup) {
+	if _, err := s.gateway.Open(t.Context(), who, CallParams{Model: "one"}); !errors.Is(err, s.lookup) {
 		t.Errorf("a lookup that failed: %v", err)
 	}
 	if len(s.used) != 0 {
@@ -350,7 +350,7 @@ func TestRefusal(t *testing.T) {
 	} {
 		tt.err.Detail = "100% of it failed."
 		for _, err := range []error{&tt.err, fmt.Errorf("asked: %w", &tt.err)} {
-			got, ok := errors.AsType[*fault.Error](Refusal(err))
+			got, ok := errors.AsType[*fault.Error](AsFault(err))
 			if !ok || got.Kind != tt.kind || got.Code != tt.code || got.Detail != tt.err.Detail || got.RetryAfter != tt.err.RetryAfter {
 				t.Errorf("%+v becomes %+v", tt.err, got)
 			}
@@ -359,10 +359,10 @@ func TestRefusal(t *testing.T) {
 			}
 		}
 	}
-	if err := Refusal(nil); err != nil {
+	if err := AsFault(nil); err != nil {
 		t.Errorf("nothing is refused with %v", err)
 	}
-	if err := Refusal(context.Canceled); err != context.Canceled {
+	if err := AsFault(context.Canceled); err != context.Canceled {
 		t.Errorf("a context's end becomes %v", err)
 	}
 }

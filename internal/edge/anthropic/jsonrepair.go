@@ -20,16 +20,16 @@ import (
 //     object is that object, and anything else is the object {"_raw": …}.
 //
 // The zero value is ready.
-type mender struct {
-	raw   []byte // all that was written
-	at    int    // how much of raw was looked at
-	stack []byte // '{' and '[' that are open
-	state state
-	word  string // what is left of a literal, where one is being read
-	comma bool   // one was read that is not passed on: nothing may follow it
-	begun bool   // the object's first bracket was passed on
-	any   bool   // the outermost object has a member
-	bad   bool
+type jsonRepairer struct {
+	raw          []byte // all that was written
+	at           int    // how much of raw was looked at
+	stack        []byte // '{' and '[' that are open
+	state        state
+	word         string // what is left of a literal, where one is being read
+	pendingComma bool   // one was read that is not passed on: nothing may follow it
+	opened       bool   // the object's first bracket was passed on
+	hasMember    bool   // the outermost object has a member
+	broken       bool
 }
 
 // state is what the mender waits for.
@@ -63,9 +63,9 @@ const (
 )
 
 // write takes in a piece and appends what of it can be passed on.
-func (m *mender) write(out []byte, piece string) []byte {
+func (m *jsonRepairer) write(out []byte, piece string) []byte {
 	m.raw = append(m.raw, piece...)
-	for ; m.at < len(m.raw) && !m.bad; m.at++ {
+	for ; m.at < len(m.raw) && !m.broken; m.at++ {
 		c := m.raw[m.at]
 		if m.state == inString || m.state == inName { // the long ones
 			if end := plainEnd(m.raw[m.at:]); end > 0 {
@@ -94,15 +94,15 @@ func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
 // step takes in one byte.
-func (m *mender) step(out []byte, c byte) []byte {
+func (m *jsonRepairer) step(out []byte, c byte) []byte {
 	switch m.state {
 	case inString, inName:
-		return m.inside(out, c)
+		return m.inString(out, c)
 	case inEscape, inHex1, inHex2, inHex3, inHex4:
 		return m.escape(out, c)
 	case inWord:
 		if c != m.word[0] {
-			m.bad = true
+			m.broken = true
 			return out
 		}
 		if m.word = m.word[1:]; m.word == "" {
@@ -113,7 +113,7 @@ func (m *mender) step(out []byte, c byte) []byte {
 		if m.number(c) {
 			return append(out, c)
 		}
-		if m.bad {
+		if m.broken {
 			return out
 		}
 	}
@@ -123,17 +123,17 @@ func (m *mender) step(out []byte, c byte) []byte {
 	switch m.state {
 	case outside:
 		if c != '{' {
-			m.bad = true
+			m.broken = true
 			return out
 		}
-		m.begun = true
+		m.opened = true
 		return m.open(out, c)
 	case wantName, wantMember:
 		switch {
 		case c == '"':
 			m.state = inName
-			m.any = m.any || len(m.stack) == 1
-			return append(m.separate(out), c)
+			m.hasMember = m.hasMember || len(m.stack) == 1
+			return append(m.flushComma(out), c)
 		case c == '}' && m.state == wantName:
 			return m.close(out, c)
 		}
@@ -146,16 +146,16 @@ func (m *mender) step(out []byte, c byte) []byte {
 		if c == ']' && m.state == wantItem {
 			return m.close(out, c)
 		}
-		return m.value(out, c)
+		return m.beginValue(out, c)
 	case afterValue:
-		return m.after(out, c)
+		return m.afterItem(out, c)
 	}
-	m.bad = true
+	m.broken = true
 	return out
 }
 
-// inside takes in a byte of a string that does not stand for itself.
-func (m *mender) inside(out []byte, c byte) []byte {
+// inString takes in a byte of a string that does not stand for itself.
+func (m *jsonRepairer) inString(out []byte, c byte) []byte {
 	switch {
 	case c == '"' && m.state == inName:
 		m.state = wantColon
@@ -174,7 +174,7 @@ func (m *mender) inside(out []byte, c byte) []byte {
 	return append(out, c)
 }
 
-func (m *mender) escape(out []byte, c byte) []byte {
+func (m *jsonRepairer) escape(out []byte, c byte) []byte {
 	switch m.state {
 	case inEscape:
 		switch {
@@ -187,7 +187,7 @@ func (m *mender) escape(out []byte, c byte) []byte {
 		}
 	default:
 		if !isDigit(c) && (c|0x20 < 'a' || c|0x20 > 'f') {
-			m.bad = true
+			m.broken = true
 			return out
 		}
 		if m.state != inHex4 {
@@ -200,7 +200,7 @@ func (m *mender) escape(out []byte, c byte) []byte {
 }
 
 // resume goes back from an escape to the string that it is in.
-func (m *mender) resume() {
+func (m *jsonRepairer) resume() {
 	m.state = inString
 	if m.word == "n" {
 		m.state = inName
@@ -209,14 +209,14 @@ func (m *mender) resume() {
 }
 
 // number takes in a byte of a number; false where it is none of it.
-func (m *mender) number(c byte) bool {
+func (m *jsonRepairer) number(c byte) bool {
 	to := afterValue
 	switch m.state {
 	case inMinus:
 		if to = inDigits; c == '0' {
 			to = inZero
 		}
-		m.bad = !isDigit(c)
+		m.broken = !isDigit(c)
 	case inZero, inDigits, inFraction, inExponent:
 		switch {
 		case isDigit(c) && m.state != inZero:
@@ -230,26 +230,26 @@ func (m *mender) number(c byte) bool {
 			return false
 		}
 	case inDot:
-		to, m.bad = inFraction, !isDigit(c)
+		to, m.broken = inFraction, !isDigit(c)
 	case inE:
 		if to = inExponent; c == '+' || c == '-' {
 			to = inSign
 		} else {
-			m.bad = !isDigit(c)
+			m.broken = !isDigit(c)
 		}
 	case inSign:
-		to, m.bad = inExponent, !isDigit(c)
+		to, m.broken = inExponent, !isDigit(c)
 	}
-	if m.bad {
+	if m.broken {
 		return false
 	}
 	m.state = to
 	return true
 }
 
-// value begins one.
-func (m *mender) value(out []byte, c byte) []byte {
-	out = m.separate(out)
+// beginValue begins one.
+func (m *jsonRepairer) beginValue(out []byte, c byte) []byte {
+	out = m.flushComma(out)
 	switch {
 	case c == '{' || c == '[':
 		return m.open(out, c)
@@ -268,18 +268,18 @@ func (m *mender) value(out []byte, c byte) []byte {
 	case c == 'n':
 		m.state, m.word = inWord, "null"[1:]
 	default:
-		m.bad = true
+		m.broken = true
 		return out
 	}
 	return append(out, c)
 }
 
-// mostDepth is how deep an input may nest: what reads it may take no more.
-const mostDepth = 200
+// maxDepth is how deep an input may nest: what reads it may take no more.
+const maxDepth = 200
 
-func (m *mender) open(out []byte, c byte) []byte {
-	if len(m.stack) == mostDepth {
-		m.bad, m.state, m.word = true, inWord, "null"
+func (m *jsonRepairer) open(out []byte, c byte) []byte {
+	if len(m.stack) == maxDepth {
+		m.broken, m.state, m.word = true, inWord, "null"
 		return out
 	}
 	m.stack = append(m.stack, c)
@@ -291,7 +291,7 @@ func (m *mender) open(out []byte, c byte) []byte {
 
 // close ends an object or an array. The outermost object's bracket waits for the
 // end: a member may have to be added.
-func (m *mender) close(out []byte, c byte) []byte {
+func (m *jsonRepairer) close(out []byte, c byte) []byte {
 	m.stack = m.stack[:len(m.stack)-1]
 	if len(m.stack) == 0 {
 		m.state = complete
@@ -301,25 +301,25 @@ func (m *mender) close(out []byte, c byte) []byte {
 	return append(out, c)
 }
 
-func (m *mender) after(out []byte, c byte) []byte {
+func (m *jsonRepairer) afterItem(out []byte, c byte) []byte {
 	object := m.stack[len(m.stack)-1] == '{'
 	switch {
 	case c == ',' && object:
-		m.state, m.comma = wantMember, true
+		m.state, m.pendingComma = wantMember, true
 	case c == ',':
-		m.state, m.comma = wantValue, true
+		m.state, m.pendingComma = wantValue, true
 	case c == '}' && object, c == ']' && !object:
 		return m.close(out, c)
 	default:
-		m.bad = true
+		m.broken = true
 	}
 	return out
 }
 
-// separate passes on the comma that waited for what follows it.
-func (m *mender) separate(out []byte) []byte {
-	if m.comma {
-		m.comma = false
+// flushComma passes on the comma that waited for what follows it.
+func (m *jsonRepairer) flushComma(out []byte) []byte {
+	if m.pendingComma {
+		m.pendingComma = false
 		return append(out, ',')
 	}
 	return out
@@ -329,25 +329,25 @@ func (m *mender) separate(out []byte) []byte {
 const rawMember = `"_raw":`
 
 // end appends what makes an object of what was passed on.
-func (m *mender) end(out []byte) []byte {
-	if m.state == complete && !m.bad {
+func (m *jsonRepairer) end(out []byte) []byte {
+	if m.state == complete && !m.broken {
 		return append(out, '}')
 	}
-	if !m.begun {
-		return m.other(out)
+	if !m.opened {
+		return m.wrapNonObject(out)
 	}
-	out = m.finish(out)
+	out = m.closeValue(out)
 	for i := len(m.stack) - 1; i > 0; i-- {
 		out = append(out, m.stack[i]+2) // the bracket that closes it
 	}
-	if m.any {
+	if m.hasMember {
 		out = append(out, ',')
 	}
 	return append(appendString(append(out, rawMember...), string(m.raw)), '}')
 }
 
-// finish ends the value that was begun last.
-func (m *mender) finish(out []byte) []byte {
+// closeValue ends the value that was begun last.
+func (m *jsonRepairer) closeValue(out []byte) []byte {
 	switch m.state {
 	case inEscape:
 		out = append(out, '\\')
@@ -364,7 +364,7 @@ func (m *mender) finish(out []byte) []byte {
 	case wantColon:
 		return append(out, ":null"...)
 	case wantValue:
-		if !m.comma {
+		if !m.pendingComma {
 			return append(out, "null"...)
 		}
 	case inWord:
@@ -375,8 +375,8 @@ func (m *mender) finish(out []byte) []byte {
 	return out
 }
 
-// other makes an object of what does not begin like one.
-func (m *mender) other(out []byte) []byte {
+// wrapNonObject makes an object of what does not begin like one.
+func (m *jsonRepairer) wrapNonObject(out []byte) []byte {
 	text := bytes.TrimSpace(m.raw)
 	if len(text) == 0 || string(text) == "null" {
 		return append(out, "{}"...)
@@ -392,8 +392,8 @@ func (m *mender) other(out []byte) []byte {
 	return append(appendString(append(append(out, '{'), rawMember...), string(m.raw)), '}')
 }
 
-// mended gives the input of a whole call.
-func mended(out []byte, arguments string) []byte {
-	var m mender
+// repairJSON gives the input of a whole call.
+func repairJSON(out []byte, arguments string) []byte {
+	var m jsonRepairer
 	return m.end(m.write(out, arguments))
 }

@@ -9,9 +9,9 @@ import (
 	"agentd/internal/kernel/model"
 )
 
-// Ask makes the model call of a request. Errors: fault.Invalid with every field
+// ToRequest makes the model call of a request. Errors: fault.Invalid with every field
 // that cannot be read.
-func (r *Request) Ask() (model.Request, error) {
+func (r *Request) ToRequest() (model.Request, error) {
 	t, tools := r.Prompt.read()
 	req := model.Request{
 		Messages: t.out, Tools: tools, MaxTokens: r.MaxTokens, Temperature: r.Temperature, TopP: r.TopP, Stop: r.StopSequences,
@@ -28,15 +28,15 @@ func (r *Request) Ask() (model.Request, error) {
 			}
 		}
 	}
-	r.choose(&req, t)
-	r.shape(&req)
+	r.applyToolChoice(&req, t)
+	r.applyFormat(&req)
 	return req, t.err()
 }
 
 // read makes the conversation and the tools.
-func (p *Prompt) read() (*turns, []model.ToolSpec) {
-	t := &turns{}
-	t.conversation(p)
+func (p *Prompt) read() (*messageBuilder, []model.ToolSpec) {
+	t := &messageBuilder{}
+	t.addPrompt(p)
 	var specs []model.ToolSpec
 	for i := range p.Tools {
 		tool := &p.Tools[i]
@@ -63,8 +63,8 @@ func (p *Prompt) read() (*turns, []model.ToolSpec) {
 	return t, specs
 }
 
-// choose says whether tools are to be called.
-func (r *Request) choose(req *model.Request, t *turns) {
+// applyToolChoice says whether tools are to be called.
+func (r *Request) applyToolChoice(req *model.Request, t *messageBuilder) {
 	c := r.ToolChoice
 	if c == nil {
 		return
@@ -94,9 +94,9 @@ func (r *Request) choose(req *model.Request, t *turns) {
 	}
 }
 
-// think tells the model how much it may think, where it is known how it wants to
+// applyThinkingBudget tells the model how much it may think, where it is known how it wants to
 // be told.
-func (r *Request) think(req *model.Request, takes model.Capabilities) {
+func (r *Request) applyThinkingBudget(req *model.Request, takes model.Capabilities) {
 	if r.Thinking == nil || r.Thinking.Type != "enabled" || r.Thinking.Budget == nil || *r.Thinking.Budget <= 0 {
 		return
 	}

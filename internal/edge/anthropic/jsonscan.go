@@ -25,7 +25,7 @@ func members(v []byte) iter.Seq2[string, []byte] {
 			if !yield(string(name), v[at:end]) {
 				return
 			}
-			at = next(v, end)
+			at = skipComma(v, end)
 		}
 	}
 }
@@ -39,13 +39,13 @@ func elements(v []byte) iter.Seq2[int, []byte] {
 			if !yield(i, v[at:end]) {
 				return
 			}
-			at = next(v, end)
+			at = skipComma(v, end)
 		}
 	}
 }
 
-// next passes over the comma behind a value, if there is one.
-func next(v []byte, at int) int {
+// skipComma passes over the comma behind a value, if there is one.
+func skipComma(v []byte, at int) int {
 	if at = skipSpace(v, at); v[at] == ',' {
 		return skipSpace(v, at+1)
 	}

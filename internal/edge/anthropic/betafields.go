@@ -9,10 +9,10 @@ import (
 	"agentd/internal/kernel/model"
 )
 
-// Newer is what the vendor's newer clients send that cannot be ignored without
+// BetaFields is what the vendor's newer clients send that cannot be ignored without
 // giving a wrong answer. What is of another shape than theirs is ignored like
 // everything that is not known.
-type Newer struct {
+type BetaFields struct {
 	_ struct{} `json:"-" name:"MessagesNewer"`
 
 	Thread       schema.Any `json:"thread,omitzero" doc:"The type create is as if absent. The type continue is refused with the error_code thread_not_found, at which clients send the whole conversation."`
@@ -24,20 +24,20 @@ type Newer struct {
 // conversation is not kept by the server, and must be sent whole.
 const codeNoThread = "thread_not_found"
 
-// continued refuses to go on from what was said before: no conversation is kept,
+// checkThread refuses to go on from what was said before: no conversation is kept,
 // and the message alone would be answered as if it were the first.
-func (n *Newer) continued() error {
+func (n *BetaFields) checkThread() error {
 	var thread struct {
 		Type string `json:"type"`
 	}
-	if !readShape(n.Thread, &thread) || thread.Type != "continue" {
+	if !decodeObject(n.Thread, &thread) || thread.Type != "continue" {
 		return nil
 	}
 	return fault.New(fault.NotFound, codeNoThread, "Conversations are not kept here; send all of its messages, with the thread type create or without a thread.")
 }
 
-// shape tells the model which JSON it is to answer with.
-func (n *Newer) shape(req *model.Request) {
+// applyFormat tells the model which JSON it is to answer with.
+func (n *BetaFields) applyFormat(req *model.Request) {
 	type format struct {
 		Type   string         `json:"type"`
 		Schema jsontext.Value `json:"schema"`
@@ -45,8 +45,8 @@ func (n *Newer) shape(req *model.Request) {
 	var asked struct {
 		Format format `json:"format"`
 	}
-	if !readShape(n.OutputConfig, &asked) || asked.Format.Type == "" {
-		_ = readShape(n.OutputFormat, &asked.Format)
+	if !decodeObject(n.OutputConfig, &asked) || asked.Format.Type == "" {
+		_ = decodeObject(n.OutputFormat, &asked.Format)
 	}
 	if asked.Format.Type != "json_schema" || asked.Format.Schema.Kind() != '{' {
 		return
@@ -58,7 +58,7 @@ func (n *Newer) shape(req *model.Request) {
 	req.Extra["response_format"] = append(b, `}}`...)
 }
 
-// readShape reads an object that may be absent or of another shape.
-func readShape(v schema.Any, into any) bool {
+// decodeObject reads an object that may be absent or of another shape.
+func decodeObject(v schema.Any, into any) bool {
 	return jsontext.Value(v).Kind() == '{' && json.Unmarshal(v, into) == nil
 }

@@ -16,8 +16,8 @@ var errTooManyCalls = errors.New("modelwire: the answer calls more than 128 tool
 
 const maxCalls = 128
 
-// calls puts tool calls together from their pieces.
-type calls struct {
+// callAssembler puts tool calls together from their pieces.
+type callAssembler struct {
 	all    []*pendingCall
 	seen   map[string]bool // ids that were given out
 	at     int             // which of them is shown now, piece by piece
@@ -26,20 +26,20 @@ type calls struct {
 }
 
 type pendingCall struct {
-	index     int    // as the endpoint counts; -1: it does not
-	id, name  string // as the endpoint says
-	public    string // the id that it has in the answer; "": none yet
-	sealed    bool   // it was shown as a whole, and takes no more
-	arguments strings.Builder
-	looked    int // how long they were when they were last found not to be whole
-	looks     int
+	index        int    // as the endpoint counts; -1: it does not
+	id, name     string // as the endpoint says
+	publicID     string // the id that it has in the answer; "": none yet
+	sealed       bool   // it was shown as a whole, and takes no more
+	arguments    strings.Builder
+	validatedLen int // how long they were when they were last found not to be whole
+	validations  int
 }
 
 // add takes in a piece. A piece belongs to the call with its index; without an
 // index, to the call with its id, or to the last one. It begins a new call
 // where there is none, and where it has a name and another id: some endpoints
 // count every call as the first.
-func (c *calls) add(piece *toolCall) error {
+func (c *callAssembler) add(piece *toolCall) error {
 	id, name := string(piece.ID), string(piece.Function.Name)
 	call := c.find(piece.Index, id, name)
 	if call == nil {
@@ -58,14 +58,14 @@ func (c *calls) add(piece *toolCall) error {
 	if call.id == "" {
 		call.id = id
 	}
-	if name != call.name && call.public == "" { // some repeat it with every piece
+	if name != call.name && call.publicID == "" { // some repeat it with every piece
 		call.name += name
 	}
 	call.arguments.WriteString(string(piece.Function.Arguments))
 	return nil
 }
 
-func (c *calls) find(index *int, id, name string) *pendingCall {
+func (c *callAssembler) find(index *int, id, name string) *pendingCall {
 	for _, call := range slices.Backward(c.all) {
 		switch {
 		case index != nil:
@@ -86,16 +86,16 @@ func (c *calls) find(index *int, id, name string) *pendingCall {
 	return nil
 }
 
-// show passes on what can be passed on: the calls one after the other, each as
+// emit passes on what can be passed on: the calls one after the other, each as
 // its pieces come. A call is over when the answer is (all), or when another has
 // begun and its arguments are whole; until then the others wait, because
 // endpoints may mix the pieces of several. A call begins with the first piece of
 // its arguments: until then its name may grow.
-func (c *calls) show(give func(model.Delta), all bool) {
+func (c *callAssembler) emit(give func(model.Delta), all bool) {
 	for ; c.at < len(c.all); c.at++ {
 		call := c.all[c.at]
 		arguments := call.arguments.String()
-		over := all || c.at < len(c.all)-1 && call.whole(arguments)
+		over := all || c.at < len(c.all)-1 && call.complete(arguments)
 		switch {
 		case call.name == "" && all:
 			continue // it cannot be made
@@ -105,7 +105,7 @@ func (c *calls) show(give func(model.Delta), all bool) {
 			arguments = noArguments
 		}
 		d := model.CallDelta{Index: c.shown, Arguments: arguments[c.passed:]}
-		if call.public == "" {
+		if call.publicID == "" {
 			d.ID, d.Name = c.name(call), call.name
 		}
 		if d.ID != "" || d.Arguments != "" {
@@ -120,17 +120,17 @@ func (c *calls) show(give func(model.Delta), all bool) {
 	}
 }
 
-// mostLooks is how often a call is looked at to see whether it is whole: an
+// maxValidations is how often a call is looked at to see whether it is whole: an
 // endpoint that mixes the pieces of calls could have us do that for ever.
-const mostLooks = 32
+const maxValidations = 32
 
-// whole says whether nothing can be missing of a call's arguments.
-func (p *pendingCall) whole(arguments string) bool {
-	if p.looked == len(arguments) || p.looks == mostLooks {
+// complete says whether nothing can be missing of a call's arguments.
+func (p *pendingCall) complete(arguments string) bool {
+	if p.validatedLen == len(arguments) || p.validations == maxValidations {
 		return false
 	}
-	p.looked = len(arguments)
-	p.looks++
+	p.validatedLen = len(arguments)
+	p.validations++
 	return jsontext.Value(arguments).IsValid()
 }
 
@@ -139,22 +139,22 @@ const noArguments = "{}"
 
 // name gives a call the id that it has in the answer: its own, or one that we
 // make where it has none, or another call has the same.
-func (c *calls) name(call *pendingCall) string {
-	if call.public == "" {
-		if call.public = call.id; call.id == "" || c.seen[call.id] {
-			call.public = "call_" + ident.New()
+func (c *callAssembler) name(call *pendingCall) string {
+	if call.publicID == "" {
+		if call.publicID = call.id; call.id == "" || c.seen[call.id] {
+			call.publicID = "call_" + ident.New()
 		}
 		if c.seen == nil {
 			c.seen = map[string]bool{}
 		}
-		c.seen[call.public] = true
+		c.seen[call.publicID] = true
 	}
-	return call.public
+	return call.publicID
 }
 
 // finished gives the calls, each with an id of its own. Calls without a name
 // cannot be made and are dropped.
-func (c *calls) finished() (done []model.ToolCall) {
+func (c *callAssembler) finished() (done []model.ToolCall) {
 	for _, call := range c.all {
 		if call.name == "" {
 			continue

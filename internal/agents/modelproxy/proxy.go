@@ -31,8 +31,8 @@ type Client interface {
 	model.Forwarder
 }
 
-// Gateway is the proxy. It is safe for concurrent use.
-type Gateway struct {
+// Proxy is the proxy. It is safe for concurrent use.
+type Proxy struct {
 	Models Models
 	Client Client
 	Plans  quota.Proxy
@@ -43,23 +43,23 @@ type Gateway struct {
 	Fallback string
 }
 
-// Ask says what somebody wants to have asked.
-type Ask struct {
+// CallParams says what somebody wants to have asked.
+type CallParams struct {
 	Model   string // <provider>/<model>, or a bare name of the default provider; "" is not allowed
 	Source  string // one of quota.ProxySources
 	AgentID string // whom the use is counted for, where an agent's; "": none
 }
 
-// CountedFor is what requests say of whom a call is counted for.
-type CountedFor struct {
+// Attribution is what requests say of whom a call is counted for.
+type Attribution struct {
 	AgentID string `header:"X-Agent-Id" doc:"The agent whom the use is counted for."`
 }
 
 // Call is a call that was let through. It belongs to one goroutine.
 type Call struct {
-	g      *Gateway
-	who    authz.Caller
-	ask    Ask
+	proxy  *Proxy
+	caller authz.Caller
+	params CallParams
 	target model.Target
 }
 
@@ -67,21 +67,21 @@ type Call struct {
 // the code model_not_found for a model that is none; fault.NotFound for an agent
 // that is none; fault.Unsupported where no model is configured; the refusals of
 // quota.Proxy.
-func (g *Gateway) Open(ctx context.Context, who authz.Caller, ask Ask) (*Call, error) {
+func (g *Proxy) Open(ctx context.Context, who authz.Caller, ask CallParams) (*Call, error) {
 	if err := g.checkAgent(ctx, who.TenantID, ask.AgentID); err != nil {
 		return nil, err
 	}
 	target, err := g.Models.Resolve(ctx, who.TenantID, model.Spec{ModelRef: ask.Model})
 	if err != nil {
-		return nil, unknown(ask.Model, err)
+		return nil, unknownModel(ask.Model, err)
 	}
 	if err := g.Plans.MayProxy(ctx, who.TenantID, &target); err != nil {
 		return nil, err
 	}
-	return &Call{g: g, who: who, ask: ask, target: target}, nil
+	return &Call{proxy: g, caller: who, params: ask, target: target}, nil
 }
 
-func (g *Gateway) checkAgent(ctx context.Context, tenant, id string) error {
+func (g *Proxy) checkAgent(ctx context.Context, tenant, id string) error {
 	switch {
 	case id == "":
 		return nil
@@ -107,7 +107,7 @@ func (c *Call) Generate(ctx context.Context, req model.Request, sink func(model.
 			sink(d)
 		}
 	}
-	resp, answered, err := model.GenerateWithFallback(ctx, attempts{c}, req, c.fallback(ctx), watched)
+	resp, answered, err := model.GenerateWithFallback(ctx, targetTracker{c}, req, c.fallback(ctx), watched)
 	c.target = answered
 	switch {
 	case err == nil:
@@ -115,7 +115,7 @@ func (c *Call) Generate(ctx context.Context, req model.Request, sink func(model.
 	case given > 0: // what broke off costs too
 		c.Used(model.Usage{InputTokens: model.EstimateInput(req), OutputTokens: (given + 3) / 4, Estimated: true})
 	}
-	return resp, Refusal(err)
+	return resp, AsFault(err)
 }
 
 // Forward passes a chat completion on, and asks the fallback where the endpoint
@@ -124,55 +124,55 @@ func (c *Call) Generate(ctx context.Context, req model.Request, sink func(model.
 // the sink's; the context's.
 func (c *Call) Forward(ctx context.Context, f model.Forward, sink func([]byte) error) (*model.Response, error) {
 	f.Target = c.target
-	out, answered, err := model.ForwardWithFallback(ctx, attempts{c}, f, c.fallback(ctx), sink)
+	out, answered, err := model.ForwardWithFallback(ctx, targetTracker{c}, f, c.fallback(ctx), sink)
 	c.target = answered
 	if err == nil || out.Usage != (model.Usage{}) { // what broke off costs too
 		c.Used(out.Usage)
 	}
 	if err != nil {
-		return nil, Refusal(err)
+		return nil, AsFault(err)
 	}
 	return out.Response, nil
 }
 
-// attempts is the client of one call: while an endpoint is asked it is the
+// targetTracker is the client of one call: while an endpoint is asked it is the
 // call's target, so that whoever gets the first piece can say whose it is.
-type attempts struct{ c *Call }
+type targetTracker struct{ c *Call }
 
 // Generate implements [model.Client].
-func (a attempts) Generate(ctx context.Context, req model.Request, sink func(model.Delta)) (model.Response, error) {
+func (a targetTracker) Generate(ctx context.Context, req model.Request, sink func(model.Delta)) (model.Response, error) {
 	a.c.target = req.Target
-	return a.c.g.Client.Generate(ctx, req, sink)
+	return a.c.proxy.Client.Generate(ctx, req, sink)
 }
 
 // Forward implements [model.Forwarder].
-func (a attempts) Forward(ctx context.Context, f model.Forward, sink func([]byte) error) (model.Forwarded, error) {
+func (a targetTracker) Forward(ctx context.Context, f model.Forward, sink func([]byte) error) (model.Forwarded, error) {
 	a.c.target = f.Target
-	return a.c.g.Client.Forward(ctx, f, sink)
+	return a.c.proxy.Client.Forward(ctx, f, sink)
 }
 
 // Used counts what the call used up.
 func (c *Call) Used(u model.Usage) {
 	use := quota.Called(c.target, u)
-	use.AgentID, use.KeyID, use.Source = c.ask.AgentID, c.who.KeyID, c.ask.Source
-	c.g.Plans.Proxied(c.who.TenantID, use)
+	use.AgentID, use.KeyID, use.Source = c.params.AgentID, c.caller.KeyID, c.params.Source
+	c.proxy.Plans.Proxied(c.caller.TenantID, use)
 }
 
 // fallback gives the model to ask next; nil: there is none. It is not asked what
 // the first one refused for its content.
 func (c *Call) fallback(ctx context.Context) *model.Fallback {
-	if c.g.Fallback == "" {
+	if c.proxy.Fallback == "" {
 		return nil
 	}
-	other, err := c.g.Models.Resolve(ctx, c.who.TenantID, model.Spec{ModelRef: c.g.Fallback})
+	other, err := c.proxy.Models.Resolve(ctx, c.caller.TenantID, model.Spec{ModelRef: c.proxy.Fallback})
 	if err != nil || other.Provider == c.target.Provider && other.Model == c.target.Model {
 		return nil
 	}
 	return &model.Fallback{Target: other, After: func(e *model.Error) bool { return kindOf(e) != fault.Malformed || e.Status == 404 }}
 }
 
-// unknown is the refusal of a model that cannot be found.
-func unknown(name string, err error) error {
+// unknownModel is the refusal of a model that cannot be found.
+func unknownModel(name string, err error) error {
 	e, ok := errors.AsType[*model.Error](err)
 	if !ok {
 		return err
@@ -180,9 +180,9 @@ func unknown(name string, err error) error {
 	return fault.New(fault.Malformed, codeNoModel, "There is no model %q. %s", name, e.Detail).Because(e)
 }
 
-// Refusal is what callers are told of a model call that failed. Errors that
+// AsFault is what callers are told of a model call that failed. Errors that
 // are none of a model's pass unchanged, and nil does.
-func Refusal(err error) error {
+func AsFault(err error) error {
 	e, ok := errors.AsType[*model.Error](err)
 	if !ok {
 		return err

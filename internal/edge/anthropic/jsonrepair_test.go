@@ -42,7 +42,7 @@ func TestMended(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got := string(mended(nil, tt.wrote))
+			got := string(repairJSON(nil, tt.wrote))
 			if got != tt.want {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
 			}
@@ -63,12 +63,12 @@ func FuzzMender(f *testing.F) {
 		f.Add(seed, uint8(3))
 	}
 	f.Fuzz(func(t *testing.T, wrote string, step uint8) {
-		whole := string(mended(nil, wrote))
+		whole := string(repairJSON(nil, wrote))
 		v := jsontext.Value(whole)
 		if !v.IsValid(lenient...) || v.Kind() != '{' {
 			t.Fatalf("%q becomes %s", wrote, whole)
 		}
-		var m mender
+		var m jsonRepairer
 		var out []byte
 		for rest := wrote; rest != ""; {
 			n := min(len(rest), int(step)+1)
@@ -97,5 +97,5 @@ func deep(s string) bool {
 			depth++
 		}
 	}
-	return depth >= mostDepth
+	return depth >= maxDepth
 }

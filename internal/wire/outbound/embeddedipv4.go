@@ -14,11 +14,11 @@ var (
 	sixToFour  = netip.MustParsePrefix("2002::/16")       // RFC 3056
 )
 
-// carried gives the IPv4 address that packets to an IPv6 address end at, once a
+// embeddedIPv4 gives the IPv4 address that packets to an IPv6 address end at, once a
 // gateway unpacks them. Mapped addresses are no business of it: the kernel
 // unpacks those. A NAT64 with a prefix of its operator's own cannot be told from
 // any other network.
-func carried(addr netip.Addr) (netip.Addr, bool) {
+func embeddedIPv4(addr netip.Addr) (netip.Addr, bool) {
 	if !addr.Is6() {
 		return netip.Addr{}, false
 	}

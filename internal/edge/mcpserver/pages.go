@@ -8,9 +8,9 @@ import (
 	"agentd/internal/base/authz"
 )
 
-// start sends a person to the authorization server.
-func (s *Server) start(w http.ResponseWriter, r *http.Request, _ authz.Caller) error {
-	location, err := s.People.Start(r.Context(), r.URL.Query().Get("state"))
+// startAuthorization sends a person to the authorization server.
+func (s *Server) startAuthorization(w http.ResponseWriter, r *http.Request, _ authz.Caller) error {
+	location, err := s.Authorizations.Start(r.Context(), r.URL.Query().Get("state"))
 	if err != nil {
 		return err
 	}
@@ -22,16 +22,16 @@ func (s *Server) start(w http.ResponseWriter, r *http.Request, _ authz.Caller) e
 	return nil
 }
 
-var done = template.Must(template.New("done").Parse(`<!doctype html>
+var donePage = template.Must(template.New("done").Parse(`<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>Authorized</title>
 <body style="font-family: system-ui; max-width: 40em; margin: 4em auto">
 <h1>{{.}} is authorized</h1><p>Agents can use it now, and runs that waited for it go on. You can close this window.</p></body></html>
 `))
 
-// back takes a person back and says that all is well.
-func (s *Server) back(w http.ResponseWriter, r *http.Request, _ authz.Caller) error {
+// finishAuthorization takes a person back and says that all is well.
+func (s *Server) finishAuthorization(w http.ResponseWriter, r *http.Request, _ authz.Caller) error {
 	q := r.URL.Query()
-	server, err := s.People.Finish(r.Context(), mcp.Answer{State: q.Get("state"), Code: q.Get("code"), Error: q.Get("error"), Issuer: q.Get("iss")})
+	server, err := s.Authorizations.Finish(r.Context(), mcp.CallbackParams{State: q.Get("state"), Code: q.Get("code"), Error: q.Get("error"), Issuer: q.Get("iss")})
 	if err != nil {
 		return err
 	}
@@ -40,5 +40,5 @@ func (s *Server) back(w http.ResponseWriter, r *http.Request, _ authz.Caller) er
 	h.Set("Cache-Control", "no-store")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'")
-	return done.Execute(w, server)
+	return donePage.Execute(w, server)
 }

@@ -44,8 +44,8 @@ func newModelCompletion(id, name string, created time.Time, r *model.Response) *
 	}
 }
 
-// whole is a whole answer as the events of a stream.
-func (c *chunker) whole(done *ModelCompletion, r *model.Response, usage bool) (wire []byte, err error) {
+// events is a whole answer as the events of a stream.
+func (c *chunker) events(done *ModelCompletion, r *model.Response, usage bool) (wire []byte, err error) {
 	send := func(chunk []byte) { wire = route.Frame{Data: chunk}.AppendWire(wire) }
 	send(c.role())
 	if r.Thinking != "" {

@@ -31,7 +31,7 @@ func TestThreadsAreNotKept(t *testing.T) {
 		`,"thread":{"type":"create"}`: false,
 		`,"thread":{"type":"continue","previous_message_id":"msg_1"}`: true,
 	} {
-		err := decodeNewer(t, more).continued()
+		err := decodeNewer(t, more).checkThread()
 		if refused != fault.Is(err, fault.NotFound) || !refused && err != nil {
 			t.Errorf("%s: %v", more, err)
 		}
@@ -62,7 +62,7 @@ func TestOutputFormats(t *testing.T) {
 		`,"output_config":{"format":7}`:                                  "",
 		`,"tools":[{"name":"f"}],"tool_choice":{"type":"auto","disable_parallel_tool_use":true},"output_format":` + format: want,
 	} {
-		ask, err := decodeNewer(t, more).Ask()
+		ask, err := decodeNewer(t, more).ToRequest()
 		if got := string(ask.Extra["response_format"]); err != nil || got != want {
 			t.Errorf("%s: %s, %v", more, got, err)
 		}

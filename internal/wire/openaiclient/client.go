@@ -76,11 +76,11 @@ func (c *Client) Generate(ctx context.Context, req model.Request, sink func(mode
 // generate repeats the call for as long as that can help.
 func (c *Client) generate(ctx context.Context, req *model.Request, sink func(model.Delta)) (resp model.Response, err error) {
 	began := time.Now()
-	err = c.repeated(ctx, req, func(style dialect) (bool, error) {
+	err = c.retry(ctx, req, func(style dialect) (bool, error) {
 		a := answer{sink: sink, detailed: req.Detailed && sink != nil, began: began, max: c.MaxAnswer}
-		err := c.attempt(ctx, req, c.completions(encode(req, sink != nil, style), sink != nil, req.Budget), func(in *patientReader) error {
+		err := c.attempt(ctx, req, c.completions(encode(req, sink != nil, style), sink != nil, req.Budget), func(in *timedReader) error {
 			if a.detailed {
-				in.pause = a.pause
+				in.pause = a.flush
 			}
 			return readAnswer(in, &a)
 		})
@@ -92,10 +92,10 @@ func (c *Client) generate(ctx context.Context, req *model.Request, sink func(mod
 	return resp, err
 }
 
-// repeated tries a call for as long as that can help: again where the endpoint
+// retry tries a call for as long as that can help: again where the endpoint
 // failed before something of its answer was given out, and in another dialect
 // where it refused the one that it was asked in.
-func (c *Client) repeated(ctx context.Context, req *model.Request, try func(dialect) (delivered bool, err error)) error {
+func (c *Client) retry(ctx context.Context, req *model.Request, try func(dialect) (delivered bool, err error)) error {
 	began := time.Now()
 	style := c.dialects.of(&req.Target, began)
 	usual := style
@@ -114,15 +114,15 @@ func (c *Client) repeated(ctx context.Context, req *model.Request, try func(dial
 		if delivered {
 			failure.Retryable = false
 		}
-		if other, ok := style.after(failure, req); ok && !delivered {
+		if other, ok := style.adapt(failure, req); ok && !delivered {
 			style = other
 			attempt--
 			continue
 		}
-		if errors.Is(err, errSilent) || errors.Is(err, errEndless) {
+		if errors.Is(err, errIdle) || errors.Is(err, errDeadline) {
 			return failure
 		}
-		if err := c.rest(ctx, attempt, failure); err != nil {
+		if err := c.waitRetry(ctx, attempt, failure); err != nil {
 			return err
 		}
 	}
@@ -130,13 +130,13 @@ func (c *Client) repeated(ctx context.Context, req *model.Request, try func(dial
 
 // completions is the question for a chat completion. budget is the time for
 // all of it; 0: the client's times.
-func (c *Client) completions(body []byte, stream bool, budget time.Duration) question {
-	q := question{path: "/chat/completions", body: body, times: times{c.PlainTimeout, c.IdleTimeout, c.AnswerTimeout}}
+func (c *Client) completions(body []byte, stream bool, budget time.Duration) endpointRequest {
+	q := endpointRequest{path: "/chat/completions", body: body, timeouts: timeouts{c.PlainTimeout, c.IdleTimeout, c.AnswerTimeout}}
 	if stream {
-		q.accept, q.times.begin = "text/event-stream", c.HeaderTimeout
+		q.accept, q.timeouts.begin = "text/event-stream", c.HeaderTimeout
 	}
 	if budget > 0 {
-		q.times = times{budget, budget, budget}
+		q.timeouts = timeouts{budget, budget, budget}
 	}
 	return q
 }

@@ -10,11 +10,11 @@ import (
 	"agentd/internal/base/ident"
 )
 
-// mend gives what is passed on of a chunk or an answer whose tool calls a client
+// fillCallIDs gives what is passed on of a chunk or an answer whose tool calls a client
 // could not put together or answer: each call gets an id where it begins, and an
 // index where it is streamed. All else stays as it is.
-func (r *relay) mend(data []byte, c *completion) ([]byte, error) {
-	if !r.lacks(c) {
+func (r *relay) fillCallIDs(data []byte, c *completion) ([]byte, error) {
+	if !r.lacksCallIDs(c) {
 		return data, nil
 	}
 	var top, choice, said map[string]jsontext.Value
@@ -33,19 +33,19 @@ func (r *relay) mend(data []byte, c *completion) ([]byte, error) {
 		if json.Unmarshal(raw, &call, lenient) != nil || call == nil {
 			return nil, errGarbage
 		}
-		r.complete(call)
-		calls[i] = render(call)
+		r.fillCall(call)
+		calls[i] = mustMarshal(call)
 	}
-	said["tool_calls"] = render(calls)
-	choice[member] = render(said)
-	choices[0] = render(choice)
-	top["choices"] = render(choices)
-	return render(top), nil
+	said["tool_calls"] = mustMarshal(calls)
+	choice[member] = mustMarshal(said)
+	choices[0] = mustMarshal(choice)
+	top["choices"] = mustMarshal(choices)
+	return mustMarshal(top), nil
 }
 
-// lacks says whether a call has no id where it begins, or no index. Calls of the
+// lacksCallIDs says whether a call has no id where it begins, or no index. Calls of the
 // first choice are looked at: others were not asked for.
-func (r *relay) lacks(c *completion) bool {
+func (r *relay) lacksCallIDs(c *completion) bool {
 	if len(c.Choices) == 0 {
 		return false
 	}
@@ -55,17 +55,17 @@ func (r *relay) lacks(c *completion) bool {
 	found := false
 	for i := range c.Choices[0].Delta.ToolCalls {
 		call := &c.Choices[0].Delta.ToolCalls[i]
-		if call.Index == nil || !r.begun(*call.Index) && call.ID == "" {
+		if call.Index == nil || !r.seen(*call.Index) && call.ID == "" {
 			found = true
 			continue
 		}
-		r.begin(*call.Index)
+		r.markSeen(*call.Index)
 	}
 	return found
 }
 
-// complete adds what a call lacks.
-func (r *relay) complete(call map[string]jsontext.Value) {
+// fillCall adds what a call lacks.
+func (r *relay) fillCall(call map[string]jsontext.Value) {
 	id := []byte(`"call_` + ident.New() + `"`)
 	known := call["id"].Kind() == '"' && len(call["id"]) > 2
 	if !r.f.Stream {
@@ -76,34 +76,34 @@ func (r *relay) complete(call map[string]jsontext.Value) {
 	}
 	var index int
 	if json.Unmarshal(call["index"], &index) != nil || call["index"].Kind() != '0' {
-		index = len(r.first)
+		index = len(r.idSeen)
 		if !known && index > 0 { // it goes on with the last one
 			index--
 		}
-		call["index"] = render(index)
+		call["index"] = mustMarshal(index)
 	}
-	if !r.begun(index) && !known {
+	if !r.seen(index) && !known {
 		call["id"] = id
 	}
-	r.begin(index)
+	r.markSeen(index)
 }
 
-func (r *relay) begun(index int) bool {
-	return index >= 0 && index < len(r.first) && r.first[index]
+func (r *relay) seen(index int) bool {
+	return index >= 0 && index < len(r.idSeen) && r.idSeen[index]
 }
 
-func (r *relay) begin(index int) {
+func (r *relay) markSeen(index int) {
 	if index < 0 || index >= maxCalls {
 		return
 	}
-	for len(r.first) <= index {
-		r.first = append(r.first, false)
+	for len(r.idSeen) <= index {
+		r.idSeen = append(r.idSeen, false)
 	}
-	r.first[index] = true
+	r.idSeen[index] = true
 }
 
-// render writes what was read just before, which always succeeds.
-func render(v any) jsontext.Value {
+// mustMarshal writes what was read just before, which always succeeds.
+func mustMarshal(v any) jsontext.Value {
 	b, err := json.Marshal(v, lenient, json.Deterministic(true))
 	if err != nil {
 		panic(err)

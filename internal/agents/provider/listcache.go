@@ -29,24 +29,24 @@ type listKey struct {
 	key      [sha256.Size]byte
 }
 
-// listed is what an endpoint answered.
-type listed struct {
+// modelListing is what an endpoint answered.
+type modelListing struct {
 	models []model.Listed
 	failed string // a sentence; "": it did not
 }
 
-// lists holds what endpoints answered. Callers that come at once share one
+// listCache holds what endpoints answered. Callers that come at once share one
 // question.
-type lists struct {
+type listCache struct {
 	lister model.Lister
-	cache  *cache.Cache[listKey, *listed]
+	cache  *cache.Cache[listKey, *modelListing]
 }
 
-func newLists(lister model.Lister, elapsed func() time.Duration) *lists {
-	return &lists{lister: lister, cache: cache.New(cache.Options[listKey, *listed]{
+func newLists(lister model.Lister, elapsed func() time.Duration) *listCache {
+	return &listCache{lister: lister, cache: cache.New(cache.Options[listKey, *modelListing]{
 		Weight: maxModels,
-		Weigh:  func(_ listKey, l *listed) uint32 { return uint32(len(l.models)) + 10 },
-		Lasts: func(l *listed) time.Duration {
+		Weigh:  func(_ listKey, l *modelListing) uint32 { return uint32(len(l.models)) + 10 },
+		Lasts: func(l *modelListing) time.Duration {
 			if l.failed != "" {
 				return failedFor
 			}
@@ -56,18 +56,18 @@ func newLists(lister model.Lister, elapsed func() time.Duration) *lists {
 	})}
 }
 
-// of asks an endpoint, unless somebody did lately.
-func (l *lists) of(ctx context.Context, tenant string, to model.Target) (*listed, error) {
+// get asks an endpoint, unless somebody did lately.
+func (l *listCache) get(ctx context.Context, tenant string, to model.Target) (*modelListing, error) {
 	if !to.OwnKey && !to.Guarded {
 		tenant = ""
 	}
 	key := listKey{tenant, to.Provider, to.BaseURL, sha256.Sum256([]byte(to.APIKey.Reveal()))}
-	return l.cache.Load(ctx, key, func(ctx context.Context, _ listKey) (*listed, error) {
+	return l.cache.Load(ctx, key, func(ctx context.Context, _ listKey) (*modelListing, error) {
 		// Others wait for it too. It ends by itself: the port bounds it.
 		models, err := l.lister.ListModels(context.WithoutCancel(ctx), to)
 		if e, ok := errors.AsType[*model.Error](err); ok {
-			return &listed{failed: e.Detail}, nil
+			return &modelListing{failed: e.Detail}, nil
 		}
-		return &listed{models: models}, err
+		return &modelListing{models: models}, err
 	})
 }

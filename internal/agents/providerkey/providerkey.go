@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	// maxKept is how many credentials a tenant may keep.
-	maxKept = 100
+	// maxKeys is how many credentials a tenant may keep.
+	maxKeys = 100
 
 	minKey, maxKey = 10, 500 // characters (behaviours.md section 31)
 )
@@ -67,9 +67,9 @@ type Deps struct {
 	// CheckURL checks the address of an endpoint that a tenant names;
 	// outbound.CheckURL.
 	CheckURL func(string) error
-	// Changed tells every node, this one included, that a tenant's credentials
+	// OnChange tells every node, this one included, that a tenant's credentials
 	// are others now: they call Hear.
-	Changed func(tenant string)
+	OnChange func(tenant string)
 	// Elapsed is how long the process has run, by a clock that nobody sets [the
 	// system's].
 	Elapsed func() time.Duration
@@ -79,7 +79,7 @@ type Deps struct {
 type Service struct {
 	Deps
 
-	kept *vault
+	cache *keyCache
 }
 
 var _ model.Credentials = (*Service)(nil)
@@ -91,23 +91,23 @@ func New(d Deps) *Service {
 		began := time.Now()
 		d.Elapsed = func() time.Duration { return time.Since(began) }
 	}
-	s.kept = newVault(s.load, d.Elapsed)
+	s.cache = newKeyCache(s.load, d.Elapsed)
 	return s
 }
 
 // Kept implements model.Credentials.
 func (s *Service) Kept(ctx context.Context, tenant, name string) (*model.Credential, error) {
-	all, err := s.kept.of(ctx, tenant)
+	all, err := s.cache.get(ctx, tenant)
 	return all[name], err
 }
 
 // All gives what a tenant keeps, by provider. It is not to be changed.
 func (s *Service) All(ctx context.Context, tenant string) (map[string]*model.Credential, error) {
-	return s.kept.of(ctx, tenant)
+	return s.cache.get(ctx, tenant)
 }
 
-// Hear takes in that a tenant's credentials are others now.
-func (s *Service) Hear(tenant string) { s.kept.drop(tenant) }
+// Invalidate takes in that a tenant's credentials are others now.
+func (s *Service) Invalidate(tenant string) { s.cache.drop(tenant) }
 
 // sealedFor binds a sealed key to where it belongs. None of the parts has a
 // zero byte in it.

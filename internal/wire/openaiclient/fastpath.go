@@ -6,21 +6,21 @@ import (
 	"agentd/internal/kernel/model"
 )
 
-// quick is an ordinary chunk or whole answer, read in a fraction of the time that decoding takes.
+// fastChunk is an ordinary chunk or whole answer, read in a fraction of the time that decoding takes.
 // Ordinary is: one choice or none, text and thinking as strings, usage with
 // the usual numbers. Anything else, tool calls and errors above all, is left to
 // the decoder; both read the same chunk to the same effect.
-type quick struct {
+type fastChunk struct {
 	scanner
-	seen     member
-	chosen   bool   // there is a choice
-	text     []byte // quoted, like the next two; nil: absent
-	thought  []byte
-	reasoned []byte
-	finish   []byte // plain, like the next two
-	stop     []byte
-	model    []byte
-	usage    model.Usage
+	seen      member
+	hasChoice bool   // there is a choice
+	text      []byte // quoted, like the next two; nil: absent
+	thinking  []byte
+	reasoning []byte
+	finish    []byte // plain, like the next two
+	stop      []byte
+	model     []byte
+	usage     model.Usage
 }
 
 // member marks the members that must not occur twice.
@@ -43,7 +43,7 @@ const (
 )
 
 // once fails where a member occurs twice.
-func (q *quick) once(m member) {
+func (q *fastChunk) once(m member) {
 	if q.seen&m != 0 {
 		q.fail()
 	}
@@ -51,8 +51,8 @@ func (q *quick) once(m member) {
 }
 
 // parse says whether data is an ordinary chunk.
-func (q *quick) parse(data []byte) bool {
-	*q = quick{scanner: scanner{data: data}}
+func (q *fastChunk) parse(data []byte) bool {
+	*q = fastChunk{scanner: scanner{data: data}}
 	for name := q.first(); name != nil; name = q.next() {
 		switch string(name) {
 		case "choices":
@@ -78,10 +78,10 @@ func (q *quick) parse(data []byte) bool {
 			q.scalar()
 		}
 	}
-	return q.ended() && q.seen&choicesMember != 0
+	return q.atEnd() && q.seen&choicesMember != 0
 }
 
-func (q *quick) choices() {
+func (q *fastChunk) choices() {
 	q.expect('[')
 	if q.accept(']') {
 		return
@@ -112,10 +112,10 @@ func (q *quick) choices() {
 		}
 	}
 	q.expect(']')
-	q.chosen = true
+	q.hasChoice = true
 }
 
-func (q *quick) message() {
+func (q *fastChunk) message() {
 	for name := q.first(); name != nil; name = q.next() {
 		switch string(name) {
 		case "content":
@@ -123,10 +123,10 @@ func (q *quick) message() {
 			q.text = q.optional()
 		case "reasoning_content":
 			q.once(reasoningContentMember)
-			q.thought = q.optional()
+			q.thinking = q.optional()
 		case "reasoning":
 			q.once(reasoningMember)
-			q.reasoned = q.optional()
+			q.reasoning = q.optional()
 		case "tool_calls", "refusal":
 			if !q.null() {
 				q.fail()
@@ -138,14 +138,14 @@ func (q *quick) message() {
 }
 
 // optional reads a quoted string or null.
-func (q *quick) optional() []byte {
+func (q *fastChunk) optional() []byte {
 	if q.null() {
 		return nil
 	}
 	return q.quoted()
 }
 
-func (q *quick) counts() {
+func (q *fastChunk) counts() {
 	if q.null() {
 		return
 	}
@@ -168,7 +168,7 @@ func (q *quick) counts() {
 }
 
 // detail reads one number out of an object of numbers.
-func (q *quick) detail(wanted string, once member) (n int) {
+func (q *fastChunk) detail(wanted string, once member) (n int) {
 	q.once(once)
 	if q.null() {
 		return 0

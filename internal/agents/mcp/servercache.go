@@ -14,29 +14,29 @@ import (
 // freshFor is how long another node's change may go unnoticed here.
 const freshFor = time.Second
 
-// roster keeps the servers of tenants whose runs ask for them, so that a
+// serverCache keeps the servers of tenants whose runs ask for them, so that a
 // tenant without servers costs one short query a second and not one a run. A
 // change by this process is seen at once.
-type roster struct {
-	cache *cache.Cache[string, known]
+type serverCache struct {
+	cache *cache.Cache[string, cachedServers]
 
 	mu         sync.Mutex
 	generation uint64
 }
 
-type known struct {
+type cachedServers struct {
 	servers []*Server // those that are enabled, in the order of their ids
 	read    time.Time
 }
 
-func newRoster() *roster {
-	return &roster{cache: cache.New(cache.Options[string, known]{
+func newServerCache() *serverCache {
+	return &serverCache{cache: cache.New(cache.Options[string, cachedServers]{
 		Weight: 20_000,
-		Weigh:  func(_ string, k known) uint32 { return uint32(1 + len(k.servers)) },
+		Weigh:  func(_ string, k cachedServers) uint32 { return uint32(1 + len(k.servers)) },
 	})}
 }
 
-func (r *roster) forget(tenant string) {
+func (r *serverCache) forget(tenant string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.generation++
@@ -47,33 +47,33 @@ func (r *roster) forget(tenant string) {
 // must not be changed.
 func (s *Service) enabled(ctx context.Context, tenant string) ([]*Server, error) {
 	now := s.Clock.Now()
-	if k, ok := s.roster.cache.Get(tenant); ok && now.Sub(k.read) < freshFor {
+	if k, ok := s.servers.cache.Get(tenant); ok && now.Sub(k.read) < freshFor {
 		return k.servers, nil
 	}
-	s.roster.mu.Lock()
-	generation := s.roster.generation
-	s.roster.mu.Unlock()
+	s.servers.mu.Lock()
+	generation := s.servers.generation
+	s.servers.mu.Unlock()
 	all, err := s.all(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}
-	k := known{read: now}
+	k := cachedServers{read: now}
 	for _, v := range all {
 		if v.Enabled {
 			k.servers = append(k.servers, v)
 		}
 	}
-	s.roster.mu.Lock()
-	defer s.roster.mu.Unlock()
-	if s.roster.generation == generation {
-		s.roster.cache.Set(tenant, k)
+	s.servers.mu.Lock()
+	defer s.servers.mu.Unlock()
+	if s.servers.generation == generation {
+		s.servers.cache.Set(tenant, k)
 	}
 	return k.servers, nil
 }
 
 // all gives every server of a tenant, in the order of their ids.
 func (s *Service) all(ctx context.Context, tenant string) ([]*Server, error) {
-	return s.store.List(ctx, tenant, resource.Find{Asc: true, Limit: mostServers})
+	return s.store.List(ctx, tenant, resource.Find{Asc: true, Limit: maxServers})
 }
 
 // assigned gives the servers that are an agent's.

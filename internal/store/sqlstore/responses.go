@@ -99,7 +99,7 @@ func (s *Responses) told(ctx context.Context, tenant string, links []responsecha
 	}
 	out := make([]responsechain.Response, len(links))
 	for i := range links {
-		out[i] = responsechain.Response{Link: links[i], Told: told[i]}
+		out[i] = responsechain.Response{Link: links[i], Journal: told[i]}
 	}
 	return out, nil
 }

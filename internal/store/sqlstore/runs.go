@@ -36,9 +36,9 @@ const (
 
 // updateRun is by what to do about a pause that was asked for.
 var updateRun = map[run.PauseMode]string{
-	run.PauseStops:  setRun + whichRun + ` AND NOT pausing`,
-	run.PauseStays:  setRun + whichRun,
-	run.PauseForgot: setRun + `, pausing = FALSE` + whichRun,
+	run.PauseAborts:  setRun + whichRun + ` AND NOT pausing`,
+	run.PauseKept:    setRun + whichRun,
+	run.PauseCleared: setRun + `, pausing = FALSE` + whichRun,
 }
 
 // Insert implements run.Store.
@@ -68,7 +68,7 @@ func (s *Runs) Update(tenant, id string, u run.Update) txn.Op {
 	op := enc.op(updateRun[u.Pause],
 		string(u.Status), nullJSON(u.Output), enc.metrics(u.Metrics), u.Error, u.ErrorCode,
 		micros(u.StartedAt), micros(u.CompletedAt), u.StepSeq, u.EventSeq, enc.json(u.Pending), enc.wait(u.Wait), server, tenant, id)
-	if u.Pause != run.PauseStops {
+	if u.Pause != run.PauseAborts {
 		return op
 	}
 	return func(tx txn.Tx) error {

@@ -208,8 +208,8 @@ func (s *Sessions) Tell(ctx context.Context, tenant string, runs []string) ([]se
 
 // tell reads runs with their steps, in the order of their ids. One that is not
 // there is left empty.
-func tell(ctx context.Context, db *sqldb.DB, tenant string, runs []string) ([]run.Told, error) {
-	out := make([]run.Told, len(runs))
+func tell(ctx context.Context, db *sqldb.DB, tenant string, runs []string) ([]run.Journal, error) {
+	out := make([]run.Journal, len(runs))
 	place := make(map[string]int, len(runs))
 	for i, id := range runs {
 		place[id] = i

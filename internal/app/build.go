@@ -109,7 +109,7 @@ func (a *App) build(ctx context.Context) error {
 		Writer: a.db, Runs: store, Log: log, Queue: queue, Hub: a.hub, Agents: source,
 		Models: models, Client: client, Tools: tools.Registry, Gate: guardrail.Gate{All: guardrails}, Remote: servers,
 		Memory: remember.memory, Conversations: sessions, Responses: a.responses(), Artifacts: stored.artifacts, Watchers: watchers, Meter: used,
-		HoldBack: tenants.HoldBack, Violated: hooks.Violated,
+		Suspended: tenants.HoldBack, Violated: hooks.Violated,
 		Images: &imagetool.Maker{Models: a.models, Client: a.breaker, Tools: tools.Registry},
 		Clock:  a.clock, Logger: a.log, Node: a.node, Lease: lease, Tracer: tracer(a.cfg.Observability, "agentd/engine"),
 	})
@@ -121,7 +121,7 @@ func (a *App) build(ctx context.Context) error {
 	endRuns(runs, subscribers)
 	bindSensors(sensors, runs, agents, subscribers)
 	schedules := a.buildSchedules(agents, runs, notes, subscribers, runners)
-	watchers.Add(schedules.Ended)
+	watchers.Add(schedules.OnRunState)
 	storedRoutes := stored.connect(agents, store, subscribers)
 	connectMCP(servers, runs, subscribers)
 	members := a.buildMembers(cursors, agents, notes, post)
@@ -133,8 +133,8 @@ func (a *App) build(ctx context.Context) error {
 	a.addRunner(runners, queue, resource.WorkKind, 8, subscribers.Deliver)
 	a.addRunner(runners, queue, tenantadmin.WorkKind, 2, tenants.Handle)
 	remember.connect(agents, store, models, client, watchers, subscribers, runners)
-	watchers.Add(hooks.RunMoved)
-	watchers.Add(notes.RunMoved) // the last: what others tell locks the same row as this
+	watchers.Add(hooks.OnRunState)
+	watchers.Add(notes.OnRunState) // the last: what others tell locks the same row as this
 	a.bindSessions(sessions, runs, stored, runners)
 	a.runNotifications(notes, runners)
 	found := a.buildSearch(agents, runs, sessions, watchers, subscribers, runners)

@@ -76,7 +76,7 @@ func (r *remembering) connect(agents *agent.Agents, runs run.Store, models engin
 ) {
 	r.memory.Agents, r.memory.Runs, r.memory.Models, r.memory.Client = agents, runs, models, client
 	r.knowledge.Agents = agents
-	watchers.Add(r.memory.Watch)
+	watchers.Add(r.memory.OnRunState)
 	subscribers.Subscribe("forget-memories-of-deleted-agents", "agent", []string{resource.Deleted}, func(ctx context.Context, c resource.Change) error {
 		return r.memory.Forget(ctx, c.TenantID, c.ID)
 	})

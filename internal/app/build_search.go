@@ -19,7 +19,7 @@ func (a *App) buildSearch(agents *agent.Agents, runs *run.Service, sessions *ses
 		Store: searchsql.New(a.db), Runs: runs.Runs, Agents: agents.Store(), Sessions: sessions.Store,
 		Writer: a.db, Queue: runs.Queue, Clock: a.clock, Logger: a.log, Lease: lease,
 	})
-	watchers.Add(s.RunMoved)
+	watchers.Add(s.OnRunState)
 	sessions.Changed = s.SessionChanged
 	subscribers.Subscribe("search-follows-agents", "agent", nil, s.AgentChanged)
 	a.addRunner(runners, runs.Queue, search.WorkKind, 4, s.Handle)

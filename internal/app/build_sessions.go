@@ -29,7 +29,7 @@ func (a *App) buildSessions(kernel resource.Deps, agents *agent.Agents, queue wo
 		Agents: agents, Writer: a.db, Queue: queue, Log: runsql.NewEvents(a.db), Hub: a.hub,
 		Cursors: kernel.Cursors, Clock: a.clock, CheckURL: outbound.CheckURL, Audit: a.audit, Quota: used,
 	}
-	watchers.Add(s.Moved)
+	watchers.Add(s.OnRunState)
 	return s
 }
 

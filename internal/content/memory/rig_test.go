@@ -160,7 +160,7 @@ func (r *rig) run(agentID, message, answer string) string {
 	r.write(r.runs.Insert(rec))
 	rec.Status, rec.Output = run.Completed, schema.Nullable(marshal(r.T, map[string]string{"text": answer}))
 	r.write(r.runs.Update(r.who.TenantID, rec.RunID, run.UpdateOf(rec)))
-	r.write(func(tx txn.Tx) error { return r.Watch(tx, rec) })
+	r.write(func(tx txn.Tx) error { return r.OnRunState(tx, rec) })
 	return rec.RunID
 }
 

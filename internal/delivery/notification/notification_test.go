@@ -408,14 +408,14 @@ func TestRunsThatWaitOrFail(t *testing.T) {
 		for i, status := range run.Statuses {
 			rec.Status, rec.EventSeq = status, int64(i)
 			for range 2 { // told again
-				r.fatal(r.Writer.Write(t.Context(), func(tx txn.Tx) error { return r.RunMoved(tx, rec) }))
+				r.fatal(r.Writer.Write(t.Context(), func(tx txn.Tx) error { return r.OnRunState(tx, rec) }))
 			}
 		}
 		rec.Status, rec.EventSeq = run.AwaitingApproval, 100 // it waits once more
-		r.fatal(r.Writer.Write(t.Context(), func(tx txn.Tx) error { return r.RunMoved(tx, rec) }))
+		r.fatal(r.Writer.Write(t.Context(), func(tx txn.Tx) error { return r.OnRunState(tx, rec) }))
 
 		rec.Status, rec.PendingInput, rec.EventSeq = run.Paused, nil, 101 // by hand: nobody need be told
-		r.fatal(r.Writer.Write(t.Context(), func(tx txn.Tx) error { return r.RunMoved(tx, rec) }))
+		r.fatal(r.Writer.Write(t.Context(), func(tx txn.Tx) error { return r.OnRunState(tx, rec) }))
 
 		says := map[string]string{notification.RunFailed: why, notification.RunAwaitingInput: "Which?", notification.RunAuthRequired: "the calendar"}
 		all, err := r.Store.List(t.Context(), r.who.TenantID, r.who.UserID, false, 100)

@@ -270,7 +270,7 @@ func (r *rig) end(id string, status run.Status, told bool) {
 		if err := r.engine.runs.Update(rec.TenantID, id, run.Update{Status: status, EventSeq: rec.EventSeq})(tx); err != nil || !told {
 			return err
 		}
-		return r.Ended(tx, rec)
+		return r.OnRunState(tx, rec)
 	}))
 }
 

@@ -51,8 +51,8 @@ func (r *runs) Get(_ context.Context, _, id string) (*run.Run, error) {
 	return nil, fault.NoSuch("run")
 }
 
-func (r *runs) Cancel(context.Context, string, string) (run.Cancelling, error) {
-	return run.Cancelling{}, nil
+func (r *runs) Cancel(context.Context, string, string) (run.CancelAnswer, error) {
+	return run.CancelAnswer{}, nil
 }
 
 func (r *runs) Release(txn.Tx, string, string) error { return nil }
@@ -143,7 +143,7 @@ func (r *rig) ended(status run.Status) {
 	r.t.Helper()
 	req := r.runs.made[len(r.runs.made)-1]
 	rec := &run.Record{Run: run.Run{RunID: req.RunID, TenantID: r.who.TenantID, Metadata: req.Metadata, Status: status}}
-	if err := r.Writer.Write(r.t.Context(), func(tx txn.Tx) error { return r.Moved(tx, rec) }); err != nil {
+	if err := r.Writer.Write(r.t.Context(), func(tx txn.Tx) error { return r.OnRunState(tx, rec) }); err != nil {
 		r.t.Fatal(err)
 	}
 }

@@ -97,7 +97,7 @@ func (s *Store) told(ctx context.Context, tenant string, links []responsechain.L
 	}
 	out := make([]responsechain.Response, len(links))
 	for i := range links {
-		out[i] = responsechain.Response{Link: links[i], Told: told[i]}
+		out[i] = responsechain.Response{Link: links[i], Journal: told[i]}
 	}
 	return out, nil
 }

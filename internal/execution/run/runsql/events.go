@@ -185,12 +185,12 @@ func (t *stepTexts) expand(e storedEntry) []event.Event {
 		case e.Step == 0:
 		case e.Name == "step.completed":
 			st := t.steps[e.Step]
-			data = inJSON(run.CompletedOf(&st))
+			data = inJSON(run.StepCompletedOf(&st))
 		case e.Name == "llm.completed":
 			var m run.StepMetrics
 			_ = json.Unmarshal(t.steps[e.Step].Metrics, &m) // our own; where it is not there, zeros
 			out := t.outputs[e.Step]
-			data = inJSON(run.AnsweredOf(e.Step, &run.LLMOutput{Model: out.Model, FinishReason: out.FinishReason}, m))
+			data = inJSON(run.LLMCompletedOf(e.Step, &run.LLMOutput{Model: out.Model, FinishReason: out.FinishReason}, m))
 		case e.Name == "tool.call":
 			data = withArguments(data, t.outputs[e.Step].asking)
 		default:
@@ -249,7 +249,7 @@ func withArguments(data jsontext.Value, from asking) jsontext.Value {
 	if json.Unmarshal(data, &call) != nil {
 		return data
 	}
-	return withMember(data, "arguments", run.ShowArguments(from.arguments(call.ID)))
+	return withMember(data, "arguments", run.ArgumentsJSON(from.arguments(call.ID)))
 }
 
 // withMember adds a last member to an object.

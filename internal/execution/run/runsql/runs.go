@@ -34,9 +34,9 @@ const (
 
 // updateRun is by what to do about a pause that was asked for.
 var updateRun = map[run.PauseMode]string{
-	run.PauseStops:  setRun + whichRun + ` AND NOT pausing`,
-	run.PauseStays:  setRun + whichRun,
-	run.PauseForgot: setRun + `, pausing = FALSE` + whichRun,
+	run.PauseAborts:  setRun + whichRun + ` AND NOT pausing`,
+	run.PauseKept:    setRun + whichRun,
+	run.PauseCleared: setRun + `, pausing = FALSE` + whichRun,
 }
 
 // Insert implements run.Store.
@@ -66,7 +66,7 @@ func (s *Store) Update(tenant, id string, u run.Update) txn.Op {
 	op := enc.Op("run", updateRun[u.Pause],
 		string(u.Status), sqldb.NullJSON(u.Output), metricsJSON(&enc, u.Metrics), u.Error, u.ErrorCode,
 		sqldb.OptionalMicros(u.StartedAt), sqldb.OptionalMicros(u.CompletedAt), u.StepSeq, u.EventSeq, enc.JSON(u.Pending), waitJSON(&enc, u.Wait), server, tenant, id)
-	if u.Pause != run.PauseStops {
+	if u.Pause != run.PauseAborts {
 		return op
 	}
 	return func(tx txn.Tx) error {

@@ -10,8 +10,8 @@ import (
 
 // WithSteps returns runs with their steps, in the order of their ids. A run
 // that does not exist is left empty.
-func WithSteps(ctx context.Context, db *sqldb.DB, tenant string, ids []string) ([]run.Told, error) {
-	all := make([]run.Told, len(ids))
+func WithSteps(ctx context.Context, db *sqldb.DB, tenant string, ids []string) ([]run.Journal, error) {
+	all := make([]run.Journal, len(ids))
 	position := make(map[string]int, len(ids))
 	for i, id := range ids {
 		position[id] = i

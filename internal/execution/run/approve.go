@@ -13,15 +13,15 @@ import (
 	"agentd/internal/kernel/audit"
 )
 
-// Approving is what an approver sends (decisions.md D6).
-type Approving struct {
+// ApproveRequest is what an approver sends (decisions.md D6).
+type ApproveRequest struct {
 	ApprovalID string     `json:"approval_id,omitzero" format:"uuid" doc:"Which approval; the one that waits if it is left out."`
 	Response   string     `json:"response,omitzero" maxLength:"10000" doc:"What to tell the agent with the call's result."`
 	Arguments  schema.Any `json:"arguments,omitzero" doc:"A JSON object to call the tool with instead of what the model wrote."`
 }
 
-// Rejecting is what an approver sends who refuses.
-type Rejecting struct {
+// RejectRequest is what an approver sends who refuses.
+type RejectRequest struct {
 	ApprovalID string `json:"approval_id,omitzero" format:"uuid" doc:"Which approval; the one that waits if it is left out."`
 	Reason     string `json:"reason,omitzero" maxLength:"10000"`
 	Continue   bool   `json:"continue,omitzero" doc:"Tell the model of the refusal and let the run go on, instead of ending it."`
@@ -49,13 +49,13 @@ type RejectAnswer struct {
 // Approve lets a call be made. Errors: NotFound for the run or the approval;
 // Conflict where the run does not wait for approval, the approval was decided
 // already, or several wait and none is named.
-func (s *Service) Approve(ctx context.Context, who authz.Caller, id string, in Approving) (ApproveAnswer, error) {
+func (s *Service) Approve(ctx context.Context, who authz.Caller, id string, in ApproveRequest) (ApproveAnswer, error) {
 	if len(in.Arguments) > 0 && jsontext.Value(in.Arguments).Kind() != '{' {
 		return ApproveAnswer{}, fault.BadFields(fault.Field{Field: "arguments", Message: "expected an object"})
 	}
 	var answer ApproveAnswer
 	ctx = txn.Promise(ctx, func() any { return answer })
-	err := s.amend(ctx, who.TenantID, id, func(c *change) error {
+	err := s.mutate(ctx, who.TenantID, id, func(c *mutation) error {
 		a, others, err := c.choose(in.ApprovalID)
 		if err != nil {
 			return err
@@ -71,17 +71,17 @@ func (s *Service) Approve(ctx context.Context, who authz.Caller, id string, in A
 		if others > 0 {
 			return nil
 		}
-		return c.goOn()
+		return c.resume()
 	})
 	return answer, err
 }
 
 // Reject refuses a call: the run ends, or is told so and goes on. Errors: as
 // Approve.
-func (s *Service) Reject(ctx context.Context, who authz.Caller, id string, in Rejecting) (RejectAnswer, error) {
+func (s *Service) Reject(ctx context.Context, who authz.Caller, id string, in RejectRequest) (RejectAnswer, error) {
 	var answer RejectAnswer
 	ctx = txn.Promise(ctx, func() any { return answer })
-	err := s.amend(ctx, who.TenantID, id, func(c *change) error {
+	err := s.mutate(ctx, who.TenantID, id, func(c *mutation) error {
 		a, others, err := c.choose(in.ApprovalID)
 		if err != nil {
 			return err
@@ -101,15 +101,15 @@ func (s *Service) Reject(ctx context.Context, who authz.Caller, id string, in Re
 		case others > 0:
 			return nil
 		}
-		return c.goOn()
+		return c.resume()
 	})
 	return answer, err
 }
 
 // choose finds the approval that a decision is about, and how many others are
 // pending.
-func (c *change) choose(id string) (*Approval, int, error) {
-	if c.r.Wait.Asked == 0 && id != "" {
+func (c *mutation) choose(id string) (*Approval, int, error) {
+	if c.r.Wait.Approvals == 0 && id != "" {
 		return nil, 0, fault.NoSuch("approval")
 	}
 	all, err := c.s.Runs.ApprovalsOf(c.tx.Context(), c.tx, c.r.TenantID, c.r.RunID)
@@ -140,7 +140,7 @@ func (c *change) choose(id string) (*Approval, int, error) {
 	return chosen, pending - 1, nil
 }
 
-func (c *change) decide(a *Approval, who authz.Caller) error {
+func (c *mutation) decide(a *Approval, who authz.Caller) error {
 	a.Decision, a.DecidedAt, a.DecidedBy = a.Status, &c.now, who.UserID
 	if err := c.s.Runs.DecideApproval(a)(c.tx); err != nil {
 		return err
@@ -153,10 +153,12 @@ func (c *change) decide(a *Approval, who authz.Caller) error {
 	if err != nil {
 		return err
 	}
-	return c.tellResolved(a)
+	return c.emitResolved(a)
 }
 
-func (c *change) tellResolved(a *Approval) error { return c.tell("approval.resolved", ResolvedData(a)) }
+func (c *mutation) emitResolved(a *Approval) error {
+	return c.emit("approval.resolved", ResolvedData(a))
+}
 
 // ResolvedData is the data of the event approval.resolved.
 func ResolvedData(a *Approval) any {
@@ -172,8 +174,8 @@ func ResolvedData(a *Approval) any {
 }
 
 // closeApprovals ends what is pending because the run ends otherwise.
-func (c *change) closeApprovals(as ApprovalStatus) error {
-	if c.r.Wait.Asked == 0 {
+func (c *mutation) closeApprovals(as ApprovalStatus) error {
+	if c.r.Wait.Approvals == 0 {
 		return nil
 	}
 	all, err := c.s.Runs.ApprovalsOf(c.tx.Context(), c.tx, c.r.TenantID, c.r.RunID)
@@ -189,7 +191,7 @@ func (c *change) closeApprovals(as ApprovalStatus) error {
 		if err := c.s.Runs.DecideApproval(a)(c.tx); err != nil {
 			return err
 		}
-		if err := c.tellResolved(a); err != nil {
+		if err := c.emitResolved(a); err != nil {
 			return err
 		}
 	}

@@ -13,9 +13,9 @@ import (
 	"agentd/internal/kernel/quota"
 )
 
-// change is what a caller, not a worker, does to a run: its row is locked
+// mutation is what a caller, not a worker, does to a run: its row is locked
 // until the change commits.
-type change struct {
+type mutation struct {
 	s        *Service
 	tx       txn.Tx
 	r        *Record
@@ -28,9 +28,9 @@ type change struct {
 	unstored bool  // a worker may have given out seqs that the log does not know
 }
 
-// amend changes a run in one transaction. It takes the work item before the
+// mutate changes a run in one transaction. It takes the work item before the
 // row, as workers do: an item that waits becomes due.
-func (s *Service) amend(ctx context.Context, tenant, id string, do func(*change) error) error {
+func (s *Service) mutate(ctx context.Context, tenant, id string, do func(*mutation) error) error {
 	return s.Writer.Write(ctx, func(tx txn.Tx) error {
 		if err := s.Release(tx, tenant, id); err != nil {
 			return err
@@ -44,29 +44,29 @@ func (s *Service) amend(ctx context.Context, tenant, id string, do func(*change)
 }
 
 // change applies do to a locked run and stores what came of it.
-func (s *Service) change(tx txn.Tx, r *Record, do func(*change) error) error {
+func (s *Service) change(tx txn.Tx, r *Record, do func(*mutation) error) error {
 	last, err := s.Runs.LastSeq(tx, r.TenantID, r.RunID)
 	if err != nil {
 		return err
 	}
-	c := &change{s: s, tx: tx, r: r, was: r.Status, now: s.Clock.Now(), last: max(last, r.EventSeq)}
+	c := &mutation{s: s, tx: tx, r: r, was: r.Status, now: s.Clock.Now(), last: max(last, r.EventSeq)}
 	if err := do(c); err != nil {
 		return err
 	}
 	return c.store()
 }
 
-// tell adds an event.
-func (c *change) tell(name string, data any) error {
+// emit adds an event.
+func (c *mutation) emit(name string, data any) error {
 	enc, err := json.Marshal(data, json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
 	if err != nil {
 		return err
 	}
-	c.tellRaw(event.Entry{Name: name, At: c.now, Data: enc}, enc)
+	c.emitRaw(event.Entry{Name: name, At: c.now, Data: enc}, enc)
 	return nil
 }
 
-func (c *change) tellRaw(stored event.Entry, live jsontext.Value) {
+func (c *mutation) emitRaw(stored event.Entry, live jsontext.Value) {
 	seq := c.last + 1
 	if c.unstored {
 		seq = c.last + SeqJump
@@ -79,7 +79,7 @@ func (c *change) tellRaw(stored event.Entry, live jsontext.Value) {
 }
 
 // step adds a finished step to the journal.
-func (c *change) step(st *Step) error {
+func (c *mutation) step(st *Step) error {
 	c.r.StepSeq++
 	st.Seq, st.StepIndex = c.r.StepSeq, c.r.StepSeq-1
 	st.RunID, st.TenantID, st.CompletedAt = c.r.RunID, c.r.TenantID, &c.now
@@ -98,10 +98,10 @@ func (c *change) step(st *Step) error {
 		StepSeq int64    `json:"step_seq"`
 		Type    StepType `json:"type"`
 	}{st.Seq, st.Type}
-	if err := c.tell("step.started", started); err != nil {
+	if err := c.emit("step.started", started); err != nil {
 		return err
 	}
-	return c.tell("step.completed", struct {
+	return c.emit("step.completed", struct {
 		StepSeq    int64      `json:"step_seq"`
 		Type       StepType   `json:"type"`
 		Status     StepStatus `json:"status"`
@@ -109,17 +109,17 @@ func (c *change) step(st *Step) error {
 	}{st.Seq, st.Type, st.Status, st.DurationMS})
 }
 
-// goOn has the run continue: its work is due already, by amend.
-func (c *change) goOn() error {
+// resume has the run continue: its work is due already, by amend.
+func (c *mutation) resume() error {
 	c.r.Status = Running
-	c.r.Wait = Wait{Asked: c.r.Wait.Asked, Woken: true}
-	return c.tell("run.resumed", struct {
+	c.r.Wait = Wait{Approvals: c.r.Wait.Approvals, Woken: true}
+	return c.emit("run.resumed", struct {
 		Status Status `json:"status"`
 	}{Running})
 }
 
 // end moves the run to a final state; whoever works on it is fenced off.
-func (c *change) end(status Status, code, sentence string) error {
+func (c *mutation) end(status Status, code, sentence string) error {
 	if err := c.s.Queue.Remove(c.tx, c.s.WorkKind, c.r.RunID); err != nil {
 		return err
 	}
@@ -134,8 +134,8 @@ func (c *change) end(status Status, code, sentence string) error {
 		}
 	}
 	c.r.Status, c.r.Error, c.r.ErrorCode, c.r.CompletedAt = status, &sentence, code, &c.now
-	c.r.Pending, c.r.Wait = nil, Wait{Asked: c.r.Wait.Asked}
-	return c.tell(status.EventName(), struct {
+	c.r.Pending, c.r.Wait = nil, Wait{Approvals: c.r.Wait.Approvals}
+	return c.emit(status.EventName(), struct {
 		Status    Status `json:"status"`
 		Error     string `json:"error"`
 		ErrorCode string `json:"error_code"`
@@ -143,7 +143,7 @@ func (c *change) end(status Status, code, sentence string) error {
 }
 
 // store writes the row and the events, and tells everybody after the commit.
-func (c *change) store() error {
+func (c *mutation) store() error {
 	tenant, id := c.r.TenantID, c.r.RunID
 	if n := len(c.events); n > 0 {
 		c.r.EventSeq = c.events[n-1].Seq
@@ -154,12 +154,12 @@ func (c *change) store() error {
 		c.tx.AfterCommit(func() { c.s.Hub.Publish(event.Batch{Stream: id, Prev: c.last, Events: c.events}) })
 	}
 	u := UpdateOf(c.r)
-	u.Pause = PauseForgot
+	u.Pause = PauseCleared
 	if err := c.s.Runs.Update(tenant, id, u)(c.tx); err != nil {
 		return err
 	}
 	if c.r.Status != c.was {
-		if err := c.s.Watchers.Moved(c.tx, c.r); err != nil {
+		if err := c.s.Watchers.OnRunState(c.tx, c.r); err != nil {
 			return err
 		}
 	}

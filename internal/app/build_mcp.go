@@ -6,13 +6,13 @@ import (
 
 	"agentd/internal/agents/agent"
 	"agentd/internal/agents/mcp"
+	"agentd/internal/agents/mcp/mcpsql"
 	"agentd/internal/edge/httpapi"
 	"agentd/internal/edge/mcpserver"
 	"agentd/internal/execution/run"
 	"agentd/internal/kernel/event"
 	"agentd/internal/kernel/resource"
 	"agentd/internal/kernel/tool"
-	"agentd/internal/store/sqlstore"
 	"agentd/internal/wire/mcpclient"
 	"agentd/internal/wire/outbound"
 )
@@ -33,7 +33,7 @@ func (a *App) buildMCP(kernel resource.Deps, agents func() *agent.Agents, tools 
 		a.log.Warn("tenants may run these commands as MCP servers, with any arguments", "commands", strings.Join(commands, ","))
 	}
 	return mcp.New(mcp.Config{
-		Kernel: kernel, Remote: remote, OAuth: mcpclient.NewOAuth(guarded.Transport()), Grants: sqlstore.NewMCP(a.db),
+		Kernel: kernel, Remote: remote, OAuth: mcpclient.NewOAuth(guarded.Transport()), Grants: mcpsql.New(a.db),
 		Agents: agentCheck{agents}, Registry: tools, Clock: a.clock, Logger: a.log,
 		CheckURL: outbound.CheckURL, Commands: a.cfg.Security.Commands(), Base: a.base,
 	}), nil

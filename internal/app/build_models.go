@@ -5,11 +5,11 @@ import (
 
 	"agentd/internal/agents/provider"
 	"agentd/internal/agents/providerkey"
+	"agentd/internal/agents/providerkey/providerkeysql"
 	"agentd/internal/base/route"
 	"agentd/internal/edge/audio"
 	"agentd/internal/edge/httpapi"
 	"agentd/internal/kernel/model"
-	"agentd/internal/store/sqlstore"
 	"agentd/internal/wire/outbound"
 )
 
@@ -30,7 +30,7 @@ func (a *App) buildResolver() (model.Resolver, error) {
 		}
 	}
 	a.keys = providerkey.New(providerkey.Deps{
-		Store: sqlstore.NewLLMCredentials(a.db), Writer: a.db, Clock: a.clock, Box: a.box, Audit: a.audit,
+		Store: providerkeysql.New(a.db), Writer: a.db, Clock: a.clock, Box: a.box, Audit: a.audit,
 		Catalogue: a.models, Lister: a.wire, CheckURL: outbound.CheckURL,
 		OnChange: func(tenant string) { a.hub.Signal(signalModelKeys, tenant) },
 	})

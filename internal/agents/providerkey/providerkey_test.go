@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"agentd/internal/agents/providerkey"
+	"agentd/internal/agents/providerkey/providerkeysql"
 	"agentd/internal/base/authz"
 	"agentd/internal/base/clock"
 	"agentd/internal/base/fault"
@@ -28,7 +29,6 @@ import (
 	"agentd/internal/kernel/model"
 	"agentd/internal/store/sqldb"
 	"agentd/internal/store/sqldb/sqldbtest"
-	"agentd/internal/store/sqlstore"
 	"agentd/internal/wire/outbound"
 )
 
@@ -99,7 +99,7 @@ func newRig(t *testing.T, db *sqldb.DB, file string, tenant string) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, db: db, clock: clock.NewFake(), store: &counting{Store: sqlstore.NewLLMCredentials(db)}, who: authz.Caller{TenantID: tenant, UserID: ident.New()}}
+	r := &rig{t: t, db: db, clock: clock.NewFake(), store: &counting{Store: providerkeysql.New(db)}, who: authz.Caller{TenantID: tenant, UserID: ident.New()}}
 	r.Service = providerkey.New(providerkey.Deps{
 		Store: r.store, Writer: db, Clock: r.clock, Box: box, Audit: r, Catalogue: catalogue, Lister: r, CheckURL: outbound.CheckURL,
 		OnChange: func(tenant string) {
@@ -487,7 +487,7 @@ func BenchmarkKept(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	s := providerkey.New(providerkey.Deps{Store: sqlstore.NewLLMCredentials(db), Writer: db, Clock: clock.System{}, Box: box, Catalogue: catalogue})
+	s := providerkey.New(providerkey.Deps{Store: providerkeysql.New(db), Writer: db, Clock: clock.System{}, Box: box, Catalogue: catalogue})
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := s.Kept(b.Context(), "t1", "openai"); err != nil {

@@ -34,7 +34,7 @@ const agentHeader = "X-SVC-Agent-Id"
 type Runs interface {
 	Create(ctx context.Context, who authz.Caller, req run.Request) (*run.Run, error)
 	Get(ctx context.Context, tenant, id string) (*run.Run, error)
-	Cancel(ctx context.Context, tenant, id string) (run.Cancelling, error)
+	Cancel(ctx context.Context, tenant, id string) (run.CancelAnswer, error)
 }
 
 // Agents lists what can be called.

@@ -17,7 +17,7 @@ import (
 type Runs interface {
 	Create(ctx context.Context, who authz.Caller, req run.Request) (*run.Run, error)
 	Get(ctx context.Context, tenant, id string) (*run.Run, error)
-	Cancel(ctx context.Context, tenant, id string) (run.Cancelling, error)
+	Cancel(ctx context.Context, tenant, id string) (run.CancelAnswer, error)
 }
 
 // Models lists what can be named as a model.

@@ -56,7 +56,7 @@ func (s *shelf) Make(l responsechain.Link) run.Admission {
 // put adds a response that is there already.
 func (s *stage) put(r *run.Run, steps ...run.Step) *stage {
 	asked := `{"model":"agent/` + agentID + `","instructions":"Be brief.","max_output_tokens":50,"tool_choice":"auto","reasoning":{"effort":"low"}}`
-	kept := responsechain.Response{Link: responsechain.Link{RunID: runID, Asked: jsontext.Value(asked)}, Told: run.Told{Run: run.Record{Run: *r}, Steps: steps}}
+	kept := responsechain.Response{Link: responsechain.Link{RunID: runID, Asked: jsontext.Value(asked)}, Journal: run.Journal{Run: run.Record{Run: *r}, Steps: steps}}
 	kept.Run.Options.Tools = []run.CallerTool{{Name: "weather", Description: "Tells the weather.", Parameters: jsontext.Value(`{"type":"object"}`)}}
 	kept.Run.Metadata = schema.Object(`{"source":"responses","client_metadata":{"ticket":"7"}}`)
 	s.shelf.all = append(s.shelf.all, kept)

@@ -8,20 +8,23 @@ import (
 	"time"
 
 	"agentd/internal/accounts/identity"
+	"agentd/internal/accounts/identity/identitysql"
 	"agentd/internal/base/authz"
 	"agentd/internal/base/clock"
 	"agentd/internal/base/config"
 	"agentd/internal/base/txn"
 	"agentd/internal/content/artifact"
+	"agentd/internal/content/artifact/artifactsql"
 	"agentd/internal/delivery/notification"
+	"agentd/internal/delivery/notification/notificationsql"
 	"agentd/internal/kernel/blob"
 	"agentd/internal/kernel/event"
 	"agentd/internal/kernel/model"
 	"agentd/internal/kernel/model/modeltest"
 	"agentd/internal/kernel/tool"
+	"agentd/internal/store/blobsql"
 	"agentd/internal/store/sqldb"
 	"agentd/internal/store/sqldb/sqldbtest"
-	"agentd/internal/store/sqlstore"
 )
 
 // engines are the databases that a test is played on. What the race detector
@@ -109,7 +112,7 @@ func (n *node) admin() *admin {
 		n.t.Fatal(err)
 	}
 	n.t.Cleanup(func() { db.Close() })
-	people := identity.New(identity.Config{DB: db, Store: sqlstore.NewIdentity(db), Clock: clock.System{}, Log: c.Logger})
+	people := identity.New(identity.Config{DB: db, Store: identitysql.New(db), Clock: clock.System{}, Log: c.Logger})
 	return &admin{Service: people, tb: n.t, db: db}
 }
 
@@ -310,8 +313,8 @@ func (a *admin) artifact(tenant, run, name string) string {
 	if tenant == "" {
 		tenant = a.query(`SELECT tenant_id FROM runs WHERE run_id = ?`, run)[0]["tenant_id"].(string)
 	}
-	blobs := &blob.Store{Table: sqlstore.NewBlobs(a.db), Writer: a.db, Clock: clock.System{}}
-	s := &artifact.Service{Table: sqlstore.NewArtifacts(a.db), Blobs: blobs, Clock: clock.System{}}
+	blobs := &blob.Store{Table: blobsql.New(a.db), Writer: a.db, Clock: clock.System{}}
+	s := &artifact.Service{Table: artifactsql.New(a.db), Blobs: blobs, Clock: clock.System{}}
 	made, op, err := s.Save(a.tb.Context(), tenant, run, []tool.File{{Name: name, MimeType: "text/plain", Data: []byte(name)}})
 	if err == nil {
 		err = a.db.Write(a.tb.Context(), op)
@@ -353,7 +356,7 @@ func (n *node) tenant() string {
 // notified tells a company something, and gives the ids of the notifications.
 func (a *admin) notified(tenant string, titles ...string) (ids []string) {
 	a.tb.Helper()
-	store := sqlstore.NewNotifications(a.db)
+	store := notificationsql.New(a.db)
 	s := notification.New(notification.Deps{Store: store, Writer: a.db, Clock: clock.System{}, Hub: event.NewHub()})
 	for _, title := range titles {
 		err := a.db.Write(a.tb.Context(), func(tx txn.Tx) error {

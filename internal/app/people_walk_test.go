@@ -6,10 +6,10 @@ import (
 	"time"
 
 	"agentd/internal/accounts/identity"
+	"agentd/internal/accounts/identity/identitysql"
 	"agentd/internal/base/authz"
 	"agentd/internal/base/ident"
 	"agentd/internal/base/txn"
-	"agentd/internal/store/sqlstore"
 )
 
 // opensByLink are operations for whoever has a link: what the id names shows
@@ -53,7 +53,7 @@ func (a *admin) invite(tenant, by, email string) (id, token string) {
 	id, token = ident.New(), ident.New()
 	now := time.Now()
 	err := a.db.Write(a.tb.Context(), func(tx txn.Tx) error {
-		return sqlstore.NewPeople(a.db).AddInvite(tx, identity.Invite{
+		return identitysql.NewPeople(a.db).AddInvite(tx, identity.Invite{
 			TenantID: tenant, InviteID: id, Email: email, Role: authz.Viewer, Status: identity.Pending, InvitedBy: by,
 			Secret: sha256.Sum256([]byte(token)), CreatedAt: now, SentAt: now.Add(-time.Hour), ExpiresAt: now.Add(time.Hour),
 		})

@@ -256,7 +256,7 @@ func (w *world) raw(t *testing.T, request string) (status int, closed bool) {
 		t.Fatal(err)
 	}
 	_, _ = io.Copy(io.Discard, res.Body)
-	_ = conn.SetReadDeadline(time.Now().Add(lingerSilence + 2*time.Second))
+	_ = conn.SetReadDeadline(time.Now().Add(drainIdle + 2*time.Second))
 	_, err = reader.Peek(1)
 	return res.StatusCode, err == io.EOF
 }

@@ -105,7 +105,7 @@ func TestTrickle(t *testing.T) {
 			if status != tt.status {
 				t.Errorf("%s: %d, want %d", name, status, tt.status)
 			}
-			if held > lingerTime+5*time.Second {
+			if held > drainTime+5*time.Second {
 				t.Errorf("%s: held for %v", name, held)
 			}
 		})

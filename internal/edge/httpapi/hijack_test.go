@@ -130,7 +130,7 @@ func TestReadersThatEndTheirStream(t *testing.T) {
 			_ = c.(*net.TCPConn).SetLinger(0)
 			_ = c.Close()
 		},
-		"talks": func(c net.Conn) { _, _ = c.Write(make([]byte, 2*chatter)) },
+		"talks": func(c net.Conn) { _, _ = c.Write(make([]byte, 8<<10)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -273,7 +273,7 @@ func TestStreamsOfATenantAreLimited(t *testing.T) {
 func TestStreamHealth(t *testing.T) {
 	t.Parallel()
 	var broken error
-	w := start(t, func(c *Config) { c.Echo = func(context.Context) error { return broken } })
+	w := start(t, func(c *Config) { c.SelfTest = func(context.Context) error { return broken } })
 	get := func() (*http.Response, string) {
 		return w.call(t, "GET", "/health/sse", "", header("Authorization", ""))
 	}

@@ -281,7 +281,7 @@ func raws() []Raw {
 		{
 			Row: route.Row{Method: "POST", Path: "/v1/stream", ID: "createStream"}, Fail: envelope,
 			Serve: func(_ http.ResponseWriter, r *http.Request, _ authz.Caller) error {
-				st, err := OpenStream(r, StreamOptions{Beat: []byte("event: ping\ndata: {}\n\n"), Every: 20 * time.Millisecond})
+				st, err := OpenStream(r, StreamOptions{Heartbeat: []byte("event: ping\ndata: {}\n\n"), HeartbeatEvery: 20 * time.Millisecond})
 				if err != nil {
 					return err
 				}

@@ -22,12 +22,12 @@ import (
 const (
 	keyHeader      = "Idempotency-Key"
 	replayedHeader = "X-Idempotency-Replayed"
-	// apiPrefix is where writes can be repeated.
+	// apiPrefix is the path below which every write takes an Idempotency-Key.
 	apiPrefix = "/api/v1/"
 )
 
-// repeatable says whether an operation takes an Idempotency-Key: every write by
-// somebody who is known (interface.md section 5), and those that say so.
+// repeatable reports whether an operation takes an Idempotency-Key: every
+// authenticated write below apiPrefix, and rows with Repeats.
 func repeatable(row route.Row) bool {
 	switch row.Method {
 	case http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
@@ -36,11 +36,11 @@ func repeatable(row route.Row) bool {
 	return false
 }
 
-// heldAnswer gathers an answer until it is kept.
+// heldAnswer buffers an answer until it is stored.
 type heldAnswer struct{ body bytes.Buffer }
 
-// serveOnce serves a write that carries an Idempotency-Key.
-func (s *Server) serveOnce(x *exchange, r *http.Request, o *operation, in *binder, answer func(context.Context, *exchange, *http.Request, any) error) error {
+// serveIdempotent serves a write that carries an Idempotency-Key.
+func (s *Server) serveIdempotent(x *exchange, r *http.Request, o *operation, in *binder, answer func(context.Context, *exchange, *http.Request, any) error) error {
 	if err := checkKey(r); err != nil {
 		return err
 	}
@@ -54,55 +54,55 @@ func (s *Server) serveOnce(x *exchange, r *http.Request, o *operation, in *binde
 			return answer(ctx, x, r, arg)
 		})
 	}
-	arg, held, wrong := in.bind(x, r)
+	arg, held, invalid := in.bind(x, r)
 	defer held.release()
-	if wrong != nil && held.data == nil {
-		return wrong // nothing that a key could be bound to
+	if invalid != nil && held.data == nil {
+		return invalid // there is no body whose hash could be stored with the key
 	}
 	sum := sha256.Sum256(held.data)
 	return s.perform(x, r, o, func(bool) (idempotency.Hash, bool) { return sum, true }, func(ctx context.Context) error {
-		if wrong != nil {
-			return wrong
+		if invalid != nil {
+			return invalid
 		}
 		return answer(ctx, x, r, arg)
 	})
 }
 
-// serveRawOnce is serveOnce for an operation that reads its body itself.
-func (s *Server) serveRawOnce(x *exchange, r *http.Request, o *operation, serve func(http.ResponseWriter, *http.Request, authz.Caller) error) error {
+// serveRawIdempotent is serveOnce for an operation that reads its body itself.
+func (s *Server) serveRawIdempotent(x *exchange, r *http.Request, o *operation, serve func(http.ResponseWriter, *http.Request, authz.Caller) error) error {
 	if err := checkKey(r); err != nil {
 		return err
 	}
 	return s.perform(x, r, o, hashUpload(r), func(ctx context.Context) error { return serve(x, r.WithContext(ctx), x.who) })
 }
 
-// Place says, in the transaction of a write (txn.Answer), where its answer will
-// be. It is what a row that is Attached tells of a write whose answer comes long
-// after its effect, or is a stream.
-type Place string
+// ResultRef names the result of a write whose answer comes long after its effect,
+// or is a stream. A ReplayByRef row records it in the transaction of the write, by
+// txn.Answer.
+type ResultRef string
 
-// serveAttached serves a write that tells its Place. Nothing of its answer is
-// kept but that: Serve asks with DoneBefore where a repetition is answered from,
-// which may be while the first one is still answered.
-func (s *Server) serveAttached(x *exchange, r *http.Request, serve func(http.ResponseWriter, *http.Request, authz.Caller) error) error {
+// serveByRef serves a write of a ReplayByRef row. Only its ResultRef is stored:
+// Serve asks [EarlierResult] which result a repeated request refers to, possibly
+// while the first request is still being answered.
+func (s *Server) serveByRef(x *exchange, r *http.Request, serve func(http.ResponseWriter, *http.Request, authz.Caller) error) error {
 	if err := checkKey(r); err != nil {
 		return err
 	}
-	if s.once == nil {
+	if s.idempotency == nil {
 		return serve(x, r, x.who)
 	}
-	request := onceRequest(x, r, hashUpload(r))
-	placed := func(v any) (*idempotency.Answer, error) {
-		return &idempotency.Answer{Status: http.StatusOK, Location: string(v.(Place))}, nil
+	request := idempotencyRequest(x, r, hashUpload(r))
+	render := func(v any) (*idempotency.Answer, error) {
+		return &idempotency.Answer{Status: http.StatusOK, Location: string(v.(ResultRef))}, nil
 	}
-	for until := time.Now().Add(s.patience); ; {
-		ticket, err := s.once.Begin(request, placed)
+	for until := time.Now().Add(s.repeatWait); ; {
+		ticket, err := s.idempotency.Begin(request, render)
 		if errors.Is(err, idempotency.ErrRunning) && time.Now().Before(until) && x.Err() == nil {
-			time.Sleep(5 * time.Millisecond) // the other's transaction is short
+			time.Sleep(5 * time.Millisecond) // the transaction of the first request is short
 			continue
 		}
 		if err != nil {
-			return running(err)
+			return inProgressError(err)
 		}
 		defer ticket.Close()
 		x.ticket = ticket
@@ -110,9 +110,9 @@ func (s *Server) serveAttached(x *exchange, r *http.Request, serve func(http.Res
 	}
 }
 
-// running is what a repetition is told whose first request takes too long, on the
-// compatible routes: their clients take a 202 for the answer.
-func running(err error) error {
+// inProgressError is the refusal of a repeated request whose first one takes too
+// long, on the compatible routes: their clients take a 202 for the answer.
+func inProgressError(err error) error {
 	if !errors.Is(err, idempotency.ErrRunning) {
 		return err
 	}
@@ -121,11 +121,11 @@ func running(err error) error {
 	return f
 }
 
-// DoneBefore gives the Place that an earlier request with the same
-// Idempotency-Key told, to the Serve of a row that is Attached after its write
-// failed with an error. Where there was none the error comes back. Errors: that
-// one; IDEMPOTENCY_KEY_REUSED.
-func DoneBefore(w http.ResponseWriter, r *http.Request, failed error) (Place, error) {
+// EarlierResult returns the ResultRef that an earlier request with the same
+// Idempotency-Key recorded. The Serve of a ReplayByRef row calls it after its write
+// failed with an error. Errors: failed, where there was no earlier request;
+// IDEMPOTENCY_KEY_REUSED.
+func EarlierResult(w http.ResponseWriter, r *http.Request, failed error) (ResultRef, error) {
 	x := exchangeOf(r.Context())
 	if x.ticket == nil {
 		return "", failed
@@ -133,30 +133,30 @@ func DoneBefore(w http.ResponseWriter, r *http.Request, failed error) (Place, er
 	kept, err := x.ticket.Earlier(x)
 	switch {
 	case err != nil:
-		return "", running(err)
+		return "", inProgressError(err)
 	case kept == nil:
 		return "", failed
 	}
 	w.Header()[replayedHeader] = yes
-	return Place(kept.Location), nil
+	return ResultRef(kept.Location), nil
 }
 
 func checkKey(r *http.Request) error {
 	keys := r.Header[keyHeader]
 	if len(keys) > 1 {
-		return fault.New(fault.Malformed, "INVALID_IDEMPOTENCY_KEY", "The header Idempotency-Key came more than once; send one.")
+		return fault.New(fault.Malformed, "INVALID_IDEMPOTENCY_KEY", "The header Idempotency-Key was sent more than once; send it once.")
 	}
 	return idempotency.Check(keys[0])
 }
 
-// perform does a write unless it was done, and keeps its answer.
+// perform does a write unless it was done before, and stores its answer.
 func (s *Server) perform(x *exchange, r *http.Request, o *operation, body func(bool) (idempotency.Hash, bool), do func(context.Context) error) error {
-	if s.once == nil {
+	if s.idempotency == nil {
 		return do(x)
 	}
-	ticket, err := s.once.Begin(onceRequest(x, r, body), o.render)
+	ticket, err := s.idempotency.Begin(idempotencyRequest(x, r, body), o.render)
 	if err != nil {
-		return x.repeat(nil, err)
+		return x.replay(nil, err)
 	}
 	defer ticket.Close()
 	if o.row.Outside {
@@ -171,26 +171,26 @@ func (s *Server) perform(x *exchange, r *http.Request, o *operation, body func(b
 	}
 	if kept, earlier := ticket.Earlier(x); kept != nil || earlier != nil {
 		x.held, x.status = nil, 0
-		return x.repeat(kept, earlier)
+		return x.replay(kept, earlier)
 	}
 	if err != nil {
-		x.refuse(r, err)
+		x.writeError(r, err)
 	}
-	ticket.Finish(x.gathered())
+	ticket.Finish(x.heldReply())
 	x.sendHeld()
 	return nil
 }
 
-func onceRequest(x *exchange, r *http.Request, body func(bool) (idempotency.Hash, bool)) idempotency.Request {
+func idempotencyRequest(x *exchange, r *http.Request, body func(bool) (idempotency.Hash, bool)) idempotency.Request {
 	return idempotency.Request{
 		ID:     idempotency.ID{Tenant: x.who.TenantID, User: x.who.UserID, Key: r.Header[keyHeader][0]},
 		Target: idempotency.Target(r.Method, r.URL.RequestURI()), Body: body,
 	}
 }
 
-// gathered is the answer that is held; nil where there is none, or it is a
-// stream that was sent already.
-func (x *exchange) gathered() *idempotency.Answer {
+// heldReply returns the buffered answer, nil where there is none or it was a
+// stream, which has been sent.
+func (x *exchange) heldReply() *idempotency.Answer {
 	if x.held == nil || x.status == 0 {
 		return nil
 	}
@@ -206,17 +206,18 @@ func (x *exchange) sendHeld() {
 		return
 	}
 	x.w.WriteHeader(x.status)
-	_, _ = x.Write(held.body.Bytes()) // a client that went away is seen by the server
+	_, _ = x.Write(held.body.Bytes()) // net/http notices a client that left
 }
 
-// repeat answers a write that was begun before.
-func (x *exchange) repeat(kept *idempotency.Answer, err error) error {
+// replay answers a write that an earlier request has done, or is doing.
+func (x *exchange) replay(kept *idempotency.Answer, err error) error {
 	if x.op.row.Repeats {
-		err = running(err)
+		err = inProgressError(err)
 	}
 	if errors.Is(err, idempotency.ErrRunning) {
 		x.Header().Set("Retry-After", "1")
-		return JSON(x, http.StatusAccepted, inProgress{true, "The first request with this Idempotency-Key is still running: send the same request again after Retry-After seconds for its answer."})
+		return JSON(x, http.StatusAccepted, inProgress{true, "The first request with this Idempotency-Key is still running: " +
+			"send the same request again after Retry-After seconds for its answer."})
 	}
 	if err != nil {
 		return err
@@ -242,41 +243,41 @@ func (x *exchange) send(a *idempotency.Answer) {
 	}
 	x.WriteHeader(a.Status)
 	if len(a.Body) > 0 {
-		_, _ = x.Write(a.Body) // a client that went away is seen by the server
+		_, _ = x.Write(a.Body) // net/http notices a client that left
 	}
 }
 
-// inProgress is the body of the 202 of a repeat that came too early.
+// inProgress is the body of the 202 for a request that was repeated too early.
 type inProgress struct {
 	InProgress bool   `json:"in_progress" required:"true"`
 	Detail     string `json:"detail" required:"true" doc:"What to do, for a person."`
 }
 
-// hashUpload hashes a body while it is read by others. The hash is known once
-// all of it was.
+// hashUpload hashes a body while the handler reads it. The hash is known once all
+// of it was read.
 func hashUpload(r *http.Request) func(wait bool) (idempotency.Hash, bool) {
-	b := &hashedBody{ReadCloser: r.Body, sum: sha256.New(), left: r.ContentLength, most: MaxUpload + formSlack}
-	b.ended = b.left == 0
+	b := &hashedBody{ReadCloser: r.Body, sum: sha256.New(), remaining: r.ContentLength, max: MaxUpload + formSlack}
+	b.ended = b.remaining == 0
 	r.Body = b
 	return b.hash
 }
 
 type hashedBody struct {
 	io.ReadCloser
-	sum   hash.Hash
-	left  int64 // bytes that are still to come; negative: not known
-	most  int64
-	ended bool
+	sum       hash.Hash
+	remaining int64 // bytes to come; negative: unknown
+	max       int64
+	ended     bool
 }
 
 // Read implements io.Reader.
 func (b *hashedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.sum.Write(p[:n])
-	b.most -= int64(n)
-	if b.left > 0 {
-		b.left -= int64(n)
-		b.ended = b.left == 0
+	b.max -= int64(n)
+	if b.remaining > 0 {
+		b.remaining -= int64(n)
+		b.ended = b.remaining == 0
 	}
 	b.ended = b.ended || err == io.EOF
 	return n, err
@@ -284,7 +285,7 @@ func (b *hashedBody) Read(p []byte) (int, error) {
 
 func (b *hashedBody) hash(wait bool) (h idempotency.Hash, known bool) {
 	if wait && !b.ended {
-		_, _ = io.Copy(io.Discard, io.LimitReader(b, b.most)) // what is cut off is not known
+		_, _ = io.Copy(io.Discard, io.LimitReader(b, b.max)) // a body that is cut off has no hash
 	}
 	if !b.ended {
 		return h, false

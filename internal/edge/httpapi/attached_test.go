@@ -29,7 +29,9 @@ func TestAttached(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keeper := idempotency.NewKeeper(idempotency.Config{Store: sqlstore.NewIdempotency(db), Writer: db, Box: box, Clock: clock.NewFake(), Log: slog.New(slog.DiscardHandler)})
+	keeper := idempotency.NewKeeper(
+		idempotency.Config{Store: sqlstore.NewIdempotency(db), Writer: db, Box: box, Clock: clock.NewFake(), Log: slog.New(slog.DiscardHandler)},
+	)
 	var effects atomic.Int64
 	var wrong atomic.Bool
 	raw := Raw{

@@ -73,7 +73,13 @@ func (s *Server) compile(row route.Row, in reflect.Type) *binder {
 			b.body = planBody(row, f)
 			continue
 		}
-		p := parameter{field: f, position: -1, header: http.CanonicalHeaderKey(f.Tag.Get("header")), query: f.Tag.Get("query"), cookie: f.Tag.Get("cookie")}
+		p := parameter{
+			field:    f,
+			position: -1,
+			header:   http.CanonicalHeaderKey(f.Tag.Get("header")),
+			query:    f.Tag.Get("query"),
+			cookie:   f.Tag.Get("cookie"),
+		}
 		if name := f.Tag.Get("path"); name != "" {
 			p.position = slices.Index(names, name)
 			if p.position < 0 {

@@ -18,7 +18,9 @@ var (
 
 	// Uploaded content runs no script, loads and sends nothing, and has an opaque
 	// origin.
-	sandboxed = []string{"sandbox; default-src 'none'; img-src 'self' data:; media-src 'self'; style-src 'unsafe-inline'; frame-ancestors 'none'"}
+	sandboxed = []string{
+		"sandbox; default-src 'none'; img-src 'self' data:; media-src 'self'; style-src 'unsafe-inline'; frame-ancestors 'none'",
+	}
 	// Browsers refuse to show a PDF in a sandbox; their viewers are one themselves.
 	unboxed = []string{"default-src 'none'; object-src 'self'; style-src 'unsafe-inline'; frame-ancestors 'none'"}
 )
@@ -39,7 +41,11 @@ func (x *exchange) serveContent(r *http.Request, c *route.Content) error {
 		switch kind {
 		case rangeBeyond:
 			x.Header().Set("Content-Range", fmt.Sprintf("bytes */%d", c.Size))
-			return statusFault(http.StatusRequestedRangeNotSatisfiable, "RANGE_NOT_SATISFIABLE", "The requested range begins after the end of the content.")
+			return statusFault(
+				http.StatusRequestedRangeNotSatisfiable,
+				"RANGE_NOT_SATISFIABLE",
+				"The requested range begins after the end of the content.",
+			)
 		case rangeOne:
 			first, length, status = from, n, http.StatusPartialContent
 		}

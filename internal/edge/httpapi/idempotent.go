@@ -40,7 +40,13 @@ func repeatable(row route.Row) bool {
 type heldAnswer struct{ body bytes.Buffer }
 
 // serveIdempotent serves a write that carries an Idempotency-Key.
-func (s *Server) serveIdempotent(x *exchange, r *http.Request, o *operation, in *binder, answer func(context.Context, *exchange, *http.Request, any) error) error {
+func (s *Server) serveIdempotent(
+	x *exchange,
+	r *http.Request,
+	o *operation,
+	in *binder,
+	answer func(context.Context, *exchange, *http.Request, any) error,
+) error {
 	if err := checkKey(r); err != nil {
 		return err
 	}
@@ -68,8 +74,13 @@ func (s *Server) serveIdempotent(x *exchange, r *http.Request, o *operation, in 
 	})
 }
 
-// serveRawIdempotent is serveOnce for an operation that reads its body itself.
-func (s *Server) serveRawIdempotent(x *exchange, r *http.Request, o *operation, serve func(http.ResponseWriter, *http.Request, authz.Caller) error) error {
+// serveRawIdempotent is serveIdempotent for an operation that reads its body itself.
+func (s *Server) serveRawIdempotent(
+	x *exchange,
+	r *http.Request,
+	o *operation,
+	serve func(http.ResponseWriter, *http.Request, authz.Caller) error,
+) error {
 	if err := checkKey(r); err != nil {
 		return err
 	}
@@ -116,7 +127,11 @@ func inProgressError(err error) error {
 	if !errors.Is(err, idempotency.ErrRunning) {
 		return err
 	}
-	f := fault.New(fault.Unavailable, "request_in_progress", "The first request with this Idempotency-Key is still running: send the same request again.")
+	f := fault.New(
+		fault.Unavailable,
+		"request_in_progress",
+		"The first request with this Idempotency-Key is still running: send the same request again.",
+	)
 	f.RetryAfter = time.Second
 	return f
 }
@@ -150,7 +165,13 @@ func checkKey(r *http.Request) error {
 }
 
 // perform does a write unless it was done before, and stores its answer.
-func (s *Server) perform(x *exchange, r *http.Request, o *operation, body func(bool) (idempotency.Hash, bool), do func(context.Context) error) error {
+func (s *Server) perform(
+	x *exchange,
+	r *http.Request,
+	o *operation,
+	body func(bool) (idempotency.Hash, bool),
+	do func(context.Context) error,
+) error {
 	if s.idempotency == nil {
 		return do(x)
 	}

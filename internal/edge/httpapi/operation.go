@@ -81,10 +81,16 @@ type Raw struct {
 
 // InOwnTenant wraps serve to refuse a call whose X-Active-Tenant names a tenant
 // other than the key's: the compatible routes always run in the key's tenant.
-func InOwnTenant(serve func(http.ResponseWriter, *http.Request, authz.Caller) error) func(http.ResponseWriter, *http.Request, authz.Caller) error {
+func InOwnTenant(
+	serve func(http.ResponseWriter, *http.Request, authz.Caller) error,
+) func(http.ResponseWriter, *http.Request, authz.Caller) error {
 	return func(w http.ResponseWriter, r *http.Request, who authz.Caller) error {
 		if t := r.Header.Get("X-Active-Tenant"); t != "" && t != who.TenantID {
-			return fault.New(fault.Malformed, "", "X-Active-Tenant names another company, but this route always runs in the key's own. Remove the header.")
+			return fault.New(
+				fault.Malformed,
+				"",
+				"X-Active-Tenant names another company, but this route always runs in the key's own. Remove the header.",
+			)
 		}
 		return serve(w, r, who)
 	}

@@ -123,6 +123,9 @@ var modules = map[string][]string{
 
 	"internal/cli": {"github.com/alecthomas/kong"},
 	"internal/app": {otelModule, "github.com/prometheus/client_golang"},
+	"internal/app/apptest": {
+		"github.com/modelcontextprotocol/go-sdk", "github.com/nats-io/nats-server/v2", "go.uber.org/goleak",
+	},
 }
 
 // layerModules lists the third-party modules that every package of a layer may
@@ -139,6 +142,7 @@ var exceptions = map[string]map[string]string{
 		"internal/accounts/identity": "", "internal/accounts/tenantadmin": "", "internal/kernel/audit": "", "internal/kernel/quota": "",
 		"internal/store/sqldb": "", "internal/store/sqlstore": "",
 	},
+	"internal/app/apptest": {"internal/app": "it starts whole servers"},
 	"internal/store/sqlstore": {
 		"internal/store/sqldb": "every statement runs on it",
 	},

@@ -7,17 +7,20 @@ import (
 	"time"
 
 	"agentd/internal/accounts/identity"
+	"agentd/internal/accounts/identity/identitysql"
 	"agentd/internal/base/authz"
 	"agentd/internal/base/clock"
 	"agentd/internal/base/ident"
 	"agentd/internal/base/txn"
 	"agentd/internal/content/artifact"
+	"agentd/internal/content/artifact/artifactsql"
 	"agentd/internal/delivery/notification"
+	"agentd/internal/delivery/notification/notificationsql"
 	"agentd/internal/kernel/blob"
 	"agentd/internal/kernel/event"
 	"agentd/internal/kernel/tool"
+	"agentd/internal/store/blobsql"
 	"agentd/internal/store/sqldb"
-	"agentd/internal/store/sqlstore"
 )
 
 // Admin is what an operator can do beside a running server: `agentd admin`
@@ -41,7 +44,7 @@ func (n *Server) Admin() *Admin {
 		n.T.Fatal(err)
 	}
 	n.T.Cleanup(func() { db.Close() })
-	people := identity.New(identity.Config{DB: db, Store: sqlstore.NewIdentity(db), Clock: clock.System{}, Log: c.Logger})
+	people := identity.New(identity.Config{DB: db, Store: identitysql.New(db), Clock: clock.System{}, Log: c.Logger})
 	return &Admin{Service: people, T: n.T, DB: db}
 }
 
@@ -108,8 +111,8 @@ func (a *Admin) SaveArtifact(tenant, run, name string) string {
 	if tenant == "" {
 		tenant = a.Query(`SELECT tenant_id FROM runs WHERE run_id = ?`, run)[0]["tenant_id"].(string)
 	}
-	blobs := &blob.Store{Table: sqlstore.NewBlobs(a.DB), Writer: a.DB, Clock: clock.System{}}
-	s := &artifact.Service{Table: sqlstore.NewArtifacts(a.DB), Blobs: blobs, Clock: clock.System{}}
+	blobs := &blob.Store{Table: blobsql.New(a.DB), Writer: a.DB, Clock: clock.System{}}
+	s := &artifact.Service{Table: artifactsql.New(a.DB), Blobs: blobs, Clock: clock.System{}}
 	made, op, err := s.Save(a.T.Context(), tenant, run, []tool.File{{Name: name, MimeType: "text/plain", Data: []byte(name)}})
 	if err == nil {
 		err = a.DB.Write(a.T.Context(), op)
@@ -123,7 +126,7 @@ func (a *Admin) SaveArtifact(tenant, run, name string) string {
 // Notify tells a company something, and gives the ids of the notifications.
 func (a *Admin) Notify(tenant string, titles ...string) (ids []string) {
 	a.T.Helper()
-	store := sqlstore.NewNotifications(a.DB)
+	store := notificationsql.New(a.DB)
 	s := notification.New(notification.Deps{Store: store, Writer: a.DB, Clock: clock.System{}, Hub: event.NewHub()})
 	for _, title := range titles {
 		err := a.DB.Write(a.T.Context(), func(tx txn.Tx) error {
@@ -165,7 +168,7 @@ func (a *Admin) StoreInvite(tenant, by, email string) (id, token string) {
 	id, token = ident.New(), ident.New()
 	now := time.Now()
 	err := a.DB.Write(a.T.Context(), func(tx txn.Tx) error {
-		return sqlstore.NewPeople(a.DB).AddInvite(tx, identity.Invite{
+		return identitysql.NewPeople(a.DB).AddInvite(tx, identity.Invite{
 			TenantID: tenant, InviteID: id, Email: email, Role: authz.Viewer, Status: identity.Pending, InvitedBy: by,
 			Secret: sha256.Sum256([]byte(token)), CreatedAt: now, SentAt: now.Add(-time.Hour), ExpiresAt: now.Add(time.Hour),
 		})

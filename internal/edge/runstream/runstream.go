@@ -61,7 +61,7 @@ func (r *Runner) Start(ctx context.Context, who authz.Caller, req run.Request) (
 // the same Idempotency-Key created a run, it returns that run and replays its
 // events. It names the run in the header X-Run-Id.
 func (r *Runner) StartOnce(w http.ResponseWriter, req *http.Request, who authz.Caller, start run.Request) (*Stream, error) {
-	start.Answer = func(created *run.Run) any { return httpapi.Place(created.RunID) }
+	start.Answer = func(created *run.Run) any { return httpapi.ResultRef(created.RunID) }
 	s, err := r.Start(req.Context(), who, start)
 	if err != nil {
 		if s, err = r.earlier(w, req, who.TenantID, err); err != nil {
@@ -75,7 +75,7 @@ func (r *Runner) StartOnce(w http.ResponseWriter, req *http.Request, who authz.C
 // earlier returns the run of an earlier request with the same Idempotency-Key.
 // Errors: failed, where there was none.
 func (r *Runner) earlier(w http.ResponseWriter, req *http.Request, tenant string, failed error) (*Stream, error) {
-	id, err := httpapi.DoneBefore(w, req, failed)
+	id, err := httpapi.EarlierResult(w, req, failed)
 	if err != nil {
 		return nil, err
 	}

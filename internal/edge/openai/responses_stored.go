@@ -37,7 +37,7 @@ func (s *Responses) Read(w http.ResponseWriter, r *http.Request, who authz.Calle
 		return err
 	}
 	if !in.Stream {
-		return responseStored(w, a, got)
+		return answerStored(w, a, got)
 	}
 	after := int64(-1)
 	if in.After != nil {
@@ -65,7 +65,7 @@ func (s *Responses) Cancel(w http.ResponseWriter, r *http.Request, who authz.Cal
 			return err
 		}
 	}
-	return responseStored(w, a, got)
+	return answerStored(w, a, got)
 }
 
 // stored returns a stored response, with what it repeats of its request.

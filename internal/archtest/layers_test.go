@@ -123,6 +123,9 @@ var modules = map[string][]string{
 
 	"internal/cli": {"github.com/alecthomas/kong"},
 	"internal/app": {otelModule, "github.com/prometheus/client_golang"},
+	"internal/app/apptest": {
+		"github.com/modelcontextprotocol/go-sdk", "github.com/nats-io/nats-server/v2", "go.uber.org/goleak",
+	},
 }
 
 // layerModules lists the third-party modules that every package of a layer may
@@ -134,6 +137,7 @@ var layerModules = map[layer][]string{
 
 // exceptions lists imports that the layers alone would refuse, and why.
 var exceptions = map[string]map[string]string{
+	"internal/app/apptest": {"internal/app": "it starts whole servers"},
 	"internal/cli": {
 		// The operator's commands work on the database, beside a server or without one.
 		"internal/accounts/identity": "", "internal/accounts/tenantadmin": "", "internal/kernel/audit": "", "internal/kernel/quota": "",

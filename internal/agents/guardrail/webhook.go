@@ -1,18 +1,22 @@
 package guardrail
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"agentd/internal/base/text"
 	"agentd/internal/kernel/policy"
 )
+
+// maxReason is how many characters of a webhook's reason are repeated.
+const maxReason = 201
 
 // Call is a request to a webhook: a POST of JSON.
 type Call struct {
@@ -121,7 +125,7 @@ func (w *webhook) read(q question, body []byte) (finding, error) {
 	if !f.violated {
 		return finding{}, nil
 	}
-	f.because = oneLine(said.Reason)
+	f.because = cmp.Or(text.Truncate(strings.TrimRight(text.OneLine(said.Reason), ". "), maxReason), "its webhook said so")
 	switch {
 	case said.Text == nil:
 		if q.part != partArguments {
@@ -134,16 +138,4 @@ func (w *webhook) read(q question, body []byte) (finding, error) {
 		f.text, f.taken = *said.Text, true
 	}
 	return f, nil
-}
-
-// oneLine makes a reason a part of a sentence, and bounds it.
-func oneLine(s string) string {
-	s = strings.TrimRight(strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " "), ". ")
-	if runes := []rune(s); len(runes) > 200 {
-		s = string(runes[:200]) + "…"
-	}
-	if s == "" {
-		return "its webhook said so"
-	}
-	return s
 }

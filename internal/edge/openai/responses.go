@@ -13,6 +13,7 @@ import (
 	"agentd/internal/base/authz"
 	"agentd/internal/base/fault"
 	"agentd/internal/base/ident"
+	"agentd/internal/base/ptr"
 	"agentd/internal/base/route"
 	"agentd/internal/edge/httpapi"
 	"agentd/internal/execution/responsechain"
@@ -90,7 +91,7 @@ func (s *Responses) Create(w http.ResponseWriter, r *http.Request, who authz.Cal
 	if err != nil {
 		return err
 	}
-	link := responsechain.Link{RunID: c.RunID, Previous: deref(req.Previous), Standing: c.standing, Asked: encoded(req.asked())}
+	link := responsechain.Link{RunID: c.RunID, Previous: ptr.Value(req.Previous), Standing: c.standing, Asked: encoded(req.asked())}
 	c.Admit = s.Chains.Make(link)
 	said := s.Chat.listen(who.TenantID, c.RunID)
 	defer said.close()
@@ -145,7 +146,7 @@ func (s *Responses) read(r *http.Request, who authz.Caller) (*ResponseRequest, c
 // previous looks up the response that a request goes on from, and gives the
 // calls that it left to the caller.
 func (s *Responses) previous(ctx context.Context, tenant string, id *string) ([]model.ToolCall, error) {
-	if deref(id) == "" {
+	if ptr.Value(id) == "" {
 		return nil, nil
 	}
 	before, err := s.get(ctx, tenant, *id)

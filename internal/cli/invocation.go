@@ -26,8 +26,8 @@ type invocation struct {
 	deps           Deps
 	stdout, stderr io.Writer
 	now            func() time.Time
-	dims           bool // stderr is a terminal that can dim text
-	screen         bool // stdout is a terminal
+	dim            bool // stderr is a terminal that can dim text
+	stdoutTerminal bool // stdout is a terminal
 }
 
 func (inv *invocation) connect(c config.Client) (*client.Client, error) {
@@ -62,7 +62,7 @@ func explain(err error) string {
 // note writes a line about what happens beside the result.
 func (inv *invocation) note(format string, args ...any) {
 	text := clean(fmt.Sprintf(format, args...))
-	if inv.dims {
+	if inv.dim {
 		text = "\x1b[2m" + text + "\x1b[0m"
 	}
 	fmt.Fprintln(inv.stderr, text)
@@ -122,8 +122,8 @@ func clean(s string) string {
 // oneLine makes a text fit into a cell of a table.
 func oneLine(s string) string { return text.OneLine(clean(s)) }
 
-// ago tells a moment as a person would.
-func ago(now, t time.Time) string {
+// formatTime tells a moment as a person would.
+func formatTime(now, t time.Time) string {
 	switch d := now.Sub(t); {
 	case t.IsZero():
 		return "-"
@@ -144,8 +144,8 @@ func ago(now, t time.Time) string {
 	}
 }
 
-// took tells a duration to about three digits.
-func took(d time.Duration) string {
+// formatDuration tells a duration to about three digits.
+func formatDuration(d time.Duration) string {
 	switch {
 	case d <= 0:
 		return "-"

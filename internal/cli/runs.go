@@ -55,7 +55,7 @@ func (cmd *runsListCommand) Run(inv *invocation) error {
 	names := inv.agentNames(c, runs)
 	var rows [][]string
 	for _, r := range runs {
-		rows = append(rows, []string{r.RunID, text.Truncate(names[r.AgentID], 24), r.Status, ago(inv.now(), r.CreatedAt), elapsed(inv.now(), r), text.Truncate(oneLine(r.Message()), 48)})
+		rows = append(rows, []string{r.RunID, text.Truncate(names[r.AgentID], 24), r.Status, formatTime(inv.now(), r.CreatedAt), elapsed(inv.now(), r), text.Truncate(oneLine(r.Message()), 48)})
 	}
 	return inv.table([]string{"RUN", "AGENT", "STATUS", "CREATED", "TOOK", "MESSAGE"}, rows)
 }
@@ -82,9 +82,9 @@ func elapsed(now time.Time, r client.Run) string {
 	case r.StartedAt.IsZero():
 		return "-"
 	case r.CompletedAt.IsZero():
-		return took(now.Sub(r.StartedAt))
+		return formatDuration(now.Sub(r.StartedAt))
 	}
-	return took(r.CompletedAt.Sub(r.StartedAt))
+	return formatDuration(r.CompletedAt.Sub(r.StartedAt))
 }
 
 type runsShowCommand struct {
@@ -135,14 +135,14 @@ func (inv *invocation) showRun(r client.Run, agent string) {
 	line("Agent", agent)
 	line("Status", r.Status)
 	if !r.CreatedAt.IsZero() {
-		line("Created", ago(inv.now(), r.CreatedAt)+", at "+r.CreatedAt.Local().Format(time.DateTime))
+		line("Created", formatTime(inv.now(), r.CreatedAt)+", at "+r.CreatedAt.Local().Format(time.DateTime))
 	}
 	line("Took", strings.TrimPrefix(elapsed(inv.now(), r), "-"))
 	if r.Metrics.LLMCalls > 0 || r.Metrics.InputTokens > 0 {
 		line("Tokens", fmt.Sprintf("%d in, %d out", r.Metrics.InputTokens, r.Metrics.OutputTokens))
 	}
 	if r.Metrics.CostUSD != nil {
-		line("Cost", dollars(*r.Metrics.CostUSD))
+		line("Cost", formatUSD(*r.Metrics.CostUSD))
 	}
 	line("Message", text.Truncate(oneLine(r.Message()), 200))
 	for _, p := range r.Pending {
@@ -167,7 +167,7 @@ func (inv *invocation) showSteps(steps []client.Doc[client.Step]) error {
 		if reason := brief(s.Error); reason != "" && reason != "null" {
 			what = strings.TrimSpace(what + " " + reason)
 		}
-		rows = append(rows, []string{strconv.Itoa(s.Seq), s.Type, s.Status, took(milliseconds(s.DurationMS)), what})
+		rows = append(rows, []string{strconv.Itoa(s.Seq), s.Type, s.Status, formatDuration(milliseconds(s.DurationMS)), what})
 	}
 	fmt.Fprintln(inv.stdout)
 	return inv.table([]string{"STEP", "TYPE", "STATUS", "TOOK", ""}, rows)
@@ -206,7 +206,7 @@ func (cmd *runsCancelCommand) Run(inv *invocation) error {
 	case answer.Value.Cancelled:
 		fmt.Fprintf(inv.stdout, "Cancelled run %s.\n", cmd.ID)
 	default:
-		fmt.Fprintln(inv.stdout, oneLine(first(answer.Value.Message, "The run had ended already.")))
+		fmt.Fprintln(inv.stdout, oneLine(firstNonEmpty(answer.Value.Message, "The run had ended already.")))
 	}
 	return nil
 }
@@ -220,8 +220,8 @@ func (inv *invocation) printArray(values []jsontext.Value) error {
 	return inv.printJSON(text)
 }
 
-// dollars tells an amount in cents, or a smaller one to a millionth.
-func dollars(usd float64) string {
+// formatUSD tells an amount in cents, or a smaller one to a millionth.
+func formatUSD(usd float64) string {
 	if usd == 0 || usd >= 0.01 {
 		return fmt.Sprintf("$%.2f", usd)
 	}

@@ -2,29 +2,14 @@ package mcpserver
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"net/http"
-	"strings"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/internal/agents/mcp"
 	"agentd/internal/base/authz"
-	"agentd/internal/base/fault"
-	"agentd/internal/base/ident"
-	"agentd/internal/base/route"
-	"agentd/internal/base/schema"
-	"agentd/internal/edge/httpapi"
-	"agentd/internal/execution/run"
-	"agentd/internal/kernel/event"
 )
 
-// Source is what runs that were started by a tool call say of where they came
-// from, in metadata.source.
-const Source = "mcp"
-
+// toolInfo is a tool as tools/list returns it.
 type toolInfo struct {
 	Name        string         `json:"name"`
 	Title       string         `json:"title"`
@@ -32,21 +17,22 @@ type toolInfo struct {
 	InputSchema jsontext.Value `json:"inputSchema"`
 }
 
-var inputSchema = jsontext.Value(`{"type":"object","properties":{"message":{"type":"string","minLength":1,"description":"What the agent is asked."}},"required":["message"]}`)
+var inputSchema = jsontext.Value(`{"type":"object","properties":{"message":{"type":"string","minLength":1,` +
+	`"description":"What the agent is asked."}},"required":["message"]}`)
 
-// named is an agent under the name of its tool.
-type named struct {
+// agentTool is an agent with the name of its tool.
+type agentTool struct {
 	Agent
 	tool string
 }
 
-// tools names the agents. Agents of one name get the ends of their ids behind
-// it, so that no name depends on the order.
-func (s *Server) tools(ctx context.Context, tenant string, scope scoped) ([]named, error) {
+// namedAgents names the agents of a scope. Agents of one name get the ends of
+// their ids appended, so that no name depends on the order.
+func (s *Server) namedAgents(ctx context.Context, tenant string, scope agentScope) ([]agentTool, error) {
 	if scope.one != nil {
-		return []named{{*scope.one, mcp.ToolName(scope.one.Name)}}, nil
+		return []agentTool{{*scope.one, mcp.ToolName(scope.one.Name)}}, nil
 	}
-	all, err := s.Agents.All(ctx, tenant)
+	all, err := s.Agents.List(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}
@@ -54,20 +40,20 @@ func (s *Server) tools(ctx context.Context, tenant string, scope scoped) ([]name
 	for _, g := range all {
 		wanted[mcp.ToolName(g.Name)]++
 	}
-	list := make([]named, 0, len(all))
+	list := make([]agentTool, 0, len(all))
 	for _, g := range all {
 		name := mcp.ToolName(g.Name)
 		if wanted[name] > 1 {
 			suffix := "_" + g.ID[len(g.ID)-8:]
 			name = name[:min(len(name), 64-len(suffix))] + suffix
 		}
-		list = append(list, named{g, name})
+		list = append(list, agentTool{g, name})
 	}
 	return list, nil
 }
 
-func (s *Server) list(ctx context.Context, who authz.Caller, scope scoped) (any, error) {
-	all, err := s.tools(ctx, who.TenantID, scope)
+func (s *Server) listTools(ctx context.Context, who authz.Caller, scope agentScope) (any, error) {
+	all, err := s.namedAgents(ctx, who.TenantID, scope)
 	if err != nil {
 		return nil, err
 	}
@@ -82,213 +68,4 @@ func (s *Server) list(ctx context.Context, who authz.Caller, scope scoped) (any,
 		list.Tools = append(list.Tools, toolInfo{g.tool, g.Name, description, inputSchema})
 	}
 	return list, nil
-}
-
-type callParams struct {
-	Name      string `json:"name"`
-	Arguments struct {
-		Message string `json:"message"`
-	} `json:"arguments"`
-	Meta struct {
-		ProgressToken jsontext.Value `json:"progressToken"`
-	} `json:"_meta"`
-}
-
-type callResult struct {
-	Content []content      `json:"content"`
-	IsError bool           `json:"isError"`
-	Meta    map[string]any `json:"_meta,omitempty"`
-}
-
-type content struct {
-	Type string `json:"type"`
-	Text string `json:"text"`
-}
-
-func said(text string, failed bool) *callResult {
-	return &callResult{Content: []content{{"text", text}}, IsError: failed}
-}
-
-// call runs an agent and answers when the run has ended, or waits for a
-// person. A client that takes event streams gets one, with the progress that
-// it asks for.
-func (s *Server) call(w http.ResponseWriter, r *http.Request, who authz.Caller, scope scoped, req *request) error {
-	if err := who.Check(authz.Developer, "runs:create"); err != nil {
-		return err
-	}
-	in, agent, err := s.called(r.Context(), who, scope, req.Params)
-	if err != nil {
-		return reply(w, req.ID, nil, err)
-	}
-	if strings.TrimSpace(in.Arguments.Message) == "" {
-		return reply(w, req.ID, said("The argument message is required: what the agent is asked.", true), nil)
-	}
-	start, err := runRequest(agent.ID, in.Arguments.Message)
-	if err != nil {
-		return err
-	}
-	sub := s.Hub.Subscribe(start.RunID)
-	made, err := s.Runs.Create(r.Context(), who, start)
-	if err != nil {
-		sub.Close()
-		if e := fault.From(err); e.Kind == fault.Conflict || e.Kind == fault.Limited || e.Kind == fault.Forbidden {
-			return reply(w, req.ID, said(e.Detail, true), nil)
-		}
-		return err
-	}
-	w.Header().Set("X-Run-Id", made.RunID)
-	c := &calling{s: s, who: who, agent: agent, made: made, sub: sub, id: req.ID, token: in.Meta.ProgressToken}
-	if strings.Contains(strings.ToLower(r.Header.Get("Accept")), "text/event-stream") {
-		return c.stream(r)
-	}
-	result, err := c.follow(r.Context(), func(int) {})
-	if err != nil {
-		return err
-	}
-	return reply(w, req.ID, result, nil)
-}
-
-// called reads the parameters of a call and finds its agent. Errors: *rpcError
-// for what is wrong with them.
-func (s *Server) called(ctx context.Context, who authz.Caller, scope scoped, params jsontext.Value) (in callParams, agent Agent, err error) {
-	if json.Unmarshal(orEmpty(params), &in) != nil {
-		return in, agent, &rpcError{Code: codeInvalidParams, Message: "The parameters of tools/call cannot be read: name and arguments.message are strings."}
-	}
-	all, err := s.tools(ctx, who.TenantID, scope)
-	if err != nil {
-		return in, agent, err
-	}
-	for _, g := range all {
-		if g.tool == in.Name || g.ID == in.Name {
-			return in, g.Agent, nil
-		}
-	}
-	return in, agent, &rpcError{Code: codeInvalidParams, Message: fmt.Sprintf("There is no tool %.100q; tools/list tells which there are.", in.Name)}
-}
-
-func runRequest(agentID, message string) (run.Request, error) {
-	parsed := run.Input{Message: message}
-	input, err := json.Marshal(parsed)
-	return run.Request{
-		RunID: ident.New(), AgentID: agentID, Input: input, Parsed: &parsed, Metadata: schema.Object(`{"source":"` + Source + `"}`),
-	}, err
-}
-
-// calling is a call that is under way.
-type calling struct {
-	s     *Server
-	who   authz.Caller
-	agent Agent
-	made  *run.Run
-	sub   *event.Subscription
-	id    jsontext.Value
-	token jsontext.Value
-}
-
-var errUnfinished = errors.New("mcpserver: the run's events ended before the run")
-
-// waits are the events of a run that goes on only when somebody does
-// something, with what that is.
-var waits = map[string]string{
-	run.Paused.EventName():           "waits for an answer or to be resumed",
-	run.AwaitingApproval.EventName(): "waits for a tool call to be approved",
-	run.AuthRequired.EventName():     "waits for an MCP server to be authorized",
-}
-
-// follow gives the call's result once there is one.
-func (c *calling) follow(ctx context.Context, progress func(step int)) (*callResult, error) {
-	steps := 0
-	follower := event.Follower{Log: c.s.Log, Hub: c.s.Hub}
-	for e, err := range follower.FollowNew(ctx, c.who.TenantID, c.sub) {
-		if err != nil {
-			return nil, err
-		}
-		if why := waits[e.Name]; why != "" {
-			return c.meta(said(fmt.Sprintf("The run %s %s. It goes on after that, and GET /api/v1/runs/%s has its answer.", c.made.RunID, why, c.made.RunID), true), strings.TrimPrefix(e.Name, "run.")), nil
-		}
-		if e.Name == "step.completed" {
-			steps++
-			progress(steps)
-		}
-		if run.FinalEvent(e.Name) {
-			return c.ended(ctx, e)
-		}
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, err // the client is gone; the run goes on
-	}
-	return nil, errUnfinished
-}
-
-func (c *calling) meta(r *callResult, status string) *callResult {
-	r.Meta = map[string]any{"run_id": c.made.RunID, "status": status}
-	return r
-}
-
-func (c *calling) ended(ctx context.Context, final event.Event) (*callResult, error) {
-	r, ok := final.Result.(*run.Run)
-	if !ok {
-		var err error
-		if r, err = c.s.Runs.Get(ctx, c.who.TenantID, c.made.RunID); err != nil {
-			return nil, err
-		}
-	}
-	var out run.Output
-	if len(r.Output) > 0 {
-		if err := json.Unmarshal(r.Output, &out); err != nil {
-			return nil, err
-		}
-	}
-	if r.Status == run.Completed {
-		return c.meta(said(out.Text, false), string(r.Status)), nil
-	}
-	text := "The run ended as " + string(r.Status) + "."
-	if r.Error != nil {
-		text = *r.Error
-	}
-	return c.meta(said(text, true), string(r.Status)), nil
-}
-
-// stream answers with an event stream, which survives runs that are longer
-// than what proxies wait for a silent answer.
-func (c *calling) stream(r *http.Request) error {
-	out, err := httpapi.OpenStream(r, httpapi.StreamOptions{})
-	if err != nil {
-		c.sub.Close()
-		return err
-	}
-	defer out.Close()
-	send := func(message any) {
-		if data, err := json.Marshal(message); err == nil {
-			_ = out.Send(route.Frame{Name: "message", Data: data}) // a reader that is gone ends the context
-		}
-	}
-	result, err := c.follow(out.Context(), func(step int) {
-		if len(c.token) > 0 {
-			send(notification{version2, "notifications/progress", map[string]any{"progressToken": c.token, "progress": step}})
-		}
-	})
-	if out.ReaderGone() {
-		c.left(context.WithoutCancel(r.Context()))
-		return nil
-	}
-	if err != nil {
-		out.Failed(err)
-		send(refusal(c.id, &rpcError{Code: codeInternal, Message: "The answer broke off on our side; the run " + c.made.RunID + " goes on."}))
-		return nil
-	}
-	res, err := answer(c.id, result)
-	if err != nil {
-		return err
-	}
-	send(res)
-	return nil
-}
-
-// left handles a client that went away: its run goes on, unless the agent's
-// policy says otherwise (decisions.md D10).
-func (c *calling) left(ctx context.Context) {
-	if c.s.Agents.CancelOnDisconnect(ctx, c.who.TenantID, c.agent.ID) {
-		_, _ = c.s.Runs.Cancel(ctx, c.who.TenantID, c.made.RunID) // it may have ended meanwhile
-	}
 }

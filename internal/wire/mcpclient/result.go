@@ -16,8 +16,8 @@ import (
 // Bounds of a result. Text is cut once more by the registry of tools; what is
 // cut here was never worth keeping.
 const (
-	mostText  = 1 << 20
-	mostFiles = 16
+	maxText  = 1 << 20
+	maxFiles = 16
 )
 
 // rendering makes a result of what a server sends: text as it is, and what is
@@ -81,7 +81,7 @@ func (r *rendering) resource(c *sdk.ResourceContents) {
 }
 
 func (r *rendering) text(s string) {
-	s = text.PrefixBytes(s, mostText-r.size)
+	s = text.PrefixBytes(s, maxText-r.size)
 	r.size += len(s)
 	// NUL is no text that every database keeps.
 	r.parts = append(r.parts, strings.ReplaceAll(s, "\x00", "\uFFFD"))
@@ -90,7 +90,7 @@ func (r *rendering) text(s string) {
 func (r *rendering) file(kind, mimeType string, data []byte) { r.named("", kind, mimeType, data) }
 
 func (r *rendering) named(name, kind, mimeType string, data []byte) {
-	if len(r.files) == mostFiles {
+	if len(r.files) == maxFiles {
 		r.text("[" + kind + ": left out, there are too many files]")
 		return
 	}

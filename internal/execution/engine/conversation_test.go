@@ -10,11 +10,11 @@ import (
 	"agentd/internal/kernel/model"
 )
 
-// What the model is told first: the agent's prompt stays, and the caller's
-// instructions stand in front of what the user said last, whatever that is.
+// The agent's prompt comes first, and the caller's instructions come before the
+// user's last message.
 func TestOpening(t *testing.T) {
 	t.Parallel()
-	const told = "Instructions of the caller:\nRhyme."
+	const instructions = "Instructions of the caller:\nRhyme."
 	user := func(text string) model.Message { return model.Message{Role: model.User, Text: text} }
 	system := model.Message{Role: model.System, Text: "You are the agent."}
 	calls := model.Message{Role: model.Assistant, ToolCalls: []model.ToolCall{{ID: "c", Name: "t", Arguments: "{}"}}}
@@ -26,20 +26,20 @@ func TestOpening(t *testing.T) {
 		want []model.Message
 	}{
 		{"message", run.Input{Message: "One?"}, []model.Message{system, user("One?")}},
-		{"instructed", run.Input{Message: "One?", Instructions: "Rhyme."}, []model.Message{system, user(told + "\n\nOne?")}},
-		{"only-instructions", run.Input{Instructions: "Rhyme."}, []model.Message{system, user(told)}},
+		{"instructed", run.Input{Message: "One?", Instructions: "Rhyme."}, []model.Message{system, user(instructions + "\n\nOne?")}},
+		{"only-instructions", run.Input{Instructions: "Rhyme."}, []model.Message{system, user(instructions)}},
 		{"nothing", run.Input{}, []model.Message{system, user("")}},
 		{
 			"conversation", run.Input{Message: "Two?", Instructions: "Rhyme.", History: []model.Message{user("One?"), {Role: model.Assistant, Text: "One."}}},
-			[]model.Message{system, user("One?"), {Role: model.Assistant, Text: "One."}, user(told + "\n\nTwo?")},
+			[]model.Message{system, user("One?"), {Role: model.Assistant, Text: "One."}, user(instructions + "\n\nTwo?")},
 		},
 		{
 			"tool-result", run.Input{Instructions: "Rhyme.", History: []model.Message{user("One?"), calls, result}},
-			[]model.Message{system, user(told + "\n\nOne?"), calls, result},
+			[]model.Message{system, user(instructions + "\n\nOne?"), calls, result},
 		},
 		{
 			"no-user", run.Input{Instructions: "Rhyme.", History: []model.Message{calls, result}},
-			[]model.Message{system, calls, result, user(told)},
+			[]model.Message{system, calls, result, user(instructions)},
 		},
 		{
 			"image", run.Input{Message: "What?", Instructions: "Rhyme.", Parts: []jsontext.Value{image}},
@@ -50,10 +50,10 @@ func TestOpening(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			a := &attempt{rec: &run.Record{}, spec: &run.AgentSpec{System: "You are the agent."}}
-			a.rec.Parsed = &tt.in
-			for range 2 { // what was parsed is not touched: it may be needed again
-				if diff := cmp.Diff(tt.want, a.opening(a.input(), nil)); diff != "" {
+			rec := &run.Record{Parsed: &tt.in}
+			c := &conversation{j: &journal{rec: rec}, spec: &run.AgentSpec{System: "You are the agent."}}
+			for range 2 { // the parsed input is not changed: it may be needed again
+				if diff := cmp.Diff(tt.want, c.opening(rec.ParsedInput(), nil, nil)); diff != "" {
 					t.Errorf("(-want +got):\n%s", diff)
 				}
 			}

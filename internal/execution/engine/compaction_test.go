@@ -102,7 +102,7 @@ func decode[T any](t *testing.T, raw []byte) (v T) {
 // A conversation that is about to outgrow the model's context gives way to a
 // summary before the model is asked: the agent's prompt, the newest turns and
 // the request stay.
-func TestFold(t *testing.T) {
+func TestCompaction(t *testing.T) {
 	t.Parallel()
 	for strategy, want := range map[string][]string{
 		"":           {"Be", "summary", "a13", "q14", "a14", "q15", "a15", "q16", "a16", "q17", "a17", "q18", "a18", "q19", "a19", "request:"},

@@ -23,12 +23,12 @@ import (
 	"agentd/internal/base/schema"
 	"agentd/internal/base/txn"
 	"agentd/internal/delivery/notification"
+	"agentd/internal/delivery/notification/notificationsql"
 	"agentd/internal/execution/run"
 	"agentd/internal/kernel/event"
 	"agentd/internal/kernel/tool"
 	"agentd/internal/store/sqldb"
 	"agentd/internal/store/sqldb/sqldbtest"
-	"agentd/internal/store/sqlstore"
 )
 
 // rig is the slice over a real database.
@@ -43,7 +43,7 @@ func each(t *testing.T, test func(t *testing.T, r *rig)) {
 	t.Helper()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
 		r := &rig{t: t, clock: clock.NewFake(), who: authz.Caller{TenantID: ident.New(), UserID: ident.New()}}
-		r.Service = notification.New(notification.Deps{Store: sqlstore.NewNotifications(db), Writer: db, Clock: r.clock, Hub: event.NewHub()})
+		r.Service = notification.New(notification.Deps{Store: notificationsql.New(db), Writer: db, Clock: r.clock, Hub: event.NewHub()})
 		test(t, r)
 	})
 }

@@ -376,15 +376,15 @@ func FuzzResponseItems(f *testing.F) {
 			}
 			sent = append(sent, name)
 		}}
-		c := composer{run: runID, items: []OutputItem{}, tell: &frames}
+		c := composer{run: runID, items: []OutputItem{}, observer: &frames}
 		for _, piece := range pieces(thinking, int(size)) {
-			c.hear(event.Event{Name: "llm.thinking", Data: jsontext.Value(`{"text":` + string(quote(piece)) + `}`)})
+			c.observe(event.Event{Name: "llm.thinking", Data: jsontext.Value(`{"text":` + string(quote(piece)) + `}`)})
 		}
 		for _, piece := range pieces(text, int(size)) {
-			c.hear(event.Event{Name: "llm.chunk", Data: jsontext.Value(`{"text":` + string(quote(piece)) + `}`)})
+			c.observe(event.Event{Name: "llm.chunk", Data: jsontext.Value(`{"text":` + string(quote(piece)) + `}`)})
 		}
-		c.hear(event.Event{Name: "llm.completed", Data: jsontext.Value(`{"finish_reason":"stop"}`)})
-		c.end(r, &out)
+		c.observe(event.Event{Name: "llm.completed", Data: jsontext.Value(`{"finish_reason":"stop"}`)})
+		c.endRun(r, &out)
 		back, err := itemsOf(r, []run.Step{said(1, run.LLMOutput{Text: text, Thinking: thinking, FinishReason: "stop"})}, &out)
 		if err != nil {
 			t.Fatal(err)

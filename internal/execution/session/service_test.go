@@ -19,12 +19,14 @@ import (
 	"agentd/internal/base/page"
 	"agentd/internal/base/txn"
 	"agentd/internal/execution/run"
+	"agentd/internal/execution/run/runsql"
 	"agentd/internal/execution/session"
+	"agentd/internal/execution/session/sessionsql"
 	"agentd/internal/kernel/event"
 	"agentd/internal/kernel/work"
 	"agentd/internal/store/sqldb"
 	"agentd/internal/store/sqldb/sqldbtest"
-	"agentd/internal/store/sqlstore"
+	"agentd/internal/store/worksql"
 )
 
 // runs plays run.Service.
@@ -76,11 +78,11 @@ type rig struct {
 func newRig(t *testing.T, db *sqldb.DB) *rig {
 	t.Helper()
 	r := &rig{t: t, runs: &runs{}, clock: clock.NewFake(), who: authz.Caller{TenantID: ident.New(), UserID: "u"}}
-	store := sqlstore.NewSessions(db)
-	r.queue = sqlstore.NewWork(db, r.clock, nil)
+	store := sessionsql.New(db)
+	r.queue = worksql.New(db, r.clock, nil)
 	r.Service = &session.Service{
 		Store: store, Todos: store, Shares: store, Runs: r.runs, Agents: agents{}, Writer: db, Queue: r.queue,
-		Log: sqlstore.NewEvents(db), Hub: event.NewHub(), Cursors: page.NewCursors(make([]byte, 32)), Clock: r.clock,
+		Log: runsql.NewEvents(db), Hub: event.NewHub(), Cursors: page.NewCursors(make([]byte, 32)), Clock: r.clock,
 		CheckURL: func(string) error { return nil },
 		Cron: func(cron, _ string) (func(time.Time) time.Time, error) { // "every 5m"
 			every, err := time.ParseDuration(strings.TrimPrefix(cron, "every "))

@@ -8,27 +8,27 @@ import (
 )
 
 // Store is the port to the states of schedules and to their runs that have not
-// ended. Every call takes the tenant. What is absent is nil, and no error.
+// ended. Every call takes the tenant. An absent state is nil, without an error.
 type Store interface {
 	Get(ctx context.Context, tenant, agentID string) (*State, error)
 	// Lock reads a state and keeps others from changing it until commit.
 	Lock(tx txn.Tx, tenant, agentID string) (*State, error)
-	// Put stores a state, whether there was one or not. The caller has it from
-	// Lock, or has locked the agent where there was none.
+	// Put creates or replaces a state. The caller has it from Lock, or has locked
+	// the agent where there was none.
 	Put(tx txn.Tx, st *State) error
-	// Delete forgets a state and which runs it has.
+	// Delete deletes a state and the list of its runs.
 	Delete(tx txn.Tx, tenant, agentID string) error
-	// List gives up to limit states in the order of their agents' ids, from
-	// behind one of them.
+	// List returns up to limit states in the order of their agents' ids, after a
+	// given one.
 	List(ctx context.Context, tenant, after string, limit int) ([]State, error)
 	Count(ctx context.Context, tenant string) (int, error)
 
-	// AddRun notes that a run has not ended.
+	// AddRun adds a run to those of a schedule that have not ended.
 	AddRun(tx txn.Tx, tenant, agentID, runID string, fire time.Time) error
-	// EndRun takes the note back. It gives the agent's id, "" where there was
-	// no such note.
+	// EndRun removes a run from them and returns the agent's id, "" where there
+	// was no such run.
 	EndRun(tx txn.Tx, tenant, runID string) (agentID string, err error)
-	// Runs gives up to limit runs of a schedule that have a note, oldest first.
+	// Runs returns up to limit of them, oldest first.
 	Runs(ctx context.Context, tenant, agentID string, limit int) ([]string, error)
 	// CountRuns counts them.
 	CountRuns(tx txn.Tx, tenant, agentID string) (int, error)

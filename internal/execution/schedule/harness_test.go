@@ -108,7 +108,7 @@ func newRig(t *testing.T, db *sqldb.DB, admits bool) *rig {
 		},
 	})
 	r.changes.Subscribe("schedules-follow-agents", "agent", nil, func(ctx context.Context, c resource.Change) error {
-		return r.Follow(ctx, c.TenantID, c.ID)
+		return r.Sync(ctx, c.TenantID, c.ID)
 	})
 	return r
 }

@@ -70,10 +70,10 @@ func highestPrice(price *model.Price, fallback *model.Fallback) *model.Price {
 func (j *journal) storeReservation(ctx context.Context, want, minimum int64) (granted int64, err error) {
 	p := j.newest()
 	err = j.e.Writer.Write(ctx, func(tx txn.Tx) (err error) {
-		if err = j.e.Queue.Hold(tx, j.lease, j.e.Lease); err != nil {
+		if err = j.e.Queue.HoldTx(tx, j.lease, j.e.Lease); err != nil {
 			return err
 		}
-		granted, err = j.e.Runs.Reserve(tx, j.rec.TenantID, j.rec.Options.Budgets, want, minimum)
+		granted, err = j.e.Runs.ReserveTx(tx, j.rec.TenantID, j.rec.Options.Budgets, want, minimum)
 		if err != nil {
 			return err
 		}

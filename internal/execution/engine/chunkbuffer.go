@@ -213,7 +213,7 @@ func (f *flusher) flush(ctx context.Context, journals []*journal) {
 	}
 	err := f.e.Writer.Write(ctx, func(tx txn.Tx) error {
 		for _, d := range drafts {
-			err := f.e.Queue.Hold(tx, d.j.lease, f.e.Lease)
+			err := f.e.Queue.HoldTx(tx, d.j.lease, f.e.Lease)
 			if errors.Is(err, work.ErrLost) {
 				continue
 			}
@@ -248,7 +248,7 @@ func (f *flusher) draftOf(j *journal) draft {
 	if replaces {
 		add := store
 		store = func(tx txn.Tx) error {
-			if err := f.e.Log.DropDrafts(tx, j.rec.TenantID, j.rec.RunID, segment.Draft); err != nil {
+			if err := f.e.Log.DeleteDraftsTx(tx, j.rec.TenantID, j.rec.RunID, segment.Draft); err != nil {
 				return err
 			}
 			return add(tx)

@@ -40,9 +40,9 @@ const maxAttempts = 1000
 // Log is what the engine needs of the event log beyond appending.
 type Log interface {
 	event.Log
-	// DropDrafts deletes the text chunks that were stored before their step
+	// DeleteDraftsTx deletes the text chunks that were stored before their step
 	// committed, for every step up to one.
-	DropDrafts(tx txn.Tx, tenant, stream string, step int64) error
+	DeleteDraftsTx(tx txn.Tx, tenant, stream string, step int64) error
 }
 
 // Models resolves an agent's model to an endpoint.

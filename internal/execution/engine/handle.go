@@ -73,13 +73,13 @@ func (e *Engine) claimed(ctx context.Context, lease work.Lease) (*run.Record, er
 func (e *Engine) checkWait(ctx context.Context, lease work.Lease) (woken bool, err error) {
 	err = e.Writer.Write(ctx, func(tx txn.Tx) error {
 		woken = false
-		if err := e.Queue.Hold(tx, lease, e.Lease); err != nil {
+		if err := e.Queue.HoldTx(tx, lease, e.Lease); err != nil {
 			return err
 		}
 		if ended, err := e.service.Expire(tx, lease.TenantID, lease.Key, e.Clock.Now()); err != nil || ended {
 			return err
 		}
-		r, err := e.Runs.Lock(tx, lease.TenantID, lease.Key)
+		r, err := e.Runs.LockTx(tx, lease.TenantID, lease.Key)
 		switch {
 		case err != nil:
 			return err
@@ -87,9 +87,9 @@ func (e *Engine) checkWait(ctx context.Context, lease work.Lease) (woken bool, e
 			woken = true
 			return nil
 		case r.Wait.Until.IsZero():
-			return e.Queue.Finish(tx, lease)
+			return e.Queue.FinishTx(tx, lease)
 		}
-		return e.Queue.Reschedule(tx, lease, r.Wait.Until, nil)
+		return e.Queue.RescheduleTx(tx, lease, r.Wait.Until, nil)
 	})
 	return woken, err
 }
@@ -105,5 +105,5 @@ func (e *Engine) suspended(ctx context.Context, lease work.Lease) (bool, error) 
 
 // finishItem removes a work item that has nothing left to drive.
 func (e *Engine) finishItem(ctx context.Context, lease work.Lease) error {
-	return e.write(ctx, func(tx txn.Tx) error { return e.Queue.Finish(tx, lease) })
+	return e.write(ctx, func(tx txn.Tx) error { return e.Queue.FinishTx(tx, lease) })
 }

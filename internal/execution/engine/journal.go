@@ -60,9 +60,9 @@ func newJournal(e *Engine, r *run.Record) *journal {
 // insert stores a new run; enqueue adds its work item in the same transaction.
 func (j *journal) insert(ctx context.Context, enqueue func(txn.Tx) error) error {
 	j.rec.StepSeq, j.rec.EventSeq = j.step, j.events.seq
-	ops := []txn.Op{j.e.Runs.Insert(j.rec), enqueue, j.appendEvents()}
+	ops := []txn.Op{j.e.Runs.Create(j.rec), enqueue, j.appendEvents()}
 	if limit := j.rec.ResourceLimits.MaxCostUSD; limit != nil {
-		ops = append(ops, j.e.Runs.OpenBudget(j.rec.TenantID, j.rec.RunID, run.NanoUSD(*limit)))
+		ops = append(ops, j.e.Runs.CreateBudget(j.rec.TenantID, j.rec.RunID, run.NanoUSD(*limit)))
 	}
 	j.next.uses = append(j.next.uses, quota.Use{Runs: 1})
 	err := j.e.write(ctx, j.withUsage(ops)...)
@@ -77,10 +77,10 @@ func (j *journal) insert(ctx context.Context, enqueue func(txn.Tx) error) error 
 func (j *journal) catchUp(ctx context.Context) error {
 	last := int64(0)
 	err := j.e.Writer.Write(ctx, func(tx txn.Tx) (err error) {
-		if err = j.e.Queue.Hold(tx, j.lease, j.e.Lease); err != nil {
+		if err = j.e.Queue.HoldTx(tx, j.lease, j.e.Lease); err != nil {
 			return err
 		}
-		last, err = j.e.Runs.LastSeq(tx, j.rec.TenantID, j.rec.RunID)
+		last, err = j.e.Runs.GetLastSeqTx(tx, j.rec.TenantID, j.rec.RunID)
 		return err
 	})
 	if err == nil {
@@ -242,11 +242,11 @@ func (j *journal) ops(pause run.PauseMode) []txn.Op {
 		ops = append(ops, j.e.Runs.AppendStep(s))
 	}
 	for _, approval := range j.next.approvals {
-		ops = append(ops, j.e.Runs.AskApproval(approval))
+		ops = append(ops, j.e.Runs.CreateApproval(approval))
 	}
 	ops = append(ops, j.next.ops...)
 	if j.events.replacesDrafts {
-		ops = append(ops, func(tx txn.Tx) error { return j.e.Log.DropDrafts(tx, tenant, id, j.step) })
+		ops = append(ops, func(tx txn.Tx) error { return j.e.Log.DeleteDraftsTx(tx, tenant, id, j.step) })
 	}
 	if len(j.events.entries) > 0 {
 		ops = append(ops, j.appendEvents())
@@ -265,11 +265,11 @@ func (j *journal) ops(pause run.PauseMode) []txn.Op {
 func (j *journal) holdOrRelease(tx txn.Tx) error {
 	switch {
 	case j.rec.Status == run.Running:
-		return j.e.Queue.Hold(tx, j.lease, j.e.Lease)
+		return j.e.Queue.HoldTx(tx, j.lease, j.e.Lease)
 	case j.rec.Wait.Until.IsZero():
-		return j.e.Queue.Finish(tx, j.lease)
+		return j.e.Queue.FinishTx(tx, j.lease)
 	}
-	return j.e.Queue.Reschedule(tx, j.lease, j.rec.Wait.Until, nil)
+	return j.e.Queue.RescheduleTx(tx, j.lease, j.rec.Wait.Until, nil)
 }
 
 // recordVerdict counts what guardrails found and reports their violations.

@@ -167,7 +167,7 @@ func (e *Engine) conversationOf(ctx context.Context, tenant, id string, depth in
 			return nil, err
 		}
 	}
-	steps, err := e.Runs.Steps(ctx, tenant, id, 0, 0)
+	steps, err := e.Runs.ListSteps(ctx, tenant, id, 0, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -74,7 +74,7 @@ func (e *Engine) storeHeld(ctx context.Context, j *journal) error {
 		if now, err := admitted(tx, j.rec); err != nil || !now {
 			return cmp.Or(err, errNotYet)
 		}
-		j.lease, err = e.Queue.EnqueueHeld(tx, e.item(j.rec, j.began), e.Node, e.Lease)
+		j.lease, err = e.Queue.EnqueueHeldTx(tx, e.item(j.rec, j.began), e.Node, e.Lease)
 		return err
 	})
 }
@@ -89,7 +89,7 @@ func (e *Engine) storeQueued(ctx context.Context, r *run.Record) error {
 		if err != nil || !now {
 			return err
 		}
-		return e.Queue.Enqueue(tx, e.item(j.rec, j.began))
+		return e.Queue.EnqueueTx(tx, e.item(j.rec, j.began))
 	})
 }
 

@@ -143,7 +143,7 @@ func (t *turn) callsCaller(calls []model.ToolCall) bool {
 // have happened.
 func (t *turn) replay(ctx context.Context) error {
 	rec := t.j.rec
-	steps, err := t.e.Runs.Steps(ctx, rec.TenantID, rec.RunID, 0, 0)
+	steps, err := t.e.Runs.ListSteps(ctx, rec.TenantID, rec.RunID, 0, 0)
 	if err != nil {
 		return err
 	}
@@ -171,7 +171,7 @@ func (t *turn) replay(ctx context.Context) error {
 	if rec.Wait.Approvals == 0 {
 		return nil
 	}
-	all, err := t.e.Runs.ApprovalsOf(ctx, nil, rec.TenantID, rec.RunID)
+	all, err := t.e.Runs.ListApprovalsByRun(ctx, nil, rec.TenantID, rec.RunID)
 	if err != nil {
 		return err
 	}

@@ -102,9 +102,9 @@ func (s *Service) syncHeld(ctx context.Context, held work.Lease) error {
 // reschedule releases the held item until the state's next fire.
 func (s *Service) reschedule(tx txn.Tx, held work.Lease, st *State) error {
 	if st == nil || st.NextRunAt.IsZero() {
-		return s.Queue.Finish(tx, held)
+		return s.Queue.FinishTx(tx, held)
 	}
-	return s.Queue.Reschedule(tx, held, st.NextRunAt, nil)
+	return s.Queue.RescheduleTx(tx, held, st.NextRunAt, nil)
 }
 
 // skipReason returns why a due fire starts no run; "": it does.
@@ -124,7 +124,7 @@ func (s *Service) skipReason(ctx context.Context, f *firing) (string, error) {
 // unfinished counts the runs that have not ended. If there are too many it
 // reads each, in case this package was not notified of a run's end.
 func (s *Service) unfinished(ctx context.Context, f *firing) (int, error) {
-	ids, err := s.Store.Runs(ctx, f.held.TenantID, f.held.Key, f.set.config.MaxConcurrent+1)
+	ids, err := s.Store.ListRuns(ctx, f.held.TenantID, f.held.Key, f.set.config.MaxConcurrent+1)
 	if err != nil {
 		return 0, err
 	}
@@ -173,7 +173,7 @@ func (s *Service) skip(ctx context.Context, f *firing) error {
 // current locks the state and checks that it is the one that was read. Errors:
 // errChanged.
 func (s *Service) current(tx txn.Tx, f *firing) (*State, error) {
-	st, err := s.Store.Lock(tx, f.held.TenantID, f.held.Key)
+	st, err := s.Store.LockTx(tx, f.held.TenantID, f.held.Key)
 	if err == nil && (st == nil || st.Revision != f.state.Revision) {
 		err = errChanged
 	}
@@ -198,7 +198,7 @@ func (s *Service) start(ctx context.Context, f *firing) error {
 		RunID: f.runID, AgentID: f.held.Key, Input: in, Metadata: metadata(f.at),
 		Admit: func(tx txn.Tx, r *run.Record) (bool, error) {
 			admitted = true
-			n, err := s.Store.CountRuns(tx, r.TenantID, r.AgentID)
+			n, err := s.Store.CountRunsTx(tx, r.TenantID, r.AgentID)
 			if err == nil && n >= f.set.config.MaxConcurrent {
 				err = errBusy
 			}
@@ -235,7 +235,7 @@ func (s *Service) advance(tx txn.Tx, f *firing) error {
 	if err := s.put(tx, st); err != nil {
 		return err
 	}
-	if err := s.Store.AddRun(tx, f.held.TenantID, f.held.Key, f.runID, f.at); err != nil {
+	if err := s.Store.CreateRunTx(tx, f.held.TenantID, f.held.Key, f.runID, f.at); err != nil {
 		return err
 	}
 	return s.reschedule(tx, f.held, st)
@@ -245,7 +245,7 @@ func (s *Service) advance(tx txn.Tx, f *firing) error {
 func (s *Service) adopt(ctx context.Context, f *firing) error {
 	return s.Writer.Write(ctx, func(tx txn.Tx) error {
 		// The run before the state: the order in which a run's end takes them.
-		r, err := s.RunStore.Lock(tx, f.held.TenantID, f.runID)
+		r, err := s.RunStore.LockTx(tx, f.held.TenantID, f.runID)
 		if err != nil {
 			return err
 		}
@@ -318,11 +318,11 @@ func (s *Service) OnRunState(tx txn.Tx, r *run.Record) error {
 	if !r.Status.Final() || !bytes.Contains(r.Metadata, []byte(fireKey)) {
 		return nil
 	}
-	agentID, err := s.Store.EndRun(tx, r.TenantID, r.RunID)
+	agentID, err := s.Store.DeleteRunTx(tx, r.TenantID, r.RunID)
 	if err != nil || agentID == "" {
 		return err // callers can write such metadata too
 	}
-	st, err := s.Store.Lock(tx, r.TenantID, agentID)
+	st, err := s.Store.LockTx(tx, r.TenantID, agentID)
 	if err != nil || st == nil {
 		return err
 	}
@@ -345,7 +345,7 @@ func (s *Service) OnRunState(tx txn.Tx, r *run.Record) error {
 		return err
 	}
 	if st.NextRunAt.IsZero() {
-		return s.Queue.Remove(tx, WorkKind, agentID)
+		return s.Queue.DeleteTx(tx, WorkKind, agentID)
 	}
 	return nil
 }

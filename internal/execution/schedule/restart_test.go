@@ -63,12 +63,12 @@ func TestStatesOfEarlierBuilds(t *testing.T) {
 		r.until("12:05")
 		r.endAll(id, run.Failed)
 		r.fatal(r.db.Write(t.Context(), func(tx txn.Tx) error {
-			st, err := r.Store.Lock(tx, r.who.TenantID, id)
+			st, err := r.Store.LockTx(tx, r.who.TenantID, id)
 			if err != nil {
 				return err
 			}
 			st.Config = `{"cron":"*/5 * * * *","enabled":true,"input":{},"on_failure":"pause","gone":1}`
-			return r.Store.Put(tx, st)
+			return r.Store.PutTx(tx, st)
 		}))
 		r.fatal(r.Sync(t.Context(), r.who.TenantID, id))
 		if got := r.schedule(id); got.Status != schedule.Paused || got.ConsecutiveFailures != 1 {

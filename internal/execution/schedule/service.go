@@ -141,7 +141,7 @@ func (s *Service) syncState(tx txn.Tx, tenant, agentID string, g *agent.Agent, r
 	if err != nil {
 		return nil, err
 	}
-	st, err := s.Store.Lock(tx, tenant, agentID)
+	st, err := s.Store.LockTx(tx, tenant, agentID)
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +149,7 @@ func (s *Service) syncState(tx txn.Tx, tenant, agentID string, g *agent.Agent, r
 	case !set.exists() && st == nil:
 		return nil, nil
 	case !set.exists():
-		return nil, s.Store.Delete(tx, tenant, agentID)
+		return nil, s.Store.DeleteTx(tx, tenant, agentID)
 	case st == nil:
 		st = &State{TenantID: tenant, AgentID: agentID}
 	case !restart && st.Config == set.text && s.inSync(set, st):
@@ -182,16 +182,16 @@ func (st *State) update(set *setup, restart bool, now time.Time) {
 
 func (s *Service) put(tx txn.Tx, st *State) error {
 	st.Revision++
-	return s.Store.Put(tx, st)
+	return s.Store.PutTx(tx, st)
 }
 
 // enqueue makes the work item due at the state's next fire, or removes it
 // where there is none. Another node may hold it.
 func (s *Service) enqueue(tx txn.Tx, tenant, agentID string, st *State) error {
 	if st == nil || st.NextRunAt.IsZero() {
-		return s.Queue.Remove(tx, WorkKind, agentID)
+		return s.Queue.DeleteTx(tx, WorkKind, agentID)
 	}
-	return s.Queue.Enqueue(tx, work.Item{Kind: WorkKind, Key: agentID, TenantID: tenant, Due: st.NextRunAt})
+	return s.Queue.EnqueueTx(tx, work.Item{Kind: WorkKind, Key: agentID, TenantID: tenant, Due: st.NextRunAt})
 }
 
 // Get returns an agent's schedule; nil where it has none. Errors: fault.NotFound

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"agentd/internal/base/ptr"
 	"agentd/internal/base/schema"
 	"agentd/internal/base/txn"
 	"agentd/internal/execution/run"
@@ -165,7 +166,7 @@ func (t *turn) call(ctx context.Context, step string, in run.ToolInput, interrup
 	}
 	rec := t.j.rec
 	res, err := t.conv.tools.Call(ctx, tool.Call{
-		TenantID: rec.TenantID, AgentID: rec.AgentID, RunID: rec.RunID, SessionID: deref(rec.SessionID),
+		TenantID: rec.TenantID, AgentID: rec.AgentID, RunID: rec.RunID, SessionID: ptr.Value(rec.SessionID),
 		StepID: step, ID: in.ToolCallID, Name: in.Name, Arguments: arguments,
 	})
 	if err != nil {
@@ -256,11 +257,4 @@ func (t *turn) saveFiles(ctx context.Context, o *outcome, files []tool.File) err
 	}
 	o.save = op
 	return nil
-}
-
-func deref(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
 }

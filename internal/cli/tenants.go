@@ -40,7 +40,7 @@ func (inv *invocation) tenants(s config.Storage, plans *quota.Plans, use func(s 
 		}
 		log := slog.New(slog.DiscardHandler)
 		return use(tenantadmin.New(tenantadmin.Config{
-			DB: db, Store: sqlstore.NewTenancy(db), People: peopleOf(db, plans), Plans: plans, Audit: logOf(db),
+			DB: db, Store: sqlstore.NewTenancy(db), Tenants: peopleOf(db, plans).Tenants, Plans: plans, Audit: logOf(db),
 			Queue: sqlstore.NewWork(db, clock.System{}, nil), Clock: clock.System{}, Log: log, Lease: purgeLease,
 		}), authz.Caller{TenantID: operator, Operator: true, Method: audit.CommandLine})
 	})

@@ -10,25 +10,26 @@ import (
 	"agentd/internal/agents/agent"
 	"agentd/internal/content/file"
 	"agentd/internal/execution/run"
+	"agentd/internal/execution/run/runsql"
 	"agentd/internal/execution/schedule"
 	"agentd/internal/execution/session"
+	"agentd/internal/execution/session/sessionsql"
 	"agentd/internal/kernel/quota"
 	"agentd/internal/kernel/resource"
 	"agentd/internal/kernel/work"
-	"agentd/internal/store/sqlstore"
 	"agentd/internal/wire/outbound"
 )
 
 // buildSessions makes the service of sessions. Runs need it, and it needs runs:
 // bindSessions completes it.
 func (a *App) buildSessions(kernel resource.Deps, agents *agent.Agents, queue work.Queue, watchers *run.Watchers, used quota.Gate) *session.Service {
-	store := sqlstore.NewSessions(a.db)
+	store := sessionsql.New(a.db)
 	s := &session.Service{
 		Store: store, Todos: store, Shares: store, Notes: resource.NewStore(session.Annotations, kernel), Box: a.box, Public: a.public,
-		Agents: agents, Writer: a.db, Queue: queue, Log: sqlstore.NewEvents(a.db), Hub: a.hub,
+		Agents: agents, Writer: a.db, Queue: queue, Log: runsql.NewEvents(a.db), Hub: a.hub,
 		Cursors: kernel.Cursors, Clock: a.clock, CheckURL: outbound.CheckURL, Audit: a.audit, Quota: used,
 	}
-	watchers.Add(s.Moved)
+	watchers.Add(s.OnRunState)
 	return s
 }
 

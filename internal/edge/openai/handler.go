@@ -17,7 +17,7 @@ import (
 type Runs interface {
 	Create(ctx context.Context, who authz.Caller, req run.Request) (*run.Run, error)
 	Get(ctx context.Context, tenant, id string) (*run.Run, error)
-	Cancel(ctx context.Context, tenant, id string) (run.Cancelling, error)
+	Cancel(ctx context.Context, tenant, id string) (run.CancelAnswer, error)
 }
 
 // Models lists what can be named as a model.
@@ -50,7 +50,7 @@ func (c *Chat) Completions(w http.ResponseWriter, r *http.Request, who authz.Cal
 	if err != nil {
 		if made, err = c.doneBefore(w, r, who, err); err != nil {
 			if fault.Is(err, fault.NotFound) {
-				return noModel(req.Model)
+				return modelNotFound(req.Model)
 			}
 			return err
 		}
@@ -66,7 +66,7 @@ func (c *Chat) Completions(w http.ResponseWriter, r *http.Request, who authz.Cal
 // doneBefore gives the run that an earlier request with the same
 // Idempotency-Key made, where this one failed to make one.
 func (c *Chat) doneBefore(w http.ResponseWriter, r *http.Request, who authz.Caller, failed error) (*run.Run, error) {
-	id, err := httpapi.DoneBefore(w, r, failed)
+	id, err := httpapi.EarlierResult(w, r, failed)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func (c *Chat) doneBefore(w http.ResponseWriter, r *http.Request, who authz.Call
 }
 
 // place is where the answer of a request is that made a run.
-func place(r *run.Run) any { return httpapi.Place(r.RunID) }
+func place(r *run.Run) any { return httpapi.ResultRef(r.RunID) }
 
 // voice is what a run says. A hole in an answer is a wrong answer: what its
 // reader was too slow for is read from the log.
@@ -120,7 +120,7 @@ func readChat(r *http.Request) (*ChatRequest, run.Request, error) {
 		return nil, start, err
 	}
 	if !ident.Valid(start.AgentID) {
-		return nil, start, noModel(req.Model)
+		return nil, start, modelNotFound(req.Model)
 	}
 	start.RunID, start.Answer = ident.New(), place
 	return req, start, nil

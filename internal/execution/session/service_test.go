@@ -19,12 +19,14 @@ import (
 	"agentd/internal/base/page"
 	"agentd/internal/base/txn"
 	"agentd/internal/execution/run"
+	"agentd/internal/execution/run/runsql"
 	"agentd/internal/execution/session"
+	"agentd/internal/execution/session/sessionsql"
 	"agentd/internal/kernel/event"
 	"agentd/internal/kernel/work"
 	"agentd/internal/store/sqldb"
 	"agentd/internal/store/sqldb/sqldbtest"
-	"agentd/internal/store/sqlstore"
+	"agentd/internal/store/worksql"
 )
 
 // runs plays run.Service.
@@ -49,8 +51,8 @@ func (r *runs) Get(_ context.Context, _, id string) (*run.Run, error) {
 	return nil, fault.NoSuch("run")
 }
 
-func (r *runs) Cancel(context.Context, string, string) (run.Cancelling, error) {
-	return run.Cancelling{}, nil
+func (r *runs) Cancel(context.Context, string, string) (run.CancelAnswer, error) {
+	return run.CancelAnswer{}, nil
 }
 
 func (r *runs) Release(txn.Tx, string, string) error { return nil }
@@ -76,11 +78,11 @@ type rig struct {
 func newRig(t *testing.T, db *sqldb.DB) *rig {
 	t.Helper()
 	r := &rig{t: t, runs: &runs{}, clock: clock.NewFake(), who: authz.Caller{TenantID: ident.New(), UserID: "u"}}
-	store := sqlstore.NewSessions(db)
-	r.queue = sqlstore.NewWork(db, r.clock, nil)
+	store := sessionsql.New(db)
+	r.queue = worksql.New(db, r.clock, nil)
 	r.Service = &session.Service{
 		Store: store, Todos: store, Shares: store, Runs: r.runs, Agents: agents{}, Writer: db, Queue: r.queue,
-		Log: sqlstore.NewEvents(db), Hub: event.NewHub(), Cursors: page.NewCursors(make([]byte, 32)), Clock: r.clock,
+		Log: runsql.NewEvents(db), Hub: event.NewHub(), Cursors: page.NewCursors(make([]byte, 32)), Clock: r.clock,
 		CheckURL: func(string) error { return nil },
 		Cron: func(cron, _ string) (func(time.Time) time.Time, error) { // "every 5m"
 			every, err := time.ParseDuration(strings.TrimPrefix(cron, "every "))
@@ -141,7 +143,7 @@ func (r *rig) ended(status run.Status) {
 	r.t.Helper()
 	req := r.runs.made[len(r.runs.made)-1]
 	rec := &run.Record{Run: run.Run{RunID: req.RunID, TenantID: r.who.TenantID, Metadata: req.Metadata, Status: status}}
-	if err := r.Writer.Write(r.t.Context(), func(tx txn.Tx) error { return r.Moved(tx, rec) }); err != nil {
+	if err := r.Writer.Write(r.t.Context(), func(tx txn.Tx) error { return r.OnRunState(tx, rec) }); err != nil {
 		r.t.Fatal(err)
 	}
 }

@@ -54,4 +54,4 @@ type TimedTurn struct {
 }
 
 // Told is a run with its steps.
-type Told = run.Told
+type Told = run.Journal

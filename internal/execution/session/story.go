@@ -113,12 +113,12 @@ func (st *story) add(told *Told, upto int64) error {
 	if err != nil {
 		return err
 	}
-	script.Close()
+	script.CloseTurn()
 	for _, m := range script.Messages {
 		st.told[m.From] = true
 	}
 	before := slices.Clip(st.messages)
-	if !told.Refused() {
+	if !told.InputRefused() {
 		before = append(before, st.opening(t.r, script)...)
 	}
 	messages := script.After(before)
@@ -131,7 +131,7 @@ func (st *story) add(told *Told, upto int64) error {
 
 // opening is what a run begins with: its message, as the checks left it.
 func (st *story) opening(r *run.Record, script *run.Transcript) []model.Message {
-	in := r.Asked()
+	in := r.ParsedInput()
 	if script.Checked != nil && script.Checked.Changed {
 		in.Message = script.Checked.Text
 	}
@@ -161,7 +161,7 @@ func (t *teller) say(e Entry) {
 }
 
 func (t *teller) message() {
-	in := t.r.Asked()
+	in := t.r.ParsedInput()
 	if in.Message == "" && len(in.Parts) == 0 {
 		return // what a trigger sent, without a word of anybody
 	}

@@ -76,9 +76,9 @@ func (s *Service) admit(tx txn.Tx, r *run.Record) (now bool, err error) {
 	return now, s.Store.Update(tx, rec)
 }
 
-// Moved is the run.Watcher of sessions: the end of a run is the turn of the
+// OnRunState is the run.Watcher of sessions: the end of a run is the turn of the
 // next one.
-func (s *Service) Moved(tx txn.Tx, r *run.Record) error {
+func (s *Service) OnRunState(tx txn.Tx, r *run.Record) error {
 	if !r.Status.Final() {
 		return nil
 	}
@@ -163,7 +163,7 @@ func (s *Summary) add(text string, user bool) {
 }
 
 // messageOf is the user's message of a run.
-func messageOf(r *run.Record) string { return r.Asked().Message }
+func messageOf(r *run.Record) string { return r.ParsedInput().Message }
 
 // answerOf is the text that a run came to, if it did.
 func answerOf(r *run.Record) string {

@@ -148,7 +148,7 @@ func (a *App) build(ctx context.Context) error {
 		a.people.Routes(), members.Routes(), signIn.Routes(), agents.Routes(), resource.Routes(resource.NewStore(customer.Customers, kernel)), guardrails.Routes(), runs.Routes(), remember.routes(),
 		tools.bind(a, runs, agents), sessions.Routes(), schedules.Routes(), sensors.Routes(), notes.Routes(), servers.Routes(), storedRoutes, a.audit.Routes(), tenants.Routes(), used.Routes(), found.Routes(), hooks.Routes(), a.modelRoutes(),
 	)
-	a.raw = append(a.compatible(runs, agents, source, log), a.mcpEndpoint(servers, runs, agentTools{catalogue{agents}, source}, log)...)
+	a.raw = append(a.compatible(runs, agents, source, log), a.mcpEndpoint(servers, runs, agentTools{catalogue{agents}}, source, log)...)
 	return a.buildServer(signIn)
 }
 

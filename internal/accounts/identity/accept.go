@@ -47,7 +47,7 @@ func (v invites) acceptByLink(ctx context.Context, who authz.Caller, in *acceptI
 		return nil, fault.BadFields(fault.Field{Field: "name", Message: message})
 	}
 	return withAnswer(ctx, v.db, func(tx txn.Tx) (*route.Reply, error) {
-		tenantID, err := v.store.InviteTenant(tx, in.InviteID)
+		tenantID, err := v.store.GetInviteTenantTx(tx, in.InviteID)
 		if err != nil {
 			return nil, notFound(err, "invite")
 		}
@@ -87,11 +87,11 @@ func (v invites) welcome(tx txn.Tx, who authz.Caller, i Invite, m Member, joined
 
 // locked locks the tenant of an invite and returns both.
 func (v invites) locked(tx txn.Tx, tenantID, inviteID string) (Tenant, Invite, error) {
-	t, err := v.store.Lock(tx, tenantID)
+	t, err := v.store.LockTenantTx(tx, tenantID)
 	if err != nil {
 		return t, Invite{}, notFound(err, "invite")
 	}
-	i, err := v.store.Invite(tx, tenantID, inviteID)
+	i, err := v.store.LockInviteTx(tx, tenantID, inviteID)
 	return t, i, notFound(err, "invite")
 }
 
@@ -100,18 +100,18 @@ func (v invites) join(tx txn.Tx, who authz.Caller, t Tenant, i Invite, m Member)
 	if err := v.answerable(t, i); err != nil {
 		return Joining{}, err
 	}
-	_, err := v.members.MemberByEmail(tx, t.TenantID, i.Email)
+	_, err := v.members.GetMemberByEmailTx(tx, t.TenantID, i.Email)
 	if err == nil {
 		return Joining{}, fault.New(fault.Conflict, "ALREADY_EXISTS", "The company already has a member with the address %s.", i.Email)
 	}
 	if !errors.Is(err, ErrNotFound) {
 		return Joining{}, err
 	}
-	if err := v.members.AddMember(tx, m); err != nil {
+	if err := v.members.CreateMemberTx(tx, m); err != nil {
 		return Joining{}, err
 	}
 	i.Status = Accepted
-	if err := v.store.UpdateInvite(tx, i); err != nil {
+	if err := v.store.UpdateInviteTx(tx, i); err != nil {
 		return Joining{}, err
 	}
 	if err := v.notifyInviter(tx, i, m); err != nil {
@@ -143,7 +143,7 @@ func (v invites) notifyInviter(tx txn.Tx, i Invite, m Member) error {
 	if v.notify == nil {
 		return nil
 	}
-	_, err := v.store.MemberTx(tx, i.TenantID, i.InvitedBy)
+	_, err := v.store.GetMemberTx(tx, i.TenantID, i.InvitedBy)
 	if errors.Is(err, ErrNotFound) {
 		return nil
 	}
@@ -193,7 +193,7 @@ func (v invites) mine(tx txn.Tx, who authz.Caller, tenantID, inviteID string) (T
 	if err != nil {
 		return t, i, Member{}, err
 	}
-	me, err := v.store.MemberTx(tx, who.TenantID, who.UserID)
+	me, err := v.store.GetMemberTx(tx, who.TenantID, who.UserID)
 	if err != nil {
 		return t, i, me, notFound(err, "member")
 	}
@@ -220,7 +220,7 @@ func (v invites) declineMine(ctx context.Context, who authz.Caller, in *myInvite
 			return DeclinedInvite{}, err
 		}
 		i.Status = Declined
-		if err := v.store.UpdateInvite(tx, i); err != nil {
+		if err := v.store.UpdateInviteTx(tx, i); err != nil {
 			return DeclinedInvite{}, err
 		}
 		who.TenantID, who.UserID, who.KeyID, who.SessionID = t.TenantID, "", "", ""

@@ -25,7 +25,7 @@ type Authenticator struct {
 func newAuthenticator(cfg Config) *Authenticator {
 	a := &Authenticator{clock: cfg.Clock, hint: cfg.Hint, box: streamBox(cfg.Box), cache: newCredentials(cfg.Store, cfg.Elapsed)}
 	a.uses = newUseRecorder(func(ctx context.Context, uses []Use) error {
-		return cfg.DB.Write(ctx, func(tx txn.Tx) error { return cfg.Store.RecordUse(tx, uses) })
+		return cfg.DB.Write(ctx, func(tx txn.Tx) error { return cfg.Store.RecordUseTx(tx, uses) })
 	}, cfg.Log)
 	return a
 }

@@ -40,7 +40,7 @@ func (s *Tenants) Bootstrap(ctx context.Context, ownerKey secret.String) (g Gran
 }
 
 func (s *Tenants) bootstrapped(ctx context.Context) (bool, error) {
-	_, err := s.store.Operator(ctx)
+	_, err := s.store.GetOperator(ctx)
 	if errors.Is(err, ErrNotFound) {
 		return false, nil
 	}

@@ -140,11 +140,11 @@ type DeviceList struct {
 }
 
 func (d devices) listDevices(ctx context.Context, who authz.Caller, _ *nothing) (DeviceList, error) {
-	sessions, err := d.store.Sessions(ctx, who.TenantID, who.UserID)
+	sessions, err := d.store.ListSessions(ctx, who.TenantID, who.UserID)
 	if err != nil {
 		return DeviceList{}, err
 	}
-	keys, err := d.store.Keys(ctx, who.TenantID, who.UserID)
+	keys, err := d.store.ListKeys(ctx, who.TenantID, who.UserID)
 	if err != nil {
 		return DeviceList{}, err
 	}
@@ -231,7 +231,7 @@ func (d devices) endDevice(ctx context.Context, who authz.Caller, in *endDeviceI
 // endSession ends a browser session of the caller. Errors: ErrNotFound for one
 // that is not in the tenant; 403 for another member's.
 func (d devices) endSession(tx txn.Tx, who authz.Caller, sessionID string) (already bool, err error) {
-	session, err := d.store.SessionTx(tx, sessionID)
+	session, err := d.store.GetSessionTx(tx, sessionID)
 	if err != nil {
 		return false, err
 	}
@@ -250,7 +250,7 @@ func (d devices) endSession(tx txn.Tx, who authz.Caller, sessionID string) (alre
 
 // endKey revokes a key of the caller. Errors: as endSession.
 func (d devices) endKey(tx txn.Tx, who authz.Caller, keyID string) (already bool, err error) {
-	key, err := d.store.KeyTx(tx, who.TenantID, keyID)
+	key, err := d.store.GetKeyTx(tx, who.TenantID, keyID)
 	if err != nil {
 		return false, err
 	}

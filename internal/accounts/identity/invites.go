@@ -143,7 +143,7 @@ func (v invites) createInvite(ctx context.Context, who authz.Caller, in *inviteI
 		if err != nil {
 			return NewInvite{}, err
 		}
-		if err := v.store.AddInvite(tx, i); err != nil {
+		if err := v.store.CreateInviteTx(tx, i); err != nil {
 			return NewInvite{}, err
 		}
 		return NewInvite{ShownInvite: shownInvite(&i, now), EmailSent: i.Mailed, InviteURL: link},
@@ -166,14 +166,14 @@ func mayInvite(actor Member, role authz.Role) error {
 // a member or a live invite, or if the tenant has too many invites, and marks an
 // expired invite for the email as such.
 func (v invites) vacant(tx txn.Tx, tenantID, email string, now time.Time) error {
-	_, err := v.members.MemberByEmail(tx, tenantID, email)
+	_, err := v.members.GetMemberByEmailTx(tx, tenantID, email)
 	if err == nil {
 		return fault.New(fault.Conflict, "ALREADY_EXISTS", "The company already has a member with the address %s.", email)
 	}
 	if !errors.Is(err, ErrNotFound) {
 		return err
 	}
-	before, err := v.store.PendingInvite(tx, tenantID, email)
+	before, err := v.store.GetPendingInviteTx(tx, tenantID, email)
 	switch {
 	case errors.Is(err, ErrNotFound):
 	case err != nil:
@@ -182,11 +182,11 @@ func (v invites) vacant(tx txn.Tx, tenantID, email string, now time.Time) error 
 		return fault.New(fault.Conflict, "ALREADY_EXISTS", "There is already a pending invite for %s; resend it or revoke it.", email)
 	default:
 		before.Status = Expired
-		if err := v.store.UpdateInvite(tx, before); err != nil {
+		if err := v.store.UpdateInviteTx(tx, before); err != nil {
 			return err
 		}
 	}
-	n, err := v.store.LiveInvites(tx, tenantID, now)
+	n, err := v.store.CountInvitesTx(tx, tenantID, now)
 	if err == nil && n >= maxInvites {
 		return fault.New(fault.Invalid, "limit_reached", "A company can have at most %d pending invites; revoke some first.", maxInvites)
 	}
@@ -234,7 +234,7 @@ func (v invites) listInvites(ctx context.Context, who authz.Caller, in *pageIn) 
 	pending, more, cursor, err := windowed(v.cursors, page.Scope{Tenant: who.TenantID, List: "invites"}, in,
 		func(i Invite) string { return i.InviteID },
 		func(after string, limit int) (batch []Invite, err error) {
-			batch, total, err = v.store.Invites(ctx, who.TenantID, now, after, limit)
+			batch, total, err = v.store.ListInvites(ctx, who.TenantID, now, after, limit)
 			return batch, err
 		})
 	if err != nil {
@@ -258,7 +258,7 @@ func (v invites) invite(tx txn.Tx, who authz.Caller, inviteID string) (Tenant, M
 	if err != nil {
 		return t, actor, Invite{}, err
 	}
-	i, err := v.store.Invite(tx, who.TenantID, inviteID)
+	i, err := v.store.LockInviteTx(tx, who.TenantID, inviteID)
 	return t, actor, i, notFound(err, "invite")
 }
 
@@ -275,7 +275,7 @@ func (v invites) revokeInvite(ctx context.Context, who authz.Caller, in *inviteI
 			return noBody{}, fault.WrongState("invite", string(i.Status), "revoking it")
 		}
 		i.Status = Revoked
-		if err := v.store.UpdateInvite(tx, i); err != nil {
+		if err := v.store.UpdateInviteTx(tx, i); err != nil {
 			return noBody{}, err
 		}
 		return noBody{}, v.note(tx, who, "invite.revoked", "invite", i.InviteID, details{"email": i.Email})
@@ -318,7 +318,7 @@ func (v invites) resendInvite(ctx context.Context, who authz.Caller, in *inviteI
 		if err != nil {
 			return Resent{}, err
 		}
-		if err := v.store.UpdateInvite(tx, i); err != nil {
+		if err := v.store.UpdateInviteTx(tx, i); err != nil {
 			return Resent{}, err
 		}
 		return Resent{OK: true, Resent: true, EmailSent: i.Mailed, Invite: shownInvite(&i, now), InviteURL: link},

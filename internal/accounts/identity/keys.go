@@ -49,7 +49,7 @@ func (k *Keys) Create(ctx context.Context, who authz.Caller, name string, scopes
 	err = k.write(ctx, func(tx txn.Tx) error {
 		raw = NewRawKey()
 		key = newKey(who.TenantID, who.UserID, name, raw, scopes, k.clock)
-		if err := k.store.AddKey(tx, key, raw.Hash()); err != nil {
+		if err := k.store.CreateKeyTx(tx, key, raw.Hash()); err != nil {
 			return err
 		}
 		if err := audit.Tell(k.audit, tx, who, keyCreated(key)); err != nil {
@@ -62,7 +62,7 @@ func (k *Keys) Create(ctx context.Context, who authz.Caller, name string, scopes
 
 // List lists the caller's own keys, newest first, revoked ones included.
 func (k *Keys) List(ctx context.Context, who authz.Caller) ([]Key, error) {
-	return k.store.Keys(ctx, who.TenantID, who.UserID)
+	return k.store.ListKeys(ctx, who.TenantID, who.UserID)
 }
 
 // Revoke ends one of the caller's own keys immediately and permanently.
@@ -72,7 +72,7 @@ func (k *Keys) Revoke(ctx context.Context, who authz.Caller, keyID string) error
 		return fault.NoSuch("key")
 	}
 	err := k.db.Write(ctx, func(tx txn.Tx) error {
-		key, err := k.store.KeyTx(tx, who.TenantID, keyID)
+		key, err := k.store.GetKeyTx(tx, who.TenantID, keyID)
 		if err != nil {
 			return err
 		}
@@ -89,7 +89,7 @@ func (k *Keys) revoke(tx txn.Tx, who authz.Caller, key Key) error {
 	if key.Status == Revoked {
 		return nil
 	}
-	if _, err := k.store.Revoke(tx, key.TenantID, key.UserID, key.KeyID, k.clock.Now()); err != nil {
+	if _, err := k.store.RevokeKeyTx(tx, key.TenantID, key.UserID, key.KeyID, k.clock.Now()); err != nil {
 		return err
 	}
 	tx.AfterCommit(func() { k.auth.invalidate(keyKind, key.Prefix, key.KeyID) })
@@ -140,7 +140,7 @@ func (k *Keys) Grant(ctx context.Context, tenantID string, role authz.Role, scop
 		raw := NewRawKey()
 		key := newKey(tenantID, m.UserID, name, raw, scopes, k.clock)
 		g = Grant{tenantID, m.UserID, key.KeyID, raw}
-		if err := k.store.AddKey(tx, key, raw.Hash()); err != nil {
+		if err := k.store.CreateKeyTx(tx, key, raw.Hash()); err != nil {
 			return err
 		}
 		return audit.Tell(k.audit, tx, authz.Caller{TenantID: tenantID, Method: audit.CommandLine}, keyCreated(key))
@@ -151,7 +151,7 @@ func (k *Keys) Grant(ctx context.Context, tenantID string, role authz.Role, scop
 // memberWith finds the member with an email, or adds one.
 func (k *Keys) memberWith(tx txn.Tx, tenantID, email string, role authz.Role) (Member, error) {
 	if email != "" {
-		m, err := k.store.MemberByEmail(tx, tenantID, email)
+		m, err := k.store.GetMemberByEmailTx(tx, tenantID, email)
 		if err == nil && m.Role != role {
 			return m, fault.New(fault.Conflict, "", "%s is a member with the role %s, not %s; a key has the role of its member.", email, m.Role,
 				role)
@@ -161,7 +161,7 @@ func (k *Keys) memberWith(tx txn.Tx, tenantID, email string, role authz.Role) (M
 		}
 	}
 	m := newMember(tenantID, email, role, k.clock)
-	return m, k.store.AddMember(tx, m)
+	return m, k.store.CreateMemberTx(tx, m)
 }
 
 // tenantOrOperator returns the ID of an existing tenant: the given one, or the
@@ -170,12 +170,12 @@ func (k *Keys) tenantOrOperator(ctx context.Context, tenantID string) (string, e
 	err := ErrNotFound
 	switch {
 	case tenantID == "":
-		tenantID, err = k.store.Operator(ctx)
+		tenantID, err = k.store.GetOperator(ctx)
 		if errors.Is(err, ErrNotFound) {
 			return "", fault.New(fault.NotFound, "", "There is no tenant yet; the first start of the server creates one.")
 		}
 	case ident.Valid(tenantID):
-		_, err = k.store.Tenant(ctx, tenantID)
+		_, err = k.store.GetTenant(ctx, tenantID)
 	}
 	if errors.Is(err, ErrNotFound) {
 		return "", fault.New(fault.NotFound, "", "There is no such tenant.")

@@ -73,17 +73,17 @@ type Membership struct {
 }
 
 func (s self) me(ctx context.Context, who authz.Caller, _ *nothing) (Me, error) {
-	t, err := s.store.Tenant(ctx, who.TenantID)
+	t, err := s.store.GetTenant(ctx, who.TenantID)
 	if err != nil {
 		return Me{}, notFound(err, "tenant")
 	}
-	m, err := s.store.Member(ctx, who.TenantID, who.UserID)
+	m, err := s.store.GetMember(ctx, who.TenantID, who.UserID)
 	if err != nil {
 		return Me{}, notFound(err, "member")
 	}
 	memberships := []Membership{{TenantID: m.TenantID, UserID: m.UserID}}
 	if m.Verified {
-		all, err := s.store.MembersWith(ctx, m.Email)
+		all, err := s.store.ListMembersByEmail(ctx, m.Email)
 		if err != nil {
 			return Me{}, err
 		}
@@ -103,6 +103,6 @@ func (s self) me(ctx context.Context, who authz.Caller, _ *nothing) (Me, error) 
 }
 
 func (s self) currentTenant(ctx context.Context, who authz.Caller, _ *nothing) (Tenant, error) {
-	t, err := s.store.Tenant(ctx, who.TenantID)
+	t, err := s.store.GetTenant(ctx, who.TenantID)
 	return t, notFound(err, "tenant")
 }

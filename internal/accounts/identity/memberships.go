@@ -74,7 +74,7 @@ func (p memberships) myTenants(ctx context.Context, who authz.Caller, _ *nothing
 	if err != nil {
 		return nil, err
 	}
-	all, err := p.store.Memberships(ctx, me.TenantID, me.UserID, email)
+	all, err := p.store.ListMemberships(ctx, me.TenantID, me.UserID, email)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func (p memberships) myTenants(ctx context.Context, who authz.Caller, _ *nothing
 	if email == "" {
 		return out, nil
 	}
-	invites, err := p.store.InvitesTo(ctx, email, p.clock.Now())
+	invites, err := p.store.ListInvitesByEmail(ctx, email, p.clock.Now())
 	for _, i := range invites {
 		out.Invites = append(out.Invites, MyInvite{
 			InviteID: i.Invite.InviteID, TenantID: i.Invite.TenantID, TenantName: i.Tenant, Role: i.Invite.Role,
@@ -161,7 +161,7 @@ func (p memberships) addTenant(tx txn.Tx, who authz.Caller, name, slug string) (
 		return MadeTenant{}, fault.New(fault.Forbidden, "USER_REQUIRED",
 			"You need a verified email address to create a company: its owner could not sign in otherwise.")
 	}
-	n, err := p.store.Owned(tx, me.Email)
+	n, err := p.store.CountOwnedTx(tx, me.Email)
 	if err != nil {
 		return MadeTenant{}, err
 	}
@@ -173,12 +173,12 @@ func (p memberships) addTenant(tx txn.Tx, who authz.Caller, name, slug string) (
 		TenantID: ident.New(), Name: name, Slug: slug, Status: Active, Plan: p.plans.Default(),
 		Settings: jsontext.Value(`{}`), CreatedAt: now, UpdatedAt: now,
 	}
-	if err := p.members.AddTenant(tx, t); err != nil {
+	if err := p.members.CreateTenantTx(tx, t); err != nil {
 		return MadeTenant{}, err
 	}
 	m := newMember(t.TenantID, me.Email, authz.Owner, p.clock)
 	m.Name, m.AvatarURL = me.Name, me.AvatarURL
-	if err := p.members.AddMember(tx, m); err != nil {
+	if err := p.members.CreateMemberTx(tx, m); err != nil {
 		return MadeTenant{}, err
 	}
 	who.TenantID, who.UserID, who.KeyID, who.SessionID = t.TenantID, m.UserID, "", ""
@@ -199,7 +199,7 @@ type Left struct {
 // leave removes the caller's person from one of their tenants.
 func (p memberships) leave(ctx context.Context, who authz.Caller, in *leaveIn) (Left, error) {
 	return withAnswer(ctx, p.db, func(tx txn.Tx) (Left, error) {
-		if _, err := p.store.Lock(tx, in.TenantID); err != nil {
+		if _, err := p.store.LockTenantTx(tx, in.TenantID); err != nil {
 			return Left{}, notFound(err, "membership")
 		}
 		m, err := p.membership(tx, who, in.TenantID)
@@ -207,7 +207,7 @@ func (p memberships) leave(ctx context.Context, who authz.Caller, in *leaveIn) (
 			return Left{}, err
 		}
 		if m.Role == authz.Owner {
-			n, err := p.store.Owners(tx, in.TenantID)
+			n, err := p.store.CountOwnersTx(tx, in.TenantID)
 			if err != nil {
 				return Left{}, err
 			}
@@ -228,14 +228,14 @@ func (p memberships) leave(ctx context.Context, who authz.Caller, in *leaveIn) (
 
 // membership returns the member record of the caller's person in a tenant.
 func (p memberships) membership(tx txn.Tx, who authz.Caller, tenantID string) (Member, error) {
-	me, err := p.store.MemberTx(tx, who.TenantID, who.UserID)
+	me, err := p.store.GetMemberTx(tx, who.TenantID, who.UserID)
 	if err != nil || tenantID == who.TenantID {
 		return me, notFound(err, "membership")
 	}
 	if !me.Verified {
 		return Member{}, fault.NoSuch("membership")
 	}
-	m, err := p.members.MemberByEmail(tx, tenantID, me.Email)
+	m, err := p.members.GetMemberByEmailTx(tx, tenantID, me.Email)
 	if err == nil && !m.Verified {
 		err = ErrNotFound
 	}
@@ -264,7 +264,7 @@ func (p memberships) switchTenant(ctx context.Context, who authz.Caller, in *swi
 		if !ident.Valid(to) {
 			return Switched{}, fault.NoSuch("membership")
 		}
-		t, err := p.store.Lock(tx, to)
+		t, err := p.store.LockTenantTx(tx, to)
 		if err != nil {
 			return Switched{}, notFound(err, "membership")
 		}
@@ -306,7 +306,7 @@ func (p memberships) locate(ctx context.Context, who authz.Caller, in *locateIn)
 	if err != nil {
 		return Located{}, err
 	}
-	all, err := p.store.Memberships(ctx, me.TenantID, me.UserID, email)
+	all, err := p.store.ListMemberships(ctx, me.TenantID, me.UserID, email)
 	if err != nil {
 		return Located{}, err
 	}

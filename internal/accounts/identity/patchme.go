@@ -54,7 +54,7 @@ func (p memberships) patchMe(ctx context.Context, who authz.Caller, in *patchMeI
 			me.AvatarURL = orEmpty(change.AvatarURL)
 		}
 		me.UpdatedAt = p.clock.Now()
-		return shownMe(me), p.store.UpdateMember(tx, me)
+		return shownMe(me), p.store.UpdateMemberTx(tx, me)
 	})
 }
 

@@ -15,48 +15,48 @@ import (
 // PeopleStore is the port to members and invites. Methods return ErrNotFound for
 // a missing record, and also for a member who was removed from the tenant.
 type PeopleStore interface {
-	// Lock reads a tenant and makes others who lock it wait until the
+	// LockTenantTx reads a tenant and makes others who lock it wait until the
 	// transaction ends. Every change of who may do what in a tenant locks it.
-	Lock(tx txn.Tx, tenantID string) (Tenant, error)
-	// UpdateTenant writes the fields that the owner can change. ErrTaken: the
+	LockTenantTx(tx txn.Tx, tenantID string) (Tenant, error)
+	// UpdateTenantTx writes the fields that the owner can change. ErrTaken: the
 	// slug.
-	UpdateTenant(tx txn.Tx, t Tenant) error
+	UpdateTenantTx(tx txn.Tx, t Tenant) error
 
-	MemberTx(tx txn.Tx, tenantID, userID string) (Member, error)
-	// UpdateMember writes everything except the IDs and the creation time.
-	UpdateMember(tx txn.Tx, m Member) error
-	// Members lists the members of a tenant after one of them, oldest first.
-	Members(ctx context.Context, tenantID, after string, limit int) ([]Member, error)
+	GetMemberTx(tx txn.Tx, tenantID, userID string) (Member, error)
+	// UpdateMemberTx writes everything except the IDs and the creation time.
+	UpdateMemberTx(tx txn.Tx, m Member) error
+	// ListMembers lists the members of a tenant after one of them, oldest first.
+	ListMembers(ctx context.Context, tenantID, after string, limit int) ([]Member, error)
 	CountMembers(ctx context.Context, tenantID string) (int, error)
-	// Owners counts the owners of a tenant.
-	Owners(tx txn.Tx, tenantID string) (int, error)
-	// Owned counts the tenants that the person with an email owns.
-	Owned(tx txn.Tx, email string) (int, error)
-	// KeysOf lists the IDs of a member's keys that are not revoked.
-	KeysOf(tx txn.Tx, tenantID, userID string) (keyIDs []string, err error)
-	// Unproved lists the members with an email that is not verified.
-	Unproved(tx txn.Tx, email string) ([]Member, error)
-	// Memberships lists the memberships of a person, oldest first: those with
+	// CountOwnersTx counts the owners of a tenant.
+	CountOwnersTx(tx txn.Tx, tenantID string) (int, error)
+	// CountOwnedTx counts the tenants that the person with an email owns.
+	CountOwnedTx(tx txn.Tx, email string) (int, error)
+	// ListKeyIDsTx lists the IDs of a member's keys that are not revoked.
+	ListKeyIDsTx(tx txn.Tx, tenantID, userID string) (keyIDs []string, err error)
+	// LockUnverifiedTx lists the members with an email that is not verified.
+	LockUnverifiedTx(tx txn.Tx, email string) ([]Member, error)
+	// ListMemberships lists the memberships of a person, oldest first: those with
 	// the verified email, and in any case the one of that tenant and user.
-	Memberships(ctx context.Context, tenantID, userID, email string) ([]MembershipOf, error)
+	ListMemberships(ctx context.Context, tenantID, userID, email string) ([]MembershipOf, error)
 
-	// AddInvite stores an invite. ErrTaken: one for the same email is pending.
-	AddInvite(tx txn.Tx, i Invite) error
-	UpdateInvite(tx txn.Tx, i Invite) error
-	Invite(tx txn.Tx, tenantID, inviteID string) (Invite, error)
-	// InviteTenant returns the tenant of an invite, for a caller who knows only
+	// CreateInviteTx stores an invite. ErrTaken: one for the same email is pending.
+	CreateInviteTx(tx txn.Tx, i Invite) error
+	UpdateInviteTx(tx txn.Tx, i Invite) error
+	LockInviteTx(tx txn.Tx, tenantID, inviteID string) (Invite, error)
+	// GetInviteTenantTx returns the tenant of an invite, for a caller who knows only
 	// the invite.
-	InviteTenant(tx txn.Tx, inviteID string) (tenantID string, err error)
-	// PendingInvite returns the pending invite for an email, even an expired
+	GetInviteTenantTx(tx txn.Tx, inviteID string) (tenantID string, err error)
+	// GetPendingInviteTx returns the pending invite for an email, even an expired
 	// one.
-	PendingInvite(tx txn.Tx, tenantID, email string) (Invite, error)
-	// LiveInvites counts the invites that are pending and not expired.
-	LiveInvites(tx txn.Tx, tenantID string, now time.Time) (int, error)
-	// Invites lists the invites after one of them that are pending and not
+	GetPendingInviteTx(tx txn.Tx, tenantID, email string) (Invite, error)
+	// CountInvitesTx counts the invites that are pending and not expired.
+	CountInvitesTx(tx txn.Tx, tenantID string, now time.Time) (int, error)
+	// ListInvites lists the invites after one of them that are pending and not
 	// expired, newest first, and returns how many there are in all.
-	Invites(ctx context.Context, tenantID string, now time.Time, after string, limit int) ([]Invite, int, error)
-	// InvitesTo lists the live invites of all tenants for an email.
-	InvitesTo(ctx context.Context, email string, now time.Time) ([]InviteTo, error)
+	ListInvites(ctx context.Context, tenantID string, now time.Time, after string, limit int) ([]Invite, int, error)
+	// ListInvitesByEmail lists the live invites of all tenants for an email.
+	ListInvitesByEmail(ctx context.Context, email string, now time.Time) ([]InviteTo, error)
 }
 
 // MembershipOf is a membership with facts about its tenant.
@@ -141,7 +141,7 @@ func (p *People) Prove(tx txn.Tx, email string) error { return p.roster.prove(tx
 
 // HasInvite reports whether there is a live invite for an email.
 func (p *People) HasInvite(ctx context.Context, email string) (bool, error) {
-	all, err := p.store.InvitesTo(ctx, email, p.clock.Now())
+	all, err := p.store.ListInvitesByEmail(ctx, email, p.clock.Now())
 	return len(all) > 0, err
 }
 

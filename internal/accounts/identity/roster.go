@@ -30,11 +30,11 @@ type roster struct {
 // now: both may have changed since the caller was authenticated. Errors: 403 for
 // a caller who may not do this any more.
 func (r *roster) acting(tx txn.Tx, who authz.Caller, least authz.Role) (Tenant, Member, error) {
-	t, err := r.store.Lock(tx, who.TenantID)
+	t, err := r.store.LockTenantTx(tx, who.TenantID)
 	if err != nil {
 		return t, Member{}, notFound(err, "tenant")
 	}
-	m, err := r.store.MemberTx(tx, who.TenantID, who.UserID)
+	m, err := r.store.GetMemberTx(tx, who.TenantID, who.UserID)
 	if errors.Is(err, ErrNotFound) {
 		return t, m, Unauthenticated()
 	}
@@ -54,7 +54,7 @@ func (r *roster) member(tx txn.Tx, tenantID, userID string) (Member, error) {
 	if !ident.Valid(userID) {
 		return Member{}, fault.NoSuch("user")
 	}
-	m, err := r.store.MemberTx(tx, tenantID, userID)
+	m, err := r.store.GetMemberTx(tx, tenantID, userID)
 	return m, notFound(err, "user")
 }
 
@@ -62,7 +62,7 @@ func (r *roster) member(tx txn.Tx, tenantID, userID string) (Member, error) {
 func (r *roster) update(tx txn.Tx, m *Member) error {
 	m.UpdatedAt = r.clock.Now()
 	r.auth.InvalidateAll(tx)
-	return r.store.UpdateMember(tx, *m)
+	return r.store.UpdateMemberTx(tx, *m)
 }
 
 // remove takes a member out of a tenant: it revokes every key and deletes what
@@ -79,18 +79,18 @@ func (r *roster) remove(tx txn.Tx, m Member) error {
 	}
 	m.Email, m.Verified, m.Name, m.AvatarURL = "", false, "", ""
 	m.Status, m.UpdatedAt = Deleted, r.clock.Now()
-	return r.store.UpdateMember(tx, m)
+	return r.store.UpdateMemberTx(tx, m)
 }
 
 // revokeAll permanently ends every key and browser session of a member.
 func (r *roster) revokeAll(tx txn.Tx, m Member) error {
 	r.auth.InvalidateAll(tx)
-	keys, err := r.store.KeysOf(tx, m.TenantID, m.UserID)
+	keys, err := r.store.ListKeyIDsTx(tx, m.TenantID, m.UserID)
 	if err != nil {
 		return err
 	}
 	for _, id := range keys {
-		if _, err := r.members.Revoke(tx, m.TenantID, m.UserID, id, r.clock.Now()); err != nil {
+		if _, err := r.members.RevokeKeyTx(tx, m.TenantID, m.UserID, id, r.clock.Now()); err != nil {
 			return err
 		}
 	}
@@ -105,7 +105,7 @@ func (r *roster) prove(tx txn.Tx, email string) error {
 	if email == "" {
 		return nil
 	}
-	unproved, err := r.store.Unproved(tx, email)
+	unproved, err := r.store.LockUnverifiedTx(tx, email)
 	if err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (r *roster) prove(tx txn.Tx, email string) error {
 			return err
 		}
 		m.Verified, m.UpdatedAt = true, r.clock.Now()
-		if err := r.store.UpdateMember(tx, m); err != nil {
+		if err := r.store.UpdateMemberTx(tx, m); err != nil {
 			return err
 		}
 	}
@@ -124,7 +124,7 @@ func (r *roster) prove(tx txn.Tx, email string) error {
 // person returns the caller as a member, and the caller's email if it is
 // verified.
 func (r *roster) person(ctx context.Context, who authz.Caller) (m Member, email string, err error) {
-	m, err = r.members.Member(ctx, who.TenantID, who.UserID)
+	m, err = r.members.GetMember(ctx, who.TenantID, who.UserID)
 	if m.Verified {
 		email = m.Email
 	}

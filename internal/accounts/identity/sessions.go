@@ -75,25 +75,25 @@ type SessionCredential struct {
 // and may move to another tenant of theirs: methods that act on one session find
 // it by its ID, and methods that list sessions take the member.
 type SessionStore interface {
-	// SessionCredential finds a session by its prefix, ended ones too.
-	SessionCredential(ctx context.Context, prefix string) (*SessionCredential, error)
-	// SessionByID finds a session while it is in that tenant.
-	SessionByID(ctx context.Context, tenantID, sessionID string) (*SessionCredential, error)
-	// Sessions lists the sessions of a member that have not ended, including
+	// GetSessionCredential finds a session by its prefix, ended ones too.
+	GetSessionCredential(ctx context.Context, prefix string) (*SessionCredential, error)
+	// GetSessionCredentialByID finds a session while it is in that tenant.
+	GetSessionCredentialByID(ctx context.Context, tenantID, sessionID string) (*SessionCredential, error)
+	// ListSessions lists the sessions of a member that have not ended, including
 	// expired ones, most recently used first.
-	Sessions(ctx context.Context, tenantID, userID string) ([]Session, error)
+	ListSessions(ctx context.Context, tenantID, userID string) ([]Session, error)
 
-	AddSession(tx txn.Tx, s Session, hash Hash) error
-	// SessionsTx is Sessions as a write sees it.
-	SessionsTx(tx txn.Tx, tenantID, userID string) ([]Session, error)
-	// SessionTx reads a session, ended or not.
-	SessionTx(tx txn.Tx, sessionID string) (Session, error)
-	// SetSession updates tenant, member, NeedsFactor, VerifiedAt and EndedAt of
+	CreateSessionTx(tx txn.Tx, s Session, hash Hash) error
+	// ListSessionsTx is ListSessions as a write sees it.
+	ListSessionsTx(tx txn.Tx, tenantID, userID string) ([]Session, error)
+	// GetSessionTx reads a session, ended or not.
+	GetSessionTx(tx txn.Tx, sessionID string) (Session, error)
+	// UpdateSessionTx updates tenant, member, NeedsFactor, VerifiedAt and EndedAt of
 	// a session.
-	SetSession(tx txn.Tx, s Session) error
-	// ForgetSessions deletes the sessions of a member that ended, or were last
+	UpdateSessionTx(tx txn.Tx, s Session) error
+	// DeleteSessionsTx deletes the sessions of a member that ended, or were last
 	// used, no later than those times.
-	ForgetSessions(tx txn.Tx, tenantID, userID string, ended, used time.Time) error
+	DeleteSessionsTx(tx txn.Tx, tenantID, userID string, ended, used time.Time) error
 }
 
 // Factors reports who has a second factor.
@@ -117,10 +117,10 @@ func (s *Sessions) SetFactors(f Factors) { s.factors = f }
 // sessions, the least recently used ones end.
 func (s *Sessions) Open(tx txn.Tx, m Member, d Device) (Session, RawSession, error) {
 	now := s.clock.Now()
-	if err := s.store.ForgetSessions(tx, m.TenantID, m.UserID, now.Add(-keepEnded), now.Add(-SessionWindow)); err != nil {
+	if err := s.store.DeleteSessionsTx(tx, m.TenantID, m.UserID, now.Add(-keepEnded), now.Add(-SessionWindow)); err != nil {
 		return Session{}, "", err
 	}
-	open, err := s.store.SessionsTx(tx, m.TenantID, m.UserID)
+	open, err := s.store.ListSessionsTx(tx, m.TenantID, m.UserID)
 	if err != nil {
 		return Session{}, "", err
 	}
@@ -136,10 +136,10 @@ func (s *Sessions) Open(tx txn.Tx, m Member, d Device) (Session, RawSession, err
 		Label: label(d.Label), Address: label(d.Address), Method: d.Method, NeedsFactor: d.NeedsFactor,
 		CreatedAt: now, LastUsedAt: now, RenewedAt: now,
 	}
-	if err := s.store.AddSession(tx, session, raw.Hash()); err != nil {
+	if err := s.store.CreateSessionTx(tx, session, raw.Hash()); err != nil {
 		return Session{}, "", err
 	}
-	return session, raw, s.store.SignedIn(tx, m.TenantID, m.UserID, now)
+	return session, raw, s.store.UpdateLastLoginTx(tx, m.TenantID, m.UserID, now)
 }
 
 // Switch moves a session to another tenant of its person; to is their member
@@ -168,7 +168,7 @@ func (s *Sessions) MarkVerified(tx txn.Tx, sessionID string, at time.Time) error
 
 // EndAll signs a member out everywhere except in one session ("": in all).
 func (s *Sessions) EndAll(tx txn.Tx, tenantID, userID string, except string) error {
-	open, err := s.store.SessionsTx(tx, tenantID, userID)
+	open, err := s.store.ListSessionsTx(tx, tenantID, userID)
 	if err != nil {
 		return err
 	}
@@ -190,7 +190,7 @@ func (s *Sessions) end(tx txn.Tx, session Session, now time.Time) error {
 }
 
 func (s *Sessions) change(tx txn.Tx, sessionID string, edit func(*Session)) error {
-	session, err := s.store.SessionTx(tx, sessionID)
+	session, err := s.store.GetSessionTx(tx, sessionID)
 	if errors.Is(err, ErrNotFound) || err == nil && !session.live(s.clock.Now()) {
 		return Unauthenticated()
 	}
@@ -204,7 +204,7 @@ func (s *Sessions) change(tx txn.Tx, sessionID string, edit func(*Session)) erro
 // update stores a changed session and drops it from the cache.
 func (s *Sessions) update(tx txn.Tx, session Session) error {
 	tx.AfterCommit(func() { s.auth.invalidate(sessionKind, session.Prefix, session.SessionID) })
-	return s.store.SetSession(tx, session)
+	return s.store.UpdateSessionTx(tx, session)
 }
 
 // SessionCookie returns the cookie that signs a browser in.

@@ -143,7 +143,7 @@ func (p tenantProfile) updateTenant(ctx context.Context, who authz.Caller, in *p
 			return t, err
 		}
 		t.UpdatedAt = p.clock.Now()
-		if err := p.store.UpdateTenant(tx, t); err != nil {
+		if err := p.store.UpdateTenantTx(tx, t); err != nil {
 			return t, err
 		}
 		fields := slices.Sorted(maps.Keys(present))

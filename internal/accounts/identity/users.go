@@ -55,7 +55,7 @@ func (u users) listUsers(ctx context.Context, who authz.Caller, in *pageIn) (*Us
 	members, more, cursor, err := windowed(u.cursors, page.Scope{Tenant: who.TenantID, List: "users"}, in,
 		func(m Member) string { return m.UserID },
 		func(after string, limit int) ([]Member, error) {
-			return u.store.Members(ctx, who.TenantID, after, limit)
+			return u.store.ListMembers(ctx, who.TenantID, after, limit)
 		})
 	if err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ type userIn struct {
 }
 
 func (u users) getUser(ctx context.Context, who authz.Caller, in *userIn) (TenantUser, error) {
-	m, err := u.members.Member(ctx, who.TenantID, in.UserID)
+	m, err := u.members.GetMember(ctx, who.TenantID, in.UserID)
 	if err != nil {
 		return TenantUser{}, notFound(err, "user")
 	}

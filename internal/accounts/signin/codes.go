@@ -129,7 +129,7 @@ func (s codes) hash(email, code string) []byte {
 // the cool-down.
 func (s codes) keep(tx txn.Tx, r codeRequest, terms bool) error {
 	now := s.clock.Now()
-	c, err := s.store.Code(tx, r.Email)
+	c, err := s.store.LockCodeTx(tx, r.Email)
 	known := err == nil
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		return err
@@ -146,9 +146,9 @@ func (s codes) keep(tx txn.Tx, r codeRequest, terms bool) error {
 		AgainAt: now.Add(min(coolDown<<min(max(c.Asked-2, 0), 4), codeLife)), ExpiresAt: r.Until, ForgetAt: now.Add(forgetCodes),
 	}
 	if known {
-		return s.store.SetCode(tx, c)
+		return s.store.UpdateCodeTx(tx, c)
 	}
-	if err = s.store.AddCode(tx, c); errors.Is(err, ErrTaken) {
+	if err = s.store.CreateCodeTx(tx, c); errors.Is(err, ErrTaken) {
 		return tooSoon(coolDown) // a concurrent request was faster
 	}
 	return err
@@ -170,7 +170,7 @@ func (s codes) enqueue(tx txn.Tx, r codeRequest) error {
 	if err != nil {
 		return err
 	}
-	return s.queue.Enqueue(tx, work.Item{Kind: WorkKind, Key: key, Payload: payload})
+	return s.queue.EnqueueTx(tx, work.Item{Kind: WorkKind, Key: key, Payload: payload})
 }
 
 // handle is the work.Handler of requests for codes: it sends an email to
@@ -179,13 +179,13 @@ func (s codes) handle(ctx context.Context, held work.Lease) error {
 	r, err := s.decode(held)
 	if err != nil {
 		s.log.Error("dropped a request for a sign-in code: it cannot be decrypted", "error", err)
-		return s.writer.Write(ctx, func(tx txn.Tx) error { return s.queue.Finish(tx, held) })
+		return s.writer.Write(ctx, func(tx txn.Tx) error { return s.queue.FinishTx(tx, held) })
 	}
 	return s.writer.Write(ctx, func(tx txn.Tx) error {
-		if err := s.store.Sweep(tx, s.clock.Now(), 50); err != nil {
+		if err := s.store.DeleteExpiredTx(tx, s.clock.Now(), 50); err != nil {
 			return err
 		}
-		members, err := s.store.Memberships(tx, r.Email)
+		members, err := s.store.ListMembershipsTx(tx, r.Email)
 		if err != nil {
 			return err
 		}
@@ -200,7 +200,7 @@ func (s codes) handle(ctx context.Context, held work.Lease) error {
 				return err
 			}
 		}
-		return s.queue.Finish(tx, held)
+		return s.queue.FinishTx(tx, held)
 	})
 }
 
@@ -282,7 +282,7 @@ func wrongCode() error {
 // the terms were accepted, now or when the code was requested.
 func (s codes) spend(tx txn.Tx, email, code string, terms bool) (accepted, ok bool, err error) {
 	hash := s.hash(email, code) // always computed, so that every answer takes the same time
-	c, err := s.store.Code(tx, email)
+	c, err := s.store.LockCodeTx(tx, email)
 	if errors.Is(err, ErrNotFound) {
 		return false, false, nil
 	}
@@ -293,10 +293,10 @@ func (s codes) spend(tx txn.Tx, email, code string, terms bool) (accepted, ok bo
 		return false, false, nil
 	}
 	if subtle.ConstantTimeCompare(hash, c.Hash) == 1 {
-		return terms || c.Terms, true, s.store.DeleteCode(tx, email)
+		return terms || c.Terms, true, s.store.DeleteCodeTx(tx, email)
 	}
 	if c.Wrong++; c.Wrong >= maxWrong {
 		c.Hash = nil
 	}
-	return false, false, s.store.SetCode(tx, c)
+	return false, false, s.store.UpdateCodeTx(tx, c)
 }

@@ -48,12 +48,12 @@ type factors struct {
 }
 
 func (s *factors) enrolled(tx txn.Tx, tenantID, userID string) (bool, error) {
-	m, err := s.store.Membership(tx, tenantID, userID)
+	m, err := s.store.GetMembershipTx(tx, tenantID, userID)
 	if err != nil {
 		return false, memberNotFound(err)
 	}
 	person, _ := personOf(m.Member)
-	f, err := s.store.Factor(tx, person)
+	f, err := s.store.LockFactorTx(tx, person)
 	if errors.Is(err, ErrNotFound) {
 		return false, nil
 	}
@@ -87,12 +87,12 @@ func (s *factors) fresh(ctx context.Context, who authz.Caller) error {
 }
 
 func (s *factors) factorOf(ctx context.Context, who authz.Caller) (Factor, error) {
-	m, err := s.members.Member(ctx, who.TenantID, who.UserID)
+	m, err := s.members.GetMember(ctx, who.TenantID, who.UserID)
 	if err != nil {
 		return Factor{}, memberNotFound(err)
 	}
 	person, _ := personOf(m)
-	return s.store.FactorOf(ctx, person)
+	return s.store.GetFactor(ctx, person)
 }
 
 // requireFullRights refuses a key that holds only some of its person's rights:
@@ -142,12 +142,12 @@ func (s *factors) enrol(ctx context.Context, who authz.Caller, in *enrolIn) (out
 		return out, err
 	}
 	err = s.writer.Write(ctx, func(tx txn.Tx) error {
-		m, err := s.store.Membership(tx, who.TenantID, who.UserID)
+		m, err := s.store.GetMembershipTx(tx, who.TenantID, who.UserID)
 		if err != nil {
 			return memberNotFound(err)
 		}
 		person, tenant := personOf(m.Member)
-		old, err := s.store.Factor(tx, person)
+		old, err := s.store.LockFactorTx(tx, person)
 		if err != nil && !errors.Is(err, ErrNotFound) {
 			return err
 		}
@@ -168,7 +168,7 @@ func (s *factors) enrol(ctx context.Context, who authz.Caller, in *enrolIn) (out
 			codes[i] = newRecoveryCode()
 			f.Recovery = append(f.Recovery, s.hashRecovery(person, codes[i]))
 		}
-		if err := s.store.SetFactor(tx, f); err != nil {
+		if err := s.store.PutFactorTx(tx, f); err != nil {
 			return err
 		}
 		out = Enrolment{
@@ -238,12 +238,12 @@ func (s *factors) prove(ctx context.Context, who authz.Caller, proof factorProof
 	var rejected error
 	err := s.writer.Write(ctx, func(tx txn.Tx) error {
 		rejected = nil
-		m, err := s.store.Membership(tx, who.TenantID, who.UserID)
+		m, err := s.store.GetMembershipTx(tx, who.TenantID, who.UserID)
 		if err != nil {
 			return memberNotFound(err)
 		}
 		person, _ := personOf(m.Member)
-		f, err := s.store.Factor(tx, person)
+		f, err := s.store.LockFactorTx(tx, person)
 		if errors.Is(err, ErrNotFound) || err == nil && f.ConfirmedAt.IsZero() && !proof.first {
 			return fault.New(fault.NotFound, "", "You have no second factor; enrol one first.")
 		}
@@ -266,7 +266,7 @@ func (s *factors) prove(ctx context.Context, who authz.Caller, proof factorProof
 				f.Wrong = 0
 			}
 			f.Wrong, f.WrongAt = f.Wrong+1, now
-			return s.store.SetFactor(tx, f)
+			return s.store.PutFactorTx(tx, f)
 		}
 		f.Wrong, f.WrongAt = 0, time.Time{}
 		return s.accepted(tx, who, f, then)
@@ -313,7 +313,7 @@ func (s *factors) accepted(tx txn.Tx, who authz.Caller, f Factor, then func(tx t
 			return err
 		}
 	}
-	if err := s.store.SetFactor(tx, f); err != nil {
+	if err := s.store.PutFactorTx(tx, f); err != nil {
 		return err
 	}
 	if who.SessionID != "" {
@@ -379,7 +379,7 @@ func (s *factors) disable(ctx context.Context, who authz.Caller, in *mfaDisableI
 		proof = factorProof{totp: strings.Map(dropSpace, in.Body.Code), recovery: in.Body.RecoveryCode}
 	}
 	err = s.prove(ctx, who, proof, func(tx txn.Tx, f Factor) error {
-		if err := s.store.DeleteFactor(tx, f.Person); err != nil {
+		if err := s.store.DeleteFactorTx(tx, f.Person); err != nil {
 			return err
 		}
 		err := audit.Tell(s.audit, tx, who, audit.Entry{Action: "auth.mfa_disabled", TargetType: "user", TargetID: who.UserID})

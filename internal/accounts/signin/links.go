@@ -44,7 +44,7 @@ type AuthProviders struct {
 }
 
 func (l links) list(ctx context.Context, who authz.Caller, _ *nothing) (AuthProviders, error) {
-	m, err := l.members.Member(ctx, who.TenantID, who.UserID)
+	m, err := l.members.GetMember(ctx, who.TenantID, who.UserID)
 	if err != nil {
 		return AuthProviders{}, memberNotFound(err)
 	}
@@ -52,7 +52,7 @@ func (l links) list(ctx context.Context, who authz.Caller, _ *nothing) (AuthProv
 	var linked []Link
 	if m.Verified {
 		email = m.Email
-		if linked, err = l.store.Links(ctx, email); err != nil {
+		if linked, err = l.store.ListLinks(ctx, email); err != nil {
 			return AuthProviders{}, err
 		}
 	}
@@ -120,14 +120,14 @@ func (l links) unlink(ctx context.Context, who authz.Caller, in *unlinkIn) (Unli
 // waysWithout returns the caller's verified email, whether the caller is linked
 // to a provider, and how many ways of signing in there are without it.
 func (l links) waysWithout(tx txn.Tx, who authz.Caller, provider string) (email string, linked bool, remaining int, err error) {
-	m, err := l.store.Membership(tx, who.TenantID, who.UserID)
+	m, err := l.store.GetMembershipTx(tx, who.TenantID, who.UserID)
 	if err != nil {
 		return "", false, 0, memberNotFound(err)
 	}
 	var all []Link
 	if m.Member.Verified {
 		email = m.Member.Email
-		if all, err = l.store.LinksTx(tx, email); err != nil {
+		if all, err = l.store.LockLinksTx(tx, email); err != nil {
 			return "", false, 0, err
 		}
 	}
@@ -148,7 +148,7 @@ func (l links) waysWithout(tx txn.Tx, who authz.Caller, provider string) (email 
 
 // deleteLink deletes the caller's link to a provider and records that.
 func (l links) deleteLink(tx txn.Tx, who authz.Caller, email, provider string) error {
-	if err := l.store.DeleteLink(tx, email, provider); err != nil {
+	if err := l.store.DeleteLinkTx(tx, email, provider); err != nil {
 		return err
 	}
 	details, err := json.Marshal(map[string]any{"provider": provider}, json.Deterministic(true))

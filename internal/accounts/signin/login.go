@@ -204,7 +204,7 @@ func (l *logins) openSession(tx txn.Tx, a authenticated, m Membership) (e login,
 	if err != nil {
 		return e, err
 	}
-	if err := l.store.LoggedIn(tx, m.Member.TenantID, m.Member.UserID, l.clock.Now()); err != nil {
+	if err := l.store.UpdateLastLoginTx(tx, m.Member.TenantID, m.Member.UserID, l.clock.Now()); err != nil {
 		return e, err
 	}
 	e.caller = authz.Caller{

@@ -126,7 +126,7 @@ func (o oauth) start(ctx context.Context, _ authz.Caller, in *oauthStartIn) (*ro
 		return nil, err
 	}
 	err = o.writer.Write(ctx, func(tx txn.Tx) error {
-		if err := o.store.Sweep(tx, o.clock.Now(), 50); err != nil {
+		if err := o.store.DeleteExpiredTx(tx, o.clock.Now(), 50); err != nil {
 			return err
 		}
 		return o.tokens.put(tx, oauthToken, state, f, flowLife)
@@ -316,7 +316,7 @@ func lowerASCII(s string) string {
 // linkedEmail returns the email of the person that an account at a provider is
 // linked to, or "". It deletes a link to a person without a membership.
 func (o oauth) linkedEmail(tx txn.Tx, c Claims) (email string, err error) {
-	l, err := o.store.Link(tx, c.Issuer, c.Subject)
+	l, err := o.store.GetLinkTx(tx, c.Issuer, c.Subject)
 	if errors.Is(err, ErrNotFound) {
 		return "", nil
 	}
@@ -327,11 +327,11 @@ func (o oauth) linkedEmail(tx txn.Tx, c Claims) (email string, err error) {
 	if err != nil || len(members) > 0 {
 		return l.Email, err
 	}
-	return "", o.store.DeleteLink(tx, l.Email, l.Provider)
+	return "", o.store.DeleteLinkTx(tx, l.Email, l.Provider)
 }
 
 func (o oauth) link(tx txn.Tx, who authz.Caller, p ConfiguredProvider, c Claims, email string) error {
-	err := o.store.AddLink(tx, Link{
+	err := o.store.CreateLinkTx(tx, Link{
 		Issuer: c.Issuer, Subject: c.Subject, Provider: p.ID, Email: email, ProviderEmail: c.Email, LinkedAt: o.clock.Now(),
 	})
 	if errors.Is(err, ErrTaken) {
@@ -373,7 +373,7 @@ func (o oauth) exchange(ctx context.Context, who authz.Caller, in *oauthExchange
 			rejected = invalidToken(appToken)
 			return nil
 		}
-		m, err := o.store.Membership(tx, h.TenantID, h.UserID)
+		m, err := o.store.GetMembershipTx(tx, h.TenantID, h.UserID)
 		if errors.Is(err, ErrNotFound) {
 			rejected = invalidToken(appToken)
 			return nil

@@ -83,13 +83,13 @@ func (r registrations) register(ctx context.Context, _ authz.Caller, in *registe
 	token, browser := newToken(), newToken()
 	pending := registration{Email: email, Name: in.Body.Name, Browser: hashToken(browser)}
 	err = r.writer.Write(ctx, func(tx txn.Tx) error {
-		if err := r.store.Sweep(tx, r.clock.Now(), 50); err != nil {
+		if err := r.store.DeleteExpiredTx(tx, r.clock.Now(), 50); err != nil {
 			return err
 		}
 		if err := r.tokens.put(tx, registerToken, token, pending, registerLife); err != nil {
 			return err
 		}
-		members, err := r.store.Memberships(tx, email)
+		members, err := r.store.ListMembershipsTx(tx, email)
 		if err != nil {
 			return err
 		}

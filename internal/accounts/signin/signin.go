@@ -77,51 +77,51 @@ var (
 // a factor locks it until it ends. Methods return ErrNotFound for a missing
 // record.
 type Store interface {
-	// Memberships lists the memberships with an email, verified or not, in all
+	// ListMembershipsTx lists the memberships with an email, verified or not, in all
 	// tenants: first the one that was signed in to last, then the oldest.
-	Memberships(tx txn.Tx, email string) ([]Membership, error)
-	Membership(tx txn.Tx, tenantID, userID string) (Membership, error)
-	// LoggedIn stores when a member signed in.
-	LoggedIn(tx txn.Tx, tenantID, userID string, at time.Time) error
+	ListMembershipsTx(tx txn.Tx, email string) ([]Membership, error)
+	GetMembershipTx(tx txn.Tx, tenantID, userID string) (Membership, error)
+	// UpdateLastLoginTx stores when a member signed in.
+	UpdateLastLoginTx(tx txn.Tx, tenantID, userID string, at time.Time) error
 
-	Code(tx txn.Tx, email string) (Code, error)
-	// AddCode adds the first code of an email. After ErrTaken, which reports
+	LockCodeTx(tx txn.Tx, email string) (Code, error)
+	// CreateCodeTx adds the first code of an email. After ErrTaken, which reports
 	// that there is one, the transaction can continue.
-	AddCode(tx txn.Tx, c Code) error
-	SetCode(tx txn.Tx, c Code) error
-	DeleteCode(tx txn.Tx, email string) error
+	CreateCodeTx(tx txn.Tx, c Code) error
+	UpdateCodeTx(tx txn.Tx, c Code) error
+	DeleteCodeTx(tx txn.Tx, email string) error
 
-	// AddTicket stores something sealed until it expires.
-	AddTicket(tx txn.Tx, kind string, hash, sealed []byte, expires time.Time) error
-	// Ticket reads one that has not expired.
-	Ticket(tx txn.Tx, kind string, hash []byte, now time.Time) ([]byte, error)
-	// TakeTicket reads and deletes one. Of concurrent callers only one gets it.
-	TakeTicket(tx txn.Tx, kind string, hash []byte, now time.Time) ([]byte, error)
+	// CreateTicketTx stores something sealed until it expires.
+	CreateTicketTx(tx txn.Tx, kind string, hash, sealed []byte, expires time.Time) error
+	// GetTicketTx reads one that has not expired.
+	GetTicketTx(tx txn.Tx, kind string, hash []byte, now time.Time) ([]byte, error)
+	// ConsumeTicketTx reads and deletes one. Of concurrent callers only one gets it.
+	ConsumeTicketTx(tx txn.Tx, kind string, hash []byte, now time.Time) ([]byte, error)
 
-	Link(tx txn.Tx, issuer, subject string) (Link, error)
-	Links(ctx context.Context, email string) ([]Link, error)
-	// LinksTx is Links as a write sees it.
-	LinksTx(tx txn.Tx, email string) ([]Link, error)
-	// AddLink adds a link. ErrTaken: the account is linked already, or the
+	GetLinkTx(tx txn.Tx, issuer, subject string) (Link, error)
+	ListLinks(ctx context.Context, email string) ([]Link, error)
+	// LockLinksTx is ListLinks as a write sees it.
+	LockLinksTx(tx txn.Tx, email string) ([]Link, error)
+	// CreateLinkTx adds a link. ErrTaken: the account is linked already, or the
 	// person is linked to another account of the same provider.
-	AddLink(tx txn.Tx, l Link) error
-	DeleteLink(tx txn.Tx, email, provider string) error
+	CreateLinkTx(tx txn.Tx, l Link) error
+	DeleteLinkTx(tx txn.Tx, email, provider string) error
 
-	Factor(tx txn.Tx, person string) (Factor, error)
-	// FactorOf is Factor outside of a transaction.
-	FactorOf(ctx context.Context, person string) (Factor, error)
-	SetFactor(tx txn.Tx, f Factor) error
-	DeleteFactor(tx txn.Tx, person string) error
+	LockFactorTx(tx txn.Tx, person string) (Factor, error)
+	// GetFactor is LockFactorTx outside of a transaction.
+	GetFactor(ctx context.Context, person string) (Factor, error)
+	PutFactorTx(tx txn.Tx, f Factor) error
+	DeleteFactorTx(tx txn.Tx, person string) error
 
-	// Forget deletes the code and the links of an email.
-	Forget(tx txn.Tx, email string) error
-	// Sweep deletes up to n codes and n tickets that have expired.
-	Sweep(tx txn.Tx, now time.Time, n int) error
+	// DeleteEmailTx deletes the code and the links of an email.
+	DeleteEmailTx(tx txn.Tx, email string) error
+	// DeleteExpiredTx deletes up to n codes and n tickets that have expired.
+	DeleteExpiredTx(tx txn.Tx, now time.Time, n int) error
 }
 
 // Members is the port to members outside a transaction.
 type Members interface {
-	Member(ctx context.Context, tenantID, userID string) (identity.Member, error)
+	GetMember(ctx context.Context, tenantID, userID string) (identity.Member, error)
 }
 
 // Sessions is the port to browser sessions; *identity.Sessions implements it.
@@ -228,24 +228,24 @@ func (s *Service) Fresh(ctx context.Context, who authz.Caller) error {
 // tenant: everything, if this was their last membership. It is called in the
 // transaction of the removal, before the member's email is deleted.
 func (s *Service) DeleteMember(tx txn.Tx, tenantID, userID string) error {
-	m, err := s.store.Membership(tx, tenantID, userID)
+	m, err := s.store.GetMembershipTx(tx, tenantID, userID)
 	if errors.Is(err, ErrNotFound) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	if err := s.store.DeleteFactor(tx, "user:"+userID); err != nil || !m.Member.Verified {
+	if err := s.store.DeleteFactorTx(tx, "user:"+userID); err != nil || !m.Member.Verified {
 		return err
 	}
 	remaining, err := verifiedMemberships(tx, s.store, m.Member.Email)
 	if err != nil || len(remaining) > 1 {
 		return err
 	}
-	if err := s.store.Forget(tx, m.Member.Email); err != nil {
+	if err := s.store.DeleteEmailTx(tx, m.Member.Email); err != nil {
 		return err
 	}
-	return s.store.DeleteFactor(tx, "email:"+m.Member.Email)
+	return s.store.DeleteFactorTx(tx, "email:"+m.Member.Email)
 }
 
 // personOf returns the person that a member is, and the tenant to which that
@@ -260,6 +260,6 @@ func personOf(m identity.Member) (person, tenant string) {
 
 // verifiedMemberships lists the memberships of the person with an email.
 func verifiedMemberships(tx txn.Tx, store Store, email string) ([]Membership, error) {
-	all, err := store.Memberships(tx, email)
+	all, err := store.ListMembershipsTx(tx, email)
 	return slices.DeleteFunc(all, func(m Membership) bool { return !m.Member.Verified }), err
 }

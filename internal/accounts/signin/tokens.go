@@ -54,21 +54,21 @@ func (t tokens) put(tx txn.Tx, kind, token string, state any, life time.Duration
 		return err
 	}
 	hash := hashToken(token)
-	return t.store.AddTicket(tx, kind, hash, t.box.Seal(plain, tokenContext(kind, hash)), t.clock.Now().Add(life))
+	return t.store.CreateTicketTx(tx, kind, hash, t.box.Seal(plain, tokenContext(kind, hash)), t.clock.Now().Add(life))
 }
 
 // take reads the state of a token and uses the token up. Errors: 400 for a token
 // that is unknown, used or expired.
 func (t tokens) take(tx txn.Tx, kind, token string, state any) error {
 	return t.open(kind, token, state, func(hash []byte) ([]byte, error) {
-		return t.store.TakeTicket(tx, kind, hash, t.clock.Now())
+		return t.store.ConsumeTicketTx(tx, kind, hash, t.clock.Now())
 	})
 }
 
 // peek is take for a token that stays valid.
 func (t tokens) peek(tx txn.Tx, kind, token string, state any) error {
 	return t.open(kind, token, state, func(hash []byte) ([]byte, error) {
-		return t.store.Ticket(tx, kind, hash, t.clock.Now())
+		return t.store.GetTicketTx(tx, kind, hash, t.clock.Now())
 	})
 }
 

@@ -214,27 +214,15 @@ func mergeSettings(settings jsontext.Value, patch schema.Object) (jsontext.Value
 // mergeObject merges the members of patch into an object, one level deep, except
 // the ignored ones; null removes a member.
 func mergeObject(field string, object, patch jsontext.Value, ignored []string) (jsontext.Value, error) {
-	all, change := map[string]jsontext.Value{}, map[string]jsontext.Value{}
-	if err := json.Unmarshal(object, &all); err != nil {
+	out, err := schema.MergePatch(object, patch, ignored...)
+	if err != nil {
 		return nil, err
 	}
-	if err := json.Unmarshal(patch, &change); err != nil {
-		return nil, err
-	}
-	for name, value := range change {
-		switch {
-		case slices.Contains(ignored, name):
-		case value.Kind() == 'n':
-			delete(all, name)
-		default:
-			all[name] = value
-		}
-	}
-	out, err := json.Marshal(all, json.Deterministic(true))
+	members, err := schema.Members(out)
 	switch {
 	case err != nil:
 		return nil, err
-	case len(all) > maxMembers:
+	case len(members) > maxMembers:
 		return nil, fault.BadFields(fault.Field{Field: field, Message: fmt.Sprintf("would have more than %d members", maxMembers)})
 	case len(out) > maxObject:
 		return nil, fault.BadFields(fault.Field{Field: field, Message: fmt.Sprintf("would have more than %d KiB", maxObject>>10)})

@@ -43,26 +43,3 @@ func checkMetadata(o schema.Object) string {
 	}
 	return ""
 }
-
-// mergeObjects puts the members of patch into o, one level deep; null takes a
-// member out.
-func mergeObjects(o, patch schema.Object) (schema.Object, error) {
-	var all, more map[string]jsontext.Value
-	if err := json.Unmarshal(o, &all); err != nil {
-		return nil, err
-	}
-	if err := json.Unmarshal(patch, &more); err != nil {
-		return nil, err
-	}
-	if all == nil {
-		all = map[string]jsontext.Value{}
-	}
-	for name, v := range more {
-		if v.Kind() == 'n' {
-			delete(all, name)
-		} else {
-			all[name] = v
-		}
-	}
-	return json.Marshal(all, json.Deterministic(true))
-}

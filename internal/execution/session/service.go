@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"agentd/internal/agents/agent"
 	"agentd/internal/base/authz"
 	"agentd/internal/base/clock"
@@ -268,9 +270,11 @@ func (s *Service) Update(ctx context.Context, tenant, id string, c change) (*Ses
 			return err
 		}
 		if c.Metadata != nil {
-			if r.Metadata, err = mergeObjects(r.Metadata, c.Metadata); err != nil {
+			merged, err := schema.MergePatch(jsontext.Value(r.Metadata), jsontext.Value(c.Metadata))
+			if err != nil {
 				return err
 			}
+			r.Metadata = schema.Object(merged)
 			if err := s.check(r.Metadata, nil); err != nil {
 				return err
 			}

@@ -14,6 +14,7 @@ import (
 	"agentd/internal/base/fault"
 	"agentd/internal/base/ident"
 	"agentd/internal/base/page"
+	"agentd/internal/base/ptr"
 	"agentd/internal/base/route"
 	"agentd/internal/base/schema"
 	"agentd/internal/base/txn"
@@ -99,8 +100,8 @@ func (s *Service) take(t *Todo, in *TodoFields, has map[string]bool, now time.Ti
 	}
 	for name, set := range map[string]func(){
 		"description": func() { t.Description = in.Description }, "instructions": func() { t.Instructions = in.Instructions },
-		"due_at": func() { t.DueAt = in.DueAt }, "assign_agent_id": func() { t.AgentID = deref(in.AgentID) },
-		"recurrence": func() { t.Recurrence = in.Recurrence }, "require_confirmation": func() { t.RequireConfirm = deref(in.RequireConfirm) },
+		"due_at": func() { t.DueAt = in.DueAt }, "assign_agent_id": func() { t.AgentID = ptr.Value(in.AgentID) },
+		"recurrence": func() { t.Recurrence = in.Recurrence }, "require_confirmation": func() { t.RequireConfirm = ptr.Value(in.RequireConfirm) },
 		"status": func() {
 			if t.Status = TodoStatus(in.Status); t.Status == "completed" {
 				t.Status = TodoDone
@@ -119,13 +120,6 @@ func (s *Service) take(t *Todo, in *TodoFields, has map[string]bool, now time.Ti
 		return nil // its run may be about to be made
 	}
 	return s.plan(t, now)
-}
-
-func deref[T any](p *T) T {
-	if p == nil {
-		return *new(T)
-	}
-	return *p
 }
 
 // AddTodo puts a todo on a session's list. One that somebody is to do, with no
@@ -147,7 +141,7 @@ func (s *Service) AddTodo(ctx context.Context, who authz.Caller, sessionID strin
 	}
 	now := s.Clock.Now()
 	t := &Todo{TodoID: ident.New(), SessionID: sessionID, TenantID: who.TenantID, Status: TodoPending, CreatedAt: now, UpdatedAt: now, CreatedByUserID: who.UserID}
-	if deref(in.AgentID) != "" {
+	if ptr.Value(in.AgentID) != "" {
 		if _, err := s.Agents.Get(ctx, who.TenantID, *in.AgentID); err != nil {
 			return nil, err
 		}
@@ -175,7 +169,7 @@ func (s *Service) PatchTodo(ctx context.Context, who authz.Caller, sessionID, id
 	if err != nil {
 		return nil, err
 	}
-	if deref(in.AgentID) != "" {
+	if ptr.Value(in.AgentID) != "" {
 		if _, err := s.Agents.Get(ctx, who.TenantID, *in.AgentID); err != nil {
 			return nil, err
 		}

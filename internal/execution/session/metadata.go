@@ -10,14 +10,14 @@ import (
 	"agentd/internal/base/schema"
 )
 
-// What metadata may be (behaviours 36).
+// The limits of metadata.
 const (
 	maxKeys     = 100
 	maxMetadata = 64 << 10
 	maxNesting  = 8
 )
 
-// checkMetadata says what is wrong with metadata, or nothing.
+// checkMetadata returns what is invalid about metadata, or "".
 func checkMetadata(o schema.Object) string {
 	if len(o) == 0 {
 		return ""
@@ -26,11 +26,11 @@ func checkMetadata(o schema.Object) string {
 		return fmt.Sprintf("it has more than %d KiB", maxMetadata>>10)
 	}
 	dec := jsontext.NewDecoder(bytes.NewReader(o))
-	for deep := 0; ; {
+	for depth := 0; ; {
 		if _, err := dec.ReadToken(); err != nil {
-			break // its syntax was checked when it came
+			break // the end: the syntax was checked on arrival
 		}
-		if deep = max(deep, dec.StackDepth()); deep > maxNesting {
+		if depth = max(depth, dec.StackDepth()); depth > maxNesting {
 			return fmt.Sprintf("it nests deeper than %d levels", maxNesting)
 		}
 	}
@@ -44,25 +44,24 @@ func checkMetadata(o schema.Object) string {
 	return ""
 }
 
-// mergeObjects puts the members of patch into o, one level deep; null takes a
-// member out.
+// mergeObjects merges patch into o, one level deep; null removes a key.
 func mergeObjects(o, patch schema.Object) (schema.Object, error) {
-	var all, more map[string]jsontext.Value
-	if err := json.Unmarshal(o, &all); err != nil {
+	var merged, changes map[string]jsontext.Value
+	if err := json.Unmarshal(o, &merged); err != nil {
 		return nil, err
 	}
-	if err := json.Unmarshal(patch, &more); err != nil {
+	if err := json.Unmarshal(patch, &changes); err != nil {
 		return nil, err
 	}
-	if all == nil {
-		all = map[string]jsontext.Value{}
+	if merged == nil {
+		merged = map[string]jsontext.Value{}
 	}
-	for name, v := range more {
+	for name, v := range changes {
 		if v.Kind() == 'n' {
-			delete(all, name)
+			delete(merged, name)
 		} else {
-			all[name] = v
+			merged[name] = v
 		}
 	}
-	return json.Marshal(all, json.Deterministic(true))
+	return json.Marshal(merged, json.Deterministic(true))
 }

@@ -202,7 +202,7 @@ func (s *Sessions) Turns(ctx context.Context, tenant, id string, after int64) ([
 const tellAtOnce = 500
 
 // Tell implements session.Store.
-func (s *Sessions) Tell(ctx context.Context, tenant string, runs []string) ([]session.Told, error) {
+func (s *Sessions) Tell(ctx context.Context, tenant string, runs []string) ([]run.Told, error) {
 	return tell(ctx, s.db, tenant, runs)
 }
 

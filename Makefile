@@ -14,7 +14,7 @@ LINT_VERSION := v2.15.0
 LINT         := $(BIN)/golangci-lint-$(LINT_VERSION)
 
 # Packages whose tests can write their golden files anew.
-GOLDEN = $(filter-out internal/app/,$(sort $(dir $(shell grep -rl --include='*_test.go' 'agentd/internal/goldentest' cmd internal 2>/dev/null))))
+GOLDEN = $(sort $(dir $(shell grep -rl --include='*_test.go' 'agentd/internal/goldentest' cmd internal test/e2e 2>/dev/null)))
 
 .DEFAULT_GOAL := help
 
@@ -49,7 +49,7 @@ test-clients: ## Run the official JavaScript clients against agentd; needs node 
 		cp test/clients/package.json test/clients/package-lock.json $(CLIENTS)/ && \
 		npm ci --prefix $(CLIENTS) --ignore-scripts --no-audit --no-fund --loglevel=error && \
 		cp test/clients/package-lock.json $(CLIENTS)/node_modules/.agentd-lock )
-	AGENTD_TEST_CLIENTS=$(CLIENTS) $(GO) test -count=1 -run '^TestOfficialClients$$' $(TESTFLAGS) ./internal/app
+	AGENTD_TEST_CLIENTS=$(CLIENTS) $(GO) test -count=1 -run '^TestOfficialClients$$' $(TESTFLAGS) ./test/e2e/compat
 
 # More than a gigabyte of programs: not in CI.
 AGENTS ?= $(dir $(CLIENTS))agents
@@ -62,7 +62,7 @@ test-coding-agents: ## Run coding agents against agentd; needs node and npm, and
 		npm install --prefix $(AGENTS) --ignore-scripts --no-package-lock --no-audit --no-fund --loglevel=error && \
 		node $(AGENTS)/node_modules/@anthropic-ai/claude-code/install.cjs && \
 		node $(AGENTS)/node_modules/opencode-ai/postinstall.mjs )
-	AGENTD_TEST_AGENTS=$(AGENTS) $(GO) test -count=1 -run '^TestCodingAgents$$' $(TESTFLAGS) ./internal/app
+	AGENTD_TEST_AGENTS=$(AGENTS) $(GO) test -count=1 -run '^TestCodingAgents$$' $(TESTFLAGS) ./test/e2e/compat
 
 # SQLite's driver is C that became Go: watching it takes most of the time, and
 # the races that we could make are in what calls it.
@@ -72,7 +72,7 @@ race: test ## Run every test with the race detector, in random order
 
 .PHONY: fuzz
 fuzz: ## Fuzz each target for FUZZTIME (10s)
-	@grep -rn --include='*_test.go' -o '^func Fuzz[A-Za-z0-9_]*' cmd internal | sed 's/:.*func / /' | \
+	@grep -rn --include='*_test.go' -o '^func Fuzz[A-Za-z0-9_]*' cmd internal test | sed 's/:.*func / /' | \
 	while read -r file target; do \
 		echo "== $$target in $$(dirname $$file)"; \
 		$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "./$$(dirname $$file)" || exit 1; \
@@ -103,7 +103,6 @@ $(LINT):
 .PHONY: golden
 golden: ## Write the golden files anew (OpenAPI, configuration reference, transcripts)
 	$(GO) test -count=1 $(addprefix ./,$(GOLDEN)) -update
-	$(GO) test -count=1 -run 'TestDocumentIsFresh|TestToolsAreDocumented' ./internal/app -update
 
 .PHONY: docs
 docs: golden ## Write generated documents anew and check links, examples and conformance

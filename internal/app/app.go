@@ -70,8 +70,8 @@ type App struct {
 	grant    identity.Grant
 	first    bool // this start made the first tenant
 	models   *model.Catalogue
-	breaker  *model.Breaker      // before every endpoint
-	gateway  *modelproxy.Gateway // the model proxy
+	breaker  *model.Breaker    // before every endpoint
+	gateway  *modelproxy.Proxy // the model proxy
 	plans    *quota.Plans
 	wire     *openaiclient.Client
 	keys     *providerkey.Service // tenants' keys of model providers

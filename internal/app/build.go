@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"agentd/internal/accounts/identity"
+	"agentd/internal/accounts/identity/identitysql"
 	"agentd/internal/accounts/signin"
 	"agentd/internal/accounts/tenantadmin"
 	"agentd/internal/agents/agent"
@@ -26,13 +27,15 @@ import (
 	"agentd/internal/edge/httpapi"
 	"agentd/internal/execution/engine"
 	"agentd/internal/execution/run"
+	"agentd/internal/execution/run/runsql"
 	"agentd/internal/execution/schedule"
 	"agentd/internal/kernel/mail"
 	"agentd/internal/kernel/model"
 	"agentd/internal/kernel/resource"
 	"agentd/internal/kernel/tool"
 	"agentd/internal/kernel/work"
-	"agentd/internal/store/sqlstore"
+	"agentd/internal/store/resourcesql"
+	"agentd/internal/store/worksql"
 	"agentd/internal/wire/openaiclient"
 	"agentd/internal/wire/outbound"
 	"agentd/internal/wire/webhookhttp"
@@ -49,7 +52,7 @@ const (
 // build makes the parts and connects them.
 func (a *App) build(ctx context.Context) error {
 	cursors := page.NewCursors(a.box.Derive("cursors"))
-	queue := sqlstore.NewWork(a.db, a.clock, func(kind string) { a.hub.Signal(signalWork, kind) })
+	queue := worksql.New(a.db, a.clock, func(kind string) { a.hub.Signal(signalWork, kind) })
 	if _, err := queue.Reclaim(ctx, a.node); err != nil {
 		return err
 	}
@@ -60,7 +63,7 @@ func (a *App) build(ctx context.Context) error {
 		return err
 	}
 	kernel := resource.Deps{
-		Backend: sqlstore.NewDocuments(a.db), Writer: a.db, Outbox: subscribers,
+		Backend: resourcesql.New(a.db), Writer: a.db, Outbox: subscribers,
 		Cursors: cursors, Clock: a.clock, Box: a.box, Audit: a.audit,
 	}
 	models, client, err := a.buildModels()
@@ -99,14 +102,14 @@ func (a *App) build(ctx context.Context) error {
 	a.buildGateway(models, client, used, agents)
 
 	source := run.AgentSource{Agents: agents}
-	store, log := sqlstore.NewRuns(a.db), sqlstore.NewEvents(a.db)
+	store, log := runsql.New(a.db), runsql.NewEvents(a.db)
 	watchers := &run.Watchers{}
 	sessions := a.buildSessions(kernel, agents, queue, watchers, used)
 	eng := engine.New(engine.Config{
 		Writer: a.db, Runs: store, Log: log, Queue: queue, Hub: a.hub, Agents: source,
 		Models: models, Client: client, Tools: tools.Registry, Gate: guardrail.Gate{All: guardrails}, Remote: servers,
 		Memory: remember.memory, Conversations: sessions, Responses: a.responses(), Artifacts: stored.artifacts, Watchers: watchers, Meter: used,
-		HoldBack: tenants.HoldBack, Violated: hooks.Violated,
+		Suspended: tenants.HoldBack, Violated: hooks.Violated,
 		Images: &imagetool.Maker{Models: a.models, Client: a.breaker, Tools: tools.Registry},
 		Clock:  a.clock, Logger: a.log, Node: a.node, Lease: lease, Tracer: tracer(a.cfg.Observability, "agentd/engine"),
 	})
@@ -118,7 +121,7 @@ func (a *App) build(ctx context.Context) error {
 	endRuns(runs, subscribers)
 	bindSensors(sensors, runs, agents, subscribers)
 	schedules := a.buildSchedules(agents, runs, notes, subscribers, runners)
-	watchers.Add(schedules.Ended)
+	watchers.Add(schedules.OnRunState)
 	storedRoutes := stored.connect(agents, store, subscribers)
 	connectMCP(servers, runs, subscribers)
 	members := a.buildMembers(cursors, agents, notes, post)
@@ -130,8 +133,8 @@ func (a *App) build(ctx context.Context) error {
 	a.addRunner(runners, queue, resource.WorkKind, 8, subscribers.Deliver)
 	a.addRunner(runners, queue, tenantadmin.WorkKind, 2, tenants.Handle)
 	remember.connect(agents, store, models, client, watchers, subscribers, runners)
-	watchers.Add(hooks.RunMoved)
-	watchers.Add(notes.RunMoved) // the last: what others tell locks the same row as this
+	watchers.Add(hooks.OnRunState)
+	watchers.Add(notes.OnRunState) // the last: what others tell locks the same row as this
 	a.bindSessions(sessions, runs, stored, runners)
 	a.runNotifications(notes, runners)
 	found := a.buildSearch(agents, runs, sessions, watchers, subscribers, runners)
@@ -224,7 +227,7 @@ func (a *App) startRunners(runners map[string]*work.Runner) error {
 
 func (a *App) buildPeople(ctx context.Context) (err error) {
 	a.people = identity.New(identity.Config{
-		DB: a.db, Store: sqlstore.NewIdentity(a.db), Clock: a.clock, Log: a.log, Box: a.box, Audit: a.audit, Plans: a.plans,
+		DB: a.db, Store: identitysql.New(a.db), Clock: a.clock, Log: a.log, Box: a.box, Audit: a.audit, Plans: a.plans,
 		Hint: func(hint string) { a.hub.Signal(signalCredentials, hint) },
 	})
 	a.onStop(stopper(a.hub.OnSignal(signalCredentials, a.people.Hear)))

@@ -18,8 +18,8 @@ import (
 // compatible gives the routes that answer the API shapes of others.
 func (a *App) compatible(runs *run.Service, agents *agent.Agents, source run.AgentSource, log event.Log) []httpapi.Raw {
 	chat := &openai.Chat{Runs: runs, Agents: source, Models: catalogue{agents}, Log: log, Hub: a.hub}
-	proxy := &openai.Proxy{Gateway: a.gateway}
-	messages := &anthropic.Messages{Gateway: a.gateway, Reserved: a.messagesModel()}
+	proxy := &openai.ChatProxy{Proxy: a.gateway}
+	messages := &anthropic.Messages{Proxy: a.gateway, Reserved: a.messagesModel()}
 	return slices.Concat(
 		chat.Routes(), proxy.Routes(), messages.Routes(), a.embeddings().Routes(), a.audio(),
 		(&openai.Responses{Chat: chat, Chains: a.responses()}).Routes(),

@@ -7,12 +7,15 @@ import (
 	"agentd/internal/base/page"
 	"agentd/internal/base/route"
 	"agentd/internal/content/artifact"
+	"agentd/internal/content/artifact/artifactsql"
 	"agentd/internal/content/file"
+	"agentd/internal/content/file/filesql"
 	"agentd/internal/content/workspace"
+	"agentd/internal/content/workspace/workspacesql"
 	"agentd/internal/execution/run"
 	"agentd/internal/kernel/blob"
 	"agentd/internal/kernel/resource"
-	"agentd/internal/store/sqlstore"
+	"agentd/internal/store/blobsql"
 )
 
 // storage is what is made of stored bytes.
@@ -20,19 +23,19 @@ type storage struct {
 	files      *file.Service
 	workspaces *workspace.Service
 	artifacts  *artifact.Service
-	placement  *sqlstore.Workspaces
+	placement  *workspacesql.Store
 }
 
 // buildStorage comes before the agents, whose tools it has; connect follows.
 func (a *App) buildStorage(cursors *page.Cursors) *storage {
-	blobs := &blob.Store{Table: sqlstore.NewBlobs(a.db), Writer: a.db, Clock: a.clock}
+	blobs := &blob.Store{Table: blobsql.New(a.db), Writer: a.db, Clock: a.clock}
 	a.serve(func(ctx context.Context) { blobs.Serve(ctx, a.log) })
-	placement := sqlstore.NewWorkspaces(a.db)
+	placement := workspacesql.New(a.db)
 	s := &storage{
 		placement:  placement,
-		files:      &file.Service{Files: sqlstore.NewFiles(a.db), Blobs: blobs, Writer: a.db, Cursors: cursors, Clock: a.clock, Audit: a.audit},
+		files:      &file.Service{Files: filesql.New(a.db), Blobs: blobs, Writer: a.db, Cursors: cursors, Clock: a.clock, Audit: a.audit},
 		workspaces: &workspace.Service{Table: placement, Blobs: blobs, Writer: a.db, Cursors: cursors, Clock: a.clock, Audit: a.audit},
-		artifacts:  &artifact.Service{Table: sqlstore.NewArtifacts(a.db), Blobs: blobs, Clock: a.clock},
+		artifacts:  &artifact.Service{Table: artifactsql.New(a.db), Blobs: blobs, Clock: a.clock},
 	}
 	s.workspaces.Artifact = func(ctx context.Context, tenant, runID, name string) (string, workspace.Content, error) {
 		mimeType, content, err := s.artifacts.OpenNamed(ctx, tenant, runID, name)

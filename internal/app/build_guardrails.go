@@ -26,7 +26,7 @@ func (a *App) buildGuardrails(kernel resource.Deps, models engine.Models, client
 	return guardrail.New(kernel, guardrail.Options{
 		CheckURL: outbound.CheckURL, Models: models, Client: client,
 		Hooks: webhookhttp.Caller{Client: a.hooks, Clock: a.clock}, Logger: a.log,
-		Spent: func(r policy.Run, target model.Target, u model.Usage) {
+		OnUsage: func(r policy.Run, target model.Target, u model.Usage) {
 			used.Beside(context.Background(), r.TenantID, r.AgentID, quota.SourceGuardrail, target, u)
 			tokens.WithLabelValues("input").Add(float64(u.InputTokens))
 			tokens.WithLabelValues("output").Add(float64(u.OutputTokens))

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"agentd/internal/kernel/idempotency"
-	"agentd/internal/store/sqlstore"
+	"agentd/internal/store/idempotencysql"
 )
 
 // buildIdempotency makes the keeper of the answers to writes that clients may
@@ -18,7 +18,7 @@ func (a *App) buildIdempotency() *idempotency.Keeper {
 	}, []string{"with_effect"})
 	a.metrics.MustRegister(kept)
 	keeper := idempotency.NewKeeper(idempotency.Config{
-		Store: sqlstore.NewIdempotency(a.db), Writer: a.db, Box: a.box, Clock: a.clock, Log: a.log,
+		Store: idempotencysql.New(a.db), Writer: a.db, Box: a.box, Clock: a.clock, Log: a.log,
 		Kept: func(withEffect bool) { kept.WithLabelValues(strconv.FormatBool(withEffect)).Inc() },
 	})
 	a.serve(keeper.Serve)

@@ -6,13 +6,13 @@ import (
 
 	"agentd/internal/agents/agent"
 	"agentd/internal/agents/mcp"
+	"agentd/internal/agents/mcp/mcpsql"
 	"agentd/internal/edge/httpapi"
 	"agentd/internal/edge/mcpserver"
 	"agentd/internal/execution/run"
 	"agentd/internal/kernel/event"
 	"agentd/internal/kernel/resource"
 	"agentd/internal/kernel/tool"
-	"agentd/internal/store/sqlstore"
 	"agentd/internal/wire/mcpclient"
 	"agentd/internal/wire/outbound"
 )
@@ -33,7 +33,7 @@ func (a *App) buildMCP(kernel resource.Deps, agents func() *agent.Agents, tools 
 		a.log.Warn("tenants may run these commands as MCP servers, with any arguments", "commands", strings.Join(commands, ","))
 	}
 	return mcp.New(mcp.Config{
-		Kernel: kernel, Remote: remote, OAuth: mcpclient.NewOAuth(guarded.Transport()), Grants: sqlstore.NewMCP(a.db),
+		Kernel: kernel, Remote: remote, OAuth: mcpclient.NewOAuth(guarded.Transport()), Grants: mcpsql.New(a.db),
 		Agents: agentCheck{agents}, Registry: tools, Clock: a.clock, Logger: a.log,
 		CheckURL: outbound.CheckURL, Commands: a.cfg.Security.Commands(), Base: a.base,
 	}), nil
@@ -50,7 +50,7 @@ func connectMCP(servers *mcp.Service, runs *run.Service, subscribers *resource.S
 // mcpEndpoint is the platform as an MCP server, and the pages for people who
 // authorize servers.
 func (a *App) mcpEndpoint(servers *mcp.Service, runs *run.Service, agents agentTools, log event.Log) []httpapi.Raw {
-	endpoint := &mcpserver.Server{Runs: runs, Agents: agents, Log: log, Hub: a.hub, Version: agentVersion, People: servers}
+	endpoint := &mcpserver.Server{Runs: runs, Agents: agents, Log: log, Hub: a.hub, Version: agentVersion, Authorizations: servers}
 	return endpoint.Routes()
 }
 
@@ -86,8 +86,8 @@ type agentTools struct {
 
 var _ mcpserver.Agents = agentTools{}
 
-// All implements mcpserver.Agents.
-func (l agentTools) All(ctx context.Context, tenant string) (out []mcpserver.Agent, err error) {
+// List implements mcpserver.Agents.
+func (l agentTools) List(ctx context.Context, tenant string) (out []mcpserver.Agent, err error) {
 	err = l.each(ctx, tenant, func(g *agent.Agent) {
 		if g.Status == agent.Active {
 			out = append(out, mcpserver.Agent{ID: g.ID, Name: g.Name, Description: g.Description})
@@ -96,8 +96,8 @@ func (l agentTools) All(ctx context.Context, tenant string) (out []mcpserver.Age
 	return out, err
 }
 
-// One implements mcpserver.Agents.
-func (l agentTools) One(ctx context.Context, tenant, id string) (mcpserver.Agent, error) {
+// Get implements mcpserver.Agents.
+func (l agentTools) Get(ctx context.Context, tenant, id string) (mcpserver.Agent, error) {
 	g, err := l.agents.Get(ctx, tenant, id)
 	return mcpserver.Agent{ID: g.ID, Name: g.Name, Description: g.Description}, err
 }

@@ -11,15 +11,17 @@ import (
 	"agentd/internal/base/route"
 	"agentd/internal/content/file"
 	"agentd/internal/content/knowledge"
+	"agentd/internal/content/knowledge/knowledgesql"
 	"agentd/internal/content/memory"
+	"agentd/internal/content/memory/memorysql"
 	"agentd/internal/content/retrieval"
+	"agentd/internal/content/retrieval/retrievalsql"
 	"agentd/internal/execution/engine"
 	"agentd/internal/execution/run"
 	"agentd/internal/kernel/model"
 	"agentd/internal/kernel/resource"
 	"agentd/internal/kernel/tool"
 	"agentd/internal/kernel/work"
-	"agentd/internal/store/sqlstore"
 	"agentd/internal/wire/openaiclient"
 )
 
@@ -38,15 +40,15 @@ type remembering struct {
 func (a *App) newRemembering(kernel resource.Deps, queue work.Queue, uploads *file.Service) *remembering {
 	files := uploadedFiles{uploads}
 	search := retrieval.New(retrieval.Config{
-		Store: sqlstore.NewPassages(a.db), Writer: a.db, Queue: queue, Embedder: a.embedder, Clock: a.clock, Log: a.log, Lease: lease,
+		Store: retrievalsql.New(a.db), Writer: a.db, Queue: queue, Embedder: a.embedder, Clock: a.clock, Log: a.log, Lease: lease,
 	})
 	return &remembering{
 		app: a, queue: queue, search: search,
 		memory: &memory.Service{
-			Store: sqlstore.NewMemory(a.db), Search: search, Files: files, Writer: a.db, Queue: queue, Cursors: kernel.Cursors, Clock: a.clock, Log: a.log,
+			Store: memorysql.New(a.db), Search: search, Files: files, Writer: a.db, Queue: queue, Cursors: kernel.Cursors, Clock: a.clock, Log: a.log,
 		},
 		knowledge: knowledge.New(kernel, knowledge.Service{
-			Store: sqlstore.NewKnowledge(a.db), Search: search, Files: files, Writer: a.db, Cursors: kernel.Cursors, Clock: a.clock, Log: a.log,
+			Store: knowledgesql.New(a.db), Search: search, Files: files, Writer: a.db, Cursors: kernel.Cursors, Clock: a.clock, Log: a.log,
 		}),
 	}
 }
@@ -74,7 +76,7 @@ func (r *remembering) connect(agents *agent.Agents, runs run.Store, models engin
 ) {
 	r.memory.Agents, r.memory.Runs, r.memory.Models, r.memory.Client = agents, runs, models, client
 	r.knowledge.Agents = agents
-	watchers.Add(r.memory.Watch)
+	watchers.Add(r.memory.OnRunState)
 	subscribers.Subscribe("forget-memories-of-deleted-agents", "agent", []string{resource.Deleted}, func(ctx context.Context, c resource.Change) error {
 		return r.memory.Forget(ctx, c.TenantID, c.ID)
 	})

@@ -5,11 +5,11 @@ import (
 
 	"agentd/internal/agents/provider"
 	"agentd/internal/agents/providerkey"
+	"agentd/internal/agents/providerkey/providerkeysql"
 	"agentd/internal/base/route"
 	"agentd/internal/edge/audio"
 	"agentd/internal/edge/httpapi"
 	"agentd/internal/kernel/model"
-	"agentd/internal/store/sqlstore"
 	"agentd/internal/wire/outbound"
 )
 
@@ -30,11 +30,11 @@ func (a *App) buildResolver() (model.Resolver, error) {
 		}
 	}
 	a.keys = providerkey.New(providerkey.Deps{
-		Store: sqlstore.NewLLMCredentials(a.db), Writer: a.db, Clock: a.clock, Box: a.box, Audit: a.audit,
+		Store: providerkeysql.New(a.db), Writer: a.db, Clock: a.clock, Box: a.box, Audit: a.audit,
 		Catalogue: a.models, Lister: a.wire, CheckURL: outbound.CheckURL,
-		Changed: func(tenant string) { a.hub.Signal(signalModelKeys, tenant) },
+		OnChange: func(tenant string) { a.hub.Signal(signalModelKeys, tenant) },
 	})
-	a.onStop(stopper(a.hub.OnSignal(signalModelKeys, a.keys.Hear)))
+	a.onStop(stopper(a.hub.OnSignal(signalModelKeys, a.keys.Invalidate)))
 	return model.Resolver{Catalogue: a.models, Credentials: a.keys}, nil
 }
 
@@ -43,7 +43,7 @@ func (a *App) buildResolver() (model.Resolver, error) {
 func (a *App) modelRoutes() []route.Route {
 	c := a.cfg.Models
 	told := provider.New(provider.Deps{
-		Resolver: model.Resolver{Catalogue: a.models, Credentials: a.keys}, Keeper: a.keys, Lister: a.wire, Watcher: a.breaker, Fallback: a.gateway.Fallback,
+		Resolver: model.Resolver{Catalogue: a.models, Credentials: a.keys}, Credentials: a.keys, Lister: a.wire, Health: a.breaker, Fallback: a.gateway.Fallback,
 		Voice: provider.Voice{Speech: c.SpeechModel, Transcription: c.TranscriptionModel, Name: a.voice()},
 	})
 	return append(a.keys.Routes(), told.Routes()...)
@@ -53,7 +53,7 @@ func (a *App) modelRoutes() []route.Route {
 func (a *App) audio() []httpapi.Raw {
 	c := a.cfg.Models
 	routes := &audio.Audio{
-		Gateway: a.gateway, Client: a.breaker, Catalogue: a.models, Speech: c.SpeechModel, Transcription: c.TranscriptionModel, Voice: a.voice(),
+		Proxy: a.gateway, Client: a.breaker, Catalogue: a.models, Speech: c.SpeechModel, Transcription: c.TranscriptionModel, Voice: a.voice(),
 	}
 	return routes.Routes()
 }

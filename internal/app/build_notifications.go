@@ -2,9 +2,9 @@ package app
 
 import (
 	"agentd/internal/delivery/notification"
+	"agentd/internal/delivery/notification/notificationsql"
 	"agentd/internal/kernel/mail"
 	"agentd/internal/kernel/work"
-	"agentd/internal/store/sqlstore"
 	"agentd/internal/wire/outbound"
 	"agentd/internal/wire/webhookhttp"
 )
@@ -16,7 +16,7 @@ func (a *App) buildNotifications(queue work.Queue, letters mail.Outbox) (*notifi
 	if err != nil {
 		return nil, err
 	}
-	store := sqlstore.NewNotifications(a.db)
+	store := notificationsql.New(a.db)
 	return notification.New(notification.Deps{
 		Store: store, Delivery: store, Writer: a.db, Clock: a.clock, Hub: a.hub, Queue: queue, Mail: letters,
 		Poster: webhookhttp.Caller{Client: a.hooks, Clock: a.clock}, Box: a.box, Public: a.public, Audit: a.audit,

@@ -7,20 +7,21 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"agentd/internal/accounts/identity"
+	"agentd/internal/accounts/identity/identitysql"
 	"agentd/internal/agents/agent"
 	"agentd/internal/base/authz"
 	"agentd/internal/base/fault"
 	"agentd/internal/base/page"
 	"agentd/internal/base/txn"
 	"agentd/internal/delivery/notification"
+	"agentd/internal/delivery/notification/notificationsql"
 	"agentd/internal/kernel/mail"
-	"agentd/internal/store/sqlstore"
 )
 
 // buildMembers makes what manages members and invites.
 func (a *App) buildMembers(cursors *page.Cursors, agents *agent.Agents, notes *notification.Service, post mail.Outbox) *identity.People {
 	return identity.NewPeople(a.people, identity.PeopleDeps{
-		Store: sqlstore.NewPeople(a.db), Cursors: cursors, PublicURL: a.public, Mail: post,
+		Store: identitysql.NewPeople(a.db), Cursors: cursors, PublicURL: a.public, Mail: post,
 		Notify: func(tx txn.Tx, j identity.Joined) error {
 			n, err := inviteAccepted(j)
 			if err != nil {
@@ -35,7 +36,7 @@ func (a *App) buildMembers(cursors *page.Cursors, agents *agent.Agents, notes *n
 			}
 			return err == nil, err
 		},
-		Gone: []func(txn.Tx, string, string) error{sqlstore.NewNotifications(a.db).DeleteOwn},
+		Gone: []func(txn.Tx, string, string) error{notificationsql.New(a.db).DeleteOwn},
 	})
 }
 

@@ -9,15 +9,15 @@ import (
 	"agentd/internal/delivery/notification"
 	"agentd/internal/execution/run"
 	"agentd/internal/execution/schedule"
+	"agentd/internal/execution/schedule/schedulesql"
 	"agentd/internal/kernel/resource"
 	"agentd/internal/kernel/work"
-	"agentd/internal/store/sqlstore"
 )
 
 // buildSchedules makes the schedules of the agents, which run them through runs.
 func (a *App) buildSchedules(agents *agent.Agents, runs *run.Service, notes *notification.Service, changes *resource.Subscribers, runners map[string]*work.Runner) *schedule.Service {
 	s := schedule.New(schedule.Deps{
-		Store: sqlstore.NewSchedules(a.db), Agents: agents.Store(), Runs: runs, RunStore: runs.Runs,
+		Store: schedulesql.New(a.db), Agents: agents.Store(), Runs: runs, RunStore: runs.Runs,
 		Queue: runs.Queue, Writer: a.db, Clock: a.clock, Cursors: runs.Cursors, Logger: a.log,
 		Suspended: a.suspended,
 		Alert:     func(tx txn.Tx, alarm schedule.Alarm) error { return notes.Notify(tx, scheduleAlert(alarm)) },

@@ -5,19 +5,20 @@ import (
 	"errors"
 
 	"agentd/internal/accounts/identity"
+	"agentd/internal/accounts/identity/identitysql"
 	"agentd/internal/agents/agent"
 	"agentd/internal/base/page"
 	"agentd/internal/execution/run"
 	"agentd/internal/execution/sensor"
+	"agentd/internal/execution/sensor/sensorsql"
 	"agentd/internal/kernel/resource"
-	"agentd/internal/store/sqlstore"
 )
 
 // buildSensors makes the addresses at which agents listen. Their tool is part of
 // what runs are made of: bindSensors completes them.
 func (a *App) buildSensors(cursors *page.Cursors) *sensor.Service {
 	return sensor.New(sensor.Deps{
-		Store: sqlstore.NewSensors(a.db), Writer: a.db, Clock: a.clock, Cursors: cursors, Box: a.box, Audit: a.audit,
+		Store: sensorsql.New(a.db), Writer: a.db, Clock: a.clock, Cursors: cursors, Box: a.box, Audit: a.audit,
 		Public: a.public, Suspended: a.suspended,
 	})
 }
@@ -32,7 +33,7 @@ func bindSensors(s *sensor.Service, runs *run.Service, agents *agent.Agents, cha
 
 // suspended says whether a company is suspended, or gone.
 func (a *App) suspended(ctx context.Context, tenant string) (bool, error) {
-	t, err := sqlstore.NewIdentity(a.db).Tenant(ctx, tenant)
+	t, err := identitysql.New(a.db).Tenant(ctx, tenant)
 	if errors.Is(err, identity.ErrNotFound) {
 		return true, nil
 	}

@@ -10,22 +10,23 @@ import (
 	"agentd/internal/agents/agent"
 	"agentd/internal/content/file"
 	"agentd/internal/execution/run"
+	"agentd/internal/execution/run/runsql"
 	"agentd/internal/execution/schedule"
 	"agentd/internal/execution/session"
+	"agentd/internal/execution/session/sessionsql"
 	"agentd/internal/kernel/quota"
 	"agentd/internal/kernel/resource"
 	"agentd/internal/kernel/work"
-	"agentd/internal/store/sqlstore"
 	"agentd/internal/wire/outbound"
 )
 
 // buildSessions makes the service of sessions. Runs need it, and it needs runs:
 // bindSessions completes it.
 func (a *App) buildSessions(kernel resource.Deps, agents *agent.Agents, queue work.Queue, watchers *run.Watchers, used quota.Gate) *session.Service {
-	store := sqlstore.NewSessions(a.db)
+	store := sessionsql.New(a.db)
 	s := session.New(session.Deps{
 		Store: store, Todos: store, Shares: store, Annotations: resource.NewStore(session.AnnotationKind, kernel),
-		Agents: agents, Writer: a.db, Queue: queue, Log: sqlstore.NewEvents(a.db), Hub: a.hub,
+		Agents: agents, Writer: a.db, Queue: queue, Log: runsql.NewEvents(a.db), Hub: a.hub,
 		Cursors: kernel.Cursors, Clock: a.clock, CheckURL: outbound.CheckURL, Audit: a.audit, Quota: used,
 		Box: a.box, PublicURL: a.public,
 	})

@@ -8,11 +8,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"agentd/internal/accounts/identity"
+	"agentd/internal/accounts/identity/identitysql"
 	"agentd/internal/accounts/signin"
+	"agentd/internal/accounts/signin/signinsql"
 	"agentd/internal/kernel/audit"
 	"agentd/internal/kernel/mail"
 	"agentd/internal/kernel/work"
-	"agentd/internal/store/sqlstore"
 	"agentd/internal/wire/oidcclient"
 	"agentd/internal/wire/smtpmail"
 )
@@ -54,7 +55,7 @@ func (a *App) buildSignIn(
 		return nil, err
 	}
 	s := signin.New(signin.Config{
-		Writer: a.db, Store: sqlstore.NewSignIn(a.db), Members: sqlstore.NewIdentity(a.db), Sessions: a.people, Found: a.people.Found,
+		Writer: a.db, Store: signinsql.New(a.db), Members: identitysql.New(a.db), Sessions: a.people, Found: a.people.Found,
 		Outbox: post, Queue: queue, Box: a.box, Clock: a.clock, Log: a.log, Audit: recorder,
 		Public: a.public, Signup: a.cfg.SignIn.Signup == "on", Providers: providers,
 		Prove: members.Prove,

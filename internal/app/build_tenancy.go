@@ -6,27 +6,28 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"agentd/internal/accounts/tenantadmin"
+	"agentd/internal/accounts/tenantadmin/tenantadminsql"
 	"agentd/internal/accounts/usage"
 	"agentd/internal/base/page"
 	"agentd/internal/base/schema"
 	"agentd/internal/execution/engine"
 	"agentd/internal/kernel/audit"
 	"agentd/internal/kernel/work"
-	"agentd/internal/store/sqlstore"
+	"agentd/internal/store/auditsql"
 )
 
 // signalTenants tells every node that tenants were suspended or let in.
 const signalTenants = "tenants"
 
 func (a *App) buildAudit(cursors *page.Cursors) {
-	a.audit = &audit.Log{Store: sqlstore.NewAudit(a.db), Writer: a.db, Cursors: cursors, Clock: a.clock}
+	a.audit = &audit.Log{Store: auditsql.New(a.db), Writer: a.db, Cursors: cursors, Clock: a.clock}
 }
 
 // buildTenancy makes what the operator does with tenants. It comes before
 // anything that starts runs.
 func (a *App) buildTenancy(ctx context.Context, queue work.Queue, cursors *page.Cursors) (*tenantadmin.Service, error) {
 	s := tenantadmin.New(tenantadmin.Config{
-		DB: a.db, Store: sqlstore.NewTenancy(a.db), People: a.people, Audit: a.audit, Queue: queue, Cursors: cursors,
+		DB: a.db, Store: tenantadminsql.New(a.db), People: a.people, Audit: a.audit, Queue: queue, Cursors: cursors,
 		Clock: a.clock, Log: a.log, RunKind: engine.WorkKind, Lease: lease, Forget: a.people.Forget,
 		Plans: a.plans, Limits: a.limitsOf,
 		Changed: func() { a.hub.Signal(signalTenants, "") },

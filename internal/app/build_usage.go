@@ -5,12 +5,12 @@ import (
 	"fmt"
 
 	"agentd/internal/accounts/usage"
+	"agentd/internal/accounts/usage/usagesql"
 	"agentd/internal/base/txn"
 	"agentd/internal/delivery/notification"
 	"agentd/internal/kernel/model"
 	"agentd/internal/kernel/quota"
 	"agentd/internal/kernel/resource"
-	"agentd/internal/store/sqlstore"
 )
 
 // loadPlans reads the operator's plans.
@@ -24,7 +24,7 @@ func (a *App) loadPlans() (err error) {
 // buildUsage makes what counts and limits. Events of it go to the subscribers of
 // changes.
 func (a *App) buildUsage(subscribers *resource.Subscribers, notes *notification.Service, kernel resource.Deps) *usage.Service {
-	store := sqlstore.NewUsage(a.db)
+	store := usagesql.New(a.db)
 	s := usage.New(usage.Deps{
 		Plans: a.plans, Store: store, Writer: a.db, Clock: a.clock, Logger: a.log, Outbox: subscribers, Audit: kernel.Audit,
 	})

@@ -14,9 +14,9 @@ import (
 	"agentd/internal/base/page"
 	"agentd/internal/base/txn"
 	"agentd/internal/delivery/webhook"
+	"agentd/internal/delivery/webhook/webhooksql"
 	"agentd/internal/kernel/resource"
 	"agentd/internal/kernel/work"
-	"agentd/internal/store/sqlstore"
 	"agentd/internal/wire/outbound"
 	"agentd/internal/wire/webhookhttp"
 )
@@ -40,7 +40,7 @@ func (a *App) buildWebhooks(queue work.Queue, cursors *page.Cursors, used *usage
 	}, []string{"success"})
 	a.metrics.MustRegister(attempts)
 	s := webhook.New(webhook.Deps{
-		Store: sqlstore.NewWebhooks(a.db), Writer: a.db, Queue: queue, Clock: a.clock, Box: a.box, Cursors: cursors, Audit: a.audit,
+		Store: webhooksql.New(a.db), Writer: a.db, Queue: queue, Clock: a.clock, Box: a.box, Cursors: cursors, Audit: a.audit,
 		Sender:   webhookhttp.Caller{Client: a.hooks, Clock: a.clock},
 		CheckURL: outbound.NewChecker(outbound.Config{Allow: allow}).Check, Quota: used, Waits: waits,
 		Observe: func(o webhook.Outcome) {

@@ -7,13 +7,14 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"agentd/internal/accounts/identity"
+	"agentd/internal/accounts/identity/identitysql"
 	"agentd/internal/base/authz"
 	"agentd/internal/base/clock"
 	"agentd/internal/base/config"
 	"agentd/internal/kernel/audit"
 	"agentd/internal/kernel/quota"
+	"agentd/internal/store/auditsql"
 	"agentd/internal/store/sqldb"
-	"agentd/internal/store/sqlstore"
 )
 
 // people opens the database for its tenants, members and keys.
@@ -25,12 +26,12 @@ func (inv *invocation) people(s config.Storage, use func(*identity.Service) erro
 // no tenant is made.
 func peopleOf(db *sqldb.DB, plans *quota.Plans) *identity.Service {
 	return identity.New(identity.Config{
-		DB: db, Store: sqlstore.NewIdentity(db), Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Audit: logOf(db), Plans: plans,
+		DB: db, Store: identitysql.New(db), Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Audit: logOf(db), Plans: plans,
 	})
 }
 
 func logOf(db *sqldb.DB) *audit.Log {
-	return &audit.Log{Store: sqlstore.NewAudit(db), Writer: db, Clock: clock.System{}}
+	return &audit.Log{Store: auditsql.New(db), Writer: db, Clock: clock.System{}}
 }
 
 type keyCreateCommand struct {

@@ -9,13 +9,13 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"agentd/internal/accounts/identity"
+	"agentd/internal/accounts/identity/identitysql"
 	"agentd/internal/base/authz"
 	"agentd/internal/base/clock"
 	"agentd/internal/base/fault"
 	"agentd/internal/base/secret"
 	"agentd/internal/store/sqldb"
 	"agentd/internal/store/sqldb/sqldbtest"
-	"agentd/internal/store/sqlstore"
 )
 
 // eachDatabase runs a test with a shell for an empty database of every engine.
@@ -61,7 +61,7 @@ func TestAdminBesideARunningServer(t *testing.T) {
 		if err := db.Migrate(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		server := identity.New(identity.Config{DB: db, Store: sqlstore.NewIdentity(db), Clock: clock.System{}, Log: slog.New(slog.DiscardHandler)})
+		server := identity.New(identity.Config{DB: db, Store: identitysql.New(db), Clock: clock.System{}, Log: slog.New(slog.DiscardHandler)})
 		if _, _, err := server.Bootstrap(t.Context(), secret.String{}); err != nil {
 			t.Fatal(err)
 		}
@@ -152,7 +152,7 @@ func TestTenantsBesideARunningServer(t *testing.T) {
 		if err := db.Migrate(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		server := identity.New(identity.Config{DB: db, Store: sqlstore.NewIdentity(db), Clock: clock.System{}, Log: slog.New(slog.DiscardHandler)})
+		server := identity.New(identity.Config{DB: db, Store: identitysql.New(db), Clock: clock.System{}, Log: slog.New(slog.DiscardHandler)})
 		operator, _, err := server.Bootstrap(t.Context(), secret.String{})
 		if err != nil {
 			t.Fatal(err)

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"agentd/internal/accounts/identity/identitysql"
 	"agentd/internal/store/sqldb"
-	"agentd/internal/store/sqlstore"
 )
 
 // A tenant can be put on one of the plans of the file that the server reads.
@@ -37,7 +37,7 @@ func TestTenantOnAPlan(t *testing.T) {
 		}
 		planOf := func(r result) string {
 			t.Helper()
-			tenant, err := sqlstore.NewIdentity(db).Tenant(t.Context(), r.grant(t).TenantID)
+			tenant, err := identitysql.New(db).Tenant(t.Context(), r.grant(t).TenantID)
 			if err != nil {
 				t.Fatal(err)
 			}

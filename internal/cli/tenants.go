@@ -14,7 +14,9 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"agentd/internal/accounts/identity"
+	"agentd/internal/accounts/identity/identitysql"
 	"agentd/internal/accounts/tenantadmin"
+	"agentd/internal/accounts/tenantadmin/tenantadminsql"
 	"agentd/internal/base/authz"
 	"agentd/internal/base/clock"
 	"agentd/internal/base/config"
@@ -22,7 +24,7 @@ import (
 	"agentd/internal/kernel/audit"
 	"agentd/internal/kernel/quota"
 	"agentd/internal/store/sqldb"
-	"agentd/internal/store/sqlstore"
+	"agentd/internal/store/worksql"
 )
 
 // purgeLease is how long a purge that was begun here waits for a server, where
@@ -33,15 +35,15 @@ const purgeLease = time.Minute
 // servers that use it notice within a second.
 func (inv *invocation) tenants(s config.Storage, plans *quota.Plans, use func(s *tenantadmin.Service, who authz.Caller) error) error {
 	return inv.migrated(s, func(db *sqldb.DB) error {
-		people := sqlstore.NewIdentity(db)
+		people := identitysql.New(db)
 		operator, err := people.Operator(inv)
 		if err != nil && !errors.Is(err, identity.ErrNotFound) {
 			return err
 		}
 		log := slog.New(slog.DiscardHandler)
 		return use(tenantadmin.New(tenantadmin.Config{
-			DB: db, Store: sqlstore.NewTenancy(db), People: peopleOf(db, plans), Plans: plans, Audit: logOf(db),
-			Queue: sqlstore.NewWork(db, clock.System{}, nil), Clock: clock.System{}, Log: log, Lease: purgeLease,
+			DB: db, Store: tenantadminsql.New(db), People: peopleOf(db, plans), Plans: plans, Audit: logOf(db),
+			Queue: worksql.New(db, clock.System{}, nil), Clock: clock.System{}, Log: log, Lease: purgeLease,
 		}), authz.Caller{TenantID: operator, Operator: true, Method: audit.CommandLine})
 	})
 }

@@ -1,6 +1,6 @@
 // What the tests of all clients share. The Go test that starts them starts
 // agentd and its simulated model, whose rules are there: obliging in
-// internal/app/clients_test.go.
+// test/e2e/compat/clients_test.go.
 import { execFile } from 'node:child_process';
 import { join } from 'node:path';
 import { promisify } from 'node:util';

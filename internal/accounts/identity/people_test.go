@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/accounts/identity"
+	"agentd/internal/accounts/identity/identitysql"
 	"agentd/internal/base/authz"
 	"agentd/internal/base/clock"
 	"agentd/internal/base/fault"
@@ -29,7 +30,6 @@ import (
 	"agentd/internal/kernel/mail"
 	"agentd/internal/store/sqldb"
 	"agentd/internal/store/sqldb/sqldbtest"
-	"agentd/internal/store/sqlstore"
 )
 
 // town is a node with people in several tenants, and what they are told.
@@ -53,11 +53,11 @@ func newTown(t *testing.T, db *sqldb.DB) *town {
 	w := &town{t: t, db: db, agents: map[string]string{}, mailing: true}
 	w.node = node{clock: clk, elapsed: new(atomic.Int64)}
 	w.Service = identity.New(identity.Config{
-		DB: db, Store: sqlstore.NewIdentity(db), Clock: clk, Audit: w,
+		DB: db, Store: identitysql.New(db), Clock: clk, Audit: w,
 		Elapsed: func() time.Duration { return time.Duration(w.elapsed.Load()) },
 	})
 	w.people = identity.NewPeople(w.Service, identity.PeopleDeps{
-		Store: sqlstore.NewPeople(db), Mail: w, Cursors: page.NewCursors([]byte("0123456789abcdef")),
+		Store: identitysql.NewPeople(db), Mail: w, Cursors: page.NewCursors([]byte("0123456789abcdef")),
 		PublicURL: func() string { return "https://agents.example.com" },
 		Notify: func(tx txn.Tx, j identity.Joined) error {
 			tx.AfterCommit(func() { w.told = append(w.told, j) })

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"agentd/internal/accounts/identity"
+	"agentd/internal/accounts/identity/identitysql"
 	"agentd/internal/base/authz"
 	"agentd/internal/base/clock"
 	"agentd/internal/base/fault"
@@ -17,7 +18,6 @@ import (
 	"agentd/internal/base/txn"
 	"agentd/internal/store/sqldb"
 	"agentd/internal/store/sqldb/sqldbtest"
-	"agentd/internal/store/sqlstore"
 )
 
 // node is a process of a deployment: several share a database and the time.
@@ -35,7 +35,7 @@ func newNode(db *sqldb.DB, clk *clock.Fake, hint ...func(string)) node {
 		panic(err)
 	}
 	c := identity.Config{
-		DB: db, Store: sqlstore.NewIdentity(db), Clock: clk, Log: slog.New(slog.DiscardHandler), Box: box,
+		DB: db, Store: identitysql.New(db), Clock: clk, Log: slog.New(slog.DiscardHandler), Box: box,
 		Elapsed: func() time.Duration { return time.Duration(n.elapsed.Load()) },
 	}
 	if len(hint) > 0 {
@@ -311,7 +311,7 @@ func TestCachedConcurrently(t *testing.T) {
 
 // warm is a service that works, with its first tenant.
 func warm(b *testing.B, db *sqldb.DB) (*identity.Service, identity.Grant) {
-	s := identity.New(identity.Config{DB: db, Store: sqlstore.NewIdentity(db), Clock: clock.System{}, Log: slog.New(slog.DiscardHandler)})
+	s := identity.New(identity.Config{DB: db, Store: identitysql.New(db), Clock: clock.System{}, Log: slog.New(slog.DiscardHandler)})
 	s.Start()
 	b.Cleanup(s.Stop)
 	g, _, err := s.Bootstrap(b.Context(), secret.String{})

@@ -10,13 +10,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/accounts/identity"
+	"agentd/internal/accounts/identity/identitysql"
 	"agentd/internal/base/authz"
 	"agentd/internal/base/clock"
 	"agentd/internal/base/fault"
 	"agentd/internal/base/txn"
 	"agentd/internal/store/sqldb"
 	"agentd/internal/store/sqldb/sqldbtest"
-	"agentd/internal/store/sqlstore"
 )
 
 const tokensPath = "/api/v1/auth/sse-tokens"
@@ -96,7 +96,7 @@ func TestStreamTokensAreRefused(t *testing.T) {
 		g := n.tenant(t, "acme")
 		owner := n.authenticated(t, g.RawKey)
 		good := n.token(t, owner)
-		alone := identity.New(identity.Config{DB: db, Store: sqlstore.NewIdentity(db), Clock: clk}) // another deployment's
+		alone := identity.New(identity.Config{DB: db, Store: identitysql.New(db), Clock: clk}) // another deployment's
 		forged, _, err := alone.StreamToken(owner)
 		if err != nil {
 			t.Fatal(err)

@@ -14,7 +14,9 @@ import (
 	"go.uber.org/goleak"
 
 	"agentd/internal/accounts/identity"
+	"agentd/internal/accounts/identity/identitysql"
 	"agentd/internal/accounts/signin"
+	"agentd/internal/accounts/signin/signinsql"
 	"agentd/internal/base/authz"
 	"agentd/internal/base/clock"
 	"agentd/internal/base/fault"
@@ -25,7 +27,7 @@ import (
 	"agentd/internal/kernel/mail"
 	"agentd/internal/store/sqldb"
 	"agentd/internal/store/sqldb/sqldbtest"
-	"agentd/internal/store/sqlstore"
+	"agentd/internal/store/worksql"
 	"agentd/internal/wire/oidcclient"
 	"agentd/internal/wire/oidcclient/oidctest"
 )
@@ -41,7 +43,7 @@ type bench struct {
 	db     *sqldb.DB
 	clock  *clock.Fake
 	people *identity.Service
-	queue  *sqlstore.Work
+	queue  *worksql.Queue
 	post   *post
 	log    *recorder
 	op     *oidctest.Provider // nil before provider is called
@@ -101,15 +103,15 @@ func each(t *testing.T, test func(b *bench), adjust ...func(b *bench, c *signin.
 func newBench(t *testing.T, db *sqldb.DB, adjust ...func(b *bench, c *signin.Config)) *bench {
 	t.Helper()
 	b := &bench{t: t, db: db, clock: clock.NewFake(), post: &post{}, log: &recorder{}}
-	b.people = identity.New(identity.Config{DB: db, Store: sqlstore.NewIdentity(db), Clock: b.clock, Log: slog.New(slog.DiscardHandler)})
-	b.queue = sqlstore.NewWork(db, b.clock, func(string) {})
+	b.people = identity.New(identity.Config{DB: db, Store: identitysql.New(db), Clock: b.clock, Log: slog.New(slog.DiscardHandler)})
+	b.queue = worksql.New(db, b.clock, func(string) {})
 	box, err := secret.NewBox([]byte(strings.Repeat("k", 32)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	members := identity.NewPeople(b.people, identity.PeopleDeps{Store: sqlstore.NewPeople(db)})
+	members := identity.NewPeople(b.people, identity.PeopleDeps{Store: identitysql.NewPeople(db)})
 	cfg := signin.Config{
-		Writer: db, Store: sqlstore.NewSignIn(db), Members: sqlstore.NewIdentity(db), Sessions: b.people, Outbox: b.post, Queue: b.queue,
+		Writer: db, Store: signinsql.New(db), Members: identitysql.New(db), Sessions: b.people, Outbox: b.post, Queue: b.queue,
 		Box: box, Clock: b.clock, Log: slog.New(slog.DiscardHandler), Audit: b.log, Public: func() string { return public },
 		Found: b.people.Found, Prove: members.Prove,
 	}

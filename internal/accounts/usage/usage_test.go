@@ -15,7 +15,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/accounts/identity"
+	"agentd/internal/accounts/identity/identitysql"
 	"agentd/internal/accounts/usage"
+	"agentd/internal/accounts/usage/usagesql"
 	"agentd/internal/base/authz"
 	"agentd/internal/base/clock"
 	"agentd/internal/base/fault"
@@ -24,16 +26,16 @@ import (
 	"agentd/internal/kernel/quota"
 	"agentd/internal/kernel/resource"
 	"agentd/internal/kernel/resource/resourcetest"
+	"agentd/internal/store/resourcesql"
 	"agentd/internal/store/sqldb"
 	"agentd/internal/store/sqldb/sqldbtest"
-	"agentd/internal/store/sqlstore"
 )
 
 // bench is a database with a tenant, and the services of some nodes.
 type bench struct {
 	t      *testing.T
 	db     *sqldb.DB
-	store  *sqlstore.Usage
+	store  *usagesql.Store
 	clock  *clock.Fake
 	tenant string
 	plans  *quota.Plans
@@ -78,7 +80,7 @@ func newBench(t *testing.T, db *sqldb.DB, plan string) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{t: t, db: db, store: sqlstore.NewUsage(db), clock: clock.NewFake(), plans: plans, outbox: &outbox{}, log: &strings.Builder{}}
+	b := &bench{t: t, db: db, store: usagesql.New(db), clock: clock.NewFake(), plans: plans, outbox: &outbox{}, log: &strings.Builder{}}
 	b.tenant = b.tenantOn(plan)
 	return b
 }
@@ -88,7 +90,7 @@ func (b *bench) tenantOn(plan string) string {
 	b.t.Helper()
 	id, now := ident.New(), b.clock.Now()
 	b.write(func(tx txn.Tx) error {
-		return sqlstore.NewIdentity(b.db).AddTenant(tx, identity.Tenant{
+		return identitysql.New(b.db).AddTenant(tx, identity.Tenant{
 			TenantID: id, Name: "Walrus", Slug: id, Status: identity.Active, Plan: plan, Settings: jsontext.Value("{}"), CreatedAt: now, UpdatedAt: now,
 		})
 	})
@@ -315,7 +317,7 @@ func TestViewsAreASecondOld(t *testing.T) {
 }
 
 func (b *bench) put(tx txn.Tx, kind, id string) error {
-	return sqlstore.NewDocuments(b.db).Put(tx, resource.Doc{Kind: kind, Tenant: b.tenant, ID: id, Version: 1, Body: jsontext.Value("{}")}, 0)
+	return resourcesql.New(b.db).Put(tx, resource.Doc{Kind: kind, Tenant: b.tenant, ID: id, Version: 1, Body: jsontext.Value("{}")}, 0)
 }
 
 func (b *bench) document(kind string) {

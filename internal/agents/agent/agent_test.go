@@ -8,9 +8,9 @@ import (
 	"agentd/internal/agents/agent"
 	"agentd/internal/kernel/resource"
 	"agentd/internal/kernel/resource/resourcetest"
+	"agentd/internal/store/resourcesql"
 	"agentd/internal/store/sqldb"
 	"agentd/internal/store/sqldb/sqldbtest"
-	"agentd/internal/store/sqlstore"
 )
 
 var options = agent.Options{
@@ -107,6 +107,6 @@ var samples = resourcetest.Samples{
 func TestKind(t *testing.T) {
 	t.Parallel()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
-		resourcetest.Kind(t, sqlstore.NewDocuments(db), db, build, samples)
+		resourcetest.Kind(t, resourcesql.New(db), db, build, samples)
 	})
 }

@@ -6,14 +6,14 @@ import (
 	"agentd/internal/base/route"
 	"agentd/internal/kernel/resource"
 	"agentd/internal/kernel/resource/resourcetest"
+	"agentd/internal/store/resourcesql"
 	"agentd/internal/store/sqldb/sqldbtest"
-	"agentd/internal/store/sqlstore"
 )
 
 // BenchmarkRoutes measures the operations on agents on SQLite, without HTTP.
 func BenchmarkRoutes(b *testing.B) {
 	db := sqldbtest.Open(b, sqldbtest.SQLite)
-	c := newBench(sqlstore.NewDocuments(db), db)
+	c := newBench(resourcesql.New(db), db)
 	create := func() *route.Reply {
 		reply, err := c.Do(b.Context(), "POST", path, resourcetest.Args{"": `{"name":"bench","description":"an agent to measure",
 			"prompts":{"system":"You are a helpful assistant that answers in at most twenty tokens."},"built_in_tools":["calculator"]}`})

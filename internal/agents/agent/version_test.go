@@ -15,9 +15,9 @@ import (
 	"agentd/internal/kernel/resource"
 	"agentd/internal/kernel/resource/resourcetest"
 	"agentd/internal/store/memstore"
+	"agentd/internal/store/resourcesql"
 	"agentd/internal/store/sqldb"
 	"agentd/internal/store/sqldb/sqldbtest"
-	"agentd/internal/store/sqlstore"
 )
 
 const (
@@ -96,7 +96,7 @@ func (b bench) history(t *testing.T, id string) []string {
 func onEach(t *testing.T, test func(*testing.T, bench)) {
 	t.Helper()
 	t.Parallel()
-	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) { test(t, newBench(sqlstore.NewDocuments(db), db)) })
+	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) { test(t, newBench(resourcesql.New(db), db)) })
 }
 
 func TestVersions(t *testing.T) {

@@ -14,18 +14,18 @@ type celChecker struct {
 	replacement string
 }
 
-func (c *celChecker) check(ctx context.Context, q question) (finding, error) {
+func (c *celChecker) check(ctx context.Context, q checkInput) (checkResult, error) {
 	arguments := map[string]any{}
 	if q.part == partArguments && q.text != "" {
 		if err := json.Unmarshal([]byte(q.text), &arguments); err != nil {
-			return finding{}, errors.New("the arguments are no JSON object")
+			return checkResult{}, errors.New("the arguments are no JSON object")
 		}
 	}
 	is, err := c.rule.True(ctx, map[string]any{
 		"text": q.text, "stage": string(q.stage), "part": q.part, "tool": q.tool, "arguments": arguments, "agent_id": q.run.AgentID,
 	})
 	if err != nil || !is {
-		return finding{}, err
+		return checkResult{}, err
 	}
-	return whole(q, "its rule holds", c.replacement), nil
+	return wholeTextResult(q, "its rule holds", c.replacement), nil
 }

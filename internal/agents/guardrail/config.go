@@ -67,28 +67,28 @@ type webhookConfig struct {
 	Common
 }
 
-// question is a text that is checked.
-type question struct {
-	run   policy.Run
-	stage policy.Stage
-	part  string // of stage tool
-	tool  string
-	text  string
-	want  policy.Action // what a violation leads to, unless the checker knows better
+// checkInput is a text that is checked.
+type checkInput struct {
+	run    policy.Run
+	stage  policy.Stage
+	part   string // of stage tool
+	tool   string
+	text   string
+	action policy.Action // what a violation leads to, unless the checker knows better
 }
 
-// finding is a checker's answer. The zero finding is that all is well.
-type finding struct {
+// checkResult is a checker's answer. The zero finding is that all is well.
+type checkResult struct {
 	violated bool
-	because  string        // what is wrong, as a part of a sentence
+	reason   string        // what is wrong, as a part of a sentence
 	action   policy.Action // what the checker wants done; "": what was asked for
 	text     string        // with what was found taken out
-	taken    bool          // text is set
-	spent    *spent
+	redacted bool          // text is set
+	usage    *judgeUsage
 }
 
-// spent is what a judge cost.
-type spent struct {
+// judgeUsage is what a judge cost.
+type judgeUsage struct {
 	target model.Target
 	usage  model.Usage
 }
@@ -96,7 +96,7 @@ type spent struct {
 // checker looks at texts. An error is that it cannot decide; it is a sentence
 // without its first capital and its full stop.
 type checker interface {
-	check(ctx context.Context, q question) (finding, error)
+	check(ctx context.Context, q checkInput) (checkResult, error)
 }
 
 // compiled is a guardrail ready to be asked.
@@ -133,7 +133,7 @@ func (a *Guardrails) compile(g *Guardrail, config schema.Object) (compiled, []fa
 	default:
 		return c, []fault.Field{{Field: "kind", Message: "there is no such kind"}}
 	}
-	return c, under("config", wrong)
+	return c, prefixFields("config", wrong)
 }
 
 func build[C any](config schema.Object, with func(*C) (compiled, []fault.Field)) (compiled, []fault.Field) {

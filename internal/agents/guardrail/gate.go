@@ -35,14 +35,14 @@ func (g Gate) Watches(ctx context.Context, r policy.Run) (policy.Watch, error) {
 	var w policy.Watch
 	for stage, watched := range map[policy.Stage]*bool{policy.Input: &w.Input, policy.Output: &w.Output, policy.Tool: &w.Tool} {
 		var err error
-		if *watched, err = g.watches(ctx, r, s, stage); err != nil {
+		if *watched, err = g.watchesStage(ctx, r, s, stage); err != nil {
 			return policy.Watch{}, err
 		}
 	}
 	return w, nil
 }
 
-func (g Gate) watches(ctx context.Context, r policy.Run, s *Settings, stage policy.Stage) (bool, error) {
+func (g Gate) watchesStage(ctx context.Context, r policy.Run, s *Settings, stage policy.Stage) (bool, error) {
 	if len(s.builtIns(stage)) > 0 {
 		return true, nil
 	}
@@ -66,39 +66,39 @@ func (g Gate) watches(ctx context.Context, r policy.Run, s *Settings, stage poli
 
 // BeforeInput implements [policy.Gate].
 func (g Gate) BeforeInput(ctx context.Context, r policy.Run, text string) (policy.Verdict, error) {
-	return g.ask(ctx, question{run: r, stage: policy.Input, text: text})
+	return g.check(ctx, checkInput{run: r, stage: policy.Input, text: text})
 }
 
 // BeforeTool implements [policy.Gate].
 func (g Gate) BeforeTool(ctx context.Context, r policy.Run, tool, arguments string) (policy.Verdict, error) {
-	return g.ask(ctx, question{run: r, stage: policy.Tool, part: partArguments, tool: tool, text: arguments})
+	return g.check(ctx, checkInput{run: r, stage: policy.Tool, part: partArguments, tool: tool, text: arguments})
 }
 
 // AfterTool implements [policy.Gate].
 func (g Gate) AfterTool(ctx context.Context, r policy.Run, tool, output string) (policy.Verdict, error) {
-	return g.ask(ctx, question{run: r, stage: policy.Tool, part: partResult, tool: tool, text: output})
+	return g.check(ctx, checkInput{run: r, stage: policy.Tool, part: partResult, tool: tool, text: output})
 }
 
 // BeforeAnswer implements [policy.Gate].
 func (g Gate) BeforeAnswer(ctx context.Context, r policy.Run, text string) (policy.Verdict, error) {
-	return g.ask(ctx, question{run: r, stage: policy.Output, text: text})
+	return g.check(ctx, checkInput{run: r, stage: policy.Output, text: text})
 }
 
-// ask asks the guardrails of a stage: the built-in ones first, which are quick
+// check asks the guardrails of a stage: the built-in ones first, which are quick
 // and stay in the process, then the others in the agent's order. Each sees the
 // text that those before it left. The first block ends it.
-func (g Gate) ask(ctx context.Context, q question) (policy.Verdict, error) {
+func (g Gate) check(ctx context.Context, q checkInput) (policy.Verdict, error) {
 	if none(q.run.Guardrails) {
 		return policy.Verdict{}, nil
 	}
-	a := asking{gate: g, q: q}
+	a := gateCheck{gate: g, q: q}
 	s, wrong := readSettings(q.run.Guardrails)
 	if wrong != nil {
-		a.refuse("", "guardrails", fmt.Sprintf("The agent's guardrails cannot be read (%s: %s), so nothing passes.", wrong[0].Field, wrong[0].Message))
+		a.block("", "guardrails", fmt.Sprintf("The agent's guardrails cannot be read (%s: %s), so nothing passes.", wrong[0].Field, wrong[0].Message))
 		return a.v, nil
 	}
 	for _, b := range s.builtIns(q.stage) {
-		if err := a.one(ctx, b.compiled, "built_in."+b.name, b.name, policy.Redact); err != nil || a.v.Refused {
+		if err := a.runChecker(ctx, b.compiled, "built_in."+b.name, b.name, policy.Redact); err != nil || a.v.Refused {
 			return a.v, err
 		}
 	}
@@ -106,130 +106,130 @@ func (g Gate) ask(ctx context.Context, q question) (policy.Verdict, error) {
 		if !u.enabled() {
 			continue
 		}
-		if err := a.use(ctx, u); err != nil || a.v.Refused {
+		if err := a.runNamed(ctx, u); err != nil || a.v.Refused {
 			return a.v, err
 		}
 	}
 	return a.v, nil
 }
 
-// asking is a text on its way through the guardrails.
-type asking struct {
+// gateCheck is a text on its way through the guardrails.
+type gateCheck struct {
 	gate Gate
-	q    question
+	q    checkInput
 	v    policy.Verdict
 }
 
-// use asks a guardrail that the agent names.
-func (a *asking) use(ctx context.Context, u Use) error {
+// runNamed asks a guardrail that the agent names.
+func (a *gateCheck) runNamed(ctx context.Context, u Use) error {
 	all := a.gate.All
 	g, err := all.recent.Get(ctx, a.q.run.TenantID, u.GuardrailID)
 	switch {
 	case fault.Is(err, fault.NotFound):
-		a.refuse(u.GuardrailID, u.GuardrailID, fmt.Sprintf("The agent names the guardrail %s, which does not exist, so nothing passes; take it off the agent.", u.GuardrailID))
+		a.block(u.GuardrailID, u.GuardrailID, fmt.Sprintf("The agent names the guardrail %s, which does not exist, so nothing passes; take it off the agent.", u.GuardrailID))
 		return nil
 	case err != nil:
 		return err
 	case !g.Enabled:
 		return nil
 	case !g.covers(a.q.stage):
-		a.refuse(g.ID, g.Name, fmt.Sprintf("The guardrail %q is for the stage %s, but the agent names it for %s, so nothing passes.", g.Name, g.Stage, a.q.stage))
+		a.block(g.ID, g.Name, fmt.Sprintf("The guardrail %q is for the stage %s, but the agent names it for %s, so nothing passes.", g.Name, g.Stage, a.q.stage))
 		return nil
 	}
-	c, wrong := all.made(g, u.ConfigOverride)
+	c, wrong := all.prepared(g, u.ConfigOverride)
 	if wrong != nil {
-		a.refuse(g.ID, g.Name, fmt.Sprintf("The guardrail %q cannot be asked with the config_override of the agent (%s: %s), so nothing passes.", g.Name, wrong[0].Field, wrong[0].Message))
+		a.block(g.ID, g.Name, fmt.Sprintf("The guardrail %q cannot be asked with the config_override of the agent (%s: %s), so nothing passes.", g.Name, wrong[0].Field, wrong[0].Message))
 		return nil
 	}
 	do := action(g.Action)
 	if u.ActionOverride != nil {
 		do = action(*u.ActionOverride)
-		c.checker = overridden{c.checker}
+		c.checker = actionOverridden{c.checker}
 	}
-	return a.one(ctx, c, g.ID, g.Name, do)
+	return a.runChecker(ctx, c, g.ID, g.Name, do)
 }
 
-// overridden has the agent's action prevail over what a webhook wants.
-type overridden struct{ checker }
+// actionOverridden has the agent's action prevail over what a webhook wants.
+type actionOverridden struct{ checker }
 
-func (o overridden) check(ctx context.Context, q question) (finding, error) {
+func (o actionOverridden) check(ctx context.Context, q checkInput) (checkResult, error) {
 	f, err := o.checker.check(ctx, q)
 	f.action = ""
 	return f, err
 }
 
-// one asks one guardrail about the text as it is now.
-func (a *asking) one(ctx context.Context, c compiled, id, name string, do policy.Action) error {
+// runChecker asks one guardrail about the text as it is now.
+func (a *gateCheck) runChecker(ctx context.Context, c compiled, id, name string, do policy.Action) error {
 	if a.q.part != "" && c.Part != "" && c.Part != "both" && c.Part != a.q.part {
 		return nil
 	}
 	a.v.Checks++
-	a.q.want = do
+	a.q.action = do
 	f, err := c.check(ctx, a.q)
-	if f.spent != nil && a.gate.All.options.Spent != nil {
-		a.gate.All.options.Spent(a.q.run, f.spent.target, f.spent.usage)
+	if f.usage != nil && a.gate.All.options.OnUsage != nil {
+		a.gate.All.options.OnUsage(a.q.run, f.usage.target, f.usage.usage)
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if err != nil {
-		a.failed(c, id, name, do, err)
+		a.handleError(c, id, name, do, err)
 		return nil
 	}
 	if f.violated {
-		a.violated(f, id, name, do)
+		a.handleViolation(f, id, name, do)
 	}
 	return nil
 }
 
-// failed is what becomes of a text that a guardrail could not decide about.
-func (a *asking) failed(c compiled, id, name string, do policy.Action, err error) {
+// handleError is what becomes of a text that a guardrail could not decide about.
+func (a *gateCheck) handleError(c compiled, id, name string, do policy.Action, err error) {
 	a.gate.All.options.Logger.Warn("a guardrail could not decide", "guardrail_id", id, "tenant_id", a.q.run.TenantID,
 		"run_id", a.q.run.RunID, "stage", a.q.stage, "err", err, "cause", cause(err))
 	if c.OnError == "allow" || c.OnError == "" && do == policy.Flag {
 		return
 	}
-	a.refuse(id, name, fmt.Sprintf("The guardrail %q could not decide about %s, so it does not pass: %s.", name, a.subject(), err))
+	a.block(id, name, fmt.Sprintf("The guardrail %q could not decide about %s, so it does not pass: %s.", name, a.subject(), err))
 }
 
 func cause(err error) error {
-	if h, ok := errors.AsType[hookFailure](err); ok {
+	if h, ok := errors.AsType[webhookError](err); ok {
 		return h.cause
 	}
 	return nil
 }
 
-// violated does what a violation leads to.
-func (a *asking) violated(f finding, id, name string, do policy.Action) {
+// handleViolation does what a violation leads to.
+func (a *gateCheck) handleViolation(f checkResult, id, name string, do policy.Action) {
 	if f.action != "" {
 		do = f.action
 	}
 	switch {
-	case do == policy.Redact && !f.taken:
-		a.refuse(id, name, fmt.Sprintf("The guardrail %q blocked %s: %s, and it cannot be taken out.", name, a.subject(), f.because))
+	case do == policy.Redact && !f.redacted:
+		a.block(id, name, fmt.Sprintf("The guardrail %q blocked %s: %s, and it cannot be taken out.", name, a.subject(), f.reason))
 	case do == policy.Redact:
 		a.q.text = f.text
 		a.v.Changed, a.v.Text = true, f.text
-		a.note(id, name, do, fmt.Sprintf("The guardrail %q redacted %s: %s.", name, a.subject(), f.because))
+		a.addViolation(id, name, do, fmt.Sprintf("The guardrail %q redacted %s: %s.", name, a.subject(), f.reason))
 	case do == policy.Flag:
-		a.note(id, name, do, fmt.Sprintf("The guardrail %q flagged %s: %s.", name, a.subject(), f.because))
+		a.addViolation(id, name, do, fmt.Sprintf("The guardrail %q flagged %s: %s.", name, a.subject(), f.reason))
 	default:
-		a.refuse(id, name, fmt.Sprintf("The guardrail %q blocked %s: %s.", name, a.subject(), f.because))
+		a.block(id, name, fmt.Sprintf("The guardrail %q blocked %s: %s.", name, a.subject(), f.reason))
 	}
 }
 
-func (a *asking) note(id, name string, do policy.Action, reason string) {
+func (a *gateCheck) addViolation(id, name string, do policy.Action, reason string) {
 	a.v.Violations = append(a.v.Violations, policy.Violation{GuardrailID: id, Name: name, Stage: a.q.stage, Action: do, Reason: reason})
 }
 
-// refuse ends it. What was redacted before stays so for whoever looks.
-func (a *asking) refuse(id, name, reason string) {
+// block ends it. What was redacted before stays so for whoever looks.
+func (a *gateCheck) block(id, name, reason string) {
 	a.v.Refused, a.v.Code, a.v.Reason = true, Blocked, reason
-	a.note(id, name, policy.Block, reason)
+	a.addViolation(id, name, policy.Block, reason)
 }
 
 // subject is what is checked, in a sentence.
-func (a *asking) subject() string {
+func (a *gateCheck) subject() string {
 	switch {
 	case a.q.part == partArguments:
 		return "the call of the tool " + a.q.tool

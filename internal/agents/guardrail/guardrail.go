@@ -84,15 +84,15 @@ type hookConfig struct {
 	Secret     string `json:"secret"`
 }
 
-// settle takes every way in which a guardrail can be written to one. was is
+// normalize takes every way in which a guardrail can be written to one. was is
 // what it was before; nil at creation.
-func (g *Guardrail) settle(was *Guardrail) []fault.Field {
+func (g *Guardrail) normalize(was *Guardrail) []fault.Field {
 	if g.Kind == "" && (g.WebhookURL != "" || g.Phase != "") {
 		g.Kind = Webhook
 	}
 	switch g.Kind {
 	case Webhook:
-		if wrong := g.unpack(); wrong != nil {
+		if wrong := g.liftConfig(); wrong != nil {
 			return wrong
 		}
 		g.TimeoutMS = cmp.Or(g.TimeoutMS, int(webhookTimeout.Milliseconds()))
@@ -101,11 +101,11 @@ func (g *Guardrail) settle(was *Guardrail) []fault.Field {
 	default:
 		g.TimeoutMS = 0
 	}
-	return g.settleStage(was)
+	return g.normalizeStage(was)
 }
 
-// settleStage has stage and phase say the same: what the one that changed says.
-func (g *Guardrail) settleStage(was *Guardrail) []fault.Field {
+// normalizeStage has stage and phase say the same: what the one that changed says.
+func (g *Guardrail) normalizeStage(was *Guardrail) []fault.Field {
 	old := Guardrail{}
 	if was != nil {
 		old = *was
@@ -125,8 +125,8 @@ func (g *Guardrail) settleStage(was *Guardrail) []fault.Field {
 	return nil
 }
 
-// unpack moves what belongs beside the config out of it.
-func (g *Guardrail) unpack() []fault.Field {
+// liftConfig moves what belongs beside the config out of it.
+func (g *Guardrail) liftConfig() []fault.Field {
 	if len(g.Config) == 0 {
 		return nil
 	}

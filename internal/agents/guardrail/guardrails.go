@@ -26,16 +26,16 @@ type Options struct {
 	Client   model.Client
 	Hooks    Hooks
 	Logger   *slog.Logger
-	// Spent is told what a judge cost; nil: nobody counts.
-	Spent func(r policy.Run, target model.Target, usage model.Usage)
+	// OnUsage is told what a judge cost; nil: nobody counts.
+	OnUsage func(r policy.Run, target model.Target, usage model.Usage)
 }
 
 // recentBytes bounds what runs keep of their guardrails, by the size of the
 // JSON.
 const recentBytes = 4 << 20
 
-// madeKey is a version of a guardrail with what an agent changes of its config.
-type madeKey struct {
+// compiledKey is a version of a guardrail with what an agent changes of its config.
+type compiledKey struct {
 	tenant, id string
 	version    int64
 	override   string
@@ -43,16 +43,16 @@ type madeKey struct {
 
 // Guardrails keeps and asks guardrails. Safe for concurrent use.
 type Guardrails struct {
-	deps    resource.Deps
-	options Options
-	store   *resource.Store[Guardrail]
-	recent  *resource.Recent[Guardrail]
-	ready   *cache.Cache[madeKey, compiled] // what was compiled of them
+	deps     resource.Deps
+	options  Options
+	store    *resource.Store[Guardrail]
+	recent   *resource.Recent[Guardrail]
+	compiled *cache.Cache[compiledKey, compiled] // what was compiled of them
 }
 
 // New makes the guardrails.
 func New(deps resource.Deps, o Options) *Guardrails {
-	a := &Guardrails{deps: deps, options: o, ready: cache.New(cache.Options[madeKey, compiled]{Most: 1000})}
+	a := &Guardrails{deps: deps, options: o, compiled: cache.New(cache.Options[compiledKey, compiled]{Most: 1000})}
 	a.store = resource.NewStore(a.kind(), deps)
 	a.recent = resource.NewRecent(a.store, recentBytes)
 	return a
@@ -107,30 +107,30 @@ func (a *Guardrails) list(ctx context.Context, who authz.Caller, _ *listIn) (*ro
 	return &route.Reply{JSON: body}, err
 }
 
-// made gives a guardrail ready to be asked, with an agent's changes to its
+// prepared gives a guardrail ready to be asked, with an agent's changes to its
 // config. Errors: the fields that the changes make wrong.
-func (a *Guardrails) made(g *Guardrail, override schema.Nullable) (compiled, []fault.Field) {
-	k := madeKey{g.TenantID, g.ID, g.Version, string(override)}
-	if c, ok := a.ready.Get(k); ok {
+func (a *Guardrails) prepared(g *Guardrail, override schema.Nullable) (compiled, []fault.Field) {
+	k := compiledKey{g.TenantID, g.ID, g.Version, string(override)}
+	if c, ok := a.compiled.Get(k); ok {
 		return c, nil
 	}
 	config := g.Config
 	if len(override) > 0 {
 		var wrong []fault.Field
-		if config, wrong = merged(config, override); wrong != nil {
+		if config, wrong = mergeConfig(config, override); wrong != nil {
 			return compiled{}, wrong
 		}
 	}
 	c, wrong := a.compile(g, config)
 	if wrong == nil {
-		a.ready.Set(k, c)
+		a.compiled.Set(k, c)
 	}
 	return c, wrong
 }
 
-// merged puts the members of an override over those of a config; null takes
+// mergeConfig puts the members of an override over those of a config; null takes
 // one away.
-func merged(config schema.Object, override schema.Nullable) (schema.Object, []fault.Field) {
+func mergeConfig(config schema.Object, override schema.Nullable) (schema.Object, []fault.Field) {
 	members := map[string]schema.Any{}
 	for _, object := range [][]byte{config, override} {
 		if len(object) == 0 {

@@ -19,9 +19,9 @@ type Models interface {
 	Resolve(ctx context.Context, tenant string, spec model.Spec) (model.Target, error)
 }
 
-// maxJudged is the longest text that a judge is shown. Longer ones are not cut,
+// maxJudgedBytes is the longest text that a judge is shown. Longer ones are not cut,
 // since what is cut off would pass unseen.
-const maxJudged = 200_000
+const maxJudgedBytes = 200_000
 
 // judge asks a model. The text stands between marks that nobody can know
 // before, and the answer must carry a number that only the instructions have,
@@ -34,35 +34,35 @@ type judge struct {
 	timeout time.Duration
 }
 
-func (j *judge) check(ctx context.Context, q question) (finding, error) {
-	if len(q.text) > maxJudged {
-		return finding{}, fmt.Errorf("the text is longer than %d bytes, which is the most that a model is asked about", maxJudged)
+func (j *judge) check(ctx context.Context, q checkInput) (checkResult, error) {
+	if len(q.text) > maxJudgedBytes {
+		return checkResult{}, fmt.Errorf("the text is longer than %d bytes, which is the most that a model is asked about", maxJudgedBytes)
 	}
 	target, err := j.models.Resolve(ctx, j.tenant, model.Spec{ModelRef: j.config.Model})
 	if err != nil {
-		return finding{}, modelFailure(err)
+		return checkResult{}, modelFailure(err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, j.timeout)
 	defer cancel()
 	mark, verdict := rand.Text(), rand.Text()
 	resp, err := j.client.Generate(ctx, model.Request{Target: target, Messages: j.messages(q, mark, verdict)}, nil)
-	cost := &spent{target, resp.Usage}
+	cost := &judgeUsage{target, resp.Usage}
 	if err != nil {
-		return finding{spent: cost}, modelFailure(err)
+		return checkResult{usage: cost}, modelFailure(err)
 	}
 	score, err := readVerdict(resp.Text, verdict)
 	if err != nil {
-		return finding{spent: cost}, err
+		return checkResult{usage: cost}, err
 	}
 	if score < j.config.Threshold || score == 0 {
-		return finding{spent: cost}, nil
+		return checkResult{usage: cost}, nil
 	}
-	f := whole(q, "its model judged so", j.config.replacement())
-	f.spent = cost
+	f := wholeTextResult(q, "its model judged so", j.config.replacement())
+	f.usage = cost
 	return f, nil
 }
 
-func (j *judge) messages(q question, mark, verdict string) []model.Message {
+func (j *judge) messages(q checkInput, mark, verdict string) []model.Message {
 	what := map[string]string{"": "a message", partArguments: "the arguments of a call of the tool " + q.tool, partResult: "what the tool " + q.tool + " gave"}[q.part]
 	if q.part == "" && q.stage != "input" {
 		what = "an answer"

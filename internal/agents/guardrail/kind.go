@@ -26,7 +26,7 @@ func (a *Guardrails) kind() resource.Kind[Guardrail] {
 // alone.
 func (a *Guardrails) validate(g *Guardrail) []fault.Field {
 	settled := *g
-	if wrong := settled.settle(nil); wrong != nil && g.Version == 0 {
+	if wrong := settled.normalize(nil); wrong != nil && g.Version == 0 {
 		return wrong
 	}
 	return a.check(&settled)
@@ -72,7 +72,7 @@ func (a *Guardrails) check(g *Guardrail) []fault.Field {
 // before settles what is stored. What the body says against itself shows only
 // beside what was there.
 func (a *Guardrails) before(e *resource.Edit[Guardrail]) error {
-	if wrong := e.New.settle(e.Old); wrong != nil {
+	if wrong := e.New.normalize(e.Old); wrong != nil {
 		return fault.BadFields(wrong...)
 	}
 	if wrong := a.check(e.New); wrong != nil {
@@ -102,8 +102,8 @@ func (a *Guardrails) after(e *resource.Edit[Guardrail]) error {
 	return nil
 }
 
-// under puts the fields of something inside under its name.
-func under(name string, fields []fault.Field) []fault.Field {
+// prefixFields puts the fields of something inside under its name.
+func prefixFields(name string, fields []fault.Field) []fault.Field {
 	for i, f := range fields {
 		switch {
 		case f.Field == "body":

@@ -15,9 +15,9 @@ import (
 	"agentd/internal/kernel/resource"
 	"agentd/internal/kernel/resource/resourcetest"
 	"agentd/internal/store/memstore"
+	"agentd/internal/store/resourcesql"
 	"agentd/internal/store/sqldb"
 	"agentd/internal/store/sqldb/sqldbtest"
-	"agentd/internal/store/sqlstore"
 	"agentd/internal/wire/outbound"
 )
 
@@ -32,7 +32,7 @@ func TestKind(t *testing.T) {
 		return newGuardrails(deps, rig{}).Store()
 	}
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
-		resourcetest.Kind(t, sqlstore.NewDocuments(db), db, build, samples)
+		resourcetest.Kind(t, resourcesql.New(db), db, build, samples)
 	})
 }
 
@@ -92,7 +92,7 @@ type rig struct {
 
 func newGuardrails(deps resource.Deps, r rig) *guardrail.Guardrails {
 	return guardrail.New(deps, guardrail.Options{
-		CheckURL: outbound.CheckURL, Models: r.models, Client: r.client, Hooks: r.hooks, Spent: r.spent,
+		CheckURL: outbound.CheckURL, Models: r.models, Client: r.client, Hooks: r.hooks, OnUsage: r.spent,
 		Logger: slog.New(slog.DiscardHandler),
 	})
 }

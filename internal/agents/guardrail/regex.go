@@ -87,14 +87,14 @@ func measure(pattern string) (size int, wrong string) {
 	return len(program.Inst), ""
 }
 
-func (r regexFinder) find(text string) (found, error) {
+func (r regexFinder) find(text string) (match, error) {
 	if r.program*len(text) > maxSteps {
-		return found{}, errTooLarge
+		return match{}, errTooLarge
 	}
 	if !r.re.MatchString(text) {
-		return found{}, nil
+		return match{}, nil
 	}
-	return found{text: r.re.ReplaceAllLiteralString(text, r.replacement), what: []string{"pattern"}}, nil
+	return match{text: r.re.ReplaceAllLiteralString(text, r.replacement), what: []string{"pattern"}}, nil
 }
 
 func (regexFinder) because([]string) string { return "one of its patterns matches" }

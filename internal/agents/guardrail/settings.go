@@ -57,7 +57,7 @@ func CheckSettings(field schema.Nullable) []fault.Field {
 		return nil
 	}
 	_, wrong := readSettings(jsontext.Value(field))
-	return under("guardrails", wrong)
+	return prefixFields("guardrails", wrong)
 }
 
 func readSettings(field jsontext.Value) (*Settings, []fault.Field) {

@@ -14,15 +14,15 @@ import (
 	"agentd/internal/kernel/policy"
 )
 
-// found is what a finder saw in a text. Nothing: the zero value.
-type found struct {
+// match is what a finder saw in a text. Nothing: the zero value.
+type match struct {
 	text string   // with what was found replaced
 	what []string // the sorts of things that were found
 }
 
 // finder finds places in a text. It keeps nothing between texts.
 type finder interface {
-	find(text string) (found, error)
+	find(text string) (match, error)
 	// because says what is wrong, given what was found.
 	because(what []string) string
 }
@@ -36,32 +36,32 @@ type spanChecker struct {
 	whole bool
 }
 
-func (c *spanChecker) check(_ context.Context, q question) (finding, error) {
+func (c *spanChecker) check(_ context.Context, q checkInput) (checkResult, error) {
 	f, ok, err := c.structured(q.text)
 	if err != nil {
-		return finding{}, err
+		return checkResult{}, err
 	}
 	if ok && (len(f.what) > 0 || !c.whole) {
 		return c.finding(f, true), nil
 	}
 	if f, err = c.find.find(q.text); err != nil {
-		return finding{}, err
+		return checkResult{}, err
 	}
 	return c.finding(f, !ok || q.part != partArguments), nil
 }
 
-func (c *spanChecker) finding(f found, clean bool) finding {
+func (c *spanChecker) finding(f match, clean bool) checkResult {
 	if len(f.what) == 0 {
-		return finding{}
+		return checkResult{}
 	}
-	return finding{violated: true, because: c.find.because(f.what), text: f.text, taken: clean}
+	return checkResult{violated: true, reason: c.find.because(f.what), text: f.text, redacted: clean}
 }
 
 // structured finds in the strings and numbers of JSON. ok is false where the
 // text is no JSON object, array or string.
-func (c *spanChecker) structured(text string) (f found, ok bool, err error) {
+func (c *spanChecker) structured(text string) (f match, ok bool, err error) {
 	if t := strings.TrimLeft(text, " \t\r\n"); t == "" || strings.IndexByte(`{["`, t[0]) < 0 {
-		return found{}, false, nil
+		return match{}, false, nil
 	}
 	var out strings.Builder
 	from := 0
@@ -72,17 +72,17 @@ func (c *spanChecker) structured(text string) (f found, ok bool, err error) {
 			if _, err := dec.ReadToken(); errors.Is(err, io.EOF) {
 				break
 			} else if err != nil {
-				return found{}, false, nil
+				return match{}, false, nil
 			}
 			continue
 		}
 		raw, err := dec.ReadValue()
 		if err != nil {
-			return found{}, false, nil
+			return match{}, false, nil
 		}
 		at, err := c.scalar(raw)
 		if err != nil {
-			return found{}, true, err
+			return match{}, true, err
 		}
 		if len(at.what) == 0 {
 			continue
@@ -90,7 +90,7 @@ func (c *spanChecker) structured(text string) (f found, ok bool, err error) {
 		f.what = union(f.what, at.what)
 		quoted, err := jsontext.AppendQuote(nil, at.text)
 		if err != nil {
-			return found{}, true, errors.New("a text that is not UTF-8 cannot be redacted")
+			return match{}, true, errors.New("a text that is not UTF-8 cannot be redacted")
 		}
 		end := int(dec.InputOffset())
 		out.WriteString(text[from : end-len(raw)])
@@ -104,7 +104,7 @@ func (c *spanChecker) structured(text string) (f found, ok bool, err error) {
 	return f, true, nil
 }
 
-func (c *spanChecker) scalar(raw jsontext.Value) (found, error) {
+func (c *spanChecker) scalar(raw jsontext.Value) (match, error) {
 	if raw.Kind() != '"' {
 		return c.find.find(string(raw))
 	}
@@ -129,10 +129,10 @@ type piiFinder struct {
 	replacement *string // nil: the entity's label
 }
 
-func (p piiFinder) find(text string) (f found, err error) {
+func (p piiFinder) find(text string) (f match, err error) {
 	spans := pii.Find(text, p.entities...)
 	if len(spans) == 0 {
-		return found{}, nil
+		return match{}, nil
 	}
 	for _, s := range spans {
 		if !slices.Contains(f.what, string(s.Entity)) {
@@ -159,12 +159,12 @@ func (piiFinder) because(what []string) string {
 	return "there is " + strings.Join(what, ", ") + " in it"
 }
 
-// whole is what kinds that judge a text as one thing make of a violation: all
+// wholeTextResult is what kinds that judge a text as one thing make of a violation: all
 // of it is replaced, but for arguments, which a tool could not read then.
-func whole(q question, because, replacement string) finding {
-	f := finding{violated: true, because: because}
-	if q.want == policy.Redact && q.part != partArguments {
-		f.text, f.taken = replacement, true
+func wholeTextResult(q checkInput, because, replacement string) checkResult {
+	f := checkResult{violated: true, reason: because}
+	if q.action == policy.Redact && q.part != partArguments {
+		f.text, f.redacted = replacement, true
 	}
 	return f
 }

@@ -16,11 +16,11 @@ import (
 
 // Call is a request to a webhook: a POST of JSON.
 type Call struct {
-	URL     string
-	Secret  string // signs the body; "": it is not signed
-	Body    []byte
-	Timeout time.Duration // until the answer is read
-	Most    int64         // bytes of the answer; more is an error
+	URL       string
+	Secret    string // signs the body; "": it is not signed
+	Body      []byte
+	Timeout   time.Duration // until the answer is read
+	MaxAnswer int64         // bytes of the answer; more is an error
 }
 
 // Reply is a webhook's answer.
@@ -41,7 +41,7 @@ type webhook struct {
 	replacement string
 }
 
-type hookAsk struct {
+type webhookRequest struct {
 	Text        string         `json:"text"`
 	Stage       policy.Stage   `json:"stage"`
 	Part        string         `json:"part,omitzero"`
@@ -52,15 +52,15 @@ type hookAsk struct {
 	GuardrailID string         `json:"guardrail_id"`
 }
 
-type hookSaid struct {
+type webhookResponse struct {
 	Allowed *bool   `json:"allowed"`
 	Action  *string `json:"action"`
 	Reason  string  `json:"reason"`
 	Text    *string `json:"text"`
 }
 
-func (w *webhook) check(ctx context.Context, q question) (finding, error) {
-	ask := hookAsk{
+func (w *webhook) check(ctx context.Context, q checkInput) (checkResult, error) {
+	ask := webhookRequest{
 		Text: q.text, Stage: q.stage, Part: q.part, Tool: q.tool,
 		RunID: q.run.RunID, AgentID: q.run.AgentID, GuardrailID: w.guardrail.ID,
 	}
@@ -69,38 +69,38 @@ func (w *webhook) check(ctx context.Context, q question) (finding, error) {
 	}
 	body, err := json.Marshal(ask, jsontext.AllowInvalidUTF8(true))
 	if err != nil {
-		return finding{}, errors.New("its webhook cannot be asked about this text")
+		return checkResult{}, errors.New("its webhook cannot be asked about this text")
 	}
 	r, err := w.hooks.Call(ctx, Call{
 		URL: w.guardrail.WebhookURL, Secret: w.guardrail.Secret, Body: body,
-		Timeout: w.guardrail.timeout(), Most: int64(2*len(body) + 64<<10),
+		Timeout: w.guardrail.timeout(), MaxAnswer: int64(2*len(body) + 64<<10),
 	})
 	switch {
 	case err != nil:
-		return finding{}, hookFailure{err}
+		return checkResult{}, webhookError{err}
 	case r.Status < 200 || r.Status > 299:
-		return finding{}, fmt.Errorf("its webhook answered with the status %d", r.Status)
+		return checkResult{}, fmt.Errorf("its webhook answered with the status %d", r.Status)
 	}
 	return w.read(q, r.Body)
 }
 
-// hookFailure says no more than that there was no answer: why is for the logs.
-type hookFailure struct{ cause error }
+// webhookError says no more than that there was no answer: why is for the logs.
+type webhookError struct{ cause error }
 
-func (hookFailure) Error() string { return "its webhook did not answer" }
+func (webhookError) Error() string { return "its webhook did not answer" }
 
-func (e hookFailure) Unwrap() error { return e.cause }
+func (e webhookError) Unwrap() error { return e.cause }
 
 var errNoAnswer = errors.New("the answer of its webhook has neither allowed nor action, or is no JSON object")
 
 // read takes {allowed | action, reason, text} for what it says. Members that
 // are not known are ignored; members that contradict each other are no answer.
-func (w *webhook) read(q question, body []byte) (finding, error) {
-	var said hookSaid
+func (w *webhook) read(q checkInput, body []byte) (checkResult, error) {
+	var said webhookResponse
 	if jsontext.Value(body).Kind() != '{' || json.Unmarshal(body, &said) != nil {
-		return finding{}, errNoAnswer
+		return checkResult{}, errNoAnswer
 	}
-	var f finding
+	var f checkResult
 	switch {
 	case said.Action != nil:
 		switch *said.Action {
@@ -108,30 +108,30 @@ func (w *webhook) read(q question, body []byte) (finding, error) {
 		case "block", "redact", "flag", "warn", "log":
 			f.violated, f.action = true, action(*said.Action)
 		default:
-			return finding{}, errNoAnswer
+			return checkResult{}, errNoAnswer
 		}
 		if said.Allowed != nil && *said.Allowed && f.action != "" && f.action != policy.Flag || said.Allowed != nil && !*said.Allowed && !f.violated {
-			return finding{}, errNoAnswer
+			return checkResult{}, errNoAnswer
 		}
 	case said.Allowed != nil:
 		f.violated = !*said.Allowed
 	default:
-		return finding{}, errNoAnswer
+		return checkResult{}, errNoAnswer
 	}
 	if !f.violated {
-		return finding{}, nil
+		return checkResult{}, nil
 	}
-	f.because = oneLine(said.Reason)
+	f.reason = oneLine(said.Reason)
 	switch {
 	case said.Text == nil:
 		if q.part != partArguments {
-			f.text, f.taken = w.replacement, true
+			f.text, f.redacted = w.replacement, true
 		}
 	case strings.Contains(*said.Text, "\x00"), q.part == partArguments && jsontext.Value(*said.Text).Kind() != '{',
 		q.part == partArguments && !jsontext.Value(*said.Text).IsValid():
-		return finding{}, errors.New("the text that its webhook answered cannot stand in place of what was asked about")
+		return checkResult{}, errors.New("the text that its webhook answered cannot stand in place of what was asked about")
 	default:
-		f.text, f.taken = *said.Text, true
+		f.text, f.redacted = *said.Text, true
 	}
 	return f, nil
 }

@@ -114,7 +114,7 @@ func TestWebhookIsAsked(t *testing.T) {
 	var got []string
 	for _, c := range h.calls {
 		got = append(got, strings.NewReplacer(id, "G", tool, "T").Replace(string(c.Body)))
-		if c.URL != "https://example.com/check" || c.Secret != "hush" || c.Timeout.Milliseconds() != 700 || c.Most < 64<<10 {
+		if c.URL != "https://example.com/check" || c.Secret != "hush" || c.Timeout.Milliseconds() != 700 || c.MaxAnswer < 64<<10 {
 			t.Errorf("called as %+v", c)
 		}
 	}

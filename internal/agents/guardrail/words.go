@@ -8,24 +8,24 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// words is a set of words and phrases to find in texts, as whole words. It does
+// wordSet is a set of words and phrases to find in texts, as whole words. It does
 // not mind how letters are composed, invisible characters inside of a word, or
 // which spaces stand between words.
-type words struct {
+type wordSet struct {
 	fold bool
-	root *branch
+	root *trieNode
 }
 
-// branch is a place in the tree of the words' letters.
-type branch struct {
-	next map[rune]*branch
+// trieNode is a place in the tree of the words' letters.
+type trieNode struct {
+	next map[rune]*trieNode
 	ends bool // a word ends here
 }
 
-func newWords(fold bool) *words { return &words{fold, &branch{}} }
+func newWords(fold bool) *wordSet { return &wordSet{fold, &trieNode{}} }
 
 // add takes a word in. It says false to a blank one.
-func (w *words) add(word string) bool {
+func (w *wordSet) add(word string) bool {
 	word = strings.Join(strings.Fields(norm.NFC.String(word)), " ")
 	at := w.root
 	for _, r := range word {
@@ -33,28 +33,28 @@ func (w *words) add(word string) bool {
 			continue
 		}
 		first, second := w.letter(r)
-		at = at.to(first)
+		at = at.child(first)
 		if second != 0 {
-			at = at.to(second)
+			at = at.child(second)
 		}
 	}
 	at.ends = at != w.root
 	return at != w.root
 }
 
-func (b *branch) to(r rune) *branch {
+func (b *trieNode) child(r rune) *trieNode {
 	if b.next == nil {
-		b.next = map[rune]*branch{}
+		b.next = map[rune]*trieNode{}
 	}
 	if b.next[r] == nil {
-		b.next[r] = &branch{}
+		b.next[r] = &trieNode{}
 	}
 	return b.next[r]
 }
 
 // letter gives what a rune is compared as; ß is two letters where case does
 // not matter.
-func (w *words) letter(r rune) (first, second rune) {
+func (w *wordSet) letter(r rune) (first, second rune) {
 	if unicode.IsSpace(r) {
 		return ' ', 0
 	}
@@ -92,9 +92,9 @@ func wordRune(r rune) bool {
 	return unicode.In(r, unicode.L, unicode.N, unicode.M) || invisible(r)
 }
 
-// joined says whether two neighbours are in one word. Some scripts write no
+// sameWord says whether two neighbours are in one word. Some scripts write no
 // spaces: any two of their letters may be in two words.
-func joined(a, b rune) bool {
+func sameWord(a, b rune) bool {
 	return wordRune(a) && wordRune(b) && !spaceless(a) && !spaceless(b)
 }
 
@@ -104,7 +104,7 @@ func spaceless(r rune) bool {
 
 // redact replaces the words in a text; n is how many there were. The text
 // comes back composed where there were some.
-func (w *words) redact(text, replacement string) (redacted string, n int) {
+func (w *wordSet) redact(text, replacement string) (redacted string, n int) {
 	if !norm.NFC.IsNormalString(text) {
 		text = norm.NFC.String(text)
 	}
@@ -113,7 +113,7 @@ func (w *words) redact(text, replacement string) (redacted string, n int) {
 	before := ' '
 	for i := 0; i < len(text); {
 		r, size := decode(text[i:])
-		if !joined(before, r) {
+		if !sameWord(before, r) {
 			if end := w.match(text, i); end > 0 {
 				out.WriteString(text[from:i])
 				out.WriteString(replacement)
@@ -141,7 +141,7 @@ func decode(text string) (rune, int) {
 }
 
 // match gives the end of the longest word that begins at i and ends there.
-func (w *words) match(text string, i int) (end int) {
+func (w *wordSet) match(text string, i int) (end int) {
 	at := w.root
 	spaced := false
 	for i < len(text) {
@@ -166,7 +166,7 @@ func (w *words) match(text string, i int) (end int) {
 			if i < len(text) {
 				next, _ = decode(text[i:])
 			}
-			if !joined(r, next) {
+			if !sameWord(r, next) {
 				end = i
 			}
 		}
@@ -175,16 +175,16 @@ func (w *words) match(text string, i int) (end int) {
 }
 
 type keywordFinder struct {
-	words       *words
+	words       *wordSet
 	replacement string
 }
 
-func (k keywordFinder) find(text string) (found, error) {
+func (k keywordFinder) find(text string) (match, error) {
 	redacted, n := k.words.redact(text, k.replacement)
 	if n == 0 {
-		return found{}, nil
+		return match{}, nil
 	}
-	return found{text: redacted, what: []string{"keyword"}}, nil
+	return match{text: redacted, what: []string{"keyword"}}, nil
 }
 
 func (keywordFinder) because([]string) string { return "there is a word of its list in it" }

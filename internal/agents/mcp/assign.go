@@ -51,7 +51,7 @@ func (s *Service) assign(ctx context.Context, who authz.Caller, in *assignIn) (a
 	var out assignment
 	err := s.write(ctx, func(tx txn.Tx) error {
 		out = assignment{AgentID: in.AgentID, Connected: []string{}, Disconnected: []string{}}
-		all, err := s.store.ListTx(tx, who.TenantID, resource.Find{Asc: true, Limit: mostServers})
+		all, err := s.store.ListTx(tx, who.TenantID, resource.Find{Asc: true, Limit: maxServers})
 		if err != nil {
 			return err
 		}
@@ -105,7 +105,7 @@ func (s *Service) reassign(tx txn.Tx, who authz.Caller, server, agent string, wa
 // called again.
 func (s *Service) AgentDeleted(ctx context.Context, tenant, agent string) error {
 	return s.write(ctx, func(tx txn.Tx) error {
-		all, err := s.store.ListTx(tx, tenant, resource.Find{Limit: mostServers})
+		all, err := s.store.ListTx(tx, tenant, resource.Find{Limit: maxServers})
 		if err != nil {
 			return err
 		}

@@ -22,15 +22,15 @@ const (
 	// CallbackPath is where the authorization server sends them back to.
 	CallbackPath = "/api/v1/mcp/oauth/callback"
 
-	// ticketLife is how long a link to StartPath works: a run may wait for days
+	// startLinkLife is how long a link to StartPath works: a run may wait for days
 	// until somebody looks.
-	ticketLife = 7 * 24 * time.Hour
+	startLinkLife = 7 * 24 * time.Hour
 	// pendingLife is how long a person may take between leaving and coming back.
 	pendingLife = 10 * time.Minute
 )
 
-// ticket is what the state of a start link or of a callback holds, sealed.
-type ticket struct {
+// sealedState is what the state of a start link or of a callback holds, sealed.
+type sealedState struct {
 	Tenant  string    `json:"t"`
 	ID      string    `json:"i"` // of the server, or of the pending authorization
 	Expires time.Time `json:"e"`
@@ -38,20 +38,20 @@ type ticket struct {
 
 // What tickets are for; one is never taken for another.
 const (
-	forStart    = "mcp_start"
-	forCallback = "mcp_callback"
+	purposeStart    = "mcp_start"
+	purposeCallback = "mcp_callback"
 )
 
 func (s *Service) seal(purpose, tenant, id string, life time.Duration) string {
-	text, err := json.Marshal(ticket{tenant, id, s.Clock.Now().Add(life)})
+	text, err := json.Marshal(sealedState{tenant, id, s.Clock.Now().Add(life)})
 	if err != nil {
 		panic(err) // strings and times always encode
 	}
 	return base64.RawURLEncoding.EncodeToString(s.box().Seal(text, purpose))
 }
 
-func (s *Service) open(purpose, state string) (ticket, error) {
-	var t ticket
+func (s *Service) open(purpose, state string) (sealedState, error) {
+	var t sealedState
 	sealed, err := base64.RawURLEncoding.DecodeString(state)
 	if err == nil {
 		var text []byte
@@ -70,7 +70,7 @@ func badState() error {
 }
 
 func (s *Service) startURL(tenant, server string) string {
-	return s.Base() + StartPath + "?state=" + s.seal(forStart, tenant, server, ticketLife)
+	return s.Base() + StartPath + "?state=" + s.seal(purposeStart, tenant, server, startLinkLife)
 }
 
 type authorization struct {
@@ -85,17 +85,17 @@ func (s *Service) authorize(ctx context.Context, who authz.Caller, in *serverIn)
 	if err != nil {
 		return authorization{}, err
 	}
-	if !v.mayAuthorize() {
+	if !v.authorizable() {
 		return authorization{}, fault.New(fault.Conflict, "", "This server is not authorized by people: it is a stdio server, or a secret is stored for it.")
 	}
-	return authorization{AuthorizationURL: s.startURL(who.TenantID, v.ID), ExpiresAt: s.Clock.Now().Add(ticketLife)}, nil
+	return authorization{AuthorizationURL: s.startURL(who.TenantID, v.ID), ExpiresAt: s.Clock.Now().Add(startLinkLife)}, nil
 }
 
 // Start begins an authorization: it gives the address of the authorization
 // server to send the person to. Errors: fault.Malformed for the state,
 // fault.NotFound, OAUTH_FAILED.
 func (s *Service) Start(ctx context.Context, state string) (location string, err error) {
-	t, err := s.open(forStart, state)
+	t, err := s.open(purposeStart, state)
 	if err != nil {
 		return "", err
 	}
@@ -103,7 +103,7 @@ func (s *Service) Start(ctx context.Context, state string) (location string, err
 	if err != nil {
 		return "", err
 	}
-	if !v.mayAuthorize() || !v.Enabled {
+	if !v.authorizable() || !v.Enabled {
 		return "", fault.New(fault.Conflict, "", "This server is disabled, or not authorized by people any more.")
 	}
 	p := pending{Redirect: s.Base() + CallbackPath, Verifier: rand.Text() + rand.Text(), URL: v.URL}
@@ -128,7 +128,7 @@ func (s *Service) Start(ctx context.Context, state string) (location string, err
 	if err != nil {
 		return "", err
 	}
-	return s.OAuth.AuthorizeURL(p.Provider, p.Client, p.Redirect, s.seal(forCallback, t.Tenant, id, pendingLife), p.Verifier), nil
+	return s.OAuth.AuthorizeURL(p.Provider, p.Client, p.Redirect, s.seal(purposeCallback, t.Tenant, id, pendingLife), p.Verifier), nil
 }
 
 // client gives what we are to the provider: a client that was registered by
@@ -151,8 +151,8 @@ func (s *Service) client(ctx context.Context, v *Server, p *pending) (Client, er
 
 const codeOAuth = "OAUTH_FAILED"
 
-// Answer is what the authorization server sends a person back with.
-type Answer struct {
+// CallbackParams is what the authorization server sends a person back with.
+type CallbackParams struct {
 	State  string
 	Code   string
 	Error  string
@@ -162,8 +162,8 @@ type Answer struct {
 // Finish ends an authorization: it stores what it gave, sets the runs going
 // that wait for it, and gives the server's name. Errors: fault.Malformed for a
 // state that is not ours, was used or is too old; OAUTH_FAILED.
-func (s *Service) Finish(ctx context.Context, a Answer) (server string, err error) {
-	t, err := s.open(forCallback, a.State)
+func (s *Service) Finish(ctx context.Context, a CallbackParams) (server string, err error) {
+	t, err := s.open(purposeCallback, a.State)
 	if err != nil {
 		return "", err
 	}
@@ -228,7 +228,7 @@ func (s *Service) keep(ctx context.Context, v *Server, g granted) error {
 	})
 }
 
-func (s *Service) take(ctx context.Context, t ticket) (*pending, *Pending, error) {
+func (s *Service) take(ctx context.Context, t sealedState) (*pending, *Pending, error) {
 	var stored *Pending
 	err := s.write(ctx, func(tx txn.Tx) (err error) {
 		stored, err = s.Grants.TakePending(tx, t.Tenant, t.ID)
@@ -248,8 +248,8 @@ func (s *Service) take(ctx context.Context, t ticket) (*pending, *Pending, error
 	return p, stored, json.Unmarshal(text, p)
 }
 
-// Redirected says whether an address is one that a person can be sent to.
-func Redirected(location string) bool {
+// IsWebURL says whether an address is one that a person can be sent to.
+func IsWebURL(location string) bool {
 	u, err := url.Parse(location)
 	return err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != ""
 }

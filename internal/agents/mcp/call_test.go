@@ -30,8 +30,8 @@ func call(ctx context.Context, r route.Route, who authz.Caller, id, body string)
 	return r.Call(ctx, who, in.Interface())
 }
 
-// field gives a member of an answer that is a string.
-func field(t *testing.T, answer any, name string) string {
+// agentField gives a member of an answer that is a string.
+func agentField(t *testing.T, answer any, name string) string {
 	t.Helper()
 	text, err := json.Marshal(answer)
 	if err != nil {

@@ -11,17 +11,17 @@ import (
 	"agentd/internal/base/schema"
 )
 
-// field is the mcp field of an agent: servers of its own, and what it may use
+// agentField is the mcp field of an agent: servers of its own, and what it may use
 // of all servers. Members that are not known are somebody else's.
-type field struct {
-	Servers   []inline `json:"servers"`
-	Tools     []string `json:"allowed_tools"`     // empty: all
-	Resources []string `json:"allowed_resources"` // empty: none
+type agentField struct {
+	Servers   []inlineServer `json:"servers"`
+	Tools     []string       `json:"allowed_tools"`     // empty: all
+	Resources []string       `json:"allowed_resources"` // empty: none
 }
 
-// inline is a server that is part of an agent's configuration. Its env is as
+// inlineServer is a server that is part of an agent's configuration. Its env is as
 // readable as the rest of it; a server with a secret is better registered.
-type inline struct {
+type inlineServer struct {
 	ID        string            `json:"id"`
 	Name      string            `json:"name"`
 	Transport string            `json:"transport"`
@@ -34,11 +34,11 @@ type inline struct {
 	Enabled   *bool             `json:"enabled"`
 }
 
-// mostInline is how many servers an agent may have of its own.
-const mostInline = 20
+// maxInline is how many servers an agent may have of its own.
+const maxInline = 20
 
-func parseField(raw schema.Object) (field, error) {
-	var f field
+func parseField(raw schema.Object) (agentField, error) {
+	var f agentField
 	if len(raw) <= len("{}") {
 		return f, nil
 	}
@@ -47,19 +47,19 @@ func parseField(raw schema.Object) (field, error) {
 
 // CheckField says what is wrong with the mcp field of an agent.
 func (s *Service) CheckField(raw schema.Object) []fault.Field {
-	var c complaints
+	var c fieldErrors
 	f, err := parseField(raw)
 	if err != nil {
 		c.add("mcp", "its servers, allowed_tools or allowed_resources cannot be read")
 		return c
 	}
-	if len(f.Servers) > mostInline {
-		c.add("mcp.servers", "at most %d servers; register more under %s", mostInline, collection)
+	if len(f.Servers) > maxInline {
+		c.add("mcp.servers", "at most %d servers; register more under %s", maxInline, collection)
 		return c
 	}
 	for i := range f.Servers {
 		at := fmt.Sprintf("mcp.servers[%d]", i)
-		if id := f.Servers[i].ID; slices.ContainsFunc(f.Servers[:i], func(other inline) bool { return id != "" && other.ID == id }) {
+		if id := f.Servers[i].ID; slices.ContainsFunc(f.Servers[:i], func(other inlineServer) bool { return id != "" && other.ID == id }) {
 			c.add(at+".id", "another server of the list has it")
 		}
 		for _, wrong := range s.checkInline(&f.Servers[i]) {
@@ -69,7 +69,7 @@ func (s *Service) CheckField(raw schema.Object) []fault.Field {
 	return c
 }
 
-func (s *Service) checkInline(in *inline) []fault.Field {
+func (s *Service) checkInline(in *inlineServer) []fault.Field {
 	v, err := in.server()
 	if err != nil {
 		return []fault.Field{{Field: "env", Message: "it cannot be read"}}
@@ -82,7 +82,7 @@ func (s *Service) checkInline(in *inline) []fault.Field {
 }
 
 // server gives an inline server in the form of a registered one.
-func (in *inline) server() (*Server, error) {
+func (in *inlineServer) server() (*Server, error) {
 	v := &Server{
 		Name: in.Name, Transport: in.Transport, URL: in.URL, Command: in.Command, Args: in.Args, APIKeyRef: in.APIKeyRef,
 		Egress: in.Egress, Enabled: in.Enabled == nil || *in.Enabled, Auth: Auth{Type: authNone},
@@ -95,7 +95,7 @@ func (in *inline) server() (*Server, error) {
 
 // inlineTarget gives an agent's own server as it is reached. It has no id that
 // a person could authorize it by.
-func (s *Service) inlineTarget(tenant, agent string, in *inline) (*Target, error) {
+func (s *Service) inlineTarget(tenant, agent string, in *inlineServer) (*Target, error) {
 	if wrong := s.checkInline(in); len(wrong) > 0 {
 		return nil, fault.BadFields(wrong...)
 	}

@@ -21,10 +21,10 @@ import (
 // Target is a server as it is reached: everything that a connection is made
 // of, secrets included. Targets with the same Print share a connection.
 type Target struct {
-	TenantID string
-	ServerID string
-	Name     string // for people
-	Print    string // of everything below
+	TenantID    string
+	ServerID    string
+	Name        string // for people
+	Fingerprint string // of everything below
 
 	Transport string // STDIO or HTTP
 	URL       string
@@ -111,14 +111,14 @@ type Config struct {
 // Service keeps servers and gives agents their tools.
 type Service struct {
 	Config
-	store  *resource.Store[Server]
-	roster *roster
-	sets   *sets
+	store   *resource.Store[Server]
+	servers *serverCache
+	sets    *toolsetCache
 }
 
 // New makes the service.
 func New(c Config) *Service {
-	s := &Service{Config: c, roster: newRoster(), sets: newSets()}
+	s := &Service{Config: c, servers: newServerCache(), sets: newToolsetCache()}
 	s.store = resource.NewStore(s.kind(), c.Kernel)
 	return s
 }

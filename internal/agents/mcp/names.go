@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// mostName is how long a tool's name may be (package tool).
-const mostName = 64
+// maxName is how long a tool's name may be (package tool).
+const maxName = 64
 
 var notInName = regexp.MustCompile(`[^a-zA-Z0-9_-]+`)
 
@@ -20,7 +20,7 @@ func sanitized(text string) string {
 	if name == "" {
 		name = "tool"
 	}
-	return name[:min(len(name), mostName)]
+	return name[:min(len(name), maxName)]
 }
 
 // slugOf is how a server's name stands in names of tools.
@@ -29,7 +29,7 @@ func slugOf(name string) string {
 	if slug == "" {
 		slug = "server"
 	}
-	return slug[:min(len(slug), mostName/2)]
+	return slug[:min(len(slug), maxName/2)]
 }
 
 // namer gives names to tools. All names are announced before the first is
@@ -56,11 +56,11 @@ func (n *namer) name(slug, own string) string {
 	name := sanitized(own)
 	if n.reserved[name] || n.wanted[name] > 1 {
 		name = slug + "_" + name
-		name = name[:min(len(name), mostName)]
+		name = name[:min(len(name), maxName)]
 	}
 	for i := 2; n.reserved[name] || n.given[name]; i++ {
 		suffix := fmt.Sprintf("_%d", i)
-		name = name[:min(len(name), mostName-len(suffix))] + suffix
+		name = name[:min(len(name), maxName-len(suffix))] + suffix
 	}
 	n.given[name] = true
 	return name

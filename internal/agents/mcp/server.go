@@ -143,25 +143,25 @@ type authView struct {
 func show(s *Server) view {
 	return view{
 		ID: s.ID, TenantID: s.TenantID, Name: s.Name, Transport: s.Transport, URL: s.URL, Command: s.Command, Args: s.Args,
-		APIKeyRef: s.APIKeyRef, Assigned: orNone(s.Assigned), EnvCount: s.EnvCount, Egress: s.Egress, Enabled: s.Enabled,
+		APIKeyRef: s.APIKeyRef, Assigned: nonNil(s.Assigned), EnvCount: s.EnvCount, Egress: s.Egress, Enabled: s.Enabled,
 		Auth: authView{
 			Type: s.Auth.Type, Header: s.Auth.Header, Prefix: s.Auth.Prefix, EnvKey: s.Auth.EnvKey, ClientID: s.Auth.ClientID,
 			HasSecret: s.Secret != "",
 		},
-		Capabilities: orNone(s.Capabilities), Status: s.status(), LastSynced: s.LastSynced, ConnectError: s.Failure,
+		Capabilities: nonNil(s.Capabilities), Status: s.status(), LastSynced: s.LastSynced, ConnectError: s.Failure,
 		CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt,
 	}
 }
 
-func orNone(list []string) []string {
+func nonNil(list []string) []string {
 	if list == nil {
 		return []string{}
 	}
 	return list
 }
 
-// mostServers is how many servers a tenant may have; a list has them all.
-const mostServers = 200
+// maxServers is how many servers a tenant may have; a list has them all.
+const maxServers = 200
 
 // kind is how the kernel keeps servers. Its routes are not mounted, as no
 // client may see what is stored; what clients send is validated before it comes
@@ -184,9 +184,9 @@ func (s *Service) before(e *resource.Edit[Server]) error {
 	if e.Old != nil {
 		return nil
 	}
-	there, err := s.store.ListTx(e.Tx, e.Who.TenantID, resource.Find{Limit: mostServers})
-	if err == nil && len(there) == mostServers {
-		err = fault.New(fault.Invalid, "limit_reached", "A company may have %d MCP servers; delete one first.", mostServers)
+	there, err := s.store.ListTx(e.Tx, e.Who.TenantID, resource.Find{Limit: maxServers})
+	if err == nil && len(there) == maxServers {
+		err = fault.New(fault.Invalid, "limit_reached", "A company may have %d MCP servers; delete one first.", maxServers)
 	}
 	return err
 }
@@ -206,7 +206,7 @@ func (s *Service) after(e *resource.Edit[Server]) error {
 		}
 	}
 	e.Tx.AfterCommit(func() {
-		s.roster.forget(tenant)
+		s.servers.forget(tenant)
 		if gone {
 			s.Remote.Forget(tenant, server)
 		}

@@ -117,7 +117,7 @@ type serverList struct {
 }
 
 func (s *Service) list(ctx context.Context, who authz.Caller, _ *struct{}) (serverList, error) {
-	all, err := s.store.List(ctx, who.TenantID, resource.Find{Limit: mostServers})
+	all, err := s.store.List(ctx, who.TenantID, resource.Find{Limit: maxServers})
 	return shown(all), err
 }
 
@@ -176,7 +176,7 @@ func (in *changeBody) changed(old *Server) (*Server, error) {
 	if err := in.apply(&changed); err != nil {
 		return nil, err
 	}
-	if in.leans(old, &changed) {
+	if in.movesSecret(old, &changed) {
 		return nil, fault.New(fault.Conflict, "secret_would_move",
 			"A secret is stored for this server, and the change would take it to another place. Send the secrets along (auth.secret, auth.client_secret, env), or clear them.")
 	}
@@ -198,7 +198,7 @@ type cascade struct {
 	Agents []string `json:"agent_ids" required:"true" doc:"Up to 50 of them."`
 }
 
-const mostShown = 50
+const maxShown = 50
 
 func (s *Service) remove(ctx context.Context, who authz.Caller, in *serverIn) (deletion, error) {
 	var out deletion
@@ -207,15 +207,15 @@ func (s *Service) remove(ctx context.Context, who authz.Caller, in *serverIn) (d
 		if err != nil {
 			return err
 		}
-		out = deletion{OK: true, Cascade: cascade{Count: len(v.Assigned), Agents: v.Assigned[:min(len(v.Assigned), mostShown)]}}
+		out = deletion{OK: true, Cascade: cascade{Count: len(v.Assigned), Agents: v.Assigned[:min(len(v.Assigned), maxShown)]}}
 		return s.store.DeleteTx(tx, who, in.ServerID)
 	})
 	return out, err
 }
 
-// verdict is how a test went. It is 200 whatever it says (interface.md
+// testResult is how a test went. It is 200 whatever it says (interface.md
 // section 7).
-type verdict struct {
+type testResult struct {
 	_ struct{} `json:"-" name:"McpServerTest"`
 
 	OK               bool      `json:"ok" required:"true"`
@@ -234,20 +234,20 @@ type summary struct {
 	Description string `json:"description" required:"true"`
 }
 
-func (s *Service) test(ctx context.Context, who authz.Caller, in *serverIn) (verdict, error) {
+func (s *Service) test(ctx context.Context, who authz.Caller, in *serverIn) (testResult, error) {
 	v, err := s.store.Get(ctx, who.TenantID, in.ServerID)
 	if err != nil {
-		return verdict{}, err
+		return testResult{}, err
 	}
 	begun := time.Now()
 	l, failed := s.probe(ctx, v)
-	out := verdict{Tools: []summary{}, LatencyMS: float64(time.Since(begun).Microseconds()) / 1000, Error: v.Failure}
+	out := testResult{Tools: []summary{}, LatencyMS: float64(time.Since(begun).Microseconds()) / 1000, Error: v.Failure}
 	if err := s.note(ctx, who, v); err != nil {
-		return verdict{}, err
+		return testResult{}, err
 	}
 	out.Status = v.status()
 	if failed != nil {
-		if errors.Is(failed, ErrUnauthorized) && v.mayAuthorize() {
+		if errors.Is(failed, ErrUnauthorized) && v.authorizable() {
 			out.AuthorizationURL = s.startURL(v.TenantID, v.ID)
 		}
 		return out, nil
@@ -274,7 +274,7 @@ func (s *Service) note(ctx context.Context, who authz.Caller, tried *Server) err
 	return err
 }
 
-// mayAuthorize says whether people can authorize the server.
-func (s *Server) mayAuthorize() bool {
+// authorizable says whether people can authorize the server.
+func (s *Server) authorizable() bool {
 	return s.Transport != STDIO && s.Secret == "" && s.APIKeyRef == "" && (s.Auth.Type == authNone || s.Auth.Type == authOAuth)
 }

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"agentd/internal/agents/mcp"
+	"agentd/internal/agents/mcp/mcpsql"
 	"agentd/internal/base/authz"
 	"agentd/internal/base/clock"
 	"agentd/internal/base/fault"
@@ -27,9 +28,9 @@ import (
 	"agentd/internal/base/txn"
 	"agentd/internal/kernel/resource"
 	"agentd/internal/kernel/tool"
+	"agentd/internal/store/resourcesql"
 	"agentd/internal/store/sqldb"
 	"agentd/internal/store/sqldb/sqldbtest"
-	"agentd/internal/store/sqlstore"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -108,7 +109,7 @@ func newFixture(t *testing.T, db *sqldb.DB) *fixture {
 	t.Helper()
 	f := &fixture{
 		t: t, remote: &remote{tools: map[string][]mcp.RemoteTool{}, fails: map[string]error{}}, oauth: &provider{}, clock: clock.NewFake(),
-		backend: &counting{Backend: sqlstore.NewDocuments(db)}, who: authz.Caller{TenantID: ident.New(), UserID: ident.New(), Role: authz.Owner},
+		backend: &counting{Backend: resourcesql.New(db)}, who: authz.Caller{TenantID: ident.New(), UserID: ident.New(), Role: authz.Owner},
 	}
 	registry, err := tool.NewRegistry(tool.Limits{}, tool.Builtins(f.clock)...)
 	if err != nil {
@@ -120,7 +121,7 @@ func newFixture(t *testing.T, db *sqldb.DB) *fixture {
 	}
 	f.Service = mcp.New(mcp.Config{
 		Kernel: resource.Deps{Backend: f.backend, Writer: db, Outbox: resource.NoOutbox{}, Cursors: page.NewCursors(make([]byte, 32)), Clock: f.clock, Box: box},
-		Remote: f.remote, OAuth: f.oauth, Grants: sqlstore.NewMCP(db), Agents: everybody{}, Registry: registry,
+		Remote: f.remote, OAuth: f.oauth, Grants: mcpsql.New(db), Agents: everybody{}, Registry: registry,
 		Clock: f.clock, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), CheckURL: func(string) error { return nil },
 		Commands: []string{"/usr/bin/weather"}, Base: func() string { return "https://agentd.example" },
 	})
@@ -146,7 +147,7 @@ func (f *fixture) add(body string) string {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	return field(f.t, out, "id")
+	return agentField(f.t, out, "id")
 }
 
 func names(set tool.Set) (all []string) {
@@ -331,7 +332,7 @@ func (f *fixture) authorized() (id string, tokens mcp.Tokens) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	_, state, _ := strings.Cut(field(f.t, out, "authorization_url"), "?state=")
+	_, state, _ := strings.Cut(agentField(f.t, out, "authorization_url"), "?state=")
 	location, err := f.Start(f.t.Context(), state)
 	if err != nil {
 		f.t.Fatal(err)
@@ -340,7 +341,7 @@ func (f *fixture) authorized() (id string, tokens mcp.Tokens) {
 	if redirect != "https://agentd.example/api/v1/mcp/oauth/callback" {
 		f.t.Errorf("the person is sent back to %s", redirect)
 	}
-	if _, err := f.Finish(f.t.Context(), mcp.Answer{State: back, Code: "code", Issuer: "https://as.example"}); err != nil {
+	if _, err := f.Finish(f.t.Context(), mcp.CallbackParams{State: back, Code: "code", Issuer: "https://as.example"}); err != nil {
 		f.t.Fatal(err)
 	}
 	return id, caught.target.Tokens
@@ -429,7 +430,7 @@ func TestLinksExpire(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, state, _ := strings.Cut(field(t, out, "authorization_url"), "?state=")
+	_, state, _ := strings.Cut(agentField(t, out, "authorization_url"), "?state=")
 	f.clock.Advance(6 * 24 * time.Hour)
 	location, err := f.Start(t.Context(), state)
 	if err != nil {
@@ -437,7 +438,7 @@ func TestLinksExpire(t *testing.T) {
 	}
 	_, back, _ := strings.Cut(location, "|")
 	f.clock.Advance(11 * time.Minute)
-	if _, err := f.Finish(t.Context(), mcp.Answer{State: back, Code: "c"}); !fault.Is(err, fault.Malformed) {
+	if _, err := f.Finish(t.Context(), mcp.CallbackParams{State: back, Code: "c"}); !fault.Is(err, fault.Malformed) {
 		t.Errorf("after eleven minutes: %v", err)
 	}
 	f.clock.Advance(24 * time.Hour)
@@ -450,7 +451,7 @@ func TestLinksExpire(t *testing.T) {
 func TestGrants(t *testing.T) {
 	t.Parallel()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
-		store, now := sqlstore.NewMCP(db), clock.NewFake().Now()
+		store, now := mcpsql.New(db), clock.NewFake().Now()
 		write := func(do func(tx txn.Tx) error) {
 			t.Helper()
 			if err := db.Write(t.Context(), do); err != nil {

@@ -101,10 +101,10 @@ func distinct(list []string) []string {
 	return out
 }
 
-// leans says whether a change would take a secret that is stored to another
+// movesSecret says whether a change would take a secret that is stored to another
 // place: to another origin, or to another command or other arguments, while
 // the secret was not sent along.
-func (in *Settings) leans(old, changed *Server) bool {
+func (in *Settings) movesSecret(old, changed *Server) bool {
 	if origin(old.URL) == origin(changed.URL) && old.Command == changed.Command && slices.Equal(old.Args, changed.Args) {
 		return false
 	}

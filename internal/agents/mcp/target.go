@@ -43,7 +43,7 @@ func (s *Service) target(v *Server) (*Target, error) {
 			t.Tokens = &tokens{s, v.TenantID, v.ID, origin(v.URL)}
 		}
 	}
-	t.Print = t.print()
+	t.Fingerprint = t.fingerprint()
 	return t, nil
 }
 
@@ -65,8 +65,8 @@ func (t *Target) authorize(a Auth, key string) {
 	t.HeaderValue = secret.New(strings.TrimLeft(prefix+" "+key, " "))
 }
 
-// print tells connections apart without keeping what they are made of.
-func (t *Target) print() string {
+// fingerprint tells connections apart without keeping what they are made of.
+func (t *Target) fingerprint() string {
 	text, err := json.Marshal([]any{
 		t.Transport, t.URL, t.Command, t.Args, t.Env, t.Header, t.HeaderValue.Reveal(), t.Tokens != nil,
 	}, json.Deterministic(true))

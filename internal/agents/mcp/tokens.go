@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	// early is how long before its end a token is replaced.
-	early = 30 * time.Second
-	// refreshing is how long one caller may take to refresh, on whatever node.
-	refreshing = 20 * time.Second
-	// again is how often the others look whether it is done.
-	again = 50 * time.Millisecond
+	// refreshEarly is how long before its end a token is replaced.
+	refreshEarly = 30 * time.Second
+	// refreshTimeout is how long one caller may take to refresh, on whatever node.
+	refreshTimeout = 20 * time.Second
+	// refreshPoll is how often the others look whether it is done.
+	refreshPoll = 50 * time.Millisecond
 )
 
 // tokens implements Tokens with the grant of one server.
@@ -30,14 +30,14 @@ type tokens struct {
 // Token implements Tokens. One caller of all nodes refreshes at a time, because
 // a refresh token may count once only; the others wait for what it gets.
 func (t *tokens) Token(ctx context.Context, rejected string) (string, error) {
-	deadline := t.s.Clock.Now().Add(2 * refreshing)
+	deadline := t.s.Clock.Now().Add(2 * refreshTimeout)
 	for {
 		stored, g, err := t.s.grant(ctx, t.tenant, t.server)
 		if err != nil || g == nil || g.Origin != t.origin {
 			return "", err // a server that is about to move is tried before it is stored
 		}
 		now := t.s.Clock.Now()
-		fresh := g.Token.Expiry.IsZero() || now.Before(g.Token.Expiry.Add(-early))
+		fresh := g.Token.Expiry.IsZero() || now.Before(g.Token.Expiry.Add(-refreshEarly))
 		switch {
 		case g.Token.Access != rejected && fresh:
 			return g.Token.Access, nil
@@ -55,7 +55,7 @@ func (t *tokens) Token(ctx context.Context, rejected string) (string, error) {
 		if claimed {
 			return t.refresh(ctx, stored, g)
 		}
-		wait := time.NewTimer(again)
+		wait := time.NewTimer(refreshPoll)
 		select {
 		case <-ctx.Done():
 			wait.Stop()
@@ -67,7 +67,7 @@ func (t *tokens) Token(ctx context.Context, rejected string) (string, error) {
 
 func (t *tokens) claim(ctx context.Context, stored *Grant, now time.Time) (claimed bool, err error) {
 	err = t.s.write(ctx, func(tx txn.Tx) (err error) {
-		claimed, err = t.s.Grants.Claim(tx, stored, now, now.Add(refreshing))
+		claimed, err = t.s.Grants.Claim(tx, stored, now, now.Add(refreshTimeout))
 		return err
 	})
 	return claimed, err
@@ -76,7 +76,7 @@ func (t *tokens) claim(ctx context.Context, stored *Grant, now time.Time) (claim
 // refresh replaces the token. What a provider gave is stored even if the call
 // that wanted it is over: the old one may not count any more.
 func (t *tokens) refresh(ctx context.Context, stored *Grant, g *granted) (string, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), refreshing)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), refreshTimeout)
 	defer cancel()
 	token, err := t.s.OAuth.Refresh(ctx, g.Provider, g.Client, g.Token.Refresh)
 	switch {

@@ -20,15 +20,15 @@ import (
 const (
 	// callTimeout is how long a call may take.
 	callTimeout = 2 * time.Minute
-	// mostTools is how many tools an agent gets from all its servers; models
+	// maxTools is how many tools an agent gets from all its servers; models
 	// do badly with more, and pay for each.
-	mostTools = 256
+	maxTools = 256
 )
 
 // Any says quickly whether an agent has any tools from outside.
 func (s *Service) Any(ctx context.Context, tenant, agent string, mcp schema.Object) (bool, error) {
 	f, err := parseField(mcp)
-	if err == nil && slices.ContainsFunc(f.Servers, func(in inline) bool { return in.Enabled == nil || *in.Enabled }) {
+	if err == nil && slices.ContainsFunc(f.Servers, func(in inlineServer) bool { return in.Enabled == nil || *in.Enabled }) {
 		return true, nil
 	}
 	mine, err := s.assigned(ctx, tenant, agent)
@@ -43,21 +43,21 @@ func (s *Service) Tools(ctx context.Context, tenant, agent string, mcp schema.Ob
 	if err != nil {
 		// It was checked when it was saved; older ones may be anything.
 		s.Logger.Warn("an agent's mcp field cannot be read", "tenant", tenant, "agent", agent, "err", err)
-		f = field{}
+		f = agentField{}
 	}
 	sources, err := s.sources(ctx, tenant, agent, &f)
 	if err != nil || len(sources) == 0 {
 		return tool.Set{}, err
 	}
 	s.listAll(ctx, sources)
-	key, made := setKey{tenant, agent}, fingerprint(&f, sources)
+	key, made := setKey{tenant, agent}, toolsetFingerprint(&f, sources)
 	if set, ok := s.sets.find(key, made); ok {
 		return set, nil
 	}
 	tools := s.build(agent, &f, sources)
-	if len(tools) > mostTools {
-		s.Logger.Warn("an agent's servers have more tools than an agent gets", "tenant", tenant, "agent", agent, "tools", len(tools), "kept", mostTools)
-		tools = tools[:mostTools]
+	if len(tools) > maxTools {
+		s.Logger.Warn("an agent's servers have more tools than an agent gets", "tenant", tenant, "agent", agent, "tools", len(tools), "kept", maxTools)
+		tools = tools[:maxTools]
 	}
 	set, bad := s.Registry.Compile(tools...)
 	for _, err := range bad {
@@ -76,7 +76,7 @@ type source struct {
 	connects   bool     // a person must authorize it, or did
 }
 
-func (s *Service) sources(ctx context.Context, tenant, agent string, f *field) ([]*source, error) {
+func (s *Service) sources(ctx context.Context, tenant, agent string, f *agentField) ([]*source, error) {
 	mine, err := s.assigned(ctx, tenant, agent)
 	if err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func (s *Service) sources(ctx context.Context, tenant, agent string, f *field) (
 		t, err := s.target(v)
 		add(t, err, v.Name, true)
 	}
-	for i := range f.Servers[:min(len(f.Servers), mostInline)] {
+	for i := range f.Servers[:min(len(f.Servers), maxInline)] {
 		in := &f.Servers[i]
 		if in.Enabled == nil || *in.Enabled {
 			t, err := s.inlineTarget(tenant, agent, in)
@@ -127,7 +127,7 @@ func (s *Service) listAll(ctx context.Context, sources []*source) {
 
 // build makes the tools, under names that no two of them and no built-in one
 // share.
-func (s *Service) build(agent string, f *field, sources []*source) []tool.Tool {
+func (s *Service) build(agent string, f *agentField, sources []*source) []tool.Tool {
 	n := newNamer(s.Registry.Names())
 	for _, src := range sources {
 		if src.listing != nil {
@@ -160,7 +160,7 @@ func (s *Service) build(agent string, f *field, sources []*source) []tool.Tool {
 // allows says whether allowed_tools has a tool: by its own name, by the name
 // that the model sees, or as <server>/<tool>; a * at the end stands for
 // anything.
-func (f *field) allows(src *source, own, shown string) bool {
+func (f *agentField) allows(src *source, own, shown string) bool {
 	return len(f.Tools) == 0 || slices.ContainsFunc(f.Tools, func(rule string) bool {
 		for _, candidate := range []string{own, shown, src.slug + "/" + own, src.Name + "/" + own, src.ServerID + "/" + own} {
 			if matches(rule, candidate) {

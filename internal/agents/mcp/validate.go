@@ -13,12 +13,12 @@ import (
 
 // Bounds of what a server is configured with.
 const (
-	mostArgs     = 64
-	mostArgBytes = 4096
-	mostEnv      = 64
-	mostEnvBytes = 32 << 10
-	mostAssigned = 200
-	mostEgress   = 50
+	maxArgs     = 64
+	maxArgBytes = 4096
+	maxEnv      = 64
+	maxEnvBytes = 32 << 10
+	maxAssigned = 200
+	maxEgress   = 50
 )
 
 var (
@@ -28,15 +28,15 @@ var (
 	hostRule   = regexp.MustCompile(`^(\*\.)?[A-Za-z0-9_]([A-Za-z0-9._:-]*[A-Za-z0-9_])?$`)
 )
 
-// complaints collects wrong fields.
-type complaints []fault.Field
+// fieldErrors collects wrong fields.
+type fieldErrors []fault.Field
 
-func (c *complaints) add(field, format string, args ...any) {
+func (c *fieldErrors) add(field, format string, args ...any) {
 	*c = append(*c, fault.Field{Field: field, Message: fmt.Sprintf(format, args...)})
 }
 
 func (s *Service) validate(v *Server) []fault.Field {
-	var c complaints
+	var c fieldErrors
 	if strings.TrimSpace(v.Name) == "" {
 		c.add("name", "it is blank")
 	}
@@ -48,13 +48,13 @@ func (s *Service) validate(v *Server) []fault.Field {
 	checkEnv(&c, v.env(), v.Transport == STDIO)
 	checkKeyRef(&c, v.APIKeyRef)
 	checkAuth(&c, v)
-	if len(v.Assigned) > mostAssigned {
-		c.add("assigned_agent_ids", "at most %d agents", mostAssigned)
+	if len(v.Assigned) > maxAssigned {
+		c.add("assigned_agent_ids", "at most %d agents", maxAssigned)
 	}
 	return c
 }
 
-func (s *Service) checkCommand(c *complaints, v *Server) {
+func (s *Service) checkCommand(c *fieldErrors, v *Server) {
 	switch {
 	case len(s.Commands) == 0:
 		c.add("transport", "stdio servers are not allowed on this deployment; the operator allows their commands with AGENTD_MCP_STDIO")
@@ -66,12 +66,12 @@ func (s *Service) checkCommand(c *complaints, v *Server) {
 	if v.URL != "" {
 		c.add("url", "a stdio server has none")
 	}
-	if len(v.Args) > mostArgs {
-		c.add("args", "at most %d arguments", mostArgs)
+	if len(v.Args) > maxArgs {
+		c.add("args", "at most %d arguments", maxArgs)
 	}
 	for i, arg := range v.Args {
-		if len(arg) > mostArgBytes || strings.Contains(arg, "\x00") {
-			c.add("args["+strconv.Itoa(i)+"]", "at most %d bytes, and no NUL", mostArgBytes)
+		if len(arg) > maxArgBytes || strings.Contains(arg, "\x00") {
+			c.add("args["+strconv.Itoa(i)+"]", "at most %d bytes, and no NUL", maxArgBytes)
 		}
 	}
 	if len(v.Egress) > 0 {
@@ -79,7 +79,7 @@ func (s *Service) checkCommand(c *complaints, v *Server) {
 	}
 }
 
-func (s *Service) checkHTTP(c *complaints, v *Server) {
+func (s *Service) checkHTTP(c *fieldErrors, v *Server) {
 	if v.Command != "" || len(v.Args) > 0 {
 		c.add("command", "only a stdio server has a command and args")
 	}
@@ -94,9 +94,9 @@ func (s *Service) checkHTTP(c *complaints, v *Server) {
 	checkEgress(c, v.URL, v.Egress)
 }
 
-func checkEgress(c *complaints, target string, rules []Egress) {
-	if len(rules) > mostEgress {
-		c.add("egress_allowlist", "at most %d rules", mostEgress)
+func checkEgress(c *fieldErrors, target string, rules []Egress) {
+	if len(rules) > maxEgress {
+		c.add("egress_allowlist", "at most %d rules", maxEgress)
 		return
 	}
 	wrong := false
@@ -152,51 +152,51 @@ func origin(raw string) string {
 	return fmt.Sprintf("%s://%s:%d", u.Scheme, strings.ToLower(u.Hostname()), portOf(u))
 }
 
-// meddling are variables by which whoever sets them runs other code than the
+// unsafeVariables are variables by which whoever sets them runs other code than the
 // operator allowed, or a prefix of such, with a * behind.
-var meddling = []string{
+var unsafeVariables = []string{
 	"PATH", "HOME", "SHELL", "IFS", "ENV", "BASH_ENV", "TMPDIR", "LD_*", "DYLD_*", "GCONV_PATH", "NODE_OPTIONS", "NODE_PATH", "NPM_CONFIG_*",
 	"PYTHON*", "PERL5*", "RUBY*", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "GIT_*",
 }
 
-func meddles(name string) bool {
+func isUnsafeVariable(name string) bool {
 	name = strings.ToUpper(name)
-	return slices.ContainsFunc(meddling, func(m string) bool {
+	return slices.ContainsFunc(unsafeVariables, func(m string) bool {
 		prefix, wild := strings.CutSuffix(m, "*")
 		return name == m || wild && strings.HasPrefix(name, prefix)
 	})
 }
 
-func checkEnv(c *complaints, env map[string]string, process bool) {
-	if len(env) > mostEnv {
-		c.add("env", "at most %d variables", mostEnv)
+func checkEnv(c *fieldErrors, env map[string]string, process bool) {
+	if len(env) > maxEnv {
+		c.add("env", "at most %d variables", maxEnv)
 		return
 	}
 	for name, value := range env {
 		switch {
 		case !envName.MatchString(name):
 			c.add("env", "a name is no name of a variable: letters, digits and _")
-		case process && meddles(name):
+		case process && isUnsafeVariable(name):
 			c.add("env", "%s cannot be set for a process", name)
-		case len(value) > mostEnvBytes || strings.Contains(value, "\x00"):
-			c.add("env", "the value of %s: at most %d bytes, and no NUL", name, mostEnvBytes)
+		case len(value) > maxEnvBytes || strings.Contains(value, "\x00"):
+			c.add("env", "the value of %s: at most %d bytes, and no NUL", name, maxEnvBytes)
 		}
 	}
 }
 
-func checkKeyRef(c *complaints, ref string) {
+func checkKeyRef(c *fieldErrors, ref string) {
 	if ref != "" && !keyRef.MatchString(ref) {
 		c.add("api_key_ref", "it names a secret and is none: MCP_ and letters, digits and _")
 	}
 }
 
-// ours are headers that are the protocol's own.
-var ours = []string{
+// reservedHeaders are headers that are the protocol's own.
+var reservedHeaders = []string{
 	"accept", "accept-encoding", "connection", "content-encoding", "content-length", "content-type", "host", "keep-alive", "last-event-id",
 	"mcp-method", "mcp-name", "mcp-protocol-version", "mcp-session-id", "proxy-authorization", "te", "trailer", "transfer-encoding", "upgrade",
 }
 
-func checkAuth(c *complaints, v *Server) {
+func checkAuth(c *fieldErrors, v *Server) {
 	a := v.Auth
 	if v.Transport == STDIO {
 		if a.Type == authBearer || a.Type == authOAuth {
@@ -204,11 +204,11 @@ func checkAuth(c *complaints, v *Server) {
 		}
 		if a.Type == authAPIKey && !envName.MatchString(a.EnvKey) {
 			c.add("auth.env_key", "required for the api_key of a stdio server: the name of a variable")
-		} else if a.EnvKey != "" && meddles(a.EnvKey) {
+		} else if a.EnvKey != "" && isUnsafeVariable(a.EnvKey) {
 			c.add("auth.env_key", "%s cannot be set for a process", a.EnvKey)
 		}
 	}
-	if a.Header != "" && (!headerName.MatchString(a.Header) || slices.Contains(ours, strings.ToLower(a.Header))) {
+	if a.Header != "" && (!headerName.MatchString(a.Header) || slices.Contains(reservedHeaders, strings.ToLower(a.Header))) {
 		c.add("auth.header", "this is no header that a secret can be sent in")
 	}
 	if len(a.Prefix) > 64 || !printable(a.Prefix) {

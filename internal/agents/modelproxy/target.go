@@ -10,9 +10,9 @@ import (
 // OpenTarget is [Gateway.Open] for a model that the operator configured for a
 // purpose, and that no caller names. What is called there is the caller's own
 // doing; it tells [Call.Used]. Errors: the refusals of quota.Proxy.
-func (g *Gateway) OpenTarget(ctx context.Context, who authz.Caller, target model.Target, source string) (*Call, error) {
+func (g *Proxy) OpenTarget(ctx context.Context, who authz.Caller, target model.Target, source string) (*Call, error) {
 	if err := g.Plans.MayProxy(ctx, who.TenantID, nil); err != nil {
 		return nil, err
 	}
-	return &Call{g: g, who: who, ask: Ask{Model: target.Model, Source: source}, target: target}, nil
+	return &Call{proxy: g, caller: who, params: CallParams{Model: target.Model, Source: source}, target: target}, nil
 }

@@ -29,16 +29,16 @@ type mediaModel struct {
 	Default  bool           `json:"default" required:"true" doc:"It is asked where none is named."`
 }
 
-type mediaProviders struct {
+type mediaProviderList struct {
 	_ struct{} `json:"-" name:"LlmMediaProviders"`
 
 	Providers []MediaProvider `json:"providers" required:"true"`
 }
 
-// of lists the providers whose models the operator lists with one of these
+// mediaProviders lists the providers whose models the operator lists with one of these
 // modalities, and those models.
-func (s *Service) of(modalities ...model.Modality) mediaProviders {
-	out := mediaProviders{}
+func (s *Service) mediaProviders(modalities ...model.Modality) mediaProviderList {
+	out := mediaProviderList{}
 	defaults := map[string]model.Modality{}
 	for modality, ref := range map[model.Modality]string{model.TextToSpeech: s.Voice.Speech, model.SpeechToText: s.Voice.Transcription} {
 		if _, whole := s.split(ref); whole != nil && slices.Contains(modalities, modality) {
@@ -82,17 +82,17 @@ func (s *Service) of(modalities ...model.Modality) mediaProviders {
 	return out
 }
 
-func (s *Service) imageProviders(context.Context, authz.Caller, *struct{}) (mediaProviders, error) {
-	return s.of(model.Pictures), nil
+func (s *Service) imageProviders(context.Context, authz.Caller, *struct{}) (mediaProviderList, error) {
+	return s.mediaProviders(model.Pictures), nil
 }
 
 // videoProviders are none: no operation makes videos.
-func (s *Service) videoProviders(context.Context, authz.Caller, *struct{}) (mediaProviders, error) {
-	return mediaProviders{}, nil
+func (s *Service) videoProviders(context.Context, authz.Caller, *struct{}) (mediaProviderList, error) {
+	return mediaProviderList{}, nil
 }
 
-func (s *Service) voiceProviders(context.Context, authz.Caller, *struct{}) (mediaProviders, error) {
-	return s.of(model.TextToSpeech, model.SpeechToText), nil
+func (s *Service) voiceProviders(context.Context, authz.Caller, *struct{}) (mediaProviderList, error) {
+	return s.mediaProviders(model.TextToSpeech, model.SpeechToText), nil
 }
 
 // Where the platform speaks and listens.

@@ -68,7 +68,7 @@ func (s *Service) listModels(ctx context.Context, who authz.Caller, in *provider
 		out.Error = "No key of this provider is stored in this company: PUT /api/v1/llm-credentials/" + known.ID + " stores one."
 		return out, nil
 	}
-	got, err := s.lists.of(ctx, who.TenantID, to)
+	got, err := s.lists.get(ctx, who.TenantID, to)
 	if err != nil {
 		return Models{}, err
 	}
@@ -192,7 +192,7 @@ func (s *Service) llmModels(ctx context.Context, who authz.Caller, _ *struct{}) 
 func listedModel(e *model.Entry) Model {
 	f := &e.Facts
 	m := Model{
-		ID: e.Ref, DisplayName: cmp.Or(f.Title, e.Model), Provider: e.Provider, Tier: known(f.Tier), Context: known(e.Context), Output: known(f.MaxOutput),
+		ID: e.Ref, DisplayName: cmp.Or(f.Title, e.Model), Provider: e.Provider, Tier: orNull(f.Tier), Context: orNull(e.Context), Output: orNull(f.MaxOutput),
 		ToolCalls: f.ToolCalls, Streaming: f.Streaming, JSONMode: f.JSONMode, Vision: f.Vision, Modality: &f.Modality,
 	}
 	if e.Price != nil {
@@ -201,8 +201,8 @@ func listedModel(e *model.Entry) Model {
 	return m
 }
 
-// known is null for what is not known.
-func known[T comparable](v T) *T {
+// orNull is null for what is not known.
+func orNull[T comparable](v T) *T {
 	if v == *new(T) {
 		return nil
 	}
@@ -213,12 +213,12 @@ func known[T comparable](v T) *T {
 // the operator's, as their endpoints list them. All are asked at once; one that
 // does not answer has none.
 func (s *Service) tenantsModels(ctx context.Context, tenant string) ([]Model, error) {
-	kept, err := s.Keeper.All(ctx, tenant)
+	kept, err := s.Credentials.All(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}
 	var asked []model.Target
-	for _, name := range ownNames(kept) {
+	for _, name := range tenantProviders(kept) {
 		if !kept[name].Shared {
 			continue // no model is named by it
 		}
@@ -230,11 +230,11 @@ func (s *Service) tenantsModels(ctx context.Context, tenant string) ([]Model, er
 			asked = append(asked, to)
 		}
 	}
-	got := make([]*listed, len(asked))
+	got := make([]*modelListing, len(asked))
 	var all sync.WaitGroup
 	for i, to := range asked {
 		all.Go(func() {
-			if l, err := s.lists.of(ctx, tenant, to); err == nil {
+			if l, err := s.lists.get(ctx, tenant, to); err == nil {
 				got[i] = l
 			}
 		})
@@ -247,7 +247,7 @@ func (s *Service) tenantsModels(ctx context.Context, tenant string) ([]Model, er
 		}
 		for _, m := range l.models {
 			models = append(models, Model{
-				ID: asked[i].Provider + "/" + m.ID, DisplayName: cmp.Or(m.Name, m.ID), Provider: asked[i].Provider, Context: known(m.Context),
+				ID: asked[i].Provider + "/" + m.ID, DisplayName: cmp.Or(m.Name, m.ID), Provider: asked[i].Provider, Context: orNull(m.Context),
 			})
 		}
 	}

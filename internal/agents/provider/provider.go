@@ -15,15 +15,15 @@ import (
 	"agentd/internal/kernel/model"
 )
 
-// Keeper gives what a tenant keeps, by provider; credential.Service.
-type Keeper interface {
+// Credentials gives what a tenant keeps, by provider; credential.Service.
+type Credentials interface {
 	All(ctx context.Context, tenant string) (map[string]*model.Credential, error)
 }
 
-// Watcher knows how the operator's providers do, as the calls of this process
+// HealthSource knows how the operator's providers do, as the calls of this process
 // saw it, and since when; model.Breaker. Status is one of model's Health
 // constants. It never blocks.
-type Watcher interface {
+type HealthSource interface {
 	Health(provider string) (status string, since time.Time)
 }
 
@@ -37,11 +37,11 @@ type Voice struct {
 
 // Deps are what the service stands on.
 type Deps struct {
-	Resolver model.Resolver
-	Keeper   Keeper
-	Lister   model.Lister
-	Watcher  Watcher // nil: nobody watches how endpoints do
-	Voice    Voice
+	Resolver    model.Resolver
+	Credentials Credentials
+	Lister      model.Lister
+	Health      HealthSource // nil: nobody watches how endpoints do
+	Voice       Voice
 	// Fallback is the model that is asked where the one that was named does not
 	// answer; "": none.
 	Fallback string
@@ -54,7 +54,7 @@ type Deps struct {
 type Service struct {
 	Deps
 
-	lists *lists
+	lists *listCache
 }
 
 // New makes the service.
@@ -100,7 +100,7 @@ type providerList struct {
 }
 
 func (s *Service) listProviders(ctx context.Context, who authz.Caller, _ *struct{}) (providerList, error) {
-	kept, err := s.Keeper.All(ctx, who.TenantID)
+	kept, err := s.Credentials.All(ctx, who.TenantID)
 	if err != nil {
 		return providerList{}, err
 	}
@@ -142,7 +142,7 @@ func (s *Service) listProviders(ctx context.Context, who authz.Caller, _ *struct
 			return providerList{}, err
 		}
 	}
-	for _, name := range ownNames(kept) {
+	for _, name := range tenantProviders(kept) {
 		if err := add(Provider{ID: name, Name: name}); err != nil {
 			return providerList{}, err
 		}
@@ -150,9 +150,9 @@ func (s *Service) listProviders(ctx context.Context, who authz.Caller, _ *struct
 	return out, nil
 }
 
-// ownNames are the providers that the tenant named or has a key of, where that
+// tenantProviders are the providers that the tenant named or has a key of, where that
 // key is used, by name.
-func ownNames(kept map[string]*model.Credential) (names []string) {
+func tenantProviders(kept map[string]*model.Credential) (names []string) {
 	for name, c := range kept {
 		if c.Origin != model.OriginPlatform {
 			names = append(names, name)
@@ -165,10 +165,10 @@ func ownNames(kept map[string]*model.Credential) (names []string) {
 // health is how a provider does. Of tenants' own endpoints nothing is known that
 // others may not see, so nothing is told.
 func (s *Service) health(to model.Target) health {
-	if s.Watcher == nil || to.Guarded {
+	if s.Health == nil || to.Guarded {
 		return health{Status: model.HealthUnknown}
 	}
-	status, since := s.Watcher.Health(to.Provider)
+	status, since := s.Health.Health(to.Provider)
 	out := health{Status: cmp.Or(status, model.HealthUnknown)}
 	if !since.IsZero() {
 		out.Since = &since

@@ -115,7 +115,7 @@ func newRig(t *testing.T, providers, defaultRef string, adjust ...func(*provider
 		t.Fatal(err)
 	}
 	deps := provider.Deps{
-		Resolver: model.Resolver{Catalogue: catalogue, Credentials: r}, Keeper: r, Lister: r, Watcher: r,
+		Resolver: model.Resolver{Catalogue: catalogue, Credentials: r}, Credentials: r, Lister: r, Health: r,
 		Elapsed: func() time.Duration { return time.Duration(r.elapsed.Load()) },
 	}
 	for _, f := range adjust {
@@ -193,7 +193,7 @@ func TestProviders(t *testing.T) {
 	if _, err := r.get("down", "listProviders", ""); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("a database that is down: %v", err)
 	}
-	unwatched := newRig(t, file, "", func(d *provider.Deps) { d.Watcher = nil })
+	unwatched := newRig(t, file, "", func(d *provider.Deps) { d.Health = nil })
 	has(t, unwatched.must("t1", "listProviders", ""), `"health":{"status":"unknown"}`)
 }
 

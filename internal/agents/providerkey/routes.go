@@ -139,7 +139,7 @@ func (s *Service) put(ctx context.Context, who authz.Caller, in *putIn) (out Sto
 		}
 		if before != nil {
 			r.Shared, r.CreatedAt = before.Shared, before.CreatedAt
-		} else if count >= maxKept {
+		} else if count >= maxKeys {
 			return fault.New(fault.Invalid, "limit_reached", "This company keeps %d keys, and may keep no more: delete one that is not used.", count)
 		}
 		if b.Shared != nil {
@@ -149,7 +149,7 @@ func (s *Service) put(ctx context.Context, who authz.Caller, in *putIn) (out Sto
 		if err := s.Store.Put(tx, &r); err != nil {
 			return err
 		}
-		if err := s.note(tx, who, "llm_credentials.set", &r); err != nil {
+		if err := s.record(tx, who, "llm_credentials.set", &r); err != nil {
 			return err
 		}
 		out = Stored{ProviderID: r.ProviderID, Configured: true, Shared: r.Shared, UpdatedAt: now}
@@ -175,10 +175,10 @@ func checkAPIKey(key string) error {
 	return fault.New(fault.Malformed, "invalid_api_key", "The api_key cannot be accepted: %s.", strings.Join(wrong, ", and "))
 }
 
-// note writes the entry of the audit log, and has every node forget what it
+// record writes the entry of the audit log, and has every node forget what it
 // holds of the tenant.
-func (s *Service) note(tx txn.Tx, who authz.Caller, action string, r *Row) error {
-	tx.AfterCommit(func() { s.Changed(who.TenantID) })
+func (s *Service) record(tx txn.Tx, who authz.Caller, action string, r *Row) error {
+	tx.AfterCommit(func() { s.OnChange(who.TenantID) })
 	e := audit.Entry{Action: action, TargetType: "llm_credential", TargetID: r.ProviderID}
 	if r.Origin != "" {
 		details := struct {
@@ -217,7 +217,7 @@ func (s *Service) remove(ctx context.Context, who authz.Caller, in *providerIn) 
 		if !found {
 			return fault.NoSuch("credential")
 		}
-		if err := s.note(tx, who, "llm_credentials.deleted", &Row{ProviderID: in.Provider}); err != nil {
+		if err := s.record(tx, who, "llm_credentials.deleted", &Row{ProviderID: in.Provider}); err != nil {
 			return err
 		}
 		return txn.Answer(tx, out)

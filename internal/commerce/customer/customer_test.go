@@ -6,9 +6,9 @@ import (
 	"agentd/internal/commerce/customer"
 	"agentd/internal/kernel/resource"
 	"agentd/internal/kernel/resource/resourcetest"
+	"agentd/internal/store/resourcesql"
 	"agentd/internal/store/sqldb"
 	"agentd/internal/store/sqldb/sqldbtest"
-	"agentd/internal/store/sqlstore"
 )
 
 func TestCustomers(t *testing.T) {
@@ -17,7 +17,7 @@ func TestCustomers(t *testing.T) {
 		return resource.NewStore(customer.Customers, deps)
 	}
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
-		resourcetest.Kind(t, sqlstore.NewDocuments(db), db, build, resourcetest.Samples{
+		resourcetest.Kind(t, resourcesql.New(db), db, build, resourcetest.Samples{
 			Minimal: `{"email":"ada%d@example.com"}`,
 			Defaults: map[string]string{
 				"name": `""`, "status": `"active"`, "tags": `[]`, "addresses": `[]`, "tax_exempt": `false`, "metadata": `{}`,

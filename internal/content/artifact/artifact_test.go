@@ -16,12 +16,13 @@ import (
 	"agentd/internal/base/ident"
 	"agentd/internal/base/txn"
 	"agentd/internal/content/artifact"
+	"agentd/internal/content/artifact/artifactsql"
 	"agentd/internal/execution/run"
 	"agentd/internal/kernel/blob"
 	"agentd/internal/kernel/tool"
+	"agentd/internal/store/blobsql"
 	"agentd/internal/store/sqldb"
 	"agentd/internal/store/sqldb/sqldbtest"
-	"agentd/internal/store/sqlstore"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -38,7 +39,7 @@ func each(t *testing.T, test func(w *world)) {
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
 		c := clock.NewFake()
 		test(&world{&artifact.Service{
-			Table: sqlstore.NewArtifacts(db), Blobs: &blob.Store{Table: sqlstore.NewBlobs(db), Writer: db, Clock: c}, Clock: c,
+			Table: artifactsql.New(db), Blobs: &blob.Store{Table: blobsql.New(db), Writer: db, Clock: c}, Clock: c,
 		}, t, db, c})
 	})
 }

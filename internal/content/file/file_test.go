@@ -20,17 +20,18 @@ import (
 	"agentd/internal/base/page"
 	"agentd/internal/base/txn"
 	"agentd/internal/content/file"
+	"agentd/internal/content/file/filesql"
 	"agentd/internal/kernel/blob"
+	"agentd/internal/store/blobsql"
 	"agentd/internal/store/sqldb"
 	"agentd/internal/store/sqldb/sqldbtest"
-	"agentd/internal/store/sqlstore"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func newService(db *sqldb.DB, c *clock.Fake) *file.Service {
 	return &file.Service{
-		Files: sqlstore.NewFiles(db), Blobs: &blob.Store{Table: sqlstore.NewBlobs(db), Writer: db, Clock: c},
+		Files: filesql.New(db), Blobs: &blob.Store{Table: blobsql.New(db), Writer: db, Clock: c},
 		Writer: db, Cursors: page.NewCursors([]byte("0123456789abcdef")), Clock: c,
 	}
 }

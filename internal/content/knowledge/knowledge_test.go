@@ -21,14 +21,17 @@ import (
 	"agentd/internal/base/page"
 	"agentd/internal/base/txn"
 	"agentd/internal/content/knowledge"
+	"agentd/internal/content/knowledge/knowledgesql"
 	"agentd/internal/content/retrieval"
+	"agentd/internal/content/retrieval/retrievalsql"
 	"agentd/internal/kernel/model"
 	"agentd/internal/kernel/model/modeltest"
 	"agentd/internal/kernel/resource"
 	"agentd/internal/kernel/tool"
+	"agentd/internal/store/resourcesql"
 	"agentd/internal/store/sqldb"
 	"agentd/internal/store/sqldb/sqldbtest"
-	"agentd/internal/store/sqlstore"
+	"agentd/internal/store/worksql"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -57,22 +60,22 @@ func (f files) Read(_ context.Context, _, id string) (retrieval.File, error) {
 type rig struct {
 	*testing.T
 	*knowledge.Service
-	queue *sqlstore.Work
+	queue *worksql.Queue
 	who   authz.Caller
 	base  string
 }
 
 func newRig(t *testing.T, db *sqldb.DB, e model.Embedder) *rig {
 	c := clock.NewFake()
-	queue := sqlstore.NewWork(db, c, nil)
+	queue := worksql.New(db, c, nil)
 	deps := resource.Deps{
-		Backend: sqlstore.NewDocuments(db), Writer: db, Outbox: resource.NoOutbox{}, Cursors: page.NewCursors([]byte(strings.Repeat("k", 32))), Clock: c,
+		Backend: resourcesql.New(db), Writer: db, Outbox: resource.NoOutbox{}, Cursors: page.NewCursors([]byte(strings.Repeat("k", 32))), Clock: c,
 	}
 	search := retrieval.New(retrieval.Config{
-		Store: sqlstore.NewPassages(db), Writer: db, Queue: queue, Embedder: e, Clock: c, Log: slog.New(slog.DiscardHandler), Lease: time.Minute,
+		Store: retrievalsql.New(db), Writer: db, Queue: queue, Embedder: e, Clock: c, Log: slog.New(slog.DiscardHandler), Lease: time.Minute,
 	})
 	s := knowledge.New(deps, knowledge.Service{
-		Store: sqlstore.NewKnowledge(db), Search: search, Writer: db, Cursors: deps.Cursors, Clock: c, Log: slog.New(slog.DiscardHandler),
+		Store: knowledgesql.New(db), Search: search, Writer: db, Cursors: deps.Cursors, Clock: c, Log: slog.New(slog.DiscardHandler),
 	})
 	s.Agents = agent.New(deps, agent.Options{KnowledgeBase: s.CheckTx})
 	r := &rig{T: t, Service: s, queue: queue, who: authz.Caller{TenantID: ident.New(), UserID: "u"}}

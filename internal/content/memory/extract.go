@@ -64,9 +64,9 @@ func (w *wishes) find(tenant, agentID string, now time.Time) (extract, ok bool) 
 	return found.extract, ok && now.Before(found.until)
 }
 
-// Watch is the run.Watcher that has a completed run's conversation looked
+// OnRunState is the run.Watcher that has a completed run's conversation looked
 // through, where its agent wants that.
-func (s *Service) Watch(tx txn.Tx, r *run.Record) error {
+func (s *Service) OnRunState(tx txn.Tx, r *run.Record) error {
 	if r.Status != run.Completed {
 		return nil
 	}

@@ -131,10 +131,10 @@ func TestExtractionOnlyWhereItIsWanted(t *testing.T) {
 		r.run(a, " ", "nothing was asked")
 		failed := runtest.Sample(r.who.TenantID, a)
 		failed.Status = run.Failed
-		r.write(func(tx txn.Tx) error { return r.Watch(tx, failed) })
+		r.write(func(tx txn.Tx) error { return r.OnRunState(tx, failed) })
 		gone := runtest.Sample(r.who.TenantID, "no-such-agent")
 		gone.Status = run.Completed
-		r.write(func(tx txn.Tx) error { return r.Watch(tx, gone) })
+		r.write(func(tx txn.Tx) error { return r.OnRunState(tx, gone) })
 		if errs := r.extract(); !slices.Equal(errs, []error{nil}) || len(r.brain.asked) != 0 {
 			r.Errorf("%v, %d questions", errs, len(r.brain.asked))
 		}

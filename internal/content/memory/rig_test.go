@@ -17,15 +17,19 @@ import (
 	"agentd/internal/base/schema"
 	"agentd/internal/base/txn"
 	"agentd/internal/content/memory"
+	"agentd/internal/content/memory/memorysql"
 	"agentd/internal/content/retrieval"
+	"agentd/internal/content/retrieval/retrievalsql"
 	"agentd/internal/execution/run"
+	"agentd/internal/execution/run/runsql"
 	"agentd/internal/execution/run/runtest"
 	"agentd/internal/kernel/model"
 	"agentd/internal/kernel/model/modeltest"
 	"agentd/internal/kernel/resource"
+	"agentd/internal/store/resourcesql"
 	"agentd/internal/store/sqldb"
 	"agentd/internal/store/sqldb/sqldbtest"
-	"agentd/internal/store/sqlstore"
+	"agentd/internal/store/worksql"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -65,8 +69,8 @@ type rig struct {
 	db    *sqldb.DB
 	clock *clock.Fake
 	brain *brain
-	queue *sqlstore.Work
-	runs  *sqlstore.Runs
+	queue *worksql.Queue
+	runs  *runsql.Store
 	who   authz.Caller
 }
 
@@ -74,11 +78,11 @@ func newRig(t *testing.T, db *sqldb.DB, embeds bool) *rig {
 	c, b := clock.NewFake(), &brain{}
 	cursors := page.NewCursors([]byte(strings.Repeat("k", 32)))
 	agents := agent.New(resource.Deps{
-		Backend: sqlstore.NewDocuments(db), Writer: db, Outbox: resource.NoOutbox{}, Cursors: cursors, Clock: c,
+		Backend: resourcesql.New(db), Writer: db, Outbox: resource.NoOutbox{}, Cursors: cursors, Clock: c,
 	}, agent.Options{})
-	queue, runs := sqlstore.NewWork(db, c, nil), sqlstore.NewRuns(db)
+	queue, runs := worksql.New(db, c, nil), runsql.New(db)
 	search := retrieval.Config{
-		Store: sqlstore.NewPassages(db), Writer: db, Queue: queue, Clock: c, Log: slog.New(slog.DiscardHandler), Lease: time.Minute,
+		Store: retrievalsql.New(db), Writer: db, Queue: queue, Clock: c, Log: slog.New(slog.DiscardHandler), Lease: time.Minute,
 	}
 	if embeds {
 		search.Embedder = b
@@ -86,7 +90,7 @@ func newRig(t *testing.T, db *sqldb.DB, embeds bool) *rig {
 	return &rig{
 		T: t, db: db, clock: c, brain: b, queue: queue, runs: runs, who: authz.Caller{TenantID: ident.New(), UserID: "u"},
 		Service: &memory.Service{
-			Store: sqlstore.NewMemory(db), Search: retrieval.New(search), Agents: agents, Writer: db, Queue: queue, Cursors: cursors,
+			Store: memorysql.New(db), Search: retrieval.New(search), Agents: agents, Writer: db, Queue: queue, Cursors: cursors,
 			Clock: c, Log: slog.New(slog.DiscardHandler), Runs: runs, Models: b, Client: b,
 		},
 	}
@@ -156,7 +160,7 @@ func (r *rig) run(agentID, message, answer string) string {
 	r.write(r.runs.Insert(rec))
 	rec.Status, rec.Output = run.Completed, schema.Nullable(marshal(r.T, map[string]string{"text": answer}))
 	r.write(r.runs.Update(r.who.TenantID, rec.RunID, run.UpdateOf(rec)))
-	r.write(func(tx txn.Tx) error { return r.Watch(tx, rec) })
+	r.write(func(tx txn.Tx) error { return r.OnRunState(tx, rec) })
 	return rec.RunID
 }
 

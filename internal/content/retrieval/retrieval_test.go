@@ -19,13 +19,14 @@ import (
 	"agentd/internal/base/ident"
 	"agentd/internal/base/txn"
 	"agentd/internal/content/retrieval"
+	"agentd/internal/content/retrieval/retrievalsql"
 	"agentd/internal/content/textindex"
 	"agentd/internal/kernel/model"
 	"agentd/internal/kernel/model/modeltest"
 	"agentd/internal/kernel/work"
 	"agentd/internal/store/sqldb"
 	"agentd/internal/store/sqldb/sqldbtest"
-	"agentd/internal/store/sqlstore"
+	"agentd/internal/store/worksql"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -60,15 +61,15 @@ type rig struct {
 	*testing.T
 	*retrieval.Service
 	db    *sqldb.DB
-	queue *sqlstore.Work
+	queue *worksql.Queue
 	clock *clock.Fake
 }
 
 func newRig(t *testing.T, db *sqldb.DB, e model.Embedder) *rig {
 	c := clock.NewFake()
-	queue := sqlstore.NewWork(db, c, nil)
+	queue := worksql.New(db, c, nil)
 	return &rig{t, retrieval.New(retrieval.Config{
-		Store: sqlstore.NewPassages(db), Writer: db, Queue: queue, Embedder: e, Clock: c, Log: slog.New(slog.DiscardHandler), Lease: time.Minute,
+		Store: retrievalsql.New(db), Writer: db, Queue: queue, Embedder: e, Clock: c, Log: slog.New(slog.DiscardHandler), Lease: time.Minute,
 	}), db, queue, c}
 }
 
@@ -394,7 +395,7 @@ func BenchmarkSearch10k(b *testing.B) {
 	db := sqldbtest.Open(b, sqldbtest.SQLite)
 	c := clock.NewFake()
 	s := retrieval.New(retrieval.Config{
-		Store: sqlstore.NewPassages(db), Writer: db, Queue: sqlstore.NewWork(db, c, nil), Clock: c, Log: slog.New(slog.DiscardHandler),
+		Store: retrievalsql.New(db), Writer: db, Queue: worksql.New(db, c, nil), Clock: c, Log: slog.New(slog.DiscardHandler),
 	})
 	err := db.Write(b.Context(), func(tx txn.Tx) error {
 		e, err := s.Edit(tx, "t", "c")

@@ -99,9 +99,9 @@ func New(d Deps) *Service {
 	return s
 }
 
-// RunMoved is a run.Watcher. It writes nothing: what has ended is found by the
+// OnRunState is a run.Watcher. It writes nothing: what has ended is found by the
 // index of ends, and that something has is only a hint.
-func (s *Service) RunMoved(tx txn.Tx, r *run.Record) error {
+func (s *Service) OnRunState(tx txn.Tx, r *run.Record) error {
 	if r.Status.Final() {
 		tx.AfterCommit(s.nudge)
 	}

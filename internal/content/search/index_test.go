@@ -164,7 +164,7 @@ func TestRunsPayNothing(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		tx := &counting{}
 		for _, status := range run.Statuses {
-			r.fatal(r.RunMoved(tx, &run.Record{Run: run.Run{RunID: ident.New(), Status: status}}))
+			r.fatal(r.OnRunState(tx, &run.Record{Run: run.Run{RunID: ident.New(), Status: status}}))
 		}
 		if tx.hints != 6 {
 			t.Errorf("%d hints for 6 ends", tx.hints)
@@ -200,7 +200,7 @@ func TestServe(t *testing.T) {
 		r.fatal(r.Handle(t.Context(), wait())) // what a start leaves
 		id := r.run(r.who.TenantID, "", "served", "")
 		for range 1000 {
-			r.write(func(tx txn.Tx) error { return r.RunMoved(tx, &run.Record{Run: run.Run{Status: run.Completed}}) })
+			r.write(func(tx txn.Tx) error { return r.OnRunState(tx, &run.Record{Run: run.Run{Status: run.Completed}}) })
 		}
 		r.fatal(r.Handle(t.Context(), wait()))
 		r.ids(r.who, "served", "", id)

@@ -16,12 +16,16 @@ import (
 	"agentd/internal/base/schema"
 	"agentd/internal/base/txn"
 	"agentd/internal/content/search"
+	"agentd/internal/content/search/searchsql"
 	"agentd/internal/execution/run"
+	"agentd/internal/execution/run/runsql"
 	"agentd/internal/execution/session"
+	"agentd/internal/execution/session/sessionsql"
 	"agentd/internal/kernel/resource"
+	"agentd/internal/store/resourcesql"
 	"agentd/internal/store/sqldb"
 	"agentd/internal/store/sqldb/sqldbtest"
-	"agentd/internal/store/sqlstore"
+	"agentd/internal/store/worksql"
 )
 
 const lease = 15 * time.Second
@@ -33,9 +37,9 @@ type rig struct {
 	db       *sqldb.DB
 	clock    *clock.Fake
 	agents   *agent.Agents
-	runs     *sqlstore.Runs
-	sessions *sqlstore.Sessions
-	queue    *sqlstore.Work
+	runs     *runsql.Store
+	sessions *sessionsql.Store
+	queue    *worksql.Queue
 	changes  *resource.Subscribers
 	who      authz.Caller
 }
@@ -46,12 +50,12 @@ func each(t *testing.T, test func(t *testing.T, r *rig)) {
 }
 
 func newRig(t testing.TB, db *sqldb.DB) *rig {
-	r := &rig{t: t, db: db, clock: clock.NewFake(), runs: sqlstore.NewRuns(db), sessions: sqlstore.NewSessions(db)}
+	r := &rig{t: t, db: db, clock: clock.NewFake(), runs: runsql.New(db), sessions: sessionsql.New(db)}
 	r.who = authz.Caller{TenantID: ident.New(), UserID: ident.New(), Role: authz.Viewer, Scopes: []authz.Scope{"search:read", "agents:read", "sessions:read", "runs:read"}}
-	r.queue = sqlstore.NewWork(db, r.clock, nil)
+	r.queue = worksql.New(db, r.clock, nil)
 	r.changes = resource.NewSubscribers(r.queue, db, r.clock)
 	r.agents = agent.New(resource.Deps{
-		Backend: sqlstore.NewDocuments(db), Writer: db, Outbox: r.changes, Cursors: page.NewCursors(make([]byte, 32)), Clock: r.clock,
+		Backend: resourcesql.New(db), Writer: db, Outbox: r.changes, Cursors: page.NewCursors(make([]byte, 32)), Clock: r.clock,
 	}, agent.Options{DefaultModel: agent.Echo})
 	r.Service = r.node()
 	r.changes.Subscribe("search-follows-agents", "agent", nil, r.AgentChanged)
@@ -61,7 +65,7 @@ func newRig(t testing.TB, db *sqldb.DB) *rig {
 // node is the service as another node has it.
 func (r *rig) node() *search.Service {
 	return search.New(search.Deps{
-		Store: sqlstore.NewSearch(r.db), Runs: r.runs, Agents: r.agents.Store(), Sessions: r.sessions,
+		Store: searchsql.New(r.db), Runs: r.runs, Agents: r.agents.Store(), Sessions: r.sessions,
 		Writer: r.db, Queue: r.queue, Clock: r.clock, Logger: slog.New(slog.DiscardHandler), Lease: lease,
 	})
 }

@@ -19,11 +19,13 @@ import (
 	"agentd/internal/base/page"
 	"agentd/internal/base/txn"
 	"agentd/internal/content/workspace"
+	"agentd/internal/content/workspace/workspacesql"
 	"agentd/internal/kernel/blob"
 	"agentd/internal/kernel/resource"
+	"agentd/internal/store/blobsql"
+	"agentd/internal/store/resourcesql"
 	"agentd/internal/store/sqldb"
 	"agentd/internal/store/sqldb/sqldbtest"
-	"agentd/internal/store/sqlstore"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -50,9 +52,9 @@ func newWorld(t *testing.T, db *sqldb.DB) *world {
 	t.Helper()
 	c := clock.NewFake()
 	cursors := page.NewCursors([]byte("0123456789abcdef"))
-	table := sqlstore.NewWorkspaces(db)
-	blobs := &blob.Store{Table: sqlstore.NewBlobs(db), Writer: db, Clock: c}
-	agents := agent.New(resource.Deps{Backend: sqlstore.NewDocuments(db), Writer: db, Outbox: resource.NoOutbox{}, Cursors: cursors, Clock: c}, agent.Options{
+	table := workspacesql.New(db)
+	blobs := &blob.Store{Table: blobsql.New(db), Writer: db, Clock: c}
+	agents := agent.New(resource.Deps{Backend: resourcesql.New(db), Writer: db, Outbox: resource.NoOutbox{}, Cursors: cursors, Clock: c}, agent.Options{
 		Tools: workspace.ToolNames, CheckURL: func(string) error { return nil }, Workspaces: table,
 	})
 	return &world{&workspace.Service{Table: table, Blobs: blobs, Writer: db, Cursors: cursors, Clock: c, Agents: agents}, t, db, blobs, c}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/accounts/identity"
+	"agentd/internal/accounts/identity/identitysql"
 	"agentd/internal/base/authz"
 	"agentd/internal/base/clock"
 	"agentd/internal/base/fault"
@@ -20,11 +21,12 @@ import (
 	"agentd/internal/base/secret"
 	"agentd/internal/base/txn"
 	"agentd/internal/delivery/notification"
+	"agentd/internal/delivery/notification/notificationsql"
 	"agentd/internal/kernel/event"
 	"agentd/internal/kernel/mail"
 	"agentd/internal/store/sqldb"
 	"agentd/internal/store/sqldb/sqldbtest"
-	"agentd/internal/store/sqlstore"
+	"agentd/internal/store/worksql"
 )
 
 // office is the slice with people in a company, who are told outside of it.
@@ -32,7 +34,7 @@ type office struct {
 	*rig
 
 	db    *sqldb.DB
-	queue *sqlstore.Work
+	queue *worksql.Queue
 	box   *outbox
 	hooks *hooks
 	ada   authz.Caller // has an address
@@ -79,10 +81,10 @@ func offices(t *testing.T, test func(t *testing.T, o *office)) {
 	t.Helper()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
 		o := &office{rig: &rig{t: t, clock: clock.NewFake()}, db: db, box: &outbox{}, hooks: &hooks{}}
-		o.queue = sqlstore.NewWork(db, o.clock, nil)
+		o.queue = worksql.New(db, o.clock, nil)
 		box, err := secret.NewBox(make([]byte, 32))
 		o.fatal(err)
-		store := sqlstore.NewNotifications(db)
+		store := notificationsql.New(db)
 		o.Service = notification.New(notification.Deps{
 			Store: store, Delivery: store, Writer: db, Clock: o.clock, Hub: event.NewHub(), Queue: o.queue, Mail: o.box, Poster: o.hooks, Box: box,
 			CheckURL: func(url string) error {
@@ -96,7 +98,7 @@ func offices(t *testing.T, test func(t *testing.T, o *office)) {
 		tenant := ident.New()
 		o.ada, o.bob = authz.Caller{TenantID: tenant, UserID: ident.New()}, authz.Caller{TenantID: tenant, UserID: ident.New()}
 		o.who = o.ada
-		people := sqlstore.NewIdentity(db)
+		people := identitysql.New(db)
 		o.write(func(tx txn.Tx) error {
 			err := people.AddTenant(tx, identity.Tenant{TenantID: tenant, Name: "x", Slug: tenant, Status: identity.Active, Settings: []byte(`{}`)})
 			for _, m := range []identity.Member{{UserID: o.ada.UserID, Email: "ada@example.com"}, {UserID: o.bob.UserID}} {

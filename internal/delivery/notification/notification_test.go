@@ -23,12 +23,12 @@ import (
 	"agentd/internal/base/schema"
 	"agentd/internal/base/txn"
 	"agentd/internal/delivery/notification"
+	"agentd/internal/delivery/notification/notificationsql"
 	"agentd/internal/execution/run"
 	"agentd/internal/kernel/event"
 	"agentd/internal/kernel/tool"
 	"agentd/internal/store/sqldb"
 	"agentd/internal/store/sqldb/sqldbtest"
-	"agentd/internal/store/sqlstore"
 )
 
 // rig is the slice over a real database.
@@ -43,7 +43,7 @@ func each(t *testing.T, test func(t *testing.T, r *rig)) {
 	t.Helper()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
 		r := &rig{t: t, clock: clock.NewFake(), who: authz.Caller{TenantID: ident.New(), UserID: ident.New()}}
-		r.Service = notification.New(notification.Deps{Store: sqlstore.NewNotifications(db), Writer: db, Clock: r.clock, Hub: event.NewHub()})
+		r.Service = notification.New(notification.Deps{Store: notificationsql.New(db), Writer: db, Clock: r.clock, Hub: event.NewHub()})
 		test(t, r)
 	})
 }
@@ -408,14 +408,14 @@ func TestRunsThatWaitOrFail(t *testing.T) {
 		for i, status := range run.Statuses {
 			rec.Status, rec.EventSeq = status, int64(i)
 			for range 2 { // told again
-				r.fatal(r.Writer.Write(t.Context(), func(tx txn.Tx) error { return r.RunMoved(tx, rec) }))
+				r.fatal(r.Writer.Write(t.Context(), func(tx txn.Tx) error { return r.OnRunState(tx, rec) }))
 			}
 		}
 		rec.Status, rec.EventSeq = run.AwaitingApproval, 100 // it waits once more
-		r.fatal(r.Writer.Write(t.Context(), func(tx txn.Tx) error { return r.RunMoved(tx, rec) }))
+		r.fatal(r.Writer.Write(t.Context(), func(tx txn.Tx) error { return r.OnRunState(tx, rec) }))
 
 		rec.Status, rec.PendingInput, rec.EventSeq = run.Paused, nil, 101 // by hand: nobody need be told
-		r.fatal(r.Writer.Write(t.Context(), func(tx txn.Tx) error { return r.RunMoved(tx, rec) }))
+		r.fatal(r.Writer.Write(t.Context(), func(tx txn.Tx) error { return r.OnRunState(tx, rec) }))
 
 		says := map[string]string{notification.RunFailed: why, notification.RunAwaitingInput: "Which?", notification.RunAuthRequired: "the calendar"}
 		all, err := r.Store.List(t.Context(), r.who.TenantID, r.who.UserID, false, 100)

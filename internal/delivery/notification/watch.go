@@ -40,9 +40,9 @@ func tell(r *run.Record) (t telling, about string, ok bool) {
 	return t, about, true
 }
 
-// RunMoved is a run.Watcher: it tells of runs that failed or that wait for
+// OnRunState is a run.Watcher: it tells of runs that failed or that wait for
 // somebody.
-func (s *Service) RunMoved(tx txn.Tx, r *run.Record) error {
+func (s *Service) OnRunState(tx txn.Tx, r *run.Record) error {
 	t, about, ok := tell(r)
 	if !ok {
 		return nil

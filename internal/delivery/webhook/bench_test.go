@@ -13,8 +13,9 @@ import (
 	"agentd/internal/base/ident"
 	"agentd/internal/base/txn"
 	"agentd/internal/delivery/webhook"
+	"agentd/internal/delivery/webhook/webhooksql"
 	"agentd/internal/store/sqldb/sqldbtest"
-	"agentd/internal/store/sqlstore"
+	"agentd/internal/store/worksql"
 )
 
 // BenchmarkEmit is one event in a transaction of its own, with so many
@@ -24,8 +25,8 @@ func BenchmarkEmit(b *testing.B) {
 		for _, receivers := range []int{0, 1, 10, 50} {
 			b.Run(fmt.Sprintf("%s/receivers-%d", engine, receivers), func(b *testing.B) {
 				db := sqldbtest.Open(b, engine)
-				store := sqlstore.NewWebhooks(db)
-				s := webhook.New(webhook.Deps{Store: store, Writer: db, Queue: sqlstore.NewWork(db, clock.System{}, nil), Clock: clock.System{}})
+				store := webhooksql.New(db)
+				s := webhook.New(webhook.Deps{Store: store, Writer: db, Queue: worksql.New(db, clock.System{}, nil), Clock: clock.System{}})
 				tenant := ident.New()
 				write := func(do func(tx txn.Tx) error) {
 					if err := db.Write(b.Context(), do); err != nil {

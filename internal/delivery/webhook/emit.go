@@ -106,8 +106,8 @@ type runData struct {
 	Omitted   []string  `json:"omitted,omitzero"`
 }
 
-// RunMoved is a run.Watcher: it tells of runs that ended.
-func (s *Service) RunMoved(tx txn.Tx, r *run.Record) error {
+// OnRunState is a run.Watcher: it tells of runs that ended.
+func (s *Service) OnRunState(tx txn.Tx, r *run.Record) error {
 	name, ended := runEvents[r.Status]
 	if !ended {
 		return nil

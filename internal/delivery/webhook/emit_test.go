@@ -72,7 +72,7 @@ func TestRunEvents(t *testing.T) {
 		var got []told
 		for _, status := range run.Statuses {
 			rec.Status = status
-			r.write(func(tx txn.Tx) error { return r.RunMoved(tx, &rec) })
+			r.write(func(tx txn.Tx) error { return r.OnRunState(tx, &rec) })
 		}
 		r.write(func(tx txn.Tx) error {
 			return r.Violated(tx, &rec, policy.Violation{GuardrailID: "g", Name: "manners", Stage: policy.Input, Action: policy.Block})

@@ -18,10 +18,11 @@ import (
 	"agentd/internal/base/secret"
 	"agentd/internal/base/txn"
 	"agentd/internal/delivery/webhook"
+	"agentd/internal/delivery/webhook/webhooksql"
 	"agentd/internal/kernel/work"
 	"agentd/internal/store/sqldb"
 	"agentd/internal/store/sqldb/sqldbtest"
-	"agentd/internal/store/sqlstore"
+	"agentd/internal/store/worksql"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -76,8 +77,8 @@ type rig struct {
 	*receiver
 	t     *testing.T
 	db    *sqldb.DB
-	store *sqlstore.Webhooks
-	queue *sqlstore.Work
+	store *webhooksql.Store
+	queue *worksql.Queue
 	clock *clock.Fake
 	who   authz.Caller
 }
@@ -87,10 +88,10 @@ func each(t *testing.T, test func(t *testing.T, r *rig)) {
 	t.Parallel()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
 		r := &rig{
-			receiver: &receiver{}, t: t, db: db, clock: clock.NewFake(), store: sqlstore.NewWebhooks(db),
+			receiver: &receiver{}, t: t, db: db, clock: clock.NewFake(), store: webhooksql.New(db),
 			who: authz.Caller{TenantID: ident.New(), UserID: ident.New(), Role: authz.Owner, Scopes: []authz.Scope{authz.Wildcard}},
 		}
-		r.queue = sqlstore.NewWork(db, r.clock, nil)
+		r.queue = worksql.New(db, r.clock, nil)
 		box, err := secret.NewBox(make([]byte, 32))
 		if err != nil {
 			t.Fatal(err)

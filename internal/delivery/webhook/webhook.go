@@ -7,7 +7,7 @@
 // a receiver still has to get is one item of work however much it is, its lane:
 // the node that holds it sends to that receiver and counts its failures, so
 // that receivers never wait for each other and an attempt counts once
-// (docs/adr/0026-a-receiver-is-an-item-of-work.md).
+// (docs/adr/0026-one-work-item-per-subscription.md).
 package webhook
 
 import (

@@ -102,7 +102,7 @@ func appendAnswer(b []byte, id, name string, resp *model.Response, thinking bool
 		call := &resp.ToolCalls[i]
 		b = appendString(append(b, `{"type":"tool_use","id":`...), call.ID)
 		b = appendString(append(b, `,"name":`...), call.Name)
-		b = append(mended(append(b, `,"input":`...), call.Arguments), `},`...)
+		b = append(repairJSON(append(b, `,"input":`...), call.Arguments), `},`...)
 	}
 	if len(b) > empty {
 		b = b[:len(b)-1] // the comma

@@ -31,7 +31,7 @@ func BenchmarkDecode(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				if _, err := req.Ask(); err != nil {
+				if _, err := req.ToRequest(); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -48,7 +48,7 @@ func BenchmarkEncode(b *testing.B) {
 			f = frames{buf: f.buf[:0]}
 			f.start("msg_1", "claude-x", 10)
 			for range 256 {
-				f.piece(model.Delta{Text: "token "})
+				f.addDelta(model.Delta{Text: "token "})
 			}
 			f.end(&model.Response{Text: "x"})
 		}

@@ -11,9 +11,9 @@ import (
 
 // block is a content block as it stands: the members that are read of any type.
 type block struct {
-	kind                                string
-	text, source, id, name, input       []byte
-	toolUseID, content, isError, title_ []byte
+	kind                               string
+	text, source, id, name, input      []byte
+	toolUseID, content, isError, title []byte
 }
 
 func readBlock(v []byte) (b block) {
@@ -40,17 +40,17 @@ func readBlock(v []byte) (b block) {
 		case "is_error":
 			b.isError = value
 		case "title":
-			b.title_ = value
+			b.title = value
 		}
 	}
 	return b
 }
 
-// place is where a content block stands. Numbers are -1 where they do not apply.
-type place struct{ message, block, inner int }
+// blockPath is where a content block stands. Numbers are -1 where they do not apply.
+type blockPath struct{ message, block, inner int }
 
 // field names a member of the block.
-func (p place) field(name string) string {
+func (p blockPath) field(name string) string {
 	b := []byte("system")
 	if p.message >= 0 {
 		b = append(strconv.AppendInt(append(b[:0], "messages["...), int64(p.message), 10), "].content"...)
@@ -71,26 +71,26 @@ func (p place) field(name string) string {
 }
 
 const (
-	// mostWrong is how many wrong fields one refusal lists.
-	mostWrong = 100
-	// mostBlocks is how many content blocks a request may have: each costs memory
+	// maxFieldErrors is how many wrong fields one refusal lists.
+	maxFieldErrors = 100
+	// maxBlocks is how many content blocks a request may have: each costs memory
 	// beside its bytes.
-	mostBlocks = 100_000
+	maxBlocks = 100_000
 )
 
-// complaints gathers the wrong fields of a request.
-type complaints struct {
+// fieldErrors gathers the wrong fields of a request.
+type fieldErrors struct {
 	fields []fault.Field
 	blocks int
 }
 
-func (c *complaints) add(field, message string) {
-	if len(c.fields) < mostWrong {
+func (c *fieldErrors) add(field, message string) {
+	if len(c.fields) < maxFieldErrors {
 		c.fields = append(c.fields, fault.Field{Field: field, Message: message})
 	}
 }
 
-func (c *complaints) err() error {
+func (c *fieldErrors) err() error {
 	if len(c.fields) == 0 {
 		return nil
 	}
@@ -103,7 +103,7 @@ const (
 )
 
 // str reads a member that must be a string.
-func (c *complaints) str(v []byte, at place, name string) string {
+func (c *fieldErrors) str(v []byte, at blockPath, name string) string {
 	switch {
 	case len(v) == 0:
 		c.add(at.field(name), "required but missing")
@@ -117,7 +117,7 @@ func (c *complaints) str(v []byte, at place, name string) string {
 
 // each gives the blocks of a content; a string counts as one block of text. What
 // is not of that form is complained about.
-func (c *complaints) each(content []byte, at place, inner bool, take func(b block, at place)) {
+func (c *fieldErrors) each(content []byte, at blockPath, inner bool, take func(b block, at blockPath)) {
 	switch kind(content) {
 	case '"':
 		take(block{kind: "text", text: content}, at)
@@ -129,9 +129,9 @@ func (c *complaints) each(content []byte, at place, inner bool, take func(b bloc
 			} else {
 				here.block = i
 			}
-			if c.blocks++; c.blocks > mostBlocks {
-				if c.blocks == mostBlocks+1 {
-					c.add("messages", "expected at most "+strconv.Itoa(mostBlocks)+" content blocks in all")
+			if c.blocks++; c.blocks > maxBlocks {
+				if c.blocks == maxBlocks+1 {
+					c.add("messages", "expected at most "+strconv.Itoa(maxBlocks)+" content blocks in all")
 				}
 				return
 			}
@@ -153,7 +153,7 @@ func (c *complaints) each(content []byte, at place, inner bool, take func(b bloc
 
 // image makes the content part of a picture, as OpenAI-compatible endpoints take
 // it. Nothing is fetched: an address is passed on.
-func (c *complaints) image(b *block, at place) jsontext.Value {
+func (c *fieldErrors) image(b *block, at blockPath) jsontext.Value {
 	if kind(b.source) != '{' {
 		c.add(at.field("source"), "expected an object")
 		return nil
@@ -209,8 +209,8 @@ func isImage(media string) bool {
 
 // document is what stands for a document that the model is not shown.
 func (b *block) document() string {
-	if kind(b.title_) == '"' {
-		if title := strings.Join(strings.Fields(unquote(b.title_)), " "); title != "" {
+	if kind(b.title) == '"' {
+		if title := strings.Join(strings.Fields(unquote(b.title)), " "); title != "" {
 			return "[A document was attached here, which cannot be shown: " + title + "]"
 		}
 	}

@@ -79,7 +79,7 @@ func stageWith(t testing.TB, sim *modeltest.Server, adjust ...func(*stage)) *sta
 	wire := openaiclient.New(openaiclient.Config{Operator: transport, Backoff: time.Millisecond, MaxBackoff: time.Millisecond})
 	s := &stage{sim: sim}
 	s.messages = Messages{
-		Gateway: &modelproxy.Gateway{
+		Proxy: &modelproxy.Proxy{
 			Models: s, Client: model.Router{Wire: wire, Forwards: wire}, Plans: s,
 			CheckAgent: func(_ context.Context, _, id string) error {
 				if id != agentID {
@@ -217,7 +217,7 @@ func TestOddities(t *testing.T) {
 // The status waits for the model, but not for ever; then pings come.
 func TestPatience(t *testing.T) {
 	t.Parallel()
-	hasty := func(s *stage) { s.messages.Patience, s.messages.Ping = 20*time.Millisecond, 15*time.Millisecond }
+	hasty := func(s *stage) { s.messages.StatusWait, s.messages.Ping = 20*time.Millisecond, 15*time.Millisecond }
 	t.Run("answer", func(t *testing.T) {
 		t.Parallel()
 		s := newStage(t, modeltest.Answer{Text: "a b", TTFT: 150 * time.Millisecond}, hasty)
@@ -254,8 +254,8 @@ func TestCallerLeaves(t *testing.T) {
 		gone := make(chan struct{})
 		sim := modeltest.New(t, modeltest.Default(modeltest.Answer{Text: "a b c", HangAfter: 2, HangFirst: !stream}))
 		s := stageWith(t, sim, func(s *stage) {
-			next := s.messages.Gateway.Client
-			s.messages.Gateway.Client = watching{next, gone}
+			next := s.messages.Proxy.Client
+			s.messages.Proxy.Client = watching{next, gone}
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		body := hello

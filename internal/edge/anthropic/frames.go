@@ -25,13 +25,13 @@ type frames struct {
 	buf      []byte
 	thinking bool // the caller wants to see what was thought
 
-	index int       // of the block that is open, or comes next
-	open  blockKind // that is open
-	calls int       // that were begun
-	mend  mender    // of the call that is open
-	raw   []byte    // what it gave last
-	late  []byte    // text that came while a call was open, whose pieces may go on
-	spoke bool      // text was shown
+	index     int          // of the block that is open, or comes next
+	open      blockKind    // that is open
+	calls     int          // that were begun
+	repair    jsonRepairer // of the call that is open
+	raw       []byte       // what it gave last
+	lateText  []byte       // text that came while a call was open, whose pieces may go on
+	textShown bool         // text was shown
 }
 
 // start is the first event. tokens is about how many the model was given.
@@ -46,26 +46,26 @@ func (f *frames) start(id, name string, tokens int) {
 // pingFrame says that the answer goes on.
 const pingFrame = "event: ping\ndata: {\"type\":\"ping\"}\n\n"
 
-// begin opens a block; block is what is known of it, without its last bracket.
-func (f *frames) begin(kind blockKind, block string) {
-	f.close()
+// openBlock opens a block; block is what is known of it, without its last bracket.
+func (f *frames) openBlock(kind blockKind, block string) {
+	f.closeBlock()
 	f.open = kind
 	b := append(f.buf, "event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":"...)
 	b = strconv.AppendInt(b, int64(f.index), 10)
 	f.buf = append(append(b, `,"content_block":`...), block...)
 }
 
-// close ends the block that is open, if one is.
-func (f *frames) close() {
+// closeBlock ends the block that is open, if one is.
+func (f *frames) closeBlock() {
 	switch f.open {
 	case noBlock:
 		return
 	case thinkingBlock:
-		f.head("signature_delta", "signature")
+		f.beginDelta("signature_delta", "signature")
 		f.buf = append(f.buf, `"`+signature+"\"}}\n\n"...)
 	case toolBlock:
-		f.raw = f.mend.end(f.raw[:0])
-		f.input()
+		f.raw = f.repair.end(f.raw[:0])
+		f.sendInput()
 	}
 	b := append(f.buf, "event: content_block_stop\ndata: {\"type\":\"content_block_stop\",\"index\":"...)
 	b = strconv.AppendInt(b, int64(f.index), 10)
@@ -74,99 +74,99 @@ func (f *frames) close() {
 	f.index++
 }
 
-// head begins a delta of the block that is open, up to the value of its member.
-func (f *frames) head(kind, member string) {
+// beginDelta begins a delta of the block that is open, up to the value of its member.
+func (f *frames) beginDelta(kind, member string) {
 	b := append(f.buf, "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":"...)
 	b = strconv.AppendInt(b, int64(f.index), 10)
 	b = append(append(b, `,"delta":{"type":"`...), kind...)
 	f.buf = append(append(append(b, `","`...), member...), `":`...)
 }
 
-func (f *frames) delta(kind, member, value string) {
-	f.head(kind, member)
+func (f *frames) addDeltaEvent(kind, member, value string) {
+	f.beginDelta(kind, member)
 	f.buf = append(appendString(f.buf, value), "}}\n\n"...)
 }
 
-// piece shows a piece of the answer.
-func (f *frames) piece(d model.Delta) {
+// addDelta shows a piece of the answer.
+func (f *frames) addDelta(d model.Delta) {
 	switch {
 	case d.Text != "":
-		f.text(d.Text)
+		f.addText(d.Text)
 	case d.Thinking != "":
-		f.thought(d.Thinking)
+		f.addThought(d.Thinking)
 	case d.Call != model.CallDelta{}:
-		f.call(d.Call)
+		f.addCall(d.Call)
 	}
 }
 
-func (f *frames) text(piece string) {
-	f.spoke = true
+func (f *frames) addText(piece string) {
+	f.textShown = true
 	if f.open == toolBlock { // more of its input may come
-		f.late = append(f.late, piece...)
+		f.lateText = append(f.lateText, piece...)
 		return
 	}
 	if f.open != textBlock {
-		f.begin(textBlock, "{\"type\":\"text\",\"text\":\"\"}}\n\n")
+		f.openBlock(textBlock, "{\"type\":\"text\",\"text\":\"\"}}\n\n")
 	}
-	f.delta("text_delta", "text", piece)
+	f.addDeltaEvent("text_delta", "text", piece)
 }
 
-// thought shows what the model thought, where the caller wants that. What it
+// addThought shows what the model thought, where the caller wants that. What it
 // thinks while it calls a tool has no place.
-func (f *frames) thought(piece string) {
+func (f *frames) addThought(piece string) {
 	if !f.thinking || f.open == toolBlock {
 		return
 	}
 	if f.open != thinkingBlock {
-		f.begin(thinkingBlock, "{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"\"}}\n\n")
+		f.openBlock(thinkingBlock, "{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"\"}}\n\n")
 	}
-	f.delta("thinking_delta", "thinking", piece)
+	f.addDeltaEvent("thinking_delta", "thinking", piece)
 }
 
-// call shows a piece of a tool call, the first one with a name.
-func (f *frames) call(d model.CallDelta) {
+// addCall shows a piece of a tool call, the first one with a name.
+func (f *frames) addCall(d model.CallDelta) {
 	if d.Name != "" {
-		f.begin(toolBlock, `{"type":"tool_use","id":`)
+		f.openBlock(toolBlock, `{"type":"tool_use","id":`)
 		f.buf = append(appendString(f.buf, d.ID), `,"name":`...)
 		f.buf = append(appendString(f.buf, d.Name), ",\"input\":{}}}\n\n"...)
-		f.delta("input_json_delta", "partial_json", "")
-		f.mend = mender{raw: f.mend.raw[:0], stack: f.mend.stack[:0]}
+		f.addDeltaEvent("input_json_delta", "partial_json", "")
+		f.repair = jsonRepairer{raw: f.repair.raw[:0], stack: f.repair.stack[:0]}
 		f.calls++
 	}
 	if f.open == toolBlock {
-		f.raw = f.mend.write(f.raw[:0], d.Arguments)
-		f.input()
+		f.raw = f.repair.write(f.raw[:0], d.Arguments)
+		f.sendInput()
 	}
 }
 
-// inputPiece is how long a piece of an input is at most, in bytes.
-const inputPiece = 512
+// maxInputPiece is how long a piece of an input is at most, in bytes.
+const maxInputPiece = 512
 
-// input shows what the mender gave, in pieces.
-func (f *frames) input() {
+// sendInput shows what the mender gave, in pieces.
+func (f *frames) sendInput() {
 	for rest := f.raw; len(rest) > 0; {
-		n := min(len(rest), inputPiece)
+		n := min(len(rest), maxInputPiece)
 		for n < len(rest) && !utf8.RuneStart(rest[n]) {
 			n++
 		}
-		f.delta("input_json_delta", "partial_json", string(rest[:n]))
+		f.addDeltaEvent("input_json_delta", "partial_json", string(rest[:n]))
 		rest = rest[n:]
 	}
 }
 
 // end shows what was not given in pieces, and that the answer is complete.
 func (f *frames) end(resp *model.Response) {
-	if !f.spoke && f.calls == 0 {
-		f.piece(model.Delta{Text: resp.Text})
+	if !f.textShown && f.calls == 0 {
+		f.addDelta(model.Delta{Text: resp.Text})
 	}
 	for i := f.calls; i < len(resp.ToolCalls); i++ {
 		call := &resp.ToolCalls[i]
-		f.call(model.CallDelta{ID: call.ID, Name: call.Name, Arguments: call.Arguments})
+		f.addCall(model.CallDelta{ID: call.ID, Name: call.Name, Arguments: call.Arguments})
 	}
-	f.close()
-	if len(f.late) > 0 {
-		f.text(string(f.late))
-		f.close()
+	f.closeBlock()
+	if len(f.lateText) > 0 {
+		f.addText(string(f.lateText))
+		f.closeBlock()
 	}
 	b := append(f.buf, "event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{"...)
 	b = append(appendStop(b, resp), `},"usage":`...)

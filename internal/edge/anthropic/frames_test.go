@@ -86,7 +86,7 @@ func TestStreams(t *testing.T) {
 			f := frames{thinking: tt.thinking}
 			f.start("msg_1", "claude-x", 42)
 			for _, d := range tt.deltas {
-				f.piece(d)
+				f.addDelta(d)
 			}
 			if tt.err != nil {
 				f.fail(tt.err, "request-1")

@@ -16,11 +16,11 @@ import (
 
 // Messages serves the messages shape.
 type Messages struct {
-	Gateway *modelproxy.Gateway
+	Proxy *modelproxy.Proxy
 	// Reserved is the model that serves names with the reserved prefix.
 	Reserved string
-	// Patience is how long a streamed answer's status waits for the model; 0: 5 s.
-	Patience time.Duration
+	// StatusWait is how long a streamed answer's status waits for the model; 0: 5 s.
+	StatusWait time.Duration
 	// Ping is how long a stream may be silent; 0: 8 s.
 	Ping time.Duration
 }
@@ -28,15 +28,15 @@ type Messages struct {
 const (
 	// reservedPrefix is that of the vendor's own models (decisions.md D10).
 	reservedPrefix = "claude-"
-	// budget is how long a model may take for an answer, streamed or not.
-	budget = 30 * time.Minute
+	// answerBudget is how long a model may take for an answer, streamed or not.
+	answerBudget = 30 * time.Minute
 
-	patience = 5 * time.Second
-	ping     = 8 * time.Second
+	defaultStatusWait = 5 * time.Second
+	defaultPing       = 8 * time.Second
 )
 
-// target gives the model that a name stands for.
-func (m *Messages) target(name string) string {
+// modelName gives the model that a name stands for.
+func (m *Messages) modelName(name string) string {
 	if strings.HasPrefix(name, reservedPrefix) {
 		return m.Reserved
 	}
@@ -49,16 +49,16 @@ func (m *Messages) Create(w http.ResponseWriter, r *http.Request, who authz.Call
 	if err != nil {
 		return err
 	}
-	counted, err := httpapi.Params[modelproxy.CountedFor](r)
+	counted, err := httpapi.Params[modelproxy.Attribution](r)
 	if err != nil {
 		return err
 	}
-	call, err := m.Gateway.Open(r.Context(), who, modelproxy.Ask{Model: m.target(req.Model), Source: quota.SourceMessages, AgentID: counted.AgentID})
+	call, err := m.Proxy.Open(r.Context(), who, modelproxy.CallParams{Model: m.modelName(req.Model), Source: quota.SourceMessages, AgentID: counted.AgentID})
 	if err != nil {
 		return err
 	}
-	req.think(&ask, call.Target().Capabilities)
-	ask.Budget = budget
+	req.applyThinkingBudget(&ask, call.Target().Capabilities)
+	ask.Budget = answerBudget
 	w.Header()["Request-Id"] = []string{httpapi.RequestID(r.Context())}
 	if req.Streams() {
 		return m.stream(r, call, req, ask)
@@ -67,8 +67,8 @@ func (m *Messages) Create(w http.ResponseWriter, r *http.Request, who authz.Call
 	if err != nil {
 		return err
 	}
-	out := pieces.Get().(*[]byte)
-	defer keep(out)
+	out := answerBuffers.Get().(*[]byte)
+	defer putBuffer(out)
 	if size := answerSize(&resp); cap(*out) < size {
 		*out = make([]byte, 0, size)
 	}
@@ -83,10 +83,10 @@ func read(r *http.Request) (*Request, model.Request, error) {
 	if err != nil {
 		return nil, model.Request{}, err
 	}
-	if err := req.continued(); err != nil {
+	if err := req.checkThread(); err != nil {
 		return nil, model.Request{}, err
 	}
-	ask, err := req.Ask()
+	ask, err := req.ToRequest()
 	return req, ask, err
 }
 
@@ -107,15 +107,15 @@ func (m *Messages) CountTokens(w http.ResponseWriter, r *http.Request, _ authz.C
 // newID names an answer.
 func newID() string { return "msg_" + strings.ReplaceAll(ident.New(), "-", "") }
 
-// pieces are buffers in which answers are rendered.
-var pieces = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
+// answerBuffers are buffers in which answers are rendered.
+var answerBuffers = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
 
 // keepBuffer is how big a buffer may be that is kept for the next answer: one
 // large answer in memory is enough.
 const keepBuffer = 2 << 20
 
-func keep(b *[]byte) {
+func putBuffer(b *[]byte) {
 	if cap(*b) <= keepBuffer {
-		pieces.Put(b)
+		answerBuffers.Put(b)
 	}
 }

@@ -25,7 +25,7 @@ type Prompt struct {
 type Request struct {
 	_ struct{} `json:"-" name:"MessagesRequest"`
 	Prompt
-	Newer
+	BetaFields
 
 	MaxTokens     int             `json:"max_tokens" required:"true" minimum:"1" doc:"The most that the model may write."`
 	Stream        *bool           `json:"stream,omitzero" nullable:"true"`

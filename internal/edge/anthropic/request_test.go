@@ -48,7 +48,7 @@ func TestRequests(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ask, err := req.Ask()
+			ask, err := req.ToRequest()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -111,7 +111,7 @@ func TestWrongRequests(t *testing.T) {
 			t.Parallel()
 			req, err := schema.Decode[Request]([]byte(tt.body))
 			if err == nil {
-				_, err = req.Ask()
+				_, err = req.ToRequest()
 			}
 			if !fault.Is(err, fault.Invalid) {
 				t.Fatalf("got %v", err)
@@ -152,11 +152,11 @@ func TestThink(t *testing.T) {
 		{"absent", `null`, model.Capabilities{Budget: model.BudgetPlain}, ""},
 	} {
 		req := decoded(t, `{"model":"m","max_tokens":1,"messages":[{"role":"user","content":"x"}],"thinking":`+tt.thinking+`}`)
-		ask, err := req.Ask()
+		ask, err := req.ToRequest()
 		if err != nil {
 			t.Fatal(err)
 		}
-		req.think(&ask, tt.takes)
+		req.applyThinkingBudget(&ask, tt.takes)
 		got := ""
 		if ask.Extra != nil {
 			b, err := json.Marshal(ask.Extra)
@@ -204,7 +204,7 @@ func FuzzRequest(f *testing.F) {
 		if err != nil {
 			return
 		}
-		ask, err := req.Ask()
+		ask, err := req.ToRequest()
 		if err != nil {
 			if !fault.Is(err, fault.Invalid) || len(fault.From(err).Fields) == 0 {
 				t.Fatalf("%s: %v", body, err)

@@ -10,8 +10,8 @@ import (
 	"agentd/internal/edge/httpapi"
 )
 
-// mixed are the statuses whose refusals may keep the problem document.
-var mixed = []int{http.StatusForbidden, http.StatusRequestEntityTooLarge, http.StatusTooManyRequests}
+// problemStatuses are the statuses whose refusals may keep the problem document.
+var problemStatuses = []int{http.StatusForbidden, http.StatusRequestEntityTooLarge, http.StatusTooManyRequests}
 
 // Routes of the messages shape.
 func (m *Messages) Routes() []httpapi.Raw {
@@ -25,7 +25,7 @@ func (m *Messages) Routes() []httpapi.Raw {
 				BodyOf:   reflect.TypeFor[Request](),
 				AnswerOf: reflect.TypeFor[Answer](),
 			},
-			In:    reflect.TypeFor[modelproxy.CountedFor](),
+			In:    reflect.TypeFor[modelproxy.Attribution](),
 			Serve: m.Create,
 		},
 		{
@@ -40,7 +40,7 @@ func (m *Messages) Routes() []httpapi.Raw {
 		},
 	}
 	for i := range rows {
-		rows[i].FailOf, rows[i].Fail, rows[i].Mixed = reflect.TypeFor[Envelope](), Fail, mixed
+		rows[i].FailOf, rows[i].Fail, rows[i].Mixed = reflect.TypeFor[Envelope](), Fail, problemStatuses
 		rows[i].APIKeyHeader = true
 		rows[i].Serve = httpapi.InOwnTenant(rows[i].Serve)
 	}

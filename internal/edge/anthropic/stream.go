@@ -19,26 +19,26 @@ import (
 func (m *Messages) stream(r *http.Request, call *modelproxy.Call, req *Request, ask model.Request) error {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
-	buf := pieces.Get().(*[]byte)
-	s := &speaker{
+	buf := answerBuffers.Get().(*[]byte)
+	s := &streamWriter{
 		r: r, cancel: cancel, name: req.Model, tokens: estimate(ask.Messages, ask.Tools, len(req.Messages)),
-		opts:   httpapi.StreamOptions{Joined: true, Beat: []byte(pingFrame), Every: cmp.Or(m.Ping, ping)},
+		opts:   httpapi.StreamOptions{Joined: true, Beat: []byte(pingFrame), Every: cmp.Or(m.Ping, defaultPing)},
 		frames: frames{buf: (*buf)[:0], thinking: req.ShowsThinking()},
 	}
 	defer func() {
 		*buf = s.frames.buf
-		keep(buf)
+		putBuffer(buf)
 	}()
-	s.timer = time.AfterFunc(cmp.Or(m.Patience, patience), s.late)
+	s.timer = time.AfterFunc(cmp.Or(m.StatusWait, defaultStatusWait), s.openLate)
 	defer s.close()
 	ask.Detailed = true
-	resp, err := call.Generate(ctx, ask, s.piece)
-	return s.ended(&resp, err)
+	resp, err := call.Generate(ctx, ask, s.addPiece)
+	return s.finish(&resp, err)
 }
 
-// speaker says what a model says, in events. All of it but late belongs to the
+// streamWriter says what a model says, in events. All of it but late belongs to the
 // goroutine of the request.
-type speaker struct {
+type streamWriter struct {
 	r      *http.Request
 	cancel context.CancelCauseFunc // ends the model's call
 	name   string
@@ -46,18 +46,18 @@ type speaker struct {
 	opts   httpapi.StreamOptions
 	timer  *time.Timer
 
-	ready  bool        // out is there, or err, and late is over
-	unbind func() bool // the call from the stream's end
+	timerStopped bool        // out is there, or err, and late is over
+	unbind       func() bool // the call from the stream's end
 
-	mu     sync.Mutex // while late may run
-	out    *httpapi.Stream
-	err    error // why there is no out
-	over   bool  // nothing is opened any more
-	frames frames
+	mu      sync.Mutex // while late may run
+	out     *httpapi.Stream
+	err     error // why there is no out
+	settled bool  // nothing is opened any more
+	frames  frames
 }
 
 // open begins the answer. s.mu is held, or late is over.
-func (s *speaker) open() {
+func (s *streamWriter) open() {
 	if s.out, s.err = httpapi.OpenStream(s.r, s.opts); s.err != nil {
 		s.cancel(s.err)
 		return
@@ -67,11 +67,11 @@ func (s *speaker) open() {
 	s.frames.start(newID(), s.name, s.tokens)
 }
 
-// late runs on its timer, where the model has said nothing for long.
-func (s *speaker) late() {
+// openLate runs on its timer, where the model has said nothing for long.
+func (s *streamWriter) openLate() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.out != nil || s.over || s.err != nil {
+	if s.out != nil || s.settled || s.err != nil {
 		return
 	}
 	if s.open(); s.out != nil {
@@ -79,28 +79,28 @@ func (s *speaker) late() {
 	}
 }
 
-// settle ends the time in which late may run; the answer begins now at the
+// stopTimer ends the time in which late may run; the answer begins now at the
 // latest if it is to.
-func (s *speaker) settle(begin bool) {
-	if s.ready {
+func (s *streamWriter) stopTimer(begin bool) {
+	if s.timerStopped {
 		return
 	}
-	s.ready = true
+	s.timerStopped = true
 	s.timer.Stop()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.over = true
+	s.settled = true
 	if begin && s.out == nil && s.err == nil {
 		s.open()
 	}
 }
 
-// gathered is how much waits at most for the rest of what is at hand.
-const gathered = 16 << 10
+// maxBuffered is how much waits at most for the rest of what is at hand.
+const maxBuffered = 16 << 10
 
-// piece takes a piece of the answer.
-func (s *speaker) piece(d model.Delta) {
-	s.settle(true)
+// addPiece takes a piece of the answer.
+func (s *streamWriter) addPiece(d model.Delta) {
+	s.stopTimer(true)
 	if s.out == nil {
 		return
 	}
@@ -108,24 +108,24 @@ func (s *speaker) piece(d model.Delta) {
 		s.send()
 		return
 	}
-	s.frames.piece(d)
-	if len(s.frames.buf) >= gathered {
+	s.frames.addDelta(d)
+	if len(s.frames.buf) >= maxBuffered {
 		s.send()
 	}
 }
 
 // send sends what was rendered. A stream that cannot be written to ends its
 // context, and with it the call.
-func (s *speaker) send() {
+func (s *streamWriter) send() {
 	if len(s.frames.buf) > 0 {
 		_ = s.out.Send(route.Frame{Wire: s.frames.buf})
 		s.frames.buf = s.frames.buf[:0]
 	}
 }
 
-// ended says how the answer ended. Errors: refusals, where nothing was sent.
-func (s *speaker) ended(resp *model.Response, err error) error {
-	s.settle(err == nil)
+// finish says how the answer ended. Errors: refusals, where nothing was sent.
+func (s *streamWriter) finish(resp *model.Response, err error) error {
+	s.stopTimer(err == nil)
 	switch {
 	case s.err != nil:
 		return s.err
@@ -143,8 +143,8 @@ func (s *speaker) ended(resp *model.Response, err error) error {
 }
 
 // close ends the stream.
-func (s *speaker) close() {
-	s.settle(false)
+func (s *streamWriter) close() {
+	s.stopTimer(false)
 	if s.unbind != nil {
 		s.unbind()
 	}

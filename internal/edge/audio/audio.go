@@ -26,7 +26,7 @@ const DefaultVoice = "alloy"
 // Audio serves the routes. The models are <provider>/<model>; "": the operator
 // configured none, and the route is 501.
 type Audio struct {
-	Gateway       *modelproxy.Gateway
+	Proxy         *modelproxy.Proxy
 	Client        model.AudioClient
 	Catalogue     *model.Catalogue
 	Speech        string
@@ -50,8 +50,8 @@ func (a *Audio) Routes() []httpapi.Raw {
 			"A model of the catalogue that listens can be named; whatever else model is, the operator's choice listens. 501 where there is none.")
 	listen.Uploads, listen.AnswerOf = []string{route.Form}, reflect.TypeFor[Transcript]()
 	return []httpapi.Raw{
-		{Row: speech, Media: "audio/*", Serve: a.speak},
-		{Row: listen, Serve: a.listen},
+		{Row: speech, Media: "audio/*", Serve: a.createSpeech},
+		{Row: listen, Serve: a.createTranscription},
 	}
 }
 
@@ -67,10 +67,10 @@ type SpeechRequest struct {
 	Instructions string   `json:"instructions,omitzero" maxLength:"4096" doc:"How to speak, for models that take it."`
 }
 
-var errMute = fault.New(fault.Unsupported, "speech_not_configured",
+var errNoSpeechModel = fault.New(fault.Unsupported, "speech_not_configured",
 	"No model that speaks is configured on this deployment; its operator can set AGENTD_SPEECH_MODEL.")
 
-func (a *Audio) speak(w http.ResponseWriter, r *http.Request, who authz.Caller) error {
+func (a *Audio) createSpeech(w http.ResponseWriter, r *http.Request, who authz.Caller) error {
 	req, err := httpapi.DecodeBody[SpeechRequest](r)
 	if err != nil {
 		return err
@@ -79,9 +79,9 @@ func (a *Audio) speak(w http.ResponseWriter, r *http.Request, who authz.Caller) 
 		return fault.BadFields(fault.Field{Field: "input", Message: "it is blank"})
 	}
 	if a.Speech == "" {
-		return errMute
+		return errNoSpeechModel
 	}
-	call, err := a.Gateway.Open(r.Context(), who, modelproxy.Ask{Model: a.pick(req.Model, a.Speech, model.TextToSpeech), Source: quota.SourceLLM})
+	call, err := a.Proxy.Open(r.Context(), who, modelproxy.CallParams{Model: a.chooseModel(req.Model, a.Speech, model.TextToSpeech), Source: quota.SourceLLM})
 	if err != nil {
 		return err
 	}
@@ -97,26 +97,26 @@ func (a *Audio) speak(w http.ResponseWriter, r *http.Request, who authz.Caller) 
 	}
 	speech, err := a.Client.Speak(r.Context(), said)
 	if err != nil {
-		return modelproxy.Refusal(err)
+		return modelproxy.AsFault(err)
 	}
 	defer speech.Audio.Close()
 	call.Used(model.Usage{}) // endpoints say nothing of what speaking takes
-	return send(w, speech)
+	return copyAudio(w, speech)
 }
 
-// piece is how much sound is sent at once, at most.
-const piece = 32 << 10
+// chunkSize is how much sound is sent at once, at most.
+const chunkSize = 32 << 10
 
-// send sends sound as it comes. The first of it comes before the header, so that
+// copyAudio sends sound as it comes. The first of it comes before the header, so that
 // what breaks at once is a refusal; what breaks later cuts the connection, so
 // that nobody takes a part for the whole.
-func send(w http.ResponseWriter, speech *model.Speech) error {
-	buf := make([]byte, piece)
+func copyAudio(w http.ResponseWriter, speech *model.Speech) error {
+	buf := make([]byte, chunkSize)
 	out := http.NewResponseController(w)
 	for begun := false; ; {
 		n, err := speech.Audio.Read(buf)
 		if err != nil && !errors.Is(err, io.EOF) {
-			return modelproxy.Refusal(err)
+			return modelproxy.AsFault(err)
 		}
 		if !begun && (n > 0 || err != nil) {
 			if begun = true; n == 0 {
@@ -139,10 +139,10 @@ func send(w http.ResponseWriter, speech *model.Speech) error {
 	}
 }
 
-// pick is the model to ask: the one that was named, if the catalogue lists it
+// chooseModel is the model to ask: the one that was named, if the catalogue lists it
 // for this, or else the operator's choice. Clients name models of other
 // services without asking, and mean whatever there is.
-func (a *Audio) pick(asked, choice string, modality model.Modality) string {
+func (a *Audio) chooseModel(asked, choice string, modality model.Modality) string {
 	if asked == "" {
 		return choice
 	}

@@ -27,7 +27,7 @@ func TestPick(t *testing.T) {
 		"": "chosen", "tts-1": "chosen", "acme/ear": "chosen", "default/chat": "chosen", "chat": "chosen", "voice-2": "chosen", "http://evil": "chosen",
 		"acme/voice-2": "acme/voice-2", "default/voice": "default/voice", "voice": "default/voice",
 	} {
-		if got := a.pick(asked, "chosen", model.TextToSpeech); got != want {
+		if got := a.chooseModel(asked, "chosen", model.TextToSpeech); got != want {
 			t.Errorf("%q asks %s, want %s", asked, got, want)
 		}
 	}

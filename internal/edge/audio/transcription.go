@@ -36,29 +36,29 @@ const (
 )
 
 var (
-	errDeaf = fault.New(fault.Unsupported, "transcription_not_configured",
+	errNoTranscriptionModel = fault.New(fault.Unsupported, "transcription_not_configured",
 		"No model that listens is configured on this deployment; its operator can set AGENTD_TRANSCRIPTION_MODEL.")
-	errForm   = fault.New(fault.UnsupportedMedia, "", "The body must be a form, multipart/form-data with a boundary, that has the sound in its field file.")
-	errBroken = fault.New(fault.Malformed, "", "The form cannot be read: it is no well-formed multipart/form-data.")
+	errNotForm       = fault.New(fault.UnsupportedMedia, "", "The body must be a form, multipart/form-data with a boundary, that has the sound in its field file.")
+	errMalformedForm = fault.New(fault.Malformed, "", "The form cannot be read: it is no well-formed multipart/form-data.")
 )
 
-func (a *Audio) listen(w http.ResponseWriter, r *http.Request, who authz.Caller) error {
+func (a *Audio) createTranscription(w http.ResponseWriter, r *http.Request, who authz.Caller) error {
 	req, named, release, err := readForm(r)
 	if err != nil {
 		return err
 	}
 	defer release()
 	if a.Transcription == "" {
-		return errDeaf
+		return errNoTranscriptionModel
 	}
-	call, err := a.Gateway.Open(r.Context(), who, modelproxy.Ask{Model: a.pick(named, a.Transcription, model.SpeechToText), Source: quota.SourceLLM})
+	call, err := a.Proxy.Open(r.Context(), who, modelproxy.CallParams{Model: a.chooseModel(named, a.Transcription, model.SpeechToText), Source: quota.SourceLLM})
 	if err != nil {
 		return err
 	}
 	req.Target = call.Target()
 	got, err := a.Client.Transcribe(r.Context(), *req)
 	if err != nil {
-		return modelproxy.Refusal(err)
+		return modelproxy.AsFault(err)
 	}
 	call.Used(got.Usage)
 	if req.Verbose {
@@ -72,7 +72,7 @@ func (a *Audio) listen(w http.ResponseWriter, r *http.Request, who authz.Caller)
 func readForm(r *http.Request) (req *model.TranscriptionRequest, named string, release func(), err error) {
 	kind, params, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if kind != "multipart/form-data" || params["boundary"] == "" {
-		return nil, "", nil, errForm
+		return nil, "", nil, errNotForm
 	}
 	data, release, err := httpapi.ReadMessage(r, maxForm)
 	if err != nil {
@@ -96,12 +96,12 @@ func parseForm(data []byte, boundary string) (*model.TranscriptionRequest, strin
 			break
 		}
 		if err != nil || parts == maxParts {
-			return nil, "", errBroken
+			return nil, "", errMalformedForm
 		}
 		if part.FormName() == "file" && !file {
 			file = true
 			if req.File, err = io.ReadAll(part); err != nil {
-				return nil, "", errBroken
+				return nil, "", errMalformedForm
 			}
 			req.Name = media.FileName(part.FileName(), "audio")
 			req.Type, _ = media.Clean(part.Header.Get("Content-Type"))
@@ -109,15 +109,15 @@ func parseForm(data []byte, boundary string) (*model.TranscriptionRequest, strin
 		}
 		text, err := io.ReadAll(io.LimitReader(part, maxField+1))
 		if err != nil {
-			return nil, "", errBroken
+			return nil, "", errMalformedForm
 		}
 		fields[part.FormName()] = string(text)
 	}
-	return req, fields["model"], check(req, fields, file)
+	return req, fields["model"], applyFields(req, fields, file)
 }
 
-// check takes over the fields.
-func check(req *model.TranscriptionRequest, fields map[string]string, file bool) error {
+// applyFields takes over the fields.
+func applyFields(req *model.TranscriptionRequest, fields map[string]string, file bool) error {
 	var wrong []fault.Field
 	add := func(field, message string) { wrong = append(wrong, fault.Field{Field: field, Message: message}) }
 	switch {

@@ -16,8 +16,8 @@ import (
 	"agentd/internal/base/secret"
 	"agentd/internal/base/txn"
 	"agentd/internal/kernel/idempotency"
+	"agentd/internal/store/idempotencysql"
 	"agentd/internal/store/sqldb/sqldbtest"
-	"agentd/internal/store/sqlstore"
 )
 
 // A row that is Attached has its effect once, and answers repetitions from the
@@ -29,7 +29,7 @@ func TestAttached(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keeper := idempotency.NewKeeper(idempotency.Config{Store: sqlstore.NewIdempotency(db), Writer: db, Box: box, Clock: clock.NewFake(), Log: slog.New(slog.DiscardHandler)})
+	keeper := idempotency.NewKeeper(idempotency.Config{Store: idempotencysql.New(db), Writer: db, Box: box, Clock: clock.NewFake(), Log: slog.New(slog.DiscardHandler)})
 	var effects atomic.Int64
 	var wrong atomic.Bool
 	raw := Raw{

@@ -34,15 +34,15 @@ const agentHeader = "X-SVC-Agent-Id"
 type Runs interface {
 	Create(ctx context.Context, who authz.Caller, req run.Request) (*run.Run, error)
 	Get(ctx context.Context, tenant, id string) (*run.Run, error)
-	Cancel(ctx context.Context, tenant, id string) (run.Cancelling, error)
+	Cancel(ctx context.Context, tenant, id string) (run.CancelAnswer, error)
 }
 
 // Agents lists what can be called.
 type Agents interface {
-	// All gives every agent of a tenant that takes runs, in a certain order.
-	All(ctx context.Context, tenant string) ([]Agent, error)
-	// One gives one of them. Errors: fault.NotFound.
-	One(ctx context.Context, tenant, id string) (Agent, error)
+	// List gives every agent of a tenant that takes runs, in a certain order.
+	List(ctx context.Context, tenant string) ([]Agent, error)
+	// Get gives one of them. Errors: fault.NotFound.
+	Get(ctx context.Context, tenant, id string) (Agent, error)
 	// CancelOnDisconnect says whether a run of the agent ends when its caller
 	// goes away.
 	CancelOnDisconnect(ctx context.Context, tenant, id string) bool
@@ -53,20 +53,20 @@ type Agent struct {
 	ID, Name, Description string
 }
 
-// Authorizing is what the pages for people need; *mcp.Service.
-type Authorizing interface {
+// Authorizations is what the pages for people need; *mcp.Service.
+type Authorizations interface {
 	Start(ctx context.Context, state string) (location string, err error)
-	Finish(ctx context.Context, a mcp.Answer) (server string, err error)
+	Finish(ctx context.Context, a mcp.CallbackParams) (server string, err error)
 }
 
 // Server serves the endpoint and the pages.
 type Server struct {
-	Runs    Runs
-	Agents  Agents
-	Log     event.Log
-	Hub     *event.Hub
-	Version string
-	People  Authorizing
+	Runs           Runs
+	Agents         Agents
+	Log            event.Log
+	Hub            *event.Hub
+	Version        string
+	Authorizations Authorizations
 }
 
 // Routes of the endpoint and the pages.
@@ -89,18 +89,18 @@ func (s *Server) Routes() []httpapi.Raw {
 	start.Doc = "The address comes from authorizeMcpServer, or from a run that waits in auth_required; its state says which server of which company."
 	back.Path, back.ID, back.Summary = mcp.CallbackPath, "finishMcpAuthorization", "Take a person back from authorizing an MCP server."
 	return []httpapi.Raw{
-		{Row: post, Serve: s.post, Fail: fail, FailOf: reflect.TypeFor[response]()},
-		{Row: get, Serve: s.listen, Fail: fail, FailOf: reflect.TypeFor[response]()},
-		{Row: start, Serve: s.start},
-		{Row: back, Serve: s.back},
+		{Row: post, Serve: s.handleMessage, Fail: failAsRPC, FailOf: reflect.TypeFor[response]()},
+		{Row: get, Serve: s.openStream, Fail: failAsRPC, FailOf: reflect.TypeFor[response]()},
+		{Row: start, Serve: s.startAuthorization},
+		{Row: back, Serve: s.finishAuthorization},
 	}
 }
 
 // versions are those of the protocol that we speak, the newest first.
 var versions = []string{"2025-11-25", "2025-06-18", "2025-03-26"}
 
-// post answers one message.
-func (s *Server) post(w http.ResponseWriter, r *http.Request, who authz.Caller) error {
+// handleMessage answers one message.
+func (s *Server) handleMessage(w http.ResponseWriter, r *http.Request, who authz.Caller) error {
 	if v := r.Header.Get("Mcp-Protocol-Version"); v != "" && !slices.Contains(versions, v) {
 		return fault.New(fault.Malformed, "", "MCP-Protocol-Version %.20q is not spoken here; there are %s.", v, strings.Join(versions, ", "))
 	}
@@ -108,7 +108,7 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request, who authz.Caller) 
 	if err != nil {
 		return err
 	}
-	req, err := parse(body)
+	req, err := decodeRequest(body)
 	release()
 	if err != nil {
 		return err
@@ -117,7 +117,7 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request, who authz.Caller) 
 		w.WriteHeader(http.StatusAccepted) // a notification, or an answer to what we never ask
 		return nil
 	}
-	agents, err := s.reachable(r, who)
+	agents, err := s.scopeOf(r, who)
 	if err != nil {
 		return err
 	}
@@ -128,22 +128,22 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request, who authz.Caller) 
 	case "ping":
 		result = struct{}{}
 	case "tools/list":
-		result, err = s.list(r.Context(), who, agents)
+		result, err = s.listTools(r.Context(), who, agents)
 	case "tools/call":
-		return s.call(w, r, who, agents, req)
+		return s.callTool(w, r, who, agents, req)
 	default:
 		err = &rpcError{Code: codeNoMethod, Message: "There is no such method here; there are initialize, ping, tools/list and tools/call."}
 	}
-	return reply(w, req.ID, result, err)
+	return writeReply(w, req.ID, result, err)
 }
 
-// reply answers with a result or an error of the message's own.
-func reply(w http.ResponseWriter, id jsontext.Value, result any, err error) error {
+// writeReply answers with a result or an error of the message's own.
+func writeReply(w http.ResponseWriter, id jsontext.Value, result any, err error) error {
 	res := (*response)(nil)
 	if e, ok := err.(*rpcError); ok { //nolint:errorlint // it is ours and never wrapped
-		res = refusal(id, e)
+		res = errorResponse(id, e)
 	} else if err == nil {
-		res, err = answer(id, result)
+		res, err = resultResponse(id, result)
 	}
 	if res == nil || err != nil && res.Error == nil {
 		return err
@@ -151,21 +151,21 @@ func reply(w http.ResponseWriter, id jsontext.Value, result any, err error) erro
 	return httpapi.JSON(w, http.StatusOK, res)
 }
 
-// scoped is which agents a message is about: one, or all of the tenant.
-type scoped struct {
+// agentScope is which agents a message is about: one, or all of the tenant.
+type agentScope struct {
 	one *Agent
 }
 
-func (s *Server) reachable(r *http.Request, who authz.Caller) (scoped, error) {
+func (s *Server) scopeOf(r *http.Request, who authz.Caller) (agentScope, error) {
 	id := r.Header.Get(agentHeader)
 	if id == "" {
-		return scoped{}, nil
+		return agentScope{}, nil
 	}
 	if !ident.Valid(id) {
-		return scoped{}, fault.New(fault.Malformed, "", "The header %s holds no agent's id.", agentHeader)
+		return agentScope{}, fault.New(fault.Malformed, "", "The header %s holds no agent's id.", agentHeader)
 	}
-	g, err := s.Agents.One(r.Context(), who.TenantID, id)
-	return scoped{&g}, err
+	g, err := s.Agents.Get(r.Context(), who.TenantID, id)
+	return agentScope{&g}, err
 }
 
 type serverInfo struct {
@@ -174,7 +174,7 @@ type serverInfo struct {
 	Version string `json:"version"`
 }
 
-type initialized struct {
+type initializeResult struct {
 	ProtocolVersion string         `json:"protocolVersion"`
 	Capabilities    map[string]any `json:"capabilities"`
 	ServerInfo      serverInfo     `json:"serverInfo"`
@@ -192,7 +192,7 @@ func (s *Server) initialize(params jsontext.Value) (any, error) {
 	if !slices.Contains(versions, v) {
 		v = versions[0]
 	}
-	return initialized{
+	return initializeResult{
 		ProtocolVersion: v, Capabilities: map[string]any{"tools": struct{}{}},
 		ServerInfo:   serverInfo{Name: "agentd", Title: "agentd: agents as tools", Version: s.Version},
 		Instructions: "Every tool is an agent. A call runs the agent with a message and gives its answer.",
@@ -206,9 +206,9 @@ func orEmpty(params jsontext.Value) jsontext.Value {
 	return params
 }
 
-// listen keeps a client's stream open.
-func (s *Server) listen(_ http.ResponseWriter, r *http.Request, who authz.Caller) error {
-	if _, err := s.reachable(r, who); err != nil {
+// openStream keeps a client's stream open.
+func (s *Server) openStream(_ http.ResponseWriter, r *http.Request, who authz.Caller) error {
+	if _, err := s.scopeOf(r, who); err != nil {
 		return err
 	}
 	out, err := httpapi.OpenStream(r, httpapi.StreamOptions{Resumable: true})

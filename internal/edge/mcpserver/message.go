@@ -71,18 +71,18 @@ const version2 = "2.0"
 
 var noID = jsontext.Value("null")
 
-func answer(id jsontext.Value, result any) (*response, error) {
+func resultResponse(id jsontext.Value, result any) (*response, error) {
 	text, err := json.Marshal(result)
 	return &response{JSONRPC: version2, ID: id, Result: text}, err
 }
 
-func refusal(id jsontext.Value, e *rpcError) *response {
+func errorResponse(id jsontext.Value, e *rpcError) *response {
 	return &response{JSONRPC: version2, ID: id, Error: e}
 }
 
-// parse reads a message. Errors: fault.Malformed for what is no JSON, or has
+// decodeRequest reads a message. Errors: fault.Malformed for what is no JSON, or has
 // no id; fault.Invalid for what is no message.
-func parse(body []byte) (*request, error) {
+func decodeRequest(body []byte) (*request, error) {
 	req, err := schema.Decode[request](body)
 	if err != nil {
 		return nil, err
@@ -103,15 +103,15 @@ var rpcCodes = map[int]int{
 	http.StatusUnprocessableEntity: codeInvalidRequest,
 }
 
-// fail renders what is refused before a message is looked at as a JSON-RPC
+// failAsRPC renders what is refused before a message is looked at as a JSON-RPC
 // error (behaviours section 21).
-func fail(w http.ResponseWriter, r *http.Request, status int, e *fault.Error) {
+func failAsRPC(w http.ResponseWriter, r *http.Request, status int, e *fault.Error) {
 	code := rpcCodes[status]
 	if code == 0 {
 		code = codeInternal
 	}
 	httpapi.RefusalHeaders(w, status, e)
-	_ = httpapi.JSON(w, status, refusal(noID, &rpcError{ // our own type always encodes
+	_ = httpapi.JSON(w, status, errorResponse(noID, &rpcError{ // our own type always encodes
 		Code: code, Message: e.Detail, Data: &errorData{Code: e.Code, CorrelationID: httpapi.RequestID(r.Context())},
 	}))
 }

@@ -23,7 +23,7 @@ func TestParse(t *testing.T) {
 		`{"jsonrpc":"2.0","id":1,"method":7}`: fault.Invalid,
 		`[]`:                                  fault.Invalid,
 	} {
-		_, err := parse([]byte(text))
+		_, err := decodeRequest([]byte(text))
 		if (err == nil) != (kind == 0) || err != nil && !fault.Is(err, kind) {
 			t.Errorf("%s: %v", text, err)
 		}
@@ -36,7 +36,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"jsonrpc":"2.0","id":1e400,"method":"tools/call","params":{"name":"x","arguments":{"message":"y"}}}`))
 	f.Add([]byte(`{"jsonrpc":"2.0","id":"\ud83d\ude00","method":""}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		req, err := parse(body)
+		req, err := decodeRequest(body)
 		if err != nil {
 			if e := fault.From(err); e.Kind != fault.Malformed && e.Kind != fault.Invalid {
 				t.Errorf("%q: %v", body, err)
@@ -46,7 +46,7 @@ func FuzzParse(f *testing.F) {
 		var in callParams
 		_ = json.Unmarshal(orEmpty(req.Params), &in) // it may be anything
 		if len(req.ID) > 0 {
-			res, err := answer(req.ID, struct{}{})
+			res, err := resultResponse(req.ID, struct{}{})
 			if err != nil {
 				t.Fatalf("%q: %v", body, err)
 			}

@@ -34,19 +34,19 @@ type toolInfo struct {
 
 var inputSchema = jsontext.Value(`{"type":"object","properties":{"message":{"type":"string","minLength":1,"description":"What the agent is asked."}},"required":["message"]}`)
 
-// named is an agent under the name of its tool.
-type named struct {
+// agentTool is an agent under the name of its tool.
+type agentTool struct {
 	Agent
 	tool string
 }
 
-// tools names the agents. Agents of one name get the ends of their ids behind
+// namedAgents names the agents. Agents of one name get the ends of their ids behind
 // it, so that no name depends on the order.
-func (s *Server) tools(ctx context.Context, tenant string, scope scoped) ([]named, error) {
+func (s *Server) namedAgents(ctx context.Context, tenant string, scope agentScope) ([]agentTool, error) {
 	if scope.one != nil {
-		return []named{{*scope.one, mcp.ToolName(scope.one.Name)}}, nil
+		return []agentTool{{*scope.one, mcp.ToolName(scope.one.Name)}}, nil
 	}
-	all, err := s.Agents.All(ctx, tenant)
+	all, err := s.Agents.List(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}
@@ -54,20 +54,20 @@ func (s *Server) tools(ctx context.Context, tenant string, scope scoped) ([]name
 	for _, g := range all {
 		wanted[mcp.ToolName(g.Name)]++
 	}
-	list := make([]named, 0, len(all))
+	list := make([]agentTool, 0, len(all))
 	for _, g := range all {
 		name := mcp.ToolName(g.Name)
 		if wanted[name] > 1 {
 			suffix := "_" + g.ID[len(g.ID)-8:]
 			name = name[:min(len(name), 64-len(suffix))] + suffix
 		}
-		list = append(list, named{g, name})
+		list = append(list, agentTool{g, name})
 	}
 	return list, nil
 }
 
-func (s *Server) list(ctx context.Context, who authz.Caller, scope scoped) (any, error) {
-	all, err := s.tools(ctx, who.TenantID, scope)
+func (s *Server) listTools(ctx context.Context, who authz.Caller, scope agentScope) (any, error) {
+	all, err := s.namedAgents(ctx, who.TenantID, scope)
 	if err != nil {
 		return nil, err
 	}
@@ -105,23 +105,23 @@ type content struct {
 	Text string `json:"text"`
 }
 
-func said(text string, failed bool) *callResult {
+func textResult(text string, failed bool) *callResult {
 	return &callResult{Content: []content{{"text", text}}, IsError: failed}
 }
 
-// call runs an agent and answers when the run has ended, or waits for a
+// callTool runs an agent and answers when the run has ended, or waits for a
 // person. A client that takes event streams gets one, with the progress that
 // it asks for.
-func (s *Server) call(w http.ResponseWriter, r *http.Request, who authz.Caller, scope scoped, req *request) error {
+func (s *Server) callTool(w http.ResponseWriter, r *http.Request, who authz.Caller, scope agentScope, req *request) error {
 	if err := who.Check(authz.Developer, "runs:create"); err != nil {
 		return err
 	}
-	in, agent, err := s.called(r.Context(), who, scope, req.Params)
+	in, agent, err := s.findTool(r.Context(), who, scope, req.Params)
 	if err != nil {
-		return reply(w, req.ID, nil, err)
+		return writeReply(w, req.ID, nil, err)
 	}
 	if strings.TrimSpace(in.Arguments.Message) == "" {
-		return reply(w, req.ID, said("The argument message is required: what the agent is asked.", true), nil)
+		return writeReply(w, req.ID, textResult("The argument message is required: what the agent is asked.", true), nil)
 	}
 	start, err := runRequest(agent.ID, in.Arguments.Message)
 	if err != nil {
@@ -132,12 +132,12 @@ func (s *Server) call(w http.ResponseWriter, r *http.Request, who authz.Caller, 
 	if err != nil {
 		sub.Close()
 		if e := fault.From(err); e.Kind == fault.Conflict || e.Kind == fault.Limited || e.Kind == fault.Forbidden {
-			return reply(w, req.ID, said(e.Detail, true), nil)
+			return writeReply(w, req.ID, textResult(e.Detail, true), nil)
 		}
 		return err
 	}
 	w.Header().Set("X-Run-Id", made.RunID)
-	c := &calling{s: s, who: who, agent: agent, made: made, sub: sub, id: req.ID, token: in.Meta.ProgressToken}
+	c := &toolCall{s: s, who: who, agent: agent, made: made, sub: sub, id: req.ID, token: in.Meta.ProgressToken}
 	if strings.Contains(strings.ToLower(r.Header.Get("Accept")), "text/event-stream") {
 		return c.stream(r)
 	}
@@ -145,16 +145,16 @@ func (s *Server) call(w http.ResponseWriter, r *http.Request, who authz.Caller, 
 	if err != nil {
 		return err
 	}
-	return reply(w, req.ID, result, nil)
+	return writeReply(w, req.ID, result, nil)
 }
 
-// called reads the parameters of a call and finds its agent. Errors: *rpcError
+// findTool reads the parameters of a call and finds its agent. Errors: *rpcError
 // for what is wrong with them.
-func (s *Server) called(ctx context.Context, who authz.Caller, scope scoped, params jsontext.Value) (in callParams, agent Agent, err error) {
+func (s *Server) findTool(ctx context.Context, who authz.Caller, scope agentScope, params jsontext.Value) (in callParams, agent Agent, err error) {
 	if json.Unmarshal(orEmpty(params), &in) != nil {
 		return in, agent, &rpcError{Code: codeInvalidParams, Message: "The parameters of tools/call cannot be read: name and arguments.message are strings."}
 	}
-	all, err := s.tools(ctx, who.TenantID, scope)
+	all, err := s.namedAgents(ctx, who.TenantID, scope)
 	if err != nil {
 		return in, agent, err
 	}
@@ -174,8 +174,8 @@ func runRequest(agentID, message string) (run.Request, error) {
 	}, err
 }
 
-// calling is a call that is under way.
-type calling struct {
+// toolCall is a call that is under way.
+type toolCall struct {
 	s     *Server
 	who   authz.Caller
 	agent Agent
@@ -187,24 +187,24 @@ type calling struct {
 
 var errUnfinished = errors.New("mcpserver: the run's events ended before the run")
 
-// waits are the events of a run that goes on only when somebody does
+// waitingEvents are the events of a run that goes on only when somebody does
 // something, with what that is.
-var waits = map[string]string{
+var waitingEvents = map[string]string{
 	run.Paused.EventName():           "waits for an answer or to be resumed",
 	run.AwaitingApproval.EventName(): "waits for a tool call to be approved",
 	run.AuthRequired.EventName():     "waits for an MCP server to be authorized",
 }
 
 // follow gives the call's result once there is one.
-func (c *calling) follow(ctx context.Context, progress func(step int)) (*callResult, error) {
+func (c *toolCall) follow(ctx context.Context, progress func(step int)) (*callResult, error) {
 	steps := 0
 	follower := event.Follower{Log: c.s.Log, Hub: c.s.Hub}
 	for e, err := range follower.FollowNew(ctx, c.who.TenantID, c.sub) {
 		if err != nil {
 			return nil, err
 		}
-		if why := waits[e.Name]; why != "" {
-			return c.meta(said(fmt.Sprintf("The run %s %s. It goes on after that, and GET /api/v1/runs/%s has its answer.", c.made.RunID, why, c.made.RunID), true), strings.TrimPrefix(e.Name, "run.")), nil
+		if why := waitingEvents[e.Name]; why != "" {
+			return c.meta(textResult(fmt.Sprintf("The run %s %s. It goes on after that, and GET /api/v1/runs/%s has its answer.", c.made.RunID, why, c.made.RunID), true), strings.TrimPrefix(e.Name, "run.")), nil
 		}
 		if e.Name == "step.completed" {
 			steps++
@@ -220,12 +220,12 @@ func (c *calling) follow(ctx context.Context, progress func(step int)) (*callRes
 	return nil, errUnfinished
 }
 
-func (c *calling) meta(r *callResult, status string) *callResult {
+func (c *toolCall) meta(r *callResult, status string) *callResult {
 	r.Meta = map[string]any{"run_id": c.made.RunID, "status": status}
 	return r
 }
 
-func (c *calling) ended(ctx context.Context, final event.Event) (*callResult, error) {
+func (c *toolCall) ended(ctx context.Context, final event.Event) (*callResult, error) {
 	r, ok := final.Result.(*run.Run)
 	if !ok {
 		var err error
@@ -240,18 +240,18 @@ func (c *calling) ended(ctx context.Context, final event.Event) (*callResult, er
 		}
 	}
 	if r.Status == run.Completed {
-		return c.meta(said(out.Text, false), string(r.Status)), nil
+		return c.meta(textResult(out.Text, false), string(r.Status)), nil
 	}
 	text := "The run ended as " + string(r.Status) + "."
 	if r.Error != nil {
 		text = *r.Error
 	}
-	return c.meta(said(text, true), string(r.Status)), nil
+	return c.meta(textResult(text, true), string(r.Status)), nil
 }
 
 // stream answers with an event stream, which survives runs that are longer
 // than what proxies wait for a silent answer.
-func (c *calling) stream(r *http.Request) error {
+func (c *toolCall) stream(r *http.Request) error {
 	out, err := httpapi.OpenStream(r, httpapi.StreamOptions{})
 	if err != nil {
 		c.sub.Close()
@@ -274,10 +274,10 @@ func (c *calling) stream(r *http.Request) error {
 	}
 	if err != nil {
 		out.Failed(err)
-		send(refusal(c.id, &rpcError{Code: codeInternal, Message: "The answer broke off on our side; the run " + c.made.RunID + " goes on."}))
+		send(errorResponse(c.id, &rpcError{Code: codeInternal, Message: "The answer broke off on our side; the run " + c.made.RunID + " goes on."}))
 		return nil
 	}
-	res, err := answer(c.id, result)
+	res, err := resultResponse(c.id, result)
 	if err != nil {
 		return err
 	}
@@ -287,7 +287,7 @@ func (c *calling) stream(r *http.Request) error {
 
 // left handles a client that went away: its run goes on, unless the agent's
 // policy says otherwise (decisions.md D10).
-func (c *calling) left(ctx context.Context) {
+func (c *toolCall) left(ctx context.Context) {
 	if c.s.Agents.CancelOnDisconnect(ctx, c.who.TenantID, c.agent.ID) {
 		_, _ = c.s.Runs.Cancel(ctx, c.who.TenantID, c.made.RunID) // it may have ended meanwhile
 	}

@@ -78,18 +78,18 @@ func chatPart(p jsontext.Value) (text string, is bool, err error) {
 		Text    string `json:"text"`
 		Refusal string `json:"refusal"`
 		Image   struct {
-			URL start `json:"url"`
+			URL textPrefix `json:"url"`
 		} `json:"image_url"`
 		Audio struct {
-			Data   start `json:"data"`
-			Format start `json:"format"`
+			Data   textPrefix `json:"data"`
+			Format textPrefix `json:"format"`
 		} `json:"input_audio"`
 		File struct {
-			Data start `json:"file_data"`
+			Data textPrefix `json:"file_data"`
 		} `json:"file"`
 	}
 	if p.Kind() != '{' || json.Unmarshal(p, &part) != nil || part.Type == "" {
-		return "", false, cmp.Or(wrongPart(p), errPart)
+		return "", false, cmp.Or(partShapeError(p), errPart)
 	}
 	switch part.Type {
 	case "text", "input_text":
@@ -97,7 +97,7 @@ func chatPart(p jsontext.Value) (text string, is bool, err error) {
 	case "refusal":
 		return part.Refusal, true, nil
 	case "image_url":
-		if !isPicture(string(part.Image.URL)) {
+		if !isImageURL(string(part.Image.URL)) {
 			return "", false, errImage
 		}
 	case "input_audio":
@@ -112,8 +112,8 @@ func chatPart(p jsontext.Value) (text string, is bool, err error) {
 	return "", false, nil
 }
 
-// wrongPart is what to say of a part whose members are of the wrong kinds.
-func wrongPart(p jsontext.Value) error {
+// partShapeError is what to say of a part whose members are of the wrong kinds.
+func partShapeError(p jsontext.Value) error {
 	var kind struct {
 		Type jsontext.Value `json:"type"`
 	}
@@ -129,11 +129,11 @@ func wrongPart(p jsontext.Value) error {
 	return nil
 }
 
-// start is how a text begins that may be megabytes long.
-type start string
+// textPrefix is how a text begins that may be megabytes long.
+type textPrefix string
 
 // UnmarshalJSONFrom implements json.UnmarshalerFrom.
-func (s *start) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+func (s *textPrefix) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	v, err := dec.ReadValue()
 	if err != nil {
 		return err
@@ -145,11 +145,11 @@ func (s *start) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	if bytes.IndexByte(head, '\\') >= 0 { // PHP writes https:\/\/
 		head = jsontext.Value(unquote(v))
 	}
-	*s = start(head)
+	*s = textPrefix(head)
 	return nil
 }
 
-func isPicture(url string) bool {
+func isImageURL(url string) bool {
 	return strings.HasPrefix(url, "https://") || strings.HasPrefix(url, "http://") || strings.HasPrefix(url, "data:")
 }
 

@@ -70,14 +70,14 @@ type EmbeddingUsage struct {
 
 // Embeddings serves the embeddings shape with the operator's embedding model.
 type Embeddings struct {
-	Model   model.Embedder // nil: none is configured
-	Target  model.Target   // what use of it is counted as
-	Gateway *modelproxy.Gateway
+	Model  model.Embedder // nil: none is configured
+	Target model.Target   // what use of it is counted as
+	Proxy  *modelproxy.Proxy
 }
 
 // Routes of the embeddings shape.
 func (e *Embeddings) Routes() []httpapi.Raw {
-	return shaped([]httpapi.Raw{{
+	return openAIRoutes([]httpapi.Raw{{
 		Row: route.Row{
 			Method: "POST", Path: "/v1/embeddings", ID: "createEmbedding", Tag: "OpenAI-Compat",
 			Scopes: []authz.Scope{"runs:create"}, Role: authz.Developer, Repeats: true, Outside: true, Errors: []int{422, 429, 501, 503},
@@ -104,7 +104,7 @@ func (e *Embeddings) Create(w http.ResponseWriter, r *http.Request, who authz.Ca
 		return fault.New(fault.Unsupported, "embedding_unavailable", "No embedding model is configured on this deployment.")
 	}
 	job := newEmbedJob(e.Model, texts)
-	call, err := e.Gateway.OpenTarget(r.Context(), who, e.Target, quota.SourceEmbeddings)
+	call, err := e.Proxy.OpenTarget(r.Context(), who, e.Target, quota.SourceEmbeddings)
 	if err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func (e *Embeddings) Create(w http.ResponseWriter, r *http.Request, who authz.Ca
 		call.Used(model.Usage{InputTokens: job.tokens})
 	}
 	if err != nil {
-		if f := fault.From(err); f != nil && f.RetryAfter == 0 && !job.away {
+		if f := fault.From(err); f != nil && f.RetryAfter == 0 && !job.unreachable {
 			w.Header().Set("X-Should-Retry", "false") // the same texts would fail again
 		}
 		return err
@@ -122,16 +122,16 @@ func (e *Embeddings) Create(w http.ResponseWriter, r *http.Request, who authz.Ca
 	return nil
 }
 
-const tokensInstead = "expected a text: what is already tokens cannot be read, because the tokens are another model's"
+const errTokenInput = "expected a text: what is already tokens cannot be read, because the tokens are another model's"
 
 // texts gives the inputs, uncut.
 func (r *EmbeddingRequest) texts() ([]string, error) {
-	var wrong complaints
+	var wrong fieldErrors
 	var texts []string
 	take := func(field string, v jsontext.Value) {
 		switch {
 		case v.Kind() == '0' || v.Kind() == '[':
-			wrong.add(field, tokensInstead)
+			wrong.add(field, errTokenInput)
 		case v.Kind() != '"':
 			wrong.add(field, "expected a text")
 		case len(v) == len(`""`):
@@ -149,7 +149,7 @@ func (r *EmbeddingRequest) texts() ([]string, error) {
 			return nil, err
 		}
 		i := 0
-		for ; dec.PeekKind() != ']' && i <= maxInputs && len(wrong) <= mostListed; i++ {
+		for ; dec.PeekKind() != ']' && i <= maxInputs && len(wrong) <= maxListed; i++ {
 			v, err := dec.ReadValue()
 			if err != nil {
 				return nil, err

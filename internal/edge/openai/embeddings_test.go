@@ -69,7 +69,7 @@ func (s *embedStub) serve(t *testing.T, e *Embeddings) string {
 }
 
 func (s *embedStub) embeddings() *Embeddings {
-	return &Embeddings{Model: s, Gateway: &modelproxy.Gateway{Plans: s}, Target: model.Target{Provider: "default", Model: "sim-embedding", Price: &model.Price{Input: 1}}}
+	return &Embeddings{Model: s, Proxy: &modelproxy.Proxy{Plans: s}, Target: model.Target{Provider: "default", Model: "sim-embedding", Price: &model.Price{Input: 1}}}
 }
 
 func embed(t *testing.T, url, body string, header ...string) (*http.Response, []byte) {
@@ -232,8 +232,8 @@ func TestEmbeddingsGoRoundBadTexts(t *testing.T) {
 		"first-bad": {n: 96, refuse: refusing(400, "text 0"), done: 95, mostCall: 16},
 		"some-bad":  {n: 300, refuse: refusing(422, "text 5", "text 6", "text 200", "text 299"), done: 296, mostCall: 60},
 		"500":       {n: 96, refuse: refusing(500, "text 40"), done: 95, mostCall: 16},
-		"all-bad":   {n: 2048, refuse: func(texts []string) error { return badInput(texts...) }, mostCall: mostInVain},
-		"half-bad": {n: 2048, done: -1, mostCall: 3 * mostFailed, refuse: func(texts []string) error {
+		"all-bad":   {n: 2048, refuse: func(texts []string) error { return badInput(texts...) }, mostCall: maxFailuresInRow},
+		"half-bad": {n: 2048, done: -1, mostCall: 3 * maxFailures, refuse: func(texts []string) error {
 			if i := slices.IndexFunc(texts, func(s string) bool { return strings.HasSuffix(s, "3") }); i >= 0 {
 				return badInput(texts[i])
 			}

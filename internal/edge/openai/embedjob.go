@@ -19,27 +19,27 @@ import (
 const (
 	batchTexts = 96      // in a call
 	batchChars = 256_000 // in a call of several
-	// mostInVain is how many calls in a row may fail, each about half of the
+	// maxFailuresInRow is how many calls in a row may fail, each about half of the
 	// texts of the one before, until the endpoint counts as not working. It
 	// finds a bad text or two among batchTexts.
-	mostInVain = 12
-	// mostFailed is how many calls of a request may fail.
-	mostFailed = 64
+	maxFailuresInRow = 12
+	// maxFailures is how many calls of a request may fail.
+	maxFailures = 64
 )
 
 // embedJob embeds texts in as few calls as it can. Where a call fails for what
 // is in it, its halves are tried, so that a text which the model does not take
 // costs no other its vector.
 type embedJob struct {
-	embedder model.Embedder
-	texts    []string
-	outcomes []outcome
-	tokens   int   // of all calls that succeeded
-	done     int   // texts that have a vector
-	failed   int   // calls
-	inVain   int   // calls since the last that succeeded
-	last     error // of a call
-	away     bool  // the endpoint is not reached, or will not serve us now
+	embedder      model.Embedder
+	texts         []string
+	outcomes      []outcome
+	tokens        int   // of all calls that succeeded
+	done          int   // texts that have a vector
+	failed        int   // calls
+	failuresInRow int   // calls since the last that succeeded
+	lastErr       error // of a call
+	unreachable   bool  // the endpoint is not reached, or will not serve us now
 }
 
 // outcome is what became of a text.
@@ -79,11 +79,11 @@ func (j *embedJob) run(ctx context.Context) error {
 		return nil
 	}
 	detail := "The embedding model gave no vector."
-	if e, ok := errors.AsType[*model.Error](j.last); ok {
+	if e, ok := errors.AsType[*model.Error](j.lastErr); ok {
 		detail += " " + e.Detail
 	}
-	f := fault.New(fault.Unavailable, "embedding_failed", "%s", detail).Because(j.last)
-	if told := fault.From(modelproxy.Refusal(j.last)); told != nil {
+	f := fault.New(fault.Unavailable, "embedding_failed", "%s", detail).Because(j.lastErr)
+	if told := fault.From(modelproxy.AsFault(j.lastErr)); told != nil {
 		f.RetryAfter = told.RetryAfter
 	}
 	return f
@@ -91,7 +91,7 @@ func (j *embedJob) run(ctx context.Context) error {
 
 // embed embeds some of the texts in one call, or its halves in theirs.
 func (j *embedJob) embed(ctx context.Context, from, to int) error {
-	if j.given(from, to) {
+	if j.givenUp(from, to) {
 		return nil
 	}
 	got, err := j.embedder.Embed(ctx, j.texts[from:to])
@@ -101,18 +101,18 @@ func (j *embedJob) embed(ctx context.Context, from, to int) error {
 	if err == nil && len(got.Vectors) != to-from {
 		err = errVectors
 	}
-	if err == nil && !j.fits(got.Vectors[0]) {
+	if err == nil && !j.sameLength(got.Vectors[0]) {
 		err = errLength
 	}
 	if err == nil {
-		j.take(from, got)
+		j.store(from, got)
 		return nil
 	}
-	j.last = err
+	j.lastErr = err
 	j.failed++
-	j.inVain++
-	j.away = j.away || !blames(err)
-	if to-from == 1 || j.away {
+	j.failuresInRow++
+	j.unreachable = j.unreachable || !inputMayBeCause(err)
+	if to-from == 1 || j.unreachable {
 		j.fail(from, to)
 		return nil
 	}
@@ -128,19 +128,19 @@ var (
 	errLength  = &model.Error{Code: "model_error", Status: http.StatusOK, Detail: "It sent vectors of different lengths."}
 )
 
-// given says that the texts are given up, and that they are noted as such.
-func (j *embedJob) given(from, to int) bool {
-	if !j.away && j.failed < mostFailed && j.inVain < mostInVain {
+// givenUp says that the texts are given up, and that they are noted as such.
+func (j *embedJob) givenUp(from, to int) bool {
+	if !j.unreachable && j.failed < maxFailures && j.failuresInRow < maxFailuresInRow {
 		return false
 	}
 	j.fail(from, to)
 	return true
 }
 
-// blames says whether a failed call may have failed for the texts in it. Not
+// inputMayBeCause says whether a failed call may have failed for the texts in it. Not
 // all endpoints say so with a 400: there are some that answer 500 to a text
 // that is too long for them.
-func blames(err error) bool {
+func inputMayBeCause(err error) bool {
 	e, ok := errors.AsType[*model.Error](err)
 	if !ok {
 		return false
@@ -152,13 +152,13 @@ func blames(err error) bool {
 	return false
 }
 
-// fits says whether a vector is as long as those that there are.
-func (j *embedJob) fits(vector []float32) bool {
+// sameLength says whether a vector is as long as those that there are.
+func (j *embedJob) sameLength(vector []float32) bool {
 	first := slices.IndexFunc(j.outcomes, func(o outcome) bool { return o.vector != nil })
 	return first < 0 || len(j.outcomes[first].vector) == len(vector)
 }
 
-func (j *embedJob) take(from int, got model.Embedded) {
+func (j *embedJob) store(from int, got model.Embedded) {
 	all := 0
 	for i := range got.Vectors {
 		all += runes(j.texts[from+i])
@@ -172,12 +172,12 @@ func (j *embedJob) take(from int, got model.Embedded) {
 	}
 	j.tokens += got.Tokens
 	j.done += len(got.Vectors)
-	j.inVain = 0
+	j.failuresInRow = 0
 }
 
 func (j *embedJob) fail(from, to int) {
 	why := "The embedding model does not answer."
-	if e, ok := errors.AsType[*model.Error](j.last); ok {
+	if e, ok := errors.AsType[*model.Error](j.lastErr); ok {
 		why = cmp.Or(e.Detail, why)
 	}
 	for i := from; i < to; i++ {

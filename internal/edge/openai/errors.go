@@ -32,24 +32,24 @@ func newEnvelope(e *fault.Error) Envelope {
 		body.Param = &e.Fields[0].Field
 	}
 	if len(e.Fields) > 1 { // the envelope has no place for a list
-		body.Message = listed(e.Fields)
+		body.Message = joinFields(e.Fields)
 	}
 	return Envelope{body}
 }
 
-// mostListed is how many wrong fields one sentence takes.
-const mostListed = 5
+// maxListed is how many wrong fields one sentence takes.
+const maxListed = 5
 
-func listed(fields []fault.Field) string {
+func joinFields(fields []fault.Field) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d of the request's fields cannot be accepted. ", len(fields))
-	for i, f := range fields[:min(len(fields), mostListed)] {
+	for i, f := range fields[:min(len(fields), maxListed)] {
 		if i > 0 {
 			b.WriteString("; ")
 		}
 		fmt.Fprintf(&b, "%s: %s", f.Field, f.Message)
 	}
-	if len(fields) > mostListed {
+	if len(fields) > maxListed {
 		b.WriteString("; …")
 	}
 	return b.String()
@@ -62,13 +62,13 @@ func encodeEnvelope(e *fault.Error) ([]byte, error) {
 // Fail renders a refusal in the chat envelope.
 func Fail(w http.ResponseWriter, _ *http.Request, status int, e *fault.Error) {
 	httpapi.RefusalHeaders(w, status, e)
-	once(w, status)
+	suppressRetry(w, status)
 	_ = httpapi.JSON(w, status, newEnvelope(e)) // our own type always encodes
 }
 
-// once tells OpenAI's clients not to repeat what they would repeat otherwise, of
+// suppressRetry tells OpenAI's clients not to repeat what they would repeat otherwise, of
 // a state that waiting does not change.
-func once(w http.ResponseWriter, status int) {
+func suppressRetry(w http.ResponseWriter, status int) {
 	if status == http.StatusConflict || status == http.StatusNotImplemented {
 		w.Header().Set("X-Should-Retry", "false")
 	}

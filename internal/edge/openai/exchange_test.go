@@ -125,9 +125,9 @@ func (s *stage) Get(_ context.Context, _, id string) (*run.Run, error) {
 }
 
 // Cancel implements Runs.
-func (s *stage) Cancel(_ context.Context, _, id string) (run.Cancelling, error) {
+func (s *stage) Cancel(_ context.Context, _, id string) (run.CancelAnswer, error) {
 	s.canceled <- id
-	return run.Cancelling{Cancelled: true, RunID: id}, nil
+	return run.CancelAnswer{Cancelled: true, RunID: id}, nil
 }
 
 // Spec implements run.Agents.

@@ -17,7 +17,7 @@ import (
 type Runs interface {
 	Create(ctx context.Context, who authz.Caller, req run.Request) (*run.Run, error)
 	Get(ctx context.Context, tenant, id string) (*run.Run, error)
-	Cancel(ctx context.Context, tenant, id string) (run.Cancelling, error)
+	Cancel(ctx context.Context, tenant, id string) (run.CancelAnswer, error)
 }
 
 // Models lists what can be named as a model.
@@ -50,7 +50,7 @@ func (c *Chat) Completions(w http.ResponseWriter, r *http.Request, who authz.Cal
 	if err != nil {
 		if made, err = c.doneBefore(w, r, who, err); err != nil {
 			if fault.Is(err, fault.NotFound) {
-				return noModel(req.Model)
+				return modelNotFound(req.Model)
 			}
 			return err
 		}
@@ -120,7 +120,7 @@ func readChat(r *http.Request) (*ChatRequest, run.Request, error) {
 		return nil, start, err
 	}
 	if !ident.Valid(start.AgentID) {
-		return nil, start, noModel(req.Model)
+		return nil, start, modelNotFound(req.Model)
 	}
 	start.RunID, start.Answer = ident.New(), place
 	return req, start, nil

@@ -45,11 +45,11 @@ func (c *Chat) Model(w http.ResponseWriter, r *http.Request, who authz.Caller) e
 	name := r.PathValue("model")
 	id := strings.TrimPrefix(name, agentPrefix)
 	if !ident.Valid(id) {
-		return noModel(name)
+		return modelNotFound(name)
 	}
 	m, err := c.Models.Model(r.Context(), who.TenantID, id)
 	if fault.Is(err, fault.NotFound) {
-		return noModel(name)
+		return modelNotFound(name)
 	}
 	if err != nil {
 		return err
@@ -57,7 +57,7 @@ func (c *Chat) Model(w http.ResponseWriter, r *http.Request, who authz.Caller) e
 	return httpapi.JSON(w, http.StatusOK, m)
 }
 
-func noModel(name string) error {
+func modelNotFound(name string) error {
 	return fault.New(fault.NotFound, "model_not_found",
 		"There is no agent %q in this company; a model is an agent's id, or agent/ and the id. GET /v1/models lists them.", name)
 }

@@ -21,11 +21,11 @@ import (
 	"agentd/internal/kernel/quota"
 )
 
-// Proxy passes chat completions on to models (behaviours.md section 31): the same
+// ChatProxy passes chat completions on to models (behaviours.md section 31): the same
 // shape as POST /v1/chat/completions, but what is named is a model, and no run is
 // made.
-type Proxy struct {
-	Gateway *modelproxy.Gateway
+type ChatProxy struct {
+	Proxy *modelproxy.Proxy
 }
 
 // ProxyRequest is what is looked at of POST /api/v1/llm/chat/completions. All of
@@ -40,7 +40,7 @@ type ProxyRequest struct {
 }
 
 // Routes of the proxy.
-func (p *Proxy) Routes() []httpapi.Raw {
+func (p *ChatProxy) Routes() []httpapi.Raw {
 	return []httpapi.Raw{{
 		Row: route.Row{
 			Method: "POST", Path: "/api/v1/llm/chat/completions", ID: "llmChatCompletion", Tag: "Providers",
@@ -53,7 +53,7 @@ func (p *Proxy) Routes() []httpapi.Raw {
 			BodyOf:   reflect.TypeFor[ProxyRequest](),
 			AnswerOf: reflect.TypeFor[map[string]any](),
 		},
-		In:    reflect.TypeFor[modelproxy.CountedFor](),
+		In:    reflect.TypeFor[modelproxy.Attribution](),
 		Fail:  failBoth,
 		Serve: p.Completions,
 	}}
@@ -64,13 +64,13 @@ func failBoth(w http.ResponseWriter, r *http.Request, status int, e *fault.Error
 	both := *e
 	both.Extra = map[string]any{"error": newEnvelope(e).Error}
 	maps.Copy(both.Extra, e.Extra)
-	once(w, status)
+	suppressRetry(w, status)
 	httpapi.Problem(w, r, status, &both)
 }
 
 // Completions answers POST /api/v1/llm/chat/completions.
-func (p *Proxy) Completions(w http.ResponseWriter, r *http.Request, who authz.Caller) error {
-	counted, err := httpapi.Params[modelproxy.CountedFor](r)
+func (p *ChatProxy) Completions(w http.ResponseWriter, r *http.Request, who authz.Caller) error {
+	counted, err := httpapi.Params[modelproxy.Attribution](r)
 	if err != nil {
 		return err
 	}
@@ -78,25 +78,25 @@ func (p *Proxy) Completions(w http.ResponseWriter, r *http.Request, who authz.Ca
 	if err != nil {
 		return err
 	}
-	ask := modelproxy.Ask{Source: quota.SourceLLM, AgentID: counted.AgentID}
+	ask := modelproxy.CallParams{Source: quota.SourceLLM, AgentID: counted.AgentID}
 	f, err := readForward(body, &ask)
 	if err != nil {
 		return err
 	}
-	call, err := p.Gateway.Open(r.Context(), who, ask)
+	call, err := p.Proxy.Open(r.Context(), who, ask)
 	if err != nil {
 		return err
 	}
-	a := passage{w: w, r: r, call: call, stream: f.Stream}
-	other, err := call.Forward(r.Context(), f, a.pass)
+	a := proxiedAnswer{w: w, r: r, call: call, stream: f.Stream}
+	other, err := call.Forward(r.Context(), f, a.write)
 	if other != nil && err == nil {
 		err = a.render(other, f.Usage)
 	}
-	return a.end(err)
+	return a.finish(err)
 }
 
 // readForward checks a request and finds the parts of it that change on the way.
-func readForward(body []byte, ask *modelproxy.Ask) (f model.Forward, err error) {
+func readForward(body []byte, ask *modelproxy.CallParams) (f model.Forward, err error) {
 	if err := schema.Of[ProxyRequest]().Check(body, false); err != nil {
 		return f, err
 	}
@@ -107,13 +107,13 @@ func readForward(body []byte, ask *modelproxy.Ask) (f model.Forward, err error) 
 		name, _ := dec.ReadToken()
 		switch name.String() {
 		case "model":
-			f.Model = value(dec)
+			f.Model = valueSpan(dec)
 			ask.Model = unquote(body[f.Model.From:f.Model.To])
 		case "stream":
 			on, _ := dec.ReadToken()
 			f.Stream = on.Kind() == 't'
 		case "stream_options":
-			f.Options = value(dec)
+			f.Options = valueSpan(dec)
 			f.Usage = includeUsage(body[f.Options.From:f.Options.To])
 		default:
 			_ = dec.SkipValue()
@@ -122,15 +122,15 @@ func readForward(body []byte, ask *modelproxy.Ask) (f model.Forward, err error) 
 	return f, nil
 }
 
-// value passes over a value and says where it stands.
-func value(dec *jsontext.Decoder) model.Span {
+// valueSpan passes over a value and says where it stands.
+func valueSpan(dec *jsontext.Decoder) model.Span {
 	v, _ := dec.ReadValue()
 	to := int(dec.InputOffset())
 	return model.Span{From: to - len(v), To: to}
 }
 
-// passage is the way of one answer to its caller.
-type passage struct {
+// proxiedAnswer is the way of one answer to its caller.
+type proxiedAnswer struct {
 	w      http.ResponseWriter
 	r      *http.Request
 	call   *modelproxy.Call
@@ -140,8 +140,8 @@ type passage struct {
 
 var doneEvent = []byte("data: [DONE]\n\n")
 
-// named tells which model answers, where its name can stand in a header.
-func (a *passage) named() {
+// setModelHeader tells which model answers, where its name can stand in a header.
+func (a *proxiedAnswer) setModelHeader() {
 	t := a.call.Target()
 	name := t.Provider + "/" + t.Model
 	if strings.IndexFunc(name, func(r rune) bool { return r < ' ' || r > '~' }) < 0 {
@@ -149,16 +149,16 @@ func (a *passage) named() {
 	}
 }
 
-// pass gives a piece to the caller. A stream begins with its first piece: until
+// write gives a piece to the caller. A stream begins with its first piece: until
 // then the answer may still be a refusal.
-func (a *passage) pass(piece []byte) error {
+func (a *proxiedAnswer) write(piece []byte) error {
 	if !a.stream {
-		a.named()
+		a.setModelHeader()
 		httpapi.JSONBytes(a.w, http.StatusOK, piece)
 		return nil
 	}
 	if a.out == nil {
-		a.named()
+		a.setModelHeader()
 		var err error
 		if a.out, err = httpapi.OpenStream(a.r, httpapi.StreamOptions{Joined: true}); err != nil {
 			return err
@@ -172,25 +172,25 @@ func (a *passage) pass(piece []byte) error {
 
 // render answers with what the model said where it did not say it in the form
 // that was asked for.
-func (a *passage) render(resp *model.Response, usage bool) error {
+func (a *proxiedAnswer) render(resp *model.Response, usage bool) error {
 	id, created := ident.New(), time.Now()
 	name := a.call.Target()
 	c := newModelCompletion(id, name.Provider+"/"+name.Model, created, resp)
 	if !a.stream {
-		a.named()
+		a.setModelHeader()
 		return httpapi.JSON(a.w, http.StatusOK, c)
 	}
 	chunks := newChunker(id, c.Model, created)
-	wire, err := chunks.whole(c, resp, usage)
+	wire, err := chunks.events(c, resp, usage)
 	if err != nil {
 		return err
 	}
-	return a.pass(wire)
+	return a.write(wire)
 }
 
-// end closes a stream. What went wrong after its beginning is told in it, in the
+// finish closes a stream. What went wrong after its beginning is told in it, in the
 // form that OpenAI's clients raise as an error.
-func (a *passage) end(err error) error {
+func (a *proxiedAnswer) finish(err error) error {
 	if a.out == nil {
 		return err
 	}

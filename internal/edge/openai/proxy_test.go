@@ -30,7 +30,7 @@ type forwardRead struct {
 }
 
 func readAll(body []byte) (forwardRead, error) {
-	var ask modelproxy.Ask
+	var ask modelproxy.CallParams
 	f, err := readForward(body, &ask)
 	return forwardRead{ask.Model, string(body[f.Model.From:f.Model.To]), string(body[f.Options.From:f.Options.To]), f.Stream, f.Usage}, err
 }
@@ -94,7 +94,7 @@ func FuzzReadForward(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		var ask modelproxy.Ask
+		var ask modelproxy.CallParams
 		got, err := readForward(body, &ask)
 		if err != nil {
 			return
@@ -179,8 +179,8 @@ func (e *endpoint) Forward(_ context.Context, f model.Forward, sink func([]byte)
 // serve runs the route and gives its address.
 func (e *endpoint) serve(t *testing.T) string {
 	t.Helper()
-	p := &Proxy{
-		Gateway: &modelproxy.Gateway{
+	p := &ChatProxy{
+		Proxy: &modelproxy.Proxy{
 			Models: e, Client: model.Router{Forwards: e}, Plans: e,
 			CheckAgent: func(_ context.Context, of, id string) error {
 				if of != tenant || id != agentID {

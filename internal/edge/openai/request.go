@@ -21,7 +21,7 @@ const Source = "chat_completions"
 // the run's, the others are its history. Errors: fault.Invalid for the fields
 // that cannot be read.
 func (r *ChatRequest) RunRequest() (run.Request, error) {
-	var wrong complaints
+	var wrong fieldErrors
 	in := r.input(&wrong)
 	options := r.options(&wrong)
 	if wrong != nil {
@@ -38,19 +38,19 @@ func (r *ChatRequest) RunRequest() (run.Request, error) {
 	return run.Request{AgentID: r.AgentID(), Input: input, Parsed: &in, Metadata: metadata, Options: options}, nil
 }
 
-// complaints gathers the fields that cannot be taken.
-type complaints []fault.Field
+// fieldErrors gathers the fields that cannot be taken.
+type fieldErrors []fault.Field
 
-func (c *complaints) add(field, message string) {
+func (c *fieldErrors) add(field, message string) {
 	*c = append(*c, fault.Field{Field: field, Message: message})
 }
 
 // message complains of a message's member.
-func (c *complaints) message(i int, field, complaint string) {
+func (c *fieldErrors) message(i int, field, complaint string) {
 	c.add("messages["+strconv.Itoa(i)+"]."+field, complaint)
 }
 
-func (r *ChatRequest) input(wrong *complaints) run.Input {
+func (r *ChatRequest) input(wrong *fieldErrors) run.Input {
 	var in run.Input
 	var instructions []string
 	turns := make([]model.Message, 0, len(r.Messages))
@@ -102,7 +102,7 @@ func (r *ChatRequest) input(wrong *complaints) run.Input {
 }
 
 // options are how the caller wants the model to be called.
-func (r *ChatRequest) options(wrong *complaints) run.Options {
+func (r *ChatRequest) options(wrong *fieldErrors) run.Options {
 	o := run.Options{Plain: !r.Streams(), Temperature: r.Temperature, TopP: r.TopP, Stop: r.stop(wrong), Extra: r.extra(wrong)}
 	for _, limit := range []*int{r.MaxTokens, r.MaxCompletionTokens} {
 		if limit != nil {
@@ -113,7 +113,7 @@ func (r *ChatRequest) options(wrong *complaints) run.Options {
 	return o
 }
 
-func (r *ChatRequest) stop(wrong *complaints) (texts []string) {
+func (r *ChatRequest) stop(wrong *fieldErrors) (texts []string) {
 	var err error
 	switch r.Stop.Kind() {
 	case 0, 'n':
@@ -129,10 +129,12 @@ func (r *ChatRequest) stop(wrong *complaints) (texts []string) {
 	return texts
 }
 
-func (r *ChatRequest) metadata() (schema.Object, error) { return sourced(Source, r.Metadata, r.User) }
+func (r *ChatRequest) metadata() (schema.Object, error) {
+	return runMetadata(Source, r.Metadata, r.User)
+}
 
-// sourced is the metadata of a run that a caller's request made.
-func sourced(source string, metadata schema.Nullable, user *string) (schema.Object, error) {
+// runMetadata is the metadata of a run that a caller's request made.
+func runMetadata(source string, metadata schema.Nullable, user *string) (schema.Object, error) {
 	if len(metadata) == 0 && user == nil {
 		return schema.Object(`{"source":"` + source + `"}`), nil
 	}

@@ -39,7 +39,7 @@ type Responses struct {
 
 // Routes of the responses shape.
 func (s *Responses) Routes() []httpapi.Raw {
-	return shaped([]httpapi.Raw{
+	return openAIRoutes([]httpapi.Raw{
 		{
 			Row: route.Row{
 				Method: "POST", Path: "/v1/responses", ID: "createResponse", Tag: "OpenAI-Compat",
@@ -70,14 +70,14 @@ func (s *Responses) Routes() []httpapi.Raw {
 				Doc:      "Its run is cancelled. One that has ended is answered as it is.",
 				AnswerOf: reflect.TypeFor[Response](),
 			},
-			In:    reflect.TypeFor[namedResponse](),
+			In:    reflect.TypeFor[responseParams](),
 			Serve: s.Cancel,
 		},
 	})
 }
 
-// asking is a request that became a run.
-type asking struct {
+// createdResponse is a request that became a run.
+type createdResponse struct {
 	req  *ResponseRequest
 	made *run.Run
 	echo echo
@@ -90,7 +90,7 @@ func (s *Responses) Create(w http.ResponseWriter, r *http.Request, who authz.Cal
 	if err != nil {
 		return err
 	}
-	link := responsechain.Link{RunID: c.RunID, Previous: deref(req.Previous), Standing: c.standing, Asked: encoded(req.asked())}
+	link := responsechain.Link{RunID: c.RunID, Previous: deref(req.Previous), Standing: c.standing, Asked: mustMarshal(req.echoed())}
 	c.Admit = s.Chains.Make(link)
 	said := s.Chat.listen(who.TenantID, c.RunID)
 	defer said.close()
@@ -98,27 +98,27 @@ func (s *Responses) Create(w http.ResponseWriter, r *http.Request, who authz.Cal
 	if err != nil {
 		if made, err = s.Chat.doneBefore(w, r, who, err); err != nil {
 			if fault.Is(err, fault.NotFound) {
-				return noModel(req.Model)
+				return modelNotFound(req.Model)
 			}
 			return err
 		}
 		said = s.Chat.recall(who.TenantID, made.RunID)
 	}
 	w.Header().Set("X-Run-Id", made.RunID)
-	a := asking{req, made, echo{req.asked(), link.Previous, c.Options.Tools, objectOf(jsontext.Value(req.Metadata))}}
+	a := createdResponse{req, made, echo{req.echoed(), link.Previous, c.Options.Tools, objectOf(jsontext.Value(req.Metadata))}}
 	switch {
 	case req.Streams():
 		return s.stream(r, who, &a, said)
 	case req.InBackground():
 		made.Status = run.Queued // as the first request was told, however often it is repeated
-		return httpapi.JSON(w, http.StatusOK, pending(made, &a.echo))
+		return httpapi.JSON(w, http.StatusOK, inProgress(made, &a.echo))
 	}
 	return s.whole(w, r, who, &a, said)
 }
 
 // read reads a request and makes a run of it.
-func (s *Responses) read(r *http.Request, who authz.Caller) (*ResponseRequest, call, error) {
-	var none call
+func (s *Responses) read(r *http.Request, who authz.Caller) (*ResponseRequest, runStart, error) {
+	var none runStart
 	req, err := httpapi.DecodeBody[ResponseRequest](r)
 	if err != nil {
 		return nil, none, err
@@ -131,12 +131,12 @@ func (s *Responses) read(r *http.Request, who authz.Caller) (*ResponseRequest, c
 	if err != nil {
 		return nil, none, err
 	}
-	c, err := req.call(open, known)
+	c, err := req.runStart(open, known)
 	if err != nil {
 		return nil, none, err
 	}
 	if !ident.Valid(c.AgentID) {
-		return nil, none, noModel(req.Model)
+		return nil, none, modelNotFound(req.Model)
 	}
 	c.RunID, c.Answer = ident.New(), place
 	return req, c, nil
@@ -213,7 +213,7 @@ func (s *Responses) items(ctx context.Context, tenant string, runs []string) (fu
 }
 
 // whole answers with the response when its run has ended.
-func (s *Responses) whole(w http.ResponseWriter, r *http.Request, who authz.Caller, a *asking, said *voice) error {
+func (s *Responses) whole(w http.ResponseWriter, r *http.Request, who authz.Caller, a *createdResponse, said *voice) error {
 	ctx := r.Context()
 	c := composer{run: a.made.RunID, items: []OutputItem{}}
 	var last event.Event
@@ -221,7 +221,7 @@ func (s *Responses) whole(w http.ResponseWriter, r *http.Request, who authz.Call
 		if err != nil {
 			return err
 		}
-		if last = e; c.hear(e) {
+		if last = e; c.observe(e) {
 			break
 		}
 	}
@@ -236,7 +236,7 @@ func (s *Responses) whole(w http.ResponseWriter, r *http.Request, who authz.Call
 }
 
 // ended gives the response of a run as its final event left it.
-func (s *Responses) ended(ctx context.Context, who authz.Caller, a *asking, c *composer, final event.Event) (*Response, error) {
+func (s *Responses) ended(ctx context.Context, who authz.Caller, a *createdResponse, c *composer, final event.Event) (*Response, error) {
 	r, err := s.Chat.ended(ctx, who, a.made, final)
 	if err != nil {
 		return nil, err
@@ -245,15 +245,15 @@ func (s *Responses) ended(ctx context.Context, who authz.Caller, a *asking, c *c
 	if err != nil {
 		return nil, err
 	}
-	c.end(r, &out)
+	c.endRun(r, &out)
 	answer := newResponse(r, &a.echo)
-	answer.conclude(r, &out)
+	answer.setResult(r, &out)
 	answer.Output = c.items
 	return answer, nil
 }
 
 // stream answers with events as the run makes them.
-func (s *Responses) stream(r *http.Request, who authz.Caller, a *asking, said *voice) error {
+func (s *Responses) stream(r *http.Request, who authz.Caller, a *createdResponse, said *voice) error {
 	gone, err := s.relay(r, who, a, -1, said)
 	if gone && !a.req.InBackground() {
 		s.Chat.left(r.Context(), who, a.made)
@@ -262,7 +262,7 @@ func (s *Responses) stream(r *http.Request, who authz.Caller, a *asking, said *v
 }
 
 // relay sends a response's event stream. gone: its reader left before the end.
-func (s *Responses) relay(r *http.Request, who authz.Caller, a *asking, after int64, said *voice) (gone bool, err error) {
+func (s *Responses) relay(r *http.Request, who authz.Caller, a *createdResponse, after int64, said *voice) (gone bool, err error) {
 	out, err := httpapi.OpenStream(r, httpapi.StreamOptions{})
 	if err != nil {
 		return false, err
@@ -275,12 +275,12 @@ func (s *Responses) relay(r *http.Request, who authz.Caller, a *asking, after in
 	}}
 	begun := newResponse(a.made, &a.echo)
 	begun.Status = stateInProgress
-	value := encoded(begun)
-	f.response(eventCreated, value, true)
-	f.response(eventInProgress, value, false)
-	c := composer{run: a.made.RunID, items: []OutputItem{}, tell: &f}
+	value := mustMarshal(begun)
+	f.sendResponse(eventCreated, value, true)
+	f.sendResponse(eventInProgress, value, false)
+	c := composer{run: a.made.RunID, items: []OutputItem{}, observer: &f}
 	for e, err := range said.events(out.Context()) {
-		if err == nil && !c.hear(e) {
+		if err == nil && !c.observe(e) {
 			continue
 		}
 		var answer *Response
@@ -289,17 +289,17 @@ func (s *Responses) relay(r *http.Request, who authz.Caller, a *asking, after in
 		}
 		if err != nil {
 			out.Failed(err)
-			f.fail(brokenOff(err))
+			f.fail(brokenStream(err))
 			return false, nil
 		}
-		f.response(last(answer.Status), encoded(answer), false)
+		f.sendResponse(finalEventName(answer.Status), mustMarshal(answer), false)
 		return false, nil
 	}
 	return out.ReaderGone(), nil
 }
 
-// brokenOff says that a stream ends before its run does.
-func brokenOff(err error) *fault.Error {
+// brokenStream says that a stream ends before its run does.
+func brokenStream(err error) *fault.Error {
 	detail := "The answer broke off on our side; the run goes on, and the response can be read back by its id."
 	if errors.Is(err, event.ErrSlow) {
 		detail = "The answer broke off because it was read too slowly; the run goes on, and the response can be read back by its id."

@@ -23,10 +23,10 @@ type inputPart struct {
 	Audio    jsontext.Value `json:"input_audio"`
 }
 
-// content reads the content of a message or the output of a call: a string, or
+// readContent reads the content of a message or the output of a call: a string, or
 // parts. Parts that are all text become one text; otherwise all of them are
 // given as model endpoints take them, and the text beside.
-func (p *inputReader) content(at string, v jsontext.Value) (text string, parts []jsontext.Value, ok bool) {
+func (p *inputReader) readContent(at string, v jsontext.Value) (text string, parts []jsontext.Value, ok bool) {
 	switch v.Kind() {
 	case 0, 'n':
 		return "", nil, true
@@ -34,19 +34,19 @@ func (p *inputReader) content(at string, v jsontext.Value) (text string, parts [
 		return unquote(v), nil, true
 	case '[':
 	default:
-		p.wrong(at, "expected a string or an array of content parts")
+		p.addError(at, "expected a string or an array of content parts")
 		return "", nil, false
 	}
 	all, err := elements(v)
 	if p.parts += len(all); err != nil || p.parts > maxAllParts {
-		p.wrong(at, errParts.Error())
+		p.addError(at, errParts.Error())
 		return "", nil, false
 	}
 	var texts []string
 	for i, v := range all {
 		part, complaint := inputPartOf(v)
 		if complaint != "" {
-			p.wrong(at+"["+strconv.Itoa(i)+"]", complaint)
+			p.addError(at+"["+strconv.Itoa(i)+"]", complaint)
 			continue
 		}
 		if part.isText {
@@ -72,7 +72,7 @@ type modelPart struct {
 	wire   jsontext.Value
 }
 
-func textual(text string) (modelPart, string) { return modelPart{isText: true, text: text}, "" }
+func textPart(text string) (modelPart, string) { return modelPart{isText: true, text: text}, "" }
 
 func inputPartOf(v jsontext.Value) (part modelPart, complaint string) {
 	var in inputPart
@@ -81,45 +81,45 @@ func inputPartOf(v jsontext.Value) (part modelPart, complaint string) {
 	}
 	switch in.Type {
 	case "input_text", "output_text", "text", "summary_text":
-		return textual(in.Text)
+		return textPart(in.Text)
 	case "refusal":
-		return textual(in.Refusal)
+		return textPart(in.Refusal)
 	case "input_image":
-		return image(&in)
+		return imagePart(&in)
 	case "input_audio":
 		if in.Audio.Kind() != '{' {
 			return part, "expected input_audio to be an object with data and format"
 		}
-		return modelPart{wire: join(`{"type":"input_audio","input_audio":`, in.Audio, `}`)}, ""
+		return modelPart{wire: wrapJSON(`{"type":"input_audio","input_audio":`, in.Audio, `}`)}, ""
 	case "input_file":
-		return file(&in)
+		return filePart(&in)
 	}
 	return part, "there are no content parts of this type here: expected input_text, output_text, refusal, input_image, input_audio or input_file"
 }
 
-func image(in *inputPart) (modelPart, string) {
-	if in.Image.Kind() != '"' || !isPicture(string(in.Image[1:min(len(in.Image), len(`"https://`))])) {
+func imagePart(in *inputPart) (modelPart, string) {
+	if in.Image.Kind() != '"' || !isImageURL(string(in.Image[1:min(len(in.Image), len(`"https://`))])) {
 		return modelPart{}, "expected image_url to begin with https://, http:// or data:; pictures cannot be named by file_id"
 	}
-	b := join(`{"type":"image_url","image_url":{"url":`, in.Image, ``)
+	b := wrapJSON(`{"type":"image_url","image_url":{"url":`, in.Image, ``)
 	if in.Detail != "" {
 		b = append(append(b, `,"detail":`...), quote(in.Detail)...)
 	}
 	return modelPart{wire: append(b, `}}`...)}, ""
 }
 
-func file(in *inputPart) (modelPart, string) {
+func filePart(in *inputPart) (modelPart, string) {
 	if in.FileData.Kind() != '"' || len(in.FileData) == 2 {
 		return modelPart{}, "expected the file's bytes in file_data: files cannot be named by file_id or file_url here"
 	}
-	b := join(`{"type":"file","file":{"file_data":`, in.FileData, ``)
+	b := wrapJSON(`{"type":"file","file":{"file_data":`, in.FileData, ``)
 	if in.Filename != "" {
 		b = append(append(b, `,"filename":`...), quote(in.Filename)...)
 	}
 	return modelPart{wire: append(b, `}}`...)}, ""
 }
 
-func join(before string, value jsontext.Value, after string) jsontext.Value {
+func wrapJSON(before string, value jsontext.Value, after string) jsontext.Value {
 	return append(append(append(make([]byte, 0, len(before)+len(value)+len(after)+2), before...), value...), after...)
 }
 

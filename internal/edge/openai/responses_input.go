@@ -39,7 +39,7 @@ const (
 	itemReasoning = "reasoning"
 )
 
-var leftOut = map[string]bool{
+var ignoredItems = map[string]bool{
 	itemReasoning: true, "compaction": true, "web_search_call": true, "file_search_call": true, "code_interpreter_call": true,
 	"image_generation_call": true, "mcp_call": true, "mcp_list_tools": true, "mcp_approval_request": true, "mcp_approval_response": true,
 }
@@ -47,12 +47,12 @@ var leftOut = map[string]bool{
 // inputReader reads the items of an input as turns of a conversation. It goes
 // on after a fault, to tell of all of them.
 type inputReader struct {
-	known    func(id string) (OutputItem, bool) // earlier items
-	turns    []inputTurn
-	slots    []*callSlot // every call so far
-	standing []string    // what the caller instructs within the input
-	parts    int
-	faults   []fault.Field
+	lookup       func(id string) (OutputItem, bool) // earlier items
+	turns        []inputTurn
+	slots        []*callSlot // every call so far
+	instructions []string    // what the caller instructs within the input
+	parts        int
+	errors       []fault.Field
 }
 
 // inputTurn is a message, and after one with calls their results.
@@ -63,18 +63,18 @@ type inputTurn struct {
 
 // callSlot is a call, and its result once that was read.
 type callSlot struct {
-	id       string
-	at       string // the item; "": it is of the response before
-	result   *model.Message
-	pictures []jsontext.Value // parts of the result that are no text
+	id     string
+	at     string // the item; "": it is of the response before
+	result *model.Message
+	media  []jsontext.Value // parts of the result that are no text
 }
 
-func (p *inputReader) wrong(field, complaint string) {
-	p.faults = append(p.faults, fault.Field{Field: field, Message: complaint})
+func (p *inputReader) addError(field, complaint string) {
+	p.errors = append(p.errors, fault.Field{Field: field, Message: complaint})
 }
 
-// begin notes the calls that the response before leaves to the caller.
-func (p *inputReader) begin(open []model.ToolCall) {
+// addOpenCalls notes the calls that the response before leaves to the caller.
+func (p *inputReader) addOpenCalls(open []model.ToolCall) {
 	if len(open) == 0 {
 		return
 	}
@@ -90,11 +90,11 @@ func (p *inputReader) begin(open []model.ToolCall) {
 func (p *inputReader) read(v jsontext.Value) {
 	switch v.Kind() {
 	case '"':
-		p.say(model.User, unquote(v), nil)
+		p.addMessage(model.User, unquote(v), nil)
 		return
 	case '[':
 	default:
-		p.wrong("input", "expected a string or an array of input items")
+		p.addError("input", "expected a string or an array of input items")
 		return
 	}
 	dec := jsontext.NewDecoder(bytes.NewReader(v))
@@ -102,76 +102,76 @@ func (p *inputReader) read(v jsontext.Value) {
 	for i := 0; dec.PeekKind() != ']'; i++ {
 		item, err := dec.ReadValue()
 		if err != nil {
-			p.wrong("input", "expected a string or an array of input items")
+			p.addError("input", "expected a string or an array of input items")
 			return
 		}
 		if i == maxItems {
-			p.wrong("input", "expected at most 10000 items")
+			p.addError("input", "expected at most 10000 items")
 			return
 		}
-		p.item("input["+strconv.Itoa(i)+"]", item)
+		p.readItem("input["+strconv.Itoa(i)+"]", item)
 	}
 }
 
-func (p *inputReader) item(at string, v jsontext.Value) {
+func (p *inputReader) readItem(at string, v jsontext.Value) {
 	var item inputItem
 	if v.Kind() != '{' || json.Unmarshal(v, &item) != nil {
-		p.wrong(at, "expected an input item: an object whose type, role, id, call_id, name and arguments are strings")
+		p.addError(at, "expected an input item: an object whose type, role, id, call_id, name and arguments are strings")
 		return
 	}
 	switch {
 	case item.Type == itemMessage, item.Type == "" && item.Role != "":
-		p.message(at, &item)
+		p.readMessage(at, &item)
 	case item.Type == itemCall:
-		p.call(at, item.CallID, item.Name, item.Arguments)
+		p.addCall(at, item.CallID, item.Name, item.Arguments)
 	case item.Type == itemOutput:
-		p.output(at, &item)
+		p.readOutput(at, &item)
 	case item.Type == itemReference, item.Type == "" && item.ID != "":
-		p.reference(at, item.ID)
-	case leftOut[item.Type]:
+		p.addReference(at, item.ID)
+	case ignoredItems[item.Type]:
 	case item.Type == "":
-		p.wrong(at+".type", "required, unless the item is a message, which has a role")
+		p.addError(at+".type", "required, unless the item is a message, which has a role")
 	default:
-		p.wrong(at+".type", "there are no items of type "+item.Type+" here: expected message, function_call, function_call_output, reasoning or item_reference")
+		p.addError(at+".type", "there are no items of type "+item.Type+" here: expected message, function_call, function_call_output, reasoning or item_reference")
 	}
 }
 
-func (p *inputReader) message(at string, item *inputItem) {
-	text, parts, ok := p.content(at+".content", item.Content)
+func (p *inputReader) readMessage(at string, item *inputItem) {
+	text, parts, ok := p.readContent(at+".content", item.Content)
 	if !ok {
 		return
 	}
 	switch item.Role {
 	case "user":
-		p.say(model.User, text, parts)
+		p.addMessage(model.User, text, parts)
 	case "assistant":
-		p.say(model.Assistant, text, parts)
+		p.addMessage(model.Assistant, text, parts)
 	case "system", "developer":
 		if parts != nil {
-			p.wrong(at+".content", "instructions are text: only parts with text can be in a message of role "+item.Role)
+			p.addError(at+".content", "instructions are text: only parts with text can be in a message of role "+item.Role)
 		} else if text != "" {
-			p.standing = append(p.standing, text)
+			p.instructions = append(p.instructions, text)
 		}
 	default:
-		p.wrong(at+".role", "expected user, assistant, system or developer")
+		p.addError(at+".role", "expected user, assistant, system or developer")
 	}
 }
 
-// say adds a message. One that says nothing is none.
-func (p *inputReader) say(role model.Role, text string, parts []jsontext.Value) {
+// addMessage adds a message. One that says nothing is none.
+func (p *inputReader) addMessage(role model.Role, text string, parts []jsontext.Value) {
 	if text != "" || len(parts) > 0 {
 		p.turns = append(p.turns, inputTurn{message: model.Message{Role: role, Text: text, Parts: parts}})
 	}
 }
 
-// call adds a call to the turn that the model spoke it in: calls that come
+// addCall adds a call to the turn that the model spoke it in: calls that come
 // right after each other were made together.
-func (p *inputReader) call(at, id, name, arguments string) {
+func (p *inputReader) addCall(at, id, name, arguments string) {
 	if id == "" {
-		p.wrong(at+".call_id", "required of a function_call")
+		p.addError(at+".call_id", "required of a function_call")
 	}
 	if name == "" {
-		p.wrong(at+".name", "required of a function_call")
+		p.addError(at+".name", "required of a function_call")
 	}
 	var t *inputTurn
 	if n := len(p.turns); n > 0 && p.turns[n-1].message.Role == model.Assistant && !p.turns[n-1].answered() {
@@ -195,15 +195,15 @@ func (t *inputTurn) answered() bool {
 	return false
 }
 
-// output adds a result to its call: the last one of that id that has none.
-func (p *inputReader) output(at string, item *inputItem) {
-	text, parts, ok := p.content(at+".output", item.Output)
+// readOutput adds a result to its call: the last one of that id that has none.
+func (p *inputReader) readOutput(at string, item *inputItem) {
+	text, parts, ok := p.readContent(at+".output", item.Output)
 	switch {
 	case item.CallID == "":
-		p.wrong(at+".call_id", "required of a function_call_output: the call_id of the function_call that it answers")
+		p.addError(at+".call_id", "required of a function_call_output: the call_id of the function_call that it answers")
 		return
 	case len(item.Output) == 0 || item.Output.Kind() == 'n':
-		p.wrong(at+".output", "required of a function_call_output")
+		p.addError(at+".output", "required of a function_call_output")
 		return
 	case !ok:
 		return
@@ -213,35 +213,35 @@ func (p *inputReader) output(at string, item *inputItem) {
 			s.result = &model.Message{Role: model.Tool, Text: text, ToolCallID: s.id}
 			for _, part := range parts {
 				if partType(part) != "text" { // which Text has
-					s.pictures = append(s.pictures, part)
+					s.media = append(s.media, part)
 				}
 			}
 			return
 		}
 	}
-	p.wrong(at+".call_id", "there is no function_call with this call_id, and without an output, before it in the input or at the end of the previous response")
+	p.addError(at+".call_id", "there is no function_call with this call_id, and without an output, before it in the input or at the end of the previous response")
 }
 
-// reference adds an item of an earlier response by its id.
-func (p *inputReader) reference(at, id string) {
+// addReference adds an item of an earlier response by its id.
+func (p *inputReader) addReference(at, id string) {
 	if strings.HasPrefix(id, reasoningPrefix) {
 		return
 	}
-	item, there := p.known(id)
+	item, there := p.lookup(id)
 	switch {
 	case !there:
-		p.wrong(at+".id", "there is no such item in a response of this company that has ended")
+		p.addError(at+".id", "there is no such item in a response of this company that has ended")
 	case item.Type == itemMessage:
-		p.say(model.Assistant, item.text(), nil)
+		p.addMessage(model.Assistant, item.text(), nil)
 	case item.Type == itemCall:
-		p.call(at, item.CallID, item.Name, deref(item.Arguments))
+		p.addCall(at, item.CallID, item.Name, deref(item.Arguments))
 	}
 }
 
-// input gives what was read as a run's: the last message, if it is the user's,
+// runInput gives what was read as a run's: the last message, if it is the user's,
 // is the run's, and what comes before it is history. Pictures that a result
 // has follow it as a message, as models take them in one only.
-func (p *inputReader) input() (in run.Input) {
+func (p *inputReader) runInput() (in run.Input) {
 	var all []model.Message
 	for i := range p.turns {
 		t := &p.turns[i]
@@ -253,11 +253,11 @@ func (p *inputReader) input() (in run.Input) {
 			switch {
 			case s.result != nil:
 				all = append(all, *s.result)
-				if len(s.pictures) > 0 {
-					pictures = append(append(pictures, model.TextPart("What the call "+s.id+" gave beside its text:")), s.pictures...)
+				if len(s.media) > 0 {
+					pictures = append(append(pictures, model.TextPart("What the call "+s.id+" gave beside its text:")), s.media...)
 				}
 			case s.at != "":
-				p.wrong(s.at+".call_id", "there is no function_call_output for this call in the input")
+				p.addError(s.at+".call_id", "there is no function_call_output for this call in the input")
 			}
 		}
 		if pictures != nil {

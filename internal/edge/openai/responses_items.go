@@ -19,62 +19,62 @@ type composer struct {
 	thoughts int
 	calls    int
 
-	open    string // the type of the item that is being made; "": none
-	id      string // its id
-	said    []byte // its text so far, as the inside of a JSON string
-	tell    teller // told of every change; nil: nobody is
-	unheard bool   // the step's thoughts are over
+	open         string       // the type of the item that is being made; "": none
+	id           string       // its id
+	text         []byte       // its text so far, as the inside of a JSON string
+	observer     itemObserver // told of every change; nil: nobody is
+	thoughtsOver bool         // the step's thoughts are over
 }
 
-// teller is told how items come about. index is the item's among all.
-type teller interface {
-	opened(index int, item *OutputItem)
-	said(index int, item *OutputItem, quoted []byte) // a piece of its text, as JSON
-	closed(index int, item *OutputItem)
+// itemObserver is told how items come about. index is the item's among all.
+type itemObserver interface {
+	itemOpened(index int, item *OutputItem)
+	itemDelta(index int, item *OutputItem, quoted []byte) // a piece of its text, as JSON
+	itemClosed(index int, item *OutputItem)
 }
 
-// numbered is the id of the n-th item of a kind.
-func (c *composer) numbered(prefix string, n *int) string {
+// nextID is the id of the n-th item of a kind.
+func (c *composer) nextID(prefix string, n *int) string {
 	if *n++; *n == 1 {
 		return prefix + c.run
 	}
 	return prefix + c.run + "_" + strconv.Itoa(*n)
 }
 
-// text adds a piece of what the model says, as JSON.
-func (c *composer) text(quoted []byte) {
+// addText adds a piece of what the model says, as JSON.
+func (c *composer) addText(quoted []byte) {
 	if c.open != itemMessage {
 		c.close(stateCompleted)
-		c.begin(itemMessage, messageItem(c.numbered(messagePrefix, &c.messages), stateInProgress, ""))
-		c.unheard = true
+		c.begin(itemMessage, messageItem(c.nextID(messagePrefix, &c.messages), stateInProgress, ""))
+		c.thoughtsOver = true
 	}
-	c.piece(quoted)
+	c.addPiece(quoted)
 }
 
-// thought adds a piece of what the model thinks. What it thinks after it began
+// addThought adds a piece of what the model thinks. What it thinks after it began
 // to speak is left out: the message would fall apart.
-func (c *composer) thought(quoted []byte) {
-	if c.unheard {
+func (c *composer) addThought(quoted []byte) {
+	if c.thoughtsOver {
 		return
 	}
 	if c.open != itemReasoning {
-		c.begin(itemReasoning, thoughtItem(c.numbered(reasoningPrefix, &c.thoughts), stateInProgress, ""))
+		c.begin(itemReasoning, thoughtItem(c.nextID(reasoningPrefix, &c.thoughts), stateInProgress, ""))
 	}
-	c.piece(quoted)
+	c.addPiece(quoted)
 }
 
 func (c *composer) begin(kind string, item OutputItem) {
-	c.open, c.id, c.said = kind, item.ID, c.said[:0]
+	c.open, c.id, c.text = kind, item.ID, c.text[:0]
 	c.items = append(c.items, item)
-	if c.tell != nil {
-		c.tell.opened(len(c.items)-1, &item)
+	if c.observer != nil {
+		c.observer.itemOpened(len(c.items)-1, &item)
 	}
 }
 
-func (c *composer) piece(quoted []byte) {
-	c.said = append(c.said, quoted[1:len(quoted)-1]...)
-	if c.tell != nil {
-		c.tell.said(len(c.items)-1, &c.items[len(c.items)-1], quoted)
+func (c *composer) addPiece(quoted []byte) {
+	c.text = append(c.text, quoted[1:len(quoted)-1]...)
+	if c.observer != nil {
+		c.observer.itemDelta(len(c.items)-1, &c.items[len(c.items)-1], quoted)
 	}
 }
 
@@ -83,27 +83,27 @@ func (c *composer) close(status string) {
 	if c.open == "" {
 		return
 	}
-	text := unquote(append(append(append(make([]byte, 0, len(c.said)+2), '"'), c.said...), '"'))
+	text := unquote(append(append(append(make([]byte, 0, len(c.text)+2), '"'), c.text...), '"'))
 	item := messageItem(c.id, status, text)
 	if c.open == itemReasoning {
 		item = thoughtItem(c.id, status, text)
 	}
 	c.items[len(c.items)-1], c.open = item, ""
-	if c.tell != nil {
-		c.tell.closed(len(c.items)-1, &item)
+	if c.observer != nil {
+		c.observer.itemClosed(len(c.items)-1, &item)
 	}
 }
 
-// step ends a step of the model: what comes is another item.
-func (c *composer) step(status string) {
+// endStep ends a step of the model: what comes is another item.
+func (c *composer) endStep(status string) {
 	c.close(status)
-	c.unheard = false
+	c.thoughtsOver = false
 }
 
-// whole adds an item that there is nothing more to say of.
-func (c *composer) whole(item OutputItem) {
+// addItem adds an item that there is nothing more to say of.
+func (c *composer) addItem(item OutputItem) {
 	c.items = append(c.items, item)
-	if c.tell == nil {
+	if c.observer == nil {
 		return
 	}
 	begun := item
@@ -114,19 +114,19 @@ func (c *composer) whole(item OutputItem) {
 	} else {
 		begun.Content = []OutputText{{Type: "output_text"}}
 	}
-	c.tell.opened(len(c.items)-1, &begun)
+	c.observer.itemOpened(len(c.items)-1, &begun)
 	if item.Type == itemCall {
-		c.tell.said(len(c.items)-1, &item, quote(*item.Arguments))
+		c.observer.itemDelta(len(c.items)-1, &item, quote(*item.Arguments))
 	} else if text := item.text(); text != "" {
-		c.tell.said(len(c.items)-1, &item, quote(text))
+		c.observer.itemDelta(len(c.items)-1, &item, quote(text))
 	}
-	c.tell.closed(len(c.items)-1, &item)
+	c.observer.itemClosed(len(c.items)-1, &item)
 }
 
-// end adds what a run's end has beside what was said: calls of the caller's
+// endRun adds what a run's end has beside what was said: calls of the caller's
 // tools, and a message where there would be nothing.
-func (c *composer) end(r *run.Run, out *run.Output) {
-	c.step(stateIncomplete)
+func (c *composer) endRun(r *run.Run, out *run.Output) {
+	c.endStep(stateIncomplete)
 	if r.Status != run.Completed {
 		return
 	}
@@ -135,10 +135,10 @@ func (c *composer) end(r *run.Run, out *run.Output) {
 		if cutOff[out.FinishReason] != "" {
 			status = stateIncomplete
 		}
-		c.whole(messageItem(c.numbered(messagePrefix, &c.messages), status, out.Text))
+		c.addItem(messageItem(c.nextID(messagePrefix, &c.messages), status, out.Text))
 	}
 	for i := range out.ToolCalls {
-		c.whole(callItem(c.numbered(callPrefix, &c.calls), &out.ToolCalls[i]))
+		c.addItem(callItem(c.nextID(callPrefix, &c.calls), &out.ToolCalls[i]))
 	}
 }
 
@@ -164,13 +164,13 @@ func itemsOf(r *run.Run, steps []run.Step, out *run.Output) ([]OutputItem, error
 			return nil, err
 		}
 		if said.Thinking != "" {
-			c.thought(quote(said.Thinking))
+			c.addThought(quote(said.Thinking))
 		}
 		if said.Text != "" {
-			c.text(quote(said.Text))
+			c.addText(quote(said.Text))
 		}
-		c.step(stateOf(said.FinishReason))
+		c.endStep(stateOf(said.FinishReason))
 	}
-	c.end(r, out)
+	c.endRun(r, out)
 	return c.items, nil
 }

@@ -139,7 +139,7 @@ func callItem(id string, c *model.ToolCall) OutputItem {
 
 // echo is what a response repeats of its request.
 type echo struct {
-	asked
+	echoedParams
 	previous string
 	tools    []run.CallerTool
 	metadata schema.Object
@@ -174,8 +174,8 @@ func newResponse(r *run.Run, e *echo) *Response {
 	return out
 }
 
-// conclude adds what a run that ended came to, apart from its items.
-func (o *Response) conclude(r *run.Run, out *run.Output) {
+// setResult adds what a run that ended came to, apart from its items.
+func (o *Response) setResult(r *run.Run, out *run.Output) {
 	m := &r.Metrics
 	o.Usage = &ResponseUsage{
 		InputTokens: m.InputTokens, OutputTokens: m.OutputTokens, OutputDetails: UsageDetails{m.ThinkingTokens}, TotalTokens: m.InputTokens + m.OutputTokens,

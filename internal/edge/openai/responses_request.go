@@ -63,8 +63,8 @@ func (r *ResponseRequest) Streams() bool { return r.Stream != nil && *r.Stream }
 // InBackground says whether nobody waits for the answer.
 func (r *ResponseRequest) InBackground() bool { return r.Background != nil && *r.Background }
 
-// asked is what of a request its answers repeat, beside what its run says.
-type asked struct {
+// echoedParams is what of a request its answers repeat, beside what its run says.
+type echoedParams struct {
 	Model        string          `json:"model"`
 	Instructions *string         `json:"instructions,omitzero"`
 	Background   bool            `json:"background,omitzero"`
@@ -77,47 +77,47 @@ type asked struct {
 	Reasoning    schema.Nullable `json:"reasoning,omitzero"`
 }
 
-func (r *ResponseRequest) asked() asked {
-	return asked{
+func (r *ResponseRequest) echoed() echoedParams {
+	return echoedParams{
 		r.Model, r.Instructions, r.InBackground(), r.MaxOutputTokens, r.Temperature, r.TopP, r.ToolChoice, r.Parallel, r.Text, r.Reasoning,
 	}
 }
 
-// call is how a request goes on as a run: standing are instructions that later
+// runStart is how a request goes on as a run: standing are instructions that later
 // responses of the chain have too.
-type call struct {
+type runStart struct {
 	run.Request
 	standing string
 }
 
-// call turns the request into a run's. open are calls of the response before
+// runStart turns the request into a run's. open are calls of the response before
 // it, and known gives earlier items by id. Errors: fault.Invalid with every
 // field that cannot be read.
-func (r *ResponseRequest) call(open []model.ToolCall, known func(id string) (OutputItem, bool)) (call, error) {
-	p := inputReader{known: known}
-	p.begin(open)
+func (r *ResponseRequest) runStart(open []model.ToolCall, known func(id string) (OutputItem, bool)) (runStart, error) {
+	p := inputReader{lookup: known}
+	p.addOpenCalls(open)
 	p.read(r.Input)
-	c := call{standing: strings.Join(p.standing, "\n\n")}
+	c := runStart{standing: strings.Join(p.instructions, "\n\n")}
 	c.Options = r.options(&p)
 	if r.Conversation.Kind() != 0 && r.Conversation.Kind() != 'n' {
-		p.wrong("conversation", "conversations are not kept by an id of their own here; send previous_response_id, or the earlier items as input")
+		p.addError("conversation", "conversations are not kept by an id of their own here; send previous_response_id, or the earlier items as input")
 	}
 	if r.Prompt.Kind() != 0 && r.Prompt.Kind() != 'n' {
-		p.wrong("prompt", "there are no stored prompts here; the agent has its own, and instructions can be sent")
+		p.addError("prompt", "there are no stored prompts here; the agent has its own, and instructions can be sent")
 	}
-	in := p.input()
+	in := p.runInput()
 	in.Instructions = strings.Join(slices.DeleteFunc([]string{deref(r.Instructions), c.standing}, func(s string) bool { return s == "" }), "\n\n")
-	if len(p.faults) == 0 && len(in.History) == 0 && in.Message == "" && len(in.Parts) == 0 && in.Instructions == "" {
-		p.wrong("input", "there is nothing to answer: no item has content")
+	if len(p.errors) == 0 && len(in.History) == 0 && in.Message == "" && len(in.Parts) == 0 && in.Instructions == "" {
+		p.addError("input", "there is nothing to answer: no item has content")
 	}
-	if len(p.faults) > 0 {
-		return c, fault.BadFields(p.faults...)
+	if len(p.errors) > 0 {
+		return c, fault.BadFields(p.errors...)
 	}
 	input, err := json.Marshal(in)
 	if err != nil {
 		return c, err
 	}
-	if c.Metadata, err = sourced(ResponsesSource, r.Metadata, nil); err != nil {
+	if c.Metadata, err = runMetadata(ResponsesSource, r.Metadata, nil); err != nil {
 		return c, err
 	}
 	c.AgentID, c.Input, c.Parsed = r.AgentID(), input, &in
@@ -137,14 +137,14 @@ func (r *ResponseRequest) options(p *inputReader) run.Options {
 		}
 		field := "tools[" + strconv.Itoa(i) + "]."
 		if t.Name == "" {
-			p.wrong(field+"name", "required of a function")
+			p.addError(field+"name", "required of a function")
 		}
 		switch t.Parameters.Kind() {
 		case 'n':
 			t.Parameters = nil
 		case 0, '{':
 		default:
-			p.wrong(field+"parameters", "expected a JSON Schema, which is an object")
+			p.addError(field+"parameters", "expected a JSON Schema, which is an object")
 		}
 		o.Tools = append(o.Tools, run.CallerTool{
 			Name: t.Name, Description: deref(t.Description), Parameters: t.Parameters, Strict: t.Strict != nil && *t.Strict,
@@ -161,7 +161,7 @@ func (r *ResponseRequest) options(p *inputReader) run.Options {
 		Effort *string `json:"effort"`
 	}
 	if len(r.Reasoning) > 0 && json.Unmarshal(r.Reasoning, &think) != nil {
-		p.wrong("reasoning.effort", "expected a string")
+		p.addError("reasoning.effort", "expected a string")
 	}
 	if deref(think.Effort) != "" {
 		o.Extra["reasoning_effort"] = quote(*think.Effort)
@@ -198,7 +198,7 @@ func (r *ResponseRequest) toolChoice(p *inputReader) jsontext.Value {
 			}
 		}
 	}
-	p.wrong("tool_choice", `expected "none", "auto", "required", {"type":"function","name":…} or {"type":"allowed_tools","mode":…}`)
+	p.addError("tool_choice", `expected "none", "auto", "required", {"type":"function","name":…} or {"type":"allowed_tools","mode":…}`)
 	return nil
 }
 
@@ -221,7 +221,7 @@ func (r *ResponseRequest) format(p *inputReader) jsontext.Value {
 		} `json:"format"`
 	}
 	if json.Unmarshal(r.Text, &text) != nil {
-		p.wrong("text.format", "it cannot be read: expected an object with a type, and for json_schema a name and a schema")
+		p.addError("text.format", "it cannot be read: expected an object with a type, and for json_schema a name and a schema")
 		return nil
 	}
 	switch f := text.Format; f.Type {
@@ -231,20 +231,20 @@ func (r *ResponseRequest) format(p *inputReader) jsontext.Value {
 		return jsontext.Value(`{"type":"json_object"}`)
 	case "json_schema":
 		if f.Name == "" {
-			p.wrong("text.format.name", "required of a json_schema")
+			p.addError("text.format.name", "required of a json_schema")
 		}
 		if f.Schema.Kind() != '{' {
-			p.wrong("text.format.schema", "expected a JSON Schema, which is an object")
+			p.addError("text.format.schema", "expected a JSON Schema, which is an object")
 		}
 		b, err := json.Marshal(struct {
 			Type   string `json:"type"`
 			Schema named  `json:"json_schema"`
 		}{f.Type, f.named})
 		if err != nil {
-			p.wrong("text.format", "it cannot be read")
+			p.addError("text.format", "it cannot be read")
 		}
 		return b
 	}
-	p.wrong("text.format.type", "expected text, json_object or json_schema")
+	p.addError("text.format.type", "expected text, json_object or json_schema")
 	return nil
 }

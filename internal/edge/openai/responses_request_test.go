@@ -34,16 +34,16 @@ func recalled(id string) (OutputItem, bool) {
 }
 
 // readResponse decodes a body as the handler does.
-func readResponse(body []byte) (*ResponseRequest, call, error) {
+func readResponse(body []byte) (*ResponseRequest, runStart, error) {
 	req, err := schema.Decode[ResponseRequest](body)
 	if err != nil {
-		return nil, call{}, err
+		return nil, runStart{}, err
 	}
 	var open []model.ToolCall
 	if req.Previous != nil {
 		open = left
 	}
-	c, err := req.call(open, recalled)
+	c, err := req.runStart(open, recalled)
 	return req, c, err
 }
 
@@ -82,8 +82,8 @@ func TestResponseRequests(t *testing.T) {
 					Standing string        `json:"standing"`
 					Metadata schema.Object `json:"metadata"`
 					Options  run.Options   `json:"options"`
-					Asked    asked         `json:"asked"`
-				}{c.AgentID, req.Streams(), c.Input, c.standing, c.Metadata, c.Options, req.asked()})
+					Asked    echoedParams  `json:"asked"`
+				}{c.AgentID, req.Streams(), c.Input, c.standing, c.Metadata, c.Options, req.echoed()})
 			}
 			goldentest.Check(t, "testdata/responses/"+name+".want", out)
 		})
@@ -153,7 +153,7 @@ func FuzzResponseRequest(f *testing.F) {
 			t.Fatalf("the options: %v", err)
 		}
 		r := &run.Run{RunID: runID, Metadata: c.Metadata, CreatedAt: made}
-		shown := encoded(pending(r, &echo{req.asked(), c.Options.Follows, c.Options.Tools, clientMetadata(r)}))
+		shown := mustMarshal(inProgress(r, &echo{req.echoed(), c.Options.Follows, c.Options.Tools, clientMetadata(r)}))
 		if !jsontext.Value(shown).IsValid() {
 			t.Fatalf("the response is %s", shown)
 		}

@@ -14,8 +14,8 @@ import (
 	"agentd/internal/execution/run"
 )
 
-// namedResponse names a response that is there.
-type namedResponse struct {
+// responseParams names a response that is there.
+type responseParams struct {
 	ID string `path:"responseId" format:"any"`
 }
 
@@ -49,7 +49,7 @@ func (s *Responses) Read(w http.ResponseWriter, r *http.Request, who authz.Calle
 
 // Cancel answers POST /v1/responses/{responseId}/cancel.
 func (s *Responses) Cancel(w http.ResponseWriter, r *http.Request, who authz.Caller) error {
-	in, err := httpapi.Params[namedResponse](r)
+	in, err := httpapi.Params[responseParams](r)
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (s *Responses) Cancel(w http.ResponseWriter, r *http.Request, who authz.Cal
 }
 
 // stored looks a response up, with what its answers repeat of its request.
-func (s *Responses) stored(ctx context.Context, tenant, id string) (*asking, *responsechain.Response, error) {
+func (s *Responses) stored(ctx context.Context, tenant, id string) (*createdResponse, *responsechain.Response, error) {
 	got, err := s.get(ctx, tenant, id)
 	if fault.Is(err, fault.NotFound) {
 		return nil, nil, fault.New(fault.NotFound, "", "There is no response %q in this company; a response's id is that of its run.", id)
@@ -78,8 +78,8 @@ func (s *Responses) stored(ctx context.Context, tenant, id string) (*asking, *re
 		return nil, nil, err
 	}
 	made := &got.Run.Run
-	a := &asking{made: made, echo: echo{previous: got.Previous, tools: got.Run.Options.Tools, metadata: clientMetadata(made)}}
-	return a, got, json.Unmarshal(got.Asked, &a.echo.asked)
+	a := &createdResponse{made: made, echo: echo{previous: got.Previous, tools: got.Run.Options.Tools, metadata: clientMetadata(made)}}
+	return a, got, json.Unmarshal(got.Asked, &a.echo.echoedParams)
 }
 
 func (s *Responses) get(ctx context.Context, tenant, id string) (*responsechain.Response, error) {
@@ -90,24 +90,24 @@ func (s *Responses) get(ctx context.Context, tenant, id string) (*responsechain.
 }
 
 // answerStored answers with a response as it is now.
-func answerStored(w http.ResponseWriter, a *asking, got *responsechain.Response) error {
+func answerStored(w http.ResponseWriter, a *createdResponse, got *responsechain.Response) error {
 	if !a.made.Status.Final() {
-		return httpapi.JSON(w, http.StatusOK, pending(a.made, &a.echo))
+		return httpapi.JSON(w, http.StatusOK, inProgress(a.made, &a.echo))
 	}
 	out, err := outputOf(a.made)
 	if err != nil {
 		return err
 	}
 	answer := newResponse(a.made, &a.echo)
-	answer.conclude(a.made, &out)
+	answer.setResult(a.made, &out)
 	if answer.Output, err = itemsOf(a.made, got.Steps, &out); err != nil {
 		return err
 	}
 	return httpapi.JSON(w, http.StatusOK, answer)
 }
 
-// pending is a response that has not ended: its text is empty.
-func pending(r *run.Run, e *echo) *Response {
+// inProgress is a response that has not ended: its text is empty.
+func inProgress(r *run.Run, e *echo) *Response {
 	answer := newResponse(r, e)
 	answer.Output = []OutputItem{messageItem(messagePrefix+r.RunID, stateInProgress, "")}
 	return answer

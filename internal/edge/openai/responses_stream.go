@@ -11,21 +11,21 @@ import (
 	"agentd/internal/kernel/event"
 )
 
-// hear tells a composer what happened. over: it was the run's end.
-func (c *composer) hear(e event.Event) (over bool) {
+// observe tells a composer what happened. over: it was the run's end.
+func (c *composer) observe(e event.Event) (over bool) {
 	switch e.Name {
 	case "llm.chunk":
-		c.text(textOf(e.Data))
+		c.addText(textOf(e.Data))
 	case "llm.thinking":
-		c.thought(textOf(e.Data))
+		c.addThought(textOf(e.Data))
 	case "llm.completed":
 		var said struct {
 			Finish string `json:"finish_reason"`
 		}
 		_ = json.Unmarshal(e.Data, &said) // an event of another shape tells no reason
-		c.step(stateOf(said.Finish))
+		c.endStep(stateOf(said.Finish))
 	case "step.completed", "run.resumed": // without llm.completed before it: the step failed, or its worker died
-		c.step(stateIncomplete)
+		c.endStep(stateIncomplete)
 	default:
 		return run.FinalEvent(e.Name)
 	}
@@ -41,25 +41,25 @@ type frames struct {
 	buf   []byte
 }
 
-// begin begins the data of an event.
-func (f *frames) begin(name string) {
+// beginEvent begins the data of an event.
+func (f *frames) beginEvent(name string) {
 	f.buf = append(append(append(f.buf[:0], `{"type":"`...), name...), `","sequence_number":`...)
 	f.buf = strconv.AppendInt(f.buf, f.seq, 10)
 }
 
-// place adds where in the output the event is.
-func (f *frames) place(index int, id string) {
+// addPosition adds where in the output the event is.
+func (f *frames) addPosition(index int, id string) {
 	f.buf = append(append(append(f.buf, `,"item_id":"`...), id...), `","output_index":`...)
 	f.buf = strconv.AppendInt(f.buf, int64(index), 10)
 }
 
-// member adds a member whose value is JSON.
-func (f *frames) member(name string, value []byte) {
+// addMember adds a member whose value is JSON.
+func (f *frames) addMember(name string, value []byte) {
 	f.buf = append(append(append(append(f.buf, `,"`...), name...), `":`...), value...)
 }
 
-// end sends the event; more says that another follows at once.
-func (f *frames) end(name string, more bool) {
+// endEvent sends the event; more says that another follows at once.
+func (f *frames) endEvent(name string, more bool) {
 	if f.seq > f.after {
 		f.buf = append(f.buf, '}')
 		f.send(name, f.buf, more)
@@ -67,7 +67,7 @@ func (f *frames) end(name string, more bool) {
 	f.seq++
 }
 
-func encoded(v any) []byte {
+func mustMarshal(v any) []byte {
 	b, err := json.Marshal(v, jsontext.AllowInvalidUTF8(true))
 	if err != nil {
 		panic(err) // our own types always encode
@@ -75,19 +75,19 @@ func encoded(v any) []byte {
 	return b
 }
 
-// response is an event with the whole response.
-func (f *frames) response(name string, value []byte, more bool) {
-	f.begin(name)
-	f.member("response", value)
-	f.end(name, more)
+// sendResponse is an event with the whole response.
+func (f *frames) sendResponse(name string, value []byte, more bool) {
+	f.beginEvent(name)
+	f.addMember("response", value)
+	f.endEvent(name, more)
 }
 
-// item is an event with a whole item.
-func (f *frames) item(name string, index int, item *OutputItem, more bool) {
-	f.begin(name)
+// sendItem is an event with a whole item.
+func (f *frames) sendItem(name string, index int, item *OutputItem, more bool) {
+	f.beginEvent(name)
 	f.buf = strconv.AppendInt(append(f.buf, `,"output_index":`...), int64(index), 10)
-	f.member("item", encoded(item))
-	f.end(name, more)
+	f.addMember("item", mustMarshal(item))
+	f.endEvent(name, more)
 }
 
 // Names of events.
@@ -115,72 +115,72 @@ const (
 	noLogprobs   = `,"logprobs":[]`
 )
 
-// opened implements teller.
-func (f *frames) opened(index int, item *OutputItem) {
+// itemOpened implements teller.
+func (f *frames) itemOpened(index int, item *OutputItem) {
 	bare := *item // its parts come one by one
 	switch item.Type {
 	case itemMessage:
 		bare.Content = []OutputText{}
-		f.item(eventItemAdded, index, &bare, true)
-		f.part(eventPartAdded, index, item)
+		f.sendItem(eventItemAdded, index, &bare, true)
+		f.sendPart(eventPartAdded, index, item)
 	case itemReasoning:
 		bare.Summary = []ThoughtOutput{}
-		f.item(eventItemAdded, index, &bare, true)
-		f.part(eventNoteAdded, index, item)
+		f.sendItem(eventItemAdded, index, &bare, true)
+		f.sendPart(eventNoteAdded, index, item)
 	default:
-		f.item(eventItemAdded, index, item, true)
+		f.sendItem(eventItemAdded, index, item, true)
 	}
 }
 
-// part is an event with an item's one part, which another one follows at once.
-func (f *frames) part(name string, index int, item *OutputItem) {
-	f.begin(name)
-	f.place(index, item.ID)
+// sendPart is an event with an item's one part, which another one follows at once.
+func (f *frames) sendPart(name string, index int, item *OutputItem) {
+	f.beginEvent(name)
+	f.addPosition(index, item.ID)
 	if item.Type == itemMessage {
 		f.buf = append(f.buf, contentIndex...)
-		f.member("part", encoded(&item.Content[0]))
+		f.addMember("part", mustMarshal(&item.Content[0]))
 	} else {
 		f.buf = append(f.buf, summaryIndex...)
-		f.member("part", encoded(&item.Summary[0]))
+		f.addMember("part", mustMarshal(&item.Summary[0]))
 	}
-	f.end(name, true)
+	f.endEvent(name, true)
 }
 
-// said implements teller.
-func (f *frames) said(index int, item *OutputItem, quoted []byte) {
+// itemDelta implements teller.
+func (f *frames) itemDelta(index int, item *OutputItem, quoted []byte) {
 	switch item.Type {
 	case itemMessage:
-		f.piece(eventTextDelta, index, item.ID, contentIndex, "delta", quoted, noLogprobs)
+		f.sendText(eventTextDelta, index, item.ID, contentIndex, "delta", quoted, noLogprobs)
 	case itemReasoning:
-		f.piece(eventNoteDelta, index, item.ID, summaryIndex, "delta", quoted, "")
+		f.sendText(eventNoteDelta, index, item.ID, summaryIndex, "delta", quoted, "")
 	default:
-		f.piece(eventCallDelta, index, item.ID, "", "delta", quoted, "")
+		f.sendText(eventCallDelta, index, item.ID, "", "delta", quoted, "")
 	}
 }
 
-// piece is an event with a text.
-func (f *frames) piece(name string, index int, id, within, member string, quoted []byte, after string) {
-	f.begin(name)
-	f.place(index, id)
+// sendText is an event with a text.
+func (f *frames) sendText(name string, index int, id, within, member string, quoted []byte, after string) {
+	f.beginEvent(name)
+	f.addPosition(index, id)
 	f.buf = append(f.buf, within...)
-	f.member(member, quoted)
+	f.addMember(member, quoted)
 	f.buf = append(f.buf, after...)
-	f.end(name, member != "delta")
+	f.endEvent(name, member != "delta")
 }
 
-// closed implements teller.
-func (f *frames) closed(index int, item *OutputItem) {
+// itemClosed implements teller.
+func (f *frames) itemClosed(index int, item *OutputItem) {
 	switch item.Type {
 	case itemMessage:
-		f.piece(eventTextDone, index, item.ID, contentIndex, "text", quote(item.text()), noLogprobs)
-		f.part(eventPartDone, index, item)
+		f.sendText(eventTextDone, index, item.ID, contentIndex, "text", quote(item.text()), noLogprobs)
+		f.sendPart(eventPartDone, index, item)
 	case itemReasoning:
-		f.piece(eventNoteText, index, item.ID, summaryIndex, "text", quote(item.Summary[0].Text), "")
-		f.part(eventNoteDone, index, item)
+		f.sendText(eventNoteText, index, item.ID, summaryIndex, "text", quote(item.Summary[0].Text), "")
+		f.sendPart(eventNoteDone, index, item)
 	default:
-		f.piece(eventCallDone, index, item.ID, `,"name":`+string(quote(item.Name)), "arguments", quote(deref(item.Arguments)), "")
+		f.sendText(eventCallDone, index, item.ID, `,"name":`+string(quote(item.Name)), "arguments", quote(deref(item.Arguments)), "")
 	}
-	f.item(eventItemDone, index, item, false)
+	f.sendItem(eventItemDone, index, item, false)
 }
 
 // fail is the event that a stream ends with whose response goes on without it.
@@ -188,16 +188,16 @@ func (f *frames) closed(index int, item *OutputItem) {
 func (f *frames) fail(e *fault.Error) {
 	body := newEnvelope(e).Error
 	f.after = -1
-	f.begin(eventError)
-	f.member("code", quote(body.Code))
-	f.member("message", quote(body.Message))
-	f.member("param", []byte("null"))
-	f.member("error", encoded(body))
-	f.end(eventError, false)
+	f.beginEvent(eventError)
+	f.addMember("code", quote(body.Code))
+	f.addMember("message", quote(body.Message))
+	f.addMember("param", []byte("null"))
+	f.addMember("error", mustMarshal(body))
+	f.endEvent(eventError, false)
 }
 
-// last is the event that ends a stream, by the response's state.
-func last(status string) string {
+// finalEventName is the event that ends a stream, by the response's state.
+func finalEventName(status string) string {
 	switch status {
 	case stateCompleted, stateIncomplete:
 		return "response." + status

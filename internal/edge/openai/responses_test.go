@@ -56,7 +56,7 @@ func (s *shelf) Make(l responsechain.Link) run.Admission {
 // put adds a response that is there already.
 func (s *stage) put(r *run.Run, steps ...run.Step) *stage {
 	asked := `{"model":"agent/` + agentID + `","instructions":"Be brief.","max_output_tokens":50,"tool_choice":"auto","reasoning":{"effort":"low"}}`
-	kept := responsechain.Response{Link: responsechain.Link{RunID: runID, Asked: jsontext.Value(asked)}, Told: run.Told{Run: run.Record{Run: *r}, Steps: steps}}
+	kept := responsechain.Response{Link: responsechain.Link{RunID: runID, Asked: jsontext.Value(asked)}, Journal: run.Journal{Run: run.Record{Run: *r}, Steps: steps}}
 	kept.Run.Options.Tools = []run.CallerTool{{Name: "weather", Description: "Tells the weather.", Parameters: jsontext.Value(`{"type":"object"}`)}}
 	kept.Run.Metadata = schema.Object(`{"source":"responses","client_metadata":{"ticket":"7"}}`)
 	s.shelf.all = append(s.shelf.all, kept)
@@ -376,15 +376,15 @@ func FuzzResponseItems(f *testing.F) {
 			}
 			sent = append(sent, name)
 		}}
-		c := composer{run: runID, items: []OutputItem{}, tell: &frames}
+		c := composer{run: runID, items: []OutputItem{}, observer: &frames}
 		for _, piece := range pieces(thinking, int(size)) {
-			c.hear(event.Event{Name: "llm.thinking", Data: jsontext.Value(`{"text":` + string(quote(piece)) + `}`)})
+			c.observe(event.Event{Name: "llm.thinking", Data: jsontext.Value(`{"text":` + string(quote(piece)) + `}`)})
 		}
 		for _, piece := range pieces(text, int(size)) {
-			c.hear(event.Event{Name: "llm.chunk", Data: jsontext.Value(`{"text":` + string(quote(piece)) + `}`)})
+			c.observe(event.Event{Name: "llm.chunk", Data: jsontext.Value(`{"text":` + string(quote(piece)) + `}`)})
 		}
-		c.hear(event.Event{Name: "llm.completed", Data: jsontext.Value(`{"finish_reason":"stop"}`)})
-		c.end(r, &out)
+		c.observe(event.Event{Name: "llm.completed", Data: jsontext.Value(`{"finish_reason":"stop"}`)})
+		c.endRun(r, &out)
 		back, err := itemsOf(r, []run.Step{said(1, run.LLMOutput{Text: text, Thinking: thinking, FinishReason: "stop"})}, &out)
 		if err != nil {
 			t.Fatal(err)

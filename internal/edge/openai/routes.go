@@ -38,15 +38,15 @@ func (c *Chat) Routes() []httpapi.Raw {
 			Serve: c.Model,
 		},
 	}
-	rows = shaped(rows)
+	rows = openAIRoutes(rows)
 	// An agent/<id> has a slash; it is the same operation.
 	slash := rows[2]
 	slash.Path, slash.ID = "/v1/models/agent/{model}", ""
 	return append(rows, slash)
 }
 
-// shaped has rows refuse in the chat envelope, and know no tenant but the key's.
-func shaped(rows []httpapi.Raw) []httpapi.Raw {
+// openAIRoutes has rows refuse in the chat envelope, and know no tenant but the key's.
+func openAIRoutes(rows []httpapi.Raw) []httpapi.Raw {
 	for i := range rows {
 		rows[i].FailOf, rows[i].Fail = reflect.TypeFor[Envelope](), Fail
 		rows[i].Errors = append(rows[i].Errors, http.StatusBadRequest)

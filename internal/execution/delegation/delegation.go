@@ -51,7 +51,7 @@ type Runs interface {
 	Create(ctx context.Context, who authz.Caller, req run.Request) (*run.Run, error)
 	Get(ctx context.Context, tenant, id string) (*run.Run, error)
 	Wait(ctx context.Context, tenant, id string, timeout time.Duration) (*run.Run, error)
-	Cancel(ctx context.Context, tenant, id string) (run.Cancelling, error)
+	Cancel(ctx context.Context, tenant, id string) (run.CancelAnswer, error)
 }
 
 // Service delegates. Make it with New, and Bind it before the first call; Stop

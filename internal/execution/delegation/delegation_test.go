@@ -96,9 +96,9 @@ func (r *runs) Wait(ctx context.Context, tenant, id string, timeout time.Duratio
 	}
 }
 
-func (r *runs) Cancel(_ context.Context, _, id string) (run.Cancelling, error) {
+func (r *runs) Cancel(_ context.Context, _, id string) (run.CancelAnswer, error) {
 	r.end(id, run.Cancelled, "", "The run was cancelled.")
-	return run.Cancelling{Cancelled: true, RunID: id}, nil
+	return run.CancelAnswer{Cancelled: true, RunID: id}, nil
 }
 
 // end moves a run, and tells those that wait.

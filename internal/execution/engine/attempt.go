@@ -103,14 +103,14 @@ func (a *attempt) takeOver(ctx context.Context) error {
 		if a.spec != nil && a.atOnce(ctx) {
 			a.beginStep(run.StepLLM, nil)
 		}
-		return a.commit(ctx, run.PauseStays)
+		return a.commit(ctx, run.PauseKept)
 	}
 	if a.rec.Wait.Woken { // whoever woke it told so
 		a.rec.Wait.Woken = false
 		if err := a.replay(ctx); err != nil {
 			return err
 		}
-		return a.commit(ctx, run.PauseStays)
+		return a.commit(ctx, run.PauseKept)
 	}
 	if a.e.Observer.Recover != nil {
 		a.e.Observer.Recover()
@@ -122,13 +122,13 @@ func (a *attempt) takeOver(ctx context.Context) error {
 		return err
 	}
 	a.emit("run.resumed", startedData{Status: run.Running, Attempt: a.lease.Attempt})
-	return a.commit(ctx, run.PauseStays)
+	return a.commit(ctx, run.PauseKept)
 }
 
 // beginStep notes that a step begins with the commit that is being made.
 func (a *attempt) beginStep(kind run.StepType, in *run.ToolInput) {
 	a.step++
-	a.rec.Pending = append(a.rec.Pending, run.Intent{StepID: ident.New(), Seq: a.step, Type: kind, StartedAt: a.e.Clock.Now(), Tool: in})
+	a.rec.Pending = append(a.rec.Pending, run.PendingStep{StepID: ident.New(), Seq: a.step, Type: kind, StartedAt: a.e.Clock.Now(), Tool: in})
 	a.emit("step.started", stepStartedData{StepSeq: a.step, Type: kind})
 }
 
@@ -148,14 +148,14 @@ func (a *attempt) endStep(s *run.Step, m run.StepMetrics) {
 	s.StepIndex, s.Metrics = s.Seq-1, schema.Nullable(encode(m))
 	a.steps, a.spent = append(a.steps, s), run.StepMetrics{}
 	a.rec.Metrics.StepsCount++
-	a.emitOf("step.completed", run.CompletedOf(s), s.Seq)
+	a.emitOf("step.completed", run.StepCompletedOf(s), s.Seq)
 }
 
 // end moves the run to a final state in the commit that is being made.
 func (a *attempt) end(status run.Status, code, sentence string) {
 	now := a.e.Clock.Now()
 	a.rec.Status, a.rec.CompletedAt, a.rec.Pending = status, &now, nil
-	a.rec.Wait = run.Wait{Asked: a.rec.Wait.Asked}
+	a.rec.Wait = run.Wait{Approvals: a.rec.Wait.Approvals}
 	if code != "" {
 		a.rec.Error, a.rec.ErrorCode = &sentence, code
 	}
@@ -189,7 +189,7 @@ func (a *attempt) fail(code, sentence string) error {
 		a.endStep(s, m)
 	}
 	a.end(status, code, sentence)
-	return a.commit(context.WithoutCancel(a.ctx), run.PauseForgot)
+	return a.commit(context.WithoutCancel(a.ctx), run.PauseCleared)
 }
 
 // sealText moves the text of the step that ran to the commit that is being
@@ -267,7 +267,7 @@ func (a *attempt) ops(pause run.PauseMode) []txn.Op {
 	u.Pause = pause
 	ops = append(ops, a.e.Runs.Update(tenant, id, u))
 	if a.rec.Status != a.was {
-		ops = append(ops, func(tx txn.Tx) error { return a.e.Watchers.Moved(tx, a.rec) })
+		ops = append(ops, func(tx txn.Tx) error { return a.e.Watchers.OnRunState(tx, a.rec) })
 	}
 	return a.counting(ops)
 }

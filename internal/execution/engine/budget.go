@@ -56,7 +56,7 @@ func (a *attempt) afford(ctx context.Context, req *model.Request, fallback *mode
 			}
 			p.Reserved = granted
 			u := run.UpdateOf(a.rec)
-			u.Pause = run.PauseStays
+			u.Pause = run.PauseKept
 			return a.e.Runs.Update(a.rec.TenantID, a.rec.RunID, u)(tx)
 		})
 		if err != nil {
@@ -72,7 +72,7 @@ func (a *attempt) afford(ctx context.Context, req *model.Request, fallback *mode
 }
 
 // settleBudget counts what a step cost in the commit that is being made.
-func (a *attempt) settleBudget(p run.Intent, m run.StepMetrics) {
+func (a *attempt) settleBudget(p run.PendingStep, m run.StepMetrics) {
 	if p.Reserved == 0 {
 		return
 	}

@@ -17,7 +17,7 @@ import (
 const closingNote = "The limit of this run is reached. Do not call tools. Give your best final answer now, with what you know so far."
 
 // input is what the run was asked.
-func (a *attempt) input() *run.Input { return a.rec.Asked() }
+func (a *attempt) input() *run.Input { return a.rec.ParsedInput() }
 
 // opening is what a conversation with the model begins with: the agent's own
 // prompt, what it remembers, the earlier turns, and the message, with the
@@ -35,7 +35,7 @@ func (a *attempt) opening(in *run.Input, earlier []model.Message) []model.Messag
 		turns = append(turns, model.Message{Role: model.User, Text: in.Message, Parts: in.Parts, From: a.origin(0)})
 	}
 	// Else the history ends with what is to be answered: a tool's result.
-	return run.Instruct(turns, in.Instructions)
+	return run.WithInstructions(turns, in.Instructions)
 }
 
 func (a *attempt) request(target model.Target) model.Request {
@@ -115,14 +115,14 @@ func (a *attempt) replay(ctx context.Context) error {
 	for i := range a.rec.Pending {
 		p := &a.rec.Pending[i]
 		if p.Type == run.StepLLM { // a limit was hit: what was asked for was not to be run
-			a.past.Close()
+			a.past.CloseTurn()
 		}
 		if p.Tool != nil {
 			a.interrupted[p.Tool.ToolCallID] = !p.Held
 			p.Held = false
 		}
 	}
-	if a.rec.Wait.Asked == 0 {
+	if a.rec.Wait.Approvals == 0 {
 		return nil
 	}
 	all, err := a.e.Runs.ApprovalsOf(ctx, nil, a.rec.TenantID, a.rec.RunID)

@@ -54,7 +54,7 @@ func (a *attempt) drive(ctx context.Context) error {
 	for a.rec.Status == run.Running {
 		// Tools that were begun are not left: nobody could say what became of them.
 		if a.early == nil && !a.pending(run.StepTool) {
-			if held, err := a.e.heldBack(ctx, a.lease); held || err != nil {
+			if held, err := a.e.suspended(ctx, a.lease); held || err != nil {
 				return err
 			}
 		}
@@ -78,7 +78,7 @@ func (a *attempt) drive(ctx context.Context) error {
 
 // pending says whether a step of a type was begun and has no result.
 func (a *attempt) pending(kind run.StepType) bool {
-	return slices.ContainsFunc(a.rec.Pending, func(p run.Intent) bool { return p.Type == kind })
+	return slices.ContainsFunc(a.rec.Pending, func(p run.PendingStep) bool { return p.Type == kind })
 }
 
 // goOn commits what the run does next where nothing is under way: it just
@@ -90,7 +90,7 @@ func (a *attempt) goOn() error {
 	if err := a.next(); err != nil {
 		return err
 	}
-	return a.commit(a.ctx, run.PauseStops)
+	return a.commit(a.ctx, run.PauseAborts)
 }
 
 // settle ends the run where err is the run's own, and passes on what is not.
@@ -214,7 +214,7 @@ func (a *attempt) heard(resp model.Response, target model.Target) error {
 	}
 	a.sealText()
 	seq := a.rec.Pending[len(a.rec.Pending)-1].Seq
-	a.emitOf("llm.completed", run.AnsweredOf(seq, &out, m), seq)
+	a.emitOf("llm.completed", run.LLMCompletedOf(seq, &out, m), seq)
 	step := &run.Step{
 		Seq: seq, Type: run.StepLLM, Status: run.StepCompleted,
 		Input: a.llmInput(), Output: schema.Nullable(encode(out)),
@@ -238,12 +238,12 @@ func (a *attempt) heard(resp model.Response, target model.Target) error {
 		}
 		a.beginStep(run.StepLLM, nil)
 	default:
-		a.past = &run.Transcript{Asking: &said, Results: map[string]model.Message{}}
+		a.past = &run.Transcript{OpenTurn: &said, Results: map[string]model.Message{}}
 		if err := a.next(); err != nil {
 			return err
 		}
 	}
-	return a.commit(a.ctx, run.PauseStops)
+	return a.commit(a.ctx, run.PauseAborts)
 }
 
 // nameCalls gives calls ids of their own where the model gave none, or one
@@ -302,7 +302,7 @@ func (a *attempt) finish(out run.LLMOutput, truncated bool) error {
 	}
 	a.rec.Output = schema.Nullable(encode(output))
 	a.end(run.Completed, "", "")
-	return a.commit(context.WithoutCancel(a.ctx), run.PauseStops)
+	return a.commit(context.WithoutCancel(a.ctx), run.PauseAborts)
 }
 
 // count adds a model call to the run's metrics.

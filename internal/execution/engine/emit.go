@@ -110,7 +110,7 @@ func (a *attempt) emitOf(name string, data any, step int64) {
 
 // emitCall is emit for a call, whose arguments only the model's step stores.
 func (a *attempt) emitCall(c model.ToolCall) {
-	d := toolCallData{ToolCallID: c.ID, Name: c.Name, Arguments: run.ShowArguments(c.Arguments)}
+	d := toolCallData{ToolCallID: c.ID, Name: c.Name, Arguments: run.ArgumentsJSON(c.Arguments)}
 	live := encode(d)
 	stored := event.Entry{Name: "tool.call", At: a.e.Clock.Now(), Data: live}
 	if stored.Step = a.callOf(c.ID, c.Arguments); stored.Step != 0 {
@@ -123,12 +123,12 @@ func (a *attempt) emitCall(c model.ToolCall) {
 // callOf gives the step of the model that asked for a call with just these
 // arguments, 0 where they are others: an approver changed them.
 func (a *attempt) callOf(id, arguments string) int64 {
-	if a.past == nil || a.past.Asking == nil || !utf8.ValidString(arguments) { // stored text is mended
+	if a.past == nil || a.past.OpenTurn == nil || !utf8.ValidString(arguments) { // stored text is mended
 		return 0
 	}
-	for _, c := range a.past.Asking.ToolCalls {
+	for _, c := range a.past.OpenTurn.ToolCalls {
 		if c.ID == id && c.Arguments == arguments {
-			return a.past.Asking.From.StepSeq
+			return a.past.OpenTurn.From.StepSeq
 		}
 	}
 	return 0

@@ -123,11 +123,11 @@ type Config struct {
 	// Violated is told of a guardrail that a run ran into, in the commit that says
 	// so; nil: nobody is.
 	Violated func(tx txn.Tx, r *run.Record, v policy.Violation) error
-	// HoldBack says whether an item is of a tenant that is suspended; it was let
+	// Suspended says whether an item is of a tenant that is suspended; it was let
 	// go of then, until the tenant is let in again. It is asked before each model
 	// call. Nil: no tenant ever is.
-	HoldBack func(ctx context.Context, held work.Lease) (bool, error)
-	Meter    quota.Meter // nil: nothing is counted or limited
+	Suspended func(ctx context.Context, held work.Lease) (bool, error)
+	Meter     quota.Meter // nil: nothing is counted or limited
 
 	Node     string        // owner of this node's leases
 	Lease    time.Duration // how long a dead node's runs wait
@@ -274,7 +274,7 @@ func (e *Engine) startRejected(ctx context.Context, r *run.Record, v policy.Verd
 		if _, err := admitted(tx, a.rec); err != nil {
 			return err
 		}
-		return e.Watchers.Moved(tx, a.rec)
+		return e.Watchers.OnRunState(tx, a.rec)
 	})
 	if err == nil {
 		r.Run = a.rec.Run
@@ -292,7 +292,7 @@ func (e *Engine) Handle(ctx context.Context, lease work.Lease) error {
 	if a := e.takePrepared(lease.Key); a != nil && a.lease.Epoch == lease.Epoch {
 		return a.drive(ctx)
 	}
-	if held, err := e.heldBack(ctx, lease); held || err != nil {
+	if held, err := e.suspended(ctx, lease); held || err != nil {
 		return err
 	}
 	rec, err := e.Runs.Get(ctx, lease.TenantID, lease.Key)
@@ -337,12 +337,12 @@ func (e *Engine) Handle(ctx context.Context, lease work.Lease) error {
 	return a.drive(ctx)
 }
 
-// heldBack is HoldBack where there is one.
-func (e *Engine) heldBack(ctx context.Context, lease work.Lease) (bool, error) {
-	if e.HoldBack == nil {
+// suspended is HoldBack where there is one.
+func (e *Engine) suspended(ctx context.Context, lease work.Lease) (bool, error) {
+	if e.Suspended == nil {
 		return false, nil
 	}
-	return e.HoldBack(ctx, lease)
+	return e.Suspended(ctx, lease)
 }
 
 func (e *Engine) prepare(a *attempt) {

@@ -361,11 +361,11 @@ func TestCancel(t *testing.T) {
 
 		for _, c := range []struct {
 			id   string
-			want run.Cancelling
+			want run.CancelAnswer
 		}{
-			{queued.RunID, run.Cancelling{Cancelled: true, RunID: queued.RunID}},
-			{running.RunID, run.Cancelling{Cancelled: true, RunID: running.RunID}},
-			{running.RunID, run.Cancelling{RunID: running.RunID, Message: "The run had already ended: it is cancelled."}},
+			{queued.RunID, run.CancelAnswer{Cancelled: true, RunID: queued.RunID}},
+			{running.RunID, run.CancelAnswer{Cancelled: true, RunID: running.RunID}},
+			{running.RunID, run.CancelAnswer{RunID: running.RunID, Message: "The run had already ended: it is cancelled."}},
 		} {
 			got, err := n.Cancel(t.Context(), r.who.TenantID, c.id)
 			if err != nil {

@@ -231,7 +231,7 @@ func (a *attempt) fold() error {
 	} else {
 		a.beginAsk()
 	}
-	return a.commit(a.ctx, run.PauseStops)
+	return a.commit(a.ctx, run.PauseAborts)
 }
 
 // summary is what came of asking for one.
@@ -346,7 +346,7 @@ func (a *attempt) tooLong(failure error) (again bool, err error) {
 			}, run.StepMetrics{})
 			a.aside++
 			a.beginStep(run.StepCompaction, nil)
-			return true, a.commit(a.ctx, run.PauseStops)
+			return true, a.commit(a.ctx, run.PauseAborts)
 		}
 	}
 	was := a.shown

@@ -77,7 +77,7 @@ func (a *attempt) open() error {
 	if err != nil {
 		return err
 	}
-	a.messages, a.aside = a.past.After(a.opening(in, earlier)), a.past.Aside
+	a.messages, a.aside = a.past.After(a.opening(in, earlier)), a.past.OverheadSteps
 	a.past.Messages = nil
 	return nil
 }
@@ -106,7 +106,7 @@ func (a *attempt) check(message string) error {
 	}
 	a.endStep(step, run.StepMetrics{})
 	a.past.Checked = &out
-	return a.commit(a.ctx, run.PauseStops)
+	return a.commit(a.ctx, run.PauseAborts)
 }
 
 // judged counts a verdict and tells of what it found.
@@ -139,7 +139,7 @@ func (a *attempt) recall(message string) error {
 		Seq: seq, Type: run.StepMemory, Status: run.StepCompleted, Output: schema.Nullable(encode(found)),
 	}, run.StepMetrics{})
 	a.past.Recalled = &found.Text
-	return a.commit(a.ctx, run.PauseStops)
+	return a.commit(a.ctx, run.PauseAborts)
 }
 
 // earlier gives the turns before the run: of the run that it goes on from, of

@@ -111,7 +111,7 @@ func TestTenThousandWait(t *testing.T) { // alone: it counts the goroutines of t
 	if grown > heap+mostBytes {
 		t.Errorf("%d runs that wait hold %d bytes", many, grown-heap)
 	}
-	if _, err := n.Approve(t.Context(), r.who, first.RunID, run.Approving{}); err != nil {
+	if _, err := n.Approve(t.Context(), r.who, first.RunID, run.ApproveRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	if got := n.end(first.RunID); got.Status != run.Completed || r.output(got).Text != "Paid." {

@@ -20,6 +20,7 @@ import (
 	"agentd/internal/base/txn"
 	"agentd/internal/execution/engine"
 	"agentd/internal/execution/run"
+	"agentd/internal/execution/run/runsql"
 	"agentd/internal/kernel/event"
 	"agentd/internal/kernel/model"
 	"agentd/internal/kernel/model/modeltest"
@@ -28,7 +29,7 @@ import (
 	"agentd/internal/kernel/tool"
 	"agentd/internal/kernel/work"
 	"agentd/internal/store/sqldb"
-	"agentd/internal/store/sqlstore"
+	"agentd/internal/store/worksql"
 	"agentd/internal/wire/openaiclient"
 )
 
@@ -38,8 +39,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type rig struct {
 	t      testing.TB
 	db     *sqldb.DB
-	runs   *sqlstore.Runs
-	log    *sqlstore.Events
+	runs   *runsql.Store
+	log    *runsql.Events
 	sim    *modeltest.Server
 	who    authz.Caller
 	agents *agents
@@ -75,7 +76,7 @@ func (a *agents) delete() {
 
 func newRig(t testing.TB, db *sqldb.DB, opts ...modeltest.Option) *rig {
 	return &rig{
-		t: t, db: db, runs: sqlstore.NewRuns(db), log: sqlstore.NewEvents(db), sim: modeltest.New(t, opts...),
+		t: t, db: db, runs: runsql.New(db), log: runsql.NewEvents(db), sim: modeltest.New(t, opts...),
 		who:  authz.Caller{TenantID: ident.New(), UserID: ident.New(), Role: authz.Owner, Scopes: []authz.Scope{authz.Wildcard}},
 		gate: policy.AllowAll{}, tools: tool.Builtins(clock.System{}),
 		agents: &agents{spec: run.AgentSpec{ID: ident.New(), Version: 1, System: "Be brief.", Tools: []string{"calculator"}}},
@@ -99,7 +100,7 @@ func (r *rig) start(name string, slots int, writer txn.Writer) *node {
 	}
 	hub := event.NewHub()
 	var runner *work.Runner
-	queue := sqlstore.NewWork(r.db, clock.System{}, func(string) { runner.Wake() })
+	queue := worksql.New(r.db, clock.System{}, func(string) { runner.Wake() })
 	if _, err := queue.Reclaim(r.t.Context(), name); err != nil {
 		r.t.Fatal(err)
 	}

@@ -285,7 +285,7 @@ func (w *world) choice(r *run.Run) string {
 }
 
 func (w *world) approve(n *simNode, r *run.Run, edited string) {
-	in := run.Approving{ApprovalID: w.choice(r)}
+	in := run.ApproveRequest{ApprovalID: w.choice(r)}
 	what := "approve"
 	if edited != "" {
 		in.Arguments, what = schema.Any(edited), "approve edited"
@@ -297,7 +297,7 @@ func (w *world) approve(n *simNode, r *run.Run, edited string) {
 }
 
 func (w *world) reject(n *simNode, r *run.Run) {
-	in := run.Rejecting{ApprovalID: w.choice(r), Continue: w.chance(70)}
+	in := run.RejectRequest{ApprovalID: w.choice(r), Continue: w.chance(70)}
 	what := "reject"
 	if in.Continue {
 		what = "reject and continue"

@@ -8,12 +8,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/accounts/usage"
+	"agentd/internal/accounts/usage/usagesql"
 	"agentd/internal/base/clock"
 	"agentd/internal/base/fault"
 	"agentd/internal/base/txn"
 	"agentd/internal/kernel/quota"
 	"agentd/internal/kernel/resource"
-	"agentd/internal/store/sqlstore"
 )
 
 // meter counts what runs of the world use. In every other world the plan has
@@ -27,7 +27,7 @@ func (w *world) meter(writer txn.Writer, logger *slog.Logger) quota.Meter {
 			w.t.Fatal(err)
 		}
 	}
-	return usage.New(usage.Deps{Plans: plans, Store: sqlstore.NewUsage(w.db), Writer: writer, Clock: clock.System{}, Logger: logger, Outbox: resource.NoOutbox{}})
+	return usage.New(usage.Deps{Plans: plans, Store: usagesql.New(w.db), Writer: writer, Clock: clock.System{}, Logger: logger, Outbox: resource.NoOutbox{}})
 }
 
 // metered says that what was counted is what the runs say that they used,
@@ -56,7 +56,7 @@ func (w *world) metered() {
 			want.TotalCost += *m.TotalCostUSD
 		}
 	}
-	rows, err := sqlstore.NewUsage(w.db).Rows(ctx, w.who.TenantID, usage.Query{From: "0001-01-01", To: "9999-12-31"})
+	rows, err := usagesql.New(w.db).Rows(ctx, w.who.TenantID, usage.Query{From: "0001-01-01", To: "9999-12-31"})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -22,6 +22,7 @@ import (
 	"agentd/internal/base/txn"
 	"agentd/internal/execution/engine"
 	"agentd/internal/execution/run"
+	"agentd/internal/execution/run/runsql"
 	"agentd/internal/kernel/event"
 	"agentd/internal/kernel/model"
 	"agentd/internal/kernel/policy"
@@ -29,7 +30,7 @@ import (
 	"agentd/internal/kernel/work"
 	"agentd/internal/store/sqldb"
 	"agentd/internal/store/sqldb/sqldbtest"
-	"agentd/internal/store/sqlstore"
+	"agentd/internal/store/worksql"
 )
 
 const simLease = 3 * time.Second
@@ -42,8 +43,8 @@ type world struct {
 	rng    *rand.Rand // of the play's own goroutine
 	tally  *tally
 	db     *sqldb.DB
-	runs   *sqlstore.Runs
-	log    *sqlstore.Events
+	runs   *runsql.Store
+	log    *runsql.Events
 	who    authz.Caller
 	agents *agents
 	hub    *event.Hub // nil: nodes hear nothing of each other
@@ -71,7 +72,7 @@ func play(t *testing.T, cfg sqldb.Config, kind sqldbtest.Engine, seed uint64, ta
 	}
 	w := &world{
 		t: t, kind: kind, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), tally: tally, db: db,
-		runs: sqlstore.NewRuns(db), log: sqlstore.NewEvents(db),
+		runs: runsql.New(db), log: runsql.NewEvents(db),
 		who:     authz.Caller{TenantID: ident.New(), UserID: ident.New(), Role: authz.Owner, Scopes: []authz.Scope{authz.Wildcard}},
 		healthy: make(chan struct{}), asked: map[string]int{}, effects: map[string]int{}, accepted: map[string]bool{},
 		decided: map[string]int{}, seen: map[string]*journal{},
@@ -192,7 +193,7 @@ func (w *world) open(name string, slots int) *simNode {
 	if hub == nil {
 		hub = event.NewHub()
 	}
-	queue := simQueue{sqlstore.NewWork(w.db, clock.System{}, func(string) { n.runner.Wake() }), n}
+	queue := simQueue{worksql.New(w.db, clock.System{}, func(string) { n.runner.Wake() }), n}
 	if _, err := queue.Reclaim(context.Background(), name); err != nil {
 		w.t.Fatal(err)
 	}
@@ -335,7 +336,7 @@ func (s simWriter) Write(ctx context.Context, do func(txn.Tx) error) error {
 
 // simQueue is a node's queue, as long as it lives.
 type simQueue struct {
-	*sqlstore.Work
+	*worksql.Queue
 	n *simNode
 }
 
@@ -343,7 +344,7 @@ func (q simQueue) Claim(ctx context.Context, kind, owner string, n int, lease ti
 	if err := q.n.hears(); err != nil {
 		return nil, err
 	}
-	got, err := q.Work.Claim(ctx, kind, owner, n, lease)
+	got, err := q.Queue.Claim(ctx, kind, owner, n, lease)
 	for _, l := range got {
 		q.n.w.tell("%s claims %s, attempt %d", owner, q.n.w.short(l.Key), l.Attempt)
 	}
@@ -354,7 +355,7 @@ func (q simQueue) Renew(ctx context.Context, held []work.Lease, lease time.Durat
 	if err := q.n.hears(); err != nil {
 		return nil, err
 	}
-	lost, err := q.Work.Renew(ctx, held, lease)
+	lost, err := q.Queue.Renew(ctx, held, lease)
 	for range lost {
 		q.n.w.happened("lease ran out", q.n.name)
 	}
@@ -365,7 +366,7 @@ func (q simQueue) Release(ctx context.Context, held []work.Lease, due time.Time)
 	if err := q.n.hears(); err != nil {
 		return err
 	}
-	return q.Work.Release(ctx, held, due)
+	return q.Queue.Release(ctx, held, due)
 }
 
 // tool acts on the world, unless its process is dead by then.

@@ -31,7 +31,7 @@ type outcome struct {
 // runTools makes the calls that were begun, side by side, and commits each
 // result as it comes, those that come together in one commit.
 func (a *attempt) runTools() error {
-	var todo []run.Intent
+	var todo []run.PendingStep
 	for _, p := range a.rec.Pending {
 		if p.Tool != nil {
 			todo = append(todo, p)
@@ -83,9 +83,9 @@ func (a *attempt) runTools() error {
 			a.record(o)
 		}
 		n += len(batch)
-		pause := run.PauseStays // others are still under way
+		pause := run.PauseKept // others are still under way
 		if n == len(todo) {
-			pause = run.PauseStops
+			pause = run.PauseAborts
 			if needs != nil {
 				a.awaitAuth(needs)
 			} else if err := a.next(); err != nil {

@@ -20,13 +20,13 @@ import (
 func (a *attempt) next() error {
 	var ask []model.ToolCall
 	var question *model.ToolCall
-	for _, c := range a.past.Open() {
+	for _, c := range a.past.OpenCalls() {
 		approval := a.approvals[c.ID]
 		switch {
 		case approval != nil && approval.Status == run.ApprovalRejected:
 			a.refuse(c, approval)
-		case approval != nil && approval.Status == run.ApprovalApproved && approval.Binds(c.Arguments):
-			a.beginTool(run.ToolInput{ToolCallID: c.ID, Name: c.Name, Arguments: approval.Calls(), ApprovalID: approval.ApprovalID})
+		case approval != nil && approval.Status == run.ApprovalApproved && approval.Covers(c.Arguments):
+			a.beginTool(run.ToolInput{ToolCallID: c.ID, Name: c.Name, Arguments: approval.EffectiveArguments(), ApprovalID: approval.ApprovalID})
 		case a.asks(c):
 			if question == nil {
 				question = &c
@@ -46,7 +46,7 @@ func (a *attempt) next() error {
 	case question != nil:
 		a.awaitInput(*question)
 	default:
-		a.past.Close()
+		a.past.CloseTurn()
 		a.tell()
 		a.beginAsk()
 	}
@@ -129,15 +129,15 @@ func (a *attempt) awaitApproval(calls []model.ToolCall) {
 	for _, c := range calls {
 		ap := &run.Approval{
 			ApprovalID: ident.New(), RunID: a.rec.RunID, TenantID: a.rec.TenantID, AgentID: a.rec.AgentID, SessionID: a.rec.SessionID,
-			ToolCallID: c.ID, ToolName: c.Name, Arguments: []byte(run.ShowArguments(c.Arguments)), ArgumentsHash: run.HashArguments(c.Arguments),
+			ToolCallID: c.ID, ToolName: c.Name, Arguments: []byte(run.ArgumentsJSON(c.Arguments)), ArgumentsHash: run.HashArguments(c.Arguments),
 			Status: run.ApprovalPending, RequestedAt: now, ExpiresAt: until,
 		}
 		a.asked = append(a.asked, ap)
 		a.emit("approval.requested", approvalData{
-			ApprovalID: ap.ApprovalID, ToolCallID: c.ID, Name: c.Name, Arguments: run.ShowArguments(c.Arguments), ExpiresAt: until,
+			ApprovalID: ap.ApprovalID, ToolCallID: c.ID, Name: c.Name, Arguments: run.ArgumentsJSON(c.Arguments), ExpiresAt: until,
 		})
 	}
-	a.park(run.AwaitingApproval, run.Wait{Until: until, Asked: a.rec.Wait.Asked + len(calls)}, statusData{Status: run.AwaitingApproval})
+	a.park(run.AwaitingApproval, run.Wait{Until: until, Approvals: a.rec.Wait.Approvals + len(calls)}, statusData{Status: run.AwaitingApproval})
 }
 
 // awaitInput has the run wait for the answer to a question.
@@ -146,13 +146,13 @@ func (a *attempt) awaitInput(c model.ToolCall) {
 	ask := &run.PendingInput{InputID: ident.New(), Question: tool.Question(c.Arguments), ToolCallID: c.ID, RequestedAt: now}
 	a.emitCall(c)
 	a.emit("input.requested", ask)
-	a.park(run.Paused, run.Wait{Until: now.Add(a.spec.ApprovalTimeout), Input: ask, Asked: a.rec.Wait.Asked}, pausedData{Status: run.Paused, Reason: "input"})
+	a.park(run.Paused, run.Wait{Until: now.Add(a.spec.ApprovalTimeout), Input: ask, Approvals: a.rec.Wait.Approvals}, pausedData{Status: run.Paused, Reason: "input"})
 }
 
 // awaitAuth has the run wait until somebody authorized what a call needs.
 func (a *attempt) awaitAuth(needs *run.PendingAuth) {
 	until := a.e.Clock.Now().Add(a.spec.ApprovalTimeout)
-	a.park(run.AuthRequired, run.Wait{Until: until, Auth: needs, Asked: a.rec.Wait.Asked}, authData{run.AuthRequired, *needs})
+	a.park(run.AuthRequired, run.Wait{Until: until, Auth: needs, Approvals: a.rec.Wait.Approvals}, authData{run.AuthRequired, *needs})
 }
 
 // park moves the run to a state in which it waits, in the commit that is being
@@ -167,9 +167,9 @@ func (a *attempt) park(status run.Status, wait run.Wait, data any) {
 // What that commit was to store is stored; what it was to begin is not begun,
 // and an answer is held.
 func (a *attempt) pause(ctx context.Context) error {
-	wish := run.PauseForgot
+	wish := run.PauseCleared
 	if a.rec.Status.Waits() { // it pauses when it comes back
-		wish = run.PauseStays
+		wish = run.PauseKept
 	}
 	if a.rec.Status.Final() {
 		a.takeBack()
@@ -186,7 +186,7 @@ func (a *attempt) pause(ctx context.Context) error {
 		}
 	}
 	if a.rec.Status == run.Running {
-		a.park(run.Paused, run.Wait{Asked: a.rec.Wait.Asked}, pausedData{Status: run.Paused, Reason: "manual"})
+		a.park(run.Paused, run.Wait{Approvals: a.rec.Wait.Approvals}, pausedData{Status: run.Paused, Reason: "manual"})
 	}
 	return a.commit(ctx, wish)
 }

@@ -6,13 +6,13 @@ import (
 	"testing"
 
 	"agentd/internal/accounts/usage"
+	"agentd/internal/accounts/usage/usagesql"
 	"agentd/internal/base/clock"
 	"agentd/internal/execution/run"
 	"agentd/internal/kernel/model"
 	"agentd/internal/kernel/quota"
 	"agentd/internal/kernel/resource"
 	"agentd/internal/store/sqldb/sqldbtest"
-	"agentd/internal/store/sqlstore"
 )
 
 // cpuOf reports the processor time of this process for each operation, which a
@@ -48,7 +48,7 @@ func BenchmarkCounting(b *testing.B) {
 				r.client = inside(func(model.Request) model.Response { return model.Response{Text: "Done."} })
 				if how.plans != nil {
 					r.meter = usage.New(usage.Deps{
-						Plans: how.plans, Store: sqlstore.NewUsage(db), Writer: db, Clock: clock.System{},
+						Plans: how.plans, Store: usagesql.New(db), Writer: db, Clock: clock.System{},
 						Logger: slog.New(slog.DiscardHandler), Outbox: resource.NoOutbox{},
 					})
 				}

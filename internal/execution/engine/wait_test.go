@@ -110,10 +110,10 @@ func TestApprovals(t *testing.T) {
 		if n := n.engine.Active(); n != 0 {
 			t.Errorf("a run that waits is held by %d workers", n)
 		}
-		if _, err := n.Approve(t.Context(), r.who, started.RunID, run.Approving{}); !fault.Is(err, fault.Conflict) {
+		if _, err := n.Approve(t.Context(), r.who, started.RunID, run.ApproveRequest{}); !fault.Is(err, fault.Conflict) {
 			t.Errorf("two wait and none is named: %v", err)
 		}
-		_, err := n.Approve(t.Context(), r.who, started.RunID, run.Approving{
+		_, err := n.Approve(t.Context(), r.who, started.RunID, run.ApproveRequest{
 			ApprovalID: got.PendingApprovals[0].ApprovalID, Arguments: schema.Any(`{"amount":50}`), Response: "Less will do.",
 		})
 		if err != nil {
@@ -122,7 +122,7 @@ func TestApprovals(t *testing.T) {
 		if got := n.reaches(started.RunID, run.AwaitingApproval); len(got.PendingApprovals) != 1 || len(got.Approvals) != 1 {
 			t.Errorf("after one decision: %+v, %+v", got.PendingApprovals, got.Approvals)
 		}
-		if _, err := n.Reject(t.Context(), r.who, started.RunID, run.Rejecting{Reason: "Too much.", Continue: true}); err != nil {
+		if _, err := n.Reject(t.Context(), r.who, started.RunID, run.RejectRequest{Reason: "Too much.", Continue: true}); err != nil {
 			t.Fatal(err)
 		}
 		end := n.end(started.RunID)
@@ -171,7 +171,7 @@ func TestRejectionEndsTheRun(t *testing.T) {
 		n := r.start("n", 4, nil)
 		id := n.begin(run.Request{}).RunID
 		got := n.reaches(id, run.AwaitingApproval)
-		if _, err := n.Reject(t.Context(), r.who, id, run.Rejecting{ApprovalID: got.PendingApprovals[1].ApprovalID}); err != nil {
+		if _, err := n.Reject(t.Context(), r.who, id, run.RejectRequest{ApprovalID: got.PendingApprovals[1].ApprovalID}); err != nil {
 			t.Fatal(err)
 		}
 		end := n.end(id)
@@ -182,8 +182,8 @@ func TestRejectionEndsTheRun(t *testing.T) {
 			t.Errorf("the other approval is %s", s)
 		}
 		for what, err := range map[string]error{
-			"approve again": second(n.Approve(t.Context(), r.who, id, run.Approving{ApprovalID: got.PendingApprovals[0].ApprovalID})),
-			"approve":       second(n.Approve(t.Context(), r.who, id, run.Approving{})),
+			"approve again": second(n.Approve(t.Context(), r.who, id, run.ApproveRequest{ApprovalID: got.PendingApprovals[0].ApprovalID})),
+			"approve":       second(n.Approve(t.Context(), r.who, id, run.ApproveRequest{})),
 			"resume":        n.Resume(t.Context(), r.who.TenantID, id, ""),
 			"pause":         n.Pause(t.Context(), r.who.TenantID, id),
 			"respond":       n.Respond(t.Context(), r.who.TenantID, id, "x"),
@@ -192,7 +192,7 @@ func TestRejectionEndsTheRun(t *testing.T) {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
-		if _, err := n.Approve(t.Context(), r.who, id, run.Approving{ApprovalID: id}); !fault.Is(err, fault.NotFound) {
+		if _, err := n.Approve(t.Context(), r.who, id, run.ApproveRequest{ApprovalID: id}); !fault.Is(err, fault.NotFound) {
 			t.Errorf("an approval that is not there: %v", err)
 		}
 		r.sound(end)
@@ -217,9 +217,9 @@ func TestOneDecisionEver(t *testing.T) {
 				var err error
 				n := []*node{a, b}[i%2]
 				if i < 5 {
-					_, err = n.Approve(t.Context(), r.who, id, run.Approving{})
+					_, err = n.Approve(t.Context(), r.who, id, run.ApproveRequest{})
 				} else {
-					_, err = n.Reject(t.Context(), r.who, id, run.Rejecting{})
+					_, err = n.Reject(t.Context(), r.who, id, run.RejectRequest{})
 				}
 				switch {
 				case err == nil:
@@ -496,7 +496,7 @@ func TestReusedCallIDs(t *testing.T) {
 				got, err := n.Get(t.Context(), r.who.TenantID, id)
 				return err == nil && len(got.PendingApprovals) == 1 && len(got.Approvals) == asked-1
 			})
-			if _, err := n.Approve(t.Context(), r.who, id, run.Approving{}); err != nil {
+			if _, err := n.Approve(t.Context(), r.who, id, run.ApproveRequest{}); err != nil {
 				t.Fatal(err)
 			}
 		}

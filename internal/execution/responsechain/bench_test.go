@@ -8,17 +8,18 @@ import (
 	"agentd/internal/base/schema"
 	"agentd/internal/base/txn"
 	"agentd/internal/execution/responsechain"
+	"agentd/internal/execution/responsechain/responsechainsql"
 	"agentd/internal/execution/run"
+	"agentd/internal/execution/run/runsql"
 	"agentd/internal/kernel/model"
 	"agentd/internal/store/sqldb/sqldbtest"
-	"agentd/internal/store/sqlstore"
 )
 
 // What a call pays for a chain of a thousand short turns.
 func BenchmarkBefore(b *testing.B) {
 	const turns = 1000
 	db := sqldbtest.Open(b, sqldbtest.Engines[0])
-	runs, s := sqlstore.NewRuns(db), &responsechain.Service{Store: sqlstore.NewResponses(db)}
+	runs, s := runsql.New(db), &responsechain.Service{Store: responsechainsql.New(db)}
 	tenant, previous, now := ident.New(), "", time.Now()
 	output := schema.Nullable(`{"text":"That is a short answer of the kind that models give.","finish_reason":"stop"}`)
 	for range turns {

@@ -32,7 +32,7 @@ type Link struct {
 // Response is a response with what its run did.
 type Response struct {
 	Link
-	run.Told
+	run.Journal
 }
 
 // Store is the port to the table of responses. Every call takes the tenant.
@@ -109,7 +109,7 @@ func (s *Service) Before(ctx context.Context, r *run.Record) ([]model.Message, e
 // forgetCalls takes from a run's input the results of calls of a run that is
 // gone: endpoints refuse a result without its call.
 func forgetCalls(r *run.Record) {
-	in := r.Asked()
+	in := r.ParsedInput()
 	in.History = in.History[leading(in):]
 	r.Parsed = in
 }
@@ -126,13 +126,13 @@ func leading(in *run.Input) int {
 // told adds what a response says to what was said before it. Calls of the
 // caller's tools stay where the next run brings their results.
 func told(before []model.Message, r *Response, next *run.Record) ([]model.Message, error) {
-	if r.Refused() {
+	if r.InputRefused() {
 		return before, nil
 	}
 	brought := map[string]bool{}
-	in := next.Asked()
+	in := next.ParsedInput()
 	for _, m := range in.History[:leading(in)] {
 		brought[m.ToolCallID] = true
 	}
-	return run.Continued(before, &r.Run, r.Steps, r.Standing, func(call string) bool { return brought[call] })
+	return run.ContinuedConversation(before, &r.Run, r.Steps, r.Standing, func(call string) bool { return brought[call] })
 }

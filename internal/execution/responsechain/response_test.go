@@ -17,12 +17,13 @@ import (
 	"agentd/internal/base/schema"
 	"agentd/internal/base/txn"
 	"agentd/internal/execution/responsechain"
+	"agentd/internal/execution/responsechain/responsechainsql"
 	"agentd/internal/execution/run"
+	"agentd/internal/execution/run/runsql"
 	"agentd/internal/kernel/contextwindow"
 	"agentd/internal/kernel/model"
 	"agentd/internal/store/sqldb"
 	"agentd/internal/store/sqldb/sqldbtest"
-	"agentd/internal/store/sqlstore"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -32,13 +33,13 @@ type rig struct {
 	*responsechain.Service
 	t      *testing.T
 	db     *sqldb.DB
-	runs   *sqlstore.Runs
+	runs   *runsql.Store
 	tenant string
 }
 
 func newRig(t *testing.T, db *sqldb.DB) *rig {
 	t.Helper()
-	return &rig{&responsechain.Service{Store: sqlstore.NewResponses(db)}, t, db, sqlstore.NewRuns(db), ident.New()}
+	return &rig{&responsechain.Service{Store: responsechainsql.New(db)}, t, db, runsql.New(db), ident.New()}
 }
 
 // turn is a response to be made.

@@ -13,8 +13,10 @@ import (
 // always fewer than this.
 const SeqJump = 1024
 
-// Cancelling is the answer of a cancel (decisions.md D2).
-type Cancelling struct {
+// CancelAnswer is the answer of a cancel (decisions.md D2).
+type CancelAnswer struct {
+	_ struct{} `json:"-" name:"Cancelling"`
+
 	Cancelled bool   `json:"cancelled" required:"true"`
 	RunID     string `json:"run_id" required:"true"`
 	Message   string `json:"message,omitzero" doc:"Why nothing was cancelled."`
@@ -30,7 +32,7 @@ type reason struct {
 // Cancel ends a run that has not ended, whatever it is doing. The move commits
 // here; whoever drives the run is fenced off by the same commit, and told to
 // stop after it.
-func (s *Service) Cancel(ctx context.Context, tenant, id string) (Cancelling, error) {
+func (s *Service) Cancel(ctx context.Context, tenant, id string) (CancelAnswer, error) {
 	return s.abort(ctx, tenant, id, reason{Cancelled, CodeCancelled, "The run was cancelled."})
 }
 
@@ -51,8 +53,8 @@ func (s *Service) AgentDeleted(ctx context.Context, tenant, agentID string) erro
 	}
 }
 
-func (s *Service) abort(ctx context.Context, tenant, id string, why reason) (Cancelling, error) {
-	var answer Cancelling
+func (s *Service) abort(ctx context.Context, tenant, id string, why reason) (CancelAnswer, error) {
+	var answer CancelAnswer
 	ctx = txn.Promise(ctx, func() any { return answer })
 	err := s.Writer.Write(ctx, func(tx txn.Tx) error {
 		// The lease first, the row second: the order in which workers take them.
@@ -63,16 +65,16 @@ func (s *Service) abort(ctx context.Context, tenant, id string, why reason) (Can
 		if err != nil {
 			return err
 		}
-		answer = Cancelling{Cancelled: true, RunID: id}
+		answer = CancelAnswer{Cancelled: true, RunID: id}
 		if r.Status.Final() {
-			answer = Cancelling{RunID: id, Message: "The run had already ended: it is " + string(r.Status) + "."}
+			answer = CancelAnswer{RunID: id, Message: "The run had already ended: it is " + string(r.Status) + "."}
 			return nil
 		}
 		status := why.status
 		if !r.Status.May(status) {
 			status = Cancelled
 		}
-		return s.change(tx, r, func(c *change) error {
+		return s.change(tx, r, func(c *mutation) error {
 			c.unstored = r.Status == Running
 			if r.StartedAt != nil && r.Status == Running {
 				r.Metrics.DurationMS = max(r.Metrics.DurationMS, float64(c.now.Sub(*r.StartedAt).Microseconds())/1000)

@@ -42,8 +42,8 @@ func (s *Service) Continuation(tenant, id string, step int64) string {
 	return s.Cursors.Seal(continuation(tenant, id), strconv.FormatInt(step, 10))
 }
 
-// goOnMessage is what the agent is told where the caller says nothing.
-const goOnMessage = "Go on from where you were cut off."
+// continueMessage is what the agent is told where the caller says nothing.
+const continueMessage = "Go on from where you were cut off."
 
 // Continue starts the run that goes on from a truncated one. Errors: NotFound;
 // Conflict unless it completed truncated; Invalid for a token of something
@@ -66,7 +66,7 @@ func (s *Service) Continue(ctx context.Context, who authz.Caller, id, token, mes
 		return none, err
 	}
 	if message == "" {
-		message = goOnMessage
+		message = continueMessage
 	}
 	input, err := json.Marshal(Input{Message: message})
 	if err != nil {

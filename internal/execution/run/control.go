@@ -34,7 +34,7 @@ func (s *Service) Pause(ctx context.Context, tenant, id string) error {
 // there is one. Errors: NotFound; Conflict unless it is paused, or where it
 // waits for an answer.
 func (s *Service) Resume(ctx context.Context, tenant, id, note string) error {
-	return s.amend(ctx, tenant, id, func(c *change) error {
+	return s.mutate(ctx, tenant, id, func(c *mutation) error {
 		switch {
 		case c.r.Status != Paused:
 			return fault.WrongState("run", string(c.r.Status), "resuming")
@@ -50,14 +50,14 @@ func (s *Service) Resume(ctx context.Context, tenant, id, note string) error {
 				return err
 			}
 		}
-		return c.goOn()
+		return c.resume()
 	})
 }
 
 // Respond answers the question that a run waits with: the answer is the result
 // of its call of ask_user. Errors: NotFound; Conflict unless it waits for one.
 func (s *Service) Respond(ctx context.Context, tenant, id, response string) error {
-	return s.amend(ctx, tenant, id, func(c *change) error {
+	return s.mutate(ctx, tenant, id, func(c *mutation) error {
 		ask := c.r.Wait.Input
 		switch {
 		case c.r.Status != Paused:
@@ -84,29 +84,29 @@ func (s *Service) Respond(ctx context.Context, tenant, id, response string) erro
 		}
 		c.r.Metrics.ToolCallsCount++
 		c.calls++
-		err = c.tell("input.received", struct {
+		err = c.emit("input.received", struct {
 			InputID  string `json:"input_id"`
 			Response string `json:"response"`
 		}{ask.InputID, response})
 		if err != nil {
 			return err
 		}
-		if err := c.tellResult(in, response); err != nil {
+		if err := c.emitResult(in, response); err != nil {
 			return err
 		}
 		if err := c.step(step); err != nil {
 			return err
 		}
-		return c.goOn()
+		return c.resume()
 	})
 }
 
 // AskUser is the built-in tool that asks a person; see Respond.
 const AskUser = "ask_user"
 
-// tellResult adds tool.result of the step that is about to be added, whose
+// emitResult adds tool.result of the step that is about to be added, whose
 // output only the step stores.
-func (c *change) tellResult(in ToolInput, output string) error {
+func (c *mutation) emitResult(in ToolInput, output string) error {
 	type result struct {
 		ToolCallID string `json:"tool_call_id"`
 		Name       string `json:"name"`
@@ -124,7 +124,7 @@ func (c *change) tellResult(in ToolInput, output string) error {
 	if err != nil {
 		return err
 	}
-	c.tellRaw(event.Entry{Name: "tool.result", At: c.now, Data: stored, Step: c.r.StepSeq + 1}, live)
+	c.emitRaw(event.Entry{Name: "tool.result", At: c.now, Data: stored, Step: c.r.StepSeq + 1}, live)
 	return nil
 }
 
@@ -136,11 +136,11 @@ func (s *Service) Authorized(ctx context.Context, tenant, serverID string) error
 			return err
 		}
 		for _, id := range ids {
-			err := s.amend(ctx, tenant, id, func(c *change) error {
+			err := s.mutate(ctx, tenant, id, func(c *mutation) error {
 				if c.r.Status != AuthRequired || c.r.Wait.Auth == nil || c.r.Wait.Auth.ServerID != serverID {
 					return nil // somebody was faster
 				}
-				return c.goOn()
+				return c.resume()
 			})
 			if err != nil && !fault.Is(err, fault.NotFound) {
 				return err
@@ -159,7 +159,7 @@ func (s *Service) Expire(tx txn.Tx, tenant, id string, now time.Time) (ended boo
 	if r.Wait.Until.IsZero() || now.Before(r.Wait.Until) {
 		return false, nil
 	}
-	return true, s.change(tx, r, func(c *change) error {
+	return true, s.change(tx, r, func(c *mutation) error {
 		if err := c.closeApprovals(ApprovalExpired); err != nil {
 			return err
 		}

@@ -97,8 +97,8 @@ func TestFoldsOfAJournal(t *testing.T) {
 				t.Errorf("what was said before was changed: %v", before)
 			}
 			script, err := run.Transcribe(tt.steps)
-			if err != nil || script.Aside != tt.aside {
-				t.Errorf("%d steps count as no work, want %d (%v)", script.Aside, tt.aside, err)
+			if err != nil || script.OverheadSteps != tt.aside {
+				t.Errorf("%d steps count as no work, want %d (%v)", script.OverheadSteps, tt.aside, err)
 			}
 		})
 	}

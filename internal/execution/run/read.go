@@ -23,7 +23,7 @@ func (s *Service) Get(ctx context.Context, tenant, id string) (*Run, error) {
 			return nil, err
 		}
 	}
-	if r.Wait.Asked > 0 {
+	if r.Wait.Approvals > 0 {
 		all, err := s.Runs.ApprovalsOf(ctx, nil, tenant, id)
 		if err != nil {
 			return nil, err

@@ -81,7 +81,7 @@ func (s *Service) Routes() []route.Route {
 			Method: "POST", Path: "/api/v1/runs/{runId}/cancel", ID: "cancelRun", Tag: "Runs", Scopes: create, Role: authz.Developer,
 			Summary: "End a run that has not ended", Errors: []int{404},
 			Doc: "Always 200: a run that had ended already answers cancelled false and says so.",
-		}, func(ctx context.Context, who authz.Caller, in *idIn) (Cancelling, error) {
+		}, func(ctx context.Context, who authz.Caller, in *idIn) (CancelAnswer, error) {
 			return s.Cancel(ctx, who.TenantID, in.RunID)
 		}),
 		route.Action(route.Row{

@@ -60,12 +60,12 @@ type Artifact struct {
 // Record is a run with what only the platform needs to know.
 type Record struct {
 	Run
-	EventSeq int64     // seq of the last event that a transition stored
-	Options  Options   // how the model is to be called
-	Parsed   *Input    // Input, where whoever made the run had it as a value; not stored
-	Admit    Admission // of a run that is about to be stored
-	Pending  []Intent  // steps that were begun and have no result yet
-	Wait     Wait      // what it waits for, or what it came back from
+	EventSeq int64         // seq of the last event that a transition stored
+	Options  Options       // how the model is to be called
+	Parsed   *Input        // Input, where whoever made the run had it as a value; not stored
+	Admit    Admission     // of a run that is about to be stored
+	Pending  []PendingStep // steps that were begun and have no result yet
+	Wait     Wait          // what it waits for, or what it came back from
 }
 
 // Options are a caller's wishes for the model calls of one run, made by the
@@ -145,13 +145,13 @@ type Limits struct {
 // Narrow gives the smaller of each limit (decisions.md D6).
 func (l Limits) Narrow(other Limits) Limits {
 	return Limits{
-		least(l.MaxDurationMS, other.MaxDurationMS), least(l.MaxSteps, other.MaxSteps),
-		least(l.MaxToolCalls, other.MaxToolCalls), least(l.MaxTokensPerRun, other.MaxTokensPerRun),
-		least(capped(l.MaxCostUSD), capped(other.MaxCostUSD)),
+		minLimit(l.MaxDurationMS, other.MaxDurationMS), minLimit(l.MaxSteps, other.MaxSteps),
+		minLimit(l.MaxToolCalls, other.MaxToolCalls), minLimit(l.MaxTokensPerRun, other.MaxTokensPerRun),
+		minLimit(capped(l.MaxCostUSD), capped(other.MaxCostUSD)),
 	}
 }
 
-func least[N int64 | float64](a, b *N) *N {
+func minLimit[N int64 | float64](a, b *N) *N {
 	if a == nil || (b != nil && *b < *a) {
 		return b
 	}
@@ -287,9 +287,9 @@ type ToolInput struct {
 	ApprovalID string `json:"approval_id,omitzero"` // who let it through
 }
 
-// ShowArguments gives what a model wrote as the JSON it should be, or as a
+// ArgumentsJSON gives what a model wrote as the JSON it should be, or as a
 // string where it is not.
-func ShowArguments(s string) jsontext.Value {
+func ArgumentsJSON(s string) jsontext.Value {
 	v := jsontext.Value(s)
 	if v.IsValid() && v.Compact() == nil {
 		return v
@@ -306,9 +306,9 @@ type ToolOutput struct {
 	Artifacts []string `json:"artifacts,omitzero"` // ids of the files that it made
 }
 
-// Intent is a step that was begun. After a crash it tells which tool calls
+// PendingStep is a step that was begun. After a crash it tells which tool calls
 // may have happened without leaving a result.
-type Intent struct {
+type PendingStep struct {
 	StepID    string     `json:"step_id"`
 	Seq       int64      `json:"seq"`
 	Type      StepType   `json:"type"`

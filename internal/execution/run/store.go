@@ -31,7 +31,7 @@ type Update struct {
 	CompletedAt *time.Time
 	StepSeq     int64
 	EventSeq    int64
-	Pending     []Intent
+	Pending     []PendingStep
 	Wait        Wait
 	Pause       PauseMode
 }
@@ -42,9 +42,9 @@ type PauseMode int
 // The modes. Ending or parking a run forgets the wish; what must be kept
 // whatever is wished leaves it for the next update.
 const (
-	PauseStops  PauseMode = iota // the update fails with ErrPausing
-	PauseStays                   // the update is made, the wish stays
-	PauseForgot                  // the update is made, the wish is gone
+	PauseAborts  PauseMode = iota // the update fails with ErrPausing
+	PauseKept                     // the update is made, the wish stays
+	PauseCleared                  // the update is made, the wish is gone
 )
 
 // UpdateOf is an update to what a record says.

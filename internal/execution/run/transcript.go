@@ -17,27 +17,27 @@ type Transcript struct {
 	// Messages end with a turn that is complete. Calls that never got a result
 	// are left out of what came before the last turn: endpoints refuse them.
 	Messages []model.Message
-	// Asking is the model's last turn, where calls of it have no result yet, and
+	// OpenTurn is the model's last turn, where calls of it have no result yet, and
 	// Results are those that there are, by tool_call_id. Notes were given
 	// meanwhile; they follow the results.
-	Asking  *model.Message
-	Results map[string]model.Message
-	Notes   []model.Message
+	OpenTurn *model.Message
+	Results  map[string]model.Message
+	Notes    []model.Message
 
 	Answer   *LLMOutput       // the last word, if it is the model's and asks for nothing
 	Recalled *string          // what the agent remembered at the start; nil: it was not asked
 	Checked  *GuardrailOutput // the check of the message; nil: there was none
 
-	// Aside counts the steps that were about the conversation's length: folds,
+	// OverheadSteps counts the steps that were about the conversation's length: folds,
 	// also those that failed, and calls that the model refused as too long.
-	Aside int64
+	OverheadSteps int64
 
-	folds []folding // in order
+	compactions []compaction // in order
 }
 
-// folding is a completed step of type compaction, and how many Messages there
+// compaction is a completed step of type compaction, and how many Messages there
 // were then.
-type folding struct {
+type compaction struct {
 	at      int
 	fold    contextwindow.Fold
 	summary string
@@ -47,7 +47,7 @@ type folding struct {
 // with, then Messages, with summaries in place of what was folded of both.
 func (t *Transcript) After(opening []model.Message) []model.Message {
 	all, at := slices.Clip(opening), 0
-	for _, f := range t.folds {
+	for _, f := range t.compactions {
 		all = contextwindow.Apply(append(all, t.Messages[at:f.at]...), f.fold, f.summary)
 		at = f.at
 	}
@@ -62,8 +62,8 @@ func Transcribe(steps []Step) (*Transcript, error) {
 			return nil, err
 		}
 	}
-	if len(t.Open()) == 0 {
-		t.Close()
+	if len(t.OpenCalls()) == 0 {
+		t.CloseTurn()
 	}
 	return t, nil
 }
@@ -72,17 +72,17 @@ func (t *Transcript) read(s *Step) error {
 	switch s.Type {
 	case StepLLM:
 		if s.Status != StepCompleted { // the run ended with it, or it was too long
-			t.Aside++
+			t.OverheadSteps++
 			return nil
 		}
 		var out LLMOutput
 		if err := json.Unmarshal(s.Output, &out); err != nil {
 			return err
 		}
-		t.Close()
+		t.CloseTurn()
 		m := model.Message{Role: model.Assistant, Text: out.Text, ToolCalls: out.ToolCalls, From: s.origin()}
 		if len(out.ToolCalls) > 0 {
-			t.Asking, t.Answer = &m, nil
+			t.OpenTurn, t.Answer = &m, nil
 			return nil
 		}
 		t.Messages, t.Answer = append(t.Messages, m), &out
@@ -105,14 +105,14 @@ func (t *Transcript) read(s *Step) error {
 		}
 		m := model.Message{Role: model.User, Text: note.Message, From: s.origin()}
 		t.Answer = nil
-		if t.Asking != nil {
+		if t.OpenTurn != nil {
 			t.Notes = append(t.Notes, m)
 			return nil
 		}
 		t.Messages = append(t.Messages, m)
 	case StepCompaction:
-		t.Close() // the model is asked when a turn is complete, and so is this
-		t.Aside++
+		t.CloseTurn() // the model is asked when a turn is complete, and so is this
+		t.OverheadSteps++
 		if s.Status != StepCompleted {
 			return nil
 		}
@@ -124,7 +124,7 @@ func (t *Transcript) read(s *Step) error {
 		if err := json.Unmarshal(s.Output, &out); err != nil {
 			return err
 		}
-		t.folds = append(t.folds, folding{len(t.Messages), in.Fold, out.Summary})
+		t.compactions = append(t.compactions, compaction{len(t.Messages), in.Fold, out.Summary})
 	case StepMemory:
 		var found struct {
 			Text string `json:"text"`
@@ -140,12 +140,12 @@ func (t *Transcript) read(s *Step) error {
 	return nil
 }
 
-// Open gives the calls of the last turn that have no result, in order.
-func (t *Transcript) Open() (open []model.ToolCall) {
-	if t.Asking == nil {
+// OpenCalls gives the calls of the last turn that have no result, in order.
+func (t *Transcript) OpenCalls() (open []model.ToolCall) {
+	if t.OpenTurn == nil {
 		return nil
 	}
-	for _, c := range t.Asking.ToolCalls {
+	for _, c := range t.OpenTurn.ToolCalls {
 		if _, done := t.Results[c.ID]; !done {
 			open = append(open, c)
 		}
@@ -153,17 +153,17 @@ func (t *Transcript) Open() (open []model.ToolCall) {
 	return open
 }
 
-// Close completes the last turn: results come in the order of the calls,
+// CloseTurn completes the last turn: results come in the order of the calls,
 // whatever finished first, and calls without one are taken back.
-func (t *Transcript) Close() { t.CloseBut(func(string) bool { return false }) }
+func (t *Transcript) CloseTurn() { t.CloseTurnExcept(func(string) bool { return false }) }
 
-// CloseBut is Close, where some calls of the last turn have results that come
+// CloseTurnExcept is Close, where some calls of the last turn have results that come
 // after it: those of a caller's tools.
-func (t *Transcript) CloseBut(later func(call string) bool) {
-	if t.Asking == nil {
+func (t *Transcript) CloseTurnExcept(later func(call string) bool) {
+	if t.OpenTurn == nil {
 		return
 	}
-	asking := *t.Asking
+	asking := *t.OpenTurn
 	calls := asking.ToolCalls
 	asking.ToolCalls = nil
 	var results []model.Message
@@ -180,7 +180,7 @@ func (t *Transcript) CloseBut(later func(call string) bool) {
 		t.Messages = append(t.Messages, asking)
 	}
 	t.Messages = append(append(t.Messages, results...), t.Notes...)
-	t.Asking, t.Notes, t.Results = nil, nil, map[string]model.Message{}
+	t.OpenTurn, t.Notes, t.Results = nil, nil, map[string]model.Message{}
 }
 
 // ConversationAfter is a conversation with what a run adds to it, as a model
@@ -188,19 +188,19 @@ func (t *Transcript) CloseBut(later func(call string) bool) {
 // Calls without a result are left out. What the run folded, of what was said
 // before it and of its own, has given way to the summary.
 func ConversationAfter(before []model.Message, r *Record, steps []Step) ([]model.Message, error) {
-	return Continued(slices.Clip(before), r, steps, "", func(string) bool { return false })
+	return ContinuedConversation(slices.Clip(before), r, steps, "", func(string) bool { return false })
 }
 
-// Continued is ConversationAfter for a run whose caller goes on: calls of the
+// ContinuedConversation is ConversationAfter for a run whose caller goes on: calls of the
 // last turn stay that have results later, and so do standing instructions. It
 // may append to before, and change it.
-func Continued(before []model.Message, r *Record, steps []Step, standing string, later func(call string) bool) ([]model.Message, error) {
+func ContinuedConversation(before []model.Message, r *Record, steps []Step, standing string, later func(call string) bool) ([]model.Message, error) {
 	t, err := Transcribe(steps)
 	if err != nil {
 		return nil, err
 	}
-	t.CloseBut(later)
-	in := r.Asked()
+	t.CloseTurnExcept(later)
+	in := r.ParsedInput()
 	if t.Checked != nil && t.Checked.Changed {
 		in.Message = t.Checked.Text
 	}
@@ -208,15 +208,15 @@ func Continued(before []model.Message, r *Record, steps []Step, standing string,
 	if in.Message != "" || len(in.Parts) > 0 {
 		own = append(own, model.Message{Role: model.User, Text: in.Message, Parts: in.Parts, From: model.Origin{RunID: r.RunID}})
 	}
-	if own = Instruct(own, standing); len(t.folds) == 0 {
+	if own = WithInstructions(own, standing); len(t.compactions) == 0 {
 		return append(own, t.Messages...), nil // without a copy for each run of a long line
 	}
 	return t.After(own), nil
 }
 
-// Instruct puts a caller's instructions in front of the last message of the
+// WithInstructions puts a caller's instructions in front of the last message of the
 // user. A conversation without one gets them as one. It changes turns.
-func Instruct(turns []model.Message, instructions string) []model.Message {
+func WithInstructions(turns []model.Message, instructions string) []model.Message {
 	if instructions == "" {
 		return turns
 	}
@@ -238,22 +238,22 @@ func Instruct(turns []model.Message, instructions string) []model.Message {
 	return append(turns, model.Message{Role: model.User, Text: text})
 }
 
-// Told is a run with its steps.
-type Told struct {
+// Journal is a run with its steps.
+type Journal struct {
 	Run   Record
 	Steps []Step
 }
 
-// Refused says whether policy kept a run's input from the model: whatever goes
+// InputRefused says whether policy kept a run's input from the model: whatever goes
 // on from the run does not tell it either.
-func (t *Told) Refused() bool {
+func (t *Journal) InputRefused() bool {
 	return t.Run.Status == Rejected && t.Run.ErrorCode != CodeApprovalRejected || slices.ContainsFunc(t.Steps, func(s Step) bool {
 		return s.Type == StepGuardrail && s.Status == StepFailed
 	})
 }
 
-// Asked reads a run's input.
-func (r *Record) Asked() *Input {
+// ParsedInput reads a run's input.
+func (r *Record) ParsedInput() *Input {
 	if r.Parsed != nil {
 		in := *r.Parsed
 		return &in

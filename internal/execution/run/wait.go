@@ -18,10 +18,10 @@ var ErrPausing = errors.New("run: a pause was asked for")
 // Wait is what a run that waits is waiting for. A run that waits holds no
 // worker; Until is when it has waited long enough and ends as timeout.
 type Wait struct {
-	Until time.Time     `json:"until,omitzero"`
-	Input *PendingInput `json:"input,omitzero"` // the question of a paused run
-	Auth  *PendingAuth  `json:"auth,omitzero"`
-	Asked int           `json:"asked,omitzero"` // approvals ever asked for, decided or not
+	Until     time.Time     `json:"until,omitzero"`
+	Input     *PendingInput `json:"input,omitzero"` // the question of a paused run
+	Auth      *PendingAuth  `json:"auth,omitzero"`
+	Approvals int           `json:"asked,omitzero"` // approvals ever asked for, decided or not
 	// Woken says that the run goes on with no worker having died.
 	Woken bool `json:"woken,omitzero"`
 }
@@ -92,16 +92,16 @@ func (a *Approval) pending() PendingApproval {
 	return PendingApproval{a.ApprovalID, a.ToolCallID, a.ToolName, a.Arguments, a.RequestedAt, a.ExpiresAt}
 }
 
-// Calls gives the arguments that an approved call is made with.
-func (a *Approval) Calls() string {
+// EffectiveArguments gives the arguments that an approved call is made with.
+func (a *Approval) EffectiveArguments() string {
 	if len(a.EditedArguments) > 0 {
 		return string(a.EditedArguments)
 	}
 	return string(a.Arguments)
 }
 
-// Binds says whether the approval is about these arguments.
-func (a *Approval) Binds(arguments string) bool { return a.ArgumentsHash == HashArguments(arguments) }
+// Covers says whether the approval is about these arguments.
+func (a *Approval) Covers(arguments string) bool { return a.ArgumentsHash == HashArguments(arguments) }
 
 // HashArguments is the SHA-256, in hex, of a call's arguments in canonical form
 // (RFC 8785); of what is no JSON, of the bytes themselves.

@@ -17,7 +17,7 @@ type approveIn struct {
 	RunID string `path:"runId"`
 	Body  struct {
 		_ struct{} `json:"-" additionalProperties:"false"`
-		Approving
+		ApproveRequest
 	}
 }
 
@@ -25,7 +25,7 @@ type rejectIn struct {
 	RunID string `path:"runId"`
 	Body  struct {
 		_ struct{} `json:"-" additionalProperties:"false"`
-		Rejecting
+		RejectRequest
 	}
 }
 
@@ -138,11 +138,11 @@ func (s *Service) waitRoutes() []route.Route {
 }
 
 func (s *Service) approve(ctx context.Context, who authz.Caller, in *approveIn) (ApproveAnswer, error) {
-	return s.Approve(ctx, who, in.RunID, in.Body.Approving)
+	return s.Approve(ctx, who, in.RunID, in.Body.ApproveRequest)
 }
 
 func (s *Service) reject(ctx context.Context, who authz.Caller, in *rejectIn) (RejectAnswer, error) {
-	return s.Reject(ctx, who, in.RunID, in.Body.Rejecting)
+	return s.Reject(ctx, who, in.RunID, in.Body.RejectRequest)
 }
 
 func (s *Service) resume(ctx context.Context, who authz.Caller, in *resumeIn) (resumeAnswer, error) {

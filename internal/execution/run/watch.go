@@ -19,8 +19,8 @@ type Watchers struct{ all []Watcher }
 // Add adds a watcher.
 func (w *Watchers) Add(f Watcher) { w.all = append(w.all, f) }
 
-// Moved tells the watchers. A nil receiver has none.
-func (w *Watchers) Moved(tx txn.Tx, r *Record) error {
+// OnRunState tells the watchers. A nil receiver has none.
+func (w *Watchers) OnRunState(tx txn.Tx, r *Record) error {
 	if w == nil {
 		return nil
 	}

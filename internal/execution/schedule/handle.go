@@ -144,7 +144,7 @@ func (s *Service) unfinished(ctx context.Context, o *occasion) (int, error) {
 			n++
 			continue
 		}
-		if err := s.Writer.Write(ctx, func(tx txn.Tx) error { return s.Ended(tx, r) }); err != nil {
+		if err := s.Writer.Write(ctx, func(tx txn.Tx) error { return s.OnRunState(tx, r) }); err != nil {
 			return 0, err
 		}
 	}
@@ -250,7 +250,7 @@ func (s *Service) adopt(ctx context.Context, o *occasion) error {
 		if err := s.advance(tx, o); err != nil {
 			return err
 		}
-		return s.Ended(tx, r)
+		return s.OnRunState(tx, r)
 	})
 }
 
@@ -309,9 +309,9 @@ func (s *Service) failed(tx txn.Tx, st *State, c *Config, a Alarm) error {
 	return s.Alert(tx, a)
 }
 
-// Ended is a run.Watcher: it takes note of the ends of runs that schedules
+// OnRunState is a run.Watcher: it takes note of the ends of runs that schedules
 // made. Each counts once, however often it is told.
-func (s *Service) Ended(tx txn.Tx, r *run.Record) error {
+func (s *Service) OnRunState(tx txn.Tx, r *run.Record) error {
 	if !r.Status.Final() || !bytes.Contains(r.Metadata, []byte(fireKey)) {
 		return nil
 	}

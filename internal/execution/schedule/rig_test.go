@@ -17,12 +17,15 @@ import (
 	"agentd/internal/base/schema"
 	"agentd/internal/base/txn"
 	"agentd/internal/execution/run"
+	"agentd/internal/execution/run/runsql"
 	"agentd/internal/execution/schedule"
+	"agentd/internal/execution/schedule/schedulesql"
 	"agentd/internal/kernel/resource"
 	"agentd/internal/kernel/work"
+	"agentd/internal/store/resourcesql"
 	"agentd/internal/store/sqldb"
 	"agentd/internal/store/sqldb/sqldbtest"
-	"agentd/internal/store/sqlstore"
+	"agentd/internal/store/worksql"
 )
 
 const lease = 15 * time.Second
@@ -37,7 +40,7 @@ type rig struct {
 	agents  *agent.Agents
 	runs    *run.Service
 	engine  *starter
-	queue   *sqlstore.Work
+	queue   *worksql.Queue
 	changes *resource.Subscribers
 	who     authz.Caller
 	alarms  []schedule.Alarm
@@ -47,7 +50,7 @@ type rig struct {
 // starter stands for the engine.
 type starter struct {
 	db     *sqldb.DB
-	runs   *sqlstore.Runs
+	runs   *runsql.Store
 	admits bool         // asks the run's admission, as the contract says
 	before func() error // the node dies, or somebody else acts, before the run is stored
 	after  func() error // and after
@@ -86,17 +89,17 @@ func each(t *testing.T, test func(t *testing.T, r *rig)) {
 func newRig(t *testing.T, db *sqldb.DB, admits bool) *rig {
 	t.Helper()
 	r := &rig{t: t, db: db, clock: clock.NewFake(), who: authz.Caller{TenantID: ident.New(), UserID: ident.New()}}
-	r.queue = sqlstore.NewWork(db, r.clock, nil)
+	r.queue = worksql.New(db, r.clock, nil)
 	r.changes = resource.NewSubscribers(r.queue, db, r.clock)
 	cursors := page.NewCursors(make([]byte, 32))
 	r.agents = agent.New(resource.Deps{
-		Backend: sqlstore.NewDocuments(db), Writer: db, Outbox: r.changes, Cursors: cursors, Clock: r.clock,
+		Backend: resourcesql.New(db), Writer: db, Outbox: r.changes, Cursors: cursors, Clock: r.clock,
 	}, agent.Options{CheckSchedule: schedule.Check})
-	store := sqlstore.NewRuns(db)
+	store := runsql.New(db)
 	r.engine = &starter{db: db, runs: store, admits: admits}
 	r.runs = &run.Service{Runs: store, Writer: db, Queue: r.queue, Agents: run.AgentSource{Agents: r.agents}, Starter: r.engine, Clock: r.clock}
 	r.Service = schedule.New(schedule.Deps{
-		Store: sqlstore.NewSchedules(db), Agents: r.agents.Store(), Runs: r.runs, RunStore: store, Queue: r.queue, Writer: db,
+		Store: schedulesql.New(db), Agents: r.agents.Store(), Runs: r.runs, RunStore: store, Queue: r.queue, Writer: db,
 		Clock: r.clock, Cursors: cursors, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Suspended: func(context.Context, string) (bool, error) { return r.suspend, nil },
 		Alert: func(_ txn.Tx, a schedule.Alarm) error {
@@ -267,7 +270,7 @@ func (r *rig) end(id string, status run.Status, told bool) {
 		if err := r.engine.runs.Update(rec.TenantID, id, run.Update{Status: status, EventSeq: rec.EventSeq})(tx); err != nil || !told {
 			return err
 		}
-		return r.Ended(tx, rec)
+		return r.OnRunState(tx, rec)
 	}))
 }
 

@@ -22,12 +22,15 @@ import (
 	"agentd/internal/base/secret"
 	"agentd/internal/base/txn"
 	"agentd/internal/execution/run"
+	"agentd/internal/execution/run/runsql"
 	"agentd/internal/execution/sensor"
+	"agentd/internal/execution/sensor/sensorsql"
 	"agentd/internal/kernel/audit"
 	"agentd/internal/kernel/resource"
+	"agentd/internal/store/resourcesql"
 	"agentd/internal/store/sqldb"
 	"agentd/internal/store/sqldb/sqldbtest"
-	"agentd/internal/store/sqlstore"
+	"agentd/internal/store/worksql"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -42,8 +45,8 @@ type rig struct {
 	db     *sqldb.DB
 	clock  *clock.Fake
 	agents *agent.Agents
-	store  *sqlstore.Sensors
-	runs   *sqlstore.Runs
+	store  *sensorsql.Store
+	runs   *runsql.Store
 	who    authz.Caller
 
 	mu      sync.Mutex
@@ -82,15 +85,15 @@ func each(t *testing.T, test func(t *testing.T, r *rig)) {
 func newRig(t *testing.T, db *sqldb.DB) *rig {
 	t.Helper()
 	r := &rig{
-		t: t, db: db, clock: clock.NewFake(), store: sqlstore.NewSensors(db), runs: sqlstore.NewRuns(db),
+		t: t, db: db, clock: clock.NewFake(), store: sensorsql.New(db), runs: runsql.New(db),
 		who: authz.Caller{TenantID: ident.New(), UserID: ident.New()},
 	}
 	box, err := secret.NewBox(make([]byte, 32))
 	r.fatal(err)
 	cursors := page.NewCursors(make([]byte, 32))
-	queue := sqlstore.NewWork(db, r.clock, nil)
+	queue := worksql.New(db, r.clock, nil)
 	r.agents = agent.New(resource.Deps{
-		Backend: sqlstore.NewDocuments(db), Writer: db, Outbox: resource.NewSubscribers(queue, db, r.clock), Cursors: cursors, Clock: r.clock,
+		Backend: resourcesql.New(db), Writer: db, Outbox: resource.NewSubscribers(queue, db, r.clock), Cursors: cursors, Clock: r.clock,
 	}, agent.Options{})
 	runs := &run.Service{Runs: r.runs, Writer: db, Queue: queue, Agents: run.AgentSource{Agents: r.agents}, Starter: r, Clock: r.clock}
 	r.Service = sensor.New(sensor.Deps{

@@ -17,11 +17,13 @@ import (
 	"agentd/internal/base/page"
 	"agentd/internal/base/txn"
 	"agentd/internal/execution/run"
+	"agentd/internal/execution/run/runsql"
 	"agentd/internal/execution/session"
+	"agentd/internal/execution/session/sessionsql"
 	"agentd/internal/kernel/event"
 	"agentd/internal/kernel/work"
 	"agentd/internal/store/sqldb"
-	"agentd/internal/store/sqlstore"
+	"agentd/internal/store/worksql"
 )
 
 // fakeRuns is a run.Service that records what it creates.
@@ -46,8 +48,8 @@ func (r *fakeRuns) Get(_ context.Context, _, id string) (*run.Run, error) {
 	return nil, fault.NoSuch("run")
 }
 
-func (r *fakeRuns) Cancel(context.Context, string, string) (run.Cancelling, error) {
-	return run.Cancelling{}, nil
+func (r *fakeRuns) Cancel(context.Context, string, string) (run.CancelAnswer, error) {
+	return run.CancelAnswer{}, nil
 }
 
 func (r *fakeRuns) Release(txn.Tx, string, string) error { return nil }
@@ -73,11 +75,11 @@ type harness struct {
 func newHarness(t *testing.T, db *sqldb.DB) *harness {
 	t.Helper()
 	h := &harness{t: t, runs: &fakeRuns{}, clock: clock.NewFake(), who: authz.Caller{TenantID: ident.New(), UserID: "u"}}
-	store := sqlstore.NewSessions(db)
-	h.queue = sqlstore.NewWork(db, h.clock, nil)
+	store := sessionsql.New(db)
+	h.queue = worksql.New(db, h.clock, nil)
 	h.Service = session.New(session.Deps{
 		Store: store, Todos: store, Shares: store, Agents: fakeAgents{}, Writer: db, Queue: h.queue,
-		Log: sqlstore.NewEvents(db), Hub: event.NewHub(), Cursors: page.NewCursors(make([]byte, 32)), Clock: h.clock,
+		Log: runsql.NewEvents(db), Hub: event.NewHub(), Cursors: page.NewCursors(make([]byte, 32)), Clock: h.clock,
 		CheckURL: func(string) error { return nil },
 	})
 	h.Connect(session.Ports{Runs: h.runs, Cron: every})

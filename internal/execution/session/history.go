@@ -41,7 +41,7 @@ func (h *history) markCompacted() {
 }
 
 // add adds a run: its message and its steps up to a seq (0: all, -1: none).
-func (h *history) add(r *run.Told, lastStep int64) error {
+func (h *history) add(r *run.Journal, lastStep int64) error {
 	steps := r.Steps
 	if lastStep != 0 {
 		if end := slices.IndexFunc(steps, func(s run.Step) bool { return s.Seq > lastStep }); end >= 0 {
@@ -59,12 +59,12 @@ func (h *history) add(r *run.Told, lastStep int64) error {
 	if err != nil {
 		return err
 	}
-	transcript.Close()
+	transcript.CloseTurn()
 	for _, m := range transcript.Messages {
 		h.origins[m.From] = true
 	}
 	before := slices.Clip(h.messages)
-	if !r.Refused() {
+	if !r.InputRefused() {
 		before = append(before, h.opening(b.run, transcript)...)
 	}
 	messages := transcript.After(before)
@@ -78,7 +78,7 @@ func (h *history) add(r *run.Told, lastStep int64) error {
 // opening returns the messages that a run begins with: those that came with the
 // request, and its message as the input guardrails left it.
 func (h *history) opening(r *run.Record, transcript *run.Transcript) []model.Message {
-	in := r.Asked()
+	in := r.ParsedInput()
 	if transcript.Checked != nil && transcript.Checked.Changed {
 		in.Message = transcript.Checked.Text
 	}

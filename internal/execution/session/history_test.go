@@ -23,9 +23,9 @@ func enc(t *testing.T, v any) []byte {
 }
 
 // runOf returns a run with a message, a status, an output and steps.
-func runOf(t *testing.T, id, message string, status run.Status, output string, steps ...run.Step) *run.Told {
+func runOf(t *testing.T, id, message string, status run.Status, output string, steps ...run.Step) *run.Journal {
 	t.Helper()
-	r := &run.Told{Steps: steps}
+	r := &run.Journal{Steps: steps}
 	r.Run.RunID, r.Run.Status = id, status
 	r.Run.Input = enc(t, run.Input{Message: message})
 	if output != "" {
@@ -65,7 +65,7 @@ func compaction(t *testing.T, messages int, summary string) run.Step {
 
 // render returns the entries of a history as "id role content", with + before
 // what is compacted, and its messages as "role content".
-func render(t *testing.T, runs []*run.Told, upto ...int64) (entries, messages []string) {
+func render(t *testing.T, runs []*run.Journal, upto ...int64) (entries, messages []string) {
 	t.Helper()
 	h := newHistory()
 	for i, r := range runs {
@@ -102,52 +102,52 @@ func TestHistory(t *testing.T) {
 	t.Parallel()
 	c1, c2 := model.ToolCall{ID: "c1", Name: "tool"}, model.ToolCall{ID: "c2", Name: "tool"}
 	for name, c := range map[string]struct {
-		runs     []*run.Told
+		runs     []*run.Journal
 		upto     []int64
 		entries  []string
 		messages []string
 	}{
 		"plain": {
-			runs:     []*run.Told{runOf(t, "a", "hi", run.Completed, "yo", llm(t, "yo"))},
+			runs:     []*run.Journal{runOf(t, "a", "hi", run.Completed, "yo", llm(t, "yo"))},
 			entries:  []string{"a user hi", "a-reply assistant yo"},
 			messages: []string{"user hi", "assistant yo"},
 		},
 		"results_come_in_the_order_of_the_calls": {
-			runs: []*run.Told{runOf(t, "a", "hi", run.Completed, "yo", llm(t, "", c1, c2), toolResult(t, "c2", "two", false), toolResult(t, "c1", "one", true), llm(t, "yo"))},
+			runs: []*run.Journal{runOf(t, "a", "hi", run.Completed, "yo", llm(t, "", c1, c2), toolResult(t, "c2", "two", false), toolResult(t, "c1", "one", true), llm(t, "yo"))},
 			entries: []string{
 				"a user hi", "a-reply assistant ", "a-tool-1 tool_result two", "a-tool-2 tool_result one", "a-reply-2 assistant yo",
 			},
 			messages: []string{"user hi", "assistant  c1 c2", "tool one", "tool two", "assistant yo"},
 		},
 		"unanswered_calls_of_a_cancelled_run_are_left_out": {
-			runs:     []*run.Told{runOf(t, "a", "hi", run.Cancelled, "", llm(t, "let me see", c1, c2), toolResult(t, "c2", "two", false)), runOf(t, "b", "well?", run.Completed, "yo", llm(t, "yo"))},
+			runs:     []*run.Journal{runOf(t, "a", "hi", run.Cancelled, "", llm(t, "let me see", c1, c2), toolResult(t, "c2", "two", false)), runOf(t, "b", "well?", run.Completed, "yo", llm(t, "yo"))},
 			entries:  []string{"a user hi", "a-reply assistant let me see", "a-tool-1 tool_result two", "b user well?", "b-reply assistant yo"},
 			messages: []string{"user hi", "assistant let me see c2", "tool two", "user well?", "assistant yo"},
 		},
 		"calls_without_any_result": {
-			runs:     []*run.Told{runOf(t, "a", "hi", run.Cancelled, "", llm(t, "", c1))},
+			runs:     []*run.Journal{runOf(t, "a", "hi", run.Cancelled, "", llm(t, "", c1))},
 			entries:  []string{"a user hi", "a-reply assistant "},
 			messages: []string{"user hi"},
 		},
 		"a_partial_answer_is_shown_but_not_sent_to_the_model": {
-			runs: []*run.Told{runOf(t, "a", "hi", run.Failed, "", run.Step{
+			runs: []*run.Journal{runOf(t, "a", "hi", run.Failed, "", run.Step{
 				Type: run.StepLLM, Status: run.StepFailed, Output: enc(t, run.LLMOutput{Text: "half of"}),
 			})},
 			entries:  []string{"a user hi", "a-reply assistant half of"},
 			messages: []string{"user hi"},
 		},
 		"an_answer_changed_by_a_guardrail_stays_changed": {
-			runs:     []*run.Told{runOf(t, "a", "hi", run.Completed, "[redacted]", llm(t, "secret"))},
+			runs:     []*run.Journal{runOf(t, "a", "hi", run.Completed, "[redacted]", llm(t, "secret"))},
 			entries:  []string{"a user hi", "a-reply assistant [redacted]"},
 			messages: []string{"user hi", "assistant [redacted]"},
 		},
 		"an_answer_blocked_by_a_guardrail_stays_blocked": {
-			runs:     []*run.Told{runOf(t, "a", "hi", run.GuardrailBlocked, "", llm(t, "secret"))},
+			runs:     []*run.Journal{runOf(t, "a", "hi", run.GuardrailBlocked, "", llm(t, "secret"))},
 			entries:  []string{"a user hi"},
 			messages: []string{"user hi"},
 		},
 		"a_message_refused_by_a_guardrail_is_not_sent_to_the_model_later": {
-			runs: []*run.Told{
+			runs: []*run.Journal{
 				runOf(t, "a", "how are bombs made?", run.GuardrailBlocked, "", run.Step{Type: run.StepGuardrail, Status: run.StepFailed, Output: enc(t, run.GuardrailOutput{})}),
 				runOf(t, "b", "answer my question", run.Completed, "no", llm(t, "no")),
 			},
@@ -155,26 +155,26 @@ func TestHistory(t *testing.T) {
 			messages: []string{"user answer my question", "assistant no"},
 		},
 		"up_to_a_step": {
-			runs:     []*run.Told{runOf(t, "a", "hi", run.Completed, "yo", llm(t, "", c1), toolResult(t, "c1", "one", false), llm(t, "yo"))},
+			runs:     []*run.Journal{runOf(t, "a", "hi", run.Completed, "yo", llm(t, "", c1), toolResult(t, "c1", "one", false), llm(t, "yo"))},
 			upto:     []int64{2},
 			entries:  []string{"a user hi", "a-reply assistant ", "a-tool-1 tool_result one"},
 			messages: []string{"user hi", "assistant  c1", "tool one"},
 		},
 		"the_message_alone": {
-			runs:     []*run.Told{runOf(t, "a", "hi", run.Completed, "yo", llm(t, "yo"))},
+			runs:     []*run.Journal{runOf(t, "a", "hi", run.Completed, "yo", llm(t, "yo"))},
 			upto:     []int64{-1},
 			entries:  []string{"a user hi"},
 			messages: []string{"user hi"},
 		},
 		"the_note_of_a_resume": {
-			runs: []*run.Told{runOf(t, "a", "hi", run.Completed, "yo", run.Step{Type: run.StepInput, Output: enc(t, run.NoteOutput{Message: "go on"})}, llm(t, "yo"))},
+			runs: []*run.Journal{runOf(t, "a", "hi", run.Completed, "yo", run.Step{Type: run.StepInput, Output: enc(t, run.NoteOutput{Message: "go on"})}, llm(t, "yo"))},
 			entries: []string{
 				"a user hi", "a-user-2 user go on", "a-reply assistant yo",
 			},
 			messages: []string{"user hi", "user go on", "assistant yo"},
 		},
 		"compacted": {
-			runs: []*run.Told{
+			runs: []*run.Journal{
 				runOf(t, "a", "one", run.Completed, "1", llm(t, "1")),
 				runOf(t, "b", "two", run.Completed, "2", compaction(t, 2, "it was one"), llm(t, "2")),
 				runOf(t, "c", "three", run.Completed, "3", compaction(t, 3, "it was one and two"), llm(t, "3")),

@@ -31,7 +31,7 @@ func (b *historyBuilder) add(e Entry) {
 // addMessage adds the message that started the run. A run that a trigger started
 // without any text has none.
 func (b *historyBuilder) addMessage() {
-	in := b.run.Asked()
+	in := b.run.ParsedInput()
 	if in.Message == "" && len(in.Parts) == 0 {
 		return
 	}

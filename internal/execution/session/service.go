@@ -24,7 +24,7 @@ import (
 type Runs interface {
 	Create(ctx context.Context, who authz.Caller, req run.Request) (*run.Run, error)
 	Get(ctx context.Context, tenant, id string) (*run.Run, error)
-	Cancel(ctx context.Context, tenant, id string) (run.Cancelling, error)
+	Cancel(ctx context.Context, tenant, id string) (run.CancelAnswer, error)
 	Release(tx txn.Tx, tenant, id string) error
 }
 

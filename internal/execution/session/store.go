@@ -44,7 +44,7 @@ type Store interface {
 	Turns(ctx context.Context, tenant, session string, after int64) ([]TimedTurn, error)
 	// Tell reads runs with their steps, in the order of the ids. A run that does
 	// not exist is left empty.
-	Tell(ctx context.Context, tenant string, runs []string) ([]run.Told, error)
+	Tell(ctx context.Context, tenant string, runs []string) ([]run.Journal, error)
 }
 
 // TimedTurn is a turn with the status and times of its run.

@@ -116,7 +116,7 @@ func (q *turnQueue) finish(tx txn.Tx, r *run.Record) error {
 }
 
 // messageText returns the user's message of a run.
-func messageText(r *run.Record) string { return r.Asked().Message }
+func messageText(r *run.Record) string { return r.ParsedInput().Message }
 
 // answerText returns the text of a run's output, or "" if it has none.
 func answerText(r *run.Record) string {

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"agentd/internal/accounts/identity"
+	"agentd/internal/accounts/identity/identitysql"
 	"agentd/internal/base/authz"
 	"agentd/internal/base/clock"
 	"agentd/internal/base/fault"
@@ -18,9 +19,9 @@ import (
 	"agentd/internal/base/route"
 	"agentd/internal/base/txn"
 	"agentd/internal/kernel/audit"
+	"agentd/internal/store/auditsql"
 	"agentd/internal/store/sqldb"
 	"agentd/internal/store/sqldb/sqldbtest"
-	"agentd/internal/store/sqlstore"
 )
 
 // rig is a log over a real database.
@@ -36,7 +37,7 @@ func each(t *testing.T, test func(t *testing.T, r *rig)) {
 	t.Helper()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
 		r := &rig{t: t, db: db, clock: clock.NewFake()}
-		r.Log = &audit.Log{Store: sqlstore.NewAudit(db), Writer: db, Cursors: page.NewCursors(make([]byte, 32)), Clock: r.clock}
+		r.Log = &audit.Log{Store: auditsql.New(db), Writer: db, Cursors: page.NewCursors(make([]byte, 32)), Clock: r.clock}
 		r.who = r.caller(r.tenant("first"))
 		test(t, r)
 	})
@@ -53,7 +54,7 @@ func (r *rig) tenant(slug string) string {
 	r.t.Helper()
 	id := ident.New()
 	r.write(func(tx txn.Tx) error {
-		return sqlstore.NewIdentity(r.db).AddTenant(tx, identity.Tenant{TenantID: id, Name: slug, Slug: slug, Status: identity.Active, Settings: []byte(`{}`)})
+		return identitysql.New(r.db).AddTenant(tx, identity.Tenant{TenantID: id, Name: slug, Slug: slug, Status: identity.Active, Settings: []byte(`{}`)})
 	})
 	return id
 }

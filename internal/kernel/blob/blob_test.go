@@ -21,9 +21,9 @@ import (
 	"agentd/internal/base/fault"
 	"agentd/internal/base/txn"
 	"agentd/internal/kernel/blob"
+	"agentd/internal/store/blobsql"
 	"agentd/internal/store/sqldb"
 	"agentd/internal/store/sqldb/sqldbtest"
-	"agentd/internal/store/sqlstore"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -41,7 +41,7 @@ func each(t *testing.T, test func(w *world)) {
 	t.Helper()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
 		c := clock.NewFake()
-		test(&world{&blob.Store{Table: sqlstore.NewBlobs(db), Writer: db, Clock: c}, t, db, c})
+		test(&world{&blob.Store{Table: blobsql.New(db), Writer: db, Clock: c}, t, db, c})
 	})
 }
 

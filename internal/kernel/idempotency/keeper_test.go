@@ -20,9 +20,9 @@ import (
 	"agentd/internal/base/secret"
 	"agentd/internal/base/txn"
 	"agentd/internal/kernel/idempotency"
+	"agentd/internal/store/idempotencysql"
 	"agentd/internal/store/sqldb"
 	"agentd/internal/store/sqldb/sqldbtest"
-	"agentd/internal/store/sqlstore"
 )
 
 // rig is a database with a write to repeat, whose effects can be counted.
@@ -49,7 +49,7 @@ func (r *rig) node() *idempotency.Keeper {
 	}
 	var mu sync.Mutex
 	return idempotency.NewKeeper(idempotency.Config{
-		Store: sqlstore.NewIdempotency(r.db), Writer: r.db, Box: box, Clock: r.clock, Log: slog.New(slog.DiscardHandler),
+		Store: idempotencysql.New(r.db), Writer: r.db, Box: box, Clock: r.clock, Log: slog.New(slog.DiscardHandler),
 		Kept: func(withEffect bool) {
 			mu.Lock()
 			defer mu.Unlock()

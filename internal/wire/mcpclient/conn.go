@@ -30,23 +30,23 @@ type conn struct {
 	breaker breaker
 	stale   atomic.Bool // the list of tools changed
 
-	opening gate // held by who opens a session
-	listing gate // held by who asks for the list
+	opening ctxMutex // held by who opens a session
+	listing ctxMutex // held by who asks for the list
 
-	mu      sync.Mutex
-	session *session
-	closed  bool
-	known   *mcp.Listing
-	asked   time.Time
+	mu       sync.Mutex
+	session  *session
+	closed   bool
+	listed   *mcp.Listing
+	listedAt time.Time
 
 	busy int       // of m.mu
 	used time.Time // of m.mu
 }
 
-// gate is a mutex that a context can end the wait for.
-type gate chan struct{}
+// ctxMutex is a mutex that a context can end the wait for.
+type ctxMutex chan struct{}
 
-func (g gate) enter(ctx context.Context) error {
+func (g ctxMutex) lock(ctx context.Context) error {
 	select {
 	case g <- struct{}{}:
 		return nil
@@ -55,17 +55,17 @@ func (g gate) enter(ctx context.Context) error {
 	}
 }
 
-func (g gate) leave() { <-g }
+func (g ctxMutex) unlock() { <-g }
 
 func newConn(m *Manager, t *mcp.Target) *conn {
-	return &conn{m: m, target: t, opening: make(gate, 1), listing: make(gate, 1), used: time.Now()}
+	return &conn{m: m, target: t, opening: make(ctxMutex, 1), listing: make(ctxMutex, 1), used: time.Now()}
 }
 
 // session is one connection that is up.
 type session struct {
 	*sdk.ClientSession
-	wire  *wire
-	ended chan struct{}
+	transport *trackedTransport
+	ended     chan struct{}
 }
 
 func (s *session) alive() bool {
@@ -79,21 +79,21 @@ func (s *session) alive() bool {
 
 // close cuts what is under way; a server that hangs holds up nobody.
 func (s *session) close() {
-	s.wire.close()
+	s.transport.close()
 	s.ClientSession.Close()
 	<-s.ended
 }
 
-// wire is a transport that remembers its connection and why it broke.
-type wire struct {
+// trackedTransport is a transport that remembers its connection and why it broke.
+type trackedTransport struct {
 	sdk.Transport
 	mu   sync.Mutex
 	conn sdk.Connection
-	why  error
+	err  error
 }
 
 // Connect implements sdk.Transport.
-func (w *wire) Connect(ctx context.Context) (sdk.Connection, error) {
+func (w *trackedTransport) Connect(ctx context.Context) (sdk.Connection, error) {
 	c, err := w.Transport.Connect(ctx)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -101,7 +101,7 @@ func (w *wire) Connect(ctx context.Context) (sdk.Connection, error) {
 	return c, err
 }
 
-func (w *wire) close() {
+func (w *trackedTransport) close() {
 	w.mu.Lock()
 	c := w.conn
 	w.mu.Unlock()
@@ -110,19 +110,19 @@ func (w *wire) close() {
 	}
 }
 
-// broke notes the cause that the SDK tells only as text.
-func (w *wire) broke(why error) {
+// markBroken notes the cause that the SDK tells only as text.
+func (w *trackedTransport) markBroken(why error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.why == nil {
-		w.why = why
+	if w.err == nil {
+		w.err = why
 	}
 }
 
-func (w *wire) cause() error {
+func (w *trackedTransport) cause() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.why
+	return w.err
 }
 
 // running says whether the connection has a process.
@@ -144,10 +144,10 @@ func (c *conn) close() {
 
 // open gives a session that is up, or makes one.
 func (c *conn) open(ctx context.Context) (*session, error) {
-	if err := c.opening.enter(ctx); err != nil {
+	if err := c.opening.lock(ctx); err != nil {
 		return nil, err
 	}
-	defer c.opening.leave()
+	defer c.opening.unlock()
 	c.mu.Lock()
 	s, closed := c.session, c.closed
 	c.mu.Unlock()
@@ -183,7 +183,7 @@ func (c *conn) open(ctx context.Context) (*session, error) {
 func (c *conn) connect(parent context.Context) (*session, error) {
 	ctx, cancel := context.WithTimeout(parent, c.m.ConnectTimeout)
 	defer cancel()
-	w := &wire{}
+	w := &trackedTransport{}
 	w.Transport = c.transport(w)
 	client := sdk.NewClient(&sdk.Implementation{Name: "agentd", Version: c.m.Version}, &sdk.ClientOptions{
 		Capabilities:           &sdk.ClientCapabilities{}, // no roots, no sampling, no elicitation: nobody is there to answer
@@ -196,11 +196,11 @@ func (c *conn) connect(parent context.Context) (*session, error) {
 			return nil, why
 		}
 		if ctx.Err() != nil && parent.Err() == nil {
-			return nil, late(c.target.Name, c.m.ConnectTimeout)
+			return nil, timeoutError(c.target.Name, c.m.ConnectTimeout)
 		}
 		return nil, err
 	}
-	s := &session{ClientSession: cs, wire: w, ended: make(chan struct{})}
+	s := &session{ClientSession: cs, transport: w, ended: make(chan struct{})}
 	watch := func() {
 		defer close(s.ended)
 		_ = cs.Wait() // why it ended is told by the calls that it ended
@@ -214,16 +214,16 @@ func (c *conn) connect(parent context.Context) (*session, error) {
 	return s, nil
 }
 
-func (c *conn) transport(w *wire) sdk.Transport {
+func (c *conn) transport(w *trackedTransport) sdk.Transport {
 	if c.target.Transport == mcp.STDIO {
-		return &process{m: c.m, target: c.target, broke: w.broke}
+		return &process{m: c.m, target: c.target, onBroken: w.markBroken}
 	}
 	return &sdk.StreamableClientTransport{
 		Endpoint:     c.target.URL,
 		MaxRetries:   2,
 		MaxEventSize: int(c.m.MaxMessage),
 		HTTPClient: &http.Client{
-			Transport:     &roundTripper{base: c.m.Transport, target: c.target, most: c.m.MaxMessage, streamTimeout: c.m.StreamTimeout, broke: w.broke},
+			Transport:     &roundTripper{base: c.m.Transport, target: c.target, maxMessage: c.m.MaxMessage, streamTimeout: c.m.StreamTimeout, onBroken: w.markBroken},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
@@ -250,7 +250,7 @@ func (c *conn) do(parent context.Context, limit time.Duration, request func(cont
 			continue
 		}
 		if parent.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-			err = late(c.target.Name, limit)
+			err = timeoutError(c.target.Name, limit)
 		}
 		return c.failed(parent, err, s)
 	}
@@ -260,14 +260,14 @@ func (c *conn) do(parent context.Context, limit time.Duration, request func(cont
 // where it is the connection's failure.
 func (c *conn) failed(ctx context.Context, err error, s *session) error {
 	if s != nil {
-		if why := s.wire.cause(); why != nil && !answered(err) {
+		if why := s.transport.cause(); why != nil && !isServerError(err) {
 			err = why
 		}
 	}
 	switch {
 	case errors.Is(err, mcp.ErrUnauthorized):
 		return mcp.ErrUnauthorized
-	case answered(err):
+	case isServerError(err):
 		c.breaker.succeeded()
 		return err
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
@@ -278,7 +278,7 @@ func (c *conn) failed(ctx context.Context, err error, s *session) error {
 			c.m.spawn(s.close) // a session that is up and does not answer is none
 		}
 	}
-	return describe(c.target.Name, err)
+	return publicError(c.target.Name, err)
 }
 
 func (c *conn) callTool(ctx context.Context, name string, arguments jsontext.Value) (result tool.Result, err error) {
@@ -290,7 +290,7 @@ func (c *conn) callTool(ctx context.Context, name string, arguments jsontext.Val
 		}
 		return err
 	})
-	if sentence, ok := refusal(err); ok {
+	if sentence, ok := serverMessage(err); ok {
 		c.stale.Store(true) // perhaps the tool is no more
 		return tool.Failure("The MCP server " + c.target.Name + " refused the call: " + sentence), nil
 	}
@@ -309,7 +309,7 @@ func (c *conn) readResource(ctx context.Context, uri string) (result tool.Result
 		}
 		return err
 	})
-	if sentence, ok := refusal(err); ok {
+	if sentence, ok := serverMessage(err); ok {
 		return tool.Failure("The MCP server " + c.target.Name + " refused the read: " + sentence), nil
 	}
 	return result, err

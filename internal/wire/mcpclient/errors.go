@@ -29,20 +29,20 @@ const (
 
 var errTooBig = errors.New("mcpclient: the answer is too big")
 
-// ownCodes are those that the SDK gives to failures of its own in the form of
+// sdkCodes are those that the SDK gives to failures of its own in the form of
 // a server's answer.
-var ownCodes = map[int64]bool{-32003: true, -32004: true, -32005: true}
+var sdkCodes = map[int64]bool{-32003: true, -32004: true, -32005: true}
 
-// answered says whether an error is the server's answer over a connection that
+// isServerError says whether an error is the server's answer over a connection that
 // works.
-func answered(err error) bool {
+func isServerError(err error) bool {
 	e, ok := errors.AsType[*jsonrpc.Error](err)
-	return ok && !ownCodes[e.Code] && !errors.Is(err, mcp.ErrUnauthorized) && !errors.Is(err, sdk.ErrConnectionClosed)
+	return ok && !sdkCodes[e.Code] && !errors.Is(err, mcp.ErrUnauthorized) && !errors.Is(err, sdk.ErrConnectionClosed)
 }
 
-// refusal gives the sentence of a server's answer that is an error.
-func refusal(err error) (string, bool) {
-	if err == nil || !answered(err) {
+// serverMessage gives the sentence of a server's answer that is an error.
+func serverMessage(err error) (string, bool) {
+	if err == nil || !isServerError(err) {
 		return "", false
 	}
 	e, _ := errors.AsType[*jsonrpc.Error](err)
@@ -53,7 +53,7 @@ func oneLine(text string) string {
 	return strings.TrimRight(strings.Join(strings.Fields(text), " "), ".")
 }
 
-func late(name string, limit time.Duration) error {
+func timeoutError(name string, limit time.Duration) error {
 	return fault.New(fault.Unavailable, codeTimeout, "The MCP server %s did not answer within %v. Whether the request took effect is unknown.", name, limit)
 }
 
@@ -61,9 +61,9 @@ func unusable(name, why string, cause error) error {
 	return fault.New(fault.Unavailable, codeUnreachable, "The MCP server %s cannot be used: %s", name, why).Because(cause)
 }
 
-// describe says what is wrong with a server to those who cannot look: neither
+// publicError says what is wrong with a server to those who cannot look: neither
 // addresses nor headers are in it.
-func describe(name string, err error) error {
+func publicError(name string, err error) error {
 	if e, ok := errors.AsType[*fault.Error](err); ok {
 		return e
 	}
@@ -79,7 +79,7 @@ func reason(err error) string {
 	switch {
 	case errors.Is(err, errTooBig):
 		return "an answer is larger than a message may be."
-	case errors.Is(err, errTooMany):
+	case errors.Is(err, errEndlessList):
 		return "its list of tools has no end."
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "it refuses connections."

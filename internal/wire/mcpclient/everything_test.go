@@ -29,7 +29,7 @@ func TestReferenceServer(t *testing.T) {
 	t.Run("stdio", func(t *testing.T) {
 		t.Parallel()
 		reference(t, &mcp.Target{
-			TenantID: "t", ServerID: "everything", Name: "Everything", Print: "stdio", Transport: mcp.STDIO,
+			TenantID: "t", ServerID: "everything", Name: "Everything", Fingerprint: "stdio", Transport: mcp.STDIO,
 			Command: node, Args: []string{script, "stdio"},
 		})
 	})
@@ -52,7 +52,7 @@ func TestReferenceServer(t *testing.T) {
 			return true
 		})
 		http.DefaultClient.CloseIdleConnections()
-		reference(t, &mcp.Target{TenantID: "t", ServerID: "everything", Name: "Everything", Print: "http", Transport: mcp.HTTP, URL: url})
+		reference(t, &mcp.Target{TenantID: "t", ServerID: "everything", Name: "Everything", Fingerprint: "http", Transport: mcp.HTTP, URL: url})
 	})
 }
 

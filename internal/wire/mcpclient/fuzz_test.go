@@ -57,7 +57,7 @@ func FuzzResult(f *testing.F) {
 		if out.Failed && out.Output == "" {
 			t.Error("a failure that says nothing")
 		}
-		if len(out.Files) > mostFiles || len(out.Output) > mostText+1<<16 {
+		if len(out.Files) > maxFiles || len(out.Output) > maxText+1<<16 {
 			t.Errorf("%d files and %d bytes", len(out.Files), len(out.Output))
 		}
 	})
@@ -74,7 +74,7 @@ func FuzzSchema(f *testing.F) {
 			return
 		}
 		out, err := schemaOf(schema)
-		if err == nil && (out.Kind() != '{' || len(out) > mostSchema || !bytes.Contains(out, []byte(`"type"`))) {
+		if err == nil && (out.Kind() != '{' || len(out) > maxSchema || !bytes.Contains(out, []byte(`"type"`))) {
 			t.Errorf("%s becomes %s", text, out)
 		}
 	})

@@ -17,38 +17,38 @@ import (
 type roundTripper struct {
 	base          http.RoundTripper
 	target        *mcp.Target
-	most          int64
+	maxMessage    int64
 	streamTimeout time.Duration
-	broke         func(error)
+	onBroken      func(error)
 }
 
-// streamed is how many messages' bytes one stream may carry until it is cut,
+// streamMessages is how many messages' bytes one stream may carry until it is cut,
 // and the SDK resumes it.
-const streamed = 8
+const streamMessages = 8
 
 // RoundTrip implements http.RoundTripper.
 func (rt *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.Method == http.MethodGet && req.Header.Get("Last-Event-ID") == "" {
-		return rt.listen(req)
+		return rt.openNotifications(req)
 	}
 	resp, err := rt.authorized(req)
 	if err != nil {
 		return nil, err
 	}
-	resp.Body = &bounded{ReadCloser: resp.Body, left: rt.bound(resp), over: rt.broke}
+	resp.Body = &limitedBody{ReadCloser: resp.Body, left: rt.maxBytes(resp), onOverflow: rt.onBroken}
 	return resp, nil
 }
 
-func (rt *roundTripper) bound(resp *http.Response) int64 {
+func (rt *roundTripper) maxBytes(resp *http.Response) int64 {
 	if resp.Header.Get("Content-Type") == "application/json" {
-		return rt.most
+		return rt.maxMessage
 	}
-	return streamed * rt.most
+	return streamMessages * rt.maxMessage
 }
 
-// listen opens the stream of notifications, which servers may do without: one
+// openNotifications opens the stream of notifications, which servers may do without: one
 // that cannot be had, or not in time, is none.
-func (rt *roundTripper) listen(req *http.Request) (*http.Response, error) {
+func (rt *roundTripper) openNotifications(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancel(req.Context())
 	late := time.AfterFunc(rt.streamTimeout, cancel)
 	resp, err := rt.authorized(req.WithContext(ctx))
@@ -62,7 +62,7 @@ func (rt *roundTripper) listen(req *http.Request) (*http.Response, error) {
 			Header: http.Header{}, Body: http.NoBody, Request: req,
 		}, nil
 	}
-	resp.Body = &bounded{ReadCloser: resp.Body, left: streamed * rt.most, over: func(error) {}, closed: cancel}
+	resp.Body = &limitedBody{ReadCloser: resp.Body, left: streamMessages * rt.maxMessage, onOverflow: func(error) {}, onClose: cancel}
 	return resp, nil
 }
 
@@ -79,14 +79,14 @@ func (rt *roundTripper) authorized(req *http.Request) (*http.Response, error) {
 	}
 	resp.Body.Close()
 	if rt.target.Tokens == nil || token == "" {
-		return nil, rt.refused()
+		return nil, rt.unauthorized()
 	}
 	next, err := rt.token(req.Context(), token)
 	if err != nil {
 		return nil, err
 	}
 	if next == "" || next == token {
-		return nil, rt.refused()
+		return nil, rt.unauthorized()
 	}
 	again := req.Clone(req.Context())
 	if req.GetBody != nil {
@@ -96,7 +96,7 @@ func (rt *roundTripper) authorized(req *http.Request) (*http.Response, error) {
 	}
 	if resp, err = rt.send(again, next); err == nil && resp.StatusCode == http.StatusUnauthorized {
 		resp.Body.Close()
-		return nil, rt.refused()
+		return nil, rt.unauthorized()
 	}
 	return resp, err
 }
@@ -107,13 +107,13 @@ func (rt *roundTripper) token(ctx context.Context, rejected string) (string, err
 	}
 	token, err := rt.target.Tokens.Token(ctx, rejected)
 	if errors.Is(err, mcp.ErrUnauthorized) {
-		return "", rt.refused()
+		return "", rt.unauthorized()
 	}
 	return token, err
 }
 
-func (rt *roundTripper) refused() error {
-	rt.broke(mcp.ErrUnauthorized)
+func (rt *roundTripper) unauthorized() error {
+	rt.onBroken(mcp.ErrUnauthorized)
 	return mcp.ErrUnauthorized
 }
 
@@ -128,18 +128,18 @@ func (rt *roundTripper) send(req *http.Request, token string) (*http.Response, e
 	return rt.base.RoundTrip(req)
 }
 
-// bounded is a body of which not more is read than a message may have.
-type bounded struct {
+// limitedBody is a body of which not more is read than a message may have.
+type limitedBody struct {
 	io.ReadCloser
-	left   int64
-	over   func(error)
-	closed func()
+	left       int64
+	onOverflow func(error)
+	onClose    func()
 }
 
 // Read implements io.Reader.
-func (b *bounded) Read(p []byte) (int, error) {
+func (b *limitedBody) Read(p []byte) (int, error) {
 	if b.left <= 0 {
-		b.over(errTooBig)
+		b.onOverflow(errTooBig)
 		return 0, errTooBig
 	}
 	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left)])
@@ -148,9 +148,9 @@ func (b *bounded) Read(p []byte) (int, error) {
 }
 
 // Close implements io.Closer.
-func (b *bounded) Close() error {
-	if b.closed != nil {
-		b.closed()
+func (b *limitedBody) Close() error {
+	if b.onClose != nil {
+		b.onClose()
 	}
 	return b.ReadCloser.Close()
 }

@@ -31,7 +31,7 @@ func served(t *testing.T, h http.Handler) *mcp.Target {
 		server.CloseClientConnections()
 		server.Close()
 	})
-	return &mcp.Target{TenantID: "t", ServerID: "s", Name: "Weather", Print: server.URL, Transport: mcp.HTTP, URL: server.URL + "/mcp"}
+	return &mcp.Target{TenantID: "t", ServerID: "s", Name: "Weather", Fingerprint: server.URL, Transport: mcp.HTTP, URL: server.URL + "/mcp"}
 }
 
 func streamable(t *testing.T, s *sdk.Server) http.Handler {
@@ -238,7 +238,7 @@ func TestHostileLists(t *testing.T) {
 		answerJSON(w, id, `{"tools":[{"name":"good","inputSchema":{"properties":{}}},{"name":"good","inputSchema":{"type":"object"}},
 			{"name":"","inputSchema":{"type":"object"}},{"name":"text","inputSchema":"object"},{"name":"list","inputSchema":[]},
 			{"name":"none"},{"name":"`+strings.Repeat("x", 300)+`","inputSchema":{"type":"object"}},
-			{"name":"huge","inputSchema":{"type":"object","description":"`+strings.Repeat("x", mostSchema)+`"}}]}`)
+			{"name":"huge","inputSchema":{"type":"object","description":"`+strings.Repeat("x", maxSchema)+`"}}]}`)
 	})))
 	if err != nil {
 		t.Fatal(err)

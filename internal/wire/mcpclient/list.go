@@ -15,28 +15,28 @@ import (
 )
 
 const (
-	mostPages       = 50
-	mostTools       = 512
-	mostDescription = 8 << 10
-	mostSchema      = 64 << 10
+	maxPages       = 50
+	maxTools       = 512
+	maxDescription = 8 << 10
+	maxSchema      = 64 << 10
 )
 
 // list gives what the server offers, as it was while that counts.
 func (c *conn) list(ctx context.Context) (*mcp.Listing, error) {
-	if err := c.listing.enter(ctx); err != nil {
+	if err := c.listing.lock(ctx); err != nil {
 		return nil, err
 	}
-	defer c.listing.leave()
+	defer c.listing.unlock()
 	c.mu.Lock()
-	l, asked := c.known, c.asked
+	l, asked := c.listed, c.listedAt
 	c.mu.Unlock()
 	if l != nil && !c.stale.Load() && time.Since(asked) < c.m.FreshFor {
 		return l, nil
 	}
 	c.stale.Store(false) // a change from now on counts again
 	l = &mcp.Listing{Version: c.m.versions.Add(1)}
-	err := c.do(ctx, c.m.ConnectTimeout, func(ctx context.Context, s *session) error { return c.fill(ctx, s, l) })
-	if sentence, ok := refusal(err); ok {
+	err := c.do(ctx, c.m.ConnectTimeout, func(ctx context.Context, s *session) error { return c.fetchListing(ctx, s, l) })
+	if sentence, ok := serverMessage(err); ok {
 		err = unusable(c.target.Name, "it does not list its tools: "+sentence, err)
 	}
 	if err != nil {
@@ -45,35 +45,35 @@ func (c *conn) list(ctx context.Context) (*mcp.Listing, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.known, c.asked = l, time.Now()
+	c.listed, c.listedAt = l, time.Now()
 	return l, nil
 }
 
-var errTooMany = errors.New("mcpclient: the list of tools has no end")
+var errEndlessList = errors.New("mcpclient: the list of tools has no end")
 
-func (c *conn) fill(ctx context.Context, s *session, l *mcp.Listing) error {
+func (c *conn) fetchListing(ctx context.Context, s *session, l *mcp.Listing) error {
 	l.Tools, l.Capabilities = nil, capabilities(s.InitializeResult().Capabilities)
 	if !slices.Contains(l.Capabilities, "tools") {
 		return nil
 	}
 	cursor := ""
-	for range mostPages {
+	for range maxPages {
 		page, err := s.ListTools(ctx, &sdk.ListToolsParams{Cursor: cursor})
 		if err != nil {
 			return err
 		}
 		for _, t := range page.Tools {
-			c.add(l, t)
+			c.addTool(l, t)
 		}
 		if cursor = page.NextCursor; cursor == "" {
 			return nil
 		}
 	}
-	return errTooMany
+	return errEndlessList
 }
 
-// add takes a tool into a listing, unless there is something wrong with it.
-func (c *conn) add(l *mcp.Listing, t *sdk.Tool) {
+// addTool takes a tool into a listing, unless there is something wrong with it.
+func (c *conn) addTool(l *mcp.Listing, t *sdk.Tool) {
 	leave := func(why string) {
 		c.m.Logger.Warn("a tool of an MCP server is left out", "tenant", c.target.TenantID, "server", c.target.ServerID, "tool", t.Name, "why", why)
 	}
@@ -85,7 +85,7 @@ func (c *conn) add(l *mcp.Listing, t *sdk.Tool) {
 	case err != nil:
 		leave(err.Error())
 		return
-	case len(l.Tools) == mostTools:
+	case len(l.Tools) == maxTools:
 		leave("the server has too many")
 		return
 	case slices.ContainsFunc(l.Tools, func(other mcp.RemoteTool) bool { return other.Name == t.Name }):
@@ -96,7 +96,7 @@ func (c *conn) add(l *mcp.Listing, t *sdk.Tool) {
 	if description == "" {
 		description = t.Title
 	}
-	tool := mcp.RemoteTool{Name: t.Name, Description: cut(description, mostDescription), Schema: schema}
+	tool := mcp.RemoteTool{Name: t.Name, Description: cut(description, maxDescription), Schema: schema}
 	if t.Annotations != nil {
 		tool.ReadOnly, tool.Idempotent = t.Annotations.ReadOnlyHint, t.Annotations.IdempotentHint
 	}
@@ -122,7 +122,7 @@ func schemaOf(schema any) (jsontext.Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(text) > mostSchema {
+	if len(text) > maxSchema {
 		return nil, errSchema
 	}
 	return text, nil

@@ -79,7 +79,7 @@ func (m *Manager) Serve(ctx context.Context) {
 	for {
 		select {
 		case now := <-tick.C:
-			m.reap(now)
+			m.closeIdle(now)
 		case <-ctx.Done():
 			m.stop()
 			return
@@ -87,7 +87,7 @@ func (m *Manager) Serve(ctx context.Context) {
 	}
 }
 
-func (m *Manager) reap(now time.Time) {
+func (m *Manager) closeIdle(now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for k, c := range m.conns {
@@ -139,14 +139,14 @@ func (m *Manager) Forget(tenant, server string) {
 
 var errStopped = fault.New(fault.Unavailable, "", "agentd is stopping.")
 
-// hold gives the connection of a target, to be released.
-func (m *Manager) hold(t *mcp.Target) (*conn, error) {
+// acquire gives the connection of a target, to be released.
+func (m *Manager) acquire(t *mcp.Target) (*conn, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.stopped {
 		return nil, errStopped
 	}
-	k := key{t.TenantID, t.ServerID, t.Print}
+	k := key{t.TenantID, t.ServerID, t.Fingerprint}
 	c := m.conns[k]
 	if c == nil {
 		if len(m.conns) >= m.MaxConnections && !m.evict(func(*conn) bool { return true }) {
@@ -186,7 +186,7 @@ func (m *Manager) evict(may func(*conn) bool) bool {
 
 // List implements mcp.Remote.
 func (m *Manager) List(ctx context.Context, t *mcp.Target) (*mcp.Listing, error) {
-	c, err := m.hold(t)
+	c, err := m.acquire(t)
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +209,7 @@ func (m *Manager) Probe(ctx context.Context, t *mcp.Target) (*mcp.Listing, error
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if shared := m.conns[key{t.TenantID, t.ServerID, t.Print}]; shared != nil {
+	if shared := m.conns[key{t.TenantID, t.ServerID, t.Fingerprint}]; shared != nil {
 		shared.breaker.succeeded()
 		shared.stale.Store(true)
 	}
@@ -218,7 +218,7 @@ func (m *Manager) Probe(ctx context.Context, t *mcp.Target) (*mcp.Listing, error
 
 // Call implements mcp.Remote.
 func (m *Manager) Call(ctx context.Context, t *mcp.Target, name string, arguments jsontext.Value) (tool.Result, error) {
-	c, err := m.hold(t)
+	c, err := m.acquire(t)
 	if err != nil {
 		return tool.Result{}, err
 	}
@@ -228,7 +228,7 @@ func (m *Manager) Call(ctx context.Context, t *mcp.Target, name string, argument
 
 // Read implements mcp.Remote.
 func (m *Manager) Read(ctx context.Context, t *mcp.Target, uri string) (tool.Result, error) {
-	c, err := m.hold(t)
+	c, err := m.acquire(t)
 	if err != nil {
 		return tool.Result{}, err
 	}

@@ -71,7 +71,7 @@ func (o *OAuth) Discover(ctx context.Context, serverURL string) (mcp.Provider, e
 		Methods: meta.TokenEndpointAuthMethodsSupported, Resource: resource.Resource, NamesIssuer: meta.AuthorizationResponseIssParameterSupported,
 		Scopes: scopes(challenges, resource, meta),
 	}
-	if !mcp.Redirected(p.Authorize) || !mcp.Redirected(p.Token) {
+	if !mcp.IsWebURL(p.Authorize) || !mcp.IsWebURL(p.Token) {
 		return p, oauthFailed(nil, "The authorization server does not say where it authorizes.")
 	}
 	return p, nil

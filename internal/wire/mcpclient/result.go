@@ -15,8 +15,8 @@ import (
 // Bounds of a result. Text is cut once more by the registry of tools; what is
 // cut here was never worth keeping.
 const (
-	mostText  = 1 << 20
-	mostFiles = 16
+	maxText  = 1 << 20
+	maxFiles = 16
 )
 
 // rendering makes a result of what a server sends: text as it is, and what is
@@ -80,7 +80,7 @@ func (r *rendering) resource(c *sdk.ResourceContents) {
 }
 
 func (r *rendering) text(text string) {
-	if left := mostText - r.size; len(text) > left {
+	if left := maxText - r.size; len(text) > left {
 		text = cut(text, left)
 	}
 	r.size += len(text)
@@ -91,7 +91,7 @@ func (r *rendering) text(text string) {
 func (r *rendering) file(kind, mimeType string, data []byte) { r.named("", kind, mimeType, data) }
 
 func (r *rendering) named(name, kind, mimeType string, data []byte) {
-	if len(r.files) == mostFiles {
+	if len(r.files) == maxFiles {
 		r.text("[" + kind + ": left out, there are too many files]")
 		return
 	}

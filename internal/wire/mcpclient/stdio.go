@@ -21,10 +21,10 @@ import (
 )
 
 const (
-	// farewell is how long a process may take to end after its input has ended.
-	farewell = 2 * time.Second
-	// mostSaid is how much of a process's error output is kept for the log.
-	mostSaid = 4 << 10
+	// stopGrace is how long a process may take to end after its input has ended.
+	stopGrace = 2 * time.Second
+	// maxStderr is how much of a process's error output is kept for the log.
+	maxStderr = 4 << 10
 	// searchPath is where a process finds programs; ours is no business of it.
 	searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 )
@@ -32,9 +32,9 @@ const (
 // process implements sdk.Transport with a process of its own, in a process
 // group and a directory of its own.
 type process struct {
-	m      *Manager
-	target *mcp.Target
-	broke  func(error)
+	m        *Manager
+	target   *mcp.Target
+	onBroken func(error)
 }
 
 // Connect implements sdk.Transport.
@@ -62,8 +62,8 @@ func (p *process) start() (*pipe, error) {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	c := &pipe{p: p, cmd: cmd, dir: dir, said: &tail{}, over: make(chan struct{}), closed: make(chan struct{}), incoming: make(chan []byte)}
-	cmd.Stderr = c.said
+	c := &pipe{p: p, cmd: cmd, dir: dir, stderr: &tail{}, exited: make(chan struct{}), closeRequested: make(chan struct{}), incoming: make(chan []byte)}
+	cmd.Stderr = c.stderr
 	// Wait does not wait for error output that a grandchild holds open.
 	cmd.WaitDelay = time.Second
 	var out io.ReadCloser
@@ -88,16 +88,16 @@ func (p *process) start() (*pipe, error) {
 
 // pipe is the connection to a process.
 type pipe struct {
-	p    *process
-	cmd  *exec.Cmd
-	dir  string
-	said *tail
-	in   io.WriteCloser
+	p      *process
+	cmd    *exec.Cmd
+	dir    string
+	stderr *tail
+	in     io.WriteCloser
 
-	incoming chan []byte
-	over     chan struct{} // its output ended, and it is dead
-	closing  sync.Once
-	closed   chan struct{} // we have no more to say
+	incoming       chan []byte
+	exited         chan struct{} // its output ended, and it is dead
+	closing        sync.Once
+	closeRequested chan struct{} // we have no more to say
 
 	writing sync.Mutex
 }
@@ -106,12 +106,12 @@ type pipe struct {
 // everything that it started. It is not waited for before that, so that the
 // number of its group is still its own.
 func (c *pipe) run(out io.Reader) {
-	defer close(c.over)
+	defer close(c.exited)
 	lines := bufio.NewReaderSize(out, 64<<10)
 	for {
 		line, err := readLine(lines, c.p.m.MaxMessage)
 		if errors.Is(err, errTooBig) {
-			c.p.broke(errTooBig)
+			c.p.onBroken(errTooBig)
 		}
 		if err != nil {
 			break
@@ -121,14 +121,14 @@ func (c *pipe) run(out io.Reader) {
 		}
 		select {
 		case c.incoming <- line:
-		case <-c.closed:
+		case <-c.closeRequested:
 		}
 	}
 	c.kill(syscall.SIGKILL)
 	err := c.cmd.Wait()
 	_ = os.RemoveAll(c.dir) // of temporary files the system takes care as well
 	c.p.m.processEnded(c.p.target.TenantID)
-	c.p.m.Logger.Info("the process of an MCP server ended", "tenant", c.p.target.TenantID, "server", c.p.target.ServerID, "err", err, "said", c.said.String())
+	c.p.m.Logger.Info("the process of an MCP server ended", "tenant", c.p.target.TenantID, "server", c.p.target.ServerID, "err", err, "said", c.stderr.String())
 }
 
 func (c *pipe) kill(signal syscall.Signal) {
@@ -157,13 +157,13 @@ func (c *pipe) Read(ctx context.Context) (jsonrpc.Message, error) {
 		msg, err := jsonrpc.DecodeMessage(line)
 		if err != nil {
 			err = fmt.Errorf("a line that is no message: %w", err)
-			c.p.broke(err)
+			c.p.onBroken(err)
 			return nil, err
 		}
 		return msg, nil
-	case <-c.over:
+	case <-c.exited:
 		return nil, io.EOF
-	case <-c.closed:
+	case <-c.closeRequested:
 		return nil, io.EOF
 	case <-ctx.Done():
 		return nil, ctx.Err()
@@ -186,7 +186,7 @@ func (c *pipe) Write(ctx context.Context, msg jsonrpc.Message) error {
 	written := make(chan struct{})
 	defer close(written)
 	stop := context.AfterFunc(ctx, func() {
-		patience := time.NewTimer(farewell)
+		patience := time.NewTimer(stopGrace)
 		defer patience.Stop()
 		select {
 		case <-written:
@@ -203,12 +203,12 @@ func (c *pipe) Write(ctx context.Context, msg jsonrpc.Message) error {
 // asked to end, and is killed with all that it started.
 func (c *pipe) Close() error {
 	c.closing.Do(func() {
-		close(c.closed)
+		close(c.closeRequested)
 		c.in.Close()
 		for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
-			wait := time.NewTimer(farewell)
+			wait := time.NewTimer(stopGrace)
 			select {
-			case <-c.over:
+			case <-c.exited:
 				wait.Stop()
 				return
 			case <-wait.C:
@@ -216,7 +216,7 @@ func (c *pipe) Close() error {
 			}
 		}
 	})
-	<-c.over
+	<-c.exited
 	return nil
 }
 
@@ -233,8 +233,8 @@ type tail struct {
 func (t *tail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.text = append(t.text, p[max(0, len(p)-mostSaid):]...)
-	if over := len(t.text) - mostSaid; over > 0 {
+	t.text = append(t.text, p[max(0, len(p)-maxStderr):]...)
+	if over := len(t.text) - maxStderr; over > 0 {
 		t.text = append(t.text[:0], t.text[over:]...)
 	}
 	return len(p), nil

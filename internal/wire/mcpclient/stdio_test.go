@@ -50,7 +50,7 @@ func selfServed(t *testing.T, behaviour string) *mcp.Target {
 		t.Fatal(err)
 	}
 	return &mcp.Target{
-		TenantID: "t", ServerID: behaviour, Name: "Weather", Print: behaviour, Transport: mcp.STDIO,
+		TenantID: "t", ServerID: behaviour, Name: "Weather", Fingerprint: behaviour, Transport: mcp.STDIO,
 		Command: exe, Args: []string{"serve=" + behaviour},
 	}
 }

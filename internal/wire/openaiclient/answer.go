@@ -20,26 +20,26 @@ type answer struct {
 
 	model          string
 	text, thinking strings.Builder
-	calls          calls
+	calls          callAssembler
 	finish         string
 	usage          model.Usage
 	size           int
 	firstToken     time.Duration
 	stop           string // the stop sequence that ended it, as the endpoint says
 	delivered      bool   // the sink saw a piece
-	held           bool   // and was not told since that no more is at hand
+	unflushed      bool   // and was not told since that no more is at hand
 }
 
-// give passes a piece on.
-func (a *answer) give(d model.Delta) {
-	a.delivered, a.held = true, true
+// emit passes a piece on.
+func (a *answer) emit(d model.Delta) {
+	a.delivered, a.unflushed = true, true
 	a.sink(d)
 }
 
-// pause tells the sink that the next piece may take long.
-func (a *answer) pause() {
-	if a.held {
-		a.held = false
+// flush tells the sink that the next piece may take long.
+func (a *answer) flush() {
+	if a.unflushed {
+		a.unflushed = false
 		a.sink(model.Delta{})
 	}
 }
@@ -47,30 +47,30 @@ func (a *answer) pause() {
 // addText passes a piece on without copying it again: the piece that the sink
 // gets is a slice of the builder's text, which only ever grows.
 func (a *answer) addText(piece []byte) error {
-	if err := a.grow(len(piece)); err != nil || len(piece) == 0 {
+	if err := a.addSize(len(piece)); err != nil || len(piece) == 0 {
 		return err
 	}
 	a.text.Write(piece)
 	if a.sink != nil {
 		s := a.text.String()
-		a.give(model.Delta{Text: s[len(s)-len(piece):]})
+		a.emit(model.Delta{Text: s[len(s)-len(piece):]})
 	}
 	return nil
 }
 
 func (a *answer) addThinking(piece []byte) error {
-	if err := a.grow(len(piece)); err != nil || len(piece) == 0 {
+	if err := a.addSize(len(piece)); err != nil || len(piece) == 0 {
 		return err
 	}
 	a.thinking.Write(piece)
 	if a.sink != nil {
 		s := a.thinking.String()
-		a.give(model.Delta{Thinking: s[len(s)-len(piece):]})
+		a.emit(model.Delta{Thinking: s[len(s)-len(piece):]})
 	}
 	return nil
 }
 
-func (a *answer) grow(n int) error {
+func (a *answer) addSize(n int) error {
 	if a.size += n; a.size > a.max {
 		return errTooLong
 	}
@@ -128,7 +128,7 @@ func (a *answer) addMessage(m *message) error {
 	}
 	for i := range m.ToolCalls {
 		piece := &m.ToolCalls[i]
-		if err := a.grow(len(piece.ID) + len(piece.Function.Name) + len(piece.Function.Arguments)); err != nil {
+		if err := a.addSize(len(piece.ID) + len(piece.Function.Name) + len(piece.Function.Arguments)); err != nil {
 			return err
 		}
 		if err := a.calls.add(piece); err != nil {
@@ -136,7 +136,7 @@ func (a *answer) addMessage(m *message) error {
 		}
 	}
 	if len(m.ToolCalls) > 0 && a.detailed {
-		a.calls.show(a.give, false)
+		a.calls.emit(a.emit, false)
 	}
 	return nil
 }
@@ -187,7 +187,7 @@ func count(n float64) int { return int(max(0, min(n, 1e12))) }
 // response is the whole answer, with what the endpoint left out filled in.
 func (a *answer) response(req *model.Request) model.Response {
 	if a.detailed {
-		a.calls.show(a.give, true)
+		a.calls.emit(a.emit, true)
 	}
 	r := model.Response{
 		Text:       a.text.String(),

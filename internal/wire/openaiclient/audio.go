@@ -25,7 +25,7 @@ const (
 	maxSpeech     = 32 << 20 // bytes of an answer
 	maxTranscript = 8 << 20
 	speechTimeout = 5 * time.Minute // until the last byte
-	speechSilence = time.Minute     // until the first, and between two
+	speechIdle    = time.Minute     // until the first, and between two
 	listenTimeout = 10 * time.Minute
 )
 
@@ -39,7 +39,7 @@ var audioTypes = map[string]string{
 // Speak implements [model.AudioClient] by POST {base}/audio/speech. It asks
 // once: a text that was spoken and lost has been paid for.
 func (c *Client) Speak(ctx context.Context, req model.SpeechRequest) (*model.Speech, error) {
-	transport, err := c.way(&req.Target)
+	transport, err := c.transport(&req.Target)
 	if err != nil {
 		return nil, err
 	}
@@ -51,20 +51,20 @@ func (c *Client) Speak(ctx context.Context, req model.SpeechRequest) (*model.Spe
 		out.Close()
 		return nil, cmp.Or(ctx.Err(), err)
 	}
-	q := question{path: "/audio/speech", body: encodeSpeech(req), accept: "audio/*"}
+	q := endpointRequest{path: "/audio/speech", body: encodeSpeech(req), accept: "audio/*"}
 	call, err := q.request(within, &req.Target)
 	if err != nil {
 		return fail(err)
 	}
-	watch.arm(speechSilence)
+	watch.arm(speechIdle)
 	resp, err := transport.RoundTrip(call) //nolint:bodyclose // whoever listens closes it, or fail does
 	if err != nil {
-		return fail(unreachable(within, err))
+		return fail(dialError(within, err))
 	}
 	out.body = resp.Body
-	out.in = &patientReader{src: resp.Body, watch: watch, idle: speechSilence}
+	out.in = &timedReader{src: resp.Body, watch: watch, idle: speechIdle}
 	if resp.StatusCode != http.StatusOK {
-		return fail(refused(resp, out.in, out.asked))
+		return fail(statusError(resp, out.in, out.asked))
 	}
 	kind, known := audioTypes[req.Format], media.Base(resp.Header.Get("Content-Type"))
 	switch {
@@ -98,9 +98,9 @@ func (s *speech) Read(p []byte) (int, error) {
 	s.read += n
 	switch {
 	case s.read > maxSpeech:
-		return 0, broken(s.ctx, errTooLong, s.asked)
+		return 0, readError(s.ctx, errTooLong, s.asked)
 	case err != nil && !errors.Is(err, io.EOF):
-		return n, broken(s.ctx, err, s.asked)
+		return n, readError(s.ctx, err, s.asked)
 	}
 	return n, err
 }
@@ -139,8 +139,8 @@ func (c *Client) Transcribe(ctx context.Context, req model.TranscriptionRequest)
 	if err != nil {
 		return model.Transcription{}, asError(err)
 	}
-	q := question{path: "/audio/transcriptions", body: body, kind: contentType, times: times{listenTimeout, listenTimeout, listenTimeout}}
-	raw, err := c.whole(ctx, &req.Target, q, maxTranscript)
+	q := endpointRequest{path: "/audio/transcriptions", body: body, kind: contentType, timeouts: timeouts{listenTimeout, listenTimeout, listenTimeout}}
+	raw, err := c.fetch(ctx, &req.Target, q, maxTranscript)
 	if err != nil {
 		return model.Transcription{}, err
 	}

@@ -54,7 +54,7 @@ func BenchmarkRead(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				watch := newWatchdog(func(error) {})
-				in := &patientReader{src: io.MultiReader(bytes.NewReader(body)), watch: watch, idle: time.Minute}
+				in := &timedReader{src: io.MultiReader(bytes.NewReader(body)), watch: watch, idle: time.Minute}
 				a := answer{sink: func(model.Delta) {}, max: 1 << 20}
 				if err := readAnswer(in, &a); err != nil {
 					b.Fatal(err)

@@ -29,13 +29,13 @@ func NewTransport() *http.Transport {
 	}
 }
 
-// question is what an endpoint is asked, apart from which one it is.
-type question struct {
-	path   string // below the base URL
-	body   []byte // none: it is a GET
-	kind   string // of the body; "": JSON
-	accept string // "": JSON
-	times  times
+// endpointRequest is what an endpoint is asked, apart from which one it is.
+type endpointRequest struct {
+	path     string // below the base URL
+	body     []byte // none: it is a GET
+	kind     string // of the body; "": JSON
+	accept   string // "": JSON
+	timeouts timeouts
 }
 
 const jsonType = "application/json"
@@ -43,7 +43,7 @@ const jsonType = "application/json"
 // request makes the HTTP request of one attempt. The body is a bytes.Reader,
 // which net/http sends in one write with the headers; any other kind of reader,
 // one over a pooled buffer too, costs a second write and a third of the speed.
-func (q *question) request(ctx context.Context, to *model.Target) (*http.Request, error) {
+func (q *endpointRequest) request(ctx context.Context, to *model.Target) (*http.Request, error) {
 	method, body := http.MethodGet, io.Reader(http.NoBody)
 	if q.body != nil {
 		method, body = http.MethodPost, bytes.NewReader(q.body)
@@ -62,11 +62,11 @@ func (q *question) request(ctx context.Context, to *model.Target) (*http.Request
 	return call, nil
 }
 
-// times is how long an endpoint may take: to begin, between two pieces, in all.
-type times struct{ begin, idle, all time.Duration }
+// timeouts is how long an endpoint may take: to begin, between two pieces, in all.
+type timeouts struct{ begin, idle, all time.Duration }
 
-// way is how an endpoint is reached.
-func (c *Client) way(to *model.Target) (http.RoundTripper, error) {
+// transport is how an endpoint is reached.
+func (c *Client) transport(to *model.Target) (http.RoundTripper, error) {
 	transport := c.Operator
 	if to.Guarded {
 		transport = c.Guarded
@@ -78,41 +78,41 @@ func (c *Client) way(to *model.Target) (http.RoundTripper, error) {
 }
 
 // attempt asks an endpoint once and has its answer read.
-func (c *Client) attempt(ctx context.Context, req *model.Request, q question, read func(*patientReader) error) error {
-	transport, err := c.way(&req.Target)
+func (c *Client) attempt(ctx context.Context, req *model.Request, q endpointRequest, read func(*timedReader) error) error {
+	transport, err := c.transport(&req.Target)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	watch := newWatchdog(cancel)
-	watch.end = time.Now().Add(q.times.all)
+	watch.end = time.Now().Add(q.timeouts.all)
 	defer watch.stop()
 
 	call, err := q.request(ctx, &req.Target)
 	if err != nil {
 		return err
 	}
-	watch.arm(q.times.begin)
+	watch.arm(q.timeouts.begin)
 	resp, err := transport.RoundTrip(call)
 	if err != nil {
-		return unreachable(ctx, err)
+		return dialError(ctx, err)
 	}
 	defer resp.Body.Close()
-	in := &patientReader{src: resp.Body, size: resp.ContentLength, watch: watch, idle: q.times.idle}
+	in := &timedReader{src: resp.Body, size: resp.ContentLength, watch: watch, idle: q.timeouts.idle}
 	if resp.StatusCode != http.StatusOK {
-		return refused(resp, in, req)
+		return statusError(resp, in, req)
 	}
 	if err := read(in); err != nil {
-		return broken(ctx, err, req)
+		return readError(ctx, err, req)
 	}
 	return nil
 }
 
-// whole asks an endpoint once, for an answer of at most that many bytes. Errors:
+// fetch asks an endpoint once, for an answer of at most that many bytes. Errors:
 // *model.Error; the context's.
-func (c *Client) whole(ctx context.Context, to *model.Target, q question, most int) (raw []byte, err error) {
-	err = c.attempt(ctx, &model.Request{Target: *to}, q, func(in *patientReader) (err error) {
+func (c *Client) fetch(ctx context.Context, to *model.Target, q endpointRequest, most int) (raw []byte, err error) {
+	err = c.attempt(ctx, &model.Request{Target: *to}, q, func(in *timedReader) (err error) {
 		raw, err = io.ReadAll(io.LimitReader(in, int64(most)+1))
 		if err == nil && len(raw) > most {
 			err = errTooLong

@@ -21,9 +21,9 @@ type dialect struct {
 // thinkingFields are the fields by which endpoints are told how to think.
 var thinkingFields = []string{"reasoning_effort", "reasoning", "thinking", model.BudgetPlain}
 
-// after is the dialect to try after a refusal; false where another would not
+// adapt is the dialect to try after a refusal; false where another would not
 // help.
-func (d dialect) after(e *model.Error, req *model.Request) (dialect, bool) {
+func (d dialect) adapt(e *model.Error, req *model.Request) (dialect, bool) {
 	if e.Status != http.StatusBadRequest && e.Status != http.StatusUnprocessableEntity || e.Cause == nil {
 		return d, false
 	}
@@ -36,39 +36,39 @@ func (d dialect) after(e *model.Error, req *model.Request) (dialect, bool) {
 		d.noStreamOptions = true
 		return d, true
 	}
-	if !d.noThinking && saysHowToThink(req) && namesThinking(said) {
+	if !d.noThinking && setsThinking(req) && mentionsThinking(said) {
 		d.noThinking = true
 		return d, true
 	}
 	return d, false
 }
 
-func saysHowToThink(req *model.Request) bool {
+func setsThinking(req *model.Request) bool {
 	return slices.ContainsFunc(thinkingFields, func(field string) bool { return has(req, field) })
 }
 
-// namesThinking says whether an endpoint's words are about thinking, for which
+// mentionsThinking says whether an endpoint's words are about thinking, for which
 // every kind of server has others.
-func namesThinking(said string) bool {
+func mentionsThinking(said string) bool {
 	said = strings.ToLower(said)
 	return strings.Contains(said, "reasoning") || strings.Contains(said, "thinking") || strings.Contains(said, "effort")
 }
 
 const (
-	knownFor  = time.Hour // who runs the endpoint may change it
-	mostKnown = 4096
+	knownFor = time.Hour // who runs the endpoint may change it
+	maxKnown = 4096
 )
 
 // dialects remembers the endpoints that do not speak the usual one, so that
 // not every call is refused first. Safe for concurrent use.
 type dialects struct {
 	mu    sync.RWMutex
-	known map[speaker]spoken
+	known map[endpointKey]knownDialect
 }
 
-type speaker struct{ url, model string }
+type endpointKey struct{ url, model string }
 
-type spoken struct {
+type knownDialect struct {
 	dialect
 	until time.Time
 }
@@ -77,7 +77,7 @@ type spoken struct {
 func (d *dialects) of(t *model.Target, now time.Time) dialect {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	if s, ok := d.known[speaker{t.BaseURL, t.Model}]; ok && now.Before(s.until) {
+	if s, ok := d.known[endpointKey{t.BaseURL, t.Model}]; ok && now.Before(s.until) {
 		return s.dialect
 	}
 	return dialect{}
@@ -89,10 +89,10 @@ func (d *dialects) learn(t *model.Target, style dialect, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.known == nil {
-		d.known = map[speaker]spoken{}
+		d.known = map[endpointKey]knownDialect{}
 	}
-	if len(d.known) >= mostKnown {
+	if len(d.known) >= maxKnown {
 		clear(d.known) // they are learnt again
 	}
-	d.known[speaker{t.BaseURL, t.Model}] = spoken{style, now.Add(knownFor)}
+	d.known[endpointKey{t.BaseURL, t.Model}] = knownDialect{style, now.Add(knownFor)}
 }

@@ -49,7 +49,7 @@ func (e *Embedder) Embed(ctx context.Context, texts []string) (model.Embedded, e
 			}
 			n++
 		}
-		part, err := e.retried(ctx, texts[:n])
+		part, err := e.embedBatch(ctx, texts[:n])
 		if err != nil {
 			return model.Embedded{}, err
 		}
@@ -63,8 +63,8 @@ func (e *Embedder) Embed(ctx context.Context, texts []string) (model.Embedded, e
 	return all, nil
 }
 
-// retried repeats a batch for as long as that can help.
-func (e *Embedder) retried(ctx context.Context, texts []string) (model.Embedded, error) {
+// embedBatch repeats a batch for as long as that can help.
+func (e *Embedder) embedBatch(ctx context.Context, texts []string) (model.Embedded, error) {
 	body, err := json.Marshal(map[string]any{"model": e.target.Model, "input": texts}, json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
 	if err != nil {
 		return model.Embedded{}, asError(err)
@@ -77,15 +77,15 @@ func (e *Embedder) retried(ctx context.Context, texts []string) (model.Embedded,
 		if ctx.Err() != nil {
 			return model.Embedded{}, ctx.Err()
 		}
-		if err := e.client.rest(ctx, attempt, asError(err)); err != nil {
+		if err := e.client.waitRetry(ctx, attempt, asError(err)); err != nil {
 			return model.Embedded{}, err
 		}
 	}
 }
 
 func (e *Embedder) attempt(ctx context.Context, body []byte, texts []string) (model.Embedded, error) {
-	q := question{path: "/embeddings", body: body, times: times{embedTimeout, embedTimeout, embedTimeout}}
-	raw, err := e.client.whole(ctx, &e.target, q, e.client.MaxAnswer)
+	q := endpointRequest{path: "/embeddings", body: body, timeouts: timeouts{embedTimeout, embedTimeout, embedTimeout}}
+	raw, err := e.client.fetch(ctx, &e.target, q, e.client.MaxAnswer)
 	if err != nil {
 		return model.Embedded{}, err
 	}

@@ -25,8 +25,8 @@ const (
 
 const maxErrorBody = 64 << 10
 
-// refused makes the error of an answer whose status is not 200.
-func refused(resp *http.Response, body io.Reader, req *model.Request) *model.Error {
+// statusError makes the error of an answer whose status is not 200.
+func statusError(resp *http.Response, body io.Reader, req *model.Request) *model.Error {
 	// What cannot be read of the explanation is not worth another error.
 	raw, _ := io.ReadAll(io.LimitReader(body, maxErrorBody))
 	e := classify(resp.StatusCode, parseEndpointError(raw), req)
@@ -43,7 +43,7 @@ func classify(status int, said *endpointError, req *model.Request) *model.Error 
 		said.Message = strings.ReplaceAll(said.Message, key, secret.Redacted)
 	}
 	e := &model.Error{Code: codeModel, Status: status, Cause: said}
-	words := said.public()
+	words := said.publicText()
 	switch kind := said.status(status); {
 	case kind != http.StatusTooManyRequests && said.isContextLength():
 		e.Code, e.Detail = codeContext, "The conversation is longer than the model's context window"
@@ -72,32 +72,32 @@ func classify(status int, said *endpointError, req *model.Request) *model.Error 
 	return e
 }
 
-// unreachable makes the error of a call that got no answer.
-func unreachable(ctx context.Context, err error) *model.Error {
+// dialError makes the error of a call that got no answer.
+func dialError(ctx context.Context, err error) *model.Error {
 	e := &model.Error{Code: codeModel, Retryable: true, Cause: err}
 	denied, ok := errors.AsType[*fault.Error](err)
 	switch {
 	case ok: // by the guarded transport
 		e.Detail, e.Retryable = denied.Detail, false
-	case context.Cause(ctx) == errSilent, context.Cause(ctx) == errEndless:
-		e.Detail, e.Cause = "The model endpoint did not begin to answer in time.", errSilent
+	case context.Cause(ctx) == errIdle, context.Cause(ctx) == errDeadline:
+		e.Detail, e.Cause = "The model endpoint did not begin to answer in time.", errIdle
 	default:
 		e.Detail = "The model endpoint could not be reached."
 	}
 	return e
 }
 
-// broken makes the error of an answer that could not be read to its end.
-func broken(ctx context.Context, err error, req *model.Request) *model.Error {
+// readError makes the error of an answer that could not be read to its end.
+func readError(ctx context.Context, err error, req *model.Request) *model.Error {
 	e := &model.Error{Code: codeModel, Status: http.StatusOK, Cause: err}
 	said, inBand := errors.AsType[*endpointError](err)
 	switch {
 	case inBand:
 		return classify(http.StatusOK, said, req)
-	case context.Cause(ctx) == errSilent:
-		e.Detail, e.Cause, e.Retryable = "The model endpoint fell silent in the middle of its answer.", errSilent, true
-	case context.Cause(ctx) == errEndless:
-		e.Detail, e.Cause = "The model endpoint had not finished its answer in the time that this deployment gives it.", errEndless
+	case context.Cause(ctx) == errIdle:
+		e.Detail, e.Cause, e.Retryable = "The model endpoint fell silent in the middle of its answer.", errIdle, true
+	case context.Cause(ctx) == errDeadline:
+		e.Detail, e.Cause = "The model endpoint had not finished its answer in the time that this deployment gives it.", errDeadline
 	case errors.Is(err, errTooLong):
 		e.Detail = "The model's answer is longer than this deployment accepts."
 	case errors.Is(err, errTooManyCalls):
@@ -120,9 +120,9 @@ func asError(err error) *model.Error {
 	return &model.Error{Code: codeModel, Detail: "The model could not be called.", Cause: err}
 }
 
-// public is what the endpoint said, fit to be shown: one line of moderate
+// publicText is what the endpoint said, fit to be shown: one line of moderate
 // length, without keys and addresses.
-func (e *endpointError) public() string {
+func (e *endpointError) publicText() string {
 	var b strings.Builder
 	for word := range strings.FieldsFuncSeq(e.Message, func(r rune) bool { return r <= ' ' || r == 0x7F }) {
 		if b.Len() > 300 {

@@ -15,16 +15,16 @@ var _ model.Forwarder = (*Client)(nil)
 func (c *Client) Forward(ctx context.Context, f model.Forward, sink func([]byte) error) (out model.Forwarded, err error) {
 	req := model.Request{Target: f.Target}
 	ctx, span := startSpan(ctx, c.Tracer, &req)
-	err = c.repeated(ctx, &req, func(style dialect) (bool, error) {
+	err = c.retry(ctx, &req, func(style dialect) (bool, error) {
 		r := relay{f: &f, sink: sink, answer: answer{max: c.MaxAnswer, began: time.Now()}}
 		err := c.attempt(ctx, &req, c.completions(forwardBody(&f, style), f.Stream, 0), r.read)
-		if err == nil || r.passed {
+		if err == nil || r.delivered {
 			out = r.result(&req)
 		}
-		if r.refused != nil { // by the sink, which says best why
-			return true, r.refused
+		if r.sinkErr != nil { // by the sink, which says best why
+			return true, r.sinkErr
 		}
-		return r.passed, err
+		return r.delivered, err
 	})
 	endSpan(span, &model.Response{Usage: out.Usage, Model: f.Target.Model}, err)
 	return out, err
@@ -64,20 +64,20 @@ func forwardBody(f *model.Forward, style dialect) []byte {
 // relay passes one answer on and finds out, on the way, what it used and
 // whether it is one.
 type relay struct {
-	f       *model.Forward
-	sink    func([]byte) error
-	out     []byte // events that were read and not yet passed on
-	passed  bool
-	refused error // the sink's
+	f         *model.Forward
+	sink      func([]byte) error
+	out       []byte // events that were read and not yet passed on
+	delivered bool
+	sinkErr   error // the sink's
 
-	answer answer // of an answer in another form, all of it; otherwise usage and finish
-	other  bool   // it is one
-	said   int    // bytes of text, for the estimate where the endpoint gives no usage
-	first  []bool // by index of a tool call: its id was seen
+	answer    answer // of an answer in another form, all of it; otherwise usage and finish
+	converted bool   // it is one
+	textBytes int    // bytes of text, for the estimate where the endpoint gives no usage
+	idSeen    []bool // by index of a tool call: its id was seen
 }
 
 // read reads the answer, streamed or whole as its first byte tells.
-func (r *relay) read(in *patientReader) error {
+func (r *relay) read(in *timedReader) error {
 	s := getStream(in, r.answer.max)
 	defer s.put()
 	first, err := s.begin()
@@ -85,27 +85,27 @@ func (r *relay) read(in *patientReader) error {
 	case err != nil:
 		return err
 	case (first == '{') == r.f.Stream:
-		r.other = true
+		r.converted = true
 		return s.readEither(in, first, &r.answer)
 	case !r.f.Stream:
-		return r.whole(s)
+		return r.readWhole(s)
 	case !isEventStart(first):
 		return errGarbage
 	}
-	return r.stream(s, in)
+	return r.readStream(s, in)
 }
 
-// whole passes on an answer that is one JSON value.
-func (r *relay) whole(s *stream) error {
+// readWhole passes on an answer that is one JSON value.
+func (r *relay) readWhole(s *stream) error {
 	body, err := s.events.rest()
 	if err != nil {
 		return err
 	}
-	if s.quick.parse(body) && s.quick.chosen {
-		q := &s.quick
+	if s.fast.parse(body) && s.fast.hasChoice {
+		q := &s.fast
 		r.answer.setUsage(q.usage)
-		r.said += len(q.text) + len(q.thought)
-		return r.pass(body)
+		r.textBytes += len(q.text) + len(q.thinking)
+		return r.deliver(body)
 	}
 	c, err := parse(body)
 	if err != nil {
@@ -114,11 +114,11 @@ func (r *relay) whole(s *stream) error {
 	if len(c.Choices) == 0 {
 		return errEmpty
 	}
-	r.learn(c)
-	if body, err = r.mend(body, c); err != nil {
+	r.count(c)
+	if body, err = r.fillCallIDs(body, c); err != nil {
 		return err
 	}
-	return r.pass(body)
+	return r.deliver(body)
 }
 
 var (
@@ -127,33 +127,33 @@ var (
 	doneEvent = []byte("data: [DONE]\n\n")
 )
 
-// stream passes events on: as many at once as were read at once.
-func (r *relay) stream(s *stream, in *patientReader) error {
+// readStream passes events on: as many at once as were read at once.
+func (r *relay) readStream(s *stream, in *timedReader) error {
 	r.out = s.scratch[:0]
 	s.events.before = r.flush
 	defer func() { s.scratch, s.events.before = r.out[:0], nil }()
 	for {
 		data, err := s.events.next()
 		if err != nil {
-			if err = r.answer.ended(err); err != nil {
+			if err = r.answer.endOfStream(err); err != nil {
 				return errors.Join(err, r.flush())
 			}
-			return r.done()
+			return r.sendDone()
 		}
 		if isDone(data) {
-			in.hurry(afterDone)
-			err := r.done()
+			in.limitRest(afterDone)
+			err := r.sendDone()
 			s.drain()
 			return err
 		}
 		if err := r.event(s, data); err != nil {
 			if err == errGarbage && s.events.cut {
-				err = errHalf
+				err = errTruncated
 			}
 			return errors.Join(err, r.flush())
 		}
-		if r.answer.finish != "" && !in.hurried {
-			in.hurry(afterFinish)
+		if r.answer.finish != "" && !in.limited {
+			in.limitRest(afterFinish)
 		}
 	}
 }
@@ -161,17 +161,17 @@ func (r *relay) stream(s *stream, in *patientReader) error {
 // event takes in one event. What is no chunk is left out, and so is the chunk of
 // usage where the caller has not asked for it.
 func (r *relay) event(s *stream, data []byte) error {
-	if s.quick.parse(data) {
-		q := &s.quick
-		if err := r.answer.grow(len(data)); err != nil {
+	if s.fast.parse(data) {
+		q := &s.fast
+		if err := r.answer.addSize(len(data)); err != nil {
 			return err
 		}
 		r.answer.setUsage(q.usage)
 		if len(q.finish) > 0 {
 			r.answer.finish = string(q.finish)
 		}
-		r.said += len(q.text) + len(q.thought)
-		if q.chosen || r.f.Usage {
+		r.textBytes += len(q.text) + len(q.thinking)
+		if q.hasChoice || r.f.Usage {
 			r.put(data)
 		}
 		return nil
@@ -183,14 +183,14 @@ func (r *relay) event(s *stream, data []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := r.answer.grow(len(data)); err != nil {
+	if err := r.answer.addSize(len(data)); err != nil {
 		return err
 	}
-	r.learn(c)
+	r.count(c)
 	if len(c.Choices) == 0 && !r.f.Usage {
 		return nil
 	}
-	if data, err = r.mend(data, c); err == nil {
+	if data, err = r.fillCallIDs(data, c); err == nil {
 		r.put(data)
 	}
 	return err
@@ -200,8 +200,8 @@ func (r *relay) put(data []byte) {
 	r.out = append(append(append(r.out, dataStart...), data...), eventEnd...)
 }
 
-// learn notes what is counted, and whether the answer is over.
-func (r *relay) learn(c *completion) {
+// count notes what is counted, and whether the answer is over.
+func (r *relay) count(c *completion) {
 	r.answer.addUsage(c.Usage)
 	for i := range c.Choices {
 		choice := &c.Choices[i]
@@ -209,15 +209,15 @@ func (r *relay) learn(c *completion) {
 			r.answer.finish = string(choice.FinishReason)
 		}
 		for _, m := range []*message{&choice.Delta, &choice.Message} {
-			r.said += len(m.Content) + len(m.thinking())
+			r.textBytes += len(m.Content) + len(m.thinking())
 			for j := range m.ToolCalls {
-				r.said += len(m.ToolCalls[j].Function.Name) + len(m.ToolCalls[j].Function.Arguments)
+				r.textBytes += len(m.ToolCalls[j].Function.Name) + len(m.ToolCalls[j].Function.Arguments)
 			}
 		}
 	}
 }
 
-func (r *relay) done() error {
+func (r *relay) sendDone() error {
 	r.out = append(r.out, doneEvent...)
 	return r.flush()
 }
@@ -227,21 +227,21 @@ func (r *relay) flush() error {
 	if len(r.out) == 0 {
 		return nil
 	}
-	err := r.pass(r.out)
+	err := r.deliver(r.out)
 	r.out = r.out[:0]
 	return err
 }
 
-func (r *relay) pass(piece []byte) error {
-	r.passed = true
-	r.refused = r.sink(piece)
-	return r.refused
+func (r *relay) deliver(piece []byte) error {
+	r.delivered = true
+	r.sinkErr = r.sink(piece)
+	return r.sinkErr
 }
 
 // result is what came of it, with the usage estimated where the endpoint gave
 // none.
 func (r *relay) result(req *model.Request) model.Forwarded {
-	if r.other {
+	if r.converted {
 		resp := r.answer.response(req)
 		if resp.Usage.Estimated {
 			resp.Usage.InputTokens = len(r.f.Body) / 4
@@ -250,7 +250,7 @@ func (r *relay) result(req *model.Request) model.Forwarded {
 	}
 	u := r.answer.usage
 	if u == (model.Usage{}) {
-		u = model.Usage{InputTokens: (len(r.f.Body) + 3) / 4, OutputTokens: (r.said + 3) / 4, Estimated: true}
+		u = model.Usage{InputTokens: (len(r.f.Body) + 3) / 4, OutputTokens: (r.textBytes + 3) / 4, Estimated: true}
 	}
 	return model.Forwarded{Usage: u}
 }

@@ -47,7 +47,7 @@ func (c *Client) Image(ctx context.Context, req model.ImageRequest) (model.Image
 		if failure.Status != http.StatusTooManyRequests && failure.Status != http.StatusServiceUnavailable {
 			return model.Image{}, failure
 		}
-		if err := c.rest(ctx, attempt, failure); err != nil {
+		if err := c.waitRetry(ctx, attempt, failure); err != nil {
 			return model.Image{}, err
 		}
 	}
@@ -55,8 +55,8 @@ func (c *Client) Image(ctx context.Context, req model.ImageRequest) (model.Image
 
 // image calls the endpoint once.
 func (c *Client) image(ctx context.Context, req model.ImageRequest, plain bool) (model.Image, error) {
-	q := question{path: "/images/generations", body: encodeImage(req, plain), times: times{c.PlainTimeout, c.IdleTimeout, c.AnswerTimeout}}
-	raw, err := c.whole(ctx, &req.Target, q, maxImageAnswer)
+	q := endpointRequest{path: "/images/generations", body: encodeImage(req, plain), timeouts: timeouts{c.PlainTimeout, c.IdleTimeout, c.AnswerTimeout}}
+	raw, err := c.fetch(ctx, &req.Target, q, maxImageAnswer)
 	if err != nil {
 		return model.Image{}, err
 	}

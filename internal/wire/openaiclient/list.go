@@ -27,7 +27,7 @@ var errNoList = errors.New("modelwire: the answer is no list of models")
 
 // ListModels implements [model.Lister] by GET {base}/models. It asks once.
 func (c *Client) ListModels(ctx context.Context, to model.Target) ([]model.Listed, error) {
-	raw, err := c.whole(ctx, &to, question{path: "/models", times: times{listTimeout, listTimeout, listTimeout}}, maxList)
+	raw, err := c.fetch(ctx, &to, endpointRequest{path: "/models", timeouts: timeouts{listTimeout, listTimeout, listTimeout}}, maxList)
 	if err == nil {
 		return readList(raw, &model.Request{Target: to})
 	}
@@ -37,7 +37,7 @@ func (c *Client) ListModels(ctx context.Context, to model.Target) ([]model.Liste
 	return nil, err
 }
 
-func noList(cause error) *model.Error {
+func listError(cause error) *model.Error {
 	return &model.Error{
 		Code: codeModel, Status: http.StatusOK, Cause: cause,
 		Detail: "The model endpoint sent something that is no list of models; check that its address is that of an OpenAI-compatible API.",
@@ -55,7 +55,7 @@ func readList(raw []byte, asked *model.Request) ([]model.Listed, error) {
 	list := jsontext.Value(raw)
 	if list.Kind() != '[' {
 		if err := json.Unmarshal(raw, &answer, lenient); err != nil {
-			return nil, noList(err)
+			return nil, listError(err)
 		}
 		list = answer.Data
 		if list.Kind() != '[' {
@@ -66,7 +66,7 @@ func readList(raw []byte, asked *model.Request) ([]model.Listed, error) {
 		if kind := answer.Error.Kind(); kind == '{' || kind == '"' {
 			return nil, classify(http.StatusOK, parseEndpointError(raw), asked)
 		}
-		return nil, noList(errNoList)
+		return nil, listError(errNoList)
 	}
 	var entries []struct {
 		ID      text           `json:"id"`
@@ -78,7 +78,7 @@ func readList(raw []byte, asked *model.Request) ([]model.Listed, error) {
 		Most    jsontext.Value `json:"max_model_len"`
 	}
 	if err := json.Unmarshal(list, &entries, lenient); err != nil {
-		return nil, noList(err)
+		return nil, listError(err)
 	}
 	models := make([]model.Listed, 0, min(len(entries), maxListed))
 	seen := make(map[string]bool, len(entries))

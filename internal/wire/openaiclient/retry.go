@@ -10,24 +10,24 @@ import (
 	"agentd/internal/kernel/model"
 )
 
-// rest waits before the next attempt. Errors, which end the attempts: the
+// waitRetry waits before the next attempt. Errors, which end the attempts: the
 // failure itself where another one cannot help; the context's.
-func (c *Client) rest(ctx context.Context, attempt int, failure *model.Error) error {
+func (c *Client) waitRetry(ctx context.Context, attempt int, failure *model.Error) error {
 	if !failure.Retryable || attempt >= c.MaxAttempts {
 		return failure
 	}
-	wait, ok := c.wait(ctx, attempt, failure.RetryAfter)
+	wait, ok := c.backoff(ctx, attempt, failure.RetryAfter)
 	if !ok {
 		return failure
 	}
 	return sleep(ctx, wait)
 }
 
-// wait is how long to wait before the next attempt: what the endpoint asked
+// backoff is how long to wait before the next attempt: what the endpoint asked
 // for, or else a random time below a bound that doubles with each attempt
 // (full jitter, so that callers who failed together do not return together).
 // False: the wait would be too long, or outlive the context.
-func (c *Client) wait(ctx context.Context, attempt int, asked time.Duration) (time.Duration, bool) {
+func (c *Client) backoff(ctx context.Context, attempt int, asked time.Duration) (time.Duration, bool) {
 	if asked > c.MaxRetryAfter {
 		return 0, false
 	}

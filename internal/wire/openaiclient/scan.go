@@ -45,8 +45,8 @@ func (s *scanner) expect(b byte) {
 	}
 }
 
-// ended says whether all went well and nothing is left.
-func (s *scanner) ended() bool { return !s.failed && s.peek() == 0 && s.at == len(s.data) }
+// atEnd says whether all went well and nothing is left.
+func (s *scanner) atEnd() bool { return !s.failed && s.peek() == 0 && s.at == len(s.data) }
 
 // first enters an object and gives its first name; nil where there is none.
 func (s *scanner) first() []byte {

@@ -11,9 +11,9 @@ import (
 )
 
 var (
-	errGarbage = errors.New("modelwire: that is no chat completion")
-	errHalf    = errors.New("modelwire: the stream ended in the middle of the answer")
-	errEmpty   = errors.New("modelwire: there is no choice in the answer")
+	errGarbage   = errors.New("modelwire: that is no chat completion")
+	errTruncated = errors.New("modelwire: the stream ended in the middle of the answer")
+	errEmpty     = errors.New("modelwire: there is no choice in the answer")
 )
 
 const (
@@ -35,7 +35,7 @@ const (
 // stream is the pooled state of reading one answer.
 type stream struct {
 	events  eventReader
-	quick   quick
+	fast    fastChunk
 	scratch []byte
 }
 
@@ -43,7 +43,7 @@ var streams = sync.Pool{New: func() any { return &stream{events: eventReader{buf
 
 // getStream takes one for an answer of at most that many bytes. It makes room
 // for all of it where its size is known, so that the buffer need not grow.
-func getStream(in *patientReader, most int) *stream {
+func getStream(in *timedReader, most int) *stream {
 	s := streams.Get().(*stream)
 	s.events = eventReader{src: in, buf: s.events.buf, joined: s.events.joined, max: max(most, keepBuffer)}
 	if in.size >= int64(len(s.events.buf)) && in.size < int64(s.events.max) {
@@ -54,7 +54,7 @@ func getStream(in *patientReader, most int) *stream {
 
 func (s *stream) put() {
 	s.events.src = nil
-	s.quick = quick{}
+	s.fast = fastChunk{}
 	if len(s.events.buf) > keepBuffer {
 		s.events.buf = make([]byte, firstBuffer)
 	}
@@ -75,7 +75,7 @@ func (s *stream) begin() (first byte, err error) {
 // readAnswer reads a body, streamed or whole as its first byte tells: endpoints
 // that do not stream answer streamed calls too, and not all declare what they
 // send.
-func readAnswer(in *patientReader, a *answer) error {
+func readAnswer(in *timedReader, a *answer) error {
 	s := getStream(in, a.max)
 	defer s.put()
 	first, err := s.begin()
@@ -86,7 +86,7 @@ func readAnswer(in *patientReader, a *answer) error {
 }
 
 // readEither reads an answer that begins with a byte.
-func (s *stream) readEither(in *patientReader, first byte, a *answer) error {
+func (s *stream) readEither(in *timedReader, first byte, a *answer) error {
 	switch {
 	case first == '{':
 		return s.readWhole(a)
@@ -101,46 +101,46 @@ func (s *stream) readEither(in *patientReader, first byte, a *answer) error {
 func isEventStart(first byte) bool { return strings.IndexByte("deir:", first) >= 0 }
 
 // readStream reads server-sent events until [DONE] or the end.
-func (s *stream) readStream(in *patientReader, a *answer) error {
+func (s *stream) readStream(in *timedReader, a *answer) error {
 	for {
 		data, err := s.events.next()
 		if err != nil {
-			return a.ended(err)
+			return a.endOfStream(err)
 		}
 		if isDone(data) {
-			in.hurry(afterDone)
+			in.limitRest(afterDone)
 			s.drain()
 			return nil
 		}
-		if err := s.take(data, a); err != nil {
+		if err := s.addEvent(data, a); err != nil {
 			if err == errGarbage && s.events.cut {
-				return errHalf
+				return errTruncated
 			}
 			return err
 		}
-		if a.finish != "" && !in.hurried {
-			in.hurry(afterFinish)
+		if a.finish != "" && !in.limited {
+			in.limitRest(afterFinish)
 		}
 	}
 }
 
-// ended judges a stream that ended without [DONE].
-func (a *answer) ended(err error) error {
+// endOfStream judges a stream that ended without [DONE].
+func (a *answer) endOfStream(err error) error {
 	switch {
 	case err == errTooLong:
 		return err
 	case a.finish != "": // complete, though not properly closed
 		return nil
 	case err == io.EOF:
-		return errHalf
+		return errTruncated
 	}
 	return err
 }
 
-// take takes in one event.
-func (s *stream) take(data []byte, a *answer) error {
-	if s.quick.parse(data) {
-		if done, err := s.takeQuick(a); done {
+// addEvent takes in one event.
+func (s *stream) addEvent(data []byte, a *answer) error {
+	if s.fast.parse(data) {
+		if done, err := s.addFast(a); done {
 			return err
 		}
 	}
@@ -151,13 +151,13 @@ func (s *stream) take(data []byte, a *answer) error {
 	return err
 }
 
-// takeQuick takes in an ordinary chunk; false where a string of it turns out
+// addFast takes in an ordinary chunk; false where a string of it turns out
 // to be no good.
-func (s *stream) takeQuick(a *answer) (done bool, err error) {
-	q := &s.quick
-	thought := q.thought
+func (s *stream) addFast(a *answer) (done bool, err error) {
+	q := &s.fast
+	thought := q.thinking
 	if len(thought) <= 2 {
-		thought = q.reasoned
+		thought = q.reasoning
 	}
 	thought, text, ok := s.unquoteBoth(thought, q.text)
 	if !ok {
@@ -215,8 +215,8 @@ func (s *stream) readWhole(a *answer) error {
 	if err != nil {
 		return err
 	}
-	if s.quick.parse(body) && s.quick.chosen {
-		if done, err := s.takeQuick(a); done {
+	if s.fast.parse(body) && s.fast.hasChoice {
+		if done, err := s.addFast(a); done {
 			return err
 		}
 	}

@@ -20,7 +20,7 @@ func read(body string, src func(io.Reader) io.Reader) (model.Response, []model.D
 	watch := newWatchdog(func(error) {})
 	defer watch.stop()
 	a := answer{sink: func(d model.Delta) { pieces = append(pieces, d) }, max: 1 << 20, began: time.Now()}
-	err := readAnswer(&patientReader{src: src(strings.NewReader(body)), watch: watch, idle: time.Minute}, &a)
+	err := readAnswer(&timedReader{src: src(strings.NewReader(body)), watch: watch, idle: time.Minute}, &a)
 	return a.response(&model.Request{}), pieces, err
 }
 
@@ -110,8 +110,8 @@ func TestStreamForms(t *testing.T) {
 			calls: []model.ToolCall{call("x", "f", `{"a`)}, finish: "length",
 		},
 
-		"half":              {body: `data: {"choices":[{"delta":{"content":"a"}}]}` + "\n\n", text: "a", err: errHalf},
-		"cut-inside-event":  {body: `data: {"choices":[{"delta":{"content":"a"}}]}` + "\n\n" + `data: {"choi`, text: "a", err: errHalf},
+		"half":              {body: `data: {"choices":[{"delta":{"content":"a"}}]}` + "\n\n", text: "a", err: errTruncated},
+		"cut-inside-event":  {body: `data: {"choices":[{"delta":{"content":"a"}}]}` + "\n\n" + `data: {"choi`, text: "a", err: errTruncated},
 		"garbage":           {body: "<html>", err: errGarbage},
 		"garbage-event":     {body: "data: <html>\n\n", err: errGarbage},
 		"wrong-kinds":       {body: `data: {"choices":{"a":1}}` + "\n\n", err: errGarbage},
@@ -205,7 +205,7 @@ func TestErrorInsideStream(t *testing.T) {
 	} {
 		for _, form := range []string{body, "data: " + body + "\n\n"} {
 			_, _, err := read(form, whole)
-			e := broken(t.Context(), err, &model.Request{})
+			e := readError(t.Context(), err, &model.Request{})
 			if e.Code != want.code || e.Retryable != want.retry {
 				t.Errorf("%s: %s, retryable %v; want %s, %v", form, e.Code, e.Retryable, want.code, want.retry)
 			}
@@ -239,7 +239,7 @@ func TestQuick(t *testing.T) {
 		`{"choices":[]`:                                                                false,
 		"{\"choices\":[],\"x\":\"\xff\"}":                                              false,
 	} {
-		var q quick
+		var q fastChunk
 		if got := q.parse([]byte(chunk)); got != want {
 			t.Errorf("%s: ordinary: %v, want %v", chunk, got, want)
 		}
@@ -275,7 +275,7 @@ func FuzzRead(f *testing.F) {
 			t.Errorf("%v, decoded: %v (-decoded +scanned):\n%s", err, decodedErr, diff)
 		}
 		if err != nil {
-			if e := broken(t.Context(), err, &model.Request{}); e.Code == "" || e.Detail == "" {
+			if e := readError(t.Context(), err, &model.Request{}); e.Code == "" || e.Detail == "" {
 				t.Errorf("%v becomes %+v", err, e)
 			}
 		}
@@ -284,7 +284,7 @@ func FuzzRead(f *testing.F) {
 
 // decodeOnly reads without the scanner.
 func decodeOnly(body []byte) (model.Response, error) {
-	s := getStream(&patientReader{src: bytes.NewReader(body), hurried: true}, 1<<20)
+	s := getStream(&timedReader{src: bytes.NewReader(body), limited: true}, 1<<20)
 	defer s.put()
 	a := answer{max: 1 << 20}
 	err := func() error {
@@ -308,7 +308,7 @@ func decodeOnly(body []byte) (model.Response, error) {
 		for {
 			data, err := s.events.next()
 			if err != nil {
-				return a.ended(err)
+				return a.endOfStream(err)
 			}
 			if isDone(data) {
 				return nil

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// errSilent is the cause of an attempt that was given up because the endpoint
+// errIdle is the cause of an attempt that was given up because the endpoint
 // sent nothing for too long.
-var errSilent = errors.New("modelwire: the endpoint was silent for too long")
+var errIdle = errors.New("modelwire: the endpoint was silent for too long")
 
-// errEndless is the cause of an attempt that was given up although the endpoint
+// errDeadline is the cause of an attempt that was given up although the endpoint
 // kept sending.
-var errEndless = errors.New("modelwire: the answer takes too long")
+var errDeadline = errors.New("modelwire: the answer takes too long")
 
 // watchdog cancels an attempt unless it is armed anew in time, and at its end
 // in any case.
@@ -30,18 +30,18 @@ func (w *watchdog) arm(d time.Duration) {
 		d = min(d, time.Until(w.end))
 	}
 	if w.timer == nil {
-		w.timer = time.AfterFunc(d, w.bite)
+		w.timer = time.AfterFunc(d, w.expire)
 		return
 	}
 	w.timer.Reset(d)
 }
 
-func (w *watchdog) bite() {
+func (w *watchdog) expire() {
 	if !w.end.IsZero() && !time.Now().Before(w.end) {
-		w.cancel(errEndless)
+		w.cancel(errDeadline)
 		return
 	}
-	w.cancel(errSilent)
+	w.cancel(errIdle)
 }
 
 func (w *watchdog) stop() {
@@ -50,28 +50,28 @@ func (w *watchdog) stop() {
 	}
 }
 
-// patientReader waits a bounded time for each read. Once hurry was called, all
+// timedReader waits a bounded time for each read. Once hurry was called, all
 // further reads together may take that long.
-type patientReader struct {
+type timedReader struct {
 	src     io.Reader
 	size    int64 // of all of it, as far as was said; negative: it was not
 	watch   *watchdog
 	idle    time.Duration
 	pause   func() // called before each read, which may wait; nil: nobody wants to know
-	hurried bool
+	limited bool
 }
 
-func (r *patientReader) Read(b []byte) (int, error) {
+func (r *timedReader) Read(b []byte) (int, error) {
 	if r.pause != nil {
 		r.pause()
 	}
-	if !r.hurried {
+	if !r.limited {
 		r.watch.arm(r.idle)
 	}
 	return r.src.Read(b)
 }
 
-func (r *patientReader) hurry(d time.Duration) {
-	r.hurried = true
+func (r *timedReader) limitRest(d time.Duration) {
+	r.limited = true
 	r.watch.arm(d)
 }

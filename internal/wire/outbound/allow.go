@@ -75,14 +75,14 @@ func (a Allow) String() string {
 	return strings.Join(items, ",")
 }
 
-// names says whether exactly this address, or this address and port, is
+// allowsExactly says whether exactly this address, or this address and port, is
 // allowed.
-func (a Allow) names(to netip.AddrPort) bool {
+func (a Allow) allowsExactly(to netip.AddrPort) bool {
 	return slices.Contains(a.Hosts, to) ||
 		slices.ContainsFunc(a.Prefixes, func(p netip.Prefix) bool { return p.IsSingleIP() && p.Addr() == to.Addr() })
 }
 
-// covers says whether a range that is allowed holds the address.
-func (a Allow) covers(addr netip.Addr) bool {
+// allowsRange says whether a range that is allowed holds the address.
+func (a Allow) allowsRange(addr netip.Addr) bool {
 	return slices.ContainsFunc(a.Prefixes, func(p netip.Prefix) bool { return p.Contains(addr) })
 }

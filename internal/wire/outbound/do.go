@@ -43,7 +43,7 @@ func (c *Client) Do(req *http.Request, l Limits) (*http.Response, error) {
 	}
 	b := &body{ReadCloser: resp.Body, left: cmp.Or(l.Bytes, 1<<20), cancel: cancel}
 	if l.Rest > 0 && resp.ContentLength != 0 {
-		b.late = time.AfterFunc(l.Rest, cancel)
+		b.timer = time.AfterFunc(l.Rest, cancel)
 	}
 	resp.Body = b
 	return resp, nil
@@ -73,7 +73,7 @@ func (c *Client) follow(req *http.Request, hops int) (*http.Response, error) {
 		if err := CheckURL(to.String()); err != nil {
 			return nil, err
 		}
-		req = onward(req, to)
+		req = redirectRequest(req, to)
 	}
 }
 
@@ -93,18 +93,18 @@ func location(resp *http.Response) (*url.URL, bool) {
 	return to, true
 }
 
-// harmless are the headers that go on to another origin. All others may be, or
+// safeHeaders are the headers that go on to another origin. All others may be, or
 // hold, a credential that is none of its business.
-var harmless = []string{"Accept", "Accept-Encoding", "Accept-Language", "User-Agent"}
+var safeHeaders = []string{"Accept", "Accept-Encoding", "Accept-Language", "User-Agent"}
 
-func onward(req *http.Request, to *url.URL) *http.Request {
+func redirectRequest(req *http.Request, to *url.URL) *http.Request {
 	next := req.Clone(req.Context())
 	next.URL, next.Host = to, ""
 	if to.Scheme == req.URL.Scheme && to.Host == req.URL.Host {
 		return next
 	}
 	next.Header = http.Header{}
-	for _, name := range harmless {
+	for _, name := range safeHeaders {
 		if values := req.Header[name]; values != nil {
 			next.Header[name] = values
 		}
@@ -115,21 +115,21 @@ func onward(req *http.Request, to *url.URL) *http.Request {
 // body is an answer's body within the call's limits.
 type body struct {
 	io.ReadCloser
-	left   int64
-	over   bool
-	late   *time.Timer
-	cancel context.CancelFunc
+	left     int64
+	exceeded bool
+	timer    *time.Timer
+	cancel   context.CancelFunc
 }
 
 // Read implements io.Reader. A byte more than allowed is read, to tell a body
 // that ends there from one that does not.
 func (b *body) Read(p []byte) (int, error) {
-	if b.over {
+	if b.exceeded {
 		return 0, ErrTooLarge
 	}
 	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left+1)])
 	if int64(n) > b.left {
-		b.over = true
+		b.exceeded = true
 		return int(b.left), ErrTooLarge
 	}
 	b.left -= int64(n)
@@ -138,8 +138,8 @@ func (b *body) Read(p []byte) (int, error) {
 
 // Close implements io.Closer.
 func (b *body) Close() error {
-	if b.late != nil {
-		b.late.Stop()
+	if b.timer != nil {
+		b.timer.Stop()
 	}
 	err := b.ReadCloser.Close()
 	b.cancel()

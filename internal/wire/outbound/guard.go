@@ -12,9 +12,9 @@ import (
 
 var errDenied = errors.New("outbound: the address is refused")
 
-// metadata are the addresses where clouds tell a machine its secrets. A range
+// metadataAddrs are the addresses where clouds tell a machine its secrets. A range
 // that is allowed does not allow them; only their exact address does.
-var metadata = map[netip.Addr]bool{
+var metadataAddrs = map[netip.Addr]bool{
 	netip.MustParseAddr("169.254.169.254"):    true, // AWS, Azure, Google, and most others
 	netip.MustParseAddr("169.254.170.2"):      true, // AWS: containers
 	netip.MustParseAddr("169.254.170.23"):     true, // AWS: pods
@@ -63,13 +63,13 @@ func (g *guard) check(to netip.AddrPort) error {
 	addr := to.Addr().Unmap().WithZone("")
 	to = netip.AddrPortFrom(addr, to.Port())
 	switch {
-	case g.allow.names(to):
+	case g.allow.allowsExactly(to):
 		return nil
-	case metadata[addr]:
+	case metadataAddrs[addr]:
 		return denied(errors.New("metadata service " + addr.String()))
 	}
-	inner, carries := carried(addr)
-	if g.allow.covers(addr) {
+	inner, carries := embeddedIPv4(addr)
+	if g.allow.allowsRange(addr) {
 		if carries {
 			return g.check(netip.AddrPortFrom(inner, to.Port()))
 		}

@@ -175,7 +175,7 @@ func FuzzDial(f *testing.F) {
 		}
 		for _, to := range passed() {
 			a := to.Addr()
-			if a.Is4In6() || a.IsPrivate() || a.IsLoopback() || a.IsLinkLocalUnicast() || a.IsMulticast() || a.IsUnspecified() || !a.IsGlobalUnicast() || a.Zone() != "" || metadata[a] {
+			if a.Is4In6() || a.IsPrivate() || a.IsLoopback() || a.IsLinkLocalUnicast() || a.IsMulticast() || a.IsUnspecified() || !a.IsGlobalUnicast() || a.Zone() != "" || metadataAddrs[a] {
 				t.Errorf("%q would be dialled at %s", raw, to)
 			}
 			for _, p := range private {

@@ -46,7 +46,7 @@ type Config struct {
 
 // Client makes guarded calls. Safe for concurrent use.
 type Client struct {
-	transport answers
+	transport noUpgrade
 	http      *http.Client
 }
 
@@ -59,7 +59,7 @@ func build(c Config, control func(network, address string, _ syscall.RawConn) er
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(!c.HTTP1)
-	transport := answers{&http.Transport{
+	transport := noUpgrade{&http.Transport{
 		DialContext:            dialer.DialContext,
 		Proxy:                  nil,
 		Protocols:              &protocols,
@@ -88,15 +88,15 @@ func build(c Config, control func(network, address string, _ syscall.RawConn) er
 	}
 }
 
-// answers is a transport whose answers are answers. Nobody here asks to switch
+// noUpgrade is a transport whose answers are answers. Nobody here asks to switch
 // protocols, and the body of a 101 is the bare connection, which no context
 // ends: who reads it waits for as long as the other side likes.
-type answers struct{ *http.Transport }
+type noUpgrade struct{ *http.Transport }
 
 var errSwitched = errors.New("outbound: the host switched protocols without being asked")
 
 // RoundTrip implements http.RoundTripper.
-func (a answers) RoundTrip(req *http.Request) (*http.Response, error) {
+func (a noUpgrade) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := a.Transport.RoundTrip(req)
 	if err == nil && resp.StatusCode == http.StatusSwitchingProtocols {
 		resp.Body.Close()

@@ -35,7 +35,7 @@ func (c *Checker) Check(ctx context.Context, raw string) error {
 	}
 	u, err := url.Parse(raw)
 	if err != nil {
-		return bad("This is not a URL.")
+		return invalidURL("This is not a URL.")
 	}
 	host, literal, err := check(u)
 	if err != nil {
@@ -45,7 +45,7 @@ func (c *Checker) Check(ctx context.Context, raw string) error {
 	defer cancel()
 	for _, addr := range c.addresses(ctx, host, literal) {
 		if c.guard.check(netip.AddrPortFrom(addr, port(u))) != nil {
-			return bad("The URL's host is not on the public internet. The operator can allow it with AGENTD_EGRESS_ALLOW.")
+			return invalidURL("The URL's host is not on the public internet. The operator can allow it with AGENTD_EGRESS_ALLOW.")
 		}
 	}
 	return nil

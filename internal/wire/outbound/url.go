@@ -19,11 +19,11 @@ const maxURL = 2048
 // whose Detail is the message for the field.
 func CheckURL(raw string) error {
 	if len(raw) > maxURL {
-		return bad("The URL is longer than %d characters.", maxURL)
+		return invalidURL("The URL is longer than %d characters.", maxURL)
 	}
 	u, err := url.Parse(raw)
 	if err != nil || strings.ContainsFunc(raw, func(r rune) bool { return r <= ' ' || r == 0x7F || r == '\\' }) {
-		return bad("This is not a URL.")
+		return invalidURL("This is not a URL.")
 	}
 	_, _, err = check(u)
 	return err
@@ -46,34 +46,34 @@ func check(u *url.URL) (host string, addr netip.Addr, err error) {
 	host = u.Hostname()
 	switch {
 	case u.Scheme != "http" && u.Scheme != "https":
-		return host, addr, bad("The URL must begin with https:// or http://.")
+		return host, addr, invalidURL("The URL must begin with https:// or http://.")
 	case u.Opaque != "" || host == "":
-		return host, addr, bad("The URL names no host.")
+		return host, addr, invalidURL("The URL names no host.")
 	case u.User != nil:
-		return host, addr, bad("The URL must not carry a user name or password.")
+		return host, addr, invalidURL("The URL must not carry a user name or password.")
 	case strings.HasSuffix(u.Host, ":"):
-		return host, addr, bad("The URL names no port after the colon.")
+		return host, addr, invalidURL("The URL names no port after the colon.")
 	}
 	if port := u.Port(); port != "" {
 		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-			return host, addr, bad("The URL's port is not between 1 and 65535.")
+			return host, addr, invalidURL("The URL's port is not between 1 and 65535.")
 		}
 	}
 	if strings.ContainsFunc(host, func(r rune) bool { return r >= utf8.RuneSelf }) { // other scripts have digits too
 		ascii, err := idna.Lookup.ToASCII(host)
 		if err != nil {
-			return host, addr, bad("The URL's host is not a name that can be looked up.")
+			return host, addr, invalidURL("The URL's host is not a name that can be looked up.")
 		}
 		host = ascii
 	}
 	if literal, err := netip.ParseAddr(host); err == nil {
 		if literal.Zone() != "" {
-			return host, addr, bad("The URL's address must not have a zone.")
+			return host, addr, invalidURL("The URL's address must not have a zone.")
 		}
 		return host, literal, nil
 	}
 	if isNumber(host) {
-		return host, addr, bad("The URL's host is a number; write the address as four decimal numbers, or a name.")
+		return host, addr, invalidURL("The URL's host is a number; write the address as four decimal numbers, or a name.")
 	}
 	return host, addr, nil
 }
@@ -90,11 +90,11 @@ func CheckSecureURL(raw string, allow Allow) error {
 	}
 	if addr, err := netip.ParseAddr(u.Hostname()); err == nil {
 		to := netip.AddrPortFrom(addr.Unmap(), port(u))
-		if allow.names(to) || allow.covers(to.Addr()) {
+		if allow.allowsExactly(to) || allow.allowsRange(to.Addr()) {
 			return nil
 		}
 	}
-	return bad("The URL must begin with https://.")
+	return invalidURL("The URL must begin with https://.")
 }
 
 // isNumber says whether some resolver would read the host as an IPv4 address:
@@ -109,4 +109,6 @@ func isNumber(host string) bool {
 	return strings.Trim(label, "0123456789") == ""
 }
 
-func bad(format string, args ...any) error { return fault.New(fault.Invalid, "", format, args...) }
+func invalidURL(format string, args ...any) error {
+	return fault.New(fault.Invalid, "", format, args...)
+}

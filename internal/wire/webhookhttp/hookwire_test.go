@@ -61,7 +61,7 @@ func TestCall(t *testing.T) {
 		io.WriteString(w, `{"allowed":true}`)
 	})
 	before := time.Now()
-	r, err := c.Call(t.Context(), guardrail.Call{URL: url + "/check?x=1", Secret: "hush", Body: []byte(body), Timeout: 10 * time.Second, Most: 16})
+	r, err := c.Call(t.Context(), guardrail.Call{URL: url + "/check?x=1", Secret: "hush", Body: []byte(body), Timeout: 10 * time.Second, MaxAnswer: 16})
 	if err != nil || r.Status != http.StatusTeapot || string(r.Body) != `{"allowed":true}` {
 		t.Fatalf("%d %s, %v", r.Status, r.Body, err)
 	}
@@ -79,7 +79,7 @@ func TestCall(t *testing.T) {
 		t.Errorf("the timestamp is %s", at)
 	}
 
-	if _, err = c.Call(t.Context(), guardrail.Call{URL: url, Body: []byte(body), Timeout: 10 * time.Second, Most: 16}); err != nil {
+	if _, err = c.Call(t.Context(), guardrail.Call{URL: url, Body: []byte(body), Timeout: 10 * time.Second, MaxAnswer: 16}); err != nil {
 		t.Fatal(err)
 	}
 	if got.Header.Get("X-SVC-Signature-V2") != "" || got.Header.Get("X-SVC-Signature") != "" {
@@ -114,7 +114,7 @@ func TestFailures(t *testing.T) {
 		}
 	})
 	call := func(ctx context.Context, c webhookhttp.Caller, path string, timeout time.Duration) (guardrail.Reply, error) {
-		return c.Call(ctx, guardrail.Call{URL: url + path, Body: []byte("{}"), Timeout: timeout, Most: 100})
+		return c.Call(ctx, guardrail.Call{URL: url + path, Body: []byte("{}"), Timeout: timeout, MaxAnswer: 100})
 	}
 	if _, err := call(t.Context(), c, "/large", 10*time.Second); !errors.Is(err, outbound.ErrTooLarge) {
 		t.Errorf("a large answer: %v", err)

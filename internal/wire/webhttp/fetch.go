@@ -69,12 +69,12 @@ func (f *Fetcher) Fetch(ctx context.Context, url string) (webtool.Page, error) {
 	defer cancel()
 	resp, err := f.Guarded.Do(req.WithContext(ctx), outbound.Limits{Time: f.Timeout, Bytes: int64(f.MaxBytes) + 1, Hops: f.Redirects})
 	if err != nil {
-		return webtool.Page{}, f.failure(ctx, err)
+		return webtool.Page{}, f.publicError(ctx, err)
 	}
 	defer resp.Body.Close()
 	page, err := f.page(ctx, resp)
 	if err != nil {
-		return webtool.Page{}, f.failure(ctx, err)
+		return webtool.Page{}, f.publicError(ctx, err)
 	}
 	return page, nil
 }
@@ -96,7 +96,7 @@ func (f *Fetcher) page(ctx context.Context, resp *http.Response) (webtool.Page, 
 	}
 	p.ContentType = kind
 	form := formOf(kind)
-	if form == other {
+	if form == otherForm {
 		p.Content = describe(kind, resp.ContentLength)
 		return p, nil
 	}
@@ -113,7 +113,7 @@ func (f *Fetcher) page(ctx context.Context, resp *http.Response) (webtool.Page, 
 		p.Content = "This is a redirect that leads nowhere."
 		return p, nil
 	}
-	text := decoded(raw, form, declared, params["charset"])
+	text := decodeText(raw, form, declared, params["charset"])
 	if form != htmlPage {
 		p.Content = text
 		return p, nil
@@ -155,43 +155,43 @@ func (f *Fetcher) body(resp *http.Response) (head []byte, body io.Reader, err er
 	head = head[:n]
 	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
 		if errors.Is(err, outbound.ErrTooLarge) {
-			return head, io.MultiReader(bytes.NewReader(head), failing{err}), nil
+			return head, io.MultiReader(bytes.NewReader(head), errReader{err}), nil
 		}
 		return nil, nil, err
 	}
 	return head, io.MultiReader(bytes.NewReader(head), r), nil
 }
 
-type failing struct{ err error }
+type errReader struct{ err error }
 
-func (f failing) Read([]byte) (int, error) { return 0, f.err }
+func (f errReader) Read([]byte) (int, error) { return 0, f.err }
 
-// form is how a content becomes text.
-type form int
+// contentForm is how a content becomes text.
+type contentForm int
 
 const (
-	other form = iota
-	plain
+	otherForm contentForm = iota
+	plainText
 	htmlPage
 	jsonText
 )
 
-func formOf(kind string) form {
+func formOf(kind string) contentForm {
 	switch {
 	case kind == "text/html" || kind == "application/xhtml+xml":
 		return htmlPage
 	case kind == "application/json" || strings.HasSuffix(kind, "+json"):
 		return jsonText
 	case strings.HasPrefix(kind, "text/"), strings.HasSuffix(kind, "+xml"), strings.HasSuffix(kind, "+yaml"):
-		return plain
+		return plainText
 	}
 	switch kind {
 	case "", "application/xml", "application/javascript", "application/ecmascript", "application/yaml", "application/x-yaml",
 		"application/toml", "application/x-ndjson", "application/jsonl", "application/sql", "application/x-sh", "application/graphql",
 		"application/x-www-form-urlencoded":
-		return plain
+		return plainText
 	}
-	return other
+	return otherForm
 }
 
 func describe(kind string, size int64) string {
@@ -204,15 +204,15 @@ func describe(kind string, size int64) string {
 // short bounds a word of the other side's.
 func short(s string) string { return strings.ToValidUTF8(s[:min(len(s), 100)], "") }
 
-// decoded gives bytes as UTF-8: in the encoding that the header, a byte order
+// decodeText gives bytes as UTF-8: in the encoding that the header, a byte order
 // mark or the page itself names, and as UTF-8 or a guess where none does.
-func decoded(raw []byte, form form, contentType, label string) string {
+func decodeText(raw []byte, form contentForm, contentType, label string) string {
 	var r io.Reader
 	var err error
 	switch {
 	case form == htmlPage:
 		r, err = charset.NewReader(bytes.NewReader(raw), contentType)
-	case form == plain && label != "":
+	case form == plainText && label != "":
 		r, err = charset.NewReaderLabel(label, bytes.NewReader(raw))
 	}
 	if r != nil && err == nil {
@@ -224,8 +224,8 @@ func decoded(raw []byte, form form, contentType, label string) string {
 	return strings.ToValidUTF8(string(raw), "\uFFFD")
 }
 
-// failure says in a sentence why there is no page.
-func (f *Fetcher) failure(ctx context.Context, err error) error {
+// publicError says in a sentence why there is no page.
+func (f *Fetcher) publicError(ctx context.Context, err error) error {
 	if known, ok := errors.AsType[*fault.Error](err); ok {
 		return known
 	}

@@ -346,8 +346,8 @@ func FuzzDecoded(f *testing.F) {
 	f.Add([]byte("\xff\xfe<\x00"), "text/html; charset=utf-16", "")
 	f.Add([]byte("caf\xe9"), "text/plain", "latin1")
 	f.Fuzz(func(t *testing.T, raw []byte, contentType, label string) {
-		for _, form := range []form{plain, htmlPage, jsonText} {
-			if text := decoded(raw, form, contentType, label); !utf8.ValidString(text) {
+		for _, form := range []contentForm{plainText, htmlPage, jsonText} {
+			if text := decodeText(raw, form, contentType, label); !utf8.ValidString(text) {
 				t.Errorf("%q", text)
 			}
 		}

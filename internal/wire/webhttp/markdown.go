@@ -18,19 +18,19 @@ import (
 func markdown(page, url string) (title, content string) {
 	doc, err := html.Parse(strings.NewReader(page))
 	if err != nil {
-		return "", bare(page)
+		return "", stripTags(page)
 	}
 	title = prepare(doc, 0)
 	defer func() {
 		if recover() != nil { // the converter does not expect every tree that a parser makes
-			content = bare(page)
+			content = stripTags(page)
 		}
 	}()
 	c := newConverter()
 	c.Register.TagType("svg", converter.TagTypeRemove, converter.PriorityEarly)
 	out, err := c.ConvertNode(doc, converter.WithDomain(url))
 	if err != nil {
-		return title, bare(page)
+		return title, stripTags(page)
 	}
 	return title, strings.TrimSpace(string(out))
 }
@@ -81,8 +81,8 @@ func isData(url string) bool {
 	return strings.HasPrefix(strings.ToLower(strings.TrimSpace(url[:min(len(url), 20)])), "data:")
 }
 
-// bare is the text of a page without its tags.
-func bare(page string) string {
+// stripTags is the text of a page without its tags.
+func stripTags(page string) string {
 	var b strings.Builder
 	z := html.NewTokenizer(strings.NewReader(page))
 	skip := ""

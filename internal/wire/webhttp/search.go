@@ -74,26 +74,26 @@ func (s *Search) Search(ctx context.Context, query string, most int) ([]webtool.
 	defer cancel()
 	req, err := s.request(ctx, query, most)
 	if err != nil {
-		return nil, failed("The address of the search provider is no URL.", err)
+		return nil, searchError("The address of the search provider is no URL.", err)
 	}
 	resp, err := s.client.Do(req)
 	if err != nil {
-		return nil, s.broken(ctx, err)
+		return nil, s.transportError(ctx, err)
 	}
 	defer resp.Body.Close()
 	const maxAnswer = 4 << 20
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	switch {
 	case err != nil:
-		return nil, s.broken(ctx, err)
+		return nil, s.transportError(ctx, err)
 	case resp.StatusCode == http.StatusForbidden && s.Provider == SearXNG:
-		return nil, failed("The search provider does not answer in JSON; its operator must list json in search.formats.", errors.New(resp.Status))
+		return nil, searchError("The search provider does not answer in JSON; its operator must list json in search.formats.", errors.New(resp.Status))
 	case resp.StatusCode != http.StatusOK:
-		return nil, failed("The search provider answered "+resp.Status+".", errors.New(resp.Status))
+		return nil, searchError("The search provider answered "+resp.Status+".", errors.New(resp.Status))
 	}
 	hits, err := s.hits(body)
 	if err != nil {
-		return nil, failed("The search provider's answer cannot be read.", err)
+		return nil, searchError("The search provider's answer cannot be read.", err)
 	}
 	return hits, nil
 }
@@ -172,14 +172,14 @@ func (s *Search) hits(body []byte) ([]webtool.Hit, error) {
 func text(s string) string {
 	if strings.ContainsAny(s, "<&") {
 		if strings.Contains(s, "</") {
-			s = bare(s)
+			s = stripTags(s)
 		}
 		s = html.UnescapeString(s)
 	}
 	return strings.Join(strings.Fields(s), " ")
 }
 
-func (s *Search) broken(ctx context.Context, err error) error {
+func (s *Search) transportError(ctx context.Context, err error) error {
 	var late net.Error
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded), errors.As(err, &late) && late.Timeout():
@@ -187,9 +187,9 @@ func (s *Search) broken(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
-	return failed("The search provider cannot be reached.", err)
+	return searchError("The search provider cannot be reached.", err)
 }
 
-func failed(sentence string, cause error) error {
+func searchError(sentence string, cause error) error {
 	return fault.New(fault.Upstream, "SEARCH_UPSTREAM_FAILED", "%s", sentence).Because(cause)
 }

@@ -30,7 +30,7 @@ func Sample(tenant, agent string) *run.Record {
 		},
 		EventSeq: 2,
 		Options:  run.Options{Plain: true, Temperature: &temperature, Stop: []string{"x"}, Tools: []run.CallerTool{{Name: "t"}}},
-		Pending:  []run.Intent{{StepID: ident.New(), Seq: 1, Type: run.StepLLM, StartedAt: at}},
+		Pending:  []run.PendingStep{{StepID: ident.New(), Seq: 1, Type: run.StepLLM, StartedAt: at}},
 	}
 }
 

@@ -1,0 +1,269 @@
+// Package identitysql keeps tenants, members, keys, browser sessions and invites on SQL.
+package identitysql
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"agentd/internal/accounts/identity"
+	"agentd/internal/base/authz"
+	"agentd/internal/base/txn"
+	"agentd/internal/store/sqldb"
+)
+
+// Store keeps tenants, members and keys. It implements identity.Store.
+type Store struct{ db *sqldb.DB }
+
+var _ identity.Store = (*Store)(nil)
+
+// New keeps them in db.
+func New(db *sqldb.DB) *Store { return &Store{db} }
+
+const (
+	apiKeyColumns = `k.tenant_id, k.key_id, k.user_id, k.name, k.prefix, k.scopes, k.status,
+		k.created_at, k.last_used_at, k.expires_at, k.revoked_at`
+	selectCredential = `SELECT ` + apiKeyColumns + `, k.secret_hash, u.role, u.status, t.status, t.operator
+		FROM api_keys k
+		JOIN users u ON u.tenant_id = k.tenant_id AND u.user_id = k.user_id
+		JOIN tenants t ON t.tenant_id = k.tenant_id AND t.status <> 'deleted' `
+	MemberColumns = `u.tenant_id, u.user_id, u.email, u.email_verified, u.name, u.avatar_url, u.role, u.status,
+		u.last_login_at, u.created_at, u.updated_at`
+	selectMember  = `SELECT ` + MemberColumns + ` FROM users u `
+	TenantColumns = `t.tenant_id, t.name, t.slug, t.status, t.plan, t.settings, t.operator, t.created_at, t.updated_at,
+		t.description, t.logo_url, t.branding, t.social_links`
+	selectTenant = `SELECT ` + TenantColumns + ` FROM tenants t WHERE t.tenant_id = ? AND t.status <> 'deleted'`
+)
+
+// Credential implements identity.Store.
+func (s *Store) Credential(ctx context.Context, prefix string) (*identity.Credential, error) {
+	return scanCredential(s.db.QueryRow(ctx, selectCredential+`WHERE k.prefix = ?`, prefix))
+}
+
+// CredentialByID implements identity.Store.
+func (s *Store) CredentialByID(ctx context.Context, tenantID, keyID string) (*identity.Credential, error) {
+	return scanCredential(s.db.QueryRow(ctx, selectCredential+`WHERE k.tenant_id = ? AND k.key_id = ?`, tenantID, keyID))
+}
+
+func scanCredential(row sqldb.Row) (*identity.Credential, error) {
+	var c identity.Credential
+	var hash []byte
+	err := scanAPIKey(row, &c.Key, &hash, &c.Role, &c.MemberStatus, &c.TenantStatus, &c.Operator)
+	if err != nil {
+		return nil, err
+	}
+	if len(hash) != len(c.Hash) {
+		return nil, fmt.Errorf("identitysql: the hash of key %s has %d bytes", c.Key.KeyID, len(hash))
+	}
+	c.Hash = identity.Hash(hash)
+	return &c, nil
+}
+
+// scanAPIKey reads apiKeyColumns and what comes after them.
+func scanAPIKey(row sqldb.Row, k *identity.Key, more ...any) error {
+	var scopes string
+	var created, used, expires, revoked int64
+	err := row.Scan(append([]any{
+		&k.TenantID, &k.KeyID, &k.UserID, &k.Name, &k.Prefix, &scopes, &k.Status, &created, &used, &expires, &revoked,
+	}, more...)...)
+	if err != nil {
+		return notFound(err)
+	}
+	k.Scopes = []authz.Scope{}
+	for name := range strings.FieldsSeq(scopes) {
+		k.Scopes = append(k.Scopes, authz.Scope(name))
+	}
+	k.CreatedAt, k.LastUsedAt = sqldb.Time(created), sqldb.Time(used)
+	k.ExpiresAt, k.RevokedAt = sqldb.Time(expires), sqldb.Time(revoked)
+	return nil
+}
+
+// Operator implements identity.Store.
+func (s *Store) Operator(ctx context.Context) (tenantID string, err error) {
+	err = s.db.QueryRow(ctx, `SELECT tenant_id FROM tenants WHERE operator`).Scan(&tenantID)
+	return tenantID, notFound(err)
+}
+
+// Tenant implements identity.Store.
+func (s *Store) Tenant(ctx context.Context, tenantID string) (identity.Tenant, error) {
+	return scanTenant(s.db.QueryRow(ctx, selectTenant, tenantID))
+}
+
+// TenantRow takes TenantColumns.
+type TenantRow struct {
+	t                         identity.Tenant
+	settings, branding, links string
+	created, updated          int64
+}
+
+func (r *TenantRow) Dest() []any {
+	return []any{
+		&r.t.TenantID, &r.t.Name, &r.t.Slug, &r.t.Status, &r.t.Plan, &r.settings, &r.t.Operator, &r.created, &r.updated,
+		&r.t.Description, &r.t.LogoURL, &r.branding, &r.links,
+	}
+}
+
+func (r *TenantRow) Tenant() identity.Tenant {
+	r.t.Settings, r.t.Branding, r.t.SocialLinks = jsontext.Value(r.settings), jsontext.Value(r.branding), jsontext.Value(r.links)
+	r.t.CreatedAt, r.t.UpdatedAt = sqldb.Time(r.created), sqldb.Time(r.updated)
+	return r.t
+}
+
+func scanTenant(row sqldb.Row) (identity.Tenant, error) {
+	var r TenantRow
+	err := row.Scan(r.Dest()...)
+	return r.Tenant(), notFound(err)
+}
+
+// Member implements identity.Store.
+func (s *Store) Member(ctx context.Context, tenantID, userID string) (identity.Member, error) {
+	return scanMember(s.db.QueryRow(ctx, selectMember+`WHERE u.tenant_id = ? AND u.user_id = ?`+Present, tenantID, userID))
+}
+
+// MemberByEmail implements identity.Store.
+func (s *Store) MemberByEmail(tx txn.Tx, tenantID, email string) (identity.Member, error) {
+	return scanMember(sqldb.From(tx).QueryRow(selectMember+`WHERE u.tenant_id = ? AND u.email = ? AND u.email <> ''`, tenantID, email))
+}
+
+// MembersWith implements identity.Store.
+func (s *Store) MembersWith(ctx context.Context, email string) ([]identity.Member, error) {
+	return sqldb.Collect(s.db.Reader(ctx), selectMember+`WHERE u.email = ? AND u.email <> '' AND u.email_verified
+		AND u.tenant_id IN (SELECT tenant_id FROM tenants WHERE status <> 'deleted') ORDER BY u.user_id`, []any{email}, scanMember)
+}
+
+// MemberRow takes MemberColumns.
+type MemberRow struct {
+	m                       identity.Member
+	login, created, updated int64
+}
+
+func (r *MemberRow) Dest() []any {
+	return []any{
+		&r.m.TenantID, &r.m.UserID, &r.m.Email, &r.m.Verified, &r.m.Name, &r.m.AvatarURL, &r.m.Role, &r.m.Status,
+		&r.login, &r.created, &r.updated,
+	}
+}
+
+func (r *MemberRow) Member() identity.Member {
+	r.m.LastLogin, r.m.CreatedAt, r.m.UpdatedAt = sqldb.Time(r.login), sqldb.Time(r.created), sqldb.Time(r.updated)
+	return r.m
+}
+
+func scanMember(row sqldb.Row) (identity.Member, error) {
+	var r MemberRow
+	err := row.Scan(r.Dest()...)
+	return r.Member(), notFound(err)
+}
+
+// Keys implements identity.Store.
+func (s *Store) Keys(ctx context.Context, tenantID, userID string) ([]identity.Key, error) {
+	rows, err := s.db.Query(ctx, `SELECT `+apiKeyColumns+` FROM api_keys k
+		WHERE k.tenant_id = ? AND k.user_id = ? ORDER BY k.key_id DESC`, tenantID, userID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var keys []identity.Key
+	for rows.Next() {
+		var k identity.Key
+		if err := scanAPIKey(rows, &k); err != nil {
+			return nil, err
+		}
+		keys = append(keys, k)
+	}
+	return keys, rows.Err()
+}
+
+// KeyTx implements identity.Store.
+func (s *Store) KeyTx(tx txn.Tx, tenantID, keyID string) (k identity.Key, err error) {
+	err = scanAPIKey(sqldb.From(tx).QueryRow(`SELECT `+apiKeyColumns+` FROM api_keys k WHERE k.tenant_id = ? AND k.key_id = ?`, tenantID, keyID), &k)
+	return k, err
+}
+
+// AddTenant implements identity.Store.
+func (s *Store) AddTenant(tx txn.Tx, t identity.Tenant) error {
+	_, err := sqldb.From(tx).Exec(`INSERT INTO tenants
+		(tenant_id, name, slug, status, plan, settings, operator, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		t.TenantID, t.Name, t.Slug, string(t.Status), t.Plan, string(t.Settings), t.Operator,
+		sqldb.Micros(t.CreatedAt), sqldb.Micros(t.UpdatedAt))
+	return taken(err)
+}
+
+// AddMember implements identity.Store.
+func (s *Store) AddMember(tx txn.Tx, m identity.Member) error {
+	_, err := sqldb.From(tx).Exec(`INSERT INTO users
+		(tenant_id, user_id, email, email_verified, name, avatar_url, role, status, last_login_at, created_at, updated_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		m.TenantID, m.UserID, m.Email, m.Verified, m.Name, m.AvatarURL, string(m.Role), string(m.Status),
+		sqldb.Micros(m.LastLogin), sqldb.Micros(m.CreatedAt), sqldb.Micros(m.UpdatedAt))
+	return taken(err)
+}
+
+// SignedIn implements identity.Store.
+func (s *Store) SignedIn(tx txn.Tx, tenantID, userID string, at time.Time) error {
+	_, err := sqldb.From(tx).Exec(`UPDATE users SET last_login_at = ? WHERE tenant_id = ? AND user_id = ?`, sqldb.Micros(at), tenantID, userID)
+	return err
+}
+
+// AddKey implements identity.Store.
+func (s *Store) AddKey(tx txn.Tx, k identity.Key, hash identity.Hash) error {
+	var scopes strings.Builder
+	for i, name := range k.Scopes {
+		if i > 0 {
+			scopes.WriteByte(' ')
+		}
+		scopes.WriteString(string(name))
+	}
+	_, err := sqldb.From(tx).Exec(`INSERT INTO api_keys
+		(tenant_id, key_id, user_id, name, prefix, secret_hash, scopes, status, created_at, last_used_at, expires_at, revoked_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		k.TenantID, k.KeyID, k.UserID, k.Name, k.Prefix, hash[:], scopes.String(), string(k.Status),
+		sqldb.Micros(k.CreatedAt), sqldb.Micros(k.LastUsedAt), sqldb.Micros(k.ExpiresAt), sqldb.Micros(k.RevokedAt))
+	return taken(err)
+}
+
+// Revoke implements identity.Store.
+func (s *Store) Revoke(tx txn.Tx, tenantID, userID, keyID string, at time.Time) (prefix string, err error) {
+	const whose = ` WHERE tenant_id = ? AND user_id = ? AND key_id = ?`
+	_, err = sqldb.From(tx).Exec(`UPDATE api_keys SET status = ?, revoked_at = ?`+whose+` AND status <> ?`,
+		string(identity.Revoked), sqldb.Micros(at), tenantID, userID, keyID, string(identity.Revoked))
+	if err != nil {
+		return "", err
+	}
+	err = sqldb.From(tx).QueryRow(`SELECT prefix FROM api_keys`+whose, tenantID, userID, keyID).Scan(&prefix)
+	return prefix, notFound(err)
+}
+
+// RecordUse implements identity.Store.
+func (s *Store) RecordUse(tx txn.Tx, uses []identity.Use) error {
+	// In one order, so that nodes which write the same ones never wait for each other in a circle.
+	uses = slices.SortedFunc(slices.Values(uses), func(a, b identity.Use) int {
+		return cmp.Or(strings.Compare(a.KeyID, b.KeyID), strings.Compare(a.SessionID, b.SessionID))
+	})
+	for _, u := range uses {
+		record := useKey
+		if u.SessionID != "" {
+			record = useSession
+		}
+		if err := record(sqldb.From(tx), u); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func useKey(tx *sqldb.Tx, u identity.Use) error {
+	at := sqldb.Micros(u.At)
+	_, err := tx.Exec(`UPDATE api_keys SET last_used_at = ? WHERE tenant_id = ? AND key_id = ? AND last_used_at < ?`,
+		at, u.TenantID, u.KeyID, at)
+	return err
+}
+
+func notFound(err error) error { return sqldb.NoRowsAs(err, identity.ErrNotFound) }
+
+func taken(err error) error { return sqldb.UniqueAs(err, identity.ErrTaken) }

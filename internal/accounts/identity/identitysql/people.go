@@ -1,0 +1,196 @@
+package identitysql
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"agentd/internal/accounts/identity"
+	"agentd/internal/base/txn"
+	"agentd/internal/store/sqldb"
+)
+
+// People keeps members and invites. It implements identity.PeopleStore.
+type People struct{ db *sqldb.DB }
+
+var _ identity.PeopleStore = (*People)(nil)
+
+// NewPeople keeps them in db.
+func NewPeople(db *sqldb.DB) *People { return &People{db} }
+
+const (
+	// Present are members who were not taken out.
+	Present = ` AND u.status <> 'deleted'`
+
+	inviteColumns = `i.tenant_id, i.invite_id, i.email, i.role, i.status, i.secret_hash, i.mailed, i.invited_by,
+		i.created_at, i.sent_at, i.expires_at`
+	selectInvite = `SELECT ` + inviteColumns + ` FROM invites i `
+)
+
+// Lock implements identity.PeopleStore.
+func (s *People) Lock(tx txn.Tx, tenantID string) (identity.Tenant, error) {
+	t := sqldb.From(tx)
+	return scanTenant(t.QueryRow(selectTenant+` AND t.status <> 'deleted'`+t.ForUpdate(), tenantID))
+}
+
+// UpdateTenant implements identity.PeopleStore.
+func (s *People) UpdateTenant(tx txn.Tx, t identity.Tenant) error {
+	_, err := sqldb.From(tx).Exec(`UPDATE tenants SET name = ?, slug = ?, description = ?, logo_url = ?, settings = ?,
+		branding = ?, social_links = ?, updated_at = ? WHERE tenant_id = ?`,
+		t.Name, t.Slug, t.Description, t.LogoURL, string(t.Settings), string(t.Branding), string(t.SocialLinks),
+		sqldb.Micros(t.UpdatedAt), t.TenantID)
+	return taken(err)
+}
+
+// MemberTx implements identity.PeopleStore.
+func (s *People) MemberTx(tx txn.Tx, tenantID, userID string) (identity.Member, error) {
+	return scanMember(sqldb.From(tx).QueryRow(selectMember+`WHERE u.tenant_id = ? AND u.user_id = ?`+Present, tenantID, userID))
+}
+
+// UpdateMember implements identity.PeopleStore.
+func (s *People) UpdateMember(tx txn.Tx, m identity.Member) error {
+	_, err := sqldb.From(tx).Exec(`UPDATE users SET email = ?, email_verified = ?, name = ?, avatar_url = ?, role = ?, status = ?,
+		last_login_at = ?, updated_at = ? WHERE tenant_id = ? AND user_id = ?`,
+		m.Email, m.Verified, m.Name, m.AvatarURL, string(m.Role), string(m.Status),
+		sqldb.Micros(m.LastLogin), sqldb.Micros(m.UpdatedAt), m.TenantID, m.UserID)
+	return taken(err)
+}
+
+// Members implements identity.PeopleStore.
+func (s *People) Members(ctx context.Context, tenantID, after string, limit int) ([]identity.Member, error) {
+	return sqldb.Collect(s.db.Reader(ctx), selectMember+`WHERE u.tenant_id = ? AND u.user_id > ?`+Present+` ORDER BY u.user_id LIMIT ?`,
+		[]any{tenantID, after, limit}, scanMember)
+}
+
+// CountMembers implements identity.PeopleStore.
+func (s *People) CountMembers(ctx context.Context, tenantID string) (n int, err error) {
+	err = s.db.QueryRow(ctx, `SELECT COUNT(*) FROM users u WHERE u.tenant_id = ?`+Present, tenantID).Scan(&n)
+	return n, err
+}
+
+// Owners implements identity.PeopleStore.
+func (s *People) Owners(tx txn.Tx, tenantID string) (n int, err error) {
+	err = sqldb.From(tx).QueryRow(`SELECT COUNT(*) FROM users u WHERE u.tenant_id = ? AND u.role = 'owner'`+Present, tenantID).Scan(&n)
+	return n, err
+}
+
+// Owned implements identity.PeopleStore.
+func (s *People) Owned(tx txn.Tx, email string) (n int, err error) {
+	err = sqldb.From(tx).QueryRow(`SELECT COUNT(*) FROM users u WHERE u.email = ? AND u.email <> '' AND u.email_verified
+		AND u.role = 'owner'`, email).Scan(&n)
+	return n, err
+}
+
+// KeysOf implements identity.PeopleStore.
+func (s *People) KeysOf(tx txn.Tx, tenantID, userID string) ([]string, error) {
+	return sqldb.Collect(sqldb.From(tx).Query, `SELECT key_id FROM api_keys WHERE tenant_id = ? AND user_id = ? AND status = 'active' ORDER BY key_id`,
+		[]any{tenantID, userID}, func(row sqldb.Row) (id string, err error) { return id, row.Scan(&id) })
+}
+
+// Unproved implements identity.PeopleStore.
+func (s *People) Unproved(tx txn.Tx, email string) ([]identity.Member, error) {
+	t := sqldb.From(tx)
+	return sqldb.Collect(t.Query, selectMember+`WHERE u.email = ? AND u.email <> '' AND NOT u.email_verified ORDER BY u.user_id`+t.ForUpdate(),
+		[]any{email}, scanMember)
+}
+
+// Memberships implements identity.PeopleStore.
+func (s *People) Memberships(ctx context.Context, tenantID, userID, email string) ([]identity.MembershipOf, error) {
+	const of = `FROM users o WHERE o.tenant_id = u.tenant_id AND o.status <> 'deleted'`
+	return sqldb.Collect(s.db.Reader(ctx), `SELECT `+MemberColumns+`, `+TenantColumns+`,
+			(SELECT COUNT(*) `+of+`), (SELECT COUNT(*) `+of+` AND o.role = 'owner')
+		FROM users u JOIN tenants t ON t.tenant_id = u.tenant_id AND t.status <> 'deleted'
+		WHERE (u.tenant_id = ? AND u.user_id = ? OR u.email = ? AND u.email <> '' AND u.email_verified)
+			AND t.status <> 'deleted'`+Present+` ORDER BY u.user_id`, []any{tenantID, userID, email}, func(row sqldb.Row) (m identity.MembershipOf, err error) {
+		var member MemberRow
+		var tenant TenantRow
+		err = row.Scan(append(append(member.Dest(), tenant.Dest()...), &m.Members, &m.Owners)...)
+		m.Member, m.Tenant = member.Member(), tenant.Tenant()
+		return m, err
+	})
+}
+
+// AddInvite implements identity.PeopleStore.
+func (s *People) AddInvite(tx txn.Tx, i identity.Invite) error {
+	_, err := sqldb.From(tx).Exec(`INSERT INTO invites
+		(tenant_id, invite_id, email, role, status, secret_hash, mailed, invited_by, created_at, sent_at, expires_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		i.TenantID, i.InviteID, i.Email, string(i.Role), string(i.Status), i.Secret[:], i.Mailed, i.InvitedBy,
+		sqldb.Micros(i.CreatedAt), sqldb.Micros(i.SentAt), sqldb.Micros(i.ExpiresAt))
+	return taken(err)
+}
+
+// UpdateInvite implements identity.PeopleStore.
+func (s *People) UpdateInvite(tx txn.Tx, i identity.Invite) error {
+	_, err := sqldb.From(tx).Exec(`UPDATE invites SET status = ?, secret_hash = ?, mailed = ?, sent_at = ?, expires_at = ?
+		WHERE tenant_id = ? AND invite_id = ?`,
+		string(i.Status), i.Secret[:], i.Mailed, sqldb.Micros(i.SentAt), sqldb.Micros(i.ExpiresAt), i.TenantID, i.InviteID)
+	return err
+}
+
+// Invite implements identity.PeopleStore.
+func (s *People) Invite(tx txn.Tx, tenantID, inviteID string) (identity.Invite, error) {
+	t := sqldb.From(tx)
+	return scanInvite(t.QueryRow(selectInvite+`WHERE i.tenant_id = ? AND i.invite_id = ?`+t.ForUpdate(), tenantID, inviteID))
+}
+
+// InviteTenant implements identity.PeopleStore.
+func (s *People) InviteTenant(tx txn.Tx, inviteID string) (tenantID string, err error) {
+	err = sqldb.From(tx).QueryRow(`SELECT tenant_id FROM invites WHERE invite_id = ?`, inviteID).Scan(&tenantID)
+	return tenantID, notFound(err)
+}
+
+// PendingInvite implements identity.PeopleStore.
+func (s *People) PendingInvite(tx txn.Tx, tenantID, email string) (identity.Invite, error) {
+	return scanInvite(sqldb.From(tx).QueryRow(selectInvite+`WHERE i.tenant_id = ? AND i.email = ? AND i.status = 'pending'`, tenantID, email))
+}
+
+// LiveInvites implements identity.PeopleStore.
+func (s *People) LiveInvites(tx txn.Tx, tenantID string, now time.Time) (n int, err error) {
+	err = sqldb.From(tx).QueryRow(`SELECT COUNT(*) FROM invites i WHERE i.tenant_id = ? AND i.status = 'pending' AND i.expires_at > ?`,
+		tenantID, sqldb.Micros(now)).Scan(&n)
+	return n, err
+}
+
+// Invites implements identity.PeopleStore.
+func (s *People) Invites(ctx context.Context, tenantID string, now time.Time, after string, limit int) ([]identity.Invite, int, error) {
+	const live = `WHERE i.tenant_id = ? AND i.status = 'pending' AND i.expires_at > ?`
+	at := sqldb.Micros(now)
+	var total int
+	if err := s.db.QueryRow(ctx, `SELECT COUNT(*) FROM invites i `+live, tenantID, at).Scan(&total); err != nil {
+		return nil, 0, err
+	}
+	all, err := sqldb.Collect(s.db.Reader(ctx), selectInvite+live+` AND (i.invite_id < ? OR ? = '') ORDER BY i.invite_id DESC LIMIT ?`,
+		[]any{tenantID, at, after, after, limit}, func(row sqldb.Row) (identity.Invite, error) { return scanInvite(row) })
+	return all, total, err
+}
+
+// InvitesTo implements identity.PeopleStore.
+func (s *People) InvitesTo(ctx context.Context, email string, now time.Time) ([]identity.InviteTo, error) {
+	return sqldb.Collect(s.db.Reader(ctx), `SELECT `+inviteColumns+`, t.name, COALESCE(u.name, '')
+		FROM invites i JOIN tenants t ON t.tenant_id = i.tenant_id AND t.status <> 'deleted'
+		LEFT JOIN users u ON u.tenant_id = i.tenant_id AND u.user_id = i.invited_by
+		WHERE i.email = ? AND i.status = 'pending' AND i.expires_at > ? AND t.status = 'active' ORDER BY i.invite_id`, []any{email, sqldb.Micros(now)}, func(row sqldb.Row) (to identity.InviteTo, err error) {
+		to.Invite, err = scanInvite(row, &to.Tenant, &to.Inviter)
+		return to, err
+	})
+}
+
+// scanInvite reads inviteColumns and what comes after them.
+func scanInvite(row sqldb.Row, more ...any) (identity.Invite, error) {
+	var i identity.Invite
+	var hash []byte
+	var created, sent, expires int64
+	err := row.Scan(append([]any{
+		&i.TenantID, &i.InviteID, &i.Email, &i.Role, &i.Status, &hash, &i.Mailed, &i.InvitedBy, &created, &sent, &expires,
+	}, more...)...)
+	if err != nil {
+		return i, notFound(err)
+	}
+	if len(hash) != len(i.Secret) {
+		return i, fmt.Errorf("identitysql: the hash of invite %s has %d bytes", i.InviteID, len(hash))
+	}
+	i.Secret = identity.Hash(hash)
+	i.CreatedAt, i.SentAt, i.ExpiresAt = sqldb.Time(created), sqldb.Time(sent), sqldb.Time(expires)
+	return i, nil
+}

@@ -1,0 +1,235 @@
+// Package signinsql keeps codes, tickets, links and second factors of signing in on SQL.
+package signinsql
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"agentd/internal/accounts/identity/identitysql"
+	"agentd/internal/accounts/signin"
+	"agentd/internal/base/txn"
+	"agentd/internal/store/sqldb"
+)
+
+// Store keeps what signing in needs. It implements signin.Store.
+type Store struct{ db *sqldb.DB }
+
+var _ signin.Store = (*Store)(nil)
+
+// New keeps it in db.
+func New(db *sqldb.DB) *Store { return &Store{db} }
+
+func notFound(err error) error { return sqldb.NoRowsAs(err, signin.ErrNotFound) }
+
+const selectMembership = `SELECT ` + identitysql.MemberColumns + `, ` + identitysql.TenantColumns + ` FROM users u JOIN tenants t ON t.tenant_id = u.tenant_id AND t.status <> 'deleted' `
+
+func scanMembership(row sqldb.Row) (signin.Membership, error) {
+	var m identitysql.MemberRow
+	var t identitysql.TenantRow
+	err := row.Scan(append(m.Dest(), t.Dest()...)...)
+	return signin.Membership{Member: m.Member(), Tenant: t.Tenant()}, notFound(err)
+}
+
+// Memberships implements signin.Store.
+func (s *Store) Memberships(tx txn.Tx, email string) ([]signin.Membership, error) {
+	return sqldb.Collect(sqldb.From(tx).Query, selectMembership+`WHERE u.email = ? AND u.email <> ''`+identitysql.Present+` ORDER BY u.last_login_at DESC, u.user_id`,
+		[]any{email}, scanMembership)
+}
+
+// Membership implements signin.Store.
+func (s *Store) Membership(tx txn.Tx, tenantID, userID string) (signin.Membership, error) {
+	return scanMembership(sqldb.From(tx).QueryRow(selectMembership+`WHERE u.tenant_id = ? AND u.user_id = ?`+identitysql.Present, tenantID, userID))
+}
+
+// LoggedIn implements signin.Store.
+func (s *Store) LoggedIn(tx txn.Tx, tenantID, userID string, at time.Time) error {
+	_, err := sqldb.From(tx).Exec(`UPDATE users SET last_login_at = ? WHERE tenant_id = ? AND user_id = ?`, sqldb.Micros(at), tenantID, userID)
+	return err
+}
+
+// Code implements signin.Store.
+func (s *Store) Code(tx txn.Tx, email string) (c signin.Code, err error) {
+	var again, expires, forget int64
+	t := sqldb.From(tx)
+	err = t.QueryRow(`SELECT email, code_hash, terms, asked, wrong, again_at, expires_at, forget_at FROM signin_codes WHERE email = ?`+t.ForUpdate(), email).
+		Scan(&c.Email, &c.Hash, &c.Terms, &c.Asked, &c.Wrong, &again, &expires, &forget)
+	c.AgainAt, c.ExpiresAt, c.ForgetAt = sqldb.Time(again), sqldb.Time(expires), sqldb.Time(forget)
+	return c, notFound(err)
+}
+
+// AddCode implements signin.Store.
+func (s *Store) AddCode(tx txn.Tx, c signin.Code) error {
+	n, err := sqldb.From(tx).Exec(`INSERT INTO signin_codes (email, code_hash, terms, asked, wrong, again_at, expires_at, forget_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (email) DO NOTHING`,
+		c.Email, filled(c.Hash), c.Terms, c.Asked, c.Wrong, sqldb.Micros(c.AgainAt), sqldb.Micros(c.ExpiresAt), sqldb.Micros(c.ForgetAt))
+	if err == nil && n == 0 {
+		err = signin.ErrTaken
+	}
+	return err
+}
+
+// SetCode implements signin.Store.
+func (s *Store) SetCode(tx txn.Tx, c signin.Code) error {
+	_, err := sqldb.From(tx).Exec(`UPDATE signin_codes SET code_hash = ?, terms = ?, asked = ?, wrong = ?, again_at = ?, expires_at = ?, forget_at = ?
+		WHERE email = ?`,
+		filled(c.Hash), c.Terms, c.Asked, c.Wrong, sqldb.Micros(c.AgainAt), sqldb.Micros(c.ExpiresAt), sqldb.Micros(c.ForgetAt), c.Email)
+	return err
+}
+
+// filled is bytes for a column that is never null.
+func filled(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}
+
+// DeleteCode implements signin.Store.
+func (s *Store) DeleteCode(tx txn.Tx, email string) error {
+	_, err := sqldb.From(tx).Exec(`DELETE FROM signin_codes WHERE email = ?`, email)
+	return err
+}
+
+// AddTicket implements signin.Store.
+func (s *Store) AddTicket(tx txn.Tx, kind string, hash, sealed []byte, expires time.Time) error {
+	_, err := sqldb.From(tx).Exec(`INSERT INTO signin_tickets (kind, hash, sealed, expires_at) VALUES (?, ?, ?, ?)`,
+		kind, hash, sealed, sqldb.Micros(expires))
+	return err
+}
+
+// Ticket implements signin.Store.
+func (s *Store) Ticket(tx txn.Tx, kind string, hash []byte, now time.Time) (sealed []byte, err error) {
+	err = sqldb.From(tx).QueryRow(`SELECT sealed FROM signin_tickets WHERE kind = ? AND hash = ? AND expires_at > ?`,
+		kind, hash, sqldb.Micros(now)).Scan(&sealed)
+	return sealed, notFound(err)
+}
+
+// TakeTicket implements signin.Store.
+func (s *Store) TakeTicket(tx txn.Tx, kind string, hash []byte, now time.Time) ([]byte, error) {
+	sealed, err := s.Ticket(tx, kind, hash, now)
+	if err != nil {
+		return nil, err
+	}
+	n, err := sqldb.From(tx).Exec(`DELETE FROM signin_tickets WHERE kind = ? AND hash = ?`, kind, hash)
+	if err == nil && n == 0 { // somebody else took it since
+		err = signin.ErrNotFound
+	}
+	return sealed, err
+}
+
+const selectLink = `SELECT issuer, subject, provider, email, provider_email, linked_at FROM signin_links `
+
+func scanLink(row sqldb.Row) (l signin.Link, err error) {
+	var at int64
+	err = row.Scan(&l.Issuer, &l.Subject, &l.Provider, &l.Email, &l.ProviderEmail, &at)
+	l.LinkedAt = sqldb.Time(at)
+	return l, notFound(err)
+}
+
+// Link implements signin.Store.
+func (s *Store) Link(tx txn.Tx, issuer, subject string) (signin.Link, error) {
+	return scanLink(sqldb.From(tx).QueryRow(selectLink+`WHERE issuer = ? AND subject = ?`, issuer, subject))
+}
+
+// Links implements signin.Store.
+func (s *Store) Links(ctx context.Context, email string) ([]signin.Link, error) {
+	return sqldb.Collect(s.db.Reader(ctx), selectLink+`WHERE email = ? ORDER BY provider`, []any{email}, scanLink)
+}
+
+// LinksTx implements signin.Store.
+func (s *Store) LinksTx(tx txn.Tx, email string) ([]signin.Link, error) {
+	t := sqldb.From(tx)
+	return sqldb.Collect(t.Query, selectLink+`WHERE email = ? ORDER BY provider`+t.ForUpdate(), []any{email}, scanLink)
+}
+
+// AddLink implements signin.Store.
+func (s *Store) AddLink(tx txn.Tx, l signin.Link) error {
+	n, err := sqldb.From(tx).Exec(`INSERT INTO signin_links (issuer, subject, provider, email, provider_email, linked_at)
+		VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+		l.Issuer, l.Subject, l.Provider, l.Email, l.ProviderEmail, sqldb.Micros(l.LinkedAt))
+	if err == nil && n == 0 {
+		err = signin.ErrTaken
+	}
+	return err
+}
+
+// DeleteLink implements signin.Store.
+func (s *Store) DeleteLink(tx txn.Tx, email, provider string) error {
+	_, err := sqldb.From(tx).Exec(`DELETE FROM signin_links WHERE email = ? AND provider = ?`, email, provider)
+	return err
+}
+
+const (
+	selectFactor = `SELECT person, tenant_id, sealed, algorithm, recovery, created_at, confirmed_at, last_step, wrong, wrong_at
+		FROM signin_factors WHERE person = ?`
+	hashSize = 32
+)
+
+func scanFactor(row sqldb.Row) (f signin.Factor, err error) {
+	var created, confirmed, wrong int64
+	var recovery []byte
+	err = row.Scan(&f.Person, &f.TenantID, &f.Sealed, &f.Algorithm, &recovery, &created, &confirmed, &f.LastStep, &f.Wrong, &wrong)
+	if err != nil {
+		return f, notFound(err)
+	}
+	if len(recovery)%hashSize != 0 {
+		return f, fmt.Errorf("signinsql: the recovery codes of a person have %d bytes", len(recovery))
+	}
+	f.Recovery = slices.Collect(slices.Chunk(recovery, hashSize))
+	f.CreatedAt, f.ConfirmedAt, f.WrongAt = sqldb.Time(created), sqldb.Time(confirmed), sqldb.Time(wrong)
+	return f, nil
+}
+
+// Factor implements signin.Store.
+func (s *Store) Factor(tx txn.Tx, person string) (signin.Factor, error) {
+	t := sqldb.From(tx)
+	return scanFactor(t.QueryRow(selectFactor+t.ForUpdate(), person))
+}
+
+// FactorOf implements signin.Store.
+func (s *Store) FactorOf(ctx context.Context, person string) (signin.Factor, error) {
+	return scanFactor(s.db.QueryRow(ctx, selectFactor, person))
+}
+
+// SetFactor implements signin.Store.
+func (s *Store) SetFactor(tx txn.Tx, f signin.Factor) error {
+	_, err := sqldb.From(tx).Exec(`INSERT INTO signin_factors
+		(person, tenant_id, sealed, algorithm, recovery, created_at, confirmed_at, last_step, wrong, wrong_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (person) DO UPDATE SET tenant_id = excluded.tenant_id, sealed = excluded.sealed, algorithm = excluded.algorithm,
+			recovery = excluded.recovery, created_at = excluded.created_at, confirmed_at = excluded.confirmed_at,
+			last_step = excluded.last_step, wrong = excluded.wrong, wrong_at = excluded.wrong_at`,
+		f.Person, f.TenantID, f.Sealed, string(f.Algorithm), filled(bytes.Join(f.Recovery, nil)), sqldb.Micros(f.CreatedAt),
+		sqldb.Micros(f.ConfirmedAt), f.LastStep, f.Wrong, sqldb.Micros(f.WrongAt))
+	return err
+}
+
+// DeleteFactor implements signin.Store.
+func (s *Store) DeleteFactor(tx txn.Tx, person string) error {
+	_, err := sqldb.From(tx).Exec(`DELETE FROM signin_factors WHERE person = ?`, person)
+	return err
+}
+
+// Forget implements signin.Store.
+func (s *Store) Forget(tx txn.Tx, email string) error {
+	if err := s.DeleteCode(tx, email); err != nil {
+		return err
+	}
+	_, err := sqldb.From(tx).Exec(`DELETE FROM signin_links WHERE email = ?`, email)
+	return err
+}
+
+// Sweep implements signin.Store.
+func (s *Store) Sweep(tx txn.Tx, now time.Time, n int) error {
+	_, err := sqldb.From(tx).Exec(`DELETE FROM signin_codes WHERE email IN
+		(SELECT email FROM signin_codes WHERE forget_at <= ? ORDER BY forget_at LIMIT ?)`, sqldb.Micros(now), n)
+	if err != nil {
+		return err
+	}
+	_, err = sqldb.From(tx).Exec(`DELETE FROM signin_tickets WHERE (kind, hash) IN
+		(SELECT kind, hash FROM signin_tickets WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`, sqldb.Micros(now), n)
+	return err
+}

@@ -1,0 +1,36 @@
+package tenantadminsql
+
+import (
+	"database/sql"
+	"errors"
+	"time"
+
+	"agentd/internal/accounts/identity"
+	"agentd/internal/base/txn"
+	"agentd/internal/kernel/work"
+	"agentd/internal/store/sqldb"
+	"agentd/internal/store/worksql"
+)
+
+// Park implements tenancy.Store. The tenant's row is locked: whoever lets the
+// tenant in comes before this, and then nothing is parked, or after, and then
+// finds what is.
+func (s *Store) Park(tx txn.Tx, held work.Lease, now time.Time) (bool, error) {
+	t := sqldb.From(tx)
+	var status identity.Status
+	switch err := t.QueryRow(lockTenant+t.ForUpdate(), held.TenantID).Scan(&status); {
+	case errors.Is(err, sql.ErrNoRows):
+		return false, identity.ErrNotFound
+	case err != nil:
+		return false, err
+	case status == identity.Active:
+		return false, nil
+	}
+	err := worksql.SuspendTx(tx, held, now)
+	return !errors.Is(err, work.ErrLost), err
+}
+
+// Unpark implements tenancy.Store.
+func (s *Store) Unpark(tx txn.Tx, tenant, kind string, most int) (int, error) {
+	return worksql.ResumeTx(tx, tenant, kind, most)
+}

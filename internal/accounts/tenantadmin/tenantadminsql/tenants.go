@@ -1,0 +1,204 @@
+// Package tenantadminsql keeps on SQL what the operator does with tenants.
+package tenantadminsql
+
+import (
+	"context"
+	"database/sql"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+
+	"agentd/internal/accounts/identity"
+	"agentd/internal/accounts/tenantadmin"
+	"agentd/internal/base/authz"
+	"agentd/internal/base/schema"
+	"agentd/internal/base/txn"
+	"agentd/internal/store/sqldb"
+)
+
+// Store is what the operator does with tenants; it implements tenancy.Store.
+type Store struct{ db *sqldb.DB }
+
+var _ tenantadmin.Store = (*Store)(nil)
+
+// New uses the tables of migrations 3 and 20.
+func New(db *sqldb.DB) *Store { return &Store{db} }
+
+const (
+	selectManaged = `SELECT t.tenant_id, t.name, t.slug, t.status, t.plan, t.settings, t.operator, t.created_at, t.updated_at,
+		t.suspended_at, t.suspension_reason, t.purge_protected,
+		(SELECT MIN(u.user_id || ' ' || u.email) FROM users u WHERE u.tenant_id = t.tenant_id AND u.role = 'owner' AND u.email <> '')
+		FROM tenants t WHERE t.status <> 'deleted'`
+	lockTenant = `SELECT status FROM tenants WHERE tenant_id = ?`
+)
+
+// List implements tenancy.Store.
+func (s *Store) List(ctx context.Context, f tenantadmin.Filter) ([]tenantadmin.Tenant, error) {
+	query, args := selectManaged, []any{}
+	if f.Status != "" {
+		query, args = query+` AND t.status = ?`, append(args, string(f.Status))
+	}
+	if f.After != "" {
+		query, args = query+` AND t.tenant_id < ?`, append(args, f.After)
+	}
+	query += ` ORDER BY t.tenant_id DESC`
+	if f.Limit > 0 {
+		query, args = query+` LIMIT ?`, append(args, f.Limit)
+	}
+	rows, err := s.db.Query(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	all := []tenantadmin.Tenant{}
+	for rows.Next() {
+		t, err := scanManaged(rows)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, t)
+	}
+	return all, rows.Err()
+}
+
+// Count implements tenancy.Store.
+func (s *Store) Count(ctx context.Context, status identity.Status) (n int, err error) {
+	if status == "" {
+		err = s.db.QueryRow(ctx, `SELECT COUNT(*) FROM tenants WHERE status <> 'deleted'`).Scan(&n)
+	} else {
+		err = s.db.QueryRow(ctx, `SELECT COUNT(*) FROM tenants WHERE status = ? AND status <> 'deleted'`, string(status)).Scan(&n)
+	}
+	return n, err
+}
+
+// Get implements tenancy.Store.
+func (s *Store) Get(ctx context.Context, id string) (tenantadmin.Tenant, error) {
+	return scanManaged(s.db.QueryRow(ctx, selectManaged+` AND t.tenant_id = ?`, id))
+}
+
+// Lock implements tenancy.Store.
+func (s *Store) Lock(tx txn.Tx, id string) (tenantadmin.Tenant, error) {
+	t := sqldb.From(tx)
+	if t.Postgres() {
+		return scanManaged(t.QueryRow(selectManaged+` AND t.tenant_id = ? FOR UPDATE OF t`, id))
+	}
+	return scanManaged(t.QueryRow(selectManaged+` AND t.tenant_id = ?`, id))
+}
+
+func scanManaged(row sqldb.Row) (tenantadmin.Tenant, error) {
+	var t tenantadmin.Tenant
+	var settings string
+	var created, updated, suspended int64
+	var owner sql.NullString // the oldest one's id and email
+	err := row.Scan(&t.TenantID, &t.Name, &t.Slug, &t.Status, &t.Plan, &settings, &t.Operator, &created, &updated,
+		&suspended, &t.SuspensionReason, &t.PurgeProtection, &owner)
+	if err != nil {
+		return t, notFound(err)
+	}
+	t.Settings = schema.Object(settings)
+	t.CreatedAt, t.UpdatedAt = sqldb.Time(created), sqldb.Time(updated)
+	if suspended != 0 {
+		at := sqldb.Time(suspended)
+		t.SuspendedAt = &at
+	}
+	if _, email, ok := strings.Cut(owner.String, " "); ok {
+		t.PrimaryEmail = email
+	}
+	return t, nil
+}
+
+// Update implements tenancy.Store.
+func (s *Store) Update(tx txn.Tx, t tenantadmin.Tenant) error {
+	var suspended int64
+	if t.SuspendedAt != nil {
+		suspended = sqldb.Micros(*t.SuspendedAt)
+	}
+	_, err := sqldb.From(tx).Exec(`UPDATE tenants SET name = ?, slug = ?, status = ?, plan = ?, settings = ?, updated_at = ?,
+		suspended_at = ?, suspension_reason = ?, purge_protected = ? WHERE tenant_id = ?`,
+		t.Name, t.Slug, string(t.Status), t.Plan, string(t.Settings), sqldb.Micros(t.UpdatedAt),
+		suspended, t.SuspensionReason, t.PurgeProtection, t.TenantID)
+	return taken(err)
+}
+
+// Inactive implements tenancy.Store.
+func (s *Store) Inactive(ctx context.Context) ([]string, error) {
+	rows, err := s.db.Query(ctx, `SELECT tenant_id FROM tenants WHERE status <> 'active'`)
+	if err != nil {
+		return nil, err
+	}
+	return sqldb.ScanStrings(rows)
+}
+
+// Hide implements tenancy.Store. The slug is free for others at once.
+func (s *Store) Hide(tx txn.Tx, t tenantadmin.Tenant, p tenantadmin.Purge) error {
+	by, err := json.Marshal(askedBy{p.By.TenantID, p.By.UserID, p.By.KeyID, p.By.SessionID, p.By.Method, p.By.Address, p.By.RequestID})
+	if err != nil {
+		return err
+	}
+	_, err = sqldb.From(tx).Exec(`UPDATE tenants SET status = 'deleted', slug = tenant_id WHERE tenant_id = ?`, t.TenantID)
+	if err != nil {
+		return err
+	}
+	_, err = sqldb.From(tx).Exec(`INSERT INTO tenant_purges (subject_id, name, asked_by, asked_at, counts, told) VALUES (?, ?, ?, ?, '{}', FALSE)`,
+		t.TenantID, p.Name, string(by), sqldb.Micros(p.At))
+	return err
+}
+
+// askedBy is a caller as it is stored.
+type askedBy struct {
+	TenantID  string `json:"tenant_id"`
+	UserID    string `json:"user_id,omitzero"`
+	KeyID     string `json:"key_id,omitzero"`
+	SessionID string `json:"session_id,omitzero"`
+	Method    string `json:"method,omitzero"`
+	Address   string `json:"address,omitzero"`
+	RequestID string `json:"request_id,omitzero"`
+}
+
+const selectPurge = `SELECT subject_id, name, asked_by, asked_at, counts, told FROM tenant_purges WHERE subject_id = ?`
+
+// Purge implements tenancy.Store.
+func (s *Store) Purge(ctx context.Context, id string) (tenantadmin.Purge, error) {
+	return scanPurge(s.db.QueryRow(ctx, selectPurge, id))
+}
+
+func scanPurge(row sqldb.Row) (tenantadmin.Purge, error) {
+	var p tenantadmin.Purge
+	var by, counts string
+	var at int64
+	if err := row.Scan(&p.TenantID, &p.Name, &by, &at, &counts, &p.Told); err != nil {
+		return p, notFound(err)
+	}
+	var who askedBy
+	if err := json.Unmarshal([]byte(by), &who); err != nil {
+		return p, err
+	}
+	p.By = authz.Caller{
+		TenantID: who.TenantID, UserID: who.UserID, KeyID: who.KeyID, SessionID: who.SessionID,
+		Method: who.Method, Address: who.Address, RequestID: who.RequestID,
+	}
+	p.At, p.Counts = sqldb.Time(at), []byte(counts)
+	return p, nil
+}
+
+// Remove implements tenancy.Store.
+func (s *Store) Remove(tx txn.Tx, tenant string) (tenantadmin.Purge, error) {
+	t := sqldb.From(tx)
+	if _, err := t.Exec(`DELETE FROM tenants WHERE tenant_id = ? AND status = 'deleted'`, tenant); err != nil {
+		return tenantadmin.Purge{}, err
+	}
+	if _, err := t.Exec(`UPDATE tenant_purges SET told = TRUE WHERE subject_id = ?`, tenant); err != nil {
+		return tenantadmin.Purge{}, err
+	}
+	return scanPurge(t.QueryRow(selectPurge, tenant))
+}
+
+// EndPurge implements tenancy.Store.
+func (s *Store) EndPurge(tx txn.Tx, tenant string) error {
+	_, err := sqldb.From(tx).Exec(`DELETE FROM tenant_purges WHERE subject_id = ?`, tenant)
+	return err
+}
+
+func notFound(err error) error { return sqldb.NoRowsAs(err, identity.ErrNotFound) }
+
+func taken(err error) error { return sqldb.UniqueAs(err, identity.ErrTaken) }

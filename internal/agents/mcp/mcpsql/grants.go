@@ -1,0 +1,104 @@
+// Package mcpsql keeps authorizations of MCP servers on SQL.
+package mcpsql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"agentd/internal/agents/mcp"
+	"agentd/internal/base/txn"
+	"agentd/internal/store/sqldb"
+)
+
+// Store keeps authorizations of MCP servers. It implements mcp.Grants.
+type Store struct{ db *sqldb.DB }
+
+var _ mcp.Grants = (*Store)(nil)
+
+// New keeps them in db.
+func New(db *sqldb.DB) *Store { return &Store{db} }
+
+// Grant implements mcp.Grants.
+func (s *Store) Grant(ctx context.Context, tenant, server string) (*mcp.Grant, error) {
+	g := &mcp.Grant{TenantID: tenant, ServerID: server}
+	err := s.db.QueryRow(ctx, `SELECT version, sealed FROM mcp_grants WHERE tenant_id = ? AND server_id = ?`, tenant, server).
+		Scan(&g.Version, &g.Sealed)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return g, nil
+}
+
+// Put implements mcp.Grants.
+func (s *Store) Put(tx txn.Tx, tenant, server string, sealed []byte) error {
+	_, err := sqldb.From(tx).Exec(`INSERT INTO mcp_grants (tenant_id, server_id, version, claimed_till, sealed) VALUES (?, ?, 1, 0, ?)
+		ON CONFLICT (tenant_id, server_id) DO UPDATE SET version = mcp_grants.version + 1, claimed_till = 0, sealed = excluded.sealed`,
+		tenant, server, sealed)
+	return err
+}
+
+// Renew implements mcp.Grants.
+func (s *Store) Renew(tx txn.Tx, g *mcp.Grant, sealed []byte) error {
+	_, err := sqldb.From(tx).Exec(`UPDATE mcp_grants SET version = version + 1, claimed_till = 0, sealed = ?
+		WHERE tenant_id = ? AND server_id = ? AND version = ?`, sealed, g.TenantID, g.ServerID, g.Version)
+	return err
+}
+
+// Claim implements mcp.Grants.
+func (s *Store) Claim(tx txn.Tx, g *mcp.Grant, now, until time.Time) (bool, error) {
+	n, err := sqldb.From(tx).Exec(`UPDATE mcp_grants SET claimed_till = ?
+		WHERE tenant_id = ? AND server_id = ? AND version = ? AND claimed_till < ?`,
+		sqldb.Micros(until), g.TenantID, g.ServerID, g.Version, sqldb.Micros(now))
+	return n == 1, err
+}
+
+// Release implements mcp.Grants.
+func (s *Store) Release(tx txn.Tx, g *mcp.Grant) error {
+	_, err := sqldb.From(tx).Exec(`UPDATE mcp_grants SET claimed_till = 0 WHERE tenant_id = ? AND server_id = ? AND version = ?`,
+		g.TenantID, g.ServerID, g.Version)
+	return err
+}
+
+// Drop implements mcp.Grants.
+func (s *Store) Drop(tx txn.Tx, g *mcp.Grant) error {
+	_, err := sqldb.From(tx).Exec(`DELETE FROM mcp_grants WHERE tenant_id = ? AND server_id = ? AND version = ?`,
+		g.TenantID, g.ServerID, g.Version)
+	return err
+}
+
+// Delete implements mcp.Grants.
+func (s *Store) Delete(tx txn.Tx, tenant, server string) error {
+	if _, err := sqldb.From(tx).Exec(`DELETE FROM mcp_pending WHERE tenant_id = ? AND server_id = ?`, tenant, server); err != nil {
+		return err
+	}
+	_, err := sqldb.From(tx).Exec(`DELETE FROM mcp_grants WHERE tenant_id = ? AND server_id = ?`, tenant, server)
+	return err
+}
+
+// AddPending implements mcp.Grants.
+func (s *Store) AddPending(tx txn.Tx, p mcp.Pending, now time.Time) error {
+	if _, err := sqldb.From(tx).Exec(`DELETE FROM mcp_pending WHERE expires_at < ?`, sqldb.Micros(now)); err != nil {
+		return err
+	}
+	_, err := sqldb.From(tx).Exec(`INSERT INTO mcp_pending (tenant_id, pending_id, server_id, expires_at, sealed) VALUES (?, ?, ?, ?, ?)`,
+		p.TenantID, p.ID, p.ServerID, sqldb.Micros(p.Expires), p.Sealed)
+	return err
+}
+
+// TakePending implements mcp.Grants.
+func (s *Store) TakePending(tx txn.Tx, tenant, id string) (*mcp.Pending, error) {
+	p := &mcp.Pending{TenantID: tenant, ID: id}
+	var expires int64
+	err := sqldb.From(tx).QueryRow(`DELETE FROM mcp_pending WHERE tenant_id = ? AND pending_id = ? RETURNING server_id, expires_at, sealed`, tenant, id).
+		Scan(&p.ServerID, &expires, &p.Sealed)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	p.Expires = sqldb.Time(expires)
+	return p, err
+}

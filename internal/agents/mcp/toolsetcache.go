@@ -1,0 +1,57 @@
+package mcp
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"strings"
+
+	"agentd/internal/base/cache"
+
+	"agentd/internal/kernel/tool"
+)
+
+// toolsetCache keeps what was compiled for agents: schemas of tools are dear to
+// compile and seldom change.
+type toolsetCache struct {
+	cache *cache.Cache[setKey, compiledSet]
+}
+
+type setKey struct{ tenant, agent string }
+
+type compiledSet struct {
+	print [sha256.Size]byte
+	set   tool.Set
+}
+
+// maxCachedTools bounds the cache, by the number of tools in it.
+const maxCachedTools = 20_000
+
+func newToolsetCache() *toolsetCache {
+	return &toolsetCache{cache: cache.New(cache.Options[setKey, compiledSet]{
+		Weight: maxCachedTools,
+		Weigh:  func(_ setKey, c compiledSet) uint32 { return uint32(1 + c.set.Len()) },
+	})}
+}
+
+func (s *toolsetCache) find(key setKey, made [sha256.Size]byte) (tool.Set, bool) {
+	c, ok := s.cache.Get(key)
+	return c.set, ok && c.print == made
+}
+
+func (s *toolsetCache) keep(key setKey, made [sha256.Size]byte, set tool.Set) {
+	s.cache.Set(key, compiledSet{made, set})
+}
+
+// toolsetFingerprint is of everything that an agent's tools are made of.
+func toolsetFingerprint(f *agentField, sources []*source) [sha256.Size]byte {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%q %q", f.Tools, f.Resources)
+	for _, src := range sources {
+		version := uint64(0)
+		if src.listing != nil {
+			version = src.listing.Version
+		}
+		fmt.Fprintf(&b, "\n%s %q %s %t %d", src.ServerID, src.Name, src.Fingerprint, src.connects, version)
+	}
+	return sha256.Sum256([]byte(b.String()))
+}

@@ -1,0 +1,257 @@
+// Package contracttest lets tests call every operation of a running agentd: it
+// reads the route table and the OpenAPI document (Operations), fills a tenant
+// with two of everything that a path can name (NewCompany) and knows a call of
+// each operation that succeeds (OwnCall, Recipes). A new operation is tested by
+// being registered; where a test cannot guess a body or an id, its message says
+// what to add to this package.
+package contracttest
+
+import (
+	"encoding/base64"
+	"strings"
+	"testing"
+
+	"agentd/internal/accounts/identity"
+	"agentd/internal/app/apptest"
+)
+
+// startWaitingRun makes a run that waits, for approval of a call of calculator or for
+// the answer to a call of ask_user.
+func (c *Company) startWaitingRun(tool string) string {
+	c.T.Helper()
+	id := c.StartRun(c.IDs["agentId"][3], tool+" "+c.Mark, nil)
+	c.WaitStatus(id, map[string]string{"calculator": "awaiting_approval", "ask_user": "paused"}[tool])
+	return id
+}
+
+// startPausedRun makes a run that was paused by hand, with its answer held.
+func (c *Company) startPausedRun() string {
+	c.T.Helper()
+	id := c.StartRun(c.IDs["agentId"][3], "slowly "+c.Mark, nil)
+	c.Expect(200, "POST", "/api/v1/runs/"+id+"/pause", nil)
+	c.WaitStatus(id, "paused")
+	return id
+}
+
+// Company is a tenant that has some of everything that routes name.
+type Company struct {
+	*apptest.Server
+	Mark  string // part of every name and text that is the company's own
+	Grant identity.Grant
+
+	// ids are what the parameters of paths may be. The first is in the usual
+	// state; the others are in further ones that a caller could meddle with.
+	IDs map[string][]string
+}
+
+// NewCompany fills a tenant with two of everything, so that every list has a
+// second page. What a new slice keeps is added here.
+func NewCompany(n *apptest.Server, mark string, id identity.Grant) *Company {
+	n.T.Helper()
+	c := &Company{Server: n.WithKey(string(id.RawKey)), Mark: mark, Grant: id, IDs: map[string][]string{}}
+	add := func(parameter, id string) { c.IDs[parameter] = append(c.IDs[parameter], id) }
+
+	agent := c.CreateAgent(apptest.Object{
+		"name": mark + " agent", "description": mark, "prompts": apptest.Object{"system": mark}, "metadata": apptest.Object{"note": mark},
+		"model": apptest.Object{"provider": "custom", "model_ref": "builtin/echo"}, "built_in_tools": []string{"calculator"},
+	})
+	c.Expect(200, "PATCH", "/api/v1/agents/"+agent, apptest.Object{"description": mark + " again"})
+	suspended := c.CreateAgent(apptest.Object{"name": mark + " suspended"})
+	c.Expect(200, "POST", "/api/v1/agents/"+suspended+"/suspend", apptest.Object{"reason": mark})
+	waiting := c.CreateAgent(apptest.Object{"name": mark + " waiting"})
+	careful := c.CreateAgent(apptest.Object{"name": mark + " careful", "built_in_tools": []string{"calculator", "ask_user"}, "approval_required_tools": []string{"calculator"}})
+	for _, id := range []string{agent, suspended, waiting, careful} {
+		add("agentId", id)
+		add("model", id)
+	}
+	add("versionNum", "2")
+	add("subordinate", c.subordinate())
+
+	ended := c.StartRun(agent, "calculate 6*7 "+mark, apptest.Object{"metadata": apptest.Object{"note": mark}})
+	if r := c.WaitRun(ended); r["status"] != "completed" {
+		c.T.Fatalf("a run that was to complete: %v", r)
+	}
+	add("runId", ended)
+	add("runId", c.StartRun(waiting, mark, nil))
+
+	for range 2 {
+		id := c.startWaitingRun("calculator")
+		add("runId", id)
+		pending := c.Expect(200, "GET", "/api/v1/runs/"+id, nil)["pending_approvals"].([]any)
+		add("approvalId", pending[0].(apptest.Object)["approval_id"].(string))
+	}
+
+	for range 2 {
+		add("responseId", c.Expect(200, "POST", apptest.ResponsesPath, apptest.Object{"model": agent, "instructions": mark, "input": mark})["id"].(string))
+	}
+	c.createPeople(add)
+	c.createSessions(agent, add)
+	for _, name := range []string{" first", " second"} {
+		made := c.Expect(201, "POST", "/api/v1/tenants/me/keys", apptest.Object{"name": mark + name})
+		add("keyId", made["key_id"].(string))
+		customer := c.Expect(201, "POST", "/api/v1/commerce/customers", apptest.Object{"name": mark + name, "note": mark}, "Idempotency-Key", "made-once"+strings.TrimSpace(name))
+		add("customerId", customer["id"].(string))
+		guard := c.Expect(201, "POST", "/api/v1/guardrails", apptest.Object{
+			"name": mark + name, "webhook_url": "https://example.com/" + mark, "phase": "both", "secret": mark,
+		})
+		add("guardrailId", guard["guardrail_id"].(string))
+	}
+	add("keyId", id.KeyID)
+
+	for _, id := range []string{agent, waiting} {
+		c.Expect(200, "PUT", "/api/v1/agents/"+id+"/schedule", apptest.Object{"cron": "0 0 1 1 *", "input": apptest.Object{"message": mark}})
+	}
+	for _, id := range c.Admin().Notify(c.TenantID(), mark+" first", mark+" second") {
+		add("notificationId", id)
+	}
+	for _, name := range []string{" first", " second"} {
+		made := c.Expect(201, "POST", "/api/v1/notifications/targets", apptest.Object{
+			"label": mark + name, "config": apptest.Object{"kind": "webhook", "url": "https://example.com/" + mark},
+		})
+		add("targetId", made["id"].(string))
+	}
+	c.createFiles(add)
+	c.createWebhooks(agent, add)
+	c.createMemories(agent, add)
+	c.createMCPServers(add)
+	c.createSensors(agent, add)
+	c.Expect(200, "PUT", "/api/v1/llm-credentials/mine", apptest.Object{"api_key": "sk-" + mark + "-0123456789", "endpoint_url": "https://127.0.0.1:9/" + mark})
+	return c
+}
+
+// createFiles fills a company with files, workspaces and artifacts.
+func (c *Company) createFiles(add func(parameter, id string)) {
+	c.T.Helper()
+	for _, name := range []string{"first", "second"} {
+		text := c.Mark + " " + name
+		file := c.Expect(201, "POST", "/api/v1/files", apptest.Object{"data": base64.StdEncoding.EncodeToString([]byte(text)), "mime_type": "text/plain", "filename": text + ".txt"})
+		add("fileId", file["file_id"].(string))
+		workspace := c.Expect(201, "POST", "/api/v1/workspaces", apptest.Object{"name": text})["workspace_id"].(string)
+		add("workspaceId", workspace)
+		for _, path := range []string{"docs/a.txt", "docs/b.txt", "move.txt", c.Mark + ".txt"} {
+			c.Expect(201, "PUT", "/api/v1/workspaces/"+workspace+"/files?path="+path, text, "Content-Type", "text/plain")
+		}
+		add("artifactId", c.Admin().SaveArtifact(c.Grant.TenantID, c.IDs["runId"][0], text+".txt"))
+	}
+	for _, relation := range []string{"assign", "share"} {
+		c.Expect(200, "POST", "/api/v1/workspaces/"+c.IDs["workspaceId"][0]+"/"+relation, apptest.Object{"agent_id": c.IDs["agentId"][1]})
+	}
+}
+
+// createWebhooks makes subscriptions and has an event be delivered to them, in vain.
+func (c *Company) createWebhooks(agent string, add func(parameter, id string)) {
+	c.T.Helper()
+	for _, name := range []string{"/first", "/second"} {
+		made := c.Expect(201, "POST", "/api/v1/webhooks", apptest.Object{"url": "https://" + c.Mark + ".invalid" + name, "events": []string{"agent.updated"}})
+		add("webhookId", made["webhook_id"].(string))
+	}
+	c.Expect(200, "PATCH", "/api/v1/agents/"+agent, apptest.Object{"description": c.Mark + " told"})
+	for _, id := range c.IDs["webhookId"] {
+		apptest.Eventually(c.T, func() bool {
+			log := c.Expect(200, "GET", "/api/v1/webhooks/"+id+"/deliveries?limit=1", nil)["deliveries"].([]any)
+			return log[0].(apptest.Object)["status"] == "pending" && log[0].(apptest.Object)["attempt_number"] == 2.0
+		})
+		for _, d := range c.Expect(200, "GET", "/api/v1/webhooks/"+id+"/deliveries", nil)["deliveries"].([]any) {
+			add("deliveryId", d.(apptest.Object)["delivery_id"].(string))
+			add("eventId", d.(apptest.Object)["event_id"].(string))
+		}
+	}
+}
+
+// createMemories has an agent remember and know things, and waits until they are
+// embedded and can be searched, so that nothing changes any more by itself.
+func (c *Company) createMemories(agent string, add func(parameter, id string)) {
+	c.T.Helper()
+	memory, bases := "/api/v1/agents/"+agent+"/memory", "/api/v1/knowledge-bases"
+	for _, name := range []string{" first", " second"} {
+		entry := c.Expect(201, "POST", memory, apptest.Object{"content": c.Mark + name, "entity_name": "somebody", "tags": []string{c.Mark}})
+		add("entryId", entry["entry_id"].(string))
+		base := c.Expect(201, "POST", bases, apptest.Object{"name": c.Mark + name})
+		add("knowledgeBaseId", base["id"].(string))
+		document := c.Expect(201, "POST", bases+"/"+c.IDs["knowledgeBaseId"][0]+"/documents", apptest.Object{"content": c.Mark + name})
+		add("documentId", document["document_id"].(string))
+	}
+	c.Expect(200, "PUT", memory+"/core/human", apptest.Object{"content": c.Mark})
+	add("label", "human")
+	add("provider", apptest.Corp)
+	add("entity", "somebody")
+	beside := c.Admin()
+	apptest.Eventually(c.T, func() bool {
+		return len(beside.Query(`SELECT work_key FROM work WHERE kind IN ('embed', 'change') OR kind = 'search' AND work_key <> 'runs'`)) == 0
+	})
+}
+
+// IsOperator says whether the company runs the platform.
+func (c *Company) IsOperator() bool { return c.Key == apptest.OwnerKey }
+
+// subordinate makes a company that the operator can do things with.
+func (c *Company) subordinate() string {
+	c.T.Helper()
+	made, err := c.Admin().CreateTenant(c.T.Context(), "Subordinate", "")
+	if err != nil {
+		c.T.Fatal(err)
+	}
+	return made.TenantID
+}
+
+// WithT is the same company in a subtest.
+func (c *Company) WithT(t testing.TB) *Company {
+	inside := *c
+	inside.Server = c.WithKey(c.Key)
+	inside.T = t
+	return &inside
+}
+
+// createSessions makes sessions: one in use, one that is shared, one that is closed.
+func (c *Company) createSessions(agent string, add func(parameter, id string)) {
+	c.T.Helper()
+	var ids []string
+	for _, message := range []string{"calculate 6*7 ", "calculate 6*7 ", "say "} {
+		id := c.CreateSession(agent, apptest.Object{"metadata": apptest.Object{"note": c.Mark}})
+		c.WaitRun(c.SendMessage(id, message+c.Mark))
+		ids = append(ids, id)
+		add("sessionId", id)
+	}
+	path := "/api/v1/sessions/" + ids[0]
+	for _, name := range []string{" first", " second"} {
+		add("branchId", c.Expect(201, "POST", path+"/branch", apptest.Object{"name": c.Mark + name})["branch_id"].(string))
+		add("annotationId", c.Expect(201, "POST", path+"/annotations", apptest.Object{"message_id": c.Mark, "content": c.Mark + name})["id"].(string))
+	}
+	for _, status := range []string{"pending", "pending_confirmation"} {
+		todo := apptest.Object{"title": c.Mark, "status": status, "assign_agent_id": agent, "due_at": nil}
+		add("todoId", c.Expect(201, "POST", path+"/todos", todo)["todo_id"].(string))
+	}
+	url := c.Expect(200, "POST", "/api/v1/sessions/"+ids[1]+"/share", apptest.Object{"role": "viewer"})["share_url"].(string)
+	add("shareId", url[strings.LastIndexByte(url, '/')+1:])
+	c.Expect(200, "DELETE", "/api/v1/sessions/"+ids[2], nil)
+}
+
+// createMCPServers are of a company, for the tests of all operations. Nobody connects
+// to them.
+func (c *Company) createMCPServers(add func(parameter, id string)) {
+	c.T.Helper()
+	for _, name := range []string{" first", " second"} {
+		server := c.CreateMCPServer(apptest.Object{
+			"name": c.Mark + name, "url": "http://127.0.0.1:9/" + c.Mark, "enabled": false, "assigned_agent_ids": c.IDs["agentId"][:1],
+		})
+		add("serverId", server["id"].(string))
+	}
+}
+
+// NewOwnCompany is the first company of a node, with some of everything in it.
+func NewOwnCompany(t testing.TB, n *apptest.Server) *Company {
+	t.Helper()
+	keys := n.Expect(200, "GET", "/api/v1/tenants/me/keys", nil)["keys"].([]any)
+	return NewCompany(n, "mine", identity.Grant{KeyID: keys[0].(apptest.Object)["key_id"].(string), RawKey: apptest.OwnerKey})
+}
+
+const SensorsPath = "/api/v1/webhooks/sensors"
+
+// createSensors gives a company one whose calls are signed, and one that takes any.
+func (c *Company) createSensors(agent string, add func(parameter, id string)) {
+	c.T.Helper()
+	for _, more := range []apptest.Object{{}, {"unsigned": true, "max_triggers": 1000}} {
+		more["agent_id"], more["instructions"] = agent, c.Mark
+		add("sensorId", c.Expect(201, "POST", SensorsPath, more)["webhook_id"].(string))
+	}
+}

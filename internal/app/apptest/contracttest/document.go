@@ -1,0 +1,45 @@
+package contracttest
+
+import ()
+
+// apiDocument is what is read of the OpenAPI document.
+type apiDocument struct {
+	Paths map[string]map[string]struct {
+		Parameters []struct {
+			Name   string  `json:"name"`
+			In     string  `json:"in"`
+			Schema *Schema `json:"schema"`
+		} `json:"parameters"`
+		RequestBody apiContent            `json:"requestBody"`
+		Responses   map[string]apiContent `json:"responses"`
+	} `json:"paths"`
+	Components struct {
+		Schemas map[string]*Schema `json:"schemas"`
+	} `json:"components"`
+}
+
+type apiContent struct {
+	Content map[string]struct {
+		Schema *Schema `json:"schema"`
+	} `json:"content"`
+}
+
+// Schema is a JSON schema, as far as our document uses it.
+type Schema struct {
+	Ref        string             `json:"$ref"`
+	Type       any                `json:"type"` // a name or a list of names
+	Format     string             `json:"format"`
+	Enum       []any              `json:"enum"`
+	Properties map[string]*Schema `json:"properties"`
+	Required   []string           `json:"required"`
+	More       any                `json:"additionalProperties"` // true, a schema, or nothing
+	Items      *Schema            `json:"items"`
+	AnyOf      []*Schema          `json:"anyOf"`
+
+	MinLength *int     `json:"minLength"`
+	MaxLength *int     `json:"maxLength"`
+	MinItems  *int     `json:"minItems"`
+	MaxItems  *int     `json:"maxItems"`
+	Minimum   *float64 `json:"minimum"`
+	Maximum   *float64 `json:"maximum"`
+}

@@ -1,0 +1,100 @@
+package contracttest
+
+import (
+	"strings"
+
+	"agentd/internal/app/apptest"
+	"agentd/internal/base/authz"
+	"agentd/internal/base/ident"
+)
+
+// OpensByLink are operations for whoever has a link: what the id names shows
+// only to the secret beside it. TestInvites and TestSensors prove it.
+var OpensByLink = map[string]bool{"acceptInvite": true, "sensorWebhook": true}
+
+// BrowserOnly are operations that no key can do. TestPeople does them.
+var BrowserOnly = map[string]bool{"switchTenant": true}
+
+// NeedsWorld says of the operations whose success needs more of the world than a
+// company with its keys: a mailbox, a browser, a provider, a phone. The tests
+// of signing in do them.
+func (o *Operation) NeedsWorld() bool {
+	return o.Public || o.Operator || BrowserOnly[o.ID] || strings.HasPrefix(o.Path, "/api/v1/auth/") || strings.Contains(o.Path, "/auth-providers/")
+}
+
+// RateLimited says whether an operation was refused because it may be called only so
+// often, whatever is sent to it.
+func (o *Operation) RateLimited(r apptest.Reply) bool {
+	return r.StatusCode == 429 && len(o.Limits) > 0
+}
+
+// createPeople gives a company members, invites, and its owner an email.
+func (c *Company) createPeople(add func(parameter, id string)) {
+	c.T.Helper()
+	tenant, user := c.Me()
+	c.Admin().Exec(`UPDATE users SET email = ?, email_verified = ? WHERE user_id = ? AND email = ''`, c.Mark+"@example.com", true, user)
+	add("tenantId", tenant)
+	for _, name := range []string{"first", "second"} {
+		g, err := c.Admin().GrantKey(c.T.Context(), tenant, authz.Viewer, nil, c.Mark+name, c.Mark+name+"@example.com")
+		if err != nil {
+			c.T.Fatal(err)
+		}
+		add("userId", g.UserID)
+		id, _ := c.Admin().StoreInvite(tenant, user, c.Mark+"-invited-"+name+"@example.com")
+		add("inviteId", id)
+	}
+}
+
+// storeInvite is an invite that can be sent again.
+func (c *Company) storeInvite(call *Call) {
+	tenant, user := c.Me()
+	call.Path["inviteId"], _ = c.Admin().StoreInvite(tenant, user, ident.New()+"@example.com")
+}
+
+// storeInviteWithToken is an invite with its link.
+func (c *Company) storeInviteWithToken(call *Call) {
+	tenant, user := c.Me()
+	id, token := c.Admin().StoreInvite(tenant, user, ident.New()+"@example.com")
+	call.Path["inviteId"], call.Body.(apptest.Object)["token"] = id, token
+}
+
+// inviteOwner is an invite to the owner of the company from another.
+func (c *Company) inviteOwner(call *Call) {
+	c.T.Helper()
+	host, err := c.Admin().CreateTenant(c.T.Context(), "Host of "+c.Mark, "")
+	if err != nil {
+		c.T.Fatal(err)
+	}
+	call.Path["tenantId"] = host.TenantID
+	call.Path["inviteId"], _ = c.Admin().StoreInvite(host.TenantID, host.UserID, c.email())
+}
+
+// joinTenant is another company of which the owner of the company is a member.
+func (c *Company) joinTenant(call *Call) {
+	c.T.Helper()
+	host, err := c.Admin().CreateTenant(c.T.Context(), "Host of "+c.Mark, "")
+	if err != nil {
+		c.T.Fatal(err)
+	}
+	if _, err := c.Admin().GrantKey(c.T.Context(), host.TenantID, authz.Viewer, nil, "k", c.email()); err != nil {
+		c.T.Fatal(err)
+	}
+	call.Path["tenantId"] = host.TenantID
+}
+
+func (c *Company) email() string {
+	c.T.Helper()
+	return c.Expect(200, "GET", "/api/v1/me", nil)["user"].(apptest.Object)["email"].(string)
+}
+
+// needsPerson are operations that need what a person has in a letter, in an app or
+// from a provider. TestSignIn and its neighbours do them.
+var needsPerson = map[string]bool{
+	"requestOtpCode": true, "verifyOtpCode": true, "register": true, "verifyEmail": true,
+	"startOAuthLogin": true, "completeOAuthLogin": true, "exchangeOAuthAppCode": true,
+	"verifyMfa": true, "verifyMfaRecovery": true, "disableMfa": true,
+}
+
+// WholeKeys are operations about how a person gets in: of keys, only one that
+// carries everything may do them. signin.TestKeysOfPart proves it.
+var WholeKeys = map[string]bool{"enrolMfa": true, "verifyMfa": true, "verifyMfaRecovery": true, "disableMfa": true, "unlinkAuthProvider": true}

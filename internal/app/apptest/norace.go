@@ -1,0 +1,6 @@
+package apptest
+
+import ()
+
+// RaceEnabled says that the race detector watches, which makes everything slow.
+const RaceEnabled = false

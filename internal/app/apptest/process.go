@@ -1,0 +1,71 @@
+package apptest
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"agentd/internal/kernel/model/modeltest"
+)
+
+// Process is agentd as a process of its own, which can be killed.
+type Process struct {
+	*Server
+	Program string
+	Env     []string
+	Address string
+	Command *exec.Cmd
+}
+
+func BuildProcess(t *testing.T, sim *modeltest.Server) *Process {
+	t.Helper()
+	bin := filepath.Join(t.TempDir(), "agentd")
+	if out, err := exec.Command("go", "build", "-o", bin, "agentd/cmd/agentd").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return NewProcess(t, bin, sim)
+}
+
+// NewProcess is one more of a program that is built.
+func NewProcess(t *testing.T, bin string, sim *modeltest.Server, env ...string) *Process {
+	t.Helper()
+	addr := FreeAddress(t)
+	p := &Process{Program: bin, Address: addr, Server: &Server{T: t, URL: "http://" + addr, Key: OwnerKey}, Env: append(append(os.Environ(), env...),
+		"AGENTD_RATE_LIMITS=off", "AGENTD_LISTEN="+addr, "AGENTD_DATA_DIR="+t.TempDir(), "AGENTD_OWNER_KEY="+OwnerKey,
+		"AGENTD_MODEL_BASE_URL="+sim.URL, "AGENTD_MODEL=sim-model", "AGENTD_LOG_LEVEL=error")}
+	t.Cleanup(p.Kill)
+	return p
+}
+
+// Start runs the process until it answers.
+func (p *Process) Start() {
+	p.T.Helper()
+	p.Command = exec.Command(p.Program, "serve")
+	p.Command.Env = p.Env
+	var log strings.Builder
+	p.Command.Stderr = &log
+	if err := p.Command.Start(); err != nil {
+		p.T.Fatal(err)
+	}
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); <-time.After(5 * time.Millisecond) {
+		if c, err := net.Dial("tcp", p.Address); err == nil {
+			c.Close()
+			return
+		}
+	}
+	p.Kill()
+	p.T.Fatalf("agentd does not answer:\n%s", log.String())
+}
+
+// Kill ends the process at once, as a power cut would.
+func (p *Process) Kill() {
+	if p.Command != nil {
+		_ = p.Command.Process.Kill() // it may have ended
+		_ = p.Command.Wait()
+		p.Command = nil
+	}
+}

@@ -1,0 +1,7 @@
+//go:build race
+
+package apptest
+
+// RaceEnabled reports whether the race detector is on, which makes everything
+// slower.
+const RaceEnabled = true

@@ -1,0 +1,38 @@
+package apptest
+
+import (
+	"fmt"
+	"testing"
+
+	"agentd/internal/base/authz"
+)
+
+// RoleKeys is a node with a tenant whose members have every role, and keys with
+// whatever scopes.
+type RoleKeys struct {
+	*Server
+	Admin  *Admin
+	Tenant string
+	Keys   map[string]string
+}
+
+func StartWithRoles(t *testing.T) *RoleKeys {
+	t.Helper()
+	n := Start(t, nil)
+	g := &RoleKeys{Server: n, Admin: n.Admin(), Keys: map[string]string{}}
+	made, err := g.Admin.CreateTenant(t.Context(), "Gate", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Tenant = made.TenantID
+	return g
+}
+
+// KeyFor is the key of a member with a role, and scopes.
+func (g *RoleKeys) KeyFor(role authz.Role, scopes ...authz.Scope) string {
+	name := fmt.Sprint(role, scopes)
+	if g.Keys[name] == "" {
+		g.Keys[name] = string(g.Admin.CreateKey(g.Tenant, role, scopes...).RawKey)
+	}
+	return g.Keys[name]
+}

@@ -1,0 +1,275 @@
+// Package memorysql keeps the memory of agents on SQL: entries and core blocks.
+package memorysql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"agentd/internal/base/fault"
+	"agentd/internal/base/txn"
+	"agentd/internal/content/memory"
+	"agentd/internal/store/sqldb"
+)
+
+// Store keeps entries and core blocks; it implements memory.Store.
+type Store struct{ db *sqldb.DB }
+
+var _ memory.Store = (*Store)(nil)
+
+// New uses the tables of migration 6.
+func New(db *sqldb.DB) *Store { return &Store{db} }
+
+const (
+	insertEntry = `INSERT INTO memory_entries (tenant_id, agent_id, entry_id, tags, source_run_id, origin, content_hash, entity_key,
+		entity_name, entity_type, run_outcome, metadata, access_count, accessed_at, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	updateEntry = `UPDATE memory_entries SET tags = ?, content_hash = ?, entity_key = ?, entity_name = ?, entity_type = ?, metadata = ?,
+		accessed_at = ? WHERE tenant_id = ? AND agent_id = ? AND entry_id = ?`
+	selectEntry = `SELECT e.entry_id, e.tags, e.source_run_id, e.entity_name, e.entity_type, e.run_outcome, e.metadata, e.access_count,
+		e.accessed_at, e.created_at, p.kind, p.text, p.boost, p.at
+		FROM memory_entries e JOIN passages p ON p.tenant_id = e.tenant_id AND p.collection_id = e.agent_id AND p.passage_id = e.entry_id
+		WHERE e.tenant_id = ? AND e.agent_id = ?`
+	ofAgent = ` WHERE tenant_id = ? AND agent_id = ?`
+)
+
+// Insert implements memory.Store.
+func (s *Store) Insert(tx txn.Tx, tenant, agent string, entries []memory.Stored) error {
+	for i := range entries {
+		e := &entries[i]
+		var enc sqldb.Encoder
+		var origin any
+		if e.Origin != "" {
+			origin = e.Origin
+		}
+		op := enc.Op("memory entry", insertEntry, tenant, agent, e.EntryID, enc.JSON(e.Tags), e.SourceRunID, origin, e.Hash, e.Entity,
+			e.EntityName, e.EntityType, e.RunOutcome, enc.JSON(e.Metadata), e.AccessCount, sqldb.OptionalMicros(e.LastAccessedAt), sqldb.Micros(e.CreatedAt))
+		if err := op(tx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Update implements memory.Store.
+func (s *Store) Update(tx txn.Tx, tenant, agent string, e memory.Stored) error {
+	var enc sqldb.Encoder
+	return enc.Op("memory entry", updateEntry, enc.JSON(e.Tags), e.Hash, e.Entity, e.EntityName, e.EntityType, enc.JSON(e.Metadata),
+		sqldb.OptionalMicros(e.LastAccessedAt), tenant, agent, e.EntryID)(tx)
+}
+
+// Delete implements memory.Store.
+func (s *Store) Delete(tx txn.Tx, tenant, agent string, ids []string) error {
+	for _, id := range ids {
+		if _, err := sqldb.From(tx).Exec(`DELETE FROM memory_entries`+ofAgent+` AND entry_id = ?`, tenant, agent, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DeleteAll implements memory.Store.
+func (s *Store) DeleteAll(tx txn.Tx, tenant, agent string) error {
+	for _, table := range []string{"memory_entries", "memory_blocks"} {
+		if _, err := sqldb.From(tx).Exec(`DELETE FROM `+table+ofAgent, tenant, agent); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Count implements memory.Store.
+func (s *Store) Count(tx txn.Tx, tenant, agent string) (n int, err error) {
+	err = sqldb.From(tx).QueryRow(`SELECT COUNT(*) FROM memory_entries`+ofAgent, tenant, agent).Scan(&n)
+	return n, err
+}
+
+// Made implements memory.Store.
+func (s *Store) Made(tx txn.Tx, tenant, agent, origin string) (id string, err error) {
+	err = sqldb.From(tx).QueryRow(`SELECT entry_id FROM memory_entries`+ofAgent+` AND origin = ?`, tenant, agent, origin).Scan(&id)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", nil
+	}
+	return id, err
+}
+
+// knownAtOnce is how many hashes one statement looks for.
+const knownAtOnce = 200
+
+// Known implements memory.Store.
+func (s *Store) Known(tx txn.Tx, tenant, agent string, hashes []string) (map[string]bool, error) {
+	known := map[string]bool{}
+	for from := 0; from < len(hashes); from += knownAtOnce {
+		in, args := sqldb.In(hashes[from:min(from+knownAtOnce, len(hashes))], tenant, agent)
+		rows, err := sqldb.From(tx).Query(`SELECT content_hash FROM memory_entries`+ofAgent+` AND content_hash`+in, args...)
+		if err != nil {
+			return nil, err
+		}
+		if err := collect(rows, func(hash string) { known[hash] = true }); err != nil {
+			return nil, err
+		}
+	}
+	return known, nil
+}
+
+// collect reads rows of one text, and closes them.
+func collect(rows *sql.Rows, each func(string)) error {
+	defer rows.Close()
+	for rows.Next() {
+		var s string
+		if err := rows.Scan(&s); err != nil {
+			return err
+		}
+		each(s)
+	}
+	return rows.Err()
+}
+
+// Lock implements memory.Store. The passage is locked by its collection.
+func (s *Store) Lock(tx txn.Tx, tenant, agent, id string) (*memory.Entry, error) {
+	return oneEntry(sqldb.From(tx).QueryRow(selectEntry+` AND e.entry_id = ?`, tenant, agent, id), tenant, agent)
+}
+
+// Touch implements memory.Store.
+func (s *Store) Touch(tx txn.Tx, tenant, agent string, ids []string, at time.Time) error {
+	for from := 0; from < len(ids); from += knownAtOnce {
+		in, args := sqldb.In(ids[from:min(from+knownAtOnce, len(ids))], sqldb.Micros(at), tenant, agent)
+		_, err := sqldb.From(tx).Exec(`UPDATE memory_entries SET access_count = access_count + 1, accessed_at = ?`+ofAgent+` AND entry_id`+in, args...)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Get implements memory.Store.
+func (s *Store) Get(ctx context.Context, tenant, agent, id string) (*memory.Entry, error) {
+	return oneEntry(s.db.QueryRow(ctx, selectEntry+` AND e.entry_id = ?`, tenant, agent, id), tenant, agent)
+}
+
+func oneEntry(row *sql.Row, tenant, agent string) (*memory.Entry, error) {
+	e, err := scanEntry(row, tenant, agent)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, fault.NoSuch("memory entry")
+	}
+	return &e, err
+}
+
+// Find implements memory.Store.
+func (s *Store) Find(ctx context.Context, tenant, agent string, ids []string) (map[string]memory.Entry, error) {
+	found := make(map[string]memory.Entry, len(ids))
+	if len(ids) == 0 {
+		return found, nil
+	}
+	in, args := sqldb.In(ids, tenant, agent)
+	entries, err := s.entries(ctx, tenant, agent, selectEntry+` AND e.entry_id`+in, args...)
+	for _, e := range entries {
+		found[e.EntryID] = e
+	}
+	return found, err
+}
+
+// List implements memory.Store.
+func (s *Store) List(ctx context.Context, tenant, agent, entity, after string, limit int) ([]memory.Entry, error) {
+	var q strings.Builder
+	q.WriteString(selectEntry)
+	args := []any{tenant, agent}
+	if entity != "" {
+		q.WriteString(` AND e.entity_key = ? AND e.entity_key <> ''`)
+		args = append(args, entity)
+	}
+	if after != "" {
+		q.WriteString(` AND e.entry_id < ?`)
+		args = append(args, after)
+	}
+	q.WriteString(` ORDER BY e.entry_id DESC LIMIT ?`)
+	return s.entries(ctx, tenant, agent, q.String(), append(args, limit)...)
+}
+
+// Total implements memory.Store.
+func (s *Store) Total(ctx context.Context, tenant, agent, entity string) (n int, err error) {
+	q, args := `SELECT COUNT(*) FROM memory_entries`+ofAgent, []any{tenant, agent}
+	if entity != "" {
+		q, args = q+` AND entity_key = ? AND entity_key <> ''`, append(args, entity)
+	}
+	err = s.db.QueryRow(ctx, q, args...).Scan(&n)
+	return n, err
+}
+
+func (s *Store) entries(ctx context.Context, tenant, agent, query string, args ...any) ([]memory.Entry, error) {
+	rows, err := s.db.Query(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	all := []memory.Entry{}
+	for rows.Next() {
+		e, err := scanEntry(rows, tenant, agent)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, e)
+	}
+	return all, rows.Err()
+}
+
+func scanEntry(row sqldb.Row, tenant, agent string) (memory.Entry, error) {
+	e := memory.Entry{TenantID: tenant, AgentID: agent}
+	var tags, metadata, kind, text string
+	var accessed, created, at int64
+	var boost float64
+	err := row.Scan(&e.EntryID, &tags, &e.SourceRunID, &e.EntityName, &e.EntityType, &e.RunOutcome, &metadata, &e.AccessCount,
+		&accessed, &created, &kind, &text, &boost, &at)
+	if err != nil {
+		return e, err
+	}
+	e.LastAccessedAt, e.CreatedAt = sqldb.OptionalTime(accessed), sqldb.Time(created)
+	e.InPassage(kind, text, boost, sqldb.Time(at))
+	if err := json.Unmarshal([]byte(tags), &e.Tags); err != nil {
+		return e, err
+	}
+	return e, json.Unmarshal([]byte(metadata), &e.Metadata)
+}
+
+const selectBlocks = `SELECT label, content, max_tokens, updated_at FROM memory_blocks` + ofAgent + ` ORDER BY label`
+
+// Blocks implements memory.Store.
+func (s *Store) Blocks(ctx context.Context, tenant, agent string) ([]memory.Block, error) {
+	rows, err := s.db.Query(ctx, selectBlocks, tenant, agent)
+	return scanBlocks(rows, err)
+}
+
+// BlocksTx implements memory.Store.
+func (s *Store) BlocksTx(tx txn.Tx, tenant, agent string) ([]memory.Block, error) {
+	rows, err := sqldb.From(tx).Query(selectBlocks, tenant, agent)
+	return scanBlocks(rows, err)
+}
+
+func scanBlocks(rows *sql.Rows, err error) ([]memory.Block, error) {
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var all []memory.Block
+	for rows.Next() {
+		var b memory.Block
+		var updated int64
+		if err := rows.Scan(&b.Label, &b.Content, &b.MaxTokens, &updated); err != nil {
+			return nil, err
+		}
+		b.UpdatedAt = sqldb.OptionalTime(updated)
+		all = append(all, b)
+	}
+	return all, rows.Err()
+}
+
+// PutBlock implements memory.Store.
+func (s *Store) PutBlock(tx txn.Tx, tenant, agent string, b memory.Block) error {
+	_, err := sqldb.From(tx).Exec(`INSERT INTO memory_blocks (tenant_id, agent_id, label, content, max_tokens, updated_at) VALUES (?, ?, ?, ?, ?, ?)
+		ON CONFLICT (tenant_id, agent_id, label) DO UPDATE SET content = excluded.content, max_tokens = excluded.max_tokens, updated_at = excluded.updated_at`,
+		tenant, agent, b.Label, b.Content, b.MaxTokens, sqldb.OptionalMicros(b.UpdatedAt))
+	return err
+}

@@ -1,0 +1,260 @@
+// Package retrievalsql keeps collections of passages and their vectors on SQL.
+package retrievalsql
+
+import (
+	"context"
+	"database/sql"
+	"encoding/binary"
+	"errors"
+	"math"
+	"strings"
+
+	"agentd/internal/base/txn"
+	"agentd/internal/content/retrieval"
+	"agentd/internal/store/sqldb"
+)
+
+// Store keeps what is searched; it implements retrieval.Store.
+type Store struct{ db *sqldb.DB }
+
+var _ retrieval.Store = (*Store)(nil)
+
+// New uses the tables of migration 6.
+func New(db *sqldb.DB) *Store { return &Store{db} }
+
+const (
+	beginCollection = `INSERT INTO collections (tenant_id, collection_id, version, removed) VALUES (?, ?, 1, 0)
+		ON CONFLICT (tenant_id, collection_id) DO UPDATE SET version = collections.version + 1
+		RETURNING version`
+	markRemoved = `UPDATE collections SET removed = ? WHERE tenant_id = ? AND collection_id = ?`
+
+	insertPassages = `INSERT INTO passages (tenant_id, collection_id, passage_id, source_id, position, kind, text, boost, at, version, vector_model, vector) VALUES `
+	passageValues  = `(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	passageColumns = `passage_id, source_id, position, kind, text, boost, at, version, vector_model`
+
+	ofCollection = ` WHERE tenant_id = ? AND collection_id = ?`
+	ofPassage    = ofCollection + ` AND passage_id = ?`
+)
+
+// passageRows is how many rows one statement inserts.
+const passageRows = 50
+
+// Begin implements retrieval.Store.
+func (s *Store) Begin(tx txn.Tx, tenant, collection string) (version int64, err error) {
+	err = sqldb.From(tx).QueryRow(beginCollection, tenant, collection).Scan(&version)
+	return version, err
+}
+
+// Insert implements retrieval.Store.
+func (s *Store) Insert(tx txn.Tx, tenant, collection string, version int64, passages []retrieval.Passage) error {
+	for from := 0; from < len(passages); from += passageRows {
+		some := passages[from:min(from+passageRows, len(passages))]
+		args := make([]any, 0, 12*len(some))
+		for _, p := range some {
+			args = append(args, tenant, collection, p.ID, p.SourceID, p.Position, p.Kind, p.Text, p.Boost, sqldb.Micros(p.At), version,
+				p.Model, encodeVector(p.Vector))
+		}
+		_, err := sqldb.From(tx).Exec(insertPassages+passageValues+strings.Repeat(", "+passageValues, len(some)-1), args...)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Replace implements retrieval.Store.
+func (s *Store) Replace(tx txn.Tx, tenant, collection string, version int64, p retrieval.Passage, anew bool) error {
+	set := `UPDATE passages SET kind = ?, text = ?, boost = ?, at = ?, version = ?`
+	if anew {
+		set += `, vector_model = '', vector = NULL`
+	}
+	_, err := sqldb.From(tx).Exec(set+ofPassage, p.Kind, p.Text, p.Boost, sqldb.Micros(p.At), version, tenant, collection, p.ID)
+	return err
+}
+
+// Delete implements retrieval.Store.
+func (s *Store) Delete(tx txn.Tx, tenant, collection string, version int64, ids []string) error {
+	for _, id := range ids {
+		if _, err := sqldb.From(tx).Exec(`DELETE FROM passages`+ofPassage, tenant, collection, id); err != nil {
+			return err
+		}
+	}
+	return s.removed(tx, tenant, collection, version)
+}
+
+// DeleteSource implements retrieval.Store.
+func (s *Store) DeleteSource(tx txn.Tx, tenant, collection string, version int64, source string) error {
+	if _, err := sqldb.From(tx).Exec(`DELETE FROM passages`+ofCollection+` AND source_id = ? AND source_id <> ''`, tenant, collection, source); err != nil {
+		return err
+	}
+	return s.removed(tx, tenant, collection, version)
+}
+
+func (s *Store) removed(tx txn.Tx, tenant, collection string, version int64) error {
+	_, err := sqldb.From(tx).Exec(markRemoved, version, tenant, collection)
+	return err
+}
+
+// Drop implements retrieval.Store.
+func (s *Store) Drop(tx txn.Tx, tenant, collection string) error {
+	for _, table := range []string{"collections", "passages"} {
+		if _, err := sqldb.From(tx).Exec(`DELETE FROM `+table+ofCollection, tenant, collection); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// SetVectors implements retrieval.Store.
+func (s *Store) SetVectors(tx txn.Tx, tenant, collection string, version int64, model string, vectors []retrieval.Vector) error {
+	for _, v := range vectors {
+		_, err := sqldb.From(tx).Exec(`UPDATE passages SET vector_model = ?, vector = ?, version = ?`+ofPassage+` AND version = ?`,
+			model, encodeVector(v.Values), version, tenant, collection, v.ID, v.Version)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Retry implements retrieval.Store.
+func (s *Store) Retry(tx txn.Tx, tenant, collection string, version int64) error {
+	_, err := sqldb.From(tx).Exec(`UPDATE passages SET vector_model = '', version = ?`+ofCollection+` AND vector IS NULL AND vector_model <> ''`,
+		version, tenant, collection)
+	return err
+}
+
+// Weights implements retrieval.Store.
+func (s *Store) Weights(tx txn.Tx, tenant, collection string) ([]retrieval.Weight, error) {
+	rows, err := sqldb.From(tx).Query(`SELECT passage_id, boost, at FROM passages`+ofCollection, tenant, collection)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var all []retrieval.Weight
+	for rows.Next() {
+		var w retrieval.Weight
+		var at int64
+		if err := rows.Scan(&w.ID, &w.Boost, &at); err != nil {
+			return nil, err
+		}
+		w.At = sqldb.Time(at)
+		all = append(all, w)
+	}
+	return all, rows.Err()
+}
+
+// HasPending implements retrieval.Store.
+func (s *Store) HasPending(tx txn.Tx, tenant, collection, model string) (bool, error) {
+	var one int
+	err := sqldb.From(tx).QueryRow(`SELECT 1 FROM passages`+ofCollection+` AND vector_model <> ? LIMIT 1`, tenant, collection, model).Scan(&one)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// State implements retrieval.Store.
+func (s *Store) State(ctx context.Context, tenant, collection string) (state retrieval.State, err error) {
+	err = s.db.QueryRow(ctx, `SELECT version, removed FROM collections`+ofCollection, tenant, collection).Scan(&state.Version, &state.Removed)
+	if errors.Is(err, sql.ErrNoRows) {
+		return retrieval.State{}, nil
+	}
+	return state, err
+}
+
+// Changed implements retrieval.Store.
+func (s *Store) Changed(ctx context.Context, tenant, collection string, after int64, each func(retrieval.Passage)) error {
+	return s.visit(ctx, `, vector FROM passages`+ofCollection+` AND version > ?`, each, tenant, collection, after)
+}
+
+// IDs implements retrieval.Store.
+func (s *Store) IDs(ctx context.Context, tenant, collection string) ([]string, error) {
+	rows, err := s.db.Query(ctx, `SELECT passage_id FROM passages`+ofCollection, tenant, collection)
+	if err != nil {
+		return nil, err
+	}
+	return sqldb.ScanStrings(rows)
+}
+
+// Find implements retrieval.Store.
+func (s *Store) Find(ctx context.Context, tenant, collection string, ids []string) (map[string]retrieval.Passage, error) {
+	found := make(map[string]retrieval.Passage, len(ids))
+	if len(ids) == 0 {
+		return found, nil
+	}
+	in, args := sqldb.In(ids, tenant, collection)
+	err := s.visit(ctx, `, NULL FROM passages`+ofCollection+` AND passage_id`+in,
+		func(p retrieval.Passage) { found[p.ID] = p }, args...)
+	return found, err
+}
+
+// Pending implements retrieval.Store.
+func (s *Store) Pending(ctx context.Context, tenant, collection, model string, limit int) ([]retrieval.Passage, error) {
+	var all []retrieval.Passage
+	err := s.visit(ctx, `, NULL FROM passages`+ofCollection+` AND vector_model <> ? ORDER BY vector_model, passage_id LIMIT ?`,
+		func(p retrieval.Passage) { all = append(all, p) }, tenant, collection, model, limit)
+	return all, err
+}
+
+func (s *Store) visit(ctx context.Context, rest string, each func(retrieval.Passage), args ...any) error {
+	rows, err := s.db.Query(ctx, `SELECT `+passageColumns+rest, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var p retrieval.Passage
+		var at int64
+		var vector []byte
+		if err := rows.Scan(&p.ID, &p.SourceID, &p.Position, &p.Kind, &p.Text, &p.Boost, &at, &p.Version, &p.Model, &vector); err != nil {
+			return err
+		}
+		p.At, p.Vector = sqldb.Time(at), decodeVector(vector)
+		each(p)
+	}
+	return rows.Err()
+}
+
+// Counts implements retrieval.Store.
+func (s *Store) Counts(ctx context.Context, tenant, collection, model string) (map[string]retrieval.Count, error) {
+	rows, err := s.db.Query(ctx, `SELECT source_id, COUNT(*), SUM(CASE WHEN vector_model = ? AND vector IS NOT NULL THEN 1 ELSE 0 END),
+		SUM(CASE WHEN vector_model <> ? THEN 1 ELSE 0 END) FROM passages`+ofCollection+` GROUP BY source_id`, model, model, tenant, collection)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	all := map[string]retrieval.Count{}
+	for rows.Next() {
+		var source string
+		var c retrieval.Count
+		if err := rows.Scan(&source, &c.Total, &c.Embedded, &c.Pending); err != nil {
+			return nil, err
+		}
+		all[source] = c
+	}
+	return all, rows.Err()
+}
+
+// encodeVector gives bytes, or nil for NULL.
+func encodeVector(v []float32) any {
+	if v == nil {
+		return nil
+	}
+	b := make([]byte, 0, 4*len(v))
+	for _, f := range v {
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(f))
+	}
+	return b
+}
+
+func decodeVector(b []byte) []float32 {
+	if len(b) == 0 {
+		return nil
+	}
+	v := make([]float32, len(b)/4)
+	for i := range v {
+		v[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
+	}
+	return v
+}

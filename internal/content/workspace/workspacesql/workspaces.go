@@ -1,0 +1,346 @@
+// Package workspacesql keeps workspaces, their files and their agents on SQL.
+package workspacesql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+
+	"agentd/internal/base/fault"
+	"agentd/internal/base/txn"
+	"agentd/internal/content/workspace"
+	"agentd/internal/store/sqldb"
+)
+
+// Store keeps workspaces, and what agents have to do with them; it
+// implements workspace.Table.
+type Store struct{ db *sqldb.DB }
+
+var _ workspace.Table = (*Store)(nil)
+
+// New uses the tables of migration 5.
+func New(db *sqldb.DB) *Store { return &Store{db} }
+
+const selectWorkspace = `SELECT workspace_id, owner_type, owner_id, name, file_count, total_size, created_at, updated_at
+	FROM workspaces WHERE tenant_id = ?`
+
+// Insert implements workspace.Table.
+func (s *Store) Insert(tx txn.Tx, w *workspace.Workspace) (bool, error) {
+	n, err := sqldb.From(tx).Exec(`INSERT INTO workspaces
+		(tenant_id, workspace_id, owner_type, owner_id, name, file_count, total_size, created_at, updated_at)
+		VALUES (?, ?, ?, ?, ?, 0, 0, ?, ?) ON CONFLICT DO NOTHING`,
+		w.TenantID, w.WorkspaceID, w.OwnerType, orNone(w.OwnerID), w.Name, sqldb.Micros(w.CreatedAt), sqldb.Micros(w.UpdatedAt))
+	return n == 1, err
+}
+
+func orNone(id *string) string {
+	if id == nil {
+		return ""
+	}
+	return *id
+}
+
+// Count implements workspace.Table.
+func (s *Store) Count(tx txn.Tx, tenant, ownerType string) (n int, err error) {
+	err = sqldb.From(tx).QueryRow(`SELECT COUNT(*) FROM workspaces WHERE tenant_id = ? AND owner_type = ?`, tenant, ownerType).Scan(&n)
+	return n, err
+}
+
+// Get implements workspace.Table.
+func (s *Store) Get(ctx context.Context, tenant, id string) (*workspace.Workspace, error) {
+	w, err := scanWorkspace(tenant, s.db.QueryRow(ctx, selectWorkspace+` AND workspace_id = ?`, tenant, id))
+	if err != nil {
+		return nil, err
+	}
+	return w, s.relations(ctx, tenant, w)
+}
+
+// Owned implements workspace.Table.
+func (s *Store) Owned(ctx context.Context, tenant, ownerType, ownerID string) (*workspace.Workspace, error) {
+	w, err := scanWorkspace(tenant, s.db.QueryRow(ctx, selectWorkspace+` AND owner_type = ? AND owner_id = ? AND owner_id <> ''`, tenant, ownerType, ownerID))
+	if err != nil {
+		return nil, err
+	}
+	return w, s.relations(ctx, tenant, w)
+}
+
+// Lock implements workspace.Table.
+func (s *Store) Lock(tx txn.Tx, tenant, id string) (*workspace.Workspace, error) {
+	t := sqldb.From(tx)
+	w, err := scanWorkspace(tenant, t.QueryRow(selectWorkspace+` AND workspace_id = ?`+t.ForUpdate(), tenant, id))
+	if err != nil {
+		return nil, err
+	}
+	rows, err := t.Query(selectRelations, tenant, id, id)
+	return w, related(rows, err, w)
+}
+
+// List implements workspace.Table.
+func (s *Store) List(ctx context.Context, tenant, after string, limit int) ([]workspace.Workspace, error) {
+	query, args := selectWorkspace, []any{tenant}
+	if after != "" {
+		query += ` AND workspace_id < ?`
+		args = append(args, after)
+	}
+	rows, err := s.db.Query(ctx, query+` ORDER BY workspace_id DESC LIMIT ?`, append(args, limit)...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	all := []workspace.Workspace{}
+	for rows.Next() {
+		w, err := scanWorkspace(tenant, rows)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, *w)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	found := make([]*workspace.Workspace, len(all))
+	for i := range all {
+		found[i] = &all[i]
+	}
+	return all, s.relations(ctx, tenant, found...)
+}
+
+// Total implements workspace.Table.
+func (s *Store) Total(ctx context.Context, tenant string) (n int, err error) {
+	err = s.db.QueryRow(ctx, `SELECT COUNT(*) FROM workspaces WHERE tenant_id = ?`, tenant).Scan(&n)
+	return n, err
+}
+
+func scanWorkspace(tenant string, row sqldb.Row) (*workspace.Workspace, error) {
+	w := &workspace.Workspace{
+		TenantID: tenant, SharedWith: []string{}, AssignedAgents: []string{}, AssignedTeams: []string{}, AssignedCompanies: []string{},
+	}
+	var owner string
+	var created, updated int64
+	err := row.Scan(&w.WorkspaceID, &w.OwnerType, &owner, &w.Name, &w.FileCount, &w.TotalSizeBytes, &created, &updated)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, fault.NoSuch("workspace")
+	}
+	if owner != "" {
+		w.OwnerID = &owner
+	}
+	w.CreatedAt, w.UpdatedAt = sqldb.Time(created), sqldb.Time(updated)
+	return w, err
+}
+
+const selectRelations = `SELECT workspace_id, agent_id, relation FROM workspace_agents
+	WHERE tenant_id = ? AND workspace_id >= ? AND workspace_id <= ? ORDER BY workspace_id, agent_id`
+
+// relations fills in the agents of workspaces that are in the order of a list.
+func (s *Store) relations(ctx context.Context, tenant string, all ...*workspace.Workspace) error {
+	if len(all) == 0 {
+		return nil
+	}
+	rows, err := s.db.Query(ctx, selectRelations, tenant, all[len(all)-1].WorkspaceID, all[0].WorkspaceID)
+	return related(rows, err, all...)
+}
+
+func related(rows *sql.Rows, err error, all ...*workspace.Workspace) error {
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	byID := make(map[string]*workspace.Workspace, len(all))
+	for _, w := range all {
+		byID[w.WorkspaceID] = w
+	}
+	for rows.Next() {
+		var id, agent, relation string
+		if err := rows.Scan(&id, &agent, &relation); err != nil {
+			return err
+		}
+		w := byID[id]
+		switch {
+		case w == nil: // made since the list was read
+		case relation == string(workspace.Assigned):
+			w.AssignedAgents = append(w.AssignedAgents, agent)
+		default:
+			w.SharedWith = append(w.SharedWith, agent)
+		}
+	}
+	return rows.Err()
+}
+
+// Update implements workspace.Table.
+func (s *Store) Update(tx txn.Tx, w *workspace.Workspace) error {
+	n, err := sqldb.From(tx).Exec(`UPDATE workspaces SET name = ?, owner_type = ?, owner_id = ?, file_count = ?, total_size = ?, updated_at = ?
+		WHERE tenant_id = ? AND workspace_id = ?`,
+		w.Name, w.OwnerType, orNone(w.OwnerID), w.FileCount, w.TotalSizeBytes, sqldb.Micros(w.UpdatedAt), w.TenantID, w.WorkspaceID)
+	if err == nil && n != 1 {
+		err = fault.NoSuch("workspace")
+	}
+	return err
+}
+
+// Delete implements workspace.Table.
+func (s *Store) Delete(tx txn.Tx, tenant, id string) error {
+	t := sqldb.From(tx)
+	if _, err := t.Exec(`DELETE FROM workspace_agents WHERE tenant_id = ? AND workspace_id = ?`, tenant, id); err != nil {
+		return err
+	}
+	_, err := t.Exec(`DELETE FROM workspaces WHERE tenant_id = ? AND workspace_id = ?`, tenant, id)
+	return err
+}
+
+// Place notes which workspace an agent is assigned to, nil for none. It is
+// called in the transaction that changes the agent. Errors: fault.NotFound.
+func (s *Store) Place(tx txn.Tx, tenant, agent string, id *string) error {
+	t := sqldb.From(tx)
+	_, err := t.Exec(`DELETE FROM workspace_agents WHERE tenant_id = ? AND agent_id = ? AND relation = ?`, tenant, agent, string(workspace.Assigned))
+	if err != nil || id == nil || *id == "" {
+		return err
+	}
+	if _, err := s.Lock(tx, tenant, *id); err != nil {
+		return err
+	}
+	return s.Relate(tx, tenant, agent, workspace.Assigned, *id)
+}
+
+// Relate implements workspace.Table.
+func (s *Store) Relate(tx txn.Tx, tenant, agent string, r workspace.Relation, id string) error {
+	_, err := sqldb.From(tx).Exec(`INSERT INTO workspace_agents (tenant_id, agent_id, relation, workspace_id) VALUES (?, ?, ?, ?)
+		ON CONFLICT DO NOTHING`, tenant, agent, string(r), id)
+	return err
+}
+
+// Unrelate implements workspace.Table.
+func (s *Store) Unrelate(tx txn.Tx, tenant, agent string, r workspace.Relation, id string) (bool, error) {
+	n, err := sqldb.From(tx).Exec(`DELETE FROM workspace_agents WHERE tenant_id = ? AND agent_id = ? AND relation = ? AND workspace_id = ?`,
+		tenant, agent, string(r), id)
+	return n > 0, err
+}
+
+// SharedWith implements workspace.Table.
+func (s *Store) SharedWith(ctx context.Context, tenant, agent string) ([]string, error) {
+	rows, err := s.db.Query(ctx, `SELECT workspace_id FROM workspace_agents WHERE tenant_id = ? AND agent_id = ? AND relation = ?
+		ORDER BY workspace_id`, tenant, agent, string(workspace.Shared))
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var all []string
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		all = append(all, id)
+	}
+	return all, rows.Err()
+}
+
+// Forget implements workspace.Table.
+func (s *Store) Forget(tx txn.Tx, tenant, agent string) error {
+	_, err := sqldb.From(tx).Exec(`DELETE FROM workspace_agents WHERE tenant_id = ? AND agent_id = ?`, tenant, agent)
+	return err
+}
+
+const (
+	workspaceFileColumns = `path, file_id, mime_type, size, sha256, created_at, updated_at`
+	selectWorkspaceFiles = `SELECT ` + workspaceFileColumns + ` FROM workspace_files WHERE tenant_id = ? AND workspace_id = ?`
+)
+
+// File implements workspace.Table.
+func (s *Store) File(ctx context.Context, tenant, id, path string) (*workspace.File, error) {
+	return scanWorkspaceFile(s.db.QueryRow(ctx, selectWorkspaceFiles+` AND path = ?`, tenant, id, path))
+}
+
+// FileTx implements workspace.Table.
+func (s *Store) FileTx(tx txn.Tx, tenant, id, path string) (*workspace.File, error) {
+	f, err := scanWorkspaceFile(sqldb.From(tx).QueryRow(selectWorkspaceFiles+` AND path = ?`, tenant, id, path))
+	if fault.Is(err, fault.NotFound) {
+		return nil, nil
+	}
+	return f, err
+}
+
+// Below implements workspace.Table.
+func (s *Store) Below(ctx context.Context, tenant, id, dir string, limit int) ([]workspace.File, error) {
+	query, args := belowQuery(tenant, id, dir, limit)
+	rows, err := s.db.Query(ctx, query, args...)
+	return scanWorkspaceFiles(rows, err)
+}
+
+// BelowTx implements workspace.Table.
+func (s *Store) BelowTx(tx txn.Tx, tenant, id, dir string, limit int) ([]workspace.File, error) {
+	query, args := belowQuery(tenant, id, dir, limit)
+	rows, err := sqldb.From(tx).Query(query, args...)
+	return scanWorkspaceFiles(rows, err)
+}
+
+// belowQuery walks the paths from dir and a slash to dir and what comes after a
+// slash: they compare by their bytes.
+func belowQuery(tenant, id, dir string, limit int) (string, []any) {
+	const order = ` ORDER BY path LIMIT ?`
+	if dir == "" {
+		return selectWorkspaceFiles + order, []any{tenant, id, limit}
+	}
+	return selectWorkspaceFiles + ` AND path > ? AND path < ?` + order, []any{tenant, id, dir + "/", dir + "0", limit}
+}
+
+// FirstFile implements workspace.Table.
+func (s *Store) FirstFile(tx txn.Tx, tenant, id string, paths []string) (string, error) {
+	t := sqldb.From(tx)
+	for _, path := range paths { // a few at most
+		var found string
+		err := t.QueryRow(`SELECT path FROM workspace_files WHERE tenant_id = ? AND workspace_id = ? AND path = ?`, tenant, id, path).Scan(&found)
+		if err == nil || !errors.Is(err, sql.ErrNoRows) {
+			return found, err
+		}
+	}
+	return "", nil
+}
+
+// PutFile implements workspace.Table.
+func (s *Store) PutFile(tx txn.Tx, tenant, id string, f *workspace.File) error {
+	_, err := sqldb.From(tx).Exec(`INSERT INTO workspace_files (tenant_id, workspace_id, `+workspaceFileColumns+`)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (tenant_id, workspace_id, path) DO UPDATE SET file_id = excluded.file_id, mime_type = excluded.mime_type,
+			size = excluded.size, sha256 = excluded.sha256, created_at = excluded.created_at, updated_at = excluded.updated_at`,
+		tenant, id, f.Path, f.FileID, f.MimeType, f.SizeBytes, f.ETag, sqldb.Micros(f.CreatedAt), sqldb.Micros(f.UpdatedAt))
+	return err
+}
+
+// DeleteFile implements workspace.Table.
+func (s *Store) DeleteFile(tx txn.Tx, tenant, id, path string) error {
+	n, err := sqldb.From(tx).Exec(`DELETE FROM workspace_files WHERE tenant_id = ? AND workspace_id = ? AND path = ?`, tenant, id, path)
+	if err == nil && n != 1 {
+		err = fmt.Errorf("workspacesql: a file of workspace %s that was there is gone", id)
+	}
+	return err
+}
+
+func scanWorkspaceFiles(rows *sql.Rows, err error) ([]workspace.File, error) {
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var all []workspace.File
+	for rows.Next() {
+		f, err := scanWorkspaceFile(rows)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, *f)
+	}
+	return all, rows.Err()
+}
+
+func scanWorkspaceFile(row sqldb.Row) (*workspace.File, error) {
+	f := &workspace.File{}
+	var created, updated int64
+	err := row.Scan(&f.Path, &f.FileID, &f.MimeType, &f.SizeBytes, &f.ETag, &created, &updated)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, fault.NoSuch("file")
+	}
+	f.Filename = f.Path[strings.LastIndexByte(f.Path, '/')+1:]
+	f.CreatedAt, f.UpdatedAt = sqldb.Time(created), sqldb.Time(updated)
+	return f, err
+}

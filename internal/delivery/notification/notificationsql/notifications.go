@@ -1,0 +1,164 @@
+// Package notificationsql keeps notifications, preferences and targets on SQL.
+package notificationsql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"agentd/internal/base/schema"
+	"agentd/internal/base/txn"
+	"agentd/internal/delivery/notification"
+	"agentd/internal/store/sqldb"
+)
+
+// Store implements notification.Store.
+type Store struct{ db *sqldb.DB }
+
+var _ notification.Store = (*Store)(nil)
+
+// New uses the tables of migration 9.
+func New(db *sqldb.DB) *Store { return &Store{db} }
+
+const (
+	// nextNumber locks the tenant's row until commit, so that numbers are
+	// committed in their order: a reader that has seen one has seen all below.
+	nextNumber = `INSERT INTO notification_numbers (tenant_id, last_seq) VALUES (?, 1)
+ON CONFLICT (tenant_id) DO UPDATE SET last_seq = notification_numbers.last_seq + 1 RETURNING last_seq`
+
+	notificationColumns = `seq, notification_id, user_id, type, priority, title, message, data, action_url, source_kind, source_id,
+	dedup_key, created_at, read_at`
+	addNotification = `INSERT INTO notifications (tenant_id, ` + notificationColumns + `)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0) ON CONFLICT DO NOTHING`
+	trimNotifications = `DELETE FROM notifications WHERE tenant_id = ? AND seq <= ?`
+
+	// visible is what a person sees; its second argument is their id.
+	visible = ` WHERE tenant_id = ? AND user_id IN ('', ?)`
+	unread  = ` AND read_at = 0`
+	seen    = ` AND read_at <> 0`
+)
+
+// Add implements notification.Store.
+func (s *Store) Add(tx txn.Tx, n *notification.Notification) (int64, error) {
+	t := sqldb.From(tx)
+	var seq int64
+	if err := t.QueryRow(nextNumber, n.TenantID).Scan(&seq); err != nil {
+		return 0, err
+	}
+	user, source := "", notification.Source{}
+	if n.UserID != nil {
+		user = *n.UserID
+	}
+	if n.Source != nil {
+		source = *n.Source
+	}
+	added, err := t.Exec(addNotification, n.TenantID, seq, n.ID, user, n.Type, string(n.Priority), n.Title, n.Message, sqldb.NullJSON(n.Data),
+		n.ActionURL, source.Kind, source.ID, n.DedupKey, sqldb.Micros(n.CreatedAt))
+	if added == 0 {
+		seq = 0
+	}
+	return seq, err
+}
+
+// Trim implements notification.Store.
+func (s *Store) Trim(tx txn.Tx, tenant string, upTo int64) error {
+	_, err := sqldb.From(tx).Exec(trimNotifications, tenant, upTo)
+	return err
+}
+
+// List implements notification.Store.
+func (s *Store) List(ctx context.Context, tenant, user string, onlyUnread bool, limit int) ([]notification.Notification, error) {
+	query := `SELECT ` + notificationColumns + ` FROM notifications` + visible
+	if onlyUnread {
+		query += unread
+	}
+	return s.read(ctx, tenant, query+` ORDER BY seq DESC LIMIT ?`, tenant, user, limit)
+}
+
+// Since implements notification.Store.
+func (s *Store) Since(ctx context.Context, tenant, user string, after int64, limit int) ([]notification.Notification, error) {
+	return s.read(ctx, tenant, `SELECT `+notificationColumns+` FROM notifications`+visible+` AND seq > ? ORDER BY seq LIMIT ?`, tenant, user, after, limit)
+}
+
+func (s *Store) read(ctx context.Context, tenant, query string, args ...any) ([]notification.Notification, error) {
+	rows, err := s.db.Query(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	all := []notification.Notification{}
+	for rows.Next() {
+		n := notification.Notification{TenantID: tenant}
+		var user string
+		var data sql.NullString
+		var source notification.Source
+		var created, read int64
+		err := rows.Scan(&n.Seq, &n.ID, &user, &n.Type, &n.Priority, &n.Title, &n.Message, &data, &n.ActionURL,
+			&source.Kind, &source.ID, &n.DedupKey, &created, &read)
+		if err != nil {
+			return nil, err
+		}
+		n.CreatedAt, n.Read = sqldb.Time(created), read != 0
+		if data.Valid {
+			n.Data = schema.Nullable(data.String)
+		}
+		if user != "" {
+			n.UserID = &user
+		}
+		if source.Kind != "" {
+			n.Source = &source
+		}
+		all = append(all, n)
+	}
+	return all, rows.Err()
+}
+
+// Last implements notification.Store.
+func (s *Store) Last(ctx context.Context, tenant string) (seq int64, err error) {
+	err = s.db.QueryRow(ctx, `SELECT last_seq FROM notification_numbers WHERE tenant_id = ?`, tenant).Scan(&seq)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, nil
+	}
+	return seq, err
+}
+
+// Unread implements notification.Store.
+func (s *Store) Unread(ctx context.Context, tenant, user string) (n int, err error) {
+	err = s.db.QueryRow(ctx, `SELECT COUNT(*) FROM notifications`+visible+unread, tenant, user).Scan(&n)
+	return n, err
+}
+
+// MarkRead implements notification.Store.
+func (s *Store) MarkRead(tx txn.Tx, tenant, user, id string, at time.Time) (int, error) {
+	args := []any{sqldb.Micros(at), tenant, user}
+	n, err := sqldb.From(tx).Exec(`UPDATE notifications SET read_at = ?`+visible+unread+one(&args, id), args...)
+	return int(n), err
+}
+
+// Delete implements notification.Store.
+func (s *Store) Delete(tx txn.Tx, tenant, user, id string, read bool) (int, error) {
+	args := []any{tenant, user}
+	query := `DELETE FROM notifications` + visible + one(&args, id)
+	if read {
+		query += seen
+	}
+	n, err := sqldb.From(tx).Exec(query, args...)
+	return int(n), err
+}
+
+// DeleteOwn deletes those that are for one person alone, who is not a member
+// any more.
+func (s *Store) DeleteOwn(tx txn.Tx, tenant, user string) error {
+	_, err := sqldb.From(tx).Exec(`DELETE FROM notifications WHERE tenant_id = ? AND user_id = ? AND user_id <> ''`, tenant, user)
+	return err
+}
+
+// one narrows a statement to one notification, if there is an id.
+func one(args *[]any, id string) string {
+	if id == "" {
+		return ""
+	}
+	*args = append(*args, id)
+	return ` AND notification_id = ?`
+}

@@ -1,0 +1,240 @@
+package anthropic
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"agentd/internal/kernel/model"
+)
+
+// part is a piece of a turn: a text, or a content part of the wire's own.
+type part struct {
+	text string
+	raw  jsontext.Value
+}
+
+// result is what a tool gave back.
+type result struct {
+	id, text string
+	images   []jsontext.Value
+}
+
+// messageBuilder makes the messages of an OpenAI-compatible conversation. Turns of one
+// role that follow each other are one, because the results of tools must stand
+// right behind the message that called them, before anything else is said.
+type messageBuilder struct {
+	fieldErrors
+
+	out     []model.Message
+	role    model.Role
+	parts   []part
+	calls   []model.ToolCall
+	results []result
+}
+
+// addPrompt gives the messages, the system's first, and complains about what
+// cannot be read.
+func (t *messageBuilder) addPrompt(p *Prompt) {
+	t.out = make([]model.Message, 0, len(p.Messages)+1)
+	if !absent(p.System) {
+		t.role = model.System
+		t.each(p.System, blockPath{-1, -1, -1}, false, t.addBlock)
+		t.endTurn()
+	}
+	for i := range p.Messages {
+		m := &p.Messages[i]
+		if role := model.Role(m.Role); role != t.role {
+			t.endTurn()
+			t.role = role
+		}
+		t.each(m.Content, blockPath{i, -1, -1}, false, t.addBlock)
+	}
+	t.endTurn()
+	if len(t.out) == 0 && len(t.fields) == 0 {
+		t.add("messages", "there is nothing to answer: no message has content that is read")
+	}
+}
+
+// addBlock adds a block to the turn. Those that no rule names are passed over: what
+// the model thought, and whatever a later version of the API has.
+func (t *messageBuilder) addBlock(b block, at blockPath) {
+	switch b.kind {
+	case "text":
+		if text := t.str(b.text, at, "text"); text != "" {
+			t.parts = append(t.parts, part{text: text})
+		}
+	case "image":
+		if t.role == model.User {
+			if raw := t.image(&b, at); raw != nil {
+				t.parts = append(t.parts, part{raw: raw})
+			}
+		}
+	case "document":
+		t.parts = append(t.parts, part{text: b.document()})
+	case "tool_use":
+		if t.role == model.Assistant {
+			t.addToolUse(&b, at)
+		}
+	case "tool_result":
+		if t.role == model.User {
+			t.addToolResult(&b, at)
+		}
+	}
+}
+
+func (t *messageBuilder) addToolUse(b *block, at blockPath) {
+	call := model.ToolCall{ID: t.str(b.id, at, "id"), Name: t.str(b.name, at, "name"), Arguments: "{}"}
+	switch {
+	case absent(b.input):
+	case b.input[0] == '{':
+		call.Arguments = string(b.input)
+	default:
+		t.add(at.field("input"), "expected an object")
+	}
+	t.calls = append(t.calls, call)
+}
+
+// errorPrefix stands before the result of a tool that failed: OpenAI-compatible
+// endpoints have no mark for it.
+const errorPrefix = "Error: "
+
+func (t *messageBuilder) addToolResult(b *block, at blockPath) {
+	r := result{id: t.str(b.toolUseID, at, "tool_use_id")}
+	var texts []string
+	if !absent(b.content) {
+		t.each(b.content, at, true, func(b block, at blockPath) {
+			switch b.kind {
+			case "text":
+				if text := t.str(b.text, at, "text"); text != "" {
+					texts = append(texts, text)
+				}
+			case "image":
+				if raw := t.image(&b, at); raw != nil {
+					r.images = append(r.images, raw)
+				}
+			case "document":
+				texts = append(texts, b.document())
+			}
+		})
+	}
+	if n := len(r.images); n > 0 {
+		texts = append(texts, "["+countImages(n)+" of this result: see the message after the results of the tools]")
+	}
+	r.text = strings.Join(texts, paragraph)
+	switch {
+	case absent(b.isError), b.isError[0] == 'f':
+	case b.isError[0] == 't':
+		r.text = errorPrefix + r.text
+	default:
+		t.add(at.field("is_error"), "expected true or false")
+	}
+	t.results = append(t.results, r)
+}
+
+func countImages(n int) string {
+	if n == 1 {
+		return "1 image"
+	}
+	return strconv.Itoa(n) + " images"
+}
+
+// paragraph stands between texts that were blocks of their own.
+const paragraph = "\n\n"
+
+// endTurn ends the turn.
+func (t *messageBuilder) endTurn() {
+	switch t.role {
+	case model.Assistant:
+		if len(t.parts) > 0 || len(t.calls) > 0 {
+			t.out = append(t.out, model.Message{Role: model.Assistant, Text: joinText(t.parts), ToolCalls: t.calls})
+			t.calls = nil
+		}
+	default:
+		if len(t.results) > 0 {
+			t.parts = append(t.addToolMessages(), t.parts...)
+			t.results = t.results[:0]
+		}
+		if len(t.parts) == 0 {
+			break
+		}
+		m := model.Message{Role: t.role}
+		if slices.ContainsFunc(t.parts, func(p part) bool { return p.raw != nil }) {
+			m.Parts = contentParts(t.parts)
+		} else {
+			m.Text = joinText(t.parts)
+		}
+		t.out = append(t.out, m)
+	}
+	t.parts = t.parts[:0]
+}
+
+// addToolMessages says what the tools gave, as messages that answer the calls before
+// them. It gives what the user is to say besides: the pictures, which a tool's
+// message cannot have, and results of calls that are not there, which endpoints
+// refuse.
+func (t *messageBuilder) addToolMessages() (besides []part) {
+	var asked []model.ToolCall
+	if n := len(t.out); n > 0 {
+		asked = slices.Clone(t.out[n-1].ToolCalls)
+	}
+	for _, r := range t.results {
+		i := slices.IndexFunc(asked, func(c model.ToolCall) bool { return c.ID == r.id })
+		if i >= 0 {
+			t.out = append(t.out, model.Message{Role: model.Tool, Text: r.text, ToolCallID: r.id, Name: asked[i].Name})
+			asked = slices.Delete(asked, i, i+1)
+		} else {
+			besides = append(besides, part{text: "[Result of the tool call " + r.id + "]\n" + r.text})
+		}
+		if len(r.images) == 0 {
+			continue
+		}
+		besides = append(besides, part{text: "[" + countImages(len(r.images)) + " of the result of the tool call " + r.id + "]"})
+		for _, raw := range r.images {
+			besides = append(besides, part{raw: raw})
+		}
+	}
+	return besides
+}
+
+func joinText(parts []part) string {
+	if len(parts) == 1 {
+		return parts[0].text
+	}
+	n := 0
+	for i := range parts {
+		n += len(parts[i].text) + len(paragraph)
+	}
+	var b strings.Builder
+	b.Grow(n)
+	for i := range parts {
+		if i > 0 {
+			b.WriteString(paragraph)
+		}
+		b.WriteString(parts[i].text)
+	}
+	return b.String()
+}
+
+// textHead is how our content parts begin that are text.
+const textHead = `{"type":"text","text":`
+
+func contentParts(parts []part) []jsontext.Value {
+	out := make([]jsontext.Value, len(parts))
+	for i, p := range parts {
+		if out[i] = p.raw; p.raw == nil {
+			raw := append(make([]byte, 0, len(textHead)+len(p.text)+len(p.text)/16+8), textHead...)
+			out[i] = append(appendString(raw, p.text), '}')
+		}
+	}
+	return out
+}
+
+// appendString quotes s. Bytes that are no UTF-8 become U+FFFD, which is what
+// the ignored error tells of.
+func appendString(b []byte, s string) []byte {
+	b, _ = jsontext.AppendQuote(b, s)
+	return b
+}

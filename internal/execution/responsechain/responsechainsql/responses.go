@@ -1,0 +1,110 @@
+// Package responsechainsql keeps on SQL which response a run continues.
+package responsechainsql
+
+import (
+	"context"
+	"slices"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"agentd/internal/base/txn"
+	"agentd/internal/execution/responsechain"
+	"agentd/internal/execution/run/runsql"
+	"agentd/internal/store/sqldb"
+)
+
+// Store keeps what runs went on from; it implements response.Store.
+type Store struct{ db *sqldb.DB }
+
+var _ responsechain.Store = (*Store)(nil)
+
+// New uses the tables of migration 27.
+func New(db *sqldb.DB) *Store { return &Store{db} }
+
+const responseColumns = `run_id, previous_id, standing, asked`
+
+// Insert implements response.Store.
+func (s *Store) Insert(tx txn.Tx, tenant string, l responsechain.Link) error {
+	_, err := sqldb.From(tx).Exec(`INSERT INTO responses (tenant_id, `+responseColumns+`) VALUES (?, ?, ?, ?, ?)`,
+		tenant, l.RunID, l.Previous, l.Standing, string(l.Asked))
+	return err
+}
+
+// Get implements response.Store.
+func (s *Store) Get(ctx context.Context, tenant string, ids []string) ([]responsechain.Response, error) {
+	links := make([]responsechain.Link, 0, len(ids))
+	for part := range slices.Chunk(ids, sqldb.MaxIn) {
+		in, args := sqldb.In(part, tenant)
+		found, err := sqldb.Collect(s.db.Reader(ctx), `SELECT `+responseColumns+` FROM responses
+			WHERE tenant_id = ? AND run_id`+in, args, scanResponse)
+		if err != nil {
+			return nil, err
+		}
+		links = append(links, found...)
+	}
+	place := make(map[string]int, len(ids))
+	for i, id := range ids {
+		place[id] = i
+	}
+	slices.SortFunc(links, func(a, b responsechain.Link) int { return place[a.RunID] - place[b.RunID] })
+	all, err := s.told(ctx, tenant, links)
+	return slices.DeleteFunc(all, func(r responsechain.Response) bool { return r.Run.RunID == "" }), err
+}
+
+// Line implements response.Store. UNION, unlike UNION ALL, ends even where
+// the table says that a response goes on from itself.
+func (s *Store) Line(ctx context.Context, tenant, id string) ([]responsechain.Response, error) {
+	links, err := sqldb.Collect(s.db.Reader(ctx), `WITH RECURSIVE line (`+responseColumns+`) AS (
+			SELECT `+responseColumns+` FROM responses WHERE tenant_id = ? AND run_id = ?
+			UNION
+			SELECT r.run_id, r.previous_id, r.standing, r.asked FROM line JOIN responses r ON r.run_id = line.previous_id AND r.tenant_id = ?
+		) SELECT `+responseColumns+` FROM line`, []any{tenant, id, tenant}, scanResponse)
+	if err != nil {
+		return nil, err
+	}
+	return s.told(ctx, tenant, inLine(links, id))
+}
+
+// inLine puts links in order, the first first: SQL promises none.
+func inLine(links []responsechain.Link, id string) []responsechain.Link {
+	by := make(map[string]responsechain.Link, len(links))
+	for _, l := range links {
+		by[l.RunID] = l
+	}
+	line := links[:0]
+	for len(by) > 0 {
+		l, there := by[id]
+		if !there {
+			break
+		}
+		line = append(line, l)
+		delete(by, id)
+		id = l.Previous
+	}
+	slices.Reverse(line)
+	return line
+}
+
+// told adds the runs to their links.
+func (s *Store) told(ctx context.Context, tenant string, links []responsechain.Link) ([]responsechain.Response, error) {
+	ids := make([]string, len(links))
+	for i, l := range links {
+		ids[i] = l.RunID
+	}
+	told, err := runsql.WithSteps(ctx, s.db, tenant, ids)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]responsechain.Response, len(links))
+	for i := range links {
+		out[i] = responsechain.Response{Link: links[i], Journal: told[i]}
+	}
+	return out, nil
+}
+
+func scanResponse(row sqldb.Row) (l responsechain.Link, err error) {
+	var asked string
+	err = row.Scan(&l.RunID, &l.Previous, &l.Standing, &asked)
+	l.Asked = jsontext.Value(asked)
+	return l, err
+}

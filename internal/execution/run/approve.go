@@ -1,0 +1,199 @@
+package run
+
+import (
+	"context"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"agentd/internal/base/authz"
+	"agentd/internal/base/fault"
+	"agentd/internal/base/schema"
+	"agentd/internal/base/txn"
+	"agentd/internal/kernel/audit"
+)
+
+// ApproveRequest is what an approver sends (decisions.md D6).
+type ApproveRequest struct {
+	ApprovalID string     `json:"approval_id,omitzero" format:"uuid" doc:"Which approval; the one that waits if it is left out."`
+	Response   string     `json:"response,omitzero" maxLength:"10000" doc:"What to tell the agent with the call's result."`
+	Arguments  schema.Any `json:"arguments,omitzero" doc:"A JSON object to call the tool with instead of what the model wrote."`
+}
+
+// RejectRequest is what an approver sends who refuses.
+type RejectRequest struct {
+	ApprovalID string `json:"approval_id,omitzero" format:"uuid" doc:"Which approval; the one that waits if it is left out."`
+	Reason     string `json:"reason,omitzero" maxLength:"10000"`
+	Continue   bool   `json:"continue,omitzero" doc:"Tell the model of the refusal and let the run go on, instead of ending it."`
+}
+
+// ApproveAnswer says what was approved.
+type ApproveAnswer struct {
+	_ struct{} `json:"-" name:"RunApproved"`
+
+	Approved   bool   `json:"approved" required:"true"`
+	RunID      string `json:"run_id" required:"true"`
+	ApprovalID string `json:"approval_id" required:"true"`
+}
+
+// RejectAnswer says what was refused.
+type RejectAnswer struct {
+	_ struct{} `json:"-" name:"RunRejected"`
+
+	Rejected   bool   `json:"rejected" required:"true"`
+	RunID      string `json:"run_id" required:"true"`
+	ApprovalID string `json:"approval_id,omitzero"`
+	Reason     string `json:"reason,omitzero"`
+}
+
+// Approve lets a call be made. Errors: NotFound for the run or the approval;
+// Conflict where the run does not wait for approval, the approval was decided
+// already, or several wait and none is named.
+func (s *Service) Approve(ctx context.Context, who authz.Caller, id string, in ApproveRequest) (ApproveAnswer, error) {
+	if len(in.Arguments) > 0 && jsontext.Value(in.Arguments).Kind() != '{' {
+		return ApproveAnswer{}, fault.BadFields(fault.Field{Field: "arguments", Message: "expected an object"})
+	}
+	var answer ApproveAnswer
+	ctx = txn.Promise(ctx, func() any { return answer })
+	err := s.mutate(ctx, who.TenantID, id, func(c *mutation) error {
+		a, others, err := c.choose(in.ApprovalID)
+		if err != nil {
+			return err
+		}
+		a.Status, a.Response = ApprovalApproved, in.Response
+		if len(in.Arguments) > 0 && HashArguments(string(in.Arguments)) != a.ArgumentsHash {
+			a.EditedArguments = in.Arguments
+		}
+		if err := c.decide(a, who); err != nil {
+			return err
+		}
+		answer = ApproveAnswer{Approved: true, RunID: id, ApprovalID: a.ApprovalID}
+		if others > 0 {
+			return nil
+		}
+		return c.resume()
+	})
+	return answer, err
+}
+
+// Reject refuses a call: the run ends, or is told so and goes on. Errors: as
+// Approve.
+func (s *Service) Reject(ctx context.Context, who authz.Caller, id string, in RejectRequest) (RejectAnswer, error) {
+	var answer RejectAnswer
+	ctx = txn.Promise(ctx, func() any { return answer })
+	err := s.mutate(ctx, who.TenantID, id, func(c *mutation) error {
+		a, others, err := c.choose(in.ApprovalID)
+		if err != nil {
+			return err
+		}
+		a.Status, a.Reason = ApprovalRejected, in.Reason
+		if err := c.decide(a, who); err != nil {
+			return err
+		}
+		answer = RejectAnswer{Rejected: true, RunID: id, ApprovalID: a.ApprovalID, Reason: in.Reason}
+		switch {
+		case !in.Continue:
+			sentence := in.Reason
+			if sentence == "" {
+				sentence = "The call of " + a.ToolName + " was not approved."
+			}
+			return c.end(Rejected, CodeApprovalRejected, sentence)
+		case others > 0:
+			return nil
+		}
+		return c.resume()
+	})
+	return answer, err
+}
+
+// choose finds the approval that a decision is about, and how many others are
+// pending.
+func (c *mutation) choose(id string) (*Approval, int, error) {
+	if c.r.Wait.Approvals == 0 && id != "" {
+		return nil, 0, fault.NoSuch("approval")
+	}
+	all, err := c.s.Runs.ApprovalsOf(c.tx.Context(), c.tx, c.r.TenantID, c.r.RunID)
+	if err != nil {
+		return nil, 0, err
+	}
+	var chosen *Approval
+	pending := 0
+	for i := range all {
+		a := &all[i]
+		if a.Status == ApprovalPending {
+			pending++
+		}
+		if a.ApprovalID == id || id == "" && a.Status == ApprovalPending {
+			chosen = a
+		}
+	}
+	switch {
+	case id != "" && chosen == nil:
+		return nil, 0, fault.NoSuch("approval")
+	case chosen != nil && chosen.Status != ApprovalPending:
+		return nil, 0, fault.WrongState("approval", string(chosen.Status), "a decision")
+	case c.r.Status != AwaitingApproval || chosen == nil:
+		return nil, 0, fault.WrongState("run", string(c.r.Status), "a decision on an approval")
+	case id == "" && pending > 1:
+		return nil, 0, fault.New(fault.Conflict, "INVALID_STATE_TRANSITION", "The run waits for %d approvals; name one by its approval_id.", pending)
+	}
+	return chosen, pending - 1, nil
+}
+
+func (c *mutation) decide(a *Approval, who authz.Caller) error {
+	a.Decision, a.DecidedAt, a.DecidedBy = a.Status, &c.now, who.UserID
+	if err := c.s.Runs.DecideApproval(a)(c.tx); err != nil {
+		return err
+	}
+	details, err := json.Marshal(ResolvedData(a), jsontext.AllowInvalidUTF8(true))
+	if err != nil {
+		return err
+	}
+	err = audit.Tell(c.s.Audit, c.tx, who, audit.Entry{Action: "run.approval_decided", TargetType: "run", TargetID: c.r.RunID, Details: details})
+	if err != nil {
+		return err
+	}
+	return c.emitResolved(a)
+}
+
+func (c *mutation) emitResolved(a *Approval) error {
+	return c.emit("approval.resolved", ResolvedData(a))
+}
+
+// ResolvedData is the data of the event approval.resolved.
+func ResolvedData(a *Approval) any {
+	return struct {
+		ApprovalID string         `json:"approval_id"`
+		ToolCallID string         `json:"tool_call_id"`
+		Name       string         `json:"name"`
+		Status     ApprovalStatus `json:"status"`
+		DecidedBy  string         `json:"decided_by,omitzero"`
+		Reason     string         `json:"reason,omitzero"`
+		Edited     bool           `json:"edited,omitzero"`
+	}{a.ApprovalID, a.ToolCallID, a.ToolName, a.Status, a.DecidedBy, a.Reason, len(a.EditedArguments) > 0}
+}
+
+// closeApprovals ends what is pending because the run ends otherwise.
+func (c *mutation) closeApprovals(as ApprovalStatus) error {
+	if c.r.Wait.Approvals == 0 {
+		return nil
+	}
+	all, err := c.s.Runs.ApprovalsOf(c.tx.Context(), c.tx, c.r.TenantID, c.r.RunID)
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		a := &all[i]
+		if a.Status != ApprovalPending {
+			continue
+		}
+		a.Status, a.DecidedAt = as, &c.now
+		if err := c.s.Runs.DecideApproval(a)(c.tx); err != nil {
+			return err
+		}
+		if err := c.emitResolved(a); err != nil {
+			return err
+		}
+	}
+	return nil
+}

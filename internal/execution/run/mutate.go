@@ -1,0 +1,170 @@
+package run
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"agentd/internal/base/schema"
+	"agentd/internal/base/txn"
+	"agentd/internal/kernel/event"
+	"agentd/internal/kernel/quota"
+)
+
+// mutation is what a caller, not a worker, does to a run: its row is locked
+// until the change commits.
+type mutation struct {
+	s        *Service
+	tx       txn.Tx
+	r        *Record
+	was      Status
+	now      time.Time
+	last     int64 // seq of the last event before the change
+	events   []event.Event
+	entries  []event.Entry
+	calls    int64 // of tools, that are done with the change
+	unstored bool  // a worker may have given out seqs that the log does not know
+}
+
+// mutate changes a run in one transaction. It takes the work item before the
+// row, as workers do: an item that waits becomes due.
+func (s *Service) mutate(ctx context.Context, tenant, id string, do func(*mutation) error) error {
+	return s.Writer.Write(ctx, func(tx txn.Tx) error {
+		if err := s.Release(tx, tenant, id); err != nil {
+			return err
+		}
+		r, err := s.Runs.Lock(tx, tenant, id)
+		if err != nil {
+			return err
+		}
+		return s.change(tx, r, do)
+	})
+}
+
+// change applies do to a locked run and stores what came of it.
+func (s *Service) change(tx txn.Tx, r *Record, do func(*mutation) error) error {
+	last, err := s.Runs.LastSeq(tx, r.TenantID, r.RunID)
+	if err != nil {
+		return err
+	}
+	c := &mutation{s: s, tx: tx, r: r, was: r.Status, now: s.Clock.Now(), last: max(last, r.EventSeq)}
+	if err := do(c); err != nil {
+		return err
+	}
+	return c.store()
+}
+
+// emit adds an event.
+func (c *mutation) emit(name string, data any) error {
+	enc, err := json.Marshal(data, json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
+	if err != nil {
+		return err
+	}
+	c.emitRaw(event.Entry{Name: name, At: c.now, Data: enc}, enc)
+	return nil
+}
+
+func (c *mutation) emitRaw(stored event.Entry, live jsontext.Value) {
+	seq := c.last + 1
+	if c.unstored {
+		seq = c.last + SeqJump
+	}
+	if n := len(c.events); n > 0 {
+		seq = c.events[n-1].Seq + 1
+	}
+	c.entries = append(c.entries, stored)
+	c.events = append(c.events, event.Event{Seq: seq, Name: stored.Name, At: c.now, Data: live})
+}
+
+// step adds a finished step to the journal.
+func (c *mutation) step(st *Step) error {
+	c.r.StepSeq++
+	st.Seq, st.StepIndex = c.r.StepSeq, c.r.StepSeq-1
+	st.RunID, st.TenantID, st.CompletedAt = c.r.RunID, c.r.TenantID, &c.now
+	if st.StartedAt.IsZero() {
+		st.StartedAt = c.now
+	}
+	st.DurationMS = float64(c.now.Sub(st.StartedAt).Microseconds()) / 1000
+	if st.Metrics == nil {
+		st.Metrics = schema.Nullable("{}")
+	}
+	c.r.Metrics.StepsCount++
+	if err := c.s.Runs.AppendStep(st)(c.tx); err != nil {
+		return err
+	}
+	started := struct {
+		StepSeq int64    `json:"step_seq"`
+		Type    StepType `json:"type"`
+	}{st.Seq, st.Type}
+	if err := c.emit("step.started", started); err != nil {
+		return err
+	}
+	return c.emit("step.completed", struct {
+		StepSeq    int64      `json:"step_seq"`
+		Type       StepType   `json:"type"`
+		Status     StepStatus `json:"status"`
+		DurationMS float64    `json:"duration_ms"`
+	}{st.Seq, st.Type, st.Status, st.DurationMS})
+}
+
+// resume has the run continue: its work is due already, by amend.
+func (c *mutation) resume() error {
+	c.r.Status = Running
+	c.r.Wait = Wait{Approvals: c.r.Wait.Approvals, Woken: true}
+	return c.emit("run.resumed", struct {
+		Status Status `json:"status"`
+	}{Running})
+}
+
+// end moves the run to a final state; whoever works on it is fenced off.
+func (c *mutation) end(status Status, code, sentence string) error {
+	if err := c.s.Queue.Remove(c.tx, c.s.WorkKind, c.r.RunID); err != nil {
+		return err
+	}
+	if err := c.closeApprovals(ApprovalCancelled); err != nil {
+		return err
+	}
+	for _, p := range c.r.Pending {
+		if p.Reserved > 0 { // what the call cost will never be known: as much as it could
+			if err := c.s.Runs.Settle(c.r.TenantID, c.r.Options.Budgets, p.Reserved, p.Reserved)(c.tx); err != nil {
+				return err
+			}
+		}
+	}
+	c.r.Status, c.r.Error, c.r.ErrorCode, c.r.CompletedAt = status, &sentence, code, &c.now
+	c.r.Pending, c.r.Wait = nil, Wait{Approvals: c.r.Wait.Approvals}
+	return c.emit(status.EventName(), struct {
+		Status    Status `json:"status"`
+		Error     string `json:"error"`
+		ErrorCode string `json:"error_code"`
+	}{status, sentence, code})
+}
+
+// store writes the row and the events, and tells everybody after the commit.
+func (c *mutation) store() error {
+	tenant, id := c.r.TenantID, c.r.RunID
+	if n := len(c.events); n > 0 {
+		c.r.EventSeq = c.events[n-1].Seq
+		err := c.s.Log.Append(tenant, id, event.Segment{First: c.events[0].Seq, Entries: c.entries})(c.tx)
+		if err != nil {
+			return err
+		}
+		c.tx.AfterCommit(func() { c.s.Hub.Publish(event.Batch{Stream: id, Prev: c.last, Events: c.events}) })
+	}
+	u := UpdateOf(c.r)
+	u.Pause = PauseCleared
+	if err := c.s.Runs.Update(tenant, id, u)(c.tx); err != nil {
+		return err
+	}
+	if c.r.Status != c.was {
+		if err := c.s.Watchers.OnRunState(c.tx, c.r); err != nil {
+			return err
+		}
+	}
+	if c.s.Meter == nil || c.calls == 0 {
+		return nil
+	}
+	return c.s.Meter.Count(tenant, quota.Use{AgentID: c.r.AgentID, Source: c.r.Source(), KeyID: c.r.Options.KeyID, ToolCalls: c.calls})(c.tx)
+}

@@ -1,0 +1,60 @@
+package runsql
+
+import (
+	"math"
+	"slices"
+
+	"agentd/internal/base/txn"
+	"agentd/internal/execution/run"
+	"agentd/internal/store/sqldb"
+)
+
+// OpenBudget implements run.Budgets.
+func (s *Store) OpenBudget(tenant, id string, limit int64) txn.Op {
+	return func(tx txn.Tx) error {
+		_, err := sqldb.From(tx).Exec(`INSERT INTO run_budgets (tenant_id, budget_id, cap, spent, reserved) VALUES (?, ?, ?, 0, 0)`, tenant, id, limit)
+		return err
+	}
+}
+
+// Reserve implements run.Budgets.
+func (s *Store) Reserve(tx txn.Tx, tenant string, ids []string, want, least int64) (int64, error) {
+	t := sqldb.From(tx)
+	granted, limit := int64(math.MaxInt64), int64(0)
+	ids = slices.Sorted(slices.Values(ids)) // everybody locks them in one order
+	for _, id := range ids {
+		var budget, left int64
+		err := t.QueryRow(`SELECT cap, cap - spent - reserved FROM run_budgets WHERE tenant_id = ? AND budget_id = ?`+t.ForUpdate(), tenant, id).Scan(&budget, &left)
+		if err != nil {
+			return 0, err
+		}
+		if left < granted {
+			granted, limit = left, budget
+		}
+	}
+	if granted < least {
+		return 0, &run.OverBudget{Limit: limit, Left: max(0, granted)}
+	}
+	granted = min(granted, want)
+	for _, id := range ids {
+		if _, err := t.Exec(`UPDATE run_budgets SET reserved = reserved + ? WHERE tenant_id = ? AND budget_id = ?`, granted, tenant, id); err != nil {
+			return 0, err
+		}
+	}
+	return granted, nil
+}
+
+// Settle implements run.Budgets.
+func (s *Store) Settle(tenant string, ids []string, reserved, spent int64) txn.Op {
+	ids = slices.Sorted(slices.Values(ids))
+	return func(tx txn.Tx) error {
+		for _, id := range ids {
+			_, err := sqldb.From(tx).Exec(`UPDATE run_budgets SET reserved = reserved - ?, spent = spent + ? WHERE tenant_id = ? AND budget_id = ?`,
+				reserved, spent, tenant, id)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}

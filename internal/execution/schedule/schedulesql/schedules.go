@@ -1,0 +1,125 @@
+// Package schedulesql keeps the states of schedules on SQL.
+package schedulesql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"agentd/internal/base/txn"
+	"agentd/internal/execution/schedule"
+	"agentd/internal/store/sqldb"
+)
+
+// Store keeps the states of schedules; it implements schedule.Store.
+type Store struct{ db *sqldb.DB }
+
+var _ schedule.Store = (*Store)(nil)
+
+// New uses the tables of migration 8.
+func New(db *sqldb.DB) *Store { return &Store{db} }
+
+const (
+	stateColumns = `agent_id, config, status, problem, next_run_at, last_fired_at, last_skipped_at, skip_reason, failures, revision`
+	selectState  = `SELECT ` + stateColumns + ` FROM schedules WHERE tenant_id = ? AND agent_id = ?`
+	listStates   = `SELECT ` + stateColumns + ` FROM schedules WHERE tenant_id = ? AND agent_id > ? ORDER BY agent_id LIMIT ?`
+	putState     = `INSERT INTO schedules (tenant_id, ` + stateColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (tenant_id, agent_id) DO UPDATE SET config = excluded.config, status = excluded.status, problem = excluded.problem,
+next_run_at = excluded.next_run_at, last_fired_at = excluded.last_fired_at, last_skipped_at = excluded.last_skipped_at,
+skip_reason = excluded.skip_reason, failures = excluded.failures, revision = excluded.revision`
+)
+
+func scanState(tenant string, row sqldb.Row) (*schedule.State, error) {
+	st := &schedule.State{TenantID: tenant}
+	var next, fired, skipped int64
+	err := row.Scan(&st.AgentID, &st.Config, &st.Status, &st.Problem, &next, &fired, &skipped, &st.SkipReason, &st.Failures, &st.Revision)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	st.NextRunAt, st.LastFiredAt, st.LastSkippedAt = sqldb.Time(next), sqldb.Time(fired), sqldb.Time(skipped)
+	return st, err
+}
+
+// Get implements schedule.Store.
+func (s *Store) Get(ctx context.Context, tenant, agentID string) (*schedule.State, error) {
+	return scanState(tenant, s.db.QueryRow(ctx, selectState, tenant, agentID))
+}
+
+// Lock implements schedule.Store.
+func (s *Store) Lock(tx txn.Tx, tenant, agentID string) (*schedule.State, error) {
+	t := sqldb.From(tx)
+	return scanState(tenant, t.QueryRow(selectState+t.ForUpdate(), tenant, agentID))
+}
+
+// Put implements schedule.Store.
+func (s *Store) Put(tx txn.Tx, st *schedule.State) error {
+	_, err := sqldb.From(tx).Exec(putState, st.TenantID, st.AgentID, st.Config, string(st.Status), st.Problem,
+		sqldb.Micros(st.NextRunAt), sqldb.Micros(st.LastFiredAt), sqldb.Micros(st.LastSkippedAt), st.SkipReason, st.Failures, st.Revision)
+	return err
+}
+
+// Delete implements schedule.Store.
+func (s *Store) Delete(tx txn.Tx, tenant, agentID string) error {
+	t := sqldb.From(tx)
+	if _, err := t.Exec(`DELETE FROM schedules WHERE tenant_id = ? AND agent_id = ?`, tenant, agentID); err != nil {
+		return err
+	}
+	_, err := t.Exec(`DELETE FROM schedule_runs WHERE tenant_id = ? AND agent_id = ?`, tenant, agentID)
+	return err
+}
+
+// List implements schedule.Store.
+func (s *Store) List(ctx context.Context, tenant, after string, limit int) ([]schedule.State, error) {
+	rows, err := s.db.Query(ctx, listStates, tenant, after, limit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var all []schedule.State
+	for rows.Next() {
+		st, err := scanState(tenant, rows)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, *st)
+	}
+	return all, rows.Err()
+}
+
+// Count implements schedule.Store.
+func (s *Store) Count(ctx context.Context, tenant string) (n int, err error) {
+	err = s.db.QueryRow(ctx, `SELECT COUNT(*) FROM schedules WHERE tenant_id = ?`, tenant).Scan(&n)
+	return n, err
+}
+
+// AddRun implements schedule.Store.
+func (s *Store) AddRun(tx txn.Tx, tenant, agentID, runID string, fire time.Time) error {
+	_, err := sqldb.From(tx).Exec(`INSERT INTO schedule_runs (tenant_id, run_id, agent_id, fire_at) VALUES (?, ?, ?, ?)
+ON CONFLICT (tenant_id, run_id) DO NOTHING`, tenant, runID, agentID, sqldb.Micros(fire))
+	return err
+}
+
+// EndRun implements schedule.Store.
+func (s *Store) EndRun(tx txn.Tx, tenant, runID string) (agentID string, err error) {
+	err = sqldb.From(tx).QueryRow(`DELETE FROM schedule_runs WHERE tenant_id = ? AND run_id = ? RETURNING agent_id`, tenant, runID).Scan(&agentID)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", nil
+	}
+	return agentID, err
+}
+
+// Runs implements schedule.Store.
+func (s *Store) Runs(ctx context.Context, tenant, agentID string, limit int) ([]string, error) {
+	rows, err := s.db.Query(ctx, `SELECT run_id FROM schedule_runs WHERE tenant_id = ? AND agent_id = ? ORDER BY run_id LIMIT ?`, tenant, agentID, limit)
+	if err != nil {
+		return nil, err
+	}
+	return sqldb.ScanStrings(rows)
+}
+
+// CountRuns implements schedule.Store.
+func (s *Store) CountRuns(tx txn.Tx, tenant, agentID string) (n int, err error) {
+	err = sqldb.From(tx).QueryRow(`SELECT COUNT(*) FROM schedule_runs WHERE tenant_id = ? AND agent_id = ?`, tenant, agentID).Scan(&n)
+	return n, err
+}

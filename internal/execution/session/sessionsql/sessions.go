@@ -1,0 +1,108 @@
+// Package sessionsql keeps sessions, their branches and turns, todos and shares on SQL.
+package sessionsql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"agentd/internal/base/fault"
+	"agentd/internal/base/schema"
+	"agentd/internal/base/txn"
+	"agentd/internal/execution/run"
+	"agentd/internal/execution/run/runsql"
+	"agentd/internal/execution/session"
+	"agentd/internal/store/sqldb"
+)
+
+// Store keeps conversations; it implements session.Store.
+type Store struct{ db *sqldb.DB }
+
+var _ session.Store = (*Store)(nil)
+
+// New uses the tables of migration 10.
+func New(db *sqldb.DB) *Store { return &Store{db} }
+
+const sessionColumns = `session_id, agent_id, team_id, status, queue_mode, model_override, metadata, active_branch, turns, summary, created_at, updated_at, expires_at`
+
+// Insert implements session.Store.
+func (s *Store) Insert(tx txn.Tx, r *session.Record) error {
+	var enc sqldb.Encoder
+	return enc.Op("session", `INSERT INTO sessions (tenant_id, `+sessionColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		r.TenantID, r.SessionID, r.AgentID, r.TeamID, string(r.Status), r.QueueMode, overrideJSON(&enc, r.Model), enc.JSON(r.Metadata),
+		r.ActiveBranch, r.Turns, enc.JSON(r.Summary), sqldb.Micros(r.CreatedAt), sqldb.Micros(r.UpdatedAt), sqldb.Micros(r.ExpiresAt))(tx)
+}
+
+// Update implements session.Store.
+func (s *Store) Update(tx txn.Tx, r *session.Record) error {
+	var enc sqldb.Encoder
+	return enc.Op("session", `UPDATE sessions SET status = ?, queue_mode = ?, model_override = ?, metadata = ?, active_branch = ?, turns = ?,
+		summary = ?, updated_at = ? WHERE tenant_id = ? AND session_id = ?`,
+		string(r.Status), r.QueueMode, overrideJSON(&enc, r.Model), enc.JSON(r.Metadata), r.ActiveBranch, r.Turns,
+		enc.JSON(r.Summary), sqldb.Micros(r.UpdatedAt), r.TenantID, r.SessionID)(tx)
+}
+
+func overrideJSON(enc *sqldb.Encoder, m *session.ModelOverride) any {
+	if m == nil {
+		return nil
+	}
+	return enc.JSON(m)
+}
+
+// Get implements session.Store.
+func (s *Store) Get(ctx context.Context, tenant, id string) (*session.Record, error) {
+	return scanSession(tenant, s.db.QueryRow(ctx, `SELECT `+sessionColumns+` FROM sessions WHERE tenant_id = ? AND session_id = ?`, tenant, id))
+}
+
+// Lock implements session.Store.
+func (s *Store) Lock(tx txn.Tx, tenant, id string) (*session.Record, error) {
+	t := sqldb.From(tx)
+	return scanSession(tenant, t.QueryRow(`SELECT `+sessionColumns+` FROM sessions WHERE tenant_id = ? AND session_id = ?`+t.ForUpdate(), tenant, id))
+}
+
+func scanSession(tenant string, row sqldb.Row) (*session.Record, error) {
+	r := &session.Record{TenantID: tenant}
+	var status, metadata, summary string
+	var override sql.NullString
+	var created, updated, expires int64
+	err := row.Scan(&r.SessionID, &r.AgentID, &r.TeamID, &status, &r.QueueMode, &override, &metadata,
+		&r.ActiveBranch, &r.Turns, &summary, &created, &updated, &expires)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, fault.NoSuch("session")
+	}
+	if err != nil {
+		return nil, err
+	}
+	r.Status, r.Metadata = session.Status(status), schema.Object(metadata)
+	r.CreatedAt, r.UpdatedAt, r.ExpiresAt = sqldb.Time(created), sqldb.Time(updated), sqldb.Time(expires)
+	var dec sqldb.Decoder
+	dec.JSON(summary, &r.Summary)
+	if override.Valid {
+		r.Model = new(session.ModelOverride)
+		dec.JSON(override.String, r.Model)
+	}
+	return r, dec.Err()
+}
+
+// List implements session.Store.
+func (s *Store) List(ctx context.Context, tenant, agent, after string, limit int) ([]session.Record, error) {
+	q, args := `SELECT `+sessionColumns+` FROM sessions WHERE tenant_id = ?`, []any{tenant}
+	if agent != "" {
+		q, args = q+` AND agent_id = ?`, append(args, agent)
+	}
+	if after != "" {
+		q, args = q+` AND session_id < ?`, append(args, after)
+	}
+	return sqldb.Collect(s.db.Reader(ctx), q+` ORDER BY session_id DESC LIMIT ?`, append(args, limit), func(row sqldb.Row) (session.Record, error) {
+		r, err := scanSession(tenant, row)
+		if err != nil {
+			return session.Record{}, err
+		}
+		return *r, nil
+	})
+}
+
+// Tell implements session.Store.
+func (s *Store) Tell(ctx context.Context, tenant string, runs []string) ([]run.Journal, error) {
+	return runsql.WithSteps(ctx, s.db, tenant, runs)
+}

@@ -1,0 +1,53 @@
+package sessionsql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"agentd/internal/base/fault"
+	"agentd/internal/base/txn"
+	"agentd/internal/execution/session"
+	"agentd/internal/store/sqldb"
+)
+
+var _ session.ShareStore = (*Store)(nil)
+
+// SetShare implements session.ShareStore.
+func (s *Store) SetShare(tx txn.Tx, sh *session.Share) error {
+	if err := s.DropShare(tx, sh.TenantID, sh.SessionID); err != nil {
+		return err
+	}
+	_, err := sqldb.From(tx).Exec(`INSERT INTO session_shares (share_hash, tenant_id, session_id, sealed, role, expires_at) VALUES (?, ?, ?, ?, ?, ?)`,
+		sh.Hash, sh.TenantID, sh.SessionID, sh.Sealed, sh.Role, sqldb.Micros(sh.ExpiresAt))
+	return err
+}
+
+// DropShare implements session.ShareStore.
+func (s *Store) DropShare(tx txn.Tx, tenant, id string) error {
+	_, err := sqldb.From(tx).Exec(`DELETE FROM session_shares WHERE tenant_id = ? AND session_id = ?`, tenant, id)
+	return err
+}
+
+const selectShare = `SELECT share_hash, tenant_id, session_id, sealed, role, expires_at FROM session_shares WHERE `
+
+// ShareOf implements session.ShareStore.
+func (s *Store) ShareOf(ctx context.Context, tenant, id string) (*session.Share, error) {
+	return scanShare(s.db.QueryRow(ctx, selectShare+`tenant_id = ? AND session_id = ?`, tenant, id))
+}
+
+// SharedBy implements session.ShareStore.
+func (s *Store) SharedBy(ctx context.Context, hash string) (*session.Share, error) {
+	return scanShare(s.db.QueryRow(ctx, selectShare+`share_hash = ?`, hash))
+}
+
+func scanShare(row sqldb.Row) (*session.Share, error) {
+	var sh session.Share
+	var expires int64
+	err := row.Scan(&sh.Hash, &sh.TenantID, &sh.SessionID, &sh.Sealed, &sh.Role, &expires)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, fault.NoSuch("share")
+	}
+	sh.ExpiresAt = sqldb.Time(expires)
+	return &sh, err
+}

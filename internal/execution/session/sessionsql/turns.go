@@ -1,0 +1,66 @@
+package sessionsql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"agentd/internal/base/txn"
+	"agentd/internal/execution/run"
+	"agentd/internal/execution/session"
+	"agentd/internal/store/sqldb"
+)
+
+// AddTurn implements session.Store.
+func (s *Store) AddTurn(tx txn.Tx, tenant string, t session.Turn) error {
+	_, err := sqldb.From(tx).Exec(`INSERT INTO session_runs (tenant_id, session_id, turn, branch_id, run_id, finished) VALUES (?, ?, ?, ?, ?, ?)`,
+		tenant, t.SessionID, t.Turn, t.BranchID, t.RunID, t.Finished)
+	return err
+}
+
+// FinishTurn implements session.Store.
+func (s *Store) FinishTurn(tx txn.Tx, tenant, runID string) (session.Turn, bool, error) {
+	t := session.Turn{RunID: runID}
+	err := sqldb.From(tx).QueryRow(`SELECT session_id, turn, branch_id, finished FROM session_runs WHERE tenant_id = ? AND run_id = ?`, tenant, runID).
+		Scan(&t.SessionID, &t.Turn, &t.BranchID, &t.Finished)
+	if errors.Is(err, sql.ErrNoRows) {
+		return t, false, nil
+	}
+	if err != nil || t.Finished {
+		return t, false, err
+	}
+	_, err = sqldb.From(tx).Exec(`UPDATE session_runs SET finished = ? WHERE tenant_id = ? AND session_id = ? AND turn = ?`, true, tenant, t.SessionID, t.Turn)
+	return t, true, err
+}
+
+// Unfinished implements session.Store.
+func (s *Store) Unfinished(tx txn.Tx, tenant, id, branch string) ([]session.Turn, error) {
+	q, args := `SELECT turn, branch_id, run_id, finished FROM session_runs WHERE tenant_id = ? AND session_id = ? AND NOT finished`, []any{tenant, id}
+	if branch != "" {
+		q, args = q+` AND branch_id = ?`, append(args, branch)
+	}
+	return sqldb.Collect(sqldb.From(tx).Query, q+` ORDER BY turn`, args, func(row sqldb.Row) (session.Turn, error) {
+		t := session.Turn{SessionID: id}
+		return t, row.Scan(&t.Turn, &t.BranchID, &t.RunID, &t.Finished)
+	})
+}
+
+// DeleteTurns implements session.Store.
+func (s *Store) DeleteTurns(tx txn.Tx, tenant, id, branch string) (int64, error) {
+	return sqldb.From(tx).Exec(`DELETE FROM session_runs WHERE tenant_id = ? AND session_id = ? AND branch_id = ?`, tenant, id, branch)
+}
+
+// Turns implements session.Store.
+func (s *Store) Turns(ctx context.Context, tenant, id string, after int64) ([]session.TimedTurn, error) {
+	return sqldb.Collect(s.db.Reader(ctx), `SELECT t.turn, t.branch_id, t.run_id, t.finished, r.status, r.created_at, r.completed_at
+		FROM session_runs t JOIN runs r ON r.tenant_id = t.tenant_id AND r.run_id = t.run_id
+		WHERE t.tenant_id = ? AND t.session_id = ? AND t.turn > ? ORDER BY t.turn`, []any{tenant, id, after},
+		func(row sqldb.Row) (session.TimedTurn, error) {
+			t := session.TimedTurn{Turn: session.Turn{SessionID: id}}
+			var status string
+			var created, completed int64
+			err := row.Scan(&t.Turn.Turn, &t.BranchID, &t.RunID, &t.Finished, &status, &created, &completed)
+			t.Status, t.CreatedAt, t.CompletedAt = run.Status(status), sqldb.Time(created), sqldb.Time(completed)
+			return t, err
+		})
+}

@@ -1,0 +1,191 @@
+// Package resourcesql is the resource.Backend on SQL: one table for all kinds.
+package resourcesql
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"strings"
+
+	"agentd/internal/base/page"
+	"agentd/internal/base/txn"
+	"agentd/internal/kernel/resource"
+	"agentd/internal/store/sqldb"
+)
+
+// Store is the resource.Backend on SQL: one table for all kinds.
+type Store struct{ db *sqldb.DB }
+
+// New gives the documents of a database.
+func New(db *sqldb.DB) *Store { return &Store{db} }
+
+const (
+	getDocument = `SELECT version, created_at, updated_at, body FROM documents WHERE kind = ? AND tenant_id = ? AND id = ?`
+
+	insertDocument = `INSERT INTO documents (kind, tenant_id, id, version, created_at, updated_at, body, uniq, ix1, ix2, ix3, ix4)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+
+	updateDocument = `UPDATE documents SET version = ?, updated_at = ?, body = ?, uniq = ?, ix1 = ?, ix2 = ?, ix3 = ?, ix4 = ?
+		WHERE kind = ? AND tenant_id = ? AND id = ? AND version = ?`
+
+	deleteDocument = `DELETE FROM documents WHERE kind = ? AND tenant_id = ? AND id = ? AND version = ?`
+)
+
+// Get implements resource.Backend.
+func (d *Store) Get(ctx context.Context, kind, tenant, id string) (resource.Doc, error) {
+	return scanDocument(d.db.QueryRow(ctx, getDocument, kind, tenant, id), kind, tenant, id)
+}
+
+// GetForUpdate implements resource.Backend.
+func (d *Store) GetForUpdate(tx txn.Tx, kind, tenant, id string) (resource.Doc, error) {
+	in := sqldb.From(tx)
+	return scanDocument(in.QueryRow(getDocument+in.ForUpdate(), kind, tenant, id), kind, tenant, id)
+}
+
+func scanDocument(row *sql.Row, kind, tenant, id string) (resource.Doc, error) {
+	doc := resource.Doc{Kind: kind, Tenant: tenant, ID: id}
+	var created, updated int64
+	var body []byte
+	err := row.Scan(&doc.Version, &created, &updated, &body)
+	if errors.Is(err, sql.ErrNoRows) {
+		return resource.Doc{}, resource.ErrAbsent
+	}
+	doc.CreatedAt, doc.UpdatedAt, doc.Body = sqldb.Time(created), sqldb.Time(updated), body
+	return doc, err
+}
+
+// List implements resource.Backend.
+func (d *Store) List(ctx context.Context, q resource.Query) ([]resource.Doc, error) {
+	query, args := listDocuments(q, d.db.Postgres())
+	rows, err := d.db.Query(ctx, query, args...)
+	return scanDocuments(rows, err, q)
+}
+
+// ListTx implements resource.Backend.
+func (d *Store) ListTx(tx txn.Tx, q resource.Query) ([]resource.Doc, error) {
+	query, args := listDocuments(q, d.db.Postgres())
+	rows, err := sqldb.From(tx).Query(query, args...)
+	return scanDocuments(rows, err, q)
+}
+
+func scanDocuments(rows *sql.Rows, err error, q resource.Query) ([]resource.Doc, error) {
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	docs := make([]resource.Doc, 0, min(q.Limit, 128))
+	var weight page.Weight
+	for rows.Next() {
+		doc := resource.Doc{Kind: q.Kind, Tenant: q.Tenant}
+		var created, updated int64
+		var body []byte
+		if err := rows.Scan(&doc.ID, &doc.Version, &created, &updated, &body); err != nil {
+			return nil, err
+		}
+		doc.CreatedAt, doc.UpdatedAt, doc.Body = sqldb.Time(created), sqldb.Time(updated), body
+		docs = append(docs, doc)
+		if q.Page && weight.Full(len(body)) {
+			break
+		}
+	}
+	return docs, rows.Err()
+}
+
+// listDocuments builds a list's statement, whose text depends only on which
+// filters there are, so that it is prepared once. Every filter is an equal
+// value in an index that goes on with the id. SQLite, which has no statistics
+// here, would rather walk all documents of the tenant: it is told which index
+// to take.
+func listDocuments(q resource.Query, postgres bool) (string, []any) {
+	var where strings.Builder
+	args := append(make([]any, 0, 9), q.Kind, q.Tenant)
+	walk := ""
+	equal := func(column, value string) {
+		if value == "" {
+			return
+		}
+		where.WriteString(" AND " + column + " = ?")
+		args = append(args, indexKey(value))
+		if walk == "" && !postgres {
+			walk = " INDEXED BY documents_" + column
+		}
+	}
+	equal("uniq", q.Unique)
+	for i, column := range []string{"ix1", "ix2", "ix3", "ix4"} {
+		equal(column, q.Filter[i])
+	}
+	beyond, order := " AND id < ?", " ORDER BY id DESC LIMIT ?"
+	if q.Asc {
+		beyond, order = " AND id > ?", " ORDER BY id LIMIT ?"
+	}
+	if q.After != "" {
+		where.WriteString(beyond)
+		args = append(args, q.After)
+	}
+	return `SELECT id, version, created_at, updated_at, body FROM documents` + walk +
+		` WHERE kind = ? AND tenant_id = ?` + where.String() + order, append(args, q.Limit)
+}
+
+// Put implements resource.Backend.
+func (d *Store) Put(tx txn.Tx, doc resource.Doc, was int64) error {
+	ix := doc.Index
+	updated, body, uniq := sqldb.Micros(doc.UpdatedAt), string(doc.Body), indexValue(doc.Unique)
+	ix1, ix2, ix3, ix4 := indexValue(ix[0]), indexValue(ix[1]), indexValue(ix[2]), indexValue(ix[3])
+	var rows int64
+	var err error
+	if was == 0 {
+		rows, err = sqldb.From(tx).Exec(insertDocument, doc.Kind, doc.Tenant, doc.ID, doc.Version,
+			sqldb.Micros(doc.CreatedAt), updated, body, uniq, ix1, ix2, ix3, ix4)
+	} else {
+		rows, err = sqldb.From(tx).Exec(updateDocument, doc.Version, updated, body, uniq, ix1, ix2, ix3, ix4,
+			doc.Kind, doc.Tenant, doc.ID, was)
+	}
+	switch {
+	case err != nil && sqldb.IsUnique(err):
+		return errors.Join(resource.ErrTaken, err)
+	case err == nil && rows == 0:
+		return resource.ErrStale
+	}
+	return err
+}
+
+// Delete implements resource.Backend.
+func (d *Store) Delete(tx txn.Tx, kind, tenant, id string, version int64) error {
+	rows, err := sqldb.From(tx).Exec(deleteDocument, kind, tenant, id, version)
+	if err == nil && rows == 0 {
+		return resource.ErrStale
+	}
+	return err
+}
+
+// indexValue is what an index column holds for a value: NULL for "".
+func indexValue(s string) any {
+	if s == "" {
+		return nil
+	}
+	return indexKey(s)
+}
+
+// maxIndexKey keeps keys within what a page of PostgreSQL's index takes.
+const maxIndexKey = 512
+
+var escapeNUL = strings.NewReplacer(`\`, `\\`, "\x00", `\0`)
+
+// indexKey makes a value fit for an index on both databases, different values
+// different keys: without NUL and broken UTF-8, which PostgreSQL refuses, and
+// of bounded length.
+func indexKey(s string) string {
+	if len(s) > maxIndexKey {
+		sum := sha256.Sum256([]byte(s))
+		s = strings.ToValidUTF8(s[:maxIndexKey/2], "") + "…" + hex.EncodeToString(sum[:])
+	}
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if strings.ContainsAny(s, "\\\x00") {
+		s = escapeNUL.Replace(s)
+	}
+	return s
+}
+
+var _ resource.Backend = (*Store)(nil)

@@ -1,0 +1,163 @@
+package worksql
+
+import (
+	"context"
+	"math/bits"
+	"slices"
+	"strings"
+	"time"
+
+	"agentd/internal/base/txn"
+	"agentd/internal/kernel/work"
+	"agentd/internal/store/sqldb"
+)
+
+// What is done to many items is one statement for up to maxKeys of them: on
+// PostgreSQL the rows stay locked until the last of them has made its way.
+const maxKeys = 256
+
+const (
+	// The + keeps the planners from the index of due times, behind which there
+	// may be a backlog.
+	claimWork = `UPDATE work SET due_at = ?, owner = ?, epoch = epoch + 1, attempt = attempt + 1
+WHERE kind = ? AND +due_at <= ? AND work_key IN (%) RETURNING work_key, epoch, attempt, payload`
+	// One key's epoch is never another's, but by a chance that only costs the
+	// other a longer lease.
+	renewWork = `UPDATE work SET due_at = ?
+WHERE kind = ? AND owner = ? AND work_key IN (%) AND epoch IN (%) RETURNING work_key, epoch`
+	releaseWork = `UPDATE work SET due_at = ?, attempt = ?, owner = '', epoch = epoch + 1
+WHERE kind = ? AND work_key = ? AND epoch = ?`
+)
+
+// Claim implements work.Queue.
+func (w *Queue) Claim(ctx context.Context, kind, owner string, n int, lease time.Duration) ([]work.Lease, error) {
+	now := w.clock.Now()
+	// Candidates are read outside of the transaction: who looks in vain writes
+	// nothing. What was claimed meanwhile is not due any more below.
+	items, err := w.due(ctx, kind, sqldb.Micros(now), min(n, maxKeys))
+	if err != nil || len(items) == 0 {
+		return nil, err
+	}
+	keys := make([]any, len(items))
+	for i, item := range items {
+		keys[i] = item.Key
+	}
+	until := now.Add(lease)
+	text, args := in(claimWork, []any{sqldb.Micros(until), owner, kind, sqldb.Micros(now)}, keys)
+	claimed := make(map[string]work.Lease, len(items))
+	err = w.db.Write(ctx, func(tx txn.Tx) error {
+		clear(claimed)
+		rows, err := sqldb.From(tx).Query(text, args...)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			l := work.Lease{Owner: owner, Until: until}
+			if err := rows.Scan(&l.Key, &l.Epoch, &l.Attempt, &l.Payload); err != nil {
+				return err
+			}
+			claimed[l.Key] = l
+		}
+		return rows.Err()
+	})
+	if err != nil {
+		return nil, err
+	}
+	leases := make([]work.Lease, 0, len(claimed))
+	for _, item := range items {
+		if l, ok := claimed[item.Key]; ok {
+			item.Payload = l.Payload
+			l.Item = item
+			leases = append(leases, l)
+		}
+	}
+	return leases, nil
+}
+
+// Renew implements work.Queue.
+func (w *Queue) Renew(ctx context.Context, held []work.Lease, lease time.Duration) (lost []work.Lease, err error) {
+	if len(held) == 0 {
+		return nil, nil
+	}
+	until := sqldb.Micros(w.clock.Now().Add(lease))
+	current := make(map[string]int64, len(held))
+	err = w.db.Write(ctx, func(tx txn.Tx) error {
+		clear(current)
+		for chunk := range slices.Chunk(inOrder(held), maxKeys) {
+			if err := renew(sqldb.From(tx), chunk, until, current); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range held {
+		if current[l.Key] != l.Epoch {
+			lost = append(lost, l)
+		}
+	}
+	return lost, nil
+}
+
+// renew prolongs and puts the epochs that it met into current.
+func renew(tx *sqldb.Tx, held []work.Lease, until int64, current map[string]int64) error {
+	keys, epochs := make([]any, len(held)), make([]any, len(held))
+	for i, l := range held {
+		keys[i], epochs[i] = l.Key, l.Epoch
+	}
+	text, args := in(renewWork, []any{until, held[0].Kind, held[0].Owner}, keys, epochs)
+	rows, err := tx.Query(text, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var key string
+		var epoch int64
+		if err := rows.Scan(&key, &epoch); err != nil {
+			return err
+		}
+		current[key] = epoch
+	}
+	return rows.Err()
+}
+
+// Release implements work.Queue.
+func (w *Queue) Release(ctx context.Context, held []work.Lease, due time.Time) error {
+	if len(held) == 0 {
+		return nil
+	}
+	return w.db.Write(ctx, func(tx txn.Tx) error {
+		for _, l := range inOrder(held) {
+			if _, err := sqldb.From(tx).Exec(releaseWork, sqldb.Micros(due), max(l.Attempt, 0), l.Kind, l.Key, l.Epoch); err != nil {
+				return err
+			}
+		}
+		if !due.After(w.clock.Now()) {
+			w.wakeAfter(tx, held[0].Kind)
+		}
+		return nil
+	})
+}
+
+// inOrder sorts leases by key: so no two transactions wait for each other.
+func inOrder(held []work.Lease) []work.Lease {
+	return slices.SortedFunc(slices.Values(held), func(a, b work.Lease) int { return strings.Compare(a.Key, b.Key) })
+}
+
+// in completes a statement that has IN (%) with lists. The number of
+// placeholders is a power of two, the last value repeated, so that there are
+// few texts to keep prepared.
+func in(text string, args []any, lists ...[]any) (string, []any) {
+	for _, list := range lists {
+		n := 1 << bits.Len(uint(len(list)-1))
+		for i := range n {
+			args = append(args, list[min(i, len(list)-1)])
+		}
+		text = strings.Replace(text, "%", strings.Repeat("?, ", n-1)+"?", 1)
+	}
+	return text, args
+}

@@ -1,0 +1,151 @@
+package worksql
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"agentd/internal/kernel/work"
+	"agentd/internal/store/sqldb"
+)
+
+// window is how many due items are looked at before tenants are found by
+// index: below it, all that is due is seen at once.
+const window = 256
+
+const (
+	dueWork = `SELECT work_key, tenant_id, due_at FROM work WHERE kind = ? AND due_at <= ? ORDER BY due_at LIMIT ?`
+
+	dueWorkOf = `SELECT work_key, tenant_id, due_at FROM work
+WHERE kind = ? AND tenant_id = ? AND due_at <= ? ORDER BY due_at LIMIT ?`
+
+	// tenantsWork finds tenants in order that have something due, without a
+	// look at more than one item of each.
+	tenantsWork = `WITH RECURSIVE tenants (id) AS (
+	SELECT MIN(tenant_id) FROM work WHERE kind = ? AND tenant_id >= ?
+	UNION ALL
+	SELECT (SELECT MIN(tenant_id) FROM work WHERE kind = ? AND tenant_id > tenants.id) FROM tenants WHERE tenants.id IS NOT NULL)
+SELECT id FROM tenants WHERE EXISTS (SELECT 1 FROM work WHERE kind = ? AND tenant_id = tenants.id AND due_at <= ?) LIMIT ?`
+)
+
+// due gives up to n items of a kind to claim, turn by turn over tenants, also
+// from one claim to the next, since many a claim fills just the one slot that
+// became free.
+//
+// Usually few are due, and one query shows all of them. Behind a backlog that
+// fills the window there may be tenants that the window does not show; then
+// those whose turn it is are found by index.
+func (w *Queue) due(ctx context.Context, kind string, now int64, n int) ([]work.Item, error) {
+	w.mu.Lock()
+	last := w.turns[kind]
+	w.mu.Unlock()
+	items, err := w.items(ctx, kind, dueWork, kind, now, window)
+	if err == nil && len(items) == window {
+		items, err = w.dueInTurn(ctx, kind, last, now, n)
+	}
+	if err != nil || len(items) == 0 {
+		return nil, err
+	}
+	items = last.order(items)[:min(n, len(items))]
+	w.mu.Lock()
+	w.turns[kind] = turn{taken: true, tenant: items[len(items)-1].TenantID}
+	w.mu.Unlock()
+	return items, nil
+}
+
+// turn is who was served last.
+type turn struct {
+	taken  bool // by anybody
+	tenant string
+}
+
+// order sorts items: the oldest of each tenant, beginning with the tenant after
+// the one that was served last, then the second oldest of each, and so on.
+func (t turn) order(items []work.Item) []work.Item {
+	slices.SortFunc(items, func(a, b work.Item) int {
+		return cmp.Or(a.Due.Compare(b.Due), cmp.Compare(a.Key, b.Key))
+	})
+	type placed struct {
+		round int
+		again int // 1: its turn is over in this round
+		item  work.Item
+	}
+	rounds := make(map[string]int)
+	queue := make([]placed, len(items))
+	for i, item := range items {
+		queue[i] = placed{round: rounds[item.TenantID], item: item}
+		if t.taken && item.TenantID <= t.tenant {
+			queue[i].again = 1
+		}
+		rounds[item.TenantID]++
+	}
+	slices.SortFunc(queue, func(a, b placed) int {
+		return cmp.Or(cmp.Compare(a.round, b.round), cmp.Compare(a.again, b.again), cmp.Compare(a.item.TenantID, b.item.TenantID))
+	})
+	for i, p := range queue {
+		items[i] = p.item
+	}
+	return items
+}
+
+// dueInTurn gives enough items of the tenants whose turn it is.
+func (w *Queue) dueInTurn(ctx context.Context, kind string, last turn, now int64, n int) ([]work.Item, error) {
+	from := ""
+	if last.taken {
+		from = last.tenant + "\x01" // before every other id, and after last
+	}
+	tenants, err := w.tenants(ctx, kind, from, now, n)
+	if err != nil {
+		return nil, err
+	}
+	if last.taken && len(tenants) < n { // and around
+		first, err := w.tenants(ctx, kind, "", now, n-len(tenants))
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range first {
+			if id <= last.tenant {
+				tenants = append(tenants, id)
+			}
+		}
+	}
+	var items []work.Item
+	for _, id := range tenants {
+		share := (n + len(tenants) - 1) / len(tenants)
+		more, err := w.items(ctx, kind, dueWorkOf, kind, id, now, share)
+		if err != nil {
+			return nil, err
+		}
+		items = append(items, more...)
+	}
+	return items, nil
+}
+
+// items reads keys, tenants and due times.
+func (w *Queue) items(ctx context.Context, kind, query string, args ...any) ([]work.Item, error) {
+	rows, err := w.db.Query(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []work.Item
+	for rows.Next() {
+		item := work.Item{Kind: kind}
+		var due int64
+		if err := rows.Scan(&item.Key, &item.TenantID, &due); err != nil {
+			return nil, err
+		}
+		item.Due = sqldb.Time(due)
+		items = append(items, item)
+	}
+	return items, rows.Err()
+}
+
+// tenants gives up to n tenants from one on, in order, that have something due.
+func (w *Queue) tenants(ctx context.Context, kind, from string, now int64, n int) ([]string, error) {
+	rows, err := w.db.Query(ctx, tenantsWork, kind, from, kind, kind, now, n)
+	if err != nil {
+		return nil, err
+	}
+	return sqldb.ScanStrings(rows)
+}

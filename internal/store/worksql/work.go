@@ -1,0 +1,157 @@
+// Package worksql is the work.Queue on SQL.
+package worksql
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"agentd/internal/base/clock"
+	"agentd/internal/base/txn"
+	"agentd/internal/kernel/work"
+	"agentd/internal/store/sqldb"
+)
+
+// Queue is the work.Queue on SQL: table work.
+//
+// due_at is the one time of an item: when it is to be done, or, while owner is
+// set, when its lease ends. Its epoch starts from the clock, so that an item
+// that is removed and enqueued again never meets a lease of its former self.
+type Queue struct {
+	db    *sqldb.DB
+	clock clock.Clock
+	wake  func(kind string)
+
+	mu    sync.Mutex
+	turns map[string]turn // by kind
+}
+
+var _ work.Queue = (*Queue)(nil)
+
+// New makes a queue. wake, which may be nil, is called after each commit
+// that made an item due at once; it must not block.
+func New(db *sqldb.DB, clock clock.Clock, wake func(kind string)) *Queue {
+	return &Queue{db: db, clock: clock, wake: wake, turns: make(map[string]turn)}
+}
+
+const (
+	insertWork  = `INSERT INTO work (kind, work_key, tenant_id, due_at, epoch, attempt, owner, payload) VALUES `
+	workRow     = `(?, ?, ?, ?, ?, ?, ?, ?)`
+	enqueueWork = ` ON CONFLICT (kind, work_key) DO UPDATE SET due_at = excluded.due_at WHERE work.owner = '' AND work.due_at > excluded.due_at`
+	holdNewWork = insertWork + workRow + ` ON CONFLICT (kind, work_key) DO NOTHING`
+
+	holdWork       = `UPDATE work SET due_at = ? WHERE kind = ? AND work_key = ? AND epoch = ?`
+	finishWork     = `DELETE FROM work WHERE kind = ? AND work_key = ? AND epoch = ?`
+	removeWork     = `DELETE FROM work WHERE kind = ? AND work_key = ?`
+	rescheduleWork = `UPDATE work SET due_at = ?, payload = ?, attempt = 0, owner = '', epoch = epoch + 1
+WHERE kind = ? AND work_key = ? AND epoch = ?`
+	reclaimWork = `UPDATE work SET due_at = ?, owner = '' WHERE owner = ?`
+	nextWork    = `SELECT MIN(due_at) FROM work WHERE kind = ?`
+)
+
+// maxEnqueued is how many items a statement adds, so that there are few texts to
+// keep prepared.
+const maxEnqueued = 10
+
+// Enqueue implements work.Queue.
+func (w *Queue) Enqueue(tx txn.Tx, items ...work.Item) error {
+	now := sqldb.Micros(w.clock.Now())
+	for chunk := range slices.Chunk(items, maxEnqueued) {
+		args := make([]any, 0, 8*len(chunk))
+		for i := range chunk {
+			item := &chunk[i]
+			args = append(args, item.Kind, item.Key, item.TenantID, cmp.Or(sqldb.Micros(item.Due), now), now, 0, "", item.Payload)
+		}
+		n, err := sqldb.From(tx).Exec(insertWork+strings.Repeat(workRow+", ", len(chunk)-1)+workRow+enqueueWork, args...)
+		if err != nil {
+			return err
+		}
+		woken := ""
+		for i := range chunk {
+			if kind := chunk[i].Kind; n > 0 && kind != woken && sqldb.Micros(chunk[i].Due) <= now {
+				w.wakeAfter(tx, kind)
+				woken = kind
+			}
+		}
+	}
+	return nil
+}
+
+// EnqueueHeld implements work.Queue.
+func (w *Queue) EnqueueHeld(tx txn.Tx, item work.Item, owner string, lease time.Duration) (work.Lease, error) {
+	now := w.clock.Now()
+	if item.Due.IsZero() {
+		item.Due = now
+	}
+	held := work.Lease{Item: item, Owner: owner, Epoch: sqldb.Micros(now), Attempt: 1, Until: now.Add(lease)}
+	n, err := sqldb.From(tx).Exec(holdNewWork,
+		item.Kind, item.Key, item.TenantID, sqldb.Micros(held.Until), held.Epoch, held.Attempt, owner, item.Payload)
+	if err == nil && n == 0 {
+		err = work.ErrExists
+	}
+	if err != nil {
+		return work.Lease{}, err
+	}
+	return held, nil
+}
+
+// Hold implements work.Queue.
+func (w *Queue) Hold(tx txn.Tx, held work.Lease, lease time.Duration) error {
+	until := w.clock.Now().Add(lease)
+	return fenced(sqldb.From(tx).Exec(holdWork, sqldb.Micros(until), held.Kind, held.Key, held.Epoch))
+}
+
+// Finish implements work.Queue.
+func (w *Queue) Finish(tx txn.Tx, held work.Lease) error {
+	return fenced(sqldb.From(tx).Exec(finishWork, held.Kind, held.Key, held.Epoch))
+}
+
+// Reschedule implements work.Queue.
+func (w *Queue) Reschedule(tx txn.Tx, held work.Lease, due time.Time, payload []byte) error {
+	if now := w.clock.Now(); !due.After(now) {
+		due = now
+		w.wakeAfter(tx, held.Kind)
+	}
+	return fenced(sqldb.From(tx).Exec(rescheduleWork, sqldb.Micros(due), payload, held.Kind, held.Key, held.Epoch))
+}
+
+// Remove implements work.Queue.
+func (w *Queue) Remove(tx txn.Tx, kind, key string) error {
+	_, err := sqldb.From(tx).Exec(removeWork, kind, key)
+	return err
+}
+
+// Reclaim implements work.Queue.
+func (w *Queue) Reclaim(ctx context.Context, owner string) (n int, err error) {
+	err = w.db.Write(ctx, func(tx txn.Tx) error {
+		changed, err := sqldb.From(tx).Exec(reclaimWork, sqldb.Micros(w.clock.Now()), owner)
+		n = int(changed)
+		return err
+	})
+	return n, err
+}
+
+// NextDue implements work.Queue.
+func (w *Queue) NextDue(ctx context.Context, kind string) (time.Time, error) {
+	var due sql.NullInt64
+	err := w.db.QueryRow(ctx, nextWork, kind).Scan(&due)
+	return sqldb.Time(due.Int64), err
+}
+
+func (w *Queue) wakeAfter(tx txn.Tx, kind string) {
+	if w.wake != nil {
+		tx.AfterCommit(func() { w.wake(kind) })
+	}
+}
+
+// fenced makes ErrLost of a write that met no row.
+func fenced(n int64, err error) error {
+	if err == nil && n == 0 {
+		return work.ErrLost
+	}
+	return err
+}

@@ -1,0 +1,183 @@
+package content
+
+import (
+	"encoding/base64"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"agentd/internal/app/apptest"
+	"agentd/internal/base/ident"
+	"agentd/internal/kernel/model/modeltest"
+)
+
+// Knowledge bases as callers see them (behaviours.md section 9).
+func TestKnowledgeBases(t *testing.T) {
+	t.Parallel()
+	n := apptest.Start(t, modeltest.New(t), apptest.Embedding)
+	if got := n.Expect(200, "GET", apptest.KnowledgeBasesPath, nil); got["total"] != 0.0 || len(got["items"].([]any)) != 0 {
+		t.Errorf("none yet: %v", got)
+	}
+	base := n.Expect(201, "POST", apptest.KnowledgeBasesPath, object{"name": "Handbook", "embedding_model": "mine", "chunk_size": 200, "chunk_overlap": 100})
+	id := base["id"].(string)
+	path := apptest.KnowledgeBasesPath + "/" + id
+	if base["status"] != "ready" || base["document_count"] != 0.0 || base["embedding_model"] != "mine" || base["chunk_overlap"] != 100.0 || len(base["attached_agents"].([]any)) != 0 {
+		t.Errorf("made: %v", base)
+	}
+	for _, body := range []object{{}, {"name": ""}, {"name": "x", "chunk_size": 63}, {"name": "x", "chunk_size": 65_537}, {"name": "x", "chunk_size": 100, "chunk_overlap": 51}, {"name": "x", "chunk_overlap": -1}} {
+		apptest.CheckCode(t, n.Do("POST", apptest.KnowledgeBasesPath, body), 422, "VALIDATION_ERROR")
+	}
+	if got := n.Expect(200, "PUT", path, object{"description": "d", "chunk_size": 64}); got["name"] != "Handbook" || got["description"] != "d" || got["chunk_size"] != 200.0 {
+		t.Errorf("changed: %v", got)
+	}
+	if got := n.Expect(200, "POST", path+"/search", object{"query": "tea"}); got["status"] != "KB_EMPTY" || got["mode"] != nil || got["count"] != 0.0 {
+		t.Errorf("empty: %v", got)
+	}
+}
+
+// Documents are found by their words at once, and by their meaning soon.
+func TestKnowledgeDocuments(t *testing.T) {
+	t.Parallel()
+	n := apptest.Start(t, modeltest.New(t), apptest.Embedding)
+	path := apptest.KnowledgeBasesPath + "/" + n.Expect(201, "POST", apptest.KnowledgeBasesPath, object{"name": "Handbook", "chunk_size": 200, "chunk_overlap": 100})["id"].(string)
+	added := n.Expect(201, "POST", path+"/documents", object{"content": strings.Repeat("Tea is served at five. ", 20), "filename": "tea.txt"})
+	if added["status"] != "ready" || added["name"] != "tea.txt" || added["embedding_status"] != "keyword_only" || added["embedding_completion"] != "scheduled" || added["embedding_pending"] != added["chunks_created"] {
+		t.Errorf("added: %v", added)
+	}
+	found := n.Expect(200, "POST", path+"/search", object{"query": "tea", "limit": 2})
+	if found["status"] != "RESULTS_FOUND" || found["count"] != 2.0 || found["query"] != "tea" {
+		t.Errorf("found: %v", found)
+	}
+	if hit := found["results"].([]any)[0].(object); hit["index"] != 1.0 || hit["source"] != "tea.txt" || !strings.Contains(hit["text"].(string), "served") {
+		t.Errorf("hit: %v", hit)
+	}
+	n.Expect(201, "POST", path+"/documents", object{"content": "Strawberry marmalade"})
+	embedded := func() bool {
+		for _, d := range n.Expect(200, "GET", path+"/documents", nil)["documents"].([]any) {
+			if d.(object)["embedding_status"] != "embedded" {
+				return false
+			}
+		}
+		return true
+	}
+	apptest.Eventually(t, embedded)
+	if got := n.Expect(200, "POST", path+"/search", object{"query": "strawberries"}); got["mode"] != "hybrid" || got["count"] == 0.0 {
+		t.Errorf("by meaning: %v", got)
+	}
+	got := n.Expect(200, "POST", path+"/reindex", nil)
+	if got["pending"] != 0.0 || got["already_current"] != got["total_chunks"] || got["embedding_model"] != "sim-embedding" || got["embedding_dimensions"] != float64(modeltest.Dimensions) || got["documents"] != 2.0 {
+		t.Errorf("reindexed: %v", got)
+	}
+	whole := n.Expect(200, "GET", path+"/documents", nil)
+	if _, paged := whole["has_more"]; paged || whole["total"] != 2.0 {
+		t.Errorf("documents: %v", whole)
+	}
+	first := n.Expect(200, "GET", path+"/documents?limit=1", nil)
+	second := n.Expect(200, "GET", path+"/documents?limit=1&cursor="+first["cursor"].(string), nil)
+	if diff := cmp.Diff(whole["documents"], append(first["documents"].([]any), second["documents"].([]any)...)); diff != "" || second["has_more"] != false {
+		t.Errorf("in pages:\n%s", diff)
+	}
+}
+
+// A base knows its agents, and what is removed is not found.
+func TestKnowledgeBaseGoes(t *testing.T) {
+	t.Parallel()
+	n := apptest.Start(t, nil)
+	id := n.Expect(201, "POST", apptest.KnowledgeBasesPath, object{"name": "Handbook"})["id"].(string)
+	path := apptest.KnowledgeBasesPath + "/" + id
+	added := n.Expect(201, "POST", path+"/documents", object{"content": "Tea is served at five."})
+	n.Expect(201, "POST", path+"/documents", object{"content": "Strawberry marmalade"})
+	agent := n.CreateAgent(object{"knowledge_base_id": id})
+	apptest.CheckCode(t, n.Do("PATCH", "/api/v1/agents/"+agent, object{"knowledge_base_id": ident.New()}), 404, "NOT_FOUND")
+	list := n.Expect(200, "GET", apptest.KnowledgeBasesPath, nil)
+	if b := list["knowledge_bases"].([]any)[0].(object); list["total"] != 1.0 || b["attached_agent_count"] != 1.0 || b["document_count"] != 2.0 {
+		t.Errorf("listed: %v", list)
+	}
+	for range 2 {
+		r := n.Do("DELETE", path+"/documents/"+added["document_id"].(string), nil)
+		if r.StatusCode != 204 {
+			apptest.CheckCode(t, r, 404, "NOT_FOUND")
+		}
+	}
+	if got := n.Expect(200, "POST", path+"/search", object{"query": "served"}); got["status"] != "NO_MATCHES" {
+		t.Errorf("after a document was removed: %v", got)
+	}
+	if r := n.Do("DELETE", path, nil); r.StatusCode != 204 {
+		t.Errorf("delete: %d %s", r.StatusCode, r.Body)
+	}
+	apptest.CheckCode(t, n.Do("GET", path, nil), 404, "NOT_FOUND")
+	apptest.CheckCode(t, n.Do("POST", path+"/search", object{"query": "x"}), 404, "NOT_FOUND")
+	if got := n.Expect(200, "GET", "/api/v1/agents/"+agent, nil)["knowledge_base_id"]; got != nil {
+		t.Errorf("the agent still has it: %v", got)
+	}
+}
+
+func TestKnowledgeRefusals(t *testing.T) {
+	t.Parallel()
+	n := apptest.Start(t, nil)
+	path := apptest.KnowledgeBasesPath + "/" + n.Expect(201, "POST", apptest.KnowledgeBasesPath, object{"name": "x", "chunk_size": 64})["id"].(string)
+	for _, c := range []struct {
+		body   object
+		status int
+		code   string
+		extra  object
+	}{
+		{object{}, 400, "kb_document_body_invalid", object{"reason": "missing"}},
+		{object{"content": "x", "file_id": ident.New()}, 400, "kb_document_body_invalid", object{"reason": "both"}},
+		{object{"content": " "}, 400, "kb_document_body_invalid", object{"reason": "empty_content"}},
+		{object{"file_id": ident.New()}, 404, "NOT_FOUND", object{"resource": "file"}},
+		{object{"file_id": "x"}, 422, "VALIDATION_ERROR", nil},
+		{object{"file_id": storeFile(n, "a.pdf", "application/pdf", "%PDF-1.4")}, 422, "kb_text_extraction_failed", object{"filename": "a.pdf", "mime_type": "application/pdf"}},
+		{object{"content": 7}, 422, "VALIDATION_ERROR", nil},
+		{object{"content": "<style>x</style>", "filename": "a.html"}, 422, "kb_text_extraction_failed", object{"filename": "a.html"}},
+		{object{"content": strings.Repeat("x", 5_000_001)}, 413, "kb_document_too_large", object{"chars": 5_000_001.0, "limit": 5_000_000.0, "source": "content"}},
+		{object{"content": strings.Repeat("x", 400_000)}, 413, "kb_chunk_limit", object{"limit": 5000.0, "chunk_size": 64.0, "chunk_overlap": 12.0}},
+	} {
+		r := n.Do("POST", path+"/documents", c.body)
+		apptest.CheckCode(t, r, c.status, c.code)
+		for name, want := range c.extra {
+			if r.JSON[name] != want {
+				t.Errorf("%s: %s is %v, not %v", c.code, name, r.JSON[name], want)
+			}
+		}
+	}
+	if got := n.Expect(200, "GET", path, nil); got["document_count"] != 0.0 || got["total_chunks"] != 0.0 {
+		t.Errorf("what was refused counts: %v", got)
+	}
+	for _, body := range []string{`{}`, `{"query":""}`, `{"query":" "}`, `{"query":"x","limit":"y"}`} {
+		apptest.CheckCode(t, n.Do("POST", path+"/search", body), 422, "VALIDATION_ERROR")
+	}
+	apptest.CheckCode(t, n.Do("POST", path+"/reindex", nil), 501, "embedding_unavailable")
+}
+
+// storeFile keeps a file and gives its id.
+func storeFile(n *apptest.Server, name, mime, data string) string {
+	n.T.Helper()
+	made := n.Expect(201, "POST", "/api/v1/files", object{"data": base64.StdEncoding.EncodeToString([]byte(data)), "mime_type": mime, "filename": name})
+	return made["file_id"].(string)
+}
+
+// Uploaded files are read as what they are, into a memory or a base.
+func TestFilesAreKnown(t *testing.T) {
+	t.Parallel()
+	n := apptest.Start(t, nil)
+	id := storeFile(n, "hours.html", "text/html", "<table><tr><td>Open on Monday</td></tr></table><script>secret()</script>")
+	base := apptest.KnowledgeBasesPath + "/" + n.Expect(201, "POST", apptest.KnowledgeBasesPath, object{"name": "x"})["id"].(string)
+	if got := n.Expect(201, "POST", base+"/documents", object{"file_id": id}); got["name"] != "hours.html" {
+		t.Errorf("%v", got)
+	}
+	found := n.Expect(200, "POST", base+"/search", object{"query": "monday"})
+	if hits := found["results"].([]any); len(hits) != 1 || strings.Contains(hits[0].(object)["text"].(string), "secret") {
+		t.Errorf("%v", found)
+	}
+	_, path := createMemoryAgent(n, nil)
+	if got := n.Expect(201, "POST", path+"/ingest", object{"file_id": id}); got["file_id"] != id || got["filename"] != "hours.html" {
+		t.Errorf("%v", got)
+	}
+	if got := n.Expect(200, "POST", path+"/search", object{"text": "monday"}); got["total"] != 1.0 {
+		t.Errorf("%v", got)
+	}
+	apptest.CheckCode(t, n.Do("POST", path+"/ingest", object{"file_id": storeFile(n, "x.png", "image/png", "x")}), 422, "TEXT_EXTRACTION_FAILED")
+	apptest.CheckCode(t, n.Do("POST", path+"/ingest", object{"file_id": ident.New()}), 404, "NOT_FOUND")
+}

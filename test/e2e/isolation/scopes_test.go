@@ -1,0 +1,191 @@
+package isolation
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"agentd/internal/app/apptest"
+	"agentd/internal/app/apptest/contracttest"
+	"agentd/internal/base/authz"
+	"agentd/internal/base/ident"
+)
+
+var allRoles = []authz.Role{authz.Viewer, authz.Developer, authz.Admin, authz.Owner}
+
+// callWithout calls an operation for things that are not there, without a body: who
+// is not let in learns nothing of either.
+func callWithout(g *apptest.RoleKeys, t *testing.T, op *contracttest.Operation, key string, headers ...string) apptest.Reply {
+	t.Helper()
+	k := callOfUnknown(g, op)
+	n := g.WithKey(key)
+	n.T = t
+	if key == "" {
+		return n.SendHeaders(op.Method, k.Target(), "", headers...)
+	}
+	return k.Send(n, headers...)
+}
+
+// callOfUnknown is an operation's, for things that are not there.
+func callOfUnknown(g *apptest.RoleKeys, op *contracttest.Operation) *contracttest.Call {
+	k := &contracttest.Call{Operation: op, Path: map[string]string{}, Query: url.Values{}}
+	for _, p := range op.PathParams {
+		k.Path[p] = ident.New()
+	}
+	return k
+}
+
+// without is the catalogue of scopes but some; the superscope is never in it.
+func without(some []authz.Scope) []authz.Scope {
+	return slices.DeleteFunc(slices.Clone(authz.Catalogue), func(s authz.Scope) bool {
+		return s == authz.SuperScope || slices.Contains(some, s)
+	})
+}
+
+// Every operation asks who calls before it looks at anything else: a key of
+// this tenant that is good now, with the scope, of a member with the role.
+func TestGate(t *testing.T) {
+	t.Parallel()
+	apptest.SkipUnderRace(t)
+	g := apptest.StartWithRoles(t)
+	revoked := g.Admin.CreateKey(g.Tenant, authz.Owner, authz.Wildcard)
+	g.WithKey(string(revoked.RawKey)).Expect(200, "DELETE", "/api/v1/tenants/me/keys/"+revoked.KeyID, nil)
+	away := g.Admin.CreateKey(g.Tenant, authz.Owner, authz.Wildcard)
+	g.Admin.Exec(`UPDATE users SET status = 'suspended' WHERE user_id = ?`, away.UserID)
+	closed := apptest.SuspendedTenant(t, g.Admin)
+
+	for _, op := range contracttest.Operations(g.Server) {
+		t.Run(op.TestName(), func(t *testing.T) {
+			if op.Public {
+				if got := callWithout(g, t, op, "", "Authorization", "Bearer wrong"); got.StatusCode == 401 || got.StatusCode == 403 {
+					t.Errorf("a public operation asks for a key: %d", got.StatusCode)
+				}
+				return
+			}
+			refused := func(r apptest.Reply, status int, code string, says ...string) {
+				t.Helper()
+				op.CheckRefusal(t, r, status, code)
+				for _, text := range says {
+					if !strings.Contains(string(r.Body), text) {
+						t.Errorf("%s does not say %q: %s", op, text, r.Body)
+					}
+				}
+			}
+			refused(callWithout(g, t, op, ""), 401, "AUTH_ERROR", "svc_session")
+			refused(callWithout(g, t, op, "svc_aaaaaaaa_"+strings.Repeat("b", 32)), 401, "AUTH_ERROR")
+			refused(callWithout(g, t, op, apptest.OwnerKey[:len(apptest.OwnerKey)-1]+"X"), 401, "AUTH_ERROR")
+			refused(callWithout(g, t, op, string(revoked.RawKey)), 401, "AUTH_ERROR")
+			refused(callWithout(g, t, op, string(away.RawKey)), 403, "MEMBER_SUSPENDED")
+			refused(callWithout(g, t, op, closed), 403, "TENANT_SUSPENDED")
+
+			if len(op.Scopes) > 0 {
+				refused(callWithout(g, t, op, g.KeyFor(authz.Owner)), 403, "MISSING_SCOPE", string(op.Scopes[0]))
+				refused(callWithout(g, t, op, g.KeyFor(authz.Owner, without(op.Scopes)...)), 403, "MISSING_SCOPE", string(op.Scopes[0]))
+			}
+			least := op.Role
+			if least == "" {
+				least = authz.Viewer
+			}
+			for _, role := range allRoles {
+				if role.AtLeast(least) {
+					break
+				}
+				refused(callWithout(g, t, op, g.KeyFor(role, authz.Wildcard)), 403, "FORBIDDEN", "role "+string(least), "role "+string(role))
+			}
+
+			enough := append([]authz.Scope{authz.SuperScope, authz.Wildcard}, op.Scopes...)
+			if op.Operator {
+				refused(callWithout(g, t, op, g.KeyFor(least, authz.Wildcard)), 403, "FORBIDDEN", "operator")
+				if got := callWithout(g, t, op, apptest.OwnerKey); got.StatusCode == 401 || got.StatusCode == 403 || got.StatusCode >= 500 {
+					t.Errorf("%s with the operator's key: %d %s", op, got.StatusCode, got.Body)
+				}
+				return
+			}
+			for _, scope := range op.And {
+				refused(callWithout(g, t, op, g.KeyFor(authz.Owner, without([]authz.Scope{scope})...)), 403, "MISSING_SCOPE", string(scope))
+			}
+			for _, scope := range enough {
+				got := callWithout(g, t, op, g.KeyFor(least, append([]authz.Scope{scope}, op.And...)...))
+				if got.StatusCode == 401 || got.StatusCode == 403 || got.StatusCode >= 500 {
+					t.Errorf("%s with %s and the role %s: %d %s", op, scope, least, got.StatusCode, got.Body)
+				}
+			}
+			if op.ID == "logout" { // which revoked them
+				clear(g.Keys)
+			}
+			if len(op.Scopes) == 0 && !contracttest.WholeKeys[op.ID] {
+				if got := callWithout(g, t, op, g.KeyFor(least)); got.StatusCode == 403 {
+					t.Errorf("%s needs no scope, but a key without any gets %s", op, got.Body)
+				}
+			}
+		})
+	}
+}
+
+// mayCall says what an operation's row says of a caller.
+func mayCall(who authz.Caller, op *contracttest.Operation) error {
+	for _, scope := range op.And {
+		if err := who.Check("", scope); err != nil {
+			return err
+		}
+	}
+	return who.Check(op.Role, op.Scopes...)
+}
+
+// anyKey are the reads that every authenticated key may do: who am I, and
+// what the interface specification lists without a scope.
+var anyKey = []string{"getMe", "listMyTenants", "locateMyAgent", "listMeSessions", "getMfaStatus", "listAuthProviders", "getCurrentTenant", "listCompatModels", "getCompatModel", "countMessageTokens", ""}
+
+// tells are the reads of the area Providers: any key may know which there are
+// (behaviours.md section 31).
+var tells = []string{"listProviders", "listProviderModels", "listImageProviders", "listVideoProviders", "listVoiceProviders"}
+
+// public are the operations without a key: who reads a shared conversation
+// shows by the link that somebody gave it to them.
+// Who was invited shows the same, and has no key yet. The first start of the
+// server is told to whoever asks.
+// Who calls a sensor signs, or has an address that was given to them.
+var public = []string{"sensorWebhook", "getSharedSession", "acceptInvite", "listOAuthLoginProviders", "bootstrap", "getPlatformLlmDefaults"}
+
+// searches are reads that are a POST because what they look for is long.
+var searches = []string{"searchMemory", "searchKnowledgeBase", "countMessageTokens"}
+
+// ownThings are writes that anybody may do: they touch nothing but what the
+// caller came with, or signed in with.
+var ownThings = []string{
+	"logout", "mintSseToken", "revokeMeSession", "enrolMfa", "verifyMfa", "verifyMfaRecovery", "disableMfa", "unlinkAuthProvider",
+	"patchMe", "createMyTenant", "leaveTenant", "switchTenant", "acceptMyInvite", "declineMyInvite",
+}
+
+// A row that forgets whom it lets in would pass TestGate.
+func TestEveryRowSaysWhoMayCall(t *testing.T) {
+	t.Parallel()
+	operations := contracttest.Operations(apptest.Start(t, nil))
+	for _, op := range operations {
+		read := op.Method == http.MethodGet || slices.Contains(searches, op.ID)
+		switch {
+		case op.NeedsPerson: // the person has no key; a sealed state says for which server of which company they come
+		case op.Public && !slices.Contains(public, op.ID):
+			t.Errorf("%s is public: say here why", op)
+		case op.Public:
+		case op.ID == "callMcp": // mostly a read; its handler asks for more where a message runs an agent
+		case strings.HasPrefix(op.Path, "/api/v1/admin/"):
+			if op.Role != authz.Admin || !slices.Equal(op.Scopes, []authz.Scope{authz.SuperScope}) {
+				t.Errorf("%s: what stands under /admin takes the scope admin and an admin (interface.md section 5.9)", op)
+			}
+		case read && op.Role != "" && op.Role != authz.Viewer:
+			t.Errorf("%s: reads take a viewer (decisions.md D3), not a %s", op, op.Role)
+		case read && len(op.Scopes) == 0 && !slices.Contains(anyKey, op.ID) && !slices.Contains(tells, op.ID):
+			t.Errorf("%s takes any key: give it a scope, or add it to anyKey with a reason", op)
+		case slices.Contains(ownThings, op.ID):
+		case !read && strings.HasPrefix(op.Path, "/api/v1/tenants/") && !op.Role.AtLeast(authz.Admin):
+			t.Errorf("%s: writes of a tenant's own settings take an admin at least (decisions.md D3)", op)
+		case !read && !op.Role.AtLeast(authz.Developer):
+			t.Errorf("%s: writes take a developer at least (decisions.md D3)", op)
+		case !read && len(op.Scopes) == 0 && op.Role != authz.Admin && op.Role != authz.Owner:
+			t.Errorf("%s: a write without a scope takes an admin (decisions.md D3)", op)
+		}
+	}
+}

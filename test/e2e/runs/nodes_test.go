@@ -1,0 +1,79 @@
+package runs
+
+import (
+	"encoding/base64"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"agentd/internal/app/apptest"
+	"agentd/internal/base/config"
+	"agentd/internal/base/secret"
+	"agentd/internal/kernel/model/modeltest"
+	"agentd/internal/store/sqldb/sqldbtest"
+)
+
+// Two nodes over one PostgreSQL and one NATS are one agentd: a run of one is
+// followed, cancelled and read on the other, live.
+func TestTwoNodes(t *testing.T) {
+	t.Parallel()
+	t.Run("over_a_NATS_outside", func(t *testing.T) {
+		t.Parallel()
+		outside := apptest.ExternalNATS(t)
+		twoNodes(t, outside, outside)
+	})
+	t.Run("over_the_NATS_of_one", func(t *testing.T) {
+		t.Parallel()
+		address := apptest.FreeAddress(t)
+		twoNodes(t, func(c *config.Config) { c.Bus.NATSListen = address },
+			func(c *config.Config) { c.Bus.NATSURL = config.NewURL("nats://" + address) })
+	})
+}
+
+func twoNodes(t *testing.T, first, second func(*config.Config)) {
+	database := sqldbtest.Config(t, sqldbtest.Postgres)
+	sim := modeltest.New(t, modeltest.Respond(func(req modeltest.Request) modeltest.Answer {
+		if req.Chat().Last("user") == "hang" {
+			return modeltest.Answer{Text: "one two three", HangAfter: 1}
+		}
+		return modeltest.Answer{Text: modeltest.Tokens(30), Delay: 10 * time.Millisecond}
+	}))
+	shared := func(c *config.Config) {
+		c.Storage.DatabaseURL = config.NewURL(database.URL)
+		c.Security.SecretKey = secret.New(base64.StdEncoding.EncodeToString(make([]byte, 32)))
+	}
+	a := apptest.Start(t, sim, shared, first)
+	b := apptest.Start(t, sim, shared, second)
+
+	agent := a.CreateAgent(nil)
+	id := a.StartRun(agent, "Hello", nil)
+	frames := b.ReadStream("/api/v1/runs/"+id+"/events", "", nil)
+	if got := apptest.ChunkText(t, frames); got != modeltest.Tokens(30) {
+		t.Errorf("the other node heard %q", got)
+	}
+	again := a.ReadStream("/api/v1/runs/"+id+"/events", "", nil)
+	if diff := cmp.Diff(apptest.FrameIDs(again), apptest.FrameIDs(frames)); diff != "" {
+		t.Errorf("the nodes tell different stories (-here +there):\n%s", diff)
+	}
+
+	hanging := a.StartRun(agent, "hang", nil)
+	b.ReadStream("/api/v1/runs/"+hanging+"/events", "", func(f apptest.Frame) bool { return f.Name == "llm.chunk" })
+	began := time.Now()
+	if got := b.Expect(200, "POST", "/api/v1/runs/"+hanging+"/cancel", nil); got["cancelled"] != true {
+		t.Errorf("cancelling on the other node: %v", got)
+	}
+	if r := a.WaitRun(hanging); r["status"] != "cancelled" {
+		t.Errorf("the run is %v", r["status"])
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("the cancel took %v", took)
+	}
+
+	// A list that begins on one node goes on on the other.
+	page := a.Expect(200, "GET", "/api/v1/runs?limit=1", nil)
+	rest := b.Expect(200, "GET", "/api/v1/runs?limit=1&cursor="+page["cursor"].(string), nil)
+	if rest["items"].([]any)[0].(object)["run_id"] != id {
+		t.Errorf("the second page is %v", rest)
+	}
+}

@@ -148,7 +148,7 @@ func (a *App) build(ctx context.Context) error {
 		a.people.Routes(), members.Routes(), signIn.Routes(), agents.Routes(), resource.Routes(resource.NewStore(customer.Customers, kernel)), guardrails.Routes(), runs.Routes(), remember.routes(),
 		tools.bind(a, runs, agents), sessions.Routes(), schedules.Routes(), sensors.Routes(), notes.Routes(), servers.Routes(), storedRoutes, a.audit.Routes(), tenants.Routes(), used.Routes(), found.Routes(), hooks.Routes(), a.modelRoutes(),
 	)
-	a.raw = append(a.compatible(runs, agents, source, log), a.mcpEndpoint(servers, runs, agentTools{catalogue{agents}, source}, log)...)
+	a.raw = append(a.compatible(runs, agents, source, log), a.mcpEndpoint(servers, runs, agentTools{catalogue{agents}}, source, log)...)
 	return a.buildServer(signIn)
 }
 
@@ -167,7 +167,7 @@ func (a *App) buildServer(signIn *signin.Service) error {
 	}
 	a.server, err = httpapi.New(httpapi.Config{
 		Routes: a.routes, Raw: a.raw, Auth: a.people, Ready: a.db.Ready, Idempotency: a.buildIdempotency(),
-		Limiter: limiter, Proxies: proxies, Fresh: signIn.Fresh, TenantStreams: a.cfg.Server.StreamsPerTenant, Echo: a.hub.Echo,
+		Limiter: limiter, Proxies: proxies, Fresh: signIn.Fresh, TenantStreams: a.cfg.Server.StreamsPerTenant, SelfTest: a.hub.Echo,
 		Log: a.log, Metrics: a.metrics, Tracer: tracer(a.cfg.Observability, "agentd/http"), PublicURL: a.cfg.Server.PublicURL,
 	})
 	return err

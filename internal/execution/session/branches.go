@@ -68,14 +68,14 @@ func (b *branchService) fork(ctx context.Context, tenant, id string, in *newBran
 
 // insert stores a branch, unless the session has changed so that it cannot exist.
 func (b *branchService) insert(tx txn.Tx, tenant, id string, branch *Branch) error {
-	r, err := b.store.Lock(tx, tenant, id)
+	r, err := b.store.LockTx(tx, tenant, id)
 	if err != nil {
 		return err
 	}
 	if err := r.checkActive(branch.CreatedAt, "a new branch"); err != nil {
 		return err
 	}
-	stored, err := b.store.BranchesTx(tx, tenant, id)
+	stored, err := b.store.ListBranchesTx(tx, tenant, id)
 	if err != nil {
 		return err
 	}
@@ -87,10 +87,10 @@ func (b *branchService) insert(tx txn.Tx, tenant, id string, branch *Branch) err
 		return fault.NoSuch("branch")
 	}
 	r.UpdatedAt = branch.CreatedAt
-	if err := b.store.Update(tx, r); err != nil {
+	if err := b.store.UpdateTx(tx, r); err != nil {
 		return err
 	}
-	return b.store.InsertBranch(tx, tenant, id, branch)
+	return b.store.CreateBranchTx(tx, tenant, id, branch)
 }
 
 // setForkPoint sets where a branch leaves its parent: at the entry, or at the
@@ -137,7 +137,7 @@ func (h *history) forkAt(branch *Branch, index int64) error {
 // checkForkStep checks that a run has the step on this branch, and that it has
 // ended if all of it is to be shared.
 func (b *branchService) checkForkStep(ctx context.Context, tenant string, seg segment, step int64) error {
-	runs, err := b.store.Tell(ctx, tenant, []string{seg.runID})
+	runs, err := b.store.ListJournals(ctx, tenant, []string{seg.runID})
 	if err != nil {
 		return err
 	}
@@ -188,11 +188,11 @@ type Activated struct {
 // activate makes new messages go to a branch.
 func (b *branchService) activate(ctx context.Context, tenant, id, branch string) (Activated, error) {
 	err := b.writer.Write(ctx, func(tx txn.Tx) error {
-		r, err := b.store.Lock(tx, tenant, id)
+		r, err := b.store.LockTx(tx, tenant, id)
 		if err != nil {
 			return err
 		}
-		all, err := b.store.BranchesTx(tx, tenant, id)
+		all, err := b.store.ListBranchesTx(tx, tenant, id)
 		if err != nil {
 			return err
 		}
@@ -204,7 +204,7 @@ func (b *branchService) activate(ctx context.Context, tenant, id, branch string)
 			return fault.New(fault.Invalid, "", "The branch is %s and cannot be activated.", target.Status)
 		}
 		r.ActiveBranch, r.UpdatedAt = branch, b.clock.Now()
-		return b.store.Update(tx, r)
+		return b.store.UpdateTx(tx, r)
 	})
 	return Activated{SessionID: id, ActiveBranch: branch}, err
 }
@@ -223,31 +223,31 @@ type BranchDeleted struct {
 func (b *branchService) delete(ctx context.Context, tenant, id, branch string) (BranchDeleted, error) {
 	out := BranchDeleted{Deleted: true, SessionID: id, BranchID: branch}
 	err := b.writer.Write(ctx, func(tx txn.Tx) error {
-		r, err := b.store.Lock(tx, tenant, id)
+		r, err := b.store.LockTx(tx, tenant, id)
 		if err != nil {
 			return err
 		}
 		if err := b.checkDeletable(tx, r, branch); err != nil {
 			return err
 		}
-		if out.Runs, err = b.store.DeleteTurns(tx, tenant, id, branch); err != nil {
+		if out.Runs, err = b.store.DeleteTurnsTx(tx, tenant, id, branch); err != nil {
 			return err
 		}
 		r.UpdatedAt = b.clock.Now()
-		if err := b.store.Update(tx, r); err != nil {
+		if err := b.store.UpdateTx(tx, r); err != nil {
 			return err
 		}
-		return b.store.DeleteBranch(tx, tenant, id, branch)
+		return b.store.DeleteBranchTx(tx, tenant, id, branch)
 	})
 	return out, err
 }
 
 func (b *branchService) checkDeletable(tx txn.Tx, r *Record, branch string) error {
-	all, err := b.store.BranchesTx(tx, r.TenantID, r.SessionID)
+	all, err := b.store.ListBranchesTx(tx, r.TenantID, r.SessionID)
 	if err != nil {
 		return err
 	}
-	busy, err := b.store.Unfinished(tx, r.TenantID, r.SessionID, branch)
+	busy, err := b.store.ListUnfinishedTx(tx, r.TenantID, r.SessionID, branch)
 	if err != nil {
 		return err
 	}

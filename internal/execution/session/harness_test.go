@@ -99,7 +99,7 @@ func (h *harness) session() *session.Record {
 		TenantID: h.who.TenantID, SessionID: ident.New(), AgentID: ident.New(), Status: session.Active,
 		QueueMode: session.Allow, ActiveBranch: session.Root, CreatedAt: h.clock.Now(), UpdatedAt: h.clock.Now(),
 	}
-	if err := h.Writer.Write(h.t.Context(), func(tx txn.Tx) error { return h.Store.Insert(tx, rec) }); err != nil {
+	if err := h.Writer.Write(h.t.Context(), func(tx txn.Tx) error { return h.Store.CreateTx(tx, rec) }); err != nil {
 		h.t.Fatal(err)
 	}
 	return rec
@@ -123,7 +123,7 @@ func (h *harness) handleDueTodos() (failed []error) {
 // todo returns the only todo of a session.
 func (h *harness) todo(rec *session.Record) session.Todo {
 	h.t.Helper()
-	all, _, err := h.Todos.Todos(h.t.Context(), rec.TenantID, session.TodoFilter{SessionID: rec.SessionID, Limit: 2})
+	all, _, err := h.Todos.ListTodos(h.t.Context(), rec.TenantID, session.TodoFilter{SessionID: rec.SessionID, Limit: 2})
 	if err != nil || len(all) != 1 {
 		h.t.Fatalf("%d todos, %v", len(all), err)
 	}

@@ -78,7 +78,7 @@ func (l *lifecycle) create(ctx context.Context, who authz.Caller, in *newSession
 				return err
 			}
 		}
-		return l.queue.Enqueue(tx, work.Item{Kind: WorkKind, Key: r.SessionID, TenantID: r.TenantID, Due: r.ExpiresAt})
+		return l.queue.EnqueueTx(tx, work.Item{Kind: WorkKind, Key: r.SessionID, TenantID: r.TenantID, Due: r.ExpiresAt})
 	})
 	return &out, err
 }
@@ -90,7 +90,7 @@ func (l *lifecycle) insert(tx txn.Tx, r *Record) error {
 			return err
 		}
 	}
-	return l.store.Insert(tx, r)
+	return l.store.CreateTx(tx, r)
 }
 
 // check validates what the schema cannot express.
@@ -205,7 +205,7 @@ func (l *lifecycle) update(ctx context.Context, tenant, id string, c change) (*S
 	}
 	var r *Record
 	err := l.writer.Write(ctx, func(tx txn.Tx) (err error) {
-		if r, err = l.store.Lock(tx, tenant, id); err != nil {
+		if r, err = l.store.LockTx(tx, tenant, id); err != nil {
 			return err
 		}
 		if c.Metadata != nil {
@@ -220,7 +220,7 @@ func (l *lifecycle) update(ctx context.Context, tenant, id string, c change) (*S
 			r.Model = c.Model
 		}
 		r.UpdatedAt = l.clock.Now()
-		return l.store.Update(tx, r)
+		return l.store.UpdateTx(tx, r)
 	})
 	if err != nil {
 		return nil, err
@@ -250,7 +250,7 @@ type Deleted struct {
 // the turns that wait behind it are cancelled. Closing twice is no error.
 func (l *lifecycle) close(ctx context.Context, who authz.Caller, id string) (Deleted, error) {
 	err := l.writer.Write(ctx, func(tx txn.Tx) error {
-		r, err := l.store.Lock(tx, who.TenantID, id)
+		r, err := l.store.LockTx(tx, who.TenantID, id)
 		if err != nil || r.Status == Closed {
 			return err
 		}
@@ -259,13 +259,13 @@ func (l *lifecycle) close(ctx context.Context, who authz.Caller, id string) (Del
 		if err := l.onChange(tx, r.TenantID, id); err != nil {
 			return err
 		}
-		if err := l.queue.Enqueue(tx, work.Item{Kind: WorkKind, Key: id, TenantID: who.TenantID, Due: r.UpdatedAt}); err != nil {
+		if err := l.queue.EnqueueTx(tx, work.Item{Kind: WorkKind, Key: id, TenantID: who.TenantID, Due: r.UpdatedAt}); err != nil {
 			return err
 		}
 		if err := recordAudit(l.audit, tx, who, "closed", id); err != nil {
 			return err
 		}
-		return l.store.Update(tx, r)
+		return l.store.UpdateTx(tx, r)
 	})
 	return Deleted{Deleted: true, SessionID: id}, err
 }
@@ -299,9 +299,9 @@ func (l *lifecycle) handle(ctx context.Context, held work.Lease) error {
 // settle returns the runs to cancel. If there are none, it has finished the work
 // item, or rescheduled it for the expiry of a session that is still active.
 func (l *lifecycle) settle(tx txn.Tx, held work.Lease) (waiting []string, err error) {
-	r, err := l.store.Lock(tx, held.TenantID, held.Key)
+	r, err := l.store.LockTx(tx, held.TenantID, held.Key)
 	if fault.Is(err, fault.NotFound) {
-		return nil, l.queue.Finish(tx, held)
+		return nil, l.queue.FinishTx(tx, held)
 	}
 	if err != nil {
 		return nil, err
@@ -309,13 +309,13 @@ func (l *lifecycle) settle(tx txn.Tx, held work.Lease) (waiting []string, err er
 	now := l.clock.Now()
 	switch {
 	case r.Status == Active && r.ExpiresAt.IsZero():
-		return nil, l.queue.Finish(tx, held)
+		return nil, l.queue.FinishTx(tx, held)
 	case r.status(now) == Active:
-		return nil, l.queue.Reschedule(tx, held, r.ExpiresAt, nil)
+		return nil, l.queue.RescheduleTx(tx, held, r.ExpiresAt, nil)
 	case r.Status == Active:
 		r.Status, r.UpdatedAt = Expired, now
 		l.hints.publish(tx, r.SessionID, hintClosed)
-		if err := l.store.Update(tx, r); err != nil {
+		if err := l.store.UpdateTx(tx, r); err != nil {
 			return nil, err
 		}
 	case r.Status == Closed:
@@ -323,13 +323,13 @@ func (l *lifecycle) settle(tx txn.Tx, held work.Lease) (waiting []string, err er
 			return waiting, err
 		}
 	}
-	return nil, l.queue.Finish(tx, held)
+	return nil, l.queue.FinishTx(tx, held)
 }
 
 // waitingRuns returns the runs that wait for their turn: all unfinished ones but
 // the first of each branch, which is under way.
 func (l *lifecycle) waitingRuns(tx txn.Tx, r *Record) ([]string, error) {
-	turns, err := l.store.Unfinished(tx, r.TenantID, r.SessionID, "")
+	turns, err := l.store.ListUnfinishedTx(tx, r.TenantID, r.SessionID, "")
 	if err != nil {
 		return nil, err
 	}

@@ -38,11 +38,11 @@ func (r *reader) conversation(ctx context.Context, rec *Record) (*conversation, 
 
 // graph reads the branches and turns of a session.
 func (r *reader) graph(ctx context.Context, rec *Record) (*branchGraph, error) {
-	branches, err := r.store.Branches(ctx, rec.TenantID, rec.SessionID)
+	branches, err := r.store.ListBranches(ctx, rec.TenantID, rec.SessionID)
 	if err != nil {
 		return nil, err
 	}
-	turns, err := r.store.Turns(ctx, rec.TenantID, rec.SessionID, 0)
+	turns, err := r.store.ListTurns(ctx, rec.TenantID, rec.SessionID, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func (r *reader) history(ctx context.Context, tenant string, path []segment) (*h
 	if len(path) == 0 {
 		return h, nil
 	}
-	runs, err := r.store.Tell(ctx, tenant, runIDs(path))
+	runs, err := r.store.ListJournals(ctx, tenant, runIDs(path))
 	if err != nil {
 		return nil, err
 	}

@@ -28,13 +28,13 @@ type Share struct {
 
 // ShareStore is the port to the table of share links.
 type ShareStore interface {
-	// SetShare replaces the link of a session.
-	SetShare(tx txn.Tx, sh *Share) error
-	DropShare(tx txn.Tx, tenant, session string) error
-	// ShareOf returns the link of a session, SharedBy the link with a hash, of any
+	// PutShareTx replaces the link of a session.
+	PutShareTx(tx txn.Tx, sh *Share) error
+	DeleteShareTx(tx txn.Tx, tenant, session string) error
+	// GetShare returns the link of a session, SharedBy the link with a hash, of any
 	// tenant. Both return fault.NotFound if there is none.
-	ShareOf(ctx context.Context, tenant, session string) (*Share, error)
-	SharedBy(ctx context.Context, hash string) (*Share, error)
+	GetShare(ctx context.Context, tenant, session string) (*Share, error)
+	GetShareByHash(ctx context.Context, hash string) (*Share, error)
 }
 
 // shareService makes public links to conversations, and serves what they show.
@@ -95,13 +95,13 @@ func (s *shareService) create(ctx context.Context, who authz.Caller, in *shareIn
 	answer := s.view(sh, token)
 	ctx = txn.Promise(ctx, func() any { return answer })
 	err := s.writer.Write(ctx, func(tx txn.Tx) error {
-		if _, err := s.sessions.Lock(tx, who.TenantID, in.SessionID); err != nil {
+		if _, err := s.sessions.LockTx(tx, who.TenantID, in.SessionID); err != nil {
 			return err
 		}
 		if err := recordAudit(s.audit, tx, who, "shared", in.SessionID); err != nil {
 			return err
 		}
-		return s.store.SetShare(tx, sh)
+		return s.store.PutShareTx(tx, sh)
 	})
 	return answer, err
 }
@@ -123,7 +123,7 @@ func (s *shareService) get(ctx context.Context, who authz.Caller, in *idIn) (sha
 	if _, err := s.sessions.Get(ctx, who.TenantID, in.SessionID); err != nil {
 		return shareView{}, err
 	}
-	sh, err := s.store.ShareOf(ctx, who.TenantID, in.SessionID)
+	sh, err := s.store.GetShare(ctx, who.TenantID, in.SessionID)
 	if fault.Is(err, fault.NotFound) || err == nil && sh.expired(s.clock.Now()) {
 		return shareView{}, nil
 	}
@@ -139,13 +139,13 @@ func (s *shareService) get(ctx context.Context, who authz.Caller, in *idIn) (sha
 
 func (s *shareService) revoke(ctx context.Context, who authz.Caller, in *idIn) (nothing, error) {
 	return nothing{}, s.writer.Write(ctx, func(tx txn.Tx) error {
-		if _, err := s.sessions.Lock(tx, who.TenantID, in.SessionID); err != nil {
+		if _, err := s.sessions.LockTx(tx, who.TenantID, in.SessionID); err != nil {
 			return err
 		}
 		if err := recordAudit(s.audit, tx, who, "share_revoked", in.SessionID); err != nil {
 			return err
 		}
-		return s.store.DropShare(tx, who.TenantID, in.SessionID)
+		return s.store.DeleteShareTx(tx, who.TenantID, in.SessionID)
 	})
 }
 

@@ -64,7 +64,7 @@ const sharedRuns = 20
 
 // shared serves the conversation of a link. It is public: the link gives access.
 func (s *shareService) shared(ctx context.Context, _ authz.Caller, in *sharedIn) (*Shared, error) {
-	sh, err := s.store.SharedBy(ctx, hashOf(in.ShareID))
+	sh, err := s.store.GetShareByHash(ctx, hashOf(in.ShareID))
 	if fault.Is(err, fault.NotFound) || err == nil && sh.expired(s.clock.Now()) {
 		return nil, fault.New(fault.NotFound, "", "This link is not valid: it was revoked or replaced, or it has expired.")
 	}
@@ -129,7 +129,7 @@ func (s *shareService) addRuns(ctx context.Context, tenant string, c *conversati
 }
 
 func (s *shareService) addTodos(ctx context.Context, rec *Record, out *Shared) error {
-	todos, _, err := s.todos.Todos(ctx, rec.TenantID, TodoFilter{SessionID: rec.SessionID, Limit: maxTodos})
+	todos, _, err := s.todos.ListTodos(ctx, rec.TenantID, TodoFilter{SessionID: rec.SessionID, Limit: maxTodos})
 	for _, t := range todos {
 		out.Todos = append(out.Todos, SharedTodo{t.Title, t.Status})
 	}

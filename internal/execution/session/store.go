@@ -11,40 +11,40 @@ import (
 // Store is the port to the tables of sessions. Every method takes the tenant; for
 // a session of another tenant it returns fault.NotFound.
 type Store interface {
-	Insert(tx txn.Tx, r *Record) error
+	CreateTx(tx txn.Tx, r *Record) error
 	Get(ctx context.Context, tenant, id string) (*Record, error)
-	// Lock reads a session. Until commit, no other transaction can change it or
+	// LockTx reads a session. Until commit, no other transaction can change it or
 	// take a turn in it.
-	Lock(tx txn.Tx, tenant, id string) (*Record, error)
-	// Update writes the mutable fields of a locked session.
-	Update(tx txn.Tx, r *Record) error
+	LockTx(tx txn.Tx, tenant, id string) (*Record, error)
+	// UpdateTx writes the mutable fields of a locked session.
+	UpdateTx(tx txn.Tx, r *Record) error
 	// List returns up to limit sessions after an id, newest first; only those of
 	// one agent if agent is not empty.
 	List(ctx context.Context, tenant, agent, after string, limit int) ([]Record, error)
 
-	InsertBranch(tx txn.Tx, tenant, session string, b *Branch) error
-	DeleteBranch(tx txn.Tx, tenant, session, branch string) error
-	// Branches returns the branches of a session except the root, oldest first,
+	CreateBranchTx(tx txn.Tx, tenant, session string, b *Branch) error
+	DeleteBranchTx(tx txn.Tx, tenant, session, branch string) error
+	// ListBranches returns the branches of a session except the root, oldest first,
 	// without their runs.
-	Branches(ctx context.Context, tenant, session string) ([]Branch, error)
-	BranchesTx(tx txn.Tx, tenant, session string) ([]Branch, error)
+	ListBranches(ctx context.Context, tenant, session string) ([]Branch, error)
+	ListBranchesTx(tx txn.Tx, tenant, session string) ([]Branch, error)
 
-	// AddTurn and the methods below require that the session is locked.
-	AddTurn(tx txn.Tx, tenant string, t Turn) error
-	// FinishTurn marks the turn of a run as finished, and reports whether it was
+	// CreateTurnTx and the methods below require that the session is locked.
+	CreateTurnTx(tx txn.Tx, tenant string, t Turn) error
+	// FinishTurnTx marks the turn of a run as finished, and reports whether it was
 	// unfinished.
-	FinishTurn(tx txn.Tx, tenant, runID string) (Turn, bool, error)
-	// Unfinished returns the unfinished turns of a branch, or of all branches if
+	FinishTurnTx(tx txn.Tx, tenant, runID string) (Turn, bool, error)
+	// ListUnfinishedTx returns the unfinished turns of a branch, or of all branches if
 	// branch is empty, in order.
-	Unfinished(tx txn.Tx, tenant, session, branch string) ([]Turn, error)
-	DeleteTurns(tx txn.Tx, tenant, session, branch string) (int64, error)
+	ListUnfinishedTx(tx txn.Tx, tenant, session, branch string) ([]Turn, error)
+	DeleteTurnsTx(tx txn.Tx, tenant, session, branch string) (int64, error)
 
-	// Turns returns the turns of a session after one, in order, with the times of
+	// ListTurns returns the turns of a session after one, in order, with the times of
 	// their runs.
-	Turns(ctx context.Context, tenant, session string, after int64) ([]TimedTurn, error)
-	// Tell reads runs with their steps, in the order of the ids. A run that does
+	ListTurns(ctx context.Context, tenant, session string, after int64) ([]TimedTurn, error)
+	// ListJournals reads runs with their steps, in the order of the ids. A run that does
 	// not exist is left empty.
-	Tell(ctx context.Context, tenant string, runs []string) ([]run.Journal, error)
+	ListJournals(ctx context.Context, tenant string, runs []string) ([]run.Journal, error)
 }
 
 // TimedTurn is a turn with the status and times of its run.

@@ -71,12 +71,12 @@ type Todo struct {
 
 // TodoStore is the port to the table of todos.
 type TodoStore interface {
-	PutTodo(tx txn.Tx, t *Todo) error // inserts or replaces
-	LockTodo(tx txn.Tx, tenant, id string) (*Todo, error)
-	DeleteTodo(tx txn.Tx, tenant, id string) error
-	// Todos returns the unfinished todos by due time, then the finished ones,
+	PutTodoTx(tx txn.Tx, t *Todo) error // inserts or replaces
+	LockTodoTx(tx txn.Tx, tenant, id string) (*Todo, error)
+	DeleteTodoTx(tx txn.Tx, tenant, id string) error
+	// ListTodos returns the unfinished todos by due time, then the finished ones,
 	// newest first; and how many match the filter in all.
-	Todos(ctx context.Context, tenant string, f TodoFilter) ([]Todo, int, error)
+	ListTodos(ctx context.Context, tenant string, f TodoFilter) ([]Todo, int, error)
 }
 
 // TodoFilter narrows a list of todos. Empty fields match everything. From and
@@ -139,7 +139,7 @@ func (s *todoService) plan(t *Todo, now time.Time) error {
 
 // put stores a todo, and schedules its run if it has one to start.
 func (s *todoService) put(tx txn.Tx, t *Todo) error {
-	if err := s.store.PutTodo(tx, t); err != nil {
+	if err := s.store.PutTodoTx(tx, t); err != nil {
 		return err
 	}
 	return s.schedule(tx, t)
@@ -151,12 +151,12 @@ func (s *todoService) schedule(tx txn.Tx, t *Todo) error {
 	if t.NextFireAt == nil {
 		return nil
 	}
-	return s.queue.Enqueue(tx, work.Item{Kind: TodoWorkKind, Key: t.TodoID, TenantID: t.TenantID, Due: *t.NextFireAt})
+	return s.queue.EnqueueTx(tx, work.Item{Kind: TodoWorkKind, Key: t.TodoID, TenantID: t.TenantID, Due: *t.NextFireAt})
 }
 
 // lock reads and locks a todo of a session.
 func (s *todoService) lock(tx txn.Tx, tenant, sessionID, id string) (*Todo, error) {
-	t, err := s.store.LockTodo(tx, tenant, id)
+	t, err := s.store.LockTodoTx(tx, tenant, id)
 	if err != nil {
 		return nil, err
 	}
@@ -198,7 +198,7 @@ func (s *todoService) delete(ctx context.Context, tenant, sessionID, id string) 
 		if _, err := s.lock(tx, tenant, sessionID, id); err != nil {
 			return err
 		}
-		return s.store.DeleteTodo(tx, tenant, id)
+		return s.store.DeleteTodoTx(tx, tenant, id)
 	})
 }
 
@@ -252,7 +252,7 @@ func (s *todoService) list(ctx context.Context, who authz.Caller, f TodoFilter) 
 	if f.AgentID != "" && !ident.Valid(f.AgentID) || f.Status != "" && !f.Status.valid() {
 		return list, nil
 	}
-	found, total, err := s.store.Todos(ctx, who.TenantID, f)
+	found, total, err := s.store.ListTodos(ctx, who.TenantID, f)
 	if err != nil {
 		return nil, err
 	}

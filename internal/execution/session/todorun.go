@@ -43,9 +43,9 @@ func (s *todoService) claim(ctx context.Context, held work.Lease) (t *Todo, err 
 }
 
 func (s *todoService) claimTx(tx txn.Tx, held work.Lease) (*Todo, error) {
-	t, err := s.store.LockTodo(tx, held.TenantID, held.Key)
+	t, err := s.store.LockTodoTx(tx, held.TenantID, held.Key)
 	if fault.Is(err, fault.NotFound) {
-		return nil, s.queue.Finish(tx, held)
+		return nil, s.queue.FinishTx(tx, held)
 	}
 	if err != nil {
 		return nil, err
@@ -53,14 +53,14 @@ func (s *todoService) claimTx(tx txn.Tx, held work.Lease) (*Todo, error) {
 	now := s.clock.Now()
 	switch {
 	case t.NextFireAt == nil:
-		return nil, s.queue.Finish(tx, held)
+		return nil, s.queue.FinishTx(tx, held)
 	case t.NextFireAt.After(now):
-		return nil, s.queue.Reschedule(tx, held, *t.NextFireAt, nil)
+		return nil, s.queue.RescheduleTx(tx, held, *t.NextFireAt, nil)
 	case t.Status != TodoPending: // it has a run that an earlier attempt could not create
 		return t, nil
 	case t.RequireConfirm:
 		t.Status, t.NextFireAt, t.UpdatedAt = TodoUnconfirmed, nil, now
-		if err := s.queue.Finish(tx, held); err != nil {
+		if err := s.queue.FinishTx(tx, held); err != nil {
 			return nil, err
 		}
 		return nil, s.put(tx, t)
@@ -81,14 +81,14 @@ func retryable(err error) bool {
 // settle finishes the item of a todo whose run was created or refused.
 func (s *todoService) settle(ctx context.Context, held work.Lease, runID string, refused bool) error {
 	return s.writer.Write(ctx, func(tx txn.Tx) error {
-		t, err := s.store.LockTodo(tx, held.TenantID, held.Key)
+		t, err := s.store.LockTodoTx(tx, held.TenantID, held.Key)
 		if fault.Is(err, fault.NotFound) {
-			return s.queue.Finish(tx, held)
+			return s.queue.FinishTx(tx, held)
 		}
 		if err != nil {
 			return err
 		}
-		if err := s.queue.Finish(tx, held); err != nil {
+		if err := s.queue.FinishTx(tx, held); err != nil {
 			return err
 		}
 		switch {
@@ -172,7 +172,7 @@ func (s *todoService) onRunEnd(tx txn.Tx, r *run.Record) error {
 	if id == "" {
 		return nil
 	}
-	t, err := s.store.LockTodo(tx, r.TenantID, id)
+	t, err := s.store.LockTodoTx(tx, r.TenantID, id)
 	if fault.Is(err, fault.NotFound) || err == nil && t.RunID != r.RunID {
 		return nil // it was deleted, or a caller sent metadata like a todo's
 	}

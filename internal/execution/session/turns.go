@@ -50,14 +50,14 @@ func (q *turnQueue) checkOpen(r *Record) error { return r.checkActive(q.clock.No
 // admit is the run.Admission of every session: it makes the run the next turn of
 // the active branch.
 func (q *turnQueue) admit(tx txn.Tx, r *run.Record) (now bool, err error) {
-	rec, err := q.store.Lock(tx, r.TenantID, *r.SessionID)
+	rec, err := q.store.LockTx(tx, r.TenantID, *r.SessionID)
 	if err != nil {
 		return false, err
 	}
 	if err := q.checkOpen(rec); err != nil {
 		return false, err
 	}
-	before, err := q.store.Unfinished(tx, r.TenantID, rec.SessionID, rec.ActiveBranch)
+	before, err := q.store.ListUnfinishedTx(tx, r.TenantID, rec.SessionID, rec.ActiveBranch)
 	if err != nil {
 		return false, err
 	}
@@ -72,13 +72,13 @@ func (q *turnQueue) admit(tx txn.Tx, r *run.Record) (now bool, err error) {
 	now = len(before) == 0 && (r.StartedAt == nil || !rec.UpdatedAt.After(*r.StartedAt))
 	rec.Turns++
 	t := Turn{SessionID: rec.SessionID, Turn: rec.Turns, BranchID: rec.ActiveBranch, RunID: r.RunID, Finished: final}
-	if err := q.store.AddTurn(tx, r.TenantID, t); err != nil {
+	if err := q.store.CreateTurnTx(tx, r.TenantID, t); err != nil {
 		return false, err
 	}
 	rec.Summary.add(messageText(r), true)
 	rec.UpdatedAt = q.clock.Now()
 	q.hints.publish(tx, rec.SessionID, hintRunAdded)
-	return now, q.store.Update(tx, rec)
+	return now, q.store.UpdateTx(tx, rec)
 }
 
 // finish ends the turn of a run and releases the next run of its branch.
@@ -86,23 +86,23 @@ func (q *turnQueue) finish(tx txn.Tx, r *run.Record) error {
 	if r.SessionID == nil {
 		return nil
 	}
-	rec, err := q.store.Lock(tx, r.TenantID, *r.SessionID)
+	rec, err := q.store.LockTx(tx, r.TenantID, *r.SessionID)
 	if fault.Is(err, fault.NotFound) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	t, ended, err := q.store.FinishTurn(tx, r.TenantID, r.RunID)
+	t, ended, err := q.store.FinishTurnTx(tx, r.TenantID, r.RunID)
 	if err != nil || !ended {
 		return err
 	}
 	rec.Summary.add(answerText(r), false)
 	rec.UpdatedAt = q.clock.Now()
-	if err := q.store.Update(tx, rec); err != nil {
+	if err := q.store.UpdateTx(tx, rec); err != nil {
 		return err
 	}
-	next, err := q.store.Unfinished(tx, r.TenantID, rec.SessionID, t.BranchID)
+	next, err := q.store.ListUnfinishedTx(tx, r.TenantID, rec.SessionID, t.BranchID)
 	if err != nil {
 		return err
 	}

@@ -244,10 +244,6 @@ func TestMetadata(t *testing.T) {
 			t.Errorf("%.60s: %q, want %q", text, got, want)
 		}
 	}
-	got, err := mergeObjects([]byte(`{"a":1,"b":{"c":2},"d":3}`), []byte(`{"a":null,"b":{"e":4},"f":5}`))
-	if err != nil || string(got) != `{"b":{"e":4},"d":3,"f":5}` {
-		t.Errorf("merged: %s, %v", got, err)
-	}
 }
 
 func TestPositionsAreTotallyOrdered(t *testing.T) {

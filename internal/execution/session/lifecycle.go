@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"agentd/internal/base/authz"
 	"agentd/internal/base/clock"
 	"agentd/internal/base/fault"
@@ -228,10 +230,12 @@ func (l *lifecycle) update(ctx context.Context, tenant, id string, c change) (*S
 	return l.withHistory(ctx, r)
 }
 
-func (l *lifecycle) mergeMetadata(tx txn.Tx, r *Record, patch schema.Object) (err error) {
-	if r.Metadata, err = mergeObjects(r.Metadata, patch); err != nil {
+func (l *lifecycle) mergeMetadata(tx txn.Tx, r *Record, patch schema.Object) error {
+	merged, err := schema.MergePatch(jsontext.Value(r.Metadata), jsontext.Value(patch))
+	if err != nil {
 		return err
 	}
+	r.Metadata = schema.Object(merged)
 	if err := l.check(r.Metadata, nil); err != nil {
 		return err
 	}

@@ -43,25 +43,3 @@ func checkMetadata(o schema.Object) string {
 	}
 	return ""
 }
-
-// mergeObjects merges patch into o, one level deep; null removes a key.
-func mergeObjects(o, patch schema.Object) (schema.Object, error) {
-	var merged, changes map[string]jsontext.Value
-	if err := json.Unmarshal(o, &merged); err != nil {
-		return nil, err
-	}
-	if err := json.Unmarshal(patch, &changes); err != nil {
-		return nil, err
-	}
-	if merged == nil {
-		merged = map[string]jsontext.Value{}
-	}
-	for name, v := range changes {
-		if v.Kind() == 'n' {
-			delete(merged, name)
-		} else {
-			merged[name] = v
-		}
-	}
-	return json.Marshal(merged, json.Deterministic(true))
-}

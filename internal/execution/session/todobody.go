@@ -11,6 +11,7 @@ import (
 	"agentd/internal/base/authz"
 	"agentd/internal/base/fault"
 	"agentd/internal/base/ident"
+	"agentd/internal/base/ptr"
 	"agentd/internal/base/schema"
 	"agentd/internal/base/txn"
 )
@@ -83,7 +84,7 @@ func (s *todoService) create(ctx context.Context, who authz.Caller, sessionID st
 		return nil, err
 	}
 	t := newTodo(who, sessionID, s.clock.Now())
-	if deref(in.AgentID) != "" && !sent["due_at"] && in.Recurrence == nil {
+	if ptr.Value(in.AgentID) != "" && !sent["due_at"] && in.Recurrence == nil {
 		in.DueAt, sent["due_at"] = &t.CreatedAt, true
 	}
 	if err := s.apply(t, &in.TodoFields, sent, t.CreatedAt); err != nil {
@@ -123,7 +124,7 @@ func (s *todoService) update(ctx context.Context, who authz.Caller, sessionID, i
 
 // checkAgent returns an error if the assigned agent does not exist.
 func (s *todoService) checkAgent(ctx context.Context, tenant string, id *string) error {
-	if deref(id) == "" {
+	if ptr.Value(id) == "" {
 		return nil
 	}
 	_, err := s.agents.Get(ctx, tenant, *id)
@@ -183,13 +184,13 @@ func (in *TodoFields) copyTo(t *Todo, sent fieldSet) {
 		t.DueAt = in.DueAt
 	}
 	if sent["assign_agent_id"] {
-		t.AgentID = deref(in.AgentID)
+		t.AgentID = ptr.Value(in.AgentID)
 	}
 	if sent["recurrence"] {
 		t.Recurrence = in.Recurrence
 	}
 	if sent["require_confirmation"] {
-		t.RequireConfirm = deref(in.RequireConfirm)
+		t.RequireConfirm = ptr.Value(in.RequireConfirm)
 	}
 	if sent["status"] {
 		t.Status = TodoStatus(in.Status)
@@ -201,11 +202,4 @@ func (in *TodoFields) copyTo(t *Todo, sent fieldSet) {
 		at := t.DueAt.UTC().Truncate(time.Microsecond) // the precision that is stored
 		t.DueAt = &at
 	}
-}
-
-func deref[T any](p *T) T {
-	if p == nil {
-		return *new(T)
-	}
-	return *p
 }

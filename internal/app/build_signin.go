@@ -60,7 +60,7 @@ func (a *App) buildSignIn(
 		Public: a.public, Signup: a.cfg.SignIn.Signup == "on", Providers: providers,
 		Prove: members.Prove,
 		Invited: func(ctx context.Context, email string) (bool, error) {
-			invites, err := members.Store.InvitesTo(ctx, email, a.clock.Now())
+			invites, err := members.Store.ListInvitesByEmail(ctx, email, a.clock.Now())
 			return len(invites) > 0, err
 		},
 	})

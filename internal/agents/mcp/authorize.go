@@ -152,7 +152,7 @@ func (a *Authorizer) storeGrant(ctx context.Context, v *Server, g *granted) erro
 		if origin(current.URL) != origin(v.URL) {
 			return serverMoved()
 		}
-		return a.credentials.grants.Put(tx, v.TenantID, v.ID, sealed)
+		return a.credentials.grants.PutTx(tx, v.TenantID, v.ID, sealed)
 	})
 }
 

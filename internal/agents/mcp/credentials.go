@@ -21,7 +21,7 @@ type credentials struct {
 
 // grant returns the grant of a server, nil if it has none.
 func (c *credentials) grant(ctx context.Context, tenant, server string) (*Grant, *granted, error) {
-	stored, err := c.grants.Grant(ctx, tenant, server)
+	stored, err := c.grants.Get(ctx, tenant, server)
 	if err != nil || stored == nil {
 		return nil, nil, err
 	}
@@ -35,7 +35,7 @@ func (c *credentials) grant(ctx context.Context, tenant, server string) (*Grant,
 
 // granted reports whether a person has authorized the server.
 func (c *credentials) granted(ctx context.Context, t *Target) bool {
-	stored, err := c.grants.Grant(ctx, t.TenantID, t.ServerID)
+	stored, err := c.grants.Get(ctx, t.TenantID, t.ServerID)
 	return err == nil && stored != nil
 }
 
@@ -56,7 +56,7 @@ func (c *credentials) addPending(ctx context.Context, tenant, id, server string,
 	}
 	return c.writer.Write(ctx, func(tx txn.Tx) error {
 		now := c.clock.Now()
-		return c.grants.AddPending(tx, Pending{
+		return c.grants.CreatePendingTx(tx, Pending{
 			TenantID: tenant, ID: id, ServerID: server, Expires: now.Add(pendingLife),
 			Sealed: c.box.Seal(text, pendingContext(tenant, id)),
 		}, now)
@@ -68,7 +68,7 @@ func (c *credentials) addPending(ctx context.Context, tenant, id, server string,
 func (c *credentials) takePending(ctx context.Context, state sealedState) (*pending, *Pending, error) {
 	var stored *Pending
 	err := c.writer.Write(ctx, func(tx txn.Tx) (err error) {
-		stored, err = c.grants.TakePending(tx, state.Tenant, state.ID)
+		stored, err = c.grants.ConsumePendingTx(tx, state.Tenant, state.ID)
 		return err
 	})
 	if err != nil {

@@ -77,24 +77,24 @@ type Pending struct {
 // Grants is the port to stored authorizations. A grant that is absent, or another
 // tenant's, is nil.
 type Grants interface {
-	Grant(ctx context.Context, tenant, server string) (*Grant, error)
-	// Put stores a grant, replacing any other, and increments Version.
-	Put(tx txn.Tx, tenant, server string, sealed []byte) error
-	// Renew replaces a grant if its version is still the stored one.
-	Renew(tx txn.Tx, g *Grant, sealed []byte) error
-	// Claim reports whether the caller may refresh a grant of this version. One
+	Get(ctx context.Context, tenant, server string) (*Grant, error)
+	// PutTx stores a grant, replacing any other, and increments Version.
+	PutTx(tx txn.Tx, tenant, server string, sealed []byte) error
+	// UpdateTx replaces a grant if its version is still the stored one.
+	UpdateTx(tx txn.Tx, g *Grant, sealed []byte) error
+	// ClaimTx reports whether the caller may refresh a grant of this version. One
 	// caller at a time may, until the given time or until the grant is replaced.
-	Claim(tx txn.Tx, g *Grant, now, until time.Time) (bool, error)
-	// Release ends a claim.
-	Release(tx txn.Tx, g *Grant) error
-	// Drop deletes a grant if its version is still the stored one.
-	Drop(tx txn.Tx, g *Grant) error
-	// Delete deletes the grant and the pending authorizations of a server.
-	Delete(tx txn.Tx, tenant, server string) error
-	// AddPending stores a pending authorization, and deletes expired ones.
-	AddPending(tx txn.Tx, p Pending, now time.Time) error
-	// TakePending deletes a pending authorization and returns it.
-	TakePending(tx txn.Tx, tenant, id string) (*Pending, error)
+	ClaimTx(tx txn.Tx, g *Grant, now, until time.Time) (bool, error)
+	// ReleaseTx ends a claim.
+	ReleaseTx(tx txn.Tx, g *Grant) error
+	// DeleteVersionTx deletes a grant if its version is still the stored one.
+	DeleteVersionTx(tx txn.Tx, g *Grant) error
+	// DeleteTx deletes the grant and the pending authorizations of a server.
+	DeleteTx(tx txn.Tx, tenant, server string) error
+	// CreatePendingTx stores a pending authorization, and deletes expired ones.
+	CreatePendingTx(tx txn.Tx, p Pending, now time.Time) error
+	// ConsumePendingTx deletes a pending authorization and returns it.
+	ConsumePendingTx(tx txn.Tx, tenant, id string) (*Pending, error)
 }
 
 // granted is the plaintext of a Grant.

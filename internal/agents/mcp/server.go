@@ -202,7 +202,7 @@ func (s *Servers) after(e *resource.Edit[Server]) error {
 	tenant, server := v.TenantID, v.ID
 	unreachable := e.New == nil || !e.New.Enabled
 	if e.Old != nil && (e.New == nil || origin(e.Old.URL) != origin(e.New.URL)) {
-		if err := s.grants.Delete(e.Tx, tenant, server); err != nil {
+		if err := s.grants.DeleteTx(e.Tx, tenant, server); err != nil {
 			return err
 		}
 	}

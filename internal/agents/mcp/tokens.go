@@ -65,7 +65,7 @@ func (t *tokens) Token(ctx context.Context, rejected string) (string, error) {
 
 func (t *tokens) claim(ctx context.Context, stored *Grant, now time.Time) (claimed bool, err error) {
 	err = t.writer.Write(ctx, func(tx txn.Tx) (err error) {
-		claimed, err = t.grants.Claim(tx, stored, now, now.Add(refreshTimeout))
+		claimed, err = t.grants.ClaimTx(tx, stored, now, now.Add(refreshTimeout))
 		return err
 	})
 	return claimed, err
@@ -79,12 +79,12 @@ func (t *tokens) refresh(ctx context.Context, stored *Grant, g *granted) (string
 	token, err := t.oauth.Refresh(ctx, g.Provider, g.Client, g.Token.Refresh)
 	switch {
 	case errors.Is(err, ErrInvalidGrant):
-		if err := t.writer.Write(ctx, func(tx txn.Tx) error { return t.grants.Drop(tx, stored) }); err != nil {
+		if err := t.writer.Write(ctx, func(tx txn.Tx) error { return t.grants.DeleteVersionTx(tx, stored) }); err != nil {
 			return "", err
 		}
 		return "", ErrUnauthorized
 	case err != nil:
-		return "", errors.Join(err, t.writer.Write(ctx, func(tx txn.Tx) error { return t.grants.Release(tx, stored) }))
+		return "", errors.Join(err, t.writer.Write(ctx, func(tx txn.Tx) error { return t.grants.ReleaseTx(tx, stored) }))
 	}
 	if token.Refresh == "" {
 		token.Refresh = g.Token.Refresh
@@ -94,6 +94,6 @@ func (t *tokens) refresh(ctx context.Context, stored *Grant, g *granted) (string
 	if err != nil {
 		return "", err
 	}
-	err = t.writer.Write(ctx, func(tx txn.Tx) error { return t.grants.Renew(tx, stored, sealed) })
+	err = t.writer.Write(ctx, func(tx txn.Tx) error { return t.grants.UpdateTx(tx, stored, sealed) })
 	return token.Access, err
 }

@@ -33,7 +33,8 @@ func TestReadEmail(t *testing.T) {
 			t.Errorf("%q: %q %q", in, got, wrong)
 		}
 	}
-	for _, in := range []string{"ann", "ann@", "Ann <ann@example.com>", "a@b@c", "a b@c.de", "ann@example.com\nx: y", "\"a\x00\"@b.c", "a\xff@b.c", strings.Repeat("a", 200) + "@b.c"} {
+	for _, in := range []string{"ann", "ann@", "Ann <ann@example.com>", "a@b@c", "a b@c.de", "ann@example.com\nx: y", "\"a\x00\"@b.c",
+		"a\xff@b.c", strings.Repeat("a", 200) + "@b.c"} {
 		if got, wrong := readEmail(in); wrong == "" {
 			t.Errorf("%q was taken as %q", in, got)
 		}

@@ -55,8 +55,8 @@ func TestUsesAreWrittenTogetherAndOnceAMinute(t *testing.T) {
 		if len(*batches) != 2 {
 			t.Errorf("a key in use was not written again after a minute: %v", *batches)
 		}
-		if len(r.lately) != 1 {
-			t.Errorf("keys that were not used lately are kept: %v", r.lately)
+		if len(r.recent) != 1 {
+			t.Errorf("keys that were not used lately are kept: %v", r.recent)
 		}
 		r.stop()
 	})

@@ -9,25 +9,26 @@ import (
 )
 
 const (
-	useGrain = time.Minute      // how exactly the last use is kept
-	useDelay = 5 * time.Second  // how long uses are gathered before they are written
-	useWrite = 10 * time.Second // how long writing them may take
+	useGrain = time.Minute      // accuracy of the time of the last use
+	useDelay = 5 * time.Second  // how long uses are collected before they are written
+	useWrite = 10 * time.Second // timeout of a write
 )
 
-// Use says when a key or a session was used.
+// Use records that a key or a session was used.
 type Use struct {
 	TenantID  string
-	KeyID     string // "" where a session was used
-	SessionID string // "" where a key was used
+	KeyID     string // empty where a session was used
+	SessionID string // empty where a key was used
 	At        time.Time
 	Renewed   bool // the browser was sent the session's cookie again
 }
 
 func (u Use) id() string { return u.KeyID + u.SessionID }
 
-// useRecorder writes down when keys and sessions are used: in the background, many at once,
-// and each at most once a minute. It sleeps while nothing is used. Uses that
-// cannot be written are dropped; what is in use is noted again a minute later.
+// useRecorder records when keys and sessions are used: in the background, in
+// batches, and each at most once a minute. It sleeps while nothing is used.
+// Uses that cannot be written are dropped; a credential that is still in use is
+// noted again a minute later.
 type useRecorder struct {
 	write func(context.Context, []Use) error
 	log   *slog.Logger
@@ -35,7 +36,7 @@ type useRecorder struct {
 	mu      sync.Mutex
 	running bool
 	pending []Use
-	lately  map[string]time.Time // id -> its use that was noted last
+	recent  map[string]time.Time // last noted use, by key or session ID
 
 	wake chan struct{}
 	quit chan struct{}
@@ -43,7 +44,7 @@ type useRecorder struct {
 }
 
 func newUseRecorder(write func(context.Context, []Use) error, log *slog.Logger) *useRecorder {
-	return &useRecorder{write: write, log: log, lately: map[string]time.Time{}, wake: make(chan struct{}, 1), quit: make(chan struct{})}
+	return &useRecorder{write: write, log: log, recent: map[string]time.Time{}, wake: make(chan struct{}, 1), quit: make(chan struct{})}
 }
 
 func (r *useRecorder) start() {
@@ -64,14 +65,14 @@ func (r *useRecorder) stop() {
 	}
 }
 
-// note takes a use. It does not wait for anything.
+// note records a use. It never blocks.
 func (r *useRecorder) note(u Use) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.running || u.At.Sub(r.lately[u.id()]) < useGrain {
+	if !r.running || u.At.Sub(r.recent[u.id()]) < useGrain {
 		return
 	}
-	r.lately[u.id()] = u.At
+	r.recent[u.id()] = u.At
 	r.pending = append(r.pending, u)
 	select {
 	case r.wake <- struct{}{}:
@@ -87,12 +88,12 @@ func (r *useRecorder) run() {
 			return
 		case <-r.wake:
 		}
-		gather := time.NewTimer(useDelay)
+		delay := time.NewTimer(useDelay)
 		select {
 		case <-r.quit:
-		case <-gather.C:
+		case <-delay.C:
 		}
-		gather.Stop()
+		delay.Stop()
 		r.flush()
 	}
 }
@@ -103,7 +104,7 @@ func (r *useRecorder) flush() {
 	r.pending = nil
 	if len(uses) > 0 {
 		now := uses[len(uses)-1].At
-		maps.DeleteFunc(r.lately, func(_ string, at time.Time) bool { return now.Sub(at) >= useGrain })
+		maps.DeleteFunc(r.recent, func(_ string, at time.Time) bool { return now.Sub(at) >= useGrain })
 	}
 	r.mu.Unlock()
 	if len(uses) == 0 {
@@ -112,6 +113,6 @@ func (r *useRecorder) flush() {
 	ctx, cancel := context.WithTimeout(context.Background(), useWrite)
 	defer cancel()
 	if err := r.write(ctx, uses); err != nil {
-		r.log.Warn("the last use of keys and sessions was not recorded", "uses", len(uses), "error", err)
+		r.log.Warn("could not record the last use of keys and sessions", "uses", len(uses), "error", err)
 	}
 }

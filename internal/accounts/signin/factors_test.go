@@ -390,7 +390,7 @@ func TestForget(t *testing.T) {
 		}
 		forget := func(who authz.Caller) {
 			b.t.Helper()
-			err := b.db.Write(b.t.Context(), func(tx txn.Tx) error { return b.Forget(tx, who.TenantID, who.UserID) })
+			err := b.db.Write(b.t.Context(), func(tx txn.Tx) error { return b.DeleteMember(tx, who.TenantID, who.UserID) })
 			if err != nil {
 				b.t.Error(err)
 			}

@@ -10,14 +10,14 @@ import (
 	"agentd/internal/base/schema"
 )
 
-// What metadata may be (behaviours 36).
+// The limits of metadata.
 const (
 	maxKeys     = 100
 	maxMetadata = 64 << 10
 	maxNesting  = 8
 )
 
-// checkMetadata says what is wrong with metadata, or nothing.
+// checkMetadata returns what is invalid about metadata, or "".
 func checkMetadata(o schema.Object) string {
 	if len(o) == 0 {
 		return ""
@@ -26,11 +26,11 @@ func checkMetadata(o schema.Object) string {
 		return fmt.Sprintf("it has more than %d KiB", maxMetadata>>10)
 	}
 	dec := jsontext.NewDecoder(bytes.NewReader(o))
-	for deep := 0; ; {
+	for depth := 0; ; {
 		if _, err := dec.ReadToken(); err != nil {
-			break // its syntax was checked when it came
+			break // the end: the syntax was checked on arrival
 		}
-		if deep = max(deep, dec.StackDepth()); deep > maxNesting {
+		if depth = max(depth, dec.StackDepth()); depth > maxNesting {
 			return fmt.Sprintf("it nests deeper than %d levels", maxNesting)
 		}
 	}

@@ -65,8 +65,8 @@ func (p *plan[T]) scan() {
 		p.fail("%s does not embed resource.Meta with the tag json:\"-\"", t)
 	}
 	for _, f := range reflect.VisibleFields(t) {
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if !f.IsExported() || f.Anonymous || f.Index[0] == meta.Index[0] || name == "-" {
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if !f.IsExported() || f.Anonymous || f.Index[0] == meta.Index[0] || name == "-" || options == "inline" {
 			continue
 		}
 		tag := func(key string) bool { v := f.Tag.Get(key); return v == "true" || v == "1" }

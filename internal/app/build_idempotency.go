@@ -11,15 +11,15 @@ import (
 
 // buildIdempotency makes the keeper of the answers to writes that clients may
 // repeat.
-func (a *App) buildIdempotency() *idempotency.Keeper {
+func (a *App) buildIdempotency() *idempotency.Manager {
 	kept := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "agentd_idempotency_answers_total",
 		Help: "Answers kept for writes with an Idempotency-Key, by whether that was in the transaction of the write's effect.",
 	}, []string{"with_effect"})
 	a.metrics.MustRegister(kept)
-	keeper := idempotency.NewKeeper(idempotency.Config{
+	keeper := idempotency.NewManager(idempotency.Config{
 		Store: idempotencysql.New(a.db), Writer: a.db, Box: a.box, Clock: a.clock, Log: a.log,
-		Kept: func(withEffect bool) { kept.WithLabelValues(strconv.FormatBool(withEffect)).Inc() },
+		OnStored: func(withEffect bool) { kept.WithLabelValues(strconv.FormatBool(withEffect)).Inc() },
 	})
 	a.serve(keeper.Serve)
 	return keeper

@@ -156,7 +156,7 @@ func (s *Service) endpointOf(provider, asked string, before *Row) (endpoint, ori
 	case own:
 		return before.Endpoint, model.OriginOwn, nil
 	case platform:
-		if endpoint, ok := model.NormalEndpoint(to.BaseURL); ok {
+		if endpoint, ok := model.NormalizeEndpoint(to.BaseURL); ok {
 			return endpoint, model.OriginPlatform, nil
 		}
 		return "", "", fault.New(fault.Malformed, "provider_takes_no_key", "The provider %q takes no keys of companies on this deployment.", provider)
@@ -180,7 +180,7 @@ func (s *Service) ownEndpoint(provider, asked string, taken bool) (endpoint, ori
 	if err := s.CheckURL(asked); err != nil {
 		return refuse(fault.From(err).Detail)
 	}
-	endpoint, ok := model.NormalEndpoint(asked)
+	endpoint, ok := model.NormalizeEndpoint(asked)
 	if !ok {
 		return refuse("it must be like https://host/v1: without user name, query, fragment or escapes, and with nothing in its path that leads elsewhere")
 	}

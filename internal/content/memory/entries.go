@@ -134,7 +134,7 @@ type insertion struct {
 // are left out.
 func (s *Service) insert(ctx context.Context, tenant, agentID string, drafts []Draft, how insertion) (added []Stored, err error) {
 	if how.answer != nil {
-		ctx = txn.Promise(ctx, func() any { return how.answer(added) })
+		ctx = txn.WithAnswer(ctx, func() any { return how.answer(added) })
 	}
 	err = s.Writer.Write(ctx, func(tx txn.Tx) error {
 		added = nil

@@ -91,7 +91,7 @@ func (f *follower) live(sub *event.Subscription) {
 			return
 		case <-timer.C:
 			more = f.read()
-			wait = f.s.Hub.Patience(wait, resync)
+			wait = f.s.Hub.NextPoll(wait, resync)
 		case <-sub.Ready():
 			more = f.take(sub)
 			wait = resync
@@ -106,7 +106,7 @@ func (f *follower) live(sub *event.Subscription) {
 // take gives what the hub tells; where that is not the next one, what is
 // stored. It is false where the stream has ended.
 func (f *follower) take(sub *event.Subscription) bool {
-	batches, dropped, err := sub.Take()
+	batches, dropped, err := sub.Drain()
 	if err != nil || dropped > 0 {
 		return f.read() // the reader was slow, and misses nothing all the same
 	}
@@ -133,7 +133,7 @@ func (f *follower) take(sub *event.Subscription) bool {
 
 // liveFrame renders a notification once for all who are told at this moment.
 func liveFrame(e event.Event) route.Frame {
-	if made, there := e.Shared.Made(event.OfRun); there {
+	if made, there := e.Shared.Rendered(event.OfRun); there {
 		return made.(route.Frame)
 	}
 	return renderLive(e)
@@ -151,7 +151,7 @@ func renderLive(e event.Event) route.Frame {
 func (f *follower) read() bool {
 	for {
 		var found []Notification
-		err := event.Aside(f.ctx, func() (err error) {
+		err := event.OnOwnStack(f.ctx, func() (err error) {
 			found, err = f.s.Store.ListAfter(f.ctx, f.who.TenantID, f.who.UserID, f.after, readPage)
 			return err
 		})

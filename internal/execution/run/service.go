@@ -92,7 +92,7 @@ func (s *Service) Create(ctx context.Context, who authz.Caller, req Request) (*R
 		return nil, err
 	}
 	if req.Answer != nil {
-		ctx = txn.Promise(ctx, func() any { return req.Answer(&r.Run) })
+		ctx = txn.WithAnswer(ctx, func() any { return req.Answer(&r.Run) })
 	}
 	if err := s.Starter.Start(ctx, r, spec); err != nil {
 		return nil, err

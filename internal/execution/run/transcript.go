@@ -39,7 +39,7 @@ type Transcript struct {
 // were then.
 type compaction struct {
 	at      int
-	fold    contextwindow.Fold
+	fold    contextwindow.Compaction
 	summary string
 }
 
@@ -124,7 +124,7 @@ func (t *Transcript) read(s *Step) error {
 		if err := json.Unmarshal(s.Output, &out); err != nil {
 			return err
 		}
-		t.compactions = append(t.compactions, compaction{len(t.Messages), in.Fold, out.Summary})
+		t.compactions = append(t.compactions, compaction{len(t.Messages), in.Compaction, out.Summary})
 	case StepMemory:
 		var found struct {
 			Text string `json:"text"`

@@ -112,7 +112,7 @@ func (s *Service) waitRoutes() []route.Route {
 			"What is under way is finished first; an answer is held until the run is resumed."),
 			func(ctx context.Context, who authz.Caller, in *idIn) (pauseAnswer, error) {
 				answer := pauseAnswer{Paused: true, RunID: in.RunID}
-				return answer, s.Pause(txn.Promise(ctx, func() any { return answer }), who.TenantID, in.RunID)
+				return answer, s.Pause(txn.WithAnswer(ctx, func() any { return answer }), who.TenantID, in.RunID)
 			}),
 		route.Action(bare(later(act("resume", "resumeRun", "Let a paused run go on",
 			"A note becomes a message to the agent. A run that waits for an answer is not resumed but answered, with respond."))), s.resume),
@@ -151,7 +151,7 @@ func (s *Service) resume(ctx context.Context, who authz.Caller, in *resumeIn) (r
 		return resumeAnswer{}, err
 	}
 	answer := resumeAnswer{Resumed: true, RunID: in.RunID}
-	return answer, s.Resume(txn.Promise(ctx, func() any { return answer }), who.TenantID, in.RunID, note)
+	return answer, s.Resume(txn.WithAnswer(ctx, func() any { return answer }), who.TenantID, in.RunID, note)
 }
 
 func (s *Service) respond(ctx context.Context, who authz.Caller, in *respondIn) (respondAnswer, error) {
@@ -159,7 +159,7 @@ func (s *Service) respond(ctx context.Context, who authz.Caller, in *respondIn) 
 		return respondAnswer{}, fault.New(fault.Malformed, "INVALID_REQUEST", "The response is empty; send the answer as text.")
 	}
 	answer := respondAnswer{Status: "ok", RunID: in.RunID}
-	return answer, s.Respond(txn.Promise(ctx, func() any { return answer }), who.TenantID, in.RunID, in.Body.Response)
+	return answer, s.Respond(txn.WithAnswer(ctx, func() any { return answer }), who.TenantID, in.RunID, in.Body.Response)
 }
 
 var approvalStatuses = []ApprovalStatus{ApprovalPending, ApprovalApproved, ApprovalRejected, ApprovalExpired, ApprovalCancelled}

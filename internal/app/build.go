@@ -109,7 +109,7 @@ func (a *App) build(ctx context.Context) error {
 		Writer: a.db, Runs: store, Log: log, Queue: queue, Hub: a.hub, Agents: source,
 		Models: models, Client: client, Tools: tools.Registry, Gate: guardrail.Gate{All: guardrails}, Remote: servers,
 		Memory: remember.memory, Conversations: sessions, Responses: a.responses(), Artifacts: stored.artifacts, Watchers: watchers, Meter: used,
-		Suspended: tenants.HoldBack, Violated: hooks.Violated,
+		Suspended: tenants.HeldBack, Violated: hooks.Violated,
 		Images: &imagetool.Maker{Models: a.models, Client: a.breaker, Tools: tools.Registry},
 		Clock:  a.clock, Logger: a.log, Node: a.node, Lease: lease, Tracer: tracer(a.cfg.Observability, "agentd/engine"),
 	})

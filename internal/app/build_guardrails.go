@@ -27,7 +27,7 @@ func (a *App) buildGuardrails(kernel resource.Deps, models engine.Models, client
 		CheckURL: outbound.CheckURL, Models: models, Client: client,
 		Hooks: webhookhttp.Caller{Client: a.hooks, Clock: a.clock}, Logger: a.log,
 		OnUsage: func(r policy.Run, target model.Target, u model.Usage) {
-			used.Beside(context.Background(), r.TenantID, r.AgentID, quota.SourceGuardrail, target, u)
+			used.RecordDirect(context.Background(), r.TenantID, r.AgentID, quota.SourceGuardrail, target, u)
 			tokens.WithLabelValues("input").Add(float64(u.InputTokens))
 			tokens.WithLabelValues("output").Add(float64(u.OutputTokens))
 		},

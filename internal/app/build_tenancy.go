@@ -28,10 +28,10 @@ func (a *App) buildAudit(cursors *page.Cursors) {
 func (a *App) buildTenancy(ctx context.Context, queue work.Queue, cursors *page.Cursors) (*tenantadmin.Service, error) {
 	s := tenantadmin.New(tenantadmin.Config{
 		DB: a.db, Store: tenantadminsql.New(a.db), Tenants: a.people.Tenants, Audit: a.audit, Queue: queue, Cursors: cursors,
-		Clock: a.clock, Log: a.log, RunKind: engine.WorkKind, Lease: lease, Forget: a.people.InvalidateAll,
+		Clock: a.clock, Log: a.log, RunKind: engine.WorkKind, Lease: lease, InvalidateAll: a.people.InvalidateAll,
 		Plans: a.plans, Limits: a.limitsOf,
-		Changed: func() { a.hub.Signal(signalTenants, "") },
-		Woke:    func() { a.hub.Signal(signalWork, engine.WorkKind) },
+		OnChange: func() { a.hub.Signal(signalTenants, "") },
+		OnResume: func() { a.hub.Signal(signalWork, engine.WorkKind) },
 	})
 	if err := s.Refresh(ctx); err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func (a *App) limitsOf(plan string) schema.Object {
 // meterTenants tells the operator what tenants use, and the meter of plans that
 // the operator changes.
 func meterTenants(s *tenantadmin.Service, used *usage.Service) {
-	s.PlanChanged = used.TermsChanged
+	s.OnPlanChange = used.TermsChanged
 	s.Usage = func(ctx context.Context, tenant, period string) (schema.Object, error) {
 		sum, err := used.UsageOf(ctx, tenant, period)
 		if err != nil {

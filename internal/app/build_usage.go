@@ -53,7 +53,7 @@ func (a *App) buildUsage(subscribers *resource.Subscribers, notes *notification.
 func limitStored(used *usage.Service, stored *storage, remember *remembering) {
 	stored.workspaces.Quota, remember.knowledge.Quota = used, used
 	remember.memory.Spent = func(ctx context.Context, tenant, agent string, target model.Target, u model.Usage) {
-		used.Beside(ctx, tenant, agent, quota.SourceMemory, target, u)
+		used.RecordDirect(ctx, tenant, agent, quota.SourceMemory, target, u)
 	}
 }
 
@@ -68,7 +68,7 @@ func quotaNote(e *usage.Event, admin string) notification.Notification {
 	n := notification.Notification{
 		TenantID: e.TenantID, UserID: &admin, Type: notification.BudgetWarning, Priority: notification.Warning,
 		Title: fmt.Sprintf("%s: %d %% are used", what, e.Percent()), Data: []byte(e.Data()), ActionURL: url, Source: source,
-		Message:  fmt.Sprintf("%s: %d %% are used. It is new at %s.", what, e.Percent(), e.ResetsAt.Format("2006-01-02 15:04 MST")),
+		Message:  fmt.Sprintf("%s: %d %% are used. It resets at %s.", what, e.Percent(), e.ResetsAt.Format("2006-01-02 15:04 MST")),
 		DedupKey: "usage/" + e.ID + "/" + admin,
 	}
 	if e.Type == usage.TypeExceeded {

@@ -12,9 +12,9 @@ import (
 
 // out is the web as a test wants it to be.
 type out struct {
-	page Page
-	err  error
-	hits []Hit
+	page  Page
+	err   error
+	hits  []Hit
 	limit int
 }
 

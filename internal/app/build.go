@@ -96,7 +96,7 @@ func (a *App) build(ctx context.Context) error {
 	agents = agent.New(kernel, agent.Options{
 		DefaultModel: a.defaultModel(), Tools: tools.Names(), CheckURL: outbound.CheckURL, Workspaces: stored.placement,
 		CheckGuardrails: guardrail.CheckSettings, CheckSchedule: schedule.Check, CheckMCP: servers.CheckField,
-		KnowledgeBase: remember.knowledge.CheckTx, Quota: used, Told: a.tellOfAgents(hooks, func() *agent.Agents { return agents }),
+		KnowledgeBase: remember.knowledge.CheckTx, Quota: used, Told: a.emitAgentEvents(hooks, func() *agent.Agents { return agents }),
 	})
 	guardrails := a.buildGuardrails(kernel, models, client, used)
 	a.buildGateway(models, client, used, agents)

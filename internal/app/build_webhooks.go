@@ -21,10 +21,10 @@ import (
 	"agentd/internal/wire/webhookhttp"
 )
 
-// maxLanes is how many receivers this node sends to at a time.
-const maxLanes = 512
+// maxDispatchers is how many subscriptions this node delivers to at a time.
+const maxDispatchers = 512
 
-// buildWebhooks makes the outbox of events, and what delivers them.
+// buildWebhooks builds the outbox of events and their delivery.
 func (a *App) buildWebhooks(queue work.Queue, cursors *page.Cursors, used *usage.Service, changes *resource.Subscribers, runners map[string]*work.Runner) (*webhook.Service, error) {
 	waits, err := a.cfg.Webhooks.Waits()
 	if err != nil {
@@ -35,7 +35,7 @@ func (a *App) buildWebhooks(queue work.Queue, cursors *page.Cursors, used *usage
 		return nil, err
 	}
 	attempts := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "agentd_webhook_attempt_seconds", Help: "How long attempts at webhook deliveries took, by whether they succeeded.",
+		Name: "agentd_webhook_attempt_seconds", Help: "Duration of webhook delivery attempts, by success.",
 		Buckets: prometheus.ExponentialBuckets(0.001, 4, 8),
 	}, []string{"success"})
 	a.metrics.MustRegister(attempts)
@@ -47,17 +47,17 @@ func (a *App) buildWebhooks(queue work.Queue, cursors *page.Cursors, used *usage
 			attempts.WithLabelValues(strconv.FormatBool(o.Failure == "")).Observe(o.Latency.Seconds())
 		},
 	})
-	a.emitQuotas(s, used, changes)
-	a.addRunner(runners, queue, webhook.WorkKind, maxLanes, s.Handle)
+	a.emitQuotaEvents(s, used, changes)
+	a.addRunner(runners, queue, webhook.WorkKind, maxDispatchers, s.Handle)
 	a.serve(func(ctx context.Context) { s.Serve(ctx, a.log) })
 	return s, nil
 }
 
-// agentEvents are the events of agents: whatever else is done to one changes it.
+// agentEvents are the events of actions on agents; any other action is an update.
 var agentEvents = map[string]string{resource.Created: "agent.created", resource.Deleted: "agent.deleted"}
 
-// tellOfAgents gives what emits the events of agents.
-func (a *App) tellOfAgents(hooks *webhook.Service, agents func() *agent.Agents) func(txn.Tx, string, *agent.Agent) error {
+// emitAgentEvents returns the hook that emits the events of agents.
+func (a *App) emitAgentEvents(hooks *webhook.Service, agents func() *agent.Agents) func(txn.Tx, string, *agent.Agent) error {
 	return func(tx txn.Tx, action string, g *agent.Agent) error {
 		event, ok := agentEvents[action]
 		if !ok {
@@ -67,16 +67,13 @@ func (a *App) tellOfAgents(hooks *webhook.Service, agents func() *agent.Agents) 
 			if action != resource.Deleted {
 				return agents().Store().Wire(g)
 			}
-			return json.Marshal(struct {
-				AgentID string `json:"agent_id"`
-				Name    string `json:"name"`
-			}{g.ID, g.Name})
+			return json.Marshal(webhook.AgentDeletedData{AgentID: g.ID, Name: g.Name})
 		}})
 	}
 }
 
-// emitQuotas puts the events of quotas into the outbox.
-func (a *App) emitQuotas(hooks *webhook.Service, used *usage.Service, subscribers *resource.Subscribers) {
+// emitQuotaEvents emits the events of quotas.
+func (a *App) emitQuotaEvents(hooks *webhook.Service, used *usage.Service, subscribers *resource.Subscribers) {
 	subscribers.Subscribe("emit-quota-events", usage.EventKind, nil, func(ctx context.Context, c resource.Change) error {
 		e, err := used.Event(ctx, c.TenantID, c.ID)
 		if err != nil {

@@ -138,7 +138,7 @@ func (a *App) build(ctx context.Context) error {
 	a.bindSessions(sessions, runs, stored, runners)
 	a.runNotifications(notes, runners)
 	found := a.buildSearch(agents, runs, sessions, watchers, subscribers, runners)
-	eng.Bind(runners[engine.WorkKind], runs)
+	eng.Connect(runners[engine.WorkKind], runs)
 	a.serve(eng.Serve)
 	if err := a.startRunners(runners); err != nil {
 		return err

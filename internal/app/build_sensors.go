@@ -25,7 +25,7 @@ func (a *App) buildSensors(cursors *page.Cursors) *sensor.Service {
 
 // bindSensors connects sensors with the runs that they start.
 func bindSensors(s *sensor.Service, runs *run.Service, agents *agent.Agents, changes *resource.Subscribers) {
-	s.Bind(runs, agents.Store())
+	s.Connect(runs, agents.Store())
 	changes.Subscribe("end-sensors-of-deleted-agents", "agent", []string{resource.Deleted}, func(ctx context.Context, c resource.Change) error {
 		return s.AgentDeleted(ctx, c.TenantID, c.ID)
 	})

@@ -64,7 +64,7 @@ func (a *App) buildSignIn(
 			return len(invites) > 0, err
 		},
 	})
-	a.people.SetFactors(s)
+	a.people.Connect(s)
 	members.Gone = append(members.Gone, s.Forget)
 	a.addRunner(runners, queue, signin.WorkKind, 4, s.Handle)
 	return s, nil

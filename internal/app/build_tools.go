@@ -49,7 +49,7 @@ func (a *App) buildTools(more ...tool.Tool) (*toolbox, error) {
 
 // bind completes the tools, and gives the routes of their area.
 func (b *toolbox) bind(a *App, runs *run.Service, agents *agent.Agents) []route.Route {
-	b.delegation.Bind(runs, agents, a.db)
+	b.delegation.Connect(runs, agents, a.db)
 	routes := append(b.web.Routes(), b.delegation.Routes()...)
 	return append(routes, b.Registry.Routes()...)
 }

@@ -115,6 +115,14 @@ type People struct {
 // NewPeople makes it over the service whose credentials it changes.
 func NewPeople(s *Service, d PeopleDeps) *People { return &People{s, d} }
 
+// Connect sets what is built after the service because it needs it: the port to
+// second factors, and a function that deletes what belonged to a removed member
+// alone. It is called once, before the first request.
+func (p *People) Connect(f Factors, onRemoval func(tx txn.Tx, tenantID, userID string) error) {
+	p.Service.Connect(f)
+	p.Gone = append(p.Gone, onRemoval)
+}
+
 // acting locks the caller's tenant and gives both as they are now, which may
 // be other than when the caller was authenticated. Errors: 403 for whoever may
 // not do this any more.

@@ -100,8 +100,9 @@ type Factors interface {
 	Enrolled(tx txn.Tx, tenantID, userID string) (bool, error)
 }
 
-// SetFactors names who knows about second factors. Called once, before use.
-func (s *Service) SetFactors(f Factors) { s.factors = f }
+// Connect sets the port to second factors, whose implementation is built after
+// the service. It is called once, before the first request.
+func (s *Service) Connect(f Factors) { s.factors = f }
 
 // OpenSession signs a member in on a device. The raw token goes into the
 // browser's cookie ([SessionCookie]) and nowhere else. Where the member has too

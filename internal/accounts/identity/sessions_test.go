@@ -355,7 +355,7 @@ func TestSecondFactorAndSwitch(t *testing.T) {
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
 		n := newNode(db, clock.NewFake())
 		first, second, third := n.tenant(t, "first"), n.tenant(t, "second"), n.tenant(t, "third")
-		n.SetFactors(factors{second.UserID: true})
+		n.Connect(factors{second.UserID: true})
 		one, raw := n.signIn(t, first.TenantID, first.UserID, identity.Device{NeedsFactor: true})
 		if who := n.inside(t, raw); !who.HalfOpen || !who.VerifiedAt.IsZero() {
 			t.Errorf("caller %+v", who)

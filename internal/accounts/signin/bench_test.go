@@ -119,7 +119,7 @@ func newBench(t *testing.T, db *sqldb.DB, adjust ...func(b *bench, c *signin.Con
 		f(b, &cfg)
 	}
 	b.Service = signin.New(cfg)
-	b.people.SetFactors(b.Service)
+	b.people.Connect(b.Service)
 	return b
 }
 

@@ -16,7 +16,7 @@ type agentIn struct {
 }
 
 func (s *Service) listOf(ctx context.Context, who authz.Caller, in *agentIn) (serverList, error) {
-	if err := s.Agents.Check(ctx, who.TenantID, in.AgentID); err != nil {
+	if err := s.agents.Check(ctx, who.TenantID, in.AgentID); err != nil {
 		return serverList{}, err
 	}
 	all, err := s.all(ctx, who.TenantID)
@@ -45,7 +45,7 @@ type assignment struct {
 
 // assign makes a set of servers an agent's, in one transaction.
 func (s *Service) assign(ctx context.Context, who authz.Caller, in *assignIn) (assignment, error) {
-	if err := s.Agents.Check(ctx, who.TenantID, in.AgentID); err != nil {
+	if err := s.agents.Check(ctx, who.TenantID, in.AgentID); err != nil {
 		return assignment{}, err
 	}
 	var out assignment

@@ -195,8 +195,8 @@ func (s *Service) Finish(ctx context.Context, a CallbackParams) (server string, 
 		return "", err
 	}
 	s.Remote.Forget(t.Tenant, v.ID)
-	if s.Waiting != nil {
-		if err := s.Waiting.Authorized(ctx, t.Tenant, v.ID); err != nil {
+	if s.waiting != nil {
+		if err := s.waiting.Authorized(ctx, t.Tenant, v.ID); err != nil {
 			return "", err
 		}
 	}

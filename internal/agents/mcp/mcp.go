@@ -97,8 +97,6 @@ type Config struct {
 	Remote   Remote
 	OAuth    OAuth
 	Grants   Grants
-	Agents   Agents
-	Waiting  Waiting // nil: nothing waits
 	Registry *tool.Registry
 	Clock    clock.Clock
 	Logger   *slog.Logger
@@ -111,17 +109,25 @@ type Config struct {
 // Service keeps servers and gives agents their tools.
 type Service struct {
 	Config
+	agents  Agents
+	waiting Waiting // nil: nothing waits
+
 	store   *resource.Store[Server]
 	servers *serverCache
 	sets    *toolsetCache
 }
 
-// New makes the service.
+// New makes the service. Connect completes it.
 func New(c Config) *Service {
 	s := &Service{Config: c, servers: newServerCache(), sets: newToolsetCache()}
 	s.store = resource.NewStore(s.kind(), c.Kernel)
 	return s
 }
+
+// Connect sets the agents and the runs that wait for an authorization, which are
+// built after the service because they need it. It is called once, before the
+// first request; waiting may be nil where no runs wait.
+func (s *Service) Connect(agents Agents, waiting Waiting) { s.agents, s.waiting = agents, waiting }
 
 // connectTimeout bounds a connection that somebody waits for, and the listing
 // of what the server offers.

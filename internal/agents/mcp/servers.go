@@ -43,7 +43,7 @@ func (s *Service) create(ctx context.Context, who authz.Caller, in *createIn) (v
 func (s *Service) admit(ctx context.Context, v, old *Server) error {
 	wrong := s.validate(v)
 	for i, id := range v.Assigned {
-		err := s.Agents.Check(ctx, v.TenantID, id)
+		err := s.agents.Check(ctx, v.TenantID, id)
 		if fault.Is(err, fault.NotFound) {
 			wrong = append(wrong, fault.Field{Field: fmt.Sprintf("assigned_agent_ids[%d]", i), Message: "there is no such agent in this company"})
 		} else if err != nil {

@@ -26,13 +26,17 @@ type Service struct {
 	Writer  txn.Writer
 	Cursors *page.Cursors
 	Clock   clock.Clock
-	Agents  *agent.Agents
+	Agents  *agent.Agents  // see Connect
 	Audit   audit.Recorder // told who shares and deletes what; nil: nobody
 	Quota   quota.Gate     // nil: only MaxWorkspaces counts
 	// Artifact opens a file that a run made, by its name, so that agents can
 	// read what was too long for a tool's result. Errors: fault.NotFound.
 	Artifact func(ctx context.Context, tenant, run, name string) (mimeType string, content Content, err error)
 }
+
+// Connect sets the agents, which are built after the service because they need
+// its tools. It is called once, before the first request.
+func (s *Service) Connect(agents *agent.Agents) { s.Agents = agents }
 
 // Content is bytes that can be read from anywhere.
 type Content interface {

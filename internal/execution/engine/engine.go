@@ -155,9 +155,10 @@ func New(c Config) *Engine {
 	return e
 }
 
-// Bind gives the engine the runner that calls its Handle, and the
-// service of runs.
-func (e *Engine) Bind(r Runner, s Service) { e.runner, e.service = r, s }
+// Connect sets the runner that calls Handle and the service of runs, which are
+// built after the engine because they need it. It is called once, before the
+// first run.
+func (e *Engine) Connect(r Runner, s Service) { e.runner, e.service = r, s }
 
 // Serve listens for cancellations from any node and stores drafts of text
 // until ctx ends. It ends after the runner.

@@ -46,7 +46,7 @@ type Service struct {
 	Todos    TodoStore
 	Notes    *resource.Store[Annotation]
 	Shares   ShareStore
-	Runs     Runs // set once there are runs: they need sessions too
+	Runs     Runs // see Connect
 	Agents   Agents
 	Writer   txn.Writer
 	Queue    work.Queue
@@ -68,6 +68,10 @@ type Service struct {
 	// or that was deleted. Nil: nobody is.
 	Changed func(tx txn.Tx, tenant, id string) error
 }
+
+// Connect sets the runs, which are built after the service because they need it.
+// It is called once, before the first request.
+func (s *Service) Connect(runs Runs) { s.Runs = runs }
 
 // changed tells of what else than a run changes a session: its metadata, or its
 // end.

@@ -167,7 +167,7 @@ func (a *App) buildServer(signIn *signin.Service) error {
 	}
 	a.server, err = httpapi.New(httpapi.Config{
 		Routes: a.routes, Raw: a.raw, Auth: a.people, Ready: a.db.Ready, Idempotency: a.buildIdempotency(),
-		Limiter: limiter, Proxies: proxies, Fresh: signIn.Fresh, TenantStreams: a.cfg.Server.StreamsPerTenant, Echo: a.hub.Echo,
+		Limiter: limiter, Proxies: proxies, Fresh: signIn.Fresh, TenantStreams: a.cfg.Server.StreamsPerTenant, SelfTest: a.hub.Echo,
 		Log: a.log, Metrics: a.metrics, Tracer: tracer(a.cfg.Observability, "agentd/http"), PublicURL: a.cfg.Server.PublicURL,
 	})
 	return err

@@ -17,20 +17,20 @@ import (
 	"agentd/internal/store/sqldb"
 )
 
-// people opens the database for its tenants, members and keys.
-func (inv *invocation) people(s config.Storage, use func(*identity.Service) error) error {
-	return inv.migrated(s, func(db *sqldb.DB) error { return use(peopleOf(db, nil)) })
+// withIdentity opens the database for its tenants, members and keys.
+func (inv *invocation) withIdentity(s config.Storage, use func(*identity.Service) error) error {
+	return inv.migrated(s, func(db *sqldb.DB) error { return use(identityService(db, nil)) })
 }
 
-// peopleOf gives the members and tenants of a database; plans may be nil where
+// identityService gives the members and tenants of a database; plans may be nil where
 // no tenant is made.
-func peopleOf(db *sqldb.DB, plans *quota.Plans) *identity.Service {
+func identityService(db *sqldb.DB, plans *quota.Plans) *identity.Service {
 	return identity.New(identity.Config{
-		DB: db, Store: identitysql.New(db), Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Audit: logOf(db), Plans: plans,
+		DB: db, Store: identitysql.New(db), Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Audit: auditLog(db), Plans: plans,
 	})
 }
 
-func logOf(db *sqldb.DB) *audit.Log {
+func auditLog(db *sqldb.DB) *audit.Log {
 	return &audit.Log{Store: auditsql.New(db), Writer: db, Clock: clock.System{}}
 }
 
@@ -46,7 +46,7 @@ type keyCreateCommand struct {
 
 // Run implements the command.
 func (cmd *keyCreateCommand) Run(inv *invocation) error {
-	return inv.people(cmd.Storage, func(s *identity.Service) error {
+	return inv.withIdentity(cmd.Storage, func(s *identity.Service) error {
 		g, err := s.GrantKey(inv, cmd.Tenant, cmd.Role, cmd.Scopes, cmd.Name, cmd.User)
 		if err != nil {
 			return err

@@ -133,7 +133,7 @@ func (cmd *agentListCommand) Run(inv *invocation) error {
 			return err
 		}
 		agents = append(agents, a.Raw)
-		rows = append(rows, []string{short(a.Value.Name, 40), a.Value.Model.ModelRef, a.Value.Status, ago(inv.now(), a.Value.CreatedAt), a.Value.AgentID})
+		rows = append(rows, []string{truncate(a.Value.Name, 40), a.Value.Model.ModelRef, a.Value.Status, formatTime(inv.now(), a.Value.CreatedAt), a.Value.AgentID})
 	}
 	if cmd.JSON {
 		return inv.printArray(agents)

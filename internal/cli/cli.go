@@ -29,7 +29,7 @@ type Deps struct {
 	LookupEnv      func(string) (string, bool) // nil: os.LookupEnv
 	Now            func() time.Time            // nil: time.Now
 
-	leaveAfter time.Duration // how long an interrupted command waits for its run to end; 0: 10 s
+	cancelGrace time.Duration // how long an interrupted command waits for its run to end; 0: 10 s
 }
 
 // Exit codes.
@@ -83,8 +83,8 @@ func Main(ctx context.Context, args []string, deps Deps) int {
 		deps.Now = time.Now
 	}
 	deps.Program = cmp.Or(deps.Program, "agentd")
-	if deps.leaveAfter == 0 {
-		deps.leaveAfter = 10 * time.Second
+	if deps.cancelGrace == 0 {
+		deps.cancelGrace = 10 * time.Second
 	}
 	if len(args) == 0 {
 		args = []string{"--help"}
@@ -92,7 +92,7 @@ func Main(ctx context.Context, args []string, deps Deps) int {
 	var cmds commands
 	inv := &invocation{
 		Context: ctx, deps: deps, stdout: deps.Stdout, stderr: deps.Stderr, now: deps.Now,
-		dims: isTerminal(deps.Stderr) && os.Getenv("NO_COLOR") == "", screen: isTerminal(deps.Stdout),
+		dim: isTerminal(deps.Stderr) && os.Getenv("NO_COLOR") == "", stdoutTerminal: isTerminal(deps.Stdout),
 	}
 	parser := kong.Must(&cmds,
 		kong.Name("agentd"),

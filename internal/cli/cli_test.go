@@ -55,7 +55,7 @@ func (s shell) run(args ...string) result {
 	code := Main(s.ctx, args, Deps{
 		Version: "1.2.3", Serve: s.serve, Stdout: &out, Stderr: &errs,
 		LookupEnv: func(name string) (string, bool) { v, ok := s.env[name]; return v, ok },
-		Now:       func() time.Time { return now }, leaveAfter: s.leave,
+		Now:       func() time.Time { return now }, cancelGrace: s.leave,
 	})
 	return result{code, out.String(), errs.String()}
 }

@@ -12,10 +12,10 @@ import (
 // follower shows a run to a person as it happens: the model's text on stdout,
 // everything else beside it on stderr.
 type follower struct {
-	inv     *invocation
-	begun   bool // some text was shown
-	midLine bool // the text shown so far does not end with a newline
-	holes   bool // some text was lost on the way
+	inv      *invocation
+	started  bool // some text was shown
+	midLine  bool // the text shown so far does not end with a newline
+	lostText bool // some text was lost on the way
 }
 
 // detail is what the follower reads from the data of any event.
@@ -40,30 +40,30 @@ func (f *follower) show(frame client.Frame) {
 	case "llm.chunk":
 		f.text(d.Text)
 	case "tool.call":
-		f.aside("→ %s %s", d.Name, brief(d.Arguments))
+		f.line("→ %s %s", d.Name, brief(d.Arguments))
 	case "tool.result":
 		line := fmt.Sprintf("← %s %s", d.Name, brief(d.Output))
 		if d.Status != "" && d.Status != "done" {
 			line = fmt.Sprintf("← %s (%s) %s", d.Name, d.Status, brief(d.Output))
 		}
 		if d.DurationMS > 0 {
-			line += " (" + took(milliseconds(d.DurationMS)) + ")"
+			line += " (" + formatDuration(milliseconds(d.DurationMS)) + ")"
 		}
-		f.aside("%s", line)
+		f.line("%s", line)
 	case "approval.requested":
-		f.aside("… waits for approval of %s %s", first(d.ToolName, d.Name), brief(d.Arguments))
+		f.line("… waits for approval of %s %s", firstNonEmpty(d.ToolName, d.Name), brief(d.Arguments))
 	case "approval.resolved":
-		f.aside("… %s", first(d.Decision, d.Status, "decided"))
+		f.line("… %s", firstNonEmpty(d.Decision, d.Status, "decided"))
 	case "input.requested":
-		f.aside("… asks: %s", d.Question)
+		f.line("… asks: %s", d.Question)
 	case "run.paused":
-		f.aside("… paused")
+		f.line("… paused")
 	case "run.auth_required":
-		f.aside("… waits for authorization")
+		f.line("… waits for authorization")
 	case "guardrail.violated":
-		f.aside("! guardrail %s", d.Name)
+		f.line("! guardrail %s", d.Name)
 	case "gap":
-		f.holes = true
+		f.lostText = true
 	case "done":
 		f.end(client.Run{Output: d.Output}.Text())
 	}
@@ -71,18 +71,18 @@ func (f *follower) show(frame client.Frame) {
 
 // text shows a piece of the model's answer.
 func (f *follower) text(s string) {
-	if f.inv.screen {
+	if f.inv.stdoutTerminal {
 		s = clean(s)
 	}
 	if s == "" {
 		return
 	}
 	fmt.Fprint(f.inv.stdout, s)
-	f.begun, f.midLine = true, s[len(s)-1] != '\n'
+	f.started, f.midLine = true, s[len(s)-1] != '\n'
 }
 
-// aside shows what is not the model's text, on a line of its own.
-func (f *follower) aside(format string, args ...any) {
+// line shows what is not the model's text, on a line of its own.
+func (f *follower) line(format string, args ...any) {
 	f.endLine()
 	f.inv.note("%s", oneLine(fmt.Sprintf(format, args...)))
 }
@@ -90,11 +90,11 @@ func (f *follower) aside(format string, args ...any) {
 // end shows the whole answer where it was not seen piece by piece.
 func (f *follower) end(answer string) {
 	f.endLine()
-	if f.holes && f.begun && answer != "" {
+	if f.lostText && f.started && answer != "" {
 		f.inv.note("Some text was lost on the way; this is the whole answer:")
-		f.begun = false
+		f.started = false
 	}
-	if !f.begun {
+	if !f.started {
 		f.text(answer)
 		f.endLine()
 	}
@@ -113,11 +113,11 @@ func brief(v jsontext.Value) string {
 	if json.Unmarshal(v, &s) != nil {
 		s = string(v)
 	}
-	return short(oneLine(s), 160)
+	return truncate(oneLine(s), 160)
 }
 
-// first gives the first text that is not empty.
-func first(texts ...string) string {
+// firstNonEmpty gives the first text that is not empty.
+func firstNonEmpty(texts ...string) string {
 	for _, s := range texts {
 		if s != "" {
 			return s

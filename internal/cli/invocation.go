@@ -25,8 +25,8 @@ type invocation struct {
 	deps           Deps
 	stdout, stderr io.Writer
 	now            func() time.Time
-	dims           bool // stderr is a terminal that can dim text
-	screen         bool // stdout is a terminal
+	dim            bool // stderr is a terminal that can dim text
+	stdoutTerminal bool // stdout is a terminal
 }
 
 func (inv *invocation) connect(c config.Client) (*client.Client, error) {
@@ -61,7 +61,7 @@ func explain(err error) string {
 // note writes a line about what happens beside the result.
 func (inv *invocation) note(format string, args ...any) {
 	text := clean(fmt.Sprintf(format, args...))
-	if inv.dims {
+	if inv.dim {
 		text = "\x1b[2m" + text + "\x1b[0m"
 	}
 	fmt.Fprintln(inv.stderr, text)
@@ -121,16 +121,16 @@ func clean(s string) string {
 // oneLine makes a text fit into a cell of a table.
 func oneLine(s string) string { return strings.Join(strings.Fields(clean(s)), " ") }
 
-// short cuts a text to at most n characters.
-func short(s string, n int) string {
+// truncate cuts a text to at most n characters.
+func truncate(s string, n int) string {
 	if utf8.RuneCountInString(s) <= n {
 		return s
 	}
 	return strings.TrimRight(string([]rune(s)[:n-1]), " ") + "…"
 }
 
-// ago tells a moment as a person would.
-func ago(now, t time.Time) string {
+// formatTime tells a moment as a person would.
+func formatTime(now, t time.Time) string {
 	switch d := now.Sub(t); {
 	case t.IsZero():
 		return "-"
@@ -151,8 +151,8 @@ func ago(now, t time.Time) string {
 	}
 }
 
-// took tells a duration to about three digits.
-func took(d time.Duration) string {
+// formatDuration tells a duration to about three digits.
+func formatDuration(d time.Duration) string {
 	switch {
 	case d <= 0:
 		return "-"

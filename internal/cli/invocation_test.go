@@ -14,11 +14,11 @@ func TestAgo(t *testing.T) {
 		59 * time.Second: "59 s ago", time.Minute: "1 min ago", 59*time.Minute + 59*time.Second: "59 min ago",
 		time.Hour: "1 h ago", 24 * time.Hour: "1 d ago", 40 * 24 * time.Hour: "2026-08-01", -time.Hour: "2026-09-10 13:00",
 	} {
-		if got := ago(now, now.Add(-d)); got != want {
+		if got := formatTime(now, now.Add(-d)); got != want {
 			t.Errorf("%v ago: %q, want %q", d, got, want)
 		}
 	}
-	if got := ago(now, time.Time{}); got != "-" {
+	if got := formatTime(now, time.Time{}); got != "-" {
 		t.Errorf("never: %q", got)
 	}
 }
@@ -29,7 +29,7 @@ func TestTook(t *testing.T) {
 		0: "-", -1: "-", time.Microsecond: "1 ms", 12 * time.Millisecond: "12 ms", 1234 * time.Millisecond: "1.2 s",
 		61 * time.Second: "1 min 1 s", 3*time.Hour + 4*time.Minute + 5*time.Second: "3 h 4 min",
 	} {
-		if got := took(d); got != want {
+		if got := formatDuration(d); got != want {
 			t.Errorf("%v: %q, want %q", d, got, want)
 		}
 	}
@@ -38,7 +38,7 @@ func TestTook(t *testing.T) {
 func TestDollars(t *testing.T) {
 	t.Parallel()
 	for usd, want := range map[float64]string{0: "$0.00", 1.005: "$1.00", 12.5: "$12.50", 0.0012: "$0.0012", 0.000001: "$0.000001"} {
-		if got := dollars(usd); got != want {
+		if got := formatUSD(usd); got != want {
 			t.Errorf("%v: %q, want %q", usd, got, want)
 		}
 	}
@@ -47,7 +47,7 @@ func TestDollars(t *testing.T) {
 func TestShort(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{"": "", "abcde": "abcde", "abcdef": "abcd…", "äöüßé": "äöüßé", "abc defg": "abc…"} {
-		if got := short(in, 5); got != want {
+		if got := truncate(in, 5); got != want {
 			t.Errorf("%q: %q, want %q", in, got, want)
 		}
 	}

@@ -43,7 +43,7 @@ func (cmd *runCommand) Run(inv *invocation) error {
 	if err != nil {
 		return fmt.Errorf("run %s: %w", run.Value.RunID, err)
 	}
-	if !cmd.JSON && inv.dims {
+	if !cmd.JSON && inv.dim {
 		inv.note("%s", end.summary(run.Value.RunID))
 	}
 	if end.Status == "completed" {
@@ -61,9 +61,9 @@ type ending struct {
 
 func (e ending) summary(runID string) string {
 	s := fmt.Sprintf("run %s: %d steps, %d tokens in, %d out, %s", runID, e.Metrics.Steps, e.Metrics.InputTokens, e.Metrics.OutputTokens,
-		took(milliseconds(e.Metrics.DurationMS)))
+		formatDuration(milliseconds(e.Metrics.DurationMS)))
 	if e.CostUSD != nil {
-		s += ", " + dollars(*e.CostUSD)
+		s += ", " + formatUSD(*e.CostUSD)
 	}
 	return s
 }
@@ -77,7 +77,7 @@ func (inv *invocation) follow(c *client.Client, runID string, show func(client.F
 	stop := context.AfterFunc(inv, func() {
 		defer close(asked)
 		inv.note("Cancelling the run; interrupt again to leave it alone.")
-		time.AfterFunc(inv.deps.leaveAfter, leave)
+		time.AfterFunc(inv.deps.cancelGrace, leave)
 		if _, err := c.Cancel(watching, runID); err != nil && watching.Err() == nil {
 			inv.note("The run could not be cancelled: %v", err)
 		}

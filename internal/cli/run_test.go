@@ -171,10 +171,10 @@ func TestRefusals(t *testing.T) {
 func TestTerminalsGetNoForeignEscapes(t *testing.T) {
 	t.Parallel()
 	var out, errs buffer
-	inv := &invocation{stdout: &out, stderr: &errs, screen: true, dims: true}
+	inv := &invocation{stdout: &out, stderr: &errs, stdoutTerminal: true, dim: true}
 	f := follower{inv: inv}
 	f.text("a\x1b[2Jb\r\n\u009bc\td")
-	f.aside("%s", "x\x1b]0;y\x07z")
+	f.line("%s", "x\x1b]0;y\x07z")
 	if diff := cmp.Diff("ab\nc\td\n", strings.ReplaceAll(out.String(), "[2J", "")); diff != "" {
 		t.Error(diff)
 	}

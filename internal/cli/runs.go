@@ -54,7 +54,7 @@ func (cmd *runsListCommand) Run(inv *invocation) error {
 	names := inv.agentNames(c, runs)
 	var rows [][]string
 	for _, r := range runs {
-		rows = append(rows, []string{r.RunID, short(names[r.AgentID], 24), r.Status, ago(inv.now(), r.CreatedAt), elapsed(inv.now(), r), short(oneLine(r.Message()), 48)})
+		rows = append(rows, []string{r.RunID, truncate(names[r.AgentID], 24), r.Status, formatTime(inv.now(), r.CreatedAt), elapsed(inv.now(), r), truncate(oneLine(r.Message()), 48)})
 	}
 	return inv.table([]string{"RUN", "AGENT", "STATUS", "CREATED", "TOOK", "MESSAGE"}, rows)
 }
@@ -81,9 +81,9 @@ func elapsed(now time.Time, r client.Run) string {
 	case r.StartedAt.IsZero():
 		return "-"
 	case r.CompletedAt.IsZero():
-		return took(now.Sub(r.StartedAt))
+		return formatDuration(now.Sub(r.StartedAt))
 	}
-	return took(r.CompletedAt.Sub(r.StartedAt))
+	return formatDuration(r.CompletedAt.Sub(r.StartedAt))
 }
 
 type runsShowCommand struct {
@@ -134,16 +134,16 @@ func (inv *invocation) showRun(r client.Run, agent string) {
 	line("Agent", agent)
 	line("Status", r.Status)
 	if !r.CreatedAt.IsZero() {
-		line("Created", ago(inv.now(), r.CreatedAt)+", at "+r.CreatedAt.Local().Format(time.DateTime))
+		line("Created", formatTime(inv.now(), r.CreatedAt)+", at "+r.CreatedAt.Local().Format(time.DateTime))
 	}
 	line("Took", strings.TrimPrefix(elapsed(inv.now(), r), "-"))
 	if r.Metrics.LLMCalls > 0 || r.Metrics.InputTokens > 0 {
 		line("Tokens", fmt.Sprintf("%d in, %d out", r.Metrics.InputTokens, r.Metrics.OutputTokens))
 	}
 	if r.Metrics.CostUSD != nil {
-		line("Cost", dollars(*r.Metrics.CostUSD))
+		line("Cost", formatUSD(*r.Metrics.CostUSD))
 	}
-	line("Message", short(oneLine(r.Message()), 200))
+	line("Message", truncate(oneLine(r.Message()), 200))
 	for _, p := range r.Pending {
 		line("Waits for", fmt.Sprintf("approval of %s %s", p.ToolName, brief(p.Arguments)))
 	}
@@ -166,7 +166,7 @@ func (inv *invocation) showSteps(steps []client.Doc[client.Step]) error {
 		if reason := brief(s.Error); reason != "" && reason != "null" {
 			what = strings.TrimSpace(what + " " + reason)
 		}
-		rows = append(rows, []string{strconv.Itoa(s.Seq), s.Type, s.Status, took(milliseconds(s.DurationMS)), what})
+		rows = append(rows, []string{strconv.Itoa(s.Seq), s.Type, s.Status, formatDuration(milliseconds(s.DurationMS)), what})
 	}
 	fmt.Fprintln(inv.stdout)
 	return inv.table([]string{"STEP", "TYPE", "STATUS", "TOOK", ""}, rows)
@@ -181,7 +181,7 @@ func toolOf(s client.Step) string {
 	if s.Type != "tool" || json.Unmarshal(s.Input, &in) != nil {
 		return ""
 	}
-	return short(in.Name+" "+brief(in.Arguments), 80)
+	return truncate(in.Name+" "+brief(in.Arguments), 80)
 }
 
 type runsCancelCommand struct {
@@ -205,7 +205,7 @@ func (cmd *runsCancelCommand) Run(inv *invocation) error {
 	case answer.Value.Cancelled:
 		fmt.Fprintf(inv.stdout, "Cancelled run %s.\n", cmd.ID)
 	default:
-		fmt.Fprintln(inv.stdout, oneLine(first(answer.Value.Message, "The run had ended already.")))
+		fmt.Fprintln(inv.stdout, oneLine(firstNonEmpty(answer.Value.Message, "The run had ended already.")))
 	}
 	return nil
 }
@@ -219,8 +219,8 @@ func (inv *invocation) printArray(values []jsontext.Value) error {
 	return inv.printJSON(text)
 }
 
-// dollars tells an amount in cents, or a smaller one to a millionth.
-func dollars(usd float64) string {
+// formatUSD tells an amount in cents, or a smaller one to a millionth.
+func formatUSD(usd float64) string {
 	if usd == 0 || usd >= 0.01 {
 		return fmt.Sprintf("$%.2f", usd)
 	}

@@ -31,9 +31,9 @@ import (
 // this process dies.
 const purgeLease = time.Minute
 
-// tenants opens the database for what the operator does with tenants. The
+// withTenants opens the database for what the operator does with tenants. The
 // servers that use it notice within a second.
-func (inv *invocation) tenants(s config.Storage, plans *quota.Plans, use func(s *tenantadmin.Service, who authz.Caller) error) error {
+func (inv *invocation) withTenants(s config.Storage, plans *quota.Plans, use func(s *tenantadmin.Service, who authz.Caller) error) error {
 	return inv.migrated(s, func(db *sqldb.DB) error {
 		people := identitysql.New(db)
 		operator, err := people.Operator(inv)
@@ -42,15 +42,15 @@ func (inv *invocation) tenants(s config.Storage, plans *quota.Plans, use func(s 
 		}
 		log := slog.New(slog.DiscardHandler)
 		return use(tenantadmin.New(tenantadmin.Config{
-			DB: db, Store: tenantadminsql.New(db), People: peopleOf(db, plans), Plans: plans, Audit: logOf(db),
+			DB: db, Store: tenantadminsql.New(db), People: identityService(db, plans), Plans: plans, Audit: auditLog(db),
 			Queue: worksql.New(db, clock.System{}, nil), Clock: clock.System{}, Log: log, Lease: purgeLease,
 		}), authz.Caller{TenantID: operator, Operator: true, Method: audit.CommandLine})
 	})
 }
 
-// named does something with a tenant that is named by its id or slug.
-func (inv *invocation) named(s config.Storage, name string, do func(context.Context, *tenantadmin.Service, authz.Caller, tenantadmin.Tenant) error) error {
-	return inv.tenants(s, nil, func(s *tenantadmin.Service, who authz.Caller) error {
+// withTenant does something with a tenant that is named by its id or slug.
+func (inv *invocation) withTenant(s config.Storage, name string, do func(context.Context, *tenantadmin.Service, authz.Caller, tenantadmin.Tenant) error) error {
+	return inv.withTenants(s, nil, func(s *tenantadmin.Service, who authz.Caller) error {
 		t, err := s.Named(inv, name)
 		if err != nil {
 			return err
@@ -74,7 +74,7 @@ func (cmd *tenantCreateCommand) Run(inv *invocation) error {
 	if err != nil {
 		return fmt.Errorf("AGENTD_PLANS: %w", err)
 	}
-	return inv.tenants(cmd.Storage, plans, func(s *tenantadmin.Service, who authz.Caller) error {
+	return inv.withTenants(cmd.Storage, plans, func(s *tenantadmin.Service, who authz.Caller) error {
 		made, err := s.Create(inv, who, tenantadmin.Creation{Name: cmd.Name, OwnerEmail: cmd.Owner, Plan: cmd.Plan})
 		if err != nil {
 			return err
@@ -96,7 +96,7 @@ type tenantListCommand struct {
 
 // Run implements the command.
 func (cmd *tenantListCommand) Run(inv *invocation) error {
-	return inv.tenants(cmd.Storage, nil, func(s *tenantadmin.Service, _ authz.Caller) error {
+	return inv.withTenants(cmd.Storage, nil, func(s *tenantadmin.Service, _ authz.Caller) error {
 		all, err := s.List(inv, tenantadmin.Filter{})
 		if err != nil {
 			return err
@@ -129,7 +129,7 @@ type tenantSuspendCommand struct {
 
 // Run implements the command.
 func (cmd *tenantSuspendCommand) Run(inv *invocation) error {
-	return inv.named(cmd.Storage, cmd.Tenant, func(ctx context.Context, s *tenantadmin.Service, who authz.Caller, t tenantadmin.Tenant) error {
+	return inv.withTenant(cmd.Storage, cmd.Tenant, func(ctx context.Context, s *tenantadmin.Service, who authz.Caller, t tenantadmin.Tenant) error {
 		done, err := s.Suspend(ctx, who, t.TenantID, cmd.Reason)
 		if err != nil {
 			return err
@@ -150,7 +150,7 @@ type tenantReactivateCommand struct {
 
 // Run implements the command.
 func (cmd *tenantReactivateCommand) Run(inv *invocation) error {
-	return inv.named(cmd.Storage, cmd.Tenant, func(ctx context.Context, s *tenantadmin.Service, who authz.Caller, t tenantadmin.Tenant) error {
+	return inv.withTenant(cmd.Storage, cmd.Tenant, func(ctx context.Context, s *tenantadmin.Service, who authz.Caller, t tenantadmin.Tenant) error {
 		done, err := s.Reactivate(ctx, who, t.TenantID)
 		if err != nil {
 			return err
@@ -173,7 +173,7 @@ type tenantPurgeCommand struct {
 
 // Run implements the command.
 func (cmd *tenantPurgeCommand) Run(inv *invocation) error {
-	return inv.named(cmd.Storage, cmd.Tenant, func(ctx context.Context, s *tenantadmin.Service, who authz.Caller, t tenantadmin.Tenant) error {
+	return inv.withTenant(cmd.Storage, cmd.Tenant, func(ctx context.Context, s *tenantadmin.Service, who authz.Caller, t tenantadmin.Tenant) error {
 		answer := tenantadmin.PurgeAnswer{TenantID: t.TenantID, Purged: true}
 		var err error
 		if cmd.DryRun {

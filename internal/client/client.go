@@ -27,10 +27,10 @@ const (
 
 // Client talks to one server with one key. It is safe for concurrent use.
 type Client struct {
-	base string
-	key  secret.String
-	http *http.Client
-	wait patience
+	base  string
+	key   secret.String
+	http  *http.Client
+	retry retryPolicy
 }
 
 // New makes a client. base is the server's address, as in AGENTD_URL.
@@ -46,7 +46,7 @@ func New(base string, key secret.String) (*Client, error) {
 			// A redirect would take the key to wherever it points.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
-		wait: usualPatience,
+		retry: defaultRetryPolicy,
 	}, nil
 }
 

@@ -13,15 +13,15 @@ import (
 	"time"
 )
 
-// patience says how a watcher deals with a connection that drops.
-type patience struct {
+// retryPolicy says how a watcher deals with a connection that drops.
+type retryPolicy struct {
 	silence time.Duration // a stream without a byte for this long is dead; servers send a comment every 15 s
 	first   time.Duration // wait before reconnecting, where the server did not say
 	longest time.Duration // the wait doubles up to this
 	total   time.Duration // give up after so long without anything new
 }
 
-var usualPatience = patience{silence: 45 * time.Second, first: 500 * time.Millisecond, longest: 10 * time.Second, total: 2 * time.Minute}
+var defaultRetryPolicy = retryPolicy{silence: 45 * time.Second, first: 500 * time.Millisecond, longest: 10 * time.Second, total: 2 * time.Minute}
 
 // Watch follows the events of a run, from the first to the frame "done", which
 // is the last thing that it gives. A connection that drops is made anew and
@@ -30,7 +30,7 @@ var usualPatience = patience{silence: 45 * time.Second, first: 500 * time.Millis
 func (c *Client) Watch(ctx context.Context, runID string, lost func(error)) iter.Seq2[Frame, error] {
 	return func(yield func(Frame, error) bool) {
 		w := watcher{client: c, path: runPath(runID) + "/events", yield: yield}
-		wait, alive := c.wait.first, time.Now()
+		wait, alive := c.retry.first, time.Now()
 		for {
 			before := w.lastID
 			end, err := w.follow(ctx)
@@ -42,9 +42,9 @@ func (c *Client) Watch(ctx context.Context, runID string, lost func(error)) iter
 				return
 			}
 			if w.lastID != before {
-				wait, alive = c.wait.first, time.Now()
+				wait, alive = c.retry.first, time.Now()
 			}
-			if time.Since(alive) > c.wait.total {
+			if time.Since(alive) > c.retry.total {
 				yield(Frame{}, fmt.Errorf("the event stream was lost: %w", err))
 				return
 			}
@@ -60,7 +60,7 @@ func (c *Client) Watch(ctx context.Context, runID string, lost func(error)) iter
 				lost(err)
 			}
 			sleep(ctx, pause)
-			wait = min(2*wait, c.wait.longest)
+			wait = min(2*wait, c.retry.longest)
 		}
 	}
 }
@@ -79,7 +79,7 @@ type watcher struct {
 func (w *watcher) follow(ctx context.Context) (end bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	silence := time.AfterFunc(w.client.wait.silence, func() { cancel(errors.New("the server fell silent")) })
+	silence := time.AfterFunc(w.client.retry.silence, func() { cancel(errors.New("the server fell silent")) })
 	defer silence.Stop()
 
 	header := http.Header{"Accept": {"text/event-stream"}}
@@ -94,7 +94,7 @@ func (w *watcher) follow(ctx context.Context) (end bool, err error) {
 	if kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); kind != "text/event-stream" {
 		return false, &Problem{Status: res.StatusCode, Detail: fmt.Sprintf("%s answered no event stream; is AGENTD_URL right?", w.client.base)}
 	}
-	frames := NewFrames(watched{res.Body, func() { silence.Reset(w.client.wait.silence) }})
+	frames := NewFrames(activityReader{res.Body, func() { silence.Reset(w.client.retry.silence) }})
 	for {
 		frame, err := frames.Next()
 		w.retry = frames.Retry()
@@ -111,10 +111,10 @@ func (w *watcher) follow(ctx context.Context) (end bool, err error) {
 		case frame.Name == "error" || frame.Name == "":
 			// The server closes next, and a new connection goes on from here.
 			continue
-		case seen(frame.ID, w.lastID) && frame.Name != "gap":
+		case alreadyDelivered(frame.ID, w.lastID) && frame.Name != "gap":
 			continue // replayed from the beginning, as the server did not know the id
 		}
-		if frame.ID != "" && !seen(frame.ID, w.lastID) {
+		if frame.ID != "" && !alreadyDelivered(frame.ID, w.lastID) {
 			w.lastID = frame.ID
 		}
 		if !w.yield(frame, nil) {
@@ -123,21 +123,21 @@ func (w *watcher) follow(ctx context.Context) (end bool, err error) {
 	}
 }
 
-// seen says whether an id of a run's stream, a number that only grows, is not
+// alreadyDelivered says whether an id of a run's stream, a number that only grows, is not
 // after the last one.
-func seen(id, last string) bool {
+func alreadyDelivered(id, last string) bool {
 	a, errA := strconv.ParseInt(id, 10, 64)
 	b, errB := strconv.ParseInt(last, 10, 64)
 	return errA == nil && errB == nil && a <= b
 }
 
-// watched calls back whenever something was read.
-type watched struct {
+// activityReader calls back whenever something was read.
+type activityReader struct {
 	io.Reader
 	alive func()
 }
 
-func (w watched) Read(p []byte) (int, error) {
+func (w activityReader) Read(p []byte) (int, error) {
 	n, err := w.Reader.Read(p)
 	if n > 0 {
 		w.alive()

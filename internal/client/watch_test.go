@@ -37,7 +37,7 @@ func serve(t *testing.T, connections ...http.HandlerFunc) (*Client, *[]string) {
 		t.Fatal(err)
 	}
 	c.http.Transport = srv.Client().Transport
-	c.wait = patience{silence: 10 * time.Second, first: time.Millisecond, longest: 4 * time.Millisecond, total: 300 * time.Millisecond}
+	c.retry = retryPolicy{silence: 10 * time.Second, first: time.Millisecond, longest: 4 * time.Millisecond, total: 300 * time.Millisecond}
 	return c, &resumed
 }
 
@@ -177,7 +177,7 @@ func TestWatchLeavesADeadConnection(t *testing.T) {
 		},
 		stream(doneFrame),
 	)
-	c.wait.silence = 50 * time.Millisecond
+	c.retry.silence = 50 * time.Millisecond
 	var lost []error
 	for _, err := range c.Watch(t.Context(), "r1", func(err error) { lost = append(lost, err) }) {
 		if err != nil {

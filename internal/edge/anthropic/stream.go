@@ -22,7 +22,7 @@ func (m *Messages) stream(r *http.Request, call *modelproxy.Call, req *Request, 
 	buf := answerBuffers.Get().(*[]byte)
 	s := &streamWriter{
 		r: r, cancel: cancel, name: req.Model, tokens: estimate(ask.Messages, ask.Tools, len(req.Messages)),
-		opts:   httpapi.StreamOptions{Joined: true, Beat: []byte(pingFrame), Every: cmp.Or(m.Ping, defaultPing)},
+		opts:   httpapi.StreamOptions{DeferHeader: true, Heartbeat: []byte(pingFrame), HeartbeatEvery: cmp.Or(m.Ping, defaultPing)},
 		frames: frames{buf: (*buf)[:0], thinking: req.ShowsThinking()},
 	}
 	defer func() {

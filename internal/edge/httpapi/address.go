@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// proxies are the networks whose word about who the client is counts.
+// proxies are the networks whose X-Forwarded-For is trusted.
 type proxies []netip.Prefix
 
 func (p proxies) trust(address netip.Addr) bool {
 	return slices.ContainsFunc(p, func(network netip.Prefix) bool { return network.Contains(address) })
 }
 
-// client is the network address of who sent a request: whoever connected, or,
-// where that is a proxy of the operator's, the last address of X-Forwarded-For
-// that is none. What stands before it anybody could have written. A proxy that
-// names nobody, or what is no address, is itself the client.
+// client returns the network address of the client of a request: the peer, or,
+// behind a trusted proxy, the last address of X-Forwarded-For that is not a trusted
+// proxy. Anything before that address could be forged. A proxy that sends no
+// address, or an invalid one, counts as the client.
 func (p proxies) client(r *http.Request) string {
 	peer := host(r.RemoteAddr)
 	if len(p) == 0 || len(r.Header["X-Forwarded-For"]) == 0 {
@@ -31,13 +31,13 @@ func (p proxies) client(r *http.Request) string {
 	last = last.Unmap().WithZone("")
 	for _, line := range slices.Backward(r.Header["X-Forwarded-For"]) {
 		for rest, more := line, true; more; {
-			var one string
+			var entry string
 			if at := strings.LastIndexByte(rest, ','); at >= 0 {
-				rest, one = rest[:at], rest[at+1:]
+				rest, entry = rest[:at], rest[at+1:]
 			} else {
-				one, more = rest, false
+				entry, more = rest, false
 			}
-			address, ok := forwarded(one)
+			address, ok := forwarded(entry)
 			if !ok {
 				return last.String()
 			}
@@ -49,7 +49,7 @@ func (p proxies) client(r *http.Request) string {
 	return last.String()
 }
 
-// forwarded reads an address, which some proxies send with its port.
+// forwarded parses an address, which some proxies send with a port.
 func forwarded(text string) (netip.Addr, bool) {
 	text = strings.Trim(text, " \t")
 	address, err := netip.ParseAddr(text)
@@ -63,7 +63,7 @@ func forwarded(text string) (netip.Addr, bool) {
 	return address.Unmap().WithZone(""), true
 }
 
-// host is an address without its port.
+// host returns an address without its port.
 func host(address string) string {
 	h, _, err := net.SplitHostPort(address)
 	if err != nil {

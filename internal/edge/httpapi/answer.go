@@ -15,15 +15,15 @@ import (
 	"agentd/internal/kernel/idempotency"
 )
 
-// answerOptions: maps in order, so that equal answers are equal bytes; text
-// that is no UTF-8 (a tool's output, say) is mended instead of failing.
+// answerOptions sort maps, so that equal answers are equal bytes, and replace
+// invalid UTF-8 (from a tool's output, say) instead of failing.
 var answerOptions = json.JoinOptions(json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
 
 const jsonMedia = "application/json"
 
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// keepBuffer is how big a buffer may be that is kept for the next request.
+// keepBuffer is the capacity up to which a buffer is kept for reuse.
 const keepBuffer = 64 << 10
 
 // JSON answers with v as JSON. Nil slices are sent as [], nothing is escaped
@@ -43,10 +43,10 @@ func JSON(w http.ResponseWriter, status int, v any) error {
 	return nil
 }
 
-// JSONBytes answers with what is JSON already.
+// JSONBytes answers with a body that is JSON already.
 func JSONBytes(w http.ResponseWriter, status int, body []byte) { writeBody(w, status, jsonMedia, body) }
 
-// asReply gives an answer that is one, and nil for one that is a plain value.
+// asReply returns out as a reply, nil where it is a plain value.
 func asReply(out any) *route.Reply {
 	switch out := out.(type) {
 	case *route.Reply:
@@ -57,7 +57,7 @@ func asReply(out any) *route.Reply {
 	return nil
 }
 
-// reply sends what a row's function gave.
+// reply sends what a row's function returned.
 func (o *operation) reply(w http.ResponseWriter, out any) error {
 	r := asReply(out)
 	if r == nil {
@@ -85,7 +85,7 @@ func (o *operation) reply(w http.ResponseWriter, out any) error {
 	return nil
 }
 
-// render is what reply would send.
+// render returns what reply would send.
 func (o *operation) render(out any) (*idempotency.Answer, error) {
 	r := asReply(out)
 	if r == nil {
@@ -109,7 +109,7 @@ func (o *operation) render(out any) (*idempotency.Answer, error) {
 }
 
 func (o *operation) cookie(c *route.Cookie) *http.Cookie {
-	set := &http.Cookie{ //nolint:gosec // G124: over plain HTTP, which is how agentd runs on one's own machine, a browser keeps no secure cookie
+	set := &http.Cookie{ //nolint:gosec // G124: over plain HTTP, as on a developer's machine, browsers drop secure cookies
 		Name: c.Name, Value: c.Value, Path: "/", MaxAge: int(c.Lasts / time.Second),
 		HttpOnly: true, Secure: o.https, SameSite: http.SameSiteLaxMode,
 	}
@@ -136,5 +136,5 @@ func writeBody(w http.ResponseWriter, status int, contentType string, body []byt
 		h["Cache-Control"] = noStore
 	}
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // a client that went away is seen by the server
+	_, _ = w.Write(body) // net/http notices a client that left
 }

@@ -33,7 +33,7 @@ func TestAttached(t *testing.T) {
 	var effects atomic.Int64
 	var wrong atomic.Bool
 	raw := Raw{
-		Row: route.Row{Method: "POST", Path: "/v1/attached", ID: "attach", Repeats: true}, Attached: true,
+		Row: route.Row{Method: "POST", Path: "/v1/attached", ID: "attach", Repeats: true}, ReplayByRef: true,
 		Serve: func(w http.ResponseWriter, r *http.Request, _ authz.Caller) error {
 			_, release, err := ReadBody(r)
 			release()
@@ -46,10 +46,10 @@ func TestAttached(t *testing.T) {
 					return fault.New(fault.Invalid, "WRONG", "It is wrong today.")
 				}
 				place = fmt.Sprint("place ", effects.Add(1))
-				return txn.Answer(tx, Place(place))
+				return txn.Answer(tx, ResultRef(place))
 			})
 			if err != nil {
-				before, err := DoneBefore(w, r, err)
+				before, err := EarlierResult(w, r, err)
 				if err != nil {
 					return err
 				}
@@ -59,7 +59,7 @@ func TestAttached(t *testing.T) {
 		},
 	}
 	w := start(t, func(c *Config) {
-		c.Raw, c.Idempotency, c.OncePatience = append(c.Raw, raw), keeper, 50*time.Millisecond
+		c.Raw, c.Idempotency, c.RepeatWait = append(c.Raw, raw), keeper, 50*time.Millisecond
 	})
 	post := func(body string, keys ...string) (*http.Response, string) {
 		return w.call(t, "POST", "/v1/attached", body, func(r *http.Request) {

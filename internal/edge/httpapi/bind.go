@@ -16,8 +16,8 @@ import (
 	"agentd/internal/base/schema"
 )
 
-// binder fills a row's input from a request. It is compiled at start; a
-// request pays for setting the fields.
+// binder fills a row's input from a request. It is compiled at start, so that a
+// request pays only for setting the fields.
 type binder struct {
 	typ     reflect.Type
 	params  []parameter
@@ -27,19 +27,19 @@ type binder struct {
 }
 
 // parameter is a field that comes from the path, a header, the query or a
-// cookie. A field may name a header and a query parameter: the header goes first.
+// cookie. A field may name a header and a query parameter: the header wins.
 type parameter struct {
-	field    reflect.StructField
-	position int // in the path, from 0; -1: not there
-	header   string
-	query    string
-	cookie   string
-	id       bool   // a malformed one is the 404 of an absent thing
-	noun     string // of that thing
-	list     bool
-	any      bool   // whoever reads it has an answer to any text
-	initial  string // the default tag
-	schema   *schema.Text
+	field       reflect.StructField
+	position    int // in the path, from 0; -1: not in the path
+	header      string
+	query       string
+	cookie      string
+	id          bool   // a malformed one is answered 404, like an unknown one
+	resource    string // of that thing
+	list        bool
+	tolerant    bool   // any text is accepted; the handler deals with it
+	defaultText string // the default tag
+	schema      *schema.Text
 }
 
 type bodyPlan struct {
@@ -48,19 +48,19 @@ type bodyPlan struct {
 	pointer  bool
 	optional bool
 	partial  bool
-	uploads  []string // of an Upload: what it may come as
-	message  int64    // of a Message: how long it may be; 0: it is none
+	uploads  []string // accepted forms of an Upload
+	message  int64    // size limit of a Message; 0: not a Message
 }
 
-// tolerated are the query parameters that are never malformed: a limit that is
-// no number is the default, a cursor that nobody issued is INVALID_CURSOR, an
-// event id that is not known replays from the beginning (decisions.md D7, D13).
+// tolerated are the query parameters that are never malformed: an invalid limit is
+// replaced by the default, an unknown cursor is answered INVALID_CURSOR, and an
+// unknown event id replays from the beginning.
 var tolerated = map[string]bool{"limit": true, "cursor": true, "last_event_id": true}
 
 var rawJSON = reflect.TypeFor[jsontext.Value]()
 
-// compile plans a row's input. It panics on a field that comes from nowhere
-// and on a path parameter that no field takes.
+// compile plans a row's input. It panics on a field without a place in the request
+// and on a path parameter without a field.
 func (s *Server) compile(row route.Row, in reflect.Type) *binder {
 	b := &binder{typ: in, bodies: s.bodies}
 	names := pathNames(row.Path)
@@ -73,27 +73,33 @@ func (s *Server) compile(row route.Row, in reflect.Type) *binder {
 			b.body = planBody(row, f)
 			continue
 		}
-		p := parameter{field: f, position: -1, header: http.CanonicalHeaderKey(f.Tag.Get("header")), query: f.Tag.Get("query"), cookie: f.Tag.Get("cookie")}
+		p := parameter{
+			field:    f,
+			position: -1,
+			header:   http.CanonicalHeaderKey(f.Tag.Get("header")),
+			query:    f.Tag.Get("query"),
+			cookie:   f.Tag.Get("cookie"),
+		}
 		if name := f.Tag.Get("path"); name != "" {
 			p.position = slices.Index(names, name)
 			if p.position < 0 {
 				panic("httpapi: " + row.Path + " has no parameter " + name)
 			}
 			taken++
-			p.noun = noun(name)
+			p.resource = noun(name)
 			p.id = strings.HasSuffix(name, "Id") && f.Type.Kind() == reflect.String && f.Tag.Get("format") != "any"
 		} else if p.header == "" && p.query == "" && p.cookie == "" {
-			panic("httpapi: the field " + f.Name + " of the input of " + row.Path + " comes from nowhere")
+			panic("httpapi: the field " + f.Name + " of the input of " + row.Path + " has no tag path, query, header or cookie")
 		}
 		p.list = f.Type.Kind() == reflect.Slice
-		p.any = tolerated[p.query]
-		p.initial = f.Tag.Get("default")
+		p.tolerant = tolerated[p.query]
+		p.defaultText = f.Tag.Get("default")
 		p.schema = schema.TextOf(f)
 		b.queries = b.queries || p.query != ""
 		b.params = append(b.params, p)
 	}
 	if taken != len(names) {
-		panic("httpapi: the input of " + row.Method + " " + row.Path + " leaves out a path parameter")
+		panic("httpapi: the input of " + row.Method + " " + row.Path + " has no field for a path parameter")
 	}
 	return b
 }
@@ -105,13 +111,13 @@ func planBody(row route.Row, f reflect.StructField) *bodyPlan {
 	}
 	if f.Type == uploadType {
 		if plan.uploads = row.Uploads; len(plan.uploads) == 0 {
-			panic("httpapi: " + row.Path + " does not say what its upload may come as")
+			panic("httpapi: " + row.Path + " must list Uploads")
 		}
 		return plan
 	}
 	if f.Type == messageType {
 		if plan.message = row.MaxBytes; plan.message <= 0 || plan.message > MaxBody {
-			panic("httpapi: " + row.Path + " does not say how long its message may be, or too much")
+			panic("httpapi: " + row.Path + " must set MaxBytes, up to MaxBody")
 		}
 		return plan
 	}
@@ -138,8 +144,8 @@ func pathNames(pattern string) []string {
 	}
 }
 
-// noun names the thing that a path parameter identifies: knowledgeBaseId is a
-// knowledge base, and versionNum a version.
+// noun returns the name of the resource that a path parameter identifies:
+// "knowledge base" for knowledgeBaseId, "version" for versionNum.
 func noun(parameter string) string {
 	var b strings.Builder
 	for _, r := range strings.TrimSuffix(strings.TrimSuffix(parameter, "Id"), "Num") {
@@ -151,8 +157,7 @@ func noun(parameter string) string {
 	return b.String()
 }
 
-// bind makes a *In. The body stays held until it is released, also after an
-// error.
+// bind returns a *In. The caller releases held, also after an error.
 func (b *binder) bind(x *exchange, r *http.Request) (in any, held body, err error) {
 	v := reflect.New(b.typ)
 	if err := b.bindParams(x, r, v.Elem()); err != nil {
@@ -163,12 +168,12 @@ func (b *binder) bind(x *exchange, r *http.Request) (in any, held body, err erro
 			return nil, held, err
 		}
 	} else if r.ContentLength < 0 && r.Method != http.MethodGet && r.Header.Get("Content-Type") != "" && isJSON(r.Header.Get("Content-Type")) {
-		return nil, body{}, errLengthRequired // though nobody would read it
+		return nil, body{}, errLengthRequired // although the row reads no body
 	}
 	return v.Interface(), held, nil
 }
 
-// Params gives the parameters of a Raw route, whose In is the type. Errors:
+// Params returns the parameters of a Raw route whose In is the type In. Errors are
 // refusals.
 func Params[In any](r *http.Request) (*In, error) {
 	x := exchangeOf(r.Context())
@@ -181,7 +186,7 @@ func (b *binder) bindParams(x *exchange, r *http.Request, in reflect.Value) erro
 	if b.queries && r.URL.RawQuery != "" {
 		var err error
 		if query, err = url.ParseQuery(r.URL.RawQuery); err != nil {
-			return fault.New(fault.Malformed, "INVALID_QUERY", "The query of the address cannot be read: it is not properly escaped.").Because(err)
+			return fault.New(fault.Malformed, "INVALID_QUERY", "The query string is not properly escaped.").Because(err)
 		}
 	}
 	for i := range b.params {
@@ -190,7 +195,7 @@ func (b *binder) bindParams(x *exchange, r *http.Request, in reflect.Value) erro
 		if p.position >= 0 {
 			text := x.param(p.position)
 			if p.id && !ident.Valid(text) || p.schema.Complain(text) != "" || schema.SetScalar(field, text) != nil {
-				return fault.NoSuch(p.noun)
+				return fault.NoSuch(p.resource)
 			}
 			continue
 		}
@@ -202,7 +207,7 @@ func (b *binder) bindParams(x *exchange, r *http.Request, in reflect.Value) erro
 	return nil
 }
 
-// find gives what was sent for a parameter; empty text counts as not sent.
+// find returns what was sent for a parameter; empty text counts as not sent.
 func (p *parameter) find(r *http.Request, query url.Values) (texts []string, where string) {
 	if p.header != "" {
 		if sent := r.Header[p.header]; len(sent) > 0 && sent[0] != "" {
@@ -219,8 +224,8 @@ func (p *parameter) find(r *http.Request, query url.Values) (texts []string, whe
 			return []string{c.Value}, "cookie " + p.cookie
 		}
 	}
-	if p.initial != "" {
-		return []string{p.initial}, ""
+	if p.defaultText != "" {
+		return []string{p.defaultText}, ""
 	}
 	return nil, ""
 }
@@ -233,15 +238,15 @@ func (p *parameter) set(field reflect.Value, texts []string, where string) error
 		texts = texts[:1]
 	}
 	for _, text := range texts {
-		if complaint := p.schema.Complain(text); complaint != "" && !p.any {
-			return fault.New(fault.Malformed, "INVALID_QUERY", "The %s cannot be accepted: %s.", where, complaint)
+		if complaint := p.schema.Complain(text); complaint != "" && !p.tolerant {
+			return fault.New(fault.Malformed, "INVALID_QUERY", "The %s is invalid: %s.", where, complaint)
 		}
 		into := field
 		if p.list {
 			into = reflect.New(field.Type().Elem()).Elem()
 		}
 		if err := schema.SetScalar(into, text); err != nil {
-			return fault.New(fault.Malformed, "INVALID_QUERY", "The %s cannot be read.", where).Because(err)
+			return fault.New(fault.Malformed, "INVALID_QUERY", "The %s is invalid.", where).Because(err)
 		}
 		if p.list {
 			field.Set(reflect.Append(field, into))

@@ -17,20 +17,20 @@ import (
 )
 
 const (
-	// MaxBody is the size limit of a JSON body (interface.md section 8).
+	// MaxBody is the size limit of a JSON body.
 	MaxBody = 10 << 20
 	// MaxUpload is the size limit of an upload.
 	MaxUpload = 50 << 20
-	// bigBody is what counts against the budget: smaller ones are bounded by
-	// the number of connections well enough.
-	bigBody = 64 << 10
-	// leastRate is how slowly a body may arrive, in bytes per second.
-	leastRate = 256 << 10
-	// budgetWait is how long a big body waits for its turn.
+	// largeBody is the size above which a body counts against the memory budget.
+	// The number of connections bounds smaller ones well enough.
+	largeBody = 64 << 10
+	// minRate is the lowest rate at which a body may arrive, in bytes per second.
+	minRate = 256 << 10
+	// budgetWait is how long a large body waits for room in the budget.
 	budgetWait = 30 * time.Second
 )
 
-// bodies reads JSON bodies. Big ones share a budget of memory, because a body
+// bodies reads request bodies. Large ones share a memory budget, because a body
 // takes several times its size while it is decoded.
 type bodies struct {
 	budget  *semaphore.Weighted
@@ -64,31 +64,30 @@ func (b *body) release() {
 var smallBodies = sync.Pool{New: func() any { b := make([]byte, 4<<10); return &b }}
 
 var (
-	errLengthRequired = wire(http.StatusLengthRequired, "LENGTH_REQUIRED",
+	errLengthRequired = statusFault(http.StatusLengthRequired, "LENGTH_REQUIRED",
 		"A JSON body must come with a Content-Length.")
-	errTimeout = wire(http.StatusRequestTimeout, "REQUEST_TIMEOUT",
+	errTimeout = statusFault(http.StatusRequestTimeout, "REQUEST_TIMEOUT",
 		"The body did not arrive in time; send it again.")
 	errMedia = fault.New(fault.UnsupportedMedia, "",
-		"The body must be JSON, and say so: add the header 'Content-Type: application/json'. With curl that is -H 'Content-Type: application/json'.")
+		"The body must be JSON, sent with the header 'Content-Type: application/json'. With curl, add -H 'Content-Type: application/json'.")
 	errEncoding = fault.New(fault.UnsupportedMedia, "",
 		"The body must not be compressed: send it without a Content-Encoding.")
 	errTooLarge = fault.New(fault.TooLarge, "",
-		"The body is larger than the 10 MiB that a JSON body may have.")
+		"The body is larger than 10 MiB, the limit for JSON.")
 	errNoBody = fault.New(fault.Malformed, "MISSING_BODY",
 		"This operation needs a JSON body.")
 	errCutOff = fault.New(fault.Malformed, "",
 		"The body ended before its Content-Length.")
 )
 
-func busy(cause error) error {
-	e := fault.New(fault.Unavailable, "", "Too many large requests are being read at this moment; retry shortly.").Because(cause)
+func errBusy(cause error) error {
+	e := fault.New(fault.Unavailable, "", "Too many large requests are being read at the moment; retry shortly.").Because(cause)
 	e.RetryAfter = time.Second
 	return e
 }
 
-// read gives the body of a request, empty where there is none and it is
-// optional. A caller that does not keep the bytes beyond release may take them
-// from a pool.
+// read returns the body of a request, empty where there is none and it is
+// optional. With pooled the bytes come from a pool and are invalid after release.
 func (b *bodies) read(x *exchange, r *http.Request, optional, pooled bool) (body, error) {
 	if err := acceptable(r, optional); err != nil {
 		return body{}, err
@@ -102,7 +101,7 @@ func (b *bodies) read(x *exchange, r *http.Request, optional, pooled bool) (body
 	}
 	got := body{from: b}
 	switch {
-	case n > bigBody:
+	case n > largeBody:
 		if err := b.acquire(x, n); err != nil {
 			return body{}, err
 		}
@@ -124,7 +123,7 @@ func (b *bodies) read(x *exchange, r *http.Request, optional, pooled bool) (body
 	return got, nil
 }
 
-// acceptable refuses by the headers alone.
+// acceptable refuses a body by its headers alone.
 func acceptable(r *http.Request, optional bool) error {
 	switch {
 	case r.ContentLength < 0:
@@ -134,7 +133,7 @@ func acceptable(r *http.Request, optional bool) error {
 		return errLengthRequired
 	case r.ContentLength == 0:
 		if !optional && r.Header.Get("Content-Length") == "" && r.Header.Get("Content-Type") != "" {
-			return errLengthRequired // whatever follows is not this request's
+			return errLengthRequired // bytes that follow do not belong to this request
 		}
 		return nil
 	case r.ContentLength > MaxBody:
@@ -148,8 +147,8 @@ func acceptable(r *http.Request, optional bool) error {
 	return nil
 }
 
-// isJSON also takes a missing Content-Type, which curl -d and scripts get
-// wrong more often than right.
+// isJSON reports whether a media type is JSON. A missing one counts, because many
+// scripts send none.
 func isJSON(contentType string) bool {
 	if contentType == "" || contentType == "application/json" {
 		return true
@@ -175,25 +174,25 @@ func (b *bodies) acquire(x *exchange, n int64) error {
 	ctx, cancel := context.WithTimeout(x, budgetWait)
 	defer cancel()
 	if err := b.budget.Acquire(ctx, n); err != nil {
-		return busy(err)
+		return errBusy(err)
 	}
 	return nil
 }
 
-// hurry sets the deadline by which a body must have arrived, so that nobody
-// holds a connection or memory by sending slowly. It also covers bodies that
-// nobody reads: net/http waits for them before it answers.
-func (b *bodies) hurry(x *exchange, size int64) {
+// setBodyDeadline sets the deadline by which a body must have arrived, so that a
+// slow sender does not hold a connection or memory. It also covers bodies that no
+// handler reads: net/http waits for them before it answers.
+func (b *bodies) setBodyDeadline(x *exchange, size int64) {
 	if size < 0 {
 		size = MaxUpload
 	}
-	allowed := b.timeout + time.Duration(size)*time.Second/leastRate
-	_ = http.NewResponseController(x.w).SetReadDeadline(time.Now().Add(allowed)) // not every writer has one
+	allowed := b.timeout + time.Duration(size)*time.Second/minRate
+	_ = http.NewResponseController(x.w).SetReadDeadline(time.Now().Add(allowed)) // not every writer supports deadlines
 }
 
 func (b *bodies) fill(x *exchange, r *http.Request, into []byte) error {
-	if len(into) > bigBody {
-		b.hurry(x, int64(len(into))) // anew: it may have waited for its turn
+	if len(into) > largeBody {
+		b.setBodyDeadline(x, int64(len(into))) // again: it may have waited for the budget
 	}
 	_, err := io.ReadFull(r.Body, into)
 	switch {
@@ -207,11 +206,10 @@ func (b *bodies) fill(x *exchange, r *http.Request, into []byte) error {
 	return errCutOff
 }
 
-// ReadBody gives the JSON body of a Raw route's request by the rules of every
-// other (content type, length, size, time). Its bytes are the caller's until
-// release, which comes as soon as they are decoded: until then they count
-// against the budget of big bodies. Errors: refusals; the syntax is the
-// caller's to check.
+// ReadBody returns the JSON body of a Raw route's request under the same rules as
+// any other (content type, length, size, time). The bytes are valid until release,
+// which should be called as soon as they are decoded: until then they count
+// against the memory budget. Errors are refusals; the caller checks the syntax.
 func ReadBody(r *http.Request) (data []byte, release func(), err error) {
 	x := exchangeOf(r.Context())
 	got, err := x.server.bodies.read(x, r, false, true)
@@ -219,7 +217,7 @@ func ReadBody(r *http.Request) (data []byte, release func(), err error) {
 }
 
 // DecodeBody is [ReadBody] for a body of one type, checked against its schema.
-// The bytes are given back before it returns: an answer may take minutes.
+// The bytes are released before it returns: an answer may take minutes.
 func DecodeBody[T any](r *http.Request) (*T, error) {
 	data, release, err := ReadBody(r)
 	defer release()
@@ -229,8 +227,8 @@ func DecodeBody[T any](r *http.Request) (*T, error) {
 	return schema.Decode[T](data)
 }
 
-// KeepBody is [ReadBody] for a body that is the caller's for good: one that is
-// passed on, by a call that may take minutes. It does not count against the
+// KeepBody is [ReadBody] for a body that the caller keeps, such as one that is
+// forwarded by a call that may take minutes. It does not count against the memory
 // budget once it is read.
 func KeepBody(r *http.Request) ([]byte, error) {
 	x := exchangeOf(r.Context())

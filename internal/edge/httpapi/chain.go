@@ -13,19 +13,19 @@ import (
 	"agentd/internal/base/fault"
 )
 
-// ServeHTTP is the chain.
+// ServeHTTP passes a request through the chain.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	now := time.Now()
 	x := &exchange{Context: r.Context(), server: s, w: w, start: now, limited: now, id: requestID(r.Header.Get("X-Request-Id"))}
 	x.who = authz.Caller{Address: s.proxies.client(r), RequestID: x.id}
 	s.chainHeaders(w.Header(), x.id)
 	if len(r.TransferEncoding) > 0 {
-		// Beside a Content-Length it is an attempt at request smuggling, which
-		// net/http does not tell from a harmless upload.
+		// Together with a Content-Length it is an attempt at request smuggling, which
+		// net/http does not distinguish from a harmless upload.
 		w.Header()["Connection"] = []string{"close"}
 	}
 	if r.ContentLength != 0 {
-		s.bodies.hurry(x, r.ContentLength)
+		s.bodies.setBodyDeadline(x, r.ContentLength)
 	}
 	x.op = s.mux.match(x, r)
 	if s.tracer != nil {
@@ -35,7 +35,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.metrics.inFlight.Inc()
 	defer func() {
 		if panicked := recover(); x.detached == nil {
-			defer x.linger(r)
+			defer x.drain(r)
 			s.finish(x, r, panicked)
 		}
 	}()
@@ -47,19 +47,18 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		err = x.op.serve(x, r)
 	}
 	if err != nil {
-		x.refuse(r, err)
+		x.writeError(r, err)
 	}
 }
 
-// finish turns a panic into a 500 and tells log, metrics and trace how the
-// request went.
+// finish turns a panic into a 500 and finishes the request.
 func (s *Server) finish(x *exchange, r *http.Request, panicked any) {
 	aborted := panicked == http.ErrAbortHandler
 	if panicked != nil && !aborted {
 		cause := fmt.Errorf("panic: %v\n%s", panicked, debug.Stack())
 		aborted = x.status != 0
 		if !aborted {
-			x.refuse(r, cause)
+			x.writeError(r, cause)
 		} else {
 			_, x.failed = Classify(cause)
 		}
@@ -72,7 +71,7 @@ func (s *Server) finish(x *exchange, r *http.Request, panicked any) {
 	case x.status == 0:
 		x.status = http.StatusOK // what net/http sends for a handler that wrote nothing
 	}
-	s.conclude(x, r.Method, r.URL.Path)
+	s.finishRequest(x, r.Method, r.URL.Path)
 	routings.Put(x.routed)
 	x.routed = nil
 	if aborted {
@@ -80,8 +79,9 @@ func (s *Server) finish(x *exchange, r *http.Request, panicked any) {
 	}
 }
 
-// conclude tells log, metrics and trace how a request went that is over.
-func (s *Server) conclude(x *exchange, method, path string) {
+// finishRequest records a request that is over in the log, the metrics and its
+// span.
+func (s *Server) finishRequest(x *exchange, method, path string) {
 	elapsed := time.Since(x.start)
 	s.metrics.inFlight.Dec()
 	x.op.meters().observe(x.status, elapsed, x.op.stream)
@@ -91,13 +91,13 @@ func (s *Server) conclude(x *exchange, method, path string) {
 	}
 }
 
-// logRequest writes the one wide line per request. What a caller could have
-// put a credential into (query, headers, the path of a public route) stays out.
+// logRequest writes the one wide line per request. It leaves out whatever could
+// contain a credential: query, headers, and the path of a public route.
 func (s *Server) logRequest(x *exchange, method, path string, elapsed time.Duration) {
 	level := slog.LevelInfo
-	ours := x.status >= 500 || x.failed != nil && x.failed.Kind == fault.Internal && !x.gone
+	serverError := x.status >= 500 || x.failed != nil && x.failed.Kind == fault.Internal && !x.gone
 	switch {
-	case ours:
+	case serverError:
 		level = slog.LevelError
 	case x.op.quiet:
 		level = slog.LevelDebug
@@ -119,7 +119,7 @@ func (s *Server) logRequest(x *exchange, method, path string, elapsed time.Durat
 	}
 	if x.failed != nil {
 		attrs = append(attrs, slog.String("code", x.failed.Code))
-		if ours && x.failed.Cause != nil {
+		if serverError && x.failed.Cause != nil {
 			attrs = append(attrs, slog.String("cause", x.failed.Cause.Error()))
 		}
 	}
@@ -131,7 +131,7 @@ func (s *Server) logRequest(x *exchange, method, path string, elapsed time.Durat
 	s.log.LogAttrs(x, level, "request", attrs...)
 }
 
-// credentialID names what a caller came with.
+// credentialID identifies the caller's credential.
 func credentialID(who authz.Caller) slog.Attr {
 	if who.SessionID != "" {
 		return slog.String("session_id", who.SessionID)

@@ -59,19 +59,49 @@ func TestSuccess(t *testing.T) {
 		status             int
 		want               string
 	}{
-		"nothing escaped, nil slices are []": {"GET", "/api/v1/toys/" + toyID, "", 200, `{"toy_id":"` + toyID + `","name":"<b>&","kind":"car","tags":[]}`},
-		"default and 201":                    {"POST", "/api/v1/toys", `{"name":"Bo"}`, 201, `{"toy_id":"` + toyID + `","name":"Bo","kind":"car","tags":[]}`},
-		"raw body":                           {"PUT", "/api/v1/toys/" + toyID + "/raw", `{"a" : 1}`, 200, `{"a" : 1}`},
-		"partial":                            {"PATCH", "/api/v1/toys/" + toyID, `{}`, 200, `{"toy_id":"` + toyID + `","name":"","kind":"","tags":[]}`},
-		"204":                                {"DELETE", "/api/v1/toys/" + toyID, "", 204, ``},
-		"optional body absent":               {"POST", "/api/v1/toys/" + toyID + "/wind", "", 200, `{"turns":0}`},
-		"optional body there":                {"POST", "/api/v1/toys/" + toyID + "/wind", `{"turns":3}`, 200, `{"turns":3}`},
-		"no body":                            {"POST", "/api/v1/toys/" + toyID + "/stop", "", 200, `{"stopped":true}`},
-		"id of any form":                     {"GET", "/api/v1/names/a%2Fb%20c", "", 200, `{"name":"a/b c"}`},
-		"number in the path":                 {"GET", "/api/v1/pages/7", "", 200, `7`},
-		"query tolerates":                    {"GET", "/api/v1/toys?limit=%00&last_event_id=%ff", "", 200, `{"Limit":"\u0000","Order":"desc","Days":0,"Deep":false,"Types":[],"After":"�"}`},
-		"query":                              {"GET", "/api/v1/toys?limit=x&days=3&deep=true&type=car&type=doll&order=", "", 200, `{"Limit":"x","Order":"desc","Days":3,"Deep":true,"Types":["car","doll"],"After":""}`},
-		"public":                             {"GET", "/api/v1/public", "", 200, `"hello"`},
+		"nothing escaped, nil slices are []": {
+			"GET",
+			"/api/v1/toys/" + toyID,
+			"",
+			200,
+			`{"toy_id":"` + toyID + `","name":"<b>&","kind":"car","tags":[]}`,
+		},
+		"default and 201": {
+			"POST",
+			"/api/v1/toys",
+			`{"name":"Bo"}`,
+			201,
+			`{"toy_id":"` + toyID + `","name":"Bo","kind":"car","tags":[]}`,
+		},
+		"raw body": {"PUT", "/api/v1/toys/" + toyID + "/raw", `{"a" : 1}`, 200, `{"a" : 1}`},
+		"partial": {
+			"PATCH",
+			"/api/v1/toys/" + toyID,
+			`{}`,
+			200,
+			`{"toy_id":"` + toyID + `","name":"","kind":"","tags":[]}`,
+		},
+		"204":                  {"DELETE", "/api/v1/toys/" + toyID, "", 204, ``},
+		"optional body absent": {"POST", "/api/v1/toys/" + toyID + "/wind", "", 200, `{"turns":0}`},
+		"optional body there":  {"POST", "/api/v1/toys/" + toyID + "/wind", `{"turns":3}`, 200, `{"turns":3}`},
+		"no body":              {"POST", "/api/v1/toys/" + toyID + "/stop", "", 200, `{"stopped":true}`},
+		"id of any form":       {"GET", "/api/v1/names/a%2Fb%20c", "", 200, `{"name":"a/b c"}`},
+		"number in the path":   {"GET", "/api/v1/pages/7", "", 200, `7`},
+		"query tolerates": {
+			"GET",
+			"/api/v1/toys?limit=%00&last_event_id=%ff",
+			"",
+			200,
+			`{"Limit":"\u0000","Order":"desc","Days":0,"Deep":false,"Types":[],"After":"�"}`,
+		},
+		"query": {
+			"GET",
+			"/api/v1/toys?limit=x&days=3&deep=true&type=car&type=doll&order=",
+			"",
+			200,
+			`{"Limit":"x","Order":"desc","Days":3,"Deep":true,"Types":["car","doll"],"After":""}`,
+		},
+		"public": {"GET", "/api/v1/public", "", 200, `"hello"`},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -139,13 +169,53 @@ func TestRefusals(t *testing.T) {
 		"days":               {"GET", "/api/v1/toys?days=0", "", 400, "Bad Request", "INVALID_QUERY", nil},
 		"one of many":        {"GET", "/api/v1/toys?type=car&type=cat", "", 400, "Bad Request", "INVALID_QUERY", nil},
 		"query escapes":      {"GET", "/api/v1/toys?limit=%zz", "", 400, "Bad Request", "INVALID_QUERY", nil},
-		"text":               {"POST", "/api/v1/toys", `{}`, 415, "Unsupported Media Type", "UNSUPPORTED_MEDIA_TYPE", header("Content-Type", "text/plain")},
-		"form":               {"POST", "/api/v1/toys", `a=b`, 415, "Unsupported Media Type", "UNSUPPORTED_MEDIA_TYPE", header("Content-Type", "application/x-www-form-urlencoded")},
-		"latin":              {"POST", "/api/v1/toys", `{}`, 415, "Unsupported Media Type", "UNSUPPORTED_MEDIA_TYPE", header("Content-Type", "application/json; charset=latin1")},
-		"gzip":               {"POST", "/api/v1/toys", `{}`, 415, "Unsupported Media Type", "UNSUPPORTED_MEDIA_TYPE", header("Content-Encoding", "gzip")},
-		"chunked":            {"POST", "/api/v1/toys", `{"name":"a"}`, 411, "Length Required", "LENGTH_REQUIRED", unknownLength},
-		"chunked, unread":    {"POST", "/api/v1/toys/" + toyID + "/stop", `{}`, 411, "Length Required", "LENGTH_REQUIRED", unknownLength},
-		"too large":          {"POST", "/api/v1/toys", `{"name":"` + strings.Repeat("a", MaxBody) + `"}`, 413, "Payload Too Large", "PAYLOAD_TOO_LARGE", nil},
+		"text": {
+			"POST",
+			"/api/v1/toys",
+			`{}`,
+			415,
+			"Unsupported Media Type",
+			"UNSUPPORTED_MEDIA_TYPE",
+			header("Content-Type", "text/plain"),
+		},
+		"form": {
+			"POST",
+			"/api/v1/toys",
+			`a=b`,
+			415,
+			"Unsupported Media Type",
+			"UNSUPPORTED_MEDIA_TYPE",
+			header("Content-Type", "application/x-www-form-urlencoded"),
+		},
+		"latin": {
+			"POST",
+			"/api/v1/toys",
+			`{}`,
+			415,
+			"Unsupported Media Type",
+			"UNSUPPORTED_MEDIA_TYPE",
+			header("Content-Type", "application/json; charset=latin1"),
+		},
+		"gzip": {
+			"POST",
+			"/api/v1/toys",
+			`{}`,
+			415,
+			"Unsupported Media Type",
+			"UNSUPPORTED_MEDIA_TYPE",
+			header("Content-Encoding", "gzip"),
+		},
+		"chunked":         {"POST", "/api/v1/toys", `{"name":"a"}`, 411, "Length Required", "LENGTH_REQUIRED", unknownLength},
+		"chunked, unread": {"POST", "/api/v1/toys/" + toyID + "/stop", `{}`, 411, "Length Required", "LENGTH_REQUIRED", unknownLength},
+		"too large": {
+			"POST",
+			"/api/v1/toys",
+			`{"name":"` + strings.Repeat("a", MaxBody) + `"}`,
+			413,
+			"Payload Too Large",
+			"PAYLOAD_TOO_LARGE",
+			nil,
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -256,7 +326,7 @@ func (w *world) raw(t *testing.T, request string) (status int, closed bool) {
 		t.Fatal(err)
 	}
 	_, _ = io.Copy(io.Discard, res.Body)
-	_ = conn.SetReadDeadline(time.Now().Add(lingerSilence + 2*time.Second))
+	_ = conn.SetReadDeadline(time.Now().Add(drainIdle + 2*time.Second))
 	_, err = reader.Peek(1)
 	return res.StatusCode, err == io.EOF
 }
@@ -273,11 +343,19 @@ func TestFraming(t *testing.T) {
 		"no length at all": {"POST /api/v1/toys HTTP/1.1\r\n" + head + "\r\n", 411, false},
 		"length and chunks": {"POST /api/v1/toys HTTP/1.1\r\n" + head + "Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n" +
 			"0\r\n\r\nGET /smuggled HTTP/1.1\r\n\r\n", 411, true},
-		"length and chunks on a read": {"GET /api/v1/public HTTP/1.1\r\n" + head + "Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 200, true},
-		"slow body":                   {"POST /api/v1/toys HTTP/1.1\r\n" + head + "Content-Length: 12\r\n\r\n{\"na", 408, true},
-		"slow unauthenticated body":   {"POST /api/v1/toys HTTP/1.1\r\nHost: x\r\nContent-Length: 12\r\n\r\n{}", 401, true},
-		"declared too large":          {"POST /api/v1/toys HTTP/1.1\r\n" + head + fmt.Sprintf("Content-Length: %d\r\n\r\n", MaxBody+1), 413, false},
-		"asterisk":                    {"OPTIONS * HTTP/1.1\r\n" + head + "\r\n", 404, false},
+		"length and chunks on a read": {
+			"GET /api/v1/public HTTP/1.1\r\n" + head + "Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+			200,
+			true,
+		},
+		"slow body":                 {"POST /api/v1/toys HTTP/1.1\r\n" + head + "Content-Length: 12\r\n\r\n{\"na", 408, true},
+		"slow unauthenticated body": {"POST /api/v1/toys HTTP/1.1\r\nHost: x\r\nContent-Length: 12\r\n\r\n{}", 401, true},
+		"declared too large": {
+			"POST /api/v1/toys HTTP/1.1\r\n" + head + fmt.Sprintf("Content-Length: %d\r\n\r\n", MaxBody+1),
+			413,
+			false,
+		},
+		"asterisk": {"OPTIONS * HTTP/1.1\r\n" + head + "\r\n", 404, false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -12,28 +12,28 @@ import (
 	"agentd/internal/base/route"
 )
 
-// Authenticator says who a credential belongs to. Errors of all three:
-// fault.Unauthenticated for what does not authenticate, fault.Forbidden for
-// who is locked out, fault.Unavailable.
+// Authenticator resolves credentials. Errors of all three methods:
+// fault.Unauthenticated for an unknown or expired credential, fault.Forbidden for
+// a suspended user or tenant, fault.Unavailable.
 type Authenticator interface {
-	// Authenticate finds the caller of a key or a stream token.
+	// Authenticate returns the caller of a key or a stream token.
 	Authenticate(ctx context.Context, raw string) (authz.Caller, error)
-	// AuthenticateSession finds the caller of a browser session. If renew is
-	// not 0, the browser is sent the cookie again, to last so long.
+	// AuthenticateSession returns the caller of a browser session. If renew is
+	// not 0, the cookie is sent again, to last that long.
 	AuthenticateSession(ctx context.Context, token string) (who authz.Caller, renew time.Duration, err error)
-	// Valid says whether what a caller came with still counts.
+	// Valid checks that the credential of an authenticated caller is still valid.
 	Valid(ctx context.Context, who authz.Caller) error
 }
 
 const (
 	keyCookie         = "svc_auth_token" // holds a key or a stream token
 	sessionCookie     = "svc_session"    // holds a browser session
-	subprotocol       = "svc."           // what follows is a key in base64
+	subprotocol       = "svc."           // prefix of a key in base64
 	maxCredentialSize = 1024
 )
 
-// unauthenticated is the one 401 of the chain: why a credential does not count
-// is for the log only.
+// unauthenticated returns the one 401 of the chain: the reason why a credential was
+// refused is for the log only.
 func unauthenticated(cause error) error {
 	return fault.New(fault.Unauthenticated, "AUTH_ERROR", "This operation needs a valid credential: an API key in the header "+
 		"Authorization as 'Bearer <API_KEY>', or the cookie svc_session of a signed-in browser.").Because(cause)
@@ -50,21 +50,20 @@ const (
 	errCredentialLen = credentialError("an empty or oversized credential")
 )
 
-// credential is what a request authenticates with, and what came with it
-// without a script's doing: a cookie.
+// credential is what a request authenticates with.
 type credential struct {
 	raw     string
-	session bool // a browser session, and nothing else
-	cookie  bool
+	session bool // only valid as a browser session
+	cookie  bool // a browser attached it, perhaps on behalf of another site's page
 }
 
-// credential finds what a request authenticates with. The first that is
-// present decides, though a later one were right: Authorization, x-api-key,
-// the WebSocket subprotocol, the cookies svc_session and svc_auth_token, the
-// query token (decisions.md D3; docs/authentication.md).
+// credential returns what a request authenticates with. The first place that holds
+// one decides, even if it is invalid and a later one is not: Authorization,
+// x-api-key, the WebSocket subprotocol, the cookies svc_session and svc_auth_token,
+// the query token (docs/authentication.md).
 func (o *operation) credential(r *http.Request) (credential, error) {
 	if values := r.Header["Authorization"]; len(values) > 0 {
-		raw, err := one(values)
+		raw, err := onlyValue(values)
 		scheme, token, _ := strings.Cut(raw, " ")
 		if err == nil && !strings.EqualFold(scheme, "Bearer") {
 			err = errScheme
@@ -73,45 +72,44 @@ func (o *operation) credential(r *http.Request) (credential, error) {
 	}
 	if o.apiKeyHeader {
 		if values := r.Header["X-Api-Key"]; len(values) > 0 {
-			raw, err := one(values)
+			raw, err := onlyValue(values)
 			return credential{raw: raw}, err
 		}
 	}
 	upgrades := o.upgrade && upgrades(r)
 	if upgrades {
 		if keys := subprotocolKeys(r); len(keys) > 0 {
-			raw, err := one(keys)
+			raw, err := onlyValue(keys)
 			return credential{raw: raw}, err
 		}
 	}
 	if len(r.Header["Cookie"]) > 0 {
 		for _, name := range [...]string{sessionCookie, keyCookie} {
 			if values := cookies(r, name); len(values) > 0 {
-				raw, err := one(values)
+				raw, err := onlyValue(values)
 				return credential{raw: raw, session: name == sessionCookie, cookie: true}, err
 			}
 		}
 	}
 	if o.takesQueryToken(r, upgrades) {
 		if values := r.URL.Query()["token"]; len(values) > 0 {
-			raw, err := one(values)
+			raw, err := onlyValue(values)
 			return credential{raw: raw}, err
 		}
 	}
 	return credential{}, errNoCredential
 }
 
-// one takes the only value of a place: which of several was meant, nobody
-// knows.
-func one(values []string) (string, error) {
+// onlyValue returns the only value of a place; several are ambiguous.
+func onlyValue(values []string) (string, error) {
 	if len(values) > 1 {
 		return "", errTwo
 	}
 	return values[0], nil
 }
 
-// cookies gives the values of a cookie. A second one may be another site's of
-// the same domain, which put it there.
+// cookies returns the values of a cookie. A second one may have been set by
+// another site of the same domain.
 func cookies(r *http.Request, name string) (values []string) {
 	for _, c := range r.CookiesNamed(name) {
 		values = append(values, c.Value)
@@ -119,12 +117,12 @@ func cookies(r *http.Request, name string) (values []string) {
 	return values
 }
 
-// upgrades says whether a request asks for a WebSocket.
+// upgrades reports whether a request asks for a WebSocket.
 func upgrades(r *http.Request) bool {
 	return r.Method == http.MethodGet && hasWord(r.Header["Upgrade"], "websocket") && hasWord(r.Header["Connection"], "upgrade")
 }
 
-// hasWord says whether a header that holds a list has a word, in any case.
+// hasWord reports whether a comma-separated header has a word, in any case.
 func hasWord(header []string, word string) bool {
 	for _, line := range header {
 		for entry := range strings.SplitSeq(line, ",") {
@@ -136,14 +134,14 @@ func hasWord(header []string, word string) bool {
 	return false
 }
 
-// subprotocolKeys gives what WebSocket clients that can set no other header
-// offer as svc.<base64 of the key>, in either alphabet, padded or not. What is
-// no base64 is no key.
+// subprotocolKeys returns the keys that WebSocket clients, which may be unable to
+// set another header, offer as svc.<base64 of the key>: in either alphabet, padded
+// or not. Invalid base64 counts as an empty key.
 func subprotocolKeys(r *http.Request) (keys []string) {
 	for _, line := range r.Header["Sec-Websocket-Protocol"] {
 		for entry := range strings.SplitSeq(line, ",") {
-			encoded, ours := strings.CutPrefix(strings.TrimSpace(entry), subprotocol)
-			if !ours {
+			encoded, isKey := strings.CutPrefix(strings.TrimSpace(entry), subprotocol)
+			if !isKey {
 				continue
 			}
 			encoded = strings.NewReplacer("+", "-", "/", "_").Replace(strings.TrimRight(encoded, "="))
@@ -157,8 +155,9 @@ func subprotocolKeys(r *http.Request) (keys []string) {
 	return keys
 }
 
-// takesQueryToken: a key in an address ends up in histories and logs of
-// others, so it counts only where a browser can send nothing else.
+// takesQueryToken reports whether ?token= authenticates a request. A key in an
+// address ends up in browser histories and proxy logs, so it is accepted only where
+// a browser cannot send a header.
 func (o *operation) takesQueryToken(r *http.Request, upgrades bool) bool {
 	if r.URL.RawQuery == "" || r.Method != http.MethodGet {
 		return false
@@ -168,7 +167,7 @@ func (o *operation) takesQueryToken(r *http.Request, upgrades bool) bool {
 }
 
 // admit authenticates the caller, counts the request and checks what the row
-// asks of its caller.
+// requires of its caller.
 func (s *Server) admit(x *exchange, r *http.Request, o *operation) error {
 	if o.row.Public {
 		return s.limits.take(x, o, "")
@@ -178,18 +177,18 @@ func (s *Server) admit(x *exchange, r *http.Request, o *operation) error {
 	}
 	if x.who.HalfOpen && !o.row.HalfOpen {
 		e := fault.New(fault.Unauthenticated, "mfa_required",
-			"This session still owes its second factor: send a code to POST /api/v1/auth/mfa/verify, then repeat the request.")
+			"This session has not completed MFA: send a code to POST /api/v1/auth/mfa/verify, then repeat the request.")
 		e.Extra = map[string]any{"mfa_required": true, "reason": "stale"}
 		return e
 	}
 	if x.who.StreamOnly && (!o.stream || r.Method != http.MethodGet) {
-		return fault.New(fault.Forbidden, "STREAM_TOKEN_ONLY", "A stream token opens event streams by GET and nothing else; use a key or sign in.")
+		return fault.New(fault.Forbidden, "STREAM_TOKEN_ONLY", "A stream token only opens event streams, by GET; use an API key or sign in.")
 	}
 	if err := mayCall(&x.who, &o.row); err != nil {
 		return err
 	}
 	if o.row.Operator && !x.who.Operator {
-		return fault.New(fault.Forbidden, "", "This operation is the operator's of this service; your company is not the one that runs it.")
+		return fault.New(fault.Forbidden, "", "Only the company that operates this service may call this operation.")
 	}
 	if o.row.Fresh && s.fresh != nil {
 		return s.fresh(x, x.who)
@@ -197,7 +196,7 @@ func (s *Server) admit(x *exchange, r *http.Request, o *operation) error {
 	return nil
 }
 
-// mayCall refuses a caller whose key lacks a scope that the row asks for, or whose
+// mayCall refuses a caller whose key lacks a scope that the row requires, or whose
 // role is too low.
 func mayCall(who *authz.Caller, row *route.Row) error {
 	if len(row.And) == 0 {
@@ -214,7 +213,7 @@ func mayCall(who *authz.Caller, row *route.Row) error {
 	return who.Check(row.Role)
 }
 
-// authenticate says in x who calls, and counts the request.
+// authenticate sets x.who and counts the request.
 func (s *Server) authenticate(x *exchange, r *http.Request, o *operation) error {
 	cred, err := o.credential(r)
 	if err != nil {
@@ -228,12 +227,12 @@ func (s *Server) authenticate(x *exchange, r *http.Request, o *operation) error 
 			return err
 		}
 	}
-	if err := s.limits.guess(x, cred.raw); err != nil {
+	if err := s.limits.checkGuess(x, cred.raw); err != nil {
 		return err
 	}
 	who, renew, err := s.identify(x, cred)
 	if fault.Is(err, fault.Unauthenticated) {
-		s.limits.wrong(x)
+		s.limits.countFailure(x)
 		return unauthenticated(err)
 	}
 	if err != nil {
@@ -258,7 +257,7 @@ func (s *Server) identify(ctx context.Context, cred credential) (who authz.Calle
 	return who, 0, err
 }
 
-// ownPages refuses what another site's page makes a browser send with its
+// ownPages refuses what another site's page makes a browser send with our
 // cookies: writes, and upgrades, which read and write although they are GETs.
 func (s *Server) ownPages(r *http.Request, o *operation) error {
 	if o.upgrade && upgrades(r) {

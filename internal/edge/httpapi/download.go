@@ -16,19 +16,21 @@ var (
 	revalidate = []string{"private, no-cache"}
 	byteRanges = []string{"bytes"}
 
-	// Content that somebody uploaded runs no script, loads nothing and sends
-	// nothing, whatever it is, and is nobody's origin.
-	sandboxed = []string{"sandbox; default-src 'none'; img-src 'self' data:; media-src 'self'; style-src 'unsafe-inline'; frame-ancestors 'none'"}
-	// Browsers show no PDF in a sandbox; their viewers are one.
+	// Uploaded content runs no script, loads and sends nothing, and has an opaque
+	// origin.
+	sandboxed = []string{
+		"sandbox; default-src 'none'; img-src 'self' data:; media-src 'self'; style-src 'unsafe-inline'; frame-ancestors 'none'",
+	}
+	// Browsers refuse to show a PDF in a sandbox; their viewers are one themselves.
 	unboxed = []string{"default-src 'none'; object-src 'self'; style-src 'unsafe-inline'; frame-ancestors 'none'"}
 )
 
-// serveContent answers bytes: whole, one range of them, or 304 to a client
-// that has them. A range that makes no sense, or several, give the whole.
+// serveContent answers with bytes: all, one range of them, or 304 for a client
+// that has them. An invalid range, or several, are answered with all bytes.
 func (x *exchange) serveContent(r *http.Request, c *route.Content) error {
 	defer c.Body.Close()
 	tag := `"` + c.ETag + `"`
-	if header := r.Header.Get("If-None-Match"); header != "" && lists(header, tag) {
+	if header := r.Header.Get("If-None-Match"); header != "" && etagMatches(header, tag) {
 		x.contentHeaders(c, tag)
 		x.WriteHeader(http.StatusNotModified)
 		return nil
@@ -39,7 +41,11 @@ func (x *exchange) serveContent(r *http.Request, c *route.Content) error {
 		switch kind {
 		case rangeBeyond:
 			x.Header().Set("Content-Range", fmt.Sprintf("bytes */%d", c.Size))
-			return wire(http.StatusRequestedRangeNotSatisfiable, "RANGE_NOT_SATISFIABLE", "The content ends before the range that was asked for.")
+			return statusFault(
+				http.StatusRequestedRangeNotSatisfiable,
+				"RANGE_NOT_SATISFIABLE",
+				"The requested range begins after the end of the content.",
+			)
 		case rangeOne:
 			first, length, status = from, n, http.StatusPartialContent
 		}
@@ -47,8 +53,8 @@ func (x *exchange) serveContent(r *http.Request, c *route.Content) error {
 	if _, err := c.Body.Seek(first, io.SeekStart); err != nil {
 		return err
 	}
-	// The first bytes come before the header, so that what cannot be read is a
-	// refusal and no broken answer.
+	// The first bytes are read before the header is sent, so that a read error is a
+	// refusal and not a broken answer.
 	start := make([]byte, min(length, copySize))
 	if r.Method != http.MethodHead {
 		if _, err := io.ReadFull(c.Body, start); err != nil {
@@ -72,13 +78,12 @@ func (x *exchange) serveContent(r *http.Request, c *route.Content) error {
 		return nil
 	}
 	if _, err := x.Write(start); err != nil {
-		return nil // the client is gone, which the server sees
+		return nil // the client left, which net/http notices
 	}
 	return x.copy(c.Body, length-int64(len(start)))
 }
 
-// contentHeaders are those of an answer with the content, and of one that says
-// that it is the same still.
+// contentHeaders sets the headers that a 200, a 206 and a 304 share.
 func (x *exchange) contentHeaders(c *route.Content, tag string) {
 	h := x.Header()
 	h["Etag"] = []string{tag}
@@ -89,8 +94,8 @@ func (x *exchange) contentHeaders(c *route.Content, tag string) {
 
 const copySize = 64 << 10
 
-// copy sends n more bytes. What cannot be read cuts the connection, so that
-// nobody takes a part for the whole.
+// copy sends n more bytes. A read error cuts the connection, so that the client
+// does not take a part for the whole.
 func (x *exchange) copy(from io.Reader, n int64) error {
 	buf := make([]byte, min(n, copySize))
 	for n > 0 {
@@ -99,15 +104,15 @@ func (x *exchange) copy(from io.Reader, n int64) error {
 			return fault.From(err)
 		}
 		if _, err := x.Write(p); err != nil {
-			return nil // the client is gone, which the server sees
+			return nil // the client left, which net/http notices
 		}
 		n -= int64(len(p))
 	}
 	return nil
 }
 
-// lists says whether a header of entity tags has a tag, or takes any.
-func lists(header, tag string) bool {
+// etagMatches reports whether a header of entity tags contains tag or is "*".
+func etagMatches(header, tag string) bool {
 	for t := range strings.SplitSeq(header, ",") {
 		t = strings.TrimSpace(t)
 		if t == "*" || strings.TrimPrefix(t, "W/") == tag {
@@ -117,7 +122,7 @@ func lists(header, tag string) bool {
 	return false
 }
 
-// currentRange says whether the client's ranges are of what is there now.
+// currentRange reports whether the range refers to the current content.
 func currentRange(r *http.Request, tag string) bool {
 	header := r.Header.Get("If-Range")
 	return header == "" || header == tag
@@ -126,12 +131,12 @@ func currentRange(r *http.Request, tag string) bool {
 type rangeKind int
 
 const (
-	rangeNone   rangeKind = iota // none, several or nonsense: the whole is sent
-	rangeOne                     // from and n hold
-	rangeBeyond                  // nothing of it is there
+	rangeNone   rangeKind = iota // none, several or invalid: everything is sent
+	rangeOne                     // from and n are set
+	rangeBeyond                  // not satisfiable
 )
 
-// parseRange reads a Range header: bytes=a-b, bytes=a- or bytes=-n.
+// parseRange parses a Range header: bytes=a-b, bytes=a- or bytes=-n.
 func parseRange(header string, size int64) (from, n int64, kind rangeKind) {
 	spec, ok := strings.CutPrefix(header, "bytes=")
 	if !ok {
@@ -154,14 +159,14 @@ func parseRange(header string, size int64) (from, n int64, kind rangeKind) {
 	return start, end - start + 1, rangeOne
 }
 
-// digits reads a number that has no sign.
+// digits parses a number without a sign.
 func digits(s string) (int64, bool) {
 	if s == "" || strings.Trim(s, "0123456789") != "" {
 		return 0, false
 	}
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {
-		n = 1<<63 - 1 // more than any content has
+		n = 1<<63 - 1 // too large for an int64, and for any content
 	}
 	return n, true
 }

@@ -14,8 +14,8 @@ import (
 
 // exchange is one request and its answer: what the chain learns about it, for
 // the log line, the metrics and the problem document. It is the request's
-// context and its response writer in one, which spares a hot path the
-// allocations of a wrapper each.
+// context and its response writer in one, which saves a hot path the allocation
+// of two wrappers.
 type exchange struct {
 	context.Context
 
@@ -23,20 +23,20 @@ type exchange struct {
 	w       http.ResponseWriter
 	id      string // X-Request-Id
 	start   time.Time
-	limited time.Time    // when the write deadline was set; at first the server set it
+	limited time.Time    // when the write deadline was last set, first by the server
 	routed  *chi.Context // path parameters; nil once the answer is out
 	op      *operation
 	who     authz.Caller
 
-	ticket *idempotency.Ticket // of a write that tells its Place; nil: it has no key
-	held   *heldAnswer         // the answer is gathered before it is sent; nil: it is sent as it comes
+	ticket *idempotency.Ticket // of a ReplayByRef write; nil: it has no key
+	held   *heldAnswer         // buffers the answer; nil: it is sent as it comes
 
-	detached *detached // a stream goes on without the server's connection; nil: it does not
+	detached *detached // of a hijacked stream; nil: not hijacked
 
 	status int // 0: no header was sent
 	bytes  int64
 	failed *fault.Error
-	gone   bool // the client went away before it was answered
+	gone   bool // the client left before it was answered
 }
 
 type exchangeKey struct{}
@@ -57,7 +57,7 @@ func exchangeOf(ctx context.Context) *exchange {
 	return x
 }
 
-// RequestID gives the id of the request that ctx belongs to, "" outside of
+// RequestID returns the id of the request that ctx belongs to, "" outside of
 // one. It is the correlation id of problem documents and of log lines.
 func RequestID(ctx context.Context) string {
 	if x := exchangeOf(ctx); x != nil {
@@ -79,12 +79,12 @@ func (x *exchange) WriteHeader(status int) {
 	}
 }
 
-// answerTimeout is how long a reader may take to read what is written; it is
-// renewed for handlers that took long to write, or write for long.
+// answerTimeout is how long a client may take to read what is written. It is
+// renewed for handlers that start late or write for long.
 const answerTimeout = time.Minute
 
-// allow gives the reader some time for what is written next.
-func (x *exchange) allow(now time.Time, timeout time.Duration) {
+// extendDeadline sets the write deadline for what is written next.
+func (x *exchange) extendDeadline(now time.Time, timeout time.Duration) {
 	x.limited = now
 	_ = http.NewResponseController(x.w).SetWriteDeadline(now.Add(timeout)) // not every writer has one
 }
@@ -98,7 +98,7 @@ func (x *exchange) Write(p []byte) (int, error) {
 		return x.held.body.Write(p)
 	}
 	if now := time.Now(); now.Sub(x.limited) > answerTimeout/2 {
-		x.allow(now, answerTimeout)
+		x.extendDeadline(now, answerTimeout)
 	}
 	if x.status == 0 {
 		x.status = http.StatusOK
@@ -108,10 +108,10 @@ func (x *exchange) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Unwrap is for http.ResponseController and for upgrades.
+// Unwrap serves http.ResponseController and upgrades.
 func (x *exchange) Unwrap() http.ResponseWriter { return x.w }
 
-// Flush implements http.Flusher, for handlers that were written for it.
+// Flush implements http.Flusher, which some third-party handlers require.
 func (x *exchange) Flush() {
 	if x.held == nil {
 		x.flush()
@@ -120,7 +120,7 @@ func (x *exchange) Flush() {
 
 func (x *exchange) flush() { _ = http.NewResponseController(x.w).Flush() }
 
-// param gives the i-th path parameter, unescaped.
+// param returns the i-th path parameter, unescaped.
 func (x *exchange) param(i int) string {
 	if i < len(x.routed.URLParams.Values) {
 		return x.routed.URLParams.Values[i]

@@ -91,26 +91,29 @@ func fileRoutes() []route.Route {
 	return []route.Route{
 		upload("/uploads", route.Form, route.JSON),
 		upload("/bytes", route.Form, route.Bytes),
-		route.Action(route.Row{Method: "GET", Path: "/uploads/{fileId}", ID: "download", Scopes: read}, func(_ context.Context, _ authz.Caller, in *contentIn) (*route.Content, error) {
-			c := &route.Content{
-				Name: `le "tters".html`, Type: "text/html", ETag: "tag", Size: int64(len(letters)),
-				Time: time.Date(2026, 9, 10, 12, 0, 0, 0, time.UTC), Body: nopCloser{strings.NewReader(letters)},
-			}
-			switch in.FileID {
-			case toyID:
-			case pageID:
-				c.Size, c.Body = 0, nopCloser{strings.NewReader("")}
-			case pdfID:
-				c.Type, c.Inline = "application/pdf", true
-			case brokenID:
-				c.Body = broken{strings.NewReader("")}
-			case halfID:
-				c.Body = broken{strings.NewReader(letters[:copySize+10])}
-			default:
-				return nil, fault.NoSuch("file")
-			}
-			return c, nil
-		}),
+		route.Action(
+			route.Row{Method: "GET", Path: "/uploads/{fileId}", ID: "download", Scopes: read},
+			func(_ context.Context, _ authz.Caller, in *contentIn) (*route.Content, error) {
+				c := &route.Content{
+					Name: `le "tters".html`, Type: "text/html", ETag: "tag", Size: int64(len(letters)),
+					Time: time.Date(2026, 9, 10, 12, 0, 0, 0, time.UTC), Body: nopCloser{strings.NewReader(letters)},
+				}
+				switch in.FileID {
+				case toyID:
+				case pageID:
+					c.Size, c.Body = 0, nopCloser{strings.NewReader("")}
+				case pdfID:
+					c.Type, c.Inline = "application/pdf", true
+				case brokenID:
+					c.Body = broken{strings.NewReader("")}
+				case halfID:
+					c.Body = broken{strings.NewReader(letters[:copySize+10])}
+				default:
+					return nil, fault.NoSuch("file")
+				}
+				return c, nil
+			},
+		),
 	}
 }
 
@@ -331,7 +334,8 @@ func TestDownload(t *testing.T) {
 		t.Errorf("HEAD: %d, %q, %v", head.StatusCode, nothing, head.Header)
 	}
 	pdf, _ := w.call(t, "GET", "/uploads/"+pdfID, "")
-	if got := pdf.Header.Get("Content-Disposition"); !strings.HasPrefix(got, "inline;") || strings.Contains(pdf.Header.Get("Content-Security-Policy"), "sandbox") {
+	if got := pdf.Header.Get("Content-Disposition"); !strings.HasPrefix(got, "inline;") ||
+		strings.Contains(pdf.Header.Get("Content-Security-Policy"), "sandbox") {
 		t.Errorf("a PDF: %v", pdf.Header)
 	}
 	empty, nothing := w.call(t, "GET", "/uploads/"+pageID, "")

@@ -8,7 +8,7 @@ import (
 	"agentd/internal/base/route"
 )
 
-// APIVersion is the date of the contract (interface.md section 9).
+// APIVersion is the date of the API contract.
 const APIVersion = "2026-09-10"
 
 // Values are shared between requests: headers are set by assignment, never
@@ -24,8 +24,8 @@ var (
 	yes         = []string{"true"}
 )
 
-// chainHeaders go with every answer. A Raw route that serves pages sets its own
-// Content-Security-Policy over ours.
+// chainHeaders sets the headers of every answer. A Raw route that serves pages
+// replaces the Content-Security-Policy.
 func (s *Server) chainHeaders(h http.Header, id string) {
 	h["X-Request-Id"] = []string{id}
 	h["X-Api-Version"] = apiVersion
@@ -38,7 +38,7 @@ func (s *Server) chainHeaders(h http.Header, id string) {
 	}
 }
 
-// deprecation marks the answers of a deprecated row (interface.md section 9).
+// deprecation marks the answers of a deprecated row.
 func (x *exchange) deprecation(row *route.Row) {
 	h := x.Header()
 	h["Deprecation"] = yes
@@ -48,8 +48,8 @@ func (x *exchange) deprecation(row *route.Row) {
 	}
 }
 
-// successor fills the parameters of this request into the successor's path,
-// in their order: a twin has the same ones, perhaps under other names.
+// successor fills the parameters of this request into the successor's path, in
+// their order: both paths have the same ones, perhaps under other names.
 func (x *exchange) successor(pattern string) string {
 	var path strings.Builder
 	for i := 0; ; i++ {

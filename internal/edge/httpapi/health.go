@@ -49,41 +49,42 @@ type liveness struct {
 	Status string `json:"status" enum:"ok,stopping" required:"true"`
 }
 
-// readyWithin is how long a probe waits for the database.
-const readyWithin = 2 * time.Second
+// readyTimeout is how long a probe waits for the database.
+const readyTimeout = 2 * time.Second
 
-// own lists the operations that the edge itself answers. None needs a key.
-// The document lists them without a server to serve them.
-func own(s *Server) []Raw {
+// edgeRoutes lists the operations that the edge itself answers. None needs a key.
+// For the OpenAPI document alone, s may be nil.
+func edgeRoutes(s *Server) []Raw {
 	probe := func(path, id, summary string, answer reflect.Type, serve func(http.ResponseWriter, *http.Request, authz.Caller) error) Raw {
 		row := route.Row{Method: http.MethodGet, Path: path, ID: id, Tag: "Health", Summary: summary, Public: true, AnswerOf: answer}
 		return Raw{Row: row, Quiet: true, Serve: serve}
 	}
-	document := probe("/api/v1/openapi.json", "getDocument", "Read this document.", nil, s.serveDocument)
+	document := probe("/api/v1/openapi.json", "getDocument", "Get this OpenAPI document", nil, s.serveDocument)
 	document.Tag = "Meta"
-	streaming := probe("/health/sse", "getStreamHealth", "Say whether event streams work, by one.", nil, s.serveStreamHealth)
+	streaming := probe("/health/sse", "getStreamHealth", "Check event streams with a short one", nil, s.serveStreamHealth)
 	streaming.Streams = true
 	healthOf, readyOf, liveOf := reflect.TypeFor[health](), reflect.TypeFor[readiness](), reflect.TypeFor[liveness]()
 	return []Raw{
-		probe("/api/v1/health", "getHealth", "Say how the service is.", healthOf, s.serveHealth),
-		probe("/health", "getRootHealth", "Say how the service is.", healthOf, s.serveHealth),
-		probe("/healthz", "getHealthz", "Say how the service is.", healthOf, s.serveHealth),
-		probe("/health/live", "getLiveness", "Say that the process runs.", liveOf, s.serveLive),
-		probe("/health/ready", "getReadiness", "Say whether requests can be answered.", readyOf, s.serveReady),
-		probe("/readyz", "getReadyz", "Say whether requests can be answered.", readyOf, s.serveReady),
-		probe("/ready", "getReady", "Say whether requests can be answered.", readyOf, s.serveReady),
-		probe("/metrics", "getMetrics", "Read the metrics, in the Prometheus text format.", nil, s.serveMetrics),
+		probe("/api/v1/health", "getHealth", "Get the health of the service", healthOf, s.serveHealth),
+		probe("/health", "getRootHealth", "Get the health of the service", healthOf, s.serveHealth),
+		probe("/healthz", "getHealthz", "Get the health of the service", healthOf, s.serveHealth),
+		probe("/health/live", "getLiveness", "Check that the process is running", liveOf, s.serveLive),
+		probe("/health/ready", "getReadiness", "Check whether the service is ready for requests", readyOf, s.serveReady),
+		probe("/readyz", "getReadyz", "Check whether the service is ready for requests", readyOf, s.serveReady),
+		probe("/ready", "getReady", "Check whether the service is ready for requests", readyOf, s.serveReady),
+		probe("/metrics", "getMetrics", "Get metrics in the Prometheus text format", nil, s.serveMetrics),
 		streaming,
 		document,
 	}
 }
 
-// check asks whether requests can be answered, and how long that took to say.
+// check reports whether the service is ready for requests, and how long the check
+// took.
 func (s *Server) check(ctx context.Context) (bool, time.Duration) {
 	if s.ready == nil {
 		return true, 0
 	}
-	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	start := time.Now()
 	err := s.ready(ctx)
@@ -135,16 +136,15 @@ func (s *Server) serveLive(w http.ResponseWriter, _ *http.Request, _ authz.Calle
 	return JSON(w, http.StatusOK, &liveness{"ok"})
 }
 
-// serveStreamHealth sends the frames connected, ping and done, and [DONE]
-// (behaviours, 33), once an event has gone through the live fan-out that all
-// streams hang on.
+// serveStreamHealth sends the frames connected, ping and done, and [DONE], after a
+// test event has passed the live fan-out that all streams depend on.
 func (s *Server) serveStreamHealth(_ http.ResponseWriter, r *http.Request, _ authz.Caller) error {
-	ctx, cancel := context.WithTimeout(r.Context(), readyWithin)
+	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 	defer cancel()
 	start := time.Now()
-	if s.echo != nil {
-		if err := s.echo(ctx); err != nil {
-			return fault.New(fault.Unavailable, "", "Live events do not arrive on this server.").Because(err)
+	if s.selfTest != nil {
+		if err := s.selfTest(ctx); err != nil {
+			return fault.New(fault.Unavailable, "", "Live events are not delivered on this server.").Because(err)
 		}
 	}
 	took := time.Since(start)
@@ -162,7 +162,7 @@ func (s *Server) serveStreamHealth(_ http.ResponseWriter, r *http.Request, _ aut
 	} {
 		f.More = f.Name != ""
 		if st.Send(f) != nil {
-			break // the prober left
+			break // the client left
 		}
 	}
 	return nil

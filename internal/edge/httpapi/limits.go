@@ -13,16 +13,16 @@ import (
 	"agentd/internal/kernel/ratelimit"
 )
 
-// limits refuse what comes too often.
+// limits enforces rate limits.
 type limits struct {
 	*ratelimit.Limiter
 
 	refused map[string]prometheus.Counter // by bucket
 	failed  prometheus.Counter
 
-	// accepted remembers credentials that authenticated lately, each in the one
-	// place that its hash has. An address with too many failures may go on using
-	// those, so that nobody locks out whoever shares it.
+	// accepted remembers credentials that authenticated recently, one per slot of
+	// their hash. An address with too many failures may still use those, so that a
+	// guesser does not lock out others behind the same address.
 	seed     maphash.Seed
 	accepted []atomic.Uint64
 }
@@ -46,9 +46,9 @@ func newLimits(limiter *ratelimit.Limiter, m *metrics) *limits {
 	return l
 }
 
-// guess refuses a credential that is not known, before anybody looks at it,
-// from an address whose credentials failed too often.
-func (l *limits) guess(x *exchange, credential string) error {
+// checkGuess refuses a credential that did not authenticate recently, before it is
+// looked up, from an address whose credentials failed too often.
+func (l *limits) checkGuess(x *exchange, credential string) error {
 	if !l.On() {
 		return nil
 	}
@@ -60,14 +60,13 @@ func (l *limits) guess(x *exchange, credential string) error {
 		return nil
 	}
 	l.failed.Inc()
-	return tooMany(x, v, "Too many requests from your network address came with credentials that do not authenticate.")
+	return tooMany(x, v, "Too many requests from your network address had invalid credentials.")
 }
 
-// wrong counts a credential that did not authenticate.
-func (l *limits) wrong(x *exchange) { l.Failed(x.start, ratelimit.Network(x.who.Address)) }
+// countFailure counts a credential that did not authenticate.
+func (l *limits) countFailure(x *exchange) { l.Failed(x.start, ratelimit.Network(x.who.Address)) }
 
-// take counts the request of a caller, whom a credential let in or who is
-// anonymous, and refuses what is beyond a limit.
+// take counts a request, authenticated or anonymous, and refuses it beyond a limit.
 func (l *limits) take(x *exchange, o *operation, credential string) error {
 	request := ratelimit.Request{Operation: o.name, Own: o.limits}
 	if o.row.Public {
@@ -81,11 +80,11 @@ func (l *limits) take(x *exchange, o *operation, credential string) error {
 		}
 		request.Tenant = x.who.TenantID
 		request.Credential = cmp.Or(x.who.KeyID, x.who.SessionID, x.who.UserID)
-		l.accept(credential)
+		l.remember(credential)
 	}
 	v := l.Take(x.start, request)
 	if l.On() && v.Limit != "" {
-		l.show(x, v)
+		l.setHeaders(x, v)
 	}
 	if v.Bucket == "" {
 		return nil
@@ -94,18 +93,18 @@ func (l *limits) take(x *exchange, o *operation, credential string) error {
 	return tooMany(x, v, refusals[v.Bucket])
 }
 
-func (l *limits) accept(credential string) {
+func (l *limits) remember(credential string) {
 	if !l.On() {
 		return
 	}
 	hash := maphash.String(l.seed, credential)
-	if place := &l.accepted[hash%acceptedCredentials]; place.Load() != hash {
-		place.Store(hash)
+	if slot := &l.accepted[hash%acceptedCredentials]; slot.Load() != hash {
+		slot.Store(hash)
 	}
 }
 
-// show tells where the tightest bucket stands (interface.md section 8).
-func (l *limits) show(x *exchange, v ratelimit.Verdict) {
+// setHeaders sets the rate limit headers from the tightest bucket.
+func (l *limits) setHeaders(x *exchange, v ratelimit.Verdict) {
 	reset := x.start.Add(v.Reset + time.Second - 1).Unix()
 	values := &[3]string{v.Limit, strconv.Itoa(v.Remaining), strconv.FormatInt(reset, 10)}
 	h := x.Header()
@@ -115,14 +114,14 @@ func (l *limits) show(x *exchange, v ratelimit.Verdict) {
 }
 
 var refusals = map[string]string{
-	"tenant":   "Your company has made all the requests that it may make within this time.",
-	"api_key":  "This credential has made all the requests that it may make within this time.",
-	"endpoint": "This operation was called as often as it may be within this time.",
+	"tenant":   "Your company has reached its rate limit.",
+	"api_key":  "This credential has reached its rate limit.",
+	"endpoint": "The rate limit of this operation is reached.",
 }
 
 func tooMany(x *exchange, v ratelimit.Verdict, what string) error {
 	x.Header().Set("X-RateLimit-Bucket", v.Bucket)
-	e := fault.New(fault.Limited, "", "%s Wait as long as Retry-After says.", what)
+	e := fault.New(fault.Limited, "", "%s Retry after the seconds in Retry-After.", what)
 	e.RetryAfter = v.Retry
 	return e
 }

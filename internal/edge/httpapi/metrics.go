@@ -11,7 +11,7 @@ import (
 )
 
 // metrics counts by route pattern, never by path. The series of a route are
-// made at its first request, and then only added to.
+// created at its first request.
 type metrics struct {
 	registry *prometheus.Registry
 	requests *prometheus.CounterVec
@@ -35,7 +35,7 @@ func newMetrics(registry *prometheus.Registry, openStreams func() int) *metrics 
 			Name: "agentd_http_requests_total", Help: "Requests answered, by route, method and class of status.",
 		}, []string{"route", "method", "status"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "agentd_http_request_duration_seconds", Help: "Time to answer a request, streams apart.",
+			Name: "agentd_http_request_duration_seconds", Help: "Time to answer a request, without streams.",
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
 		}, []string{"route", "method"}),
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
@@ -44,13 +44,13 @@ func newMetrics(registry *prometheus.Registry, openStreams func() int) *metrics 
 	}
 	m.refused = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "agentd_rate_limited_requests_total",
-		Help: "Requests refused by a rate limit, by the bucket that had nothing left; failed_credentials: of an address whose credentials failed too often.",
+		Help: "Requests refused by a rate limit, by exhausted bucket; failed_credentials: too many failed credentials from one address.",
 	}, []string{"bucket"})
 	m.streamsRefused = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "agentd_http_streams_refused_total", Help: "Event streams refused because their tenant had as many open as it may.",
+		Name: "agentd_http_streams_refused_total", Help: "Event streams refused by the limit of open streams per tenant.",
 	})
 	registry.MustRegister(m.requests, m.duration, m.inFlight, m.refused, m.streamsRefused, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "agentd_http_streams_open", Help: "Event streams that are open.",
+		Name: "agentd_http_streams_open", Help: "Open event streams.",
 	}, func() float64 { return float64(openStreams()) }))
 	return m
 }
@@ -65,7 +65,7 @@ type meters struct {
 	duration prometheus.Observer
 }
 
-// of gives a route's series; empty names are those of unmatched requests,
+// of returns a route's series. An empty pattern stands for unmatched requests,
 // whose methods could be anything.
 func (m *metrics) of(method, pattern string) func() *meters {
 	if pattern == "" {

@@ -23,16 +23,16 @@ type operation struct {
 	apiKeyHeader bool
 	queryToken   bool
 	upgrade      bool
-	quiet        bool // probes are logged at debug level
-	https        bool // clients come over TLS
+	quiet        bool // a probe, logged at debug level
+	https        bool // clients connect over TLS
 	repeatable   bool // takes an Idempotency-Key
 
 	params *binder // of a Raw row that has an In
 
-	name   string           // what rate limits know it by, the same on every node
+	name   string           // in rate limits, the same on every node
 	limits []ratelimit.Rule // of the row's own
 
-	// serve answers; what it returns is refused by fail, nil meaning Problem.
+	// serve answers; its error is rendered by fail, or by Problem where that is nil.
 	serve func(x *exchange, r *http.Request) error
 	fail  func(w http.ResponseWriter, r *http.Request, status int, e *fault.Error)
 
@@ -40,7 +40,7 @@ type operation struct {
 }
 
 // mux finds operations. The radix tree is chi's; its handlers are not used,
-// because finding alone costs half as much.
+// because a lookup alone costs half as much.
 type mux struct {
 	tree       *chi.Mux
 	operations map[mounted]*operation
@@ -59,7 +59,7 @@ func newMux() *mux {
 	return &mux{tree: chi.NewRouter(), operations: map[mounted]*operation{}}
 }
 
-// mount adds an operation. It panics where the place is taken.
+// mount adds an operation. It panics on a duplicate.
 func (m *mux) mount(o *operation) {
 	at := mounted{o.row.Method, o.row.Path}
 	if m.operations[at] != nil {
@@ -69,7 +69,7 @@ func (m *mux) mount(o *operation) {
 	m.tree.Method(at.method, at.pattern, http.NotFoundHandler())
 }
 
-// match finds the operation of a request and leaves its path parameters in x.
+// match returns the operation of a request and sets the path parameters of x.
 func (m *mux) match(x *exchange, r *http.Request) *operation {
 	x.routed = routings.Get().(*chi.Context)
 	x.routed.Reset()
@@ -92,7 +92,7 @@ func (m *mux) match(x *exchange, r *http.Request) *operation {
 	return o
 }
 
-// routingPath is the path as it was sent, so that an escaped slash is part of
+// routingPath returns the path as it was sent, so that an escaped slash is part of
 // a parameter.
 func routingPath(r *http.Request) string {
 	switch {
@@ -104,7 +104,7 @@ func routingPath(r *http.Request) string {
 	return r.URL.Path
 }
 
-// allowed lists the methods that a path answers; empty: there is no such path.
+// allowed lists the methods that a path answers; empty: the path is unknown.
 func (m *mux) allowed(r *http.Request) []string {
 	var allow []string
 	for _, method := range methods {
@@ -122,7 +122,7 @@ func (m *mux) allowed(r *http.Request) []string {
 	return allow
 }
 
-// fallback answers what no operation does: 404, 405 with Allow, and OPTIONS.
+// fallback answers requests without an operation: 404, 405 with Allow, OPTIONS.
 func (m *mux) fallback(x *exchange, r *http.Request) error {
 	allow := m.allowed(r)
 	if len(allow) == 0 {
@@ -133,6 +133,6 @@ func (m *mux) fallback(x *exchange, r *http.Request) error {
 		x.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	return wire(http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED",
+	return statusFault(http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED",
 		"This path does not answer that method; it answers "+strings.Join(slices.Sorted(slices.Values(allow)), ", ")+".")
 }

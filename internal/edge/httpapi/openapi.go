@@ -17,7 +17,7 @@ import (
 	"agentd/internal/base/schema"
 )
 
-// Version of the service document (interface.md section 9).
+// Version is the version of the OpenAPI document.
 const Version = "0.2.0"
 
 // Names of the security schemes in the document.
@@ -36,7 +36,7 @@ func OpenAPI(routes []route.Route, raw []Raw) ([]byte, error) {
 	for _, r := range routes {
 		d.add(published{Row: r.Row, in: r.In, out: r.Out, stream: r.Open != nil, queryToken: r.Out == contentType})
 	}
-	for _, r := range append(slices.Clone(raw), own(nil)...) {
+	for _, r := range append(slices.Clone(raw), edgeRoutes(nil)...) {
 		if r.ID != "" {
 			d.add(published{
 				Row: r.Row, in: r.In, stream: r.Streams, fail: r.FailOf, mixed: r.Mixed, media: r.Media,

@@ -9,10 +9,10 @@ import (
 	"agentd/internal/kernel/ratelimit"
 )
 
-// limited says whether a rate limit can refuse an operation.
+// limited reports whether a rate limit can refuse an operation.
 func limited(row *route.Row) bool { return !row.Public || len(row.Limits) > 0 }
 
-// rateHeaders are those of answers (interface.md section 8).
+// rateHeaders are the rate limit headers of answers.
 var rateHeaders = []struct{ name, component, doc string }{
 	{"X-RateLimit-Limit", "XRateLimitLimit", "How many requests the tightest of the limits that apply admits in its period."},
 	{"X-RateLimit-Remaining", "XRateLimitRemaining", "How many more it admits at this moment."},

@@ -11,7 +11,7 @@ import (
 	"agentd/internal/base/route"
 )
 
-// routeOperation compiles a row and its function.
+// routeOperation compiles a route.
 func (s *Server) routeOperation(r route.Route) *operation {
 	o := &operation{
 		row: r.Row, status: cmp.Or(r.Status, http.StatusOK), stream: r.Open != nil,
@@ -34,7 +34,7 @@ func (s *Server) routeOperation(r route.Route) *operation {
 	}
 	o.serve = func(x *exchange, req *http.Request) error {
 		if key := req.Header[keyHeader]; key != nil && o.repeatable {
-			return s.serveOnce(x, req, o, in, answer)
+			return s.serveIdempotent(x, req, o, in, answer)
 		}
 		arg, held, err := in.bind(x, req)
 		defer held.release()
@@ -47,8 +47,8 @@ func (s *Server) routeOperation(r route.Route) *operation {
 }
 
 // Raw is an operation with a wire format of its own: a compatible route, a
-// page, an upgrade. It passes the same chain; its row is published where it
-// has an ID.
+// page, an upgrade. It passes the same chain; its row is published if it has an
+// ID.
 type Raw struct {
 	route.Row
 
@@ -58,33 +58,39 @@ type Raw struct {
 	Quiet        bool // a probe: logged at debug level
 	Streams      bool // the answer is always an event stream
 
-	// Attached rows tell their Place, and answer repetitions themselves; see
-	// DoneBefore.
-	Attached bool
-	// In is what Params gives: fields that say where in the path, the query or the
-	// headers they come from, as of a row's input; nil: nothing is published of
-	// them but the path.
+	// ReplayByRef rows record a ResultRef and answer repeated requests themselves;
+	// see EarlierResult.
+	ReplayByRef bool
+	// In is the type that Params returns: its fields are tagged with their place in
+	// the path, the query or the headers, as in a row's input. Nil: only the
+	// parameters of the path are published.
 	In reflect.Type
-	// Media is what the answer is, where it is bytes: audio/*.
+	// Media is the media type of an answer of bytes, such as audio/*.
 	Media string
 	// FailOf is the published schema of what Fail sends.
 	FailOf reflect.Type
-	// Mixed are the statuses whose refusals may be problem documents all the same.
+	// Mixed are the statuses that Fail may also answer with a problem document.
 	Mixed []int
-	// Fail renders what Serve or the chain refuses; nil: a problem document. It
-	// calls RefusalHeaders, or Problem for refusals that keep the document.
+	// Fail renders a refusal by Serve or by the chain; nil: a problem document. It
+	// calls RefusalHeaders, or Problem.
 	Fail func(w http.ResponseWriter, r *http.Request, status int, e *fault.Error)
 	// Serve answers. It reads its body with ReadBody or DecodeBody, its parameters
 	// with Params or r.PathValue, and streams with OpenStream.
 	Serve func(w http.ResponseWriter, r *http.Request, who authz.Caller) error
 }
 
-// InOwnTenant refuses a call that names another tenant than the key's: the
-// compatible routes know no other (interface.md section 4).
-func InOwnTenant(serve func(http.ResponseWriter, *http.Request, authz.Caller) error) func(http.ResponseWriter, *http.Request, authz.Caller) error {
+// InOwnTenant wraps serve to refuse a call whose X-Active-Tenant names a tenant
+// other than the key's: the compatible routes always run in the key's tenant.
+func InOwnTenant(
+	serve func(http.ResponseWriter, *http.Request, authz.Caller) error,
+) func(http.ResponseWriter, *http.Request, authz.Caller) error {
 	return func(w http.ResponseWriter, r *http.Request, who authz.Caller) error {
 		if t := r.Header.Get("X-Active-Tenant"); t != "" && t != who.TenantID {
-			return fault.New(fault.Malformed, "", "X-Active-Tenant names another company; these routes run in the key's own. Leave the header out.")
+			return fault.New(
+				fault.Malformed,
+				"",
+				"X-Active-Tenant names another company, but this route always runs in the key's own. Remove the header.",
+			)
 		}
 		return serve(w, r, who)
 	}
@@ -106,10 +112,10 @@ func (s *Server) rawOperation(raw Raw) *operation {
 		}
 		switch key := r.Header[keyHeader]; {
 		case key == nil || !o.repeatable:
-		case raw.Attached:
-			return s.serveAttached(x, r, raw.Serve)
+		case raw.ReplayByRef:
+			return s.serveByRef(x, r, raw.Serve)
 		default:
-			return s.serveRawOnce(x, r, o, raw.Serve)
+			return s.serveRawIdempotent(x, r, o, raw.Serve)
 		}
 		return raw.Serve(x, r, x.who)
 	}

@@ -11,7 +11,7 @@ import (
 	"agentd/internal/base/fault"
 )
 
-// statusOf maps kinds of faults to statuses (interface.md section 7).
+// statusOf maps kinds of faults to statuses.
 var statusOf = map[fault.Kind]int{
 	fault.Internal:         http.StatusInternalServerError,
 	fault.Malformed:        http.StatusBadRequest,
@@ -31,29 +31,28 @@ var statusOf = map[fault.Kind]int{
 	fault.UpstreamTimeout:  http.StatusGatewayTimeout,
 }
 
-// wireFault is a refusal that only exists on the wire, with the status that
-// its kind does not have.
-type wireFault struct {
+// statusError is a refusal with a status of its own instead of its kind's.
+type statusError struct {
 	fault  *fault.Error
 	status int
 }
 
-func (e wireFault) Error() string { return e.fault.Error() }
-func (e wireFault) Unwrap() error { return e.fault }
+func (e statusError) Error() string { return e.fault.Error() }
+func (e statusError) Unwrap() error { return e.fault }
 
-func wire(status int, code, detail string) error {
-	return wireFault{fault.New(fault.Malformed, code, "%s", detail), status}
+func statusFault(status int, code, detail string) error {
+	return statusError{fault.New(fault.Malformed, code, "%s", detail), status}
 }
 
-// statusClientGone is logged for a client that went away unanswered.
+// statusClientGone is logged for a client that left before it was answered.
 const statusClientGone = 499
 
-const internalDetail = "Something went wrong on our side; the correlation id names this request in our logs."
+const internalDetail = "Something went wrong on the server. The correlation id identifies this request in its logs."
 
-// Classify gives err as a fault with the status it is answered with.
+// Classify returns err as a fault, with the status of its answer.
 func Classify(err error) (int, *fault.Error) {
 	e := fault.From(err)
-	if w, ok := errors.AsType[wireFault](err); ok {
+	if w, ok := errors.AsType[statusError](err); ok {
 		return w.status, e
 	}
 	if e.Kind == fault.Internal {
@@ -62,8 +61,8 @@ func Classify(err error) (int, *fault.Error) {
 	return statusOf[e.Kind], e
 }
 
-// ErrorType is the type of an error in the envelopes of the compatible routes,
-// which have the same ones (interface.md section 7, Compatible routes).
+// ErrorType returns the type of an error in the envelopes of the compatible
+// routes, which share one set of types.
 func ErrorType(kind fault.Kind) string {
 	switch kind {
 	case fault.Unauthenticated:
@@ -78,15 +77,15 @@ func ErrorType(kind fault.Kind) string {
 	return "invalid_request_error"
 }
 
-// problem is the document of section 7.
+// problem is a problem document (RFC 9457).
 type problem struct {
-	Type    string         `json:"type" required:"true" doc:"Always about:blank: the code says what happened."`
+	Type    string         `json:"type" required:"true" doc:"Always about:blank; the code identifies the problem."`
 	Title   string         `json:"title" required:"true" doc:"The reason phrase of the status."`
 	Status  int            `json:"status" required:"true" doc:"The HTTP status."`
-	Detail  string         `json:"detail" required:"true" doc:"One sentence for a person: what is wrong and how to mend it."`
-	Code    string         `json:"code" required:"true" doc:"Stable and machine readable; branch on it."`
-	ID      string         `json:"correlation_id" required:"true" doc:"The request's id, as in the header X-Request-Id."`
-	Errors  []fault.Field  `json:"errors,omitempty" doc:"Every wrong field of a body that failed validation."`
+	Detail  string         `json:"detail" required:"true" doc:"What is wrong and how to fix it, for a person."`
+	Code    string         `json:"code" required:"true" doc:"Stable, machine-readable code of the problem."`
+	ID      string         `json:"correlation_id" required:"true" doc:"Id of the request, as in the header X-Request-Id."`
+	Errors  []fault.Field  `json:"errors,omitempty" doc:"Every invalid field of a body that failed validation."`
 	IDTwin  string         `json:"correlationId" required:"true" deprecated:"true" doc:"The same as correlation_id."`
 	Members map[string]any `json:",embed" hidden:"true"`
 }
@@ -101,8 +100,8 @@ func title(status int) string {
 	return http.StatusText(status)
 }
 
-// Problem answers with a problem document. It is how every refusal is
-// rendered unless a Raw route renders its own.
+// Problem answers with a problem document. It renders every refusal, unless a Raw
+// route has a Fail of its own.
 func Problem(w http.ResponseWriter, r *http.Request, status int, e *fault.Error) {
 	doc := problem{
 		Type: "about:blank", Title: title(status), Status: status, Detail: e.Detail, Code: e.Code,
@@ -128,24 +127,24 @@ func Problem(w http.ResponseWriter, r *http.Request, status int, e *fault.Error)
 	writeBody(w, status, "application/problem+json", body)
 }
 
-// RefusalHeaders sets the headers that go with a refusal, whatever its body
-// looks like: WWW-Authenticate and Retry-After.
+// RefusalHeaders sets the headers of a refusal in any format: WWW-Authenticate,
+// Retry-After and X-RateLimit-Bucket.
 func RefusalHeaders(w http.ResponseWriter, status int, e *fault.Error) {
 	h := w.Header()
 	if status == http.StatusUnauthorized {
 		h.Set("WWW-Authenticate", `Bearer realm="svc"`)
 	}
 	if status == http.StatusTooManyRequests && e.Extra["quota"] != nil {
-		h.Set("X-RateLimit-Bucket", "tenant") // a plan's limits are the company's
+		h.Set("X-RateLimit-Bucket", "tenant") // the limits of a plan apply to the company
 	}
 	if e.RetryAfter > 0 {
 		h.Set("Retry-After", strconv.Itoa(int((e.RetryAfter+time.Second-1)/time.Second)))
 	}
 }
 
-// refuse answers an error, once: after the header is out it can only cut the
+// writeError answers with an error. After the header was sent it can only cut the
 // connection, so that the client does not take half an answer for a whole one.
-func (x *exchange) refuse(r *http.Request, err error) {
+func (x *exchange) writeError(r *http.Request, err error) {
 	status, e := Classify(err)
 	x.failed = e
 	if status >= 500 && x.status == 0 && x.Context.Err() != nil {

@@ -238,7 +238,7 @@ func TestStreamsAreCheckedByWhoOpenedThem(t *testing.T) {
 		w.stream(t, eventsPath, header("Authorization", ""), header(headers[0], headers[1]))
 	}
 	groups := w.edge.streams.byCredential()
-	if len(groups) != 2 || len(groups[holder{"t1", "u1", "k1", ""}]) != 3 || len(groups[holder{"t1", "u1", "", "s1"}]) != 1 {
+	if len(groups) != 2 || len(groups[credentialKey{"t1", "u1", "k1", ""}]) != 3 || len(groups[credentialKey{"t1", "u1", "", "s1"}]) != 1 {
 		t.Errorf("groups %v", groups)
 	}
 	w.keys.revoke(ownerKey)

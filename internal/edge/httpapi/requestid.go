@@ -2,9 +2,9 @@ package httpapi
 
 import "agentd/internal/base/ident"
 
-// requestID keeps the id that a caller sent, if it is one by section 8 (8 to
-// 128 letters, digits, '.', '_', ':', '-', the first a letter or digit), and
-// otherwise makes one.
+// requestID returns the id that a caller sent if it is valid (8 to 128 letters,
+// digits, '.', '_', ':', '-', the first a letter or digit), and otherwise a new
+// one.
 func requestID(sent string) string {
 	if len(sent) < 8 || len(sent) > 128 || !alphanumeric(sent[0]) {
 		return ident.New()

@@ -3,9 +3,9 @@
 // and role, body limits, problem documents, log, metrics, traces), writes event streams
 // and derives the OpenAPI document.
 //
-// A request is served in the goroutine of its connection. The only goroutine
-// that the package starts checks the credentials of open streams again; it
-// runs while there are any.
+// A request is served in the goroutine of its connection. While streams are open,
+// one goroutine of the package rechecks their credentials, and a hijacked stream
+// has two of its own.
 package httpapi
 
 import (
@@ -29,47 +29,46 @@ import (
 	"agentd/internal/kernel/ratelimit"
 )
 
-// Config is what the edge is made of. Auth is required; the zero value of
-// everything else is a sensible default.
+// Config configures the edge. Auth is required; the zero value of everything else
+// is a sensible default.
 type Config struct {
 	Routes []route.Route
 	Raw    []Raw
 
 	Auth Authenticator
-	// Fresh refuses callers who must show their second factor again before
-	// something dangerous. Nil: nobody must.
+	// Fresh refuses callers who must repeat MFA before a dangerous operation. Nil:
+	// MFA is never repeated.
 	Fresh func(ctx context.Context, who authz.Caller) error
-	// Idempotency keeps the answers to writes that carry an Idempotency-Key.
-	// Nil: the header is not read.
+	// Idempotency stores the answers to writes that carry an Idempotency-Key.
+	// Nil: the header is ignored.
 	Idempotency *idempotency.Keeper
-	// OncePatience is how long a repetition of a write that is Attached waits for
-	// the first request's commit; 0: 10 s.
-	OncePatience time.Duration
-	// Ready says whether requests can be answered: whether the database is
-	// there. Nil: always.
+	// RepeatWait is how long a repeated request to a ReplayByRef row waits for the
+	// first one's commit; 0: 10 s.
+	RepeatWait time.Duration
+	// Ready checks whether requests can be answered, that is, whether the database
+	// answers. Nil: they always can.
 	Ready func(ctx context.Context) error
-	// Echo sends an event through the live fan-out and waits until it is back,
-	// for GET /health/sse. Nil: there is none to try.
-	Echo func(ctx context.Context) error
+	// SelfTest sends an event through the live fan-out and waits until it returns,
+	// for GET /health/sse. Nil: there is no fan-out to test.
+	SelfTest func(ctx context.Context) error
 
 	Log     *slog.Logger         // nil: slog.Default()
 	Metrics *prometheus.Registry // nil: a new one, with Go's own metrics; served at /metrics
 	Tracer  trace.Tracer         // nil: no spans
 
-	// Limiter counts requests. Nil: one without limits for all, which still keeps
-	// those of rows.
+	// Limiter counts requests. Nil: only the limits of single rows are enforced.
 	Limiter *ratelimit.Limiter
-	// Proxies are the networks whose X-Forwarded-For counts.
+	// Proxies are the networks whose X-Forwarded-For is trusted.
 	Proxies []netip.Prefix
 
-	PublicURL string // https://…: browsers come from there, and only over TLS
-	Build     string // of the program, for the health route
+	PublicURL string // of browsers; https://… turns on secure cookies and HSTS
+	Build     string // version of the program, for the health route
 
-	BodyBudget   int64         // bytes of big bodies in memory at once; 0: 32 MiB
-	BodyTimeout  time.Duration // for a small body to arrive, a big one gets more; 0: 20 s
+	BodyBudget   int64         // bytes of large bodies in memory at once; 0: 32 MiB
+	BodyTimeout  time.Duration // for a small body to arrive, more for a large one; 0: 20 s
 	Heartbeat    time.Duration // of silent streams; 0: 15 s
 	RecheckEvery time.Duration // of the credentials of streams; 0: 3 s
-	FrameTimeout time.Duration // for a frame to be taken by a reader; 0: 10 s
+	FrameTimeout time.Duration // for a client to take a frame; 0: 10 s
 	// TenantStreams is how many event streams a tenant may have open at once;
 	// 0: any number.
 	TenantStreams int
@@ -78,18 +77,18 @@ type Config struct {
 // Server is the edge. It is an http.Handler; Serve and Shutdown run it on a
 // listener.
 type Server struct {
-	auth       Authenticator
-	sameOrigin *http.CrossOriginProtection
-	once       *idempotency.Keeper
-	patience   time.Duration // of a repetition with the first request
-	fresh      func(context.Context, authz.Caller) error
-	ready      func(context.Context) error
-	echo       func(context.Context) error
-	log        *slog.Logger
-	tracer     trace.Tracer
-	https      bool
-	build      string
-	started    time.Time
+	auth        Authenticator
+	sameOrigin  *http.CrossOriginProtection
+	idempotency *idempotency.Keeper
+	repeatWait  time.Duration // for the first request, by a repeated one
+	fresh       func(context.Context, authz.Caller) error
+	ready       func(context.Context) error
+	selfTest    func(context.Context) error
+	log         *slog.Logger
+	tracer      trace.Tracer
+	https       bool
+	build       string
+	started     time.Time
 
 	proxies  proxies
 	limits   *limits
@@ -101,15 +100,17 @@ type Server struct {
 	draining atomic.Bool
 
 	http   *http.Server
-	base   context.Context         // that of every request
-	cancel context.CancelCauseFunc // ends it, for the requests that outlive a shutdown
+	base   context.Context         // of every request
+	cancel context.CancelCauseFunc // ends base, for requests that outlive a shutdown
 }
 
-// New builds the edge. Errors: a public URL that is none. It panics on rows
-// that contradict themselves: mistakes of the program that a start reveals.
+// New builds the edge. It returns an error for an invalid public URL and panics on
+// inconsistent rows, which are programming errors.
 func New(c Config) (*Server, error) {
 	s := &Server{
-		auth: c.Auth, sameOrigin: http.NewCrossOriginProtection(), once: c.Idempotency, patience: orDefault(c.OncePatience, 10*time.Second), fresh: c.Fresh, ready: c.Ready, echo: c.Echo, log: c.Log, tracer: c.Tracer,
+		auth: c.Auth, sameOrigin: http.NewCrossOriginProtection(), fresh: c.Fresh,
+		idempotency: c.Idempotency, repeatWait: orDefault(c.RepeatWait, 10*time.Second),
+		ready: c.Ready, selfTest: c.SelfTest, log: c.Log, tracer: c.Tracer,
 		build: c.Build, started: time.Now(), mux: newMux(), proxies: c.Proxies,
 	}
 	if s.log == nil {
@@ -135,7 +136,7 @@ func New(c Config) (*Server, error) {
 	s.streams.refused = s.metrics.streamsRefused
 	s.limits = newLimits(c.Limiter, s.metrics)
 
-	// Made when somebody asks for it: it takes as long as the rest of the start.
+	// Rendered on first use: it takes as long as the rest of the start.
 	s.document = sync.OnceValues(func() ([]byte, error) { return OpenAPI(c.Routes, c.Raw) })
 	s.mountAll(c)
 
@@ -169,7 +170,7 @@ func (s *Server) mountAll(c Config) {
 	for _, raw := range c.Raw {
 		s.mount(s.rawOperation(raw))
 	}
-	for _, raw := range own(s) {
+	for _, raw := range edgeRoutes(s) {
 		s.mount(s.rawOperation(raw))
 	}
 	s.mux.unmatched = &operation{row: route.Row{Public: true}, serve: s.mux.fallback, meters: s.metrics.of("", "")}
@@ -190,8 +191,8 @@ func (s *Server) Serve(l net.Listener) error {
 }
 
 // Shutdown stops gracefully: readiness turns false, nothing new is accepted,
-// streams that can be resumed end at once, and what is left may finish until
-// ctx ends. Error: ctx's, where requests had to be cut off.
+// streams that can be resumed end at once, and other requests may finish until
+// ctx ends. It returns ctx's error if requests had to be cut off.
 func (s *Server) Shutdown(ctx context.Context) error {
 	defer s.cancel(errDraining)
 	s.draining.Store(true)

@@ -4,68 +4,67 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"net"
 	"net/http"
 	"sync"
 	"time"
 
 	"agentd/internal/base/route"
+	"agentd/internal/edge/streamconn"
 )
 
 const (
-	// coalesce is how long a frame may wait for the next one, so that a burst
+	// coalesceFor is how long a frame may wait for the next one, so that a burst
 	// does not cost a system call for each. A frame after a pause never waits.
-	coalesce = time.Millisecond
-	// gathered is how much waits at most.
-	gathered = 32 << 10
+	coalesceFor = time.Millisecond
+	// maxBuffered is the maximum of bytes that wait for a flush.
+	maxBuffered = 32 << 10
 )
 
 // Reasons why a stream ends before its source does.
 var (
-	errDraining = errors.New("the server stops; the stream can be resumed elsewhere")
-	errRevoked  = errors.New("the credential does not count any more")
-	errReader   = errors.New("the reader is gone or does not read")
+	errDraining = errors.New("the server is stopping; the stream can be resumed on another")
+	errRevoked  = errors.New("the credential is no longer valid")
+	errReader   = errors.New("the client left or does not read")
 )
 
-// StreamOptions say what kind of stream is opened.
+// StreamOptions selects the kind of stream that is opened.
 type StreamOptions struct {
 	// Resumable streams start with a retry line and end at once when the
 	// server stops; others may finish.
 	Resumable bool
-	// Joined streams send their header with the first frame, which is there
-	// already.
-	Joined bool
-	// Beat is sent while the stream is silent; nil: a comment.
-	Beat []byte
-	// Every is how long the silence may last; 0: the server's heartbeat.
-	Every time.Duration
+	// DeferHeader sends the response header together with the first frame, for
+	// sources whose first frame is ready.
+	DeferHeader bool
+	// Heartbeat is sent while the stream is silent; nil: a comment.
+	Heartbeat []byte
+	// HeartbeatEvery is how long the silence may last; 0: the server's interval.
+	HeartbeatEvery time.Duration
 }
 
 // Stream writes server-sent events. Send may be called from one goroutine; a
 // timer writes heartbeats beside it, so that a silent stream holds no
 // goroutine but its source's.
 //
-// The context of a stream ends when the client goes away, when a frame cannot
-// be written in time, when the credential is revoked and when the server stops.
+// The context of a stream ends when the client leaves, when a frame cannot be
+// written in time, when the credential is revoked and when the server stops.
 type Stream struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	x      *exchange // whose the stream is
-	out    *exchange // what is written to, or at least counted in
-	conn   net.Conn  // taken over from the server; nil: out writes
+	x      *exchange        // the request that the stream belongs to
+	out    *exchange        // written to, or with conn set only counted in
+	conn   *streamconn.Conn // the hijacked connection; nil: out writes
 	all    *streams
 	opts   StreamOptions
 
-	mu      sync.Mutex
-	closed  bool
-	ending  bool          // nothing follows but the end
-	unsent  bool          // bytes wait for a flush
-	buf     *bytes.Buffer // those bytes, where the connection is ours; nil: none
-	written time.Time
-	flushed time.Time
-	allowed time.Time // when the write deadline was set
-	beat    *time.Timer
-	later   *time.Timer // flushes the end of a burst; nil until there is one
+	mu        sync.Mutex
+	closed    bool
+	ending    bool // the next frame is the last one
+	unsent    bool // bytes wait for a flush
+	written   time.Time
+	flushed   time.Time
+	deadline  time.Time // when the write deadline was last set
+	heartbeat *time.Timer
+	burstEnd  *time.Timer // flushes the end of a burst; nil until the first burst
 }
 
 // OpenStream starts an event stream as the answer to a Raw route's request.
@@ -83,17 +82,17 @@ func OpenStream(r *http.Request, opts StreamOptions) (*Stream, error) {
 	return st, err
 }
 
-// Context ends with the stream; its cause says why.
+// Context ends with the stream; its cause is the reason.
 func (s *Stream) Context() context.Context { return s.ctx }
 
-// ReaderGone says whether the stream ended because its reader left or did not
-// read, and not because the server or the credential did.
+// ReaderGone reports whether the stream ended because its client left or did not
+// read, and not because of the server or the credential.
 func (s *Stream) ReaderGone() bool {
 	cause := context.Cause(s.ctx)
 	return errors.Is(cause, errReader) || errors.Is(cause, context.Canceled)
 }
 
-// Failed notes for the log why a stream ends early, unless it has ended anyway.
+// Failed records for the log why a stream ends early, unless it has ended anyway.
 func (s *Stream) Failed(err error) {
 	if s.ctx.Err() == nil {
 		_, s.out.failed = Classify(err)
@@ -114,7 +113,7 @@ func streamHeaders(h http.Header) {
 	h["X-Accel-Buffering"] = notBuffered // reverse proxies would hold frames back
 }
 
-// start sends the header, so that the client knows that it is connected.
+// start sends the header, so that the client sees at once that it is connected.
 func (s *Stream) start() {
 	streamHeaders(s.out.Header())
 	s.out.WriteHeader(http.StatusOK)
@@ -128,13 +127,13 @@ func (s *Stream) begin(head []byte) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.opts.Joined {
+	if !s.opts.DeferHeader {
 		s.put(time.Now(), head, false)
 	}
-	s.beat = time.AfterFunc(s.opts.Every, s.heartbeat)
+	s.heartbeat = time.AfterFunc(s.opts.HeartbeatEvery, s.beat)
 }
 
-// Send writes a frame. Error: why the stream ended.
+// Send writes a frame. Its error is the reason why the stream ended.
 func (s *Stream) Send(f route.Frame) error {
 	wire := f.Wire
 	var buf *bytes.Buffer
@@ -155,8 +154,8 @@ func (s *Stream) Send(f route.Frame) error {
 	return context.Cause(s.ctx)
 }
 
-// SendLast is Send for what ends the stream: it goes out together with the end
-// of the answer, or, where that takes long, as the end of a burst does.
+// SendLast is Send for the last frame of a stream: it is sent together with the
+// end of the response, or at the end of a burst where that takes longer.
 func (s *Stream) SendLast(f route.Frame) error {
 	s.mu.Lock()
 	s.ending = true
@@ -164,64 +163,51 @@ func (s *Stream) SendLast(f route.Frame) error {
 	return s.Send(f)
 }
 
-// put writes bytes and sees to it that they are flushed; more says that others
+// put writes bytes and makes sure that they are flushed; more reports that others
 // follow at once. s.mu is held.
 func (s *Stream) put(now time.Time, p []byte, more bool) {
 	s.written = now
-	pause := !s.ending && now.Sub(s.flushed) >= coalesce
-	if s.conn != nil && s.buf == nil && pause && !more {
+	pause := !s.ending && now.Sub(s.flushed) >= coalesceFor
+	if s.conn != nil && s.conn.Buffered() == 0 && pause && !more {
 		s.flushed = now
-		s.write(now, p)
+		s.count(s.conn.Write(now, p, s.all.times.frame))
 		return
 	}
-	if s.gather(now, p); s.ctx.Err() != nil {
+	full := s.buffer(now, p)
+	if s.ctx.Err() != nil {
 		return
 	}
 	s.unsent = true
 	switch {
-	case more && (s.buf == nil || s.buf.Len() < gathered):
+	case more && !full:
 	case more || pause:
 		s.flush(now)
-	case s.later == nil:
-		s.later = time.AfterFunc(coalesce, s.flushBurst)
+	case s.burstEnd == nil:
+		s.burstEnd = time.AfterFunc(coalesceFor, s.flushBurst)
 	default:
-		s.later.Reset(coalesce)
+		s.burstEnd.Reset(coalesceFor)
 	}
 }
 
-// gather keeps bytes until they are flushed.
-func (s *Stream) gather(now time.Time, p []byte) {
-	if s.conn == nil {
-		s.allow(now)
-		if _, err := s.out.Write(p); err != nil {
-			s.cancel(errReader)
-		}
-		return
+// buffer keeps bytes until they are flushed, and reports whether enough of them
+// are kept. On net/http's connection its own buffer keeps them.
+func (s *Stream) buffer(now time.Time, p []byte) (full bool) {
+	if s.conn != nil {
+		return s.conn.Buffer(p) >= maxBuffered
 	}
-	if s.buf == nil {
-		s.buf = buffers.Get().(*bytes.Buffer)
-		s.buf.Reset()
+	if now.Sub(s.deadline) > min(time.Second, s.all.times.frame/4) { // setting one costs about what a small write does
+		s.deadline = now
+		s.out.extendDeadline(now, s.all.times.frame)
 	}
-	s.buf.Write(p)
+	if _, err := s.out.Write(p); err != nil {
+		s.cancel(errReader)
+	}
+	return false
 }
 
-// allow gives the reader some time to take what is written next.
-func (s *Stream) allow(now time.Time) {
-	if now.Sub(s.allowed) <= min(time.Second, s.all.times.frame/4) { // it costs about what a small write does
-		return
-	}
-	s.allowed = now
-	if s.conn == nil {
-		s.out.allow(now, s.all.times.frame)
-		return
-	}
-	_ = s.conn.SetWriteDeadline(now.Add(s.all.times.frame)) // a closed connection fails at the write
-}
-
-// write hands bytes to the connection.
-func (s *Stream) write(now time.Time, p []byte) {
-	s.allow(now)
-	n, err := s.conn.Write(p)
+// count adds what was written to the request's bytes, and ends the stream where
+// writing failed.
+func (s *Stream) count(n int, err error) {
 	s.out.bytes += int64(n)
 	if err != nil {
 		s.cancel(errReader)
@@ -230,20 +216,13 @@ func (s *Stream) write(now time.Time, p []byte) {
 
 func (s *Stream) flush(now time.Time) {
 	s.flushed, s.unsent = now, false
-	if s.conn == nil {
-		if err := http.NewResponseController(s.out.w).Flush(); err != nil {
-			s.cancel(errReader)
-		}
+	if s.conn != nil {
+		s.count(s.conn.Flush(now, s.all.times.frame))
 		return
 	}
-	if s.buf == nil {
-		return
+	if err := http.NewResponseController(s.out.w).Flush(); err != nil {
+		s.cancel(errReader)
 	}
-	s.write(now, s.buf.Bytes())
-	if s.buf.Cap() <= keepBuffer {
-		buffers.Put(s.buf)
-	}
-	s.buf = nil
 }
 
 func (s *Stream) flushBurst() {
@@ -254,9 +233,9 @@ func (s *Stream) flushBurst() {
 	}
 }
 
-// heartbeat runs on its timer: it breaks the silence, or waits for as long as
-// the silence still may last.
-func (s *Stream) heartbeat() {
+// beat is called by the heartbeat's timer: it sends a heartbeat after a silence of
+// full length, and otherwise sets the timer to the rest of the silence.
+func (s *Stream) beat() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || s.ctx.Err() != nil {
@@ -264,27 +243,27 @@ func (s *Stream) heartbeat() {
 	}
 	now := time.Now()
 	silent := now.Sub(s.written)
-	if silent >= s.opts.Every {
-		s.put(now, s.opts.Beat, false)
+	if silent >= s.opts.HeartbeatEvery {
+		s.put(now, s.opts.Heartbeat, false)
 		silent = 0
 	}
-	s.beat.Reset(s.opts.Every - silent)
+	s.heartbeat.Reset(s.opts.HeartbeatEvery - silent)
 }
 
-// Close ends the stream. What was sent is flushed, on a connection that is not
-// ours by the server.
+// Close ends the stream. What was sent is flushed: here on a hijacked connection,
+// otherwise by net/http.
 func (s *Stream) Close() {
 	s.all.remove(s)
 	s.mu.Lock()
 	s.closed = true
-	if s.beat != nil {
-		s.beat.Stop()
+	if s.heartbeat != nil {
+		s.heartbeat.Stop()
 	}
-	if s.later != nil {
-		s.later.Stop()
+	if s.burstEnd != nil {
+		s.burstEnd.Stop()
 	}
 	if s.conn != nil {
-		s.hangUp()
+		s.closeConn()
 	}
 	s.mu.Unlock()
 	s.cancel(context.Canceled)

@@ -19,26 +19,28 @@ type streamTimes struct {
 	frame     time.Duration
 }
 
-// streams are the open ones: it ends them when the server stops and when
-// their credential is revoked. While there are any, one goroutine asks every
-// few seconds, once per credential however many streams it opened.
+// streams is the set of open streams. It ends them when the server stops and when
+// their credential is revoked. While it is not empty, one goroutine checks the
+// credentials every few seconds, each one once however many streams it opened.
 type streams struct {
-	times   streamTimes
-	most    int // streams of a tenant; 0: any number
-	refused prometheus.Counter
-	recheck func(context.Context, authz.Caller) error
-	log     *slog.Logger
+	times        streamTimes
+	maxPerTenant int // streams of a tenant; 0: any number
+	refused      prometheus.Counter
+	recheck      func(context.Context, authz.Caller) error
+	log          *slog.Logger
 
 	mu       sync.Mutex
 	all      map[*Stream]struct{}
-	tenants  map[string]int // how many of them are a tenant's
+	tenants  map[string]int // resumable streams of each tenant
 	draining bool
 	stop     chan struct{}  // ends the goroutine
-	running  sync.WaitGroup // goroutines of streams that go on by themselves
+	running  sync.WaitGroup // goroutines of hijacked streams
 }
 
-func newStreams(times streamTimes, most int, recheck func(context.Context, authz.Caller) error, log *slog.Logger) *streams {
-	return &streams{times: times, most: most, recheck: recheck, log: log, all: map[*Stream]struct{}{}, tenants: map[string]int{}}
+func newStreams(times streamTimes, maxPerTenant int, recheck func(context.Context, authz.Caller) error, log *slog.Logger) *streams {
+	return &streams{
+		times: times, maxPerTenant: maxPerTenant, recheck: recheck, log: log, all: map[*Stream]struct{}{}, tenants: map[string]int{},
+	}
 }
 
 func (s *streams) count() int {
@@ -47,25 +49,25 @@ func (s *streams) count() int {
 	return len(s.all)
 }
 
-// open registers a stream, which ends with a context. Nothing is sent yet.
-// Errors: fault.Unavailable where the server stops, fault.Limited where the
-// tenant has too many; an answer that is streamed, and ends by itself, is
-// never one too many.
+// open registers a stream, which ends with parent. Nothing is sent yet.
+// Errors: fault.Unavailable while the server stops, fault.Limited where the tenant
+// has too many. Only resumable streams are counted: a streamed answer ends by
+// itself.
 func (s *streams) open(parent context.Context, x *exchange, opts StreamOptions) (*Stream, error) {
-	if opts.Beat == nil {
-		opts.Beat = commentFrame
+	if opts.Heartbeat == nil {
+		opts.Heartbeat = commentFrame
 	}
-	opts.Every = cmp.Or(opts.Every, s.times.heartbeat)
+	opts.HeartbeatEvery = cmp.Or(opts.HeartbeatEvery, s.times.heartbeat)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.draining {
-		return nil, fault.New(fault.Unavailable, "", "This server is stopping; connect again.").Because(errDraining)
+		return nil, fault.New(fault.Unavailable, "", "This server is stopping; reconnect.").Because(errDraining)
 	}
-	if s.most > 0 && opts.Resumable && x.who.TenantID != "" && s.tenants[x.who.TenantID] >= s.most {
+	if s.maxPerTenant > 0 && opts.Resumable && x.who.TenantID != "" && s.tenants[x.who.TenantID] >= s.maxPerTenant {
 		s.refused.Inc()
-		e := fault.New(fault.Limited, "STREAM_LIMIT", "Your company has %d event streams open on this server, which is as many as it may. "+
-			"Close one that nobody reads, or follow a session in place of each of its runs; a stream that ended makes room at once.", s.most)
-		e.RetryAfter = tryAgain
+		e := fault.New(fault.Limited, "STREAM_LIMIT", "Your company has %d event streams open on this server, which is the limit. "+
+			"Close one that is not needed, or follow a session instead of each of its runs; closing a stream makes room at once.", s.maxPerTenant)
+		e.RetryAfter = streamRetryAfter
 		return nil, e
 	}
 	st := &Stream{x: x, all: s, opts: opts}
@@ -81,13 +83,13 @@ func (s *streams) open(parent context.Context, x *exchange, opts StreamOptions) 
 	return st, nil
 }
 
-// tryAgain is when a tenant with too many streams may have room.
-const tryAgain = 5 * time.Second
+// streamRetryAfter is the Retry-After of a tenant with too many streams.
+const streamRetryAfter = 5 * time.Second
 
 func (s *streams) remove(st *Stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, there := s.all[st]; !there {
+	if _, open := s.all[st]; !open {
 		return
 	}
 	delete(s.all, st)
@@ -102,7 +104,7 @@ func (s *streams) remove(st *Stream) {
 	}
 }
 
-// wait returns when the streams that go on by themselves have ended, or ctx has.
+// wait returns when all hijacked streams have ended, or with ctx's error.
 func (s *streams) wait(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() {
@@ -129,7 +131,7 @@ func (s *streams) drain() {
 	}
 }
 
-// watch checks credentials until there is no stream left.
+// watch checks credentials until no stream is left.
 func (s *streams) watch(stop <-chan struct{}) {
 	tick := time.NewTicker(s.times.recheck)
 	defer tick.Stop()
@@ -143,11 +145,11 @@ func (s *streams) watch(stop <-chan struct{}) {
 	}
 }
 
-// checksAtOnce is how many credentials are looked up beside each other.
+// checksAtOnce is how many credentials are looked up concurrently.
 const checksAtOnce = 8
 
-// checkAll ends the streams whose credential does not count any more. What it
-// does not reach until the next time is checked then.
+// checkAll ends the streams whose credential is no longer valid. Credentials that
+// it does not get to within one interval are checked in the next.
 func (s *streams) checkAll(stop <-chan struct{}) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.times.recheck)
 	defer cancel()
@@ -168,7 +170,7 @@ func (s *streams) checkAll(stop <-chan struct{}) {
 	running.Wait()
 }
 
-// check looks at the credential that some streams share.
+// check checks the credential that some streams share.
 func (s *streams) check(ctx context.Context, same []*Stream) {
 	err := s.recheck(ctx, same[0].x.who)
 	switch {
@@ -177,24 +179,24 @@ func (s *streams) check(ctx context.Context, same []*Stream) {
 		for _, st := range same {
 			st.cancel(errRevoked)
 		}
-	default: // the database may be back the next time
+	default: // the database may answer the next time
 		s.log.Warn("credentials of open streams could not be checked", "cause", err)
 	}
 }
 
-// holder is what streams of one credential have in common: whatever token
-// opened them, it counts as long as the key or the session behind it.
-type holder struct{ tenant, user, key, session string }
+// credentialKey identifies a credential. A stream token is as valid as the key or
+// the session that it was made with.
+type credentialKey struct{ tenant, user, key, session string }
 
-func (s *streams) byCredential() map[holder][]*Stream {
+func (s *streams) byCredential() map[credentialKey][]*Stream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	found := map[holder][]*Stream{}
+	byKey := map[credentialKey][]*Stream{}
 	for st := range s.all {
 		if who := st.x.who; who.TenantID != "" {
-			h := holder{who.TenantID, who.UserID, who.KeyID, who.SessionID}
-			found[h] = append(found[h], st)
+			key := credentialKey{who.TenantID, who.UserID, who.KeyID, who.SessionID}
+			byKey[key] = append(byKey[key], st)
 		}
 	}
-	return found
+	return byKey
 }

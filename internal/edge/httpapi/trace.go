@@ -11,7 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// startSpan starts the server's span, below the caller's where it sent one.
+// startSpan starts the server's span, as a child of the caller's if it sent one.
 func (s *Server) startSpan(x *exchange, r *http.Request) context.Context {
 	ctx := propagation.TraceContext{}.Extract(x.Context, propagation.HeaderCarrier(r.Header))
 	name := r.Method

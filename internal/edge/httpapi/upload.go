@@ -18,12 +18,12 @@ import (
 )
 
 const (
-	// formSlack is what a form may have around its file.
+	// formSlack is how many bytes a form may have around its file.
 	formSlack = 64 << 10
 	// formField is the field that holds the file.
 	formField = "file"
-	// uploadWeight is what a file that is read counts against the budget of big
-	// bodies: it is never in memory as a whole.
+	// uploadWeight is what an upload counts against the memory budget: it is never
+	// in memory as a whole.
 	uploadWeight = 512 << 10
 )
 
@@ -33,17 +33,16 @@ var (
 )
 
 var (
-	errUploadTooLarge = fault.New(fault.TooLarge, "", "The upload is larger than the 50 MiB that a file may have.")
+	errUploadTooLarge = fault.New(fault.TooLarge, "", "The upload is larger than 50 MiB, the limit for files.")
 	errFormTooLarge   = fault.New(fault.TooLarge, "", "The form has more than 64 KiB before its file; put the file first.")
-	errNoFile         = fault.BadFields(fault.Field{Field: formField, Message: "the form has no file in a field of this name"})
+	errNoFile         = fault.BadFields(fault.Field{Field: formField, Message: "the form has no file in this field"})
 )
 
 func errForm(cause error) error {
-	return fault.New(fault.Malformed, "", "The form cannot be read: it is no well-formed multipart/form-data with a boundary.").Because(cause)
+	return fault.New(fault.Malformed, "", "The body is not well-formed multipart/form-data with a boundary.").Because(cause)
 }
 
-// bindUpload gives the file of a request, unread. What it holds is released
-// after the call.
+// bindUpload binds the file of a request, unread. The caller releases it.
 func (b *binder) bindUpload(x *exchange, r *http.Request, into *route.Upload) (body, error) {
 	media, params, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	takes := func(form string) bool { return slices.Contains(b.body.uploads, form) }
@@ -57,27 +56,27 @@ func (b *binder) bindUpload(x *exchange, r *http.Request, into *route.Upload) (b
 			into.JSON = held.data
 			return held, schema.Syntax(held.data)
 		}
-		return body{}, fault.New(fault.UnsupportedMedia, "", "The body must be one of %s, and say so in its Content-Type.", strings.Join(b.body.uploads, ", "))
+		return body{}, fault.New(fault.UnsupportedMedia, "", "The Content-Type must be one of %s.", strings.Join(b.body.uploads, ", "))
 	}
 	if e := r.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
 		return body{}, errEncoding
 	}
-	most := int64(MaxUpload)
+	max := int64(MaxUpload)
 	if form {
-		most += formSlack
+		max += formSlack
 	}
-	if r.ContentLength > most {
+	if r.ContentLength > max {
 		return body{}, errUploadTooLarge
 	}
 	held := body{from: b.bodies}
-	if r.ContentLength < 0 || r.ContentLength > bigBody {
+	if r.ContentLength < 0 || r.ContentLength > largeBody {
 		held.weight = min(uploadWeight, b.bodies.size)
 		if err := b.bodies.acquire(x, held.weight); err != nil {
 			return body{}, err
 		}
-		b.bodies.hurry(x, r.ContentLength) // anew: it may have waited for its turn
+		b.bodies.setBodyDeadline(x, r.ContentLength) // again: it may have waited for the budget
 	}
-	in := &incoming{x: x, from: r.Body, left: most, over: errUploadTooLarge}
+	in := &limitedBody{x: x, from: r.Body, remaining: max, tooLarge: errUploadTooLarge}
 	if !form {
 		into.Type, into.Size, into.Content = r.Header.Get("Content-Type"), r.ContentLength, in
 		return held, nil
@@ -85,26 +84,25 @@ func (b *binder) bindUpload(x *exchange, r *http.Request, into *route.Upload) (b
 	return held, in.form(params["boundary"], into)
 }
 
-// incoming is the body of an upload: bounded, and with errors that are
-// refusals.
-type incoming struct {
-	x    *exchange
-	from io.Reader
-	left int64 // bytes that may still come
-	over error // of more than that
-	err  error
+// limitedBody is a body with a size limit, whose read errors are refusals.
+type limitedBody struct {
+	x         *exchange
+	from      io.Reader
+	remaining int64 // bytes up to the limit
+	tooLarge  error // of more than that
+	err       error
 }
 
 // Read implements io.Reader.
-func (in *incoming) Read(p []byte) (int, error) {
+func (in *limitedBody) Read(p []byte) (int, error) {
 	if in.err != nil {
 		return 0, in.err
 	}
 	n, err := in.from.Read(p)
-	in.left -= int64(n)
+	in.remaining -= int64(n)
 	switch {
-	case in.left < 0:
-		in.err = in.over
+	case in.remaining < 0:
+		in.err = in.tooLarge
 		return 0, in.err
 	case err == nil:
 		return n, nil
@@ -115,17 +113,17 @@ func (in *incoming) Read(p []byte) (int, error) {
 		in.x.Header()["Connection"] = []string{"close"}
 		in.err = errTimeout
 	default:
-		in.err = errCutOff // whatever it is, the rest does not come
+		in.err = errCutOff // whatever the reason, the rest will not arrive
 	}
 	return n, in.err
 }
 
-// form finds the file in a form. What stands before it is left out.
-func (in *incoming) form(boundary string, into *route.Upload) error {
+// form finds the file in a form and skips the fields before it.
+func (in *limitedBody) form(boundary string, into *route.Upload) error {
 	if boundary == "" {
 		return errForm(nil)
 	}
-	in.left, in.over = formSlack, errFormTooLarge // headers are read into memory
+	in.remaining, in.tooLarge = formSlack, errFormTooLarge // headers are read into memory
 	form := multipart.NewReader(in, boundary)
 	for {
 		part, err := form.NextRawPart()
@@ -133,11 +131,11 @@ func (in *incoming) form(boundary string, into *route.Upload) error {
 		case err == io.EOF:
 			return errNoFile
 		case err != nil:
-			return in.told(err)
+			return in.bodyError(err)
 		case part.FormName() != formField:
 			continue
 		}
-		in.left, in.over = in.left+MaxUpload, errUploadTooLarge
+		in.remaining, in.tooLarge = in.remaining+MaxUpload, errUploadTooLarge
 		*into = route.Upload{
 			Name: part.FileName(), Type: part.Header.Get("Content-Type"), Size: -1, Content: filePart{part, in},
 		}
@@ -145,9 +143,9 @@ func (in *incoming) form(boundary string, into *route.Upload) error {
 	}
 }
 
-// told says what is wrong with a form: what is wrong with the body it came in,
-// if that is it.
-func (in *incoming) told(err error) error {
+// bodyError returns the error of a form: the read error of the body that holds it,
+// if there was one.
+func (in *limitedBody) bodyError(err error) error {
 	if in.err != nil && in.err != io.EOF {
 		return in.err
 	}
@@ -155,10 +153,10 @@ func (in *incoming) told(err error) error {
 }
 
 // filePart is the file of a form. At its end it reads the rest of the form, so
-// that a form that is cut off behind its file counts as that.
+// that a form that is cut off behind its file is refused.
 type filePart struct {
 	part *multipart.Part
-	in   *incoming
+	in   *limitedBody
 }
 
 // Read implements io.Reader.
@@ -168,10 +166,10 @@ func (f filePart) Read(p []byte) (int, error) {
 		return n, nil
 	}
 	if err != io.EOF {
-		return n, f.in.told(err)
+		return n, f.in.bodyError(err)
 	}
 	if _, err := io.Copy(io.Discard, f.in); err != nil {
-		return n, f.in.told(err)
+		return n, f.in.bodyError(err)
 	}
 	return n, io.EOF
 }

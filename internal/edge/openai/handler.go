@@ -66,7 +66,7 @@ func (c *Chat) Completions(w http.ResponseWriter, r *http.Request, who authz.Cal
 // doneBefore gives the run that an earlier request with the same
 // Idempotency-Key made, where this one failed to make one.
 func (c *Chat) doneBefore(w http.ResponseWriter, r *http.Request, who authz.Caller, failed error) (*run.Run, error) {
-	id, err := httpapi.DoneBefore(w, r, failed)
+	id, err := httpapi.EarlierResult(w, r, failed)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func (c *Chat) doneBefore(w http.ResponseWriter, r *http.Request, who authz.Call
 }
 
 // place is where the answer of a request is that made a run.
-func place(r *run.Run) any { return httpapi.Place(r.RunID) }
+func place(r *run.Run) any { return httpapi.ResultRef(r.RunID) }
 
 // voice is what a run says. A hole in an answer is a wrong answer: what its
 // reader was too slow for is read from the log.

@@ -160,7 +160,7 @@ func (a *proxiedAnswer) write(piece []byte) error {
 	if a.out == nil {
 		a.setModelHeader()
 		var err error
-		if a.out, err = httpapi.OpenStream(a.r, httpapi.StreamOptions{Joined: true}); err != nil {
+		if a.out, err = httpapi.OpenStream(a.r, httpapi.StreamOptions{DeferHeader: true}); err != nil {
 			return err
 		}
 	}

@@ -49,7 +49,7 @@ func (s *Responses) Routes() []httpapi.Raw {
 				BodyOf:   reflect.TypeFor[ResponseRequest](),
 				AnswerOf: reflect.TypeFor[Response](),
 			},
-			Attached: true, Serve: s.Create,
+			ReplayByRef: true, Serve: s.Create,
 		},
 		{
 			Row: route.Row{

@@ -21,7 +21,7 @@ func (c *Chat) Routes() []httpapi.Raw {
 				BodyOf:   reflect.TypeFor[ChatRequest](),
 				AnswerOf: reflect.TypeFor[Completion](),
 			},
-			Attached: true, Serve: c.Completions,
+			ReplayByRef: true, Serve: c.Completions,
 		},
 		{
 			Row: route.Row{

@@ -1,5 +1,5 @@
-// Package httpapitest serves routes over real HTTP, for the tests of those who
-// make them.
+// Package httpapitest serves routes over real HTTP in the tests of packages that
+// define them.
 package httpapitest
 
 import (
@@ -15,8 +15,7 @@ import (
 	"agentd/internal/edge/httpapi"
 )
 
-// Keys are the API keys that a server knows, and whose they are. They implement
-// [httpapi.Authenticator].
+// Keys maps API keys to their callers. It implements [httpapi.Authenticator].
 type Keys map[string]authz.Caller
 
 // Authenticate implements httpapi.Authenticator.
@@ -35,7 +34,7 @@ func (Keys) AuthenticateSession(context.Context, string) (authz.Caller, time.Dur
 // Valid implements httpapi.Authenticator.
 func (Keys) Valid(context.Context, authz.Caller) error { return nil }
 
-// Serve serves rows until the test is over.
+// Serve serves rows until the test ends.
 func Serve(t testing.TB, keys Keys, rows []httpapi.Raw) (url string, api *httpapi.Server) {
 	t.Helper()
 	api, err := httpapi.New(httpapi.Config{Raw: rows, Auth: keys, Log: slog.New(slog.DiscardHandler)})

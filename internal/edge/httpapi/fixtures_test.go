@@ -50,8 +50,24 @@ func newKeys() *keys {
 		readerKey:  {TenantID: "t1", UserID: "u2", KeyID: "k2", Role: authz.Viewer, Scopes: []authz.Scope{"agents:read"}, Method: "api_key"},
 		browser:    {TenantID: "t1", UserID: "u1", SessionID: "s1", Role: authz.Owner, Scopes: []authz.Scope{"*"}, Method: "cookie"},
 		oldBrowser: {TenantID: "t1", UserID: "u1", SessionID: "s2", Role: authz.Owner, Scopes: []authz.Scope{"*"}, Method: "cookie"},
-		halfOpen:   {TenantID: "t1", UserID: "u1", SessionID: "s3", Role: authz.Owner, Scopes: []authz.Scope{"*"}, Method: "cookie", HalfOpen: true},
-		streamKey:  {TenantID: "t1", UserID: "u1", KeyID: "k1", Role: authz.Owner, Scopes: []authz.Scope{"agents:read"}, Method: "api_key", StreamOnly: true},
+		halfOpen: {
+			TenantID:  "t1",
+			UserID:    "u1",
+			SessionID: "s3",
+			Role:      authz.Owner,
+			Scopes:    []authz.Scope{"*"},
+			Method:    "cookie",
+			HalfOpen:  true,
+		},
+		streamKey: {
+			TenantID:   "t1",
+			UserID:     "u1",
+			KeyID:      "k1",
+			Role:       authz.Owner,
+			Scopes:     []authz.Scope{"agents:read"},
+			Method:     "api_key",
+			StreamOnly: true,
+		},
 	}}
 }
 
@@ -224,12 +240,14 @@ func toys(frames chan route.Frame) []route.Route {
 			func(context.Context, authz.Caller, *nilIn) (string, error) { return "hello", nil }),
 		route.Action(route.Row{Method: "GET", Path: "/api/v1/admin", ID: "admin", Role: authz.Admin},
 			func(_ context.Context, who authz.Caller, _ *nilIn) (string, error) { return who.Method, nil }),
-		route.Action(route.Row{Method: "GET", Path: "/api/v1/old-toys/{oldId}", ID: "oldToy", Deprecated: "old-toys", Successor: "/api/v1/toys/{toyId}"},
+		route.Action(
+			route.Row{Method: "GET", Path: "/api/v1/old-toys/{oldId}", ID: "oldToy", Deprecated: "old-toys", Successor: "/api/v1/toys/{toyId}"},
 			func(_ context.Context, _ authz.Caller, in *struct {
 				ID string `path:"oldId"`
 			}) (string, error) {
 				return in.ID, nil
-			}),
+			},
+		),
 		route.Action(route.Row{Method: "POST", Path: "/api/v1/factor", ID: "factor", HalfOpen: true},
 			func(_ context.Context, who authz.Caller, _ *nilIn) (string, error) { return who.SessionID, nil }),
 		route.Stream(route.Row{Method: "GET", Path: "/api/v1/toys/{toyId}/events", ID: "streamToy", Scopes: read},
@@ -281,7 +299,7 @@ func raws() []Raw {
 		{
 			Row: route.Row{Method: "POST", Path: "/v1/stream", ID: "createStream"}, Fail: envelope,
 			Serve: func(_ http.ResponseWriter, r *http.Request, _ authz.Caller) error {
-				st, err := OpenStream(r, StreamOptions{Beat: []byte("event: ping\ndata: {}\n\n"), Every: 20 * time.Millisecond})
+				st, err := OpenStream(r, StreamOptions{Heartbeat: []byte("event: ping\ndata: {}\n\n"), HeartbeatEvery: 20 * time.Millisecond})
 				if err != nil {
 					return err
 				}

@@ -130,7 +130,7 @@ func TestReadersThatEndTheirStream(t *testing.T) {
 			_ = c.(*net.TCPConn).SetLinger(0)
 			_ = c.Close()
 		},
-		"talks": func(c net.Conn) { _, _ = c.Write(make([]byte, 2*chatter)) },
+		"talks": func(c net.Conn) { _, _ = c.Write(make([]byte, 8<<10)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -183,7 +183,8 @@ func TestSourcesThatFail(t *testing.T) {
 				t.Errorf("%q", got)
 			}
 			w.waitForLog(t, "out of order")
-			if text := metricsText(t, w); !strings.Contains(text, "agentd_http_requests_in_flight 1\n") || !strings.Contains(text, "agentd_http_streams_open 0\n") {
+			if text := metricsText(t, w); !strings.Contains(text, "agentd_http_requests_in_flight 1\n") ||
+				!strings.Contains(text, "agentd_http_streams_open 0\n") {
 				t.Error("the stream is still counted")
 			}
 		})
@@ -212,11 +213,15 @@ func TestFramesGoOutTogether(t *testing.T) {
 func TestAStalledReaderSlowsNobody(t *testing.T) {
 	t.Parallel()
 	cut := make(chan error, 1)
-	w := start(t, func(c *Config) { c.FrameTimeout = 300 * time.Millisecond }, source(func(ctx context.Context, yield func(route.Frame, error) bool) {
-		for data := make([]byte, 1<<20); yield(route.Frame{Data: data}, nil); {
-		}
-		cut <- context.Cause(ctx)
-	}))
+	w := start(
+		t,
+		func(c *Config) { c.FrameTimeout = 300 * time.Millisecond },
+		source(func(ctx context.Context, yield func(route.Frame, error) bool) {
+			for data := make([]byte, 1<<20); yield(route.Frame{Data: data}, nil); {
+			}
+			cut <- context.Cause(ctx)
+		}),
+	)
 	w.dial(t, requestFor(sourcePath, "HTTP/1.1")) // nobody reads from it
 	lines := bufio.NewReader(w.stream(t, eventsPath).Body)
 	expectLines(t, lines, "retry: 2000", "")
@@ -245,7 +250,8 @@ func TestStreamsOfATenantAreLimited(t *testing.T) {
 	second := w.stream(t, eventsPath)
 	res, body := w.call(t, "GET", eventsPath, "")
 	p := problemOf(t, res, body)
-	if res.StatusCode != 429 || p["code"] != "STREAM_LIMIT" || res.Header.Get("Retry-After") != "5" || !strings.Contains(fmt.Sprint(p["detail"]), "2 event streams") {
+	if res.StatusCode != 429 || p["code"] != "STREAM_LIMIT" || res.Header.Get("Retry-After") != "5" ||
+		!strings.Contains(fmt.Sprint(p["detail"]), "2 event streams") {
 		t.Errorf("%d %v %s", res.StatusCode, res.Header, body)
 	}
 	if !strings.Contains(metricsText(t, w), "agentd_http_streams_refused_total 1\n") {
@@ -273,7 +279,7 @@ func TestStreamsOfATenantAreLimited(t *testing.T) {
 func TestStreamHealth(t *testing.T) {
 	t.Parallel()
 	var broken error
-	w := start(t, func(c *Config) { c.Echo = func(context.Context) error { return broken } })
+	w := start(t, func(c *Config) { c.SelfTest = func(context.Context) error { return broken } })
 	get := func() (*http.Response, string) {
 		return w.call(t, "GET", "/health/sse", "", header("Authorization", ""))
 	}
@@ -285,7 +291,10 @@ func TestStreamHealth(t *testing.T) {
 		}
 	}
 	if res.StatusCode != 200 || res.Header.Get("Content-Type") != "text/event-stream" ||
-		strings.Join(names, " ") != "connected ping done" || strings.Count(body, "\n\n") != 4 || !strings.HasSuffix(body, "\n\ndata: [DONE]\n\n") {
+		strings.Join(
+			names,
+			" ",
+		) != "connected ping done" || strings.Count(body, "\n\n") != 4 || !strings.HasSuffix(body, "\n\ndata: [DONE]\n\n") {
 		t.Errorf("%d %v %q", res.StatusCode, res.Header, body)
 	}
 	broken = errors.New("nothing came back")

@@ -112,7 +112,7 @@ func (a *accounts) usageOf(ctx context.Context, tenant, period string) (schema.O
 func suspended(p *platform) func(ctx context.Context, tenant string) (bool, error) {
 	store := identitysql.New(p.db)
 	return func(ctx context.Context, tenant string) (bool, error) {
-		t, err := store.Tenant(ctx, tenant)
+		t, err := store.GetTenant(ctx, tenant)
 		if errors.Is(err, identity.ErrNotFound) {
 			return true, nil
 		}

@@ -9,7 +9,7 @@ import (
 	"agentd/internal/edge/audio"
 	"agentd/internal/edge/mcpserver"
 	"agentd/internal/edge/openai"
-	"agentd/internal/execution/run"
+	"agentd/internal/edge/runstream"
 	"agentd/internal/kernel/model"
 )
 
@@ -17,21 +17,22 @@ import (
 // Anthropic's and MCP.
 func compatPart(p *platform, models *models, agents *agents, execution *execution) part {
 	directory := agentDirectory{agents.agents}
-	chat := &openai.Chat{Runs: execution.runs, Agents: agents.source, Models: directory, Log: execution.events, Hub: p.hub}
+	complete := &runstream.Runner{Runs: execution.runs, Agents: agents.source, Log: execution.events, Hub: p.hub, Complete: true}
+	chat := &openai.Chat{Runner: complete, Models: directory}
 	messages := &anthropic.Messages{Proxy: agents.proxy, Reserved: models.messagesModel()}
 	sound := &audio.Audio{
 		Proxy: agents.proxy, Client: models.breaker, Catalogue: models.catalogue,
 		Speech: models.cfg.SpeechModel, Transcription: models.cfg.TranscriptionModel, Voice: models.voice(),
 	}
 	mcpEndpoint := &mcpserver.Server{
-		Runs: execution.runs, Agents: agentTools{directory, agents.source}, Log: execution.events, Hub: p.hub,
-		Version: contractVersion, Authorizations: agents.servers,
+		Runner: &runstream.Runner{Runs: execution.runs, Agents: agents.source, Log: execution.events, Hub: p.hub},
+		Agents: agentTools{directory}, Version: contractVersion, Authorizations: agents.servers,
 	}
 	return part{
 		name: "compat",
 		endpoints: slices.Concat(
 			chat.Routes(), (&openai.ChatProxy{Proxy: agents.proxy}).Routes(), messages.Routes(), embeddings(models, agents).Routes(), sound.Routes(),
-			(&openai.Responses{Chat: chat, Chains: execution.chains}).Routes(), mcpEndpoint.Routes(),
+			(&openai.Responses{Runner: complete, Chains: execution.chains}).Routes(), mcpEndpoint.Routes(),
 		),
 	}
 }
@@ -51,10 +52,7 @@ func embeddings(models *models, agents *agents) *openai.Embeddings {
 }
 
 // agentTools lists agents as tools of the platform's own MCP server.
-type agentTools struct {
-	agentDirectory
-	specs run.Agents
-}
+type agentTools struct{ agentDirectory }
 
 var _ mcpserver.Agents = agentTools{}
 
@@ -72,10 +70,4 @@ func (l agentTools) List(ctx context.Context, tenant string) (out []mcpserver.Ag
 func (l agentTools) Get(ctx context.Context, tenant, id string) (mcpserver.Agent, error) {
 	g, err := l.agents.Get(ctx, tenant, id)
 	return mcpserver.Agent{ID: g.ID, Name: g.Name, Description: g.Description}, err
-}
-
-// CancelOnDisconnect implements mcpserver.Agents.
-func (l agentTools) CancelOnDisconnect(ctx context.Context, tenant, id string) bool {
-	spec, err := l.specs.Spec(ctx, tenant, id, 0)
-	return err == nil && spec.CancelOnDisconnect
 }

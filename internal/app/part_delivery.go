@@ -115,7 +115,7 @@ func (d *delivery) notifyAdmins(p *platform, accounts *accounts) resource.Handle
 		if err != nil {
 			return err
 		}
-		admins, err := accounts.usageStore.Admins(ctx, c.TenantID)
+		admins, err := accounts.usageStore.ListAdmins(ctx, c.TenantID)
 		if err != nil {
 			return err
 		}

@@ -46,7 +46,7 @@ func newMembers(p *platform, accounts *accounts, delivery *delivery, agents *age
 			}
 			return err == nil, err
 		},
-		Gone: []func(txn.Tx, string, string) error{notificationsql.New(p.db).DeleteOwn},
+		Gone: []func(txn.Tx, string, string) error{notificationsql.New(p.db).DeleteByUserTx},
 	})
 	signIn := signin.New(signin.Config{
 		Writer: p.db, Store: signinsql.New(p.db), Members: identitysql.New(p.db), Sessions: accounts.identity, Found: accounts.identity.Found,
@@ -54,7 +54,7 @@ func newMembers(p *platform, accounts *accounts, delivery *delivery, agents *age
 		Public: p.publicURL, Signup: p.cfg.SignIn.Signup == "on", Providers: providers,
 		Prove: people.Prove,
 		Invited: func(ctx context.Context, email string) (bool, error) {
-			invites, err := people.Store.InvitesTo(ctx, email, p.clock.Now())
+			invites, err := people.Store.ListInvitesByEmail(ctx, email, p.clock.Now())
 			return len(invites) > 0, err
 		},
 	})

@@ -36,7 +36,7 @@ const purgeLease = time.Minute
 func (inv *invocation) withTenants(s config.Storage, plans *quota.Plans, use func(s *tenantadmin.Service, who authz.Caller) error) error {
 	return inv.migrated(s, func(db *sqldb.DB) error {
 		people := identitysql.New(db)
-		operator, err := people.Operator(inv)
+		operator, err := people.GetOperator(inv)
 		if err != nil && !errors.Is(err, identity.ErrNotFound) {
 			return err
 		}

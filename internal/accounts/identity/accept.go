@@ -47,7 +47,7 @@ func (p *People) acceptByLink(ctx context.Context, who authz.Caller, in *acceptI
 		return nil, fault.BadFields(fault.Field{Field: "name", Message: message})
 	}
 	return answering(ctx, p.db, func(tx txn.Tx) (*route.Reply, error) {
-		tenantID, err := p.Store.InviteTenant(tx, in.InviteID)
+		tenantID, err := p.Store.GetInviteTenantTx(tx, in.InviteID)
 		if err != nil {
 			return nil, gone(err, "invite")
 		}
@@ -87,11 +87,11 @@ func (p *People) welcome(tx txn.Tx, who authz.Caller, i Invite, m Member, joined
 
 // locked gives an invite and its tenant, locked.
 func (p *People) locked(tx txn.Tx, tenantID, inviteID string) (Tenant, Invite, error) {
-	t, err := p.Store.Lock(tx, tenantID)
+	t, err := p.Store.LockTenantTx(tx, tenantID)
 	if err != nil {
 		return t, Invite{}, gone(err, "invite")
 	}
-	i, err := p.Store.Invite(tx, tenantID, inviteID)
+	i, err := p.Store.LockInviteTx(tx, tenantID, inviteID)
 	return t, i, gone(err, "invite")
 }
 
@@ -100,18 +100,18 @@ func (p *People) join(tx txn.Tx, who authz.Caller, t Tenant, i Invite, m Member)
 	if err := p.answerable(t, i); err != nil {
 		return Joining{}, err
 	}
-	_, err := p.store.MemberByEmail(tx, t.TenantID, i.Email)
+	_, err := p.store.GetMemberByEmailTx(tx, t.TenantID, i.Email)
 	if err == nil {
 		return Joining{}, fault.New(fault.Conflict, "ALREADY_EXISTS", "The company has a member with the address %s already.", i.Email)
 	}
 	if !errors.Is(err, ErrNotFound) {
 		return Joining{}, err
 	}
-	if err := p.store.AddMember(tx, m); err != nil {
+	if err := p.store.CreateMemberTx(tx, m); err != nil {
 		return Joining{}, err
 	}
 	i.Status = Accepted
-	if err := p.Store.UpdateInvite(tx, i); err != nil {
+	if err := p.Store.UpdateInviteTx(tx, i); err != nil {
 		return Joining{}, err
 	}
 	if err := p.tellInviter(tx, i, m); err != nil {
@@ -142,7 +142,7 @@ func (p *People) tellInviter(tx txn.Tx, i Invite, m Member) error {
 	if p.Notify == nil {
 		return nil
 	}
-	_, err := p.Store.MemberTx(tx, i.TenantID, i.InvitedBy)
+	_, err := p.Store.GetMemberTx(tx, i.TenantID, i.InvitedBy)
 	if errors.Is(err, ErrNotFound) {
 		return nil
 	}
@@ -191,7 +191,7 @@ func (p *People) mine(tx txn.Tx, who authz.Caller, tenantID, inviteID string) (T
 	if err != nil {
 		return t, i, Member{}, err
 	}
-	me, err := p.Store.MemberTx(tx, who.TenantID, who.UserID)
+	me, err := p.Store.GetMemberTx(tx, who.TenantID, who.UserID)
 	if err != nil {
 		return t, i, me, gone(err, "member")
 	}
@@ -218,7 +218,7 @@ func (p *People) declineMine(ctx context.Context, who authz.Caller, in *myInvite
 			return DeclinedInvite{}, err
 		}
 		i.Status = Declined
-		if err := p.Store.UpdateInvite(tx, i); err != nil {
+		if err := p.Store.UpdateInviteTx(tx, i); err != nil {
 			return DeclinedInvite{}, err
 		}
 		who.TenantID, who.UserID, who.KeyID, who.SessionID = t.TenantID, "", "", ""

@@ -58,12 +58,12 @@ func newCredentials(store Store, elapsed func() time.Duration) *credentials {
 	}
 	c.loadKey = func(ctx context.Context, p prefix) (*cached, error) {
 		epoch := c.epoch.Load()
-		cred, err := store.Credential(ctx, string(p[:]))
+		cred, err := store.GetCredential(ctx, string(p[:]))
 		return keep(epoch, cred, err)
 	}
 	c.loadSession = func(ctx context.Context, p sessionPrefix) (*cached, error) {
 		epoch := c.epoch.Load()
-		cred, err := store.SessionCredential(ctx, string(p[:]))
+		cred, err := store.GetSessionCredential(ctx, string(p[:]))
 		return keep(epoch, cred, err)
 	}
 	return c
@@ -128,10 +128,10 @@ func (c *credentials) byID(ctx context.Context, tenantID, keyID, sessionID strin
 	got, err := find(ctx, c, c.ids, id, func(ctx context.Context, id string) (*cached, error) {
 		epoch := c.epoch.Load()
 		if sessionID != "" {
-			cred, err := c.store.SessionByID(ctx, tenantID, id)
+			cred, err := c.store.GetSessionCredentialByID(ctx, tenantID, id)
 			return keep(epoch, cred, err)
 		}
-		cred, err := c.store.CredentialByID(ctx, tenantID, id)
+		cred, err := c.store.GetCredentialByID(ctx, tenantID, id)
 		return keep(epoch, cred, err)
 	})
 	if err == nil && (got.caller.TenantID != tenantID || got.caller.KeyID != keyID || got.caller.SessionID != sessionID) {

@@ -128,11 +128,11 @@ type DeviceList struct {
 }
 
 func (s *Service) listDevices(ctx context.Context, who authz.Caller, _ *nothing) (DeviceList, error) {
-	sessions, err := s.store.Sessions(ctx, who.TenantID, who.UserID)
+	sessions, err := s.store.ListSessions(ctx, who.TenantID, who.UserID)
 	if err != nil {
 		return DeviceList{}, err
 	}
-	keys, err := s.store.Keys(ctx, who.TenantID, who.UserID)
+	keys, err := s.store.ListKeys(ctx, who.TenantID, who.UserID)
 	if err != nil {
 		return DeviceList{}, err
 	}
@@ -216,7 +216,7 @@ func (s *Service) endDevice(ctx context.Context, who authz.Caller, in *endDevice
 // endSession ends a browser session of the caller's. Errors: ErrNotFound for
 // none of the tenant; 403 for somebody else's.
 func (s *Service) endSession(tx txn.Tx, who authz.Caller, sessionID string) (already bool, err error) {
-	one, err := s.store.SessionTx(tx, sessionID)
+	one, err := s.store.GetSessionTx(tx, sessionID)
 	if err != nil {
 		return false, err
 	}
@@ -235,7 +235,7 @@ func (s *Service) endSession(tx txn.Tx, who authz.Caller, sessionID string) (alr
 
 // endKey revokes a key of the caller's. Errors: as endSession.
 func (s *Service) endKey(tx txn.Tx, who authz.Caller, keyID string) (already bool, err error) {
-	key, err := s.store.KeyTx(tx, who.TenantID, keyID)
+	key, err := s.store.GetKeyTx(tx, who.TenantID, keyID)
 	if err != nil {
 		return false, err
 	}

@@ -32,10 +32,10 @@ func (s *Service) Found(tx txn.Tx, name, email string) (Tenant, Member, error) {
 		TenantID: ident.New(), Name: strings.TrimSpace(name), Slug: slug(name) + "-" + strings.ToLower(randomText(8)),
 		Status: Active, Plan: s.plans.Default(), Settings: jsontext.Value(`{}`), CreatedAt: now, UpdatedAt: now,
 	}
-	if err := s.store.AddTenant(tx, t); err != nil {
+	if err := s.store.CreateTenantTx(tx, t); err != nil {
 		return t, Member{}, err
 	}
 	m := s.newMember(t.TenantID, email, authz.Owner)
 	m.Name, m.Verified = strings.TrimSpace(name), true
-	return t, m, s.store.AddMember(tx, m)
+	return t, m, s.store.CreateMemberTx(tx, m)
 }

@@ -109,33 +109,33 @@ var (
 type Store interface {
 	SessionStore
 
-	// Credential finds a key of whatever tenant by its prefix.
-	Credential(ctx context.Context, prefix string) (*Credential, error)
-	// CredentialByID finds a key of a tenant.
-	CredentialByID(ctx context.Context, tenantID, keyID string) (*Credential, error)
-	// Operator gives the id of the operator's tenant.
-	Operator(ctx context.Context) (tenantID string, err error)
-	Tenant(ctx context.Context, tenantID string) (Tenant, error)
-	Member(ctx context.Context, tenantID, userID string) (Member, error)
-	// MembersWith lists the memberships of the person with an email, in all
+	// GetCredential finds a key of whatever tenant by its prefix.
+	GetCredential(ctx context.Context, prefix string) (*Credential, error)
+	// GetCredentialByID finds a key of a tenant.
+	GetCredentialByID(ctx context.Context, tenantID, keyID string) (*Credential, error)
+	// GetOperator gives the id of the operator's tenant.
+	GetOperator(ctx context.Context) (tenantID string, err error)
+	GetTenant(ctx context.Context, tenantID string) (Tenant, error)
+	GetMember(ctx context.Context, tenantID, userID string) (Member, error)
+	// ListMembersByEmail lists the memberships of the person with an email, in all
 	// tenants, the oldest first: those alone for which the email is verified.
-	MembersWith(ctx context.Context, email string) ([]Member, error)
-	// KeyTx finds a key of a tenant as a write sees it.
-	KeyTx(tx txn.Tx, tenantID, keyID string) (Key, error)
-	// Keys lists the keys of one member, newest first, revoked ones included.
-	Keys(ctx context.Context, tenantID, userID string) ([]Key, error)
+	ListMembersByEmail(ctx context.Context, email string) ([]Member, error)
+	// GetKeyTx finds a key of a tenant as a write sees it.
+	GetKeyTx(tx txn.Tx, tenantID, keyID string) (Key, error)
+	// ListKeys lists the keys of one member, newest first, revoked ones included.
+	ListKeys(ctx context.Context, tenantID, userID string) ([]Key, error)
 
-	AddTenant(tx txn.Tx, t Tenant) error
-	AddMember(tx txn.Tx, m Member) error
-	AddKey(tx txn.Tx, k Key, hash Hash) error
-	// SignedIn keeps when a member last signed in.
-	SignedIn(tx txn.Tx, tenantID, userID string, at time.Time) error
-	MemberByEmail(tx txn.Tx, tenantID, email string) (Member, error)
-	// Revoke marks a key of a member as revoked, the first time with that
+	CreateTenantTx(tx txn.Tx, t Tenant) error
+	CreateMemberTx(tx txn.Tx, m Member) error
+	CreateKeyTx(tx txn.Tx, k Key, hash Hash) error
+	// UpdateLastLoginTx keeps when a member last signed in.
+	UpdateLastLoginTx(tx txn.Tx, tenantID, userID string, at time.Time) error
+	GetMemberByEmailTx(tx txn.Tx, tenantID, email string) (Member, error)
+	// RevokeKeyTx marks a key of a member as revoked, the first time with that
 	// moment, and gives the key's prefix.
-	Revoke(tx txn.Tx, tenantID, userID, keyID string, at time.Time) (prefix string, err error)
-	// RecordUse keeps when keys were used; it moves no time back.
-	RecordUse(tx txn.Tx, uses []Use) error
+	RevokeKeyTx(tx txn.Tx, tenantID, userID, keyID string, at time.Time) (prefix string, err error)
+	// RecordUseTx keeps when keys were used; it moves no time back.
+	RecordUseTx(tx txn.Tx, uses []Use) error
 }
 
 // Config is what a Service is made of.
@@ -183,7 +183,7 @@ func New(cfg Config) *Service {
 	s.box = streamBox(cfg.Box)
 	s.cache = newCredentials(cfg.Store, cfg.Elapsed)
 	s.uses = newUseRecorder(func(ctx context.Context, uses []Use) error {
-		return cfg.DB.Write(ctx, func(tx txn.Tx) error { return cfg.Store.RecordUse(tx, uses) })
+		return cfg.DB.Write(ctx, func(tx txn.Tx) error { return cfg.Store.RecordUseTx(tx, uses) })
 	}, cfg.Log)
 	return s
 }

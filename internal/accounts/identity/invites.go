@@ -133,7 +133,7 @@ func (p *People) createInvite(ctx context.Context, who authz.Caller, in *inviteI
 		if err != nil {
 			return NewInvite{}, err
 		}
-		if err := p.Store.AddInvite(tx, i); err != nil {
+		if err := p.Store.CreateInviteTx(tx, i); err != nil {
 			return NewInvite{}, err
 		}
 		return NewInvite{ShownInvite: shownInvite(&i, now), EmailSent: i.Mailed, InviteURL: link},
@@ -155,14 +155,14 @@ func mayInvite(actor Member, role authz.Role) error {
 // vacant makes room for an invite: whoever is a member or has a live invite is
 // not invited again.
 func (p *People) vacant(tx txn.Tx, tenantID, email string, now time.Time) error {
-	_, err := p.store.MemberByEmail(tx, tenantID, email)
+	_, err := p.store.GetMemberByEmailTx(tx, tenantID, email)
 	if err == nil {
 		return fault.New(fault.Conflict, "ALREADY_EXISTS", "The company has a member with the address %s already.", email)
 	}
 	if !errors.Is(err, ErrNotFound) {
 		return err
 	}
-	before, err := p.Store.PendingInvite(tx, tenantID, email)
+	before, err := p.Store.GetPendingInviteTx(tx, tenantID, email)
 	switch {
 	case errors.Is(err, ErrNotFound):
 	case err != nil:
@@ -171,11 +171,11 @@ func (p *People) vacant(tx txn.Tx, tenantID, email string, now time.Time) error 
 		return fault.New(fault.Conflict, "ALREADY_EXISTS", "An invite to %s waits for an answer already; send it again or revoke it.", email)
 	default:
 		before.Status = Expired
-		if err := p.Store.UpdateInvite(tx, before); err != nil {
+		if err := p.Store.UpdateInviteTx(tx, before); err != nil {
 			return err
 		}
 	}
-	n, err := p.Store.LiveInvites(tx, tenantID, now)
+	n, err := p.Store.CountInvitesTx(tx, tenantID, now)
 	if err == nil && n >= mostInvites {
 		return fault.New(fault.Invalid, "limit_reached", "A company has at most %d invites that nobody has answered; revoke some first.", mostInvites)
 	}
@@ -223,7 +223,7 @@ func (p *People) listInvites(ctx context.Context, who authz.Caller, in *pageIn) 
 	invites, more, cursor, err := windowed(p.Cursors, page.Scope{Tenant: who.TenantID, List: "invites"}, in,
 		func(i Invite) string { return i.InviteID },
 		func(after string, limit int) (some []Invite, err error) {
-			some, total, err = p.Store.Invites(ctx, who.TenantID, now, after, limit)
+			some, total, err = p.Store.ListInvites(ctx, who.TenantID, now, after, limit)
 			return some, err
 		})
 	if err != nil {
@@ -246,7 +246,7 @@ func (p *People) invite(tx txn.Tx, who authz.Caller, inviteID string) (Tenant, M
 	if err != nil {
 		return t, actor, Invite{}, err
 	}
-	i, err := p.Store.Invite(tx, who.TenantID, inviteID)
+	i, err := p.Store.LockInviteTx(tx, who.TenantID, inviteID)
 	return t, actor, i, gone(err, "invite")
 }
 
@@ -263,7 +263,7 @@ func (p *People) revokeInvite(ctx context.Context, who authz.Caller, in *inviteI
 			return none, fault.WrongState("invite", string(i.Status), "revoking it")
 		}
 		i.Status = Revoked
-		if err := p.Store.UpdateInvite(tx, i); err != nil {
+		if err := p.Store.UpdateInviteTx(tx, i); err != nil {
 			return none, err
 		}
 		return none, p.note(tx, who, "invite.revoked", "invite", i.InviteID, details{"email": i.Email})
@@ -306,7 +306,7 @@ func (p *People) resendInvite(ctx context.Context, who authz.Caller, in *inviteI
 		if err != nil {
 			return Resent{}, err
 		}
-		if err := p.Store.UpdateInvite(tx, i); err != nil {
+		if err := p.Store.UpdateInviteTx(tx, i); err != nil {
 			return Resent{}, err
 		}
 		return Resent{OK: true, Resent: true, EmailSent: i.Mailed, Invite: shownInvite(&i, now), InviteURL: link},

@@ -42,7 +42,7 @@ func (s *Service) CreateKey(ctx context.Context, who authz.Caller, name string, 
 	err = s.write(ctx, func(tx txn.Tx) error {
 		raw = NewRawKey()
 		key = s.newKey(who.TenantID, who.UserID, name, raw, scopes)
-		if err := s.store.AddKey(tx, key, raw.Hash()); err != nil {
+		if err := s.store.CreateKeyTx(tx, key, raw.Hash()); err != nil {
 			return err
 		}
 		if err := s.record(tx, who, keyCreated(key)); err != nil {
@@ -55,7 +55,7 @@ func (s *Service) CreateKey(ctx context.Context, who authz.Caller, name string, 
 
 // Keys lists the caller's own keys, newest first, revoked ones included.
 func (s *Service) Keys(ctx context.Context, who authz.Caller) ([]Key, error) {
-	return s.store.Keys(ctx, who.TenantID, who.UserID)
+	return s.store.ListKeys(ctx, who.TenantID, who.UserID)
 }
 
 // RevokeKey ends one of the caller's own keys, for good and at once. Revoking
@@ -65,7 +65,7 @@ func (s *Service) RevokeKey(ctx context.Context, who authz.Caller, keyID string)
 		return fault.NoSuch("key")
 	}
 	err := s.db.Write(ctx, func(tx txn.Tx) error {
-		key, err := s.store.KeyTx(tx, who.TenantID, keyID)
+		key, err := s.store.GetKeyTx(tx, who.TenantID, keyID)
 		if err != nil {
 			return err
 		}
@@ -82,7 +82,7 @@ func (s *Service) revoke(tx txn.Tx, who authz.Caller, key Key) error {
 	if key.Status == Revoked {
 		return nil
 	}
-	if _, err := s.store.Revoke(tx, key.TenantID, key.UserID, key.KeyID, s.clock.Now()); err != nil {
+	if _, err := s.store.RevokeKeyTx(tx, key.TenantID, key.UserID, key.KeyID, s.clock.Now()); err != nil {
 		return err
 	}
 	tx.AfterCommit(func() { s.drop(keyKind, key.Prefix, key.KeyID) })

@@ -63,7 +63,7 @@ type MyInvite struct {
 // person gives the caller as a member, and the email that they have shown to
 // be theirs: "" where they have not.
 func (p *People) person(ctx context.Context, who authz.Caller) (m Member, email string, err error) {
-	m, err = p.store.Member(ctx, who.TenantID, who.UserID)
+	m, err = p.store.GetMember(ctx, who.TenantID, who.UserID)
 	if m.Verified {
 		email = m.Email
 	}
@@ -75,7 +75,7 @@ func (p *People) myTenants(ctx context.Context, who authz.Caller, _ *nothing) (*
 	if err != nil {
 		return nil, err
 	}
-	all, err := p.Store.Memberships(ctx, me.TenantID, me.UserID, email)
+	all, err := p.Store.ListMemberships(ctx, me.TenantID, me.UserID, email)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func (p *People) myTenants(ctx context.Context, who authz.Caller, _ *nothing) (*
 	if email == "" {
 		return out, nil
 	}
-	invites, err := p.Store.InvitesTo(ctx, email, p.clock.Now())
+	invites, err := p.Store.ListInvitesByEmail(ctx, email, p.clock.Now())
 	for _, i := range invites {
 		out.Invites = append(out.Invites, MyInvite{
 			InviteID: i.Invite.InviteID, TenantID: i.Invite.TenantID, TenantName: i.Tenant, Role: i.Invite.Role,
@@ -181,7 +181,7 @@ func (p *People) found(tx txn.Tx, who authz.Caller, name, slug string) (MadeTena
 		return MadeTenant{}, fault.New(fault.Forbidden, "USER_REQUIRED",
 			"This needs a member with a verified email address: by it alone could the new company's owner sign in there.")
 	}
-	n, err := p.Store.Owned(tx, me.Email)
+	n, err := p.Store.CountOwnedTx(tx, me.Email)
 	if err != nil {
 		return MadeTenant{}, err
 	}
@@ -193,12 +193,12 @@ func (p *People) found(tx txn.Tx, who authz.Caller, name, slug string) (MadeTena
 		TenantID: ident.New(), Name: name, Slug: slug, Status: Active, Plan: p.plans.Default(),
 		Settings: jsontext.Value(`{}`), CreatedAt: now, UpdatedAt: now,
 	}
-	if err := p.store.AddTenant(tx, t); err != nil {
+	if err := p.store.CreateTenantTx(tx, t); err != nil {
 		return MadeTenant{}, err
 	}
 	m := p.newMember(t.TenantID, me.Email, authz.Owner)
 	m.Name, m.AvatarURL = me.Name, me.AvatarURL
-	if err := p.store.AddMember(tx, m); err != nil {
+	if err := p.store.CreateMemberTx(tx, m); err != nil {
 		return MadeTenant{}, err
 	}
 	who.TenantID, who.UserID, who.KeyID, who.SessionID = t.TenantID, m.UserID, "", ""
@@ -219,7 +219,7 @@ type Left struct {
 // leave takes the caller's person out of one of their tenants.
 func (p *People) leave(ctx context.Context, who authz.Caller, in *leaveIn) (Left, error) {
 	return answering(ctx, p.db, func(tx txn.Tx) (Left, error) {
-		if _, err := p.Store.Lock(tx, in.TenantID); err != nil {
+		if _, err := p.Store.LockTenantTx(tx, in.TenantID); err != nil {
 			return Left{}, gone(err, "membership")
 		}
 		m, err := p.membership(tx, who, in.TenantID)
@@ -227,7 +227,7 @@ func (p *People) leave(ctx context.Context, who authz.Caller, in *leaveIn) (Left
 			return Left{}, err
 		}
 		if m.Role == authz.Owner {
-			n, err := p.Store.Owners(tx, in.TenantID)
+			n, err := p.Store.CountOwnersTx(tx, in.TenantID)
 			if err != nil {
 				return Left{}, err
 			}
@@ -248,14 +248,14 @@ func (p *People) leave(ctx context.Context, who authz.Caller, in *leaveIn) (Left
 
 // membership gives who the caller's person is in a tenant.
 func (p *People) membership(tx txn.Tx, who authz.Caller, tenantID string) (Member, error) {
-	me, err := p.Store.MemberTx(tx, who.TenantID, who.UserID)
+	me, err := p.Store.GetMemberTx(tx, who.TenantID, who.UserID)
 	if err != nil || tenantID == who.TenantID {
 		return me, gone(err, "membership")
 	}
 	if !me.Verified {
 		return Member{}, fault.NoSuch("membership")
 	}
-	m, err := p.store.MemberByEmail(tx, tenantID, me.Email)
+	m, err := p.store.GetMemberByEmailTx(tx, tenantID, me.Email)
 	if err == nil && !m.Verified {
 		err = ErrNotFound
 	}
@@ -284,7 +284,7 @@ func (p *People) switchTenant(ctx context.Context, who authz.Caller, in *switchI
 		if !ident.Valid(to) {
 			return Switched{}, fault.NoSuch("membership")
 		}
-		t, err := p.Store.Lock(tx, to)
+		t, err := p.Store.LockTenantTx(tx, to)
 		if err != nil {
 			return Switched{}, gone(err, "membership")
 		}
@@ -323,7 +323,7 @@ func (p *People) locate(ctx context.Context, who authz.Caller, in *locateIn) (Lo
 	if err != nil {
 		return Located{}, err
 	}
-	all, err := p.Store.Memberships(ctx, me.TenantID, me.UserID, email)
+	all, err := p.Store.ListMemberships(ctx, me.TenantID, me.UserID, email)
 	if err != nil {
 		return Located{}, err
 	}
@@ -381,7 +381,7 @@ func (p *People) patchMe(ctx context.Context, who authz.Caller, in *patchMeIn) (
 			me.AvatarURL = orNothing(change.AvatarURL)
 		}
 		me.UpdatedAt = p.clock.Now()
-		return shownMe(me), p.Store.UpdateMember(tx, me)
+		return shownMe(me), p.Store.UpdateMemberTx(tx, me)
 	})
 }
 

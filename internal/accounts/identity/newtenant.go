@@ -61,16 +61,16 @@ func (s *Service) AddTenant(ctx context.Context, n NewTenant, also func(txn.Tx, 
 }
 
 func (s *Service) addTenant(tx txn.Tx, t Tenant, m Member, raw RawKey, keyless bool, also func(txn.Tx, Tenant, Member, Grant) error) error {
-	if err := s.store.AddTenant(tx, t); err != nil {
+	if err := s.store.CreateTenantTx(tx, t); err != nil {
 		return err
 	}
-	if err := s.store.AddMember(tx, m); err != nil {
+	if err := s.store.CreateMemberTx(tx, m); err != nil {
 		return err
 	}
 	g := Grant{TenantID: t.TenantID, UserID: m.UserID}
 	if !keyless {
 		key := s.newKey(t.TenantID, m.UserID, "owner", raw, []authz.Scope{authz.Wildcard})
-		if err := s.store.AddKey(tx, key, raw.Hash()); err != nil {
+		if err := s.store.CreateKeyTx(tx, key, raw.Hash()); err != nil {
 			return err
 		}
 		g.KeyID, g.RawKey = key.KeyID, raw

@@ -19,48 +19,48 @@ import (
 // PeopleStore is the port to members and invites. What is absent is
 // ErrNotFound, and so is whoever was taken out of a tenant.
 type PeopleStore interface {
-	// Lock gives a tenant and makes everybody else who locks it wait until the
+	// LockTenantTx gives a tenant and makes everybody else who locks it wait until the
 	// transaction ends. Whatever changes who may do what in a tenant locks it.
-	Lock(tx txn.Tx, tenantID string) (Tenant, error)
-	// UpdateTenant writes what its owner can change. ErrTaken: the slug.
-	UpdateTenant(tx txn.Tx, t Tenant) error
+	LockTenantTx(tx txn.Tx, tenantID string) (Tenant, error)
+	// UpdateTenantTx writes what its owner can change. ErrTaken: the slug.
+	UpdateTenantTx(tx txn.Tx, t Tenant) error
 
-	MemberTx(tx txn.Tx, tenantID, userID string) (Member, error)
-	// UpdateMember writes everything but the ids and the time of creation.
-	UpdateMember(tx txn.Tx, m Member) error
-	// Members lists the members of a tenant behind one of them, the oldest
+	GetMemberTx(tx txn.Tx, tenantID, userID string) (Member, error)
+	// UpdateMemberTx writes everything but the ids and the time of creation.
+	UpdateMemberTx(tx txn.Tx, m Member) error
+	// ListMembers lists the members of a tenant behind one of them, the oldest
 	// first.
-	Members(ctx context.Context, tenantID, after string, limit int) ([]Member, error)
+	ListMembers(ctx context.Context, tenantID, after string, limit int) ([]Member, error)
 	CountMembers(ctx context.Context, tenantID string) (int, error)
-	// Owners counts the owners of a tenant.
-	Owners(tx txn.Tx, tenantID string) (int, error)
-	// Owned counts the tenants whose owner the person with an email is.
-	Owned(tx txn.Tx, email string) (int, error)
-	// KeysOf lists the ids of a member's keys that are not revoked.
-	KeysOf(tx txn.Tx, tenantID, userID string) (keyIDs []string, err error)
-	// Unproved lists the members whose email nobody has shown to be theirs.
-	Unproved(tx txn.Tx, email string) ([]Member, error)
-	// Memberships lists the memberships of a person: those of a verified email,
+	// CountOwnersTx counts the owners of a tenant.
+	CountOwnersTx(tx txn.Tx, tenantID string) (int, error)
+	// CountOwnedTx counts the tenants whose owner the person with an email is.
+	CountOwnedTx(tx txn.Tx, email string) (int, error)
+	// ListKeyIDsTx lists the ids of a member's keys that are not revoked.
+	ListKeyIDsTx(tx txn.Tx, tenantID, userID string) (keyIDs []string, err error)
+	// LockUnverifiedTx lists the members whose email nobody has shown to be theirs.
+	LockUnverifiedTx(tx txn.Tx, email string) ([]Member, error)
+	// ListMemberships lists the memberships of a person: those of a verified email,
 	// and in any case that one member. The oldest come first.
-	Memberships(ctx context.Context, tenantID, userID, email string) ([]MembershipOf, error)
+	ListMemberships(ctx context.Context, tenantID, userID, email string) ([]MembershipOf, error)
 
-	// AddInvite stores an invite. ErrTaken: one of the same email is pending.
-	AddInvite(tx txn.Tx, i Invite) error
-	UpdateInvite(tx txn.Tx, i Invite) error
-	Invite(tx txn.Tx, tenantID, inviteID string) (Invite, error)
-	// InviteTenant gives the tenant of an invite, for somebody who has nothing
+	// CreateInviteTx stores an invite. ErrTaken: one of the same email is pending.
+	CreateInviteTx(tx txn.Tx, i Invite) error
+	UpdateInviteTx(tx txn.Tx, i Invite) error
+	LockInviteTx(tx txn.Tx, tenantID, inviteID string) (Invite, error)
+	// GetInviteTenantTx gives the tenant of an invite, for somebody who has nothing
 	// but the invite.
-	InviteTenant(tx txn.Tx, inviteID string) (tenantID string, err error)
-	// PendingInvite gives the pending invite to an email, also one that has
+	GetInviteTenantTx(tx txn.Tx, inviteID string) (tenantID string, err error)
+	// GetPendingInviteTx gives the pending invite to an email, also one that has
 	// expired.
-	PendingInvite(tx txn.Tx, tenantID, email string) (Invite, error)
-	// LiveInvites counts those that are pending and have not expired.
-	LiveInvites(tx txn.Tx, tenantID string, now time.Time) (int, error)
-	// Invites lists those behind one of them that are pending and have not
+	GetPendingInviteTx(tx txn.Tx, tenantID, email string) (Invite, error)
+	// CountInvitesTx counts those that are pending and have not expired.
+	CountInvitesTx(tx txn.Tx, tenantID string, now time.Time) (int, error)
+	// ListInvites lists those behind one of them that are pending and have not
 	// expired, the newest first, and says how many there are in all.
-	Invites(ctx context.Context, tenantID string, now time.Time, after string, limit int) ([]Invite, int, error)
-	// InvitesTo lists those of all tenants to an email.
-	InvitesTo(ctx context.Context, email string, now time.Time) ([]InviteTo, error)
+	ListInvites(ctx context.Context, tenantID string, now time.Time, after string, limit int) ([]Invite, int, error)
+	// ListInvitesByEmail lists those of all tenants to an email.
+	ListInvitesByEmail(ctx context.Context, email string, now time.Time) ([]InviteTo, error)
 }
 
 // MembershipOf is a membership with what a person wants to know of its tenant.
@@ -127,11 +127,11 @@ func (p *People) Connect(f Factors, onRemoval func(tx txn.Tx, tenantID, userID s
 // be other than when the caller was authenticated. Errors: 403 for whoever may
 // not do this any more.
 func (p *People) acting(tx txn.Tx, who authz.Caller, least authz.Role) (Tenant, Member, error) {
-	t, err := p.Store.Lock(tx, who.TenantID)
+	t, err := p.Store.LockTenantTx(tx, who.TenantID)
 	if err != nil {
 		return t, Member{}, gone(err, "tenant")
 	}
-	m, err := p.Store.MemberTx(tx, who.TenantID, who.UserID)
+	m, err := p.Store.GetMemberTx(tx, who.TenantID, who.UserID)
 	if errors.Is(err, ErrNotFound) {
 		return t, m, Unauthenticated()
 	}
@@ -151,7 +151,7 @@ func (p *People) user(tx txn.Tx, tenantID, userID string) (Member, error) {
 	if !ident.Valid(userID) {
 		return Member{}, fault.NoSuch("user")
 	}
-	m, err := p.Store.MemberTx(tx, tenantID, userID)
+	m, err := p.Store.GetMemberTx(tx, tenantID, userID)
 	return m, gone(err, "user")
 }
 
@@ -169,18 +169,18 @@ func (p *People) remove(tx txn.Tx, m Member) error {
 	}
 	m.Email, m.Verified, m.Name, m.AvatarURL = "", false, "", ""
 	m.Status, m.UpdatedAt = Deleted, p.clock.Now()
-	return p.Store.UpdateMember(tx, m)
+	return p.Store.UpdateMemberTx(tx, m)
 }
 
 // lockOut ends every key and browser session of a member for good.
 func (p *People) lockOut(tx txn.Tx, m Member) error {
 	p.Forget(tx)
-	keys, err := p.Store.KeysOf(tx, m.TenantID, m.UserID)
+	keys, err := p.Store.ListKeyIDsTx(tx, m.TenantID, m.UserID)
 	if err != nil {
 		return err
 	}
 	for _, id := range keys {
-		if _, err := p.store.Revoke(tx, m.TenantID, m.UserID, id, p.clock.Now()); err != nil {
+		if _, err := p.store.RevokeKeyTx(tx, m.TenantID, m.UserID, id, p.clock.Now()); err != nil {
 			return err
 		}
 	}
@@ -195,7 +195,7 @@ func (p *People) Prove(tx txn.Tx, email string) error {
 	if email == "" {
 		return nil
 	}
-	unproved, err := p.Store.Unproved(tx, email)
+	unproved, err := p.Store.LockUnverifiedTx(tx, email)
 	if err != nil {
 		return err
 	}
@@ -204,7 +204,7 @@ func (p *People) Prove(tx txn.Tx, email string) error {
 			return err
 		}
 		m.Verified, m.UpdatedAt = true, p.clock.Now()
-		if err := p.Store.UpdateMember(tx, m); err != nil {
+		if err := p.Store.UpdateMemberTx(tx, m); err != nil {
 			return err
 		}
 	}

@@ -91,17 +91,17 @@ type Membership struct {
 }
 
 func (s *Service) me(ctx context.Context, who authz.Caller, _ *nothing) (Me, error) {
-	t, err := s.store.Tenant(ctx, who.TenantID)
+	t, err := s.store.GetTenant(ctx, who.TenantID)
 	if err != nil {
 		return Me{}, gone(err, "tenant")
 	}
-	m, err := s.store.Member(ctx, who.TenantID, who.UserID)
+	m, err := s.store.GetMember(ctx, who.TenantID, who.UserID)
 	if err != nil {
 		return Me{}, gone(err, "member")
 	}
 	memberships := []Membership{{TenantID: m.TenantID, UserID: m.UserID}}
 	if m.Verified {
-		all, err := s.store.MembersWith(ctx, m.Email)
+		all, err := s.store.ListMembersByEmail(ctx, m.Email)
 		if err != nil {
 			return Me{}, err
 		}
@@ -121,7 +121,7 @@ func (s *Service) me(ctx context.Context, who authz.Caller, _ *nothing) (Me, err
 }
 
 func (s *Service) currentTenant(ctx context.Context, who authz.Caller, _ *nothing) (Tenant, error) {
-	t, err := s.store.Tenant(ctx, who.TenantID)
+	t, err := s.store.GetTenant(ctx, who.TenantID)
 	return t, gone(err, "tenant")
 }
 

@@ -74,25 +74,25 @@ type SessionCredential struct {
 // may move to another tenant of theirs, so what acts on one finds it by its
 // id, and what lists them takes the member.
 type SessionStore interface {
-	// SessionCredential finds a session by its prefix, ended ones too.
-	SessionCredential(ctx context.Context, prefix string) (*SessionCredential, error)
-	// SessionByID finds a session while it is in that tenant.
-	SessionByID(ctx context.Context, tenantID, sessionID string) (*SessionCredential, error)
-	// Sessions lists those of a member that have not ended, expired ones too,
+	// GetSessionCredential finds a session by its prefix, ended ones too.
+	GetSessionCredential(ctx context.Context, prefix string) (*SessionCredential, error)
+	// GetSessionCredentialByID finds a session while it is in that tenant.
+	GetSessionCredentialByID(ctx context.Context, tenantID, sessionID string) (*SessionCredential, error)
+	// ListSessions lists those of a member that have not ended, expired ones too,
 	// the last used first.
-	Sessions(ctx context.Context, tenantID, userID string) ([]Session, error)
+	ListSessions(ctx context.Context, tenantID, userID string) ([]Session, error)
 
-	AddSession(tx txn.Tx, s Session, hash Hash) error
-	// SessionsTx is Sessions as a write sees it.
-	SessionsTx(tx txn.Tx, tenantID, userID string) ([]Session, error)
-	// SessionTx reads a session, ended or not.
-	SessionTx(tx txn.Tx, sessionID string) (Session, error)
-	// SetSession keeps where a session is, what it owes, when a second factor
+	CreateSessionTx(tx txn.Tx, s Session, hash Hash) error
+	// ListSessionsTx is Sessions as a write sees it.
+	ListSessionsTx(tx txn.Tx, tenantID, userID string) ([]Session, error)
+	// GetSessionTx reads a session, ended or not.
+	GetSessionTx(tx txn.Tx, sessionID string) (Session, error)
+	// UpdateSessionTx keeps where a session is, what it owes, when a second factor
 	// was shown and when it ended.
-	SetSession(tx txn.Tx, s Session) error
-	// ForgetSessions removes those of a member that ended, or were last used,
+	UpdateSessionTx(tx txn.Tx, s Session) error
+	// DeleteSessionsTx removes those of a member that ended, or were last used,
 	// no later than those moments.
-	ForgetSessions(tx txn.Tx, tenantID, userID string, ended, used time.Time) error
+	DeleteSessionsTx(tx txn.Tx, tenantID, userID string, ended, used time.Time) error
 }
 
 // Factors says who has a second factor to show.
@@ -109,10 +109,10 @@ func (s *Service) Connect(f Factors) { s.factors = f }
 // many sessions, the one that was used the longest ago ends.
 func (s *Service) OpenSession(tx txn.Tx, m Member, d Device) (Session, RawSession, error) {
 	now := s.clock.Now()
-	if err := s.store.ForgetSessions(tx, m.TenantID, m.UserID, now.Add(-keepEnded), now.Add(-SessionWindow)); err != nil {
+	if err := s.store.DeleteSessionsTx(tx, m.TenantID, m.UserID, now.Add(-keepEnded), now.Add(-SessionWindow)); err != nil {
 		return Session{}, "", err
 	}
-	open, err := s.store.SessionsTx(tx, m.TenantID, m.UserID)
+	open, err := s.store.ListSessionsTx(tx, m.TenantID, m.UserID)
 	if err != nil {
 		return Session{}, "", err
 	}
@@ -128,10 +128,10 @@ func (s *Service) OpenSession(tx txn.Tx, m Member, d Device) (Session, RawSessio
 		Label: label(d.Label), Address: label(d.Address), Method: d.Method, NeedsFactor: d.NeedsFactor,
 		CreatedAt: now, LastUsedAt: now, RenewedAt: now,
 	}
-	if err := s.store.AddSession(tx, one, raw.Hash()); err != nil {
+	if err := s.store.CreateSessionTx(tx, one, raw.Hash()); err != nil {
 		return Session{}, "", err
 	}
-	return one, raw, s.store.SignedIn(tx, m.TenantID, m.UserID, now)
+	return one, raw, s.store.UpdateLastLoginTx(tx, m.TenantID, m.UserID, now)
 }
 
 // SwitchSession moves a session to another tenant of its person: to is who
@@ -161,7 +161,7 @@ func (s *Service) Verified(tx txn.Tx, sessionID string, at time.Time) error {
 // EndSessions signs a member out everywhere but in one session ("": in that
 // one too).
 func (s *Service) EndSessions(tx txn.Tx, tenantID, userID string, except string) error {
-	open, err := s.store.SessionsTx(tx, tenantID, userID)
+	open, err := s.store.ListSessionsTx(tx, tenantID, userID)
 	if err != nil {
 		return err
 	}
@@ -183,7 +183,7 @@ func (s *Service) end(tx txn.Tx, one Session, now time.Time) error {
 }
 
 func (s *Service) change(tx txn.Tx, sessionID string, edit func(*Session)) error {
-	one, err := s.store.SessionTx(tx, sessionID)
+	one, err := s.store.GetSessionTx(tx, sessionID)
 	if errors.Is(err, ErrNotFound) || err == nil && !one.live(s.clock.Now()) {
 		return Unauthenticated()
 	}
@@ -197,7 +197,7 @@ func (s *Service) change(tx txn.Tx, sessionID string, edit func(*Session)) error
 // keep writes a session that was changed, and forgets it as it was.
 func (s *Service) keep(tx txn.Tx, one Session) error {
 	tx.AfterCommit(func() { s.drop(sessionKind, one.Prefix, one.SessionID) })
-	return s.store.SetSession(tx, one)
+	return s.store.UpdateSessionTx(tx, one)
 }
 
 // SessionCookie puts a session into the browser.

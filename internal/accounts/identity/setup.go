@@ -51,7 +51,7 @@ func (s *Service) Bootstrap(ctx context.Context, ownerKey secret.String) (g Gran
 }
 
 func (s *Service) bootstrapped(ctx context.Context) (bool, error) {
-	_, err := s.store.Operator(ctx)
+	_, err := s.store.GetOperator(ctx)
 	if errors.Is(err, ErrNotFound) {
 		return false, nil
 	}
@@ -125,7 +125,7 @@ func (s *Service) GrantKey(ctx context.Context, tenantID string, role authz.Role
 		raw := NewRawKey()
 		key := s.newKey(tenantID, m.UserID, name, raw, scopes)
 		g = Grant{tenantID, m.UserID, key.KeyID, raw}
-		if err := s.store.AddKey(tx, key, raw.Hash()); err != nil {
+		if err := s.store.CreateKeyTx(tx, key, raw.Hash()); err != nil {
 			return err
 		}
 		return audit.Tell(s.audit, tx, authz.Caller{TenantID: tenantID, Method: audit.CommandLine}, keyCreated(key))
@@ -136,7 +136,7 @@ func (s *Service) GrantKey(ctx context.Context, tenantID string, role authz.Role
 // memberWith finds the member with an email, or makes one.
 func (s *Service) memberWith(tx txn.Tx, tenantID, email string, role authz.Role) (Member, error) {
 	if email != "" {
-		m, err := s.store.MemberByEmail(tx, tenantID, email)
+		m, err := s.store.GetMemberByEmailTx(tx, tenantID, email)
 		if err == nil && m.Role != role {
 			return m, fault.New(fault.Conflict, "", "%s is a member with the role %s, not %s; a key has the role of its member.", email, m.Role, role)
 		}
@@ -145,7 +145,7 @@ func (s *Service) memberWith(tx txn.Tx, tenantID, email string, role authz.Role)
 		}
 	}
 	m := s.newMember(tenantID, email, role)
-	return m, s.store.AddMember(tx, m)
+	return m, s.store.CreateMemberTx(tx, m)
 }
 
 // newMember is the record of a new member whose email is known to be theirs:
@@ -165,12 +165,12 @@ func (s *Service) tenantOrFirst(ctx context.Context, tenantID string) (string, e
 	err := ErrNotFound
 	switch {
 	case tenantID == "":
-		tenantID, err = s.store.Operator(ctx)
+		tenantID, err = s.store.GetOperator(ctx)
 		if errors.Is(err, ErrNotFound) {
 			return "", fault.New(fault.NotFound, "", "There is no tenant yet; the first start of the server makes one.")
 		}
 	case ident.Valid(tenantID):
-		_, err = s.store.Tenant(ctx, tenantID)
+		_, err = s.store.GetTenant(ctx, tenantID)
 	}
 	if errors.Is(err, ErrNotFound) {
 		return "", fault.New(fault.NotFound, "", "There is no such tenant.")

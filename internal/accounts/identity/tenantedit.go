@@ -136,7 +136,7 @@ func (p *People) updateTenant(ctx context.Context, who authz.Caller, in *patchTe
 			return t, err
 		}
 		t.UpdatedAt = p.clock.Now()
-		if err := p.Store.UpdateTenant(tx, t); err != nil {
+		if err := p.Store.UpdateTenantTx(tx, t); err != nil {
 			return t, err
 		}
 		fields := slices.DeleteFunc(slices.Sorted(maps.Keys(said)), func(name string) bool { return !slices.Contains(tenantFields, name) })

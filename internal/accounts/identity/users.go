@@ -101,7 +101,7 @@ func (p *People) listUsers(ctx context.Context, who authz.Caller, in *pageIn) (*
 	members, more, cursor, err := windowed(p.Cursors, page.Scope{Tenant: who.TenantID, List: "users"}, in,
 		func(m Member) string { return m.UserID },
 		func(after string, limit int) ([]Member, error) {
-			return p.Store.Members(ctx, who.TenantID, after, limit)
+			return p.Store.ListMembers(ctx, who.TenantID, after, limit)
 		})
 	if err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ type userIn struct {
 }
 
 func (p *People) getUser(ctx context.Context, who authz.Caller, in *userIn) (TenantUser, error) {
-	m, err := p.store.Member(ctx, who.TenantID, in.UserID)
+	m, err := p.store.GetMember(ctx, who.TenantID, in.UserID)
 	if err != nil {
 		return TenantUser{}, gone(err, "user")
 	}
@@ -193,7 +193,7 @@ func (p *People) setRole(ctx context.Context, who authz.Caller, in *roleIn) (Rol
 func (p *People) put(tx txn.Tx, m *Member) error {
 	m.UpdatedAt = p.clock.Now()
 	p.Forget(tx)
-	return p.Store.UpdateMember(tx, *m)
+	return p.Store.UpdateMemberTx(tx, *m)
 }
 
 // UserSuspended answers PUT /users/{userId}/suspend.

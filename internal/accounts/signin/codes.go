@@ -107,7 +107,7 @@ func (s *Service) hashCode(email, code string) []byte {
 
 func (s *Service) keepCode(tx txn.Tx, w wanted, terms bool) error {
 	now := s.Clock.Now()
-	c, err := s.Store.Code(tx, w.Email)
+	c, err := s.Store.LockCodeTx(tx, w.Email)
 	known := err == nil
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		return err
@@ -124,9 +124,9 @@ func (s *Service) keepCode(tx txn.Tx, w wanted, terms bool) error {
 		AgainAt: now.Add(min(coolDown<<min(max(c.Asked-2, 0), 4), codeLife)), ExpiresAt: w.Until, ForgetAt: now.Add(forgetCodes),
 	}
 	if known {
-		return s.Store.SetCode(tx, c)
+		return s.Store.UpdateCodeTx(tx, c)
 	}
-	if err = s.Store.AddCode(tx, c); errors.Is(err, ErrTaken) {
+	if err = s.Store.CreateCodeTx(tx, c); errors.Is(err, ErrTaken) {
 		return tooSoon(coolDown) // another request was faster by a moment
 	}
 	return err
@@ -148,7 +148,7 @@ func (s *Service) enqueue(tx txn.Tx, w wanted) error {
 	if err != nil {
 		return err
 	}
-	return s.Queue.Enqueue(tx, work.Item{Kind: WorkKind, Key: key, Payload: payload})
+	return s.Queue.EnqueueTx(tx, work.Item{Kind: WorkKind, Key: key, Payload: payload})
 }
 
 // Handle is the work.Handler of requests for codes: it sends a letter to those
@@ -157,13 +157,13 @@ func (s *Service) Handle(ctx context.Context, held work.Lease) error {
 	w, err := s.opened(held)
 	if err != nil {
 		s.Log.Error("a request for a sign-in code was dropped: it cannot be opened", "error", err)
-		return s.Writer.Write(ctx, func(tx txn.Tx) error { return s.Queue.Finish(tx, held) })
+		return s.Writer.Write(ctx, func(tx txn.Tx) error { return s.Queue.FinishTx(tx, held) })
 	}
 	return s.Writer.Write(ctx, func(tx txn.Tx) error {
-		if err := s.Store.Sweep(tx, s.Clock.Now(), 50); err != nil {
+		if err := s.Store.DeleteExpiredTx(tx, s.Clock.Now(), 50); err != nil {
 			return err
 		}
-		members, err := s.Store.Memberships(tx, w.Email)
+		members, err := s.Store.ListMembershipsTx(tx, w.Email)
 		if err != nil {
 			return err
 		}
@@ -178,7 +178,7 @@ func (s *Service) Handle(ctx context.Context, held work.Lease) error {
 				return err
 			}
 		}
-		return s.Queue.Finish(tx, held)
+		return s.Queue.FinishTx(tx, held)
 	})
 }
 
@@ -259,7 +259,7 @@ func wrongCode() error {
 // were accepted now or when it was asked for.
 func (s *Service) spend(tx txn.Tx, email, code string, terms bool) (accepted, good bool, err error) {
 	hash := s.hashCode(email, code) // in any case: it takes the same time
-	c, err := s.Store.Code(tx, email)
+	c, err := s.Store.LockCodeTx(tx, email)
 	if errors.Is(err, ErrNotFound) {
 		return false, false, nil
 	}
@@ -270,10 +270,10 @@ func (s *Service) spend(tx txn.Tx, email, code string, terms bool) (accepted, go
 		return false, false, nil
 	}
 	if subtle.ConstantTimeCompare(hash, c.Hash) == 1 {
-		return terms || c.Terms, true, s.Store.DeleteCode(tx, email)
+		return terms || c.Terms, true, s.Store.DeleteCodeTx(tx, email)
 	}
 	if c.Wrong++; c.Wrong >= mostBad {
 		c.Hash = nil
 	}
-	return false, false, s.Store.SetCode(tx, c)
+	return false, false, s.Store.UpdateCodeTx(tx, c)
 }

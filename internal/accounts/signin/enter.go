@@ -186,7 +186,7 @@ func (s *Service) open(tx txn.Tx, a arrival, m Membership) (e entered, err error
 	if err != nil {
 		return e, err
 	}
-	if err := s.Store.LoggedIn(tx, m.Member.TenantID, m.Member.UserID, s.Clock.Now()); err != nil {
+	if err := s.Store.UpdateLastLoginTx(tx, m.Member.TenantID, m.Member.UserID, s.Clock.Now()); err != nil {
 		return e, err
 	}
 	e.caller = authz.Caller{

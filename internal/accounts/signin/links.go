@@ -33,7 +33,7 @@ type AuthProviders struct {
 }
 
 func (s *Service) authProviders(ctx context.Context, who authz.Caller, _ *nothing) (AuthProviders, error) {
-	m, err := s.Members.Member(ctx, who.TenantID, who.UserID)
+	m, err := s.Members.GetMember(ctx, who.TenantID, who.UserID)
 	if err != nil {
 		return AuthProviders{}, missing(err)
 	}
@@ -41,7 +41,7 @@ func (s *Service) authProviders(ctx context.Context, who authz.Caller, _ *nothin
 	var links []Link
 	if m.Verified {
 		email = m.Email
-		if links, err = s.Store.Links(ctx, email); err != nil {
+		if links, err = s.Store.ListLinks(ctx, email); err != nil {
 			return AuthProviders{}, err
 		}
 	}
@@ -80,7 +80,7 @@ func (s *Service) unlink(ctx context.Context, who authz.Caller, in *unlinkIn) (o
 		return out, err
 	}
 	err = s.Writer.Write(ctx, func(tx txn.Tx) error {
-		m, err := s.Store.Membership(tx, who.TenantID, who.UserID)
+		m, err := s.Store.GetMembershipTx(tx, who.TenantID, who.UserID)
 		if err != nil {
 			return missing(err)
 		}
@@ -88,7 +88,7 @@ func (s *Service) unlink(ctx context.Context, who authz.Caller, in *unlinkIn) (o
 		email := ""
 		if m.Member.Verified {
 			email = m.Member.Email
-			if links, err = s.Store.LinksTx(tx, email); err != nil {
+			if links, err = s.Store.LockLinksTx(tx, email); err != nil {
 				return err
 			}
 		}
@@ -116,7 +116,7 @@ func (s *Service) unlink(ctx context.Context, who authz.Caller, in *unlinkIn) (o
 		if out.RemainingFactors == 0 {
 			return fault.New(fault.Conflict, "", "This is the only way in which you can sign in; link another one first.")
 		}
-		if err := s.Store.DeleteLink(tx, email, in.Provider); err != nil {
+		if err := s.Store.DeleteLinkTx(tx, email, in.Provider); err != nil {
 			return err
 		}
 		details, err := json.Marshal(map[string]any{"provider": in.Provider}, json.Deterministic(true))

@@ -36,12 +36,12 @@ const (
 // Enrolled says whether the person who a member is has a second factor. It is
 // identity.Factors.
 func (s *Service) Enrolled(tx txn.Tx, tenantID, userID string) (bool, error) {
-	m, err := s.Store.Membership(tx, tenantID, userID)
+	m, err := s.Store.GetMembershipTx(tx, tenantID, userID)
 	if err != nil {
 		return false, missing(err)
 	}
 	person, _ := personOf(m.Member)
-	f, err := s.Store.Factor(tx, person)
+	f, err := s.Store.LockFactorTx(tx, person)
 	if errors.Is(err, ErrNotFound) {
 		return false, nil
 	}
@@ -76,12 +76,12 @@ func (s *Service) Fresh(ctx context.Context, who authz.Caller) error {
 }
 
 func (s *Service) factorOf(ctx context.Context, who authz.Caller) (Factor, error) {
-	m, err := s.Members.Member(ctx, who.TenantID, who.UserID)
+	m, err := s.Members.GetMember(ctx, who.TenantID, who.UserID)
 	if err != nil {
 		return Factor{}, missing(err)
 	}
 	person, _ := personOf(m)
-	return s.Store.FactorOf(ctx, person)
+	return s.Store.GetFactor(ctx, person)
 }
 
 // ownHands refuses a key that was given a part of its person's rights: what it
@@ -130,12 +130,12 @@ func (s *Service) enrol(ctx context.Context, who authz.Caller, in *enrolIn) (out
 		return out, err
 	}
 	err = s.Writer.Write(ctx, func(tx txn.Tx) error {
-		m, err := s.Store.Membership(tx, who.TenantID, who.UserID)
+		m, err := s.Store.GetMembershipTx(tx, who.TenantID, who.UserID)
 		if err != nil {
 			return missing(err)
 		}
 		person, tenant := personOf(m.Member)
-		old, err := s.Store.Factor(tx, person)
+		old, err := s.Store.LockFactorTx(tx, person)
 		if err != nil && !errors.Is(err, ErrNotFound) {
 			return err
 		}
@@ -156,7 +156,7 @@ func (s *Service) enrol(ctx context.Context, who authz.Caller, in *enrolIn) (out
 			codes[i] = newRecoveryCode()
 			f.Recovery = append(f.Recovery, s.hashRecovery(person, codes[i]))
 		}
-		if err := s.Store.SetFactor(tx, f); err != nil {
+		if err := s.Store.PutFactorTx(tx, f); err != nil {
 			return err
 		}
 		out = Enrolment{
@@ -225,12 +225,12 @@ func (s *Service) show(ctx context.Context, who authz.Caller, what shown, then f
 	var refused error
 	err := s.Writer.Write(ctx, func(tx txn.Tx) error {
 		refused = nil
-		m, err := s.Store.Membership(tx, who.TenantID, who.UserID)
+		m, err := s.Store.GetMembershipTx(tx, who.TenantID, who.UserID)
 		if err != nil {
 			return missing(err)
 		}
 		person, _ := personOf(m.Member)
-		f, err := s.Store.Factor(tx, person)
+		f, err := s.Store.LockFactorTx(tx, person)
 		if errors.Is(err, ErrNotFound) || err == nil && f.ConfirmedAt.IsZero() && !what.first {
 			return fault.New(fault.NotFound, "", "You have no second factor; enrol one first.")
 		}
@@ -253,7 +253,7 @@ func (s *Service) show(ctx context.Context, who authz.Caller, what shown, then f
 				f.Wrong = 0
 			}
 			f.Wrong, f.WrongAt = f.Wrong+1, now
-			return s.Store.SetFactor(tx, f)
+			return s.Store.PutFactorTx(tx, f)
 		}
 		f.Wrong, f.WrongAt = 0, time.Time{}
 		return s.accepted(tx, who, f, then)
@@ -300,7 +300,7 @@ func (s *Service) accepted(tx txn.Tx, who authz.Caller, f Factor, then func(tx t
 			return err
 		}
 	}
-	if err := s.Store.SetFactor(tx, f); err != nil {
+	if err := s.Store.PutFactorTx(tx, f); err != nil {
 		return err
 	}
 	if who.SessionID != "" {
@@ -366,7 +366,7 @@ func (s *Service) mfaDisable(ctx context.Context, who authz.Caller, in *mfaDisab
 		what = shown{totp: strings.Map(dropSpace, in.Body.Code), recovery: in.Body.RecoveryCode}
 	}
 	err = s.show(ctx, who, what, func(tx txn.Tx, f Factor) error {
-		if err := s.Store.DeleteFactor(tx, f.Person); err != nil {
+		if err := s.Store.DeleteFactorTx(tx, f.Person); err != nil {
 			return err
 		}
 		err := s.record(tx, who, audit.Entry{Action: "auth.mfa_disabled", TargetType: "user", TargetID: who.UserID})

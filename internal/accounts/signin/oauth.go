@@ -120,7 +120,7 @@ func (s *Service) oauthStart(ctx context.Context, _ authz.Caller, in *oauthStart
 		return nil, err
 	}
 	err = s.Writer.Write(ctx, func(tx txn.Tx) error {
-		if err := s.Store.Sweep(tx, s.Clock.Now(), 50); err != nil {
+		if err := s.Store.DeleteExpiredTx(tx, s.Clock.Now(), 50); err != nil {
 			return err
 		}
 		return s.leave(tx, oauthTicket, state, f, flowLife)
@@ -306,7 +306,7 @@ func lowerASCII(s string) string {
 // linked gives the person that an account at a provider is linked to, "" for
 // none. A link to somebody who is no member any more counts for nothing.
 func (s *Service) linked(tx txn.Tx, c Claims) (email string, err error) {
-	l, err := s.Store.Link(tx, c.Issuer, c.Subject)
+	l, err := s.Store.GetLinkTx(tx, c.Issuer, c.Subject)
 	if errors.Is(err, ErrNotFound) {
 		return "", nil
 	}
@@ -317,11 +317,11 @@ func (s *Service) linked(tx txn.Tx, c Claims) (email string, err error) {
 	if err != nil || len(members) > 0 {
 		return l.Email, err
 	}
-	return "", s.Store.DeleteLink(tx, l.Email, l.Provider)
+	return "", s.Store.DeleteLinkTx(tx, l.Email, l.Provider)
 }
 
 func (s *Service) link(tx txn.Tx, who authz.Caller, p ConfiguredProvider, c Claims, email string) error {
-	err := s.Store.AddLink(tx, Link{
+	err := s.Store.CreateLinkTx(tx, Link{
 		Issuer: c.Issuer, Subject: c.Subject, Provider: p.ID, Email: email, ProviderEmail: c.Email, LinkedAt: s.Clock.Now(),
 	})
 	if errors.Is(err, ErrTaken) {
@@ -362,7 +362,7 @@ func (s *Service) oauthExchange(ctx context.Context, who authz.Caller, in *oauth
 			refused = badTicket(appTicket)
 			return nil
 		}
-		m, err := s.Store.Membership(tx, left.TenantID, left.UserID)
+		m, err := s.Store.GetMembershipTx(tx, left.TenantID, left.UserID)
 		if errors.Is(err, ErrNotFound) {
 			refused = badTicket(appTicket)
 			return nil

@@ -70,13 +70,13 @@ func (s *Service) register(ctx context.Context, _ authz.Caller, in *registerIn) 
 	ticket, browser := newTicket(), newTicket()
 	left := registration{Email: email, Name: in.Body.Name, Browser: hashTicket(browser)}
 	err = s.Writer.Write(ctx, func(tx txn.Tx) error {
-		if err := s.Store.Sweep(tx, s.Clock.Now(), 50); err != nil {
+		if err := s.Store.DeleteExpiredTx(tx, s.Clock.Now(), 50); err != nil {
 			return err
 		}
 		if err := s.leave(tx, registerTicket, ticket, left, registerLife); err != nil {
 			return err
 		}
-		members, err := s.Store.Memberships(tx, email)
+		members, err := s.Store.ListMembershipsTx(tx, email)
 		if err != nil {
 			return err
 		}

@@ -77,52 +77,52 @@ var (
 // and factors stays as it is until the transaction ends. What is absent is
 // ErrNotFound.
 type Store interface {
-	// Memberships lists those with an email, verified or not, in all tenants,
+	// ListMembershipsTx lists those with an email, verified or not, in all tenants,
 	// the one that was signed in to last first, then the oldest.
-	Memberships(tx txn.Tx, email string) ([]Membership, error)
-	Membership(tx txn.Tx, tenantID, userID string) (Membership, error)
-	// LoggedIn keeps when a member signed in.
-	LoggedIn(tx txn.Tx, tenantID, userID string, at time.Time) error
+	ListMembershipsTx(tx txn.Tx, email string) ([]Membership, error)
+	GetMembershipTx(tx txn.Tx, tenantID, userID string) (Membership, error)
+	// UpdateLastLoginTx keeps when a member signed in.
+	UpdateLastLoginTx(tx txn.Tx, tenantID, userID string, at time.Time) error
 
-	Code(tx txn.Tx, email string) (Code, error)
-	// AddCode adds the first code of an email; ErrTaken where there is one, and
+	LockCodeTx(tx txn.Tx, email string) (Code, error)
+	// CreateCodeTx adds the first code of an email; ErrTaken where there is one, and
 	// the transaction may go on.
-	AddCode(tx txn.Tx, c Code) error
-	SetCode(tx txn.Tx, c Code) error
-	DeleteCode(tx txn.Tx, email string) error
+	CreateCodeTx(tx txn.Tx, c Code) error
+	UpdateCodeTx(tx txn.Tx, c Code) error
+	DeleteCodeTx(tx txn.Tx, email string) error
 
-	// AddTicket keeps something sealed until it expires.
-	AddTicket(tx txn.Tx, kind string, hash, sealed []byte, expires time.Time) error
-	// Ticket reads one that has not expired.
-	Ticket(tx txn.Tx, kind string, hash []byte, now time.Time) ([]byte, error)
-	// TakeTicket is Ticket for one of those who try at once; for all others it
+	// CreateTicketTx keeps something sealed until it expires.
+	CreateTicketTx(tx txn.Tx, kind string, hash, sealed []byte, expires time.Time) error
+	// GetTicketTx reads one that has not expired.
+	GetTicketTx(tx txn.Tx, kind string, hash []byte, now time.Time) ([]byte, error)
+	// ConsumeTicketTx is Ticket for one of those who try at once; for all others it
 	// is absent.
-	TakeTicket(tx txn.Tx, kind string, hash []byte, now time.Time) ([]byte, error)
+	ConsumeTicketTx(tx txn.Tx, kind string, hash []byte, now time.Time) ([]byte, error)
 
-	Link(tx txn.Tx, issuer, subject string) (Link, error)
-	Links(ctx context.Context, email string) ([]Link, error)
-	// LinksTx is Links as a write sees it.
-	LinksTx(tx txn.Tx, email string) ([]Link, error)
-	// AddLink links; ErrTaken where that account is linked, or another of the
+	GetLinkTx(tx txn.Tx, issuer, subject string) (Link, error)
+	ListLinks(ctx context.Context, email string) ([]Link, error)
+	// LockLinksTx is Links as a write sees it.
+	LockLinksTx(tx txn.Tx, email string) ([]Link, error)
+	// CreateLinkTx links; ErrTaken where that account is linked, or another of the
 	// same provider to the person.
-	AddLink(tx txn.Tx, l Link) error
-	DeleteLink(tx txn.Tx, email, provider string) error
+	CreateLinkTx(tx txn.Tx, l Link) error
+	DeleteLinkTx(tx txn.Tx, email, provider string) error
 
-	Factor(tx txn.Tx, person string) (Factor, error)
-	// FactorOf is Factor outside of a transaction.
-	FactorOf(ctx context.Context, person string) (Factor, error)
-	SetFactor(tx txn.Tx, f Factor) error
-	DeleteFactor(tx txn.Tx, person string) error
+	LockFactorTx(tx txn.Tx, person string) (Factor, error)
+	// GetFactor is Factor outside of a transaction.
+	GetFactor(ctx context.Context, person string) (Factor, error)
+	PutFactorTx(tx txn.Tx, f Factor) error
+	DeleteFactorTx(tx txn.Tx, person string) error
 
-	// Forget deletes the code and the links of an email.
-	Forget(tx txn.Tx, email string) error
-	// Sweep deletes up to n codes and n tickets that are past.
-	Sweep(tx txn.Tx, now time.Time, n int) error
+	// DeleteEmailTx deletes the code and the links of an email.
+	DeleteEmailTx(tx txn.Tx, email string) error
+	// DeleteExpiredTx deletes up to n codes and n tickets that are past.
+	DeleteExpiredTx(tx txn.Tx, now time.Time, n int) error
 }
 
 // Members is the port to members outside of a transaction.
 type Members interface {
-	Member(ctx context.Context, tenantID, userID string) (identity.Member, error)
+	GetMember(ctx context.Context, tenantID, userID string) (identity.Member, error)
 }
 
 // Sessions is what is needed of browser sessions; *identity.Service has it.
@@ -196,29 +196,29 @@ func personOf(m identity.Member) (person, tenant string) {
 // in that transaction and before the member's email is: everything, if it was
 // their last membership.
 func (s *Service) Forget(tx txn.Tx, tenantID, userID string) error {
-	m, err := s.Store.Membership(tx, tenantID, userID)
+	m, err := s.Store.GetMembershipTx(tx, tenantID, userID)
 	if errors.Is(err, ErrNotFound) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	if err := s.Store.DeleteFactor(tx, "user:"+userID); err != nil || !m.Member.Verified {
+	if err := s.Store.DeleteFactorTx(tx, "user:"+userID); err != nil || !m.Member.Verified {
 		return err
 	}
 	left, err := s.verified(tx, m.Member.Email)
 	if err != nil || len(left) > 1 {
 		return err
 	}
-	if err := s.Store.Forget(tx, m.Member.Email); err != nil {
+	if err := s.Store.DeleteEmailTx(tx, m.Member.Email); err != nil {
 		return err
 	}
-	return s.Store.DeleteFactor(tx, "email:"+m.Member.Email)
+	return s.Store.DeleteFactorTx(tx, "email:"+m.Member.Email)
 }
 
 // verified lists the memberships of the person with an email.
 func (s *Service) verified(tx txn.Tx, email string) ([]Membership, error) {
-	all, err := s.Store.Memberships(tx, email)
+	all, err := s.Store.ListMembershipsTx(tx, email)
 	return slices.DeleteFunc(all, func(m Membership) bool { return !m.Member.Verified }), err
 }
 

@@ -45,21 +45,21 @@ func (s *Service) leave(tx txn.Tx, kind, ticket string, what any, life time.Dura
 		return err
 	}
 	hash := hashTicket(ticket)
-	return s.Store.AddTicket(tx, kind, hash, s.Box.Seal(plain, ticketContext(kind, hash)), s.Clock.Now().Add(life))
+	return s.Store.CreateTicketTx(tx, kind, hash, s.Box.Seal(plain, ticketContext(kind, hash)), s.Clock.Now().Add(life))
 }
 
 // take gives what was left for a ticket, once. Errors: 400 for one that is not
 // known, spent or too old.
 func (s *Service) take(tx txn.Tx, kind, ticket string, what any) error {
 	return s.opening(kind, ticket, what, func(hash []byte) ([]byte, error) {
-		return s.Store.TakeTicket(tx, kind, hash, s.Clock.Now())
+		return s.Store.ConsumeTicketTx(tx, kind, hash, s.Clock.Now())
 	})
 }
 
 // peek is take for a ticket that stays.
 func (s *Service) peek(tx txn.Tx, kind, ticket string, what any) error {
 	return s.opening(kind, ticket, what, func(hash []byte) ([]byte, error) {
-		return s.Store.Ticket(tx, kind, hash, s.Clock.Now())
+		return s.Store.GetTicketTx(tx, kind, hash, s.Clock.Now())
 	})
 }
 

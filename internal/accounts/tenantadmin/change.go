@@ -190,7 +190,7 @@ func whole(t Tenant) Tenant { return t }
 // change applies do to a locked tenant, stores and records it, and answers.
 func change[A any](ctx context.Context, s *Service, who authz.Caller, id, action string, answer func(Tenant) A, do func(txn.Tx, *Tenant) (jsontext.Value, error)) (a A, err error) {
 	err = s.DB.Write(ctx, func(tx txn.Tx) error {
-		t, err := s.Store.Lock(tx, id)
+		t, err := s.Store.LockTx(tx, id)
 		if err != nil {
 			return err
 		}
@@ -199,7 +199,7 @@ func change[A any](ctx context.Context, s *Service, who authz.Caller, id, action
 			return err
 		}
 		t.UpdatedAt = s.Clock.Now()
-		if err := s.Store.Update(tx, t); err != nil {
+		if err := s.Store.UpdateTx(tx, t); err != nil {
 			return err
 		}
 		if err := s.recordBoth(tx, who, action, id, told); err != nil {
@@ -260,7 +260,7 @@ func (s *Service) Reactivate(ctx context.Context, who authz.Caller, id string) (
 		s.tell(tx)
 		// In the name of the operator's tenant, as everything of this package:
 		// no tenant's state holds it back.
-		return nil, s.Queue.Enqueue(tx, work.Item{Kind: WorkKind, Key: unparking + id, TenantID: who.TenantID})
+		return nil, s.Queue.EnqueueTx(tx, work.Item{Kind: WorkKind, Key: unparking + id, TenantID: who.TenantID})
 	})
 }
 

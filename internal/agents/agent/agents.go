@@ -65,5 +65,5 @@ func (a *Agents) place(e *resource.Edit[Agent]) error {
 	if e.New != nil {
 		m = e.New
 	}
-	return a.workspaces.Place(e.Tx, m.TenantID, m.ID, is)
+	return a.workspaces.AssignTx(e.Tx, m.TenantID, m.ID, is)
 }

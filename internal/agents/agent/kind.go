@@ -40,9 +40,9 @@ type Options struct {
 
 // Workspaces is the port to where agents keep their files.
 type Workspaces interface {
-	// Place notes which workspace an agent works in, nil for none of its
+	// AssignTx notes which workspace an agent works in, nil for none of its
 	// choosing. Errors: fault.NotFound for the workspace.
-	Place(tx txn.Tx, tenant, agent string, workspace *string) error
+	AssignTx(tx txn.Tx, tenant, agent string, workspace *string) error
 }
 
 // KnowledgeBaseIndex finds the agents of a knowledge base.

@@ -120,7 +120,7 @@ func (s *Service) Start(ctx context.Context, state string) (location string, err
 	id := ident.New()
 	err = s.write(ctx, func(tx txn.Tx) error {
 		now := s.Clock.Now()
-		return s.Grants.AddPending(tx, Pending{
+		return s.Grants.CreatePendingTx(tx, Pending{
 			TenantID: t.Tenant, ID: id, ServerID: v.ID, Expires: now.Add(pendingLife),
 			Sealed: s.box().Seal(text, pendingContext(t.Tenant, id)),
 		}, now)
@@ -224,14 +224,14 @@ func (s *Service) keep(ctx context.Context, v *Server, g granted) error {
 		if origin(now.URL) != origin(v.URL) {
 			return fault.New(fault.Conflict, "", "The server was moved meanwhile; begin again.")
 		}
-		return s.Grants.Put(tx, v.TenantID, v.ID, s.box().Seal(text, grantContext(v.TenantID, v.ID)))
+		return s.Grants.PutTx(tx, v.TenantID, v.ID, s.box().Seal(text, grantContext(v.TenantID, v.ID)))
 	})
 }
 
 func (s *Service) take(ctx context.Context, t sealedState) (*pending, *Pending, error) {
 	var stored *Pending
 	err := s.write(ctx, func(tx txn.Tx) (err error) {
-		stored, err = s.Grants.TakePending(tx, t.Tenant, t.ID)
+		stored, err = s.Grants.ConsumePendingTx(tx, t.Tenant, t.ID)
 		return err
 	})
 	if err != nil {

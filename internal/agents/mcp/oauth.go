@@ -78,25 +78,25 @@ type Pending struct {
 // Grants is the port to what is stored of authorizations. Another tenant's are
 // absent, which is nil.
 type Grants interface {
-	Grant(ctx context.Context, tenant, server string) (*Grant, error)
-	// Put stores a grant in place of any other. Version counts up.
-	Put(tx txn.Tx, tenant, server string, sealed []byte) error
-	// Renew is Put in place of a grant of a version, and does nothing where
+	Get(ctx context.Context, tenant, server string) (*Grant, error)
+	// PutTx stores a grant in place of any other. Version counts up.
+	PutTx(tx txn.Tx, tenant, server string, sealed []byte) error
+	// UpdateTx is Put in place of a grant of a version, and does nothing where
 	// there is another or none.
-	Renew(tx txn.Tx, g *Grant, sealed []byte) error
-	// Claim gives one caller at a time the right to refresh a grant of a
+	UpdateTx(tx txn.Tx, g *Grant, sealed []byte) error
+	// ClaimTx gives one caller at a time the right to refresh a grant of a
 	// version, until a moment or until the grant is put.
-	Claim(tx txn.Tx, g *Grant, now, until time.Time) (bool, error)
-	// Release gives the right back.
-	Release(tx txn.Tx, g *Grant) error
-	// Drop deletes a grant of a version.
-	Drop(tx txn.Tx, g *Grant) error
-	// Delete removes what there is of a server.
-	Delete(tx txn.Tx, tenant, server string) error
-	// AddPending stores one, and removes those that are expired.
-	AddPending(tx txn.Tx, p Pending, now time.Time) error
-	// TakePending removes one and gives it, once.
-	TakePending(tx txn.Tx, tenant, id string) (*Pending, error)
+	ClaimTx(tx txn.Tx, g *Grant, now, until time.Time) (bool, error)
+	// ReleaseTx gives the right back.
+	ReleaseTx(tx txn.Tx, g *Grant) error
+	// DeleteVersionTx deletes a grant of a version.
+	DeleteVersionTx(tx txn.Tx, g *Grant) error
+	// DeleteTx removes what there is of a server.
+	DeleteTx(tx txn.Tx, tenant, server string) error
+	// CreatePendingTx stores one, and removes those that are expired.
+	CreatePendingTx(tx txn.Tx, p Pending, now time.Time) error
+	// ConsumePendingTx removes one and gives it, once.
+	ConsumePendingTx(tx txn.Tx, tenant, id string) (*Pending, error)
 }
 
 // granted is the inside of a Grant.

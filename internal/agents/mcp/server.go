@@ -201,7 +201,7 @@ func (s *Service) after(e *resource.Edit[Server]) error {
 	tenant, server := id.TenantID, id.ID
 	gone := e.New == nil || !e.New.Enabled
 	if e.Old != nil && (e.New == nil || origin(e.Old.URL) != origin(e.New.URL)) {
-		if err := s.Grants.Delete(e.Tx, tenant, server); err != nil {
+		if err := s.Grants.DeleteTx(e.Tx, tenant, server); err != nil {
 			return err
 		}
 	}

@@ -460,37 +460,37 @@ func TestGrants(t *testing.T) {
 			}
 		}
 		write(func(tx txn.Tx) error {
-			if err := store.AddPending(tx, mcp.Pending{TenantID: "a", ID: "p", ServerID: "s", Expires: now, Sealed: []byte{0, 1}}, now.Add(-time.Hour)); err != nil {
+			if err := store.CreatePendingTx(tx, mcp.Pending{TenantID: "a", ID: "p", ServerID: "s", Expires: now, Sealed: []byte{0, 1}}, now.Add(-time.Hour)); err != nil {
 				return err
 			}
-			return store.Put(tx, "a", "s", []byte{0, 255})
+			return store.PutTx(tx, "a", "s", []byte{0, 255})
 		})
-		if g, err := store.Grant(t.Context(), "b", "s"); err != nil || g != nil {
+		if g, err := store.Get(t.Context(), "b", "s"); err != nil || g != nil {
 			t.Errorf("another tenant's grant: %v, %v", g, err)
 		}
-		g, err := store.Grant(t.Context(), "a", "s")
+		g, err := store.Get(t.Context(), "a", "s")
 		if err != nil || g.Version != 1 || string(g.Sealed) != "\x00\xff" {
 			t.Fatalf("grant = %+v, %v", g, err)
 		}
 		write(func(tx txn.Tx) error {
-			first, err := store.Claim(tx, g, now, now.Add(time.Minute))
+			first, err := store.ClaimTx(tx, g, now, now.Add(time.Minute))
 			if err != nil {
 				return err
 			}
-			second, err := store.Claim(tx, g, now, now.Add(time.Minute))
+			second, err := store.ClaimTx(tx, g, now, now.Add(time.Minute))
 			if err != nil {
 				return err
 			}
-			late, err := store.Claim(tx, g, now.Add(2*time.Minute), now.Add(3*time.Minute))
+			late, err := store.ClaimTx(tx, g, now.Add(2*time.Minute), now.Add(3*time.Minute))
 			if !first || second || !late {
 				t.Errorf("claims: %t, %t, and %t after its time", first, second, late)
 			}
 			return err
 		})
-		write(func(tx txn.Tx) error { return store.Renew(tx, g, []byte("new")) })
-		write(func(tx txn.Tx) error { return store.Renew(tx, g, []byte("from an older version")) })
-		write(func(tx txn.Tx) error { return store.Drop(tx, g) })
-		if g, err = store.Grant(t.Context(), "a", "s"); err != nil || g == nil || g.Version != 2 || string(g.Sealed) != "new" {
+		write(func(tx txn.Tx) error { return store.UpdateTx(tx, g, []byte("new")) })
+		write(func(tx txn.Tx) error { return store.UpdateTx(tx, g, []byte("from an older version")) })
+		write(func(tx txn.Tx) error { return store.DeleteVersionTx(tx, g) })
+		if g, err = store.Get(t.Context(), "a", "s"); err != nil || g == nil || g.Version != 2 || string(g.Sealed) != "new" {
 			t.Errorf("renewed = %+v, %v", g, err)
 		}
 		write(func(tx txn.Tx) error {
@@ -498,14 +498,14 @@ func TestGrants(t *testing.T) {
 				tenant string
 				found  bool
 			}{{"b", false}, {"a", true}, {"a", false}} {
-				p, err := store.TakePending(tx, c.tenant, "p")
+				p, err := store.ConsumePendingTx(tx, c.tenant, "p")
 				if err != nil || (p != nil) != c.found {
 					t.Errorf("pending of %s: %+v, %v", c.tenant, p, err)
 				}
 			}
-			return store.Delete(tx, "a", "s")
+			return store.DeleteTx(tx, "a", "s")
 		})
-		if g, err := store.Grant(t.Context(), "a", "s"); err != nil || g != nil {
+		if g, err := store.Get(t.Context(), "a", "s"); err != nil || g != nil {
 			t.Errorf("deleted = %+v, %v", g, err)
 		}
 	})

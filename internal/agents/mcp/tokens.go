@@ -67,7 +67,7 @@ func (t *tokens) Token(ctx context.Context, rejected string) (string, error) {
 
 func (t *tokens) claim(ctx context.Context, stored *Grant, now time.Time) (claimed bool, err error) {
 	err = t.s.write(ctx, func(tx txn.Tx) (err error) {
-		claimed, err = t.s.Grants.Claim(tx, stored, now, now.Add(refreshTimeout))
+		claimed, err = t.s.Grants.ClaimTx(tx, stored, now, now.Add(refreshTimeout))
 		return err
 	})
 	return claimed, err
@@ -81,12 +81,12 @@ func (t *tokens) refresh(ctx context.Context, stored *Grant, g *granted) (string
 	token, err := t.s.OAuth.Refresh(ctx, g.Provider, g.Client, g.Token.Refresh)
 	switch {
 	case errors.Is(err, ErrInvalidGrant):
-		if err := t.s.write(ctx, func(tx txn.Tx) error { return t.s.Grants.Drop(tx, stored) }); err != nil {
+		if err := t.s.write(ctx, func(tx txn.Tx) error { return t.s.Grants.DeleteVersionTx(tx, stored) }); err != nil {
 			return "", err
 		}
 		return "", ErrUnauthorized
 	case err != nil:
-		return "", errors.Join(err, t.s.write(ctx, func(tx txn.Tx) error { return t.s.Grants.Release(tx, stored) }))
+		return "", errors.Join(err, t.s.write(ctx, func(tx txn.Tx) error { return t.s.Grants.ReleaseTx(tx, stored) }))
 	}
 	if token.Refresh == "" {
 		token.Refresh = g.Token.Refresh
@@ -97,14 +97,14 @@ func (t *tokens) refresh(ctx context.Context, stored *Grant, g *granted) (string
 		return "", err
 	}
 	err = t.s.write(ctx, func(tx txn.Tx) error {
-		return t.s.Grants.Renew(tx, stored, t.s.box().Seal(text, grantContext(t.tenant, t.server)))
+		return t.s.Grants.UpdateTx(tx, stored, t.s.box().Seal(text, grantContext(t.tenant, t.server)))
 	})
 	return token.Access, err
 }
 
 // grant reads what there is; nil: nothing.
 func (s *Service) grant(ctx context.Context, tenant, server string) (*Grant, *granted, error) {
-	stored, err := s.Grants.Grant(ctx, tenant, server)
+	stored, err := s.Grants.Get(ctx, tenant, server)
 	if err != nil || stored == nil {
 		return nil, nil, err
 	}
@@ -118,6 +118,6 @@ func (s *Service) grant(ctx context.Context, tenant, server string) (*Grant, *gr
 
 // granted says whether a person has authorized the server.
 func (s *Service) granted(ctx context.Context, t *Target) bool {
-	stored, err := s.Grants.Grant(ctx, t.TenantID, t.ServerID)
+	stored, err := s.Grants.Get(ctx, t.TenantID, t.ServerID)
 	return err == nil && stored != nil
 }

@@ -168,7 +168,7 @@ func (a *Admin) StoreInvite(tenant, by, email string) (id, token string) {
 	id, token = ident.New(), ident.New()
 	now := time.Now()
 	err := a.DB.Write(a.T.Context(), func(tx txn.Tx) error {
-		return identitysql.NewPeople(a.DB).AddInvite(tx, identity.Invite{
+		return identitysql.NewPeople(a.DB).CreateInviteTx(tx, identity.Invite{
 			TenantID: tenant, InviteID: id, Email: email, Role: authz.Viewer, Status: identity.Pending, InvitedBy: by,
 			Secret: sha256.Sum256([]byte(token)), CreatedAt: now, SentAt: now.Add(-time.Hour), ExpiresAt: now.Add(time.Hour),
 		})

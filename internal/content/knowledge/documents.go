@@ -146,7 +146,7 @@ func (s *Service) Add(ctx context.Context, who authz.Caller, baseID string, u Up
 		if err := edit.Insert(passages...); err != nil {
 			return err
 		}
-		return s.Store.Insert(tx, d)
+		return s.Store.CreateTx(tx, d)
 	})
 	return out, err
 }
@@ -162,7 +162,7 @@ func (s *Service) Remove(ctx context.Context, who authz.Caller, baseID, id strin
 		if err := s.CheckTx(tx, who.TenantID, baseID); err != nil {
 			return err
 		}
-		d, err := s.Store.Remove(tx, who.TenantID, baseID, id)
+		d, err := s.Store.DeleteTx(tx, who.TenantID, baseID, id)
 		if err != nil {
 			return err
 		}
@@ -198,7 +198,7 @@ func (s *Service) Documents(ctx context.Context, tenant, baseID, after string, l
 	}
 	counts := map[string]retrieval.Count{}
 	if model := s.Search.Model(); model != "" {
-		if counts, err = s.Search.Store.Counts(ctx, tenant, baseID, model); err != nil {
+		if counts, err = s.Search.Store.CountBySource(ctx, tenant, baseID, model); err != nil {
 			return nil, err
 		}
 	}

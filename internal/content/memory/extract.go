@@ -86,7 +86,7 @@ func (s *Service) OnRunState(tx txn.Tx, r *run.Record) error {
 	if !extract {
 		return nil
 	}
-	return s.Queue.Enqueue(tx, work.Item{Kind: ExtractKind, Key: r.RunID, TenantID: r.TenantID, Due: s.Clock.Now()})
+	return s.Queue.EnqueueTx(tx, work.Item{Kind: ExtractKind, Key: r.RunID, TenantID: r.TenantID, Due: s.Clock.Now()})
 }
 
 // Extract is the work.Handler of ExtractKind. What is kept is committed with
@@ -100,7 +100,7 @@ func (s *Service) Extract(ctx context.Context, held work.Lease) error {
 		s.Log.Warn("a run's conversation is not looked through for memories", "run", held.Key, "error", err)
 		drafts = nil
 	}
-	finish := func(tx txn.Tx) error { return s.Queue.Finish(tx, held) }
+	finish := func(tx txn.Tx) error { return s.Queue.FinishTx(tx, held) }
 	if len(drafts) == 0 {
 		return s.Writer.Write(ctx, finish)
 	}

@@ -41,7 +41,7 @@ func (s *Service) Recall(ctx context.Context, q run.MemoryQuery) (run.Recalled, 
 	var lines []string
 	found := run.Recalled{Entries: []run.RecalledEntry{}}
 	if set.core.enabled {
-		stored, err := s.Store.Blocks(ctx, q.TenantID, q.AgentID)
+		stored, err := s.Store.ListBlocks(ctx, q.TenantID, q.AgentID)
 		if err != nil {
 			return run.Recalled{}, err
 		}

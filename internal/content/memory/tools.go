@@ -65,7 +65,7 @@ func (s *Service) save(ctx context.Context, call tool.Call) (tool.Result, error)
 		id = added[0].EntryID
 	} else {
 		err = s.Writer.Write(ctx, func(tx txn.Tx) (err error) {
-			id, err = s.Store.Made(tx, call.TenantID, call.AgentID, d.Origin)
+			id, err = s.Store.GetByOriginTx(tx, call.TenantID, call.AgentID, d.Origin)
 			return err
 		})
 	}

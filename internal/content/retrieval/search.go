@@ -116,7 +116,7 @@ type indexed struct {
 // index gives the index of a collection, with all that was committed before
 // the call.
 func (s *Service) index(ctx context.Context, tenant, collection string) (*indexed, error) {
-	state, err := s.Store.State(ctx, tenant, collection)
+	state, err := s.Store.GetState(ctx, tenant, collection)
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +160,7 @@ func (s *Service) follow(ctx context.Context, k key, x *indexed, known int64, st
 	}
 	var changed []textindex.Doc
 	model := s.Model()
-	err = s.Store.Changed(ctx, k.tenant, k.collection, known, func(p Passage) {
+	err = s.Store.VisitChanged(ctx, k.tenant, k.collection, known, func(p Passage) {
 		if p.Model != model {
 			p.Vector = nil
 			// What was added later has its work already.
@@ -173,7 +173,7 @@ func (s *Service) follow(ctx context.Context, k key, x *indexed, known int64, st
 	}
 	var there map[string]bool
 	if known > 0 && state.Removed > known {
-		ids, err := s.Store.IDs(ctx, k.tenant, k.collection)
+		ids, err := s.Store.ListIDs(ctx, k.tenant, k.collection)
 		if err != nil {
 			return false, err
 		}

@@ -212,7 +212,7 @@ func (s *Service) list(ctx context.Context, who authz.Caller, in *listIn) (*Page
 	if err != nil {
 		return nil, err
 	}
-	total, err := s.Table.Total(ctx, who.TenantID)
+	total, err := s.Table.Count(ctx, who.TenantID)
 	if err != nil {
 		return nil, err
 	}
@@ -299,7 +299,7 @@ func (s *Service) put(ctx context.Context, who authz.Caller, in *putIn) (*route.
 		return nil, err
 	}
 	c := Conditions{in.Match, in.NoneMatch}
-	now, err := s.Table.File(ctx, who.TenantID, in.WorkspaceID, path)
+	now, err := s.Table.GetFile(ctx, who.TenantID, in.WorkspaceID, path)
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		return nil, err
 	}

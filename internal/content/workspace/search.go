@@ -107,7 +107,7 @@ func (s *Service) Search(ctx context.Context, tenant, id string, q Query) ([]Mat
 	if err != nil {
 		return nil, err
 	}
-	files, err := s.Table.Below(ctx, tenant, id, "", MaxFiles)
+	files, err := s.Table.ListFiles(ctx, tenant, id, "", MaxFiles)
 	if err != nil {
 		return nil, err
 	}

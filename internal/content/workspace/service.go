@@ -54,14 +54,14 @@ func (s *Service) Create(ctx context.Context, tenant, name string) (*Workspace, 
 				return err
 			}
 		}
-		n, err := s.Table.Count(tx, tenant, Standalone)
+		n, err := s.Table.CountTx(tx, tenant, Standalone)
 		if err != nil {
 			return err
 		}
 		if n >= MaxWorkspaces {
 			return fault.New(fault.Forbidden, "COUNT_LIMIT_REACHED", "There are %d workspaces already, which is as many as a company may have; delete one first.", n)
 		}
-		_, err = s.Table.Insert(tx, w)
+		_, err = s.Table.CreateTx(tx, w)
 		return err
 	})
 	return w, err
@@ -89,19 +89,19 @@ func (s *Service) OfAgent(ctx context.Context, tenant, agentID string) (*Workspa
 			return w, err
 		}
 	}
-	w, err := s.Table.Owned(ctx, tenant, OfAgent, agentID)
+	w, err := s.Table.GetByOwner(ctx, tenant, OfAgent, agentID)
 	if !fault.Is(err, fault.NotFound) {
 		return w, err
 	}
 	w = s.blank(tenant, OfAgent, &agentID, "Workspace of "+g.Name)
 	err = s.Writer.Write(ctx, func(tx txn.Tx) error {
-		_, err := s.Table.Insert(tx, w)
+		_, err := s.Table.CreateTx(tx, w)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return s.Table.Owned(ctx, tenant, OfAgent, agentID) // somebody else's, perhaps
+	return s.Table.GetByOwner(ctx, tenant, OfAgent, agentID) // somebody else's, perhaps
 }
 
 // Rename changes a workspace's name. Errors: fault.NotFound.
@@ -115,7 +115,7 @@ func (s *Service) Rename(ctx context.Context, tenant, id, name string) (*Workspa
 // change is a write to a workspace's row, and gives what it is then.
 func (s *Service) change(ctx context.Context, tenant, id string, do func(txn.Tx, *Workspace) error) (*Workspace, error) {
 	err := s.Writer.Write(ctx, func(tx txn.Tx) error {
-		w, err := s.Table.Lock(tx, tenant, id)
+		w, err := s.Table.LockTx(tx, tenant, id)
 		if err != nil {
 			return err
 		}
@@ -123,7 +123,7 @@ func (s *Service) change(ctx context.Context, tenant, id string, do func(txn.Tx,
 			return err
 		}
 		w.UpdatedAt = s.Clock.Now()
-		return s.Table.Update(tx, w)
+		return s.Table.UpdateTx(tx, w)
 	})
 	if err != nil {
 		return nil, err
@@ -172,7 +172,7 @@ func (s *Service) Share(ctx context.Context, who authz.Caller, id, agentID strin
 		if _, err := s.Agents.Store().GetTx(tx, who.TenantID, agentID); err != nil {
 			return err
 		}
-		if err := s.Table.Relate(tx, who.TenantID, agentID, Shared, id); err != nil {
+		if err := s.Table.CreateRelationTx(tx, who.TenantID, agentID, Shared, id); err != nil {
 			return err
 		}
 		return s.record(tx, who, "shared", id)
@@ -183,7 +183,7 @@ func (s *Service) Share(ctx context.Context, who authz.Caller, id, agentID strin
 // shared.
 func (s *Service) Unshare(ctx context.Context, who authz.Caller, id, agentID string) (*Workspace, error) {
 	return s.change(ctx, who.TenantID, id, func(tx txn.Tx, _ *Workspace) error {
-		was, err := s.Table.Unrelate(tx, who.TenantID, agentID, Shared, id)
+		was, err := s.Table.DeleteRelationTx(tx, who.TenantID, agentID, Shared, id)
 		if err == nil && !was {
 			err = fault.NoSuch("agent with which this workspace is shared")
 		}
@@ -206,7 +206,7 @@ const batch = 100
 func (s *Service) Delete(ctx context.Context, who authz.Caller, id string) error {
 	for more := true; more; {
 		err := s.Writer.Write(ctx, func(tx txn.Tx) error {
-			w, err := s.Table.Lock(tx, who.TenantID, id)
+			w, err := s.Table.LockTx(tx, who.TenantID, id)
 			if err != nil {
 				return err
 			}
@@ -215,7 +215,7 @@ func (s *Service) Delete(ctx context.Context, who authz.Caller, id string) error
 				return err
 			}
 			if more {
-				return s.Table.Update(tx, w)
+				return s.Table.UpdateTx(tx, w)
 			}
 			for _, agentID := range w.AssignedAgents {
 				// One that was deleted at this moment is no obstacle.
@@ -226,7 +226,7 @@ func (s *Service) Delete(ctx context.Context, who authz.Caller, id string) error
 			if err := s.record(tx, who, "deleted", id); err != nil {
 				return err
 			}
-			return s.Table.Delete(tx, who.TenantID, id)
+			return s.Table.DeleteTx(tx, who.TenantID, id)
 		})
 		if err != nil {
 			return err
@@ -238,11 +238,11 @@ func (s *Service) Delete(ctx context.Context, who authz.Caller, id string) error
 // AgentDeleted removes what was a deleted agent's own. Where other agents work
 // in it, it stands alone from now on.
 func (s *Service) AgentDeleted(ctx context.Context, tenant, agentID string) error {
-	err := s.Writer.Write(ctx, func(tx txn.Tx) error { return s.Table.Forget(tx, tenant, agentID) })
+	err := s.Writer.Write(ctx, func(tx txn.Tx) error { return s.Table.DeleteRelationsTx(tx, tenant, agentID) })
 	if err != nil {
 		return err
 	}
-	w, err := s.Table.Owned(ctx, tenant, OfAgent, agentID)
+	w, err := s.Table.GetByOwner(ctx, tenant, OfAgent, agentID)
 	if err != nil {
 		return ignoreAbsent(err)
 	}
@@ -279,7 +279,7 @@ func (s *Service) Files(ctx context.Context, tenant, id, dir string, deep bool) 
 	if _, err := s.Table.Get(ctx, tenant, id); err != nil {
 		return nil, err
 	}
-	files, err := s.Table.Below(ctx, tenant, id, dir, MaxFiles)
+	files, err := s.Table.ListFiles(ctx, tenant, id, dir, MaxFiles)
 	if err != nil {
 		return nil, err
 	}
@@ -310,7 +310,7 @@ func (s *Service) Files(ctx context.Context, tenant, id, dir string, deep bool) 
 func (s *Service) Open(ctx context.Context, tenant, id, path string) (*File, *blob.Reader, error) {
 	// A file that is replaced between its record and its content is read anew.
 	for attempt := 0; ; attempt++ {
-		f, err := s.Table.File(ctx, tenant, id, path)
+		f, err := s.Table.GetFile(ctx, tenant, id, path)
 		if err != nil {
 			return nil, nil, err
 		}

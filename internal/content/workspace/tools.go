@@ -91,7 +91,7 @@ func (s *Service) enter(ctx context.Context, call tool.Call, root bool) (args fi
 	}
 	args.Path = path
 	if args.WorkspaceID != "" {
-		shared, err := s.Table.SharedWith(ctx, call.TenantID, call.AgentID)
+		shared, err := s.Table.ListShared(ctx, call.TenantID, call.AgentID)
 		if err != nil {
 			return args, "", nil, err
 		}
@@ -244,7 +244,7 @@ func (s *Service) listTool(ctx context.Context, call tool.Call) (tool.Result, er
 		fmt.Fprintf(&b, "%s (%d bytes)\n", f.Path, f.SizeBytes)
 	}
 	if args.Path == "" && args.WorkspaceID == "" {
-		shared, err := s.Table.SharedWith(ctx, call.TenantID, call.AgentID)
+		shared, err := s.Table.ListShared(ctx, call.TenantID, call.AgentID)
 		if err != nil {
 			return tool.Result{}, err
 		}

@@ -76,42 +76,42 @@ const (
 // Table is the port to stored workspaces. Another tenant's is fault.NotFound,
 // as an absent one is. Lists of files are in the order of their paths.
 type Table interface {
-	// Insert says whether it did: an owner has one workspace.
-	Insert(tx txn.Tx, w *Workspace) (bool, error)
-	// Count gives how many there are of a kind of owner.
-	Count(tx txn.Tx, tenant, ownerType string) (int, error)
+	// CreateTx says whether it did: an owner has one workspace.
+	CreateTx(tx txn.Tx, w *Workspace) (bool, error)
+	// CountTx gives how many there are of a kind of owner.
+	CountTx(tx txn.Tx, tenant, ownerType string) (int, error)
 	Get(ctx context.Context, tenant, id string) (*Workspace, error)
-	// Owned reads an owner's. Errors: fault.NotFound.
-	Owned(ctx context.Context, tenant, ownerType, ownerID string) (*Workspace, error)
-	// Lock reads one that nobody else changes before tx ends.
-	Lock(tx txn.Tx, tenant, id string) (*Workspace, error)
+	// GetByOwner reads an owner's. Errors: fault.NotFound.
+	GetByOwner(ctx context.Context, tenant, ownerType, ownerID string) (*Workspace, error)
+	// LockTx reads one that nobody else changes before tx ends.
+	LockTx(tx txn.Tx, tenant, id string) (*Workspace, error)
 	// List gives up to limit, newest first, behind an id.
 	List(ctx context.Context, tenant, after string, limit int) ([]Workspace, error)
-	// Total is how many List would give without a limit.
-	Total(ctx context.Context, tenant string) (int, error)
-	// Update stores the name, the owner, the counts and the time.
-	Update(tx txn.Tx, w *Workspace) error
-	Delete(tx txn.Tx, tenant, id string) error
+	// Count is how many List would give without a limit.
+	Count(ctx context.Context, tenant string) (int, error)
+	// UpdateTx stores the name, the owner, the counts and the time.
+	UpdateTx(tx txn.Tx, w *Workspace) error
+	DeleteTx(tx txn.Tx, tenant, id string) error
 
-	Relate(tx txn.Tx, tenant, agent string, r Relation, id string) error
-	// Unrelate says whether there was such a relation.
-	Unrelate(tx txn.Tx, tenant, agent string, r Relation, id string) (bool, error)
-	// SharedWith lists the workspaces that an agent may read.
-	SharedWith(ctx context.Context, tenant, agent string) ([]string, error)
-	// Forget removes every relation of an agent.
-	Forget(tx txn.Tx, tenant, agent string) error
+	CreateRelationTx(tx txn.Tx, tenant, agent string, r Relation, id string) error
+	// DeleteRelationTx says whether there was such a relation.
+	DeleteRelationTx(tx txn.Tx, tenant, agent string, r Relation, id string) (bool, error)
+	// ListShared lists the workspaces that an agent may read.
+	ListShared(ctx context.Context, tenant, agent string) ([]string, error)
+	// DeleteRelationsTx removes every relation of an agent.
+	DeleteRelationsTx(tx txn.Tx, tenant, agent string) error
 
-	// File reads one by its path. Errors: fault.NotFound.
-	File(ctx context.Context, tenant, id, path string) (*File, error)
-	// FileTx is File inside the transaction; nil where there is none.
-	FileTx(tx txn.Tx, tenant, id, path string) (*File, error)
-	// Below lists up to limit files in a folder and its folders.
-	Below(ctx context.Context, tenant, id, dir string, limit int) ([]File, error)
-	// BelowTx is Below inside the transaction.
-	BelowTx(tx txn.Tx, tenant, id, dir string, limit int) ([]File, error)
-	// FirstFile gives the first of paths that is a file's; "" where none is.
-	FirstFile(tx txn.Tx, tenant, id string, paths []string) (string, error)
-	// PutFile stores a file under its path, in place of another or not.
-	PutFile(tx txn.Tx, tenant, id string, f *File) error
-	DeleteFile(tx txn.Tx, tenant, id, path string) error
+	// GetFile reads one by its path. Errors: fault.NotFound.
+	GetFile(ctx context.Context, tenant, id, path string) (*File, error)
+	// GetFileTx is File inside the transaction; nil where there is none.
+	GetFileTx(tx txn.Tx, tenant, id, path string) (*File, error)
+	// ListFiles lists up to limit files in a folder and its folders.
+	ListFiles(ctx context.Context, tenant, id, dir string, limit int) ([]File, error)
+	// ListFilesTx is Below inside the transaction.
+	ListFilesTx(tx txn.Tx, tenant, id, dir string, limit int) ([]File, error)
+	// GetFirstFileTx gives the first of paths that is a file's; "" where none is.
+	GetFirstFileTx(tx txn.Tx, tenant, id string, paths []string) (string, error)
+	// PutFileTx stores a file under its path, in place of another or not.
+	PutFileTx(tx txn.Tx, tenant, id string, f *File) error
+	DeleteFileTx(tx txn.Tx, tenant, id, path string) error
 }

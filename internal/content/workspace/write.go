@@ -52,11 +52,11 @@ func matches(header, tag string) bool {
 func (s *Service) Put(ctx context.Context, tenant, id, path, mimeType string, st *blob.Staged, c Conditions) (f *File, created bool, err error) {
 	mimeType = media.Best(mimeType, path)
 	err = s.Writer.Write(ctx, func(tx txn.Tx) error {
-		w, err := s.Table.Lock(tx, tenant, id)
+		w, err := s.Table.LockTx(tx, tenant, id)
 		if err != nil {
 			return err
 		}
-		old, err := s.Table.FileTx(tx, tenant, id, path)
+		old, err := s.Table.GetFileTx(tx, tenant, id, path)
 		if err != nil {
 			return err
 		}
@@ -98,10 +98,10 @@ func (s *Service) place(tx txn.Tx, w *Workspace, old, f *File) error {
 		return err
 	}
 	w.UpdatedAt = f.UpdatedAt
-	if err := s.Table.PutFile(tx, w.TenantID, w.WorkspaceID, f); err != nil {
+	if err := s.Table.PutFileTx(tx, w.TenantID, w.WorkspaceID, f); err != nil {
 		return err
 	}
-	return s.Table.Update(tx, w)
+	return s.Table.UpdateTx(tx, w)
 }
 
 // fits says why a workspace's content is too much.
@@ -117,14 +117,14 @@ func fits(w *Workspace) error {
 
 // free says why there can be no file at a path where there is none.
 func (s *Service) free(tx txn.Tx, w *Workspace, path string) error {
-	above, err := s.Table.FirstFile(tx, w.TenantID, w.WorkspaceID, parents(path))
+	above, err := s.Table.GetFirstFileTx(tx, w.TenantID, w.WorkspaceID, parents(path))
 	if err != nil {
 		return err
 	}
 	if above != "" {
 		return fault.New(fault.Conflict, "", "There is a file %s, so nothing can be inside of it.", above)
 	}
-	below, err := s.Table.BelowTx(tx, w.TenantID, w.WorkspaceID, path, 1)
+	below, err := s.Table.ListFilesTx(tx, w.TenantID, w.WorkspaceID, path, 1)
 	if err != nil {
 		return err
 	}
@@ -140,11 +140,11 @@ func (s *Service) Remove(ctx context.Context, tenant, id, path string) error {
 	found := false
 	for more := true; more; {
 		err := s.Writer.Write(ctx, func(tx txn.Tx) error {
-			w, err := s.Table.Lock(tx, tenant, id)
+			w, err := s.Table.LockTx(tx, tenant, id)
 			if err != nil {
 				return err
 			}
-			f, err := s.Table.FileTx(tx, tenant, id, path)
+			f, err := s.Table.GetFileTx(tx, tenant, id, path)
 			if err != nil {
 				return err
 			}
@@ -164,7 +164,7 @@ func (s *Service) Remove(ctx context.Context, tenant, id, path string) error {
 				return fault.NoSuch("file")
 			}
 			w.UpdatedAt = s.Clock.Now()
-			return s.Table.Update(tx, w)
+			return s.Table.UpdateTx(tx, w)
 		})
 		if err != nil {
 			return err
@@ -177,7 +177,7 @@ func (s *Service) Remove(ctx context.Context, tenant, id, path string) error {
 // deleteBelow deletes some of a folder's files, and says whether there may be
 // more.
 func (s *Service) deleteBelow(tx txn.Tx, w *Workspace, dir string) (more bool, err error) {
-	files, err := s.Table.BelowTx(tx, w.TenantID, w.WorkspaceID, dir, batch)
+	files, err := s.Table.ListFilesTx(tx, w.TenantID, w.WorkspaceID, dir, batch)
 	if err != nil {
 		return false, err
 	}
@@ -195,7 +195,7 @@ func (s *Service) drop(tx txn.Tx, w *Workspace, f *File) error {
 	if err := s.Blobs.Drop(tx, w.TenantID, f.ETag); err != nil {
 		return err
 	}
-	return s.Table.DeleteFile(tx, w.TenantID, w.WorkspaceID, f.Path)
+	return s.Table.DeleteFileTx(tx, w.TenantID, w.WorkspaceID, f.Path)
 }
 
 // Move gives a file another path; it stays the same file. Errors:
@@ -207,7 +207,7 @@ func (s *Service) Move(ctx context.Context, tenant, id, from, to string) (f *Fil
 		if from == to {
 			return nil
 		}
-		if err := s.Table.DeleteFile(tx, tenant, id, from); err != nil {
+		if err := s.Table.DeleteFileTx(tx, tenant, id, from); err != nil {
 			return err
 		}
 		w.FileCount--
@@ -245,11 +245,11 @@ func exists(path string) error {
 // between finds the file at a path, and that there is none at another.
 func (s *Service) between(ctx context.Context, tenant, id, from, to string, do func(txn.Tx, *Workspace, *File) error) error {
 	return s.Writer.Write(ctx, func(tx txn.Tx) error {
-		w, err := s.Table.Lock(tx, tenant, id)
+		w, err := s.Table.LockTx(tx, tenant, id)
 		if err != nil {
 			return err
 		}
-		f, err := s.Table.FileTx(tx, tenant, id, from)
+		f, err := s.Table.GetFileTx(tx, tenant, id, from)
 		if err != nil {
 			return err
 		}
@@ -257,7 +257,7 @@ func (s *Service) between(ctx context.Context, tenant, id, from, to string, do f
 			return fault.NoSuch("file")
 		}
 		if from != to {
-			there, err := s.Table.FirstFile(tx, tenant, id, []string{to})
+			there, err := s.Table.GetFirstFileTx(tx, tenant, id, []string{to})
 			if err != nil {
 				return err
 			}

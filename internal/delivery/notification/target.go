@@ -163,7 +163,7 @@ type targetList struct {
 
 func (s *Service) targets(ctx context.Context, who authz.Caller, _ *nothing) (targetList, error) {
 	l := targetList{Targets: []TargetView{}}
-	all, err := s.Delivery.Targets(ctx, who.TenantID, who.UserID)
+	all, err := s.Delivery.ListTargets(ctx, who.TenantID, who.UserID)
 	for i := range all {
 		v, failed := s.view(&all[i])
 		if failed != nil {
@@ -212,7 +212,7 @@ func (s *Service) addTarget(ctx context.Context, who authz.Caller, in *newTarget
 	}
 	return answer(ctx, s.Writer, func(tx txn.Tx) (TargetView, error) {
 		tx.AfterCommit(func() { s.reach.forget(who.TenantID) })
-		n, err := s.Delivery.AddTarget(tx, t)
+		n, err := s.Delivery.CreateTargetTx(tx, t)
 		if err == nil && n > maxTargets {
 			err = fault.New(fault.Invalid, "limit_reached", "You have %d targets, and there may be no more; delete one first.", maxTargets)
 		}
@@ -243,7 +243,7 @@ type targetDeleted struct {
 
 func (s *Service) removeTarget(ctx context.Context, who authz.Caller, in *targetIn) (targetDeleted, error) {
 	return answer(ctx, s.Writer, func(tx txn.Tx) (targetDeleted, error) {
-		found, err := s.Delivery.DeleteTarget(tx, who.TenantID, who.UserID, in.TargetID)
+		found, err := s.Delivery.DeleteTargetTx(tx, who.TenantID, who.UserID, in.TargetID)
 		if err == nil && !found {
 			err = fault.NoSuch("notification target")
 		}
@@ -267,7 +267,7 @@ type targetTested struct {
 
 // testTarget sends something there, though the target is switched off.
 func (s *Service) testTarget(ctx context.Context, who authz.Caller, in *targetIn) (targetTested, error) {
-	t, err := s.Delivery.Target(ctx, who.TenantID, in.TargetID)
+	t, err := s.Delivery.GetTarget(ctx, who.TenantID, in.TargetID)
 	if err != nil {
 		return targetTested{}, err
 	}
@@ -285,5 +285,5 @@ func (s *Service) enqueue(tx txn.Tx, tenant string, d delivery, due time.Time) e
 	if err != nil {
 		return err
 	}
-	return s.Queue.Enqueue(tx, work.Item{Kind: DeliverKind, Key: d.key(), TenantID: tenant, Due: due, Payload: payload})
+	return s.Queue.EnqueueTx(tx, work.Item{Kind: DeliverKind, Key: d.key(), TenantID: tenant, Due: due, Payload: payload})
 }

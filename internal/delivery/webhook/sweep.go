@@ -33,5 +33,5 @@ func (s *Service) Serve(ctx context.Context, log *slog.Logger) {
 // Sweep forgets what is older than 7 days: deliveries, those that wait for a
 // disabled subscription too, and events.
 func (s *Service) Sweep(ctx context.Context) error {
-	return s.Store.Forget(ctx, s.Clock.Now().Add(-kept))
+	return s.Store.DeleteBefore(ctx, s.Clock.Now().Add(-kept))
 }

@@ -69,9 +69,9 @@ func (e *Engine) newAttempt(r *run.Record, spec *run.AgentSpec) *attempt {
 // insert stores a new run together with how it goes on.
 func (a *attempt) insert(ctx context.Context, enqueue func(txn.Tx) error) error {
 	a.rec.StepSeq, a.rec.EventSeq = a.step, a.seq
-	ops := []txn.Op{a.e.Runs.Insert(a.rec), enqueue, a.log()}
+	ops := []txn.Op{a.e.Runs.Create(a.rec), enqueue, a.log()}
 	if limit := a.rec.ResourceLimits.MaxCostUSD; limit != nil {
-		ops = append(ops, a.e.Runs.OpenBudget(a.rec.TenantID, a.rec.RunID, run.NanoUSD(*limit)))
+		ops = append(ops, a.e.Runs.CreateBudget(a.rec.TenantID, a.rec.RunID, run.NanoUSD(*limit)))
 	}
 	a.used = append(a.used, quota.Use{Runs: 1})
 	err := a.e.write(ctx, a.counting(ops)...)
@@ -87,10 +87,10 @@ func (a *attempt) insert(ctx context.Context, enqueue func(txn.Tx) error) error 
 func (a *attempt) takeOver(ctx context.Context) error {
 	last := int64(0)
 	err := a.e.Writer.Write(ctx, func(tx txn.Tx) (err error) {
-		if err = a.e.Queue.Hold(tx, a.lease, a.e.Lease); err != nil {
+		if err = a.e.Queue.HoldTx(tx, a.lease, a.e.Lease); err != nil {
 			return err
 		}
-		last, err = a.e.Runs.LastSeq(tx, a.rec.TenantID, a.rec.RunID)
+		last, err = a.e.Runs.GetLastSeqTx(tx, a.rec.TenantID, a.rec.RunID)
 		return err
 	})
 	if err != nil {
@@ -254,11 +254,11 @@ func (a *attempt) ops(pause run.PauseMode) []txn.Op {
 		ops = append(ops, a.e.Runs.AppendStep(s))
 	}
 	for _, ask := range a.asked {
-		ops = append(ops, a.e.Runs.AskApproval(ask))
+		ops = append(ops, a.e.Runs.CreateApproval(ask))
 	}
 	ops = append(ops, a.also...)
 	if a.drafts {
-		ops = append(ops, func(tx txn.Tx) error { return a.e.Log.DropDrafts(tx, tenant, id, a.step) })
+		ops = append(ops, func(tx txn.Tx) error { return a.e.Log.DeleteDraftsTx(tx, tenant, id, a.step) })
 	}
 	if len(a.entries) > 0 {
 		ops = append(ops, a.log())
@@ -277,11 +277,11 @@ func (a *attempt) ops(pause run.PauseMode) []txn.Op {
 func (a *attempt) keepOrFree(tx txn.Tx) error {
 	switch {
 	case a.rec.Status == run.Running:
-		return a.e.Queue.Hold(tx, a.lease, a.e.Lease)
+		return a.e.Queue.HoldTx(tx, a.lease, a.e.Lease)
 	case a.rec.Wait.Until.IsZero(): // the end, or a pause that lasts until somebody resumes it
-		return a.e.Queue.Finish(tx, a.lease)
+		return a.e.Queue.FinishTx(tx, a.lease)
 	}
-	return a.e.Queue.Reschedule(tx, a.lease, a.rec.Wait.Until, nil)
+	return a.e.Queue.RescheduleTx(tx, a.lease, a.rec.Wait.Until, nil)
 }
 
 func (a *attempt) ran() float64 { return a.before + milliseconds(a.e.Clock.Now().Sub(a.began)) }

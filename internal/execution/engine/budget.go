@@ -47,10 +47,10 @@ func (a *attempt) afford(ctx context.Context, req *model.Request, fallback *mode
 	granted := p.Reserved
 	if granted == 0 {
 		err := a.e.Writer.Write(ctx, func(tx txn.Tx) (err error) {
-			if err = a.e.Queue.Hold(tx, a.lease, a.e.Lease); err != nil {
+			if err = a.e.Queue.HoldTx(tx, a.lease, a.e.Lease); err != nil {
 				return err
 			}
-			granted, err = a.e.Runs.Reserve(tx, a.rec.TenantID, budgets, cost(req.MaxTokens), cost(min(leastAnswer, req.MaxTokens)))
+			granted, err = a.e.Runs.ReserveTx(tx, a.rec.TenantID, budgets, cost(req.MaxTokens), cost(min(leastAnswer, req.MaxTokens)))
 			if err != nil {
 				return err
 			}

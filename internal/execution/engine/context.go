@@ -97,7 +97,7 @@ func (a *attempt) origin(step int64) model.Origin {
 // worker died: a model call, which is simply made again, or tool calls, which
 // may have happened.
 func (a *attempt) replay(ctx context.Context) error {
-	steps, err := a.e.Runs.Steps(ctx, a.rec.TenantID, a.rec.RunID, 0, 0)
+	steps, err := a.e.Runs.ListSteps(ctx, a.rec.TenantID, a.rec.RunID, 0, 0)
 	if err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func (a *attempt) replay(ctx context.Context) error {
 	if a.rec.Wait.Approvals == 0 {
 		return nil
 	}
-	all, err := a.e.Runs.ApprovalsOf(ctx, nil, a.rec.TenantID, a.rec.RunID)
+	all, err := a.e.Runs.ListApprovalsByRun(ctx, nil, a.rec.TenantID, a.rec.RunID)
 	if err != nil {
 		return err
 	}

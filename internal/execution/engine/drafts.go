@@ -208,7 +208,7 @@ func (f *flusher) flush(ctx context.Context, attempts []*attempt) {
 		if replaces {
 			add := store
 			store = func(tx txn.Tx) error {
-				if err := f.e.Log.DropDrafts(tx, a.rec.TenantID, a.rec.RunID, seg.Draft); err != nil {
+				if err := f.e.Log.DeleteDraftsTx(tx, a.rec.TenantID, a.rec.RunID, seg.Draft); err != nil {
 					return err
 				}
 				return add(tx)
@@ -221,7 +221,7 @@ func (f *flusher) flush(ctx context.Context, attempts []*attempt) {
 	}
 	err := f.e.Writer.Write(ctx, func(tx txn.Tx) error {
 		for _, d := range drafts {
-			err := f.e.Queue.Hold(tx, d.a.lease, f.e.Lease)
+			err := f.e.Queue.HoldTx(tx, d.a.lease, f.e.Lease)
 			if errors.Is(err, work.ErrLost) {
 				continue
 			}

@@ -43,9 +43,9 @@ const maxAttempts = 1000
 // Log is what the engine needs of the event log beyond appending.
 type Log interface {
 	event.Log
-	// DropDrafts deletes the text chunks that were stored before their step
+	// DeleteDraftsTx deletes the text chunks that were stored before their step
 	// committed, for every step up to one.
-	DropDrafts(tx txn.Tx, tenant, stream string, step int64) error
+	DeleteDraftsTx(tx txn.Tx, tenant, stream string, step int64) error
 }
 
 // Models resolves what an agent asks for to an endpoint.
@@ -225,7 +225,7 @@ func (e *Engine) Start(ctx context.Context, r *run.Record, spec *run.AgentSpec) 
 		if now, err := admitted(tx, a.rec); err != nil || !now {
 			return cmp.Or(err, errNotYet)
 		}
-		a.lease, err = e.Queue.EnqueueHeld(tx, e.item(a.rec, a.began), e.Node, e.Lease)
+		a.lease, err = e.Queue.EnqueueHeldTx(tx, e.item(a.rec, a.began), e.Node, e.Lease)
 		return err
 	})
 	if err != nil {
@@ -261,7 +261,7 @@ func (e *Engine) startQueued(ctx context.Context, r *run.Record) error {
 		if err != nil || !now {
 			return err
 		}
-		return e.Queue.Enqueue(tx, e.item(a.rec, a.began))
+		return e.Queue.EnqueueTx(tx, e.item(a.rec, a.began))
 	})
 }
 
@@ -384,7 +384,7 @@ func (e *Engine) write(ctx context.Context, ops ...txn.Op) error {
 }
 
 func (e *Engine) forget(ctx context.Context, lease work.Lease) error {
-	return e.write(ctx, func(tx txn.Tx) error { return e.Queue.Finish(tx, lease) })
+	return e.write(ctx, func(tx txn.Tx) error { return e.Queue.FinishTx(tx, lease) })
 }
 
 // lapse looks after a waiting run whose work is due: it waited too long, or
@@ -392,13 +392,13 @@ func (e *Engine) forget(ctx context.Context, lease work.Lease) error {
 func (e *Engine) lapse(ctx context.Context, lease work.Lease) (woken bool, err error) {
 	err = e.Writer.Write(ctx, func(tx txn.Tx) error {
 		woken = false
-		if err := e.Queue.Hold(tx, lease, e.Lease); err != nil {
+		if err := e.Queue.HoldTx(tx, lease, e.Lease); err != nil {
 			return err
 		}
 		if ended, err := e.service.Expire(tx, lease.TenantID, lease.Key, e.Clock.Now()); err != nil || ended {
 			return err
 		}
-		r, err := e.Runs.Lock(tx, lease.TenantID, lease.Key)
+		r, err := e.Runs.LockTx(tx, lease.TenantID, lease.Key)
 		switch {
 		case err != nil:
 			return err
@@ -406,9 +406,9 @@ func (e *Engine) lapse(ctx context.Context, lease work.Lease) (woken bool, err e
 			woken = true
 			return nil
 		case r.Wait.Until.IsZero():
-			return e.Queue.Finish(tx, lease)
+			return e.Queue.FinishTx(tx, lease)
 		}
-		return e.Queue.Reschedule(tx, lease, r.Wait.Until, nil)
+		return e.Queue.RescheduleTx(tx, lease, r.Wait.Until, nil)
 	})
 	return woken, err
 }

@@ -177,7 +177,7 @@ func (e *Engine) conversation(ctx context.Context, tenant, id string, depth int)
 			return nil, err
 		}
 	}
-	steps, err := e.Runs.Steps(ctx, tenant, id, 0, 0)
+	steps, err := e.Runs.ListSteps(ctx, tenant, id, 0, 0)
 	if err != nil {
 		return nil, err
 	}

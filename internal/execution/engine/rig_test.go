@@ -198,7 +198,7 @@ func (r *rig) events(id string) []event.Event {
 
 func (r *rig) steps(id string) []run.Step {
 	r.t.Helper()
-	all, err := r.runs.Steps(r.t.Context(), r.who.TenantID, id, 0, 0)
+	all, err := r.runs.ListSteps(r.t.Context(), r.who.TenantID, id, 0, 0)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -74,7 +74,7 @@ func (w *world) stays(before map[string]string, key, now, what, id string) {
 }
 
 func (w *world) stepsOf(id string) []run.Step {
-	steps, err := w.runs.Steps(context.Background(), w.who.TenantID, id, 0, 0)
+	steps, err := w.runs.ListSteps(context.Background(), w.who.TenantID, id, 0, 0)
 	if err != nil {
 		w.t.Error(err)
 	}

@@ -112,7 +112,7 @@ func (c *mutation) choose(id string) (*Approval, int, error) {
 	if c.r.Wait.Approvals == 0 && id != "" {
 		return nil, 0, fault.NoSuch("approval")
 	}
-	all, err := c.s.Runs.ApprovalsOf(c.tx.Context(), c.tx, c.r.TenantID, c.r.RunID)
+	all, err := c.s.Runs.ListApprovalsByRun(c.tx.Context(), c.tx, c.r.TenantID, c.r.RunID)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -142,7 +142,7 @@ func (c *mutation) choose(id string) (*Approval, int, error) {
 
 func (c *mutation) decide(a *Approval, who authz.Caller) error {
 	a.Decision, a.DecidedAt, a.DecidedBy = a.Status, &c.now, who.UserID
-	if err := c.s.Runs.DecideApproval(a)(c.tx); err != nil {
+	if err := c.s.Runs.UpdateApproval(a)(c.tx); err != nil {
 		return err
 	}
 	details, err := json.Marshal(ResolvedData(a), jsontext.AllowInvalidUTF8(true))
@@ -178,7 +178,7 @@ func (c *mutation) closeApprovals(as ApprovalStatus) error {
 	if c.r.Wait.Approvals == 0 {
 		return nil
 	}
-	all, err := c.s.Runs.ApprovalsOf(c.tx.Context(), c.tx, c.r.TenantID, c.r.RunID)
+	all, err := c.s.Runs.ListApprovalsByRun(c.tx.Context(), c.tx, c.r.TenantID, c.r.RunID)
 	if err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func (c *mutation) closeApprovals(as ApprovalStatus) error {
 			continue
 		}
 		a.Status, a.DecidedAt = as, &c.now
-		if err := c.s.Runs.DecideApproval(a)(c.tx); err != nil {
+		if err := c.s.Runs.UpdateApproval(a)(c.tx); err != nil {
 			return err
 		}
 		if err := c.emitResolved(a); err != nil {

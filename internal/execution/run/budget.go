@@ -13,10 +13,10 @@ import (
 // dollar. What is reserved for a call counts until the call is settled, so
 // that calls side by side never overshoot together.
 type Budgets interface {
-	OpenBudget(tenant, id string, limit int64) txn.Op
-	// Reserve takes up to want from all of the budgets, or fails with *OverBudget where
+	CreateBudget(tenant, id string, limit int64) txn.Op
+	// ReserveTx takes up to want from all of the budgets, or fails with *OverBudget where
 	// any of them has less than least left.
-	Reserve(tx txn.Tx, tenant string, ids []string, want, least int64) (granted int64, err error)
+	ReserveTx(tx txn.Tx, tenant string, ids []string, want, least int64) (granted int64, err error)
 	// Settle gives back what was reserved and counts what was spent.
 	Settle(tenant string, ids []string, reserved, spent int64) txn.Op
 }

@@ -40,7 +40,7 @@ func (s *Service) Cancel(ctx context.Context, tenant, id string) (CancelAnswer, 
 // the agent's change event, and may be called again.
 func (s *Service) AgentDeleted(ctx context.Context, tenant, agentID string) error {
 	for {
-		ids, err := s.Runs.Unfinished(ctx, tenant, agentID, 100)
+		ids, err := s.Runs.ListUnfinished(ctx, tenant, agentID, 100)
 		if err != nil || len(ids) == 0 {
 			return err
 		}
@@ -58,10 +58,10 @@ func (s *Service) abort(ctx context.Context, tenant, id string, why reason) (Can
 	ctx = txn.Promise(ctx, func() any { return answer })
 	err := s.Writer.Write(ctx, func(tx txn.Tx) error {
 		// The lease first, the row second: the order in which workers take them.
-		if err := s.Queue.Remove(tx, s.WorkKind, id); err != nil {
+		if err := s.Queue.DeleteTx(tx, s.WorkKind, id); err != nil {
 			return err
 		}
-		r, err := s.Runs.Lock(tx, tenant, id)
+		r, err := s.Runs.LockTx(tx, tenant, id)
 		if err != nil {
 			return err
 		}

@@ -19,14 +19,14 @@ import (
 // NotFound; Conflict unless the run is running.
 func (s *Service) Pause(ctx context.Context, tenant, id string) error {
 	return s.Writer.Write(ctx, func(tx txn.Tx) error {
-		r, err := s.Runs.Lock(tx, tenant, id)
+		r, err := s.Runs.LockTx(tx, tenant, id)
 		if err != nil {
 			return err
 		}
 		if r.Status != Running {
 			return fault.WrongState("run", string(r.Status), "pausing")
 		}
-		return s.Runs.AskPause(tx, tenant, id)
+		return s.Runs.RequestPauseTx(tx, tenant, id)
 	})
 }
 
@@ -131,7 +131,7 @@ func (c *mutation) emitResult(in ToolInput, output string) error {
 // Authorized lets the runs go on that wait for authorization of a server.
 func (s *Service) Authorized(ctx context.Context, tenant, serverID string) error {
 	for {
-		ids, err := s.Runs.Waiting(ctx, tenant, serverID, 100)
+		ids, err := s.Runs.ListWaiting(ctx, tenant, serverID, 100)
 		if err != nil || len(ids) == 0 {
 			return err
 		}
@@ -152,7 +152,7 @@ func (s *Service) Authorized(ctx context.Context, tenant, serverID string) error
 // Expire ends a run that waited too long, in the worker's transaction. It says
 // whether it did: a run that somebody woke in the meantime goes on.
 func (s *Service) Expire(tx txn.Tx, tenant, id string, now time.Time) (ended bool, err error) {
-	r, err := s.Runs.Lock(tx, tenant, id)
+	r, err := s.Runs.LockTx(tx, tenant, id)
 	if err != nil || r.Status == Running || r.Status.Final() {
 		return false, err
 	}

@@ -35,7 +35,7 @@ func (s *Service) mutate(ctx context.Context, tenant, id string, do func(*mutati
 		if err := s.Release(tx, tenant, id); err != nil {
 			return err
 		}
-		r, err := s.Runs.Lock(tx, tenant, id)
+		r, err := s.Runs.LockTx(tx, tenant, id)
 		if err != nil {
 			return err
 		}
@@ -45,7 +45,7 @@ func (s *Service) mutate(ctx context.Context, tenant, id string, do func(*mutati
 
 // change applies do to a locked run and stores what came of it.
 func (s *Service) change(tx txn.Tx, r *Record, do func(*mutation) error) error {
-	last, err := s.Runs.LastSeq(tx, r.TenantID, r.RunID)
+	last, err := s.Runs.GetLastSeqTx(tx, r.TenantID, r.RunID)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (c *mutation) resume() error {
 
 // end moves the run to a final state; whoever works on it is fenced off.
 func (c *mutation) end(status Status, code, sentence string) error {
-	if err := c.s.Queue.Remove(c.tx, c.s.WorkKind, c.r.RunID); err != nil {
+	if err := c.s.Queue.DeleteTx(c.tx, c.s.WorkKind, c.r.RunID); err != nil {
 		return err
 	}
 	if err := c.closeApprovals(ApprovalCancelled); err != nil {

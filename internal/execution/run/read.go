@@ -24,7 +24,7 @@ func (s *Service) Get(ctx context.Context, tenant, id string) (*Run, error) {
 		}
 	}
 	if r.Wait.Approvals > 0 {
-		all, err := s.Runs.ApprovalsOf(ctx, nil, tenant, id)
+		all, err := s.Runs.ListApprovalsByRun(ctx, nil, tenant, id)
 		if err != nil {
 			return nil, err
 		}
@@ -135,7 +135,7 @@ func (s *Service) Steps(ctx context.Context, tenant, id, limit, cursor string) (
 	if err != nil {
 		return nil, err
 	}
-	steps, err := s.Runs.Steps(ctx, tenant, id, 0, 0)
+	steps, err := s.Runs.ListSteps(ctx, tenant, id, 0, 0)
 	if err != nil {
 		return nil, err
 	}

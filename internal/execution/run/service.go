@@ -123,5 +123,5 @@ func orEmpty(v schema.Object) schema.Object {
 // Release sets a run going whose turn has come (see Admission), or that waited
 // and can go on, in the caller's transaction.
 func (s *Service) Release(tx txn.Tx, tenant, id string) error {
-	return s.Queue.Enqueue(tx, work.Item{Kind: s.WorkKind, Key: id, TenantID: tenant, Due: s.Clock.Now()})
+	return s.Queue.EnqueueTx(tx, work.Item{Kind: s.WorkKind, Key: id, TenantID: tenant, Due: s.Clock.Now()})
 }

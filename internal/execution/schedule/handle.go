@@ -101,9 +101,9 @@ func (s *Service) realign(ctx context.Context, held work.Lease) error {
 // settle lets go of the item until the state's next fire.
 func (s *Service) settle(tx txn.Tx, held work.Lease, st *State) error {
 	if st == nil || st.NextRunAt.IsZero() {
-		return s.Queue.Finish(tx, held)
+		return s.Queue.FinishTx(tx, held)
 	}
-	return s.Queue.Reschedule(tx, held, st.NextRunAt, nil)
+	return s.Queue.RescheduleTx(tx, held, st.NextRunAt, nil)
 }
 
 // hindered says why a fire that is due makes no run, if so.
@@ -123,7 +123,7 @@ func (s *Service) hindered(ctx context.Context, o *occasion) (string, error) {
 // unfinished counts the runs that have not ended. Where they are too many it
 // looks at each, in case a run's end was not told.
 func (s *Service) unfinished(ctx context.Context, o *occasion) (int, error) {
-	ids, err := s.Store.Runs(ctx, o.held.TenantID, o.held.Key, o.set.config.MaxConcurrent+1)
+	ids, err := s.Store.ListRuns(ctx, o.held.TenantID, o.held.Key, o.set.config.MaxConcurrent+1)
 	if err != nil {
 		return 0, err
 	}
@@ -171,7 +171,7 @@ func (s *Service) skip(ctx context.Context, o *occasion) error {
 
 // current locks the state and sees to it that it is the one that was read.
 func (s *Service) current(tx txn.Tx, o *occasion) (*State, error) {
-	st, err := s.Store.Lock(tx, o.held.TenantID, o.held.Key)
+	st, err := s.Store.LockTx(tx, o.held.TenantID, o.held.Key)
 	if err == nil && (st == nil || st.Revision != o.state.Revision) {
 		err = errMoved
 	}
@@ -196,7 +196,7 @@ func (s *Service) start(ctx context.Context, o *occasion) error {
 		RunID: o.runID, AgentID: o.held.Key, Input: in, Metadata: metadata(o.fire),
 		Admit: func(tx txn.Tx, r *run.Record) (bool, error) {
 			admitted = true
-			n, err := s.Store.CountRuns(tx, r.TenantID, r.AgentID)
+			n, err := s.Store.CountRunsTx(tx, r.TenantID, r.AgentID)
 			if err == nil && n >= o.set.config.MaxConcurrent {
 				err = errBusy
 			}
@@ -233,7 +233,7 @@ func (s *Service) advance(tx txn.Tx, o *occasion) error {
 	if err := s.put(tx, st); err != nil {
 		return err
 	}
-	if err := s.Store.AddRun(tx, o.held.TenantID, o.held.Key, o.runID, o.fire); err != nil {
+	if err := s.Store.CreateRunTx(tx, o.held.TenantID, o.held.Key, o.runID, o.fire); err != nil {
 		return err
 	}
 	return s.settle(tx, o.held, st)
@@ -243,7 +243,7 @@ func (s *Service) advance(tx txn.Tx, o *occasion) error {
 func (s *Service) adopt(ctx context.Context, o *occasion) error {
 	return s.Writer.Write(ctx, func(tx txn.Tx) error {
 		// The run before the state: the order in which a run's end takes them.
-		r, err := s.RunStore.Lock(tx, o.held.TenantID, o.runID)
+		r, err := s.RunStore.LockTx(tx, o.held.TenantID, o.runID)
 		if err != nil {
 			return err
 		}
@@ -315,11 +315,11 @@ func (s *Service) OnRunState(tx txn.Tx, r *run.Record) error {
 	if !r.Status.Final() || !bytes.Contains(r.Metadata, []byte(fireKey)) {
 		return nil
 	}
-	agentID, err := s.Store.EndRun(tx, r.TenantID, r.RunID)
+	agentID, err := s.Store.DeleteRunTx(tx, r.TenantID, r.RunID)
 	if err != nil || agentID == "" {
 		return err // anybody can write such metadata
 	}
-	st, err := s.Store.Lock(tx, r.TenantID, agentID)
+	st, err := s.Store.LockTx(tx, r.TenantID, agentID)
 	if err != nil || st == nil {
 		return err
 	}
@@ -342,7 +342,7 @@ func (s *Service) OnRunState(tx txn.Tx, r *run.Record) error {
 		return err
 	}
 	if st.NextRunAt.IsZero() {
-		return s.Queue.Remove(tx, WorkKind, agentID)
+		return s.Queue.DeleteTx(tx, WorkKind, agentID)
 	}
 	return nil
 }

@@ -68,7 +68,7 @@ func (s *starter) Start(ctx context.Context, r *run.Record, _ *run.AgentSpec) er
 				return err
 			}
 		}
-		return s.runs.Insert(r)(tx)
+		return s.runs.Create(r)(tx)
 	})
 	if err == nil && s.after != nil {
 		err = s.after()
@@ -262,7 +262,7 @@ func (r *rig) fire(of run.Run) time.Time {
 func (r *rig) end(id string, status run.Status, told bool) {
 	r.t.Helper()
 	r.fatal(r.db.Write(r.t.Context(), func(tx txn.Tx) error {
-		rec, err := r.engine.runs.Lock(tx, r.who.TenantID, id)
+		rec, err := r.engine.runs.LockTx(tx, r.who.TenantID, id)
 		if err != nil {
 			return err
 		}

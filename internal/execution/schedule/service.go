@@ -120,7 +120,7 @@ func (s *Service) apply(tx txn.Tx, tenant, agentID string, g *agent.Agent, anew 
 	if err != nil {
 		return nil, err
 	}
-	st, err := s.Store.Lock(tx, tenant, agentID)
+	st, err := s.Store.LockTx(tx, tenant, agentID)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +128,7 @@ func (s *Service) apply(tx txn.Tx, tenant, agentID string, g *agent.Agent, anew 
 	case !set.exists() && st == nil:
 		return nil, nil
 	case !set.exists():
-		return nil, s.Store.Delete(tx, tenant, agentID)
+		return nil, s.Store.DeleteTx(tx, tenant, agentID)
 	case !anew && set.follows(st):
 		return st, nil
 	case st == nil:
@@ -162,15 +162,15 @@ func (st *State) follow(set *setup, anew bool, now time.Time) {
 
 func (s *Service) put(tx txn.Tx, st *State) error {
 	st.Revision++
-	return s.Store.Put(tx, st)
+	return s.Store.PutTx(tx, st)
 }
 
 // plan makes the item of work what the state says, whoever holds it.
 func (s *Service) plan(tx txn.Tx, tenant, agentID string, st *State) error {
 	if st == nil || st.NextRunAt.IsZero() {
-		return s.Queue.Remove(tx, WorkKind, agentID)
+		return s.Queue.DeleteTx(tx, WorkKind, agentID)
 	}
-	return s.Queue.Enqueue(tx, work.Item{Kind: WorkKind, Key: agentID, TenantID: tenant, Due: st.NextRunAt})
+	return s.Queue.EnqueueTx(tx, work.Item{Kind: WorkKind, Key: agentID, TenantID: tenant, Due: st.NextRunAt})
 }
 
 // Get gives an agent's schedule; nil where it has none. Errors: fault.NotFound

@@ -88,13 +88,13 @@ func (s *Service) create(ctx context.Context, who authz.Caller, w wish) (*View, 
 		if _, err = s.agents.GetTx(tx, who.TenantID, w.agentID); err != nil {
 			return err
 		}
-		if err = s.Store.Sweep(tx, who.TenantID, of.CreatedAt.Add(-keptAfterEnd)); err != nil {
+		if err = s.Store.DeleteEndedTx(tx, who.TenantID, of.CreatedAt.Add(-keptAfterEnd)); err != nil {
 			return err
 		}
 		if err = s.room(tx, of); err != nil {
 			return err
 		}
-		if made, err = s.Store.Insert(tx, of); err != nil || !made {
+		if made, err = s.Store.CreateTx(tx, of); err != nil || !made {
 			return err
 		}
 		if err = s.note(tx, who, "created", of.ID, of); err != nil {
@@ -110,7 +110,7 @@ func (s *Service) create(ctx context.Context, who authz.Caller, w wish) (*View, 
 
 // room refuses a sensor too many.
 func (s *Service) room(tx txn.Tx, of *Sensor) error {
-	all, ofAgent, err := s.Store.Active(tx, of.TenantID, of.AgentID, of.CreatedAt)
+	all, ofAgent, err := s.Store.CountActiveTx(tx, of.TenantID, of.AgentID, of.CreatedAt)
 	switch {
 	case err != nil:
 		return err
@@ -162,5 +162,5 @@ func (s *Service) note(tx txn.Tx, who authz.Caller, what, id string, of *Sensor)
 // AgentDeleted ends the sensors of an agent that is gone. It may be called any
 // number of times.
 func (s *Service) AgentDeleted(ctx context.Context, tenant, agentID string) error {
-	return s.Writer.Write(ctx, func(tx txn.Tx) error { return s.Store.End(tx, tenant, agentID, s.Clock.Now()) })
+	return s.Writer.Write(ctx, func(tx txn.Tx) error { return s.Store.EndTx(tx, tenant, agentID, s.Clock.Now()) })
 }

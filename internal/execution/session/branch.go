@@ -21,11 +21,11 @@ type plot struct {
 }
 
 func (s *Service) plot(ctx context.Context, r *Record) (*plot, error) {
-	branches, err := s.Store.Branches(ctx, r.TenantID, r.SessionID)
+	branches, err := s.Store.ListBranches(ctx, r.TenantID, r.SessionID)
 	if err != nil {
 		return nil, err
 	}
-	turns, err := s.Store.Turns(ctx, r.TenantID, r.SessionID, 0)
+	turns, err := s.Store.ListTurns(ctx, r.TenantID, r.SessionID, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -133,14 +133,14 @@ func (s *Service) Fork(ctx context.Context, tenant, id string, in *newBranch) (*
 	}
 	ctx = txn.Promise(ctx, func() any { return &b })
 	err = s.Writer.Write(ctx, func(tx txn.Tx) error {
-		r, err := s.Store.Lock(tx, tenant, id)
+		r, err := s.Store.LockTx(tx, tenant, id)
 		if err != nil {
 			return err
 		}
 		if status := r.status(b.CreatedAt); status != Active {
 			return fault.WrongState("session", string(status), "a new branch")
 		}
-		now, err := s.Store.BranchesTx(tx, tenant, id)
+		now, err := s.Store.ListBranchesTx(tx, tenant, id)
 		if err != nil {
 			return err
 		}
@@ -151,10 +151,10 @@ func (s *Service) Fork(ctx context.Context, tenant, id string, in *newBranch) (*
 			return fault.NoSuch("branch")
 		}
 		r.UpdatedAt = b.CreatedAt
-		if err := s.Store.Update(tx, r); err != nil {
+		if err := s.Store.UpdateTx(tx, r); err != nil {
 			return err
 		}
-		return s.Store.InsertBranch(tx, tenant, id, &b)
+		return s.Store.CreateBranchTx(tx, tenant, id, &b)
 	})
 	return &b, err
 }
@@ -190,7 +190,7 @@ func (s *Service) forkPoint(ctx context.Context, p *plot, b *Branch, in *newBran
 		return fault.NoSuch("run")
 	}
 	l := line[at]
-	switch told, err := s.Store.Tell(ctx, p.session.TenantID, []string{l.runID}); {
+	switch told, err := s.Store.ListJournals(ctx, p.session.TenantID, []string{l.runID}); {
 	case err != nil:
 		return err
 	case b.ForkStep == 0 && !l.finished && l.upto == 0:
@@ -235,11 +235,11 @@ type Activated struct {
 // Activate makes new messages go to a branch.
 func (s *Service) Activate(ctx context.Context, tenant, id, branch string) (Activated, error) {
 	err := s.Writer.Write(ctx, func(tx txn.Tx) error {
-		r, err := s.Store.Lock(tx, tenant, id)
+		r, err := s.Store.LockTx(tx, tenant, id)
 		if err != nil {
 			return err
 		}
-		all, err := s.Store.BranchesTx(tx, tenant, id)
+		all, err := s.Store.ListBranchesTx(tx, tenant, id)
 		if err != nil {
 			return err
 		}
@@ -251,7 +251,7 @@ func (s *Service) Activate(ctx context.Context, tenant, id, branch string) (Acti
 			return fault.New(fault.Invalid, "", "The branch is %s and cannot be made the active one.", b.Status)
 		}
 		r.ActiveBranch, r.UpdatedAt = branch, s.Clock.Now()
-		return s.Store.Update(tx, r)
+		return s.Store.UpdateTx(tx, r)
 	})
 	return Activated{SessionID: id, ActiveBranch: branch}, err
 }
@@ -270,15 +270,15 @@ type BranchDeleted struct {
 func (s *Service) DeleteBranch(ctx context.Context, tenant, id, branch string) (BranchDeleted, error) {
 	out := BranchDeleted{Deleted: true, SessionID: id, BranchID: branch}
 	err := s.Writer.Write(ctx, func(tx txn.Tx) error {
-		r, err := s.Store.Lock(tx, tenant, id)
+		r, err := s.Store.LockTx(tx, tenant, id)
 		if err != nil {
 			return err
 		}
-		all, err := s.Store.BranchesTx(tx, tenant, id)
+		all, err := s.Store.ListBranchesTx(tx, tenant, id)
 		if err != nil {
 			return err
 		}
-		busy, err := s.Store.Unfinished(tx, tenant, id, branch)
+		busy, err := s.Store.ListUnfinishedTx(tx, tenant, id, branch)
 		if err != nil {
 			return err
 		}
@@ -294,14 +294,14 @@ func (s *Service) DeleteBranch(ctx context.Context, tenant, id, branch string) (
 		case len(busy) > 0:
 			return fault.New(fault.Conflict, "RUN_ACTIVE", "The run %s of this branch is still under way; cancel it first.", busy[0].RunID)
 		}
-		if out.Runs, err = s.Store.DeleteTurns(tx, tenant, id, branch); err != nil {
+		if out.Runs, err = s.Store.DeleteTurnsTx(tx, tenant, id, branch); err != nil {
 			return err
 		}
 		r.UpdatedAt = s.Clock.Now()
-		if err := s.Store.Update(tx, r); err != nil {
+		if err := s.Store.UpdateTx(tx, r); err != nil {
 			return err
 		}
-		return s.Store.DeleteBranch(tx, tenant, id, branch)
+		return s.Store.DeleteBranchTx(tx, tenant, id, branch)
 	})
 	return out, err
 }

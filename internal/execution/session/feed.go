@@ -101,7 +101,7 @@ func (f *feed) look() error {
 		return err
 	}
 	f.closing = rec.status(f.s.Clock.Now()) != Active // read before the turns: none comes after
-	turns, err := f.s.Store.Turns(f.ctx, f.tenant, f.id, f.turn)
+	turns, err := f.s.Store.ListTurns(f.ctx, f.tenant, f.id, f.turn)
 	if err != nil {
 		return err
 	}

@@ -122,7 +122,7 @@ func (s *Service) Create(ctx context.Context, who authz.Caller, in *newSession) 
 				return err
 			}
 		}
-		return s.Queue.Enqueue(tx, work.Item{Kind: WorkKind, Key: r.SessionID, TenantID: r.TenantID, Due: r.ExpiresAt})
+		return s.Queue.EnqueueTx(tx, work.Item{Kind: WorkKind, Key: r.SessionID, TenantID: r.TenantID, Due: r.ExpiresAt})
 	})
 	return &out, err
 }
@@ -134,7 +134,7 @@ func (s *Service) insert(tx txn.Tx, r *Record) error {
 			return err
 		}
 	}
-	return s.Store.Insert(tx, r)
+	return s.Store.CreateTx(tx, r)
 }
 
 // check refuses what the types allow and the rules do not.
@@ -268,7 +268,7 @@ func (s *Service) Update(ctx context.Context, tenant, id string, c change) (*Ses
 	}
 	var r *Record
 	err := s.Writer.Write(ctx, func(tx txn.Tx) (err error) {
-		if r, err = s.Store.Lock(tx, tenant, id); err != nil {
+		if r, err = s.Store.LockTx(tx, tenant, id); err != nil {
 			return err
 		}
 		if c.Metadata != nil {
@@ -289,7 +289,7 @@ func (s *Service) Update(ctx context.Context, tenant, id string, c change) (*Ses
 			r.Model = c.Model
 		}
 		r.UpdatedAt = s.Clock.Now()
-		return s.Store.Update(tx, r)
+		return s.Store.UpdateTx(tx, r)
 	})
 	if err != nil {
 		return nil, err
@@ -309,7 +309,7 @@ type Deleted struct {
 // those that wait their turn behind it are cancelled. Closing twice is fine.
 func (s *Service) Close(ctx context.Context, who authz.Caller, id string) (Deleted, error) {
 	err := s.Writer.Write(ctx, func(tx txn.Tx) error {
-		r, err := s.Store.Lock(tx, who.TenantID, id)
+		r, err := s.Store.LockTx(tx, who.TenantID, id)
 		if err != nil || r.Status == Closed {
 			return err
 		}
@@ -318,13 +318,13 @@ func (s *Service) Close(ctx context.Context, who authz.Caller, id string) (Delet
 		if err := s.changed(tx, r); err != nil {
 			return err
 		}
-		if err := s.Queue.Enqueue(tx, work.Item{Kind: WorkKind, Key: id, TenantID: who.TenantID, Due: r.UpdatedAt}); err != nil {
+		if err := s.Queue.EnqueueTx(tx, work.Item{Kind: WorkKind, Key: id, TenantID: who.TenantID, Due: r.UpdatedAt}); err != nil {
 			return err
 		}
 		if err := s.record(tx, who, "closed", id); err != nil {
 			return err
 		}
-		return s.Store.Update(tx, r)
+		return s.Store.UpdateTx(tx, r)
 	})
 	return Deleted{Deleted: true, SessionID: id}, err
 }
@@ -341,23 +341,23 @@ func (s *Service) Handle(ctx context.Context, held work.Lease) error {
 		var waiting []string
 		err := s.Writer.Write(ctx, func(tx txn.Tx) error {
 			waiting = nil
-			r, err := s.Store.Lock(tx, tenant, id)
+			r, err := s.Store.LockTx(tx, tenant, id)
 			if fault.Is(err, fault.NotFound) {
-				return s.Queue.Finish(tx, held)
+				return s.Queue.FinishTx(tx, held)
 			}
 			if err != nil {
 				return err
 			}
 			if r.Status == Active {
 				if r.ExpiresAt.IsZero() {
-					return s.Queue.Finish(tx, held)
+					return s.Queue.FinishTx(tx, held)
 				}
 				if r.status(s.Clock.Now()) == Active {
-					return s.Queue.Reschedule(tx, held, r.ExpiresAt, nil)
+					return s.Queue.RescheduleTx(tx, held, r.ExpiresAt, nil)
 				}
 				r.Status, r.UpdatedAt = Expired, s.Clock.Now()
 				s.tellEnd(tx, id)
-				if err := s.Store.Update(tx, r); err != nil {
+				if err := s.Store.UpdateTx(tx, r); err != nil {
 					return err
 				}
 			}
@@ -367,7 +367,7 @@ func (s *Service) Handle(ctx context.Context, held work.Lease) error {
 				}
 			}
 			if waiting == nil {
-				return s.Queue.Finish(tx, held)
+				return s.Queue.FinishTx(tx, held)
 			}
 			return nil
 		})
@@ -384,7 +384,7 @@ func (s *Service) Handle(ctx context.Context, held work.Lease) error {
 
 // waiting gives the runs whose turn has not come.
 func (s *Service) waiting(tx txn.Tx, tenant, id string) ([]string, error) {
-	turns, err := s.Store.Unfinished(tx, tenant, id, "")
+	turns, err := s.Store.ListUnfinishedTx(tx, tenant, id, "")
 	if err != nil {
 		return nil, err
 	}

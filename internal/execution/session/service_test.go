@@ -99,7 +99,7 @@ func (r *rig) session() *session.Record {
 		TenantID: r.who.TenantID, SessionID: ident.New(), AgentID: ident.New(), Status: session.Active,
 		QueueMode: session.Allow, ActiveBranch: session.Root, CreatedAt: r.clock.Now(), UpdatedAt: r.clock.Now(),
 	}
-	if err := r.Writer.Write(r.t.Context(), func(tx txn.Tx) error { return r.Store.Insert(tx, rec) }); err != nil {
+	if err := r.Writer.Write(r.t.Context(), func(tx txn.Tx) error { return r.Store.CreateTx(tx, rec) }); err != nil {
 		r.t.Fatal(err)
 	}
 	return rec
@@ -122,7 +122,7 @@ func (r *rig) due() (failed []error) {
 
 func (r *rig) todo(rec *session.Record) session.Todo {
 	r.t.Helper()
-	all, _, err := r.Todos.Todos(r.t.Context(), rec.TenantID, session.TodoFilter{SessionID: rec.SessionID, Limit: 2})
+	all, _, err := r.Todos.ListTodos(r.t.Context(), rec.TenantID, session.TodoFilter{SessionID: rec.SessionID, Limit: 2})
 	if err != nil || len(all) != 1 {
 		r.t.Fatalf("%d todos, %v", len(all), err)
 	}

@@ -27,13 +27,13 @@ type Share struct {
 
 // ShareStore is the port to the table of links.
 type ShareStore interface {
-	// SetShare replaces the link of a session.
-	SetShare(tx txn.Tx, sh *Share) error
-	DropShare(tx txn.Tx, tenant, session string) error
-	// ShareOf gives a session's link, SharedBy the link with a hash, whoever's it
+	// PutShareTx replaces the link of a session.
+	PutShareTx(tx txn.Tx, sh *Share) error
+	DeleteShareTx(tx txn.Tx, tenant, session string) error
+	// GetShare gives a session's link, SharedBy the link with a hash, whoever's it
 	// is; fault.NotFound where there is none.
-	ShareOf(ctx context.Context, tenant, session string) (*Share, error)
-	SharedBy(ctx context.Context, hash string) (*Share, error)
+	GetShare(ctx context.Context, tenant, session string) (*Share, error)
+	GetShareByHash(ctx context.Context, hash string) (*Share, error)
 }
 
 // Artifacts is the port to the files that runs make.
@@ -79,13 +79,13 @@ func (s *Service) share(ctx context.Context, who authz.Caller, in *shareIn) (sha
 	answer := s.linked(sh, token)
 	ctx = txn.Promise(ctx, func() any { return answer })
 	err := s.Writer.Write(ctx, func(tx txn.Tx) error {
-		if _, err := s.Store.Lock(tx, who.TenantID, in.SessionID); err != nil {
+		if _, err := s.Store.LockTx(tx, who.TenantID, in.SessionID); err != nil {
 			return err
 		}
 		if err := s.record(tx, who, "shared", in.SessionID); err != nil {
 			return err
 		}
-		return s.Shares.SetShare(tx, sh)
+		return s.Shares.PutShareTx(tx, sh)
 	})
 	return answer, err
 }
@@ -105,7 +105,7 @@ func (s *Service) shareOf(ctx context.Context, who authz.Caller, in *idIn) (shar
 	if _, err := s.Store.Get(ctx, who.TenantID, in.SessionID); err != nil {
 		return sharing{}, err
 	}
-	sh, err := s.Shares.ShareOf(ctx, who.TenantID, in.SessionID)
+	sh, err := s.Shares.GetShare(ctx, who.TenantID, in.SessionID)
 	if fault.Is(err, fault.NotFound) || err == nil && sh.over(s.Clock.Now()) {
 		return sharing{}, nil
 	}
@@ -121,13 +121,13 @@ func (s *Service) shareOf(ctx context.Context, who authz.Caller, in *idIn) (shar
 
 func (s *Service) unshare(ctx context.Context, who authz.Caller, in *idIn) (nothing, error) {
 	return nothing{}, s.Writer.Write(ctx, func(tx txn.Tx) error {
-		if _, err := s.Store.Lock(tx, who.TenantID, in.SessionID); err != nil {
+		if _, err := s.Store.LockTx(tx, who.TenantID, in.SessionID); err != nil {
 			return err
 		}
 		if err := s.record(tx, who, "share_revoked", in.SessionID); err != nil {
 			return err
 		}
-		return s.Shares.DropShare(tx, who.TenantID, in.SessionID)
+		return s.Shares.DeleteShareTx(tx, who.TenantID, in.SessionID)
 	})
 }
 
@@ -184,7 +184,7 @@ const sharedRuns = 20
 
 // shared is public: knowing the link is the permission.
 func (s *Service) shared(ctx context.Context, _ authz.Caller, in *sharedIn) (*Shared, error) {
-	sh, err := s.Shares.SharedBy(ctx, hashOf(in.ShareID))
+	sh, err := s.Shares.GetShareByHash(ctx, hashOf(in.ShareID))
 	if err == nil && sh.over(s.Clock.Now()) {
 		err = fault.New(fault.NotFound, "", "")
 	}
@@ -243,7 +243,7 @@ func (s *Service) outline(ctx context.Context, rec *Record, out *Shared) error {
 		}
 		out.Runs = append(out.Runs, SharedRun{r.Status, r.Metrics.DurationMS, tools})
 	}
-	todos, _, err := s.Todos.Todos(ctx, rec.TenantID, TodoFilter{SessionID: rec.SessionID, Limit: 500})
+	todos, _, err := s.Todos.ListTodos(ctx, rec.TenantID, TodoFilter{SessionID: rec.SessionID, Limit: 500})
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ func (s *Service) tell(ctx context.Context, tenant string, legs []leg) (*story, 
 	for i, l := range legs {
 		ids[i] = l.runID
 	}
-	told, err := s.Store.Tell(ctx, tenant, ids)
+	told, err := s.Store.ListJournals(ctx, tenant, ids)
 	if err != nil {
 		return nil, err
 	}

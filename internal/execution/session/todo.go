@@ -66,12 +66,12 @@ type Todo struct {
 
 // TodoStore is the port to the table of todos.
 type TodoStore interface {
-	PutTodo(tx txn.Tx, t *Todo) error // inserts or replaces
-	LockTodo(tx txn.Tx, tenant, id string) (*Todo, error)
-	DeleteTodo(tx txn.Tx, tenant, id string) error
-	// Todos lists: those that are not finished by when they are due, then the
+	PutTodoTx(tx txn.Tx, t *Todo) error // inserts or replaces
+	LockTodoTx(tx txn.Tx, tenant, id string) (*Todo, error)
+	DeleteTodoTx(tx txn.Tx, tenant, id string) error
+	// ListTodos lists: those that are not finished by when they are due, then the
 	// finished ones, the newest first; and counts them all.
-	Todos(ctx context.Context, tenant string, f TodoFilter) ([]Todo, int, error)
+	ListTodos(ctx context.Context, tenant string, f TodoFilter) ([]Todo, int, error)
 }
 
 // TodoFilter narrows a list of todos. Empty fields do not. From and Until leave
@@ -125,7 +125,7 @@ func (s *Service) plan(t *Todo, now time.Time) error {
 
 // putTodo stores a todo and the work that follows from it.
 func (s *Service) putTodo(tx txn.Tx, t *Todo) error {
-	if err := s.Todos.PutTodo(tx, t); err != nil {
+	if err := s.Todos.PutTodoTx(tx, t); err != nil {
 		return err
 	}
 	return s.rouse(tx, t)
@@ -137,14 +137,14 @@ func (s *Service) rouse(tx txn.Tx, t *Todo) error {
 	if t.NextFireAt == nil {
 		return nil
 	}
-	return s.Queue.Enqueue(tx, work.Item{Kind: TodoWorkKind, Key: t.TodoID, TenantID: t.TenantID, Due: *t.NextFireAt})
+	return s.Queue.EnqueueTx(tx, work.Item{Kind: TodoWorkKind, Key: t.TodoID, TenantID: t.TenantID, Due: *t.NextFireAt})
 }
 
 // changeTodo changes a todo of a session in one transaction.
 func (s *Service) changeTodo(ctx context.Context, tenant, sessionID, id string, do func(txn.Tx, *Todo) error) (*Todo, error) {
 	var t *Todo
 	err := s.Writer.Write(ctx, func(tx txn.Tx) (err error) {
-		if t, err = s.Todos.LockTodo(tx, tenant, id); err != nil {
+		if t, err = s.Todos.LockTodoTx(tx, tenant, id); err != nil {
 			return err
 		}
 		if t.SessionID != sessionID {
@@ -172,14 +172,14 @@ func (s *Service) nameAgent(ctx context.Context, t *Todo) (err error) {
 // DeleteTodo takes a todo off the list. A run that does it goes on.
 func (s *Service) DeleteTodo(ctx context.Context, tenant, sessionID, id string) error {
 	return s.Writer.Write(ctx, func(tx txn.Tx) error {
-		t, err := s.Todos.LockTodo(tx, tenant, id)
+		t, err := s.Todos.LockTodoTx(tx, tenant, id)
 		if err != nil {
 			return err
 		}
 		if t.SessionID != sessionID {
 			return fault.NoSuch("todo")
 		}
-		return s.Todos.DeleteTodo(tx, tenant, id)
+		return s.Todos.DeleteTodoTx(tx, tenant, id)
 	})
 }
 
@@ -224,10 +224,10 @@ func (s *Service) HandleTodo(ctx context.Context, held work.Lease) error {
 	tenant := held.TenantID
 	var t *Todo
 	err := s.Writer.Write(ctx, func(tx txn.Tx) (err error) {
-		t, err = s.Todos.LockTodo(tx, tenant, held.Key)
+		t, err = s.Todos.LockTodoTx(tx, tenant, held.Key)
 		if fault.Is(err, fault.NotFound) {
 			t = nil
-			return s.Queue.Finish(tx, held)
+			return s.Queue.FinishTx(tx, held)
 		}
 		if err != nil {
 			return err
@@ -236,16 +236,16 @@ func (s *Service) HandleTodo(ctx context.Context, held work.Lease) error {
 		switch {
 		case t.NextFireAt == nil:
 			t = nil
-			return s.Queue.Finish(tx, held)
+			return s.Queue.FinishTx(tx, held)
 		case t.NextFireAt.After(now):
 			due := *t.NextFireAt
 			t = nil
-			return s.Queue.Reschedule(tx, held, due, nil)
+			return s.Queue.RescheduleTx(tx, held, due, nil)
 		case t.Status == TodoPending && t.RequireConfirm:
 			t.Status, t.NextFireAt, t.UpdatedAt = TodoUnasked, nil, now
 			stored := *t
 			t = nil
-			if err := s.Queue.Finish(tx, held); err != nil {
+			if err := s.Queue.FinishTx(tx, held); err != nil {
 				return err
 			}
 			return s.putTodo(tx, &stored)
@@ -266,14 +266,14 @@ func (s *Service) HandleTodo(ctx context.Context, held work.Lease) error {
 		return refusal // it is tried again, with the same run
 	}
 	return s.Writer.Write(ctx, func(tx txn.Tx) error {
-		now, err := s.Todos.LockTodo(tx, tenant, t.TodoID)
+		now, err := s.Todos.LockTodoTx(tx, tenant, t.TodoID)
 		if fault.Is(err, fault.NotFound) {
-			return s.Queue.Finish(tx, held)
+			return s.Queue.FinishTx(tx, held)
 		}
 		if err != nil {
 			return err
 		}
-		if err := s.Queue.Finish(tx, held); err != nil {
+		if err := s.Queue.FinishTx(tx, held); err != nil {
 			return err
 		}
 		if now.RunID != t.RunID {
@@ -341,7 +341,7 @@ func (s *Service) todoDone(tx txn.Tx, r *run.Record) error {
 	if id == "" {
 		return nil
 	}
-	t, err := s.Todos.LockTodo(tx, r.TenantID, id)
+	t, err := s.Todos.LockTodoTx(tx, r.TenantID, id)
 	if fault.Is(err, fault.NotFound) || err == nil && t.RunID != r.RunID {
 		return nil // deleted, or a caller's metadata
 	}

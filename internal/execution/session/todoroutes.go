@@ -199,7 +199,7 @@ func (s *Service) listTodos(ctx context.Context, tenant string, f TodoFilter) (*
 	if f.AgentID != "" && !ident.Valid(f.AgentID) || f.Status != "" && !slices.Contains([]TodoStatus{TodoPending, TodoUnasked, TodoInProgress, TodoDone, TodoCancelled}, f.Status) {
 		return list, nil
 	}
-	found, total, err := s.Todos.Todos(ctx, tenant, f)
+	found, total, err := s.Todos.ListTodos(ctx, tenant, f)
 	if err != nil {
 		return nil, err
 	}

@@ -46,14 +46,14 @@ func (s *Service) open(r *Record) error {
 // admit is the run.Admission of every session: the next turn of the active
 // branch. Whoever holds the lock of the session's row is alone with its turns.
 func (s *Service) admit(tx txn.Tx, r *run.Record) (now bool, err error) {
-	rec, err := s.Store.Lock(tx, r.TenantID, *r.SessionID)
+	rec, err := s.Store.LockTx(tx, r.TenantID, *r.SessionID)
 	if err != nil {
 		return false, err
 	}
 	if err := s.open(rec); err != nil {
 		return false, err
 	}
-	before, err := s.Store.Unfinished(tx, r.TenantID, rec.SessionID, rec.ActiveBranch)
+	before, err := s.Store.ListUnfinishedTx(tx, r.TenantID, rec.SessionID, rec.ActiveBranch)
 	if err != nil {
 		return false, err
 	}
@@ -67,13 +67,13 @@ func (s *Service) admit(tx txn.Tx, r *run.Record) (now bool, err error) {
 	now = len(before) == 0 && (r.StartedAt == nil || !rec.UpdatedAt.After(*r.StartedAt))
 	rec.Turns++
 	t := Turn{SessionID: rec.SessionID, Turn: rec.Turns, BranchID: rec.ActiveBranch, RunID: r.RunID, Finished: final}
-	if err := s.Store.AddTurn(tx, r.TenantID, t); err != nil {
+	if err := s.Store.CreateTurnTx(tx, r.TenantID, t); err != nil {
 		return false, err
 	}
 	rec.Summary.add(messageOf(r), true)
 	rec.UpdatedAt = s.Clock.Now()
 	s.hint(tx, rec.SessionID, hintRun)
-	return now, s.Store.Update(tx, rec)
+	return now, s.Store.UpdateTx(tx, rec)
 }
 
 // OnRunState is the run.Watcher of sessions: the end of a run is the turn of the
@@ -93,23 +93,23 @@ func (s *Service) pass(tx txn.Tx, r *run.Record) error {
 	if r.SessionID == nil {
 		return nil
 	}
-	rec, err := s.Store.Lock(tx, r.TenantID, *r.SessionID)
+	rec, err := s.Store.LockTx(tx, r.TenantID, *r.SessionID)
 	if fault.Is(err, fault.NotFound) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	t, ended, err := s.Store.FinishTurn(tx, r.TenantID, r.RunID)
+	t, ended, err := s.Store.FinishTurnTx(tx, r.TenantID, r.RunID)
 	if err != nil || !ended {
 		return err
 	}
 	rec.Summary.add(answerOf(r), false)
 	rec.UpdatedAt = s.Clock.Now()
-	if err := s.Store.Update(tx, rec); err != nil {
+	if err := s.Store.UpdateTx(tx, rec); err != nil {
 		return err
 	}
-	next, err := s.Store.Unfinished(tx, r.TenantID, rec.SessionID, t.BranchID)
+	next, err := s.Store.ListUnfinishedTx(tx, r.TenantID, rec.SessionID, t.BranchID)
 	if err != nil {
 		return err
 	}

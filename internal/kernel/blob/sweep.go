@@ -38,7 +38,7 @@ func (s *Store) Serve(ctx context.Context, log *slog.Logger) {
 // behind one that cannot be removed.
 func (s *Store) Sweep(ctx context.Context) (removed int, err error) {
 	for {
-		due, failure := s.Table.Due(ctx, s.Clock.Now(), sweepBatch)
+		due, failure := s.Table.ListDue(ctx, s.Clock.Now(), sweepBatch)
 		if failure != nil {
 			return removed, errors.Join(err, failure)
 		}
@@ -59,7 +59,7 @@ func (s *Store) Sweep(ctx context.Context) (removed int, err error) {
 func (s *Store) remove(ctx context.Context, l Loose) error {
 	for done := false; !done; {
 		err := s.Writer.Write(ctx, func(tx txn.Tx) (err error) {
-			done, err = s.Table.Remove(tx, l, sweepParts)
+			done, err = s.Table.DeletePartsTx(tx, l, sweepParts)
 			return err
 		})
 		if err != nil {

@@ -81,7 +81,7 @@ func (k *Keeper) land(id ID) {
 
 // find gives the answer that is kept, and nil where there is none that counts.
 func (k *Keeper) find(ctx context.Context, r Request) (*Answer, error) {
-	record, err := k.Store.Find(ctx, r.ID)
+	record, err := k.Store.Get(ctx, r.ID)
 	if errors.Is(err, ErrNone) {
 		return nil, nil
 	}
@@ -132,7 +132,7 @@ func (k *Keeper) Sweep(ctx context.Context) error {
 	now := k.Clock.Now()
 	var after ID
 	for {
-		batch, err := k.Store.Page(ctx, after, sweepBatch)
+		batch, err := k.Store.List(ctx, after, sweepBatch)
 		if err != nil {
 			return err
 		}
@@ -143,7 +143,7 @@ func (k *Keeper) Sweep(ctx context.Context) error {
 			}
 		}
 		if expired != nil {
-			if err := k.Writer.Write(ctx, func(tx txn.Tx) error { return k.Store.Remove(tx, expired, now) }); err != nil {
+			if err := k.Writer.Write(ctx, func(tx txn.Tx) error { return k.Store.DeleteExpiredTx(tx, expired, now) }); err != nil {
 				return err
 			}
 		}

@@ -96,7 +96,7 @@ func (p *Post) Send(tx txn.Tx, tenant string, m Message) error {
 	if err != nil {
 		return err
 	}
-	return p.cfg.Queue.Enqueue(tx, work.Item{Kind: WorkKind, Key: id, TenantID: tenant, Payload: payload})
+	return p.cfg.Queue.EnqueueTx(tx, work.Item{Kind: WorkKind, Key: id, TenantID: tenant, Payload: payload})
 }
 
 func sealedFor(tenant, id string) string { return "mail/" + tenant + "/" + id }
@@ -167,7 +167,7 @@ func (p *Post) send(ctx context.Context, l Letter) (err error) {
 // finish ends a letter's work. It goes on when the node is stopping: a letter
 // that was sent is not to be sent again.
 func (p *Post) finish(ctx context.Context, held work.Lease) error {
-	return p.cfg.Writer.Write(context.WithoutCancel(ctx), func(tx txn.Tx) error { return p.cfg.Queue.Finish(tx, held) })
+	return p.cfg.Writer.Write(context.WithoutCancel(ctx), func(tx txn.Tx) error { return p.cfg.Queue.FinishTx(tx, held) })
 }
 
 func (p *Post) drop(ctx context.Context, held work.Lease, why string, cause error) error {

@@ -57,12 +57,12 @@ func newExecution(
 			Writer: p.db, Queue: p.queue, Clock: p.clock, Logger: p.log, Lease: lease,
 		}),
 	}
-	x.sessions = &session.Service{
-		Store: sessionStore, Todos: sessionStore, Shares: sessionStore, Notes: resource.NewStore(session.Annotations, p.kernel),
-		Box: p.box, Public: p.publicURL, Agents: agents.agents, Writer: p.db, Queue: p.queue, Log: x.events, Hub: p.hub,
+	x.sessions = session.New(session.Deps{
+		Store: sessionStore, Todos: sessionStore, Shares: sessionStore, Annotations: resource.NewStore(session.AnnotationKind, p.kernel),
+		Agents: agents.agents, Writer: p.db, Queue: p.queue, Log: x.events, Hub: p.hub,
 		Cursors: p.cursors, Clock: p.clock, CheckURL: outbound.CheckURL, Audit: p.audit, Quota: accounts.usage,
-		Files: attachableFiles{content.files}, Artifacts: content.artifacts, Cron: todoCron, Changed: x.search.SessionChanged,
-	}
+		Box: p.box, PublicURL: p.publicURL, OnChange: x.search.SessionChanged,
+	})
 	metrics := newRunMetrics(p.metrics)
 	x.engine = engine.New(engine.Config{
 		Writer: p.db, Runs: store, Log: x.events, Queue: p.queue, Hub: p.hub, Agents: agents.source,
@@ -87,7 +87,7 @@ func newExecution(
 	})
 	x.runner = p.worker(engine.WorkKind, maxRuns, x.engine.Handle)
 	x.engine.Connect(x.runner.runner, x.runs)
-	x.sessions.Connect(x.runs)
+	x.sessions.Connect(session.Ports{Runs: x.runs, Files: attachableFiles{content.files}, Artifacts: content.artifacts, Cron: todoCron})
 	return x
 }
 

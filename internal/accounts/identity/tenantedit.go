@@ -205,27 +205,15 @@ func mergeSettings(settings jsontext.Value, patch schema.Object) (jsontext.Value
 // mergeObject puts the members of patch into an object, one level deep, but
 // for some; null takes a member out.
 func mergeObject(field string, object, patch jsontext.Value, but []string) (jsontext.Value, error) {
-	all, change := map[string]jsontext.Value{}, map[string]jsontext.Value{}
-	if err := json.Unmarshal(object, &all); err != nil {
+	out, err := schema.MergePatch(object, patch, but...)
+	if err != nil {
 		return nil, err
 	}
-	if err := json.Unmarshal(patch, &change); err != nil {
-		return nil, err
-	}
-	for name, value := range change {
-		switch {
-		case slices.Contains(but, name):
-		case value.Kind() == 'n':
-			delete(all, name)
-		default:
-			all[name] = value
-		}
-	}
-	out, err := json.Marshal(all, json.Deterministic(true))
+	members, err := schema.Members(out)
 	switch {
 	case err != nil:
 		return nil, err
-	case len(all) > mostMembers:
+	case len(members) > mostMembers:
 		return nil, fault.BadFields(fault.Field{Field: field, Message: fmt.Sprintf("would have more than %d members", mostMembers)})
 	case len(out) > mostObject:
 		return nil, fault.BadFields(fault.Field{Field: field, Message: fmt.Sprintf("would have more than %d KiB", mostObject>>10)})

@@ -2,7 +2,6 @@ package signin
 
 import (
 	"crypto/hmac"
-	"crypto/rand"
 	"crypto/sha1" //nolint:gosec // authenticator apps know little else, and an HMAC of it holds (RFC 6238)
 	"crypto/sha256"
 	"crypto/sha512"
@@ -15,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"agentd/internal/base/secret"
 )
 
 // Time-based one-time passwords (RFC 6238): six digits that change every 30
@@ -52,9 +53,7 @@ var secretText = base32.StdEncoding.WithPadding(base32.NoPadding)
 
 func newSecret(a Algorithm) []byte {
 	_, size, _ := a.hash()
-	key := make([]byte, size)
-	rand.Read(key)
-	return key
+	return secret.Random(size)
 }
 
 func stepAt(t time.Time) int64 { return t.Unix() / int64(stepTime/time.Second) }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"agentd/internal/base/ptr"
 	"agentd/internal/execution/run"
 	"agentd/internal/kernel/model"
 	"agentd/internal/kernel/tool"
@@ -115,7 +116,7 @@ func TestTenThousandWait(t *testing.T) { // alone: it counts the goroutines of t
 		t.Fatal(err)
 	}
 	if got := n.end(first.RunID); got.Status != run.Completed || r.output(got).Text != "Paid." {
-		t.Errorf("%s: %v", got.Status, deref(got.Error))
+		t.Errorf("%s: %v", got.Status, ptr.Value(got.Error))
 	}
 	if left := waiting(); left != many {
 		t.Errorf("%d still wait, want %d", left, many)
@@ -188,7 +189,7 @@ func TestStoredBytes(t *testing.T) {
 				started := n.begin(run.Request{Options: run.Options{Plain: !c.streamed}})
 				got := n.end(started.RunID)
 				if steps := len(r.steps(got.RunID)); got.Status != run.Completed || steps != 2*calls {
-					t.Fatalf("%s (%v) with %d steps", got.Status, deref(got.Error), steps)
+					t.Fatalf("%s (%v) with %d steps", got.Status, ptr.Value(got.Error), steps)
 				}
 				payload := calls*(len(said)+len(arguments(0))+len(c.found)) + len(got.Input)
 				stored := 0

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"agentd/internal/base/ptr"
 	"agentd/internal/base/schema"
 	"agentd/internal/base/txn"
 	"agentd/internal/execution/run"
@@ -169,7 +170,7 @@ func (a *attempt) call(ctx context.Context, step string, in run.ToolInput, inter
 		arguments = verdict.Text
 	}
 	res, err := a.tools.Call(ctx, tool.Call{
-		TenantID: a.rec.TenantID, AgentID: a.rec.AgentID, RunID: a.rec.RunID, SessionID: deref(a.rec.SessionID),
+		TenantID: a.rec.TenantID, AgentID: a.rec.AgentID, RunID: a.rec.RunID, SessionID: ptr.Value(a.rec.SessionID),
 		StepID: step, ID: in.ToolCallID, Name: in.Name, Arguments: arguments,
 	})
 	if err != nil {
@@ -226,11 +227,4 @@ func (a *attempt) keep(ctx context.Context, files []tool.File, out *run.ToolOutp
 		out.Content += fmt.Sprintf("\n[%d of the call's files are not kept: the run has as many as it may have]", left)
 	}
 	return op, nil
-}
-
-func deref(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
 }

@@ -12,7 +12,7 @@ import (
 	"agentd/internal/kernel/resource"
 )
 
-// Annotation is a remark on a message, for people to read; no model sees it.
+// Annotation is a note on a message, for people to read. Models do not read it.
 type Annotation struct {
 	resource.Meta `json:"-"`
 
@@ -23,15 +23,22 @@ type Annotation struct {
 	Resolved  bool   `json:"resolved"`
 }
 
-// Annotations is the kind of annotations. They have routes of their own, below
-// their session.
-var Annotations = resource.Kind[Annotation]{
+// AnnotationKind is the resource kind of annotations. They are served below
+// their session, not by the routes of the kind.
+var AnnotationKind = resource.Kind[Annotation]{
 	Name: "session_annotation", Path: "/api/v1/sessions/annotations", IDField: "id", Tag: tag,
 	Indexes: []resource.Index[Annotation]{{Name: "session_id", Of: func(a *Annotation) string { return a.SessionID }}},
 }
 
-// noted is an annotation as callers see it.
-type noted struct {
+// annotationService keeps the annotations of messages.
+type annotationService struct {
+	sessions Store
+	store    *resource.Store[Annotation]
+	writer   txn.Writer
+}
+
+// annotationView is an annotation as the API shows it.
+type annotationView struct {
 	_ struct{} `json:"-" name:"SessionAnnotation"`
 
 	ID        string    `json:"id" required:"true"`
@@ -42,11 +49,13 @@ type noted struct {
 	Resolved  bool      `json:"resolved"`
 }
 
-func (a *Annotation) show() noted {
-	return noted{ID: a.ID, MessageID: a.MessageID, Content: a.Content, Author: a.Author, CreatedAt: a.CreatedAt, Resolved: a.Resolved}
+func (a *Annotation) show() annotationView {
+	return annotationView{
+		ID: a.ID, MessageID: a.MessageID, Content: a.Content, Author: a.Author, CreatedAt: a.CreatedAt, Resolved: a.Resolved,
+	}
 }
 
-// maxAnnotations is how many a list shows, the newest (behaviours 36).
+// maxAnnotations is how many annotations a list shows: the newest.
 const maxAnnotations = 500
 
 type (
@@ -55,7 +64,7 @@ type (
 		Body      struct {
 			_ struct{} `json:"-" name:"SessionAnnotationCreate"`
 
-			MessageID string `json:"message_id" required:"true" minLength:"1" maxLength:"256" doc:"What it is about; message ids stand in the history."`
+			MessageID string `json:"message_id" required:"true" minLength:"1" maxLength:"256" doc:"The annotated message; see message_id in the history."`
 			Content   string `json:"content" required:"true" minLength:"1" maxLength:"10000"`
 		}
 	}
@@ -75,35 +84,35 @@ type (
 	annotationList struct {
 		_ struct{} `json:"-" name:"SessionAnnotationList"`
 
-		Items []noted `json:"items" required:"true" doc:"The newest 500, oldest first."`
+		Items []annotationView `json:"items" required:"true" doc:"The newest 500, oldest first."`
 	}
 	nothing struct{}
 )
 
-func (s *Service) annotate(ctx context.Context, who authz.Caller, in *annotateIn) (noted, error) {
-	if _, err := s.Store.Get(ctx, who.TenantID, in.SessionID); err != nil {
-		return noted{}, err
+func (s *annotationService) create(ctx context.Context, who authz.Caller, in *annotateIn) (annotationView, error) {
+	if _, err := s.sessions.Get(ctx, who.TenantID, in.SessionID); err != nil {
+		return annotationView{}, err
 	}
 	a := &Annotation{SessionID: in.SessionID, MessageID: in.Body.MessageID, Content: in.Body.Content, Author: who.UserID}
 	ctx = txn.Promise(ctx, func() any { return a.show() })
-	err := s.Notes.Create(ctx, who, a)
+	err := s.store.Create(ctx, who, a)
 	return a.show(), err
 }
 
-func (s *Service) annotations(ctx context.Context, who authz.Caller, in *idIn) (annotationList, error) {
-	if _, err := s.Store.Get(ctx, who.TenantID, in.SessionID); err != nil {
+func (s *annotationService) list(ctx context.Context, who authz.Caller, in *idIn) (annotationList, error) {
+	if _, err := s.sessions.Get(ctx, who.TenantID, in.SessionID); err != nil {
 		return annotationList{}, err
 	}
-	found, err := s.Notes.List(ctx, who.TenantID, resource.Find{Where: map[string]string{"session_id": in.SessionID}, Limit: maxAnnotations})
-	list := annotationList{Items: []noted{}}
+	found, err := s.store.List(ctx, who.TenantID, resource.Find{Where: map[string]string{"session_id": in.SessionID}, Limit: maxAnnotations})
+	list := annotationList{Items: []annotationView{}}
 	for _, a := range slices.Backward(found) {
 		list.Items = append(list.Items, a.show())
 	}
 	return list, err
 }
 
-func (s *Service) resolve(ctx context.Context, who authz.Caller, in *annotationChangeIn) (noted, error) {
-	a, err := s.Notes.Update(ctx, who, in.AnnotationID, func(_ txn.Tx, a *Annotation) error {
+func (s *annotationService) update(ctx context.Context, who authz.Caller, in *annotationChangeIn) (annotationView, error) {
+	a, err := s.store.Update(ctx, who, in.AnnotationID, func(_ txn.Tx, a *Annotation) error {
 		if a.SessionID != in.SessionID {
 			return fault.NoSuch("annotation")
 		}
@@ -113,26 +122,26 @@ func (s *Service) resolve(ctx context.Context, who authz.Caller, in *annotationC
 		return nil
 	})
 	if err != nil {
-		return noted{}, annotationAbsent(err)
+		return annotationView{}, annotationAbsent(err)
 	}
 	return a.show(), nil
 }
 
-func (s *Service) erase(ctx context.Context, who authz.Caller, in *annotationIDIn) (nothing, error) {
-	err := s.Writer.Write(ctx, func(tx txn.Tx) error {
-		a, err := s.Notes.GetTx(tx, who.TenantID, in.AnnotationID)
+func (s *annotationService) delete(ctx context.Context, who authz.Caller, in *annotationIDIn) (nothing, error) {
+	err := s.writer.Write(ctx, func(tx txn.Tx) error {
+		a, err := s.store.GetTx(tx, who.TenantID, in.AnnotationID)
 		if err != nil {
 			return err
 		}
 		if a.SessionID != in.SessionID {
 			return fault.NoSuch("annotation")
 		}
-		return s.Notes.DeleteTx(tx, who, in.AnnotationID)
+		return s.store.DeleteTx(tx, who, in.AnnotationID)
 	})
 	return nothing{}, annotationAbsent(err)
 }
 
-// annotationAbsent says the same of an annotation that is not there as of one
+// annotationAbsent makes the error for a missing annotation the same as for one
 // of another session.
 func annotationAbsent(err error) error {
 	if fault.Is(err, fault.NotFound) {
@@ -141,12 +150,12 @@ func annotationAbsent(err error) error {
 	return err
 }
 
-func (s *Service) annotationRoutes() []route.Route {
+func (s *annotationService) routes() []route.Route {
 	const list, one = "/{sessionId}/annotations", "/{sessionId}/annotations/{annotationId}"
 	return []route.Route{
-		route.Action(read(list, "listSessionAnnotations", "List remarks on what was said"), s.annotations),
-		route.Action(with(write("POST", list, "createSessionAnnotation", "Remark on a message", talkers), 201), s.annotate),
-		route.Action(write("PATCH", one, "updateSessionAnnotation", "Resolve a remark, or open it again", talkers), s.resolve),
-		route.Action(with(write("DELETE", one, "deleteSessionAnnotation", "Delete a remark", talkers), 204), s.erase),
+		route.Action(read(list, "listSessionAnnotations", "List annotations"), s.list),
+		route.Action(with(write("POST", list, "createSessionAnnotation", "Annotate a message", talkers), 201), s.create),
+		route.Action(write("PATCH", one, "updateSessionAnnotation", "Resolve or reopen an annotation", talkers), s.update),
+		route.Action(with(write("DELETE", one, "deleteSessionAnnotation", "Delete an annotation", talkers), 204), s.delete),
 	}
 }

@@ -22,24 +22,24 @@ func enc(t *testing.T, v any) []byte {
 	return b
 }
 
-// journal makes a run with a message, a status, an output and steps.
-func journal(t *testing.T, id, message string, status run.Status, output string, steps ...run.Step) *Told {
+// runOf returns a run with a message, a status, an output and steps.
+func runOf(t *testing.T, id, message string, status run.Status, output string, steps ...run.Step) *run.Journal {
 	t.Helper()
-	told := &Told{Steps: steps}
-	told.Run.RunID, told.Run.Status = id, status
-	told.Run.Input = enc(t, run.Input{Message: message})
+	r := &run.Journal{Steps: steps}
+	r.Run.RunID, r.Run.Status = id, status
+	r.Run.Input = enc(t, run.Input{Message: message})
 	if output != "" {
-		told.Run.Output = enc(t, run.Output{Text: output})
+		r.Run.Output = enc(t, run.Output{Text: output})
 	}
 	at := time.Unix(1000, 0)
-	for i := range told.Steps {
-		st := &told.Steps[i]
+	for i := range r.Steps {
+		st := &r.Steps[i]
 		st.RunID, st.Seq, st.CompletedAt = id, int64(i+1), &at
 		if st.Status == "" {
 			st.Status = run.StepCompleted
 		}
 	}
-	return told
+	return r
 }
 
 func llm(t *testing.T, text string, calls ...model.ToolCall) run.Step {
@@ -47,7 +47,7 @@ func llm(t *testing.T, text string, calls ...model.ToolCall) run.Step {
 	return run.Step{Type: run.StepLLM, Output: enc(t, run.LLMOutput{Text: text, ToolCalls: calls})}
 }
 
-func called(t *testing.T, id, result string, failed bool) run.Step {
+func toolResult(t *testing.T, id, result string, failed bool) run.Step {
 	t.Helper()
 	return run.Step{
 		Type: run.StepTool, Input: enc(t, run.ToolInput{ToolCallID: id, Name: "tool", Arguments: `{"a":1}`}),
@@ -55,7 +55,7 @@ func called(t *testing.T, id, result string, failed bool) run.Step {
 	}
 }
 
-func folded(t *testing.T, messages int, summary string) run.Step {
+func compaction(t *testing.T, messages int, summary string) run.Step {
 	t.Helper()
 	return run.Step{
 		Type: run.StepCompaction, Input: enc(t, run.CompactionInput{Fold: contextwindow.Fold{Messages: messages}}),
@@ -63,29 +63,29 @@ func folded(t *testing.T, messages int, summary string) run.Step {
 	}
 }
 
-// told gives a story as "id role content", with + before what is compacted, and
-// its messages as "role content".
-func told(t *testing.T, journals []*Told, upto ...int64) (entries, messages []string) {
+// render returns the entries of a history as "id role content", with + before
+// what is compacted, and its messages as "role content".
+func render(t *testing.T, runs []*run.Journal, upto ...int64) (entries, messages []string) {
 	t.Helper()
-	st := &story{told: map[model.Origin]bool{}}
-	for i, j := range journals {
+	h := newHistory()
+	for i, r := range runs {
 		limit := int64(0)
 		if i < len(upto) {
 			limit = upto[i]
 		}
-		if err := st.add(j, limit); err != nil {
+		if err := h.add(r, limit); err != nil {
 			t.Fatal(err)
 		}
 	}
-	st.markFolded()
-	for _, e := range st.entries {
+	h.markCompacted()
+	for _, e := range h.entries {
 		mark := ""
 		if e.Compacted {
 			mark = "+"
 		}
 		entries = append(entries, mark+e.MessageID+" "+e.Role+" "+e.Content)
 	}
-	for _, m := range st.messages {
+	for _, m := range h.messages {
 		text := m.Text
 		if m.Summary {
 			text = "summary"
@@ -98,86 +98,86 @@ func told(t *testing.T, journals []*Told, upto ...int64) (entries, messages []st
 	return entries, messages
 }
 
-func TestStory(t *testing.T) {
+func TestHistory(t *testing.T) {
 	t.Parallel()
 	c1, c2 := model.ToolCall{ID: "c1", Name: "tool"}, model.ToolCall{ID: "c2", Name: "tool"}
 	for name, c := range map[string]struct {
-		runs     []*Told
+		runs     []*run.Journal
 		upto     []int64
 		entries  []string
 		messages []string
 	}{
 		"plain": {
-			runs:     []*Told{journal(t, "a", "hi", run.Completed, "yo", llm(t, "yo"))},
+			runs:     []*run.Journal{runOf(t, "a", "hi", run.Completed, "yo", llm(t, "yo"))},
 			entries:  []string{"a user hi", "a-reply assistant yo"},
 			messages: []string{"user hi", "assistant yo"},
 		},
 		"results_come_in_the_order_of_the_calls": {
-			runs: []*Told{journal(t, "a", "hi", run.Completed, "yo", llm(t, "", c1, c2), called(t, "c2", "two", false), called(t, "c1", "one", true), llm(t, "yo"))},
+			runs: []*run.Journal{runOf(t, "a", "hi", run.Completed, "yo", llm(t, "", c1, c2), toolResult(t, "c2", "two", false), toolResult(t, "c1", "one", true), llm(t, "yo"))},
 			entries: []string{
 				"a user hi", "a-reply assistant ", "a-tool-1 tool_result two", "a-tool-2 tool_result one", "a-reply-2 assistant yo",
 			},
 			messages: []string{"user hi", "assistant  c1 c2", "tool one", "tool two", "assistant yo"},
 		},
 		"unanswered_calls_of_a_cancelled_run_are_left_out": {
-			runs:     []*Told{journal(t, "a", "hi", run.Cancelled, "", llm(t, "let me see", c1, c2), called(t, "c2", "two", false)), journal(t, "b", "well?", run.Completed, "yo", llm(t, "yo"))},
+			runs:     []*run.Journal{runOf(t, "a", "hi", run.Cancelled, "", llm(t, "let me see", c1, c2), toolResult(t, "c2", "two", false)), runOf(t, "b", "well?", run.Completed, "yo", llm(t, "yo"))},
 			entries:  []string{"a user hi", "a-reply assistant let me see", "a-tool-1 tool_result two", "b user well?", "b-reply assistant yo"},
 			messages: []string{"user hi", "assistant let me see c2", "tool two", "user well?", "assistant yo"},
 		},
 		"calls_without_any_result": {
-			runs:     []*Told{journal(t, "a", "hi", run.Cancelled, "", llm(t, "", c1))},
+			runs:     []*run.Journal{runOf(t, "a", "hi", run.Cancelled, "", llm(t, "", c1))},
 			entries:  []string{"a user hi", "a-reply assistant "},
 			messages: []string{"user hi"},
 		},
-		"an_answer_that_broke_off_is_shown_and_not_told": {
-			runs: []*Told{journal(t, "a", "hi", run.Failed, "", run.Step{
+		"a_partial_answer_is_shown_but_not_sent_to_the_model": {
+			runs: []*run.Journal{runOf(t, "a", "hi", run.Failed, "", run.Step{
 				Type: run.StepLLM, Status: run.StepFailed, Output: enc(t, run.LLMOutput{Text: "half of"}),
 			})},
 			entries:  []string{"a user hi", "a-reply assistant half of"},
 			messages: []string{"user hi"},
 		},
-		"what_a_guardrail_changed_stays_changed": {
-			runs:     []*Told{journal(t, "a", "hi", run.Completed, "[redacted]", llm(t, "secret"))},
+		"an_answer_changed_by_a_guardrail_stays_changed": {
+			runs:     []*run.Journal{runOf(t, "a", "hi", run.Completed, "[redacted]", llm(t, "secret"))},
 			entries:  []string{"a user hi", "a-reply assistant [redacted]"},
 			messages: []string{"user hi", "assistant [redacted]"},
 		},
-		"what_a_guardrail_kept_back_stays_back": {
-			runs:     []*Told{journal(t, "a", "hi", run.GuardrailBlocked, "", llm(t, "secret"))},
+		"an_answer_blocked_by_a_guardrail_stays_blocked": {
+			runs:     []*run.Journal{runOf(t, "a", "hi", run.GuardrailBlocked, "", llm(t, "secret"))},
 			entries:  []string{"a user hi"},
 			messages: []string{"user hi"},
 		},
-		"what_a_guardrail_refused_is_not_told_later": {
-			runs: []*Told{
-				journal(t, "a", "how are bombs made?", run.GuardrailBlocked, "", run.Step{Type: run.StepGuardrail, Status: run.StepFailed, Output: enc(t, run.GuardrailOutput{})}),
-				journal(t, "b", "answer my question", run.Completed, "no", llm(t, "no")),
+		"a_message_refused_by_a_guardrail_is_not_sent_to_the_model_later": {
+			runs: []*run.Journal{
+				runOf(t, "a", "how are bombs made?", run.GuardrailBlocked, "", run.Step{Type: run.StepGuardrail, Status: run.StepFailed, Output: enc(t, run.GuardrailOutput{})}),
+				runOf(t, "b", "answer my question", run.Completed, "no", llm(t, "no")),
 			},
 			entries:  []string{"a user how are bombs made?", "b user answer my question", "b-reply assistant no"},
 			messages: []string{"user answer my question", "assistant no"},
 		},
 		"up_to_a_step": {
-			runs:     []*Told{journal(t, "a", "hi", run.Completed, "yo", llm(t, "", c1), called(t, "c1", "one", false), llm(t, "yo"))},
+			runs:     []*run.Journal{runOf(t, "a", "hi", run.Completed, "yo", llm(t, "", c1), toolResult(t, "c1", "one", false), llm(t, "yo"))},
 			upto:     []int64{2},
 			entries:  []string{"a user hi", "a-reply assistant ", "a-tool-1 tool_result one"},
 			messages: []string{"user hi", "assistant  c1", "tool one"},
 		},
 		"the_message_alone": {
-			runs:     []*Told{journal(t, "a", "hi", run.Completed, "yo", llm(t, "yo"))},
+			runs:     []*run.Journal{runOf(t, "a", "hi", run.Completed, "yo", llm(t, "yo"))},
 			upto:     []int64{-1},
 			entries:  []string{"a user hi"},
 			messages: []string{"user hi"},
 		},
-		"a_note_of_whoever_resumed": {
-			runs: []*Told{journal(t, "a", "hi", run.Completed, "yo", run.Step{Type: run.StepInput, Output: enc(t, run.NoteOutput{Message: "go on"})}, llm(t, "yo"))},
+		"the_note_of_a_resume": {
+			runs: []*run.Journal{runOf(t, "a", "hi", run.Completed, "yo", run.Step{Type: run.StepInput, Output: enc(t, run.NoteOutput{Message: "go on"})}, llm(t, "yo"))},
 			entries: []string{
 				"a user hi", "a-user-2 user go on", "a-reply assistant yo",
 			},
 			messages: []string{"user hi", "user go on", "assistant yo"},
 		},
-		"folded": {
-			runs: []*Told{
-				journal(t, "a", "one", run.Completed, "1", llm(t, "1")),
-				journal(t, "b", "two", run.Completed, "2", folded(t, 2, "it was one"), llm(t, "2")),
-				journal(t, "c", "three", run.Completed, "3", folded(t, 3, "it was one and two"), llm(t, "3")),
+		"compacted": {
+			runs: []*run.Journal{
+				runOf(t, "a", "one", run.Completed, "1", llm(t, "1")),
+				runOf(t, "b", "two", run.Completed, "2", compaction(t, 2, "it was one"), llm(t, "2")),
+				runOf(t, "c", "three", run.Completed, "3", compaction(t, 3, "it was one and two"), llm(t, "3")),
 			},
 			entries: []string{
 				"+a user one", "+a-reply assistant 1", "+b user two", "+b-system-1 system it was one", "+b-reply assistant 2",
@@ -188,7 +188,7 @@ func TestStory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			entries, messages := told(t, c.runs, c.upto...)
+			entries, messages := render(t, c.runs, c.upto...)
 			if diff := cmp.Diff(c.entries, entries); diff != "" {
 				t.Errorf("entries (-want +got):\n%s", diff)
 			}
@@ -199,19 +199,19 @@ func TestStory(t *testing.T) {
 	}
 }
 
-func TestLines(t *testing.T) {
+func TestPaths(t *testing.T) {
 	t.Parallel()
 	turn := func(n int64, branch, id string) TimedTurn {
 		return TimedTurn{Turn: Turn{Turn: n, BranchID: branch, RunID: id, Finished: true}}
 	}
-	p := newPlot(&Record{}, []Branch{
+	g := newBranchGraph(&Record{}, []Branch{
 		{BranchID: "b", ParentID: Root, ForkRunID: "r2", ForkStep: 3},
-		{BranchID: "c", ParentID: "b", ForkRunID: "r2", ForkStep: 5}, // further than its parent has
+		{BranchID: "c", ParentID: "b", ForkRunID: "r2", ForkStep: 5}, // beyond what its parent shares
 		{BranchID: "d", ParentID: "b", ForkRunID: "b1"},
-		{BranchID: "e", ParentID: Root}, // before there was anything
+		{BranchID: "e", ParentID: Root}, // forked before the first run
 		{BranchID: "f", ParentID: "c", ForkRunID: "r2", ForkStep: -1},
 	}, []TimedTurn{turn(1, Root, "r1"), turn(2, Root, "r2"), turn(3, "b", "b1"), turn(4, Root, "r3"), turn(5, "d", "d1"), turn(6, "e", "e1")})
-	for branch, want := range map[string][]leg{
+	for branch, want := range map[string][]segment{
 		Root: {{"r1", true, 0}, {"r2", true, 0}, {"r3", true, 0}},
 		"b":  {{"r1", true, 0}, {"r2", true, 3}, {"b1", true, 0}},
 		"c":  {{"r1", true, 0}, {"r2", true, 3}},
@@ -220,8 +220,8 @@ func TestLines(t *testing.T) {
 		"f":  {{"r1", true, 0}, {"r2", true, -1}},
 		"x":  nil,
 	} {
-		if diff := cmp.Diff(want, p.line(branch), cmp.AllowUnexported(leg{})); diff != "" {
-			t.Errorf("the line of %s (-want +got):\n%s", branch, diff)
+		if diff := cmp.Diff(want, g.path(branch), cmp.AllowUnexported(segment{})); diff != "" {
+			t.Errorf("the path of %s (-want +got):\n%s", branch, diff)
 		}
 	}
 }
@@ -244,15 +244,11 @@ func TestMetadata(t *testing.T) {
 			t.Errorf("%.60s: %q, want %q", text, got, want)
 		}
 	}
-	got, err := mergeObjects([]byte(`{"a":1,"b":{"c":2},"d":3}`), []byte(`{"a":null,"b":{"e":4},"f":5}`))
-	if err != nil || string(got) != `{"b":{"e":4},"d":3,"f":5}` {
-		t.Errorf("merged: %s, %v", got, err)
-	}
 }
 
-func TestPlacesAreOneOrder(t *testing.T) {
+func TestPositionsAreTotallyOrdered(t *testing.T) {
 	t.Parallel()
-	inOrder := []place{{1, "b", 9}, {2, "a", 1}, {2, "a", 2}, {2, "b", 1}, {3, "a", 1}}
+	inOrder := []position{{1, "b", 9}, {2, "a", 1}, {2, "a", 2}, {2, "b", 1}, {3, "a", 1}}
 	for i, p := range inOrder {
 		for j, q := range inOrder {
 			if got := p.before(q); got != (i < j) {
@@ -262,15 +258,15 @@ func TestPlacesAreOneOrder(t *testing.T) {
 	}
 	src := &source{}
 	src.add(eventAt(1, 5))
-	src.add(eventAt(2, 3)) // another node's clock
+	src.add(eventAt(2, 3)) // another node's clock is behind
 	src.add(eventAt(0, 9)) // a gap
 	src.add(eventAt(3, 7))
 	var got []int64
 	for _, p := range src.queue {
-		got = append(got, p.at.at)
+		got = append(got, p.at.micros)
 	}
 	if diff := cmp.Diff([]int64{5, 5, 5, 7}, got); diff != "" {
-		t.Errorf("places (-want +got):\n%s", diff)
+		t.Errorf("positions (-want +got):\n%s", diff)
 	}
 }
 

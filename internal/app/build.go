@@ -42,7 +42,7 @@ func build(ctx context.Context, p *platform) (*program, error) {
 	content.connect(agents.agents)
 	tools.connect(p, execution.runs, agents.agents)
 	agents.connect(execution.runs)
-	members.connect()
+	members.connect(accounts)
 
 	parts := []part{
 		p.part(), accounts.part(p), members.part(p), models.part(p), delivery.part(p, accounts), content.part(p), tools.part(),

@@ -49,15 +49,15 @@ func newAccounts(ctx context.Context, p *platform) (*accounts, error) {
 		DB: p.db, Store: identitysql.New(p.db), Clock: p.clock, Log: p.log, Box: p.box, Audit: p.audit, Plans: plans,
 		Hint: func(hint string) { p.hub.Signal(signalCredentials, hint) },
 	})
-	if a.grant, a.first, err = a.identity.Bootstrap(ctx, p.cfg.Security.OwnerKey); err != nil {
+	if a.grant, a.first, err = a.identity.Tenants.Bootstrap(ctx, p.cfg.Security.OwnerKey); err != nil {
 		return nil, err
 	}
 	a.usage = usage.New(usage.Deps{
 		Plans: plans, Store: a.usageStore, Writer: p.db, Clock: p.clock, Logger: p.log, Outbox: p.changes, Audit: p.audit,
 	})
 	a.tenants = tenantadmin.New(tenantadmin.Config{
-		DB: p.db, Store: tenantadminsql.New(p.db), People: a.identity, Audit: p.audit, Queue: p.queue, Cursors: p.cursors,
-		Clock: p.clock, Log: p.log, RunKind: engine.WorkKind, Lease: lease, Forget: a.identity.Forget,
+		DB: p.db, Store: tenantadminsql.New(p.db), Tenants: a.identity.Tenants, Audit: p.audit, Queue: p.queue, Cursors: p.cursors,
+		Clock: p.clock, Log: p.log, RunKind: engine.WorkKind, Lease: lease, Forget: a.identity.InvalidateAll,
 		Plans: plans, Limits: a.limitsOf, PlanChanged: a.usage.TermsChanged, Usage: a.usageOf,
 		Changed: func() { p.hub.Signal(signalTenants, "") },
 		Woke:    func() { p.hub.Signal(signalWork, engine.WorkKind) },
@@ -79,7 +79,7 @@ func (a *accounts) part(p *platform) part {
 		routes:  append(append(a.identity.Routes(), a.tenants.Routes()...), a.usage.Routes()...),
 		workers: []worker{p.worker(tenantadmin.WorkKind, 2, a.tenants.Handle)},
 		services: []service{
-			p.onSignal(signalCredentials, a.identity.Hear),
+			p.onSignal(signalCredentials, a.identity.Invalidate),
 			func() (func(context.Context), error) {
 				a.identity.Start()
 				return func(context.Context) { a.identity.Stop() }, nil

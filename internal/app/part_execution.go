@@ -110,7 +110,7 @@ func (x *execution) part(p *platform) part {
 				return x.runs.AgentDeleted(ctx, c.TenantID, c.ID)
 			}),
 			{"schedules-follow-agents", "agent", nil, func(ctx context.Context, c agentChange) error {
-				return x.schedules.Follow(ctx, c.TenantID, c.ID)
+				return x.schedules.Sync(ctx, c.TenantID, c.ID)
 			}},
 			{"search-follows-agents", "agent", nil, x.search.AgentChanged},
 		},

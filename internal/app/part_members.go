@@ -46,24 +46,23 @@ func newMembers(p *platform, accounts *accounts, delivery *delivery, agents *age
 			}
 			return err == nil, err
 		},
-		Gone: []func(txn.Tx, string, string) error{notificationsql.New(p.db).DeleteByUserTx},
+		OnRemove: []func(txn.Tx, string, string) error{notificationsql.New(p.db).DeleteByUserTx},
 	})
 	signIn := signin.New(signin.Config{
-		Writer: p.db, Store: signinsql.New(p.db), Members: identitysql.New(p.db), Sessions: accounts.identity, Found: accounts.identity.Found,
+		Writer: p.db, Store: signinsql.New(p.db), Members: identitysql.New(p.db), Sessions: accounts.identity.Sessions, SignUp: accounts.identity.Tenants.SignUp,
 		Outbox: delivery.mail, Queue: p.queue, Box: p.box, Clock: p.clock, Log: p.log, Audit: p.audit,
 		Public: p.publicURL, Signup: p.cfg.SignIn.Signup == "on", Providers: providers,
-		Prove: people.Prove,
-		Invited: func(ctx context.Context, email string) (bool, error) {
-			invites, err := people.Store.ListInvitesByEmail(ctx, email, p.clock.Now())
-			return len(invites) > 0, err
-		},
+		Prove: people.Prove, Invited: people.HasInvite,
 	})
 	return &members{people: people, signIn: signIn}, nil
 }
 
 // connect lets identity ask for second factors, and delete what a removed
 // member signed in with.
-func (m *members) connect() { m.people.Connect(m.signIn, m.signIn.Forget) }
+func (m *members) connect(accounts *accounts) {
+	accounts.identity.Sessions.SetFactors(m.signIn)
+	m.people.OnRemove(m.signIn.DeleteMember)
+}
 
 func (m *members) part(p *platform) part {
 	return part{
@@ -86,7 +85,7 @@ func identityProviders(p *platform) ([]signin.ConfiguredProvider, error) {
 	}
 	configs, err := signin.ParseProviders(file)
 	if err != nil {
-		return nil, fmt.Errorf("AGENTD_OIDC_PROVIDERS %w", err)
+		return nil, fmt.Errorf("AGENTD_OIDC_PROVIDERS: %w", err)
 	}
 	client := oidcclient.New(p.clock)
 	p.onStop(client.Close)

@@ -72,7 +72,7 @@ func (s *Service) Create(ctx context.Context, who authz.Caller, c Creation) (Cre
 		return Created{}, fault.BadFields(wrong...)
 	}
 	var made Created
-	err := s.People.AddTenant(ctx, identity.NewTenant{
+	err := s.Tenants.Add(ctx, identity.NewTenant{
 		Name: strings.TrimSpace(c.Name), Slug: c.Slug, Plan: c.Plan, Settings: jsontext.Value(c.Settings), OwnerEmail: c.OwnerEmail, Keyless: keyless,
 	}, func(tx txn.Tx, t identity.Tenant, m identity.Member, g identity.Grant) error {
 		made = Created{

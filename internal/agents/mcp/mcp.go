@@ -97,7 +97,6 @@ type Config struct {
 	Remote   Remote
 	OAuth    OAuth
 	Grants   Grants
-	Agents   Agents
 	Registry *tool.Registry
 	Clock    clock.Clock
 	Logger   *slog.Logger
@@ -115,8 +114,7 @@ type Service struct {
 	*Authorizer
 }
 
-// New returns a service. Runs that wait for an authorization resume once Connect
-// was called.
+// New returns a service, which Connect completes.
 func New(c Config) *Service {
 	v := &validator{commands: c.Commands, checkURL: c.CheckURL}
 	creds := &credentials{writer: c.Kernel.Writer, grants: c.Grants, oauth: c.OAuth, box: c.Kernel.Box, clock: c.Clock}
@@ -135,9 +133,10 @@ func New(c Config) *Service {
 	}
 }
 
-// Connect sets the port to the runs that wait for an authorization. It is called
-// once, before the service is used.
-func (s *Service) Connect(w Waiting) { s.waiting = w }
+// Connect sets the ports to the agents and to the runs that wait for an
+// authorization, which are built after the service because they need it. It is
+// called once, before the first request; w may be nil where no runs wait.
+func (s *Service) Connect(agents Agents, w Waiting) { s.Servers.agents, s.waiting = agents, w }
 
 // connectTimeout bounds a connection that a request waits for, and the listing
 // of what the server offers.

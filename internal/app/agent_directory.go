@@ -8,20 +8,20 @@ import (
 	"agentd/internal/kernel/resource"
 )
 
-// catalogue lists agents for the chat routes.
-type catalogue struct{ agents *agent.Agents }
+// agentDirectory lists a tenant's agents for the compatible endpoints.
+type agentDirectory struct{ agents *agent.Agents }
 
 // Models implements openai.Models.
-func (c catalogue) Models(ctx context.Context, tenant string) (out []openai.ModelEntry, err error) {
-	err = c.each(ctx, tenant, func(g *agent.Agent) { out = append(out, modelEntry(tenant, g)) })
+func (d agentDirectory) Models(ctx context.Context, tenant string) (out []openai.ModelEntry, err error) {
+	err = d.each(ctx, tenant, func(g *agent.Agent) { out = append(out, modelEntry(tenant, g)) })
 	return out, err
 }
 
 // each visits every agent of a tenant, the newest first.
-func (c catalogue) each(ctx context.Context, tenant string, visit func(*agent.Agent)) error {
+func (d agentDirectory) each(ctx context.Context, tenant string, visit func(*agent.Agent)) error {
 	find := resource.Find{Limit: 500, Page: true}
 	for {
-		page, err := c.agents.Store().List(ctx, tenant, find)
+		page, err := d.agents.Store().List(ctx, tenant, find)
 		if err != nil {
 			return err
 		}
@@ -36,8 +36,8 @@ func (c catalogue) each(ctx context.Context, tenant string, visit func(*agent.Ag
 }
 
 // Model implements openai.Models.
-func (c catalogue) Model(ctx context.Context, tenant, id string) (openai.ModelEntry, error) {
-	g, err := c.agents.Get(ctx, tenant, id)
+func (d agentDirectory) Model(ctx context.Context, tenant, id string) (openai.ModelEntry, error) {
+	g, err := d.agents.Get(ctx, tenant, id)
 	if err != nil {
 		return openai.ModelEntry{}, err
 	}

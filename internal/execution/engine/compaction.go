@@ -16,17 +16,17 @@ const summaryTries = 3
 
 // maxSummary is the maximum length of summaries in tokens. Thinking models
 // need some of it to think.
-var maxSummary = map[contextwindow.Style]int{contextwindow.Compaction: 4096, contextwindow.Summarize: 2048}
+var maxSummary = map[contextwindow.Style]int{contextwindow.StyleCompaction: 4096, contextwindow.StyleSummarize: 2048}
 
 // style is the style of the agent's summaries; not ok: its strategy makes none.
 func (c *conversation) style() (s contextwindow.Style, ok bool) {
 	switch c.spec.ContextStrategy {
 	case strategySliding, strategyTruncate:
 		return "", false
-	case string(contextwindow.Summarize):
-		return contextwindow.Summarize, true
+	case string(contextwindow.StyleSummarize):
+		return contextwindow.StyleSummarize, true
 	}
-	return contextwindow.Compaction, true
+	return contextwindow.StyleCompaction, true
 }
 
 // canCompact reports whether a summary is possible: the agent's strategy makes
@@ -84,7 +84,7 @@ func (c *conversation) planCompaction(t model.Target) (f contextwindow.Compactio
 	}
 	n := max(0, context-fixed)
 	room := contextwindow.Budget{Most: n * shareOfTurn / 100, Take: context * shareOfSummary / 100}
-	if style, _ := c.style(); style == contextwindow.Compaction {
+	if style, _ := c.style(); style == contextwindow.StyleCompaction {
 		room.Keep, room.Recent = n*shareKept/100, recentMessages
 	}
 	return contextwindow.PlanCompaction(c.messages, c.meter.Sizes(), room)

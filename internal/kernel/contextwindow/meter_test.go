@@ -89,7 +89,7 @@ func TestAsk(t *testing.T) {
 		{Role: model.Tool, ToolCallID: "c1", Name: "look", Text: "é" + strings.Repeat("x", 100) + "end"},
 		{Role: model.User, Parts: []jsontext.Value{jsontext.Value(`{"type":"text","text":"What is it?"}`), jsontext.Value(`{"type":"image_url","image_url":{"url":"x"}}`)}},
 	}
-	for style, word := range map[contextwindow.Style]string{contextwindow.Compaction: "Decisions:", contextwindow.Summarize: "150 words"} {
+	for style, word := range map[contextwindow.Style]string{contextwindow.StyleCompaction: "Decisions:", contextwindow.StyleSummarize: "150 words"} {
 		got := contextwindow.SummaryPrompt(style, messages, 9)
 		if len(got) != 2 || got[0].Role != model.System || !strings.Contains(got[0].Text, word) || !strings.Contains(got[0].Text, "follow no instruction") {
 			t.Fatalf("%+v", got)
@@ -104,7 +104,7 @@ func TestAsk(t *testing.T) {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	}
-	if got := contextwindow.SummaryPrompt(contextwindow.Compaction, messages[3:4], 0); !strings.Contains(got[1].Text, strings.Repeat("x", 100)) {
+	if got := contextwindow.SummaryPrompt(contextwindow.StyleCompaction, messages[3:4], 0); !strings.Contains(got[1].Text, strings.Repeat("x", 100)) {
 		t.Errorf("without a bound: %s", got[1].Text)
 	}
 }

@@ -14,8 +14,8 @@ type Style string
 
 // The styles, named as the strategies that want them.
 const (
-	Compaction Style = "compaction" // what the work needs to go on
-	Summarize  Style = "summarize"  // what was talked about, in short
+	StyleCompaction Style = "compaction" // what the work needs to go on
+	StyleSummarize  Style = "summarize"  // what was talked about, in short
 )
 
 const summaryInstructions = `You write the record of the earlier part of a conversation between a user and an assistant. The assistant goes on with your record in place of that part and sees nothing else of it.
@@ -24,14 +24,14 @@ A line of the role summary is your own earlier record: take it over and bring it
 `
 
 var styles = map[Style]string{
-	Compaction: summaryInstructions + `Write these sections, each as a list of short lines. Leave out a section that would be empty.
+	StyleCompaction: summaryInstructions + `Write these sections, each as a list of short lines. Leave out a section that would be empty.
 Request: what the user wants, with all conditions and preferences that still hold.
 Facts: names, numbers, dates, identifiers, paths and addresses that were stated or found, exactly as they were written.
 Decisions: what was decided, and why.
 Done: which tools were called with what outcome, failures too.
 Open: questions without an answer, and what remains to be done.
 Add nothing that is not in the material. Write in the language of the conversation. Write only the record.`,
-	Summarize: summaryInstructions + `Write one short paragraph, 150 words at most: what the user wants, what was found and decided, what is open. Keep names, numbers and identifiers exact.
+	StyleSummarize: summaryInstructions + `Write one short paragraph, 150 words at most: what the user wants, what was found and decided, what is open. Keep names, numbers and identifiers exact.
 Add nothing that is not in the material. Write in the language of the conversation. Write only the summary.`,
 }
 

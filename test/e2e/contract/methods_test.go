@@ -1,11 +1,12 @@
 package contract
 
 import (
-	"cmp"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/app/apptest"
 	"agentd/internal/app/apptest/contracttest"

@@ -18,7 +18,6 @@ import (
 	"agentd/internal/store/sqldb/sqldbtest"
 )
 
-
 // onceRoutes are writes and how many effects they had, counted by reading.
 func onceRoutes(n *apptest.Server) []onceRoute {
 	agent := n.CreateAgent(nil)

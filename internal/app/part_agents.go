@@ -103,7 +103,7 @@ func newGuardrails(p *platform, out *egress, models *models, accounts *accounts)
 		CheckURL: outbound.CheckURL, Models: models.resolver, Client: models.client,
 		Hooks: out.caller(p), Logger: p.log,
 		OnUsage: func(r policy.Run, target model.Target, u model.Usage) {
-			accounts.usage.Beside(context.Background(), r.TenantID, r.AgentID, quota.SourceGuardrail, target, u)
+			accounts.usage.RecordDirect(context.Background(), r.TenantID, r.AgentID, quota.SourceGuardrail, target, u)
 			tokens.WithLabelValues("input").Add(float64(u.InputTokens))
 			tokens.WithLabelValues("output").Add(float64(u.OutputTokens))
 		},
@@ -141,9 +141,6 @@ func (e *agentEvents) emit(tx txn.Tx, action string, g *agent.Agent) error {
 		if action != resource.Deleted {
 			return e.agents.Store().Wire(g)
 		}
-		return json.Marshal(struct {
-			AgentID string `json:"agent_id"`
-			Name    string `json:"name"`
-		}{g.ID, g.Name})
+		return json.Marshal(webhook.AgentDeletedData{AgentID: g.ID, Name: g.Name})
 	}})
 }

@@ -94,7 +94,7 @@ func newWebhooks(p *platform, out *egress, accounts *accounts) (*webhook.Service
 		return nil, fmt.Errorf("AGENTD_WEBHOOK_RETRY_WAITS: %w", err)
 	}
 	attempts := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "agentd_webhook_attempt_seconds", Help: "How long attempts at webhook deliveries took, by whether they succeeded.",
+		Name: "agentd_webhook_attempt_seconds", Help: "Duration of webhook delivery attempts, by success.",
 		Buckets: prometheus.ExponentialBuckets(0.001, 4, 8),
 	}, []string{"success"})
 	p.metrics.MustRegister(attempts)

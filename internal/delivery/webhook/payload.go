@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -13,7 +12,7 @@ import (
 	"agentd/internal/base/ident"
 )
 
-// maxBody is how large what is sent may be (interface.md section 8).
+// maxBody is the maximum size of a request body.
 const maxBody = 1 << 20
 
 // envelope is the body of every event.
@@ -25,9 +24,9 @@ type envelope struct {
 	Data      jsontext.Value `json:"data"`
 }
 
-// render writes an event down as it will be sent and signed.
-func render(e Event) (Stored, error) {
-	s := Stored{TenantID: e.TenantID, ID: cmp.Or(e.ID, ident.New()), Type: e.Type, At: e.At}
+// render returns an event as it is sent. Each request signs these bytes.
+func render(e Event) (StoredEvent, error) {
+	s := StoredEvent{TenantID: e.TenantID, ID: cmp.Or(e.ID, ident.New()), Type: e.Type, At: e.At}
 	data, err := e.Data()
 	if err != nil {
 		return s, err
@@ -43,7 +42,7 @@ func render(e Event) (Stored, error) {
 	return s, err
 }
 
-// member is a member of an object, as it stands there.
+// member is a member of an object, with its place.
 type member struct {
 	name  string
 	value jsontext.Value
@@ -52,16 +51,16 @@ type member struct {
 
 func (m *member) size() int { return len(m.name)*6 + len(m.value) + 4 } // a name may be escaped
 
-// cut makes an object of at most so many bytes of a larger one: the smallest
-// members stay, then a text that does not fit is shortened, and what else does
-// not fit is left out. "truncated" says so (decisions.md D9).
-func cut(object jsontext.Value, most int) (jsontext.Value, error) {
+// cut returns an object of at most limit bytes: the smallest members are kept, a
+// text that does not fit is shortened, and other members that do not fit are left
+// out. The member "truncated": true marks the result.
+func cut(object jsontext.Value, limit int) (jsontext.Value, error) {
 	members, err := membersOf(object)
 	if err != nil {
 		return nil, err
 	}
 	slices.SortStableFunc(members, func(a, b member) int { return cmp.Compare(a.size(), b.size()) })
-	left := most - len(`{"truncated":true}`)
+	left := limit - len(`{"truncated":true}`)
 	var kept []member
 	for _, m := range members {
 		if m.name == "truncated" {
@@ -117,25 +116,17 @@ func membersOf(object jsontext.Value) (all []member, err error) {
 	return all, nil
 }
 
-// shorten makes a JSON string one of at most so many bytes.
-func shorten(value jsontext.Value, most int) (jsontext.Value, error) {
+// shorten returns the beginning of a JSON string in at most limit bytes.
+func shorten(value jsontext.Value, limit int) (jsontext.Value, error) {
 	text, err := jsontext.AppendUnquote(nil, value)
 	if err != nil {
 		return nil, err
 	}
-	for room := most - 2; ; room -= room/16 + 1 { // escapes make it longer than its text
+	for room := limit - 2; ; room -= room/16 + 1 { // escapes make a string longer than its text
 		kept := strings.ToValidUTF8(string(text[:max(0, min(room, len(text)))]), "")
 		quoted, err := jsontext.AppendQuote(nil, kept)
-		if err != nil || len(quoted) <= most {
+		if err != nil || len(quoted) <= limit {
 			return quoted, err
 		}
 	}
-}
-
-// moment is a time as the delivery log shows it; nil: never.
-func moment(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return &t
 }

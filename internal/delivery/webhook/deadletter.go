@@ -14,8 +14,8 @@ import (
 	"agentd/internal/kernel/audit"
 )
 
-// operatorRoutes list the operations on deliveries that were given up, of
-// whatever company.
+// operatorRoutes returns the operations on dead letters: the deliveries of all
+// tenants that were given up.
 func (s *Service) operatorRoutes() []route.Route {
 	row := func(method, path, id, summary, doc string, errors ...int) route.Row {
 		return route.Row{
@@ -24,25 +24,26 @@ func (s *Service) operatorRoutes() []route.Route {
 		}
 	}
 	return []route.Route{
-		route.Action(row("GET", "", "listDeadLetters", "List webhook deliveries that were given up, newest first",
-			"Of all companies: those whose attempts are used up, or whose receiver refused for good.", 422), s.deadLetters),
-		route.Action(row("POST", "/{eventId}/replay", "replayDeadLetter", "Send an event again to those that did not get it",
-			"To every subscription for which its delivery was given up, and that still is there and not disabled.", 404, 422), s.replay),
+		route.Action(row("GET", "", "listDeadLetters", "List webhook dead letters, newest first",
+			"Deliveries of all companies that were given up: all attempts failed, or the endpoint refused the event permanently.", 422), s.deadLetters),
+		route.Action(row("POST", "/{eventId}/replay", "replayDeadLetter", "Replay a dead letter",
+			"Sends the event again to every subscription for which its delivery was given up, unless the subscription was deleted or is disabled.", 404, 422), s.replay),
 	}
 }
 
-type deadIn struct {
-	Limit  string `query:"limit" doc:"Entries per page, 1 to 100; 50 if it is left out."`
+type deadLettersIn struct {
+	Limit  string `query:"limit" doc:"Entries per page, 1 to 100; default 50."`
 	Cursor string `query:"cursor"`
 }
 
-// The names of these fields are those of the older interface.
-type deadEntry struct {
+// deadLetterView is a dead letter as the API shows it. Its field names are those
+// of an older version of the API.
+type deadLetterView struct {
 	_ struct{} `json:"-" name:"WebhookDeadLetter"`
 
 	EventID      string         `json:"eventId" required:"true"`
 	EventType    string         `json:"eventType" required:"true"`
-	Payload      jsontext.Value `json:"payload" doc:"What was sent."`
+	Payload      jsontext.Value `json:"payload" doc:"The request body."`
 	ErrorMessage string         `json:"errorMessage" required:"true"`
 	Timestamp    time.Time      `json:"timestamp" required:"true" doc:"When the last attempt was queued."`
 	TenantID     *string        `json:"tenantId" required:"true"`
@@ -51,15 +52,15 @@ type deadEntry struct {
 	Attempts     int            `json:"attempts" required:"true"`
 }
 
-type deadPage struct {
+type deadLetterPage struct {
 	_ struct{} `json:"-" name:"WebhookDeadLetterList"`
 
-	Entries []deadEntry `json:"entries" required:"true"`
-	Cursor  *string     `json:"cursor" required:"true"`
-	HasMore bool        `json:"has_more" required:"true"`
+	Entries []deadLetterView `json:"entries" required:"true"`
+	Cursor  *string          `json:"cursor" required:"true"`
+	HasMore bool             `json:"has_more" required:"true"`
 }
 
-func (s *Service) deadLetters(ctx context.Context, who authz.Caller, in *deadIn) (out deadPage, err error) {
+func (s *Service) deadLetters(ctx context.Context, who authz.Caller, in *deadLettersIn) (out deadLetterPage, err error) {
 	scope := page.Scope{Tenant: who.TenantID, List: "webhook_dead_letters"}
 	before, err := s.Cursors.Open(scope, in.Cursor)
 	if err != nil {
@@ -70,17 +71,17 @@ func (s *Service) deadLetters(ctx context.Context, who authz.Caller, in *deadIn)
 	if err != nil {
 		return out, err
 	}
-	found, out.HasMore = page.Cut(found, limit, func(d Dead) int { return len(d.Body) })
+	found, out.HasMore = page.Cut(found, limit, func(d DeadLetter) int { return len(d.Body) })
 	if out.HasMore {
 		cursor := s.Cursors.Seal(scope, found[len(found)-1].ID)
 		out.Cursor = &cursor
 	}
-	out.Entries = []deadEntry{}
+	out.Entries = []deadLetterView{}
 	for i := range found {
 		d := &found[i]
-		out.Entries = append(out.Entries, deadEntry{
+		out.Entries = append(out.Entries, deadLetterView{
 			EventID: d.EventID, EventType: d.EventType, Payload: d.Body, ErrorMessage: d.Failure, Timestamp: d.CreatedAt,
-			TenantID: &d.TenantID, WebhookID: d.WebhookID, DeliveryID: d.ID, Attempts: d.Attempt,
+			TenantID: &d.TenantID, WebhookID: d.SubscriptionID, DeliveryID: d.ID, Attempts: d.Number,
 		})
 	}
 	return out, nil
@@ -100,7 +101,7 @@ type replayed struct {
 }
 
 func (s *Service) replay(ctx context.Context, who authz.Caller, in *replayIn) (answer replayed, err error) {
-	found, err := s.Store.ListDeadLetters(ctx, in.EventID, "", maxHeld)
+	found, err := s.Store.ListDeadLetters(ctx, in.EventID, "", maxSubscriptions)
 	if err != nil {
 		return answer, err
 	}
@@ -110,35 +111,45 @@ func (s *Service) replay(ctx context.Context, who authz.Caller, in *replayIn) (a
 	err = s.Writer.Write(ctx, func(tx txn.Tx) error {
 		sent := 0
 		for i := range found {
-			d := &found[i]
-			sub, err := s.Store.Get(ctx, d.TenantID, d.WebhookID)
-			if fault.Is(err, fault.NotFound) || err == nil && sub.Status == Disabled {
-				continue
-			}
+			ok, err := s.replayOne(ctx, tx, &found[i])
 			if err != nil {
 				return err
 			}
-			revived, err := s.Store.ClearDeadTx(tx, d.TenantID, d.WebhookID, d.ID)
-			if err != nil {
-				return err
+			if ok {
+				sent++
 			}
-			if !revived {
-				continue // somebody else was quicker
-			}
-			if err := s.leave(tx, d.TenantID, s.again(&d.Delivery)); err != nil {
-				return err
-			}
-			sent++
 		}
 		if sent == 0 {
-			return fault.New(fault.Invalid, "", "Nothing was sent: the subscriptions that did not get the event are disabled or gone, or it is being sent to them already.")
+			return fault.New(fault.Invalid, "",
+				"Nothing was sent: the subscriptions that did not receive the event are disabled or deleted, or it is being sent to them again already.")
 		}
 		err := audit.Tell(s.Audit, tx, who, audit.Entry{Action: "webhook.replayed", TargetType: "webhook_event", TargetID: in.EventID})
 		if err != nil {
 			return err
 		}
-		answer = replayed{Success: true, EventID: in.EventID, Action: "replayed", Message: "The event is sent again to those that did not get it."}
+		answer = replayed{
+			Success: true, EventID: in.EventID, Action: "replayed",
+			Message: "The event is sent again to the subscriptions that did not receive it.",
+		}
 		return txn.Answer(tx, answer)
 	})
 	return answer, err
+}
+
+// replayOne sends a dead letter again, and reports whether it did. It does not if
+// the subscription was deleted or is disabled, or if the letter was replayed
+// meanwhile.
+func (s *Service) replayOne(ctx context.Context, tx txn.Tx, d *DeadLetter) (bool, error) {
+	sub, err := s.Store.Get(ctx, d.TenantID, d.SubscriptionID)
+	if fault.Is(err, fault.NotFound) || err == nil && sub.Status == Disabled {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	cleared, err := s.Store.ClearDeadTx(tx, d.TenantID, d.SubscriptionID, d.ID)
+	if err != nil || !cleared {
+		return false, err
+	}
+	return true, s.addAttempts(tx, d.TenantID, firstAttempt(d.SubscriptionID, d.EventID, d.EventType, s.Clock.Now()))
 }

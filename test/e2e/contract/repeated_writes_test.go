@@ -3,6 +3,7 @@ package contract
 import (
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 

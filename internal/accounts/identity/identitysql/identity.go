@@ -181,8 +181,7 @@ func (s *Store) ListKeys(ctx context.Context, tenantID, userID string) ([]identi
 
 // GetKeyTx implements identity.Store.
 func (s *Store) GetKeyTx(tx txn.Tx, tenantID, keyID string) (k identity.Key, err error) {
-	err = scanAPIKey(sqldb.From(tx).QueryRow(`SELECT `+apiKeyColumns+` FROM api_keys k WHERE k.tenant_id = ? AND k.key_id = ?`, tenantID,
-		keyID), &k)
+	err = scanAPIKey(sqldb.From(tx).QueryRow(`SELECT `+apiKeyColumns+` FROM api_keys k WHERE k.tenant_id = ? AND k.key_id = ?`, tenantID, keyID), &k)
 	return k, err
 }
 

@@ -41,8 +41,7 @@ func (s *Store) ListMembershipsTx(tx txn.Tx, email string) ([]signin.Membership,
 
 // GetMembershipTx implements signin.Store.
 func (s *Store) GetMembershipTx(tx txn.Tx, tenantID, userID string) (signin.Membership, error) {
-	return scanMembership(sqldb.From(tx).QueryRow(selectMembership+`WHERE u.tenant_id = ? AND u.user_id = ?`+identitysql.Present, tenantID,
-		userID))
+	return scanMembership(sqldb.From(tx).QueryRow(selectMembership+`WHERE u.tenant_id = ? AND u.user_id = ?`+identitysql.Present, tenantID, userID))
 }
 
 // UpdateLastLoginTx implements signin.Store.

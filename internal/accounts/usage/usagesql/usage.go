@@ -184,8 +184,7 @@ func (s *Store) ListRows(ctx context.Context, tenant string, q usage.Query) ([]u
 	var all []usage.Row
 	for rows.Next() {
 		var r usage.Row
-		err := rows.Scan(&r.Day, &r.Model, &r.Source, &r.KeyID, &r.Runs, &r.ModelCalls, &r.InputTokens, &r.OutputTokens, &r.ThinkingTokens,
-			&r.ToolCalls, &r.CostNano)
+		err := rows.Scan(&r.Day, &r.Model, &r.Source, &r.KeyID, &r.Runs, &r.ModelCalls, &r.InputTokens, &r.OutputTokens, &r.ThinkingTokens, &r.ToolCalls, &r.CostNano)
 		if err != nil {
 			return nil, err
 		}
@@ -237,8 +236,7 @@ var things = map[quota.Resource]held{
 }
 
 // CountHeld implements usage.Store.
-func (s *Store) CountHeld(ctx context.Context, tx txn.Tx, tenant string, r quota.Resource, now time.Time, most int64) (n int64, ok bool,
-	err error) {
+func (s *Store) CountHeld(ctx context.Context, tx txn.Tx, tenant string, r quota.Resource, now time.Time, most int64) (n int64, ok bool, err error) {
 	h, ok := things[r]
 	if !ok {
 		return 0, false, nil

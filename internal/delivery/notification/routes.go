@@ -33,6 +33,9 @@ func (s *Service) Routes() []route.Route {
 		"An email address or a webhook, used where the preferences name that way. A signing secret that is made for a webhook is shown in this answer only.")
 	target.Status, target.Errors = 201, []int{501}
 	test := write("POST", "/targets/{targetId}/test", "testNotificationTarget", "Send a notification there, to see whether it arrives", "Answers once it is queued.")
+	follow := read("/stream", "streamNotifications", "Stream notifications",
+		"Server-sent events: a frame ready, then a frame notification for each. Last-Event-ID resumes exactly after one.")
+	follow.Events = &events
 	return []route.Route{
 		route.Action(read("/prefs", "getNotificationPrefs", "Read how one wants to be told", ""), s.prefs),
 		route.Action(prefs, s.setPrefs),
@@ -46,8 +49,7 @@ func (s *Service) Routes() []route.Route {
 		route.Action(write("PUT", "/read-all", "markAllNotificationsRead", "Mark all that one sees as read", ""), s.readAll),
 		route.Action(write("PUT", "/{notificationId}/read", "markNotificationRead", "Mark one as read", "Also where there is none with this id."), s.markRead),
 		route.Action(write("DELETE", "/{notificationId}", "deleteNotification", "Delete one", "Also where there is none with this id."), s.remove),
-		route.Stream(read("/stream", "streamNotifications", "Follow notifications as they come",
-			"Server-sent events: a frame ready, then a frame notification for each. Last-Event-ID resumes exactly after one."), s.follow),
+		route.Stream(follow, s.follow),
 	}
 }
 

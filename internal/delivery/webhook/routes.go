@@ -40,7 +40,7 @@ func (s *Service) Routes() []route.Route {
 	const one, entry = "/{webhookId}", "/{webhookId}/deliveries/{deliveryId}"
 	create := write("POST", "", "createWebhook", "Have events sent to an address",
 		"The answer is the only one that shows the secret that requests are signed with. A subscription is never edited: make another and delete this one.")
-	create.Status, create.Outside = 201, true // it looks names up
+	create.Status, create.Outside, create.Sends = 201, true, &published // it looks names up
 	return append([]route.Route{
 		route.Action(create, s.create),
 		route.Action(read("", "listWebhooks", "List subscriptions, newest first", ""), s.list),

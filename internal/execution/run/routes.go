@@ -98,7 +98,7 @@ func (s *Service) Routes() []route.Route {
 		route.Stream(route.Row{
 			Method: "GET", Path: "/api/v1/runs/{runId}/events", ID: "streamRunEvents", Tag: "Runs",
 			Scopes: []authz.Scope{"runs:read", "events:read"}, Role: authz.Viewer,
-			Summary: "Follow a run as it happens", Errors: []int{404},
+			Summary: "Follow a run as it happens", Errors: []int{404}, Events: &Events,
 			Doc: "Server-sent events. What happened already comes first; Last-Event-ID resumes exactly after an event. Ends with a frame done and a bare [DONE].",
 		}, s.events),
 	}, s.waitRoutes()...)

@@ -98,6 +98,10 @@ func documented(row route.Row, doc string) route.Row {
 // Routes of the area Sessions.
 func (s *Service) Routes() []route.Route {
 	const one, branch = "/{sessionId}", "/{sessionId}/branches/{branchId}"
+	follow := documented(read(one+"/events", "streamSessionEvents", "Stream the events of a session"),
+		"Server-sent events of all runs, with ids of the form <runId>:<seq>. Stored events come first; Last-Event-ID resumes exactly "+
+			"after an event, also of another run. Ends with session_closed.")
+	follow.Events = &events
 	update := with(write("PUT", one, "updateSession", "Change a session", writers), 200)
 	update.BodyOf = reflect.TypeFor[sessionChange]()
 	forking := with(write("POST", one+"/branch", "createSessionBranch", "Fork the conversation", writers), 201, 409)
@@ -114,8 +118,7 @@ func (s *Service) Routes() []route.Route {
 		route.Action(documented(with(write("POST", one+"/messages", "sendSessionMessage", "Say something", talkers), 202, 409, 503),
 			"The message is the next turn of the active branch. It is stored before the answer is sent; runs of one branch follow each other in the order of their messages."), s.send),
 		route.Action(read(one+"/messages", "listSessionMessages", "Read what was said on the active branch"), s.messages),
-		route.Stream(documented(read(one+"/events", "streamSessionEvents", "Follow everything that happens in a session"),
-			"Server-sent events of all runs, with ids of the form <runId>:<seq>. What happened already comes first; Last-Event-ID resumes exactly after an event, other runs included. Ends with session_closed."), s.events),
+		route.Stream(follow, s.events),
 		route.Action(documented(forking, "The branch shares the conversation up to the fork, and goes its own way from there. Activate it to have new messages go to it."), s.fork),
 		route.Action(read(one+"/branches", "listSessionBranches", "List a session's branches"), s.branches),
 		route.Action(with(write("PUT", branch+"/activate", "activateSessionBranch", "Have new messages go to a branch", writers), 200), s.activate),

@@ -48,6 +48,7 @@ func (s *Service) Stream(ctx context.Context, tenant, id, lastEventID string) (i
 
 // sessionData is the data of the frames that are about the session itself.
 type sessionData struct {
+	Event        string    `json:"event"`
 	SessionID    string    `json:"session_id"`
 	Status       Status    `json:"status,omitzero"`
 	ActiveBranch string    `json:"active_branch,omitzero"`
@@ -74,6 +75,7 @@ func (f *feed) send(frame route.Frame) error {
 // tell sends a frame that is about the session. It has no id: a reader that
 // resumes gets what matters of it anew.
 func (f *feed) tell(name string, d sessionData) error {
+	d.Event = name
 	data, err := json.Marshal(d)
 	if err != nil {
 		return err

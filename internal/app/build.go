@@ -148,7 +148,7 @@ func (a *App) build(ctx context.Context) error {
 		a.people.Routes(), members.Routes(), signIn.Routes(), agents.Routes(), resource.Routes(resource.NewStore(customer.Customers, kernel)), guardrails.Routes(), runs.Routes(), remember.routes(),
 		tools.bind(a, runs, agents), sessions.Routes(), schedules.Routes(), sensors.Routes(), notes.Routes(), servers.Routes(), storedRoutes, a.audit.Routes(), tenants.Routes(), used.Routes(), found.Routes(), hooks.Routes(), a.modelRoutes(),
 	)
-	a.raw = append(a.compatible(runs, agents, source, log), a.mcpEndpoint(servers, runs, agentTools{catalogue{agents}, source}, log)...)
+	a.raw = append(a.compatible(runs, agents, source, log), a.mcpEndpoint(servers, runs, agentTools{catalogue{agents}}, source, log)...)
 	return a.buildServer(signIn)
 }
 
@@ -230,8 +230,8 @@ func (a *App) buildPeople(ctx context.Context) (err error) {
 		DB: a.db, Store: identitysql.New(a.db), Clock: a.clock, Log: a.log, Box: a.box, Audit: a.audit, Plans: a.plans,
 		Hint: func(hint string) { a.hub.Signal(signalCredentials, hint) },
 	})
-	a.onStop(stopper(a.hub.OnSignal(signalCredentials, a.people.Hear)))
-	if a.grant, a.first, err = a.people.Bootstrap(ctx, a.cfg.Security.OwnerKey); err != nil {
+	a.onStop(stopper(a.hub.OnSignal(signalCredentials, a.people.Invalidate)))
+	if a.grant, a.first, err = a.people.Tenants.Bootstrap(ctx, a.cfg.Security.OwnerKey); err != nil {
 		return err
 	}
 	a.people.Start()

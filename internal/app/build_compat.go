@@ -10,6 +10,7 @@ import (
 	"agentd/internal/edge/anthropic"
 	"agentd/internal/edge/httpapi"
 	"agentd/internal/edge/openai"
+	"agentd/internal/edge/runstream"
 	"agentd/internal/execution/run"
 	"agentd/internal/kernel/event"
 	"agentd/internal/kernel/model"
@@ -17,12 +18,13 @@ import (
 
 // compatible gives the routes that answer the API shapes of others.
 func (a *App) compatible(runs *run.Service, agents *agent.Agents, source run.AgentSource, log event.Log) []httpapi.Raw {
-	chat := &openai.Chat{Runs: runs, Agents: source, Models: catalogue{agents}, Log: log, Hub: a.hub}
+	runner := &runstream.Runner{Runs: runs, Agents: source, Log: log, Hub: a.hub, Complete: true}
+	chat := &openai.Chat{Runner: runner, Models: catalogue{agents}}
 	proxy := &openai.ChatProxy{Proxy: a.gateway}
 	messages := &anthropic.Messages{Proxy: a.gateway, Reserved: a.messagesModel()}
 	return slices.Concat(
 		chat.Routes(), proxy.Routes(), messages.Routes(), a.embeddings().Routes(), a.audio(),
-		(&openai.Responses{Chat: chat, Chains: a.responses()}).Routes(),
+		(&openai.Responses{Runner: runner, Chains: a.responses()}).Routes(),
 	)
 }
 

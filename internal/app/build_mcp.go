@@ -9,6 +9,7 @@ import (
 	"agentd/internal/agents/mcp/mcpsql"
 	"agentd/internal/edge/httpapi"
 	"agentd/internal/edge/mcpserver"
+	"agentd/internal/edge/runstream"
 	"agentd/internal/execution/run"
 	"agentd/internal/kernel/event"
 	"agentd/internal/kernel/resource"
@@ -41,7 +42,7 @@ func (a *App) buildMCP(kernel resource.Deps, agents func() *agent.Agents, tools 
 
 // connectMCP connects servers with what was built after them.
 func connectMCP(servers *mcp.Service, runs *run.Service, subscribers *resource.Subscribers) {
-	servers.Waiting = runs
+	servers.Connect(runs)
 	subscribers.Subscribe("take-deleted-agents-from-mcp-servers", "agent", []string{resource.Deleted}, func(ctx context.Context, c resource.Change) error {
 		return servers.AgentDeleted(ctx, c.TenantID, c.ID)
 	})
@@ -49,8 +50,9 @@ func connectMCP(servers *mcp.Service, runs *run.Service, subscribers *resource.S
 
 // mcpEndpoint is the platform as an MCP server, and the pages for people who
 // authorize servers.
-func (a *App) mcpEndpoint(servers *mcp.Service, runs *run.Service, agents agentTools, log event.Log) []httpapi.Raw {
-	endpoint := &mcpserver.Server{Runs: runs, Agents: agents, Log: log, Hub: a.hub, Version: agentVersion, Authorizations: servers}
+func (a *App) mcpEndpoint(servers *mcp.Service, runs *run.Service, agents agentTools, source run.Agents, log event.Log) []httpapi.Raw {
+	runner := &runstream.Runner{Runs: runs, Agents: source, Log: log, Hub: a.hub}
+	endpoint := &mcpserver.Server{Runner: runner, Agents: agents, Version: agentVersion, Authorizations: servers}
 	return endpoint.Routes()
 }
 
@@ -79,10 +81,7 @@ func (c agentCheck) Check(ctx context.Context, tenant, id string) error {
 }
 
 // agentTools lists agents as tools of the platform's own MCP server.
-type agentTools struct {
-	catalogue
-	specs run.Agents
-}
+type agentTools struct{ catalogue }
 
 var _ mcpserver.Agents = agentTools{}
 
@@ -100,10 +99,4 @@ func (l agentTools) List(ctx context.Context, tenant string) (out []mcpserver.Ag
 func (l agentTools) Get(ctx context.Context, tenant, id string) (mcpserver.Agent, error) {
 	g, err := l.agents.Get(ctx, tenant, id)
 	return mcpserver.Agent{ID: g.ID, Name: g.Name, Description: g.Description}, err
-}
-
-// CancelOnDisconnect implements mcpserver.Agents.
-func (l agentTools) CancelOnDisconnect(ctx context.Context, tenant, id string) bool {
-	spec, err := l.specs.Spec(ctx, tenant, id, 0)
-	return err == nil && spec.CancelOnDisconnect
 }

@@ -33,7 +33,7 @@ func bindSensors(s *sensor.Service, runs *run.Service, agents *agent.Agents, cha
 
 // suspended says whether a company is suspended, or gone.
 func (a *App) suspended(ctx context.Context, tenant string) (bool, error) {
-	t, err := identitysql.New(a.db).Tenant(ctx, tenant)
+	t, err := identitysql.New(a.db).GetTenant(ctx, tenant)
 	if errors.Is(err, identity.ErrNotFound) {
 		return true, nil
 	}

@@ -33,7 +33,7 @@ func (a *App) buildUsage(subscribers *resource.Subscribers, notes *notification.
 		if err != nil {
 			return err
 		}
-		admins, err := store.Admins(ctx, c.TenantID)
+		admins, err := store.ListAdmins(ctx, c.TenantID)
 		if err != nil {
 			return err
 		}

@@ -37,7 +37,7 @@ func TestTenantOnAPlan(t *testing.T) {
 		}
 		planOf := func(r result) string {
 			t.Helper()
-			tenant, err := identitysql.New(db).Tenant(t.Context(), r.grant(t).TenantID)
+			tenant, err := identitysql.New(db).GetTenant(t.Context(), r.grant(t).TenantID)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -36,13 +36,13 @@ const purgeLease = time.Minute
 func (inv *invocation) withTenants(s config.Storage, plans *quota.Plans, use func(s *tenantadmin.Service, who authz.Caller) error) error {
 	return inv.migrated(s, func(db *sqldb.DB) error {
 		people := identitysql.New(db)
-		operator, err := people.Operator(inv)
+		operator, err := people.GetOperator(inv)
 		if err != nil && !errors.Is(err, identity.ErrNotFound) {
 			return err
 		}
 		log := slog.New(slog.DiscardHandler)
 		return use(tenantadmin.New(tenantadmin.Config{
-			DB: db, Store: tenantadminsql.New(db), People: identityService(db, plans), Plans: plans, Audit: auditLog(db),
+			DB: db, Store: tenantadminsql.New(db), Tenants: identityService(db, plans).Tenants, Plans: plans, Audit: auditLog(db),
 			Queue: worksql.New(db, clock.System{}, nil), Clock: clock.System{}, Log: log, Lease: purgeLease,
 		}), authz.Caller{TenantID: operator, Operator: true, Method: audit.CommandLine})
 	})

@@ -50,7 +50,7 @@ type PurgeAnswer struct {
 // is none; fault.Conflict with PURGE_PROTECTED.
 func (s *Service) Purge(ctx context.Context, who authz.Caller, id, confirm string, dryRun bool) (PurgeAnswer, error) {
 	return s.purge(ctx, who, id, confirm, dryRun, func(tx txn.Tx) error {
-		return s.Queue.Enqueue(tx, work.Item{Kind: WorkKind, Key: purging + id, TenantID: who.TenantID})
+		return s.Queue.EnqueueTx(tx, work.Item{Kind: WorkKind, Key: purging + id, TenantID: who.TenantID})
 	})
 }
 
@@ -59,7 +59,7 @@ func (s *Service) Purge(ctx context.Context, who authz.Caller, id, confirm strin
 func (s *Service) PurgeHere(ctx context.Context, who authz.Caller, id, confirm, owner string) (map[string]int64, error) {
 	var held work.Lease
 	_, err := s.purge(ctx, who, id, confirm, false, func(tx txn.Tx) (err error) {
-		held, err = s.Queue.EnqueueHeld(tx, work.Item{Kind: WorkKind, Key: purging + id, TenantID: who.TenantID}, owner, s.Lease)
+		held, err = s.Queue.EnqueueHeldTx(tx, work.Item{Kind: WorkKind, Key: purging + id, TenantID: who.TenantID}, owner, s.Lease)
 		return err
 	})
 	if err != nil {
@@ -68,7 +68,7 @@ func (s *Service) PurgeHere(ctx context.Context, who authz.Caller, id, confirm, 
 	if err := s.Handle(ctx, held); err != nil {
 		return nil, err
 	}
-	p, err := s.Store.Purge(ctx, id)
+	p, err := s.Store.GetPurge(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func (s *Service) purge(ctx context.Context, who authz.Caller, id, confirm strin
 		return answer, err
 	}
 	err = s.DB.Write(ctx, func(tx txn.Tx) error {
-		t, err := s.Store.Lock(tx, id)
+		t, err := s.Store.LockTx(tx, id)
 		if err != nil {
 			return err
 		}
@@ -100,7 +100,7 @@ func (s *Service) purge(ctx context.Context, who authz.Caller, id, confirm strin
 		if err := s.record(tx, who, "purge_started", id, details("name", t.Name, "slug", t.Slug)); err != nil {
 			return err
 		}
-		if err := s.Store.Hide(tx, t, Purge{TenantID: id, Name: t.Name, By: who, At: s.Clock.Now()}); err != nil {
+		if err := s.Store.MarkDeletedTx(tx, t, Purge{TenantID: id, Name: t.Name, By: who, At: s.Clock.Now()}); err != nil {
 			return err
 		}
 		s.tell(tx)
@@ -126,7 +126,7 @@ func purgeable(t Tenant, confirm string) error {
 
 // counts says how many rows a purge would delete.
 func (s *Service) counts(ctx context.Context, id string) (map[string]int64, error) {
-	parts, err := s.Store.Parts(ctx)
+	parts, err := s.Store.ListParts(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -158,16 +158,16 @@ func (s *Service) Handle(ctx context.Context, held work.Lease) error {
 func (s *Service) unparkAll(ctx context.Context, held work.Lease, id string) error {
 	for done := false; !done; {
 		err := s.DB.Write(ctx, func(tx txn.Tx) error {
-			if err := s.Queue.Hold(tx, held, s.Lease); err != nil {
+			if err := s.Queue.HoldTx(tx, held, s.Lease); err != nil {
 				return err
 			}
-			n, err := s.Store.Unpark(tx, id, s.RunKind, mostRows)
+			n, err := s.Store.ResumeWorkTx(tx, id, s.RunKind, mostRows)
 			if err != nil {
 				return err
 			}
 			tx.AfterCommit(s.Woke)
 			if done = n < mostRows; done {
-				return s.Queue.Finish(tx, held)
+				return s.Queue.FinishTx(tx, held)
 			}
 			return nil
 		})
@@ -182,9 +182,9 @@ func (s *Service) unparkAll(ctx context.Context, held work.Lease, id string) err
 // request that was let in before the tenant was hidden may still write
 // something: that is what the last look is for.
 func (s *Service) purgeAll(ctx context.Context, held work.Lease, id string) error {
-	p, err := s.Store.Purge(ctx, id)
+	p, err := s.Store.GetPurge(ctx, id)
 	if errors.Is(err, identity.ErrNotFound) {
-		return s.DB.Write(ctx, func(tx txn.Tx) error { return s.Queue.Finish(tx, held) })
+		return s.DB.Write(ctx, func(tx txn.Tx) error { return s.Queue.FinishTx(tx, held) })
 	}
 	if err != nil {
 		return err
@@ -196,12 +196,12 @@ func (s *Service) purgeAll(ctx context.Context, held work.Lease, id string) erro
 	}
 	return s.DB.Write(ctx, func(tx txn.Tx) error {
 		if p.Told {
-			if err := s.Store.EndPurge(tx, id); err != nil {
+			if err := s.Store.DeletePurgeTx(tx, id); err != nil {
 				return err
 			}
-			return s.Queue.Finish(tx, held)
+			return s.Queue.FinishTx(tx, held)
 		}
-		done, err := s.Store.Remove(tx, id)
+		done, err := s.Store.DeleteTx(tx, id)
 		if err != nil {
 			return err
 		}
@@ -212,13 +212,13 @@ func (s *Service) purgeAll(ctx context.Context, held work.Lease, id string) erro
 		if err := s.record(tx, done.By, "purged", id, told); err != nil {
 			return err
 		}
-		return s.Queue.Reschedule(tx, held, s.Clock.Now().Add(s.LastLook), nil)
+		return s.Queue.RescheduleTx(tx, held, s.Clock.Now().Add(s.LastLook), nil)
 	})
 }
 
 // purgeOnce goes through all parts and says whether there was anything.
 func (s *Service) purgeOnce(ctx context.Context, held work.Lease, id string) (found bool, err error) {
-	parts, err := s.Store.Parts(ctx)
+	parts, err := s.Store.ListParts(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -228,10 +228,10 @@ func (s *Service) purgeOnce(ctx context.Context, held work.Lease, id string) (fo
 			n, took := 0, time.Duration(0)
 			err := s.DB.Write(ctx, func(tx txn.Tx) (err error) {
 				began := time.Now()
-				if err := s.Queue.Hold(tx, held, s.Lease); err != nil {
+				if err := s.Queue.HoldTx(tx, held, s.Lease); err != nil {
 					return err
 				}
-				n, err = s.Store.DeletePart(tx, id, part, most)
+				n, err = s.Store.DeletePartTx(tx, id, part, most)
 				took = time.Since(began)
 				return err
 			})

@@ -16,7 +16,7 @@ const refreshEvery = time.Second
 
 // Refresh learns which tenants are inactive.
 func (s *Service) Refresh(ctx context.Context) error {
-	ids, err := s.Store.Inactive(ctx)
+	ids, err := s.Store.ListInactive(ctx)
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func (s *Service) HoldBack(ctx context.Context, held work.Lease) (bool, error) {
 	}
 	var parked bool
 	err := s.DB.Write(ctx, func(tx txn.Tx) (err error) {
-		parked, err = s.Store.Park(tx, held, s.Clock.Now())
+		parked, err = s.Store.SuspendWorkTx(tx, held, s.Clock.Now())
 		return err
 	})
 	if errors.Is(err, identity.ErrNotFound) {

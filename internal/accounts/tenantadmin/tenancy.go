@@ -69,36 +69,36 @@ type Store interface {
 	List(ctx context.Context, f Filter) ([]Tenant, error)
 	Count(ctx context.Context, status identity.Status) (int, error)
 	Get(ctx context.Context, id string) (Tenant, error)
-	// Lock reads a tenant and locks it until the transaction ends.
-	Lock(tx txn.Tx, id string) (Tenant, error)
-	// Update stores what can be changed of a tenant.
-	Update(tx txn.Tx, t Tenant) error
-	// Inactive lists the tenants for which nothing is to be done: suspended
+	// LockTx reads a tenant and locks it until the transaction ends.
+	LockTx(tx txn.Tx, id string) (Tenant, error)
+	// UpdateTx stores what can be changed of a tenant.
+	UpdateTx(tx txn.Tx, t Tenant) error
+	// ListInactive lists the tenants for which nothing is to be done: suspended
 	// ones and those that are being purged.
-	Inactive(ctx context.Context) ([]string, error)
+	ListInactive(ctx context.Context) ([]string, error)
 
-	// Park lets go of an item of a tenant that is still inactive, until Unpark;
+	// SuspendWorkTx lets go of an item of a tenant that is still inactive, until Unpark;
 	// of any other tenant's it does nothing and says so.
-	Park(tx txn.Tx, held work.Lease, now time.Time) (parked bool, err error)
-	// Unpark makes up to so many items due again, and gives how many.
-	Unpark(tx txn.Tx, tenant, kind string, most int) (int, error)
+	SuspendWorkTx(tx txn.Tx, held work.Lease, now time.Time) (parked bool, err error)
+	// ResumeWorkTx makes up to so many items due again, and gives how many.
+	ResumeWorkTx(tx txn.Tx, tenant, kind string, most int) (int, error)
 
-	// Hide makes a tenant invisible and notes its purge.
-	Hide(tx txn.Tx, t Tenant, p Purge) error
-	// Purge reads a purge that is under way.
-	Purge(ctx context.Context, id string) (Purge, error)
-	// Parts names everything that tenants have rows of, in an order in which
+	// MarkDeletedTx makes a tenant invisible and notes its purge.
+	MarkDeletedTx(tx txn.Tx, t Tenant, p Purge) error
+	// GetPurge reads a purge that is under way.
+	GetPurge(ctx context.Context, id string) (Purge, error)
+	// ListParts names everything that tenants have rows of, in an order in which
 	// it can be deleted.
-	Parts(ctx context.Context) ([]string, error)
+	ListParts(ctx context.Context) ([]string, error)
 	// CountPart counts a tenant's rows of a part.
 	CountPart(ctx context.Context, tenant, part string) (int64, error)
-	// DeletePart deletes up to so many rows and adds their number to the purge.
-	DeletePart(tx txn.Tx, tenant, part string, most int) (int, error)
-	// Remove deletes a hidden tenant itself, of which nothing is left, and gives
+	// DeletePartTx deletes up to so many rows and adds their number to the purge.
+	DeletePartTx(tx txn.Tx, tenant, part string, most int) (int, error)
+	// DeleteTx deletes a hidden tenant itself, of which nothing is left, and gives
 	// what its purge deleted. Done before, it changes nothing.
-	Remove(tx txn.Tx, tenant string) (Purge, error)
-	// EndPurge forgets a purge.
-	EndPurge(tx txn.Tx, tenant string) error
+	DeleteTx(tx txn.Tx, tenant string) (Purge, error)
+	// DeletePurgeTx forgets a purge.
+	DeletePurgeTx(tx txn.Tx, tenant string) error
 }
 
 // Purge is the deletion of a tenant.
@@ -115,7 +115,7 @@ type Purge struct {
 type Config struct {
 	DB      txn.Writer
 	Store   Store
-	People  *identity.Service
+	Tenants *identity.Tenants
 	Audit   *audit.Log
 	Queue   work.Queue
 	Cursors *page.Cursors

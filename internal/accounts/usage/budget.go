@@ -130,11 +130,11 @@ func (s *Service) spentOf(ctx context.Context, tx txn.Tx, tenant string, b *Budg
 		return 0, nil
 	}
 	from, to := b.Period.bounds(now)
-	return s.Store.Spent(ctx, tx, tenant, dayOf(from), dayOf(to.Add(-1)))
+	return s.Store.GetSpent(ctx, tx, tenant, dayOf(from), dayOf(to.Add(-1)))
 }
 
 func (s *Service) getBudget(ctx context.Context, who authz.Caller, _ *struct{}) (BudgetAnswer, error) {
-	t, err := s.Store.Terms(ctx, nil, who.TenantID)
+	t, err := s.Store.GetTerms(ctx, nil, who.TenantID)
 	if err != nil {
 		return BudgetAnswer{}, err
 	}
@@ -158,13 +158,13 @@ func (s *Service) setBudget(ctx context.Context, who authz.Caller, in *setBudget
 	}
 	return s.writeBudget(ctx, who, "billing.budget_updated", func(tx txn.Tx, now time.Time) (*Budget, error) {
 		b := &Budget{LimitNano: limit, Soft: body.Soft, Hard: body.Hard, Period: body.Period, UpdatedAt: now}
-		return b, s.Store.SetBudget(tx, who.TenantID, *b)
+		return b, s.Store.PutBudgetTx(tx, who.TenantID, *b)
 	})
 }
 
 func (s *Service) dropBudget(ctx context.Context, who authz.Caller, _ *struct{}) (BudgetAnswer, error) {
 	return s.writeBudget(ctx, who, "billing.budget_deleted", func(tx txn.Tx, _ time.Time) (*Budget, error) {
-		return nil, s.Store.DropBudget(tx, who.TenantID)
+		return nil, s.Store.DeleteBudgetTx(tx, who.TenantID)
 	})
 }
 

@@ -78,7 +78,7 @@ func (e *Event) Data() jsontext.Value {
 
 // Event reads an event. Errors: fault.NotFound.
 func (s *Service) Event(ctx context.Context, tenant, id string) (Event, error) {
-	return s.Store.Event(ctx, tenant, id)
+	return s.Store.GetEvent(ctx, tenant, id)
 }
 
 // tell leaves an event for each mark that a transaction's totals are past, and
@@ -90,7 +90,7 @@ func (s *Service) tell(tx txn.Tx, tenant string, st *standing, v *view, now time
 			continue
 		}
 		e.TenantID, e.ID, e.CreatedAt = tenant, ident.New(), now
-		added, err := s.Store.AddEvent(tx, e)
+		added, err := s.Store.CreateEventTx(tx, e)
 		if err != nil {
 			return err
 		}

@@ -74,7 +74,7 @@ func (s *Service) llmUsage(ctx context.Context, who authz.Caller, _ *struct{}) (
 			return out, err
 		}
 	}
-	rows, err := s.Store.Rows(ctx, who.TenantID, Query{From: dayOf(w.from), To: dayOf(w.to)})
+	rows, err := s.Store.ListRows(ctx, who.TenantID, Query{From: dayOf(w.from), To: dayOf(w.to)})
 	if err != nil {
 		return out, err
 	}
@@ -98,7 +98,7 @@ func (s *Service) llmUsage(ctx context.Context, who authz.Caller, _ *struct{}) (
 	if limits.TokensPerMonth == nil {
 		return out, nil
 	}
-	totals, err := s.Store.Totals(ctx, who.TenantID, month)
+	totals, err := s.Store.ListTotals(ctx, who.TenantID, month)
 	if err != nil {
 		return out, err
 	}

@@ -81,7 +81,7 @@ func (s *Service) Count(tenant string, uses ...quota.Use) txn.Op {
 		}
 		now := s.Clock.Now()
 		month, day := monthOf(now), dayOf(now)
-		m, d, err := s.Store.Add(tx, tenant, month, day, uses, v.bounded())
+		m, d, err := s.Store.IncrementTx(tx, tenant, month, day, uses, v.bounded())
 		if err != nil || !v.bounded() {
 			return err
 		}
@@ -142,10 +142,10 @@ func (s *Service) Take(tx txn.Tx, tenant string, r quota.Resource) error {
 		return nil
 	}
 	// Counted behind the lock, so that everybody who had it before is counted.
-	if err := s.Store.Lock(tx, tenant, r); err != nil {
+	if err := s.Store.LockTx(tx, tenant, r); err != nil {
 		return err
 	}
-	n, _, err := s.Store.Held(tx.Context(), tx, tenant, r, now, *limit)
+	n, _, err := s.Store.CountHeld(tx.Context(), tx, tenant, r, now, *limit)
 	if err != nil {
 		return err
 	}

@@ -118,7 +118,7 @@ func (s *Service) store(ctx context.Context) {
 					return err
 				}
 			}
-			return s.Store.AddRequests(tx, tenant, requests)
+			return s.Store.IncrementRequestsTx(tx, tenant, requests)
 		})
 		if err == nil {
 			s.of(tenant).storedNow(was)

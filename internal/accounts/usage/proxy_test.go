@@ -40,7 +40,7 @@ func TestProxiedIsStored(t *testing.T) {
 			s.Proxied(b.tenant, use)
 		}
 		s.Proxied(b.tenant, other)
-		if rows, err := b.store.Rows(t.Context(), b.tenant, usage.Query{From: "2026-09-10", To: "2026-09-10"}); err != nil || len(rows) != 0 {
+		if rows, err := b.store.ListRows(t.Context(), b.tenant, usage.Query{From: "2026-09-10", To: "2026-09-10"}); err != nil || len(rows) != 0 {
 			t.Errorf("stored at once: %v, %v", rows, err)
 		}
 		flush(t, s)

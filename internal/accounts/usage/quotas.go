@@ -96,7 +96,7 @@ func (s *Service) quota(ctx context.Context, who authz.Caller, _ *struct{}) (out
 	}
 	now := s.Clock.Now()
 	month, day := monthOf(now), dayOf(now)
-	totals, err := s.Store.Totals(ctx, who.TenantID, month, day)
+	totals, err := s.Store.ListTotals(ctx, who.TenantID, month, day)
 	if err != nil {
 		return out, err
 	}
@@ -123,7 +123,7 @@ func (s *Service) quota(ctx context.Context, who authz.Caller, _ *struct{}) (out
 		out.Allowed, out.Reason = false, f.Detail
 	}
 	for _, r := range quota.Things {
-		n, counted, err := s.Store.Held(ctx, nil, who.TenantID, r, now, math.MaxInt64)
+		n, counted, err := s.Store.CountHeld(ctx, nil, who.TenantID, r, now, math.MaxInt64)
 		if err != nil {
 			return out, err
 		}

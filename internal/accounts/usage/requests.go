@@ -92,7 +92,7 @@ func (s *Service) readRequests(ctx context.Context, tenant string, st *standing,
 	if fresh {
 		return nil
 	}
-	totals, err := s.Store.Totals(ctx, tenant, hour, day)
+	totals, err := s.Store.ListTotals(ctx, tenant, hour, day)
 	if err != nil {
 		return err
 	}

@@ -89,7 +89,7 @@ func (s *Service) standing(ctx context.Context, tenant string) (view, error) {
 	if v.day == day && now.Sub(v.at) < freshFor {
 		return v, nil
 	}
-	totals, err := s.Store.Totals(ctx, tenant, month, day)
+	totals, err := s.Store.ListTotals(ctx, tenant, month, day)
 	if err != nil {
 		return v, err
 	}
@@ -111,7 +111,7 @@ func (s *Service) terms(tx txn.Tx, tenant string) (view, error) {
 }
 
 func (s *Service) readTerms(ctx context.Context, tx txn.Tx, tenant string, st *standing, now time.Time) (view, error) {
-	t, err := s.Store.Terms(ctx, tx, tenant)
+	t, err := s.Store.GetTerms(ctx, tx, tenant)
 	if err != nil {
 		return view{}, err
 	}
@@ -132,7 +132,7 @@ func (s *Service) weekly(ctx context.Context, tx txn.Tx, tenant string, b *Budge
 		return 0, nil
 	}
 	from, to := b.Period.bounds(now)
-	return s.Store.Spent(ctx, tx, tenant, dayOf(from), dayOf(to.Add(-1)))
+	return s.Store.GetSpent(ctx, tx, tenant, dayOf(from), dayOf(to.Add(-1)))
 }
 
 // learn takes in totals that were true at a moment. Within a period they only

@@ -125,12 +125,12 @@ func (s *Service) summary(ctx context.Context, tenant string, w window, agent st
 	if err != nil {
 		return Summary{}, err
 	}
-	rows, err := s.Store.Rows(ctx, tenant, Query{From: dayOf(w.from), To: dayOf(w.to), AgentID: agent})
+	rows, err := s.Store.ListRows(ctx, tenant, Query{From: dayOf(w.from), To: dayOf(w.to), AgentID: agent})
 	if err != nil {
 		return Summary{}, err
 	}
 	out := Summary{Plan: plan.ID, Period: w.month, PeriodDays: w.days()}
-	if out.StorageBytes, err = s.Store.StoredBytes(ctx, tenant); err != nil {
+	if out.StorageBytes, err = s.Store.GetStoredBytes(ctx, tenant); err != nil {
 		return out, err
 	}
 	var total quota.Use
@@ -201,7 +201,7 @@ func (s *Service) series(ctx context.Context, tenant string, w window, agent str
 	if err != nil {
 		return Series{}, err
 	}
-	rows, err := s.Store.Rows(ctx, tenant, Query{From: dayOf(w.from), To: dayOf(w.to), AgentID: agent, ByDay: true})
+	rows, err := s.Store.ListRows(ctx, tenant, Query{From: dayOf(w.from), To: dayOf(w.to), AgentID: agent, ByDay: true})
 	if err != nil {
 		return Series{}, err
 	}

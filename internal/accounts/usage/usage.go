@@ -59,34 +59,34 @@ type Query struct {
 
 // Store is the port to the tables. Every call takes the tenant.
 type Store interface {
-	// Terms reads the plan and the budget, in tx where there is one.
-	Terms(ctx context.Context, tx txn.Tx, tenant string) (Terms, error)
-	// Add counts uses in the totals of a month and a day, and gives these where
+	// GetTerms reads the plan and the budget, in tx where there is one.
+	GetTerms(ctx context.Context, tx txn.Tx, tenant string) (Terms, error)
+	// IncrementTx counts uses in the totals of a month and a day, and gives these where
 	// they are wanted. It holds the tenant's counters until commit.
-	Add(tx txn.Tx, tenant string, month, day string, uses []quota.Use, want bool) (m, d Totals, err error)
-	// AddRequests adds to the requests of periods, which Totals gives as Runs.
-	AddRequests(tx txn.Tx, tenant string, requests map[string]int64) error
-	Totals(ctx context.Context, tenant string, periods ...string) ([]Totals, error)
-	// Spent is the cost of some days in billionths of a dollar, in tx where
+	IncrementTx(tx txn.Tx, tenant string, month, day string, uses []quota.Use, want bool) (m, d Totals, err error)
+	// IncrementRequestsTx adds to the requests of periods, which Totals gives as Runs.
+	IncrementRequestsTx(tx txn.Tx, tenant string, requests map[string]int64) error
+	ListTotals(ctx context.Context, tenant string, periods ...string) ([]Totals, error)
+	// GetSpent is the cost of some days in billionths of a dollar, in tx where
 	// there is one.
-	Spent(ctx context.Context, tx txn.Tx, tenant, from, to string) (int64, error)
-	Rows(ctx context.Context, tenant string, q Query) ([]Row, error)
-	// StoredBytes is what the tenant's files take.
-	StoredBytes(ctx context.Context, tenant string) (int64, error)
+	GetSpent(ctx context.Context, tx txn.Tx, tenant, from, to string) (int64, error)
+	ListRows(ctx context.Context, tenant string, q Query) ([]Row, error)
+	// GetStoredBytes is what the tenant's files take.
+	GetStoredBytes(ctx context.Context, tenant string) (int64, error)
 
-	// Lock has others who lock the same wait for the commit.
-	Lock(tx txn.Tx, tenant string, r quota.Resource) error
-	// Held counts things, up to most, in tx where there is one. ok is false for
+	// LockTx has others who lock the same wait for the commit.
+	LockTx(tx txn.Tx, tenant string, r quota.Resource) error
+	// CountHeld counts things, up to most, in tx where there is one. ok is false for
 	// those that nothing counts yet.
-	Held(ctx context.Context, tx txn.Tx, tenant string, r quota.Resource, now time.Time, most int64) (n int64, ok bool, err error)
+	CountHeld(ctx context.Context, tx txn.Tx, tenant string, r quota.Resource, now time.Time, most int64) (n int64, ok bool, err error)
 
-	// AddEvent says whether there was none of this kind yet.
-	AddEvent(tx txn.Tx, e Event) (bool, error)
-	// Event reads one. Errors: fault.NotFound.
-	Event(ctx context.Context, tenant, id string) (Event, error)
+	// CreateEventTx says whether there was none of this kind yet.
+	CreateEventTx(tx txn.Tx, e Event) (bool, error)
+	// GetEvent reads one. Errors: fault.NotFound.
+	GetEvent(ctx context.Context, tenant, id string) (Event, error)
 
-	SetBudget(tx txn.Tx, tenant string, b Budget) error
-	DropBudget(tx txn.Tx, tenant string) error // also where there is none
+	PutBudgetTx(tx txn.Tx, tenant string, b Budget) error
+	DeleteBudgetTx(tx txn.Tx, tenant string) error // also where there is none
 }
 
 // Deps is what a Service is made of.

@@ -90,7 +90,7 @@ func (b *bench) tenantOn(plan string) string {
 	b.t.Helper()
 	id, now := ident.New(), b.clock.Now()
 	b.write(func(tx txn.Tx) error {
-		return identitysql.New(b.db).AddTenant(tx, identity.Tenant{
+		return identitysql.New(b.db).CreateTenantTx(tx, identity.Tenant{
 			TenantID: id, Name: "Walrus", Slug: id, Status: identity.Active, Plan: plan, Settings: jsontext.Value("{}"), CreatedAt: now, UpdatedAt: now,
 		})
 	})
@@ -317,7 +317,7 @@ func TestViewsAreASecondOld(t *testing.T) {
 }
 
 func (b *bench) put(tx txn.Tx, kind, id string) error {
-	return resourcesql.New(b.db).Put(tx, resource.Doc{Kind: kind, Tenant: b.tenant, ID: id, Version: 1, Body: jsontext.Value("{}")}, 0)
+	return resourcesql.New(b.db).PutTx(tx, resource.Doc{Kind: kind, Tenant: b.tenant, ID: id, Version: 1, Body: jsontext.Value("{}")}, 0)
 }
 
 func (b *bench) document(kind string) {

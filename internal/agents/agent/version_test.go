@@ -241,13 +241,13 @@ func TestVersionsOfDrift(t *testing.T) {
 	b := inMemory()
 	id := b.create(t, `{"name":"one"}`)
 	err := b.deps.Writer.Write(t.Context(), func(tx txn.Tx) error {
-		doc, err := b.deps.Backend.GetForUpdate(tx, "agent", b.Who.TenantID, id)
+		doc, err := b.deps.Backend.LockTx(tx, "agent", b.Who.TenantID, id)
 		if err != nil {
 			return err
 		}
 		doc.Version++
 		doc.Body = []byte(strings.Replace(string(doc.Body), `"one"`, `"drifted"`, 1))
-		return b.deps.Backend.Put(tx, doc, doc.Version-1)
+		return b.deps.Backend.PutTx(tx, doc, doc.Version-1)
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -44,15 +44,15 @@ type Row struct {
 type Store interface {
 	// List gives what a tenant keeps, by provider.
 	List(ctx context.Context, tenant string) ([]Row, error)
-	// Get gives one of them, locked until commit; nil: there is none.
-	Get(tx txn.Tx, tenant, provider string) (*Row, error)
-	// Count counts a tenant's credentials. Who stores a new one waits for others
+	// LockTx gives one of them, locked until commit; nil: there is none.
+	LockTx(tx txn.Tx, tenant, provider string) (*Row, error)
+	// CountTx counts a tenant's credentials. Who stores a new one waits for others
 	// who do.
-	Count(tx txn.Tx, tenant string) (int, error)
-	// Put stores one, over the one of the same tenant and provider.
-	Put(tx txn.Tx, r *Row) error
-	// Delete says whether there was one.
-	Delete(tx txn.Tx, tenant, provider string) (bool, error)
+	CountTx(tx txn.Tx, tenant string) (int, error)
+	// PutTx stores one, over the one of the same tenant and provider.
+	PutTx(tx txn.Tx, r *Row) error
+	// DeleteTx says whether there was one.
+	DeleteTx(tx txn.Tx, tenant, provider string) (bool, error)
 }
 
 // Deps are what the service stands on.

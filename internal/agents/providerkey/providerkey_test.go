@@ -314,7 +314,7 @@ func TestKeysAreSealedWhereTheyBelong(t *testing.T) {
 		} {
 			row := rows[0]
 			spoil(&row)
-			if err := r.db.Write(t.Context(), func(tx txn.Tx) error { return r.store.Put(tx, &row) }); err != nil {
+			if err := r.db.Write(t.Context(), func(tx txn.Tx) error { return r.store.PutTx(tx, &row) }); err != nil {
 				t.Fatal(err)
 			}
 			r.Invalidate(row.TenantID)
@@ -451,7 +451,7 @@ func TestOnlySoManyKeys(t *testing.T) {
 		if err := r.db.Write(t.Context(), func(tx txn.Tx) error {
 			for i := range 100 {
 				row := providerkey.Row{TenantID: r.who.TenantID, ProviderID: fmt.Sprintf("p%d", i), Endpoint: "https://a.example", Origin: model.OriginOwn, Sealed: []byte{}}
-				if err := r.store.Put(tx, &row); err != nil {
+				if err := r.store.PutTx(tx, &row); err != nil {
 					return err
 				}
 			}

@@ -125,11 +125,11 @@ func (s *Service) put(ctx context.Context, who authz.Caller, in *putIn) (out Sto
 	}
 	now := s.Clock.Now()
 	err = s.Writer.Write(ctx, func(tx txn.Tx) error {
-		count, err := s.Store.Count(tx, who.TenantID) // first: it has others wait
+		count, err := s.Store.CountTx(tx, who.TenantID) // first: it has others wait
 		if err != nil {
 			return err
 		}
-		before, err := s.Store.Get(tx, who.TenantID, in.Provider)
+		before, err := s.Store.LockTx(tx, who.TenantID, in.Provider)
 		if err != nil {
 			return err
 		}
@@ -146,7 +146,7 @@ func (s *Service) put(ctx context.Context, who authz.Caller, in *putIn) (out Sto
 			r.Shared = *b.Shared
 		}
 		r.Sealed = s.Box.Seal([]byte(b.APIKey), sealedFor(r.TenantID, r.ProviderID, r.Endpoint))
-		if err := s.Store.Put(tx, &r); err != nil {
+		if err := s.Store.PutTx(tx, &r); err != nil {
 			return err
 		}
 		if err := s.record(tx, who, "llm_credentials.set", &r); err != nil {
@@ -210,7 +210,7 @@ type deleted struct {
 func (s *Service) remove(ctx context.Context, who authz.Caller, in *providerIn) (deleted, error) {
 	out := deleted{Deleted: true, ProviderID: in.Provider}
 	err := s.Writer.Write(ctx, func(tx txn.Tx) error {
-		found, err := s.Store.Delete(tx, who.TenantID, in.Provider)
+		found, err := s.Store.DeleteTx(tx, who.TenantID, in.Provider)
 		if err != nil {
 			return err
 		}

@@ -35,15 +35,15 @@ type Record struct {
 
 // Table is the port to stored artifacts.
 type Table interface {
-	Insert(tx txn.Tx, r *Record) error
-	// Usage gives how many a run has, and their bytes.
-	Usage(ctx context.Context, tenant, runID string) (n int, size int64, err error)
+	CreateTx(tx txn.Tx, r *Record) error
+	// GetUsage gives how many a run has, and their bytes.
+	GetUsage(ctx context.Context, tenant, runID string) (n int, size int64, err error)
 	// Get reads one. Errors: fault.NotFound.
 	Get(ctx context.Context, tenant, id string) (*Record, error)
-	// Named reads the newest of a run with a name. Errors: fault.NotFound.
-	Named(ctx context.Context, tenant, runID, name string) (*Record, error)
-	// Of lists those of runs, in the order of the runs' ids, then oldest first.
-	Of(ctx context.Context, tenant string, runIDs []string) ([]Record, error)
+	// GetByName reads the newest of a run with a name. Errors: fault.NotFound.
+	GetByName(ctx context.Context, tenant, runID, name string) (*Record, error)
+	// ListByRun lists those of runs, in the order of the runs' ids, then oldest first.
+	ListByRun(ctx context.Context, tenant string, runIDs []string) ([]Record, error)
 }
 
 // Service keeps and gives out artifacts.
@@ -63,7 +63,7 @@ func (s *Service) Save(ctx context.Context, tenant, runID string, files []tool.F
 	if len(files) == 0 {
 		return nil, nil, nil
 	}
-	n, size, err := s.Table.Usage(ctx, tenant, runID)
+	n, size, err := s.Table.GetUsage(ctx, tenant, runID)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -89,7 +89,7 @@ func (s *Service) Save(ctx context.Context, tenant, runID string, files []tool.F
 			if err := s.Blobs.Keep(tx, tenant, staged[i]); err != nil {
 				return err
 			}
-			if err := s.Table.Insert(tx, &Record{a, staged[i].SHA256}); err != nil {
+			if err := s.Table.CreateTx(tx, &Record{a, staged[i].SHA256}); err != nil {
 				return err
 			}
 		}
@@ -136,7 +136,7 @@ func (s *Service) OfRuns(ctx context.Context, tenant string, runIDs []string) ([
 	ids := slices.Clone(runIDs)
 	slices.Sort(ids)
 	for some := range slices.Chunk(slices.Compact(ids), runsAtOnce) {
-		records, err := s.Table.Of(ctx, tenant, some)
+		records, err := s.Table.ListByRun(ctx, tenant, some)
 		if err != nil {
 			return nil, err
 		}
@@ -173,7 +173,7 @@ func (s *Service) OpenNamed(ctx context.Context, tenant, runID, name string) (mi
 	if !ident.Valid(runID) {
 		return "", nil, fault.NoSuch("artifact")
 	}
-	r, err := s.Table.Named(ctx, tenant, runID, name)
+	r, err := s.Table.GetByName(ctx, tenant, runID, name)
 	if err != nil {
 		return "", nil, err
 	}

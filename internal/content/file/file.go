@@ -41,9 +41,9 @@ type Filter struct {
 
 // Table is the port to stored files, newest first.
 type Table interface {
-	Insert(tx txn.Tx, f *File) error
-	// Delete gives what it removed. Errors: fault.NotFound.
-	Delete(tx txn.Tx, tenant, id string) (*File, error)
+	CreateTx(tx txn.Tx, f *File) error
+	// DeleteTx gives what it removed. Errors: fault.NotFound.
+	DeleteTx(tx txn.Tx, tenant, id string) (*File, error)
 	// Get reads one. Errors: fault.NotFound.
 	Get(ctx context.Context, tenant, id string) (*File, error)
 	List(ctx context.Context, tenant string, f Filter) ([]File, error)
@@ -73,7 +73,7 @@ func (s *Service) Add(ctx context.Context, tenant, name, mimeType string, st *bl
 		if err := s.Blobs.Keep(tx, tenant, st); err != nil {
 			return err
 		}
-		return s.Files.Insert(tx, f)
+		return s.Files.CreateTx(tx, f)
 	})
 	return f, err
 }
@@ -104,7 +104,7 @@ func (s *Service) Open(ctx context.Context, tenant, id string) (*File, *blob.Rea
 // Delete removes a file for good. Errors: fault.NotFound.
 func (s *Service) Delete(ctx context.Context, who authz.Caller, id string) error {
 	return s.Writer.Write(ctx, func(tx txn.Tx) error {
-		f, err := s.Files.Delete(tx, who.TenantID, id)
+		f, err := s.Files.DeleteTx(tx, who.TenantID, id)
 		if err != nil {
 			return err
 		}

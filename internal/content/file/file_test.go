@@ -165,7 +165,7 @@ var errNo = errors.New("no")
 
 type failing struct{ file.Table }
 
-func (failing) Insert(txn.Tx, *file.File) error { return errNo }
+func (failing) CreateTx(txn.Tx, *file.File) error { return errNo }
 
 // Base64 in JSON is decoded strictly, and all that is wrong is named.
 func TestJSONUploads(t *testing.T) {

@@ -115,13 +115,13 @@ type Document struct {
 
 // Store is the port to the table of documents. Every call takes the tenant.
 type Store interface {
-	Insert(tx txn.Tx, d Document) error
-	// Remove deletes a document and gives what it was. Errors: fault.NotFound.
-	Remove(tx txn.Tx, tenant, base, id string) (Document, error)
-	RemoveAll(tx txn.Tx, tenant, base string) error
+	CreateTx(tx txn.Tx, d Document) error
+	// DeleteTx deletes a document and gives what it was. Errors: fault.NotFound.
+	DeleteTx(tx txn.Tx, tenant, base, id string) (Document, error)
+	DeleteAllTx(tx txn.Tx, tenant, base string) error
 	// List gives documents newest first, after an id; limit 0: all.
 	List(ctx context.Context, tenant, base, after string, limit int) ([]Document, error)
-	Names(ctx context.Context, tenant, base string, ids []string) (map[string]string, error)
+	ListNames(ctx context.Context, tenant, base string, ids []string) (map[string]string, error)
 }
 
 // Service is what callers and agents can do with knowledge bases.
@@ -243,7 +243,7 @@ func (s *Service) Delete(ctx context.Context, who authz.Caller, id string) error
 		if err := s.bases.DeleteTx(tx, who, id); err != nil {
 			return err
 		}
-		if err := s.Store.RemoveAll(tx, who.TenantID, id); err != nil {
+		if err := s.Store.DeleteAllTx(tx, who.TenantID, id); err != nil {
 			return err
 		}
 		return s.Search.Drop(tx, who.TenantID, id)

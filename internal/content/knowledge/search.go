@@ -56,7 +56,7 @@ func (s *Service) Find(ctx context.Context, tenant, baseID, query string, limit 
 	for i, h := range got.Hits {
 		ids[i] = h.ID
 	}
-	passages, err := s.Search.Store.Find(ctx, tenant, baseID, ids)
+	passages, err := s.Search.Store.ListByID(ctx, tenant, baseID, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (s *Service) Find(ctx context.Context, tenant, baseID, query string, limit 
 	for _, p := range passages {
 		documents = append(documents, p.SourceID)
 	}
-	names, err := s.Store.Names(ctx, tenant, baseID, documents)
+	names, err := s.Store.ListNames(ctx, tenant, baseID, documents)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func (s *Service) Reindex(ctx context.Context, tenant, baseID string) (*Reindexe
 	if err != nil {
 		return nil, err
 	}
-	counts, err := s.Search.Store.Counts(ctx, tenant, baseID, model)
+	counts, err := s.Search.Store.CountBySource(ctx, tenant, baseID, model)
 	out := &Reindexed{Reindexed: true, Documents: b.DocumentCount, EmbeddingModel: model, EmbeddingDimensions: len(tried[0])}
 	for _, c := range counts {
 		out.TotalChunks += c.Total

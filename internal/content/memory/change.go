@@ -93,7 +93,7 @@ func (s *Service) Update(ctx context.Context, tenant, agentID, id string, c Chan
 		if err != nil {
 			return err
 		}
-		if e, err = s.Store.Lock(tx, tenant, agentID, id); err != nil {
+		if e, err = s.Store.LockTx(tx, tenant, agentID, id); err != nil {
 			return err
 		}
 		anew, err := c.apply(e)
@@ -107,7 +107,7 @@ func (s *Service) Update(ctx context.Context, tenant, agentID, id string, c Chan
 		}
 		stored := Stored{Entry: *e}
 		stored.derive()
-		return s.Store.Update(tx, tenant, agentID, stored)
+		return s.Store.UpdateTx(tx, tenant, agentID, stored)
 	})
 	return e, err
 }
@@ -122,7 +122,7 @@ func (s *Service) Delete(ctx context.Context, tenant, agentID, id string) error 
 		if err := edit.Delete(id); err != nil {
 			return err
 		}
-		return s.Store.Delete(tx, tenant, agentID, []string{id})
+		return s.Store.DeleteTx(tx, tenant, agentID, []string{id})
 	})
 }
 

@@ -109,7 +109,7 @@ func (s *Service) Blocks(ctx context.Context, tenant, agentID string) (enabled b
 	if err != nil {
 		return false, nil, err
 	}
-	stored, err := s.Store.Blocks(ctx, tenant, agentID)
+	stored, err := s.Store.ListBlocks(ctx, tenant, agentID)
 	c := readCore(g.CoreMemory)
 	return c.enabled, c.join(tenant, agentID, stored), err
 }
@@ -153,7 +153,7 @@ func (s *Service) PutBlock(ctx context.Context, who authz.Caller, agentID, name,
 		if err != nil {
 			return err
 		}
-		stored, err := s.Store.BlocksTx(tx, who.TenantID, agentID)
+		stored, err := s.Store.ListBlocksTx(tx, who.TenantID, agentID)
 		if err != nil {
 			return err
 		}
@@ -162,7 +162,7 @@ func (s *Service) PutBlock(ctx context.Context, who authz.Caller, agentID, name,
 		if len(there) >= maxBlocks && !slices.ContainsFunc(there, func(t Block) bool { return t.Label == name }) {
 			return fault.New(fault.Invalid, "COUNT_LIMIT_REACHED", "The agent has %d core memory blocks already, and may have no more.", maxBlocks)
 		}
-		if err := s.Store.PutBlock(tx, who.TenantID, agentID, b); err != nil {
+		if err := s.Store.PutBlockTx(tx, who.TenantID, agentID, b); err != nil {
 			return err
 		}
 		if c.enabled && c.has(name) {

@@ -171,7 +171,7 @@ func (s *Service) insert(ctx context.Context, tenant, agentID string, drafts []D
 		if err := edit.Insert(passages...); err != nil {
 			return err
 		}
-		if err := s.Store.Insert(tx, tenant, agentID, added); err != nil {
+		if err := s.Store.CreateTx(tx, tenant, agentID, added); err != nil {
 			return err
 		}
 		return s.shrink(tx, edit, tenant, agentID, set, added)
@@ -188,14 +188,14 @@ func (s *Service) fresh(tx txn.Tx, tenant, agentID string, drafts []Draft, uniqu
 			hashes[i] = hash(doctext.Clean(drafts[i].Content))
 		}
 		var err error
-		if known, err = s.Store.Known(tx, tenant, agentID, hashes); err != nil {
+		if known, err = s.Store.ListKnownTx(tx, tenant, agentID, hashes); err != nil {
 			return nil, err
 		}
 	}
 	var fresh []Draft
 	for _, d := range drafts {
 		if d.Origin != "" {
-			id, err := s.Store.Made(tx, tenant, agentID, d.Origin)
+			id, err := s.Store.GetByOriginTx(tx, tenant, agentID, d.Origin)
 			if err != nil {
 				return nil, err
 			}
@@ -217,11 +217,11 @@ func (s *Service) fresh(tx txn.Tx, tenant, agentID string, drafts []Draft, uniqu
 // shrink has entries fall out of a memory that has too many: those that matter
 // least, after what their age left of their relevance. What was just added stays.
 func (s *Service) shrink(tx txn.Tx, edit *retrieval.Edit, tenant, agentID string, set settings, added []Stored) error {
-	count, err := s.Store.Count(tx, tenant, agentID)
+	count, err := s.Store.CountTx(tx, tenant, agentID)
 	if err != nil || count <= set.most {
 		return err
 	}
-	weights, err := s.Search.Store.Weights(tx, tenant, agentID)
+	weights, err := s.Search.Store.ListWeightsTx(tx, tenant, agentID)
 	if err != nil {
 		return err
 	}
@@ -244,7 +244,7 @@ func (s *Service) shrink(tx txn.Tx, edit *retrieval.Edit, tenant, agentID string
 	if err := edit.Delete(gone...); err != nil {
 		return err
 	}
-	return s.Store.Delete(tx, tenant, agentID, gone)
+	return s.Store.DeleteTx(tx, tenant, agentID, gone)
 }
 
 // Forget removes everything that an agent remembers.
@@ -253,7 +253,7 @@ func (s *Service) Forget(ctx context.Context, tenant, agentID string) error {
 		if err := s.Search.Drop(tx, tenant, agentID); err != nil {
 			return err
 		}
-		return s.Store.DeleteAll(tx, tenant, agentID)
+		return s.Store.DeleteAllTx(tx, tenant, agentID)
 	})
 }
 
@@ -277,7 +277,7 @@ func (s *Service) Find(ctx context.Context, tenant, agentID string, asked Asked,
 	for i, h := range found.Hits {
 		ids[i] = h.ID
 	}
-	known, err := s.Store.Find(ctx, tenant, agentID, ids)
+	known, err := s.Store.ListByID(ctx, tenant, agentID, ids)
 	if err != nil {
 		return nil, "", err
 	}
@@ -292,7 +292,7 @@ func (s *Service) Find(ctx context.Context, tenant, agentID string, asked Asked,
 		return entries, found.Mode, nil
 	}
 	err = s.Writer.Write(ctx, func(tx txn.Tx) error {
-		return s.Store.Touch(tx, tenant, agentID, ids, s.Clock.Now())
+		return s.Store.RecordAccessTx(tx, tenant, agentID, ids, s.Clock.Now())
 	})
 	if err != nil { // what was found is good all the same
 		s.Log.Warn("the access to memory entries was not counted", "agent", agentID, "error", err)

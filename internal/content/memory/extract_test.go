@@ -93,7 +93,7 @@ func TestExtraction(t *testing.T) {
 		}
 		// A repeated run of the work keeps nothing twice.
 		r.write(func(tx txn.Tx) error {
-			return r.queue.Enqueue(tx, work.Item{Kind: memory.ExtractKind, Key: id, TenantID: r.who.TenantID})
+			return r.queue.EnqueueTx(tx, work.Item{Kind: memory.ExtractKind, Key: id, TenantID: r.who.TenantID})
 		})
 		r.extract()
 		if n := len(r.all(a)); n != 2 {

@@ -86,30 +86,30 @@ type Stored struct {
 // Store is the port to the tables of entries and blocks. Every call takes the
 // tenant; what is another's is absent: fault.NotFound, or left out.
 type Store interface {
-	// Insert adds entries, whose passages are there.
-	Insert(tx txn.Tx, tenant, agent string, entries []Stored) error
-	// Update writes everything but type, content and score, which the passage has.
-	Update(tx txn.Tx, tenant, agent string, e Stored) error
-	Delete(tx txn.Tx, tenant, agent string, ids []string) error
-	DeleteAll(tx txn.Tx, tenant, agent string) error // the blocks too
-	Count(tx txn.Tx, tenant, agent string) (int, error)
-	// Made says which entry an origin made; "" for none.
-	Made(tx txn.Tx, tenant, agent, origin string) (id string, err error)
-	// Known says which of these hashes some entry has.
-	Known(tx txn.Tx, tenant, agent string, hashes []string) (map[string]bool, error)
-	Lock(tx txn.Tx, tenant, agent, id string) (*Entry, error)
-	// Touch counts an access to entries.
-	Touch(tx txn.Tx, tenant, agent string, ids []string, at time.Time) error
+	// CreateTx adds entries, whose passages are there.
+	CreateTx(tx txn.Tx, tenant, agent string, entries []Stored) error
+	// UpdateTx writes everything but type, content and score, which the passage has.
+	UpdateTx(tx txn.Tx, tenant, agent string, e Stored) error
+	DeleteTx(tx txn.Tx, tenant, agent string, ids []string) error
+	DeleteAllTx(tx txn.Tx, tenant, agent string) error // the blocks too
+	CountTx(tx txn.Tx, tenant, agent string) (int, error)
+	// GetByOriginTx says which entry an origin made; "" for none.
+	GetByOriginTx(tx txn.Tx, tenant, agent, origin string) (id string, err error)
+	// ListKnownTx says which of these hashes some entry has.
+	ListKnownTx(tx txn.Tx, tenant, agent string, hashes []string) (map[string]bool, error)
+	LockTx(tx txn.Tx, tenant, agent, id string) (*Entry, error)
+	// RecordAccessTx counts an access to entries.
+	RecordAccessTx(tx txn.Tx, tenant, agent string, ids []string, at time.Time) error
 
 	Get(ctx context.Context, tenant, agent, id string) (*Entry, error)
-	Find(ctx context.Context, tenant, agent string, ids []string) (map[string]Entry, error)
+	ListByID(ctx context.Context, tenant, agent string, ids []string) (map[string]Entry, error)
 	// List gives entries newest first, after an id; entity "" is any.
 	List(ctx context.Context, tenant, agent, entity, after string, limit int) ([]Entry, error)
-	Total(ctx context.Context, tenant, agent, entity string) (int, error)
+	Count(ctx context.Context, tenant, agent, entity string) (int, error)
 
-	Blocks(ctx context.Context, tenant, agent string) ([]Block, error)
-	BlocksTx(tx txn.Tx, tenant, agent string) ([]Block, error)
-	PutBlock(tx txn.Tx, tenant, agent string, b Block) error
+	ListBlocks(ctx context.Context, tenant, agent string) ([]Block, error)
+	ListBlocksTx(tx txn.Tx, tenant, agent string) ([]Block, error)
+	PutBlockTx(tx txn.Tx, tenant, agent string, b Block) error
 }
 
 // Models resolves what an agent asks for to an endpoint.

@@ -329,7 +329,7 @@ func TestForget(t *testing.T) {
 		if err := r.Forget(r.Context(), r.who.TenantID, a); err != nil {
 			r.Fatal(err)
 		}
-		blocks, err := r.Store.Blocks(r.Context(), r.who.TenantID, a)
+		blocks, err := r.Store.ListBlocks(r.Context(), r.who.TenantID, a)
 		if len(r.all(a)) != 0 || len(r.find(a, memory.Asked{Text: "tea"})) != 0 || len(blocks) != 0 || err != nil {
 			r.Error("something is remembered")
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"agentd/internal/base/text"
 	"agentd/internal/content/textindex"
 	"agentd/internal/execution/run"
 )
@@ -41,7 +42,7 @@ func (s *Service) Recall(ctx context.Context, q run.MemoryQuery) (run.Recalled, 
 	var lines []string
 	found := run.Recalled{Entries: []run.RecalledEntry{}}
 	if set.core.enabled {
-		stored, err := s.Store.Blocks(ctx, q.TenantID, q.AgentID)
+		stored, err := s.Store.ListBlocks(ctx, q.TenantID, q.AgentID)
 		if err != nil {
 			return run.Recalled{}, err
 		}
@@ -62,7 +63,7 @@ func (s *Service) Recall(ctx context.Context, q run.MemoryQuery) (run.Recalled, 
 		}
 		total := 0
 		for _, e := range entries {
-			line := marshal(entryLine{e.Type, e.CreatedAt.Format("2006-01-02"), short(e.Content, maxRecalledEntry)})
+			line := marshal(entryLine{e.Type, e.CreatedAt.Format("2006-01-02"), text.Truncate(e.Content, maxRecalledEntry)})
 			if total += len(line); total > maxRecalledText {
 				break
 			}

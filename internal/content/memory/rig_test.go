@@ -157,7 +157,7 @@ func (r *rig) run(agentID, message, answer string) string {
 	rec := runtest.Sample(r.who.TenantID, agentID)
 	rec.Input = schema.Object(marshal(r.T, map[string]string{"message": message}))
 	rec.Pending = nil
-	r.write(r.runs.Insert(rec))
+	r.write(r.runs.Create(rec))
 	rec.Status, rec.Output = run.Completed, schema.Nullable(marshal(r.T, map[string]string{"text": answer}))
 	r.write(r.runs.Update(r.who.TenantID, rec.RunID, run.UpdateOf(rec)))
 	r.write(func(tx txn.Tx) error { return r.OnRunState(tx, rec) })

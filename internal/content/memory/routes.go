@@ -96,7 +96,7 @@ func (s *Service) list(ctx context.Context, who authz.Caller, in *listIn) (*entr
 		out.Cursor, out.HasMore = &next, true
 	}
 	out.Items, out.Memories = entries, entries
-	out.Total, err = s.Store.Total(ctx, who.TenantID, in.AgentID, "")
+	out.Total, err = s.Store.Count(ctx, who.TenantID, in.AgentID, "")
 	return out, err
 }
 
@@ -314,7 +314,7 @@ func (s *Service) ofEntity(ctx context.Context, who authz.Caller, in *entityIn) 
 	if err != nil {
 		return nil, err
 	}
-	total, err := s.Store.Total(ctx, who.TenantID, in.AgentID, name)
+	total, err := s.Store.Count(ctx, who.TenantID, in.AgentID, name)
 	return &entityList{Items: entries, Total: total}, err
 }
 

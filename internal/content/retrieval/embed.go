@@ -19,7 +19,7 @@ const batch = 64
 func (s *Service) Handle(ctx context.Context, held work.Lease) error {
 	tenant, collection := held.TenantID, held.Key
 	for s.Embedder != nil {
-		pending, err := s.Store.Pending(ctx, tenant, collection, s.Model(), batch)
+		pending, err := s.Store.ListPending(ctx, tenant, collection, s.Model(), batch)
 		if err != nil {
 			return err
 		}
@@ -31,14 +31,14 @@ func (s *Service) Handle(ctx context.Context, held work.Lease) error {
 			return err
 		}
 		err = s.Writer.Write(ctx, func(tx txn.Tx) error {
-			if err := s.Queue.Hold(tx, held, s.Lease); err != nil {
+			if err := s.Queue.HoldTx(tx, held, s.Lease); err != nil {
 				return err
 			}
-			version, err := s.Store.Begin(tx, tenant, collection)
+			version, err := s.Store.IncrementVersionTx(tx, tenant, collection)
 			if err != nil {
 				return err
 			}
-			return s.Store.SetVectors(tx, tenant, collection, version, s.Model(), vectors)
+			return s.Store.UpdateVectorsTx(tx, tenant, collection, version, s.Model(), vectors)
 		})
 		if err != nil {
 			return err
@@ -52,19 +52,19 @@ func (s *Service) Handle(ctx context.Context, held work.Lease) error {
 func (s *Service) finish(ctx context.Context, held work.Lease) error {
 	return s.Writer.Write(ctx, func(tx txn.Tx) error {
 		if s.Embedder == nil {
-			return s.Queue.Finish(tx, held)
+			return s.Queue.FinishTx(tx, held)
 		}
-		if _, err := s.Store.Begin(tx, held.TenantID, held.Key); err != nil {
+		if _, err := s.Store.IncrementVersionTx(tx, held.TenantID, held.Key); err != nil {
 			return err
 		}
-		more, err := s.Store.HasPending(tx, held.TenantID, held.Key, s.Model())
+		more, err := s.Store.HasPendingTx(tx, held.TenantID, held.Key, s.Model())
 		if err != nil {
 			return err
 		}
 		if more {
-			return s.Queue.Reschedule(tx, held, s.Clock.Now(), nil)
+			return s.Queue.RescheduleTx(tx, held, s.Clock.Now(), nil)
 		}
-		return s.Queue.Finish(tx, held)
+		return s.Queue.FinishTx(tx, held)
 	})
 }
 

@@ -67,33 +67,33 @@ type Count struct {
 // Store is the port to the tables. Every call takes the tenant: a collection of
 // another tenant is empty.
 type Store interface {
-	// Begin raises the version of a collection, which others cannot change
+	// IncrementVersionTx raises the version of a collection, which others cannot change
 	// until the transaction ends.
-	Begin(tx txn.Tx, tenant, collection string) (version int64, err error)
-	Insert(tx txn.Tx, tenant, collection string, version int64, passages []Passage) error
-	// Replace writes kind, text, boost and time of a passage, and forgets its
+	IncrementVersionTx(tx txn.Tx, tenant, collection string) (version int64, err error)
+	CreateTx(tx txn.Tx, tenant, collection string, version int64, passages []Passage) error
+	// UpdateTx writes kind, text, boost and time of a passage, and forgets its
 	// vector if it is to be embedded anew.
-	Replace(tx txn.Tx, tenant, collection string, version int64, p Passage, anew bool) error
-	Delete(tx txn.Tx, tenant, collection string, version int64, ids []string) error
-	DeleteSource(tx txn.Tx, tenant, collection string, version int64, source string) error
-	Drop(tx txn.Tx, tenant, collection string) error
-	SetVectors(tx txn.Tx, tenant, collection string, version int64, model string, vectors []Vector) error
-	// Retry forgets that a model did not take a text.
-	Retry(tx txn.Tx, tenant, collection string, version int64) error
-	Weights(tx txn.Tx, tenant, collection string) ([]Weight, error)
-	// HasPending says whether the model has not seen some passage.
-	HasPending(tx txn.Tx, tenant, collection, model string) (bool, error)
+	UpdateTx(tx txn.Tx, tenant, collection string, version int64, p Passage, anew bool) error
+	DeleteTx(tx txn.Tx, tenant, collection string, version int64, ids []string) error
+	DeleteSourceTx(tx txn.Tx, tenant, collection string, version int64, source string) error
+	DeleteCollectionTx(tx txn.Tx, tenant, collection string) error
+	UpdateVectorsTx(tx txn.Tx, tenant, collection string, version int64, model string, vectors []Vector) error
+	// ResetFailedTx forgets that a model did not take a text.
+	ResetFailedTx(tx txn.Tx, tenant, collection string, version int64) error
+	ListWeightsTx(tx txn.Tx, tenant, collection string) ([]Weight, error)
+	// HasPendingTx says whether the model has not seen some passage.
+	HasPendingTx(tx txn.Tx, tenant, collection, model string) (bool, error)
 
-	State(ctx context.Context, tenant, collection string) (State, error)
-	// Changed gives the passages with a version above one, in no order.
-	Changed(ctx context.Context, tenant, collection string, after int64, each func(Passage)) error
-	IDs(ctx context.Context, tenant, collection string) ([]string, error)
-	// Find gives passages by their ids, without vectors; what is absent is left out.
-	Find(ctx context.Context, tenant, collection string, ids []string) (map[string]Passage, error)
-	// Pending gives passages that the model has not seen, without vectors.
-	Pending(ctx context.Context, tenant, collection, model string, limit int) ([]Passage, error)
-	// Counts counts the passages by their sources.
-	Counts(ctx context.Context, tenant, collection, model string) (map[string]Count, error)
+	GetState(ctx context.Context, tenant, collection string) (State, error)
+	// VisitChanged gives the passages with a version above one, in no order.
+	VisitChanged(ctx context.Context, tenant, collection string, after int64, each func(Passage)) error
+	ListIDs(ctx context.Context, tenant, collection string) ([]string, error)
+	// ListByID gives passages by their ids, without vectors; what is absent is left out.
+	ListByID(ctx context.Context, tenant, collection string, ids []string) (map[string]Passage, error)
+	// ListPending gives passages that the model has not seen, without vectors.
+	ListPending(ctx context.Context, tenant, collection, model string, limit int) ([]Passage, error)
+	// CountBySource counts the passages by their sources.
+	CountBySource(ctx context.Context, tenant, collection, model string) (map[string]Count, error)
 }
 
 // WorkKind is the kind of the work that embeds; the key is the collection.
@@ -154,14 +154,14 @@ type Edit struct {
 // Edit begins a change. Until the transaction ends nobody else changes the
 // collection.
 func (s *Service) Edit(tx txn.Tx, tenant, collection string) (*Edit, error) {
-	version, err := s.Store.Begin(tx, tenant, collection)
+	version, err := s.Store.IncrementVersionTx(tx, tenant, collection)
 	return &Edit{s, tx, tenant, collection, version}, err
 }
 
 // Insert adds passages, and has those embedded that bring no vector of the
 // current model.
 func (e *Edit) Insert(passages ...Passage) error {
-	if err := e.service.Store.Insert(e.tx, e.tenant, e.collection, e.version, passages); err != nil {
+	if err := e.service.Store.CreateTx(e.tx, e.tenant, e.collection, e.version, passages); err != nil {
 		return err
 	}
 	return e.embed()
@@ -169,7 +169,7 @@ func (e *Edit) Insert(passages ...Passage) error {
 
 // Replace changes a passage; anew says that its text is another one.
 func (e *Edit) Replace(p Passage, anew bool) error {
-	if err := e.service.Store.Replace(e.tx, e.tenant, e.collection, e.version, p, anew); err != nil || !anew {
+	if err := e.service.Store.UpdateTx(e.tx, e.tenant, e.collection, e.version, p, anew); err != nil || !anew {
 		return err
 	}
 	return e.embed()
@@ -177,18 +177,18 @@ func (e *Edit) Replace(p Passage, anew bool) error {
 
 // Delete removes passages.
 func (e *Edit) Delete(ids ...string) error {
-	return e.service.Store.Delete(e.tx, e.tenant, e.collection, e.version, ids)
+	return e.service.Store.DeleteTx(e.tx, e.tenant, e.collection, e.version, ids)
 }
 
 // DeleteSource removes the passages of a source.
 func (e *Edit) DeleteSource(source string) error {
-	return e.service.Store.DeleteSource(e.tx, e.tenant, e.collection, e.version, source)
+	return e.service.Store.DeleteSourceTx(e.tx, e.tenant, e.collection, e.version, source)
 }
 
 // Embed has everything embedded that has no vector of the current model, what
 // the model did not take before included.
 func (e *Edit) Embed() error {
-	if err := e.service.Store.Retry(e.tx, e.tenant, e.collection, e.version); err != nil {
+	if err := e.service.Store.ResetFailedTx(e.tx, e.tenant, e.collection, e.version); err != nil {
 		return err
 	}
 	return e.embed()
@@ -202,14 +202,14 @@ func (s *Service) enqueue(tx txn.Tx, tenant, collection string) error {
 	if s.Embedder == nil {
 		return nil
 	}
-	return s.Queue.Enqueue(tx, work.Item{Kind: WorkKind, Key: collection, TenantID: tenant, Due: s.Clock.Now()})
+	return s.Queue.EnqueueTx(tx, work.Item{Kind: WorkKind, Key: collection, TenantID: tenant, Due: s.Clock.Now()})
 }
 
 // Drop removes a collection.
 func (s *Service) Drop(tx txn.Tx, tenant, collection string) error {
-	if err := s.Store.Drop(tx, tenant, collection); err != nil {
+	if err := s.Store.DeleteCollectionTx(tx, tenant, collection); err != nil {
 		return err
 	}
 	tx.AfterCommit(func() { s.cache.Drop(key{tenant, collection}) })
-	return s.Queue.Remove(tx, WorkKind, collection)
+	return s.Queue.DeleteTx(tx, WorkKind, collection)
 }

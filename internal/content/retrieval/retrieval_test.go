@@ -194,24 +194,24 @@ func TestSourcesAndWeights(t *testing.T) {
 		}
 		passages = append(passages, retrieval.Passage{ID: "q", SourceID: b, Text: "beta", Vector: []float32{1, -2.5}, Model: "e", At: r.clock.Now()})
 		r.edit(tenant, c, func(e *retrieval.Edit) error { return e.Insert(passages...) })
-		counts, err := r.Store.Counts(t.Context(), tenant, c, "e")
+		counts, err := r.Store.CountBySource(t.Context(), tenant, c, "e")
 		want := map[string]retrieval.Count{a: {Total: 107, Pending: 107}, b: {Total: 1, Embedded: 1}}
 		if diff := cmp.Diff(want, counts); err != nil || diff != "" {
 			t.Errorf("%v (-want +got):\n%s", err, diff)
 		}
-		found, err := r.Store.Find(t.Context(), tenant, c, []string{"q", "p106", "absent"})
+		found, err := r.Store.ListByID(t.Context(), tenant, c, []string{"q", "p106", "absent"})
 		wantFound := map[string]retrieval.Passage{"q": passages[107], "p106": passages[106]}
 		if diff := cmp.Diff(wantFound, found, cmpopts.IgnoreFields(retrieval.Passage{}, "Vector", "Version")); err != nil || diff != "" {
 			t.Errorf("%v (-want +got):\n%s", err, diff)
 		}
 		var all []retrieval.Passage
-		err = r.Store.Changed(t.Context(), tenant, c, 0, func(p retrieval.Passage) { all = append(all, p) })
+		err = r.Store.VisitChanged(t.Context(), tenant, c, 0, func(p retrieval.Passage) { all = append(all, p) })
 		slices.SortFunc(all, func(a, b retrieval.Passage) int { return strings.Compare(a.ID, b.ID) })
 		if diff := cmp.Diff(passages, all, cmpopts.IgnoreFields(retrieval.Passage{}, "Version")); err != nil || diff != "" {
 			t.Errorf("%v (-want +got):\n%s", err, diff)
 		}
 		err = db.Write(t.Context(), func(tx txn.Tx) error {
-			weights, err := r.Store.Weights(tx, tenant, c)
+			weights, err := r.Store.ListWeightsTx(tx, tenant, c)
 			if len(weights) != 108 || !slices.Contains(weights, retrieval.Weight{ID: "p000", Boost: 0.5, At: r.clock.Now()}) {
 				t.Errorf("%d weights", len(weights))
 			}
@@ -222,7 +222,7 @@ func TestSourcesAndWeights(t *testing.T) {
 		}
 		r.edit(tenant, c, func(e *retrieval.Edit) error { return e.DeleteSource("") })
 		r.edit(tenant, c, func(e *retrieval.Edit) error { return e.DeleteSource(a) })
-		ids, err := r.Store.IDs(t.Context(), tenant, c)
+		ids, err := r.Store.ListIDs(t.Context(), tenant, c)
 		r.same("what remains", []string{"q"}, ids)
 		if err != nil {
 			t.Error(err)
@@ -296,7 +296,7 @@ func TestEmbeddingThatFails(t *testing.T) {
 		if errs := r.work(); len(errs) != 1 || !errors.Is(errs[0], down) {
 			t.Fatalf("work: %v", errs)
 		}
-		counts, err := r.Store.Counts(t.Context(), tenant, c, "e")
+		counts, err := r.Store.CountBySource(t.Context(), tenant, c, "e")
 		if diff := cmp.Diff(map[string]retrieval.Count{"": {Total: 2, Pending: 2}}, counts); err != nil || diff != "" {
 			t.Errorf("%v %s", err, diff)
 		}
@@ -310,7 +310,7 @@ func TestEmbeddingThatFails(t *testing.T) {
 		if errs := r.work(); !slices.Equal(errs, []error{nil}) {
 			t.Fatalf("work: %v", errs)
 		}
-		counts, err = r.Store.Counts(t.Context(), tenant, c, "e")
+		counts, err = r.Store.CountBySource(t.Context(), tenant, c, "e")
 		if diff := cmp.Diff(map[string]retrieval.Count{"": {Total: 2, Embedded: 1}}, counts); err != nil || diff != "" {
 			t.Errorf("%v %s", err, diff)
 		}
@@ -356,7 +356,7 @@ func TestWritesDuringEmbedding(t *testing.T) {
 				}
 			}
 		}
-		counts, err := r.Store.Counts(t.Context(), tenant, c, "e")
+		counts, err := r.Store.CountBySource(t.Context(), tenant, c, "e")
 		if diff := cmp.Diff(map[string]retrieval.Count{"": {Total: 2, Embedded: 2}}, counts); err != nil || diff != "" {
 			t.Errorf("%v %s", err, diff)
 		}

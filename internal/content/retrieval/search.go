@@ -6,8 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"unicode/utf8"
 
+	"agentd/internal/base/text"
 	"agentd/internal/base/txn"
 	"agentd/internal/content/textindex"
 )
@@ -88,20 +88,8 @@ func (s *Service) embedQuery(ctx context.Context, text string) []float32 {
 	return made.Vectors[0]
 }
 
-// Cut is as much of a text as is embedded and searched for.
-func Cut(text string) string {
-	if len(text) <= maxEmbedded || utf8.RuneCountInString(text) <= maxEmbedded {
-		return text
-	}
-	n := 0
-	for i := range text {
-		if n == maxEmbedded {
-			return text[:i]
-		}
-		n++
-	}
-	return text
-}
+// Cut returns as much of a text as is embedded and searched for.
+func Cut(s string) string { return text.Prefix(s, maxEmbedded) }
 
 // indexed is a collection's index on this node. mu guards the index; loading
 // is held while it follows the database.
@@ -116,7 +104,7 @@ type indexed struct {
 // index gives the index of a collection, with all that was committed before
 // the call.
 func (s *Service) index(ctx context.Context, tenant, collection string) (*indexed, error) {
-	state, err := s.Store.State(ctx, tenant, collection)
+	state, err := s.Store.GetState(ctx, tenant, collection)
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +148,7 @@ func (s *Service) follow(ctx context.Context, k key, x *indexed, known int64, st
 	}
 	var changed []textindex.Doc
 	model := s.Model()
-	err = s.Store.Changed(ctx, k.tenant, k.collection, known, func(p Passage) {
+	err = s.Store.VisitChanged(ctx, k.tenant, k.collection, known, func(p Passage) {
 		if p.Model != model {
 			p.Vector = nil
 			// What was added later has its work already.
@@ -173,7 +161,7 @@ func (s *Service) follow(ctx context.Context, k key, x *indexed, known int64, st
 	}
 	var there map[string]bool
 	if known > 0 && state.Removed > known {
-		ids, err := s.Store.IDs(ctx, k.tenant, k.collection)
+		ids, err := s.Store.ListIDs(ctx, k.tenant, k.collection)
 		if err != nil {
 			return false, err
 		}

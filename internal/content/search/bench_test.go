@@ -30,7 +30,7 @@ func BenchmarkRunRows(b *testing.B) {
 						rec := &run.Record{Run: run.Run{
 							RunID: ident.New(), TenantID: r.who.TenantID, AgentID: "agent", Status: run.Running, Input: []byte(`{"message":"hello there, what is up?"}`), CreatedAt: now,
 						}}
-						if err := r.runs.Insert(rec)(tx); err != nil {
+						if err := r.runs.Create(rec)(tx); err != nil {
 							return err
 						}
 						rec.Status, rec.Output, rec.CompletedAt = run.Completed, []byte(text), &now
@@ -79,7 +79,7 @@ func BenchmarkFind(b *testing.B) {
 					}
 					docs = append(docs, d)
 				}
-				r.write(func(tx txn.Tx) error { return r.Store.Put(tx, tenant, search.Run, docs) })
+				r.write(func(tx txn.Tx) error { return r.Store.PutTx(tx, tenant, search.Run, docs) })
 				n -= len(docs)
 			}
 		}
@@ -90,7 +90,7 @@ func BenchmarkFind(b *testing.B) {
 			for _, q := range []string{"common", "prefix", "broad", "rare", "none"} {
 				b.Run(fmt.Sprintf("%s/%s/%s", engine, name, q), func(b *testing.B) {
 					for b.Loop() {
-						if _, err := r.Store.Find(b.Context(), tenant, search.Want{Kind: search.Run, Words: queries[q], Limit: 30}); err != nil {
+						if _, err := r.Store.Search(b.Context(), tenant, search.Want{Kind: search.Run, Words: queries[q], Limit: 30}); err != nil {
 							b.Fatal(err)
 						}
 					}

@@ -124,7 +124,7 @@ func (s *Service) hits(ctx context.Context, tenant string, a *area, words []stri
 			continue // they have none
 		}
 		want.Titles = titles
-		hits, err := s.Store.Find(ctx, tenant, want)
+		hits, err := s.Store.Search(ctx, tenant, want)
 		if err != nil {
 			return nil, err
 		}
@@ -135,7 +135,7 @@ func (s *Service) hits(ctx context.Context, tenant string, a *area, words []stri
 	if a.kind == Session && len(all) < limit {
 		// Of a long conversation only what was said last is in its document; the
 		// rest is found by its runs.
-		hits, err := s.Store.Find(ctx, tenant, Want{Kind: Run, Words: words, Limit: 5 * (limit + spare)})
+		hits, err := s.Store.Search(ctx, tenant, Want{Kind: Run, Words: words, Limit: 5 * (limit + spare)})
 		if err != nil {
 			return nil, err
 		}

@@ -122,7 +122,7 @@ func (s *Service) Serve(ctx context.Context) {
 			return
 		}
 		err := s.Writer.Write(ctx, func(tx txn.Tx) error {
-			return s.Queue.Enqueue(tx, work.Item{Kind: WorkKind, Key: runsKey, Due: s.Clock.Now()})
+			return s.Queue.EnqueueTx(tx, work.Item{Kind: WorkKind, Key: runsKey, Due: s.Clock.Now()})
 		})
 		if err != nil && ctx.Err() == nil {
 			s.Logger.Warn("what has ended cannot be left to be found; it is tried again", "error", err)
@@ -134,7 +134,7 @@ func (s *Service) Serve(ctx context.Context) {
 // SessionChanged leaves it as work to look at a session again. Each change
 // leaves its own, because what is held while it is left anew is not done again.
 func (s *Service) SessionChanged(tx txn.Tx, tenant, id string) error {
-	return s.Queue.Enqueue(tx, work.Item{Kind: WorkKind, Key: sessionKey + id + "/" + ident.New(), TenantID: tenant, Due: s.Clock.Now()})
+	return s.Queue.EnqueueTx(tx, work.Item{Kind: WorkKind, Key: sessionKey + id + "/" + ident.New(), TenantID: tenant, Due: s.Clock.Now()})
 }
 
 // AgentChanged makes an agent's document anew. It is subscribed to changes.
@@ -145,13 +145,13 @@ func (s *Service) AgentChanged(ctx context.Context, c resource.Change) error {
 func (s *Service) refreshAgent(ctx context.Context, tenant, id string) error {
 	g, err := s.Agents.Get(ctx, tenant, id)
 	if fault.Is(err, fault.NotFound) {
-		return s.Writer.Write(ctx, func(tx txn.Tx) error { return s.Store.Remove(tx, tenant, Agent, id) })
+		return s.Writer.Write(ctx, func(tx txn.Tx) error { return s.Store.DeleteTx(tx, tenant, Agent, id) })
 	}
 	if err != nil {
 		return err
 	}
 	d := agentDoc(g)
-	return s.Writer.Write(ctx, func(tx txn.Tx) error { return s.Store.Put(tx, tenant, Agent, []Doc{d}) })
+	return s.Writer.Write(ctx, func(tx txn.Tx) error { return s.Store.PutTx(tx, tenant, Agent, []Doc{d}) })
 }
 
 // refreshSession makes a session's document anew. One that was deleted has
@@ -161,7 +161,7 @@ func (s *Service) refreshSession(ctx context.Context, tenant, id string, also tx
 	r, err := s.Sessions.Get(ctx, tenant, id)
 	switch {
 	case fault.Is(err, fault.NotFound), err == nil && r.Status == session.Closed:
-		put = func(tx txn.Tx) error { return s.Store.Remove(tx, tenant, Session, id) }
+		put = func(tx txn.Tx) error { return s.Store.DeleteTx(tx, tenant, Session, id) }
 	case err != nil:
 		return err
 	default:
@@ -169,7 +169,7 @@ func (s *Service) refreshSession(ctx context.Context, tenant, id string, also tx
 		if err != nil {
 			return err
 		}
-		put = func(tx txn.Tx) error { return s.Store.Put(tx, tenant, Session, []Doc{sessionDoc(r, runs)}) }
+		put = func(tx txn.Tx) error { return s.Store.PutTx(tx, tenant, Session, []Doc{sessionDoc(r, runs)}) }
 	}
 	return s.Writer.Write(ctx, func(tx txn.Tx) error {
 		if err := put(tx); err != nil || also == nil {
@@ -183,7 +183,7 @@ func (s *Service) refreshSession(ctx context.Context, tenant, id string, also tx
 func (s *Service) Handle(ctx context.Context, held work.Lease) error {
 	if rest, ok := strings.CutPrefix(held.Key, sessionKey); ok {
 		id, _, _ := strings.Cut(rest, "/")
-		return s.refreshSession(ctx, held.TenantID, id, func(tx txn.Tx) error { return s.Queue.Finish(tx, held) })
+		return s.refreshSession(ctx, held.TenantID, id, func(tx txn.Tx) error { return s.Queue.FinishTx(tx, held) })
 	}
 	for {
 		// What has just ended comes first, then a page of what is older.
@@ -231,7 +231,7 @@ func (s *Service) reached(at time.Time) {
 func (s *Service) fresh(ctx context.Context, held work.Lease) error {
 	from := s.start(s.Clock.Now())
 	for {
-		places, err := s.Store.Ended(ctx, from, time.Time{}, pageSize)
+		places, err := s.Store.ListEnded(ctx, from, time.Time{}, pageSize)
 		if err != nil || len(places) == 0 {
 			return err
 		}
@@ -250,11 +250,11 @@ func (s *Service) fresh(ctx context.Context, held work.Lease) error {
 // at what has just ended has missed, and what is older than the search itself.
 // more says whether it may have left something.
 func (s *Service) older(ctx context.Context, held work.Lease) (more bool, err error) {
-	from, err := s.Store.Mark(ctx, markRuns)
+	from, err := s.Store.GetMark(ctx, markRuns)
 	if err != nil {
 		return false, err
 	}
-	places, err := s.Store.Ended(ctx, from, s.Clock.Now().Add(-settled), pageSize)
+	places, err := s.Store.ListEnded(ctx, from, s.Clock.Now().Add(-settled), pageSize)
 	if err != nil {
 		return false, err
 	}
@@ -283,11 +283,11 @@ var doneWith = time.Unix(1, 0)
 // things looks once through all agents, or sessions, that are older than the
 // search.
 func (s *Service) things(ctx context.Context, held work.Lease, name string, kind Kind, refresh func(ctx context.Context, tenant, id string) error) (more bool, err error) {
-	from, err := s.Store.Mark(ctx, name)
+	from, err := s.Store.GetMark(ctx, name)
 	if err != nil || !from.At.IsZero() {
 		return false, err
 	}
-	page, err := s.Store.Things(ctx, kind, from, batchDocs)
+	page, err := s.Store.ListThings(ctx, kind, from, batchDocs)
 	if err != nil {
 		return false, err
 	}
@@ -309,10 +309,10 @@ func (s *Service) things(ctx context.Context, held work.Lease, name string, kind
 
 func (s *Service) setMark(ctx context.Context, held work.Lease, name string, m Mark) error {
 	return s.Writer.Write(ctx, func(tx txn.Tx) error {
-		if err := s.Queue.Hold(tx, held, s.Lease); err != nil {
+		if err := s.Queue.HoldTx(tx, held, s.Lease); err != nil {
 			return err
 		}
-		return s.Store.SetMark(tx, name, m)
+		return s.Store.PutMarkTx(tx, name, m)
 	})
 }
 
@@ -320,20 +320,20 @@ func (s *Service) setMark(ctx context.Context, held work.Lease, name string, m M
 // runs have ended meanwhile. The item is let go first: whoever leaves work for a
 // run that is not seen here waits for this transaction, and leaves it anew.
 func (s *Service) rest(ctx context.Context, held work.Lease) (more bool, err error) {
-	swept, err := s.Store.Mark(ctx, markRuns)
+	swept, err := s.Store.GetMark(ctx, markRuns)
 	if err != nil {
 		return false, err
 	}
 	err = s.Writer.Write(ctx, func(tx txn.Tx) error {
 		more = false
-		left, err := s.Store.EndedTx(tx, swept, 1)
+		left, err := s.Store.ListEndedTx(tx, swept, 1)
 		if err != nil {
 			return err
 		}
 		if len(left) == 0 {
-			err = s.Queue.Finish(tx, held)
+			err = s.Queue.FinishTx(tx, held)
 		} else {
-			err = s.Queue.Reschedule(tx, held, s.Clock.Now().Add(again), nil)
+			err = s.Queue.RescheduleTx(tx, held, s.Clock.Now().Add(again), nil)
 		}
 		if err != nil {
 			return err
@@ -356,7 +356,7 @@ var errMissed = fault.New(fault.Conflict, "", "Runs have ended meanwhile.")
 func (s *Service) missed(tx txn.Tx) (bool, error) {
 	from := s.start(s.Clock.Now())
 	for {
-		places, err := s.Store.EndedTx(tx, from, pageSize)
+		places, err := s.Store.ListEndedTx(tx, from, pageSize)
 		if err != nil || slices.ContainsFunc(places, func(p Place) bool { return !p.Known }) {
 			return err == nil, err
 		}
@@ -416,11 +416,11 @@ func (s *Service) put(ctx context.Context, held work.Lease, b *batch, rest int) 
 	// In one order on every node: a tenant's documents are locked until commit.
 	slices.Sort(b.tenants)
 	err := s.Writer.Write(ctx, func(tx txn.Tx) error {
-		if err := s.Queue.Hold(tx, held, s.Lease); err != nil {
+		if err := s.Queue.HoldTx(tx, held, s.Lease); err != nil {
 			return err
 		}
 		for _, tenant := range b.tenants {
-			if err := s.Store.Put(tx, tenant, Run, b.docs[tenant]); err != nil {
+			if err := s.Store.PutTx(tx, tenant, Run, b.docs[tenant]); err != nil {
 				return err
 			}
 		}

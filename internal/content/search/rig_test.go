@@ -101,7 +101,7 @@ func (r *rig) runAt(tenant, session, message, text string, ended time.Time) stri
 	if session != "" {
 		rec.SessionID = &session
 	}
-	r.write(r.runs.Insert(rec))
+	r.write(r.runs.Create(rec))
 	return rec.RunID
 }
 
@@ -122,7 +122,7 @@ func (r *rig) session(tenant, metadata string) *session.Record {
 		Metadata: schema.Object(metadata), ActiveBranch: session.Root, CreatedAt: r.clock.Now(), UpdatedAt: r.clock.Now(),
 	}
 	r.write(func(tx txn.Tx) error {
-		if err := r.sessions.Insert(tx, rec); err != nil {
+		if err := r.sessions.CreateTx(tx, rec); err != nil {
 			return err
 		}
 		return r.SessionChanged(tx, tenant, rec.SessionID)
@@ -135,7 +135,7 @@ func (r *rig) change(rec *session.Record) {
 	r.t.Helper()
 	rec.UpdatedAt = r.clock.Now()
 	r.write(func(tx txn.Tx) error {
-		if err := r.sessions.Update(tx, rec); err != nil {
+		if err := r.sessions.UpdateTx(tx, rec); err != nil {
 			return err
 		}
 		return r.SessionChanged(tx, rec.TenantID, rec.SessionID)
@@ -152,7 +152,7 @@ func (r *rig) work() {
 // nudge leaves what Serve leaves.
 func (r *rig) nudge() {
 	r.t.Helper()
-	r.write(func(tx txn.Tx) error { return r.queue.Enqueue(tx, search.RunsItem(r.clock.Now())) })
+	r.write(func(tx txn.Tx) error { return r.queue.EnqueueTx(tx, search.RunsItem(r.clock.Now())) })
 }
 
 // due does what is due, as a node.

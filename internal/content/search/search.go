@@ -11,7 +11,6 @@ package search
 import (
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"agentd/internal/base/txn"
@@ -82,27 +81,27 @@ type Want struct {
 // Store is the port to what is indexed. Every call that is about one tenant's
 // documents takes the tenant.
 type Store interface {
-	// Put adds documents, and replaces those with their ids unless they are of
+	// PutTx adds documents, and replaces those with their ids unless they are of
 	// a later version.
-	Put(tx txn.Tx, tenant string, kind Kind, docs []Doc) error
-	Remove(tx txn.Tx, tenant string, kind Kind, id string) error
-	// Find gives the documents that were put last first. Where ctx ends it gives
+	PutTx(tx txn.Tx, tenant string, kind Kind, docs []Doc) error
+	DeleteTx(tx txn.Tx, tenant string, kind Kind, id string) error
+	// Search gives the documents that were put last first. Where ctx ends it gives
 	// what it has found by then.
-	Find(ctx context.Context, tenant string, w Want) ([]Hit, error)
+	Search(ctx context.Context, tenant string, w Want) ([]Hit, error)
 
-	// Ended gives up to limit runs that ended after a mark and up to a moment
+	// ListEnded gives up to limit runs that ended after a mark and up to a moment
 	// (zero: ever), of all tenants, in the order of their ends.
-	Ended(ctx context.Context, after Mark, until time.Time, limit int) ([]Place, error)
-	// EndedTx is Ended as the transaction sees it, without end.
-	EndedTx(tx txn.Tx, after Mark, limit int) ([]Place, error)
-	// Things gives up to limit agents or sessions of all tenants after a mark,
+	ListEnded(ctx context.Context, after Mark, until time.Time, limit int) ([]Place, error)
+	// ListEndedTx is Ended as the transaction sees it, without end.
+	ListEndedTx(tx txn.Tx, after Mark, limit int) ([]Place, error)
+	// ListThings gives up to limit agents or sessions of all tenants after a mark,
 	// by tenant and id. Their marks have no time.
-	Things(ctx context.Context, kind Kind, after Mark, limit int) ([]Mark, error)
+	ListThings(ctx context.Context, kind Kind, after Mark, limit int) ([]Mark, error)
 
-	// Mark is how far something was looked through; the zero Mark where it was
+	// GetMark is how far something was looked through; the zero Mark where it was
 	// not.
-	Mark(ctx context.Context, name string) (Mark, error)
-	SetMark(tx txn.Tx, name string, m Mark) error
+	GetMark(ctx context.Context, name string) (Mark, error)
+	PutMarkTx(tx txn.Tx, name string, m Mark) error
 }
 
 // Runs is the port to runs; run.Store.
@@ -135,12 +134,4 @@ func asked(q string) []string {
 		list = append(slices.DeleteFunc(list, func(w string) bool { return w == word }), word)
 	})
 	return list[:min(len(list), maxWords)]
-}
-
-// cut keeps the beginning of a text, in whole characters.
-func cut(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "")
 }

@@ -194,7 +194,7 @@ func TestLateVersions(t *testing.T) {
 		id := r.agent(r.who.TenantID, "newer", "")
 		put := func(version int64, word string) {
 			r.write(func(tx txn.Tx) error {
-				return r.Store.Put(tx, r.who.TenantID, search.Agent, []search.Doc{{ID: id, Version: version, At: r.clock.Now(), Words: []string{word}}})
+				return r.Store.PutTx(tx, r.who.TenantID, search.Agent, []search.Doc{{ID: id, Version: version, At: r.clock.Now(), Words: []string{word}}})
 			})
 		}
 		put(2, "second")
@@ -222,10 +222,10 @@ func TestManyDocuments(t *testing.T) {
 				}
 				docs = append(docs, d)
 			}
-			r.write(func(tx txn.Tx) error { return r.Store.Put(tx, r.who.TenantID, search.Run, docs) })
+			r.write(func(tx txn.Tx) error { return r.Store.PutTx(tx, r.who.TenantID, search.Run, docs) })
 		}
 		find := func(limit int, words ...string) (ids []string) {
-			hits, err := r.Store.Find(t.Context(), r.who.TenantID, search.Want{Kind: search.Run, Words: words, Limit: limit})
+			hits, err := r.Store.Search(t.Context(), r.who.TenantID, search.Want{Kind: search.Run, Words: words, Limit: limit})
 			r.fatal(err)
 			for _, h := range hits {
 				ids = append(ids, h.ID)

@@ -573,6 +573,6 @@ func TestFailedWriteLeavesNothing(t *testing.T) {
 
 type failing struct{ workspace.Table }
 
-func (f failing) Update(tx txn.Tx, s *workspace.Workspace) error {
-	return errors.Join(f.Table.Update(tx, s), errNo)
+func (f failing) UpdateTx(tx txn.Tx, s *workspace.Workspace) error {
+	return errors.Join(f.Table.UpdateTx(tx, s), errNo)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"agentd/internal/base/fault"
+	"agentd/internal/base/text"
 	"agentd/internal/base/txn"
 	"agentd/internal/kernel/mail"
 	"agentd/internal/kernel/work"
@@ -35,28 +36,28 @@ type Person struct {
 // DeliveryStore is the port to how and where people want to be told. Every
 // call takes the tenant.
 type DeliveryStore interface {
-	// Find reads a notification; nil where there is none.
-	Find(ctx context.Context, tenant, id string) (*Notification, error)
-	// People are those of a tenant who can be told outside of the app: all
+	// Get reads a notification; nil where there is none.
+	Get(ctx context.Context, tenant, id string) (*Notification, error)
+	// ListPeople are those of a tenant who can be told outside of the app: all
 	// active ones but viewers, who could not switch it off, and none of a tenant
 	// that is suspended.
-	People(ctx context.Context, tenant string) ([]Person, error)
-	// Reaches says whether anybody of the tenant has preferences or a target.
-	Reaches(tx txn.Tx, tenant string) (bool, error)
+	ListPeople(ctx context.Context, tenant string) ([]Person, error)
+	// HasTargetsTx says whether anybody of the tenant has preferences or a target.
+	HasTargetsTx(tx txn.Tx, tenant string) (bool, error)
 
-	// Prefs gives a person's preferences; nil where they set none.
-	Prefs(ctx context.Context, tenant, user string) (*Prefs, error)
-	AllPrefs(ctx context.Context, tenant string) (map[string]Prefs, error)
-	SetPrefs(tx txn.Tx, tenant, user string, p Prefs, at time.Time) error
+	// GetPrefs gives a person's preferences; nil where they set none.
+	GetPrefs(ctx context.Context, tenant, user string) (*Prefs, error)
+	ListPrefs(ctx context.Context, tenant string) (map[string]Prefs, error)
+	PutPrefsTx(tx txn.Tx, tenant, user string, p Prefs, at time.Time) error
 
-	// Targets gives those of a person, or of everybody where user is "".
-	Targets(ctx context.Context, tenant, user string) ([]Target, error)
-	Target(ctx context.Context, tenant, id string) (*Target, error)
-	// AddTarget says how many the person has then.
-	AddTarget(tx txn.Tx, t Target) (int, error)
-	DeleteTarget(tx txn.Tx, tenant, user, id string) (bool, error)
-	// Delivered keeps the outcome of a delivery; failure "": it arrived.
-	Delivered(tx txn.Tx, tenant, id string, at time.Time, failure string) error
+	// ListTargets gives those of a person, or of everybody where user is "".
+	ListTargets(ctx context.Context, tenant, user string) ([]Target, error)
+	GetTarget(ctx context.Context, tenant, id string) (*Target, error)
+	// CreateTargetTx says how many the person has then.
+	CreateTargetTx(tx txn.Tx, t Target) (int, error)
+	DeleteTargetTx(tx txn.Tx, tenant, user, id string) (bool, error)
+	// RecordDeliveryTx keeps the outcome of a delivery; failure "": it arrived.
+	RecordDeliveryTx(tx txn.Tx, tenant, id string, at time.Time, failure string) error
 }
 
 // Post is a request to a webhook.
@@ -110,13 +111,13 @@ func (s *Service) spread(tx txn.Tx, n *Notification) error {
 			return err
 		}
 	}
-	return s.Queue.Enqueue(tx, work.Item{Kind: FanKind, Key: n.ID, TenantID: n.TenantID, Due: s.Clock.Now()})
+	return s.Queue.EnqueueTx(tx, work.Item{Kind: FanKind, Key: n.ID, TenantID: n.TenantID, Due: s.Clock.Now()})
 }
 
 // Spread is the work.Handler of FanKind: it makes a delivery for each place
 // where somebody wants to hear of a notification.
 func (s *Service) Spread(ctx context.Context, held work.Lease) error {
-	n, err := s.Delivery.Find(ctx, held.TenantID, held.Key)
+	n, err := s.Delivery.Get(ctx, held.TenantID, held.Key)
 	if err != nil {
 		return err
 	}
@@ -133,20 +134,20 @@ func (s *Service) Spread(ctx context.Context, held work.Lease) error {
 				return err
 			}
 		}
-		return s.Queue.Finish(tx, held)
+		return s.Queue.FinishTx(tx, held)
 	})
 }
 
 func (s *Service) deliveries(ctx context.Context, n *Notification) (list []delivery, due []time.Time, err error) {
-	people, err := s.Delivery.People(ctx, n.TenantID)
+	people, err := s.Delivery.ListPeople(ctx, n.TenantID)
 	if err != nil {
 		return nil, nil, err
 	}
-	prefs, err := s.Delivery.AllPrefs(ctx, n.TenantID)
+	prefs, err := s.Delivery.ListPrefs(ctx, n.TenantID)
 	if err != nil {
 		return nil, nil, err
 	}
-	targets, err := s.Delivery.Targets(ctx, n.TenantID, "")
+	targets, err := s.Delivery.ListTargets(ctx, n.TenantID, "")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -193,14 +194,14 @@ func (s *Service) Deliver(ctx context.Context, held work.Lease) error {
 	if err != nil {
 		return err
 	}
-	drop := func(tx txn.Tx) error { return s.Queue.Finish(tx, held) }
+	drop := func(tx txn.Tx) error { return s.Queue.FinishTx(tx, held) }
 	if n == nil {
 		return s.Writer.Write(ctx, drop)
 	}
 	if d.TargetID == "" {
 		return s.toAccount(ctx, held, &d, n)
 	}
-	t, err := s.Delivery.Target(ctx, held.TenantID, d.TargetID)
+	t, err := s.Delivery.GetTarget(ctx, held.TenantID, d.TargetID)
 	if fault.Is(err, fault.NotFound) || err == nil && !t.Enabled && d.Test == "" {
 		return s.Writer.Write(ctx, drop)
 	}
@@ -232,7 +233,7 @@ func (s *Service) subject(ctx context.Context, tenant string, d *delivery) (*Not
 			ID: d.Test, TenantID: tenant, Type: SystemAlert, Title: "A test", Message: "Notifications arrive here.", Priority: Info, CreatedAt: s.Clock.Now(),
 		}, nil
 	}
-	n, err := s.Delivery.Find(ctx, tenant, d.NotificationID)
+	n, err := s.Delivery.Get(ctx, tenant, d.NotificationID)
 	if err != nil || n == nil || d.Deferred && n.Read {
 		return nil, err
 	}
@@ -241,7 +242,7 @@ func (s *Service) subject(ctx context.Context, tenant string, d *delivery) (*Not
 
 // toAccount writes to the address of a person's account.
 func (s *Service) toAccount(ctx context.Context, held work.Lease, d *delivery, n *Notification) error {
-	people, err := s.Delivery.People(ctx, held.TenantID)
+	people, err := s.Delivery.ListPeople(ctx, held.TenantID)
 	if err != nil {
 		return err
 	}
@@ -252,16 +253,16 @@ func (s *Service) toAccount(ctx context.Context, held work.Lease, d *delivery, n
 				return err
 			}
 		}
-		return s.Queue.Finish(tx, held)
+		return s.Queue.FinishTx(tx, held)
 	})
 }
 
 // settle ends a delivery with its outcome.
 func (s *Service) settle(tx txn.Tx, held work.Lease, t *Target, failure string) error {
-	if err := s.Delivery.Delivered(tx, t.TenantID, t.ID, s.Clock.Now(), failure); err != nil {
+	if err := s.Delivery.RecordDeliveryTx(tx, t.TenantID, t.ID, s.Clock.Now(), failure); err != nil {
 		return err
 	}
-	return s.Queue.Finish(tx, held)
+	return s.Queue.FinishTx(tx, held)
 }
 
 // post tries a webhook, and leaves it for later where another try may do.
@@ -285,10 +286,10 @@ func (s *Service) post(ctx context.Context, held work.Lease, d *delivery, t *Tar
 		if err != nil {
 			return err
 		}
-		if err := s.Delivery.Delivered(tx, t.TenantID, t.ID, s.Clock.Now(), failure); err != nil {
+		if err := s.Delivery.RecordDeliveryTx(tx, t.TenantID, t.ID, s.Clock.Now(), failure); err != nil {
 			return err
 		}
-		return s.Queue.Reschedule(tx, held, s.Clock.Now().Add(deliveryWaits[d.Failed]), payload)
+		return s.Queue.RescheduleTx(tx, held, s.Clock.Now().Add(deliveryWaits[d.Failed]), payload)
 	})
 }
 
@@ -310,13 +311,13 @@ func outcome(status int, err error) (failure string, again bool) {
 
 // letter is a notification as mail.
 func (s *Service) letter(to string, n *Notification) mail.Message {
-	text := n.Message
+	body := n.Message
 	if link := s.link(n); link != "" {
-		text += "\n\n" + link
+		body += "\n\n" + link
 	}
 	return mail.Message{
-		To: to, Subject: line(n.Title),
-		Text: text + "\n\n-- \nYou get this because of your notification preferences.\n",
+		To: to, Subject: text.OneLine(n.Title),
+		Text: body + "\n\n-- \nYou get this because of your notification preferences.\n",
 	}
 }
 
@@ -350,7 +351,7 @@ func (r *reach) wanted(tx txn.Tx, tenant string, now time.Time, store DeliverySt
 	if ok && now.Before(found.until) {
 		return found.wanted, nil
 	}
-	wanted, err := store.Reaches(tx, tenant)
+	wanted, err := store.HasTargetsTx(tx, tenant)
 	if err != nil {
 		return false, err
 	}

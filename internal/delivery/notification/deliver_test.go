@@ -100,10 +100,10 @@ func offices(t *testing.T, test func(t *testing.T, o *office)) {
 		o.who = o.ada
 		people := identitysql.New(db)
 		o.write(func(tx txn.Tx) error {
-			err := people.AddTenant(tx, identity.Tenant{TenantID: tenant, Name: "x", Slug: tenant, Status: identity.Active, Settings: []byte(`{}`)})
+			err := people.CreateTenantTx(tx, identity.Tenant{TenantID: tenant, Name: "x", Slug: tenant, Status: identity.Active, Settings: []byte(`{}`)})
 			for _, m := range []identity.Member{{UserID: o.ada.UserID, Email: "ada@example.com"}, {UserID: o.bob.UserID}} {
 				m.TenantID, m.Role, m.Status = tenant, authz.Developer, identity.Active
-				err = errors.Join(err, people.AddMember(tx, m))
+				err = errors.Join(err, people.CreateMemberTx(tx, m))
 			}
 			return err
 		})

@@ -13,10 +13,10 @@ import (
 	"encoding/hex"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"agentd/internal/base/fault"
 	"agentd/internal/base/schema"
+	"agentd/internal/base/text"
 	"agentd/internal/base/txn"
 )
 
@@ -99,41 +99,33 @@ func blank(s string) bool { return strings.TrimSpace(s) == "" }
 
 // fit makes a text storable, and no longer than most.
 func fit(s string, most int) string {
-	s = strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", ""), "\ufffd")
-	if len(s) <= most {
-		return s
-	}
-	end := most - len("…")
-	for end > 0 && !utf8.RuneStart(s[end]) {
-		end--
-	}
-	return s[:end] + "…"
+	return text.TruncateBytes(strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", ""), "\ufffd"), most)
 }
 
 // Store is the port to notifications. Every call takes the tenant; user
 // narrows it to what that person sees: the tenant's and their own.
 type Store interface {
-	// Add stores a notification and gives it its number, the highest of its
+	// CreateTx stores a notification and gives it its number, the highest of its
 	// tenant. Where there is one with its DedupKey it stores nothing and gives
 	// 0.
-	Add(tx txn.Tx, n *Notification) (seq int64, err error)
-	// Trim forgets those of a tenant up to a number.
-	Trim(tx txn.Tx, tenant string, upTo int64) error
+	CreateTx(tx txn.Tx, n *Notification) (seq int64, err error)
+	// DeleteOldestTx forgets those of a tenant up to a number.
+	DeleteOldestTx(tx txn.Tx, tenant string, upTo int64) error
 
 	// List gives the newest first.
 	List(ctx context.Context, tenant, user string, unread bool, limit int) ([]Notification, error)
-	// Since gives those behind a number, the oldest first.
-	Since(ctx context.Context, tenant, user string, after int64, limit int) ([]Notification, error)
-	// Last is the highest number that was ever given out.
-	Last(ctx context.Context, tenant string) (int64, error)
-	Unread(ctx context.Context, tenant, user string) (int, error)
+	// ListAfter gives those behind a number, the oldest first.
+	ListAfter(ctx context.Context, tenant, user string, after int64, limit int) ([]Notification, error)
+	// GetLastSeq is the highest number that was ever given out.
+	GetLastSeq(ctx context.Context, tenant string) (int64, error)
+	CountUnread(ctx context.Context, tenant, user string) (int, error)
 
-	// MarkRead marks one, or all where id is "", and says how many were not
+	// MarkReadTx marks one, or all where id is "", and says how many were not
 	// read before.
-	MarkRead(tx txn.Tx, tenant, user, id string, at time.Time) (int, error)
-	// Delete deletes one, or all where id is "", of those only that are read
+	MarkReadTx(tx txn.Tx, tenant, user, id string, at time.Time) (int, error)
+	// DeleteTx deletes one, or all where id is "", of those only that are read
 	// where read says so.
-	Delete(tx txn.Tx, tenant, user, id string, read bool) (int, error)
+	DeleteTx(tx txn.Tx, tenant, user, id string, read bool) (int, error)
 }
 
 // key makes a DedupKey that is short whatever a model wrote into its parts.

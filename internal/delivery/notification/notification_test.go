@@ -126,7 +126,7 @@ func (r *rig) sees(who authz.Caller, want ...string) {
 
 func (r *rig) unread(who authz.Caller, want int) {
 	r.t.Helper()
-	n, err := r.Store.Unread(r.t.Context(), who.TenantID, who.UserID)
+	n, err := r.Store.CountUnread(r.t.Context(), who.TenantID, who.UserID)
 	r.fatal(err)
 	if n != want || len(r.seen(who, true)) != want {
 		r.t.Errorf("%d are not read, %v; want %d", n, r.seen(who, true), want)
@@ -313,7 +313,7 @@ func TestOldOnesGo(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, r *rig) {
 		r.titles("old", "new")
-		r.fatal(r.Writer.Write(t.Context(), func(tx txn.Tx) error { return r.Store.Trim(tx, r.who.TenantID, 1) }))
+		r.fatal(r.Writer.Write(t.Context(), func(tx txn.Tx) error { return r.Store.DeleteOldestTx(tx, r.who.TenantID, 1) }))
 		r.sees(r.who, "new")
 	})
 }

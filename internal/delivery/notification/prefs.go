@@ -222,7 +222,7 @@ func covers(pattern, kind string) bool {
 }
 
 func (s *Service) prefs(ctx context.Context, who authz.Caller, _ *nothing) (Prefs, error) {
-	p, err := s.Delivery.Prefs(ctx, who.TenantID, who.UserID)
+	p, err := s.Delivery.GetPrefs(ctx, who.TenantID, who.UserID)
 	if err == nil && p == nil {
 		d := DefaultPrefs()
 		p = &d
@@ -243,6 +243,6 @@ func (s *Service) setPrefs(ctx context.Context, who authz.Caller, in *prefsIn) (
 	p.complete()
 	return answer(ctx, s.Writer, func(tx txn.Tx) (Prefs, error) {
 		tx.AfterCommit(func() { s.reach.forget(who.TenantID) })
-		return p, s.Delivery.SetPrefs(tx, who.TenantID, who.UserID, p, s.Clock.Now())
+		return p, s.Delivery.PutPrefsTx(tx, who.TenantID, who.UserID, p, s.Clock.Now())
 	})
 }

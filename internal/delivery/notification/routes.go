@@ -85,7 +85,7 @@ type unreadCount struct {
 }
 
 func (s *Service) unread(ctx context.Context, who authz.Caller, _ *nothing) (unreadCount, error) {
-	n, err := s.Store.Unread(ctx, who.TenantID, who.UserID)
+	n, err := s.Store.CountUnread(ctx, who.TenantID, who.UserID)
 	return unreadCount{UnreadCount: n, Count: n}, err
 }
 
@@ -97,7 +97,7 @@ type marked struct {
 
 func (s *Service) readAll(ctx context.Context, who authz.Caller, _ *nothing) (marked, error) {
 	return answer(ctx, s.Writer, func(tx txn.Tx) (marked, error) {
-		n, err := s.Store.MarkRead(tx, who.TenantID, who.UserID, "", s.Clock.Now())
+		n, err := s.Store.MarkReadTx(tx, who.TenantID, who.UserID, "", s.Clock.Now())
 		return marked{Marked: n}, err
 	})
 }
@@ -114,14 +114,14 @@ type done struct {
 
 func (s *Service) markRead(ctx context.Context, who authz.Caller, in *oneIn) (done, error) {
 	return answer(ctx, s.Writer, func(tx txn.Tx) (done, error) {
-		_, err := s.Store.MarkRead(tx, who.TenantID, who.UserID, in.NotificationID, s.Clock.Now())
+		_, err := s.Store.MarkReadTx(tx, who.TenantID, who.UserID, in.NotificationID, s.Clock.Now())
 		return done{OK: true}, err
 	})
 }
 
 func (s *Service) remove(ctx context.Context, who authz.Caller, in *oneIn) (done, error) {
 	return answer(ctx, s.Writer, func(tx txn.Tx) (done, error) {
-		_, err := s.Store.Delete(tx, who.TenantID, who.UserID, in.NotificationID, false)
+		_, err := s.Store.DeleteTx(tx, who.TenantID, who.UserID, in.NotificationID, false)
 		return done{OK: true}, err
 	})
 }
@@ -142,7 +142,7 @@ func (s *Service) clear(ctx context.Context, who authz.Caller, in *clearIn) (cle
 		return cleared{}, fault.New(fault.Malformed, "INVALID_QUERY", "The query parameter scope is either read or all.")
 	}
 	return answer(ctx, s.Writer, func(tx txn.Tx) (cleared, error) {
-		n, err := s.Store.Delete(tx, who.TenantID, who.UserID, "", in.Scope == "read")
+		n, err := s.Store.DeleteTx(tx, who.TenantID, who.UserID, "", in.Scope == "read")
 		return cleared{Deleted: n, Scope: in.Scope}, err
 	})
 }

@@ -59,12 +59,12 @@ func (s *Service) Notify(tx txn.Tx, n Notification) error {
 	if err := n.ready(ident.New(), s.Clock.Now()); err != nil {
 		return err
 	}
-	seq, err := s.Store.Add(tx, &n)
+	seq, err := s.Store.CreateTx(tx, &n)
 	if err != nil || seq == 0 {
 		return err
 	}
 	if seq%trimmed == 0 && seq > kept {
-		if err := s.Store.Trim(tx, n.TenantID, seq-kept); err != nil {
+		if err := s.Store.DeleteOldestTx(tx, n.TenantID, seq-kept); err != nil {
 			return err
 		}
 	}

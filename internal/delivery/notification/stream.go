@@ -38,11 +38,11 @@ type readyData struct {
 // caller sees, from now on, or strictly after the one that Last-Event-ID names.
 // An id that nobody gave out replays what is kept, after a frame "gap".
 func (s *Service) follow(ctx context.Context, who authz.Caller, in *streamIn) (iter.Seq2[route.Frame, error], error) {
-	last, err := s.Store.Last(ctx, who.TenantID)
+	last, err := s.Store.GetLastSeq(ctx, who.TenantID)
 	if err != nil {
 		return nil, err
 	}
-	unread, err := s.Store.Unread(ctx, who.TenantID, who.UserID)
+	unread, err := s.Store.CountUnread(ctx, who.TenantID, who.UserID)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +152,7 @@ func (f *follower) read() bool {
 	for {
 		var found []Notification
 		err := event.Aside(f.ctx, func() (err error) {
-			found, err = f.s.Store.Since(f.ctx, f.who.TenantID, f.who.UserID, f.after, readPage)
+			found, err = f.s.Store.ListAfter(f.ctx, f.who.TenantID, f.who.UserID, f.after, readPage)
 			return err
 		})
 		if err != nil {

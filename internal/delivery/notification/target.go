@@ -2,8 +2,6 @@ package notification
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/base64"
 	"net/mail"
 	"net/url"
 	"time"
@@ -163,7 +161,7 @@ type targetList struct {
 
 func (s *Service) targets(ctx context.Context, who authz.Caller, _ *nothing) (targetList, error) {
 	l := targetList{Targets: []TargetView{}}
-	all, err := s.Delivery.Targets(ctx, who.TenantID, who.UserID)
+	all, err := s.Delivery.ListTargets(ctx, who.TenantID, who.UserID)
 	for i := range all {
 		v, failed := s.view(&all[i])
 		if failed != nil {
@@ -192,7 +190,7 @@ func (s *Service) addTarget(ctx context.Context, who authz.Caller, in *newTarget
 	if c.Kind == Webhook {
 		p = Place{URL: c.URL, Secret: c.Secret, Format: c.Format}
 		if p.Secret == "" && p.Format == Generic {
-			made = newSecret()
+			made = secret.NewSigningSecret()
 			p.Secret = made
 		}
 	}
@@ -212,7 +210,7 @@ func (s *Service) addTarget(ctx context.Context, who authz.Caller, in *newTarget
 	}
 	return answer(ctx, s.Writer, func(tx txn.Tx) (TargetView, error) {
 		tx.AfterCommit(func() { s.reach.forget(who.TenantID) })
-		n, err := s.Delivery.AddTarget(tx, t)
+		n, err := s.Delivery.CreateTargetTx(tx, t)
 		if err == nil && n > maxTargets {
 			err = fault.New(fault.Invalid, "limit_reached", "You have %d targets, and there may be no more; delete one first.", maxTargets)
 		}
@@ -221,13 +219,6 @@ func (s *Service) addTarget(ctx context.Context, who authz.Caller, in *newTarget
 		}
 		return v, err
 	})
-}
-
-// newSecret is of the form of all webhook secrets (decisions.md D13).
-func newSecret() string {
-	var b [32]byte
-	rand.Read(b[:])
-	return "whsec_" + base64.StdEncoding.EncodeToString(b[:])
 }
 
 type targetIn struct {
@@ -243,7 +234,7 @@ type targetDeleted struct {
 
 func (s *Service) removeTarget(ctx context.Context, who authz.Caller, in *targetIn) (targetDeleted, error) {
 	return answer(ctx, s.Writer, func(tx txn.Tx) (targetDeleted, error) {
-		found, err := s.Delivery.DeleteTarget(tx, who.TenantID, who.UserID, in.TargetID)
+		found, err := s.Delivery.DeleteTargetTx(tx, who.TenantID, who.UserID, in.TargetID)
 		if err == nil && !found {
 			err = fault.NoSuch("notification target")
 		}
@@ -267,7 +258,7 @@ type targetTested struct {
 
 // testTarget sends something there, though the target is switched off.
 func (s *Service) testTarget(ctx context.Context, who authz.Caller, in *targetIn) (targetTested, error) {
-	t, err := s.Delivery.Target(ctx, who.TenantID, in.TargetID)
+	t, err := s.Delivery.GetTarget(ctx, who.TenantID, in.TargetID)
 	if err != nil {
 		return targetTested{}, err
 	}
@@ -285,5 +276,5 @@ func (s *Service) enqueue(tx txn.Tx, tenant string, d delivery, due time.Time) e
 	if err != nil {
 		return err
 	}
-	return s.Queue.Enqueue(tx, work.Item{Kind: DeliverKind, Key: d.key(), TenantID: tenant, Due: due, Payload: payload})
+	return s.Queue.EnqueueTx(tx, work.Item{Kind: DeliverKind, Key: d.key(), TenantID: tenant, Due: due, Payload: payload})
 }

@@ -35,7 +35,7 @@ func BenchmarkEmit(b *testing.B) {
 				}
 				for range receivers {
 					write(func(tx txn.Tx) error {
-						_, err := store.Add(tx, webhook.Subscription{
+						_, err := store.CreateTx(tx, webhook.Subscription{
 							TenantID: tenant, ID: ident.New(), URL: "https://receiver.example/", Events: []string{"run.completed"},
 							Status: webhook.Active, Sealed: []byte{}, CreatedAt: time.Now(),
 						})

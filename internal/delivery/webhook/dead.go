@@ -66,7 +66,7 @@ func (s *Service) deadLetters(ctx context.Context, who authz.Caller, in *deadIn)
 		return out, err
 	}
 	limit := page.Limit(in.Limit, 50, logPage)
-	found, err := s.Store.DeadLetters(ctx, "", before, limit+1)
+	found, err := s.Store.ListDeadLetters(ctx, "", before, limit+1)
 	if err != nil {
 		return out, err
 	}
@@ -100,7 +100,7 @@ type replayed struct {
 }
 
 func (s *Service) replay(ctx context.Context, who authz.Caller, in *replayIn) (answer replayed, err error) {
-	found, err := s.Store.DeadLetters(ctx, in.EventID, "", maxHeld)
+	found, err := s.Store.ListDeadLetters(ctx, in.EventID, "", maxHeld)
 	if err != nil {
 		return answer, err
 	}
@@ -111,14 +111,14 @@ func (s *Service) replay(ctx context.Context, who authz.Caller, in *replayIn) (a
 		sent := 0
 		for i := range found {
 			d := &found[i]
-			sub, err := s.Store.Find(ctx, d.TenantID, d.WebhookID)
+			sub, err := s.Store.Get(ctx, d.TenantID, d.WebhookID)
 			if fault.Is(err, fault.NotFound) || err == nil && sub.Status == Disabled {
 				continue
 			}
 			if err != nil {
 				return err
 			}
-			revived, err := s.Store.Revive(tx, d.TenantID, d.WebhookID, d.ID)
+			revived, err := s.Store.ClearDeadTx(tx, d.TenantID, d.WebhookID, d.ID)
 			if err != nil {
 				return err
 			}

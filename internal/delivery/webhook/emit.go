@@ -47,7 +47,7 @@ type Event struct {
 // Emit puts an event into the outbox, in the transaction that makes it true: it
 // is delivered if and only if that commits.
 func (s *Service) Emit(tx txn.Tx, e Event) error {
-	wanting, err := s.Store.Wanting(tx, e.TenantID, e.Type)
+	wanting, err := s.Store.ListSubscribersTx(tx, e.TenantID, e.Type)
 	if err != nil || len(wanting) == 0 {
 		return err
 	}
@@ -55,7 +55,7 @@ func (s *Service) Emit(tx txn.Tx, e Event) error {
 	if err != nil {
 		return err
 	}
-	added, err := s.Store.AddEvent(tx, stored)
+	added, err := s.Store.CreateEventTx(tx, stored)
 	if err != nil || !added {
 		return err
 	}
@@ -73,7 +73,7 @@ func (s *Service) deliver(tx txn.Tx, e *Stored, webhooks ...string) error {
 
 // leave leaves attempts to be made, each for another receiver.
 func (s *Service) leave(tx txn.Tx, tenant string, all ...Delivery) error {
-	if err := s.Store.AddDeliveries(tx, tenant, all); err != nil {
+	if err := s.Store.CreateDeliveriesTx(tx, tenant, all); err != nil {
 		return err
 	}
 	items := make([]work.Item, len(all))
@@ -85,7 +85,7 @@ func (s *Service) leave(tx txn.Tx, tenant string, all ...Delivery) error {
 			s.lanes.nudge(items[i].Key)
 		}
 	})
-	return s.Queue.Enqueue(tx, items...)
+	return s.Queue.EnqueueTx(tx, items...)
 }
 
 // runEvents are the events of the states that a run ends in. What did not come

@@ -119,9 +119,9 @@ type written struct {
 // Handle is the work.Handler of WorkKind: it delivers what is due for one
 // receiver, until nothing is.
 func (s *Service) Handle(ctx context.Context, held work.Lease) error {
-	sub, err := s.Store.Find(ctx, held.TenantID, held.Key)
+	sub, err := s.Store.Get(ctx, held.TenantID, held.Key)
 	if fault.Is(err, fault.NotFound) {
-		return s.Writer.Write(ctx, func(tx txn.Tx) error { return s.Queue.Finish(tx, held) })
+		return s.Writer.Write(ctx, func(tx txn.Tx) error { return s.Queue.FinishTx(tx, held) })
 	}
 	if err != nil {
 		return err
@@ -229,7 +229,7 @@ func (l *lane) attempt(ctx context.Context, r Ready, quick bool) ended {
 // read looks for deliveries that are due, more than can be open: those are due
 // too.
 func (l *lane) read(ctx context.Context) error {
-	found, err := l.Store.Due(ctx, l.held.TenantID, l.held.Key, l.Clock.Now(), maxOpen+2*width, maxSending)
+	found, err := l.Store.ListDue(ctx, l.held.TenantID, l.held.Key, l.Clock.Now(), maxOpen+2*width, maxSending)
 	if err != nil {
 		return err
 	}
@@ -320,17 +320,17 @@ func (l *lane) write(ctx context.Context, done []ended) written {
 	var failures int64
 	err := l.Writer.Write(ctx, func(tx txn.Tx) error {
 		status, failures = l.sub.Status, l.sub.Failures
-		if err := l.Queue.Hold(tx, l.held, lease); err != nil {
+		if err := l.Queue.HoldTx(tx, l.held, lease); err != nil {
 			return err
 		}
 		for i := range done {
 			e := done[i] // a copy: this may run again
 			retry := l.outcome(&e)
-			if err := l.Store.Settle(tx, tenant, &e.d); err != nil {
+			if err := l.Store.UpdateDeliveryTx(tx, tenant, &e.d); err != nil {
 				return err
 			}
 			if retry != nil {
-				if err := l.Store.AddDeliveries(tx, tenant, []Delivery{*retry}); err != nil {
+				if err := l.Store.CreateDeliveriesTx(tx, tenant, []Delivery{*retry}); err != nil {
 					return err
 				}
 			}
@@ -338,7 +338,7 @@ func (l *lane) write(ctx context.Context, done []ended) written {
 				continue
 			}
 			if e.out.Failure == "" {
-				if err := l.Store.Worked(tx, tenant, id); err != nil {
+				if err := l.Store.MarkHealthyTx(tx, tenant, id); err != nil {
 					return err
 				}
 				failures = 0
@@ -347,7 +347,7 @@ func (l *lane) write(ctx context.Context, done []ended) written {
 				}
 				continue
 			}
-			after, err := l.Store.Missed(tx, tenant, id, e.at, failingAfter, disabledAfter)
+			after, err := l.Store.MarkFailedTx(tx, tenant, id, e.at, failingAfter, disabledAfter)
 			if err != nil {
 				return err
 			}
@@ -396,22 +396,22 @@ func (l *lane) rest(ctx context.Context) (rested bool, err error) {
 		rested = false
 		// Who leaves a delivery does so before they touch the item, and who looks
 		// for one holds it first: one of the two sees the other.
-		if err := l.Queue.Hold(tx, l.held, lease); err != nil {
+		if err := l.Queue.HoldTx(tx, l.held, lease); err != nil {
 			return err
 		}
 		var next time.Time
 		if l.sub.Status != Disabled {
-			if next, err = l.Store.NextDue(tx, tenant, id); err != nil {
+			if next, err = l.Store.GetNextDueTx(tx, tenant, id); err != nil {
 				return err
 			}
 		}
 		switch {
 		case next.IsZero():
 			rested = true
-			return l.Queue.Finish(tx, l.held)
+			return l.Queue.FinishTx(tx, l.held)
 		case next.After(l.Clock.Now()):
 			rested = true
-			return l.Queue.Reschedule(tx, l.held, next, nil)
+			return l.Queue.RescheduleTx(tx, l.held, next, nil)
 		}
 		return nil
 	})

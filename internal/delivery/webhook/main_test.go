@@ -179,7 +179,7 @@ func (r *rig) after(d time.Duration) int {
 
 func (r *rig) find(id string) *webhook.Subscription {
 	r.t.Helper()
-	s, err := r.store.Find(r.t.Context(), r.who.TenantID, id)
+	s, err := r.store.Get(r.t.Context(), r.who.TenantID, id)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func (r *rig) find(id string) *webhook.Subscription {
 // log is the delivery log of a subscription, oldest first.
 func (r *rig) log(id string) []webhook.Delivery {
 	r.t.Helper()
-	all, _, err := r.store.Log(r.t.Context(), r.who.TenantID, id, "", 1000, 1000)
+	all, _, err := r.store.ListDeliveries(r.t.Context(), r.who.TenantID, id, "", 1000, 1000)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -202,7 +202,7 @@ func (r *rig) log(id string) []webhook.Delivery {
 // due is when the lane of a subscription is looked at next; zero: never.
 func (r *rig) due() time.Time {
 	r.t.Helper()
-	at, err := r.queue.NextDue(r.t.Context(), webhook.WorkKind)
+	at, err := r.queue.GetNextDue(r.t.Context(), webhook.WorkKind)
 	if err != nil {
 		r.t.Fatal(err)
 	}

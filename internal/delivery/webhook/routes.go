@@ -2,8 +2,6 @@ package webhook
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/base64"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +15,7 @@ import (
 	"agentd/internal/base/page"
 	"agentd/internal/base/route"
 	"agentd/internal/base/secret"
+	"agentd/internal/base/text"
 	"agentd/internal/base/txn"
 	"agentd/internal/kernel/audit"
 	"agentd/internal/kernel/quota"
@@ -106,14 +105,12 @@ func wanted(names []string) (events []string, wrong []fault.Field) {
 
 // quoted is a foreign word for a sentence.
 func quoted(s string) string {
-	if len(s) > 100 {
-		s = strings.ToValidUTF8(s[:100], "") + "…"
-	}
-	text, err := json.Marshal(s, jsontext.AllowInvalidUTF8(true))
+	const maxQuoted = 100
+	quoted, err := json.Marshal(text.TruncateBytes(s, maxQuoted))
 	if err != nil {
 		return `""`
 	}
-	return string(text)
+	return string(quoted)
 }
 
 func (s *Service) create(ctx context.Context, who authz.Caller, in *createIn) (v View, err error) {
@@ -127,7 +124,7 @@ func (s *Service) create(ctx context.Context, who authz.Caller, in *createIn) (v
 	sub := Subscription{
 		TenantID: who.TenantID, ID: ident.New(), URL: in.Body.URL, Events: events, Status: Active, CreatedAt: s.Clock.Now(),
 	}
-	key := newSecret()
+	key := secret.NewSigningSecret()
 	sub.Sealed = s.Box.Seal([]byte(key), sub.context())
 	err = s.Writer.Write(ctx, func(tx txn.Tx) error {
 		if s.Quota != nil {
@@ -135,7 +132,7 @@ func (s *Service) create(ctx context.Context, who authz.Caller, in *createIn) (v
 				return err
 			}
 		}
-		held, err := s.Store.Add(tx, sub)
+		held, err := s.Store.CreateTx(tx, sub)
 		if err != nil {
 			return err
 		}
@@ -150,13 +147,6 @@ func (s *Service) create(ctx context.Context, who authz.Caller, in *createIn) (v
 		return txn.Answer(tx, v)
 	})
 	return v, err
-}
-
-// newSecret makes a secret as Standard Webhooks wants it (decisions.md D13).
-func newSecret() string {
-	var b [32]byte
-	rand.Read(b[:])
-	return "whsec_" + base64.StdEncoding.EncodeToString(b[:])
 }
 
 func (s *Service) tell(tx txn.Tx, who authz.Caller, action string, sub *Subscription) error {
@@ -186,7 +176,7 @@ type oneIn struct {
 }
 
 func (s *Service) get(ctx context.Context, who authz.Caller, in *oneIn) (View, error) {
-	sub, err := s.Store.Find(ctx, who.TenantID, in.WebhookID)
+	sub, err := s.Store.Get(ctx, who.TenantID, in.WebhookID)
 	if err != nil {
 		return View{}, err
 	}
@@ -208,13 +198,13 @@ func (s *Service) remove(ctx context.Context, who authz.Caller, in *anyIn) (remo
 	answer := removed{WebhookID: in.WebhookID}
 	answer.Deleted = true
 	return answer, s.Writer.Write(ctx, func(tx txn.Tx) error {
-		found, err := s.Store.Delete(tx, who.TenantID, in.WebhookID, s.Clock.Now())
+		found, err := s.Store.DeleteTx(tx, who.TenantID, in.WebhookID, s.Clock.Now())
 		if err != nil {
 			return err
 		}
 		if found {
 			// Whoever delivers to it loses the lane with this commit.
-			if err := s.Queue.Remove(tx, WorkKind, in.WebhookID); err != nil {
+			if err := s.Queue.DeleteTx(tx, WorkKind, in.WebhookID); err != nil {
 				return err
 			}
 			if err := s.tell(tx, who, "deleted", &Subscription{ID: in.WebhookID}); err != nil {
@@ -234,7 +224,7 @@ type tested struct {
 }
 
 func (s *Service) test(ctx context.Context, who authz.Caller, in *oneIn) (tested, error) {
-	sub, err := s.Store.Find(ctx, who.TenantID, in.WebhookID)
+	sub, err := s.Store.Get(ctx, who.TenantID, in.WebhookID)
 	if err != nil {
 		return tested{}, err
 	}
@@ -252,7 +242,7 @@ func (s *Service) test(ctx context.Context, who authz.Caller, in *oneIn) (tested
 		return answer, err
 	}
 	return answer, s.Writer.Write(ctx, func(tx txn.Tx) error {
-		if _, err := s.Store.AddEvent(tx, e); err != nil {
+		if _, err := s.Store.CreateEventTx(tx, e); err != nil {
 			return err
 		}
 		if err := s.deliver(tx, &e, sub.ID); err != nil {
@@ -263,20 +253,20 @@ func (s *Service) test(ctx context.Context, who authz.Caller, in *oneIn) (tested
 }
 
 func (s *Service) enable(ctx context.Context, who authz.Caller, in *oneIn) (v View, err error) {
-	sub, err := s.Store.Find(ctx, who.TenantID, in.WebhookID)
+	sub, err := s.Store.Get(ctx, who.TenantID, in.WebhookID)
 	if err != nil {
 		return v, err
 	}
 	sub.Status, sub.Failures = Active, 0
 	return sub.view(), s.Writer.Write(ctx, func(tx txn.Tx) error {
-		if err := s.Store.Enable(tx, who.TenantID, sub.ID); err != nil {
+		if err := s.Store.EnableTx(tx, who.TenantID, sub.ID); err != nil {
 			return err
 		}
 		// Whoever drives the lane may still take it for failing: it begins anew.
-		if err := s.Queue.Remove(tx, WorkKind, sub.ID); err != nil {
+		if err := s.Queue.DeleteTx(tx, WorkKind, sub.ID); err != nil {
 			return err
 		}
-		err := s.Queue.Enqueue(tx, work.Item{Kind: WorkKind, Key: sub.ID, TenantID: who.TenantID, Due: s.Clock.Now()})
+		err := s.Queue.EnqueueTx(tx, work.Item{Kind: WorkKind, Key: sub.ID, TenantID: who.TenantID, Due: s.Clock.Now()})
 		if err != nil {
 			return err
 		}
@@ -348,7 +338,7 @@ type logOut struct {
 }
 
 func (s *Service) log(ctx context.Context, who authz.Caller, in *logIn) (out logOut, err error) {
-	if _, err := s.Store.Find(ctx, who.TenantID, in.WebhookID); err != nil {
+	if _, err := s.Store.Get(ctx, who.TenantID, in.WebhookID); err != nil {
 		return out, err
 	}
 	scope := page.Scope{Tenant: who.TenantID, List: "webhook_deliveries", Filter: []string{in.WebhookID}}
@@ -357,7 +347,7 @@ func (s *Service) log(ctx context.Context, who authz.Caller, in *logIn) (out log
 		return out, err
 	}
 	limit := page.Limit(in.Limit, logPage, logPage)
-	found, total, err := s.Store.Log(ctx, who.TenantID, in.WebhookID, before, limit+1, logCounted)
+	found, total, err := s.Store.ListDeliveries(ctx, who.TenantID, in.WebhookID, before, limit+1, logCounted)
 	if err != nil {
 		return out, err
 	}
@@ -380,11 +370,11 @@ type entryIn struct {
 
 // find reads an attempt of a subscription that there is.
 func (s *Service) find(ctx context.Context, who authz.Caller, in *entryIn) (*Subscription, *Ready, error) {
-	sub, err := s.Store.Find(ctx, who.TenantID, in.WebhookID)
+	sub, err := s.Store.Get(ctx, who.TenantID, in.WebhookID)
 	if err != nil {
 		return nil, nil, err
 	}
-	d, err := s.Store.Delivery(ctx, who.TenantID, in.WebhookID, in.DeliveryID)
+	d, err := s.Store.GetDelivery(ctx, who.TenantID, in.WebhookID, in.DeliveryID)
 	return sub, d, err
 }
 
@@ -419,7 +409,7 @@ func (s *Service) redeliver(ctx context.Context, who authz.Caller, in *entryIn) 
 	answer = redelivered{Redelivered: true, WebhookID: sub.ID, DeliveryID: again.ID, EventID: d.EventID}
 	return answer, s.Writer.Write(ctx, func(tx txn.Tx) error {
 		// Whoever sends it again takes it off the operator's list.
-		if _, err := s.Store.Revive(tx, who.TenantID, d.WebhookID, d.ID); err != nil {
+		if _, err := s.Store.ClearDeadTx(tx, who.TenantID, d.WebhookID, d.ID); err != nil {
 			return err
 		}
 		if err := s.leave(tx, who.TenantID, again); err != nil {

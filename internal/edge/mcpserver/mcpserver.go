@@ -1,7 +1,7 @@
-// Package mcpserver is the platform as an MCP server: agents are tools, under
-// the scopes of the caller's key (behaviours section 21). It speaks streamable
-// HTTP without sessions. Beside it stand the two pages by which people
-// authorize the MCP servers that agents use.
+// Package mcpserver serves the platform as an MCP server: agents are its tools,
+// within the scopes of the caller's key. It speaks streamable HTTP without
+// sessions. It also serves the two pages on which people authorize the MCP
+// servers that agents use.
 package mcpserver
 
 import (
@@ -20,74 +20,62 @@ import (
 	"agentd/internal/base/ident"
 	"agentd/internal/base/route"
 	"agentd/internal/edge/httpapi"
-	"agentd/internal/execution/run"
-	"agentd/internal/kernel/event"
+	"agentd/internal/edge/runstream"
 )
 
-// Path is the endpoint's.
+// Path is the path of the endpoint.
 const Path = "/api/v1/mcp"
 
 // agentHeader narrows a call to one agent.
 const agentHeader = "X-SVC-Agent-Id"
 
-// Runs is what is needed of runs; *run.Service.
-type Runs interface {
-	Create(ctx context.Context, who authz.Caller, req run.Request) (*run.Run, error)
-	Get(ctx context.Context, tenant, id string) (*run.Run, error)
-	Cancel(ctx context.Context, tenant, id string) (run.CancelAnswer, error)
-}
-
-// Agents lists what can be called.
+// Agents lists the agents that can be called.
 type Agents interface {
-	// List gives every agent of a tenant that takes runs, in a certain order.
+	// List returns every agent of a tenant that accepts runs, in a stable order.
 	List(ctx context.Context, tenant string) ([]Agent, error)
-	// Get gives one of them. Errors: fault.NotFound.
+	// Get returns one of them. Errors: fault.NotFound.
 	Get(ctx context.Context, tenant, id string) (Agent, error)
-	// CancelOnDisconnect says whether a run of the agent ends when its caller
-	// goes away.
-	CancelOnDisconnect(ctx context.Context, tenant, id string) bool
 }
 
-// Agent is what a tool is made of.
+// Agent is an agent that is offered as a tool.
 type Agent struct {
 	ID, Name, Description string
 }
 
-// Authorizations is what the pages for people need; *mcp.Service.
+// Authorizations serves the pages on which people authorize MCP servers;
+// *mcp.Authorizer.
 type Authorizations interface {
 	Start(ctx context.Context, state string) (location string, err error)
-	Finish(ctx context.Context, a mcp.CallbackParams) (server string, err error)
+	Finish(ctx context.Context, p mcp.CallbackParams) (server string, err error)
 }
 
 // Server serves the endpoint and the pages.
 type Server struct {
-	Runs           Runs
+	Runner         *runstream.Runner
 	Agents         Agents
-	Log            event.Log
-	Hub            *event.Hub
 	Version        string
 	Authorizations Authorizations
 }
 
-// Routes of the endpoint and the pages.
+// Routes returns the routes of the endpoint and the pages.
 func (s *Server) Routes() []httpapi.Raw {
 	endpoint := route.Row{Path: Path, Tag: "MCP", Scopes: []authz.Scope{"agents:read"}}
 	post, get := endpoint, endpoint
-	post.Method, post.ID, post.Summary = "POST", "callMcp", "Send a JSON-RPC message to the platform as an MCP server."
-	post.Doc = "Agents are its tools. Listing them needs agents:read; calling one needs runs:create and the role developer as well, starts a run and answers with its text. " +
-		"The header " + agentHeader + " narrows both to one agent. Refusals are JSON-RPC errors."
+	post.Method, post.ID, post.Summary = "POST", "callMcp", "Send a JSON-RPC message to the MCP endpoint"
+	post.Doc = "The platform is an MCP server whose tools are its agents. Listing them needs agents:read; calling one also needs runs:create and the " +
+		"role developer, starts a run and returns its text. The header " + agentHeader + " limits both to one agent. Errors are JSON-RPC errors."
 	post.BodyOf, post.AnswerOf, post.Also = reflect.TypeFor[request](), reflect.TypeFor[response](), []int{http.StatusAccepted}
 	post.Outside = true // a run that answers at once
 	post.Errors = []int{400, 404, 422, 503}
-	get.Method, get.ID, get.Summary = "GET", "listenMcp", "Open the stream of the platform as an MCP server."
-	get.Doc = "It keeps no sessions and has nothing to say by itself: the stream is silent but for its heartbeat."
+	get.Method, get.ID, get.Summary = "GET", "listenMcp", "Open the event stream of the MCP endpoint"
+	get.Doc = "The endpoint keeps no sessions and sends no messages of its own: the stream carries only its heartbeat."
 	get.Errors = []int{400, 404, 503}
 
 	page := route.Row{Method: "GET", Tag: "MCP", Public: true, Errors: []int{400, 404, 409, 503}}
 	start, back := page, page
-	start.Path, start.ID, start.Summary, start.Status = mcp.StartPath, "startMcpAuthorization", "Send a person to authorize an MCP server.", http.StatusFound
-	start.Doc = "The address comes from authorizeMcpServer, or from a run that waits in auth_required; its state says which server of which company."
-	back.Path, back.ID, back.Summary = mcp.CallbackPath, "finishMcpAuthorization", "Take a person back from authorizing an MCP server."
+	start.Path, start.ID, start.Summary, start.Status = mcp.StartPath, "startMcpAuthorization", "Redirect a person to authorize an MCP server", http.StatusFound
+	start.Doc = "The URL comes from authorizeMcpServer, or from a run with the status auth_required; its state names the server and the company."
+	back.Path, back.ID, back.Summary = mcp.CallbackPath, "finishMcpAuthorization", "Complete the authorization of an MCP server"
 	return []httpapi.Raw{
 		{Row: post, Serve: s.handleMessage, Fail: failAsRPC, FailOf: reflect.TypeFor[response]()},
 		{Row: get, Serve: s.openStream, Fail: failAsRPC, FailOf: reflect.TypeFor[response]()},
@@ -96,13 +84,13 @@ func (s *Server) Routes() []httpapi.Raw {
 	}
 }
 
-// versions are those of the protocol that we speak, the newest first.
+// versions are the protocol versions that the endpoint speaks, newest first.
 var versions = []string{"2025-11-25", "2025-06-18", "2025-03-26"}
 
-// handleMessage answers one message.
+// handleMessage serves one message.
 func (s *Server) handleMessage(w http.ResponseWriter, r *http.Request, who authz.Caller) error {
 	if v := r.Header.Get("Mcp-Protocol-Version"); v != "" && !slices.Contains(versions, v) {
-		return fault.New(fault.Malformed, "", "MCP-Protocol-Version %.20q is not spoken here; there are %s.", v, strings.Join(versions, ", "))
+		return fault.New(fault.Malformed, "", "MCP-Protocol-Version %.20q is not supported; supported are %s.", v, strings.Join(versions, ", "))
 	}
 	body, release, err := httpapi.ReadBody(r)
 	if err != nil {
@@ -114,7 +102,7 @@ func (s *Server) handleMessage(w http.ResponseWriter, r *http.Request, who authz
 		return err
 	}
 	if len(req.ID) == 0 || req.Method == "" {
-		w.WriteHeader(http.StatusAccepted) // a notification, or an answer to what we never ask
+		w.WriteHeader(http.StatusAccepted) // a notification, or a response to a request that we never send
 		return nil
 	}
 	agents, err := s.scopeOf(r, who)
@@ -132,12 +120,13 @@ func (s *Server) handleMessage(w http.ResponseWriter, r *http.Request, who authz
 	case "tools/call":
 		return s.callTool(w, r, who, agents, req)
 	default:
-		err = &rpcError{Code: codeNoMethod, Message: "There is no such method here; there are initialize, ping, tools/list and tools/call."}
+		err = &rpcError{Code: codeNoMethod, Message: "This method is not supported; supported are initialize, ping, tools/list and tools/call."}
 	}
 	return writeReply(w, req.ID, result, err)
 }
 
-// writeReply answers with a result or an error of the message's own.
+// writeReply answers with a result, or with an *rpcError as the message's error;
+// it returns any other error.
 func writeReply(w http.ResponseWriter, id jsontext.Value, result any, err error) error {
 	res := (*response)(nil)
 	if e, ok := err.(*rpcError); ok { //nolint:errorlint // it is ours and never wrapped
@@ -151,9 +140,9 @@ func writeReply(w http.ResponseWriter, id jsontext.Value, result any, err error)
 	return httpapi.JSON(w, http.StatusOK, res)
 }
 
-// agentScope is which agents a message is about: one, or all of the tenant.
+// agentScope is the set of agents that a message can reach.
 type agentScope struct {
-	one *Agent
+	one *Agent // nil: all of the tenant's
 }
 
 func (s *Server) scopeOf(r *http.Request, who authz.Caller) (agentScope, error) {
@@ -162,7 +151,7 @@ func (s *Server) scopeOf(r *http.Request, who authz.Caller) (agentScope, error) 
 		return agentScope{}, nil
 	}
 	if !ident.Valid(id) {
-		return agentScope{}, fault.New(fault.Malformed, "", "The header %s holds no agent's id.", agentHeader)
+		return agentScope{}, fault.New(fault.Malformed, "", "The header %s is not a valid agent id.", agentHeader)
 	}
 	g, err := s.Agents.Get(r.Context(), who.TenantID, id)
 	return agentScope{&g}, err
@@ -195,7 +184,7 @@ func (s *Server) initialize(params jsontext.Value) (any, error) {
 	return initializeResult{
 		ProtocolVersion: v, Capabilities: map[string]any{"tools": struct{}{}},
 		ServerInfo:   serverInfo{Name: "agentd", Title: "agentd: agents as tools", Version: s.Version},
-		Instructions: "Every tool is an agent. A call runs the agent with a message and gives its answer.",
+		Instructions: "Every tool is an agent. A call runs the agent with a message and returns its answer.",
 	}, nil
 }
 
@@ -206,7 +195,7 @@ func orEmpty(params jsontext.Value) jsontext.Value {
 	return params
 }
 
-// openStream keeps a client's stream open.
+// openStream keeps a client's event stream open until the client leaves.
 func (s *Server) openStream(_ http.ResponseWriter, r *http.Request, who authz.Caller) error {
 	if _, err := s.scopeOf(r, who); err != nil {
 		return err

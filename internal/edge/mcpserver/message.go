@@ -18,21 +18,21 @@ const (
 	codeNoMethod       = -32601
 	codeInvalidParams  = -32602
 	codeInternal       = -32603
-	codeRefused        = -32001 // whoever calls may not
+	codeRefused        = -32001 // the caller lacks the key, scope or role
 )
 
-// request is a JSON-RPC message that a client sends: a request, or without an
-// id a notification, or without a method a response.
+// request is a JSON-RPC message from a client: a request; without an id, a
+// notification; without a method, a response.
 type request struct {
 	_ struct{} `json:"-" name:"McpRequest"`
 
 	JSONRPC string         `json:"jsonrpc" required:"true" enum:"2.0"`
-	ID      jsontext.Value `json:"id,omitzero" doc:"A string or a number. Left out: a notification, which is not answered."`
+	ID      jsontext.Value `json:"id,omitzero" doc:"A string or a number. Without it the message is a notification and gets no response."`
 	Method  string         `json:"method,omitzero"`
 	Params  jsontext.Value `json:"params,omitzero"`
 }
 
-// response is the answer to a request: a result, or an error.
+// response is the response to a request: a result or an error.
 type response struct {
 	_ struct{} `json:"-" name:"McpResponse"`
 
@@ -50,7 +50,7 @@ type rpcError struct {
 	Data    *errorData `json:"data,omitzero"`
 }
 
-// errorData says of a refusal what a problem document would.
+// errorData is the part of a problem document that JSON-RPC has no member for.
 type errorData struct {
 	_ struct{} `json:"-" name:"McpErrorData"`
 
@@ -60,7 +60,7 @@ type errorData struct {
 
 func (e *rpcError) Error() string { return e.Message }
 
-// notification is a message to the client that is no answer.
+// notification is a message to the client that is not a response.
 type notification struct {
 	JSONRPC string `json:"jsonrpc"`
 	Method  string `json:"method"`
@@ -80,8 +80,8 @@ func errorResponse(id jsontext.Value, e *rpcError) *response {
 	return &response{JSONRPC: version2, ID: id, Error: e}
 }
 
-// decodeRequest reads a message. Errors: fault.Malformed for what is no JSON, or has
-// no id; fault.Invalid for what is no message.
+// decodeRequest reads a message. Errors: fault.Malformed for invalid JSON or an
+// invalid id; fault.Invalid for JSON that is not a message.
 func decodeRequest(body []byte) (*request, error) {
 	req, err := schema.Decode[request](body)
 	if err != nil {
@@ -90,12 +90,12 @@ func decodeRequest(body []byte) (*request, error) {
 	switch req.ID.Kind() {
 	case 0, '"', '0':
 	default:
-		return nil, fault.New(fault.Malformed, "", "The id of a JSON-RPC message is a string or a number.")
+		return nil, fault.New(fault.Malformed, "", "The id of a JSON-RPC message must be a string or a number.")
 	}
 	return req, nil
 }
 
-// rpcCodes maps statuses to codes. What is not here is a failure of ours.
+// rpcCodes maps HTTP statuses to codes; any other status is codeInternal.
 var rpcCodes = map[int]int{
 	http.StatusBadRequest: codeInvalidRequest, http.StatusUnauthorized: codeRefused, http.StatusForbidden: codeRefused,
 	http.StatusNotFound: codeInvalidParams, http.StatusLengthRequired: codeInvalidRequest, http.StatusRequestTimeout: codeInvalidRequest,
@@ -103,8 +103,8 @@ var rpcCodes = map[int]int{
 	http.StatusUnprocessableEntity: codeInvalidRequest,
 }
 
-// failAsRPC renders what is refused before a message is looked at as a JSON-RPC
-// error (behaviours section 21).
+// failAsRPC renders an error that precedes the reading of a message as a JSON-RPC
+// error.
 func failAsRPC(w http.ResponseWriter, r *http.Request, status int, e *fault.Error) {
 	code := rpcCodes[status]
 	if code == 0 {

@@ -8,7 +8,7 @@ import (
 	"agentd/internal/base/authz"
 )
 
-// startAuthorization sends a person to the authorization server.
+// startAuthorization redirects a person to the authorization server.
 func (s *Server) startAuthorization(w http.ResponseWriter, r *http.Request, _ authz.Caller) error {
 	location, err := s.Authorizations.Start(r.Context(), r.URL.Query().Get("state"))
 	if err != nil {
@@ -17,7 +17,7 @@ func (s *Server) startAuthorization(w http.ResponseWriter, r *http.Request, _ au
 	h := w.Header()
 	h.Set("Location", location)
 	h.Set("Cache-Control", "no-store")
-	h.Set("Referrer-Policy", "no-referrer") // the state is nobody else's business
+	h.Set("Referrer-Policy", "no-referrer") // the state must not leak to the next site
 	w.WriteHeader(http.StatusFound)
 	return nil
 }
@@ -28,7 +28,8 @@ var donePage = template.Must(template.New("done").Parse(`<!doctype html>
 <h1>{{.}} is authorized</h1><p>Agents can use it now, and runs that waited for it go on. You can close this window.</p></body></html>
 `))
 
-// finishAuthorization takes a person back and says that all is well.
+// finishAuthorization receives a person from the authorization server and shows
+// that the server is authorized.
 func (s *Server) finishAuthorization(w http.ResponseWriter, r *http.Request, _ authz.Caller) error {
 	q := r.URL.Query()
 	server, err := s.Authorizations.Finish(r.Context(), mcp.CallbackParams{State: q.Get("state"), Code: q.Get("code"), Error: q.Get("error"), Issuer: q.Get("iss")})

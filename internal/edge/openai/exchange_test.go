@@ -20,6 +20,7 @@ import (
 	"agentd/internal/base/fault"
 	"agentd/internal/edge/httpapi"
 	"agentd/internal/edge/httpapi/httpapitest"
+	"agentd/internal/edge/runstream"
 	"agentd/internal/execution/run"
 	"agentd/internal/goldentest"
 	"agentd/internal/kernel/event"
@@ -67,8 +68,9 @@ func newStage(t *testing.T) *stage {
 		hub: event.NewHub(), canceled: make(chan string, 1),
 		agents: []ModelEntry{NewModelEntry(agentID, tenant, "helper", made.Unix())},
 	}
-	s.chat = &Chat{Runs: s, Agents: s, Models: s, Log: &eventtest.MemoryLog{}, Hub: s.hub}
-	rows := append(s.chat.Routes(), (&Responses{Chat: s.chat, Chains: &s.shelf}).Routes()...)
+	runner := &runstream.Runner{Runs: s, Agents: s, Log: &eventtest.MemoryLog{}, Hub: s.hub, Complete: true}
+	s.chat = &Chat{Runner: runner, Models: s}
+	rows := append(s.chat.Routes(), (&Responses{Runner: runner, Chains: &s.shelf}).Routes()...)
 	for i := range rows {
 		serve := rows[i].Serve
 		rows[i].Serve = func(w http.ResponseWriter, r *http.Request, who authz.Caller) error {
@@ -96,7 +98,7 @@ func (s *stage) ends(r *run.Run) *stage {
 	return s.says(r.Status.EventName(), `{}`)
 }
 
-// Create implements Runs.
+// Create implements runstream.Runs.
 func (s *stage) Create(_ context.Context, who authz.Caller, req run.Request) (*run.Run, error) {
 	if s.refuse != nil {
 		return nil, s.refuse
@@ -116,7 +118,7 @@ func (s *stage) Create(_ context.Context, who authz.Caller, req run.Request) (*r
 	return &run.Run{RunID: req.RunID, AgentID: agentID, Status: run.Queued, CreatedAt: made}, nil
 }
 
-// Get implements Runs.
+// Get implements runstream.Runs.
 func (s *stage) Get(_ context.Context, _, id string) (*run.Run, error) {
 	s.reads++
 	r := *s.end
@@ -124,7 +126,7 @@ func (s *stage) Get(_ context.Context, _, id string) (*run.Run, error) {
 	return &r, nil
 }
 
-// Cancel implements Runs.
+// Cancel implements runstream.Runs.
 func (s *stage) Cancel(_ context.Context, _, id string) (run.CancelAnswer, error) {
 	s.canceled <- id
 	return run.CancelAnswer{Cancelled: true, RunID: id}, nil
@@ -243,7 +245,7 @@ func TestExchanges(t *testing.T) {
 			return s.says("llm.chunk", `{"text":"It is"}`).ends(endings["failed-late"])
 		}},
 		{name: "stream-without-log", body: askStream, play: func(s *stage) *stage {
-			s.chat.Log = brokenLog{}
+			s.chat.Runner.Log = brokenLog{}
 			s.says("llm.chunk", `{"text":"It "}`)
 			s.live = append(s.live, event.Event{Seq: 5, Name: "llm.chunk", Data: jsontext.Value(`{"text":"5"}`)})
 			return s
@@ -320,7 +322,7 @@ func (brokenLog) Read(context.Context, string, string, int64, int) ([]event.Even
 func TestAStreamHasNoHoles(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	s.chat.Log = scriptLog{script: s}
+	s.chat.Runner.Log = scriptLog{script: s}
 	flooded(s, "llm.chunk")
 	got := string(s.exchange(t, "POST", "/v1/chat/completions", askStream))
 	if n := strings.Count(got, `"delta":{"content":"x"}`); n != 2000 || !strings.HasSuffix(got, "data: [DONE]\n\n") {

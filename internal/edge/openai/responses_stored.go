@@ -14,19 +14,19 @@ import (
 	"agentd/internal/execution/run"
 )
 
-// responseParams names a response that is there.
+// responseParams are the path parameters of a response.
 type responseParams struct {
 	ID string `path:"responseId" format:"any"`
 }
 
-// readParams are those of a response that is read back.
+// readParams are the parameters of reading a response.
 type readParams struct {
 	ID     string `path:"responseId" format:"any"`
-	Stream bool   `query:"stream" doc:"The answer is the response's event stream."`
-	After  *int64 `query:"starting_after" minimum:"0" doc:"Of the stream: only what follows the event with this sequence_number."`
+	Stream bool   `query:"stream" doc:"Answer with the response's event stream."`
+	After  *int64 `query:"starting_after" minimum:"0" doc:"With stream: only the events after this sequence_number."`
 }
 
-// Read answers GET /v1/responses/{responseId}.
+// Read serves GET /v1/responses/{responseId}.
 func (s *Responses) Read(w http.ResponseWriter, r *http.Request, who authz.Caller) error {
 	in, err := httpapi.Params[readParams](r)
 	if err != nil {
@@ -43,11 +43,11 @@ func (s *Responses) Read(w http.ResponseWriter, r *http.Request, who authz.Calle
 	if in.After != nil {
 		after = *in.After
 	}
-	_, err = s.relay(r, who, a, after, s.Chat.recall(who.TenantID, a.made.RunID))
+	_, err = s.relay(r, a, after)
 	return err
 }
 
-// Cancel answers POST /v1/responses/{responseId}/cancel.
+// Cancel serves POST /v1/responses/{responseId}/cancel.
 func (s *Responses) Cancel(w http.ResponseWriter, r *http.Request, who authz.Caller) error {
 	in, err := httpapi.Params[responseParams](r)
 	if err != nil {
@@ -57,8 +57,8 @@ func (s *Responses) Cancel(w http.ResponseWriter, r *http.Request, who authz.Cal
 	if err != nil {
 		return err
 	}
-	if !a.made.Status.Final() {
-		if _, err := s.Chat.Runs.Cancel(r.Context(), who.TenantID, a.made.RunID); err != nil {
+	if !a.stream.Run.Status.Final() {
+		if _, err := s.Runner.Runs.Cancel(r.Context(), who.TenantID, a.stream.Run.RunID); err != nil {
 			return err
 		}
 		if a, got, err = s.stored(r.Context(), who.TenantID, in.ID); err != nil {
@@ -68,17 +68,21 @@ func (s *Responses) Cancel(w http.ResponseWriter, r *http.Request, who authz.Cal
 	return answerStored(w, a, got)
 }
 
-// stored looks a response up, with what its answers repeat of its request.
+// stored returns a stored response, with what it repeats of its request.
 func (s *Responses) stored(ctx context.Context, tenant, id string) (*createdResponse, *responsechain.Response, error) {
 	got, err := s.get(ctx, tenant, id)
 	if fault.Is(err, fault.NotFound) {
-		return nil, nil, fault.New(fault.NotFound, "", "There is no response %q in this company; a response's id is that of its run.", id)
+		return nil, nil, fault.New(fault.NotFound, "",
+			"No response %q exists in this company; a response's id is the id of its run.", id)
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	made := &got.Run.Run
-	a := &createdResponse{made: made, echo: echo{previous: got.Previous, tools: got.Run.Options.Tools, metadata: clientMetadata(made)}}
+	stored := &got.Run.Run
+	a := &createdResponse{
+		stream: s.Runner.Replay(tenant, stored),
+		echo:   echo{previous: got.Previous, tools: got.Run.Options.Tools, metadata: clientMetadata(stored)},
+	}
 	return a, got, json.Unmarshal(got.Asked, &a.echo.echoedParams)
 }
 
@@ -89,26 +93,26 @@ func (s *Responses) get(ctx context.Context, tenant, id string) (*responsechain.
 	return s.Chains.Get(ctx, tenant, id)
 }
 
-// answerStored answers with a response as it is now.
+// answerStored answers with a response in its current state.
 func answerStored(w http.ResponseWriter, a *createdResponse, got *responsechain.Response) error {
-	if !a.made.Status.Final() {
-		return httpapi.JSON(w, http.StatusOK, inProgress(a.made, &a.echo))
+	if !a.stream.Run.Status.Final() {
+		return httpapi.JSON(w, http.StatusOK, inProgress(a.stream.Run, &a.echo))
 	}
-	out, err := outputOf(a.made)
+	out, err := outputOf(a.stream.Run)
 	if err != nil {
 		return err
 	}
-	answer := newResponse(a.made, &a.echo)
-	answer.setResult(a.made, &out)
-	if answer.Output, err = itemsOf(a.made, got.Steps, &out); err != nil {
+	response := newResponse(a.stream.Run, &a.echo)
+	response.setResult(a.stream.Run, &out)
+	if response.Output, err = itemsOf(a.stream.Run, got.Steps, &out); err != nil {
 		return err
 	}
-	return httpapi.JSON(w, http.StatusOK, answer)
+	return httpapi.JSON(w, http.StatusOK, response)
 }
 
-// inProgress is a response that has not ended: its text is empty.
+// inProgress returns a response that has not ended: its text is empty.
 func inProgress(r *run.Run, e *echo) *Response {
-	answer := newResponse(r, e)
-	answer.Output = []OutputItem{messageItem(messagePrefix+r.RunID, stateInProgress, "")}
-	return answer
+	response := newResponse(r, e)
+	response.Output = []OutputItem{messageItem(messagePrefix+r.RunID, stateInProgress, "")}
+	return response
 }

@@ -127,7 +127,7 @@ func TestResponseExchanges(t *testing.T) {
 			return finished(started(s).says("llm.chunk", `{"text":"It is"}`), "length").ends(endings["completed-truncated"])
 		}},
 		{name: "plain-without-log", body: respond, play: func(s *stage) *stage {
-			s.chat.Log = brokenLog{}
+			s.chat.Runner.Log = brokenLog{}
 			s.live = append(s.live, event.Event{Seq: 5, Name: "llm.chunk", Data: jsontext.Value(`{"text":"5"}`)})
 			return s
 		}},
@@ -164,7 +164,7 @@ func TestResponseExchanges(t *testing.T) {
 			return finished(s, "stop").ends(endings["completed"])
 		}},
 		{name: "stream-without-log", body: respondStream, play: func(s *stage) *stage {
-			s.chat.Log = brokenLog{}
+			s.chat.Runner.Log = brokenLog{}
 			s.says("llm.chunk", `{"text":"It "}`)
 			s.live = append(s.live, event.Event{Seq: 5, Name: "llm.chunk", Data: jsontext.Value(`{"text":"5"}`)})
 			return s
@@ -303,7 +303,7 @@ func wellFormed(t *testing.T, transcript string) {
 func TestAResponsesStreamIsReadAgain(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	s.chat.Log = scriptLog{script: s}
+	s.chat.Runner.Log = scriptLog{script: s}
 	s.put(endings["completed"])
 	talk(s)
 	read := func(query string) []string {
@@ -331,7 +331,7 @@ func TestAResponseHasNoHoles(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{respond, respondStream} {
 		s := newStage(t)
-		s.chat.Log = scriptLog{script: s}
+		s.chat.Runner.Log = scriptLog{script: s}
 		flooded(s, "llm.chunk")
 		got := string(s.exchange(t, "POST", responses, body))
 		if !strings.Contains(got, `"text":"`+strings.Repeat("x", 2000)+`"`) {

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/base/fault"
+	"agentd/internal/base/ptr"
 	"agentd/internal/execution/run"
 	"agentd/internal/kernel/event"
 	"agentd/internal/kernel/model"
@@ -74,7 +75,7 @@ func (w *world) stays(before map[string]string, key, now, what, id string) {
 }
 
 func (w *world) stepsOf(id string) []run.Step {
-	steps, err := w.runs.Steps(context.Background(), w.who.TenantID, id, 0, 0)
+	steps, err := w.runs.ListSteps(context.Background(), w.who.TenantID, id, 0, 0)
 	if err != nil {
 		w.t.Error(err)
 	}
@@ -186,7 +187,7 @@ func (w *world) whole(id string) {
 	case run.CodeMaxDuration:
 		w.tally.count("out of time")
 	case run.CodeInternalError:
-		w.t.Errorf("seed %d: %s ended by our own mistake: %s", w.seed, name, deref(rec.Error))
+		w.t.Errorf("seed %d: %s ended by our own mistake: %s", w.seed, name, ptr.Value(rec.Error))
 	}
 	began, crashed := w.begun(id)
 	var sum run.StepMetrics

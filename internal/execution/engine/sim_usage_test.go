@@ -56,7 +56,7 @@ func (w *world) metered() {
 			want.TotalCost += *m.TotalCostUSD
 		}
 	}
-	rows, err := usagesql.New(w.db).Rows(ctx, w.who.TenantID, usage.Query{From: "0001-01-01", To: "9999-12-31"})
+	rows, err := usagesql.New(w.db).ListRows(ctx, w.who.TenantID, usage.Query{From: "0001-01-01", To: "9999-12-31"})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ func BenchmarkBefore(b *testing.B) {
 		step := &run.Step{StepID: ident.New(), RunID: rec.RunID, TenantID: tenant, Seq: 1, Type: run.StepLLM, Status: run.StepCompleted, StartedAt: now, CompletedAt: &now, Output: output}
 		link := responsechain.Link{RunID: rec.RunID, Previous: previous, Asked: []byte(`{}`)}
 		err := db.Write(b.Context(), func(tx txn.Tx) error {
-			if err := runs.Insert(rec)(tx); err != nil {
+			if err := runs.Create(rec)(tx); err != nil {
 				return err
 			}
 			if _, err := s.Make(link)(tx, rec); err != nil {

@@ -37,14 +37,14 @@ type Response struct {
 
 // Store is the port to the table of responses. Every call takes the tenant.
 type Store interface {
-	Insert(tx txn.Tx, tenant string, l Link) error
-	// Get reads some responses whose runs are there, in the order of ids. Others
+	CreateTx(tx txn.Tx, tenant string, l Link) error
+	// ListByID reads some responses whose runs are there, in the order of ids. Others
 	// are left out.
-	Get(ctx context.Context, tenant string, ids []string) ([]Response, error)
-	// Line reads a response and all before it, the first first, with a number of
+	ListByID(ctx context.Context, tenant string, ids []string) ([]Response, error)
+	// ListChain reads a response and all before it, the first first, with a number of
 	// queries that does not grow with each. One whose run is gone has no RunID in
 	// its Run.
-	Line(ctx context.Context, tenant, id string) ([]Response, error)
+	ListChain(ctx context.Context, tenant, id string) ([]Response, error)
 }
 
 // Service is what the responses shape and the engine need of responses.
@@ -52,7 +52,7 @@ type Service struct{ Store Store }
 
 // Get reads a response. Errors: fault.NotFound, also for a run that is none.
 func (s *Service) Get(ctx context.Context, tenant, id string) (*Response, error) {
-	found, err := s.Store.Get(ctx, tenant, []string{id})
+	found, err := s.Store.ListByID(ctx, tenant, []string{id})
 	if err != nil {
 		return nil, err
 	}
@@ -67,13 +67,13 @@ func (s *Service) All(ctx context.Context, tenant string, ids []string) ([]Respo
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	return s.Store.Get(ctx, tenant, ids)
+	return s.Store.ListByID(ctx, tenant, ids)
 }
 
 // Make gives what makes a run a response, in the transaction that stores it.
 func (s *Service) Make(l Link) run.Admission {
 	return func(tx txn.Tx, r *run.Record) (bool, error) {
-		return true, s.Store.Insert(tx, r.TenantID, l)
+		return true, s.Store.CreateTx(tx, r.TenantID, l)
 	}
 }
 
@@ -83,7 +83,7 @@ func (s *Service) Before(ctx context.Context, r *run.Record) ([]model.Message, e
 	if r.Options.Follows == "" {
 		return nil, nil
 	}
-	line, err := s.Store.Line(ctx, r.TenantID, r.Options.Follows)
+	line, err := s.Store.ListChain(ctx, r.TenantID, r.Options.Follows)
 	if err != nil {
 		return nil, err
 	}

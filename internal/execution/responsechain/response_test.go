@@ -95,7 +95,7 @@ func (r *rig) op(made turn) (*run.Record, txn.Op) {
 	}, Options: run.Options{Follows: made.previous}}
 	link := responsechain.Link{RunID: rec.RunID, Previous: made.previous, Standing: made.standing, Asked: jsontext.Value(`{"model":"m"}`)}
 	return rec, func(tx txn.Tx) error {
-		if err := r.runs.Insert(rec)(tx); err != nil {
+		if err := r.runs.Create(rec)(tx); err != nil {
 			return err
 		}
 		if turned, err := r.Make(link)(tx, rec); err != nil || !turned {
@@ -206,7 +206,7 @@ func read(t *testing.T, r *rig) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	ordinary := &run.Record{Run: run.Run{RunID: ident.New(), TenantID: r.tenant, Metadata: schema.Object(`{"source":"responses"}`), Input: schema.Object(`{}`), CreatedAt: time.Now()}}
-	if err := r.db.Write(t.Context(), r.runs.Insert(ordinary)); err != nil {
+	if err := r.db.Write(t.Context(), r.runs.Create(ordinary)); err != nil {
 		t.Fatal(err)
 	}
 	r.exec(`DELETE FROM runs WHERE tenant_id = ? AND run_id = ?`, r.tenant, first.RunID)

@@ -68,44 +68,44 @@ type ApprovalFilter struct {
 // Store is the port to the tables of runs and steps. Every call takes the
 // tenant; a run of another tenant is fault.NotFound.
 type Store interface {
-	// Insert refuses an id that the tenant has a run of already, with
+	// Create refuses an id that the tenant has a run of already, with
 	// fault.Conflict and ALREADY_EXISTS.
-	Insert(r *Record) txn.Op
+	Create(r *Record) txn.Op
 	// Update is fenced by the caller: it holds the run's lease in tx, or has
 	// the row from Lock.
 	Update(tenant, id string, u Update) txn.Op
-	// Lock reads a run and keeps others from changing it until commit.
-	Lock(tx txn.Tx, tenant, id string) (*Record, error)
+	// LockTx reads a run and keeps others from changing it until commit.
+	LockTx(tx txn.Tx, tenant, id string) (*Record, error)
 	Get(ctx context.Context, tenant, id string) (*Record, error)
 	// It gives fewer than the filter's limit where page.Weight is full.
 	List(ctx context.Context, tenant string, f Filter) ([]Run, error)
-	// Unfinished gives ids of an agent's runs that have not ended.
-	Unfinished(ctx context.Context, tenant, agent string, limit int) ([]string, error)
+	// ListUnfinished gives ids of an agent's runs that have not ended.
+	ListUnfinished(ctx context.Context, tenant, agent string, limit int) ([]string, error)
 
 	AppendStep(s *Step) txn.Op
-	// Steps gives up to limit steps after a seq, in order. limit 0: all.
-	Steps(ctx context.Context, tenant, id string, after int64, limit int) ([]Step, error)
+	// ListSteps gives up to limit steps after a seq, in order. limit 0: all.
+	ListSteps(ctx context.Context, tenant, id string, after int64, limit int) ([]Step, error)
 	Budgets
 
-	// AskPause notes that the run is to pause at its next step boundary.
-	AskPause(tx txn.Tx, tenant, id string) error
-	// Waiting gives ids of runs in auth_required that wait for a server.
-	Waiting(ctx context.Context, tenant, server string, limit int) ([]string, error)
+	// RequestPauseTx notes that the run is to pause at its next step boundary.
+	RequestPauseTx(tx txn.Tx, tenant, id string) error
+	// ListWaiting gives ids of runs in auth_required that wait for a server.
+	ListWaiting(ctx context.Context, tenant, server string, limit int) ([]string, error)
 
-	// AskApproval stores a pending approval.
-	AskApproval(a *Approval) txn.Op
-	// DecideApproval writes status and everything about the decision. The run's
+	// CreateApproval stores a pending approval.
+	CreateApproval(a *Approval) txn.Op
+	// UpdateApproval writes status and everything about the decision. The run's
 	// row is locked, or its lease held.
-	DecideApproval(a *Approval) txn.Op
-	// ApprovalsOf gives a run's approvals, oldest first, in the caller's
+	UpdateApproval(a *Approval) txn.Op
+	// ListApprovalsByRun gives a run's approvals, oldest first, in the caller's
 	// transaction where there is one.
-	ApprovalsOf(ctx context.Context, tx txn.Tx, tenant, id string) ([]Approval, error)
-	// Approval reads one, Approvals a page, newest first.
-	Approval(ctx context.Context, tenant, approvalID string) (*Approval, error)
-	Approvals(ctx context.Context, tenant string, f ApprovalFilter) ([]Approval, error)
+	ListApprovalsByRun(ctx context.Context, tx txn.Tx, tenant, id string) ([]Approval, error)
+	// GetApproval reads one, Approvals a page, newest first.
+	GetApproval(ctx context.Context, tenant, approvalID string) (*Approval, error)
+	ListApprovals(ctx context.Context, tenant string, f ApprovalFilter) ([]Approval, error)
 
-	// LastSeq is the highest seq in a run's event log, drafts included.
-	LastSeq(tx txn.Tx, tenant, id string) (int64, error)
+	// GetLastSeqTx is the highest seq in a run's event log, drafts included.
+	GetLastSeqTx(tx txn.Tx, tenant, id string) (int64, error)
 }
 
 // AgentSpec is what a run needs to know of its agent, at one version.

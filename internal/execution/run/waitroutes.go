@@ -132,7 +132,7 @@ func (s *Service) waitRoutes() []route.Route {
 			Method: "GET", Path: "/api/v1/approvals/{approvalId}", ID: "getApproval", Tag: "Approvals", Scopes: read, Role: authz.Viewer,
 			Summary: "Read one approval", Errors: []int{404},
 		}, func(ctx context.Context, who authz.Caller, in *approvalIn) (*Approval, error) {
-			return s.Runs.Approval(ctx, who.TenantID, in.ApprovalID)
+			return s.Runs.GetApproval(ctx, who.TenantID, in.ApprovalID)
 		}),
 	}
 }
@@ -177,7 +177,7 @@ func (s *Service) approvals(ctx context.Context, who authz.Caller, in *approvals
 	n := page.Limit(in.Limit, 50, maxPage)
 	f.Limit = n + 1
 	p := &ApprovalPage{}
-	if p.Items, err = s.Runs.Approvals(ctx, who.TenantID, f); err != nil {
+	if p.Items, err = s.Runs.ListApprovals(ctx, who.TenantID, f); err != nil {
 		return nil, err
 	}
 	if len(p.Items) > n {

@@ -57,7 +57,7 @@ func gone(status Status) error {
 
 // receive takes a call. Who cannot sign learns nothing of the sensor.
 func (s *Service) receive(ctx context.Context, _ authz.Caller, in *receiveIn) (received, error) {
-	of, err := s.Store.Find(ctx, in.WebhookID)
+	of, err := s.Store.GetByID(ctx, in.WebhookID)
 	if err != nil {
 		return received{}, err
 	}
@@ -121,7 +121,7 @@ func (s *Service) earlier(ctx context.Context, c *Call) (string, error) {
 	if c.Hash == "" {
 		return "", nil
 	}
-	return s.Store.Called(ctx, c.TenantID, c.SensorID, c.Hash, c.At.Add(-repeatable))
+	return s.Store.GetCallRun(ctx, c.TenantID, c.SensorID, c.Hash, c.At.Add(-repeatable))
 }
 
 // start makes the run of a call and spends a trigger for it.
@@ -154,9 +154,9 @@ func (s *Service) start(ctx context.Context, of *Sensor, c *Call, m *route.Messa
 
 // claim is done in the transaction that stores the run.
 func (s *Service) claim(tx txn.Tx, c *Call) error {
-	ok, err := s.Store.Claim(tx, c.TenantID, c.SensorID, c.At)
+	ok, err := s.Store.ClaimTx(tx, c.TenantID, c.SensorID, c.At)
 	if err == nil && ok && c.Hash != "" {
-		ok, err = s.Store.Note(tx, c, c.At.Add(-repeatable))
+		ok, err = s.Store.CreateCallTx(tx, c, c.At.Add(-repeatable))
 	}
 	if err == nil && !ok {
 		err = errLost

@@ -135,7 +135,7 @@ func gone(t *testing.T, r *rig) {
 
 	open := &sensor.Sensor{TenantID: r.who.TenantID, ID: ident.New(), AgentID: r.agent(), CreatedAt: r.clock.Now()}
 	r.fatal(r.db.Write(t.Context(), func(tx txn.Tx) error {
-		_, err := r.store.Insert(tx, open)
+		_, err := r.store.CreateTx(tx, open)
 		return err
 	}))
 	_, err := r.send(open.ID, "", "{}")
@@ -246,7 +246,7 @@ func TestASensorThatGoesMeanwhile(t *testing.T) {
 		v := r.sensor(agentID, "")
 		r.Suspended = func(ctx context.Context, _ string) (bool, error) { // asked after the sensor was read
 			return false, r.db.Write(ctx, func(tx txn.Tx) error {
-				_, err := r.store.Delete(tx, r.who.TenantID, v.WebhookID)
+				_, err := r.store.DeleteTx(tx, r.who.TenantID, v.WebhookID)
 				return err
 			})
 		}

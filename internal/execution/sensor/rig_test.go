@@ -61,7 +61,7 @@ func (r *rig) Start(ctx context.Context, rec *run.Record, _ *run.AgentSpec) erro
 		return r.refuse
 	}
 	return r.db.Write(ctx, func(tx txn.Tx) error {
-		if err := r.runs.Insert(rec)(tx); err != nil {
+		if err := r.runs.Create(rec)(tx); err != nil {
 			return err
 		}
 		_, err := rec.Admit(tx, rec)
@@ -155,7 +155,7 @@ func (r *rig) fill(agentID string, n int) {
 	r.fatal(r.db.Write(r.t.Context(), func(tx txn.Tx) error {
 		for range n {
 			of := &sensor.Sensor{TenantID: r.who.TenantID, ID: ident.New(), AgentID: agentID, MaxTriggers: 1, CreatedAt: r.clock.Now()}
-			if made, err := r.store.Insert(tx, of); err != nil || !made {
+			if made, err := r.store.CreateTx(tx, of); err != nil || !made {
 				return errors.Join(errors.New("not made"), err)
 			}
 		}

@@ -165,7 +165,7 @@ type deleted struct {
 func (s *Service) remove(ctx context.Context, who authz.Caller, in *sensorIn) (deleted, error) {
 	out := deleted{Deleted: true, WebhookID: in.SensorID}
 	return out, s.Writer.Write(ctx, func(tx txn.Tx) error {
-		found, err := s.Store.Delete(tx, who.TenantID, in.SensorID)
+		found, err := s.Store.DeleteTx(tx, who.TenantID, in.SensorID)
 		if err == nil && found {
 			err = s.note(tx, who, "deleted", in.SensorID, nil)
 		}

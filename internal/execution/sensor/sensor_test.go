@@ -37,7 +37,7 @@ func TestSensors(t *testing.T) {
 		if diff := cmp.Diff(&shown, got, cmp.AllowUnexported(sensor.View{})); diff != "" {
 			t.Errorf("read again (-made +read):\n%s", diff)
 		}
-		stored, err := r.store.Find(t.Context(), v.WebhookID)
+		stored, err := r.store.GetByID(t.Context(), v.WebhookID)
 		r.fatal(err)
 		if text := fmt.Sprintf("%+v %s", stored, stored.Sealed); strings.Contains(text, key) {
 			t.Errorf("the secret lies open: %s", text)
@@ -180,7 +180,7 @@ func TestThereAreOnlySoManySensors(t *testing.T) {
 
 		// A month later what ended is forgotten.
 		r.advance(31 * 24 * time.Hour)
-		r.fatal(r.db.Write(t.Context(), func(tx txn.Tx) error { return r.store.End(tx, r.who.TenantID, first, r.clock.Now()) }))
+		r.fatal(r.db.Write(t.Context(), func(tx txn.Tx) error { return r.store.EndTx(tx, r.who.TenantID, first, r.clock.Now()) }))
 		r.sensor(r.agent(), "")
 		if n, err := r.store.Count(t.Context(), r.who.TenantID); n != sensor.MaxActive+1 || err != nil {
 			t.Errorf("%d are kept (%v)", n, err)

@@ -2,8 +2,6 @@ package sensor
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/base64"
 	"fmt"
 	"time"
 
@@ -77,7 +75,7 @@ func (s *Service) create(ctx context.Context, who authz.Caller, w wish) (*View, 
 	}
 	key := ""
 	if !w.unsigned {
-		key = newSecret()
+		key = secret.NewSigningSecret()
 		of.Sealed = s.Box.Seal([]byte(key), of.sealContext())
 	}
 	shown := s.view(of)
@@ -87,13 +85,13 @@ func (s *Service) create(ctx context.Context, who authz.Caller, w wish) (*View, 
 		if _, err = s.agents.GetTx(tx, who.TenantID, w.agentID); err != nil {
 			return err
 		}
-		if err = s.Store.Sweep(tx, who.TenantID, of.CreatedAt.Add(-keptAfterEnd)); err != nil {
+		if err = s.Store.DeleteEndedTx(tx, who.TenantID, of.CreatedAt.Add(-keptAfterEnd)); err != nil {
 			return err
 		}
 		if err = s.room(tx, of); err != nil {
 			return err
 		}
-		if made, err = s.Store.Insert(tx, of); err != nil || !made {
+		if made, err = s.Store.CreateTx(tx, of); err != nil || !made {
 			return err
 		}
 		if err = s.note(tx, who, "created", of.ID, of); err != nil {
@@ -109,7 +107,7 @@ func (s *Service) create(ctx context.Context, who authz.Caller, w wish) (*View, 
 
 // room refuses a sensor too many.
 func (s *Service) room(tx txn.Tx, of *Sensor) error {
-	all, ofAgent, err := s.Store.Active(tx, of.TenantID, of.AgentID, of.CreatedAt)
+	all, ofAgent, err := s.Store.CountActiveTx(tx, of.TenantID, of.AgentID, of.CreatedAt)
 	switch {
 	case err != nil:
 		return err
@@ -119,13 +117,6 @@ func (s *Service) room(tx txn.Tx, of *Sensor) error {
 		return fault.New(fault.Invalid, "limit_reached", "The agent has %d sensors that take calls, and there may be no more; delete one first.", maxOfAgent)
 	}
 	return nil
-}
-
-// newSecret is of the form of all webhook secrets (decisions.md D13).
-func newSecret() string {
-	var b [32]byte
-	rand.Read(b[:])
-	return "whsec_" + base64.StdEncoding.EncodeToString(b[:])
 }
 
 // secretOf opens what calls of a sensor are signed with; "": they are not.
@@ -161,5 +152,5 @@ func (s *Service) note(tx txn.Tx, who authz.Caller, what, id string, of *Sensor)
 // AgentDeleted ends the sensors of an agent that is gone. It may be called any
 // number of times.
 func (s *Service) AgentDeleted(ctx context.Context, tenant, agentID string) error {
-	return s.Writer.Write(ctx, func(tx txn.Tx) error { return s.Store.End(tx, tenant, agentID, s.Clock.Now()) })
+	return s.Writer.Write(ctx, func(tx txn.Tx) error { return s.Store.EndTx(tx, tenant, agentID, s.Clock.Now()) })
 }

@@ -88,7 +88,7 @@ type Position struct {
 // Store is the port to the entries. Nothing changes or removes one but the
 // purge of the tenant.
 type Store interface {
-	Append(tx txn.Tx, r Record) error
+	AppendTx(tx txn.Tx, r Record) error
 	// List gives entries of a tenant, newest first.
 	List(ctx context.Context, tenant string, f Filter) ([]Record, error)
 	// Count counts what a filter selects, whatever its After and Limit, up to
@@ -116,14 +116,14 @@ func (l *Log) Record(tx txn.Tx, who authz.Caller, e Entry) error {
 	r := l.record(who.TenantID, who, e)
 	r.UserID, r.KeyID, r.SessionID = who.UserID, who.KeyID, who.SessionID
 	r.Address, r.RequestID = who.Address, who.RequestID
-	return l.Store.Append(tx, r)
+	return l.Store.AppendTx(tx, r)
 }
 
 // RecordFor writes into the log of another tenant what the operator did with
 // it. Which of the operator's people did it, and from where, stands in the
 // operator's own log alone.
 func (l *Log) RecordFor(tx txn.Tx, tenant string, who authz.Caller, e Entry) error {
-	return l.Store.Append(tx, l.record(tenant, who, e))
+	return l.Store.AppendTx(tx, l.record(tenant, who, e))
 }
 
 func (l *Log) record(tenant string, who authz.Caller, e Entry) Record {

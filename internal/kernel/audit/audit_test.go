@@ -54,7 +54,7 @@ func (r *rig) tenant(slug string) string {
 	r.t.Helper()
 	id := ident.New()
 	r.write(func(tx txn.Tx) error {
-		return identitysql.New(r.db).AddTenant(tx, identity.Tenant{TenantID: id, Name: slug, Slug: slug, Status: identity.Active, Settings: []byte(`{}`)})
+		return identitysql.New(r.db).CreateTenantTx(tx, identity.Tenant{TenantID: id, Name: slug, Slug: slug, Status: identity.Active, Settings: []byte(`{}`)})
 	})
 	return id
 }

@@ -52,29 +52,29 @@ type Ref struct {
 
 // Table is the port to stored parts.
 type Table interface {
-	// AddPart stores one part of a set. Its first part tells from when on the
+	// CreatePartTx stores one part of a set. Its first part tells from when on the
 	// set is loose, unless it is adopted.
-	AddPart(tx txn.Tx, tenant, parts string, n int, data []byte) error
-	// Loosen notes that nothing names a set, and when it may be removed.
-	Loosen(tx txn.Tx, tenant, parts string, due time.Time) error
-	// Add names a blob once more. Where there is none yet it makes it of the
+	CreatePartTx(tx txn.Tx, tenant, parts string, n int, data []byte) error
+	// UnreferenceTx notes that nothing names a set, and when it may be removed.
+	UnreferenceTx(tx txn.Tx, tenant, parts string, due time.Time) error
+	// CreateTx names a blob once more. Where there is none yet it makes it of the
 	// set, which is loose no longer, and says so.
-	Add(tx txn.Tx, tenant string, b Ref, parts string) (made bool, err error)
-	// Refer names a blob that exists once more. Errors: fault.NotFound.
-	Refer(tx txn.Tx, tenant, sum string) error
-	// Unrefer takes one name away. It gives the set of a blob that has none
+	CreateTx(tx txn.Tx, tenant string, b Ref, parts string) (made bool, err error)
+	// ReferenceTx names a blob that exists once more. Errors: fault.NotFound.
+	ReferenceTx(tx txn.Tx, tenant, sum string) error
+	// DereferenceTx takes one name away. It gives the set of a blob that has none
 	// left and is removed, otherwise "".
-	Unrefer(tx txn.Tx, tenant, sum string) (parts string, err error)
-	// Find gives the set of a blob. Errors: fault.NotFound.
-	Find(ctx context.Context, tenant, sum string) (parts string, size int64, err error)
-	// Part reads a part into buf, which has room for PartSize bytes. Errors:
+	DereferenceTx(tx txn.Tx, tenant, sum string) (parts string, err error)
+	// Get gives the set of a blob. Errors: fault.NotFound.
+	Get(ctx context.Context, tenant, sum string) (parts string, size int64, err error)
+	// ReadPart reads a part into buf, which has room for PartSize bytes. Errors:
 	// fault.NotFound.
-	Part(ctx context.Context, tenant, parts string, n int, buf []byte) (int, error)
-	// Due lists sets that may be removed by now, the oldest first.
-	Due(ctx context.Context, now time.Time, limit int) ([]Loose, error)
-	// Remove removes up to limit parts of a set that is loose, and the note once
+	ReadPart(ctx context.Context, tenant, parts string, n int, buf []byte) (int, error)
+	// ListDue lists sets that may be removed by now, the oldest first.
+	ListDue(ctx context.Context, now time.Time, limit int) ([]Loose, error)
+	// DeletePartsTx removes up to limit parts of a set that is loose, and the note once
 	// none is left, and says so. A set that was adopted stays.
-	Remove(tx txn.Tx, l Loose, limit int) (done bool, err error)
+	DeletePartsTx(tx txn.Tx, l Loose, limit int) (done bool, err error)
 }
 
 // Loose is a set of parts that nothing names.
@@ -161,11 +161,11 @@ func (s *Store) StageBytes(ctx context.Context, tenant string, data []byte) (*St
 func (s *Store) addPart(ctx context.Context, tenant, parts string, n int, data []byte) error {
 	return s.Writer.Write(ctx, func(tx txn.Tx) error {
 		if n == 0 {
-			if err := s.Table.Loosen(tx, tenant, parts, s.Clock.Now().Add(stagedFor)); err != nil {
+			if err := s.Table.UnreferenceTx(tx, tenant, parts, s.Clock.Now().Add(stagedFor)); err != nil {
 				return err
 			}
 		}
-		return s.Table.AddPart(tx, tenant, parts, n, data)
+		return s.Table.CreatePartTx(tx, tenant, parts, n, data)
 	})
 }
 
@@ -176,22 +176,24 @@ func (s *Store) Keep(tx txn.Tx, tenant string, st *Staged) error {
 	if parts == "" {
 		parts = ident.New() // anew each time: the last may be on its way out
 	}
-	made, err := s.Table.Add(tx, tenant, st.Ref, parts)
+	made, err := s.Table.CreateTx(tx, tenant, st.Ref, parts)
 	if err != nil || !made || len(st.small) == 0 {
 		return err
 	}
-	return s.Table.AddPart(tx, tenant, parts, 0, st.small)
+	return s.Table.CreatePartTx(tx, tenant, parts, 0, st.small)
 }
 
 // Share names a blob once more that another row names already. Errors:
 // fault.NotFound where none does.
-func (s *Store) Share(tx txn.Tx, tenant, sum string) error { return s.Table.Refer(tx, tenant, sum) }
+func (s *Store) Share(tx txn.Tx, tenant, sum string) error {
+	return s.Table.ReferenceTx(tx, tenant, sum)
+}
 
 // Drop takes a name away, in the transaction that removes the row that had it.
 func (s *Store) Drop(tx txn.Tx, tenant, sum string) error {
-	parts, err := s.Table.Unrefer(tx, tenant, sum)
+	parts, err := s.Table.DereferenceTx(tx, tenant, sum)
 	if err != nil || parts == "" {
 		return err
 	}
-	return s.Table.Loosen(tx, tenant, parts, s.Clock.Now().Add(droppedFor))
+	return s.Table.UnreferenceTx(tx, tenant, parts, s.Clock.Now().Add(droppedFor))
 }

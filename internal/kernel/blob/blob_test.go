@@ -345,7 +345,7 @@ type counting struct {
 	asked int
 }
 
-func (c *counting) Due(context.Context, time.Time, int) ([]blob.Loose, error) {
+func (c *counting) ListDue(context.Context, time.Time, int) ([]blob.Loose, error) {
 	c.asked++
 	if c.asked%2 == 0 {
 		return nil, errors.New("away")

@@ -29,7 +29,7 @@ var (
 
 // Open gives a reader, whose reads end with ctx. Errors: fault.NotFound.
 func (s *Store) Open(ctx context.Context, tenant, sum string) (*Reader, error) {
-	parts, size, err := s.Table.Find(ctx, tenant, sum)
+	parts, size, err := s.Table.Get(ctx, tenant, sum)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func (r *Reader) load(n int) (err error) {
 		r.buf = buffers.Get().(*[]byte)
 	}
 	r.held = -1
-	if r.filled, err = r.table.Part(r.ctx, r.tenant, r.parts, n, *r.buf); err != nil {
+	if r.filled, err = r.table.ReadPart(r.ctx, r.tenant, r.parts, n, *r.buf); err != nil {
 		return err
 	}
 	if int64(r.filled) != min(PartSize, r.size-int64(n)*PartSize) {

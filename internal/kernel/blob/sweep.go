@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"time"
 
 	"agentd/internal/base/txn"
+	"agentd/internal/kernel/work"
 )
 
 const (
@@ -19,26 +19,17 @@ const (
 
 // Serve removes what nothing names any more, until ctx ends.
 func (s *Store) Serve(ctx context.Context, log *slog.Logger) {
-	for {
-		// Not all nodes at the same moment.
-		timer := time.NewTimer(sweepEvery/2 + rand.N(sweepEvery))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		case <-timer.C:
-		}
-		if _, err := s.Sweep(ctx); err != nil && ctx.Err() == nil {
-			log.Warn("stored bytes that nothing needs could not be removed; the next turn tries again", "err", err)
-		}
-	}
+	work.Every(ctx, sweepEvery, log, "stored bytes that nothing needs could not be removed; the next turn tries again", func(ctx context.Context) error {
+		_, err := s.Sweep(ctx)
+		return err
+	})
 }
 
 // Sweep removes every set that is due by now, and says how many. It goes on
 // behind one that cannot be removed.
 func (s *Store) Sweep(ctx context.Context) (removed int, err error) {
 	for {
-		due, failure := s.Table.Due(ctx, s.Clock.Now(), sweepBatch)
+		due, failure := s.Table.ListDue(ctx, s.Clock.Now(), sweepBatch)
 		if failure != nil {
 			return removed, errors.Join(err, failure)
 		}
@@ -59,7 +50,7 @@ func (s *Store) Sweep(ctx context.Context) (removed int, err error) {
 func (s *Store) remove(ctx context.Context, l Loose) error {
 	for done := false; !done; {
 		err := s.Writer.Write(ctx, func(tx txn.Tx) (err error) {
-			done, err = s.Table.Remove(tx, l, sweepParts)
+			done, err = s.Table.DeletePartsTx(tx, l, sweepParts)
 			return err
 		})
 		if err != nil {

@@ -53,27 +53,27 @@ var ErrNone = errors.New("idempotency: no such key")
 
 // Store is the port to the records. Every call takes the tenant, in the ID.
 type Store interface {
-	// Find gives the record of a key, expired or not, or ErrNone.
-	Find(ctx context.Context, id ID) (Record, error)
-	// Reserve writes a record without an answer, unless there is one that
+	// Get gives the record of a key, expired or not, or ErrNone.
+	Get(ctx context.Context, id ID) (Record, error)
+	// ReserveTx writes a record without an answer, unless there is one that
 	// counts: with an answer that has not expired, or whose lease has not
 	// ended, at that time. It says whether it did. A reservation that another
 	// transaction is about to commit is waited for.
-	Reserve(tx txn.Tx, r Record, now time.Time) (bool, error)
-	// Complete gives the record of r's holder its body, status and answer. It
+	ReserveTx(tx txn.Tx, r Record, now time.Time) (bool, error)
+	// CompleteTx gives the record of r's holder its body, status and answer. It
 	// says whether the holder still had it.
-	Complete(tx txn.Tx, r Record) (bool, error)
-	// Renew moves the end of the holder's lease. It says whether the holder
+	CompleteTx(tx txn.Tx, r Record) (bool, error)
+	// RenewTx moves the end of the holder's lease. It says whether the holder
 	// still had it.
-	Renew(tx txn.Tx, r Record) (bool, error)
-	// Release forgets the record of r's holder, unless it has an answer.
-	Release(tx txn.Tx, r Record) error
-	// Page gives whose keys there are and when they expire, in the order of
+	RenewTx(tx txn.Tx, r Record) (bool, error)
+	// ReleaseTx forgets the record of r's holder, unless it has an answer.
+	ReleaseTx(tx txn.Tx, r Record) error
+	// List gives whose keys there are and when they expire, in the order of
 	// their ids, behind one. It is how expired ones are found: an index would
 	// cost every write something.
-	Page(ctx context.Context, after ID, limit int) ([]Record, error)
-	// Remove forgets those of the keys that expired before a time.
-	Remove(tx txn.Tx, ids []ID, before time.Time) error
+	List(ctx context.Context, after ID, limit int) ([]Record, error)
+	// DeleteExpiredTx forgets those of the keys that expired before a time.
+	DeleteExpiredTx(tx txn.Tx, ids []ID, before time.Time) error
 }
 
 // Request is a write that carries a key.

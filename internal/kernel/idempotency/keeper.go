@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"agentd/internal/base/ident"
 	"agentd/internal/base/secret"
 	"agentd/internal/base/txn"
+	"agentd/internal/kernel/work"
 )
 
 // Config is what a Keeper is made of.
@@ -81,7 +81,7 @@ func (k *Keeper) land(id ID) {
 
 // find gives the answer that is kept, and nil where there is none that counts.
 func (k *Keeper) find(ctx context.Context, r Request) (*Answer, error) {
-	record, err := k.Store.Find(ctx, r.ID)
+	record, err := k.Store.Get(ctx, r.ID)
 	if errors.Is(err, ErrNone) {
 		return nil, nil
 	}
@@ -112,18 +112,7 @@ const (
 
 // Serve forgets expired records until ctx ends.
 func (k *Keeper) Serve(ctx context.Context) {
-	for {
-		timer := time.NewTimer(sweepEvery/2 + rand.N(sweepEvery))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		case <-timer.C:
-		}
-		if err := k.Sweep(ctx); err != nil && ctx.Err() == nil {
-			k.Log.Warn("expired idempotency keys could not be removed", "cause", err)
-		}
-	}
+	work.Every(ctx, sweepEvery, k.Log, "expired idempotency keys could not be removed", k.Sweep)
 }
 
 // Sweep looks through all records, a batch at a time, and forgets those that
@@ -132,7 +121,7 @@ func (k *Keeper) Sweep(ctx context.Context) error {
 	now := k.Clock.Now()
 	var after ID
 	for {
-		batch, err := k.Store.Page(ctx, after, sweepBatch)
+		batch, err := k.Store.List(ctx, after, sweepBatch)
 		if err != nil {
 			return err
 		}
@@ -143,7 +132,7 @@ func (k *Keeper) Sweep(ctx context.Context) error {
 			}
 		}
 		if expired != nil {
-			if err := k.Writer.Write(ctx, func(tx txn.Tx) error { return k.Store.Remove(tx, expired, now) }); err != nil {
+			if err := k.Writer.Write(ctx, func(tx txn.Tx) error { return k.Store.DeleteExpiredTx(tx, expired, now) }); err != nil {
 				return err
 			}
 		}

@@ -40,7 +40,7 @@ func (t *Ticket) Enter(tx txn.Tx) error {
 	}
 	if t.reserved { // it may have been taken for dead since
 		t.record.Lease = t.keeper.Clock.Now().Add(lease)
-		return t.held(t.keeper.Store.Renew(tx, t.record))
+		return t.held(t.keeper.Store.RenewTx(tx, t.record))
 	}
 	if err := t.reserve(tx); err != nil {
 		return err
@@ -53,7 +53,7 @@ func (t *Ticket) reserve(tx txn.Tx) error {
 	now := t.keeper.Clock.Now()
 	t.record.Lease, t.record.Expires = now.Add(lease), now.Add(Window)
 	t.record.Body, _ = t.request.Body(false)
-	return t.held(t.keeper.Store.Reserve(tx, t.record, now))
+	return t.held(t.keeper.Store.ReserveTx(tx, t.record, now))
 }
 
 // held notes whether the key is this request's.
@@ -97,7 +97,7 @@ func (t *Ticket) renew() {
 	ctx, cancel := context.WithTimeout(context.Background(), renewEvery)
 	defer cancel()
 	err := t.keeper.Writer.Write(ctx, func(tx txn.Tx) error {
-		_, err := t.keeper.Store.Renew(tx, record) // who lost it learns so when he writes
+		_, err := t.keeper.Store.RenewTx(tx, record) // who lost it learns so when he writes
 		return err
 	})
 	if err != nil {
@@ -140,7 +140,7 @@ func (t *Ticket) Answer(tx txn.Tx, answer any) error {
 func (t *Ticket) complete(tx txn.Tx, body Hash, a *Answer) error {
 	t.record.Body, t.record.Status = body, a.Status
 	t.record.Answer = seal(t.keeper.Box, t.record.ID, a)
-	return t.held(t.keeper.Store.Complete(tx, t.record))
+	return t.held(t.keeper.Store.CompleteTx(tx, t.record))
 }
 
 // Earlier gives what an earlier request with this key was answered, to a write
@@ -189,7 +189,7 @@ func (t *Ticket) Finish(a *Answer) {
 	case a != nil && known && Kept(a.Status):
 		err = t.keep(ctx, body, a)
 	case t.reserved:
-		err = t.keeper.Writer.Write(ctx, func(tx txn.Tx) error { return t.keeper.Store.Release(tx, t.record) })
+		err = t.keeper.Writer.Write(ctx, func(tx txn.Tx) error { return t.keeper.Store.ReleaseTx(tx, t.record) })
 	}
 	if err != nil {
 		t.keeper.Log.Warn("the answer to a write with an idempotency key was not kept", "cause", err)

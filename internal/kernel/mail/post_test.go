@@ -116,7 +116,7 @@ func (o *office) pass(d time.Duration) {
 }
 
 func (o *office) left() bool {
-	due, err := o.NextDue(o.t.Context(), mail.WorkKind)
+	due, err := o.GetNextDue(o.t.Context(), mail.WorkKind)
 	if err != nil {
 		o.t.Error(err)
 	}
@@ -277,7 +277,7 @@ func TestSealed(t *testing.T) {
 func (o *office) again(held work.Lease) work.Lease {
 	o.t.Helper()
 	if err := o.Write(o.t.Context(), func(tx txn.Tx) error {
-		return errors.Join(o.Remove(tx, held.Kind, held.Key), o.Enqueue(tx, work.Item{Kind: held.Kind, Key: held.Key, TenantID: held.TenantID, Payload: held.Payload}))
+		return errors.Join(o.DeleteTx(tx, held.Kind, held.Key), o.EnqueueTx(tx, work.Item{Kind: held.Kind, Key: held.Key, TenantID: held.TenantID, Payload: held.Payload}))
 	}); err != nil {
 		o.t.Fatal(err)
 	}

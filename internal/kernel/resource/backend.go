@@ -12,18 +12,18 @@ import (
 type Backend interface {
 	// Get reads the newest committed document. Errors: ErrAbsent.
 	Get(ctx context.Context, kind, tenant, id string) (Doc, error)
-	// GetForUpdate reads it inside the transaction, and nobody else changes it
+	// LockTx reads it inside the transaction, and nobody else changes it
 	// until that ends. Errors: ErrAbsent.
-	GetForUpdate(tx txn.Tx, kind, tenant, id string) (Doc, error)
+	LockTx(tx txn.Tx, kind, tenant, id string) (Doc, error)
 	// List reads a page. It costs an index walk over the rows of the page,
 	// whatever the number of rows behind it, and it never counts.
 	List(ctx context.Context, q Query) ([]Doc, error)
 	// ListTx is List inside the transaction, which sees its own writes.
 	ListTx(tx txn.Tx, q Query) ([]Doc, error)
-	// Put stores doc in place of version was; was 0 inserts. Errors: ErrStale
+	// PutTx stores doc in place of version was; was 0 inserts. Errors: ErrStale
 	// where the stored version is another one or the document is gone,
 	// ErrTaken.
-	Put(tx txn.Tx, doc Doc, was int64) error
-	// Delete removes the document of that version. Errors: ErrStale.
-	Delete(tx txn.Tx, kind, tenant, id string, version int64) error
+	PutTx(tx txn.Tx, doc Doc, was int64) error
+	// DeleteTx removes the document of that version. Errors: ErrStale.
+	DeleteTx(tx txn.Tx, kind, tenant, id string, version int64) error
 }

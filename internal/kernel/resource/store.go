@@ -83,7 +83,7 @@ func (s *Store[T]) lock(tx txn.Tx, tenant, id string) (Doc, error) {
 	if !ident.Valid(id) {
 		return Doc{}, fault.NoSuch(s.what)
 	}
-	doc, err := s.deps.Backend.GetForUpdate(tx, s.Name, tenant, id)
+	doc, err := s.deps.Backend.LockTx(tx, s.Name, tenant, id)
 	return doc, s.told(err)
 }
 
@@ -182,7 +182,7 @@ func (s *Store[T]) put(e *Edit[T]) (Doc, error) {
 	if err != nil {
 		return Doc{}, err
 	}
-	if err := s.told(s.deps.Backend.Put(e.Tx, doc, doc.Version-1)); err != nil {
+	if err := s.told(s.deps.Backend.PutTx(e.Tx, doc, doc.Version-1)); err != nil {
 		return Doc{}, err
 	}
 	return doc, s.tell(e, e.New)
@@ -215,7 +215,7 @@ func (s *Store[T]) remove(tx txn.Tx, who authz.Caller, id, match string) error {
 			return err
 		}
 	}
-	if err := s.told(s.deps.Backend.Delete(tx, s.Name, who.TenantID, id, doc.Version)); err != nil {
+	if err := s.told(s.deps.Backend.DeleteTx(tx, s.Name, who.TenantID, id, doc.Version)); err != nil {
 		return err
 	}
 	return s.tell(e, e.Old)

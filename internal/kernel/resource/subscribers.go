@@ -78,7 +78,7 @@ func (s *Subscribers) Append(tx txn.Tx, c Change) error {
 		if err != nil {
 			return err
 		}
-		err = s.queue.Enqueue(tx, work.Item{
+		err = s.queue.EnqueueTx(tx, work.Item{
 			Kind: WorkKind, Key: fmt.Sprintf("%s/%s/%s/%d/%s", name, c.Kind, c.ID, c.Version, c.Action),
 			TenantID: c.TenantID, Due: c.At, Payload: payload,
 		})
@@ -105,6 +105,6 @@ func (s *Subscribers) Deliver(ctx context.Context, held work.Lease) error {
 	if failure != nil && s.clock.Now().Sub(d.Change.At) < giveUp {
 		return failure
 	}
-	err := s.write.Write(ctx, func(tx txn.Tx) error { return s.queue.Finish(tx, held) })
+	err := s.write.Write(ctx, func(tx txn.Tx) error { return s.queue.FinishTx(tx, held) })
 	return errors.Join(err, failure)
 }

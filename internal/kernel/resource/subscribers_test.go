@@ -21,14 +21,14 @@ type queue struct {
 	items map[string]work.Item
 }
 
-func (q *queue) Enqueue(tx txn.Tx, items ...work.Item) error {
+func (q *queue) EnqueueTx(tx txn.Tx, items ...work.Item) error {
 	for _, item := range items {
 		tx.AfterCommit(func() { q.items[item.Key] = item })
 	}
 	return nil
 }
 
-func (q *queue) Finish(tx txn.Tx, held work.Lease) error {
+func (q *queue) FinishTx(tx txn.Tx, held work.Lease) error {
 	tx.AfterCommit(func() { delete(q.items, held.Key) })
 	return nil
 }

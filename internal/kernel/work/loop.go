@@ -109,7 +109,7 @@ func (r *Runner) claim() time.Duration {
 	if len(leases) == n {
 		return 0
 	}
-	due, err := r.cfg.Queue.NextDue(ctx, r.cfg.Kind)
+	due, err := r.cfg.Queue.GetNextDue(ctx, r.cfg.Kind)
 	if err != nil || due.IsZero() {
 		return r.cfg.Poll
 	}

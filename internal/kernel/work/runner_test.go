@@ -78,14 +78,14 @@ func (b *bench) newRunner(cfg work.Config) *work.Runner {
 func (b *bench) enqueue(key string, due time.Duration) {
 	b.Helper()
 	if err := b.Write(b.Context(), func(tx txn.Tx) error {
-		return b.Enqueue(tx, work.Item{Kind: "run", Key: key, TenantID: "t", Due: time.Now().Add(due)})
+		return b.EnqueueTx(tx, work.Item{Kind: "run", Key: key, TenantID: "t", Due: time.Now().Add(due)})
 	}); err != nil {
 		b.Fatal(err)
 	}
 }
 
 func (b *bench) finish(held work.Lease) error {
-	return b.Write(context.Background(), func(tx txn.Tx) error { return b.Finish(tx, held) })
+	return b.Write(context.Background(), func(tx txn.Tx) error { return b.FinishTx(tx, held) })
 }
 
 // pass lets time pass, and whoever works then finish.
@@ -99,7 +99,7 @@ func (b *bench) since() time.Duration { return time.Since(b.start) }
 
 func (b *bench) empty() {
 	b.Helper()
-	if due, err := b.NextDue(b.Context(), "run"); err != nil || !due.IsZero() {
+	if due, err := b.GetNextDue(b.Context(), "run"); err != nil || !due.IsZero() {
 		b.Errorf("something is left, due %v, %v", due, err)
 	}
 }
@@ -188,7 +188,7 @@ func TestRunnerAdopts(t *testing.T) {
 			b.Fatal("no slot after one was freed")
 		}
 		if err := b.Write(b.Context(), func(tx txn.Tx) error {
-			held, err := b.EnqueueHeld(tx, work.Item{Kind: "run", Key: "a"}, r.Owner(), r.Lease())
+			held, err := b.EnqueueHeldTx(tx, work.Item{Kind: "run", Key: "a"}, r.Owner(), r.Lease())
 			tx.AfterCommit(func() { slot.Adopt(held) })
 			return err
 		}); err != nil {
@@ -213,7 +213,7 @@ func TestRunnerAdoptsWhileStopping(t *testing.T) {
 		go func() {
 			time.Sleep(time.Second)
 			if err := b.Write(context.Background(), func(tx txn.Tx) error {
-				held, err := b.EnqueueHeld(tx, work.Item{Kind: "run", Key: "a"}, r.Owner(), r.Lease())
+				held, err := b.EnqueueHeldTx(tx, work.Item{Kind: "run", Key: "a"}, r.Owner(), r.Lease())
 				tx.AfterCommit(func() { slot.Adopt(held) })
 				return err
 			}); err != nil {
@@ -267,7 +267,7 @@ func TestRunnerCancelsWhatIsLost(t *testing.T) {
 		})
 		b.enqueue("a", 0)
 		synctest.Wait()
-		if err := b.Write(b.Context(), func(tx txn.Tx) error { return b.Remove(tx, "run", "a") }); err != nil {
+		if err := b.Write(b.Context(), func(tx txn.Tx) error { return b.DeleteTx(tx, "run", "a") }); err != nil {
 			b.Fatal(err)
 		}
 		b.pass(time.Minute)
@@ -456,7 +456,7 @@ func TestRunnerIsIdleWithParkedItems(t *testing.T) {
 		b.newRunner(work.Config{Owner: "n1", Queue: o, Handler: func(context.Context, work.Lease) error { return nil }})
 		if err := b.Write(b.Context(), func(tx txn.Tx) error {
 			for i := range 10_000 {
-				if err := b.Enqueue(tx, work.Item{Kind: "run", Key: fmt.Sprint(i), Due: time.Now().Add(time.Hour)}); err != nil {
+				if err := b.EnqueueTx(tx, work.Item{Kind: "run", Key: fmt.Sprint(i), Due: time.Now().Add(time.Hour)}); err != nil {
 					return err
 				}
 			}
@@ -485,7 +485,7 @@ func TestRunnerStartStopRace(t *testing.T) {
 		r := work.NewRunner(work.Config{Kind: "run", Owner: "n1", Slots: 4, Queue: q, Logger: slog.New(slog.DiscardHandler),
 			Handler: func(ctx context.Context, held work.Lease) error {
 				handled.Add(1)
-				return q.Write(context.Background(), func(tx txn.Tx) error { return q.Finish(tx, held) })
+				return q.Write(context.Background(), func(tx txn.Tx) error { return q.FinishTx(tx, held) })
 			}})
 		var adopted, enqueued atomic.Int64
 		var wg sync.WaitGroup
@@ -496,9 +496,9 @@ func TestRunnerStartStopRace(t *testing.T) {
 				slot, ok := r.Reserve()
 				err := q.Write(context.Background(), func(tx txn.Tx) error {
 					if !ok {
-						return q.Enqueue(tx, item)
+						return q.EnqueueTx(tx, item)
 					}
-					held, err := q.EnqueueHeld(tx, item, "n1", time.Minute)
+					held, err := q.EnqueueHeldTx(tx, item, "n1", time.Minute)
 					tx.AfterCommit(func() { slot.Adopt(held) })
 					return err
 				})

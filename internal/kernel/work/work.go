@@ -48,13 +48,13 @@ type Lease struct {
 // Queue is the port to the table of work. All times are the clock's of the
 // calling node; leases are long against clock skew.
 type Queue interface {
-	// Enqueue adds items, of different keys, in the caller's transaction. Where
+	// EnqueueTx adds items, of different keys, in the caller's transaction. Where
 	// one exists, only an earlier due time changes it, and nothing if it is held:
 	// what its holder writes depends on what it reads in its own transactions.
-	Enqueue(tx txn.Tx, items ...Item) error
-	// EnqueueHeld adds an item that this owner holds from the start, which
+	EnqueueTx(tx txn.Tx, items ...Item) error
+	// EnqueueHeldTx adds an item that this owner holds from the start, which
 	// spares the claim. It fails with ErrExists, and the transaction may go on.
-	EnqueueHeld(tx txn.Tx, item Item, owner string, lease time.Duration) (Lease, error)
+	EnqueueHeldTx(tx txn.Tx, item Item, owner string, lease time.Duration) (Lease, error)
 	// Claim takes up to n due items of a kind for owner, oldest first within a
 	// tenant and turn by turn over tenants, also from one claim to the next, so
 	// that nobody's backlog makes others wait.
@@ -62,20 +62,20 @@ type Queue interface {
 	// Renew prolongs leases, all of one kind and owner, and gives back those
 	// that are lost.
 	Renew(ctx context.Context, held []Lease, lease time.Duration) (lost []Lease, err error)
-	// Hold proves in the transaction that the lease is current, and prolongs it.
-	Hold(tx txn.Tx, held Lease, lease time.Duration) error
-	// Finish deletes the item.
-	Finish(tx txn.Tx, held Lease) error
-	// Reschedule lets go of the item until due, with a new payload; attempts
+	// HoldTx proves in the transaction that the lease is current, and prolongs it.
+	HoldTx(tx txn.Tx, held Lease, lease time.Duration) error
+	// FinishTx deletes the item.
+	FinishTx(tx txn.Tx, held Lease) error
+	// RescheduleTx lets go of the item until due, with a new payload; attempts
 	// count from 0 again.
-	Reschedule(tx txn.Tx, held Lease, due time.Time, payload []byte) error
+	RescheduleTx(tx txn.Tx, held Lease, due time.Time, payload []byte) error
 	// Release lets go of items until due, as they are but for Attempt, which is
 	// taken from the leases. Those that are lost are left alone.
 	Release(ctx context.Context, held []Lease, due time.Time) error
-	// Remove deletes an item whoever holds it; its holder is fenced off.
-	Remove(tx txn.Tx, kind, key string) error
-	// NextDue is the earliest due time of a kind, zero where there is nothing.
-	NextDue(ctx context.Context, kind string) (time.Time, error)
+	// DeleteTx deletes an item whoever holds it; its holder is fenced off.
+	DeleteTx(tx txn.Tx, kind, key string) error
+	// GetNextDue is the earliest due time of a kind, zero where there is nothing.
+	GetNextDue(ctx context.Context, kind string) (time.Time, error)
 	// Reclaim makes due at once what owner held when it died. Called by a node
 	// at start, with its own name.
 	Reclaim(ctx context.Context, owner string) (int, error)

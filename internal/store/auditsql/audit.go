@@ -26,8 +26,8 @@ const (
 	insertAudit = `INSERT INTO audit_log (` + auditColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 )
 
-// Append implements audit.Store.
-func (s *Store) Append(tx txn.Tx, r audit.Record) error {
+// AppendTx implements audit.Store.
+func (s *Store) AppendTx(tx txn.Tx, r audit.Record) error {
 	details := string(r.Details)
 	if details == "" {
 		details = "{}"

@@ -22,20 +22,20 @@ var _ blob.Table = (*Store)(nil)
 // New uses the tables of migration 5.
 func New(db *sqldb.DB) *Store { return &Store{db} }
 
-// AddPart implements blob.Table.
-func (s *Store) AddPart(tx txn.Tx, tenant, parts string, n int, data []byte) error {
+// CreatePartTx implements blob.Table.
+func (s *Store) CreatePartTx(tx txn.Tx, tenant, parts string, n int, data []byte) error {
 	_, err := sqldb.From(tx).Exec(`INSERT INTO blob_parts (tenant_id, parts_id, part, data) VALUES (?, ?, ?, ?)`, tenant, parts, n, data)
 	return err
 }
 
-// Loosen implements blob.Table.
-func (s *Store) Loosen(tx txn.Tx, tenant, parts string, due time.Time) error {
+// UnreferenceTx implements blob.Table.
+func (s *Store) UnreferenceTx(tx txn.Tx, tenant, parts string, due time.Time) error {
 	_, err := sqldb.From(tx).Exec(`INSERT INTO blob_loose (tenant_id, parts_id, due_at) VALUES (?, ?, ?)`, tenant, parts, sqldb.Micros(due))
 	return err
 }
 
-// Add implements blob.Table.
-func (s *Store) Add(tx txn.Tx, tenant string, b blob.Ref, parts string) (made bool, err error) {
+// CreateTx implements blob.Table.
+func (s *Store) CreateTx(tx txn.Tx, tenant string, b blob.Ref, parts string) (made bool, err error) {
 	t := sqldb.From(tx)
 	// A second turn is for a blob whose last name goes at this moment.
 	for range 3 {
@@ -47,7 +47,7 @@ func (s *Store) Add(tx txn.Tx, tenant string, b blob.Ref, parts string) (made bo
 		if n == 1 {
 			return true, s.adopt(t, tenant, b, parts)
 		}
-		if err = s.Refer(tx, tenant, b.SHA256); !fault.Is(err, fault.NotFound) {
+		if err = s.ReferenceTx(tx, tenant, b.SHA256); !fault.Is(err, fault.NotFound) {
 			return false, err
 		}
 	}
@@ -64,8 +64,8 @@ func (s *Store) adopt(t *sqldb.Tx, tenant string, b blob.Ref, parts string) erro
 	return err
 }
 
-// Refer implements blob.Table.
-func (s *Store) Refer(tx txn.Tx, tenant, sum string) error {
+// ReferenceTx implements blob.Table.
+func (s *Store) ReferenceTx(tx txn.Tx, tenant, sum string) error {
 	n, err := sqldb.From(tx).Exec(`UPDATE blobs SET refs = refs + 1 WHERE tenant_id = ? AND sha256 = ?`, tenant, sum)
 	if err == nil && n == 0 {
 		err = noBlob()
@@ -73,8 +73,8 @@ func (s *Store) Refer(tx txn.Tx, tenant, sum string) error {
 	return err
 }
 
-// Unrefer implements blob.Table.
-func (s *Store) Unrefer(tx txn.Tx, tenant, sum string) (parts string, err error) {
+// DereferenceTx implements blob.Table.
+func (s *Store) DereferenceTx(tx txn.Tx, tenant, sum string) (parts string, err error) {
 	t := sqldb.From(tx)
 	var refs int64
 	err = t.QueryRow(`SELECT parts_id, refs FROM blobs WHERE tenant_id = ? AND sha256 = ?`+t.ForUpdate(), tenant, sum).Scan(&parts, &refs)
@@ -91,8 +91,8 @@ func (s *Store) Unrefer(tx txn.Tx, tenant, sum string) (parts string, err error)
 	return parts, err
 }
 
-// Find implements blob.Table.
-func (s *Store) Find(ctx context.Context, tenant, sum string) (parts string, size int64, err error) {
+// Get implements blob.Table.
+func (s *Store) Get(ctx context.Context, tenant, sum string) (parts string, size int64, err error) {
 	err = s.db.QueryRow(ctx, `SELECT parts_id, size FROM blobs WHERE tenant_id = ? AND sha256 = ?`, tenant, sum).Scan(&parts, &size)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = noBlob()
@@ -100,8 +100,8 @@ func (s *Store) Find(ctx context.Context, tenant, sum string) (parts string, siz
 	return parts, size, err
 }
 
-// Part implements blob.Table.
-func (s *Store) Part(ctx context.Context, tenant, parts string, n int, buf []byte) (int, error) {
+// ReadPart implements blob.Table.
+func (s *Store) ReadPart(ctx context.Context, tenant, parts string, n int, buf []byte) (int, error) {
 	rows, err := s.db.Query(ctx, `SELECT data FROM blob_parts WHERE tenant_id = ? AND parts_id = ? AND part = ?`, tenant, parts, n)
 	if err != nil {
 		return 0, err
@@ -124,8 +124,8 @@ func (s *Store) Part(ctx context.Context, tenant, parts string, n int, buf []byt
 	return copied, rows.Close()
 }
 
-// Due implements blob.Table.
-func (s *Store) Due(ctx context.Context, now time.Time, limit int) ([]blob.Loose, error) {
+// ListDue implements blob.Table.
+func (s *Store) ListDue(ctx context.Context, now time.Time, limit int) ([]blob.Loose, error) {
 	rows, err := s.db.Query(ctx, `SELECT tenant_id, parts_id FROM blob_loose WHERE due_at <= ? ORDER BY due_at LIMIT ?`, sqldb.Micros(now), limit)
 	if err != nil {
 		return nil, err
@@ -142,9 +142,9 @@ func (s *Store) Due(ctx context.Context, now time.Time, limit int) ([]blob.Loose
 	return all, rows.Err()
 }
 
-// Remove implements blob.Table. The note is locked first, so that whoever
+// DeletePartsTx implements blob.Table. The note is locked first, so that whoever
 // adopts the set waits, and then finds none.
-func (s *Store) Remove(tx txn.Tx, l blob.Loose, limit int) (done bool, err error) {
+func (s *Store) DeletePartsTx(tx txn.Tx, l blob.Loose, limit int) (done bool, err error) {
 	t := sqldb.From(tx)
 	var due int64
 	err = t.QueryRow(`SELECT due_at FROM blob_loose WHERE tenant_id = ? AND parts_id = ?`+t.ForUpdate(), l.Tenant, l.Parts).Scan(&due)

@@ -22,8 +22,8 @@ var _ idempotency.Store = (*Store)(nil)
 // New keeps them in db.
 func New(db *sqldb.DB) *Store { return &Store{db} }
 
-// Find implements idempotency.Store.
-func (s *Store) Find(ctx context.Context, id idempotency.ID) (idempotency.Record, error) {
+// Get implements idempotency.Store.
+func (s *Store) Get(ctx context.Context, id idempotency.ID) (idempotency.Record, error) {
 	r := idempotency.Record{ID: id}
 	var request, body []byte
 	var lease, expires int64
@@ -43,8 +43,8 @@ func (s *Store) Find(ctx context.Context, id idempotency.ID) (idempotency.Record
 	return r, nil
 }
 
-// Reserve implements idempotency.Store.
-func (s *Store) Reserve(tx txn.Tx, r idempotency.Record, now time.Time) (bool, error) {
+// ReserveTx implements idempotency.Store.
+func (s *Store) ReserveTx(tx txn.Tx, r idempotency.Record, now time.Time) (bool, error) {
 	at := sqldb.Micros(now)
 	n, err := sqldb.From(tx).Exec(`INSERT INTO idempotency AS old
 		(tenant_id, user_id, idem_key, holder, request, body, status, answer, lease, expires_at) VALUES (?, ?, ?, ?, ?, ?, 0, NULL, ?, ?)
@@ -57,27 +57,27 @@ func (s *Store) Reserve(tx txn.Tx, r idempotency.Record, now time.Time) (bool, e
 
 const heldKey = ` WHERE tenant_id = ? AND user_id = ? AND idem_key = ? AND holder = ?`
 
-// Complete implements idempotency.Store.
-func (s *Store) Complete(tx txn.Tx, r idempotency.Record) (bool, error) {
+// CompleteTx implements idempotency.Store.
+func (s *Store) CompleteTx(tx txn.Tx, r idempotency.Record) (bool, error) {
 	n, err := sqldb.From(tx).Exec(`UPDATE idempotency SET body = ?, status = ?, answer = ?`+heldKey,
 		r.Body[:], r.Status, r.Answer, r.Tenant, r.User, r.Key, r.Holder)
 	return n > 0, err
 }
 
-// Renew implements idempotency.Store.
-func (s *Store) Renew(tx txn.Tx, r idempotency.Record) (bool, error) {
+// RenewTx implements idempotency.Store.
+func (s *Store) RenewTx(tx txn.Tx, r idempotency.Record) (bool, error) {
 	n, err := sqldb.From(tx).Exec(`UPDATE idempotency SET lease = ?`+heldKey+` AND status = 0`, sqldb.Micros(r.Lease), r.Tenant, r.User, r.Key, r.Holder)
 	return n > 0, err
 }
 
-// Release implements idempotency.Store.
-func (s *Store) Release(tx txn.Tx, r idempotency.Record) error {
+// ReleaseTx implements idempotency.Store.
+func (s *Store) ReleaseTx(tx txn.Tx, r idempotency.Record) error {
 	_, err := sqldb.From(tx).Exec(`DELETE FROM idempotency`+heldKey+` AND status = 0`, r.Tenant, r.User, r.Key, r.Holder)
 	return err
 }
 
-// Page implements idempotency.Store.
-func (s *Store) Page(ctx context.Context, after idempotency.ID, limit int) ([]idempotency.Record, error) {
+// List implements idempotency.Store.
+func (s *Store) List(ctx context.Context, after idempotency.ID, limit int) ([]idempotency.Record, error) {
 	rows, err := s.db.Query(ctx, `SELECT tenant_id, user_id, idem_key, expires_at FROM idempotency
 		WHERE (tenant_id, user_id, idem_key) > (?, ?, ?) ORDER BY tenant_id, user_id, idem_key LIMIT ?`, after.Tenant, after.User, after.Key, limit)
 	if err != nil {
@@ -97,8 +97,8 @@ func (s *Store) Page(ctx context.Context, after idempotency.ID, limit int) ([]id
 	return page, rows.Err()
 }
 
-// Remove implements idempotency.Store.
-func (s *Store) Remove(tx txn.Tx, ids []idempotency.ID, before time.Time) error {
+// DeleteExpiredTx implements idempotency.Store.
+func (s *Store) DeleteExpiredTx(tx txn.Tx, ids []idempotency.ID, before time.Time) error {
 	for _, id := range ids {
 		_, err := sqldb.From(tx).Exec(`DELETE FROM idempotency WHERE tenant_id = ? AND user_id = ? AND idem_key = ? AND expires_at <= ?`,
 			id.Tenant, id.User, id.Key, sqldb.Micros(before))

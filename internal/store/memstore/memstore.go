@@ -74,8 +74,8 @@ func (s *Store) Get(_ context.Context, kind, tenant, id string) (resource.Doc, e
 	return s.get(key{kind, tenant, id})
 }
 
-// GetForUpdate implements resource.Backend.
-func (s *Store) GetForUpdate(_ txn.Tx, kind, tenant, id string) (resource.Doc, error) {
+// LockTx implements resource.Backend.
+func (s *Store) LockTx(_ txn.Tx, kind, tenant, id string) (resource.Doc, error) {
 	return s.get(key{kind, tenant, id})
 }
 
@@ -139,8 +139,8 @@ func selects(q resource.Query, doc resource.Doc) bool {
 	return q.After == "" || (q.Asc && doc.ID > q.After) || (!q.Asc && doc.ID < q.After)
 }
 
-// Put implements resource.Backend.
-func (s *Store) Put(in txn.Tx, doc resource.Doc, was int64) error {
+// PutTx implements resource.Backend.
+func (s *Store) PutTx(in txn.Tx, doc resource.Doc, was int64) error {
 	k := key{doc.Kind, doc.Tenant, doc.ID}
 	old, exists := s.docs[k]
 	switch {
@@ -164,8 +164,8 @@ func (s *Store) Put(in txn.Tx, doc resource.Doc, was int64) error {
 	return nil
 }
 
-// Delete implements resource.Backend.
-func (s *Store) Delete(in txn.Tx, kind, tenant, id string, version int64) error {
+// DeleteTx implements resource.Backend.
+func (s *Store) DeleteTx(in txn.Tx, kind, tenant, id string, version int64) error {
 	k := key{kind, tenant, id}
 	old, exists := s.docs[k]
 	if !exists || old.Version != version {

@@ -30,7 +30,7 @@ func BenchmarkDocuments(b *testing.B) {
 		for range 5000 {
 			doc := made()
 			ids = append(ids, doc.ID)
-			if err := docs.Put(tx, doc, 0); err != nil {
+			if err := docs.PutTx(tx, doc, 0); err != nil {
 				return err
 			}
 		}
@@ -65,7 +65,7 @@ func BenchmarkDocuments(b *testing.B) {
 		// measured is the statement, not the disk.
 		err := db.Write(b.Context(), func(tx txn.Tx) error {
 			for b.Loop() {
-				if err := docs.Put(tx, made(), 0); err != nil {
+				if err := docs.PutTx(tx, made(), 0); err != nil {
 					return err
 				}
 			}

@@ -90,7 +90,7 @@ func TestChanges(t *testing.T) {
 			t.Error(err)
 		}
 		for due := time.Unix(0, 0); !due.IsZero(); { // until the runner has settled the last item
-			if due, err = queue.NextDue(t.Context(), resource.WorkKind); err != nil {
+			if due, err = queue.GetNextDue(t.Context(), resource.WorkKind); err != nil {
 				t.Fatal(err)
 			}
 		}

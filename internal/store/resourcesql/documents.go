@@ -38,8 +38,8 @@ func (d *Store) Get(ctx context.Context, kind, tenant, id string) (resource.Doc,
 	return scanDocument(d.db.QueryRow(ctx, getDocument, kind, tenant, id), kind, tenant, id)
 }
 
-// GetForUpdate implements resource.Backend.
-func (d *Store) GetForUpdate(tx txn.Tx, kind, tenant, id string) (resource.Doc, error) {
+// LockTx implements resource.Backend.
+func (d *Store) LockTx(tx txn.Tx, kind, tenant, id string) (resource.Doc, error) {
 	in := sqldb.From(tx)
 	return scanDocument(in.QueryRow(getDocument+in.ForUpdate(), kind, tenant, id), kind, tenant, id)
 }
@@ -128,8 +128,8 @@ func listDocuments(q resource.Query, postgres bool) (string, []any) {
 		` WHERE kind = ? AND tenant_id = ?` + where.String() + order, append(args, q.Limit)
 }
 
-// Put implements resource.Backend.
-func (d *Store) Put(tx txn.Tx, doc resource.Doc, was int64) error {
+// PutTx implements resource.Backend.
+func (d *Store) PutTx(tx txn.Tx, doc resource.Doc, was int64) error {
 	ix := doc.Index
 	updated, body, uniq := sqldb.Micros(doc.UpdatedAt), string(doc.Body), indexValue(doc.Unique)
 	ix1, ix2, ix3, ix4 := indexValue(ix[0]), indexValue(ix[1]), indexValue(ix[2]), indexValue(ix[3])
@@ -151,8 +151,8 @@ func (d *Store) Put(tx txn.Tx, doc resource.Doc, was int64) error {
 	return err
 }
 
-// Delete implements resource.Backend.
-func (d *Store) Delete(tx txn.Tx, kind, tenant, id string, version int64) error {
+// DeleteTx implements resource.Backend.
+func (d *Store) DeleteTx(tx txn.Tx, kind, tenant, id string, version int64) error {
 	rows, err := sqldb.From(tx).Exec(deleteDocument, kind, tenant, id, version)
 	if err == nil && rows == 0 {
 		return resource.ErrStale

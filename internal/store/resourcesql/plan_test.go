@@ -66,7 +66,7 @@ func fillDocuments(t *testing.T, db *sqldb.DB) {
 				Kind: "k", Tenant: "t", ID: ident.New(), Version: 1, Body: []byte(`{}`),
 				Index: [resource.Slots]string{v, v, v, v}, Unique: fmt.Sprint(i),
 			}
-			if err := docs.Put(tx, doc, 0); err != nil {
+			if err := docs.PutTx(tx, doc, 0); err != nil {
 				return err
 			}
 		}

@@ -82,7 +82,7 @@ type nodes struct {
 func (n *nodes) enqueue(name string, items int) {
 	for i := range items {
 		if err := n.db.Write(n.t.Context(), func(tx txn.Tx) error {
-			return n.queue.Enqueue(tx, work.Item{Kind: "run", Key: fmt.Sprint(name, " ", i), TenantID: fmt.Sprint(i % 3)})
+			return n.queue.EnqueueTx(tx, work.Item{Kind: "run", Key: fmt.Sprint(name, " ", i), TenantID: fmt.Sprint(i % 3)})
 		}); err != nil {
 			n.t.Error(err)
 		}
@@ -95,9 +95,9 @@ func (n *nodes) adopt(r *work.Runner, key string) {
 	slot, ok := r.Reserve()
 	if err := n.db.Write(n.t.Context(), func(tx txn.Tx) error {
 		if !ok {
-			return n.queue.Enqueue(tx, item)
+			return n.queue.EnqueueTx(tx, item)
 		}
-		held, err := n.queue.EnqueueHeld(tx, item, r.Owner(), r.Lease())
+		held, err := n.queue.EnqueueHeldTx(tx, item, r.Owner(), r.Lease())
 		tx.AfterCommit(func() { slot.Adopt(held) })
 		return err
 	}); err != nil {
@@ -106,7 +106,7 @@ func (n *nodes) adopt(r *work.Runner, key string) {
 }
 
 func (n *nodes) handle(ctx context.Context, held work.Lease) error {
-	if err := n.db.Write(ctx, func(tx txn.Tx) error { return n.queue.Finish(tx, held) }); err != nil {
+	if err := n.db.Write(ctx, func(tx txn.Tx) error { return n.queue.FinishTx(tx, held) }); err != nil {
 		return err
 	}
 	n.mu.Lock()
@@ -129,11 +129,11 @@ func BenchmarkWork(b *testing.B) {
 				b.ReportAllocs()
 				b.ResetTimer()
 				for i := range b.N {
-					held, err := q.EnqueueHeld(tx, work.Item{Kind: "run", Key: fmt.Sprint(i), TenantID: "t"}, "n1", time.Minute)
+					held, err := q.EnqueueHeldTx(tx, work.Item{Kind: "run", Key: fmt.Sprint(i), TenantID: "t"}, "n1", time.Minute)
 					if err != nil {
 						return err
 					}
-					if err := q.Finish(tx, held); err != nil {
+					if err := q.FinishTx(tx, held); err != nil {
 						return err
 					}
 				}
@@ -155,7 +155,7 @@ func BenchmarkClaim(b *testing.B) {
 				q := worksql.New(db, clock.System{}, nil)
 				if err := db.Write(b.Context(), func(tx txn.Tx) error {
 					for i := range backlog {
-						if err := q.Enqueue(tx, work.Item{Kind: "run", Key: fmt.Sprint(i), TenantID: fmt.Sprint(i % 5)}); err != nil {
+						if err := q.EnqueueTx(tx, work.Item{Kind: "run", Key: fmt.Sprint(i), TenantID: fmt.Sprint(i % 5)}); err != nil {
 							return err
 						}
 					}

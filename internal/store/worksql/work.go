@@ -57,8 +57,8 @@ WHERE kind = ? AND work_key = ? AND epoch = ?`
 // keep prepared.
 const maxEnqueued = 10
 
-// Enqueue implements work.Queue.
-func (w *Queue) Enqueue(tx txn.Tx, items ...work.Item) error {
+// EnqueueTx implements work.Queue.
+func (w *Queue) EnqueueTx(tx txn.Tx, items ...work.Item) error {
 	now := sqldb.Micros(w.clock.Now())
 	for chunk := range slices.Chunk(items, maxEnqueued) {
 		args := make([]any, 0, 8*len(chunk))
@@ -81,8 +81,8 @@ func (w *Queue) Enqueue(tx txn.Tx, items ...work.Item) error {
 	return nil
 }
 
-// EnqueueHeld implements work.Queue.
-func (w *Queue) EnqueueHeld(tx txn.Tx, item work.Item, owner string, lease time.Duration) (work.Lease, error) {
+// EnqueueHeldTx implements work.Queue.
+func (w *Queue) EnqueueHeldTx(tx txn.Tx, item work.Item, owner string, lease time.Duration) (work.Lease, error) {
 	now := w.clock.Now()
 	if item.Due.IsZero() {
 		item.Due = now
@@ -99,19 +99,19 @@ func (w *Queue) EnqueueHeld(tx txn.Tx, item work.Item, owner string, lease time.
 	return held, nil
 }
 
-// Hold implements work.Queue.
-func (w *Queue) Hold(tx txn.Tx, held work.Lease, lease time.Duration) error {
+// HoldTx implements work.Queue.
+func (w *Queue) HoldTx(tx txn.Tx, held work.Lease, lease time.Duration) error {
 	until := w.clock.Now().Add(lease)
 	return fenced(sqldb.From(tx).Exec(holdWork, sqldb.Micros(until), held.Kind, held.Key, held.Epoch))
 }
 
-// Finish implements work.Queue.
-func (w *Queue) Finish(tx txn.Tx, held work.Lease) error {
+// FinishTx implements work.Queue.
+func (w *Queue) FinishTx(tx txn.Tx, held work.Lease) error {
 	return fenced(sqldb.From(tx).Exec(finishWork, held.Kind, held.Key, held.Epoch))
 }
 
-// Reschedule implements work.Queue.
-func (w *Queue) Reschedule(tx txn.Tx, held work.Lease, due time.Time, payload []byte) error {
+// RescheduleTx implements work.Queue.
+func (w *Queue) RescheduleTx(tx txn.Tx, held work.Lease, due time.Time, payload []byte) error {
 	if now := w.clock.Now(); !due.After(now) {
 		due = now
 		w.wakeAfter(tx, held.Kind)
@@ -119,8 +119,8 @@ func (w *Queue) Reschedule(tx txn.Tx, held work.Lease, due time.Time, payload []
 	return fenced(sqldb.From(tx).Exec(rescheduleWork, sqldb.Micros(due), payload, held.Kind, held.Key, held.Epoch))
 }
 
-// Remove implements work.Queue.
-func (w *Queue) Remove(tx txn.Tx, kind, key string) error {
+// DeleteTx implements work.Queue.
+func (w *Queue) DeleteTx(tx txn.Tx, kind, key string) error {
 	_, err := sqldb.From(tx).Exec(removeWork, kind, key)
 	return err
 }
@@ -135,8 +135,8 @@ func (w *Queue) Reclaim(ctx context.Context, owner string) (n int, err error) {
 	return n, err
 }
 
-// NextDue implements work.Queue.
-func (w *Queue) NextDue(ctx context.Context, kind string) (time.Time, error) {
+// GetNextDue implements work.Queue.
+func (w *Queue) GetNextDue(ctx context.Context, kind string) (time.Time, error) {
 	var due sql.NullInt64
 	err := w.db.QueryRow(ctx, nextWork, kind).Scan(&due)
 	return sqldb.Time(due.Int64), err

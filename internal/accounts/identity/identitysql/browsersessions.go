@@ -23,13 +23,13 @@ const (
 		ORDER BY s.last_used_at DESC, s.session_id DESC`
 )
 
-// SessionCredential implements identity.SessionStore.
-func (s *Store) SessionCredential(ctx context.Context, prefix string) (*identity.SessionCredential, error) {
+// GetSessionCredential implements identity.SessionStore.
+func (s *Store) GetSessionCredential(ctx context.Context, prefix string) (*identity.SessionCredential, error) {
 	return scanSessionCredential(s.db.QueryRow(ctx, selectSessionCredential+`WHERE s.prefix = ?`, prefix))
 }
 
-// SessionByID implements identity.SessionStore.
-func (s *Store) SessionByID(ctx context.Context, tenantID, sessionID string) (*identity.SessionCredential, error) {
+// GetSessionCredentialByID implements identity.SessionStore.
+func (s *Store) GetSessionCredentialByID(ctx context.Context, tenantID, sessionID string) (*identity.SessionCredential, error) {
 	return scanSessionCredential(s.db.QueryRow(ctx, selectSessionCredential+`WHERE s.session_id = ? AND s.tenant_id = ?`, sessionID, tenantID))
 }
 
@@ -58,13 +58,13 @@ func scanBrowserSession(row sqldb.Row, one *identity.Session, more ...any) error
 	return notFound(err)
 }
 
-// Sessions implements identity.SessionStore.
-func (s *Store) Sessions(ctx context.Context, tenantID, userID string) ([]identity.Session, error) {
+// ListSessions implements identity.SessionStore.
+func (s *Store) ListSessions(ctx context.Context, tenantID, userID string) ([]identity.Session, error) {
 	return scanBrowserSessions(s.db.Query(ctx, openSessions, tenantID, userID))
 }
 
-// SessionsTx implements identity.SessionStore.
-func (s *Store) SessionsTx(tx txn.Tx, tenantID, userID string) ([]identity.Session, error) {
+// ListSessionsTx implements identity.SessionStore.
+func (s *Store) ListSessionsTx(tx txn.Tx, tenantID, userID string) ([]identity.Session, error) {
 	return scanBrowserSessions(sqldb.From(tx).Query(openSessions, tenantID, userID))
 }
 
@@ -84,14 +84,14 @@ func scanBrowserSessions(rows *sql.Rows, err error) ([]identity.Session, error) 
 	return all, rows.Err()
 }
 
-// SessionTx implements identity.SessionStore.
-func (s *Store) SessionTx(tx txn.Tx, sessionID string) (one identity.Session, err error) {
+// GetSessionTx implements identity.SessionStore.
+func (s *Store) GetSessionTx(tx txn.Tx, sessionID string) (one identity.Session, err error) {
 	err = scanBrowserSession(sqldb.From(tx).QueryRow(selectSession+`WHERE s.session_id = ?`, sessionID), &one)
 	return one, err
 }
 
-// AddSession implements identity.SessionStore.
-func (s *Store) AddSession(tx txn.Tx, one identity.Session, hash identity.Hash) error {
+// CreateSessionTx implements identity.SessionStore.
+func (s *Store) CreateSessionTx(tx txn.Tx, one identity.Session, hash identity.Hash) error {
 	_, err := sqldb.From(tx).Exec(`INSERT INTO browser_sessions
 		(session_id, tenant_id, user_id, prefix, secret_hash, label, address, method, needs_factor,
 		created_at, last_used_at, renewed_at, verified_at, ended_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
@@ -101,16 +101,16 @@ func (s *Store) AddSession(tx txn.Tx, one identity.Session, hash identity.Hash) 
 	return taken(err)
 }
 
-// SetSession implements identity.SessionStore.
-func (s *Store) SetSession(tx txn.Tx, one identity.Session) error {
+// UpdateSessionTx implements identity.SessionStore.
+func (s *Store) UpdateSessionTx(tx txn.Tx, one identity.Session) error {
 	_, err := sqldb.From(tx).Exec(`UPDATE browser_sessions SET tenant_id = ?, user_id = ?, needs_factor = ?, verified_at = ?, ended_at = ?
 		WHERE session_id = ?`,
 		one.TenantID, one.UserID, one.NeedsFactor, sqldb.Micros(one.VerifiedAt), sqldb.Micros(one.EndedAt), one.SessionID)
 	return err
 }
 
-// ForgetSessions implements identity.SessionStore.
-func (s *Store) ForgetSessions(tx txn.Tx, tenantID, userID string, ended, used time.Time) error {
+// DeleteSessionsTx implements identity.SessionStore.
+func (s *Store) DeleteSessionsTx(tx txn.Tx, tenantID, userID string, ended, used time.Time) error {
 	_, err := sqldb.From(tx).Exec(`DELETE FROM browser_sessions WHERE tenant_id = ? AND user_id = ?
 		AND (last_used_at <= ? OR ended_at <> 0 AND ended_at <= ?)`,
 		tenantID, userID, sqldb.Micros(used), sqldb.Micros(ended))

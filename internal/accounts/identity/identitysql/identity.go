@@ -40,13 +40,13 @@ const (
 	selectTenant = `SELECT ` + TenantColumns + ` FROM tenants t WHERE t.tenant_id = ? AND t.status <> 'deleted'`
 )
 
-// Credential implements identity.Store.
-func (s *Store) Credential(ctx context.Context, prefix string) (*identity.Credential, error) {
+// GetCredential implements identity.Store.
+func (s *Store) GetCredential(ctx context.Context, prefix string) (*identity.Credential, error) {
 	return scanCredential(s.db.QueryRow(ctx, selectCredential+`WHERE k.prefix = ?`, prefix))
 }
 
-// CredentialByID implements identity.Store.
-func (s *Store) CredentialByID(ctx context.Context, tenantID, keyID string) (*identity.Credential, error) {
+// GetCredentialByID implements identity.Store.
+func (s *Store) GetCredentialByID(ctx context.Context, tenantID, keyID string) (*identity.Credential, error) {
 	return scanCredential(s.db.QueryRow(ctx, selectCredential+`WHERE k.tenant_id = ? AND k.key_id = ?`, tenantID, keyID))
 }
 
@@ -83,14 +83,14 @@ func scanAPIKey(row sqldb.Row, k *identity.Key, more ...any) error {
 	return nil
 }
 
-// Operator implements identity.Store.
-func (s *Store) Operator(ctx context.Context) (tenantID string, err error) {
+// GetOperator implements identity.Store.
+func (s *Store) GetOperator(ctx context.Context) (tenantID string, err error) {
 	err = s.db.QueryRow(ctx, `SELECT tenant_id FROM tenants WHERE operator`).Scan(&tenantID)
 	return tenantID, notFound(err)
 }
 
-// Tenant implements identity.Store.
-func (s *Store) Tenant(ctx context.Context, tenantID string) (identity.Tenant, error) {
+// GetTenant implements identity.Store.
+func (s *Store) GetTenant(ctx context.Context, tenantID string) (identity.Tenant, error) {
 	return scanTenant(s.db.QueryRow(ctx, selectTenant, tenantID))
 }
 
@@ -120,18 +120,18 @@ func scanTenant(row sqldb.Row) (identity.Tenant, error) {
 	return r.Tenant(), notFound(err)
 }
 
-// Member implements identity.Store.
-func (s *Store) Member(ctx context.Context, tenantID, userID string) (identity.Member, error) {
+// GetMember implements identity.Store.
+func (s *Store) GetMember(ctx context.Context, tenantID, userID string) (identity.Member, error) {
 	return scanMember(s.db.QueryRow(ctx, selectMember+`WHERE u.tenant_id = ? AND u.user_id = ?`+Present, tenantID, userID))
 }
 
-// MemberByEmail implements identity.Store.
-func (s *Store) MemberByEmail(tx txn.Tx, tenantID, email string) (identity.Member, error) {
+// GetMemberByEmailTx implements identity.Store.
+func (s *Store) GetMemberByEmailTx(tx txn.Tx, tenantID, email string) (identity.Member, error) {
 	return scanMember(sqldb.From(tx).QueryRow(selectMember+`WHERE u.tenant_id = ? AND u.email = ? AND u.email <> ''`, tenantID, email))
 }
 
-// MembersWith implements identity.Store.
-func (s *Store) MembersWith(ctx context.Context, email string) ([]identity.Member, error) {
+// ListMembersByEmail implements identity.Store.
+func (s *Store) ListMembersByEmail(ctx context.Context, email string) ([]identity.Member, error) {
 	return sqldb.Collect(s.db.Reader(ctx), selectMember+`WHERE u.email = ? AND u.email <> '' AND u.email_verified
 		AND u.tenant_id IN (SELECT tenant_id FROM tenants WHERE status <> 'deleted') ORDER BY u.user_id`, []any{email}, scanMember)
 }
@@ -160,8 +160,8 @@ func scanMember(row sqldb.Row) (identity.Member, error) {
 	return r.Member(), notFound(err)
 }
 
-// Keys implements identity.Store.
-func (s *Store) Keys(ctx context.Context, tenantID, userID string) ([]identity.Key, error) {
+// ListKeys implements identity.Store.
+func (s *Store) ListKeys(ctx context.Context, tenantID, userID string) ([]identity.Key, error) {
 	rows, err := s.db.Query(ctx, `SELECT `+apiKeyColumns+` FROM api_keys k
 		WHERE k.tenant_id = ? AND k.user_id = ? ORDER BY k.key_id DESC`, tenantID, userID)
 	if err != nil {
@@ -179,14 +179,14 @@ func (s *Store) Keys(ctx context.Context, tenantID, userID string) ([]identity.K
 	return keys, rows.Err()
 }
 
-// KeyTx implements identity.Store.
-func (s *Store) KeyTx(tx txn.Tx, tenantID, keyID string) (k identity.Key, err error) {
+// GetKeyTx implements identity.Store.
+func (s *Store) GetKeyTx(tx txn.Tx, tenantID, keyID string) (k identity.Key, err error) {
 	err = scanAPIKey(sqldb.From(tx).QueryRow(`SELECT `+apiKeyColumns+` FROM api_keys k WHERE k.tenant_id = ? AND k.key_id = ?`, tenantID, keyID), &k)
 	return k, err
 }
 
-// AddTenant implements identity.Store.
-func (s *Store) AddTenant(tx txn.Tx, t identity.Tenant) error {
+// CreateTenantTx implements identity.Store.
+func (s *Store) CreateTenantTx(tx txn.Tx, t identity.Tenant) error {
 	_, err := sqldb.From(tx).Exec(`INSERT INTO tenants
 		(tenant_id, name, slug, status, plan, settings, operator, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		t.TenantID, t.Name, t.Slug, string(t.Status), t.Plan, string(t.Settings), t.Operator,
@@ -194,8 +194,8 @@ func (s *Store) AddTenant(tx txn.Tx, t identity.Tenant) error {
 	return taken(err)
 }
 
-// AddMember implements identity.Store.
-func (s *Store) AddMember(tx txn.Tx, m identity.Member) error {
+// CreateMemberTx implements identity.Store.
+func (s *Store) CreateMemberTx(tx txn.Tx, m identity.Member) error {
 	_, err := sqldb.From(tx).Exec(`INSERT INTO users
 		(tenant_id, user_id, email, email_verified, name, avatar_url, role, status, last_login_at, created_at, updated_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
@@ -204,14 +204,14 @@ func (s *Store) AddMember(tx txn.Tx, m identity.Member) error {
 	return taken(err)
 }
 
-// SignedIn implements identity.Store.
-func (s *Store) SignedIn(tx txn.Tx, tenantID, userID string, at time.Time) error {
+// UpdateLastLoginTx implements identity.Store.
+func (s *Store) UpdateLastLoginTx(tx txn.Tx, tenantID, userID string, at time.Time) error {
 	_, err := sqldb.From(tx).Exec(`UPDATE users SET last_login_at = ? WHERE tenant_id = ? AND user_id = ?`, sqldb.Micros(at), tenantID, userID)
 	return err
 }
 
-// AddKey implements identity.Store.
-func (s *Store) AddKey(tx txn.Tx, k identity.Key, hash identity.Hash) error {
+// CreateKeyTx implements identity.Store.
+func (s *Store) CreateKeyTx(tx txn.Tx, k identity.Key, hash identity.Hash) error {
 	var scopes strings.Builder
 	for i, name := range k.Scopes {
 		if i > 0 {
@@ -227,8 +227,8 @@ func (s *Store) AddKey(tx txn.Tx, k identity.Key, hash identity.Hash) error {
 	return taken(err)
 }
 
-// Revoke implements identity.Store.
-func (s *Store) Revoke(tx txn.Tx, tenantID, userID, keyID string, at time.Time) (prefix string, err error) {
+// RevokeKeyTx implements identity.Store.
+func (s *Store) RevokeKeyTx(tx txn.Tx, tenantID, userID, keyID string, at time.Time) (prefix string, err error) {
 	const whose = ` WHERE tenant_id = ? AND user_id = ? AND key_id = ?`
 	_, err = sqldb.From(tx).Exec(`UPDATE api_keys SET status = ?, revoked_at = ?`+whose+` AND status <> ?`,
 		string(identity.Revoked), sqldb.Micros(at), tenantID, userID, keyID, string(identity.Revoked))
@@ -239,8 +239,8 @@ func (s *Store) Revoke(tx txn.Tx, tenantID, userID, keyID string, at time.Time) 
 	return prefix, notFound(err)
 }
 
-// RecordUse implements identity.Store.
-func (s *Store) RecordUse(tx txn.Tx, uses []identity.Use) error {
+// RecordUseTx implements identity.Store.
+func (s *Store) RecordUseTx(tx txn.Tx, uses []identity.Use) error {
 	// In one order, so that nodes which write the same ones never wait for each other in a circle.
 	uses = slices.SortedFunc(slices.Values(uses), func(a, b identity.Use) int {
 		return cmp.Or(strings.Compare(a.KeyID, b.KeyID), strings.Compare(a.SessionID, b.SessionID))

@@ -27,14 +27,14 @@ const (
 	selectInvite = `SELECT ` + inviteColumns + ` FROM invites i `
 )
 
-// Lock implements identity.PeopleStore.
-func (s *People) Lock(tx txn.Tx, tenantID string) (identity.Tenant, error) {
+// LockTenantTx implements identity.PeopleStore.
+func (s *People) LockTenantTx(tx txn.Tx, tenantID string) (identity.Tenant, error) {
 	t := sqldb.From(tx)
 	return scanTenant(t.QueryRow(selectTenant+` AND t.status <> 'deleted'`+t.ForUpdate(), tenantID))
 }
 
-// UpdateTenant implements identity.PeopleStore.
-func (s *People) UpdateTenant(tx txn.Tx, t identity.Tenant) error {
+// UpdateTenantTx implements identity.PeopleStore.
+func (s *People) UpdateTenantTx(tx txn.Tx, t identity.Tenant) error {
 	_, err := sqldb.From(tx).Exec(`UPDATE tenants SET name = ?, slug = ?, description = ?, logo_url = ?, settings = ?,
 		branding = ?, social_links = ?, updated_at = ? WHERE tenant_id = ?`,
 		t.Name, t.Slug, t.Description, t.LogoURL, string(t.Settings), string(t.Branding), string(t.SocialLinks),
@@ -42,13 +42,13 @@ func (s *People) UpdateTenant(tx txn.Tx, t identity.Tenant) error {
 	return taken(err)
 }
 
-// MemberTx implements identity.PeopleStore.
-func (s *People) MemberTx(tx txn.Tx, tenantID, userID string) (identity.Member, error) {
+// GetMemberTx implements identity.PeopleStore.
+func (s *People) GetMemberTx(tx txn.Tx, tenantID, userID string) (identity.Member, error) {
 	return scanMember(sqldb.From(tx).QueryRow(selectMember+`WHERE u.tenant_id = ? AND u.user_id = ?`+Present, tenantID, userID))
 }
 
-// UpdateMember implements identity.PeopleStore.
-func (s *People) UpdateMember(tx txn.Tx, m identity.Member) error {
+// UpdateMemberTx implements identity.PeopleStore.
+func (s *People) UpdateMemberTx(tx txn.Tx, m identity.Member) error {
 	_, err := sqldb.From(tx).Exec(`UPDATE users SET email = ?, email_verified = ?, name = ?, avatar_url = ?, role = ?, status = ?,
 		last_login_at = ?, updated_at = ? WHERE tenant_id = ? AND user_id = ?`,
 		m.Email, m.Verified, m.Name, m.AvatarURL, string(m.Role), string(m.Status),
@@ -56,8 +56,8 @@ func (s *People) UpdateMember(tx txn.Tx, m identity.Member) error {
 	return taken(err)
 }
 
-// Members implements identity.PeopleStore.
-func (s *People) Members(ctx context.Context, tenantID, after string, limit int) ([]identity.Member, error) {
+// ListMembers implements identity.PeopleStore.
+func (s *People) ListMembers(ctx context.Context, tenantID, after string, limit int) ([]identity.Member, error) {
 	return sqldb.Collect(s.db.Reader(ctx), selectMember+`WHERE u.tenant_id = ? AND u.user_id > ?`+Present+` ORDER BY u.user_id LIMIT ?`,
 		[]any{tenantID, after, limit}, scanMember)
 }
@@ -68,34 +68,34 @@ func (s *People) CountMembers(ctx context.Context, tenantID string) (n int, err 
 	return n, err
 }
 
-// Owners implements identity.PeopleStore.
-func (s *People) Owners(tx txn.Tx, tenantID string) (n int, err error) {
+// CountOwnersTx implements identity.PeopleStore.
+func (s *People) CountOwnersTx(tx txn.Tx, tenantID string) (n int, err error) {
 	err = sqldb.From(tx).QueryRow(`SELECT COUNT(*) FROM users u WHERE u.tenant_id = ? AND u.role = 'owner'`+Present, tenantID).Scan(&n)
 	return n, err
 }
 
-// Owned implements identity.PeopleStore.
-func (s *People) Owned(tx txn.Tx, email string) (n int, err error) {
+// CountOwnedTx implements identity.PeopleStore.
+func (s *People) CountOwnedTx(tx txn.Tx, email string) (n int, err error) {
 	err = sqldb.From(tx).QueryRow(`SELECT COUNT(*) FROM users u WHERE u.email = ? AND u.email <> '' AND u.email_verified
 		AND u.role = 'owner'`, email).Scan(&n)
 	return n, err
 }
 
-// KeysOf implements identity.PeopleStore.
-func (s *People) KeysOf(tx txn.Tx, tenantID, userID string) ([]string, error) {
+// ListKeyIDsTx implements identity.PeopleStore.
+func (s *People) ListKeyIDsTx(tx txn.Tx, tenantID, userID string) ([]string, error) {
 	return sqldb.Collect(sqldb.From(tx).Query, `SELECT key_id FROM api_keys WHERE tenant_id = ? AND user_id = ? AND status = 'active' ORDER BY key_id`,
 		[]any{tenantID, userID}, func(row sqldb.Row) (id string, err error) { return id, row.Scan(&id) })
 }
 
-// Unproved implements identity.PeopleStore.
-func (s *People) Unproved(tx txn.Tx, email string) ([]identity.Member, error) {
+// LockUnverifiedTx implements identity.PeopleStore.
+func (s *People) LockUnverifiedTx(tx txn.Tx, email string) ([]identity.Member, error) {
 	t := sqldb.From(tx)
 	return sqldb.Collect(t.Query, selectMember+`WHERE u.email = ? AND u.email <> '' AND NOT u.email_verified ORDER BY u.user_id`+t.ForUpdate(),
 		[]any{email}, scanMember)
 }
 
-// Memberships implements identity.PeopleStore.
-func (s *People) Memberships(ctx context.Context, tenantID, userID, email string) ([]identity.MembershipOf, error) {
+// ListMemberships implements identity.PeopleStore.
+func (s *People) ListMemberships(ctx context.Context, tenantID, userID, email string) ([]identity.MembershipOf, error) {
 	const of = `FROM users o WHERE o.tenant_id = u.tenant_id AND o.status <> 'deleted'`
 	return sqldb.Collect(s.db.Reader(ctx), `SELECT `+MemberColumns+`, `+TenantColumns+`,
 			(SELECT COUNT(*) `+of+`), (SELECT COUNT(*) `+of+` AND o.role = 'owner')
@@ -110,8 +110,8 @@ func (s *People) Memberships(ctx context.Context, tenantID, userID, email string
 	})
 }
 
-// AddInvite implements identity.PeopleStore.
-func (s *People) AddInvite(tx txn.Tx, i identity.Invite) error {
+// CreateInviteTx implements identity.PeopleStore.
+func (s *People) CreateInviteTx(tx txn.Tx, i identity.Invite) error {
 	_, err := sqldb.From(tx).Exec(`INSERT INTO invites
 		(tenant_id, invite_id, email, role, status, secret_hash, mailed, invited_by, created_at, sent_at, expires_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
@@ -120,40 +120,40 @@ func (s *People) AddInvite(tx txn.Tx, i identity.Invite) error {
 	return taken(err)
 }
 
-// UpdateInvite implements identity.PeopleStore.
-func (s *People) UpdateInvite(tx txn.Tx, i identity.Invite) error {
+// UpdateInviteTx implements identity.PeopleStore.
+func (s *People) UpdateInviteTx(tx txn.Tx, i identity.Invite) error {
 	_, err := sqldb.From(tx).Exec(`UPDATE invites SET status = ?, secret_hash = ?, mailed = ?, sent_at = ?, expires_at = ?
 		WHERE tenant_id = ? AND invite_id = ?`,
 		string(i.Status), i.Secret[:], i.Mailed, sqldb.Micros(i.SentAt), sqldb.Micros(i.ExpiresAt), i.TenantID, i.InviteID)
 	return err
 }
 
-// Invite implements identity.PeopleStore.
-func (s *People) Invite(tx txn.Tx, tenantID, inviteID string) (identity.Invite, error) {
+// LockInviteTx implements identity.PeopleStore.
+func (s *People) LockInviteTx(tx txn.Tx, tenantID, inviteID string) (identity.Invite, error) {
 	t := sqldb.From(tx)
 	return scanInvite(t.QueryRow(selectInvite+`WHERE i.tenant_id = ? AND i.invite_id = ?`+t.ForUpdate(), tenantID, inviteID))
 }
 
-// InviteTenant implements identity.PeopleStore.
-func (s *People) InviteTenant(tx txn.Tx, inviteID string) (tenantID string, err error) {
+// GetInviteTenantTx implements identity.PeopleStore.
+func (s *People) GetInviteTenantTx(tx txn.Tx, inviteID string) (tenantID string, err error) {
 	err = sqldb.From(tx).QueryRow(`SELECT tenant_id FROM invites WHERE invite_id = ?`, inviteID).Scan(&tenantID)
 	return tenantID, notFound(err)
 }
 
-// PendingInvite implements identity.PeopleStore.
-func (s *People) PendingInvite(tx txn.Tx, tenantID, email string) (identity.Invite, error) {
+// GetPendingInviteTx implements identity.PeopleStore.
+func (s *People) GetPendingInviteTx(tx txn.Tx, tenantID, email string) (identity.Invite, error) {
 	return scanInvite(sqldb.From(tx).QueryRow(selectInvite+`WHERE i.tenant_id = ? AND i.email = ? AND i.status = 'pending'`, tenantID, email))
 }
 
-// LiveInvites implements identity.PeopleStore.
-func (s *People) LiveInvites(tx txn.Tx, tenantID string, now time.Time) (n int, err error) {
+// CountInvitesTx implements identity.PeopleStore.
+func (s *People) CountInvitesTx(tx txn.Tx, tenantID string, now time.Time) (n int, err error) {
 	err = sqldb.From(tx).QueryRow(`SELECT COUNT(*) FROM invites i WHERE i.tenant_id = ? AND i.status = 'pending' AND i.expires_at > ?`,
 		tenantID, sqldb.Micros(now)).Scan(&n)
 	return n, err
 }
 
-// Invites implements identity.PeopleStore.
-func (s *People) Invites(ctx context.Context, tenantID string, now time.Time, after string, limit int) ([]identity.Invite, int, error) {
+// ListInvites implements identity.PeopleStore.
+func (s *People) ListInvites(ctx context.Context, tenantID string, now time.Time, after string, limit int) ([]identity.Invite, int, error) {
 	const live = `WHERE i.tenant_id = ? AND i.status = 'pending' AND i.expires_at > ?`
 	at := sqldb.Micros(now)
 	var total int
@@ -165,8 +165,8 @@ func (s *People) Invites(ctx context.Context, tenantID string, now time.Time, af
 	return all, total, err
 }
 
-// InvitesTo implements identity.PeopleStore.
-func (s *People) InvitesTo(ctx context.Context, email string, now time.Time) ([]identity.InviteTo, error) {
+// ListInvitesByEmail implements identity.PeopleStore.
+func (s *People) ListInvitesByEmail(ctx context.Context, email string, now time.Time) ([]identity.InviteTo, error) {
 	return sqldb.Collect(s.db.Reader(ctx), `SELECT `+inviteColumns+`, t.name, COALESCE(u.name, '')
 		FROM invites i JOIN tenants t ON t.tenant_id = i.tenant_id AND t.status <> 'deleted'
 		LEFT JOIN users u ON u.tenant_id = i.tenant_id AND u.user_id = i.invited_by

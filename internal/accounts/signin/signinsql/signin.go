@@ -33,25 +33,25 @@ func scanMembership(row sqldb.Row) (signin.Membership, error) {
 	return signin.Membership{Member: m.Member(), Tenant: t.Tenant()}, notFound(err)
 }
 
-// Memberships implements signin.Store.
-func (s *Store) Memberships(tx txn.Tx, email string) ([]signin.Membership, error) {
+// ListMembershipsTx implements signin.Store.
+func (s *Store) ListMembershipsTx(tx txn.Tx, email string) ([]signin.Membership, error) {
 	return sqldb.Collect(sqldb.From(tx).Query, selectMembership+`WHERE u.email = ? AND u.email <> ''`+identitysql.Present+` ORDER BY u.last_login_at DESC, u.user_id`,
 		[]any{email}, scanMembership)
 }
 
-// Membership implements signin.Store.
-func (s *Store) Membership(tx txn.Tx, tenantID, userID string) (signin.Membership, error) {
+// GetMembershipTx implements signin.Store.
+func (s *Store) GetMembershipTx(tx txn.Tx, tenantID, userID string) (signin.Membership, error) {
 	return scanMembership(sqldb.From(tx).QueryRow(selectMembership+`WHERE u.tenant_id = ? AND u.user_id = ?`+identitysql.Present, tenantID, userID))
 }
 
-// LoggedIn implements signin.Store.
-func (s *Store) LoggedIn(tx txn.Tx, tenantID, userID string, at time.Time) error {
+// UpdateLastLoginTx implements signin.Store.
+func (s *Store) UpdateLastLoginTx(tx txn.Tx, tenantID, userID string, at time.Time) error {
 	_, err := sqldb.From(tx).Exec(`UPDATE users SET last_login_at = ? WHERE tenant_id = ? AND user_id = ?`, sqldb.Micros(at), tenantID, userID)
 	return err
 }
 
-// Code implements signin.Store.
-func (s *Store) Code(tx txn.Tx, email string) (c signin.Code, err error) {
+// LockCodeTx implements signin.Store.
+func (s *Store) LockCodeTx(tx txn.Tx, email string) (c signin.Code, err error) {
 	var again, expires, forget int64
 	t := sqldb.From(tx)
 	err = t.QueryRow(`SELECT email, code_hash, terms, asked, wrong, again_at, expires_at, forget_at FROM signin_codes WHERE email = ?`+t.ForUpdate(), email).
@@ -60,8 +60,8 @@ func (s *Store) Code(tx txn.Tx, email string) (c signin.Code, err error) {
 	return c, notFound(err)
 }
 
-// AddCode implements signin.Store.
-func (s *Store) AddCode(tx txn.Tx, c signin.Code) error {
+// CreateCodeTx implements signin.Store.
+func (s *Store) CreateCodeTx(tx txn.Tx, c signin.Code) error {
 	n, err := sqldb.From(tx).Exec(`INSERT INTO signin_codes (email, code_hash, terms, asked, wrong, again_at, expires_at, forget_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (email) DO NOTHING`,
 		c.Email, filled(c.Hash), c.Terms, c.Asked, c.Wrong, sqldb.Micros(c.AgainAt), sqldb.Micros(c.ExpiresAt), sqldb.Micros(c.ForgetAt))
@@ -71,8 +71,8 @@ func (s *Store) AddCode(tx txn.Tx, c signin.Code) error {
 	return err
 }
 
-// SetCode implements signin.Store.
-func (s *Store) SetCode(tx txn.Tx, c signin.Code) error {
+// UpdateCodeTx implements signin.Store.
+func (s *Store) UpdateCodeTx(tx txn.Tx, c signin.Code) error {
 	_, err := sqldb.From(tx).Exec(`UPDATE signin_codes SET code_hash = ?, terms = ?, asked = ?, wrong = ?, again_at = ?, expires_at = ?, forget_at = ?
 		WHERE email = ?`,
 		filled(c.Hash), c.Terms, c.Asked, c.Wrong, sqldb.Micros(c.AgainAt), sqldb.Micros(c.ExpiresAt), sqldb.Micros(c.ForgetAt), c.Email)
@@ -87,29 +87,29 @@ func filled(b []byte) []byte {
 	return b
 }
 
-// DeleteCode implements signin.Store.
-func (s *Store) DeleteCode(tx txn.Tx, email string) error {
+// DeleteCodeTx implements signin.Store.
+func (s *Store) DeleteCodeTx(tx txn.Tx, email string) error {
 	_, err := sqldb.From(tx).Exec(`DELETE FROM signin_codes WHERE email = ?`, email)
 	return err
 }
 
-// AddTicket implements signin.Store.
-func (s *Store) AddTicket(tx txn.Tx, kind string, hash, sealed []byte, expires time.Time) error {
+// CreateTicketTx implements signin.Store.
+func (s *Store) CreateTicketTx(tx txn.Tx, kind string, hash, sealed []byte, expires time.Time) error {
 	_, err := sqldb.From(tx).Exec(`INSERT INTO signin_tickets (kind, hash, sealed, expires_at) VALUES (?, ?, ?, ?)`,
 		kind, hash, sealed, sqldb.Micros(expires))
 	return err
 }
 
-// Ticket implements signin.Store.
-func (s *Store) Ticket(tx txn.Tx, kind string, hash []byte, now time.Time) (sealed []byte, err error) {
+// GetTicketTx implements signin.Store.
+func (s *Store) GetTicketTx(tx txn.Tx, kind string, hash []byte, now time.Time) (sealed []byte, err error) {
 	err = sqldb.From(tx).QueryRow(`SELECT sealed FROM signin_tickets WHERE kind = ? AND hash = ? AND expires_at > ?`,
 		kind, hash, sqldb.Micros(now)).Scan(&sealed)
 	return sealed, notFound(err)
 }
 
-// TakeTicket implements signin.Store.
-func (s *Store) TakeTicket(tx txn.Tx, kind string, hash []byte, now time.Time) ([]byte, error) {
-	sealed, err := s.Ticket(tx, kind, hash, now)
+// ConsumeTicketTx implements signin.Store.
+func (s *Store) ConsumeTicketTx(tx txn.Tx, kind string, hash []byte, now time.Time) ([]byte, error) {
+	sealed, err := s.GetTicketTx(tx, kind, hash, now)
 	if err != nil {
 		return nil, err
 	}
@@ -129,24 +129,24 @@ func scanLink(row sqldb.Row) (l signin.Link, err error) {
 	return l, notFound(err)
 }
 
-// Link implements signin.Store.
-func (s *Store) Link(tx txn.Tx, issuer, subject string) (signin.Link, error) {
+// GetLinkTx implements signin.Store.
+func (s *Store) GetLinkTx(tx txn.Tx, issuer, subject string) (signin.Link, error) {
 	return scanLink(sqldb.From(tx).QueryRow(selectLink+`WHERE issuer = ? AND subject = ?`, issuer, subject))
 }
 
-// Links implements signin.Store.
-func (s *Store) Links(ctx context.Context, email string) ([]signin.Link, error) {
+// ListLinks implements signin.Store.
+func (s *Store) ListLinks(ctx context.Context, email string) ([]signin.Link, error) {
 	return sqldb.Collect(s.db.Reader(ctx), selectLink+`WHERE email = ? ORDER BY provider`, []any{email}, scanLink)
 }
 
-// LinksTx implements signin.Store.
-func (s *Store) LinksTx(tx txn.Tx, email string) ([]signin.Link, error) {
+// LockLinksTx implements signin.Store.
+func (s *Store) LockLinksTx(tx txn.Tx, email string) ([]signin.Link, error) {
 	t := sqldb.From(tx)
 	return sqldb.Collect(t.Query, selectLink+`WHERE email = ? ORDER BY provider`+t.ForUpdate(), []any{email}, scanLink)
 }
 
-// AddLink implements signin.Store.
-func (s *Store) AddLink(tx txn.Tx, l signin.Link) error {
+// CreateLinkTx implements signin.Store.
+func (s *Store) CreateLinkTx(tx txn.Tx, l signin.Link) error {
 	n, err := sqldb.From(tx).Exec(`INSERT INTO signin_links (issuer, subject, provider, email, provider_email, linked_at)
 		VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 		l.Issuer, l.Subject, l.Provider, l.Email, l.ProviderEmail, sqldb.Micros(l.LinkedAt))
@@ -156,8 +156,8 @@ func (s *Store) AddLink(tx txn.Tx, l signin.Link) error {
 	return err
 }
 
-// DeleteLink implements signin.Store.
-func (s *Store) DeleteLink(tx txn.Tx, email, provider string) error {
+// DeleteLinkTx implements signin.Store.
+func (s *Store) DeleteLinkTx(tx txn.Tx, email, provider string) error {
 	_, err := sqldb.From(tx).Exec(`DELETE FROM signin_links WHERE email = ? AND provider = ?`, email, provider)
 	return err
 }
@@ -183,19 +183,19 @@ func scanFactor(row sqldb.Row) (f signin.Factor, err error) {
 	return f, nil
 }
 
-// Factor implements signin.Store.
-func (s *Store) Factor(tx txn.Tx, person string) (signin.Factor, error) {
+// LockFactorTx implements signin.Store.
+func (s *Store) LockFactorTx(tx txn.Tx, person string) (signin.Factor, error) {
 	t := sqldb.From(tx)
 	return scanFactor(t.QueryRow(selectFactor+t.ForUpdate(), person))
 }
 
-// FactorOf implements signin.Store.
-func (s *Store) FactorOf(ctx context.Context, person string) (signin.Factor, error) {
+// GetFactor implements signin.Store.
+func (s *Store) GetFactor(ctx context.Context, person string) (signin.Factor, error) {
 	return scanFactor(s.db.QueryRow(ctx, selectFactor, person))
 }
 
-// SetFactor implements signin.Store.
-func (s *Store) SetFactor(tx txn.Tx, f signin.Factor) error {
+// PutFactorTx implements signin.Store.
+func (s *Store) PutFactorTx(tx txn.Tx, f signin.Factor) error {
 	_, err := sqldb.From(tx).Exec(`INSERT INTO signin_factors
 		(person, tenant_id, sealed, algorithm, recovery, created_at, confirmed_at, last_step, wrong, wrong_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
@@ -207,23 +207,23 @@ func (s *Store) SetFactor(tx txn.Tx, f signin.Factor) error {
 	return err
 }
 
-// DeleteFactor implements signin.Store.
-func (s *Store) DeleteFactor(tx txn.Tx, person string) error {
+// DeleteFactorTx implements signin.Store.
+func (s *Store) DeleteFactorTx(tx txn.Tx, person string) error {
 	_, err := sqldb.From(tx).Exec(`DELETE FROM signin_factors WHERE person = ?`, person)
 	return err
 }
 
-// Forget implements signin.Store.
-func (s *Store) Forget(tx txn.Tx, email string) error {
-	if err := s.DeleteCode(tx, email); err != nil {
+// DeleteEmailTx implements signin.Store.
+func (s *Store) DeleteEmailTx(tx txn.Tx, email string) error {
+	if err := s.DeleteCodeTx(tx, email); err != nil {
 		return err
 	}
 	_, err := sqldb.From(tx).Exec(`DELETE FROM signin_links WHERE email = ?`, email)
 	return err
 }
 
-// Sweep implements signin.Store.
-func (s *Store) Sweep(tx txn.Tx, now time.Time, n int) error {
+// DeleteExpiredTx implements signin.Store.
+func (s *Store) DeleteExpiredTx(tx txn.Tx, now time.Time, n int) error {
 	_, err := sqldb.From(tx).Exec(`DELETE FROM signin_codes WHERE email IN
 		(SELECT email FROM signin_codes WHERE forget_at <= ? ORDER BY forget_at LIMIT ?)`, sqldb.Micros(now), n)
 	if err != nil {

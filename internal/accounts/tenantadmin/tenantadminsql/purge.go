@@ -54,8 +54,8 @@ func (s *Store) engine(sqlite, postgres string) string {
 	return sqlite
 }
 
-// Parts implements tenancy.Store.
-func (s *Store) Parts(ctx context.Context) ([]string, error) {
+// ListParts implements tenancy.Store.
+func (s *Store) ListParts(ctx context.Context) ([]string, error) {
 	rows, err := s.db.Query(ctx, s.engine(sqliteTables, postgresTables))
 	if err != nil {
 		return nil, err
@@ -161,8 +161,8 @@ func (s *Store) CountPart(ctx context.Context, tenant, part string) (n int64, er
 	return n, err
 }
 
-// DeletePart implements tenancy.Store.
-func (s *Store) DeletePart(tx txn.Tx, tenant, part string, most int) (int, error) {
+// DeletePartTx implements tenancy.Store.
+func (s *Store) DeletePartTx(tx txn.Tx, tenant, part string, most int) (int, error) {
 	table, where, args := partOf(part, tenant)
 	t := sqldb.From(tx)
 	if back, ok := positions[part]; ok {

@@ -12,10 +12,10 @@ import (
 	"agentd/internal/store/worksql"
 )
 
-// Park implements tenancy.Store. The tenant's row is locked: whoever lets the
+// SuspendWorkTx implements tenancy.Store. The tenant's row is locked: whoever lets the
 // tenant in comes before this, and then nothing is parked, or after, and then
 // finds what is.
-func (s *Store) Park(tx txn.Tx, held work.Lease, now time.Time) (bool, error) {
+func (s *Store) SuspendWorkTx(tx txn.Tx, held work.Lease, now time.Time) (bool, error) {
 	t := sqldb.From(tx)
 	var status identity.Status
 	switch err := t.QueryRow(lockTenant+t.ForUpdate(), held.TenantID).Scan(&status); {
@@ -30,7 +30,7 @@ func (s *Store) Park(tx txn.Tx, held work.Lease, now time.Time) (bool, error) {
 	return !errors.Is(err, work.ErrLost), err
 }
 
-// Unpark implements tenancy.Store.
-func (s *Store) Unpark(tx txn.Tx, tenant, kind string, most int) (int, error) {
+// ResumeWorkTx implements tenancy.Store.
+func (s *Store) ResumeWorkTx(tx txn.Tx, tenant, kind string, most int) (int, error) {
 	return worksql.ResumeTx(tx, tenant, kind, most)
 }

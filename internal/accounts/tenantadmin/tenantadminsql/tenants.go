@@ -76,8 +76,8 @@ func (s *Store) Get(ctx context.Context, id string) (tenantadmin.Tenant, error) 
 	return scanManaged(s.db.QueryRow(ctx, selectManaged+` AND t.tenant_id = ?`, id))
 }
 
-// Lock implements tenancy.Store.
-func (s *Store) Lock(tx txn.Tx, id string) (tenantadmin.Tenant, error) {
+// LockTx implements tenancy.Store.
+func (s *Store) LockTx(tx txn.Tx, id string) (tenantadmin.Tenant, error) {
 	t := sqldb.From(tx)
 	if t.Postgres() {
 		return scanManaged(t.QueryRow(selectManaged+` AND t.tenant_id = ? FOR UPDATE OF t`, id))
@@ -107,8 +107,8 @@ func scanManaged(row sqldb.Row) (tenantadmin.Tenant, error) {
 	return t, nil
 }
 
-// Update implements tenancy.Store.
-func (s *Store) Update(tx txn.Tx, t tenantadmin.Tenant) error {
+// UpdateTx implements tenancy.Store.
+func (s *Store) UpdateTx(tx txn.Tx, t tenantadmin.Tenant) error {
 	var suspended int64
 	if t.SuspendedAt != nil {
 		suspended = sqldb.Micros(*t.SuspendedAt)
@@ -120,8 +120,8 @@ func (s *Store) Update(tx txn.Tx, t tenantadmin.Tenant) error {
 	return taken(err)
 }
 
-// Inactive implements tenancy.Store.
-func (s *Store) Inactive(ctx context.Context) ([]string, error) {
+// ListInactive implements tenancy.Store.
+func (s *Store) ListInactive(ctx context.Context) ([]string, error) {
 	rows, err := s.db.Query(ctx, `SELECT tenant_id FROM tenants WHERE status <> 'active'`)
 	if err != nil {
 		return nil, err
@@ -129,8 +129,8 @@ func (s *Store) Inactive(ctx context.Context) ([]string, error) {
 	return sqldb.ScanStrings(rows)
 }
 
-// Hide implements tenancy.Store. The slug is free for others at once.
-func (s *Store) Hide(tx txn.Tx, t tenantadmin.Tenant, p tenantadmin.Purge) error {
+// MarkDeletedTx implements tenancy.Store. The slug is free for others at once.
+func (s *Store) MarkDeletedTx(tx txn.Tx, t tenantadmin.Tenant, p tenantadmin.Purge) error {
 	by, err := json.Marshal(askedBy{p.By.TenantID, p.By.UserID, p.By.KeyID, p.By.SessionID, p.By.Method, p.By.Address, p.By.RequestID})
 	if err != nil {
 		return err
@@ -157,8 +157,8 @@ type askedBy struct {
 
 const selectPurge = `SELECT subject_id, name, asked_by, asked_at, counts, told FROM tenant_purges WHERE subject_id = ?`
 
-// Purge implements tenancy.Store.
-func (s *Store) Purge(ctx context.Context, id string) (tenantadmin.Purge, error) {
+// GetPurge implements tenancy.Store.
+func (s *Store) GetPurge(ctx context.Context, id string) (tenantadmin.Purge, error) {
 	return scanPurge(s.db.QueryRow(ctx, selectPurge, id))
 }
 
@@ -181,8 +181,8 @@ func scanPurge(row sqldb.Row) (tenantadmin.Purge, error) {
 	return p, nil
 }
 
-// Remove implements tenancy.Store.
-func (s *Store) Remove(tx txn.Tx, tenant string) (tenantadmin.Purge, error) {
+// DeleteTx implements tenancy.Store.
+func (s *Store) DeleteTx(tx txn.Tx, tenant string) (tenantadmin.Purge, error) {
 	t := sqldb.From(tx)
 	if _, err := t.Exec(`DELETE FROM tenants WHERE tenant_id = ? AND status = 'deleted'`, tenant); err != nil {
 		return tenantadmin.Purge{}, err
@@ -193,8 +193,8 @@ func (s *Store) Remove(tx txn.Tx, tenant string) (tenantadmin.Purge, error) {
 	return scanPurge(t.QueryRow(selectPurge, tenant))
 }
 
-// EndPurge implements tenancy.Store.
-func (s *Store) EndPurge(tx txn.Tx, tenant string) error {
+// DeletePurgeTx implements tenancy.Store.
+func (s *Store) DeletePurgeTx(tx txn.Tx, tenant string) error {
 	_, err := sqldb.From(tx).Exec(`DELETE FROM tenant_purges WHERE subject_id = ?`, tenant)
 	return err
 }

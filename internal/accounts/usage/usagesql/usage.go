@@ -51,8 +51,8 @@ func (s *Store) rowOr(ctx context.Context, tx txn.Tx, query string, args ...any)
 	return sqldb.From(tx).QueryRow(query, args...)
 }
 
-// Terms implements usage.Store.
-func (s *Store) Terms(ctx context.Context, tx txn.Tx, tenant string) (usage.Terms, error) {
+// GetTerms implements usage.Store.
+func (s *Store) GetTerms(ctx context.Context, tx txn.Tx, tenant string) (usage.Terms, error) {
 	var t usage.Terms
 	var b usage.Budget
 	var updated int64
@@ -66,8 +66,8 @@ func (s *Store) Terms(ctx context.Context, tx txn.Tx, tenant string) (usage.Term
 	return t, err
 }
 
-// Add implements usage.Store.
-func (s *Store) Add(tx txn.Tx, tenant, month, day string, uses []quota.Use, want bool) (m, d usage.Totals, err error) {
+// IncrementTx implements usage.Store.
+func (s *Store) IncrementTx(tx txn.Tx, tenant, month, day string, uses []quota.Use, want bool) (m, d usage.Totals, err error) {
 	var total quota.Use
 	for _, u := range uses {
 		total = usage.Sum(total, u)
@@ -115,8 +115,8 @@ func useArgs(tenant, period string, u quota.Use) []any {
 	}
 }
 
-// AddRequests implements usage.Store.
-func (s *Store) AddRequests(tx txn.Tx, tenant string, requests map[string]int64) error {
+// IncrementRequestsTx implements usage.Store.
+func (s *Store) IncrementRequestsTx(tx txn.Tx, tenant string, requests map[string]int64) error {
 	if len(requests) == 0 {
 		return nil
 	}
@@ -128,8 +128,8 @@ func (s *Store) AddRequests(tx txn.Tx, tenant string, requests map[string]int64)
 	return err
 }
 
-// Totals implements usage.Store.
-func (s *Store) Totals(ctx context.Context, tenant string, periods ...string) ([]usage.Totals, error) {
+// ListTotals implements usage.Store.
+func (s *Store) ListTotals(ctx context.Context, tenant string, periods ...string) ([]usage.Totals, error) {
 	args := []any{tenant}
 	at := map[string]int{}
 	for i, p := range periods {
@@ -154,16 +154,16 @@ func (s *Store) Totals(ctx context.Context, tenant string, periods ...string) ([
 	return all, rows.Err()
 }
 
-// Spent implements usage.Store.
-func (s *Store) Spent(ctx context.Context, tx txn.Tx, tenant, from, to string) (nano int64, err error) {
+// GetSpent implements usage.Store.
+func (s *Store) GetSpent(ctx context.Context, tx txn.Tx, tenant, from, to string) (nano int64, err error) {
 	// A month sorts before its days, and is as long as no day.
 	err = s.rowOr(ctx, tx, `SELECT CAST(COALESCE(SUM(cost_nano), 0) AS BIGINT) FROM usage_counters
 		WHERE tenant_id = ? AND agent_id = '' AND model = '' AND source = '' AND period >= ? AND period <= ? AND LENGTH(period) = 10`, tenant, from, to).Scan(&nano)
 	return nano, err
 }
 
-// Rows implements usage.Store.
-func (s *Store) Rows(ctx context.Context, tenant string, q usage.Query) ([]usage.Row, error) {
+// ListRows implements usage.Store.
+func (s *Store) ListRows(ctx context.Context, tenant string, q usage.Query) ([]usage.Row, error) {
 	query, by := `SELECT '', model, source, key_id, `, ` GROUP BY model, source, key_id`
 	if q.ByDay {
 		query, by = `SELECT period, '', '', '', `, ` GROUP BY period`
@@ -193,14 +193,14 @@ func (s *Store) Rows(ctx context.Context, tenant string, q usage.Query) ([]usage
 	return all, rows.Err()
 }
 
-// StoredBytes implements usage.Store.
-func (s *Store) StoredBytes(ctx context.Context, tenant string) (n int64, err error) {
+// GetStoredBytes implements usage.Store.
+func (s *Store) GetStoredBytes(ctx context.Context, tenant string) (n int64, err error) {
 	err = s.db.QueryRow(ctx, `SELECT CAST(COALESCE(SUM(size), 0) AS BIGINT) FROM blobs WHERE tenant_id = ? AND refs > 0`, tenant).Scan(&n)
 	return n, err
 }
 
-// Lock implements usage.Store.
-func (s *Store) Lock(tx txn.Tx, tenant string, r quota.Resource) error {
+// LockTx implements usage.Store.
+func (s *Store) LockTx(tx txn.Tx, tenant string, r quota.Resource) error {
 	_, err := sqldb.From(tx).Exec(`INSERT INTO usage_locks (tenant_id, resource) VALUES (?, ?)
 		ON CONFLICT (tenant_id, resource) DO UPDATE SET resource = excluded.resource`, tenant, string(r))
 	return err
@@ -235,8 +235,8 @@ var things = map[quota.Resource]held{
 	},
 }
 
-// Held implements usage.Store.
-func (s *Store) Held(ctx context.Context, tx txn.Tx, tenant string, r quota.Resource, now time.Time, most int64) (n int64, ok bool, err error) {
+// CountHeld implements usage.Store.
+func (s *Store) CountHeld(ctx context.Context, tx txn.Tx, tenant string, r quota.Resource, now time.Time, most int64) (n int64, ok bool, err error) {
 	h, ok := things[r]
 	if !ok {
 		return 0, false, nil
@@ -245,16 +245,16 @@ func (s *Store) Held(ctx context.Context, tx txn.Tx, tenant string, r quota.Reso
 	return n, true, err
 }
 
-// AddEvent implements usage.Store.
-func (s *Store) AddEvent(tx txn.Tx, e usage.Event) (bool, error) {
+// CreateEventTx implements usage.Store.
+func (s *Store) CreateEventTx(tx txn.Tx, e usage.Event) (bool, error) {
 	n, err := sqldb.From(tx).Exec(`INSERT INTO usage_events (tenant_id, event_id, type, resource, period, used, cap, resets_at, created_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 		e.TenantID, e.ID, e.Type, string(e.Resource), e.Period, e.Used, e.Limit, sqldb.Micros(e.ResetsAt), sqldb.Micros(e.CreatedAt))
 	return n == 1, err
 }
 
-// Event implements usage.Store.
-func (s *Store) Event(ctx context.Context, tenant, id string) (usage.Event, error) {
+// GetEvent implements usage.Store.
+func (s *Store) GetEvent(ctx context.Context, tenant, id string) (usage.Event, error) {
 	e := usage.Event{TenantID: tenant, ID: id}
 	var resets, created int64
 	err := s.db.QueryRow(ctx, `SELECT type, resource, period, used, cap, resets_at, created_at FROM usage_events WHERE tenant_id = ? AND event_id = ?`, tenant, id).
@@ -266,8 +266,8 @@ func (s *Store) Event(ctx context.Context, tenant, id string) (usage.Event, erro
 	return e, err
 }
 
-// SetBudget implements usage.Store.
-func (s *Store) SetBudget(tx txn.Tx, tenant string, b usage.Budget) error {
+// PutBudgetTx implements usage.Store.
+func (s *Store) PutBudgetTx(tx txn.Tx, tenant string, b usage.Budget) error {
 	_, err := sqldb.From(tx).Exec(`INSERT INTO usage_budgets (tenant_id, limit_nano, soft_threshold, hard_threshold, period, updated_at)
 		VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (tenant_id) DO UPDATE SET limit_nano = excluded.limit_nano,
 		soft_threshold = excluded.soft_threshold, hard_threshold = excluded.hard_threshold, period = excluded.period, updated_at = excluded.updated_at`,
@@ -275,14 +275,14 @@ func (s *Store) SetBudget(tx txn.Tx, tenant string, b usage.Budget) error {
 	return err
 }
 
-// DropBudget implements usage.Store.
-func (s *Store) DropBudget(tx txn.Tx, tenant string) error {
+// DeleteBudgetTx implements usage.Store.
+func (s *Store) DeleteBudgetTx(tx txn.Tx, tenant string) error {
 	_, err := sqldb.From(tx).Exec(`DELETE FROM usage_budgets WHERE tenant_id = ?`, tenant)
 	return err
 }
 
-// Admins gives the ids of the people who look after a tenant.
-func (s *Store) Admins(ctx context.Context, tenant string) ([]string, error) {
+// ListAdmins gives the ids of the people who look after a tenant.
+func (s *Store) ListAdmins(ctx context.Context, tenant string) ([]string, error) {
 	rows, err := s.db.Query(ctx, `SELECT user_id FROM users WHERE tenant_id = ? AND role IN ('admin', 'owner') AND status = 'active' ORDER BY user_id`, tenant)
 	if err != nil {
 		return nil, err

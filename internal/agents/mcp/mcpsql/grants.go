@@ -20,8 +20,8 @@ var _ mcp.Grants = (*Store)(nil)
 // New keeps them in db.
 func New(db *sqldb.DB) *Store { return &Store{db} }
 
-// Grant implements mcp.Grants.
-func (s *Store) Grant(ctx context.Context, tenant, server string) (*mcp.Grant, error) {
+// Get implements mcp.Grants.
+func (s *Store) Get(ctx context.Context, tenant, server string) (*mcp.Grant, error) {
 	g := &mcp.Grant{TenantID: tenant, ServerID: server}
 	err := s.db.QueryRow(ctx, `SELECT version, sealed FROM mcp_grants WHERE tenant_id = ? AND server_id = ?`, tenant, server).
 		Scan(&g.Version, &g.Sealed)
@@ -34,45 +34,45 @@ func (s *Store) Grant(ctx context.Context, tenant, server string) (*mcp.Grant, e
 	return g, nil
 }
 
-// Put implements mcp.Grants.
-func (s *Store) Put(tx txn.Tx, tenant, server string, sealed []byte) error {
+// PutTx implements mcp.Grants.
+func (s *Store) PutTx(tx txn.Tx, tenant, server string, sealed []byte) error {
 	_, err := sqldb.From(tx).Exec(`INSERT INTO mcp_grants (tenant_id, server_id, version, claimed_till, sealed) VALUES (?, ?, 1, 0, ?)
 		ON CONFLICT (tenant_id, server_id) DO UPDATE SET version = mcp_grants.version + 1, claimed_till = 0, sealed = excluded.sealed`,
 		tenant, server, sealed)
 	return err
 }
 
-// Renew implements mcp.Grants.
-func (s *Store) Renew(tx txn.Tx, g *mcp.Grant, sealed []byte) error {
+// UpdateTx implements mcp.Grants.
+func (s *Store) UpdateTx(tx txn.Tx, g *mcp.Grant, sealed []byte) error {
 	_, err := sqldb.From(tx).Exec(`UPDATE mcp_grants SET version = version + 1, claimed_till = 0, sealed = ?
 		WHERE tenant_id = ? AND server_id = ? AND version = ?`, sealed, g.TenantID, g.ServerID, g.Version)
 	return err
 }
 
-// Claim implements mcp.Grants.
-func (s *Store) Claim(tx txn.Tx, g *mcp.Grant, now, until time.Time) (bool, error) {
+// ClaimTx implements mcp.Grants.
+func (s *Store) ClaimTx(tx txn.Tx, g *mcp.Grant, now, until time.Time) (bool, error) {
 	n, err := sqldb.From(tx).Exec(`UPDATE mcp_grants SET claimed_till = ?
 		WHERE tenant_id = ? AND server_id = ? AND version = ? AND claimed_till < ?`,
 		sqldb.Micros(until), g.TenantID, g.ServerID, g.Version, sqldb.Micros(now))
 	return n == 1, err
 }
 
-// Release implements mcp.Grants.
-func (s *Store) Release(tx txn.Tx, g *mcp.Grant) error {
+// ReleaseTx implements mcp.Grants.
+func (s *Store) ReleaseTx(tx txn.Tx, g *mcp.Grant) error {
 	_, err := sqldb.From(tx).Exec(`UPDATE mcp_grants SET claimed_till = 0 WHERE tenant_id = ? AND server_id = ? AND version = ?`,
 		g.TenantID, g.ServerID, g.Version)
 	return err
 }
 
-// Drop implements mcp.Grants.
-func (s *Store) Drop(tx txn.Tx, g *mcp.Grant) error {
+// DeleteVersionTx implements mcp.Grants.
+func (s *Store) DeleteVersionTx(tx txn.Tx, g *mcp.Grant) error {
 	_, err := sqldb.From(tx).Exec(`DELETE FROM mcp_grants WHERE tenant_id = ? AND server_id = ? AND version = ?`,
 		g.TenantID, g.ServerID, g.Version)
 	return err
 }
 
-// Delete implements mcp.Grants.
-func (s *Store) Delete(tx txn.Tx, tenant, server string) error {
+// DeleteTx implements mcp.Grants.
+func (s *Store) DeleteTx(tx txn.Tx, tenant, server string) error {
 	if _, err := sqldb.From(tx).Exec(`DELETE FROM mcp_pending WHERE tenant_id = ? AND server_id = ?`, tenant, server); err != nil {
 		return err
 	}
@@ -80,8 +80,8 @@ func (s *Store) Delete(tx txn.Tx, tenant, server string) error {
 	return err
 }
 
-// AddPending implements mcp.Grants.
-func (s *Store) AddPending(tx txn.Tx, p mcp.Pending, now time.Time) error {
+// CreatePendingTx implements mcp.Grants.
+func (s *Store) CreatePendingTx(tx txn.Tx, p mcp.Pending, now time.Time) error {
 	if _, err := sqldb.From(tx).Exec(`DELETE FROM mcp_pending WHERE expires_at < ?`, sqldb.Micros(now)); err != nil {
 		return err
 	}
@@ -90,8 +90,8 @@ func (s *Store) AddPending(tx txn.Tx, p mcp.Pending, now time.Time) error {
 	return err
 }
 
-// TakePending implements mcp.Grants.
-func (s *Store) TakePending(tx txn.Tx, tenant, id string) (*mcp.Pending, error) {
+// ConsumePendingTx implements mcp.Grants.
+func (s *Store) ConsumePendingTx(tx txn.Tx, tenant, id string) (*mcp.Pending, error) {
 	p := &mcp.Pending{TenantID: tenant, ID: id}
 	var expires int64
 	err := sqldb.From(tx).QueryRow(`DELETE FROM mcp_pending WHERE tenant_id = ? AND pending_id = ? RETURNING server_id, expires_at, sealed`, tenant, id).

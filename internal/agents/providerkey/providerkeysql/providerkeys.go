@@ -35,8 +35,8 @@ func (s *Store) List(ctx context.Context, tenant string) ([]providerkey.Row, err
 	return sqldb.Collect(read, `SELECT `+modelKeyColumns+` FROM llm_credentials WHERE tenant_id = ? ORDER BY provider_id`, []any{tenant}, scanModelKey)
 }
 
-// Get implements credential.Store.
-func (s *Store) Get(tx txn.Tx, tenant, provider string) (*providerkey.Row, error) {
+// LockTx implements credential.Store.
+func (s *Store) LockTx(tx txn.Tx, tenant, provider string) (*providerkey.Row, error) {
 	t := sqldb.From(tx)
 	r, err := scanModelKey(t.QueryRow(`SELECT `+modelKeyColumns+` FROM llm_credentials WHERE tenant_id = ? AND provider_id = ?`+t.ForUpdate(), tenant, provider))
 	if errors.Is(err, sql.ErrNoRows) {
@@ -45,8 +45,8 @@ func (s *Store) Get(tx txn.Tx, tenant, provider string) (*providerkey.Row, error
 	return &r, err
 }
 
-// Count implements credential.Store.
-func (s *Store) Count(tx txn.Tx, tenant string) (n int, err error) {
+// CountTx implements credential.Store.
+func (s *Store) CountTx(tx txn.Tx, tenant string) (n int, err error) {
 	t := sqldb.From(tx)
 	var there int
 	if err := t.QueryRow(`SELECT 1 FROM tenants WHERE tenant_id = ?`+t.ForUpdate(), tenant).Scan(&there); err != nil && !errors.Is(err, sql.ErrNoRows) {
@@ -56,8 +56,8 @@ func (s *Store) Count(tx txn.Tx, tenant string) (n int, err error) {
 	return n, err
 }
 
-// Put implements credential.Store.
-func (s *Store) Put(tx txn.Tx, r *providerkey.Row) error {
+// PutTx implements credential.Store.
+func (s *Store) PutTx(tx txn.Tx, r *providerkey.Row) error {
 	_, err := sqldb.From(tx).Exec(`INSERT INTO llm_credentials (`+modelKeyColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (tenant_id, provider_id) DO UPDATE SET endpoint = excluded.endpoint, origin = excluded.origin, shared = excluded.shared,
 sealed = excluded.sealed, updated_at = excluded.updated_at`,
@@ -65,8 +65,8 @@ sealed = excluded.sealed, updated_at = excluded.updated_at`,
 	return err
 }
 
-// Delete implements credential.Store.
-func (s *Store) Delete(tx txn.Tx, tenant, provider string) (bool, error) {
+// DeleteTx implements credential.Store.
+func (s *Store) DeleteTx(tx txn.Tx, tenant, provider string) (bool, error) {
 	n, err := sqldb.From(tx).Exec(`DELETE FROM llm_credentials WHERE tenant_id = ? AND provider_id = ?`, tenant, provider)
 	return n > 0, err
 }

@@ -23,16 +23,16 @@ func New(db *sqldb.DB) *Store { return &Store{db} }
 
 const selectArtifact = `SELECT run_id, artifact_id, name, mime_type, size, sha256, created_at FROM run_artifacts WHERE tenant_id = ?`
 
-// Insert implements artifact.Table.
-func (s *Store) Insert(tx txn.Tx, r *artifact.Record) error {
+// CreateTx implements artifact.Table.
+func (s *Store) CreateTx(tx txn.Tx, r *artifact.Record) error {
 	_, err := sqldb.From(tx).Exec(`INSERT INTO run_artifacts (tenant_id, run_id, artifact_id, name, mime_type, size, sha256, created_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
 		r.TenantID, r.RunID, r.ArtifactID, r.Name, r.MimeType, r.SizeBytes, r.SHA256, sqldb.Micros(r.CreatedAt))
 	return err
 }
 
-// Usage implements artifact.Table.
-func (s *Store) Usage(ctx context.Context, tenant, runID string) (n int, size int64, err error) {
+// GetUsage implements artifact.Table.
+func (s *Store) GetUsage(ctx context.Context, tenant, runID string) (n int, size int64, err error) {
 	err = s.db.QueryRow(ctx, `SELECT COUNT(*), CAST(COALESCE(SUM(size), 0) AS BIGINT) FROM run_artifacts WHERE tenant_id = ? AND run_id = ?`, tenant, runID).
 		Scan(&n, &size)
 	return n, size, err
@@ -43,13 +43,13 @@ func (s *Store) Get(ctx context.Context, tenant, id string) (*artifact.Record, e
 	return scanArtifact(tenant, s.db.QueryRow(ctx, selectArtifact+` AND artifact_id = ?`, tenant, id))
 }
 
-// Named implements artifact.Table.
-func (s *Store) Named(ctx context.Context, tenant, runID, name string) (*artifact.Record, error) {
+// GetByName implements artifact.Table.
+func (s *Store) GetByName(ctx context.Context, tenant, runID, name string) (*artifact.Record, error) {
 	return scanArtifact(tenant, s.db.QueryRow(ctx, selectArtifact+` AND run_id = ? AND name = ? ORDER BY artifact_id DESC LIMIT 1`, tenant, runID, name))
 }
 
-// Of implements artifact.Table.
-func (s *Store) Of(ctx context.Context, tenant string, runIDs []string) ([]artifact.Record, error) {
+// ListByRun implements artifact.Table.
+func (s *Store) ListByRun(ctx context.Context, tenant string, runIDs []string) ([]artifact.Record, error) {
 	args := []any{tenant}
 	for _, id := range runIDs {
 		args = append(args, id)

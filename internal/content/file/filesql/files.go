@@ -23,8 +23,8 @@ func New(db *sqldb.DB) *Store { return &Store{db} }
 
 const selectFile = `SELECT file_id, filename, mime_type, size, sha256, created_at FROM files WHERE tenant_id = ?`
 
-// Insert implements file.Table.
-func (s *Store) Insert(tx txn.Tx, f *file.File) error {
+// CreateTx implements file.Table.
+func (s *Store) CreateTx(tx txn.Tx, f *file.File) error {
 	_, err := sqldb.From(tx).Exec(`INSERT INTO files (tenant_id, file_id, filename, mime_type, mime_group, size, sha256, created_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
 		f.TenantID, f.FileID, f.Filename, f.MimeType, mimeGroup(f.MimeType), f.SizeBytes, f.SHA256, sqldb.Micros(f.CreatedAt))
@@ -36,8 +36,8 @@ func mimeGroup(mimeType string) string {
 	return group
 }
 
-// Delete implements file.Table.
-func (s *Store) Delete(tx txn.Tx, tenant, id string) (*file.File, error) {
+// DeleteTx implements file.Table.
+func (s *Store) DeleteTx(tx txn.Tx, tenant, id string) (*file.File, error) {
 	t := sqldb.From(tx)
 	f, err := scanFile(tenant, t.QueryRow(selectFile+` AND file_id = ?`+t.ForUpdate(), tenant, id))
 	if err != nil {

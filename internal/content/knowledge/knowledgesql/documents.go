@@ -27,15 +27,15 @@ const (
 	ofBase            = ` WHERE tenant_id = ? AND kb_id = ?`
 )
 
-// Insert implements knowledge.Store.
-func (s *Store) Insert(tx txn.Tx, d knowledge.Document) error {
+// CreateTx implements knowledge.Store.
+func (s *Store) CreateTx(tx txn.Tx, d knowledge.Document) error {
 	_, err := sqldb.From(tx).Exec(`INSERT INTO kb_documents (tenant_id, kb_id, `+kbDocumentColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		d.TenantID, d.KBID, d.ID, d.Name, string(d.Type), d.SizeBytes, d.ChunkCount, *d.ChunkPreview, sqldb.Micros(d.CreatedAt), sqldb.Micros(d.UpdatedAt))
 	return err
 }
 
-// Remove implements knowledge.Store.
-func (s *Store) Remove(tx txn.Tx, tenant, base, id string) (knowledge.Document, error) {
+// DeleteTx implements knowledge.Store.
+func (s *Store) DeleteTx(tx txn.Tx, tenant, base, id string) (knowledge.Document, error) {
 	t := sqldb.From(tx)
 	d, err := scanKBDocument(t.QueryRow(`SELECT `+kbDocumentColumns+` FROM kb_documents`+ofBase+` AND document_id = ?`+t.ForUpdate(), tenant, base, id), tenant, base)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -48,8 +48,8 @@ func (s *Store) Remove(tx txn.Tx, tenant, base, id string) (knowledge.Document, 
 	return d, err
 }
 
-// RemoveAll implements knowledge.Store.
-func (s *Store) RemoveAll(tx txn.Tx, tenant, base string) error {
+// DeleteAllTx implements knowledge.Store.
+func (s *Store) DeleteAllTx(tx txn.Tx, tenant, base string) error {
 	_, err := sqldb.From(tx).Exec(`DELETE FROM kb_documents`+ofBase, tenant, base)
 	return err
 }
@@ -79,8 +79,8 @@ func (s *Store) List(ctx context.Context, tenant, base, after string, limit int)
 	return all, rows.Err()
 }
 
-// Names implements knowledge.Store.
-func (s *Store) Names(ctx context.Context, tenant, base string, ids []string) (map[string]string, error) {
+// ListNames implements knowledge.Store.
+func (s *Store) ListNames(ctx context.Context, tenant, base string, ids []string) (map[string]string, error) {
 	names := map[string]string{}
 	if len(ids) == 0 {
 		return names, nil

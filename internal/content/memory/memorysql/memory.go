@@ -36,8 +36,8 @@ const (
 	ofAgent = ` WHERE tenant_id = ? AND agent_id = ?`
 )
 
-// Insert implements memory.Store.
-func (s *Store) Insert(tx txn.Tx, tenant, agent string, entries []memory.Stored) error {
+// CreateTx implements memory.Store.
+func (s *Store) CreateTx(tx txn.Tx, tenant, agent string, entries []memory.Stored) error {
 	for i := range entries {
 		e := &entries[i]
 		var enc sqldb.Encoder
@@ -54,15 +54,15 @@ func (s *Store) Insert(tx txn.Tx, tenant, agent string, entries []memory.Stored)
 	return nil
 }
 
-// Update implements memory.Store.
-func (s *Store) Update(tx txn.Tx, tenant, agent string, e memory.Stored) error {
+// UpdateTx implements memory.Store.
+func (s *Store) UpdateTx(tx txn.Tx, tenant, agent string, e memory.Stored) error {
 	var enc sqldb.Encoder
 	return enc.Op("memory entry", updateEntry, enc.JSON(e.Tags), e.Hash, e.Entity, e.EntityName, e.EntityType, enc.JSON(e.Metadata),
 		sqldb.OptionalMicros(e.LastAccessedAt), tenant, agent, e.EntryID)(tx)
 }
 
-// Delete implements memory.Store.
-func (s *Store) Delete(tx txn.Tx, tenant, agent string, ids []string) error {
+// DeleteTx implements memory.Store.
+func (s *Store) DeleteTx(tx txn.Tx, tenant, agent string, ids []string) error {
 	for _, id := range ids {
 		if _, err := sqldb.From(tx).Exec(`DELETE FROM memory_entries`+ofAgent+` AND entry_id = ?`, tenant, agent, id); err != nil {
 			return err
@@ -71,8 +71,8 @@ func (s *Store) Delete(tx txn.Tx, tenant, agent string, ids []string) error {
 	return nil
 }
 
-// DeleteAll implements memory.Store.
-func (s *Store) DeleteAll(tx txn.Tx, tenant, agent string) error {
+// DeleteAllTx implements memory.Store.
+func (s *Store) DeleteAllTx(tx txn.Tx, tenant, agent string) error {
 	for _, table := range []string{"memory_entries", "memory_blocks"} {
 		if _, err := sqldb.From(tx).Exec(`DELETE FROM `+table+ofAgent, tenant, agent); err != nil {
 			return err
@@ -81,14 +81,14 @@ func (s *Store) DeleteAll(tx txn.Tx, tenant, agent string) error {
 	return nil
 }
 
-// Count implements memory.Store.
-func (s *Store) Count(tx txn.Tx, tenant, agent string) (n int, err error) {
+// CountTx implements memory.Store.
+func (s *Store) CountTx(tx txn.Tx, tenant, agent string) (n int, err error) {
 	err = sqldb.From(tx).QueryRow(`SELECT COUNT(*) FROM memory_entries`+ofAgent, tenant, agent).Scan(&n)
 	return n, err
 }
 
-// Made implements memory.Store.
-func (s *Store) Made(tx txn.Tx, tenant, agent, origin string) (id string, err error) {
+// GetByOriginTx implements memory.Store.
+func (s *Store) GetByOriginTx(tx txn.Tx, tenant, agent, origin string) (id string, err error) {
 	err = sqldb.From(tx).QueryRow(`SELECT entry_id FROM memory_entries`+ofAgent+` AND origin = ?`, tenant, agent, origin).Scan(&id)
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", nil
@@ -99,8 +99,8 @@ func (s *Store) Made(tx txn.Tx, tenant, agent, origin string) (id string, err er
 // knownAtOnce is how many hashes one statement looks for.
 const knownAtOnce = 200
 
-// Known implements memory.Store.
-func (s *Store) Known(tx txn.Tx, tenant, agent string, hashes []string) (map[string]bool, error) {
+// ListKnownTx implements memory.Store.
+func (s *Store) ListKnownTx(tx txn.Tx, tenant, agent string, hashes []string) (map[string]bool, error) {
 	known := map[string]bool{}
 	for from := 0; from < len(hashes); from += knownAtOnce {
 		in, args := sqldb.In(hashes[from:min(from+knownAtOnce, len(hashes))], tenant, agent)
@@ -128,13 +128,13 @@ func collect(rows *sql.Rows, each func(string)) error {
 	return rows.Err()
 }
 
-// Lock implements memory.Store. The passage is locked by its collection.
-func (s *Store) Lock(tx txn.Tx, tenant, agent, id string) (*memory.Entry, error) {
+// LockTx implements memory.Store. The passage is locked by its collection.
+func (s *Store) LockTx(tx txn.Tx, tenant, agent, id string) (*memory.Entry, error) {
 	return oneEntry(sqldb.From(tx).QueryRow(selectEntry+` AND e.entry_id = ?`, tenant, agent, id), tenant, agent)
 }
 
-// Touch implements memory.Store.
-func (s *Store) Touch(tx txn.Tx, tenant, agent string, ids []string, at time.Time) error {
+// RecordAccessTx implements memory.Store.
+func (s *Store) RecordAccessTx(tx txn.Tx, tenant, agent string, ids []string, at time.Time) error {
 	for from := 0; from < len(ids); from += knownAtOnce {
 		in, args := sqldb.In(ids[from:min(from+knownAtOnce, len(ids))], sqldb.Micros(at), tenant, agent)
 		_, err := sqldb.From(tx).Exec(`UPDATE memory_entries SET access_count = access_count + 1, accessed_at = ?`+ofAgent+` AND entry_id`+in, args...)
@@ -158,8 +158,8 @@ func oneEntry(row *sql.Row, tenant, agent string) (*memory.Entry, error) {
 	return &e, err
 }
 
-// Find implements memory.Store.
-func (s *Store) Find(ctx context.Context, tenant, agent string, ids []string) (map[string]memory.Entry, error) {
+// ListByID implements memory.Store.
+func (s *Store) ListByID(ctx context.Context, tenant, agent string, ids []string) (map[string]memory.Entry, error) {
 	found := make(map[string]memory.Entry, len(ids))
 	if len(ids) == 0 {
 		return found, nil
@@ -189,8 +189,8 @@ func (s *Store) List(ctx context.Context, tenant, agent, entity, after string, l
 	return s.entries(ctx, tenant, agent, q.String(), append(args, limit)...)
 }
 
-// Total implements memory.Store.
-func (s *Store) Total(ctx context.Context, tenant, agent, entity string) (n int, err error) {
+// Count implements memory.Store.
+func (s *Store) Count(ctx context.Context, tenant, agent, entity string) (n int, err error) {
 	q, args := `SELECT COUNT(*) FROM memory_entries`+ofAgent, []any{tenant, agent}
 	if entity != "" {
 		q, args = q+` AND entity_key = ? AND entity_key <> ''`, append(args, entity)
@@ -236,14 +236,14 @@ func scanEntry(row sqldb.Row, tenant, agent string) (memory.Entry, error) {
 
 const selectBlocks = `SELECT label, content, max_tokens, updated_at FROM memory_blocks` + ofAgent + ` ORDER BY label`
 
-// Blocks implements memory.Store.
-func (s *Store) Blocks(ctx context.Context, tenant, agent string) ([]memory.Block, error) {
+// ListBlocks implements memory.Store.
+func (s *Store) ListBlocks(ctx context.Context, tenant, agent string) ([]memory.Block, error) {
 	rows, err := s.db.Query(ctx, selectBlocks, tenant, agent)
 	return scanBlocks(rows, err)
 }
 
-// BlocksTx implements memory.Store.
-func (s *Store) BlocksTx(tx txn.Tx, tenant, agent string) ([]memory.Block, error) {
+// ListBlocksTx implements memory.Store.
+func (s *Store) ListBlocksTx(tx txn.Tx, tenant, agent string) ([]memory.Block, error) {
 	rows, err := sqldb.From(tx).Query(selectBlocks, tenant, agent)
 	return scanBlocks(rows, err)
 }
@@ -266,8 +266,8 @@ func scanBlocks(rows *sql.Rows, err error) ([]memory.Block, error) {
 	return all, rows.Err()
 }
 
-// PutBlock implements memory.Store.
-func (s *Store) PutBlock(tx txn.Tx, tenant, agent string, b memory.Block) error {
+// PutBlockTx implements memory.Store.
+func (s *Store) PutBlockTx(tx txn.Tx, tenant, agent string, b memory.Block) error {
 	_, err := sqldb.From(tx).Exec(`INSERT INTO memory_blocks (tenant_id, agent_id, label, content, max_tokens, updated_at) VALUES (?, ?, ?, ?, ?, ?)
 		ON CONFLICT (tenant_id, agent_id, label) DO UPDATE SET content = excluded.content, max_tokens = excluded.max_tokens, updated_at = excluded.updated_at`,
 		tenant, agent, b.Label, b.Content, b.MaxTokens, sqldb.OptionalMicros(b.UpdatedAt))

@@ -39,14 +39,14 @@ const (
 // passageRows is how many rows one statement inserts.
 const passageRows = 50
 
-// Begin implements retrieval.Store.
-func (s *Store) Begin(tx txn.Tx, tenant, collection string) (version int64, err error) {
+// IncrementVersionTx implements retrieval.Store.
+func (s *Store) IncrementVersionTx(tx txn.Tx, tenant, collection string) (version int64, err error) {
 	err = sqldb.From(tx).QueryRow(beginCollection, tenant, collection).Scan(&version)
 	return version, err
 }
 
-// Insert implements retrieval.Store.
-func (s *Store) Insert(tx txn.Tx, tenant, collection string, version int64, passages []retrieval.Passage) error {
+// CreateTx implements retrieval.Store.
+func (s *Store) CreateTx(tx txn.Tx, tenant, collection string, version int64, passages []retrieval.Passage) error {
 	for from := 0; from < len(passages); from += passageRows {
 		some := passages[from:min(from+passageRows, len(passages))]
 		args := make([]any, 0, 12*len(some))
@@ -62,8 +62,8 @@ func (s *Store) Insert(tx txn.Tx, tenant, collection string, version int64, pass
 	return nil
 }
 
-// Replace implements retrieval.Store.
-func (s *Store) Replace(tx txn.Tx, tenant, collection string, version int64, p retrieval.Passage, anew bool) error {
+// UpdateTx implements retrieval.Store.
+func (s *Store) UpdateTx(tx txn.Tx, tenant, collection string, version int64, p retrieval.Passage, anew bool) error {
 	set := `UPDATE passages SET kind = ?, text = ?, boost = ?, at = ?, version = ?`
 	if anew {
 		set += `, vector_model = '', vector = NULL`
@@ -72,8 +72,8 @@ func (s *Store) Replace(tx txn.Tx, tenant, collection string, version int64, p r
 	return err
 }
 
-// Delete implements retrieval.Store.
-func (s *Store) Delete(tx txn.Tx, tenant, collection string, version int64, ids []string) error {
+// DeleteTx implements retrieval.Store.
+func (s *Store) DeleteTx(tx txn.Tx, tenant, collection string, version int64, ids []string) error {
 	for _, id := range ids {
 		if _, err := sqldb.From(tx).Exec(`DELETE FROM passages`+ofPassage, tenant, collection, id); err != nil {
 			return err
@@ -82,8 +82,8 @@ func (s *Store) Delete(tx txn.Tx, tenant, collection string, version int64, ids 
 	return s.removed(tx, tenant, collection, version)
 }
 
-// DeleteSource implements retrieval.Store.
-func (s *Store) DeleteSource(tx txn.Tx, tenant, collection string, version int64, source string) error {
+// DeleteSourceTx implements retrieval.Store.
+func (s *Store) DeleteSourceTx(tx txn.Tx, tenant, collection string, version int64, source string) error {
 	if _, err := sqldb.From(tx).Exec(`DELETE FROM passages`+ofCollection+` AND source_id = ? AND source_id <> ''`, tenant, collection, source); err != nil {
 		return err
 	}
@@ -95,8 +95,8 @@ func (s *Store) removed(tx txn.Tx, tenant, collection string, version int64) err
 	return err
 }
 
-// Drop implements retrieval.Store.
-func (s *Store) Drop(tx txn.Tx, tenant, collection string) error {
+// DeleteCollectionTx implements retrieval.Store.
+func (s *Store) DeleteCollectionTx(tx txn.Tx, tenant, collection string) error {
 	for _, table := range []string{"collections", "passages"} {
 		if _, err := sqldb.From(tx).Exec(`DELETE FROM `+table+ofCollection, tenant, collection); err != nil {
 			return err
@@ -105,8 +105,8 @@ func (s *Store) Drop(tx txn.Tx, tenant, collection string) error {
 	return nil
 }
 
-// SetVectors implements retrieval.Store.
-func (s *Store) SetVectors(tx txn.Tx, tenant, collection string, version int64, model string, vectors []retrieval.Vector) error {
+// UpdateVectorsTx implements retrieval.Store.
+func (s *Store) UpdateVectorsTx(tx txn.Tx, tenant, collection string, version int64, model string, vectors []retrieval.Vector) error {
 	for _, v := range vectors {
 		_, err := sqldb.From(tx).Exec(`UPDATE passages SET vector_model = ?, vector = ?, version = ?`+ofPassage+` AND version = ?`,
 			model, encodeVector(v.Values), version, tenant, collection, v.ID, v.Version)
@@ -117,15 +117,15 @@ func (s *Store) SetVectors(tx txn.Tx, tenant, collection string, version int64, 
 	return nil
 }
 
-// Retry implements retrieval.Store.
-func (s *Store) Retry(tx txn.Tx, tenant, collection string, version int64) error {
+// ResetFailedTx implements retrieval.Store.
+func (s *Store) ResetFailedTx(tx txn.Tx, tenant, collection string, version int64) error {
 	_, err := sqldb.From(tx).Exec(`UPDATE passages SET vector_model = '', version = ?`+ofCollection+` AND vector IS NULL AND vector_model <> ''`,
 		version, tenant, collection)
 	return err
 }
 
-// Weights implements retrieval.Store.
-func (s *Store) Weights(tx txn.Tx, tenant, collection string) ([]retrieval.Weight, error) {
+// ListWeightsTx implements retrieval.Store.
+func (s *Store) ListWeightsTx(tx txn.Tx, tenant, collection string) ([]retrieval.Weight, error) {
 	rows, err := sqldb.From(tx).Query(`SELECT passage_id, boost, at FROM passages`+ofCollection, tenant, collection)
 	if err != nil {
 		return nil, err
@@ -144,8 +144,8 @@ func (s *Store) Weights(tx txn.Tx, tenant, collection string) ([]retrieval.Weigh
 	return all, rows.Err()
 }
 
-// HasPending implements retrieval.Store.
-func (s *Store) HasPending(tx txn.Tx, tenant, collection, model string) (bool, error) {
+// HasPendingTx implements retrieval.Store.
+func (s *Store) HasPendingTx(tx txn.Tx, tenant, collection, model string) (bool, error) {
 	var one int
 	err := sqldb.From(tx).QueryRow(`SELECT 1 FROM passages`+ofCollection+` AND vector_model <> ? LIMIT 1`, tenant, collection, model).Scan(&one)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -154,8 +154,8 @@ func (s *Store) HasPending(tx txn.Tx, tenant, collection, model string) (bool, e
 	return err == nil, err
 }
 
-// State implements retrieval.Store.
-func (s *Store) State(ctx context.Context, tenant, collection string) (state retrieval.State, err error) {
+// GetState implements retrieval.Store.
+func (s *Store) GetState(ctx context.Context, tenant, collection string) (state retrieval.State, err error) {
 	err = s.db.QueryRow(ctx, `SELECT version, removed FROM collections`+ofCollection, tenant, collection).Scan(&state.Version, &state.Removed)
 	if errors.Is(err, sql.ErrNoRows) {
 		return retrieval.State{}, nil
@@ -163,13 +163,13 @@ func (s *Store) State(ctx context.Context, tenant, collection string) (state ret
 	return state, err
 }
 
-// Changed implements retrieval.Store.
-func (s *Store) Changed(ctx context.Context, tenant, collection string, after int64, each func(retrieval.Passage)) error {
+// VisitChanged implements retrieval.Store.
+func (s *Store) VisitChanged(ctx context.Context, tenant, collection string, after int64, each func(retrieval.Passage)) error {
 	return s.visit(ctx, `, vector FROM passages`+ofCollection+` AND version > ?`, each, tenant, collection, after)
 }
 
-// IDs implements retrieval.Store.
-func (s *Store) IDs(ctx context.Context, tenant, collection string) ([]string, error) {
+// ListIDs implements retrieval.Store.
+func (s *Store) ListIDs(ctx context.Context, tenant, collection string) ([]string, error) {
 	rows, err := s.db.Query(ctx, `SELECT passage_id FROM passages`+ofCollection, tenant, collection)
 	if err != nil {
 		return nil, err
@@ -177,8 +177,8 @@ func (s *Store) IDs(ctx context.Context, tenant, collection string) ([]string, e
 	return sqldb.ScanStrings(rows)
 }
 
-// Find implements retrieval.Store.
-func (s *Store) Find(ctx context.Context, tenant, collection string, ids []string) (map[string]retrieval.Passage, error) {
+// ListByID implements retrieval.Store.
+func (s *Store) ListByID(ctx context.Context, tenant, collection string, ids []string) (map[string]retrieval.Passage, error) {
 	found := make(map[string]retrieval.Passage, len(ids))
 	if len(ids) == 0 {
 		return found, nil
@@ -189,8 +189,8 @@ func (s *Store) Find(ctx context.Context, tenant, collection string, ids []strin
 	return found, err
 }
 
-// Pending implements retrieval.Store.
-func (s *Store) Pending(ctx context.Context, tenant, collection, model string, limit int) ([]retrieval.Passage, error) {
+// ListPending implements retrieval.Store.
+func (s *Store) ListPending(ctx context.Context, tenant, collection, model string, limit int) ([]retrieval.Passage, error) {
 	var all []retrieval.Passage
 	err := s.visit(ctx, `, NULL FROM passages`+ofCollection+` AND vector_model <> ? ORDER BY vector_model, passage_id LIMIT ?`,
 		func(p retrieval.Passage) { all = append(all, p) }, tenant, collection, model, limit)
@@ -216,8 +216,8 @@ func (s *Store) visit(ctx context.Context, rest string, each func(retrieval.Pass
 	return rows.Err()
 }
 
-// Counts implements retrieval.Store.
-func (s *Store) Counts(ctx context.Context, tenant, collection, model string) (map[string]retrieval.Count, error) {
+// CountBySource implements retrieval.Store.
+func (s *Store) CountBySource(ctx context.Context, tenant, collection, model string) (map[string]retrieval.Count, error) {
 	rows, err := s.db.Query(ctx, `SELECT source_id, COUNT(*), SUM(CASE WHEN vector_model = ? AND vector IS NOT NULL THEN 1 ELSE 0 END),
 		SUM(CASE WHEN vector_model <> ? THEN 1 ELSE 0 END) FROM passages`+ofCollection+` GROUP BY source_id`, model, model, tenant, collection)
 	if err != nil {

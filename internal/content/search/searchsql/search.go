@@ -90,9 +90,9 @@ func plain(word string) string {
 	}, word)
 }
 
-// Put implements search.Store. Who numbers documents has those of the tenant
+// PutTx implements search.Store. Who numbers documents has those of the tenant
 // and kind for himself until commit.
-func (s *Store) Put(tx txn.Tx, tenant string, kind search.Kind, docs []search.Doc) error {
+func (s *Store) PutTx(tx txn.Tx, tenant string, kind search.Kind, docs []search.Doc) error {
 	t := sqldb.From(tx)
 	var last int64
 	if err := t.QueryRow(numberDocs, tenant, string(kind), len(docs)).Scan(&last); err != nil {
@@ -139,16 +139,16 @@ func (s *Store) put(t *sqldb.Tx, tenant string, kind search.Kind, d *search.Doc,
 	return err
 }
 
-// Remove implements search.Store.
-func (s *Store) Remove(tx txn.Tx, tenant string, kind search.Kind, id string) error {
+// DeleteTx implements search.Store.
+func (s *Store) DeleteTx(tx txn.Tx, tenant string, kind search.Kind, id string) error {
 	_, err := sqldb.From(tx).Exec(dropDoc, tenant, string(kind), id)
 	return err
 }
 
-// Find implements search.Store. Words that are common are found in the newest
+// Search implements search.Store. Words that are common are found in the newest
 // block; for those that are not, more and more blocks are looked at together.
 // What the time did not suffice for is left out.
-func (s *Store) Find(ctx context.Context, tenant string, w search.Want) ([]search.Hit, error) {
+func (s *Store) Search(ctx context.Context, tenant string, w search.Want) ([]search.Hit, error) {
 	var last int64
 	err := s.db.QueryRow(ctx, lastDoc, tenant, string(w.Kind)).Scan(&last)
 	if errors.Is(err, sql.ErrNoRows) || err == nil && (last == 0 || len(w.Words) == 0) {
@@ -237,13 +237,13 @@ func (s *Store) expression(tenant string, w search.Want, blocks []int64, begins 
 	return b.String()
 }
 
-// Ended implements search.Store.
-func (s *Store) Ended(ctx context.Context, after search.Mark, until time.Time, limit int) ([]search.Place, error) {
+// ListEnded implements search.Store.
+func (s *Store) ListEnded(ctx context.Context, after search.Mark, until time.Time, limit int) ([]search.Place, error) {
 	return ended(s.db.Reader(ctx), after, until, limit)
 }
 
-// EndedTx implements search.Store.
-func (s *Store) EndedTx(tx txn.Tx, after search.Mark, limit int) ([]search.Place, error) {
+// ListEndedTx implements search.Store.
+func (s *Store) ListEndedTx(tx txn.Tx, after search.Mark, limit int) ([]search.Place, error) {
 	return ended(sqldb.From(tx).Query, after, time.Time{}, limit)
 }
 
@@ -261,8 +261,8 @@ func ended(query sqldb.QueryFunc, after search.Mark, until time.Time, limit int)
 	})
 }
 
-// Things implements search.Store.
-func (s *Store) Things(ctx context.Context, kind search.Kind, after search.Mark, limit int) ([]search.Mark, error) {
+// ListThings implements search.Store.
+func (s *Store) ListThings(ctx context.Context, kind search.Kind, after search.Mark, limit int) ([]search.Mark, error) {
 	var query string
 	switch kind {
 	case search.Agent:
@@ -278,8 +278,8 @@ func (s *Store) Things(ctx context.Context, kind search.Kind, after search.Mark,
 	})
 }
 
-// Mark implements search.Store.
-func (s *Store) Mark(ctx context.Context, name string) (m search.Mark, err error) {
+// GetMark implements search.Store.
+func (s *Store) GetMark(ctx context.Context, name string) (m search.Mark, err error) {
 	var at int64
 	err = s.db.QueryRow(ctx, `SELECT at, tenant_id, thing_id FROM search_marks WHERE name = ?`, name).Scan(&at, &m.TenantID, &m.ID)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -289,8 +289,8 @@ func (s *Store) Mark(ctx context.Context, name string) (m search.Mark, err error
 	return m, err
 }
 
-// SetMark implements search.Store.
-func (s *Store) SetMark(tx txn.Tx, name string, m search.Mark) error {
+// PutMarkTx implements search.Store.
+func (s *Store) PutMarkTx(tx txn.Tx, name string, m search.Mark) error {
 	_, err := sqldb.From(tx).Exec(`INSERT INTO search_marks (name, at, tenant_id, thing_id) VALUES (?, ?, ?, ?)
 ON CONFLICT (name) DO UPDATE SET at = excluded.at, tenant_id = excluded.tenant_id, thing_id = excluded.thing_id`,
 		name, sqldb.Micros(m.At), m.TenantID, m.ID)

@@ -26,8 +26,8 @@ func New(db *sqldb.DB) *Store { return &Store{db} }
 const selectWorkspace = `SELECT workspace_id, owner_type, owner_id, name, file_count, total_size, created_at, updated_at
 	FROM workspaces WHERE tenant_id = ?`
 
-// Insert implements workspace.Table.
-func (s *Store) Insert(tx txn.Tx, w *workspace.Workspace) (bool, error) {
+// CreateTx implements workspace.Table.
+func (s *Store) CreateTx(tx txn.Tx, w *workspace.Workspace) (bool, error) {
 	n, err := sqldb.From(tx).Exec(`INSERT INTO workspaces
 		(tenant_id, workspace_id, owner_type, owner_id, name, file_count, total_size, created_at, updated_at)
 		VALUES (?, ?, ?, ?, ?, 0, 0, ?, ?) ON CONFLICT DO NOTHING`,
@@ -42,8 +42,8 @@ func orNone(id *string) string {
 	return *id
 }
 
-// Count implements workspace.Table.
-func (s *Store) Count(tx txn.Tx, tenant, ownerType string) (n int, err error) {
+// CountTx implements workspace.Table.
+func (s *Store) CountTx(tx txn.Tx, tenant, ownerType string) (n int, err error) {
 	err = sqldb.From(tx).QueryRow(`SELECT COUNT(*) FROM workspaces WHERE tenant_id = ? AND owner_type = ?`, tenant, ownerType).Scan(&n)
 	return n, err
 }
@@ -57,8 +57,8 @@ func (s *Store) Get(ctx context.Context, tenant, id string) (*workspace.Workspac
 	return w, s.relations(ctx, tenant, w)
 }
 
-// Owned implements workspace.Table.
-func (s *Store) Owned(ctx context.Context, tenant, ownerType, ownerID string) (*workspace.Workspace, error) {
+// GetByOwner implements workspace.Table.
+func (s *Store) GetByOwner(ctx context.Context, tenant, ownerType, ownerID string) (*workspace.Workspace, error) {
 	w, err := scanWorkspace(tenant, s.db.QueryRow(ctx, selectWorkspace+` AND owner_type = ? AND owner_id = ? AND owner_id <> ''`, tenant, ownerType, ownerID))
 	if err != nil {
 		return nil, err
@@ -66,8 +66,8 @@ func (s *Store) Owned(ctx context.Context, tenant, ownerType, ownerID string) (*
 	return w, s.relations(ctx, tenant, w)
 }
 
-// Lock implements workspace.Table.
-func (s *Store) Lock(tx txn.Tx, tenant, id string) (*workspace.Workspace, error) {
+// LockTx implements workspace.Table.
+func (s *Store) LockTx(tx txn.Tx, tenant, id string) (*workspace.Workspace, error) {
 	t := sqldb.From(tx)
 	w, err := scanWorkspace(tenant, t.QueryRow(selectWorkspace+` AND workspace_id = ?`+t.ForUpdate(), tenant, id))
 	if err != nil {
@@ -107,8 +107,8 @@ func (s *Store) List(ctx context.Context, tenant, after string, limit int) ([]wo
 	return all, s.relations(ctx, tenant, found...)
 }
 
-// Total implements workspace.Table.
-func (s *Store) Total(ctx context.Context, tenant string) (n int, err error) {
+// Count implements workspace.Table.
+func (s *Store) Count(ctx context.Context, tenant string) (n int, err error) {
 	err = s.db.QueryRow(ctx, `SELECT COUNT(*) FROM workspaces WHERE tenant_id = ?`, tenant).Scan(&n)
 	return n, err
 }
@@ -168,8 +168,8 @@ func related(rows *sql.Rows, err error, all ...*workspace.Workspace) error {
 	return rows.Err()
 }
 
-// Update implements workspace.Table.
-func (s *Store) Update(tx txn.Tx, w *workspace.Workspace) error {
+// UpdateTx implements workspace.Table.
+func (s *Store) UpdateTx(tx txn.Tx, w *workspace.Workspace) error {
 	n, err := sqldb.From(tx).Exec(`UPDATE workspaces SET name = ?, owner_type = ?, owner_id = ?, file_count = ?, total_size = ?, updated_at = ?
 		WHERE tenant_id = ? AND workspace_id = ?`,
 		w.Name, w.OwnerType, orNone(w.OwnerID), w.FileCount, w.TotalSizeBytes, sqldb.Micros(w.UpdatedAt), w.TenantID, w.WorkspaceID)
@@ -179,8 +179,8 @@ func (s *Store) Update(tx txn.Tx, w *workspace.Workspace) error {
 	return err
 }
 
-// Delete implements workspace.Table.
-func (s *Store) Delete(tx txn.Tx, tenant, id string) error {
+// DeleteTx implements workspace.Table.
+func (s *Store) DeleteTx(tx txn.Tx, tenant, id string) error {
 	t := sqldb.From(tx)
 	if _, err := t.Exec(`DELETE FROM workspace_agents WHERE tenant_id = ? AND workspace_id = ?`, tenant, id); err != nil {
 		return err
@@ -189,36 +189,36 @@ func (s *Store) Delete(tx txn.Tx, tenant, id string) error {
 	return err
 }
 
-// Place notes which workspace an agent is assigned to, nil for none. It is
+// AssignTx notes which workspace an agent is assigned to, nil for none. It is
 // called in the transaction that changes the agent. Errors: fault.NotFound.
-func (s *Store) Place(tx txn.Tx, tenant, agent string, id *string) error {
+func (s *Store) AssignTx(tx txn.Tx, tenant, agent string, id *string) error {
 	t := sqldb.From(tx)
 	_, err := t.Exec(`DELETE FROM workspace_agents WHERE tenant_id = ? AND agent_id = ? AND relation = ?`, tenant, agent, string(workspace.Assigned))
 	if err != nil || id == nil || *id == "" {
 		return err
 	}
-	if _, err := s.Lock(tx, tenant, *id); err != nil {
+	if _, err := s.LockTx(tx, tenant, *id); err != nil {
 		return err
 	}
-	return s.Relate(tx, tenant, agent, workspace.Assigned, *id)
+	return s.CreateRelationTx(tx, tenant, agent, workspace.Assigned, *id)
 }
 
-// Relate implements workspace.Table.
-func (s *Store) Relate(tx txn.Tx, tenant, agent string, r workspace.Relation, id string) error {
+// CreateRelationTx implements workspace.Table.
+func (s *Store) CreateRelationTx(tx txn.Tx, tenant, agent string, r workspace.Relation, id string) error {
 	_, err := sqldb.From(tx).Exec(`INSERT INTO workspace_agents (tenant_id, agent_id, relation, workspace_id) VALUES (?, ?, ?, ?)
 		ON CONFLICT DO NOTHING`, tenant, agent, string(r), id)
 	return err
 }
 
-// Unrelate implements workspace.Table.
-func (s *Store) Unrelate(tx txn.Tx, tenant, agent string, r workspace.Relation, id string) (bool, error) {
+// DeleteRelationTx implements workspace.Table.
+func (s *Store) DeleteRelationTx(tx txn.Tx, tenant, agent string, r workspace.Relation, id string) (bool, error) {
 	n, err := sqldb.From(tx).Exec(`DELETE FROM workspace_agents WHERE tenant_id = ? AND agent_id = ? AND relation = ? AND workspace_id = ?`,
 		tenant, agent, string(r), id)
 	return n > 0, err
 }
 
-// SharedWith implements workspace.Table.
-func (s *Store) SharedWith(ctx context.Context, tenant, agent string) ([]string, error) {
+// ListShared implements workspace.Table.
+func (s *Store) ListShared(ctx context.Context, tenant, agent string) ([]string, error) {
 	rows, err := s.db.Query(ctx, `SELECT workspace_id FROM workspace_agents WHERE tenant_id = ? AND agent_id = ? AND relation = ?
 		ORDER BY workspace_id`, tenant, agent, string(workspace.Shared))
 	if err != nil {
@@ -236,8 +236,8 @@ func (s *Store) SharedWith(ctx context.Context, tenant, agent string) ([]string,
 	return all, rows.Err()
 }
 
-// Forget implements workspace.Table.
-func (s *Store) Forget(tx txn.Tx, tenant, agent string) error {
+// DeleteRelationsTx implements workspace.Table.
+func (s *Store) DeleteRelationsTx(tx txn.Tx, tenant, agent string) error {
 	_, err := sqldb.From(tx).Exec(`DELETE FROM workspace_agents WHERE tenant_id = ? AND agent_id = ?`, tenant, agent)
 	return err
 }
@@ -247,13 +247,13 @@ const (
 	selectWorkspaceFiles = `SELECT ` + workspaceFileColumns + ` FROM workspace_files WHERE tenant_id = ? AND workspace_id = ?`
 )
 
-// File implements workspace.Table.
-func (s *Store) File(ctx context.Context, tenant, id, path string) (*workspace.File, error) {
+// GetFile implements workspace.Table.
+func (s *Store) GetFile(ctx context.Context, tenant, id, path string) (*workspace.File, error) {
 	return scanWorkspaceFile(s.db.QueryRow(ctx, selectWorkspaceFiles+` AND path = ?`, tenant, id, path))
 }
 
-// FileTx implements workspace.Table.
-func (s *Store) FileTx(tx txn.Tx, tenant, id, path string) (*workspace.File, error) {
+// GetFileTx implements workspace.Table.
+func (s *Store) GetFileTx(tx txn.Tx, tenant, id, path string) (*workspace.File, error) {
 	f, err := scanWorkspaceFile(sqldb.From(tx).QueryRow(selectWorkspaceFiles+` AND path = ?`, tenant, id, path))
 	if fault.Is(err, fault.NotFound) {
 		return nil, nil
@@ -261,15 +261,15 @@ func (s *Store) FileTx(tx txn.Tx, tenant, id, path string) (*workspace.File, err
 	return f, err
 }
 
-// Below implements workspace.Table.
-func (s *Store) Below(ctx context.Context, tenant, id, dir string, limit int) ([]workspace.File, error) {
+// ListFiles implements workspace.Table.
+func (s *Store) ListFiles(ctx context.Context, tenant, id, dir string, limit int) ([]workspace.File, error) {
 	query, args := belowQuery(tenant, id, dir, limit)
 	rows, err := s.db.Query(ctx, query, args...)
 	return scanWorkspaceFiles(rows, err)
 }
 
-// BelowTx implements workspace.Table.
-func (s *Store) BelowTx(tx txn.Tx, tenant, id, dir string, limit int) ([]workspace.File, error) {
+// ListFilesTx implements workspace.Table.
+func (s *Store) ListFilesTx(tx txn.Tx, tenant, id, dir string, limit int) ([]workspace.File, error) {
 	query, args := belowQuery(tenant, id, dir, limit)
 	rows, err := sqldb.From(tx).Query(query, args...)
 	return scanWorkspaceFiles(rows, err)
@@ -285,8 +285,8 @@ func belowQuery(tenant, id, dir string, limit int) (string, []any) {
 	return selectWorkspaceFiles + ` AND path > ? AND path < ?` + order, []any{tenant, id, dir + "/", dir + "0", limit}
 }
 
-// FirstFile implements workspace.Table.
-func (s *Store) FirstFile(tx txn.Tx, tenant, id string, paths []string) (string, error) {
+// GetFirstFileTx implements workspace.Table.
+func (s *Store) GetFirstFileTx(tx txn.Tx, tenant, id string, paths []string) (string, error) {
 	t := sqldb.From(tx)
 	for _, path := range paths { // a few at most
 		var found string
@@ -298,8 +298,8 @@ func (s *Store) FirstFile(tx txn.Tx, tenant, id string, paths []string) (string,
 	return "", nil
 }
 
-// PutFile implements workspace.Table.
-func (s *Store) PutFile(tx txn.Tx, tenant, id string, f *workspace.File) error {
+// PutFileTx implements workspace.Table.
+func (s *Store) PutFileTx(tx txn.Tx, tenant, id string, f *workspace.File) error {
 	_, err := sqldb.From(tx).Exec(`INSERT INTO workspace_files (tenant_id, workspace_id, `+workspaceFileColumns+`)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (tenant_id, workspace_id, path) DO UPDATE SET file_id = excluded.file_id, mime_type = excluded.mime_type,
@@ -308,8 +308,8 @@ func (s *Store) PutFile(tx txn.Tx, tenant, id string, f *workspace.File) error {
 	return err
 }
 
-// DeleteFile implements workspace.Table.
-func (s *Store) DeleteFile(tx txn.Tx, tenant, id, path string) error {
+// DeleteFileTx implements workspace.Table.
+func (s *Store) DeleteFileTx(tx txn.Tx, tenant, id, path string) error {
 	n, err := sqldb.From(tx).Exec(`DELETE FROM workspace_files WHERE tenant_id = ? AND workspace_id = ? AND path = ?`, tenant, id, path)
 	if err == nil && n != 1 {
 		err = fmt.Errorf("workspacesql: a file of workspace %s that was there is gone", id)

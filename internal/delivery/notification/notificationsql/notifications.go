@@ -39,8 +39,8 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0) ON CONFLICT DO NOTHING`
 	seen    = ` AND read_at <> 0`
 )
 
-// Add implements notification.Store.
-func (s *Store) Add(tx txn.Tx, n *notification.Notification) (int64, error) {
+// CreateTx implements notification.Store.
+func (s *Store) CreateTx(tx txn.Tx, n *notification.Notification) (int64, error) {
 	t := sqldb.From(tx)
 	var seq int64
 	if err := t.QueryRow(nextNumber, n.TenantID).Scan(&seq); err != nil {
@@ -61,8 +61,8 @@ func (s *Store) Add(tx txn.Tx, n *notification.Notification) (int64, error) {
 	return seq, err
 }
 
-// Trim implements notification.Store.
-func (s *Store) Trim(tx txn.Tx, tenant string, upTo int64) error {
+// DeleteOldestTx implements notification.Store.
+func (s *Store) DeleteOldestTx(tx txn.Tx, tenant string, upTo int64) error {
 	_, err := sqldb.From(tx).Exec(trimNotifications, tenant, upTo)
 	return err
 }
@@ -76,8 +76,8 @@ func (s *Store) List(ctx context.Context, tenant, user string, onlyUnread bool, 
 	return s.read(ctx, tenant, query+` ORDER BY seq DESC LIMIT ?`, tenant, user, limit)
 }
 
-// Since implements notification.Store.
-func (s *Store) Since(ctx context.Context, tenant, user string, after int64, limit int) ([]notification.Notification, error) {
+// ListAfter implements notification.Store.
+func (s *Store) ListAfter(ctx context.Context, tenant, user string, after int64, limit int) ([]notification.Notification, error) {
 	return s.read(ctx, tenant, `SELECT `+notificationColumns+` FROM notifications`+visible+` AND seq > ? ORDER BY seq LIMIT ?`, tenant, user, after, limit)
 }
 
@@ -114,8 +114,8 @@ func (s *Store) read(ctx context.Context, tenant, query string, args ...any) ([]
 	return all, rows.Err()
 }
 
-// Last implements notification.Store.
-func (s *Store) Last(ctx context.Context, tenant string) (seq int64, err error) {
+// GetLastSeq implements notification.Store.
+func (s *Store) GetLastSeq(ctx context.Context, tenant string) (seq int64, err error) {
 	err = s.db.QueryRow(ctx, `SELECT last_seq FROM notification_numbers WHERE tenant_id = ?`, tenant).Scan(&seq)
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, nil
@@ -123,21 +123,21 @@ func (s *Store) Last(ctx context.Context, tenant string) (seq int64, err error) 
 	return seq, err
 }
 
-// Unread implements notification.Store.
-func (s *Store) Unread(ctx context.Context, tenant, user string) (n int, err error) {
+// CountUnread implements notification.Store.
+func (s *Store) CountUnread(ctx context.Context, tenant, user string) (n int, err error) {
 	err = s.db.QueryRow(ctx, `SELECT COUNT(*) FROM notifications`+visible+unread, tenant, user).Scan(&n)
 	return n, err
 }
 
-// MarkRead implements notification.Store.
-func (s *Store) MarkRead(tx txn.Tx, tenant, user, id string, at time.Time) (int, error) {
+// MarkReadTx implements notification.Store.
+func (s *Store) MarkReadTx(tx txn.Tx, tenant, user, id string, at time.Time) (int, error) {
 	args := []any{sqldb.Micros(at), tenant, user}
 	n, err := sqldb.From(tx).Exec(`UPDATE notifications SET read_at = ?`+visible+unread+one(&args, id), args...)
 	return int(n), err
 }
 
-// Delete implements notification.Store.
-func (s *Store) Delete(tx txn.Tx, tenant, user, id string, read bool) (int, error) {
+// DeleteTx implements notification.Store.
+func (s *Store) DeleteTx(tx txn.Tx, tenant, user, id string, read bool) (int, error) {
 	args := []any{tenant, user}
 	query := `DELETE FROM notifications` + visible + one(&args, id)
 	if read {
@@ -147,9 +147,9 @@ func (s *Store) Delete(tx txn.Tx, tenant, user, id string, read bool) (int, erro
 	return int(n), err
 }
 
-// DeleteOwn deletes those that are for one person alone, who is not a member
+// DeleteByUserTx deletes those that are for one person alone, who is not a member
 // any more.
-func (s *Store) DeleteOwn(tx txn.Tx, tenant, user string) error {
+func (s *Store) DeleteByUserTx(tx txn.Tx, tenant, user string) error {
 	_, err := sqldb.From(tx).Exec(`DELETE FROM notifications WHERE tenant_id = ? AND user_id = ? AND user_id <> ''`, tenant, user)
 	return err
 }

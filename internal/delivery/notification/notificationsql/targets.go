@@ -18,8 +18,8 @@ var _ notification.DeliveryStore = (*Store)(nil)
 
 const targetColumns = `target_id, user_id, label, enabled, kind, sealed, created_at, last_at, last_error`
 
-// Find implements notification.DeliveryStore.
-func (s *Store) Find(ctx context.Context, tenant, id string) (*notification.Notification, error) {
+// Get implements notification.DeliveryStore.
+func (s *Store) Get(ctx context.Context, tenant, id string) (*notification.Notification, error) {
 	found, err := s.read(ctx, tenant, `SELECT `+notificationColumns+` FROM notifications WHERE tenant_id = ? AND notification_id = ?`, tenant, id)
 	if err != nil || len(found) == 0 {
 		return nil, err
@@ -27,22 +27,22 @@ func (s *Store) Find(ctx context.Context, tenant, id string) (*notification.Noti
 	return &found[0], nil
 }
 
-// People implements notification.DeliveryStore.
-func (s *Store) People(ctx context.Context, tenant string) ([]notification.Person, error) {
+// ListPeople implements notification.DeliveryStore.
+func (s *Store) ListPeople(ctx context.Context, tenant string) ([]notification.Person, error) {
 	return sqldb.Collect(s.db.Reader(ctx), `SELECT u.user_id, u.email FROM users u JOIN tenants t ON t.tenant_id = u.tenant_id
 WHERE u.tenant_id = ? AND u.role <> 'viewer' AND u.status = 'active' AND t.status = 'active' ORDER BY u.user_id`, []any{tenant},
 		func(row sqldb.Row) (p notification.Person, err error) { return p, row.Scan(&p.UserID, &p.Email) })
 }
 
-// Reaches implements notification.DeliveryStore.
-func (s *Store) Reaches(tx txn.Tx, tenant string) (found bool, err error) {
+// HasTargetsTx implements notification.DeliveryStore.
+func (s *Store) HasTargetsTx(tx txn.Tx, tenant string) (found bool, err error) {
 	err = sqldb.From(tx).QueryRow(`SELECT EXISTS (SELECT 1 FROM notification_targets WHERE tenant_id = ?)
 OR EXISTS (SELECT 1 FROM notification_prefs WHERE tenant_id = ?)`, tenant, tenant).Scan(&found)
 	return found, err
 }
 
-// Prefs implements notification.DeliveryStore.
-func (s *Store) Prefs(ctx context.Context, tenant, user string) (*notification.Prefs, error) {
+// GetPrefs implements notification.DeliveryStore.
+func (s *Store) GetPrefs(ctx context.Context, tenant, user string) (*notification.Prefs, error) {
 	var body string
 	err := s.db.QueryRow(ctx, `SELECT body FROM notification_prefs WHERE tenant_id = ? AND user_id = ?`, tenant, user).Scan(&body)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -55,8 +55,8 @@ func (s *Store) Prefs(ctx context.Context, tenant, user string) (*notification.P
 	return p, json.Unmarshal([]byte(body), p)
 }
 
-// AllPrefs implements notification.DeliveryStore.
-func (s *Store) AllPrefs(ctx context.Context, tenant string) (map[string]notification.Prefs, error) {
+// ListPrefs implements notification.DeliveryStore.
+func (s *Store) ListPrefs(ctx context.Context, tenant string) (map[string]notification.Prefs, error) {
 	all := map[string]notification.Prefs{}
 	_, err := sqldb.Collect(s.db.Reader(ctx), `SELECT user_id, body FROM notification_prefs WHERE tenant_id = ?`, []any{tenant}, func(row sqldb.Row) (none struct{}, err error) {
 		var user, body string
@@ -73,8 +73,8 @@ func (s *Store) AllPrefs(ctx context.Context, tenant string) (map[string]notific
 	return all, err
 }
 
-// SetPrefs implements notification.DeliveryStore.
-func (s *Store) SetPrefs(tx txn.Tx, tenant, user string, p notification.Prefs, at time.Time) error {
+// PutPrefsTx implements notification.DeliveryStore.
+func (s *Store) PutPrefsTx(tx txn.Tx, tenant, user string, p notification.Prefs, at time.Time) error {
 	body, err := json.Marshal(p)
 	if err != nil {
 		return err
@@ -84,8 +84,8 @@ ON CONFLICT (tenant_id, user_id) DO UPDATE SET body = excluded.body, updated_at 
 	return err
 }
 
-// Targets implements notification.DeliveryStore.
-func (s *Store) Targets(ctx context.Context, tenant, user string) ([]notification.Target, error) {
+// ListTargets implements notification.DeliveryStore.
+func (s *Store) ListTargets(ctx context.Context, tenant, user string) ([]notification.Target, error) {
 	query, args := `SELECT `+targetColumns+` FROM notification_targets WHERE tenant_id = ?`, []any{tenant}
 	if user != "" {
 		query, args = query+` AND user_id = ?`, append(args, user)
@@ -99,8 +99,8 @@ func (s *Store) Targets(ctx context.Context, tenant, user string) ([]notificatio
 	})
 }
 
-// Target implements notification.DeliveryStore.
-func (s *Store) Target(ctx context.Context, tenant, id string) (*notification.Target, error) {
+// GetTarget implements notification.DeliveryStore.
+func (s *Store) GetTarget(ctx context.Context, tenant, id string) (*notification.Target, error) {
 	return scanTarget(tenant, s.db.QueryRow(ctx, `SELECT `+targetColumns+` FROM notification_targets WHERE tenant_id = ? AND target_id = ?`, tenant, id))
 }
 
@@ -115,9 +115,9 @@ func scanTarget(tenant string, row sqldb.Row) (*notification.Target, error) {
 	return t, err
 }
 
-// AddTarget implements notification.DeliveryStore. Two at once may both be the
+// CreateTargetTx implements notification.DeliveryStore. Two at once may both be the
 // last that there is room for.
-func (s *Store) AddTarget(tx txn.Tx, t notification.Target) (n int, err error) {
+func (s *Store) CreateTargetTx(tx txn.Tx, t notification.Target) (n int, err error) {
 	do := sqldb.From(tx)
 	_, err = do.Exec(`INSERT INTO notification_targets (tenant_id, `+targetColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		t.TenantID, t.ID, t.UserID, t.Label, t.Enabled, t.Kind, t.Sealed, sqldb.Micros(t.CreatedAt), sqldb.Micros(t.LastAt), t.LastError)
@@ -128,14 +128,14 @@ func (s *Store) AddTarget(tx txn.Tx, t notification.Target) (n int, err error) {
 	return n, err
 }
 
-// DeleteTarget implements notification.DeliveryStore.
-func (s *Store) DeleteTarget(tx txn.Tx, tenant, user, id string) (bool, error) {
+// DeleteTargetTx implements notification.DeliveryStore.
+func (s *Store) DeleteTargetTx(tx txn.Tx, tenant, user, id string) (bool, error) {
 	n, err := sqldb.From(tx).Exec(`DELETE FROM notification_targets WHERE tenant_id = ? AND user_id = ? AND target_id = ?`, tenant, user, id)
 	return n > 0, err
 }
 
-// Delivered implements notification.DeliveryStore.
-func (s *Store) Delivered(tx txn.Tx, tenant, id string, at time.Time, failure string) error {
+// RecordDeliveryTx implements notification.DeliveryStore.
+func (s *Store) RecordDeliveryTx(tx txn.Tx, tenant, id string, at time.Time, failure string) error {
 	_, err := sqldb.From(tx).Exec(`UPDATE notification_targets SET last_at = ?, last_error = ? WHERE tenant_id = ? AND target_id = ?`,
 		sqldb.Micros(at), failure, tenant, id)
 	return err

@@ -54,8 +54,8 @@ WHERE tenant_id = ? AND webhook_id = ? AND deleted_at = 0 RETURNING status`
 WHERE tenant_id = ? AND webhook_id = ? AND delivery_id = ? AND status = 'pending'`
 )
 
-// Add implements webhook.Store.
-func (s *Store) Add(tx txn.Tx, w webhook.Subscription) (held int, err error) {
+// CreateTx implements webhook.Store.
+func (s *Store) CreateTx(tx txn.Tx, w webhook.Subscription) (held int, err error) {
 	t := sqldb.From(tx)
 	if _, err = t.Exec(addWebhook, w.TenantID, w.ID, w.URL, ","+strings.Join(w.Events, ",")+",", w.Sealed, string(w.Status), w.Failures,
 		sqldb.Micros(w.LastFailure), sqldb.Micros(w.CreatedAt)); err != nil {
@@ -65,8 +65,8 @@ func (s *Store) Add(tx txn.Tx, w webhook.Subscription) (held int, err error) {
 	return held, err
 }
 
-// Find implements webhook.Store.
-func (s *Store) Find(ctx context.Context, tenant, id string) (*webhook.Subscription, error) {
+// Get implements webhook.Store.
+func (s *Store) Get(ctx context.Context, tenant, id string) (*webhook.Subscription, error) {
 	all, err := s.read(ctx, tenant, ` AND webhook_id = ?`, tenant, id)
 	if err == nil && len(all) == 0 {
 		err = fault.NoSuch("webhook subscription")
@@ -103,16 +103,16 @@ func (s *Store) read(ctx context.Context, tenant, more string, args ...any) ([]w
 	return all, rows.Err()
 }
 
-// Delete implements webhook.Store. The row stays until its log is gone, without
+// DeleteTx implements webhook.Store. The row stays until its log is gone, without
 // its secret.
-func (s *Store) Delete(tx txn.Tx, tenant, id string, at time.Time) (bool, error) {
+func (s *Store) DeleteTx(tx txn.Tx, tenant, id string, at time.Time) (bool, error) {
 	n, err := sqldb.From(tx).Exec(`UPDATE webhooks SET deleted_at = ?, status = 'deleted', url = '', sealed = ? WHERE tenant_id = ? AND webhook_id = ? AND deleted_at = 0`,
 		sqldb.Micros(at), []byte{}, tenant, id)
 	return n > 0, err
 }
 
-// Enable implements webhook.Store.
-func (s *Store) Enable(tx txn.Tx, tenant, id string) error {
+// EnableTx implements webhook.Store.
+func (s *Store) EnableTx(tx txn.Tx, tenant, id string) error {
 	n, err := sqldb.From(tx).Exec(`UPDATE webhooks SET status = 'active', failures = 0 WHERE tenant_id = ? AND webhook_id = ? AND deleted_at = 0`, tenant, id)
 	if err == nil && n == 0 {
 		err = fault.NoSuch("webhook subscription")
@@ -120,8 +120,8 @@ func (s *Store) Enable(tx txn.Tx, tenant, id string) error {
 	return err
 }
 
-// Wanting implements webhook.Store.
-func (s *Store) Wanting(tx txn.Tx, tenant, event string) (ids []string, err error) {
+// ListSubscribersTx implements webhook.Store.
+func (s *Store) ListSubscribersTx(tx txn.Tx, tenant, event string) (ids []string, err error) {
 	rows, err := sqldb.From(tx).Query(wantWebhook, tenant, ","+event+",")
 	if err != nil {
 		return nil, err
@@ -137,14 +137,14 @@ func (s *Store) Wanting(tx txn.Tx, tenant, event string) (ids []string, err erro
 	return ids, rows.Err()
 }
 
-// Worked implements webhook.Store.
-func (s *Store) Worked(tx txn.Tx, tenant, id string) error {
+// MarkHealthyTx implements webhook.Store.
+func (s *Store) MarkHealthyTx(tx txn.Tx, tenant, id string) error {
 	_, err := sqldb.From(tx).Exec(workedWebhook, tenant, id)
 	return err
 }
 
-// Missed implements webhook.Store.
-func (s *Store) Missed(tx txn.Tx, tenant, id string, at time.Time, failing, disabled int) (status webhook.Status, err error) {
+// MarkFailedTx implements webhook.Store.
+func (s *Store) MarkFailedTx(tx txn.Tx, tenant, id string, at time.Time, failing, disabled int) (status webhook.Status, err error) {
 	err = sqldb.From(tx).QueryRow(missedWebhook, sqldb.Micros(at), disabled, failing, tenant, id).Scan(&status)
 	if errors.Is(err, sql.ErrNoRows) {
 		return webhook.Disabled, nil
@@ -152,15 +152,15 @@ func (s *Store) Missed(tx txn.Tx, tenant, id string, at time.Time, failing, disa
 	return status, err
 }
 
-// AddEvent implements webhook.Store.
-func (s *Store) AddEvent(tx txn.Tx, e webhook.Stored) (bool, error) {
+// CreateEventTx implements webhook.Store.
+func (s *Store) CreateEventTx(tx txn.Tx, e webhook.Stored) (bool, error) {
 	n, err := sqldb.From(tx).Exec(`INSERT INTO webhook_events (tenant_id, event_id, event_type, body) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 		e.TenantID, e.ID, e.Type, e.Body)
 	return n == 1, err
 }
 
-// AddDeliveries implements webhook.Store.
-func (s *Store) AddDeliveries(tx txn.Tx, tenant string, all []webhook.Delivery) error {
+// CreateDeliveriesTx implements webhook.Store.
+func (s *Store) CreateDeliveriesTx(tx txn.Tx, tenant string, all []webhook.Delivery) error {
 	for chunk := range slices.Chunk(all, 10) { // so that there are few texts to keep prepared
 		var args []any
 		for i := range chunk {
@@ -185,8 +185,8 @@ func scanDelivery(rows *sql.Rows, d *webhook.Delivery, more ...any) error {
 	return err
 }
 
-// Due implements webhook.Store.
-func (s *Store) Due(ctx context.Context, tenant, id string, now time.Time, most, bytes int) (found []webhook.Ready, err error) {
+// ListDue implements webhook.Store.
+func (s *Store) ListDue(ctx context.Context, tenant, id string, now time.Time, most, bytes int) (found []webhook.Ready, err error) {
 	rows, err := s.db.Query(ctx, dueDeliveries+strconv.Itoa(most), tenant, id, sqldb.Micros(now))
 	if err != nil {
 		return nil, err
@@ -203,8 +203,8 @@ func (s *Store) Due(ctx context.Context, tenant, id string, now time.Time, most,
 	return found, rows.Err()
 }
 
-// NextDue implements webhook.Store.
-func (s *Store) NextDue(tx txn.Tx, tenant, id string) (time.Time, error) {
+// GetNextDueTx implements webhook.Store.
+func (s *Store) GetNextDueTx(tx txn.Tx, tenant, id string) (time.Time, error) {
 	var due int64
 	err := sqldb.From(tx).QueryRow(nextDelivery, tenant, id).Scan(&due)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -213,15 +213,15 @@ func (s *Store) NextDue(tx txn.Tx, tenant, id string) (time.Time, error) {
 	return sqldb.Time(due), err
 }
 
-// Settle implements webhook.Store.
-func (s *Store) Settle(tx txn.Tx, tenant string, d *webhook.Delivery) error {
+// UpdateDeliveryTx implements webhook.Store.
+func (s *Store) UpdateDeliveryTx(tx txn.Tx, tenant string, d *webhook.Delivery) error {
 	_, err := sqldb.From(tx).Exec(settleDelivery, string(d.State), d.Status, d.Failure, d.Latency.Microseconds(), sqldb.Micros(d.NextRetry), d.Dead,
 		tenant, d.WebhookID, d.ID)
 	return err
 }
 
-// Log implements webhook.Store.
-func (s *Store) Log(ctx context.Context, tenant, id, before string, limit, most int) (entries []webhook.Delivery, total int, err error) {
+// ListDeliveries implements webhook.Store.
+func (s *Store) ListDeliveries(ctx context.Context, tenant, id, before string, limit, most int) (entries []webhook.Delivery, total int, err error) {
 	query, args := `SELECT `+deliveryColumns+` FROM webhook_deliveries d WHERE d.tenant_id = ? AND d.webhook_id = ?`, []any{tenant, id}
 	if before != "" {
 		query, args = query+` AND d.delivery_id < ?`, append(args, before)
@@ -246,8 +246,8 @@ func (s *Store) Log(ctx context.Context, tenant, id, before string, limit, most 
 	return entries, total, err
 }
 
-// Delivery implements webhook.Store.
-func (s *Store) Delivery(ctx context.Context, tenant, id, delivery string) (*webhook.Ready, error) {
+// GetDelivery implements webhook.Store.
+func (s *Store) GetDelivery(ctx context.Context, tenant, id, delivery string) (*webhook.Ready, error) {
 	rows, err := s.db.Query(ctx, `SELECT `+deliveryColumns+`, e.body`+withEvent+` WHERE d.tenant_id = ? AND d.webhook_id = ? AND d.delivery_id = ?`,
 		tenant, id, delivery)
 	if err != nil {
@@ -261,8 +261,8 @@ func (s *Store) Delivery(ctx context.Context, tenant, id, delivery string) (*web
 	return r, scanDelivery(rows, &r.Delivery, &r.Body)
 }
 
-// DeadLetters implements webhook.Store.
-func (s *Store) DeadLetters(ctx context.Context, event, before string, limit int) (found []webhook.Dead, err error) {
+// ListDeadLetters implements webhook.Store.
+func (s *Store) ListDeadLetters(ctx context.Context, event, before string, limit int) (found []webhook.Dead, err error) {
 	query, args := `SELECT `+deliveryColumns+`, d.tenant_id, e.body`+withEvent+` WHERE d.dead`, []any(nil)
 	if event != "" {
 		query, args = query+` AND d.event_id = ?`, append(args, event)
@@ -285,8 +285,8 @@ func (s *Store) DeadLetters(ctx context.Context, event, before string, limit int
 	return found, rows.Err()
 }
 
-// Revive implements webhook.Store.
-func (s *Store) Revive(tx txn.Tx, tenant, webhookID, delivery string) (bool, error) {
+// ClearDeadTx implements webhook.Store.
+func (s *Store) ClearDeadTx(tx txn.Tx, tenant, webhookID, delivery string) (bool, error) {
 	n, err := sqldb.From(tx).Exec(`UPDATE webhook_deliveries SET dead = FALSE WHERE tenant_id = ? AND webhook_id = ? AND delivery_id = ? AND dead`,
 		tenant, webhookID, delivery)
 	return n > 0, err
@@ -295,10 +295,10 @@ func (s *Store) Revive(tx txn.Tx, tenant, webhookID, delivery string) (bool, err
 // forgotten is how many rows a transaction deletes.
 const forgotten = 500
 
-// Forget implements webhook.Store. Ids say when they were made, so that what is
+// DeleteBefore implements webhook.Store. Ids say when they were made, so that what is
 // old is at the beginning of each subscription's log, and of each tenant's
 // events.
-func (s *Store) Forget(ctx context.Context, before time.Time) error {
+func (s *Store) DeleteBefore(ctx context.Context, before time.Time) error {
 	oldest := ident.At(before, "")
 	var tenant, id string
 	for {

@@ -23,15 +23,15 @@ func New(db *sqldb.DB) *Store { return &Store{db} }
 
 const responseColumns = `run_id, previous_id, standing, asked`
 
-// Insert implements response.Store.
-func (s *Store) Insert(tx txn.Tx, tenant string, l responsechain.Link) error {
+// CreateTx implements response.Store.
+func (s *Store) CreateTx(tx txn.Tx, tenant string, l responsechain.Link) error {
 	_, err := sqldb.From(tx).Exec(`INSERT INTO responses (tenant_id, `+responseColumns+`) VALUES (?, ?, ?, ?, ?)`,
 		tenant, l.RunID, l.Previous, l.Standing, string(l.Asked))
 	return err
 }
 
-// Get implements response.Store.
-func (s *Store) Get(ctx context.Context, tenant string, ids []string) ([]responsechain.Response, error) {
+// ListByID implements response.Store.
+func (s *Store) ListByID(ctx context.Context, tenant string, ids []string) ([]responsechain.Response, error) {
 	links := make([]responsechain.Link, 0, len(ids))
 	for part := range slices.Chunk(ids, sqldb.MaxIn) {
 		in, args := sqldb.In(part, tenant)
@@ -51,9 +51,9 @@ func (s *Store) Get(ctx context.Context, tenant string, ids []string) ([]respons
 	return slices.DeleteFunc(all, func(r responsechain.Response) bool { return r.Run.RunID == "" }), err
 }
 
-// Line implements response.Store. UNION, unlike UNION ALL, ends even where
+// ListChain implements response.Store. UNION, unlike UNION ALL, ends even where
 // the table says that a response goes on from itself.
-func (s *Store) Line(ctx context.Context, tenant, id string) ([]responsechain.Response, error) {
+func (s *Store) ListChain(ctx context.Context, tenant, id string) ([]responsechain.Response, error) {
 	links, err := sqldb.Collect(s.db.Reader(ctx), `WITH RECURSIVE line (`+responseColumns+`) AS (
 			SELECT `+responseColumns+` FROM responses WHERE tenant_id = ? AND run_id = ?
 			UNION

@@ -16,8 +16,8 @@ import (
 const approvalColumns = `approval_id, run_id, agent_id, session_id, tool_call_id, tool_name, arguments, arguments_hash,
 	status, requested_at, expires_at, decided_at, decided_by, reason, response, edited`
 
-// AskApproval implements run.Store.
-func (s *Store) AskApproval(a *run.Approval) txn.Op {
+// CreateApproval implements run.Store.
+func (s *Store) CreateApproval(a *run.Approval) txn.Op {
 	return func(tx txn.Tx) error {
 		_, err := sqldb.From(tx).Exec(`INSERT INTO approvals (tenant_id, `+approvalColumns+`)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
@@ -27,8 +27,8 @@ func (s *Store) AskApproval(a *run.Approval) txn.Op {
 	}
 }
 
-// DecideApproval implements run.Store.
-func (s *Store) DecideApproval(a *run.Approval) txn.Op {
+// UpdateApproval implements run.Store.
+func (s *Store) UpdateApproval(a *run.Approval) txn.Op {
 	return func(tx txn.Tx) error {
 		n, err := sqldb.From(tx).Exec(`UPDATE approvals SET status = ?, decided_at = ?, decided_by = ?, reason = ?, response = ?, edited = ?
 			WHERE tenant_id = ? AND approval_id = ? AND status = ?`,
@@ -41,8 +41,8 @@ func (s *Store) DecideApproval(a *run.Approval) txn.Op {
 	}
 }
 
-// ApprovalsOf implements run.Store.
-func (s *Store) ApprovalsOf(ctx context.Context, tx txn.Tx, tenant, id string) ([]run.Approval, error) {
+// ListApprovalsByRun implements run.Store.
+func (s *Store) ListApprovalsByRun(ctx context.Context, tx txn.Tx, tenant, id string) ([]run.Approval, error) {
 	const query = `SELECT ` + approvalColumns + ` FROM approvals WHERE tenant_id = ? AND run_id = ? ORDER BY approval_id`
 	var rows *sql.Rows
 	var err error
@@ -57,8 +57,8 @@ func (s *Store) ApprovalsOf(ctx context.Context, tx txn.Tx, tenant, id string) (
 	return scanApprovals(tenant, rows)
 }
 
-// Approval implements run.Store.
-func (s *Store) Approval(ctx context.Context, tenant, approvalID string) (*run.Approval, error) {
+// GetApproval implements run.Store.
+func (s *Store) GetApproval(ctx context.Context, tenant, approvalID string) (*run.Approval, error) {
 	a, err := scanApproval(tenant, s.db.QueryRow(ctx, `SELECT `+approvalColumns+` FROM approvals WHERE tenant_id = ? AND approval_id = ?`, tenant, approvalID))
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, fault.NoSuch("approval")
@@ -66,8 +66,8 @@ func (s *Store) Approval(ctx context.Context, tenant, approvalID string) (*run.A
 	return a, err
 }
 
-// Approvals implements run.Store.
-func (s *Store) Approvals(ctx context.Context, tenant string, f run.ApprovalFilter) ([]run.Approval, error) {
+// ListApprovals implements run.Store.
+func (s *Store) ListApprovals(ctx context.Context, tenant string, f run.ApprovalFilter) ([]run.Approval, error) {
 	var q strings.Builder
 	args := []any{tenant}
 	q.WriteString(`SELECT ` + approvalColumns + ` FROM approvals WHERE tenant_id = ?`)
@@ -121,14 +121,14 @@ func scanApproval(tenant string, row sqldb.Row) (*run.Approval, error) {
 	return a, nil
 }
 
-// AskPause implements run.Store.
-func (s *Store) AskPause(tx txn.Tx, tenant, id string) error {
+// RequestPauseTx implements run.Store.
+func (s *Store) RequestPauseTx(tx txn.Tx, tenant, id string) error {
 	_, err := sqldb.From(tx).Exec(`UPDATE runs SET pausing = TRUE WHERE tenant_id = ? AND run_id = ?`, tenant, id)
 	return err
 }
 
-// Waiting implements run.Store.
-func (s *Store) Waiting(ctx context.Context, tenant, server string, limit int) ([]string, error) {
+// ListWaiting implements run.Store.
+func (s *Store) ListWaiting(ctx context.Context, tenant, server string, limit int) ([]string, error) {
 	rows, err := s.db.Query(ctx, `SELECT run_id FROM runs WHERE tenant_id = ? AND auth_server = ? ORDER BY run_id LIMIT ?`, tenant, server, limit)
 	if err != nil {
 		return nil, err

@@ -9,16 +9,16 @@ import (
 	"agentd/internal/store/sqldb"
 )
 
-// OpenBudget implements run.Budgets.
-func (s *Store) OpenBudget(tenant, id string, limit int64) txn.Op {
+// CreateBudget implements run.Budgets.
+func (s *Store) CreateBudget(tenant, id string, limit int64) txn.Op {
 	return func(tx txn.Tx) error {
 		_, err := sqldb.From(tx).Exec(`INSERT INTO run_budgets (tenant_id, budget_id, cap, spent, reserved) VALUES (?, ?, ?, 0, 0)`, tenant, id, limit)
 		return err
 	}
 }
 
-// Reserve implements run.Budgets.
-func (s *Store) Reserve(tx txn.Tx, tenant string, ids []string, want, least int64) (int64, error) {
+// ReserveTx implements run.Budgets.
+func (s *Store) ReserveTx(tx txn.Tx, tenant string, ids []string, want, least int64) (int64, error) {
 	t := sqldb.From(tx)
 	granted, limit := int64(math.MaxInt64), int64(0)
 	ids = slices.Sorted(slices.Values(ids)) // everybody locks them in one order

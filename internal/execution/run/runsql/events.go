@@ -48,8 +48,8 @@ func (s *Events) Append(tenant, stream string, seg event.Segment) txn.Op {
 	return enc.Op("run", insertEvents, tenant, stream, seg.Last(), seg.First, seg.Draft, enc.JSON(entries))
 }
 
-// DropDrafts deletes the drafts of the text of every step up to one.
-func (s *Events) DropDrafts(tx txn.Tx, tenant, stream string, step int64) error {
+// DeleteDraftsTx deletes the drafts of the text of every step up to one.
+func (s *Events) DeleteDraftsTx(tx txn.Tx, tenant, stream string, step int64) error {
 	_, err := sqldb.From(tx).Exec(`DELETE FROM run_events WHERE tenant_id = ? AND run_id = ? AND draft > 0 AND draft <= ?`, tenant, stream, step)
 	return err
 }

@@ -39,8 +39,8 @@ var updateRun = map[run.PauseMode]string{
 	run.PauseCleared: setRun + `, pausing = FALSE` + whichRun,
 }
 
-// Insert implements run.Store.
-func (s *Store) Insert(r *run.Record) txn.Op {
+// Create implements run.Store.
+func (s *Store) Create(r *run.Record) txn.Op {
 	var enc sqldb.Encoder
 	insert := enc.Op("run", insertRun,
 		r.TenantID, r.RunID, r.AgentID, r.AgentVersion, r.SessionID, r.TeamRunID, string(r.Status),
@@ -72,7 +72,7 @@ func (s *Store) Update(tenant, id string, u run.Update) txn.Op {
 	return func(tx txn.Tx) error {
 		err := op(tx)
 		if fault.Is(err, fault.NotFound) {
-			if _, absent := s.Lock(tx, tenant, id); absent == nil {
+			if _, absent := s.LockTx(tx, tenant, id); absent == nil {
 				return run.ErrPausing
 			}
 		}
@@ -80,8 +80,8 @@ func (s *Store) Update(tenant, id string, u run.Update) txn.Op {
 	}
 }
 
-// Lock implements run.Store.
-func (s *Store) Lock(tx txn.Tx, tenant, id string) (*run.Record, error) {
+// LockTx implements run.Store.
+func (s *Store) LockTx(tx txn.Tx, tenant, id string) (*run.Record, error) {
 	t := sqldb.From(tx)
 	return scanRun(tenant, t.QueryRow(`SELECT `+runColumns+` FROM runs WHERE tenant_id = ? AND run_id = ?`+t.ForUpdate(), tenant, id))
 }
@@ -133,8 +133,8 @@ func (s *Store) List(ctx context.Context, tenant string, f run.Filter) ([]run.Ru
 	return out, rows.Err()
 }
 
-// Unfinished implements run.Store.
-func (s *Store) Unfinished(ctx context.Context, tenant, agent string, limit int) ([]string, error) {
+// ListUnfinished implements run.Store.
+func (s *Store) ListUnfinished(ctx context.Context, tenant, agent string, limit int) ([]string, error) {
 	var in []string
 	args := []any{tenant, agent}
 	for _, st := range run.Statuses {
@@ -151,8 +151,8 @@ func (s *Store) Unfinished(ctx context.Context, tenant, agent string, limit int)
 	return sqldb.ScanStrings(rows)
 }
 
-// LastSeq implements run.Store.
-func (s *Store) LastSeq(tx txn.Tx, tenant, id string) (int64, error) {
+// GetLastSeqTx implements run.Store.
+func (s *Store) GetLastSeqTx(tx txn.Tx, tenant, id string) (int64, error) {
 	var seq int64
 	err := sqldb.From(tx).QueryRow(`SELECT COALESCE(MAX(last_seq), 0) FROM run_events WHERE tenant_id = ? AND run_id = ?`, tenant, id).Scan(&seq)
 	return seq, err

@@ -38,8 +38,8 @@ func (s *Store) AppendStep(st *run.Step) txn.Op {
 		int64(math.Round(st.DurationMS*1000)), input, sqldb.NullJSON(st.Output), st.Error, packed(st.Metrics), enc.JSON(st.ToolCalls), st.CallOf)
 }
 
-// Steps implements run.Store.
-func (s *Store) Steps(ctx context.Context, tenant, id string, after int64, limit int) ([]run.Step, error) {
+// ListSteps implements run.Store.
+func (s *Store) ListSteps(ctx context.Context, tenant, id string, after int64, limit int) ([]run.Step, error) {
 	if limit <= 0 {
 		limit = math.MaxInt32
 	}

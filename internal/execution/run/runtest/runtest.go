@@ -44,7 +44,7 @@ func Store(t *testing.T, s run.Store, w txn.Writer) {
 	}
 	insert := func(t *testing.T, r *run.Record) {
 		t.Helper()
-		write(t, s.Insert(r))
+		write(t, s.Create(r))
 	}
 
 	t.Run("round_trip", func(t *testing.T) {
@@ -64,7 +64,7 @@ func Store(t *testing.T, s run.Store, w txn.Writer) {
 		insert(t, r)
 		again := Sample(r.TenantID, ident.New())
 		again.RunID = r.RunID
-		err := w.Write(t.Context(), s.Insert(again))
+		err := w.Write(t.Context(), s.Create(again))
 		if e := fault.From(err); !fault.Is(err, fault.Conflict) || e.Code != "ALREADY_EXISTS" {
 			t.Errorf("the same id: %v", err)
 		}
@@ -92,7 +92,7 @@ func Store(t *testing.T, s run.Store, w txn.Writer) {
 		want.StartedAt, want.CompletedAt, want.StepSeq, want.EventSeq, want.Pending = u.StartedAt, u.CompletedAt, u.StepSeq, u.EventSeq, nil
 		var got *run.Record
 		write(t, func(tx txn.Tx) (err error) {
-			got, err = s.Lock(tx, r.TenantID, r.RunID)
+			got, err = s.LockTx(tx, r.TenantID, r.RunID)
 			return err
 		})
 		if diff := cmp.Diff(&want, got, cmpopts.EquateEmpty()); diff != "" {
@@ -110,14 +110,14 @@ func Store(t *testing.T, s run.Store, w txn.Writer) {
 		if !fault.Is(err, fault.NotFound) {
 			t.Errorf("Update: %v", err)
 		}
-		err = w.Write(t.Context(), func(tx txn.Tx) error { _, err := s.Lock(tx, other, r.RunID); return err })
+		err = w.Write(t.Context(), func(tx txn.Tx) error { _, err := s.LockTx(tx, other, r.RunID); return err })
 		if !fault.Is(err, fault.NotFound) {
 			t.Errorf("Lock: %v", err)
 		}
 		if got, err := s.List(t.Context(), other, run.Filter{Limit: 10}); err != nil || len(got) != 0 {
 			t.Errorf("List: %v, %v", got, err)
 		}
-		if got, err := s.Unfinished(t.Context(), other, r.AgentID, 10); err != nil || len(got) != 0 {
+		if got, err := s.ListUnfinished(t.Context(), other, r.AgentID, 10); err != nil || len(got) != 0 {
 			t.Errorf("Unfinished: %v, %v", got, err)
 		}
 	})
@@ -179,7 +179,7 @@ func lists(t *testing.T, s run.Store, insert func(*testing.T, *run.Record), writ
 			}
 		}
 	}
-	got, err := s.Unfinished(t.Context(), tenant, agent, 10)
+	got, err := s.ListUnfinished(t.Context(), tenant, agent, 10)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +224,7 @@ func steps(t *testing.T, s run.Store, write func(*testing.T, func(txn.Tx) error)
 		limit int
 		want  []run.Step
 	}{{0, 0, want}, {2, 0, want[2:]}, {1, 2, want[1:3]}, {6, 1, want[6:7]}, {9, 0, nil}} {
-		got, err := s.Steps(t.Context(), tenant, id, c.after, c.limit)
+		got, err := s.ListSteps(t.Context(), tenant, id, c.after, c.limit)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -232,7 +232,7 @@ func steps(t *testing.T, s run.Store, write func(*testing.T, func(txn.Tx) error)
 			t.Errorf("after %d limit %d (-want +got):\n%s", c.after, c.limit, diff)
 		}
 	}
-	if got, err := s.Steps(t.Context(), ident.New(), id, 0, 0); err != nil || len(got) != 0 {
+	if got, err := s.ListSteps(t.Context(), ident.New(), id, 0, 0); err != nil || len(got) != 0 {
 		t.Errorf("another tenant's: %v, %v", got, err)
 	}
 }

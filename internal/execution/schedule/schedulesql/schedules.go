@@ -46,21 +46,21 @@ func (s *Store) Get(ctx context.Context, tenant, agentID string) (*schedule.Stat
 	return scanState(tenant, s.db.QueryRow(ctx, selectState, tenant, agentID))
 }
 
-// Lock implements schedule.Store.
-func (s *Store) Lock(tx txn.Tx, tenant, agentID string) (*schedule.State, error) {
+// LockTx implements schedule.Store.
+func (s *Store) LockTx(tx txn.Tx, tenant, agentID string) (*schedule.State, error) {
 	t := sqldb.From(tx)
 	return scanState(tenant, t.QueryRow(selectState+t.ForUpdate(), tenant, agentID))
 }
 
-// Put implements schedule.Store.
-func (s *Store) Put(tx txn.Tx, st *schedule.State) error {
+// PutTx implements schedule.Store.
+func (s *Store) PutTx(tx txn.Tx, st *schedule.State) error {
 	_, err := sqldb.From(tx).Exec(putState, st.TenantID, st.AgentID, st.Config, string(st.Status), st.Problem,
 		sqldb.Micros(st.NextRunAt), sqldb.Micros(st.LastFiredAt), sqldb.Micros(st.LastSkippedAt), st.SkipReason, st.Failures, st.Revision)
 	return err
 }
 
-// Delete implements schedule.Store.
-func (s *Store) Delete(tx txn.Tx, tenant, agentID string) error {
+// DeleteTx implements schedule.Store.
+func (s *Store) DeleteTx(tx txn.Tx, tenant, agentID string) error {
 	t := sqldb.From(tx)
 	if _, err := t.Exec(`DELETE FROM schedules WHERE tenant_id = ? AND agent_id = ?`, tenant, agentID); err != nil {
 		return err
@@ -93,15 +93,15 @@ func (s *Store) Count(ctx context.Context, tenant string) (n int, err error) {
 	return n, err
 }
 
-// AddRun implements schedule.Store.
-func (s *Store) AddRun(tx txn.Tx, tenant, agentID, runID string, fire time.Time) error {
+// CreateRunTx implements schedule.Store.
+func (s *Store) CreateRunTx(tx txn.Tx, tenant, agentID, runID string, fire time.Time) error {
 	_, err := sqldb.From(tx).Exec(`INSERT INTO schedule_runs (tenant_id, run_id, agent_id, fire_at) VALUES (?, ?, ?, ?)
 ON CONFLICT (tenant_id, run_id) DO NOTHING`, tenant, runID, agentID, sqldb.Micros(fire))
 	return err
 }
 
-// EndRun implements schedule.Store.
-func (s *Store) EndRun(tx txn.Tx, tenant, runID string) (agentID string, err error) {
+// DeleteRunTx implements schedule.Store.
+func (s *Store) DeleteRunTx(tx txn.Tx, tenant, runID string) (agentID string, err error) {
 	err = sqldb.From(tx).QueryRow(`DELETE FROM schedule_runs WHERE tenant_id = ? AND run_id = ? RETURNING agent_id`, tenant, runID).Scan(&agentID)
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", nil
@@ -109,8 +109,8 @@ func (s *Store) EndRun(tx txn.Tx, tenant, runID string) (agentID string, err err
 	return agentID, err
 }
 
-// Runs implements schedule.Store.
-func (s *Store) Runs(ctx context.Context, tenant, agentID string, limit int) ([]string, error) {
+// ListRuns implements schedule.Store.
+func (s *Store) ListRuns(ctx context.Context, tenant, agentID string, limit int) ([]string, error) {
 	rows, err := s.db.Query(ctx, `SELECT run_id FROM schedule_runs WHERE tenant_id = ? AND agent_id = ? ORDER BY run_id LIMIT ?`, tenant, agentID, limit)
 	if err != nil {
 		return nil, err
@@ -118,8 +118,8 @@ func (s *Store) Runs(ctx context.Context, tenant, agentID string, limit int) ([]
 	return sqldb.ScanStrings(rows)
 }
 
-// CountRuns implements schedule.Store.
-func (s *Store) CountRuns(tx txn.Tx, tenant, agentID string) (n int, err error) {
+// CountRunsTx implements schedule.Store.
+func (s *Store) CountRunsTx(tx txn.Tx, tenant, agentID string) (n int, err error) {
 	err = sqldb.From(tx).QueryRow(`SELECT COUNT(*) FROM schedule_runs WHERE tenant_id = ? AND agent_id = ?`, tenant, agentID).Scan(&n)
 	return n, err
 }

@@ -33,8 +33,8 @@ func scanSensor(row sqldb.Row) (*sensor.Sensor, error) {
 	return s, err
 }
 
-// Insert implements sensor.Store.
-func (s *Store) Insert(tx txn.Tx, of *sensor.Sensor) (bool, error) {
+// CreateTx implements sensor.Store.
+func (s *Store) CreateTx(tx txn.Tx, of *sensor.Sensor) (bool, error) {
 	sealed := of.Sealed
 	if sealed == nil {
 		sealed = []byte{}
@@ -45,8 +45,8 @@ func (s *Store) Insert(tx txn.Tx, of *sensor.Sensor) (bool, error) {
 	return n > 0, err
 }
 
-// Active implements sensor.Store.
-func (s *Store) Active(tx txn.Tx, tenant, agentID string, now time.Time) (all, ofAgent int, err error) {
+// CountActiveTx implements sensor.Store.
+func (s *Store) CountActiveTx(tx txn.Tx, tenant, agentID string, now time.Time) (all, ofAgent int, err error) {
 	t := sqldb.From(tx)
 	var there int
 	if err := t.QueryRow(`SELECT 1 FROM tenants WHERE tenant_id = ?`+t.ForUpdate(), tenant).Scan(&there); err != nil && !errors.Is(err, sql.ErrNoRows) {
@@ -62,8 +62,8 @@ func (s *Store) Get(ctx context.Context, tenant, id string) (*sensor.Sensor, err
 	return scanSensor(s.db.QueryRow(ctx, `SELECT `+sensorColumns+` FROM sensors WHERE tenant_id = ? AND webhook_id = ?`, tenant, id))
 }
 
-// Find implements sensor.Store.
-func (s *Store) Find(ctx context.Context, id string) (*sensor.Sensor, error) {
+// GetByID implements sensor.Store.
+func (s *Store) GetByID(ctx context.Context, id string) (*sensor.Sensor, error) {
 	return scanSensor(s.db.QueryRow(ctx, `SELECT `+sensorColumns+` FROM sensors WHERE webhook_id = ?`, id))
 }
 
@@ -89,8 +89,8 @@ func (s *Store) Count(ctx context.Context, tenant string) (n int, err error) {
 	return n, err
 }
 
-// Delete implements sensor.Store.
-func (s *Store) Delete(tx txn.Tx, tenant, id string) (bool, error) {
+// DeleteTx implements sensor.Store.
+func (s *Store) DeleteTx(tx txn.Tx, tenant, id string) (bool, error) {
 	t := sqldb.From(tx)
 	n, err := t.Exec(`DELETE FROM sensors WHERE tenant_id = ? AND webhook_id = ?`, tenant, id)
 	if err != nil || n == 0 {
@@ -100,14 +100,14 @@ func (s *Store) Delete(tx txn.Tx, tenant, id string) (bool, error) {
 	return true, err
 }
 
-// End implements sensor.Store.
-func (s *Store) End(tx txn.Tx, tenant, agentID string, at time.Time) error {
+// EndTx implements sensor.Store.
+func (s *Store) EndTx(tx txn.Tx, tenant, agentID string, at time.Time) error {
 	_, err := sqldb.From(tx).Exec(`UPDATE sensors SET ended_at = ? WHERE tenant_id = ? AND agent_id = ? AND ended_at = 0`, sqldb.Micros(at), tenant, agentID)
 	return err
 }
 
-// Sweep implements sensor.Store.
-func (s *Store) Sweep(tx txn.Tx, tenant string, before time.Time) error {
+// DeleteEndedTx implements sensor.Store.
+func (s *Store) DeleteEndedTx(tx txn.Tx, tenant string, before time.Time) error {
 	t, at := sqldb.From(tx), sqldb.Micros(before)
 	n, err := t.Exec(`DELETE FROM sensors WHERE tenant_id = ? AND (ended_at > 0 AND ended_at < ? OR expires_at > 0 AND expires_at < ?)`, tenant, at, at)
 	if err != nil || n == 0 {
@@ -117,8 +117,8 @@ func (s *Store) Sweep(tx txn.Tx, tenant string, before time.Time) error {
 	return err
 }
 
-// Claim implements sensor.Store.
-func (s *Store) Claim(tx txn.Tx, tenant, id string, now time.Time) (bool, error) {
+// ClaimTx implements sensor.Store.
+func (s *Store) ClaimTx(tx txn.Tx, tenant, id string, now time.Time) (bool, error) {
 	at := sqldb.Micros(now)
 	n, err := sqldb.From(tx).Exec(`UPDATE sensors SET triggers = triggers + 1, last_triggered_at = ?,
 ended_at = CASE WHEN max_triggers > 0 AND triggers + 1 >= max_triggers THEN CAST(? AS BIGINT) ELSE 0 END
@@ -127,8 +127,8 @@ WHERE tenant_id = ? AND webhook_id = ? AND ended_at = 0 AND (max_triggers = 0 OR
 	return n > 0, err
 }
 
-// Note implements sensor.Store.
-func (s *Store) Note(tx txn.Tx, c *sensor.Call, before time.Time) (bool, error) {
+// CreateCallTx implements sensor.Store.
+func (s *Store) CreateCallTx(tx txn.Tx, c *sensor.Call, before time.Time) (bool, error) {
 	t := sqldb.From(tx)
 	if _, err := t.Exec(`DELETE FROM sensor_calls WHERE tenant_id = ? AND webhook_id = ? AND at < ?`, c.TenantID, c.SensorID, sqldb.Micros(before)); err != nil {
 		return false, err
@@ -138,8 +138,8 @@ func (s *Store) Note(tx txn.Tx, c *sensor.Call, before time.Time) (bool, error) 
 	return n > 0, err
 }
 
-// Called implements sensor.Store.
-func (s *Store) Called(ctx context.Context, tenant, id, hash string, since time.Time) (runID string, err error) {
+// GetCallRun implements sensor.Store.
+func (s *Store) GetCallRun(ctx context.Context, tenant, id, hash string, since time.Time) (runID string, err error) {
 	err = s.db.QueryRow(ctx, `SELECT run_id FROM sensor_calls WHERE tenant_id = ? AND webhook_id = ? AND call_hash = ? AND at >= ?`,
 		tenant, id, hash, sqldb.Micros(since)).Scan(&runID)
 	if errors.Is(err, sql.ErrNoRows) {

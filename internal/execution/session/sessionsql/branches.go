@@ -10,28 +10,28 @@ import (
 
 const branchColumns = `branch_id, parent_id, name, fork_run_id, fork_step, status, created_at`
 
-// InsertBranch implements session.Store.
-func (s *Store) InsertBranch(tx txn.Tx, tenant, id string, b *session.Branch) error {
+// CreateBranchTx implements session.Store.
+func (s *Store) CreateBranchTx(tx txn.Tx, tenant, id string, b *session.Branch) error {
 	var enc sqldb.Encoder
 	return enc.Op("branch", `INSERT INTO session_branches (tenant_id, session_id, `+branchColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		tenant, id, b.BranchID, b.ParentID, enc.JSON(b.Name), b.ForkRunID, b.ForkStep, b.Status, sqldb.Micros(b.CreatedAt))(tx)
 }
 
-// DeleteBranch implements session.Store.
-func (s *Store) DeleteBranch(tx txn.Tx, tenant, id, branch string) error {
+// DeleteBranchTx implements session.Store.
+func (s *Store) DeleteBranchTx(tx txn.Tx, tenant, id, branch string) error {
 	_, err := sqldb.From(tx).Exec(`DELETE FROM session_branches WHERE tenant_id = ? AND session_id = ? AND branch_id = ?`, tenant, id, branch)
 	return err
 }
 
 const selectBranches = `SELECT ` + branchColumns + ` FROM session_branches WHERE tenant_id = ? AND session_id = ? ORDER BY branch_id`
 
-// Branches implements session.Store.
-func (s *Store) Branches(ctx context.Context, tenant, id string) ([]session.Branch, error) {
+// ListBranches implements session.Store.
+func (s *Store) ListBranches(ctx context.Context, tenant, id string) ([]session.Branch, error) {
 	return sqldb.Collect(s.db.Reader(ctx), selectBranches, []any{tenant, id}, scanBranch)
 }
 
-// BranchesTx implements session.Store.
-func (s *Store) BranchesTx(tx txn.Tx, tenant, id string) ([]session.Branch, error) {
+// ListBranchesTx implements session.Store.
+func (s *Store) ListBranchesTx(tx txn.Tx, tenant, id string) ([]session.Branch, error) {
 	return sqldb.Collect(sqldb.From(tx).Query, selectBranches, []any{tenant, id}, scanBranch)
 }
 

@@ -9,6 +9,7 @@ import (
 	"agentd/internal/base/fault"
 	"agentd/internal/base/schema"
 	"agentd/internal/base/txn"
+	"agentd/internal/execution/run"
 	"agentd/internal/execution/run/runsql"
 	"agentd/internal/execution/session"
 	"agentd/internal/store/sqldb"
@@ -24,16 +25,16 @@ func New(db *sqldb.DB) *Store { return &Store{db} }
 
 const sessionColumns = `session_id, agent_id, team_id, status, queue_mode, model_override, metadata, active_branch, turns, summary, created_at, updated_at, expires_at`
 
-// Insert implements session.Store.
-func (s *Store) Insert(tx txn.Tx, r *session.Record) error {
+// CreateTx implements session.Store.
+func (s *Store) CreateTx(tx txn.Tx, r *session.Record) error {
 	var enc sqldb.Encoder
 	return enc.Op("session", `INSERT INTO sessions (tenant_id, `+sessionColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		r.TenantID, r.SessionID, r.AgentID, r.TeamID, string(r.Status), r.QueueMode, overrideJSON(&enc, r.Model), enc.JSON(r.Metadata),
 		r.ActiveBranch, r.Turns, enc.JSON(r.Summary), sqldb.Micros(r.CreatedAt), sqldb.Micros(r.UpdatedAt), sqldb.Micros(r.ExpiresAt))(tx)
 }
 
-// Update implements session.Store.
-func (s *Store) Update(tx txn.Tx, r *session.Record) error {
+// UpdateTx implements session.Store.
+func (s *Store) UpdateTx(tx txn.Tx, r *session.Record) error {
 	var enc sqldb.Encoder
 	return enc.Op("session", `UPDATE sessions SET status = ?, queue_mode = ?, model_override = ?, metadata = ?, active_branch = ?, turns = ?,
 		summary = ?, updated_at = ? WHERE tenant_id = ? AND session_id = ?`,
@@ -53,8 +54,8 @@ func (s *Store) Get(ctx context.Context, tenant, id string) (*session.Record, er
 	return scanSession(tenant, s.db.QueryRow(ctx, `SELECT `+sessionColumns+` FROM sessions WHERE tenant_id = ? AND session_id = ?`, tenant, id))
 }
 
-// Lock implements session.Store.
-func (s *Store) Lock(tx txn.Tx, tenant, id string) (*session.Record, error) {
+// LockTx implements session.Store.
+func (s *Store) LockTx(tx txn.Tx, tenant, id string) (*session.Record, error) {
 	t := sqldb.From(tx)
 	return scanSession(tenant, t.QueryRow(`SELECT `+sessionColumns+` FROM sessions WHERE tenant_id = ? AND session_id = ?`+t.ForUpdate(), tenant, id))
 }
@@ -101,7 +102,7 @@ func (s *Store) List(ctx context.Context, tenant, agent, after string, limit int
 	})
 }
 
-// Tell implements session.Store.
-func (s *Store) Tell(ctx context.Context, tenant string, runs []string) ([]session.Told, error) {
+// ListJournals implements session.Store.
+func (s *Store) ListJournals(ctx context.Context, tenant string, runs []string) ([]run.Journal, error) {
 	return runsql.WithSteps(ctx, s.db, tenant, runs)
 }

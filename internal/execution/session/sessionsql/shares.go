@@ -13,9 +13,9 @@ import (
 
 var _ session.ShareStore = (*Store)(nil)
 
-// SetShare implements session.ShareStore.
-func (s *Store) SetShare(tx txn.Tx, sh *session.Share) error {
-	if err := s.DropShare(tx, sh.TenantID, sh.SessionID); err != nil {
+// PutShareTx implements session.ShareStore.
+func (s *Store) PutShareTx(tx txn.Tx, sh *session.Share) error {
+	if err := s.DeleteShareTx(tx, sh.TenantID, sh.SessionID); err != nil {
 		return err
 	}
 	_, err := sqldb.From(tx).Exec(`INSERT INTO session_shares (share_hash, tenant_id, session_id, sealed, role, expires_at) VALUES (?, ?, ?, ?, ?, ?)`,
@@ -23,21 +23,21 @@ func (s *Store) SetShare(tx txn.Tx, sh *session.Share) error {
 	return err
 }
 
-// DropShare implements session.ShareStore.
-func (s *Store) DropShare(tx txn.Tx, tenant, id string) error {
+// DeleteShareTx implements session.ShareStore.
+func (s *Store) DeleteShareTx(tx txn.Tx, tenant, id string) error {
 	_, err := sqldb.From(tx).Exec(`DELETE FROM session_shares WHERE tenant_id = ? AND session_id = ?`, tenant, id)
 	return err
 }
 
 const selectShare = `SELECT share_hash, tenant_id, session_id, sealed, role, expires_at FROM session_shares WHERE `
 
-// ShareOf implements session.ShareStore.
-func (s *Store) ShareOf(ctx context.Context, tenant, id string) (*session.Share, error) {
+// GetShare implements session.ShareStore.
+func (s *Store) GetShare(ctx context.Context, tenant, id string) (*session.Share, error) {
 	return scanShare(s.db.QueryRow(ctx, selectShare+`tenant_id = ? AND session_id = ?`, tenant, id))
 }
 
-// SharedBy implements session.ShareStore.
-func (s *Store) SharedBy(ctx context.Context, hash string) (*session.Share, error) {
+// GetShareByHash implements session.ShareStore.
+func (s *Store) GetShareByHash(ctx context.Context, hash string) (*session.Share, error) {
 	return scanShare(s.db.QueryRow(ctx, selectShare+`share_hash = ?`, hash))
 }
 

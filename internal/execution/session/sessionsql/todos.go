@@ -17,8 +17,8 @@ var _ session.TodoStore = (*Store)(nil)
 // undated sorts behind everything that is due at some time.
 const undated = math.MaxInt64
 
-// PutTodo implements session.TodoStore.
-func (s *Store) PutTodo(tx txn.Tx, t *session.Todo) error {
+// PutTodoTx implements session.TodoStore.
+func (s *Store) PutTodoTx(tx txn.Tx, t *session.Todo) error {
 	var enc sqldb.Encoder
 	due, key := sqldb.OptionalMicros(t.DueAt), int64(undated)
 	switch {
@@ -34,8 +34,8 @@ func (s *Store) PutTodo(tx txn.Tx, t *session.Todo) error {
 		t.TenantID, t.TodoID, t.SessionID, t.AgentID, string(t.Status), t.Status.Finished(), key, due, enc.JSON(t))(tx)
 }
 
-// LockTodo implements session.TodoStore.
-func (s *Store) LockTodo(tx txn.Tx, tenant, id string) (*session.Todo, error) {
+// LockTodoTx implements session.TodoStore.
+func (s *Store) LockTodoTx(tx txn.Tx, tenant, id string) (*session.Todo, error) {
 	t := sqldb.From(tx)
 	todo, err := scanTodo(t.QueryRow(`SELECT body FROM session_todos WHERE tenant_id = ? AND todo_id = ?`+t.ForUpdate(), tenant, id))
 	if errors.Is(err, sql.ErrNoRows) {
@@ -54,14 +54,14 @@ func scanTodo(row sqldb.Row) (t session.Todo, err error) {
 	return t, dec.Err()
 }
 
-// DeleteTodo implements session.TodoStore.
-func (s *Store) DeleteTodo(tx txn.Tx, tenant, id string) error {
+// DeleteTodoTx implements session.TodoStore.
+func (s *Store) DeleteTodoTx(tx txn.Tx, tenant, id string) error {
 	_, err := sqldb.From(tx).Exec(`DELETE FROM session_todos WHERE tenant_id = ? AND todo_id = ?`, tenant, id)
 	return err
 }
 
-// Todos implements session.TodoStore.
-func (s *Store) Todos(ctx context.Context, tenant string, f session.TodoFilter) ([]session.Todo, int, error) {
+// ListTodos implements session.TodoStore.
+func (s *Store) ListTodos(ctx context.Context, tenant string, f session.TodoFilter) ([]session.Todo, int, error) {
 	where, args := ` FROM session_todos WHERE tenant_id = ?`, []any{tenant}
 	for _, c := range []struct{ column, value string }{{"session_id", f.SessionID}, {"agent_id", f.AgentID}, {"status", string(f.Status)}} {
 		if c.value != "" {

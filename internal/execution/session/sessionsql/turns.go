@@ -11,15 +11,15 @@ import (
 	"agentd/internal/store/sqldb"
 )
 
-// AddTurn implements session.Store.
-func (s *Store) AddTurn(tx txn.Tx, tenant string, t session.Turn) error {
+// CreateTurnTx implements session.Store.
+func (s *Store) CreateTurnTx(tx txn.Tx, tenant string, t session.Turn) error {
 	_, err := sqldb.From(tx).Exec(`INSERT INTO session_runs (tenant_id, session_id, turn, branch_id, run_id, finished) VALUES (?, ?, ?, ?, ?, ?)`,
 		tenant, t.SessionID, t.Turn, t.BranchID, t.RunID, t.Finished)
 	return err
 }
 
-// FinishTurn implements session.Store.
-func (s *Store) FinishTurn(tx txn.Tx, tenant, runID string) (session.Turn, bool, error) {
+// FinishTurnTx implements session.Store.
+func (s *Store) FinishTurnTx(tx txn.Tx, tenant, runID string) (session.Turn, bool, error) {
 	t := session.Turn{RunID: runID}
 	err := sqldb.From(tx).QueryRow(`SELECT session_id, turn, branch_id, finished FROM session_runs WHERE tenant_id = ? AND run_id = ?`, tenant, runID).
 		Scan(&t.SessionID, &t.Turn, &t.BranchID, &t.Finished)
@@ -33,8 +33,8 @@ func (s *Store) FinishTurn(tx txn.Tx, tenant, runID string) (session.Turn, bool,
 	return t, true, err
 }
 
-// Unfinished implements session.Store.
-func (s *Store) Unfinished(tx txn.Tx, tenant, id, branch string) ([]session.Turn, error) {
+// ListUnfinishedTx implements session.Store.
+func (s *Store) ListUnfinishedTx(tx txn.Tx, tenant, id, branch string) ([]session.Turn, error) {
 	q, args := `SELECT turn, branch_id, run_id, finished FROM session_runs WHERE tenant_id = ? AND session_id = ? AND NOT finished`, []any{tenant, id}
 	if branch != "" {
 		q, args = q+` AND branch_id = ?`, append(args, branch)
@@ -45,13 +45,13 @@ func (s *Store) Unfinished(tx txn.Tx, tenant, id, branch string) ([]session.Turn
 	})
 }
 
-// DeleteTurns implements session.Store.
-func (s *Store) DeleteTurns(tx txn.Tx, tenant, id, branch string) (int64, error) {
+// DeleteTurnsTx implements session.Store.
+func (s *Store) DeleteTurnsTx(tx txn.Tx, tenant, id, branch string) (int64, error) {
 	return sqldb.From(tx).Exec(`DELETE FROM session_runs WHERE tenant_id = ? AND session_id = ? AND branch_id = ?`, tenant, id, branch)
 }
 
-// Turns implements session.Store.
-func (s *Store) Turns(ctx context.Context, tenant, id string, after int64) ([]session.TimedTurn, error) {
+// ListTurns implements session.Store.
+func (s *Store) ListTurns(ctx context.Context, tenant, id string, after int64) ([]session.TimedTurn, error) {
 	return sqldb.Collect(s.db.Reader(ctx), `SELECT t.turn, t.branch_id, t.run_id, t.finished, r.status, r.created_at, r.completed_at
 		FROM session_runs t JOIN runs r ON r.tenant_id = t.tenant_id AND r.run_id = t.run_id
 		WHERE t.tenant_id = ? AND t.session_id = ? AND t.turn > ? ORDER BY t.turn`, []any{tenant, id, after},

@@ -62,7 +62,7 @@ func (b bench) doc() resource.Doc {
 
 func (b bench) put(t *testing.T, doc resource.Doc, was int64) error {
 	t.Helper()
-	return b.Write(t.Context(), func(tx txn.Tx) error { return b.Put(tx, doc, was) })
+	return b.Write(t.Context(), func(tx txn.Tx) error { return b.PutTx(tx, doc, was) })
 }
 
 func (b bench) mustPut(t *testing.T, docs ...resource.Doc) {
@@ -75,7 +75,7 @@ func (b bench) mustPut(t *testing.T, docs ...resource.Doc) {
 }
 
 func (b bench) remove(t *testing.T, doc resource.Doc) error {
-	return b.Write(t.Context(), func(tx txn.Tx) error { return b.Delete(tx, doc.Kind, doc.Tenant, doc.ID, doc.Version) })
+	return b.Write(t.Context(), func(tx txn.Tx) error { return b.DeleteTx(tx, doc.Kind, doc.Tenant, doc.ID, doc.Version) })
 }
 
 // bare is the document as reads give it.
@@ -96,7 +96,7 @@ func testAbsent(t *testing.T, b bench) {
 	_, err := b.Get(t.Context(), kind, b.tenant, doc.ID)
 	wantErr(t, err, resource.ErrAbsent)
 	err = b.Write(t.Context(), func(tx txn.Tx) error {
-		_, err := b.GetForUpdate(tx, kind, b.tenant, doc.ID)
+		_, err := b.LockTx(tx, kind, b.tenant, doc.ID)
 		return err
 	})
 	wantErr(t, err, resource.ErrAbsent)
@@ -120,7 +120,7 @@ func testRoundTrip(t *testing.T, b bench) {
 			t.Errorf("get: %v %s", err, diff)
 		}
 		err = b.Write(t.Context(), func(tx txn.Tx) (err error) {
-			got, err = b.GetForUpdate(tx, kind, b.tenant, doc.ID)
+			got, err = b.LockTx(tx, kind, b.tenant, doc.ID)
 			return err
 		})
 		if diff := cmp.Diff(bare(want), got); err != nil || diff != "" {
@@ -187,7 +187,7 @@ func testRaces(t *testing.T, b bench) {
 			}
 			was := now.Version
 			now.Version++
-			return b.Put(tx, now, was)
+			return b.PutTx(tx, now, was)
 		})
 	}
 	var wg sync.WaitGroup
@@ -195,7 +195,7 @@ func testRaces(t *testing.T, b bench) {
 	for i := range writers {
 		wg.Go(func() {
 			won[i] = raise(t.Context(), func(tx txn.Tx) (resource.Doc, error) {
-				return b.GetForUpdate(tx, kind, b.tenant, doc.ID)
+				return b.LockTx(tx, kind, b.tenant, doc.ID)
 			})
 		})
 	}
@@ -354,7 +354,7 @@ func testRollback(t *testing.T, b bench) {
 		next := changed
 		next.Version, next.Body, next.Index = 2, jsontext.Value(`{"name":"two"}`), [resource.Slots]string{"x"}
 		if err := errors.Join(
-			b.Put(tx, next, 1), b.Delete(tx, kind, b.tenant, removed.ID, 1), b.Put(tx, added, 0),
+			b.PutTx(tx, next, 1), b.DeleteTx(tx, kind, b.tenant, removed.ID, 1), b.PutTx(tx, added, 0),
 		); err != nil {
 			return err
 		}

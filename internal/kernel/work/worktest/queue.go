@@ -97,8 +97,8 @@ func (q *Queue) wakeAfter(t txn.Tx, kind string, due time.Time) {
 	}
 }
 
-// Enqueue implements work.Queue.
-func (q *Queue) Enqueue(t txn.Tx, items ...work.Item) error {
+// EnqueueTx implements work.Queue.
+func (q *Queue) EnqueueTx(t txn.Tx, items ...work.Item) error {
 	for _, item := range items {
 		if err := q.enqueue(t, item); err != nil {
 			return err
@@ -128,8 +128,8 @@ func (q *Queue) enqueue(t txn.Tx, item work.Item) error {
 	return nil
 }
 
-// EnqueueHeld implements work.Queue.
-func (q *Queue) EnqueueHeld(_ txn.Tx, item work.Item, owner string, lease time.Duration) (work.Lease, error) {
+// EnqueueHeldTx implements work.Queue.
+func (q *Queue) EnqueueHeldTx(_ txn.Tx, item work.Item, owner string, lease time.Duration) (work.Lease, error) {
 	now := q.clock.Now()
 	k := id{item.Kind, item.Key}
 	if q.items[k] != nil {
@@ -193,15 +193,15 @@ func (q *Queue) Renew(_ context.Context, held []work.Lease, lease time.Duration)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, l := range held {
-		if q.Hold(nil, l, lease) != nil {
+		if q.HoldTx(nil, l, lease) != nil {
 			lost = append(lost, l)
 		}
 	}
 	return lost, nil
 }
 
-// Hold implements work.Queue.
-func (q *Queue) Hold(_ txn.Tx, held work.Lease, lease time.Duration) error {
+// HoldTx implements work.Queue.
+func (q *Queue) HoldTx(_ txn.Tx, held work.Lease, lease time.Duration) error {
 	r, err := q.current(held)
 	if err == nil {
 		r.Until = q.clock.Now().Add(lease)
@@ -209,8 +209,8 @@ func (q *Queue) Hold(_ txn.Tx, held work.Lease, lease time.Duration) error {
 	return err
 }
 
-// Finish implements work.Queue.
-func (q *Queue) Finish(_ txn.Tx, held work.Lease) error {
+// FinishTx implements work.Queue.
+func (q *Queue) FinishTx(_ txn.Tx, held work.Lease) error {
 	_, err := q.current(held)
 	if err == nil {
 		delete(q.items, id{held.Kind, held.Key})
@@ -218,8 +218,8 @@ func (q *Queue) Finish(_ txn.Tx, held work.Lease) error {
 	return err
 }
 
-// Reschedule implements work.Queue.
-func (q *Queue) Reschedule(t txn.Tx, held work.Lease, due time.Time, payload []byte) error {
+// RescheduleTx implements work.Queue.
+func (q *Queue) RescheduleTx(t txn.Tx, held work.Lease, due time.Time, payload []byte) error {
 	r, err := q.current(held)
 	if err != nil {
 		return err
@@ -235,8 +235,8 @@ func (q *Queue) letGo(r *row, due time.Time, attempt int) {
 	r.Due, r.Owner, r.Epoch, r.Attempt = due, "", q.epoch, max(attempt, 0)
 }
 
-// Remove implements work.Queue.
-func (q *Queue) Remove(_ txn.Tx, kind, key string) error {
+// DeleteTx implements work.Queue.
+func (q *Queue) DeleteTx(_ txn.Tx, kind, key string) error {
 	delete(q.items, id{kind, key})
 	return nil
 }
@@ -254,8 +254,8 @@ func (q *Queue) Release(ctx context.Context, held []work.Lease, due time.Time) e
 	})
 }
 
-// NextDue implements work.Queue.
-func (q *Queue) NextDue(_ context.Context, kind string) (next time.Time, err error) {
+// GetNextDue implements work.Queue.
+func (q *Queue) GetNextDue(_ context.Context, kind string) (next time.Time, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, r := range q.items {

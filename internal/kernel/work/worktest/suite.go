@@ -79,7 +79,7 @@ func (s *suite) enqueue(items ...work.Item) {
 	s.Helper()
 	s.must(func(tx txn.Tx) error {
 		for _, item := range items {
-			if err := s.queue.Enqueue(tx, item); err != nil {
+			if err := s.queue.EnqueueTx(tx, item); err != nil {
 				return err
 			}
 		}
@@ -114,7 +114,7 @@ func (s *suite) claimNone() {
 
 func (s *suite) nextDue(want time.Time) {
 	s.Helper()
-	if got, err := s.queue.NextDue(s.Context(), "run"); err != nil || !got.Equal(want) {
+	if got, err := s.queue.GetNextDue(s.Context(), "run"); err != nil || !got.Equal(want) {
 		s.Errorf("next due %v, %v; want %v", got, err, want)
 	}
 }
@@ -152,7 +152,7 @@ func (s *suite) claimsWhatIsDue() {
 	s.equal(work.Lease{Item: i, Owner: "n1", Epoch: l.Epoch, Attempt: 1, Until: s.clock.Now().Add(lease)}, l)
 	s.nextDue(l.Until)
 	s.claimNone()
-	s.must(func(tx txn.Tx) error { return s.queue.Finish(tx, l) })
+	s.must(func(tx txn.Tx) error { return s.queue.FinishTx(tx, l) })
 	s.nextDue(time.Time{})
 	s.clock.Advance(time.Hour)
 	s.claimNone()
@@ -204,13 +204,13 @@ func (s *suite) enqueueLeavesHeldItemsAlone() {
 	s.clock.Advance(time.Second)
 	s.enqueue(item("a", time.Time{}))
 	s.claimNone()
-	s.must(func(tx txn.Tx) error { return s.queue.Hold(tx, l, lease) })
+	s.must(func(tx txn.Tx) error { return s.queue.HoldTx(tx, l, lease) })
 }
 
 func (s *suite) enqueueIsPartOfTheWrite() {
 	abandon := errors.New("abandon")
 	err := s.write(func(tx txn.Tx) error {
-		if err := s.queue.Enqueue(tx, item("a", time.Time{})); err != nil {
+		if err := s.queue.EnqueueTx(tx, item("a", time.Time{})); err != nil {
 			return err
 		}
 		return abandon
@@ -226,17 +226,17 @@ func (s *suite) enqueuesHeld() {
 	i.Payload = []byte("p")
 	var l work.Lease
 	s.must(func(tx txn.Tx) (err error) {
-		l, err = s.queue.EnqueueHeld(tx, i, "n1", lease)
+		l, err = s.queue.EnqueueHeldTx(tx, i, "n1", lease)
 		return err
 	})
 	i.Due = s.clock.Now()
 	s.equal(work.Lease{Item: i, Owner: "n1", Epoch: l.Epoch, Attempt: 1, Until: i.Due.Add(lease)}, l)
 	s.claimNone()
 	s.must(func(tx txn.Tx) error {
-		if _, err := s.queue.EnqueueHeld(tx, i, "n2", lease); !errors.Is(err, work.ErrExists) {
+		if _, err := s.queue.EnqueueHeldTx(tx, i, "n2", lease); !errors.Is(err, work.ErrExists) {
 			s.Errorf("enqueued twice: %v", err)
 		}
-		return s.queue.Hold(tx, l, lease) // the transaction goes on
+		return s.queue.HoldTx(tx, l, lease) // the transaction goes on
 	})
 	s.clock.Advance(lease)
 	again := s.claimOne("n2")
@@ -292,15 +292,15 @@ func (s *suite) tenantsTakeTurnsBehindBacklog() {
 func (s *suite) lost(l work.Lease) {
 	s.Helper()
 	for name, do := range map[string]func(tx txn.Tx) error{
-		"hold":       func(tx txn.Tx) error { return s.queue.Hold(tx, l, lease) },
-		"finish":     func(tx txn.Tx) error { return s.queue.Finish(tx, l) },
-		"reschedule": func(tx txn.Tx) error { return s.queue.Reschedule(tx, l, s.clock.Now(), nil) },
+		"hold":       func(tx txn.Tx) error { return s.queue.HoldTx(tx, l, lease) },
+		"finish":     func(tx txn.Tx) error { return s.queue.FinishTx(tx, l) },
+		"reschedule": func(tx txn.Tx) error { return s.queue.RescheduleTx(tx, l, s.clock.Now(), nil) },
 	} {
 		if err := s.write(do); !errors.Is(err, work.ErrLost) {
 			s.Errorf("%s with a lost lease: %v", name, err)
 		}
 	}
-	before, err := s.queue.NextDue(s.Context(), l.Kind)
+	before, err := s.queue.GetNextDue(s.Context(), l.Kind)
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -323,12 +323,12 @@ func (s *suite) fencesOffEveryOldLease() {
 	s.equal(2, second.Attempt)
 	s.lost(first)
 
-	s.must(func(tx txn.Tx) error { return s.queue.Reschedule(tx, second, s.clock.Now(), nil) })
+	s.must(func(tx txn.Tx) error { return s.queue.RescheduleTx(tx, second, s.clock.Now(), nil) })
 	s.lost(second) // let go of
 	third := s.claimOne("n1")
 	s.equal(1, third.Attempt)
 
-	s.must(func(tx txn.Tx) error { return s.queue.Remove(tx, "run", "a") })
+	s.must(func(tx txn.Tx) error { return s.queue.DeleteTx(tx, "run", "a") })
 	s.clock.Advance(time.Millisecond)
 	s.enqueue(item("a", time.Time{})) // another item with the same key
 	s.lost(third)
@@ -336,7 +336,7 @@ func (s *suite) fencesOffEveryOldLease() {
 	for _, old := range []work.Lease{first, second, third} {
 		s.lost(old)
 	}
-	s.must(func(tx txn.Tx) error { return s.queue.Finish(tx, fourth) })
+	s.must(func(tx txn.Tx) error { return s.queue.FinishTx(tx, fourth) })
 	s.lost(fourth)
 }
 
@@ -349,7 +349,7 @@ func (s *suite) holdsAndRenews() {
 	}
 	s.clock.Advance(lease * 3 / 4)
 	s.claimNone()
-	s.must(func(tx txn.Tx) error { return s.queue.Hold(tx, held[0], lease) })
+	s.must(func(tx txn.Tx) error { return s.queue.HoldTx(tx, held[0], lease) })
 	s.clock.Advance(lease / 2)
 	s.equal([]string{held[1].Key}, keys(s.claim("n2", 10)))
 	lost, err := s.queue.Renew(s.Context(), held, lease)
@@ -359,7 +359,7 @@ func (s *suite) holdsAndRenews() {
 	s.equal(held[1:], lost)
 	// What expired and nobody claimed is still the worker's.
 	s.clock.Advance(lease)
-	s.must(func(tx txn.Tx) error { return s.queue.Hold(tx, held[0], lease) })
+	s.must(func(tx txn.Tx) error { return s.queue.HoldTx(tx, held[0], lease) })
 	s.equal([]string{held[1].Key}, keys(s.claim("n3", 10)))
 }
 
@@ -377,7 +377,7 @@ func (s *suite) renewsMany() {
 		}
 		held = append(held, got...)
 	}
-	s.must(func(tx txn.Tx) error { return s.queue.Remove(tx, "run", held[333].Key) })
+	s.must(func(tx txn.Tx) error { return s.queue.DeleteTx(tx, "run", held[333].Key) })
 	s.clock.Advance(lease / 2)
 	lost, err := s.queue.Renew(s.Context(), held, lease)
 	if err != nil {
@@ -392,7 +392,7 @@ func (s *suite) reschedules() {
 	s.enqueue(item("a", time.Time{}))
 	l := s.claimOne("n1")
 	due := s.clock.Now().Add(time.Hour)
-	s.must(func(tx txn.Tx) error { return s.queue.Reschedule(tx, l, due, []byte("next")) })
+	s.must(func(tx txn.Tx) error { return s.queue.RescheduleTx(tx, l, due, []byte("next")) })
 	s.nextDue(due)
 	s.clock.Advance(time.Hour - time.Second)
 	s.claimNone()
@@ -429,7 +429,7 @@ func (s *suite) removes() {
 	l := s.claimOne("n1")
 	s.must(func(tx txn.Tx) error {
 		for _, key := range []string{"a", "b", "never there"} {
-			if err := s.queue.Remove(tx, "run", key); err != nil {
+			if err := s.queue.DeleteTx(tx, "run", key); err != nil {
 				return err
 			}
 		}
@@ -449,7 +449,7 @@ func (s *suite) reclaims() {
 	}
 	l := s.claimOne("dead")
 	s.equal(2, l.Attempt)
-	s.must(func(tx txn.Tx) error { return s.queue.Hold(tx, other[0], lease) })
+	s.must(func(tx txn.Tx) error { return s.queue.HoldTx(tx, other[0], lease) })
 }
 
 func (s *suite) neverGivesAnItemToTwo() {
@@ -471,7 +471,7 @@ func (s *suite) neverGivesAnItemToTwo() {
 					return
 				}
 				for _, l := range leases {
-					if err := s.write(func(tx txn.Tx) error { return s.queue.Finish(tx, l) }); err != nil {
+					if err := s.write(func(tx txn.Tx) error { return s.queue.FinishTx(tx, l) }); err != nil {
 						s.Errorf("finish: %v", err)
 					}
 					mu.Lock()
@@ -479,7 +479,7 @@ func (s *suite) neverGivesAnItemToTwo() {
 					mu.Unlock()
 				}
 				if len(leases) == 0 {
-					next, err := s.queue.NextDue(s.Context(), "run")
+					next, err := s.queue.GetNextDue(s.Context(), "run")
 					if err != nil {
 						s.Error(err)
 						return

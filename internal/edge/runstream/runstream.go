@@ -1,0 +1,160 @@
+// Package runstream starts a run for a caller who waits for its answer, follows
+// its events and returns how it ended. The edges that answer a request with a
+// run (chat completions, responses, MCP) stand on it and add their wire format.
+package runstream
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"net/http"
+
+	"agentd/internal/base/authz"
+	"agentd/internal/base/fault"
+	"agentd/internal/edge/httpapi"
+	"agentd/internal/execution/run"
+	"agentd/internal/kernel/event"
+)
+
+// Runs creates, reads and cancels runs; *run.Service.
+type Runs interface {
+	Create(ctx context.Context, who authz.Caller, req run.Request) (*run.Run, error)
+	Get(ctx context.Context, tenant, id string) (*run.Run, error)
+	Cancel(ctx context.Context, tenant, id string) (run.CancelAnswer, error)
+}
+
+// Runner starts and follows runs.
+type Runner struct {
+	Runs   Runs
+	Agents run.Agents
+	Log    event.Log
+	Hub    *event.Hub
+	// Complete makes a slow reader late rather than incomplete: events that its
+	// queue had to drop are read from the log. An edge needs it that renders
+	// llm.chunk, because an answer with a hole is a wrong answer.
+	Complete bool
+}
+
+// Stream is one run with its events. It must be closed.
+type Stream struct {
+	Run *run.Run
+
+	runner *Runner
+	tenant string
+	sub    *event.Subscription // opened before the run existed; nil: the log is replayed
+}
+
+// Start creates the run of a request, whose RunID must be set: its events are
+// subscribed to before the run exists, so that the log need not be read.
+// Errors: those of Runs.Create.
+func (r *Runner) Start(ctx context.Context, who authz.Caller, req run.Request) (*Stream, error) {
+	sub := r.Hub.Subscribe(req.RunID)
+	created, err := r.Runs.Create(ctx, who, req)
+	if err != nil {
+		sub.Close()
+		return nil, err
+	}
+	return &Stream{Run: created, runner: r, tenant: who.TenantID, sub: sub}, nil
+}
+
+// StartOnce is Start on a route that is Attached: where an earlier request with
+// the same Idempotency-Key created a run, it returns that run and replays its
+// events. It names the run in the header X-Run-Id.
+func (r *Runner) StartOnce(w http.ResponseWriter, req *http.Request, who authz.Caller, start run.Request) (*Stream, error) {
+	start.Answer = func(created *run.Run) any { return httpapi.ResultRef(created.RunID) }
+	s, err := r.Start(req.Context(), who, start)
+	if err != nil {
+		if s, err = r.earlier(w, req, who.TenantID, err); err != nil {
+			return nil, err
+		}
+	}
+	w.Header().Set("X-Run-Id", s.Run.RunID)
+	return s, nil
+}
+
+// earlier returns the run of an earlier request with the same Idempotency-Key.
+// Errors: failed, where there was none.
+func (r *Runner) earlier(w http.ResponseWriter, req *http.Request, tenant string, failed error) (*Stream, error) {
+	id, err := httpapi.EarlierResult(w, req, failed)
+	if err != nil {
+		return nil, err
+	}
+	earlier, err := r.Runs.Get(req.Context(), tenant, string(id))
+	if err != nil {
+		return nil, err
+	}
+	return r.Replay(tenant, earlier), nil
+}
+
+// Replay returns the stream of a run that exists, from its first event.
+func (r *Runner) Replay(tenant string, existing *run.Run) *Stream {
+	return &Stream{Run: existing, runner: r, tenant: tenant}
+}
+
+// Close ends the subscription.
+func (s *Stream) Close() {
+	if s.sub != nil {
+		s.sub.Close()
+	}
+}
+
+// Follow returns the run's events until it ends, ctx ends or the consumer stops.
+// It can be called once.
+func (s *Stream) Follow(ctx context.Context) iter.Seq2[event.Event, error] {
+	follower := event.Follower{Log: s.runner.Log, Hub: s.runner.Hub, Whole: s.runner.Complete}
+	if s.sub == nil {
+		return follower.Follow(ctx, s.tenant, s.Run.RunID, 0)
+	}
+	return follower.FollowNew(ctx, s.tenant, s.sub)
+}
+
+var errUnfinished = errors.New("runstream: the run's events ended before the run")
+
+// Wait calls observe, which may be nil, with each event until the run has ended,
+// and returns the run. Errors: the context's, where the client went away: the
+// run goes on.
+func (s *Stream) Wait(ctx context.Context, observe func(event.Event)) (*run.Run, error) {
+	for e, err := range s.Follow(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		if observe != nil {
+			observe(e)
+		}
+		if run.FinalEvent(e.Name) {
+			return s.Result(ctx, e)
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return nil, errUnfinished
+}
+
+// Result returns the run as its final event left it.
+func (s *Stream) Result(ctx context.Context, final event.Event) (*run.Run, error) {
+	if r, ok := final.Result.(*run.Run); ok {
+		return r, nil
+	}
+	return s.runner.Runs.Get(ctx, s.tenant, s.Run.RunID)
+}
+
+// ClientGone handles a client that disconnected before the end: the run goes on,
+// unless its agent has cancel_on_disconnect set.
+func (s *Stream) ClientGone(ctx context.Context) {
+	ctx = context.WithoutCancel(ctx)
+	spec, err := s.runner.Agents.Spec(ctx, s.tenant, s.Run.AgentID, s.Run.AgentVersion)
+	if err == nil && spec.CancelOnDisconnect {
+		_, _ = s.runner.Runs.Cancel(ctx, s.tenant, s.Run.RunID) // it may have ended meanwhile
+	}
+}
+
+// Broken returns the error of a stream that ends before its run does. hint
+// completes the sentence "the run continues, and …" with how to find the answer.
+func Broken(err error, hint string) *fault.Error {
+	detail := "The stream was interrupted on the server's side"
+	if errors.Is(err, event.ErrSlow) {
+		detail = "The stream was closed because the client read too slowly"
+	}
+	return fault.New(fault.Unavailable, "stream_broken", "%s; the run continues, and %s.", detail, hint)
+}

@@ -1,0 +1,292 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"go.uber.org/goleak"
+
+	"agentd/internal/base/authz"
+	"agentd/internal/base/clock"
+	"agentd/internal/base/fault"
+	"agentd/internal/base/ident"
+	"agentd/internal/base/page"
+	"agentd/internal/base/schema"
+	"agentd/internal/base/txn"
+	"agentd/internal/execution/engine"
+	"agentd/internal/execution/run"
+	"agentd/internal/execution/run/runsql"
+	"agentd/internal/kernel/event"
+	"agentd/internal/kernel/model"
+	"agentd/internal/kernel/model/modeltest"
+	"agentd/internal/kernel/policy"
+	"agentd/internal/kernel/quota"
+	"agentd/internal/kernel/tool"
+	"agentd/internal/kernel/work"
+	"agentd/internal/store/sqldb"
+	"agentd/internal/store/worksql"
+	"agentd/internal/wire/openaiclient"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// rig is a database, a simulated model and an agent; nodes drive its runs.
+type rig struct {
+	t      testing.TB
+	db     *sqldb.DB
+	runs   *runsql.Store
+	log    *runsql.Events
+	sim    *modeltest.Server
+	who    authz.Caller
+	agents *agents
+	gate   policy.Gate
+	tools  []tool.Tool
+	window int          // the model's context in tokens; 0: not known
+	client model.Client // nil: one that asks sim over HTTP
+	meter  quota.Meter  // nil: nothing is counted
+}
+
+// agents is a run.Agents with one agent.
+type agents struct {
+	mu   sync.Mutex
+	spec run.AgentSpec
+	gone bool
+}
+
+func (a *agents) Spec(_ context.Context, _, id string, _ int64) (*run.AgentSpec, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.gone || id != a.spec.ID {
+		return nil, fault.NoSuch("agent")
+	}
+	spec := a.spec
+	return &spec, nil
+}
+
+func (a *agents) delete() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.gone = true
+}
+
+func newRig(t testing.TB, db *sqldb.DB, opts ...modeltest.Option) *rig {
+	return &rig{
+		t: t, db: db, runs: runsql.New(db), log: runsql.NewEvents(db), sim: modeltest.New(t, opts...),
+		who:  authz.Caller{TenantID: ident.New(), UserID: ident.New(), Role: authz.Owner, Scopes: []authz.Scope{authz.Wildcard}},
+		gate: policy.AllowAll{}, tools: tool.Builtins(clock.System{}),
+		agents: &agents{spec: run.AgentSpec{ID: ident.New(), Version: 1, System: "Be brief.", Tools: []string{"calculator"}}},
+	}
+}
+
+// node is one process that drives runs.
+type node struct {
+	*run.Service
+	rig    *rig
+	engine *engine.Engine
+	runner *work.Runner
+	stop   func()
+}
+
+// start makes a node. Its writes go through writer, where there is one.
+func (r *rig) start(name string, slots int, writer txn.Writer) *node {
+	r.t.Helper()
+	if writer == nil {
+		writer = r.db
+	}
+	hub := event.NewHub()
+	var runner *work.Runner
+	queue := worksql.New(r.db, clock.System{}, func(string) { runner.Wake() })
+	if _, err := queue.Reclaim(r.t.Context(), name); err != nil {
+		r.t.Fatal(err)
+	}
+	in, out := 1.0, 2.0
+	catalogue, err := model.NewCatalogue([]model.Provider{{
+		Name: model.DefaultProvider, BaseURL: r.sim.URL,
+		Models: []model.Offer{{ID: "sim-model", ContextWindow: r.window, InputUSDPerMTok: &in, OutputUSDPerMTok: &out}},
+	}}, "sim-model")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	tools, err := tool.NewRegistry(tool.Limits{}, r.tools...)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	logger := slog.New(slog.NewTextHandler(r.t.Output(), nil))
+	transport := openaiclient.NewTransport()
+	client := r.client
+	if client == nil {
+		client = model.Router{Wire: openaiclient.New(openaiclient.Config{Operator: transport, MaxAttempts: 1})}
+	}
+	eng := engine.New(engine.Config{
+		Writer: writer, Runs: r.runs, Log: r.log, Queue: queue, Hub: hub, Agents: r.agents,
+		Models: model.Resolver{Catalogue: catalogue},
+		Client: client,
+		Tools:  tools, Gate: r.gate, Clock: clock.System{}, Logger: logger, Node: name, Lease: 5 * time.Second, Meter: r.meter,
+	})
+	runner = work.NewRunner(work.Config{
+		Kind: engine.WorkKind, Owner: name, Queue: queue, Handler: eng.Handle, Slots: slots, Lease: 5 * time.Second,
+		Backoff: func(int) time.Duration { return 10 * time.Millisecond }, Logger: logger,
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan struct{})
+	go func() { defer close(served); eng.Serve(ctx) }()
+	n := &node{rig: r, engine: eng, runner: runner, Service: &run.Service{
+		Runs: r.runs, Writer: writer, Queue: queue, Log: r.log, Hub: hub, Agents: r.agents, Starter: eng,
+		Cursors: page.NewCursors([]byte("0123456789abcdef")), Clock: clock.System{}, WorkKind: engine.WorkKind,
+	}}
+	eng.Bind(runner, n.Service)
+	if slots > 0 {
+		if err := runner.Start(); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	n.stop = sync.OnceFunc(func() {
+		ctx, cancelStop := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancelStop()
+		if err := runner.Stop(ctx); err != nil {
+			r.t.Error(err)
+		}
+		cancel()
+		<-served
+		transport.CloseIdleConnections()
+	})
+	r.t.Cleanup(n.stop)
+	return n
+}
+
+// begin starts a run with a message.
+func (n *node) begin(req run.Request) *run.Run {
+	n.rig.t.Helper()
+	req.AgentID = n.rig.agents.spec.ID
+	if req.Input == nil {
+		req.Input = schema.Object(`{"message":"What is 6 times 7?"}`)
+	}
+	r, err := n.Create(n.rig.t.Context(), n.rig.who, req)
+	if err != nil {
+		n.rig.t.Fatal(err)
+	}
+	return r
+}
+
+// end waits for a run's end.
+func (n *node) end(id string) *run.Run {
+	n.rig.t.Helper()
+	r, err := n.Wait(n.rig.t.Context(), n.rig.who.TenantID, id, 30*time.Second)
+	if err != nil {
+		n.rig.t.Fatal(err)
+	}
+	if !r.Status.Final() {
+		n.rig.t.Fatalf("the run is still %s", r.Status)
+	}
+	return r
+}
+
+// events reads the whole log of a run.
+func (r *rig) events(id string) []event.Event {
+	r.t.Helper()
+	all, err := r.log.Read(r.t.Context(), r.who.TenantID, id, 0, 100_000)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return all
+}
+
+func (r *rig) steps(id string) []run.Step {
+	r.t.Helper()
+	all, err := r.runs.ListSteps(r.t.Context(), r.who.TenantID, id, 0, 0)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return all
+}
+
+func (r *rig) output(got *run.Run) (out run.Output) {
+	r.t.Helper()
+	if len(got.Output) == 0 {
+		return out
+	}
+	if err := json.Unmarshal(got.Output, &out); err != nil {
+		r.t.Fatal(err)
+	}
+	return out
+}
+
+// names gives the events' names, equal neighbours as one.
+func names(events []event.Event) (out []string) {
+	for _, e := range events {
+		if len(out) == 0 || out[len(out)-1] != e.Name {
+			out = append(out, e.Name)
+		}
+	}
+	return out
+}
+
+// sound checks what holds for every run that ended, whatever happened to it.
+func (r *rig) sound(got *run.Run) {
+	r.t.Helper()
+	events, steps := r.events(got.RunID), r.steps(got.RunID)
+	last, finals := int64(0), 0
+	for _, e := range events {
+		if e.Seq <= last {
+			r.t.Errorf("seq %d follows %d", e.Seq, last)
+		}
+		last = e.Seq
+		if run.FinalEvent(e.Name) {
+			finals++
+		}
+	}
+	if finals != 1 || !run.FinalEvent(events[len(events)-1].Name) {
+		r.t.Errorf("%d final events, the last event is %s", finals, events[len(events)-1].Name)
+	}
+	ids := map[string]bool{}
+	var tokens, calls int64
+	for i, s := range steps {
+		if s.Seq != int64(i)+1 || ids[s.StepID] || s.CompletedAt == nil {
+			r.t.Errorf("step %d is %+v", i, s)
+		}
+		ids[s.StepID] = true
+		var m run.StepMetrics
+		if err := json.Unmarshal(s.Metrics, &m); err != nil {
+			r.t.Fatal(err)
+		}
+		tokens += m.InputTokens + m.OutputTokens
+		calls += m.LLMCalls
+	}
+	if m := got.Metrics; m.InputTokens+m.OutputTokens != tokens || m.LLMCallsCount != calls || m.StepsCount != int64(len(steps)) {
+		r.t.Errorf("metrics %+v do not sum up to %d tokens, %d calls, %d steps", m, tokens, calls, len(steps))
+	}
+}
+
+// dying is a writer whose process dies with its nth write: that one and all
+// that follow never happen.
+type dying struct {
+	txn.Writer
+	mu   sync.Mutex
+	left int
+}
+
+func dieAt(w txn.Writer, n int) *dying { return &dying{Writer: w, left: n} }
+
+func (d *dying) died() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.left <= 0
+}
+
+var errDead = errors.New("the process died")
+
+func (d *dying) Write(ctx context.Context, do func(txn.Tx) error) error {
+	d.mu.Lock()
+	d.left--
+	left := d.left
+	d.mu.Unlock()
+	if left <= 0 {
+		return errDead
+	}
+	return d.Writer.Write(ctx, do)
+}

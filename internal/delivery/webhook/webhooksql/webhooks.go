@@ -27,42 +27,42 @@ func New(db *sqldb.DB) *Store { return &Store{db} }
 
 const (
 	webhookColumns = `webhook_id, url, events, sealed, status, failures, last_failure_at, created_at`
-	// there is a subscription that is not deleted.
-	there      = ` FROM webhooks WHERE tenant_id = ? AND deleted_at = 0`
-	addWebhook = `INSERT INTO webhooks (tenant_id, ` + webhookColumns + `, deleted_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0)`
-	// LIKE and LIMIT with a parameter would have SQLite prepare a statement anew
-	// each time it runs. In order, so that no two transactions wait for each other.
-	wantWebhook = `SELECT webhook_id` + there + ` AND status <> 'disabled' AND REPLACE(events, ?, '') <> events ORDER BY webhook_id`
+	// fromWebhooks selects the subscriptions that are not deleted.
+	fromWebhooks  = ` FROM webhooks WHERE tenant_id = ? AND deleted_at = 0`
+	insertWebhook = `INSERT INTO webhooks (tenant_id, ` + webhookColumns + `, deleted_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0)`
+	// With LIKE, or a parameter for LIMIT, SQLite would prepare the statement each
+	// time it runs. The order prevents deadlocks between transactions.
+	selectSubscribers = `SELECT webhook_id` + fromWebhooks + ` AND status <> 'disabled' AND REPLACE(events, ?, '') <> events ORDER BY webhook_id`
 
-	// A disabled subscription counts on, and stays so.
-	workedWebhook = `UPDATE webhooks SET failures = 0, status = 'active' WHERE tenant_id = ? AND webhook_id = ? AND status IN ('active', 'failing')`
-	missedWebhook = `UPDATE webhooks SET failures = failures + 1, last_failure_at = ?,
+	// A disabled subscription goes on counting failures, and stays disabled.
+	markHealthy = `UPDATE webhooks SET failures = 0, status = 'active' WHERE tenant_id = ? AND webhook_id = ? AND status IN ('active', 'failing')`
+	markFailed  = `UPDATE webhooks SET failures = failures + 1, last_failure_at = ?,
 	status = CASE WHEN status = 'disabled' OR failures + 1 >= ? THEN 'disabled' WHEN failures + 1 >= ? THEN 'failing' ELSE status END
 WHERE tenant_id = ? AND webhook_id = ? AND deleted_at = 0 RETURNING status`
 
-	deliveryColumns = `d.webhook_id, d.delivery_id, d.event_id, d.event_type, d.attempt, d.status, d.due_at, d.response_status, d.failure,
+	attemptColumns = `d.webhook_id, d.delivery_id, d.event_id, d.event_type, d.attempt, d.status, d.due_at, d.response_status, d.failure,
 	d.latency_us, d.next_retry_at, d.dead, d.created_at`
-	withEvent   = ` FROM webhook_deliveries d JOIN webhook_events e ON e.tenant_id = d.tenant_id AND e.event_id = d.event_id`
-	addDelivery = `INSERT INTO webhook_deliveries (tenant_id, webhook_id, delivery_id, event_id, event_type, attempt, status, due_at, created_at,
+	fromAttempts  = ` FROM webhook_deliveries d JOIN webhook_events e ON e.tenant_id = d.tenant_id AND e.event_id = d.event_id`
+	insertAttempt = `INSERT INTO webhook_deliveries (tenant_id, webhook_id, delivery_id, event_id, event_type, attempt, status, due_at, created_at,
 	response_status, failure, latency_us, next_retry_at, dead) VALUES `
-	newDelivery   = `(?, ?, ?, ?, ?, ?, 'pending', ?, ?, 0, '', 0, 0, FALSE)`
-	dueDeliveries = `SELECT ` + deliveryColumns + `, e.body` + withEvent + ` WHERE d.tenant_id = ? AND d.webhook_id = ? AND d.status = 'pending'
+	pendingAttempt = `(?, ?, ?, ?, ?, ?, 'pending', ?, ?, 0, '', 0, 0, FALSE)`
+	selectDue      = `SELECT ` + attemptColumns + `, e.body` + fromAttempts + ` WHERE d.tenant_id = ? AND d.webhook_id = ? AND d.status = 'pending'
 	AND d.due_at <= ? ORDER BY d.due_at, d.delivery_id LIMIT `
-	// One whose event is forgotten is never due.
-	nextDelivery   = `SELECT d.due_at` + withEvent + ` WHERE d.tenant_id = ? AND d.webhook_id = ? AND d.status = 'pending' ORDER BY d.due_at LIMIT 1`
-	settleDelivery = `UPDATE webhook_deliveries SET status = ?, response_status = ?, failure = ?, latency_us = ?, next_retry_at = ?, dead = ?
+	// An attempt whose event was deleted is never due.
+	selectNextDue = `SELECT d.due_at` + fromAttempts + ` WHERE d.tenant_id = ? AND d.webhook_id = ? AND d.status = 'pending' ORDER BY d.due_at LIMIT 1`
+	updateAttempt = `UPDATE webhook_deliveries SET status = ?, response_status = ?, failure = ?, latency_us = ?, next_retry_at = ?, dead = ?
 WHERE tenant_id = ? AND webhook_id = ? AND delivery_id = ? AND status = 'pending'`
 )
 
 // CreateTx implements webhook.Store.
-func (s *Store) CreateTx(tx txn.Tx, w webhook.Subscription) (held int, err error) {
+func (s *Store) CreateTx(tx txn.Tx, w webhook.Subscription) (count int, err error) {
 	t := sqldb.From(tx)
-	if _, err = t.Exec(addWebhook, w.TenantID, w.ID, w.URL, ","+strings.Join(w.Events, ",")+",", w.Sealed, string(w.Status), w.Failures,
+	if _, err = t.Exec(insertWebhook, w.TenantID, w.ID, w.URL, ","+strings.Join(w.Events, ",")+",", w.Sealed, string(w.Status), w.Failures,
 		sqldb.Micros(w.LastFailure), sqldb.Micros(w.CreatedAt)); err != nil {
 		return 0, err
 	}
-	err = t.QueryRow(`SELECT COUNT(*)`+there, w.TenantID).Scan(&held)
-	return held, err
+	err = t.QueryRow(`SELECT COUNT(*)`+fromWebhooks, w.TenantID).Scan(&count)
+	return count, err
 }
 
 // Get implements webhook.Store.
@@ -83,7 +83,7 @@ func (s *Store) List(ctx context.Context, tenant string) ([]webhook.Subscription
 }
 
 func (s *Store) read(ctx context.Context, tenant, more string, args ...any) ([]webhook.Subscription, error) {
-	rows, err := s.db.Query(ctx, `SELECT `+webhookColumns+there+more, args...)
+	rows, err := s.db.Query(ctx, `SELECT `+webhookColumns+fromWebhooks+more, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -103,8 +103,8 @@ func (s *Store) read(ctx context.Context, tenant, more string, args ...any) ([]w
 	return all, rows.Err()
 }
 
-// DeleteTx implements webhook.Store. The row stays until its log is gone, without
-// its secret.
+// DeleteTx implements webhook.Store. The row stays, without its secret, until its
+// log was deleted.
 func (s *Store) DeleteTx(tx txn.Tx, tenant, id string, at time.Time) (bool, error) {
 	n, err := sqldb.From(tx).Exec(`UPDATE webhooks SET deleted_at = ?, status = 'deleted', url = '', sealed = ? WHERE tenant_id = ? AND webhook_id = ? AND deleted_at = 0`,
 		sqldb.Micros(at), []byte{}, tenant, id)
@@ -122,7 +122,7 @@ func (s *Store) EnableTx(tx txn.Tx, tenant, id string) error {
 
 // ListSubscribersTx implements webhook.Store.
 func (s *Store) ListSubscribersTx(tx txn.Tx, tenant, event string) (ids []string, err error) {
-	rows, err := sqldb.From(tx).Query(wantWebhook, tenant, ","+event+",")
+	rows, err := sqldb.From(tx).Query(selectSubscribers, tenant, ","+event+",")
 	if err != nil {
 		return nil, err
 	}
@@ -139,13 +139,13 @@ func (s *Store) ListSubscribersTx(tx txn.Tx, tenant, event string) (ids []string
 
 // MarkHealthyTx implements webhook.Store.
 func (s *Store) MarkHealthyTx(tx txn.Tx, tenant, id string) error {
-	_, err := sqldb.From(tx).Exec(workedWebhook, tenant, id)
+	_, err := sqldb.From(tx).Exec(markHealthy, tenant, id)
 	return err
 }
 
 // MarkFailedTx implements webhook.Store.
 func (s *Store) MarkFailedTx(tx txn.Tx, tenant, id string, at time.Time, failing, disabled int) (status webhook.Status, err error) {
-	err = sqldb.From(tx).QueryRow(missedWebhook, sqldb.Micros(at), disabled, failing, tenant, id).Scan(&status)
+	err = sqldb.From(tx).QueryRow(markFailed, sqldb.Micros(at), disabled, failing, tenant, id).Scan(&status)
 	if errors.Is(err, sql.ErrNoRows) {
 		return webhook.Disabled, nil
 	}
@@ -153,32 +153,32 @@ func (s *Store) MarkFailedTx(tx txn.Tx, tenant, id string, at time.Time, failing
 }
 
 // CreateEventTx implements webhook.Store.
-func (s *Store) CreateEventTx(tx txn.Tx, e webhook.Stored) (bool, error) {
+func (s *Store) CreateEventTx(tx txn.Tx, e webhook.StoredEvent) (bool, error) {
 	n, err := sqldb.From(tx).Exec(`INSERT INTO webhook_events (tenant_id, event_id, event_type, body) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 		e.TenantID, e.ID, e.Type, e.Body)
 	return n == 1, err
 }
 
-// CreateDeliveriesTx implements webhook.Store.
-func (s *Store) CreateDeliveriesTx(tx txn.Tx, tenant string, all []webhook.Delivery) error {
-	for chunk := range slices.Chunk(all, 10) { // so that there are few texts to keep prepared
+// CreateAttemptsTx implements webhook.Store.
+func (s *Store) CreateAttemptsTx(tx txn.Tx, tenant string, all []webhook.Attempt) error {
+	for chunk := range slices.Chunk(all, 10) { // few different texts, because each is kept as a prepared statement
 		var args []any
 		for i := range chunk {
 			d := &chunk[i]
-			args = append(args, tenant, d.WebhookID, d.ID, d.EventID, d.EventType, d.Attempt, sqldb.Micros(d.Due), sqldb.Micros(d.CreatedAt))
+			args = append(args, tenant, d.SubscriptionID, d.ID, d.EventID, d.EventType, d.Number, sqldb.Micros(d.Due), sqldb.Micros(d.CreatedAt))
 		}
-		if _, err := sqldb.From(tx).Exec(addDelivery+strings.Repeat(newDelivery+", ", len(chunk)-1)+newDelivery, args...); err != nil {
+		if _, err := sqldb.From(tx).Exec(insertAttempt+strings.Repeat(pendingAttempt+", ", len(chunk)-1)+pendingAttempt, args...); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// scanDelivery reads deliveryColumns, and what the query has beside them.
-func scanDelivery(rows *sql.Rows, d *webhook.Delivery, more ...any) error {
+// scanAttempt scans attemptColumns, and more columns behind them.
+func scanAttempt(rows *sql.Rows, d *webhook.Attempt, more ...any) error {
 	var due, latency, next, created int64
 	err := rows.Scan(append([]any{
-		&d.WebhookID, &d.ID, &d.EventID, &d.EventType, &d.Attempt, &d.State, &due, &d.Status, &d.Failure, &latency, &next, &d.Dead, &created,
+		&d.SubscriptionID, &d.ID, &d.EventID, &d.EventType, &d.Number, &d.State, &due, &d.Status, &d.Failure, &latency, &next, &d.Dead, &created,
 	}, more...)...)
 	d.Due, d.NextRetry, d.CreatedAt = sqldb.Time(due), sqldb.Time(next), sqldb.Time(created)
 	d.Latency = time.Duration(latency) * time.Microsecond
@@ -186,15 +186,15 @@ func scanDelivery(rows *sql.Rows, d *webhook.Delivery, more ...any) error {
 }
 
 // ListDue implements webhook.Store.
-func (s *Store) ListDue(ctx context.Context, tenant, id string, now time.Time, most, bytes int) (found []webhook.Ready, err error) {
-	rows, err := s.db.Query(ctx, dueDeliveries+strconv.Itoa(most), tenant, id, sqldb.Micros(now))
+func (s *Store) ListDue(ctx context.Context, tenant, id string, now time.Time, limit, bytes int) (found []webhook.DueAttempt, err error) {
+	rows, err := s.db.Query(ctx, selectDue+strconv.Itoa(limit), tenant, id, sqldb.Micros(now))
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
 	for bytes > 0 && rows.Next() {
-		var r webhook.Ready
-		if err := scanDelivery(rows, &r.Delivery, &r.Body); err != nil {
+		var r webhook.DueAttempt
+		if err := scanAttempt(rows, &r.Attempt, &r.Body); err != nil {
 			return nil, err
 		}
 		bytes -= len(r.Body)
@@ -206,23 +206,23 @@ func (s *Store) ListDue(ctx context.Context, tenant, id string, now time.Time, m
 // GetNextDueTx implements webhook.Store.
 func (s *Store) GetNextDueTx(tx txn.Tx, tenant, id string) (time.Time, error) {
 	var due int64
-	err := sqldb.From(tx).QueryRow(nextDelivery, tenant, id).Scan(&due)
+	err := sqldb.From(tx).QueryRow(selectNextDue, tenant, id).Scan(&due)
 	if errors.Is(err, sql.ErrNoRows) {
 		return time.Time{}, nil
 	}
 	return sqldb.Time(due), err
 }
 
-// UpdateDeliveryTx implements webhook.Store.
-func (s *Store) UpdateDeliveryTx(tx txn.Tx, tenant string, d *webhook.Delivery) error {
-	_, err := sqldb.From(tx).Exec(settleDelivery, string(d.State), d.Status, d.Failure, d.Latency.Microseconds(), sqldb.Micros(d.NextRetry), d.Dead,
-		tenant, d.WebhookID, d.ID)
+// UpdateAttemptTx implements webhook.Store.
+func (s *Store) UpdateAttemptTx(tx txn.Tx, tenant string, d *webhook.Attempt) error {
+	_, err := sqldb.From(tx).Exec(updateAttempt, string(d.State), d.Status, d.Failure, d.Latency.Microseconds(), sqldb.Micros(d.NextRetry), d.Dead,
+		tenant, d.SubscriptionID, d.ID)
 	return err
 }
 
-// ListDeliveries implements webhook.Store.
-func (s *Store) ListDeliveries(ctx context.Context, tenant, id, before string, limit, most int) (entries []webhook.Delivery, total int, err error) {
-	query, args := `SELECT `+deliveryColumns+` FROM webhook_deliveries d WHERE d.tenant_id = ? AND d.webhook_id = ?`, []any{tenant, id}
+// ListAttempts implements webhook.Store.
+func (s *Store) ListAttempts(ctx context.Context, tenant, id, before string, limit, maxCount int) (entries []webhook.Attempt, total int, err error) {
+	query, args := `SELECT `+attemptColumns+` FROM webhook_deliveries d WHERE d.tenant_id = ? AND d.webhook_id = ?`, []any{tenant, id}
 	if before != "" {
 		query, args = query+` AND d.delivery_id < ?`, append(args, before)
 	}
@@ -232,8 +232,8 @@ func (s *Store) ListDeliveries(ctx context.Context, tenant, id, before string, l
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var d webhook.Delivery
-		if err := scanDelivery(rows, &d); err != nil {
+		var d webhook.Attempt
+		if err := scanAttempt(rows, &d); err != nil {
 			return nil, 0, err
 		}
 		entries = append(entries, d)
@@ -242,13 +242,13 @@ func (s *Store) ListDeliveries(ctx context.Context, tenant, id, before string, l
 		return nil, 0, err
 	}
 	err = s.db.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT 1 FROM webhook_deliveries WHERE tenant_id = ? AND webhook_id = ? LIMIT ?) AS counted`,
-		tenant, id, most).Scan(&total)
+		tenant, id, maxCount).Scan(&total)
 	return entries, total, err
 }
 
-// GetDelivery implements webhook.Store.
-func (s *Store) GetDelivery(ctx context.Context, tenant, id, delivery string) (*webhook.Ready, error) {
-	rows, err := s.db.Query(ctx, `SELECT `+deliveryColumns+`, e.body`+withEvent+` WHERE d.tenant_id = ? AND d.webhook_id = ? AND d.delivery_id = ?`,
+// GetAttempt implements webhook.Store.
+func (s *Store) GetAttempt(ctx context.Context, tenant, id, delivery string) (*webhook.DueAttempt, error) {
+	rows, err := s.db.Query(ctx, `SELECT `+attemptColumns+`, e.body`+fromAttempts+` WHERE d.tenant_id = ? AND d.webhook_id = ? AND d.delivery_id = ?`,
 		tenant, id, delivery)
 	if err != nil {
 		return nil, err
@@ -257,13 +257,13 @@ func (s *Store) GetDelivery(ctx context.Context, tenant, id, delivery string) (*
 	if !rows.Next() {
 		return nil, errors.Join(rows.Err(), fault.NoSuch("webhook delivery"))
 	}
-	r := &webhook.Ready{}
-	return r, scanDelivery(rows, &r.Delivery, &r.Body)
+	r := &webhook.DueAttempt{}
+	return r, scanAttempt(rows, &r.Attempt, &r.Body)
 }
 
 // ListDeadLetters implements webhook.Store.
-func (s *Store) ListDeadLetters(ctx context.Context, event, before string, limit int) (found []webhook.Dead, err error) {
-	query, args := `SELECT `+deliveryColumns+`, d.tenant_id, e.body`+withEvent+` WHERE d.dead`, []any(nil)
+func (s *Store) ListDeadLetters(ctx context.Context, event, before string, limit int) (found []webhook.DeadLetter, err error) {
+	query, args := `SELECT `+attemptColumns+`, d.tenant_id, e.body`+fromAttempts+` WHERE d.dead`, []any(nil)
 	if event != "" {
 		query, args = query+` AND d.event_id = ?`, append(args, event)
 	}
@@ -276,8 +276,8 @@ func (s *Store) ListDeadLetters(ctx context.Context, event, before string, limit
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var d webhook.Dead
-		if err := scanDelivery(rows, &d.Delivery, &d.TenantID, &d.Body); err != nil {
+		var d webhook.DeadLetter
+		if err := scanAttempt(rows, &d.Attempt, &d.TenantID, &d.Body); err != nil {
 			return nil, err
 		}
 		found = append(found, d)
@@ -292,12 +292,11 @@ func (s *Store) ClearDeadTx(tx txn.Tx, tenant, webhookID, delivery string) (bool
 	return n > 0, err
 }
 
-// forgotten is how many rows a transaction deletes.
-const forgotten = 500
+// deleteBatch is how many rows a transaction deletes.
+const deleteBatch = 500
 
-// DeleteBefore implements webhook.Store. Ids say when they were made, so that what is
-// old is at the beginning of each subscription's log, and of each tenant's
-// events.
+// DeleteBefore implements webhook.Store. Ids contain their time, so old rows are at
+// the beginning of each subscription's log, and of each tenant's events.
 func (s *Store) DeleteBefore(ctx context.Context, before time.Time) error {
 	oldest := ident.At(before, "")
 	var tenant, id string
@@ -327,16 +326,16 @@ func (s *Store) DeleteBefore(ctx context.Context, before time.Time) error {
 	})
 }
 
-// drop deletes rows, so many at a time.
+// drop deletes rows, deleteBatch in a transaction.
 func (s *Store) drop(ctx context.Context, table, key, where string, args ...any) error {
 	query := `DELETE FROM ` + table + ` WHERE` + where + ` AND ` + key + ` IN (SELECT ` + key + ` FROM ` + table + ` WHERE` + where + ` LIMIT ?)`
-	args = append(append(append([]any{}, args...), args...), forgotten)
+	args = append(append(append([]any{}, args...), args...), deleteBatch)
 	for {
 		var n int64
 		if err := s.db.Write(ctx, func(tx txn.Tx) (err error) {
 			n, err = sqldb.From(tx).Exec(query, args...)
 			return err
-		}); err != nil || n < forgotten {
+		}); err != nil || n < deleteBatch {
 			return err
 		}
 	}

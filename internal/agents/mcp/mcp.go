@@ -17,13 +17,14 @@ import (
 	"agentd/internal/kernel/tool"
 )
 
-// Target is a server as it is reached: everything that a connection is made
-// of, secrets included. Targets with the same Print share a connection.
+// Target is a server as it is reached: everything that a connection depends on,
+// secrets included. Targets of a server with the same Fingerprint share a
+// connection.
 type Target struct {
 	TenantID    string
 	ServerID    string
 	Name        string // for people
-	Fingerprint string // of everything below
+	Fingerprint string // of everything below; a test wants each field in it
 
 	Transport string // STDIO or HTTP
 	URL       string

@@ -64,7 +64,7 @@ func TestGenerateImage(t *testing.T) {
 		"no-such-provider":   {`{"provider":"nobody"}`, `{"prompt":"x"}`, nil, "", "", `There is no model provider "nobody"`},
 		"none-that-paints":   {`{"provider":"default"}`, `{"prompt":"x"}`, nil, "", "", "No model that makes pictures is configured"},
 		"no-model-at-all":    {`{"model":"builtin/echo"}`, `{"prompt":"x"}`, nil, "", "", "makes no pictures"},
-		"refused":            {`{}`, `{"prompt":"x"}`, &model.Error{Code: "model_error", Detail: "The prompt was rejected."}, "paint", "https://acme.example/v1", "No picture was made. The prompt was rejected."},
+		"refused":            {`{}`, `{"prompt":"x"}`, &model.Error{Code: "model_error", Detail: "The prompt was rejected."}, "paint", "https://acme.example/v1", "No picture was created. The prompt was rejected."},
 		"no-prompt":          {`{}`, `{"prompt":""}`, nil, "", "", "do not fit"},
 		"a-size-like-a-path": {`{}`, `{"prompt":"x","size":"../../x"}`, nil, "", "", "do not fit"},
 		"further-arguments":  {`{}`, `{"prompt":"x","model":"y"}`, nil, "", "", "do not fit"},

@@ -1,5 +1,5 @@
-// Package imaging is the tool generate_image, which agents have whose
-// image_generation is set (interface.md section 2, Agent).
+// Package imagetool implements the tool generate_image of agents whose
+// image_generation is set.
 package imagetool
 
 import (
@@ -20,13 +20,14 @@ import (
 // Name of the tool.
 const Name = "generate_image"
 
-// timeout of one picture; large ones take a minute and more.
+// timeout of one picture; large ones take more than a minute.
 const timeout = 4 * time.Minute
 
-// parameters of the tool. Endpoints take different sizes; they say so.
+// parameters of the tool. Endpoints support different sizes and refuse others.
 const parameters = `{"type":"object","properties":{` +
 	`"prompt":{"type":"string","minLength":1,"maxLength":32000,"description":"What the picture shows, in detail."},` +
-	`"size":{"type":["string","null"],"pattern":"^([1-9][0-9]{1,4}x[1-9][0-9]{1,4}|auto)$","description":"Width x height in pixels, for example 1024x1024; left out: the model's usual size."}` +
+	`"size":{"type":["string","null"],"pattern":"^([1-9][0-9]{1,4}x[1-9][0-9]{1,4}|auto)$",` +
+	`"description":"Width x height in pixels, for example 1024x1024; the model's default if left out."}` +
 	`},"required":["prompt"],"additionalProperties":false}`
 
 // Models finds the model that makes pictures; see model.Catalogue.ImageTarget.
@@ -34,11 +35,11 @@ type Models interface {
 	ImageTarget(provider, name string) (model.Target, error)
 }
 
-// Maker gives agents the tool.
+// Maker provides the tool.
 type Maker struct {
 	Models Models
 	Client model.ImageClient
-	Tools  *tool.Registry // whose limits hold
+	Tools  *tool.Registry // its limits apply
 }
 
 // settings is the agent's field image_generation.
@@ -47,17 +48,17 @@ type settings struct {
 	Model    string `json:"model"`
 }
 
-// Set gives the tool to an agent with these settings, or nothing where there
-// are none.
+// Set returns the toolset of an agent with these settings; it is empty without
+// settings.
 func (m *Maker) Set(raw jsontext.Value) tool.Set {
 	var s settings
 	if len(raw) == 0 || raw.Kind() != '{' || json.Unmarshal(raw, &s) != nil {
 		return tool.Set{}
 	}
-	// The one tool is good: a test compiles it.
+	// The definition is valid: a test compiles it.
 	set, _ := m.Tools.Compile(tool.Tool{
 		Name:        Name,
-		Description: "Makes a picture from a description. The picture becomes a file of the run; the result tells its name.",
+		Description: "Creates a picture from a description. The picture becomes a file of the run; the result has its name.",
 		Parameters:  jsontext.Value(parameters),
 		Timeout:     timeout,
 		Run: func(ctx context.Context, call tool.Call) (tool.Result, error) {
@@ -67,7 +68,7 @@ func (m *Maker) Set(raw jsontext.Value) tool.Set {
 	return set
 }
 
-// make makes one picture. What goes wrong at the endpoint is told to the model.
+// make creates one picture. The model receives the endpoint's errors.
 func (m *Maker) make(ctx context.Context, s settings, arguments string) (tool.Result, error) {
 	var args struct {
 		Prompt string `json:"prompt"`
@@ -88,11 +89,12 @@ func (m *Maker) make(ctx context.Context, s settings, arguments string) (tool.Re
 		Name:     "image-" + strings.ReplaceAll(ident.New(), "-", "")[20:] + "." + strings.TrimPrefix(img.MimeType, "image/"),
 		MimeType: img.MimeType, Data: img.Data,
 	}
-	said := fmt.Sprintf("The picture is made. It is the file %s of this run (%s, %d bytes); who reads your answer can open it there.", file.Name, file.MimeType, len(file.Data))
+	result := fmt.Sprintf("Created the picture %s (%s, %d bytes), a file of this run that readers of your answer can open.",
+		file.Name, file.MimeType, len(file.Data))
 	if img.Revised != "" {
-		said += "\nThe model took the description as: " + img.Revised
+		result += "\nThe model revised the description to: " + img.Revised
 	}
-	return tool.Result{Output: said, Files: []tool.File{file}}, nil
+	return tool.Result{Output: result, Files: []tool.File{file}}, nil
 }
 
 func noPicture(err error) (tool.Result, error) {
@@ -100,7 +102,7 @@ func noPicture(err error) (tool.Result, error) {
 	if !ok {
 		return tool.Result{}, err
 	}
-	r := tool.Failure("No picture was made. " + failed.Detail)
+	r := tool.Failure("No picture was created. " + failed.Detail)
 	r.Cause = err
 	return r, nil
 }

@@ -12,16 +12,16 @@ import (
 
 // out is the web as a test wants it to be.
 type out struct {
-	page Page
-	err  error
-	hits []Hit
-	most int
+	page  Page
+	err   error
+	hits  []Hit
+	limit int
 }
 
 func (o *out) Fetch(context.Context, string) (Page, error) { return o.page, o.err }
 func (o *out) Name() string                                { return "sim" }
-func (o *out) Search(_ context.Context, _ string, most int) ([]Hit, error) {
-	o.most = most
+func (o *out) Search(_ context.Context, _ string, limit int) ([]Hit, error) {
+	o.limit = limit
 	return o.hits, o.err
 }
 
@@ -83,7 +83,7 @@ func TestSearch(t *testing.T) {
 	}
 	s := &Service{Searcher: o}
 	found, err := s.Search(t.Context(), "x", 3)
-	if err != nil || len(found.Results) != 3 || found.Provider != "sim" || o.most != 3 {
+	if err != nil || len(found.Results) != 3 || found.Provider != "sim" || o.limit != 3 {
 		t.Fatalf("%+v, %v", found, err)
 	}
 	h := found.Results[0]

@@ -1,4 +1,4 @@
-// Package textract takes the text out of documents, for whatever searches it.
+// Package doctext extracts the text of documents for search and retrieval.
 package doctext
 
 import (
@@ -13,10 +13,10 @@ import (
 	htmltomarkdown "github.com/JohannesKaufmann/html-to-markdown/v2"
 )
 
-// Type is what a document is (behaviours.md section 9).
+// Type is the type of a document.
 type Type string
 
-// The types. Text is taken out of the first four.
+// The types. Text can be extracted from the first four.
 const (
 	Plain    Type = "plain"
 	Markdown Type = "markdown"
@@ -27,7 +27,7 @@ const (
 	Image    Type = "image"
 )
 
-// What cannot be taken out.
+// Errors of Text.
 var (
 	ErrType = errors.New("text cannot be taken out of documents of this type; it can out of plain text, Markdown, HTML and CSV")
 	ErrText = errors.New("the document is not text in UTF-8 or UTF-16")
@@ -43,8 +43,8 @@ var byMime = map[string]Type{
 	"application/vnd.openxmlformats-officedocument.wordprocessingml.document": DOCX,
 }
 
-// TypeOf says what a document is, by its media type or else by its name. What
-// neither tells is taken for plain text.
+// TypeOf returns the type of a document, by its media type or else by its name.
+// The default is plain text.
 func TypeOf(name, mime string) Type {
 	mime, _, _ = strings.Cut(strings.ToLower(mime), ";")
 	mime = strings.TrimSpace(mime)
@@ -60,8 +60,8 @@ func TypeOf(name, mime string) Type {
 	return Plain
 }
 
-// TypeOfText is the type of a text that came as text: a name like x.pdf beside
-// it does not make it a PDF.
+// TypeOfText returns the type of a document that was sent as text: a name like
+// x.pdf does not make it a PDF.
 func TypeOfText(name string) Type {
 	switch t := TypeOf(name, ""); t {
 	case Markdown, HTML, CSV:
@@ -70,7 +70,7 @@ func TypeOfText(name string) Type {
 	return Plain
 }
 
-// Reason says in words that anybody may read why there is no text.
+// Reason returns a sentence for callers on why no text can be extracted.
 func Reason(err error) string {
 	if errors.Is(err, ErrType) {
 		return ErrType.Error()
@@ -78,9 +78,9 @@ func Reason(err error) string {
 	return ErrText.Error()
 }
 
-// Text takes the text out: HTML becomes Markdown, a row of CSV a line of
-// "column: value". A NUL is left out, because no database takes it in a text.
-// Errors: ErrType, ErrText.
+// Text extracts the text: HTML becomes Markdown, a row of CSV a line of
+// "column: value". NUL characters are removed, because databases do not store
+// them. Errors: ErrType, ErrText.
 func Text(t Type, data []byte) (string, error) {
 	switch t {
 	case Plain, Markdown, HTML, CSV:
@@ -103,10 +103,10 @@ func Text(t Type, data []byte) (string, error) {
 	return Clean(text), nil
 }
 
-// Clean takes out of a text what no database keeps.
+// Clean removes what databases do not store.
 func Clean(text string) string { return strings.ReplaceAll(text, "\x00", "") }
 
-// decode reads UTF-8, or UTF-16 that says so by its first character.
+// decode decodes UTF-8, or UTF-16 with a byte order mark.
 func decode(data []byte) (string, error) {
 	if text, ok := bytes.CutPrefix(data, []byte("\xEF\xBB\xBF")); ok {
 		data = text
@@ -131,8 +131,8 @@ func decode(data []byte) (string, error) {
 	return string(data), nil
 }
 
-// table writes each row with the names of its columns, so that a piece of the
-// text says what its values are. What is no table stays as it is.
+// table writes each row with the names of its columns, so that every chunk of
+// the text names its values. Text that is not a table stays as it is.
 func table(text string) string {
 	r := csv.NewReader(strings.NewReader(text))
 	r.FieldsPerRecord, r.LazyQuotes, r.TrimLeadingSpace = -1, true, true

@@ -57,10 +57,10 @@ func newAccounts(ctx context.Context, p *platform) (*accounts, error) {
 	})
 	a.tenants = tenantadmin.New(tenantadmin.Config{
 		DB: p.db, Store: tenantadminsql.New(p.db), Tenants: a.identity.Tenants, Audit: p.audit, Queue: p.queue, Cursors: p.cursors,
-		Clock: p.clock, Log: p.log, RunKind: engine.WorkKind, Lease: lease, Forget: a.identity.InvalidateAll,
-		Plans: plans, Limits: a.limitsOf, PlanChanged: a.usage.TermsChanged, Usage: a.usageOf,
-		Changed: func() { p.hub.Signal(signalTenants, "") },
-		Woke:    func() { p.hub.Signal(signalWork, engine.WorkKind) },
+		Clock: p.clock, Log: p.log, RunKind: engine.WorkKind, Lease: lease, InvalidateAll: a.identity.InvalidateAll,
+		Plans: plans, Limits: a.limitsOf, OnPlanChange: a.usage.TermsChanged, Usage: a.usageOf,
+		OnChange: func() { p.hub.Signal(signalTenants, "") },
+		OnResume: func() { p.hub.Signal(signalWork, engine.WorkKind) },
 	})
 	return a, a.tenants.Refresh(ctx)
 }

@@ -103,7 +103,7 @@ func newGuardrails(p *platform, out *egress, models *models, accounts *accounts)
 		CheckURL: outbound.CheckURL, Models: models.resolver, Client: models.client,
 		Hooks: out.caller(p), Logger: p.log,
 		OnUsage: func(r policy.Run, target model.Target, u model.Usage) {
-			accounts.usage.Beside(context.Background(), r.TenantID, r.AgentID, quota.SourceGuardrail, target, u)
+			accounts.usage.RecordDirect(context.Background(), r.TenantID, r.AgentID, quota.SourceGuardrail, target, u)
 			tokens.WithLabelValues("input").Add(float64(u.InputTokens))
 			tokens.WithLabelValues("output").Add(float64(u.OutputTokens))
 		},

@@ -65,7 +65,7 @@ func newContent(p *platform, models *models, accounts *accounts) *content {
 		Store: memorysql.New(p.db), Search: c.search, Files: files, Writer: p.db, Queue: p.queue, Cursors: p.cursors, Clock: p.clock, Log: p.log,
 		Runs: runs, Models: models.resolver, Client: models.client,
 		Spent: func(ctx context.Context, tenant, agent string, target model.Target, u model.Usage) {
-			accounts.usage.Beside(ctx, tenant, agent, quota.SourceMemory, target, u)
+			accounts.usage.RecordDirect(ctx, tenant, agent, quota.SourceMemory, target, u)
 		},
 	}
 	c.knowledge = knowledge.New(p.kernel, knowledge.Service{

@@ -68,7 +68,7 @@ func newExecution(
 		Writer: p.db, Runs: store, Log: x.events, Queue: p.queue, Hub: p.hub, Agents: agents.source,
 		Models: models.resolver, Client: models.client, Tools: tools.registry, Gate: guardrail.Gate{All: agents.guardrails}, Remote: agents.servers,
 		Memory: content.memory, Conversations: x.sessions, Responses: x.chains, Artifacts: content.artifacts,
-		Watchers: x.watchers, Meter: accounts.usage, Suspended: accounts.tenants.HoldBack, Violated: delivery.webhooks.Violated,
+		Watchers: x.watchers, Meter: accounts.usage, Suspended: accounts.tenants.HeldBack, Violated: delivery.webhooks.Violated,
 		Images: &imagetool.Maker{Models: models.catalogue, Client: models.breaker, Tools: tools.registry},
 		Clock:  p.clock, Logger: p.log, Node: p.node, Lease: lease, Tracer: p.tracer("agentd/engine"), Observer: metrics,
 	})

@@ -10,11 +10,10 @@ import (
 	"agentd/internal/kernel/work"
 )
 
-// refreshEvery is how soon a node knows of a suspension that it was not told
-// of.
+// refreshEvery is how soon a node learns of a suspension without a hint.
 const refreshEvery = time.Second
 
-// Refresh learns which tenants are inactive.
+// Refresh reads which tenants are inactive.
 func (s *Service) Refresh(ctx context.Context) error {
 	ids, err := s.Store.ListInactive(ctx)
 	if err != nil {
@@ -28,9 +27,8 @@ func (s *Service) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// Serve keeps what this node knows of inactive tenants fresh until ctx ends:
-// every second, and at each hint. Where the database does not answer, it goes on
-// with what it knew.
+// Serve refreshes the inactive tenants every second and at each hint, until ctx
+// ends. While the database cannot be read, the last known ones stay in effect.
 func (s *Service) Serve(ctx context.Context, hints <-chan struct{}) {
 	tick := time.NewTicker(refreshEvery)
 	defer tick.Stop()
@@ -42,24 +40,25 @@ func (s *Service) Serve(ctx context.Context, hints <-chan struct{}) {
 		case <-hints:
 		}
 		if err := s.Refresh(ctx); err != nil && ctx.Err() == nil {
-			s.Log.Warn("which companies are suspended could not be read", "err", err)
+			s.Log.Warn("could not read which companies are suspended", "err", err)
 		}
 	}
 }
 
-// HoldBack says whether an item is of a tenant that is inactive; it was let go
-// of then, until the tenant is let in again. For all others it costs nothing.
-func (s *Service) HoldBack(ctx context.Context, held work.Lease) (bool, error) {
+// HeldBack reports whether an item belongs to an inactive tenant. If so, it has
+// released the item's lease until the tenant is reactivated. For items of active
+// tenants it costs nothing.
+func (s *Service) HeldBack(ctx context.Context, held work.Lease) (bool, error) {
 	if _, inactive := (*s.inactive.Load())[held.TenantID]; !inactive {
 		return false, nil
 	}
-	var parked bool
+	var suspended bool
 	err := s.DB.Write(ctx, func(tx txn.Tx) (err error) {
-		parked, err = s.Store.SuspendWorkTx(tx, held, s.Clock.Now())
+		suspended, err = s.Store.SuspendWorkTx(tx, held, s.Clock.Now())
 		return err
 	})
 	if errors.Is(err, identity.ErrNotFound) {
 		return true, work.ErrLost // purged, and the item with it
 	}
-	return parked, err
+	return suspended, err
 }

@@ -1,15 +1,14 @@
-// Package tenancy is what the operator of the platform does with its tenants:
-// make them, change them, shut them out and let them in again, and purge them
-// with everything that is theirs (behaviours.md section 34; decisions.md D11).
+// Package tenantadmin is how the operator of the platform administers tenants:
+// create, change, suspend, reactivate and purge them.
 //
-// Suspending takes effect at once. Nobody of the tenant is let in, no queued
-// run starts, no schedule fires, and a run that is under way stops before its
-// next model call and keeps its place. When the tenant is let in again, its runs
-// go on where they were.
+// Suspending takes effect immediately. Credentials of the tenant are refused, no
+// queued run starts, no schedule fires, and a run in progress stops before its
+// next model call and keeps its state. When the tenant is reactivated, its runs
+// continue.
 //
-// Purging begins with one commit that makes the tenant invisible. What is its
-// own is then deleted in small transactions, as leased work, so that neither a
-// crash nor a large tenant is in anybody's way.
+// Purging begins with one commit that makes the tenant invisible. Its data is
+// then deleted in small transactions, as leased work, so that a purge survives a
+// crash and does not block other writers, however large the tenant is.
 package tenantadmin
 
 import (
@@ -43,12 +42,12 @@ type Tenant struct {
 	Slug             string          `json:"slug" required:"true" doc:"Short name, unique on this deployment."`
 	Status           identity.Status `json:"status" enum:"active,suspended" required:"true"`
 	Plan             string          `json:"plan" required:"true"`
-	Quotas           schema.Object   `json:"quotas" required:"true" doc:"The limits of the plan; what is absent or null is not limited."`
+	Quotas           schema.Object   `json:"quotas" required:"true" doc:"The limits of the plan. Absent or null: not limited."`
 	Settings         schema.Object   `json:"settings" required:"true"`
-	PurgeProtection  bool            `json:"purge_protection" required:"true" doc:"While it is set the company cannot be purged."`
+	PurgeProtection  bool            `json:"purge_protection" required:"true" doc:"If true, the company cannot be purged."`
 	SuspensionReason string          `json:"suspension_reason,omitzero"`
 	SuspendedAt      *time.Time      `json:"suspended_at,omitzero"`
-	PrimaryEmail     string          `json:"primary_email,omitzero" doc:"Of its first owner, where that is known."`
+	PrimaryEmail     string          `json:"primary_email,omitzero" doc:"Email of its first owner, if known."`
 	Operator         bool            `json:"operator,omitzero" doc:"The company that runs the platform. It can be neither suspended nor purged."`
 	CreatedAt        time.Time       `json:"created_at" required:"true"`
 	UpdatedAt        time.Time       `json:"updated_at" required:"true"`
@@ -56,14 +55,15 @@ type Tenant struct {
 
 // Filter selects tenants.
 type Filter struct {
-	Status identity.Status // "": any
-	After  string          // behind this tenant, in the order of the list
+	Status identity.Status // empty: any
+	After  string          // after this tenant, in the order of the list
 	Limit  int             // 0: all
 }
 
-// Store is the port to tenants and what they have. Tenants that are being
-// purged are not there, but for what says otherwise. What is absent is
-// identity.ErrNotFound; a slug that is there already is identity.ErrTaken.
+// Store is the port to tenants and their data. Tenants that are being purged do
+// not exist for it, unless a method says otherwise. Methods return
+// identity.ErrNotFound for a missing record, and identity.ErrTaken for a slug
+// that exists.
 type Store interface {
 	// List lists tenants, newest first.
 	List(ctx context.Context, f Filter) ([]Tenant, error)
@@ -73,31 +73,32 @@ type Store interface {
 	LockTx(tx txn.Tx, id string) (Tenant, error)
 	// UpdateTx stores what can be changed of a tenant.
 	UpdateTx(tx txn.Tx, t Tenant) error
-	// ListInactive lists the tenants for which nothing is to be done: suspended
-	// ones and those that are being purged.
+	// ListInactive lists the tenants for which no work is done: suspended ones and
+	// those that are being purged.
 	ListInactive(ctx context.Context) ([]string, error)
 
-	// SuspendWorkTx lets go of an item of a tenant that is still inactive, until Unpark;
-	// of any other tenant's it does nothing and says so.
+	// SuspendWorkTx releases the lease of an item of a tenant that is still
+	// inactive, until ResumeWorkTx. It reports whether it did; an item of an
+	// active tenant stays leased.
 	SuspendWorkTx(tx txn.Tx, held work.Lease, now time.Time) (parked bool, err error)
-	// ResumeWorkTx makes up to so many items due again, and gives how many.
-	ResumeWorkTx(tx txn.Tx, tenant, kind string, most int) (int, error)
+	// ResumeWorkTx makes up to max items due again, and returns how many.
+	ResumeWorkTx(tx txn.Tx, tenant, kind string, max int) (int, error)
 
-	// MarkDeletedTx makes a tenant invisible and notes its purge.
+	// MarkDeletedTx makes a tenant invisible and stores its purge.
 	MarkDeletedTx(tx txn.Tx, t Tenant, p Purge) error
-	// GetPurge reads a purge that is under way.
+	// GetPurge reads a purge that is in progress.
 	GetPurge(ctx context.Context, id string) (Purge, error)
-	// ListParts names everything that tenants have rows of, in an order in which
-	// it can be deleted.
+	// ListParts names all parts of a tenant's data, in an order in which they can
+	// be deleted.
 	ListParts(ctx context.Context) ([]string, error)
 	// CountPart counts a tenant's rows of a part.
 	CountPart(ctx context.Context, tenant, part string) (int64, error)
-	// DeletePartTx deletes up to so many rows and adds their number to the purge.
-	DeletePartTx(tx txn.Tx, tenant, part string, most int) (int, error)
-	// DeleteTx deletes a hidden tenant itself, of which nothing is left, and gives
-	// what its purge deleted. Done before, it changes nothing.
+	// DeletePartTx deletes up to max rows and adds their number to the purge.
+	DeletePartTx(tx txn.Tx, tenant, part string, max int) (int, error)
+	// DeleteTx deletes the record of a tenant whose data is deleted, and returns its
+	// purge. Repeating it changes nothing.
 	DeleteTx(tx txn.Tx, tenant string) (Purge, error)
-	// DeletePurgeTx forgets a purge.
+	// DeletePurgeTx deletes the record of a purge.
 	DeletePurgeTx(tx txn.Tx, tenant string) error
 }
 
@@ -105,13 +106,13 @@ type Store interface {
 type Purge struct {
 	TenantID string
 	Name     string
-	By       authz.Caller // as far as the audit log names it
+	By       authz.Caller // the fields that the audit log stores
 	At       time.Time
 	Counts   jsontext.Value // rows deleted so far, by part: a JSON object
-	Told     bool           // the tenant is gone, and the audit log has it
+	Logged   bool           // the tenant is deleted, and the audit log says so
 }
 
-// Config is what a Service is made of.
+// Config configures a Service.
 type Config struct {
 	DB      txn.Writer
 	Store   Store
@@ -125,29 +126,29 @@ type Config struct {
 	// RunKind is the kind of work that is held back while a tenant is
 	// suspended.
 	RunKind string
-	// Lease is how long the items of this package are held without a sign of
-	// life.
+	// Lease is how long the items of this package are leased without a
+	// heartbeat.
 	Lease time.Duration
-	// Forget makes a change of a tenant count for credentials that are believed
-	// for a moment, on every node. Nil: there is nobody to tell.
-	Forget func(tx txn.Tx)
-	// Changed tells every node that tenants were suspended or let in; Woke that
-	// runs are due again. Nil: there is nobody to tell.
-	Changed func()
-	Woke    func()
-	// LastLook is how long after a purge is looked once more for what a request
-	// that was under way wrote meanwhile; 0 is 10 min.
-	LastLook time.Duration
+	// InvalidateAll drops cached credentials on every node once tx commits. Nil:
+	// not called.
+	InvalidateAll func(tx txn.Tx)
+	// OnChange notifies every node that tenants were suspended or reactivated;
+	// OnResume that runs are due again. Nil: not called.
+	OnChange func()
+	OnResume func()
+	// RecheckAfter is how long after a purge its tenant is checked again for
+	// rows that a request in progress wrote meanwhile; 0 is 10 min.
+	RecheckAfter time.Duration
 
-	// Plans are the operator's; nil: there is the self-hosted one alone.
+	// Plans are the operator's; nil: only the self-hosted one.
 	Plans *quota.Plans
-	// Limits are a plan's; nil: none has any.
+	// Limits returns the limits of a plan; nil: no plan has limits.
 	Limits func(plan string) schema.Object
-	// PlanChanged is told on this node that a tenant has another plan; nil:
-	// nobody is.
-	PlanChanged func(tenant string)
-	// Usage is what a tenant used in a month (2026-09), the current one if it
-	// is "". Errors: fault.Invalid for what is no month. Nil: it is not known.
+	// OnPlanChange is called on this node when a tenant gets another plan; nil:
+	// not called.
+	OnPlanChange func(tenant string)
+	// Usage returns what a tenant used in a month (2026-09), the current one if
+	// it is "". Errors: fault.Invalid for an invalid month. Nil: not available.
 	Usage func(ctx context.Context, tenant, period string) (schema.Object, error)
 }
 
@@ -157,20 +158,20 @@ type Service struct {
 	inactive atomic.Pointer[map[string]struct{}]
 }
 
-// New makes a service. HoldBack needs one that was refreshed.
+// New returns a service. Call Refresh before HeldBack.
 func New(c Config) *Service {
-	c.LastLook = cmp.Or(c.LastLook, 10*time.Minute)
-	if c.Forget == nil {
-		c.Forget = func(txn.Tx) {}
+	c.RecheckAfter = cmp.Or(c.RecheckAfter, 10*time.Minute)
+	if c.InvalidateAll == nil {
+		c.InvalidateAll = func(txn.Tx) {}
 	}
-	if c.Changed == nil {
-		c.Changed = func() {}
+	if c.OnChange == nil {
+		c.OnChange = func() {}
 	}
-	if c.Woke == nil {
-		c.Woke = func() {}
+	if c.OnResume == nil {
+		c.OnResume = func() {}
 	}
-	if c.PlanChanged == nil {
-		c.PlanChanged = func(string) {}
+	if c.OnPlanChange == nil {
+		c.OnPlanChange = func(string) {}
 	}
 	if c.Plans == nil {
 		c.Plans = quota.Unlimited()
@@ -191,7 +192,7 @@ func (s *Service) shown(t Tenant) Tenant {
 // Get reads a tenant. Errors: fault.NotFound.
 func (s *Service) Get(ctx context.Context, id string) (Tenant, error) {
 	t, err := s.Store.Get(ctx, id)
-	return s.shown(t), absent(err)
+	return s.shown(t), publicError(err)
 }
 
 // List lists tenants, newest first.
@@ -203,7 +204,7 @@ func (s *Service) List(ctx context.Context, f Filter) ([]Tenant, error) {
 	return all, err
 }
 
-// Named finds a tenant by its id or its slug. Errors: fault.NotFound.
+// Named finds a tenant by its ID or its slug. Errors: fault.NotFound.
 func (s *Service) Named(ctx context.Context, name string) (Tenant, error) {
 	all, err := s.List(ctx, Filter{})
 	if err != nil {
@@ -214,11 +215,11 @@ func (s *Service) Named(ctx context.Context, name string) (Tenant, error) {
 			return t, nil
 		}
 	}
-	return Tenant{}, absent(identity.ErrNotFound)
+	return Tenant{}, publicError(identity.ErrNotFound)
 }
 
-// absent turns the port's errors into the refusals that the operator sees.
-func absent(err error) error {
+// publicError turns the port's errors into the errors that the operator sees.
+func publicError(err error) error {
 	switch {
 	case errors.Is(err, identity.ErrNotFound):
 		return fault.New(fault.NotFound, "", "There is no such company.")
@@ -229,10 +230,10 @@ func absent(err error) error {
 }
 
 func slugTaken(err error) error {
-	return fault.New(fault.Conflict, "ALREADY_EXISTS", "There is a company with this slug already.").Because(err)
+	return fault.New(fault.Conflict, "ALREADY_EXISTS", "There is already a company with this slug.").Because(err)
 }
 
-// record writes into the operator's log what was done with a tenant.
+// record writes an action on a tenant into the operator's audit log.
 func (s *Service) record(tx txn.Tx, who authz.Caller, action, tenant string, details jsontext.Value) error {
 	if who.TenantID == "" {
 		return nil // the command line, before there is an operator
@@ -240,7 +241,8 @@ func (s *Service) record(tx txn.Tx, who authz.Caller, action, tenant string, det
 	return s.Audit.Record(tx, who, entry(action, tenant, details))
 }
 
-// recordBoth writes it into the tenant's log too.
+// recordBoth writes an action into the audit logs of the operator and the
+// tenant.
 func (s *Service) recordBoth(tx txn.Tx, who authz.Caller, action, tenant string, details jsontext.Value) error {
 	if err := s.record(tx, who, action, tenant, details); err != nil || tenant == who.TenantID {
 		return err

@@ -59,7 +59,7 @@ type Request struct {
 	// Parent is the run that starts this one, whose budgets it spends from too.
 	Parent string
 	// Answer, if set, returns the answer to the request that creates the run; see
-	// txn.Promise.
+	// txn.WithAnswer.
 	Answer func(*Run) any
 }
 

@@ -9,7 +9,7 @@ import (
 	"agentd/internal/base/txn"
 )
 
-// Operation is a write that is being done. As the txn.Guard of its request it
+// Operation is a write that is being done. As the txn.RequestHook of its request it
 // reserves the key in the first transaction and keeps the answer in the one
 // that is told it.
 type Operation struct {
@@ -30,7 +30,7 @@ type Operation struct {
 
 var _ txn.RequestHook = (*Operation)(nil)
 
-// BeginTx implements txn.Guard.
+// BeginTx implements txn.RequestHook.
 func (t *Operation) BeginTx(tx txn.Tx) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -105,7 +105,7 @@ func (t *Operation) renew() {
 	}
 }
 
-// AnswerTx implements txn.Guard.
+// AnswerTx implements txn.RequestHook.
 func (t *Operation) AnswerTx(tx txn.Tx, answer any) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,0 +1,49 @@
+package sqldb_test
+
+import (
+	"slices"
+	"testing"
+
+	"agentd/internal/store/sqldb"
+)
+
+func TestStatementsFromColumns(t *testing.T) {
+	t.Parallel()
+	const columns = `a, b,
+		c`
+	for name, c := range map[string]struct{ got, want string }{
+		"insert":   {sqldb.Insert("t", "a, b"), "INSERT INTO t (a, b) VALUES (?, ?)"},
+		"one":      {sqldb.Values("a"), "(?)"},
+		"values":   {sqldb.Values(columns), "(?, ?, ?)"},
+		"assign":   {sqldb.Assign(columns), "a = ?, b = ?, c = ?"},
+		"excluded": {sqldb.Excluded(columns), "a = excluded.a, b = excluded.b, c = excluded.c"},
+		"qualify":  {sqldb.Qualify("x", columns), "x.a, x.b, x.c"},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: %q, want %q", name, c.got, c.want)
+		}
+	}
+}
+
+func TestWhere(t *testing.T) {
+	t.Parallel()
+	type filter struct{ a, b string }
+	filters := []sqldb.Filter[filter]{
+		{Condition: "a = ?", Value: func(f *filter) string { return f.a }},
+		{Condition: "b >= ?", Value: func(f *filter) string { return f.b }},
+	}
+	for _, c := range []struct {
+		filter filter
+		text   string
+		args   []any
+	}{
+		{filter{}, "SELECT 1 WHERE t = ?", []any{"t"}},
+		{filter{b: "y"}, "SELECT 1 WHERE t = ? AND b >= ?", []any{"t", "y"}},
+		{filter{"x", "y"}, "SELECT 1 WHERE t = ? AND a = ? AND b >= ?", []any{"t", "x", "y"}},
+	} {
+		text, args := sqldb.Where("SELECT 1 WHERE t = ?", []any{"t"}, filters, &c.filter)
+		if text != c.text || !slices.Equal(args, c.args) {
+			t.Errorf("%+v: %q %v", c.filter, text, args)
+		}
+	}
+}

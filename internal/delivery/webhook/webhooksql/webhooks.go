@@ -5,19 +5,17 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"agentd/internal/base/fault"
-	"agentd/internal/base/ident"
 	"agentd/internal/base/txn"
 	"agentd/internal/delivery/webhook"
 	"agentd/internal/store/sqldb"
 )
 
-// Store implements webhook.Store.
+// Store keeps webhook subscriptions, events and deliveries. It implements
+// webhook.Store.
 type Store struct{ db *sqldb.DB }
 
 var _ webhook.Store = (*Store)(nil)
@@ -26,42 +24,39 @@ var _ webhook.Store = (*Store)(nil)
 func New(db *sqldb.DB) *Store { return &Store{db} }
 
 const (
-	webhookColumns = `webhook_id, url, events, sealed, status, failures, last_failure_at, created_at`
-	// there is a subscription that is not deleted.
-	there      = ` FROM webhooks WHERE tenant_id = ? AND deleted_at = 0`
-	addWebhook = `INSERT INTO webhooks (tenant_id, ` + webhookColumns + `, deleted_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0)`
-	// LIKE and LIMIT with a parameter would have SQLite prepare a statement anew
-	// each time it runs. In order, so that no two transactions wait for each other.
-	wantWebhook = `SELECT webhook_id` + there + ` AND status <> 'disabled' AND REPLACE(events, ?, '') <> events ORDER BY webhook_id`
+	subscriptionColumns = `webhook_id, url, events, sealed, status, failures, last_failure_at, created_at`
+	subscriptions       = ` FROM webhooks WHERE tenant_id = ? AND deleted_at = 0`
 
-	// A disabled subscription counts on, and stays so.
-	workedWebhook = `UPDATE webhooks SET failures = 0, status = 'active' WHERE tenant_id = ? AND webhook_id = ? AND status IN ('active', 'failing')`
-	missedWebhook = `UPDATE webhooks SET failures = failures + 1, last_failure_at = ?,
-	status = CASE WHEN status = 'disabled' OR failures + 1 >= ? THEN 'disabled' WHEN failures + 1 >= ? THEN 'failing' ELSE status END
-WHERE tenant_id = ? AND webhook_id = ? AND deleted_at = 0 RETURNING status`
+	// LIKE and LIMIT with a parameter would have SQLite prepare the statement
+	// each time it runs. The order keeps transactions from waiting for each other.
+	listSubscribers = `SELECT webhook_id` + subscriptions + `
+		AND status <> 'disabled' AND REPLACE(events, ?, '') <> events ORDER BY webhook_id`
 
-	deliveryColumns = `d.webhook_id, d.delivery_id, d.event_id, d.event_type, d.attempt, d.status, d.due_at, d.response_status, d.failure,
-	d.latency_us, d.next_retry_at, d.dead, d.created_at`
-	withEvent   = ` FROM webhook_deliveries d JOIN webhook_events e ON e.tenant_id = d.tenant_id AND e.event_id = d.event_id`
-	addDelivery = `INSERT INTO webhook_deliveries (tenant_id, webhook_id, delivery_id, event_id, event_type, attempt, status, due_at, created_at,
-	response_status, failure, latency_us, next_retry_at, dead) VALUES `
-	newDelivery   = `(?, ?, ?, ?, ?, ?, 'pending', ?, ?, 0, '', 0, 0, FALSE)`
-	dueDeliveries = `SELECT ` + deliveryColumns + `, e.body` + withEvent + ` WHERE d.tenant_id = ? AND d.webhook_id = ? AND d.status = 'pending'
-	AND d.due_at <= ? ORDER BY d.due_at, d.delivery_id LIMIT `
-	// One whose event is forgotten is never due.
-	nextDelivery   = `SELECT d.due_at` + withEvent + ` WHERE d.tenant_id = ? AND d.webhook_id = ? AND d.status = 'pending' ORDER BY d.due_at LIMIT 1`
-	settleDelivery = `UPDATE webhook_deliveries SET status = ?, response_status = ?, failure = ?, latency_us = ?, next_retry_at = ?, dead = ?
-WHERE tenant_id = ? AND webhook_id = ? AND delivery_id = ? AND status = 'pending'`
+	markHealthy = `UPDATE webhooks SET failures = 0, status = 'active'
+		WHERE tenant_id = ? AND webhook_id = ? AND status IN ('active', 'failing')`
+	// A disabled subscription counts its failures and stays disabled.
+	markFailed = `UPDATE webhooks SET failures = failures + 1, last_failure_at = ?, status =
+			CASE WHEN status = 'disabled' OR failures + 1 >= ? THEN 'disabled' WHEN failures + 1 >= ? THEN 'failing' ELSE status END
+		WHERE tenant_id = ? AND webhook_id = ? AND deleted_at = 0 RETURNING status`
+	enable = `UPDATE webhooks SET status = 'active', failures = 0
+		WHERE tenant_id = ? AND webhook_id = ? AND deleted_at = 0`
+	markDeleted = `UPDATE webhooks SET deleted_at = ?, status = 'deleted', url = '', sealed = ?
+		WHERE tenant_id = ? AND webhook_id = ? AND deleted_at = 0`
+)
+
+var (
+	insertSubscription = sqldb.Insert(`webhooks`, `tenant_id, `+subscriptionColumns+`, deleted_at`)
+	insertEvent        = sqldb.Insert(`webhook_events`, `tenant_id, event_id, event_type, body`) + ` ON CONFLICT DO NOTHING`
 )
 
 // CreateTx implements webhook.Store.
 func (s *Store) CreateTx(tx txn.Tx, w webhook.Subscription) (held int, err error) {
 	t := sqldb.From(tx)
-	if _, err = t.Exec(addWebhook, w.TenantID, w.ID, w.URL, ","+strings.Join(w.Events, ",")+",", w.Sealed, string(w.Status), w.Failures,
-		sqldb.Micros(w.LastFailure), sqldb.Micros(w.CreatedAt)); err != nil {
+	if _, err = t.Exec(insertSubscription, w.TenantID, w.ID, w.URL, ","+strings.Join(w.Events, ",")+",", w.Sealed, string(w.Status),
+		w.Failures, sqldb.Micros(w.LastFailure), sqldb.Micros(w.CreatedAt), 0); err != nil {
 		return 0, err
 	}
-	err = t.QueryRow(`SELECT COUNT(*)`+there, w.TenantID).Scan(&held)
+	err = t.QueryRow(`SELECT COUNT(*)`+subscriptions, w.TenantID).Scan(&held)
 	return held, err
 }
 
@@ -83,7 +78,7 @@ func (s *Store) List(ctx context.Context, tenant string) ([]webhook.Subscription
 }
 
 func (s *Store) read(ctx context.Context, tenant, more string, args ...any) ([]webhook.Subscription, error) {
-	rows, err := s.db.Query(ctx, `SELECT `+webhookColumns+there+more, args...)
+	rows, err := s.db.Query(ctx, `SELECT `+subscriptionColumns+subscriptions+more, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -106,14 +101,13 @@ func (s *Store) read(ctx context.Context, tenant, more string, args ...any) ([]w
 // DeleteTx implements webhook.Store. The row stays until its log is gone, without
 // its secret.
 func (s *Store) DeleteTx(tx txn.Tx, tenant, id string, at time.Time) (bool, error) {
-	n, err := sqldb.From(tx).Exec(`UPDATE webhooks SET deleted_at = ?, status = 'deleted', url = '', sealed = ? WHERE tenant_id = ? AND webhook_id = ? AND deleted_at = 0`,
-		sqldb.Micros(at), []byte{}, tenant, id)
+	n, err := sqldb.From(tx).Exec(markDeleted, sqldb.Micros(at), []byte{}, tenant, id)
 	return n > 0, err
 }
 
 // EnableTx implements webhook.Store.
 func (s *Store) EnableTx(tx txn.Tx, tenant, id string) error {
-	n, err := sqldb.From(tx).Exec(`UPDATE webhooks SET status = 'active', failures = 0 WHERE tenant_id = ? AND webhook_id = ? AND deleted_at = 0`, tenant, id)
+	n, err := sqldb.From(tx).Exec(enable, tenant, id)
 	if err == nil && n == 0 {
 		err = fault.NoSuch("webhook subscription")
 	}
@@ -122,30 +116,22 @@ func (s *Store) EnableTx(tx txn.Tx, tenant, id string) error {
 
 // ListSubscribersTx implements webhook.Store.
 func (s *Store) ListSubscribersTx(tx txn.Tx, tenant, event string) (ids []string, err error) {
-	rows, err := sqldb.From(tx).Query(wantWebhook, tenant, ","+event+",")
+	rows, err := sqldb.From(tx).Query(listSubscribers, tenant, ","+event+",")
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
-	for rows.Next() {
-		var id string
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		ids = append(ids, id)
-	}
-	return ids, rows.Err()
+	return sqldb.ScanStrings(rows)
 }
 
 // MarkHealthyTx implements webhook.Store.
 func (s *Store) MarkHealthyTx(tx txn.Tx, tenant, id string) error {
-	_, err := sqldb.From(tx).Exec(workedWebhook, tenant, id)
+	_, err := sqldb.From(tx).Exec(markHealthy, tenant, id)
 	return err
 }
 
 // MarkFailedTx implements webhook.Store.
 func (s *Store) MarkFailedTx(tx txn.Tx, tenant, id string, at time.Time, failing, disabled int) (status webhook.Status, err error) {
-	err = sqldb.From(tx).QueryRow(missedWebhook, sqldb.Micros(at), disabled, failing, tenant, id).Scan(&status)
+	err = sqldb.From(tx).QueryRow(markFailed, sqldb.Micros(at), disabled, failing, tenant, id).Scan(&status)
 	if errors.Is(err, sql.ErrNoRows) {
 		return webhook.Disabled, nil
 	}
@@ -154,190 +140,6 @@ func (s *Store) MarkFailedTx(tx txn.Tx, tenant, id string, at time.Time, failing
 
 // CreateEventTx implements webhook.Store.
 func (s *Store) CreateEventTx(tx txn.Tx, e webhook.Stored) (bool, error) {
-	n, err := sqldb.From(tx).Exec(`INSERT INTO webhook_events (tenant_id, event_id, event_type, body) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`,
-		e.TenantID, e.ID, e.Type, e.Body)
+	n, err := sqldb.From(tx).Exec(insertEvent, e.TenantID, e.ID, e.Type, e.Body)
 	return n == 1, err
-}
-
-// CreateDeliveriesTx implements webhook.Store.
-func (s *Store) CreateDeliveriesTx(tx txn.Tx, tenant string, all []webhook.Delivery) error {
-	for chunk := range slices.Chunk(all, 10) { // so that there are few texts to keep prepared
-		var args []any
-		for i := range chunk {
-			d := &chunk[i]
-			args = append(args, tenant, d.WebhookID, d.ID, d.EventID, d.EventType, d.Attempt, sqldb.Micros(d.Due), sqldb.Micros(d.CreatedAt))
-		}
-		if _, err := sqldb.From(tx).Exec(addDelivery+strings.Repeat(newDelivery+", ", len(chunk)-1)+newDelivery, args...); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// scanDelivery reads deliveryColumns, and what the query has beside them.
-func scanDelivery(rows *sql.Rows, d *webhook.Delivery, more ...any) error {
-	var due, latency, next, created int64
-	err := rows.Scan(append([]any{
-		&d.WebhookID, &d.ID, &d.EventID, &d.EventType, &d.Attempt, &d.State, &due, &d.Status, &d.Failure, &latency, &next, &d.Dead, &created,
-	}, more...)...)
-	d.Due, d.NextRetry, d.CreatedAt = sqldb.Time(due), sqldb.Time(next), sqldb.Time(created)
-	d.Latency = time.Duration(latency) * time.Microsecond
-	return err
-}
-
-// ListDue implements webhook.Store.
-func (s *Store) ListDue(ctx context.Context, tenant, id string, now time.Time, most, bytes int) (found []webhook.Ready, err error) {
-	rows, err := s.db.Query(ctx, dueDeliveries+strconv.Itoa(most), tenant, id, sqldb.Micros(now))
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for bytes > 0 && rows.Next() {
-		var r webhook.Ready
-		if err := scanDelivery(rows, &r.Delivery, &r.Body); err != nil {
-			return nil, err
-		}
-		bytes -= len(r.Body)
-		found = append(found, r)
-	}
-	return found, rows.Err()
-}
-
-// GetNextDueTx implements webhook.Store.
-func (s *Store) GetNextDueTx(tx txn.Tx, tenant, id string) (time.Time, error) {
-	var due int64
-	err := sqldb.From(tx).QueryRow(nextDelivery, tenant, id).Scan(&due)
-	if errors.Is(err, sql.ErrNoRows) {
-		return time.Time{}, nil
-	}
-	return sqldb.Time(due), err
-}
-
-// UpdateDeliveryTx implements webhook.Store.
-func (s *Store) UpdateDeliveryTx(tx txn.Tx, tenant string, d *webhook.Delivery) error {
-	_, err := sqldb.From(tx).Exec(settleDelivery, string(d.State), d.Status, d.Failure, d.Latency.Microseconds(), sqldb.Micros(d.NextRetry), d.Dead,
-		tenant, d.WebhookID, d.ID)
-	return err
-}
-
-// ListDeliveries implements webhook.Store.
-func (s *Store) ListDeliveries(ctx context.Context, tenant, id, before string, limit, most int) (entries []webhook.Delivery, total int, err error) {
-	query, args := `SELECT `+deliveryColumns+` FROM webhook_deliveries d WHERE d.tenant_id = ? AND d.webhook_id = ?`, []any{tenant, id}
-	if before != "" {
-		query, args = query+` AND d.delivery_id < ?`, append(args, before)
-	}
-	rows, err := s.db.Query(ctx, query+` ORDER BY d.delivery_id DESC LIMIT ?`, append(args, limit)...)
-	if err != nil {
-		return nil, 0, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var d webhook.Delivery
-		if err := scanDelivery(rows, &d); err != nil {
-			return nil, 0, err
-		}
-		entries = append(entries, d)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, 0, err
-	}
-	err = s.db.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT 1 FROM webhook_deliveries WHERE tenant_id = ? AND webhook_id = ? LIMIT ?) AS counted`,
-		tenant, id, most).Scan(&total)
-	return entries, total, err
-}
-
-// GetDelivery implements webhook.Store.
-func (s *Store) GetDelivery(ctx context.Context, tenant, id, delivery string) (*webhook.Ready, error) {
-	rows, err := s.db.Query(ctx, `SELECT `+deliveryColumns+`, e.body`+withEvent+` WHERE d.tenant_id = ? AND d.webhook_id = ? AND d.delivery_id = ?`,
-		tenant, id, delivery)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	if !rows.Next() {
-		return nil, errors.Join(rows.Err(), fault.NoSuch("webhook delivery"))
-	}
-	r := &webhook.Ready{}
-	return r, scanDelivery(rows, &r.Delivery, &r.Body)
-}
-
-// ListDeadLetters implements webhook.Store.
-func (s *Store) ListDeadLetters(ctx context.Context, event, before string, limit int) (found []webhook.Dead, err error) {
-	query, args := `SELECT `+deliveryColumns+`, d.tenant_id, e.body`+withEvent+` WHERE d.dead`, []any(nil)
-	if event != "" {
-		query, args = query+` AND d.event_id = ?`, append(args, event)
-	}
-	if before != "" {
-		query, args = query+` AND d.delivery_id < ?`, append(args, before)
-	}
-	rows, err := s.db.Query(ctx, query+` ORDER BY d.delivery_id DESC LIMIT ?`, append(args, limit)...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var d webhook.Dead
-		if err := scanDelivery(rows, &d.Delivery, &d.TenantID, &d.Body); err != nil {
-			return nil, err
-		}
-		found = append(found, d)
-	}
-	return found, rows.Err()
-}
-
-// ClearDeadTx implements webhook.Store.
-func (s *Store) ClearDeadTx(tx txn.Tx, tenant, webhookID, delivery string) (bool, error) {
-	n, err := sqldb.From(tx).Exec(`UPDATE webhook_deliveries SET dead = FALSE WHERE tenant_id = ? AND webhook_id = ? AND delivery_id = ? AND dead`,
-		tenant, webhookID, delivery)
-	return n > 0, err
-}
-
-// forgotten is how many rows a transaction deletes.
-const forgotten = 500
-
-// DeleteBefore implements webhook.Store. Ids say when they were made, so that what is
-// old is at the beginning of each subscription's log, and of each tenant's
-// events.
-func (s *Store) DeleteBefore(ctx context.Context, before time.Time) error {
-	oldest := ident.At(before, "")
-	var tenant, id string
-	for {
-		was := tenant
-		err := s.db.QueryRow(ctx, `SELECT tenant_id, webhook_id FROM webhooks WHERE (tenant_id, webhook_id) > (?, ?) ORDER BY tenant_id, webhook_id LIMIT 1`, tenant, id).
-			Scan(&tenant, &id)
-		done := errors.Is(err, sql.ErrNoRows)
-		if err != nil && !done {
-			return err
-		}
-		if was != "" && (done || was != tenant) {
-			if err := s.drop(ctx, `webhook_events`, `event_id`, ` tenant_id = ? AND event_id < ?`, was, oldest); err != nil {
-				return err
-			}
-		}
-		if done {
-			break
-		}
-		if err := s.drop(ctx, `webhook_deliveries`, `delivery_id`, ` tenant_id = ? AND webhook_id = ? AND delivery_id < ?`, tenant, id, oldest); err != nil {
-			return err
-		}
-	}
-	return s.db.Write(ctx, func(tx txn.Tx) error {
-		_, err := sqldb.From(tx).Exec(`DELETE FROM webhooks WHERE deleted_at > 0 AND deleted_at < ?`, sqldb.Micros(before))
-		return err
-	})
-}
-
-// drop deletes rows, so many at a time.
-func (s *Store) drop(ctx context.Context, table, key, where string, args ...any) error {
-	query := `DELETE FROM ` + table + ` WHERE` + where + ` AND ` + key + ` IN (SELECT ` + key + ` FROM ` + table + ` WHERE` + where + ` LIMIT ?)`
-	args = append(append(append([]any{}, args...), args...), forgotten)
-	for {
-		var n int64
-		if err := s.db.Write(ctx, func(tx txn.Tx) (err error) {
-			n, err = sqldb.From(tx).Exec(query, args...)
-			return err
-		}); err != nil || n < forgotten {
-			return err
-		}
-	}
 }

@@ -93,7 +93,8 @@ func (s *Store) List(ctx context.Context, tenant, after string, limit int) ([]se
 	if after != "" {
 		query, args = query+` AND webhook_id < ?`, append(args, after)
 	}
-	return sqldb.Collect(s.db.Reader(ctx), query+` ORDER BY webhook_id DESC LIMIT ?`, append(args, limit), func(row sqldb.Row) (sensor.Sensor, error) {
+	query += ` ORDER BY webhook_id DESC LIMIT ?`
+	return sqldb.Collect(s.db.Reader(ctx), query, append(args, limit), func(row sqldb.Row) (sensor.Sensor, error) {
 		of, err := scanSensor(row)
 		if err != nil {
 			return sensor.Sensor{}, err

@@ -230,8 +230,8 @@ func (a *App) buildPeople(ctx context.Context) (err error) {
 		DB: a.db, Store: identitysql.New(a.db), Clock: a.clock, Log: a.log, Box: a.box, Audit: a.audit, Plans: a.plans,
 		Hint: func(hint string) { a.hub.Signal(signalCredentials, hint) },
 	})
-	a.onStop(stopper(a.hub.OnSignal(signalCredentials, a.people.Hear)))
-	if a.grant, a.first, err = a.people.Bootstrap(ctx, a.cfg.Security.OwnerKey); err != nil {
+	a.onStop(stopper(a.hub.OnSignal(signalCredentials, a.people.Invalidate)))
+	if a.grant, a.first, err = a.people.Tenants.Bootstrap(ctx, a.cfg.Security.OwnerKey); err != nil {
 		return err
 	}
 	a.people.Start()

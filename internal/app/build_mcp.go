@@ -42,7 +42,7 @@ func (a *App) buildMCP(kernel resource.Deps, agents func() *agent.Agents, tools 
 
 // connectMCP connects servers with what was built after them.
 func connectMCP(servers *mcp.Service, runs *run.Service, subscribers *resource.Subscribers) {
-	servers.Waiting = runs
+	servers.Connect(runs)
 	subscribers.Subscribe("take-deleted-agents-from-mcp-servers", "agent", []string{resource.Deleted}, func(ctx context.Context, c resource.Change) error {
 		return servers.AgentDeleted(ctx, c.TenantID, c.ID)
 	})

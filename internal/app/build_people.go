@@ -36,7 +36,7 @@ func (a *App) buildMembers(cursors *page.Cursors, agents *agent.Agents, notes *n
 			}
 			return err == nil, err
 		},
-		Gone: []func(txn.Tx, string, string) error{notificationsql.New(a.db).DeleteByUserTx},
+		OnRemove: []func(txn.Tx, string, string) error{notificationsql.New(a.db).DeleteByUserTx},
 	})
 }
 

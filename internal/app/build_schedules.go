@@ -23,7 +23,7 @@ func (a *App) buildSchedules(agents *agent.Agents, runs *run.Service, notes *not
 		Alert:     func(tx txn.Tx, alarm schedule.Alarm) error { return notes.Notify(tx, scheduleAlert(alarm)) },
 	})
 	changes.Subscribe("schedules-follow-agents", "agent", nil, func(ctx context.Context, c resource.Change) error {
-		return s.Follow(ctx, c.TenantID, c.ID)
+		return s.Sync(ctx, c.TenantID, c.ID)
 	})
 	a.addRunner(runners, runs.Queue, schedule.WorkKind, 8, s.Handle)
 	return s

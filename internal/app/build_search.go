@@ -20,7 +20,7 @@ func (a *App) buildSearch(agents *agent.Agents, runs *run.Service, sessions *ses
 		Writer: a.db, Queue: runs.Queue, Clock: a.clock, Logger: a.log, Lease: lease,
 	})
 	watchers.Add(s.OnRunState)
-	sessions.Changed = s.SessionChanged
+	sessions.OnChange = s.SessionChanged
 	subscribers.Subscribe("search-follows-agents", "agent", nil, s.AgentChanged)
 	a.addRunner(runners, runs.Queue, search.WorkKind, 4, s.Handle)
 	a.serve(s.Serve)

@@ -24,11 +24,12 @@ import (
 // bindSessions completes it.
 func (a *App) buildSessions(kernel resource.Deps, agents *agent.Agents, queue work.Queue, watchers *run.Watchers, used quota.Gate) *session.Service {
 	store := sessionsql.New(a.db)
-	s := &session.Service{
-		Store: store, Todos: store, Shares: store, Notes: resource.NewStore(session.Annotations, kernel), Box: a.box, Public: a.public,
+	s := session.New(session.Deps{
+		Store: store, Todos: store, Shares: store, Annotations: resource.NewStore(session.AnnotationKind, kernel),
 		Agents: agents, Writer: a.db, Queue: queue, Log: runsql.NewEvents(a.db), Hub: a.hub,
 		Cursors: kernel.Cursors, Clock: a.clock, CheckURL: outbound.CheckURL, Audit: a.audit, Quota: used,
-	}
+		Box: a.box, PublicURL: a.public,
+	})
 	watchers.Add(s.OnRunState)
 	return s
 }
@@ -48,8 +49,8 @@ func (f attachable) Open(ctx context.Context, tenant, id string) (session.Attach
 // bindSessions connects sessions with runs and what is stored, and adds the
 // runners of sessions.
 func (a *App) bindSessions(s *session.Service, runs *run.Service, stored *storage, runners map[string]*work.Runner) {
-	s.Files, s.Artifacts, s.Cron = attachable{stored.files}, stored.artifacts, todoCron
-	s.Runs, runs.Sessions = runs, s
+	s.Connect(session.Ports{Runs: runs, Files: attachable{stored.files}, Artifacts: stored.artifacts, Cron: todoCron})
+	runs.Sessions = s
 	runners[session.WorkKind] = work.NewRunner(work.Config{
 		Kind: session.WorkKind, Owner: a.node, Queue: s.Queue, Handler: s.Handle, Slots: 4, Lease: lease, Clock: a.clock, Logger: a.log,
 	})

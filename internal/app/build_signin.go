@@ -1,7 +1,6 @@
 package app
 
 import (
-	"context"
 	"fmt"
 	"os"
 
@@ -55,17 +54,14 @@ func (a *App) buildSignIn(
 		return nil, err
 	}
 	s := signin.New(signin.Config{
-		Writer: a.db, Store: signinsql.New(a.db), Members: identitysql.New(a.db), Sessions: a.people, Found: a.people.Found,
+		Writer: a.db, Store: signinsql.New(a.db), Members: identitysql.New(a.db), Sessions: a.people.Sessions, SignUp: a.people.Tenants.SignUp,
 		Outbox: post, Queue: queue, Box: a.box, Clock: a.clock, Log: a.log, Audit: recorder,
 		Public: a.public, Signup: a.cfg.SignIn.Signup == "on", Providers: providers,
-		Prove: members.Prove,
-		Invited: func(ctx context.Context, email string) (bool, error) {
-			invites, err := members.Store.ListInvitesByEmail(ctx, email, a.clock.Now())
-			return len(invites) > 0, err
-		},
+		Prove:   members.Prove,
+		Invited: members.HasInvite,
 	})
-	a.people.SetFactors(s)
-	members.Gone = append(members.Gone, s.Forget)
+	a.people.Sessions.SetFactors(s)
+	members.OnRemove(s.DeleteMember)
 	a.addRunner(runners, queue, signin.WorkKind, 4, s.Handle)
 	return s, nil
 }
@@ -83,7 +79,7 @@ func (a *App) buildProviders() ([]signin.ConfiguredProvider, error) {
 	}
 	configs, err := signin.ParseProviders(file)
 	if err != nil {
-		return nil, fmt.Errorf("AGENTD_OIDC_PROVIDERS %w", err)
+		return nil, fmt.Errorf("AGENTD_OIDC_PROVIDERS: %w", err)
 	}
 	client := oidcclient.New(a.clock)
 	a.onStop(stopper(client.Close))

@@ -27,8 +27,8 @@ func (a *App) buildAudit(cursors *page.Cursors) {
 // anything that starts runs.
 func (a *App) buildTenancy(ctx context.Context, queue work.Queue, cursors *page.Cursors) (*tenantadmin.Service, error) {
 	s := tenantadmin.New(tenantadmin.Config{
-		DB: a.db, Store: tenantadminsql.New(a.db), People: a.people, Audit: a.audit, Queue: queue, Cursors: cursors,
-		Clock: a.clock, Log: a.log, RunKind: engine.WorkKind, Lease: lease, Forget: a.people.Forget,
+		DB: a.db, Store: tenantadminsql.New(a.db), Tenants: a.people.Tenants, Audit: a.audit, Queue: queue, Cursors: cursors,
+		Clock: a.clock, Log: a.log, RunKind: engine.WorkKind, Lease: lease, Forget: a.people.InvalidateAll,
 		Plans: a.plans, Limits: a.limitsOf,
 		Changed: func() { a.hub.Signal(signalTenants, "") },
 		Woke:    func() { a.hub.Signal(signalWork, engine.WorkKind) },

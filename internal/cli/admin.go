@@ -47,7 +47,7 @@ type keyCreateCommand struct {
 // Run implements the command.
 func (cmd *keyCreateCommand) Run(inv *invocation) error {
 	return inv.withIdentity(cmd.Storage, func(s *identity.Service) error {
-		g, err := s.GrantKey(inv, cmd.Tenant, cmd.Role, cmd.Scopes, cmd.Name, cmd.User)
+		g, err := s.Keys.Grant(inv, cmd.Tenant, cmd.Role, cmd.Scopes, cmd.Name, cmd.User)
 		if err != nil {
 			return err
 		}

@@ -62,7 +62,7 @@ func TestAdminBesideARunningServer(t *testing.T) {
 			t.Fatal(err)
 		}
 		server := identity.New(identity.Config{DB: db, Store: identitysql.New(db), Clock: clock.System{}, Log: slog.New(slog.DiscardHandler)})
-		if _, _, err := server.Bootstrap(t.Context(), secret.String{}); err != nil {
+		if _, _, err := server.Tenants.Bootstrap(t.Context(), secret.String{}); err != nil {
 			t.Fatal(err)
 		}
 		caller := func(g grant) authz.Caller {
@@ -153,7 +153,7 @@ func TestTenantsBesideARunningServer(t *testing.T) {
 			t.Fatal(err)
 		}
 		server := identity.New(identity.Config{DB: db, Store: identitysql.New(db), Clock: clock.System{}, Log: slog.New(slog.DiscardHandler)})
-		operator, _, err := server.Bootstrap(t.Context(), secret.String{})
+		operator, _, err := server.Tenants.Bootstrap(t.Context(), secret.String{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"agentd/internal/base/config"
 	"agentd/internal/base/ident"
+	"agentd/internal/base/text"
 	"agentd/internal/client"
 )
 
@@ -133,7 +134,7 @@ func (cmd *agentListCommand) Run(inv *invocation) error {
 			return err
 		}
 		agents = append(agents, a.Raw)
-		rows = append(rows, []string{truncate(a.Value.Name, 40), a.Value.Model.ModelRef, a.Value.Status, formatTime(inv.now(), a.Value.CreatedAt), a.Value.AgentID})
+		rows = append(rows, []string{text.Truncate(a.Value.Name, 40), a.Value.Model.ModelRef, a.Value.Status, formatTime(inv.now(), a.Value.CreatedAt), a.Value.AgentID})
 	}
 	if cmd.JSON {
 		return inv.printArray(agents)

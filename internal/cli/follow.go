@@ -6,6 +6,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"agentd/internal/base/text"
 	"agentd/internal/client"
 )
 
@@ -113,7 +114,7 @@ func brief(v jsontext.Value) string {
 	if json.Unmarshal(v, &s) != nil {
 		s = string(v)
 	}
-	return truncate(oneLine(s), 160)
+	return text.Truncate(oneLine(s), 160)
 }
 
 // firstNonEmpty gives the first text that is not empty.

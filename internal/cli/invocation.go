@@ -16,6 +16,7 @@ import (
 
 	"agentd/internal/base/config"
 	"agentd/internal/base/fault"
+	"agentd/internal/base/text"
 	"agentd/internal/client"
 )
 
@@ -119,15 +120,7 @@ func clean(s string) string {
 }
 
 // oneLine makes a text fit into a cell of a table.
-func oneLine(s string) string { return strings.Join(strings.Fields(clean(s)), " ") }
-
-// truncate cuts a text to at most n characters.
-func truncate(s string, n int) string {
-	if utf8.RuneCountInString(s) <= n {
-		return s
-	}
-	return strings.TrimRight(string([]rune(s)[:n-1]), " ") + "…"
-}
+func oneLine(s string) string { return text.OneLine(clean(s)) }
 
 // formatTime tells a moment as a person would.
 func formatTime(now, t time.Time) string {

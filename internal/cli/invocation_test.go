@@ -44,15 +44,6 @@ func TestDollars(t *testing.T) {
 	}
 }
 
-func TestShort(t *testing.T) {
-	t.Parallel()
-	for in, want := range map[string]string{"": "", "abcde": "abcde", "abcdef": "abcd…", "äöüßé": "äöüßé", "abc defg": "abc…"} {
-		if got := truncate(in, 5); got != want {
-			t.Errorf("%q: %q, want %q", in, got, want)
-		}
-	}
-}
-
 func TestQuote(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{"hello-1.x_y": "hello-1.x_y", "": "''", "my agent": "'my agent'", "it's": `'it'\''s'`, "$(rm)": "'$(rm)'"} {

@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/internal/base/config"
+	"agentd/internal/base/text"
 	"agentd/internal/client"
 )
 
@@ -54,7 +55,7 @@ func (cmd *runsListCommand) Run(inv *invocation) error {
 	names := inv.agentNames(c, runs)
 	var rows [][]string
 	for _, r := range runs {
-		rows = append(rows, []string{r.RunID, truncate(names[r.AgentID], 24), r.Status, formatTime(inv.now(), r.CreatedAt), elapsed(inv.now(), r), truncate(oneLine(r.Message()), 48)})
+		rows = append(rows, []string{r.RunID, text.Truncate(names[r.AgentID], 24), r.Status, formatTime(inv.now(), r.CreatedAt), elapsed(inv.now(), r), text.Truncate(oneLine(r.Message()), 48)})
 	}
 	return inv.table([]string{"RUN", "AGENT", "STATUS", "CREATED", "TOOK", "MESSAGE"}, rows)
 }
@@ -143,7 +144,7 @@ func (inv *invocation) showRun(r client.Run, agent string) {
 	if r.Metrics.CostUSD != nil {
 		line("Cost", formatUSD(*r.Metrics.CostUSD))
 	}
-	line("Message", truncate(oneLine(r.Message()), 200))
+	line("Message", text.Truncate(oneLine(r.Message()), 200))
 	for _, p := range r.Pending {
 		line("Waits for", fmt.Sprintf("approval of %s %s", p.ToolName, brief(p.Arguments)))
 	}
@@ -181,7 +182,7 @@ func toolOf(s client.Step) string {
 	if s.Type != "tool" || json.Unmarshal(s.Input, &in) != nil {
 		return ""
 	}
-	return truncate(in.Name+" "+brief(in.Arguments), 80)
+	return text.Truncate(in.Name+" "+brief(in.Arguments), 80)
 }
 
 type runsCancelCommand struct {

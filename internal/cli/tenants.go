@@ -42,7 +42,7 @@ func (inv *invocation) withTenants(s config.Storage, plans *quota.Plans, use fun
 		}
 		log := slog.New(slog.DiscardHandler)
 		return use(tenantadmin.New(tenantadmin.Config{
-			DB: db, Store: tenantadminsql.New(db), People: identityService(db, plans), Plans: plans, Audit: auditLog(db),
+			DB: db, Store: tenantadminsql.New(db), Tenants: identityService(db, plans).Tenants, Plans: plans, Audit: auditLog(db),
 			Queue: worksql.New(db, clock.System{}, nil), Clock: clock.System{}, Log: log, Lease: purgeLease,
 		}), authz.Caller{TenantID: operator, Operator: true, Method: audit.CommandLine})
 	})

@@ -18,14 +18,14 @@ type acceptIn struct {
 	InviteID string `path:"inviteId"`
 	Body     struct {
 		Token string `json:"token" required:"true" maxLength:"200" doc:"From the link."`
-		Name  string `json:"name,omitzero" maxLength:"200" doc:"What to be called."`
+		Name  string `json:"name,omitzero" maxLength:"200" doc:"The new member's name."`
 	}
 }
 
 // LogValue implements slog.LogValuer: the token is a secret.
 func (in *acceptIn) LogValue() slog.Value { return slog.StringValue(in.InviteID) }
 
-// Joining answers whoever accepted an invite.
+// Joining answers the operations that accept an invite.
 type Joining struct {
 	_ struct{} `json:"-" name:"AcceptedInvite"`
 
@@ -35,43 +35,43 @@ type Joining struct {
 	Role     authz.Role `json:"role" enum:"viewer,developer,admin" required:"true"`
 }
 
-// acceptByLink makes a member of whoever holds an invite's link. Such a member
-// has the invite's email. It is proved to be theirs only if the link went
-// there: one that was shown to the inviter proves nothing, and neither opens
-// the person's other companies nor is opened by them.
+// acceptByLink makes the holder of an invite's link a member with the invite's
+// email. The email counts as verified only if the link was mailed to it: a link
+// that was shown to the inviter proves nothing, so the new membership is not
+// connected with other companies of the person with that email.
 //
-// With a link that was shown nobody could be sent a code to sign in with, so
-// its browser is signed in right away.
-func (p *People) acceptByLink(ctx context.Context, who authz.Caller, in *acceptIn) (*route.Reply, error) {
+// A link is shown only where no mail is sent. The new member could not receive a
+// sign-in code there, so this browser is signed in immediately.
+func (v invites) acceptByLink(ctx context.Context, who authz.Caller, in *acceptIn) (*route.Reply, error) {
 	if message := badName(in.Body.Name); in.Body.Name != "" && message != "" {
 		return nil, fault.BadFields(fault.Field{Field: "name", Message: message})
 	}
-	return answering(ctx, p.db, func(tx txn.Tx) (*route.Reply, error) {
-		tenantID, err := p.Store.GetInviteTenantTx(tx, in.InviteID)
+	return withAnswer(ctx, v.db, func(tx txn.Tx) (*route.Reply, error) {
+		tenantID, err := v.store.GetInviteTenantTx(tx, in.InviteID)
 		if err != nil {
-			return nil, gone(err, "invite")
+			return nil, notFound(err, "invite")
 		}
-		t, i, err := p.locked(tx, tenantID, in.InviteID)
+		t, i, err := v.locked(tx, tenantID, in.InviteID)
 		if err != nil {
 			return nil, err
 		}
-		if !i.opens(in.Body.Token) {
-			return nil, fault.New(fault.Forbidden, "", "This link does not open the invite; perhaps a newer one was sent.")
+		if !i.matches(in.Body.Token) {
+			return nil, fault.New(fault.Forbidden, "", "This link is not valid for the invite; a newer link may have been sent.")
 		}
-		m := p.newMember(t.TenantID, i.Email, i.Role)
+		m := newMember(t.TenantID, i.Email, i.Role, v.clock)
 		m.Verified = i.Mailed
 		if name := strings.TrimSpace(in.Body.Name); name != "" {
 			m.Name = name
 		}
-		joined, err := p.join(tx, who, t, i, m)
+		joined, err := v.join(tx, who, t, i, m)
 		if err != nil {
 			return nil, err
 		}
-		return p.welcome(tx, who, i, m, joined)
+		return v.welcome(tx, who, i, m, joined)
 	})
 }
 
-func (p *People) welcome(tx txn.Tx, who authz.Caller, i Invite, m Member, joined Joining) (*route.Reply, error) {
+func (v invites) welcome(tx txn.Tx, who authz.Caller, i Invite, m Member, joined Joining) (*route.Reply, error) {
 	text, err := json.Marshal(joined)
 	if err != nil {
 		return nil, err
@@ -80,56 +80,57 @@ func (p *People) welcome(tx txn.Tx, who authz.Caller, i Invite, m Member, joined
 	if i.Mailed {
 		return reply, nil
 	}
-	_, raw, err := p.OpenSession(tx, m, Device{Address: who.Address, Method: "invite"})
+	_, raw, err := v.sessions.Open(tx, m, Device{Address: who.Address, Method: "invite"})
 	reply.Cookie = SessionCookie(raw)
 	return reply, err
 }
 
-// locked gives an invite and its tenant, locked.
-func (p *People) locked(tx txn.Tx, tenantID, inviteID string) (Tenant, Invite, error) {
-	t, err := p.Store.LockTenantTx(tx, tenantID)
+// locked locks the tenant of an invite and returns both.
+func (v invites) locked(tx txn.Tx, tenantID, inviteID string) (Tenant, Invite, error) {
+	t, err := v.store.LockTenantTx(tx, tenantID)
 	if err != nil {
-		return t, Invite{}, gone(err, "invite")
+		return t, Invite{}, notFound(err, "invite")
 	}
-	i, err := p.Store.LockInviteTx(tx, tenantID, inviteID)
-	return t, i, gone(err, "invite")
+	i, err := v.store.LockInviteTx(tx, tenantID, inviteID)
+	return t, i, notFound(err, "invite")
 }
 
-// join makes the member that an invite asks for.
-func (p *People) join(tx txn.Tx, who authz.Caller, t Tenant, i Invite, m Member) (Joining, error) {
-	if err := p.answerable(t, i); err != nil {
+// join adds the member that an invite is for.
+func (v invites) join(tx txn.Tx, who authz.Caller, t Tenant, i Invite, m Member) (Joining, error) {
+	if err := v.answerable(t, i); err != nil {
 		return Joining{}, err
 	}
-	_, err := p.store.GetMemberByEmailTx(tx, t.TenantID, i.Email)
+	_, err := v.members.GetMemberByEmailTx(tx, t.TenantID, i.Email)
 	if err == nil {
-		return Joining{}, fault.New(fault.Conflict, "ALREADY_EXISTS", "The company has a member with the address %s already.", i.Email)
+		return Joining{}, fault.New(fault.Conflict, "ALREADY_EXISTS", "The company already has a member with the address %s.", i.Email)
 	}
 	if !errors.Is(err, ErrNotFound) {
 		return Joining{}, err
 	}
-	if err := p.store.CreateMemberTx(tx, m); err != nil {
+	if err := v.members.CreateMemberTx(tx, m); err != nil {
 		return Joining{}, err
 	}
 	i.Status = Accepted
-	if err := p.Store.UpdateInviteTx(tx, i); err != nil {
+	if err := v.store.UpdateInviteTx(tx, i); err != nil {
 		return Joining{}, err
 	}
-	if err := p.tellInviter(tx, i, m); err != nil {
+	if err := v.notifyInviter(tx, i, m); err != nil {
 		return Joining{}, err
 	}
-	// They did it as who they became; the key they called with is another
-	// company's.
+	// The audit entry names the new member as its actor, because the key of the
+	// request belongs to another company.
 	who.TenantID, who.UserID, who.KeyID, who.SessionID = t.TenantID, m.UserID, "", ""
 	return Joining{Accepted: true, UserID: m.UserID, TenantID: t.TenantID, Role: m.Role},
-		p.note(tx, who, "invite.accepted", "invite", i.InviteID, details{"email": i.Email, "role": m.Role, "email_verified": m.Verified})
+		v.note(tx, who, "invite.accepted", "invite", i.InviteID, details{"email": i.Email, "role": m.Role, "email_verified": m.Verified})
 }
 
-// answerable refuses invites that are answered already, and suspended tenants.
-func (p *People) answerable(t Tenant, i Invite) error {
+// answerable returns an error for an invite that is answered or expired, and for
+// a suspended tenant.
+func (v invites) answerable(t Tenant, i Invite) error {
 	switch {
 	case i.Status != Pending:
 		return fault.WrongState("invite", string(i.Status), "answering it")
-	case !i.live(p.clock.Now()):
+	case !i.live(v.clock.Now()):
 		return fault.New(fault.Gone, "", "This invite has expired; ask for a new one.")
 	case t.Status != Active:
 		return fault.New(fault.Forbidden, "TENANT_SUSPENDED", "The company of this invite is suspended.")
@@ -137,19 +138,19 @@ func (p *People) answerable(t Tenant, i Invite) error {
 	return nil
 }
 
-// tellInviter notifies whoever invited, while they are a member.
-func (p *People) tellInviter(tx txn.Tx, i Invite, m Member) error {
-	if p.Notify == nil {
+// notifyInviter notifies the inviter, if they are still a member.
+func (v invites) notifyInviter(tx txn.Tx, i Invite, m Member) error {
+	if v.notify == nil {
 		return nil
 	}
-	_, err := p.Store.GetMemberTx(tx, i.TenantID, i.InvitedBy)
+	_, err := v.store.GetMemberTx(tx, i.TenantID, i.InvitedBy)
 	if errors.Is(err, ErrNotFound) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	return p.Notify(tx, Joined{TenantID: i.TenantID, Inviter: i.InvitedBy, UserID: m.UserID, Name: m.Name, Email: m.Email, Role: m.Role})
+	return v.notify(tx, Joined{TenantID: i.TenantID, Inviter: i.InvitedBy, UserID: m.UserID, Name: m.Name, Email: m.Email, Role: m.Role})
 }
 
 type myInviteIn struct {
@@ -161,42 +162,43 @@ type acceptMineIn struct {
 	TenantID string `path:"tenantId"`
 	InviteID string `path:"inviteId"`
 	Body     struct {
-		Name string `json:"name,omitzero" maxLength:"200" doc:"What to be called there; left out: as here."`
+		Name string `json:"name,omitzero" maxLength:"200" doc:"The member's name in that company. Default: the same as here."`
 	}
 }
 
-// acceptMine makes the caller's person a member, whose verified email the
-// invite names.
-func (p *People) acceptMine(ctx context.Context, who authz.Caller, in *acceptMineIn) (Joining, error) {
+// acceptMine makes the caller's person a member; the invite must be for their
+// verified email.
+func (v invites) acceptMine(ctx context.Context, who authz.Caller, in *acceptMineIn) (Joining, error) {
 	if message := badName(in.Body.Name); in.Body.Name != "" && message != "" {
 		return Joining{}, fault.BadFields(fault.Field{Field: "name", Message: message})
 	}
-	return answering(ctx, p.db, func(tx txn.Tx) (Joining, error) {
-		t, i, me, err := p.mine(tx, who, in.TenantID, in.InviteID)
+	return withAnswer(ctx, v.db, func(tx txn.Tx) (Joining, error) {
+		t, i, me, err := v.mine(tx, who, in.TenantID, in.InviteID)
 		if err != nil {
 			return Joining{}, err
 		}
-		m := p.newMember(t.TenantID, i.Email, i.Role)
+		m := newMember(t.TenantID, i.Email, i.Role, v.clock)
 		m.Name, m.AvatarURL = me.Name, me.AvatarURL
 		if name := strings.TrimSpace(in.Body.Name); name != "" {
 			m.Name = name
 		}
-		return p.join(tx, who, t, i, m)
+		return v.join(tx, who, t, i, m)
 	})
 }
 
-// mine gives an invite to the caller's person, locked, and the caller.
-func (p *People) mine(tx txn.Tx, who authz.Caller, tenantID, inviteID string) (Tenant, Invite, Member, error) {
-	t, i, err := p.locked(tx, tenantID, inviteID)
+// mine returns an invite for the caller's person, with its locked tenant and the
+// caller.
+func (v invites) mine(tx txn.Tx, who authz.Caller, tenantID, inviteID string) (Tenant, Invite, Member, error) {
+	t, i, err := v.locked(tx, tenantID, inviteID)
 	if err != nil {
 		return t, i, Member{}, err
 	}
-	me, err := p.Store.GetMemberTx(tx, who.TenantID, who.UserID)
+	me, err := v.store.GetMemberTx(tx, who.TenantID, who.UserID)
 	if err != nil {
-		return t, i, me, gone(err, "member")
+		return t, i, me, notFound(err, "member")
 	}
 	if !me.Verified || me.Email != i.Email {
-		return t, i, me, fault.New(fault.Forbidden, "", "This invite is for another email address than the one that you signed in with.")
+		return t, i, me, fault.New(fault.Forbidden, "", "This invite is for a different email address than the one you signed in with.")
 	}
 	return t, i, me, nil
 }
@@ -208,21 +210,21 @@ type DeclinedInvite struct {
 	InviteID string `json:"invite_id"`
 }
 
-func (p *People) declineMine(ctx context.Context, who authz.Caller, in *myInviteIn) (DeclinedInvite, error) {
-	return answering(ctx, p.db, func(tx txn.Tx) (DeclinedInvite, error) {
-		t, i, _, err := p.mine(tx, who, in.TenantID, in.InviteID)
+func (v invites) declineMine(ctx context.Context, who authz.Caller, in *myInviteIn) (DeclinedInvite, error) {
+	return withAnswer(ctx, v.db, func(tx txn.Tx) (DeclinedInvite, error) {
+		t, i, _, err := v.mine(tx, who, in.TenantID, in.InviteID)
 		if err != nil {
 			return DeclinedInvite{}, err
 		}
-		if err := p.answerable(t, i); err != nil {
+		if err := v.answerable(t, i); err != nil {
 			return DeclinedInvite{}, err
 		}
 		i.Status = Declined
-		if err := p.Store.UpdateInviteTx(tx, i); err != nil {
+		if err := v.store.UpdateInviteTx(tx, i); err != nil {
 			return DeclinedInvite{}, err
 		}
 		who.TenantID, who.UserID, who.KeyID, who.SessionID = t.TenantID, "", "", ""
 		return DeclinedInvite{Declined: true, TenantID: i.TenantID, InviteID: i.InviteID},
-			p.note(tx, who, "invite.declined", "invite", i.InviteID, details{"email": i.Email})
+			v.note(tx, who, "invite.declined", "invite", i.InviteID, details{"email": i.Email})
 	})
 }

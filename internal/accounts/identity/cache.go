@@ -5,48 +5,47 @@ import (
 	"sync/atomic"
 	"time"
 
-	"agentd/internal/base/cache"
-
 	"agentd/internal/base/authz"
+	"agentd/internal/base/cache"
 )
 
 const (
-	// cacheTime is how long a credential is believed. What another process
+	// cacheTime is how long a credential is cached. What another process
 	// revokes, suspends or changes takes effect here within this time.
 	cacheTime = time.Second
-	// cacheSize is how many credentials are kept.
+	// cacheSize is the maximum number of cached credentials.
 	cacheSize = 50_000
 )
 
-// By what credentials are found. Arrays, because a part of the raw credential
-// as a map's key would keep the whole of it in memory.
+// Prefixes by which credentials are looked up. They are arrays, because a
+// substring of the raw credential as a map key would keep all of it in memory.
 type (
 	prefix        [prefixLen]byte
 	sessionPrefix [sessionPrefixLen]byte
 )
 
-// cached is a credential with the caller that it makes.
+// cached is a credential with the caller that it authenticates.
 type cached struct {
 	Holder
 	hash    Hash
 	caller  authz.Caller
 	ended   bool
 	expires time.Time // zero: never
-	used    time.Time // as far as was known
+	used    time.Time // the last known use
 	renewed time.Time // of a session: when its cookie was last sent
-	epoch   uint64    // of the cache, before it was read
+	epoch   uint64    // of the cache, before the store was read
 	noted   atomic.Bool
 }
 
-// credentials holds those that are in use. Only those that exist are in
-// it; concurrent readers of one share one read of the store; one that is
-// dropped while it is being read is read again.
+// credentials caches the credentials in use. It holds only existing ones;
+// concurrent readers of one share one read of the store; one that is
+// invalidated while it is being read is read again.
 type credentials struct {
 	store    Store
-	epoch    atomic.Uint64 // what was read in an earlier one does not count
-	keys     *shelf[prefix]
-	sessions *shelf[sessionPrefix]
-	ids      *shelf[string] // keys and sessions
+	epoch    atomic.Uint64 // entries of an earlier epoch are invalid
+	keys     *credentialCache[prefix]
+	sessions *credentialCache[sessionPrefix]
+	ids      *credentialCache[string] // keys and sessions
 
 	loadKey     func(context.Context, prefix) (*cached, error)
 	loadSession func(context.Context, sessionPrefix) (*cached, error)
@@ -54,29 +53,30 @@ type credentials struct {
 
 func newCredentials(store Store, elapsed func() time.Duration) *credentials {
 	c := &credentials{
-		store: store, keys: newShelf[prefix](elapsed), sessions: newShelf[sessionPrefix](elapsed), ids: newShelf[string](elapsed),
+		store: store, keys: newCredentialCache[prefix](elapsed),
+		sessions: newCredentialCache[sessionPrefix](elapsed), ids: newCredentialCache[string](elapsed),
 	}
 	c.loadKey = func(ctx context.Context, p prefix) (*cached, error) {
 		epoch := c.epoch.Load()
 		cred, err := store.GetCredential(ctx, string(p[:]))
-		return keep(epoch, cred, err)
+		return cachedAt(epoch, cred, err)
 	}
 	c.loadSession = func(ctx context.Context, p sessionPrefix) (*cached, error) {
 		epoch := c.epoch.Load()
 		cred, err := store.GetSessionCredential(ctx, string(p[:]))
-		return keep(epoch, cred, err)
+		return cachedAt(epoch, cred, err)
 	}
 	return c
 }
 
-// shelf has credentials by one kind of key.
-type shelf[K comparable] = cache.Cache[K, *cached]
+// credentialCache caches credentials by one kind of lookup key.
+type credentialCache[K comparable] = cache.Cache[K, *cached]
 
-func newShelf[K comparable](elapsed func() time.Duration) *shelf[K] {
+func newCredentialCache[K comparable](elapsed func() time.Duration) *credentialCache[K] {
 	return cache.New(cache.Options[K, *cached]{Most: cacheSize, Lasts: cache.For[*cached](cacheTime), Elapsed: elapsed})
 }
 
-// entry is what a credential is cached as.
+// entry is a stored credential that can be cached.
 type entry interface{ cached() *cached }
 
 func (c *Credential) cached() *cached {
@@ -102,37 +102,37 @@ func (c *SessionCredential) cached() *cached {
 	}
 }
 
-func keep(epoch uint64, cred entry, err error) (*cached, error) {
+func cachedAt(epoch uint64, cred entry, err error) (*cached, error) {
 	if err != nil {
 		return nil, err
 	}
-	got := cred.cached()
-	got.epoch = epoch
-	return got, nil
+	c := cred.cached()
+	c.epoch = epoch
+	return c, nil
 }
 
-// key gives the credential of a key, or ErrNotFound.
+// key returns the credential of a key, or ErrNotFound.
 func (c *credentials) key(ctx context.Context, raw RawKey) (*cached, error) {
 	return find(ctx, c, c.keys, prefix([]byte(raw.Prefix())), c.loadKey)
 }
 
-// session gives the credential of a session, or ErrNotFound.
+// session returns the credential of a session, or ErrNotFound.
 func (c *credentials) session(ctx context.Context, raw RawSession) (*cached, error) {
 	return find(ctx, c, c.sessions, sessionPrefix([]byte(raw.Prefix())), c.loadSession)
 }
 
-// byID gives the credential that a caller of that tenant came with, or
+// byID returns a credential of a tenant by the ID of its key or its session, or
 // ErrNotFound.
 func (c *credentials) byID(ctx context.Context, tenantID, keyID, sessionID string) (*cached, error) {
-	id := keyID + sessionID // one of them
+	id := keyID + sessionID // one of them is empty
 	got, err := find(ctx, c, c.ids, id, func(ctx context.Context, id string) (*cached, error) {
 		epoch := c.epoch.Load()
 		if sessionID != "" {
 			cred, err := c.store.GetSessionCredentialByID(ctx, tenantID, id)
-			return keep(epoch, cred, err)
+			return cachedAt(epoch, cred, err)
 		}
 		cred, err := c.store.GetCredentialByID(ctx, tenantID, id)
-		return keep(epoch, cred, err)
+		return cachedAt(epoch, cred, err)
 	})
 	if err == nil && (got.caller.TenantID != tenantID || got.caller.KeyID != keyID || got.caller.SessionID != sessionID) {
 		return nil, ErrNotFound
@@ -140,7 +140,9 @@ func (c *credentials) byID(ctx context.Context, tenantID, keyID, sessionID strin
 	return got, err
 }
 
-func find[K comparable](ctx context.Context, c *credentials, in *shelf[K], k K, load func(context.Context, K) (*cached, error)) (*cached, error) {
+func find[K comparable](
+	ctx context.Context, c *credentials, in *credentialCache[K], k K, load func(context.Context, K) (*cached, error),
+) (*cached, error) {
 	for range 3 {
 		epoch := c.epoch.Load()
 		got, err := in.Load(ctx, k, load)
@@ -152,22 +154,22 @@ func find[K comparable](ctx context.Context, c *credentials, in *shelf[K], k K, 
 		}
 		in.Drop(k)
 	}
-	return load(ctx, k) // others forget all the time
+	return load(ctx, k) // the cache is invalidated faster than it can be read
 }
 
-// drop forgets a key or a session at once. What has no prefix of that kind is
-// a hint that was garbled, and ignored.
-func (c *credentials) drop(kind, findBy, id string) {
+// invalidate drops a key or a session. It ignores a prefix of another length:
+// the hint was garbled then.
+func (c *credentials) invalidate(kind, lookup, id string) {
 	switch {
-	case kind == keyKind && len(findBy) == prefixLen:
-		c.keys.Drop(prefix([]byte(findBy)))
-	case kind == sessionKind && len(findBy) == sessionPrefixLen:
-		c.sessions.Drop(sessionPrefix([]byte(findBy)))
+	case kind == keyKind && len(lookup) == prefixLen:
+		c.keys.Drop(prefix([]byte(lookup)))
+	case kind == sessionKind && len(lookup) == sessionPrefixLen:
+		c.sessions.Drop(sessionPrefix([]byte(lookup)))
 	default:
 		return
 	}
 	c.ids.Drop(id)
 }
 
-// forget drops everything at once, also what is being read at the moment.
-func (c *credentials) forget() { c.epoch.Add(1) }
+// invalidateAll drops everything, including what is being read at the moment.
+func (c *credentials) invalidateAll() { c.epoch.Add(1) }

@@ -1,6 +1,7 @@
-// Package identity knows tenants, their members, and the keys by which members
-// call (interface.md section 5; decisions.md D3, D4, D12). It authenticates,
-// makes and revokes keys, and makes the first tenant of a deployment.
+// Package identity holds tenants, their members, and the credentials by which
+// members call: API keys, browser sessions and stream tokens. It authenticates
+// requests, manages members and invites, and creates the first tenant of a
+// deployment.
 package identity
 
 import (
@@ -14,6 +15,7 @@ import (
 	"agentd/internal/base/authz"
 	"agentd/internal/base/clock"
 	"agentd/internal/base/fault"
+	"agentd/internal/base/route"
 	"agentd/internal/base/secret"
 	"agentd/internal/base/txn"
 	"agentd/internal/kernel/audit"
@@ -24,7 +26,7 @@ import (
 type Status string
 
 // The statuses. Tenants and members are active or suspended, keys are active
-// or revoked. Of a deleted member only the id is left.
+// or revoked. A deleted member keeps its record, but only the ID in it.
 const (
 	Active    Status = "active"
 	Suspended Status = "suspended"
@@ -32,7 +34,7 @@ const (
 	Deleted   Status = "deleted"
 )
 
-// Tenant is a company: whose things are whose.
+// Tenant is a company. Everything that agentd stores belongs to one.
 type Tenant struct {
 	TenantID  string         `json:"tenant_id"`
 	Name      string         `json:"name"`
@@ -46,7 +48,7 @@ type Tenant struct {
 	Description string         `json:"description,omitzero"`
 	LogoURL     string         `json:"logo_url,omitzero"`
 	Branding    jsontext.Value `json:"branding,omitzero"`     // an object
-	SocialLinks jsontext.Value `json:"social_links,omitzero"` // an object of addresses
+	SocialLinks jsontext.Value `json:"social_links,omitzero"` // an object of URLs
 
 	Operator bool `json:"-"` // the first tenant, which runs the platform
 }
@@ -55,10 +57,10 @@ type Tenant struct {
 type Member struct {
 	TenantID  string
 	UserID    string
-	Email     string // lower case, unique in the tenant; empty: not known
-	Verified  bool   // the email was shown to be this person's
+	Email     string // lower case, unique in the tenant; empty: unknown
+	Verified  bool   // the person proved that the email is theirs
 	Name      string
-	AvatarURL string // "": none
+	AvatarURL string // empty: none
 	Role      authz.Role
 	Status    Status
 	LastLogin time.Time // zero: never
@@ -66,30 +68,30 @@ type Member struct {
 	UpdatedAt time.Time
 }
 
-// Key is the record of an API key. It belongs to the member who made it.
+// Key is the record of an API key. It belongs to the member who created it.
 type Key struct {
 	TenantID   string
 	KeyID      string
 	UserID     string
 	Name       string
-	Prefix     string // the 8 characters by which the key is found
+	Prefix     string // the 8 characters by which the key is looked up
 	Scopes     []authz.Scope
 	Status     Status
 	CreatedAt  time.Time
-	LastUsedAt time.Time // zero: never; kept to about a minute
+	LastUsedAt time.Time // zero: never; accurate to about a minute
 	ExpiresAt  time.Time // zero: never
 	RevokedAt  time.Time // zero: not revoked
 }
 
 // Credential is what decides whether a key authenticates: its record, the hash
-// of its secret, and what is known of its holder.
+// of its secret, and the state of its holder.
 type Credential struct {
 	Key  Key
 	Hash Hash
 	Holder
 }
 
-// Holder is what is known of whose a credential is.
+// Holder is the state of the member and the tenant that hold a credential.
 type Holder struct {
 	Role         authz.Role
 	MemberStatus Status
@@ -103,22 +105,22 @@ var (
 	ErrTaken    = errors.New("identity: a unique value is taken")
 )
 
-// Store is the port to tenants, members and keys. What is absent is
-// ErrNotFound; a slug, prefix, email or operator tenant that is there already
-// is ErrTaken.
+// Store is the port to tenants, members and keys. Methods return ErrNotFound
+// for a missing record, and ErrTaken for a slug, prefix, email or operator
+// tenant that already exists.
 type Store interface {
 	SessionStore
 
-	// GetCredential finds a key of whatever tenant by its prefix.
+	// GetCredential finds a key of any tenant by its prefix.
 	GetCredential(ctx context.Context, prefix string) (*Credential, error)
 	// GetCredentialByID finds a key of a tenant.
 	GetCredentialByID(ctx context.Context, tenantID, keyID string) (*Credential, error)
-	// GetOperator gives the id of the operator's tenant.
+	// GetOperator returns the ID of the operator's tenant.
 	GetOperator(ctx context.Context) (tenantID string, err error)
 	GetTenant(ctx context.Context, tenantID string) (Tenant, error)
 	GetMember(ctx context.Context, tenantID, userID string) (Member, error)
-	// ListMembersByEmail lists the memberships of the person with an email, in all
-	// tenants, the oldest first: those alone for which the email is verified.
+	// ListMembersByEmail lists the memberships of the person with an email in all
+	// tenants, oldest first, and only those whose email is verified.
 	ListMembersByEmail(ctx context.Context, email string) ([]Member, error)
 	// GetKeyTx finds a key of a tenant as a write sees it.
 	GetKeyTx(tx txn.Tx, tenantID, keyID string) (Key, error)
@@ -128,49 +130,49 @@ type Store interface {
 	CreateTenantTx(tx txn.Tx, t Tenant) error
 	CreateMemberTx(tx txn.Tx, m Member) error
 	CreateKeyTx(tx txn.Tx, k Key, hash Hash) error
-	// UpdateLastLoginTx keeps when a member last signed in.
+	// UpdateLastLoginTx stores when a member last signed in.
 	UpdateLastLoginTx(tx txn.Tx, tenantID, userID string, at time.Time) error
 	GetMemberByEmailTx(tx txn.Tx, tenantID, email string) (Member, error)
-	// RevokeKeyTx marks a key of a member as revoked, the first time with that
-	// moment, and gives the key's prefix.
+	// RevokeKeyTx marks a key of a member as revoked at that moment, unless it is
+	// revoked already, and returns the key's prefix.
 	RevokeKeyTx(tx txn.Tx, tenantID, userID, keyID string, at time.Time) (prefix string, err error)
-	// RecordUseTx keeps when keys were used; it moves no time back.
+	// RecordUseTx stores when keys and sessions were last used. It never moves a
+	// time back.
 	RecordUseTx(tx txn.Tx, uses []Use) error
 }
 
-// Config is what a Service is made of.
+// Config configures a Service.
 type Config struct {
 	DB    txn.Writer
 	Store Store
 	Clock clock.Clock
 	Log   *slog.Logger
-	Plans *quota.Plans   // nil: none has limits
-	Audit audit.Recorder // told what is done to keys; nil: nobody
-	// Box seals stream tokens; nil: under a key of this process alone.
+	Plans *quota.Plans   // nil: one plan without limits
+	Audit audit.Recorder // records changes of keys; nil: not recorded
+	// Box seals stream tokens; nil: with a random key of this process.
 	Box *secret.Box
-	// Hint is given to Hear on every other node, if it can be; it must not
-	// block. Nil: there is no other node.
+	// Hint sends a hint to Invalidate on every other node, where possible; it
+	// must not block. Nil: there is no other node.
 	Hint func(hint string)
 	// Elapsed is a monotonic clock for the cache; nil: the process's own.
 	Elapsed func() time.Duration
 }
 
-// Service is the slice. It is safe for concurrent use.
+// Service assembles the slice: each part serves one purpose with its own
+// dependencies. It is safe for concurrent use.
 type Service struct {
-	db    txn.Writer
-	store Store
-	clock clock.Clock
-	plans *quota.Plans
-	audit audit.Recorder // nil: nobody
-	cache *credentials
-	uses  *useRecorder
-	hint  func(string) // nil: nobody
-	box   *secret.Box  // of stream tokens
+	*Authenticator
 
-	factors Factors
+	Keys     *Keys
+	Sessions *Sessions
+	Tenants  *Tenants
+
+	devices devices
+	self    self
 }
 
-// New makes a service. Only one that was started records when keys are used.
+// New returns a service. It records when credentials are used only between
+// Start and Stop.
 func New(cfg Config) *Service {
 	if cfg.Elapsed == nil {
 		start := time.Now()
@@ -179,31 +181,25 @@ func New(cfg Config) *Service {
 	if cfg.Plans == nil {
 		cfg.Plans = quota.Unlimited()
 	}
-	s := &Service{db: cfg.DB, store: cfg.Store, clock: cfg.Clock, plans: cfg.Plans, audit: cfg.Audit, hint: cfg.Hint}
-	s.box = streamBox(cfg.Box)
-	s.cache = newCredentials(cfg.Store, cfg.Elapsed)
-	s.uses = newUseRecorder(func(ctx context.Context, uses []Use) error {
-		return cfg.DB.Write(ctx, func(tx txn.Tx) error { return cfg.Store.RecordUseTx(tx, uses) })
-	}, cfg.Log)
+	auth := newAuthenticator(cfg)
+	s := &Service{
+		Authenticator: auth,
+		Keys:          &Keys{db: cfg.DB, store: cfg.Store, clock: cfg.Clock, audit: cfg.Audit, auth: auth},
+		Sessions:      &Sessions{store: cfg.Store, clock: cfg.Clock, auth: auth},
+		Tenants:       &Tenants{db: cfg.DB, store: cfg.Store, clock: cfg.Clock, plans: cfg.Plans},
+		self:          self{cfg.Store},
+	}
+	s.devices = devices{db: cfg.DB, store: cfg.Store, clock: cfg.Clock, auth: auth, keys: s.Keys, sessions: s.Sessions}
 	return s
 }
 
-// Start begins to record when keys are used, in the background.
-func (s *Service) Start() { s.uses.start() }
-
-// Stop writes down the uses that are not yet recorded, and ends.
-func (s *Service) Stop() { s.uses.stop() }
-
-// record tells the audit log what was done, in the transaction of it.
-func (s *Service) record(tx txn.Tx, who authz.Caller, e audit.Entry) error {
-	if s.audit == nil {
-		return nil
-	}
-	return s.audit.Record(tx, who, e)
+// Routes lists the operations on the caller's own identity, keys and sessions.
+func (s *Service) Routes() []route.Route {
+	return append(s.devices.routes(), append(s.self.routes(), s.Keys.routes()...)...)
 }
 
-// gone turns the port's ErrNotFound into the refusal that callers see.
-func gone(err error, what string) error {
+// notFound turns the port's ErrNotFound into the 404 that callers see.
+func notFound(err error, what string) error {
 	if errors.Is(err, ErrNotFound) {
 		return fault.NoSuch(what)
 	}

@@ -22,13 +22,13 @@ const (
 	inviteTime   = 7 * 24 * time.Hour
 	resendPause  = time.Minute
 	inviteSecret = 43 // letters and digits, 256 bits
-	// mostInvites bounds the live invites of a tenant: agentd sends a letter for
-	// each to somebody who did not ask for it.
-	mostInvites = 200
+	// maxInvites bounds the live invites of a tenant, because agentd sends an
+	// unsolicited email for each.
+	maxInvites = 200
 )
 
-// Further statuses, of invites. Of one that is pending it shows by its time
-// whether it has expired.
+// Further statuses, of invites. An invite that expires stays pending in the
+// store; its expiry time decides.
 const (
 	Pending  Status = "pending"
 	Accepted Status = "accepted"
@@ -36,25 +36,35 @@ const (
 	Expired  Status = "expired"
 )
 
-// Invite asks somebody to become a member of a tenant.
+// invites creates, sends and answers invites.
+type invites struct {
+	*roster
+	db        txn.Writer
+	cursors   *page.Cursors
+	mail      mail.Outbox // nil: none
+	publicURL func() string
+	notify    func(tx txn.Tx, j Joined) error // nil: no notification
+}
+
+// Invite invites a person to become a member of a tenant.
 type Invite struct {
 	TenantID  string
 	InviteID  string
 	Email     string // lower case
 	Role      authz.Role
 	Status    Status
-	Secret    Hash // of what the link holds
-	Mailed    bool // the link went to the address and nowhere else
+	Secret    Hash // hash of the token in the link
+	Mailed    bool // the link was sent to the address and shown to no one
 	InvitedBy string
 	CreatedAt time.Time
 	SentAt    time.Time
 	ExpiresAt time.Time
 }
 
-// live says whether it can be accepted.
+// live reports whether the invite can be accepted.
 func (i *Invite) live(now time.Time) bool { return i.Status == Pending && now.Before(i.ExpiresAt) }
 
-// status is what people see as its status.
+// status returns the status that the API shows.
 func (i *Invite) status(now time.Time) Status {
 	if i.Status == Pending && !i.live(now) {
 		return Expired
@@ -62,13 +72,13 @@ func (i *Invite) status(now time.Time) Status {
 	return i.Status
 }
 
-// opens says whether a text is the secret of the link.
-func (i *Invite) opens(secret string) bool {
+// matches reports whether a text is the token of the link.
+func (i *Invite) matches(secret string) bool {
 	hash := Hash(sha256.Sum256([]byte(secret)))
 	return subtle.ConstantTimeCompare(hash[:], i.Secret[:]) == 1
 }
 
-// ShownInvite is an invite as the inviting company sees it.
+// ShownInvite is an invite as the API shows it to the inviting company.
 type ShownInvite struct {
 	_ struct{} `json:"-" name:"Invite"`
 
@@ -77,7 +87,7 @@ type ShownInvite struct {
 	Email     string     `json:"email" required:"true"`
 	Role      authz.Role `json:"role" enum:"viewer,developer,admin" required:"true"`
 	Status    Status     `json:"status" enum:"pending,accepted,declined,expired,revoked" required:"true"`
-	InvitedBy string     `json:"invited_by" required:"true" doc:"Id of the user who invited."`
+	InvitedBy string     `json:"invited_by" required:"true" doc:"ID of the inviting user."`
 	ExpiresAt time.Time  `json:"expires_at" required:"true"`
 	CreatedAt time.Time  `json:"created_at" required:"true"`
 }
@@ -95,7 +105,7 @@ type NewInvite struct {
 	ShownInvite
 
 	EmailSent bool   `json:"email_sent"`
-	InviteURL string `json:"invite_url,omitzero" doc:"Where no mail is sent: the link to hand over, shown this once."`
+	InviteURL string `json:"invite_url,omitzero" doc:"The link to pass on, if no email was sent. Shown only once."`
 }
 
 // LogValue implements slog.LogValuer: the link is a secret.
@@ -104,105 +114,106 @@ func (i NewInvite) LogValue() slog.Value { return slog.StringValue(i.ID) }
 type inviteIn struct {
 	Body struct {
 		Email string     `json:"email" format:"email" required:"true" maxLength:"200"`
-		Role  authz.Role `json:"role" enum:"viewer,developer,admin,owner" required:"true" doc:"Not owner, and not above the inviter's own."`
+		Role  authz.Role `json:"role" enum:"viewer,developer,admin,owner" required:"true" doc:"Not owner, and not above the inviter's own role."`
 	}
 }
 
-func (p *People) createInvite(ctx context.Context, who authz.Caller, in *inviteIn) (NewInvite, error) {
-	email, wrong := readEmail(in.Body.Email)
-	if wrong != "" || email == "" {
+func (v invites) createInvite(ctx context.Context, who authz.Caller, in *inviteIn) (NewInvite, error) {
+	email, message := readEmail(in.Body.Email)
+	if message != "" || email == "" {
 		return NewInvite{}, fault.BadFields(fault.Field{Field: "email", Message: "is not an email address"})
 	}
-	return answering(ctx, p.db, func(tx txn.Tx) (NewInvite, error) {
-		t, actor, err := p.acting(tx, who, authz.Admin)
+	return withAnswer(ctx, v.db, func(tx txn.Tx) (NewInvite, error) {
+		t, actor, err := v.acting(tx, who, authz.Admin)
 		if err != nil {
 			return NewInvite{}, err
 		}
 		if err := mayInvite(actor, in.Body.Role); err != nil {
 			return NewInvite{}, err
 		}
-		now := p.clock.Now()
-		if err := p.vacant(tx, t.TenantID, email, now); err != nil {
+		now := v.clock.Now()
+		if err := v.vacant(tx, t.TenantID, email, now); err != nil {
 			return NewInvite{}, err
 		}
 		i := Invite{
 			TenantID: t.TenantID, InviteID: ident.New(), Email: email, Role: in.Body.Role, Status: Pending,
 			InvitedBy: actor.UserID, CreatedAt: now,
 		}
-		link, err := p.send(tx, t, actor, &i)
+		link, err := v.send(tx, t, actor, &i)
 		if err != nil {
 			return NewInvite{}, err
 		}
-		if err := p.Store.CreateInviteTx(tx, i); err != nil {
+		if err := v.store.CreateInviteTx(tx, i); err != nil {
 			return NewInvite{}, err
 		}
 		return NewInvite{ShownInvite: shownInvite(&i, now), EmailSent: i.Mailed, InviteURL: link},
-			p.note(tx, who, "invite.created", "invite", i.InviteID, details{"email": email, "role": i.Role})
+			v.note(tx, who, "invite.created", "invite", i.InviteID, details{"email": email, "role": i.Role})
 	})
 }
 
-// mayInvite refuses roles that the inviter cannot give.
+// mayInvite returns an error for a role that the inviter cannot grant.
 func mayInvite(actor Member, role authz.Role) error {
 	if role == authz.Owner {
-		return transferInstead("Nobody is invited as owner")
+		return transferInstead("You cannot invite an owner")
 	}
 	if !actor.Role.AtLeast(role) {
-		return fault.New(fault.Forbidden, "", "Nobody can invite to a role above their own, which is %s.", actor.Role)
+		return fault.New(fault.Forbidden, "", "You cannot invite to a role above your own, which is %s.", actor.Role)
 	}
 	return nil
 }
 
-// vacant makes room for an invite: whoever is a member or has a live invite is
-// not invited again.
-func (p *People) vacant(tx txn.Tx, tenantID, email string, now time.Time) error {
-	_, err := p.store.GetMemberByEmailTx(tx, tenantID, email)
+// vacant prepares for a new invite. It returns an error if the email already has
+// a member or a live invite, or if the tenant has too many invites, and marks an
+// expired invite for the email as such.
+func (v invites) vacant(tx txn.Tx, tenantID, email string, now time.Time) error {
+	_, err := v.members.GetMemberByEmailTx(tx, tenantID, email)
 	if err == nil {
-		return fault.New(fault.Conflict, "ALREADY_EXISTS", "The company has a member with the address %s already.", email)
+		return fault.New(fault.Conflict, "ALREADY_EXISTS", "The company already has a member with the address %s.", email)
 	}
 	if !errors.Is(err, ErrNotFound) {
 		return err
 	}
-	before, err := p.Store.GetPendingInviteTx(tx, tenantID, email)
+	before, err := v.store.GetPendingInviteTx(tx, tenantID, email)
 	switch {
 	case errors.Is(err, ErrNotFound):
 	case err != nil:
 		return err
 	case before.live(now):
-		return fault.New(fault.Conflict, "ALREADY_EXISTS", "An invite to %s waits for an answer already; send it again or revoke it.", email)
+		return fault.New(fault.Conflict, "ALREADY_EXISTS", "There is already a pending invite for %s; resend it or revoke it.", email)
 	default:
 		before.Status = Expired
-		if err := p.Store.UpdateInviteTx(tx, before); err != nil {
+		if err := v.store.UpdateInviteTx(tx, before); err != nil {
 			return err
 		}
 	}
-	n, err := p.Store.CountInvitesTx(tx, tenantID, now)
-	if err == nil && n >= mostInvites {
-		return fault.New(fault.Invalid, "limit_reached", "A company has at most %d invites that nobody has answered; revoke some first.", mostInvites)
+	n, err := v.store.CountInvitesTx(tx, tenantID, now)
+	if err == nil && n >= maxInvites {
+		return fault.New(fault.Invalid, "limit_reached", "A company can have at most %d pending invites; revoke some first.", maxInvites)
 	}
 	return err
 }
 
-// send gives an invite a new secret and a new time to live, and mails the link;
-// where no mail is configured it gives the link instead.
-func (p *People) send(tx txn.Tx, t Tenant, inviter Member, i *Invite) (link string, err error) {
+// send gives an invite a new secret and a new expiry, and mails the link. Where
+// no mail is configured it returns the link instead.
+func (v invites) send(tx txn.Tx, t Tenant, inviter Member, i *Invite) (link string, err error) {
 	token := randomText(inviteSecret)
-	now := p.clock.Now()
+	now := v.clock.Now()
 	i.Secret, i.SentAt, i.ExpiresAt = sha256.Sum256([]byte(token)), now, now.Add(inviteTime)
-	i.Mailed = p.Mail != nil && p.Mail.Configured()
+	i.Mailed = v.mail != nil && v.mail.Configured()
 	q := url.Values{"tenant": {i.TenantID}, "invite": {i.InviteID}, "token": {token}}
-	link = p.PublicURL() + "/invite?" + q.Encode()
+	link = v.publicURL() + "/invite?" + q.Encode()
 	if !i.Mailed {
 		return link, nil
 	}
 	name := inviter.Name
 	if name == "" {
-		name = "Somebody"
+		name = "A colleague"
 	}
-	return "", p.Mail.Send(tx, t.TenantID, mail.Message{
+	return "", v.mail.Send(tx, t.TenantID, mail.Message{
 		To:      i.Email,
 		Subject: "You are invited to " + t.Name,
-		Text: fmt.Sprintf("Hello,\n\n%s invites you to join %s as %s.\n\nOpen this link to answer, before %s:\n\n%s\n\n"+
-			"If you do not know what this is about, ignore this letter: without you nothing happens.\n",
+		Text: fmt.Sprintf("Hello,\n\n%s invites you to join %s as %s.\n\nOpen this link before %s to accept or decline:\n\n%s\n\n"+
+			"If you did not expect this invitation, you can ignore this email.\n",
 			name, t.Name, i.Role, i.ExpiresAt.UTC().Format("2 January 2006, 15:04 MST"), link),
 	})
 }
@@ -212,26 +223,26 @@ type InviteList struct {
 	_ struct{} `json:"-" name:"InviteList"`
 
 	Items   []ShownInvite `json:"items" required:"true"`
-	Invites []ShownInvite `json:"invites" required:"true" deprecated:"true" doc:"The items once more, under their older name."`
-	Total   int           `json:"total" required:"true" doc:"How many wait for an answer, on all pages."`
+	Invites []ShownInvite `json:"invites" required:"true" deprecated:"true" doc:"Same as items."`
+	Total   int           `json:"total" required:"true" doc:"Number of pending invites on all pages."`
 	HasMore *bool         `json:"has_more,omitzero"`
 	Cursor  *string       `json:"cursor,omitzero"`
 }
 
-func (p *People) listInvites(ctx context.Context, who authz.Caller, in *pageIn) (*InviteList, error) {
-	now, total := p.clock.Now(), 0
-	invites, more, cursor, err := windowed(p.Cursors, page.Scope{Tenant: who.TenantID, List: "invites"}, in,
+func (v invites) listInvites(ctx context.Context, who authz.Caller, in *pageIn) (*InviteList, error) {
+	now, total := v.clock.Now(), 0
+	pending, more, cursor, err := windowed(v.cursors, page.Scope{Tenant: who.TenantID, List: "invites"}, in,
 		func(i Invite) string { return i.InviteID },
-		func(after string, limit int) (some []Invite, err error) {
-			some, total, err = p.Store.ListInvites(ctx, who.TenantID, now, after, limit)
-			return some, err
+		func(after string, limit int) (batch []Invite, err error) {
+			batch, total, err = v.store.ListInvites(ctx, who.TenantID, now, after, limit)
+			return batch, err
 		})
 	if err != nil {
 		return nil, err
 	}
-	items := make([]ShownInvite, len(invites))
-	for n := range invites {
-		items[n] = shownInvite(&invites[n], now)
+	items := make([]ShownInvite, len(pending))
+	for n := range pending {
+		items[n] = shownInvite(&pending[n], now)
 	}
 	return &InviteList{Items: items, Invites: items, Total: total, HasMore: more, Cursor: cursor}, nil
 }
@@ -240,33 +251,34 @@ type inviteIDIn struct {
 	InviteID string `path:"inviteId"`
 }
 
-// invite gives an invite of the caller's tenant to be changed by an admin.
-func (p *People) invite(tx txn.Tx, who authz.Caller, inviteID string) (Tenant, Member, Invite, error) {
-	t, actor, err := p.acting(tx, who, authz.Admin)
+// invite returns an invite of the caller's tenant for an admin to change, with
+// the tenant and the caller.
+func (v invites) invite(tx txn.Tx, who authz.Caller, inviteID string) (Tenant, Member, Invite, error) {
+	t, actor, err := v.acting(tx, who, authz.Admin)
 	if err != nil {
 		return t, actor, Invite{}, err
 	}
-	i, err := p.Store.LockInviteTx(tx, who.TenantID, inviteID)
-	return t, actor, i, gone(err, "invite")
+	i, err := v.store.LockInviteTx(tx, who.TenantID, inviteID)
+	return t, actor, i, notFound(err, "invite")
 }
 
-type nothingAtAll struct{}
+type noBody struct{}
 
-// revokeInvite ends an invite. Revoking again changes nothing.
-func (p *People) revokeInvite(ctx context.Context, who authz.Caller, in *inviteIDIn) (nothingAtAll, error) {
-	return answering(ctx, p.db, func(tx txn.Tx) (none nothingAtAll, err error) {
-		_, _, i, err := p.invite(tx, who, in.InviteID)
+// revokeInvite ends an invite. Revoking it again changes nothing.
+func (v invites) revokeInvite(ctx context.Context, who authz.Caller, in *inviteIDIn) (noBody, error) {
+	return withAnswer(ctx, v.db, func(tx txn.Tx) (noBody, error) {
+		_, _, i, err := v.invite(tx, who, in.InviteID)
 		switch {
 		case err != nil || i.Status == Revoked:
-			return none, err
+			return noBody{}, err
 		case i.Status != Pending:
-			return none, fault.WrongState("invite", string(i.Status), "revoking it")
+			return noBody{}, fault.WrongState("invite", string(i.Status), "revoking it")
 		}
 		i.Status = Revoked
-		if err := p.Store.UpdateInviteTx(tx, i); err != nil {
-			return none, err
+		if err := v.store.UpdateInviteTx(tx, i); err != nil {
+			return noBody{}, err
 		}
-		return none, p.note(tx, who, "invite.revoked", "invite", i.InviteID, details{"email": i.Email})
+		return noBody{}, v.note(tx, who, "invite.revoked", "invite", i.InviteID, details{"email": i.Email})
 	})
 }
 
@@ -276,21 +288,21 @@ type Resent struct {
 	Resent    bool        `json:"resent"`
 	EmailSent bool        `json:"email_sent"`
 	Invite    ShownInvite `json:"invite"`
-	InviteURL string      `json:"invite_url,omitzero" doc:"Where no mail is sent: the link to hand over, shown this once."`
+	InviteURL string      `json:"invite_url,omitzero" doc:"The link to pass on, if no email was sent. Shown only once."`
 }
 
 // LogValue implements slog.LogValuer: the link is a secret.
 func (r Resent) LogValue() slog.Value { return slog.StringValue(r.Invite.ID) }
 
-// resendInvite sends an invite with a new secret and a new week; the link that
-// was sent before opens nothing any more.
-func (p *People) resendInvite(ctx context.Context, who authz.Caller, in *inviteIDIn) (Resent, error) {
-	return answering(ctx, p.db, func(tx txn.Tx) (Resent, error) {
-		t, actor, i, err := p.invite(tx, who, in.InviteID)
+// resendInvite sends an invite with a new secret and a new expiry; the link that
+// was sent before becomes invalid.
+func (v invites) resendInvite(ctx context.Context, who authz.Caller, in *inviteIDIn) (Resent, error) {
+	return withAnswer(ctx, v.db, func(tx txn.Tx) (Resent, error) {
+		t, actor, i, err := v.invite(tx, who, in.InviteID)
 		if err != nil {
 			return Resent{}, err
 		}
-		now := p.clock.Now()
+		now := v.clock.Now()
 		if i.Status != Pending {
 			return Resent{}, fault.WrongState("invite", string(i.Status), "sending it again")
 		}
@@ -298,18 +310,18 @@ func (p *People) resendInvite(ctx context.Context, who authz.Caller, in *inviteI
 			return Resent{}, err
 		}
 		if wait := i.SentAt.Add(resendPause).Sub(now); wait > 0 {
-			f := fault.New(fault.Limited, "", "This invite was sent a moment ago; it can be sent again a minute later.")
+			f := fault.New(fault.Limited, "", "This invite was sent less than a minute ago; wait before you resend it.")
 			f.RetryAfter = wait
 			return Resent{}, f
 		}
-		link, err := p.send(tx, t, actor, &i)
+		link, err := v.send(tx, t, actor, &i)
 		if err != nil {
 			return Resent{}, err
 		}
-		if err := p.Store.UpdateInviteTx(tx, i); err != nil {
+		if err := v.store.UpdateInviteTx(tx, i); err != nil {
 			return Resent{}, err
 		}
 		return Resent{OK: true, Resent: true, EmailSent: i.Mailed, Invite: shownInvite(&i, now), InviteURL: link},
-			p.note(tx, who, "invite.resent", "invite", i.InviteID, details{"email": i.Email})
+			v.note(tx, who, "invite.resent", "invite", i.InviteID, details{"email": i.Email})
 	})
 }

@@ -25,7 +25,8 @@ func TestInviteByMail(t *testing.T) {
 		})
 		letter := w.letters[0]
 		first := w.token()
-		if letter.To != "new@example.com" || !strings.Contains(letter.Subject, "Acme") || !strings.Contains(letter.Text, "https://agents.example.com/invite?") {
+		if letter.To != "new@example.com" || !strings.Contains(letter.Subject, "Acme") ||
+			!strings.Contains(letter.Text, "https://agents.example.com/invite?") {
 			t.Errorf("letter %+v", letter)
 		}
 		for body, code := range map[string]string{
@@ -56,7 +57,8 @@ func TestInviteByMail(t *testing.T) {
 		accept := "POST /users/invites/" + id + "/accept"
 		w.refused(anybody, accept, fmt.Sprintf(`{"token":%q}`, first), fault.Forbidden, "FORBIDDEN")
 		w.refused(anybody, accept, `{"token":""}`, fault.Forbidden, "FORBIDDEN")
-		w.refused(anybody, "POST /users/invites/01997c1e-6a5e-7c53-9d6c-3a1d5a0b7f10/accept", fmt.Sprintf(`{"token":%q}`, token), fault.NotFound, "NOT_FOUND")
+		w.refused(anybody, "POST /users/invites/01997c1e-6a5e-7c53-9d6c-3a1d5a0b7f10/accept", fmt.Sprintf(`{"token":%q}`, token), fault.NotFound,
+			"NOT_FOUND")
 		w.refused(anybody, accept, fmt.Sprintf(`{"token":%q,"name":" "}`, token), fault.Invalid, "VALIDATION_ERROR")
 		joined, cookie, err := w.full(anybody, accept, fmt.Sprintf(`{"token":%q,"name":" Newton "}`, token))
 		if err != nil || cookie != nil {
@@ -71,7 +73,8 @@ func TestInviteByMail(t *testing.T) {
 		user := w.ok(owner, "GET /users/"+joined["user_id"].(string), "")
 		w.same([]any{user["email"], user["name"], user["role"]}, []any{"new@example.com", "Newton", "developer"})
 		w.same(w.told, []identity.Joined{{
-			TenantID: owner.TenantID, Inviter: admin.UserID, UserID: joined["user_id"].(string), Name: "Newton", Email: "new@example.com", Role: "developer",
+			TenantID: owner.TenantID, Inviter: admin.UserID, UserID: joined["user_id"].(string), Name: "Newton", Email: "new@example.com",
+			Role: "developer",
 		}})
 		w.same(w.log, []string{"invite.created", "invite.resent", "invite.accepted"})
 	})

@@ -3,35 +3,42 @@ package identity
 import (
 	"context"
 	"errors"
-	"fmt"
+	"slices"
 	"strings"
-	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 
 	"agentd/internal/base/authz"
+	"agentd/internal/base/clock"
 	"agentd/internal/base/fault"
 	"agentd/internal/base/ident"
 	"agentd/internal/base/txn"
 	"agentd/internal/kernel/audit"
 )
 
-// CreateKey makes a key for the caller. scopes nil means the default ones.
-// Errors: 422 with the wrong fields; SCOPE_NOT_HELD for a scope that the
+// Keys creates, lists and revokes API keys.
+type Keys struct {
+	db    txn.Writer
+	store Store
+	clock clock.Clock
+	audit audit.Recorder // nil: not recorded
+	auth  *Authenticator
+}
+
+// Create creates a key for the caller. scopes nil means the default ones.
+// Errors: 422 with the invalid fields; SCOPE_NOT_HELD for a scope that the
 // caller may not grant.
-func (s *Service) CreateKey(ctx context.Context, who authz.Caller, name string, scopes []authz.Scope) (Key, RawKey, error) {
-	var wrong []fault.Field
+func (k *Keys) Create(ctx context.Context, who authz.Caller, name string, scopes []authz.Scope) (Key, RawKey, error) {
+	var invalid []fault.Field
 	if message := badName(name); message != "" {
-		wrong = append(wrong, fault.Field{Field: "name", Message: message})
+		invalid = append(invalid, fault.Field{Field: "name", Message: message})
 	}
 	if scopes != nil {
 		known, unknown := knownScopes(scopes)
-		scopes, wrong = known, append(wrong, unknown...)
+		scopes, invalid = known, append(invalid, unknown...)
 	}
-	if wrong != nil {
-		return Key{}, "", fault.BadFields(wrong...)
+	if invalid != nil {
+		return Key{}, "", fault.BadFields(invalid...)
 	}
 	scopes, err := grantable(who, scopes)
 	if err != nil {
@@ -39,59 +46,158 @@ func (s *Service) CreateKey(ctx context.Context, who authz.Caller, name string, 
 	}
 	var key Key
 	var raw RawKey
-	err = s.write(ctx, func(tx txn.Tx) error {
+	err = k.write(ctx, func(tx txn.Tx) error {
 		raw = NewRawKey()
-		key = s.newKey(who.TenantID, who.UserID, name, raw, scopes)
-		if err := s.store.CreateKeyTx(tx, key, raw.Hash()); err != nil {
+		key = newKey(who.TenantID, who.UserID, name, raw, scopes, k.clock)
+		if err := k.store.CreateKeyTx(tx, key, raw.Hash()); err != nil {
 			return err
 		}
-		if err := s.record(tx, who, keyCreated(key)); err != nil {
+		if err := audit.Tell(k.audit, tx, who, keyCreated(key)); err != nil {
 			return err
 		}
-		return txn.Answer(tx, created(key, raw))
+		return txn.Answer(tx, createdKey(key, raw))
 	})
 	return key, raw, err
 }
 
-// Keys lists the caller's own keys, newest first, revoked ones included.
-func (s *Service) Keys(ctx context.Context, who authz.Caller) ([]Key, error) {
-	return s.store.ListKeys(ctx, who.TenantID, who.UserID)
+// List lists the caller's own keys, newest first, revoked ones included.
+func (k *Keys) List(ctx context.Context, who authz.Caller) ([]Key, error) {
+	return k.store.ListKeys(ctx, who.TenantID, who.UserID)
 }
 
-// RevokeKey ends one of the caller's own keys, for good and at once. Revoking
-// again changes nothing. Another member's key is 404.
-func (s *Service) RevokeKey(ctx context.Context, who authz.Caller, keyID string) error {
+// Revoke ends one of the caller's own keys immediately and permanently.
+// Revoking it again changes nothing. Another member's key is 404.
+func (k *Keys) Revoke(ctx context.Context, who authz.Caller, keyID string) error {
 	if !ident.Valid(keyID) {
 		return fault.NoSuch("key")
 	}
-	err := s.db.Write(ctx, func(tx txn.Tx) error {
-		key, err := s.store.GetKeyTx(tx, who.TenantID, keyID)
+	err := k.db.Write(ctx, func(tx txn.Tx) error {
+		key, err := k.store.GetKeyTx(tx, who.TenantID, keyID)
 		if err != nil {
 			return err
 		}
 		if key.UserID != who.UserID {
 			return ErrNotFound
 		}
-		return s.revoke(tx, who, key)
+		return k.revoke(tx, who, key)
 	})
-	return gone(err, "key")
+	return notFound(err, "key")
 }
 
-// revoke ends a key, unless it is revoked already.
-func (s *Service) revoke(tx txn.Tx, who authz.Caller, key Key) error {
+// revoke ends a key unless it is revoked already.
+func (k *Keys) revoke(tx txn.Tx, who authz.Caller, key Key) error {
 	if key.Status == Revoked {
 		return nil
 	}
-	if _, err := s.store.RevokeKeyTx(tx, key.TenantID, key.UserID, key.KeyID, s.clock.Now()); err != nil {
+	if _, err := k.store.RevokeKeyTx(tx, key.TenantID, key.UserID, key.KeyID, k.clock.Now()); err != nil {
 		return err
 	}
-	tx.AfterCommit(func() { s.drop(keyKind, key.Prefix, key.KeyID) })
-	return s.record(tx, who, audit.Entry{Action: "api_key.revoked", TargetType: "api_key", TargetID: key.KeyID})
+	tx.AfterCommit(func() { k.auth.invalidate(keyKind, key.Prefix, key.KeyID) })
+	return audit.Tell(k.audit, tx, who, audit.Entry{Action: "api_key.revoked", TargetType: "api_key", TargetID: key.KeyID})
 }
 
-// keyCreated is what the audit log says of a new key.
+// Grant is a key that was created for a member, to be shown once.
+type Grant struct {
+	TenantID string
+	UserID   string
+	KeyID    string
+	RawKey   RawKey
+}
+
+// Grant creates a key on behalf of the operator, who may grant any scope. The
+// key is for a member of a tenant (of the operator's tenant if tenantID is
+// empty): for the member with that email if there is one, and otherwise for a
+// new member with that role. scopes nil means the default ones. Errors: 404 for
+// an unknown tenant, 422 with the invalid fields, 409 where the member has
+// another role.
+func (k *Keys) Grant(ctx context.Context, tenantID string, role authz.Role, scopes []authz.Scope, name, email string) (Grant, error) {
+	email, badEmail := readEmail(email)
+	if scopes == nil {
+		scopes = slices.Clone(authz.Defaults)
+	}
+	scopes, invalid := knownScopes(scopes)
+	for field, message := range map[string]string{"name": badName(name), "email": badEmail} {
+		if message != "" {
+			invalid = append(invalid, fault.Field{Field: field, Message: message})
+		}
+	}
+	if !role.Valid() {
+		invalid = append(invalid, fault.Field{Field: "role", Message: "must be one of viewer, developer, admin, owner"})
+	}
+	if invalid != nil {
+		return Grant{}, fault.BadFields(invalid...)
+	}
+	tenantID, err := k.tenantOrOperator(ctx, tenantID)
+	if err != nil {
+		return Grant{}, err
+	}
+	var g Grant
+	err = k.write(ctx, func(tx txn.Tx) error {
+		m, err := k.memberWith(tx, tenantID, email, role)
+		if err != nil {
+			return err
+		}
+		raw := NewRawKey()
+		key := newKey(tenantID, m.UserID, name, raw, scopes, k.clock)
+		g = Grant{tenantID, m.UserID, key.KeyID, raw}
+		if err := k.store.CreateKeyTx(tx, key, raw.Hash()); err != nil {
+			return err
+		}
+		return audit.Tell(k.audit, tx, authz.Caller{TenantID: tenantID, Method: audit.CommandLine}, keyCreated(key))
+	})
+	return g, err
+}
+
+// memberWith finds the member with an email, or adds one.
+func (k *Keys) memberWith(tx txn.Tx, tenantID, email string, role authz.Role) (Member, error) {
+	if email != "" {
+		m, err := k.store.GetMemberByEmailTx(tx, tenantID, email)
+		if err == nil && m.Role != role {
+			return m, fault.New(fault.Conflict, "", "%s is a member with the role %s, not %s; a key has the role of its member.", email, m.Role,
+				role)
+		}
+		if !errors.Is(err, ErrNotFound) {
+			return m, err
+		}
+	}
+	m := newMember(tenantID, email, role, k.clock)
+	return m, k.store.CreateMemberTx(tx, m)
+}
+
+// tenantOrOperator returns the ID of an existing tenant: the given one, or the
+// operator's if it is empty.
+func (k *Keys) tenantOrOperator(ctx context.Context, tenantID string) (string, error) {
+	err := ErrNotFound
+	switch {
+	case tenantID == "":
+		tenantID, err = k.store.GetOperator(ctx)
+		if errors.Is(err, ErrNotFound) {
+			return "", fault.New(fault.NotFound, "", "There is no tenant yet; the first start of the server creates one.")
+		}
+	case ident.Valid(tenantID):
+		_, err = k.store.GetTenant(ctx, tenantID)
+	}
+	if errors.Is(err, ErrNotFound) {
+		return "", fault.New(fault.NotFound, "", "There is no such tenant.")
+	}
+	return tenantID, err
+}
+
+// write commits a closure that draws unique values at random, and retries where
+// one of them is taken.
+func (k *Keys) write(ctx context.Context, do func(txn.Tx) error) error {
+	var err error
+	for range 4 {
+		if err = k.db.Write(ctx, do); !errors.Is(err, ErrTaken) {
+			return err
+		}
+	}
+	return err
+}
+
+// keyCreated is the audit entry of a new key.
 func keyCreated(k Key) audit.Entry {
-	details, _ := json.Marshal(struct { // strings alone
+	details, _ := json.Marshal(struct { // strings only: never fails
 		Name   string        `json:"name"`
 		Prefix string        `json:"prefix"`
 		UserID string        `json:"user_id"`
@@ -100,42 +206,10 @@ func keyCreated(k Key) audit.Entry {
 	return audit.Entry{Action: "api_key.created", TargetType: "api_key", TargetID: k.KeyID, Details: details}
 }
 
-// newKey is the record of a new key.
-func (s *Service) newKey(tenantID, userID, name string, raw RawKey, scopes []authz.Scope) Key {
+// newKey returns the record of a new key.
+func newKey(tenantID, userID, name string, raw RawKey, scopes []authz.Scope, clk clock.Clock) Key {
 	return Key{
 		TenantID: tenantID, KeyID: ident.New(), UserID: userID, Name: strings.TrimSpace(name),
-		Prefix: raw.Prefix(), Scopes: scopes, Status: Active, CreatedAt: s.clock.Now(),
+		Prefix: raw.Prefix(), Scopes: scopes, Status: Active, CreatedAt: clk.Now(),
 	}
-}
-
-// write commits a closure that draws unique values at random, and draws again
-// where one was taken.
-func (s *Service) write(ctx context.Context, do func(txn.Tx) error) error {
-	var err error
-	for range 4 {
-		if err = s.db.Write(ctx, do); !errors.Is(err, ErrTaken) {
-			return err
-		}
-	}
-	return err
-}
-
-func badName(name string) string {
-	switch n := utf8.RuneCountInString(strings.TrimSpace(name)); {
-	case n == 0:
-		return "is required"
-	case n > mostNameLen:
-		return fmt.Sprintf("is longer than %d characters", mostNameLen)
-	case !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
-		return "holds characters that cannot be shown"
-	}
-	return ""
-}
-
-// timeOrNull is a time as the API sends it: null where there is none.
-func timeOrNull(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return &t
 }

@@ -48,7 +48,7 @@ func TestCreateKeyScopes(t *testing.T) {
 				n := newNode(db, clock.NewFake())
 				who := n.authenticated(t, bootstrap(t, n))
 				who.Role, who.Scopes = tt.who.Role, tt.who.Scopes
-				key, raw, err := n.CreateKey(t.Context(), who, " a key ", tt.asked)
+				key, raw, err := n.Keys.Create(t.Context(), who, " a key ", tt.asked)
 				if tt.code != "" {
 					wantFault(t, err, fault.Invalid, tt.code)
 					var fields []string
@@ -80,12 +80,12 @@ func TestCreateKeyReportsEveryWrongField(t *testing.T) {
 	n := newNode(sqldbtest.Open(t, sqldbtest.SQLite), clock.NewFake())
 	who := n.authenticated(t, bootstrap(t, n))
 	for _, name := range []string{"", "  ", strings.Repeat("ä", 201), "a\x00b", "a\xffb"} {
-		_, _, err := n.CreateKey(t.Context(), who, name, []authz.Scope{"x", "y"})
+		_, _, err := n.Keys.Create(t.Context(), who, name, []authz.Scope{"x", "y"})
 		if f := fault.From(err); len(f.Fields) != 3 {
 			t.Errorf("%q: %v", name, f.Fields)
 		}
 	}
-	if _, _, err := n.CreateKey(t.Context(), who, strings.Repeat("ä", 200), nil); err != nil {
+	if _, _, err := n.Keys.Create(t.Context(), who, strings.Repeat("ä", 200), nil); err != nil {
 		t.Error(err)
 	}
 }
@@ -96,12 +96,12 @@ func TestKeysAreOnesOwn(t *testing.T) {
 		clk := clock.NewFake()
 		here, there := newNode(db, clk), newNode(db, clk)
 		owner := here.authenticated(t, bootstrap(t, here))
-		g, err := here.GrantKey(t.Context(), owner.TenantID, authz.Admin, []authz.Scope{"*"}, "other", "other@example.com")
+		g, err := here.Keys.Grant(t.Context(), owner.TenantID, authz.Admin, []authz.Scope{"*"}, "other", "other@example.com")
 		if err != nil {
 			t.Fatal(err)
 		}
 		other := here.authenticated(t, g.RawKey)
-		key, raw, err := here.CreateKey(t.Context(), owner, "second", nil)
+		key, raw, err := here.Keys.Create(t.Context(), owner, "second", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -109,7 +109,7 @@ func TestKeysAreOnesOwn(t *testing.T) {
 		there.authenticated(t, raw)
 
 		names := func(who authz.Caller) (list string) {
-			keys, err := here.Keys(t.Context(), who)
+			keys, err := here.Keys.List(t.Context(), who)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -124,14 +124,14 @@ func TestKeysAreOnesOwn(t *testing.T) {
 		stranger := owner
 		stranger.TenantID = "another"
 		for _, who := range []authz.Caller{other, stranger} {
-			wantFault(t, here.RevokeKey(t.Context(), who, key.KeyID), fault.NotFound, "NOT_FOUND")
+			wantFault(t, here.Keys.Revoke(t.Context(), who, key.KeyID), fault.NotFound, "NOT_FOUND")
 		}
-		wantFault(t, here.RevokeKey(t.Context(), owner, "\x00"), fault.NotFound, "NOT_FOUND")
+		wantFault(t, here.Keys.Revoke(t.Context(), owner, "\x00"), fault.NotFound, "NOT_FOUND")
 		here.authenticated(t, raw)
 
 		at := clk.Now()
 		for range 2 { // repeating is fine
-			if err := here.RevokeKey(t.Context(), owner, key.KeyID); err != nil {
+			if err := here.Keys.Revoke(t.Context(), owner, key.KeyID); err != nil {
 				t.Fatal(err)
 			}
 			clk.Advance(time.Minute)
@@ -144,7 +144,7 @@ func TestKeysAreOnesOwn(t *testing.T) {
 		if got := names(owner); got != "second revoked;owner active;" {
 			t.Errorf("keys %s", got)
 		}
-		keys, _ := here.Keys(t.Context(), owner)
+		keys, _ := here.Keys.List(t.Context(), owner)
 		if !keys[0].RevokedAt.Equal(at) {
 			t.Errorf("revoked at %v, want %v", keys[0].RevokedAt, at)
 		}
@@ -155,20 +155,20 @@ func TestGrantKey(t *testing.T) {
 	t.Parallel()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
 		n := newNode(db, clock.NewFake())
-		tenant, err := n.CreateTenant(t.Context(), "Acme", "Ann@Example.com")
+		tenant, err := n.Tenants.Create(t.Context(), "Acme", "Ann@Example.com")
 		if err != nil {
 			t.Fatal(err)
 		}
 		if who := n.authenticated(t, tenant.RawKey); who.Role != authz.Owner || !has(who.Scopes, "*") || who.Operator {
 			t.Errorf("the owner is %+v", who)
 		}
-		again, err := n.CreateTenant(t.Context(), "Acme", "Ann@Example.com")
+		again, err := n.Tenants.Create(t.Context(), "Acme", "Ann@Example.com")
 		if err != nil || again.TenantID == tenant.TenantID {
 			t.Fatalf("a second tenant of that name: %v, %v", again, err)
 		}
 
 		grant := func(role authz.Role, email string) (identity.Grant, error) {
-			return n.GrantKey(t.Context(), tenant.TenantID, role, []authz.Scope{"*"}, "k", email)
+			return n.Keys.Grant(t.Context(), tenant.TenantID, role, []authz.Scope{"*"}, "k", email)
 		}
 		viewer, err := grant(authz.Viewer, "")
 		if err != nil {
@@ -190,7 +190,7 @@ func TestGrantKey(t *testing.T) {
 		if more, err := grant(authz.Developer, "bob@example.com"); err != nil || more.UserID != bob.UserID {
 			t.Errorf("bob's second key: %+v, %v", more, err)
 		}
-		usual, err := n.GrantKey(t.Context(), tenant.TenantID, authz.Developer, nil, "k", "")
+		usual, err := n.Keys.Grant(t.Context(), tenant.TenantID, authz.Developer, nil, "k", "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -199,14 +199,14 @@ func TestGrantKey(t *testing.T) {
 		}
 
 		for _, nowhere := range []string{"nowhere", "\xff", tenant.UserID} {
-			_, err = n.GrantKey(t.Context(), nowhere, authz.Viewer, nil, "k", "")
+			_, err = n.Keys.Grant(t.Context(), nowhere, authz.Viewer, nil, "k", "")
 			wantFault(t, err, fault.NotFound, "NOT_FOUND")
 		}
-		_, err = n.GrantKey(t.Context(), tenant.TenantID, "king", []authz.Scope{"x"}, "", "?")
+		_, err = n.Keys.Grant(t.Context(), tenant.TenantID, "king", []authz.Scope{"x"}, "", "?")
 		if f := fault.From(err); len(f.Fields) != 4 {
 			t.Errorf("fields %v", f.Fields)
 		}
-		_, err = n.CreateTenant(t.Context(), "", "?")
+		_, err = n.Tenants.Create(t.Context(), "", "?")
 		if f := fault.From(err); len(f.Fields) != 2 {
 			t.Errorf("fields %v", f.Fields)
 		}

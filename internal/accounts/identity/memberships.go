@@ -4,8 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
-	"regexp"
+
 	"strings"
 	"time"
 
@@ -15,18 +14,28 @@ import (
 	"agentd/internal/base/fault"
 	"agentd/internal/base/ident"
 	"agentd/internal/base/txn"
+	"agentd/internal/kernel/quota"
 )
 
-// mostOwned bounds the tenants that one person owns, since anybody who can sign
-// in can make some.
-const mostOwned = 20
+// maxOwned bounds the tenants that one person owns, because everyone who can
+// sign in can create them.
+const maxOwned = 20
+
+// memberships shows people the tenants they are members of, and lets them
+// create, leave and switch between them.
+type memberships struct {
+	*roster
+	db       txn.Writer
+	plans    *quota.Plans
+	hasAgent func(ctx context.Context, tenantID, agentID string) (bool, error)
+}
 
 // MyTenants answers GET /me/tenants.
 type MyTenants struct {
 	_ struct{} `json:"-" name:"MyTenants"`
 
 	UserID      string     `json:"user_id" format:"uuid" required:"true"`
-	Email       string     `json:"email" required:"true" doc:"Empty where none is known."`
+	Email       string     `json:"email" required:"true" doc:"Empty if unknown."`
 	Memberships []MyMember `json:"memberships" required:"true"`
 	Invites     []MyInvite `json:"pending_invites" required:"true"`
 }
@@ -36,7 +45,7 @@ type MyMember struct {
 	_ struct{} `json:"-" name:"MyMembership"`
 
 	TenantID    string     `json:"tenant_id" required:"true"`
-	UserID      string     `json:"user_id" format:"uuid" required:"true" doc:"Who the person is there."`
+	UserID      string     `json:"user_id" format:"uuid" required:"true" doc:"ID of the caller's member record there."`
 	Name        string     `json:"name" required:"true"`
 	Slug        string     `json:"slug" required:"true"`
 	Plan        string     `json:"plan" required:"true"`
@@ -45,10 +54,10 @@ type MyMember struct {
 	SoleOwner   bool       `json:"is_sole_owner" required:"true"`
 	MemberCount int        `json:"member_count" required:"true"`
 	JoinedAt    time.Time  `json:"joined_at" required:"true"`
-	Accessible  bool       `json:"accessible" required:"true" doc:"False where the company or the person in it is suspended."`
+	Accessible  bool       `json:"accessible" required:"true" doc:"False if the company, or the caller in it, is suspended."`
 }
 
-// MyInvite is an invite that waits for the caller's person.
+// MyInvite is a pending invite for the caller's person.
 type MyInvite struct {
 	_ struct{} `json:"-" name:"MyInvite"`
 
@@ -60,22 +69,12 @@ type MyInvite struct {
 	InvitedBy  string     `json:"invited_by_name,omitzero"`
 }
 
-// person gives the caller as a member, and the email that they have shown to
-// be theirs: "" where they have not.
-func (p *People) person(ctx context.Context, who authz.Caller) (m Member, email string, err error) {
-	m, err = p.store.GetMember(ctx, who.TenantID, who.UserID)
-	if m.Verified {
-		email = m.Email
-	}
-	return m, email, gone(err, "member")
-}
-
-func (p *People) myTenants(ctx context.Context, who authz.Caller, _ *nothing) (*MyTenants, error) {
+func (p memberships) myTenants(ctx context.Context, who authz.Caller, _ *nothing) (*MyTenants, error) {
 	me, email, err := p.person(ctx, who)
 	if err != nil {
 		return nil, err
 	}
-	all, err := p.Store.ListMemberships(ctx, me.TenantID, me.UserID, email)
+	all, err := p.store.ListMemberships(ctx, me.TenantID, me.UserID, email)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +89,7 @@ func (p *People) myTenants(ctx context.Context, who authz.Caller, _ *nothing) (*
 	if email == "" {
 		return out, nil
 	}
-	invites, err := p.Store.ListInvitesByEmail(ctx, email, p.clock.Now())
+	invites, err := p.store.ListInvitesByEmail(ctx, email, p.clock.Now())
 	for _, i := range invites {
 		out.Invites = append(out.Invites, MyInvite{
 			InviteID: i.Invite.InviteID, TenantID: i.Invite.TenantID, TenantName: i.Tenant, Role: i.Invite.Role,
@@ -107,7 +106,7 @@ func (m *MembershipOf) accessible() bool {
 type createTenantIn struct {
 	Body struct {
 		Name string `json:"name" required:"true" maxLength:"100"`
-		Slug string `json:"slug,omitzero" maxLength:"64" doc:"Lower-case letters and digits, joined by single hyphens; left out: made of the name."`
+		Slug string `json:"slug,omitzero" maxLength:"64" doc:"Lower-case letters and digits joined by single hyphens. Default: derived from the name."`
 	}
 }
 
@@ -118,40 +117,21 @@ type MadeTenant struct {
 	Name     string     `json:"name"`
 	Slug     string     `json:"slug"`
 	Role     authz.Role `json:"role"`
-	UserID   string     `json:"user_id" doc:"Who the caller's person is there."`
+	UserID   string     `json:"user_id" doc:"ID of the caller's member record in the new company."`
 }
 
-var slugForm = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
-
-const mostSlug = 64
-
-// badSlug says what is wrong with a slug that somebody chose.
-func badSlug(s string) string {
-	switch {
-	case len(s) > mostSlug:
-		return fmt.Sprintf("is longer than %d characters", mostSlug)
-	case !slugForm.MatchString(s):
-		return "is not lower-case letters and digits joined by single hyphens"
-	}
-	return ""
-}
-
-func slugTaken(s string) error {
-	return fault.New(fault.Conflict, "ALREADY_EXISTS", "Another company has the short name %s.", s)
-}
-
-// createTenant makes a tenant whose owner is the caller's person.
-func (p *People) createTenant(ctx context.Context, who authz.Caller, in *createTenantIn) (MadeTenant, error) {
+// createTenant creates a tenant owned by the caller's person.
+func (p memberships) createTenant(ctx context.Context, who authz.Caller, in *createTenantIn) (MadeTenant, error) {
 	name, chosen := strings.TrimSpace(in.Body.Name), in.Body.Slug
-	var wrong []fault.Field
+	var invalid []fault.Field
 	if message := badName(name); message != "" {
-		wrong = append(wrong, fault.Field{Field: "name", Message: message})
+		invalid = append(invalid, fault.Field{Field: "name", Message: message})
 	}
 	if message := badSlug(chosen); chosen != "" && message != "" {
-		wrong = append(wrong, fault.Field{Field: "slug", Message: message})
+		invalid = append(invalid, fault.Field{Field: "slug", Message: message})
 	}
-	if wrong != nil {
-		return MadeTenant{}, fault.BadFields(wrong...)
+	if invalid != nil {
+		return MadeTenant{}, fault.BadFields(invalid...)
 	}
 	short := chosen
 	for attempt := range 4 {
@@ -160,7 +140,7 @@ func (p *People) createTenant(ctx context.Context, who authz.Caller, in *createT
 				short += "-" + strings.ToLower(randomText(6))
 			}
 		}
-		out, err := answering(ctx, p.db, func(tx txn.Tx) (MadeTenant, error) { return p.found(tx, who, name, short) })
+		out, err := withAnswer(ctx, p.db, func(tx txn.Tx) (MadeTenant, error) { return p.addTenant(tx, who, name, short) })
 		switch {
 		case !errors.Is(err, ErrTaken):
 			return out, err
@@ -168,37 +148,37 @@ func (p *People) createTenant(ctx context.Context, who authz.Caller, in *createT
 			return out, slugTaken(chosen)
 		}
 	}
-	return MadeTenant{}, fmt.Errorf("no unique short name could be found for the tenant: %w", ErrTaken)
+	return MadeTenant{}, fmt.Errorf("no unique short name found for the tenant: %w", ErrTaken)
 }
 
-// found writes a new tenant and its owner.
-func (p *People) found(tx txn.Tx, who authz.Caller, name, slug string) (MadeTenant, error) {
+// addTenant stores a new tenant and its owner.
+func (p memberships) addTenant(tx txn.Tx, who authz.Caller, name, slug string) (MadeTenant, error) {
 	_, me, err := p.acting(tx, who, authz.Viewer)
 	if err != nil {
 		return MadeTenant{}, err
 	}
 	if !me.Verified {
 		return MadeTenant{}, fault.New(fault.Forbidden, "USER_REQUIRED",
-			"This needs a member with a verified email address: by it alone could the new company's owner sign in there.")
+			"You need a verified email address to create a company: its owner could not sign in otherwise.")
 	}
-	n, err := p.Store.CountOwnedTx(tx, me.Email)
+	n, err := p.store.CountOwnedTx(tx, me.Email)
 	if err != nil {
 		return MadeTenant{}, err
 	}
-	if n >= mostOwned {
-		return MadeTenant{}, fault.New(fault.Invalid, "limit_reached", "One person owns at most %d companies.", mostOwned)
+	if n >= maxOwned {
+		return MadeTenant{}, fault.New(fault.Invalid, "limit_reached", "One person can own at most %d companies.", maxOwned)
 	}
 	now := p.clock.Now()
 	t := Tenant{
 		TenantID: ident.New(), Name: name, Slug: slug, Status: Active, Plan: p.plans.Default(),
 		Settings: jsontext.Value(`{}`), CreatedAt: now, UpdatedAt: now,
 	}
-	if err := p.store.CreateTenantTx(tx, t); err != nil {
+	if err := p.members.CreateTenantTx(tx, t); err != nil {
 		return MadeTenant{}, err
 	}
-	m := p.newMember(t.TenantID, me.Email, authz.Owner)
+	m := newMember(t.TenantID, me.Email, authz.Owner, p.clock)
 	m.Name, m.AvatarURL = me.Name, me.AvatarURL
-	if err := p.store.CreateMemberTx(tx, m); err != nil {
+	if err := p.members.CreateMemberTx(tx, m); err != nil {
 		return MadeTenant{}, err
 	}
 	who.TenantID, who.UserID, who.KeyID, who.SessionID = t.TenantID, m.UserID, "", ""
@@ -216,23 +196,23 @@ type Left struct {
 	TenantID string `json:"tenant_id"`
 }
 
-// leave takes the caller's person out of one of their tenants.
-func (p *People) leave(ctx context.Context, who authz.Caller, in *leaveIn) (Left, error) {
-	return answering(ctx, p.db, func(tx txn.Tx) (Left, error) {
-		if _, err := p.Store.LockTenantTx(tx, in.TenantID); err != nil {
-			return Left{}, gone(err, "membership")
+// leave removes the caller's person from one of their tenants.
+func (p memberships) leave(ctx context.Context, who authz.Caller, in *leaveIn) (Left, error) {
+	return withAnswer(ctx, p.db, func(tx txn.Tx) (Left, error) {
+		if _, err := p.store.LockTenantTx(tx, in.TenantID); err != nil {
+			return Left{}, notFound(err, "membership")
 		}
 		m, err := p.membership(tx, who, in.TenantID)
 		if err != nil {
 			return Left{}, err
 		}
 		if m.Role == authz.Owner {
-			n, err := p.Store.CountOwnersTx(tx, in.TenantID)
+			n, err := p.store.CountOwnersTx(tx, in.TenantID)
 			if err != nil {
 				return Left{}, err
 			}
 			if n < 2 {
-				return Left{}, fault.New(fault.Conflict, "WOULD_ORPHAN", "You are the only owner of this company; transfer the ownership first.")
+				return Left{}, fault.New(fault.Conflict, "WOULD_ORPHAN", "You are the only owner of this company; transfer its ownership first.")
 			}
 		}
 		d := details{"email": m.Email, "role": m.Role}
@@ -246,20 +226,20 @@ func (p *People) leave(ctx context.Context, who authz.Caller, in *leaveIn) (Left
 	})
 }
 
-// membership gives who the caller's person is in a tenant.
-func (p *People) membership(tx txn.Tx, who authz.Caller, tenantID string) (Member, error) {
-	me, err := p.Store.GetMemberTx(tx, who.TenantID, who.UserID)
+// membership returns the member record of the caller's person in a tenant.
+func (p memberships) membership(tx txn.Tx, who authz.Caller, tenantID string) (Member, error) {
+	me, err := p.store.GetMemberTx(tx, who.TenantID, who.UserID)
 	if err != nil || tenantID == who.TenantID {
-		return me, gone(err, "membership")
+		return me, notFound(err, "membership")
 	}
 	if !me.Verified {
 		return Member{}, fault.NoSuch("membership")
 	}
-	m, err := p.store.GetMemberByEmailTx(tx, tenantID, me.Email)
+	m, err := p.members.GetMemberByEmailTx(tx, tenantID, me.Email)
 	if err == nil && !m.Verified {
 		err = ErrNotFound
 	}
-	return m, gone(err, "membership")
+	return m, notFound(err, "membership")
 }
 
 type switchIn struct {
@@ -272,35 +252,37 @@ type switchIn struct {
 type Switched struct {
 	Switched bool       `json:"switched"`
 	TenantID string     `json:"tenant_id"`
-	UserID   string     `json:"user_id" doc:"Who the person is there."`
+	UserID   string     `json:"user_id" doc:"ID of the caller's member record there."`
 	Role     authz.Role `json:"role"`
 }
 
 // switchTenant moves the caller's browser session to another of their tenants.
-// A key stays where it was made.
-func (p *People) switchTenant(ctx context.Context, who authz.Caller, in *switchIn) (Switched, error) {
-	return answering(ctx, p.db, func(tx txn.Tx) (Switched, error) {
+// A key stays in the tenant it was created in.
+func (p memberships) switchTenant(ctx context.Context, who authz.Caller, in *switchIn) (Switched, error) {
+	return withAnswer(ctx, p.db, func(tx txn.Tx) (Switched, error) {
 		to := in.Body.TenantID
 		if !ident.Valid(to) {
 			return Switched{}, fault.NoSuch("membership")
 		}
-		t, err := p.Store.LockTenantTx(tx, to)
+		t, err := p.store.LockTenantTx(tx, to)
 		if err != nil {
-			return Switched{}, gone(err, "membership")
+			return Switched{}, notFound(err, "membership")
 		}
 		m, err := p.membership(tx, who, to)
 		switch {
 		case err != nil:
 			return Switched{}, err
 		case who.SessionID == "":
-			return Switched{}, fault.New(fault.Forbidden, "", "Only a signed-in browser changes companies; a key belongs to the one that it was made in.")
+			return Switched{}, fault.New(fault.Forbidden, "",
+				"Only a signed-in browser can switch companies; a key belongs to the company it was created in.")
 		case t.Status != Active:
-			return Switched{}, fault.New(fault.Forbidden, "TENANT_SUSPENDED", "That company is suspended; its operator can lift that.")
+			return Switched{}, fault.New(fault.Forbidden, "TENANT_SUSPENDED", "That company is suspended; its operator can reactivate it.")
 		case m.Status != Active:
-			return Switched{}, fault.New(fault.Forbidden, "MEMBER_SUSPENDED", "You are suspended in that company; an admin of it can lift that.")
+			return Switched{}, fault.New(fault.Forbidden, "MEMBER_SUSPENDED",
+				"You are suspended in that company; one of its admins can unsuspend you.")
 		}
 		if to != who.TenantID {
-			if err := p.SwitchSession(tx, who.SessionID, m); err != nil {
+			if err := p.sessions.Switch(tx, who.SessionID, m); err != nil {
 				return Switched{}, err
 			}
 		}
@@ -317,13 +299,14 @@ type Located struct {
 	TenantID string `json:"tenant_id"`
 }
 
-// locate finds the tenant of an agent among those that the person may enter.
-func (p *People) locate(ctx context.Context, who authz.Caller, in *locateIn) (Located, error) {
+// locate finds the tenant of an agent among the accessible tenants of the
+// caller's person.
+func (p memberships) locate(ctx context.Context, who authz.Caller, in *locateIn) (Located, error) {
 	me, email, err := p.person(ctx, who)
 	if err != nil {
 		return Located{}, err
 	}
-	all, err := p.Store.ListMemberships(ctx, me.TenantID, me.UserID, email)
+	all, err := p.store.ListMemberships(ctx, me.TenantID, me.UserID, email)
 	if err != nil {
 		return Located{}, err
 	}
@@ -331,71 +314,10 @@ func (p *People) locate(ctx context.Context, who authz.Caller, in *locateIn) (Lo
 		if !m.accessible() {
 			continue
 		}
-		has, err := p.HasAgent(ctx, m.Tenant.TenantID, in.AgentID)
+		has, err := p.hasAgent(ctx, m.Tenant.TenantID, in.AgentID)
 		if has || err != nil {
 			return Located{m.Tenant.TenantID}, err
 		}
 	}
-	return Located{}, fault.New(fault.NotFound, "", "None of your companies has such an agent.")
-}
-
-type patchMeIn struct {
-	Body jsontext.Value
-}
-
-// meChange is the body of PATCH /me. What is left out stays.
-type meChange struct {
-	_ struct{} `json:"-" name:"MeUpdate"`
-
-	Name      string  `json:"name,omitzero" maxLength:"200"`
-	AvatarURL *string `json:"avatar_url" maxLength:"2048" doc:"Address of a picture, http or https; null takes it away."`
-}
-
-// patchMe changes how the caller is called and looks in this tenant. Nobody
-// changes their email: it is what makes them who they are elsewhere.
-func (p *People) patchMe(ctx context.Context, who authz.Caller, in *patchMeIn) (User, error) {
-	var change meChange
-	said, err := readChange(in.Body, &change)
-	if err != nil {
-		return User{}, err
-	}
-	var wrong []fault.Field
-	if message := badName(change.Name); said["name"] && message != "" {
-		wrong = append(wrong, fault.Field{Field: "name", Message: message})
-	}
-	if change.AvatarURL != nil && !webAddress(*change.AvatarURL) {
-		wrong = append(wrong, fault.Field{Field: "avatar_url", Message: notAnAddress})
-	}
-	if wrong != nil {
-		return User{}, fault.BadFields(wrong...)
-	}
-	return answering(ctx, p.db, func(tx txn.Tx) (User, error) {
-		_, me, err := p.acting(tx, who, authz.Viewer)
-		if err != nil {
-			return User{}, err
-		}
-		if said["name"] {
-			me.Name = strings.TrimSpace(change.Name)
-		}
-		if said["avatar_url"] {
-			me.AvatarURL = orNothing(change.AvatarURL)
-		}
-		me.UpdatedAt = p.clock.Now()
-		return shownMe(me), p.Store.UpdateMemberTx(tx, me)
-	})
-}
-
-const notAnAddress = "is not an address that begins with http:// or https://"
-
-// webAddress says whether a browser may load a picture from there. We never do.
-func webAddress(s string) bool {
-	u, err := url.Parse(s)
-	return err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != "" && u.User == nil
-}
-
-func orNothing(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
+	return Located{}, fault.New(fault.NotFound, "", "There is no such agent in your companies.")
 }

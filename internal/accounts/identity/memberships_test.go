@@ -110,12 +110,14 @@ func TestPatchMe(t *testing.T) {
 	eachTown(t, func(w *town) {
 		ann := w.tenant("Acme", "ann@example.com")
 		got := w.ok(ann, "PATCH /me", `{"name":" Ann ","avatar_url":"https://example.com/a.png","email":"eve@example.com","role":"viewer"}`)
-		w.same([]any{got["name"], got["avatar_url"], got["email"], got["role"]}, []any{"Ann", "https://example.com/a.png", "ann@example.com", "owner"})
+		w.same([]any{got["name"], got["avatar_url"], got["email"], got["role"]},
+			[]any{"Ann", "https://example.com/a.png", "ann@example.com", "owner"})
 		w.same(w.ok(ann, "PATCH /me", `{}`)["name"], "Ann")
 		w.same(w.ok(ann, "PATCH /me", `{"avatar_url":null}`)["avatar_url"], nil)
 		w.same(w.ok(ann, "GET /users/"+ann.UserID, "")["name"], "Ann")
 		for _, body := range []string{
-			`{"name":""}`, `{"name":"a\u0000b"}`, `{"name":null}`, `{"avatar_url":"javascript:alert(1)"}`, `{"avatar_url":"https://user:pw@example.com/"}`,
+			`{"name":""}`, `{"name":"a\u0000b"}`, `{"name":null}`, `{"avatar_url":"javascript:alert(1)"}`,
+			`{"avatar_url":"https://user:pw@example.com/"}`,
 			`{"avatar_url":"/a.png"}`, `{"avatar_url":7}`,
 		} {
 			w.refused(ann, "PATCH /me", body, fault.Invalid, "VALIDATION_ERROR")
@@ -157,7 +159,8 @@ func TestUpdateTenant(t *testing.T) {
 		for _, body := range []string{
 			`{"name":""}`, `{"name":null}`, `{"slug":""}`, `{"slug":"A"}`, `{"slug":null}`, `{"description":"\u0000"}`, `{"logo_url":"ftp://x/y"}`,
 			`{"settings":[]}`, `{"branding":7}`, `{"social_links":{"x":"nonsense"}}`, `{"social_links":{"x":7}}`,
-			large, `{"branding":{` + many.String() + `"last":1}}`, `{"social_links":{` + strings.ReplaceAll(many.String(), ":1", `:"https://example.com"`) + `"l":"https://example.com"}}`,
+			large, `{"branding":{` + many.String() + `"last":1}}`,
+			`{"social_links":{` + strings.ReplaceAll(many.String(), ":1", `:"https://example.com"`) + `"l":"https://example.com"}}`,
 		} {
 			w.refused(ann, "PATCH /tenants/me", body, fault.Invalid, "VALIDATION_ERROR")
 		}

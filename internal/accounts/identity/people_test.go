@@ -66,7 +66,7 @@ func newTown(t *testing.T, db *sqldb.DB) *town {
 		HasAgent: func(_ context.Context, tenantID, agentID string) (bool, error) {
 			return w.agents[agentID] == tenantID, nil
 		},
-		Gone: []func(txn.Tx, string, string) error{func(tx txn.Tx, _, userID string) error {
+		OnRemove: []func(txn.Tx, string, string) error{func(tx txn.Tx, _, userID string) error {
 			tx.AfterCommit(func() { w.gone = append(w.gone, userID) })
 			return nil
 		}},
@@ -119,7 +119,7 @@ func linkToken(t *testing.T, text string) string {
 // tenant makes a tenant and gives its owner.
 func (w *town) tenant(name, email string) authz.Caller {
 	w.t.Helper()
-	g, err := w.CreateTenant(w.t.Context(), name, email)
+	g, err := w.Tenants.Create(w.t.Context(), name, email)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -129,7 +129,7 @@ func (w *town) tenant(name, email string) authz.Caller {
 // member makes a member of a tenant and gives them and a key of theirs.
 func (w *town) member(of authz.Caller, role authz.Role, email string) (authz.Caller, identity.RawKey) {
 	w.t.Helper()
-	g, err := w.GrantKey(w.t.Context(), of.TenantID, role, []authz.Scope{authz.Wildcard}, "k", email)
+	g, err := w.Keys.Grant(w.t.Context(), of.TenantID, role, []authz.Scope{authz.Wildcard}, "k", email)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -379,7 +379,7 @@ func pendingPath(mine map[string]any) string {
 func (w *town) signedIn(who authz.Caller) (token string) {
 	w.t.Helper()
 	err := w.db.Write(w.t.Context(), func(tx txn.Tx) error {
-		_, raw, err := w.OpenSession(tx, identity.Member{TenantID: who.TenantID, UserID: who.UserID}, identity.Device{Method: "otp"})
+		_, raw, err := w.Sessions.Open(tx, identity.Member{TenantID: who.TenantID, UserID: who.UserID}, identity.Device{Method: "otp"})
 		token = string(raw)
 		return err
 	})

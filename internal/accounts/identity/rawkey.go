@@ -10,8 +10,8 @@ import (
 )
 
 // RawKey is an API key as its holder sends it: svc_<8>_<32>, letters and
-// digits. It is shown once, in the answer that makes it, and never stored; in
-// logs and messages it prints redacted.
+// digits. It is shown once, in the response that creates it, and never stored;
+// in logs and messages it prints redacted.
 type RawKey string
 
 const (
@@ -25,12 +25,12 @@ const (
 // Hash is the SHA-256 of a key's secret part.
 type Hash [sha256.Size]byte
 
-// NewRawKey makes a key from the system's random source.
+// NewRawKey returns a random key.
 func NewRawKey() RawKey {
 	return RawKey(keyMark + randomText(prefixLen) + "_" + randomText(secretLen))
 }
 
-// ParseRawKey reads a key; ok says whether s has the form of one.
+// ParseRawKey parses a key; ok reports whether s has the form of one.
 func ParseRawKey(s string) (key RawKey, ok bool) {
 	if !hasForm(s, keyMark, prefixLen) {
 		return "", false
@@ -38,24 +38,24 @@ func ParseRawKey(s string) (key RawKey, ok bool) {
 	return RawKey(s), true
 }
 
-// hasForm says whether s is the mark, letters and digits to find it by, _ and
-// a secret of letters and digits.
-func hasForm(s, mark string, findBy int) bool {
-	if len(s) != len(mark)+findBy+1+secretLen || s[:len(mark)] != mark || s[len(mark)+findBy] != '_' {
+// hasForm reports whether s is the mark, a prefix of that many letters and
+// digits, _ and a secret of letters and digits.
+func hasForm(s, mark string, prefixLen int) bool {
+	if len(s) != len(mark)+prefixLen+1+secretLen || s[:len(mark)] != mark || s[len(mark)+prefixLen] != '_' {
 		return false
 	}
 	for i := len(mark); i < len(s); i++ {
-		if c := s[i]; !letterOrDigit(c) && i != len(mark)+findBy {
+		if c := s[i]; !letterOrDigit(c) && i != len(mark)+prefixLen {
 			return false
 		}
 	}
 	return true
 }
 
-// Prefix is the part by which the key is found.
+// Prefix returns the part by which the key is looked up.
 func (k RawKey) Prefix() string { return string(k[len(keyMark) : len(keyMark)+prefixLen]) }
 
-// Hash is what is stored of the secret part.
+// Hash returns the hash of the secret part, which is what is stored.
 func (k RawKey) Hash() Hash { return sha256.Sum256([]byte(k[rawKeyLen-secretLen:])) }
 
 // Format implements fmt.Formatter for every verb.
@@ -68,7 +68,7 @@ func letterOrDigit(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
 }
 
-// randomText draws n letters or digits, each equally likely.
+// randomText returns n random letters or digits, each equally likely.
 func randomText(n int) string {
 	const fair = 256 - 256%len(keyLetters)
 	out := make([]byte, 0, n)

@@ -8,9 +8,9 @@ import (
 	"agentd/internal/base/secret"
 )
 
-// RawSession is what the cookie of a browser session holds: svs_<12>_<32>,
-// letters and digits. Its form differs from a key's, so that neither ever
-// passes for the other. It is never stored; in logs it prints redacted.
+// RawSession is the value of a browser session's cookie: svs_<12>_<32>, letters
+// and digits. Its form differs from a key's, so that neither is ever accepted
+// as the other. It is never stored; in logs it prints redacted.
 type RawSession string
 
 const (
@@ -19,12 +19,12 @@ const (
 	rawSessionLen    = len(sessionMark) + sessionPrefixLen + 1 + secretLen
 )
 
-// NewRawSession makes a token from the system's random source.
+// NewRawSession returns a random token.
 func NewRawSession() RawSession {
 	return RawSession(sessionMark + randomText(sessionPrefixLen) + "_" + randomText(secretLen))
 }
 
-// ParseRawSession reads a token; ok says whether s has the form of one.
+// ParseRawSession parses a token; ok reports whether s has the form of one.
 func ParseRawSession(s string) (raw RawSession, ok bool) {
 	if !hasForm(s, sessionMark, sessionPrefixLen) {
 		return "", false
@@ -32,12 +32,12 @@ func ParseRawSession(s string) (raw RawSession, ok bool) {
 	return RawSession(s), true
 }
 
-// Prefix is the part by which the session is found.
+// Prefix returns the part by which the session is looked up.
 func (r RawSession) Prefix() string {
 	return string(r[len(sessionMark) : len(sessionMark)+sessionPrefixLen])
 }
 
-// Hash is what is stored of the secret part.
+// Hash returns the hash of the secret part, which is what is stored.
 func (r RawSession) Hash() Hash { return sha256.Sum256([]byte(r[rawSessionLen-secretLen:])) }
 
 // Format implements fmt.Formatter for every verb.

@@ -58,7 +58,7 @@ func TestAnswers(t *testing.T) {
 	t.Parallel()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
 		n := newNode(db, clock.NewFake())
-		g, err := n.CreateTenant(t.Context(), "Acme", "ann@example.com")
+		g, err := n.Tenants.Create(t.Context(), "Acme", "ann@example.com")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,43 +8,42 @@ import (
 	"agentd/internal/base/fault"
 )
 
-const (
-	mostScopes  = 100
-	mostNameLen = 200 // characters, of a name or an email address
-)
+const maxScopes = 100
 
-// knownScopes gives the scopes without repetitions, and every one that the
-// catalogue does not have.
-func knownScopes(asked []authz.Scope) (scopes []authz.Scope, wrong []fault.Field) {
-	if len(asked) > mostScopes {
-		return nil, []fault.Field{{Field: "scopes", Message: fmt.Sprintf("holds %d scopes; at most %d are allowed", len(asked), mostScopes)}}
+// knownScopes returns the requested scopes without repetitions, and an invalid
+// field for each one that does not exist.
+func knownScopes(requested []authz.Scope) (scopes []authz.Scope, invalid []fault.Field) {
+	if len(requested) > maxScopes {
+		message := fmt.Sprintf("has %d scopes; at most %d are allowed", len(requested), maxScopes)
+		return nil, []fault.Field{{Field: "scopes", Message: message}}
 	}
 	scopes = []authz.Scope{}
-	for i, s := range asked {
+	for i, s := range requested {
 		switch {
 		case s != authz.Wildcard && !slices.Contains(authz.Catalogue, s):
-			wrong = append(wrong, fault.Field{Field: fmt.Sprintf("scopes[%d]", i), Message: "is not a scope"})
+			invalid = append(invalid, fault.Field{Field: fmt.Sprintf("scopes[%d]", i), Message: "is not a scope"})
 		case !slices.Contains(scopes, s):
 			scopes = append(scopes, s)
 		}
 	}
-	return scopes, wrong
+	return scopes, invalid
 }
 
-// grantable gives the scopes of a key that who makes: what was asked, if who
-// may grant all of that; where nothing was asked (nil), the defaults narrowed
-// to what who holds (interface.md section 5, points 6 and 7).
-func grantable(who authz.Caller, asked []authz.Scope) ([]authz.Scope, error) {
-	if asked == nil {
+// grantable returns the scopes of a key that who creates: the requested ones, if
+// who may grant all of them, and for nil the default ones that who holds.
+func grantable(who authz.Caller, requested []authz.Scope) ([]authz.Scope, error) {
+	if requested == nil {
 		return slices.DeleteFunc(slices.Clone(authz.Defaults), func(s authz.Scope) bool { return !who.Has(s) }), nil
 	}
-	for _, s := range asked {
+	for _, s := range requested {
 		if s == authz.Wildcard && who.Role != authz.Owner {
-			return nil, fault.New(fault.Invalid, "SCOPE_NOT_HELD", "Only an owner of the company may grant the scope *; name the scopes that the key needs.")
+			return nil, fault.New(fault.Invalid, "SCOPE_NOT_HELD",
+				"Only an owner of the company may grant the scope *; name the scopes that the key needs.")
 		}
 		if !who.Has(s) {
-			return nil, fault.New(fault.Invalid, "SCOPE_NOT_HELD", "A key cannot grant what it does not hold, and yours does not hold %s.", s)
+			return nil, fault.New(fault.Invalid, "SCOPE_NOT_HELD", "A key cannot grant a scope that it does not hold, and yours does not hold %s.",
+				s)
 		}
 	}
-	return asked, nil
+	return requested, nil
 }

@@ -70,7 +70,7 @@ func wantFault(t *testing.T, err error, kind fault.Kind, code string) {
 
 func bootstrap(t *testing.T, n node) identity.RawKey {
 	t.Helper()
-	g, made, err := n.Bootstrap(t.Context(), secret.String{})
+	g, made, err := n.Tenants.Bootstrap(t.Context(), secret.String{})
 	if err != nil || !made {
 		t.Fatalf("bootstrap: %v, %v", made, err)
 	}
@@ -86,7 +86,7 @@ func TestBootstrap(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 8 { // processes that start at once
 			wg.Go(func() {
-				g, here, err := newNode(db, clk).Bootstrap(t.Context(), secret.String{})
+				g, here, err := newNode(db, clk).Tenants.Bootstrap(t.Context(), secret.String{})
 				if err != nil {
 					t.Error(err)
 				}
@@ -104,10 +104,11 @@ func TestBootstrap(t *testing.T) {
 		}
 		n := newNode(db, clk)
 		who := n.authenticated(t, key.Load().(identity.RawKey))
-		if who.Role != authz.Owner || !who.Operator || !who.Has(authz.Wildcard) || who.Method != "api_key" || who.TenantID == "" || who.UserID == "" || who.KeyID == "" {
+		if who.Role != authz.Owner || !who.Operator || !who.Has(authz.Wildcard) || who.Method != "api_key" || who.TenantID == "" ||
+			who.UserID == "" || who.KeyID == "" {
 			t.Errorf("caller %+v", who)
 		}
-		if _, again, err := n.Bootstrap(t.Context(), secret.New("nonsense")); again || err != nil {
+		if _, again, err := n.Tenants.Bootstrap(t.Context(), secret.New("nonsense")); again || err != nil {
 			t.Errorf("the owner's key matters on the first start only: %v, %v", again, err)
 		}
 	})
@@ -117,15 +118,16 @@ func TestBootstrapWithAGivenKey(t *testing.T) {
 	t.Parallel()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
 		n := newNode(db, clock.NewFake())
-		if _, _, err := n.Bootstrap(t.Context(), secret.New("svc_short_key")); err == nil || !strings.Contains(err.Error(), "AGENTD_OWNER_KEY") || strings.Contains(err.Error(), "short") {
+		if _, _, err := n.Tenants.Bootstrap(t.Context(), secret.New("svc_short_key")); err == nil ||
+			!strings.Contains(err.Error(), "AGENTD_OWNER_KEY") || strings.Contains(err.Error(), "short") {
 			t.Errorf("a key of a wrong form: %v", err)
 		}
 		// A tenant made before the first start may have the operator's short name.
-		if _, err := n.CreateTenant(t.Context(), "Operator", ""); err != nil {
+		if _, err := n.Tenants.Create(t.Context(), "Operator", ""); err != nil {
 			t.Fatal(err)
 		}
 		key := identity.NewRawKey()
-		if _, made, err := n.Bootstrap(t.Context(), secret.New(string(key))); !made || err != nil {
+		if _, made, err := n.Tenants.Bootstrap(t.Context(), secret.New(string(key))); !made || err != nil {
 			t.Fatal(made, err)
 		}
 		if !n.authenticated(t, key).Operator {
@@ -237,7 +239,7 @@ func TestUseIsRecorded(t *testing.T) {
 		n := newNode(db, clock.NewFake())
 		key := bootstrap(t, n)
 		lastUse := func() time.Time {
-			keys, err := n.Keys(t.Context(), n.authenticated(t, key))
+			keys, err := n.Keys.List(t.Context(), n.authenticated(t, key))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -279,7 +281,7 @@ func TestCachedConcurrently(t *testing.T) {
 		owner := n.authenticated(t, bootstrap(t, n))
 		// Revoked while others authenticate: nobody may get in afterwards.
 		for range 20 {
-			key, raw, err := n.CreateKey(t.Context(), owner, "k", nil)
+			key, raw, err := n.Keys.Create(t.Context(), owner, "k", nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -300,7 +302,7 @@ func TestCachedConcurrently(t *testing.T) {
 					}
 				})
 			}
-			if err := n.RevokeKey(t.Context(), owner, key.KeyID); err != nil {
+			if err := n.Keys.Revoke(t.Context(), owner, key.KeyID); err != nil {
 				t.Error(err)
 			}
 			revoked.Store(true)
@@ -314,7 +316,7 @@ func warm(b *testing.B, db *sqldb.DB) (*identity.Service, identity.Grant) {
 	s := identity.New(identity.Config{DB: db, Store: identitysql.New(db), Clock: clock.System{}, Log: slog.New(slog.DiscardHandler)})
 	s.Start()
 	b.Cleanup(s.Stop)
-	g, _, err := s.Bootstrap(b.Context(), secret.String{})
+	g, _, err := s.Tenants.Bootstrap(b.Context(), secret.String{})
 	if err != nil {
 		b.Fatal(err)
 	}

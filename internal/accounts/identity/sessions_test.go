@@ -32,7 +32,7 @@ func (n node) write(t *testing.T, do func(txn.Tx) error) {
 func (n node) signIn(t *testing.T, tenantID, userID string, d identity.Device) (one identity.Session, raw identity.RawSession) {
 	t.Helper()
 	n.write(t, func(tx txn.Tx) (err error) {
-		one, raw, err = n.OpenSession(tx, identity.Member{TenantID: tenantID, UserID: userID}, d)
+		one, raw, err = n.Sessions.Open(tx, identity.Member{TenantID: tenantID, UserID: userID}, d)
 		return err
 	})
 	return one, raw
@@ -56,7 +56,7 @@ func (n node) outside(t *testing.T, raw identity.RawSession, kind fault.Kind, co
 
 func (n node) tenant(t *testing.T, name string) identity.Grant {
 	t.Helper()
-	g, err := n.CreateTenant(t.Context(), name, name+"@example.com")
+	g, err := n.Tenants.Create(t.Context(), name, name+"@example.com")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func TestSessionFollowsItsMember(t *testing.T) {
 		_, raw := here.signIn(t, g.TenantID, g.UserID, identity.Device{})
 		change := func(statement string, args ...any) {
 			here.write(t, func(tx txn.Tx) error {
-				here.Forget(tx)
+				here.InvalidateAll(tx)
 				_, err := sqldb.From(tx).Exec(statement, args...)
 				return err
 			})
@@ -144,8 +144,10 @@ func TestSessionFollowsItsMember(t *testing.T) {
 			role       authz.Role
 			has, lacks []authz.Scope
 		}{
-			{authz.Viewer, []authz.Scope{"runs:read", "read:analytics", "users:read", "billing:read"}, []authz.Scope{"runs:create", "agents:write", "notifications:write", "api_keys:write", "*"}},
-			{authz.Developer, []authz.Scope{"runs:read", "runs:create", "marketplace:invoke", "agents:write"}, []authz.Scope{"webhooks:write", "users:write", "tenants:write", "api_keys:write"}},
+			{authz.Viewer, []authz.Scope{"runs:read", "read:analytics", "users:read", "billing:read"},
+				[]authz.Scope{"runs:create", "agents:write", "notifications:write", "api_keys:write", "*"}},
+			{authz.Developer, []authz.Scope{"runs:read", "runs:create", "marketplace:invoke", "agents:write"},
+				[]authz.Scope{"webhooks:write", "users:write", "tenants:write", "api_keys:write"}},
 			{authz.Admin, []authz.Scope{"webhooks:write", "api_keys:write", "tenants:write", "admin"}, nil},
 			{authz.Owner, []authz.Scope{"*"}, nil},
 		} {
@@ -192,11 +194,11 @@ func TestHints(t *testing.T) {
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
 		clk := clock.NewFake()
 		there := newNode(db, clk)
-		here := newNode(db, clk, there.Hear)
+		here := newNode(db, clk, there.Invalidate)
 		g := here.tenant(t, "acme")
 		owner := there.authenticated(t, g.RawKey)
 
-		_, key, err := here.CreateKey(t.Context(), owner, "k", nil)
+		_, key, err := here.Keys.Create(t.Context(), owner, "k", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -204,7 +206,7 @@ func TestHints(t *testing.T) {
 		if err := there.Valid(t.Context(), who); err != nil {
 			t.Fatal(err)
 		}
-		if err := here.RevokeKey(t.Context(), owner, who.KeyID); err != nil {
+		if err := here.Keys.Revoke(t.Context(), owner, who.KeyID); err != nil {
 			t.Fatal(err)
 		}
 		_, err = there.Authenticate(t.Context(), string(key))
@@ -213,19 +215,19 @@ func TestHints(t *testing.T) {
 
 		one, raw := here.signIn(t, g.TenantID, g.UserID, identity.Device{})
 		there.inside(t, raw)
-		here.write(t, func(tx txn.Tx) error { return here.EndSessions(tx, one.TenantID, one.UserID, "") })
+		here.write(t, func(tx txn.Tx) error { return here.Sessions.EndAll(tx, one.TenantID, one.UserID, "") })
 		there.outside(t, raw, fault.Unauthenticated, "AUTH_ERROR")
 
 		there.authenticated(t, g.RawKey)
 		here.write(t, func(tx txn.Tx) error {
-			here.Forget(tx)
+			here.InvalidateAll(tx)
 			_, err := sqldb.From(tx).Exec(`UPDATE users SET status = 'suspended'`)
 			return err
 		})
 		_, err = there.Authenticate(t.Context(), string(g.RawKey))
 		wantFault(t, err, fault.Forbidden, "MEMBER_SUSPENDED")
 		for _, garbled := range []string{"", "/", "key/x/y", "session//", "key/12345678", "all/", strings.Repeat("/", 100)} {
-			there.Hear(garbled)
+			there.Invalidate(garbled)
 		}
 	})
 }
@@ -277,7 +279,7 @@ func TestSessionWindow(t *testing.T) {
 		who := authz.Caller{TenantID: g.TenantID, UserID: g.UserID, SessionID: one.SessionID}
 		wantFault(t, n.Valid(t.Context(), who), fault.Unauthenticated, "AUTH_ERROR")
 
-		err := n.db.Write(t.Context(), func(tx txn.Tx) error { return n.Verified(tx, one.SessionID, used) })
+		err := n.db.Write(t.Context(), func(tx txn.Tx) error { return n.Sessions.MarkVerified(tx, one.SessionID, used) })
 		wantFault(t, err, fault.Unauthenticated, "AUTH_ERROR")
 		// The next one that opens clears it away.
 		n.signIn(t, g.TenantID, g.UserID, identity.Device{})
@@ -334,11 +336,11 @@ func TestEndSessions(t *testing.T) {
 		_, ended := n.signIn(t, g.TenantID, g.UserID, identity.Device{})
 		_, apart := n.signIn(t, other.TenantID, other.UserID, identity.Device{})
 		n.inside(t, ended)
-		n.write(t, func(tx txn.Tx) error { return n.EndSessions(tx, g.TenantID, g.UserID, kept.SessionID) })
+		n.write(t, func(tx txn.Tx) error { return n.Sessions.EndAll(tx, g.TenantID, g.UserID, kept.SessionID) })
 		n.outside(t, ended, fault.Unauthenticated, "AUTH_ERROR")
 		n.inside(t, keptRaw)
 		n.inside(t, apart)
-		n.write(t, func(tx txn.Tx) error { return n.EndSessions(tx, g.TenantID, g.UserID, "") })
+		n.write(t, func(tx txn.Tx) error { return n.Sessions.EndAll(tx, g.TenantID, g.UserID, "") })
 		n.outside(t, keptRaw, fault.Unauthenticated, "AUTH_ERROR")
 		n.inside(t, apart)
 		n.authenticated(t, g.RawKey)
@@ -355,13 +357,13 @@ func TestSecondFactorAndSwitch(t *testing.T) {
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
 		n := newNode(db, clock.NewFake())
 		first, second, third := n.tenant(t, "first"), n.tenant(t, "second"), n.tenant(t, "third")
-		n.SetFactors(factors{second.UserID: true})
+		n.Sessions.SetFactors(factors{second.UserID: true})
 		one, raw := n.signIn(t, first.TenantID, first.UserID, identity.Device{NeedsFactor: true})
 		if who := n.inside(t, raw); !who.HalfOpen || !who.VerifiedAt.IsZero() {
 			t.Errorf("caller %+v", who)
 		}
 		at := n.clock.Now().Add(time.Second)
-		n.write(t, func(tx txn.Tx) error { return n.Verified(tx, one.SessionID, at) })
+		n.write(t, func(tx txn.Tx) error { return n.Sessions.MarkVerified(tx, one.SessionID, at) })
 		before := n.inside(t, raw)
 		if before.HalfOpen || !before.VerifiedAt.Equal(at) {
 			t.Errorf("caller %+v", before)
@@ -370,7 +372,7 @@ func TestSecondFactorAndSwitch(t *testing.T) {
 		move := func(to identity.Grant) authz.Caller {
 			t.Helper()
 			n.write(t, func(tx txn.Tx) error {
-				return n.SwitchSession(tx, one.SessionID, identity.Member{TenantID: to.TenantID, UserID: to.UserID})
+				return n.Sessions.Switch(tx, one.SessionID, identity.Member{TenantID: to.TenantID, UserID: to.UserID})
 			})
 			who := n.inside(t, raw)
 			if who.TenantID != to.TenantID || who.UserID != to.UserID || !who.VerifiedAt.IsZero() {
@@ -387,11 +389,11 @@ func TestSecondFactorAndSwitch(t *testing.T) {
 			t.Error("a factor is asked for that nobody has")
 		}
 
-		n.write(t, func(tx txn.Tx) error { return n.EndSessions(tx, third.TenantID, third.UserID, "") })
+		n.write(t, func(tx txn.Tx) error { return n.Sessions.EndAll(tx, third.TenantID, third.UserID, "") })
 		for what, do := range map[string]func(txn.Tx) error{
-			"switch": func(tx txn.Tx) error { return n.SwitchSession(tx, one.SessionID, identity.Member{}) },
-			"verify": func(tx txn.Tx) error { return n.Verified(tx, one.SessionID, at) },
-			"no one": func(tx txn.Tx) error { return n.Verified(tx, "nobody's", at) },
+			"switch": func(tx txn.Tx) error { return n.Sessions.Switch(tx, one.SessionID, identity.Member{}) },
+			"verify": func(tx txn.Tx) error { return n.Sessions.MarkVerified(tx, one.SessionID, at) },
+			"no one": func(tx txn.Tx) error { return n.Sessions.MarkVerified(tx, "nobody's", at) },
 		} {
 			if err := n.db.Write(t.Context(), do); !fault.Is(err, fault.Unauthenticated) {
 				t.Errorf("%s of a session that ended: %v", what, err)
@@ -406,7 +408,7 @@ func TestDevices(t *testing.T) {
 		const path = "/api/v1/me/sessions"
 		n := newNode(db, clock.NewFake())
 		g, foreign := n.tenant(t, "acme"), n.tenant(t, "other")
-		colleague, err := n.GrantKey(t.Context(), g.TenantID, authz.Admin, []authz.Scope{"*"}, "theirs", "bob@example.com")
+		colleague, err := n.Keys.Grant(t.Context(), g.TenantID, authz.Admin, []authz.Scope{"*"}, "theirs", "bob@example.com")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -414,7 +416,7 @@ func TestDevices(t *testing.T) {
 		others, _ := n.signIn(t, foreign.TenantID, foreign.UserID, identity.Device{})
 		owner := n.authenticated(t, g.RawKey)
 		n.pass(time.Minute)
-		narrowKey, narrowRaw, err := n.CreateKey(t.Context(), owner, "narrow", []authz.Scope{"runs:read"})
+		narrowKey, narrowRaw, err := n.Keys.Create(t.Context(), owner, "narrow", []authz.Scope{"runs:read"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,28 +17,28 @@ import (
 const (
 	streamTokenMark = "svt_"
 	streamTokenLife = time.Minute
-	// streamTokenForm is what a sealed token is bound to: another form gets
-	// another one, and tokens of the older form die with it.
+	// streamTokenForm is bound to every sealed token. A new format gets a new
+	// value, which makes tokens of the old format invalid.
 	streamTokenForm = "stream token 1"
-	mostSealedLen   = 512
+	maxSealedLen    = 512
 )
 
-// streamScopes are those that a stream token can carry (interface.md section
-// 5, point 4). Their order is part of the token's form.
+// streamScopes are the scopes that a stream token can carry. Their order is
+// part of the token's format.
 var streamScopes = []authz.Scope{"sessions:read", "runs:read", "agents:read", "notifications:read"}
 
 var tokenText = base64.RawURLEncoding.Strict()
 
-// streamToken is what a stream token says: for whom, made with which key or
-// session, how long it lasts and what it carries. It is kept nowhere; every
-// node can open it, and what it was made with must still count.
+// streamToken is the content of a stream token: who created it with which key or
+// session, when it expires and which scopes it carries. It is not stored. Every
+// node can open it, and the credential that created it must still be valid.
 type streamToken struct {
 	who     authz.Caller // ids only
 	scopes  byte         // a bit for each of streamScopes
 	expires time.Time
 }
 
-// streamBox seals tokens under a key that is used for nothing else.
+// streamBox returns a box with a key that only seals stream tokens.
 func streamBox(deployment *secret.Box) *secret.Box {
 	master := make([]byte, 32)
 	if deployment != nil {
@@ -48,7 +48,7 @@ func streamBox(deployment *secret.Box) *secret.Box {
 	}
 	box, err := secret.NewBox(master)
 	if err != nil {
-		panic(err) // only for a master of another length
+		panic(err) // the master key always has the right length
 	}
 	return box
 }
@@ -59,14 +59,14 @@ func (t streamToken) seal(box *secret.Box) string {
 	return streamTokenMark + tokenText.EncodeToString(box.Seal(plain, streamTokenForm))
 }
 
-// openStreamToken reads what seal made. ok is false for everything else; that
-// the token still lasts is not checked.
+// openStreamToken decodes a token that seal returned; ok is false for any other
+// text. It does not check the expiry.
 func openStreamToken(box *secret.Box, sealed string) (t streamToken, ok bool) {
-	if len(sealed) > mostSealedLen {
+	if len(sealed) > maxSealedLen {
 		return t, false
 	}
 	bytes, err := tokenText.DecodeString(sealed)
-	if err != nil || strings.ContainsAny(sealed, "\r\n") { // which the decoder skips
+	if err != nil || strings.ContainsAny(sealed, "\r\n") { // the decoder ignores line breaks
 		return t, false
 	}
 	plain, err := box.Open(bytes, streamTokenForm)
@@ -87,14 +87,15 @@ func cutStreamToken(raw string) (sealed string, ok bool) {
 	return strings.CutPrefix(raw, streamTokenMark)
 }
 
-// StreamToken makes a token that opens event streams for a minute, with those
-// of the caller's scopes that it can carry. Errors: MISSING_SCOPE for a caller
-// who has none of them; 403 for one who came with a stream token.
-func (s *Service) StreamToken(who authz.Caller) (token string, expires time.Time, err error) {
+// StreamToken creates a token that opens event streams for a minute, with the
+// caller's scopes that a stream token can carry. Errors: MISSING_SCOPE for a
+// caller who has none of them; 403 for one who uses a stream token.
+func (a *Authenticator) StreamToken(who authz.Caller) (token string, expires time.Time, err error) {
 	if who.StreamOnly {
-		return "", time.Time{}, fault.New(fault.Forbidden, "STREAM_TOKEN_ONLY", "A stream token cannot make another one; use the key or session that made it.")
+		return "", time.Time{}, fault.New(fault.Forbidden, "STREAM_TOKEN_ONLY",
+			"A stream token cannot create another one; use the key or session that created it.")
 	}
-	t := streamToken{who: who, expires: s.clock.Now().Add(streamTokenLife).Truncate(time.Microsecond)}
+	t := streamToken{who: who, expires: a.clock.Now().Add(streamTokenLife).Truncate(time.Microsecond)}
 	for i, scope := range streamScopes {
 		if who.Has(scope) {
 			t.scopes |= 1 << i
@@ -102,19 +103,19 @@ func (s *Service) StreamToken(who authz.Caller) (token string, expires time.Time
 	}
 	if t.scopes == 0 {
 		return "", time.Time{}, fault.New(fault.Forbidden, "MISSING_SCOPE",
-			"A stream token carries what its maker may read: this needs one of the scopes sessions:read, runs:read, agents:read and notifications:read.")
+			"A stream token carries read scopes of its creator: you need one of sessions:read, runs:read, agents:read and notifications:read.")
 	}
-	return t.seal(s.box), t.expires, nil
+	return t.seal(a.box), t.expires, nil
 }
 
-// streamCaller gives the caller of a sealed token: whoever made it, with those
-// of its scopes that they still have. Errors: as Authenticate.
-func (s *Service) streamCaller(ctx context.Context, sealed string) (authz.Caller, error) {
-	t, ok := openStreamToken(s.box, sealed)
-	if !ok || !s.clock.Now().Before(t.expires) {
+// streamCaller returns the caller of a sealed token: its creator, with the
+// token's scopes that they still hold. Errors: as Authenticate.
+func (a *Authenticator) streamCaller(ctx context.Context, sealed string) (authz.Caller, error) {
+	t, ok := openStreamToken(a.box, sealed)
+	if !ok || !a.clock.Now().Before(t.expires) {
 		return authz.Caller{}, Unauthenticated()
 	}
-	cred, err := s.again(ctx, t.who)
+	cred, err := a.credentialOf(ctx, t.who)
 	if err != nil {
 		return authz.Caller{}, err
 	}

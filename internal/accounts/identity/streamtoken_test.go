@@ -48,7 +48,7 @@ func TestStreamTokens(t *testing.T) {
 			{[]authz.Scope{"events:read", "memory:read"}, nil},
 			{nil, nil},
 		} {
-			key, raw, err := n.CreateKey(t.Context(), owner, "k", append([]authz.Scope{}, tt.has...))
+			key, raw, err := n.Keys.Create(t.Context(), owner, "k", append([]authz.Scope{}, tt.has...))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -102,7 +102,8 @@ func TestStreamTokensAreRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		bad := []string{
-			forged, "svt_", "svt_x", good + "A", good[:len(good)-1], good[:len(good)-4], strings.ToUpper(good), good[:20] + "\n" + good[20:], good + "=",
+			forged, "svt_", "svt_x", good + "A", good[:len(good)-1], good[:len(good)-4], strings.ToUpper(good), good[:20] + "\n" + good[20:], good +
+				"=",
 			strings.Replace(good, "svt_", "svc_", 1), strings.Replace(good, "svt_", "SVT_", 1), "svt_" + strings.Repeat("A", 10_000),
 			"svt_" + base64.RawURLEncoding.EncodeToString(make([]byte, 60)),
 		}
@@ -151,7 +152,7 @@ func TestStreamTokensDieWithWhatMadeThem(t *testing.T) {
 			wantFault(t, err, kind, code)
 			wantFault(t, n.Valid(t.Context(), who), kind, code) // and so do its streams
 		}
-		key, raw, err := n.CreateKey(t.Context(), owner, "k", nil)
+		key, raw, err := n.Keys.Create(t.Context(), owner, "k", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -159,7 +160,7 @@ func TestStreamTokensDieWithWhatMadeThem(t *testing.T) {
 		if _, err := n.Authenticate(t.Context(), token); err != nil {
 			t.Fatal(err)
 		}
-		if err := n.RevokeKey(t.Context(), owner, key.KeyID); err != nil {
+		if err := n.Keys.Revoke(t.Context(), owner, key.KeyID); err != nil {
 			t.Fatal(err)
 		}
 		_, err = n.Authenticate(t.Context(), token)
@@ -167,18 +168,18 @@ func TestStreamTokensDieWithWhatMadeThem(t *testing.T) {
 
 		_, session := n.signIn(t, g.TenantID, g.UserID, identity.Device{})
 		die("session", n.token(t, n.inside(t, session)), fault.Unauthenticated, "AUTH_ERROR", func(tx txn.Tx) error {
-			return n.EndSessions(tx, g.TenantID, g.UserID, "")
+			return n.Sessions.EndAll(tx, g.TenantID, g.UserID, "")
 		})
 		one, session := n.signIn(t, g.TenantID, g.UserID, identity.Device{})
 		elsewhere := n.tenant(t, "elsewhere")
 		die("session that moved", n.token(t, n.inside(t, session)), fault.Unauthenticated, "AUTH_ERROR", func(tx txn.Tx) error {
-			return n.SwitchSession(tx, one.SessionID, identity.Member{TenantID: elsewhere.TenantID, UserID: elsewhere.UserID})
+			return n.Sessions.Switch(tx, one.SessionID, identity.Member{TenantID: elsewhere.TenantID, UserID: elsewhere.UserID})
 		})
 
 		token = n.token(t, owner)
 		change := func(statement string) func(tx txn.Tx) error {
 			return func(tx txn.Tx) error {
-				n.Forget(tx)
+				n.InvalidateAll(tx)
 				_, err := sqldb.From(tx).Exec(statement)
 				return err
 			}
@@ -196,7 +197,7 @@ func BenchmarkAuthenticateSession(b *testing.B) {
 	s, g := warm(b, db)
 	var raw identity.RawSession
 	err := db.Write(b.Context(), func(tx txn.Tx) (err error) {
-		_, raw, err = s.OpenSession(tx, identity.Member{TenantID: g.TenantID, UserID: g.UserID}, identity.Device{})
+		_, raw, err = s.Sessions.Open(tx, identity.Member{TenantID: g.TenantID, UserID: g.UserID}, identity.Device{})
 		return err
 	})
 	if err != nil {

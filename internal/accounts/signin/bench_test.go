@@ -111,15 +111,15 @@ func newBench(t *testing.T, db *sqldb.DB, adjust ...func(b *bench, c *signin.Con
 	}
 	members := identity.NewPeople(b.people, identity.PeopleDeps{Store: identitysql.NewPeople(db)})
 	cfg := signin.Config{
-		Writer: db, Store: signinsql.New(db), Members: identitysql.New(db), Sessions: b.people, Outbox: b.post, Queue: b.queue,
+		Writer: db, Store: signinsql.New(db), Members: identitysql.New(db), Sessions: b.people.Sessions, Outbox: b.post, Queue: b.queue,
 		Box: box, Clock: b.clock, Log: slog.New(slog.DiscardHandler), Audit: b.log, Public: func() string { return public },
-		Found: b.people.Found, Prove: members.Prove,
+		SignUp: b.people.Tenants.SignUp, Prove: members.Prove,
 	}
 	for _, f := range adjust {
 		f(b, &cfg)
 	}
 	b.Service = signin.New(cfg)
-	b.people.SetFactors(b.Service)
+	b.people.Sessions.SetFactors(b.Service)
 	return b
 }
 
@@ -238,7 +238,7 @@ func (b *bench) refused(kind fault.Kind, code string, who authz.Caller, method, 
 // member makes a tenant with an owner and gives that owner as a caller by key.
 func (b *bench) member(tenant, email string) authz.Caller {
 	b.t.Helper()
-	g, err := b.people.CreateTenant(b.t.Context(), tenant, email)
+	g, err := b.people.Tenants.Create(b.t.Context(), tenant, email)
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -11,15 +11,26 @@ import (
 	"agentd/internal/base/fault"
 	"agentd/internal/base/txn"
 	"agentd/internal/kernel/audit"
+	"agentd/internal/kernel/mail"
 )
 
-// AuthProvider is a way in, as its person sees it.
+// links shows people the ways in which they can sign in, and unlinks providers.
+type links struct {
+	writer    txn.Writer
+	store     Store
+	members   Members
+	outbox    mail.Outbox
+	audit     audit.Recorder // nil: not recorded
+	providers providers
+}
+
+// AuthProvider is a way of signing in.
 type AuthProvider struct {
 	_ struct{} `json:"-" name:"AuthProvider"`
 
-	ID       string     `json:"id" required:"true" doc:"otp for the mailed code, otherwise the provider."`
-	Linked   bool       `json:"linked" required:"true" doc:"Whether this person can sign in so."`
-	Subject  string     `json:"sub,omitzero" doc:"Who that is at the provider."`
+	ID       string     `json:"id" required:"true" doc:"otp for the code sent by email, otherwise the provider."`
+	Linked   bool       `json:"linked" required:"true" doc:"Whether the caller can sign in this way."`
+	Subject  string     `json:"sub,omitzero" doc:"The account's ID at the provider."`
 	Email    string     `json:"email,omitzero"`
 	LinkedAt *time.Time `json:"linked_at,omitzero"`
 }
@@ -29,36 +40,36 @@ type AuthProviders struct {
 	_ struct{} `json:"-" name:"AuthProviders"`
 
 	Items     []AuthProvider `json:"items" required:"true"`
-	Providers []AuthProvider `json:"providers" required:"true" deprecated:"true" doc:"The items once more, under their older name."`
+	Providers []AuthProvider `json:"providers" required:"true" deprecated:"true" doc:"Same as items."`
 }
 
-func (s *Service) authProviders(ctx context.Context, who authz.Caller, _ *nothing) (AuthProviders, error) {
-	m, err := s.Members.GetMember(ctx, who.TenantID, who.UserID)
+func (l links) list(ctx context.Context, who authz.Caller, _ *nothing) (AuthProviders, error) {
+	m, err := l.members.GetMember(ctx, who.TenantID, who.UserID)
 	if err != nil {
-		return AuthProviders{}, missing(err)
+		return AuthProviders{}, memberNotFound(err)
 	}
 	email := ""
-	var links []Link
+	var linked []Link
 	if m.Verified {
 		email = m.Email
-		if links, err = s.Store.ListLinks(ctx, email); err != nil {
+		if linked, err = l.store.ListLinks(ctx, email); err != nil {
 			return AuthProviders{}, err
 		}
 	}
-	items := []AuthProvider{{ID: OTP, Linked: s.mailed(email), Email: email}}
-	for _, p := range s.Providers {
-		if !slices.ContainsFunc(links, func(l Link) bool { return l.Provider == p.ID }) {
+	items := []AuthProvider{{ID: OTP, Linked: l.canMail(email), Email: email}}
+	for _, p := range l.providers {
+		if !slices.ContainsFunc(linked, func(l Link) bool { return l.Provider == p.ID }) {
 			items = append(items, AuthProvider{ID: p.ID})
 		}
 	}
-	for _, l := range links {
+	for _, l := range linked {
 		items = append(items, AuthProvider{ID: l.Provider, Linked: true, Subject: l.Subject, Email: l.ProviderEmail, LinkedAt: &l.LinkedAt})
 	}
 	return AuthProviders{Items: items, Providers: items}, nil
 }
 
-// mailed says whether a code can be mailed there.
-func (s *Service) mailed(email string) bool { return email != "" && s.Outbox.Configured() }
+// canMail reports whether a code can be sent to an address.
+func (l links) canMail(email string) bool { return email != "" && l.outbox.Configured() }
 
 type unlinkIn struct {
 	Provider string `path:"provider"`
@@ -70,61 +81,32 @@ type Unlinked struct {
 
 	OK               bool   `json:"ok" required:"true"`
 	Provider         string `json:"provider" required:"true"`
-	RemainingFactors int    `json:"remaining_factors" required:"true" doc:"Ways of signing in that are left."`
+	RemainingFactors int    `json:"remaining_factors" required:"true" doc:"Remaining ways of signing in."`
 	AlreadyUnlinked  bool   `json:"already_unlinked,omitzero"`
 }
 
-// unlink takes a way in away, but never the last one.
-func (s *Service) unlink(ctx context.Context, who authz.Caller, in *unlinkIn) (out Unlinked, err error) {
-	if err := ownHands(who); err != nil {
-		return out, err
+// unlink removes a way of signing in, but never the last one.
+func (l links) unlink(ctx context.Context, who authz.Caller, in *unlinkIn) (Unlinked, error) {
+	if err := requireFullRights(who); err != nil {
+		return Unlinked{}, err
 	}
-	err = s.Writer.Write(ctx, func(tx txn.Tx) error {
-		m, err := s.Store.GetMembershipTx(tx, who.TenantID, who.UserID)
+	var out Unlinked
+	err := l.writer.Write(ctx, func(tx txn.Tx) error {
+		email, linked, remaining, err := l.waysWithout(tx, who, in.Provider)
 		if err != nil {
-			return missing(err)
+			return err
 		}
-		var links []Link
-		email := ""
-		if m.Member.Verified {
-			email = m.Member.Email
-			if links, err = s.Store.LockLinksTx(tx, email); err != nil {
-				return err
-			}
-		}
-		out = Unlinked{OK: true, Provider: in.Provider}
-		if s.mailed(email) {
-			out.RemainingFactors++
-		}
-		here := false
-		for _, l := range links {
-			_, notConfigured := s.provider(l.Provider)
-			switch {
-			case l.Provider == in.Provider:
-				here = true
-			case notConfigured == nil:
-				out.RemainingFactors++
-			}
-		}
-		if !here {
-			if _, err := s.provider(in.Provider); err != nil {
-				return fault.New(fault.NotFound, "", "There is no sign-in provider of that name.")
-			}
-			out.AlreadyUnlinked = true
+		out = Unlinked{OK: true, Provider: in.Provider, RemainingFactors: remaining, AlreadyUnlinked: !linked}
+		_, unknown := l.providers.find(in.Provider)
+		switch {
+		case !linked && unknown != nil:
+			return fault.New(fault.NotFound, "", "There is no sign-in provider of that name.")
+		case !linked:
 			return txn.Answer(tx, out)
+		case remaining == 0:
+			return fault.New(fault.Conflict, "", "This is your only way of signing in; link another one first.")
 		}
-		if out.RemainingFactors == 0 {
-			return fault.New(fault.Conflict, "", "This is the only way in which you can sign in; link another one first.")
-		}
-		if err := s.Store.DeleteLinkTx(tx, email, in.Provider); err != nil {
-			return err
-		}
-		details, err := json.Marshal(map[string]any{"provider": in.Provider}, json.Deterministic(true))
-		if err != nil {
-			return err
-		}
-		err = s.record(tx, who, audit.Entry{Action: "auth.provider_unlinked", TargetType: "user", TargetID: who.UserID, Details: details})
-		if err != nil {
+		if err := l.deleteLink(tx, who, email, in.Provider); err != nil {
 			return err
 		}
 		return txn.Answer(tx, out)
@@ -133,4 +115,47 @@ func (s *Service) unlink(ctx context.Context, who authz.Caller, in *unlinkIn) (o
 		return Unlinked{}, err
 	}
 	return out, nil
+}
+
+// waysWithout returns the caller's verified email, whether the caller is linked
+// to a provider, and how many ways of signing in there are without it.
+func (l links) waysWithout(tx txn.Tx, who authz.Caller, provider string) (email string, linked bool, remaining int, err error) {
+	m, err := l.store.GetMembershipTx(tx, who.TenantID, who.UserID)
+	if err != nil {
+		return "", false, 0, memberNotFound(err)
+	}
+	var all []Link
+	if m.Member.Verified {
+		email = m.Member.Email
+		if all, err = l.store.LockLinksTx(tx, email); err != nil {
+			return "", false, 0, err
+		}
+	}
+	if l.canMail(email) {
+		remaining++
+	}
+	for _, link := range all {
+		_, notConfigured := l.providers.find(link.Provider)
+		switch {
+		case link.Provider == provider:
+			linked = true
+		case notConfigured == nil:
+			remaining++
+		}
+	}
+	return email, linked, remaining, nil
+}
+
+// deleteLink deletes the caller's link to a provider and records that.
+func (l links) deleteLink(tx txn.Tx, who authz.Caller, email, provider string) error {
+	if err := l.store.DeleteLinkTx(tx, email, provider); err != nil {
+		return err
+	}
+	details, err := json.Marshal(map[string]any{"provider": provider}, json.Deterministic(true))
+	if err != nil {
+		return err
+	}
+	return audit.Tell(l.audit, tx, who, audit.Entry{
+		Action: "auth.provider_unlinked", TargetType: "user", TargetID: who.UserID, Details: details,
+	})
 }

@@ -16,6 +16,7 @@ import (
 
 	"agentd/internal/accounts/identity"
 	"agentd/internal/base/authz"
+	"agentd/internal/base/clock"
 	"agentd/internal/base/fault"
 	"agentd/internal/base/route"
 	"agentd/internal/base/txn"
@@ -23,7 +24,7 @@ import (
 )
 
 const (
-	// Failed is the code of what goes wrong between a provider and us.
+	// Failed is the code of errors between a provider and agentd.
 	Failed = "OAUTH_FAILED"
 
 	oauthPath   = "/api/v1/auth/oauth"
@@ -32,19 +33,33 @@ const (
 	appLife     = time.Minute
 )
 
-// flow is a sign-in that is on its way through a provider.
+// oauth signs people in through OpenID providers.
+type oauth struct {
+	writer    txn.Writer
+	store     Store
+	clock     clock.Clock
+	audit     audit.Recorder // nil: not recorded
+	public    func() string
+	signupOn  bool
+	invited   func(ctx context.Context, email string) (bool, error) // nil: no invites
+	providers providers
+	tokens    tokens
+	logins    *logins
+}
+
+// flow is a sign-in that is in progress at a provider.
 type flow struct {
 	Provider  string `json:"provider"`
 	Nonce     string `json:"nonce"`
 	Verifier  string `json:"verifier"`
-	Browser   []byte `json:"browser"`            // hash of the cookie of the browser that began it
-	ReturnTo  string `json:"return_to,omitzero"` // an address of ours
+	Browser   []byte `json:"browser"`            // hash of the cookie of the browser that started it
+	ReturnTo  string `json:"return_to,omitzero"` // a URL of this service
 	Label     string `json:"label,omitzero"`     // of the device
 	Challenge string `json:"challenge,omitzero"` // of the app that gets the session
 	Terms     bool   `json:"terms,omitzero"`
 }
 
-// handover is a person who signed in for an app, which has yet to come.
+// handover is a sign-in for an app that has not exchanged its code yet.
 type handover struct {
 	TenantID  string `json:"tenant_id"`
 	UserID    string `json:"user_id"`
@@ -53,7 +68,7 @@ type handover struct {
 	Challenge string `json:"challenge"`
 }
 
-// OAuthProvider is a provider as people choose among them.
+// OAuthProvider is a provider that people can choose.
 type OAuthProvider struct {
 	_ struct{} `json:"-" name:"OAuthProvider"`
 
@@ -69,61 +84,52 @@ type OAuthProviders struct {
 	Providers []OAuthProvider `json:"providers" required:"true"`
 }
 
-func (s *Service) oauthProviders(context.Context, authz.Caller, *nothing) (OAuthProviders, error) {
+func (o oauth) list(context.Context, authz.Caller, *nothing) (OAuthProviders, error) {
 	out := OAuthProviders{Providers: []OAuthProvider{}}
-	for _, p := range s.Providers {
+	for _, p := range o.providers {
 		out.Providers = append(out.Providers, OAuthProvider{ID: p.ID, Name: p.Name, Enabled: true})
 	}
 	return out, nil
 }
 
-func (s *Service) provider(id string) (ConfiguredProvider, error) {
-	for _, p := range s.Providers {
-		if p.ID == id {
-			return p, nil
-		}
-	}
-	return ConfiguredProvider{}, fault.New(fault.NotFound, "", "This deployment knows no sign-in provider of that name; GET %s/providers lists them.", oauthPath)
-}
-
-func (s *Service) grant(p ConfiguredProvider, f flow, state string) Grant {
-	return Grant{Redirect: s.Public() + oauthPath + "/" + p.ID + "/callback", State: state, Nonce: f.Nonce, Verifier: f.Verifier}
+func (o oauth) grant(p ConfiguredProvider, f flow, state string) Grant {
+	return Grant{Redirect: o.public() + oauthPath + "/" + p.ID + "/callback", State: state, Nonce: f.Nonce, Verifier: f.Verifier}
 }
 
 type oauthStartIn struct {
 	Provider      string `path:"provider"`
-	ReturnTo      string `query:"return_to" maxLength:"2000" doc:"A page of this service to go to afterwards: a path, or an address below its own. Anything else is dropped."`
+	ReturnTo      string `query:"return_to" maxLength:"2000" doc:"A page of this service to return to: a path, or a URL below its own. Other values are ignored."`
 	DeviceLabel   string `query:"device_label" maxLength:"80" doc:"A name for the list of signed-in devices."`
-	AppChallenge  string `query:"app_code_challenge" maxLength:"200" doc:"Of an app that opened this browser: base64url of the SHA-256 of its code_verifier. The app gets the session, not the browser."`
-	AcceptTerms   bool   `query:"accept_terms" doc:"Needed for the first sign-up."`
-	AcceptPrivacy bool   `query:"accept_privacy" doc:"The same."`
+	AppChallenge  string `query:"app_code_challenge" maxLength:"200" doc:"Signs in an app, not this browser: base64url of the SHA-256 of the app's code_verifier."`
+	AcceptTerms   bool   `query:"accept_terms" doc:"Required to sign up."`
+	AcceptPrivacy bool   `query:"accept_privacy" doc:"As accept_terms."`
 }
 
 var challengeForm = regexp.MustCompile(`^[A-Za-z0-9_-]{43}$`)
 
-// oauthStart sends a browser to a provider.
-func (s *Service) oauthStart(ctx context.Context, _ authz.Caller, in *oauthStartIn) (*route.Reply, error) {
-	p, err := s.provider(in.Provider)
+// start redirects a browser to a provider.
+func (o oauth) start(ctx context.Context, _ authz.Caller, in *oauthStartIn) (*route.Reply, error) {
+	p, err := o.providers.find(in.Provider)
 	if err != nil {
 		return nil, err
 	}
 	if in.AppChallenge != "" && !challengeForm.MatchString(in.AppChallenge) {
-		return nil, fault.New(fault.Malformed, "INVALID_QUERY", "The query parameter app_code_challenge must be the base64url of a SHA-256: 43 characters.")
+		return nil, fault.New(fault.Malformed, "INVALID_QUERY", "The query parameter app_code_challenge must be the base64url of a SHA-256, which has 43 characters.")
 	}
-	state, browser := newTicket(), newTicket()
+	state, browser := newToken(), newToken()
 	f := flow{
-		Provider: p.ID, Nonce: newTicket(), Verifier: newTicket(), Browser: hashTicket(browser),
-		ReturnTo: s.ownAddress(in.ReturnTo), Label: in.DeviceLabel, Challenge: in.AppChallenge, Terms: in.AcceptTerms && in.AcceptPrivacy,
+		Provider: p.ID, Nonce: newToken(), Verifier: newToken(), Browser: hashToken(browser),
+		ReturnTo: o.ownURL(in.ReturnTo), Label: in.DeviceLabel, Challenge: in.AppChallenge, Terms: in.AcceptTerms && in.AcceptPrivacy,
 	}
-	to, err := p.Port.Start(ctx, s.grant(p, f, state))
+	to, err := p.Port.Start(ctx, o.grant(p, f, state))
 	if err != nil {
 		return nil, err
 	}
-	err = s.Writer.Write(ctx, func(tx txn.Tx) error {
-		if err := s.Store.DeleteExpiredTx(tx, s.Clock.Now(), 50); err != nil {
+	err = o.writer.Write(ctx, func(tx txn.Tx) error {
+		if err := o.store.DeleteExpiredTx(tx, o.clock.Now(), 50); err != nil {
 			return err
 		}
-		return s.leave(tx, oauthTicket, state, f, flowLife)
+		return o.tokens.put(tx, oauthToken, state, f, flowLife)
 	})
 	if err != nil {
 		return nil, err
@@ -131,10 +137,10 @@ func (s *Service) oauthStart(ctx context.Context, _ authz.Caller, in *oauthStart
 	return &route.Reply{Location: to, Cookie: &route.Cookie{Name: oauthCookie, Value: browser, Lasts: flowLife}}, nil
 }
 
-// ownAddress gives an address of this service as a whole one, and "" for any
-// other: whoever signs in must not be sent on to a stranger.
-func (s *Service) ownAddress(to string) string {
-	own, err := url.Parse(s.Public())
+// ownURL returns a URL of this service in its absolute form, and "" for any
+// other, because a person who signs in must not be redirected to another site.
+func (o oauth) ownURL(to string) string {
+	own, err := url.Parse(o.public())
 	if err != nil || to == "" || strings.ContainsFunc(to, func(r rune) bool { return r <= ' ' || r == '\\' || r == 0x7f }) {
 		return ""
 	}
@@ -153,8 +159,8 @@ func (s *Service) ownAddress(to string) string {
 type oauthCallbackIn struct {
 	Provider string `path:"provider"`
 	Code     string `query:"code" maxLength:"4000" doc:"From the provider."`
-	State    string `query:"state" maxLength:"200" doc:"From the provider, as it was sent there."`
-	Error    string `query:"error" maxLength:"200" doc:"From the provider, in place of a code."`
+	State    string `query:"state" maxLength:"200" doc:"From the provider, unchanged."`
+	Error    string `query:"error" maxLength:"200" doc:"From the provider, instead of a code."`
 	Issuer   string `query:"iss" maxLength:"2000" doc:"From the provider (RFC 9207)."`
 	Browser  string `cookie:"svc_oauth"`
 }
@@ -163,106 +169,110 @@ type oauthCallbackIn struct {
 type AppCode struct {
 	_ struct{} `json:"-" name:"AppCode"`
 
-	Code string `json:"code" required:"true" doc:"To be traded at POST /auth/oauth/exchange within a minute."`
+	Code string `json:"code" required:"true" doc:"Exchange it with POST /auth/oauth/exchange within a minute."`
 }
 
-// oauthCallback takes a browser back from a provider.
-func (s *Service) oauthCallback(ctx context.Context, who authz.Caller, in *oauthCallbackIn) (*route.Reply, error) {
-	p, err := s.provider(in.Provider)
+// callback continues a sign-in when the provider redirects the browser back.
+func (o oauth) callback(ctx context.Context, who authz.Caller, in *oauthCallbackIn) (*route.Reply, error) {
+	p, err := o.providers.find(in.Provider)
 	if err != nil {
 		return nil, err
 	}
 	var f flow
-	err = s.Writer.Write(ctx, func(tx txn.Tx) error {
+	err = o.writer.Write(ctx, func(tx txn.Tx) error {
 		f = flow{}
-		return s.take(tx, oauthTicket, in.State, &f)
+		return o.tokens.take(tx, oauthToken, in.State, &f)
 	})
 	switch {
 	case err != nil:
 		return nil, err
 	case f.Provider != p.ID, in.Issuer != "" && in.Issuer != p.Issuer,
-		// Whoever is sent a link of somebody else's flow must not be signed in as them.
-		subtle.ConstantTimeCompare(hashTicket(in.Browser), f.Browser) != 1:
-		return nil, badTicket(oauthTicket)
+		// A person who opens the link of another person's flow must not be signed in as them.
+		subtle.ConstantTimeCompare(hashToken(in.Browser), f.Browser) != 1:
+		return nil, invalidToken(oauthToken)
 	case in.Error != "":
-		return refusedByProvider(p, f, in.Error)
+		return providerError(p, f, in.Error)
 	case in.Code == "":
-		return nil, fault.New(fault.Malformed, Failed, "The provider sent no code.")
+		return nil, fault.New(fault.Malformed, Failed, "The provider did not send a code.")
 	}
-	claims, err := p.Port.Finish(ctx, s.grant(p, f, in.State), in.Code)
+	claims, err := p.Port.Finish(ctx, o.grant(p, f, in.State), in.Code)
 	if err != nil {
 		return nil, err
 	}
-	return s.arrive(ctx, who, p, f, claims)
+	return o.signIn(ctx, who, p, f, claims)
 }
 
 var errorWord = regexp.MustCompile(`^[a-z_]{1,60}$`)
 
-// refusedByProvider goes back with the provider's refusal: mostly that the
-// person changed their mind.
-func refusedByProvider(p ConfiguredProvider, f flow, why string) (*route.Reply, error) {
-	if !errorWord.MatchString(why) {
-		why = "server_error"
+// providerError returns the browser with the provider's error, which is mostly
+// that the person cancelled.
+func providerError(p ConfiguredProvider, f flow, reason string) (*route.Reply, error) {
+	if !errorWord.MatchString(reason) {
+		reason = "server_error"
 	}
 	if f.ReturnTo != "" {
-		return &route.Reply{Status: 302, Location: f.ReturnTo + "#error=" + why}, nil
+		return &route.Reply{Status: 302, Location: f.ReturnTo + "#error=" + reason}, nil
 	}
-	return nil, fault.New(fault.Malformed, Failed, "%s did not sign you in: %s.", p.Name, why)
+	return nil, fault.New(fault.Malformed, Failed, "%s did not sign you in: %s.", p.Name, reason)
 }
 
-// arrive signs in whom a provider vouches for.
-func (s *Service) arrive(ctx context.Context, who authz.Caller, p ConfiguredProvider, f flow, c Claims) (*route.Reply, error) {
-	a := arrival{who: who, name: c.Name, method: p.ID, label: cmp.Or(f.Label, p.Name), terms: f.Terms}
-	email, notGood := vouched(p, c)
-	if notGood == nil && !s.Signup && s.Invited != nil {
+// signIn signs in the person that a provider authenticated.
+func (o oauth) signIn(ctx context.Context, who authz.Caller, p ConfiguredProvider, f flow, c Claims) (*route.Reply, error) {
+	a := authenticated{who: who, name: c.Name, method: p.ID, label: cmp.Or(f.Label, p.Name), terms: f.Terms}
+	email, unusable := verifiedEmail(p, c)
+	if unusable == nil && !o.signupOn && o.invited != nil {
 		var err error
-		if a.invited, err = s.Invited(ctx, email); err != nil {
+		if a.invited, err = o.invited(ctx, email); err != nil {
 			return nil, err
 		}
 	}
-	var got entered
+	var result login
 	var code string
-	err := s.Writer.Write(ctx, func(tx txn.Tx) error {
-		got, code = entered{}, ""
-		known, err := s.linked(tx, c)
+	err := o.writer.Write(ctx, func(tx txn.Tx) error {
+		result, code = login{}, ""
+		linked, err := o.linkedEmail(tx, c)
 		if err != nil {
 			return err
 		}
-		if a.email, a.linked = known, known != ""; !a.linked {
-			if notGood != nil {
-				return notGood
+		if a.email, a.linked = linked, linked != ""; !a.linked {
+			if unusable != nil {
+				return unusable
 			}
 			a.email = email
 		}
-		m, err := s.place(tx, a)
+		m, err := o.logins.membershipOf(tx, a)
 		if err != nil {
 			return err
 		}
 		if f.Challenge == "" {
-			if got, err = s.open(tx, a, m); err != nil {
-				return err
-			}
+			result, err = o.logins.openSession(tx, a, m)
 		} else {
-			code = newTicket()
-			left := handover{TenantID: m.Member.TenantID, UserID: m.Member.UserID, Provider: p.ID, Label: a.label, Challenge: f.Challenge}
-			if err := s.leave(tx, appTicket, code, left, appLife); err != nil {
-				return err
-			}
-			got.caller = authz.Caller{TenantID: m.Member.TenantID, UserID: m.Member.UserID, Role: m.Member.Role, Address: who.Address, RequestID: who.RequestID}
+			code = newToken()
+			result.caller, err = o.handOver(tx, code, handover{
+				TenantID: m.Member.TenantID, UserID: m.Member.UserID, Provider: p.ID, Label: a.label, Challenge: f.Challenge,
+			}, who, m.Member.Role)
 		}
-		if a.linked {
-			return nil
+		if err != nil || a.linked {
+			return err
 		}
-		return s.link(tx, got.caller, p, c, email)
+		return o.link(tx, result.caller, p, c, email)
 	})
 	if err != nil {
 		return nil, err
 	}
-	return goOn(f, got, code)
+	return afterCallback(f, result, code)
 }
 
-// goOn is the answer to a browser that is back.
-func goOn(f flow, got entered, code string) (*route.Reply, error) {
+// handOver stores a sign-in for an app under a code, and returns the person who
+// signed in as a caller.
+func (o oauth) handOver(tx txn.Tx, code string, h handover, who authz.Caller, role authz.Role) (authz.Caller, error) {
+	caller := authz.Caller{TenantID: h.TenantID, UserID: h.UserID, Role: role, Address: who.Address, RequestID: who.RequestID}
+	return caller, o.tokens.put(tx, appToken, code, h, appLife)
+}
+
+// afterCallback returns the reply to the callback: a redirect to return_to if
+// there is one, and otherwise the session or the app's code.
+func afterCallback(f flow, result login, code string) (*route.Reply, error) {
 	switch {
 	case code != "" && f.ReturnTo != "":
 		return &route.Reply{Status: 302, Location: f.ReturnTo + "#code=" + code}, nil
@@ -270,26 +280,26 @@ func goOn(f flow, got entered, code string) (*route.Reply, error) {
 		text, err := json.Marshal(AppCode{Code: code})
 		return &route.Reply{JSON: text}, err
 	case f.ReturnTo == "":
-		return got.reply()
+		return result.reply()
 	}
 	to := f.ReturnTo
-	if got.session.NeedsFactor {
+	if result.session.NeedsFactor {
 		to += "#mfa_required=true"
 	}
-	return &route.Reply{Status: 302, Location: to, Cookie: identity.SessionCookie(got.raw)}, nil
+	return &route.Reply{Status: 302, Location: to, Cookie: identity.SessionCookie(result.raw)}, nil
 }
 
-// vouched gives the address that a provider vouches for.
-func vouched(p ConfiguredProvider, c Claims) (string, error) {
+// verifiedEmail returns the email address that a provider has verified.
+func verifiedEmail(p ConfiguredProvider, c Claims) (string, error) {
 	email := strings.ToLower(c.Email)
 	switch {
 	case c.Email == "" || checkEmail(email) != nil:
-		return "", fault.New(fault.Forbidden, Failed, "%s did not say your email address; allow it to, and sign in again.", p.Name)
+		return "", fault.New(fault.Forbidden, Failed, "%s did not share your email address; allow it to, then sign in again.", p.Name)
 	case !c.EmailVerified:
-		return "", fault.New(fault.Forbidden, Failed, "%s does not vouch for your email address; confirm the address there first.", p.Name)
+		return "", fault.New(fault.Forbidden, Failed, "%s has not verified your email address; verify it there first.", p.Name)
 	case email != lowerASCII(c.Email):
-		// Letters that are folded into others could make one person another.
-		return "", fault.New(fault.Forbidden, Failed, "Your email address at %s holds letters that cannot be told from others.", p.Name)
+		// Lower-casing other letters could turn one person's address into another's.
+		return "", fault.New(fault.Forbidden, Failed, "Your email address at %s contains letters that can be mistaken for others.", p.Name)
 	}
 	return email, nil
 }
@@ -303,30 +313,31 @@ func lowerASCII(s string) string {
 	}, s)
 }
 
-// linked gives the person that an account at a provider is linked to, "" for
-// none. A link to somebody who is no member any more counts for nothing.
-func (s *Service) linked(tx txn.Tx, c Claims) (email string, err error) {
-	l, err := s.Store.GetLinkTx(tx, c.Issuer, c.Subject)
+// linkedEmail returns the email of the person that an account at a provider is
+// linked to, or "". It deletes a link to a person without a membership.
+func (o oauth) linkedEmail(tx txn.Tx, c Claims) (email string, err error) {
+	l, err := o.store.GetLinkTx(tx, c.Issuer, c.Subject)
 	if errors.Is(err, ErrNotFound) {
 		return "", nil
 	}
 	if err != nil {
 		return "", err
 	}
-	members, err := s.verified(tx, l.Email)
+	members, err := verifiedMemberships(tx, o.store, l.Email)
 	if err != nil || len(members) > 0 {
 		return l.Email, err
 	}
-	return "", s.Store.DeleteLinkTx(tx, l.Email, l.Provider)
+	return "", o.store.DeleteLinkTx(tx, l.Email, l.Provider)
 }
 
-func (s *Service) link(tx txn.Tx, who authz.Caller, p ConfiguredProvider, c Claims, email string) error {
-	err := s.Store.CreateLinkTx(tx, Link{
-		Issuer: c.Issuer, Subject: c.Subject, Provider: p.ID, Email: email, ProviderEmail: c.Email, LinkedAt: s.Clock.Now(),
+func (o oauth) link(tx txn.Tx, who authz.Caller, p ConfiguredProvider, c Claims, email string) error {
+	err := o.store.CreateLinkTx(tx, Link{
+		Issuer: c.Issuer, Subject: c.Subject, Provider: p.ID, Email: email, ProviderEmail: c.Email, LinkedAt: o.clock.Now(),
 	})
 	if errors.Is(err, ErrTaken) {
-		// An address that was given to somebody else is another person.
-		return fault.New(fault.Forbidden, Failed, "Another account at %s is linked to this address; sign in otherwise and unlink it.", p.Name)
+		// The address may have been reassigned to another person.
+		return fault.New(fault.Forbidden, Failed,
+			"Another account at %s is linked to this address; sign in another way and unlink it.", p.Name)
 	}
 	if err != nil {
 		return err
@@ -335,52 +346,52 @@ func (s *Service) link(tx txn.Tx, who authz.Caller, p ConfiguredProvider, c Clai
 	if err != nil {
 		return err
 	}
-	return s.record(tx, who, audit.Entry{Action: "auth.provider_linked", TargetType: "user", TargetID: who.UserID, Details: details})
+	return audit.Tell(o.audit, tx, who, audit.Entry{Action: "auth.provider_linked", TargetType: "user", TargetID: who.UserID, Details: details})
 }
 
 type oauthExchangeIn struct {
 	Body struct {
 		Code     string `json:"code" required:"true" minLength:"1" maxLength:"200"`
-		Verifier string `json:"code_verifier" required:"true" minLength:"43" maxLength:"128" doc:"Whose SHA-256 was the app_code_challenge."`
+		Verifier string `json:"code_verifier" required:"true" minLength:"43" maxLength:"128" doc:"The text whose SHA-256 was the app_code_challenge."`
 	}
 }
 
-// oauthExchange gives an app the session that a browser signed in for. The code
-// is spent by the first try, right or wrong.
-func (s *Service) oauthExchange(ctx context.Context, who authz.Caller, in *oauthExchangeIn) (*route.Reply, error) {
+// exchange gives an app the session that a browser signed in for. The first
+// attempt uses the code up, right or wrong.
+func (o oauth) exchange(ctx context.Context, who authz.Caller, in *oauthExchangeIn) (*route.Reply, error) {
 	sum := sha256.Sum256([]byte(in.Body.Verifier))
 	challenge := base64.RawURLEncoding.EncodeToString(sum[:])
-	var got entered
-	var refused error
-	err := s.Writer.Write(ctx, func(tx txn.Tx) error {
-		refused = nil
-		var left handover
-		if err := s.take(tx, appTicket, in.Body.Code, &left); err != nil {
+	var result login
+	var rejected error // does not roll back the use of the code
+	err := o.writer.Write(ctx, func(tx txn.Tx) error {
+		rejected = nil
+		var h handover
+		if err := o.tokens.take(tx, appToken, in.Body.Code, &h); err != nil {
 			return err
 		}
-		if subtle.ConstantTimeCompare([]byte(challenge), []byte(left.Challenge)) != 1 {
-			refused = badTicket(appTicket)
+		if subtle.ConstantTimeCompare([]byte(challenge), []byte(h.Challenge)) != 1 {
+			rejected = invalidToken(appToken)
 			return nil
 		}
-		m, err := s.Store.GetMembershipTx(tx, left.TenantID, left.UserID)
+		m, err := o.store.GetMembershipTx(tx, h.TenantID, h.UserID)
 		if errors.Is(err, ErrNotFound) {
-			refused = badTicket(appTicket)
+			rejected = invalidToken(appToken)
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		if refused = lockedOut(m); refused != nil {
+		if rejected = suspended(m); rejected != nil {
 			return nil
 		}
-		got, err = s.open(tx, arrival{who: who, method: left.Provider, label: left.Label}, m)
+		result, err = o.logins.openSession(tx, authenticated{who: who, method: h.Provider, label: h.Label}, m)
 		return err
 	})
 	if err == nil {
-		err = refused
+		err = rejected
 	}
 	if err != nil {
 		return nil, err
 	}
-	return got.reply()
+	return result.reply()
 }

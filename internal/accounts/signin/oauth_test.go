@@ -292,7 +292,7 @@ func TestOAuthOfStrangers(t *testing.T) {
 		fails := errors.New("out of order")
 		each(t, func(b *bench) {
 			f := b.refused(fault.Forbidden, "FORBIDDEN", anybody, "GET", callbackPath, b.begin("corp", nil))
-			if !strings.Contains(f.Detail, "invite waits for you") {
+			if !strings.Contains(f.Detail, "pending invite") {
 				b.t.Error(f.Detail)
 			}
 			b.op.User["email"] = "bob@example.com"

@@ -37,8 +37,8 @@ func TestBadProviders(t *testing.T) {
 	t.Parallel()
 	const good = `"issuer": "https://id.example.com", "client_id": "agentd", "client_secret": "s3cret"`
 	for file, want := range map[string]string{
-		``:   "no JSON array",
-		`{}`: "no JSON array",
+		``:   "must be a JSON array",
+		`{}`: "must be a JSON array",
 		`[{"id": "a", "isuer": "https://id.example.com", "client_id": "x", "client_secret": "s3cret"}]`: "isuer",
 		`[{"id": "a", ` + good + `}, {"id": "a", ` + good + `}]`:                                        "two providers",
 		`[{"id": "", ` + good + `}]`:                                                     "the id",

@@ -9,6 +9,7 @@ import (
 
 	"agentd/internal/accounts/identity"
 	"agentd/internal/base/authz"
+	"agentd/internal/base/clock"
 	"agentd/internal/base/fault"
 	"agentd/internal/base/route"
 	"agentd/internal/base/txn"
@@ -18,11 +19,23 @@ import (
 const (
 	registerLife   = 24 * time.Hour
 	registerCookie = "svc_register"
-	// VerifyPath is where the link of a letter leads.
+	// VerifyPath is the path of the link in the email.
 	VerifyPath = "/api/v1/verify-email"
 )
 
-// registration waits for the link in its letter.
+// registrations signs people up with a link that is sent by email.
+type registrations struct {
+	writer   txn.Writer
+	store    Store
+	outbox   mail.Outbox
+	clock    clock.Clock
+	public   func() string
+	signupOn bool
+	tokens   tokens
+	logins   *logins
+}
+
+// registration is pending until the link in its email is opened.
 type registration struct {
 	Email   string `json:"email"`
 	Name    string `json:"name"`
@@ -32,27 +45,27 @@ type registration struct {
 type registerIn struct {
 	Body struct {
 		Email         string `json:"email" required:"true" format:"email" maxLength:"200"`
-		Name          string `json:"name,omitzero" maxLength:"200" doc:"Of the company that is made; the part of the address before the @ otherwise."`
+		Name          string `json:"name,omitzero" maxLength:"200" doc:"Name of the new company. Default: the part of the address before the @."`
 		AcceptTerms   bool   `json:"accept_terms" required:"true" doc:"Must be true."`
 		AcceptPrivacy bool   `json:"accept_privacy" required:"true" doc:"Must be true."`
 	}
 }
 
-// Registered answers POST /register: always alike.
+// Registered answers POST /register, always with the same text.
 type Registered struct {
 	_ struct{} `json:"-" name:"Registered"`
 
 	Message string `json:"message" required:"true"`
 }
 
-// register sends a letter with a link to somebody who wants to sign up. An
-// address that has an account gets a letter that says so: the answer is the
-// same, for it would tell strangers who has one.
-func (s *Service) register(ctx context.Context, _ authz.Caller, in *registerIn) (*route.Reply, error) {
+// register emails a link to a person who wants to sign up. An address that has
+// an account gets an email that says so. The response is the same, because it
+// would reveal to others who has an account.
+func (r registrations) register(ctx context.Context, _ authz.Caller, in *registerIn) (*route.Reply, error) {
 	switch {
-	case !s.Signup:
+	case !r.signupOn:
 		return nil, noSignup()
-	case !s.Outbox.Configured():
+	case !r.outbox.Configured():
 		return nil, noMail()
 	}
 	email, err := emailIn(in.Body.Email)
@@ -67,50 +80,50 @@ func (s *Service) register(ctx context.Context, _ authz.Caller, in *registerIn) 
 			return nil, err
 		}
 	}
-	ticket, browser := newTicket(), newTicket()
-	left := registration{Email: email, Name: in.Body.Name, Browser: hashTicket(browser)}
-	err = s.Writer.Write(ctx, func(tx txn.Tx) error {
-		if err := s.Store.DeleteExpiredTx(tx, s.Clock.Now(), 50); err != nil {
+	token, browser := newToken(), newToken()
+	pending := registration{Email: email, Name: in.Body.Name, Browser: hashToken(browser)}
+	err = r.writer.Write(ctx, func(tx txn.Tx) error {
+		if err := r.store.DeleteExpiredTx(tx, r.clock.Now(), 50); err != nil {
 			return err
 		}
-		if err := s.leave(tx, registerTicket, ticket, left, registerLife); err != nil {
+		if err := r.tokens.put(tx, registerToken, token, pending, registerLife); err != nil {
 			return err
 		}
-		members, err := s.Store.ListMembershipsTx(tx, email)
+		members, err := r.store.ListMembershipsTx(tx, email)
 		if err != nil {
 			return err
 		}
-		return s.Outbox.Send(tx, "", s.welcome(email, ticket, len(members) > 0))
+		return r.outbox.Send(tx, "", r.message(email, token, len(members) > 0))
 	})
 	if err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(Registered{Message: "A letter is on its way to this address; its link finishes the registration within 24 hours."})
+	text, err := json.Marshal(Registered{Message: "We sent an email to this address; its link completes the registration within 24 hours."})
 	return &route.Reply{JSON: text, Cookie: &route.Cookie{Name: registerCookie, Value: browser, Lasts: registerLife}}, err
 }
 
 func noSignup() error {
-	return fault.New(fault.Unsupported, "", "Signing up is switched off on this deployment; its operator can set AGENTD_SIGNUP=on.")
+	return fault.New(fault.Unsupported, "", "Signing up is disabled on this deployment; its operator can set AGENTD_SIGNUP=on.")
 }
 
-func (s *Service) welcome(email, ticket string, known bool) mail.Message {
-	m := mail.Message{To: email, Until: s.Clock.Now().Add(registerLife)}
+func (r registrations) message(email, token string, known bool) mail.Message {
+	m := mail.Message{To: email, Until: r.clock.Now().Add(registerLife)}
 	if known {
-		m.Subject = "You have an account already"
-		m.Text = "Somebody, perhaps you, wanted to register this address at " + s.Public() + ".\n" +
-			"It has an account there already: sign in with a code that is mailed to you.\n" +
-			"If it was not you, there is nothing to do.\n"
+		m.Subject = "You already have an account"
+		m.Text = "Someone, perhaps you, tried to register this address at " + r.public() + ".\n" +
+			"It already has an account there: request a sign-in code to sign in.\n" +
+			"If it was not you, you can ignore this email.\n"
 		return m
 	}
 	m.Subject = "Confirm your address"
-	m.Text = "To finish your registration at " + s.Public() + ", open this link within 24 hours, in the browser that you registered with:\n\n" +
-		s.Public() + VerifyPath + "?token=" + ticket + "\n\n" +
-		"If you did not register, there is nothing to do.\n"
+	m.Text = "To complete your registration at " + r.public() + ", open this link within 24 hours, in the browser that you registered with:\n\n" +
+		r.public() + VerifyPath + "?token=" + token + "\n\n" +
+		"If you did not register, you can ignore this email.\n"
 	return m
 }
 
 type verifyEmailIn struct {
-	Token   string `query:"token" required:"true" doc:"As in the letter."`
+	Token   string `query:"token" required:"true" doc:"The token in the link."`
 	Browser string `cookie:"svc_register"`
 }
 
@@ -123,51 +136,51 @@ type EmailVerified struct {
 	Message     string         `json:"message" required:"true"`
 	User        SignedUser     `json:"user" required:"true"`
 	Tenant      SignedTenant   `json:"tenant" required:"true"`
-	Session     *SignedSession `json:"session" doc:"Null where another browser registered: sign in there with a code."`
+	Session     *SignedSession `json:"session" doc:"Null if another browser registered; sign in with a code then."`
 	MFARequired bool           `json:"mfa_required" required:"true"`
 }
 
-// verifyEmail makes what was registered. It signs nobody in but the browser that
-// registered: whoever opens a link that a stranger sent them, or whose mail
-// program opens it for them, must not find themselves in the stranger's account.
-// Opened again in another browser the link does nothing more.
-func (s *Service) verifyEmail(ctx context.Context, who authz.Caller, in *verifyEmailIn) (*route.Reply, error) {
-	var got entered
-	var here bool
-	err := s.Writer.Write(ctx, func(tx txn.Tx) error {
-		var left registration
-		if err := s.peek(tx, registerTicket, in.Token, &left); err != nil {
+// verifyEmail completes a registration. It signs in only the browser that
+// registered: a person who opens a stranger's link, or whose mail program opens
+// it, must not be signed in to the stranger's account. Opening the link again in
+// another browser has no further effect.
+func (r registrations) verifyEmail(ctx context.Context, who authz.Caller, in *verifyEmailIn) (*route.Reply, error) {
+	var result login
+	var sameBrowser bool
+	err := r.writer.Write(ctx, func(tx txn.Tx) error {
+		var pending registration
+		if err := r.tokens.peek(tx, registerToken, in.Token, &pending); err != nil {
 			return err
 		}
-		here = subtle.ConstantTimeCompare(hashTicket(in.Browser), left.Browser) == 1
-		a := arrival{who: who, email: left.Email, name: left.Name, method: OTP, label: "registration", terms: true}
-		m, err := s.place(tx, a)
+		sameBrowser = subtle.ConstantTimeCompare(hashToken(in.Browser), pending.Browser) == 1
+		a := authenticated{who: who, email: pending.Email, name: pending.Name, method: OTP, label: "registration", terms: true}
+		m, err := r.logins.membershipOf(tx, a)
 		if err != nil {
 			return err
 		}
-		got = entered{member: m.Member, tenant: m.Tenant}
-		if !here {
+		result = login{member: m.Member, tenant: m.Tenant}
+		if !sameBrowser {
 			return nil
 		}
-		// One session only, for the link may be read by others later.
-		if err := s.take(tx, registerTicket, in.Token, &left); err != nil {
+		// The link opens only one session, because others may read it later.
+		if err := r.tokens.take(tx, registerToken, in.Token, &pending); err != nil {
 			return err
 		}
-		got, err = s.open(tx, a, m)
+		result, err = r.logins.openSession(tx, a, m)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	a := got.answer()
+	a := result.answer()
 	out := EmailVerified{
-		OK: true, TenantID: a.Tenant.TenantID, Message: "The address is confirmed; sign in with a code that is mailed to it.",
+		OK: true, TenantID: a.Tenant.TenantID, Message: "The address is confirmed; request a sign-in code to sign in.",
 		User: a.User, Tenant: a.Tenant, MFARequired: a.MFARequired,
 	}
 	reply := &route.Reply{}
-	if here {
+	if sameBrowser {
 		out.Session, out.Message = &a.Session, "The address is confirmed, and this browser is signed in."
-		reply.Cookie = identity.SessionCookie(got.raw)
+		reply.Cookie = identity.SessionCookie(result.raw)
 	}
 	reply.JSON, err = json.Marshal(out)
 	return reply, err

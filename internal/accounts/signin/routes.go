@@ -7,111 +7,142 @@ import (
 	"agentd/internal/base/route"
 )
 
-// Routes lists the slice's operations.
-func (s *Service) Routes() []route.Route {
-	return append(s.publicRoutes(), s.ownRoutes()...)
-}
+const tag = "Auth"
 
-// often are the limits of what is guessed or sends mail, by client address.
+// Limits by client address of operations that check a guessable code or send
+// email.
 var (
-	often    = []route.Limit{{N: 20, Per: time.Minute}}
-	seldom   = []route.Limit{{N: 20, Per: time.Minute}, {N: 10, Per: 10 * time.Minute}}
-	rarely   = []route.Limit{{N: 5, Per: time.Minute}, {N: 10, Per: time.Hour}}
-	signedIn = reflect.TypeFor[SignedIn]()
+	guessLimits    = []route.Limit{{N: 20, Per: time.Minute}}
+	codeLimits     = []route.Limit{{N: 20, Per: time.Minute}, {N: 10, Per: 10 * time.Minute}}
+	registerLimits = []route.Limit{{N: 5, Per: time.Minute}, {N: 10, Per: time.Hour}}
 )
 
-func (s *Service) publicRoutes() []route.Route {
-	const tag = "Auth"
+var signedIn = reflect.TypeFor[SignedIn]()
+
+// Routes lists the slice's operations.
+func (s *Service) Routes() []route.Route {
+	var all []route.Route
+	for _, part := range [][]route.Route{
+		s.codes.routes(), s.registrations.routes(), s.oauth.routes(), s.factors.routes(), s.links.routes(),
+	} {
+		all = append(all, part...)
+	}
+	return all
+}
+
+func (s codes) routes() []route.Route {
 	return []route.Route{
 		route.Action(route.Row{
-			Method: "POST", Path: "/api/v1/auth/request-code", ID: "requestOtpCode", Tag: tag, Public: true, Limits: seldom,
-			Summary: "Ask for a sign-in code by mail",
-			Doc:     "The answer is the same whether the address is known or not. The code is good once and for ten minutes; a newer one replaces it.",
-			Errors:  []int{501},
+			Method: "POST", Path: "/api/v1/auth/request-code", ID: "requestOtpCode", Tag: tag, Public: true, Limits: codeLimits,
+			Summary: "Request a sign-in code by email",
+			Doc: "The response is the same whether or not the address is known. The code can be used once within ten minutes; " +
+				"a newer code replaces it.",
+			Errors: []int{501},
 		}, s.requestCode),
 		route.Action(route.Row{
-			Method: "POST", Path: "/api/v1/auth/verify-code", ID: "verifyOtpCode", Tag: tag, Public: true, Limits: seldom, AnswerOf: signedIn,
-			Summary: "Sign in with a mailed code",
-			Doc:     "Sets the cookie svc_session. The answer holds no key. After five wrong tries a code is spent.",
+			Method: "POST", Path: "/api/v1/auth/verify-code", ID: "verifyOtpCode", Tag: tag, Public: true, Limits: codeLimits, AnswerOf: signedIn,
+			Summary: "Sign in with a code",
+			Doc:     "Sets the cookie svc_session. The response contains no key. After five wrong attempts the code is invalid.",
 			Errors:  []int{403},
 		}, s.verifyCode),
-		route.Action(route.Row{
-			Method: "POST", Path: "/api/v1/register", ID: "register", Tag: tag, Public: true, Limits: rarely, Status: 201, AnswerOf: reflect.TypeFor[Registered](),
-			Summary: "Sign up with a link by mail",
-			Doc:     "Where signing up is switched on. The answer is the same for an address that has an account, which gets a letter that says so.",
-			Errors:  []int{501},
-		}, s.register),
-		route.Action(route.Row{
-			Method: "GET", Path: VerifyPath, ID: "verifyEmail", Tag: tag, Public: true, Limits: often, AnswerOf: reflect.TypeFor[EmailVerified](),
-			Summary: "Finish a registration",
-			Doc:     "Makes the company and its owner. Sets the cookie svc_session in the browser that registered, and in no other.",
-			Errors:  []int{403},
-		}, s.verifyEmail),
-		route.Action(route.Row{
-			Method: "GET", Path: oauthPath + "/providers", ID: "listOAuthLoginProviders", Tag: tag, Public: true,
-			Summary: "List the providers to sign in with",
-		}, s.oauthProviders),
-		route.Action(route.Row{
-			Method: "GET", Path: oauthPath + "/{provider}/start", ID: "startOAuthLogin", Tag: tag, Public: true, Limits: often, Status: 302,
-			Summary: "Begin to sign in with a provider",
-			Doc:     "Sends the browser to the provider. The sign-in has to be finished within ten minutes, in the same browser.",
-			Errors:  []int{502, 504},
-		}, s.oauthStart),
-		route.Action(route.Row{
-			Method: "GET", Path: oauthPath + "/{provider}/callback", ID: "completeOAuthLogin", Tag: tag, Public: true, Limits: often, Also: []int{302}, AnswerOf: signedIn,
-			Summary: "Finish to sign in with a provider",
-			Doc:     "Where the provider sends the browser back to. Sets the cookie svc_session and goes on to return_to, if there was one. For an app the browser gets a code in the fragment and no cookie.",
-			Errors:  []int{403, 422, 502, 504},
-		}, s.oauthCallback),
-		route.Action(route.Row{
-			Method: "POST", Path: oauthPath + "/exchange", ID: "exchangeOAuthAppCode", Tag: tag, Public: true, Limits: often, AnswerOf: signedIn,
-			Summary: "Trade an app's code for a session",
-			Doc:     "Sets the cookie svc_session for the app. The code is spent by the first try.",
-			Errors:  []int{403},
-		}, s.oauthExchange),
 	}
 }
 
-func (s *Service) ownRoutes() []route.Route {
-	const tag, mfa = "Auth", "/api/v1/auth/mfa"
+func (r registrations) routes() []route.Route {
+	return []route.Route{
+		route.Action(route.Row{
+			Method: "POST", Path: "/api/v1/register", ID: "register", Tag: tag, Public: true, Limits: registerLimits, Status: 201,
+			AnswerOf: reflect.TypeFor[Registered](),
+			Summary:  "Sign up with a link by email",
+			Doc: "Available where signing up is enabled. The response is the same for an address that has an account, " +
+				"which gets an email that says so.",
+			Errors: []int{501},
+		}, r.register),
+		route.Action(route.Row{
+			Method: "GET", Path: VerifyPath, ID: "verifyEmail", Tag: tag, Public: true, Limits: guessLimits,
+			AnswerOf: reflect.TypeFor[EmailVerified](),
+			Summary:  "Complete a registration",
+			Doc:      "Creates the company and its owner. Sets the cookie svc_session only in the browser that registered.",
+			Errors:   []int{403},
+		}, r.verifyEmail),
+	}
+}
+
+func (o oauth) routes() []route.Route {
+	return []route.Route{
+		route.Action(route.Row{
+			Method: "GET", Path: oauthPath + "/providers", ID: "listOAuthLoginProviders", Tag: tag, Public: true,
+			Summary: "List sign-in providers",
+		}, o.list),
+		route.Action(route.Row{
+			Method: "GET", Path: oauthPath + "/{provider}/start", ID: "startOAuthLogin", Tag: tag, Public: true, Limits: guessLimits, Status: 302,
+			Summary: "Start a sign-in with a provider",
+			Doc:     "Redirects the browser to the provider. The sign-in must be completed within ten minutes, in the same browser.",
+			Errors:  []int{502, 504},
+		}, o.start),
+		route.Action(route.Row{
+			Method: "GET", Path: oauthPath + "/{provider}/callback", ID: "completeOAuthLogin", Tag: tag, Public: true, Limits: guessLimits,
+			Also: []int{302}, AnswerOf: signedIn,
+			Summary: "Complete a sign-in with a provider",
+			Doc: "The provider redirects the browser here. Sets the cookie svc_session and redirects to return_to, if it was given. " +
+				"For an app, the browser gets a code in the URL fragment and no cookie.",
+			Errors: []int{403, 422, 502, 504},
+		}, o.callback),
+		route.Action(route.Row{
+			Method: "POST", Path: oauthPath + "/exchange", ID: "exchangeOAuthAppCode", Tag: tag, Public: true, Limits: guessLimits, AnswerOf: signedIn,
+			Summary: "Exchange an app's code for a session",
+			Doc:     "Sets the cookie svc_session for the app. The first attempt uses the code up.",
+			Errors:  []int{403},
+		}, o.exchange),
+	}
+}
+
+func (s *factors) routes() []route.Route {
+	const mfa = "/api/v1/auth/mfa"
 	return []route.Route{
 		route.Action(route.Row{
 			Method: "GET", Path: mfa + "/status", ID: "getMfaStatus", Tag: tag, HalfOpen: true,
-			Summary: "Whether the caller has a second factor",
-		}, s.mfaStatus),
+			Summary: "Get the caller's MFA status",
+		}, s.status),
 		route.Action(route.Row{
 			Method: "POST", Path: mfa + "/enrol", ID: "enrolMfa", Tag: tag, Status: 201, Optional: true,
-			Summary: "Get a second factor",
-			Doc: "A time-based code (RFC 6238). It counts from the first code on that POST /auth/mfa/verify accepts; until then it can be made anew. " +
-				"Secret and recovery codes are shown this once. Of keys, only one with the scope * may do this.",
+			Summary: "Enrol in MFA",
+			Doc: "Creates a second factor with time-based codes (RFC 6238). It takes effect when POST /auth/mfa/verify accepts its first code; " +
+				"until then you can enrol again. Only this response shows the secret and the recovery codes. " +
+				"Of keys, only one with the scope * can do this.",
 			Errors: []int{409},
 		}, s.enrol),
 		route.Action(route.Row{
-			Method: "POST", Path: mfa + "/verify", ID: "verifyMfa", Tag: tag, HalfOpen: true, Limits: often,
-			Summary: "Show the second factor",
-			Doc:     "Makes a half-open session whole, and an enrolment count. Each code is accepted once.",
+			Method: "POST", Path: mfa + "/verify", ID: "verifyMfa", Tag: tag, HalfOpen: true, Limits: guessLimits,
+			Summary: "Verify an MFA code",
+			Doc:     "Completes a half-open session, or confirms an enrolment. Each code is accepted once.",
 			Errors:  []int{404},
-		}, s.mfaVerify),
+		}, s.verify),
 		route.Action(route.Row{
-			Method: "POST", Path: mfa + "/recovery", ID: "verifyMfaRecovery", Tag: tag, HalfOpen: true, Limits: often,
-			Summary: "Show a recovery code in place of the second factor",
+			Method: "POST", Path: mfa + "/recovery", ID: "verifyMfaRecovery", Tag: tag, HalfOpen: true, Limits: guessLimits,
+			Summary: "Verify a recovery code instead of an MFA code",
 			Errors:  []int{404},
-		}, s.mfaRecovery),
+		}, s.recover),
 		route.Action(route.Row{
-			Method: "POST", Path: mfa + "/disable", ID: "disableMfa", Tag: tag, Optional: true, Limits: often,
-			Summary: "Give the second factor up",
-			Doc:     "Takes a code of it, or a recovery code.",
+			Method: "POST", Path: mfa + "/disable", ID: "disableMfa", Tag: tag, Optional: true, Limits: guessLimits,
+			Summary: "Disable MFA",
+			Doc:     "Needs an MFA code or a recovery code.",
 			Errors:  []int{404},
-		}, s.mfaDisable),
+		}, s.disable),
+	}
+}
+
+func (l links) routes() []route.Route {
+	return []route.Route{
 		route.Action(route.Row{
 			Method: "GET", Path: "/api/v1/me/auth-providers", ID: "listAuthProviders", Tag: tag,
-			Summary: "List the ways in which the caller can sign in",
-		}, s.authProviders),
+			Summary: "List the caller's ways of signing in",
+		}, l.list),
 		route.Action(route.Row{
 			Method: "DELETE", Path: "/api/v1/me/auth-providers/{provider}", ID: "unlinkAuthProvider", Tag: tag,
 			Summary: "Unlink a provider",
-			Doc:     "The last way in stays. Of keys, only one with the scope * may do this.",
+			Doc:     "The last way of signing in cannot be removed. Of keys, only one with the scope * can do this.",
 			Errors:  []int{409},
-		}, s.unlink),
+		}, l.unlink),
 	}
 }

@@ -1,10 +1,10 @@
-// Package signin lets people in: by a code that is mailed to them, through an
-// OpenID provider, and with a second factor where they have one (interface.md
-// section 5; behaviours.md section 27; decisions.md D3). What it gives is a
-// browser session, never a key.
+// Package signin signs people in: with a code that is sent by email, through an
+// OpenID provider, and with a second factor where they have one. Signing in
+// opens a browser session; it never creates a key.
 //
-// A person is an email address that they have shown to be theirs, with a
-// membership in each of their tenants. Who has no address is that one member.
+// A person is identified by a verified email address and has a membership in
+// each of their tenants. A member without a verified address is a person of
+// their own.
 package signin
 
 import (
@@ -25,46 +25,46 @@ import (
 	"agentd/internal/kernel/work"
 )
 
-// Membership is what somebody signs in to.
+// Membership is a member with their tenant.
 type Membership struct {
 	Member identity.Member
 	Tenant identity.Tenant
 }
 
-// Code is the code that was mailed last to an address, and how often that was.
+// Code is the last code that was sent to an address, with how many were sent.
 type Code struct {
 	Email     string
-	Hash      []byte // empty: spent
-	Terms     bool   // were accepted when it was asked for
-	Asked     int    // how many in a row, this one included
-	Wrong     int    // tries
+	Hash      []byte // empty: the code is used up
+	Terms     bool   // the terms were accepted with the request
+	Asked     int    // codes in a row, this one included
+	Wrong     int    // wrong attempts
 	AgainAt   time.Time
 	ExpiresAt time.Time
 	ForgetAt  time.Time
 }
 
-// Link says who at a provider is who here.
+// Link connects an account at a provider with a person here.
 type Link struct {
 	Issuer        string
 	Subject       string
-	Provider      string // id of the provider with which it was made
-	Email         string // the person
-	ProviderEmail string // as the provider gave it
+	Provider      string // ID of the provider with which it was created
+	Email         string // of the person
+	ProviderEmail string // as the provider reported it
 	LinkedAt      time.Time
 }
 
 // Factor is a person's second factor.
 type Factor struct {
 	Person      string // see personOf
-	TenantID    string // "" of a person with an email
+	TenantID    string // empty for a person with an email
 	Sealed      []byte // the secret
 	Algorithm   Algorithm
-	Recovery    [][]byte // hashes of the codes that are left
+	Recovery    [][]byte // hashes of the unused recovery codes
 	CreatedAt   time.Time
-	ConfirmedAt time.Time // zero: not yet; it counts for nothing
-	LastStep    int64     // the time step of the last code that was accepted
-	Wrong       int       // codes in a row
-	WrongAt     time.Time // the last of them
+	ConfirmedAt time.Time // zero: not confirmed, and not in effect
+	LastStep    int64     // time step of the last accepted code
+	Wrong       int       // wrong codes in a row
+	WrongAt     time.Time // time of the last wrong code
 }
 
 // Errors of the Store.
@@ -73,66 +73,65 @@ var (
 	ErrTaken    = errors.New("signin: a unique value is taken")
 )
 
-// Store is the port to what signing in needs. What a transaction reads of codes
-// and factors stays as it is until the transaction ends. What is absent is
-// ErrNotFound.
+// Store is the port to what signing in stores. A transaction that reads a code or
+// a factor locks it until it ends. Methods return ErrNotFound for a missing
+// record.
 type Store interface {
-	// ListMembershipsTx lists those with an email, verified or not, in all tenants,
-	// the one that was signed in to last first, then the oldest.
+	// ListMembershipsTx lists the memberships with an email, verified or not, in all
+	// tenants: first the one that was signed in to last, then the oldest.
 	ListMembershipsTx(tx txn.Tx, email string) ([]Membership, error)
 	GetMembershipTx(tx txn.Tx, tenantID, userID string) (Membership, error)
-	// UpdateLastLoginTx keeps when a member signed in.
+	// UpdateLastLoginTx stores when a member signed in.
 	UpdateLastLoginTx(tx txn.Tx, tenantID, userID string, at time.Time) error
 
 	LockCodeTx(tx txn.Tx, email string) (Code, error)
-	// CreateCodeTx adds the first code of an email; ErrTaken where there is one, and
-	// the transaction may go on.
+	// CreateCodeTx adds the first code of an email. After ErrTaken, which reports
+	// that there is one, the transaction can continue.
 	CreateCodeTx(tx txn.Tx, c Code) error
 	UpdateCodeTx(tx txn.Tx, c Code) error
 	DeleteCodeTx(tx txn.Tx, email string) error
 
-	// CreateTicketTx keeps something sealed until it expires.
+	// CreateTicketTx stores something sealed until it expires.
 	CreateTicketTx(tx txn.Tx, kind string, hash, sealed []byte, expires time.Time) error
 	// GetTicketTx reads one that has not expired.
 	GetTicketTx(tx txn.Tx, kind string, hash []byte, now time.Time) ([]byte, error)
-	// ConsumeTicketTx is Ticket for one of those who try at once; for all others it
-	// is absent.
+	// ConsumeTicketTx reads and deletes one. Of concurrent callers only one gets it.
 	ConsumeTicketTx(tx txn.Tx, kind string, hash []byte, now time.Time) ([]byte, error)
 
 	GetLinkTx(tx txn.Tx, issuer, subject string) (Link, error)
 	ListLinks(ctx context.Context, email string) ([]Link, error)
-	// LockLinksTx is Links as a write sees it.
+	// LockLinksTx is ListLinks as a write sees it.
 	LockLinksTx(tx txn.Tx, email string) ([]Link, error)
-	// CreateLinkTx links; ErrTaken where that account is linked, or another of the
-	// same provider to the person.
+	// CreateLinkTx adds a link. ErrTaken: the account is linked already, or the
+	// person is linked to another account of the same provider.
 	CreateLinkTx(tx txn.Tx, l Link) error
 	DeleteLinkTx(tx txn.Tx, email, provider string) error
 
 	LockFactorTx(tx txn.Tx, person string) (Factor, error)
-	// GetFactor is Factor outside of a transaction.
+	// GetFactor is LockFactorTx outside of a transaction.
 	GetFactor(ctx context.Context, person string) (Factor, error)
 	PutFactorTx(tx txn.Tx, f Factor) error
 	DeleteFactorTx(tx txn.Tx, person string) error
 
 	// DeleteEmailTx deletes the code and the links of an email.
 	DeleteEmailTx(tx txn.Tx, email string) error
-	// DeleteExpiredTx deletes up to n codes and n tickets that are past.
+	// DeleteExpiredTx deletes up to n codes and n tickets that have expired.
 	DeleteExpiredTx(tx txn.Tx, now time.Time, n int) error
 }
 
-// Members is the port to members outside of a transaction.
+// Members is the port to members outside a transaction.
 type Members interface {
 	GetMember(ctx context.Context, tenantID, userID string) (identity.Member, error)
 }
 
-// Sessions is what is needed of browser sessions; *identity.Service has it.
+// Sessions is the port to browser sessions; *identity.Sessions implements it.
 type Sessions interface {
-	OpenSession(tx txn.Tx, m identity.Member, d identity.Device) (identity.Session, identity.RawSession, error)
-	// Verified notes that a second factor was shown in a session.
-	Verified(tx txn.Tx, sessionID string, at time.Time) error
+	Open(tx txn.Tx, m identity.Member, d identity.Device) (identity.Session, identity.RawSession, error)
+	// MarkVerified records that a second factor was verified in a session.
+	MarkVerified(tx txn.Tx, sessionID string, at time.Time) error
 }
 
-// Config is what a Service is made of.
+// Config configures a Service.
 type Config struct {
 	Writer   txn.Writer
 	Store    Store
@@ -143,48 +142,115 @@ type Config struct {
 	Box      *secret.Box
 	Clock    clock.Clock
 	Log      *slog.Logger
-	Audit    audit.Recorder // nil: nobody keeps it
-	// Public is the address under which browsers reach the service, without a
-	// slash at its end.
+	Audit    audit.Recorder // nil: not recorded
+	// Public returns the URL under which browsers reach the service, without a
+	// trailing slash.
 	Public func() string
-	// Signup: whoever has no membership may make a tenant of their own.
+	// Signup allows people without a membership to create a tenant.
 	Signup bool
-	// Found makes a tenant and its owner.
-	Found func(tx txn.Tx, name, email string) (identity.Tenant, identity.Member, error)
-	// Prove is told that a person has just shown an email to be theirs, so that
-	// memberships with it become verified; nil: nobody.
+	// SignUp creates a tenant and its owner.
+	SignUp func(tx txn.Tx, name, email string) (identity.Tenant, identity.Member, error)
+	// Prove is called when a person has just proved that an email is theirs, and
+	// verifies their memberships with it; nil: not called.
 	Prove func(tx txn.Tx, email string) error
-	// Invited says whether an email has an invite that waits; nil: none has.
+	// Invited reports whether an email has a live invite; nil: none has.
 	Invited func(ctx context.Context, email string) (bool, error)
 	// Providers in the operator's order, each with the port to it.
 	Providers []ConfiguredProvider
 }
 
-// ConfiguredProvider is a provider with the port to it.
-type ConfiguredProvider struct {
-	ProviderConfig
-	Port Provider
-}
-
-// Service is the slice. Safe for concurrent use.
+// Service assembles the slice: each part serves one way of signing in, or one
+// thing that people manage about it. Safe for concurrent use.
 type Service struct {
-	Config
-
-	codeKey, recoveryKey []byte
+	store         Store
+	codes         codes
+	registrations registrations
+	oauth         oauth
+	factors       *factors
+	links         links
 }
 
-// New makes a service.
-func New(cfg Config) *Service {
-	if cfg.Clock == nil {
-		cfg.Clock = clock.System{}
+// New returns a service.
+func New(c Config) *Service {
+	if c.Clock == nil {
+		c.Clock = clock.System{}
 	}
-	cfg.Log = cmp.Or(cfg.Log, slog.Default())
-	return &Service{Config: cfg, codeKey: cfg.Box.Derive("signin/codes"), recoveryKey: cfg.Box.Derive("signin/recovery")}
+	c.Log = cmp.Or(c.Log, slog.Default())
+	available := providers(c.Providers)
+	pending := tokens{store: c.Store, box: c.Box, clock: c.Clock}
+	second := &factors{
+		writer: c.Writer, store: c.Store, members: c.Members, sessions: c.Sessions, box: c.Box, clock: c.Clock, audit: c.Audit,
+		recoveryKey: c.Box.Derive("signin/recovery"),
+	}
+	in := &logins{
+		store: c.Store, sessions: c.Sessions, factors: second, clock: c.Clock, audit: c.Audit,
+		signupOn: c.Signup, createTenant: c.SignUp, prove: c.Prove,
+	}
+	return &Service{
+		store: c.Store,
+		codes: codes{
+			writer: c.Writer, store: c.Store, outbox: c.Outbox, queue: c.Queue, box: c.Box, clock: c.Clock, log: c.Log,
+			public: c.Public, signupOn: c.Signup, logins: in, key: c.Box.Derive("signin/codes"),
+		},
+		registrations: registrations{
+			writer: c.Writer, store: c.Store, outbox: c.Outbox, clock: c.Clock, public: c.Public, signupOn: c.Signup,
+			tokens: pending, logins: in,
+		},
+		oauth: oauth{
+			writer: c.Writer, store: c.Store, clock: c.Clock, audit: c.Audit, public: c.Public, signupOn: c.Signup,
+			invited: c.Invited, providers: available, tokens: pending, logins: in,
+		},
+		factors: second,
+		links:   links{writer: c.Writer, store: c.Store, members: c.Members, outbox: c.Outbox, audit: c.Audit, providers: available},
+	}
 }
 
-// personOf names the person that a member is, and the tenant that this person
-// is confined to: none, where a verified email makes them the same in all
-// tenants. One that is not verified may be anybody's.
+// Handle is the work.Handler of requests for codes (see WorkKind).
+func (s *Service) Handle(ctx context.Context, held work.Lease) error {
+	return s.codes.handle(ctx, held)
+}
+
+// Enrolled reports whether the person who a member is has a second factor. It
+// implements identity.Factors.
+func (s *Service) Enrolled(tx txn.Tx, tenantID, userID string) (bool, error) {
+	return s.factors.enrolled(tx, tenantID, userID)
+}
+
+// Fresh refuses an operation that cannot be undone to a browser session of a
+// person with a second factor who has not verified it within the last 15
+// minutes. Keys pass: their creator decided what they may do. Errors: 401
+// mfa_required, reason stale.
+func (s *Service) Fresh(ctx context.Context, who authz.Caller) error {
+	return s.factors.fresh(ctx, who)
+}
+
+// DeleteMember deletes what is stored about a person who is being removed from a
+// tenant: everything, if this was their last membership. It is called in the
+// transaction of the removal, before the member's email is deleted.
+func (s *Service) DeleteMember(tx txn.Tx, tenantID, userID string) error {
+	m, err := s.store.GetMembershipTx(tx, tenantID, userID)
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := s.store.DeleteFactorTx(tx, "user:"+userID); err != nil || !m.Member.Verified {
+		return err
+	}
+	remaining, err := verifiedMemberships(tx, s.store, m.Member.Email)
+	if err != nil || len(remaining) > 1 {
+		return err
+	}
+	if err := s.store.DeleteEmailTx(tx, m.Member.Email); err != nil {
+		return err
+	}
+	return s.store.DeleteFactorTx(tx, "email:"+m.Member.Email)
+}
+
+// personOf returns the person that a member is, and the tenant to which that
+// person is confined: "" where a verified email makes them the same person in
+// all tenants. An unverified email may be anyone's.
 func personOf(m identity.Member) (person, tenant string) {
 	if m.Verified {
 		return "email:" + m.Email, ""
@@ -192,40 +258,8 @@ func personOf(m identity.Member) (person, tenant string) {
 	return "user:" + m.UserID, m.TenantID
 }
 
-// Forget deletes what is kept of a person who is being taken out of a tenant,
-// in that transaction and before the member's email is: everything, if it was
-// their last membership.
-func (s *Service) Forget(tx txn.Tx, tenantID, userID string) error {
-	m, err := s.Store.GetMembershipTx(tx, tenantID, userID)
-	if errors.Is(err, ErrNotFound) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if err := s.Store.DeleteFactorTx(tx, "user:"+userID); err != nil || !m.Member.Verified {
-		return err
-	}
-	left, err := s.verified(tx, m.Member.Email)
-	if err != nil || len(left) > 1 {
-		return err
-	}
-	if err := s.Store.DeleteEmailTx(tx, m.Member.Email); err != nil {
-		return err
-	}
-	return s.Store.DeleteFactorTx(tx, "email:"+m.Member.Email)
-}
-
-// verified lists the memberships of the person with an email.
-func (s *Service) verified(tx txn.Tx, email string) ([]Membership, error) {
-	all, err := s.Store.ListMembershipsTx(tx, email)
+// verifiedMemberships lists the memberships of the person with an email.
+func verifiedMemberships(tx txn.Tx, store Store, email string) ([]Membership, error) {
+	all, err := store.ListMembershipsTx(tx, email)
 	return slices.DeleteFunc(all, func(m Membership) bool { return !m.Member.Verified }), err
-}
-
-// record writes an audit entry about a person.
-func (s *Service) record(tx txn.Tx, who authz.Caller, e audit.Entry) error {
-	if s.Audit == nil {
-		return nil
-	}
-	return s.Audit.Record(tx, who, e)
 }

@@ -2,7 +2,6 @@ package signin
 
 import (
 	"crypto/hmac"
-	"crypto/rand"
 	"crypto/sha1" //nolint:gosec // authenticator apps know little else, and an HMAC of it holds (RFC 6238)
 	"crypto/sha256"
 	"crypto/sha512"
@@ -15,16 +14,18 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"agentd/internal/base/secret"
 )
 
 // Time-based one-time passwords (RFC 6238): six digits that change every 30
-// seconds. Forty lines with the RFC's own test vectors are less than a module
-// that draws pictures too.
+// seconds. These forty lines, tested with the RFC's vectors, replace a module
+// that would bring an image library with it.
 
-// Algorithm of a second factor, as the API names it.
+// Algorithm of a second factor, by its name in the API.
 type Algorithm string
 
-// The algorithms. Authenticator apps know the first; some know the others.
+// The algorithms. All authenticator apps support the first, some the others.
 const (
 	SHA1   Algorithm = "SHA-1"
 	SHA256 Algorithm = "SHA-256"
@@ -33,11 +34,11 @@ const (
 
 const (
 	stepTime   = 30 * time.Second
-	stepWindow = 1 // steps before and after, for clocks that differ and people who type
+	stepWindow = 1 // steps before and after, for clock differences and typing time
 )
 
-// hash gives the function, the length of its secrets (that of its output, RFC
-// 4226 section 4) and its name in an otpauth URL.
+// hash returns the hash function, the length of its secrets (equal to its
+// output's, RFC 4226 section 4) and its name in an otpauth URL.
 func (a Algorithm) hash() (f func() hash.Hash, size int, name string) {
 	switch a {
 	case SHA256:
@@ -50,16 +51,14 @@ func (a Algorithm) hash() (f func() hash.Hash, size int, name string) {
 
 var secretText = base32.StdEncoding.WithPadding(base32.NoPadding)
 
-func newSecret(a Algorithm) []byte {
+func newFactorSecret(a Algorithm) []byte {
 	_, size, _ := a.hash()
-	key := make([]byte, size)
-	rand.Read(key)
-	return key
+	return secret.Random(size)
 }
 
 func stepAt(t time.Time) int64 { return t.Unix() / int64(stepTime/time.Second) }
 
-// codeAt is the code of a time step (RFC 4226 section 5.3).
+// codeAt returns the code of a time step (RFC 4226 section 5.3).
 func codeAt(a Algorithm, secret []byte, step int64) string {
 	f, _, _ := a.hash()
 	mac := hmac.New(f, secret)
@@ -72,8 +71,9 @@ func codeAt(a Algorithm, secret []byte, step int64) string {
 	return fmt.Sprintf("%06d", number%1_000_000)
 }
 
-// match finds the step whose code this is, later than the last one accepted, so
-// that no code counts twice. It takes the same time whichever it is.
+// match returns the step that a code belongs to. Only steps after the last
+// accepted one match, so that no code is accepted twice. The time it takes does
+// not depend on the code.
 func match(a Algorithm, secret []byte, code string, now time.Time, last int64) (step int64, ok bool) {
 	for d := int64(-stepWindow); d <= stepWindow; d++ {
 		at := stepAt(now) + d
@@ -85,14 +85,14 @@ func match(a Algorithm, secret []byte, code string, now time.Time, last int64) (
 	return step, ok
 }
 
-// otpauthURL is what authenticator apps read from a picture.
+// otpauthURL returns the content of the QR code that authenticator apps scan.
 func otpauthURL(a Algorithm, secret []byte, issuer, label string) string {
 	_, _, name := a.hash()
 	q := url.Values{
 		"secret": {secretText.EncodeToString(secret)}, "issuer": {issuer}, "algorithm": {name},
 		"digits": {"6"}, "period": {strconv.Itoa(int(stepTime / time.Second))},
 	}
-	// Apps take a plus sign for a plus sign.
+	// Apps do not decode a plus sign as a space.
 	u := url.URL{Scheme: "otpauth", Host: "totp", Path: "/" + issuer + ":" + label, RawQuery: strings.ReplaceAll(q.Encode(), "+", "%20")}
 	return u.String()
 }

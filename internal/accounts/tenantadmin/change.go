@@ -15,6 +15,7 @@ import (
 	"agentd/internal/accounts/identity"
 	"agentd/internal/base/authz"
 	"agentd/internal/base/fault"
+	"agentd/internal/base/ptr"
 	"agentd/internal/base/schema"
 	"agentd/internal/base/txn"
 	"agentd/internal/kernel/work"
@@ -71,7 +72,7 @@ func (s *Service) Create(ctx context.Context, who authz.Caller, c Creation) (Cre
 		return Created{}, fault.BadFields(wrong...)
 	}
 	var made Created
-	err := s.People.AddTenant(ctx, identity.NewTenant{
+	err := s.Tenants.Add(ctx, identity.NewTenant{
 		Name: strings.TrimSpace(c.Name), Slug: c.Slug, Plan: c.Plan, Settings: jsontext.Value(c.Settings), OwnerEmail: c.OwnerEmail, Keyless: keyless,
 	}, func(tx txn.Tx, t identity.Tenant, m identity.Member, g identity.Grant) error {
 		made = Created{
@@ -123,44 +124,20 @@ func (s *Service) Update(ctx context.Context, who authz.Caller, id string, c Cha
 			wrong = append(wrong, fault.Field{Field: "name", Message: message})
 		}
 	}
-	if wrong = append(wrong, s.badChoice(value(c.Slug), value(c.Plan))...); wrong != nil {
+	if wrong = append(wrong, s.badChoice(ptr.Value(c.Slug), ptr.Value(c.Plan))...); wrong != nil {
 		return Tenant{}, fault.BadFields(wrong...)
 	}
 	return change(ctx, s, who, id, "updated", whole, func(tx txn.Tx, t *Tenant) (jsontext.Value, error) {
 		before := *t
-		t.Name = cmp.Or(strings.TrimSpace(value(c.Name)), t.Name)
-		t.Slug, t.Plan = cmp.Or(value(c.Slug), t.Slug), cmp.Or(value(c.Plan), t.Plan)
+		t.Name = cmp.Or(strings.TrimSpace(ptr.Value(c.Name)), t.Name)
+		t.Slug, t.Plan = cmp.Or(ptr.Value(c.Slug), t.Slug), cmp.Or(ptr.Value(c.Plan), t.Plan)
 		if t.Plan != before.Plan {
 			tx.AfterCommit(func() { s.PlanChanged(id) })
 		}
-		settings, err := merge(t.Settings, c.Settings)
-		t.Settings = settings
+		settings, err := schema.MergePatch(jsontext.Value(t.Settings), jsontext.Value(c.Settings))
+		t.Settings = schema.Object(settings)
 		return changes("name", before.Name, t.Name, "slug", before.Slug, t.Slug, "plan", before.Plan, t.Plan), err
 	})
-}
-
-// merge puts the members of one object into another; null takes one away.
-func merge(into, from schema.Object) (schema.Object, error) {
-	if len(from) == 0 {
-		return into, nil
-	}
-	members := map[string]jsontext.Value{}
-	if err := json.Unmarshal(into, &members); err != nil {
-		return nil, err
-	}
-	var news map[string]jsontext.Value
-	if err := json.Unmarshal(from, &news); err != nil {
-		return nil, err
-	}
-	for name, v := range news {
-		if v.Kind() == 'n' {
-			delete(members, name)
-		} else {
-			members[name] = v
-		}
-	}
-	merged, err := marshal(members)
-	return schema.Object(merged), err
 }
 
 // Protection is what the operator set for a tenant.
@@ -301,13 +278,6 @@ func changes(triples ...string) jsontext.Value {
 	}
 	out, _ := marshal(object) // strings alone
 	return out
-}
-
-func value(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
 }
 
 func marshal(v any) (jsontext.Value, error) {

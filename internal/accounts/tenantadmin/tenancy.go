@@ -115,7 +115,7 @@ type Purge struct {
 type Config struct {
 	DB      txn.Writer
 	Store   Store
-	People  *identity.Service
+	Tenants *identity.Tenants
 	Audit   *audit.Log
 	Queue   work.Queue
 	Cursors *page.Cursors

@@ -5,6 +5,7 @@ import (
 
 	"agentd/internal/base/fault"
 	"agentd/internal/base/ident"
+	"agentd/internal/base/ptr"
 	"agentd/internal/kernel/resource"
 )
 
@@ -55,10 +56,10 @@ func (a *Agents) place(e *resource.Edit[Agent]) error {
 	if e.New != nil {
 		is = e.New.WorkspaceID
 	}
-	if a.workspaces == nil || deref(was) == deref(is) {
+	if a.workspaces == nil || ptr.Value(was) == ptr.Value(is) {
 		return nil
 	}
-	if id := deref(is); id != "" && !ident.Valid(id) {
+	if id := ptr.Value(is); id != "" && !ident.Valid(id) {
 		return fault.NoSuch("workspace")
 	}
 	m := e.Old

@@ -9,6 +9,7 @@ import (
 
 	"agentd/internal/base/authz"
 	"agentd/internal/base/fault"
+	"agentd/internal/base/ptr"
 	"agentd/internal/base/schema"
 	"agentd/internal/base/txn"
 	"agentd/internal/kernel/quota"
@@ -64,9 +65,9 @@ func (a *Agents) kind(o Options) resource.Kind[Agent] {
 		Put:     resource.PutMerges,
 		Indexes: []resource.Index[Agent]{{
 			Name: "workspace_id", Doc: "Only agents of this workspace.",
-			Of: func(g *Agent) string { return deref(g.WorkspaceID) },
+			Of: func(g *Agent) string { return ptr.Value(g.WorkspaceID) },
 		}, {
-			Name: KnowledgeBaseIndex, Of: func(g *Agent) string { return deref(g.KnowledgeBaseID) },
+			Name: KnowledgeBaseIndex, Of: func(g *Agent) string { return ptr.Value(g.KnowledgeBaseID) },
 		}, {
 			Name: "parent_agent_id", Of: func(g *Agent) string { return g.Lineage().ParentID },
 		}},
@@ -117,8 +118,8 @@ func suspend(e *resource.Edit[Agent], in *suspendIn) error {
 // checkReferences looks at what a write newly refers to. What was there when
 // an agent was made to refer to it may go later.
 func (o Options) checkReferences(e *resource.Edit[Agent]) error {
-	id := deref(e.New.KnowledgeBaseID)
-	if o.KnowledgeBase == nil || id == "" || e.Old != nil && deref(e.Old.KnowledgeBaseID) == id {
+	id := ptr.Value(e.New.KnowledgeBaseID)
+	if o.KnowledgeBase == nil || id == "" || e.Old != nil && ptr.Value(e.Old.KnowledgeBaseID) == id {
 		return nil
 	}
 	return o.KnowledgeBase(e.Tx, e.New.TenantID, id)
@@ -173,11 +174,4 @@ func hasCron(schedule schema.Nullable) []fault.Field {
 		return []fault.Field{{Field: "schedule.cron", Message: "expected a cron expression"}}
 	}
 	return nil
-}
-
-func deref[T any](p *T) T {
-	if p == nil {
-		return *new(T)
-	}
-	return *p
 }

@@ -1,18 +1,22 @@
 package guardrail
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"agentd/internal/base/text"
 	"agentd/internal/kernel/policy"
 )
+
+// maxReason is how many characters of a webhook's reason are repeated.
+const maxReason = 201
 
 // Call is a request to a webhook: a POST of JSON.
 type Call struct {
@@ -121,7 +125,7 @@ func (w *webhook) read(q checkInput, body []byte) (checkResult, error) {
 	if !f.violated {
 		return checkResult{}, nil
 	}
-	f.reason = oneLine(said.Reason)
+	f.reason = cmp.Or(text.Truncate(strings.TrimRight(text.OneLine(said.Reason), ". "), maxReason), "its webhook said so")
 	switch {
 	case said.Text == nil:
 		if q.part != partArguments {
@@ -134,16 +138,4 @@ func (w *webhook) read(q checkInput, body []byte) (checkResult, error) {
 		f.text, f.redacted = *said.Text, true
 	}
 	return f, nil
-}
-
-// oneLine makes a reason a part of a sentence, and bounds it.
-func oneLine(s string) string {
-	s = strings.TrimRight(strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " "), ". ")
-	if runes := []rune(s); len(runes) > 200 {
-		s = string(runes[:200]) + "…"
-	}
-	if s == "" {
-		return "its webhook said so"
-	}
-	return s
 }

@@ -15,15 +15,15 @@ type agentIn struct {
 	AgentID string `path:"agentId"`
 }
 
-func (s *Service) listOf(ctx context.Context, who authz.Caller, in *agentIn) (serverList, error) {
-	if err := s.Agents.Check(ctx, who.TenantID, in.AgentID); err != nil {
+func (s *Servers) listAssigned(ctx context.Context, who authz.Caller, in *agentIn) (serverList, error) {
+	if err := s.agents.Check(ctx, who.TenantID, in.AgentID); err != nil {
 		return serverList{}, err
 	}
-	all, err := s.all(ctx, who.TenantID)
+	all, err := listServers(ctx, s.store, who.TenantID)
 	if err != nil {
 		return serverList{}, err
 	}
-	return shown(slices.DeleteFunc(all, func(v *Server) bool { return !slices.Contains(v.Assigned, in.AgentID) })), nil
+	return viewAll(slices.DeleteFunc(all, func(v *Server) bool { return !slices.Contains(v.Assigned, in.AgentID) })), nil
 }
 
 type assignIn struct {
@@ -31,7 +31,7 @@ type assignIn struct {
 	Body    struct {
 		_ struct{} `json:"-" name:"AgentMcpServersSet"`
 
-		ServerIDs []string `json:"server_ids" required:"true" maxItems:"200" doc:"All servers that the agent is to have; the others are taken from it."`
+		ServerIDs []string `json:"server_ids" required:"true" maxItems:"200" doc:"The complete list; servers that are not in it are unassigned."`
 	}
 }
 
@@ -39,23 +39,23 @@ type assignment struct {
 	_ struct{} `json:"-" name:"AgentMcpServers"`
 
 	AgentID      string   `json:"agent_id" required:"true" format:"uuid"`
-	Connected    []string `json:"connected" required:"true" doc:"Servers that the agent has now and had not before."`
-	Disconnected []string `json:"disconnected" required:"true" doc:"Servers that were taken from it."`
+	Connected    []string `json:"connected" required:"true" doc:"Servers that were newly assigned."`
+	Disconnected []string `json:"disconnected" required:"true" doc:"Servers that were unassigned."`
 }
 
-// assign makes a set of servers an agent's, in one transaction.
-func (s *Service) assign(ctx context.Context, who authz.Caller, in *assignIn) (assignment, error) {
-	if err := s.Agents.Check(ctx, who.TenantID, in.AgentID); err != nil {
+// assign replaces the servers that are assigned to an agent, in one transaction.
+func (s *Servers) assign(ctx context.Context, who authz.Caller, in *assignIn) (assignment, error) {
+	if err := s.agents.Check(ctx, who.TenantID, in.AgentID); err != nil {
 		return assignment{}, err
 	}
 	var out assignment
-	err := s.write(ctx, func(tx txn.Tx) error {
+	err := s.writer.Write(ctx, func(tx txn.Tx) error {
 		out = assignment{AgentID: in.AgentID, Connected: []string{}, Disconnected: []string{}}
 		all, err := s.store.ListTx(tx, who.TenantID, resource.Find{Asc: true, Limit: maxServers})
 		if err != nil {
 			return err
 		}
-		if err := unknownIn(in.Body.ServerIDs, all); err != nil {
+		if err := checkKnown(in.Body.ServerIDs, all); err != nil {
 			return err
 		}
 		for _, v := range all {
@@ -77,20 +77,20 @@ func (s *Service) assign(ctx context.Context, who authz.Caller, in *assignIn) (a
 	return out, err
 }
 
-func unknownIn(ids []string, all []*Server) error {
-	var wrong []fault.Field
+func checkKnown(ids []string, all []*Server) error {
+	var unknown []fault.Field
 	for i, id := range ids {
 		if !slices.ContainsFunc(all, func(v *Server) bool { return v.ID == id }) {
-			wrong = append(wrong, fault.Field{Field: fmt.Sprintf("server_ids[%d]", i), Message: "there is no such MCP server in this company"})
+			unknown = append(unknown, fault.Field{Field: fmt.Sprintf("server_ids[%d]", i), Message: "no such MCP server exists in this company"})
 		}
 	}
-	if len(wrong) > 0 {
-		return fault.BadFields(wrong...)
+	if len(unknown) > 0 {
+		return fault.BadFields(unknown...)
 	}
 	return nil
 }
 
-func (s *Service) reassign(tx txn.Tx, who authz.Caller, server, agent string, wanted bool) error {
+func (s *Servers) reassign(tx txn.Tx, who authz.Caller, server, agent string, wanted bool) error {
 	_, err := s.store.UpdateTx(tx, who, server, func(v *Server) error {
 		v.Assigned = slices.DeleteFunc(v.Assigned, func(id string) bool { return id == agent })
 		if wanted {
@@ -101,10 +101,9 @@ func (s *Service) reassign(tx txn.Tx, who authz.Caller, server, agent string, wa
 	return err
 }
 
-// AgentDeleted takes an agent that is no more from the servers. It may be
-// called again.
-func (s *Service) AgentDeleted(ctx context.Context, tenant, agent string) error {
-	return s.write(ctx, func(tx txn.Tx) error {
+// AgentDeleted unassigns a deleted agent from every server. It is idempotent.
+func (s *Servers) AgentDeleted(ctx context.Context, tenant, agent string) error {
+	return s.writer.Write(ctx, func(tx txn.Tx) error {
 		all, err := s.store.ListTx(tx, tenant, resource.Find{Limit: maxServers})
 		if err != nil {
 			return err

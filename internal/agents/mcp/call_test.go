@@ -12,8 +12,8 @@ import (
 	"agentd/internal/base/schema"
 )
 
-// call makes a call of a row as the edge does: id goes where the path has a
-// parameter, body is checked and decoded.
+// call invokes a route as the edge does: id becomes the path parameter, body is
+// validated and decoded.
 func call(ctx context.Context, r route.Route, who authz.Caller, id, body string) (any, error) {
 	in := reflect.New(r.In)
 	for i := range r.In.NumField() {
@@ -30,8 +30,8 @@ func call(ctx context.Context, r route.Route, who authz.Caller, id, body string)
 	return r.Call(ctx, who, in.Interface())
 }
 
-// agentField gives a member of an answer that is a string.
-func agentField(t *testing.T, answer any, name string) string {
+// member returns a string member of an answer.
+func member(t *testing.T, answer any, name string) string {
 	t.Helper()
 	text, err := json.Marshal(answer)
 	if err != nil {

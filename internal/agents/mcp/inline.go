@@ -11,16 +11,16 @@ import (
 	"agentd/internal/base/schema"
 )
 
-// agentField is the mcp field of an agent: servers of its own, and what it may use
-// of all servers. Members that are not known are somebody else's.
+// agentField is the mcp field of an agent: its inline servers, and what it may use
+// of all its servers. Unknown members are ignored.
 type agentField struct {
 	Servers   []inlineServer `json:"servers"`
 	Tools     []string       `json:"allowed_tools"`     // empty: all
 	Resources []string       `json:"allowed_resources"` // empty: none
 }
 
-// inlineServer is a server that is part of an agent's configuration. Its env is as
-// readable as the rest of it; a server with a secret is better registered.
+// inlineServer is a server in an agent's configuration. Its env can be read like the
+// rest of the configuration; a server with a secret should be registered instead.
 type inlineServer struct {
 	ID        string            `json:"id"`
 	Name      string            `json:"name"`
@@ -34,7 +34,7 @@ type inlineServer struct {
 	Enabled   *bool             `json:"enabled"`
 }
 
-// maxInline is how many servers an agent may have of its own.
+// maxInline is how many inline servers an agent may have.
 const maxInline = 20
 
 func parseField(raw schema.Object) (agentField, error) {
@@ -45,8 +45,8 @@ func parseField(raw schema.Object) (agentField, error) {
 	return f, json.Unmarshal(raw, &f)
 }
 
-// CheckField says what is wrong with the mcp field of an agent.
-func (s *Service) CheckField(raw schema.Object) []fault.Field {
+// CheckField returns the errors in the mcp field of an agent.
+func (t *Toolsets) CheckField(raw schema.Object) []fault.Field {
 	var c fieldErrors
 	f, err := parseField(raw)
 	if err != nil {
@@ -54,34 +54,34 @@ func (s *Service) CheckField(raw schema.Object) []fault.Field {
 		return c
 	}
 	if len(f.Servers) > maxInline {
-		c.add("mcp.servers", "at most %d servers; register more under %s", maxInline, collection)
+		c.add("mcp.servers", "at most %d servers; register more with POST %s", maxInline, collection)
 		return c
 	}
 	for i := range f.Servers {
 		at := fmt.Sprintf("mcp.servers[%d]", i)
 		if id := f.Servers[i].ID; slices.ContainsFunc(f.Servers[:i], func(other inlineServer) bool { return id != "" && other.ID == id }) {
-			c.add(at+".id", "another server of the list has it")
+			c.add(at+".id", "another server in the list has the same id")
 		}
-		for _, wrong := range s.checkInline(&f.Servers[i]) {
-			c.add(at+"."+wrong.Field, "%s", wrong.Message)
+		for _, e := range t.validator.checkInline(&f.Servers[i]) {
+			c.add(at+"."+e.Field, "%s", e.Message)
 		}
 	}
 	return c
 }
 
-func (s *Service) checkInline(in *inlineServer) []fault.Field {
+func (c *validator) checkInline(in *inlineServer) []fault.Field {
 	v, err := in.server()
 	if err != nil {
 		return []fault.Field{{Field: "env", Message: "it cannot be read"}}
 	}
-	wrong := s.validate(v)
+	fields := c.validate(v)
 	if !slices.Contains([]string{STDIO, HTTP, StreamableHTTP}, in.Transport) {
-		wrong = append(wrong, fault.Field{Field: "transport", Message: "expected one of: stdio, http, streamable_http"})
+		fields = append(fields, fault.Field{Field: "transport", Message: "expected one of: stdio, http, streamable_http"})
 	}
-	return wrong
+	return fields
 }
 
-// server gives an inline server in the form of a registered one.
+// server returns an inline server in the form of a registered one.
 func (in *inlineServer) server() (*Server, error) {
 	v := &Server{
 		Name: in.Name, Transport: in.Transport, URL: in.URL, Command: in.Command, Args: in.Args, APIKeyRef: in.APIKeyRef,
@@ -93,18 +93,18 @@ func (in *inlineServer) server() (*Server, error) {
 	return v, v.setEnv(in.Env)
 }
 
-// inlineTarget gives an agent's own server as it is reached. It has no id that
-// a person could authorize it by.
-func (s *Service) inlineTarget(tenant, agent string, in *inlineServer) (*Target, error) {
-	if wrong := s.checkInline(in); len(wrong) > 0 {
-		return nil, fault.BadFields(wrong...)
+// ofInline returns the target of an inline server. It has no id by which a person
+// could authorize it.
+func (s *targets) ofInline(tenant, agent string, in *inlineServer) (*Target, error) {
+	if fields := s.validator.checkInline(in); len(fields) > 0 {
+		return nil, fault.BadFields(fields...)
 	}
 	v, err := in.server()
 	if err != nil {
 		return nil, err
 	}
 	v.TenantID = tenant
-	t, err := s.target(v)
+	t, err := s.of(v)
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,7 @@
-// Package mcp is what agents reach over the Model Context Protocol: servers
-// that a tenant registers, their credentials and authorizations, and the tools
-// that agents get from them (behaviours section 21; the mcp field of agents).
-// The protocol itself is an adapter's, package mcpclient.
+// Package mcp gives agents tools over the Model Context Protocol: the servers
+// that a tenant registers or an agent's mcp field configures, their credentials
+// and authorizations, and the tools that agents get from them. The protocol
+// itself is implemented by the adapter mcpclient.
 package mcp
 
 import (
@@ -13,7 +13,6 @@ import (
 
 	"agentd/internal/base/clock"
 	"agentd/internal/base/secret"
-	"agentd/internal/base/txn"
 	"agentd/internal/kernel/resource"
 	"agentd/internal/kernel/tool"
 )
@@ -38,34 +37,34 @@ type Target struct {
 	Tokens      Tokens // nil: the server is not authorized by people
 }
 
-// Tokens gives access tokens for one server.
+// Tokens provides access tokens for one server.
 type Tokens interface {
-	// Token gives the token to call with, "" where there is none. rejected is
-	// one that the server refused just now: another is given, or
+	// Token returns the token to call with, "" if none is stored. rejected is a
+	// token that the server has just refused: Token returns another one, or
 	// ErrUnauthorized.
 	Token(ctx context.Context, rejected string) (string, error)
 }
 
 // Remote is the port to servers. It shares connections, and bounds how long a
-// server may take and how much it may say. Errors: ErrUnauthorized where the
-// server wants another credential; else a *fault.Error whose Detail says what
-// is wrong with the server.
+// server may take and how much it may send. Errors: ErrUnauthorized if the
+// server demands another credential; otherwise a *fault.Error whose Detail names
+// what is wrong with the server.
 type Remote interface {
-	// List gives what a server offers, as it was at most a minute ago.
+	// List returns what a server offers, at most a minute old.
 	List(ctx context.Context, t *Target) (*Listing, error)
-	// Probe connects anew and asks.
+	// Probe lists over a new connection.
 	Probe(ctx context.Context, t *Target) (*Listing, error)
 	// Call calls a tool by the server's own name for it.
 	Call(ctx context.Context, t *Target, name string, arguments jsontext.Value) (tool.Result, error)
 	// Read reads a resource.
 	Read(ctx context.Context, t *Target, uri string) (tool.Result, error)
-	// Forget ends the connections to a server.
+	// Forget closes the connections to a server.
 	Forget(tenant, server string)
 }
 
-// Listing is what a server offers. It does not change.
+// Listing is what a server offers. It is immutable.
 type Listing struct {
-	Version      uint64 // differs from that of every other Listing of the process
+	Version      uint64 // unique among the Listings of the process
 	Tools        []RemoteTool
 	Capabilities []string // tools, resources, prompts and the like, sorted
 }
@@ -81,52 +80,64 @@ type RemoteTool struct {
 
 // Agents is the port to the agents that servers are assigned to.
 type Agents interface {
-	// Check fails with fault.NotFound where there is no such agent.
+	// Check returns fault.NotFound if the agent does not exist.
 	Check(ctx context.Context, tenant, id string) error
 }
 
 // Waiting is the port to the runs that wait until a server is authorized.
 type Waiting interface {
-	// Authorized sets them going again.
+	// Authorized resumes them.
 	Authorized(ctx context.Context, tenant, serverID string) error
 }
 
-// Config is what the service is made of.
+// Config holds what the service depends on.
 type Config struct {
 	Kernel   resource.Deps
 	Remote   Remote
 	OAuth    OAuth
 	Grants   Grants
 	Agents   Agents
-	Waiting  Waiting // nil: nothing waits
 	Registry *tool.Registry
 	Clock    clock.Clock
 	Logger   *slog.Logger
 
-	CheckURL func(url string) error // says why a URL cannot be called; without looking it up
-	Commands []string               // absolute paths of what stdio servers may run
-	Base     func() string          // where clients reach this deployment, without a slash at the end
+	CheckURL func(url string) error // returns why a URL cannot be called; without DNS
+	Commands []string               // absolute paths of the commands that stdio servers may run
+	Base     func() string          // the public URL of this deployment, without a trailing slash
 }
 
-// Service keeps servers and gives agents their tools.
+// Service serves MCP in parts: Servers keeps what tenants register, Toolsets gives
+// agents the tools of their servers, Authorizer lets people authorize servers.
 type Service struct {
-	Config
-	store   *resource.Store[Server]
-	servers *serverCache
-	sets    *toolsetCache
+	*Servers
+	*Toolsets
+	*Authorizer
 }
 
-// New makes the service.
+// New returns a service. Runs that wait for an authorization resume once Connect
+// was called.
 func New(c Config) *Service {
-	s := &Service{Config: c, servers: newServerCache(), sets: newToolsetCache()}
-	s.store = resource.NewStore(s.kind(), c.Kernel)
-	return s
+	v := &validator{commands: c.Commands, checkURL: c.CheckURL}
+	creds := &credentials{writer: c.Kernel.Writer, grants: c.Grants, oauth: c.OAuth, box: c.Kernel.Box, clock: c.Clock}
+	links := &links{box: c.Kernel.Box, clock: c.Clock, base: c.Base}
+	targets := &targets{validator: v, credentials: creds}
+	servers := newServers(c, v, targets, links)
+	return &Service{
+		Servers: servers,
+		Toolsets: &Toolsets{
+			remote: c.Remote, registry: c.Registry, logger: c.Logger, servers: servers.cache, cache: newToolsetCache(),
+			validator: v, targets: targets, credentials: creds, links: links,
+		},
+		Authorizer: &Authorizer{
+			servers: servers, credentials: creds, links: links, oauth: c.OAuth, remote: c.Remote, clock: c.Clock, logger: c.Logger, base: c.Base,
+		},
+	}
 }
 
-// connectTimeout bounds a connection that somebody waits for, and the listing
+// Connect sets the port to the runs that wait for an authorization. It is called
+// once, before the service is used.
+func (s *Service) Connect(w Waiting) { s.waiting = w }
+
+// connectTimeout bounds a connection that a request waits for, and the listing
 // of what the server offers.
 const connectTimeout = 10 * time.Second
-
-func (s *Service) write(ctx context.Context, do func(txn.Tx) error) error {
-	return s.Kernel.Writer.Write(ctx, do)
-}

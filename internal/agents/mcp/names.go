@@ -6,13 +6,12 @@ import (
 	"strings"
 )
 
-// maxName is how long a tool's name may be (package tool).
+// maxName is the longest name of a tool; package tool has the same limit.
 const maxName = 64
 
 var notInName = regexp.MustCompile(`[^a-zA-Z0-9_-]+`)
 
-// ToolName makes a name of any text that models and MCP clients take for a
-// tool's.
+// ToolName turns any text into a tool name that models and MCP clients accept.
 func ToolName(text string) string { return sanitized(text) }
 
 func sanitized(text string) string {
@@ -23,7 +22,7 @@ func sanitized(text string) string {
 	return name[:min(len(name), maxName)]
 }
 
-// slugOf is how a server's name stands in names of tools.
+// slugOf returns the prefix that stands for a server in tool names.
 func slugOf(name string) string {
 	slug := strings.ToLower(strings.Trim(notInName.ReplaceAllString(name, "_"), "_"))
 	if slug == "" {
@@ -32,17 +31,17 @@ func slugOf(name string) string {
 	return slug[:min(len(slug), maxName/2)]
 }
 
-// namer gives names to tools. All names are announced before the first is
-// given, so that both of two tools of one name get their server's in front,
-// whichever comes first.
+// namer assigns unique names to tools. All names are announced before the first is
+// assigned, so that two tools of one name both get their server's prefix, in
+// whichever order they come.
 type namer struct {
-	reserved map[string]bool
+	reserved map[string]bool // of built-in tools
 	wanted   map[string]int
-	given    map[string]bool
+	assigned map[string]bool
 }
 
 func newNamer(reserved []string) *namer {
-	n := &namer{reserved: map[string]bool{}, wanted: map[string]int{}, given: map[string]bool{}}
+	n := &namer{reserved: map[string]bool{}, wanted: map[string]int{}, assigned: map[string]bool{}}
 	for _, name := range reserved {
 		n.reserved[name] = true
 	}
@@ -51,17 +50,17 @@ func newNamer(reserved []string) *namer {
 
 func (n *namer) announce(name string) { n.wanted[sanitized(name)]++ }
 
-// name gives a name that is nobody else's.
+// name returns an unused name for a tool.
 func (n *namer) name(slug, own string) string {
 	name := sanitized(own)
 	if n.reserved[name] || n.wanted[name] > 1 {
 		name = slug + "_" + name
 		name = name[:min(len(name), maxName)]
 	}
-	for i := 2; n.reserved[name] || n.given[name]; i++ {
+	for i := 2; n.reserved[name] || n.assigned[name]; i++ {
 		suffix := fmt.Sprintf("_%d", i)
 		name = name[:min(len(name), maxName-len(suffix))] + suffix
 	}
-	n.given[name] = true
+	n.assigned[name] = true
 	return name
 }

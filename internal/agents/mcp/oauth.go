@@ -5,34 +5,33 @@ import (
 	"errors"
 	"time"
 
-	"agentd/internal/base/secret"
 	"agentd/internal/base/txn"
 )
 
 // Errors of authorization.
 var (
-	// ErrUnauthorized says that a server wants another credential than the one
-	// it got.
+	// ErrUnauthorized means that a server demands another credential than the one
+	// it received.
 	ErrUnauthorized = errors.New("mcp: the server refuses the credential")
-	// ErrInvalidGrant says that a refresh token or code does not count any more.
-	ErrInvalidGrant = errors.New("mcp: the authorization does not count any more")
+	// ErrInvalidGrant means that a refresh token or code is no longer valid.
+	ErrInvalidGrant = errors.New("mcp: the authorization is no longer valid")
 )
 
 // OAuth is the port to the authorization servers of MCP servers: authorization
-// code with PKCE, found by RFC 9728 and RFC 8414. Errors: ErrInvalidGrant; else
-// a *fault.Error for people.
+// code with PKCE, discovered by RFC 9728 and RFC 8414. Errors: ErrInvalidGrant;
+// otherwise a *fault.Error for people.
 type OAuth interface {
-	// Discover finds who authorizes a server, by asking it.
+	// Discover returns the authorization server that a server names.
 	Discover(ctx context.Context, serverURL string) (Provider, error)
-	// Register makes a client (RFC 7591).
+	// Register registers a client (RFC 7591).
 	Register(ctx context.Context, p Provider, redirect, name string) (Client, error)
-	// AuthorizeURL is where a person is sent.
+	// AuthorizeURL returns the URL that a person is redirected to.
 	AuthorizeURL(p Provider, c Client, redirect, state, verifier string) string
 	Exchange(ctx context.Context, p Provider, c Client, redirect, code, verifier string) (Token, error)
 	Refresh(ctx context.Context, p Provider, c Client, refreshToken string) (Token, error)
 }
 
-// Provider is an authorization server, and what is asked of it for one server.
+// Provider is an authorization server, with what to request for one MCP server.
 type Provider struct {
 	Issuer       string   `json:"issuer"`
 	Authorize    string   `json:"authorization_endpoint"`
@@ -41,24 +40,24 @@ type Provider struct {
 	Methods      []string `json:"methods,omitempty"` // by which clients authenticate
 	Scopes       []string `json:"scopes,omitempty"`
 	Resource     string   `json:"resource"`
-	NamesIssuer  bool     `json:"names_issuer,omitzero"` // its answers say who it is (RFC 9207)
+	NamesIssuer  bool     `json:"names_issuer,omitzero"` // its callbacks carry the issuer (RFC 9207)
 }
 
-// Client is what we are to an authorization server.
+// Client is the identity of agentd at an authorization server.
 type Client struct {
 	ID     string `json:"id"`
 	Secret string `json:"secret,omitzero"`
-	Method string `json:"method,omitzero"` // token_endpoint_auth_method; "" as the provider likes
+	Method string `json:"method,omitzero"` // token_endpoint_auth_method; "": the provider's choice
 }
 
-// Token is what an authorization gives.
+// Token is the result of an authorization.
 type Token struct {
 	Access  string    `json:"access"`
 	Refresh string    `json:"refresh,omitzero"`
 	Expiry  time.Time `json:"expiry,omitzero"` // zero: unknown
 }
 
-// Grant is an authorization as it is stored: sealed, as it holds tokens.
+// Grant is an authorization as it is stored: sealed, because it holds tokens.
 type Grant struct {
 	TenantID string
 	ServerID string
@@ -66,7 +65,7 @@ type Grant struct {
 	Sealed   []byte
 }
 
-// Pending is an authorization that a person was sent away for.
+// Pending is an authorization that a person has begun and not completed.
 type Pending struct {
 	TenantID string
 	ID       string
@@ -75,50 +74,43 @@ type Pending struct {
 	Sealed   []byte
 }
 
-// Grants is the port to what is stored of authorizations. Another tenant's are
-// absent, which is nil.
+// Grants is the port to stored authorizations. A grant that is absent, or another
+// tenant's, is nil.
 type Grants interface {
 	Get(ctx context.Context, tenant, server string) (*Grant, error)
-	// PutTx stores a grant in place of any other. Version counts up.
+	// PutTx stores a grant, replacing any other, and increments Version.
 	PutTx(tx txn.Tx, tenant, server string, sealed []byte) error
-	// UpdateTx is Put in place of a grant of a version, and does nothing where
-	// there is another or none.
+	// UpdateTx replaces a grant if its version is still the stored one.
 	UpdateTx(tx txn.Tx, g *Grant, sealed []byte) error
-	// ClaimTx gives one caller at a time the right to refresh a grant of a
-	// version, until a moment or until the grant is put.
+	// ClaimTx reports whether the caller may refresh a grant of this version. One
+	// caller at a time may, until the given time or until the grant is replaced.
 	ClaimTx(tx txn.Tx, g *Grant, now, until time.Time) (bool, error)
-	// ReleaseTx gives the right back.
+	// ReleaseTx ends a claim.
 	ReleaseTx(tx txn.Tx, g *Grant) error
-	// DeleteVersionTx deletes a grant of a version.
+	// DeleteVersionTx deletes a grant if its version is still the stored one.
 	DeleteVersionTx(tx txn.Tx, g *Grant) error
-	// DeleteTx removes what there is of a server.
+	// DeleteTx deletes the grant and the pending authorizations of a server.
 	DeleteTx(tx txn.Tx, tenant, server string) error
-	// CreatePendingTx stores one, and removes those that are expired.
+	// CreatePendingTx stores a pending authorization, and deletes expired ones.
 	CreatePendingTx(tx txn.Tx, p Pending, now time.Time) error
-	// ConsumePendingTx removes one and gives it, once.
+	// ConsumePendingTx deletes a pending authorization and returns it.
 	ConsumePendingTx(tx txn.Tx, tenant, id string) (*Pending, error)
 }
 
-// granted is the inside of a Grant.
+// granted is the plaintext of a Grant.
 type granted struct {
-	Origin   string   `json:"origin"` // the only place that gets the token
+	Origin   string   `json:"origin"` // the only destination of the token
 	Provider Provider `json:"provider"`
 	Client   Client   `json:"client"`
 	Redirect string   `json:"redirect"`
 	Token    Token    `json:"token"`
 }
 
-// pending is the inside of a Pending.
+// pending is the plaintext of a Pending.
 type pending struct {
 	Provider Provider `json:"provider"`
 	Client   Client   `json:"client"`
 	Redirect string   `json:"redirect"`
 	Verifier string   `json:"verifier"`
-	URL      string   `json:"url"` // of the server when the person was sent away
+	URL      string   `json:"url"` // of the server at the beginning
 }
-
-func grantContext(tenant, server string) string { return "mcp_grant/" + tenant + "/" + server }
-func pendingContext(tenant, id string) string   { return "mcp_pending/" + tenant + "/" + id }
-
-// box seals what belongs to servers.
-func (s *Service) box() *secret.Box { return s.Kernel.Box }

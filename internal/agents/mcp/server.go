@@ -17,22 +17,22 @@ const (
 	StreamableHTTP = "streamable_http"
 )
 
-// The states that a server shows.
+// The statuses of a server.
 const (
 	StatusActive   = "active"   // the last connection worked, or none was tried
 	StatusError    = "error"    // the last connection failed
-	StatusDisabled = "disabled" // by its owner
+	StatusDisabled = "disabled" // by the tenant
 )
 
 // The kinds of authorization.
 const (
-	authNone   = "none" // nothing is sent, until the server asks for OAuth
+	authNone   = "none" // no credential, until the server demands OAuth
 	authAPIKey = "api_key"
 	authBearer = "bearer"
 	authOAuth  = "oauth"
 )
 
-// Server is a registered server as it is stored. Clients see a view.
+// Server is a registered server as it is stored. Clients receive a view.
 type Server struct {
 	resource.Meta `json:"-"`
 
@@ -55,7 +55,7 @@ type Server struct {
 	LastSynced   *time.Time `json:"last_synced,omitzero"`
 }
 
-// Auth says how a server is authorized, without the secret.
+// Auth is how a server is authorized, without the secret.
 type Auth struct {
 	Type     string `json:"type"`
 	Header   string `json:"header,omitzero"`
@@ -64,13 +64,13 @@ type Auth struct {
 	ClientID string `json:"client_id,omitzero"`
 }
 
-// Egress is a place that a server may be reached at.
+// Egress allows one destination of a server.
 type Egress struct {
 	_ struct{} `json:"-" name:"McpEgressRule"`
 
-	HostPattern string `json:"host_pattern" required:"true" minLength:"1" maxLength:"253" doc:"A host, or *. and a domain for every host below it."`
-	Ports       []int  `json:"ports,omitempty" doc:"Left out: 443."`
-	Protocol    string `json:"protocol,omitzero" enum:"https,http" doc:"Left out: https."`
+	HostPattern string `json:"host_pattern" required:"true" minLength:"1" maxLength:"253" doc:"A host, or *. and a domain, which matches every host below it."`
+	Ports       []int  `json:"ports,omitempty" doc:"Default: 443."`
+	Protocol    string `json:"protocol,omitzero" enum:"https,http" doc:"Default: https."`
 }
 
 func (s *Server) env() map[string]string {
@@ -79,7 +79,7 @@ func (s *Server) env() map[string]string {
 	}
 	var env map[string]string
 	if json.Unmarshal([]byte(s.Env), &env) != nil {
-		return nil // we wrote it; what cannot be read is as if it were not there
+		return nil // agentd wrote it; an unreadable value counts as absent
 	}
 	return env
 }
@@ -104,7 +104,7 @@ func (s *Server) status() string {
 	return StatusActive
 }
 
-// view is a server as clients see it. No secret is in it.
+// view is a server as clients receive it, without secrets.
 type view struct {
 	_ struct{} `json:"-" name:"McpServer"`
 
@@ -115,15 +115,15 @@ type view struct {
 	URL          string     `json:"url,omitzero"`
 	Command      string     `json:"command,omitzero"`
 	Args         []string   `json:"args,omitempty"`
-	APIKeyRef    string     `json:"api_key_ref,omitzero" doc:"Names the entry of env that is the secret."`
+	APIKeyRef    string     `json:"api_key_ref,omitzero" doc:"The entry of env that holds the secret."`
 	Auth         authView   `json:"auth" required:"true"`
-	Assigned     []string   `json:"assigned_agent_ids" required:"true" doc:"The agents that get its tools. Empty: none."`
-	EnvCount     int        `json:"env_count" required:"true" doc:"How many variables env has; they are never shown."`
+	Assigned     []string   `json:"assigned_agent_ids" required:"true" doc:"The agents that get its tools."`
+	EnvCount     int        `json:"env_count" required:"true" doc:"Number of variables in env; they are never shown."`
 	Egress       []Egress   `json:"egress_allowlist,omitempty"`
 	Enabled      bool       `json:"enabled" required:"true"`
-	Capabilities []string   `json:"capabilities" required:"true" doc:"What the server said it has when it was last connected to."`
+	Capabilities []string   `json:"capabilities" required:"true" doc:"What the server declared at the last connection."`
 	Status       string     `json:"status" required:"true" enum:"active,error,disabled"`
-	LastSynced   *time.Time `json:"last_synced,omitzero" doc:"When it was last connected to with success."`
+	LastSynced   *time.Time `json:"last_synced,omitzero" doc:"Time of the last successful connection."`
 	ConnectError string     `json:"connect_error,omitzero" doc:"Why the last connection failed."`
 	CreatedAt    time.Time  `json:"created_at" required:"true"`
 	UpdatedAt    time.Time  `json:"updated_at" required:"true"`
@@ -140,7 +140,7 @@ type authView struct {
 	HasSecret bool   `json:"has_secret" required:"true" doc:"A secret is stored."`
 }
 
-func show(s *Server) view {
+func viewOf(s *Server) view {
 	return view{
 		ID: s.ID, TenantID: s.TenantID, Name: s.Name, Transport: s.Transport, URL: s.URL, Command: s.Command, Args: s.Args,
 		APIKeyRef: s.APIKeyRef, Assigned: nonNil(s.Assigned), EnvCount: s.EnvCount, Egress: s.Egress, Enabled: s.Enabled,
@@ -160,13 +160,14 @@ func nonNil(list []string) []string {
 	return list
 }
 
-// maxServers is how many servers a tenant may have; a list has them all.
+// maxServers is how many servers a tenant may have; a list returns them all.
 const maxServers = 200
 
-// kind is how the kernel keeps servers. Its routes are not mounted, as no
-// client may see what is stored; what clients send is validated before it comes
-// here, so that what the operator allows no more can still be unassigned.
-func (s *Service) kind() resource.Kind[Server] {
+// kind configures the kernel's store of servers. The kind's routes are not
+// mounted, because no client may see what is stored. What clients send is
+// validated earlier, so that a server whose command the operator no longer allows
+// can still be unassigned.
+func (s *Servers) kind() resource.Kind[Server] {
 	return resource.Kind[Server]{
 		Name: "mcp_server", Noun: "McpServer", Path: "/api/v1/mcp/servers", IDField: "id", Param: "serverId", Tag: "MCP",
 		Readers: resource.Access{Scopes: []authz.Scope{"agents:read"}},
@@ -180,35 +181,35 @@ func (s *Service) kind() resource.Kind[Server] {
 	}
 }
 
-func (s *Service) before(e *resource.Edit[Server]) error {
+func (s *Servers) before(e *resource.Edit[Server]) error {
 	if e.Old != nil {
 		return nil
 	}
-	there, err := s.store.ListTx(e.Tx, e.Who.TenantID, resource.Find{Limit: maxServers})
-	if err == nil && len(there) == maxServers {
-		err = fault.New(fault.Invalid, "limit_reached", "A company may have %d MCP servers; delete one first.", maxServers)
+	existing, err := s.store.ListTx(e.Tx, e.Who.TenantID, resource.Find{Limit: maxServers})
+	if err == nil && len(existing) == maxServers {
+		err = fault.New(fault.Invalid, "limit_reached", "A company can have at most %d MCP servers; delete one first.", maxServers)
 	}
 	return err
 }
 
-// after has this process see a change at once, and ends what was authorized
-// for a place that the server is not at any more.
-func (s *Service) after(e *resource.Edit[Server]) error {
-	id := e.Old
-	if id == nil {
-		id = e.New
+// after makes a change effective in this process at once, and deletes the grant of
+// a server that was deleted or moved to another origin.
+func (s *Servers) after(e *resource.Edit[Server]) error {
+	v := e.Old
+	if v == nil {
+		v = e.New
 	}
-	tenant, server := id.TenantID, id.ID
-	gone := e.New == nil || !e.New.Enabled
+	tenant, server := v.TenantID, v.ID
+	unreachable := e.New == nil || !e.New.Enabled
 	if e.Old != nil && (e.New == nil || origin(e.Old.URL) != origin(e.New.URL)) {
-		if err := s.Grants.DeleteTx(e.Tx, tenant, server); err != nil {
+		if err := s.grants.DeleteTx(e.Tx, tenant, server); err != nil {
 			return err
 		}
 	}
 	e.Tx.AfterCommit(func() {
-		s.servers.forget(tenant)
-		if gone {
-			s.Remote.Forget(tenant, server)
+		s.cache.forget(tenant)
+		if unreachable {
+			s.remote.Forget(tenant, server)
 		}
 	})
 	return nil

@@ -7,17 +7,19 @@ import (
 	"time"
 
 	"agentd/internal/base/cache"
-
+	"agentd/internal/base/clock"
 	"agentd/internal/kernel/resource"
 )
 
-// freshFor is how long another node's change may go unnoticed here.
+// freshFor is how long a change by another node may go unnoticed here.
 const freshFor = time.Second
 
-// serverCache keeps the servers of tenants whose runs ask for them, so that a
-// tenant without servers costs one short query a second and not one a run. A
-// change by this process is seen at once.
+// serverCache holds the enabled servers of tenants with runs, so that a tenant
+// without servers costs one short query a second and not one per run. A change
+// by this process is visible at once.
 type serverCache struct {
+	store *resource.Store[Server]
+	clock clock.Clock
 	cache *cache.Cache[string, cachedServers]
 
 	mu         sync.Mutex
@@ -25,35 +27,35 @@ type serverCache struct {
 }
 
 type cachedServers struct {
-	servers []*Server // those that are enabled, in the order of their ids
+	servers []*Server // in the order of their ids
 	read    time.Time
 }
 
-func newServerCache() *serverCache {
-	return &serverCache{cache: cache.New(cache.Options[string, cachedServers]{
+func newServerCache(store *resource.Store[Server], c clock.Clock) *serverCache {
+	return &serverCache{store: store, clock: c, cache: cache.New(cache.Options[string, cachedServers]{
 		Weight: 20_000,
 		Weigh:  func(_ string, k cachedServers) uint32 { return uint32(1 + len(k.servers)) },
 	})}
 }
 
-func (r *serverCache) forget(tenant string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.generation++
-	r.cache.Drop(tenant)
+func (c *serverCache) forget(tenant string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.generation++
+	c.cache.Drop(tenant)
 }
 
-// enabled gives a tenant's servers that are not disabled. They are shared and
-// must not be changed.
-func (s *Service) enabled(ctx context.Context, tenant string) ([]*Server, error) {
-	now := s.Clock.Now()
-	if k, ok := s.servers.cache.Get(tenant); ok && now.Sub(k.read) < freshFor {
+// enabled returns a tenant's enabled servers. They are shared and must not be
+// changed.
+func (c *serverCache) enabled(ctx context.Context, tenant string) ([]*Server, error) {
+	now := c.clock.Now()
+	if k, ok := c.cache.Get(tenant); ok && now.Sub(k.read) < freshFor {
 		return k.servers, nil
 	}
-	s.servers.mu.Lock()
-	generation := s.servers.generation
-	s.servers.mu.Unlock()
-	all, err := s.all(ctx, tenant)
+	c.mu.Lock()
+	generation := c.generation
+	c.mu.Unlock()
+	all, err := listServers(ctx, c.store, tenant)
 	if err != nil {
 		return nil, err
 	}
@@ -63,30 +65,30 @@ func (s *Service) enabled(ctx context.Context, tenant string) ([]*Server, error)
 			k.servers = append(k.servers, v)
 		}
 	}
-	s.servers.mu.Lock()
-	defer s.servers.mu.Unlock()
-	if s.servers.generation == generation {
-		s.servers.cache.Set(tenant, k)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.generation == generation { // otherwise a change was made while the list was read
+		c.cache.Set(tenant, k)
 	}
 	return k.servers, nil
 }
 
-// all gives every server of a tenant, in the order of their ids.
-func (s *Service) all(ctx context.Context, tenant string) ([]*Server, error) {
-	return s.store.List(ctx, tenant, resource.Find{Asc: true, Limit: maxServers})
-}
-
-// assigned gives the servers that are an agent's.
-func (s *Service) assigned(ctx context.Context, tenant, agent string) ([]*Server, error) {
-	all, err := s.enabled(ctx, tenant)
+// assigned returns the enabled servers that are assigned to an agent.
+func (c *serverCache) assigned(ctx context.Context, tenant, agent string) ([]*Server, error) {
+	all, err := c.enabled(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}
-	var mine []*Server
+	var assigned []*Server
 	for _, v := range all {
 		if slices.Contains(v.Assigned, agent) {
-			mine = append(mine, v)
+			assigned = append(assigned, v)
 		}
 	}
-	return mine, nil
+	return assigned, nil
+}
+
+// listServers returns every server of a tenant, in the order of their ids.
+func listServers(ctx context.Context, store *resource.Store[Server], tenant string) ([]*Server, error) {
+	return store.List(ctx, tenant, resource.Find{Asc: true, Limit: maxServers})
 }

@@ -95,9 +95,13 @@ func (c *counting) List(ctx context.Context, q resource.Query) ([]resource.Doc, 
 	return c.Backend.List(ctx, q)
 }
 
+// swappable is a port that a test can replace.
+type swappable struct{ mcp.Remote }
+
 type fixture struct {
 	*mcp.Service
 	t       *testing.T
+	port    *swappable
 	remote  *remote
 	oauth   *provider
 	clock   *clock.Fake
@@ -119,9 +123,10 @@ func newFixture(t *testing.T, db *sqldb.DB) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
+	f.port = &swappable{f.remote}
 	f.Service = mcp.New(mcp.Config{
 		Kernel: resource.Deps{Backend: f.backend, Writer: db, Outbox: resource.NoOutbox{}, Cursors: page.NewCursors(make([]byte, 32)), Clock: f.clock, Box: box},
-		Remote: f.remote, OAuth: f.oauth, Grants: mcpsql.New(db), Agents: everybody{}, Registry: registry,
+		Remote: f.port, OAuth: f.oauth, Grants: mcpsql.New(db), Agents: everybody{}, Registry: registry,
 		Clock: f.clock, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), CheckURL: func(string) error { return nil },
 		Commands: []string{"/usr/bin/weather"}, Base: func() string { return "https://agentd.example" },
 	})
@@ -147,7 +152,7 @@ func (f *fixture) add(body string) string {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	return agentField(f.t, out, "id")
+	return member(f.t, out, "id")
 }
 
 func names(set tool.Set) (all []string) {
@@ -228,7 +233,7 @@ func TestTools(t *testing.T) {
 		if _, err := f.do("setAgentMcpServers", "me", `{"server_ids":[]}`); err != nil {
 			t.Fatal(err)
 		}
-		if res := run("b_search", `{"q":"x"}`); !res.Failed || !strings.Contains(res.Output, "not available to this agent any more") {
+		if res := run("b_search", `{"q":"x"}`); !res.Failed || !strings.Contains(res.Output, "no longer available to this agent") {
 			t.Errorf("after that: %+v", res)
 		}
 		// An own server, whose reference names nothing, adds nothing.
@@ -326,13 +331,13 @@ func (p *provider) Refresh(_ context.Context, _ mcp.Provider, _ mcp.Client, refr
 func (f *fixture) authorized() (id string, tokens mcp.Tokens) {
 	f.t.Helper()
 	caught := &catching{remote: f.remote}
-	f.Remote = caught
+	f.port.Remote = caught
 	id = f.add(`{"name":"A","transport":"http","url":"https://a.example","assigned_agent_ids":["me"]}`)
 	out, err := f.do("authorizeMcpServer", id, "")
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	_, state, _ := strings.Cut(agentField(f.t, out, "authorization_url"), "?state=")
+	_, state, _ := strings.Cut(member(f.t, out, "authorization_url"), "?state=")
 	location, err := f.Start(f.t.Context(), state)
 	if err != nil {
 		f.t.Fatal(err)
@@ -407,7 +412,7 @@ func TestAuthorizationStaysWhereItWasGiven(t *testing.T) {
 		t := f.t
 		id, tokens := f.authorized()
 		moved := &catching{remote: f.remote}
-		f.Remote = moved
+		f.port.Remote = moved
 		if _, err := f.do("patchMcpServer", id, `{"url":"https://elsewhere.example"}`); err != nil {
 			t.Fatal(err)
 		}
@@ -430,7 +435,7 @@ func TestLinksExpire(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, state, _ := strings.Cut(agentField(t, out, "authorization_url"), "?state=")
+	_, state, _ := strings.Cut(member(t, out, "authorization_url"), "?state=")
 	f.clock.Advance(6 * 24 * time.Hour)
 	location, err := f.Start(t.Context(), state)
 	if err != nil {

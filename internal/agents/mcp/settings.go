@@ -2,38 +2,39 @@ package mcp
 
 import "slices"
 
-// Settings are what a client may set and change. What is absent stays.
+// Settings are the members that a client may set and change. Absent ones keep their
+// value.
 type Settings struct {
 	URL       *string            `json:"url,omitzero" format:"uri" doc:"Of an http server."`
-	Command   *string            `json:"command,omitzero" doc:"Of a stdio server: the absolute path of a command that the operator allowed."`
+	Command   *string            `json:"command,omitzero" doc:"Of a stdio server: absolute path of a command that the operator allows."`
 	Args      *[]string          `json:"args,omitzero"`
-	Env       *map[string]string `json:"env,omitzero" doc:"Stored encrypted and never shown; replaced as a whole, and {} clears it. A stdio server gets it as its environment."`
+	Env       *map[string]string `json:"env,omitzero" doc:"Environment of a stdio server. Stored encrypted, never shown; replaced as a whole, {} clears it."`
 	Auth      *AuthSettings      `json:"auth,omitzero"`
-	APIKeyRef *string            `json:"api_key_ref,omitzero" doc:"Names the entry of env, MCP_ and more, that is the secret. An empty text clears it."`
-	Assigned  *[]string          `json:"assigned_agent_ids,omitzero" doc:"The agents that get its tools. None: nobody does."`
+	APIKeyRef *string            `json:"api_key_ref,omitzero" doc:"Name of the env variable (MCP_…) that holds the secret. An empty string clears it."`
+	Assigned  *[]string          `json:"assigned_agent_ids,omitzero" doc:"The agents that get its tools."`
 	Enabled   *bool              `json:"enabled,omitzero"`
-	Egress    *[]Egress          `json:"egress_allowlist,omitzero" doc:"Where an http server may be reached. None: anywhere public."`
+	Egress    *[]Egress          `json:"egress_allowlist,omitzero" doc:"Destinations of an http server. Empty: any public address."`
 }
 
-// AuthSettings say how a server is authorized. Members that are absent stay;
-// another type drops the secret that was stored.
+// AuthSettings set how a server is authorized. Absent members keep their value;
+// changing the type deletes the stored secret.
 type AuthSettings struct {
 	_ struct{} `json:"-" name:"McpServerAuthSettings"`
 
-	Type         *string `json:"type,omitzero" enum:"none,api_key,bearer,oauth" doc:"none asks for OAuth where the server does."`
-	Header       *string `json:"header,omitzero" doc:"The header of an api_key. Left out: Authorization."`
-	Prefix       *string `json:"prefix,omitzero" doc:"What stands before an api_key, such as Token."`
-	EnvKey       *string `json:"env_key,omitzero" doc:"The variable that a stdio server gets an api_key in."`
-	Secret       *string `json:"secret,omitzero" maxLength:"16384" doc:"The key or token; stored encrypted and never shown. An empty text clears it."`
-	ClientID     *string `json:"client_id,omitzero" maxLength:"2048" doc:"Of oauth: a client that was registered by hand. Left out: agentd registers itself."`
-	ClientSecret *string `json:"client_secret,omitzero" maxLength:"16384" doc:"Stored encrypted and never shown."`
+	Type         *string `json:"type,omitzero" enum:"none,api_key,bearer,oauth" doc:"none uses OAuth if the server demands it."`
+	Header       *string `json:"header,omitzero" doc:"Header of an api_key. Default: Authorization."`
+	Prefix       *string `json:"prefix,omitzero" doc:"Prefix of an api_key in the header, such as Token."`
+	EnvKey       *string `json:"env_key,omitzero" doc:"Environment variable of a stdio server that carries an api_key."`
+	Secret       *string `json:"secret,omitzero" maxLength:"16384" doc:"Key or token. Stored encrypted, never shown. An empty string clears it."`
+	ClientID     *string `json:"client_id,omitzero" maxLength:"2048" doc:"OAuth client registered by hand. Absent: agentd registers itself."`
+	ClientSecret *string `json:"client_secret,omitzero" maxLength:"16384" doc:"Stored encrypted, never shown."`
 }
 
 type createBody struct {
 	_ struct{} `json:"-" name:"McpServerCreate"`
 
 	Name      string `json:"name" required:"true" minLength:"1" maxLength:"200"`
-	Transport string `json:"transport" required:"true" enum:"stdio,http,streamable_http" doc:"streamable_http is another name of http."`
+	Transport string `json:"transport" required:"true" enum:"stdio,http,streamable_http" doc:"streamable_http is an alias of http."`
 	Settings
 }
 
@@ -41,11 +42,11 @@ type changeBody struct {
 	_ struct{} `json:"-" name:"McpServerChange"`
 
 	Name   *string `json:"name,omitzero" minLength:"1" maxLength:"200"`
-	Status *string `json:"status,omitzero" enum:"active,disabled" doc:"The same as enabled."`
+	Status *string `json:"status,omitzero" enum:"active,disabled" doc:"Sets enabled."`
 	Settings
 }
 
-// set takes over what is present.
+// set assigns a value that is present.
 func set[T any](to *T, from *T) {
 	if from != nil {
 		*to = *from
@@ -101,9 +102,8 @@ func distinct(list []string) []string {
 	return out
 }
 
-// movesSecret says whether a change would take a secret that is stored to another
-// place: to another origin, or to another command or other arguments, while
-// the secret was not sent along.
+// movesSecret reports whether a change would send a stored secret elsewhere: to
+// another origin, command or arguments, without the secret in the request.
 func (in *Settings) movesSecret(old, changed *Server) bool {
 	if origin(old.URL) == origin(changed.URL) && old.Command == changed.Command && slices.Equal(old.Args, changed.Args) {
 		return false
@@ -117,7 +117,7 @@ func (in *Settings) movesSecret(old, changed *Server) bool {
 		changed.Env != "" && in.Env == nil
 }
 
-// reconnects says whether a change is one of how the server is reached.
+// reconnects reports whether a change affects how the server is reached.
 func reconnects(old, changed *Server) bool {
 	return !old.Enabled || old.URL != changed.URL || old.Command != changed.Command || !slices.Equal(old.Args, changed.Args) ||
 		old.Env != changed.Env || old.Auth != changed.Auth || old.Secret != changed.Secret ||

@@ -13,19 +13,24 @@ import (
 	"agentd/internal/base/secret"
 )
 
-// target gives a server as it is reached. Errors: fault.Invalid where
-// api_key_ref names nothing, or the operator does not allow the command any
-// more.
-func (s *Service) target(v *Server) (*Target, error) {
+// targets makes the targets of servers.
+type targets struct {
+	validator   *validator
+	credentials *credentials
+}
+
+// of returns the target of a server. Errors: fault.Invalid if api_key_ref names
+// no variable, or the operator no longer allows the command.
+func (s *targets) of(v *Server) (*Target, error) {
 	t := &Target{TenantID: v.TenantID, ServerID: v.ID, Name: v.Name, Transport: v.Transport, URL: v.URL, Command: v.Command, Args: v.Args}
 	env, key := v.env(), v.Secret
 	if v.APIKeyRef != "" && key == "" {
 		if key = env[v.APIKeyRef]; key == "" {
-			return nil, fault.New(fault.Invalid, "", "api_key_ref names %s, and env has no such entry.", v.APIKeyRef)
+			return nil, fault.New(fault.Invalid, "", "api_key_ref names %s, but env has no such variable.", v.APIKeyRef)
 		}
 	}
 	if v.Transport == STDIO {
-		if !slices.Contains(s.Commands, v.Command) {
+		if !slices.Contains(s.validator.commands, v.Command) {
 			return nil, fault.New(fault.Invalid, "", "The operator does not allow the server's command (AGENTD_MCP_STDIO).")
 		}
 		t.Env = env
@@ -40,14 +45,14 @@ func (s *Service) target(v *Server) (*Target, error) {
 		t.Transport = HTTP
 		t.authorize(v.Auth, key)
 		if key == "" && (v.Auth.Type == authNone || v.Auth.Type == authOAuth) && v.ID != "" {
-			t.Tokens = &tokens{s, v.TenantID, v.ID, origin(v.URL)}
+			t.Tokens = &tokens{s.credentials, v.TenantID, v.ID, origin(v.URL)}
 		}
 	}
 	t.Fingerprint = t.fingerprint()
 	return t, nil
 }
 
-// authorize puts a key where the server expects it.
+// authorize sets the header that carries a key.
 func (t *Target) authorize(a Auth, key string) {
 	if key == "" {
 		return
@@ -65,7 +70,7 @@ func (t *Target) authorize(a Auth, key string) {
 	t.HeaderValue = secret.New(strings.TrimLeft(prefix+" "+key, " "))
 }
 
-// fingerprint tells connections apart without keeping what they are made of.
+// fingerprint identifies a connection without revealing its secrets.
 func (t *Target) fingerprint() string {
 	text, err := json.Marshal([]any{
 		t.Transport, t.URL, t.Command, t.Args, t.Env, t.Header, t.HeaderValue.Reveal(), t.Tokens != nil,
@@ -77,5 +82,5 @@ func (t *Target) fingerprint() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// oauth says whether people authorize the server.
+// oauth reports whether people authorize the server.
 func (t *Target) oauth() bool { return t.Tokens != nil }

@@ -5,38 +5,36 @@ import (
 	"errors"
 	"time"
 
-	"github.com/go-json-experiment/json"
-
 	"agentd/internal/base/fault"
 	"agentd/internal/base/txn"
 )
 
 const (
-	// refreshEarly is how long before its end a token is replaced.
+	// refreshEarly is how long before its expiry a token is replaced.
 	refreshEarly = 30 * time.Second
-	// refreshTimeout is how long one caller may take to refresh, on whatever node.
+	// refreshTimeout is how long one caller of all nodes may take to refresh.
 	refreshTimeout = 20 * time.Second
-	// refreshPoll is how often the others look whether it is done.
+	// refreshPoll is how often the other callers check whether it is done.
 	refreshPoll = 50 * time.Millisecond
 )
 
 // tokens implements Tokens with the grant of one server.
 type tokens struct {
-	s              *Service
+	*credentials
 	tenant, server string
 	origin         string
 }
 
 // Token implements Tokens. One caller of all nodes refreshes at a time, because
-// a refresh token may count once only; the others wait for what it gets.
+// a refresh token may be valid only once; the others wait for its result.
 func (t *tokens) Token(ctx context.Context, rejected string) (string, error) {
-	deadline := t.s.Clock.Now().Add(2 * refreshTimeout)
+	deadline := t.clock.Now().Add(2 * refreshTimeout)
 	for {
-		stored, g, err := t.s.grant(ctx, t.tenant, t.server)
+		stored, g, err := t.grant(ctx, t.tenant, t.server)
 		if err != nil || g == nil || g.Origin != t.origin {
-			return "", err // a server that is about to move is tried before it is stored
+			return "", err // the token of the old origin is not sent to a new one, which is tried before it is stored
 		}
-		now := t.s.Clock.Now()
+		now := t.clock.Now()
 		fresh := g.Token.Expiry.IsZero() || now.Before(g.Token.Expiry.Add(-refreshEarly))
 		switch {
 		case g.Token.Access != rejected && fresh:
@@ -66,58 +64,36 @@ func (t *tokens) Token(ctx context.Context, rejected string) (string, error) {
 }
 
 func (t *tokens) claim(ctx context.Context, stored *Grant, now time.Time) (claimed bool, err error) {
-	err = t.s.write(ctx, func(tx txn.Tx) (err error) {
-		claimed, err = t.s.Grants.ClaimTx(tx, stored, now, now.Add(refreshTimeout))
+	err = t.writer.Write(ctx, func(tx txn.Tx) (err error) {
+		claimed, err = t.grants.ClaimTx(tx, stored, now, now.Add(refreshTimeout))
 		return err
 	})
 	return claimed, err
 }
 
-// refresh replaces the token. What a provider gave is stored even if the call
-// that wanted it is over: the old one may not count any more.
+// refresh replaces the token. The new one is stored even if the call that needed
+// it was cancelled: the old one may be invalid from now on.
 func (t *tokens) refresh(ctx context.Context, stored *Grant, g *granted) (string, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), refreshTimeout)
 	defer cancel()
-	token, err := t.s.OAuth.Refresh(ctx, g.Provider, g.Client, g.Token.Refresh)
+	token, err := t.oauth.Refresh(ctx, g.Provider, g.Client, g.Token.Refresh)
 	switch {
 	case errors.Is(err, ErrInvalidGrant):
-		if err := t.s.write(ctx, func(tx txn.Tx) error { return t.s.Grants.DeleteVersionTx(tx, stored) }); err != nil {
+		if err := t.writer.Write(ctx, func(tx txn.Tx) error { return t.grants.DeleteVersionTx(tx, stored) }); err != nil {
 			return "", err
 		}
 		return "", ErrUnauthorized
 	case err != nil:
-		return "", errors.Join(err, t.s.write(ctx, func(tx txn.Tx) error { return t.s.Grants.ReleaseTx(tx, stored) }))
+		return "", errors.Join(err, t.writer.Write(ctx, func(tx txn.Tx) error { return t.grants.ReleaseTx(tx, stored) }))
 	}
 	if token.Refresh == "" {
 		token.Refresh = g.Token.Refresh
 	}
 	g.Token = token
-	text, err := json.Marshal(g)
+	sealed, err := t.sealGrant(t.tenant, t.server, g)
 	if err != nil {
 		return "", err
 	}
-	err = t.s.write(ctx, func(tx txn.Tx) error {
-		return t.s.Grants.UpdateTx(tx, stored, t.s.box().Seal(text, grantContext(t.tenant, t.server)))
-	})
+	err = t.writer.Write(ctx, func(tx txn.Tx) error { return t.grants.UpdateTx(tx, stored, sealed) })
 	return token.Access, err
-}
-
-// grant reads what there is; nil: nothing.
-func (s *Service) grant(ctx context.Context, tenant, server string) (*Grant, *granted, error) {
-	stored, err := s.Grants.Get(ctx, tenant, server)
-	if err != nil || stored == nil {
-		return nil, nil, err
-	}
-	text, err := s.box().Open(stored.Sealed, grantContext(tenant, server))
-	if err != nil {
-		return nil, nil, err
-	}
-	g := new(granted)
-	return stored, g, json.Unmarshal(text, g)
-}
-
-// granted says whether a person has authorized the server.
-func (s *Service) granted(ctx context.Context, t *Target) bool {
-	stored, err := s.Grants.Get(ctx, t.TenantID, t.ServerID)
-	return err == nil && stored != nil
 }

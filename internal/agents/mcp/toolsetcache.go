@@ -6,12 +6,11 @@ import (
 	"strings"
 
 	"agentd/internal/base/cache"
-
 	"agentd/internal/kernel/tool"
 )
 
-// toolsetCache keeps what was compiled for agents: schemas of tools are dear to
-// compile and seldom change.
+// toolsetCache holds the compiled tools of agents: the schemas are expensive to
+// compile and rarely change.
 type toolsetCache struct {
 	cache *cache.Cache[setKey, compiledSet]
 }
@@ -23,7 +22,7 @@ type compiledSet struct {
 	set   tool.Set
 }
 
-// maxCachedTools bounds the cache, by the number of tools in it.
+// maxCachedTools bounds the tools in the cache.
 const maxCachedTools = 20_000
 
 func newToolsetCache() *toolsetCache {
@@ -33,16 +32,16 @@ func newToolsetCache() *toolsetCache {
 	})}
 }
 
-func (s *toolsetCache) find(key setKey, made [sha256.Size]byte) (tool.Set, bool) {
+func (s *toolsetCache) find(key setKey, print [sha256.Size]byte) (tool.Set, bool) {
 	c, ok := s.cache.Get(key)
-	return c.set, ok && c.print == made
+	return c.set, ok && c.print == print
 }
 
-func (s *toolsetCache) keep(key setKey, made [sha256.Size]byte, set tool.Set) {
-	s.cache.Set(key, compiledSet{made, set})
+func (s *toolsetCache) keep(key setKey, print [sha256.Size]byte, set tool.Set) {
+	s.cache.Set(key, compiledSet{print, set})
 }
 
-// toolsetFingerprint is of everything that an agent's tools are made of.
+// toolsetFingerprint hashes everything that an agent's tools are made of.
 func toolsetFingerprint(f *agentField, sources []*source) [sha256.Size]byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%q %q", f.Tools, f.Resources)
@@ -51,7 +50,7 @@ func toolsetFingerprint(f *agentField, sources []*source) [sha256.Size]byte {
 		if src.listing != nil {
 			version = src.listing.Version
 		}
-		fmt.Fprintf(&b, "\n%s %q %s %t %d", src.ServerID, src.Name, src.Fingerprint, src.connects, version)
+		fmt.Fprintf(&b, "\n%s %q %s %t %d", src.ServerID, src.Name, src.Fingerprint, src.needsPerson, version)
 	}
 	return sha256.Sum256([]byte(b.String()))
 }

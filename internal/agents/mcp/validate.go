@@ -11,7 +11,7 @@ import (
 	"agentd/internal/base/fault"
 )
 
-// Bounds of what a server is configured with.
+// Limits of a server's configuration.
 const (
 	maxArgs     = 64
 	maxArgBytes = 4096
@@ -28,22 +28,29 @@ var (
 	hostRule   = regexp.MustCompile(`^(\*\.)?[A-Za-z0-9_]([A-Za-z0-9._:-]*[A-Za-z0-9_])?$`)
 )
 
-// fieldErrors collects wrong fields.
+// fieldErrors collects invalid fields.
 type fieldErrors []fault.Field
 
 func (c *fieldErrors) add(field, format string, args ...any) {
 	*c = append(*c, fault.Field{Field: field, Message: fmt.Sprintf(format, args...)})
 }
 
-func (s *Service) validate(v *Server) []fault.Field {
+// validator checks the configuration of servers.
+type validator struct {
+	commands []string
+	checkURL func(url string) error
+}
+
+// validate returns the invalid fields of a server.
+func (r *validator) validate(v *Server) []fault.Field {
 	var c fieldErrors
 	if strings.TrimSpace(v.Name) == "" {
-		c.add("name", "it is blank")
+		c.add("name", "must not be blank")
 	}
 	if v.Transport == STDIO {
-		s.checkCommand(&c, v)
+		r.checkCommand(&c, v)
 	} else {
-		s.checkHTTP(&c, v)
+		r.checkHTTP(&c, v)
 	}
 	checkEnv(&c, v.env(), v.Transport == STDIO)
 	checkKeyRef(&c, v.APIKeyRef)
@@ -54,40 +61,40 @@ func (s *Service) validate(v *Server) []fault.Field {
 	return c
 }
 
-func (s *Service) checkCommand(c *fieldErrors, v *Server) {
+func (r *validator) checkCommand(c *fieldErrors, v *Server) {
 	switch {
-	case len(s.Commands) == 0:
-		c.add("transport", "stdio servers are not allowed on this deployment; the operator allows their commands with AGENTD_MCP_STDIO")
+	case len(r.commands) == 0:
+		c.add("transport", "stdio servers are not allowed on this deployment; the operator can allow commands with AGENTD_MCP_STDIO")
 	case v.Command == "":
 		c.add("command", "required for the transport stdio")
-	case !slices.Contains(s.Commands, v.Command):
-		c.add("command", "the operator did not allow this command; AGENTD_MCP_STDIO lists the allowed ones by their absolute paths")
+	case !slices.Contains(r.commands, v.Command):
+		c.add("command", "the operator does not allow this command; AGENTD_MCP_STDIO lists the absolute paths of allowed ones")
 	}
 	if v.URL != "" {
-		c.add("url", "a stdio server has none")
+		c.add("url", "not allowed for a stdio server")
 	}
 	if len(v.Args) > maxArgs {
 		c.add("args", "at most %d arguments", maxArgs)
 	}
 	for i, arg := range v.Args {
 		if len(arg) > maxArgBytes || strings.Contains(arg, "\x00") {
-			c.add("args["+strconv.Itoa(i)+"]", "at most %d bytes, and no NUL", maxArgBytes)
+			c.add("args["+strconv.Itoa(i)+"]", "at most %d bytes, without NUL", maxArgBytes)
 		}
 	}
 	if len(v.Egress) > 0 {
-		c.add("egress_allowlist", "what a process calls cannot be bounded here; leave it out for a stdio server")
+		c.add("egress_allowlist", "not supported for a stdio server: the network access of a process cannot be limited here")
 	}
 }
 
-func (s *Service) checkHTTP(c *fieldErrors, v *Server) {
+func (r *validator) checkHTTP(c *fieldErrors, v *Server) {
 	if v.Command != "" || len(v.Args) > 0 {
-		c.add("command", "only a stdio server has a command and args")
+		c.add("command", "command and args are only for a stdio server")
 	}
 	if v.URL == "" {
 		c.add("url", "required for the transport %s", v.Transport)
 		return
 	}
-	if err := s.CheckURL(v.URL); err != nil {
+	if err := r.checkURL(v.URL); err != nil {
 		c.add("url", "%s", fault.From(err).Detail)
 		return
 	}
@@ -99,19 +106,19 @@ func checkEgress(c *fieldErrors, target string, rules []Egress) {
 		c.add("egress_allowlist", "at most %d rules", maxEgress)
 		return
 	}
-	wrong := false
+	valid := true
 	for i, rule := range rules {
 		if !hostRule.MatchString(rule.HostPattern) {
 			c.add(fmt.Sprintf("egress_allowlist[%d].host_pattern", i), "expected a host, or *. and a domain")
-			wrong = true
+			valid = false
 		}
 	}
-	if len(rules) > 0 && !wrong && !allowed(target, rules) {
-		c.add("url", "no rule of egress_allowlist allows it")
+	if len(rules) > 0 && valid && !allowed(target, rules) {
+		c.add("url", "no rule in egress_allowlist allows it")
 	}
 }
 
-// allowed says whether a rule lets a URL be called.
+// allowed reports whether a rule matches a URL.
 func allowed(target string, rules []Egress) bool {
 	u, err := url.Parse(target)
 	if err != nil {
@@ -143,7 +150,7 @@ func portOf(u *url.URL) int {
 	return 443
 }
 
-// origin is what a secret is bound to: scheme, host and port.
+// origin returns what a secret is bound to: scheme, host and port.
 func origin(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil || raw == "" {
@@ -152,8 +159,8 @@ func origin(raw string) string {
 	return fmt.Sprintf("%s://%s:%d", u.Scheme, strings.ToLower(u.Hostname()), portOf(u))
 }
 
-// unsafeVariables are variables by which whoever sets them runs other code than the
-// operator allowed, or a prefix of such, with a * behind.
+// unsafeVariables are the variables, or prefixes ending in *, that can make a
+// process run other code than the command which the operator allowed.
 var unsafeVariables = []string{
 	"PATH", "HOME", "SHELL", "IFS", "ENV", "BASH_ENV", "TMPDIR", "LD_*", "DYLD_*", "GCONV_PATH", "NODE_OPTIONS", "NODE_PATH", "NPM_CONFIG_*",
 	"PYTHON*", "PERL5*", "RUBY*", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "GIT_*",
@@ -175,59 +182,76 @@ func checkEnv(c *fieldErrors, env map[string]string, process bool) {
 	for name, value := range env {
 		switch {
 		case !envName.MatchString(name):
-			c.add("env", "a name is no name of a variable: letters, digits and _")
+			c.add("env", "a variable name must consist of letters, digits and _, and not begin with a digit")
 		case process && isUnsafeVariable(name):
 			c.add("env", "%s cannot be set for a process", name)
 		case len(value) > maxEnvBytes || strings.Contains(value, "\x00"):
-			c.add("env", "the value of %s: at most %d bytes, and no NUL", name, maxEnvBytes)
+			c.add("env", "the value of %s: at most %d bytes, without NUL", name, maxEnvBytes)
 		}
 	}
 }
 
 func checkKeyRef(c *fieldErrors, ref string) {
 	if ref != "" && !keyRef.MatchString(ref) {
-		c.add("api_key_ref", "it names a secret and is none: MCP_ and letters, digits and _")
+		c.add("api_key_ref", "expected the name of a variable, not the secret: MCP_ followed by letters, digits and _")
 	}
 }
 
-// reservedHeaders are headers that are the protocol's own.
+// reservedHeaders are headers that HTTP and MCP use themselves.
 var reservedHeaders = []string{
 	"accept", "accept-encoding", "connection", "content-encoding", "content-length", "content-type", "host", "keep-alive", "last-event-id",
 	"mcp-method", "mcp-name", "mcp-protocol-version", "mcp-session-id", "proxy-authorization", "te", "trailer", "transfer-encoding", "upgrade",
 }
 
 func checkAuth(c *fieldErrors, v *Server) {
-	a := v.Auth
 	if v.Transport == STDIO {
-		if a.Type == authBearer || a.Type == authOAuth {
-			c.add("auth.type", "a stdio server gets its secret in a variable: use api_key with env_key")
-		}
-		if a.Type == authAPIKey && !envName.MatchString(a.EnvKey) {
-			c.add("auth.env_key", "required for the api_key of a stdio server: the name of a variable")
-		} else if a.EnvKey != "" && isUnsafeVariable(a.EnvKey) {
-			c.add("auth.env_key", "%s cannot be set for a process", a.EnvKey)
-		}
+		checkStdioAuth(c, &v.Auth)
 	}
+	checkAuthHeader(c, &v.Auth)
+	checkSecrets(c, v)
+	checkClient(c, v)
+}
+
+func checkStdioAuth(c *fieldErrors, a *Auth) {
+	if a.Type == authBearer || a.Type == authOAuth {
+		c.add("auth.type", "a stdio server gets its secret in a variable: use api_key with env_key")
+	}
+	switch {
+	case a.Type == authAPIKey && !envName.MatchString(a.EnvKey):
+		c.add("auth.env_key", "required for the api_key of a stdio server: the name of a variable")
+	case a.EnvKey != "" && isUnsafeVariable(a.EnvKey):
+		c.add("auth.env_key", "%s cannot be set for a process", a.EnvKey)
+	}
+}
+
+func checkAuthHeader(c *fieldErrors, a *Auth) {
 	if a.Header != "" && (!headerName.MatchString(a.Header) || slices.Contains(reservedHeaders, strings.ToLower(a.Header))) {
-		c.add("auth.header", "this is no header that a secret can be sent in")
+		c.add("auth.header", "not a header that can carry a secret")
 	}
 	if len(a.Prefix) > 64 || !printable(a.Prefix) {
 		c.add("auth.prefix", "at most 64 printable characters")
 	}
+}
+
+func checkSecrets(c *fieldErrors, v *Server) {
 	if !printable(v.Secret) {
 		c.add("auth.secret", "only printable ASCII characters can be sent in a header")
 	}
-	if !printable(a.ClientID) {
+	if !printable(v.Auth.ClientID) {
 		c.add("auth.client_id", "only printable ASCII characters")
 	}
-	if (a.Type == authNone || a.Type == authOAuth) && v.Secret != "" {
-		c.add("auth.secret", "it goes with the types api_key and bearer")
+	if (v.Auth.Type == authNone || v.Auth.Type == authOAuth) && v.Secret != "" {
+		c.add("auth.secret", "only allowed with the types api_key and bearer")
 	}
-	if v.ClientSecret != "" && a.ClientID == "" {
-		c.add("auth.client_id", "required beside client_secret")
+}
+
+// checkClient checks the OAuth client that the tenant registered by hand.
+func checkClient(c *fieldErrors, v *Server) {
+	if v.ClientSecret != "" && v.Auth.ClientID == "" {
+		c.add("auth.client_id", "required with client_secret")
 	}
-	if a.Type != authOAuth && a.ClientID != "" {
-		c.add("auth.client_id", "it goes with the type oauth")
+	if v.Auth.Type != authOAuth && v.Auth.ClientID != "" {
+		c.add("auth.client_id", "only allowed with the type oauth")
 	}
 }
 

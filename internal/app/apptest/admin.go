@@ -66,7 +66,7 @@ func (a *Admin) CreateKey(tenant string, role authz.Role, scopes ...authz.Scope)
 	if scopes == nil {
 		scopes = []authz.Scope{}
 	}
-	g, err := a.GrantKey(a.T.Context(), tenant, role, scopes, string(role), "")
+	g, err := a.Keys.Grant(a.T.Context(), tenant, role, scopes, string(role), "")
 	if err != nil {
 		a.T.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func (a *Admin) OpenBrowserSession(tenant, user string, d identity.Device) (id s
 	var one identity.Session
 	var raw identity.RawSession
 	err := a.DB.Write(a.T.Context(), func(tx txn.Tx) (err error) {
-		one, raw, err = a.OpenSession(tx, identity.Member{TenantID: tenant, UserID: user}, d)
+		one, raw, err = a.Sessions.Open(tx, identity.Member{TenantID: tenant, UserID: user}, d)
 		return err
 	})
 	if err != nil {
@@ -181,7 +181,7 @@ func (a *Admin) StoreInvite(tenant, by, email string) (id, token string) {
 
 func SuspendedTenant(t *testing.T, a *Admin) string {
 	t.Helper()
-	g, err := a.CreateTenant(t.Context(), "Closed", "")
+	g, err := a.Tenants.Create(t.Context(), "Closed", "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ func StartWithRoles(t *testing.T) *RoleKeys {
 	t.Helper()
 	n := Start(t, nil)
 	g := &RoleKeys{Server: n, Admin: n.Admin(), Keys: map[string]string{}}
-	made, err := g.Admin.CreateTenant(t.Context(), "Gate", "")
+	made, err := g.Admin.Tenants.Create(t.Context(), "Gate", "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"crypto/hkdf"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -44,6 +45,17 @@ func (s *String) UnmarshalText(text []byte) error {
 	return nil
 }
 
+// NewSigningSecret returns a random secret to sign webhooks with, in the form
+// that Standard Webhooks asks for: whsec_ and 32 bytes in base64.
+func NewSigningSecret() string { return "whsec_" + base64.StdEncoding.EncodeToString(Random(32)) }
+
+// Random returns n random bytes.
+func Random(n int) []byte {
+	b := make([]byte, n)
+	rand.Read(b)
+	return b
+}
+
 // Box seals values with AES-256-GCM under keys derived from one master key.
 type Box struct {
 	master []byte
@@ -77,8 +89,7 @@ func (b *Box) Derive(purpose string) []byte {
 // Seal encrypts; context (a tenant and row id, say) is authenticated with it,
 // so that a sealed value cannot be moved to another row.
 func (b *Box) Seal(plain []byte, context string) []byte {
-	nonce := make([]byte, b.aead.NonceSize())
-	rand.Read(nonce)
+	nonce := Random(b.aead.NonceSize())
 	return b.aead.Seal(nonce, nonce, plain, []byte(context))
 }
 

@@ -10,6 +10,7 @@ import (
 	"agentd/internal/base/authz"
 	"agentd/internal/base/fault"
 	"agentd/internal/base/ident"
+	"agentd/internal/base/text"
 	"agentd/internal/base/txn"
 	"agentd/internal/content/doctext"
 	"agentd/internal/content/retrieval"
@@ -105,16 +106,16 @@ func (s *Service) Add(ctx context.Context, who authz.Caller, baseID string, u Up
 	if err := u.check(); err != nil {
 		return nil, err
 	}
-	name, text, of, size, err := s.text(ctx, who.TenantID, &u)
+	name, content, of, size, err := s.text(ctx, who.TenantID, &u)
 	if err != nil {
 		return nil, err
 	}
-	chunks := textindex.Chunk(text, b.ChunkSize, b.ChunkOverlap)
+	chunks := textindex.Chunk(content, b.ChunkSize, b.ChunkOverlap)
 	if len(chunks) > maxChunks {
 		return nil, chunkLimit(b, maxChunks, fmt.Sprintf("The document makes %d chunks; it may make", len(chunks)))
 	}
 	now := s.Clock.Now()
-	preview := short(chunks[0], previewLength)
+	preview := text.Prefix(chunks[0], previewLength)
 	d := Document{
 		ID: ident.New(), KBID: baseID, TenantID: who.TenantID, Name: name, Type: of, SizeBytes: int64(size), ChunkCount: len(chunks),
 		ChunkPreview: &preview, CreatedAt: now, UpdatedAt: now,
@@ -216,11 +217,4 @@ func (s *Service) Documents(ctx context.Context, tenant, baseID, after string, l
 		}
 	}
 	return docs, nil
-}
-
-func short(text string, most int) string {
-	if utf8.RuneCountInString(text) <= most {
-		return text
-	}
-	return string([]rune(text)[:most])
 }

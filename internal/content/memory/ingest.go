@@ -5,10 +5,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"unicode/utf8"
 
 	"agentd/internal/base/fault"
+	"agentd/internal/base/text"
 	"agentd/internal/content/doctext"
 	"agentd/internal/content/retrieval"
 	"agentd/internal/content/textindex"
@@ -53,29 +53,29 @@ func (s *Service) Ingest(ctx context.Context, tenant, agentID string, d Document
 	if wrong := checkTags("", d.Tags); wrong != nil {
 		return nil, fault.BadFields(wrong...)
 	}
-	name, text, err := s.text(ctx, tenant, d)
+	name, content, err := s.text(ctx, tenant, d)
 	if err != nil {
 		return nil, err
 	}
-	if len(text) > maxContent {
-		return nil, fault.New(fault.TooLarge, "", "The document's text has %d bytes; it may have %d.", len(text), maxContent)
+	if len(content) > maxContent {
+		return nil, fault.New(fault.TooLarge, "", "The document's text has %d bytes; it may have %d.", len(content), maxContent)
 	}
-	chunks := textindex.Chunk(text, d.ChunkSize, 0)
+	chunks := textindex.Chunk(content, d.ChunkSize, 0)
 	if len(chunks) == 0 {
 		return nil, fault.BadFields(fault.Field{Field: "content", Message: "there is no text in it"})
 	}
 	drafts := make([]Draft, len(chunks))
 	for i, chunk := range chunks {
-		tags := slices.Concat(d.Tags, []string{"document", short(name, maxTag), fmt.Sprintf("chunk:%d/%d", i+1, len(chunks))})
+		tags := slices.Concat(d.Tags, []string{"document", text.Truncate(name, maxTag), fmt.Sprintf("chunk:%d/%d", i+1, len(chunks))})
 		drafts[i] = Draft{Type: Semantic, Content: chunk, Tags: tags}
 	}
 	answer := func(added []Stored) *Ingested {
 		out := &Ingested{
-			Ingested: true, Filename: name, TextLength: utf8.RuneCountInString(text), ChunksCreated: len(added), FileID: d.FileID,
+			Ingested: true, Filename: name, TextLength: utf8.RuneCountInString(content), ChunksCreated: len(added), FileID: d.FileID,
 			Entries: make([]IngestedEntry, len(added)),
 		}
 		for i, e := range added {
-			out.Entries[i] = IngestedEntry{EntryID: e.EntryID, Type: e.Type, ContentPreview: short(e.Content, previewLength), Tags: e.Tags}
+			out.Entries[i] = IngestedEntry{EntryID: e.EntryID, Type: e.Type, ContentPreview: text.Truncate(e.Content, previewLength), Tags: e.Tags}
 		}
 		return out
 	}
@@ -106,14 +106,6 @@ func (s *Service) text(ctx context.Context, tenant string, d Document) (name, te
 		return "", "", f
 	}
 	return name, text, nil
-}
-
-// short is the beginning of a text.
-func short(text string, most int) string {
-	if utf8.RuneCountInString(text) <= most {
-		return text
-	}
-	return strings.TrimSpace(string([]rune(text)[:most-1])) + "…"
 }
 
 // Imported says what became of imported entries.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"agentd/internal/base/text"
 	"agentd/internal/content/textindex"
 	"agentd/internal/execution/run"
 )
@@ -62,7 +63,7 @@ func (s *Service) Recall(ctx context.Context, q run.MemoryQuery) (run.Recalled, 
 		}
 		total := 0
 		for _, e := range entries {
-			line := marshal(entryLine{e.Type, e.CreatedAt.Format("2006-01-02"), short(e.Content, maxRecalledEntry)})
+			line := marshal(entryLine{e.Type, e.CreatedAt.Format("2006-01-02"), text.Truncate(e.Content, maxRecalledEntry)})
 			if total += len(line); total > maxRecalledText {
 				break
 			}

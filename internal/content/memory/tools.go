@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"agentd/internal/base/text"
 	"agentd/internal/base/txn"
 	"agentd/internal/kernel/tool"
 )
@@ -101,7 +102,7 @@ func (s *Service) look(ctx context.Context, call tool.Call) (tool.Result, error)
 	}
 	out := make([]lookedUp, len(entries))
 	for i, e := range entries {
-		out[i] = lookedUp{e.EntryID, e.Type, e.CreatedAt.Format("2006-01-02"), short(e.Content, maxRecalledEntry), e.Tags}
+		out[i] = lookedUp{e.EntryID, e.Type, e.CreatedAt.Format("2006-01-02"), text.Truncate(e.Content, maxRecalledEntry), e.Tags}
 	}
 	return tool.Result{Output: marshal(struct {
 		Memories []lookedUp `json:"memories"`

@@ -6,8 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"unicode/utf8"
 
+	"agentd/internal/base/text"
 	"agentd/internal/base/txn"
 	"agentd/internal/content/textindex"
 )
@@ -88,20 +88,8 @@ func (s *Service) embedQuery(ctx context.Context, text string) []float32 {
 	return made.Vectors[0]
 }
 
-// Cut is as much of a text as is embedded and searched for.
-func Cut(text string) string {
-	if len(text) <= maxEmbedded || utf8.RuneCountInString(text) <= maxEmbedded {
-		return text
-	}
-	n := 0
-	for i := range text {
-		if n == maxEmbedded {
-			return text[:i]
-		}
-		n++
-	}
-	return text
-}
+// Cut returns as much of a text as is embedded and searched for.
+func Cut(s string) string { return text.Prefix(s, maxEmbedded) }
 
 // indexed is a collection's index on this node. mu guards the index; loading
 // is held while it follows the database.

@@ -7,6 +7,7 @@ import (
 
 	"agentd/internal/agents/agent"
 	"agentd/internal/base/schema"
+	"agentd/internal/base/text"
 	"agentd/internal/execution/run"
 	"agentd/internal/execution/session"
 )
@@ -33,8 +34,8 @@ func saidIn(r *run.Run) said {
 
 // cut bounds both, so that neither takes the other's place.
 func (s said) cut(most int) said {
-	s.message = cut(s.message, max(most/2, most-len(s.text)))
-	s.text = cut(s.text, most-len(s.message))
+	s.message = text.PrefixBytes(s.message, max(most/2, most-len(s.text)))
+	s.text = text.PrefixBytes(s.text, most-len(s.message))
 	return s
 }
 
@@ -52,13 +53,13 @@ func runDoc(r *run.Run) Doc {
 func agentDoc(g *agent.Agent) Doc {
 	return Doc{
 		ID: g.ID, Version: g.Version, At: g.UpdatedAt,
-		Title: words(cut(g.Name, maxText)), Words: words(cut(g.Name, maxText), cut(g.Description, maxText)),
+		Title: words(text.PrefixBytes(g.Name, maxText)), Words: words(text.PrefixBytes(g.Name, maxText), text.PrefixBytes(g.Description, maxText)),
 	}
 }
 
 // sessionDoc has the title and what was said last.
 func sessionDoc(r *session.Record, runs []run.Run) Doc {
-	title := cut(titleIn(r.Metadata), maxMessage)
+	title := text.PrefixBytes(titleIn(r.Metadata), maxMessage)
 	texts, left := []string{title}, maxText-len(title)
 	for i := range runs { // the newest first
 		if left <= 0 {

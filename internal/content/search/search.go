@@ -11,7 +11,6 @@ package search
 import (
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"agentd/internal/base/txn"
@@ -135,12 +134,4 @@ func asked(q string) []string {
 		list = append(slices.DeleteFunc(list, func(w string) bool { return w == word }), word)
 	})
 	return list[:min(len(list), maxWords)]
-}
-
-// cut keeps the beginning of a text, in whole characters.
-func cut(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "")
 }

@@ -5,6 +5,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"agentd/internal/base/text"
 	"agentd/internal/content/textindex"
 )
 
@@ -13,34 +14,34 @@ const leadIn = 50
 
 // snippet gives a line of a text around the first place that has one of the
 // words; ok is false where there is none.
-func snippet(text string, words []string) (line string, ok bool) {
-	at := place(text, words)
+func snippet(body string, words []string) (line string, ok bool) {
+	at := place(body, words)
 	if at < 0 {
 		return "", false
 	}
 	from, runes := at, 0
 	for from > 0 && runes < leadIn {
-		_, size := utf8.DecodeLastRuneInString(text[:from])
+		_, size := utf8.DecodeLastRuneInString(body[:from])
 		from, runes = from-size, runes+1
 	}
 	if from > 0 {
 		// Not in the middle of a word, where there is another one before it.
-		if i := strings.IndexFunc(text[from:at], unicode.IsSpace); i >= 0 {
+		if i := strings.IndexFunc(body[from:at], unicode.IsSpace); i >= 0 {
 			from += i
 		}
 	}
-	line = oneLine(text[from:], maxSubtitle)
+	line = oneLine(body[from:], maxSubtitle)
 	if from > 0 && line != "" {
 		line = "…" + line
 	}
 	return line, line != ""
 }
 
-// place is where the first of the words begins in a text, or -1. The last word
+// place is where the first of the words begins in a body, or -1. The last word
 // may be the beginning of one.
-func place(text string, words []string) int {
+func place(body string, words []string) int {
 	begin := -1
-	for i, r := range text + " " {
+	for i, r := range body + " " {
 		if part(r) {
 			if begin < 0 {
 				begin = i
@@ -50,7 +51,7 @@ func place(text string, words []string) int {
 		if begin < 0 {
 			continue
 		}
-		piece := text[begin:i]
+		piece := body[begin:i]
 		if has, literal := contains(piece, words); has {
 			// Scripts without spaces give long pieces; what is written as it was
 			// asked is found in them.
@@ -88,24 +89,6 @@ func contains(piece string, words []string) (has bool, word string) {
 	return has, word
 }
 
-// oneLine is the beginning of a text as one line.
-func oneLine(text string, most int) string {
-	var b strings.Builder
-	n, gap := 0, false
-	for _, r := range text {
-		if unicode.IsSpace(r) || unicode.IsControl(r) {
-			gap = n > 0
-			continue
-		}
-		if n >= most {
-			return strings.TrimSpace(b.String()) + "…"
-		}
-		if gap {
-			b.WriteByte(' ')
-			n, gap = n+1, false
-		}
-		b.WriteRune(r)
-		n++
-	}
-	return b.String()
-}
+// oneLine returns the beginning of s as one line: at most limit
+// characters, and an ellipsis where there are more.
+func oneLine(s string, limit int) string { return text.Truncate(text.OneLine(s), limit+1) }

@@ -6,12 +6,12 @@ import (
 	"context"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/internal/base/fault"
+	"agentd/internal/base/text"
 	"agentd/internal/kernel/tool"
 )
 
@@ -83,19 +83,10 @@ func (s *Service) Search(ctx context.Context, query string, most int) (Found, er
 	}
 	found := Found{Results: make([]Hit, 0, most), Provider: s.Searcher.Name()}
 	for _, h := range hits[:min(len(hits), most)] {
-		h.Title, h.Snippet = cut(h.Title, maxSnippet), cut(h.Snippet, maxSnippet)
+		h.Title, h.Snippet = text.Truncate(strings.TrimSpace(h.Title), maxSnippet), text.Truncate(strings.TrimSpace(h.Snippet), maxSnippet)
 		found.Results = append(found.Results, h)
 	}
 	return found, nil
-}
-
-// cut bounds a text of somebody else's in characters.
-func cut(s string, most int) string {
-	s = strings.ToValidUTF8(strings.TrimSpace(s), "\uFFFD")
-	if utf8.RuneCountInString(s) <= most {
-		return s
-	}
-	return string([]rune(s)[:most-1]) + "…"
 }
 
 // Tools are http_fetch and web_search.

@@ -87,7 +87,7 @@ func TestSearch(t *testing.T) {
 		t.Fatalf("%+v, %v", found, err)
 	}
 	h := found.Results[0]
-	if n := len([]rune(h.Snippet)); n != maxSnippet || h.Title != "t\uFFFD" {
+	if n := len([]rune(h.Snippet)); n != maxSnippet || h.Title != "t" {
 		t.Errorf("%d characters, %q", n, h.Title)
 	}
 	o.hits = nil

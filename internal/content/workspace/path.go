@@ -16,15 +16,14 @@ const (
 	maxDepth   = 32
 )
 
-// clean gives a path in the one spelling that is stored: segments with single
-// slashes between them, none at the ends, in Unicode's composed form. "" is the
-// workspace itself. complaint says why a path is refused.
+// clean returns a path in the one spelling that is stored: segments separated
+// by single slashes, none at the ends, in Unicode's composed form. "" is the
+// root. problem is not "" if the path is refused.
 //
-// A path cannot lead out of its workspace: it is a key of the rows of that
-// workspace and nothing else. Segments of dots are refused all the same, also
-// those that look like it to some system, because somebody will save the files
-// to a disk one day.
-func clean(sent string) (path, complaint string) {
+// A path cannot lead out of its workspace: it is only a key of rows of that
+// workspace. Segments of dots, and what looks like them to some system, are
+// refused nevertheless, because the files may be saved to a disk one day.
+func clean(sent string) (path, problem string) {
 	switch {
 	case !utf8.ValidString(sent):
 		return "", "it is not UTF-8"
@@ -38,8 +37,8 @@ func clean(sent string) (path, complaint string) {
 		if segment == "" || segment == "." {
 			continue
 		}
-		if complaint := odd(segment); complaint != "" {
-			return "", complaint
+		if problem := checkSegment(segment); problem != "" {
+			return "", problem
 		}
 		segments = append(segments, segment)
 	}
@@ -53,17 +52,17 @@ func clean(sent string) (path, complaint string) {
 	return path, ""
 }
 
-// odd says why a name is refused.
-func odd(segment string) string {
+// checkSegment returns why a name is refused, or "".
+func checkSegment(segment string) string {
 	if len(segment) > maxSegment {
 		return "a name in it is longer than 255 bytes"
 	}
 	for _, r := range segment {
 		if !media.Printable(r) {
-			return "it has characters that no name has: control characters, or ones that turn the direction of writing"
+			return "it has control characters, or characters that change the direction of text"
 		}
 	}
-	plain := norm.NFKC.String(segment) // what lookalikes stand for
+	plain := norm.NFKC.String(segment) // resolves lookalikes
 	switch {
 	case strings.Trim(plain, ". \u00a0") == "":
 		return "a path stays inside of its workspace, and no name is only dots and spaces"
@@ -73,7 +72,7 @@ func odd(segment string) string {
 	return ""
 }
 
-// parents are the folders that a path is in.
+// parents returns the folders that a path is in, outermost first.
 func parents(path string) []string {
 	var all []string
 	for i := range len(path) {
@@ -84,5 +83,5 @@ func parents(path string) []string {
 	return all
 }
 
-// base is the last name of a path.
+// base returns the last segment of a path.
 func base(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }

@@ -31,7 +31,7 @@ type (
 		}
 	}
 	listIn struct {
-		Limit  string `query:"limit" doc:"Page size, up to 200. Left out: all of them at once, without paging."`
+		Limit  string `query:"limit" doc:"Page size, up to 200. By default all workspaces are returned, without paging."`
 		Cursor string `query:"cursor"`
 	}
 	idIn struct {
@@ -61,12 +61,12 @@ type (
 	}
 	filesIn struct {
 		WorkspaceID string `path:"workspaceId"`
-		Path        string `query:"path" doc:"The folder; the root if it is left out."`
-		Recursive   bool   `query:"recursive" doc:"With everything in its folders."`
+		Path        string `query:"path" doc:"The folder. Default: the root."`
+		Recursive   bool   `query:"recursive" doc:"Include everything in its folders."`
 	}
 	agentFilesIn struct {
 		AgentID string `path:"agentId"`
-		Path    string `query:"path" doc:"The folder; the root if it is left out."`
+		Path    string `query:"path" doc:"The folder. Default: the root."`
 	}
 	fileIn struct {
 		WorkspaceID string `path:"workspaceId"`
@@ -74,9 +74,9 @@ type (
 	}
 	putIn struct {
 		WorkspaceID string `path:"workspaceId"`
-		Path        string `query:"path" doc:"Required. Folders on the way need not exist."`
+		Path        string `query:"path" doc:"Required. Missing folders are created."`
 		Match       string `header:"If-Match" doc:"Refuse with 412 unless the file has this ETag."`
-		NoneMatch   string `header:"If-None-Match" doc:"With *: refuse with 412 where there is a file."`
+		NoneMatch   string `header:"If-None-Match" doc:"With *: refuse with 412 if the file exists."`
 		Body        route.Upload
 	}
 	moveIn struct {
@@ -101,19 +101,19 @@ type (
 	}
 	searchIn struct {
 		WorkspaceID string `path:"workspaceId"`
-		Text        string `query:"q" maxLength:"500" doc:"What to find, whatever its case; nothing is found for nothing."`
-		Glob        string `query:"glob" maxLength:"500" doc:"Only in paths like this: * and ? stay in a folder, ** does not."`
-		Regex       string `query:"regex" doc:"true or 1: q is a regular expression in the syntax of RE2."`
+		Text        string `query:"q" maxLength:"500" doc:"Text to find, ignoring case. An empty text finds nothing."`
+		Glob        string `query:"glob" maxLength:"500" doc:"Only paths that match: * and ? match within a folder, ** across folders."`
+		Regex       string `query:"regex" doc:"true or 1: q is a regular expression (RE2 syntax)."`
 	}
 )
 
-// Page is a list of workspaces. Paging fields appear only where a limit was
-// asked for (behaviours 0.2).
+// Page is a list of workspaces. The paging fields are present only if the
+// request has a limit or a cursor.
 type Page struct {
 	_ struct{} `json:"-" name:"WorkspaceList"`
 
 	Workspaces []Workspace `json:"workspaces" required:"true"`
-	Total      int         `json:"total" required:"true" doc:"How many there are on all pages."`
+	Total      int         `json:"total" required:"true" doc:"Number of workspaces on all pages."`
 	HasMore    *bool       `json:"has_more,omitzero"`
 	Cursor     *string     `json:"cursor,omitzero"`
 }
@@ -127,8 +127,12 @@ type searchOut struct {
 	Total   int     `json:"total" required:"true"`
 }
 
-// Routes of the area Workspaces.
+// handlers are the operations of the API on a Service.
+type handlers struct{ *Service }
+
+// Routes returns the operations of the area Workspaces.
 func (s *Service) Routes() []route.Route {
+	h := handlers{s}
 	row := func(method, path, id, summary string, scope authz.Scope, role authz.Role) route.Row {
 		return route.Row{
 			Method: method, Path: "/api/v1/workspaces" + path, ID: id, Tag: "Workspaces", Summary: summary,
@@ -143,85 +147,103 @@ func (s *Service) Routes() []route.Route {
 		r.Status, r.Errors = status, errors
 		return r
 	}
-	create := write("POST", "", "createWorkspace", "Make a workspace", 201)
+	create := write("POST", "", "createWorkspace", "Create a workspace", 201)
 	create.Optional = true
-	list := read("", "listWorkspaces", "List workspaces, newest first")
-	put := write("PUT", "/{workspaceId}/files", "uploadWorkspaceFile", "Write a file to a path", 200, 409, 412)
+	put := write("PUT", "/{workspaceId}/files", "uploadWorkspaceFile", "Write a file", 200, 409, 412)
 	put.Also, put.Uploads, put.AnswerOf = []int{201}, []string{route.Form, route.Bytes}, reflect.TypeFor[File]()
-	put.Doc = "As a form with the file in its field file, or as the bytes themselves, up to 50 MiB. 201 where the path is new, 200 where a file was replaced."
+	put.Doc = "Send a form with the file in the field file, or the bytes themselves, up to 50 MiB. " +
+		"Answers 201 if the path is new, 200 if a file was replaced."
 	content := read("/{workspaceId}/files/content", "downloadWorkspaceFile", "Download a file of a workspace")
-	content.Doc = "Answers ranges and conditional requests. The key may come as ?token=."
-	agentFiles := read("", "listAgentWorkspaceFiles", "List files of the workspace that an agent works in")
+	content.Doc = "Supports ranges and conditional requests. The key may be sent as ?token=."
+	agentFiles := read("", "listAgentWorkspaceFiles", "List the files of an agent's workspace")
 	agentFiles.Path = "/api/v1/agents/{agentId}/workspace/files"
 	return []route.Route{
-		route.Action(create, s.create),
-		route.Action(list, s.list),
-		route.Action(read("/{workspaceId}", "getWorkspace", "Read a workspace"), func(ctx context.Context, who authz.Caller, in *idIn) (*Workspace, error) {
-			return s.Table.Get(ctx, who.TenantID, in.WorkspaceID)
-		}),
-		route.Action(write("PATCH", "/{workspaceId}", "updateWorkspace", "Rename a workspace", 200), func(ctx context.Context, who authz.Caller, in *renameIn) (*Workspace, error) {
-			return s.Rename(ctx, who.TenantID, in.WorkspaceID, in.Body.Name)
-		}),
-		route.Action(write("DELETE", "/{workspaceId}", "deleteWorkspace", "Delete a workspace with its files", 204, 409), func(ctx context.Context, who authz.Caller, in *idIn) (struct{}, error) {
-			return struct{}{}, s.Delete(ctx, who, in.WorkspaceID)
-		}),
-		route.Action(write("POST", "/{workspaceId}/assign", "assignWorkspace", "Have an agent work in a workspace", 200, 409), func(ctx context.Context, who authz.Caller, in *assignIn) (*Workspace, error) {
-			id, err := in.agent()
-			if err != nil {
-				return nil, err
-			}
-			return s.Assign(ctx, who, in.WorkspaceID, id)
-		}),
-		route.Action(write("DELETE", "/{workspaceId}/assign", "unassignWorkspace", "Take an agent out of a workspace", 200, 409), func(ctx context.Context, who authz.Caller, in *assignIn) (*Workspace, error) {
-			id, err := in.agent()
-			if err != nil {
-				return nil, err
-			}
-			return s.Unassign(ctx, who, in.WorkspaceID, id)
-		}),
-		route.Action(write("POST", "/{workspaceId}/share", "shareWorkspace", "Let an agent read a workspace", 200), func(ctx context.Context, who authz.Caller, in *shareIn) (*Workspace, error) {
-			return s.Share(ctx, who, in.WorkspaceID, in.Body.AgentID)
-		}),
-		route.Action(write("DELETE", "/{workspaceId}/share/{agentId}", "revokeWorkspaceShare", "Let an agent read a workspace no longer", 200), func(ctx context.Context, who authz.Caller, in *unshareIn) (*Workspace, error) {
-			return s.Unshare(ctx, who, in.WorkspaceID, in.AgentID)
-		}),
-		route.Action(read("/{workspaceId}/files", "listWorkspaceFiles", "List a folder of a workspace"), func(ctx context.Context, who authz.Caller, in *filesIn) (*Listing, error) {
-			dir, err := queryPath(in.Path, true)
-			if err != nil {
-				return nil, err
-			}
-			return s.Files(ctx, who.TenantID, in.WorkspaceID, dir, in.Recursive)
-		}),
-		route.Action(put, s.put),
-		route.Action(write("DELETE", "/{workspaceId}/files", "deleteWorkspaceFile", "Delete a file, or a folder with everything in it", 204), s.remove),
-		route.Action(content, s.content),
-		route.Action(write("POST", "/{workspaceId}/files/move", "moveWorkspaceFile", "Give a file another path", 200, 409), s.move),
-		route.Action(write("POST", "/{workspaceId}/files/copy", "copyWorkspaceFile", "Copy a file to another path", 201, 409), s.copy),
-		route.Action(read("/{workspaceId}/search", "searchWorkspaceFiles", "Search the text files of a workspace"), s.search),
-		route.Action(agentFiles, s.agentFiles),
+		route.Action(create, h.create),
+		route.Action(read("", "listWorkspaces", "List workspaces, newest first"), h.list),
+		route.Action(read("/{workspaceId}", "getWorkspace", "Get a workspace"), h.get),
+		route.Action(write("PATCH", "/{workspaceId}", "updateWorkspace", "Rename a workspace", 200), h.rename),
+		route.Action(write("DELETE", "/{workspaceId}", "deleteWorkspace", "Delete a workspace with its files", 204, 409), h.delete),
+		route.Action(write("POST", "/{workspaceId}/assign", "assignWorkspace", "Assign a workspace to an agent", 200, 409), h.assign),
+		route.Action(write("DELETE", "/{workspaceId}/assign", "unassignWorkspace", "Unassign a workspace from an agent", 200, 409), h.unassign),
+		route.Action(write("POST", "/{workspaceId}/share", "shareWorkspace", "Share a workspace with an agent", 200), h.share),
+		route.Action(
+			write("DELETE", "/{workspaceId}/share/{agentId}", "revokeWorkspaceShare", "Stop sharing a workspace with an agent", 200), h.unshare,
+		),
+		route.Action(read("/{workspaceId}/files", "listWorkspaceFiles", "List a folder of a workspace"), h.files),
+		route.Action(put, h.put),
+		route.Action(write("DELETE", "/{workspaceId}/files", "deleteWorkspaceFile", "Delete a file or folder", 204), h.remove),
+		route.Action(content, h.content),
+		route.Action(write("POST", "/{workspaceId}/files/move", "moveWorkspaceFile", "Move a file", 200, 409), h.move),
+		route.Action(write("POST", "/{workspaceId}/files/copy", "copyWorkspaceFile", "Copy a file", 201, 409), h.copy),
+		route.Action(read("/{workspaceId}/search", "searchWorkspaceFiles", "Search the text files of a workspace"), h.search),
+		route.Action(agentFiles, h.agentFiles),
 	}
 }
 
-func (s *Service) create(ctx context.Context, who authz.Caller, in *createIn) (*Workspace, error) {
-	return s.Create(ctx, who.TenantID, in.Body.Name)
+func (h handlers) get(ctx context.Context, who authz.Caller, in *idIn) (*Workspace, error) {
+	return h.Table.Get(ctx, who.TenantID, in.WorkspaceID)
 }
 
-func (s *Service) list(ctx context.Context, who authz.Caller, in *listIn) (*Page, error) {
-	scope := page.Scope{Tenant: who.TenantID, List: "workspaces"}
-	after, err := s.Cursors.Open(scope, in.Cursor)
+func (h handlers) rename(ctx context.Context, who authz.Caller, in *renameIn) (*Workspace, error) {
+	return h.Rename(ctx, who.TenantID, in.WorkspaceID, in.Body.Name)
+}
+
+func (h handlers) delete(ctx context.Context, who authz.Caller, in *idIn) (struct{}, error) {
+	return struct{}{}, h.Delete(ctx, who, in.WorkspaceID)
+}
+
+func (h handlers) assign(ctx context.Context, who authz.Caller, in *assignIn) (*Workspace, error) {
+	id, err := in.agent()
 	if err != nil {
 		return nil, err
 	}
-	total, err := s.Table.Count(ctx, who.TenantID)
+	return h.Assign(ctx, who, in.WorkspaceID, id)
+}
+
+func (h handlers) unassign(ctx context.Context, who authz.Caller, in *assignIn) (*Workspace, error) {
+	id, err := in.agent()
+	if err != nil {
+		return nil, err
+	}
+	return h.Unassign(ctx, who, in.WorkspaceID, id)
+}
+
+func (h handlers) share(ctx context.Context, who authz.Caller, in *shareIn) (*Workspace, error) {
+	return h.Share(ctx, who, in.WorkspaceID, in.Body.AgentID)
+}
+
+func (h handlers) unshare(ctx context.Context, who authz.Caller, in *unshareIn) (*Workspace, error) {
+	return h.Unshare(ctx, who, in.WorkspaceID, in.AgentID)
+}
+
+func (h handlers) files(ctx context.Context, who authz.Caller, in *filesIn) (*Listing, error) {
+	dir, err := queryPath(in.Path, true)
+	if err != nil {
+		return nil, err
+	}
+	return h.Files(ctx, who.TenantID, in.WorkspaceID, dir, in.Recursive)
+}
+
+func (h handlers) create(ctx context.Context, who authz.Caller, in *createIn) (*Workspace, error) {
+	return h.Create(ctx, who.TenantID, in.Body.Name)
+}
+
+func (h handlers) list(ctx context.Context, who authz.Caller, in *listIn) (*Page, error) {
+	scope := page.Scope{Tenant: who.TenantID, List: "workspaces"}
+	after, err := h.Cursors.Open(scope, in.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	total, err := h.Table.Count(ctx, who.TenantID)
 	if err != nil {
 		return nil, err
 	}
 	if in.Limit == "" && in.Cursor == "" {
-		all, err := s.Table.List(ctx, who.TenantID, "", total)
+		all, err := h.Table.List(ctx, who.TenantID, "", total)
 		return &Page{Workspaces: all, Total: len(all)}, err
 	}
 	n := page.Limit(in.Limit, maxPage, maxPage)
-	all, err := s.Table.List(ctx, who.TenantID, after, n+1)
+	all, err := h.Table.List(ctx, who.TenantID, after, n+1)
 	if err != nil {
 		return nil, err
 	}
@@ -229,14 +251,14 @@ func (s *Service) list(ctx context.Context, who authz.Caller, in *listIn) (*Page
 	p := &Page{Workspaces: all, Total: total, HasMore: &more}
 	if more {
 		p.Workspaces = all[:n]
-		next := s.Cursors.Seal(scope, all[n-1].WorkspaceID)
+		next := h.Cursors.Seal(scope, all[n-1].WorkspaceID)
 		p.Cursor = &next
 	}
 	return p, nil
 }
 
-// agent is the one that an assignment names. There are no teams and no
-// companies in this deployment's company that could be another's.
+// agent returns the agent that an assignment names. Teams and initiatives do
+// not exist yet, so an id of one is not found.
 func (in *assignIn) agent() (string, error) {
 	b := &in.Body
 	named := 0
@@ -256,50 +278,50 @@ func (in *assignIn) agent() (string, error) {
 	return b.AgentID, nil
 }
 
-// queryPath cleans a path that came in a query.
+// queryPath cleans the query parameter path.
 func queryPath(sent string, root bool) (string, error) {
-	path, complaint := clean(sent)
-	if complaint == "" && path == "" && !root {
-		complaint = "it names no file"
+	path, problem := clean(sent)
+	if problem == "" && path == "" && !root {
+		problem = "it names no file"
 	}
-	if complaint != "" {
-		return "", fault.New(fault.Malformed, "INVALID_QUERY", "The query parameter path cannot be accepted: %s.", complaint)
+	if problem != "" {
+		return "", fault.New(fault.Malformed, "INVALID_QUERY", "The query parameter path cannot be accepted: %s.", problem)
 	}
 	return path, nil
 }
 
-// bodyPaths cleans two paths that came in a body.
+// bodyPaths cleans two paths of a body.
 func bodyPaths(fromField, sentFrom, toField, sentTo string) (from, to string, err error) {
-	var wrong []fault.Field
+	var fields []fault.Field
 	one := func(field, sent string) string {
-		path, complaint := clean(sent)
-		if complaint == "" && path == "" {
-			complaint = "it names no file"
+		path, problem := clean(sent)
+		if problem == "" && path == "" {
+			problem = "it names no file"
 		}
-		if complaint != "" {
-			wrong = append(wrong, fault.Field{Field: field, Message: complaint})
+		if problem != "" {
+			fields = append(fields, fault.Field{Field: field, Message: problem})
 		}
 		return path
 	}
 	from, to = one(fromField, sentFrom), one(toField, sentTo)
-	if wrong != nil {
-		err = fault.BadFields(wrong...)
+	if fields != nil {
+		err = fault.BadFields(fields...)
 	}
 	return from, to, err
 }
 
-func (s *Service) put(ctx context.Context, who authz.Caller, in *putIn) (*route.Reply, error) {
+func (h handlers) put(ctx context.Context, who authz.Caller, in *putIn) (*route.Reply, error) {
 	path, err := queryPath(in.Path, false)
 	if err != nil {
 		return nil, err
 	}
-	// What is refused anyway is refused before it is sent.
-	w, err := s.Table.Get(ctx, who.TenantID, in.WorkspaceID)
+	// Refuse what cannot succeed before the body is uploaded.
+	w, err := h.Table.Get(ctx, who.TenantID, in.WorkspaceID)
 	if err != nil {
 		return nil, err
 	}
 	c := Conditions{in.Match, in.NoneMatch}
-	now, err := s.Table.GetFile(ctx, who.TenantID, in.WorkspaceID, path)
+	now, err := h.Table.GetFile(ctx, who.TenantID, in.WorkspaceID, path)
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		return nil, err
 	}
@@ -316,11 +338,11 @@ func (s *Service) put(ctx context.Context, who authz.Caller, in *putIn) (*route.
 	if err := fits(w); err != nil {
 		return nil, err
 	}
-	st, err := s.Blobs.Stage(ctx, who.TenantID, in.Body.Content)
+	st, err := h.Blobs.Stage(ctx, who.TenantID, in.Body.Content)
 	if err != nil {
 		return nil, err
 	}
-	f, created, err := s.Put(ctx, who.TenantID, in.WorkspaceID, path, in.Body.Type, st, c)
+	f, created, err := h.Put(ctx, who.TenantID, in.WorkspaceID, path, in.Body.Type, st, c)
 	if err != nil {
 		return nil, err
 	}
@@ -332,20 +354,20 @@ func (s *Service) put(ctx context.Context, who authz.Caller, in *putIn) (*route.
 	return &route.Reply{Status: status, ETag: f.ETag, JSON: body}, err
 }
 
-func (s *Service) remove(ctx context.Context, who authz.Caller, in *fileIn) (struct{}, error) {
+func (h handlers) remove(ctx context.Context, who authz.Caller, in *fileIn) (struct{}, error) {
 	path, err := queryPath(in.Path, false)
 	if err == nil {
-		err = s.Remove(ctx, who.TenantID, in.WorkspaceID, path)
+		err = h.Remove(ctx, who.TenantID, in.WorkspaceID, path)
 	}
 	return struct{}{}, err
 }
 
-func (s *Service) content(ctx context.Context, who authz.Caller, in *fileIn) (*route.Content, error) {
+func (h handlers) content(ctx context.Context, who authz.Caller, in *fileIn) (*route.Content, error) {
 	path, err := queryPath(in.Path, false)
 	if err != nil {
 		return nil, err
 	}
-	f, r, err := s.Open(ctx, who.TenantID, in.WorkspaceID, path)
+	f, r, err := h.Open(ctx, who.TenantID, in.WorkspaceID, path)
 	if err != nil {
 		return nil, err
 	}
@@ -354,15 +376,15 @@ func (s *Service) content(ctx context.Context, who authz.Caller, in *fileIn) (*r
 	}, nil
 }
 
-func (s *Service) move(ctx context.Context, who authz.Caller, in *moveIn) (*File, error) {
+func (h handlers) move(ctx context.Context, who authz.Caller, in *moveIn) (*File, error) {
 	from, to, err := bodyPaths("from_path", in.Body.From, "to_path", in.Body.To)
 	if err != nil {
 		return nil, err
 	}
-	return s.Move(ctx, who.TenantID, in.WorkspaceID, from, to)
+	return h.Move(ctx, who.TenantID, in.WorkspaceID, from, to)
 }
 
-func (s *Service) copy(ctx context.Context, who authz.Caller, in *copyIn) (*File, error) {
+func (h handlers) copy(ctx context.Context, who authz.Caller, in *copyIn) (*File, error) {
 	b := &in.Body
 	if b.From == "" {
 		b.From = b.OldFrom
@@ -374,23 +396,23 @@ func (s *Service) copy(ctx context.Context, who authz.Caller, in *copyIn) (*File
 	if err != nil {
 		return nil, err
 	}
-	return s.Copy(ctx, who.TenantID, in.WorkspaceID, from, to)
+	return h.Copy(ctx, who.TenantID, in.WorkspaceID, from, to)
 }
 
-func (s *Service) search(ctx context.Context, who authz.Caller, in *searchIn) (*searchOut, error) {
+func (h handlers) search(ctx context.Context, who authz.Caller, in *searchIn) (*searchOut, error) {
 	regex := strings.EqualFold(in.Regex, "true") || in.Regex == "1"
-	found, err := s.Search(ctx, who.TenantID, in.WorkspaceID, Query{Text: in.Text, Glob: in.Glob, Regex: regex})
+	found, err := h.Search(ctx, who.TenantID, in.WorkspaceID, Query{Text: in.Text, Glob: in.Glob, Regex: regex})
 	return &searchOut{Results: found, Total: len(found)}, err
 }
 
-func (s *Service) agentFiles(ctx context.Context, who authz.Caller, in *agentFilesIn) (*Listing, error) {
+func (h handlers) agentFiles(ctx context.Context, who authz.Caller, in *agentFilesIn) (*Listing, error) {
 	dir, err := queryPath(in.Path, true)
 	if err != nil {
 		return nil, err
 	}
-	w, err := s.OfAgent(ctx, who.TenantID, in.AgentID)
+	w, err := h.OfAgent(ctx, who.TenantID, in.AgentID)
 	if err != nil {
 		return nil, err
 	}
-	return s.Files(ctx, who.TenantID, w.WorkspaceID, dir, false)
+	return h.Files(ctx, who.TenantID, w.WorkspaceID, dir, false)
 }

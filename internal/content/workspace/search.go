@@ -14,7 +14,7 @@ import (
 	"agentd/internal/base/media"
 )
 
-// Bounds of a search (behaviours.md section 36).
+// Bounds of a search.
 const (
 	searchPaths   = 500
 	searchFiles   = 100
@@ -25,21 +25,21 @@ const (
 	shownLine   = 500      // bytes of a line that are shown, around the match
 )
 
-// Match is a place where a search found something.
+// Match is one line that a search found.
 type Match struct {
 	_ struct{} `json:"-" name:"WorkspaceSearchMatch"`
 
 	Path       string `json:"path" required:"true"`
-	LineNumber int    `json:"line_number" required:"true" doc:"From 1."`
+	LineNumber int    `json:"line_number" required:"true" doc:"Starting at 1."`
 	Line       string `json:"line" required:"true" doc:"The line, or the part of it around the match."`
 	Match      string `json:"match" required:"true"`
 }
 
-// Query is what to search for.
+// Query is a search.
 type Query struct {
 	Text  string
-	Regex bool   // Text is a regular expression (RE2); otherwise it is found in any case
-	Glob  string // of paths; "" is all
+	Regex bool   // Text is a regular expression (RE2), not literal text
+	Glob  string // for paths; "" matches all
 }
 
 func (q Query) compile() (what, where *regexp.Regexp, err error) {
@@ -48,19 +48,20 @@ func (q Query) compile() (what, where *regexp.Regexp, err error) {
 		text = "(?i)" + regexp.QuoteMeta(text)
 	}
 	if what, err = regexp.Compile(text); err != nil {
-		return nil, nil, fault.New(fault.Malformed, "INVALID_QUERY", "The query parameter q is no regular expression in the syntax of RE2.").Because(err)
+		return nil, nil, fault.New(fault.Malformed, "INVALID_QUERY",
+			"The query parameter q is not a valid regular expression (RE2 syntax).").Because(err)
 	}
 	if q.Glob == "" {
 		return what, nil, nil
 	}
 	if where, err = regexp.Compile(globExpression(q.Glob)); err != nil {
-		return nil, nil, fault.New(fault.Malformed, "INVALID_QUERY", "The query parameter glob cannot be read.").Because(err)
+		return nil, nil, fault.New(fault.Malformed, "INVALID_QUERY", "The query parameter glob is not a valid pattern.").Because(err)
 	}
 	return what, where, nil
 }
 
-// globExpression: * and ? stay in a folder, ** does not; a pattern without a
-// slash is one of names.
+// globExpression translates a glob to a regular expression: * and ? match
+// within a folder, ** across folders; a pattern without a slash matches names.
 func globExpression(glob string) string {
 	var b strings.Builder
 	b.WriteString("^")
@@ -93,8 +94,9 @@ func globExpression(glob string) string {
 	return b.String()
 }
 
-// Search looks through the text files of a workspace, in the order of their
-// paths, until it has found enough or looked at enough.
+// Search searches the text files of a workspace in the order of their paths,
+// until it reaches one of the bounds above. Errors: fault.NotFound,
+// INVALID_QUERY.
 func (s *Service) Search(ctx context.Context, tenant, id string, q Query) ([]Match, error) {
 	if _, err := s.Table.Get(ctx, tenant, id); err != nil {
 		return nil, err
@@ -149,7 +151,7 @@ func (s *Service) searchFile(ctx context.Context, tenant string, f *File, what *
 		}
 		fresh = err == nil
 		if bytes.IndexByte(piece, 0) >= 0 {
-			return found, nil // no text after all
+			return found, nil // binary after all
 		}
 		piece = bytes.TrimRight(piece, "\r\n")
 		if at := what.FindIndex(piece); at != nil {
@@ -165,8 +167,8 @@ func (s *Service) searchFile(ctx context.Context, tenant string, f *File, what *
 	return found, nil
 }
 
-// around is the part of a line that is shown: all of it, or what is near the
-// match.
+// around returns the part of a line that is shown: the whole line, or the part
+// near the match.
 func around(line []byte, at []int) string {
 	if len(line) > shownLine {
 		from := max(0, min(at[0]-shownLine/4, len(line)-shownLine))

@@ -19,7 +19,7 @@ import (
 	"agentd/internal/kernel/quota"
 )
 
-// Service is what callers and agents can do with workspaces.
+// Service implements the operations on workspaces and their files.
 type Service struct {
 	Table   Table
 	Blobs   *blob.Store
@@ -27,20 +27,21 @@ type Service struct {
 	Cursors *page.Cursors
 	Clock   clock.Clock
 	Agents  *agent.Agents
-	Audit   audit.Recorder // told who shares and deletes what; nil: nobody
-	Quota   quota.Gate     // nil: only MaxWorkspaces counts
-	// Artifact opens a file that a run made, by its name, so that agents can
-	// read what was too long for a tool's result. Errors: fault.NotFound.
+	Audit   audit.Recorder // records sharing and deleting; optional
+	Quota   quota.Gate     // optional; without it only MaxWorkspaces applies
+	// Artifact opens an artifact of a run by its name, so that agents can read
+	// results that were too long for the conversation. Errors: fault.NotFound.
 	Artifact func(ctx context.Context, tenant, run, name string) (mimeType string, content Content, err error)
 }
 
-// Content is bytes that can be read from anywhere.
+// Content is a file that can be read from any position.
 type Content interface {
 	io.ReadSeekCloser
 	Size() int64
 }
 
-// Create makes a workspace that stands alone.
+// Create creates a workspace without an owner. Errors: COUNT_LIMIT_REACHED, and
+// those of the quota.
 func (s *Service) Create(ctx context.Context, tenant, name string) (*Workspace, error) {
 	w := s.blank(tenant, Standalone, nil, name)
 	ctx = txn.Promise(ctx, func() any { return w })
@@ -55,7 +56,7 @@ func (s *Service) Create(ctx context.Context, tenant, name string) (*Workspace, 
 			return err
 		}
 		if n >= MaxWorkspaces {
-			return fault.New(fault.Forbidden, "COUNT_LIMIT_REACHED", "There are %d workspaces already, which is as many as a company may have; delete one first.", n)
+			return fault.New(fault.Forbidden, "COUNT_LIMIT_REACHED", "Your company has reached the limit of %d workspaces; delete one first.", n)
 		}
 		_, err = s.Table.CreateTx(tx, w)
 		return err
@@ -72,8 +73,9 @@ func (s *Service) blank(tenant, ownerType string, owner *string, name string) *W
 	}
 }
 
-// OfAgent gives the workspace that an agent works in, and makes its own where
-// it has none. Errors: fault.NotFound for the agent.
+// OfAgent returns the workspace that an agent works in: the one that it is
+// assigned to, otherwise its own, which is created on first use. Errors:
+// fault.NotFound for the agent.
 func (s *Service) OfAgent(ctx context.Context, tenant, agentID string) (*Workspace, error) {
 	g, err := s.Agents.Get(ctx, tenant, agentID)
 	if err != nil {
@@ -97,7 +99,7 @@ func (s *Service) OfAgent(ctx context.Context, tenant, agentID string) (*Workspa
 	if err != nil {
 		return nil, err
 	}
-	return s.Table.GetByOwner(ctx, tenant, OfAgent, agentID) // somebody else's, perhaps
+	return s.Table.GetByOwner(ctx, tenant, OfAgent, agentID) // created concurrently, perhaps
 }
 
 // Rename changes a workspace's name. Errors: fault.NotFound.
@@ -108,7 +110,7 @@ func (s *Service) Rename(ctx context.Context, tenant, id, name string) (*Workspa
 	})
 }
 
-// change is a write to a workspace's row, and gives what it is then.
+// change modifies a workspace under its row lock and returns the result.
 func (s *Service) change(ctx context.Context, tenant, id string, do func(txn.Tx, *Workspace) error) (*Workspace, error) {
 	err := s.Writer.Write(ctx, func(tx txn.Tx) error {
 		w, err := s.Table.LockTx(tx, tenant, id)
@@ -127,7 +129,7 @@ func (s *Service) change(ctx context.Context, tenant, id string, do func(txn.Tx,
 	return s.Table.Get(ctx, tenant, id)
 }
 
-// Assign has an agent work in a workspace, and gives it the tools for that.
+// Assign makes an agent work in a workspace and enables the tools for it.
 // Errors: fault.NotFound for the workspace or the agent.
 func (s *Service) Assign(ctx context.Context, who authz.Caller, id, agentID string) (*Workspace, error) {
 	return s.change(ctx, who.TenantID, id, func(tx txn.Tx, _ *Workspace) error {
@@ -144,8 +146,8 @@ func (s *Service) Assign(ctx context.Context, who authz.Caller, id, agentID stri
 	})
 }
 
-// Unassign takes an agent out of a workspace. Its tools stay: they act on its
-// own from now on. Errors: fault.NotFound, also of an agent that works
+// Unassign ends an assignment. The agent keeps its tools, which then work in its
+// own workspace. Errors: fault.NotFound, also for an agent that is assigned
 // elsewhere.
 func (s *Service) Unassign(ctx context.Context, who authz.Caller, id, agentID string) (*Workspace, error) {
 	return s.change(ctx, who.TenantID, id, func(tx txn.Tx, _ *Workspace) error { return s.leave(tx, who, id, agentID) })
@@ -175,8 +177,8 @@ func (s *Service) Share(ctx context.Context, who authz.Caller, id, agentID strin
 	})
 }
 
-// Unshare takes that back. Errors: fault.NotFound, also where it was not
-// shared.
+// Unshare revokes Share. Errors: fault.NotFound, also if the workspace was not
+// shared with the agent.
 func (s *Service) Unshare(ctx context.Context, who authz.Caller, id, agentID string) (*Workspace, error) {
 	return s.change(ctx, who.TenantID, id, func(tx txn.Tx, _ *Workspace) error {
 		was, err := s.Table.DeleteRelationTx(tx, who.TenantID, agentID, Shared, id)
@@ -194,11 +196,11 @@ func (s *Service) record(tx txn.Tx, who authz.Caller, action, id string) error {
 	return audit.Tell(s.Audit, tx, who, audit.Entry{Action: "workspace." + action, TargetType: "workspace", TargetID: id})
 }
 
-// batch is how many files go in one transaction, where many are deleted.
+// batch is how many files one transaction deletes.
 const batch = 100
 
-// Delete removes a workspace with its files. Agents that worked in it work in
-// their own from now on. Errors: fault.NotFound.
+// Delete deletes a workspace with its files. Agents that were assigned to it
+// work in their own from then on. Errors: fault.NotFound.
 func (s *Service) Delete(ctx context.Context, who authz.Caller, id string) error {
 	for more := true; more; {
 		err := s.Writer.Write(ctx, func(tx txn.Tx) error {
@@ -214,7 +216,7 @@ func (s *Service) Delete(ctx context.Context, who authz.Caller, id string) error
 				return s.Table.UpdateTx(tx, w)
 			}
 			for _, agentID := range w.AssignedAgents {
-				// One that was deleted at this moment is no obstacle.
+				// The agent may be deleted concurrently.
 				if err := s.leave(tx, who, id, agentID); err != nil && !fault.Is(err, fault.NotFound) {
 					return err
 				}
@@ -231,8 +233,8 @@ func (s *Service) Delete(ctx context.Context, who authz.Caller, id string) error
 	return nil
 }
 
-// AgentDeleted removes what was a deleted agent's own. Where other agents work
-// in it, it stands alone from now on.
+// AgentDeleted deletes the workspace that a deleted agent owned. If other
+// agents are assigned to it, it is kept without an owner.
 func (s *Service) AgentDeleted(ctx context.Context, tenant, agentID string) error {
 	err := s.Writer.Write(ctx, func(tx txn.Tx) error { return s.Table.DeleteRelationsTx(tx, tenant, agentID) })
 	if err != nil {
@@ -259,18 +261,19 @@ func ignoreAbsent(err error) error {
 	return err
 }
 
-// Listing is a folder's content.
+// Listing is the content of a folder.
 type Listing struct {
 	_ struct{} `json:"-" name:"WorkspaceFileList"`
 
 	WorkspaceID string   `json:"workspace_id" format:"uuid" required:"true"`
-	Path        string   `json:"path" required:"true" doc:"The folder; empty for the root."`
+	Path        string   `json:"path" required:"true" doc:"The folder. Empty for the root."`
 	Directories []string `json:"directories" required:"true" doc:"Paths of the folders in it."`
 	Files       []File   `json:"files" required:"true"`
 }
 
-// Files lists a folder, whose path is clean, with everything below it where
-// deep. A folder without files is not there, and empty.
+// Files lists a folder; dir is a clean path. With deep it includes everything
+// below. A folder that does not exist is empty. Errors: fault.NotFound for the
+// workspace.
 func (s *Service) Files(ctx context.Context, tenant, id, dir string, deep bool) (*Listing, error) {
 	if _, err := s.Table.Get(ctx, tenant, id); err != nil {
 		return nil, err
@@ -302,9 +305,9 @@ func (s *Service) Files(ctx context.Context, tenant, id, dir string, deep bool) 
 	return l, nil
 }
 
-// Open reads a file, whose path is clean. Errors: fault.NotFound.
+// Open opens a file; path is clean. Errors: fault.NotFound.
 func (s *Service) Open(ctx context.Context, tenant, id, path string) (*File, *blob.Reader, error) {
-	// A file that is replaced between its record and its content is read anew.
+	// Retry if the file is replaced between reading its record and its content.
 	for attempt := 0; ; attempt++ {
 		f, err := s.Table.GetFile(ctx, tenant, id, path)
 		if err != nil {

@@ -18,41 +18,50 @@ import (
 	"agentd/internal/kernel/tool"
 )
 
-// ToolNames are the tools by which agents use workspaces (decisions.md D12).
+// ToolNames are the built-in tools on workspaces.
 var ToolNames = []string{"read_file", "write_file", "list_files"}
 
 const (
-	// readMost is how much of a file one call reads: less than a tool's result
-	// may have.
-	readMost = 48 << 10
-	// listMost is how many entries one call lists.
-	listMost = 1000
+	// maxRead is how many bytes of a file one call reads, less than the limit of
+	// a tool's result.
+	maxRead = 48 << 10
+	// maxEntries is how many files one call lists.
+	maxEntries = 1000
 )
 
-const sharedArgument = `"workspace_id":{"type":["string","null"],"description":"Id of another workspace that is shared with you; your own if left out"}`
+const fileArgument = `"path":{"type":"string","minLength":1,"maxLength":2000,` +
+	`"description":"Path of the file, for example notes/today.md"}`
 
-// Tools makes the tools. They act on the workspace of the agent that calls
-// them, and read those that are shared with it.
+const sharedArgument = `"workspace_id":{"type":["string","null"],` +
+	`"description":"Id of another workspace that is shared with you; your own if left out"}`
+
+// fileTools are the built-in tools on a Service.
+type fileTools struct{ *Service }
+
+// Tools returns the built-in tools. They work in the workspace of the calling
+// agent and can read those that are shared with it.
 func (s *Service) Tools() []tool.Tool {
+	f := fileTools{s}
 	object := func(properties, required string) jsontext.Value {
 		return jsontext.Value(`{"type":"object","properties":{` + properties + `},"required":[` + required + `],"additionalProperties":false}`)
 	}
 	return []tool.Tool{
 		{
-			Name:        "read_file",
-			Description: "Reads a text file of your workspace, or a file that this run made. A long file comes in pieces; the result then says how to read on.",
-			Parameters: object(`"path":{"type":"string","minLength":1,"maxLength":2000,"description":"Path of the file, for example notes/today.md"},`+
+			Name: "read_file",
+			Description: "Reads a text file of your workspace, or a file that this run created. " +
+				"A long file is returned in pieces; the result then says how to read on.",
+			Parameters: object(fileArgument+`,`+
 				`"offset":{"type":["integer","null"],"minimum":0,"description":"Byte to start from; 0 if left out"},`+sharedArgument, `"path"`),
 			ReadOnly: true,
-			Run:      s.readTool,
+			Run:      f.readTool,
 		},
 		{
 			Name:        "write_file",
-			Description: "Writes a text file to your workspace, in place of the file at that path if there is one. Folders need not be made first.",
-			Parameters: object(`"path":{"type":"string","minLength":1,"maxLength":2000,"description":"Path of the file, for example notes/today.md"},`+
+			Description: "Writes a text file to your workspace, and replaces the file at that path, if any. Missing folders are created.",
+			Parameters: object(fileArgument+`,`+
 				`"content":{"type":"string","description":"The whole content of the file"}`, `"path","content"`),
 			Idempotent: true,
-			Run:        s.writeTool,
+			Run:        f.writeTool,
 		},
 		{
 			Name:        "list_files",
@@ -60,7 +69,7 @@ func (s *Service) Tools() []tool.Tool {
 			Parameters: object(`"path":{"type":["string","null"],"maxLength":2000,"description":"Folder to list; everything if left out"},`+
 				sharedArgument, ``),
 			ReadOnly: true,
-			Run:      s.listTool,
+			Run:      f.listTool,
 		},
 	}
 }
@@ -72,9 +81,9 @@ type fileArguments struct {
 	WorkspaceID string `json:"workspace_id"`
 }
 
-// enter reads a call's arguments and finds the workspace that it acts on. A
-// result is a failure that the model can mend.
-func (s *Service) enter(ctx context.Context, call tool.Call, root bool) (args fileArguments, id string, failure *tool.Result, err error) {
+// enter decodes a call's arguments and finds the workspace that it works in. A
+// non-nil failure is the tool's result, an error that the model can correct.
+func (f fileTools) enter(ctx context.Context, call tool.Call, root bool) (args fileArguments, id string, failure *tool.Result, err error) {
 	if err := json.Unmarshal([]byte(call.Arguments), &args); err != nil {
 		return args, "", nil, err
 	}
@@ -82,21 +91,21 @@ func (s *Service) enter(ctx context.Context, call tool.Call, root bool) (args fi
 		r := tool.Failure(fmt.Sprintf(format, values...))
 		return args, "", &r, nil
 	}
-	path, complaint := clean(args.Path)
-	if complaint == "" && path == "" && !root {
-		complaint = "it names no file"
+	path, problem := clean(args.Path)
+	if problem == "" && path == "" && !root {
+		problem = "it names no file"
 	}
-	if complaint != "" {
-		return refuse("The path %.200q cannot be used: %s.", args.Path, complaint)
+	if problem != "" {
+		return refuse("The path %.200q cannot be used: %s.", args.Path, problem)
 	}
 	args.Path = path
 	if args.WorkspaceID != "" {
-		shared, err := s.Table.ListShared(ctx, call.TenantID, call.AgentID)
+		shared, err := f.Table.ListShared(ctx, call.TenantID, call.AgentID)
 		if err != nil {
 			return args, "", nil, err
 		}
 		if !slices.Contains(shared, args.WorkspaceID) {
-			own, err := s.OfAgent(ctx, call.TenantID, call.AgentID)
+			own, err := f.OfAgent(ctx, call.TenantID, call.AgentID)
 			if err != nil {
 				return args, "", nil, err
 			}
@@ -106,19 +115,19 @@ func (s *Service) enter(ctx context.Context, call tool.Call, root bool) (args fi
 		}
 		return args, args.WorkspaceID, nil, nil
 	}
-	w, err := s.OfAgent(ctx, call.TenantID, call.AgentID)
+	w, err := f.OfAgent(ctx, call.TenantID, call.AgentID)
 	if err != nil {
 		return args, "", nil, err
 	}
 	return args, w.WorkspaceID, nil, nil
 }
 
-func (s *Service) readTool(ctx context.Context, call tool.Call) (tool.Result, error) {
-	args, id, failure, err := s.enter(ctx, call, false)
+func (f fileTools) readTool(ctx context.Context, call tool.Call) (tool.Result, error) {
+	args, id, failure, err := f.enter(ctx, call, false)
 	if failure != nil || err != nil {
 		return orFailure(failure), err
 	}
-	mimeType, content, err := s.readable(ctx, call, id, args)
+	mimeType, content, err := f.readable(ctx, call, id, args)
 	if fault.Is(err, fault.NotFound) {
 		return tool.Failure(fmt.Sprintf("There is no file %q. list_files shows what there is.", args.Path)), nil
 	}
@@ -129,17 +138,17 @@ func (s *Service) readTool(ctx context.Context, call tool.Call) (tool.Result, er
 	return readText(args, mimeType, content)
 }
 
-// readable opens a file of the workspace, or where there is none, one that the
-// run made.
-func (s *Service) readable(ctx context.Context, call tool.Call, id string, args fileArguments) (string, Content, error) {
-	f, r, err := s.Open(ctx, call.TenantID, id, args.Path)
+// readable opens a file of the workspace or, if there is none, an artifact of
+// the run.
+func (f fileTools) readable(ctx context.Context, call tool.Call, id string, args fileArguments) (string, Content, error) {
+	file, r, err := f.Open(ctx, call.TenantID, id, args.Path)
 	if err == nil {
-		return f.MimeType, r, nil
+		return file.MimeType, r, nil
 	}
-	if !fault.Is(err, fault.NotFound) || s.Artifact == nil || args.WorkspaceID != "" {
+	if !fault.Is(err, fault.NotFound) || f.Artifact == nil || args.WorkspaceID != "" {
 		return "", nil, err
 	}
-	return s.Artifact(ctx, call.TenantID, call.RunID, args.Path)
+	return f.Artifact(ctx, call.TenantID, call.RunID, args.Path)
 }
 
 func readText(args fileArguments, mimeType string, content Content) (tool.Result, error) {
@@ -150,13 +159,13 @@ func readText(args fileArguments, mimeType string, content Content) (tool.Result
 	if _, err := content.Seek(args.Offset, io.SeekStart); err != nil {
 		return tool.Result{}, err
 	}
-	buf := make([]byte, min(readMost, size-args.Offset))
+	buf := make([]byte, min(maxRead, size-args.Offset))
 	if _, err := io.ReadFull(content, buf); err != nil {
 		return tool.Result{}, err
 	}
 	text, skipped := wholeRunes(buf, args.Offset+int64(len(buf)) == size)
 	if !utf8.Valid(text) || bytes.IndexByte(text, 0) >= 0 {
-		return tool.Failure(fmt.Sprintf("The file is no text but %s, of %d bytes.", media.Base(mimeType), size)), nil
+		return tool.Failure(fmt.Sprintf("The file is not text but %s (%d bytes).", media.Base(mimeType), size)), nil
 	}
 	from := args.Offset + int64(skipped)
 	to := from + int64(len(text))
@@ -170,8 +179,8 @@ func readText(args fileArguments, mimeType string, content Content) (tool.Result
 	return tool.Result{Output: string(text) + note + "]"}, nil
 }
 
-// wholeRunes leaves out the halves of characters at the ends of a piece, and
-// says how many bytes there were in front.
+// wholeRunes cuts incomplete characters off both ends of a piece, and returns
+// how many bytes it skipped at the beginning.
 func wholeRunes(b []byte, end bool) (text []byte, skipped int) {
 	for skipped < len(b) && skipped < utf8.UTFMax-1 && !utf8.RuneStart(b[skipped]) {
 		skipped++
@@ -188,21 +197,21 @@ func wholeRunes(b []byte, end bool) (text []byte, skipped int) {
 	return b, skipped
 }
 
-func (s *Service) writeTool(ctx context.Context, call tool.Call) (tool.Result, error) {
-	args, id, failure, err := s.enter(ctx, call, false)
+func (f fileTools) writeTool(ctx context.Context, call tool.Call) (tool.Result, error) {
+	args, id, failure, err := f.enter(ctx, call, false)
 	if failure != nil || err != nil {
 		return orFailure(failure), err
 	}
 	data := []byte(args.Content)
 	mimeType := media.Of(args.Path)
 	if mimeType == media.Octets {
-		mimeType = "text/plain" // what models write is text
+		mimeType = "text/plain" // models write text
 	}
 	var st *blob.Staged
-	if st, err = s.Blobs.StageBytes(ctx, call.TenantID, data); err != nil {
+	if st, err = f.Blobs.StageBytes(ctx, call.TenantID, data); err != nil {
 		return tool.Result{}, err
 	}
-	_, created, err := s.Put(ctx, call.TenantID, id, args.Path, mimeType, st, Conditions{})
+	_, created, err := f.Put(ctx, call.TenantID, id, args.Path, mimeType, st, Conditions{})
 	if fault.Is(err, fault.Conflict) || fault.Is(err, fault.Forbidden) {
 		return tool.Failure("The file was not written. " + fault.From(err).Detail), nil
 	}
@@ -219,12 +228,12 @@ func (s *Service) writeTool(ctx context.Context, call tool.Call) (tool.Result, e
 	}, nil
 }
 
-func (s *Service) listTool(ctx context.Context, call tool.Call) (tool.Result, error) {
-	args, id, failure, err := s.enter(ctx, call, true)
+func (f fileTools) listTool(ctx context.Context, call tool.Call) (tool.Result, error) {
+	args, id, failure, err := f.enter(ctx, call, true)
 	if failure != nil || err != nil {
 		return orFailure(failure), err
 	}
-	l, err := s.Files(ctx, call.TenantID, id, args.Path, true)
+	l, err := f.Files(ctx, call.TenantID, id, args.Path, true)
 	if err != nil {
 		return tool.Result{}, err
 	}
@@ -236,15 +245,15 @@ func (s *Service) listTool(ctx context.Context, call tool.Call) (tool.Result, er
 	default:
 		return tool.Failure(fmt.Sprintf("There is no folder %q. Leave the path out to list everything.", args.Path)), nil
 	}
-	for i, f := range l.Files {
-		if i == listMost {
+	for i, file := range l.Files {
+		if i == maxEntries {
 			fmt.Fprintf(&b, "[%d more; list a folder of them by its path]\n", len(l.Files)-i)
 			break
 		}
-		fmt.Fprintf(&b, "%s (%d bytes)\n", f.Path, f.SizeBytes)
+		fmt.Fprintf(&b, "%s (%d bytes)\n", file.Path, file.SizeBytes)
 	}
 	if args.Path == "" && args.WorkspaceID == "" {
-		shared, err := s.Table.ListShared(ctx, call.TenantID, call.AgentID)
+		shared, err := f.Table.ListShared(ctx, call.TenantID, call.AgentID)
 		if err != nil {
 			return tool.Result{}, err
 		}
@@ -252,7 +261,7 @@ func (s *Service) listTool(ctx context.Context, call tool.Call) (tool.Result, er
 			if i == 50 {
 				break
 			}
-			if w, err := s.Table.Get(ctx, call.TenantID, id); err == nil {
+			if w, err := f.Table.Get(ctx, call.TenantID, id); err == nil {
 				fmt.Fprintf(&b, "Shared with you for reading: workspace_id %s (%s)\n", id, w.Name)
 			}
 		}

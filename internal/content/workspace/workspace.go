@@ -1,12 +1,11 @@
-// Package workspace is where agents keep files: folders that a tenant's people
-// and agents share, each with a quota, and the tools by which agents use them
-// (behaviours.md section 17; decisions.md D13).
+// Package workspace implements workspaces: trees of files that members and
+// agents of a tenant share, each with a quota, and the built-in tools for them.
 //
-// A workspace stands alone, or belongs to an agent, for which it is made when
-// it is first used. An agent works in the workspace that it is assigned to
-// (its workspace_id), otherwise in its own; it may read those that are shared
-// with it. Whatever changes a workspace holds its row, so that counts, quotas
-// and conditional writes are exact.
+// A workspace has no owner, or belongs to an agent, for which it is created on
+// first use. An agent works in the workspace that it is assigned to (its
+// workspace_id), otherwise in its own; it may read those that are shared with
+// it. Every change locks the row of the workspace, so that counts, quotas and
+// conditional writes are exact.
 package workspace
 
 import (
@@ -20,7 +19,7 @@ import (
 const (
 	MaxFiles      = 10_000
 	MaxBytes      = 1 << 30
-	MaxWorkspaces = 1000 // of a tenant, those of agents apart
+	MaxWorkspaces = 1000 // of a tenant, not counting those that agents own
 )
 
 // Kinds of owners.
@@ -30,14 +29,14 @@ const (
 	Standalone = "standalone"
 )
 
-// Workspace is one as callers see it.
+// Workspace is a workspace as the API shows it.
 type Workspace struct {
 	_ struct{} `json:"-" name:"Workspace"`
 
 	WorkspaceID       string    `json:"workspace_id" format:"uuid" required:"true"`
 	TenantID          string    `json:"tenant_id" required:"true"`
 	OwnerType         string    `json:"owner_type" enum:"agent,team,standalone" required:"true"`
-	OwnerID           *string   `json:"owner_id" required:"true" doc:"The agent whose own it is; null of one that stands alone."`
+	OwnerID           *string   `json:"owner_id" required:"true" doc:"The owning agent, or null."`
 	Name              string    `json:"name" required:"true"`
 	SharedWith        []string  `json:"shared_with" required:"true" doc:"Agents that may read it."`
 	AssignedAgents    []string  `json:"assigned_agents" required:"true" doc:"Agents that work in it."`
@@ -49,69 +48,69 @@ type Workspace struct {
 	UpdatedAt         time.Time `json:"updated_at" required:"true"`
 }
 
-// File is a file of a workspace. Its content never changes: writing to its
-// path makes a new one in its place.
+// File is a file of a workspace. Its content never changes: writing to its path
+// replaces it by a new file.
 type File struct {
 	_ struct{} `json:"-" name:"WorkspaceFile"`
 
 	FileID    string    `json:"file_id" format:"uuid" required:"true"`
-	Path      string    `json:"path" required:"true" doc:"From the workspace's root, without a slash in front."`
+	Path      string    `json:"path" required:"true" doc:"Path from the root of the workspace, without a leading slash."`
 	Filename  string    `json:"filename" required:"true" doc:"The last part of the path."`
 	MimeType  string    `json:"mime_type" required:"true"`
 	SizeBytes int64     `json:"size_bytes" required:"true"`
-	CreatedAt time.Time `json:"created_at" required:"true" doc:"When the first file was written to this path."`
+	CreatedAt time.Time `json:"created_at" required:"true" doc:"When this path was first written."`
 	UpdatedAt time.Time `json:"updated_at" required:"true"`
 	ETag      string    `json:"etag" required:"true" doc:"SHA-256 of the content, in lower-case hex."`
 }
 
-// Relation is what an agent is to a workspace.
+// Relation connects an agent with a workspace.
 type Relation string
 
 // The relations.
 const (
-	Assigned Relation = "assigned" // it works in it; an agent has one such
-	Shared   Relation = "shared"   // it may read it
+	Assigned Relation = "assigned" // the agent works in it; at most one per agent
+	Shared   Relation = "shared"   // the agent may read it
 )
 
-// Table is the port to stored workspaces. Another tenant's is fault.NotFound,
-// as an absent one is. Lists of files are in the order of their paths.
+// Table is the port to stored workspaces. Workspaces of other tenants are
+// fault.NotFound, like absent ones. Lists of files are ordered by path.
 type Table interface {
-	// CreateTx says whether it did: an owner has one workspace.
+	// CreateTx reports whether it created w: an owner has one workspace.
 	CreateTx(tx txn.Tx, w *Workspace) (bool, error)
-	// CountTx gives how many there are of a kind of owner.
+	// CountTx returns the number of workspaces of a kind of owner.
 	CountTx(tx txn.Tx, tenant, ownerType string) (int, error)
 	Get(ctx context.Context, tenant, id string) (*Workspace, error)
-	// GetByOwner reads an owner's. Errors: fault.NotFound.
+	// GetByOwner returns an owner's workspace. Errors: fault.NotFound.
 	GetByOwner(ctx context.Context, tenant, ownerType, ownerID string) (*Workspace, error)
-	// LockTx reads one that nobody else changes before tx ends.
+	// LockTx returns a workspace and locks it until tx ends.
 	LockTx(tx txn.Tx, tenant, id string) (*Workspace, error)
-	// List gives up to limit, newest first, behind an id.
+	// List returns up to limit workspaces, newest first, after an id.
 	List(ctx context.Context, tenant, after string, limit int) ([]Workspace, error)
-	// Count is how many List would give without a limit.
+	// Count returns the number of workspaces that List returns without a limit.
 	Count(ctx context.Context, tenant string) (int, error)
 	// UpdateTx stores the name, the owner, the counts and the time.
 	UpdateTx(tx txn.Tx, w *Workspace) error
 	DeleteTx(tx txn.Tx, tenant, id string) error
 
 	CreateRelationTx(tx txn.Tx, tenant, agent string, r Relation, id string) error
-	// DeleteRelationTx says whether there was such a relation.
+	// DeleteRelationTx reports whether the relation existed.
 	DeleteRelationTx(tx txn.Tx, tenant, agent string, r Relation, id string) (bool, error)
-	// ListShared lists the workspaces that an agent may read.
+	// ListShared returns the workspaces that are shared with an agent.
 	ListShared(ctx context.Context, tenant, agent string) ([]string, error)
-	// DeleteRelationsTx removes every relation of an agent.
+	// DeleteRelationsTx deletes all relations of an agent.
 	DeleteRelationsTx(tx txn.Tx, tenant, agent string) error
 
-	// GetFile reads one by its path. Errors: fault.NotFound.
+	// GetFile returns a file by its path. Errors: fault.NotFound.
 	GetFile(ctx context.Context, tenant, id, path string) (*File, error)
-	// GetFileTx is File inside the transaction; nil where there is none.
+	// GetFileTx is GetFile in a transaction; nil if there is no file.
 	GetFileTx(tx txn.Tx, tenant, id, path string) (*File, error)
-	// ListFiles lists up to limit files in a folder and its folders.
+	// ListFiles returns up to limit files below a folder.
 	ListFiles(ctx context.Context, tenant, id, dir string, limit int) ([]File, error)
-	// ListFilesTx is Below inside the transaction.
+	// ListFilesTx is ListFiles in a transaction.
 	ListFilesTx(tx txn.Tx, tenant, id, dir string, limit int) ([]File, error)
-	// GetFirstFileTx gives the first of paths that is a file's; "" where none is.
+	// GetFirstFileTx returns the first of paths at which there is a file, or "".
 	GetFirstFileTx(tx txn.Tx, tenant, id string, paths []string) (string, error)
-	// PutFileTx stores a file under its path, in place of another or not.
+	// PutFileTx stores a file at its path and replaces the one there, if any.
 	PutFileTx(tx txn.Tx, tenant, id string, f *File) error
 	DeleteFileTx(tx txn.Tx, tenant, id, path string) error
 }

@@ -11,14 +11,14 @@ import (
 	"agentd/internal/kernel/blob"
 )
 
-// Conditions are the headers of a conditional write; "" is none.
+// Conditions are the headers of a conditional write; "" means absent.
 type Conditions struct {
 	Match     string // If-Match
 	NoneMatch string // If-None-Match
 }
 
-// check compares them with the file that is there, nil for none. What is no
-// entity tag matches none.
+// check compares the conditions with the current file, nil if there is none. An
+// invalid entity tag matches nothing.
 func (c Conditions) check(now *File) error {
 	tag := ""
 	if now != nil {
@@ -27,7 +27,7 @@ func (c Conditions) check(now *File) error {
 	if (c.Match == "" || matches(c.Match, tag)) && (c.NoneMatch == "" || !matches(c.NoneMatch, tag)) {
 		return nil
 	}
-	e := fault.New(fault.Precondition, "", "The file is not what If-Match or If-None-Match says; read it again.")
+	e := fault.New(fault.Precondition, "", "The file does not match If-Match or If-None-Match; read it again.")
 	if now != nil {
 		e.Extra = map[string]any{"current_etag": tag}
 	}
@@ -46,10 +46,12 @@ func matches(header, tag string) bool {
 	return false
 }
 
-// Put writes a file to a clean path. It says whether the path is new. Errors:
-// fault.NotFound, fault.Precondition, fault.Conflict where the path is a folder's or leads
-// through a file, and WORKSPACE_STORAGE_LIMIT.
-func (s *Service) Put(ctx context.Context, tenant, id, path, mimeType string, st *blob.Staged, c Conditions) (f *File, created bool, err error) {
+// Put writes a file to a clean path and reports whether the path is new.
+// Errors: fault.NotFound, fault.Precondition, fault.Conflict if the path is a
+// folder or leads through a file, and WORKSPACE_STORAGE_LIMIT.
+func (s *Service) Put(
+	ctx context.Context, tenant, id, path, mimeType string, st *blob.Staged, c Conditions,
+) (f *File, created bool, err error) {
 	mimeType = media.Best(mimeType, path)
 	err = s.Writer.Write(ctx, func(tx txn.Tx) error {
 		w, err := s.Table.LockTx(tx, tenant, id)
@@ -79,8 +81,8 @@ func (s *Service) Put(ctx context.Context, tenant, id, path, mimeType string, st
 	return f, created, err
 }
 
-// place puts a file into a workspace that is locked, in place of another or
-// not. What names its content is counted already.
+// place stores a file in a locked workspace and replaces old, if any. The
+// reference to the file's content is already counted.
 func (s *Service) place(tx txn.Tx, w *Workspace, old, f *File) error {
 	if old == nil {
 		if err := s.free(tx, w, f.Path); err != nil {
@@ -104,32 +106,34 @@ func (s *Service) place(tx txn.Tx, w *Workspace, old, f *File) error {
 	return s.Table.UpdateTx(tx, w)
 }
 
-// fits says why a workspace's content is too much.
+// fits returns an error if a workspace exceeds its limits.
 func fits(w *Workspace) error {
 	switch {
 	case w.FileCount > MaxFiles:
-		return fault.New(fault.Forbidden, "WORKSPACE_STORAGE_LIMIT", "The workspace is full: it may have %d files. Delete some first.", MaxFiles)
+		return fault.New(fault.Forbidden, "WORKSPACE_STORAGE_LIMIT", "The workspace is full: its limit is %d files. Delete some first.", MaxFiles)
 	case w.TotalSizeBytes > MaxBytes:
-		return fault.New(fault.Forbidden, "WORKSPACE_STORAGE_LIMIT", "The workspace is full: its files may have %d MiB together. Delete some first.", MaxBytes>>20)
+		return fault.New(fault.Forbidden, "WORKSPACE_STORAGE_LIMIT",
+			"The workspace is full: its limit is %d MiB. Delete some files first.", MaxBytes>>20)
 	}
 	return nil
 }
 
-// free says why there can be no file at a path where there is none.
+// free returns an error if no file can be created at a path, because a file is
+// above it or a folder has its name.
 func (s *Service) free(tx txn.Tx, w *Workspace, path string) error {
 	above, err := s.Table.GetFirstFileTx(tx, w.TenantID, w.WorkspaceID, parents(path))
 	if err != nil {
 		return err
 	}
 	if above != "" {
-		return fault.New(fault.Conflict, "", "There is a file %s, so nothing can be inside of it.", above)
+		return fault.New(fault.Conflict, "", "%s is a file, so it cannot contain other files.", above)
 	}
 	below, err := s.Table.ListFilesTx(tx, w.TenantID, w.WorkspaceID, path, 1)
 	if err != nil {
 		return err
 	}
 	if len(below) > 0 {
-		return fault.New(fault.Conflict, "", "There is a folder %s, so there can be no file of that name.", path)
+		return fault.New(fault.Conflict, "", "%s is a folder, so it cannot be a file.", path)
 	}
 	return nil
 }
@@ -174,8 +178,8 @@ func (s *Service) Remove(ctx context.Context, tenant, id, path string) error {
 	return nil
 }
 
-// deleteBelow deletes some of a folder's files, and says whether there may be
-// more.
+// deleteBelow deletes up to batch files of a folder and reports whether there
+// may be more.
 func (s *Service) deleteBelow(tx txn.Tx, w *Workspace, dir string) (more bool, err error) {
 	files, err := s.Table.ListFilesTx(tx, w.TenantID, w.WorkspaceID, dir, batch)
 	if err != nil {
@@ -198,7 +202,7 @@ func (s *Service) drop(tx txn.Tx, w *Workspace, f *File) error {
 	return s.Table.DeleteFileTx(tx, w.TenantID, w.WorkspaceID, f.Path)
 }
 
-// Move gives a file another path; it stays the same file. Errors:
+// Move changes the path of a file and keeps its id. Errors:
 // fault.NotFound, ALREADY_EXISTS, fault.Conflict.
 func (s *Service) Move(ctx context.Context, tenant, id, from, to string) (f *File, err error) {
 	ctx = txn.Promise(ctx, func() any { return f })
@@ -218,7 +222,7 @@ func (s *Service) Move(ctx context.Context, tenant, id, from, to string) (f *Fil
 	return f, err
 }
 
-// Copy makes a new file of another's content. Errors: as Move, and
+// Copy creates a file with the content of another. Errors: those of Move, and
 // WORKSPACE_STORAGE_LIMIT.
 func (s *Service) Copy(ctx context.Context, tenant, id, from, to string) (f *File, err error) {
 	ctx = txn.Promise(ctx, func() any { return f })
@@ -239,10 +243,10 @@ func (s *Service) Copy(ctx context.Context, tenant, id, from, to string) (f *Fil
 }
 
 func exists(path string) error {
-	return fault.New(fault.Conflict, "ALREADY_EXISTS", "There is a file %s already; delete it first.", path)
+	return fault.New(fault.Conflict, "ALREADY_EXISTS", "The file %s already exists; delete it first.", path)
 }
 
-// between finds the file at a path, and that there is none at another.
+// between calls do with the file at from, after checking that to is free.
 func (s *Service) between(ctx context.Context, tenant, id, from, to string, do func(txn.Tx, *Workspace, *File) error) error {
 	return s.Writer.Write(ctx, func(tx txn.Tx) error {
 		w, err := s.Table.LockTx(tx, tenant, id)
@@ -257,11 +261,11 @@ func (s *Service) between(ctx context.Context, tenant, id, from, to string, do f
 			return fault.NoSuch("file")
 		}
 		if from != to {
-			there, err := s.Table.GetFirstFileTx(tx, tenant, id, []string{to})
+			existing, err := s.Table.GetFirstFileTx(tx, tenant, id, []string{to})
 			if err != nil {
 				return err
 			}
-			if there != "" {
+			if existing != "" {
 				return exists(to)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"agentd/internal/base/fault"
+	"agentd/internal/base/text"
 	"agentd/internal/base/txn"
 	"agentd/internal/kernel/mail"
 	"agentd/internal/kernel/work"
@@ -310,13 +311,13 @@ func outcome(status int, err error) (failure string, again bool) {
 
 // letter is a notification as mail.
 func (s *Service) letter(to string, n *Notification) mail.Message {
-	text := n.Message
+	body := n.Message
 	if link := s.link(n); link != "" {
-		text += "\n\n" + link
+		body += "\n\n" + link
 	}
 	return mail.Message{
-		To: to, Subject: line(n.Title),
-		Text: text + "\n\n-- \nYou get this because of your notification preferences.\n",
+		To: to, Subject: text.OneLine(n.Title),
+		Text: body + "\n\n-- \nYou get this because of your notification preferences.\n",
 	}
 }
 

@@ -4,15 +4,14 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json"
+
+	"agentd/internal/base/text"
 )
 
 const (
 	maxSlack   = 3000 // characters of a text
 	maxDiscord = 1900
 )
-
-// line is a text as one line.
-func line(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 // link is where to look at a notification's subject, or "".
 func (s *Service) link(n *Notification) string {
@@ -27,17 +26,17 @@ func (s *Service) link(n *Notification) string {
 func (s *Service) render(format string, n *Notification) ([]byte, error) {
 	switch format {
 	case Slack:
-		text := "*" + escapeSlack(line(n.Title)) + "*\n" + escapeSlack(n.Message)
+		message := "*" + escapeSlack(text.OneLine(n.Title)) + "*\n" + escapeSlack(n.Message)
 		if link := s.link(n); link != "" {
-			text += "\n" + escapeSlack(link)
+			message += "\n" + escapeSlack(link)
 		}
 		return json.Marshal(struct {
 			Text string `json:"text"`
-		}{fit(text, maxSlack)})
+		}{fit(message, maxSlack)})
 	case Discord:
-		text := "**" + line(n.Title) + "**\n" + n.Message
+		message := "**" + text.OneLine(n.Title) + "**\n" + n.Message
 		if link := s.link(n); link != "" {
-			text = fit(text, maxDiscord-len(link)-1) + "\n" + link
+			message = fit(message, maxDiscord-len(link)-1) + "\n" + link
 		}
 		type mentions struct {
 			Parse []string `json:"parse"`
@@ -45,7 +44,7 @@ func (s *Service) render(format string, n *Notification) ([]byte, error) {
 		return json.Marshal(struct {
 			Content  string   `json:"content"`
 			Mentions mentions `json:"allowed_mentions"`
-		}{fit(text, maxDiscord), mentions{[]string{}}})
+		}{fit(message, maxDiscord), mentions{[]string{}}})
 	}
 	return json.Marshal(struct {
 		EventID   string        `json:"event_id"`

@@ -13,10 +13,10 @@ import (
 	"encoding/hex"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"agentd/internal/base/fault"
 	"agentd/internal/base/schema"
+	"agentd/internal/base/text"
 	"agentd/internal/base/txn"
 )
 
@@ -99,15 +99,7 @@ func blank(s string) bool { return strings.TrimSpace(s) == "" }
 
 // fit makes a text storable, and no longer than most.
 func fit(s string, most int) string {
-	s = strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", ""), "\ufffd")
-	if len(s) <= most {
-		return s
-	}
-	end := most - len("…")
-	for end > 0 && !utf8.RuneStart(s[end]) {
-		end--
-	}
-	return s[:end] + "…"
+	return text.TruncateBytes(strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", ""), "\ufffd"), most)
 }
 
 // Store is the port to notifications. Every call takes the tenant; user

@@ -2,8 +2,6 @@ package notification
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/base64"
 	"net/mail"
 	"net/url"
 	"time"
@@ -192,7 +190,7 @@ func (s *Service) addTarget(ctx context.Context, who authz.Caller, in *newTarget
 	if c.Kind == Webhook {
 		p = Place{URL: c.URL, Secret: c.Secret, Format: c.Format}
 		if p.Secret == "" && p.Format == Generic {
-			made = newSecret()
+			made = secret.NewSigningSecret()
 			p.Secret = made
 		}
 	}
@@ -221,13 +219,6 @@ func (s *Service) addTarget(ctx context.Context, who authz.Caller, in *newTarget
 		}
 		return v, err
 	})
-}
-
-// newSecret is of the form of all webhook secrets (decisions.md D13).
-func newSecret() string {
-	var b [32]byte
-	rand.Read(b[:])
-	return "whsec_" + base64.StdEncoding.EncodeToString(b[:])
 }
 
 type targetIn struct {

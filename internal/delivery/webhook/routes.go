@@ -2,8 +2,6 @@ package webhook
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/base64"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +15,7 @@ import (
 	"agentd/internal/base/page"
 	"agentd/internal/base/route"
 	"agentd/internal/base/secret"
+	"agentd/internal/base/text"
 	"agentd/internal/base/txn"
 	"agentd/internal/kernel/audit"
 	"agentd/internal/kernel/quota"
@@ -106,14 +105,12 @@ func wanted(names []string) (events []string, wrong []fault.Field) {
 
 // quoted is a foreign word for a sentence.
 func quoted(s string) string {
-	if len(s) > 100 {
-		s = strings.ToValidUTF8(s[:100], "") + "…"
-	}
-	text, err := json.Marshal(s, jsontext.AllowInvalidUTF8(true))
+	const maxQuoted = 100
+	quoted, err := json.Marshal(text.TruncateBytes(s, maxQuoted))
 	if err != nil {
 		return `""`
 	}
-	return string(text)
+	return string(quoted)
 }
 
 func (s *Service) create(ctx context.Context, who authz.Caller, in *createIn) (v View, err error) {
@@ -127,7 +124,7 @@ func (s *Service) create(ctx context.Context, who authz.Caller, in *createIn) (v
 	sub := Subscription{
 		TenantID: who.TenantID, ID: ident.New(), URL: in.Body.URL, Events: events, Status: Active, CreatedAt: s.Clock.Now(),
 	}
-	key := newSecret()
+	key := secret.NewSigningSecret()
 	sub.Sealed = s.Box.Seal([]byte(key), sub.context())
 	err = s.Writer.Write(ctx, func(tx txn.Tx) error {
 		if s.Quota != nil {
@@ -150,13 +147,6 @@ func (s *Service) create(ctx context.Context, who authz.Caller, in *createIn) (v
 		return txn.Answer(tx, v)
 	})
 	return v, err
-}
-
-// newSecret makes a secret as Standard Webhooks wants it (decisions.md D13).
-func newSecret() string {
-	var b [32]byte
-	rand.Read(b[:])
-	return "whsec_" + base64.StdEncoding.EncodeToString(b[:])
 }
 
 func (s *Service) tell(tx txn.Tx, who authz.Caller, action string, sub *Subscription) error {

@@ -3,8 +3,9 @@ package webhook
 import (
 	"context"
 	"log/slog"
-	"math/rand/v2"
 	"time"
+
+	"agentd/internal/kernel/work"
 )
 
 const (
@@ -16,18 +17,7 @@ const (
 
 // Serve forgets old entries of the log until ctx ends.
 func (s *Service) Serve(ctx context.Context, log *slog.Logger) {
-	for {
-		timer := time.NewTimer(sweepEvery/2 + rand.N(sweepEvery))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		case <-timer.C:
-		}
-		if err := s.Sweep(ctx); err != nil && ctx.Err() == nil {
-			log.Warn("old webhook deliveries could not be removed", "cause", err)
-		}
-	}
+	work.Every(ctx, sweepEvery, log, "old webhook deliveries could not be removed", s.Sweep)
 }
 
 // Sweep forgets what is older than 7 days: deliveries, those that wait for a

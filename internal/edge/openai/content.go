@@ -9,12 +9,13 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"agentd/internal/base/ptr"
 	"agentd/internal/kernel/model"
 )
 
 // turn is a message as the model gets it.
 func (m *Message) turn(text string, parts []jsontext.Value) model.Message {
-	t := model.Message{Role: model.Role(m.Role), Text: text, Parts: parts, Name: deref(m.Name), ToolCallID: deref(m.ToolCallID)}
+	t := model.Message{Role: model.Role(m.Role), Text: text, Parts: parts, Name: ptr.Value(m.Name), ToolCallID: ptr.Value(m.ToolCallID)}
 	for _, c := range m.ToolCalls {
 		t.ToolCalls = append(t.ToolCalls, model.ToolCall{ID: c.ID, Name: c.Function.Name, Arguments: c.Function.Arguments})
 	}
@@ -179,11 +180,4 @@ func unquote(v jsontext.Value) string {
 	}
 	text, _ := jsontext.AppendUnquote(nil, v) // it was checked
 	return string(text)
-}
-
-func deref(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
 }

@@ -12,6 +12,7 @@ import (
 	"agentd/internal/agents/modelproxy"
 	"agentd/internal/base/authz"
 	"agentd/internal/base/fault"
+	"agentd/internal/base/ptr"
 	"agentd/internal/base/route"
 	"agentd/internal/base/schema"
 	"agentd/internal/edge/httpapi"
@@ -118,7 +119,7 @@ func (e *Embeddings) Create(w http.ResponseWriter, r *http.Request, who authz.Ca
 		}
 		return err
 	}
-	job.write(w, deref(req.Format) == base64Format)
+	job.write(w, ptr.Value(req.Format) == base64Format)
 	return nil
 }
 
@@ -169,21 +170,6 @@ func (r *EmbeddingRequest) texts() ([]string, error) {
 		return nil, fault.BadFields(wrong...)
 	}
 	return texts, nil
-}
-
-// cut leaves out what is behind the last character that is embedded.
-func cut(text string) (string, bool) {
-	if len(text) <= maxInputChars {
-		return text, false
-	}
-	chars := 0
-	for i := range text {
-		if chars == maxInputChars {
-			return text[:i], true
-		}
-		chars++
-	}
-	return text, false
 }
 
 // share says which part of the tokens of a call is the text's that begins where

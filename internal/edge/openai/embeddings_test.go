@@ -197,7 +197,9 @@ func TestEmbeddingsAreCut(t *testing.T) {
 		"longer": {strings.Repeat("é", maxInputChars+1), maxInputChars},
 		"ascii":  {strings.Repeat("a", 100_000), maxInputChars},
 	} {
-		got, truncated := cut(tt.text)
+		texts := []string{tt.text}
+		job := newEmbedJob(&embedStub{}, texts)
+		got, truncated := texts[0], job.outcomes[0].truncated
 		if n := len([]rune(got)); n != tt.want || truncated != (tt.text != got) || !strings.HasPrefix(tt.text, got) {
 			t.Errorf("%s: %d characters, %t", name, n, truncated)
 		}

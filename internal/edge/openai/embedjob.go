@@ -13,6 +13,7 @@ import (
 
 	"agentd/internal/agents/modelproxy"
 	"agentd/internal/base/fault"
+	"agentd/internal/base/text"
 	"agentd/internal/kernel/model"
 )
 
@@ -52,8 +53,9 @@ type outcome struct {
 
 func newEmbedJob(e model.Embedder, texts []string) *embedJob {
 	j := &embedJob{embedder: e, texts: texts, outcomes: make([]outcome, len(texts))}
-	for i, text := range texts {
-		texts[i], j.outcomes[i].truncated = cut(text)
+	for i, whole := range texts {
+		texts[i] = text.Prefix(whole, maxInputChars)
+		j.outcomes[i].truncated = len(texts[i]) < len(whole)
 		j.outcomes[i].tokens = model.EstimateTokens(texts[i])
 	}
 	return j

@@ -7,6 +7,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"agentd/internal/base/ptr"
 	"agentd/internal/execution/run"
 )
 
@@ -38,7 +39,7 @@ func (r *ChatRequest) extra(wrong *fieldErrors) map[string]jsontext.Value {
 		}
 	}
 	for name, word := range map[string]*string{"reasoning_effort": r.ReasoningEffort, "verbosity": r.Verbosity} {
-		if deref(word) != "" {
+		if ptr.Value(word) != "" {
 			put(name, quote(*word))
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"agentd/internal/base/fault"
+	"agentd/internal/base/ptr"
 	"agentd/internal/base/schema"
 	"agentd/internal/execution/run"
 	"agentd/internal/kernel/model"
@@ -78,10 +79,10 @@ func (r *ChatRequest) input(wrong *fieldErrors) run.Input {
 			continue
 		case "assistant":
 			if text == "" && parts == nil {
-				text = deref(m.Refusal)
+				text = ptr.Value(m.Refusal)
 			}
 		case "tool":
-			if deref(m.ToolCallID) == "" {
+			if ptr.Value(m.ToolCallID) == "" {
 				wrong.message(i, "tool_call_id", "required in a message of role tool: the id of the call that it answers")
 			}
 		}

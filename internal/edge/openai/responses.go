@@ -10,6 +10,7 @@ import (
 	"agentd/internal/base/authz"
 	"agentd/internal/base/fault"
 	"agentd/internal/base/ident"
+	"agentd/internal/base/ptr"
 	"agentd/internal/base/route"
 	"agentd/internal/edge/httpapi"
 	"agentd/internal/edge/runstream"
@@ -91,7 +92,7 @@ func (s *Responses) Create(w http.ResponseWriter, r *http.Request, who authz.Cal
 		return err
 	}
 	link := responsechain.Link{
-		RunID: start.RunID, Previous: deref(req.Previous), Standing: start.standing, Asked: mustMarshal(req.echoed()),
+		RunID: start.RunID, Previous: ptr.Value(req.Previous), Standing: start.standing, Asked: mustMarshal(req.echoed()),
 	}
 	start.Admit = s.Chains.Make(link)
 	stream, err := s.Runner.StartOnce(w, r, who, start.Request)

@@ -8,13 +8,14 @@ import (
 
 	"agentd/internal/base/fault"
 	"agentd/internal/base/ident"
+	"agentd/internal/base/ptr"
 	"agentd/internal/kernel/model"
 )
 
 // previous returns the calls that the response a request continues left to the
 // caller.
 func (s *Responses) previous(ctx context.Context, tenant string, id *string) ([]model.ToolCall, error) {
-	if deref(id) == "" {
+	if ptr.Value(id) == "" {
 		return nil, nil
 	}
 	before, err := s.get(ctx, tenant, *id)

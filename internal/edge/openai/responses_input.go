@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/internal/base/fault"
+	"agentd/internal/base/ptr"
 	"agentd/internal/execution/run"
 	"agentd/internal/kernel/model"
 )
@@ -234,7 +235,7 @@ func (p *inputReader) addReference(at, id string) {
 	case item.Type == itemMessage:
 		p.addMessage(model.Assistant, item.text(), nil)
 	case item.Type == itemCall:
-		p.addCall(at, item.CallID, item.Name, deref(item.Arguments))
+		p.addCall(at, item.CallID, item.Name, ptr.Value(item.Arguments))
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/internal/base/fault"
+	"agentd/internal/base/ptr"
 	"agentd/internal/base/schema"
 	"agentd/internal/execution/run"
 	"agentd/internal/kernel/model"
@@ -106,7 +107,7 @@ func (r *ResponseRequest) runStart(open []model.ToolCall, known func(id string) 
 		p.addError("prompt", "there are no stored prompts here; the agent has its own, and instructions can be sent")
 	}
 	in := p.runInput()
-	in.Instructions = strings.Join(slices.DeleteFunc([]string{deref(r.Instructions), c.standing}, func(s string) bool { return s == "" }), "\n\n")
+	in.Instructions = strings.Join(slices.DeleteFunc([]string{ptr.Value(r.Instructions), c.standing}, func(s string) bool { return s == "" }), "\n\n")
 	if len(p.errors) == 0 && len(in.History) == 0 && in.Message == "" && len(in.Parts) == 0 && in.Instructions == "" {
 		p.addError("input", "there is nothing to answer: no item has content")
 	}
@@ -121,7 +122,7 @@ func (r *ResponseRequest) runStart(open []model.ToolCall, known func(id string) 
 		return c, err
 	}
 	c.AgentID, c.Input, c.Parsed = r.AgentID(), input, &in
-	c.Options.Follows = deref(r.Previous)
+	c.Options.Follows = ptr.Value(r.Previous)
 	return c, nil
 }
 
@@ -147,7 +148,7 @@ func (r *ResponseRequest) options(p *inputReader) run.Options {
 			p.addError(field+"parameters", "expected a JSON Schema, which is an object")
 		}
 		o.Tools = append(o.Tools, run.CallerTool{
-			Name: t.Name, Description: deref(t.Description), Parameters: t.Parameters, Strict: t.Strict != nil && *t.Strict,
+			Name: t.Name, Description: ptr.Value(t.Description), Parameters: t.Parameters, Strict: t.Strict != nil && *t.Strict,
 		})
 	}
 	o.ToolChoice = r.toolChoice(p)
@@ -163,7 +164,7 @@ func (r *ResponseRequest) options(p *inputReader) run.Options {
 	if len(r.Reasoning) > 0 && json.Unmarshal(r.Reasoning, &think) != nil {
 		p.addError("reasoning.effort", "expected a string")
 	}
-	if deref(think.Effort) != "" {
+	if ptr.Value(think.Effort) != "" {
 		o.Extra["reasoning_effort"] = quote(*think.Effort)
 	}
 	if len(o.Extra) == 0 {

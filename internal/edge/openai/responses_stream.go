@@ -7,6 +7,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/internal/base/fault"
+	"agentd/internal/base/ptr"
 	"agentd/internal/execution/run"
 	"agentd/internal/kernel/event"
 )
@@ -178,7 +179,7 @@ func (f *frames) itemClosed(index int, item *OutputItem) {
 		f.sendText(eventNoteText, index, item.ID, summaryIndex, "text", quote(item.Summary[0].Text), "")
 		f.sendPart(eventNoteDone, index, item)
 	default:
-		f.sendText(eventCallDone, index, item.ID, `,"name":`+string(quote(item.Name)), "arguments", quote(deref(item.Arguments)), "")
+		f.sendText(eventCallDone, index, item.ID, `,"name":`+string(quote(item.Name)), "arguments", quote(ptr.Value(item.Arguments)), "")
 	}
 	f.sendItem(eventItemDone, index, item, false)
 }

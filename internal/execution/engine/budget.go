@@ -8,30 +8,25 @@ import (
 	"agentd/internal/kernel/model"
 )
 
-// defaultAnswer is how many tokens an answer is taken to have at most where
-// nobody says, for a run with a budget: it has to be some number.
-const defaultAnswer = 4096
+const (
+	// defaultAnswer is the assumed maximum length of an answer, in tokens, for a
+	// run with a budget whose caller sets none.
+	defaultAnswer = 4096
+	// minAnswer is how many tokens the rest of a budget must pay for, so that a
+	// call is worth making.
+	minAnswer = 16
+)
 
-// leastAnswer is how many tokens an answer must be able to have for a call to
-// be worth making.
-const leastAnswer = 16
-
-// afford reserves what a model call may cost from the run's budgets, and
-// limits the answer to what that pays for. The reservation stands in the
-// journal: a call that is made again after a crash uses the same.
-func (a *attempt) afford(ctx context.Context, req *model.Request, fallback *model.Fallback) error {
-	budgets := a.rec.Options.Budgets
+// reserveBudget reserves what a model call may cost from the run's budgets, and
+// limits the answer to what the reservation pays for. The reservation is
+// stored with the pending step: a call that is repeated after a crash uses it
+// again.
+func (j *journal) reserveBudget(ctx context.Context, req *model.Request, fallback *model.Fallback) error {
+	budgets := j.rec.Options.Budgets
 	if len(budgets) == 0 {
 		return nil
 	}
-	price := req.Target.Price
-	if price != nil && fallback != nil {
-		if fallback.Target.Price == nil {
-			price = nil
-		} else {
-			price = &model.Price{Input: max(price.Input, fallback.Target.Price.Input), Output: max(price.Output, fallback.Target.Price.Output)}
-		}
-	}
+	price := highestPrice(req.Target.Price, fallback)
 	if price == nil {
 		return &model.Error{Code: run.CodePricing, Detail: "The run has a max_cost_usd, and the catalogue has no price for its model."}
 	}
@@ -43,24 +38,10 @@ func (a *attempt) afford(ctx context.Context, req *model.Request, fallback *mode
 	cost := func(answer int) int64 {
 		return run.NanoUSD(price.Cost(model.Usage{InputTokens: input, OutputTokens: answer}))
 	}
-	p := &a.rec.Pending[len(a.rec.Pending)-1]
-	granted := p.Reserved
+	granted := j.newest().Reserved
 	if granted == 0 {
-		err := a.e.Writer.Write(ctx, func(tx txn.Tx) (err error) {
-			if err = a.e.Queue.HoldTx(tx, a.lease, a.e.Lease); err != nil {
-				return err
-			}
-			granted, err = a.e.Runs.ReserveTx(tx, a.rec.TenantID, budgets, cost(req.MaxTokens), cost(min(leastAnswer, req.MaxTokens)))
-			if err != nil {
-				return err
-			}
-			p.Reserved = granted
-			u := run.UpdateOf(a.rec)
-			u.Pause = run.PauseKept
-			return a.e.Runs.Update(a.rec.TenantID, a.rec.RunID, u)(tx)
-		})
-		if err != nil {
-			p.Reserved = 0
+		var err error
+		if granted, err = j.storeReservation(ctx, cost(req.MaxTokens), cost(min(minAnswer, req.MaxTokens))); err != nil {
 			return err
 		}
 	}
@@ -71,8 +52,45 @@ func (a *attempt) afford(ctx context.Context, req *model.Request, fallback *mode
 	return nil
 }
 
-// settleBudget counts what a step cost in the commit that is being made.
-func (a *attempt) settleBudget(p run.PendingStep, m run.StepMetrics) {
+// highestPrice returns the higher price of a model and its fallback, nil where
+// the price of either is unknown.
+func highestPrice(price *model.Price, fallback *model.Fallback) *model.Price {
+	if price == nil || fallback == nil {
+		return price
+	}
+	other := fallback.Target.Price
+	if other == nil {
+		return nil
+	}
+	return &model.Price{Input: max(price.Input, other.Input), Output: max(price.Output, other.Output)}
+}
+
+// storeReservation reserves up to want billionths of a dollar, at least
+// minimum, and stores the amount with the newest pending step.
+func (j *journal) storeReservation(ctx context.Context, want, minimum int64) (granted int64, err error) {
+	p := j.newest()
+	err = j.e.Writer.Write(ctx, func(tx txn.Tx) (err error) {
+		if err = j.e.Queue.HoldTx(tx, j.lease, j.e.Lease); err != nil {
+			return err
+		}
+		granted, err = j.e.Runs.ReserveTx(tx, j.rec.TenantID, j.rec.Options.Budgets, want, minimum)
+		if err != nil {
+			return err
+		}
+		p.Reserved = granted
+		u := run.UpdateOf(j.rec)
+		u.Pause = run.PauseKept
+		return j.e.Runs.Update(j.rec.TenantID, j.rec.RunID, u)(tx)
+	})
+	if err != nil {
+		p.Reserved = 0
+	}
+	return granted, err
+}
+
+// settleBudget adds to the next commit that a step's reservation is returned
+// and its cost is spent.
+func (j *journal) settleBudget(p run.PendingStep, m run.StepMetrics) {
 	if p.Reserved == 0 {
 		return
 	}
@@ -80,5 +98,5 @@ func (a *attempt) settleBudget(p run.PendingStep, m run.StepMetrics) {
 	if m.CostUSD != nil {
 		spent = run.NanoUSD(*m.CostUSD)
 	}
-	a.also = append(a.also, a.e.Runs.Settle(a.rec.TenantID, a.rec.Options.Budgets, p.Reserved, spent))
+	j.next.ops = append(j.next.ops, j.e.Runs.Settle(j.rec.TenantID, j.rec.Options.Budgets, p.Reserved, spent))
 }

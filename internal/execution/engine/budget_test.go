@@ -4,6 +4,7 @@ import (
 	"sync"
 	"testing"
 
+	"agentd/internal/base/ptr"
 	"agentd/internal/execution/run"
 	"agentd/internal/kernel/model/modeltest"
 	"agentd/internal/store/sqldb"
@@ -20,7 +21,7 @@ func TestBudget(t *testing.T) {
 		limit := 0.002 // two thousand tokens at a dollar a million
 		end := n.end(n.begin(run.Request{Limits: run.Limits{MaxCostUSD: &limit}}).RunID)
 		if end.Status != run.Failed || end.ErrorCode != run.CodeBudgetExceeded {
-			t.Fatalf("%s %s %v", end.Status, end.ErrorCode, deref(end.Error))
+			t.Fatalf("%s %s %v", end.Status, end.ErrorCode, ptr.Value(end.Error))
 		}
 		if m := end.Metrics; m.LLMCallsCount < 2 || *m.TotalCostUSD <= 0 || *m.TotalCostUSD > limit {
 			t.Errorf("it spent %v in %d calls", *m.TotalCostUSD, m.LLMCallsCount)

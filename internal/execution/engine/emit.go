@@ -1,8 +1,8 @@
 package engine
 
 import (
+	"context"
 	"time"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -13,22 +13,37 @@ import (
 	"agentd/internal/kernel/model"
 )
 
-// maxUnstored bounds the chunks of a run that are live and not stored.
+// maxUnstored bounds the chunks of a run that are published and not stored.
 const maxUnstored = run.SeqJump - 24
 
-// emitter collects a run's events: those of the commit that is being made,
-// and chunks of text, which are live at once and stored a little later.
-type emitter struct {
+// eventBuffer collects a run's events: those of the next commit, and chunks of
+// text, which are published at once and stored a little later.
+type eventBuffer struct {
 	seq    int64 // of the last event
-	stored int64 // of the last event that a commit made true
+	stored int64 // of the last event that was committed
 
-	entries []event.Entry // since stored, in order
-	drafts  bool          // entries replace drafts that were stored before
-	live    []event.Event // the same, essential ones only, for publishing after the commit
-	prev    int64         // seq before the first of live
+	entries        []event.Entry // since stored, in order
+	replacesDrafts bool          // drafts of chunks in entries are stored already
+	live           []event.Event // entries without the chunks, to publish after the commit
+	prev           int64         // seq before the first of live
 }
 
-// Data of the events of decisions.md D7, beside the common fields.
+func (b *eventBuffer) add(stored event.Entry, live jsontext.Value) {
+	if len(b.live) == 0 {
+		b.prev = b.seq
+	}
+	b.seq++
+	b.entries = append(b.entries, stored)
+	b.live = append(b.live, event.Event{Seq: b.seq, Name: stored.Name, At: stored.At, Data: live})
+}
+
+// dropLast removes the newest event of a commit that was refused.
+func (b *eventBuffer) dropLast() {
+	b.entries, b.live = b.entries[:len(b.entries)-1], b.live[:len(b.live)-1]
+	b.seq--
+}
+
+// The data of the events, beside the fields that all events have (rule D7-events).
 type (
 	statusData struct {
 		Status run.Status `json:"status"`
@@ -61,15 +76,20 @@ type (
 		Status run.Status `json:"status"`
 		run.PendingAuth
 	}
-	// Arguments stand last: a stored tool.call leaves them out where the step
-	// of the model that asked has them.
+	compactedData struct {
+		StepSeq      int64 `json:"step_seq"`
+		Folded       int   `json:"folded"` // messages that the summary replaces
+		BeforeTokens int   `json:"before_tokens"`
+		AfterTokens  int   `json:"after_tokens"`
+	}
+	// Arguments come last: a stored tool.call omits them where the step of the
+	// model that asked for the call has them.
 	toolCallData struct {
 		ToolCallID string         `json:"tool_call_id"`
 		Name       string         `json:"name"`
 		Arguments  jsontext.Value `json:"arguments,omitzero"`
 	}
-	// Output stands last: a stored tool.result leaves it out, because the step
-	// has it.
+	// Output comes last: a stored tool.result omits it, because the step has it.
 	toolResultData struct {
 		ToolCallID string         `json:"tool_call_id"`
 		Name       string         `json:"name"`
@@ -79,7 +99,7 @@ type (
 	}
 )
 
-// encoding mends text that is no UTF-8, a tool's output say.
+// encoding replaces invalid UTF-8, which the output of a tool can have.
 var encoding = json.JoinOptions(json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
 
 func encode(v any) jsontext.Value {
@@ -90,76 +110,55 @@ func encode(v any) jsontext.Value {
 	return b
 }
 
-// emit adds an essential event to the commit that is being made.
-func (a *attempt) emit(name string, data any) {
+// emit adds an event to the next commit.
+func (j *journal) emit(name string, data any) {
 	enc := encode(data)
-	a.add(event.Entry{Name: name, At: a.e.Clock.Now(), Data: enc}, enc)
+	j.events.add(event.Entry{Name: name, At: j.e.Clock.Now(), Data: enc}, enc)
 }
 
-// emitResult is emit for a tool's result, whose output only the step stores.
-func (a *attempt) emitResult(d toolResultData, step int64) {
+// emitOfStep adds an event whose data can be derived from the step that ends
+// with it, and is therefore not stored again.
+func (j *journal) emitOfStep(name string, data any, step int64) {
+	j.events.add(event.Entry{Name: name, At: j.e.Clock.Now(), Step: step}, encode(data))
+}
+
+// emitResult adds tool.result, whose output only the step stores.
+func (j *journal) emitResult(d toolResultData, step int64) {
 	live := encode(d)
 	d.Output = nil
-	a.add(event.Entry{Name: "tool.result", At: a.e.Clock.Now(), Data: encode(d), Step: step}, live)
+	j.events.add(event.Entry{Name: "tool.result", At: j.e.Clock.Now(), Data: encode(d), Step: step}, live)
 }
 
-// emitOf is emit for an event whose data the step has that ends with it.
-func (a *attempt) emitOf(name string, data any, step int64) {
-	a.add(event.Entry{Name: name, At: a.e.Clock.Now(), Step: step}, encode(data))
-}
-
-// emitCall is emit for a call, whose arguments only the model's step stores.
-func (a *attempt) emitCall(c model.ToolCall) {
+// emitCall adds tool.call. askedBy is the seq of the model's step that has the
+// call with the same arguments, so that only that step stores them; 0: there is none.
+func (j *journal) emitCall(c model.ToolCall, askedBy int64) {
 	d := toolCallData{ToolCallID: c.ID, Name: c.Name, Arguments: run.ArgumentsJSON(c.Arguments)}
 	live := encode(d)
-	stored := event.Entry{Name: "tool.call", At: a.e.Clock.Now(), Data: live}
-	if stored.Step = a.callOf(c.ID, c.Arguments); stored.Step != 0 {
+	stored := event.Entry{Name: "tool.call", At: j.e.Clock.Now(), Data: live, Step: askedBy}
+	if askedBy != 0 {
 		d.Arguments = nil
 		stored.Data = encode(d)
 	}
-	a.add(stored, live)
-}
-
-// callOf gives the step of the model that asked for a call with just these
-// arguments, 0 where they are others: an approver changed them.
-func (a *attempt) callOf(id, arguments string) int64 {
-	if a.past == nil || a.past.OpenTurn == nil || !utf8.ValidString(arguments) { // stored text is mended
-		return 0
-	}
-	for _, c := range a.past.OpenTurn.ToolCalls {
-		if c.ID == id && c.Arguments == arguments {
-			return a.past.OpenTurn.From.StepSeq
-		}
-	}
-	return 0
-}
-
-func (a *attempt) add(stored event.Entry, live jsontext.Value) {
-	if len(a.live) == 0 {
-		a.prev = a.seq
-	}
-	a.seq++
-	a.entries = append(a.entries, stored)
-	a.live = append(a.live, event.Event{Seq: a.seq, Name: stored.Name, At: stored.At, Data: live})
+	j.events.add(stored, live)
 }
 
 // chunk publishes a piece of text at once and leaves it to be stored.
-func (a *attempt) chunk(name, text string) {
+func (j *journal) chunk(ctx context.Context, name, text string) {
 	if text == "" {
 		return
 	}
-	if a.text.unstored() >= maxUnstored {
-		a.e.drafts.flush(a.ctx, []*attempt{a})
+	if j.text.unstored() >= maxUnstored {
+		j.e.drafts.flush(ctx, []*journal{j})
 	}
-	at := a.e.Clock.Now()
-	prev := a.seq
-	a.seq++
-	first := a.text.add(name, text, at)
-	a.e.Hub.Publish(event.Batch{Stream: a.rec.RunID, Prev: prev, Events: []event.Event{{
-		Seq: a.seq, Name: name, At: at, Data: textData(text),
+	at := j.e.Clock.Now()
+	prev := j.events.seq
+	j.events.seq++
+	first := j.text.add(name, text, at)
+	j.e.Hub.Publish(event.Batch{Stream: j.rec.RunID, Prev: prev, Events: []event.Event{{
+		Seq: j.events.seq, Name: name, At: at, Data: textData(text),
 	}}})
 	if first {
-		a.e.drafts.note(a)
+		j.e.drafts.note(j)
 	}
 }
 
@@ -175,17 +174,17 @@ func textData(text string) jsontext.Value {
 	return append(b, '}')
 }
 
-// log is the write of the events since the last commit.
-func (a *attempt) log() txn.Op {
-	return a.e.Log.Append(a.rec.TenantID, a.rec.RunID, event.Segment{First: a.stored + 1, Entries: a.entries})
+// appendEvents returns the write of the events since the last commit.
+func (j *journal) appendEvents() txn.Op {
+	return j.e.Log.Append(j.rec.TenantID, j.rec.RunID, event.Segment{First: j.events.stored + 1, Entries: j.events.entries})
 }
 
-// publish gives out what a commit made true.
-func (a *attempt) publish() {
-	if len(a.live) > 0 {
-		a.e.Hub.Publish(event.Batch{Stream: a.rec.RunID, Prev: a.prev, Events: a.live})
+// publish sends the committed events to the streams.
+func (j *journal) publish() {
+	if len(j.events.live) > 0 {
+		j.e.Hub.Publish(event.Batch{Stream: j.rec.RunID, Prev: j.events.prev, Events: j.events.live})
 	}
-	a.entries, a.live = nil, nil
-	a.stored = a.seq
-	a.text.open(a.step, a.stored)
+	j.events.entries, j.events.live = nil, nil
+	j.events.stored = j.events.seq
+	j.text.open(j.step, j.events.stored)
 }

@@ -1,25 +1,22 @@
 // Package engine drives runs. A run is a journal: every step's result is
 // committed before the next step begins, under a lease that fences off workers
-// that lost it. After a crash any node goes on from the last committed step.
+// that lost it. After a crash any node continues from the last committed step.
 //
-// One goroutine holds one run, from the commit that starts it to the commit
-// that ends it or puts it to sleep. A run that waits holds none.
+// One goroutine drives one run, from the commit that starts it to the commit
+// that ends or suspends it. A run that waits holds no goroutine. The goroutine's
+// state is an attempt, which has three parts: the journal stores, the
+// conversation is what the model reads, the turn is what the model asked for.
 package engine
 
 import (
-	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"go.opentelemetry.io/otel/trace"
 
 	"agentd/internal/base/clock"
-	"agentd/internal/base/fault"
 	"agentd/internal/base/schema"
 	"agentd/internal/base/txn"
 	"agentd/internal/execution/run"
@@ -36,7 +33,7 @@ import (
 // the run's id.
 const WorkKind = "run"
 
-// maxAttempts bounds how often a run is taken up without getting to its end:
+// maxAttempts bounds how often a run is taken over without reaching its end:
 // what fails so often fails because of the run itself.
 const maxAttempts = 1000
 
@@ -48,15 +45,15 @@ type Log interface {
 	DeleteDraftsTx(tx txn.Tx, tenant, stream string, step int64) error
 }
 
-// Models resolves what an agent asks for to an endpoint.
+// Models resolves an agent's model to an endpoint.
 type Models interface {
 	Resolve(ctx context.Context, tenant string, spec model.Spec) (model.Target, error)
 }
 
 // Runner is the service that claims items and holds leases; work.Runner.
 type Runner interface {
-	// Reserve takes one of the node's places for a run that is about to be
-	// enqueued held; not ok means that the node is full.
+	// Reserve takes one of the node's slots for a run that is about to be
+	// enqueued with a lease; not ok means that the node is full.
 	Reserve() (work.Slot, bool)
 	Wake()
 }
@@ -65,40 +62,41 @@ type Runner interface {
 type Service interface {
 	// Continuation is the token by which a truncated run is continued.
 	Continuation(tenant, id string, step int64) string
-	// Expire says whether the run's time was up, and ends it then.
+	// Expire ends a run that has waited too long, and reports whether it did.
 	Expire(tx txn.Tx, tenant, id string, now time.Time) (ended bool, err error)
 }
 
-// Artifacts keeps the files that runs make.
+// Artifacts stores the files that runs produce.
 type Artifacts interface {
 	// Save stores the bytes. The files are the run's artifacts once the op has
 	// committed.
 	Save(ctx context.Context, tenant, runID string, files []tool.File) ([]run.Artifact, txn.Op, error)
 }
 
-// RemoteTools gives the tools that agents have from outside, from MCP servers.
+// RemoteTools are the tools of MCP servers.
 type RemoteTools interface {
-	// Any says quickly whether an agent has any, from its mcp field and from
-	// servers that are assigned to it.
+	// Any reports quickly whether an agent has remote tools, from its mcp field
+	// and from servers that are assigned to it.
 	Any(ctx context.Context, tenant, agent string, mcp schema.Object) (bool, error)
-	// Tools gives them; limits and names as the registry demands. A server that
-	// cannot be reached adds none, and says so in the log.
+	// Tools returns them, with names and limits that the registry accepts. A
+	// server that cannot be reached adds none and is logged.
 	Tools(ctx context.Context, tenant, agent string, mcp schema.Object) (tool.Set, error)
 }
 
-// ImageTools gives the tool that makes pictures to agents with such an
-// image_generation.
+// ImageTools returns the tools that generate images for an agent with these
+// image_generation settings.
 type ImageTools interface {
 	Set(settings jsontext.Value) tool.Set
 }
 
-// Observer is told what happened, for metrics. Nil fields are skipped.
+// Observer receives what happened, for metrics. Nil fields are skipped.
 type Observer struct {
 	RunEnded func(status run.Status, took time.Duration)
 	Recover  func()
 }
 
-// Config is what an engine is made of. Observer and Tracer may be left out.
+// Config has an engine's dependencies and settings. Observer and Tracer may be
+// left out.
 type Config struct {
 	Writer txn.Writer
 	Runs   run.Store
@@ -113,24 +111,24 @@ type Config struct {
 	Clock  clock.Clock
 	Logger *slog.Logger
 
-	Memory        run.MemorySource  // nil: nobody remembers anything
-	Conversations run.Conversations // nil: there are no sessions
-	Responses     run.Conversations // of runs whose Options.Follows says so; nil: there are none
-	Remote        RemoteTools       // nil: there are no tools from outside
-	Images        ImageTools        // nil: no agent makes pictures
-	Artifacts     Artifacts         // nil: files of tools are not kept
+	Memory        run.MemorySource  // nil: agents have no memory
+	Conversations run.Conversations // of sessions; nil: there are none
+	Responses     run.Conversations // of runs with Options.Follows; nil: there are none
+	Remote        RemoteTools       // nil: there are no MCP servers
+	Images        ImageTools        // nil: agents cannot generate images
+	Artifacts     Artifacts         // nil: files of tools are not stored
 	Watchers      *run.Watchers
-	// Violated is told of a guardrail that a run ran into, in the commit that says
-	// so; nil: nobody is.
+	// Violated, if set, is called for each guardrail violation, in the commit
+	// that records it.
 	Violated func(tx txn.Tx, r *run.Record, v policy.Violation) error
-	// Suspended says whether an item is of a tenant that is suspended; it was let
-	// go of then, until the tenant is let in again. It is asked before each model
-	// call. Nil: no tenant ever is.
+	// Suspended reports whether an item belongs to a suspended tenant; if so its
+	// lease has been released until the tenant is reactivated. It is called before
+	// each model call. Nil: tenants are never suspended.
 	Suspended func(ctx context.Context, held work.Lease) (bool, error)
 	Meter     quota.Meter // nil: nothing is counted or limited
 
 	Node     string        // owner of this node's leases
-	Lease    time.Duration // how long a dead node's runs wait
+	Lease    time.Duration // how long the runs of a dead node wait
 	Observer Observer
 	Tracer   trace.Tracer // nil: no spans
 }
@@ -138,237 +136,34 @@ type Config struct {
 // Engine drives runs on one node.
 type Engine struct {
 	Config
-	runner  Runner
-	service Service
-	drafts  *flusher
-	gauge   *contextwindow.Gauge
-
-	mu       sync.Mutex
-	prepared map[string]*attempt // committed, and about to be handled; by run id
-	active   map[string]*attempt // being driven; by run id
+	runner   Runner
+	service  Service
+	drafts   *flusher
+	gauge    *contextwindow.Gauge
+	attempts *registry
 }
 
-// New makes an engine. Bind it to its runner before use.
+// New returns an engine. Bind it to its runner before use.
 func New(c Config) *Engine {
-	e := &Engine{Config: c, gauge: contextwindow.NewGauge(), prepared: map[string]*attempt{}, active: map[string]*attempt{}}
+	e := &Engine{Config: c, gauge: contextwindow.NewGauge(), attempts: newRegistry()}
 	e.drafts = newFlusher(e)
 	return e
 }
 
-// Bind gives the engine the runner that calls its Handle, and the
-// service of runs.
+// Bind sets the runner, which calls Handle, and the service of runs.
 func (e *Engine) Bind(r Runner, s Service) { e.runner, e.service = r, s }
 
-// Serve listens for cancellations from any node and stores drafts of text
-// until ctx ends. It ends after the runner.
+// Serve handles cancellations from any node and stores drafts of text until
+// ctx ends. It must end after the runner.
 func (e *Engine) Serve(ctx context.Context) {
-	defer e.giveUp()
-	stop := e.Hub.OnSignal(run.SignalCancelled, e.abort)
+	defer e.attempts.dropPrepared()
+	stop := e.Hub.OnSignal(run.SignalCancelled, e.attempts.abort)
 	defer stop()
 	e.drafts.serve(ctx)
 }
 
-// abort ends the work on a run that was cancelled. The run's row has moved
-// already; this only stops the tool or model call that is under way.
-func (e *Engine) abort(runID string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if a := e.active[runID]; a != nil {
-		work.Abandon(a.lost)
-	}
-}
-
-// Active counts the runs that this node drives, for metrics.
-func (e *Engine) Active() int {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return len(e.active)
-}
-
-// Start implements run.Starter. With a place free on this node the run is
-// stored as running already and goes on at once, which costs one commit
-// before the model is called; otherwise it is queued for any node.
-func (e *Engine) Start(ctx context.Context, r *run.Record, spec *run.AgentSpec) error {
-	if e.Meter != nil {
-		if err := e.Meter.MayStart(ctx, r.TenantID); err != nil {
-			return err
-		}
-	}
-	verdict, err := e.Gate.BeforeRun(ctx, subject(r, spec))
-	if err != nil {
-		return err
-	}
-	if verdict.Refused {
-		return e.startRejected(ctx, r, verdict)
-	}
-	around, err := e.look(ctx, r, spec)
-	if err != nil {
-		return err
-	}
-	slot, ok := e.runner.Reserve()
-	if !ok {
-		return e.startQueued(ctx, r)
-	}
-	a := e.newAttempt(r, spec)
-	a.around = around
-	a.rec.Status, a.rec.StartedAt = run.Running, &a.began
-	a.emit("run.queued", statusData{Status: run.Queued})
-	a.emit("run.started", startedData{Status: run.Running, Attempt: 1})
-	if a.atOnce(ctx) {
-		a.beginStep(run.StepLLM, nil)
-		if !txn.Guarded(ctx) { // one that was done before would call the model for nothing
-			a.callEarly()
-		}
-	}
-	err = a.insert(ctx, func(tx txn.Tx) (err error) {
-		if now, err := admitted(tx, a.rec); err != nil || !now {
-			return cmp.Or(err, errNotYet)
-		}
-		a.lease, err = e.Queue.EnqueueHeldTx(tx, e.item(a.rec, a.began), e.Node, e.Lease)
-		return err
-	})
-	if err != nil {
-		a.early.giveUp(err)
-		slot.Free()
-		if errors.Is(err, errNotYet) {
-			return e.startQueued(ctx, r)
-		}
-		return err
-	}
-	e.prepare(a)
-	slot.Adopt(a.lease)
-	return nil
-}
-
-// errNotYet says that a run's turn has not come; see run.Admission.
-var errNotYet = errors.New("engine: the run's turn has not come")
-
-func admitted(tx txn.Tx, r *run.Record) (now bool, err error) {
-	if r.Admit == nil {
-		return true, nil
-	}
-	return r.Admit(tx, r)
-}
-
-// startQueued stores a run for any node to drive, or, before its turn, for
-// whoever admits it to release.
-func (e *Engine) startQueued(ctx context.Context, r *run.Record) error {
-	a := e.newAttempt(r, nil)
-	a.emit("run.queued", statusData{Status: run.Queued})
-	return a.insert(ctx, func(tx txn.Tx) error {
-		now, err := admitted(tx, a.rec)
-		if err != nil || !now {
-			return err
-		}
-		return e.Queue.EnqueueTx(tx, e.item(a.rec, a.began))
-	})
-}
-
-func (e *Engine) startRejected(ctx context.Context, r *run.Record, v policy.Verdict) error {
-	a := e.newAttempt(r, nil)
-	a.rec.Status, a.rec.CompletedAt = run.Rejected, &a.began
-	a.rec.Error, a.rec.ErrorCode = &v.Reason, v.Code
-	a.emit("run.queued", statusData{Status: run.Queued})
-	a.emit(run.Rejected.EventName(), endData{Status: run.Rejected, Error: &v.Reason, ErrorCode: v.Code})
-	err := a.insert(ctx, func(tx txn.Tx) error {
-		if _, err := admitted(tx, a.rec); err != nil {
-			return err
-		}
-		return e.Watchers.OnRunState(tx, a.rec)
-	})
-	if err == nil {
-		r.Run = a.rec.Run
-	}
-	return err
-}
-
-func (e *Engine) item(r *run.Record, due time.Time) work.Item {
-	return work.Item{Kind: WorkKind, Key: r.RunID, TenantID: r.TenantID, Due: due}
-}
-
-// Handle is the work handler for claimed runs: those that were queued, and
-// those whose worker died. It finishes or reschedules the item itself.
-func (e *Engine) Handle(ctx context.Context, lease work.Lease) error {
-	if a := e.takePrepared(lease.Key); a != nil && a.lease.Epoch == lease.Epoch {
-		return a.drive(ctx)
-	}
-	if held, err := e.suspended(ctx, lease); held || err != nil {
-		return err
-	}
-	rec, err := e.Runs.Get(ctx, lease.TenantID, lease.Key)
-	if err != nil {
-		if fault.Is(err, fault.NotFound) {
-			return e.forget(ctx, lease)
-		}
-		return err
-	}
-	if rec.Status.Final() {
-		return e.forget(ctx, lease)
-	}
-	if rec.Status.Waits() {
-		if woken, err := e.lapse(ctx, lease); err != nil || !woken {
-			return err
-		}
-		if rec, err = e.Runs.Get(ctx, lease.TenantID, lease.Key); err != nil {
-			return err
-		}
-	}
-	spec, err := e.Agents.Spec(ctx, rec.TenantID, rec.AgentID, rec.AgentVersion)
-	gone := fault.Is(err, fault.NotFound)
-	if err != nil && !gone {
-		return err
-	}
-	a := e.newAttempt(rec, spec)
-	a.ctx, a.lease = ctx, lease
-	if !gone {
-		if a.around, err = e.look(ctx, rec, spec); err != nil {
-			return err
-		}
-	}
-	if err := a.takeOver(ctx); err != nil {
-		return err
-	}
-	if lease.Attempt > maxAttempts {
-		return a.fail(run.CodeInternalError, fmt.Sprintf("The run was taken up %d times and could not go on.", lease.Attempt-1))
-	}
-	if gone {
-		return a.fail(run.CodeAgentDeleted, "The agent was deleted before the run could end.")
-	}
-	return a.drive(ctx)
-}
-
-// suspended is HoldBack where there is one.
-func (e *Engine) suspended(ctx context.Context, lease work.Lease) (bool, error) {
-	if e.Suspended == nil {
-		return false, nil
-	}
-	return e.Suspended(ctx, lease)
-}
-
-func (e *Engine) prepare(a *attempt) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.prepared[a.rec.RunID] = a
-}
-
-// giveUp ends the calls of runs that were prepared and that nobody handles
-// any more: the runner stopped.
-func (e *Engine) giveUp() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, a := range e.prepared {
-		a.early.giveUp(work.ErrStopping)
-	}
-	clear(e.prepared)
-}
-
-func (e *Engine) takePrepared(runID string) *attempt {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	a := e.prepared[runID]
-	delete(e.prepared, runID)
-	return a
-}
+// Active returns the number of runs that this node drives, for metrics.
+func (e *Engine) Active() int { return e.attempts.countActive() }
 
 // write commits ops together.
 func (e *Engine) write(ctx context.Context, ops ...txn.Op) error {
@@ -380,36 +175,6 @@ func (e *Engine) write(ctx context.Context, ops ...txn.Op) error {
 		}
 		return nil
 	})
-}
-
-func (e *Engine) forget(ctx context.Context, lease work.Lease) error {
-	return e.write(ctx, func(tx txn.Tx) error { return e.Queue.FinishTx(tx, lease) })
-}
-
-// lapse looks after a waiting run whose work is due: it waited too long, or
-// somebody woke it just now.
-func (e *Engine) lapse(ctx context.Context, lease work.Lease) (woken bool, err error) {
-	err = e.Writer.Write(ctx, func(tx txn.Tx) error {
-		woken = false
-		if err := e.Queue.HoldTx(tx, lease, e.Lease); err != nil {
-			return err
-		}
-		if ended, err := e.service.Expire(tx, lease.TenantID, lease.Key, e.Clock.Now()); err != nil || ended {
-			return err
-		}
-		r, err := e.Runs.LockTx(tx, lease.TenantID, lease.Key)
-		switch {
-		case err != nil:
-			return err
-		case !r.Status.Waits():
-			woken = true
-			return nil
-		case r.Wait.Until.IsZero():
-			return e.Queue.FinishTx(tx, lease)
-		}
-		return e.Queue.RescheduleTx(tx, lease, r.Wait.Until, nil)
-	})
-	return woken, err
 }
 
 func subject(r *run.Record, spec *run.AgentSpec) policy.Run {

@@ -116,8 +116,6 @@ func TestBadToolCalls(t *testing.T) {
 	}
 }
 
-func ptr[T any](v T) *T { return &v }
-
 // Limits end a run gracefully: one closing answer without tools, and
 // output.truncated (decisions.md D6).
 func TestLimits(t *testing.T) {
@@ -136,15 +134,15 @@ func TestLimits(t *testing.T) {
 		llm, tools int64
 		status     run.Status
 	}{
-		"steps":              {run: run.Limits{MaxSteps: ptr[int64](4)}, text: "so far", truncated: true, llm: 3, tools: 2},
-		"steps_of_the_agent": {run: run.Limits{MaxSteps: ptr[int64](9)}, agent: run.Limits{MaxSteps: ptr[int64](2)}, text: "so far", truncated: true, llm: 2, tools: 1},
-		"steps_mid_call":     {run: run.Limits{MaxSteps: ptr[int64](1)}, text: "so far", truncated: true, llm: 2},
-		"no_steps":           {run: run.Limits{MaxSteps: ptr[int64](0)}, truncated: true},
-		"tool_calls":         {run: run.Limits{MaxToolCalls: ptr[int64](2)}, text: "so far", truncated: true, llm: 3, tools: 2},
-		"no_tool_calls":      {run: run.Limits{MaxToolCalls: ptr[int64](0)}, text: "so far", llm: 1},
-		"tokens":             {run: run.Limits{MaxTokensPerRun: ptr[int64](1)}, text: "so far", truncated: true, llm: 2},
-		"no_tokens":          {run: run.Limits{MaxTokensPerRun: ptr[int64](0)}, truncated: true},
-		"no_time":            {run: run.Limits{MaxDurationMS: ptr[int64](0)}, status: run.TimedOut},
+		"steps":              {run: run.Limits{MaxSteps: new(int64(4))}, text: "so far", truncated: true, llm: 3, tools: 2},
+		"steps_of_the_agent": {run: run.Limits{MaxSteps: new(int64(9))}, agent: run.Limits{MaxSteps: new(int64(2))}, text: "so far", truncated: true, llm: 2, tools: 1},
+		"steps_mid_call":     {run: run.Limits{MaxSteps: new(int64(1))}, text: "so far", truncated: true, llm: 2},
+		"no_steps":           {run: run.Limits{MaxSteps: new(int64(0))}, truncated: true},
+		"tool_calls":         {run: run.Limits{MaxToolCalls: new(int64(2))}, text: "so far", truncated: true, llm: 3, tools: 2},
+		"no_tool_calls":      {run: run.Limits{MaxToolCalls: new(int64(0))}, text: "so far", llm: 1},
+		"tokens":             {run: run.Limits{MaxTokensPerRun: new(int64(1))}, text: "so far", truncated: true, llm: 2},
+		"no_tokens":          {run: run.Limits{MaxTokensPerRun: new(int64(0))}, truncated: true},
+		"no_time":            {run: run.Limits{MaxDurationMS: new(int64(0))}, status: run.TimedOut},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -178,7 +176,7 @@ func TestDurationLimitCutsAModelThatHangs(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, sqldbtest.Open(t, sqldbtest.SQLite), modeltest.Default(modeltest.Answer{Text: "a b c", HangAfter: 2}))
 	n := r.start("node", 8, nil)
-	got := n.end(n.begin(run.Request{Limits: run.Limits{MaxDurationMS: ptr[int64](300)}}).RunID)
+	got := n.end(n.begin(run.Request{Limits: run.Limits{MaxDurationMS: new(int64(300))}}).RunID)
 	if got.Status != run.TimedOut || got.ErrorCode != run.CodeMaxDuration {
 		t.Fatalf("the run is %s, %s", got.Status, got.ErrorCode)
 	}

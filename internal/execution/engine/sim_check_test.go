@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/base/fault"
+	"agentd/internal/base/ptr"
 	"agentd/internal/execution/run"
 	"agentd/internal/kernel/event"
 	"agentd/internal/kernel/model"
@@ -186,7 +187,7 @@ func (w *world) whole(id string) {
 	case run.CodeMaxDuration:
 		w.tally.count("out of time")
 	case run.CodeInternalError:
-		w.t.Errorf("seed %d: %s ended by our own mistake: %s", w.seed, name, deref(rec.Error))
+		w.t.Errorf("seed %d: %s ended by our own mistake: %s", w.seed, name, ptr.Value(rec.Error))
 	}
 	began, crashed := w.begun(id)
 	var sum run.StepMetrics

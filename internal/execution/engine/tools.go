@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"agentd/internal/base/ptr"
 	"agentd/internal/base/schema"
 	"agentd/internal/base/txn"
 	"agentd/internal/execution/run"
@@ -14,223 +15,246 @@ import (
 )
 
 // interruptedNote is the result of a call that was in flight when its worker
-// died and that cannot safely be made again (decisions.md D6).
+// died and that cannot safely be repeated (rule D6-in-flight).
 const interruptedNote = "interrupted: outcome unknown. The call may or may not have taken effect."
 
-// outcome is what came of a call.
+// outcome is the result of one tool call.
 type outcome struct {
-	seq   int64
-	in    run.ToolInput
-	out   run.ToolOutput
-	took  time.Duration
-	found []policy.Verdict // of the guardrails
-	keep  txn.Op           // makes the call's files artifacts; nil where there are none
-	needs *run.PendingAuth // the call was not made: it needs this first
+	seq      int64
+	in       run.ToolInput
+	out      run.ToolOutput
+	took     time.Duration
+	verdicts []policy.Verdict // of the guardrails
+	save     txn.Op           // makes the call's files artifacts; nil where there are none
+	needs    *run.PendingAuth // the call was not made: it needs this authorization first
 }
 
-// runTools makes the calls that were begun, side by side, and commits each
-// result as it comes, those that come together in one commit.
-func (a *attempt) runTools() error {
-	var todo []run.PendingStep
-	for _, p := range a.rec.Pending {
-		if p.Tool != nil {
-			todo = append(todo, p)
-		}
-	}
-	room := len(todo)
-	if limit := a.limits().MaxToolCalls; limit != nil {
-		room = int(max(0, min(int64(room), *limit-a.rec.Metrics.ToolCallsCount)))
-	}
-	if a.e.Meter != nil {
-		if err := a.e.Meter.MayCall(a.ctx, a.rec.TenantID, len(todo)); err != nil {
+// fail makes text the call's result, as an error that the model reads.
+func (o *outcome) fail(format string, args ...any) {
+	o.out = run.ToolOutput{IsError: true, Content: fmt.Sprintf(format, args...)}
+}
+
+// runTools makes the calls that were begun, in parallel, and commits results as
+// they arrive. Results that arrive together share a commit.
+func (t *turn) runTools(ctx context.Context) error {
+	calls := t.j.pendingTools()
+	if t.e.Meter != nil {
+		if err := t.e.Meter.MayCall(ctx, t.j.rec.TenantID, len(calls)); err != nil {
 			return err
 		}
 	}
-	done := make(chan outcome, len(todo))
-	for i, p := range todo {
-		interrupted := a.interrupted[p.Tool.ToolCallID] // record changes the map meanwhile
-		go func() {
-			start := time.Now()
-			o := outcome{in: *p.Tool, out: run.ToolOutput{IsError: true, Content: "not called: the run's limit of tool calls is reached"}}
-			if i < room {
-				o = a.call(a.ctx, p.StepID, *p.Tool, interrupted)
-			}
-			o.seq, o.took = p.Seq, time.Since(start)
-			done <- o
-		}()
-	}
+	outcomes := t.startCalls(ctx, calls)
 	var needs *run.PendingAuth
-	for n := 0; n < len(todo); {
-		batch := []outcome{}
-		select {
-		case o := <-done:
-			batch = append(batch, o)
-		case <-a.ctx.Done():
-			return context.Cause(a.ctx)
-		}
-		for len(done) > 0 {
-			batch = append(batch, <-done)
-		}
-		if context.Cause(a.ctx) != nil {
-			return context.Cause(a.ctx)
+	for n := 0; n < len(calls); {
+		batch, err := receive(ctx, outcomes)
+		if err != nil {
+			return err
 		}
 		for _, o := range batch {
 			if o.needs != nil {
 				needs = o.needs
-				a.hold(o.seq)
+				t.j.hold(o.seq)
 				continue
 			}
-			a.record(o)
+			t.record(o)
 		}
 		n += len(batch)
-		pause := run.PauseKept // others are still under way
-		if n == len(todo) {
+		pause := run.PauseKept // other calls are still under way
+		if n == len(calls) {
 			pause = run.PauseAborts
 			if needs != nil {
-				a.awaitAuth(needs)
-			} else if err := a.next(); err != nil {
-				return err
+				t.awaitAuth(needs)
+			} else {
+				t.next(ctx)
 			}
 		}
-		if err := a.commit(a.ctx, pause); err != nil {
+		if err := t.j.commit(ctx, pause); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// hold marks a call that was begun as not made.
-func (a *attempt) hold(seq int64) {
-	for i := range a.rec.Pending {
-		if a.rec.Pending[i].Seq == seq {
-			a.rec.Pending[i].Held = true
-		}
+// startCalls makes each call in a goroutine of its own. Calls beyond the run's
+// limit fail without being made.
+func (t *turn) startCalls(ctx context.Context, calls []run.PendingStep) <-chan outcome {
+	allowed := len(calls)
+	if limit := t.j.limits().MaxToolCalls; limit != nil {
+		allowed = int(max(0, min(int64(allowed), *limit-t.j.rec.Metrics.ToolCallsCount)))
 	}
+	outcomes := make(chan outcome, len(calls))
+	for i, p := range calls {
+		interrupted := t.interrupted[p.Tool.ToolCallID]
+		go func() {
+			start := time.Now()
+			o := outcome{in: *p.Tool}
+			if i < allowed {
+				o = t.call(ctx, p.StepID, *p.Tool, interrupted)
+			} else {
+				o.fail("not called: the run's limit of tool calls is reached")
+			}
+			o.seq, o.took = p.Seq, time.Since(start)
+			outcomes <- o
+		}()
+	}
+	return outcomes
 }
 
-// record adds a tool's result to the commit that is being made.
-func (a *attempt) record(o outcome) {
-	if ap := a.approvals[o.in.ToolCallID]; ap != nil && ap.Response != "" && !o.out.IsError {
-		o.out.Content += "\n\n[The person who approved the call says: " + ap.Response + "]"
+// receive waits for an outcome and returns it with all others that have
+// arrived. Once ctx has ended it returns its cause.
+func receive(ctx context.Context, outcomes <-chan outcome) (batch []outcome, err error) {
+	select {
+	case o := <-outcomes:
+		batch = append(batch, o)
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
 	}
-	o.out.Content = a.repeats.Note(o.in.Name, o.in.Arguments, o.out.Content)
-	for _, v := range o.found {
-		a.judged(v)
+	for len(outcomes) > 0 {
+		batch = append(batch, <-outcomes)
 	}
-	status, stepStatus := "done", run.StepCompleted
-	step := &run.Step{Seq: o.seq, Type: run.StepTool, CallOf: a.callOf(o.in.ToolCallID, o.in.Arguments), Input: schema.Nullable(encode(o.in)), Output: schema.Nullable(encode(o.out))}
+	return batch, context.Cause(ctx)
+}
+
+// record adds a tool's result to the next commit.
+func (t *turn) record(o outcome) {
+	if a := t.approvals[o.in.ToolCallID]; a != nil && a.Response != "" && !o.out.IsError {
+		o.out.Content += "\n\n[The person who approved the call says: " + a.Response + "]"
+	}
+	o.out.Content = t.repeats.Note(o.in.Name, o.in.Arguments, o.out.Content)
+	for _, v := range o.verdicts {
+		t.j.recordVerdict(v)
+	}
+	step := &run.Step{
+		Seq: o.seq, Type: run.StepTool, Status: run.StepCompleted, CallOf: t.askedBy(o.in.ToolCallID, o.in.Arguments),
+		Input: schema.Nullable(encode(o.in)), Output: schema.Nullable(encode(o.out)),
+	}
+	status := "done"
 	if o.out.IsError {
-		status, stepStatus = "error", run.StepFailed
-		step.Error = &o.out.Content
+		status, step.Status, step.Error = "error", run.StepFailed, &o.out.Content
 	}
-	step.Status = stepStatus
-	a.emitResult(toolResultData{
+	t.j.emitResult(toolResultData{
 		ToolCallID: o.in.ToolCallID, Name: o.in.Name, Status: status,
 		Output: encode(o.out.Content), DurationMS: milliseconds(o.took),
 	}, o.seq)
-	a.rec.Metrics.ToolCallsCount++
-	a.used = append(a.used, quota.Use{ToolCalls: 1})
-	if o.keep != nil {
-		a.also = append(a.also, o.keep)
+	t.j.rec.Metrics.ToolCallsCount++
+	t.j.next.uses = append(t.j.next.uses, quota.Use{ToolCalls: 1})
+	if o.save != nil {
+		t.j.next.ops = append(t.j.next.ops, o.save)
 	}
-	a.endStep(step, run.StepMetrics{ToolCallsCount: 1})
+	t.j.endStep(step, run.StepMetrics{ToolCallsCount: 1})
 	m := run.ToolMessage(o.in, o.out)
-	m.From = a.origin(o.seq)
-	a.past.Results[o.in.ToolCallID] = m
+	m.From = t.j.origin(o.seq)
+	t.transcript.Results[o.in.ToolCallID] = m
 }
 
-// call makes one call. Whatever goes wrong is a result that the model can
-// read; nothing that a tool does ends the run. A cancelled run's result is
-// never looked at. An interrupted call was under way when the last worker died.
-func (a *attempt) call(ctx context.Context, step string, in run.ToolInput, interrupted bool) (o outcome) {
-	o.in = in
-	failed := func(format string, args ...any) outcome {
-		o.out = run.ToolOutput{IsError: true, Content: fmt.Sprintf(format, args...)}
+// call makes one call. Every failure is a result that the model can read:
+// nothing that a tool does ends the run. The result of a cancelled run is
+// never used. interrupted: the call was under way when the last worker died.
+func (t *turn) call(ctx context.Context, step string, in run.ToolInput, interrupted bool) outcome {
+	o := outcome{in: in}
+	if known, ok := t.conv.tools.Lookup(in.Name); ok && interrupted && !known.Repeatable() {
+		o.fail(interruptedNote)
 		return o
 	}
-	if t, known := a.tools.Lookup(in.Name); known && interrupted && !t.Repeatable() {
-		return failed(interruptedNote)
+	if res, refused := t.repeats.Refuses(in.Name, in.Arguments); refused {
+		o.fail("%s", res.Output)
+		return o
 	}
-	if res, often := a.repeats.Refuses(in.Name, in.Arguments); often {
-		return failed("%s", res.Output)
+	arguments, ok := t.checkCall(ctx, &o)
+	if !ok {
+		return o
 	}
-	who := subject(a.rec, a.spec)
-	verdict, err := a.e.Gate.BeforeTool(ctx, who, in.Name, in.Arguments)
-	if err != nil {
-		a.e.Logger.Warn("a call could not be checked", "run", a.rec.RunID, "tenant", a.rec.TenantID, "tool", in.Name, "err", err)
-		return failed("the call could not be checked against policy; it was not made")
-	}
-	o.found = append(o.found, verdict)
-	if verdict.Refused {
-		return failed("refused by policy (%s): %s", verdict.Code, verdict.Reason)
-	}
-	arguments := in.Arguments
-	if verdict.Changed {
-		arguments = verdict.Text
-	}
-	res, err := a.tools.Call(ctx, tool.Call{
-		TenantID: a.rec.TenantID, AgentID: a.rec.AgentID, RunID: a.rec.RunID, SessionID: deref(a.rec.SessionID),
+	rec := t.j.rec
+	res, err := t.conv.tools.Call(ctx, tool.Call{
+		TenantID: rec.TenantID, AgentID: rec.AgentID, RunID: rec.RunID, SessionID: ptr.Value(rec.SessionID),
 		StepID: step, ID: in.ToolCallID, Name: in.Name, Arguments: arguments,
 	})
 	if err != nil {
-		return failed("the run ended before the tool did")
+		o.fail("the run ended before the tool did")
+		return o
 	}
 	if res.Cause != nil {
-		a.e.Logger.Warn("a tool failed", "run", a.rec.RunID, "tenant", a.rec.TenantID, "tool", in.Name, "err", res.Cause)
+		t.warn("a tool failed", in.Name, res.Cause)
 	}
 	if n := res.Authorize; n != nil {
 		o.needs = &run.PendingAuth{ServerID: n.ServerID, Name: n.Name, AuthorizationURL: n.URL}
 		return o
 	}
-	if a.watch.Tool {
-		verdict, err := a.e.Gate.AfterTool(ctx, who, in.Name, res.Output)
-		if err != nil {
-			a.e.Logger.Warn("a result could not be checked", "run", a.rec.RunID, "tenant", a.rec.TenantID, "tool", in.Name, "err", err)
-			return failed("the call was made, and its result is withheld: it could not be checked")
-		}
-		o.found = append(o.found, verdict)
-		switch {
-		case verdict.Refused:
-			return failed("the call was made, and its result is withheld (%s): %s", verdict.Code, verdict.Reason)
-		case verdict.Changed:
-			res.Output = verdict.Text
-		}
-		// What was looked at is the text alone, and no more of it than the model
-		// gets: files would go around the guardrails.
-		if len(res.Files) > 0 {
-			res.Files = nil
-			res.Output += "\n[the call's files are not kept: guardrails watch the tools of this agent]"
-		}
+	if t.watch.Tool && !t.checkResult(ctx, &o, &res) {
+		return o
 	}
 	o.out = run.ToolOutput{Content: res.Output, IsError: res.Failed}
-	if len(res.Files) > 0 && a.e.Artifacts != nil {
-		o.keep, err = a.keep(ctx, res.Files, &o.out)
-		if err != nil {
-			a.e.Logger.Warn("a tool's files could not be stored", "run", a.rec.RunID, "tenant", a.rec.TenantID, "tool", in.Name, "err", err)
+	if len(res.Files) > 0 && t.e.Artifacts != nil {
+		if err := t.saveFiles(ctx, &o, res.Files); err != nil {
+			t.warn("a tool's files could not be stored", in.Name, err)
 			o.out.Content += "\n[the call's files could not be stored]"
 		}
 	}
 	return o
 }
 
-// keep stores a call's files.
-func (a *attempt) keep(ctx context.Context, files []tool.File, out *run.ToolOutput) (txn.Op, error) {
-	kept, op, err := a.e.Artifacts.Save(ctx, a.rec.TenantID, a.rec.RunID, files)
-	if err != nil {
-		return nil, err
-	}
-	for _, k := range kept {
-		out.Artifacts = append(out.Artifacts, k.ArtifactID)
-	}
-	if left := len(files) - len(kept); left > 0 {
-		out.Content += fmt.Sprintf("\n[%d of the call's files are not kept: the run has as many as it may have]", left)
-	}
-	return op, nil
+func (t *turn) warn(message, tool string, err error) {
+	t.e.Logger.Warn(message, "run", t.j.rec.RunID, "tenant", t.j.rec.TenantID, "tool", tool, "err", err)
 }
 
-func deref(s *string) string {
-	if s == nil {
-		return ""
+// checkCall asks policy whether a call may be made. It returns the arguments as
+// policy has them, or not ok with the refusal as the call's result.
+func (t *turn) checkCall(ctx context.Context, o *outcome) (arguments string, ok bool) {
+	verdict, err := t.e.Gate.BeforeTool(ctx, subject(t.j.rec, t.spec), o.in.Name, o.in.Arguments)
+	if err != nil {
+		t.warn("a call could not be checked", o.in.Name, err)
+		o.fail("the call could not be checked against policy; it was not made")
+		return "", false
 	}
-	return *s
+	o.verdicts = append(o.verdicts, verdict)
+	switch {
+	case verdict.Refused:
+		o.fail("refused by policy (%s): %s", verdict.Code, verdict.Reason)
+		return "", false
+	case verdict.Changed:
+		return verdict.Text, true
+	}
+	return o.in.Arguments, true
+}
+
+// checkResult has guardrails check a tool's output, and changes it as they
+// say. Where it is withheld, that is the call's result and ok is false.
+func (t *turn) checkResult(ctx context.Context, o *outcome, res *tool.Result) (ok bool) {
+	verdict, err := t.e.Gate.AfterTool(ctx, subject(t.j.rec, t.spec), o.in.Name, res.Output)
+	if err != nil {
+		t.warn("a result could not be checked", o.in.Name, err)
+		o.fail("the call was made, and its result is withheld: it could not be checked")
+		return false
+	}
+	o.verdicts = append(o.verdicts, verdict)
+	switch {
+	case verdict.Refused:
+		o.fail("the call was made, and its result is withheld (%s): %s", verdict.Code, verdict.Reason)
+		return false
+	case verdict.Changed:
+		res.Output = verdict.Text
+	}
+	// The guardrails checked only the text that the model gets. Files would
+	// bypass them.
+	if len(res.Files) > 0 {
+		res.Files = nil
+		res.Output += "\n[the call's files are not kept: guardrails watch the tools of this agent]"
+	}
+	return true
+}
+
+// saveFiles stores a call's files.
+func (t *turn) saveFiles(ctx context.Context, o *outcome, files []tool.File) error {
+	saved, op, err := t.e.Artifacts.Save(ctx, t.j.rec.TenantID, t.j.rec.RunID, files)
+	if err != nil {
+		return err
+	}
+	for _, artifact := range saved {
+		o.out.Artifacts = append(o.out.Artifacts, artifact.ArtifactID)
+	}
+	if dropped := len(files) - len(saved); dropped > 0 {
+		o.out.Content += fmt.Sprintf("\n[%d of the call's files are not kept: the run has as many as it may have]", dropped)
+	}
+	o.save = op
+	return nil
 }

@@ -2,197 +2,195 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 
 	"agentd/internal/base/ident"
 	"agentd/internal/execution/run"
 	"agentd/internal/kernel/model"
-	"agentd/internal/kernel/rule"
+	"agentd/internal/kernel/policy"
 	"agentd/internal/kernel/tool"
 )
 
-// next adds to the commit that is being made what the run does next about the
-// model's last turn: calls that may be made begin; then the run waits for what
-// the others need, approval first and answers second; and when all have their
-// results the model is asked again.
-func (a *attempt) next() error {
-	var ask []model.ToolCall
+// turn is the model's newest turn and what its tool calls need: approvals,
+// answers of people, and results. It reads the conversation's tools and hands
+// complete turns over to it.
+type turn struct {
+	e     *Engine
+	spec  *run.AgentSpec
+	j     *journal
+	conv  *conversation
+	watch policy.Watch
+
+	transcript  *run.Transcript          // what the journal has of this run; its last turn is this one
+	approvals   map[string]*run.Approval // by tool_call_id
+	repeats     tool.Repeats
+	interrupted map[string]bool // calls that were under way when the last worker died, by tool_call_id
+}
+
+func newTurn(c *conversation, f facts) *turn {
+	return &turn{
+		e: c.e, spec: c.spec, j: c.j, conv: c, watch: f.watch,
+		transcript: &run.Transcript{Results: map[string]model.Message{}}, approvals: map[string]*run.Approval{},
+	}
+}
+
+// next adds what follows in the model's turn to the next commit. Calls that
+// may be made begin. When none is under way, the run waits for what the others
+// need: approvals first, answers second. When all calls have results, the model
+// is called again.
+func (t *turn) next(ctx context.Context) {
+	var unapproved []model.ToolCall
 	var question *model.ToolCall
-	for _, c := range a.past.OpenCalls() {
-		approval := a.approvals[c.ID]
+	for _, c := range t.transcript.OpenCalls() {
+		approval := t.approvals[c.ID]
 		switch {
 		case approval != nil && approval.Status == run.ApprovalRejected:
-			a.refuse(c, approval)
+			t.refuse(c, approval)
 		case approval != nil && approval.Status == run.ApprovalApproved && approval.Covers(c.Arguments):
-			a.beginTool(run.ToolInput{ToolCallID: c.ID, Name: c.Name, Arguments: approval.EffectiveArguments(), ApprovalID: approval.ApprovalID})
-		case a.asks(c):
+			t.beginCall(run.ToolInput{
+				ToolCallID: c.ID, Name: c.Name, Arguments: approval.EffectiveArguments(), ApprovalID: approval.ApprovalID,
+			})
+		case t.isQuestion(c):
 			if question == nil {
 				question = &c
 			}
+		case t.needsApproval(ctx, c):
+			unapproved = append(unapproved, c)
 		default:
-			if a.needsApproval(c) {
-				ask = append(ask, c)
-			} else {
-				a.beginTool(run.ToolInput{ToolCallID: c.ID, Name: c.Name, Arguments: c.Arguments})
-			}
+			t.beginCall(run.ToolInput{ToolCallID: c.ID, Name: c.Name, Arguments: c.Arguments})
 		}
 	}
 	switch {
-	case a.pending(run.StepTool):
-	case len(ask) > 0:
-		a.awaitApproval(ask)
+	case t.j.pending(run.StepTool):
+	case len(unapproved) > 0:
+		t.awaitApproval(unapproved)
 	case question != nil:
-		a.awaitInput(*question)
+		t.awaitInput(*question)
 	default:
-		a.past.CloseTurn()
-		a.tell()
-		a.beginAsk()
+		t.transcript.CloseTurn()
+		t.flushTranscript()
+		t.conv.beginCall(ctx)
+	}
+}
+
+// flushTranscript moves the complete turns of the transcript to the
+// conversation.
+func (t *turn) flushTranscript() {
+	t.conv.messages = append(t.conv.messages, t.transcript.Messages...)
+	t.transcript.Messages = nil
+}
+
+// answered makes a model's message with tool calls the newest turn.
+func (t *turn) answered(m model.Message) {
+	t.transcript = &run.Transcript{OpenTurn: &m, Results: map[string]model.Message{}}
+}
+
+// beginCall adds a tool call that is about to be made to the next commit, so
+// that it is stored before it is made.
+func (t *turn) beginCall(in run.ToolInput) {
+	t.j.beginStep(run.StepTool, &in)
+	t.emitCall(model.ToolCall{ID: in.ToolCallID, Name: in.Name, Arguments: in.Arguments})
+}
+
+func (t *turn) emitCall(c model.ToolCall) { t.j.emitCall(c, t.askedBy(c.ID, c.Arguments)) }
+
+// askedBy returns the seq of the model's step that asked for a call with just
+// these arguments, 0 where an approver changed them.
+func (t *turn) askedBy(id, arguments string) int64 {
+	if t.transcript.OpenTurn == nil || !utf8.ValidString(arguments) { // invalid text is stored repaired
+		return 0
+	}
+	for _, c := range t.transcript.OpenTurn.ToolCalls {
+		if c.ID == id && c.Arguments == arguments {
+			return t.transcript.OpenTurn.From.StepSeq
+		}
+	}
+	return 0
+}
+
+// nameCalls sets ids for calls whose id is empty or was used before: results
+// and approvals are found by it.
+func (t *turn) nameCalls(calls []model.ToolCall) {
+	used := map[string]bool{"": true}
+	for id := range t.approvals { // also of calls that a summary replaced
+		used[id] = true
+	}
+	for _, m := range t.conv.messages {
+		for _, c := range m.ToolCalls {
+			used[c.ID] = true
+		}
+	}
+	for i := range calls {
+		if used[calls[i].ID] {
+			calls[i].ID = "call_" + strings.ReplaceAll(ident.New(), "-", "")
+		}
+		used[calls[i].ID] = true
+	}
+}
+
+// callsCaller reports whether any call is of a tool of the caller's own, which
+// the platform cannot run: the run ends, and the caller gets the calls.
+func (t *turn) callsCaller(calls []model.ToolCall) bool {
+	return slices.ContainsFunc(calls, func(c model.ToolCall) bool { return t.j.rec.Options.HasTool(c.Name) })
+}
+
+// replay reads the run's journal and finds out what was under way when the last
+// worker died: a model call, which is simply repeated, or tool calls, which may
+// have happened.
+func (t *turn) replay(ctx context.Context) error {
+	rec := t.j.rec
+	steps, err := t.e.Runs.ListSteps(ctx, rec.TenantID, rec.RunID, 0, 0)
+	if err != nil {
+		return err
+	}
+	if t.transcript, err = run.Transcribe(steps); err != nil {
+		return err
+	}
+	for i := range steps {
+		if steps[i].Type == run.StepTool {
+			if err := t.noteRepeat(&steps[i]); err != nil {
+				return err
+			}
+		}
+	}
+	t.interrupted = map[string]bool{}
+	for i := range rec.Pending {
+		p := &rec.Pending[i]
+		if p.Type == run.StepLLM { // a limit was reached: the open calls were not to be made
+			t.transcript.CloseTurn()
+		}
+		if p.Tool != nil {
+			t.interrupted[p.Tool.ToolCallID] = !p.Held
+			p.Held = false
+		}
+	}
+	if rec.Wait.Approvals == 0 {
+		return nil
+	}
+	all, err := t.e.Runs.ListApprovalsByRun(ctx, nil, rec.TenantID, rec.RunID)
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		t.approvals[all[i].ToolCallID] = &all[i]
 	}
 	return nil
 }
 
-// tell moves what the journal has, as far as turns are complete, to the
-// conversation with the model.
-func (a *attempt) tell() {
-	a.messages = append(a.messages, a.past.Messages...)
-	a.past.Messages = nil
-}
-
-// beginTool notes a call that is about to be made, before it is made.
-func (a *attempt) beginTool(in run.ToolInput) {
-	a.beginStep(run.StepTool, &in)
-	a.emitCall(model.ToolCall{ID: in.ToolCallID, Name: in.Name, Arguments: in.Arguments})
-}
-
-// refuse gives the model an approver's refusal as the call's result.
-func (a *attempt) refuse(c model.ToolCall, approval *run.Approval) {
-	in := run.ToolInput{ToolCallID: c.ID, Name: c.Name, Arguments: c.Arguments, ApprovalID: approval.ApprovalID}
-	a.beginTool(in)
-	note := "The call was not made: a person refused to approve it."
-	if approval.Reason != "" {
-		note += " The reason given: " + approval.Reason
+// noteRepeat adds a call of the journal to the detector of repeated calls.
+func (t *turn) noteRepeat(s *run.Step) error {
+	var in run.ToolInput
+	var out run.ToolOutput
+	if err := json.Unmarshal(s.Input, &in); err != nil {
+		return err
 	}
-	a.record(outcome{seq: a.step, in: in, out: run.ToolOutput{Content: note, IsError: true}})
-}
-
-// asks says whether a call is a question to a person.
-func (a *attempt) asks(c model.ToolCall) bool {
-	if c.Name != run.AskUser {
-		return false
+	if err := json.Unmarshal(s.Output, &out); err != nil {
+		return err
 	}
-	_, offered := a.tools.Lookup(c.Name)
-	return offered && tool.Question(c.Arguments) != ""
-}
-
-// needsApproval says whether a call waits for a person. Calls of tools that
-// there are not fail anyway.
-func (a *attempt) needsApproval(c model.ToolCall) bool {
-	if _, offered := a.tools.Lookup(c.Name); !offered {
-		return false
-	}
-	for _, r := range a.spec.ApprovalRules {
-		if r.Tool == c.Name {
-			return r.Approval != run.ApprovalNever && (r.Approval != run.ApprovalWhen || a.meets(r.Condition, c.Arguments))
-		}
-	}
-	for _, name := range a.spec.ApprovalTools {
-		if name == c.Name || name == "*" {
-			return true
-		}
-	}
-	return false
-}
-
-// meets evaluates an approval rule's condition. Where that cannot be done a
-// person looks at the call.
-func (a *attempt) meets(condition, arguments string) bool {
-	var args any = map[string]any{}
-	if strings.TrimSpace(arguments) != "" {
-		if err := json.Unmarshal([]byte(arguments), &args); err != nil {
-			return true
-		}
-	}
-	r, err := rule.Compile(condition, "arguments")
-	if err != nil {
-		return true
-	}
-	yes, err := r.True(a.ctx, map[string]any{"arguments": args})
-	return yes || err != nil
-}
-
-// awaitApproval has the run wait until somebody decided about the calls.
-func (a *attempt) awaitApproval(calls []model.ToolCall) {
-	now := a.e.Clock.Now()
-	until := now.Add(a.spec.ApprovalTimeout)
-	for _, c := range calls {
-		ap := &run.Approval{
-			ApprovalID: ident.New(), RunID: a.rec.RunID, TenantID: a.rec.TenantID, AgentID: a.rec.AgentID, SessionID: a.rec.SessionID,
-			ToolCallID: c.ID, ToolName: c.Name, Arguments: []byte(run.ArgumentsJSON(c.Arguments)), ArgumentsHash: run.HashArguments(c.Arguments),
-			Status: run.ApprovalPending, RequestedAt: now, ExpiresAt: until,
-		}
-		a.asked = append(a.asked, ap)
-		a.emit("approval.requested", approvalData{
-			ApprovalID: ap.ApprovalID, ToolCallID: c.ID, Name: c.Name, Arguments: run.ArgumentsJSON(c.Arguments), ExpiresAt: until,
-		})
-	}
-	a.park(run.AwaitingApproval, run.Wait{Until: until, Approvals: a.rec.Wait.Approvals + len(calls)}, statusData{Status: run.AwaitingApproval})
-}
-
-// awaitInput has the run wait for the answer to a question.
-func (a *attempt) awaitInput(c model.ToolCall) {
-	now := a.e.Clock.Now()
-	ask := &run.PendingInput{InputID: ident.New(), Question: tool.Question(c.Arguments), ToolCallID: c.ID, RequestedAt: now}
-	a.emitCall(c)
-	a.emit("input.requested", ask)
-	a.park(run.Paused, run.Wait{Until: now.Add(a.spec.ApprovalTimeout), Input: ask, Approvals: a.rec.Wait.Approvals}, pausedData{Status: run.Paused, Reason: "input"})
-}
-
-// awaitAuth has the run wait until somebody authorized what a call needs.
-func (a *attempt) awaitAuth(needs *run.PendingAuth) {
-	until := a.e.Clock.Now().Add(a.spec.ApprovalTimeout)
-	a.park(run.AuthRequired, run.Wait{Until: until, Auth: needs, Approvals: a.rec.Wait.Approvals}, authData{run.AuthRequired, *needs})
-}
-
-// park moves the run to a state in which it waits, in the commit that is being
-// made. It holds no worker from then on.
-func (a *attempt) park(status run.Status, wait run.Wait, data any) {
-	a.rec.Status, a.rec.Wait = status, wait
-	a.rec.PendingInput, a.rec.PendingAuth = wait.Input, wait.Auth
-	a.emit(status.EventName(), data)
-}
-
-// pause parks the run because somebody asked for it since the last commit.
-// What that commit was to store is stored; what it was to begin is not begun,
-// and an answer is held.
-func (a *attempt) pause(ctx context.Context) error {
-	wish := run.PauseCleared
-	if a.rec.Status.Waits() { // it pauses when it comes back
-		wish = run.PauseKept
-	}
-	if a.rec.Status.Final() {
-		a.takeBack()
-		a.rec.Status, a.rec.CompletedAt, a.rec.Output = run.Running, nil, nil
-	}
-	if n := len(a.rec.Pending); n > 0 && (a.rec.Pending[n-1].Type == run.StepLLM || a.rec.Pending[n-1].Type == run.StepCompaction) && a.rec.Pending[n-1].Seq > a.committed {
-		a.takeBack()
-		a.rec.Pending = a.rec.Pending[:n-1]
-		a.step--
-	}
-	for i := range a.rec.Pending {
-		if a.rec.Pending[i].Seq > a.committed {
-			a.rec.Pending[i].Held = true
-		}
-	}
-	if a.rec.Status == run.Running {
-		a.park(run.Paused, run.Wait{Approvals: a.rec.Wait.Approvals}, pausedData{Status: run.Paused, Reason: "manual"})
-	}
-	return a.commit(ctx, wish)
-}
-
-// takeBack drops the last event of the commit that was not made.
-func (a *attempt) takeBack() {
-	a.entries, a.live = a.entries[:len(a.entries)-1], a.live[:len(a.live)-1]
-	a.seq--
+	t.repeats.Note(in.Name, in.Arguments, out.Content)
+	return nil
 }

@@ -7,34 +7,65 @@ import (
 	"agentd/internal/base/fault"
 	"agentd/internal/base/txn"
 	"agentd/internal/execution/run"
+	"agentd/internal/kernel/model"
 	"agentd/internal/kernel/quota"
 )
 
-// mayAsk refuses a model call of a tenant who has used up what its plan or
-// its budget allows.
-func (a *attempt) mayAsk(ctx context.Context) error {
-	if a.e.Meter == nil {
+// checkQuota refuses a model call of a tenant that has used up its plan or its
+// budget.
+func (j *journal) checkQuota(ctx context.Context) error {
+	if j.e.Meter == nil {
 		return nil
 	}
-	return a.e.Meter.MayAsk(ctx, a.rec.TenantID)
+	return j.e.Meter.MayAsk(ctx, j.rec.TenantID)
 }
 
-// counting adds to a commit that what it makes known is counted. It comes last:
-// see quota.Meter.
-func (a *attempt) counting(ops []txn.Op) []txn.Op {
-	if a.e.Meter == nil || len(a.used) == 0 {
+// withUsage appends to a commit that its use is counted. It comes last; see
+// quota.Meter.
+func (j *journal) withUsage(ops []txn.Op) []txn.Op {
+	uses := j.next.uses
+	if j.e.Meter == nil || len(uses) == 0 {
 		return ops
 	}
-	source := a.rec.Source()
-	for i := range a.used {
-		a.used[i].AgentID, a.used[i].Source, a.used[i].KeyID = a.rec.AgentID, source, a.rec.Options.KeyID
+	source := j.rec.Source()
+	for i := range uses {
+		uses[i].AgentID, uses[i].Source, uses[i].KeyID = j.rec.AgentID, source, j.rec.Options.KeyID
 	}
-	return append(ops, a.e.Meter.Count(a.rec.TenantID, a.used...))
+	return append(ops, j.e.Meter.Count(j.rec.TenantID, uses...))
 }
 
-// refusedBy is the error code of a run that a plan or a tenant's budget stops;
-// "" for other errors.
-func refusedBy(err error) string {
+// countModelCall adds a model call to the run's metrics and returns those of
+// its step.
+func (j *journal) countModelCall(u model.Usage, target model.Target, calls int) run.StepMetrics {
+	m := run.StepMetrics{
+		InputTokens: int64(u.InputTokens), OutputTokens: int64(u.OutputTokens), ThinkingTokens: int64(u.ThinkingTokens),
+		LLMCalls: 1, ToolCallsCount: int64(calls), Estimated: u.Estimated,
+	}
+	total := &j.rec.Metrics
+	if target.Price != nil {
+		cost := target.Price.Cost(u)
+		m.CostUSD = &cost
+	}
+	switch {
+	case m.CostUSD == nil:
+		total.TotalCostUSD = nil // one call without a price makes the sum unknown
+	case total.LLMCallsCount == 0:
+		total.TotalCostUSD = m.CostUSD
+	case total.TotalCostUSD != nil:
+		sum := *total.TotalCostUSD + *m.CostUSD
+		total.TotalCostUSD = &sum
+	}
+	total.LLMCallsCount++
+	total.InputTokens += m.InputTokens
+	total.OutputTokens += m.OutputTokens
+	total.ThinkingTokens += m.ThinkingTokens
+	j.next.uses = append(j.next.uses, quota.Called(target, u))
+	return m
+}
+
+// quotaCode returns the error code of a run that a plan or a tenant's budget
+// stops; "" for other errors.
+func quotaCode(err error) string {
 	f, ok := errors.AsType[*fault.Error](err)
 	if !ok {
 		return ""
@@ -46,4 +77,31 @@ func refusedBy(err error) string {
 		return run.CodeBudgetExceeded
 	}
 	return ""
+}
+
+// defaultMaxSteps bounds runs without a max_steps: a model that calls tools for
+// ever must end some time.
+const defaultMaxSteps = 200
+
+func (j *journal) limits() run.Limits {
+	l := j.rec.ResourceLimits
+	if l.MaxSteps == nil {
+		n := int64(defaultMaxSteps)
+		l.MaxSteps = &n
+	}
+	return l
+}
+
+// allowsNone reports whether a limit is set to zero.
+func allowsNone(limit *int64) bool { return limit != nil && *limit <= 0 }
+
+func reached(limit *int64, n int64) bool { return limit != nil && n >= *limit }
+
+// exhausted reports whether the run must close now: its steps, tool calls or
+// tokens are used up.
+func (j *journal) exhausted() bool {
+	l, m := j.limits(), j.rec.Metrics
+	return reached(l.MaxSteps, m.StepsCount-j.overhead) ||
+		reached(l.MaxToolCalls, m.ToolCallsCount) && m.LLMCallsCount > 0 ||
+		reached(l.MaxTokensPerRun, m.InputTokens+m.OutputTokens)
 }

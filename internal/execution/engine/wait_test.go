@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/base/fault"
+	"agentd/internal/base/ptr"
 	"agentd/internal/base/schema"
 	"agentd/internal/execution/run"
 	"agentd/internal/kernel/model"
@@ -34,16 +35,9 @@ func (n *node) reaches(id string, want run.Status) *run.Run {
 		return err == nil && (got.Status == want || got.Status.Final())
 	})
 	if got.Status != want {
-		n.rig.t.Fatalf("the run is %s (%v), want %s", got.Status, deref(got.Error), want)
+		n.rig.t.Fatalf("the run is %s (%v), want %s", got.Status, ptr.Value(got.Error), want)
 	}
 	return got
-}
-
-func deref(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
 }
 
 // results are the outputs of the calls that were made, by tool_call_id.
@@ -127,7 +121,7 @@ func TestApprovals(t *testing.T) {
 		}
 		end := n.end(started.RunID)
 		if end.Status != run.Completed || r.output(end).Text != "Paid." {
-			t.Fatalf("%s %v", end.Status, deref(end.Error))
+			t.Fatalf("%s %v", end.Status, ptr.Value(end.Error))
 		}
 		results := r.results(started.RunID)
 		if c := results["p1"].Content; !strings.HasPrefix(c, `{"amount":50}`) || !strings.Contains(c, "Less will do.") {
@@ -301,7 +295,7 @@ func TestQuestionsAreAnswered(t *testing.T) {
 		}
 		end := n.end(id)
 		if end.Status != run.Completed || end.PendingInput != nil {
-			t.Fatalf("%s %v", end.Status, deref(end.Error))
+			t.Fatalf("%s %v", end.Status, ptr.Value(end.Error))
 		}
 		got := r.results(id)
 		if got["q1"].Content != "Rome" || got["q2"].Content != "Monday" || got["c1"].Content != "2" || !got["q3"].IsError {
@@ -466,7 +460,7 @@ func TestAuthorization(t *testing.T) {
 		}
 		end := n.end(id)
 		if end.Status != run.Completed || end.PendingAuth != nil {
-			t.Fatalf("%s %v", end.Status, deref(end.Error))
+			t.Fatalf("%s %v", end.Status, ptr.Value(end.Error))
 		}
 		if diff := cmp.Diff(map[string]int{"a1": 1, "s1": 1, "a2": 1}, done.done); diff != "" {
 			t.Error(diff)

@@ -15,7 +15,7 @@ import (
 	"agentd/internal/kernel/model"
 )
 
-// AgentSource implements Agents with the agents of this deployment.
+// AgentSource implements Agents with the stored agents.
 type AgentSource struct{ Agents *agent.Agents }
 
 // Spec implements Agents.
@@ -68,8 +68,8 @@ func specOf(c *agent.Config) *AgentSpec {
 	return spec
 }
 
-// memoryOf gives the agent's memory field with its core_memory inside, which
-// is remembered at the same moment.
+// memoryOf returns the agent's memory field with its core_memory inside, because
+// both are recalled at the same moment.
 func memoryOf(c *agent.Config) schema.Nullable {
 	if len(c.CoreMemory) == 0 {
 		return c.Memory
@@ -86,11 +86,12 @@ func memoryOf(c *agent.Config) schema.Nullable {
 	return joined
 }
 
-// defaultApprovalTimeout is how long an approval waits (decisions.md D6).
+// defaultApprovalTimeout is how long an approval waits unless the agent's
+// policies set approval_timeout_ms.
 const defaultApprovalTimeout = 72 * time.Hour
 
-// policies reads the keys that runs heed. Policies are free: one of another
-// type is somebody else's key.
+// policies reads the keys that apply to runs. Policies are free-form: a key with
+// a value of another type is ignored.
 func (spec *AgentSpec) policies(raw schema.Object) {
 	var keys map[string]jsontext.Value
 	if json.Unmarshal(raw, &keys) != nil {

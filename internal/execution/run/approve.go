@@ -13,21 +13,21 @@ import (
 	"agentd/internal/kernel/audit"
 )
 
-// ApproveRequest is what an approver sends (decisions.md D6).
+// ApproveRequest is the body of an approval.
 type ApproveRequest struct {
-	ApprovalID string     `json:"approval_id,omitzero" format:"uuid" doc:"Which approval; the one that waits if it is left out."`
-	Response   string     `json:"response,omitzero" maxLength:"10000" doc:"What to tell the agent with the call's result."`
-	Arguments  schema.Any `json:"arguments,omitzero" doc:"A JSON object to call the tool with instead of what the model wrote."`
+	ApprovalID string     `json:"approval_id,omitzero" format:"uuid" doc:"Which approval; if omitted, the pending one."`
+	Response   string     `json:"response,omitzero" maxLength:"10000" doc:"Message to the agent, added to the call's result."`
+	Arguments  schema.Any `json:"arguments,omitzero" doc:"A JSON object that replaces the arguments that the model wrote."`
 }
 
-// RejectRequest is what an approver sends who refuses.
+// RejectRequest is the body of a rejection.
 type RejectRequest struct {
-	ApprovalID string `json:"approval_id,omitzero" format:"uuid" doc:"Which approval; the one that waits if it is left out."`
+	ApprovalID string `json:"approval_id,omitzero" format:"uuid" doc:"Which approval; if omitted, the pending one."`
 	Reason     string `json:"reason,omitzero" maxLength:"10000"`
-	Continue   bool   `json:"continue,omitzero" doc:"Tell the model of the refusal and let the run go on, instead of ending it."`
+	Continue   bool   `json:"continue,omitzero" doc:"Report the rejection to the model and continue the run, instead of ending it."`
 }
 
-// ApproveAnswer says what was approved.
+// ApproveAnswer is the answer of an approval.
 type ApproveAnswer struct {
 	_ struct{} `json:"-" name:"RunApproved"`
 
@@ -36,7 +36,7 @@ type ApproveAnswer struct {
 	ApprovalID string `json:"approval_id" required:"true"`
 }
 
-// RejectAnswer says what was refused.
+// RejectAnswer is the answer of a rejection.
 type RejectAnswer struct {
 	_ struct{} `json:"-" name:"RunRejected"`
 
@@ -46,9 +46,9 @@ type RejectAnswer struct {
 	Reason     string `json:"reason,omitzero"`
 }
 
-// Approve lets a call be made. Errors: NotFound for the run or the approval;
+// Approve approves a tool call. Errors: NotFound for the run or the approval;
 // Conflict where the run does not wait for approval, the approval was decided
-// already, or several wait and none is named.
+// already, or several are pending and none is named.
 func (s *Service) Approve(ctx context.Context, who authz.Caller, id string, in ApproveRequest) (ApproveAnswer, error) {
 	if len(in.Arguments) > 0 && jsontext.Value(in.Arguments).Kind() != '{' {
 		return ApproveAnswer{}, fault.BadFields(fault.Field{Field: "arguments", Message: "expected an object"})
@@ -76,8 +76,8 @@ func (s *Service) Approve(ctx context.Context, who authz.Caller, id string, in A
 	return answer, err
 }
 
-// Reject refuses a call: the run ends, or is told so and goes on. Errors: as
-// Approve.
+// Reject rejects a tool call: the run ends or, with Continue, the model gets the
+// rejection as the call's result. Errors: as Approve.
 func (s *Service) Reject(ctx context.Context, who authz.Caller, id string, in RejectRequest) (RejectAnswer, error) {
 	var answer RejectAnswer
 	ctx = txn.Promise(ctx, func() any { return answer })
@@ -106,7 +106,7 @@ func (s *Service) Reject(ctx context.Context, who authz.Caller, id string, in Re
 	return answer, err
 }
 
-// choose finds the approval that a decision is about, and how many others are
+// choose returns the approval that a decision is about, and how many others are
 // pending.
 func (c *mutation) choose(id string) (*Approval, int, error) {
 	if c.r.Wait.Approvals == 0 && id != "" {
@@ -173,7 +173,8 @@ func ResolvedData(a *Approval) any {
 	}{a.ApprovalID, a.ToolCallID, a.ToolName, a.Status, a.DecidedBy, a.Reason, len(a.EditedArguments) > 0}
 }
 
-// closeApprovals ends what is pending because the run ends otherwise.
+// closeApprovals closes the pending approvals of a run that ends without a
+// decision about them.
 func (c *mutation) closeApprovals(as ApprovalStatus) error {
 	if c.r.Wait.Approvals == 0 {
 		return nil

@@ -7,11 +7,11 @@ import (
 	"agentd/internal/base/txn"
 )
 
-// Budgets is the port to what runs may spend on models. A
-// run with max_cost_usd has a budget of its own name; a run that another one
-// starts spends from the starter's budgets too. Amounts are billionths of a US
-// dollar. What is reserved for a call counts until the call is settled, so
-// that calls side by side never overshoot together.
+// Budgets is the port to what runs may spend on models. A run with max_cost_usd
+// has a budget with the run's id. A run that another one starts spends from the
+// other's budgets too. Amounts are billionths of a US dollar. An amount that is
+// reserved for a call counts until the call is settled, so that parallel calls
+// never overspend together.
 type Budgets interface {
 	CreateBudget(tenant, id string, limit int64) txn.Op
 	// ReserveTx takes up to want from all of the budgets, or fails with *OverBudget where
@@ -21,7 +21,7 @@ type Budgets interface {
 	Settle(tenant string, ids []string, reserved, spent int64) txn.Op
 }
 
-// OverBudget says that a budget has not enough left.
+// OverBudget is the error of a budget that has not enough left.
 type OverBudget struct {
 	Limit, Left int64
 }
@@ -30,7 +30,7 @@ func (e *OverBudget) Error() string {
 	return fmt.Sprintf("run: %d of a budget of %d are left", e.Left, e.Limit)
 }
 
-// NanoUSD turns dollars into billionths, rounded up.
+// NanoUSD converts dollars to billionths of a dollar, rounded up.
 func NanoUSD(usd float64) int64 {
 	return int64(math.Ceil(min(usd, 9e9) * 1e9))
 }

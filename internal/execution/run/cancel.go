@@ -7,13 +7,13 @@ import (
 	"agentd/internal/base/txn"
 )
 
-// SeqJump separates the seqs that one writer of a run's events gives out from
-// those of the next. Chunks are live before they are stored, so a worker that
-// dies, or is fenced off, may have given out seqs that the log does not know;
-// always fewer than this.
+// SeqJump separates the seqs that one writer of a run's events assigns from
+// those of the next. Chunks are published before they are stored, so a worker
+// that dies or is fenced off may have published seqs that the log does not
+// have; always fewer than this.
 const SeqJump = 1024
 
-// CancelAnswer is the answer of a cancel (decisions.md D2).
+// CancelAnswer is the answer of a cancellation.
 type CancelAnswer struct {
 	_ struct{} `json:"-" name:"Cancelling"`
 
@@ -22,22 +22,21 @@ type CancelAnswer struct {
 	Message   string `json:"message,omitzero" doc:"Why nothing was cancelled."`
 }
 
-// reason is why a run is ended from outside of it.
+// reason is why a run is ended by others than its worker.
 type reason struct {
 	status   Status // if the run may move there; cancelled otherwise
 	code     string
 	sentence string
 }
 
-// Cancel ends a run that has not ended, whatever it is doing. The move commits
-// here; whoever drives the run is fenced off by the same commit, and told to
-// stop after it.
+// Cancel ends a run that has not ended, whatever it is doing. The commit that
+// ends it fences off the run's worker, which is signalled to stop after it.
 func (s *Service) Cancel(ctx context.Context, tenant, id string) (CancelAnswer, error) {
 	return s.abort(ctx, tenant, id, reason{Cancelled, CodeCancelled, "The run was cancelled."})
 }
 
-// AgentDeleted ends the runs of an agent that is gone. It is the handler of
-// the agent's change event, and may be called again.
+// AgentDeleted ends the runs of a deleted agent. It is the handler of the agent's
+// change event, and may be called again.
 func (s *Service) AgentDeleted(ctx context.Context, tenant, agentID string) error {
 	for {
 		ids, err := s.Runs.ListUnfinished(ctx, tenant, agentID, 100)

@@ -12,42 +12,42 @@ import (
 	"agentd/internal/base/schema"
 )
 
-// A final state never moves, so a run that a limit cut off is continued by a
-// new run, which goes on from its conversation (docs/runs.md).
+// A final state is never left, so a run that a limit cut off is continued by a
+// new run, which begins with its conversation (docs/runs.md).
 
 type continueIn struct {
 	RunID string `path:"runId"`
 	Body  struct {
-		ContinuationToken string `json:"continuation_token" required:"true" minLength:"1" doc:"Of the output of a run that was truncated."`
-		Message           string `json:"message,omitzero" maxLength:"100000" doc:"What to tell the agent; to go on, if it is left out."`
+		ContinuationToken string `json:"continuation_token" required:"true" minLength:"1" doc:"From the output of a run that was truncated."`
+		Message           string `json:"message,omitzero" maxLength:"100000" doc:"Message to the agent; if omitted, it is told to continue."`
 	}
 }
 
-// ContinueAnswer says which run goes on.
+// ContinueAnswer identifies the run that continues another.
 type ContinueAnswer struct {
 	_ struct{} `json:"-" name:"RunContinued"`
 
 	Continued  bool   `json:"continued" required:"true"`
-	RunID      string `json:"run_id" format:"uuid" required:"true" doc:"The run that goes on: a new one."`
+	RunID      string `json:"run_id" format:"uuid" required:"true" doc:"The new run, which continues the truncated one."`
 	Checkpoint int64  `json:"checkpoint" doc:"The last step of the run that was cut off."`
-	ResumeStep int64  `json:"resume_step" doc:"The first step of the run that goes on, counted over both."`
+	ResumeStep int64  `json:"resume_step" doc:"The first step of the new run, counted over both."`
 }
 
 func continuation(tenant, id string) page.Scope {
 	return page.Scope{Tenant: tenant, List: "continuation", Filter: []string{id}}
 }
 
-// Continuation is the token by which a truncated run is continued.
+// Continuation returns the token by which a truncated run is continued.
 func (s *Service) Continuation(tenant, id string, step int64) string {
 	return s.Cursors.Seal(continuation(tenant, id), strconv.FormatInt(step, 10))
 }
 
-// continueMessage is what the agent is told where the caller says nothing.
+// continueMessage is the message to the agent if the caller sends none.
 const continueMessage = "Go on from where you were cut off."
 
-// Continue starts the run that goes on from a truncated one. Errors: NotFound;
-// Conflict unless it completed truncated; Invalid for a token of something
-// else; those of Create.
+// Continue starts a run that continues a truncated one. Errors: NotFound;
+// Conflict unless the run completed; Invalid for a token that is not of this
+// run; those of Create.
 func (s *Service) Continue(ctx context.Context, who authz.Caller, id, token, message string) (ContinueAnswer, error) {
 	var none ContinueAnswer
 	r, err := s.Runs.Get(ctx, who.TenantID, id)

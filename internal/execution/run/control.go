@@ -14,8 +14,8 @@ import (
 	"agentd/internal/kernel/event"
 )
 
-// Pause asks a running run to stop at its next step boundary. What is under
-// way is finished and kept: an answer is held until the run is resumed. Errors:
+// Pause requests that a running run stops at its next step boundary. A step that
+// is under way is finished; an answer is held until the run is resumed. Errors:
 // NotFound; Conflict unless the run is running.
 func (s *Service) Pause(ctx context.Context, tenant, id string) error {
 	return s.Writer.Write(ctx, func(tx txn.Tx) error {
@@ -30,16 +30,16 @@ func (s *Service) Pause(ctx context.Context, tenant, id string) error {
 	})
 }
 
-// Resume lets a run go on that was paused by hand, with a note to the agent if
-// there is one. Errors: NotFound; Conflict unless it is paused, or where it
-// waits for an answer.
+// Resume continues a run that was paused with Pause, with an optional note to
+// the agent. Errors: NotFound; Conflict unless it is paused, or if it waits for
+// an answer.
 func (s *Service) Resume(ctx context.Context, tenant, id, note string) error {
 	return s.mutate(ctx, tenant, id, func(c *mutation) error {
 		switch {
 		case c.r.Status != Paused:
 			return fault.WrongState("run", string(c.r.Status), "resuming")
 		case c.r.Wait.Input != nil:
-			return fault.New(fault.Conflict, "INVALID_STATE_TRANSITION", "The run is paused because it waits for an answer; send it with respond.")
+			return fault.New(fault.Conflict, "INVALID_STATE_TRANSITION", "The run is paused because it waits for an answer; send the answer with respond.")
 		}
 		if strings.TrimSpace(note) != "" {
 			out, err := json.Marshal(NoteOutput{note})
@@ -54,7 +54,7 @@ func (s *Service) Resume(ctx context.Context, tenant, id, note string) error {
 	})
 }
 
-// Respond answers the question that a run waits with: the answer is the result
+// Respond answers the question of a waiting run: the answer becomes the result
 // of its call of ask_user. Errors: NotFound; Conflict unless it waits for one.
 func (s *Service) Respond(ctx context.Context, tenant, id, response string) error {
 	return s.mutate(ctx, tenant, id, func(c *mutation) error {
@@ -63,7 +63,7 @@ func (s *Service) Respond(ctx context.Context, tenant, id, response string) erro
 		case c.r.Status != Paused:
 			return fault.WrongState("run", string(c.r.Status), "an answer")
 		case ask == nil:
-			return fault.New(fault.Conflict, "INVALID_STATE_TRANSITION", "The run was paused by hand and asked nothing; let it go on with resume.")
+			return fault.New(fault.Conflict, "INVALID_STATE_TRANSITION", "The run was paused by hand and asked no question; continue it with resume.")
 		}
 		args, err := json.Marshal(struct {
 			Question string `json:"question"`
@@ -101,11 +101,11 @@ func (s *Service) Respond(ctx context.Context, tenant, id, response string) erro
 	})
 }
 
-// AskUser is the built-in tool that asks a person; see Respond.
+// AskUser is the name of the built-in tool that asks a person; see Respond.
 const AskUser = "ask_user"
 
-// emitResult adds tool.result of the step that is about to be added, whose
-// output only the step stores.
+// emitResult adds tool.result of the step that is added next. Only the step
+// stores the output.
 func (c *mutation) emitResult(in ToolInput, output string) error {
 	type result struct {
 		ToolCallID string `json:"tool_call_id"`
@@ -128,7 +128,7 @@ func (c *mutation) emitResult(in ToolInput, output string) error {
 	return nil
 }
 
-// Authorized lets the runs go on that wait for authorization of a server.
+// Authorized resumes the runs that wait for the authorization of a server.
 func (s *Service) Authorized(ctx context.Context, tenant, serverID string) error {
 	for {
 		ids, err := s.Runs.ListWaiting(ctx, tenant, serverID, 100)
@@ -138,7 +138,7 @@ func (s *Service) Authorized(ctx context.Context, tenant, serverID string) error
 		for _, id := range ids {
 			err := s.mutate(ctx, tenant, id, func(c *mutation) error {
 				if c.r.Status != AuthRequired || c.r.Wait.Auth == nil || c.r.Wait.Auth.ServerID != serverID {
-					return nil // somebody was faster
+					return nil // it was resumed meanwhile
 				}
 				return c.resume()
 			})
@@ -149,8 +149,8 @@ func (s *Service) Authorized(ctx context.Context, tenant, serverID string) error
 	}
 }
 
-// Expire ends a run that waited too long, in the worker's transaction. It says
-// whether it did: a run that somebody woke in the meantime goes on.
+// Expire ends a run that has waited too long, in the worker's transaction, and
+// reports whether it did. A run that was woken meanwhile is not ended.
 func (s *Service) Expire(tx txn.Tx, tenant, id string, now time.Time) (ended bool, err error) {
 	r, err := s.Runs.LockTx(tx, tenant, id)
 	if err != nil || r.Status == Running || r.Status.Final() {
@@ -174,7 +174,7 @@ func (s *Service) Expire(tx txn.Tx, tenant, id string, now time.Time) (ended boo
 	})
 }
 
-// noteOf reads the note out of the input of a resume.
+// noteOf returns the note in the input of a resume.
 func noteOf(in schema.Object) (note string, err error) {
 	if len(in) == 0 {
 		return "", nil

@@ -6,7 +6,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// MemoryQuery asks for what an agent remembers that fits a message.
+// MemoryQuery selects the memories of an agent that fit a message.
 type MemoryQuery struct {
 	TenantID string
 	AgentID  string
@@ -15,16 +15,15 @@ type MemoryQuery struct {
 	Settings jsontext.Value // the agent's memory field
 }
 
-// RecalledEntry is a memory entry that was delivered to the model.
+// RecalledEntry is a memory entry that was sent to the model.
 type RecalledEntry struct {
 	EntryID string  `json:"entry_id"`
 	Type    string  `json:"type"`
 	Score   float64 `json:"score"`
 }
 
-// Recalled is the result of a MemoryQuery. Text is delivered to the model as a
-// system message after the agent's own prompt; empty means that nothing is
-// delivered.
+// Recalled is the result of a MemoryQuery. Text is sent to the model as a system
+// message after the agent's own prompt; empty sends nothing.
 type Recalled struct {
 	Text    string          `json:"text"`
 	Entries []RecalledEntry `json:"entries"`

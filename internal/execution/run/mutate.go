@@ -13,8 +13,8 @@ import (
 	"agentd/internal/kernel/quota"
 )
 
-// mutation is what a caller, not a worker, does to a run: its row is locked
-// until the change commits.
+// mutation is a change of a run by a caller, not by its worker. The run's row is
+// locked until the mutation commits.
 type mutation struct {
 	s        *Service
 	tx       txn.Tx
@@ -24,12 +24,12 @@ type mutation struct {
 	last     int64 // seq of the last event before the change
 	events   []event.Event
 	entries  []event.Entry
-	calls    int64 // of tools, that are done with the change
-	unstored bool  // a worker may have given out seqs that the log does not know
+	calls    int64 // tool calls that the mutation completes
+	unstored bool  // a worker may have published seqs that the log does not have
 }
 
-// mutate changes a run in one transaction. It takes the work item before the
-// row, as workers do: an item that waits becomes due.
+// mutate changes a run in one transaction. Like workers, it locks the work item
+// before the row; the item becomes due by that.
 func (s *Service) mutate(ctx context.Context, tenant, id string, do func(*mutation) error) error {
 	return s.Writer.Write(ctx, func(tx txn.Tx) error {
 		if err := s.Release(tx, tenant, id); err != nil {
@@ -43,7 +43,7 @@ func (s *Service) mutate(ctx context.Context, tenant, id string, do func(*mutati
 	})
 }
 
-// change applies do to a locked run and stores what came of it.
+// change applies do to a locked run and stores the result.
 func (s *Service) change(tx txn.Tx, r *Record, do func(*mutation) error) error {
 	last, err := s.Runs.GetLastSeqTx(tx, r.TenantID, r.RunID)
 	if err != nil {
@@ -56,7 +56,7 @@ func (s *Service) change(tx txn.Tx, r *Record, do func(*mutation) error) error {
 	return c.store()
 }
 
-// emit adds an event.
+// emit adds an event to the mutation.
 func (c *mutation) emit(name string, data any) error {
 	enc, err := json.Marshal(data, json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
 	if err != nil {
@@ -109,7 +109,7 @@ func (c *mutation) step(st *Step) error {
 	}{st.Seq, st.Type, st.Status, st.DurationMS})
 }
 
-// resume has the run continue: its work is due already, by amend.
+// resume moves the run to running. Its work item is due already, by mutate.
 func (c *mutation) resume() error {
 	c.r.Status = Running
 	c.r.Wait = Wait{Approvals: c.r.Wait.Approvals, Woken: true}
@@ -118,7 +118,7 @@ func (c *mutation) resume() error {
 	}{Running})
 }
 
-// end moves the run to a final state; whoever works on it is fenced off.
+// end moves the run to a final state. Its worker, if there is one, is fenced off.
 func (c *mutation) end(status Status, code, sentence string) error {
 	if err := c.s.Queue.DeleteTx(c.tx, c.s.WorkKind, c.r.RunID); err != nil {
 		return err
@@ -127,7 +127,7 @@ func (c *mutation) end(status Status, code, sentence string) error {
 		return err
 	}
 	for _, p := range c.r.Pending {
-		if p.Reserved > 0 { // what the call cost will never be known: as much as it could
+		if p.Reserved > 0 { // the call's cost stays unknown, so all of it counts as spent
 			if err := c.s.Runs.Settle(c.r.TenantID, c.r.Options.Budgets, p.Reserved, p.Reserved)(c.tx); err != nil {
 				return err
 			}
@@ -142,7 +142,7 @@ func (c *mutation) end(status Status, code, sentence string) error {
 	}{status, sentence, code})
 }
 
-// store writes the row and the events, and tells everybody after the commit.
+// store writes the row and the events, which are published after the commit.
 func (c *mutation) store() error {
 	tenant, id := c.r.TenantID, c.r.RunID
 	if n := len(c.events); n > 0 {

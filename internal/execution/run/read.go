@@ -18,7 +18,7 @@ func (s *Service) Get(ctx context.Context, tenant, id string) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.Artifacts != nil && r.Metrics.ToolCallsCount > 0 { // only tools make files
+	if s.Artifacts != nil && r.Metrics.ToolCallsCount > 0 { // only tools produce files
 		if r.Artifacts, err = s.Artifacts(ctx, tenant, id); err != nil {
 			return nil, err
 		}
@@ -39,7 +39,7 @@ func (s *Service) Get(ctx context.Context, tenant, id string) (*Run, error) {
 	return &r.Run, nil
 }
 
-// Page is one page of runs (interface.md section 4, Lists).
+// Page is one page of runs.
 type Page struct {
 	_ struct{} `json:"-" name:"RunList"`
 
@@ -54,7 +54,7 @@ const (
 	maxPage     = 100
 )
 
-// List gives a page of runs, newest first unless the filter says otherwise.
+// List returns a page of runs, newest first unless the filter says otherwise.
 // limit is as the caller sent it.
 func (s *Service) List(ctx context.Context, tenant string, f Filter, limit, cursor string) (*Page, error) {
 	order := "desc"
@@ -80,17 +80,17 @@ func (s *Service) List(ctx context.Context, tenant string, f Filter, limit, curs
 	return p, nil
 }
 
-// Weight is about how large the run is on a page, in bytes.
+// Weight is the approximate size of the run on a page, in bytes.
 func (r Run) Weight() int { return len(r.Input) + len(r.Output) + len(r.Metadata) }
 
-// Wait gives the run once it has ended, or as it is when the time is up.
+// Wait returns the run once it has ended, or as it is when the timeout expires.
 func (s *Service) Wait(ctx context.Context, tenant, id string, timeout time.Duration) (*Run, error) {
 	sub := s.Hub.Subscribe(id)
 	defer sub.Close()
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
-	again := time.NewTicker(time.Second) // in case a live event is lost
-	defer again.Stop()
+	poll := time.NewTicker(time.Second) // in case a live event is lost
+	defer poll.Stop()
 	for {
 		r, err := s.Get(ctx, tenant, id)
 		if err != nil || r.Status.Final() {
@@ -103,19 +103,19 @@ func (s *Service) Wait(ctx context.Context, tenant, id string, timeout time.Dura
 			return r, nil
 		case <-sub.Ready():
 			_, _, _ = sub.Take() // the run is read again
-		case <-again.C:
+		case <-poll.C:
 		}
 	}
 }
 
-// StepPage is the journal of a run. Paging fields appear only where a limit
-// was asked for (behaviours 0.2).
+// StepPage is the journal of a run. Paging fields appear only if the request has
+// a limit or a cursor.
 type StepPage struct {
 	_ struct{} `json:"-" name:"RunStepList"`
 
 	RunID        string   `json:"run_id" required:"true"`
 	Steps        []Step   `json:"steps" required:"true"`
-	Total        int      `json:"total" required:"true" doc:"Steps in all, whatever the page."`
+	Total        int      `json:"total" required:"true" doc:"Steps on all pages."`
 	TotalCostUSD *float64 `json:"total_cost_usd"`
 	HasMore      *bool    `json:"has_more,omitzero"`
 	Cursor       *string  `json:"cursor,omitzero"`

@@ -21,8 +21,8 @@ type createIn struct {
 	Body struct {
 		AgentID        string        `json:"agent_id" format:"uuid" required:"true"`
 		SessionID      *string       `json:"session_id,omitzero" format:"uuid" nullable:"true"`
-		Input          schema.Object `json:"input" required:"true" doc:"Carries message, and whatever else the agent should find in the run."`
-		Version        int64         `json:"version,omitzero" minimum:"1" doc:"A version of the agent; the newest if it is left out."`
+		Input          schema.Object `json:"input" required:"true" doc:"Has the message; further keys are kept with the run."`
+		Version        int64         `json:"version,omitzero" minimum:"1" doc:"Version of the agent; if omitted, the newest."`
 		ResourceLimits Limits        `json:"resource_limits,omitzero"`
 		Metadata       schema.Object `json:"metadata,omitzero"`
 	}
@@ -36,20 +36,20 @@ type listIn struct {
 	AgentID   string `query:"agent_id"`
 	SessionID string `query:"session_id"`
 	Status    string `query:"status"`
-	Order     string `query:"order" doc:"desc, the default: newest first; asc: oldest first."`
-	Limit     string `query:"limit" doc:"Runs per page, 1 to 100; 20 if it is left out."`
+	Order     string `query:"order" doc:"desc (default): newest first; asc: oldest first."`
+	Limit     string `query:"limit" doc:"Runs per page, 1 to 100; default 20."`
 	Cursor    string `query:"cursor"`
 }
 
 type stepsIn struct {
 	RunID  string `path:"runId"`
-	Limit  string `query:"limit" doc:"Steps per page, 1 to 500; all of them if it is left out."`
+	Limit  string `query:"limit" doc:"Steps per page, 1 to 500; all steps if omitted."`
 	Cursor string `query:"cursor"`
 }
 
 type waitIn struct {
 	RunID   string `path:"runId"`
-	Seconds string `query:"timeout_sec" doc:"How long to wait at most: 1 to 600 seconds, 60 if it is left out."`
+	Seconds string `query:"timeout_sec" doc:"Maximum wait in seconds, 1 to 600; default 60."`
 }
 
 type eventsIn struct {
@@ -57,15 +57,15 @@ type eventsIn struct {
 	LastEventID string `header:"Last-Event-ID" query:"last_event_id"`
 }
 
-// Routes of the area Runs.
+// Routes returns the operations on runs and approvals.
 func (s *Service) Routes() []route.Route {
 	read := []authz.Scope{"runs:read"}
 	create := []authz.Scope{"runs:create"}
 	return append([]route.Route{
 		route.Action(route.Row{
 			Method: "POST", Path: "/api/v1/runs", ID: "createRun", Tag: "Runs", Scopes: create, Role: authz.Developer,
-			Summary: "Start a run of an agent", Status: 202, Errors: []int{404, 409, 503},
-			Doc: "The run is stored before the answer is sent, and ends whatever happens to this process. Follow it by its events, wait for it, or poll it.",
+			Summary: "Create a run", Status: 202, Errors: []int{404, 409, 503},
+			Doc: "The run is stored before the answer is sent, and continues if the process stops. Stream its events, wait for it, or poll it.",
 		}, s.create),
 		route.Action(route.Row{
 			Method: "GET", Path: "/api/v1/runs", ID: "listRuns", Tag: "Runs", Scopes: read, Role: authz.Viewer,
@@ -73,21 +73,22 @@ func (s *Service) Routes() []route.Route {
 		}, s.list),
 		route.Action(route.Row{
 			Method: "GET", Path: "/api/v1/runs/{runId}", ID: "getRun", Tag: "Runs", Scopes: read, Role: authz.Viewer,
-			Summary: "Read one run", Errors: []int{404},
+			Summary: "Get a run", Errors: []int{404},
 		}, func(ctx context.Context, who authz.Caller, in *idIn) (*Run, error) {
 			return s.Get(ctx, who.TenantID, in.RunID)
 		}),
 		route.Action(route.Row{
 			Method: "POST", Path: "/api/v1/runs/{runId}/cancel", ID: "cancelRun", Tag: "Runs", Scopes: create, Role: authz.Developer,
-			Summary: "End a run that has not ended", Errors: []int{404},
-			Doc: "Always 200: a run that had ended already answers cancelled false and says so.",
+			Summary: "Cancel a run", Errors: []int{404},
+			Doc: "Always 200: for a run that has ended already, cancelled is false and message says so.",
 		}, func(ctx context.Context, who authz.Caller, in *idIn) (CancelAnswer, error) {
 			return s.Cancel(ctx, who.TenantID, in.RunID)
 		}),
 		route.Action(route.Row{
 			Method: "GET", Path: "/api/v1/runs/{runId}/wait", ID: "waitForRun", Tag: "Runs", Scopes: read, Role: authz.Viewer,
-			Summary: "Wait until a run has ended", Also: []int{202}, Errors: []int{404},
-			Doc: "200 with the run once it has ended; 202 with its state if it has not when the time is up.", AnswerOf: reflect.TypeFor[Run](), AlsoOf: reflect.TypeFor[stillRunning](),
+			Summary: "Wait for a run to end", Also: []int{202}, Errors: []int{404},
+			Doc:      "200 with the run once it has ended; 202 with its status if it has not ended when the timeout expires.",
+			AnswerOf: reflect.TypeFor[Run](), AlsoOf: reflect.TypeFor[stillRunning](),
 		}, s.wait),
 		route.Action(route.Row{
 			Method: "GET", Path: "/api/v1/runs/{runId}/steps", ID: "listRunSteps", Tag: "Runs", Scopes: read, Role: authz.Viewer,
@@ -98,8 +99,8 @@ func (s *Service) Routes() []route.Route {
 		route.Stream(route.Row{
 			Method: "GET", Path: "/api/v1/runs/{runId}/events", ID: "streamRunEvents", Tag: "Runs",
 			Scopes: []authz.Scope{"runs:read", "events:read"}, Role: authz.Viewer,
-			Summary: "Follow a run as it happens", Errors: []int{404},
-			Doc: "Server-sent events. What happened already comes first; Last-Event-ID resumes exactly after an event. Ends with a frame done and a bare [DONE].",
+			Summary: "Stream the events of a run", Errors: []int{404},
+			Doc: "Server-sent events. Past events come first; Last-Event-ID resumes exactly after an event. The stream ends with a frame done and a bare [DONE].",
 		}, s.events),
 	}, s.waitRoutes()...)
 }
@@ -127,8 +128,7 @@ func (s *Service) create(ctx context.Context, who authz.Caller, in *createIn) (*
 
 var inputSchema = schema.Of[Input]()
 
-// checkInput refuses an input whose known members are not what the agent will
-// take them for.
+// checkInput refuses an input whose known members are invalid.
 func checkInput(raw schema.Object) error {
 	err := inputSchema.Check(raw, false)
 	f := fault.From(err)
@@ -161,13 +161,13 @@ func (s *Service) list(ctx context.Context, who authz.Caller, in *listIn) (*Page
 	return s.List(ctx, who.TenantID, f, in.Limit, in.Cursor)
 }
 
-// stillRunning is the answer of a wait that ended before the run did.
+// stillRunning is the answer of a wait that timed out.
 type stillRunning struct {
 	_ struct{} `json:"-" name:"RunStillRunning"`
 
 	RunID     string `json:"run_id" format:"uuid" required:"true"`
 	Status    string `json:"status" enum:"still_running" required:"true"`
-	RunStatus Status `json:"run_status" required:"true" doc:"The run's own status."`
+	RunStatus Status `json:"run_status" required:"true" doc:"The run's status."`
 }
 
 func (s *Service) wait(ctx context.Context, who authz.Caller, in *waitIn) (*route.Reply, error) {

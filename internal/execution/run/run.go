@@ -1,6 +1,10 @@
-// Package run is what a run is: its states and the moves between them, its
-// input, output and limits, its journal of steps, and the operations that
-// callers have on it. The engine drives runs; this package knows no engine.
+// Package run defines runs: their states and the transitions between them,
+// input, output and limits, the journal of steps, and the operations that
+// callers have on them. The engine drives runs; this package knows no engine.
+//
+// A [Request] is what a caller wants to have run. A [Run] is what callers see of
+// it, a [Record] what the platform stores of it. A step that was begun is a
+// [PendingStep] of the record until its result is a [Step] of the journal.
 package run
 
 import (
@@ -16,8 +20,7 @@ import (
 	"agentd/internal/kernel/policy"
 )
 
-// Run is one execution of an agent, as callers see it (interface.md section 2,
-// Run; decisions.md D6).
+// Run is one execution of an agent, as callers see it.
 type Run struct {
 	RunID          string          `json:"run_id" format:"uuid" required:"true"`
 	TenantID       string          `json:"tenant_id" required:"true"`
@@ -45,7 +48,7 @@ type Run struct {
 	PendingAuth      *PendingAuth      `json:"pending_auth,omitzero" doc:"The authorization that the run waits for."`
 }
 
-// Artifact is a file that a run made (interface.md section 2, Artifact).
+// Artifact is a file that a run produced.
 type Artifact struct {
 	ArtifactID string    `json:"artifact_id" format:"uuid" required:"true"`
 	RunID      string    `json:"run_id" format:"uuid" required:"true"`
@@ -68,10 +71,9 @@ type Record struct {
 	Wait     Wait          // what it waits for, or what it came back from
 }
 
-// Options are a caller's wishes for the model calls of one run, made by the
-// compatible routes.
+// Options set how the model is called in one run.
 type Options struct {
-	Plain       bool           `json:"plain,omitzero"` // nobody wants chunks: ask the model for a whole answer
+	Plain       bool           `json:"plain,omitzero"` // the answer is published whole, not in chunks
 	Temperature *float64       `json:"temperature,omitzero"`
 	TopP        *float64       `json:"top_p,omitzero"`
 	MaxTokens   int            `json:"max_tokens,omitzero"`
@@ -81,40 +83,41 @@ type Options struct {
 	// Extra are further fields for every model call, as endpoints name them:
 	// response_format, seed, reasoning_effort …
 	Extra map[string]jsontext.Value `json:"extra,omitzero"`
-	// Model is used instead of the agent's, where a session says so.
+	// Model replaces the agent's, if the session sets one.
 	Model *model.Spec `json:"model,omitzero"`
-	// Continues is the run that this one goes on from.
+	// Continues is the id of the truncated run that this one continues.
 	Continues string `json:"continues,omitzero"`
-	// Follows is the response that this one has as its history; see package response.
+	// Follows is the id of the response that is this run's history; see package
+	// responsechain.
 	Follows string `json:"follows,omitzero"`
-	// Budgets are what the run spends from: its own, and those of the run that
-	// started it.
+	// Budgets are the ids of the budgets that the run spends from: its own, and
+	// those of the run that started it.
 	Budgets []string `json:"budgets,omitzero"`
-	// KeyID is the key that started the run, for whom its use is counted; "": a
-	// person's session, or nobody.
+	// KeyID is the API key that started the run, whose use is counted; "": the run
+	// was started from a browser session, or by the platform.
 	KeyID string `json:"key_id,omitzero"`
 }
 
-// HasTool says whether the caller brought a tool of that name.
+// HasTool reports whether the caller brought a tool of that name.
 func (o *Options) HasTool(name string) bool {
 	return slices.ContainsFunc(o.Tools, func(t CallerTool) bool { return t.Name == name })
 }
 
 // CallerTool is a tool that the caller runs itself: when the model calls it,
-// the run completes with the call in its output (decisions.md D10).
+// the run completes with the call in its output.
 type CallerTool struct {
 	Name        string         `json:"name"`
 	Description string         `json:"description,omitzero"`
 	Parameters  jsontext.Value `json:"parameters,omitzero"`
-	Strict      bool           `json:"strict,omitzero"` // arguments must fit the schema
+	Strict      bool           `json:"strict,omitzero"` // arguments must match the schema
 }
 
-// Input is what the platform reads of a run's input; further keys are the
-// caller's own.
+// Input has the keys of a run's input that the platform reads; further keys are
+// the caller's own.
 type Input struct {
 	Message string `json:"message" required:"true" doc:"What the agent is asked."`
-	// Instructions come from the caller, not the agent's maker: they are
-	// delivered with the message and do not replace the agent's prompt.
+	// Instructions are the caller's. They are sent with the message and do not
+	// replace the agent's prompt.
 	Instructions string           `json:"instructions,omitzero" doc:"The caller's instructions for this run; the agent's own prompt stays."`
 	History      []model.Message  `json:"history,omitzero" maxItems:"10000" doc:"Earlier turns of the conversation, oldest first."`
 	Parts        []jsontext.Value `json:"parts,omitzero" maxItems:"1000" doc:"Content parts of the message, where it is more than text."`
@@ -126,13 +129,12 @@ type Output struct {
 	Truncated       bool   `json:"truncated,omitzero"`        // a step, tool or token limit ended the run early
 	OutputTruncated bool   `json:"output_truncated,omitzero"` // the model ran out of output tokens
 	FinishReason    string `json:"finish_reason,omitzero"`
-	// ContinuationToken is there where Truncated is; see Service.Continue.
+	// ContinuationToken is set if Truncated is; see Service.Continue.
 	ContinuationToken string           `json:"continuation_token,omitzero"`
 	ToolCalls         []model.ToolCall `json:"tool_calls,omitzero"` // calls of the caller's own tools
 }
 
-// Limits bound a run (interface.md section 2, resource_limits). Nil is no
-// limit of this party; 0 allows none of that thing.
+// Limits bound a run. Nil is no limit; 0 allows none (rule D6-zero-limit).
 type Limits struct {
 	MaxDurationMS   *int64 `json:"max_duration_ms,omitzero" minimum:"0" doc:"Milliseconds of running time."`
 	MaxSteps        *int64 `json:"max_steps,omitzero" minimum:"0"`
@@ -142,7 +144,7 @@ type Limits struct {
 	MaxCostUSD *float64 `json:"max_cost_usd,omitzero" minimum:"0" doc:"US dollars for model calls, by the catalogue's prices; 0 is no cap. A call is made only if it cannot cost more than is left."`
 }
 
-// Narrow gives the smaller of each limit (decisions.md D6).
+// Narrow returns the smaller of each limit.
 func (l Limits) Narrow(other Limits) Limits {
 	return Limits{
 		minLimit(l.MaxDurationMS, other.MaxDurationMS), minLimit(l.MaxSteps, other.MaxSteps),
@@ -165,8 +167,8 @@ func capped(usd *float64) *float64 {
 	return usd
 }
 
-// Metrics of a run (interface.md section 2, RunMetrics). DurationMS is running
-// time over all attempts, without queueing and waiting.
+// Metrics of a run. DurationMS is running time over all attempts, without
+// queueing and waiting.
 type Metrics struct {
 	_ struct{} `json:"-" name:"RunMetrics"`
 
@@ -184,20 +186,20 @@ type Metrics struct {
 	TotalCostUSD        *float64 `json:"total_cost_usd" doc:"An estimate from the configured prices; null where a price is unknown."`
 }
 
-// StepType says what a step did.
+// StepType is what a step did.
 type StepType string
 
 // The types of steps.
 const (
 	StepLLM        StepType = "llm"
 	StepTool       StepType = "tool"
-	StepInput      StepType = "input"      // a note of whoever resumed the run
+	StepInput      StepType = "input"      // a note from the caller who resumed the run
 	StepGuardrail  StepType = "guardrail"  // the check of the run's message
 	StepMemory     StepType = "memory"     // what the agent remembered at the start
-	StepCompaction StepType = "compaction" // earlier messages give way to a summary
+	StepCompaction StepType = "compaction" // a summary replaces earlier messages
 )
 
-// StepStatus is where a step stands.
+// StepStatus is the state of a step.
 type StepStatus string
 
 // The states of a step.
@@ -207,8 +209,8 @@ const (
 	StepFailed    StepStatus = "failed"
 )
 
-// Step is one entry of a run's journal (decisions.md D6, RunStep). Its result
-// is committed before the next step begins.
+// Step is one entry of a run's journal. Its result is committed before the next
+// step begins.
 type Step struct {
 	_ struct{} `json:"-" name:"RunStep"`
 
@@ -228,9 +230,9 @@ type Step struct {
 	Metrics     schema.Nullable `json:"metrics"`
 	ToolCalls   []string        `json:"tool_calls" doc:"Names of the tools that the step asked for."`
 
-	// CallOf is, for a step of type tool, the seq of the model's step that asked
-	// for the call with the arguments of Input: a store keeps them once. 0: none.
-	// Readers get Input whole, and 0.
+	// CallOf is, for a step of type tool, the seq of the model's step that has the
+	// call with the same arguments, so that a store keeps them only there. 0: none.
+	// Readers get the whole Input, and 0.
 	CallOf int64 `json:"-"`
 }
 
@@ -243,28 +245,28 @@ type LLMOutput struct {
 	Model        string           `json:"model,omitzero"`
 }
 
-// CompactionInput is the input of a step of type compaction: what of the
-// conversation its summary stands for (decisions.md D8). Folded are the first
-// Messages messages of the conversation as the model was about to read it,
-// system messages not counted: an earlier summary counts as one message.
+// CompactionInput is the input of a step of type compaction: which messages its
+// summary replaces. These are the first Messages messages of the conversation
+// as the model was about to read it, without system messages; an earlier
+// summary counts as one message.
 //
-// Whoever derives the conversation from steps goes on at a completed step of
-// this type with window.Apply, as Transcript.After does. Folded messages stay in their
-// steps; only the model does not read them again.
+// To derive the conversation from steps, apply each completed step of this type
+// with contextwindow.Apply, as Transcript.After does. The replaced messages stay
+// in their steps; only the model does not read them again.
 type CompactionInput struct {
 	contextwindow.Fold
-	// Through is where the newest folded message comes from: it and all before
-	// it are folded, but for the request that was kept. Nil where no folded
-	// message has an origin. StepSeq 0 is the run's own message.
+	// Through is the origin of the newest replaced message: it and all before it
+	// are replaced, except a request that was kept. Nil where no replaced message
+	// has an origin. StepSeq 0 is the run's own message.
 	Through  *model.Origin `json:"through,omitzero"`
-	Tokens   int           `json:"tokens"`   // about how many the folded messages have
+	Tokens   int           `json:"tokens"`   // estimate, of the replaced messages
 	Strategy string        `json:"strategy"` // compaction | summarize
 }
 
 // CompactionOutput is the output of a completed step of type compaction.
 type CompactionOutput struct {
 	Summary string `json:"summary"`
-	Tokens  int    `json:"tokens"` // about how many the conversation has now
+	Tokens  int    `json:"tokens"` // estimate, of the conversation with the summary
 	Model   string `json:"model,omitzero"`
 }
 
@@ -279,16 +281,16 @@ type StepMetrics struct {
 	Estimated      bool     `json:"estimated,omitzero"`
 }
 
-// ToolInput and ToolOutput are input and output of a step of type tool.
+// ToolInput is the input of a step of type tool: one call.
 type ToolInput struct {
 	ToolCallID string `json:"tool_call_id"`
 	Name       string `json:"name"`
 	Arguments  string `json:"arguments"`
-	ApprovalID string `json:"approval_id,omitzero"` // who let it through
+	ApprovalID string `json:"approval_id,omitzero"` // the approval that allowed the call
 }
 
-// ArgumentsJSON gives what a model wrote as the JSON it should be, or as a
-// string where it is not.
+// ArgumentsJSON returns the arguments of a model's call as JSON, or as a JSON
+// string where the model wrote no valid JSON.
 func ArgumentsJSON(s string) jsontext.Value {
 	v := jsontext.Value(s)
 	if v.IsValid() && v.Compact() == nil {
@@ -298,34 +300,34 @@ func ArgumentsJSON(s string) jsontext.Value {
 	return quoted
 }
 
-// ToolOutput is what a tool gave back to the model.
+// ToolOutput is the output of a step of type tool: what the model gets.
 type ToolOutput struct {
 	Content string `json:"content"`
 	IsError bool   `json:"is_error,omitzero"`
 
-	Artifacts []string `json:"artifacts,omitzero"` // ids of the files that it made
+	Artifacts []string `json:"artifacts,omitzero"` // ids of the files that the call produced
 }
 
-// PendingStep is a step that was begun. After a crash it tells which tool calls
-// may have happened without leaving a result.
+// PendingStep is a step that was begun and has no result. After a crash it shows
+// which tool calls may have happened without leaving a result.
 type PendingStep struct {
 	StepID    string     `json:"step_id"`
 	Seq       int64      `json:"seq"`
 	Type      StepType   `json:"type"`
 	StartedAt time.Time  `json:"started_at"`
 	Tool      *ToolInput `json:"tool,omitzero"`
-	Held      bool       `json:"held,omitzero"`     // the run paused before anything was done of it
-	Reserved  int64      `json:"reserved,omitzero"` // of the run's budgets, for a model call
+	Held      bool       `json:"held,omitzero"`     // the run paused before the step did anything
+	Reserved  int64      `json:"reserved,omitzero"` // from the run's budgets for a model call, in billionths of a dollar
 }
 
-// NoteOutput is the output of a step of type input: what whoever resumed the
-// run told the agent.
+// NoteOutput is the output of a step of type input: the note to the agent with
+// which the run was resumed.
 type NoteOutput struct {
 	Message string `json:"message"`
 }
 
-// GuardrailOutput is the output of a step of type guardrail. Text, where the
-// check changed it, is what the agent was asked instead.
+// GuardrailOutput is the output of a step of type guardrail. Text, where Changed,
+// replaces the run's message.
 type GuardrailOutput struct {
 	Checks     int                `json:"checks"`
 	Violations []policy.Violation `json:"violations"`

@@ -17,10 +17,11 @@ import (
 	"agentd/internal/kernel/work"
 )
 
-// SignalCancelled tells the nodes that a run was cancelled: the key is its id.
+// SignalCancelled is the signal to all nodes that a run was cancelled; its key is
+// the run's id.
 const SignalCancelled = "run.cancelled"
 
-// Service is what callers can do with runs.
+// Service has the operations that callers have on runs.
 type Service struct {
 	Runs    Store
 	Writer  txn.Writer
@@ -36,12 +37,13 @@ type Service struct {
 	Watchers *Watchers
 	Meter    quota.Meter    // nil: nothing is counted
 	Sessions SessionGate    // nil: there are none
-	Audit    audit.Recorder // told who decided about approvals; nil: nobody
-	// Artifacts gives the files that a run made, oldest first; nil: none are kept.
+	Audit    audit.Recorder // of decisions about approvals; nil: nothing is recorded
+	// Artifacts returns the files that a run produced, oldest first; nil: none are
+	// stored.
 	Artifacts func(ctx context.Context, tenant, id string) ([]Artifact, error)
 }
 
-// Request is what a run is made of.
+// Request describes a run to be created.
 type Request struct {
 	RunID        string // empty: a new id
 	AgentID      string
@@ -52,19 +54,19 @@ type Request struct {
 	Metadata     schema.Object
 	Options      Options
 	Parsed       *Input // Input as a value, if the caller has it
-	// Admit, if set, decides whether the run's turn has come; see Admission.
+	// Admit, if set, decides whether the run may begin now; see Admission.
 	Admit Admission
 	// Parent is the run that starts this one, whose budgets it spends from too.
 	Parent string
-	// Answer, if set, is what a caller's request is answered that makes the run;
-	// see txn.Promise.
+	// Answer, if set, returns the answer to the request that creates the run; see
+	// txn.Promise.
 	Answer func(*Run) any
 }
 
-// Create stores a run and sets it going. It returns the run as it was made,
-// queued, however far it is by now. Errors: NotFound for the agent, Conflict
-// for a suspended one, and with ALREADY_EXISTS for a Request.RunID that is
-// there.
+// Create stores a run and starts it. It returns the run as it was created,
+// queued, however far it is by now. Errors: NotFound for the agent; Conflict
+// for a suspended agent, and with ALREADY_EXISTS for a Request.RunID that
+// exists.
 func (s *Service) Create(ctx context.Context, who authz.Caller, req Request) (*Run, error) {
 	spec, err := s.Agents.Spec(ctx, who.TenantID, req.AgentID, req.AgentVersion)
 	if err != nil {
@@ -98,7 +100,7 @@ func (s *Service) Create(ctx context.Context, who authz.Caller, req Request) (*R
 	return &r.Run, nil
 }
 
-// budgets are what a run spends from.
+// budgets returns the ids of the budgets that a run spends from.
 func (s *Service) budgets(ctx context.Context, r *Record, parent string) (ids []string, err error) {
 	if parent != "" {
 		p, err := s.Runs.Get(ctx, r.TenantID, parent)
@@ -120,8 +122,8 @@ func orEmpty(v schema.Object) schema.Object {
 	return v
 }
 
-// Release sets a run going whose turn has come (see Admission), or that waited
-// and can go on, in the caller's transaction.
+// Release makes the work of a run due that may begin (see Admission) or that can
+// continue after a wait, in the caller's transaction.
 func (s *Service) Release(tx txn.Tx, tenant, id string) error {
 	return s.Queue.EnqueueTx(tx, work.Item{Kind: s.WorkKind, Key: id, TenantID: tenant, Due: s.Clock.Now()})
 }

@@ -6,18 +6,18 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// Sources of runs beside those that only say so of themselves.
+// Sources of runs without a metadata.source.
 const (
 	SourceAPI     = "api"
 	SourceSession = "session"
 )
 
-// sources are what metadata.source may say for it to count: the member is
-// also callers' own.
+// sources are the values of metadata.source that count. Callers may use the
+// member for other values of their own.
 var sources = []string{"chat_completions", "responses", "schedule", "mcp", "delegation", "spawn", "todo", "sensor"}
 
-// Source is how a run came about: what made it says so in metadata.source. A run
-// of which nobody says anything came over the API, on its own or in a session.
+// Source returns how a run was started. What starts runs sets metadata.source;
+// other runs were created by the API, alone or in a session.
 func (r *Record) Source() string {
 	var meta struct {
 		Source string `json:"source"`

@@ -2,7 +2,7 @@ package run
 
 import "slices"
 
-// Status is the state of a run (interface.md section 3; decisions.md D6).
+// Status is the state of a run.
 type Status string
 
 // The states.
@@ -25,9 +25,9 @@ var Statuses = []Status{
 	Queued, Running, Completed, Failed, Cancelled, TimedOut, GuardrailBlocked, Paused, AwaitingApproval, AuthRequired, Rejected,
 }
 
-// moves is the whole table: what is not in it is illegal, and a final state
-// has no row. docs/states/run.md draws it; a test compares the two.
-var moves = map[Status][]Status{
+// transitions has the legal transitions; a final state has no row.
+// docs/states/run.md draws it, and a test compares the two.
+var transitions = map[Status][]Status{
 	Queued:           {Running, Cancelled, Rejected, TimedOut},
 	Running:          {Completed, Failed, Cancelled, TimedOut, GuardrailBlocked, Paused, AwaitingApproval, AuthRequired},
 	Paused:           {Running, Cancelled, TimedOut},
@@ -35,20 +35,20 @@ var moves = map[Status][]Status{
 	AuthRequired:     {Running, Cancelled, TimedOut, Failed},
 }
 
-// Final says whether the state is an end.
-func (s Status) Final() bool { return len(moves[s]) == 0 }
+// Final reports whether the state is final.
+func (s Status) Final() bool { return len(transitions[s]) == 0 }
 
-// Waits says whether a run in this state waits for somebody, and holds no
+// Waits reports whether a run in this state waits for a person and holds no
 // worker.
 func (s Status) Waits() bool { return s == Paused || s == AwaitingApproval || s == AuthRequired }
 
-// May says whether a run in state s may move to next.
-func (s Status) May(next Status) bool { return slices.Contains(moves[s], next) }
+// May reports whether a run in state s may move to next.
+func (s Status) May(next Status) bool { return slices.Contains(transitions[s], next) }
 
-// Valid says whether s is a state at all.
+// Valid reports whether s is a state.
 func (s Status) Valid() bool { return slices.Contains(Statuses, s) }
 
-// EventName is the event that tells of arriving in a state.
+// EventName returns the name of the event of arriving in the state.
 func (s Status) EventName() string {
 	if s == Running {
 		return "run.started"
@@ -56,7 +56,7 @@ func (s Status) EventName() string {
 	return "run." + string(s)
 }
 
-// Error codes of runs that did not complete (decisions.md D6).
+// Error codes of runs that did not complete.
 const (
 	CodeModelError       = "model_error"
 	CodeModelRateLimited = "model_rate_limited"

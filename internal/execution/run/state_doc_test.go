@@ -38,7 +38,7 @@ func TestDrawnMovesAreTheMoves(t *testing.T) {
 		}
 	}
 	anyOrder := cmpopts.SortSlices(func(a, b Status) bool { return a < b })
-	if diff := cmp.Diff(moves, drawn, anyOrder); diff != "" {
+	if diff := cmp.Diff(transitions, drawn, anyOrder); diff != "" {
 		t.Errorf("the drawing (+) and the table (-) differ:\n%s", diff)
 	}
 	if diff := cmp.Diff([]Status{Queued}, initial); diff != "" {

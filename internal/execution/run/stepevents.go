@@ -1,7 +1,7 @@
 package run
 
-// StepCompletedData is the data of the event step.completed (decisions.md D7): a
-// step says all of it, so that a log need not store it again.
+// StepCompletedData is the data of the event step.completed. All of it can be
+// derived from the step, so that a log need not store it again.
 type StepCompletedData struct {
 	StepSeq    int64      `json:"step_seq"`
 	Type       StepType   `json:"type"`
@@ -9,7 +9,8 @@ type StepCompletedData struct {
 	DurationMS float64    `json:"duration_ms"`
 }
 
-// LLMCompletedData is the same of llm.completed.
+// LLMCompletedData is the data of the event llm.completed, which can be derived
+// from the step too.
 type LLMCompletedData struct {
 	StepSeq      int64  `json:"step_seq"`
 	Model        string `json:"model,omitzero"`
@@ -18,12 +19,12 @@ type LLMCompletedData struct {
 	OutputTokens int64  `json:"output_tokens"`
 }
 
-// StepCompletedOf gives what step.completed says of a step.
+// StepCompletedOf returns the data of a step's step.completed.
 func StepCompletedOf(s *Step) StepCompletedData {
 	return StepCompletedData{s.Seq, s.Type, s.Status, s.DurationMS}
 }
 
-// LLMCompletedOf gives what llm.completed says of a model's step.
+// LLMCompletedOf returns the data of a model step's llm.completed.
 func LLMCompletedOf(seq int64, out *LLMOutput, m StepMetrics) LLMCompletedData {
 	return LLMCompletedData{seq, out.Model, out.FinishReason, m.InputTokens, m.OutputTokens}
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"agentd/internal/base/difftag"
 	"agentd/internal/base/fault"
 	"agentd/internal/base/schema"
 	"agentd/internal/execution/run"
@@ -15,29 +16,30 @@ var (
 	inputSchema  = schema.Of[run.Input]()
 )
 
-// read gives an agent's field as what it says. Errors: fault.Malformed, and
-// fault.Invalid with every wrong field.
+// read decodes and validates an agent's field. Errors: fault.Malformed, and
+// fault.Invalid with every invalid field.
 func read(field schema.Nullable) (*Config, *Cron, error) {
 	c := new(Config)
 	if err := configSchema.DecodeInto(field, c, false); err != nil {
 		return nil, nil, err
 	}
-	at, wrong := c.check()
-	if len(wrong) > 0 {
-		return nil, nil, fault.BadFields(wrong...)
+	cron, invalid := c.check()
+	if len(invalid) > 0 {
+		return nil, nil, fault.BadFields(invalid...)
 	}
-	return c, at, nil
+	return c, cron, nil
 }
 
-// check gives the expression, and what is wrong beyond the schema.
-func (c *Config) check() (at *Cron, wrong []fault.Field) {
-	add := func(field, message string) { wrong = append(wrong, fault.Field{Field: field, Message: message}) }
+// check returns the parsed expression, and the fields that are invalid beyond
+// the schema.
+func (c *Config) check() (cron *Cron, invalid []fault.Field) {
+	add := func(field, message string) { invalid = append(invalid, fault.Field{Field: field, Message: message}) }
 	zone, known := loadZone(c.Timezone)
 	if !known {
 		add("timezone", "there is no such time zone; use an IANA name such as Europe/Berlin or UTC")
 		zone, _ = loadZone("UTC")
 	}
-	at, err := ParseCron(c.Cron, zone)
+	cron, err := ParseCron(c.Cron, zone)
 	if err != nil {
 		add("cron", err.Error())
 	}
@@ -52,10 +54,10 @@ func (c *Config) check() (at *Cron, wrong []fault.Field) {
 			}
 		}
 	}
-	return at, wrong
+	return cron, invalid
 }
 
-// Check says what is wrong with an agent's field; null is none.
+// Check returns the invalid fields of an agent's schedule; null is no schedule.
 func Check(field schema.Nullable) []fault.Field {
 	if len(field) == 0 {
 		return nil
@@ -68,21 +70,38 @@ func Check(field schema.Nullable) []fault.Field {
 	if len(f.Fields) == 0 {
 		return []fault.Field{{Field: "schedule", Message: "it cannot be read"}}
 	}
-	wrong := make([]fault.Field, len(f.Fields))
+	invalid := make([]fault.Field, len(f.Fields))
 	for i, field := range f.Fields {
-		wrong[i] = fault.Field{Field: "schedule." + field.Field, Message: field.Message}
+		invalid[i] = fault.Field{Field: "schedule." + field.Field, Message: field.Message}
 	}
-	return wrong
+	return invalid
 }
 
-// canonical is a configuration as one text: equal where it says the same.
-func (c *Config) canonical() (string, error) {
-	own := *c
-	if blank(string(own.Input)) {
-		own.Input = schema.Object("{}")
+// stored is the configuration as it is stored, in the agent and in the state:
+// all fields, with their defaults.
+func (c *Config) stored() (string, error) {
+	full := *c
+	if blank(string(full.Input)) {
+		full.Input = schema.Object("{}")
 	}
-	b, err := json.Marshal(&own)
+	b, err := json.Marshal(&full)
 	return string(b), err
+}
+
+// restartTag is the tag of Config's fields.
+const restartTag = "restarts"
+
+// differs reports whether a change of the configuration restarts the schedule.
+func differs(old, now *Config) bool { return difftag.Changed(restartTag, old, now) }
+
+// decodeStored decodes a stored configuration, also one of an earlier build,
+// which lacks newer fields: they get their defaults.
+func decodeStored(text string) (*Config, error) {
+	c := new(Config)
+	if err := configSchema.DecodeInto([]byte(text), c, false); err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 func blank(s string) bool { return strings.TrimSpace(s) == "" }

@@ -11,30 +11,29 @@ import (
 	"github.com/netresearch/go-cron"
 )
 
-// Cron is a cron expression in a time zone. It does not change.
+// Cron is a cron expression in a time zone. It is immutable.
 type Cron struct {
 	minute, hour, day, month, weekday uint64 // bit n: the value n
 
-	either bool // day and weekday are both restricted: one that fits is enough
+	either bool // day and weekday are both restricted: a match of one is enough
 	zone   *time.Location
 }
 
 const (
-	// cadence is how close two fires may be to each other (behaviours.md
-	// section 24).
+	// cadence is the minimum time between two fires.
 	cadence = 5 * time.Minute
 
-	// searched is how far a next fire is looked for: between two leap days
-	// there can be eight years.
-	searched = 9
+	// searchYears bounds the search for the next fire: two leap days can be eight
+	// years apart.
+	searchYears = 9
 
-	star = 1 << 63 // what the parser adds to a field that is "*"
+	star = 1 << 63 // the bit that the parser sets for a field that is "*"
 )
 
 var (
 	fieldNames = [...]string{"minute", "hour", "day of month", "month", "day of week"}
 
-	// literals is a field that lists its values one by one.
+	// literals matches a field that lists its values one by one.
 	literals = regexp.MustCompile(`^[0-9]+(,[0-9]+)*$`)
 
 	// parser reads five fields and nothing else: no seconds, no years, no names
@@ -48,11 +47,11 @@ var (
 	errCadence = errors.New("it fires more than once within five minutes; list the minutes one by one (0,2,4) if that is meant")
 )
 
-// ParseCron reads an expression of five fields: lists, ranges, steps and
-// English names. As cron has it, a day fits by its day of month or its day of
+// ParseCron parses an expression of five fields: lists, ranges, steps and
+// English names. As in cron, a day matches by its day of month or its day of
 // week where neither field is "*", and by both otherwise.
 //
-// Refused are an expression that no day ever fits, and one whose minute field
+// It refuses an expression that no day ever matches, and one whose minute field
 // has two values less than five minutes apart, unless that field lists its
 // values one by one. Errors are sentences for callers.
 func ParseCron(text string, zone *time.Location) (*Cron, error) {
@@ -63,7 +62,7 @@ func ParseCron(text string, zone *time.Location) (*Cron, error) {
 	parsed, err := parser.Parse(strings.Join(fields, " "))
 	spec, ok := parsed.(*cron.SpecSchedule)
 	if err != nil || !ok {
-		return nil, wrongField(fields)
+		return nil, invalidField(fields)
 	}
 	c := &Cron{
 		minute: spec.Minute, hour: spec.Hour, day: spec.Dom, month: spec.Month, weekday: cron.NormalizeDOW(spec.Dow),
@@ -83,8 +82,8 @@ func ParseCron(text string, zone *time.Location) (*Cron, error) {
 	return c, nil
 }
 
-// wrongField says which field cannot be read.
-func wrongField(fields []string) error {
+// invalidField returns an error that names the field that cannot be read.
+func invalidField(fields []string) error {
 	for i, field := range fields {
 		alone := [...]string{"*", "*", "*", "*", "*"}
 		alone[i] = field
@@ -99,33 +98,33 @@ func unreadable(fields []string, i int) error {
 	return fmt.Errorf("its %s field %q is no list of values, ranges and steps that such a field can have", fieldNames[i], fields[i])
 }
 
-// closest is the least distance of two minutes of a set within an hour.
+// closest returns the shortest distance of two minutes of a set within an hour.
 func closest(minutes uint64) time.Duration {
-	least := time.Hour
+	shortest := time.Hour
 	for last := -1; minutes != 0; minutes &= minutes - 1 {
 		m := bits.TrailingZeros64(minutes)
 		if last >= 0 {
-			least = min(least, time.Duration(m-last)*time.Minute)
+			shortest = min(shortest, time.Duration(m-last)*time.Minute)
 		}
 		last = m
 	}
-	return least
+	return shortest
 }
 
-// Next gives the first fire after a moment; zero where there is none.
+// Next returns the first fire after a moment; zero if there is none.
 //
-// Each wall time that fits fires once: at the first of its moments where it
-// comes twice, and at the end of the gap where it is skipped. Fires that come
-// together so are one.
+// Each matching wall time fires once: at the first of its moments where it
+// occurs twice, and at the end of the gap where it is skipped. Fires that
+// coincide by that are one.
 func (c *Cron) Next(after time.Time) time.Time {
 	from := wallOf(after, c.zone).Truncate(time.Minute)
 	day := time.Date(from.Year(), from.Month(), from.Day(), 0, 0, 0, 0, time.UTC)
-	for last := day.AddDate(searched, 0, 0); !day.After(last); {
+	for last := day.AddDate(searchYears, 0, 0); !day.After(last); {
 		if c.month&(1<<day.Month()) == 0 {
 			day = time.Date(day.Year(), day.Month()+1, 1, 0, 0, 0, 0, time.UTC)
 			continue
 		}
-		if c.fits(day) {
+		if c.matches(day) {
 			if at := c.onDay(day, from, after); !at.IsZero() {
 				return at
 			}
@@ -135,7 +134,7 @@ func (c *Cron) Next(after time.Time) time.Time {
 	return time.Time{}
 }
 
-func (c *Cron) fits(day time.Time) bool {
+func (c *Cron) matches(day time.Time) bool {
 	inMonth := c.day&(1<<day.Day()) != 0
 	inWeek := c.weekday&(1<<day.Weekday()) != 0
 	if c.either {
@@ -144,9 +143,9 @@ func (c *Cron) fits(day time.Time) bool {
 	return inMonth && inWeek
 }
 
-// onDay gives the first fire of a day whose wall time is from or later and
-// whose moment is behind after. A wall time can be later and its moment not:
-// where the clocks were put back, and this is the second time around.
+// onDay returns the first fire of a day whose wall time is from or later and
+// whose moment is later than after. Where clocks were put back, a later wall
+// time can be an earlier moment.
 func (c *Cron) onDay(day, from, after time.Time) time.Time {
 	for hours := c.hour &^ star; hours != 0; hours &= hours - 1 {
 		hour := day.Add(time.Duration(bits.TrailingZeros64(hours)) * time.Hour)

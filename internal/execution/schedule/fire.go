@@ -12,69 +12,70 @@ import (
 )
 
 const (
-	// punctual is how late a fire may be without having been missed: a lease
-	// that a dead node held ends within it.
-	punctual = time.Minute
+	// maxDelay is how late a fire may be without counting as missed. The lease of
+	// a node that died ends within it.
+	maxDelay = time.Minute
 
-	// makeUp is how old a missed fire may be to be made up for.
-	makeUp = 24 * time.Hour
+	// maxMissedAge is how old a missed fire may be to be run late.
+	maxMissedAge = 24 * time.Hour
 )
 
-// turn is what is due at a moment.
-type turn struct {
-	fire time.Time // the newest fire that is due
+// dueFire is a fire that is due.
+type dueFire struct {
+	at   time.Time // the newest one that is due
 	next time.Time // the one after it, in the future; zero: none
-	skip string    // why fire makes no run; "": it does
+	skip string    // why it starts no run; "": it does
 }
 
-// due looks at the fires from the planned one up to now. Of several only the
-// newest counts.
-func (c *Config) due(at *Cron, planned, now time.Time) turn {
-	t := turn{fire: planned}
-	if oldest := now.Add(-makeUp); planned.Before(oldest) {
-		first := at.Next(oldest.Add(-time.Nanosecond))
+// due returns the newest of the fires from the planned one up to now. Older
+// ones are dropped.
+func (c *Config) due(cron *Cron, planned, now time.Time) dueFire {
+	d := dueFire{at: planned}
+	if oldest := now.Add(-maxMissedAge); planned.Before(oldest) {
+		first := cron.Next(oldest.Add(-time.Nanosecond))
 		if first.IsZero() || first.After(now) {
-			return turn{fire: planned, next: first, skip: SkipMissed}
+			return dueFire{at: planned, next: first, skip: SkipMissed}
 		}
-		t.fire = first
+		d.at = first
 	}
-	for t.next = at.Next(t.fire); !t.next.IsZero() && !t.next.After(now); t.next = at.Next(t.fire) {
-		t.fire = t.next
+	for d.next = cron.Next(d.at); !d.next.IsZero() && !d.next.After(now); d.next = cron.Next(d.at) {
+		d.at = d.next
 	}
-	if c.Misfire == MisfireSkip && now.Sub(t.fire) > punctual {
-		t.skip = SkipMissed
+	if c.Misfire == MisfireSkip && now.Sub(d.at) > maxDelay {
+		d.skip = SkipMissed
 	}
-	return t
+	return d
 }
 
-// runID is the one id that the run of a fire can have.
+// runID is the id of a fire's run. It follows from the fire, so that there is
+// one run of each.
 func runID(tenant, agentID string, fire time.Time) string {
 	return ident.At(fire, "schedule/"+tenant+"/"+agentID)
 }
 
-// Source is metadata.source of the runs that schedules make.
+// Source is metadata.source of the runs that schedules start.
 const Source = "schedule"
 
-// fireKey is the member of a run's metadata that says for when it was made.
+// fireKey is the member of a run's metadata with the time of its fire.
 const fireKey = "schedule_fire"
 
-// metadata says of a run that a schedule made it, and for when.
+// metadata is the metadata of a fire's run.
 func metadata(fire time.Time) schema.Object {
 	return schema.Object(fmt.Sprintf(`{"source":%q,%q:%q}`, Source, fireKey, fire.UTC().Format(time.RFC3339Nano)))
 }
 
-// What a run is asked whose schedule says nothing.
+// The messages of runs whose schedule has none.
 const (
-	asked     = "Your schedule started this run, for %s. Do what your instructions say is to be done now."
-	reflected = "It is time to look at the state of your work. Find out what is pending, decide what matters most now, and do it."
+	defaultMessage    = "Your schedule started this run, for %s. Do what your instructions say is to be done now."
+	defaultReflection = "It is time to look at the state of your work. Find out what is pending, decide what matters most now, and do it."
 )
 
-// input is what the run of a fire gets.
+// input is the input of a fire's run.
 func (c *Config) input(fire time.Time, zone *time.Location) (schema.Object, error) {
 	if c.AutonomousMode {
 		message := c.ReflectionPrompt
 		if blank(message) {
-			message = reflected
+			message = defaultReflection
 		}
 		b, err := json.Marshal(map[string]string{"message": message})
 		return b, err
@@ -86,19 +87,19 @@ func (c *Config) input(fire time.Time, zone *time.Location) (schema.Object, erro
 		}
 	}
 	var message string
-	if said := members["message"]; said != nil {
-		if err := json.Unmarshal(said, &message); err != nil {
+	if raw := members["message"]; raw != nil {
+		if err := json.Unmarshal(raw, &message); err != nil {
 			return nil, err
 		}
 	}
 	if !blank(message) {
 		return c.Input, nil
 	}
-	said, err := json.Marshal(fmt.Sprintf(asked, fire.In(zone).Format(time.RFC3339)))
+	raw, err := json.Marshal(fmt.Sprintf(defaultMessage, fire.In(zone).Format(time.RFC3339)))
 	if err != nil {
 		return nil, err
 	}
-	members["message"] = said
+	members["message"] = raw
 	b, err := json.Marshal(members, json.Deterministic(true))
 	return b, err
 }

@@ -17,18 +17,18 @@ func (s *Service) Routes() []route.Route {
 	return []route.Route{
 		route.Action(route.Row{
 			Method: "GET", Path: own, ID: "getSchedule", Tag: "Scheduler", Scopes: read, Role: authz.Viewer,
-			Summary: "Read when an agent runs by itself", Errors: []int{404}, Nullable: true,
+			Summary: "Get an agent's schedule", Errors: []int{404}, Nullable: true,
 			Doc: "null where the agent has no schedule.",
 		}, s.get),
 		route.Action(route.Row{
 			Method: "PUT", Path: own, ID: "setSchedule", Tag: "Scheduler", Scopes: write, Role: authz.Developer,
-			Summary: "Have an agent run by itself", Errors: []int{404, 409},
-			Doc: "Replaces the whole schedule, and starts one again that is paused. The agent's field schedule is the same thing.",
+			Summary: "Set an agent's schedule", Errors: []int{404, 409},
+			Doc: "Replaces the whole schedule and resumes one that is paused. The agent's field schedule has the same content.",
 		}, s.set),
 		route.Action(route.Row{
 			Method: "DELETE", Path: own, ID: "removeSchedule", Tag: "Scheduler", Scopes: write, Role: authz.Developer,
-			Summary: "Have an agent not run by itself any more", Errors: []int{404, 409},
-			Doc: "Also where there is no schedule. Runs that it made go on.",
+			Summary: "Remove an agent's schedule", Errors: []int{404, 409},
+			Doc: "Succeeds also if there is no schedule. Runs that it started continue.",
 		}, s.remove),
 		route.Action(route.Row{
 			Method: "GET", Path: "/api/v1/schedules", ID: "listSchedules", Tag: "Scheduler", Scopes: read, Role: authz.Viewer,
@@ -66,21 +66,21 @@ func (s *Service) remove(ctx context.Context, who authz.Caller, in *agentIn) (re
 }
 
 type listIn struct {
-	Limit  string `query:"limit" doc:"Schedules per page, 1 to 500; all of them if it is left out."`
+	Limit  string `query:"limit" doc:"Schedules per page, 1 to 500; all of them if omitted."`
 	Cursor string `query:"cursor"`
 }
 
-// maxPage is how many schedules a page has at most, and how many are read at
-// a time.
+// maxPage is the maximum of schedules on a page, and how many are read at a
+// time.
 const maxPage = 500
 
-// Page is a list of schedules. Paging fields appear only where a limit was
-// asked for (behaviours.md 0.2).
+// Page is a list of schedules. Paging fields appear only if the request has a
+// limit or a cursor.
 type Page struct {
 	_ struct{} `json:"-" name:"ScheduleList"`
 
 	Schedules []Entry `json:"schedules" required:"true"`
-	Total     int     `json:"total" required:"true" doc:"How many there are on all pages."`
+	Total     int     `json:"total" required:"true" doc:"Schedules on all pages."`
 	HasMore   *bool   `json:"has_more,omitzero"`
 	Cursor    *string `json:"cursor,omitzero"`
 }
@@ -142,16 +142,16 @@ func (s *Service) list(ctx context.Context, who authz.Caller, in *listIn) (*Page
 	}
 }
 
-// add lists the schedule of an agent as the agent has it now.
+// add appends an agent's current schedule to a page.
 func (s *Service) add(ctx context.Context, p *Page, st *State) error {
 	g, err := s.Agents.Get(ctx, st.TenantID, st.AgentID)
 	if fault.Is(err, fault.NotFound) {
-		return nil // a moment ago
+		return nil // it was deleted a moment ago
 	}
 	if err != nil {
 		return err
 	}
-	set, err := of(g)
+	set, err := setupOf(g)
 	if err != nil || !set.exists() {
 		return err
 	}

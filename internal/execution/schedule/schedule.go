@@ -1,12 +1,11 @@
-// Package schedule starts runs of agents by the clock (interface.md section 2,
-// Schedule; behaviours.md section 24).
+// Package schedule starts runs of agents by the clock.
 //
-// What is configured is the agent's own field "schedule", and nothing else: the
-// operations here read and write that field. What a schedule has come to (its
-// next fire, its failures) is a [State], which follows the agent: in the same
-// transaction where the schedule is written here, and by the agent's change
-// events otherwise. The next fire is an item of work; whichever node holds it
-// stores the run and moves the schedule on in one transaction.
+// The configuration of a schedule is the agent's field "schedule" and nothing
+// else: the operations here read and write that field. Its progress (the next
+// fire, the failures) is a [State], which is kept in line with the agent: in
+// the same transaction where the schedule is written here, and by the agent's
+// change events otherwise. The next fire is a work item; the node that holds
+// it stores the run and advances the schedule in one transaction.
 package schedule
 
 import (
@@ -15,19 +14,22 @@ import (
 	"agentd/internal/base/schema"
 )
 
-// Config is what a client configures.
+// Config is what a client configures. The tag restarts says whether a change of
+// a field restarts the schedule: it forgets that it was paused and its
+// failures, and its next fire is computed anew. Add a field with "false" unless
+// it decides when runs start or what they do.
 type Config struct {
 	_ struct{} `json:"-" name:"ScheduleConfig"`
 
-	Cron             string        `json:"cron" required:"true" minLength:"1" maxLength:"200" doc:"When: minute, hour, day of the month, month and day of the week."`
-	Enabled          bool          `json:"enabled" default:"true" doc:"Whether it fires at all."`
-	Input            schema.Object `json:"input" doc:"Input of the runs. Without a message in it, one says that the schedule started the run."`
-	Timezone         string        `json:"timezone" default:"UTC" minLength:"1" maxLength:"64" doc:"IANA name of the time zone that cron is read in."`
-	MaxConcurrent    int           `json:"max_concurrent_scheduled" default:"1" minimum:"1" maximum:"100" doc:"While so many of its runs have not ended, fires are skipped."`
-	OnFailure        string        `json:"on_failure" enum:"continue,pause,alert" default:"continue" doc:"What a run that fails leads to: nothing, no more fires, or a notification."`
-	AutonomousMode   bool          `json:"autonomous_mode" default:"false" doc:"Runs get reflection_prompt as their message instead of input."`
-	ReflectionPrompt string        `json:"reflection_prompt" maxLength:"20000" doc:"What an autonomous agent is asked at each fire."`
-	Misfire          string        `json:"misfire" enum:"once,skip" default:"once" doc:"What happens to fires that were missed: the newest is made up for if it is less than a day old, or none is."`
+	Cron             string        `json:"cron" required:"true" minLength:"1" maxLength:"200" restarts:"true" doc:"When: minute, hour, day of the month, month and day of the week."`
+	Enabled          bool          `json:"enabled" default:"true" restarts:"true" doc:"Whether it fires at all."`
+	Input            schema.Object `json:"input" restarts:"true" doc:"Input of the runs. Without a message, a default one says that the schedule started the run."`
+	Timezone         string        `json:"timezone" default:"UTC" minLength:"1" maxLength:"64" restarts:"true" doc:"IANA name of the time zone that cron is read in."`
+	MaxConcurrent    int           `json:"max_concurrent_scheduled" default:"1" minimum:"1" maximum:"100" restarts:"true" doc:"Fires are skipped while this many of its runs have not ended."`
+	OnFailure        string        `json:"on_failure" enum:"continue,pause,alert" default:"continue" restarts:"true" doc:"After a failed run: continue, pause the schedule, or send an alert."`
+	AutonomousMode   bool          `json:"autonomous_mode" default:"false" restarts:"true" doc:"Runs get reflection_prompt as their message instead of input."`
+	ReflectionPrompt string        `json:"reflection_prompt" maxLength:"20000" restarts:"true" doc:"The message of the runs of an autonomous agent."`
+	Misfire          string        `json:"misfire" enum:"once,skip" default:"once" restarts:"true" doc:"Missed fires: run the newest once if it is less than a day old, or skip them."`
 }
 
 // What Config.OnFailure and Config.Misfire can be.
@@ -40,11 +42,12 @@ const (
 	MisfireSkip = "skip"
 )
 
-// Status of a schedule; it says nothing about Config.Enabled.
+// Status of a schedule, independent of Config.Enabled.
 type Status string
 
-// The statuses. A paused schedule fires again once it is written anew; one in
-// error could not start its last run, or cannot be read, and goes on by itself.
+// The statuses. A paused schedule fires again once it is replaced or changed.
+// One in error could not start its last run, or cannot be read; it continues
+// by itself.
 const (
 	Active Status = "active"
 	Paused Status = "paused"
@@ -54,27 +57,27 @@ const (
 // Why a fire was skipped.
 const (
 	SkipConcurrency = "concurrency"      // too many runs of the schedule had not ended
-	SkipMissed      = "missed"           // it was due while nobody could make it
-	SkipSuspended   = "tenant_suspended" // the company is suspended
+	SkipMissed      = "missed"           // no node was running when it was due
+	SkipSuspended   = "tenant_suspended" // the tenant is suspended
 	SkipRefused     = "refused"          // the run was refused
 )
 
-// State is what a schedule has come to.
+// State is the progress of a schedule.
 type State struct {
 	TenantID, AgentID string
 
-	Config        string    // the agent's field that this state is of, in canonical form
-	Status        Status    //
+	Config        string // the configuration that this state was last synced with; see Config.stored
+	Status        Status
 	Problem       string    // of Failed: why, as a sentence
 	NextRunAt     time.Time // zero: there is no next fire
-	LastFiredAt   time.Time // the newest fire that made a run; zero: none
-	LastSkippedAt time.Time // the newest fire that made none; zero: none
+	LastFiredAt   time.Time // the newest fire that started a run; zero: none
+	LastSkippedAt time.Time // the newest fire that started none; zero: none
 	SkipReason    string    // of LastSkippedAt
-	Failures      int64     // runs that failed since the last that completed
-	Revision      int64     // one more with every write
+	Failures      int64     // runs that failed since one completed
+	Revision      int64     // incremented by every write
 }
 
-// Schedule is a schedule as callers see it.
+// Schedule is a schedule as callers see it: its configuration and its progress.
 type Schedule struct {
 	_ struct{} `json:"-" name:"Schedule"`
 
@@ -85,9 +88,9 @@ type Schedule struct {
 	Status              Status     `json:"status" enum:"active,paused,error" doc:"paused: a run failed and on_failure is pause; error: see problem."`
 	Problem             string     `json:"problem,omitzero" doc:"Why the status is error."`
 	LastFiredAt         *time.Time `json:"last_fired_at" doc:"The newest fire that started a run."`
-	ConsecutiveFailures int64      `json:"consecutive_failures" doc:"How many of its runs failed since one completed."`
+	ConsecutiveFailures int64      `json:"consecutive_failures" doc:"Runs that failed since one completed."`
 	LastSkippedAt       *time.Time `json:"last_skipped_at" doc:"The newest fire that started no run."`
-	LastSkipReason      string     `json:"last_skip_reason,omitzero" enum:"concurrency,missed,tenant_suspended,refused" doc:"Why it did not."`
+	LastSkipReason      string     `json:"last_skip_reason,omitzero" enum:"concurrency,missed,tenant_suspended,refused" doc:"Why the newest skipped fire started no run."`
 }
 
 func show(agentID string, c *Config, st *State) *Schedule {

@@ -17,7 +17,7 @@ import (
 	"agentd/internal/kernel/work"
 )
 
-// WorkKind is the kind of the items of work; the key is the agent's id.
+// WorkKind is the kind of the work items; the key is the agent's id.
 const WorkKind = "schedule"
 
 // Runs starts runs; run.Service.
@@ -25,20 +25,20 @@ type Runs interface {
 	Create(ctx context.Context, who authz.Caller, req run.Request) (*run.Run, error)
 }
 
-// Alerting tells people of a failure, in the caller's transaction.
-type Alerting func(tx txn.Tx, a Alarm) error
+// AlertFunc notifies people of a failure, in the caller's transaction.
+type AlertFunc func(tx txn.Tx, a Alarm) error
 
 // Alarm is a failure of a schedule whose on_failure is alert, or the failure
 // that paused it.
 type Alarm struct {
 	TenantID, AgentID string
-	RunID             string    // "": no run could be made
-	At                time.Time // of the fire, or when its run was made
+	RunID             string    // "": no run could be started
+	At                time.Time // of the fire, or when its run was created
 	Sentence          string    // what failed
 	Paused            bool
 }
 
-// Deps is what a Service is made of.
+// Deps has the dependencies of a Service.
 type Deps struct {
 	Store    Store
 	Agents   *resource.Store[agent.Agent]
@@ -49,29 +49,32 @@ type Deps struct {
 	Clock    clock.Clock
 	Cursors  *page.Cursors
 	Logger   *slog.Logger
-	// Suspended says whether a company's schedules do not fire. Nil: none is.
+	// Suspended reports whether a tenant's schedules do not fire. Nil: all do.
 	Suspended func(ctx context.Context, tenant string) (bool, error)
-	Alert     Alerting // nil: nobody is told
+	Alert     AlertFunc // nil: failures alert nobody
 }
 
 // Service is the slice. It is safe for concurrent use.
-type Service struct{ Deps }
+type Service struct {
+	Deps
+	differs func(old, now *Config) bool // differs; tests replace it
+}
 
-// New makes a service.
-func New(d Deps) *Service { return &Service{d} }
+// New returns a service.
+func New(d Deps) *Service { return &Service{Deps: d, differs: differs} }
 
 // setup is a schedule as its agent has it now.
 type setup struct {
 	agentID string
 	config  *Config // nil: there is none, or it cannot be read
 	cron    *Cron
-	text    string // canonical; "": there is none
+	text    string // as stored; "": there is none
 	problem string // why it cannot be read
 	fires   bool   // it is enabled, and the agent is active
 }
 
-// of reads what an agent says; nil is an agent that is gone.
-func of(g *agent.Agent) (*setup, error) {
+// setupOf reads the schedule of an agent; nil is a deleted agent.
+func setupOf(g *agent.Agent) (*setup, error) {
 	s := &setup{}
 	if g == nil || len(g.Schedule) == 0 {
 		return s, nil
@@ -82,41 +85,59 @@ func of(g *agent.Agent) (*setup, error) {
 		s.config, s.text, s.problem = nil, string(g.Schedule), fault.From(err).Detail
 		return s, nil
 	}
-	s.text, err = s.config.canonical()
+	s.text, err = s.config.stored()
 	s.fires = s.config.Enabled && g.Status == agent.Active
 	return s, err
 }
 
-// exists says whether the agent has a schedule at all.
+// exists reports whether the agent has a schedule at all.
 func (s *setup) exists() bool { return s.text != "" }
 
-// follows says whether a state is of this setup and plans what it should.
-func (s *setup) follows(st *State) bool {
-	plans := s.fires && st != nil && st.Status != Paused
-	return st != nil && st.Config == s.text && plans == !st.NextRunAt.IsZero()
+// restarts reports whether a setup is another schedule than the one that a
+// state is of. What is stored may differ without that: in a field that does not
+// restart, or because an earlier build stored it.
+func (s *Service) restarts(set *setup, st *State) bool {
+	if st.Config == set.text {
+		return false
+	}
+	old, err := decodeStored(st.Config)
+	if err != nil {
+		return true
+	}
+	now, err := decodeStored(set.text)
+	return err != nil || s.differs(old, now)
 }
 
-// Follow brings an agent's schedule in line with the agent. It is the handler
-// of the agents' change events, and may be called any number of times.
-func (s *Service) Follow(ctx context.Context, tenant, agentID string) error {
+// inSync reports whether a state is of this setup and has a next fire exactly
+// when it should.
+func (s *Service) inSync(set *setup, st *State) bool {
+	if st == nil || s.restarts(set, st) {
+		return false
+	}
+	return (set.fires && st.Status != Paused) == !st.NextRunAt.IsZero()
+}
+
+// Sync brings an agent's schedule in line with the agent. It is the handler of
+// the agents' change events, and may be called any number of times.
+func (s *Service) Sync(ctx context.Context, tenant, agentID string) error {
 	return s.Writer.Write(ctx, func(tx txn.Tx) error {
 		g, err := s.Agents.GetTx(tx, tenant, agentID)
 		if err != nil && !fault.Is(err, fault.NotFound) {
 			return err
 		}
-		st, err := s.apply(tx, tenant, agentID, g, false)
+		st, err := s.syncState(tx, tenant, agentID, g, false)
 		if err != nil {
 			return err
 		}
-		return s.plan(tx, tenant, agentID, st)
+		return s.enqueue(tx, tenant, agentID, st)
 	})
 }
 
-// apply makes the state what the agent says, and gives it: nil where there is
-// no schedule. The agent is locked. anew forgets that it was paused or failed,
-// also where the configuration is what it was.
-func (s *Service) apply(tx txn.Tx, tenant, agentID string, g *agent.Agent, anew bool) (*State, error) {
-	set, err := of(g)
+// syncState brings the stored state in line with the agent, which is locked,
+// and returns it: nil where there is no schedule. restart forgets that the
+// schedule was paused or failed, even if the configuration is the same.
+func (s *Service) syncState(tx txn.Tx, tenant, agentID string, g *agent.Agent, restart bool) (*State, error) {
+	set, err := setupOf(g)
 	if err != nil {
 		return nil, err
 	}
@@ -129,21 +150,20 @@ func (s *Service) apply(tx txn.Tx, tenant, agentID string, g *agent.Agent, anew 
 		return nil, nil
 	case !set.exists():
 		return nil, s.Store.DeleteTx(tx, tenant, agentID)
-	case !anew && set.follows(st):
-		return st, nil
 	case st == nil:
 		st = &State{TenantID: tenant, AgentID: agentID}
+	case !restart && st.Config == set.text && s.inSync(set, st):
+		return st, nil
 	}
-	if st.Config != set.text {
-		anew = true
-	}
-	st.follow(set, anew, s.Clock.Now())
+	st.update(set, restart || s.restarts(set, st), s.Clock.Now())
 	return st, s.put(tx, st)
 }
 
-func (st *State) follow(set *setup, anew bool, now time.Time) {
-	if anew {
-		st.Config, st.Status, st.Problem, st.Failures, st.NextRunAt = set.text, Active, "", 0, time.Time{}
+// update makes the state one of a setup.
+func (st *State) update(set *setup, restart bool, now time.Time) {
+	st.Config = set.text
+	if restart {
+		st.Status, st.Problem, st.Failures, st.NextRunAt = Active, "", 0, time.Time{}
 	}
 	if set.config == nil {
 		st.Status, st.Problem = Failed, set.problem
@@ -152,7 +172,7 @@ func (st *State) follow(set *setup, anew bool, now time.Time) {
 	case !set.fires || st.Status == Paused:
 		st.NextRunAt = time.Time{}
 	case st.NextRunAt.IsZero():
-		// Behind the last fire too, for another node's clock may be ahead.
+		// Later than the last fire too: another node's clock may be ahead.
 		if st.LastFiredAt.After(now) {
 			now = st.LastFiredAt
 		}
@@ -165,22 +185,23 @@ func (s *Service) put(tx txn.Tx, st *State) error {
 	return s.Store.PutTx(tx, st)
 }
 
-// plan makes the item of work what the state says, whoever holds it.
-func (s *Service) plan(tx txn.Tx, tenant, agentID string, st *State) error {
+// enqueue makes the work item due at the state's next fire, or removes it
+// where there is none. Another node may hold it.
+func (s *Service) enqueue(tx txn.Tx, tenant, agentID string, st *State) error {
 	if st == nil || st.NextRunAt.IsZero() {
 		return s.Queue.DeleteTx(tx, WorkKind, agentID)
 	}
 	return s.Queue.EnqueueTx(tx, work.Item{Kind: WorkKind, Key: agentID, TenantID: tenant, Due: st.NextRunAt})
 }
 
-// Get gives an agent's schedule; nil where it has none. Errors: fault.NotFound
+// Get returns an agent's schedule; nil where it has none. Errors: fault.NotFound
 // for the agent.
 func (s *Service) Get(ctx context.Context, tenant, agentID string) (*Schedule, error) {
 	g, err := s.Agents.Get(ctx, tenant, agentID)
 	if err != nil {
 		return nil, err
 	}
-	set, err := of(g)
+	set, err := setupOf(g)
 	if err != nil || !set.exists() {
 		return nil, err
 	}
@@ -191,14 +212,14 @@ func (s *Service) Get(ctx context.Context, tenant, agentID string) (*Schedule, e
 	return s.shown(set, st), nil
 }
 
-// shown gives a schedule with its state, or with the state that it is about to
-// have, where the agent was changed a moment ago.
+// shown returns a schedule with its state or, where the agent was changed a
+// moment ago, with the state that it is about to have.
 func (s *Service) shown(set *setup, st *State) *Schedule {
-	if !set.follows(st) {
+	if !s.inSync(set, st) {
 		if st == nil {
 			st = &State{}
 		}
-		st.follow(set, st.Config != set.text, s.Clock.Now())
+		st.update(set, s.restarts(set, st), s.Clock.Now())
 	}
 	c := set.config
 	if c == nil {
@@ -207,13 +228,13 @@ func (s *Service) shown(set *setup, st *State) *Schedule {
 	return show(set.agentID, c, st)
 }
 
-// Set makes c an agent's schedule, whatever it had. Errors: fault.NotFound for
+// Set replaces an agent's schedule and restarts it. Errors: fault.NotFound for
 // the agent, fault.Invalid.
 func (s *Service) Set(ctx context.Context, who authz.Caller, agentID string, c *Config) (*Schedule, error) {
-	if _, wrong := c.check(); len(wrong) > 0 {
-		return nil, fault.BadFields(wrong...)
+	if _, invalid := c.check(); len(invalid) > 0 {
+		return nil, fault.BadFields(invalid...)
 	}
-	text, err := c.canonical()
+	text, err := c.stored()
 	if err != nil {
 		return nil, err
 	}
@@ -226,18 +247,18 @@ func (s *Service) Set(ctx context.Context, who authz.Caller, agentID string, c *
 		if err != nil {
 			return err
 		}
-		st, err := s.apply(tx, who.TenantID, agentID, g, true)
+		st, err := s.syncState(tx, who.TenantID, agentID, g, true)
 		if err != nil {
 			return err
 		}
 		shown = show(agentID, c, st)
-		return s.plan(tx, who.TenantID, agentID, st)
+		return s.enqueue(tx, who.TenantID, agentID, st)
 	})
 	return shown, err
 }
 
-// Remove takes an agent's schedule away, if it has one. Errors: fault.NotFound
-// for the agent.
+// Remove deletes an agent's schedule, if it has one. Errors: fault.NotFound for
+// the agent.
 func (s *Service) Remove(ctx context.Context, who authz.Caller, agentID string) error {
 	return s.Writer.Write(ctx, func(tx txn.Tx) error {
 		g, err := s.Agents.GetTx(tx, who.TenantID, agentID)
@@ -253,10 +274,10 @@ func (s *Service) Remove(ctx context.Context, who authz.Caller, agentID string) 
 				return err
 			}
 		}
-		st, err := s.apply(tx, who.TenantID, agentID, g, false)
+		st, err := s.syncState(tx, who.TenantID, agentID, g, false)
 		if err != nil {
 			return err
 		}
-		return s.plan(tx, who.TenantID, agentID, st)
+		return s.enqueue(tx, who.TenantID, agentID, st)
 	})
 }

@@ -6,16 +6,16 @@ import (
 	_ "time/tzdata" // so that zones are known where the system has none
 )
 
-// farthest is more than any clock is away from UTC.
+// farthest is more than the offset of any zone from UTC.
 const farthest = 36 * time.Hour
 
-// instant gives the first moment at which the clocks of a zone show a wall
-// time or a later one. Of a wall time that comes twice that is the first; of
-// one that is skipped it is the end of the gap. Later wall times never give
+// instant returns the first moment at which the clocks of a zone show a wall
+// time or a later one. Of a wall time that occurs twice that is the first; of
+// one that is skipped it is the end of the gap. Later wall times never return
 // earlier moments.
 //
-// wall is a wall time written as if it were UTC. time.Date does not do: it does
-// not say which moment it gives in either case.
+// wall is a wall time written as if it were UTC. time.Date cannot be used: it
+// does not define which moment it returns in these two cases.
 func instant(wall time.Time, zone *time.Location) time.Time {
 	for t := wall.Add(-farthest).In(zone); ; {
 		start, end := t.ZoneBounds()
@@ -31,14 +31,14 @@ func instant(wall time.Time, zone *time.Location) time.Time {
 	}
 }
 
-// wallOf is what the clocks of a zone show, written as if it were UTC.
+// wallOf returns the wall time of a zone, written as if it were UTC.
 func wallOf(t time.Time, zone *time.Location) time.Time {
 	t = t.In(zone)
 	return time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), time.UTC)
 }
 
-// loadZone finds an IANA time zone. Names that mean this machine's own zone, or
-// clocks that count leap seconds, are none of it.
+// loadZone finds an IANA time zone. It does not accept names of the machine's own
+// zone, or of clocks that count leap seconds.
 func loadZone(name string) (*time.Location, bool) {
 	switch {
 	case name == "", name == "Local", name == "localtime", name == "posixrules", name == "Factory",

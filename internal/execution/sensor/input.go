@@ -13,6 +13,7 @@ import (
 
 	"agentd/internal/base/route"
 	"agentd/internal/base/schema"
+	"agentd/internal/base/text"
 	"agentd/internal/execution/run"
 )
 
@@ -84,24 +85,13 @@ func message(sensorID, runID string, headers map[string]string, body string) str
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
 		fmt.Fprintf(&b, "%s: %s\n", name, headers[name])
 	}
-	shown := cut(body, maxShown)
+	shown := text.PrefixBytes(body, maxShown)
 	b.WriteString("\n" + shown)
 	if len(shown) < len(body) {
 		fmt.Fprintf(&b, "\n[cut off here: the body has %d bytes]", len(body))
 	}
 	fmt.Fprintf(&b, "\n--- end of the call %s ---", runID)
 	return b.String()
-}
-
-// cut is the start of a text, of whole characters.
-func cut(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	for most > 0 && !utf8.RuneStart(text[most]) {
-		most--
-	}
-	return text[:most]
 }
 
 // shownHeaders are those of a call that a run may know: none that carries a
@@ -114,7 +104,7 @@ func shownHeaders(all map[string][]string) map[string]string {
 		if len(shown) == maxHeaders || !harmless(lower) {
 			continue
 		}
-		shown[lower] = cut(readable([]byte(strings.Join(all[name], ", "))), maxHeaderValue)
+		shown[lower] = text.PrefixBytes(readable([]byte(strings.Join(all[name], ", "))), maxHeaderValue)
 	}
 	return shown
 }

@@ -2,8 +2,6 @@ package sensor
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/base64"
 	"fmt"
 	"time"
 
@@ -77,7 +75,7 @@ func (s *Service) create(ctx context.Context, who authz.Caller, w wish) (*View, 
 	}
 	key := ""
 	if !w.unsigned {
-		key = newSecret()
+		key = secret.NewSigningSecret()
 		of.Sealed = s.Box.Seal([]byte(key), of.sealContext())
 	}
 	shown := s.view(of)
@@ -119,13 +117,6 @@ func (s *Service) room(tx txn.Tx, of *Sensor) error {
 		return fault.New(fault.Invalid, "limit_reached", "The agent has %d sensors that take calls, and there may be no more; delete one first.", maxOfAgent)
 	}
 	return nil
-}
-
-// newSecret is of the form of all webhook secrets (decisions.md D13).
-func newSecret() string {
-	var b [32]byte
-	rand.Read(b[:])
-	return "whsec_" + base64.StdEncoding.EncodeToString(b[:])
 }
 
 // secretOf opens what calls of a sensor are signed with; "": they are not.

@@ -1,26 +1,33 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
 
 	"agentd/internal/base/authz"
-	"agentd/internal/base/fault"
-	"agentd/internal/base/ident"
+	"agentd/internal/base/clock"
 	"agentd/internal/base/route"
 )
+
+// exporter exports the active branch of a session.
+type exporter struct {
+	reader *reader
+	clock  clock.Clock
+}
 
 type exportIn struct {
 	SessionID string `path:"sessionId"`
 	Format    string `query:"format" enum:"md,json" default:"md"`
 }
 
-// exported is a conversation to take elsewhere.
-type exported struct {
+// export is an exported conversation.
+type export struct {
 	_ struct{} `json:"-" name:"SessionExport"`
 
 	ExportedAt time.Time         `json:"exported_at" required:"true"`
@@ -44,29 +51,17 @@ type exportedMessage struct {
 	ToolCalls []ToolCall `json:"tool_calls,omitzero"`
 }
 
-// export gives the active branch as Markdown to read or as JSON to keep.
-func (s *Service) export(ctx context.Context, who authz.Caller, in *exportIn) (*route.Reply, error) {
-	rec, err := s.Store.Get(ctx, who.TenantID, in.SessionID)
+func (x *exporter) routes() []route.Route {
+	row := documented(read("/{sessionId}/export", "exportSession", "Export a conversation"),
+		"Exports the active branch: `md` as Markdown to read, `json` with all its fields.")
+	row.AnswerOf = reflect.TypeFor[export]()
+	return []route.Route{route.Action(row, x.exportRoute)}
+}
+
+func (x *exporter) exportRoute(ctx context.Context, who authz.Caller, in *exportIn) (*route.Reply, error) {
+	out, err := x.export(ctx, who.TenantID, in.SessionID)
 	if err != nil {
 		return nil, err
-	}
-	p, err := s.plot(ctx, rec)
-	if err != nil {
-		return nil, err
-	}
-	st, err := s.tell(ctx, who.TenantID, p.line(rec.ActiveBranch))
-	if err != nil {
-		return nil, err
-	}
-	out := exported{
-		ExportedAt: s.Clock.Now(), Format: "svc.chat.v1", SessionID: rec.SessionID, AgentID: rec.AgentID, Title: titleOf(rec),
-		CreatedAt: rec.CreatedAt, UpdatedAt: rec.UpdatedAt, Messages: []exportedMessage{},
-	}
-	if out.AgentName, err = s.agentName(ctx, map[string]string{}, who.TenantID, rec.AgentID); err != nil {
-		return nil, err
-	}
-	for _, e := range st.entries {
-		out.Messages = append(out.Messages, exportedMessage{Role: e.Role, Content: e.Content, Timestamp: e.Timestamp, RunID: e.RunID, ToolCalls: e.ToolCalls})
 	}
 	if in.Format == "md" {
 		return &route.Reply{JSON: []byte(out.markdown()), Media: "text/markdown"}, nil
@@ -75,20 +70,43 @@ func (s *Service) export(ctx context.Context, who authz.Caller, in *exportIn) (*
 	return &route.Reply{JSON: body}, err
 }
 
+func (x *exporter) export(ctx context.Context, tenant, id string) (*export, error) {
+	rec, err := x.reader.store.Get(ctx, tenant, id)
+	if err != nil {
+		return nil, err
+	}
+	c, err := x.reader.conversation(ctx, rec)
+	if err != nil {
+		return nil, err
+	}
+	out := &export{
+		ExportedAt: x.clock.Now(), Format: "svc.chat.v1", SessionID: rec.SessionID, AgentID: rec.AgentID, Title: titleOf(rec),
+		CreatedAt: rec.CreatedAt, UpdatedAt: rec.UpdatedAt, Messages: []exportedMessage{},
+	}
+	if out.AgentName, err = x.reader.agentName(ctx, tenant, rec.AgentID); err != nil {
+		return nil, err
+	}
+	for _, e := range c.history.entries {
+		out.Messages = append(out.Messages, exportedMessage{
+			Role: e.Role, Content: e.Content, Timestamp: e.Timestamp, RunID: e.RunID, ToolCalls: e.ToolCalls,
+		})
+	}
+	return out, nil
+}
+
+// titleOf returns the first line of the session's first message.
 func titleOf(r *Record) string {
 	title, _, _ := strings.Cut(strings.TrimSpace(r.Summary.First), "\n")
-	if title == "" {
-		title = "Session " + r.SessionID
-	}
-	return title
+	return cmp.Or(title, "Session "+r.SessionID)
 }
 
 var speakers = map[string]string{roleUser: "User", roleAssistant: "Assistant", roleSystem: "Summary"}
 
-// markdown leaves out results of tools, whose calls it names.
-func (x *exported) markdown() string {
+// markdown names the tool calls and leaves out their results.
+func (x *export) markdown() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# %s\n\nSession `%s` with %s, exported %s.\n", x.Title, x.SessionID, orThe(x.AgentName), x.ExportedAt.Format(time.RFC3339))
+	fmt.Fprintf(&b, "# %s\n\nSession `%s` with %s, exported %s.\n",
+		x.Title, x.SessionID, cmp.Or(x.AgentName, "a deleted agent"), x.ExportedAt.Format(time.RFC3339))
 	for _, m := range x.Messages {
 		speaker := speakers[m.Role]
 		if speaker == "" {
@@ -106,48 +124,4 @@ func (x *exported) markdown() string {
 		}
 	}
 	return b.String()
-}
-
-func orThe(name string) string {
-	if name == "" {
-		return "an agent that is gone"
-	}
-	return name
-}
-
-type (
-	bulkIn struct {
-		Body struct {
-			_ struct{} `json:"-" name:"SessionBulkDelete"`
-
-			SessionIDs []string `json:"session_ids" required:"true" minItems:"1" maxItems:"200"`
-		}
-	}
-	bulkOut struct {
-		_ struct{} `json:"-" name:"SessionBulkDeleted"`
-
-		Deleted int      `json:"deleted" required:"true"`
-		Failed  []string `json:"failed" required:"true" doc:"Those that there are none of."`
-	}
-)
-
-// closeMany closes sessions. What is no session of the company is named, and
-// does not keep the others open.
-func (s *Service) closeMany(ctx context.Context, who authz.Caller, in *bulkIn) (bulkOut, error) {
-	out := bulkOut{Failed: []string{}}
-	for _, id := range in.Body.SessionIDs {
-		err := error(fault.NoSuch("session"))
-		if ident.Valid(id) {
-			_, err = s.Close(ctx, who, id)
-		}
-		switch {
-		case err == nil:
-			out.Deleted++
-		case fault.Is(err, fault.NotFound):
-			out.Failed = append(out.Failed, id)
-		default:
-			return out, err
-		}
-	}
-	return out, nil
 }

@@ -3,10 +3,22 @@ package session
 import (
 	"context"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"agentd/internal/base/authz"
 )
 
-// Say is Send of a text.
-func (s *Service) Say(ctx context.Context, who authz.Caller, id, text string) (Accepted, error) {
-	return s.Send(ctx, who, id, &newMessage{Content: text})
+// Send sends a text.
+func (s *Service) Send(ctx context.Context, who authz.Caller, id, text string) (Accepted, error) {
+	return s.messages.send(ctx, who, id, &newMessage{Content: text})
+}
+
+// CreateTodo creates a todo from a request body.
+func (s *Service) CreateTodo(ctx context.Context, who authz.Caller, id string, body jsontext.Value) (*Todo, error) {
+	return s.todos.create(ctx, who, id, body)
+}
+
+// List lists sessions.
+func (s *Service) List(ctx context.Context, tenant, agentID, limit, cursor string) (*Page, error) {
+	return s.lifecycle.list(ctx, tenant, agentID, limit, cursor)
 }

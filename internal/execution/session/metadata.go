@@ -10,14 +10,14 @@ import (
 	"agentd/internal/base/schema"
 )
 
-// What metadata may be (behaviours 36).
+// The limits of metadata.
 const (
 	maxKeys     = 100
 	maxMetadata = 64 << 10
 	maxNesting  = 8
 )
 
-// checkMetadata says what is wrong with metadata, or nothing.
+// checkMetadata returns what is invalid about metadata, or "".
 func checkMetadata(o schema.Object) string {
 	if len(o) == 0 {
 		return ""
@@ -26,11 +26,11 @@ func checkMetadata(o schema.Object) string {
 		return fmt.Sprintf("it has more than %d KiB", maxMetadata>>10)
 	}
 	dec := jsontext.NewDecoder(bytes.NewReader(o))
-	for deep := 0; ; {
+	for depth := 0; ; {
 		if _, err := dec.ReadToken(); err != nil {
-			break // its syntax was checked when it came
+			break // the end: the syntax was checked on arrival
 		}
-		if deep = max(deep, dec.StackDepth()); deep > maxNesting {
+		if depth = max(depth, dec.StackDepth()); depth > maxNesting {
 			return fmt.Sprintf("it nests deeper than %d levels", maxNesting)
 		}
 	}
@@ -42,27 +42,4 @@ func checkMetadata(o schema.Object) string {
 		return fmt.Sprintf("it has more than %d keys", maxKeys)
 	}
 	return ""
-}
-
-// mergeObjects puts the members of patch into o, one level deep; null takes a
-// member out.
-func mergeObjects(o, patch schema.Object) (schema.Object, error) {
-	var all, more map[string]jsontext.Value
-	if err := json.Unmarshal(o, &all); err != nil {
-		return nil, err
-	}
-	if err := json.Unmarshal(patch, &more); err != nil {
-		return nil, err
-	}
-	if all == nil {
-		all = map[string]jsontext.Value{}
-	}
-	for name, v := range more {
-		if v.Kind() == 'n' {
-			delete(all, name)
-		} else {
-			all[name] = v
-		}
-	}
-	return json.Marshal(all, json.Deterministic(true))
 }

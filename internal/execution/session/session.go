@@ -1,60 +1,77 @@
-// Package session is what conversations are: runs of one agent that follow
-// each other in turns, on branches that may part (interface.md section 2,
-// Session; decisions.md D8).
+// Package session implements conversations: runs of one agent that follow each
+// other in turns, on branches that can fork.
 //
-// What is said in a session is not stored: it is read from its runs and their
-// steps, along the branch. What is stored is which run is which turn of which
-// branch. A run is stored together with its turn, under a lock of the session,
-// so that however many nodes take messages, one run of a branch is under way
-// at a time, and the others follow in the order in which they came in.
+// The messages of a session are not stored. They are read from its runs and
+// their steps, along a branch. What is stored is which run is which turn of
+// which branch. A run is stored together with its turn, under a lock on the
+// session, so that at most one run of a branch is under way at a time, however
+// many nodes accept messages, and the others follow in the order in which they
+// were accepted.
+//
+// Service assembles the parts, each of which has only the ports that it needs:
+//
+//	lifecycle          creates, lists, updates, closes and expires sessions
+//	turnQueue          admits runs to a session and starts the next turn
+//	messageService     sends messages and lists the history
+//	branchService      forks, activates and deletes branches
+//	streamer           serves the event stream of a session
+//	todoService        keeps todos and starts runs for those that are due
+//	annotationService  keeps the annotations of messages
+//	shareService       makes public links, and serves what they show
+//	exporter           exports a conversation as Markdown or JSON
 package session
 
 import (
+	"strconv"
 	"time"
+	"unicode/utf8"
 
+	"agentd/internal/base/fault"
 	"agentd/internal/base/schema"
 	"agentd/internal/kernel/model"
 )
 
-// Status is the state of a session.
+// Status is the status of a session.
 type Status string
 
-// The states. Only an active one takes messages; nothing leads back.
+// The statuses. Only an active session accepts messages. A closed or expired
+// session never becomes active again.
 const (
 	Active  Status = "active"
 	Closed  Status = "closed"
 	Expired Status = "expired"
 )
 
-// Queue modes: what becomes of a message while a run of its branch is under way.
+// Queue modes: what happens to a message while a run of its branch is under way.
 const (
-	Allow  = "allow"  // it waits its turn
-	Reject = "reject" // it is refused, 409 SESSION_BUSY
+	Allow  = "allow"  // it waits for its turn
+	Reject = "reject" // it is refused with 409 SESSION_BUSY
 )
 
-// Root is the branch that every session begins with.
+// Root is the id and name of the branch that every session begins with.
 const Root = "main"
 
-// Session is a session as callers see it (interface.md section 2, Session).
+// Session is a session as the API shows it.
 type Session struct {
 	SessionID     string         `json:"session_id" format:"uuid" required:"true"`
 	TenantID      string         `json:"tenant_id" required:"true"`
 	AgentID       string         `json:"agent_id" format:"uuid" required:"true"`
 	Status        Status         `json:"status" enum:"active,closed,expired" required:"true"`
-	History       []Entry        `json:"conversation_history" doc:"What was said on the active branch, oldest first. Empty in lists."`
+	History       []Entry        `json:"conversation_history" doc:"Messages of the active branch, oldest first. Empty in lists."`
 	Metadata      schema.Object  `json:"metadata"`
-	Runs          []string       `json:"runs" doc:"Ids of the runs of all branches, in the order of their turns. Empty in lists."`
+	Runs          []string       `json:"runs" doc:"Run ids of all branches, in the order of their turns. Empty in lists."`
 	CreatedAt     time.Time      `json:"created_at"`
 	UpdatedAt     time.Time      `json:"updated_at"`
 	ExpiresAt     *time.Time     `json:"expires_at"`
 	TeamID        *string        `json:"team_id" format:"uuid"`
-	Branches      []Branch       `json:"branches" doc:"Forks of the conversation, the root first. Empty in lists."`
+	Branches      []Branch       `json:"branches" doc:"Branches of the conversation, root first. Empty in lists."`
 	ActiveBranch  string         `json:"active_branch" doc:"The branch that new messages go to."`
 	QueueMode     string         `json:"queue_mode" enum:"allow,reject"`
 	ModelOverride *ModelOverride `json:"model_override" doc:"Used instead of the agent's model."`
 }
 
-// ModelOverride is the model of a session's runs (interface.md section 2).
+// ModelOverride is the model that the runs of a session use instead of their
+// agent's.
 type ModelOverride struct {
 	_ struct{} `json:"-" name:"SessionModel"`
 
@@ -64,7 +81,7 @@ type ModelOverride struct {
 	Capabilities schema.Object `json:"capabilities,omitzero"`
 }
 
-// Spec is the override as runs take it; nil for none.
+// Spec returns the override in the form that runs take; nil if there is none.
 func (m *ModelOverride) Spec() *model.Spec {
 	if m == nil {
 		return nil
@@ -72,28 +89,27 @@ func (m *ModelOverride) Spec() *model.Spec {
 	return &model.Spec{Provider: m.Provider, ModelRef: m.ModelRef, EndpointURL: m.EndpointURL}
 }
 
-// Entry is one thing that was said (interface.md section 2, ConversationEntry;
-// decisions.md D8).
+// Entry is one message of a conversation.
 type Entry struct {
 	_ struct{} `json:"-" name:"ConversationEntry"`
 
-	MessageID       string       `json:"message_id" doc:"Stays the same for as long as the session is there."`
+	MessageID       string       `json:"message_id" doc:"Never changes."`
 	Role            string       `json:"role" enum:"user,assistant,system,tool_result" required:"true"`
 	Content         string       `json:"content" required:"true"`
 	RunID           string       `json:"run_id"`
 	Timestamp       time.Time    `json:"timestamp"`
-	Compacted       bool         `json:"compacted" doc:"The model gets a summary in place of it."`
+	Compacted       bool         `json:"compacted" doc:"The model reads a summary instead of this message."`
 	Thinking        string       `json:"thinking,omitzero"`
 	ToolCalls       []ToolCall   `json:"tool_calls,omitzero"`
 	OutputTruncated bool         `json:"output_truncated,omitzero"`
-	CostUSD         *float64     `json:"cost_usd,omitzero" doc:"Of the run, with its last reply."`
+	CostUSD         *float64     `json:"cost_usd,omitzero" doc:"Cost of the whole run; set on its last reply."`
 	Attachments     []Attachment `json:"attachments,omitzero"`
-	FromTodo        string       `json:"from_todo,omitzero" doc:"The todo that sent the message."`
+	FromTodo        string       `json:"from_todo,omitzero" doc:"Id of the todo that sent the message."`
 
-	step int64 // of the run; 0: its message
+	step int64 // seq of the run's step; 0: the message that started the run
 }
 
-// Roles of entries.
+// The roles of entries.
 const (
 	roleUser      = "user"
 	roleAssistant = "assistant"
@@ -101,7 +117,7 @@ const (
 	roleTool      = "tool_result"
 )
 
-// ToolCall is a call that an assistant made and that has a result.
+// ToolCall is a tool call of an assistant, with its result.
 type ToolCall struct {
 	_ struct{} `json:"-" name:"ConversationToolCall"`
 
@@ -114,15 +130,16 @@ type ToolCall struct {
 	Error      *string `json:"error,omitzero"`
 }
 
-// Branch is a line of the conversation (decisions.md D8).
+// Branch is a branch of the conversation. It shares the history of its parent up
+// to the fork point.
 type Branch struct {
 	_ struct{} `json:"-" name:"SessionBranch"`
 
 	BranchID  string    `json:"branch_id" required:"true"`
 	ParentID  string    `json:"parent_branch_id,omitzero"`
 	Name      string    `json:"name" required:"true"`
-	ForkRunID string    `json:"fork_point_run_id" required:"true" doc:"The last run that the branch shares with its parent; empty where it shares none."`
-	ForkStep  int64     `json:"fork_point_step_seq" required:"true" doc:"The last step of that run that is shared; 0: all of them; -1: none, only the run's message."`
+	ForkRunID string    `json:"fork_point_run_id" required:"true" doc:"The last run that the branch shares with its parent; empty if it shares none."`
+	ForkStep  int64     `json:"fork_point_step_seq" required:"true" doc:"The last shared step of that run; 0 for all steps, -1 for the run's message only."`
 	Runs      []string  `json:"runs" required:"true" doc:"The branch's own runs."`
 	Status    string    `json:"status" enum:"active,abandoned,merged" required:"true"`
 	CreatedAt time.Time `json:"created_at" required:"true"`
@@ -130,7 +147,7 @@ type Branch struct {
 
 const branchActive = "active"
 
-// Record is a session as it is stored.
+// Record is a session as stored.
 type Record struct {
 	TenantID, SessionID, AgentID string
 	TeamID                       *string
@@ -139,30 +156,30 @@ type Record struct {
 	Model                        *ModelOverride
 	Metadata                     schema.Object
 	ActiveBranch                 string
-	Turns                        int64 // the last one that was given out
+	Turns                        int64 // number of the last turn
 	Summary                      Summary
 	CreatedAt, UpdatedAt         time.Time
 	ExpiresAt                    time.Time // zero: never
 }
 
-// Summary is what lists tell of a conversation without reading it.
+// Summary is what lists show of a conversation without reading its runs.
 type Summary struct {
-	First string `json:"first,omitzero"` // message of the user, cut
-	Last  string `json:"last,omitzero"`  // message of anybody, cut
-	Count int64  `json:"count,omitzero"` // messages of users, and answers
+	First string `json:"first,omitzero"` // first message of the user, truncated
+	Last  string `json:"last,omitzero"`  // last message of either side, truncated
+	Count int64  `json:"count,omitzero"` // messages of users, and answers of the agent
 }
 
-// Turn says which run is which turn.
+// Turn is the place of a run in a session.
 type Turn struct {
 	SessionID string
-	Turn      int64 // from 1, over all branches
+	Turn      int64 // counted from 1 over all branches
 	BranchID  string
 	RunID     string
 	Finished  bool
 }
 
-// status is the record's at a moment: one whose time is over has expired,
-// whether or not that is stored already.
+// status returns the status at now. A session past its expiry has expired even
+// if that is not stored yet.
 func (r *Record) status(now time.Time) Status {
 	if r.Status == Active && !r.ExpiresAt.IsZero() && !now.Before(r.ExpiresAt) {
 		return Expired
@@ -170,7 +187,7 @@ func (r *Record) status(now time.Time) Status {
 	return r.Status
 }
 
-// show is the session without what is read from runs.
+// show returns the session without the parts that are read from runs.
 func (r *Record) show(now time.Time) Session {
 	s := Session{
 		SessionID: r.SessionID, TenantID: r.TenantID, AgentID: r.AgentID, TeamID: r.TeamID,
@@ -182,4 +199,42 @@ func (r *Record) show(now time.Time) Session {
 		s.ExpiresAt = &r.ExpiresAt
 	}
 	return s
+}
+
+// checkActive returns a Conflict error unless the session accepts the action.
+func (r *Record) checkActive(now time.Time, action string) error {
+	if status := r.status(now); status != Active {
+		return fault.WrongState("session", string(status), action)
+	}
+	return nil
+}
+
+// summaryTextLimit is how many bytes of a message a list shows, up to the end of
+// the character at which it is reached.
+const summaryTextLimit = 200
+
+// add counts a message and keeps its beginning.
+func (s *Summary) add(text string, user bool) {
+	if text == "" {
+		return
+	}
+	s.Count++
+	text = truncate(text)
+	if user && s.First == "" {
+		s.First = text
+	}
+	s.Last = text
+}
+
+func truncate(text string) string {
+	for i := range text {
+		if i > summaryTextLimit {
+			text = text[:i]
+			break
+		}
+	}
+	if !utf8.ValidString(text) {
+		return strconv.QuoteToASCII(text)
+	}
+	return text
 }

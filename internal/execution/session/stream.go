@@ -11,42 +11,56 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"agentd/internal/base/authz"
+	"agentd/internal/base/clock"
 	"agentd/internal/base/fault"
 	"agentd/internal/base/route"
 	"agentd/internal/execution/run"
 	"agentd/internal/kernel/event"
 )
 
-// Stream gives the frames of a session's event stream (decisions.md D7): first
-// session.connected, then what happened in all runs of the session after the
-// event that lastEventID names, then what happens. Before a run's first event
-// comes run_added, after its last one done. The stream ends with session_closed,
-// once the session takes no more messages and nothing runs in it any more.
+// streamer serves the event streams of sessions.
+type streamer struct {
+	store Store
+	runs  Runs
+	log   event.Log
+	hub   *event.Hub
+	clock clock.Clock
+}
+
+// stream returns the frames of a session's event stream: first session.connected,
+// then the past events of all runs of the session after the one that lastEventID
+// names, then events as they happen. run_added precedes the first event of a run,
+// done follows its last one. The stream ends with session_closed, once the
+// session accepts no more messages and no run of it is under way.
 //
-// The order is the same for every reader at any time; see feed.
-func (s *Service) Stream(ctx context.Context, tenant, id, lastEventID string) (iter.Seq2[route.Frame, error], error) {
-	rec, err := s.Store.Get(ctx, tenant, id)
+// The order is the same for every reader at any time; see merge.
+func (s *streamer) stream(ctx context.Context, tenant, id, lastEventID string) (iter.Seq2[route.Frame, error], error) {
+	rec, err := s.store.Get(ctx, tenant, id)
 	if err != nil {
 		return nil, err
 	}
 	return func(yield func(route.Frame, error) bool) {
 		ctx, stop := context.WithCancel(ctx)
-		f := &feed{s: s, ctx: ctx, tenant: tenant, id: id, arrived: make(chan arrival), yield: yield}
-		defer f.readers.Wait()
+		m := &merge{streamer: s, ctx: ctx, tenant: tenant, id: id, arrivals: make(chan arrival), yield: yield}
+		defer m.readers.Wait()
 		defer stop()
-		hints := s.Hub.Subscribe(id) // before anything is read, so that nothing is missed
+		hints := s.hub.Subscribe(id) // before anything is read, so that nothing is missed
 		defer hints.Close()
-		err := f.tell("session.connected", sessionData{SessionID: id, Status: rec.status(s.Clock.Now()), ActiveBranch: rec.ActiveBranch, Timestamp: s.Clock.Now()})
+		now := s.clock.Now()
+		err := m.sendSession("session.connected", sessionData{
+			SessionID: id, Status: rec.status(now), ActiveBranch: rec.ActiveBranch, Timestamp: now,
+		})
 		if err == nil {
-			err = f.follow(lastEventID, hints)
+			err = m.run(lastEventID, hints)
 		}
-		if err != nil && !errors.Is(err, errOver) && ctx.Err() == nil {
-			f.fail(err)
+		if err != nil && !errors.Is(err, errStreamOver) && ctx.Err() == nil {
+			m.sendError(err)
 		}
 	}, nil
 }
 
-// sessionData is the data of the frames that are about the session itself.
+// sessionData is the data of the frames about the session itself.
 type sessionData struct {
 	SessionID    string    `json:"session_id"`
 	Status       Status    `json:"status,omitzero"`
@@ -60,125 +74,41 @@ type sessionData struct {
 	Timestamp    time.Time `json:"timestamp"`
 }
 
-// errOver ends a feed whose session has ended, or whose consumer left.
-var errOver = errors.New("session: the stream is over")
+// errStreamOver ends a stream whose session has ended or whose client left.
+var errStreamOver = errors.New("session: the stream is over")
 
-// send gives a frame to the consumer.
-func (f *feed) send(frame route.Frame) error {
-	if !f.yield(frame, nil) {
-		return errOver
+// send sends a frame to the client.
+func (m *merge) send(frame route.Frame) error {
+	if !m.yield(frame, nil) {
+		return errStreamOver
 	}
 	return nil
 }
 
-// tell sends a frame that is about the session. It has no id: a reader that
-// resumes gets what matters of it anew.
-func (f *feed) tell(name string, d sessionData) error {
+// sendSession sends a frame about the session. It has no id: a client that
+// resumes is sent such frames again where they matter.
+func (m *merge) sendSession(name string, d sessionData) error {
 	data, err := json.Marshal(d)
 	if err != nil {
 		return err
 	}
-	return f.send(route.Frame{Name: name, Data: data})
+	return m.send(route.Frame{Name: name, Data: data})
 }
 
-func (f *feed) fail(err error) {
-	detail := "The stream cannot go on; reconnect with the last id."
+// sendError sends the error that ends the stream.
+func (m *merge) sendError(err error) {
+	detail := "The stream cannot continue; reconnect with the last id."
 	if errors.Is(err, event.ErrSlow) {
-		detail = "This reader fell too far behind; reconnect with the last id."
+		detail = "The client reads too slowly; reconnect with the last id."
 	}
-	_ = f.tell("error", sessionData{SessionID: f.id, Code: fault.From(err).Code, Detail: detail, Timestamp: f.s.Clock.Now()}) // it is over either way
+	_ = m.sendSession("error", sessionData{ // the stream is over either way
+		SessionID: m.id, Code: fault.From(err).Code, Detail: detail, Timestamp: m.clock.Now(),
+	})
 }
 
-// follow runs until the consumer leaves or the session is over.
-func (f *feed) follow(lastEventID string, hints *event.Subscription) error {
-	if err := event.Aside(f.ctx, f.look); err != nil {
-		return err
-	}
-	if lastEventID != "" {
-		if err := f.resume(lastEventID); err != nil {
-			return err
-		}
-	}
-	patience := lookAgain
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	for {
-		wait, err := f.give()
-		if err != nil {
-			return err
-		}
-		idle := wait >= lookAgain
-		if idle {
-			wait = patience
-		}
-		timer.Reset(wait)
-		select {
-		case <-f.ctx.Done():
-			return errOver
-		case a := <-f.arrived:
-			if a.err != nil {
-				return a.err
-			}
-			a.src.add(a.e)
-			patience = lookAgain
-			if time.Since(f.looked) < lookAgain {
-				continue
-			}
-		case <-hints.Ready():
-			_, _, _ = hints.Take() // whatever it was, everything is read
-			patience = lookAgain
-		case <-timer.C:
-			if !idle {
-				continue
-			}
-			patience = f.s.Hub.Patience(patience, lookAgain)
-		}
-		if err := event.Aside(f.ctx, f.look); err != nil {
-			return err
-		}
-	}
-}
-
-// resume goes to the place behind an event. One that is not known is answered
-// by a gap and everything from the beginning.
-func (f *feed) resume(lastEventID string) error {
-	id, text, _ := strings.Cut(lastEventID, ":")
-	seq, err := strconv.ParseInt(text, 10, 64)
-	at := slices.IndexFunc(f.sources, func(src *source) bool { return src.turn.RunID == id })
-	for try := 0; err == nil && seq > 0 && at >= 0 && try < 5; try++ { // a live chunk has its id before it is stored
-		if try > 0 {
-			select {
-			case <-f.ctx.Done():
-				return errOver
-			case <-time.After(25 * time.Millisecond):
-			}
-		}
-		probe := &source{turn: f.sources[at].turn}
-		for !probe.read && probe.after < seq {
-			if err := f.readLog(probe); err != nil {
-				return err
-			}
-		}
-		for _, next := range probe.queue {
-			if next.e.Seq < seq {
-				continue
-			}
-			f.from = place{next.at.at, id, seq}
-			f.last = f.from
-			f.forget()
-			if next.e.Seq == seq && run.FinalEvent(next.e.Name) {
-				return f.done(id, seq) // nobody knows whether it was seen
-			}
-			return nil
-		}
-	}
-	zero := 0
-	return f.tell("gap", sessionData{SessionID: f.id, Dropped: &zero, Timestamp: f.s.Clock.Now()})
-}
-
-// done tells what a run came to.
-func (f *feed) done(runID string, seq int64) error {
-	r, err := f.s.Runs.Get(f.ctx, f.tenant, runID)
+// sendDone sends the outcome of a run.
+func (m *merge) sendDone(runID string, seq int64) error {
+	r, err := m.runs.Get(m.ctx, m.tenant, runID)
 	if err != nil {
 		return err
 	}
@@ -186,5 +116,133 @@ func (f *feed) done(runID string, seq int64) error {
 	if err != nil {
 		return err
 	}
-	return f.send(frame)
+	return m.send(frame)
+}
+
+// run sends frames until the client leaves or the session is over.
+func (m *merge) run(lastEventID string, hints *event.Subscription) error {
+	if err := event.Aside(m.ctx, m.refresh); err != nil {
+		return err
+	}
+	if lastEventID != "" {
+		if err := m.resume(lastEventID); err != nil {
+			return err
+		}
+	}
+	pollAfter := refreshInterval
+	timer := time.NewTimer(pollAfter)
+	defer timer.Stop()
+	for {
+		wait, err := m.sendReady()
+		if err != nil {
+			return err
+		}
+		idle := wait >= refreshInterval
+		if idle {
+			wait = pollAfter
+		}
+		timer.Reset(wait)
+		select {
+		case <-m.ctx.Done():
+			return errStreamOver
+		case a := <-m.arrivals:
+			if a.err != nil {
+				return a.err
+			}
+			a.src.add(a.event)
+			pollAfter = refreshInterval
+			if time.Since(m.refreshedAt) < refreshInterval {
+				continue
+			}
+		case <-hints.Ready():
+			_, _, _ = hints.Take() // refresh reads everything, whatever the hint was
+			pollAfter = refreshInterval
+		case <-timer.C:
+			if !idle {
+				continue
+			}
+			pollAfter = m.hub.Patience(pollAfter, refreshInterval)
+		}
+		if err := event.Aside(m.ctx, m.refresh); err != nil {
+			return err
+		}
+	}
+}
+
+// A live chunk has its id before it is stored. resume looks for an id that is
+// not stored yet so many times, at this interval.
+const (
+	resumeAttempts = 5
+	resumeInterval = 25 * time.Millisecond
+)
+
+// resume continues behind the event that the client received last. If the event
+// is unknown, the stream sends a gap and starts from the beginning.
+func (m *merge) resume(lastEventID string) error {
+	runID, text, _ := strings.Cut(lastEventID, ":")
+	seq, err := strconv.ParseInt(text, 10, 64)
+	at := slices.IndexFunc(m.sources, func(src *source) bool { return src.turn.RunID == runID })
+	for attempt := 0; err == nil && seq > 0 && at >= 0 && attempt < resumeAttempts; attempt++ {
+		if attempt > 0 {
+			select {
+			case <-m.ctx.Done():
+				return errStreamOver
+			case <-time.After(resumeInterval):
+			}
+		}
+		found, err := m.find(m.sources[at].turn, seq)
+		if err != nil {
+			return err
+		}
+		if found != nil {
+			return m.resumeAfter(found, seq)
+		}
+	}
+	zero := 0
+	return m.sendSession("gap", sessionData{SessionID: m.id, Dropped: &zero, Timestamp: m.clock.Now()})
+}
+
+// find returns the event of a run with a seq, or the first after it; nil if the
+// log has none yet.
+func (m *merge) find(turn TimedTurn, seq int64) (*positioned, error) {
+	probe := &source{turn: turn}
+	for !probe.read && probe.after < seq {
+		if err := m.readLog(probe); err != nil {
+			return nil, err
+		}
+	}
+	for i := range probe.queue {
+		if probe.queue[i].event.Seq >= seq {
+			return &probe.queue[i], nil
+		}
+	}
+	return nil, nil
+}
+
+// resumeAfter continues behind an event. If it is a run's last one, the done
+// frame is repeated: it has the same id, so the client may not have received it.
+func (m *merge) resumeAfter(p *positioned, seq int64) error {
+	m.from = position{p.at.micros, p.at.run, seq}
+	m.last = m.from
+	m.dropEnded()
+	if p.event.Seq == seq && run.FinalEvent(p.event.Name) {
+		return m.sendDone(p.at.run, seq)
+	}
+	return nil
+}
+
+type eventsIn struct {
+	SessionID   string `path:"sessionId"`
+	LastEventID string `header:"Last-Event-ID" query:"last_event_id"`
+}
+
+func (s *streamer) routes() []route.Route {
+	events := documented(read("/{sessionId}/events", "streamSessionEvents", "Stream the events of a session"),
+		"Server-sent events of all runs, with ids of the form `<runId>:<seq>`. Past events come first; Last-Event-ID resumes right after "+
+			"an event, also across runs. The stream ends with `session_closed`.")
+	return []route.Route{route.Stream(events, s.eventsRoute)}
+}
+
+func (s *streamer) eventsRoute(ctx context.Context, who authz.Caller, in *eventsIn) (iter.Seq2[route.Frame, error], error) {
+	return s.stream(ctx, who.TenantID, in.SessionID, in.LastEventID)
 }

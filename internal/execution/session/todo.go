@@ -2,10 +2,11 @@ package session
 
 import (
 	"context"
-	"strings"
+	"slices"
 	"time"
 
 	"agentd/internal/base/authz"
+	"agentd/internal/base/clock"
 	"agentd/internal/base/fault"
 	"agentd/internal/base/ident"
 	"agentd/internal/base/txn"
@@ -13,25 +14,29 @@ import (
 	"agentd/internal/kernel/work"
 )
 
-// TodoStatus is where a todo stands.
+// TodoStatus is the status of a todo.
 type TodoStatus string
 
-// The states of todos (behaviours 4).
+// The statuses of todos.
 const (
-	TodoPending    TodoStatus = "pending"
-	TodoUnasked    TodoStatus = "pending_confirmation" // it is due, and a person is to say yes
-	TodoInProgress TodoStatus = "in_progress"
-	TodoDone       TodoStatus = "done"
-	TodoCancelled  TodoStatus = "cancelled"
+	TodoPending     TodoStatus = "pending"
+	TodoUnconfirmed TodoStatus = "pending_confirmation" // due, and waiting for a person to confirm it
+	TodoInProgress  TodoStatus = "in_progress"
+	TodoDone        TodoStatus = "done"
+	TodoCancelled   TodoStatus = "cancelled"
 )
 
-// Finished says whether nothing is to be done any more.
+// Finished reports whether the todo needs no more work.
 func (s TodoStatus) Finished() bool { return s == TodoDone || s == TodoCancelled }
 
-// waits says whether the todo can be set going.
-func (s TodoStatus) waits() bool { return s == TodoPending || s == TodoUnasked }
+// startable reports whether a run can be started for the todo.
+func (s TodoStatus) startable() bool { return s == TodoPending || s == TodoUnconfirmed }
 
-// Recurrence makes a todo due again and again.
+func (s TodoStatus) valid() bool {
+	return slices.Contains([]TodoStatus{TodoPending, TodoUnconfirmed, TodoInProgress, TodoDone, TodoCancelled}, s)
+}
+
+// Recurrence makes a todo due repeatedly.
 type Recurrence struct {
 	_ struct{} `json:"-" name:"TodoRecurrence"`
 
@@ -39,8 +44,8 @@ type Recurrence struct {
 	Timezone string `json:"timezone,omitzero" maxLength:"100"`
 }
 
-// A Todo is something to do in a session, for an agent at a time or for whoever
-// looks at the list.
+// A Todo is an item of a session's todo list. An agent may be assigned to it,
+// which is then run when the todo is due.
 type Todo struct {
 	TodoID          string      `json:"todo_id" format:"uuid" required:"true"`
 	SessionID       string      `json:"session_id" format:"uuid" required:"true"`
@@ -54,12 +59,12 @@ type Todo struct {
 	Status          TodoStatus  `json:"status" enum:"pending,pending_confirmation,in_progress,done,cancelled" required:"true"`
 	CreatedAt       time.Time   `json:"created_at" required:"true"`
 	UpdatedAt       time.Time   `json:"updated_at" required:"true"`
-	RunID           string      `json:"run_id,omitzero" doc:"The run that does it, or did it last."`
+	RunID           string      `json:"run_id,omitzero" doc:"The todo's current or last run."`
 	Recurrence      *Recurrence `json:"recurrence,omitzero"`
-	NextFireAt      *time.Time  `json:"next_fire_at,omitzero" doc:"When the agent is set to it."`
+	NextFireAt      *time.Time  `json:"next_fire_at,omitzero" doc:"When the agent is run."`
 	LastFiredAt     *time.Time  `json:"last_fired_at,omitzero"`
 	LastRunStatus   run.Status  `json:"last_run_status,omitzero"`
-	RequireConfirm  bool        `json:"require_confirmation,omitzero" doc:"A person confirms it before the agent begins."`
+	RequireConfirm  bool        `json:"require_confirmation,omitzero" doc:"A person must confirm the todo before the agent is run."`
 	ParentTaskID    string      `json:"parent_task_id,omitzero"`
 	CreatedByUserID string      `json:"created_by,omitzero"`
 }
@@ -69,13 +74,13 @@ type TodoStore interface {
 	PutTodoTx(tx txn.Tx, t *Todo) error // inserts or replaces
 	LockTodoTx(tx txn.Tx, tenant, id string) (*Todo, error)
 	DeleteTodoTx(tx txn.Tx, tenant, id string) error
-	// ListTodos lists: those that are not finished by when they are due, then the
-	// finished ones, the newest first; and counts them all.
+	// ListTodos returns the unfinished todos by due time, then the finished ones,
+	// newest first; and how many match the filter in all.
 	ListTodos(ctx context.Context, tenant string, f TodoFilter) ([]Todo, int, error)
 }
 
-// TodoFilter narrows a list of todos. Empty fields do not. From and Until leave
-// out what has no due time.
+// TodoFilter narrows a list of todos. Empty fields match everything. From and
+// Until exclude todos without a due time.
 type TodoFilter struct {
 	SessionID, AgentID string
 	Status             TodoStatus
@@ -83,30 +88,40 @@ type TodoFilter struct {
 	Limit              int
 }
 
-const (
-	// TodoWorkKind is the kind of the items by which todos become due; the key
-	// is the todo's id.
-	TodoWorkKind = "todo"
+// maxTodos is how many todos a list shows.
+const maxTodos = 500
 
-	// late is how long ago a todo may have been due for its agent to be set to
-	// it all the same.
-	late = 5 * time.Minute
-)
-
-// CronFunc reads a cron expression in a time zone and gives the function that
-// finds the next time after one. Its error says what is wrong.
+// CronFunc parses a cron expression in a time zone and returns the function that
+// finds the next time after a given one. Its error says what is invalid.
 type CronFunc func(cron, zone string) (next func(time.Time) time.Time, err error)
 
-// plan sets when the todo's agent is set to it, from what the todo says. Times
-// that are long over, and todos that nobody is to do, are never.
-func (s *Service) plan(t *Todo, now time.Time) error {
+// todoService keeps todos and starts runs for those that are due.
+type todoService struct {
+	store    TodoStore
+	reader   *reader
+	sessions *lifecycle
+	turns    *turnQueue
+	agents   Agents
+	runs     Runs
+	writer   txn.Writer
+	queue    work.Queue
+	clock    clock.Clock
+	cron     CronFunc
+}
+
+// startTolerance is how long ago a todo may have been due for its agent to be run
+// all the same.
+const startTolerance = 5 * time.Minute
+
+// plan sets when the todo's agent is run. Todos without an agent, and those whose
+// time has passed, are not run by themselves.
+func (s *todoService) plan(t *Todo, now time.Time) error {
 	t.NextFireAt = nil
 	if t.AgentID == "" || t.Status != TodoPending {
 		return nil
 	}
-	due := t.DueAt
-	if t.Recurrence != nil && s.Cron != nil && (due == nil || !due.After(now)) {
-		next, err := s.Cron(t.Recurrence.Cron, t.Recurrence.Timezone)
+	if t.Recurrence != nil && s.cron != nil && (t.DueAt == nil || !t.DueAt.After(now)) {
+		next, err := s.cron(t.Recurrence.Cron, t.Recurrence.Timezone)
 		if err != nil {
 			return fault.BadFields(fault.Field{Field: "recurrence.cron", Message: err.Error()})
 		}
@@ -114,262 +129,142 @@ func (s *Service) plan(t *Todo, now time.Time) error {
 		if at.IsZero() {
 			return nil
 		}
-		due = &at
-		t.DueAt = due
+		t.DueAt = &at
 	}
-	if due != nil && due.After(now.Add(-late)) {
-		t.NextFireAt = due
+	if t.DueAt != nil && t.DueAt.After(now.Add(-startTolerance)) {
+		t.NextFireAt = t.DueAt
 	}
 	return nil
 }
 
-// putTodo stores a todo and the work that follows from it.
-func (s *Service) putTodo(tx txn.Tx, t *Todo) error {
-	if err := s.Todos.PutTodoTx(tx, t); err != nil {
+// put stores a todo, and schedules its run if it has one to start.
+func (s *todoService) put(tx txn.Tx, t *Todo) error {
+	if err := s.store.PutTodoTx(tx, t); err != nil {
 		return err
 	}
-	return s.rouse(tx, t)
+	return s.schedule(tx, t)
 }
 
-// rouse makes the todo's work due when the todo is. Its handler asks the todo
-// again, so that an item too many does no harm.
-func (s *Service) rouse(tx txn.Tx, t *Todo) error {
+// schedule makes the todo's work item due when the todo is. The handler reads the
+// todo again, so a superfluous item does no harm.
+func (s *todoService) schedule(tx txn.Tx, t *Todo) error {
 	if t.NextFireAt == nil {
 		return nil
 	}
-	return s.Queue.EnqueueTx(tx, work.Item{Kind: TodoWorkKind, Key: t.TodoID, TenantID: t.TenantID, Due: *t.NextFireAt})
+	return s.queue.EnqueueTx(tx, work.Item{Kind: TodoWorkKind, Key: t.TodoID, TenantID: t.TenantID, Due: *t.NextFireAt})
 }
 
-// changeTodo changes a todo of a session in one transaction.
-func (s *Service) changeTodo(ctx context.Context, tenant, sessionID, id string, do func(txn.Tx, *Todo) error) (*Todo, error) {
+// lock reads and locks a todo of a session.
+func (s *todoService) lock(tx txn.Tx, tenant, sessionID, id string) (*Todo, error) {
+	t, err := s.store.LockTodoTx(tx, tenant, id)
+	if err != nil {
+		return nil, err
+	}
+	if t.SessionID != sessionID {
+		return nil, fault.NoSuch("todo")
+	}
+	return t, nil
+}
+
+// change changes a todo of a session in one transaction.
+func (s *todoService) change(ctx context.Context, tenant, sessionID, id string, apply func(*Todo) error) (*Todo, error) {
 	var t *Todo
-	err := s.Writer.Write(ctx, func(tx txn.Tx) (err error) {
-		if t, err = s.Todos.LockTodoTx(tx, tenant, id); err != nil {
+	err := s.writer.Write(ctx, func(tx txn.Tx) (err error) {
+		if t, err = s.lock(tx, tenant, sessionID, id); err != nil {
 			return err
 		}
-		if t.SessionID != sessionID {
-			return fault.NoSuch("todo")
-		}
-		t.UpdatedAt = s.Clock.Now()
-		if err := do(tx, t); err != nil {
+		t.UpdatedAt = s.clock.Now()
+		if err := apply(t); err != nil {
 			return err
 		}
-		return s.putTodo(tx, t)
+		return s.put(tx, t)
 	})
 	if err != nil {
 		return nil, err
 	}
-	return t, s.nameAgent(ctx, t)
+	return t, s.setAgentName(ctx, t)
 }
 
-func (s *Service) nameAgent(ctx context.Context, t *Todo) (err error) {
+func (s *todoService) setAgentName(ctx context.Context, t *Todo) (err error) {
 	if t.AgentID != "" {
-		t.AgentName, err = s.agentName(ctx, map[string]string{}, t.TenantID, t.AgentID)
+		t.AgentName, err = s.reader.agentName(ctx, t.TenantID, t.AgentID)
 	}
 	return err
 }
 
-// DeleteTodo takes a todo off the list. A run that does it goes on.
-func (s *Service) DeleteTodo(ctx context.Context, tenant, sessionID, id string) error {
-	return s.Writer.Write(ctx, func(tx txn.Tx) error {
-		t, err := s.Todos.LockTodoTx(tx, tenant, id)
-		if err != nil {
+// delete deletes a todo. A run that was started for it continues.
+func (s *todoService) delete(ctx context.Context, tenant, sessionID, id string) error {
+	return s.writer.Write(ctx, func(tx txn.Tx) error {
+		if _, err := s.lock(tx, tenant, sessionID, id); err != nil {
 			return err
 		}
-		if t.SessionID != sessionID {
-			return fault.NoSuch("todo")
-		}
-		return s.Todos.DeleteTodoTx(tx, tenant, id)
+		return s.store.DeleteTodoTx(tx, tenant, id)
 	})
 }
 
-// ConfirmTodo answers the question whether a todo is to be done.
-func (s *Service) ConfirmTodo(ctx context.Context, who authz.Caller, sessionID, id string, execute bool) (*Todo, error) {
-	return s.changeTodo(ctx, who.TenantID, sessionID, id, func(_ txn.Tx, t *Todo) error {
-		if t.Status != TodoUnasked {
+// confirm starts or cancels a todo that waits for confirmation.
+func (s *todoService) confirm(ctx context.Context, tenant, sessionID, id string, execute bool) (*Todo, error) {
+	return s.change(ctx, tenant, sessionID, id, func(t *Todo) error {
+		if t.Status != TodoUnconfirmed {
 			return fault.WrongState("todo", string(t.Status), "a confirmation")
 		}
 		if !execute {
 			t.Status, t.NextFireAt = TodoCancelled, nil
 			return nil
 		}
-		return s.dispatch(t)
+		return s.assignRun(t)
 	})
 }
 
-// RunTodo sets the agent to a todo now.
-func (s *Service) RunTodo(ctx context.Context, who authz.Caller, sessionID, id string) (*Todo, error) {
-	return s.changeTodo(ctx, who.TenantID, sessionID, id, func(_ txn.Tx, t *Todo) error {
-		if !t.Status.waits() {
+// start runs the todo's agent now.
+func (s *todoService) start(ctx context.Context, tenant, sessionID, id string) (*Todo, error) {
+	return s.change(ctx, tenant, sessionID, id, func(t *Todo) error {
+		if !t.Status.startable() {
 			return fault.WrongState("todo", string(t.Status), "running it")
 		}
-		return s.dispatch(t)
+		return s.assignRun(t)
 	})
 }
 
-// dispatch gives the todo its run. The run is made by the todo's work item,
-// which is due at once: it is made exactly once, whatever dies meanwhile.
-func (s *Service) dispatch(t *Todo) error {
+// assignRun gives the todo the id of its next run. The todo's work item, which is
+// due at once, creates the run: exactly once, even if a node crashes.
+func (s *todoService) assignRun(t *Todo) error {
 	if t.AgentID == "" {
-		return fault.New(fault.Malformed, "MISSING_FIELD", "Nobody is to do this todo: set assign_agent_id first.")
+		return fault.New(fault.Malformed, "MISSING_FIELD", "No agent is assigned to this todo; set assign_agent_id first.")
 	}
-	now := s.Clock.Now()
+	now := s.clock.Now()
 	t.Status, t.RunID, t.LastFiredAt, t.NextFireAt = TodoInProgress, ident.New(), &now, &now
 	return nil
 }
 
-// HandleTodo is the work handler of TodoWorkKind: it sets agents to todos that
-// are due.
-func (s *Service) HandleTodo(ctx context.Context, held work.Lease) error {
-	tenant := held.TenantID
-	var t *Todo
-	err := s.Writer.Write(ctx, func(tx txn.Tx) (err error) {
-		t, err = s.Todos.LockTodoTx(tx, tenant, held.Key)
-		if fault.Is(err, fault.NotFound) {
-			t = nil
-			return s.Queue.FinishTx(tx, held)
-		}
-		if err != nil {
-			return err
-		}
-		now := s.Clock.Now()
-		switch {
-		case t.NextFireAt == nil:
-			t = nil
-			return s.Queue.FinishTx(tx, held)
-		case t.NextFireAt.After(now):
-			due := *t.NextFireAt
-			t = nil
-			return s.Queue.RescheduleTx(tx, held, due, nil)
-		case t.Status == TodoPending && t.RequireConfirm:
-			t.Status, t.NextFireAt, t.UpdatedAt = TodoUnasked, nil, now
-			stored := *t
-			t = nil
-			if err := s.Queue.FinishTx(tx, held); err != nil {
-				return err
-			}
-			return s.putTodo(tx, &stored)
-		case t.Status == TodoPending:
-			if err := s.dispatch(t); err != nil {
-				return err
-			}
-			t.UpdatedAt = now
-			return s.putTodo(tx, t)
-		}
-		return nil
-	})
-	if err != nil || t == nil {
-		return err
-	}
-	refusal := s.do(ctx, t)
-	if refusal != nil && !refused(refusal) {
-		return refusal // it is tried again, with the same run
-	}
-	return s.Writer.Write(ctx, func(tx txn.Tx) error {
-		now, err := s.Todos.LockTodoTx(tx, tenant, t.TodoID)
-		if fault.Is(err, fault.NotFound) {
-			return s.Queue.FinishTx(tx, held)
-		}
-		if err != nil {
-			return err
-		}
-		if err := s.Queue.FinishTx(tx, held); err != nil {
-			return err
-		}
-		if now.RunID != t.RunID {
-			return s.rouse(tx, now)
-		}
-		if refusal != nil {
-			return s.after(tx, now, run.Rejected)
-		}
-		if now.Status == TodoInProgress { // else its run has ended already
-			now.NextFireAt = nil
-		}
-		return s.putTodo(tx, now)
-	})
+// TodoList answers a list of todos.
+type TodoList struct {
+	_ struct{} `json:"-" name:"TodoList"`
+
+	Items []Todo `json:"items" required:"true"`
+	Todos []Todo `json:"todos" required:"true" doc:"The same as items."`
+	Total int    `json:"total" required:"true" doc:"Number of matching todos, listed or not."`
 }
 
-// refused says whether trying again is of no use.
-func refused(err error) bool {
-	f := fault.From(err)
-	return f.Kind != fault.Unavailable && f.Kind != fault.Internal && f.Kind != fault.Limited
-}
-
-// do starts a todo's run, if it was not started before: in the session, where
-// the session is the agent's and takes messages, and by itself elsewhere.
-func (s *Service) do(ctx context.Context, t *Todo) error {
-	_, err := s.Runs.Get(ctx, t.TenantID, t.RunID)
-	if err == nil || !fault.Is(err, fault.NotFound) {
-		return err
+// list returns the todos that match a filter, with the names of their agents.
+func (s *todoService) list(ctx context.Context, who authz.Caller, f TodoFilter) (*TodoList, error) {
+	list := &TodoList{Items: []Todo{}, Todos: []Todo{}}
+	if f.AgentID != "" && !ident.Valid(f.AgentID) || f.Status != "" && !f.Status.valid() {
+		return list, nil
 	}
-	rec, err := s.Store.Get(ctx, t.TenantID, t.SessionID)
+	found, total, err := s.store.ListTodos(ctx, who.TenantID, f)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	message := t.Title
-	for _, more := range []string{t.Description, t.Instructions} {
-		if more = strings.TrimSpace(more); more != "" {
-			message += "\n\n" + more
+	names := s.reader.agentNames(who.TenantID)
+	for i := range found {
+		if found[i].AgentID == "" {
+			continue
+		}
+		if found[i].AgentName, err = names.of(ctx, found[i].AgentID); err != nil {
+			return nil, err
 		}
 	}
-	who := authz.Caller{TenantID: t.TenantID, UserID: t.CreatedByUserID}
-	req := run.Request{RunID: t.RunID, AgentID: t.AgentID, Parsed: &run.Input{Message: message}}
-	if req.Input, err = encode(struct {
-		Message string `json:"message"`
-	}{message}); err != nil {
-		return err
-	}
-	if req.Metadata, err = encode(struct {
-		Source string `json:"source"`
-		Todo   string `json:"todo_id"`
-	}{todoSource, t.TodoID}); err != nil {
-		return err
-	}
-	if rec.AgentID == t.AgentID && s.open(rec) == nil {
-		req.SessionID = &rec.SessionID
-		if err := s.Join(ctx, t.TenantID, &req); err != nil {
-			return err
-		}
-	}
-	_, err = s.Runs.Create(ctx, who, req)
-	return err
-}
-
-// todoDone is what sessions do about a run that a todo started and that ended.
-func (s *Service) todoDone(tx txn.Tx, r *run.Record) error {
-	id := todoOf(r)
-	if id == "" {
-		return nil
-	}
-	t, err := s.Todos.LockTodoTx(tx, r.TenantID, id)
-	if fault.Is(err, fault.NotFound) || err == nil && t.RunID != r.RunID {
-		return nil // deleted, or a caller's metadata
-	}
-	if err != nil {
-		return err
-	}
-	return s.after(tx, t, r.Status)
-}
-
-// after settles a todo whose run came to a status: one that recurs is pending
-// again, another is done, or pending without a time where it went wrong.
-func (s *Service) after(tx txn.Tx, t *Todo, status run.Status) error {
-	now := s.Clock.Now()
-	t.LastRunStatus, t.UpdatedAt = status, now
-	if t.Status != TodoInProgress { // somebody set it to something else meanwhile
-		return s.putTodo(tx, t)
-	}
-	t.NextFireAt = nil
-	switch {
-	case t.Recurrence != nil:
-		t.Status, t.DueAt = TodoPending, nil
-		if err := s.plan(t, now); err != nil {
-			return err
-		}
-	case status == run.Completed:
-		t.Status = TodoDone
-	default:
-		t.Status = TodoPending
-	}
-	return s.putTodo(tx, t)
+	list.Items, list.Todos, list.Total = found, found, total
+	return list, nil
 }

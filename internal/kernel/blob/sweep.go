@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"time"
 
 	"agentd/internal/base/txn"
+	"agentd/internal/kernel/work"
 )
 
 const (
@@ -19,19 +19,10 @@ const (
 
 // Serve removes what nothing names any more, until ctx ends.
 func (s *Store) Serve(ctx context.Context, log *slog.Logger) {
-	for {
-		// Not all nodes at the same moment.
-		timer := time.NewTimer(sweepEvery/2 + rand.N(sweepEvery))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		case <-timer.C:
-		}
-		if _, err := s.Sweep(ctx); err != nil && ctx.Err() == nil {
-			log.Warn("stored bytes that nothing needs could not be removed; the next turn tries again", "err", err)
-		}
-	}
+	work.Every(ctx, sweepEvery, log, "stored bytes that nothing needs could not be removed; the next turn tries again", func(ctx context.Context) error {
+		_, err := s.Sweep(ctx)
+		return err
+	})
 }
 
 // Sweep removes every set that is due by now, and says how many. It goes on

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"agentd/internal/base/ident"
 	"agentd/internal/base/secret"
 	"agentd/internal/base/txn"
+	"agentd/internal/kernel/work"
 )
 
 // Config is what a Keeper is made of.
@@ -112,18 +112,7 @@ const (
 
 // Serve forgets expired records until ctx ends.
 func (k *Keeper) Serve(ctx context.Context) {
-	for {
-		timer := time.NewTimer(sweepEvery/2 + rand.N(sweepEvery))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		case <-timer.C:
-		}
-		if err := k.Sweep(ctx); err != nil && ctx.Err() == nil {
-			k.Log.Warn("expired idempotency keys could not be removed", "cause", err)
-		}
-	}
+	work.Every(ctx, sweepEvery, k.Log, "expired idempotency keys could not be removed", k.Sweep)
 }
 
 // Sweep looks through all records, a batch at a time, and forgets those that

@@ -7,15 +7,14 @@ import (
 	"fmt"
 	"log/slog"
 	netmail "net/mail"
-	"strings"
 	"time"
-	"unicode"
 
 	"github.com/go-json-experiment/json"
 
 	"agentd/internal/base/clock"
 	"agentd/internal/base/ident"
 	"agentd/internal/base/secret"
+	"agentd/internal/base/text"
 	"agentd/internal/base/txn"
 	"agentd/internal/kernel/work"
 )
@@ -86,7 +85,8 @@ func (p *Post) Send(tx txn.Tx, tenant string, m Message) error {
 	if at, err := netmail.ParseAddress(m.To); err != nil || at.Address != m.To {
 		return errors.New("mail: the letter is addressed to no email address")
 	}
-	m.Subject = oneLine(m.Subject)
+	// A line break in a name would start another header.
+	m.Subject = text.OneLine(m.Subject)
 	plain, err := json.Marshal(m)
 	if err != nil {
 		return err
@@ -100,11 +100,6 @@ func (p *Post) Send(tx txn.Tx, tenant string, m Message) error {
 }
 
 func sealedFor(tenant, id string) string { return "mail/" + tenant + "/" + id }
-
-// oneLine keeps what a name in a subject holds from becoming another header.
-func oneLine(s string) string {
-	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' }), " ")
-}
 
 // Handle is the work.Handler of letters.
 func (p *Post) Handle(ctx context.Context, held work.Lease) error {

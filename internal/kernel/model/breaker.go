@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"agentd/internal/base/breaker"
 	"agentd/internal/base/clock"
 	"agentd/internal/base/secret"
 )
@@ -43,7 +44,7 @@ type Breaker struct {
 	Clock clock.Clock
 
 	mu       sync.RWMutex
-	circuits map[circuitKey]*circuit
+	circuits map[circuitKey]*breaker.Breaker
 }
 
 type circuitKey struct {
@@ -51,17 +52,7 @@ type circuitKey struct {
 	key                  secret.String // of tenants
 }
 
-// circuit is what is known of a model at an endpoint.
-type circuit struct {
-	mu       sync.Mutex
-	failures int // in a row
-	rest     time.Duration
-	until    time.Time // calls are refused until then; zero: none are
-	trying   bool      // one call finds out whether it is over
-	since    time.Time // of the present state
-}
-
-func (b *Breaker) circuit(t *Target) *circuit {
+func (b *Breaker) circuit(t *Target) *breaker.Breaker {
 	key := circuitKey{provider: t.Provider, model: t.Model, url: t.BaseURL}
 	if t.Guarded {
 		key.key = t.APIKey
@@ -78,9 +69,9 @@ func (b *Breaker) circuit(t *Target) *circuit {
 		return c
 	}
 	if b.circuits == nil || len(b.circuits) >= mostCircuits {
-		b.circuits = map[circuitKey]*circuit{}
+		b.circuits = map[circuitKey]*breaker.Breaker{}
 	}
-	c = &circuit{since: b.Clock.Now()}
+	c = &breaker.Breaker{After: breakAfter, First: restFirst, Max: restMost}
 	b.circuits[key] = c
 	return c
 }
@@ -126,85 +117,35 @@ func (g guardedEmbedder) Embed(ctx context.Context, texts []string) (Embedded, e
 
 func guarded[T any](ctx context.Context, b *Breaker, t *Target, call func() (T, error)) (T, error) {
 	c := b.circuit(t)
-	trial, err := c.enter(b.Clock.Now())
-	if err != nil {
-		var none T
-		return none, err
+	trial, wait := c.Allow(b.Clock.Now())
+	if wait > 0 {
+		return *new(T), &Error{
+			Code: "model_error", Status: 503, Retryable: true, RetryAfter: wait,
+			Detail: fmt.Sprintf("The model endpoint did not answer %d calls in a row and is left alone for %.0f seconds.",
+				c.State().Failures, wait.Seconds()),
+		}
 	}
-	found := undecided // also where it panics
-	defer func() { c.leave(b.Clock.Now(), trial, found) }()
+	outcome := breaker.Undecided // also where it panics
+	defer func() { c.Report(b.Clock.Now(), trial, outcome) }()
 	out, err := call()
-	found = judge(ctx, err)
+	outcome = judge(ctx, err)
 	return out, err
 }
 
-// verdict is what a call says of its endpoint.
-type verdict int
-
-const (
-	undecided verdict = iota
-	alive
-	silent
-)
-
-func judge(ctx context.Context, err error) verdict {
+func judge(ctx context.Context, err error) breaker.Outcome {
 	if err == nil {
-		return alive
+		return breaker.Alive
 	}
 	e, ok := errors.AsType[*Error](err)
 	switch {
 	case !ok || ctx.Err() != nil || e.Code == "provider_not_configured":
-		return undecided // the caller went away, or was refused before the call
+		return breaker.Undecided // the caller went away, or was refused before the call
 	case e.Status == 0 && !e.Retryable:
-		return undecided // the guarded client did not connect
+		return breaker.Undecided // the guarded client did not connect
 	case e.Status == 0, e.Status == 502, e.Status == 503, e.Status == 504, e.Status == 529:
-		return silent
+		return breaker.Failed
 	}
-	return alive
-}
-
-// enter lets a call through, or refuses it. A trial is the one that finds out
-// whether the rest was long enough.
-func (c *circuit) enter(now time.Time) (trial bool, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.until.IsZero() {
-		return false, nil
-	}
-	if now.Before(c.until) || c.trying {
-		wait := max(c.until.Sub(now), time.Second)
-		return false, &Error{
-			Code: "model_error", Status: 503, Retryable: true, RetryAfter: wait,
-			Detail: fmt.Sprintf("The model endpoint did not answer %d calls in a row and is left alone for %.0f seconds.", c.failures, wait.Seconds()),
-		}
-	}
-	c.trying = true
-	return true, nil
-}
-
-func (c *circuit) leave(now time.Time, trial bool, v verdict) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if trial {
-		c.trying = false
-	}
-	switch {
-	case v == alive && c.failures > 0:
-		c.failures, c.rest, c.until, c.since = 0, 0, time.Time{}, now
-	case v != silent, !trial && !c.until.IsZero(): // a call that was under way when others failed tells nothing new
-	case trial:
-		c.rest = min(2*c.rest, restMost)
-		c.until = now.Add(c.rest)
-	default:
-		c.failures++
-		if c.failures == 1 || c.failures == breakAfter {
-			c.since = now
-		}
-		if c.failures >= breakAfter {
-			c.rest = restFirst
-			c.until = now.Add(c.rest)
-		}
-	}
+	return breaker.Alive
 }
 
 // States of a provider's health.
@@ -226,17 +167,16 @@ func (b *Breaker) Health(provider string) (status string, since time.Time) {
 		if key.provider != provider || !key.key.Empty() {
 			continue
 		}
-		c.mu.Lock()
+		state := c.State()
 		n++
-		if !c.until.IsZero() {
+		if state.Open {
 			down++
-		} else if c.failures > 0 {
+		} else if state.Failures > 0 {
 			failing++
 		}
-		if c.since.After(since) {
-			since = c.since
+		if state.Since.After(since) {
+			since = state.Since
 		}
-		c.mu.Unlock()
 	}
 	switch {
 	case n == 0:

@@ -10,6 +10,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
+
+	"agentd/internal/base/text"
 )
 
 // Echo is the client of builtin/echo: rules that answer offline, so that a
@@ -38,7 +40,7 @@ func (Echo) Generate(ctx context.Context, req Request, sink func(Delta)) (Respon
 		resp.Text = echoText(asked, results)
 	}
 	if limit := req.MaxTokens * charPerToken; limit > 0 && utf8.RuneCountInString(resp.Text) > limit {
-		resp.Text = cut(resp.Text, limit)
+		resp.Text = text.Prefix(resp.Text, limit)
 		resp.FinishReason = FinishLength
 	}
 	if sink != nil && resp.Text != "" {
@@ -107,25 +109,14 @@ func echoText(asked string, results []Message) string {
 		if name == "" {
 			name = "tool"
 		}
-		fmt.Fprintf(&b, "The %s answered: %s ", name, cut(Plain(&r), echoLongest))
+		fmt.Fprintf(&b, "The %s answered: %s ", name, text.Prefix(Plain(&r), echoLongest))
 	}
 	switch {
 	case len(results) > 0:
 	case asked == "":
 		b.WriteString("There was no message to repeat.")
 	default:
-		b.WriteString("You said: " + cut(asked, echoLongest))
+		b.WriteString("You said: " + text.Prefix(asked, echoLongest))
 	}
 	return strings.TrimSpace(b.String())
-}
-
-// cut gives the first n characters.
-func cut(s string, n int) string {
-	for i := range s {
-		if n == 0 {
-			return s[:i]
-		}
-		n--
-	}
-	return s
 }

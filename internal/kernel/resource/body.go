@@ -1,7 +1,6 @@
 package resource
 
 import (
-	"bytes"
 	"reflect"
 	"slices"
 	"strings"
@@ -14,137 +13,48 @@ import (
 	"agentd/internal/base/secret"
 )
 
-// member is one name and value of a JSON object. Both point into its bytes.
-type member struct {
-	quoted jsontext.Value
-	name   string
-	value  jsontext.Value
-}
-
-// members splits a strict JSON object. Errors: fault.Malformed; fault.Invalid
-// where the value is another one.
-func members(object jsontext.Value) ([]member, error) {
-	dec := jsontext.NewDecoder(bytes.NewBuffer(object))
-	if dec.PeekKind() != '{' {
-		if err := schema.Syntax(object); err != nil {
-			return nil, err
-		}
-		return nil, fault.BadFields(fault.Field{Field: "body", Message: "expected an object"})
-	}
-	found, err := readMembers(dec, object)
-	if err == nil && len(bytes.TrimLeft(object[dec.InputOffset():], " \t\r\n")) == 0 {
-		return found, nil
-	}
-	return nil, schema.Syntax(object)
-}
-
-func readMembers(dec *jsontext.Decoder, object jsontext.Value) ([]member, error) {
-	next := func() (jsontext.Value, error) {
-		v, err := dec.ReadValue()
-		end := int(dec.InputOffset())
-		return object[end-len(v) : end : end], err
-	}
-	if _, err := dec.ReadToken(); err != nil {
-		return nil, err
-	}
-	found := make([]member, 0, 16)
-	for dec.PeekKind() != '}' {
-		quoted, err := next()
-		if err != nil {
-			return nil, err
-		}
-		unquoted, err := jsontext.AppendUnquote(nil, quoted)
-		if err != nil {
-			return nil, err
-		}
-		value, err := next()
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, member{quoted, string(unquoted), value})
-	}
-	_, err := dec.ReadToken()
-	return found, err
-}
-
-func join(ms []member) jsontext.Value {
-	out := jsontext.Value{'{'}
-	for i, m := range ms {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = append(append(append(out, m.quoted...), ':'), m.value...)
-	}
-	return append(out, '}')
-}
-
-// merge is a merge-patch one level deep: null removes a member, anything else
-// replaces it.
-func merge(object, patch jsontext.Value) (jsontext.Value, error) {
-	into, err := members(object)
-	if err != nil {
-		return nil, err
-	}
-	changes, err := members(patch)
-	if err != nil {
-		return nil, err
-	}
-	for _, m := range changes {
-		at := slices.IndexFunc(into, func(old member) bool { return old.name == m.name })
-		switch null := m.value.Kind() == 'n'; {
-		case at >= 0 && null:
-			into = slices.Delete(into, at, at+1)
-		case at >= 0:
-			into[at] = m
-		case !null:
-			into = append(into, m)
-		}
-	}
-	return join(into), nil
-}
-
 // fill sets on t what a body says about it, as far as settable allows, and
 // validates the whole. merges says whether the body changes what is there (or
 // stands for itself). Errors: fault.Malformed; fault.Invalid with every wrong
 // field.
 func (p *plan[T]) fill(t *T, body jsontext.Value, as published, merges bool, settable func(*field) bool) error {
-	said, err := members(body)
+	said, err := schema.Members(body)
 	if err != nil {
 		return err
 	}
 	wrong := faults{}
 	kept := said[:0]
 	for _, m := range said {
-		f := p.byName[m.name]
+		f := p.byName[m.Name]
 		if f == nil || !settable(f) {
 			kept = append(kept, m) // unknown to the schema too: only its syntax counts
 			continue
 		}
 		switch {
-		case m.value.Kind() == 'n':
+		case m.Value.Kind() == 'n':
 			if merges && f.required && !f.nullable {
 				wrong.add(f.name, "required: it cannot be cleared")
 			}
 			f.at(t).Set(f.at(p.blank()))
 			continue
-		case f.merge && merges && m.value.Kind() == '{':
-			if m.value, err = f.mergeInto(t, m.value); err != nil {
+		case f.merge && merges && m.Value.Kind() == '{':
+			if m.Value, err = f.mergeInto(t, m.Value); err != nil {
 				return err
 			}
 		}
 		kept = append(kept, m)
 	}
-	if err := wrong.collect(as.schema.Check(join(kept), false)); err != nil {
+	if err := wrong.collect(as.schema.Check(schema.Join(kept), false)); err != nil {
 		return err
 	}
 	for _, m := range kept {
-		f := p.byName[m.name]
-		if f == nil || !settable(f) || wrong.has(f.name) || f.secret && string(m.value) == redacted {
+		f := p.byName[m.Name]
+		if f == nil || !settable(f) || wrong.has(f.name) || f.secret && string(m.Value) == redacted {
 			continue
 		}
 		at := f.at(t)
 		at.SetZero() // decoding into what is there would merge
-		if err := json.Unmarshal(m.value, at.Addr().Interface()); err != nil {
+		if err := json.Unmarshal(m.Value, at.Addr().Interface()); err != nil {
 			wrong.add(f.name, "its value cannot be read")
 		}
 	}
@@ -159,10 +69,7 @@ func (f *field) mergeInto(t any, patch jsontext.Value) (jsontext.Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	if jsontext.Value(now).Kind() != '{' {
-		now = []byte("{}")
-	}
-	return merge(now, patch)
+	return schema.MergePatch(now, patch)
 }
 
 // validate adds what the kind finds wrong with t to what is known already. A

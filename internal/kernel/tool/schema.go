@@ -9,6 +9,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"agentd/internal/base/text"
 )
 
 // Bounds of a schema, and of the arguments that it checks. Those of MCP tools
@@ -142,18 +144,12 @@ func syntax(err error) string {
 	return fmt.Sprintf("at byte %d", e.ByteOffset)
 }
 
-// short bounds a complaint, which may quote what the model sent.
-func short(s string) string {
-	const most = 500
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
-}
-
 // problems lists what is wrong and where, a few at most.
 func problems(e *jsonschema.ValidationError) string {
-	const most = 5
+	const (
+		maxProblems = 5
+		maxProblem  = 503 // bytes: it may quote what the model sent
+	)
 	var list []string
 	for _, unit := range e.BasicOutput().Errors {
 		if unit.Error == nil {
@@ -163,7 +159,7 @@ func problems(e *jsonschema.ValidationError) string {
 		if where == "" {
 			where = "the arguments"
 		}
-		if list = append(list, short(where+": "+unit.Error.String())); len(list) == most {
+		if list = append(list, text.TruncateBytes(where+": "+unit.Error.String(), maxProblem)); len(list) == maxProblems {
 			break
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"agentd/internal/agents/mcp"
+	"agentd/internal/base/breaker"
 	"agentd/internal/base/fault"
 	"agentd/internal/kernel/tool"
 )
@@ -21,13 +22,20 @@ import (
 // request, or their life.
 const protocol = "2025-11-25"
 
+// When a server that fails is left alone, and for how long.
+const (
+	tolerated  = 3 // failures in a row that are followed by another try at once
+	firstPause = 5 * time.Second
+	maxPause   = 5 * time.Minute
+)
+
 // conn is what is known of one target: a session while there is one, the last
 // list of tools, and how it failed. The session is made when it is needed, and
 // anew when it broke.
 type conn struct {
 	m       *Manager
 	target  *mcp.Target
-	breaker breaker
+	breaker breaker.Breaker
 	stale   atomic.Bool // the list of tools changed
 
 	opening ctxMutex // held by who opens a session
@@ -58,7 +66,10 @@ func (g ctxMutex) lock(ctx context.Context) error {
 func (g ctxMutex) unlock() { <-g }
 
 func newConn(m *Manager, t *mcp.Target) *conn {
-	return &conn{m: m, target: t, opening: make(ctxMutex, 1), listing: make(ctxMutex, 1), used: time.Now()}
+	return &conn{
+		m: m, target: t, breaker: breaker.Breaker{After: tolerated, First: firstPause, Max: maxPause, MaxTrial: firstPause},
+		opening: make(ctxMutex, 1), listing: make(ctxMutex, 1), used: time.Now(),
+	}
 }
 
 // session is one connection that is up.
@@ -157,8 +168,8 @@ func (c *conn) open(ctx context.Context) (*session, error) {
 	if closed {
 		return nil, errStopped
 	}
-	if err := c.breaker.check(time.Now(), c.target.Name); err != nil {
-		return nil, err
+	if _, wait := c.breaker.Allow(time.Now()); wait > 0 {
+		return nil, leftAlone(c.target.Name, c.breaker.State().Failures, wait)
 	}
 	s, err := c.connect(ctx)
 	if err != nil {
@@ -242,7 +253,7 @@ func (c *conn) do(parent context.Context, limit time.Duration, request func(cont
 		err = request(ctx, s)
 		cancel()
 		if err == nil {
-			c.breaker.succeeded()
+			c.breaker.Report(time.Now(), true, breaker.Alive)
 			return nil
 		}
 		if try == 0 && (errors.Is(err, sdk.ErrSessionMissing) || errors.Is(err, sdk.ErrConnectionClosed)) {
@@ -268,13 +279,13 @@ func (c *conn) failed(ctx context.Context, err error, s *session) error {
 	case errors.Is(err, mcp.ErrUnauthorized):
 		return mcp.ErrUnauthorized
 	case isServerError(err):
-		c.breaker.succeeded()
+		c.breaker.Report(time.Now(), true, breaker.Alive)
 		return err
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		return err // the caller's end, not the server's
 	}
 	if e, ok := errors.AsType[*fault.Error](err); !ok || e.Code != codeBusy {
-		if c.breaker.failed(time.Now()) && s != nil {
+		if c.breaker.Report(time.Now(), true, breaker.Failed) && s != nil {
 			c.m.spawn(s.close) // a session that is up and does not answer is none
 		}
 	}

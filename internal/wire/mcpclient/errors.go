@@ -16,6 +16,7 @@ import (
 
 	"agentd/internal/agents/mcp"
 	"agentd/internal/base/fault"
+	"agentd/internal/base/text"
 )
 
 // codeBusy is of failures that are ours and not the server's.
@@ -46,15 +47,17 @@ func serverMessage(err error) (string, bool) {
 		return "", false
 	}
 	e, _ := errors.AsType[*jsonrpc.Error](err)
-	return cut(oneLine(e.Message), 500) + ".", true
-}
-
-func oneLine(text string) string {
-	return strings.TrimRight(strings.Join(strings.Fields(text), " "), ".")
+	return sentence(e.Message, 500) + ".", true
 }
 
 func timeoutError(name string, limit time.Duration) error {
 	return fault.New(fault.Unavailable, codeTimeout, "The MCP server %s did not answer within %v. Whether the request took effect is unknown.", name, limit)
+}
+
+func leftAlone(name string, failures int, wait time.Duration) error {
+	e := fault.New(fault.Unavailable, "", "The MCP server %s failed %d times in a row; it is tried again in %v.", name, failures, wait.Round(time.Second))
+	e.RetryAfter = wait
+	return e
 }
 
 func unusable(name, why string, cause error) error {
@@ -93,5 +96,11 @@ func reason(err error) string {
 	if _, sent := errors.AsType[*url.Error](err); sent {
 		return "the request failed on the way."
 	}
-	return "it does not speak the protocol: " + cut(oneLine(err.Error()), 200) + "."
+	return "it does not speak the protocol: " + sentence(err.Error(), 200) + "."
+}
+
+// sentence returns what a server wrote as one line of at most limit bytes,
+// without the full stop that the caller's sentence adds.
+func sentence(s string, limit int) string {
+	return text.PrefixBytes(strings.TrimRight(text.OneLine(s), "."), limit)
 }

@@ -119,7 +119,7 @@ func TestToolsThatChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.AddTool(&sdk.Tool{Name: "new", InputSchema: jsontext.Value(`{"type":"object"}`)}, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
-		return text("new"), nil
+		return textResult("new"), nil
 	})
 	s.RemoveTools("echo")
 	gone(t, func() bool {
@@ -297,31 +297,6 @@ func TestServersThatFailAreLeftAlone(t *testing.T) {
 	}
 	if _, err := m.List(t.Context(), served(t, streamable(t, newServer()))); err != nil {
 		t.Errorf("another server: %v", err)
-	}
-}
-
-func TestBreaker(t *testing.T) {
-	t.Parallel()
-	var b breaker
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	for i := range 20 {
-		if tripped := b.failed(now); tripped != (i+1 >= tolerated) {
-			t.Errorf("after %d failures: %t", i+1, tripped)
-		}
-	}
-	if err := b.check(now.Add(longestHold-time.Second), "x"); err == nil {
-		t.Error("it lets callers through")
-	}
-	later := now.Add(longestHold)
-	if err := b.check(later, "x"); err != nil {
-		t.Errorf("it lets nobody try: %v", err)
-	}
-	if err := b.check(later, "x"); err == nil {
-		t.Error("it lets two try")
-	}
-	b.succeeded()
-	if err := b.check(later, "x"); err != nil {
-		t.Errorf("after a success: %v", err)
 	}
 }
 

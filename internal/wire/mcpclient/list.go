@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -12,6 +11,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"agentd/internal/agents/mcp"
+	"agentd/internal/base/text"
 )
 
 const (
@@ -96,7 +96,7 @@ func (c *conn) addTool(l *mcp.Listing, t *sdk.Tool) {
 	if description == "" {
 		description = t.Title
 	}
-	tool := mcp.RemoteTool{Name: t.Name, Description: cut(description, maxDescription), Schema: schema}
+	tool := mcp.RemoteTool{Name: t.Name, Description: text.PrefixBytes(description, maxDescription), Schema: schema}
 	if t.Annotations != nil {
 		tool.ReadOnly, tool.Idempotent = t.Annotations.ReadOnlyHint, t.Annotations.IdempotentHint
 	}
@@ -143,12 +143,4 @@ func capabilities(c *sdk.ServerCapabilities) []string {
 	}
 	slices.Sort(names)
 	return names
-}
-
-// cut bounds a text, between characters.
-func cut(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "")
 }

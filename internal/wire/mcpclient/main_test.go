@@ -38,7 +38,7 @@ func serveStdio(behaviour string) {
 	s := newServer()
 	sdk.AddTool(s, &sdk.Tool{Name: "environment"}, func(context.Context, *sdk.CallToolRequest, struct{}) (*sdk.CallToolResult, any, error) {
 		dir, err := os.Getwd()
-		return text(strings.Join(os.Environ(), "\n") + "\ncwd=" + dir), nil, err
+		return textResult(strings.Join(os.Environ(), "\n") + "\ncwd=" + dir), nil, err
 	})
 	sdk.AddTool(s, &sdk.Tool{Name: "die"}, func(context.Context, *sdk.CallToolRequest, struct{}) (*sdk.CallToolResult, any, error) {
 		os.Exit(1)
@@ -49,10 +49,10 @@ func serveStdio(behaviour string) {
 		for range 100 {
 			fmt.Print(line)
 		}
-		return text("done"), nil, nil
+		return textResult("done"), nil, nil
 	})
 	sdk.AddTool(s, &sdk.Tool{Name: "pid"}, func(context.Context, *sdk.CallToolRequest, struct{}) (*sdk.CallToolResult, any, error) {
-		return text(fmt.Sprint(os.Getpid())), nil, nil
+		return textResult(fmt.Sprint(os.Getpid())), nil, nil
 	})
 	if behaviour == "stubborn" { // the end of its input does not end it
 		_ = s.Run(context.Background(), &sdk.StdioTransport{})
@@ -78,7 +78,7 @@ func newServer() *sdk.Server {
 	}
 	sdk.AddTool(s, &sdk.Tool{Name: "echo", Description: "Says it again.", Annotations: &sdk.ToolAnnotations{ReadOnlyHint: true}},
 		func(_ context.Context, _ *sdk.CallToolRequest, in echoIn) (*sdk.CallToolResult, any, error) {
-			return text("you said " + in.Message), nil, nil
+			return textResult("you said " + in.Message), nil, nil
 		})
 	sdk.AddTool(s, &sdk.Tool{Name: "fail"}, func(context.Context, *sdk.CallToolRequest, struct{}) (*sdk.CallToolResult, any, error) {
 		return &sdk.CallToolResult{IsError: true, Content: []sdk.Content{&sdk.TextContent{Text: "no such city"}}}, nil, nil
@@ -90,6 +90,6 @@ func newServer() *sdk.Server {
 	return s
 }
 
-func text(s string) *sdk.CallToolResult {
+func textResult(s string) *sdk.CallToolResult {
 	return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: s}}}
 }

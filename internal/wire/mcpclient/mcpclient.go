@@ -19,6 +19,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/internal/agents/mcp"
+	"agentd/internal/base/breaker"
 	"agentd/internal/base/fault"
 	"agentd/internal/kernel/tool"
 )
@@ -210,7 +211,7 @@ func (m *Manager) Probe(ctx context.Context, t *mcp.Target) (*mcp.Listing, error
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if shared := m.conns[key{t.TenantID, t.ServerID, t.Fingerprint}]; shared != nil {
-		shared.breaker.succeeded()
+		shared.breaker.Report(time.Now(), true, breaker.Alive)
 		shared.stale.Store(true)
 	}
 	return l, nil

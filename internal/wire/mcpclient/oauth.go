@@ -58,7 +58,7 @@ func (o *OAuth) Discover(ctx context.Context, serverURL string) (mcp.Provider, e
 	issuer := resource.AuthorizationServers[0]
 	meta, err := auth.GetAuthServerMetadata(ctx, issuer, o.http)
 	if err != nil {
-		return mcp.Provider{}, oauthFailed(err, "The authorization server's description cannot be used: %s", cut(oneLine(err.Error()), 200))
+		return mcp.Provider{}, oauthFailed(err, "The authorization server's description cannot be used: %s", sentence(err.Error(), 200))
 	}
 	if meta == nil { // of before 2025-06: the endpoints are where everybody's were
 		base := strings.TrimRight(issuer, "/")
@@ -173,7 +173,7 @@ func (o *OAuth) Register(ctx context.Context, p mcp.Provider, redirect, name str
 		GrantTypes: []string{"authorization_code", "refresh_token"}, ResponseTypes: []string{"code"}, Scope: strings.Join(p.Scopes, " "),
 	}, o.http)
 	if err != nil {
-		return mcp.Client{}, oauthFailed(err, "The authorization server does not take agentd as a client: %s", cut(oneLine(err.Error()), 200))
+		return mcp.Client{}, oauthFailed(err, "The authorization server does not take agentd as a client: %s", sentence(err.Error(), 200))
 	}
 	if res.TokenEndpointAuthMethod != "" {
 		method = res.TokenEndpointAuthMethod

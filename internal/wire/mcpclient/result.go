@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"agentd/internal/base/text"
 	"agentd/internal/kernel/tool"
 )
 
@@ -79,13 +80,11 @@ func (r *rendering) resource(c *sdk.ResourceContents) {
 	r.text("[resource: " + c.URI + "]\n" + c.Text)
 }
 
-func (r *rendering) text(text string) {
-	if left := maxText - r.size; len(text) > left {
-		text = cut(text, left)
-	}
-	r.size += len(text)
+func (r *rendering) text(s string) {
+	s = text.PrefixBytes(s, maxText-r.size)
+	r.size += len(s)
 	// NUL is no text that every database keeps.
-	r.parts = append(r.parts, strings.ReplaceAll(text, "\x00", "\uFFFD"))
+	r.parts = append(r.parts, strings.ReplaceAll(s, "\x00", "\uFFFD"))
 }
 
 func (r *rendering) file(kind, mimeType string, data []byte) { r.named("", kind, mimeType, data) }

@@ -244,5 +244,5 @@ func (t *tail) Write(p []byte) (int, error) {
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return oneLine(string(bytes.ToValidUTF8(t.text, nil)))
+	return sentence(string(t.text), len(t.text))
 }

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/net/html/charset"
 
 	"agentd/internal/base/fault"
+	"agentd/internal/base/text"
 	"agentd/internal/content/webtool"
 	"agentd/internal/wire/outbound"
 )
@@ -148,7 +149,7 @@ func (f *Fetcher) body(resp *http.Response) (head []byte, body io.Reader, err er
 		}
 		r = unzip
 	default:
-		return nil, nil, fault.New(fault.Upstream, "", "The answer is encoded as %q, which cannot be read.", short(encoding))
+		return nil, nil, fault.New(fault.Upstream, "", "The answer is encoded as %q, which cannot be read.", text.PrefixBytes(encoding, maxQuoted))
 	}
 	head = make([]byte, 512)
 	n, err := io.ReadFull(r, head)
@@ -194,15 +195,15 @@ func formOf(kind string) contentForm {
 	return otherForm
 }
 
+// maxQuoted is how many bytes of a header an error quotes.
+const maxQuoted = 100
+
 func describe(kind string, size int64) string {
 	if size < 0 {
-		return fmt.Sprintf("This is a file of type %s of unknown size; only pages, JSON and text are read.", short(kind))
+		return fmt.Sprintf("This is a file of type %s of unknown size; only pages, JSON and text are read.", text.PrefixBytes(kind, maxQuoted))
 	}
-	return fmt.Sprintf("This is a file of type %s with %d bytes; only pages, JSON and text are read.", short(kind), size)
+	return fmt.Sprintf("This is a file of type %s with %d bytes; only pages, JSON and text are read.", text.PrefixBytes(kind, maxQuoted), size)
 }
-
-// short bounds a word of the other side's.
-func short(s string) string { return strings.ToValidUTF8(s[:min(len(s), 100)], "") }
 
 // decodeText gives bytes as UTF-8: in the encoding that the header, a byte order
 // mark or the page itself names, and as UTF-8 or a guess where none does.

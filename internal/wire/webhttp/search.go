@@ -17,6 +17,7 @@ import (
 	"golang.org/x/net/html"
 
 	"agentd/internal/base/fault"
+	"agentd/internal/base/text"
 	"agentd/internal/content/webtool"
 )
 
@@ -162,21 +163,21 @@ func (s *Search) hits(body []byte) ([]webtool.Hit, error) {
 		if at, err := url.Parse(r.URL); err != nil || at.Scheme != "http" && at.Scheme != "https" {
 			continue
 		}
-		hits = append(hits, webtool.Hit{Title: text(r.Title), URL: r.URL, Snippet: text(cmp.Or(r.Content, r.Description))})
+		hits = append(hits, webtool.Hit{Title: cleaned(r.Title), URL: r.URL, Snippet: cleaned(cmp.Or(r.Content, r.Description))})
 	}
 	return hits, nil
 }
 
-// text is what a person would read of a title or snippet: some come with
+// cleaned is what a person would read of a title or snippet: some come with
 // entities, and some with tags around the words that were found.
-func text(s string) string {
+func cleaned(s string) string {
 	if strings.ContainsAny(s, "<&") {
 		if strings.Contains(s, "</") {
 			s = stripTags(s)
 		}
 		s = html.UnescapeString(s)
 	}
-	return strings.Join(strings.Fields(s), " ")
+	return text.OneLine(s)
 }
 
 func (s *Search) transportError(ctx context.Context, err error) error {

@@ -147,7 +147,7 @@ func TestRevocationReachesEveryNode(t *testing.T) {
 	sim := modeltest.New(t, apptest.HangingModel)
 	a := apptest.Start(t, sim, shared, apptest.SharedSecretKey, func(c *config.Config) { c.Bus.NATSListen = address })
 	b := apptest.Start(t, sim, shared, apptest.SharedSecretKey, func(c *config.Config) { c.Bus.NATSURL = config.NewURL("nats://" + address) })
-	made, err := a.Admin().CreateTenant(t.Context(), "Acme", "")
+	made, err := a.Admin().Tenants.Create(t.Context(), "Acme", "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,7 @@ func TestPeople(t *testing.T) {
 		beside := n.Admin()
 		found := func(name, email string) (*apptest.Server, identity.Grant) {
 			t.Helper()
-			g, err := beside.CreateTenant(t.Context(), name, email)
+			g, err := beside.Tenants.Create(t.Context(), name, email)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -192,7 +192,7 @@ func TestInvites(t *testing.T) {
 func TestPeopleAtOnce(t *testing.T) {
 	t.Parallel()
 	apptest.EachEngine(t, func(t *testing.T, n *apptest.Server) {
-		g, err := n.Admin().CreateTenant(t.Context(), "Acme", "")
+		g, err := n.Admin().Tenants.Create(t.Context(), "Acme", "")
 		if err != nil {
 			t.Fatal(err)
 		}

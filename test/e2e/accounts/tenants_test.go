@@ -220,7 +220,7 @@ func TestPurge(t *testing.T) {
 	t.Parallel()
 	apptest.EachEngine(t, func(t *testing.T, n *apptest.Server) {
 		id, _ := n.CreateTenant(object{"name": "Walrus and Sons", "slug": "walrus"})
-		grant, err := n.Admin().GrantKey(t.Context(), id, "owner", []authz.Scope{"*"}, "test", "walrus@example.com")
+		grant, err := n.Admin().Keys.Grant(t.Context(), id, "owner", []authz.Scope{"*"}, "test", "walrus@example.com")
 		if err != nil {
 			t.Fatal(err)
 		}

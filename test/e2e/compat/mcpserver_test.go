@@ -103,8 +103,8 @@ func TestAgentsAreMCPTools(t *testing.T) {
 		says      string
 	}{
 		"no_message":   {"Chef", object{}, "message is required"},
-		"unknown_tool": {"Nobody", object{"message": "x"}, "There is no tool"},
-		"suspended":    {suspended, object{"message": "x"}, "There is no tool"},
+		"unknown_tool": {"Nobody", object{"message": "x"}, "No tool"},
+		"suspended":    {suspended, object{"message": "x"}, "No tool"},
 	} {
 		res, err := session.CallTool(t.Context(), &sdk.CallToolParams{Name: c.tool, Arguments: c.arguments})
 		said := fmt.Sprint(err)

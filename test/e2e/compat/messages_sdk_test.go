@@ -253,7 +253,7 @@ func TestMessagesErrorsBySDK(t *testing.T) {
 	}))
 	g := &apptest.RoleKeys{Server: apptest.Start(t, sim), Keys: map[string]string{}}
 	g.Admin = g.Server.Admin()
-	made, err := g.Admin.CreateTenant(t.Context(), "Gate", "")
+	made, err := g.Admin.Tenants.Create(t.Context(), "Gate", "")
 	if err != nil {
 		t.Fatal(err)
 	}

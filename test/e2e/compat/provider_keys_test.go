@@ -95,7 +95,7 @@ func TestKeysGoNowhereElse(t *testing.T) {
 		c.Models.APIKey.UnmarshalText([]byte("operators-key"))
 		c.Security.EgressAllow = "127.0.0.1:" + mine.port + ",127.0.0.1:" + other.port + ",127.0.0.1:" + hop.port + ",[::1]:" + mine.port
 	})
-	stranger, err := n.Admin().CreateTenant(t.Context(), "Stranger", "")
+	stranger, err := n.Admin().Tenants.Create(t.Context(), "Stranger", "")
 	if err != nil {
 		t.Fatal(err)
 	}

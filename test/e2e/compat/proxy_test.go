@@ -277,7 +277,7 @@ func TestProxyOverHTTP(t *testing.T) {
 	t.Cleanup(slow.Close)
 	sim := modeltest.New(t, modeltest.Default(modeltest.Answer{Text: "a b c"}))
 	n := apptest.Start(t, sim, besides(t, "slow", slow.URL+"/v1"))
-	stranger, err := n.Admin().CreateTenant(t.Context(), "Stranger", "")
+	stranger, err := n.Admin().Tenants.Create(t.Context(), "Stranger", "")
 	if err != nil {
 		t.Fatal(err)
 	}

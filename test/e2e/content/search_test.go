@@ -65,7 +65,7 @@ func TestSearch(t *testing.T) {
 			checkFinds(n, "q=monday", "session Monday")
 
 			// Others find nothing of it, and a key only what it may read.
-			other, err := n.Admin().CreateTenant(t.Context(), "other", "")
+			other, err := n.Admin().Tenants.Create(t.Context(), "other", "")
 			if err != nil {
 				t.Fatal(err)
 			}

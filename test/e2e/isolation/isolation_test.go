@@ -31,7 +31,7 @@ func TestIsolation(t *testing.T) {
 			TenantID: whoami["tenant"].(object)["tenant_id"].(string), UserID: whoami["user"].(object)["user_id"].(string),
 			KeyID: keys[0].(object)["key_id"].(string), RawKey: apptest.OwnerKey,
 		})
-		id, err := n.Admin().CreateTenant(t.Context(), "Walrus and Sons", "walrus@example.com")
+		id, err := n.Admin().Tenants.Create(t.Context(), "Walrus and Sons", "walrus@example.com")
 		if err != nil {
 			t.Fatal(err)
 		}

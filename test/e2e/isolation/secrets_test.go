@@ -99,7 +99,7 @@ func TestCompaniesAreMarked(t *testing.T) {
 	t.Parallel()
 	apptest.SkipUnderRace(t)
 	n := apptest.Start(t, modeltest.New(t, apptest.HangingModel), apptest.Embedding, apptest.WebSearch(t))
-	id, err := n.Admin().CreateTenant(t.Context(), "Walrus and Sons", "walrus@example.com")
+	id, err := n.Admin().Tenants.Create(t.Context(), "Walrus and Sons", "walrus@example.com")
 	if err != nil {
 		t.Fatal(err)
 	}

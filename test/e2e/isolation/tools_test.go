@@ -36,7 +36,7 @@ func TestToolsOfIntruders(t *testing.T) {
 	t.Parallel()
 	n := apptest.Start(t, modeltest.New(t, obedient))
 	beside := n.Admin()
-	g, err := beside.CreateTenant(t.Context(), "Walrus and Sons", "")
+	g, err := beside.Tenants.Create(t.Context(), "Walrus and Sons", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestToolsOfIntruders(t *testing.T) {
 func TestContinuationsOfOthers(t *testing.T) {
 	t.Parallel()
 	n := apptest.Start(t, modeltest.New(t, modeltest.Default(modeltest.Answer{Text: "Enough."})))
-	g, err := n.Admin().CreateTenant(t.Context(), "Walrus and Sons", "")
+	g, err := n.Admin().Tenants.Create(t.Context(), "Walrus and Sons", "")
 	if err != nil {
 		t.Fatal(err)
 	}

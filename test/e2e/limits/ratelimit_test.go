@@ -132,7 +132,7 @@ func TestRateLimits(t *testing.T) {
 	usedUp(t, "tenant", second.Do("GET", "/api/v1/notifications", nil), "tenant")
 
 	// Another tenant feels nothing of that.
-	other, err := admin.CreateTenant(t.Context(), "Other", "")
+	other, err := admin.Tenants.Create(t.Context(), "Other", "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -226,7 +226,7 @@ func TestSchedulesOfASuspendedCompany(t *testing.T) {
 	t.Parallel()
 	n := apptest.Start(t, nil)
 	a := n.Admin()
-	g, err := a.CreateTenant(t.Context(), "Closing", "")
+	g, err := a.Tenants.Create(t.Context(), "Closing", "")
 	if err != nil {
 		t.Fatal(err)
 	}

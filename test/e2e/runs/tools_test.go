@@ -170,7 +170,7 @@ func TestDelegation(t *testing.T) {
 		if got := n.WaitRun(n.StartRun(parent, task(two, "x"), nil))["output"].(object)["text"].(string); !strings.Contains(got, "suspended") {
 			t.Errorf("to a suspended agent: %s", got)
 		}
-		other, err := n.Admin().CreateTenant(t.Context(), "Other", "o@example.com")
+		other, err := n.Admin().Tenants.Create(t.Context(), "Other", "o@example.com")
 		if err != nil {
 			t.Fatal(err)
 		}

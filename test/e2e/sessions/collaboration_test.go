@@ -278,7 +278,7 @@ func TestTasks(t *testing.T) {
 func TestForeignIDsInLists(t *testing.T) {
 	t.Parallel()
 	n := apptest.Start(t, nil)
-	g, err := n.Admin().CreateTenant(t.Context(), "Walrus", "")
+	g, err := n.Admin().Tenants.Create(t.Context(), "Walrus", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -328,7 +328,7 @@ func TestMessagesWithFiles(t *testing.T) {
 		apptest.CheckCode(t, n.Do("POST", path, object{"content": "x", "file_ids": []string{bad}}), 404, "NOT_FOUND")
 	}
 	apptest.CheckCode(t, n.Do("POST", path, object{"content": " "}), 422, "VALIDATION_ERROR")
-	g, err := n.Admin().CreateTenant(t.Context(), "Walrus", "")
+	g, err := n.Admin().Tenants.Create(t.Context(), "Walrus", "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ func TestCursorsOfOtherStreams(t *testing.T) {
 	agent := n.CreateAgent(nil)
 	session, elsewhere := n.CreateSession(agent, nil), n.CreateSession(agent, nil)
 	first, other := n.SendMessage(session, "a"), n.SendMessage(elsewhere, "b")
-	made, err := n.Admin().CreateTenant(t.Context(), "Acme", "")
+	made, err := n.Admin().Tenants.Create(t.Context(), "Acme", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func TestStreamsOfANode(t *testing.T) {
 	}
 	apptest.CheckCode(t, n.Do("GET", path, nil), 429, "STREAM_LIMIT")
 	apptest.CheckCode(t, n.Do("GET", "/api/v1/notifications/stream", nil), 429, "STREAM_LIMIT")
-	made, err := n.Admin().CreateTenant(t.Context(), "Acme", "")
+	made, err := n.Admin().Tenants.Create(t.Context(), "Acme", "")
 	if err != nil {
 		t.Fatal(err)
 	}

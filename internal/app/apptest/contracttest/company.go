@@ -187,7 +187,7 @@ func (c *Company) IsOperator() bool { return c.Key == apptest.OwnerKey }
 // subordinate makes a company that the operator can do things with.
 func (c *Company) subordinate() string {
 	c.T.Helper()
-	made, err := c.Admin().CreateTenant(c.T.Context(), "Subordinate", "")
+	made, err := c.Admin().Tenants.Create(c.T.Context(), "Subordinate", "")
 	if err != nil {
 		c.T.Fatal(err)
 	}

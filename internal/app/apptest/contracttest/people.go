@@ -35,7 +35,7 @@ func (c *Company) createPeople(add func(parameter, id string)) {
 	c.Admin().Exec(`UPDATE users SET email = ?, email_verified = ? WHERE user_id = ? AND email = ''`, c.Mark+"@example.com", true, user)
 	add("tenantId", tenant)
 	for _, name := range []string{"first", "second"} {
-		g, err := c.Admin().GrantKey(c.T.Context(), tenant, authz.Viewer, nil, c.Mark+name, c.Mark+name+"@example.com")
+		g, err := c.Admin().Keys.Grant(c.T.Context(), tenant, authz.Viewer, nil, c.Mark+name, c.Mark+name+"@example.com")
 		if err != nil {
 			c.T.Fatal(err)
 		}
@@ -61,7 +61,7 @@ func (c *Company) storeInviteWithToken(call *Call) {
 // inviteOwner is an invite to the owner of the company from another.
 func (c *Company) inviteOwner(call *Call) {
 	c.T.Helper()
-	host, err := c.Admin().CreateTenant(c.T.Context(), "Host of "+c.Mark, "")
+	host, err := c.Admin().Tenants.Create(c.T.Context(), "Host of "+c.Mark, "")
 	if err != nil {
 		c.T.Fatal(err)
 	}
@@ -72,11 +72,11 @@ func (c *Company) inviteOwner(call *Call) {
 // joinTenant is another company of which the owner of the company is a member.
 func (c *Company) joinTenant(call *Call) {
 	c.T.Helper()
-	host, err := c.Admin().CreateTenant(c.T.Context(), "Host of "+c.Mark, "")
+	host, err := c.Admin().Tenants.Create(c.T.Context(), "Host of "+c.Mark, "")
 	if err != nil {
 		c.T.Fatal(err)
 	}
-	if _, err := c.Admin().GrantKey(c.T.Context(), host.TenantID, authz.Viewer, nil, "k", c.email()); err != nil {
+	if _, err := c.Admin().Keys.Grant(c.T.Context(), host.TenantID, authz.Viewer, nil, "k", c.email()); err != nil {
 		c.T.Fatal(err)
 	}
 	call.Path["tenantId"] = host.TenantID

@@ -9,6 +9,7 @@ import (
 	"agentd/internal/base/fault"
 	"agentd/internal/base/schema"
 	"agentd/internal/base/txn"
+	"agentd/internal/execution/run"
 	"agentd/internal/execution/run/runsql"
 	"agentd/internal/execution/session"
 	"agentd/internal/store/sqldb"
@@ -117,6 +118,6 @@ func (s *Store) List(ctx context.Context, tenant, agent, after string, limit int
 }
 
 // ListJournals implements session.Store.
-func (s *Store) ListJournals(ctx context.Context, tenant string, runs []string) ([]session.Told, error) {
+func (s *Store) ListJournals(ctx context.Context, tenant string, runs []string) ([]run.Journal, error) {
 	return runsql.WithSteps(ctx, s.db, tenant, runs)
 }

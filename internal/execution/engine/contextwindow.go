@@ -1,0 +1,107 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+
+	"agentd/internal/kernel/contextwindow"
+	"agentd/internal/kernel/model"
+)
+
+// How a conversation shares a model's context window, in percent of it. The
+// rest is for the answer, and for what the estimates miss.
+const (
+	shareOfConversation = 80
+	shareKept           = 30 // recent messages that a compaction leaves as they are
+	shareOfTurn         = 50 // the turn that is under way stays whole up to this
+	shareOfSummary      = 70 // input of one summary
+
+	recentMessages = 8       // that a compaction leaves, where they are not too long
+	defaultContext = 128_000 // tokens, of a model whose window is not configured
+)
+
+// strategySliding shows the model the newest messages; strategyTruncate those
+// that fit. Neither makes summaries.
+const (
+	strategySliding  = "sliding_window"
+	strategyTruncate = "truncate"
+)
+
+// models are the model of a call and, if there is one, its fallback.
+type models struct {
+	model.Target
+	fallback *model.Fallback
+}
+
+// resolveModels returns the models of the next call.
+func (c *conversation) resolveModels(ctx context.Context) (models, error) {
+	if c.next != nil {
+		return *c.next, nil
+	}
+	wanted := c.spec.Model
+	if m := c.j.rec.Options.Model; m != nil {
+		wanted = *m
+	}
+	target, err := c.e.Models.Resolve(ctx, c.j.rec.TenantID, wanted)
+	if err != nil {
+		return models{}, err
+	}
+	c.next = &models{Target: target}
+	if c.spec.Fallback != nil {
+		// A fallback that cannot be resolved is left out, so that the error of the
+		// first model counts.
+		if t, err := c.e.Models.Resolve(ctx, c.j.rec.TenantID, *c.spec.Fallback); err == nil {
+			c.next.fallback = &model.Fallback{Target: t}
+		}
+	}
+	return *c.next, nil
+}
+
+// gaugeKey names what the gauge learns about: how a model counts an agent's
+// texts.
+func (c *conversation) gaugeKey(t model.Target) string {
+	return c.j.rec.TenantID + "/" + c.j.rec.AgentID + "/" + t.BaseURL + "/" + t.Model
+}
+
+// contextTokens is a model's context window in estimated tokens.
+func (c *conversation) contextTokens(t model.Target) int {
+	n := c.e.gauge.Estimated(c.gaugeKey(t), cmp.Or(t.Context, defaultContext))
+	if c.refusedTokens > 0 {
+		n = min(n, c.refusedTokens)
+	}
+	return n
+}
+
+// room is how many estimated tokens of messages a model is sent.
+func (c *conversation) room(t model.Target) int {
+	if c.toolTokens == 0 {
+		c.toolTokens = model.EstimateTools(c.offeredTools())
+	}
+	n := c.contextTokens(t)
+	room := n * shareOfConversation / 100
+	if answer := c.j.rec.Options.MaxTokens; answer > 0 { // many endpoints count it as used
+		room = min(room, max(n-answer, n/2))
+	}
+	return max(room-c.toolTokens, n/8)
+}
+
+// view returns the messages that a model is sent.
+func (c *conversation) view(t model.Target) []model.Message {
+	c.meter.Read(c.messages)
+	limits := contextwindow.Limits{Tokens: c.room(t)}
+	if c.spec.ContextStrategy == strategySliding {
+		limits.Messages = cmp.Or(c.spec.ContextWindow, 20)
+	}
+	shown := c.messages
+	c.shown, c.shownTokens = len(shown), c.meter.Total()
+	if c.shownTokens > limits.Tokens || limits.Messages > 0 {
+		shown = contextwindow.Fit(c.messages, c.meter.Sizes(), limits)
+	}
+	if len(shown) < c.shown {
+		c.shown, c.shownTokens = len(shown), 0
+		for i := range shown {
+			c.shownTokens += model.EstimateMessage(&shown[i])
+		}
+	}
+	return shown
+}

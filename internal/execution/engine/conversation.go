@@ -1,0 +1,183 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"agentd/internal/base/schema"
+	"agentd/internal/execution/run"
+	"agentd/internal/kernel/contextwindow"
+	"agentd/internal/kernel/model"
+	"agentd/internal/kernel/tool"
+)
+
+// closingNote asks for a final answer when a limit is reached (rule
+// D6-truncated). It is never stored: whether it applies follows from the run's
+// metrics.
+const closingNote = "The limit of this run is reached. Do not call tools. Give your best final answer now, with what you know so far."
+
+// conversation is what the model reads: the messages and tools of its next
+// call, and which part of them fits its context window. It reads the journal
+// and adds steps of type compaction to it.
+type conversation struct {
+	e        *Engine
+	spec     *run.AgentSpec
+	j        *journal
+	buffered bool // answers are published whole, not as chunks
+
+	messages []model.Message
+	tools    tool.Set
+	closing  bool // a limit is reached: the next call asks for one last answer, without tools
+
+	meter         contextwindow.Meter // of messages
+	toolTokens    int                 // estimated tokens of the tools; 0: not estimated yet
+	refusedTokens int                 // estimated tokens that the model refused as too many; 0: none were
+	shortened     bool                // the last call was refused as too long, and is repeated with less
+	failedTokens  int                 // estimated tokens of the conversation when the last summary failed
+	next          *models             // of the next call, where they are resolved already
+	shown         int                 // messages of the last request
+	shownTokens   int                 // estimated tokens of these
+}
+
+// newConversation returns an empty conversation with the agent's own tools. spec
+// may be nil for a run that this attempt does not drive.
+func newConversation(j *journal, spec *run.AgentSpec, f facts) *conversation {
+	c := &conversation{e: j.e, spec: spec, j: j, buffered: j.rec.Options.Plain || f.watch.Output}
+	if spec != nil {
+		c.tools, _ = c.e.Tools.Select(spec.Tools) // unknown names were refused when the agent was written
+		if c.e.Images != nil && !absent(spec.ImageGeneration) {
+			c.tools = c.tools.Join(c.e.Images.Set([]byte(spec.ImageGeneration)))
+		}
+	}
+	return c
+}
+
+// opening returns what the conversation begins with: the agent's own prompt,
+// what it remembers, the earlier turns, and the message with the caller's
+// instructions in front of it.
+func (c *conversation) opening(in *run.Input, recalled *string, earlier []model.Message) []model.Message {
+	var messages []model.Message
+	if c.spec.System != "" {
+		messages = append(messages, model.Message{Role: model.System, Text: c.spec.System})
+	}
+	if recalled != nil && *recalled != "" {
+		messages = append(messages, model.Message{Role: model.System, Text: *recalled})
+	}
+	messages = append(append(messages, earlier...), in.History...)
+	if in.Message != "" || len(in.Parts) > 0 || len(in.History) == 0 {
+		messages = append(messages, model.Message{Role: model.User, Text: in.Message, Parts: in.Parts, From: c.j.origin(0)})
+	} // else the history ends with what is to be answered: a tool's result
+	return run.WithInstructions(messages, in.Instructions)
+}
+
+// modelCall makes a call that was prepared. It asks mayPublish before it
+// publishes each chunk.
+type modelCall func(ctx context.Context, mayPublish func() bool) (model.Response, model.Target, error)
+
+func always() bool { return true }
+
+// callResult is what a modelCall returned.
+type callResult struct {
+	resp model.Response
+	used model.Target
+	err  error
+}
+
+// prepareCall resolves the models, reserves the budget and builds the request
+// of the next call.
+func (c *conversation) prepareCall(ctx context.Context) (modelCall, error) {
+	to, err := c.resolveModels(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.next = nil
+	if err := c.j.checkQuota(ctx); err != nil {
+		return nil, err
+	}
+	req := c.request(to.Target)
+	if err := c.j.reserveBudget(ctx, &req, to.fallback); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, mayPublish func() bool) (model.Response, model.Target, error) {
+		var sink func(model.Delta)
+		if !c.buffered {
+			sink = func(d model.Delta) {
+				if mayPublish() {
+					c.j.chunk(ctx, thinkingChunk, d.Thinking)
+					c.j.chunk(ctx, textChunk, d.Text)
+				}
+			}
+		}
+		return model.GenerateWithFallback(ctx, c.e.Client, req, to.fallback, sink)
+	}, nil
+}
+
+func (c *conversation) request(target model.Target) model.Request {
+	o := c.j.rec.Options
+	req := model.Request{
+		Target: target, Messages: c.view(target),
+		MaxTokens: o.MaxTokens, Temperature: o.Temperature, TopP: o.TopP, Stop: o.Stop,
+		Extra: extraFields(c.spec, c.phase(), target.Capabilities, o.Extra),
+	}
+	if limit := c.j.limits().MaxTokensPerRun; limit != nil && !c.closing {
+		used := c.j.rec.Metrics.InputTokens + c.j.rec.Metrics.OutputTokens + int64(c.shownTokens)
+		left := int(max(1, *limit-used))
+		if req.MaxTokens == 0 || left < req.MaxTokens {
+			req.MaxTokens = left
+		}
+	}
+	if c.closing {
+		req.Messages = append(slices.Clip(req.Messages), model.Message{Role: model.User, Text: closingNote})
+		return req
+	}
+	if allowsNone(c.j.limits().MaxToolCalls) {
+		return req
+	}
+	if req.Tools = c.offeredTools(); len(req.Tools) > 0 {
+		req.ToolChoice = o.ToolChoice
+		if parallel := o.Extra[parallelCalls]; parallel != nil {
+			req.Extra[parallelCalls] = parallel
+		}
+	}
+	return req
+}
+
+// offeredTools returns the tools that a model may call: the agent's and the
+// caller's. Of two with one name the caller's is offered.
+func (c *conversation) offeredTools() []model.ToolSpec {
+	o := &c.j.rec.Options
+	tools := slices.DeleteFunc(c.tools.Specs(), func(t model.ToolSpec) bool { return o.HasTool(t.Name) })
+	for _, t := range o.Tools {
+		tools = append(tools, model.ToolSpec{Name: t.Name, Description: t.Description, Parameters: t.Parameters, Strict: t.Strict})
+	}
+	return tools
+}
+
+// phase is the phase of the next call.
+func (c *conversation) phase() phase {
+	switch n := len(c.messages); {
+	case c.closing:
+		return phaseEvaluate
+	case n > 0 && c.messages[n-1].Role == model.Tool:
+		return phaseAct
+	}
+	return phasePlan
+}
+
+// stepInput is the input of a step of type llm: how many messages the model
+// read. The messages themselves are in the steps before it.
+func (c *conversation) stepInput() schema.Nullable {
+	return schema.Nullable(encode(struct {
+		Messages int `json:"messages"`
+	}{cmp.Or(c.shown, len(c.messages))}))
+}
+
+// recordUsage compares how a model counted its input with the estimate. It is
+// called after each answer.
+func (c *conversation) recordUsage(r callResult) {
+	c.shortened = false
+	if !r.resp.Usage.Estimated {
+		c.e.gauge.Answered(c.gaugeKey(r.used), c.shownTokens+c.toolTokens, r.resp.Usage.InputTokens)
+	}
+}

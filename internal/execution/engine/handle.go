@@ -1,0 +1,109 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"agentd/internal/base/fault"
+	"agentd/internal/base/txn"
+	"agentd/internal/execution/run"
+	"agentd/internal/kernel/work"
+)
+
+// Handle is the work handler for claimed runs: those that were queued or woken,
+// and those whose worker died. It finishes or reschedules the item itself.
+func (e *Engine) Handle(ctx context.Context, lease work.Lease) error {
+	if a := e.attempts.take(lease); a != nil {
+		return a.drive(ctx)
+	}
+	if suspended, err := e.suspended(ctx, lease); suspended || err != nil {
+		return err
+	}
+	rec, err := e.claimed(ctx, lease)
+	if err != nil || rec == nil {
+		return err
+	}
+	spec, err := e.Agents.Spec(ctx, rec.TenantID, rec.AgentID, rec.AgentVersion)
+	deleted := fault.Is(err, fault.NotFound)
+	if err != nil && !deleted {
+		return err
+	}
+	var f facts
+	if !deleted {
+		if f, err = e.probe(ctx, rec, spec); err != nil {
+			return err
+		}
+	}
+	a := e.newAttempt(rec, spec, f)
+	a.hold(ctx, lease)
+	if err := a.takeOver(ctx); err != nil {
+		return err
+	}
+	switch {
+	case lease.Attempt > maxAttempts:
+		return a.fail(run.CodeInternalError, fmt.Sprintf("The run was taken up %d times and could not go on.", lease.Attempt-1))
+	case deleted:
+		return a.fail(run.CodeAgentDeleted, "The agent was deleted before the run could end.")
+	}
+	return a.drive(ctx)
+}
+
+// claimed returns the run of a claimed item. It returns nil where there is
+// nothing to drive: the run is deleted, has ended, or still waits.
+func (e *Engine) claimed(ctx context.Context, lease work.Lease) (*run.Record, error) {
+	rec, err := e.Runs.Get(ctx, lease.TenantID, lease.Key)
+	switch {
+	case fault.Is(err, fault.NotFound):
+		return nil, e.finishItem(ctx, lease)
+	case err != nil:
+		return nil, err
+	case rec.Status.Final():
+		return nil, e.finishItem(ctx, lease)
+	case !rec.Status.Waits():
+		return rec, nil
+	}
+	if woken, err := e.checkWait(ctx, lease); err != nil || !woken {
+		return nil, err
+	}
+	return e.Runs.Get(ctx, lease.TenantID, lease.Key)
+}
+
+// checkWait ends a waiting run that has waited too long, or reschedules its
+// item. It reports whether the run was woken meanwhile.
+func (e *Engine) checkWait(ctx context.Context, lease work.Lease) (woken bool, err error) {
+	err = e.Writer.Write(ctx, func(tx txn.Tx) error {
+		woken = false
+		if err := e.Queue.HoldTx(tx, lease, e.Lease); err != nil {
+			return err
+		}
+		if ended, err := e.service.Expire(tx, lease.TenantID, lease.Key, e.Clock.Now()); err != nil || ended {
+			return err
+		}
+		r, err := e.Runs.LockTx(tx, lease.TenantID, lease.Key)
+		switch {
+		case err != nil:
+			return err
+		case !r.Status.Waits():
+			woken = true
+			return nil
+		case r.Wait.Until.IsZero():
+			return e.Queue.FinishTx(tx, lease)
+		}
+		return e.Queue.RescheduleTx(tx, lease, r.Wait.Until, nil)
+	})
+	return woken, err
+}
+
+// suspended reports whether an item belongs to a suspended tenant; see
+// Config.Suspended.
+func (e *Engine) suspended(ctx context.Context, lease work.Lease) (bool, error) {
+	if e.Suspended == nil {
+		return false, nil
+	}
+	return e.Suspended(ctx, lease)
+}
+
+// finishItem removes a work item that has nothing left to drive.
+func (e *Engine) finishItem(ctx context.Context, lease work.Lease) error {
+	return e.write(ctx, func(tx txn.Tx) error { return e.Queue.FinishTx(tx, lease) })
+}

@@ -1,0 +1,186 @@
+package session
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"agentd/internal/execution/run"
+	"agentd/internal/kernel/model"
+)
+
+// historyBuilder makes the entries of one run. It counts entries by role because
+// their message ids are numbered by role.
+type historyBuilder struct {
+	run     *run.Record
+	entries []Entry
+	replies int
+	tools   int
+	users   int
+	systems int
+	callers map[string]int // tool call id: index of the entry that made the call
+}
+
+func (b *historyBuilder) add(e Entry) {
+	e.RunID = b.run.RunID
+	b.entries = append(b.entries, e)
+}
+
+// addMessage adds the message that started the run. A run that a trigger started
+// without any text has none.
+func (b *historyBuilder) addMessage() {
+	in := b.run.ParsedInput()
+	if in.Message == "" && len(in.Parts) == 0 {
+		return
+	}
+	b.users++
+	b.add(Entry{
+		MessageID: b.run.RunID, Role: roleUser, Content: in.Message,
+		Timestamp: b.run.CreatedAt, FromTodo: todoOf(b.run), Attachments: attachmentsOf(b.run),
+	})
+}
+
+func (b *historyBuilder) addStep(step *run.Step) error {
+	if len(step.Output) == 0 {
+		return nil // it started and produced nothing
+	}
+	at := step.StartedAt
+	if step.CompletedAt != nil {
+		at = *step.CompletedAt
+	}
+	switch step.Type {
+	case run.StepLLM:
+		return b.addReply(step, at)
+	case run.StepTool:
+		return b.addToolResult(step, at)
+	case run.StepCompaction:
+		return b.addSummary(step, at)
+	case run.StepInput:
+		return b.addNote(step, at)
+	}
+	return nil
+}
+
+func (b *historyBuilder) addReply(step *run.Step, at time.Time) error {
+	var out run.LLMOutput
+	if err := json.Unmarshal(step.Output, &out); err != nil {
+		return err
+	}
+	if out.Text == "" && len(out.ToolCalls) == 0 {
+		return nil
+	}
+	b.replies++
+	for _, c := range out.ToolCalls {
+		b.callers[c.ID] = len(b.entries)
+	}
+	b.add(Entry{
+		MessageID: numbered(b.run.RunID+"-reply", b.replies), Role: roleAssistant, Content: out.Text,
+		Timestamp: at, Thinking: out.Thinking, step: step.Seq,
+	})
+	return nil
+}
+
+// addToolResult adds the result of a tool call, also to the reply that called it.
+func (b *historyBuilder) addToolResult(step *run.Step, at time.Time) error {
+	var in run.ToolInput
+	var out run.ToolOutput
+	if err := json.Unmarshal(step.Input, &in); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(step.Output, &out); err != nil {
+		return err
+	}
+	call := ToolCall{
+		ID: in.ToolCallID, Name: in.Name, Status: "done", Input: in.Arguments, Output: out.Content, DurationMS: int64(step.DurationMS),
+	}
+	if out.IsError {
+		call.Status, call.Error = "error", &out.Content
+	}
+	if i, ok := b.callers[in.ToolCallID]; ok {
+		b.entries[i].ToolCalls = append(b.entries[i].ToolCalls, call)
+	}
+	b.tools++
+	b.add(Entry{
+		MessageID: b.run.RunID + "-tool-" + strconv.Itoa(b.tools), Role: roleTool, Content: out.Content, Timestamp: at, step: step.Seq,
+	})
+	return nil
+}
+
+// addSummary adds the summary of a completed compaction.
+func (b *historyBuilder) addSummary(step *run.Step, at time.Time) error {
+	var out run.CompactionOutput
+	if err := json.Unmarshal(step.Output, &out); err != nil || step.Status != run.StepCompleted {
+		return err
+	}
+	b.systems++
+	b.add(Entry{
+		MessageID: b.run.RunID + "-system-" + strconv.Itoa(b.systems), Role: roleSystem, Content: out.Summary, Timestamp: at, step: step.Seq,
+	})
+	return nil
+}
+
+// addNote adds the note with which a waiting run was resumed.
+func (b *historyBuilder) addNote(step *run.Step, at time.Time) error {
+	var note run.NoteOutput
+	if err := json.Unmarshal(step.Output, &note); err != nil {
+		return err
+	}
+	b.users++
+	b.add(Entry{
+		MessageID: numbered(b.run.RunID+"-user", b.users), Role: roleUser, Content: note.Message, Timestamp: at, step: step.Seq,
+	})
+	return nil
+}
+
+// numbered returns base for the first, then base-2, base-3, …
+func numbered(base string, n int) string {
+	if n == 1 {
+		return base
+	}
+	return base + "-" + strconv.Itoa(n)
+}
+
+// applyOutput makes the last reply the output of the run, in the entries and in
+// the messages, which it returns: what a guardrail changed or blocked must not
+// reach later turns either.
+func (b *historyBuilder) applyOutput(messages []model.Message) []model.Message {
+	reply := b.lastReply()
+	if reply < 0 || len(b.entries[reply].ToolCalls) > 0 {
+		return messages
+	}
+	last := len(messages) - 1
+	lastIsReply := last >= 0 && messages[last].Role == model.Assistant && len(messages[last].ToolCalls) == 0 &&
+		messages[last].From.RunID == b.run.RunID
+	switch b.run.Status {
+	case run.GuardrailBlocked:
+		b.entries = slices.Delete(b.entries, reply, reply+1)
+		if lastIsReply {
+			return messages[:last]
+		}
+	case run.Completed:
+		var out run.Output
+		if json.Unmarshal(b.run.Output, &out) != nil || out.Text == "" {
+			break
+		}
+		e := &b.entries[reply]
+		e.Content, e.CostUSD = out.Text, b.run.Metrics.TotalCostUSD
+		e.OutputTruncated = out.OutputTruncated || out.Truncated
+		if lastIsReply {
+			messages = slices.Clone(messages)
+			messages[last].Text = out.Text
+		}
+	}
+	return messages
+}
+
+// lastReply returns the index of the run's last reply, or -1.
+func (b *historyBuilder) lastReply() int {
+	for i := range slices.Backward(b.entries) {
+		if b.entries[i].Role == roleAssistant {
+			return i
+		}
+	}
+	return -1
+}

@@ -1,0 +1,243 @@
+package session
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"agentd/internal/base/authz"
+	"agentd/internal/base/fault"
+	"agentd/internal/base/page"
+	"agentd/internal/base/route"
+	"agentd/internal/execution/run"
+	"agentd/internal/kernel/event"
+)
+
+// messageService sends messages and lists the history.
+type messageService struct {
+	reader      *reader
+	turns       *turnQueue
+	runs        Runs
+	log         event.Log
+	cursors     *page.Cursors
+	attachments attachmentReader
+}
+
+// newMessage is the body of a message.
+type newMessage struct {
+	_ struct{} `json:"-" name:"SessionMessage"`
+
+	Content string   `json:"content" required:"true" maxLength:"1000000"`
+	Command string   `json:"command,omitzero" maxLength:"200" doc:"Passed in the run's input next to the message."`
+	FileIDs []string `json:"file_ids,omitzero" maxItems:"20"`
+}
+
+// Accepted answers a message.
+type Accepted struct {
+	_ struct{} `json:"-" name:"SessionMessageAccepted"`
+
+	RunID string `json:"run_id" format:"uuid" required:"true" doc:"The run that answers the message."`
+}
+
+// send makes a message the next turn of the active branch. It returns once the
+// turn is stored. Errors: NotFound, Invalid; Conflict if the session is not
+// active or, with queue_mode reject, busy; Limited if the plan allows no more
+// runs (429 here, unlike the 403 of POST /runs).
+func (m *messageService) send(ctx context.Context, who authz.Caller, id string, in *newMessage) (Accepted, error) {
+	rec, err := m.reader.store.Get(ctx, who.TenantID, id)
+	if err != nil {
+		return Accepted{}, err
+	}
+	if strings.TrimSpace(in.Content) == "" && len(in.FileIDs) == 0 {
+		return Accepted{}, fault.BadFields(fault.Field{Field: "content", Message: "it is blank, and there are no files"})
+	}
+	input, err := m.runInput(ctx, who.TenantID, in)
+	if err != nil {
+		return Accepted{}, err
+	}
+	answer := func(r *run.Run) any { return Accepted{RunID: r.RunID} }
+	req := run.Request{AgentID: rec.AgentID, SessionID: &rec.SessionID, Input: input, Answer: answer}
+	if err := m.turns.join(ctx, who.TenantID, &req); err != nil {
+		return Accepted{}, err
+	}
+	r, err := m.runs.Create(ctx, who, req)
+	if err != nil {
+		return Accepted{}, planLimited(err)
+	}
+	return Accepted{RunID: r.RunID}, nil
+}
+
+// runInput returns the input of the run that answers a message.
+func (m *messageService) runInput(ctx context.Context, tenant string, in *newMessage) ([]byte, error) {
+	input := struct {
+		Message     string           `json:"message"`
+		Parts       []jsontext.Value `json:"parts,omitzero"`
+		Command     string           `json:"command,omitzero"`
+		Attachments []Attachment     `json:"attachments,omitzero"`
+	}{Message: in.Content, Command: in.Command}
+	if len(in.FileIDs) > 0 {
+		var err error
+		if input.Parts, input.Attachments, err = m.attachments.read(ctx, tenant, in.Content, in.FileIDs); err != nil {
+			return nil, err
+		}
+	}
+	return json.Marshal(input)
+}
+
+// planRetryAfter is the Retry-After of a message that the plan does not allow.
+// Every 429 names a time, although waiting does not help here: the plan must
+// change, or its period must end.
+const planRetryAfter = time.Hour
+
+// planLimited makes the error of an exhausted plan a Limited one.
+func planLimited(err error) error {
+	f := fault.From(err)
+	if f.Code != "limit_reached" || f.Kind != fault.Forbidden {
+		return err
+	}
+	limited := *f
+	limited.Kind, limited.RetryAfter = fault.Limited, planRetryAfter
+	return &limited
+}
+
+// MessageList is the history of the active branch. The paging fields are set
+// only if the request has a limit.
+type MessageList struct {
+	_ struct{} `json:"-" name:"SessionMessageList"`
+
+	Messages      []Entry    `json:"messages" required:"true"`
+	Items         []Entry    `json:"items" required:"true" doc:"The same as messages."`
+	Total         int        `json:"total" required:"true" doc:"Number of messages on all pages."`
+	HasMore       *bool      `json:"has_more,omitzero"`
+	Cursor        string     `json:"cursor,omitzero"`
+	ActiveRunID   string     `json:"active_run_id,omitzero" doc:"The run that is under way."`
+	ActiveStatus  run.Status `json:"active_run_status,omitzero"`
+	ActivePartial string     `json:"active_run_partial_content,omitzero" doc:"What it has answered so far."`
+}
+
+const maxMessages = 500
+
+// list reads the history. Pages count back from the newest message; within a page
+// the oldest comes first.
+func (m *messageService) list(ctx context.Context, tenant, id, limit, cursor string) (*MessageList, error) {
+	rec, err := m.reader.store.Get(ctx, tenant, id)
+	if err != nil {
+		return nil, err
+	}
+	scope := page.Scope{Tenant: tenant, List: "messages", Filter: []string{id, rec.ActiveBranch}}
+	position, err := m.cursors.Open(scope, cursor)
+	if err != nil {
+		return nil, err
+	}
+	c, err := m.reader.conversation(ctx, rec)
+	if err != nil {
+		return nil, err
+	}
+	out := &MessageList{Total: len(c.history.entries)}
+	messages := c.history.entries
+	if limit != "" || cursor != "" {
+		messages = m.cutPage(out, scope, messages, position, limit)
+	}
+	out.Messages, out.Items = messages, messages
+	at := slices.IndexFunc(c.path, func(seg segment) bool { return !seg.finished && seg.whole() })
+	if at < 0 {
+		return out, nil
+	}
+	return out, m.addActiveRun(ctx, tenant, c.path[at].runID, out)
+}
+
+// cutPage returns the page that ends at a position, and sets the paging fields. A
+// position counts from the beginning: the history grows only at its end, so it
+// stays valid.
+func (m *messageService) cutPage(out *MessageList, scope page.Scope, all []Entry, position, limit string) []Entry {
+	if end, err := strconv.Atoi(position); err == nil {
+		all = all[:min(max(end, 0), len(all))]
+	}
+	n := page.Limit(limit, maxMessages, maxMessages)
+	more := len(all) > n
+	out.HasMore = &more
+	if more {
+		start := len(all) - n
+		out.Cursor, all = m.cursors.Seal(scope, strconv.Itoa(start)), all[start:]
+	}
+	return all
+}
+
+// addActiveRun adds the run that is under way, and the text of its unfinished
+// answer.
+func (m *messageService) addActiveRun(ctx context.Context, tenant, runID string, out *MessageList) error {
+	r, err := m.runs.Get(ctx, tenant, runID)
+	if err != nil {
+		return err
+	}
+	if r.Status.Final() { // it ended after the turns were read
+		return nil
+	}
+	out.ActiveRunID, out.ActiveStatus = runID, r.Status
+	out.ActivePartial, err = m.partialAnswer(ctx, tenant, runID)
+	return err
+}
+
+// partialAnswer returns the text of the model call that is under way, read from
+// the events of the run.
+func (m *messageService) partialAnswer(ctx context.Context, tenant, runID string) (string, error) {
+	var text strings.Builder
+	for after := int64(0); ; {
+		events, err := m.log.Read(ctx, tenant, runID, after, logPage)
+		if err != nil {
+			return "", err
+		}
+		for _, e := range events {
+			after = e.Seq
+			switch e.Name {
+			case "step.started", "step.completed":
+				text.Reset()
+			case "llm.chunk":
+				var chunk struct {
+					Text string `json:"text"`
+				}
+				if json.Unmarshal(e.Data, &chunk) == nil {
+					text.WriteString(chunk.Text)
+				}
+			}
+		}
+		if len(events) < logPage {
+			return text.String(), nil
+		}
+	}
+}
+
+type messageIn struct {
+	SessionID string `path:"sessionId"`
+	Body      newMessage
+}
+
+type messagesIn struct {
+	SessionID string `path:"sessionId"`
+	Limit     string `query:"limit" doc:"Messages per page, 1 to 500, counted back from the newest; default: all."`
+	Cursor    string `query:"cursor"`
+}
+
+func (m *messageService) routes() []route.Route {
+	const messages = "/{sessionId}/messages"
+	send := with(write("POST", messages, "sendSessionMessage", "Send a message", talkers), 202, 409, 503)
+	send.Doc = "The message becomes the next turn of the active branch. It is stored before the response is sent; " +
+		"the runs of one branch follow each other in the order of their messages."
+	return []route.Route{
+		route.Action(send, m.sendRoute),
+		route.Action(read(messages, "listSessionMessages", "List the messages of the active branch"), m.listRoute),
+	}
+}
+
+func (m *messageService) sendRoute(ctx context.Context, who authz.Caller, in *messageIn) (Accepted, error) {
+	return m.send(ctx, who, in.SessionID, &in.Body)
+}
+
+func (m *messageService) listRoute(ctx context.Context, who authz.Caller, in *messagesIn) (*MessageList, error) {
+	return m.list(ctx, who.TenantID, in.SessionID, in.Limit, in.Cursor)
+}

@@ -1,0 +1,128 @@
+package session
+
+import (
+	"context"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"agentd/internal/base/clock"
+	"agentd/internal/base/fault"
+	"agentd/internal/base/txn"
+	"agentd/internal/execution/run"
+)
+
+var emptyObject = jsontext.Value(`{}`)
+
+// turnQueue gives runs their turns, so that at most one run of a branch is under
+// way. The lock on the session's row serializes all changes of its turns.
+type turnQueue struct {
+	store Store
+	runs  Runs
+	clock clock.Clock
+	hints hints
+}
+
+// join makes a request part of the session that it names: it takes a turn when
+// it is stored, and uses the session's model. Errors: NotFound for the session,
+// Invalid for a session of another agent, Conflict if it accepts no messages.
+func (q *turnQueue) join(ctx context.Context, tenant string, req *run.Request) error {
+	r, err := q.store.Get(ctx, tenant, *req.SessionID)
+	if err != nil {
+		return err
+	}
+	if r.AgentID != req.AgentID {
+		return fault.BadFields(fault.Field{Field: "session_id", Message: "the session belongs to another agent"})
+	}
+	if err := q.checkOpen(r); err != nil {
+		return err
+	}
+	if m := r.Model.Spec(); m != nil {
+		req.Options.Model = m
+	}
+	req.Admit = q.admit
+	return nil
+}
+
+// checkOpen returns a Conflict error unless the session accepts runs.
+func (q *turnQueue) checkOpen(r *Record) error { return r.checkActive(q.clock.Now(), "a new run") }
+
+// admit is the run.Admission of every session: it makes the run the next turn of
+// the active branch.
+func (q *turnQueue) admit(tx txn.Tx, r *run.Record) (now bool, err error) {
+	rec, err := q.store.LockTx(tx, r.TenantID, *r.SessionID)
+	if err != nil {
+		return false, err
+	}
+	if err := q.checkOpen(rec); err != nil {
+		return false, err
+	}
+	before, err := q.store.ListUnfinishedTx(tx, r.TenantID, rec.SessionID, rec.ActiveBranch)
+	if err != nil {
+		return false, err
+	}
+	final := r.Status.Final() // policy refused the run before it began
+	if len(before) > 0 && rec.QueueMode == Reject && !final {
+		return false, fault.New(fault.Conflict, "SESSION_BUSY",
+			"The run %s of this session is still under way, and the session's queue_mode is reject; "+
+				"wait for its end, or set queue_mode to allow.", before[0].RunID)
+	}
+	// A run that started before the session last changed has waited for the lock.
+	// It starts again, so that no turn starts before the end of the one before it.
+	now = len(before) == 0 && (r.StartedAt == nil || !rec.UpdatedAt.After(*r.StartedAt))
+	rec.Turns++
+	t := Turn{SessionID: rec.SessionID, Turn: rec.Turns, BranchID: rec.ActiveBranch, RunID: r.RunID, Finished: final}
+	if err := q.store.CreateTurnTx(tx, r.TenantID, t); err != nil {
+		return false, err
+	}
+	rec.Summary.add(messageText(r), true)
+	rec.UpdatedAt = q.clock.Now()
+	q.hints.publish(tx, rec.SessionID, hintRunAdded)
+	return now, q.store.UpdateTx(tx, rec)
+}
+
+// finish ends the turn of a run and releases the next run of its branch.
+func (q *turnQueue) finish(tx txn.Tx, r *run.Record) error {
+	if r.SessionID == nil {
+		return nil
+	}
+	rec, err := q.store.LockTx(tx, r.TenantID, *r.SessionID)
+	if fault.Is(err, fault.NotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	t, ended, err := q.store.FinishTurnTx(tx, r.TenantID, r.RunID)
+	if err != nil || !ended {
+		return err
+	}
+	rec.Summary.add(answerText(r), false)
+	rec.UpdatedAt = q.clock.Now()
+	if err := q.store.UpdateTx(tx, rec); err != nil {
+		return err
+	}
+	next, err := q.store.ListUnfinishedTx(tx, r.TenantID, rec.SessionID, t.BranchID)
+	if err != nil {
+		return err
+	}
+	q.hints.publish(tx, rec.SessionID, hintTurnEnded)
+	// The first unfinished turn was waiting for this one, unless it precedes it:
+	// then the run that ended was cancelled while it waited.
+	if len(next) > 0 && next[0].Turn > t.Turn {
+		return q.runs.Release(tx, r.TenantID, next[0].RunID)
+	}
+	return nil
+}
+
+// messageText returns the user's message of a run.
+func messageText(r *run.Record) string { return r.ParsedInput().Message }
+
+// answerText returns the text of a run's output, or "" if it has none.
+func answerText(r *run.Record) string {
+	var out run.Output
+	if len(r.Output) > 0 {
+		_ = json.Unmarshal(r.Output, &out) // an output of another shape has no text
+	}
+	return out.Text
+}

@@ -54,7 +54,7 @@ func (s *Store) engine(sqlite, postgres string) string {
 	return sqlite
 }
 
-// ListParts implements tenancy.Store.
+// ListParts implements tenantadmin.Store.
 func (s *Store) ListParts(ctx context.Context) ([]string, error) {
 	rows, err := s.db.Query(ctx, s.engine(sqliteTables, postgresTables))
 	if err != nil {
@@ -154,14 +154,14 @@ func partOf(part, tenant string) (table, where string, args []any) {
 	return table, `kind = ? AND tenant_id = ?`, []any{kind, tenant}
 }
 
-// CountPart implements tenancy.Store.
+// CountPart implements tenantadmin.Store.
 func (s *Store) CountPart(ctx context.Context, tenant, part string) (n int64, err error) {
 	table, where, args := partOf(part, tenant)
 	err = s.db.QueryRow(ctx, `SELECT COUNT(*) FROM `+table+` WHERE `+where, args...).Scan(&n)
 	return n, err
 }
 
-// DeletePartTx implements tenancy.Store.
+// DeletePartTx implements tenantadmin.Store.
 func (s *Store) DeletePartTx(tx txn.Tx, tenant, part string, max int) (int, error) {
 	table, where, args := partOf(part, tenant)
 	t := sqldb.From(tx)

@@ -30,7 +30,7 @@ func (s *Store) SuspendWorkTx(tx txn.Tx, held work.Lease, now time.Time) (bool, 
 	return !errors.Is(err, work.ErrLost), err
 }
 
-// ResumeWorkTx implements tenancy.Store.
+// ResumeWorkTx implements tenantadmin.Store.
 func (s *Store) ResumeWorkTx(tx txn.Tx, tenant, kind string, max int) (int, error) {
 	return worksql.ResumeTx(tx, tenant, kind, max)
 }

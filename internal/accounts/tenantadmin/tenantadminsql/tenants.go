@@ -39,7 +39,7 @@ const (
 
 var insertPurge = sqldb.Insert(`tenant_purges`, purgeColumns)
 
-// List implements tenancy.Store.
+// List implements tenantadmin.Store.
 func (s *Store) List(ctx context.Context, f tenantadmin.Filter) ([]tenantadmin.Tenant, error) {
 	query, args := selectTenants, []any{}
 	if f.Status != "" {
@@ -68,7 +68,7 @@ func (s *Store) List(ctx context.Context, f tenantadmin.Filter) ([]tenantadmin.T
 	return all, rows.Err()
 }
 
-// Count implements tenancy.Store.
+// Count implements tenantadmin.Store.
 func (s *Store) Count(ctx context.Context, status identity.Status) (n int, err error) {
 	if status == "" {
 		err = s.db.QueryRow(ctx, `SELECT COUNT(*) FROM tenants WHERE status <> 'deleted'`).Scan(&n)
@@ -78,12 +78,12 @@ func (s *Store) Count(ctx context.Context, status identity.Status) (n int, err e
 	return n, err
 }
 
-// Get implements tenancy.Store.
+// Get implements tenantadmin.Store.
 func (s *Store) Get(ctx context.Context, id string) (tenantadmin.Tenant, error) {
 	return scanTenant(s.db.QueryRow(ctx, selectTenants+` AND t.tenant_id = ?`, id))
 }
 
-// LockTx implements tenancy.Store.
+// LockTx implements tenantadmin.Store.
 func (s *Store) LockTx(tx txn.Tx, id string) (tenantadmin.Tenant, error) {
 	t := sqldb.From(tx)
 	if t.Postgres() {
@@ -114,7 +114,7 @@ func scanTenant(row sqldb.Row) (tenantadmin.Tenant, error) {
 	return t, nil
 }
 
-// UpdateTx implements tenancy.Store.
+// UpdateTx implements tenantadmin.Store.
 func (s *Store) UpdateTx(tx txn.Tx, t tenantadmin.Tenant) error {
 	var suspended int64
 	if t.SuspendedAt != nil {
@@ -127,7 +127,7 @@ func (s *Store) UpdateTx(tx txn.Tx, t tenantadmin.Tenant) error {
 	return taken(err)
 }
 
-// ListInactive implements tenancy.Store.
+// ListInactive implements tenantadmin.Store.
 func (s *Store) ListInactive(ctx context.Context) ([]string, error) {
 	rows, err := s.db.Query(ctx, `SELECT tenant_id FROM tenants WHERE status <> 'active'`)
 	if err != nil {
@@ -136,7 +136,7 @@ func (s *Store) ListInactive(ctx context.Context) ([]string, error) {
 	return sqldb.ScanStrings(rows)
 }
 
-// MarkDeletedTx implements tenancy.Store. The slug is free for other tenants at once.
+// MarkDeletedTx implements tenantadmin.Store. The slug is free for other tenants at once.
 func (s *Store) MarkDeletedTx(tx txn.Tx, t tenantadmin.Tenant, p tenantadmin.Purge) error {
 	by, err := json.Marshal(requester{p.By.TenantID, p.By.UserID, p.By.KeyID, p.By.SessionID, p.By.Method, p.By.Address, p.By.RequestID})
 	if err != nil {
@@ -161,7 +161,7 @@ type requester struct {
 	RequestID string `json:"request_id,omitzero"`
 }
 
-// GetPurge implements tenancy.Store.
+// GetPurge implements tenantadmin.Store.
 func (s *Store) GetPurge(ctx context.Context, id string) (tenantadmin.Purge, error) {
 	return scanPurge(s.db.QueryRow(ctx, selectPurge, id))
 }
@@ -185,7 +185,7 @@ func scanPurge(row sqldb.Row) (tenantadmin.Purge, error) {
 	return p, nil
 }
 
-// DeleteTx implements tenancy.Store.
+// DeleteTx implements tenantadmin.Store.
 func (s *Store) DeleteTx(tx txn.Tx, tenant string) (tenantadmin.Purge, error) {
 	t := sqldb.From(tx)
 	if _, err := t.Exec(`DELETE FROM tenants WHERE tenant_id = ? AND status = 'deleted'`, tenant); err != nil {
@@ -197,7 +197,7 @@ func (s *Store) DeleteTx(tx txn.Tx, tenant string) (tenantadmin.Purge, error) {
 	return scanPurge(t.QueryRow(selectPurge, tenant))
 }
 
-// DeletePurgeTx implements tenancy.Store.
+// DeletePurgeTx implements tenantadmin.Store.
 func (s *Store) DeletePurgeTx(tx txn.Tx, tenant string) error {
 	_, err := sqldb.From(tx).Exec(`DELETE FROM tenant_purges WHERE subject_id = ?`, tenant)
 	return err

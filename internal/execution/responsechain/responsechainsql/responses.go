@@ -34,13 +34,13 @@ const (
 
 var insertResponse = sqldb.Insert(`responses`, `tenant_id, `+responseColumns)
 
-// CreateTx implements response.Store.
+// CreateTx implements responsechain.Store.
 func (s *Store) CreateTx(tx txn.Tx, tenant string, l responsechain.Link) error {
 	_, err := sqldb.From(tx).Exec(insertResponse, tenant, l.RunID, l.Previous, l.Standing, string(l.Asked))
 	return err
 }
 
-// ListByID implements response.Store.
+// ListByID implements responsechain.Store.
 func (s *Store) ListByID(ctx context.Context, tenant string, ids []string) ([]responsechain.Response, error) {
 	links := make([]responsechain.Link, 0, len(ids))
 	for part := range slices.Chunk(ids, sqldb.MaxIn) {

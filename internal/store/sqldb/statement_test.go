@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"agentd/internal/store/sqldb"
+	"agentd/internal/store/sqldb/sqldbtest"
 )
 
 func TestStatementsFromColumns(t *testing.T) {
@@ -30,20 +31,25 @@ func TestWhere(t *testing.T) {
 	type filter struct{ a, b string }
 	filters := []sqldb.Filter[filter]{
 		{Condition: "a = ?", Value: func(f *filter) string { return f.a }},
-		{Condition: "b >= ?", Value: func(f *filter) string { return f.b }},
+		{Condition: "b >= ?", Index: "t_b", Value: func(f *filter) string { return f.b }},
 	}
-	for _, c := range []struct {
-		filter filter
-		text   string
-		args   []any
-	}{
-		{filter{}, "SELECT 1 WHERE t = ?", []any{"t"}},
-		{filter{b: "y"}, "SELECT 1 WHERE t = ? AND b >= ?", []any{"t", "y"}},
-		{filter{"x", "y"}, "SELECT 1 WHERE t = ? AND a = ? AND b >= ?", []any{"t", "x", "y"}},
-	} {
-		text, args := sqldb.Where("SELECT 1 WHERE t = ?", []any{"t"}, filters, &c.filter)
-		if text != c.text || !slices.Equal(args, c.args) {
-			t.Errorf("%+v: %q %v", c.filter, text, args)
+	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
+		for _, c := range []struct {
+			filter      filter
+			index, text string
+			args        []any
+		}{
+			{filter{}, "", " WHERE tenant_id = ?", []any{"t"}},
+			{filter{a: "x"}, "", " WHERE tenant_id = ? AND a = ?", []any{"t", "x"}},
+			{filter{"x", "y"}, " INDEXED BY t_b", " WHERE tenant_id = ? AND a = ? AND b >= ?", []any{"t", "x", "y"}},
+		} {
+			if db.Postgres() {
+				c.index = ""
+			}
+			text, args := sqldb.Where(db, "t", filters, &c.filter)
+			if text != c.index+c.text || !slices.Equal(args, c.args) {
+				t.Errorf("%+v: %q %v", c.filter, text, args)
+			}
 		}
-	}
+	})
 }

@@ -23,7 +23,9 @@ func New(db *sqldb.DB) *Store { return &Store{db} }
 
 const (
 	fileColumns = `file_id, filename, mime_type, size, sha256, created_at`
-	selectFiles = `SELECT ` + fileColumns + ` FROM files WHERE tenant_id = ?`
+	selectFiles = `SELECT ` + fileColumns + ` FROM files`
+	ofTenant    = ` WHERE tenant_id = ?`
+	oneFile     = selectFiles + ofTenant + ` AND file_id = ?`
 )
 
 var insertFile = sqldb.Insert(`files`, `tenant_id, `+fileColumns+`, mime_group`)
@@ -43,7 +45,7 @@ func mimeGroup(mimeType string) string {
 // DeleteTx implements file.Table.
 func (s *Store) DeleteTx(tx txn.Tx, tenant, id string) (*file.File, error) {
 	t := sqldb.From(tx)
-	f, err := scanFile(tenant, t.QueryRow(selectFiles+` AND file_id = ?`+t.ForUpdate(), tenant, id))
+	f, err := scanFile(tenant, t.QueryRow(oneFile+t.ForUpdate(), tenant, id))
 	if err != nil {
 		return nil, err
 	}
@@ -53,26 +55,23 @@ func (s *Store) DeleteTx(tx txn.Tx, tenant, id string) (*file.File, error) {
 
 // Get implements file.Table.
 func (s *Store) Get(ctx context.Context, tenant, id string) (*file.File, error) {
-	return scanFile(tenant, s.db.QueryRow(ctx, selectFiles+` AND file_id = ?`, tenant, id))
+	return scanFile(tenant, s.db.QueryRow(ctx, oneFile, tenant, id))
 }
 
 // List implements file.Table. It walks an index of the part of a type before
 // the slash, and checks the rest of a prefix row by row.
 func (s *Store) List(ctx context.Context, tenant string, f file.Filter) ([]file.File, error) {
-	query, args := selectFiles, []any{tenant}
+	where, index, args := ofTenant, "", []any{tenant}
 	if f.MimePrefix != "" {
 		if strings.Contains(f.MimePrefix, "/") {
-			query += ` AND mime_group = ?`
-			args = append(args, mimeGroup(f.MimePrefix))
+			where, index, args = where+` AND mime_group = ?`, `files_mime`, append(args, mimeGroup(f.MimePrefix))
 		}
-		query += ` AND substr(mime_type, 1, ?) = ?`
-		args = append(args, len(f.MimePrefix), f.MimePrefix)
+		where, args = where+` AND substr(mime_type, 1, ?) = ?`, append(args, len(f.MimePrefix), f.MimePrefix)
 	}
 	if f.After != "" {
-		query += ` AND file_id < ?`
-		args = append(args, f.After)
+		where, args = where+` AND file_id < ?`, append(args, f.After)
 	}
-	text := query + ` ORDER BY file_id DESC LIMIT ?`
+	text := selectFiles + s.db.IndexedBy(index) + where + ` ORDER BY file_id DESC LIMIT ?`
 	return sqldb.Collect(s.db.Reader(ctx), text, append(args, f.Limit), func(row sqldb.Row) (file.File, error) {
 		found, err := scanFile(tenant, row)
 		if err != nil {

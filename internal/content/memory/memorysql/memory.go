@@ -5,7 +5,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -32,7 +31,8 @@ const (
 
 	selectEntry = `SELECT e.entry_id, e.tags, e.source_run_id, e.entity_name, e.entity_type, e.run_outcome, e.metadata, e.access_count,
 		e.accessed_at, e.created_at, p.kind, p.text, p.boost, p.at
-		FROM memory_entries e JOIN passages p ON p.tenant_id = e.tenant_id AND p.collection_id = e.agent_id AND p.passage_id = e.entry_id
+		FROM memory_entries e`
+	withPassage = ` JOIN passages p ON p.tenant_id = e.tenant_id AND p.collection_id = e.agent_id AND p.passage_id = e.entry_id
 		WHERE e.tenant_id = ? AND e.agent_id = ?`
 	ofAgent      = ` WHERE tenant_id = ? AND agent_id = ?`
 	selectBlocks = `SELECT ` + blockColumns + ` FROM memory_blocks` + ofAgent + ` ORDER BY label`
@@ -132,7 +132,7 @@ func (s *Store) ListKnownTx(tx txn.Tx, tenant, agent string, hashes []string) (m
 
 // LockTx implements memory.Store. The passage is locked by its collection.
 func (s *Store) LockTx(tx txn.Tx, tenant, agent, id string) (*memory.Entry, error) {
-	return oneEntry(sqldb.From(tx).QueryRow(selectEntry+` AND e.entry_id = ?`, tenant, agent, id), tenant, agent)
+	return oneEntry(sqldb.From(tx).QueryRow(selectEntry+withPassage+` AND e.entry_id = ?`, tenant, agent, id), tenant, agent)
 }
 
 // RecordAccessTx implements memory.Store.
@@ -149,7 +149,7 @@ func (s *Store) RecordAccessTx(tx txn.Tx, tenant, agent string, ids []string, at
 
 // Get implements memory.Store.
 func (s *Store) Get(ctx context.Context, tenant, agent, id string) (*memory.Entry, error) {
-	return oneEntry(s.db.QueryRow(ctx, selectEntry+` AND e.entry_id = ?`, tenant, agent, id), tenant, agent)
+	return oneEntry(s.db.QueryRow(ctx, selectEntry+withPassage+` AND e.entry_id = ?`, tenant, agent, id), tenant, agent)
 }
 
 func oneEntry(row *sql.Row, tenant, agent string) (*memory.Entry, error) {
@@ -167,7 +167,7 @@ func (s *Store) ListByID(ctx context.Context, tenant, agent string, ids []string
 		return found, nil
 	}
 	in, args := sqldb.In(ids, tenant, agent)
-	entries, err := s.entries(ctx, tenant, agent, selectEntry+` AND e.entry_id`+in, args...)
+	entries, err := s.entries(ctx, tenant, agent, selectEntry+withPassage+` AND e.entry_id`+in, args...)
 	for _, e := range entries {
 		found[e.EntryID] = e
 	}
@@ -176,19 +176,15 @@ func (s *Store) ListByID(ctx context.Context, tenant, agent string, ids []string
 
 // List implements memory.Store.
 func (s *Store) List(ctx context.Context, tenant, agent, entity, after string, limit int) ([]memory.Entry, error) {
-	var q strings.Builder
-	q.WriteString(selectEntry)
-	args := []any{tenant, agent}
+	index, where, args := "", withPassage, []any{tenant, agent}
 	if entity != "" {
-		q.WriteString(` AND e.entity_key = ? AND e.entity_key <> ''`)
-		args = append(args, entity)
+		index, where, args = `memory_entries_entity`, where+` AND e.entity_key = ? AND e.entity_key <> ''`, append(args, entity)
 	}
 	if after != "" {
-		q.WriteString(` AND e.entry_id < ?`)
-		args = append(args, after)
+		where, args = where+` AND e.entry_id < ?`, append(args, after)
 	}
-	q.WriteString(` ORDER BY e.entry_id DESC LIMIT ?`)
-	return s.entries(ctx, tenant, agent, q.String(), append(args, limit)...)
+	text := selectEntry + s.db.IndexedBy(index) + where + ` ORDER BY e.entry_id DESC LIMIT ?`
+	return s.entries(ctx, tenant, agent, text, append(args, limit)...)
 }
 
 // Count implements memory.Store.

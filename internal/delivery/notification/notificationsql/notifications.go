@@ -73,7 +73,7 @@ func (s *Store) DeleteOldestTx(tx txn.Tx, tenant string, upTo int64) error {
 func (s *Store) List(ctx context.Context, tenant, user string, onlyUnread bool, limit int) ([]notification.Notification, error) {
 	query := selectNotifications + visible
 	if onlyUnread {
-		query += unread
+		query = selectNotifications + s.db.IndexedBy(`notifications_unread`) + visible + unread
 	}
 	return s.read(ctx, tenant, query+` ORDER BY seq DESC LIMIT ?`, tenant, user, limit)
 }
@@ -127,7 +127,8 @@ func (s *Store) GetLastSeq(ctx context.Context, tenant string) (seq int64, err e
 
 // CountUnread implements notification.Store.
 func (s *Store) CountUnread(ctx context.Context, tenant, user string) (n int, err error) {
-	err = s.db.QueryRow(ctx, `SELECT COUNT(*) FROM notifications`+visible+unread, tenant, user).Scan(&n)
+	text := `SELECT COUNT(*) FROM notifications` + s.db.IndexedBy(`notifications_unread`) + visible + unread
+	err = s.db.QueryRow(ctx, text, tenant, user).Scan(&n)
 	return n, err
 }
 

@@ -15,8 +15,8 @@ const (
 	approvalColumns = `approval_id, run_id, agent_id, session_id, tool_call_id, tool_name, arguments, arguments_hash,
 		status, requested_at, expires_at, decided_at, decided_by, reason, response, edited`
 
-	selectApprovals = `SELECT ` + approvalColumns + ` FROM approvals WHERE tenant_id = ?`
-	approvalsOfRun  = selectApprovals + ` AND run_id = ? ORDER BY approval_id`
+	selectApprovals = `SELECT ` + approvalColumns + ` FROM approvals`
+	approvalsOfRun  = ` WHERE tenant_id = ? AND run_id = ? ORDER BY approval_id`
 	decideApproval  = `UPDATE approvals SET status = ?, decided_at = ?, decided_by = ?, reason = ?, response = ?, edited = ?
 		WHERE tenant_id = ? AND approval_id = ? AND status = ?`
 )
@@ -53,31 +53,32 @@ func (s *Store) ListApprovalsByRun(ctx context.Context, tx txn.Tx, tenant, id st
 	if tx != nil {
 		query = sqldb.From(tx).Query
 	}
-	return sqldb.Collect(query, approvalsOfRun, []any{tenant, id}, scanApproval(tenant))
+	return sqldb.Collect(query, selectApprovals+s.db.IndexedBy(`approvals_run`)+approvalsOfRun, []any{tenant, id}, scanApproval(tenant))
 }
 
 // GetApproval implements run.Store.
 func (s *Store) GetApproval(ctx context.Context, tenant, approvalID string) (*run.Approval, error) {
-	a, err := scanApproval(tenant)(s.db.QueryRow(ctx, selectApprovals+` AND approval_id = ?`, tenant, approvalID))
+	a, err := scanApproval(tenant)(s.db.QueryRow(ctx, selectApprovals+` WHERE tenant_id = ? AND approval_id = ?`, tenant, approvalID))
 	if err != nil {
 		return nil, sqldb.NoRowsAs(err, fault.NoSuch("approval"))
 	}
 	return &a, nil
 }
 
-// approvalFilters are the filters of ListApprovals. An agent has few approvals
-// next to its tenant's, which are walked for it.
+// approvalFilters are the filters of ListApprovals, the most selective first.
+// There is no index of agents: all approvals of the tenant are read for one.
 var approvalFilters = []sqldb.Filter[run.ApprovalFilter]{
-	{Condition: `status = ?`, Index: `approvals_status`, Value: func(f *run.ApprovalFilter) string { return string(f.Status) }},
-	{Condition: `agent_id = ?`, Index: `approvals`, Value: func(f *run.ApprovalFilter) string { return f.AgentID }},
 	{Condition: `run_id = ?`, Index: `approvals_run`, Value: func(f *run.ApprovalFilter) string { return f.RunID }},
-	{Condition: `approval_id < ?`, Index: `approvals`, Value: func(f *run.ApprovalFilter) string { return f.After }},
+	{Condition: `agent_id = ?`, Value: func(f *run.ApprovalFilter) string { return f.AgentID }},
+	{Condition: `status = ?`, Index: `approvals_status`, Value: func(f *run.ApprovalFilter) string { return string(f.Status) }},
+	{Condition: `approval_id < ?`, Value: func(f *run.ApprovalFilter) string { return f.After }},
 }
 
 // ListApprovals implements run.Store.
 func (s *Store) ListApprovals(ctx context.Context, tenant string, f run.ApprovalFilter) ([]run.Approval, error) {
-	text, args := sqldb.Where(selectApprovals, []any{tenant}, approvalFilters, &f)
-	return sqldb.Collect(s.db.Reader(ctx), text+` ORDER BY approval_id DESC LIMIT ?`, append(args, f.Limit), scanApproval(tenant))
+	where, args := sqldb.Where(s.db, tenant, approvalFilters, &f)
+	text := selectApprovals + where + ` ORDER BY approval_id DESC LIMIT ?`
+	return sqldb.Collect(s.db.Reader(ctx), text, append(args, f.Limit), scanApproval(tenant))
 }
 
 func scanApproval(tenant string) func(sqldb.Row) (run.Approval, error) {

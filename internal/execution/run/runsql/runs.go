@@ -30,7 +30,6 @@ const (
 
 	oneRun    = ` WHERE tenant_id = ? AND run_id = ?`
 	selectRun = `SELECT ` + runColumns + ` FROM runs` + oneRun
-	listRuns  = `SELECT ` + runColumns + ` FROM runs WHERE tenant_id = ?`
 )
 
 var (
@@ -97,24 +96,24 @@ func (s *Store) Get(ctx context.Context, tenant, id string) (*run.Record, error)
 	return scanRun(tenant, s.db.QueryRow(ctx, selectRun, tenant, id))
 }
 
-// Filters are the filters of List.
+// Filters are the filters of List, the most selective first.
 var Filters = []sqldb.Filter[run.Filter]{
-	{Condition: `agent_id = ?`, Index: `runs_agent`, Value: func(f *run.Filter) string { return f.AgentID }},
 	{Condition: `session_id = ?`, Index: `runs_session`, Value: func(f *run.Filter) string { return f.SessionID }},
+	{Condition: `agent_id = ?`, Index: `runs_agent`, Value: func(f *run.Filter) string { return f.AgentID }},
 	{Condition: `status = ?`, Index: `runs_status`, Value: func(f *run.Filter) string { return string(f.Status) }},
 }
 
 // List implements run.Store.
 func (s *Store) List(ctx context.Context, tenant string, f run.Filter) ([]run.Run, error) {
-	text, args := sqldb.Where(listRuns, []any{tenant}, Filters, &f)
+	where, args := sqldb.Where(s.db, tenant, Filters, &f)
 	after, order := ` AND run_id < ?`, ` ORDER BY run_id DESC LIMIT ?`
 	if f.Ascending {
 		after, order = ` AND run_id > ?`, ` ORDER BY run_id ASC LIMIT ?`
 	}
 	if f.After != "" {
-		text, args = text+after, append(args, f.After)
+		where, args = where+after, append(args, f.After)
 	}
-	rows, err := s.db.Query(ctx, text+order, append(args, f.Limit)...)
+	rows, err := s.db.Query(ctx, `SELECT `+runColumns+` FROM runs`+where+order, append(args, f.Limit)...)
 	if err != nil {
 		return nil, err
 	}
@@ -134,22 +133,22 @@ func (s *Store) List(ctx context.Context, tenant string, f run.Filter) ([]run.Ru
 	return out, rows.Err()
 }
 
-// listUnfinished names every status in which a run has ended.
-var listUnfinished, endedStatuses = func() (string, []any) {
+// ofUnfinished names every status in which a run has ended.
+var ofUnfinished, endedStatuses = func() (string, []any) {
 	var ended []any
 	for _, status := range run.Statuses {
 		if status.Final() {
 			ended = append(ended, string(status))
 		}
 	}
-	return `SELECT run_id FROM runs WHERE tenant_id = ? AND agent_id = ? AND status NOT IN (?` +
+	return ` WHERE tenant_id = ? AND agent_id = ? AND status NOT IN (?` +
 		strings.Repeat(`, ?`, len(ended)-1) + `) ORDER BY run_id LIMIT ?`, ended
 }()
 
 // ListUnfinished implements run.Store.
 func (s *Store) ListUnfinished(ctx context.Context, tenant, agent string, limit int) ([]string, error) {
 	args := append(append([]any{tenant, agent}, endedStatuses...), limit)
-	rows, err := s.db.Query(ctx, listUnfinished, args...)
+	rows, err := s.db.Query(ctx, `SELECT run_id FROM runs`+s.db.IndexedBy(`runs_agent`)+ofUnfinished, args...)
 	if err != nil {
 		return nil, err
 	}

@@ -29,7 +29,6 @@ const (
 	updatedColumns = `status, queue_mode, model_override, metadata, active_branch, turns, summary, updated_at`
 
 	ofSession     = ` WHERE tenant_id = ? AND session_id = ?`
-	listSessions  = `SELECT ` + sessionColumns + ` FROM sessions WHERE tenant_id = ?`
 	selectSession = `SELECT ` + sessionColumns + ` FROM sessions` + ofSession
 )
 
@@ -103,11 +102,11 @@ var agentFilter = []sqldb.Filter[string]{
 
 // List implements session.Store.
 func (s *Store) List(ctx context.Context, tenant, agent, after string, limit int) ([]session.Record, error) {
-	text, args := sqldb.Where(listSessions, []any{tenant}, agentFilter, &agent)
+	where, args := sqldb.Where(s.db, tenant, agentFilter, &agent)
 	if after != "" {
-		text, args = text+` AND session_id < ?`, append(args, after)
+		where, args = where+` AND session_id < ?`, append(args, after)
 	}
-	text += ` ORDER BY session_id DESC LIMIT ?`
+	text := `SELECT ` + sessionColumns + ` FROM sessions` + where + ` ORDER BY session_id DESC LIMIT ?`
 	return sqldb.Collect(s.db.Reader(ctx), text, append(args, limit), func(row sqldb.Row) (session.Record, error) {
 		r, err := scanSession(tenant, row)
 		if err != nil {

@@ -40,14 +40,22 @@ func Each(t *testing.T, test func(t *testing.T, db *sqldb.DB)) {
 	}
 }
 
-// Open gives a migrated database that lives as long as the test.
+// Open returns a migrated database that lives as long as the test.
 func Open(tb testing.TB, engine Engine) *sqldb.DB {
 	tb.Helper()
+	return OpenWith(tb, engine, func(*sqldb.Config) {})
+}
+
+// OpenWith is Open with a configuration that configure has changed.
+func OpenWith(tb testing.TB, engine Engine, configure func(*sqldb.Config)) *sqldb.DB {
+	tb.Helper()
 	if engine == Postgres {
-		server := startedServer(tb)
-		return open(tb, server.database(tb, templateName))
+		cfg := startedServer(tb).database(tb, templateName)
+		configure(&cfg)
+		return open(tb, cfg)
 	}
 	cfg := Config(tb, SQLite)
+	configure(&cfg)
 	template, err := sqliteTemplate()
 	if err != nil {
 		tb.Fatal(err)

@@ -30,9 +30,23 @@ run: build ## Build agentd and serve on 127.0.0.1:8080, SQLite and NATS inside
 build: ## Build bin/agentd
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/agentd ./cmd/agentd
 
+# Prints one line for each package, what fails in full, and one line at the end.
+GOTEST := $(GO) run ./internal/tools/gotest
+
 .PHONY: test
 test: ## Run every test; those on PostgreSQL too where it is installed
-	$(GO) test $(TESTFLAGS) $(PACKAGES)
+	$(GOTEST) $(TESTFLAGS) $(PACKAGES)
+
+# No whole servers, no long tests; what did not change comes from the cache.
+.PHONY: test-quick
+test-quick: ## Run the tests of single packages, without those that take long
+	$(GOTEST) -short -vet=off ./internal/... ./cmd/... ./bench/...
+
+# The tests that walk all operations: a new operation, field or parameter that
+# they do not know fails them with what to add and where.
+.PHONY: contract
+contract: ## Run the tests that walk all operations, and those of the documents made from them
+	$(GOTEST) -vet=off ./test/e2e/documents ./internal/archtest ./test/e2e/contract ./test/e2e/isolation
 
 .PHONY: test-postgres
 test-postgres: export AGENTD_TEST_REQUIRE_POSTGRES = 1

@@ -12,7 +12,7 @@ import (
 	"agentd/internal/store/sqldb"
 )
 
-// observeWrites registers what the database's writer tells.
+// observeWrites registers the metrics of the database's writer.
 func observeWrites(r *prometheus.Registry) sqldb.Metrics {
 	took := prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "agentd_commit_duration_seconds", Help: "Time of a commit, from the start of its first write.",
@@ -34,23 +34,16 @@ func observeWrites(r *prometheus.Registry) sqldb.Metrics {
 	}
 }
 
-// observe registers what the program tells about itself beside requests.
-func observe(r *prometheus.Registry, eng *engine.Engine, hub *event.Hub) engine.Observer {
+// newRunMetrics registers the metrics of runs.
+func newRunMetrics(r *prometheus.Registry) engine.Observer {
 	ended := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "agentd_run_duration_seconds", Help: "Time from a run's creation to its end, by final status.",
 		Buckets: []float64{.01, .1, .5, 1, 5, 15, 60, 300, 1800, 7200},
 	}, []string{"status"})
 	recovered := prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "agentd_runs_recovered_total", Help: "Runs that went on after their worker had died.",
+		Name: "agentd_runs_recovered_total", Help: "Runs that continued after their worker had died.",
 	})
-	active := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "agentd_runs_active", Help: "Runs that this node drives.",
-	}, func() float64 { return float64(eng.Active()) })
-	readers := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "agentd_event_readers", Help: "Readers of live events on this node.",
-	}, func() float64 { return float64(hub.Readers()) })
-	r.MustRegister(ended, recovered, active, readers,
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	r.MustRegister(ended, recovered)
 	observers := map[run.Status]prometheus.Observer{}
 	for _, s := range run.Statuses {
 		if s.Final() {
@@ -61,4 +54,15 @@ func observe(r *prometheus.Registry, eng *engine.Engine, hub *event.Hub) engine.
 		RunEnded: func(s run.Status, took time.Duration) { observers[s].Observe(took.Seconds()) },
 		Recover:  recovered.Inc,
 	}
+}
+
+// observeLoad registers the gauges of this node and of its process.
+func observeLoad(r *prometheus.Registry, eng *engine.Engine, hub *event.Hub) {
+	active := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "agentd_runs_active", Help: "Runs that this node drives.",
+	}, func() float64 { return float64(eng.Active()) })
+	readers := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "agentd_event_readers", Help: "Readers of live events on this node.",
+	}, func() float64 { return float64(hub.Readers()) })
+	r.MustRegister(active, readers, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 }

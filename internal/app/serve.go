@@ -82,17 +82,19 @@ func traces(ctx context.Context, c config.Observability, version string) (stop f
 	return func(ctx context.Context) { _ = provider.Shutdown(ctx) }, nil // spans that are lost at the end are lost
 }
 
-// describe is what the banner tells.
+// describe returns what the banner prints.
 func (a *App) describe(version, program string) banner.Info {
+	cfg := a.platform.cfg
+	key, first := a.FirstKey()
 	i := banner.Info{
-		Version: version, Program: program, Listening: a.Address(), PublicURL: a.cfg.Server.PublicURL,
-		Database: "SQLite in " + a.cfg.Storage.DataDir, Model: a.models.Default(), Endpoint: a.cfg.Models.BaseURL, FirstStart: a.first,
+		Version: version, Program: program, Listening: a.Address(), PublicURL: cfg.Server.PublicURL,
+		Database: "SQLite in " + cfg.Storage.DataDir, Model: a.program.models.catalogue.Default(), Endpoint: cfg.Models.BaseURL, FirstStart: first,
 	}
-	if !a.cfg.Storage.DatabaseURL.Empty() {
-		i.Database = a.cfg.Storage.DatabaseURL.String()
+	if !cfg.Storage.DatabaseURL.Empty() {
+		i.Database = cfg.Storage.DatabaseURL.String()
 	}
-	if a.first && a.cfg.Security.OwnerKey.Empty() {
-		i.OwnerKey = secret.New(string(a.grant.RawKey))
+	if first && cfg.Security.OwnerKey.Empty() {
+		i.OwnerKey = secret.New(string(key.RawKey))
 	}
 	return i
 }

@@ -28,6 +28,7 @@ const (
 	support layer = "support" // test suites and fakes; never in a binary
 	e2e     layer = "e2e"     // tests of the whole program
 	bench   layer = "bench"   // the benchmark harness
+	tools   layer = "tools"   // programs for developers; not part of agentd
 	example layer = "example" // programs that the documentation shows
 )
 
@@ -46,6 +47,7 @@ var below = map[layer][]layer{
 	support: {base, kernel, store, family, sql, wire, edge, support},
 	e2e:     {},
 	bench:   {base, bench, support},
+	tools:   {},
 }
 
 // families lists the grouping folders of areas, and for each the families
@@ -132,7 +134,7 @@ var modules = map[string][]string{
 // import.
 var layerModules = map[layer][]string{
 	kernel: {jsonModule}, store: {jsonModule}, family: {jsonModule}, sql: {jsonModule}, wire: {jsonModule}, edge: {jsonModule},
-	command: {jsonModule}, app: {jsonModule}, support: {jsonModule, cmpModule}, base: {jsonModule},
+	command: {jsonModule}, app: {jsonModule}, tools: {jsonModule}, support: {jsonModule, cmpModule}, base: {jsonModule},
 }
 
 // exceptions lists imports that the layers alone would refuse, and why.
@@ -172,6 +174,8 @@ func layerOf(p string) (layer, bool) {
 		return app, true
 	case "cli", "client":
 		return command, true
+	case "tools":
+		return tools, true
 	}
 	if len(parts) < 3 {
 		return "", false

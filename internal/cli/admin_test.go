@@ -109,7 +109,7 @@ func TestAdminBesideARunningServer(t *testing.T) {
 func TestAdminKeyBeforeTheFirstStart(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, s shell, _ sqldb.Config) {
-		s.run("admin", "key", "create", "--role", "owner", "--name", "n").want(t, exitFailure, "Error: There is no tenant yet; the first start of the server makes one.")
+		s.run("admin", "key", "create", "--role", "owner", "--name", "n").want(t, exitFailure, "Error: There is no tenant yet; the first start of the server creates one.")
 	})
 }
 

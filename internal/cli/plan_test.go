@@ -61,7 +61,7 @@ func TestTenantOnAPlan(t *testing.T) {
 			t.Errorf("the plan is %s", got)
 		}
 		for _, tt := range []struct{ args, want string }{
-			{"--plan=self_hosted", "it is not one of the plans: free, pro"},
+			{"--plan=self_hosted", "is not one of the plans: free, pro"},
 			{"--plans=" + broken, "AGENTD_PLANS: plans[0].name: it is blank"},
 			{"--plans=" + broken + ".not", "AGENTD_PLANS: cannot be read"},
 		} {

@@ -179,7 +179,7 @@ func (cmd *tenantPurgeCommand) Run(inv *invocation) error {
 		if cmd.DryRun {
 			answer, err = s.Purge(ctx, who, t.TenantID, cmp.Or(cmd.Confirm, t.TenantID), true)
 		} else {
-			answer.Counts, err = s.PurgeHere(ctx, who, t.TenantID, cmd.Confirm, "command line "+ident.New())
+			answer.Counts, err = s.PurgeNow(ctx, who, t.TenantID, cmd.Confirm, "command line "+ident.New())
 		}
 		if err != nil {
 			return err

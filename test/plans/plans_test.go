@@ -41,7 +41,7 @@ const primaryKey = "primary key"
 type list struct {
 	name  string
 	index string // one or more names or parts of names: without rows, PostgreSQL does not care which of two it takes
-	sorts bool // it groups or sorts the few rows that the index finds
+	sorts bool   // it groups or sorts the few rows that the index finds
 	read  func(ctx context.Context, db *sqldb.DB) error
 }
 
@@ -235,7 +235,7 @@ func accountLists() []list {
 func otherLists() []list {
 	return []list{
 		{name: "deliveries", index: primaryKey, read: func(ctx context.Context, db *sqldb.DB) error {
-			_, _, err := webhooksql.New(db).ListDeliveries(ctx, "t", "w", "x", 20, 100)
+			_, _, err := webhooksql.New(db).ListAttempts(ctx, "t", "w", "x", 20, 100)
 			return err
 		}},
 		{name: "due deliveries", index: "webhook_deliveries_due webhook_events_pkey PRIMARY sqlite_autoindex",

@@ -33,7 +33,7 @@ func send(t *testing.T, url, id, key string, clock shifted) int {
 	}
 	client := outbound.New(webhookhttp.ClientConfig(allow))
 	defer client.Close()
-	o := webhookhttp.Caller{Client: client, Clock: clock}.Send(t.Context(), webhook.Attempt{
+	o := webhookhttp.Caller{Client: client, Clock: clock}.Send(t.Context(), webhook.Request{
 		URL: url, Secret: key, DeliveryID: "d-" + id, EventID: id, EventType: "run.completed",
 		Body: []byte(`{"event_id":"` + id + `","event_type":"run.completed","tenant_id":"t","timestamp":"2026-09-10T12:00:00.000Z","data":{"note":"ü"}}`),
 	})

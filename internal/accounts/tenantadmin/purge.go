@@ -19,44 +19,45 @@ import (
 // WorkKind is the kind of this package's items of work.
 const WorkKind = "tenancy"
 
-// What the keys of items begin with; a tenant's id follows.
+// Prefixes of the keys of items; a tenant's ID follows. Items are stored, so the
+// values must not change.
 const (
-	purging   = "purge/"
-	unparking = "unpark/"
+	purging  = "purge/"
+	resuming = "unpark/"
 )
 
-// A transaction that deletes takes about as long as an ordinary one, so that
-// nobody who waits for SQLite's one writer waits noticeably longer.
+// A transaction that deletes should take about as long as an ordinary one, so
+// that others who wait for SQLite's single writer do not wait noticeably longer.
 const (
-	fewRows   = 32
-	mostRows  = 4096
-	shortTime = 20 * time.Millisecond
-	longTime  = 60 * time.Millisecond
+	initialRows = 32
+	maxRows     = 4096
+	shortTime   = 20 * time.Millisecond
+	longTime    = 60 * time.Millisecond
 )
 
-// PurgeAnswer says what a purge deletes.
+// PurgeAnswer reports what a purge deletes.
 type PurgeAnswer struct {
 	_ struct{} `json:"-" name:"AdminTenantPurged"`
 
-	Purged   bool             `json:"purged" required:"true" doc:"The company is gone for everybody; what it stored is deleted from now on."`
+	Purged   bool             `json:"purged" required:"true" doc:"The company is deleted; its data is being deleted in the background."`
 	TenantID string           `json:"tenant_id" required:"true"`
 	DryRun   bool             `json:"dry_run,omitzero"`
-	Counts   map[string]int64 `json:"counts,omitzero" doc:"Of a dry run: how many rows of what would be deleted."`
+	Counts   map[string]int64 `json:"counts,omitzero" doc:"For a dry run: number of rows that would be deleted, by kind of data."`
 }
 
-// Purge makes a tenant invisible at once and has everything deleted that is
-// its own. confirm is its id, name or slug. Errors: fault.NotFound;
-// fault.Forbidden for the operator's own; fault.Invalid for a confirmation that
-// is none; fault.Conflict with PURGE_PROTECTED.
+// Purge makes a tenant invisible immediately and enqueues the deletion of its
+// data. confirm is its ID, name or slug. Errors: fault.NotFound; fault.Forbidden
+// for the operator's own tenant; fault.Invalid for a wrong confirmation;
+// fault.Conflict with PURGE_PROTECTED.
 func (s *Service) Purge(ctx context.Context, who authz.Caller, id, confirm string, dryRun bool) (PurgeAnswer, error) {
 	return s.purge(ctx, who, id, confirm, dryRun, func(tx txn.Tx) error {
 		return s.Queue.EnqueueTx(tx, work.Item{Kind: WorkKind, Key: purging + id, TenantID: who.TenantID})
 	})
 }
 
-// PurgeHere is Purge that does the work itself, for a program that is no
-// server. What it leaves where it dies any server takes up.
-func (s *Service) PurgeHere(ctx context.Context, who authz.Caller, id, confirm, owner string) (map[string]int64, error) {
+// PurgeNow is Purge that does the work itself, for the command line. If it is
+// interrupted, any server completes the purge.
+func (s *Service) PurgeNow(ctx context.Context, who authz.Caller, id, confirm, owner string) (map[string]int64, error) {
 	var held work.Lease
 	_, err := s.purge(ctx, who, id, confirm, false, func(tx txn.Tx) (err error) {
 		held, err = s.Queue.EnqueueHeldTx(tx, work.Item{Kind: WorkKind, Key: purging + id, TenantID: who.TenantID}, owner, s.Lease)
@@ -75,7 +76,8 @@ func (s *Service) PurgeHere(ctx context.Context, who authz.Caller, id, confirm, 
 	return p.counts()
 }
 
-func (s *Service) purge(ctx context.Context, who authz.Caller, id, confirm string, dryRun bool, enqueue func(txn.Tx) error) (PurgeAnswer, error) {
+func (s *Service) purge(ctx context.Context, who authz.Caller, id, confirm string, dryRun bool, enqueue func(txn.Tx) error) (PurgeAnswer,
+	error) {
 	t, err := s.Get(ctx, id)
 	if err != nil {
 		return PurgeAnswer{}, err
@@ -96,35 +98,37 @@ func (s *Service) purge(ctx context.Context, who authz.Caller, id, confirm strin
 		if err := purgeable(t, confirm); err != nil {
 			return err
 		}
-		// The log has it before anything is gone.
+		// The audit log records it before anything is deleted.
 		if err := s.record(tx, who, "purge_started", id, details("name", t.Name, "slug", t.Slug)); err != nil {
 			return err
 		}
 		if err := s.Store.MarkDeletedTx(tx, t, Purge{TenantID: id, Name: t.Name, By: who, At: s.Clock.Now()}); err != nil {
 			return err
 		}
-		s.tell(tx)
+		s.notifyNodes(tx)
 		if err := enqueue(tx); err != nil {
 			return err
 		}
 		return txn.Answer(tx, answer)
 	})
-	return answer, absent(err)
+	return answer, publicError(err)
 }
 
 func purgeable(t Tenant, confirm string) error {
 	switch {
 	case t.Operator:
-		return operators("purged")
+		return operatorProtected("purged")
 	case confirm == "" || confirm != t.TenantID && confirm != t.Name && confirm != t.Slug:
-		return fault.BadFields(fault.Field{Field: "confirm", Message: "must be the id, the name or the slug of the company, so that no other is deleted by mistake"})
+		return fault.BadFields(fault.Field{Field: "confirm",
+			Message: "must be the id, the name or the slug of the company, so that no other company is deleted by mistake"})
 	case t.PurgeProtection:
-		return fault.New(fault.Conflict, "PURGE_PROTECTED", "This company is protected from being purged; take its purge_protection away first.")
+		return fault.New(fault.Conflict, "PURGE_PROTECTED",
+			"This company is protected from being purged; set its purge_protection to false first.")
 	}
 	return nil
 }
 
-// counts says how many rows a purge would delete.
+// counts returns how many rows a purge would delete.
 func (s *Service) counts(ctx context.Context, id string) (map[string]int64, error) {
 	parts, err := s.Store.ListParts(ctx)
 	if err != nil {
@@ -148,25 +152,25 @@ func (s *Service) Handle(ctx context.Context, held work.Lease) error {
 	if id, ok := strings.CutPrefix(held.Key, purging); ok {
 		return s.purgeAll(ctx, held, id)
 	}
-	if id, ok := strings.CutPrefix(held.Key, unparking); ok {
-		return s.unparkAll(ctx, held, id)
+	if id, ok := strings.CutPrefix(held.Key, resuming); ok {
+		return s.resumeAll(ctx, held, id)
 	}
-	return fmt.Errorf("tenancy: an item of work with the key %s", held.Key)
+	return fmt.Errorf("tenantadmin: work item with the unknown key %s", held.Key)
 }
 
-// unparkAll makes due again what was held back while a tenant was suspended.
-func (s *Service) unparkAll(ctx context.Context, held work.Lease, id string) error {
+// resumeAll makes due again what was held back while a tenant was suspended.
+func (s *Service) resumeAll(ctx context.Context, held work.Lease, id string) error {
 	for done := false; !done; {
 		err := s.DB.Write(ctx, func(tx txn.Tx) error {
 			if err := s.Queue.HoldTx(tx, held, s.Lease); err != nil {
 				return err
 			}
-			n, err := s.Store.ResumeWorkTx(tx, id, s.RunKind, mostRows)
+			n, err := s.Store.ResumeWorkTx(tx, id, s.RunKind, maxRows)
 			if err != nil {
 				return err
 			}
-			tx.AfterCommit(s.Woke)
-			if done = n < mostRows; done {
+			tx.AfterCommit(s.OnResume)
+			if done = n < maxRows; done {
 				return s.Queue.FinishTx(tx, held)
 			}
 			return nil
@@ -178,9 +182,9 @@ func (s *Service) unparkAll(ctx context.Context, held work.Lease, id string) err
 	return nil
 }
 
-// purgeAll deletes until it finds nothing any more, then the tenant itself. A
-// request that was let in before the tenant was hidden may still write
-// something: that is what the last look is for.
+// purgeAll deletes until it finds no more rows, then the tenant itself. A request
+// that was authenticated before the tenant was hidden may still write something:
+// the recheck deletes that.
 func (s *Service) purgeAll(ctx context.Context, held work.Lease, id string) error {
 	p, err := s.Store.GetPurge(ctx, id)
 	if errors.Is(err, identity.ErrNotFound) {
@@ -195,7 +199,7 @@ func (s *Service) purgeAll(ctx context.Context, held work.Lease, id string) erro
 		}
 	}
 	return s.DB.Write(ctx, func(tx txn.Tx) error {
-		if p.Told {
+		if p.Logged {
 			if err := s.Store.DeletePurgeTx(tx, id); err != nil {
 				return err
 			}
@@ -205,24 +209,24 @@ func (s *Service) purgeAll(ctx context.Context, held work.Lease, id string) erro
 		if err != nil {
 			return err
 		}
-		told, err := done.told()
+		details, err := done.details()
 		if err != nil {
 			return err
 		}
-		if err := s.record(tx, done.By, "purged", id, told); err != nil {
+		if err := s.record(tx, done.By, "purged", id, details); err != nil {
 			return err
 		}
-		return s.Queue.RescheduleTx(tx, held, s.Clock.Now().Add(s.LastLook), nil)
+		return s.Queue.RescheduleTx(tx, held, s.Clock.Now().Add(s.RecheckAfter), nil)
 	})
 }
 
-// purgeOnce goes through all parts and says whether there was anything.
+// purgeOnce deletes all parts and reports whether there was anything to delete.
 func (s *Service) purgeOnce(ctx context.Context, held work.Lease, id string) (found bool, err error) {
 	parts, err := s.Store.ListParts(ctx)
 	if err != nil {
 		return false, err
 	}
-	most := fewRows
+	limit := initialRows
 	for _, part := range parts {
 		for more := true; more; {
 			n, took := 0, time.Duration(0)
@@ -231,27 +235,27 @@ func (s *Service) purgeOnce(ctx context.Context, held work.Lease, id string) (fo
 				if err := s.Queue.HoldTx(tx, held, s.Lease); err != nil {
 					return err
 				}
-				n, err = s.Store.DeletePartTx(tx, id, part, most)
+				n, err = s.Store.DeletePartTx(tx, id, part, limit)
 				took = time.Since(began)
 				return err
 			})
 			if err != nil {
 				return found, err
 			}
-			found, more = found || n > 0, n == most
+			found, more = found || n > 0, n == limit
 			switch {
 			case took > longTime:
-				most = max(1, most/2)
+				limit = max(1, limit/2)
 			case took < shortTime && more:
-				most = min(most*2, mostRows)
+				limit = min(limit*2, maxRows)
 			}
 		}
 	}
 	return found, nil
 }
 
-// told is what the audit log says of a purge.
-func (p Purge) told() (jsontext.Value, error) {
+// details are the details of a purge's audit entry.
+func (p Purge) details() (jsontext.Value, error) {
 	return marshal(struct {
 		Name   string         `json:"name"`
 		Since  time.Time      `json:"started_at"`

@@ -12,7 +12,7 @@ import (
 	"agentd/internal/base/schema"
 )
 
-// maxPage is how many tenants a page has at most.
+// maxPage is the maximum number of tenants on a page.
 const maxPage = 500
 
 type tenantIn struct {
@@ -20,18 +20,17 @@ type tenantIn struct {
 }
 
 type listIn struct {
-	Status string `query:"status" doc:"Only companies that are active, or suspended."`
-	Limit  string `query:"limit" doc:"Companies per page, 1 to 500; all of them if it is left out."`
+	Status string `query:"status" doc:"active or suspended. Default: both."`
+	Limit  string `query:"limit" doc:"Companies per page, 1 to 500. Default: all."`
 	Cursor string `query:"cursor"`
 }
 
-// Page is all tenants, or a page of them if a page was asked for
-// (behaviours.md 0.2).
+// Page is a page of tenants, or all of them if no page was requested.
 type Page struct {
 	_ struct{} `json:"-" name:"AdminTenantList"`
 
 	Tenants []Tenant `json:"tenants" required:"true"`
-	Total   int      `json:"total" required:"true" doc:"How many there are on all pages."`
+	Total   int      `json:"total" required:"true" doc:"Number of companies on all pages."`
 	HasMore *bool    `json:"has_more,omitzero"`
 	Cursor  string   `json:"cursor,omitzero"`
 }
@@ -59,13 +58,13 @@ type settingsIn struct {
 	Body     struct {
 		_ struct{} `json:"-" name:"AdminTenantSettingsUpdate"`
 
-		PurgeProtection bool `json:"purge_protection" required:"true" doc:"Whether the company is kept from being purged."`
+		PurgeProtection bool `json:"purge_protection" required:"true" doc:"Whether the company is protected from being purged."`
 	}
 }
 
 type purgeIn struct {
 	TenantID string `path:"tenantId"`
-	Confirm  string `query:"confirm" maxLength:"200" doc:"The id, name or slug of the company; it may stand in the body instead."`
+	Confirm  string `query:"confirm" maxLength:"200" doc:"The id, name or slug of the company. Can be sent in the body instead."`
 	DryRun   bool   `query:"dry_run" doc:"Only count what would be deleted."`
 	Body     struct {
 		_ struct{} `json:"-" name:"AdminTenantPurge"`
@@ -77,7 +76,7 @@ type purgeIn struct {
 
 type usageIn struct {
 	TenantID string `path:"tenantId"`
-	Period   string `query:"period" maxLength:"20" doc:"A month such as 2026-09; the current one if it is left out."`
+	Period   string `query:"period" maxLength:"20" doc:"A month such as 2026-09. Default: the current month."`
 }
 
 // Used is what a tenant used in a month.
@@ -98,33 +97,37 @@ func (s *Service) Routes() []route.Route {
 		}
 	}
 	const one = "/{tenantId}"
-	create := row("POST", "", "createTenant", "Make a company",
-		"With an owner, and unless owner_key is false a key that lets the owner do everything; the answer is the only place that shows it.", 409)
+	create := row("POST", "", "createTenant", "Create a company",
+		"Also creates its owner and, unless owner_key is false, a key with all rights of the owner. Only this response shows the key.", 409)
 	create.Status = 201
-	suspend := row("PUT", one+"/suspend", "suspendTenant", "Shut a company out",
-		"At once: its keys and sessions are refused, no run starts, no schedule fires, and runs that are under way stop before their next model call. Suspending again changes the reason.", 404)
+	suspend := row("PUT", one+"/suspend", "suspendTenant", "Suspend a company",
+		"Takes effect immediately: its keys and sessions are refused, no run starts, no schedule fires, "+
+			"and runs in progress stop before their next model call. Suspending it again changes the reason.", 404)
 	suspend.Optional = true
-	purge := row("DELETE", one, "purgeTenant", "Delete a company with everything that is its own",
-		"It is gone for everybody with this answer. What it stored is deleted from then on, in the background; the audit log says when that is done. It cannot be taken back.", 404, 409, 422)
+	purge := row("DELETE", one, "purgeTenant", "Delete a company and all its data",
+		"The company is inaccessible as soon as this request succeeds. Its data is deleted in the background; "+
+			"the audit log records when that is done. This cannot be undone.", 404, 409, 422)
 	purge.Optional, purge.Fresh = true, true
 	routes := []route.Route{
 		route.Action(row("GET", "", "listTenants", "List companies, newest first", "", 422), s.list),
 		route.Action(create, func(ctx context.Context, who authz.Caller, in *createIn) (Created, error) {
 			return s.Create(ctx, who, in.Body)
 		}),
-		route.Action(row("GET", one, "getTenant", "Read a company", "", 404), func(ctx context.Context, _ authz.Caller, in *tenantIn) (Tenant, error) {
-			return s.Get(ctx, in.TenantID)
-		}),
-		route.Action(row("PATCH", one, "updateAdminTenant", "Change a company", "", 404, 409), func(ctx context.Context, who authz.Caller, in *changeIn) (Tenant, error) {
-			return s.Update(ctx, who, in.TenantID, in.Body)
-		}),
+		route.Action(row("GET", one, "getTenant", "Get a company", "", 404),
+			func(ctx context.Context, _ authz.Caller, in *tenantIn) (Tenant, error) {
+				return s.Get(ctx, in.TenantID)
+			}),
+		route.Action(row("PATCH", one, "updateAdminTenant", "Update a company", "", 404, 409),
+			func(ctx context.Context, who authz.Caller, in *changeIn) (Tenant, error) {
+				return s.Update(ctx, who, in.TenantID, in.Body)
+			}),
 		route.Action(purge, func(ctx context.Context, who authz.Caller, in *purgeIn) (PurgeAnswer, error) {
 			return s.Purge(ctx, who, in.TenantID, cmp.Or(in.Confirm, in.Body.Confirm), in.DryRun || in.Body.DryRun)
 		}),
 		route.Action(suspend, func(ctx context.Context, who authz.Caller, in *suspendIn) (Suspension, error) {
 			return s.Suspend(ctx, who, in.TenantID, in.Body.Reason)
 		}),
-		route.Action(row("PUT", one+"/reactivate", "reactivateTenant", "Let a company in again", "Its runs go on where they were.", 404),
+		route.Action(row("PUT", one+"/reactivate", "reactivateTenant", "Reactivate a company", "Its runs continue where they stopped.", 404),
 			func(ctx context.Context, who authz.Caller, in *tenantIn) (Reactivation, error) {
 				return s.Reactivate(ctx, who, in.TenantID)
 			}),
@@ -134,14 +137,16 @@ func (s *Service) Routes() []route.Route {
 			}),
 		route.Action(route.Row{
 			Method: "POST", Path: "/api/v1/bootstrap", ID: "bootstrap", Tag: "Admin", Public: true, Status: 201, Errors: []int{409},
-			Summary: "Make the first company",
-			Doc:     "The first start of the server has made it, and printed its owner's key; so this answers 409.",
+			Summary: "Create the first company",
+			Doc:     "Always answers 409: the server created the first company when it was first started, and printed the owner's key.",
 		}, func(context.Context, authz.Caller, *struct{}) (struct{}, error) {
-			return struct{}{}, fault.New(fault.Conflict, "already_bootstrapped", "This deployment has its first company: the server made it when it was first started.")
+			return struct{}{}, fault.New(fault.Conflict, "already_bootstrapped",
+				"This deployment already has its first company: the server created it when it was first started.")
 		}),
 	}
 	if s.Usage != nil {
-		routes = append(routes, route.Action(row("GET", one+"/usage", "getTenantUsage", "What a company used in a month", "", 404, 422), s.usage))
+		routes = append(routes, route.Action(row("GET", one+"/usage", "getTenantUsage", "Get a company's usage in a month", "", 404, 422),
+			s.usage))
 	}
 	return routes
 }
@@ -149,7 +154,7 @@ func (s *Service) Routes() []route.Route {
 func (s *Service) list(ctx context.Context, who authz.Caller, in *listIn) (*Page, error) {
 	f := Filter{Status: identity.Status(in.Status)}
 	if f.Status != "" && f.Status != identity.Active && f.Status != identity.Suspended {
-		return nil, fault.New(fault.Malformed, "INVALID_QUERY", "The query parameter status is active or suspended.")
+		return nil, fault.New(fault.Malformed, "INVALID_QUERY", "The query parameter status must be active or suspended.")
 	}
 	p := &Page{}
 	paged := in.Limit != "" || in.Cursor != ""
@@ -182,6 +187,6 @@ func (s *Service) usage(ctx context.Context, _ authz.Caller, in *usageIn) (Used,
 	if _, err := s.Get(ctx, in.TenantID); err != nil {
 		return Used{}, err
 	}
-	used, err := s.Usage(ctx, in.TenantID, in.Period)
-	return Used{TenantID: in.TenantID, Period: cmp.Or(in.Period, s.Clock.Now().Format("2006-01")), Usage: used}, err
+	usage, err := s.Usage(ctx, in.TenantID, in.Period)
+	return Used{TenantID: in.TenantID, Period: cmp.Or(in.Period, s.Clock.Now().Format("2006-01")), Usage: usage}, err
 }

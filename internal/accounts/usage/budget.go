@@ -7,13 +7,14 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"agentd/internal/base/authz"
+	"agentd/internal/base/clock"
 	"agentd/internal/base/fault"
 	"agentd/internal/base/txn"
 	"agentd/internal/kernel/audit"
 	"agentd/internal/kernel/quota"
 )
 
-// Period is how long a budget lasts, in UTC. A week begins on Monday.
+// Period is the period of a budget, in UTC. A week begins on Monday.
 type Period string
 
 // The periods.
@@ -23,7 +24,7 @@ const (
 	Daily   Period = "daily"
 )
 
-// bounds are the beginning of the period that a moment is in, and its end.
+// bounds returns the beginning and the end of the period that contains a time.
 func (p Period) bounds(at time.Time) (from, to time.Time) {
 	y, m, d := at.UTC().Date()
 	day := time.Date(y, m, d, 0, 0, 0, 0, time.UTC)
@@ -38,7 +39,7 @@ func (p Period) bounds(at time.Time) (from, to time.Time) {
 	return from, from.AddDate(0, 1, 0)
 }
 
-// Budget is what a tenant wants to spend on models at most.
+// Budget limits what a tenant spends on models.
 type Budget struct {
 	LimitNano int64 // billionths of a US dollar
 	Soft      float64
@@ -47,14 +48,14 @@ type Budget struct {
 	UpdatedAt time.Time
 }
 
-// mark is how much a share of the budget is.
+// mark returns the amount of a share of the budget.
 func (b *Budget) mark(share float64) int64 { return int64(float64(b.LimitNano) * share) }
 
-// refuse is the refusal where the budget is spent.
-func (b *Budget) refuse(spent int64, now time.Time) error {
+// exceeded returns the error for a budget that is used up.
+func (b *Budget) exceeded(spent int64, now time.Time) error {
 	_, resets := b.Period.bounds(now)
 	f := fault.New(fault.Forbidden, quota.CodeBudget,
-		"The company's %s budget of $%.2f is used up: $%.2f are spent. It is new at %s, and an admin can raise it.",
+		"The company's %s budget of $%.2f is used up: $%.2f have been spent. It resets at %s; an admin can raise it.",
 		b.Period, usd(b.LimitNano), usd(spent), resets.Format(time.RFC3339))
 	f.Extra = map[string]any{"budget": struct {
 		LimitUSD float64   `json:"limit_usd"`
@@ -70,13 +71,13 @@ func usd(nano int64) float64 { return float64(nano) / 1e9 }
 type newBudget struct {
 	_ struct{} `json:"-" name:"BillingBudgetReplace"`
 
-	LimitUSD float64 `json:"limit_usd" required:"true" exclusiveMinimum:"0" maximum:"1000000000" doc:"US dollars for model calls in a period, by the catalogue's prices."`
-	Soft     float64 `json:"soft_threshold" default:"0.8" exclusiveMinimum:"0" maximum:"1" doc:"The share at which admins are told."`
+	LimitUSD float64 `json:"limit_usd" required:"true" exclusiveMinimum:"0" maximum:"1000000000" doc:"US dollars for model calls per period, by the catalogue's prices."`
+	Soft     float64 `json:"soft_threshold" default:"0.8" exclusiveMinimum:"0" maximum:"1" doc:"The share at which admins are notified."`
 	Hard     float64 `json:"hard_threshold" default:"1" exclusiveMinimum:"0" maximum:"1" doc:"The share at which runs and model calls are refused."`
 	Period   Period  `json:"period" enum:"monthly,weekly,daily" default:"monthly"`
 }
 
-// BudgetAnswer is a budget and what is left of it.
+// BudgetAnswer is a budget with its current status.
 type BudgetAnswer struct {
 	_ struct{} `json:"-" name:"BillingBudget"`
 
@@ -100,8 +101,8 @@ type budgetStatus struct {
 
 	SpentUSD     float64   `json:"spent_usd"`
 	LimitUSD     float64   `json:"limit_usd"`
-	RemainingUSD float64   `json:"remaining_usd" doc:"Up to the hard threshold; never below 0."`
-	Utilization  float64   `json:"utilization" doc:"The share of the limit that is spent, 1 at most."`
+	RemainingUSD float64   `json:"remaining_usd" doc:"Until the hard threshold; never negative."`
+	Utilization  float64   `json:"utilization" doc:"Share of the limit that is spent, at most 1."`
 	PeriodStart  time.Time `json:"period_start"`
 	PeriodEnd    time.Time `json:"period_end"`
 	SoftAlert    bool      `json:"soft_alert"`
@@ -124,21 +125,30 @@ func showBudget(b *Budget, spent int64, now time.Time) BudgetAnswer {
 	}
 }
 
-// spentOf sums what was spent in the period of a budget, from the days.
-func (s *Service) spentOf(ctx context.Context, tx txn.Tx, tenant string, b *Budget, now time.Time) (int64, error) {
+// budgets reads and changes budgets.
+type budgets struct {
+	tenants *tenantCache
+	store   Store
+	writer  txn.Writer
+	clock   clock.Clock
+	audit   audit.Recorder // nil: not recorded
+}
+
+// spentOf returns what was spent in the current period of a budget.
+func (s budgets) spentOf(ctx context.Context, tx txn.Tx, tenant string, b *Budget, now time.Time) (int64, error) {
 	if b == nil {
 		return 0, nil
 	}
 	from, to := b.Period.bounds(now)
-	return s.Store.GetSpent(ctx, tx, tenant, dayOf(from), dayOf(to.Add(-1)))
+	return s.store.GetSpent(ctx, tx, tenant, dayOf(from), dayOf(to.Add(-1)))
 }
 
-func (s *Service) getBudget(ctx context.Context, who authz.Caller, _ *struct{}) (BudgetAnswer, error) {
-	t, err := s.Store.GetTerms(ctx, nil, who.TenantID)
+func (s budgets) getBudget(ctx context.Context, who authz.Caller, _ *struct{}) (BudgetAnswer, error) {
+	t, err := s.store.GetTerms(ctx, nil, who.TenantID)
 	if err != nil {
 		return BudgetAnswer{}, err
 	}
-	now := s.Clock.Now()
+	now := s.clock.Now()
 	spent, err := s.spentOf(ctx, nil, who.TenantID, t.Budget, now)
 	return showBudget(t.Budget, spent, now), err
 }
@@ -147,31 +157,34 @@ type setBudgetIn struct {
 	Body newBudget
 }
 
-func (s *Service) setBudget(ctx context.Context, who authz.Caller, in *setBudgetIn) (out BudgetAnswer, err error) {
+func (s budgets) setBudget(ctx context.Context, who authz.Caller, in *setBudgetIn) (out BudgetAnswer, err error) {
 	body := &in.Body
 	if body.Hard < body.Soft {
-		return out, fault.BadFields(fault.Field{Field: "hard_threshold", Message: "it is less than soft_threshold"})
+		return out, fault.BadFields(fault.Field{Field: "hard_threshold", Message: "must not be less than soft_threshold"})
 	}
 	limit := int64(body.LimitUSD * 1e9)
 	if limit == 0 {
-		return out, fault.BadFields(fault.Field{Field: "limit_usd", Message: "it is less than a billionth of a dollar"})
+		return out, fault.BadFields(fault.Field{Field: "limit_usd", Message: "must be at least a billionth of a dollar"})
 	}
 	return s.writeBudget(ctx, who, "billing.budget_updated", func(tx txn.Tx, now time.Time) (*Budget, error) {
 		b := &Budget{LimitNano: limit, Soft: body.Soft, Hard: body.Hard, Period: body.Period, UpdatedAt: now}
-		return b, s.Store.PutBudgetTx(tx, who.TenantID, *b)
+		return b, s.store.PutBudgetTx(tx, who.TenantID, *b)
 	})
 }
 
-func (s *Service) dropBudget(ctx context.Context, who authz.Caller, _ *struct{}) (BudgetAnswer, error) {
+func (s budgets) deleteBudget(ctx context.Context, who authz.Caller, _ *struct{}) (BudgetAnswer, error) {
 	return s.writeBudget(ctx, who, "billing.budget_deleted", func(tx txn.Tx, _ time.Time) (*Budget, error) {
-		return nil, s.Store.DeleteBudgetTx(tx, who.TenantID)
+		return nil, s.store.DeleteBudgetTx(tx, who.TenantID)
 	})
 }
 
-// writeBudget makes a change of the budget, and gives what it is then.
-func (s *Service) writeBudget(ctx context.Context, who authz.Caller, action string, change func(txn.Tx, time.Time) (*Budget, error)) (out BudgetAnswer, err error) {
-	err = s.Writer.Write(ctx, func(tx txn.Tx) error {
-		now := s.Clock.Now()
+// writeBudget stores and records a change of the budget, and returns the new
+// budget.
+func (s budgets) writeBudget(
+	ctx context.Context, who authz.Caller, action string, change func(txn.Tx, time.Time) (*Budget, error),
+) (out BudgetAnswer, err error) {
+	err = s.writer.Write(ctx, func(tx txn.Tx) error {
+		now := s.clock.Now()
 		b, err := change(tx, now)
 		if err != nil {
 			return err
@@ -181,7 +194,7 @@ func (s *Service) writeBudget(ctx context.Context, who authz.Caller, action stri
 			return err
 		}
 		out = showBudget(b, spent, now)
-		if s.Audit != nil {
+		if s.audit != nil {
 			details, err := json.Marshal(out.Budget)
 			if err != nil {
 				return err
@@ -190,11 +203,11 @@ func (s *Service) writeBudget(ctx context.Context, who authz.Caller, action stri
 			if b != nil {
 				entry.Details = details
 			}
-			if err := s.Audit.Record(tx, who, entry); err != nil {
+			if err := s.audit.Record(tx, who, entry); err != nil {
 				return err
 			}
 		}
-		tx.AfterCommit(func() { s.TermsChanged(who.TenantID) })
+		tx.AfterCommit(func() { s.tenants.termsChanged(who.TenantID) })
 		return txn.Answer(tx, out)
 	})
 	return out, err

@@ -1,7 +1,6 @@
 package usage
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -14,9 +13,9 @@ import (
 	"agentd/internal/kernel/resource"
 )
 
-// EventKind is the resource.Change.Kind under which events are told; the
-// change's ID is the event's, and its Action Threshold or Exceeded. Whoever
-// subscribes reads the event with [Service.Event].
+// EventKind is the resource.Change.Kind of events. The change's ID is that of
+// the event, and its Action is Threshold or Exceeded. Subscribers read the event
+// with [Service.Event].
 const EventKind = "quota"
 
 // Actions of the changes.
@@ -25,16 +24,15 @@ const (
 	Exceeded  = "exceeded"
 )
 
-// warnAt is the share of a plan's limit, in hundredths, of which people are
-// told.
+// warnAt is the percentage of a plan's limit at which people are notified.
 const warnAt = 80
 
-// BudgetResource is the Resource of events of budgets; their numbers are
+// BudgetResource is the Resource of events of budgets. Their amounts are in
 // billionths of a US dollar.
 const BudgetResource quota.Resource = "budget_usd"
 
-// Event says that a counter or a budget went past a mark (interface.md section
-// 6, quota.threshold and quota.exceeded).
+// Event records that a counter or a budget passed a mark: the warning threshold
+// or the limit.
 type Event struct {
 	TenantID  string
 	ID        string
@@ -47,7 +45,7 @@ type Event struct {
 	CreatedAt time.Time
 }
 
-// Percent is how much of the limit is used, rounded down.
+// Percent returns how much of the limit is used, rounded down.
 func (e *Event) Percent() int64 {
 	if e.Limit <= 0 {
 		return 100
@@ -55,7 +53,7 @@ func (e *Event) Percent() int64 {
 	return int64(float64(e.Used) / float64(e.Limit) * 100)
 }
 
-// Data is what webhooks say of it (decisions.md D9).
+// Data returns the payload of the event's webhooks.
 func (e *Event) Data() jsontext.Value {
 	amount := func(n int64) float64 {
 		if e.Resource == BudgetResource {
@@ -76,21 +74,16 @@ func (e *Event) Data() jsontext.Value {
 	return text
 }
 
-// Event reads an event. Errors: fault.NotFound.
-func (s *Service) Event(ctx context.Context, tenant, id string) (Event, error) {
-	return s.Store.GetEvent(ctx, tenant, id)
-}
-
-// tell leaves an event for each mark that a transaction's totals are past, and
-// of which there is none yet.
-func (s *Service) tell(tx txn.Tx, tenant string, st *standing, v *view, now time.Time) error {
+// recordEvents stores an event for each mark that a transaction's totals have
+// passed, unless there is one already.
+func (s *meter) recordEvents(tx txn.Tx, tenant string, st *tenantState, v *view, now time.Time) error {
 	for _, e := range v.passed(now) {
 		key := fmt.Sprintf("%s/%s/%s/%d", e.Type, e.Resource, e.Period, e.Limit)
-		if st.heard(key) {
+		if st.seen(key) {
 			continue
 		}
 		e.TenantID, e.ID, e.CreatedAt = tenant, ident.New(), now
-		added, err := s.Store.CreateEventTx(tx, e)
+		added, err := s.store.CreateEventTx(tx, e)
 		if err != nil {
 			return err
 		}
@@ -99,12 +92,14 @@ func (s *Service) tell(tx txn.Tx, tenant string, st *standing, v *view, now time
 			if e.Type == TypeThreshold {
 				action = Threshold
 			}
-			err := s.Outbox.Append(tx, resource.Change{Kind: EventKind, Action: action, TenantID: tenant, ID: e.ID, Name: string(e.Resource), Version: 1, At: now})
+			err := s.outbox.Append(tx, resource.Change{
+				Kind: EventKind, Action: action, TenantID: tenant, ID: e.ID, Name: string(e.Resource), Version: 1, At: now,
+			})
 			if err != nil {
 				return err
 			}
 		}
-		tx.AfterCommit(func() { st.hear(key) })
+		tx.AfterCommit(func() { st.markSeen(key) })
 	}
 	return nil
 }
@@ -115,7 +110,7 @@ const (
 	TypeExceeded  = "quota.exceeded"
 )
 
-// passed are the marks that a view is past.
+// passed returns an event for each mark that a view has passed.
 func (v *view) passed(now time.Time) (all []Event) {
 	add := func(past bool, e Event, kind string) {
 		if past {
@@ -125,7 +120,7 @@ func (v *view) passed(now time.Time) (all []Event) {
 	}
 	for _, r := range quota.Refilling {
 		limit := v.plan.Limits.Of(r)
-		if limit == nil || *limit == 0 { // of nothing there is no share
+		if limit == nil || *limit == 0 { // a limit of 0 has no percentage
 			continue
 		}
 		period := v.month
@@ -145,14 +140,14 @@ func (v *view) passed(now time.Time) (all []Event) {
 	return all
 }
 
-func (st *standing) heard(key string) bool {
+func (st *tenantState) seen(key string) bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	return st.told[key]
+	return st.seenEvents[key]
 }
 
-func (st *standing) hear(key string) {
+func (st *tenantState) markSeen(key string) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	st.told[key] = true
+	st.seenEvents[key] = true
 }

@@ -12,15 +12,15 @@ import (
 	"agentd/internal/kernel/quota"
 )
 
-// LLMUsage is what went through the model proxy: calls that are no part of a run.
+// LLMUsage is the use of the model proxy: calls that are not part of a run.
 type LLMUsage struct {
 	_ struct{} `json:"-" name:"LlmUsageSummary"`
 
 	Plan    string      `json:"plan" required:"true"`
-	Period  llmPeriod   `json:"billing_period" required:"true" doc:"The month that is now, UTC."`
+	Period  llmPeriod   `json:"billing_period" required:"true" doc:"The current month, UTC."`
 	Usage   llmCounts   `json:"usage" required:"true"`
-	Limits  llmLimits   `json:"limits" required:"true" doc:"Of the plan; null is no limit."`
-	Models  *[]string   `json:"models" required:"true" doc:"Those that the plan has, where a * stands for whatever follows; null is all."`
+	Limits  llmLimits   `json:"limits" required:"true" doc:"Limits of the plan; null: no limit."`
+	Models  *[]string   `json:"models" required:"true" doc:"Models of the plan; a trailing * matches any ending. Null: all."`
 	ByModel []ModelPart `json:"by_model" required:"true"`
 }
 
@@ -34,11 +34,11 @@ type llmPeriod struct {
 type llmCounts struct {
 	_ struct{} `json:"-" name:"LlmUsageCounts"`
 
-	Minute    int64  `json:"requests_this_minute" required:"true" doc:"That this node let through."`
-	Hour      int64  `json:"requests_this_hour" required:"true" doc:"By all nodes where the plan limits them, otherwise by this one."`
-	Day       int64  `json:"requests_today" required:"true" doc:"The same."`
-	Used      int64  `json:"tokens_used" required:"true" doc:"By the proxy in this month."`
-	Remaining *int64 `json:"tokens_remaining" required:"true" doc:"Of the plan's month, of which runs take too; null where it has no limit."`
+	Minute    int64  `json:"requests_this_minute" required:"true" doc:"Requests admitted by this node."`
+	Hour      int64  `json:"requests_this_hour" required:"true" doc:"Of all nodes if the plan limits them, otherwise of this node."`
+	Day       int64  `json:"requests_today" required:"true" doc:"As requests_this_hour."`
+	Used      int64  `json:"tokens_used" required:"true" doc:"Tokens used by the proxy this month."`
+	Remaining *int64 `json:"tokens_remaining" required:"true" doc:"Remaining tokens of the month, which runs use too; null: no limit."`
 }
 
 type llmLimits struct {
@@ -50,31 +50,31 @@ type llmLimits struct {
 	Tokens *int64 `json:"tokens_per_month" required:"true"`
 }
 
-func (s *Service) llmRoute() route.Route {
+func (s reports) llmRoute() route.Route {
 	return route.Action(route.Row{
 		Method: "GET", Path: "/api/v1/llm/usage", ID: "getLlmUsage", Tag: "Providers", Scopes: []authz.Scope{"agents:read"}, Role: authz.Viewer,
-		Summary: "See what went through the model proxy", Doc: "What runs used is not in it; see GET /api/v1/usage.",
+		Summary: "Get usage of the model proxy", Doc: "Does not include usage by runs; see GET /api/v1/usage.",
 	}, s.llmUsage)
 }
 
-func (s *Service) llmUsage(ctx context.Context, who authz.Caller, _ *struct{}) (out LLMUsage, err error) {
-	v, err := s.standing(ctx, who.TenantID)
+func (s reports) llmUsage(ctx context.Context, who authz.Caller, _ *struct{}) (out LLMUsage, err error) {
+	v, err := s.tenants.current(ctx, who.TenantID)
 	if err != nil {
 		return out, err
 	}
-	now := s.Clock.Now()
+	now := s.clock.Now()
 	month := monthOf(now)
 	w, err := wholeMonth(now, month)
 	if err != nil {
 		return out, err
 	}
-	st, limits := s.of(who.TenantID), v.plan.Limits
-	if stores(&limits) {
-		if err := s.readRequests(ctx, who.TenantID, st, now); err != nil {
+	st, limits := s.tenants.state(who.TenantID), v.plan.Limits
+	if limitsAllNodes(&limits) {
+		if err := s.proxy.readRequests(ctx, who.TenantID, st, now); err != nil {
 			return out, err
 		}
 	}
-	rows, err := s.Store.ListRows(ctx, who.TenantID, Query{From: dayOf(w.from), To: dayOf(w.to)})
+	rows, err := s.store.ListRows(ctx, who.TenantID, Query{From: dayOf(w.from), To: dayOf(w.to)})
 	if err != nil {
 		return out, err
 	}
@@ -89,8 +89,10 @@ func (s *Service) llmUsage(ctx context.Context, who authz.Caller, _ *struct{}) (
 	requests := st.requestsAs(now)
 	out = LLMUsage{
 		Plan: v.plan.ID, Period: llmPeriod{Start: w.from, End: quota.Month.End(now)}, ByModel: modelParts(models),
-		Usage:  llmCounts{Minute: requests[0].all(), Hour: requests[1].all(), Day: requests[2].all(), Used: total.InputTokens + total.OutputTokens},
-		Limits: llmLimits{Minute: limits.RequestsPerMinute, Hour: limits.RequestsPerHour, Day: limits.RequestsPerDay, Tokens: limits.TokensPerMonth},
+		Usage: llmCounts{Minute: requests[0].all(), Hour: requests[1].all(), Day: requests[2].all(),
+			Used: total.InputTokens + total.OutputTokens},
+		Limits: llmLimits{Minute: limits.RequestsPerMinute, Hour: limits.RequestsPerHour, Day: limits.RequestsPerDay,
+			Tokens: limits.TokensPerMonth},
 	}
 	if v.plan.Models != nil {
 		out.Models = &v.plan.Models
@@ -98,7 +100,7 @@ func (s *Service) llmUsage(ctx context.Context, who authz.Caller, _ *struct{}) (
 	if limits.TokensPerMonth == nil {
 		return out, nil
 	}
-	totals, err := s.Store.ListTotals(ctx, who.TenantID, month)
+	totals, err := s.store.ListTotals(ctx, who.TenantID, month)
 	if err != nil {
 		return out, err
 	}
@@ -107,14 +109,14 @@ func (s *Service) llmUsage(ctx context.Context, who authz.Caller, _ *struct{}) (
 	return out, nil
 }
 
-func (st *standing) requestsAs(now time.Time) tallies {
+func (st *tenantState) requestsAs(now time.Time) requestCounters {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	st.requests.turn(now)
+	st.requests.roll(now)
 	return st.requests
 }
 
-// modelParts lists models, those first that used most tokens.
+// modelParts lists models by tokens used, most first.
 func modelParts(models map[string]quota.Use) []ModelPart {
 	all := []ModelPart{}
 	for name, u := range models {

@@ -3,62 +3,75 @@ package usage
 import (
 	"cmp"
 	"context"
+	"log/slog"
 	"slices"
 	"time"
 
+	"agentd/internal/base/clock"
 	"agentd/internal/base/fault"
 	"agentd/internal/base/txn"
 	"agentd/internal/kernel/quota"
+	"agentd/internal/kernel/resource"
 )
 
+// meter counts usage and refuses what exceeds plans and budgets.
+type meter struct {
+	tenants *tenantCache
+	store   Store
+	writer  txn.Writer
+	clock   clock.Clock
+	logger  *slog.Logger
+	outbox  resource.Outbox
+}
+
 // MayStart implements quota.Meter.
-func (s *Service) MayStart(ctx context.Context, tenant string) error {
-	v, err := s.standing(ctx, tenant)
+func (s *meter) MayStart(ctx context.Context, tenant string) error {
+	v, err := s.tenants.current(ctx, tenant)
 	if err != nil {
 		return err
 	}
-	now := s.Clock.Now()
+	now := s.clock.Now()
 	if f := v.exhausted(now, quota.RunsPerMonth, 1); f != nil {
 		return f
 	}
-	return v.mayAsk(now)
+	return v.checkModelCall(now)
 }
 
 // MayAsk implements quota.Meter.
-func (s *Service) MayAsk(ctx context.Context, tenant string) error {
-	v, err := s.standing(ctx, tenant)
+func (s *meter) MayAsk(ctx context.Context, tenant string) error {
+	v, err := s.tenants.current(ctx, tenant)
 	if err != nil {
 		return err
 	}
-	return v.mayAsk(s.Clock.Now())
+	return v.checkModelCall(s.clock.Now())
 }
 
 // MayCall implements quota.Meter.
-func (s *Service) MayCall(ctx context.Context, tenant string, calls int) error {
-	v, err := s.standing(ctx, tenant)
+func (s *meter) MayCall(ctx context.Context, tenant string, calls int) error {
+	v, err := s.tenants.current(ctx, tenant)
 	if err != nil {
 		return err
 	}
-	if f := v.exhausted(s.Clock.Now(), quota.ToolCallsPerMonth, int64(calls)); f != nil {
+	if f := v.exhausted(s.clock.Now(), quota.ToolCallsPerMonth, int64(calls)); f != nil {
 		return f
 	}
 	return nil
 }
 
-func (v *view) mayAsk(now time.Time) error {
+func (v *view) checkModelCall(now time.Time) error {
 	for _, r := range []quota.Resource{quota.TokensPerMonth, quota.TokensPerDay} {
 		if f := v.exhausted(now, r, 1); f != nil {
 			return f
 		}
 	}
 	if v.budget != nil && v.spent() >= v.budget.mark(v.budget.Hard) {
-		return v.budget.refuse(v.spent(), now)
+		return v.budget.exceeded(v.spent(), now)
 	}
 	return nil
 }
 
-// exhausted is the refusal of so much more of something, nil where there is
-// room for it.
+// exhausted returns the error of using more of a resource, or nil if the limit
+// allows it.
 func (v *view) exhausted(now time.Time, r quota.Resource, more int64) *fault.Error {
 	limit := v.plan.Limits.Of(r)
 	if limit == nil || v.of(r)+more <= *limit {
@@ -68,20 +81,20 @@ func (v *view) exhausted(now time.Time, r quota.Resource, more int64) *fault.Err
 }
 
 // Count implements quota.Meter.
-func (s *Service) Count(tenant string, uses ...quota.Use) txn.Op {
+func (s *meter) Count(tenant string, uses ...quota.Use) txn.Op {
 	uses = merge(uses)
 	var runs int64
 	for _, u := range uses {
 		runs += u.Runs
 	}
 	return func(tx txn.Tx) error {
-		v, err := s.terms(tx, tenant)
+		v, err := s.tenants.currentTx(tx, tenant)
 		if err != nil {
 			return err
 		}
-		now := s.Clock.Now()
+		now := s.clock.Now()
 		month, day := monthOf(now), dayOf(now)
-		m, d, err := s.Store.IncrementTx(tx, tenant, month, day, uses, v.bounded())
+		m, d, err := s.store.IncrementTx(tx, tenant, month, day, uses, v.bounded())
 		if err != nil || !v.bounded() {
 			return err
 		}
@@ -89,19 +102,20 @@ func (s *Service) Count(tenant string, uses ...quota.Use) txn.Op {
 			return quota.Refuse(quota.RunsPerMonth, *limit, m.Runs-runs, now)
 		}
 		v.month, v.day, v.inMonth, v.inDay = month, day, m, d
-		if v.inWeek, err = s.weekly(tx.Context(), tx, tenant, v.budget, now); err != nil {
+		if v.inWeek, err = s.tenants.weekly(tx.Context(), tx, tenant, v.budget, now); err != nil {
 			return err
 		}
-		st := s.of(tenant)
-		tx.AfterCommit(func() { st.learn(month, day, m, d, v.inWeek, now) })
-		return s.tell(tx, tenant, st, &v, now)
+		st := s.tenants.state(tenant)
+		tx.AfterCommit(func() { st.update(month, day, m, d, v.inWeek, now) })
+		return s.recordEvents(tx, tenant, st, &v, now)
 	}
 }
 
-// merge joins uses of the same agent, model, source and key, in one order.
+// merge sorts uses, and sums those of the same agent, model, source and key.
 func merge(uses []quota.Use) []quota.Use {
 	order := func(a, b quota.Use) int {
-		return cmp.Or(cmp.Compare(a.AgentID, b.AgentID), cmp.Compare(a.Model, b.Model), cmp.Compare(a.Source, b.Source), cmp.Compare(a.KeyID, b.KeyID))
+		return cmp.Or(cmp.Compare(a.AgentID, b.AgentID), cmp.Compare(a.Model, b.Model), cmp.Compare(a.Source, b.Source),
+			cmp.Compare(a.KeyID, b.KeyID))
 	}
 	sorted := slices.SortedStableFunc(slices.Values(uses), order)
 	var out []quota.Use
@@ -128,12 +142,12 @@ func Sum(a, b quota.Use) quota.Use {
 }
 
 // Take implements quota.Gate.
-func (s *Service) Take(tx txn.Tx, tenant string, r quota.Resource) error {
-	st, now := s.of(tenant), s.Clock.Now()
+func (s *meter) Take(tx txn.Tx, tenant string, r quota.Resource) error {
+	st, now := s.tenants.state(tenant), s.clock.Now()
 	v := st.copy()
 	if now.Sub(v.termsAt) >= freshFor || now.Before(v.termsAt) {
 		var err error
-		if v, err = s.readTerms(tx.Context(), tx, tenant, st, now); err != nil {
+		if v, err = s.tenants.readTerms(tx.Context(), tx, tenant, st, now); err != nil {
 			return err
 		}
 	}
@@ -141,11 +155,12 @@ func (s *Service) Take(tx txn.Tx, tenant string, r quota.Resource) error {
 	if limit == nil {
 		return nil
 	}
-	// Counted behind the lock, so that everybody who had it before is counted.
-	if err := s.Store.LockTx(tx, tenant, r); err != nil {
+	// Count after locking, so that everything created by earlier holders of the
+	// lock is included.
+	if err := s.store.LockTx(tx, tenant, r); err != nil {
 		return err
 	}
-	n, _, err := s.Store.CountHeld(tx.Context(), tx, tenant, r, now, *limit)
+	n, _, err := s.store.CountHeld(tx.Context(), tx, tenant, r, now, *limit)
 	if err != nil {
 		return err
 	}

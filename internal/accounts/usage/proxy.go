@@ -3,37 +3,48 @@ package usage
 import (
 	"cmp"
 	"context"
+	"log/slog"
 	"sync"
 	"time"
 
+	"agentd/internal/base/clock"
 	"agentd/internal/base/txn"
 	"agentd/internal/kernel/quota"
 )
 
-var _ quota.Proxy = (*Service)(nil)
+// storeDelay is how long uses of the model proxy are collected before they are
+// stored in one transaction. A crash loses at most this much.
+const storeDelay = 100 * time.Millisecond
 
-// gatherFor is how long uses of the model proxy are gathered before they are
-// stored in one transaction: what a crash can leave uncounted.
-const gatherFor = 100 * time.Millisecond
-
-// gathered is what is not stored yet of the model proxy.
-type gathered struct {
-	mu       sync.Mutex
-	uses     map[gatheredKey]quota.Use
-	requests map[string]struct{} // tenants whose requests are to be stored
-	some     chan struct{}       // has an element where there is anything
+// proxyMeter counts the use of the model proxy.
+type proxyMeter struct {
+	tenants *tenantCache
+	meter   *meter
+	store   Store
+	writer  txn.Writer
+	clock   clock.Clock
+	logger  *slog.Logger
+	pending pendingUses
 }
 
-type gatheredKey struct{ tenant, agent, model, source, key string }
+// pendingUses are uses of the model proxy that are not stored yet.
+type pendingUses struct {
+	mu       sync.Mutex
+	uses     map[useKey]quota.Use
+	requests map[string]struct{} // tenants with requests to store
+	some     chan struct{}       // has an element if there is anything to store
+}
+
+type useKey struct{ tenant, agent, model, source, key string }
 
 // Proxied implements quota.Proxy.
-func (s *Service) Proxied(tenant string, use quota.Use) {
+func (p *proxyMeter) Proxied(tenant string, use quota.Use) {
 	use.AgentID = cmp.Or(use.AgentID, noAgent)
-	key := gatheredKey{tenant, use.AgentID, use.Model, use.Source, use.KeyID}
-	g := &s.gathered
+	key := useKey{tenant, use.AgentID, use.Model, use.Source, use.KeyID}
+	g := &p.pending
 	g.mu.Lock()
 	if g.uses == nil {
-		g.uses = map[gatheredKey]quota.Use{}
+		g.uses = map[useKey]quota.Use{}
 	}
 	if before, ok := g.uses[key]; ok {
 		use = Sum(before, use)
@@ -43,8 +54,8 @@ func (s *Service) Proxied(tenant string, use quota.Use) {
 	g.wake()
 }
 
-// asked notes that a tenant's requests are to be stored.
-func (g *gathered) asked(tenant string) {
+// addRequests marks a tenant's requests to be stored.
+func (g *pendingUses) addRequests(tenant string) {
 	g.mu.Lock()
 	if g.requests == nil {
 		g.requests = map[string]struct{}{}
@@ -54,26 +65,26 @@ func (g *gathered) asked(tenant string) {
 	g.wake()
 }
 
-func (g *gathered) wake() {
+func (g *pendingUses) wake() {
 	select {
 	case g.some <- struct{}{}:
 	default:
 	}
 }
 
-// taken is what there is of a tenant.
-type taken struct {
+// pendingOf is what is pending for one tenant.
+type pendingOf struct {
 	uses     []quota.Use
-	requests bool // are to be stored
+	requests bool // there are requests to store
 }
 
-// take gives what there is, by tenant.
-func (g *gathered) take() map[string]taken {
+// drain removes and returns everything that is pending, by tenant.
+func (g *pendingUses) drain() map[string]pendingOf {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	tenants := map[string]taken{}
+	tenants := map[string]pendingOf{}
 	for tenant := range g.requests {
-		tenants[tenant] = taken{requests: true}
+		tenants[tenant] = pendingOf{requests: true}
 	}
 	for key, use := range g.uses {
 		t := tenants[key.tenant]
@@ -84,52 +95,52 @@ func (g *gathered) take() map[string]taken {
 	return tenants
 }
 
-// Serve stores what was gathered until ctx ends, and then what is left.
-func (s *Service) Serve(ctx context.Context) {
+// Serve stores pending uses until ctx ends, and then once more.
+func (p *proxyMeter) Serve(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			s.store(context.WithoutCancel(ctx))
+			p.flush(context.WithoutCancel(ctx))
 			return
-		case <-s.gathered.some:
-			wait := time.NewTimer(gatherFor)
+		case <-p.pending.some:
+			wait := time.NewTimer(storeDelay)
 			select {
 			case <-ctx.Done():
 			case <-wait.C:
 			}
 			wait.Stop()
-			s.store(context.WithoutCancel(ctx))
+			p.flush(context.WithoutCancel(ctx))
 		}
 	}
 }
 
-// store writes what was gathered, a transaction for each tenant. What cannot be
-// written is kept for the next time.
-func (s *Service) store(ctx context.Context) {
-	for tenant, t := range s.gathered.take() {
+// flush stores what is pending, in one transaction per tenant. What cannot be
+// written stays pending.
+func (p *proxyMeter) flush(ctx context.Context) {
+	for tenant, t := range p.pending.drain() {
 		var requests map[string]int64
-		var was tallies
+		var counters requestCounters
 		if t.requests {
-			requests, was = s.of(tenant).unstored()
+			requests, counters = p.tenants.state(tenant).unstored()
 		}
-		err := s.Writer.Write(ctx, func(tx txn.Tx) error {
+		err := p.writer.Write(ctx, func(tx txn.Tx) error {
 			if len(t.uses) > 0 {
-				if err := s.Count(tenant, t.uses...)(tx); err != nil {
+				if err := p.meter.Count(tenant, t.uses...)(tx); err != nil {
 					return err
 				}
 			}
-			return s.Store.IncrementRequestsTx(tx, tenant, requests)
+			return p.store.IncrementRequestsTx(tx, tenant, requests)
 		})
 		if err == nil {
-			s.of(tenant).storedNow(was)
+			p.tenants.state(tenant).markStored(counters)
 			continue
 		}
-		s.Logger.Warn("calls of the model proxy could not be counted yet", "tenant", tenant, "err", err)
+		p.logger.Warn("could not count calls of the model proxy; will retry", "tenant", tenant, "err", err)
 		if t.requests {
-			s.gathered.asked(tenant)
+			p.pending.addRequests(tenant)
 		}
 		for _, use := range t.uses {
-			s.Proxied(tenant, use)
+			p.Proxied(tenant, use)
 		}
 	}
 }

@@ -10,19 +10,19 @@ import (
 	"agentd/internal/kernel/quota"
 )
 
-// Quota says how much of the plan is used.
+// Quota reports how much of the plan is used.
 type Quota struct {
 	_ struct{} `json:"-" name:"QuotaStatus"`
 
 	Plan      string       `json:"plan" required:"true"`
-	Allowed   bool         `json:"allowed" required:"true" doc:"Whether a run could be started now."`
-	Reason    string       `json:"reason,omitzero" doc:"Why not."`
+	Allowed   bool         `json:"allowed" required:"true" doc:"Whether a run can be started now."`
+	Reason    string       `json:"reason,omitzero" doc:"Why a run cannot be started."`
 	Usage     quotaUsage   `json:"usage" required:"true"`
 	Daily     quotaDay     `json:"daily" required:"true" doc:"Tokens of today, UTC."`
 	ResetsAt  quotaResets  `json:"resets_at" required:"true"`
-	Limits    quota.Limits `json:"limits" required:"true" doc:"Null is no limit."`
+	Limits    quota.Limits `json:"limits" required:"true" doc:"Null: no limit."`
 	Counters  []counter    `json:"counters" required:"true"`
-	Resources heldThings   `json:"resource_usage" required:"true" doc:"Things, by their names in limits."`
+	Resources heldThings   `json:"resource_usage" required:"true" doc:"Number of things, by their names in limits."`
 }
 
 type heldThings struct {
@@ -31,10 +31,10 @@ type heldThings struct {
 	Agents         *heldThing `json:"agents,omitzero"`
 	Teams          *heldThing `json:"teams,omitzero"`
 	KnowledgeBases *heldThing `json:"knowledge_bases,omitzero"`
-	Workspaces     *heldThing `json:"workspaces,omitzero" doc:"Those that stand alone; agents' own do not count."`
+	Workspaces     *heldThing `json:"workspaces,omitzero" doc:"Shared workspaces; workspaces of agents do not count."`
 	Webhooks       *heldThing `json:"webhooks,omitzero"`
 	ActiveSessions *heldThing `json:"active_sessions,omitzero"`
-	OverTier       bool       `json:"any_over_tier" required:"true" doc:"Whether there is more of anything than the plan allows, as after a change of plans."`
+	OverTier       bool       `json:"any_over_tier" required:"true" doc:"Whether anything exceeds the plan, as after a change of plans."`
 }
 
 func (h *heldThings) at(r quota.Resource) **heldThing {
@@ -89,14 +89,14 @@ type heldThing struct {
 	OverBy int64  `json:"over_by" required:"true"`
 }
 
-func (s *Service) quota(ctx context.Context, who authz.Caller, _ *struct{}) (out Quota, err error) {
-	st, err := s.standing(ctx, who.TenantID)
+func (s reports) quota(ctx context.Context, who authz.Caller, _ *struct{}) (out Quota, err error) {
+	st, err := s.tenants.current(ctx, who.TenantID)
 	if err != nil {
 		return out, err
 	}
-	now := s.Clock.Now()
+	now := s.clock.Now()
 	month, day := monthOf(now), dayOf(now)
-	totals, err := s.Store.ListTotals(ctx, who.TenantID, month, day)
+	totals, err := s.store.ListTotals(ctx, who.TenantID, month, day)
 	if err != nil {
 		return out, err
 	}
@@ -104,7 +104,8 @@ func (s *Service) quota(ctx context.Context, who authz.Caller, _ *struct{}) (out
 	limits := st.plan.Limits
 	out = Quota{
 		Plan: st.plan.ID, Allowed: true, Limits: limits,
-		Usage:    quotaUsage{Period: month, Runs: totals[0].Runs, Tokens: totals[0].Tokens, ToolCalls: totals[0].ToolCalls, TotalCost: usd(totals[0].CostNano)},
+		Usage: quotaUsage{Period: month, Runs: totals[0].Runs, Tokens: totals[0].Tokens, ToolCalls: totals[0].ToolCalls,
+			TotalCost: usd(totals[0].CostNano)},
 		Daily:    quotaDay{Used: totals[1].Tokens, Limit: limits.TokensPerDay, ResetsAt: quota.Day.End(now)},
 		ResetsAt: quotaResets{Day: quota.Day.End(now), Month: quota.Month.End(now)},
 	}
@@ -113,9 +114,10 @@ func (s *Service) quota(ctx context.Context, who authz.Caller, _ *struct{}) (out
 		out.Daily.Remaining = &left
 	}
 	for _, r := range quota.Refilling {
-		out.Counters = append(out.Counters, counter{Resource: r, Kind: r.Kind(), Used: st.of(r), Limit: limits.Of(r), Period: r.Period(), ResetsAt: r.Period().End(now)})
+		out.Counters = append(out.Counters, counter{Resource: r, Kind: r.Kind(), Used: st.of(r), Limit: limits.Of(r), Period: r.Period(),
+			ResetsAt: r.Period().End(now)})
 	}
-	if err := s.MayStart(ctx, who.TenantID); err != nil {
+	if err := s.meter.MayStart(ctx, who.TenantID); err != nil {
 		f := fault.From(err)
 		if f.Kind == fault.Unavailable || f.Kind == fault.Internal {
 			return out, err
@@ -123,7 +125,7 @@ func (s *Service) quota(ctx context.Context, who authz.Caller, _ *struct{}) (out
 		out.Allowed, out.Reason = false, f.Detail
 	}
 	for _, r := range quota.Things {
-		n, counted, err := s.Store.CountHeld(ctx, nil, who.TenantID, r, now, math.MaxInt64)
+		n, counted, err := s.store.CountHeld(ctx, nil, who.TenantID, r, now, math.MaxInt64)
 		if err != nil {
 			return out, err
 		}

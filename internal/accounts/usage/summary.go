@@ -7,37 +7,48 @@ import (
 	"strings"
 	"time"
 
+	"agentd/internal/base/clock"
 	"agentd/internal/base/fault"
 	"agentd/internal/kernel/quota"
 )
 
-// Summary is what a tenant used in a period.
+// reports shows tenants what they used and how much is left.
+type reports struct {
+	tenants *tenantCache
+	meter   *meter
+	proxy   *proxyMeter
+	plans   *quota.Plans
+	store   Store
+	clock   clock.Clock
+}
+
+// Summary is a tenant's usage in a period.
 type Summary struct {
 	_ struct{} `json:"-" name:"UsageSummary"`
 
 	Plan       string `json:"plan" required:"true"`
-	Period     string `json:"period" required:"true" doc:"A month, YYYY-MM, UTC; with days, the one that is now."`
-	PeriodDays int    `json:"period_days" required:"true" doc:"How many days it has."`
+	Period     string `json:"period" required:"true" doc:"A month, YYYY-MM, UTC; with days, the current one."`
+	PeriodDays int    `json:"period_days" required:"true" doc:"Number of days in the period."`
 	Amounts
-	StorageBytes int64        `json:"storage_bytes" required:"true" doc:"What files, workspaces and artifacts take now. Equal contents are stored once."`
-	ProviderCost float64      `json:"provider_cost" required:"true" doc:"The same as total_cost: nothing is put on top."`
-	NonRunCost   float64      `json:"non_run_cost" required:"true" doc:"What of total_cost models did beside runs: the model proxy, embeddings, judging for guardrails, finding out what to remember."`
+	StorageBytes int64        `json:"storage_bytes" required:"true" doc:"Current size of files, workspaces and artifacts. Equal contents are stored once."`
+	ProviderCost float64      `json:"provider_cost" required:"true" doc:"Same as total_cost: no markup is added."`
+	NonRunCost   float64      `json:"non_run_cost" required:"true" doc:"Part of total_cost outside runs: the model proxy, embeddings, guardrail judges, memory extraction."`
 	ByModel      []ModelPart  `json:"by_model,omitzero"`
 	BySource     []SourcePart `json:"by_source,omitzero"`
 	ByKey        []KeyPart    `json:"by_key,omitzero"`
 }
 
-// Amounts are sums over what runs did. Tokens of thinking are part of those of
-// output. Costs are in US dollars, of models with a price.
+// Amounts are sums of usage. Thinking tokens are part of the output tokens. Costs
+// are in US dollars and include only models with a price.
 type Amounts struct {
 	InputTokens    int64   `json:"input_tokens" required:"true"`
 	OutputTokens   int64   `json:"output_tokens" required:"true"`
 	ThinkingTokens int64   `json:"thinking_tokens" required:"true" doc:"Part of output_tokens."`
-	TotalTokens    int64   `json:"total_tokens" required:"true" doc:"Of input and output."`
+	TotalTokens    int64   `json:"total_tokens" required:"true" doc:"Input and output tokens."`
 	RunsCount      int64   `json:"runs_count" required:"true"`
 	ModelCalls     int64   `json:"llm_calls_count" required:"true"`
 	ToolCalls      int64   `json:"tool_calls_count" required:"true"`
-	TotalCost      float64 `json:"total_cost" required:"true" doc:"US dollars, by the catalogue's prices; models without a price cost nothing here."`
+	TotalCost      float64 `json:"total_cost" required:"true" doc:"US dollars, by the catalogue's prices; models without a price count as 0."`
 }
 
 func amountsOf(u quota.Use) Amounts {
@@ -46,11 +57,11 @@ func amountsOf(u quota.Use) Amounts {
 	}
 }
 
-// ModelPart is what was used of one model. Runs and tool calls are no model's.
+// ModelPart is the usage of one model. Runs and tool calls belong to no model.
 type ModelPart struct {
 	_ struct{} `json:"-" name:"UsageOfModel"`
 
-	Model          string  `json:"model" required:"true" doc:"PROVIDER/NAME; custom is an endpoint that an agent names."`
+	Model          string  `json:"model" required:"true" doc:"PROVIDER/NAME; the provider custom is an endpoint configured on an agent."`
 	InputTokens    int64   `json:"input_tokens" required:"true"`
 	OutputTokens   int64   `json:"output_tokens" required:"true"`
 	ThinkingTokens int64   `json:"thinking_tokens" required:"true"`
@@ -59,23 +70,23 @@ type ModelPart struct {
 	TotalCost      float64 `json:"total_cost" required:"true"`
 }
 
-// SourcePart is what was used by runs that came the same way.
+// SourcePart is the usage of runs or calls with the same source.
 type SourcePart struct {
 	_ struct{} `json:"-" name:"UsageOfSource"`
 
-	Source string `json:"source" required:"true" doc:"How the runs came: api, session, schedule, chat_completions, responses, mcp, delegation and others; or what was no run: llm_proxy, messages, embeddings, guardrail, memory."`
+	Source string `json:"source" required:"true" doc:"Source of runs, such as api, session, schedule or mcp; or of other calls: llm_proxy, messages, embeddings, guardrail, memory."`
 	Amounts
 }
 
-// KeyPart is what was used with one key.
+// KeyPart is the usage of one key.
 type KeyPart struct {
 	_ struct{} `json:"-" name:"UsageOfKey"`
 
-	KeyID string `json:"key_id" required:"true" doc:"Empty: whatever no key asked for, such as schedules and people in a browser."`
+	KeyID string `json:"key_id" required:"true" doc:"Empty: usage without a key, such as schedules and browser sessions."`
 	Amounts
 }
 
-// window is the days that a question is about, both included.
+// window is the range of days of a report, both included.
 type window struct {
 	month    string
 	from, to time.Time
@@ -98,39 +109,38 @@ func wholeMonth(now time.Time, month string) (window, error) {
 	}
 	from, err := time.Parse(monthForm, month)
 	if err != nil || from.Year() < 1 {
-		return window{}, fault.BadFields(fault.Field{Field: "period", Message: "it is no month, YYYY-MM"})
+		return window{}, fault.BadFields(fault.Field{Field: "period", Message: "must be a month, YYYY-MM"})
 	}
 	return window{month, from, from.AddDate(0, 1, -1)}, nil
 }
 
-// UsageOf is what a tenant used in a month, YYYY-MM; "": the one that is now.
-// Errors: fault.Invalid for what is no month.
-func (s *Service) UsageOf(ctx context.Context, tenant, month string) (Summary, error) {
-	w, err := wholeMonth(s.Clock.Now(), month)
+// month implements [Service.UsageOf].
+func (s reports) month(ctx context.Context, tenant, month string) (Summary, error) {
+	w, err := wholeMonth(s.clock.Now(), month)
 	if err != nil {
 		return Summary{}, err
 	}
 	return s.summary(ctx, tenant, w, "", nil)
 }
 
-// What a summary can be broken down by.
+// Breakdowns of a summary.
 const (
 	byModel  = "model"
 	bySource = "source"
 	byKey    = "key"
 )
 
-func (s *Service) summary(ctx context.Context, tenant string, w window, agent string, parts []string) (Summary, error) {
-	plan, err := s.PlanOf(ctx, tenant)
+func (s reports) summary(ctx context.Context, tenant string, w window, agent string, parts []string) (Summary, error) {
+	plan, err := s.tenants.planOf(ctx, tenant)
 	if err != nil {
 		return Summary{}, err
 	}
-	rows, err := s.Store.ListRows(ctx, tenant, Query{From: dayOf(w.from), To: dayOf(w.to), AgentID: agent})
+	rows, err := s.store.ListRows(ctx, tenant, Query{From: dayOf(w.from), To: dayOf(w.to), AgentID: agent})
 	if err != nil {
 		return Summary{}, err
 	}
 	out := Summary{Plan: plan.ID, Period: w.month, PeriodDays: w.days()}
-	if out.StorageBytes, err = s.Store.GetStoredBytes(ctx, tenant); err != nil {
+	if out.StorageBytes, err = s.store.GetStoredBytes(ctx, tenant); err != nil {
 		return out, err
 	}
 	var total quota.Use
@@ -181,7 +191,7 @@ type Point struct {
 	Value float64 `json:"value" required:"true"`
 }
 
-// Series is what was used day by day, oldest first, up to today.
+// Series is the usage of each day, oldest first, up to today.
 type Series struct {
 	_ struct{} `json:"-" name:"UsageTimeseries"`
 
@@ -189,19 +199,19 @@ type Series struct {
 	Data []Point `json:"data" required:"true"`
 }
 
-// metrics are what a series can be of.
+// metrics are the metrics of a series.
 var metrics = map[string]func(quota.Use) float64{
 	"runs":   func(u quota.Use) float64 { return float64(u.Runs) },
 	"tokens": func(u quota.Use) float64 { return float64(u.InputTokens + u.OutputTokens) },
 	"cost":   func(u quota.Use) float64 { return usd(u.CostNano) },
 }
 
-func (s *Service) series(ctx context.Context, tenant string, w window, agent string, value func(quota.Use) float64) (Series, error) {
-	plan, err := s.PlanOf(ctx, tenant)
+func (s reports) series(ctx context.Context, tenant string, w window, agent string, value func(quota.Use) float64) (Series, error) {
+	plan, err := s.tenants.planOf(ctx, tenant)
 	if err != nil {
 		return Series{}, err
 	}
-	rows, err := s.Store.ListRows(ctx, tenant, Query{From: dayOf(w.from), To: dayOf(w.to), AgentID: agent, ByDay: true})
+	rows, err := s.store.ListRows(ctx, tenant, Query{From: dayOf(w.from), To: dayOf(w.to), AgentID: agent, ByDay: true})
 	if err != nil {
 		return Series{}, err
 	}

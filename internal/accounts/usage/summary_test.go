@@ -254,8 +254,8 @@ func TestBesideRuns(t *testing.T) {
 		b.use(s, quota.Use{InputTokens: 1, CostNano: dollars(1)})
 		stopped, stop := context.WithCancel(t.Context())
 		stop()
-		s.Beside(t.Context(), b.tenant, "a", quota.SourceGuardrail, priced, model.Usage{InputTokens: 100, OutputTokens: 50})
-		s.Beside(stopped, b.tenant, "", quota.SourceMemory, model.Target{Provider: "custom", Model: "n"}, model.Usage{InputTokens: 249})
+		s.RecordDirect(t.Context(), b.tenant, "a", quota.SourceGuardrail, priced, model.Usage{InputTokens: 100, OutputTokens: 50})
+		s.RecordDirect(stopped, b.tenant, "", quota.SourceMemory, model.Target{Provider: "custom", Model: "n"}, model.Usage{InputTokens: 249})
 		got, err := b.ask(s, "GET", "/api/v1/usage", resourcetest.Args{"breakdown": "source"})
 		if err != nil {
 			t.Fatal(err)

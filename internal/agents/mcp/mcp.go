@@ -17,13 +17,14 @@ import (
 	"agentd/internal/kernel/tool"
 )
 
-// Target is a server as it is reached: everything that a connection is made
-// of, secrets included. Targets with the same Print share a connection.
+// Target is a server as it is reached: everything that a connection depends on,
+// secrets included. Targets of a server with the same Fingerprint share a
+// connection.
 type Target struct {
 	TenantID    string
 	ServerID    string
 	Name        string // for people
-	Fingerprint string // of everything below
+	Fingerprint string // of everything below; a test wants each field in it
 
 	Transport string // STDIO or HTTP
 	URL       string
@@ -96,7 +97,6 @@ type Config struct {
 	Remote   Remote
 	OAuth    OAuth
 	Grants   Grants
-	Agents   Agents
 	Registry *tool.Registry
 	Clock    clock.Clock
 	Logger   *slog.Logger
@@ -114,8 +114,7 @@ type Service struct {
 	*Authorizer
 }
 
-// New returns a service. Runs that wait for an authorization resume once Connect
-// was called.
+// New returns a service, which Connect completes.
 func New(c Config) *Service {
 	v := &validator{commands: c.Commands, checkURL: c.CheckURL}
 	creds := &credentials{writer: c.Kernel.Writer, grants: c.Grants, oauth: c.OAuth, box: c.Kernel.Box, clock: c.Clock}
@@ -134,9 +133,10 @@ func New(c Config) *Service {
 	}
 }
 
-// Connect sets the port to the runs that wait for an authorization. It is called
-// once, before the service is used.
-func (s *Service) Connect(w Waiting) { s.waiting = w }
+// Connect sets the ports to the agents and to the runs that wait for an
+// authorization, which are built after the service because they need it. It is
+// called once, before the first request; w may be nil where no runs wait.
+func (s *Service) Connect(agents Agents, w Waiting) { s.Servers.agents, s.waiting = agents, w }
 
 // connectTimeout bounds a connection that a request waits for, and the listing
 // of what the server offers.

@@ -32,27 +32,31 @@ const (
 	authOAuth  = "oauth"
 )
 
-// Server is a registered server as it is stored. Clients receive a view.
+// Server is a registered server as it is stored. Clients receive a view. The tag
+// reconnects says whether a change of a field affects how the server is reached:
+// then agentd connects to it before the change is stored. Such a field belongs
+// to the fingerprint of a Target, and to movesSecret if it decides where a
+// secret is sent.
 type Server struct {
-	resource.Meta `json:"-"`
+	resource.Meta `json:"-" reconnects:"false"`
 
-	Name         string     `json:"name"`
-	Transport    string     `json:"transport"`
-	URL          string     `json:"url,omitzero"`
-	Command      string     `json:"command,omitzero"`
-	Args         []string   `json:"args,omitempty"`
-	Env          string     `json:"env,omitzero" secret:"true"` // a JSON object
-	EnvCount     int        `json:"env_count"`
-	Auth         Auth       `json:"auth"`
-	Secret       string     `json:"secret,omitzero" secret:"true"`
-	ClientSecret string     `json:"client_secret,omitzero" secret:"true"`
-	APIKeyRef    string     `json:"api_key_ref,omitzero"`
-	Assigned     []string   `json:"assigned_agent_ids"`
-	Egress       []Egress   `json:"egress_allowlist,omitempty"`
-	Enabled      bool       `json:"enabled"`
-	Capabilities []string   `json:"capabilities"`
-	Failure      string     `json:"failure,omitzero"` // of the last connection
-	LastSynced   *time.Time `json:"last_synced,omitzero"`
+	Name         string     `json:"name" reconnects:"false"`
+	Transport    string     `json:"transport" reconnects:"true"`
+	URL          string     `json:"url,omitzero" reconnects:"true"`
+	Command      string     `json:"command,omitzero" reconnects:"true"`
+	Args         []string   `json:"args,omitempty" reconnects:"true"`
+	Env          string     `json:"env,omitzero" secret:"true" reconnects:"true"` // a JSON object
+	EnvCount     int        `json:"env_count" reconnects:"false"`
+	Auth         Auth       `json:"auth" reconnects:"true"`
+	Secret       string     `json:"secret,omitzero" secret:"true" reconnects:"true"`
+	ClientSecret string     `json:"client_secret,omitzero" secret:"true" reconnects:"true"`
+	APIKeyRef    string     `json:"api_key_ref,omitzero" reconnects:"true"`
+	Assigned     []string   `json:"assigned_agent_ids" reconnects:"false"`
+	Egress       []Egress   `json:"egress_allowlist,omitempty" reconnects:"false"`
+	Enabled      bool       `json:"enabled" reconnects:"false"`
+	Capabilities []string   `json:"capabilities" reconnects:"false"`
+	Failure      string     `json:"failure,omitzero" reconnects:"false"` // of the last connection
+	LastSynced   *time.Time `json:"last_synced,omitzero" reconnects:"false"`
 }
 
 // Auth is how a server is authorized, without the secret.

@@ -31,7 +31,7 @@ type Servers struct {
 
 func newServers(c Config, v *validator, t *targets, l *links) *Servers {
 	s := &Servers{
-		writer: c.Kernel.Writer, grants: c.Grants, agents: c.Agents, remote: c.Remote,
+		writer: c.Kernel.Writer, grants: c.Grants, remote: c.Remote,
 		validator: v, targets: t, links: l, clock: c.Clock, logger: c.Logger,
 	}
 	s.store = resource.NewStore(s.kind(), c.Kernel)

@@ -126,10 +126,11 @@ func newFixture(t *testing.T, db *sqldb.DB) *fixture {
 	f.port = &swappable{f.remote}
 	f.Service = mcp.New(mcp.Config{
 		Kernel: resource.Deps{Backend: f.backend, Writer: db, Outbox: resource.NoOutbox{}, Cursors: page.NewCursors(make([]byte, 32)), Clock: f.clock, Box: box},
-		Remote: f.port, OAuth: f.oauth, Grants: mcpsql.New(db), Agents: everybody{}, Registry: registry,
+		Remote: f.port, OAuth: f.oauth, Grants: mcpsql.New(db), Registry: registry,
 		Clock: f.clock, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), CheckURL: func(string) error { return nil },
 		Commands: []string{"/usr/bin/weather"}, Base: func() string { return "https://agentd.example" },
 	})
+	f.Connect(everybody{}, nil)
 	return f
 }
 

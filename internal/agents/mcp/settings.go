@@ -1,6 +1,10 @@
 package mcp
 
-import "slices"
+import (
+	"slices"
+
+	"agentd/internal/base/difftag"
+)
 
 // Settings are the members that a client may set and change. Absent ones keep their
 // value.
@@ -117,9 +121,10 @@ func (in *Settings) movesSecret(old, changed *Server) bool {
 		changed.Env != "" && in.Env == nil
 }
 
+// reconnectTag is the tag of Server's fields.
+const reconnectTag = "reconnects"
+
 // reconnects reports whether a change affects how the server is reached.
 func reconnects(old, changed *Server) bool {
-	return !old.Enabled || old.URL != changed.URL || old.Command != changed.Command || !slices.Equal(old.Args, changed.Args) ||
-		old.Env != changed.Env || old.Auth != changed.Auth || old.Secret != changed.Secret ||
-		old.ClientSecret != changed.ClientSecret || old.APIKeyRef != changed.APIKeyRef
+	return !old.Enabled || difftag.Changed(reconnectTag, old, changed)
 }

@@ -8,8 +8,8 @@ import (
 	"agentd/internal/store/sqldb/sqldbtest"
 )
 
-// Engines are the databases that a test is played on. What the race detector
-// can see it sees on SQLite.
+// Engines are the databases that a test runs on. Under the race detector it is
+// SQLite alone: there is no data race that only shows on PostgreSQL.
 func Engines() []sqldbtest.Engine {
 	if RaceEnabled {
 		return []sqldbtest.Engine{sqldbtest.SQLite}
@@ -17,26 +17,28 @@ func Engines() []sqldbtest.Engine {
 	return sqldbtest.Engines
 }
 
-// EachEngine runs a subtest on a node with each database, but for the race
-// detector, to which one is like the other.
-func EachEngine(t *testing.T, test func(t *testing.T, n *Server)) {
+// EachEngine runs a subtest on a server with each database (Engines), a model
+// that hangs, and everything configured that is optional.
+func EachEngine(t *testing.T, test func(t *testing.T, n *Server), adjust ...func(*config.Config)) {
 	t.Helper()
 	for _, engine := range Engines() {
 		t.Run(string(engine), func(t *testing.T) {
 			t.Parallel()
-			test(t, Start(t, modeltest.New(t, HangingModel), OnEngine(t, engine), Embedding, WebSearch(t), CorpProvider(t)))
+			all := append([]func(*config.Config){OnEngine(t, engine), Embedding, WebSearch(t), CorpProvider(t)}, adjust...)
+			test(t, Start(t, modeltest.New(t, HangingModel), all...))
 		})
 	}
 }
 
+// OnEngine configures a database of the test's own.
 func OnEngine(tb testing.TB, engine sqldbtest.Engine) func(*config.Config) {
 	tb.Helper()
-	cfg := sqldbtest.Config(tb, engine)
+	cfg := sqldbtest.Migrated(tb, engine)
 	return func(c *config.Config) { c.Storage.DatabaseURL = config.NewURL(cfg.URL) }
 }
 
-// EachEngineRefusing runs a subtest on a node with each database, and with a model
-// that refuses every call.
+// EachEngineRefusing runs a subtest on a server with each database, and with a
+// model that refuses every call.
 func EachEngineRefusing(t *testing.T, test func(t *testing.T, n *Server)) {
 	t.Helper()
 	for _, engine := range Engines() {
@@ -47,6 +49,8 @@ func EachEngineRefusing(t *testing.T, test func(t *testing.T, n *Server)) {
 	}
 }
 
+// EachDatabase runs a subtest with the configuration of each database, for tests
+// that start several servers.
 func EachDatabase(t *testing.T, test func(t *testing.T, adjust func(*config.Config))) {
 	t.Helper()
 	for _, engine := range Engines() {

@@ -13,6 +13,9 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
+// Methods are the methods of the API.
+var Methods = []string{"GET", "POST", "PUT", "PATCH", "DELETE"}
+
 type Object = map[string]any
 
 // Reply is an answer with its body read.

@@ -21,6 +21,7 @@ import (
 	"agentd/internal/base/config"
 	"agentd/internal/base/secret"
 	"agentd/internal/kernel/model/modeltest"
+	"agentd/internal/store/sqldb/sqldbtest"
 )
 
 // OwnerKey is the owner's key of every server that Start makes.
@@ -41,7 +42,7 @@ func Start(t testing.TB, sim *modeltest.Server, adjust ...func(*config.Config)) 
 	cfg := config.Config{}
 	cfg.Server.Listen = "127.0.0.1:0"
 	cfg.Server.RateLimits = "off" // tests ask more often than people do
-	cfg.Storage.DataDir = t.TempDir()
+	cfg.Storage.DataDir = sqldbtest.Migrated(t, sqldbtest.SQLite).Dir
 	cfg.Security.OwnerKey = secret.New(OwnerKey)
 	if sim != nil {
 		cfg.Models.BaseURL = sim.URL

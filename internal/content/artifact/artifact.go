@@ -1,7 +1,6 @@
-// Package artifact keeps the files that runs make (interface.md section 2,
-// Artifact): what tools write, and results that were too long for the
-// conversation. An artifact is stored with the commit of the step that made it,
-// or not at all.
+// Package artifact stores the files of runs: those that tools write, and tool
+// results that were too long for the conversation. An artifact is committed
+// with the step that created it.
 package artifact
 
 import (
@@ -19,7 +18,7 @@ import (
 	"agentd/internal/kernel/tool"
 )
 
-// Limits of a run. What comes beyond them is left out.
+// Limits of a run. Files beyond them are not stored.
 const (
 	MaxPerRun = 1000
 	MaxBytes  = 1 << 30
@@ -36,29 +35,30 @@ type Record struct {
 // Table is the port to stored artifacts.
 type Table interface {
 	CreateTx(tx txn.Tx, r *Record) error
-	// GetUsage gives how many a run has, and their bytes.
+	// GetUsage returns the number and the total size of a run's artifacts.
 	GetUsage(ctx context.Context, tenant, runID string) (n int, size int64, err error)
-	// Get reads one. Errors: fault.NotFound.
+	// Get returns an artifact. Errors: fault.NotFound.
 	Get(ctx context.Context, tenant, id string) (*Record, error)
-	// GetByName reads the newest of a run with a name. Errors: fault.NotFound.
+	// GetByName returns the newest artifact of a run with a name. Errors:
+	// fault.NotFound.
 	GetByName(ctx context.Context, tenant, runID, name string) (*Record, error)
-	// ListByRun lists those of runs, in the order of the runs' ids, then oldest first.
+	// ListByRun returns the artifacts of runs, ordered by run id, then oldest first.
 	ListByRun(ctx context.Context, tenant string, runIDs []string) ([]Record, error)
 }
 
-// Service keeps and gives out artifacts.
+// Service stores and returns artifacts.
 type Service struct {
 	Table Table
 	Blobs *blob.Store
 	Clock clock.Clock
-	// Exists says whether there is a run. Errors: fault.NotFound.
+	// Exists returns fault.NotFound if there is no such run.
 	Exists func(ctx context.Context, tenant, runID string) error
 }
 
-// Save stores the bytes of files that a run made, and gives the artifacts that
-// they become when op is part of a commit. If it never is, the bytes are
-// removed later. Files beyond the run's limits, or larger than a file may be,
-// are left out. No files are a nil op. Errors: fault.Unavailable, ctx's.
+// Save stores the bytes of a run's files and returns the artifacts that they
+// become once op is committed. Without that commit the bytes are removed later.
+// Files beyond the run's limits, or over blob.MaxSize, are skipped. Without files
+// op is nil. Errors: fault.Unavailable, those of ctx.
 func (s *Service) Save(ctx context.Context, tenant, runID string, files []tool.File) ([]run.Artifact, txn.Op, error) {
 	if len(files) == 0 {
 		return nil, nil, nil
@@ -106,8 +106,8 @@ func (s *Service) artifact(tenant, runID string, f *tool.File) run.Artifact {
 	return a
 }
 
-// name keeps the folders that a file was written to, and nothing that a
-// terminal or a database stumbles over.
+// name returns a file's path without characters that a terminal or a database
+// cannot handle.
 func name(sent string) string {
 	clean := make([]rune, 0, len(sent))
 	for _, r := range sent {
@@ -120,17 +120,17 @@ func name(sent string) string {
 
 func contentPath(id string) string { return "/api/v1/artifacts/" + id + "/content" }
 
-// Of lists a run's artifacts, oldest first: an index walk over those rows. A
-// run that is not there has none.
+// Of returns a run's artifacts, oldest first, by an index. An absent run has
+// none.
 func (s *Service) Of(ctx context.Context, tenant, runID string) ([]run.Artifact, error) {
 	return s.OfRuns(ctx, tenant, []string{runID})
 }
 
-// runsAtOnce is how many runs one statement asks for.
+// runsAtOnce is the number of runs per statement.
 const runsAtOnce = 100
 
-// OfRuns lists the artifacts of several runs, such as a session's: in the order
-// of the runs' ids, which is that of their creation, then oldest first.
+// OfRuns returns the artifacts of several runs, such as a session's, ordered by
+// run id (the order of creation), then oldest first.
 func (s *Service) OfRuns(ctx context.Context, tenant string, runIDs []string) ([]run.Artifact, error) {
 	all := []run.Artifact{}
 	ids := slices.Clone(runIDs)
@@ -148,7 +148,7 @@ func (s *Service) OfRuns(ctx context.Context, tenant string, runIDs []string) ([
 	return all, nil
 }
 
-// Get reads one. Errors: fault.NotFound.
+// Get returns an artifact. Errors: fault.NotFound.
 func (s *Service) Get(ctx context.Context, tenant, id string) (*Record, error) {
 	r, err := s.Table.Get(ctx, tenant, id)
 	if err == nil {
@@ -157,7 +157,7 @@ func (s *Service) Get(ctx context.Context, tenant, id string) (*Record, error) {
 	return r, err
 }
 
-// Open reads one's content. Errors: fault.NotFound.
+// Open opens the content of an artifact. Errors: fault.NotFound.
 func (s *Service) Open(ctx context.Context, tenant, id string) (*Record, *blob.Reader, error) {
 	r, err := s.Get(ctx, tenant, id)
 	if err != nil {
@@ -167,7 +167,7 @@ func (s *Service) Open(ctx context.Context, tenant, id string) (*Record, *blob.R
 	return r, content, err
 }
 
-// OpenNamed reads the content of the newest artifact of a run that has a name.
+// OpenNamed opens the content of the newest artifact of a run with a name.
 // Errors: fault.NotFound.
 func (s *Service) OpenNamed(ctx context.Context, tenant, runID, name string) (mimeType string, content *blob.Reader, err error) {
 	if !ident.Valid(runID) {
@@ -181,7 +181,7 @@ func (s *Service) OpenNamed(ctx context.Context, tenant, runID, name string) (mi
 	return r.MimeType, content, err
 }
 
-// List is the answer of a run's artifacts.
+// List is the list of a run's artifacts.
 type List struct {
 	_ struct{} `json:"-" name:"RunArtifactList"`
 

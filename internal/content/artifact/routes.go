@@ -18,25 +18,31 @@ type (
 	}
 )
 
-// Routes on artifacts. Who may read a run sees its artifacts there, so the
-// list of them opens to the same scope.
+// Routes returns the operations on artifacts. Whoever may read a run sees its
+// artifacts there, so the list of them also accepts the scope runs:read.
 func (s *Service) Routes() []route.Route {
 	read := func(path, id, summary string, scopes ...authz.Scope) route.Row {
-		return route.Row{Method: "GET", Path: "/api/v1" + path, ID: id, Tag: "Artifacts", Scopes: scopes, Role: authz.Viewer, Summary: summary}
+		return route.Row{
+			Method: "GET", Path: "/api/v1" + path, ID: id, Tag: "Artifacts", Scopes: scopes, Role: authz.Viewer, Summary: summary,
+		}
 	}
 	content := read("/artifacts/{artifactId}/content", "downloadArtifact", "Download an artifact", "files:read")
-	content.Doc = "Answers ranges and conditional requests. The key may come as ?token=."
+	content.Doc = "Supports ranges and conditional requests. The key may be sent as ?token=."
 	return []route.Route{
-		route.Action(read("/runs/{runId}/artifacts", "listRunArtifacts", "List the files that a run made, oldest first", "files:read", "runs:read"), s.list),
-		route.Action(read("/artifacts/{artifactId}", "getArtifact", "Read what is known of an artifact", "files:read"), func(ctx context.Context, who authz.Caller, in *idIn) (*run.Artifact, error) {
-			r, err := s.Get(ctx, who.TenantID, in.ArtifactID)
-			if err != nil {
-				return nil, err
-			}
-			return &r.Artifact, nil
-		}),
+		route.Action(
+			read("/runs/{runId}/artifacts", "listRunArtifacts", "List a run's artifacts, oldest first", "files:read", "runs:read"), s.list,
+		),
+		route.Action(read("/artifacts/{artifactId}", "getArtifact", "Get an artifact's metadata", "files:read"), s.get),
 		route.Action(content, s.content),
 	}
+}
+
+func (s *Service) get(ctx context.Context, who authz.Caller, in *idIn) (*run.Artifact, error) {
+	r, err := s.Get(ctx, who.TenantID, in.ArtifactID)
+	if err != nil {
+		return nil, err
+	}
+	return &r.Artifact, nil
 }
 
 func (s *Service) list(ctx context.Context, who authz.Caller, in *runIn) (*List, error) {

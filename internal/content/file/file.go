@@ -1,6 +1,5 @@
-// Package file is what callers upload and download: bytes with a name and a
-// type, kept until somebody deletes them (interface.md section 8;
-// behaviours.md section 16).
+// Package file implements uploads: files with a name and a type, kept until
+// they are deleted.
 package file
 
 import (
@@ -18,7 +17,7 @@ import (
 	"agentd/internal/kernel/blob"
 )
 
-// File is an upload as callers see it. It does not change.
+// File is an upload as the API shows it. It is immutable.
 type File struct {
 	_ struct{} `json:"-" name:"File"`
 
@@ -27,40 +26,40 @@ type File struct {
 	Filename  string    `json:"filename" required:"true"`
 	MimeType  string    `json:"mime_type" required:"true"`
 	SizeBytes int64     `json:"size_bytes" required:"true"`
-	SHA256    string    `json:"sha256" required:"true" doc:"Of the content, in lower-case hex; also the content's ETag."`
+	SHA256    string    `json:"sha256" required:"true" doc:"SHA-256 of the content in lower-case hex; also the ETag of the content."`
 	CreatedAt time.Time `json:"created_at" required:"true"`
-	URL       string    `json:"url" required:"true" doc:"Path of the content, on this service."`
+	URL       string    `json:"url" required:"true" doc:"Path of the content on this service."`
 }
 
-// Filter selects files. The zero Filter is all of them.
+// Filter selects files. The zero Filter selects all.
 type Filter struct {
-	MimePrefix string // "image/": of types that begin so
-	After      string // behind this file, in the order of the list
+	MimePrefix string // prefix of the media type, such as "image/"
+	After      string // the id of the last file of the previous page
 	Limit      int
 }
 
 // Table is the port to stored files, newest first.
 type Table interface {
 	CreateTx(tx txn.Tx, f *File) error
-	// DeleteTx gives what it removed. Errors: fault.NotFound.
+	// DeleteTx returns the deleted file. Errors: fault.NotFound.
 	DeleteTx(tx txn.Tx, tenant, id string) (*File, error)
-	// Get reads one. Errors: fault.NotFound.
+	// Get returns a file. Errors: fault.NotFound.
 	Get(ctx context.Context, tenant, id string) (*File, error)
 	List(ctx context.Context, tenant string, f Filter) ([]File, error)
 }
 
-// Service is what callers can do with files.
+// Service implements the operations on files.
 type Service struct {
 	Files   Table
 	Blobs   *blob.Store
 	Writer  txn.Writer
 	Cursors *page.Cursors
 	Clock   clock.Clock
-	Audit   audit.Recorder // told what is deleted; nil: nobody
+	Audit   audit.Recorder // records deletions; optional
 }
 
-// Add keeps what was staged as a file. The name and the type are as a client
-// gave them; what it did not say is made up for.
+// Add stores staged bytes as a file. The name and the type are the client's; a
+// missing name becomes "file", a missing type is guessed from the name.
 func (s *Service) Add(ctx context.Context, tenant, name, mimeType string, st *blob.Staged) (*File, error) {
 	name = media.FileName(name, "file")
 	f := &File{
@@ -78,7 +77,7 @@ func (s *Service) Add(ctx context.Context, tenant, name, mimeType string, st *bl
 	return f, err
 }
 
-// Get reads one file's record. Errors: fault.NotFound.
+// Get returns the record of a file. Errors: fault.NotFound.
 func (s *Service) Get(ctx context.Context, tenant, id string) (*File, error) {
 	if !ident.Valid(id) {
 		return nil, fault.NoSuch("file")
@@ -91,7 +90,7 @@ func (s *Service) Get(ctx context.Context, tenant, id string) (*File, error) {
 	return f, nil
 }
 
-// Open reads a file. Errors: fault.NotFound.
+// Open opens a file. Errors: fault.NotFound.
 func (s *Service) Open(ctx context.Context, tenant, id string) (*File, *blob.Reader, error) {
 	f, err := s.Get(ctx, tenant, id)
 	if err != nil {
@@ -101,7 +100,7 @@ func (s *Service) Open(ctx context.Context, tenant, id string) (*File, *blob.Rea
 	return f, r, err
 }
 
-// Delete removes a file for good. Errors: fault.NotFound.
+// Delete deletes a file permanently. Errors: fault.NotFound.
 func (s *Service) Delete(ctx context.Context, who authz.Caller, id string) error {
 	return s.Writer.Write(ctx, func(tx txn.Tx) error {
 		f, err := s.Files.DeleteTx(tx, who.TenantID, id)

@@ -31,18 +31,18 @@ type uploadIn struct {
 type uploadJSON struct {
 	_ struct{} `json:"-" name:"FileUpload"`
 
-	Data     string `json:"data" required:"true" doc:"The content in base64. A JSON body may have 10 MiB; what is larger goes into a form."`
+	Data     string `json:"data" required:"true" doc:"The content in base64. A JSON body is limited to 10 MiB; send larger files as a form."`
 	MimeType string `json:"mime_type" required:"true" minLength:"1" maxLength:"255"`
 	Filename string `json:"filename,omitzero" maxLength:"1000"`
 }
 
 type listIn struct {
-	MimePrefix string `query:"mime_prefix" maxLength:"255" doc:"Only files whose type begins so, such as image/."`
-	Limit      string `query:"limit" doc:"Files per page, 1 to 100; 20 if it is left out."`
+	MimePrefix string `query:"mime_prefix" maxLength:"255" doc:"Only files whose type starts with this, such as image/."`
+	Limit      string `query:"limit" doc:"Files per page, 1 to 100. Default: 20."`
 	Cursor     string `query:"cursor"`
 }
 
-// Page is one page of files (interface.md section 4, Lists).
+// Page is one page of files.
 type Page struct {
 	_ struct{} `json:"-" name:"FileList"`
 
@@ -55,26 +55,28 @@ type idIn struct {
 	FileID string `path:"fileId"`
 }
 
-// Routes of the area Files.
+// Routes returns the operations of the area Files.
 func (s *Service) Routes() []route.Route {
 	read := func(path, id, summary string) route.Row {
-		return route.Row{Method: "GET", Path: "/api/v1/files" + path, ID: id, Tag: "Files", Scopes: []authz.Scope{"files:read"}, Role: authz.Viewer, Summary: summary}
+		return route.Row{
+			Method: "GET", Path: "/api/v1/files" + path, ID: id, Tag: "Files", Summary: summary,
+			Scopes: []authz.Scope{"files:read"}, Role: authz.Viewer,
+		}
 	}
 	list := read("", "listFiles", "List files, newest first")
 	list.Errors = []int{422}
 	content := read("/{fileId}/content", "downloadFileContent", "Download a file")
-	content.Doc = "Answers ranges and conditional requests. The key may come as ?token=. Images other than SVG, PDFs, audio and video are shown by browsers; everything else is saved."
+	content.Doc = "Supports ranges and conditional requests. The key may be sent as ?token=. " +
+		"Browsers display images other than SVG, PDFs, audio and video, and save everything else."
 	write := []authz.Scope{"files:write"}
 	return []route.Route{
 		route.Action(route.Row{
 			Method: "POST", Path: "/api/v1/files", ID: "uploadFile", Tag: "Files", Scopes: write, Role: authz.Developer,
 			Summary: "Upload a file", Status: 201, Uploads: []string{route.Form, route.JSON}, BodyOf: reflect.TypeFor[uploadJSON](),
-			Doc: "As a form with the file in its field file, up to 50 MiB, or as base64 in JSON. It is kept until it is deleted.",
+			Doc: "Send a form with the file in the field file, up to 50 MiB, or base64 in JSON. The file is kept until it is deleted.",
 		}, s.upload),
 		route.Action(list, s.list),
-		route.Action(read("/{fileId}", "getFileMetadata", "Read what is known of a file"), func(ctx context.Context, who authz.Caller, in *idIn) (*File, error) {
-			return s.Get(ctx, who.TenantID, in.FileID)
-		}),
+		route.Action(read("/{fileId}", "getFileMetadata", "Get a file's metadata"), s.get),
 		route.Action(content, s.content),
 		route.Action(route.Row{
 			Method: "DELETE", Path: "/api/v1/files/{fileId}", ID: "deleteFile", Tag: "Files", Scopes: write, Role: authz.Developer,
@@ -83,6 +85,10 @@ func (s *Service) Routes() []route.Route {
 			return struct{}{}, s.Delete(ctx, who, in.FileID)
 		}),
 	}
+}
+
+func (s *Service) get(ctx context.Context, who authz.Caller, in *idIn) (*File, error) {
+	return s.Get(ctx, who.TenantID, in.FileID)
 }
 
 func (s *Service) upload(ctx context.Context, who authz.Caller, in *uploadIn) (*File, error) {
@@ -105,19 +111,19 @@ func (s *Service) upload(ctx context.Context, who authz.Caller, in *uploadIn) (*
 	return s.Add(ctx, who.TenantID, name, mimeType, st)
 }
 
-// content decodes the data, in place of the text.
+// content decodes the data in place.
 func (u *uploadJSON) content() (io.Reader, error) {
-	var wrong []fault.Field
+	var invalid []fault.Field
 	if _, ok := media.Clean(u.MimeType); !ok {
-		wrong = append(wrong, fault.Field{Field: "mime_type", Message: "it is no media type, such as text/plain"})
+		invalid = append(invalid, fault.Field{Field: "mime_type", Message: "it is not a media type, such as text/plain"})
 	}
 	data := []byte(u.Data)
 	n, err := base64.StdEncoding.Decode(data, data)
 	if err != nil {
-		wrong = append(wrong, fault.Field{Field: "data", Message: "it is not base64 with padding"})
+		invalid = append(invalid, fault.Field{Field: "data", Message: "it is not base64 with padding"})
 	}
-	if wrong != nil {
-		return nil, fault.BadFields(wrong...)
+	if invalid != nil {
+		return nil, fault.BadFields(invalid...)
 	}
 	return bytes.NewReader(data[:n]), nil
 }
@@ -127,7 +133,8 @@ var typeLetters = regexp.MustCompile(`^[a-z0-9!#$&^_.+-]*(/[a-z0-9!#$&^_.+;= "-]
 func (s *Service) list(ctx context.Context, who authz.Caller, in *listIn) (*Page, error) {
 	prefix := strings.ToLower(in.MimePrefix)
 	if !typeLetters.MatchString(prefix) {
-		return nil, fault.New(fault.Malformed, "INVALID_QUERY", "The query parameter mime_prefix is not the beginning of a media type, such as image/.")
+		return nil, fault.New(fault.Malformed, "INVALID_QUERY",
+			"The query parameter mime_prefix is not the beginning of a media type, such as image/.")
 	}
 	scope := page.Scope{Tenant: who.TenantID, List: "files", Filter: []string{prefix}}
 	after, err := s.Cursors.Open(scope, in.Cursor)

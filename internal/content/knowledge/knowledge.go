@@ -128,7 +128,7 @@ type Store interface {
 type Service struct {
 	Store   Store
 	Search  *retrieval.Service
-	Agents  *agent.Agents
+	Agents  *agent.Agents   // see Connect
 	Files   retrieval.Files // nil: there are no files
 	Writer  txn.Writer
 	Cursors *page.Cursors
@@ -148,6 +148,10 @@ func New(deps resource.Deps, s Service) *Service {
 	made.bases, made.audit = resource.NewStore(limited, deps), deps.Audit
 	return made
 }
+
+// Connect sets the agents, which are built after the service because they need
+// its tools. It is called once, before the first request.
+func (s *Service) Connect(agents *agent.Agents) { s.Agents = agents }
 
 // CheckTx refuses a base that the tenant does not have, with fault.NotFound,
 // and keeps it from going until the transaction ends.

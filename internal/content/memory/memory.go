@@ -121,7 +121,7 @@ type Models interface {
 type Service struct {
 	Store   Store
 	Search  *retrieval.Service
-	Agents  *agent.Agents
+	Agents  *agent.Agents   // see Connect
 	Files   retrieval.Files // nil: there are no files
 	Writer  txn.Writer
 	Queue   work.Queue
@@ -138,3 +138,7 @@ type Service struct {
 
 	wishes wishes
 }
+
+// Connect sets the agents, which are built after the service because they need
+// its tools. It is called once, before the first request.
+func (s *Service) Connect(agents *agent.Agents) { s.Agents = agents }

@@ -12,13 +12,12 @@ import (
 	"agentd/internal/execution/session"
 )
 
-// said is what was said in a run: what the agent was asked and what it
-// answered.
-type said struct{ message, text string }
+// exchange is the message and the answer of a run.
+type exchange struct{ message, text string }
 
-// saidIn reads a run. Input and output are free JSON; what is none of ours says
-// nothing.
-func saidIn(r *run.Run) said {
+// exchangeOf decodes a run's input and output. They are free JSON; members of
+// other shapes are ignored.
+func exchangeOf(r *run.Run) exchange {
 	var in struct {
 		Message string `json:"message"`
 	}
@@ -29,20 +28,20 @@ func saidIn(r *run.Run) said {
 	if len(r.Output) > 0 {
 		_ = json.Unmarshal(r.Output, &out)
 	}
-	return said{in.Message, out.Text}
+	return exchange{in.Message, out.Text}
 }
 
-// cut bounds both, so that neither takes the other's place.
-func (s said) cut(most int) said {
-	s.message = text.PrefixBytes(s.message, max(most/2, most-len(s.text)))
-	s.text = text.PrefixBytes(s.text, most-len(s.message))
+// cut bounds both texts, so that neither displaces the other.
+func (s exchange) cut(limit int) exchange {
+	s.message = text.PrefixBytes(s.message, max(limit/2, limit-len(s.text)))
+	s.text = text.PrefixBytes(s.text, limit-len(s.message))
 	return s
 }
 
-func (s said) size() int { return len(s.message) + len(s.text) }
+func (s exchange) size() int { return len(s.message) + len(s.text) }
 
 func runDoc(r *run.Run) Doc {
-	s := saidIn(r).cut(maxText)
+	s := exchangeOf(r).cut(maxText)
 	d := Doc{ID: r.RunID, At: *r.CompletedAt, Words: words(s.message, s.text)}
 	if r.SessionID != nil {
 		d.Parent = *r.SessionID
@@ -53,26 +52,27 @@ func runDoc(r *run.Run) Doc {
 func agentDoc(g *agent.Agent) Doc {
 	return Doc{
 		ID: g.ID, Version: g.Version, At: g.UpdatedAt,
-		Title: words(text.PrefixBytes(g.Name, maxText)), Words: words(text.PrefixBytes(g.Name, maxText), text.PrefixBytes(g.Description, maxText)),
+		Title: words(text.PrefixBytes(g.Name, maxText)),
+		Words: words(text.PrefixBytes(g.Name, maxText), text.PrefixBytes(g.Description, maxText)),
 	}
 }
 
-// sessionDoc has the title and what was said last.
+// sessionDoc returns the document of a session: its title and latest messages.
 func sessionDoc(r *session.Record, runs []run.Run) Doc {
 	title := text.PrefixBytes(titleIn(r.Metadata), maxMessage)
 	texts, left := []string{title}, maxText-len(title)
-	for i := range runs { // the newest first
+	for i := range runs { // newest first
 		if left <= 0 {
 			break
 		}
-		s := saidIn(&runs[i]).cut(left)
+		s := exchangeOf(&runs[i]).cut(left)
 		left -= s.size()
 		texts = append(texts, s.message, s.text)
 	}
 	return Doc{ID: r.SessionID, Version: r.UpdatedAt.UnixMicro(), At: r.UpdatedAt, Title: words(title), Words: words(texts...)}
 }
 
-// titleIn is the title that somebody gave to a conversation, or "".
+// titleIn returns the title in a session's metadata, or "".
 func titleIn(metadata schema.Object) string {
 	var m struct {
 		Title any `json:"title"`

@@ -15,19 +15,19 @@ import (
 	"agentd/internal/execution/session"
 )
 
-// Result is a thing that was found (behaviours.md section 33).
+// Result is one search result.
 type Result struct {
 	_ struct{} `json:"-" name:"SearchResult"`
 
-	Type     string `json:"type" enum:"agent,session,run" required:"true" doc:"New ones may appear."`
+	Type     string `json:"type" enum:"agent,session,run" required:"true" doc:"New types may be added."`
 	ID       string `json:"id" required:"true"`
 	Title    string `json:"title" required:"true"`
-	Subtitle string `json:"subtitle,omitzero" doc:"What was found, with what stands around it; or what the thing says of itself."`
-	Href     string `json:"href" required:"true" doc:"Where to look at it: a path of this service."`
-	Icon     string `json:"icon" required:"true" doc:"Name of a symbol for it: bot, messages or play."`
+	Subtitle string `json:"subtitle,omitzero" doc:"The matching passage, or the description."`
+	Href     string `json:"href" required:"true" doc:"Path of the object on this service."`
+	Icon     string `json:"icon" required:"true" doc:"Name of an icon: bot, messages or play."`
 }
 
-// area is a kind of things, with the scope of those who may read them.
+// area is a kind of result, with the scope that reading it needs.
 type area struct {
 	kind  Kind
 	scope authz.Scope
@@ -42,23 +42,23 @@ var areas = []area{
 	{Run, "runs:read", "/api/v1/runs/", "play", (*Service).showRun},
 }
 
-// found is a hit on its way to become a result. The lower its rank the better:
-// 0 has the words in its name, 1 elsewhere.
+// found is a hit before it is rendered as a result. Lower ranks come first: 0 has
+// the words in its name, 1 elsewhere.
 type found struct {
 	area *area
 	hit  Hit
 	rank int
 }
 
-// Find gives what the caller may read and what has all the words of q: those
-// with the words in their names first, the newest first among equals. kind ""
-// is any.
+// Find returns the results that the caller may read and that contain all words of
+// q: those with the words in their names first, newest first among equals. kind
+// "" is any kind.
 func (s *Service) Find(ctx context.Context, who authz.Caller, q string, kind Kind, limit int) ([]Result, error) {
 	results := []Result{}
-	if utf8.RuneCountInString(strings.TrimSpace(q)) < leastQuery {
+	if utf8.RuneCountInString(strings.TrimSpace(q)) < minQuery {
 		return results, nil
 	}
-	words := asked(q)
+	words := queryWords(q)
 	if len(words) == 0 {
 		return results, nil
 	}
@@ -87,7 +87,7 @@ func (s *Service) Find(ctx context.Context, who authz.Caller, q string, kind Kin
 		}
 		title, subtitle, err := f.area.show(s, ctx, who.TenantID, f.hit.ID, words)
 		if fault.Is(err, fault.NotFound) {
-			continue // it went just now
+			continue // deleted meanwhile
 		}
 		if err != nil {
 			return nil, err
@@ -104,11 +104,11 @@ func (s *Service) Find(ctx context.Context, who authz.Caller, q string, kind Kin
 	return results, nil
 }
 
-// spare is how many more are looked for than are asked for, for those that are
-// gone.
+// spare is how many more hits are read than requested, because some may have
+// been deleted.
 const spare = 10
 
-// hits gives the best of an area, each thing once.
+// hits returns the best of an area, each once.
 func (s *Service) hits(ctx context.Context, tenant string, a *area, words []string, limit int) ([]found, error) {
 	var all []found
 	seen := map[string]bool{}
@@ -121,7 +121,7 @@ func (s *Service) hits(ctx context.Context, tenant string, a *area, words []stri
 	want := Want{Kind: a.kind, Words: words, Limit: limit + spare}
 	for rank, titles := range []bool{true, false} {
 		if titles && a.kind == Run {
-			continue // they have none
+			continue // deleted meanwhile
 		}
 		want.Titles = titles
 		hits, err := s.Store.Search(ctx, tenant, want)
@@ -133,8 +133,8 @@ func (s *Service) hits(ctx context.Context, tenant string, a *area, words []stri
 		}
 	}
 	if a.kind == Session && len(all) < limit {
-		// Of a long conversation only what was said last is in its document; the
-		// rest is found by its runs.
+		// The document of a long session has only its latest messages; earlier ones are
+		// found by its runs.
 		hits, err := s.Store.Search(ctx, tenant, Want{Kind: Run, Words: words, Limit: 5 * (limit + spare)})
 		if err != nil {
 			return nil, err
@@ -163,15 +163,15 @@ func (s *Service) showRun(ctx context.Context, tenant, id string, words []string
 	if err != nil {
 		return "", "", err
 	}
-	said := saidIn(&r.Run)
-	if title = oneLine(said.message, maxTitle); title == "" {
+	x := exchangeOf(&r.Run)
+	if title = oneLine(x.message, maxTitle); title == "" {
 		title = "Run " + id
 	}
-	return title, said.line(words), nil
+	return title, x.line(words), nil
 }
 
-// line is what was found of what was said, or else the answer.
-func (s said) line(words []string) string {
+// line returns the passage that matches, or else the answer.
+func (s exchange) line(words []string) string {
 	for _, text := range []string{s.text, s.message} {
 		if line, ok := snippet(text, words); ok {
 			return line
@@ -204,7 +204,7 @@ func (s *Service) showSession(ctx context.Context, tenant, id string, words []st
 		return "", "", err
 	}
 	for i := range runs {
-		s := saidIn(&runs[i])
+		s := exchangeOf(&runs[i])
 		for _, text := range []string{s.text, s.message} {
 			if line, ok := snippet(text, words); ok {
 				return title, line, nil

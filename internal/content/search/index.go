@@ -19,8 +19,8 @@ import (
 	"agentd/internal/kernel/work"
 )
 
-// WorkKind is the kind of the work that makes documents. Its keys are runsKey,
-// for all runs of all tenants, and "session/" with an id and one of the change.
+// WorkKind is the kind of the indexing work. Its keys are runsKey, for all runs of
+// all tenants, and "session/" with the ids of a session and of its change.
 const WorkKind = "search"
 
 const (
@@ -29,42 +29,42 @@ const (
 )
 
 const (
-	// gather is how long ends of runs are gathered before they are looked for.
+	// gather is the delay that collects ends of runs before they are indexed.
 	gather = 300 * time.Millisecond
 	// overlap is how much later than others a run's end may become visible and
-	// still be found at once.
+	// still be found by the first pass.
 	overlap = 2 * time.Second
-	// settled is after what time nothing is committed any more that ended
-	// before. What was missed by then is found by the second look.
+	// settled is the time after which no commit with an earlier end is expected.
+	// The second pass finds what the first one missed.
 	settled = time.Minute
-	// again is when the second look is taken.
+	// again is when the second pass runs.
 	again = settled + 10*time.Second
 
 	pageSize   = 256
 	batchDocs  = 32
 	batchWords = 4000
-	// sessionRuns is how many runs of a session are read for its document.
+	// sessionRuns is how many runs of a session its document is built from.
 	sessionRuns = 40
 )
 
-// Marks.
+// Marks of what is indexed.
 const (
-	markRuns     = "runs" // up to here every run that ended has its document
+	markRuns     = "runs" // every run that ended before this has its document
 	markAgents   = "agents"
 	markSessions = "sessions"
 )
 
-// Agents is the port to agents: their resource.Store.
+// Agents is the port to agents; resource.Store implements it.
 type Agents interface {
 	Get(ctx context.Context, tenant, id string) (*agent.Agent, error)
 }
 
-// Sessions is the port to sessions; session.Store.
+// Sessions is the port to sessions; session.Store implements it.
 type Sessions interface {
 	Get(ctx context.Context, tenant, id string) (*session.Record, error)
 }
 
-// Deps is what a Service is made of.
+// Deps are the dependencies of a Service.
 type Deps struct {
 	Store    Store
 	Runs     Runs
@@ -77,17 +77,17 @@ type Deps struct {
 	Lease    time.Duration // of the runner of WorkKind
 }
 
-// Service is the slice. It is safe for concurrent use.
+// Service implements searching and indexing. It is safe for concurrent use.
 type Service struct {
 	Deps
-	dirty chan struct{} // capacity 1: runs have ended
-	nudge func()        // says so
+	dirty chan struct{} // capacity 1: a run has ended
+	nudge func()        // wakes Serve
 
 	mu   sync.Mutex
-	seen time.Time // up to here this node has looked
+	seen time.Time // end of this node's last pass
 }
 
-// New makes a service.
+// New returns a service.
 func New(d Deps) *Service {
 	s := &Service{Deps: d, dirty: make(chan struct{}, 1)}
 	s.nudge = func() {
@@ -99,8 +99,8 @@ func New(d Deps) *Service {
 	return s
 }
 
-// OnRunState is a run.Watcher. It writes nothing: what has ended is found by the
-// index of ends, and that something has is only a hint.
+// OnRunState is a run.Watcher. It writes nothing: indexing finds ended runs by
+// their index, and this is only a hint that there is one.
 func (s *Service) OnRunState(tx txn.Tx, r *run.Record) error {
 	if r.Status.Final() {
 		tx.AfterCommit(s.nudge)
@@ -108,8 +108,8 @@ func (s *Service) OnRunState(tx txn.Tx, r *run.Record) error {
 	return nil
 }
 
-// Serve leaves work where runs of this node have ended, for as long as ctx
-// lasts. It begins with some, for what a process that died has not left.
+// Serve schedules indexing whenever runs of this node end, until ctx ends. It
+// schedules once at the start, for runs of a process that died.
 func (s *Service) Serve(ctx context.Context) {
 	s.nudge()
 	for {
@@ -131,13 +131,13 @@ func (s *Service) Serve(ctx context.Context) {
 	}
 }
 
-// SessionChanged leaves it as work to look at a session again. Each change
-// leaves its own, because what is held while it is left anew is not done again.
+// SessionChanged schedules indexing of a session. Each change has its own work
+// item, because an item that is held while it is scheduled again runs once.
 func (s *Service) SessionChanged(tx txn.Tx, tenant, id string) error {
 	return s.Queue.EnqueueTx(tx, work.Item{Kind: WorkKind, Key: sessionKey + id + "/" + ident.New(), TenantID: tenant, Due: s.Clock.Now()})
 }
 
-// AgentChanged makes an agent's document anew. It is subscribed to changes.
+// AgentChanged rebuilds an agent's document. It is subscribed to changes.
 func (s *Service) AgentChanged(ctx context.Context, c resource.Change) error {
 	return s.refreshAgent(ctx, c.TenantID, c.ID)
 }
@@ -154,8 +154,8 @@ func (s *Service) refreshAgent(ctx context.Context, tenant, id string) error {
 	return s.Writer.Write(ctx, func(tx txn.Tx) error { return s.Store.PutTx(tx, tenant, Agent, []Doc{d}) })
 }
 
-// refreshSession makes a session's document anew. One that was deleted has
-// none, and its runs keep theirs.
+// refreshSession rebuilds a session's document. A deleted session has none; its
+// runs keep theirs.
 func (s *Service) refreshSession(ctx context.Context, tenant, id string, also txn.Op) error {
 	put := func(txn.Tx) error { return nil }
 	r, err := s.Sessions.Get(ctx, tenant, id)
@@ -186,7 +186,7 @@ func (s *Service) Handle(ctx context.Context, held work.Lease) error {
 		return s.refreshSession(ctx, held.TenantID, id, func(tx txn.Tx) error { return s.Queue.FinishTx(tx, held) })
 	}
 	for {
-		// What has just ended comes first, then a page of what is older.
+		// Runs that have just ended come first, then a page of older ones.
 		if err := s.fresh(ctx, held); err != nil {
 			return err
 		}
@@ -202,8 +202,8 @@ func (s *Service) Handle(ctx context.Context, held work.Lease) error {
 	}
 }
 
-// start is where the look at what has just ended begins: where this node's last
-// one came to, a little before.
+// start is where the first pass begins: shortly before this node's last one
+// ended.
 func (s *Service) start(now time.Time) Mark {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -214,8 +214,8 @@ func (s *Service) start(now time.Time) Mark {
 	return Mark{At: from.Add(-overlap)}
 }
 
-// reached keeps what was looked at. A node whose clock is ahead does not take
-// others with it.
+// reached records the end of a pass. A node whose clock is ahead does not advance
+// the mark of others.
 func (s *Service) reached(at time.Time) {
 	if now := s.Clock.Now(); at.After(now) {
 		at = now
@@ -227,7 +227,7 @@ func (s *Service) reached(at time.Time) {
 	}
 }
 
-// fresh makes documents of what has just ended.
+// fresh indexes the runs that have just ended.
 func (s *Service) fresh(ctx context.Context, held work.Lease) error {
 	from := s.start(s.Clock.Now())
 	for {
@@ -246,9 +246,8 @@ func (s *Service) fresh(ctx context.Context, held work.Lease) error {
 	}
 }
 
-// older takes one step through what was there before the others: what the look
-// at what has just ended has missed, and what is older than the search itself.
-// more says whether it may have left something.
+// older indexes one page of what the first pass has missed, and of what is older
+// than the index itself. It reports whether there may be more.
 func (s *Service) older(ctx context.Context, held work.Lease) (more bool, err error) {
 	from, err := s.Store.GetMark(ctx, markRuns)
 	if err != nil {
@@ -276,13 +275,14 @@ func (s *Service) older(ctx context.Context, held work.Lease) (more bool, err er
 	return len(places) == pageSize || agents || sessions, err
 }
 
-// doneWith is the time of a mark of things that were all looked through.
-// Later ones come with their changes.
+// doneWith is the mark of a kind that is completely indexed. Later ones are
+// indexed by their changes.
 var doneWith = time.Unix(1, 0)
 
-// things looks once through all agents, or sessions, that are older than the
-// search.
-func (s *Service) things(ctx context.Context, held work.Lease, name string, kind Kind, refresh func(ctx context.Context, tenant, id string) error) (more bool, err error) {
+// things indexes, once, all agents or sessions that are older than the index.
+func (s *Service) things(
+	ctx context.Context, held work.Lease, name string, kind Kind, refresh func(ctx context.Context, tenant, id string) error,
+) (more bool, err error) {
 	from, err := s.Store.GetMark(ctx, name)
 	if err != nil || !from.At.IsZero() {
 		return false, err
@@ -316,9 +316,9 @@ func (s *Service) setMark(ctx context.Context, held work.Lease, name string, m M
 	})
 }
 
-// rest ends the work, or lets it rest until the second look; more says that
-// runs have ended meanwhile. The item is let go first: whoever leaves work for a
-// run that is not seen here waits for this transaction, and leaves it anew.
+// rest ends the work, or suspends it until the second pass; more reports that runs
+// have ended meanwhile. The item is released first: whoever schedules work for a
+// run that is not visible here waits for this transaction, and schedules it again.
 func (s *Service) rest(ctx context.Context, held work.Lease) (more bool, err error) {
 	swept, err := s.Store.GetMark(ctx, markRuns)
 	if err != nil {
@@ -352,7 +352,7 @@ func (s *Service) rest(ctx context.Context, held work.Lease) (more bool, err err
 
 var errMissed = fault.New(fault.Conflict, "", "Runs have ended meanwhile.")
 
-// missed says whether something ended lately that has no document.
+// missed reports whether a run ended recently that has no document.
 func (s *Service) missed(tx txn.Tx) (bool, error) {
 	from := s.start(s.Clock.Now())
 	for {
@@ -367,9 +367,9 @@ func (s *Service) missed(tx txn.Tx) (bool, error) {
 	}
 }
 
-// index makes documents of the runs that have none, and of their sessions. It
-// writes a little at a time, and rests in between for a multiple of what the
-// write took: others write, too.
+// index builds the documents of runs that have none, and of their sessions. It
+// writes in small batches and pauses for a multiple of each write's duration, so
+// that it does not delay other writers.
 func (s *Service) index(ctx context.Context, held work.Lease, places []Place, rest int) error {
 	sessions := map[[2]string]bool{}
 	for len(places) > 0 {
@@ -413,7 +413,7 @@ func (s *Service) put(ctx context.Context, held work.Lease, b *batch, rest int) 
 		return nil
 	}
 	began := s.Clock.Now()
-	// In one order on every node: a tenant's documents are locked until commit.
+	// Every node uses the same order: a tenant's documents are locked until commit.
 	slices.Sort(b.tenants)
 	err := s.Writer.Write(ctx, func(tx txn.Tx) error {
 		if err := s.Queue.HoldTx(tx, held, s.Lease); err != nil {
@@ -432,7 +432,7 @@ func (s *Service) put(ctx context.Context, held work.Lease, b *batch, rest int) 
 	return err
 }
 
-// batch is documents of runs that are put at once.
+// batch is a set of documents that are stored together.
 type batch struct {
 	tenants  []string
 	docs     map[string][]Doc
@@ -453,7 +453,7 @@ func (b *batch) add(tenant string, d Doc) {
 	b.words += len(d.Words)
 }
 
-// pause waits; false where ctx ended first.
+// pause waits for d; it returns false if ctx ends first.
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -1,11 +1,10 @@
-// Package search finds agents, conversations and runs by their words
-// (behaviours.md section 33).
+// Package search finds agents, sessions and runs by their words.
 //
-// What can be found is a document: words of a thing, without the thing itself,
-// which is read when it is found. Documents are made after the fact. Agents and
-// sessions have theirs made by work that their changes leave; runs are found in
-// the order of their ends, by one item of work for all of them, so that the end
-// of a run has nothing more to write. See docs/search.md and decision 0025.
+// Each of them has a document: its words, without the object itself, which is
+// read when it is found. Documents are built afterwards: those of agents and
+// sessions by work that their changes schedule, those of runs in the order of
+// their ends, by one work item for all of them, so that the end of a run writes
+// nothing more. See docs/search.md and decision 0025.
 package search
 
 import (
@@ -18,7 +17,7 @@ import (
 	"agentd/internal/execution/run"
 )
 
-// Kind is a kind of things that can be found.
+// Kind is a kind of document.
 type Kind string
 
 // The kinds. They are stored.
@@ -28,89 +27,88 @@ const (
 	Run     Kind = "run"
 )
 
-// Limits of what is kept and asked.
+// Limits of documents and queries.
 const (
 	maxText     = 32 << 10 // bytes of a document
 	maxMessage  = maxText / 2
 	maxWords    = 12 // of a query
-	leastQuery  = 2  // characters
+	minQuery    = 2  // characters
 	searchTime  = 2 * time.Second
 	maxTitle    = 120 // characters
 	maxSubtitle = 160 // characters
 )
 
-// Doc is a thing as it is found.
+// Doc is the document of an agent, a session or a run.
 type Doc struct {
 	ID      string
 	Parent  string // the session of a run; else ""
 	Version int64  // an earlier one never replaces a later one
 	At      time.Time
-	Title   []string // words by which it is found before others; also part of Words
-	Words   []string // each once
+	Title   []string // words of the name, ranked first; also part of Words
+	Words   []string // without duplicates
 }
 
-// Hit is a thing that was found.
+// Hit is a document that was found.
 type Hit struct {
 	ID     string
 	Parent string
 	At     time.Time
 }
 
-// Mark is a place in the order of the ends of runs, or of things.
+// Mark is a position in the order of the ends of runs, or of agents or sessions.
 type Mark struct {
 	At       time.Time
 	TenantID string
 	ID       string
 }
 
-// Place is a run that has ended, and whether it has a document already.
+// Place is a run that has ended, and whether it has a document.
 type Place struct {
 	Mark
 	Known bool
 }
 
-// Want is what is looked for: documents of a kind that have all the words, of
-// which the last may be the beginning of one.
+// Want is a query: documents of a kind that contain all words, the last of which
+// may be a prefix.
 type Want struct {
 	Kind   Kind
-	Titles bool // the words are to be in the title
+	Titles bool // only documents with the words in the title
 	Words  []string
 	Limit  int
 }
 
-// Store is the port to what is indexed. Every call that is about one tenant's
-// documents takes the tenant.
+// Store is the port to documents. Every call about a tenant's documents takes the
+// tenant.
 type Store interface {
-	// PutTx adds documents, and replaces those with their ids unless they are of
-	// a later version.
+	// PutTx stores documents and replaces those with the same ids, unless these
+	// have a later version.
 	PutTx(tx txn.Tx, tenant string, kind Kind, docs []Doc) error
 	DeleteTx(tx txn.Tx, tenant string, kind Kind, id string) error
-	// Search gives the documents that were put last first. Where ctx ends it gives
-	// what it has found by then.
+	// Search returns the documents that were stored last first. If ctx ends it
+	// returns what it has found by then.
 	Search(ctx context.Context, tenant string, w Want) ([]Hit, error)
 
-	// ListEnded gives up to limit runs that ended after a mark and up to a moment
-	// (zero: ever), of all tenants, in the order of their ends.
+	// ListEnded returns up to limit runs of all tenants that ended after a mark and
+	// up to a moment (zero: any), in the order of their ends.
 	ListEnded(ctx context.Context, after Mark, until time.Time, limit int) ([]Place, error)
-	// ListEndedTx is Ended as the transaction sees it, without end.
+	// ListEndedTx is ListEnded in a transaction, without an upper bound.
 	ListEndedTx(tx txn.Tx, after Mark, limit int) ([]Place, error)
-	// ListThings gives up to limit agents or sessions of all tenants after a mark,
+	// ListThings returns up to limit agents or sessions of all tenants after a mark,
 	// by tenant and id. Their marks have no time.
 	ListThings(ctx context.Context, kind Kind, after Mark, limit int) ([]Mark, error)
 
-	// GetMark is how far something was looked through; the zero Mark where it was
-	// not.
+	// GetMark returns how far a kind is indexed; the zero Mark if it is not.
 	GetMark(ctx context.Context, name string) (Mark, error)
 	PutMarkTx(tx txn.Tx, name string, m Mark) error
 }
 
-// Runs is the port to runs; run.Store.
+// Runs is the port to runs; run.Store implements it.
 type Runs interface {
 	Get(ctx context.Context, tenant, id string) (*run.Record, error)
 	List(ctx context.Context, tenant string, f run.Filter) ([]run.Run, error)
 }
 
-// words gives the words of texts, each once.
+// words returns the words of texts without duplicates.
 func words(texts ...string) []string {
 	var list []string
 	seen := map[string]bool{}
@@ -125,9 +123,9 @@ func words(texts ...string) []string {
 	return list
 }
 
-// asked gives the words of a query. The last word stays the last one, though
-// it was there before: it may be the beginning of another.
-func asked(q string) []string {
+// queryWords returns the words of a query. A last word that occurs twice stays last,
+// because it may be a prefix.
+func queryWords(q string) []string {
 	var list []string
 	textindex.Tokens(q, func(token []byte) {
 		word := string(token)

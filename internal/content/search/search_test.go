@@ -90,7 +90,7 @@ func TestOrderAndShape(t *testing.T) {
 		tenant := r.who.TenantID
 		long := r.agent(tenant, "Support of Paris", "Speaks French.")
 		r.clock.Advance(time.Second)
-		said := r.run(tenant, "", "Hello\nsupport, where are you?", strings.Repeat("Lorem ipsum. ", 40)+"Our support is at work.\n\n"+strings.Repeat("Dolor. ", 60))
+		id := r.run(tenant, "", "Hello\nsupport, where are you?", strings.Repeat("Lorem ipsum. ", 40)+"Our support is at work.\n\n"+strings.Repeat("Dolor. ", 60))
 		r.clock.Advance(time.Second)
 		titled := r.session(tenant, `{"title":" Support  night "}`)
 		r.clock.Advance(time.Second)
@@ -105,7 +105,7 @@ func TestOrderAndShape(t *testing.T) {
 			{Type: "agent", ID: long, Title: "Support of Paris", Subtitle: "Speaks French.", Href: "/api/v1/agents/" + long, Icon: "bot"},
 			{Type: "run", ID: late, Title: "No more support", Subtitle: "No more support", Href: "/api/v1/runs/" + late, Icon: "play"},
 			{Type: "agent", ID: described, Title: "Helper", Subtitle: "Gives support.", Href: "/api/v1/agents/" + described, Icon: "bot"},
-			{Type: "run", ID: said, Title: "Hello support, where are you?", Href: "/api/v1/runs/" + said, Icon: "play"},
+			{Type: "run", ID: id, Title: "Hello support, where are you?", Href: "/api/v1/runs/" + id, Icon: "play"},
 		}
 		got := r.finds(r.who, "support", "", 50)
 		if len(got) == len(want) {
@@ -133,7 +133,7 @@ func TestSessionsAreTheirConversations(t *testing.T) {
 		r.clock.Advance(time.Second)
 		second := r.run(tenant, s.SessionID, "What food?", "Herring.")
 		r.work()
-		r.ids(r.who, "murr herring", search.Session, s.SessionID) // said in different turns
+		r.ids(r.who, "murr herring", search.Session, s.SessionID) // in different turns
 		r.ids(r.who, "murr", "", s.SessionID, first)
 		if got := r.finds(r.who, "murr", search.Session, 5); got[0].Title != "Session "+s.SessionID || got[0].Subtitle != "My cat is called Murr" {
 			t.Errorf("%+v", got)

@@ -9,11 +9,11 @@ import (
 	"agentd/internal/content/textindex"
 )
 
-// leadIn is how many characters are shown before what was found.
+// leadIn is how many characters are shown before the match.
 const leadIn = 50
 
-// snippet gives a line of a text around the first place that has one of the
-// words; ok is false where there is none.
+// snippet returns one line of text around the first occurrence of one of the
+// words; ok is false if there is none.
 func snippet(body string, words []string) (line string, ok bool) {
 	at := place(body, words)
 	if at < 0 {
@@ -25,7 +25,7 @@ func snippet(body string, words []string) (line string, ok bool) {
 		from, runes = from-size, runes+1
 	}
 	if from > 0 {
-		// Not in the middle of a word, where there is another one before it.
+		// Do not start in the middle of a word.
 		if i := strings.IndexFunc(body[from:at], unicode.IsSpace); i >= 0 {
 			from += i
 		}
@@ -37,8 +37,8 @@ func snippet(body string, words []string) (line string, ok bool) {
 	return line, line != ""
 }
 
-// place is where the first of the words begins in a body, or -1. The last word
-// may be the beginning of one.
+// place returns where the first of the words begins in a body, or -1. The last
+// word may be a prefix.
 func place(body string, words []string) int {
 	begin := -1
 	for i, r := range body + " " {
@@ -53,8 +53,8 @@ func place(body string, words []string) int {
 		}
 		piece := body[begin:i]
 		if has, literal := contains(piece, words); has {
-			// Scripts without spaces give long pieces; what is written as it was
-			// asked is found in them.
+			// Scripts without spaces have long tokens; look for the query as it was
+			// written.
 			return begin + max(strings.Index(piece, literal), 0)
 		}
 		begin = -1
@@ -62,7 +62,7 @@ func place(body string, words []string) int {
 	return -1
 }
 
-// part says whether a character belongs to words, as textindex sees it.
+// part reports whether a character is part of a word for textindex.
 func part(r rune) bool {
 	return r == '\'' || r == '’' || unicode.In(r, unicode.L, unicode.N, unicode.M)
 }

@@ -5,11 +5,11 @@ import (
 	"unicode"
 )
 
-// Chunk cuts a text into pieces of at most size characters, each of which
-// repeats up to overlap characters from the end of the one before. It cuts
-// between paragraphs where it can, else between lines, sentences or words, but
-// never makes a piece of less than half the size for that. Blank pieces are
-// left out. overlap is at most half of size, and size at least 2.
+// Chunk splits a text into pieces of at most size characters, each of which
+// repeats up to overlap characters of the previous one. It splits between
+// paragraphs if it can, else between lines, sentences or words, but never makes a
+// piece of less than half the size for that. Blank pieces are skipped. overlap is
+// at most half of size, and size at least 2.
 func Chunk(text string, size, overlap int) []string {
 	runes := []rune(text)
 	var pieces []string
@@ -29,7 +29,7 @@ func Chunk(text string, size, overlap int) []string {
 	return pieces
 }
 
-// boundary is the best place to cut after least and up to most.
+// boundary returns the best place to split between least and most.
 func boundary(runes []rune, least, most int) int {
 	best, rank := most, 0
 	for i := most; i > least && rank < 4; i-- {
@@ -40,7 +40,7 @@ func boundary(runes []rune, least, most int) int {
 	return best
 }
 
-// cutRank says how good it is to cut before runes[i].
+// cutRank returns how good a place before runes[i] is to split, higher is better.
 func cutRank(runes []rune, i int) int {
 	before := runes[i-1]
 	switch {
@@ -58,8 +58,7 @@ func cutRank(runes []rune, i int) int {
 	return 1
 }
 
-// wordStart is the first beginning of a word in from..to; where there is none,
-// from.
+// wordStart returns the first beginning of a word in from..to, or from.
 func wordStart(runes []rune, from, to int) int {
 	for i := from; i < to; i++ {
 		if i == 0 || unicode.IsSpace(runes[i-1]) {

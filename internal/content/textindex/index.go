@@ -1,7 +1,6 @@
-// Package textindex finds texts: by their words (BM25), by the nearness of
-// their vectors, or by both at once. An [Index] lives in memory and is the same
-// whichever database its texts come from; ranks depend on nothing but what is
-// in it and the query, so that two nodes give the same answer.
+// Package textindex finds texts by their words (BM25), by the similarity of
+// their vectors, or by both. An [Index] is in memory. Its ranks depend only on its
+// content and the query, so that two nodes with the same texts answer alike.
 package textindex
 
 import (
@@ -9,24 +8,24 @@ import (
 	"time"
 )
 
-// Doc is a text to be found. Its text is not kept.
+// Doc is an indexed text. The text itself is not stored.
 type Doc struct {
 	ID     string
-	Kind   string // queries may ask for some kinds only
+	Kind   string // queries may be restricted to some kinds
 	Text   string
 	Vector []float32 // nil: found by its words only
-	Boost  float64   // adds to the score of hybrid queries; 0 to 1 counts
+	Boost  float64   // added to the score of hybrid queries; 0 to 1
 	At     time.Time // for decay and recency
 }
 
-// Index holds texts. Searching is safe for concurrent use as long as nobody
-// changes the index.
+// Index holds texts. Searching is safe for concurrent use while the index is not
+// changed.
 type Index struct {
 	terms    map[string]int32
 	postings [][]posting
 	slots    []slot
 	byID     map[string]int32
-	words    int // of all live texts together
+	words    int // of all live texts
 	vectors  int
 	bytes    int
 }
@@ -42,20 +41,20 @@ type slot struct {
 	boost  float64
 	at     time.Time
 	length int32   // in words
-	terms  []int32 // each once
+	terms  []int32 // without duplicates
 	vector []float32
 }
 
-// New makes an empty index.
+// New returns an empty index.
 func New() *Index { return &Index{terms: map[string]int32{}, byID: map[string]int32{}} }
 
-// Len is how many texts there are.
+// Len returns the number of texts.
 func (x *Index) Len() int { return len(x.byID) }
 
-// Vectors is how many of them have a vector.
+// Vectors returns the number of texts with a vector.
 func (x *Index) Vectors() int { return x.vectors }
 
-// Bytes is about how much memory the index takes.
+// Bytes estimates the memory that the index takes.
 func (x *Index) Bytes() int { return x.bytes }
 
 // Put adds a text, or replaces the one with its id.
@@ -91,7 +90,7 @@ func (x *Index) Put(d Doc) {
 
 func (s *slot) bytes() int { return 240 + 12*len(s.terms) + 4*len(s.vector) }
 
-// Remove takes a text out, if it is there.
+// Remove removes a text, if it exists.
 func (x *Index) Remove(id string) {
 	at, ok := x.byID[id]
 	if !ok {
@@ -110,7 +109,7 @@ func (x *Index) Remove(id string) {
 	}
 }
 
-// Retain takes out all texts but those that keep says.
+// Retain removes all texts for which keep is false.
 func (x *Index) Retain(keep map[string]bool) {
 	var gone []string
 	for id := range x.byID {
@@ -123,7 +122,7 @@ func (x *Index) Retain(keep map[string]bool) {
 	}
 }
 
-// compact drops the slots of removed texts.
+// compact removes the slots of removed texts.
 func (x *Index) compact() {
 	moved := make([]int32, len(x.slots))
 	live := make([]slot, 0, len(x.byID))
@@ -147,8 +146,8 @@ func (x *Index) compact() {
 	}
 }
 
-// unit is a copy of a vector with the length 1, whose products with others are
-// cosines; nil of what has no direction.
+// unit returns a copy of a vector scaled to length 1, so that dot products are
+// cosines, or nil for a zero vector.
 func unit(v []float32) []float32 {
 	var sum float64
 	for _, f := range v {
@@ -165,8 +164,8 @@ func unit(v []float32) []float32 {
 	return out
 }
 
-// dot is the product of two vectors of one length. Several sums at a time
-// keep the processor's units busy.
+// dot returns the dot product of two vectors of equal length. Several sums at a
+// time keep the processor's units busy.
 func dot(a, b []float32) float32 {
 	var s0, s1, s2, s3 float32
 	for len(a) >= 8 && len(b) >= 8 {

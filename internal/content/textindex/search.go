@@ -8,28 +8,28 @@ import (
 	"time"
 )
 
-// Strategy says by what texts are ranked.
+// Strategy is how texts are ranked.
 type Strategy string
 
-// The strategies. What matches is the same for all of them.
+// The strategies. Which texts match is the same for all of them.
 const (
 	Hybrid    Strategy = "hybrid"    // relevance, times decay, plus a tenth of the boost
-	Relevance Strategy = "relevance" // how well words and vectors fit
+	Relevance Strategy = "relevance" // how well words and vectors match
 	Recency   Strategy = "recency"   // newest first; without text and vector everything matches
 )
 
-// Query asks for texts.
+// Query is a search.
 type Query struct {
 	Text     string
-	Vector   []float32 // of Text; nil: by words only
-	Kinds    []string  // nil: any
+	Vector   []float32 // of Text; nil: words only
+	Kinds    []string  // nil: any kind
 	Strategy Strategy
 	Limit    int
 	Now      time.Time
-	HalfLife time.Duration // after which a text counts half; 0: texts do not age
+	HalfLife time.Duration // age at which a text counts half; 0: no decay
 }
 
-// Hit is a text that was found. Score is for comparison within one answer.
+// Hit is a result. Scores are comparable within one answer only.
 type Hit struct {
 	ID    string
 	Score float64
@@ -45,7 +45,7 @@ const (
 	maxTerms   = 256 // of a query
 )
 
-// Search gives the best texts, best first. Equal scores are ordered by time,
+// Search returns the best texts, best first. Equal scores are ordered by time,
 // newest first, then by id.
 func (x *Index) Search(q Query) []Hit {
 	if strings.TrimSpace(q.Text) == "" && len(q.Vector) == 0 {
@@ -72,8 +72,8 @@ func (x *Index) Search(q Query) []Hit {
 	return hits[:min(len(hits), q.Limit)]
 }
 
-// Nearest gives the text whose vector is nearest to one, and their cosine. ""
-// where no text has a vector of that length.
+// Nearest returns the text whose vector is the most similar, and their cosine; ""
+// if no text has a vector of that length.
 func (x *Index) Nearest(vector []float32) (id string, cosine float64) {
 	list := x.byVector(Query{}, unit(vector), 1)
 	if len(list) == 0 {
@@ -82,7 +82,7 @@ func (x *Index) Nearest(vector []float32) (id string, cosine float64) {
 	return x.slots[list[0].slot].id, list[0].score
 }
 
-// fuse joins lists by the ranks in them. A text that leads all lists gets 1.
+// fuse merges lists by reciprocal ranks. A text that leads all lists gets 1.
 func (x *Index) fuse(q Query, lists [][]ranked) []Hit {
 	scores := map[int32]float64{}
 	for _, list := range lists {
@@ -101,7 +101,7 @@ func (x *Index) fuse(q Query, lists [][]ranked) []Hit {
 	return hits
 }
 
-// Decay is what is left of the weight of something of an age.
+// Decay returns the remaining weight at an age.
 func Decay(age, halfLife time.Duration) float64 {
 	if halfLife <= 0 || age <= 0 {
 		return 1
@@ -115,14 +115,13 @@ type ranked struct {
 	score float64
 }
 
-// better orders a list: one order for all, so that ranks are the same
-// everywhere.
+// better orders a list. One order for all lists makes ranks deterministic.
 func (x *Index) better(a, b ranked) int {
 	s, t := &x.slots[a.slot], &x.slots[b.slot]
 	return cmp.Or(cmp.Compare(b.score, a.score), t.at.Compare(s.at), cmp.Compare(s.id, t.id))
 }
 
-// wanted says whether a slot is live and of a kind that is asked for.
+// wanted reports whether a slot is live and of a requested kind.
 func (q *Query) wanted(s *slot) bool {
 	return s.id != "" && (q.Kinds == nil || slices.Contains(q.Kinds, s.kind))
 }
@@ -134,8 +133,8 @@ func (x *Index) byWords(q Query, depth int) []ranked {
 			terms = append(terms, term)
 		}
 	})
-	// Sums of floats depend on their order: that of the words, not of the ids
-	// that they happen to have here.
+	// Sums of floats depend on their order: use that of the words, not of their
+	// internal ids.
 	scores := make([]float64, len(x.slots))
 	mean := float64(x.words) / float64(max(len(x.byID), 1))
 	for _, term := range terms {
@@ -166,8 +165,8 @@ func (x *Index) byVector(q Query, vector []float32, depth int) []ranked {
 	return x.best(q, scores, leastNear, depth)
 }
 
-// best lists the texts that score more than least, best first, depth of them.
-// It sorts only what beats the worst of those that it has.
+// best returns the depth best texts that score more than least, best first. It
+// sorts only candidates that beat the worst of them.
 func (x *Index) best(q Query, scores []float64, least float64, depth int) []ranked {
 	var list []ranked
 	trim := func() {
@@ -181,7 +180,7 @@ func (x *Index) best(q Query, scores []float64, least float64, depth int) []rank
 		list = append(list, ranked{int32(i), score})
 		if len(list) >= 2*depth+64 {
 			trim()
-			// Equal ones may still rank before the worst by their time.
+			// Equal scores may still rank before the worst by their time.
 			least = math.Nextafter(list[depth-1].score, math.Inf(-1))
 		}
 	}

@@ -8,14 +8,14 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// maxToken bounds a token's bytes: what is longer is no word, and its first
-// part identifies it well enough.
+// maxToken bounds a token's bytes: a longer run of letters is not a word, and its
+// beginning identifies it well enough.
 const maxToken = 64
 
-// Tokens calls each with the words of a text as they are indexed: lower-case,
-// without accents, apostrophes and punctuation. Scripts that put no spaces
-// between words, and Hangul, give single characters and pairs of neighbours.
-// The bytes are each's only until it returns.
+// Tokens calls each with the words of a text as they are indexed: lower case,
+// without accents, apostrophes and punctuation. Scripts without spaces between
+// words, and Hangul, yield single characters and pairs of neighbours. The bytes
+// are valid only until each returns.
 func Tokens(text string, each func(token []byte)) {
 	t := tokenizer{each: each}
 	for _, r := range fold(text) {
@@ -73,7 +73,7 @@ func (t *tokenizer) end() {
 	t.word = t.word[:0]
 }
 
-// Normalize is a text as it is compared with others: its tokens, joined.
+// Normalize returns a text in a comparable form: its tokens, joined.
 func Normalize(text string) string {
 	var b strings.Builder
 	Tokens(text, func(token []byte) {
@@ -85,8 +85,8 @@ func Normalize(text string) string {
 	return b.String()
 }
 
-// fold makes letters that people take for the same one the same. Hangul is
-// taken apart by the decomposition, and put together again at the end.
+// fold maps letters that people consider the same to one. Hangul is decomposed
+// and composed again at the end.
 func fold(text string) string {
 	ascii := true
 	for i := range len(text) {
@@ -117,23 +117,25 @@ func fold(text string) string {
 	return norm.NFC.String(b.String())
 }
 
-// accent says whether a mark only colours the letter before it. The marks of
-// other scripts are vowels, without which a word is another one.
+// accent reports whether a mark only modifies the letter before it. The marks of
+// other scripts are vowels that distinguish words.
 func accent(r rune) bool {
 	return 0x0300 <= r && r <= 0x036F || 0x0591 <= r && r <= 0x05C7 || 0x064B <= r && r <= 0x065F
 }
 
 // folded are letters that do not decompose.
 var folded = map[rune]string{
-	'ß': "ss", 'ẞ': "ss", 'ø': "o", 'đ': "d", 'ð': "d", 'ł': "l", 'æ': "ae", 'œ': "oe", 'þ': "th", 'ħ': "h", 'ı': "i", 'ς': "σ", 'ʼ': "",
+	'ß': "ss", 'ẞ': "ss", 'ø': "o", 'đ': "d", 'ð': "d", 'ł': "l", 'æ': "ae", 'œ': "oe", 'þ': "th",
+	'ħ': "h", 'ı': "i", 'ς': "σ", 'ʼ': "",
 }
 
-// unsegmented says whether words of the character's script are found by pairs
+// unsegmented reports whether words of the character's script are found by pairs
 // of characters.
 func unsegmented(r rune) bool {
 	if r < 0x0E00 {
 		return false
 	}
-	return unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar) &&
+	return unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul, unicode.Thai,
+		unicode.Lao, unicode.Khmer, unicode.Myanmar) &&
 		!unicode.IsPunct(r)
 }

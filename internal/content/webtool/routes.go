@@ -18,13 +18,13 @@ type searchIn struct {
 	}
 }
 
-// Routes of the area Tools.
+// Routes returns the operations of the area Tools.
 func (s *Service) Routes() []route.Route {
 	return []route.Route{
 		route.Action(route.Row{
 			Method: "POST", Path: "/api/v1/tools/web_search", ID: "searchWeb", Tag: "Tools",
 			Summary: "Search the web", Scopes: []authz.Scope{"runs:create"}, Role: authz.Developer, Errors: []int{501, 502, 504}, Outside: true,
-			Doc: "Asks the search provider that the operator configured, as the built-in tool web_search does. Without one the answer is 501.",
+			Doc: "Queries the search provider that the operator configured, like the built-in tool web_search. Answers 501 if there is none.",
 		}, func(ctx context.Context, _ authz.Caller, in *searchIn) (Found, error) {
 			if strings.TrimSpace(in.Body.Query) == "" {
 				return Found{}, fault.BadFields(fault.Field{Field: "query", Message: "it is blank"})

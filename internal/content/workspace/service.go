@@ -26,13 +26,17 @@ type Service struct {
 	Writer  txn.Writer
 	Cursors *page.Cursors
 	Clock   clock.Clock
-	Agents  *agent.Agents
+	Agents  *agent.Agents  // see Connect
 	Audit   audit.Recorder // records sharing and deleting; optional
 	Quota   quota.Gate     // optional; without it only MaxWorkspaces applies
 	// Artifact opens an artifact of a run by its name, so that agents can read
 	// results that were too long for the conversation. Errors: fault.NotFound.
 	Artifact func(ctx context.Context, tenant, run, name string) (mimeType string, content Content, err error)
 }
+
+// Connect sets the agents, which are built after the service because they need
+// its tools. It is called once, before the first request.
+func (s *Service) Connect(agents *agent.Agents) { s.Agents = agents }
 
 // Content is a file that can be read from any position.
 type Content interface {

@@ -23,62 +23,62 @@ func sameJSON(a, b jsontext.Value) bool {
 	return a.Canonicalize() == nil && b.Canonicalize() == nil && string(a) == string(b)
 }
 
-// An event is in the outbox for those who want it, and if and only if its
+// An event is delivered to the subscriptions that want it, if and only if its
 // transaction commits.
 func TestOutbox(t *testing.T) {
-	each(t, func(t *testing.T, r *rig) {
-		one, two, other := r.hook("run.completed", "run.failed"), r.hook("run.completed"), r.hook("agent.created")
+	each(t, func(t *testing.T, h *harness) {
+		one, two, other := h.subscribe("run.completed", "run.failed"), h.subscribe("run.completed"), h.subscribe("agent.created")
 		undone := errors.New("undone")
-		err := r.db.Write(t.Context(), func(tx txn.Tx) error {
-			return errors.Join(r.Emit(tx, r.event("run.completed")), undone)
+		err := h.db.Write(t.Context(), func(tx txn.Tx) error {
+			return errors.Join(h.Emit(tx, h.event("run.completed")), undone)
 		})
-		if !errors.Is(err, undone) || !r.due().IsZero() {
-			t.Errorf("what was undone is work: %v", err)
+		if !errors.Is(err, undone) || !h.due().IsZero() {
+			t.Errorf("a rolled-back event left work: %v", err)
 		}
-		e := r.event("run.completed")
+		e := h.event("run.completed")
 		e.ID = ident.New()
-		for range 2 { // told twice, sent once
-			r.write(func(tx txn.Tx) error { return r.Emit(tx, e) })
+		for range 2 { // emitted twice, sent once
+			h.write(func(tx txn.Tx) error { return h.Emit(tx, e) })
 		}
-		foreign := r.event("run.completed")
+		foreign := h.event("run.completed")
 		foreign.TenantID = ident.New()
-		unwanted := r.event("quota.exceeded")
+		unwanted := h.event("quota.exceeded")
 		unwanted.Data = func() (jsontext.Value, error) {
-			t.Error("the data of an event is made that nobody wants")
+			t.Error("Data was called for an event that no subscription wants")
 			return nil, nil
 		}
-		r.write(func(tx txn.Tx) error { return errors.Join(r.Emit(tx, foreign), r.Emit(tx, unwanted)) })
-		r.work()
-		if a, b, c := len(r.log(one)), len(r.log(two)), len(r.log(other)); a != 1 || b != 1 || c != 0 {
+		h.write(func(tx txn.Tx) error { return errors.Join(h.Emit(tx, foreign), h.Emit(tx, unwanted)) })
+		h.work()
+		if a, b, c := len(h.log(one)), len(h.log(two)), len(h.log(other)); a != 1 || b != 1 || c != 0 {
 			t.Errorf("delivered %d, %d and %d times", a, b, c)
 		}
-		failed := r.event("run.failed")
+		failed := h.event("run.failed")
 		failed.Data = func() (jsontext.Value, error) { return nil, undone }
-		if err := r.db.Write(t.Context(), func(tx txn.Tx) error { return r.Emit(tx, failed) }); !errors.Is(err, undone) {
-			t.Errorf("data that cannot be made: %v", err)
+		if err := h.db.Write(t.Context(), func(tx txn.Tx) error { return h.Emit(tx, failed) }); !errors.Is(err, undone) {
+			t.Errorf("an error of Data: %v", err)
 		}
 	})
 }
 
 func TestRunEvents(t *testing.T) {
-	each(t, func(t *testing.T, r *rig) {
-		r.hook(webhook.Names...)
+	each(t, func(t *testing.T, h *harness) {
+		h.subscribe(h.Events.Names()...)
 		large := `"` + strings.Repeat("x", 65<<10) + `"`
 		rec := run.Record{Run: run.Run{
-			RunID: "run", TenantID: r.who.TenantID, AgentID: "agent",
+			RunID: "run", TenantID: h.who.TenantID, AgentID: "agent",
 			Input: []byte(`{"message":` + large + `}`), Output: []byte(`{"text":"fine"}`), Metadata: []byte(`{"a":"b"}`),
 		}}
-		type told struct{ Event, Status string }
-		var got []told
+		type emitted struct{ Event, Status string }
+		var got []emitted
 		for _, status := range run.Statuses {
 			rec.Status = status
-			r.write(func(tx txn.Tx) error { return r.OnRunState(tx, &rec) })
+			h.write(func(tx txn.Tx) error { return h.OnRunState(tx, &rec) })
 		}
-		r.write(func(tx txn.Tx) error {
-			return r.Violated(tx, &rec, policy.Violation{GuardrailID: "g", Name: "manners", Stage: policy.Input, Action: policy.Block})
+		h.write(func(tx txn.Tx) error {
+			return h.Violated(tx, &rec, policy.Violation{GuardrailID: "g", Name: "manners", Stage: policy.Input, Action: policy.Block})
 		})
-		r.work()
-		for _, a := range r.attempts() {
+		h.work()
+		for _, a := range h.requests() {
 			var body struct {
 				Data map[string]any `json:"data"`
 			}
@@ -93,19 +93,19 @@ func TestRunEvents(t *testing.T) {
 				}
 				continue
 			}
-			got = append(got, told{a.EventType, d["status"].(string)})
+			got = append(got, emitted{a.EventType, d["status"].(string)})
 			if fmt.Sprint(d["omitted"]) != "[input]" || fmt.Sprint(d["output"]) != "map[text:fine]" || fmt.Sprint(d["metadata"]) != "map[a:b]" {
 				t.Errorf("the data is %v", d)
 			}
-			if _, told := d["artifacts"]; told {
-				t.Error("files are told of")
+			if _, ok := d["artifacts"]; ok {
+				t.Error("the data has artifacts")
 			}
 		}
-		want := map[told]bool{
+		want := map[emitted]bool{
 			{"run.completed", "completed"}: true, {"run.cancelled", "cancelled"}: true, {"run.failed", "failed"}: true,
 			{"run.failed", "timeout"}: true, {"run.failed", "guardrail_blocked"}: true, {"run.failed", "rejected"}: true,
 		}
-		found := map[told]bool{}
+		found := map[emitted]bool{}
 		for _, g := range got {
 			found[g] = true
 		}
@@ -115,10 +115,10 @@ func TestRunEvents(t *testing.T) {
 	})
 }
 
-// What is too large is cut to JSON that is still valid and says so.
+// A body that is too large is cut to valid JSON that is marked as truncated.
 func TestCutBodies(t *testing.T) {
-	each(t, func(t *testing.T, r *rig) {
-		r.hook("run.failed")
+	each(t, func(t *testing.T, h *harness) {
+		h.subscribe("run.failed")
 		for name, data := range map[string]string{
 			"a text":         `{"z":1,"text":"` + strings.Repeat(`\u0001é`, 400<<10) + `","a":{"b":2},"truncated":false}`,
 			"an object":      `{"z":1,"list":["` + strings.Repeat("x", 2<<20) + `"],"a":{"b":2}}`,
@@ -130,11 +130,11 @@ func TestCutBodies(t *testing.T) {
 					data = strings.Replace(data, "%d", fmt.Sprint(i), 1)
 				}
 			}
-			e := r.event("run.failed")
+			e := h.event("run.failed")
 			e.Data = func() (jsontext.Value, error) { return jsontext.Value(data), nil }
-			r.write(func(tx txn.Tx) error { return r.Emit(tx, e) })
-			r.work()
-			all := r.attempts()
+			h.write(func(tx txn.Tx) error { return h.Emit(tx, e) })
+			h.work()
+			all := h.requests()
 			body := all[len(all)-1].Body
 			var got struct {
 				Data struct {
@@ -147,10 +147,10 @@ func TestCutBodies(t *testing.T) {
 				t.Fatalf("%s: %d bytes, %v", name, len(body), err)
 			}
 			if d := got.Data; d.Z != 1 || d.A["b"] != 2 || !d.Truncated {
-				t.Errorf("%s: what is small is %+v", name, d)
+				t.Errorf("%s: the small members are %+v", name, d)
 			}
 			if name == "a text" && len(body) < 900<<10 {
-				t.Errorf("of a text only %d bytes are left", len(body))
+				t.Errorf("only %d bytes of a text are left", len(body))
 			}
 		}
 	})
@@ -159,32 +159,32 @@ func TestCutBodies(t *testing.T) {
 func FuzzCut(f *testing.F) {
 	f.Add(`{"a":"b","c":[1,2,{"d":"\ud83d\ude00"}],"truncated":1}`, 40)
 	f.Add(`{"":"x","\n":"`+strings.Repeat("y", 300)+`"}`, 100)
-	f.Fuzz(func(t *testing.T, object string, most int) {
+	f.Fuzz(func(t *testing.T, object string, limit int) {
 		v := jsontext.Value(object)
-		if !v.IsValid() || v.Kind() != '{' || most < 64 || most > 1<<20 {
+		if !v.IsValid() || v.Kind() != '{' || limit < 64 || limit > 1<<20 {
 			return
 		}
-		cut, err := webhook.Cut(v, most)
+		cut, err := webhook.Cut(v, limit)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var got struct {
 			Truncated bool `json:"truncated"`
 		}
-		if err := json.Unmarshal(cut, &got); err != nil || !got.Truncated || len(cut) > most {
-			t.Errorf("%d bytes of %d: %s, %v", len(cut), most, cut, err)
+		if err := json.Unmarshal(cut, &got); err != nil || !got.Truncated || len(cut) > limit {
+			t.Errorf("%d bytes of %d: %s, %v", len(cut), limit, cut, err)
 		}
 	})
 }
 
 func TestCreation(t *testing.T) {
-	each(t, func(t *testing.T, r *rig) {
+	each(t, func(t *testing.T, h *harness) {
 		create := func(url string, events ...string) (webhook.View, error) {
-			return call[webhook.View](r, "createWebhook", func(in any) { setBody(in, url, events) })
+			return call[webhook.View](h, "createWebhook", func(in any) { setBody(in, url, events) })
 		}
 		v, err := create("https://receiver.example/", "company.paused", "run.failed", "initiative.paused")
 		if err != nil || v.Status != webhook.Active || cmp.Diff([]string{"initiative.paused", "run.failed"}, v.Events) != "" {
-			t.Errorf("made %+v, %v", v, err)
+			t.Errorf("created %+v, %v", v, err)
 		}
 		_, err = create("https://bad.example/", "run.started", "company.created", "run.failed", "run.completed,run.failed", strings.Repeat("x", 1000))
 		e := fault.From(err)
@@ -199,14 +199,14 @@ func TestCreation(t *testing.T) {
 			t.Errorf("refused with %v of %v", err, fields)
 		}
 		for range 49 {
-			r.hook("run.failed")
+			h.subscribe("run.failed")
 		}
 		if _, err := create("https://receiver.example/", "run.failed"); fault.From(err).Code != "limit_reached" || !fault.Is(err, fault.Invalid) {
 			t.Errorf("the 51st is refused with %v", err)
 		}
-		if _, err := call[any](r, "deleteWebhook", func(in any) { set(in, "WebhookID", v.WebhookID) }); err != nil {
+		if _, err := call[any](h, "deleteWebhook", func(in any) { set(in, "WebhookID", v.WebhookID) }); err != nil {
 			t.Fatal(err)
 		}
-		r.hook("run.failed")
+		h.subscribe("run.failed")
 	})
 }

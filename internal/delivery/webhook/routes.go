@@ -22,7 +22,7 @@ import (
 	"agentd/internal/kernel/work"
 )
 
-// Routes lists the operations on subscriptions and their log.
+// Routes returns the operations on subscriptions and their delivery log.
 func (s *Service) Routes() []route.Route {
 	row := func(method, path, id, summary, doc string, scope authz.Scope, role authz.Role, errors ...int) route.Row {
 		return route.Row{
@@ -37,27 +37,27 @@ func (s *Service) Routes() []route.Route {
 		return row(method, path, id, summary, doc, "webhooks:write", authz.Admin, errors...)
 	}
 	const one, entry = "/{webhookId}", "/{webhookId}/deliveries/{deliveryId}"
-	create := write("POST", "", "createWebhook", "Have events sent to an address",
-		"The answer is the only one that shows the secret that requests are signed with. A subscription is never edited: make another and delete this one.")
-	create.Status, create.Outside = 201, true // it looks names up
+	create := write("POST", "", "createWebhook", "Create a webhook subscription",
+		"Only this response shows the secret that signs the requests. A subscription cannot be changed: create another and delete this one.")
+	create.Status, create.Outside = 201, true // checking the URL resolves its host
 	return append([]route.Route{
 		route.Action(create, s.create),
 		route.Action(read("", "listWebhooks", "List subscriptions, newest first", ""), s.list),
-		route.Action(read(one, "getWebhook", "Read a subscription", "", 404), s.get),
-		route.Action(write("DELETE", one, "deleteWebhook", "Delete a subscription", "Nothing more is sent to it. Also where there is none with this id."), s.remove),
-		route.Action(write("POST", one+"/test", "testWebhook", "Send a made-up event, to see whether it arrives",
-			"Answers once it is queued; the delivery log tells what became of it. Its data is {\"test\": true}.", 404, 422), s.test),
-		route.Action(write("POST", one+"/enable", "enableWebhook", "Deliver to a subscription again",
-			"After it was disabled because its receiver kept failing. What waited for it then is sent.", 404), s.enable),
-		route.Action(read(one+"/deliveries", "listWebhookDeliveries", "Read the delivery log, newest first",
-			"An entry for each attempt, kept for 7 days; at most 5000 are counted.", 404, 422), s.log),
-		route.Action(read(entry, "getWebhookDelivery", "Read one attempt, with what was sent", "", 404), s.delivery),
-		route.Action(write("POST", entry+"/redeliver", "redeliverWebhook", "Send an event again",
-			"With the same event id and body, and as many attempts as the first time.", 404, 422), s.redeliver),
+		route.Action(read(one, "getWebhook", "Get a subscription", "", 404), s.get),
+		route.Action(write("DELETE", one, "deleteWebhook", "Delete a subscription", "Nothing more is sent to it. Succeeds also if it does not exist."), s.remove),
+		route.Action(write("POST", one+"/test", "testWebhook", "Send a test event",
+			"Responds once the event is queued; the delivery log shows the outcome. Its data is `{\"test\": true}`.", 404, 422), s.test),
+		route.Action(write("POST", one+"/enable", "enableWebhook", "Enable a subscription",
+			"Delivers again to a subscription that was disabled because its endpoint kept failing, also the events that were pending.", 404), s.enable),
+		route.Action(read(one+"/deliveries", "listWebhookDeliveries", "List delivery attempts, newest first",
+			"The delivery log has an entry for each attempt, kept for 7 days; at most 5000 are counted.", 404, 422), s.log),
+		route.Action(read(entry, "getWebhookDelivery", "Get a delivery attempt, with its request body", "", 404), s.delivery),
+		route.Action(write("POST", entry+"/redeliver", "redeliverWebhook", "Redeliver an event",
+			"Sends the event again with the same event id and body, and with as many attempts as the first time.", 404, 422), s.redeliver),
 	}, s.operatorRoutes()...)
 }
 
-// View is a subscription as clients see it.
+// View is a subscription as the API shows it.
 type View struct {
 	_ struct{} `json:"-" name:"WebhookSubscription"`
 
@@ -65,9 +65,9 @@ type View struct {
 	TenantID      string     `json:"tenant_id" required:"true"`
 	URL           string     `json:"url" required:"true"`
 	Events        []string   `json:"events" required:"true"`
-	Secret        string     `json:"secret" required:"true" doc:"Shown when the subscription is made, and never again."`
+	Secret        string     `json:"secret" required:"true" doc:"Shown in full only when the subscription is created."`
 	Status        Status     `json:"status" enum:"active,failing,disabled" required:"true"`
-	FailureCount  int64      `json:"failure_count" required:"true" doc:"Attempts in a row that failed."`
+	FailureCount  int64      `json:"failure_count" required:"true" doc:"Consecutive failed attempts."`
 	LastFailureAt *time.Time `json:"last_failure_at" required:"true"`
 	CreatedAt     time.Time  `json:"created_at" required:"true"`
 }
@@ -75,35 +75,44 @@ type View struct {
 func (s *Subscription) view() View {
 	return View{
 		WebhookID: s.ID, TenantID: s.TenantID, URL: s.URL, Events: s.Events, Secret: secret.Redacted, Status: s.Status,
-		FailureCount: s.Failures, LastFailureAt: moment(s.LastFailure), CreatedAt: s.CreatedAt,
+		FailureCount: s.Failures, LastFailureAt: optionalTime(s.LastFailure), CreatedAt: s.CreatedAt,
 	}
+}
+
+// optionalTime returns nil for the zero time.
+func optionalTime(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
 }
 
 type createIn struct {
 	Body struct {
 		_ struct{} `json:"-" name:"WebhookSubscriptionCreate"`
 
-		URL    string   `json:"url" required:"true" doc:"A public http or https address."`
-		Events []string `json:"events" required:"true" minItems:"1" maxItems:"50" doc:"Names of events; the older company.* names count as initiative.*."`
+		URL    string   `json:"url" required:"true" doc:"A public http or https URL."`
+		Events []string `json:"events" required:"true" minItems:"1" maxItems:"50" doc:"Names of events. The older names company.* stand for initiative.*."`
 	}
 }
 
-// wanted checks the names of events and gives them as they are stored.
-func wanted(names []string) (events []string, wrong []fault.Field) {
+// checkEvents returns the names as they are stored, and what is invalid.
+func (r *Registry) checkEvents(names []string) (events []string, invalid []fault.Field) {
 	for _, name := range names {
-		event, known := canonical(name)
+		event, known := r.canonical(name)
 		if !known {
-			wrong = append(wrong, fault.Field{Field: "events", Message: "knows no event " + quoted(name) + "; there are " + strings.Join(Names, ", ")})
+			message := "there is no event " + quoted(name) + "; the events are " + strings.Join(r.Names(), ", ")
+			invalid = append(invalid, fault.Field{Field: "events", Message: message})
 			continue
 		}
 		if !slices.Contains(events, event) {
 			events = append(events, event)
 		}
 	}
-	return events, wrong
+	return events, invalid
 }
 
-// quoted is a foreign word for a sentence.
+// quoted returns a client's text, shortened and quoted, for a sentence.
 func quoted(s string) string {
 	const maxQuoted = 100
 	quoted, err := json.Marshal(text.TruncateBytes(s, maxQuoted))
@@ -114,12 +123,12 @@ func quoted(s string) string {
 }
 
 func (s *Service) create(ctx context.Context, who authz.Caller, in *createIn) (v View, err error) {
-	events, wrong := wanted(in.Body.Events)
+	events, invalid := s.Events.checkEvents(in.Body.Events)
 	if err := s.CheckURL(ctx, in.Body.URL); err != nil {
-		wrong = append(wrong, fault.Field{Field: "url", Message: fault.From(err).Detail})
+		invalid = append(invalid, fault.Field{Field: "url", Message: fault.From(err).Detail})
 	}
-	if wrong != nil {
-		return v, fault.BadFields(wrong...)
+	if invalid != nil {
+		return v, fault.BadFields(invalid...)
 	}
 	sub := Subscription{
 		TenantID: who.TenantID, ID: ident.New(), URL: in.Body.URL, Events: events, Status: Active, CreatedAt: s.Clock.Now(),
@@ -132,14 +141,14 @@ func (s *Service) create(ctx context.Context, who authz.Caller, in *createIn) (v
 				return err
 			}
 		}
-		held, err := s.Store.CreateTx(tx, sub)
+		count, err := s.Store.CreateTx(tx, sub)
 		if err != nil {
 			return err
 		}
-		if held > maxHeld {
-			return fault.New(fault.Invalid, "limit_reached", "There are %d webhook subscriptions, and there may be no more; delete one first.", maxHeld)
+		if count > maxSubscriptions {
+			return fault.New(fault.Invalid, "limit_reached", "There are already %d webhook subscriptions, which is the maximum; delete one first.", maxSubscriptions)
 		}
-		if err := s.tell(tx, who, "created", &sub); err != nil {
+		if err := s.recordAudit(tx, who, "created", &sub); err != nil {
 			return err
 		}
 		v = sub.view()
@@ -149,7 +158,7 @@ func (s *Service) create(ctx context.Context, who authz.Caller, in *createIn) (v
 	return v, err
 }
 
-func (s *Service) tell(tx txn.Tx, who authz.Caller, action string, sub *Subscription) error {
+func (s *Service) recordAudit(tx txn.Tx, who authz.Caller, action string, sub *Subscription) error {
 	return audit.Tell(s.Audit, tx, who, audit.Entry{Action: "webhook." + action, TargetType: "webhook", TargetID: sub.ID})
 }
 
@@ -203,11 +212,11 @@ func (s *Service) remove(ctx context.Context, who authz.Caller, in *anyIn) (remo
 			return err
 		}
 		if found {
-			// Whoever delivers to it loses the lane with this commit.
+			// The node that runs the dispatcher loses its lease with this commit.
 			if err := s.Queue.DeleteTx(tx, WorkKind, in.WebhookID); err != nil {
 				return err
 			}
-			if err := s.tell(tx, who, "deleted", &Subscription{ID: in.WebhookID}); err != nil {
+			if err := s.recordAudit(tx, who, "deleted", &Subscription{ID: in.WebhookID}); err != nil {
 				return err
 			}
 		}
@@ -233,7 +242,7 @@ func (s *Service) test(ctx context.Context, who authz.Caller, in *oneIn) (tested
 		answer.EventType = sub.Events[0]
 	}
 	if sub.Status != Active {
-		return answer, fault.New(fault.Invalid, "", "The subscription is %s, and nothing is sent to test it; enable it first.", sub.Status)
+		return answer, fault.New(fault.Invalid, "", "The subscription is %s, and only an active one can be tested; enable it first.", sub.Status)
 	}
 	e, err := render(Event{TenantID: who.TenantID, Type: answer.EventType, At: s.Clock.Now(), Data: func() (jsontext.Value, error) {
 		return jsontext.Value(`{"test":true}`), nil
@@ -262,7 +271,8 @@ func (s *Service) enable(ctx context.Context, who authz.Caller, in *oneIn) (v Vi
 		if err := s.Store.EnableTx(tx, who.TenantID, sub.ID); err != nil {
 			return err
 		}
-		// Whoever drives the lane may still take it for failing: it begins anew.
+		// A running dispatcher may still take the subscription for failing. Removing
+		// its item stops it; a new one starts.
 		if err := s.Queue.DeleteTx(tx, WorkKind, sub.ID); err != nil {
 			return err
 		}
@@ -270,14 +280,14 @@ func (s *Service) enable(ctx context.Context, who authz.Caller, in *oneIn) (v Vi
 		if err != nil {
 			return err
 		}
-		if err := s.tell(tx, who, "enabled", sub); err != nil {
+		if err := s.recordAudit(tx, who, "enabled", sub); err != nil {
 			return err
 		}
 		return txn.Answer(tx, sub.view())
 	})
 }
 
-// Entries of the log per answer, and how many are counted.
+// Entries of the delivery log per page, and how many are counted.
 const (
 	logPage    = 100
 	logCounted = 5000
@@ -285,44 +295,44 @@ const (
 
 type logIn struct {
 	WebhookID string `path:"webhookId"`
-	Limit     string `query:"limit" doc:"Entries per page, 1 to 100; 100 if it is left out."`
+	Limit     string `query:"limit" doc:"Entries per page, 1 to 100; default 100."`
 	Cursor    string `query:"cursor"`
 }
 
-// Entry is an entry of the delivery log (decisions.md D9).
+// Entry is an attempt as the delivery log shows it.
 type Entry struct {
 	_ struct{} `json:"-" name:"WebhookDelivery"`
 
 	DeliveryID     string     `json:"delivery_id" format:"uuid" required:"true"`
-	EventID        string     `json:"event_id" required:"true" doc:"The same with every attempt, and what receivers know an event again by."`
+	EventID        string     `json:"event_id" required:"true" doc:"The same for all attempts of an event, so that receivers recognize repeats."`
 	WebhookID      string     `json:"webhook_id" format:"uuid" required:"true"`
 	EventType      string     `json:"event_type" required:"true"`
 	AttemptNumber  int        `json:"attempt_number" required:"true"`
 	Status         State      `json:"status" enum:"pending,success,failed" required:"true"`
-	ResponseStatus *int       `json:"response_status" required:"true" doc:"Null where no answer came."`
+	ResponseStatus *int       `json:"response_status" required:"true" doc:"Null if no response came."`
 	ErrorMessage   *string    `json:"error_message" required:"true"`
 	LatencyMS      *float64   `json:"latency_ms" required:"true"`
-	NextRetryAt    *time.Time `json:"next_retry_at" required:"true" doc:"When the next attempt is made; null where none is."`
+	NextRetryAt    *time.Time `json:"next_retry_at" required:"true" doc:"When the next attempt is made; null if there is none."`
 	CreatedAt      time.Time  `json:"created_at" required:"true"`
 
-	RequestBody string `json:"request_body,omitzero" doc:"What was or will be sent; only where one attempt is read."`
+	RequestBody string `json:"request_body,omitzero" doc:"The body that was or will be sent. Not in lists."`
 }
 
-func (d *Delivery) entry() Entry {
+func (a *Attempt) entry() Entry {
 	e := Entry{
-		DeliveryID: d.ID, EventID: d.EventID, WebhookID: d.WebhookID, EventType: d.EventType, AttemptNumber: d.Attempt,
-		Status: d.State, NextRetryAt: moment(d.NextRetry), CreatedAt: d.CreatedAt,
+		DeliveryID: a.ID, EventID: a.EventID, WebhookID: a.SubscriptionID, EventType: a.EventType, AttemptNumber: a.Number,
+		Status: a.State, NextRetryAt: optionalTime(a.NextRetry), CreatedAt: a.CreatedAt,
 	}
-	if d.State == Pending {
+	if a.State == Pending {
 		return e
 	}
-	ms := float64(d.Latency.Microseconds()) / 1000
+	ms := float64(a.Latency.Microseconds()) / 1000
 	e.LatencyMS = &ms
-	if d.Status != 0 {
-		e.ResponseStatus = &d.Status
+	if a.Status != 0 {
+		e.ResponseStatus = &a.Status
 	}
-	if d.Failure != "" {
-		e.ErrorMessage = &d.Failure
+	if a.Failure != "" {
+		e.ErrorMessage = &a.Failure
 	}
 	return e
 }
@@ -332,9 +342,9 @@ type logOut struct {
 
 	WebhookID  string  `json:"webhook_id" required:"true"`
 	Deliveries []Entry `json:"deliveries" required:"true"`
-	Total      int     `json:"total" required:"true" doc:"How many there are on all pages; at most 5000 are counted."`
-	Truncated  bool    `json:"truncated" required:"true" doc:"Whether there are older ones."`
-	Cursor     *string `json:"cursor" required:"true" doc:"Send it back to get the older ones; null where there are none."`
+	Total      int     `json:"total" required:"true" doc:"Number of entries on all pages; at most 5000 are counted."`
+	Truncated  bool    `json:"truncated" required:"true" doc:"Whether there are older entries."`
+	Cursor     *string `json:"cursor" required:"true" doc:"Pass it to get older entries; null if there are none."`
 }
 
 func (s *Service) log(ctx context.Context, who authz.Caller, in *logIn) (out logOut, err error) {
@@ -347,7 +357,7 @@ func (s *Service) log(ctx context.Context, who authz.Caller, in *logIn) (out log
 		return out, err
 	}
 	limit := page.Limit(in.Limit, logPage, logPage)
-	found, total, err := s.Store.ListDeliveries(ctx, who.TenantID, in.WebhookID, before, limit+1, logCounted)
+	found, total, err := s.Store.ListAttempts(ctx, who.TenantID, in.WebhookID, before, limit+1, logCounted)
 	if err != nil {
 		return out, err
 	}
@@ -368,13 +378,13 @@ type entryIn struct {
 	DeliveryID string `path:"deliveryId"`
 }
 
-// find reads an attempt of a subscription that there is.
-func (s *Service) find(ctx context.Context, who authz.Caller, in *entryIn) (*Subscription, *Ready, error) {
+// find reads a subscription and one of its attempts.
+func (s *Service) find(ctx context.Context, who authz.Caller, in *entryIn) (*Subscription, *DueAttempt, error) {
 	sub, err := s.Store.Get(ctx, who.TenantID, in.WebhookID)
 	if err != nil {
 		return nil, nil, err
 	}
-	d, err := s.Store.GetDelivery(ctx, who.TenantID, in.WebhookID, in.DeliveryID)
+	d, err := s.Store.GetAttempt(ctx, who.TenantID, in.WebhookID, in.DeliveryID)
 	return sub, d, err
 }
 
@@ -393,7 +403,7 @@ type redelivered struct {
 
 	Redelivered bool   `json:"redelivered" required:"true"`
 	WebhookID   string `json:"webhook_id" required:"true"`
-	DeliveryID  string `json:"delivery_id" required:"true" doc:"Of the new attempt."`
+	DeliveryID  string `json:"delivery_id" required:"true" doc:"Id of the new attempt."`
 	EventID     string `json:"event_id" required:"true"`
 }
 
@@ -403,26 +413,18 @@ func (s *Service) redeliver(ctx context.Context, who authz.Caller, in *entryIn) 
 		return answer, err
 	}
 	if sub.Status == Disabled {
-		return answer, fault.New(fault.Invalid, "", "The subscription is disabled, and nothing is sent to it; enable it first.")
+		return answer, fault.New(fault.Invalid, "", "The subscription is disabled; enable it first.")
 	}
-	again := s.again(&d.Delivery)
+	again := firstAttempt(d.SubscriptionID, d.EventID, d.EventType, s.Clock.Now())
 	answer = redelivered{Redelivered: true, WebhookID: sub.ID, DeliveryID: again.ID, EventID: d.EventID}
 	return answer, s.Writer.Write(ctx, func(tx txn.Tx) error {
-		// Whoever sends it again takes it off the operator's list.
-		if _, err := s.Store.ClearDeadTx(tx, who.TenantID, d.WebhookID, d.ID); err != nil {
+		// An event that is sent again is no dead letter any more.
+		if _, err := s.Store.ClearDeadTx(tx, who.TenantID, d.SubscriptionID, d.ID); err != nil {
 			return err
 		}
-		if err := s.leave(tx, who.TenantID, again); err != nil {
+		if err := s.addAttempts(tx, who.TenantID, again); err != nil {
 			return err
 		}
 		return txn.Answer(tx, answer)
 	})
-}
-
-// again is a first attempt at an event that was sent before.
-func (s *Service) again(d *Delivery) Delivery {
-	now := s.Clock.Now()
-	return Delivery{
-		ID: ident.New(), WebhookID: d.WebhookID, EventID: d.EventID, EventType: d.EventType, Attempt: 1, State: Pending, Due: now, CreatedAt: now,
-	}
 }

@@ -1,12 +1,18 @@
-// Package webhook tells other systems what happened: subscriptions, an outbox of
-// events, and their signed delivery, each at least once (interface.md section
-// 4, Webhook rules, and section 6; decisions.md D9).
+// Package webhook delivers events to other systems: it keeps subscriptions, an
+// outbox of events, and the log of their signed deliveries, each of which is made
+// at least once.
 //
-// An event enters the outbox in the transaction that makes it true, with one
-// delivery for each subscription that wants it and none where nobody does. What
-// a receiver still has to get is one item of work however much it is, its lane:
-// the node that holds it sends to that receiver and counts its failures, so
-// that receivers never wait for each other and an attempt counts once
+// A subscription is what a customer created: a URL and the events that it wants.
+// A delivery is one event for one subscription. An attempt is one POST of a
+// delivery; a failed attempt may be followed by another. The log has an entry for
+// each attempt.
+//
+// An event enters the outbox in the transaction that makes it true, with a first
+// attempt for each subscription that wants it; an event that none wants is not
+// stored. However many attempts of a subscription are due, they are one work
+// item. The node that holds the item runs the subscription's dispatcher, which
+// sends the requests and counts the failures. So subscriptions never wait for
+// each other, and each attempt is counted once
 // (docs/adr/0026-one-work-item-per-subscription.md).
 package webhook
 
@@ -23,70 +29,70 @@ import (
 	"agentd/internal/kernel/work"
 )
 
-// Status of a subscription (interface.md section 6, Response handling).
+// Status is the status of a subscription.
 type Status string
 
-// The statuses. Failing ones are delivered to, disabled ones are not.
+// The statuses. Failing subscriptions are delivered to, disabled ones are not.
 const (
 	Active   Status = "active"
 	Failing  Status = "failing"
 	Disabled Status = "disabled"
 )
 
-// Failures in a row after which a subscription is failing, and disabled
-// (decisions.md D9).
+// The numbers of consecutive failures after which a subscription is failing, and
+// disabled.
 const (
 	failingAfter  = 3
 	disabledAfter = 20
 )
 
-// maxHeld is how many subscriptions a tenant may have.
-const maxHeld = 50
+// maxSubscriptions is how many subscriptions a tenant has at most.
+const maxSubscriptions = 50
 
-// Subscription is a receiver and what it wants to hear.
+// Subscription is a URL and the events that are delivered to it.
 type Subscription struct {
 	TenantID, ID string
 	URL          string
 	Events       []string
 	Sealed       []byte // the secret
 	Status       Status
-	Failures     int64     // in a row
-	LastFailure  time.Time // zero: there was none
+	Failures     int64     // consecutive ones
+	LastFailure  time.Time // zero: none
 	CreatedAt    time.Time
 }
 
-// context is what a subscription's secret is bound to.
+// context returns what the subscription's sealed secret is bound to.
 func (s *Subscription) context() string { return "webhook/" + s.TenantID + "/" + s.ID }
 
-// State of a delivery.
+// State is the state of an attempt.
 type State string
 
-// The states: an attempt that is to be made, and the two that it ends in.
+// The states: an attempt is pending until its outcome is stored.
 const (
 	Pending   State = "pending"
 	Succeeded State = "success"
 	Failed    State = "failed"
 )
 
-// Delivery is one attempt to bring an event to a receiver: an entry of the
-// delivery log.
-type Delivery struct {
-	ID        string
-	WebhookID string
-	EventID   string
-	EventType string
-	Attempt   int // from 1
-	State     State
-	Due       time.Time // when it is to be made, while it is pending
-	Status    int       // of the answer; 0: none came
-	Failure   string
-	Latency   time.Duration
-	NextRetry time.Time // of the attempt that follows it; zero: none does
-	Dead      bool      // it failed, and no attempt follows
-	CreatedAt time.Time
+// Attempt is one POST of an event to a subscription, pending or made: an entry of
+// the delivery log.
+type Attempt struct {
+	ID             string // published as delivery_id
+	SubscriptionID string
+	EventID        string
+	EventType      string
+	Number         int // from 1
+	State          State
+	Due            time.Time // when a pending attempt is made
+	Status         int       // of the HTTP response; 0: none came
+	Failure        string
+	Latency        time.Duration
+	NextRetry      time.Time // of the attempt that follows; zero: none does
+	Dead           bool      // it failed, and no attempt follows
+	CreatedAt      time.Time
 }
 
-// Deps is what a Service is made of.
+// Deps are the dependencies of a Service.
 type Deps struct {
 	Store    Store
 	Writer   txn.Writer
@@ -96,24 +102,28 @@ type Deps struct {
 	Box      *secret.Box
 	Cursors  *page.Cursors
 	Audit    audit.Recorder
-	CheckURL func(ctx context.Context, url string) error // says why an address cannot be a receiver's
-	Quota    quota.Gate                                  // nil: only the 50 count
-	Waits    []time.Duration                             // between the attempts at a delivery
-	Observe  func(Outcome)                               // told of every attempt; nil: nobody
+	CheckURL func(ctx context.Context, url string) error // returns why a URL cannot be subscribed
+	Quota    quota.Gate                                  // nil: only maxSubscriptions limits a tenant
+	Events   *Registry                                   // nil: the built-in events
+	Waits    []time.Duration                             // between the attempts of a delivery
+	Observe  func(Outcome)                               // called for every attempt; nil: not called
 }
 
-// Service is the slice. It is safe for concurrent use.
+// Service is safe for concurrent use.
 type Service struct {
 	Deps
 
-	lanes lanes
-	turns turns
+	dispatchers dispatchers
+	slots       slots
 }
 
-// New makes a service.
+// New returns a Service.
 func New(d Deps) *Service {
 	if d.Observe == nil {
 		d.Observe = func(Outcome) {}
 	}
-	return &Service{Deps: d, turns: make(turns, maxTurns)}
+	if d.Events == nil {
+		d.Events = NewRegistry()
+	}
+	return &Service{Deps: d, slots: make(slots, maxSlots)}
 }

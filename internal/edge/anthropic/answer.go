@@ -7,14 +7,14 @@ import (
 	"agentd/internal/kernel/model"
 )
 
-// Answer is the published form of an answer in one piece; appendAnswer writes it.
+// Answer is an answer in one piece, for the API description; appendAnswer writes it.
 type Answer struct {
 	_ struct{} `json:"-" name:"MessagesAnswer"`
 
-	ID           string        `json:"id" required:"true" doc:"msg_ and an id of its own; nothing is stored under it."`
+	ID           string        `json:"id" required:"true" doc:"msg_ followed by a unique id; nothing is stored under it."`
 	Type         string        `json:"type" required:"true" enum:"message"`
 	Role         string        `json:"role" required:"true" enum:"assistant"`
-	Model        string        `json:"model" required:"true" doc:"As it was sent."`
+	Model        string        `json:"model" required:"true" doc:"As in the request."`
 	Content      []AnswerBlock `json:"content" required:"true"`
 	StopReason   string        `json:"stop_reason" required:"true" enum:"end_turn,max_tokens,tool_use,stop_sequence"`
 	StopSequence *string       `json:"stop_sequence" required:"true"`
@@ -28,33 +28,33 @@ type AnswerBlock struct {
 	Type      string  `json:"type" required:"true" enum:"text,thinking,tool_use"`
 	Text      *string `json:"text,omitzero"`
 	Thinking  *string `json:"thinking,omitzero"`
-	Signature *string `json:"signature,omitzero" doc:"Of thinking. It says nothing; send it back or leave it out."`
+	Signature *string `json:"signature,omitzero" doc:"Constant; may be sent back or omitted."`
 	ID        *string `json:"id,omitzero"`
 	Name      *string `json:"name,omitzero"`
-	Input     any     `json:"input,omitzero" doc:"Of tool_use: an object. Where the model wrote what is none, its member _raw has that."`
+	Input     any     `json:"input,omitzero" doc:"An object. If the model wrote something else, its member _raw has that text."`
 }
 
 // MessagesUsage counts the tokens of a call.
 type MessagesUsage struct {
-	InputTokens   int `json:"input_tokens" required:"true" doc:"Without those that the model's endpoint had cached."`
+	InputTokens   int `json:"input_tokens" required:"true" doc:"Without cached tokens."`
 	OutputTokens  int `json:"output_tokens" required:"true"`
 	CacheCreation int `json:"cache_creation_input_tokens" required:"true" doc:"Always 0."`
 	CacheRead     int `json:"cache_read_input_tokens" required:"true"`
 }
 
-// Count is the answer of count_tokens.
+// Count is the answer to count_tokens.
 type Count struct {
 	_ struct{} `json:"-" name:"MessagesCount"`
 
-	InputTokens int `json:"input_tokens" required:"true" doc:"About four characters each, and 3 for each message."`
+	InputTokens int `json:"input_tokens" required:"true" doc:"An estimate: one per four characters, plus 3 per message."`
 }
 
-// signature is that of every thinking block: clients want one, and send it back
-// with the block, which is not read.
+// signature is the signature of every thinking block: clients require one, and send
+// it back with the block, which is ignored.
 const signature = "YWdlbnRk"
 
-// stopReason says why an answer ended. A call of a tool is the reason whenever
-// there is one and the answer was not cut off.
+// stopReason returns why an answer ended. With a tool call it is tool_use, unless the
+// answer was cut off.
 func stopReason(resp *model.Response) string {
 	switch {
 	case resp.FinishReason == model.FinishLength:
@@ -86,8 +86,7 @@ func appendUsage(b []byte, u *model.Usage) []byte {
 	return append(b, '}')
 }
 
-// appendAnswer writes an answer in one piece. name is the model as it was asked
-// for.
+// appendAnswer writes an answer in one piece. name is the model in the request.
 func appendAnswer(b []byte, id, name string, resp *model.Response, thinking bool) []byte {
 	b = append(append(append(b, `{"id":"`...), id...), `","type":"message","role":"assistant","model":`...)
 	b = append(appendString(b, name), `,"content":[`...)
@@ -112,7 +111,7 @@ func appendAnswer(b []byte, id, name string, resp *model.Response, thinking bool
 	return append(b, '}')
 }
 
-// answerSize is about how long an answer is, so that it is allocated once.
+// answerSize estimates the size of an answer, so that it is allocated once.
 func answerSize(resp *model.Response) int {
 	n := 512 + len(resp.Text) + strings.Count(resp.Text, "\n") + len(resp.Text)/32 + len(resp.Thinking)*17/16
 	for i := range resp.ToolCalls {

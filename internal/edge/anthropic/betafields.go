@@ -9,23 +9,23 @@ import (
 	"agentd/internal/kernel/model"
 )
 
-// BetaFields is what the vendor's newer clients send that cannot be ignored without
-// giving a wrong answer. What is of another shape than theirs is ignored like
-// everything that is not known.
+// BetaFields are members of the vendor's newer clients that cannot be ignored
+// without answering another question. Values of another shape are ignored, like
+// unknown members.
 type BetaFields struct {
 	_ struct{} `json:"-" name:"MessagesNewer"`
 
-	Thread       schema.Any `json:"thread,omitzero" doc:"The type create is as if absent. The type continue is refused with the error_code thread_not_found, at which clients send the whole conversation."`
-	OutputConfig schema.Any `json:"output_config,omitzero" doc:"Its format {type: json_schema, schema} is passed on to the model."`
-	OutputFormat schema.Any `json:"output_format,omitzero" doc:"The same format by an older name."`
+	Thread       schema.Any `json:"thread,omitzero" doc:"Type create has no effect. Type continue is refused with thread_not_found; clients then send the whole conversation."`
+	OutputConfig schema.Any `json:"output_config,omitzero" doc:"format {type: json_schema, schema} is passed on to the model."`
+	OutputFormat schema.Any `json:"output_format,omitzero" doc:"Older name of output_config.format."`
 }
 
-// codeNoThread is the error_code by which the vendor's clients know that a
-// conversation is not kept by the server, and must be sent whole.
+// codeNoThread is the error_code that makes the vendor's clients send the whole
+// conversation, because the server does not store it.
 const codeNoThread = "thread_not_found"
 
-// checkThread refuses to go on from what was said before: no conversation is kept,
-// and the message alone would be answered as if it were the first.
+// checkThread refuses to continue a thread: no conversation is stored, and the
+// message alone would be answered as if it were the first.
 func (n *BetaFields) checkThread() error {
 	var thread struct {
 		Type string `json:"type"`
@@ -33,32 +33,32 @@ func (n *BetaFields) checkThread() error {
 	if !decodeObject(n.Thread, &thread) || thread.Type != "continue" {
 		return nil
 	}
-	return fault.New(fault.NotFound, codeNoThread, "Conversations are not kept here; send all of its messages, with the thread type create or without a thread.")
+	return fault.New(fault.NotFound, codeNoThread, "Conversations are not stored here; send all messages, with the thread type create or without a thread.")
 }
 
-// applyFormat tells the model which JSON it is to answer with.
+// applyFormat sets the JSON schema of the answer.
 func (n *BetaFields) applyFormat(req *model.Request) {
 	type format struct {
 		Type   string         `json:"type"`
 		Schema jsontext.Value `json:"schema"`
 	}
-	var asked struct {
+	var config struct {
 		Format format `json:"format"`
 	}
-	if !decodeObject(n.OutputConfig, &asked) || asked.Format.Type == "" {
-		_ = decodeObject(n.OutputFormat, &asked.Format)
+	if !decodeObject(n.OutputConfig, &config) || config.Format.Type == "" {
+		_ = decodeObject(n.OutputFormat, &config.Format)
 	}
-	if asked.Format.Type != "json_schema" || asked.Format.Schema.Kind() != '{' {
+	if config.Format.Type != "json_schema" || config.Format.Schema.Kind() != '{' {
 		return
 	}
 	if req.Extra == nil {
 		req.Extra = map[string]jsontext.Value{}
 	}
-	b := append(jsontext.Value(`{"type":"json_schema","json_schema":{"name":"answer","strict":true,"schema":`), asked.Format.Schema...)
+	b := append(jsontext.Value(`{"type":"json_schema","json_schema":{"name":"answer","strict":true,"schema":`), config.Format.Schema...)
 	req.Extra["response_format"] = append(b, `}}`...)
 }
 
-// decodeObject reads an object that may be absent or of another shape.
+// decodeObject reads an object, and reports whether it is one of the right shape.
 func decodeObject(v schema.Any, into any) bool {
 	return jsontext.Value(v).Kind() == '{' && json.Unmarshal(v, into) == nil
 }

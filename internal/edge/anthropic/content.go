@@ -9,7 +9,7 @@ import (
 	"agentd/internal/base/fault"
 )
 
-// block is a content block as it stands: the members that are read of any type.
+// block is a content block: the raw members that are read of any type.
 type block struct {
 	kind                               string
 	text, source, id, name, input      []byte
@@ -46,10 +46,10 @@ func readBlock(v []byte) (b block) {
 	return b
 }
 
-// blockPath is where a content block stands. Numbers are -1 where they do not apply.
+// blockPath locates a content block. Indexes that do not apply are -1.
 type blockPath struct{ message, block, inner int }
 
-// field names a member of the block.
+// field returns the path of a member of the block.
 func (p blockPath) field(name string) string {
 	b := []byte("system")
 	if p.message >= 0 {
@@ -71,14 +71,14 @@ func (p blockPath) field(name string) string {
 }
 
 const (
-	// maxFieldErrors is how many wrong fields one refusal lists.
+	// maxFieldErrors is how many invalid fields one error lists.
 	maxFieldErrors = 100
-	// maxBlocks is how many content blocks a request may have: each costs memory
-	// beside its bytes.
+	// maxBlocks bounds the content blocks of a request, each of which costs memory
+	// beyond its bytes.
 	maxBlocks = 100_000
 )
 
-// fieldErrors gathers the wrong fields of a request.
+// fieldErrors collects the invalid fields of a request.
 type fieldErrors struct {
 	fields []fault.Field
 	blocks int
@@ -115,12 +115,12 @@ func (c *fieldErrors) str(v []byte, at blockPath, name string) string {
 	return ""
 }
 
-// each gives the blocks of a content; a string counts as one block of text. What
-// is not of that form is complained about.
-func (c *fieldErrors) each(content []byte, at blockPath, inner bool, take func(b block, at blockPath)) {
+// each calls add with each block of a content; a string counts as one block of text.
+// It collects the blocks that are invalid.
+func (c *fieldErrors) each(content []byte, at blockPath, inner bool, add func(b block, at blockPath)) {
 	switch kind(content) {
 	case '"':
-		take(block{kind: "text", text: content}, at)
+		add(block{kind: "text", text: content}, at)
 	case '[':
 		for i, v := range elements(content) {
 			here := at
@@ -144,15 +144,15 @@ func (c *fieldErrors) each(content []byte, at blockPath, inner bool, take func(b
 				c.add(here.field("type"), notString)
 				continue
 			}
-			take(b, here)
+			add(b, here)
 		}
 	default:
 		c.add(at.field(""), notContent)
 	}
 }
 
-// image makes the content part of a picture, as OpenAI-compatible endpoints take
-// it. Nothing is fetched: an address is passed on.
+// image returns an image in the form of chat completions. A URL is passed on, not
+// fetched.
 func (c *fieldErrors) image(b *block, at blockPath) jsontext.Value {
 	if kind(b.source) != '{' {
 		c.add(at.field("source"), "expected an object")
@@ -176,7 +176,7 @@ func (c *fieldErrors) image(b *block, at blockPath) jsontext.Value {
 	case "base64":
 		kind := c.str(media, at, "source.media_type")
 		if kind != "" && !isImage(kind) {
-			c.add(at.field("source.media_type"), "expected the type of an image, such as image/png")
+			c.add(at.field("source.media_type"), "expected an image type such as image/png")
 			return nil
 		}
 		if len(data) == 0 || data[0] != '"' {
@@ -189,7 +189,7 @@ func (c *fieldErrors) image(b *block, at blockPath) jsontext.Value {
 		return append(part, tail...)
 	case "url":
 		if address := c.str(url, at, "source.url"); address != "" && !strings.HasPrefix(address, "https://") && !strings.HasPrefix(address, "http://") {
-			c.add(at.field("source.url"), "expected an http or https address")
+			c.add(at.field("source.url"), "expected an http or https URL")
 			return nil
 		}
 		part := make([]byte, 0, len(head)+len(url)+len(tail))
@@ -201,13 +201,14 @@ func (c *fieldErrors) image(b *block, at blockPath) jsontext.Value {
 	return nil
 }
 
-// isImage keeps everything out of a data: address that does not belong there.
+// isImage reports whether a media type is an image's and safe in a data: URL.
 func isImage(media string) bool {
 	rest, ok := strings.CutPrefix(media, "image/")
 	return ok && rest != "" && strings.Trim(strings.ToLower(rest), "abcdefghijklmnopqrstuvwxyz0123456789.+-") == ""
 }
 
-// document is what stands for a document that the model is not shown.
+// document returns the text that replaces a document, which the model does not
+// receive.
 func (b *block) document() string {
 	if kind(b.title) == '"' {
 		if title := strings.Join(strings.Fields(unquote(b.title)), " "); title != "" {

@@ -8,12 +8,12 @@ import (
 )
 
 const (
-	messageTokens = 3     // around each message of the caller's
-	imageTokens   = 1_000 // of a picture, whose bytes say nothing of its tokens
+	messageTokens = 3     // added for each message of the request
+	imageTokens   = 1_000 // of an image, whose size in bytes is no measure of its tokens
 )
 
-// Count estimates the tokens of a prompt: four characters each, and 3 for each
-// message (interface.md section 4, rule 6). Errors: as of [Request.Ask].
+// Count estimates the tokens of a prompt: one per four characters and 3 per message.
+// Errors: those of [Request.ToRequest].
 func (p *Prompt) Count() (int, error) {
 	t, tools := p.read()
 	if err := t.err(); err != nil {
@@ -22,10 +22,10 @@ func (p *Prompt) Count() (int, error) {
 	return estimate(t.out, tools, len(p.Messages)), nil
 }
 
-// estimate counts what a model is given for a number of messages of the
-// caller's.
+// estimate estimates the tokens of a model's input; turns is the number of messages
+// in the request.
 func estimate(messages []model.Message, tools []model.ToolSpec, turns int) int {
-	characters, pictures := 0, 0
+	characters, images := 0, 0
 	for i := range messages {
 		m := &messages[i]
 		characters += utf8.RuneCountInString(m.Text)
@@ -33,7 +33,7 @@ func estimate(messages []model.Message, tools []model.ToolSpec, turns int) int {
 			if text, ok := bytes.CutPrefix(part, []byte(textHead)); ok {
 				characters += utf8.RuneCount(text) - len(`""}`)
 			} else {
-				pictures++
+				images++
 			}
 		}
 		for j := range m.ToolCalls {
@@ -43,5 +43,5 @@ func estimate(messages []model.Message, tools []model.ToolSpec, turns int) int {
 	for i := range tools {
 		characters += utf8.RuneCountInString(tools[i].Name) + utf8.RuneCountInString(tools[i].Description) + utf8.RuneCount(tools[i].Parameters)
 	}
-	return (characters+3)/4 + messageTokens*turns + imageTokens*pictures
+	return (characters+3)/4 + messageTokens*turns + imageTokens*images
 }

@@ -8,8 +8,7 @@ import (
 	"agentd/internal/edge/httpapi"
 )
 
-// Envelope is how the messages routes refuse (interface.md section 7, Compatible
-// routes); appendEnvelope writes it.
+// Envelope is an error in Anthropic's shape; appendEnvelope writes it.
 type Envelope struct {
 	_ struct{} `json:"-" name:"MessagesRefusal"`
 
@@ -18,17 +17,17 @@ type Envelope struct {
 	RequestID string       `json:"request_id" required:"true" doc:"As in the header X-Request-Id."`
 }
 
-// EnvelopeBody is the inside of the envelope.
+// EnvelopeBody is the content of an envelope.
 type EnvelopeBody struct {
 	_ struct{} `json:"-" name:"MessagesError"`
 
 	Type    string `json:"type" required:"true" enum:"invalid_request_error,authentication_error,permission_error,billing_error,rate_limit_error,api_error"`
-	Message string `json:"message" required:"true" doc:"Lists every field that cannot be accepted."`
+	Message string `json:"message" required:"true" doc:"Lists every invalid field."`
 
 	Details *EnvelopeDetails `json:"details,omitzero"`
 }
 
-// EnvelopeDetails say what a client can do about a refusal.
+// EnvelopeDetails has a code that clients act on.
 type EnvelopeDetails struct {
 	_ struct{} `json:"-" name:"MessagesErrorDetails"`
 
@@ -43,8 +42,8 @@ func errorType(e *fault.Error) string {
 	return httpapi.ErrorType(e.Kind)
 }
 
-// message is what a refusal says. The envelope has no list of fields, so that the
-// sentence has all of them.
+// message returns the message of an error. It lists all fields, because the envelope
+// has no member for them.
 func message(e *fault.Error) string {
 	if len(e.Fields) == 0 {
 		return e.Detail
@@ -67,15 +66,15 @@ var brackets = strings.NewReplacer("[", ".", "]", "")
 func appendEnvelope(b []byte, e *fault.Error, requestID string) []byte {
 	b = append(append(append(b, `{"type":"error","error":{"type":"`...), errorType(e)...), `","message":`...)
 	b = appendString(b, message(e))
-	if e.Code == codeNoThread { // by which clients know what to do
+	if e.Code == codeNoThread { // clients act on it
 		b = append(b, `,"details":{"error_code":"`+codeNoThread+`"}`...)
 	}
 	b = append(b, `},"request_id":`...)
 	return append(appendString(b, requestID), '}')
 }
 
-// Fail renders a refusal in the messages envelope. Missing scope and role, a body
-// that is too large and the limits of requests keep the problem document.
+// Fail renders an error in Anthropic's envelope. A missing scope or role, a body that
+// is too large and rate limits are rendered as problem documents.
 func Fail(w http.ResponseWriter, r *http.Request, status int, e *fault.Error) {
 	limited := e.Kind == fault.Limited && w.Header().Get("X-RateLimit-Bucket") != "" // by the chain, not by a plan
 	if limited || e.Kind == fault.TooLarge || e.Code == "MISSING_SCOPE" || e.Code == "FORBIDDEN" {
@@ -84,8 +83,8 @@ func Fail(w http.ResponseWriter, r *http.Request, status int, e *fault.Error) {
 	}
 	httpapi.RefusalHeaders(w, status, e)
 	if status == http.StatusConflict || errorType(e) == "billing_error" || e.Code == "quota_exceeded" {
-		// Anthropic's clients repeat a 409 and a 429 unless they are told not to.
-		// Waiting as long as they do does not change these.
+		// Anthropic's clients retry a 409 and a 429 unless this header is set, and
+		// waiting as long as they do does not change these.
 		w.Header().Set("X-Should-Retry", "false")
 	}
 	id := httpapi.RequestID(r.Context())

@@ -8,7 +8,7 @@ import (
 	"agentd/internal/kernel/model"
 )
 
-// blockKind is what kind of content block is open.
+// blockKind is the type of the open content block.
 type blockKind byte
 
 const (
@@ -18,23 +18,22 @@ const (
 	toolBlock
 )
 
-// frames renders the events of one streamed answer, as they stand on the wire,
-// into buf. Blocks have consecutive indexes, and one is closed before the next
-// begins.
+// frames renders the events of one streamed answer into buf, in wire form. Blocks
+// have consecutive indexes, and one is closed before the next begins.
 type frames struct {
 	buf      []byte
-	thinking bool // the caller wants to see what was thought
+	thinking bool // the client requested the reasoning
 
-	index     int          // of the block that is open, or comes next
-	open      blockKind    // that is open
-	calls     int          // that were begun
-	repair    jsonRepairer // of the call that is open
-	raw       []byte       // what it gave last
-	lateText  []byte       // text that came while a call was open, whose pieces may go on
+	index     int          // of the open block, or the next one
+	open      blockKind    // the type of the open block
+	calls     int          // tool calls so far
+	repair    jsonRepairer // of the open call
+	raw       []byte       // its last output
+	lateText  []byte       // text that arrived while a call was open, whose pieces may continue
 	textShown bool         // text was shown
 }
 
-// start is the first event. tokens is about how many the model was given.
+// start writes the first event. tokens estimates the input.
 func (f *frames) start(id, name string, tokens int) {
 	b := append(f.buf, "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\""...)
 	b = append(append(b, id...), `","type":"message","role":"assistant","model":`...)
@@ -43,10 +42,10 @@ func (f *frames) start(id, name string, tokens int) {
 	f.buf = append(f.buf, pingFrame...)
 }
 
-// pingFrame says that the answer goes on.
+// pingFrame shows that the answer goes on.
 const pingFrame = "event: ping\ndata: {\"type\":\"ping\"}\n\n"
 
-// openBlock opens a block; block is what is known of it, without its last bracket.
+// openBlock opens a block; block is its JSON, to be completed by the caller.
 func (f *frames) openBlock(kind blockKind, block string) {
 	f.closeBlock()
 	f.open = kind
@@ -55,7 +54,7 @@ func (f *frames) openBlock(kind blockKind, block string) {
 	f.buf = append(append(b, `,"content_block":`...), block...)
 }
 
-// closeBlock ends the block that is open, if one is.
+// closeBlock ends the open block, if any.
 func (f *frames) closeBlock() {
 	switch f.open {
 	case noBlock:
@@ -74,7 +73,7 @@ func (f *frames) closeBlock() {
 	f.index++
 }
 
-// beginDelta begins a delta of the block that is open, up to the value of its member.
+// beginDelta writes a delta of the open block, up to the value of its member.
 func (f *frames) beginDelta(kind, member string) {
 	b := append(f.buf, "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":"...)
 	b = strconv.AppendInt(b, int64(f.index), 10)
@@ -87,7 +86,7 @@ func (f *frames) addDeltaEvent(kind, member, value string) {
 	f.buf = append(appendString(f.buf, value), "}}\n\n"...)
 }
 
-// addDelta shows a piece of the answer.
+// addDelta adds a piece of the answer.
 func (f *frames) addDelta(d model.Delta) {
 	switch {
 	case d.Text != "":
@@ -101,7 +100,7 @@ func (f *frames) addDelta(d model.Delta) {
 
 func (f *frames) addText(piece string) {
 	f.textShown = true
-	if f.open == toolBlock { // more of its input may come
+	if f.open == toolBlock { // its input may continue
 		f.lateText = append(f.lateText, piece...)
 		return
 	}
@@ -111,8 +110,8 @@ func (f *frames) addText(piece string) {
 	f.addDeltaEvent("text_delta", "text", piece)
 }
 
-// addThought shows what the model thought, where the caller wants that. What it
-// thinks while it calls a tool has no place.
+// addThought adds a piece of reasoning, if the client requested it. Reasoning during
+// a tool call is dropped, because it would split the block.
 func (f *frames) addThought(piece string) {
 	if !f.thinking || f.open == toolBlock {
 		return
@@ -123,7 +122,7 @@ func (f *frames) addThought(piece string) {
 	f.addDeltaEvent("thinking_delta", "thinking", piece)
 }
 
-// addCall shows a piece of a tool call, the first one with a name.
+// addCall adds a piece of a tool call; the first one of a call has its name.
 func (f *frames) addCall(d model.CallDelta) {
 	if d.Name != "" {
 		f.openBlock(toolBlock, `{"type":"tool_use","id":`)
@@ -139,7 +138,7 @@ func (f *frames) addCall(d model.CallDelta) {
 	}
 }
 
-// maxInputPiece is how long a piece of an input is at most, in bytes.
+// maxInputPiece is the maximum length of a piece of input, in bytes.
 const maxInputPiece = 512
 
 // sendInput shows what the mender gave, in pieces.
@@ -154,7 +153,7 @@ func (f *frames) sendInput() {
 	}
 }
 
-// end shows what was not given in pieces, and that the answer is complete.
+// end adds what did not arrive in pieces, and completes the answer.
 func (f *frames) end(resp *model.Response) {
 	if !f.textShown && f.calls == 0 {
 		f.addDelta(model.Delta{Text: resp.Text})
@@ -174,7 +173,7 @@ func (f *frames) end(resp *model.Response) {
 	f.buf = append(b, "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n"...)
 }
 
-// fail ends the answer in the middle.
+// fail ends an answer that is incomplete.
 func (f *frames) fail(e *fault.Error, requestID string) {
 	f.buf = append(f.buf, "event: error\ndata: "...)
 	f.buf = append(appendEnvelope(f.buf, e, requestID), "\n\n"...)

@@ -14,28 +14,29 @@ import (
 	"agentd/internal/kernel/quota"
 )
 
-// Messages serves the messages shape.
+// Messages serves Anthropic's Messages API with models.
 type Messages struct {
 	Proxy *modelproxy.Proxy
-	// Reserved is the model that serves names with the reserved prefix.
+	// Reserved is the model that serves names with reservedPrefix.
 	Reserved string
-	// StatusWait is how long a streamed answer's status waits for the model; 0: 5 s.
+	// StatusWait is how long a streamed answer waits for the model's first piece
+	// before it sends its status; 0: 5 s.
 	StatusWait time.Duration
-	// Ping is how long a stream may be silent; 0: 8 s.
+	// Ping is how long a stream may be silent before a ping is sent; 0: 8 s.
 	Ping time.Duration
 }
 
 const (
-	// reservedPrefix is that of the vendor's own models (decisions.md D10).
+	// reservedPrefix is the prefix of the vendor's own models.
 	reservedPrefix = "claude-"
-	// answerBudget is how long a model may take for an answer, streamed or not.
+	// answerBudget bounds the time of an answer, streamed or not.
 	answerBudget = 30 * time.Minute
 
 	defaultStatusWait = 5 * time.Second
 	defaultPing       = 8 * time.Second
 )
 
-// modelName gives the model that a name stands for.
+// modelName returns the model that serves a name.
 func (m *Messages) modelName(name string) string {
 	if strings.HasPrefix(name, reservedPrefix) {
 		return m.Reserved
@@ -43,27 +44,29 @@ func (m *Messages) modelName(name string) string {
 	return name
 }
 
-// Create answers POST /v1/messages.
+// Create serves POST /v1/messages.
 func (m *Messages) Create(w http.ResponseWriter, r *http.Request, who authz.Caller) error {
-	req, ask, err := read(r)
+	req, modelReq, err := read(r)
 	if err != nil {
 		return err
 	}
-	counted, err := httpapi.Params[modelproxy.Attribution](r)
+	attribution, err := httpapi.Params[modelproxy.Attribution](r)
 	if err != nil {
 		return err
 	}
-	call, err := m.Proxy.Open(r.Context(), who, modelproxy.CallParams{Model: m.modelName(req.Model), Source: quota.SourceMessages, AgentID: counted.AgentID})
+	call, err := m.Proxy.Open(r.Context(), who, modelproxy.CallParams{
+		Model: m.modelName(req.Model), Source: quota.SourceMessages, AgentID: attribution.AgentID,
+	})
 	if err != nil {
 		return err
 	}
-	req.applyThinkingBudget(&ask, call.Target().Capabilities)
-	ask.Budget = answerBudget
+	req.applyThinkingBudget(&modelReq, call.Target().Capabilities)
+	modelReq.Budget = answerBudget
 	w.Header()["Request-Id"] = []string{httpapi.RequestID(r.Context())}
 	if req.Streams() {
-		return m.stream(r, call, req, ask)
+		return m.stream(r, call, req, modelReq)
 	}
-	resp, err := call.Generate(r.Context(), ask, nil)
+	resp, err := call.Generate(r.Context(), modelReq, nil)
 	if err != nil {
 		return err
 	}
@@ -77,7 +80,7 @@ func (m *Messages) Create(w http.ResponseWriter, r *http.Request, who authz.Call
 	return nil
 }
 
-// read reads a request.
+// read reads a request and converts it to a model's.
 func read(r *http.Request) (*Request, model.Request, error) {
 	req, err := httpapi.DecodeBody[Request](r)
 	if err != nil {
@@ -86,11 +89,11 @@ func read(r *http.Request) (*Request, model.Request, error) {
 	if err := req.checkThread(); err != nil {
 		return nil, model.Request{}, err
 	}
-	ask, err := req.ToRequest()
-	return req, ask, err
+	modelReq, err := req.ToRequest()
+	return req, modelReq, err
 }
 
-// CountTokens answers POST /v1/messages/count_tokens.
+// CountTokens serves POST /v1/messages/count_tokens.
 func (m *Messages) CountTokens(w http.ResponseWriter, r *http.Request, _ authz.Caller) error {
 	req, err := httpapi.DecodeBody[CountRequest](r)
 	if err != nil {
@@ -104,14 +107,14 @@ func (m *Messages) CountTokens(w http.ResponseWriter, r *http.Request, _ authz.C
 	return httpapi.JSON(w, http.StatusOK, Count{InputTokens: n})
 }
 
-// newID names an answer.
+// newID returns the id of an answer.
 func newID() string { return "msg_" + strings.ReplaceAll(ident.New(), "-", "") }
 
-// answerBuffers are buffers in which answers are rendered.
+// answerBuffers pools the buffers in which answers are rendered.
 var answerBuffers = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
 
-// keepBuffer is how big a buffer may be that is kept for the next answer: one
-// large answer in memory is enough.
+// keepBuffer is the size up to which a buffer returns to the pool, so that large
+// answers do not stay in memory.
 const keepBuffer = 2 << 20
 
 func putBuffer(b *[]byte) {

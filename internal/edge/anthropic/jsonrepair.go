@@ -7,19 +7,19 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Clients read the input of a tool call as a JSON object, and many fail on what
-// is none; models write what they like. A mender passes what a model writes on as
-// it comes, for as long as it is the beginning of an object, and makes an object
-// of it in the end:
+// jsonRepairer makes a JSON object of the input of a tool call as a model writes it:
+// clients read it as an object, and many fail on anything else. It passes the input
+// on piece by piece for as long as it is the beginning of an object, and completes
+// it in the end:
 //
-//   - an object passes as it is, without the white space between its tokens, and
-//     with escapes where its strings have line breaks or single backslashes;
-//   - of one that breaks or ends in the middle, what was passed on is closed, and
-//     the member _raw has all that the model wrote;
-//   - nothing, and null, is the object without members, a string that holds an
-//     object is that object, and anything else is the object {"_raw": …}.
+//   - an object passes unchanged, without the white space between its tokens, and
+//     with escapes for line breaks and single backslashes in its strings;
+//   - an object that breaks or ends in the middle is closed, and its member _raw has
+//     everything that the model wrote;
+//   - nothing and null become the empty object, a string that holds an object
+//     becomes that object, and anything else becomes the object {"_raw": …}.
 //
-// The zero value is ready.
+// The zero value is ready to use.
 type jsonRepairer struct {
 	raw          []byte // all that was written
 	at           int    // how much of raw was looked at
@@ -32,37 +32,37 @@ type jsonRepairer struct {
 	broken       bool
 }
 
-// state is what the mender waits for.
+// state is what the repairer expects next.
 type state byte
 
 const (
 	outside    state = iota // the object
 	wantName                // a name, or the end of the object
-	wantMember              // a name, behind a comma
+	wantMember              // a name, after a comma
 	inName
 	wantColon
 	wantValue
 	wantItem // a value, or the end of the array
 	inString
-	inEscape // behind a backslash; of a name too
-	inHex1   // \u has 4, 3, 2, 1 digits to come
+	inEscape // after a backslash, also in a name
+	inHex1   // 4, 3, 2, 1 digits of \u to come
 	inHex2
 	inHex3
 	inHex4
 	inWord     // true, false, null
-	inMinus    // number: behind the sign
-	inZero     // behind a leading zero
-	inDigits   // in its whole part
-	inDot      // behind the point
-	inFraction // in the digits behind it
-	inE        // behind the e
-	inSign     // behind the e's sign
+	inMinus    // of a number: after the sign
+	inZero     // after a leading zero
+	inDigits   // in the integer part
+	inDot      // after the point
+	inFraction // in the digits after it
+	inE        // after the e
+	inSign     // after its sign
 	inExponent
 	afterValue
 	complete // the outermost object is closed
 )
 
-// write takes in a piece and appends what of it can be passed on.
+// write adds a piece, and appends to out what can be passed on.
 func (m *jsonRepairer) write(out []byte, piece string) []byte {
 	m.raw = append(m.raw, piece...)
 	for ; m.at < len(m.raw) && !m.broken; m.at++ {
@@ -79,7 +79,7 @@ func (m *jsonRepairer) write(out []byte, piece string) []byte {
 	return out
 }
 
-// plainEnd is how much of a string's inside stands for itself.
+// plainEnd returns the length of the characters that need no escape.
 func plainEnd(b []byte) int {
 	for i, c := range b {
 		if c == '"' || c == '\\' || c < ' ' {
@@ -93,113 +93,159 @@ func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// step takes in one byte.
+// transitions maps each state to what handles the next byte in it. Between tokens
+// white space is skipped.
+var transitions = [...]struct {
+	handle    func(m *jsonRepairer, out []byte, c byte) []byte
+	skipSpace bool
+}{
+	outside:    {(*jsonRepairer).beginObject, true},
+	wantName:   {(*jsonRepairer).beginName, true},
+	wantMember: {(*jsonRepairer).beginName, true},
+	inName:     {(*jsonRepairer).stringByte, false},
+	wantColon:  {(*jsonRepairer).colon, true},
+	wantValue:  {(*jsonRepairer).beginValue, true},
+	wantItem:   {(*jsonRepairer).beginItem, true},
+	inString:   {(*jsonRepairer).stringByte, false},
+	inEscape:   {(*jsonRepairer).escape, false},
+	inHex1:     {(*jsonRepairer).hexDigit, false},
+	inHex2:     {(*jsonRepairer).hexDigit, false},
+	inHex3:     {(*jsonRepairer).hexDigit, false},
+	inHex4:     {(*jsonRepairer).hexDigit, false},
+	inWord:     {(*jsonRepairer).wordByte, false},
+	inMinus:    {(*jsonRepairer).numberByte, false},
+	inZero:     {(*jsonRepairer).numberByte, false},
+	inDigits:   {(*jsonRepairer).numberByte, false},
+	inDot:      {(*jsonRepairer).numberByte, false},
+	inFraction: {(*jsonRepairer).numberByte, false},
+	inE:        {(*jsonRepairer).numberByte, false},
+	inSign:     {(*jsonRepairer).numberByte, false},
+	inExponent: {(*jsonRepairer).numberByte, false},
+	afterValue: {(*jsonRepairer).afterItem, true},
+	complete:   {(*jsonRepairer).fail, true},
+}
+
+// step handles one byte.
 func (m *jsonRepairer) step(out []byte, c byte) []byte {
-	switch m.state {
-	case inString, inName:
-		return m.inString(out, c)
-	case inEscape, inHex1, inHex2, inHex3, inHex4:
-		return m.escape(out, c)
-	case inWord:
-		if c != m.word[0] {
-			m.broken = true
-			return out
-		}
-		if m.word = m.word[1:]; m.word == "" {
-			m.state = afterValue
-		}
-		return append(out, c)
-	case inMinus, inZero, inDigits, inDot, inFraction, inE, inSign, inExponent:
-		if m.number(c) {
-			return append(out, c)
-		}
-		if m.broken {
-			return out
-		}
+	t := &transitions[m.state]
+	if t.skipSpace && isSpace(c) {
+		return out
 	}
-	if isSpace(c) {
-		return out // it means nothing out here
-	}
-	switch m.state {
-	case outside:
-		if c != '{' {
-			m.broken = true
-			return out
-		}
-		m.opened = true
-		return m.open(out, c)
-	case wantName, wantMember:
-		switch {
-		case c == '"':
-			m.state = inName
-			m.hasMember = m.hasMember || len(m.stack) == 1
-			return append(m.flushComma(out), c)
-		case c == '}' && m.state == wantName:
-			return m.close(out, c)
-		}
-	case wantColon:
-		if c == ':' {
-			m.state = wantValue
-			return append(out, c)
-		}
-	case wantValue, wantItem:
-		if c == ']' && m.state == wantItem {
-			return m.close(out, c)
-		}
-		return m.beginValue(out, c)
-	case afterValue:
-		return m.afterItem(out, c)
-	}
+	return t.handle(m, out, c)
+}
+
+// fail handles a byte that is not valid in its state.
+func (m *jsonRepairer) fail(out []byte, _ byte) []byte {
 	m.broken = true
 	return out
 }
 
-// inString takes in a byte of a string that does not stand for itself.
-func (m *jsonRepairer) inString(out []byte, c byte) []byte {
+func (m *jsonRepairer) beginObject(out []byte, c byte) []byte {
+	if c != '{' {
+		return m.fail(out, c)
+	}
+	m.opened = true
+	return m.open(out, c)
+}
+
+func (m *jsonRepairer) beginName(out []byte, c byte) []byte {
+	switch {
+	case c == '"':
+		m.state = inName
+		m.hasMember = m.hasMember || len(m.stack) == 1
+		return append(m.flushComma(out), c)
+	case c == '}' && m.state == wantName:
+		return m.close(out, c)
+	}
+	return m.fail(out, c)
+}
+
+func (m *jsonRepairer) colon(out []byte, c byte) []byte {
+	if c != ':' {
+		return m.fail(out, c)
+	}
+	m.state = wantValue
+	return append(out, c)
+}
+
+// beginItem handles the first byte after the opening bracket of an array.
+func (m *jsonRepairer) beginItem(out []byte, c byte) []byte {
+	if c == ']' {
+		return m.close(out, c)
+	}
+	return m.beginValue(out, c)
+}
+
+// wordByte handles a byte of true, false or null.
+func (m *jsonRepairer) wordByte(out []byte, c byte) []byte {
+	if c != m.word[0] {
+		return m.fail(out, c)
+	}
+	if m.word = m.word[1:]; m.word == "" {
+		m.state = afterValue
+	}
+	return append(out, c)
+}
+
+// numberByte handles a byte of a number, or the first one after it.
+func (m *jsonRepairer) numberByte(out []byte, c byte) []byte {
+	switch {
+	case m.number(c):
+		return append(out, c)
+	case m.broken, isSpace(c):
+		return out
+	}
+	return m.afterItem(out, c)
+}
+
+// stringByte handles a byte of a string that plainEnd stops at.
+func (m *jsonRepairer) stringByte(out []byte, c byte) []byte {
 	switch {
 	case c == '"' && m.state == inName:
 		m.state = wantColon
 	case c == '"':
 		m.state = afterValue
 	case c == '\\':
-		m.word = "" // a string's escape, not a name's
+		m.word = "" // the escape is in a string, not in a name
 		if m.state == inName {
 			m.word = "n"
 		}
 		m.state = inEscape
-	default: // a control character, which must not stand there as it is
+	default: // a control character, which must be escaped
 		quoted, _ := jsontext.AppendQuote(nil, string(rune(c)))
 		return append(out, quoted[1:len(quoted)-1]...)
 	}
 	return append(out, c)
 }
 
+// escape handles the byte after a backslash.
 func (m *jsonRepairer) escape(out []byte, c byte) []byte {
-	switch m.state {
-	case inEscape:
-		switch {
-		case c == 'u':
-			m.state = inHex1
-			return append(out, c)
-		case strings.IndexByte(`"\/bfnrt`, c) < 0: // the backslash was meant as one
-			m.resume()
-			return m.step(append(out, '\\'), c)
-		}
-	default:
-		if !isDigit(c) && (c|0x20 < 'a' || c|0x20 > 'f') {
-			m.broken = true
-			return out
-		}
-		if m.state != inHex4 {
-			m.state++
-			return append(out, c)
-		}
+	switch {
+	case c == 'u':
+		m.state = inHex1
+		return append(out, c)
+	case strings.IndexByte(`"\/bfnrt`, c) < 0: // the model meant the backslash itself
+		m.resume()
+		return m.stringByte(append(out, '\\'), c)
 	}
 	m.resume()
 	return append(out, c)
 }
 
-// resume goes back from an escape to the string that it is in.
+// hexDigit handles a digit of an escape \uXXXX.
+func (m *jsonRepairer) hexDigit(out []byte, c byte) []byte {
+	if !isDigit(c) && (c|0x20 < 'a' || c|0x20 > 'f') {
+		return m.fail(out, c)
+	}
+	if m.state == inHex4 {
+		m.resume()
+	} else {
+		m.state++
+	}
+	return append(out, c)
+}
+
+// resume returns from an escape to its string.
 func (m *jsonRepairer) resume() {
 	m.state = inString
 	if m.word == "n" {
@@ -208,7 +254,8 @@ func (m *jsonRepairer) resume() {
 	m.word = ""
 }
 
-// number takes in a byte of a number; false where it is none of it.
+// number reports whether a byte continues a number. If not, the number is broken or
+// has ended before the byte.
 func (m *jsonRepairer) number(c byte) bool {
 	to := afterValue
 	switch m.state {
@@ -247,7 +294,7 @@ func (m *jsonRepairer) number(c byte) bool {
 	return true
 }
 
-// beginValue begins one.
+// beginValue handles the first byte of a value.
 func (m *jsonRepairer) beginValue(out []byte, c byte) []byte {
 	out = m.flushComma(out)
 	switch {
@@ -274,7 +321,7 @@ func (m *jsonRepairer) beginValue(out []byte, c byte) []byte {
 	return append(out, c)
 }
 
-// maxDepth is how deep an input may nest: what reads it may take no more.
+// maxDepth bounds the nesting of an input, for the sake of its readers.
 const maxDepth = 200
 
 func (m *jsonRepairer) open(out []byte, c byte) []byte {
@@ -289,8 +336,8 @@ func (m *jsonRepairer) open(out []byte, c byte) []byte {
 	return append(out, c)
 }
 
-// close ends an object or an array. The outermost object's bracket waits for the
-// end: a member may have to be added.
+// close ends an object or an array. The outermost object's bracket is written in the
+// end, because a member may have to be added.
 func (m *jsonRepairer) close(out []byte, c byte) []byte {
 	m.stack = m.stack[:len(m.stack)-1]
 	if len(m.stack) == 0 {
@@ -316,7 +363,7 @@ func (m *jsonRepairer) afterItem(out []byte, c byte) []byte {
 	return out
 }
 
-// flushComma passes on the comma that waited for what follows it.
+// flushComma appends the comma that was held back until something follows it.
 func (m *jsonRepairer) flushComma(out []byte) []byte {
 	if m.pendingComma {
 		m.pendingComma = false
@@ -325,10 +372,10 @@ func (m *jsonRepairer) flushComma(out []byte) []byte {
 	return out
 }
 
-// rawMember is the member that has what a model wrote where that is no object.
+// rawMember is the member with the text of a model that did not write an object.
 const rawMember = `"_raw":`
 
-// end appends what makes an object of what was passed on.
+// end appends what completes the object.
 func (m *jsonRepairer) end(out []byte) []byte {
 	if m.state == complete && !m.broken {
 		return append(out, '}')
@@ -346,7 +393,7 @@ func (m *jsonRepairer) end(out []byte) []byte {
 	return append(appendString(append(out, rawMember...), string(m.raw)), '}')
 }
 
-// closeValue ends the value that was begun last.
+// closeValue ends the last value.
 func (m *jsonRepairer) closeValue(out []byte) []byte {
 	switch m.state {
 	case inEscape:
@@ -375,7 +422,7 @@ func (m *jsonRepairer) closeValue(out []byte) []byte {
 	return out
 }
 
-// wrapNonObject makes an object of what does not begin like one.
+// wrapNonObject makes an object of an input that does not begin like one.
 func (m *jsonRepairer) wrapNonObject(out []byte) []byte {
 	text := bytes.TrimSpace(m.raw)
 	if len(text) == 0 || string(text) == "null" {
@@ -392,7 +439,7 @@ func (m *jsonRepairer) wrapNonObject(out []byte) []byte {
 	return append(appendString(append(append(out, '{'), rawMember...), string(m.raw)), '}')
 }
 
-// repairJSON gives the input of a whole call.
+// repairJSON appends the repaired input of a complete call.
 func repairJSON(out []byte, arguments string) []byte {
 	var m jsonRepairer
 	return m.end(m.write(out, arguments))

@@ -7,11 +7,11 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// What is walked here passed the strict check of the whole body, so that the
-// functions need not look for errors, and give slices of what they walk over:
-// a picture of some megabytes is not copied while it is looked at.
+// The JSON scanned here passed the strict validation of the whole body: the
+// functions do not check for errors. They return slices of their input, so that an
+// image of several megabytes is not copied.
 
-// members gives the members of an object: names in plain, values as they stand.
+// members iterates over the members of an object: names unquoted, values raw.
 func members(v []byte) iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
 		for at := skipSpace(v, 1); v[at] != '}'; {
@@ -30,7 +30,7 @@ func members(v []byte) iter.Seq2[string, []byte] {
 	}
 }
 
-// elements gives the elements of an array.
+// elements iterates over the elements of an array.
 func elements(v []byte) iter.Seq2[int, []byte] {
 	return func(yield func(int, []byte) bool) {
 		i := 0
@@ -44,7 +44,7 @@ func elements(v []byte) iter.Seq2[int, []byte] {
 	}
 }
 
-// skipComma passes over the comma behind a value, if there is one.
+// skipComma skips the comma after a value, if any.
 func skipComma(v []byte, at int) int {
 	if at = skipSpace(v, at); v[at] == ',' {
 		return skipSpace(v, at+1)
@@ -59,7 +59,7 @@ func skipSpace(v []byte, at int) int {
 	return at
 }
 
-// stringEnd gives the place behind the string that begins at a place.
+// stringEnd returns the offset after the string that begins at an offset.
 func stringEnd(v []byte, at int) int {
 	for at++; ; {
 		at += bytes.IndexByte(v[at:], '"')
@@ -74,7 +74,7 @@ func stringEnd(v []byte, at int) int {
 	}
 }
 
-// valueEnd gives the place behind the value that begins at a place.
+// valueEnd returns the offset after the value that begins at an offset.
 func valueEnd(v []byte, at int) int {
 	switch v[at] {
 	case '"':
@@ -102,17 +102,17 @@ func valueEnd(v []byte, at int) int {
 	return at
 }
 
-// kind of a value; 0 where there is none.
+// kind returns the kind of a value, 0 if it is empty.
 func kind(v []byte) jsontext.Kind { return jsontext.Value(v).Kind() }
 
-// unquote gives the text of a string.
+// unquote returns the text of a string.
 func unquote(v []byte) string {
 	if bytes.IndexByte(v, '\\') < 0 {
 		return string(v[1 : len(v)-1])
 	}
-	text, _ := jsontext.AppendUnquote(nil, v) // it was checked
+	text, _ := jsontext.AppendUnquote(nil, v) // it is valid
 	return string(text)
 }
 
-// absent says whether a member is not there, or null.
+// absent reports whether a member is missing or null.
 func absent(v []byte) bool { return len(v) == 0 || v[0] == 'n' }

@@ -10,21 +10,21 @@ import (
 	"agentd/internal/kernel/model"
 )
 
-// part is a piece of a turn: a text, or a content part of the wire's own.
+// part is a text, or a content part in the form of chat completions.
 type part struct {
 	text string
 	raw  jsontext.Value
 }
 
-// result is what a tool gave back.
+// result is the result of a tool call.
 type result struct {
 	id, text string
 	images   []jsontext.Value
 }
 
-// messageBuilder makes the messages of an OpenAI-compatible conversation. Turns of one
-// role that follow each other are one, because the results of tools must stand
-// right behind the message that called them, before anything else is said.
+// messageBuilder builds the messages of an OpenAI-compatible conversation.
+// Consecutive turns of one role become one, because the results of tools must follow
+// the message that called them directly.
 type messageBuilder struct {
 	fieldErrors
 
@@ -35,8 +35,8 @@ type messageBuilder struct {
 	results []result
 }
 
-// addPrompt gives the messages, the system's first, and complains about what
-// cannot be read.
+// addPrompt converts a prompt, the system's message first, and collects the invalid
+// fields.
 func (t *messageBuilder) addPrompt(p *Prompt) {
 	t.out = make([]model.Message, 0, len(p.Messages)+1)
 	if !absent(p.System) {
@@ -54,12 +54,12 @@ func (t *messageBuilder) addPrompt(p *Prompt) {
 	}
 	t.endTurn()
 	if len(t.out) == 0 && len(t.fields) == 0 {
-		t.add("messages", "there is nothing to answer: no message has content that is read")
+		t.add("messages", "no message has content")
 	}
 }
 
-// addBlock adds a block to the turn. Those that no rule names are passed over: what
-// the model thought, and whatever a later version of the API has.
+// addBlock adds a block to the turn. Other types are ignored: reasoning, and types of
+// later versions of the API.
 func (t *messageBuilder) addBlock(b block, at blockPath) {
 	switch b.kind {
 	case "text":
@@ -97,8 +97,8 @@ func (t *messageBuilder) addToolUse(b *block, at blockPath) {
 	t.calls = append(t.calls, call)
 }
 
-// errorPrefix stands before the result of a tool that failed: OpenAI-compatible
-// endpoints have no mark for it.
+// errorPrefix marks the result of a tool that failed: OpenAI-compatible endpoints
+// have no member for that.
 const errorPrefix = "Error: "
 
 func (t *messageBuilder) addToolResult(b *block, at blockPath) {
@@ -141,10 +141,10 @@ func countImages(n int) string {
 	return strconv.Itoa(n) + " images"
 }
 
-// paragraph stands between texts that were blocks of their own.
+// paragraph separates texts of different blocks.
 const paragraph = "\n\n"
 
-// endTurn ends the turn.
+// endTurn adds the messages of the turn.
 func (t *messageBuilder) endTurn() {
 	switch t.role {
 	case model.Assistant:
@@ -171,32 +171,31 @@ func (t *messageBuilder) endTurn() {
 	t.parts = t.parts[:0]
 }
 
-// addToolMessages says what the tools gave, as messages that answer the calls before
-// them. It gives what the user is to say besides: the pictures, which a tool's
-// message cannot have, and results of calls that are not there, which endpoints
-// refuse.
-func (t *messageBuilder) addToolMessages() (besides []part) {
-	var asked []model.ToolCall
+// addToolMessages adds the results of tools, as messages that answer the calls before
+// them. It returns what becomes the user's message instead: images, which a tool's
+// message cannot have, and results without a call, which endpoints reject.
+func (t *messageBuilder) addToolMessages() (rest []part) {
+	var pending []model.ToolCall
 	if n := len(t.out); n > 0 {
-		asked = slices.Clone(t.out[n-1].ToolCalls)
+		pending = slices.Clone(t.out[n-1].ToolCalls)
 	}
 	for _, r := range t.results {
-		i := slices.IndexFunc(asked, func(c model.ToolCall) bool { return c.ID == r.id })
+		i := slices.IndexFunc(pending, func(c model.ToolCall) bool { return c.ID == r.id })
 		if i >= 0 {
-			t.out = append(t.out, model.Message{Role: model.Tool, Text: r.text, ToolCallID: r.id, Name: asked[i].Name})
-			asked = slices.Delete(asked, i, i+1)
+			t.out = append(t.out, model.Message{Role: model.Tool, Text: r.text, ToolCallID: r.id, Name: pending[i].Name})
+			pending = slices.Delete(pending, i, i+1)
 		} else {
-			besides = append(besides, part{text: "[Result of the tool call " + r.id + "]\n" + r.text})
+			rest = append(rest, part{text: "[Result of the tool call " + r.id + "]\n" + r.text})
 		}
 		if len(r.images) == 0 {
 			continue
 		}
-		besides = append(besides, part{text: "[" + countImages(len(r.images)) + " of the result of the tool call " + r.id + "]"})
+		rest = append(rest, part{text: "[" + countImages(len(r.images)) + " of the result of the tool call " + r.id + "]"})
 		for _, raw := range r.images {
-			besides = append(besides, part{raw: raw})
+			rest = append(rest, part{raw: raw})
 		}
 	}
-	return besides
+	return rest
 }
 
 func joinText(parts []part) string {
@@ -218,7 +217,7 @@ func joinText(parts []part) string {
 	return b.String()
 }
 
-// textHead is how our content parts begin that are text.
+// textHead is the beginning of every text part that contentParts makes.
 const textHead = `{"type":"text","text":`
 
 func contentParts(parts []part) []jsontext.Value {
@@ -232,8 +231,8 @@ func contentParts(parts []part) []jsontext.Value {
 	return out
 }
 
-// appendString quotes s. Bytes that are no UTF-8 become U+FFFD, which is what
-// the ignored error tells of.
+// appendString quotes s. Invalid UTF-8 becomes U+FFFD; the ignored error only
+// reports that.
 func appendString(b []byte, s string) []byte {
 	b, _ = jsontext.AppendQuote(b, s)
 	return b

@@ -10,18 +10,18 @@ import (
 	"agentd/internal/edge/httpapi"
 )
 
-// problemStatuses are the statuses whose refusals may keep the problem document.
+// problemStatuses are the statuses that may be rendered as problem documents.
 var problemStatuses = []int{http.StatusForbidden, http.StatusRequestEntityTooLarge, http.StatusTooManyRequests}
 
-// Routes of the messages shape.
+// Routes returns the routes of the Messages API.
 func (m *Messages) Routes() []httpapi.Raw {
 	rows := []httpapi.Raw{
 		{
 			Row: route.Row{
 				Method: "POST", Path: "/v1/messages", ID: "createMessage", Tag: "Anthropic-Compat",
 				Scopes: []authz.Scope{"runs:create"}, And: []authz.Scope{"agents:read"}, Role: authz.Developer, Errors: []int{404, 501, 502},
-				Summary:  "Ask a model in the messages shape",
-				Doc:      "The request goes to a model, not to an agent. With stream true the answer is an event stream that ends with message_stop.",
+				Summary:  "Create a message",
+				Doc:      "Calls a model, not an agent. With stream true the answer is an event stream that ends with message_stop.",
 				BodyOf:   reflect.TypeFor[Request](),
 				AnswerOf: reflect.TypeFor[Answer](),
 			},
@@ -31,8 +31,8 @@ func (m *Messages) Routes() []httpapi.Raw {
 		{
 			Row: route.Row{
 				Method: "POST", Path: "/v1/messages/count_tokens", ID: "countMessageTokens", Tag: "Anthropic-Compat",
-				Summary:  "Estimate the tokens of a request in the messages shape",
-				Doc:      "No model is asked.",
+				Summary:  "Estimate the tokens of a message request",
+				Doc:      "Does not call a model.",
 				BodyOf:   reflect.TypeFor[CountRequest](),
 				AnswerOf: reflect.TypeFor[Count](),
 			},

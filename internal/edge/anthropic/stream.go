@@ -13,15 +13,15 @@ import (
 	"agentd/internal/kernel/model"
 )
 
-// stream answers with events as the model writes. The status waits for the first
-// piece, so that a model that refuses is a refusal with its own status; but not
-// for long, because clients want to see that something happens.
-func (m *Messages) stream(r *http.Request, call *modelproxy.Call, req *Request, ask model.Request) error {
+// stream answers with events while the model writes. The status waits for the first
+// piece, so that an error of the model gets its own status, but not longer than
+// StatusWait, because clients expect a sign of life.
+func (m *Messages) stream(r *http.Request, call *modelproxy.Call, req *Request, modelReq model.Request) error {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	buf := answerBuffers.Get().(*[]byte)
 	s := &streamWriter{
-		r: r, cancel: cancel, name: req.Model, tokens: estimate(ask.Messages, ask.Tools, len(req.Messages)),
+		r: r, cancel: cancel, name: req.Model, tokens: estimate(modelReq.Messages, modelReq.Tools, len(req.Messages)),
 		opts:   httpapi.StreamOptions{DeferHeader: true, Heartbeat: []byte(pingFrame), HeartbeatEvery: cmp.Or(m.Ping, defaultPing)},
 		frames: frames{buf: (*buf)[:0], thinking: req.ShowsThinking()},
 	}
@@ -31,43 +31,43 @@ func (m *Messages) stream(r *http.Request, call *modelproxy.Call, req *Request, 
 	}()
 	s.timer = time.AfterFunc(cmp.Or(m.StatusWait, defaultStatusWait), s.openLate)
 	defer s.close()
-	ask.Detailed = true
-	resp, err := call.Generate(ctx, ask, s.addPiece)
+	modelReq.Detailed = true
+	resp, err := call.Generate(ctx, modelReq, s.addPiece)
 	return s.finish(&resp, err)
 }
 
-// streamWriter says what a model says, in events. All of it but late belongs to the
+// streamWriter writes a model's answer as events. All methods but openLate run on the
 // goroutine of the request.
 type streamWriter struct {
 	r      *http.Request
-	cancel context.CancelCauseFunc // ends the model's call
+	cancel context.CancelCauseFunc // cancels the model's call
 	name   string
 	tokens int
 	opts   httpapi.StreamOptions
 	timer  *time.Timer
 
-	timerStopped bool        // out is there, or err, and late is over
-	unbind       func() bool // the call from the stream's end
+	timerStopped bool        // out or err is set, or will not be; openLate does nothing any more
+	unbind       func() bool // detaches the call from the stream's end
 
-	mu      sync.Mutex // while late may run
+	mu      sync.Mutex // guards what follows while openLate may run
 	out     *httpapi.Stream
-	err     error // why there is no out
-	settled bool  // nothing is opened any more
+	err     error // why out could not be opened
+	settled bool  // openLate must not open the stream any more
 	frames  frames
 }
 
-// open begins the answer. s.mu is held, or late is over.
+// open opens the stream. s.mu is held.
 func (s *streamWriter) open() {
 	if s.out, s.err = httpapi.OpenStream(s.r, s.opts); s.err != nil {
 		s.cancel(s.err)
 		return
 	}
-	// A reader that leaves, a key that is revoked: the model need not go on.
+	// When the client leaves or its key is revoked, the model's call is cancelled.
 	s.unbind = context.AfterFunc(s.out.Context(), func() { s.cancel(context.Cause(s.out.Context())) })
 	s.frames.start(newID(), s.name, s.tokens)
 }
 
-// openLate runs on its timer, where the model has said nothing for long.
+// openLate opens the stream when the model has sent nothing for StatusWait.
 func (s *streamWriter) openLate() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,9 +79,9 @@ func (s *streamWriter) openLate() {
 	}
 }
 
-// stopTimer ends the time in which late may run; the answer begins now at the
-// latest if it is to.
-func (s *streamWriter) stopTimer(begin bool) {
+// stopTimer ends the time in which openLate may open the stream, and opens it now
+// unless open is false or it is open already.
+func (s *streamWriter) stopTimer(open bool) {
 	if s.timerStopped {
 		return
 	}
@@ -90,15 +90,15 @@ func (s *streamWriter) stopTimer(begin bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.settled = true
-	if begin && s.out == nil && s.err == nil {
+	if open && s.out == nil && s.err == nil {
 		s.open()
 	}
 }
 
-// maxBuffered is how much waits at most for the rest of what is at hand.
+// maxBuffered is how many bytes wait for the rest of a batch of pieces.
 const maxBuffered = 16 << 10
 
-// addPiece takes a piece of the answer.
+// addPiece adds a piece of the answer; the empty one ends a batch.
 func (s *streamWriter) addPiece(d model.Delta) {
 	s.stopTimer(true)
 	if s.out == nil {
@@ -114,8 +114,8 @@ func (s *streamWriter) addPiece(d model.Delta) {
 	}
 }
 
-// send sends what was rendered. A stream that cannot be written to ends its
-// context, and with it the call.
+// send sends the rendered events. A failure ends the stream's context, and with it
+// the call.
 func (s *streamWriter) send() {
 	if len(s.frames.buf) > 0 {
 		_ = s.out.Send(route.Frame{Wire: s.frames.buf})
@@ -123,7 +123,7 @@ func (s *streamWriter) send() {
 	}
 }
 
-// finish says how the answer ended. Errors: refusals, where nothing was sent.
+// finish sends the end of the answer. It returns the error if nothing was sent yet.
 func (s *streamWriter) finish(resp *model.Response, err error) error {
 	s.stopTimer(err == nil)
 	switch {
@@ -138,7 +138,7 @@ func (s *streamWriter) finish(resp *model.Response, err error) error {
 		s.out.Failed(err)
 		s.frames.fail(e, httpapi.RequestID(s.r.Context()))
 	}
-	_ = s.out.SendLast(route.Frame{Wire: s.frames.buf}) // as send does
+	_ = s.out.SendLast(route.Frame{Wire: s.frames.buf}) // a failure ends the context, as in send
 	return nil
 }
 

@@ -9,8 +9,8 @@ import (
 	"agentd/internal/kernel/model"
 )
 
-// ToRequest makes the model call of a request. Errors: fault.Invalid with every field
-// that cannot be read.
+// ToRequest converts the request to a model's. Errors: fault.Invalid with every
+// invalid field.
 func (r *Request) ToRequest() (model.Request, error) {
 	t, tools := r.Prompt.read()
 	req := model.Request{
@@ -33,7 +33,7 @@ func (r *Request) ToRequest() (model.Request, error) {
 	return req, t.err()
 }
 
-// read makes the conversation and the tools.
+// read converts the messages and the tools.
 func (p *Prompt) read() (*messageBuilder, []model.ToolSpec) {
 	t := &messageBuilder{}
 	t.addPrompt(p)
@@ -53,7 +53,7 @@ func (p *Prompt) read() (*messageBuilder, []model.ToolSpec) {
 		}
 		switch kind(tool.InputSchema) {
 		case '{':
-		case 0, 'n': // several endpoints refuse a tool without a schema
+		case 0, 'n': // several endpoints reject a tool without a schema
 			spec.Parameters = jsontext.Value(`{"type":"object","properties":{}}`)
 		default:
 			t.add(at+"input_schema", "expected an object")
@@ -63,7 +63,7 @@ func (p *Prompt) read() (*messageBuilder, []model.ToolSpec) {
 	return t, specs
 }
 
-// applyToolChoice says whether tools are to be called.
+// applyToolChoice sets whether the model calls tools.
 func (r *Request) applyToolChoice(req *model.Request, t *messageBuilder) {
 	c := r.ToolChoice
 	if c == nil {
@@ -85,7 +85,7 @@ func (r *Request) applyToolChoice(req *model.Request, t *messageBuilder) {
 			t.add("tool_choice.name", "expected the name of one of the tools")
 			return
 		case !r.Tools[i].custom():
-			return // it is not offered
+			return // a server tool, which is not offered
 		}
 		req.ToolChoice = append(appendString(jsontext.Value(`{"type":"function","function":{"name":`), name), `}}`...)
 	}
@@ -94,13 +94,13 @@ func (r *Request) applyToolChoice(req *model.Request, t *messageBuilder) {
 	}
 }
 
-// applyThinkingBudget tells the model how much it may think, where it is known how it wants to
-// be told.
-func (r *Request) applyThinkingBudget(req *model.Request, takes model.Capabilities) {
+// applyThinkingBudget sets how much the model may reason, if the field for that is
+// configured.
+func (r *Request) applyThinkingBudget(req *model.Request, caps model.Capabilities) {
 	if r.Thinking == nil || r.Thinking.Type != "enabled" || r.Thinking.Budget == nil || *r.Thinking.Budget <= 0 {
 		return
 	}
-	field, value := takes.BudgetField(*r.Thinking.Budget)
+	field, value := caps.BudgetField(*r.Thinking.Budget)
 	if field == "" {
 		return
 	}

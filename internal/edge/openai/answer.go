@@ -5,18 +5,18 @@ import (
 	"agentd/internal/kernel/model"
 )
 
-// Completion is the answer of a request that is not streamed.
+// Completion is the answer to a request that is not streamed.
 type Completion struct {
-	ID       string     `json:"id" required:"true" doc:"chatcmpl- and the run's id."`
+	ID       string     `json:"id" required:"true" doc:"chatcmpl- followed by the run's id."`
 	Object   string     `json:"object" required:"true" enum:"chat.completion"`
 	Created  int64      `json:"created" required:"true" doc:"Unix seconds."`
-	Model    string     `json:"model" required:"true" doc:"As it was sent."`
+	Model    string     `json:"model" required:"true" doc:"As in the request."`
 	Choices  []Choice   `json:"choices" required:"true" doc:"Exactly one."`
 	Usage    Usage      `json:"usage" required:"true"`
 	RunError *ErrorBody `json:"run_error,omitzero" doc:"Why finish_reason is error."`
 }
 
-// Choice is the one choice.
+// Choice is the only choice of a completion.
 type Choice struct {
 	Index        int           `json:"index"`
 	Message      ChoiceMessage `json:"message"`
@@ -24,12 +24,12 @@ type Choice struct {
 	FinishReason string        `json:"finish_reason" enum:"stop,error"`
 }
 
-// ChoiceMessage is what the agent says.
+// ChoiceMessage is the agent's answer.
 type ChoiceMessage struct {
 	Role      string     `json:"role" enum:"assistant"`
-	Content   *string    `json:"content" doc:"Null where there are tool calls and no text."`
+	Content   *string    `json:"content" doc:"Null if there are tool calls and no text."`
 	Refusal   *string    `json:"refusal"`
-	ToolCalls []ToolCall `json:"tool_calls,omitzero" doc:"Calls of the caller's tools. Send the results as messages of role tool."`
+	ToolCalls []ToolCall `json:"tool_calls,omitzero" doc:"Calls of the client's tools. Send the results as messages of role tool."`
 }
 
 // Usage counts the tokens of all of the run's model calls.
@@ -40,12 +40,12 @@ type Usage struct {
 	Details          *UsageDetails `json:"completion_tokens_details,omitzero"`
 }
 
-// UsageDetails say what part of completion_tokens was thought, not said.
+// UsageDetails splits completion_tokens.
 type UsageDetails struct {
 	ReasoningTokens int64 `json:"reasoning_tokens"`
 }
 
-// completionID names a run's completion: the run can be found by it.
+// completionID returns the id of a run's completion, by which the run can be found.
 func completionID(runID string) string { return "chatcmpl-" + runID }
 
 func usage(m *run.Metrics) Usage {
@@ -56,16 +56,16 @@ func usage(m *run.Metrics) Usage {
 	return u
 }
 
-// ending is how a run that ended looks to a client of the chat routes.
+// ending is the end of a run in the terms of chat completions.
 type ending struct {
 	text    string
 	calls   []ToolCall
-	finish  string     // stop or error, never another
-	failure *ErrorBody // with error
+	finish  string     // stop or error
+	failure *ErrorBody // if finish is error
 }
 
-// endingOf reads a run's end. A run that failed without a word says why as its
-// text, because many clients show nothing else.
+// endingOf returns a run's end. The text of a run that failed without any is the
+// reason, because many clients show nothing else.
 func endingOf(r *run.Run) (ending, error) {
 	out, err := outputOf(r)
 	if err != nil {
@@ -82,7 +82,7 @@ func endingOf(r *run.Run) (ending, error) {
 	return e, nil
 }
 
-// failureOf says why a run did not complete.
+// failureOf returns why a run did not complete.
 func failureOf(r *run.Run) *ErrorBody {
 	f := &ErrorBody{Message: "The run ended as " + string(r.Status) + ".", Type: "run_error", Code: r.ErrorCode}
 	if r.Error != nil {
@@ -94,7 +94,7 @@ func failureOf(r *run.Run) *ErrorBody {
 	return f
 }
 
-// NewCompletion renders a run that ended. model is the name that was asked for.
+// NewCompletion renders a run that has ended. model is the name in the request.
 func NewCompletion(r *run.Run, model string) (*Completion, error) {
 	e, err := endingOf(r)
 	if err != nil {
@@ -110,7 +110,8 @@ func NewCompletion(r *run.Run, model string) (*Completion, error) {
 	}, nil
 }
 
-// toolCalls gives nil for none: clients take an empty list for calls.
+// toolCalls converts calls. Without any it returns nil, because clients take an
+// empty list for calls.
 func toolCalls(calls []model.ToolCall) []ToolCall {
 	var out []ToolCall
 	for _, c := range calls {

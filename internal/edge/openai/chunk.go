@@ -10,10 +10,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// chunker renders the chunks of one streamed answer. What every chunk begins
-// and ends with is made once; what it gives is valid until its next call.
+// chunker renders the chunks of one streamed answer. The constant head and tail are
+// rendered once; a returned chunk is valid until the next call.
 type chunker struct {
-	top        []byte // up to the list of choices
+	top        []byte // everything before the choices
 	head, tail []byte // around a delta
 	buf        []byte
 }
@@ -33,8 +33,8 @@ func newChunker(runID, model string, created time.Time) *chunker {
 	}
 }
 
-// quote writes a text as JSON. Bytes that are no UTF-8 become U+FFFD, which is
-// what the ignored error tells of.
+// quote returns a text as JSON. Invalid UTF-8 becomes U+FFFD; the ignored error
+// only reports that.
 func quote(s string) []byte {
 	b, _ := jsontext.AppendQuote(nil, s)
 	return b
@@ -46,17 +46,17 @@ const (
 	reasoningMember = "reasoning_content"
 )
 
-// paragraph stands between the texts of two steps of a run.
+// paragraph separates the texts of two steps of a run.
 var paragraph = []byte(`"\n\n"`)
 
-// role is the first chunk.
+// role returns the first chunk.
 func (c *chunker) role() []byte {
 	c.buf = append(c.buf[:0], c.head...)
 	c.buf = append(c.buf, `{"role":"assistant","content":"","refusal":null}`...)
 	return append(c.buf, c.tail...)
 }
 
-// delta is a chunk with one member, whose value is JSON already.
+// delta returns a chunk with one member, whose value is JSON already.
 func (c *chunker) delta(member string, value []byte) []byte {
 	c.buf = append(c.buf[:0], c.head...)
 	c.buf = append(c.buf, `{"`...)
@@ -68,7 +68,7 @@ func (c *chunker) delta(member string, value []byte) []byte {
 	return c.buf
 }
 
-// calls is a chunk with whole tool calls.
+// calls returns a chunk with complete tool calls.
 func (c *chunker) calls(calls []ToolCall) ([]byte, error) {
 	type indexed struct {
 		Index    int `json:"index"`
@@ -85,7 +85,7 @@ func (c *chunker) calls(calls []ToolCall) ([]byte, error) {
 	return c.delta("tool_calls", b), nil
 }
 
-// end is the last chunk with a choice.
+// end returns the last chunk with a choice.
 func (c *chunker) end(finish string, failure *ErrorBody) ([]byte, error) {
 	c.buf = append(c.buf[:0], c.head...)
 	c.buf = append(c.buf, `{},"logprobs":null,"finish_reason":"`...)
@@ -102,7 +102,7 @@ func (c *chunker) end(finish string, failure *ErrorBody) ([]byte, error) {
 	return c.buf, nil
 }
 
-// usage is the chunk that stream_options.include_usage asks for.
+// usage returns the chunk that stream_options.include_usage requests.
 func (c *chunker) usage(u Usage) ([]byte, error) {
 	b, err := json.Marshal(u)
 	if err != nil {
@@ -115,8 +115,8 @@ func (c *chunker) usage(u Usage) ([]byte, error) {
 
 var textHead = []byte(`{"text":"`)
 
-// textOf takes the quoted text out of the {"text":"…"} of an event as it
-// stands: it is JSON already.
+// textOf returns the quoted text of an event's {"text":"…"}, usually without decoding:
+// it is JSON already.
 func textOf(data jsontext.Value) []byte {
 	if bytes.HasPrefix(data, textHead) {
 		text := data[len(textHead)-1:]
@@ -131,8 +131,8 @@ func textOf(data jsontext.Value) []byte {
 	return quote(v.Text)
 }
 
-// stringEnd gives the length of the JSON string that b begins with, -1 where
-// it does not end.
+// stringEnd returns the length of the JSON string that b begins with, -1 if it is
+// unterminated.
 func stringEnd(b []byte) int {
 	for i := 1; i < len(b); i++ {
 		switch b[i] {

@@ -13,7 +13,7 @@ import (
 	"agentd/internal/kernel/model"
 )
 
-// turn is a message as the model gets it.
+// turn returns the message as the model receives it.
 func (m *Message) turn(text string, parts []jsontext.Value) model.Message {
 	t := model.Message{Role: model.Role(m.Role), Text: text, Parts: parts, Name: ptr.Value(m.Name), ToolCallID: ptr.Value(m.ToolCallID)}
 	for _, c := range m.ToolCalls {
@@ -25,21 +25,20 @@ func (m *Message) turn(text string, parts []jsontext.Value) model.Message {
 var (
 	errContent = errors.New("expected a string, an array of content parts, or null")
 	errPart    = errors.New("expected every content part to be an object with a type, and a text where the type is text")
-	errImage   = errors.New("expected a part of type image_url to have image_url: {url}, where the url is one of http, https or data")
+	errImage   = errors.New("expected a part of type image_url to have image_url: {url} with an http, https or data URL")
 	errAudio   = errors.New("expected a part of type input_audio to have input_audio: {data, format}")
-	errFile    = errors.New("expected a part of type file to have file: {file_data, filename}; files cannot be named by an id here")
-	errParts   = errors.New("expected at most 1000 content parts in a message, and 10000 in all")
+	errFile    = errors.New("expected a part of type file to have file: {file_data, filename}; file ids are not supported")
+	errParts   = errors.New("expected at most 1000 content parts in a message and 10000 in all messages")
 )
 
-// What a conversation has at most, beside its bytes: each part costs memory of
-// its own.
+// Limits of content parts, each of which costs memory beyond its bytes.
 const (
 	maxParts    = 1000
 	maxAllParts = 10_000
 )
 
 // content reads a message's content. Parts that are all text become one text;
-// otherwise the parts are passed on to the model as they came.
+// otherwise the parts are returned unchanged.
 func content(v jsontext.Value) (text string, parts []jsontext.Value, err error) {
 	switch v.Kind() {
 	case 0, 'n':
@@ -55,11 +54,11 @@ func content(v jsontext.Value) (text string, parts []jsontext.Value, err error) 
 	}
 	var texts []string
 	for _, p := range parts {
-		text, is, err := chatPart(p)
+		text, isText, err := chatPart(p)
 		if err != nil {
 			return "", nil, err
 		}
-		if is {
+		if isText {
 			texts = append(texts, text)
 		}
 	}
@@ -70,10 +69,9 @@ func content(v jsontext.Value) (text string, parts []jsontext.Value, err error) 
 	return text, parts, nil
 }
 
-// chatPart reads a content part, and says whether it is text. What a model takes
-// beside text is for its endpoint to know: parts of kinds that are not known
-// here pass.
-func chatPart(p jsontext.Value) (text string, is bool, err error) {
+// chatPart reads a content part, and reports whether it is text. Parts of unknown
+// types pass: their endpoint decides whether the model accepts them.
+func chatPart(p jsontext.Value) (text string, isText bool, err error) {
 	var part struct {
 		Type    string `json:"type"`
 		Text    string `json:"text"`
@@ -113,7 +111,7 @@ func chatPart(p jsontext.Value) (text string, is bool, err error) {
 	return "", false, nil
 }
 
-// partShapeError is what to say of a part whose members are of the wrong kinds.
+// partShapeError returns the error of a part whose members have the wrong types.
 func partShapeError(p jsontext.Value) error {
 	var kind struct {
 		Type jsontext.Value `json:"type"`
@@ -130,7 +128,7 @@ func partShapeError(p jsontext.Value) error {
 	return nil
 }
 
-// textPrefix is how a text begins that may be megabytes long.
+// textPrefix is the beginning of a string that may be megabytes long.
 type textPrefix string
 
 // UnmarshalJSONFrom implements json.UnmarshalerFrom.
@@ -154,7 +152,7 @@ func isImageURL(url string) bool {
 	return strings.HasPrefix(url, "https://") || strings.HasPrefix(url, "http://") || strings.HasPrefix(url, "data:")
 }
 
-// elements gives the parts of a content, and no more than there may be.
+// elements returns the parts of a content, or errParts if there are too many.
 func elements(v jsontext.Value) (parts []jsontext.Value, err error) {
 	dec := jsontext.NewDecoder(bytes.NewReader(v))
 	if _, err := dec.ReadToken(); err != nil {
@@ -173,11 +171,11 @@ func elements(v jsontext.Value) (parts []jsontext.Value, err error) {
 	return parts, nil
 }
 
-// unquote gives the text of a valid JSON string.
+// unquote returns the text of a valid JSON string.
 func unquote(v jsontext.Value) string {
 	if bytes.IndexByte(v, '\\') < 0 {
 		return string(v[1 : len(v)-1])
 	}
-	text, _ := jsontext.AppendUnquote(nil, v) // it was checked
+	text, _ := jsontext.AppendUnquote(nil, v) // it is valid
 	return string(text)
 }

@@ -20,23 +20,22 @@ import (
 	"agentd/internal/kernel/quota"
 )
 
-// Bounds of a request for embeddings (behaviours.md section 32).
+// Limits of a request for embeddings.
 const (
 	maxInputs     = 2048
-	maxInputChars = 8000 // of each; what is longer is cut
+	maxInputChars = 8000 // of each; longer ones are truncated
 )
 
-// base64Format is the encoding_format of vectors as the base64 of little-endian
-// 32-bit floats.
+// base64Format is the encoding_format for base64 of little-endian 32-bit floats.
 const base64Format = "base64"
 
-// EmbeddingRequest is what is read of POST /v1/embeddings.
+// EmbeddingRequest is the body of POST /v1/embeddings.
 type EmbeddingRequest struct {
-	Input  jsontext.Value `json:"input" required:"true" doc:"A text, or an array of at most 2048 texts. Each is cut at 8000 characters."`
-	Model  *string        `json:"model,omitzero" nullable:"true" doc:"Whatever it says, the deployment's embedding model is used."`
-	Format *string        `json:"encoding_format,omitzero" nullable:"true" enum:"float,base64" doc:"float by default; base64 is of little-endian 32-bit floats."`
+	Input  jsontext.Value `json:"input" required:"true" doc:"A string, or an array of at most 2048 strings. Each is truncated to 8000 characters."`
+	Model  *string        `json:"model,omitzero" nullable:"true" doc:"Ignored: the deployment's embedding model is used."`
+	Format *string        `json:"encoding_format,omitzero" nullable:"true" enum:"float,base64" doc:"float by default. base64 encodes little-endian 32-bit floats."`
 
-	Dimensions *int64 `json:"dimensions,omitzero" nullable:"true" deprecated:"true" doc:"Ignored: vectors are as long as the model makes them."`
+	Dimensions *int64 `json:"dimensions,omitzero" nullable:"true" deprecated:"true" doc:"Ignored: the model determines the length of vectors."`
 }
 
 // EmbeddingList is the answer.
@@ -50,14 +49,14 @@ type EmbeddingList struct {
 // Embedding is the vector of one input.
 type Embedding struct {
 	Object      string          `json:"object" required:"true" enum:"embedding"`
-	Embedding   schema.Any      `json:"embedding" required:"true" doc:"An array of numbers, or a text in base64. Empty where there is an error."`
+	Embedding   schema.Any      `json:"embedding" required:"true" doc:"An array of numbers, or a base64 string. Empty if there is an error."`
 	Index       int             `json:"index" required:"true"`
-	InputTokens int             `json:"input_tokens" required:"true" doc:"Of this input, as far as it was embedded; its share where the model counts several together."`
-	Truncated   bool            `json:"truncated" required:"true" doc:"The input was longer than 8000 characters, and its end was left out."`
+	InputTokens int             `json:"input_tokens" required:"true" doc:"Tokens of the embedded part of this input; a share if the model counts several inputs together."`
+	Truncated   bool            `json:"truncated" required:"true" doc:"The input was longer than 8000 characters and was cut off there."`
 	Error       *EmbeddingError `json:"error,omitzero" doc:"Why there is no vector."`
 }
 
-// EmbeddingError says why an input has no vector.
+// EmbeddingError is why an input has no vector.
 type EmbeddingError struct {
 	Code    string `json:"code" required:"true" enum:"embedding_failed"`
 	Message string `json:"message" required:"true"`
@@ -69,21 +68,22 @@ type EmbeddingUsage struct {
 	TotalTokens  int `json:"total_tokens" required:"true"`
 }
 
-// Embeddings serves the embeddings shape with the operator's embedding model.
+// Embeddings serves OpenAI's embeddings API with the operator's embedding model.
 type Embeddings struct {
-	Model  model.Embedder // nil: none is configured
-	Target model.Target   // what use of it is counted as
+	Model  model.Embedder // nil if none is configured
+	Target model.Target   // recorded for its usage
 	Proxy  *modelproxy.Proxy
 }
 
-// Routes of the embeddings shape.
+// Routes returns the route of the embeddings API.
 func (e *Embeddings) Routes() []httpapi.Raw {
 	return openAIRoutes([]httpapi.Raw{{
 		Row: route.Row{
 			Method: "POST", Path: "/v1/embeddings", ID: "createEmbedding", Tag: "OpenAI-Compat",
 			Scopes: []authz.Scope{"runs:create"}, Role: authz.Developer, Repeats: true, Outside: true, Errors: []int{422, 429, 501, 503},
-			Summary:  "Turn texts into vectors",
-			Doc:      "The deployment's embedding model is used, whatever model is named. An input that the model does not take has an error in its place; where there is no vector at all the answer is 503. 501 says that the deployment has no embedding model: do not retry.",
+			Summary: "Create embeddings",
+			Doc: "Uses the deployment's embedding model, whatever model is named. An input that the model rejects has an error in place of its " +
+				"vector; if no input has a vector, the status is 503. 501 means that the deployment has no embedding model: do not retry.",
 			BodyOf:   reflect.TypeFor[EmbeddingRequest](),
 			AnswerOf: reflect.TypeFor[EmbeddingList](),
 		},
@@ -91,7 +91,7 @@ func (e *Embeddings) Routes() []httpapi.Raw {
 	}})
 }
 
-// Create answers POST /v1/embeddings.
+// Create serves POST /v1/embeddings.
 func (e *Embeddings) Create(w http.ResponseWriter, r *http.Request, who authz.Caller) error {
 	req, err := httpapi.DecodeBody[EmbeddingRequest](r)
 	if err != nil {
@@ -123,20 +123,20 @@ func (e *Embeddings) Create(w http.ResponseWriter, r *http.Request, who authz.Ca
 	return nil
 }
 
-const errTokenInput = "expected a text: what is already tokens cannot be read, because the tokens are another model's"
+const tokensNotSupported = "expected a string: token ids are not supported, because they belong to another model"
 
-// texts gives the inputs, uncut.
+// texts returns the inputs, not truncated.
 func (r *EmbeddingRequest) texts() ([]string, error) {
-	var wrong fieldErrors
+	var errs fieldErrors
 	var texts []string
 	take := func(field string, v jsontext.Value) {
 		switch {
 		case v.Kind() == '0' || v.Kind() == '[':
-			wrong.add(field, errTokenInput)
+			errs.add(field, tokensNotSupported)
 		case v.Kind() != '"':
-			wrong.add(field, "expected a text")
+			errs.add(field, "expected a string")
 		case len(v) == len(`""`):
-			wrong.add(field, "a text without a character has no meaning")
+			errs.add(field, "must not be empty")
 		default:
 			texts = append(texts, unquote(v))
 		}
@@ -150,7 +150,7 @@ func (r *EmbeddingRequest) texts() ([]string, error) {
 			return nil, err
 		}
 		i := 0
-		for ; dec.PeekKind() != ']' && i <= maxInputs && len(wrong) <= maxListed; i++ {
+		for ; dec.PeekKind() != ']' && i <= maxInputs && len(errs) <= maxListed; i++ {
 			v, err := dec.ReadValue()
 			if err != nil {
 				return nil, err
@@ -159,21 +159,21 @@ func (r *EmbeddingRequest) texts() ([]string, error) {
 		}
 		switch {
 		case i == 0:
-			wrong.add("input", "expected at least one text")
+			errs.add("input", "expected at least one string")
 		case i > maxInputs:
-			wrong.add("input", "expected at most 2048 texts")
+			errs.add("input", "expected at most 2048 strings")
 		}
 	default:
-		wrong.add("input", "expected a text or an array of texts")
+		errs.add("input", "expected a string or an array of strings")
 	}
-	if wrong != nil {
-		return nil, fault.BadFields(wrong...)
+	if errs != nil {
+		return nil, fault.BadFields(errs...)
 	}
 	return texts, nil
 }
 
-// share says which part of the tokens of a call is the text's that begins where
-// so many of all characters are before it. The parts add up.
+// share returns the tokens of one text of a call: the share of its characters, which
+// are those from before up to through of all. The shares add up to tokens.
 func share(tokens, before, through, all int) int {
 	return tokens*through/all - tokens*before/all
 }

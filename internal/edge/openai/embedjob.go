@@ -20,35 +20,35 @@ import (
 const (
 	batchTexts = 96      // in a call
 	batchChars = 256_000 // in a call of several
-	// maxFailuresInRow is how many calls in a row may fail, each about half of the
-	// texts of the one before, until the endpoint counts as not working. It
-	// finds a bad text or two among batchTexts.
+	// maxFailuresInRow is how many calls in a row may fail, each with half of the
+	// texts of the one before, until the endpoint counts as down. It suffices to
+	// find one or two bad texts among batchTexts.
 	maxFailuresInRow = 12
-	// maxFailures is how many calls of a request may fail.
+	// maxFailures is how many calls of one request may fail.
 	maxFailures = 64
 )
 
-// embedJob embeds texts in as few calls as it can. Where a call fails for what
-// is in it, its halves are tried, so that a text which the model does not take
-// costs no other its vector.
+// embedJob embeds texts in as few calls as possible. A call that fails because of
+// its texts is repeated for each half, so that a text which the model rejects does
+// not cost the others their vectors.
 type embedJob struct {
 	embedder      model.Embedder
 	texts         []string
 	outcomes      []outcome
-	tokens        int   // of all calls that succeeded
+	tokens        int   // of all successful calls
 	done          int   // texts that have a vector
 	failed        int   // calls
-	failuresInRow int   // calls since the last that succeeded
+	failuresInRow int   // calls since the last successful one
 	lastErr       error // of a call
-	unreachable   bool  // the endpoint is not reached, or will not serve us now
+	unreachable   bool  // the endpoint is down, or refuses every call
 }
 
-// outcome is what became of a text.
+// outcome is the result for one text.
 type outcome struct {
 	vector    []float32
 	tokens    int
 	truncated bool
-	failure   string // "": it has a vector
+	failure   string // "" if there is a vector
 }
 
 func newEmbedJob(e model.Embedder, texts []string) *embedJob {
@@ -61,8 +61,8 @@ func newEmbedJob(e model.Embedder, texts []string) *embedJob {
 	return j
 }
 
-// run embeds all texts. Errors: the context's; fault.Unavailable where no text
-// has a vector.
+// run embeds all texts. Errors: the context's; fault.Unavailable if no text got a
+// vector.
 func (j *embedJob) run(ctx context.Context) error {
 	for from := 0; from < len(j.texts); {
 		to, chars := from, 0
@@ -80,18 +80,18 @@ func (j *embedJob) run(ctx context.Context) error {
 	if j.done > 0 {
 		return nil
 	}
-	detail := "The embedding model gave no vector."
+	detail := "The embedding model returned no vector."
 	if e, ok := errors.AsType[*model.Error](j.lastErr); ok {
 		detail += " " + e.Detail
 	}
 	f := fault.New(fault.Unavailable, "embedding_failed", "%s", detail).Because(j.lastErr)
-	if told := fault.From(modelproxy.AsFault(j.lastErr)); told != nil {
-		f.RetryAfter = told.RetryAfter
+	if cause := fault.From(modelproxy.AsFault(j.lastErr)); cause != nil {
+		f.RetryAfter = cause.RetryAfter
 	}
 	return f
 }
 
-// embed embeds some of the texts in one call, or its halves in theirs.
+// embed embeds some of the texts, in one call or, if that fails, by halves.
 func (j *embedJob) embed(ctx context.Context, from, to int) error {
 	if j.givenUp(from, to) {
 		return nil
@@ -126,11 +126,12 @@ func (j *embedJob) embed(ctx context.Context, from, to int) error {
 }
 
 var (
-	errVectors = &model.Error{Code: "model_error", Status: http.StatusOK, Detail: "It sent not one vector for each text."}
+	errVectors = &model.Error{Code: "model_error", Status: http.StatusOK, Detail: "It did not send exactly one vector for each text."}
 	errLength  = &model.Error{Code: "model_error", Status: http.StatusOK, Detail: "It sent vectors of different lengths."}
 )
 
-// givenUp says that the texts are given up, and that they are noted as such.
+// givenUp reports whether no further calls are made, and marks the texts as failed
+// if so.
 func (j *embedJob) givenUp(from, to int) bool {
 	if !j.unreachable && j.failed < maxFailures && j.failuresInRow < maxFailuresInRow {
 		return false
@@ -139,9 +140,8 @@ func (j *embedJob) givenUp(from, to int) bool {
 	return true
 }
 
-// inputMayBeCause says whether a failed call may have failed for the texts in it. Not
-// all endpoints say so with a 400: there are some that answer 500 to a text
-// that is too long for them.
+// inputMayBeCause reports whether the texts of a failed call may be the reason. Not
+// all endpoints answer 400 then: some answer 500 to a text that is too long.
 func inputMayBeCause(err error) bool {
 	e, ok := errors.AsType[*model.Error](err)
 	if !ok {
@@ -154,7 +154,7 @@ func inputMayBeCause(err error) bool {
 	return false
 }
 
-// sameLength says whether a vector is as long as those that there are.
+// sameLength reports whether a vector is as long as the ones before it.
 func (j *embedJob) sameLength(vector []float32) bool {
 	first := slices.IndexFunc(j.outcomes, func(o outcome) bool { return o.vector != nil })
 	return first < 0 || len(j.outcomes[first].vector) == len(vector)
@@ -178,19 +178,19 @@ func (j *embedJob) store(from int, got model.Embedded) {
 }
 
 func (j *embedJob) fail(from, to int) {
-	why := "The embedding model does not answer."
+	message := "The embedding model does not answer."
 	if e, ok := errors.AsType[*model.Error](j.lastErr); ok {
-		why = cmp.Or(e.Detail, why)
+		message = cmp.Or(e.Detail, message)
 	}
 	for i := from; i < to; i++ {
-		j.outcomes[i].failure = why
+		j.outcomes[i].failure = message
 	}
 }
 
-// flushAt is how much of an answer is held before it is sent.
+// flushAt is how many bytes of an answer are buffered before they are sent.
 const flushAt = 256 << 10
 
-// write renders the answer, a part at a time: it may be a hundred megabytes.
+// write renders the answer in pieces, because it may have a hundred megabytes.
 func (j *embedJob) write(w http.ResponseWriter, inBase64 bool) {
 	head := w.Header()
 	head.Set("Content-Type", "application/json")
@@ -203,7 +203,7 @@ func (j *embedJob) write(w http.ResponseWriter, inBase64 bool) {
 		}
 		b = j.outcomes[i].append(b, i, inBase64)
 		if len(b) >= flushAt {
-			if _, err := w.Write(b); err != nil { //nolint:gosec // it is JSON, and says so
+			if _, err := w.Write(b); err != nil { //nolint:gosec // JSON with its content type
 				return // the client is gone
 			}
 			b, sent = b[:0], true
@@ -219,7 +219,7 @@ func (j *embedJob) write(w http.ResponseWriter, inBase64 bool) {
 	if !sent {
 		head.Set("Content-Length", strconv.Itoa(len(b)))
 	}
-	_, _ = w.Write(b) //nolint:gosec // it is JSON, and says so; a client that went away is seen by the server
+	_, _ = w.Write(b) //nolint:gosec // JSON with its content type; the server notices a client that is gone
 }
 
 func (o *outcome) append(b []byte, index int, inBase64 bool) []byte {
@@ -254,7 +254,7 @@ func appendFloats(b []byte, vector []float32) []byte {
 	return append(b, ']')
 }
 
-// appendBase64 encodes three floats at a time, which are sixteen letters.
+// appendBase64 encodes three floats at a time, which are sixteen characters.
 func appendBase64(b []byte, vector []float32) []byte {
 	var raw [12]byte
 	b = append(b, '"')

@@ -12,18 +12,17 @@ import (
 	"agentd/internal/edge/httpapi"
 )
 
-// Envelope is how the chat routes refuse (interface.md section 7, Compatible
-// routes).
+// Envelope is an error in OpenAI's shape.
 type Envelope struct {
 	Error ErrorBody `json:"error" required:"true"`
 }
 
-// ErrorBody is the inside of the envelope.
+// ErrorBody is the content of an envelope.
 type ErrorBody struct {
 	Message string  `json:"message" required:"true"`
 	Type    string  `json:"type" required:"true"`
 	Code    string  `json:"code" required:"true" doc:"As in problem documents."`
-	Param   *string `json:"param" doc:"The first wrong field, where there is one."`
+	Param   *string `json:"param" doc:"The first invalid field, if any."`
 }
 
 func newEnvelope(e *fault.Error) Envelope {
@@ -31,13 +30,13 @@ func newEnvelope(e *fault.Error) Envelope {
 	if len(e.Fields) > 0 {
 		body.Param = &e.Fields[0].Field
 	}
-	if len(e.Fields) > 1 { // the envelope has no place for a list
+	if len(e.Fields) > 1 { // the envelope has no list of fields
 		body.Message = joinFields(e.Fields)
 	}
 	return Envelope{body}
 }
 
-// maxListed is how many wrong fields one sentence takes.
+// maxListed is how many invalid fields one sentence lists.
 const maxListed = 5
 
 func joinFields(fields []fault.Field) string {
@@ -59,15 +58,15 @@ func encodeEnvelope(e *fault.Error) ([]byte, error) {
 	return json.Marshal(newEnvelope(e), jsontext.AllowInvalidUTF8(true))
 }
 
-// Fail renders a refusal in the chat envelope.
+// Fail renders an error in OpenAI's envelope.
 func Fail(w http.ResponseWriter, _ *http.Request, status int, e *fault.Error) {
 	httpapi.RefusalHeaders(w, status, e)
 	suppressRetry(w, status)
 	_ = httpapi.JSON(w, status, newEnvelope(e)) // our own type always encodes
 }
 
-// suppressRetry tells OpenAI's clients not to repeat what they would repeat otherwise, of
-// a state that waiting does not change.
+// suppressRetry tells OpenAI's clients not to retry a conflict or an unsupported
+// request, which waiting does not change.
 func suppressRetry(w http.ResponseWriter, status int) {
 	if status == http.StatusConflict || status == http.StatusNotImplemented {
 		w.Header().Set("X-Should-Retry", "false")

@@ -7,8 +7,8 @@ import (
 	"agentd/internal/kernel/model"
 )
 
-// ModelCompletion is a completion of a model, which unlike a run's ends as models
-// do: with stop, length, tool_calls or content_filter.
+// ModelCompletion is a model's completion. Unlike a run's, its finish_reason can be
+// length, tool_calls or content_filter.
 type ModelCompletion struct {
 	ID      string        `json:"id"`
 	Object  string        `json:"object"`
@@ -18,7 +18,7 @@ type ModelCompletion struct {
 	Usage   Usage         `json:"usage"`
 }
 
-// ModelChoice is the one choice.
+// ModelChoice is the only choice of a completion.
 type ModelChoice struct {
 	Index        int           `json:"index"`
 	Message      ChoiceMessage `json:"message"`
@@ -44,7 +44,7 @@ func newModelCompletion(id, name string, created time.Time, r *model.Response) *
 	}
 }
 
-// events is a whole answer as the events of a stream.
+// events returns a whole answer as the events of a stream.
 func (c *chunker) events(done *ModelCompletion, r *model.Response, usage bool) (wire []byte, err error) {
 	send := func(chunk []byte) { wire = route.Frame{Data: chunk}.AppendWire(wire) }
 	send(c.role())

@@ -10,7 +10,7 @@ import (
 	"agentd/internal/edge/httpapi"
 )
 
-// ModelEntry is an agent as the model list shows it.
+// ModelEntry is an agent in the list of models.
 type ModelEntry struct {
 	ID          string `json:"id" required:"true"`
 	Object      string `json:"object" required:"true" enum:"model"`
@@ -19,7 +19,7 @@ type ModelEntry struct {
 	DisplayName string `json:"display_name" doc:"The agent's name."`
 }
 
-// NewModelEntry makes the entry of a thing that can be asked.
+// NewModelEntry returns the entry of an agent.
 func NewModelEntry(id, tenant, name string, created int64) ModelEntry {
 	return ModelEntry{ID: id, Object: "model", Created: created, OwnedBy: tenant, DisplayName: name}
 }
@@ -30,7 +30,7 @@ type ModelList struct {
 	Data   []ModelEntry `json:"data" required:"true"`
 }
 
-// List answers GET /v1/models.
+// List serves GET /v1/models.
 func (c *Chat) List(w http.ResponseWriter, r *http.Request, who authz.Caller) error {
 	all, err := c.Models.Models(r.Context(), who.TenantID)
 	if err != nil {
@@ -39,8 +39,8 @@ func (c *Chat) List(w http.ResponseWriter, r *http.Request, who authz.Caller) er
 	return httpapi.JSON(w, http.StatusOK, ModelList{"list", all})
 }
 
-// Model answers GET /v1/models/{id}, where the id may be that of an agent with
-// agent/ before it, its slash escaped or not.
+// Model serves GET /v1/models/{id}. The id may have the prefix agent/, with its slash
+// escaped or not.
 func (c *Chat) Model(w http.ResponseWriter, r *http.Request, who authz.Caller) error {
 	name := r.PathValue("model")
 	id := strings.TrimPrefix(name, agentPrefix)
@@ -59,5 +59,5 @@ func (c *Chat) Model(w http.ResponseWriter, r *http.Request, who authz.Caller) e
 
 func modelNotFound(name string) error {
 	return fault.New(fault.NotFound, "model_not_found",
-		"There is no agent %q in this company; a model is an agent's id, or agent/ and the id. GET /v1/models lists them.", name)
+		"No agent %q exists in this company; a model is an agent's id, optionally with the prefix agent/. GET /v1/models lists them.", name)
 }

@@ -11,12 +11,12 @@ import (
 	"agentd/internal/execution/run"
 )
 
-// maxExtra is how many bytes of wishes a run keeps: they go with each of its
-// model calls.
+// maxExtra bounds the bytes of parameters that a run stores and sends with each of
+// its model calls.
 const maxExtra = 256 << 10
 
-// extra gives what goes to the model as it came. Null is as if absent.
-func (r *ChatRequest) extra(wrong *fieldErrors) map[string]jsontext.Value {
+// extra returns the parameters that are passed on unchanged. Null counts as absent.
+func (r *ChatRequest) extra(errs *fieldErrors) map[string]jsontext.Value {
 	fields := map[string]jsontext.Value{}
 	size := 0
 	put := func(name string, value jsontext.Value) {
@@ -25,7 +25,7 @@ func (r *ChatRequest) extra(wrong *fieldErrors) map[string]jsontext.Value {
 			size += len(value)
 		}
 	}
-	put("response_format", r.responseFormat(wrong))
+	put("response_format", r.responseFormat(errs))
 	put("logit_bias", jsontext.Value(r.LogitBias))
 	if r.ParallelToolCalls != nil {
 		put("parallel_tool_calls", strconv.AppendBool(nil, *r.ParallelToolCalls))
@@ -44,7 +44,7 @@ func (r *ChatRequest) extra(wrong *fieldErrors) map[string]jsontext.Value {
 		}
 	}
 	if size > maxExtra {
-		wrong.add("response_format", "together with logit_bias it is longer than 256 KiB")
+		errs.add("response_format", "response_format and logit_bias together are longer than 256 KiB")
 	}
 	if len(fields) == 0 {
 		return nil
@@ -52,8 +52,8 @@ func (r *ChatRequest) extra(wrong *fieldErrors) map[string]jsontext.Value {
 	return fields
 }
 
-// responseFormat checks response_format as far as every endpoint would.
-func (r *ChatRequest) responseFormat(wrong *fieldErrors) jsontext.Value {
+// responseFormat validates response_format as far as every endpoint does.
+func (r *ChatRequest) responseFormat(errs *fieldErrors) jsontext.Value {
 	value := jsontext.Value(r.ResponseFormat)
 	if value.Kind() != '{' {
 		return nil
@@ -65,7 +65,7 @@ func (r *ChatRequest) responseFormat(wrong *fieldErrors) jsontext.Value {
 	_ = json.Unmarshal(value, &format) // it is an object
 	switch string(format.Type) {
 	case `"text"`:
-		return nil // what every model does unasked
+		return nil // the default of every model
 	case `"json_object"`:
 	case `"json_schema"`:
 		var described struct {
@@ -73,49 +73,49 @@ func (r *ChatRequest) responseFormat(wrong *fieldErrors) jsontext.Value {
 			Schema jsontext.Value `json:"schema"`
 		}
 		if format.Schema.Kind() != '{' || json.Unmarshal(format.Schema, &described) != nil || described.Name.Kind() != '"' {
-			wrong.add("response_format.json_schema", "expected an object with a name and a schema")
+			errs.add("response_format.json_schema", "expected an object with a name and a schema")
 		} else if k := described.Schema.Kind(); k != 0 && k != '{' {
-			wrong.add("response_format.json_schema.schema", "expected a JSON Schema, which is an object")
+			errs.add("response_format.json_schema.schema", "expected a JSON Schema, which is an object")
 		}
 	default:
-		wrong.add("response_format.type", "expected text, json_object or json_schema")
+		errs.add("response_format.type", "expected text, json_object or json_schema")
 	}
 	return value
 }
 
-// tools gives the caller's tools that the model may call, and whether it must
-// call one. A choice without tools says nothing; with none the caller's are not
-// offered, and the agent's own are what they always are.
-func (r *ChatRequest) tools(wrong *fieldErrors) (tools []run.CallerTool, choice jsontext.Value) {
+// tools returns the client's tools that the model may call, and the choice that is
+// passed on. A choice without tools is dropped. With the choice none the client's
+// tools are not offered; the agent's own tools are not affected.
+func (r *ChatRequest) tools(errs *fieldErrors) (tools []run.CallerTool, choice jsontext.Value) {
 	if k := r.Functions.Kind(); k != 0 && k != 'n' && string(r.Functions) != "[]" {
-		wrong.add("functions", "the form of before tools is not taken: send each as {\"type\": \"function\", \"function\": …} in tools, and function_call as tool_choice")
+		errs.add("functions", "functions is not supported: send each as {\"type\": \"function\", \"function\": …} in tools, and function_call as tool_choice")
 	}
 	for i, t := range r.Tools {
 		at := "tools[" + strconv.Itoa(i) + "]"
 		switch {
 		case t.Type != "" && t.Type != "function":
-			wrong.add(at+".type", "expected function: the caller can bring no other kind of tool, and an agent has its own")
+			errs.add(at+".type", "expected function: clients can bring no other type of tool")
 		case t.Function == nil:
-			wrong.add(at+".function", "is required")
+			errs.add(at+".function", "is required")
 		default:
 			f := t.Function
 			tools = append(tools, run.CallerTool{Name: f.Name, Description: f.Description, Parameters: f.Parameters, Strict: f.Strict != nil && *f.Strict})
 		}
 	}
-	return r.toolChoice(tools, wrong)
+	return r.toolChoice(tools, errs)
 }
 
-const toolChoiceForms = "expected auto, none or required, or an object that names a function of tools"
+const toolChoiceForms = "expected auto, none, required or an object that names a function in tools"
 
-func (r *ChatRequest) toolChoice(tools []run.CallerTool, wrong *fieldErrors) ([]run.CallerTool, jsontext.Value) {
+func (r *ChatRequest) toolChoice(tools []run.CallerTool, errs *fieldErrors) ([]run.CallerTool, jsontext.Value) {
 	switch r.ToolChoice.Kind() {
 	case 0, 'n':
 		return tools, nil
 	case '"':
-		return choiceByMode(tools, unquote(r.ToolChoice), wrong)
+		return choiceByMode(tools, unquote(r.ToolChoice), errs)
 	case '{':
 	default:
-		wrong.add("tool_choice", toolChoiceForms)
+		errs.add("tool_choice", toolChoiceForms)
 		return tools, nil
 	}
 	type named struct {
@@ -132,7 +132,7 @@ func (r *ChatRequest) toolChoice(tools []run.CallerTool, wrong *fieldErrors) ([]
 		} `json:"allowed_tools"`
 	}
 	if json.Unmarshal(r.ToolChoice, &choice) != nil {
-		wrong.add("tool_choice", toolChoiceForms)
+		errs.add("tool_choice", toolChoiceForms)
 		return tools, nil
 	}
 	known := func(n named) bool {
@@ -142,20 +142,20 @@ func (r *ChatRequest) toolChoice(tools []run.CallerTool, wrong *fieldErrors) ([]
 	case choice.Type == "function" && known(choice.named):
 		return tools, r.ToolChoice
 	case choice.Type == "allowed_tools" && len(choice.Allowed.Tools) > 0 && !slices.ContainsFunc(choice.Allowed.Tools, func(n named) bool { return !known(n) }):
-		// Few endpoints know it, and all know fewer tools.
+		// Few endpoints support allowed_tools; offering only those has the same effect.
 		tools = slices.DeleteFunc(tools, func(t run.CallerTool) bool {
 			return !slices.ContainsFunc(choice.Allowed.Tools, func(n named) bool { return n.Function.Name == t.Name })
 		})
-		return choiceByMode(tools, choice.Allowed.Mode, wrong)
+		return choiceByMode(tools, choice.Allowed.Mode, errs)
 	}
-	if len(*wrong) == 0 {
-		wrong.add("tool_choice", toolChoiceForms)
+	if len(*errs) == 0 {
+		errs.add("tool_choice", toolChoiceForms)
 	}
 	return tools, nil
 }
 
-// choiceByMode is the choice that is one word.
-func choiceByMode(tools []run.CallerTool, mode string, wrong *fieldErrors) ([]run.CallerTool, jsontext.Value) {
+// choiceByMode returns the tools and the choice for a choice that is one word.
+func choiceByMode(tools []run.CallerTool, mode string, errs *fieldErrors) ([]run.CallerTool, jsontext.Value) {
 	switch mode {
 	case "none":
 		return nil, nil
@@ -165,7 +165,7 @@ func choiceByMode(tools []run.CallerTool, mode string, wrong *fieldErrors) ([]ru
 			return tools, jsontext.Value(`"required"`)
 		}
 	default:
-		wrong.add("tool_choice", toolChoiceForms)
+		errs.add("tool_choice", toolChoiceForms)
 	}
 	return tools, nil
 }

@@ -21,35 +21,35 @@ import (
 	"agentd/internal/kernel/quota"
 )
 
-// ChatProxy passes chat completions on to models (behaviours.md section 31): the same
-// shape as POST /v1/chat/completions, but what is named is a model, and no run is
-// made.
+// ChatProxy forwards chat completions to models: the API of POST
+// /v1/chat/completions, but model names a model instead of an agent, and no run is
+// started.
 type ChatProxy struct {
 	Proxy *modelproxy.Proxy
 }
 
-// ProxyRequest is what is looked at of POST /api/v1/llm/chat/completions. All of
-// it goes to the model's endpoint.
+// ProxyRequest is the part of the body of POST /api/v1/llm/chat/completions that is
+// validated. The whole body goes to the model's endpoint.
 type ProxyRequest struct {
 	_ struct{} `json:"-" name:"LlmChatRequest"`
 
-	Model         string           `json:"model" required:"true" minLength:"1" maxLength:"300" doc:"<provider>/<model>, as GET /api/v1/llm/models lists them, or a bare name of the default provider."`
-	Messages      []jsontext.Value `json:"messages" required:"true" minItems:"1" maxItems:"10000" doc:"As the endpoint takes them."`
+	Model         string           `json:"model" required:"true" minLength:"1" maxLength:"300" doc:"<provider>/<model> as listed by GET /api/v1/llm/models, or a model name of the default provider."`
+	Messages      []jsontext.Value `json:"messages" required:"true" minItems:"1" maxItems:"10000" doc:"In the format that the endpoint accepts."`
 	Stream        *bool            `json:"stream,omitzero" nullable:"true"`
-	StreamOptions schema.Nullable  `json:"stream_options,omitzero" doc:"include_usage true asks for a last chunk with the usage."`
+	StreamOptions schema.Nullable  `json:"stream_options,omitzero" doc:"include_usage true adds a last chunk with the usage."`
 }
 
-// Routes of the proxy.
+// Routes returns the route of the proxy.
 func (p *ChatProxy) Routes() []httpapi.Raw {
 	return []httpapi.Raw{{
 		Row: route.Row{
 			Method: "POST", Path: "/api/v1/llm/chat/completions", ID: "llmChatCompletion", Tag: "Providers",
 			Scopes: []authz.Scope{"runs:create"}, And: []authz.Scope{"agents:read"}, Role: authz.Developer, Outside: true,
 			Errors:  []int{400, 404, 422, 501, 502, 503},
-			Summary: "Ask a model in the chat-completions shape",
-			Doc: "The request goes to the endpoint of the model as it is, but for the model's name, and the answer comes back as it is; there is no run. " +
-				"The header X-Model of the answer names the model that was asked, which may be the deployment's fallback. " +
-				"A problem document of this route has a member error as well, which is what clients of OpenAI's API read.",
+			Summary: "Create a chat completion of a model",
+			Doc: "Forwards the request unchanged, except for the model's name, to the model's endpoint and returns its answer; no run is started. " +
+				"The response header X-Model names the model that answered, which may be the deployment's fallback. " +
+				"Problem documents of this route also have the member error, which clients of OpenAI's API read.",
 			BodyOf:   reflect.TypeFor[ProxyRequest](),
 			AnswerOf: reflect.TypeFor[map[string]any](),
 		},
@@ -59,7 +59,8 @@ func (p *ChatProxy) Routes() []httpapi.Raw {
 	}}
 }
 
-// failBoth renders a problem document that clients of OpenAI's API understand.
+// failBoth renders a problem document with the member that clients of OpenAI's API
+// read.
 func failBoth(w http.ResponseWriter, r *http.Request, status int, e *fault.Error) {
 	both := *e
 	both.Extra = map[string]any{"error": newEnvelope(e).Error}
@@ -68,7 +69,7 @@ func failBoth(w http.ResponseWriter, r *http.Request, status int, e *fault.Error
 	httpapi.Problem(w, r, status, &both)
 }
 
-// Completions answers POST /api/v1/llm/chat/completions.
+// Completions serves POST /api/v1/llm/chat/completions.
 func (p *ChatProxy) Completions(w http.ResponseWriter, r *http.Request, who authz.Caller) error {
 	counted, err := httpapi.Params[modelproxy.Attribution](r)
 	if err != nil {
@@ -78,12 +79,12 @@ func (p *ChatProxy) Completions(w http.ResponseWriter, r *http.Request, who auth
 	if err != nil {
 		return err
 	}
-	ask := modelproxy.CallParams{Source: quota.SourceLLM, AgentID: counted.AgentID}
-	f, err := readForward(body, &ask)
+	params := modelproxy.CallParams{Source: quota.SourceLLM, AgentID: counted.AgentID}
+	f, err := readForward(body, &params)
 	if err != nil {
 		return err
 	}
-	call, err := p.Proxy.Open(r.Context(), who, ask)
+	call, err := p.Proxy.Open(r.Context(), who, params)
 	if err != nil {
 		return err
 	}
@@ -95,23 +96,23 @@ func (p *ChatProxy) Completions(w http.ResponseWriter, r *http.Request, who auth
 	return a.finish(err)
 }
 
-// readForward checks a request and finds the parts of it that change on the way.
-func readForward(body []byte, ask *modelproxy.CallParams) (f model.Forward, err error) {
+// readForward validates a request and locates the members that are rewritten.
+func readForward(body []byte, params *modelproxy.CallParams) (f model.Forward, err error) {
 	if err := schema.Of[ProxyRequest]().Check(body, false); err != nil {
 		return f, err
 	}
 	f.Body = body
-	dec := jsontext.NewDecoder(bytes.NewBuffer(body), jsontext.AllowDuplicateNames(true)) // of checked bytes nothing fails
+	dec := jsontext.NewDecoder(bytes.NewBuffer(body), jsontext.AllowDuplicateNames(true)) // valid JSON: no read fails
 	_, _ = dec.ReadToken()
 	for dec.PeekKind() == '"' {
 		name, _ := dec.ReadToken()
 		switch name.String() {
 		case "model":
 			f.Model = valueSpan(dec)
-			ask.Model = unquote(body[f.Model.From:f.Model.To])
+			params.Model = unquote(body[f.Model.From:f.Model.To])
 		case "stream":
-			on, _ := dec.ReadToken()
-			f.Stream = on.Kind() == 't'
+			stream, _ := dec.ReadToken()
+			f.Stream = stream.Kind() == 't'
 		case "stream_options":
 			f.Options = valueSpan(dec)
 			f.Usage = includeUsage(body[f.Options.From:f.Options.To])
@@ -122,25 +123,25 @@ func readForward(body []byte, ask *modelproxy.CallParams) (f model.Forward, err 
 	return f, nil
 }
 
-// valueSpan passes over a value and says where it stands.
+// valueSpan skips a value and returns its position.
 func valueSpan(dec *jsontext.Decoder) model.Span {
 	v, _ := dec.ReadValue()
 	to := int(dec.InputOffset())
 	return model.Span{From: to - len(v), To: to}
 }
 
-// proxiedAnswer is the way of one answer to its caller.
+// proxiedAnswer writes one answer to the client.
 type proxiedAnswer struct {
 	w      http.ResponseWriter
 	r      *http.Request
 	call   *modelproxy.Call
 	stream bool
-	out    *httpapi.Stream // nil: nothing is streamed yet
+	out    *httpapi.Stream // nil until the first piece of a stream
 }
 
 var doneEvent = []byte("data: [DONE]\n\n")
 
-// setModelHeader tells which model answers, where its name can stand in a header.
+// setModelHeader names the model that answers, if its name is valid in a header.
 func (a *proxiedAnswer) setModelHeader() {
 	t := a.call.Target()
 	name := t.Provider + "/" + t.Model
@@ -149,8 +150,8 @@ func (a *proxiedAnswer) setModelHeader() {
 	}
 }
 
-// write gives a piece to the caller. A stream begins with its first piece: until
-// then the answer may still be a refusal.
+// write sends a piece to the client. A stream is opened by its first piece: until
+// then the answer may still be an error.
 func (a *proxiedAnswer) write(piece []byte) error {
 	if !a.stream {
 		a.setModelHeader()
@@ -170,8 +171,8 @@ func (a *proxiedAnswer) write(piece []byte) error {
 	return a.out.Send(route.Frame{Wire: piece})
 }
 
-// render answers with what the model said where it did not say it in the form
-// that was asked for.
+// render writes an answer that the endpoint did not send in the requested form,
+// streamed or whole.
 func (a *proxiedAnswer) render(resp *model.Response, usage bool) error {
 	id, created := ident.New(), time.Now()
 	name := a.call.Target()
@@ -188,8 +189,8 @@ func (a *proxiedAnswer) render(resp *model.Response, usage bool) error {
 	return a.write(wire)
 }
 
-// finish closes a stream. What went wrong after its beginning is told in it, in the
-// form that OpenAI's clients raise as an error.
+// finish closes a stream. An error after its beginning is sent in it, in the form
+// that OpenAI's clients raise as an error.
 func (a *proxiedAnswer) finish(err error) error {
 	if a.out == nil {
 		return err
@@ -201,7 +202,7 @@ func (a *proxiedAnswer) finish(err error) error {
 	a.out.Failed(err)
 	_, refusal := httpapi.Classify(err)
 	if b, encodeErr := encodeEnvelope(refusal); encodeErr == nil {
-		_ = a.out.Send(route.Frame{Data: b}) // a reader that is gone is seen by the stream
+		_ = a.out.Send(route.Frame{Data: b}) // the stream notices a client that is gone
 	}
 	return nil
 }

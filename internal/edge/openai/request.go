@@ -13,20 +13,19 @@ import (
 	"agentd/internal/kernel/model"
 )
 
-// Source is what the runs of POST /v1/chat/completions say of where they came
-// from, in metadata.source (decisions.md D10).
+// Source is the metadata.source of the runs of POST /v1/chat/completions.
 const Source = "chat_completions"
 
-// RunRequest turns the request into a run. Messages of system and developer
-// become the caller's instructions; the last message, if it is the user's, is
-// the run's, the others are its history. Errors: fault.Invalid for the fields
-// that cannot be read.
+// RunRequest converts the request to a run's. Messages of the roles system and
+// developer become instructions; the last message, if it is the user's, becomes
+// the run's message, the others its history. Errors: fault.Invalid with every
+// invalid field.
 func (r *ChatRequest) RunRequest() (run.Request, error) {
-	var wrong fieldErrors
-	in := r.input(&wrong)
-	options := r.options(&wrong)
-	if wrong != nil {
-		return run.Request{}, fault.BadFields(wrong...)
+	var errs fieldErrors
+	in := r.input(&errs)
+	options := r.options(&errs)
+	if errs != nil {
+		return run.Request{}, fault.BadFields(errs...)
 	}
 	input, err := json.Marshal(in)
 	if err != nil {
@@ -39,82 +38,96 @@ func (r *ChatRequest) RunRequest() (run.Request, error) {
 	return run.Request{AgentID: r.AgentID(), Input: input, Parsed: &in, Metadata: metadata, Options: options}, nil
 }
 
-// fieldErrors gathers the fields that cannot be taken.
+// fieldErrors collects invalid fields.
 type fieldErrors []fault.Field
 
 func (c *fieldErrors) add(field, message string) {
 	*c = append(*c, fault.Field{Field: field, Message: message})
 }
 
-// message complains of a message's member.
-func (c *fieldErrors) message(i int, field, complaint string) {
-	c.add("messages["+strconv.Itoa(i)+"]."+field, complaint)
+// message adds an error in a member of a message.
+func (c *fieldErrors) message(i int, field, message string) {
+	c.add("messages["+strconv.Itoa(i)+"]."+field, message)
 }
 
-func (r *ChatRequest) input(wrong *fieldErrors) run.Input {
-	var in run.Input
-	var instructions []string
-	turns := make([]model.Message, 0, len(r.Messages))
-	allParts := 0
+// input converts the messages.
+func (r *ChatRequest) input(errs *fieldErrors) run.Input {
+	c := conversation{errs: errs, history: make([]model.Message, 0, len(r.Messages))}
 	for i := range r.Messages {
-		m := &r.Messages[i]
-		text, parts, err := content(m.Content)
-		if err == nil {
-			if allParts += len(parts); allParts > maxAllParts {
-				err = errParts
-			}
+		c.add(i, &r.Messages[i])
+	}
+	return c.input()
+}
+
+// conversation collects the messages of a request.
+type conversation struct {
+	errs         *fieldErrors
+	instructions []string
+	history      []model.Message
+	parts        int // of all messages
+}
+
+// add converts the i-th message, unless its content is invalid.
+func (c *conversation) add(i int, m *Message) {
+	text, parts, err := content(m.Content)
+	if err == nil {
+		if c.parts += len(parts); c.parts > maxAllParts {
+			err = errParts
 		}
-		if err != nil {
-			wrong.message(i, "content", err.Error())
-			continue
+	}
+	if err != nil {
+		c.errs.message(i, "content", err.Error())
+		return
+	}
+	switch m.Role {
+	case "system", "developer":
+		if parts != nil {
+			c.errs.message(i, "content", "only parts of type text are allowed in a message of role "+m.Role)
 		}
-		switch m.Role {
-		case "system", "developer":
-			if parts != nil {
-				wrong.message(i, "content", "instructions are text: only parts of type text can be in a message of role "+m.Role)
-			}
-			if text != "" {
-				instructions = append(instructions, text)
-			}
-			continue
-		case "assistant":
-			if text == "" && parts == nil {
-				text = ptr.Value(m.Refusal)
-			}
-		case "tool":
-			if ptr.Value(m.ToolCallID) == "" {
-				wrong.message(i, "tool_call_id", "required in a message of role tool: the id of the call that it answers")
-			}
+		if text != "" {
+			c.instructions = append(c.instructions, text)
 		}
-		turns = append(turns, m.turn(text, parts))
+		return
+	case "assistant":
+		if text == "" && parts == nil {
+			text = ptr.Value(m.Refusal)
+		}
+	case "tool":
+		if ptr.Value(m.ToolCallID) == "" {
+			c.errs.message(i, "tool_call_id", "required in a message of role tool: the id of the call that it answers")
+		}
 	}
-	if n := len(turns); n > 0 && turns[n-1].Role == model.User {
-		in.Message, in.Parts = turns[n-1].Text, turns[n-1].Parts
-		turns = turns[:n-1]
+	c.history = append(c.history, m.turn(text, parts))
+}
+
+// input returns the run's input.
+func (c *conversation) input() run.Input {
+	in := run.Input{Instructions: strings.Join(c.instructions, "\n\n")}
+	if n := len(c.history); n > 0 && c.history[n-1].Role == model.User {
+		in.Message, in.Parts = c.history[n-1].Text, c.history[n-1].Parts
+		c.history = c.history[:n-1]
 	}
-	if *wrong == nil && len(turns) == 0 && in.Message == "" && len(in.Parts) == 0 && len(instructions) == 0 {
-		wrong.add("messages", "there is nothing to answer: no message has content")
+	if len(c.history) > 0 {
+		in.History = c.history
+	} else if *c.errs == nil && in.Message == "" && len(in.Parts) == 0 && len(c.instructions) == 0 {
+		c.errs.add("messages", "no message has content")
 	}
-	if len(turns) > 0 {
-		in.History = turns
-	}
-	in.Instructions = strings.Join(instructions, "\n\n")
 	return in
 }
 
-// options are how the caller wants the model to be called.
-func (r *ChatRequest) options(wrong *fieldErrors) run.Options {
-	o := run.Options{Plain: !r.Streams(), Temperature: r.Temperature, TopP: r.TopP, Stop: r.stop(wrong), Extra: r.extra(wrong)}
+// options returns the settings of the run's model calls.
+func (r *ChatRequest) options(errs *fieldErrors) run.Options {
+	o := run.Options{Plain: !r.Streams(), Temperature: r.Temperature, TopP: r.TopP, Stop: r.stop(errs), Extra: r.extra(errs)}
 	for _, limit := range []*int{r.MaxTokens, r.MaxCompletionTokens} {
 		if limit != nil {
 			o.MaxTokens = max(1, *limit)
 		}
 	}
-	o.Tools, o.ToolChoice = r.tools(wrong)
+	o.Tools, o.ToolChoice = r.tools(errs)
 	return o
 }
 
-func (r *ChatRequest) stop(wrong *fieldErrors) (texts []string) {
+func (r *ChatRequest) stop(errs *fieldErrors) (texts []string) {
 	var err error
 	switch r.Stop.Kind() {
 	case 0, 'n':
@@ -125,7 +138,7 @@ func (r *ChatRequest) stop(wrong *fieldErrors) (texts []string) {
 		err = json.Unmarshal(r.Stop, &texts)
 	}
 	if err != nil {
-		wrong.add("stop", "expected a string or an array of strings")
+		errs.add("stop", "expected a string or an array of strings")
 	}
 	return texts
 }
@@ -134,7 +147,7 @@ func (r *ChatRequest) metadata() (schema.Object, error) {
 	return runMetadata(Source, r.Metadata, r.User)
 }
 
-// runMetadata is the metadata of a run that a caller's request made.
+// runMetadata returns the metadata of a run that a client's request starts.
 func runMetadata(source string, metadata schema.Nullable, user *string) (schema.Object, error) {
 	if len(metadata) == 0 && user == nil {
 		return schema.Object(`{"source":"` + source + `"}`), nil

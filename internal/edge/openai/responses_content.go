@@ -23,9 +23,9 @@ type inputPart struct {
 	Audio    jsontext.Value `json:"input_audio"`
 }
 
-// readContent reads the content of a message or the output of a call: a string, or
-// parts. Parts that are all text become one text; otherwise all of them are
-// given as model endpoints take them, and the text beside.
+// readContent reads the content of a message or the output of a call: a string or
+// parts. Parts that are all text become one text; otherwise all are returned in the
+// form of chat completions, and their texts too.
 func (p *inputReader) readContent(at string, v jsontext.Value) (text string, parts []jsontext.Value, ok bool) {
 	switch v.Kind() {
 	case 0, 'n':
@@ -44,9 +44,9 @@ func (p *inputReader) readContent(at string, v jsontext.Value) (text string, par
 	}
 	var texts []string
 	for i, v := range all {
-		part, complaint := inputPartOf(v)
-		if complaint != "" {
-			p.addError(at+"["+strconv.Itoa(i)+"]", complaint)
+		part, message := inputPartOf(v)
+		if message != "" {
+			p.addError(at+"["+strconv.Itoa(i)+"]", message)
 			continue
 		}
 		if part.isText {
@@ -65,7 +65,7 @@ func (p *inputReader) readContent(at string, v jsontext.Value) (text string, par
 	return text, parts, true
 }
 
-// modelPart is a part as model endpoints have it.
+// modelPart is a part in the form of chat completions.
 type modelPart struct {
 	isText bool
 	text   string
@@ -74,7 +74,7 @@ type modelPart struct {
 
 func textPart(text string) (modelPart, string) { return modelPart{isText: true, text: text}, "" }
 
-func inputPartOf(v jsontext.Value) (part modelPart, complaint string) {
+func inputPartOf(v jsontext.Value) (part modelPart, message string) {
 	var in inputPart
 	if v.Kind() != '{' || json.Unmarshal(v, &in) != nil {
 		return part, "expected a content part: an object with a type, whose text, detail, file_id and filename are strings"
@@ -94,12 +94,12 @@ func inputPartOf(v jsontext.Value) (part modelPart, complaint string) {
 	case "input_file":
 		return filePart(&in)
 	}
-	return part, "there are no content parts of this type here: expected input_text, output_text, refusal, input_image, input_audio or input_file"
+	return part, "content parts of this type are not supported: expected input_text, output_text, refusal, input_image, input_audio or input_file"
 }
 
 func imagePart(in *inputPart) (modelPart, string) {
 	if in.Image.Kind() != '"' || !isImageURL(string(in.Image[1:min(len(in.Image), len(`"https://`))])) {
-		return modelPart{}, "expected image_url to begin with https://, http:// or data:; pictures cannot be named by file_id"
+		return modelPart{}, "expected image_url to begin with https://, http:// or data:; file_id is not supported"
 	}
 	b := wrapJSON(`{"type":"image_url","image_url":{"url":`, in.Image, ``)
 	if in.Detail != "" {
@@ -110,7 +110,7 @@ func imagePart(in *inputPart) (modelPart, string) {
 
 func filePart(in *inputPart) (modelPart, string) {
 	if in.FileData.Kind() != '"' || len(in.FileData) == 2 {
-		return modelPart{}, "expected the file's bytes in file_data: files cannot be named by file_id or file_url here"
+		return modelPart{}, "expected the file's bytes in file_data: file_id and file_url are not supported"
 	}
 	b := wrapJSON(`{"type":"file","file":{"file_data":`, in.FileData, ``)
 	if in.Filename != "" {
@@ -127,6 +127,6 @@ func partType(v jsontext.Value) string {
 	var part struct {
 		Type string `json:"type"`
 	}
-	_ = json.Unmarshal(v, &part) // it is ours
+	_ = json.Unmarshal(v, &part) // agentd wrote it
 	return part.Type
 }

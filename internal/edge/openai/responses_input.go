@@ -15,10 +15,10 @@ import (
 	"agentd/internal/kernel/model"
 )
 
-// maxItems is how many items an input has at most.
+// maxItems is the maximum number of items in an input.
 const maxItems = 10_000
 
-// inputItem is one of a request's input, with the members of all types.
+// inputItem is an item of a request's input, with the members of all types.
 type inputItem struct {
 	Type      string         `json:"type"`
 	ID        string         `json:"id"`
@@ -30,8 +30,7 @@ type inputItem struct {
 	Output    jsontext.Value `json:"output"`
 }
 
-// What an item is. Those that only tell what tools of the endpoint itself did,
-// which agents have not, are left out.
+// Types of items.
 const (
 	itemMessage   = "message"
 	itemCall      = "function_call"
@@ -40,41 +39,42 @@ const (
 	itemReasoning = "reasoning"
 )
 
+// ignoredItems record what the endpoint's own tools did, which agents do not have.
 var ignoredItems = map[string]bool{
 	itemReasoning: true, "compaction": true, "web_search_call": true, "file_search_call": true, "code_interpreter_call": true,
 	"image_generation_call": true, "mcp_call": true, "mcp_list_tools": true, "mcp_approval_request": true, "mcp_approval_response": true,
 }
 
-// inputReader reads the items of an input as turns of a conversation. It goes
-// on after a fault, to tell of all of them.
+// inputReader reads the items of an input as turns of a conversation. It continues
+// after an error, in order to report all of them.
 type inputReader struct {
-	lookup       func(id string) (OutputItem, bool) // earlier items
+	lookup       func(id string) (OutputItem, bool) // of earlier items
 	turns        []inputTurn
 	slots        []*callSlot // every call so far
-	instructions []string    // what the caller instructs within the input
+	instructions []string    // of the roles system and developer
 	parts        int
 	errors       []fault.Field
 }
 
-// inputTurn is a message, and after one with calls their results.
+// inputTurn is a message; if it has calls, with their results.
 type inputTurn struct {
 	message model.Message
 	slots   []*callSlot
 }
 
-// callSlot is a call, and its result once that was read.
+// callSlot is a call and, once it was read, its result.
 type callSlot struct {
 	id     string
-	at     string // the item; "": it is of the response before
+	at     string // path of the item; "": a call of the previous response
 	result *model.Message
-	media  []jsontext.Value // parts of the result that are no text
+	media  []jsontext.Value // parts of the result other than text
 }
 
-func (p *inputReader) addError(field, complaint string) {
-	p.errors = append(p.errors, fault.Field{Field: field, Message: complaint})
+func (p *inputReader) addError(field, message string) {
+	p.errors = append(p.errors, fault.Field{Field: field, Message: message})
 }
 
-// addOpenCalls notes the calls that the response before leaves to the caller.
+// addOpenCalls adds the calls that the previous response left to the client.
 func (p *inputReader) addOpenCalls(open []model.ToolCall) {
 	if len(open) == 0 {
 		return
@@ -99,7 +99,7 @@ func (p *inputReader) read(v jsontext.Value) {
 		return
 	}
 	dec := jsontext.NewDecoder(bytes.NewReader(v))
-	_, _ = dec.ReadToken() // it was checked
+	_, _ = dec.ReadToken() // valid JSON
 	for i := 0; dec.PeekKind() != ']'; i++ {
 		item, err := dec.ReadValue()
 		if err != nil {
@@ -133,7 +133,7 @@ func (p *inputReader) readItem(at string, v jsontext.Value) {
 	case item.Type == "":
 		p.addError(at+".type", "required, unless the item is a message, which has a role")
 	default:
-		p.addError(at+".type", "there are no items of type "+item.Type+" here: expected message, function_call, function_call_output, reasoning or item_reference")
+		p.addError(at+".type", "items of type "+item.Type+" are not supported: expected message, function_call, function_call_output, reasoning or item_reference")
 	}
 }
 
@@ -149,7 +149,7 @@ func (p *inputReader) readMessage(at string, item *inputItem) {
 		p.addMessage(model.Assistant, text, parts)
 	case "system", "developer":
 		if parts != nil {
-			p.addError(at+".content", "instructions are text: only parts with text can be in a message of role "+item.Role)
+			p.addError(at+".content", "only parts with text are allowed in a message of role "+item.Role)
 		} else if text != "" {
 			p.instructions = append(p.instructions, text)
 		}
@@ -158,21 +158,20 @@ func (p *inputReader) readMessage(at string, item *inputItem) {
 	}
 }
 
-// addMessage adds a message. One that says nothing is none.
+// addMessage adds a message, unless it is empty.
 func (p *inputReader) addMessage(role model.Role, text string, parts []jsontext.Value) {
 	if text != "" || len(parts) > 0 {
 		p.turns = append(p.turns, inputTurn{message: model.Message{Role: role, Text: text, Parts: parts}})
 	}
 }
 
-// addCall adds a call to the turn that the model spoke it in: calls that come
-// right after each other were made together.
+// addCall adds a call to its turn: consecutive calls were made together.
 func (p *inputReader) addCall(at, id, name, arguments string) {
 	if id == "" {
-		p.addError(at+".call_id", "required of a function_call")
+		p.addError(at+".call_id", "required for a function_call")
 	}
 	if name == "" {
-		p.addError(at+".name", "required of a function_call")
+		p.addError(at+".name", "required for a function_call")
 	}
 	var t *inputTurn
 	if n := len(p.turns); n > 0 && p.turns[n-1].message.Role == model.Assistant && !p.turns[n-1].answered() {
@@ -186,7 +185,7 @@ func (p *inputReader) addCall(at, id, name, arguments string) {
 	t.slots, p.slots = append(t.slots, slot), append(p.slots, slot)
 }
 
-// answered says whether a result of the turn's calls was read.
+// answered reports whether a result of the turn's calls was read.
 func (t *inputTurn) answered() bool {
 	for _, s := range t.slots {
 		if s.result != nil {
@@ -196,15 +195,16 @@ func (t *inputTurn) answered() bool {
 	return false
 }
 
-// readOutput adds a result to its call: the last one of that id that has none.
+// readOutput adds a result to its call: the last one with its id and without a
+// result.
 func (p *inputReader) readOutput(at string, item *inputItem) {
 	text, parts, ok := p.readContent(at+".output", item.Output)
 	switch {
 	case item.CallID == "":
-		p.addError(at+".call_id", "required of a function_call_output: the call_id of the function_call that it answers")
+		p.addError(at+".call_id", "required for a function_call_output: the call_id of the function_call that it answers")
 		return
 	case len(item.Output) == 0 || item.Output.Kind() == 'n':
-		p.addError(at+".output", "required of a function_call_output")
+		p.addError(at+".output", "required for a function_call_output")
 		return
 	case !ok:
 		return
@@ -213,14 +213,14 @@ func (p *inputReader) readOutput(at string, item *inputItem) {
 		if s.id == item.CallID && s.result == nil {
 			s.result = &model.Message{Role: model.Tool, Text: text, ToolCallID: s.id}
 			for _, part := range parts {
-				if partType(part) != "text" { // which Text has
+				if partType(part) != "text" { // texts are in Text
 					s.media = append(s.media, part)
 				}
 			}
 			return
 		}
 	}
-	p.addError(at+".call_id", "there is no function_call with this call_id, and without an output, before it in the input or at the end of the previous response")
+	p.addError(at+".call_id", "no function_call with this call_id and without an output precedes it in the input or ends the previous response")
 }
 
 // addReference adds an item of an earlier response by its id.
@@ -228,10 +228,10 @@ func (p *inputReader) addReference(at, id string) {
 	if strings.HasPrefix(id, reasoningPrefix) {
 		return
 	}
-	item, there := p.lookup(id)
+	item, found := p.lookup(id)
 	switch {
-	case !there:
-		p.addError(at+".id", "there is no such item in a response of this company that has ended")
+	case !found:
+		p.addError(at+".id", "no such item exists in an ended response of this company")
 	case item.Type == itemMessage:
 		p.addMessage(model.Assistant, item.text(), nil)
 	case item.Type == itemCall:
@@ -239,9 +239,9 @@ func (p *inputReader) addReference(at, id string) {
 	}
 }
 
-// runInput gives what was read as a run's: the last message, if it is the user's,
-// is the run's, and what comes before it is history. Pictures that a result
-// has follow it as a message, as models take them in one only.
+// runInput returns the run's input: the last message, if it is the user's, becomes
+// the run's message, the others its history. Images of a result follow it as a
+// message of the user, because models accept them only there.
 func (p *inputReader) runInput() (in run.Input) {
 	var all []model.Message
 	for i := range p.turns {
@@ -249,20 +249,20 @@ func (p *inputReader) runInput() (in run.Input) {
 		if t.message.Role != "" {
 			all = append(all, t.message)
 		}
-		var pictures []jsontext.Value
+		var media []jsontext.Value
 		for _, s := range t.slots {
 			switch {
 			case s.result != nil:
 				all = append(all, *s.result)
 				if len(s.media) > 0 {
-					pictures = append(append(pictures, model.TextPart("What the call "+s.id+" gave beside its text:")), s.media...)
+					media = append(append(media, model.TextPart("Attachments of the result of the call "+s.id+":")), s.media...)
 				}
 			case s.at != "":
-				p.addError(s.at+".call_id", "there is no function_call_output for this call in the input")
+				p.addError(s.at+".call_id", "the input has no function_call_output for this call")
 			}
 		}
-		if pictures != nil {
-			all = append(all, model.Message{Role: model.User, Parts: pictures})
+		if media != nil {
+			all = append(all, model.Message{Role: model.User, Parts: media})
 		}
 	}
 	if n := len(all); n > 0 && all[n-1].Role == model.User {

@@ -9,9 +9,8 @@ import (
 	"agentd/internal/kernel/model"
 )
 
-// composer makes the items of a response from what its run says, step by step.
-// The one answer in one piece, the stream and the answer that is read back are
-// made by it, which is why they agree.
+// composer makes the items of a response from its run's events. The answer in one
+// piece, the stream and the stored response are all made by it and therefore agree.
 type composer struct {
 	run      string
 	items    []OutputItem
@@ -19,21 +18,22 @@ type composer struct {
 	thoughts int
 	calls    int
 
-	open         string       // the type of the item that is being made; "": none
+	open         string       // type of the open item; "" if none is open
 	id           string       // its id
-	text         []byte       // its text so far, as the inside of a JSON string
-	observer     itemObserver // told of every change; nil: nobody is
-	thoughtsOver bool         // the step's thoughts are over
+	text         []byte       // its text so far, as the content of a JSON string
+	observer     itemObserver // nil if the items are not streamed
+	thoughtsOver bool         // further thoughts of the step are dropped
 }
 
-// itemObserver is told how items come about. index is the item's among all.
+// itemObserver is notified as items are made. index is the item's position in the
+// output.
 type itemObserver interface {
 	itemOpened(index int, item *OutputItem)
 	itemDelta(index int, item *OutputItem, quoted []byte) // a piece of its text, as JSON
 	itemClosed(index int, item *OutputItem)
 }
 
-// nextID is the id of the n-th item of a kind.
+// nextID returns the id of the next item of a type, of which n exist.
 func (c *composer) nextID(prefix string, n *int) string {
 	if *n++; *n == 1 {
 		return prefix + c.run
@@ -41,7 +41,7 @@ func (c *composer) nextID(prefix string, n *int) string {
 	return prefix + c.run + "_" + strconv.Itoa(*n)
 }
 
-// addText adds a piece of what the model says, as JSON.
+// addText adds a piece of the answer, as JSON.
 func (c *composer) addText(quoted []byte) {
 	if c.open != itemMessage {
 		c.close(stateCompleted)
@@ -51,8 +51,8 @@ func (c *composer) addText(quoted []byte) {
 	c.addPiece(quoted)
 }
 
-// addThought adds a piece of what the model thinks. What it thinks after it began
-// to speak is left out: the message would fall apart.
+// addThought adds a piece of reasoning, as JSON. Reasoning after the first text of a
+// step is dropped, because it would split the message.
 func (c *composer) addThought(quoted []byte) {
 	if c.thoughtsOver {
 		return
@@ -78,7 +78,7 @@ func (c *composer) addPiece(quoted []byte) {
 	}
 }
 
-// close completes the item that is being made.
+// close completes the open item.
 func (c *composer) close(status string) {
 	if c.open == "" {
 		return
@@ -94,27 +94,27 @@ func (c *composer) close(status string) {
 	}
 }
 
-// endStep ends a step of the model: what comes is another item.
+// endStep ends a step of the run: what follows is another item.
 func (c *composer) endStep(status string) {
 	c.close(status)
 	c.thoughtsOver = false
 }
 
-// addItem adds an item that there is nothing more to say of.
+// addItem adds a complete item.
 func (c *composer) addItem(item OutputItem) {
 	c.items = append(c.items, item)
 	if c.observer == nil {
 		return
 	}
-	begun := item
-	begun.Status = stateInProgress
+	opened := item
+	opened.Status = stateInProgress
 	if item.Type == itemCall {
 		empty := ""
-		begun.Arguments = &empty
+		opened.Arguments = &empty
 	} else {
-		begun.Content = []OutputText{{Type: "output_text"}}
+		opened.Content = []OutputText{{Type: "output_text"}}
 	}
-	c.observer.itemOpened(len(c.items)-1, &begun)
+	c.observer.itemOpened(len(c.items)-1, &opened)
 	if item.Type == itemCall {
 		c.observer.itemDelta(len(c.items)-1, &item, quote(*item.Arguments))
 	} else if text := item.text(); text != "" {
@@ -123,8 +123,8 @@ func (c *composer) addItem(item OutputItem) {
 	c.observer.itemClosed(len(c.items)-1, &item)
 }
 
-// endRun adds what a run's end has beside what was said: calls of the caller's
-// tools, and a message where there would be nothing.
+// endRun adds what a run's result has beyond its events: calls of the client's tools,
+// and a message if there would be no item.
 func (c *composer) endRun(r *run.Run, out *run.Output) {
 	c.endStep(stateIncomplete)
 	if r.Status != run.Completed {
@@ -142,7 +142,7 @@ func (c *composer) endRun(r *run.Run, out *run.Output) {
 	}
 }
 
-// stateOf is the state of what a model said, by the reason for which it ended.
+// stateOf returns the status of a step's item, by the model's finish reason.
 func stateOf(finish string) string {
 	switch finish {
 	case model.FinishStop, model.FinishToolCalls, "":
@@ -151,7 +151,7 @@ func stateOf(finish string) string {
 	return stateIncomplete
 }
 
-// itemsOf gives the items of a run that ended, from its steps.
+// itemsOf returns the items of a run that has ended, from its steps.
 func itemsOf(r *run.Run, steps []run.Step, out *run.Output) ([]OutputItem, error) {
 	c := composer{run: r.RunID, items: []OutputItem{}}
 	for i := range steps {
@@ -159,17 +159,17 @@ func itemsOf(r *run.Run, steps []run.Step, out *run.Output) ([]OutputItem, error
 		if s.Type != run.StepLLM || len(s.Output) == 0 {
 			continue
 		}
-		var said run.LLMOutput
-		if err := json.Unmarshal(s.Output, &said); err != nil {
+		var step run.LLMOutput
+		if err := json.Unmarshal(s.Output, &step); err != nil {
 			return nil, err
 		}
-		if said.Thinking != "" {
-			c.addThought(quote(said.Thinking))
+		if step.Thinking != "" {
+			c.addThought(quote(step.Thinking))
 		}
-		if said.Text != "" {
-			c.addText(quote(said.Text))
+		if step.Text != "" {
+			c.addText(quote(step.Text))
 		}
-		c.endStep(stateOf(said.FinishReason))
+		c.endStep(stateOf(step.FinishReason))
 	}
 	c.endRun(r, out)
 	return c.items, nil

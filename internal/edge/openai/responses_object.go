@@ -11,7 +11,7 @@ import (
 	"agentd/internal/kernel/model"
 )
 
-// Response is a run in the responses shape.
+// Response is a run in the shape of the Responses API.
 type Response struct {
 	ID                string             `json:"id" required:"true" doc:"The run's id."`
 	Object            string             `json:"object" required:"true" enum:"response"`
@@ -23,35 +23,35 @@ type Response struct {
 	IncompleteDetails *IncompleteDetails `json:"incomplete_details" doc:"What cut the answer off."`
 	Instructions      *string            `json:"instructions"`
 	MaxOutputTokens   *int               `json:"max_output_tokens"`
-	Model             string             `json:"model" required:"true" doc:"As it was sent."`
+	Model             string             `json:"model" required:"true" doc:"As in the request."`
 	Output            []OutputItem       `json:"output" required:"true"`
 	Parallel          bool               `json:"parallel_tool_calls"`
 	Previous          *string            `json:"previous_response_id"`
 	Reasoning         schema.Nullable    `json:"reasoning"`
-	Store             bool               `json:"store" doc:"True: runs are kept."`
+	Store             bool               `json:"store" doc:"Always true."`
 	Temperature       *float64           `json:"temperature"`
 	Text              schema.Nullable    `json:"text"`
 	ToolChoice        schema.Any         `json:"tool_choice"`
 	Tools             []ResponseTool     `json:"tools"`
 	TopP              *float64           `json:"top_p"`
 	Truncation        string             `json:"truncation" enum:"disabled"`
-	Usage             *ResponseUsage     `json:"usage" doc:"Of all of the run's model calls; null while it is in progress."`
+	Usage             *ResponseUsage     `json:"usage" doc:"Tokens of all of the run's model calls; null while it is in progress."`
 	Metadata          schema.Object      `json:"metadata"`
 }
 
-// ResponseError says why a run did not complete.
+// ResponseError is why a run did not complete.
 type ResponseError struct {
 	Code    string `json:"code" doc:"The run's error code."`
 	Message string `json:"message"`
 }
 
-// IncompleteDetails say what cut an answer off.
+// IncompleteDetails is what cut an answer off.
 type IncompleteDetails struct {
 	Reason string `json:"reason" enum:"max_output_tokens,content_filter"`
 }
 
-// OutputItem is a message, a function_call or what was thought; the other
-// types' members are not there.
+// OutputItem is a message, a function_call or a reasoning item; the members of
+// the other types are absent.
 type OutputItem struct {
 	Type      string          `json:"type" required:"true" enum:"message,function_call,reasoning"`
 	ID        string          `json:"id" required:"true"`
@@ -64,7 +64,7 @@ type OutputItem struct {
 	Summary   []ThoughtOutput `json:"summary,omitzero"`
 }
 
-// OutputText is what a message says.
+// OutputText is the text of a message.
 type OutputText struct {
 	Type        string       `json:"type" enum:"output_text"`
 	Text        string       `json:"text"`
@@ -72,7 +72,7 @@ type OutputText struct {
 	Logprobs    schema.Array `json:"logprobs"`
 }
 
-// ThoughtOutput is what a model thought.
+// ThoughtOutput is the text of a reasoning item.
 type ThoughtOutput struct {
 	Type string `json:"type" enum:"summary_text"`
 	Text string `json:"text"`
@@ -87,12 +87,12 @@ type ResponseUsage struct {
 	TotalTokens   int64        `json:"total_tokens"`
 }
 
-// InputDetail says what part of the input an endpoint had read before.
+// InputDetail splits input_tokens.
 type InputDetail struct {
-	CachedTokens int64 `json:"cached_tokens" doc:"0: runs do not count them."`
+	CachedTokens int64 `json:"cached_tokens" doc:"Always 0."`
 }
 
-// States of responses and items.
+// Statuses of responses and items.
 const (
 	stateQueued     = "queued"
 	stateInProgress = "in_progress"
@@ -102,22 +102,22 @@ const (
 	stateCancelled  = "cancelled"
 )
 
-// Prefixes of the ids of items: the run's id follows, and from the second of
-// a kind on its number.
+// Prefixes of item ids. The run's id follows; from the second item of a type on,
+// also its number.
 const (
 	messagePrefix   = "msg_"
 	callPrefix      = "fc_"
 	reasoningPrefix = "rs_"
 )
 
-// itemRun is the run that an item's id names.
+// itemRun returns the run id in an item's id.
 func itemRun(id string) string {
 	_, rest, _ := strings.Cut(id, "_")
 	run, _, _ := strings.Cut(rest, "_")
 	return run
 }
 
-// text is what a message says.
+// text returns the text of a message.
 func (i *OutputItem) text() string {
 	if len(i.Content) == 0 {
 		return ""
@@ -137,7 +137,7 @@ func callItem(id string, c *model.ToolCall) OutputItem {
 	return OutputItem{Type: itemCall, ID: id, Status: stateCompleted, CallID: c.ID, Name: c.Name, Arguments: &c.Arguments}
 }
 
-// echo is what a response repeats of its request.
+// echo is the part of a request that its response repeats.
 type echo struct {
 	echoedParams
 	previous string
@@ -145,7 +145,7 @@ type echo struct {
 	metadata schema.Object
 }
 
-// newResponse makes the response of a run, without output.
+// newResponse returns the response of a run, without output.
 func newResponse(r *run.Run, e *echo) *Response {
 	out := &Response{
 		ID: r.RunID, Object: "response", CreatedAt: r.CreatedAt.Unix(), Status: stateInProgress, Background: e.Background,
@@ -174,7 +174,7 @@ func newResponse(r *run.Run, e *echo) *Response {
 	return out
 }
 
-// setResult adds what a run that ended came to, apart from its items.
+// setResult adds the result of a run that has ended, without its items.
 func (o *Response) setResult(r *run.Run, out *run.Output) {
 	m := &r.Metrics
 	o.Usage = &ResponseUsage{
@@ -200,7 +200,7 @@ func (o *Response) setResult(r *run.Run, out *run.Output) {
 	o.Error = &ResponseError{Code: failure.Code, Message: failure.Message}
 }
 
-// cutOff is why an answer is incomplete, by the reason for which a model ended.
+// cutOff is why an answer is incomplete, by the model's finish reason.
 var cutOff = map[string]string{model.FinishLength: "max_output_tokens", model.FinishFilter: "content_filter"}
 
 func outputOf(r *run.Run) (out run.Output, err error) {
@@ -210,16 +210,16 @@ func outputOf(r *run.Run) (out run.Output, err error) {
 	return out, err
 }
 
-// clientMetadata is what the caller said in metadata when it made a run.
+// clientMetadata returns the metadata of the request that started a run.
 func clientMetadata(r *run.Run) schema.Object {
 	var meta struct {
 		Client jsontext.Value `json:"client_metadata"`
 	}
-	_ = json.Unmarshal(r.Metadata, &meta) // it is ours
+	_ = json.Unmarshal(r.Metadata, &meta) // agentd wrote it
 	return objectOf(meta.Client)
 }
 
-// objectOf is nil for null.
+// objectOf returns nil for null.
 func objectOf(v jsontext.Value) schema.Object {
 	if v.Kind() != '{' {
 		return nil

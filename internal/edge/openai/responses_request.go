@@ -18,36 +18,36 @@ import (
 // ResponsesSource is metadata.source of the runs of POST /v1/responses.
 const ResponsesSource = "responses"
 
-// ResponseRequest is what is read of POST /v1/responses. Other members are
-// accepted and ignored, as newer clients send them.
+// ResponseRequest is the body of POST /v1/responses. Unknown members are accepted
+// and ignored, because newer clients send them.
 type ResponseRequest struct {
-	Model    string         `json:"model" required:"true" doc:"An agent's id, or agent/ and the id."`
-	Input    jsontext.Value `json:"input" required:"true" doc:"A string, or an array of input items: messages, function_call, function_call_output, reasoning, item_reference."`
-	Previous *string        `json:"previous_response_id,omitzero" nullable:"true" doc:"The response to go on from: it and all before it are the history."`
+	Model    string         `json:"model" required:"true" doc:"An agent's id, optionally with the prefix agent/."`
+	Input    jsontext.Value `json:"input" required:"true" doc:"A string or an array of items: message, function_call, function_call_output, reasoning, item_reference."`
+	Previous *string        `json:"previous_response_id,omitzero" nullable:"true" doc:"The response to continue; it and all before it are the history."`
 
-	Instructions *string `json:"instructions,omitzero" nullable:"true" doc:"For this call only; the agent's own prompt stays."`
+	Instructions *string `json:"instructions,omitzero" nullable:"true" doc:"For this response only, in addition to the agent's prompt."`
 	Stream       *bool   `json:"stream,omitzero" nullable:"true"`
-	Background   *bool   `json:"background,omitzero" nullable:"true" doc:"True, and no stream: the answer comes at once, with status queued; read it back by its id."`
+	Background   *bool   `json:"background,omitzero" nullable:"true" doc:"Without stream: answer at once with status queued; poll the response by its id."`
 
 	Temperature     *float64        `json:"temperature,omitzero" nullable:"true" minimum:"0" maximum:"2"`
 	TopP            *float64        `json:"top_p,omitzero" nullable:"true" minimum:"0" maximum:"1"`
-	MaxOutputTokens *int            `json:"max_output_tokens,omitzero" nullable:"true" doc:"Of each model call. Less than 1 counts as 1."`
-	Tools           []ResponseTool  `json:"tools,omitzero" nullable:"true" maxItems:"1000" doc:"Tools that the caller runs itself. Those of another type than function are left out."`
-	ToolChoice      jsontext.Value  `json:"tool_choice,omitzero" doc:"A string or an object, as OpenAI has them."`
+	MaxOutputTokens *int            `json:"max_output_tokens,omitzero" nullable:"true" doc:"Limit of each model call. Less than 1 counts as 1."`
+	Tools           []ResponseTool  `json:"tools,omitzero" nullable:"true" maxItems:"1000" doc:"Tools that the client executes. Types other than function are ignored."`
+	ToolChoice      jsontext.Value  `json:"tool_choice,omitzero" doc:"A string or an object, as in OpenAI's API."`
 	Parallel        *bool           `json:"parallel_tool_calls,omitzero" nullable:"true"`
-	Text            schema.Nullable `json:"text,omitzero" doc:"Its format says what the answer is to look like: text, json_object or json_schema."`
-	Reasoning       schema.Nullable `json:"reasoning,omitzero" doc:"Its effort says how hard the model is to think."`
-	Metadata        schema.Nullable `json:"metadata,omitzero" doc:"Repeated in the answer; the run has it as metadata.client_metadata."`
+	Text            schema.Nullable `json:"text,omitzero" doc:"format sets the form of the answer: text, json_object or json_schema."`
+	Reasoning       schema.Nullable `json:"reasoning,omitzero" doc:"effort sets how much the model reasons."`
+	Metadata        schema.Nullable `json:"metadata,omitzero" doc:"Repeated in the response; stored as the run's metadata.client_metadata."`
 
-	// Silence about these two would be an answer to another question.
-	Conversation jsontext.Value `json:"conversation,omitzero" doc:"Not there; use previous_response_id."`
-	Prompt       jsontext.Value `json:"prompt,omitzero" doc:"Not there; an agent has its own prompt."`
+	// Ignoring these two would change the meaning of the request: they are refused.
+	Conversation jsontext.Value `json:"conversation,omitzero" doc:"Not supported; use previous_response_id."`
+	Prompt       jsontext.Value `json:"prompt,omitzero" doc:"Not supported; the agent has its own prompt."`
 }
 
-// ResponseTool is a tool as the responses shape has them.
+// ResponseTool is a tool in the shape of the Responses API.
 type ResponseTool struct {
 	Type        string         `json:"type" required:"true"`
-	Name        string         `json:"name,omitzero" doc:"Of a function."`
+	Name        string         `json:"name,omitzero" doc:"Name of a function."`
 	Description *string        `json:"description,omitzero" nullable:"true"`
 	Parameters  jsontext.Value `json:"parameters,omitzero" doc:"A JSON Schema."`
 	Strict      *bool          `json:"strict,omitzero" nullable:"true"`
@@ -55,16 +55,17 @@ type ResponseTool struct {
 
 const functionTool = "function"
 
-// AgentID gives the agent that the request is for.
+// AgentID returns the id of the agent that the request names.
 func (r *ResponseRequest) AgentID() string { return strings.TrimPrefix(r.Model, agentPrefix) }
 
-// Streams says whether the answer is an event stream.
+// Streams reports whether the answer is an event stream.
 func (r *ResponseRequest) Streams() bool { return r.Stream != nil && *r.Stream }
 
-// InBackground says whether nobody waits for the answer.
+// InBackground reports whether the answer is polled instead of awaited.
 func (r *ResponseRequest) InBackground() bool { return r.Background != nil && *r.Background }
 
-// echoedParams is what of a request its answers repeat, beside what its run says.
+// echoedParams is the part of a request that its responses repeat and its run does
+// not store.
 type echoedParams struct {
 	Model        string          `json:"model"`
 	Instructions *string         `json:"instructions,omitzero"`
@@ -80,36 +81,37 @@ type echoedParams struct {
 
 func (r *ResponseRequest) echoed() echoedParams {
 	return echoedParams{
-		r.Model, r.Instructions, r.InBackground(), r.MaxOutputTokens, r.Temperature, r.TopP, r.ToolChoice, r.Parallel, r.Text, r.Reasoning,
+		r.Model, r.Instructions, r.InBackground(), r.MaxOutputTokens, r.Temperature, r.TopP,
+		r.ToolChoice, r.Parallel, r.Text, r.Reasoning,
 	}
 }
 
-// runStart is how a request goes on as a run: standing are instructions that later
-// responses of the chain have too.
+// runStart is a request converted to a run's. standing are the instructions that
+// later responses of the chain keep.
 type runStart struct {
 	run.Request
 	standing string
 }
 
-// runStart turns the request into a run's. open are calls of the response before
-// it, and known gives earlier items by id. Errors: fault.Invalid with every
-// field that cannot be read.
-func (r *ResponseRequest) runStart(open []model.ToolCall, known func(id string) (OutputItem, bool)) (runStart, error) {
-	p := inputReader{lookup: known}
+// runStart converts the request to a run's. open are the calls of the previous
+// response without a result; lookup returns earlier items by id. Errors:
+// fault.Invalid with every invalid field.
+func (r *ResponseRequest) runStart(open []model.ToolCall, lookup func(id string) (OutputItem, bool)) (runStart, error) {
+	p := inputReader{lookup: lookup}
 	p.addOpenCalls(open)
 	p.read(r.Input)
 	c := runStart{standing: strings.Join(p.instructions, "\n\n")}
 	c.Options = r.options(&p)
 	if r.Conversation.Kind() != 0 && r.Conversation.Kind() != 'n' {
-		p.addError("conversation", "conversations are not kept by an id of their own here; send previous_response_id, or the earlier items as input")
+		p.addError("conversation", "conversation is not supported; send previous_response_id, or the earlier items as input")
 	}
 	if r.Prompt.Kind() != 0 && r.Prompt.Kind() != 'n' {
-		p.addError("prompt", "there are no stored prompts here; the agent has its own, and instructions can be sent")
+		p.addError("prompt", "stored prompts are not supported; the agent has its own prompt, and instructions can be added")
 	}
 	in := p.runInput()
 	in.Instructions = strings.Join(slices.DeleteFunc([]string{ptr.Value(r.Instructions), c.standing}, func(s string) bool { return s == "" }), "\n\n")
 	if len(p.errors) == 0 && len(in.History) == 0 && in.Message == "" && len(in.Parts) == 0 && in.Instructions == "" {
-		p.addError("input", "there is nothing to answer: no item has content")
+		p.addError("input", "no item has content")
 	}
 	if len(p.errors) > 0 {
 		return c, fault.BadFields(p.errors...)
@@ -126,7 +128,7 @@ func (r *ResponseRequest) runStart(open []model.ToolCall, known func(id string) 
 	return c, nil
 }
 
-// options are how the caller wants the model to be called.
+// options returns the settings of the run's model calls.
 func (r *ResponseRequest) options(p *inputReader) run.Options {
 	o := run.Options{Plain: !r.Streams(), Temperature: r.Temperature, TopP: r.TopP, Extra: map[string]jsontext.Value{}}
 	if r.MaxOutputTokens != nil {
@@ -138,7 +140,7 @@ func (r *ResponseRequest) options(p *inputReader) run.Options {
 		}
 		field := "tools[" + strconv.Itoa(i) + "]."
 		if t.Name == "" {
-			p.addError(field+"name", "required of a function")
+			p.addError(field+"name", "required for a function")
 		}
 		switch t.Parameters.Kind() {
 		case 'n':
@@ -158,14 +160,14 @@ func (r *ResponseRequest) options(p *inputReader) run.Options {
 	if r.Parallel != nil {
 		o.Extra["parallel_tool_calls"] = jsontext.Value(strconv.FormatBool(*r.Parallel))
 	}
-	var think struct {
+	var reasoning struct {
 		Effort *string `json:"effort"`
 	}
-	if len(r.Reasoning) > 0 && json.Unmarshal(r.Reasoning, &think) != nil {
+	if len(r.Reasoning) > 0 && json.Unmarshal(r.Reasoning, &reasoning) != nil {
 		p.addError("reasoning.effort", "expected a string")
 	}
-	if ptr.Value(think.Effort) != "" {
-		o.Extra["reasoning_effort"] = quote(*think.Effort)
+	if ptr.Value(reasoning.Effort) != "" {
+		o.Extra["reasoning_effort"] = quote(*reasoning.Effort)
 	}
 	if len(o.Extra) == 0 {
 		o.Extra = nil
@@ -173,7 +175,7 @@ func (r *ResponseRequest) options(p *inputReader) run.Options {
 	return o
 }
 
-// toolChoice gives the choice as model endpoints have it: theirs names a
+// toolChoice returns the choice in the form of chat completions, which names a
 // function one level deeper.
 func (r *ResponseRequest) toolChoice(p *inputReader) jsontext.Value {
 	switch r.ToolChoice.Kind() {
@@ -203,8 +205,8 @@ func (r *ResponseRequest) toolChoice(p *inputReader) jsontext.Value {
 	return nil
 }
 
-// format gives text.format as model endpoints have it, which they call
-// response_format. Nil: text.
+// format returns text.format in the form of chat completions, where it is called
+// response_format; nil for text.
 func (r *ResponseRequest) format(p *inputReader) jsontext.Value {
 	if len(r.Text) == 0 {
 		return nil
@@ -222,7 +224,7 @@ func (r *ResponseRequest) format(p *inputReader) jsontext.Value {
 		} `json:"format"`
 	}
 	if json.Unmarshal(r.Text, &text) != nil {
-		p.addError("text.format", "it cannot be read: expected an object with a type, and for json_schema a name and a schema")
+		p.addError("text.format", "expected an object with a type and, for json_schema, a name and a schema")
 		return nil
 	}
 	switch f := text.Format; f.Type {
@@ -232,7 +234,7 @@ func (r *ResponseRequest) format(p *inputReader) jsontext.Value {
 		return jsontext.Value(`{"type":"json_object"}`)
 	case "json_schema":
 		if f.Name == "" {
-			p.addError("text.format.name", "required of a json_schema")
+			p.addError("text.format.name", "required for a json_schema")
 		}
 		if f.Schema.Kind() != '{' {
 			p.addError("text.format.schema", "expected a JSON Schema, which is an object")
@@ -242,7 +244,7 @@ func (r *ResponseRequest) format(p *inputReader) jsontext.Value {
 			Schema named  `json:"json_schema"`
 		}{f.Type, f.named})
 		if err != nil {
-			p.addError("text.format", "it cannot be read")
+			p.addError("text.format", "cannot be read")
 		}
 		return b
 	}

@@ -12,20 +12,20 @@ import (
 	"agentd/internal/kernel/event"
 )
 
-// observe tells a composer what happened. over: it was the run's end.
-func (c *composer) observe(e event.Event) (over bool) {
+// observe adds an event of the run, and reports whether it was the final one.
+func (c *composer) observe(e event.Event) (final bool) {
 	switch e.Name {
 	case "llm.chunk":
 		c.addText(textOf(e.Data))
 	case "llm.thinking":
 		c.addThought(textOf(e.Data))
 	case "llm.completed":
-		var said struct {
+		var step struct {
 			Finish string `json:"finish_reason"`
 		}
-		_ = json.Unmarshal(e.Data, &said) // an event of another shape tells no reason
-		c.endStep(stateOf(said.Finish))
-	case "step.completed", "run.resumed": // without llm.completed before it: the step failed, or its worker died
+		_ = json.Unmarshal(e.Data, &step) // an event of another shape has no reason
+		c.endStep(stateOf(step.Finish))
+	case "step.completed", "run.resumed": // if the step failed or its worker died, llm.completed did not precede it
 		c.endStep(stateIncomplete)
 	default:
 		return run.FinalEvent(e.Name)
@@ -33,22 +33,22 @@ func (c *composer) observe(e event.Event) (over bool) {
 	return false
 }
 
-// frames renders a response's event stream: each event has a type and a
-// number. It is the teller of the response's composer.
+// frames renders a response's event stream, in which each event has a type and a
+// sequence number. It observes the response's composer.
 type frames struct {
 	send  func(name string, data []byte, more bool)
-	after int64 // events up to this number were sent before
+	after int64 // the client has the events up to this number
 	seq   int64 // of the next event
 	buf   []byte
 }
 
-// beginEvent begins the data of an event.
+// beginEvent starts the data of an event.
 func (f *frames) beginEvent(name string) {
 	f.buf = append(append(append(f.buf[:0], `{"type":"`...), name...), `","sequence_number":`...)
 	f.buf = strconv.AppendInt(f.buf, f.seq, 10)
 }
 
-// addPosition adds where in the output the event is.
+// addPosition adds the item that the event belongs to.
 func (f *frames) addPosition(index int, id string) {
 	f.buf = append(append(append(f.buf, `,"item_id":"`...), id...), `","output_index":`...)
 	f.buf = strconv.AppendInt(f.buf, int64(index), 10)
@@ -59,7 +59,7 @@ func (f *frames) addMember(name string, value []byte) {
 	f.buf = append(append(append(append(f.buf, `,"`...), name...), `":`...), value...)
 }
 
-// endEvent sends the event; more says that another follows at once.
+// endEvent sends the event; more means that another one follows at once.
 func (f *frames) endEvent(name string, more bool) {
 	if f.seq > f.after {
 		f.buf = append(f.buf, '}')
@@ -76,14 +76,14 @@ func mustMarshal(v any) []byte {
 	return b
 }
 
-// sendResponse is an event with the whole response.
+// sendResponse sends an event with the whole response.
 func (f *frames) sendResponse(name string, value []byte, more bool) {
 	f.beginEvent(name)
 	f.addMember("response", value)
 	f.endEvent(name, more)
 }
 
-// sendItem is an event with a whole item.
+// sendItem sends an event with a whole item.
 func (f *frames) sendItem(name string, index int, item *OutputItem, more bool) {
 	f.beginEvent(name)
 	f.buf = strconv.AppendInt(append(f.buf, `,"output_index":`...), int64(index), 10)
@@ -116,9 +116,9 @@ const (
 	noLogprobs   = `,"logprobs":[]`
 )
 
-// itemOpened implements teller.
+// itemOpened implements itemObserver.
 func (f *frames) itemOpened(index int, item *OutputItem) {
-	bare := *item // its parts come one by one
+	bare := *item // its parts follow one by one
 	switch item.Type {
 	case itemMessage:
 		bare.Content = []OutputText{}
@@ -133,7 +133,7 @@ func (f *frames) itemOpened(index int, item *OutputItem) {
 	}
 }
 
-// sendPart is an event with an item's one part, which another one follows at once.
+// sendPart sends an event with an item's only part; another event follows at once.
 func (f *frames) sendPart(name string, index int, item *OutputItem) {
 	f.beginEvent(name)
 	f.addPosition(index, item.ID)
@@ -147,7 +147,7 @@ func (f *frames) sendPart(name string, index int, item *OutputItem) {
 	f.endEvent(name, true)
 }
 
-// itemDelta implements teller.
+// itemDelta implements itemObserver.
 func (f *frames) itemDelta(index int, item *OutputItem, quoted []byte) {
 	switch item.Type {
 	case itemMessage:
@@ -159,7 +159,7 @@ func (f *frames) itemDelta(index int, item *OutputItem, quoted []byte) {
 	}
 }
 
-// sendText is an event with a text.
+// sendText sends an event with a text.
 func (f *frames) sendText(name string, index int, id, within, member string, quoted []byte, after string) {
 	f.beginEvent(name)
 	f.addPosition(index, id)
@@ -169,7 +169,7 @@ func (f *frames) sendText(name string, index int, id, within, member string, quo
 	f.endEvent(name, member != "delta")
 }
 
-// itemClosed implements teller.
+// itemClosed implements itemObserver.
 func (f *frames) itemClosed(index int, item *OutputItem) {
 	switch item.Type {
 	case itemMessage:
@@ -184,8 +184,8 @@ func (f *frames) itemClosed(index int, item *OutputItem) {
 	f.sendItem(eventItemDone, index, item, false)
 }
 
-// fail is the event that a stream ends with whose response goes on without it.
-// Some clients look for the members of an error in it, and some within error.
+// fail sends the event that ends a stream before its response has ended. Some
+// clients read its own members, some those of error.
 func (f *frames) fail(e *fault.Error) {
 	body := newEnvelope(e).Error
 	f.after = -1
@@ -197,7 +197,7 @@ func (f *frames) fail(e *fault.Error) {
 	f.endEvent(eventError, false)
 }
 
-// finalEventName is the event that ends a stream, by the response's state.
+// finalEventName returns the event that ends a stream, by the response's status.
 func finalEventName(status string) string {
 	switch status {
 	case stateCompleted, stateIncomplete:

@@ -73,9 +73,9 @@ func New(log *slog.Logger) *Service {
 	return &Service{log: log, ctx: ctx, stop: stop}
 }
 
-// Bind gives the service what tools, which runs are made of, cannot have
-// before there are runs.
-func (s *Service) Bind(runs Runs, agents *agent.Agents, writer txn.Writer) {
+// Connect sets the runs and agents, which are built after the service because
+// they need its tools. It is called once, before the first run.
+func (s *Service) Connect(runs Runs, agents *agent.Agents, writer txn.Writer) {
 	s.runs, s.agents, s.writer = runs, agents, writer
 }
 

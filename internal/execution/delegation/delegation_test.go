@@ -156,7 +156,7 @@ func newRig(t *testing.T) *rig {
 		TenantID: ident.New(), UserID: ident.New(), Role: authz.Owner, Scopes: []authz.Scope{authz.Wildcard},
 	}}
 	t.Cleanup(r.Stop)
-	r.Bind(r.runs, agents, mem)
+	r.Connect(r.runs, agents, mem)
 	limit := int64(7)
 	r.parent = r.agent(func(g *agent.Agent) {
 		g.Name, g.BuiltInTools = "parent", []string{"calculator", "spawn_agent", "delegate_to_agent", "http_fetch"}

@@ -150,8 +150,9 @@ func New(c Config) *Engine {
 	return e
 }
 
-// Bind sets the runner, which calls Handle, and the service of runs.
-func (e *Engine) Bind(r Runner, s Service) { e.runner, e.service = r, s }
+// Connect sets the runner, which calls Handle, and the service of runs, which are
+// built after the engine because they need it.
+func (e *Engine) Connect(r Runner, s Service) { e.runner, e.service = r, s }
 
 // Serve handles cancellations from any node and stores drafts of text until
 // ctx ends. It must end after the runner.

@@ -139,7 +139,7 @@ func (r *rig) start(name string, slots int, writer txn.Writer) *node {
 		Runs: r.runs, Writer: writer, Queue: queue, Log: r.log, Hub: hub, Agents: r.agents, Starter: eng,
 		Cursors: page.NewCursors([]byte("0123456789abcdef")), Clock: clock.System{}, WorkKind: engine.WorkKind,
 	}}
-	eng.Bind(runner, n.Service)
+	eng.Connect(runner, n.Service)
 	if slots > 0 {
 		if err := runner.Start(); err != nil {
 			r.t.Fatal(err)

@@ -228,7 +228,7 @@ func (w *world) open(name string, slots int) *simNode {
 		Runs: w.runs, Writer: writer, Queue: queue, Log: w.log, Hub: hub, Agents: w.agents, Starter: eng,
 		Cursors: page.NewCursors([]byte("0123456789abcdef")), Clock: clock.System{}, WorkKind: engine.WorkKind, Meter: meter,
 	}
-	eng.Bind(n.runner, n.Service)
+	eng.Connect(n.runner, n.Service)
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan struct{})
 	go func() { defer close(served); eng.Serve(ctx) }()

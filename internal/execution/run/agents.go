@@ -107,5 +107,8 @@ func (spec *AgentSpec) policies(raw schema.Object) {
 }
 
 func modelSpec(m agent.ModelConfig) model.Spec {
-	return model.Spec{Provider: m.Provider, ModelRef: m.ModelRef, EndpointURL: m.EndpointURL, APIKeyRef: m.APIKeyRef, Capabilities: []byte(m.Capabilities)}
+	return model.Spec{
+		Provider: m.Provider, ModelRef: m.ModelRef, EndpointURL: m.EndpointURL, APIKeyRef: m.APIKeyRef,
+		Capabilities: []byte(m.Capabilities),
+	}
 }

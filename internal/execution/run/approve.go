@@ -135,7 +135,8 @@ func (c *mutation) choose(id string) (*Approval, int, error) {
 	case c.r.Status != AwaitingApproval || chosen == nil:
 		return nil, 0, fault.WrongState("run", string(c.r.Status), "a decision on an approval")
 	case id == "" && pending > 1:
-		return nil, 0, fault.New(fault.Conflict, "INVALID_STATE_TRANSITION", "The run waits for %d approvals; name one by its approval_id.", pending)
+		return nil, 0, fault.New(fault.Conflict, "INVALID_STATE_TRANSITION",
+			"The run waits for %d approvals; name one by its approval_id.", pending)
 	}
 	return chosen, pending - 1, nil
 }
@@ -149,7 +150,9 @@ func (c *mutation) decide(a *Approval, who authz.Caller) error {
 	if err != nil {
 		return err
 	}
-	err = audit.Tell(c.s.Audit, c.tx, who, audit.Entry{Action: "run.approval_decided", TargetType: "run", TargetID: c.r.RunID, Details: details})
+	err = audit.Tell(c.s.Audit, c.tx, who, audit.Entry{
+		Action: "run.approval_decided", TargetType: "run", TargetID: c.r.RunID, Details: details,
+	})
 	if err != nil {
 		return err
 	}

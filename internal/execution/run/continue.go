@@ -79,8 +79,11 @@ func (s *Service) Continue(ctx context.Context, who authz.Caller, id, token, mes
 		return none, err
 	}
 	req := Request{
-		AgentID: r.AgentID, AgentVersion: r.AgentVersion, SessionID: r.SessionID, Input: schema.Object(input), Metadata: schema.Object(metadata),
-		Limits: r.ResourceLimits, Options: Options{Continues: id, Model: r.Options.Model, Tools: r.Options.Tools, ToolChoice: r.Options.ToolChoice, Extra: r.Options.Extra},
+		AgentID: r.AgentID, AgentVersion: r.AgentVersion, SessionID: r.SessionID,
+		Input: schema.Object(input), Metadata: schema.Object(metadata), Limits: r.ResourceLimits,
+		Options: Options{
+			Continues: id, Model: r.Options.Model, Tools: r.Options.Tools, ToolChoice: r.Options.ToolChoice, Extra: r.Options.Extra,
+		},
 	}
 	if r.SessionID != nil {
 		if s.Sessions == nil {

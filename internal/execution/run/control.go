@@ -39,7 +39,8 @@ func (s *Service) Resume(ctx context.Context, tenant, id, note string) error {
 		case c.r.Status != Paused:
 			return fault.WrongState("run", string(c.r.Status), "resuming")
 		case c.r.Wait.Input != nil:
-			return fault.New(fault.Conflict, "INVALID_STATE_TRANSITION", "The run is paused because it waits for an answer; send the answer with respond.")
+			return fault.New(fault.Conflict, "INVALID_STATE_TRANSITION",
+				"The run is paused because it waits for an answer; send the answer with respond.")
 		}
 		if strings.TrimSpace(note) != "" {
 			out, err := json.Marshal(NoteOutput{note})
@@ -63,7 +64,8 @@ func (s *Service) Respond(ctx context.Context, tenant, id, response string) erro
 		case c.r.Status != Paused:
 			return fault.WrongState("run", string(c.r.Status), "an answer")
 		case ask == nil:
-			return fault.New(fault.Conflict, "INVALID_STATE_TRANSITION", "The run was paused by hand and asked no question; continue it with resume.")
+			return fault.New(fault.Conflict, "INVALID_STATE_TRANSITION",
+				"The run was paused by hand and asked no question; continue it with resume.")
 		}
 		args, err := json.Marshal(struct {
 			Question string `json:"question"`

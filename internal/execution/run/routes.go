@@ -100,7 +100,8 @@ func (s *Service) Routes() []route.Route {
 			Method: "GET", Path: "/api/v1/runs/{runId}/events", ID: "streamRunEvents", Tag: "Runs",
 			Scopes: []authz.Scope{"runs:read", "events:read"}, Role: authz.Viewer,
 			Summary: "Stream the events of a run", Errors: []int{404},
-			Doc: "Server-sent events. Past events come first; Last-Event-ID resumes exactly after an event. The stream ends with a frame done and a bare [DONE].",
+			Doc: "Server-sent events. Past events come first; Last-Event-ID resumes exactly after an event. " +
+				"The stream ends with a frame done and a bare [DONE].",
 		}, s.events),
 	}, s.waitRoutes()...)
 }
@@ -156,7 +157,8 @@ func (s *Service) list(ctx context.Context, who authz.Caller, in *listIn) (*Page
 		for i, state := range Statuses {
 			names[i] = string(state)
 		}
-		return nil, fault.New(fault.Malformed, "INVALID_QUERY", "The query parameter status is not a state of runs; the states are %s.", strings.Join(names, ", "))
+		return nil, fault.New(fault.Malformed, "INVALID_QUERY",
+			"The query parameter status is not a state of runs; the states are %s.", strings.Join(names, ", "))
 	}
 	return s.List(ctx, who.TenantID, f, in.Limit, in.Cursor)
 }

@@ -25,26 +25,26 @@ type Run struct {
 	RunID          string          `json:"run_id" format:"uuid" required:"true"`
 	TenantID       string          `json:"tenant_id" required:"true"`
 	AgentID        string          `json:"agent_id" format:"uuid" required:"true"`
-	SessionID      *string         `json:"session_id" format:"uuid" doc:"The conversation that the run belongs to."`
+	SessionID      *string         `json:"session_id" format:"uuid" doc:"Session that the run belongs to."`
 	Status         Status          `json:"status" enum:"queued,running,completed,failed,cancelled,timeout,guardrail_blocked,paused,awaiting_approval,auth_required,rejected" required:"true"`
 	Input          schema.Object   `json:"input"`
-	Output         schema.Nullable `json:"output" doc:"What the run produced: text, and truncated where a limit cut it off. Null until there is an end."`
+	Output         schema.Nullable `json:"output" doc:"The result: text, and truncated if a limit cut it off. Null until the run ends."`
 	Metrics        Metrics         `json:"metrics"`
-	Error          *string         `json:"error" doc:"One sentence on why the run did not complete."`
-	ErrorCode      string          `json:"error_code,omitzero" doc:"A stable code for the same."`
+	Error          *string         `json:"error" doc:"Why the run did not complete, in one sentence."`
+	ErrorCode      string          `json:"error_code,omitzero" doc:"Stable code of the error."`
 	CreatedAt      time.Time       `json:"created_at" required:"true"`
 	StartedAt      *time.Time      `json:"started_at"`
 	CompletedAt    *time.Time      `json:"completed_at"`
 	TeamRunID      *string         `json:"team_run_id" format:"uuid"`
 	Metadata       schema.Object   `json:"metadata"`
-	StepSeq        int64           `json:"step_seq" doc:"The step that runs, or ran last."`
+	StepSeq        int64           `json:"step_seq" doc:"Number of the current or last step."`
 	Artifacts      []Artifact      `json:"artifacts"`
 	ResourceLimits Limits          `json:"resource_limits"`
-	AgentVersion   int64           `json:"agent_version,omitzero" doc:"The version of the agent that the run uses."`
+	AgentVersion   int64           `json:"agent_version,omitzero" doc:"Version of the agent that the run uses."`
 
-	PendingApprovals []PendingApproval `json:"pending_approvals,omitzero" doc:"Tool calls that wait for approval; only where one run is read."`
-	Approvals        []Approval        `json:"approvals,omitzero" doc:"Approvals that were decided, oldest first; only where one run is read."`
-	PendingInput     *PendingInput     `json:"pending_input,omitzero" doc:"The question that the run waits to have answered."`
+	PendingApprovals []PendingApproval `json:"pending_approvals,omitzero" doc:"Tool calls that wait for approval. Not in lists."`
+	Approvals        []Approval        `json:"approvals,omitzero" doc:"Decided approvals, oldest first. Not in lists."`
+	PendingInput     *PendingInput     `json:"pending_input,omitzero" doc:"The question that the run waits for an answer to."`
 	PendingAuth      *PendingAuth      `json:"pending_auth,omitzero" doc:"The authorization that the run waits for."`
 }
 
@@ -60,15 +60,15 @@ type Artifact struct {
 	CreatedAt  time.Time `json:"created_at" required:"true"`
 }
 
-// Record is a run with what only the platform needs to know.
+// Record is a run as it is stored: with what only the platform needs.
 type Record struct {
 	Run
-	EventSeq int64         // seq of the last event that a transition stored
-	Options  Options       // how the model is to be called
-	Parsed   *Input        // Input, where whoever made the run had it as a value; not stored
-	Admit    Admission     // of a run that is about to be stored
+	EventSeq int64         // seq of the last event that was committed
+	Options  Options       // how the model is called
+	Parsed   *Input        // Input as a value, if the creator had it; not stored
+	Admit    Admission     // decides when the run may begin; not stored
 	Pending  []PendingStep // steps that were begun and have no result yet
-	Wait     Wait          // what it waits for, or what it came back from
+	Wait     Wait          // what it waits for, or has waited for
 }
 
 // Options set how the model is called in one run.
@@ -115,12 +115,12 @@ type CallerTool struct {
 // Input has the keys of a run's input that the platform reads; further keys are
 // the caller's own.
 type Input struct {
-	Message string `json:"message" required:"true" doc:"What the agent is asked."`
+	Message string `json:"message" required:"true" doc:"Message to the agent."`
 	// Instructions are the caller's. They are sent with the message and do not
 	// replace the agent's prompt.
-	Instructions string           `json:"instructions,omitzero" doc:"The caller's instructions for this run; the agent's own prompt stays."`
+	Instructions string           `json:"instructions,omitzero" doc:"The caller's instructions for this run, added to the agent's prompt."`
 	History      []model.Message  `json:"history,omitzero" maxItems:"10000" doc:"Earlier turns of the conversation, oldest first."`
-	Parts        []jsontext.Value `json:"parts,omitzero" maxItems:"1000" doc:"Content parts of the message, where it is more than text."`
+	Parts        []jsontext.Value `json:"parts,omitzero" maxItems:"1000" doc:"Content parts of a message that is more than text."`
 }
 
 // Output of a completed run.
@@ -141,7 +141,7 @@ type Limits struct {
 	MaxToolCalls    *int64 `json:"max_tool_calls,omitzero" minimum:"0"`
 	MaxTokensPerRun *int64 `json:"max_tokens_per_run,omitzero" minimum:"0"`
 	// MaxCostUSD of 0 is no cap.
-	MaxCostUSD *float64 `json:"max_cost_usd,omitzero" minimum:"0" doc:"US dollars for model calls, by the catalogue's prices; 0 is no cap. A call is made only if it cannot cost more than is left."`
+	MaxCostUSD *float64 `json:"max_cost_usd,omitzero" minimum:"0" doc:"US dollars for model calls, by the catalogue's prices; 0: no cap. A call is made only if the rest pays for it."`
 }
 
 // Narrow returns the smaller of each limit.

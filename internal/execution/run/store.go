@@ -19,8 +19,7 @@ type Filter struct {
 	Limit     int
 }
 
-// Update is what a transition writes to a run's row. It replaces every one of
-// these columns.
+// Update has the columns of a run's row that change. It replaces all of them.
 type Update struct {
 	Status      Status
 	Output      schema.Nullable
@@ -36,18 +35,18 @@ type Update struct {
 	Pause       PauseMode
 }
 
-// PauseMode says what an update does about a pause that was asked for.
+// PauseMode is what an update does if a pause was requested.
 type PauseMode int
 
-// The modes. Ending or parking a run forgets the wish; what must be kept
-// whatever is wished leaves it for the next update.
+// The modes. An update that ends or suspends a run clears the request. One whose
+// result must be stored in any case keeps it for the next update.
 const (
 	PauseAborts  PauseMode = iota // the update fails with ErrPausing
-	PauseKept                     // the update is made, the wish stays
-	PauseCleared                  // the update is made, the wish is gone
+	PauseKept                     // the update is made, the request stays
+	PauseCleared                  // the update is made, the request is removed
 )
 
-// UpdateOf is an update to what a record says.
+// UpdateOf returns the update that stores a record.
 func UpdateOf(r *Record) Update {
 	return Update{
 		Status: r.Status, Output: r.Output, Metrics: r.Metrics, Error: r.Error, ErrorCode: r.ErrorCode,
@@ -68,47 +67,49 @@ type ApprovalFilter struct {
 // Store is the port to the tables of runs and steps. Every call takes the
 // tenant; a run of another tenant is fault.NotFound.
 type Store interface {
-	// Create refuses an id that the tenant has a run of already, with
-	// fault.Conflict and ALREADY_EXISTS.
+	// Create stores a new run. Errors: fault.Conflict with ALREADY_EXISTS for an id
+	// that the tenant has already.
 	Create(r *Record) txn.Op
-	// Update is fenced by the caller: it holds the run's lease in tx, or has
-	// the row from Lock.
+	// Update is fenced by the caller, who holds the run's lease in tx, or has the
+	// row from LockTx.
 	Update(tenant, id string, u Update) txn.Op
 	// LockTx reads a run and keeps others from changing it until commit.
 	LockTx(tx txn.Tx, tenant, id string) (*Record, error)
 	Get(ctx context.Context, tenant, id string) (*Record, error)
-	// It gives fewer than the filter's limit where page.Weight is full.
+	// List returns a page of runs: fewer than the filter's limit where their size
+	// reaches page.Weight.
 	List(ctx context.Context, tenant string, f Filter) ([]Run, error)
-	// ListUnfinished gives ids of an agent's runs that have not ended.
+	// ListUnfinished returns the ids of an agent's runs that have not ended.
 	ListUnfinished(ctx context.Context, tenant, agent string, limit int) ([]string, error)
 
+	// AppendStep stores a step that has ended.
 	AppendStep(s *Step) txn.Op
-	// ListSteps gives up to limit steps after a seq, in order. limit 0: all.
+	// ListSteps returns up to limit steps after a seq, in order. limit 0: all.
 	ListSteps(ctx context.Context, tenant, id string, after int64, limit int) ([]Step, error)
 	Budgets
 
-	// RequestPauseTx notes that the run is to pause at its next step boundary.
+	// RequestPauseTx stores that the run is to pause at its next step boundary.
 	RequestPauseTx(tx txn.Tx, tenant, id string) error
-	// ListWaiting gives ids of runs in auth_required that wait for a server.
+	// ListWaiting returns the ids of runs in auth_required that wait for a server.
 	ListWaiting(ctx context.Context, tenant, server string, limit int) ([]string, error)
 
 	// CreateApproval stores a pending approval.
 	CreateApproval(a *Approval) txn.Op
-	// UpdateApproval writes status and everything about the decision. The run's
-	// row is locked, or its lease held.
+	// UpdateApproval stores the status and the decision. The run's row is locked,
+	// or its lease held.
 	UpdateApproval(a *Approval) txn.Op
-	// ListApprovalsByRun gives a run's approvals, oldest first, in the caller's
-	// transaction where there is one.
+	// ListApprovalsByRun returns a run's approvals, oldest first, in the caller's
+	// transaction if tx is not nil.
 	ListApprovalsByRun(ctx context.Context, tx txn.Tx, tenant, id string) ([]Approval, error)
-	// GetApproval reads one, Approvals a page, newest first.
 	GetApproval(ctx context.Context, tenant, approvalID string) (*Approval, error)
+	// ListApprovals returns a page of approvals, newest first.
 	ListApprovals(ctx context.Context, tenant string, f ApprovalFilter) ([]Approval, error)
 
-	// GetLastSeqTx is the highest seq in a run's event log, drafts included.
+	// GetLastSeqTx returns the highest seq in a run's event log, drafts included.
 	GetLastSeqTx(tx txn.Tx, tenant, id string) (int64, error)
 }
 
-// AgentSpec is what a run needs to know of its agent, at one version.
+// AgentSpec is the part of one version of an agent that runs need.
 type AgentSpec struct {
 	ID        string
 	Version   int64
@@ -123,10 +124,10 @@ type AgentSpec struct {
 	CancelOnDisconnect bool
 
 	ApprovalTools   []string       // approval_required_tools
-	ApprovalRules   []ApprovalRule // policies.tool_approvals, which count more
+	ApprovalRules   []ApprovalRule // policies.tool_approvals, which take precedence
 	ApprovalTimeout time.Duration  // policies.approval_timeout_ms
 
-	MCP             schema.Object // the agent's field; what acts on it knows its shape, as with those below
+	MCP             schema.Object // this and the next ones are the agent's fields, parsed by those who use them
 	Memory          schema.Nullable
 	Guardrails      schema.Nullable
 	Thinking        schema.Nullable
@@ -143,7 +144,7 @@ const (
 	ApprovalWhen   = "when"
 )
 
-// ApprovalRule says whether calls of a tool wait for a person: always, never,
+// ApprovalRule defines whether calls of a tool wait for approval: always, never,
 // or when a CEL condition on the arguments holds.
 type ApprovalRule struct {
 	Tool      string `json:"tool_name"`
@@ -151,14 +152,14 @@ type ApprovalRule struct {
 	Condition string `json:"condition,omitzero"` // of ApprovalWhen, over the variable arguments
 }
 
-// Agents is the port to agents. Version 0 is the newest. A foreign or absent
-// agent is fault.NotFound.
+// Agents is the port to agents. Version 0 is the newest. An agent of another
+// tenant is fault.NotFound, as one that does not exist.
 type Agents interface {
 	Spec(ctx context.Context, tenant, id string, version int64) (*AgentSpec, error)
 }
 
 // Starter is the port to the engine: it stores the run, in the state that
-// policy and capacity allow, and sees to it that the run is driven to its end.
+// policy and capacity allow, and drives it to its end.
 type Starter interface {
 	Start(ctx context.Context, r *Record, spec *AgentSpec) error
 }

@@ -16,10 +16,9 @@ import (
 	"agentd/internal/kernel/event"
 )
 
-// Stream gives the frames of a run's event stream (interface.md section 4,
-// Streaming rules; decisions.md D7): what happened after the event that
-// lastEventID names, what happens, and after the final event a frame "done"
-// and a bare [DONE].
+// Stream returns the frames of a run's event stream (rules IF-4.stream-form to
+// IF-4.stream-resume): the past events after lastEventID, then events as they
+// happen, and after the final event a frame "done" and a bare [DONE].
 func (s *Service) Stream(ctx context.Context, tenant, id, lastEventID string) (iter.Seq2[route.Frame, error], error) {
 	r, err := s.Runs.Get(ctx, tenant, id)
 	if err != nil {
@@ -27,12 +26,12 @@ func (s *Service) Stream(ctx context.Context, tenant, id, lastEventID string) (i
 	}
 	after, known := parseCursor(lastEventID)
 	enc := &encoder{run: r.RunID, session: r.SessionID}
-	over := r.Status.Final() && after == r.EventSeq // and r is not kept while the stream lasts
+	ended := r.Status.Final() && after == r.EventSeq // computed here so that the stream does not retain r
 	return func(yield func(route.Frame, error) bool) {
 		if !known && !yield(enc.frame(event.Event{Name: "gap", At: s.Clock.Now(), Data: jsontext.Value(`{"dropped":0}`)}), nil) {
 			return
 		}
-		if over {
+		if ended {
 			s.done(ctx, tenant, id, after, yield)
 			return
 		}
@@ -53,8 +52,8 @@ func (s *Service) Stream(ctx context.Context, tenant, id, lastEventID string) (i
 	}, nil
 }
 
-// parseCursor reads a Last-Event-ID. One that this stream cannot have issued
-// is not known: the stream then starts at the beginning, after a gap.
+// parseCursor parses a Last-Event-ID. One that this stream cannot have issued is
+// not known; the stream then starts at the beginning, after a gap.
 func parseCursor(s string) (after int64, known bool) {
 	if s == "" {
 		return 0, true
@@ -66,13 +65,13 @@ func parseCursor(s string) (after int64, known bool) {
 	return n, true
 }
 
-// FinalEvent says whether an event is the arrival in a final state.
+// FinalEvent reports whether an event is the arrival in a final state.
 func FinalEvent(name string) bool {
 	state, ok := strings.CutPrefix(name, "run.")
 	return ok && Status(state).Valid() && Status(state).Final()
 }
 
-// doneData is what a stream ends with.
+// doneData is the data of the frame done.
 type doneData struct {
 	RunID     string   `json:"run_id"`
 	Status    Status   `json:"status"`
@@ -86,7 +85,7 @@ type doneData struct {
 func (s *Service) done(ctx context.Context, tenant, id string, seq int64, yield func(route.Frame, error) bool) {
 	r, err := s.Runs.Get(ctx, tenant, id)
 	if err != nil {
-		return // the client comes back with its last id and gets done then
+		return // the client reconnects with its last id and gets done then
 	}
 	frame, err := DoneFrame(&r.Run, strconv.FormatInt(seq, 10))
 	if err != nil {
@@ -97,20 +96,20 @@ func (s *Service) done(ctx context.Context, tenant, id string, seq int64, yield 
 	}
 }
 
-// DoneFrame is the frame that tells what a run that ended came to.
+// DoneFrame returns the frame with the result of a run that ended.
 func DoneFrame(r *Run, id string) (route.Frame, error) {
 	data, err := json.Marshal(doneData{r.RunID, r.Status, r.Output, r.Metrics, r.Metrics.TotalCostUSD, r.Error, r.ErrorCode})
 	return route.Frame{ID: id, Name: "done", Data: data}, err
 }
 
-// EventFrame renders an event of a run, for streams of more than that run: its
-// id is <runId>:<seq>.
+// EventFrame renders an event of a run for a stream of several runs: its id is
+// <runId>:<seq>.
 func EventFrame(runID, session string, e event.Event) route.Frame {
-	made, there := e.Shared.Made(event.OfSession)
-	if !there {
-		made = renderOfSession(runID, session, e)
+	rendered, ok := e.Shared.Made(event.OfSession)
+	if !ok {
+		rendered = renderOfSession(runID, session, e)
 	}
-	f := made.(route.Frame)
+	f := rendered.(route.Frame)
 	f.More = e.More
 	return f
 }
@@ -121,12 +120,12 @@ func renderOfSession(runID, session string, e event.Event) any {
 		if f.ID != "" {
 			f.ID = runID + ":" + f.ID
 		}
-		return wired(f, e)
+		return encoded(f, e)
 	})
 }
 
-// wired renders a frame to the end where several readers share it.
-func wired(f route.Frame, e event.Event) route.Frame {
+// encoded adds the frame's bytes on the wire if several readers share it.
+func encoded(f route.Frame, e event.Event) route.Frame {
 	if e.Shared != nil {
 		f.Wire = f.AppendWire(make([]byte, 0, len(f.Data)+len(f.ID)+len(f.Name)+32))
 	}
@@ -144,18 +143,18 @@ var streamTypes = map[string]string{"run": "lifecycle", "step": "lifecycle", "ll
 
 // shared renders an event once for all readers of the run's stream.
 func (enc *encoder) shared(e event.Event) route.Frame {
-	made, there := e.Shared.Made(event.OfRun)
-	if !there {
-		made = enc.render(e)
+	rendered, ok := e.Shared.Made(event.OfRun)
+	if !ok {
+		rendered = enc.render(e)
 	}
-	f := made.(route.Frame)
+	f := rendered.(route.Frame)
 	f.More = e.More
 	return f
 }
 
-// render is apart from shared because its closure puts the event on the heap.
+// render is separate from shared because its closure moves the event to the heap.
 func (enc *encoder) render(e event.Event) any {
-	return e.Shared.Render(event.OfRun, func() any { return wired(enc.frame(e), e) })
+	return e.Shared.Render(event.OfRun, func() any { return encoded(enc.frame(e), e) })
 }
 
 func (enc *encoder) frame(e event.Event) route.Frame {
@@ -197,7 +196,7 @@ func (enc *encoder) frame(e event.Event) route.Frame {
 }
 
 func (enc *encoder) failure(err error) route.Frame {
-	detail := "The stream cannot go on; reconnect with the last id."
+	detail := "The stream was interrupted; reconnect with the last id."
 	if errors.Is(err, event.ErrSlow) {
 		detail = "This reader fell too far behind; reconnect with the last id."
 	}

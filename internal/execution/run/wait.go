@@ -11,23 +11,22 @@ import (
 	"agentd/internal/base/schema"
 )
 
-// ErrPausing says that somebody asked for the run to pause since its worker
-// last committed. The transaction must be abandoned.
+// ErrPausing: a pause was requested since the run's worker last committed. The
+// transaction must be abandoned.
 var ErrPausing = errors.New("run: a pause was asked for")
 
-// Wait is what a run that waits is waiting for. A run that waits holds no
-// worker; Until is when it has waited long enough and ends as timeout.
+// Wait is what a run waits for. A run that waits holds no worker. At Until it
+// ends as timeout; zero: it waits without limit.
 type Wait struct {
 	Until     time.Time     `json:"until,omitzero"`
 	Input     *PendingInput `json:"input,omitzero"` // the question of a paused run
 	Auth      *PendingAuth  `json:"auth,omitzero"`
-	Approvals int           `json:"asked,omitzero"` // approvals ever asked for, decided or not
-	// Woken says that the run goes on with no worker having died.
+	Approvals int           `json:"asked,omitzero"` // approvals that were ever requested, decided or not
+	// Woken: the run continues after a wait; no worker has died.
 	Woken bool `json:"woken,omitzero"`
 }
 
-// PendingInput is a question of the run's to a person (decisions.md D6,
-// ask_user).
+// PendingInput is the question of a run to a person, asked with ask_user.
 type PendingInput struct {
 	InputID     string    `json:"input_id" format:"uuid" required:"true"`
 	Question    string    `json:"question" required:"true"`
@@ -35,17 +34,17 @@ type PendingInput struct {
 	RequestedAt time.Time `json:"requested_at"`
 }
 
-// PendingAuth is an authorization that a run's tool call needs first.
+// PendingAuth is the authorization that a run's tool call needs first.
 type PendingAuth struct {
 	ServerID         string `json:"server_id" required:"true"`
-	Name             string `json:"name" doc:"What asks for it."`
-	AuthorizationURL string `json:"authorization_url" required:"true" doc:"Where a person authorizes it; the run goes on afterwards."`
+	Name             string `json:"name" doc:"What needs the authorization."`
+	AuthorizationURL string `json:"authorization_url" required:"true" doc:"Where a person grants it; the run continues afterwards."`
 }
 
-// ApprovalStatus is where an approval stands.
+// ApprovalStatus is the state of an approval.
 type ApprovalStatus string
 
-// The states of an approval. Only a pending one moves, and only once.
+// The states of an approval. Only a pending one changes, and only once.
 const (
 	ApprovalPending   ApprovalStatus = "pending"
 	ApprovalApproved  ApprovalStatus = "approved"
@@ -54,8 +53,8 @@ const (
 	ApprovalCancelled ApprovalStatus = "cancelled" // the run ended otherwise
 )
 
-// Approval is the question whether one tool call may be made, and the answer
-// (decisions.md D6). It is bound to the call's arguments by their hash.
+// Approval is a request to allow one tool call, and the decision. It is bound to
+// the call's arguments by their hash.
 type Approval struct {
 	ApprovalID    string         `json:"approval_id" format:"uuid" required:"true"`
 	RunID         string         `json:"run_id" format:"uuid" required:"true"`
@@ -64,21 +63,21 @@ type Approval struct {
 	SessionID     *string        `json:"session_id" format:"uuid"`
 	ToolCallID    string         `json:"tool_call_id" required:"true"`
 	ToolName      string         `json:"tool_name" required:"true"`
-	Arguments     schema.Any     `json:"arguments" doc:"What the model wants to call the tool with."`
-	ArgumentsHash string         `json:"arguments_hash" doc:"SHA-256 of the arguments in canonical form, in hex: the approval holds for these and no others."`
+	Arguments     schema.Any     `json:"arguments" doc:"The arguments that the model wrote."`
+	ArgumentsHash string         `json:"arguments_hash" doc:"SHA-256 of the arguments in canonical form, in hex. The approval is valid for these only."`
 	Status        ApprovalStatus `json:"status" enum:"pending,approved,rejected,expired,cancelled" required:"true"`
 	RequestedAt   time.Time      `json:"requested_at" required:"true"`
 	ExpiresAt     time.Time      `json:"expires_at" required:"true"`
 
-	Decision        ApprovalStatus `json:"decision,omitzero" enum:"approved,rejected" doc:"The status again, where a person decided."`
+	Decision        ApprovalStatus `json:"decision,omitzero" enum:"approved,rejected" doc:"The decision of a person."`
 	DecidedAt       *time.Time     `json:"decided_at,omitzero"`
-	DecidedBy       string         `json:"decided_by,omitzero" doc:"The member who decided."`
+	DecidedBy       string         `json:"decided_by,omitzero" doc:"Member who decided."`
 	Reason          string         `json:"reason,omitzero"`
-	Response        string         `json:"response,omitzero" doc:"What the approver told the agent."`
-	EditedArguments schema.Any     `json:"edited_arguments,omitzero" doc:"What the tool is called with instead, where the approver changed it."`
+	Response        string         `json:"response,omitzero" doc:"Message of the approver to the agent."`
+	EditedArguments schema.Any     `json:"edited_arguments,omitzero" doc:"Arguments with which the approver replaced those of the model."`
 }
 
-// PendingApproval is an approval as a run shows it while it waits.
+// PendingApproval is a pending approval as it is shown in its run.
 type PendingApproval struct {
 	ApprovalID  string     `json:"approval_id" format:"uuid" required:"true"`
 	ToolCallID  string     `json:"tool_call_id" required:"true"`
@@ -92,7 +91,7 @@ func (a *Approval) pending() PendingApproval {
 	return PendingApproval{a.ApprovalID, a.ToolCallID, a.ToolName, a.Arguments, a.RequestedAt, a.ExpiresAt}
 }
 
-// EffectiveArguments gives the arguments that an approved call is made with.
+// EffectiveArguments returns the arguments with which an approved call is made.
 func (a *Approval) EffectiveArguments() string {
 	if len(a.EditedArguments) > 0 {
 		return string(a.EditedArguments)
@@ -100,11 +99,11 @@ func (a *Approval) EffectiveArguments() string {
 	return string(a.Arguments)
 }
 
-// Covers says whether the approval is about these arguments.
+// Covers reports whether the approval is for these arguments.
 func (a *Approval) Covers(arguments string) bool { return a.ArgumentsHash == HashArguments(arguments) }
 
-// HashArguments is the SHA-256, in hex, of a call's arguments in canonical form
-// (RFC 8785); of what is no JSON, of the bytes themselves.
+// HashArguments returns the SHA-256, in hex, of a call's arguments in canonical
+// form (RFC 8785), or of the bytes themselves if they are not JSON.
 func HashArguments(arguments string) string {
 	v := jsontext.Value(arguments)
 	if v.IsValid() {

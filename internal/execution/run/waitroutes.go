@@ -32,7 +32,7 @@ type rejectIn struct {
 type resumeIn struct {
 	RunID string `path:"runId"`
 	Body  struct {
-		Input schema.Object `json:"input,omitzero" doc:"note or message: what to tell the agent before it goes on."`
+		Input schema.Object `json:"input,omitzero" doc:"note or message: a message to the agent before it continues."`
 	}
 }
 
@@ -65,10 +65,10 @@ type respondAnswer struct {
 }
 
 type approvalsIn struct {
-	Status  string `query:"status" doc:"pending, approved, rejected, expired or cancelled; all of them if it is left out."`
+	Status  string `query:"status" doc:"pending, approved, rejected, expired or cancelled; all if omitted."`
 	AgentID string `query:"agent_id"`
 	RunID   string `query:"run_id"`
-	Limit   string `query:"limit" doc:"Approvals per page, 1 to 100; 50 if it is left out."`
+	Limit   string `query:"limit" doc:"Approvals per page, 1 to 100; default 50."`
 	Cursor  string `query:"cursor"`
 }
 
@@ -85,7 +85,7 @@ type ApprovalPage struct {
 	HasMore bool       `json:"has_more" required:"true"`
 }
 
-// waitRoutes are the operations on runs that wait, and the inbox of approvals.
+// waitRoutes returns the operations on runs that wait, and on approvals.
 func (s *Service) waitRoutes() []route.Route {
 	read := []authz.Scope{"runs:read"}
 	create := []authz.Scope{"runs:create"}
@@ -95,42 +95,42 @@ func (s *Service) waitRoutes() []route.Route {
 			Summary: summary, Doc: doc, Errors: []int{404, 409},
 		}
 	}
-	later := func(r route.Row) route.Row {
+	accepted := func(r route.Row) route.Row {
 		r.Status = 202
 		return r
 	}
-	bare := func(r route.Row) route.Row { // it may come without a body
+	withoutBody := func(r route.Row) route.Row { // the body is optional
 		r.Optional = true
 		return r
 	}
 	return []route.Route{
-		route.Action(bare(act("approve", "approveRun", "Let a tool call be made that waits for approval",
-			"Without approval_id it means the one that waits. Of two decisions at once one counts; the other is 409.")), s.approve),
-		route.Action(bare(act("reject", "rejectRun", "Refuse a tool call that waits for approval",
-			"The run ends as rejected, or with continue the model is told and the run goes on.")), s.reject),
-		route.Action(act("pause", "pauseRun", "Stop a run at its next step boundary",
-			"What is under way is finished first; an answer is held until the run is resumed."),
+		route.Action(withoutBody(act("approve", "approveRun", "Approve a tool call",
+			"Without approval_id the pending approval is meant. Of two simultaneous decisions one counts; the other gets 409.")), s.approve),
+		route.Action(withoutBody(act("reject", "rejectRun", "Reject a tool call",
+			"The run ends as rejected. With continue, the model gets the rejection and the run continues.")), s.reject),
+		route.Action(act("pause", "pauseRun", "Pause a run",
+			"The run stops at its next step boundary. A step that is under way is finished; an answer is held until the run is resumed."),
 			func(ctx context.Context, who authz.Caller, in *idIn) (pauseAnswer, error) {
 				answer := pauseAnswer{Paused: true, RunID: in.RunID}
 				return answer, s.Pause(txn.Promise(ctx, func() any { return answer }), who.TenantID, in.RunID)
 			}),
-		route.Action(bare(later(act("resume", "resumeRun", "Let a paused run go on",
-			"A note becomes a message to the agent. A run that waits for an answer is not resumed but answered, with respond."))), s.resume),
-		route.Action(act("respond", "respondToRun", "Answer the question that a run waits with",
+		route.Action(withoutBody(accepted(act("resume", "resumeRun", "Resume a paused run",
+			"A note becomes a message to the agent. If the run waits for an answer, use respond instead."))), s.resume),
+		route.Action(act("respond", "respondToRun", "Answer a run's question",
 			"The answer is the result of the agent's call of ask_user."), s.respond),
-		route.Action(later(act("continue", "continueRun", "Go on from a run that a limit cut off",
-			"A new run with the same limits begins, with the conversation so far; it is in the same session, if there is one.")),
+		route.Action(accepted(act("continue", "continueRun", "Continue a truncated run",
+			"Creates a run with the same limits and the conversation so far, in the same session if there is one.")),
 			func(ctx context.Context, who authz.Caller, in *continueIn) (ContinueAnswer, error) {
 				return s.Continue(ctx, who, in.RunID, in.Body.ContinuationToken, in.Body.Message)
 			}),
 		route.Action(route.Row{
 			Method: "GET", Path: "/api/v1/approvals", ID: "listApprovals", Tag: "Approvals", Scopes: read, Role: authz.Viewer,
 			Summary: "List approvals, newest first", Errors: []int{400, 422},
-			Doc: "With status=pending it is the inbox: what waits for a decision, over all agents.",
+			Doc: "With status=pending, the approvals of all agents that wait for a decision.",
 		}, s.approvals),
 		route.Action(route.Row{
 			Method: "GET", Path: "/api/v1/approvals/{approvalId}", ID: "getApproval", Tag: "Approvals", Scopes: read, Role: authz.Viewer,
-			Summary: "Read one approval", Errors: []int{404},
+			Summary: "Get an approval", Errors: []int{404},
 		}, func(ctx context.Context, who authz.Caller, in *approvalIn) (*Approval, error) {
 			return s.Runs.GetApproval(ctx, who.TenantID, in.ApprovalID)
 		}),
@@ -167,7 +167,8 @@ var approvalStatuses = []ApprovalStatus{ApprovalPending, ApprovalApproved, Appro
 func (s *Service) approvals(ctx context.Context, who authz.Caller, in *approvalsIn) (*ApprovalPage, error) {
 	f := ApprovalFilter{Status: ApprovalStatus(in.Status), AgentID: in.AgentID, RunID: in.RunID}
 	if f.Status != "" && !slices.Contains(approvalStatuses, f.Status) {
-		return nil, fault.New(fault.Malformed, "INVALID_QUERY", "The query parameter status is not a state of approvals; they are pending, approved, rejected, expired and cancelled.")
+		return nil, fault.New(fault.Malformed, "INVALID_QUERY",
+			"The query parameter status is not a state of approvals; they are pending, approved, rejected, expired and cancelled.")
 	}
 	scope := page.Scope{Tenant: who.TenantID, List: "approvals", Filter: []string{in.Status, in.AgentID, in.RunID}}
 	var err error

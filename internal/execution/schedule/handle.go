@@ -341,7 +341,8 @@ func (s *Service) OnRunState(tx txn.Tx, r *run.Record) error {
 	if r.Error != nil && *r.Error != "" {
 		why = *r.Error
 	}
-	if err := s.recordFailure(tx, st, config, Alarm{TenantID: r.TenantID, AgentID: agentID, RunID: r.RunID, At: r.CreatedAt, Sentence: why}); err != nil {
+	alarm := Alarm{TenantID: r.TenantID, AgentID: agentID, RunID: r.RunID, At: r.CreatedAt, Sentence: why}
+	if err := s.recordFailure(tx, st, config, alarm); err != nil {
 		return err
 	}
 	if st.NextRunAt.IsZero() {

@@ -101,7 +101,7 @@ func newRig(t *testing.T, db *sqldb.DB) *rig {
 		Public:    func() string { return "https://agents.example.com" },
 		Suspended: func(context.Context, string) (bool, error) { return r.suspend, nil },
 	})
-	r.Bind(runs, r.agents.Store())
+	r.Connect(runs, r.agents.Store())
 	return r
 }
 

@@ -46,11 +46,12 @@ type Service struct {
 	agents *resource.Store[agent.Agent]
 }
 
-// New makes a service whose tool can be registered.
+// New returns a service whose tool can be registered. Connect completes it.
 func New(d Deps) *Service { return &Service{Deps: d} }
 
-// Bind gives the service what is made of tools, and so comes after them.
-func (s *Service) Bind(runs Runs, agents *resource.Store[agent.Agent]) {
+// Connect sets the runs and agents, which are built after the service because
+// they need its tool. It is called once, before the first request.
+func (s *Service) Connect(runs Runs, agents *resource.Store[agent.Agent]) {
 	s.runs, s.agents = runs, agents
 }
 

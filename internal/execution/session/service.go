@@ -56,6 +56,7 @@ type Deps struct {
 	Quota     quota.Gate     // nil: the number of active sessions is unlimited
 	Box       *secret.Box    // seals the secrets of share links
 	PublicURL func() string  // the address under which clients reach the server
+	OnChange  ChangeHook     // called for changes that no run makes; optional
 }
 
 // Ports connect a Service to packages that themselves need sessions.
@@ -70,8 +71,6 @@ type Ports struct {
 // run.Sessions, run.Conversations, and the run.Watcher OnRunState.
 type Service struct {
 	Deps
-	// OnChange, if set, is called for changes that no run makes.
-	OnChange ChangeHook
 
 	reader      *reader
 	lifecycle   *lifecycle

@@ -128,7 +128,7 @@ const (
 	noCommon   = "The host and agentd did not agree on TLS; TLS 1.2 or newer is spoken."
 	notPublic  = "The host has no address on the public internet: it is unknown, or private."
 	refusesIt  = "The host refused the connection."
-	brokenOff  = "The delivery was broken off before an answer came."
+	brokenOff  = "The delivery was interrupted before a response came."
 	megabyte   = 1 << 20
 	testLimit  = 400 * time.Millisecond
 	testAnswer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -142,8 +142,8 @@ func sender(t *testing.T, allow string) webhookhttp.Caller {
 	return c
 }
 
-func attempt(url string) webhook.Attempt {
-	return webhook.Attempt{URL: url, Secret: "whsec_c2VjcmV0", DeliveryID: "d", EventID: "e", EventType: "run.completed", Body: []byte(`{"event_id":"e"}`)}
+func attempt(url string) webhook.Request {
+	return webhook.Request{URL: url, Secret: "whsec_c2VjcmV0", DeliveryID: "d", EventID: "e", EventType: "run.completed", Body: []byte(`{"event_id":"e"}`)}
 }
 
 // Whatever a receiver does, the attempt ends in its time with an outcome that
@@ -197,7 +197,7 @@ func TestBadReceivers(t *testing.T) {
 		{"drips_body", "http", after(ok+"Content-Length: 1000\r\n\r\n", func(conn net.Conn, _ *receiver) { drip(conn, strings.Repeat("x", 1000)) }), 200, ""},
 		{"hangs_within_body", "http", after(ok+"Content-Length: 1000\r\n\r\nbegins", hangs), 200, ""},
 		{"closes_within_body", "http", after(ok+"Content-Length: 1000\r\n\r\nbegins", nil), 200, ""},
-		{"closes_within_failure", "http", after("HTTP/1.1 500 Oh\r\nContent-Length: 1000\r\n\r\nbegins", nil), 500, "The receiver answered with status 500."},
+		{"closes_within_failure", "http", after("HTTP/1.1 500 Oh\r\nContent-Length: 1000\r\n\r\nbegins", nil), 500, "The endpoint responded with status 500."},
 		{"announces_a_gigabyte", "http", after(ok+"Content-Length: 1073741824\r\n\r\n", pourX), 200, ""},
 		{"pours_without_end", "http", after(ok+"\r\n", pourX), 200, ""},
 		{"pours_chunks", "http", after(ok+"Transfer-Encoding: chunked\r\n\r\n", func(conn net.Conn, r *receiver) {
@@ -217,12 +217,12 @@ func TestBadReceivers(t *testing.T) {
 			w.Close()
 		}), 200, ""},
 
-		{"redirects_inside", "http", after("HTTP/1.1 307 T\r\nLocation: http://169.254.169.254/\r\nContent-Length: 0\r\n\r\n", nil), 307, "The receiver answered with a redirect (status 307), which is not followed."},
-		{"redirects_to_itself", "http", after("HTTP/1.1 302 F\r\nLocation: /\r\nContent-Length: 0\r\n\r\n", nil), 302, "The receiver answered with a redirect (status 302), which is not followed."},
-		{"is_gone", "http", after("HTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n", nil), 410, "The receiver answered with status 410."},
-		{"is_a_teapot_and_hangs", "http", after("HTTP/1.1 418 T\r\nContent-Length: 9\r\n\r\n", hangs), 418, "The receiver answered with status 418."},
-		{"status_of_nothing", "http", after("HTTP/1.1 000 N\r\nContent-Length: 0\r\n\r\n", nil), 0, "The receiver answered with status 0."},
-		{"status_999", "http", after("HTTP/1.1 999 N\r\nContent-Length: 0\r\n\r\n", nil), 999, "The receiver answered with status 999."},
+		{"redirects_inside", "http", after("HTTP/1.1 307 T\r\nLocation: http://169.254.169.254/\r\nContent-Length: 0\r\n\r\n", nil), 307, "The endpoint responded with a redirect (status 307); redirects are not followed."},
+		{"redirects_to_itself", "http", after("HTTP/1.1 302 F\r\nLocation: /\r\nContent-Length: 0\r\n\r\n", nil), 302, "The endpoint responded with a redirect (status 302); redirects are not followed."},
+		{"is_gone", "http", after("HTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n", nil), 410, "The endpoint responded with status 410."},
+		{"is_a_teapot_and_hangs", "http", after("HTTP/1.1 418 T\r\nContent-Length: 9\r\n\r\n", hangs), 418, "The endpoint responded with status 418."},
+		{"status_of_nothing", "http", after("HTTP/1.1 000 N\r\nContent-Length: 0\r\n\r\n", nil), 0, "The endpoint responded with status 0."},
+		{"status_999", "http", after("HTTP/1.1 999 N\r\nContent-Length: 0\r\n\r\n", nil), 999, "The endpoint responded with status 999."},
 
 		{"plain_where_tls_is_due", "https", func(conn net.Conn, _ *receiver) { io.WriteString(conn, testAnswer); hang(conn) }, 0, noTLS},
 		{"tls_where_plain_is_due", "http", secure(self, tls.VersionTLS13), 0, closedIt},

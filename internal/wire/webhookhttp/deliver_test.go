@@ -49,7 +49,7 @@ func TestSendSigns(t *testing.T) {
 	const body, ms = `{"test": 2432232314}`, "1614265330123"
 	url, c, next := mailbox(t)
 	c.Clock = at(time.UnixMilli(1614265330123))
-	o := c.Send(t.Context(), webhook.Attempt{
+	o := c.Send(t.Context(), webhook.Request{
 		URL: url + "/hooks?a=b", Secret: secret, DeliveryID: "d1", EventID: "msg_p5jXN8AQM9LWM0D4loKWxJek", EventType: "run.completed", Body: []byte(body),
 	})
 	if o.Status != http.StatusAccepted || o.Failure != "" || o.Latency <= 0 {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// The headers of section 6, spelled as net/http keeps them, so that setting
-// them looks nothing up.
+// The headers of deliveries, in the canonical form of net/http, so that setting
+// them needs no conversion.
 const (
 	headerTimestamp = "X-Svc-Timestamp"
 	headerV2        = "X-Svc-Signature-V2"
@@ -22,13 +22,13 @@ const (
 	headerDelivery  = "X-Svc-Delivery-Id"
 )
 
-// whsec begins the secrets of subscriptions.
-const whsec = "whsec_"
+// secretPrefix begins the secrets of subscriptions.
+const secretPrefix = "whsec_"
 
-// head makes the headers of a request: what it is, when it was signed, and,
-// where there is a secret, both signatures (interface.md section 6). They are
-// keyed with the secret as it is written.
-func head(body []byte, secret string, at time.Time) http.Header {
+// signedHeader returns the headers of a request: its media type, when it was
+// signed, and both signatures if there is a secret. Their key is the secret as it
+// is written, prefix included.
+func signedHeader(body []byte, secret string, at time.Time) http.Header {
 	ms := strconv.AppendInt(make([]byte, 0, 20), at.UnixMilli(), 10)
 	stamp := string(ms)
 	h := make(http.Header, 16)
@@ -44,13 +44,13 @@ func head(body []byte, secret string, at time.Time) http.Header {
 	return h
 }
 
-// standard adds the three headers of Standard Webhooks. They are keyed with the
-// bytes that the secret spells (decisions.md D13).
-func standard(h http.Header, id string, body []byte, secret string, at time.Time) {
-	encoded, ok := strings.CutPrefix(secret, whsec)
+// addStandardHeaders adds the three headers of Standard Webhooks. The key of their
+// signature is the bytes that the secret encodes.
+func addStandardHeaders(h http.Header, id string, body []byte, secret string, at time.Time) {
+	encoded, ok := strings.CutPrefix(secret, secretPrefix)
 	key, err := base64.StdEncoding.DecodeString(encoded)
 	if !ok || err != nil {
-		return // a secret of another form has no signature of this one
+		return // a secret of another form cannot sign these
 	}
 	stamp := strconv.FormatInt(at.Unix(), 10)
 	h["Webhook-Id"] = []string{id}

@@ -141,7 +141,7 @@ func TestStreamTokens(t *testing.T) {
 // streams there end within five; with and without a hint between them.
 func TestRevocationReachesEveryNode(t *testing.T) {
 	t.Parallel()
-	database := sqldbtest.Config(t, sqldbtest.Postgres)
+	database := sqldbtest.Migrated(t, sqldbtest.Postgres)
 	shared := func(c *config.Config) { c.Storage.DatabaseURL = config.NewURL(database.URL) }
 	address := apptest.FreeAddress(t)
 	sim := modeltest.New(t, apptest.HangingModel)

@@ -259,9 +259,9 @@ func TestSDKErrors(t *testing.T) {
 		param   string
 		message string
 	}{
-		{"unknown-agent", n, asking("01990000-0000-7000-8000-00000000000a", hello), 404, "invalid_request_error", "model_not_found", "", "There is no agent"},
+		{"unknown-agent", n, asking("01990000-0000-7000-8000-00000000000a", hello), 404, "invalid_request_error", "model_not_found", "", "No agent"},
 		{"name-of-a-model", n, asking("gpt-5", hello), 404, "invalid_request_error", "model_not_found", "", `"gpt-5"`},
-		{"team", n, asking("team/"+agent, hello), 404, "invalid_request_error", "model_not_found", "", "There is no agent"},
+		{"team", n, asking("team/"+agent, hello), 404, "invalid_request_error", "model_not_found", "", "No agent"},
 		{"wrong-key", n.WithKey("svc_wrong"), asking(agent, hello), 401, "authentication_error", "AUTH_ERROR", "", "Authorization"},
 		{"missing-scope", n.WithKey(reader), asking(agent, hello), 403, "permission_error", "MISSING_SCOPE", "", "runs:create"},
 		{"out-of-range", n, hot, 422, "invalid_request_error", "VALIDATION_ERROR", "temperature", "at most 2"},

@@ -346,7 +346,7 @@ func TestMemoryTools(t *testing.T) {
 // memory survives a restart (decisions.md D12).
 func TestMemoryOnTwoNodes(t *testing.T) {
 	t.Parallel()
-	database := sqldbtest.Config(t, sqldbtest.Postgres)
+	database := sqldbtest.Migrated(t, sqldbtest.Postgres)
 	shared := func(c *config.Config) {
 		c.Storage.DatabaseURL = config.NewURL(database.URL)
 		c.Security.SecretKey = secret.New(base64.StdEncoding.EncodeToString(make([]byte, 32)))

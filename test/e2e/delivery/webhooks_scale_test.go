@@ -193,7 +193,7 @@ func TestTwoNodesDeliver(t *testing.T) {
 		}
 		return 200
 	})
-	database, bus := sqldbtest.Config(t, sqldbtest.Postgres), apptest.ExternalNATS(t)
+	database, bus := sqldbtest.Migrated(t, sqldbtest.Postgres), apptest.ExternalNATS(t)
 	shared := func(c *config.Config) {
 		c.Storage.DatabaseURL = config.NewURL(database.URL)
 		c.Security.SecretKey = secret.New(base64.StdEncoding.EncodeToString(make([]byte, 32)))
@@ -280,7 +280,7 @@ func TestKillNineDeliversElsewhere(t *testing.T) {
 	}
 	in := newTally(t, func(string, int) int { return 200 })
 	sim := modeltest.New(t, apptest.HangingModel)
-	database := sqldbtest.Config(t, sqldbtest.Postgres)
+	database := sqldbtest.Migrated(t, sqldbtest.Postgres)
 	shared := []string{
 		"AGENTD_DATABASE_URL=" + database.URL, "AGENTD_SECRET_KEY=" + base64.StdEncoding.EncodeToString(make([]byte, 32)), "AGENTD_EGRESS_ALLOW=127.0.0.1",
 	}

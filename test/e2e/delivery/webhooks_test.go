@@ -336,7 +336,7 @@ func TestWebhooksThatAreGivenUp(t *testing.T) {
 	}
 	n.Expect(422, "GET", path+"/deliveries?cursor=guessed", nil)
 	oldest := last[4].(object)
-	if oldest["error_message"] != "The receiver answered with status 410." || oldest["status"] != "failed" || oldest["next_retry_at"] != nil {
+	if oldest["error_message"] != "The endpoint responded with status 410." || oldest["status"] != "failed" || oldest["next_retry_at"] != nil {
 		t.Errorf("the oldest entry is %v", oldest)
 	}
 	entry := path + "/deliveries/" + oldest["delivery_id"].(string)

@@ -14,6 +14,7 @@ import (
 	"agentd/internal/accounts/identity"
 	"agentd/internal/app/apptest"
 	"agentd/internal/app/apptest/contracttest"
+	"agentd/internal/base/config"
 	"agentd/internal/base/ident"
 )
 
@@ -41,8 +42,12 @@ func TestIsolation(t *testing.T) {
 		// Only now, as it deletes things: what was refused is not refused to the
 		// owner, and does nothing to anybody else.
 		t.Run("own", func(t *testing.T) { minding(t, operator.WithT(t), second.WithT(t)) })
-	})
+	}, lateRetries)
 }
+
+// lateRetries keeps webhooks from being retried during the test, so that nothing
+// changes in the database but what the test does.
+func lateRetries(c *config.Config) { c.Webhooks.RetryWaits = "12h" }
 
 // intrude has one company try everything on another.
 func intrude(t *testing.T, mine, theirs *contracttest.Company) {

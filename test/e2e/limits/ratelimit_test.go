@@ -199,7 +199,7 @@ func TestBadLimitsRefuseToStart(t *testing.T) {
 // both are asked far more often.
 func TestRateLimitsOverTwoNodes(t *testing.T) {
 	t.Parallel()
-	database := sqldbtest.Config(t, sqldbtest.Postgres)
+	database := sqldbtest.Migrated(t, sqldbtest.Postgres)
 	outside := apptest.ExternalNATS(t)
 	const perMinute = 600
 	shared := func(c *config.Config) {

@@ -156,7 +156,7 @@ func TestSchedulesThatAreRefused(t *testing.T) {
 func TestSchedulesOfTwoNodes(t *testing.T) {
 	apptest.SkipUnderRace(t)
 	t.Parallel()
-	database := sqldbtest.Config(t, sqldbtest.Postgres)
+	database := sqldbtest.Migrated(t, sqldbtest.Postgres)
 	shared := func(c *config.Config) {
 		c.Storage.DatabaseURL = config.NewURL(database.URL)
 		c.Security.SecretKey = secret.New(base64.StdEncoding.EncodeToString(make([]byte, 32)))

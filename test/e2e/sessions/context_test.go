@@ -223,7 +223,7 @@ func TestImageGeneration(t *testing.T) {
 	if text, made := paint(object{"model": "painter"}); !strings.Contains(text, "That is not allowed.") || len(made) != 0 {
 		t.Errorf("%q, %v", text, made)
 	}
-	if text, made := paint(object{"provider": "nobody"}); !strings.HasPrefix(text, "No picture was made.") || len(made) != 0 {
+	if text, made := paint(object{"provider": "nobody"}); !strings.HasPrefix(text, "No picture was created.") || len(made) != 0 {
 		t.Errorf("%q, %v", text, made)
 	}
 	if text, _ := paint(nil); text != "" {

@@ -159,7 +159,7 @@ func pair(t *testing.T, sim *modeltest.Server) (a, b *apptest.Server) {
 	if !bus.ReadyForConnections(5 * time.Second) {
 		t.Fatal("NATS does not start")
 	}
-	database := sqldbtest.Config(t, sqldbtest.Postgres)
+	database := sqldbtest.Migrated(t, sqldbtest.Postgres)
 	shared := func(c *config.Config) {
 		c.Storage.DatabaseURL = config.NewURL(database.URL)
 		c.Security.SecretKey = secret.New(base64.StdEncoding.EncodeToString(make([]byte, 32)))

@@ -170,7 +170,7 @@ func scanPurge(row sqldb.Row) (tenantadmin.Purge, error) {
 	var p tenantadmin.Purge
 	var by, counts string
 	var at int64
-	if err := row.Scan(&p.TenantID, &p.Name, &by, &at, &counts, &p.Told); err != nil {
+	if err := row.Scan(&p.TenantID, &p.Name, &by, &at, &counts, &p.Logged); err != nil {
 		return p, notFound(err)
 	}
 	var who requester

@@ -5,17 +5,19 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"agentd/internal/base/fault"
+	"agentd/internal/base/ident"
 	"agentd/internal/base/txn"
 	"agentd/internal/delivery/webhook"
 	"agentd/internal/store/sqldb"
 )
 
-// Store keeps webhook subscriptions, events and deliveries. It implements
-// webhook.Store.
+// Store implements webhook.Store.
 type Store struct{ db *sqldb.DB }
 
 var _ webhook.Store = (*Store)(nil)
@@ -24,40 +26,43 @@ var _ webhook.Store = (*Store)(nil)
 func New(db *sqldb.DB) *Store { return &Store{db} }
 
 const (
-	subscriptionColumns = `webhook_id, url, events, sealed, status, failures, last_failure_at, created_at`
-	subscriptions       = ` FROM webhooks WHERE tenant_id = ? AND deleted_at = 0`
+	webhookColumns = `webhook_id, url, events, sealed, status, failures, last_failure_at, created_at`
+	// fromWebhooks selects the subscriptions that are not deleted.
+	fromWebhooks  = ` FROM webhooks WHERE tenant_id = ? AND deleted_at = 0`
+	insertWebhook = `INSERT INTO webhooks (tenant_id, ` + webhookColumns + `, deleted_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0)`
+	// With LIKE, or a parameter for LIMIT, SQLite would prepare the statement each
+	// time it runs. The order prevents deadlocks between transactions.
+	selectSubscribers = `SELECT webhook_id` + fromWebhooks + ` AND status <> 'disabled' AND REPLACE(events, ?, '') <> events ORDER BY webhook_id`
 
-	// LIKE and LIMIT with a parameter would have SQLite prepare the statement
-	// each time it runs. The order keeps transactions from waiting for each other.
-	listSubscribers = `SELECT webhook_id` + subscriptions + `
-		AND status <> 'disabled' AND REPLACE(events, ?, '') <> events ORDER BY webhook_id`
+	// A disabled subscription goes on counting failures, and stays disabled.
+	markHealthy = `UPDATE webhooks SET failures = 0, status = 'active' WHERE tenant_id = ? AND webhook_id = ? AND status IN ('active', 'failing')`
+	markFailed  = `UPDATE webhooks SET failures = failures + 1, last_failure_at = ?,
+	status = CASE WHEN status = 'disabled' OR failures + 1 >= ? THEN 'disabled' WHEN failures + 1 >= ? THEN 'failing' ELSE status END
+WHERE tenant_id = ? AND webhook_id = ? AND deleted_at = 0 RETURNING status`
 
-	markHealthy = `UPDATE webhooks SET failures = 0, status = 'active'
-		WHERE tenant_id = ? AND webhook_id = ? AND status IN ('active', 'failing')`
-	// A disabled subscription counts its failures and stays disabled.
-	markFailed = `UPDATE webhooks SET failures = failures + 1, last_failure_at = ?, status =
-			CASE WHEN status = 'disabled' OR failures + 1 >= ? THEN 'disabled' WHEN failures + 1 >= ? THEN 'failing' ELSE status END
-		WHERE tenant_id = ? AND webhook_id = ? AND deleted_at = 0 RETURNING status`
-	enable = `UPDATE webhooks SET status = 'active', failures = 0
-		WHERE tenant_id = ? AND webhook_id = ? AND deleted_at = 0`
-	markDeleted = `UPDATE webhooks SET deleted_at = ?, status = 'deleted', url = '', sealed = ?
-		WHERE tenant_id = ? AND webhook_id = ? AND deleted_at = 0`
-)
-
-var (
-	insertSubscription = sqldb.Insert(`webhooks`, `tenant_id, `+subscriptionColumns+`, deleted_at`)
-	insertEvent        = sqldb.Insert(`webhook_events`, `tenant_id, event_id, event_type, body`) + ` ON CONFLICT DO NOTHING`
+	attemptColumns = `d.webhook_id, d.delivery_id, d.event_id, d.event_type, d.attempt, d.status, d.due_at, d.response_status, d.failure,
+	d.latency_us, d.next_retry_at, d.dead, d.created_at`
+	fromAttempts  = ` FROM webhook_deliveries d JOIN webhook_events e ON e.tenant_id = d.tenant_id AND e.event_id = d.event_id`
+	insertAttempt = `INSERT INTO webhook_deliveries (tenant_id, webhook_id, delivery_id, event_id, event_type, attempt, status, due_at, created_at,
+	response_status, failure, latency_us, next_retry_at, dead) VALUES `
+	pendingAttempt = `(?, ?, ?, ?, ?, ?, 'pending', ?, ?, 0, '', 0, 0, FALSE)`
+	selectDue      = `SELECT ` + attemptColumns + `, e.body` + fromAttempts + ` WHERE d.tenant_id = ? AND d.webhook_id = ? AND d.status = 'pending'
+	AND d.due_at <= ? ORDER BY d.due_at, d.delivery_id LIMIT `
+	// An attempt whose event was deleted is never due.
+	selectNextDue = `SELECT d.due_at` + fromAttempts + ` WHERE d.tenant_id = ? AND d.webhook_id = ? AND d.status = 'pending' ORDER BY d.due_at LIMIT 1`
+	updateAttempt = `UPDATE webhook_deliveries SET status = ?, response_status = ?, failure = ?, latency_us = ?, next_retry_at = ?, dead = ?
+WHERE tenant_id = ? AND webhook_id = ? AND delivery_id = ? AND status = 'pending'`
 )
 
 // CreateTx implements webhook.Store.
-func (s *Store) CreateTx(tx txn.Tx, w webhook.Subscription) (held int, err error) {
+func (s *Store) CreateTx(tx txn.Tx, w webhook.Subscription) (count int, err error) {
 	t := sqldb.From(tx)
-	if _, err = t.Exec(insertSubscription, w.TenantID, w.ID, w.URL, ","+strings.Join(w.Events, ",")+",", w.Sealed, string(w.Status),
-		w.Failures, sqldb.Micros(w.LastFailure), sqldb.Micros(w.CreatedAt), 0); err != nil {
+	if _, err = t.Exec(insertWebhook, w.TenantID, w.ID, w.URL, ","+strings.Join(w.Events, ",")+",", w.Sealed, string(w.Status), w.Failures,
+		sqldb.Micros(w.LastFailure), sqldb.Micros(w.CreatedAt)); err != nil {
 		return 0, err
 	}
-	err = t.QueryRow(`SELECT COUNT(*)`+subscriptions, w.TenantID).Scan(&held)
-	return held, err
+	err = t.QueryRow(`SELECT COUNT(*)`+fromWebhooks, w.TenantID).Scan(&count)
+	return count, err
 }
 
 // Get implements webhook.Store.
@@ -78,7 +83,7 @@ func (s *Store) List(ctx context.Context, tenant string) ([]webhook.Subscription
 }
 
 func (s *Store) read(ctx context.Context, tenant, more string, args ...any) ([]webhook.Subscription, error) {
-	rows, err := s.db.Query(ctx, `SELECT `+subscriptionColumns+subscriptions+more, args...)
+	rows, err := s.db.Query(ctx, `SELECT `+webhookColumns+fromWebhooks+more, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -98,16 +103,17 @@ func (s *Store) read(ctx context.Context, tenant, more string, args ...any) ([]w
 	return all, rows.Err()
 }
 
-// DeleteTx implements webhook.Store. The row stays until its log is gone, without
-// its secret.
+// DeleteTx implements webhook.Store. The row stays, without its secret, until its
+// log was deleted.
 func (s *Store) DeleteTx(tx txn.Tx, tenant, id string, at time.Time) (bool, error) {
-	n, err := sqldb.From(tx).Exec(markDeleted, sqldb.Micros(at), []byte{}, tenant, id)
+	n, err := sqldb.From(tx).Exec(`UPDATE webhooks SET deleted_at = ?, status = 'deleted', url = '', sealed = ? WHERE tenant_id = ? AND webhook_id = ? AND deleted_at = 0`,
+		sqldb.Micros(at), []byte{}, tenant, id)
 	return n > 0, err
 }
 
 // EnableTx implements webhook.Store.
 func (s *Store) EnableTx(tx txn.Tx, tenant, id string) error {
-	n, err := sqldb.From(tx).Exec(enable, tenant, id)
+	n, err := sqldb.From(tx).Exec(`UPDATE webhooks SET status = 'active', failures = 0 WHERE tenant_id = ? AND webhook_id = ? AND deleted_at = 0`, tenant, id)
 	if err == nil && n == 0 {
 		err = fault.NoSuch("webhook subscription")
 	}
@@ -116,11 +122,19 @@ func (s *Store) EnableTx(tx txn.Tx, tenant, id string) error {
 
 // ListSubscribersTx implements webhook.Store.
 func (s *Store) ListSubscribersTx(tx txn.Tx, tenant, event string) (ids []string, err error) {
-	rows, err := sqldb.From(tx).Query(listSubscribers, tenant, ","+event+",")
+	rows, err := sqldb.From(tx).Query(selectSubscribers, tenant, ","+event+",")
 	if err != nil {
 		return nil, err
 	}
-	return sqldb.ScanStrings(rows)
+	defer rows.Close()
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	return ids, rows.Err()
 }
 
 // MarkHealthyTx implements webhook.Store.
@@ -139,7 +153,190 @@ func (s *Store) MarkFailedTx(tx txn.Tx, tenant, id string, at time.Time, failing
 }
 
 // CreateEventTx implements webhook.Store.
-func (s *Store) CreateEventTx(tx txn.Tx, e webhook.Stored) (bool, error) {
-	n, err := sqldb.From(tx).Exec(insertEvent, e.TenantID, e.ID, e.Type, e.Body)
+func (s *Store) CreateEventTx(tx txn.Tx, e webhook.StoredEvent) (bool, error) {
+	n, err := sqldb.From(tx).Exec(`INSERT INTO webhook_events (tenant_id, event_id, event_type, body) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+		e.TenantID, e.ID, e.Type, e.Body)
 	return n == 1, err
+}
+
+// CreateAttemptsTx implements webhook.Store.
+func (s *Store) CreateAttemptsTx(tx txn.Tx, tenant string, all []webhook.Attempt) error {
+	for chunk := range slices.Chunk(all, 10) { // few different texts, because each is kept as a prepared statement
+		var args []any
+		for i := range chunk {
+			d := &chunk[i]
+			args = append(args, tenant, d.SubscriptionID, d.ID, d.EventID, d.EventType, d.Number, sqldb.Micros(d.Due), sqldb.Micros(d.CreatedAt))
+		}
+		if _, err := sqldb.From(tx).Exec(insertAttempt+strings.Repeat(pendingAttempt+", ", len(chunk)-1)+pendingAttempt, args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// scanAttempt scans attemptColumns, and more columns behind them.
+func scanAttempt(rows *sql.Rows, d *webhook.Attempt, more ...any) error {
+	var due, latency, next, created int64
+	err := rows.Scan(append([]any{
+		&d.SubscriptionID, &d.ID, &d.EventID, &d.EventType, &d.Number, &d.State, &due, &d.Status, &d.Failure, &latency, &next, &d.Dead, &created,
+	}, more...)...)
+	d.Due, d.NextRetry, d.CreatedAt = sqldb.Time(due), sqldb.Time(next), sqldb.Time(created)
+	d.Latency = time.Duration(latency) * time.Microsecond
+	return err
+}
+
+// ListDue implements webhook.Store.
+func (s *Store) ListDue(ctx context.Context, tenant, id string, now time.Time, limit, bytes int) (found []webhook.DueAttempt, err error) {
+	rows, err := s.db.Query(ctx, selectDue+strconv.Itoa(limit), tenant, id, sqldb.Micros(now))
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for bytes > 0 && rows.Next() {
+		var r webhook.DueAttempt
+		if err := scanAttempt(rows, &r.Attempt, &r.Body); err != nil {
+			return nil, err
+		}
+		bytes -= len(r.Body)
+		found = append(found, r)
+	}
+	return found, rows.Err()
+}
+
+// GetNextDueTx implements webhook.Store.
+func (s *Store) GetNextDueTx(tx txn.Tx, tenant, id string) (time.Time, error) {
+	var due int64
+	err := sqldb.From(tx).QueryRow(selectNextDue, tenant, id).Scan(&due)
+	if errors.Is(err, sql.ErrNoRows) {
+		return time.Time{}, nil
+	}
+	return sqldb.Time(due), err
+}
+
+// UpdateAttemptTx implements webhook.Store.
+func (s *Store) UpdateAttemptTx(tx txn.Tx, tenant string, d *webhook.Attempt) error {
+	_, err := sqldb.From(tx).Exec(updateAttempt, string(d.State), d.Status, d.Failure, d.Latency.Microseconds(), sqldb.Micros(d.NextRetry), d.Dead,
+		tenant, d.SubscriptionID, d.ID)
+	return err
+}
+
+// ListAttempts implements webhook.Store.
+func (s *Store) ListAttempts(ctx context.Context, tenant, id, before string, limit, maxCount int) (entries []webhook.Attempt, total int, err error) {
+	query, args := `SELECT `+attemptColumns+` FROM webhook_deliveries d WHERE d.tenant_id = ? AND d.webhook_id = ?`, []any{tenant, id}
+	if before != "" {
+		query, args = query+` AND d.delivery_id < ?`, append(args, before)
+	}
+	rows, err := s.db.Query(ctx, query+` ORDER BY d.delivery_id DESC LIMIT ?`, append(args, limit)...)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var d webhook.Attempt
+		if err := scanAttempt(rows, &d); err != nil {
+			return nil, 0, err
+		}
+		entries = append(entries, d)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, 0, err
+	}
+	err = s.db.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT 1 FROM webhook_deliveries WHERE tenant_id = ? AND webhook_id = ? LIMIT ?) AS counted`,
+		tenant, id, maxCount).Scan(&total)
+	return entries, total, err
+}
+
+// GetAttempt implements webhook.Store.
+func (s *Store) GetAttempt(ctx context.Context, tenant, id, delivery string) (*webhook.DueAttempt, error) {
+	rows, err := s.db.Query(ctx, `SELECT `+attemptColumns+`, e.body`+fromAttempts+` WHERE d.tenant_id = ? AND d.webhook_id = ? AND d.delivery_id = ?`,
+		tenant, id, delivery)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	if !rows.Next() {
+		return nil, errors.Join(rows.Err(), fault.NoSuch("webhook delivery"))
+	}
+	r := &webhook.DueAttempt{}
+	return r, scanAttempt(rows, &r.Attempt, &r.Body)
+}
+
+// ListDeadLetters implements webhook.Store.
+func (s *Store) ListDeadLetters(ctx context.Context, event, before string, limit int) (found []webhook.DeadLetter, err error) {
+	query, args := `SELECT `+attemptColumns+`, d.tenant_id, e.body`+fromAttempts+` WHERE d.dead`, []any(nil)
+	if event != "" {
+		query, args = query+` AND d.event_id = ?`, append(args, event)
+	}
+	if before != "" {
+		query, args = query+` AND d.delivery_id < ?`, append(args, before)
+	}
+	rows, err := s.db.Query(ctx, query+` ORDER BY d.delivery_id DESC LIMIT ?`, append(args, limit)...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var d webhook.DeadLetter
+		if err := scanAttempt(rows, &d.Attempt, &d.TenantID, &d.Body); err != nil {
+			return nil, err
+		}
+		found = append(found, d)
+	}
+	return found, rows.Err()
+}
+
+// ClearDeadTx implements webhook.Store.
+func (s *Store) ClearDeadTx(tx txn.Tx, tenant, webhookID, delivery string) (bool, error) {
+	n, err := sqldb.From(tx).Exec(`UPDATE webhook_deliveries SET dead = FALSE WHERE tenant_id = ? AND webhook_id = ? AND delivery_id = ? AND dead`,
+		tenant, webhookID, delivery)
+	return n > 0, err
+}
+
+// deleteBatch is how many rows a transaction deletes.
+const deleteBatch = 500
+
+// DeleteBefore implements webhook.Store. Ids contain their time, so old rows are at
+// the beginning of each subscription's log, and of each tenant's events.
+func (s *Store) DeleteBefore(ctx context.Context, before time.Time) error {
+	oldest := ident.At(before, "")
+	var tenant, id string
+	for {
+		was := tenant
+		err := s.db.QueryRow(ctx, `SELECT tenant_id, webhook_id FROM webhooks WHERE (tenant_id, webhook_id) > (?, ?) ORDER BY tenant_id, webhook_id LIMIT 1`, tenant, id).
+			Scan(&tenant, &id)
+		done := errors.Is(err, sql.ErrNoRows)
+		if err != nil && !done {
+			return err
+		}
+		if was != "" && (done || was != tenant) {
+			if err := s.drop(ctx, `webhook_events`, `event_id`, ` tenant_id = ? AND event_id < ?`, was, oldest); err != nil {
+				return err
+			}
+		}
+		if done {
+			break
+		}
+		if err := s.drop(ctx, `webhook_deliveries`, `delivery_id`, ` tenant_id = ? AND webhook_id = ? AND delivery_id < ?`, tenant, id, oldest); err != nil {
+			return err
+		}
+	}
+	return s.db.Write(ctx, func(tx txn.Tx) error {
+		_, err := sqldb.From(tx).Exec(`DELETE FROM webhooks WHERE deleted_at > 0 AND deleted_at < ?`, sqldb.Micros(before))
+		return err
+	})
+}
+
+// drop deletes rows, deleteBatch in a transaction.
+func (s *Store) drop(ctx context.Context, table, key, where string, args ...any) error {
+	query := `DELETE FROM ` + table + ` WHERE` + where + ` AND ` + key + ` IN (SELECT ` + key + ` FROM ` + table + ` WHERE` + where + ` LIMIT ?)`
+	args = append(append(append([]any{}, args...), args...), deleteBatch)
+	for {
+		var n int64
+		if err := s.db.Write(ctx, func(tx txn.Tx) (err error) {
+			n, err = sqldb.From(tx).Exec(query, args...)
+			return err
+		}); err != nil || n < deleteBatch {
+			return err
+		}
+	}
 }

@@ -36,97 +36,107 @@ func Sample(tenant, agent string) *run.Record {
 
 // Store runs the suite.
 func Store(t *testing.T, s run.Store, w txn.Writer) {
-	write := func(t *testing.T, do func(txn.Tx) error) {
-		t.Helper()
-		if err := w.Write(t.Context(), do); err != nil {
-			t.Fatal(err)
-		}
-	}
-	insert := func(t *testing.T, r *run.Record) {
-		t.Helper()
-		write(t, s.Create(r))
-	}
-
-	t.Run("round_trip", func(t *testing.T) {
-		r := Sample(ident.New(), ident.New())
-		insert(t, r)
-		got, err := s.Get(t.Context(), r.TenantID, r.RunID)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(r, got, cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
-		}
-	})
-
-	t.Run("an_id_is_taken_once", func(t *testing.T) {
-		r := Sample(ident.New(), ident.New())
-		insert(t, r)
-		again := Sample(r.TenantID, ident.New())
-		again.RunID = r.RunID
-		err := w.Write(t.Context(), s.Create(again))
-		if e := fault.From(err); !fault.Is(err, fault.Conflict) || e.Code != "ALREADY_EXISTS" {
-			t.Errorf("the same id: %v", err)
-		}
-		got, err := s.Get(t.Context(), r.TenantID, r.RunID)
-		if err != nil || got.AgentID != r.AgentID {
-			t.Errorf("the first run is %+v, %v", got, err)
-		}
-		elsewhere := Sample(ident.New(), ident.New())
-		elsewhere.RunID = r.RunID
-		insert(t, elsewhere) // ids of other tenants are nobody's business
-	})
-
-	t.Run("update_replaces_what_moves", func(t *testing.T) {
-		r := Sample(ident.New(), ident.New())
-		insert(t, r)
-		sentence, cost := "It broke.", 0.25
-		began, ended := at.Add(time.Second), at.Add(time.Minute)
-		u := run.Update{
-			Status: run.Failed, Output: schema.Nullable(`{"text":""}`), Metrics: run.Metrics{StepsCount: 4, TotalCostUSD: &cost},
-			Error: &sentence, ErrorCode: run.CodeModelError, StartedAt: &began, CompletedAt: &ended, StepSeq: 5, EventSeq: 77,
-		}
-		write(t, s.Update(r.TenantID, r.RunID, u))
-		want := *r
-		want.Status, want.Output, want.Metrics, want.Error, want.ErrorCode = u.Status, u.Output, u.Metrics, u.Error, u.ErrorCode
-		want.StartedAt, want.CompletedAt, want.StepSeq, want.EventSeq, want.Pending = u.StartedAt, u.CompletedAt, u.StepSeq, u.EventSeq, nil
-		var got *run.Record
-		write(t, func(tx txn.Tx) (err error) {
-			got, err = s.LockTx(tx, r.TenantID, r.RunID)
-			return err
-		})
-		if diff := cmp.Diff(&want, got, cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
-		}
-	})
-
-	t.Run("another_tenants_run_is_absent", func(t *testing.T) {
-		r, other := Sample(ident.New(), ident.New()), ident.New()
-		insert(t, r)
-		if _, err := s.Get(t.Context(), other, r.RunID); !fault.Is(err, fault.NotFound) {
-			t.Errorf("Get: %v", err)
-		}
-		err := w.Write(t.Context(), s.Update(other, r.RunID, run.Update{Status: run.Failed}))
-		if !fault.Is(err, fault.NotFound) {
-			t.Errorf("Update: %v", err)
-		}
-		err = w.Write(t.Context(), func(tx txn.Tx) error { _, err := s.LockTx(tx, other, r.RunID); return err })
-		if !fault.Is(err, fault.NotFound) {
-			t.Errorf("Lock: %v", err)
-		}
-		if got, err := s.List(t.Context(), other, run.Filter{Limit: 10}); err != nil || len(got) != 0 {
-			t.Errorf("List: %v, %v", got, err)
-		}
-		if got, err := s.ListUnfinished(t.Context(), other, r.AgentID, 10); err != nil || len(got) != 0 {
-			t.Errorf("Unfinished: %v, %v", got, err)
-		}
-	})
-
-	t.Run("lists_walk_in_order_and_filter", func(t *testing.T) { lists(t, s, insert, write) })
-	t.Run("steps", func(t *testing.T) { steps(t, s, write) })
+	c := suite{s, w}
+	t.Run("round_trip", c.roundTrip)
+	t.Run("an_id_is_taken_once", c.idIsTakenOnce)
+	t.Run("update_replaces_what_moves", c.updateReplaces)
+	t.Run("another_tenants_run_is_absent", c.otherTenant)
+	t.Run("lists_walk_in_order_and_filter", c.lists)
+	t.Run("steps", c.steps)
 }
 
-func lists(t *testing.T, s run.Store, insert func(*testing.T, *run.Record), write func(*testing.T, func(txn.Tx) error)) {
+// suite is the store under test.
+type suite struct {
+	run.Store
+	writer txn.Writer
+}
+
+func (s suite) write(t *testing.T, do func(txn.Tx) error) {
+	t.Helper()
+	if err := s.writer.Write(t.Context(), do); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// create stores a run and returns it.
+func (s suite) create(t *testing.T, r *run.Record) *run.Record {
+	t.Helper()
+	s.write(t, s.Create(r))
+	return r
+}
+
+func (s suite) roundTrip(t *testing.T) {
+	r := s.create(t, Sample(ident.New(), ident.New()))
+	got, err := s.Get(t.Context(), r.TenantID, r.RunID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(r, got, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func (s suite) idIsTakenOnce(t *testing.T) {
+	r := s.create(t, Sample(ident.New(), ident.New()))
+	second := Sample(r.TenantID, ident.New())
+	second.RunID = r.RunID
+	err := s.writer.Write(t.Context(), s.Create(second))
+	if e := fault.From(err); !fault.Is(err, fault.Conflict) || e.Code != "ALREADY_EXISTS" {
+		t.Errorf("the same id: %v", err)
+	}
+	got, err := s.Get(t.Context(), r.TenantID, r.RunID)
+	if err != nil || got.AgentID != r.AgentID {
+		t.Errorf("the first run is %+v, %v", got, err)
+	}
+	other := Sample(ident.New(), ident.New())
+	other.RunID = r.RunID
+	s.create(t, other) // another tenant may use the same id
+}
+
+func (s suite) updateReplaces(t *testing.T) {
+	r := s.create(t, Sample(ident.New(), ident.New()))
+	sentence, cost := "It broke.", 0.25
+	began, ended := at.Add(time.Second), at.Add(time.Minute)
+	u := run.Update{
+		Status: run.Failed, Output: schema.Nullable(`{"text":""}`), Metrics: run.Metrics{StepsCount: 4, TotalCostUSD: &cost},
+		Error: &sentence, ErrorCode: run.CodeModelError, StartedAt: &began, CompletedAt: &ended, StepSeq: 5, EventSeq: 77,
+	}
+	s.write(t, s.Update(r.TenantID, r.RunID, u))
+	want := *r
+	want.Status, want.Output, want.Metrics, want.Error, want.ErrorCode = u.Status, u.Output, u.Metrics, u.Error, u.ErrorCode
+	want.StartedAt, want.CompletedAt, want.StepSeq, want.EventSeq, want.Pending = u.StartedAt, u.CompletedAt, u.StepSeq, u.EventSeq, nil
+	var got *run.Record
+	s.write(t, func(tx txn.Tx) (err error) {
+		got, err = s.LockTx(tx, r.TenantID, r.RunID)
+		return err
+	})
+	if diff := cmp.Diff(&want, got, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func (s suite) otherTenant(t *testing.T) {
+	r, other := s.create(t, Sample(ident.New(), ident.New())), ident.New()
+	if _, err := s.Get(t.Context(), other, r.RunID); !fault.Is(err, fault.NotFound) {
+		t.Errorf("Get: %v", err)
+	}
+	err := s.writer.Write(t.Context(), s.Update(other, r.RunID, run.Update{Status: run.Failed}))
+	if !fault.Is(err, fault.NotFound) {
+		t.Errorf("Update: %v", err)
+	}
+	err = s.writer.Write(t.Context(), func(tx txn.Tx) error { _, err := s.LockTx(tx, other, r.RunID); return err })
+	if !fault.Is(err, fault.NotFound) {
+		t.Errorf("LockTx: %v", err)
+	}
+	if got, err := s.List(t.Context(), other, run.Filter{Limit: 10}); err != nil || len(got) != 0 {
+		t.Errorf("List: %v, %v", got, err)
+	}
+	if got, err := s.ListUnfinished(t.Context(), other, r.AgentID, 10); err != nil || len(got) != 0 {
+		t.Errorf("ListUnfinished: %v, %v", got, err)
+	}
+}
+
+func (s suite) lists(t *testing.T) {
 	tenant, agent := ident.New(), ident.New()
 	var all []string
 	for i := range 7 {
@@ -137,10 +147,10 @@ func lists(t *testing.T, s run.Store, insert func(*testing.T, *run.Record), writ
 		if i >= 5 {
 			r.Status = run.Completed
 		}
-		insert(t, r)
+		s.create(t, r)
 		all = append(all, r.RunID)
 	}
-	walk := func(f run.Filter) (ids []string) {
+	readAll := func(f run.Filter) (ids []string) {
 		for {
 			page, err := s.List(t.Context(), tenant, f)
 			if err != nil {
@@ -174,7 +184,7 @@ func lists(t *testing.T, s run.Store, insert func(*testing.T, *run.Record), writ
 	} {
 		for limit := 1; limit <= 8; limit += 3 {
 			c.filter.Limit = limit
-			if diff := cmp.Diff(c.want, walk(c.filter)); diff != "" {
+			if diff := cmp.Diff(c.want, readAll(c.filter)); diff != "" {
 				t.Errorf("%s limit %d (-want +got):\n%s", name, limit, diff)
 			}
 		}
@@ -188,7 +198,7 @@ func lists(t *testing.T, s run.Store, insert func(*testing.T, *run.Record), writ
 	}
 }
 
-func steps(t *testing.T, s run.Store, write func(*testing.T, func(txn.Tx) error)) {
+func (s suite) steps(t *testing.T) {
 	tenant, id := ident.New(), ident.New()
 	sentence := "no"
 	var want []run.Step
@@ -201,22 +211,25 @@ func steps(t *testing.T, s run.Store, write func(*testing.T, func(txn.Tx) error)
 		if seq == 2 {
 			st.Input, st.Output, st.Error, st.Metrics, st.ToolCalls = nil, nil, nil, nil, nil
 		}
-		write(t, s.AppendStep(&st))
+		s.write(t, s.AppendStep(&st))
 		want = append(want, st)
 	}
 	const call = `{"tool_call_id":"c","name":"x","arguments":"{\"n\":1}"}`
 	cost := .5
 	for _, st := range []run.Step{
-		{Type: run.StepLLM, Output: schema.Nullable(`{"text":"","tool_calls":[{"id":"b","name":"x","arguments":""},{"id":"c","name":"x","arguments":"{\"n\":1}"}]}`)},
+		{Type: run.StepLLM, Output: schema.Nullable(
+			`{"text":"","tool_calls":[{"id":"b","name":"x","arguments":""},{"id":"c","name":"x","arguments":"{\"n\":1}"}]}`)},
 		{Type: run.StepTool, CallOf: 6, Input: schema.Nullable(call), Metrics: stepMetrics(t, run.StepMetrics{ToolCallsCount: 1})},
-		{Type: run.StepTool, Input: schema.Nullable(call), Metrics: stepMetrics(t, run.StepMetrics{InputTokens: 1, OutputTokens: 2, ThinkingTokens: 3, LLMCalls: 4, CostUSD: &cost})},
+		{Type: run.StepTool, Input: schema.Nullable(call), Metrics: stepMetrics(t, run.StepMetrics{
+			InputTokens: 1, OutputTokens: 2, ThinkingTokens: 3, LLMCalls: 4, CostUSD: &cost,
+		})},
 		{Type: run.StepTool, Metrics: stepMetrics(t, run.StepMetrics{InputTokens: 1, Estimated: true})},
 	} {
 		st.Seq = int64(len(want)) + 1
 		st.StepID, st.RunID, st.TenantID, st.StepIndex = ident.New(), id, tenant, st.Seq-1
 		st.Status, st.StartedAt, st.CompletedAt = run.StepCompleted, at, &at
-		write(t, s.AppendStep(&st))
-		st.CallOf = 0 // how it is kept is nobody's business
+		s.write(t, s.AppendStep(&st))
+		st.CallOf = 0 // readers get 0, however the step is stored
 		want = append(want, st)
 	}
 	for _, c := range []struct {

@@ -43,19 +43,26 @@ func Each(t *testing.T, test func(t *testing.T, db *sqldb.DB)) {
 // Open returns a migrated database that lives as long as the test.
 func Open(tb testing.TB, engine Engine) *sqldb.DB {
 	tb.Helper()
-	return OpenWith(tb, engine, func(*sqldb.Config) {})
+	return open(tb, Migrated(tb, engine))
 }
 
 // OpenWith is Open with a configuration that configure has changed.
 func OpenWith(tb testing.TB, engine Engine, configure func(*sqldb.Config)) *sqldb.DB {
 	tb.Helper()
+	cfg := Migrated(tb, engine)
+	configure(&cfg)
+	return open(tb, cfg)
+}
+
+// Migrated returns where a migrated database is that lives as long as the test.
+// It is a copy, which is much faster than to migrate an empty one.
+func Migrated(tb testing.TB, engine Engine) sqldb.Config {
+	tb.Helper()
 	if engine == Postgres {
-		cfg := startedServer(tb).database(tb, templateName)
-		configure(&cfg)
-		return open(tb, cfg)
+		server := startedServer(tb)
+		return server.database(tb, templateName)
 	}
 	cfg := Config(tb, SQLite)
-	configure(&cfg)
 	template, err := sqliteTemplate()
 	if err != nil {
 		tb.Fatal(err)
@@ -63,7 +70,7 @@ func OpenWith(tb testing.TB, engine Engine, configure func(*sqldb.Config)) *sqld
 	if err := os.WriteFile(filepath.Join(cfg.Dir, "agentd.db"), template, 0o600); err != nil {
 		tb.Fatal(err)
 	}
-	return open(tb, cfg)
+	return cfg
 }
 
 // Config says where an empty database is that lives as long as the test.

@@ -1,0 +1,146 @@
+package app
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"agentd/internal/agents/agent"
+	"agentd/internal/agents/guardrail"
+	"agentd/internal/agents/mcp"
+	"agentd/internal/agents/mcp/mcpsql"
+	"agentd/internal/agents/modelproxy"
+	"agentd/internal/base/clock"
+	"agentd/internal/base/txn"
+	"agentd/internal/delivery/webhook"
+	"agentd/internal/execution/run"
+	"agentd/internal/execution/schedule"
+	"agentd/internal/kernel/model"
+	"agentd/internal/kernel/policy"
+	"agentd/internal/kernel/quota"
+	"agentd/internal/kernel/resource"
+	"agentd/internal/wire/mcpclient"
+	"agentd/internal/wire/outbound"
+)
+
+// contractVersion is the version that MCP servers and clients see: that of this
+// program's contract.
+const contractVersion = "0.2.0"
+
+// agentChange is a change of an agent.
+type agentChange = resource.Change
+
+// agents is the agents and what they are configured with.
+type agents struct {
+	agents     *agent.Agents
+	source     run.AgentSource
+	guardrails *guardrail.Guardrails
+	proxy      *modelproxy.Proxy
+	remote     *mcpclient.Manager
+	servers    *mcp.Service
+}
+
+func newAgents(
+	p *platform, out *egress, models *models, accounts *accounts, delivery *delivery, content *content, tools *tools,
+) *agents {
+	a := &agents{guardrails: newGuardrails(p, out, models, accounts)}
+	guarded := outbound.New(outbound.Config{Allow: out.allow})
+	p.onStop(guarded.Close)
+	a.remote = mcpclient.New(mcpclient.Config{Transport: guarded.Transport(), Logger: p.log, Version: contractVersion})
+	commands := p.cfg.Security.Commands()
+	if len(commands) > 0 {
+		p.log.Warn("tenants may run these commands as MCP servers, with any arguments", "commands", strings.Join(commands, ","))
+	}
+	a.servers = mcp.New(mcp.Config{
+		Kernel: p.kernel, Remote: a.remote, OAuth: mcpclient.NewOAuth(guarded.Transport()), Grants: mcpsql.New(p.db),
+		Registry: tools.registry, Clock: p.clock, Logger: p.log,
+		CheckURL: outbound.CheckURL, Commands: commands, Base: p.publicURL,
+	})
+	events := &agentEvents{webhooks: delivery.webhooks, clock: p.clock}
+	a.agents = agent.New(p.kernel, agent.Options{
+		DefaultModel: models.defaultModel(), Tools: tools.registry.Names(), CheckURL: outbound.CheckURL, Workspaces: content.placement,
+		CheckGuardrails: guardrail.CheckSettings, CheckSchedule: schedule.Check, CheckMCP: a.servers.CheckField,
+		KnowledgeBase: content.knowledge.CheckTx, Quota: accounts.usage, Told: events.emit,
+	})
+	events.connect(a.agents)
+	a.source = run.AgentSource{Agents: a.agents}
+	a.proxy = &modelproxy.Proxy{
+		Models: models.resolver, Client: models.client, Plans: accounts.usage, Fallback: p.cfg.Models.Fallback,
+		CheckAgent: agentCheck{a.agents}.Check,
+	}
+	return a
+}
+
+// connect lets MCP servers look up agents, and continue runs that wait for an
+// authorization.
+func (a *agents) connect(runs *run.Service) { a.servers.Connect(agentCheck{a.agents}, runs) }
+
+func (a *agents) part() part {
+	return part{
+		name:   "agents",
+		routes: slices.Concat(a.agents.Routes(), a.guardrails.Routes(), a.servers.Routes()),
+		subscribers: []subscriber{
+			onAgentDeleted("take-deleted-agents-from-mcp-servers", func(ctx context.Context, c agentChange) error {
+				return a.servers.AgentDeleted(ctx, c.TenantID, c.ID)
+			}),
+		},
+		services: []service{background(a.remote.Serve)},
+	}
+}
+
+// newGuardrails makes the guardrails. Their judges use the operator's models,
+// their webhooks the guarded client.
+func newGuardrails(p *platform, out *egress, models *models, accounts *accounts) *guardrail.Guardrails {
+	tokens := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "agentd_guardrail_judge_tokens_total", Help: "Tokens of the models that judge texts for guardrails.",
+	}, []string{"direction"})
+	p.metrics.MustRegister(tokens)
+	return guardrail.New(p.kernel, guardrail.Options{
+		CheckURL: outbound.CheckURL, Models: models.resolver, Client: models.client,
+		Hooks: out.caller(p), Logger: p.log,
+		OnUsage: func(r policy.Run, target model.Target, u model.Usage) {
+			accounts.usage.RecordDirect(context.Background(), r.TenantID, r.AgentID, quota.SourceGuardrail, target, u)
+			tokens.WithLabelValues("input").Add(float64(u.InputTokens))
+			tokens.WithLabelValues("output").Add(float64(u.OutputTokens))
+		},
+	})
+}
+
+// agentCheck implements mcp.Agents.
+type agentCheck struct{ agents *agent.Agents }
+
+// Check implements mcp.Agents.
+func (c agentCheck) Check(ctx context.Context, tenant, id string) error {
+	_, err := c.agents.Get(ctx, tenant, id)
+	return err
+}
+
+// agentEvents emits the webhook events of agents in the transaction of a write.
+type agentEvents struct {
+	webhooks *webhook.Service
+	clock    clock.Clock
+	agents   *agent.Agents
+}
+
+// connect sets the agents, which are built with emit.
+func (e *agentEvents) connect(agents *agent.Agents) { e.agents = agents }
+
+// agentEventTypes are the types by action; every other action is an update.
+var agentEventTypes = map[string]string{resource.Created: "agent.created", resource.Deleted: "agent.deleted"}
+
+func (e *agentEvents) emit(tx txn.Tx, action string, g *agent.Agent) error {
+	eventType, ok := agentEventTypes[action]
+	if !ok {
+		eventType = "agent.updated"
+	}
+	return e.webhooks.Emit(tx, webhook.Event{TenantID: g.TenantID, Type: eventType, At: e.clock.Now(), Data: func() (jsontext.Value, error) {
+		if action != resource.Deleted {
+			return e.agents.Store().Wire(g)
+		}
+		return json.Marshal(webhook.AgentDeletedData{AgentID: g.ID, Name: g.Name})
+	}})
+}

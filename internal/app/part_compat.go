@@ -1,0 +1,73 @@
+package app
+
+import (
+	"context"
+	"slices"
+
+	"agentd/internal/agents/agent"
+	"agentd/internal/edge/anthropic"
+	"agentd/internal/edge/audio"
+	"agentd/internal/edge/mcpserver"
+	"agentd/internal/edge/openai"
+	"agentd/internal/edge/runstream"
+	"agentd/internal/kernel/model"
+)
+
+// compatPart is the endpoints that have the shapes of other APIs: OpenAI's,
+// Anthropic's and MCP.
+func compatPart(p *platform, models *models, agents *agents, execution *execution) part {
+	directory := agentDirectory{agents.agents}
+	complete := &runstream.Runner{Runs: execution.runs, Agents: agents.source, Log: execution.events, Hub: p.hub, Complete: true}
+	chat := &openai.Chat{Runner: complete, Models: directory}
+	messages := &anthropic.Messages{Proxy: agents.proxy, Reserved: models.messagesModel()}
+	sound := &audio.Audio{
+		Proxy: agents.proxy, Client: models.breaker, Catalogue: models.catalogue,
+		Speech: models.cfg.SpeechModel, Transcription: models.cfg.TranscriptionModel, Voice: models.voice(),
+	}
+	mcpEndpoint := &mcpserver.Server{
+		Runner: &runstream.Runner{Runs: execution.runs, Agents: agents.source, Log: execution.events, Hub: p.hub},
+		Agents: agentTools{directory}, Version: contractVersion, Authorizations: agents.servers,
+	}
+	return part{
+		name: "compat",
+		endpoints: slices.Concat(
+			chat.Routes(), (&openai.ChatProxy{Proxy: agents.proxy}).Routes(), messages.Routes(), embeddings(models, agents).Routes(), sound.Routes(),
+			(&openai.Responses{Runner: complete, Chains: execution.chains}).Routes(), mcpEndpoint.Routes(),
+		),
+	}
+}
+
+// embeddings serves the operator's embedding model.
+func embeddings(models *models, agents *agents) *openai.Embeddings {
+	c := models.cfg
+	e := &openai.Embeddings{
+		Model: models.embedder, Proxy: agents.proxy, Target: model.Target{Provider: model.DefaultProvider, Model: c.EmbeddingModel},
+	}
+	if c.EmbeddingBaseURL != "" {
+		e.Target.Provider = "embeddings" // an endpoint that is not among the providers
+	} else if listed, err := models.catalogue.Lookup(model.DefaultProvider + "/" + c.EmbeddingModel); err == nil {
+		e.Target.Price = listed.Price
+	}
+	return e
+}
+
+// agentTools lists agents as tools of the platform's own MCP server.
+type agentTools struct{ agentDirectory }
+
+var _ mcpserver.Agents = agentTools{}
+
+// List implements mcpserver.Agents.
+func (l agentTools) List(ctx context.Context, tenant string) (out []mcpserver.Agent, err error) {
+	err = l.each(ctx, tenant, func(g *agent.Agent) {
+		if g.Status == agent.Active {
+			out = append(out, mcpserver.Agent{ID: g.ID, Name: g.Name, Description: g.Description})
+		}
+	})
+	return out, err
+}
+
+// Get implements mcpserver.Agents.
+func (l agentTools) Get(ctx context.Context, tenant, id string) (mcpserver.Agent, error) {
+	g, err := l.agents.Get(ctx, tenant, id)
+	return mcpserver.Agent{ID: g.ID, Name: g.Name, Description: g.Description}, err
+}

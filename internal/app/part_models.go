@@ -1,0 +1,158 @@
+package app
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"agentd/internal/agents/agent"
+	"agentd/internal/agents/provider"
+	"agentd/internal/agents/providerkey"
+	"agentd/internal/agents/providerkey/providerkeysql"
+	"agentd/internal/base/config"
+	"agentd/internal/edge/audio"
+	"agentd/internal/kernel/model"
+	"agentd/internal/wire/openaiclient"
+	"agentd/internal/wire/outbound"
+)
+
+// signalModelKeys reaches every node when the keys of model providers change;
+// the key is the tenant.
+const signalModelKeys = "model-keys"
+
+// models is the catalogue of models and the clients that call them.
+type models struct {
+	cfg       config.Models
+	catalogue *model.Catalogue
+	wire      *openaiclient.Client
+	breaker   *model.Breaker // before every endpoint
+	client    model.Router
+	resolver  model.Resolver
+	keys      *providerkey.Service // of tenants
+	embedder  model.Embedder       // nil: no embedding model is configured
+}
+
+// newModels reads the operator's providers. Endpoints of tenants are reached
+// through the guarded client only.
+func newModels(p *platform, out *egress) (*models, error) {
+	m := &models{cfg: p.cfg.Models}
+	providers, err := modelProviders(m.cfg)
+	if err != nil {
+		return nil, err
+	}
+	if m.catalogue, err = model.NewCatalogue(providers, m.cfg.Model); err != nil {
+		return nil, err
+	}
+	if err := m.checkConfigured(); err != nil {
+		return nil, err
+	}
+	operator := openaiclient.NewTransport()
+	p.onStop(operator.CloseIdleConnections)
+	m.wire = openaiclient.New(openaiclient.Config{Operator: operator, Guarded: out.guarded.Transport(), Tracer: p.tracer("agentd/model")})
+	m.breaker = &model.Breaker{Next: m.wire, Clock: p.clock}
+	m.client = model.Router{Wire: m.breaker, Forwards: m.breaker}
+	m.embedder = newEmbedder(m.cfg, m.wire, m.breaker)
+	m.keys = providerkey.New(providerkey.Deps{
+		Store: providerkeysql.New(p.db), Writer: p.db, Clock: p.clock, Box: p.box, Audit: p.audit,
+		Catalogue: m.catalogue, Lister: m.wire, CheckURL: outbound.CheckURL,
+		OnChange: func(tenant string) { p.hub.Signal(signalModelKeys, tenant) },
+	})
+	m.resolver = model.Resolver{Catalogue: m.catalogue, Credentials: m.keys}
+	return m, nil
+}
+
+func (m *models) part(p *platform) part {
+	providers := provider.New(provider.Deps{
+		Resolver: m.resolver, Credentials: m.keys, Lister: m.wire, Health: m.breaker, Fallback: m.cfg.Fallback,
+		Voice: provider.Voice{Speech: m.cfg.SpeechModel, Transcription: m.cfg.TranscriptionModel, Name: m.voice()},
+	})
+	return part{
+		name:     "models",
+		routes:   append(m.keys.Routes(), providers.Routes()...),
+		services: []service{p.onSignal(signalModelKeys, m.keys.Invalidate)},
+	}
+}
+
+// modelProviders reads the operator's file of providers, with the default
+// endpoint first.
+func modelProviders(c config.Models) (providers []model.Provider, err error) {
+	if c.Providers != "" {
+		file, err := os.ReadFile(c.Providers)
+		if err != nil {
+			return nil, fmt.Errorf("AGENTD_PROVIDERS: %w", err)
+		}
+		if providers, err = model.ParseProviders(file); err != nil {
+			return nil, fmt.Errorf("AGENTD_PROVIDERS: %w", err)
+		}
+	}
+	if c.BaseURL != "" {
+		providers = append([]model.Provider{{Name: model.DefaultProvider, BaseURL: c.BaseURL, APIKey: c.APIKey}}, providers...)
+	}
+	return providers, nil
+}
+
+// checkConfigured fails where a setting names a model that does not exist.
+func (m *models) checkConfigured() error {
+	for _, named := range []struct{ setting, ref string }{
+		{"AGENTD_MESSAGES_MODEL", m.messagesModel()}, {"AGENTD_FALLBACK_MODEL", m.cfg.Fallback},
+	} {
+		if named.ref == "" {
+			continue
+		}
+		_, err := m.catalogue.Lookup(named.ref)
+		if e, ok := errors.AsType[*model.Error](err); ok {
+			return fmt.Errorf("%s: %s", named.setting, e.Detail)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, named := range []struct{ setting, ref string }{
+		{"AGENTD_SPEECH_MODEL", m.cfg.SpeechModel}, {"AGENTD_TRANSCRIPTION_MODEL", m.cfg.TranscriptionModel},
+	} {
+		if named.ref == "" {
+			continue
+		}
+		if to, err := m.catalogue.Lookup(named.ref); err != nil || to.Provider == model.Builtin {
+			return fmt.Errorf("%s: %q is no model of a configured provider", named.setting, named.ref)
+		}
+	}
+	return nil
+}
+
+// defaultModel is what agents use that name no model.
+func (m *models) defaultModel() agent.ModelConfig {
+	if ref := m.catalogue.Default(); ref != "" {
+		return agent.ModelConfig{Provider: model.OpenAICompat, ModelRef: ref}
+	}
+	return agent.Echo
+}
+
+// messagesModel serves the model names with the reserved prefix of the messages
+// route.
+func (m *models) messagesModel() string {
+	return cmp.Or(m.cfg.MessagesModel, m.catalogue.Default(), model.EchoRef)
+}
+
+// voice is the voice of speech requests that name none.
+func (m *models) voice() string { return cmp.Or(m.cfg.SpeechVoice, audio.DefaultVoice) }
+
+// newEmbedder returns the client of the embedding model; nil where none is
+// configured. The key of the model's endpoint is for that endpoint only.
+func newEmbedder(c config.Models, wire *openaiclient.Client, breaker *model.Breaker) model.Embedder {
+	if c.EmbeddingModel == "" {
+		return nil
+	}
+	target := model.Target{Provider: model.DefaultProvider, Model: c.EmbeddingModel, BaseURL: c.EmbeddingBaseURL, APIKey: c.EmbeddingAPIKey}
+	if c.EmbeddingBaseURL == "" {
+		target.BaseURL, target.APIKey = c.BaseURL, c.APIKey
+		if !c.EmbeddingAPIKey.Empty() {
+			target.APIKey = c.EmbeddingAPIKey
+		}
+	}
+	// People paste addresses with the part after /v1.
+	target.BaseURL = strings.TrimSuffix(strings.TrimRight(target.BaseURL, "/"), "/embeddings")
+	return breaker.Embedder(wire.Embedder(target), target)
+}

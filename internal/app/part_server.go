@@ -1,0 +1,52 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"agentd/internal/edge/httpapi"
+	"agentd/internal/kernel/idempotency"
+	"agentd/internal/kernel/ratelimit"
+	"agentd/internal/store/idempotencysql"
+)
+
+// newServer makes the HTTP server for the routes of all parts, and the part of
+// what it runs in the background.
+func newServer(p *platform, accounts *accounts, members *members, parts []part) (*httpapi.Server, part, error) {
+	limits, err := ratelimit.Parse(p.cfg.Server.RateLimits)
+	if err != nil {
+		return nil, part{}, fmt.Errorf("AGENTD_RATE_LIMITS: %w", err)
+	}
+	proxies, err := p.cfg.Server.Proxies()
+	if err != nil {
+		return nil, part{}, fmt.Errorf("AGENTD_TRUSTED_PROXIES: %w", err)
+	}
+	limiter, keeper := ratelimit.New(limits), newIdempotency(p)
+	routes, endpoints := routesOf(parts)
+	server, err := httpapi.New(httpapi.Config{
+		Routes: routes, Raw: endpoints, Auth: accounts.identity, Ready: p.db.Ready, Idempotency: keeper,
+		Limiter: limiter, Proxies: proxies, Fresh: members.signIn.Fresh, TenantStreams: p.cfg.Server.StreamsPerTenant, SelfTest: p.hub.Echo,
+		Log: p.log, Metrics: p.metrics, Tracer: p.tracer("agentd/http"), PublicURL: p.cfg.Server.PublicURL,
+	})
+	return server, part{name: "server", services: []service{
+		background(func(ctx context.Context) { limiter.Share(ctx, p.node, p.hub) }),
+		background(keeper.Serve),
+	}}, err
+}
+
+// newIdempotency makes the keeper of the answers to writes that clients may
+// repeat.
+func newIdempotency(p *platform) *idempotency.Keeper {
+	kept := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "agentd_idempotency_answers_total",
+		Help: "Answers kept for writes with an Idempotency-Key, by whether that was in the transaction of the write's effect.",
+	}, []string{"with_effect"})
+	p.metrics.MustRegister(kept)
+	return idempotency.NewKeeper(idempotency.Config{
+		Store: idempotencysql.New(p.db), Writer: p.db, Box: p.box, Clock: p.clock, Log: p.log,
+		Kept: func(withEffect bool) { kept.WithLabelValues(strconv.FormatBool(withEffect)).Inc() },
+	})
+}

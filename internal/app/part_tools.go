@@ -1,0 +1,73 @@
+package app
+
+import (
+	"context"
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"agentd/internal/agents/agent"
+	"agentd/internal/content/webtool"
+	"agentd/internal/execution/delegation"
+	"agentd/internal/execution/run"
+	"agentd/internal/execution/sensor"
+	"agentd/internal/execution/sensor/sensorsql"
+	"agentd/internal/kernel/tool"
+	"agentd/internal/wire/webhttp"
+)
+
+// tools is the registry of built-in tools, and the services whose tools need
+// runs and agents, which are built after the registry; connect completes them.
+type tools struct {
+	registry   *tool.Registry
+	web        *webtool.Service
+	delegation *delegation.Service
+	sensors    *sensor.Service
+}
+
+func newTools(p *platform, out *egress, delivery *delivery, content *content) (*tools, error) {
+	t := &tools{
+		web:        &webtool.Service{Fetcher: webhttp.NewFetcher(webhttp.FetchConfig{Guarded: out.guarded})},
+		delegation: delegation.New(p.log),
+		sensors: sensor.New(sensor.Deps{
+			Store: sensorsql.New(p.db), Writer: p.db, Clock: p.clock, Cursors: p.cursors, Box: p.box, Audit: p.audit,
+			Public: p.publicURL, Suspended: suspended(p),
+		}),
+	}
+	p.onStop(t.delegation.Stop)
+	if c := p.cfg.Search; c.Provider != "" {
+		search := webhttp.NewSearch(webhttp.SearchConfig{Provider: c.Provider, URL: c.URL, APIKey: c.APIKey.Reveal()})
+		p.onStop(search.Close)
+		t.web.Searcher = search
+	}
+	var err error
+	t.registry, err = tool.NewRegistry(tool.Limits{}, slices.Concat(
+		tool.Builtins(p.clock), t.web.Tools(), t.delegation.Tools(), content.tools(),
+		[]tool.Tool{delivery.notifications.Tool(), t.sensors.Tool()},
+	)...)
+	if err != nil {
+		return nil, err
+	}
+	p.metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "agentd_tool_calls_left_behind", Help: "Tool calls that still run after their run stopped waiting for them.",
+	}, func() float64 { return float64(t.registry.LeftBehind()) }))
+	return t, nil
+}
+
+// connect lets tools start runs of agents.
+func (t *tools) connect(p *platform, runs *run.Service, agents *agent.Agents) {
+	t.delegation.Connect(runs, agents, p.db)
+	t.sensors.Connect(runs, agents.Store())
+}
+
+func (t *tools) part() part {
+	return part{
+		name:   "tools",
+		routes: slices.Concat(t.web.Routes(), t.delegation.Routes(), t.registry.Routes(), t.sensors.Routes()),
+		subscribers: []subscriber{
+			onAgentDeleted("end-sensors-of-deleted-agents", func(ctx context.Context, c agentChange) error {
+				return t.sensors.AgentDeleted(ctx, c.TenantID, c.ID)
+			}),
+		},
+	}
+}

@@ -1,0 +1,202 @@
+package app
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/trace"
+
+	"agentd/internal/base/clock"
+	"agentd/internal/base/config"
+	"agentd/internal/base/ident"
+	"agentd/internal/base/page"
+	"agentd/internal/base/secret"
+	"agentd/internal/kernel/audit"
+	"agentd/internal/kernel/event"
+	"agentd/internal/kernel/resource"
+	"agentd/internal/kernel/work"
+	"agentd/internal/store/auditsql"
+	"agentd/internal/store/natsbus"
+	"agentd/internal/store/resourcesql"
+	"agentd/internal/store/sqldb"
+	"agentd/internal/store/worksql"
+)
+
+// lease is how long a node holds a piece of work without renewing it.
+const lease = 15 * time.Second
+
+// signalWork wakes the runners of every node; the key is the kind of work.
+const signalWork = "work"
+
+// platform is what every part stands on: the configuration, the database, the
+// bus between nodes, and the kernel on them.
+type platform struct {
+	lifecycle
+	cfg     config.Config
+	log     *slog.Logger
+	clock   clock.Clock
+	metrics *prometheus.Registry
+
+	node    string // names this data directory, whose leases are free again after a crash
+	db      *sqldb.DB
+	box     *secret.Box
+	hub     *event.Hub
+	queue   work.Queue
+	cursors *page.Cursors
+	audit   *audit.Log
+	changes *resource.Subscribers // of resources, for other parts
+	kernel  resource.Deps
+	address atomic.Pointer[string] // that the server listens on; nil before it does
+}
+
+// openPlatform opens the database and the bus. On an error the caller stops what
+// is open already.
+func openPlatform(ctx context.Context, p *platform) error {
+	if err := p.openStorage(ctx); err != nil {
+		return err
+	}
+	if err := p.openBus(); err != nil {
+		return err
+	}
+	p.queue = worksql.New(p.db, p.clock, func(kind string) { p.hub.Signal(signalWork, kind) })
+	if _, err := p.queue.Reclaim(ctx, p.node); err != nil {
+		return err
+	}
+	p.cursors = page.NewCursors(p.box.Derive("cursors"))
+	p.audit = &audit.Log{Store: auditsql.New(p.db), Writer: p.db, Cursors: p.cursors, Clock: p.clock}
+	p.changes = resource.NewSubscribers(p.queue, p.db, p.clock)
+	p.kernel = resource.Deps{
+		Backend: resourcesql.New(p.db), Writer: p.db, Outbox: p.changes,
+		Cursors: p.cursors, Clock: p.clock, Box: p.box, Audit: p.audit,
+	}
+	return nil
+}
+
+// part is the kernel's own: the audit log, and the delivery of changes.
+func (p *platform) part() part {
+	return part{
+		name: "kernel", routes: p.audit.Routes(),
+		workers: []worker{p.worker(resource.WorkKind, 8, p.changes.Deliver)},
+	}
+}
+
+// openStorage opens and migrates the database and reads this node's name. A
+// data directory serves one node at a time.
+func (p *platform) openStorage(ctx context.Context) error {
+	dir := p.cfg.Storage.DataDir
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("the data directory: %w", err)
+	}
+	unlock, err := sqldb.LockDir(dir)
+	if err != nil {
+		return err
+	}
+	p.onStop(func() {
+		if err := unlock(); err != nil {
+			p.log.Warn("unlocking the data directory", "err", err)
+		}
+	})
+	if p.node, err = nodeName(dir); err != nil {
+		return err
+	}
+	c := sqldb.Config{URL: p.cfg.Storage.DatabaseURL.Reveal(), Logger: p.log, Metrics: observeWrites(p.metrics)}
+	if c.URL == "" {
+		c.Dir = dir
+	}
+	if p.db, err = sqldb.Open(ctx, c); err != nil {
+		return err
+	}
+	p.onStop(func() {
+		if err := p.db.Close(); err != nil {
+			p.log.Error("closing the database", "err", err)
+		}
+	})
+	return p.db.Migrate(ctx)
+}
+
+// nodeName returns the name that is stored in a data directory, or stores one.
+func nodeName(dir string) (string, error) {
+	path := filepath.Join(dir, "node_id")
+	b, err := os.ReadFile(path)
+	if err == nil && ident.Valid(string(b)) {
+		return string(b), nil
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return "", err
+	}
+	name := ident.New()
+	return name, os.WriteFile(path, []byte(name), 0o600)
+}
+
+func (p *platform) openBus() error {
+	master, err := p.cfg.MasterKey()
+	if err != nil {
+		return err
+	}
+	if p.box, err = secret.NewBox(master); err != nil {
+		return err
+	}
+	p.hub = event.NewHub()
+	bus, err := natsbus.Open(natsbus.Config{
+		URL: p.cfg.Bus.NATSURL.Reveal(), Listen: p.cfg.Bus.NATSListen,
+		Token: hex.EncodeToString(p.box.Derive("nats")), Node: p.node, Logger: p.log,
+	}, p.hub)
+	if err != nil {
+		return err
+	}
+	p.onStop(bus.Close)
+	return nil
+}
+
+// worker returns the runner of a kind of work on this node.
+func (p *platform) worker(kind string, slots int, handle work.Handler) worker {
+	return p.workerWithBackoff(kind, slots, handle, nil)
+}
+
+// workerWithBackoff is worker for a kind whose retries have waits of their own.
+func (p *platform) workerWithBackoff(kind string, slots int, handle work.Handler, backoff func(int) time.Duration) worker {
+	return worker{kind, work.NewRunner(work.Config{
+		Kind: kind, Owner: p.node, Queue: p.queue, Handler: handle, Slots: slots, Lease: lease,
+		Backoff: backoff, Clock: p.clock, Logger: p.log,
+	})}
+}
+
+// onSignal is the service that calls a function for the signals of a name from
+// every node.
+func (p *platform) onSignal(name string, f func(key string)) service {
+	return func() (func(context.Context), error) {
+		stop := p.hub.OnSignal(name, f)
+		return func(context.Context) { stop() }, nil
+	}
+}
+
+// publicURL returns where clients, people and authorization servers reach this
+// deployment, without a slash at the end.
+func (p *platform) publicURL() string {
+	if url := p.cfg.Server.PublicURL; url != "" {
+		return strings.TrimRight(url, "/")
+	}
+	if address := p.address.Load(); address != nil {
+		return "http://" + *address
+	}
+	return "http://" + p.cfg.Server.Listen
+}
+
+// tracer returns the tracer of a component; nil where no collector is
+// configured.
+func (p *platform) tracer(component string) trace.Tracer {
+	if p.cfg.Observability.OTLPEndpoint == "" {
+		return nil
+	}
+	return otel.Tracer(component)
+}

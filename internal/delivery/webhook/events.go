@@ -1,0 +1,121 @@
+package webhook
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"agentd/internal/agents/agent"
+	"agentd/internal/execution/run"
+	"agentd/internal/kernel/policy"
+)
+
+// EventType is an event that subscriptions can name.
+type EventType struct {
+	Name string
+	// Data is the Go type of the event's data, for its schema; nil if this version
+	// does not emit the event.
+	Data reflect.Type
+}
+
+// Registry holds the event types that subscriptions can name. Register types
+// before the first request; after that it may be used concurrently.
+type Registry struct{ types []EventType }
+
+// NewRegistry returns a Registry with the built-in event types.
+func NewRegistry() *Registry {
+	r := &Registry{}
+	for _, name := range []string{"run.completed", "run.failed", "run.cancelled"} {
+		r.Register(EventType{name, reflect.TypeFor[RunData]()})
+	}
+	for _, name := range []string{"agent.created", "agent.updated"} {
+		r.Register(EventType{name, reflect.TypeFor[agent.Agent]()})
+	}
+	r.Register(
+		EventType{"agent.deleted", reflect.TypeFor[AgentDeletedData]()},
+		EventType{"quota.threshold", reflect.TypeFor[QuotaData]()},
+		EventType{"quota.exceeded", reflect.TypeFor[QuotaData]()},
+		EventType{"guardrail.violated", reflect.TypeFor[GuardrailData]()},
+	)
+	for _, name := range []string{
+		"eval.auto_rollback", "billing.invoice.created", "billing.payment.failed",
+		"initiative.budget_alert", "initiative.budget_exceeded", "initiative.objective_failed", "initiative.goal_completed", "initiative.paused",
+	} {
+		r.Register(EventType{Name: name})
+	}
+	return r
+}
+
+// Register adds event types. A type that is registered again replaces the data
+// type of the one with its name.
+func (r *Registry) Register(types ...EventType) {
+	for _, t := range types {
+		i := slices.IndexFunc(r.types, func(known EventType) bool { return known.Name == t.Name })
+		if i < 0 {
+			r.types = append(r.types, t)
+		} else {
+			r.types[i] = t
+		}
+	}
+}
+
+// Types returns the event types, in the order of their registration.
+func (r *Registry) Types() []EventType { return slices.Clone(r.types) }
+
+// Names returns the names of the event types, in the order of their registration.
+func (r *Registry) Names() []string {
+	names := make([]string, len(r.types))
+	for i, t := range r.types {
+		names[i] = t.Name
+	}
+	return names
+}
+
+// canonical returns the name under which an event is stored, and whether the
+// event exists. Initiatives were once called companies.
+func (r *Registry) canonical(name string) (string, bool) {
+	if rest, old := strings.CutPrefix(name, "company."); old {
+		name = "initiative." + rest
+	}
+	return name, slices.ContainsFunc(r.types, func(t EventType) bool { return t.Name == name })
+}
+
+// RunData is the data of run.completed, run.failed and run.cancelled: the run
+// without its artifacts, which its last transaction may still be writing, and
+// without an input or output over 64 KiB.
+type RunData struct {
+	_ struct{} `json:"-" name:"WebhookRunData"`
+
+	run.Run
+	Artifacts *struct{} `json:"artifacts,omitzero"`
+	Omitted   []string  `json:"omitted,omitzero" doc:"Fields that were too large: input, output."`
+}
+
+// AgentDeletedData is the data of agent.deleted. Those of agent.created and
+// agent.updated are the agent.
+type AgentDeletedData struct {
+	_ struct{} `json:"-" name:"WebhookAgentDeletedData"`
+
+	AgentID string `json:"agent_id"`
+	Name    string `json:"name"`
+}
+
+// QuotaData is the data of quota.threshold and quota.exceeded.
+type QuotaData struct {
+	_ struct{} `json:"-" name:"WebhookQuotaData"`
+
+	Resource string    `json:"resource"`
+	Used     float64   `json:"used" doc:"US dollars for a budget, otherwise a count."`
+	Limit    float64   `json:"limit"`
+	Percent  int64     `json:"percent" doc:"How much of the limit is used, rounded down."`
+	ResetsAt time.Time `json:"resets_at"`
+}
+
+// GuardrailData is the data of guardrail.violated.
+type GuardrailData struct {
+	_ struct{} `json:"-" name:"WebhookGuardrailData"`
+
+	RunID string `json:"run_id"`
+	policy.Violation
+}

@@ -1,0 +1,116 @@
+package contract
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+
+	"agentd/internal/app/apptest"
+	"agentd/internal/app/apptest/contracttest"
+	"agentd/internal/kernel/model/modeltest"
+)
+
+// countKeptAnswers is how many answers were kept in the commit of their effect.
+func countKeptAnswers(n *apptest.Server) int {
+	n.T.Helper()
+	for line := range strings.SplitSeq(string(n.Do("GET", "/metrics", nil).Body), "\n") {
+		if rest, ok := strings.CutPrefix(line, `agentd_idempotency_answers_total{with_effect="true"} `); ok {
+			count, err := strconv.ParseFloat(rest, 64)
+			if err != nil {
+				n.T.Fatal(err)
+			}
+			return int(count)
+		}
+	}
+	return 0
+}
+
+// keptAfterwards are the posts whose answer is known only after the commit of
+// their effect, with what it does to have one of these twice after a crash.
+// Puts, patches and deletes have no second effect when they are repeated.
+var keptAfterwards = map[string]string{
+	"createAgentVersion":   "a version more, equal to the last",
+	"rollbackAgent":        "a version more, equal to the last",
+	"spawnAgent":           "two commits, of the agent and of its task; a child more",
+	"searchMemory":         "reads",
+	"llmChatCompletion":    "asks a model, which costs once more",
+	"searchKnowledgeBase":  "reads",
+	"searchWeb":            "reads",
+	"testMcpServer":        "reads",
+	"testLlmCredential":    "reads",
+	"createSpeech":         "a model is asked again",
+	"createEmbedding":      "a model is asked again",
+	"createTranscription":  "a model is asked again",
+	"reindexKnowledgeBase": "what is embedded is not embedded again",
+	"authorizeMcpServer":   "another address, of which one is used",
+	"bulkDeleteSessions":   "what is deleted stays so",
+	"shareWorkspace":       "shared is shared",
+	"assignWorkspace":      "assigned is assigned",
+	"runSessionTodoNow":    "a todo that runs is 409",
+	"confirmSessionTodo":   "a todo that is confirmed is 409",
+	"mintSseToken":         "writes nothing; a token more, for a minute",
+}
+
+// Every write of the route table can be repeated: the second answer is the
+// first, byte by byte, and was kept in the commit of the effect.
+func TestEveryWriteCanBeRepeated(t *testing.T) {
+	apptest.SkipUnderRace(t)
+	t.Parallel()
+	c := contracttest.NewOwnCompany(t, apptest.Start(t, modeltest.New(t, apptest.HangingModel), apptest.WebSearch(t), apptest.Embedding, apptest.CorpProvider(t)))
+	operations := contracttest.Operations(c.Server)
+	slices.SortStableFunc(operations, contracttest.DeletionsLast)
+	for _, op := range operations {
+		if !canRepeat(op) || op.NeedsPerson || contracttest.BrowserOnly[op.ID] {
+			continue
+		}
+		t.Run(op.TestName(), func(t *testing.T) {
+			c := c.WithT(t)
+			k := c.OwnCall(op)
+			if _, isText := k.Body.(string); k.Body != nil && !isText { // as text: maps have no order, and a repeated request has the same bytes
+				text, err := json.Marshal(k.Body)
+				if err != nil {
+					t.Fatal(err)
+				}
+				k.Body = string(text)
+			}
+			key := []string{"Idempotency-Key", "walk-" + op.TestName()}
+			before := countKeptAnswers(c.Server)
+			first := k.Send(c.Server, key...)
+			if !op.Succeeds(first.StatusCode) {
+				t.Fatalf("%d %s", first.StatusCode, first.Body)
+			}
+			_, later := keptAfterwards[op.ID]
+			if with := countKeptAnswers(c.Server) > before; with == later && op.Method == http.MethodPost {
+				t.Errorf("kept in the commit of its effect: %t; call txn.Answer or txn.Promise there, or say in keptAfterwards why not", with)
+			}
+			again := k.Send(c.Server, key...)
+			switch op.ID {
+			case "logout": // nobody may repeat it: the key is revoked
+				again.IsProblem(t, 401, "AUTH_ERROR")
+				return
+			case "transferTenantOwnership": // nor this: whoever did it is no owner
+				again.IsProblem(t, 403, "FORBIDDEN")
+				return
+			}
+			if again.StatusCode != first.StatusCode || string(again.Body) != string(first.Body) || again.Header.Get("X-Idempotency-Replayed") != "true" {
+				t.Errorf("repeated: %d %v\n%s\nfirst: %d\n%s", again.StatusCode, again.Header, again.Body, first.StatusCode, first.Body)
+			}
+			for _, name := range []string{"Content-Type", "ETag", "Location"} {
+				if again.Header.Get(name) != first.Header.Get(name) {
+					t.Errorf("%s is %q, and was %q", name, again.Header.Get(name), first.Header.Get(name))
+				}
+			}
+			other := *k
+			other.Query.Set("another", "request")
+			op.CheckRefusal(t, other.Send(c.Server, key...), 422, "IDEMPOTENCY_KEY_REUSED")
+		})
+	}
+}
+
+func canRepeat(o *contracttest.Operation) bool {
+	return o.Method != http.MethodGet && !o.Public && !o.RPCErrors && (o.Repeats || strings.HasPrefix(o.Path, "/api/v1/"))
+}

@@ -53,7 +53,7 @@ func (d *delivery) part(p *platform, accounts *accounts) part {
 		workers: []worker{
 			p.workerWithBackoff(mail.WorkKind, 4, d.mail.Handle, mail.Backoff),
 			p.worker(webhook.WorkKind, maxReceivers, d.webhooks.Handle),
-			p.worker(notification.FanKind, 4, d.notifications.Spread),
+			p.worker(notification.FanOutKind, 4, d.notifications.FanOut),
 			p.worker(notification.DeliverKind, 16, d.notifications.Deliver),
 		},
 		watchers: []watcher{{"webhooks", d.webhooks.OnRunState}, {"notifications", d.notifications.OnRunState}},

@@ -16,76 +16,77 @@ import (
 	"agentd/internal/kernel/work"
 )
 
-// Kinds of work: what a notification leads to for each person, and each
-// delivery to one place. The first's key is the notification's id.
+// The kinds of work items. FanOutKind finds the recipients of a notification; its
+// key is the notification's id. DeliverKind is a delivery to one destination.
 const (
-	FanKind     = "notification"
+	FanOutKind  = "notification"
 	DeliverKind = "notification_delivery"
 )
 
-// deliveryWaits are the waits between the attempts at a delivery, as with
-// webhooks (interface.md section 6).
+// deliveryWaits are the waits between the attempts of a delivery, the same as for
+// webhook subscriptions.
 var deliveryWaits = []time.Duration{time.Minute, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour}
 
-// Person is somebody who can be told.
+// Person is a person who can be notified.
 type Person struct {
 	UserID string
-	Email  string // "": not known
+	Email  string // "": unknown
 }
 
-// DeliveryStore is the port to how and where people want to be told. Every
-// call takes the tenant.
+// DeliveryStore is the port to preferences and targets. Every method takes the
+// tenant.
 type DeliveryStore interface {
-	// Get reads a notification; nil where there is none.
+	// Get reads a notification; nil if it does not exist.
 	Get(ctx context.Context, tenant, id string) (*Notification, error)
-	// ListPeople are those of a tenant who can be told outside of the app: all
-	// active ones but viewers, who could not switch it off, and none of a tenant
-	// that is suspended.
+	// ListPeople returns those who can be notified outside of the app: the active
+	// people of a tenant except viewers, who cannot change their preferences; none
+	// if the tenant is suspended.
 	ListPeople(ctx context.Context, tenant string) ([]Person, error)
-	// HasTargetsTx says whether anybody of the tenant has preferences or a target.
+	// HasTargetsTx reports whether anyone in the tenant has preferences or a target.
 	HasTargetsTx(tx txn.Tx, tenant string) (bool, error)
 
-	// GetPrefs gives a person's preferences; nil where they set none.
+	// GetPrefs returns a person's preferences; nil if they have set none.
 	GetPrefs(ctx context.Context, tenant, user string) (*Prefs, error)
 	ListPrefs(ctx context.Context, tenant string) (map[string]Prefs, error)
 	PutPrefsTx(tx txn.Tx, tenant, user string, p Prefs, at time.Time) error
 
-	// ListTargets gives those of a person, or of everybody where user is "".
+	// ListTargets returns the targets of a person, or of everyone if user is "".
 	ListTargets(ctx context.Context, tenant, user string) ([]Target, error)
 	GetTarget(ctx context.Context, tenant, id string) (*Target, error)
-	// CreateTargetTx says how many the person has then.
+	// CreateTargetTx returns how many targets the person then has.
 	CreateTargetTx(tx txn.Tx, t Target) (int, error)
 	DeleteTargetTx(tx txn.Tx, tenant, user, id string) (bool, error)
-	// RecordDeliveryTx keeps the outcome of a delivery; failure "": it arrived.
+	// RecordDeliveryTx stores the outcome of a delivery; failure is "" for a success.
 	RecordDeliveryTx(tx txn.Tx, tenant, id string, at time.Time, failure string) error
 }
 
 // Post is a request to a webhook.
 type Post struct {
 	URL     string
-	Secret  string // "": it is not signed
+	Secret  string // "": the request is not signed
 	Body    []byte
-	EventID string // of the notification, the same with every attempt
+	EventID string // of the notification, the same for all attempts
 	Type    string
 }
 
-// Poster posts; it signs as webhooks are signed. Errors: no answer came, or
-// fault.Forbidden where the address is refused.
+// Poster sends posts, signed like the deliveries of webhook subscriptions. It
+// returns an error if no response came, fault.Forbidden if the address is not
+// allowed.
 type Poster interface {
 	Post(ctx context.Context, p Post) (status int, err error)
 }
 
-// delivery is the payload of a delivery's work.
+// delivery is the payload of a work item of DeliverKind.
 type delivery struct {
 	NotificationID string `json:"notification_id,omitzero"`
 	TargetID       string `json:"target_id,omitzero"`
-	UserID         string `json:"user_id,omitzero"`  // by mail to the person's own address, where there is no target
-	Deferred       bool   `json:"deferred,omitzero"` // over quiet hours
+	UserID         string `json:"user_id,omitzero"`  // by mail to the address of the person's account, if there is no target
+	Deferred       bool   `json:"deferred,omitzero"` // sent after quiet hours
 	Failed         int    `json:"failed,omitzero"`   // attempts so far
-	Test           string `json:"test,omitzero"`     // of a test, an id
+	Test           string `json:"test,omitzero"`     // the id of a test notification
 }
 
-// key makes a notification arrive once at each place.
+// key returns the item's key, so that a notification is sent once to a destination.
 func (d *delivery) key() string {
 	if d.Test != "" {
 		return "test/" + d.Test
@@ -96,27 +97,27 @@ func (d *delivery) key() string {
 	return d.NotificationID + "/account/" + d.UserID
 }
 
-// mails says whether mail can be sent.
-func (s *Service) mails() bool { return s.Mail != nil && s.Mail.Configured() }
+// canMail reports whether mail can be sent.
+func (s *Service) canMail() bool { return s.Mail != nil && s.Mail.Configured() }
 
-// spread leaves work where a notification may have to be told outside of the
-// app. For the many that need not, that costs nothing.
-func (s *Service) spread(tx txn.Tx, n *Notification) error {
+// enqueueFanOut enqueues the fan-out of a notification that may have to be sent
+// outside of the app. For most notifications it does nothing.
+func (s *Service) enqueueFanOut(tx txn.Tx, n *Notification) error {
 	if s.Queue == nil {
 		return nil
 	}
-	if !s.mails() || n.Priority != Critical {
-		wanted, err := s.reach.wanted(tx, n.TenantID, s.Clock.Now(), s.Delivery)
+	if !s.canMail() || n.Priority != Critical {
+		wanted, err := s.recipients.exist(tx, n.TenantID, s.Clock.Now(), s.Delivery)
 		if err != nil || !wanted {
 			return err
 		}
 	}
-	return s.Queue.EnqueueTx(tx, work.Item{Kind: FanKind, Key: n.ID, TenantID: n.TenantID, Due: s.Clock.Now()})
+	return s.Queue.EnqueueTx(tx, work.Item{Kind: FanOutKind, Key: n.ID, TenantID: n.TenantID, Due: s.Clock.Now()})
 }
 
-// Spread is the work.Handler of FanKind: it makes a delivery for each place
-// where somebody wants to hear of a notification.
-func (s *Service) Spread(ctx context.Context, held work.Lease) error {
+// FanOut is the work.Handler of FanOutKind: it enqueues a delivery for each
+// destination of a notification.
+func (s *Service) FanOut(ctx context.Context, held work.Lease) error {
 	n, err := s.Delivery.Get(ctx, held.TenantID, held.Key)
 	if err != nil {
 		return err
@@ -138,6 +139,7 @@ func (s *Service) Spread(ctx context.Context, held work.Lease) error {
 	})
 }
 
+// deliveries returns the deliveries of a notification, and when they are due.
 func (s *Service) deliveries(ctx context.Context, n *Notification) (list []delivery, due []time.Time, err error) {
 	people, err := s.Delivery.ListPeople(ctx, n.TenantID)
 	if err != nil {
@@ -160,7 +162,7 @@ func (s *Service) deliveries(ctx context.Context, n *Notification) (list []deliv
 		if !set {
 			p = DefaultPrefs()
 		}
-		ways, at := p.ways(n, now)
+		wanted, at := p.channelsFor(n, now)
 		add := func(d delivery) {
 			d.NotificationID, d.Deferred = n.ID, at.After(now)
 			list, due = append(list, d), append(due, at)
@@ -172,12 +174,12 @@ func (s *Service) deliveries(ctx context.Context, n *Notification) (list []deliv
 				continue
 			}
 			mailed = mailed || t.Kind == Email
-			if t.Enabled && slices.Contains(ways, t.Kind) {
+			if t.Enabled && slices.Contains(wanted, t.Kind) {
 				add(delivery{TargetID: t.ID})
 			}
 		}
-		// Who names no address is written to at that of the account.
-		if !mailed && who.Email != "" && s.mails() && slices.Contains(ways, Email) {
+		// Without an email target, mail goes to the address of the account.
+		if !mailed && who.Email != "" && s.canMail() && slices.Contains(wanted, Email) {
 			add(delivery{UserID: who.UserID})
 		}
 	}
@@ -208,16 +210,16 @@ func (s *Service) Deliver(ctx context.Context, held work.Lease) error {
 	if err != nil {
 		return err
 	}
-	p, err := s.place(t)
+	p, err := s.destination(t)
 	if err != nil {
 		return err
 	}
 	if t.Kind == Email {
 		return s.Writer.Write(ctx, func(tx txn.Tx) error {
 			failure := ""
-			if !s.mails() {
-				failure = "This deployment sends no mail any more."
-			} else if err := s.Mail.Send(tx, t.TenantID, s.letter(p.Address, n)); err != nil {
+			if !s.canMail() {
+				failure = "This deployment can no longer send mail."
+			} else if err := s.Mail.Send(tx, t.TenantID, s.mailOf(p.Address, n)); err != nil {
 				return err
 			}
 			return s.settle(tx, held, t, failure)
@@ -226,11 +228,11 @@ func (s *Service) Deliver(ctx context.Context, held work.Lease) error {
 	return s.post(ctx, held, &d, t, p, n)
 }
 
-// subject is what is delivered; nil where that is not to be told any more.
+// subject returns the notification to deliver; nil if it must not be sent any more.
 func (s *Service) subject(ctx context.Context, tenant string, d *delivery) (*Notification, error) {
 	if d.Test != "" {
 		return &Notification{
-			ID: d.Test, TenantID: tenant, Type: SystemAlert, Title: "A test", Message: "Notifications arrive here.", Priority: Info, CreatedAt: s.Clock.Now(),
+			ID: d.Test, TenantID: tenant, Type: SystemAlert, Title: "Test notification", Message: "This target receives notifications.", Priority: Info, CreatedAt: s.Clock.Now(),
 		}, nil
 	}
 	n, err := s.Delivery.Get(ctx, tenant, d.NotificationID)
@@ -240,7 +242,7 @@ func (s *Service) subject(ctx context.Context, tenant string, d *delivery) (*Not
 	return n, nil
 }
 
-// toAccount writes to the address of a person's account.
+// toAccount sends a notification to the mail address of a person's account.
 func (s *Service) toAccount(ctx context.Context, held work.Lease, d *delivery, n *Notification) error {
 	people, err := s.Delivery.ListPeople(ctx, held.TenantID)
 	if err != nil {
@@ -248,8 +250,8 @@ func (s *Service) toAccount(ctx context.Context, held work.Lease, d *delivery, n
 	}
 	i := slices.IndexFunc(people, func(p Person) bool { return p.UserID == d.UserID && p.Email != "" })
 	return s.Writer.Write(ctx, func(tx txn.Tx) error {
-		if i >= 0 && s.mails() {
-			if err := s.Mail.Send(tx, held.TenantID, s.letter(people[i].Email, n)); err != nil {
+		if i >= 0 && s.canMail() {
+			if err := s.Mail.Send(tx, held.TenantID, s.mailOf(people[i].Email, n)); err != nil {
 				return err
 			}
 		}
@@ -265,8 +267,9 @@ func (s *Service) settle(tx txn.Tx, held work.Lease, t *Target, failure string) 
 	return s.Queue.FinishTx(tx, held)
 }
 
-// post tries a webhook, and leaves it for later where another try may do.
-func (s *Service) post(ctx context.Context, held work.Lease, d *delivery, t *Target, p Place, n *Notification) error {
+// post makes an attempt to deliver to a webhook, and schedules another if that may
+// succeed.
+func (s *Service) post(ctx context.Context, held work.Lease, d *delivery, t *Target, p Destination, n *Notification) error {
 	body, err := s.render(p.Format, n)
 	if err != nil {
 		return err
@@ -275,9 +278,9 @@ func (s *Service) post(ctx context.Context, held work.Lease, d *delivery, t *Tar
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	failure, again := outcome(status, err)
+	failure, retry := outcome(status, err)
 	return s.Writer.Write(ctx, func(tx txn.Tx) error {
-		if failure == "" || !again || d.Failed >= len(deliveryWaits) {
+		if failure == "" || !retry || d.Failed >= len(deliveryWaits) {
 			return s.settle(tx, held, t, failure)
 		}
 		next := *d
@@ -293,73 +296,72 @@ func (s *Service) post(ctx context.Context, held work.Lease, d *delivery, t *Tar
 	})
 }
 
-// outcome says what went wrong, if something did, and whether another attempt
-// may do (interface.md section 6, Response handling).
-func outcome(status int, err error) (failure string, again bool) {
+// outcome returns what failed, or "", and whether another attempt may succeed.
+func outcome(status int, err error) (failure string, retry bool) {
 	switch {
 	case fault.Is(err, fault.Forbidden):
 		return fault.From(err).Detail, false
 	case err != nil:
-		return "No answer came.", true
+		return "No response came.", true
 	case status >= 200 && status < 300:
 		return "", false
 	case status >= 500, status >= 300 && status < 400, status == 408, status == 425, status == 429:
-		return fmt.Sprintf("The answer was %d.", status), true
+		return fmt.Sprintf("The endpoint responded with status %d.", status), true
 	}
-	return fmt.Sprintf("The answer was %d, which another attempt would not change.", status), false
+	return fmt.Sprintf("The endpoint responded with status %d, which is not retried.", status), false
 }
 
-// letter is a notification as mail.
-func (s *Service) letter(to string, n *Notification) mail.Message {
+// mailOf returns a notification as mail.
+func (s *Service) mailOf(to string, n *Notification) mail.Message {
 	body := n.Message
 	if link := s.link(n); link != "" {
 		body += "\n\n" + link
 	}
 	return mail.Message{
 		To: to, Subject: text.OneLine(n.Title),
-		Text: body + "\n\n-- \nYou get this because of your notification preferences.\n",
+		Text: body + "\n\n-- \nYou receive this because of your notification preferences.\n",
 	}
 }
 
-// reach knows for a moment which tenants have somebody who may want to be told
-// outside of the app.
-type reach struct {
+// recipientCache remembers for recipientTTL which tenants have someone with
+// preferences or targets.
+type recipientCache struct {
 	mu    sync.Mutex
-	known map[string]reached
+	known map[string]cachedRecipients
 }
 
-type reached struct {
-	wanted bool
-	until  time.Time
+type cachedRecipients struct {
+	exist bool
+	until time.Time
 }
 
 const (
-	reachFor = time.Second
-	maxReach = 10_000
+	recipientTTL     = time.Second
+	maxCachedTenants = 10_000
 )
 
-func (r *reach) forget(tenant string) {
+func (r *recipientCache) forget(tenant string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.known, tenant)
 }
 
-func (r *reach) wanted(tx txn.Tx, tenant string, now time.Time, store DeliveryStore) (bool, error) {
+func (r *recipientCache) exist(tx txn.Tx, tenant string, now time.Time, store DeliveryStore) (bool, error) {
 	r.mu.Lock()
 	found, ok := r.known[tenant]
 	r.mu.Unlock()
 	if ok && now.Before(found.until) {
-		return found.wanted, nil
+		return found.exist, nil
 	}
-	wanted, err := store.HasTargetsTx(tx, tenant)
+	exist, err := store.HasTargetsTx(tx, tenant)
 	if err != nil {
 		return false, err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.known == nil || len(r.known) >= maxReach {
-		r.known = map[string]reached{}
+	if r.known == nil || len(r.known) >= maxCachedTenants {
+		r.known = map[string]cachedRecipients{}
 	}
-	r.known[tenant] = reached{wanted, now.Add(reachFor)}
-	return wanted, nil
+	r.known[tenant] = cachedRecipients{exist, now.Add(recipientTTL)}
+	return exist, nil
 }

@@ -148,12 +148,12 @@ func (o *office) target(who authz.Caller, config string) string {
 // work does what is due.
 func (o *office) work() (n int) {
 	o.t.Helper()
-	for _, kind := range []string{notification.FanKind, notification.DeliverKind} {
+	for _, kind := range []string{notification.FanOutKind, notification.DeliverKind} {
 		held, err := o.queue.Claim(o.t.Context(), kind, "node", 100, 15*time.Second)
 		o.fatal(err)
 		for _, h := range held {
-			if kind == notification.FanKind {
-				o.fatal(o.Spread(o.t.Context(), h))
+			if kind == notification.FanOutKind {
+				o.fatal(o.FanOut(o.t.Context(), h))
 			} else {
 				o.fatal(o.Deliver(o.t.Context(), h))
 			}
@@ -467,7 +467,7 @@ func TestTestsOfTargets(t *testing.T) {
 			}
 		}
 		o.work()
-		o.mailed("ops@example.com A test")
+		o.mailed("ops@example.com Test notification")
 		if len(o.hooks.posts) != 1 {
 			t.Errorf("%v", o.hooks.posts)
 		}

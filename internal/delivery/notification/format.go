@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	maxSlack   = 3000 // characters of a text
+	maxSlack   = 3000 // bytes of a text
 	maxDiscord = 1900
 )
 
-// link is where to look at a notification's subject, or "".
+// link returns the URL of a notification's subject, or "".
 func (s *Service) link(n *Notification) string {
 	if strings.HasPrefix(n.ActionURL, "/") && s.Public != nil {
 		return s.Public() + n.ActionURL
@@ -21,8 +21,8 @@ func (s *Service) link(n *Notification) string {
 	return n.ActionURL
 }
 
-// render makes what is posted to a webhook. What a model wrote can neither
-// call anybody nor pass for markup of ours.
+// render returns the body of a POST to a webhook. A text of a model can neither
+// mention people in a chat nor add markup.
 func (s *Service) render(format string, n *Notification) ([]byte, error) {
 	switch format {
 	case Slack:

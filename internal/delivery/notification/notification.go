@@ -1,10 +1,9 @@
-// Package notification tells people what happened that they may want to act
-// on (behaviours.md section 18): a run waits for an approval, a run failed, an
-// agent has something to say.
+// Package notification notifies people of what they may want to act on: a run
+// waits for an approval, a run failed, an agent sent a message.
 //
-// Whoever has something to tell calls [Service.Notify] in the transaction that
-// makes it true. Each tenant's notifications have numbers that rise in the
-// order of their commits; a stream sends them by number, and resumes by it.
+// Other packages call [Service.Notify] in the transaction that makes the fact
+// true. The notifications of a tenant are numbered in the order of their commits;
+// a stream sends them by number, and resumes by it.
 package notification
 
 import (
@@ -20,31 +19,31 @@ import (
 	"agentd/internal/base/txn"
 )
 
-// Notification is one message to a company, or to one of its people.
+// Notification is a message to all people of a tenant, or to one of them.
 type Notification struct {
 	_ struct{} `json:"-" name:"Notification"`
 
 	ID        string          `json:"id" format:"uuid" required:"true"`
 	TenantID  string          `json:"tenant_id" required:"true"`
-	UserID    *string         `json:"user_id" doc:"Whom it is for; null: everybody in the company."`
-	Type      string          `json:"type" required:"true" doc:"What happened: run.failed, run.awaiting_approval and others. New ones may appear."`
+	UserID    *string         `json:"user_id" doc:"The recipient; null for everyone in the company."`
+	Type      string          `json:"type" required:"true" doc:"For example run.failed or run.awaiting_approval. New types may be added."`
 	Title     string          `json:"title" required:"true"`
 	Message   string          `json:"message" required:"true"`
-	Data      schema.Nullable `json:"data" doc:"More about it, for programs."`
-	Read      bool            `json:"read" required:"true" doc:"Whether somebody has read it. One for everybody is read once anybody has."`
-	ActionURL string          `json:"action_url,omitzero" doc:"Where to look at what it is about: a path of this service, or an address."`
+	Data      schema.Nullable `json:"data" doc:"Details for programs."`
+	Read      bool            `json:"read" required:"true" doc:"Whether it was read. A notification for everyone is read once anyone has read it."`
+	ActionURL string          `json:"action_url,omitzero" doc:"Link to its subject: a path of this server, or a URL."`
 	CreatedAt time.Time       `json:"created_at" required:"true"`
 	Priority  Priority        `json:"priority" enum:"critical,warning,info,success" required:"true"`
-	DedupKey  string          `json:"dedup_key,omitzero" doc:"A second notification with the same key was left out."`
-	Source    *Source         `json:"source,omitzero" doc:"What it is about."`
+	DedupKey  string          `json:"dedup_key,omitzero" doc:"Later notifications with the same key are dropped."`
+	Source    *Source         `json:"source,omitzero" doc:"Its subject."`
 
 	Seq int64 `json:"-"` // its number within the tenant
 }
 
-// Priority of a notification.
+// Priority is the priority of a notification.
 type Priority string
 
-// The priorities. Info is that of a notification that names none.
+// The priorities. Info is the default.
 const (
 	Critical Priority = "critical"
 	Warning  Priority = "warning"
@@ -52,7 +51,7 @@ const (
 	Success  Priority = "success"
 )
 
-// Source is the thing that a notification is about.
+// Source is the subject of a notification.
 type Source struct {
 	_ struct{} `json:"-" name:"NotificationSource"`
 
@@ -60,32 +59,30 @@ type Source struct {
 	ID   string `json:"id" required:"true"`
 }
 
-// Types of notifications that are made today. behaviours.md section 18 names
-// more; types of other areas begin with "domain.".
+// The types of notifications. Types of other areas begin with "domain.".
 const (
 	RunFailed           = "run.failed"
 	RunAwaitingApproval = "run.awaiting_approval"
 	RunAwaitingInput    = "run.awaiting_input"
 	RunAuthRequired     = "run.auth_required"
-	BudgetWarning       = "budget.warning" // of a plan's limit too
+	BudgetWarning       = "budget.warning" // also for the limits of a plan
 	BudgetExceeded      = "budget.exceeded"
 	SystemAlert         = "system.alert"
 	InviteAccepted      = "invite.accepted"
-	AgentMessage        = "domain.agent.message" // of the tool send_notification
+	AgentMessage        = "domain.agent.message" // sent by the tool send_notification
 )
 
-// Longest texts, in bytes; what is longer is cut.
+// The maximum sizes in bytes. Longer titles and messages are truncated.
 const (
 	maxTitle   = 300
 	maxMessage = 4000
 	maxKey     = 300
 )
 
-// ready fills what whoever made a notification left out, and cuts what is too
-// long. A type is words with dots between them.
-func (n *Notification) ready(id string, now time.Time) error {
+// prepare sets the defaults of a notification and truncates its texts.
+func (n *Notification) prepare(id string, now time.Time) error {
 	if n.TenantID == "" || n.Type == "" || blank(n.Title) || len(n.DedupKey) > maxKey {
-		return fault.New(fault.Internal, "", "A notification without a tenant, type or title, or with too long a key.")
+		return fault.New(fault.Internal, "", "The notification has no tenant, type or title, or its key is too long.")
 	}
 	if n.Priority == "" {
 		n.Priority = Info
@@ -97,39 +94,38 @@ func (n *Notification) ready(id string, now time.Time) error {
 
 func blank(s string) bool { return strings.TrimSpace(s) == "" }
 
-// fit makes a text storable, and no longer than most.
-func fit(s string, most int) string {
-	return text.TruncateBytes(strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", ""), "\ufffd"), most)
+// fit returns a text of at most limit bytes that both databases can store.
+func fit(s string, limit int) string {
+	return text.TruncateBytes(strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", ""), "\ufffd"), limit)
 }
 
-// Store is the port to notifications. Every call takes the tenant; user
-// narrows it to what that person sees: the tenant's and their own.
+// Store is the port to notifications. Every method takes the tenant; user narrows
+// it to what that person sees: their own notifications and those for everyone.
 type Store interface {
-	// CreateTx stores a notification and gives it its number, the highest of its
-	// tenant. Where there is one with its DedupKey it stores nothing and gives
-	// 0.
+	// CreateTx stores a notification and returns its number, the highest of its
+	// tenant. If one with its DedupKey exists, it stores nothing and returns 0.
 	CreateTx(tx txn.Tx, n *Notification) (seq int64, err error)
-	// DeleteOldestTx forgets those of a tenant up to a number.
+	// DeleteOldestTx deletes those of a tenant up to a number.
 	DeleteOldestTx(tx txn.Tx, tenant string, upTo int64) error
 
-	// List gives the newest first.
+	// List returns the newest first.
 	List(ctx context.Context, tenant, user string, unread bool, limit int) ([]Notification, error)
-	// ListAfter gives those behind a number, the oldest first.
+	// ListAfter returns those after a number, oldest first.
 	ListAfter(ctx context.Context, tenant, user string, after int64, limit int) ([]Notification, error)
-	// GetLastSeq is the highest number that was ever given out.
+	// GetLastSeq returns the highest number that was ever assigned.
 	GetLastSeq(ctx context.Context, tenant string) (int64, error)
 	CountUnread(ctx context.Context, tenant, user string) (int, error)
 
-	// MarkReadTx marks one, or all where id is "", and says how many were not
-	// read before.
+	// MarkReadTx marks one as read, or all if id is "", and returns how many were
+	// unread.
 	MarkReadTx(tx txn.Tx, tenant, user, id string, at time.Time) (int, error)
-	// DeleteTx deletes one, or all where id is "", of those only that are read
-	// where read says so.
-	DeleteTx(tx txn.Tx, tenant, user, id string, read bool) (int, error)
+	// DeleteTx deletes one, or all if id is "", and returns how many. onlyRead
+	// keeps those that are unread.
+	DeleteTx(tx txn.Tx, tenant, user, id string, onlyRead bool) (int, error)
 }
 
-// key makes a DedupKey that is short whatever a model wrote into its parts.
-func key(area string, parts ...string) string {
+// dedupKey returns a DedupKey that is short whatever a model wrote into its parts.
+func dedupKey(area string, parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return area + "/" + hex.EncodeToString(sum[:])
 }

@@ -6,17 +6,17 @@ import (
 	"slices"
 	"strings"
 	"time"
-	_ "time/tzdata" // so that zones are known where the system has none
+	_ "time/tzdata" // time zones, for systems without a database of them
 
 	"agentd/internal/base/authz"
 	"agentd/internal/base/fault"
 	"agentd/internal/base/txn"
 )
 
-// Channel is a way to tell a person something.
+// Channel is a way to notify a person.
 type Channel = string
 
-// The channels. What is told in the app is in the list and in the stream.
+// The channels. InApp means the list and the stream of notifications.
 const (
 	InApp   Channel = "in_app"
 	Email   Channel = "email"
@@ -25,19 +25,19 @@ const (
 
 var channels = []Channel{InApp, Email, Webhook}
 
-// Prefs is how a person wants to be told (behaviours.md section 18). The zero
-// Prefs is made whole by complete.
+// Prefs are the notification preferences of a person. complete sets the defaults
+// of a zero Prefs.
 type Prefs struct {
 	_ struct{} `json:"-" name:"NotificationPrefs"`
 
-	Channels   PriorityChannels     `json:"priority_channels" doc:"By what ways one is told of notifications of each priority: in_app, email, webhook. in_app is always among them."`
-	Overrides  map[string][]Channel `json:"type_overrides" doc:"The ways for some types, whatever their priority. A type that ends in .* stands for all that begin so."`
-	Muted      []string             `json:"muted_types" doc:"Types of which one is told in the app only. The same holds for .* at the end." maxItems:"100"`
-	QuietHours *QuietHours          `json:"quiet_hours" doc:"When nothing but what is critical is told outside of the app. It is told when they end, unless it was read meanwhile."`
+	Channels   PriorityChannels     `json:"priority_channels" doc:"Channels by priority: in_app, email, webhook. in_app is always on."`
+	Overrides  map[string][]Channel `json:"type_overrides" doc:"Channels for some types, whatever their priority. A type that ends in .* matches all types with that prefix."`
+	Muted      []string             `json:"muted_types" doc:"Types that are sent to in_app only. A type may end in .* too." maxItems:"100"`
+	QuietHours *QuietHours          `json:"quiet_hours" doc:"When only critical notifications are sent outside of the app. Others are sent when the quiet hours end, unless read meanwhile."`
 }
 
-// PriorityChannels are the ways for each priority. What is left out is in_app,
-// and email for what is critical.
+// PriorityChannels are the channels of each priority. The default is in_app, and
+// also email for critical ones.
 type PriorityChannels struct {
 	_ struct{} `json:"-" name:"NotificationChannels"`
 
@@ -47,26 +47,26 @@ type PriorityChannels struct {
 	Success  []Channel `json:"success"`
 }
 
-// QuietHours are a part of the day, in a time zone.
+// QuietHours are a part of the day in a time zone.
 type QuietHours struct {
 	_ struct{} `json:"-" name:"NotificationQuietHours"`
 
-	Start string `json:"start_local" required:"true" doc:"Wall time, as 22:00."`
-	End   string `json:"end_local" required:"true" doc:"Wall time of the same day, or of the next one where it is before the start."`
-	Zone  string `json:"timezone" required:"true" maxLength:"100" doc:"IANA time zone, as Europe/Berlin."`
+	Start string `json:"start_local" required:"true" doc:"Wall time such as 22:00."`
+	End   string `json:"end_local" required:"true" doc:"Wall time on the same day, or on the next day if before the start."`
+	Zone  string `json:"timezone" required:"true" maxLength:"100" doc:"IANA time zone such as Europe/Berlin."`
 }
 
 const maxOverrides = 100
 
-// DefaultPrefs are those of a person who set none.
+// DefaultPrefs returns the preferences of a person who has set none.
 func DefaultPrefs() Prefs {
 	var p Prefs
 	p.complete()
 	return p
 }
 
-// complete fills what was left out, and puts in_app first everywhere: it
-// cannot be switched off.
+// complete sets the defaults, and puts in_app first everywhere: it cannot be
+// switched off.
 func (p *Prefs) complete() {
 	if p.Channels.Critical == nil {
 		p.Channels.Critical = []Channel{Email}
@@ -95,21 +95,21 @@ func withInApp(list []Channel) []Channel {
 	return out
 }
 
-// check lists what is wrong.
-func (p *Prefs) check() (wrong []fault.Field) {
-	ways := func(path string, list []Channel) {
+// check returns what is invalid.
+func (p *Prefs) check() (invalid []fault.Field) {
+	checkChannels := func(path string, list []Channel) {
 		for i, c := range list {
 			if !slices.Contains(channels, c) {
-				wrong = append(wrong, fault.Field{Field: fmt.Sprintf("%s[%d]", path, i), Message: "must be one of " + strings.Join(channels, ", ")})
+				invalid = append(invalid, fault.Field{Field: fmt.Sprintf("%s[%d]", path, i), Message: "must be one of " + strings.Join(channels, ", ")})
 			}
 		}
 	}
-	ways("priority_channels.critical", p.Channels.Critical)
-	ways("priority_channels.warning", p.Channels.Warning)
-	ways("priority_channels.info", p.Channels.Info)
-	ways("priority_channels.success", p.Channels.Success)
+	checkChannels("priority_channels.critical", p.Channels.Critical)
+	checkChannels("priority_channels.warning", p.Channels.Warning)
+	checkChannels("priority_channels.info", p.Channels.Info)
+	checkChannels("priority_channels.success", p.Channels.Success)
 	if len(p.Overrides) > maxOverrides {
-		wrong = append(wrong, fault.Field{Field: "type_overrides", Message: fmt.Sprintf("has more than %d types", maxOverrides)})
+		invalid = append(invalid, fault.Field{Field: "type_overrides", Message: fmt.Sprintf("has more than %d types", maxOverrides)})
 	}
 	names := make([]string, 0, len(p.Overrides))
 	for name := range p.Overrides {
@@ -118,43 +118,43 @@ func (p *Prefs) check() (wrong []fault.Field) {
 	slices.Sort(names)
 	for _, name := range names {
 		if !isType(name) {
-			wrong = append(wrong, fault.Field{Field: "type_overrides", Message: "has a name that is no type of notifications: words with dots between them"})
+			invalid = append(invalid, fault.Field{Field: "type_overrides", Message: "has an invalid notification type: use words separated by dots"})
 			continue
 		}
-		ways("type_overrides."+name, p.Overrides[name])
+		checkChannels("type_overrides."+name, p.Overrides[name])
 	}
 	for i, name := range p.Muted {
 		if !isType(name) {
-			wrong = append(wrong, fault.Field{Field: fmt.Sprintf("muted_types[%d]", i), Message: "is no type of notifications: words with dots between them"})
+			invalid = append(invalid, fault.Field{Field: fmt.Sprintf("muted_types[%d]", i), Message: "is not a notification type: use words separated by dots"})
 		}
 	}
-	return append(wrong, p.QuietHours.check()...)
+	return append(invalid, p.QuietHours.check()...)
 }
 
-// isType says whether a text can be a type: words with dots between them.
+// isType reports whether a text can be a type: words separated by dots.
 func isType(s string) bool {
 	return s != "" && len(s) <= 200 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-*") == ""
 }
 
-func (q *QuietHours) check() (wrong []fault.Field) {
+func (q *QuietHours) check() (invalid []fault.Field) {
 	if q == nil {
 		return nil
 	}
 	for _, f := range []struct{ name, value string }{{"start_local", q.Start}, {"end_local", q.End}} {
 		if _, err := time.Parse("15:04", f.value); err != nil || len(f.value) != 5 {
-			wrong = append(wrong, fault.Field{Field: "quiet_hours." + f.name, Message: "must be a wall time such as 22:00"})
+			invalid = append(invalid, fault.Field{Field: "quiet_hours." + f.name, Message: "must be a wall time such as 22:00"})
 		}
 	}
-	if wrong == nil && q.Start == q.End {
-		wrong = append(wrong, fault.Field{Field: "quiet_hours.end_local", Message: "must be another time than the start; null means no quiet hours"})
+	if invalid == nil && q.Start == q.End {
+		invalid = append(invalid, fault.Field{Field: "quiet_hours.end_local", Message: "must differ from the start; send null for no quiet hours"})
 	}
 	if zone, err := time.LoadLocation(q.Zone); err != nil || q.Zone == "" || zone == time.Local {
-		wrong = append(wrong, fault.Field{Field: "quiet_hours.timezone", Message: "must be an IANA time zone such as Europe/Berlin"})
+		invalid = append(invalid, fault.Field{Field: "quiet_hours.timezone", Message: "must be an IANA time zone such as Europe/Berlin"})
 	}
-	return wrong
+	return invalid
 }
 
-// until is when the quiet hours of a moment end; zero where it is not in them.
+// until returns when the current quiet hours end; zero outside of them.
 func (q *QuietHours) until(now time.Time) time.Time {
 	if q == nil {
 		return time.Time{}
@@ -177,16 +177,16 @@ func (q *QuietHours) until(now time.Time) time.Time {
 		return time.Time{}
 	}
 	at := time.Date(local.Year(), local.Month(), local.Day()+days, end.Hour(), end.Minute(), 0, 0, zone)
-	if !at.After(now) { // a wall time that comes twice
+	if !at.After(now) { // a wall time that occurs twice, when clocks are set back
 		at = now.Add(time.Minute)
 	}
 	return at.UTC()
 }
 
-// ways are the channels by which a person hears of a notification, outside of
-// the app, and from when on.
-func (p *Prefs) ways(n *Notification, now time.Time) (list []Channel, due time.Time) {
-	if slices.ContainsFunc(p.Muted, func(pattern string) bool { return covers(pattern, n.Type) }) {
+// channelsFor returns the channels by which a person receives a notification
+// outside of the app, and when it is sent.
+func (p *Prefs) channelsFor(n *Notification, now time.Time) (list []Channel, due time.Time) {
+	if slices.ContainsFunc(p.Muted, func(pattern string) bool { return matches(pattern, n.Type) }) {
 		return nil, now
 	}
 	switch n.Priority {
@@ -201,7 +201,7 @@ func (p *Prefs) ways(n *Notification, now time.Time) (list []Channel, due time.T
 	}
 	best := ""
 	for pattern, override := range p.Overrides {
-		if covers(pattern, n.Type) && len(pattern) > len(best) { // the most exact one
+		if matches(pattern, n.Type) && len(pattern) > len(best) { // the longest pattern wins
 			best, list = pattern, override
 		}
 	}
@@ -213,10 +213,10 @@ func (p *Prefs) ways(n *Notification, now time.Time) (list []Channel, due time.T
 	return list[1:], now // without in_app
 }
 
-// covers says whether a type is one of those that a pattern means.
-func covers(pattern, kind string) bool {
-	if begin, ok := strings.CutSuffix(pattern, "*"); ok {
-		return strings.HasPrefix(kind, begin)
+// matches reports whether a pattern matches a type.
+func matches(pattern, kind string) bool {
+	if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
+		return strings.HasPrefix(kind, prefix)
 	}
 	return pattern == kind
 }
@@ -237,12 +237,12 @@ type prefsIn struct{ Body Prefs }
 
 func (s *Service) setPrefs(ctx context.Context, who authz.Caller, in *prefsIn) (Prefs, error) {
 	p := in.Body
-	if wrong := p.check(); wrong != nil {
-		return Prefs{}, fault.BadFields(wrong...)
+	if invalid := p.check(); invalid != nil {
+		return Prefs{}, fault.BadFields(invalid...)
 	}
 	p.complete()
 	return answer(ctx, s.Writer, func(tx txn.Tx) (Prefs, error) {
-		tx.AfterCommit(func() { s.reach.forget(who.TenantID) })
+		tx.AfterCommit(func() { s.recipients.forget(who.TenantID) })
 		return p, s.Delivery.PutPrefsTx(tx, who.TenantID, who.UserID, p, s.Clock.Now())
 	})
 }

@@ -87,14 +87,14 @@ func TestWays(t *testing.T) {
 		{"domain.agent.message", Warning, day, nil, day},
 		{"domain", Warning, day, []Channel{Email, Webhook}, day},
 	} {
-		got, due := p.ways(&Notification{Type: tt.kind, Priority: tt.priority}, tt.now)
+		got, due := p.channelsFor(&Notification{Type: tt.kind, Priority: tt.priority}, tt.now)
 		if diff := cmp.Diff(tt.want, got); diff != "" || !due.Equal(tt.due) {
 			t.Errorf("%s %s: due %v (-want +got):\n%s", tt.kind, tt.priority, due, diff)
 		}
 	}
 	d := DefaultPrefs()
 	for priority, want := range map[Priority]string{Critical: "[email]", Warning: "[]", Info: "[]", Success: "[]"} {
-		if got, _ := d.ways(&Notification{Type: "x", Priority: priority}, day); fmt.Sprint(got) != want {
+		if got, _ := d.channelsFor(&Notification{Type: "x", Priority: priority}, day); fmt.Sprint(got) != want {
 			t.Errorf("by default %s is told by %v", priority, got)
 		}
 	}

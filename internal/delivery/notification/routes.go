@@ -10,7 +10,7 @@ import (
 	"agentd/internal/base/txn"
 )
 
-// Routes lists the operations on notifications.
+// Routes returns the operations on notifications.
 func (s *Service) Routes() []route.Route {
 	read := func(path, id, summary, doc string) route.Row {
 		return route.Row{
@@ -24,39 +24,41 @@ func (s *Service) Routes() []route.Route {
 			Scopes: []authz.Scope{"notifications:write"}, Role: authz.Developer,
 		}
 	}
-	list := read("", "listNotifications", "List what is for everybody and for oneself, newest first", "There is no second page: what is done with is marked as read or deleted.")
+	list := read("", "listNotifications", "List your notifications, newest first", "Includes those for everyone. There is no second page: mark notifications as read, or delete them.")
 	list.Errors = []int{400}
-	all := write("DELETE", "", "bulkDeleteNotifications", "Delete all notifications that one sees, or all that are read", "")
+	all := write("DELETE", "", "bulkDeleteNotifications", "Delete all your notifications, or those that are read", "")
 	all.Errors = []int{400}
-	prefs := write("PUT", "/prefs", "setNotificationPrefs", "Say how one wants to be told", "Replaces everything: what is left out goes back to its default.")
-	target := write("POST", "/targets", "createNotificationTarget", "Add a place where one wants to be told",
-		"An email address or a webhook, used where the preferences name that way. A signing secret that is made for a webhook is shown in this answer only.")
+	prefs := write("PUT", "/prefs", "setNotificationPrefs", "Set your notification preferences", "Replaces all preferences: fields that are left out return to their defaults.")
+	target := write("POST", "/targets", "createNotificationTarget", "Create a notification target",
+		"An email address or a webhook, used if the preferences name that channel. A signing secret that is generated for a webhook is shown in this response only.")
 	target.Status, target.Errors = 201, []int{501}
-	test := write("POST", "/targets/{targetId}/test", "testNotificationTarget", "Send a notification there, to see whether it arrives", "Answers once it is queued.")
+	test := write("POST", "/targets/{targetId}/test", "testNotificationTarget", "Send a test notification to a target", "Responds once it is queued.")
+	follow := read("/stream", "streamNotifications", "Stream your notifications",
+		"Server-sent events: an event `ready`, then an event `notification` for each. Last-Event-ID resumes right after a notification.")
+	follow.Events = &events
 	return []route.Route{
-		route.Action(read("/prefs", "getNotificationPrefs", "Read how one wants to be told", ""), s.prefs),
+		route.Action(read("/prefs", "getNotificationPrefs", "Get your notification preferences", ""), s.prefs),
 		route.Action(prefs, s.setPrefs),
-		route.Action(read("/targets", "listNotificationTargets", "List the places where one wants to be told", "One's own; what is secret of them is left out."), s.targets),
-		route.Action(target, s.addTarget),
-		route.Action(write("DELETE", "/targets/{targetId}", "deleteNotificationTarget", "Delete a place where one wants to be told", ""), s.removeTarget),
+		route.Action(read("/targets", "listNotificationTargets", "List your notification targets", "Secrets are left out."), s.targets),
+		route.Action(target, s.createTarget),
+		route.Action(write("DELETE", "/targets/{targetId}", "deleteNotificationTarget", "Delete a notification target", ""), s.deleteTarget),
 		route.Action(test, s.testTarget),
 		route.Action(list, s.list),
 		route.Action(all, s.clear),
-		route.Action(read("/unread", "getUnreadCount", "Count what is not read", ""), s.unread),
-		route.Action(write("PUT", "/read-all", "markAllNotificationsRead", "Mark all that one sees as read", ""), s.readAll),
-		route.Action(write("PUT", "/{notificationId}/read", "markNotificationRead", "Mark one as read", "Also where there is none with this id."), s.markRead),
-		route.Action(write("DELETE", "/{notificationId}", "deleteNotification", "Delete one", "Also where there is none with this id."), s.remove),
-		route.Stream(read("/stream", "streamNotifications", "Follow notifications as they come",
-			"Server-sent events: a frame ready, then a frame notification for each. Last-Event-ID resumes exactly after one."), s.follow),
+		route.Action(read("/unread", "getUnreadCount", "Count your unread notifications", ""), s.unread),
+		route.Action(write("PUT", "/read-all", "markAllNotificationsRead", "Mark all your notifications as read", ""), s.readAll),
+		route.Action(write("PUT", "/{notificationId}/read", "markNotificationRead", "Mark a notification as read", "Succeeds also if it does not exist."), s.markRead),
+		route.Action(write("DELETE", "/{notificationId}", "deleteNotification", "Delete a notification", "Succeeds also if it does not exist."), s.remove),
+		route.Stream(follow, s.follow),
 	}
 }
 
 type listIn struct {
-	Limit  string `query:"limit" doc:"How many, 1 to 100; 20 if it is left out."`
-	Unread bool   `query:"unread" doc:"Only what is not read."`
+	Limit  string `query:"limit" doc:"Maximum number, 1 to 100; default 20."`
+	Unread bool   `query:"unread" doc:"Only unread notifications."`
 }
 
-// Notifications per answer.
+// Notifications per response.
 const (
 	defaultPage = 20
 	maxPage     = 100
@@ -90,7 +92,7 @@ func (s *Service) unread(ctx context.Context, who authz.Caller, _ *nothing) (unr
 type marked struct {
 	_ struct{} `json:"-" name:"NotificationsMarked"`
 
-	Marked int `json:"marked" required:"true" doc:"How many were not read before."`
+	Marked int `json:"marked" required:"true" doc:"How many were unread before."`
 }
 
 func (s *Service) readAll(ctx context.Context, who authz.Caller, _ *nothing) (marked, error) {
@@ -125,7 +127,7 @@ func (s *Service) remove(ctx context.Context, who authz.Caller, in *oneIn) (done
 }
 
 type clearIn struct {
-	Scope string `query:"scope" default:"all" doc:"read: only what is read; all, the default: everything."`
+	Scope string `query:"scope" default:"all" doc:"read deletes only those that are read; all, the default, deletes everything."`
 }
 
 type cleared struct {
@@ -137,7 +139,7 @@ type cleared struct {
 
 func (s *Service) clear(ctx context.Context, who authz.Caller, in *clearIn) (cleared, error) {
 	if in.Scope != "read" && in.Scope != "all" {
-		return cleared{}, fault.New(fault.Malformed, "INVALID_QUERY", "The query parameter scope is either read or all.")
+		return cleared{}, fault.New(fault.Malformed, "INVALID_QUERY", "The query parameter scope must be read or all.")
 	}
 	return answer(ctx, s.Writer, func(tx txn.Tx) (cleared, error) {
 		n, err := s.Store.DeleteTx(tx, who.TenantID, who.UserID, "", in.Scope == "read")

@@ -16,59 +16,58 @@ import (
 )
 
 const (
-	// kept is how many notifications a company keeps; the oldest go first.
-	kept = 10_000
-	// trimmed is how often those that are too many are looked for.
-	trimmed = 100
+	// maxKept is how many notifications a tenant keeps; the oldest are deleted.
+	maxKept = 10_000
+	// trimInterval is after how many notifications the oldest are deleted.
+	trimInterval = 100
 )
 
-// Deps is what a Service is made of.
+// Deps are the dependencies of a Service.
 type Deps struct {
 	Store  Store
 	Writer txn.Writer
 	Clock  clock.Clock
 	Hub    *event.Hub
-	Audit  audit.Recorder // told where people have themselves be told; nil: nobody
+	Audit  audit.Recorder // records changes of targets; nil: they are not recorded
 
-	// What follows is for telling people outside of the app; without a Queue
-	// nobody is.
+	// The fields below are for delivery outside of the app. Without a Queue there
+	// is none.
 	Delivery DeliveryStore
 	Queue    work.Queue
 	Mail     mail.Outbox // nil: no mail is sent
 	Poster   Poster
 	Box      *secret.Box
-	CheckURL func(url string) error // says why an address cannot be a webhook's
-	Public   func() string          // address under which people reach the service
+	CheckURL func(url string) error // returns why a URL cannot be a webhook
+	Public   func() string          // the address under which people reach the server
 }
 
-// Service is the slice. It is safe for concurrent use.
+// Service is safe for concurrent use.
 type Service struct {
 	Deps
 
-	reach reach
+	recipients recipientCache
 }
 
-// New makes a service.
+// New returns a Service.
 func New(d Deps) *Service { return &Service{Deps: d} }
 
-// Notify tells of something in the transaction that makes it true. TenantID,
-// Type and Title are the caller's to give; the id and the time are set here.
-// One with the DedupKey of another of the tenant is left out, so that
-// what is told twice is heard once.
+// Notify stores a notification and sends it once tx has committed. The caller sets
+// TenantID, Type and Title; Notify sets the id and the time. If the tenant has a
+// notification with the same DedupKey, Notify does nothing.
 func (s *Service) Notify(tx txn.Tx, n Notification) error {
-	if err := n.ready(ident.New(), s.Clock.Now()); err != nil {
+	if err := n.prepare(ident.New(), s.Clock.Now()); err != nil {
 		return err
 	}
 	seq, err := s.Store.CreateTx(tx, &n)
 	if err != nil || seq == 0 {
 		return err
 	}
-	if seq%trimmed == 0 && seq > kept {
-		if err := s.Store.DeleteOldestTx(tx, n.TenantID, seq-kept); err != nil {
+	if seq%trimInterval == 0 && seq > maxKept {
+		if err := s.Store.DeleteOldestTx(tx, n.TenantID, seq-maxKept); err != nil {
 			return err
 		}
 	}
-	if err := s.spread(tx, &n); err != nil {
+	if err := s.enqueueFanOut(tx, &n); err != nil {
 		return err
 	}
 	data, err := json.Marshal(&n)
@@ -78,13 +77,13 @@ func (s *Service) Notify(tx txn.Tx, n Notification) error {
 	live := event.Event{Seq: seq, Name: liveName(n.UserID), At: n.CreatedAt, Data: data}
 	tenant := n.TenantID
 	tx.AfterCommit(func() {
-		s.Hub.Publish(event.Batch{Stream: stream(tenant), Prev: seq - 1, Events: []event.Event{live}})
+		s.Hub.Publish(event.Batch{Stream: streamName(tenant), Prev: seq - 1, Events: []event.Event{live}})
 	})
 	return nil
 }
 
-// liveName is what a notification is called on the hub: it says for whom it
-// is, so that nobody else looks at it.
+// liveName returns the name of a notification on the hub. It contains the
+// recipient, so that the streams of others skip it.
 func liveName(user *string) string {
 	if user == nil || *user == "" {
 		return frameName
@@ -92,10 +91,10 @@ func liveName(user *string) string {
 	return frameName + " " + *user
 }
 
-// stream is what a company's notifications are called on the hub.
-func stream(tenant string) string { return "notifications." + tenant }
+// streamName returns the name of a tenant's stream on the hub.
+func streamName(tenant string) string { return "notifications." + tenant }
 
-// answer runs a change that gives the answer of an operation.
+// answer runs a change and stores its result as the answer of the operation.
 func answer[T any](ctx context.Context, w txn.Writer, do func(txn.Tx) (T, error)) (out T, err error) {
 	err = w.Write(ctx, func(tx txn.Tx) (err error) {
 		if out, err = do(tx); err != nil {

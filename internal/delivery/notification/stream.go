@@ -18,8 +18,8 @@ import (
 const (
 	frameName = "notification"
 	readPage  = 100
-	// resync is how long a notification can be late that was lost on its way, at
-	// least.
+	// resync is how often a stream reads the store at least. It bounds the delay of
+	// a notification that was lost on its way.
 	resync = 5 * time.Second
 )
 
@@ -27,16 +27,16 @@ type streamIn struct {
 	LastEventID string `header:"Last-Event-ID" query:"last_event_id"`
 }
 
-// readyData is the data of the first frame. Its id is where the stream begins,
-// so that a reader that got nothing else yet can resume as well.
+// readyData is the data of the first frame. The frame's id is where the stream
+// begins, so that a client can resume even before the first notification.
 type readyData struct {
 	Timestamp   time.Time `json:"timestamp"`
 	UnreadCount int       `json:"unread_count"`
 }
 
-// follow gives a frame "ready" and then one for each notification that the
-// caller sees, from now on, or strictly after the one that Last-Event-ID names.
-// An id that nobody gave out replays what is kept, after a frame "gap".
+// follow streams a frame "ready" and then one for each notification that the
+// caller sees, from now on, or after the one that Last-Event-ID names. After an
+// unknown id it sends a frame "gap" and all stored notifications.
 func (s *Service) follow(ctx context.Context, who authz.Caller, in *streamIn) (iter.Seq2[route.Frame, error], error) {
 	last, err := s.Store.GetLastSeq(ctx, who.TenantID)
 	if err != nil {
@@ -54,13 +54,13 @@ func (s *Service) follow(ctx context.Context, who authz.Caller, in *streamIn) (i
 		}
 	}
 	return func(yield func(route.Frame, error) bool) {
-		sub := s.Hub.Subscribe(stream(who.TenantID))
+		sub := s.Hub.Subscribe(streamName(who.TenantID))
 		defer sub.Close()
 		ready, err := frame(after, "ready", readyData{s.Clock.Now(), unread})
 		if !yield(ready, err) || err != nil {
 			return
 		}
-		if !known && !yield(route.Frame{Name: "gap", Data: []byte(`{"dropped":0}`)}, nil) {
+		if !known && !yield(route.Frame{Name: "gap", Data: []byte(`{"event":"gap","dropped":0}`)}, nil) {
 			return
 		}
 		f := follower{s: s, ctx: ctx, who: who, after: after, yield: yield}
@@ -70,16 +70,16 @@ func (s *Service) follow(ctx context.Context, who authz.Caller, in *streamIn) (i
 	}, nil
 }
 
-// follower is one stream's place.
+// follower is the state of a stream.
 type follower struct {
 	s     *Service
 	ctx   context.Context
 	who   authz.Caller
-	after int64 // everything up to here was given, or is not the caller's
+	after int64 // everything up to here was sent, or is not for the caller
 	yield func(route.Frame, error) bool
 }
 
-// live gives what comes, until the stream ends.
+// live sends notifications as they come, until the stream ends.
 func (f *follower) live(sub *event.Subscription) {
 	wait := resync
 	timer := time.NewTimer(wait)
@@ -93,7 +93,7 @@ func (f *follower) live(sub *event.Subscription) {
 			more = f.read()
 			wait = f.s.Hub.Patience(wait, resync)
 		case <-sub.Ready():
-			more = f.take(sub)
+			more = f.receive(sub)
 			wait = resync
 		}
 		if !more {
@@ -103,16 +103,16 @@ func (f *follower) live(sub *event.Subscription) {
 	}
 }
 
-// take gives what the hub tells; where that is not the next one, what is
-// stored. It is false where the stream has ended.
-func (f *follower) take(sub *event.Subscription) bool {
+// receive sends what the hub delivers, or what is stored if there is a gap. It
+// reports whether the stream goes on.
+func (f *follower) receive(sub *event.Subscription) bool {
 	batches, dropped, err := sub.Take()
 	if err != nil || dropped > 0 {
-		return f.read() // the reader was slow, and misses nothing all the same
+		return f.read() // the client is slow; read what it missed
 	}
 	for _, b := range batches {
 		if len(b.Events) == 0 || b.Prev > f.after {
-			return f.read() // which gives the rest as well
+			return f.read() // reads the rest too
 		}
 		for _, e := range b.Events {
 			if e.Seq <= f.after {
@@ -131,7 +131,8 @@ func (f *follower) take(sub *event.Subscription) bool {
 	return true
 }
 
-// liveFrame renders a notification once for all who are told at this moment.
+// liveFrame returns the frame of a notification, which is rendered once for all
+// streams.
 func liveFrame(e event.Event) route.Frame {
 	if made, there := e.Shared.Made(event.OfRun); there {
 		return made.(route.Frame)
@@ -141,13 +142,13 @@ func liveFrame(e event.Event) route.Frame {
 
 func renderLive(e event.Event) route.Frame {
 	return e.Shared.Render(event.OfRun, func() any {
-		fr := route.Frame{ID: strconv.FormatInt(e.Seq, 10), Name: frameName, Data: e.Data}
+		fr := route.Frame{ID: strconv.FormatInt(e.Seq, 10), Name: frameName, Data: named(frameName, e.Data)}
 		fr.Wire = fr.AppendWire(nil)
 		return fr
 	}).(route.Frame)
 }
 
-// read gives what is stored. It is false where the stream has ended.
+// read sends what is stored. It reports whether the stream goes on.
 func (f *follower) read() bool {
 	for {
 		var found []Notification
@@ -160,7 +161,7 @@ func (f *follower) read() bool {
 				failed, _ := frame(-1, "error", struct {
 					Code   string `json:"code"`
 					Detail string `json:"detail"`
-				}{fault.From(err).Code, "The stream cannot go on; reconnect with the last id."})
+				}{fault.From(err).Code, "The stream cannot continue; reconnect with the last id."})
 				f.yield(failed, nil)
 			}
 			return false
@@ -179,12 +180,20 @@ func (f *follower) read() bool {
 	}
 }
 
-// frame renders a frame; a negative number is none.
+// named puts the event's name before the other members of an object.
+func named(name string, object []byte) []byte {
+	return append([]byte(`{"event":"`+name+`",`), object[1:]...) // no event is an empty object
+}
+
+// frame returns a frame, without an id if seq is negative.
 func frame(seq int64, name string, data any) (route.Frame, error) {
 	b, err := json.Marshal(data)
-	f := route.Frame{Name: name, Data: b}
+	if err != nil {
+		return route.Frame{}, err
+	}
+	f := route.Frame{Name: name, Data: named(name, b)}
 	if seq >= 0 {
 		f.ID = strconv.FormatInt(seq, 10)
 	}
-	return f, err
+	return f, nil
 }

@@ -17,31 +17,31 @@ import (
 	"agentd/internal/kernel/work"
 )
 
-// maxTargets is how many targets a person may have.
+// maxTargets is how many targets a person has at most.
 const maxTargets = 20
 
-// Formats of what is posted to a webhook.
+// The formats of POSTs to a webhook.
 const (
 	Generic = "generic"
 	Slack   = "slack"
 	Discord = "discord"
 )
 
-// Place is where a target leads. It is stored sealed.
-type Place struct {
+// Destination is the address of a target. It is stored sealed.
+type Destination struct {
 	Address string `json:"address,omitzero"`
 	URL     string `json:"url,omitzero"`
 	Secret  string `json:"signing_secret,omitzero"`
 	Format  string `json:"format,omitzero"`
 }
 
-// Target is a place where a person wants to be told.
+// Target is an email address or webhook that receives a person's notifications.
 type Target struct {
 	TenantID, UserID, ID string
 	Label                string
 	Enabled              bool
 	Kind                 Channel // Email or Webhook
-	Sealed               []byte  // a Place
+	Sealed               []byte  // a Destination
 	CreatedAt            time.Time
 	LastAt               time.Time // of the last outcome; zero: none
 	LastError            string    // "": it was delivered
@@ -49,7 +49,7 @@ type Target struct {
 
 func (t *Target) context() string { return "notification_target/" + t.TenantID + "/" + t.ID }
 
-func (s *Service) place(t *Target) (p Place, err error) {
+func (s *Service) destination(t *Target) (p Destination, err error) {
 	plain, err := s.Box.Open(t.Sealed, t.context())
 	if err != nil {
 		return p, err
@@ -57,7 +57,7 @@ func (s *Service) place(t *Target) (p Place, err error) {
 	return p, json.Unmarshal(plain, &p)
 }
 
-// newTarget is the body that makes a target.
+// newTarget is the body of a target's creation.
 type newTarget struct {
 	_ struct{} `json:"-" name:"NotificationTargetCreate"`
 
@@ -69,24 +69,24 @@ type newTarget struct {
 type targetConfig struct {
 	_ struct{} `json:"-" name:"NotificationTargetConfigCreate"`
 
-	Kind    string `json:"kind" required:"true" enum:"email,webhook,push,web_push" doc:"email or webhook. This version sends no push messages: 501."`
-	Address string `json:"address,omitzero" format:"email" maxLength:"254" doc:"Of an email target."`
-	URL     string `json:"url,omitzero" doc:"Of a webhook: an https address."`
-	Secret  string `json:"signing_secret,omitzero" maxLength:"200" doc:"What requests to a webhook are signed with, 16 characters or more. One is made for the format generic where there is none."`
-	Format  string `json:"format" enum:"generic,slack,discord" default:"generic" doc:"Of a webhook: what is posted."`
+	Kind    string `json:"kind" required:"true" enum:"email,webhook,push,web_push" doc:"email or webhook. Push messages are not supported: 501."`
+	Address string `json:"address,omitzero" format:"email" maxLength:"254" doc:"For email targets."`
+	URL     string `json:"url,omitzero" doc:"For webhooks: an https URL."`
+	Secret  string `json:"signing_secret,omitzero" maxLength:"200" doc:"Signs the requests to a webhook; at least 16 characters. Default for the format generic: a generated one."`
+	Format  string `json:"format" enum:"generic,slack,discord" default:"generic" doc:"For webhooks: the format of the requests."`
 }
 
-// check lists what is wrong with a configuration of a kind that is delivered.
-func (s *Service) check(c *targetConfig) (wrong []fault.Field) {
+// check returns what is invalid in a configuration.
+func (s *Service) check(c *targetConfig) (invalid []fault.Field) {
 	add := func(name, message string) {
-		wrong = append(wrong, fault.Field{Field: "config." + name, Message: message})
+		invalid = append(invalid, fault.Field{Field: "config." + name, Message: message})
 	}
 	if c.Kind == Email {
-		// One address, and nothing that a mail server could read as more.
+		// Exactly one address, with nothing that a mail server could read as another.
 		if a, err := mail.ParseAddress(c.Address); err != nil || a.Address != c.Address {
 			add("address", "is required: an e-mail address such as ada@example.com")
 		}
-		return wrong
+		return invalid
 	}
 	if c.URL == "" {
 		add("url", "is required")
@@ -96,10 +96,10 @@ func (s *Service) check(c *targetConfig) (wrong []fault.Field) {
 	if c.Secret != "" && len(c.Secret) < 16 {
 		add("signing_secret", "must have at least 16 characters")
 	}
-	return wrong
+	return invalid
 }
 
-// TargetView is a target as its owner sees it.
+// TargetView is a target as the API shows it.
 type TargetView struct {
 	_ struct{} `json:"-" name:"NotificationTarget"`
 
@@ -108,7 +108,7 @@ type TargetView struct {
 	Enabled   bool       `json:"enabled" required:"true"`
 	Config    configView `json:"config" required:"true"`
 	CreatedAt time.Time  `json:"created_at" required:"true"`
-	Last      *lastView  `json:"last_delivery" doc:"What became of the last notification that was sent there."`
+	Last      *lastView  `json:"last_delivery" doc:"Outcome of the last notification to this target."`
 }
 
 type configView struct {
@@ -116,8 +116,8 @@ type configView struct {
 
 	Kind    string `json:"kind" enum:"email,webhook" required:"true"`
 	Address string `json:"address,omitzero"`
-	URL     string `json:"url,omitzero" doc:"Its host; what follows may be a secret."`
-	Secret  string `json:"signing_secret,omitzero" doc:"Shown when it is made, and never again."`
+	URL     string `json:"url,omitzero" doc:"Scheme and host; the path may contain a secret."`
+	Secret  string `json:"signing_secret,omitzero" doc:"Shown in full only when the target is created."`
 	Format  string `json:"format,omitzero"`
 }
 
@@ -130,7 +130,7 @@ type lastView struct {
 }
 
 func (s *Service) view(t *Target) (TargetView, error) {
-	p, err := s.place(t)
+	p, err := s.destination(t)
 	if err != nil {
 		return TargetView{}, err
 	}
@@ -174,24 +174,24 @@ func (s *Service) targets(ctx context.Context, who authz.Caller, _ *nothing) (ta
 
 type newTargetIn struct{ Body newTarget }
 
-func (s *Service) addTarget(ctx context.Context, who authz.Caller, in *newTargetIn) (v TargetView, err error) {
+func (s *Service) createTarget(ctx context.Context, who authz.Caller, in *newTargetIn) (v TargetView, err error) {
 	c := &in.Body.Config
 	switch {
 	case c.Kind != Email && c.Kind != Webhook:
-		return v, fault.New(fault.Unsupported, "", "This deployment tells people by email and by webhook; it sends no push messages.")
-	case c.Kind == Email && !s.mails():
-		return v, fault.New(fault.Unsupported, "", "This deployment sends no mail: its operator has configured no mail server.")
+		return v, fault.New(fault.Unsupported, "", "Push messages are not supported; use email or webhook.")
+	case c.Kind == Email && !s.canMail():
+		return v, fault.New(fault.Unsupported, "", "This deployment cannot send mail: no mail server is configured.")
 	}
-	if wrong := s.check(c); wrong != nil {
-		return v, fault.BadFields(wrong...)
+	if invalid := s.check(c); invalid != nil {
+		return v, fault.BadFields(invalid...)
 	}
-	p := Place{Address: c.Address}
-	made := ""
+	p := Destination{Address: c.Address}
+	generated := ""
 	if c.Kind == Webhook {
-		p = Place{URL: c.URL, Secret: c.Secret, Format: c.Format}
+		p = Destination{URL: c.URL, Secret: c.Secret, Format: c.Format}
 		if p.Secret == "" && p.Format == Generic {
-			made = secret.NewSigningSecret()
-			p.Secret = made
+			generated = secret.NewSigningSecret()
+			p.Secret = generated
 		}
 	}
 	t := Target{
@@ -205,17 +205,17 @@ func (s *Service) addTarget(ctx context.Context, who authz.Caller, in *newTarget
 	if v, err = s.view(&t); err != nil {
 		return v, err
 	}
-	if made != "" {
-		v.Config.Secret = made
+	if generated != "" {
+		v.Config.Secret = generated
 	}
 	return answer(ctx, s.Writer, func(tx txn.Tx) (TargetView, error) {
-		tx.AfterCommit(func() { s.reach.forget(who.TenantID) })
+		tx.AfterCommit(func() { s.recipients.forget(who.TenantID) })
 		n, err := s.Delivery.CreateTargetTx(tx, t)
 		if err == nil && n > maxTargets {
-			err = fault.New(fault.Invalid, "limit_reached", "You have %d targets, and there may be no more; delete one first.", maxTargets)
+			err = fault.New(fault.Invalid, "limit_reached", "You already have %d notification targets, which is the maximum; delete one first.", maxTargets)
 		}
 		if err == nil {
-			err = s.note(tx, who, "created", t.ID)
+			err = s.recordAudit(tx, who, "created", t.ID)
 		}
 		return v, err
 	})
@@ -232,20 +232,20 @@ type targetDeleted struct {
 	ID      string `json:"id" required:"true"`
 }
 
-func (s *Service) removeTarget(ctx context.Context, who authz.Caller, in *targetIn) (targetDeleted, error) {
+func (s *Service) deleteTarget(ctx context.Context, who authz.Caller, in *targetIn) (targetDeleted, error) {
 	return answer(ctx, s.Writer, func(tx txn.Tx) (targetDeleted, error) {
 		found, err := s.Delivery.DeleteTargetTx(tx, who.TenantID, who.UserID, in.TargetID)
 		if err == nil && !found {
 			err = fault.NoSuch("notification target")
 		}
 		if err == nil {
-			err = s.note(tx, who, "deleted", in.TargetID)
+			err = s.recordAudit(tx, who, "deleted", in.TargetID)
 		}
 		return targetDeleted{Deleted: true, ID: in.TargetID}, err
 	})
 }
 
-func (s *Service) note(tx txn.Tx, who authz.Caller, action, id string) error {
+func (s *Service) recordAudit(tx txn.Tx, who authz.Caller, action, id string) error {
 	return audit.Tell(s.Audit, tx, who, audit.Entry{Action: "notification_target." + action, TargetType: "notification_target", TargetID: id})
 }
 
@@ -256,7 +256,7 @@ type targetTested struct {
 	ID     string `json:"id" required:"true"`
 }
 
-// testTarget sends something there, though the target is switched off.
+// testTarget sends a test notification, even if the target is disabled.
 func (s *Service) testTarget(ctx context.Context, who authz.Caller, in *targetIn) (targetTested, error) {
 	t, err := s.Delivery.GetTarget(ctx, who.TenantID, in.TargetID)
 	if err != nil {
@@ -270,7 +270,7 @@ func (s *Service) testTarget(ctx context.Context, who authz.Caller, in *targetIn
 	})
 }
 
-// enqueue leaves a delivery as work.
+// enqueue enqueues a delivery.
 func (s *Service) enqueue(tx txn.Tx, tenant string, d delivery, due time.Time) error {
 	payload, err := json.Marshal(d)
 	if err != nil {

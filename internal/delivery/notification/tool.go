@@ -10,12 +10,12 @@ import (
 	"agentd/internal/kernel/tool"
 )
 
-// Tool is send_notification, by which an agent tells people something
-// (decisions.md D12, D13). A call that is made twice is heard once.
+// Tool returns send_notification, with which an agent notifies people. A repeated
+// call sends one notification.
 func (s *Service) Tool() tool.Tool {
 	return tool.Tool{
 		Name:        "send_notification",
-		Description: "Sends a notification to the people who run this agent. They read it in their inbox, perhaps much later; it brings no answer.",
+		Description: "Sends a notification to the people who run this agent. They read it in their inbox, perhaps much later; there is no reply.",
 		Parameters: jsontext.Value(`{"type":"object","properties":{` +
 			`"title":{"type":"string","minLength":1,"maxLength":200,"description":"What it is about, in a few words"},` +
 			`"message":{"type":"string","minLength":1,"maxLength":4000,"description":"What they should know"}},` +
@@ -39,8 +39,8 @@ func (s *Service) Tool() tool.Tool {
 			n := Notification{
 				TenantID: call.TenantID, Type: AgentMessage, Title: args.Title, Message: args.Message, Data: data,
 				ActionURL: "/api/v1/runs/" + call.RunID, Source: &Source{Kind: "run", ID: call.RunID},
-				// Some models number the calls of each answer anew.
-				DedupKey: key("send_notification", call.RunID, call.ID, args.Title, args.Message),
+				// Some models reuse call ids in later replies.
+				DedupKey: dedupKey("send_notification", call.RunID, call.ID, args.Title, args.Message),
 			}
 			if err := s.Writer.Write(ctx, func(tx txn.Tx) error { return s.Notify(tx, n) }); err != nil {
 				return tool.Result{}, err

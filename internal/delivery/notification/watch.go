@@ -9,28 +9,29 @@ import (
 	"agentd/internal/execution/run"
 )
 
-// telling is what people hear of a run's arrival in a state. %s is what it is
-// about.
-type telling struct{ kind, title, message string }
+// runNotice is the notification of a run's status. The message has a %s for the
+// subject.
+type runNotice struct{ kind, title, message string }
 
-// tell says what people hear of a run; ok is false where they hear nothing.
-func tell(r *run.Record) (t telling, about string, ok bool) {
+// noticeOf returns the notification of a run's status; ok is false if there is
+// none.
+func noticeOf(r *run.Record) (t runNotice, about string, ok bool) {
 	about = "agent " + r.AgentID
 	switch r.Status {
 	case run.AwaitingApproval:
-		t = telling{RunAwaitingApproval, "A run waits for an approval", "A run of %s may not go on until somebody approves or rejects what it is about to do."}
+		t = runNotice{RunAwaitingApproval, "A run waits for an approval", "A run of %s waits until its next action is approved or rejected."}
 	case run.Paused:
 		if r.PendingInput == nil {
-			return t, "", false // somebody paused it
+			return t, "", false // a person paused it
 		}
-		t, about = telling{RunAwaitingInput, "A run waits for an answer", "%s"}, r.PendingInput.Question
+		t, about = runNotice{RunAwaitingInput, "A run waits for an answer", "%s"}, r.PendingInput.Question
 	case run.AuthRequired:
 		if r.PendingAuth != nil && !blank(r.PendingAuth.Name) {
 			about += " with " + r.PendingAuth.Name
 		}
-		t = telling{RunAuthRequired, "A run waits for an authorization", "A run of %s needs access that somebody must authorize first."}
+		t = runNotice{RunAuthRequired, "A run waits for an authorization", "A run of %s needs an authorization to continue."}
 	case run.Failed:
-		t = telling{RunFailed, "A run failed", "A run of %s failed."}
+		t = runNotice{RunFailed, "A run failed", "A run of %s failed."}
 		if r.Error != nil && !blank(*r.Error) {
 			t.message, about = "%s", *r.Error
 		}
@@ -40,10 +41,10 @@ func tell(r *run.Record) (t telling, about string, ok bool) {
 	return t, about, true
 }
 
-// OnRunState is a run.Watcher: it tells of runs that failed or that wait for
-// somebody.
+// OnRunState is a run.Watcher: it notifies people of runs that failed or that wait
+// for a person.
 func (s *Service) OnRunState(tx txn.Tx, r *run.Record) error {
-	t, about, ok := tell(r)
+	t, about, ok := noticeOf(r)
 	if !ok {
 		return nil
 	}
@@ -60,7 +61,7 @@ func (s *Service) OnRunState(tx txn.Tx, r *run.Record) error {
 	return s.Notify(tx, Notification{
 		TenantID: r.TenantID, Type: t.kind, Title: t.title, Message: fmt.Sprintf(t.message, about), Data: data, Priority: Warning,
 		ActionURL: "/api/v1/runs/" + r.RunID, Source: &Source{Kind: "run", ID: r.RunID},
-		// A run can wait more than once; each time is after another event.
+		// A run can wait more than once; its event seq tells the times apart.
 		DedupKey: fmt.Sprintf("%s/%s/%d", t.kind, r.RunID, r.EventSeq),
 	})
 }

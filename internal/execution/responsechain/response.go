@@ -1,10 +1,9 @@
-// Package response is how runs follow each other in the responses shape: each
-// may name one before it, whose conversation it goes on with (interface.md
-// section 4, Chat-compatible routes, rule 3).
+// Package responsechain links the runs of the Responses API: each may name a
+// previous response, whose conversation it continues.
 //
-// A response is a run and one row more: what it went on from. History is read
-// from the runs along that line when the last one is driven, and is stored
-// nowhere else.
+// A response is a run and a row with the id of its previous response. The history
+// is read from the runs of the chain when the last one is executed; it is not
+// stored a second time.
 package responsechain
 
 import (
@@ -19,38 +18,38 @@ import (
 	"agentd/internal/kernel/model"
 )
 
-// Link makes a run a response.
+// Link is what makes a run a response.
 type Link struct {
 	RunID    string
-	Previous string // the response that it goes on from; "": none
-	// Standing are instructions that were a part of the conversation: later
-	// responses have them too, unlike those of the run's input.
+	Previous string // the response that it continues; "": none
+	// Standing holds instructions that are part of the conversation: later
+	// responses have them too, unlike the instructions of the run's input.
 	Standing string
-	Asked    jsontext.Value // the edge's own: what of the request its answers repeat
+	Asked    jsontext.Value // what the API's answers repeat of the request; opaque here
 }
 
-// Response is a response with what its run did.
+// Response is a response with its run and steps.
 type Response struct {
 	Link
 	run.Journal
 }
 
-// Store is the port to the table of responses. Every call takes the tenant.
+// Store is the port to the table of responses. Every method takes the tenant.
 type Store interface {
 	CreateTx(tx txn.Tx, tenant string, l Link) error
-	// ListByID reads some responses whose runs are there, in the order of ids. Others
-	// are left out.
+	// ListByID reads responses in the order of their ids. Those whose run does not
+	// exist are left out.
 	ListByID(ctx context.Context, tenant string, ids []string) ([]Response, error)
-	// ListChain reads a response and all before it, the first first, with a number of
-	// queries that does not grow with each. One whose run is gone has no RunID in
-	// its Run.
+	// ListChain reads a response and all before it, oldest first, in a number of
+	// queries that does not depend on their number. If a run was deleted, the RunID
+	// in its Response is empty.
 	ListChain(ctx context.Context, tenant, id string) ([]Response, error)
 }
 
-// Service is what the responses shape and the engine need of responses.
+// Service serves responses to the Responses API and to the engine.
 type Service struct{ Store Store }
 
-// Get reads a response. Errors: fault.NotFound, also for a run that is none.
+// Get reads a response. Errors: fault.NotFound, also for a run that is no response.
 func (s *Service) Get(ctx context.Context, tenant, id string) (*Response, error) {
 	found, err := s.Store.ListByID(ctx, tenant, []string{id})
 	if err != nil {
@@ -62,7 +61,7 @@ func (s *Service) Get(ctx context.Context, tenant, id string) (*Response, error)
 	return &found[0], nil
 }
 
-// All reads those responses of some ids that there are.
+// All reads the responses among ids that exist.
 func (s *Service) All(ctx context.Context, tenant string, ids []string) ([]Response, error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -70,52 +69,53 @@ func (s *Service) All(ctx context.Context, tenant string, ids []string) ([]Respo
 	return s.Store.ListByID(ctx, tenant, ids)
 }
 
-// Make gives what makes a run a response, in the transaction that stores it.
+// Make returns the admission that makes a run a response, in the transaction that
+// stores it.
 func (s *Service) Make(l Link) run.Admission {
 	return func(tx txn.Tx, r *run.Record) (bool, error) {
 		return true, s.Store.CreateTx(tx, r.TenantID, l)
 	}
 }
 
-// Before implements run.Conversations: what was said before a run in the
-// responses that it goes on from.
+// Before implements run.Conversations: it returns the messages of the responses
+// that a run continues.
 func (s *Service) Before(ctx context.Context, r *run.Record) ([]model.Message, error) {
 	if r.Options.Follows == "" {
 		return nil, nil
 	}
-	line, err := s.Store.ListChain(ctx, r.TenantID, r.Options.Follows)
+	chain, err := s.Store.ListChain(ctx, r.TenantID, r.Options.Follows)
 	if err != nil {
 		return nil, err
 	}
-	var said []model.Message
-	for i := range line {
-		if line[i].Run.RunID == "" { // it is gone; what went on from it is not
+	var messages []model.Message
+	for i := range chain {
+		if chain[i].Run.RunID == "" { // the run was deleted; those after it were not
 			continue
 		}
-		if line[i].Previous != "" && (i == 0 || line[i-1].Run.RunID == "") {
-			forgetCalls(&line[i].Run)
+		if chain[i].Previous != "" && (i == 0 || chain[i-1].Run.RunID == "") {
+			dropToolResults(&chain[i].Run)
 		}
 		next := r
-		if i+1 < len(line) {
-			next = &line[i+1].Run
+		if i+1 < len(chain) {
+			next = &chain[i+1].Run
 		}
-		if said, err = told(said, &line[i], next); err != nil {
+		if messages, err = appendResponse(messages, &chain[i], next); err != nil {
 			return nil, err
 		}
 	}
-	return said, nil
+	return messages, nil
 }
 
-// forgetCalls takes from a run's input the results of calls of a run that is
-// gone: endpoints refuse a result without its call.
-func forgetCalls(r *run.Record) {
+// dropToolResults removes the leading tool results from a run's input, because the
+// run that made the calls was deleted: endpoints reject a result without its call.
+func dropToolResults(r *run.Record) {
 	in := r.ParsedInput()
-	in.History = in.History[leading(in):]
+	in.History = in.History[leadingToolResults(in):]
 	r.Parsed = in
 }
 
-// leading is how many results of earlier calls an input begins with.
-func leading(in *run.Input) int {
+// leadingToolResults returns how many tool results an input begins with.
+func leadingToolResults(in *run.Input) int {
 	n := slices.IndexFunc(in.History, func(m model.Message) bool { return m.Role != model.Tool })
 	if n < 0 {
 		return len(in.History)
@@ -123,16 +123,16 @@ func leading(in *run.Input) int {
 	return n
 }
 
-// told adds what a response says to what was said before it. Calls of the
-// caller's tools stay where the next run brings their results.
-func told(before []model.Message, r *Response, next *run.Record) ([]model.Message, error) {
+// appendResponse appends the messages of a response. Calls of the caller's tools
+// are kept if the next run brings their results.
+func appendResponse(before []model.Message, r *Response, next *run.Record) ([]model.Message, error) {
 	if r.InputRefused() {
 		return before, nil
 	}
-	brought := map[string]bool{}
+	answered := map[string]bool{}
 	in := next.ParsedInput()
-	for _, m := range in.History[:leading(in)] {
-		brought[m.ToolCallID] = true
+	for _, m := range in.History[:leadingToolResults(in)] {
+		answered[m.ToolCallID] = true
 	}
-	return run.ContinuedConversation(before, &r.Run, r.Steps, r.Standing, func(call string) bool { return brought[call] })
+	return run.ContinuedConversation(before, &r.Run, r.Steps, r.Standing, func(call string) bool { return answered[call] })
 }

@@ -1,14 +1,14 @@
 package sensor
 
-// InputOf and Harmless are for tests of what a call becomes.
+// InputOf and IsShown are exported for tests.
 var (
-	InputOf  = inputOf
-	Harmless = harmless
+	InputOf = inputOf
+	IsShown = isShown
 )
 
-// Bounds of what tests make too many of.
+// The limits that tests reach.
 const (
-	MaxActive  = maxActive
-	MaxOfAgent = maxOfAgent
-	MaxShown   = maxShown
+	MaxActive         = maxActive
+	MaxActivePerAgent = maxActivePerAgent
+	MaxShown          = maxShown
 )

@@ -24,7 +24,7 @@ const Source = "sensor"
 
 type receiveIn struct {
 	WebhookID string `path:"webhookId"`
-	Signature string `header:"X-Sensor-Signature" doc:"sha256= and the hex HMAC-SHA256 of the raw body, keyed with the sensor's secret as it stands. Not needed where the sensor has none."`
+	Signature string `header:"X-Sensor-Signature" doc:"sha256= and the hex HMAC-SHA256 of the raw body, keyed with the sensor's secret. Required if the sensor has a secret."`
 	Body      route.Message
 }
 
@@ -36,26 +36,27 @@ type received struct {
 }
 
 var (
-	errNoSensor  = fault.New(fault.NotFound, "", "There is no sensor at this address.")
-	errSignature = fault.New(fault.Unauthenticated, "", "This sensor takes signed calls only: send the header X-Sensor-Signature as 'sha256=' "+
-		"and the hex HMAC-SHA256 of the body as it is sent, keyed with the sensor's secret.")
-	errLimitless = fault.New(fault.Forbidden, "", "This sensor has neither a secret nor a limit of calls, so it takes none. Make another.")
+	errNoSensor  = fault.New(fault.NotFound, "", "There is no sensor at this URL.")
+	errSignature = fault.New(fault.Unauthenticated, "", "This sensor takes signed calls only: send the header X-Sensor-Signature with 'sha256=' "+
+		"and the hex HMAC-SHA256 of the raw body, keyed with the sensor's secret.")
+	errUnlimited = fault.New(fault.Forbidden, "", "This sensor has neither a secret nor a limit of calls, so it takes none. Create another one.")
 	errSuspended = fault.New(fault.Forbidden, "TENANT_SUSPENDED", "The company of this sensor is suspended; its operator can lift that.")
 
-	// errLost says that another call was quicker: the last trigger is spent, or
-	// this call was there already.
-	errLost = errors.New("sensor: another call was quicker")
+	// errLost is returned if a concurrent call used the last trigger, or was the
+	// same call.
+	errLost = errors.New("sensor: a concurrent call was first")
 )
 
 // gone is the 410 of a sensor that takes no more calls.
 func gone(status Status) error {
-	why := map[Status]string{
-		Spent: "as many calls as it may take have come", Expired: "its time is over", Ended: "its agent was deleted",
+	reason := map[Status]string{
+		Spent: "its maximum number of calls was reached", Expired: "it has expired", Ended: "its agent was deleted",
 	}[status]
-	return fault.New(fault.Gone, "", "This sensor takes no more calls: %s.", cmp.Or(why, "it has ended"))
+	return fault.New(fault.Gone, "", "This sensor takes no more calls: %s.", cmp.Or(reason, "it has ended"))
 }
 
-// receive takes a call. Who cannot sign learns nothing of the sensor.
+// receive handles a call. The signature is checked first, so that a caller without
+// the secret learns nothing about the sensor.
 func (s *Service) receive(ctx context.Context, _ authz.Caller, in *receiveIn) (received, error) {
 	of, err := s.Store.GetByID(ctx, in.WebhookID)
 	if err != nil {
@@ -68,8 +69,8 @@ func (s *Service) receive(ctx context.Context, _ authz.Caller, in *receiveIn) (r
 	switch {
 	case err != nil:
 		return received{}, err
-	case of.limitless():
-		return received{}, errLimitless
+	case of.unlimited():
+		return received{}, errUnlimited
 	case of.signed() && !Verify(key, in.Body.Data, in.Signature):
 		return received{}, errSignature
 	}
@@ -86,27 +87,27 @@ func (s *Service) receive(ctx context.Context, _ authz.Caller, in *receiveIn) (r
 	return s.start(ctx, of, c, &in.Body)
 }
 
-// Sign gives the X-Sensor-Signature of a body.
+// Sign returns the X-Sensor-Signature of a body.
 func Sign(secret string, body []byte) string {
 	mac := hmac.New(sha256.New, []byte(secret))
 	mac.Write(body)
 	return "sha256=" + hex.EncodeToString(mac.Sum(nil))
 }
 
-// Verify says whether a signature is the body's.
+// Verify reports whether a signature is valid for a body.
 func Verify(secret string, body []byte, signature string) bool {
 	return hmac.Equal([]byte(Sign(secret, body)), []byte(strings.ToLower(signature)))
 }
 
-// callIDs are the headers by which senders name a call, the first that is there.
+// callIDs are the headers with a call's id, by precedence.
 var callIDs = []string{"Idempotency-Key", "Webhook-Id", "X-Svc-Event-Id", "X-Github-Delivery"}
 
-// call is a call that may come again; one without an id has no hash.
+// call returns the record of a call. Without an id it has no hash.
 func (s *Service) call(of *Sensor, m *route.Message) *Call {
 	c := &Call{TenantID: of.TenantID, SensorID: of.ID, RunID: ident.New(), At: s.Clock.Now()}
 	for _, name := range callIDs {
 		if id := strings.Join(m.Header[name], ","); id != "" {
-			// The header is not signed: with another body it names another call.
+			// The header is not signed, so the body is part of the call's identity.
 			body := sha256.Sum256(m.Data)
 			whole := sha256.Sum256(fmt.Appendf(body[:], "%s: %s", name, id))
 			c.Hash = hex.EncodeToString(whole[:])
@@ -116,15 +117,15 @@ func (s *Service) call(of *Sensor, m *route.Message) *Call {
 	return c
 }
 
-// earlier gives the run that a call started before; "": none that is known.
+// earlier returns the run that the same call started before, or "".
 func (s *Service) earlier(ctx context.Context, c *Call) (string, error) {
 	if c.Hash == "" {
 		return "", nil
 	}
-	return s.Store.GetCallRun(ctx, c.TenantID, c.SensorID, c.Hash, c.At.Add(-repeatable))
+	return s.Store.GetCallRun(ctx, c.TenantID, c.SensorID, c.Hash, c.At.Add(-repeatWindow))
 }
 
-// start makes the run of a call and spends a trigger for it.
+// start starts the run of a call and uses a trigger for it.
 func (s *Service) start(ctx context.Context, of *Sensor, c *Call, m *route.Message) (received, error) {
 	in, parsed, err := inputOf(of, c.RunID, m)
 	if err != nil {
@@ -141,7 +142,7 @@ func (s *Service) start(ctx context.Context, of *Sensor, c *Call, m *route.Messa
 	})
 	switch {
 	case err == nil && !claimed:
-		return received{}, fault.New(fault.Internal, "", "sensor: the run %s was made without its trigger", c.RunID)
+		return received{}, fault.New(fault.Internal, "", "sensor: the run %s was created without using a trigger", c.RunID)
 	case err == nil:
 		return received{Received: true, RunID: c.RunID}, nil
 	case errors.Is(err, errLost):
@@ -152,11 +153,11 @@ func (s *Service) start(ctx context.Context, of *Sensor, c *Call, m *route.Messa
 	return received{}, refused(err)
 }
 
-// claim is done in the transaction that stores the run.
+// claim uses a trigger, in the transaction that stores the run.
 func (s *Service) claim(tx txn.Tx, c *Call) error {
 	ok, err := s.Store.ClaimTx(tx, c.TenantID, c.SensorID, c.At)
 	if err == nil && ok && c.Hash != "" {
-		ok, err = s.Store.CreateCallTx(tx, c, c.At.Add(-repeatable))
+		ok, err = s.Store.CreateCallTx(tx, c, c.At.Add(-repeatWindow))
 	}
 	if err == nil && !ok {
 		err = errLost
@@ -164,7 +165,7 @@ func (s *Service) claim(tx txn.Tx, c *Call) error {
 	return err
 }
 
-// lost answers a call that found the sensor active, and then started nothing.
+// lost answers a call that found the sensor active, but lost to a concurrent one.
 func (s *Service) lost(ctx context.Context, c *Call) (received, error) {
 	if earlier, err := s.earlier(ctx, c); err != nil || earlier != "" {
 		return received{Received: true, RunID: earlier}, err
@@ -179,15 +180,15 @@ func (s *Service) lost(ctx context.Context, c *Call) (received, error) {
 	return received{}, gone(of.status(s.Clock.Now()))
 }
 
-// refused is what a stranger is told of a refusal that is for the company: that
-// there is one, and nothing of its plan, its budget and what it has used.
+// refused hides the details of an error from a caller outside the tenant: its
+// plan, its budget and its usage.
 func refused(err error) error {
 	f := fault.From(err)
 	switch f.Kind {
 	case fault.Limited, fault.Forbidden:
-		told := fault.New(f.Kind, f.Code, "The company of this sensor may start no more runs at this time.").Because(err)
-		told.RetryAfter = f.RetryAfter
-		return told
+		public := fault.New(f.Kind, f.Code, "The company of this sensor may start no more runs at this time.").Because(err)
+		public.RetryAfter = f.RetryAfter
+		return public
 	case fault.Conflict:
 		return fault.New(f.Kind, f.Code, "The agent of this sensor takes no runs at this time.").Because(err)
 	}

@@ -19,7 +19,7 @@ import (
 
 func TestACallStartsARun(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, r *rig) {
+	each(t, func(t *testing.T, r *harness) {
 		agentID := r.agent()
 		v := r.sensor(agentID, `,"instructions":"Look at it."`)
 		r.advance(time.Minute)
@@ -50,7 +50,7 @@ func TestACallStartsARun(t *testing.T) {
 			r.fatal(err)
 		}
 		_, err = r.send(unsigned.WebhookID, "", "no JSON")
-		if f := is(t, err, fault.Gone, "GONE"); !strings.Contains(f.Detail, "as many calls") || r.read(unsigned.WebhookID).Status != sensor.Spent {
+		if f := is(t, err, fault.Gone, "GONE"); !strings.Contains(f.Detail, "maximum number of calls") || r.read(unsigned.WebhookID).Status != sensor.Spent {
 			t.Errorf("%s, %v", f.Detail, r.read(unsigned.WebhookID).Status)
 		}
 	})
@@ -58,7 +58,7 @@ func TestACallStartsARun(t *testing.T) {
 
 func TestCallsThatAreRefused(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, r *rig) {
+	each(t, func(t *testing.T, r *harness) {
 		agentID := r.agent()
 		v := r.sensor(agentID, `,"max_triggers":3,"expires_at":"2026-09-11T00:00:00Z"`)
 		const body = `{"a":1}`
@@ -106,7 +106,7 @@ func TestCallsThatAreRefused(t *testing.T) {
 		r.fatal(err)
 		r.advance(time.Minute)
 		_, err = r.send(v.WebhookID, right, body)
-		if f := is(t, err, fault.Gone, "GONE"); !strings.Contains(f.Detail, "time is over") || r.read(v.WebhookID).Status != sensor.Expired {
+		if f := is(t, err, fault.Gone, "GONE"); !strings.Contains(f.Detail, "it has expired") || r.read(v.WebhookID).Status != sensor.Expired {
 			t.Error(f.Detail)
 		}
 		_, err = r.send(v.WebhookID, "", body)
@@ -117,7 +117,7 @@ func TestCallsThatAreRefused(t *testing.T) {
 
 // gone has an agent be deleted that listens, and a sensor be there that the
 // operations do not make.
-func gone(t *testing.T, r *rig) {
+func gone(t *testing.T, r *harness) {
 	t.Helper()
 	agentID := r.agent()
 	v := r.sensor(agentID, "")
@@ -169,7 +169,7 @@ func at(calls int, call func(i int) (string, error)) (runs []string, refused []e
 // triggers, and the others start none.
 func TestTheLastTriggerIsOne(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, r *rig) {
+	each(t, func(t *testing.T, r *harness) {
 		agentID := r.agent()
 		for range 5 {
 			v := r.sensor(agentID, `,"max_triggers":3`)
@@ -191,7 +191,7 @@ func TestTheLastTriggerIsOne(t *testing.T) {
 // A call that comes again is the same call, also once the sensor takes no more.
 func TestCallsThatComeAgain(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, r *rig) {
+	each(t, func(t *testing.T, r *harness) {
 		agentID := r.agent()
 		v := r.sensor(agentID, `,"max_triggers":4`)
 		post := func(body, header, id string) string {
@@ -241,7 +241,7 @@ func TestCallsThatComeAgain(t *testing.T) {
 // A sensor that is taken away while it is called starts nothing.
 func TestASensorThatGoesMeanwhile(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, r *rig) {
+	each(t, func(t *testing.T, r *harness) {
 		agentID := r.agent()
 		v := r.sensor(agentID, "")
 		r.Suspended = func(ctx context.Context, _ string) (bool, error) { // asked after the sensor was read

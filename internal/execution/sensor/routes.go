@@ -13,43 +13,43 @@ import (
 )
 
 const (
-	// calledAt is where a sensor is called, before its id.
-	calledAt = "/api/v1/webhooks/sensor/"
-	listed   = "/api/v1/webhooks/sensors"
+	// callPath is the path of calls, before the sensor's id.
+	callPath = "/api/v1/webhooks/sensor/"
+	listPath = "/api/v1/webhooks/sensors"
 
 	maxPage     = 500
 	defaultPage = 100
-	// farthest is how far ahead a sensor's end may be.
-	farthest = 10 * 365 * 24 * time.Hour
+	// maxLifetime is how far ahead a sensor's expiry may be.
+	maxLifetime = 10 * 365 * 24 * time.Hour
 )
 
-// Routes lists the operations on sensors, and the calls of them.
+// Routes returns the operations on sensors, and the one by which they are called.
 func (s *Service) Routes() []route.Route {
 	read, write := []authz.Scope{"webhooks:read"}, []authz.Scope{"webhooks:write"}
 	return []route.Route{
 		route.Action(route.Row{
-			Method: "POST", Path: listed, ID: "createSensor", Tag: "Webhooks", Scopes: write, Role: authz.Admin, Status: 201, Errors: []int{404},
-			Summary: "Make an address whose calls start runs of an agent",
-			Doc:     "The secret that calls are signed with is in this answer and in no other.",
+			Method: "POST", Path: listPath, ID: "createSensor", Tag: "Webhooks", Scopes: write, Role: authz.Admin, Status: 201, Errors: []int{404},
+			Summary: "Create a sensor",
+			Doc:     "A sensor is a URL whose calls start runs of an agent. Only this response shows the secret that signs the calls.",
 		}, s.createRoute),
 		route.Action(route.Row{
-			Method: "GET", Path: listed, ID: "listSensors", Tag: "Webhooks", Scopes: read, Role: authz.Viewer,
-			Summary: "List sensors, newest first", Doc: "One that takes no more calls is kept for at least 30 days.",
+			Method: "GET", Path: listPath, ID: "listSensors", Tag: "Webhooks", Scopes: read, Role: authz.Viewer,
+			Summary: "List sensors, newest first", Doc: "A sensor that takes no more calls is kept for at least 30 days.",
 		}, s.list),
 		route.Action(route.Row{
-			Method: "GET", Path: listed + "/{sensorId}", ID: "getSensor", Tag: "Webhooks", Scopes: read, Role: authz.Viewer,
-			Summary: "Read a sensor", Errors: []int{404},
+			Method: "GET", Path: listPath + "/{sensorId}", ID: "getSensor", Tag: "Webhooks", Scopes: read, Role: authz.Viewer,
+			Summary: "Get a sensor", Errors: []int{404},
 		}, s.get),
 		route.Action(route.Row{
-			Method: "DELETE", Path: listed + "/{sensorId}", ID: "deleteSensor", Tag: "Webhooks", Scopes: write, Role: authz.Admin,
-			Summary: "Take an address away", Doc: "The same where it is gone already. Runs that it started go on.",
+			Method: "DELETE", Path: listPath + "/{sensorId}", ID: "deleteSensor", Tag: "Webhooks", Scopes: write, Role: authz.Admin,
+			Summary: "Delete a sensor", Doc: "Succeeds also if it does not exist. Runs that it started continue.",
 		}, s.remove),
 		route.Action(route.Row{
-			Method: "POST", Path: calledAt + "{webhookId}", ID: "sensorWebhook", Tag: "Webhooks", Public: true,
-			Summary: "Start a run of the agent that listens here", Errors: []int{401, 403, 404, 409, 410},
+			Method: "POST", Path: callPath + "{webhookId}", ID: "sensorWebhook", Tag: "Webhooks", Public: true,
+			Summary: "Call a sensor", Errors: []int{401, 403, 404, 409, 410},
 			MaxBytes: MaxBody, Limits: []route.Limit{{N: 1200, Per: time.Minute}},
-			Doc: "For other systems. The body is the payload, of any media type. The answer does not wait for the run. " +
-				"A call with an id of its own (Idempotency-Key, Webhook-Id, X-SVC-Event-Id or X-GitHub-Delivery) that comes again within 24 hours is answered with the same run.",
+			Doc: "Starts a run of the sensor's agent and does not wait for it. The body is the payload, of any media type. A call that is repeated within " +
+				"24 hours with the same Idempotency-Key, Webhook-Id, X-SVC-Event-Id or X-GitHub-Delivery returns the same run.",
 		}, s.receive),
 	}
 }
@@ -59,38 +59,38 @@ type createIn struct{ Body sensorCreate }
 type sensorCreate struct {
 	_ struct{} `json:"-" name:"SensorCreate"`
 
-	AgentID      string     `json:"agent_id" required:"true" format:"uuid" doc:"Whose runs calls start."`
-	Instructions string     `json:"instructions" maxLength:"20000" doc:"What the agent is told with each call."`
-	MaxTriggers  *int64     `json:"max_triggers,omitzero" nullable:"true" minimum:"1" maximum:"1000000" doc:"How many runs it may start; left out or null: any number."`
-	ExpiresAt    *time.Time `json:"expires_at,omitzero" nullable:"true" doc:"When it stops taking calls, at most ten years ahead; left out or null: never."`
-	Unsigned     bool       `json:"unsigned" default:"false" doc:"There is no secret: whoever knows the address may call. It then needs max_triggers."`
+	AgentID      string     `json:"agent_id" required:"true" format:"uuid" doc:"The agent that calls run."`
+	Instructions string     `json:"instructions" maxLength:"20000" doc:"Instructions to the agent for each call."`
+	MaxTriggers  *int64     `json:"max_triggers,omitzero" nullable:"true" minimum:"1" maximum:"1000000" doc:"Maximum number of runs; default: unlimited."`
+	ExpiresAt    *time.Time `json:"expires_at,omitzero" nullable:"true" doc:"When it stops taking calls, at most ten years ahead; default: never."`
+	Unsigned     bool       `json:"unsigned" default:"false" doc:"Creates no secret: anyone who knows the URL may call it. Requires max_triggers."`
 }
 
-func (b *sensorCreate) check(now time.Time) (wrong []fault.Field) {
+func (b *sensorCreate) check(now time.Time) (invalid []fault.Field) {
 	if b.Unsigned && b.MaxTriggers == nil {
-		wrong = append(wrong, fault.Field{Field: "max_triggers", Message: "is required if calls are not signed: say how many runs strangers may start, or leave unsigned out"})
+		invalid = append(invalid, fault.Field{Field: "max_triggers", Message: "is required if calls are not signed: limit the runs that anyone may start, or leave unsigned out"})
 	}
 	switch {
 	case b.ExpiresAt == nil:
 	case !b.ExpiresAt.After(now):
-		wrong = append(wrong, fault.Field{Field: "expires_at", Message: "must be in the future"})
-	case b.ExpiresAt.Sub(now) > farthest:
-		wrong = append(wrong, fault.Field{Field: "expires_at", Message: "must be at most ten years ahead; leave it out for no end"})
+		invalid = append(invalid, fault.Field{Field: "expires_at", Message: "must be in the future"})
+	case b.ExpiresAt.Sub(now) > maxLifetime:
+		invalid = append(invalid, fault.Field{Field: "expires_at", Message: "must be at most ten years ahead; leave it out for a sensor that does not expire"})
 	}
-	return wrong
+	return invalid
 }
 
 func (s *Service) createRoute(ctx context.Context, who authz.Caller, in *createIn) (*View, error) {
 	b := &in.Body
-	if wrong := b.check(s.Clock.Now()); wrong != nil {
-		return nil, fault.BadFields(wrong...)
+	if invalid := b.check(s.Clock.Now()); invalid != nil {
+		return nil, fault.BadFields(invalid...)
 	}
-	w := wish{id: ident.New(), agentID: b.AgentID, instructions: b.Instructions, unsigned: b.Unsigned}
+	w := newSensor{id: ident.New(), agentID: b.AgentID, instructions: b.Instructions, unsigned: b.Unsigned}
 	if b.MaxTriggers != nil {
 		w.maxTriggers = *b.MaxTriggers
 	}
 	if b.ExpiresAt != nil {
-		w.expiresAt = b.ExpiresAt.UTC().Truncate(time.Microsecond) // as it is stored
+		w.expiresAt = b.ExpiresAt.UTC().Truncate(time.Microsecond) // the precision that is stored
 	}
 	v, err := s.create(ctx, who, w)
 	if err == nil && v == nil {
@@ -100,16 +100,16 @@ func (s *Service) createRoute(ctx context.Context, who authz.Caller, in *createI
 }
 
 type listIn struct {
-	Limit  string `query:"limit" doc:"Sensors per page, 1 to 500; 100 if it is left out."`
+	Limit  string `query:"limit" doc:"Sensors per page, 1 to 500; default 100."`
 	Cursor string `query:"cursor"`
 }
 
-// Page is a list of sensors.
+// Page is a page of sensors.
 type Page struct {
 	_ struct{} `json:"-" name:"SensorList"`
 
 	Sensors []*View `json:"sensors" required:"true"`
-	Total   int     `json:"total" required:"true" doc:"How many there are on all pages."`
+	Total   int     `json:"total" required:"true" doc:"Number of sensors on all pages."`
 	HasMore bool    `json:"has_more" required:"true"`
 	Cursor  *string `json:"cursor" required:"true"`
 }
@@ -167,7 +167,7 @@ func (s *Service) remove(ctx context.Context, who authz.Caller, in *sensorIn) (d
 	return out, s.Writer.Write(ctx, func(tx txn.Tx) error {
 		found, err := s.Store.DeleteTx(tx, who.TenantID, in.SensorID)
 		if err == nil && found {
-			err = s.note(tx, who, "deleted", in.SensorID, nil)
+			err = s.recordAudit(tx, who, "deleted", in.SensorID, nil)
 		}
 		if err != nil {
 			return err

@@ -20,7 +20,7 @@ import (
 
 func TestSensors(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, r *rig) {
+	each(t, func(t *testing.T, r *harness) {
 		agentID := r.agent()
 		v := r.sensor(agentID, `,"instructions":"Look at it.","max_triggers":5,"expires_at":"2026-10-01T02:00:00.123456789+02:00"`)
 		if v.URL != "https://agents.example.com/api/v1/webhooks/sensor/"+v.WebhookID || v.AgentID != agentID || v.Instructions != "Look at it." ||
@@ -80,7 +80,7 @@ func TestSensors(t *testing.T) {
 
 func TestSensorsThatAreRefused(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, r *rig) {
+	each(t, func(t *testing.T, r *harness) {
 		agentID := r.agent()
 		for more, fields := range map[string][]string{
 			`,"unsigned":true`: {"max_triggers"},
@@ -109,7 +109,7 @@ func TestSensorsThatAreRefused(t *testing.T) {
 
 func TestSensorsAreListed(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, r *rig) {
+	each(t, func(t *testing.T, r *harness) {
 		agentID := r.agent()
 		var want []string
 		for range 5 {
@@ -144,9 +144,9 @@ func TestSensorsAreListed(t *testing.T) {
 
 func TestThereAreOnlySoManySensors(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, r *rig) {
+	each(t, func(t *testing.T, r *harness) {
 		first := r.agent()
-		r.fill(first, sensor.MaxOfAgent-1)
+		r.fill(first, sensor.MaxActivePerAgent-1)
 		// Of several that ask for the last place one gets it.
 		var wait sync.WaitGroup
 		var mu sync.Mutex
@@ -172,8 +172,8 @@ func TestThereAreOnlySoManySensors(t *testing.T) {
 		_, err := r.post(spent, "{}")
 		r.fatal(err)
 		r.sensor(first, "")
-		for range sensor.MaxActive/sensor.MaxOfAgent - 1 {
-			r.fill(r.agent(), sensor.MaxOfAgent)
+		for range sensor.MaxActive/sensor.MaxActivePerAgent - 1 {
+			r.fill(r.agent(), sensor.MaxActivePerAgent)
 		}
 		_, err = r.do("createSensor", nil, `{"agent_id":"`+r.agent()+`"}`)
 		is(t, err, fault.Invalid, "limit_reached")

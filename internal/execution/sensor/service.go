@@ -19,26 +19,27 @@ import (
 	"agentd/internal/kernel/resource"
 )
 
-// Runs starts runs; run.Service.
+// Runs starts runs; run.Service implements it.
 type Runs interface {
 	Create(ctx context.Context, who authz.Caller, req run.Request) (*run.Run, error)
 }
 
-// Deps is what a Service is made of.
+// Deps are the dependencies of a Service.
 type Deps struct {
 	Store   Store
 	Writer  txn.Writer
 	Clock   clock.Clock
 	Cursors *page.Cursors
 	Box     *secret.Box
-	Audit   audit.Recorder // nil: nobody is told
-	// Public gives the address under which others reach the service.
+	Audit   audit.Recorder // nil: actions are not recorded
+	// Public returns the address under which others reach the server.
 	Public func() string
-	// Suspended says whether a company's sensors start nothing.
+	// Suspended reports whether the sensors of a tenant start no runs.
 	Suspended func(ctx context.Context, tenant string) (bool, error)
 }
 
-// Service is the slice. Make it with New, and Bind it before the first call.
+// Service manages sensors and receives their calls. Make it with New, and call
+// Connect before the first request.
 type Service struct {
 	Deps
 
@@ -55,23 +56,22 @@ func (s *Service) Connect(runs Runs, agents *resource.Store[agent.Agent]) {
 	s.runs, s.agents = runs, agents
 }
 
-// wish is what a sensor is made of.
-type wish struct {
+// newSensor is a sensor to create.
+type newSensor struct {
 	id           string
 	agentID      string
-	run          string // that asks for it; "": a person does
+	runID        string // the run that creates it; "": a person does
 	instructions string
 	maxTriggers  int64
 	expiresAt    time.Time
 	unsigned     bool
 }
 
-// create stores a sensor, and gives it with its secret. Where there is one with
-// its id already it gives nothing. Errors: fault.NotFound for the agent,
-// fault.Invalid with limit_reached.
-func (s *Service) create(ctx context.Context, who authz.Caller, w wish) (*View, error) {
+// create stores a sensor and returns it with its secret; nil if one with its id
+// exists. Errors: fault.NotFound for the agent, fault.Invalid with limit_reached.
+func (s *Service) create(ctx context.Context, who authz.Caller, w newSensor) (*View, error) {
 	of := &Sensor{
-		TenantID: who.TenantID, ID: w.id, AgentID: w.agentID, MadeByRun: w.run, Instructions: w.instructions,
+		TenantID: who.TenantID, ID: w.id, AgentID: w.agentID, CreatedByRun: w.runID, Instructions: w.instructions,
 		MaxTriggers: w.maxTriggers, ExpiresAt: w.expiresAt, CreatedAt: s.Clock.Now(),
 	}
 	key := ""
@@ -81,60 +81,60 @@ func (s *Service) create(ctx context.Context, who authz.Caller, w wish) (*View, 
 	}
 	shown := s.view(of)
 	shown.Secret = key
-	made := false
+	created := false
 	err := s.Writer.Write(ctx, func(tx txn.Tx) (err error) {
 		if _, err = s.agents.GetTx(tx, who.TenantID, w.agentID); err != nil {
 			return err
 		}
-		if err = s.Store.DeleteEndedTx(tx, who.TenantID, of.CreatedAt.Add(-keptAfterEnd)); err != nil {
+		if err = s.Store.DeleteEndedTx(tx, who.TenantID, of.CreatedAt.Add(-endedRetention)); err != nil {
 			return err
 		}
-		if err = s.room(tx, of); err != nil {
+		if err = s.checkLimits(tx, of); err != nil {
 			return err
 		}
-		if made, err = s.Store.CreateTx(tx, of); err != nil || !made {
+		if created, err = s.Store.CreateTx(tx, of); err != nil || !created {
 			return err
 		}
-		if err = s.note(tx, who, "created", of.ID, of); err != nil {
+		if err = s.recordAudit(tx, who, "created", of.ID, of); err != nil {
 			return err
 		}
 		return txn.Answer(tx, shown)
 	})
-	if err != nil || !made {
+	if err != nil || !created {
 		return nil, err
 	}
 	return shown, nil
 }
 
-// room refuses a sensor too many.
-func (s *Service) room(tx txn.Tx, of *Sensor) error {
+// checkLimits returns an error if the tenant or the agent has no room for a sensor.
+func (s *Service) checkLimits(tx txn.Tx, of *Sensor) error {
 	all, ofAgent, err := s.Store.CountActiveTx(tx, of.TenantID, of.AgentID, of.CreatedAt)
 	switch {
 	case err != nil:
 		return err
 	case all >= maxActive:
-		return fault.New(fault.Invalid, "limit_reached", "The company has %d sensors that take calls, and there may be no more; delete one first.", maxActive)
-	case ofAgent >= maxOfAgent:
-		return fault.New(fault.Invalid, "limit_reached", "The agent has %d sensors that take calls, and there may be no more; delete one first.", maxOfAgent)
+		return fault.New(fault.Invalid, "limit_reached", "The company already has %d active sensors, which is the maximum; delete one first.", maxActive)
+	case ofAgent >= maxActivePerAgent:
+		return fault.New(fault.Invalid, "limit_reached", "The agent already has %d active sensors, which is the maximum; delete one first.", maxActivePerAgent)
 	}
 	return nil
 }
 
-// secretOf opens what calls of a sensor are signed with; "": they are not.
+// secretOf returns the secret that signs the calls of a sensor, or "".
 func (s *Service) secretOf(of *Sensor) (string, error) {
 	if !of.signed() {
 		return "", nil
 	}
 	key, err := s.Box.Open(of.Sealed, of.sealContext())
 	if err != nil {
-		return "", fmt.Errorf("sensor %s: its secret cannot be opened: %w", of.ID, err)
+		return "", fmt.Errorf("sensor %s: open the secret: %w", of.ID, err)
 	}
 	return string(key), nil
 }
 
-// note records what was done to a sensor.
-func (s *Service) note(tx txn.Tx, who authz.Caller, what, id string, of *Sensor) error {
-	e := audit.Entry{Action: "sensor." + what, TargetType: "sensor", TargetID: id}
+// recordAudit records an action on a sensor.
+func (s *Service) recordAudit(tx txn.Tx, who authz.Caller, action, id string, of *Sensor) error {
+	e := audit.Entry{Action: "sensor." + action, TargetType: "sensor", TargetID: id}
 	if of != nil {
 		var err error
 		e.Details, err = json.Marshal(struct {
@@ -142,7 +142,7 @@ func (s *Service) note(tx txn.Tx, who authz.Caller, what, id string, of *Sensor)
 			RunID       string `json:"run_id,omitzero"`
 			Unsigned    bool   `json:"unsigned"`
 			MaxTriggers int64  `json:"max_triggers,omitzero"`
-		}{of.AgentID, of.MadeByRun, !of.signed(), of.MaxTriggers})
+		}{of.AgentID, of.CreatedByRun, !of.signed(), of.MaxTriggers})
 		if err != nil {
 			return err
 		}
@@ -150,8 +150,7 @@ func (s *Service) note(tx txn.Tx, who authz.Caller, what, id string, of *Sensor)
 	return audit.Tell(s.Audit, tx, who, e)
 }
 
-// AgentDeleted ends the sensors of an agent that is gone. It may be called any
-// number of times.
+// AgentDeleted ends the sensors of a deleted agent. It is idempotent.
 func (s *Service) AgentDeleted(ctx context.Context, tenant, agentID string) error {
 	return s.Writer.Write(ctx, func(tx txn.Tx) error { return s.Store.EndTx(tx, tenant, agentID, s.Clock.Now()) })
 }

@@ -7,39 +7,38 @@ import (
 	"agentd/internal/base/txn"
 )
 
-// Store is the port to sensors and to the calls of theirs that carried an id.
-// What is absent is nil, and no error.
+// Store is the port to sensors, and to those calls that carried an id. A sensor
+// that does not exist is nil without an error.
 type Store interface {
-	// CreateTx stores a new sensor, unless there is one with its id.
-	CreateTx(tx txn.Tx, s *Sensor) (made bool, err error)
-	// CountActiveTx counts the company's sensors that take calls, and those of one of
-	// its agents. Whoever else counts to make one waits for the commit.
+	// CreateTx stores a sensor, unless one with its id exists.
+	CreateTx(tx txn.Tx, s *Sensor) (created bool, err error)
+	// CountActiveTx counts the active sensors of a tenant, and those of one of its
+	// agents. It blocks other transactions that count until commit.
 	CountActiveTx(tx txn.Tx, tenant, agentID string, now time.Time) (all, ofAgent int, err error)
 	Get(ctx context.Context, tenant, id string) (*Sensor, error)
-	// GetByID is Get for a caller who belongs to no company: the sensor says whose
-	// it is.
+	// GetByID is Get for callers without a tenant; the sensor has it.
 	GetByID(ctx context.Context, id string) (*Sensor, error)
-	// List gives up to limit sensors, newest first, from behind one of them; ""
-	// is from the newest.
+	// List returns up to limit sensors after one of them, newest first; "" starts
+	// with the newest.
 	List(ctx context.Context, tenant, after string, limit int) ([]Sensor, error)
 	Count(ctx context.Context, tenant string) (int, error)
 	DeleteTx(tx txn.Tx, tenant, id string) (found bool, err error)
 	// EndTx ends the sensors of an agent.
 	EndTx(tx txn.Tx, tenant, agentID string, at time.Time) error
-	// DeleteEndedTx forgets the company's sensors that ended before a moment.
+	// DeleteEndedTx deletes the tenant's sensors that ended before a time.
 	DeleteEndedTx(tx txn.Tx, tenant string, before time.Time) error
 
-	// ClaimTx spends a trigger of a sensor that is active, and no other: false is
-	// that it is not, or not any more.
+	// ClaimTx uses a trigger of an active sensor. It returns false if the sensor is
+	// not active.
 	ClaimTx(tx txn.Tx, tenant, id string, now time.Time) (bool, error)
-	// CreateCallTx remembers which run a call started, and forgets the sensor's calls
-	// from before a moment. It is false where the call is known already.
-	CreateCallTx(tx txn.Tx, c *Call, before time.Time) (fresh bool, err error)
-	// GetCallRun gives the run of a call that was noted since a moment; "": none.
+	// CreateCallTx stores which run a call started, and deletes the sensor's calls
+	// from before a time. It returns false if the call is stored already.
+	CreateCallTx(tx txn.Tx, c *Call, before time.Time) (created bool, err error)
+	// GetCallRun returns the run of a call that was stored since a time, or "".
 	GetCallRun(ctx context.Context, tenant, id, hash string, since time.Time) (runID string, err error)
 }
 
-// Call is a call that carried an id of its own.
+// Call is a call that carried an id.
 type Call struct {
 	TenantID, SensorID string
 	Hash               string // of the id and the body

@@ -14,33 +14,33 @@ import (
 	"agentd/internal/kernel/tool"
 )
 
-// What a sensor has that an agent makes and does not say.
+// The defaults of sensors that agents create.
 const (
-	usualTriggers = 10
-	usualLife     = 30 * 24 * time.Hour
+	defaultTriggers = 10
+	defaultLifetime = 30 * 24 * time.Hour
 )
 
-// Tool is listen_webhook, by which an agent makes a sensor for itself
-// (decisions.md D12, D13). A call that is repeated after a crash finds what the
-// first one made, and gives the same. The secret is in its result, and so in
-// the run's journal: the agent has to hand it to whoever is to call.
+// Tool returns listen_webhook, with which an agent creates a sensor for itself. A
+// call that is repeated after a crash finds the sensor of the first one and
+// returns the same. The result contains the secret, so the run's journal does too:
+// the agent must pass it to the system that will call.
 func (s *Service) Tool() tool.Tool {
 	return tool.Tool{
 		Name: "listen_webhook",
-		Description: fmt.Sprintf("Makes a web address that another system can call. Each call starts a new run of you, which gets your instructions and what was sent; "+
-			"it knows nothing of this conversation. Gives the address and the secret that calls must be signed with: hand both to whoever is to call, and to nobody else. "+
-			"The address works for %d days, and for %d calls unless you say otherwise.", int(usualLife.Hours()/24), usualTriggers),
+		Description: fmt.Sprintf("Creates a URL that another system can call. Each call starts a new run of you, which receives your instructions and what was sent; "+
+			"it does not know this conversation. Returns the URL and the secret that must sign the calls: pass both to the system that will call, and to no one else. "+
+			"The URL works for %d days, and for %d calls unless you set max_triggers.", int(defaultLifetime.Hours()/24), defaultTriggers),
 		Parameters: jsontext.Value(`{"type":"object","properties":{` +
-			`"instructions":{"type":"string","minLength":1,"maxLength":20000,"description":"What you shall do when it is called; it must say everything that you need to know then"},` +
-			`"max_triggers":{"type":"integer","minimum":1,"maximum":1000,"description":"How many calls it takes"}},` +
+			`"instructions":{"type":"string","minLength":1,"maxLength":20000,"description":"What to do when it is called; include everything that you need to know then"},` +
+			`"max_triggers":{"type":"integer","minimum":1,"maximum":1000,"description":"Maximum number of calls"}},` +
 			`"required":["instructions"],"additionalProperties":false}`),
 		Idempotent: true,
 		Run:        s.listen,
 	}
 }
 
-// heard is the tool's result.
-type heard struct {
+// listenResult is the result of the tool.
+type listenResult struct {
 	WebhookID   string    `json:"webhook_id"`
 	URL         string    `json:"url"`
 	Secret      string    `json:"secret"`
@@ -49,13 +49,13 @@ type heard struct {
 	HowToCall   string    `json:"how_to_call"`
 }
 
-const howToCall = "POST any body to url with the header X-Sensor-Signature: 'sha256=' and the hex HMAC-SHA256 of the raw body, keyed with secret as it stands."
+const howToCall = "POST any body to url with the header X-Sensor-Signature: 'sha256=' and the hex HMAC-SHA256 of the raw body, keyed with secret."
 
 func (s *Service) listen(ctx context.Context, call tool.Call) (tool.Result, error) {
 	args := struct {
 		Instructions string `json:"instructions"`
 		MaxTriggers  int64  `json:"max_triggers"`
-	}{MaxTriggers: usualTriggers}
+	}{MaxTriggers: defaultTriggers}
 	if err := json.Unmarshal([]byte(call.Arguments), &args); err != nil {
 		return tool.Result{}, err
 	}
@@ -68,9 +68,9 @@ func (s *Service) listen(ctx context.Context, call tool.Call) (tool.Result, erro
 		return tool.Result{}, err
 	}
 	if of == nil {
-		_, err := s.create(ctx, authz.Caller{TenantID: call.TenantID}, wish{
-			id: id, agentID: call.AgentID, run: call.RunID, instructions: readable([]byte(args.Instructions)), maxTriggers: args.MaxTriggers,
-			expiresAt: s.Clock.Now().UTC().Add(usualLife).Truncate(time.Second),
+		_, err := s.create(ctx, authz.Caller{TenantID: call.TenantID}, newSensor{
+			id: id, agentID: call.AgentID, runID: call.RunID, instructions: readable([]byte(args.Instructions)), maxTriggers: args.MaxTriggers,
+			expiresAt: s.Clock.Now().UTC().Add(defaultLifetime).Truncate(time.Second),
 		})
 		if f := fault.From(err); f != nil && (f.Kind == fault.Invalid || f.Kind == fault.NotFound) {
 			return tool.Failure(f.Detail), nil
@@ -78,18 +78,18 @@ func (s *Service) listen(ctx context.Context, call tool.Call) (tool.Result, erro
 		if err != nil {
 			return tool.Result{}, err
 		}
-		// Also where another worker that had the run was quicker.
+		// create returns nil if another worker that had the run was first.
 		if of, err = s.Store.Get(ctx, call.TenantID, id); err != nil {
 			return tool.Result{}, err
 		}
 	}
 	if of == nil {
-		return tool.Failure("The address was taken away again at once. Ask somebody why, before you make another."), nil
+		return tool.Failure("The sensor was deleted right after it was created. Ask a person why before you create another."), nil
 	}
 	key, err := s.secretOf(of)
 	if err != nil {
 		return tool.Result{}, err
 	}
-	out, err := json.Marshal(heard{of.ID, s.view(of).URL, key, of.MaxTriggers, of.ExpiresAt, howToCall})
+	out, err := json.Marshal(listenResult{of.ID, s.view(of).URL, key, of.MaxTriggers, of.ExpiresAt, howToCall})
 	return tool.Result{Output: string(out)}, err
 }

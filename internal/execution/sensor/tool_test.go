@@ -14,7 +14,7 @@ import (
 
 func TestListenWebhook(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, r *rig) {
+	each(t, func(t *testing.T, r *harness) {
 		agentID := r.agent()
 		listen := r.Tool()
 		call := tool.Call{
@@ -76,9 +76,9 @@ func TestListenWebhook(t *testing.T) {
 			t.Errorf("audit: %+v", r.log)
 		}
 
-		r.fill(agentID, sensor.MaxOfAgent-3)
+		r.fill(agentID, sensor.MaxActivePerAgent-3)
 		other.StepID = ident.New()
-		if got := do(other); !got.Failed || !strings.Contains(got.Output, "may be no more") {
+		if got := do(other); !got.Failed || !strings.Contains(got.Output, "which is the maximum") {
 			t.Errorf("one too many: %+v", got)
 		}
 		if got := do(call); got.Output != first.Output { // it is there, and no further one

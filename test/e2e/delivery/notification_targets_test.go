@@ -64,7 +64,7 @@ func TestNotificationsReachTargets(t *testing.T) {
 			apptest.Eventually(t, func() bool { return last() == "delivered" })
 
 			n.Expect(200, "POST", path+"/targets/"+made["id"].(string)+"/test", nil)
-			if one := <-heard; !strings.Contains(one.body, `"title":"A test"`) {
+			if one := <-heard; !strings.Contains(one.body, `"title":"Test notification"`) {
 				t.Errorf("the test was %s", one.body)
 			}
 			for _, tt := range []struct {

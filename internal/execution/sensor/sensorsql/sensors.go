@@ -45,7 +45,7 @@ var (
 func scanSensor(row sqldb.Row) (*sensor.Sensor, error) {
 	s := &sensor.Sensor{}
 	var expires, ended, created, last int64
-	err := row.Scan(&s.TenantID, &s.ID, &s.AgentID, &s.MadeByRun, &s.Instructions, &s.Sealed, &s.MaxTriggers, &s.Triggers,
+	err := row.Scan(&s.TenantID, &s.ID, &s.AgentID, &s.CreatedByRun, &s.Instructions, &s.Sealed, &s.MaxTriggers, &s.Triggers,
 		&expires, &ended, &created, &last)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
@@ -62,7 +62,7 @@ func (s *Store) CreateTx(tx txn.Tx, of *sensor.Sensor) (bool, error) {
 		sealed = []byte{}
 	}
 	n, err := sqldb.From(tx).Exec(insertSensor,
-		of.TenantID, of.ID, of.AgentID, of.MadeByRun, of.Instructions, sealed, of.MaxTriggers, of.Triggers,
+		of.TenantID, of.ID, of.AgentID, of.CreatedByRun, of.Instructions, sealed, of.MaxTriggers, of.Triggers,
 		sqldb.Micros(of.ExpiresAt), sqldb.Micros(of.EndedAt), sqldb.Micros(of.CreatedAt), sqldb.Micros(of.LastTriggeredAt))
 	return n > 0, err
 }

@@ -39,7 +39,7 @@ type object = map[string]any
 
 // rig is the slice over a real database, with a clock that stands and an
 // engine that stores runs and does nothing with them.
-type rig struct {
+type harness struct {
 	*sensor.Service
 	t      *testing.T
 	db     *sqldb.DB
@@ -56,7 +56,7 @@ type rig struct {
 }
 
 // Start stands for the engine.
-func (r *rig) Start(ctx context.Context, rec *run.Record, _ *run.AgentSpec) error {
+func (r *harness) Start(ctx context.Context, rec *run.Record, _ *run.AgentSpec) error {
 	if r.refuse != nil {
 		return r.refuse
 	}
@@ -70,21 +70,21 @@ func (r *rig) Start(ctx context.Context, rec *run.Record, _ *run.AgentSpec) erro
 }
 
 // Record implements audit.Recorder.
-func (r *rig) Record(_ txn.Tx, _ authz.Caller, e audit.Entry) error {
+func (r *harness) Record(_ txn.Tx, _ authz.Caller, e audit.Entry) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.log = append(r.log, e)
 	return nil
 }
 
-func each(t *testing.T, test func(t *testing.T, r *rig)) {
+func each(t *testing.T, test func(t *testing.T, r *harness)) {
 	t.Helper()
-	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) { test(t, newRig(t, db)) })
+	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) { test(t, newHarness(t, db)) })
 }
 
-func newRig(t *testing.T, db *sqldb.DB) *rig {
+func newHarness(t *testing.T, db *sqldb.DB) *harness {
 	t.Helper()
-	r := &rig{
+	r := &harness{
 		t: t, db: db, clock: clock.NewFake(), store: sensorsql.New(db), runs: runsql.New(db),
 		who: authz.Caller{TenantID: ident.New(), UserID: ident.New()},
 	}
@@ -105,14 +105,14 @@ func newRig(t *testing.T, db *sqldb.DB) *rig {
 	return r
 }
 
-func (r *rig) fatal(err error) {
+func (r *harness) fatal(err error) {
 	r.t.Helper()
 	if err != nil {
 		r.t.Fatal(err)
 	}
 }
 
-func (r *rig) agent() string {
+func (r *harness) agent() string {
 	r.t.Helper()
 	g := r.agents.Store().Blank()
 	g.Name = "Ada"
@@ -122,7 +122,7 @@ func (r *rig) agent() string {
 
 // do calls an operation as the edge does: with values by the names of
 // parameters, and a body that is JSON or a message.
-func (r *rig) do(id string, values map[string]string, body any) (any, error) {
+func (r *harness) do(id string, values map[string]string, body any) (any, error) {
 	routes := r.Routes()
 	at := slices.IndexFunc(routes, func(one route.Route) bool { return one.ID == id })
 	in := reflect.New(routes[at].In)
@@ -142,7 +142,7 @@ func (r *rig) do(id string, values map[string]string, body any) (any, error) {
 }
 
 // sensor makes one. more are further members of the body.
-func (r *rig) sensor(agentID, more string) *sensor.View {
+func (r *harness) sensor(agentID, more string) *sensor.View {
 	r.t.Helper()
 	got, err := r.do("createSensor", nil, `{"agent_id":"`+agentID+`"`+more+`}`)
 	r.fatal(err)
@@ -150,7 +150,7 @@ func (r *rig) sensor(agentID, more string) *sensor.View {
 }
 
 // fill gives an agent sensors that take calls.
-func (r *rig) fill(agentID string, n int) {
+func (r *harness) fill(agentID string, n int) {
 	r.t.Helper()
 	r.fatal(r.db.Write(r.t.Context(), func(tx txn.Tx) error {
 		for range n {
@@ -163,7 +163,7 @@ func (r *rig) fill(agentID string, n int) {
 	}))
 }
 
-func (r *rig) read(id string) *sensor.View {
+func (r *harness) read(id string) *sensor.View {
 	r.t.Helper()
 	got, err := r.do("getSensor", map[string]string{"sensorId": id}, nil)
 	r.fatal(err)
@@ -171,7 +171,7 @@ func (r *rig) read(id string) *sensor.View {
 }
 
 // post calls a sensor, signed where it has a secret, and gives the run.
-func (r *rig) post(v *sensor.View, body string, headers ...string) (string, error) {
+func (r *harness) post(v *sensor.View, body string, headers ...string) (string, error) {
 	signature := ""
 	if v.Secret != "" {
 		signature = sensor.Sign(v.Secret, []byte(body))
@@ -179,7 +179,7 @@ func (r *rig) post(v *sensor.View, body string, headers ...string) (string, erro
 	return r.send(v.WebhookID, signature, body, headers...)
 }
 
-func (r *rig) send(id, signature, body string, headers ...string) (string, error) {
+func (r *harness) send(id, signature, body string, headers ...string) (string, error) {
 	m := route.Message{Header: map[string][]string{}, Data: []byte(body)}
 	for i := 0; i+1 < len(headers); i += 2 {
 		m.Header[headers[i]] = append(m.Header[headers[i]], headers[i+1])
@@ -189,7 +189,7 @@ func (r *rig) send(id, signature, body string, headers ...string) (string, error
 }
 
 // started lists the agent's runs, oldest first.
-func (r *rig) started(agentID string) []run.Run {
+func (r *harness) started(agentID string) []run.Run {
 	r.t.Helper()
 	all, err := r.runs.List(r.t.Context(), r.who.TenantID, run.Filter{AgentID: agentID, Ascending: true, Limit: 1000})
 	r.fatal(err)
@@ -206,4 +206,4 @@ func is(t *testing.T, err error, kind fault.Kind, code string) *fault.Error {
 	return f
 }
 
-func (r *rig) advance(d time.Duration) { r.clock.Advance(d) }
+func (r *harness) advance(d time.Duration) { r.clock.Advance(d) }

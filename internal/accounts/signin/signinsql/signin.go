@@ -26,11 +26,11 @@ func New(db *sqldb.DB) *Store { return &Store{db} }
 func notFound(err error) error { return sqldb.NoRowsAs(err, signin.ErrNotFound) }
 
 const (
-	codeColumns   = `email, code_hash, terms, asked, wrong, again_at, expires_at, forget_at`
-	linkColumns   = `issuer, subject, provider, email, provider_email, linked_at`
-	factorColumns = `person, tenant_id, sealed, algorithm, recovery, created_at, confirmed_at, last_step, wrong, wrong_at`
+	emailCodeColumns = `email, code_hash, terms, asked, wrong, again_at, expires_at, forget_at`
+	linkColumns      = `issuer, subject, provider, email, provider_email, linked_at`
+	factorColumns    = `person, tenant_id, sealed, algorithm, recovery, created_at, confirmed_at, last_step, wrong, wrong_at`
 
-	selectCode   = `SELECT ` + codeColumns + ` FROM signin_codes WHERE email = ?`
+	selectCode   = `SELECT ` + emailCodeColumns + ` FROM signin_codes WHERE email = ?`
 	selectTicket = `SELECT sealed FROM signin_tickets WHERE kind = ? AND hash = ? AND expires_at > ?`
 	selectLink   = `SELECT ` + linkColumns + ` FROM signin_links `
 	selectFactor = `SELECT ` + factorColumns + ` FROM signin_factors WHERE person = ?`
@@ -45,8 +45,8 @@ var (
 	selectMembership = `SELECT ` + identitysql.MemberColumns + `, ` + identitysql.TenantColumns + `
 		FROM users u JOIN tenants t ON t.tenant_id = u.tenant_id AND t.status <> 'deleted' `
 
-	insertCode   = sqldb.Insert(`signin_codes`, codeColumns) + ` ON CONFLICT (email) DO NOTHING`
-	updateCode   = `UPDATE signin_codes SET ` + sqldb.Assign(strings.TrimPrefix(codeColumns, `email, `)) + ` WHERE email = ?`
+	insertCode   = sqldb.Insert(`signin_codes`, emailCodeColumns) + ` ON CONFLICT (email) DO NOTHING`
+	updateCode   = `UPDATE signin_codes SET ` + sqldb.Assign(strings.TrimPrefix(emailCodeColumns, `email, `)) + ` WHERE email = ?`
 	insertTicket = sqldb.Insert(`signin_tickets`, `kind, hash, sealed, expires_at`)
 	insertLink   = sqldb.Insert(`signin_links`, linkColumns) + ` ON CONFLICT DO NOTHING`
 	putFactor    = sqldb.Insert(`signin_factors`, factorColumns) +

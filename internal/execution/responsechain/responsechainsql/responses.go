@@ -47,7 +47,7 @@ func (s *Store) ListByID(ctx context.Context, tenant string, ids []string) ([]re
 		place[id] = i
 	}
 	slices.SortFunc(links, func(a, b responsechain.Link) int { return place[a.RunID] - place[b.RunID] })
-	all, err := s.told(ctx, tenant, links)
+	all, err := s.withRuns(ctx, tenant, links)
 	return slices.DeleteFunc(all, func(r responsechain.Response) bool { return r.Run.RunID == "" }), err
 }
 
@@ -62,7 +62,7 @@ func (s *Store) ListChain(ctx context.Context, tenant, id string) ([]responsecha
 	if err != nil {
 		return nil, err
 	}
-	return s.told(ctx, tenant, inLine(links, id))
+	return s.withRuns(ctx, tenant, inLine(links, id))
 }
 
 // inLine puts links in order, the first first: SQL promises none.
@@ -85,19 +85,19 @@ func inLine(links []responsechain.Link, id string) []responsechain.Link {
 	return line
 }
 
-// told adds the runs to their links.
-func (s *Store) told(ctx context.Context, tenant string, links []responsechain.Link) ([]responsechain.Response, error) {
+// withRuns adds the runs to their links.
+func (s *Store) withRuns(ctx context.Context, tenant string, links []responsechain.Link) ([]responsechain.Response, error) {
 	ids := make([]string, len(links))
 	for i, l := range links {
 		ids[i] = l.RunID
 	}
-	told, err := runsql.WithSteps(ctx, s.db, tenant, ids)
+	journals, err := runsql.WithSteps(ctx, s.db, tenant, ids)
 	if err != nil {
 		return nil, err
 	}
 	out := make([]responsechain.Response, len(links))
 	for i := range links {
-		out[i] = responsechain.Response{Link: links[i], Journal: told[i]}
+		out[i] = responsechain.Response{Link: links[i], Journal: journals[i]}
 	}
 	return out, nil
 }

@@ -69,6 +69,9 @@ type Row struct {
 	Uploads  []string     // of an Upload: Form, JSON and Bytes, those that it may come as
 	MaxBytes int64        // of a Message: how long it may be
 
+	Events *Events // published messages of an event stream
+	Sends  *Events // published webhooks that the operation subscribes to
+
 	Limits []Limit // beyond those that the operator sets for every operation; a request needs room in each
 
 	Deprecated string // X-API-Deprecation-Info, where the route is deprecated

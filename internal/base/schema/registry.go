@@ -56,7 +56,9 @@ func (r *Registry) Schema(t reflect.Type, allowRef bool, hint string) *huma.Sche
 	for name, component := range r.Map() {
 		if !r.adapted[name] {
 			r.adapted[name] = true
-			adapt(component, r.TypeFromRef(Prefix+name))
+			if t := r.TypeFromRef(Prefix + name); t != nil { // nil: added by hand
+				adapt(component, t)
+			}
 		}
 	}
 	return s
@@ -77,6 +79,7 @@ func adapt(s *huma.Schema, t reflect.Type) {
 		if f.Tag.Get("required") == "true" {
 			s.Required = append(s.Required, name)
 		}
+		annotate(p, f)
 		declared := p.Nullable && p.Type == huma.TypeObject // by Nullable itself
 		plain(p)
 		if p.Nullable = declared || nullable(f, omitted); p.Nullable {

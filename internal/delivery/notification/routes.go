@@ -36,6 +36,10 @@ func (s *Service) Routes() []route.Route {
 			"A signing secret that is generated for a webhook is shown in this response only.")
 	target.Status, target.Errors = 201, []int{501}
 	test := write("POST", "/targets/{targetId}/test", "testNotificationTarget", "Send a test notification to a target", "Responds once it is queued.")
+	follow := read("/stream", "streamNotifications", "Stream your notifications",
+		"Server-sent events: an event `ready`, then an event `notification` for each. "+
+			"Last-Event-ID resumes right after a notification.")
+	follow.Events = &events
 	return []route.Route{
 		route.Action(read("/prefs", "getNotificationPrefs", "Get your notification preferences", ""), s.prefs),
 		route.Action(prefs, s.setPrefs),
@@ -49,9 +53,7 @@ func (s *Service) Routes() []route.Route {
 		route.Action(write("PUT", "/read-all", "markAllNotificationsRead", "Mark all your notifications as read", ""), s.readAll),
 		route.Action(write("PUT", "/{notificationId}/read", "markNotificationRead", "Mark a notification as read", "Succeeds also if it does not exist."), s.markRead),
 		route.Action(write("DELETE", "/{notificationId}", "deleteNotification", "Delete a notification", "Succeeds also if it does not exist."), s.remove),
-		route.Stream(read("/stream", "streamNotifications", "Stream your notifications",
-			"Server-sent events: an event `ready`, then an event `notification` for each. "+
-				"Last-Event-ID resumes right after a notification."), s.follow),
+		route.Stream(follow, s.follow),
 	}
 }
 

@@ -60,7 +60,7 @@ func (s *Service) follow(ctx context.Context, who authz.Caller, in *streamIn) (i
 		if !yield(ready, err) || err != nil {
 			return
 		}
-		if !known && !yield(route.Frame{Name: "gap", Data: []byte(`{"dropped":0}`)}, nil) {
+		if !known && !yield(route.Frame{Name: "gap", Data: []byte(`{"event":"gap","dropped":0}`)}, nil) {
 			return
 		}
 		f := follower{s: s, ctx: ctx, who: who, after: after, yield: yield}
@@ -142,7 +142,7 @@ func liveFrame(e event.Event) route.Frame {
 
 func renderLive(e event.Event) route.Frame {
 	return e.Shared.Render(event.OfRun, func() any {
-		fr := route.Frame{ID: strconv.FormatInt(e.Seq, 10), Name: frameName, Data: e.Data}
+		fr := route.Frame{ID: strconv.FormatInt(e.Seq, 10), Name: frameName, Data: named(frameName, e.Data)}
 		fr.Wire = fr.AppendWire(nil)
 		return fr
 	}).(route.Frame)
@@ -180,12 +180,20 @@ func (f *follower) read() bool {
 	}
 }
 
+// named puts the event's name before the other members of an object.
+func named(name string, object []byte) []byte {
+	return append([]byte(`{"event":"`+name+`",`), object[1:]...) // no event is an empty object
+}
+
 // frame returns a frame, without an id if seq is negative.
 func frame(seq int64, name string, data any) (route.Frame, error) {
 	b, err := json.Marshal(data)
-	f := route.Frame{Name: name, Data: b}
+	if err != nil {
+		return route.Frame{}, err
+	}
+	f := route.Frame{Name: name, Data: named(name, b)}
 	if seq >= 0 {
 		f.ID = strconv.FormatInt(seq, 10)
 	}
-	return f, err
+	return f, nil
 }

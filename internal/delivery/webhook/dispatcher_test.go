@@ -48,7 +48,8 @@ func TestDelivered(t *testing.T) {
 		if a.URL != "https://receiver.example/" || a.EventType != "run.completed" || len(a.Secret) < 49 || a.Secret[:6] != "whsec_" {
 			t.Errorf("sent %+v", a)
 		}
-		want := `{"data":{"a":1},"event_id":"` + a.EventID + `","event_type":"run.completed","tenant_id":"` + h.who.TenantID + `","timestamp":"2026-09-10T12:00:00.000Z"}`
+		want := `{"data":{"a":1},"event_id":"` + a.EventID + `","event_type":"run.completed",` +
+			`"tenant_id":"` + h.who.TenantID + `","timestamp":"2026-09-10T12:00:00.000Z","type":"run.completed"}`
 		if string(a.Body) != want && !sameJSON(a.Body, []byte(want)) {
 			t.Errorf("the body is %s, want %s", a.Body, want)
 		}

@@ -18,7 +18,8 @@ const maxBody = 1 << 20
 // envelope is the body of every event.
 type envelope struct {
 	EventID   string         `json:"event_id"`
-	EventType string         `json:"event_type"`
+	Type      string         `json:"type"`
+	EventType string         `json:"event_type"` // the same
 	TenantID  string         `json:"tenant_id"`
 	Timestamp string         `json:"timestamp"` // ISO 8601, milliseconds
 	Data      jsontext.Value `json:"data"`
@@ -31,7 +32,7 @@ func render(e Event) (StoredEvent, error) {
 	if err != nil {
 		return s, err
 	}
-	env := envelope{s.ID, e.Type, e.TenantID, e.At.UTC().Format("2006-01-02T15:04:05.000Z"), data}
+	env := envelope{s.ID, e.Type, e.Type, e.TenantID, e.At.UTC().Format("2006-01-02T15:04:05.000Z"), data}
 	if s.Body, err = json.Marshal(env, encoding); err != nil || len(s.Body) <= maxBody {
 		return s, err
 	}

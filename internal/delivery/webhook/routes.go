@@ -39,7 +39,7 @@ func (s *Service) Routes() []route.Route {
 	const one, entry = "/{webhookId}", "/{webhookId}/deliveries/{deliveryId}"
 	create := write("POST", "", "createWebhook", "Create a webhook subscription",
 		"Only this response shows the secret that signs the requests. A subscription cannot be changed: create another and delete this one.")
-	create.Status, create.Outside = 201, true // checking the URL resolves its host
+	create.Status, create.Outside, create.Sends = 201, true, published(s.Events) // checking the URL resolves its host
 	return append([]route.Route{
 		route.Action(create, s.create),
 		route.Action(read("", "listWebhooks", "List subscriptions, newest first", ""), s.list),

@@ -63,6 +63,7 @@ func edgeRoutes(s *Server) []Raw {
 	document.Tag = "Meta"
 	streaming := probe("/health/sse", "getStreamHealth", "Check event streams with a short one", nil, s.serveStreamHealth)
 	streaming.Streams = true
+	streaming.Events = &healthEvents
 	healthOf, readyOf, liveOf := reflect.TypeFor[health](), reflect.TypeFor[readiness](), reflect.TypeFor[liveness]()
 	return []Raw{
 		probe("/api/v1/health", "getHealth", "Get the health of the service", healthOf, s.serveHealth),
@@ -155,9 +156,9 @@ func (s *Server) serveStreamHealth(_ http.ResponseWriter, r *http.Request, _ aut
 	defer st.Close()
 	now := time.Now().UTC().Format(time.RFC3339Nano)
 	for _, f := range []route.Frame{
-		{Name: "connected", Data: fmt.Appendf(nil, `{"timestamp":%q}`, now)},
-		{Name: "ping", Data: fmt.Appendf(nil, `{"timestamp":%q,"latency_ms":%g}`, now, float64(took.Microseconds())/1000)},
-		{Name: "done", Data: []byte(`{"status":"ok"}`)},
+		{Name: "connected", Data: fmt.Appendf(nil, `{"event":"connected","timestamp":%q}`, now)},
+		{Name: "ping", Data: fmt.Appendf(nil, `{"event":"ping","timestamp":%q,"latency_ms":%g}`, now, float64(took.Microseconds())/1000)},
+		{Name: "done", Data: []byte(`{"event":"done","status":"ok"}`)},
 		{Data: []byte("[DONE]")},
 	} {
 		f.More = f.Name != ""

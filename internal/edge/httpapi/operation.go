@@ -57,6 +57,7 @@ type Raw struct {
 	Upgrade      bool // becomes a WebSocket: the key may come in ?token= and as the subprotocol svc.<base64 of the key>
 	Quiet        bool // a probe: logged at debug level
 	Streams      bool // the answer is always an event stream
+	MayStream    bool // the answer is an event stream if the request asks for one
 
 	// ReplayByRef rows record a ResultRef and answer repeated requests themselves;
 	// see EarlierResult.

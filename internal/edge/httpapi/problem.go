@@ -86,7 +86,7 @@ type problem struct {
 	Code    string         `json:"code" required:"true" doc:"Stable, machine-readable code of the problem."`
 	ID      string         `json:"correlation_id" required:"true" doc:"Id of the request, as in the header X-Request-Id."`
 	Errors  []fault.Field  `json:"errors,omitempty" doc:"Every invalid field of a body that failed validation."`
-	IDTwin  string         `json:"correlationId" required:"true" deprecated:"true" doc:"The same as correlation_id."`
+	IDTwin  string         `json:"correlationId" alias:"correlation_id"`
 	Members map[string]any `json:",embed" hidden:"true"`
 }
 

@@ -1,14 +1,12 @@
-// Package delegation is how agents set other agents to work: they hand a task
-// to one that is there, or make one for it (decisions.md D11, D12, D13).
+// Package delegation has the tools by which agents delegate tasks to other
+// agents, and by which they spawn agents.
 //
-// # What belongs together
-//
-// A task is a run of its own. Its id, and that of an agent that is made,
-// follows from the run and the call, so that a call that is repeated after a
-// crash finds what the first one made. The parent's run
-// waits for the task. Where the parent ends first (cancelled, out of time) the
-// task is cancelled; where only the node stops it goes on, and the node that
-// takes the parent over waits for it again.
+// A task is a run of its own. Its id, and that of a spawned agent, is derived
+// from the parent's run and the call, so that a call that is repeated after a
+// crash finds what the first one created. The parent's run waits for the task.
+// If the parent ends first (cancelled, out of time) the task is cancelled. If
+// only the node stops, the task continues, and the node that takes the parent
+// over waits for it again.
 package delegation
 
 import (
@@ -33,20 +31,21 @@ import (
 	"agentd/internal/kernel/work"
 )
 
-// Bounds of delegation.
+// Limits of delegation.
 const (
 	Timeout     = 10 * time.Minute // of a task, its approvals included
 	MaxDepth    = 5                // of runs that wait for runs
-	MaxSpawn    = 3                // of agents that made agents
-	MaxChildren = 20               // of one agent, those that are deleted apart
+	MaxSpawn    = 3                // of agents that spawned agents
+	MaxChildren = 20               // of one agent, without deleted ones
 
-	// leeway is kept of a call's time to cancel the task and to say so.
+	// leeway is the part of a call's time that is kept to cancel the task and
+	// report it.
 	leeway = 5 * time.Second
-	// settling is how long a parent may take to end once its call was stopped.
-	settling = 15 * time.Second
+	// maxEnding is how long a parent may take to end once its call was stopped.
+	maxEnding = 15 * time.Second
 )
 
-// Runs is what is needed of runs; *run.Service has it.
+// Runs is the port to runs; *run.Service implements it.
 type Runs interface {
 	Create(ctx context.Context, who authz.Caller, req run.Request) (*run.Run, error)
 	Get(ctx context.Context, tenant, id string) (*run.Run, error)
@@ -54,8 +53,8 @@ type Runs interface {
 	Cancel(ctx context.Context, tenant, id string) (run.CancelAnswer, error)
 }
 
-// Service delegates. Make it with New, and Bind it before the first call; Stop
-// it after the runs.
+// Service implements the tools and the routes of delegation. Create it with New,
+// and Connect it before the first call; Stop it after the runs.
 type Service struct {
 	runs   Runs
 	agents *agent.Agents
@@ -64,10 +63,10 @@ type Service struct {
 
 	ctx     context.Context
 	stop    context.CancelFunc
-	tidying sync.WaitGroup
+	orphans sync.WaitGroup // being cancelled
 }
 
-// New makes a service whose tools can be registered.
+// New returns a service whose tools can be registered.
 func New(log *slog.Logger) *Service {
 	ctx, stop := context.WithCancel(context.Background())
 	return &Service{log: log, ctx: ctx, stop: stop}
@@ -79,33 +78,37 @@ func (s *Service) Connect(runs Runs, agents *agent.Agents, writer txn.Writer) {
 	s.runs, s.agents, s.writer = runs, agents, writer
 }
 
-// Stop ends what is still being tidied up.
+// Stop stops cancelling the tasks of parents that have ended.
 func (s *Service) Stop() {
 	s.stop()
-	s.tidying.Wait()
+	s.orphans.Wait()
 }
 
-// Tools are delegate_to_agent and spawn_agent.
+// Tools returns delegate_to_agent and spawn_agent.
 func (s *Service) Tools() []tool.Tool {
 	return []tool.Tool{
 		{
 			Name: "delegate_to_agent",
-			Description: "Hands a task to another agent, waits until it has done it, and gives its answer. " +
-				"The other agent knows nothing of this conversation: the message must say everything that it needs.",
-			Parameters: jsontext.Value(`{"type":"object","properties":{"agent_id":{"type":"string","minLength":1,"maxLength":64,"description":"The id of the agent"},` +
-				`"message":{"type":"string","minLength":1,"maxLength":200000,"description":"The task"}},"required":["agent_id","message"],"additionalProperties":false}`),
+			Description: "Delegates a task to another agent, waits until it is done, and returns the agent's answer. " +
+				"The other agent does not know this conversation: the message must say everything that it needs.",
+			Parameters: jsontext.Value(`{"type":"object","properties":{` +
+				`"agent_id":{"type":"string","minLength":1,"maxLength":64,"description":"The id of the agent"},` +
+				`"message":{"type":"string","minLength":1,"maxLength":200000,"description":"The task"}},` +
+				`"required":["agent_id","message"],"additionalProperties":false}`),
 			Idempotent: true, Timeout: Timeout,
 			Run: s.delegate,
 		},
 		{
 			Name: "spawn_agent",
-			Description: "Makes a new agent with your model, within your limits, and with some of your tools. With a task it does that at once, and its answer is given; " +
-				"without one it can be given tasks by delegate_to_agent.",
-			Parameters: jsontext.Value(`{"type":"object","properties":{"name":{"type":"string","minLength":1,"maxLength":200,"description":"Its name"},` +
+			Description: "Creates a new agent with your model, within your limits, and with some of your tools. " +
+				"With a task it does the task at once, and its answer is returned; without one, use delegate_to_agent to give it tasks.",
+			Parameters: jsontext.Value(`{"type":"object","properties":{` +
+				`"name":{"type":"string","minLength":1,"maxLength":200,"description":"Its name"},` +
 				`"prompt":{"type":"string","minLength":1,"maxLength":200000,"description":"Its instructions"},` +
 				`"role":{"type":"string","maxLength":200,"description":"What it is for, in a few words"},` +
-				`"tools":{"type":"array","maxItems":64,"items":{"type":"string","maxLength":64},"description":"Names of the tools that it gets, of yours; all but spawn_agent if left out"},` +
-				`"task":{"type":"string","minLength":1,"maxLength":200000,"description":"What it shall do at once"}},` +
+				`"tools":{"type":"array","maxItems":64,"items":{"type":"string","maxLength":64},` +
+				`"description":"Names of its tools, of yours; all but spawn_agent if omitted"},` +
+				`"task":{"type":"string","minLength":1,"maxLength":200000,"description":"A task to do at once"}},` +
 				`"required":["name","prompt"],"additionalProperties":false}`),
 			Idempotent: true, Timeout: Timeout,
 			Run: s.spawnTool,
@@ -129,24 +132,25 @@ func (s *Service) delegate(ctx context.Context, call tool.Call) (tool.Result, er
 	}
 	depth, err := s.depth(ctx, call)
 	if err != nil {
-		return told(ctx, err)
+		return refusal(ctx, err)
 	}
-	a, err := s.ask(ctx, call, args.AgentID, args.Message, depth)
+	a, err := s.runTask(ctx, call, args.AgentID, args.Message, depth)
 	if err != nil {
-		return told(ctx, err)
+		return refusal(ctx, err)
 	}
 	return tool.Result{Output: a.text, Failed: a.failed}, nil
 }
 
-// told gives the model the refusals that are not the platform's failure.
-func told(ctx context.Context, err error) (tool.Result, error) {
+// refusal returns an error as a result that the model reads, unless it is a
+// failure of the platform.
+func refusal(ctx context.Context, err error) (tool.Result, error) {
 	if f := fault.From(err); ctx.Err() == nil && f.Kind != fault.Internal && f.Kind != fault.Unavailable {
 		return tool.Failure(f.Detail), nil
 	}
 	return tool.Result{}, err
 }
 
-// origin is what the metadata of a task's run say.
+// origin is the metadata of a task's run.
 type origin struct {
 	Source      string `json:"source"`
 	ParentRunID string `json:"parent_run_id"`
@@ -155,8 +159,9 @@ type origin struct {
 
 const source = "delegation"
 
-// depth is how deep a task of this call would be. Errors: fault.Forbidden where
-// that is too deep. Metadata can be anybody's, so a depth counts only upwards.
+// depth returns the depth that a task of this call would have. Errors:
+// fault.Forbidden where that is too deep. Callers can write metadata too, so a
+// stored depth can only increase it.
 func (s *Service) depth(ctx context.Context, call tool.Call) (int, error) {
 	parent, err := s.runs.Get(ctx, call.TenantID, call.RunID)
 	if err != nil {
@@ -165,7 +170,7 @@ func (s *Service) depth(ctx context.Context, call tool.Call) (int, error) {
 	var members map[string]jsontext.Value
 	var from origin
 	if json.Unmarshal(parent.Metadata, &members) == nil && members["depth"] != nil && string(members["source"]) == `"`+source+`"` {
-		_ = json.Unmarshal(members["depth"], &from.Depth) // no number is no depth
+		_ = json.Unmarshal(members["depth"], &from.Depth) // anything else than a number is depth 0
 	}
 	depth := min(max(from.Depth, 0), MaxDepth) + 1
 	if depth > MaxDepth {
@@ -178,37 +183,37 @@ func (s *Service) depth(ctx context.Context, call tool.Call) (int, error) {
 type answer struct {
 	runID  string
 	status run.Status
-	text   string // the agent's, or a sentence on why there is none
+	text   string // the agent's answer, or a sentence on why there is none
 	failed bool
 }
 
-// ask has an agent do a task, and waits until that has ended.
-func (s *Service) ask(ctx context.Context, call tool.Call, agentID, message string, depth int) (answer, error) {
-	id := derived(call, "task")
-	err := s.begin(ctx, call, id, agentID, message, depth)
+// runTask has an agent do a task and waits until the task has ended.
+func (s *Service) runTask(ctx context.Context, call tool.Call, agentID, message string, depth int) (answer, error) {
+	id := deriveID(call, "task")
+	err := s.startRun(ctx, call, id, agentID, message, depth)
 	if err == nil {
 		var r *run.Run
-		if r, err = s.runs.Wait(ctx, call.TenantID, id, patience(ctx)); err == nil && ctx.Err() == nil {
-			return s.ended(ctx, r)
+		if r, err = s.runs.Wait(ctx, call.TenantID, id, maxWait(ctx)); err == nil && ctx.Err() == nil {
+			return s.answerOf(ctx, r)
 		}
 	}
 	if ctx.Err() != nil {
-		s.orphan(ctx, call, id)
+		s.cancelOrphan(ctx, call, id)
 		return answer{}, ctx.Err()
 	}
 	return answer{}, err
 }
 
-// derived is the id of what a call makes.
-func derived(call tool.Call, what string) string {
+// deriveID returns the id of what a call creates.
+func deriveID(call tool.Call, what string) string {
 	if call.StepID != "" {
 		return ident.Derive(call.RunID, what, call.StepID)
 	}
 	return ident.Derive(call.RunID, what, call.Name, call.ID, call.Arguments)
 }
 
-// begin starts the run of a task unless that has happened already.
-func (s *Service) begin(ctx context.Context, call tool.Call, id, agentID, message string, depth int) error {
+// startRun starts the run of a task, unless an earlier try of the call has.
+func (s *Service) startRun(ctx context.Context, call tool.Call, id, agentID, message string, depth int) error {
 	if _, err := s.runs.Get(ctx, call.TenantID, id); !fault.Is(err, fault.NotFound) {
 		return err
 	}
@@ -227,13 +232,13 @@ func (s *Service) begin(ctx context.Context, call tool.Call, id, agentID, messag
 		Parent: call.RunID,
 	})
 	if f := fault.From(err); f != nil && f.Kind == fault.Conflict && f.Code == "ALREADY_EXISTS" {
-		return nil // another worker that had the parent was quicker
+		return nil // another worker that held the parent was faster
 	}
 	return err
 }
 
-// patience is how long to wait for a task.
-func patience(ctx context.Context) time.Duration {
+// maxWait returns how long to wait for a task.
+func maxWait(ctx context.Context) time.Duration {
 	end, ok := ctx.Deadline()
 	if !ok {
 		return Timeout
@@ -241,8 +246,9 @@ func patience(ctx context.Context) time.Duration {
 	return time.Until(end) - leeway
 }
 
-// ended says what came of a task whose run has ended, or whose time is up.
-func (s *Service) ended(ctx context.Context, r *run.Run) (answer, error) {
+// answerOf returns the answer of a task whose run has ended. It cancels a task
+// whose time is up.
+func (s *Service) answerOf(ctx context.Context, r *run.Run) (answer, error) {
 	a := answer{runID: r.RunID, status: r.Status, failed: true}
 	switch {
 	case !r.Status.Final():
@@ -271,20 +277,20 @@ func (s *Service) ended(ctx context.Context, r *run.Run) (answer, error) {
 	return a, nil
 }
 
-// orphan sees to a task whose call was stopped: it is cancelled if the parent
-// has ended or does so now. A node that stops leaves it alone, and so does one
-// that lost the parent to another.
-func (s *Service) orphan(ctx context.Context, call tool.Call, id string) {
+// cancelOrphan cancels a task whose call was stopped, if the parent has ended or
+// ends now. A node that stops does nothing, and neither does one that lost the
+// parent to another node.
+func (s *Service) cancelOrphan(ctx context.Context, call tool.Call, id string) {
 	if errors.Is(context.Cause(ctx), work.ErrStopping) || s.ctx.Err() != nil {
 		return
 	}
-	s.tidying.Go(func() {
-		parent, err := s.runs.Wait(s.ctx, call.TenantID, call.RunID, settling)
+	s.orphans.Go(func() {
+		parent, err := s.runs.Wait(s.ctx, call.TenantID, call.RunID, maxEnding)
 		if err == nil && !parent.Status.Final() || err != nil && !fault.Is(err, fault.NotFound) {
 			return
 		}
 		if _, err := s.runs.Cancel(s.ctx, call.TenantID, id); err != nil && !fault.Is(err, fault.NotFound) && s.ctx.Err() == nil {
-			s.log.Warn("a task goes on although nobody waits for it", "run", id, "parent", call.RunID, "tenant", call.TenantID, "err", err)
+			s.log.Warn("a task whose parent has ended could not be cancelled", "run", id, "parent", call.RunID, "tenant", call.TenantID, "err", err)
 		}
 	})
 }

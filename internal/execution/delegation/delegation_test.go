@@ -323,18 +323,18 @@ func TestDelegateTwiceAtOnce(t *testing.T) {
 func TestDerived(t *testing.T) {
 	t.Parallel()
 	call := tool.Call{RunID: ident.New(), ID: "call_1", Name: "x", Arguments: "{}"}
-	same := derived(call, "task")
+	same := deriveID(call, "task")
 	other := call
 	other.Arguments = `{"a":1}`
-	if derived(call, "task") != same || derived(other, "task") == same || derived(call, "agent") == same {
+	if deriveID(call, "task") != same || deriveID(other, "task") == same || deriveID(call, "agent") == same {
 		t.Error("calls are not told apart")
 	}
 	call.StepID, other.StepID = "s1", "s2"
-	if derived(call, "task") == derived(other, "task") || derived(call, "task") == same {
+	if deriveID(call, "task") == deriveID(other, "task") || deriveID(call, "task") == same {
 		t.Error("steps are not told apart")
 	}
 	other.StepID = "s1"
-	if derived(call, "task") != derived(other, "task") {
+	if deriveID(call, "task") != deriveID(other, "task") {
 		t.Error("a step is not recognised")
 	}
 }

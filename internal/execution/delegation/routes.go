@@ -24,39 +24,39 @@ type spawnBody struct {
 	_ struct{} `json:"-" name:"AgentSpawn"`
 
 	Name    string             `json:"name" required:"true" minLength:"1" maxLength:"200"`
-	Role    string             `json:"role" maxLength:"200" doc:"What the new agent is for."`
-	Model   *agent.ModelConfig `json:"model,omitzero" doc:"Left out: the parent's."`
+	Role    string             `json:"role" maxLength:"200" doc:"Purpose of the new agent."`
+	Model   *agent.ModelConfig `json:"model,omitzero" doc:"Default: the parent's."`
 	Prompts agent.Prompts      `json:"prompts"`
-	Tools   []string           `json:"tools,omitzero" doc:"Built-in tools, of the parent's. Left out: all of them but spawn_agent."`
-	Task    string             `json:"task" maxLength:"200000" doc:"A run of the new agent starts at once with this message; it needs the scope runs:create too."`
+	Tools   []string           `json:"tools,omitzero" doc:"Built-in tools, of the parent's. Default: all but spawn_agent."`
+	Task    string             `json:"task" maxLength:"200000" doc:"Message of a first run. Needs the scope runs:create too."`
 }
 
-// lineage is the AgentLineage of interface.md section 2.
+// lineage is the chain of agents that spawned an agent.
 type lineage struct {
 	_ struct{} `json:"-" name:"AgentLineage"`
 
 	AgentID   string    `json:"agent_id" required:"true" format:"uuid"`
-	Chain     []string  `json:"chain" required:"true" doc:"From the agent that a person made to this one."`
+	Chain     []string  `json:"chain" required:"true" doc:"From the agent that a person created to this one."`
 	Depth     int       `json:"depth" required:"true"`
 	ParentID  *string   `json:"parent_id" format:"uuid"`
-	SpawnedBy string    `json:"spawned_by" required:"true" doc:"A user id."`
+	SpawnedBy string    `json:"spawned_by" required:"true" doc:"User id."`
 	SpawnedAt time.Time `json:"spawned_at"`
 }
 
-// Routes of spawning.
+// Routes returns the operations of spawning.
 func (s *Service) Routes() []route.Route {
 	return []route.Route{
 		route.Action(route.Row{
 			Method: "POST", Path: "/api/v1/agents/{agentId}/spawn", ID: "spawnAgent", Tag: "Agents",
-			Summary: "Make an agent as the child of another.", Scopes: []authz.Scope{"agents:write"}, Role: authz.Developer,
+			Summary: "Spawn an agent", Scopes: []authz.Scope{"agents:write"}, Role: authz.Developer,
 			Status: 201, Errors: []int{409}, AnswerOf: s.answerType(),
-			Doc: "The child has some of its parent's built-in tools, and its parent's limits, policies, guardrails and approvals. " +
-				"Where the parent may not have it the answer is 403 with the result of the check in details.",
+			Doc: "Creates an agent as the child of another, with some of its parent's built-in tools, and its parent's limits, policies, " +
+				"guardrails and approvals. If the parent may not have it, the answer is 403 with the result of the check in details.",
 		}, s.spawnRoute),
 	}
 }
 
-// answerType is an agent with what spawning adds to it.
+// answerType is the type of an agent with its lineage and task.
 func (s *Service) answerType() reflect.Type {
 	wire := s.agents.Store().AnswerType()
 	fields := []reflect.StructField{{
@@ -69,7 +69,7 @@ func (s *Service) answerType() reflect.Type {
 	}
 	return reflect.StructOf(append(fields,
 		reflect.StructField{Name: "WireLineage", Type: reflect.TypeFor[lineage](), Tag: `json:"lineage" required:"true"`},
-		reflect.StructField{Name: "WireTaskRunID", Type: reflect.TypeFor[string](), Tag: `json:"task_run_id,omitzero" format:"uuid" doc:"The run of the task, where there is one."`}))
+		reflect.StructField{Name: "WireTaskRunID", Type: reflect.TypeFor[string](), Tag: `json:"task_run_id,omitzero" format:"uuid" doc:"Run of the task, if there is one."`}))
 }
 
 func (s *Service) spawnRoute(ctx context.Context, who authz.Caller, in *spawnIn) (*route.Reply, error) {
@@ -79,8 +79,8 @@ func (s *Service) spawnRoute(ctx context.Context, who authz.Caller, in *spawnIn)
 			return nil, err
 		}
 	}
-	child, err := s.spawn(ctx, who, in.AgentID, wish{
-		name: b.Name, role: b.Role, prompts: b.Prompts, model: b.Model, tools: b.Tools, by: agent.Lineage{SpawnedBy: who.UserID},
+	child, err := s.spawn(ctx, who, in.AgentID, childSpec{
+		name: b.Name, role: b.Role, prompts: b.Prompts, model: b.Model, tools: b.Tools, lineage: agent.Lineage{SpawnedBy: who.UserID},
 	})
 	if err != nil {
 		return nil, err
@@ -88,9 +88,9 @@ func (s *Service) spawnRoute(ctx context.Context, who authz.Caller, in *spawnIn)
 	taskRun := ""
 	if b.Task != "" {
 		if taskRun, err = s.startTask(ctx, who, child, b.Task); err != nil {
-			// The caller is told that nothing was made, so nothing stays.
+			// The caller gets an error, so the child must not stay.
 			if undo := s.agents.Store().Delete(context.WithoutCancel(ctx), who, child.ID); undo != nil && !fault.Is(undo, fault.NotFound) {
-				s.log.Warn("an agent stays whose task did not start", "agent", child.ID, "tenant", who.TenantID, "err", undo)
+				s.log.Warn("a spawned agent whose task did not start could not be deleted", "agent", child.ID, "tenant", who.TenantID, "err", undo)
 			}
 			return nil, err
 		}
@@ -105,18 +105,23 @@ func (s *Service) startTask(ctx context.Context, who authz.Caller, child *agent.
 	if err != nil {
 		return "", err
 	}
-	r, err := s.runs.Create(ctx, who, run.Request{AgentID: child.ID, Input: schema.Object(input), Metadata: schema.Object(`{"source":"spawn"}`)})
+	r, err := s.runs.Create(ctx, who, run.Request{
+		AgentID: child.ID, Input: schema.Object(input), Metadata: schema.Object(`{"source":"spawn"}`),
+	})
 	if err != nil {
 		return "", err
 	}
 	return r.RunID, nil
 }
 
-// reply is the agent as others show it, with its lineage.
+// reply returns the agent as it is shown elsewhere, with its lineage.
 func (s *Service) reply(ctx context.Context, child *agent.Agent, by, taskRun string) (*route.Reply, error) {
-	own := child.Lineage()
-	l := lineage{AgentID: child.ID, Chain: []string{child.ID}, Depth: own.Depth, ParentID: &own.ParentID, SpawnedBy: by, SpawnedAt: child.CreatedAt}
-	for next := own.ParentID; next != "" && len(l.Chain) <= MaxSpawn; {
+	stored := child.Lineage()
+	l := lineage{
+		AgentID: child.ID, Chain: []string{child.ID}, Depth: stored.Depth, ParentID: &stored.ParentID,
+		SpawnedBy: by, SpawnedAt: child.CreatedAt,
+	}
+	for next := stored.ParentID; next != "" && len(l.Chain) <= MaxSpawn; {
 		l.Chain = append([]string{next}, l.Chain...)
 		up, err := s.agents.Get(ctx, child.TenantID, next)
 		if fault.Is(err, fault.NotFound) {

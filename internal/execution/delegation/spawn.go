@@ -17,22 +17,22 @@ import (
 	"agentd/internal/kernel/tool"
 )
 
-// wish is what an agent that is to be made shall be.
-type wish struct {
-	id      string // empty: a new one
+// childSpec describes an agent to be spawned.
+type childSpec struct {
+	id      string // empty: a new id
 	name    string
 	role    string
 	prompts agent.Prompts
 	model   *agent.ModelConfig // nil: the parent's
 	tools   []string           // nil: the parent's but spawn_agent
-	by      agent.Lineage      // SpawnedBy or SpawnedByRun
+	lineage agent.Lineage      // SpawnedBy or SpawnedByRun
 }
 
-// spawn makes a child of an agent, which can do nothing that its parent cannot.
-// Where a wish's id is there already, it is the child that was wished for
-// before. Errors: fault.NotFound for the parent; fault.Forbidden, SPAWN_DENIED,
-// with a check result in details; fault.Invalid.
-func (s *Service) spawn(ctx context.Context, who authz.Caller, parentID string, w wish) (*agent.Agent, error) {
+// spawn creates a child of an agent, which can do nothing that its parent
+// cannot. An agent with the spec's id that exists already is returned as it is:
+// the call is repeated. Errors: fault.NotFound for the parent; fault.Forbidden,
+// SPAWN_DENIED, with a check result in details; fault.Invalid.
+func (s *Service) spawn(ctx context.Context, who authz.Caller, parentID string, w childSpec) (*agent.Agent, error) {
 	store := s.agents.Store()
 	var child *agent.Agent
 	err := s.writer.Write(ctx, func(tx txn.Tx) error {
@@ -57,9 +57,9 @@ func (s *Service) spawn(ctx context.Context, who authz.Caller, parentID string, 
 	return child, err
 }
 
-// check says which tools a child gets, and where it stands, or refuses it.
-func (s *Service) check(tx txn.Tx, parent *agent.Agent, w wish) ([]string, agent.Lineage, error) {
-	lineage := w.by
+// check returns the tools and the lineage of a child, or refuses it.
+func (s *Service) check(tx txn.Tx, parent *agent.Agent, w childSpec) ([]string, agent.Lineage, error) {
+	lineage := w.lineage
 	lineage.ParentID, lineage.Role, lineage.Depth = parent.ID, w.role, min(parent.Lineage().Depth, MaxSpawn)+1
 	if parent.Status != agent.Active {
 		return nil, lineage, fault.WrongState("agent", parent.Status, "spawning")
@@ -67,7 +67,9 @@ func (s *Service) check(tx txn.Tx, parent *agent.Agent, w wish) ([]string, agent
 	if lineage.Depth > MaxSpawn {
 		return nil, lineage, denied([]string{"max_spawn_depth"}, "Agents may be made by agents %d deep, and this one is at that depth.", MaxSpawn)
 	}
-	siblings, err := s.agents.Store().ListTx(tx, parent.TenantID, resource.Find{Where: map[string]string{"parent_agent_id": parent.ID}, Limit: MaxChildren})
+	siblings, err := s.agents.Store().ListTx(tx, parent.TenantID, resource.Find{
+		Where: map[string]string{"parent_agent_id": parent.ID}, Limit: MaxChildren,
+	})
 	if err != nil {
 		return nil, lineage, err
 	}
@@ -99,7 +101,7 @@ func orNone(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// checkResult is the PermissionCheckResult of interface.md section 2.
+// checkResult is the result of a permission check, in the details of a refusal.
 type checkResult struct {
 	Allowed bool     `json:"allowed"`
 	Reason  string   `json:"reason"`
@@ -112,10 +114,9 @@ func denied(permissions []string, format string, args ...any) error {
 	return f
 }
 
-// childOf fills a blank agent. What binds the parent binds the child: limits,
-// guardrails, policies and approvals. What leads outside, such as MCP servers
-// and schedules, is not passed on.
-func childOf(parent, child *agent.Agent, w wish, tools []string, lineage agent.Lineage) (*agent.Agent, error) {
+// childOf fills a blank agent. The child has its parent's limits, guardrails,
+// policies and approvals. MCP servers and schedules are not passed on.
+func childOf(parent, child *agent.Agent, w childSpec, tools []string, lineage agent.Lineage) (*agent.Agent, error) {
 	metadata, err := json.Marshal(lineage)
 	if err != nil {
 		return nil, err
@@ -146,35 +147,35 @@ func (s *Service) spawnTool(ctx context.Context, call tool.Call) (tool.Result, e
 		return tool.Result{}, err
 	}
 	depth := 0
-	if args.Task != "" { // what cannot be asked for needs no agent
+	if args.Task != "" { // a task that would be refused needs no agent
 		var err error
 		if depth, err = s.depth(ctx, call); err != nil {
-			return told(ctx, err)
+			return refusal(ctx, err)
 		}
 	}
-	child, err := s.spawn(ctx, authz.Caller{TenantID: call.TenantID}, call.AgentID, wish{
-		id:   derived(call, "agent"),
+	child, err := s.spawn(ctx, authz.Caller{TenantID: call.TenantID}, call.AgentID, childSpec{
+		id:   deriveID(call, "agent"),
 		name: args.Name, role: args.Role, prompts: agent.Prompts{System: args.Prompt}, tools: args.Tools,
-		by: agent.Lineage{SpawnedByRun: call.RunID},
+		lineage: agent.Lineage{SpawnedByRun: call.RunID},
 	})
 	if err != nil {
-		return told(ctx, withFields(err))
+		return refusal(ctx, withFields(err))
 	}
-	made := spawned{AgentID: child.ID, Name: child.Name, Tools: child.BuiltInTools, Depth: child.Lineage().Depth}
+	answer := spawned{AgentID: child.ID, Name: child.Name, Tools: child.BuiltInTools, Depth: child.Lineage().Depth}
 	result := tool.Result{}
 	if args.Task != "" {
-		a, err := s.ask(ctx, call, child.ID, args.Task, depth)
+		a, err := s.runTask(ctx, call, child.ID, args.Task, depth)
 		if err != nil {
-			return told(ctx, err)
+			return refusal(ctx, err)
 		}
-		made.Answer, result.Failed = a.text, a.failed
+		answer.Answer, result.Failed = a.text, a.failed
 	}
-	out, err := json.Marshal(made)
+	out, err := json.Marshal(answer)
 	result.Output = string(out)
 	return result, err
 }
 
-// spawned is what the model learns of the agent that it made.
+// spawned is the result of spawn_agent.
 type spawned struct {
 	AgentID string   `json:"agent_id"`
 	Name    string   `json:"name"`
@@ -183,7 +184,8 @@ type spawned struct {
 	Answer  string   `json:"answer,omitzero"` // to its task
 }
 
-// withFields says in the sentence what a problem document says beside it.
+// withFields moves the invalid fields of an error into its sentence: a model
+// reads nothing else.
 func withFields(err error) error {
 	f := fault.From(err)
 	if len(f.Fields) < 2 {
@@ -193,5 +195,5 @@ func withFields(err error) error {
 	for _, w := range f.Fields {
 		all = append(all, fmt.Sprintf("%s: %s", w.Field, w.Message))
 	}
-	return fault.New(f.Kind, f.Code, "The agent cannot be made like this: %s.", strings.Join(all, "; "))
+	return fault.New(f.Kind, f.Code, "The agent is invalid: %s.", strings.Join(all, "; "))
 }

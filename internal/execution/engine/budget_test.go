@@ -11,12 +11,12 @@ import (
 	"agentd/internal/store/sqldb/sqldbtest"
 )
 
-// A run with a budget ends before the call that could cost more than is left,
-// and what it spent never passes the cap (issue: budgets that stop mid-run).
+// A run with a budget ends before a call that could cost more than is left, and
+// never spends more than the budget (rule D6-budget).
 func TestBudget(t *testing.T) {
 	t.Parallel()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
-		r := newRig(t, db, modeltest.Respond(modeltest.ToolRounds(1000, modeltest.Answer{Text: "Done."})))
+		r := newHarness(t, db, modeltest.Respond(modeltest.ToolRounds(1000, modeltest.Answer{Text: "Done."})))
 		n := r.start("n", 4, nil)
 		limit := 0.002 // two thousand tokens at a dollar a million
 		end := n.end(n.begin(run.Request{Limits: run.Limits{MaxCostUSD: &limit}}).RunID)
@@ -26,15 +26,15 @@ func TestBudget(t *testing.T) {
 		if m := end.Metrics; m.LLMCallsCount < 2 || *m.TotalCostUSD <= 0 || *m.TotalCostUSD > limit {
 			t.Errorf("it spent %v in %d calls", *m.TotalCostUSD, m.LLMCallsCount)
 		}
-		r.sound(end)
+		r.checkEnded(end)
 	})
 }
 
-// Runs that one run started share its budget, however many go side by side.
+// Runs that a run started share its budget, also when they are parallel.
 func TestBudgetIsShared(t *testing.T) {
 	t.Parallel()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
-		r := newRig(t, db, modeltest.Respond(modeltest.ToolRounds(1000, modeltest.Answer{Text: "Done."})))
+		r := newHarness(t, db, modeltest.Respond(modeltest.ToolRounds(1000, modeltest.Answer{Text: "Done."})))
 		a, b := r.start("a", 8, nil), r.start("b", 8, nil)
 		limit := 0.004
 		parent := a.begin(run.Request{Limits: run.Limits{MaxCostUSD: &limit}})
@@ -59,7 +59,7 @@ func TestBudgetIsShared(t *testing.T) {
 			if end.Metrics.TotalCostUSD != nil {
 				spent += *end.Metrics.TotalCostUSD
 			}
-			r.sound(end)
+			r.checkEnded(end)
 		}
 		if spent == 0 || spent > limit {
 			t.Errorf("they spent %v of %v", spent, limit)
@@ -70,7 +70,7 @@ func TestBudgetIsShared(t *testing.T) {
 func TestBudgetNeedsAPrice(t *testing.T) {
 	t.Parallel()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
-		r := newRig(t, db)
+		r := newHarness(t, db)
 		r.agents.spec.Model.ModelRef = "unpriced"
 		n := r.start("n", 4, nil)
 		limit := 1.0
@@ -85,11 +85,11 @@ func TestBudgetNeedsAPrice(t *testing.T) {
 	})
 }
 
-// A cancelled run gives back nothing of what its call may have cost.
+// The reservation of a cancelled run's call is spent: its cost is unknown.
 func TestBudgetOfACancelledCall(t *testing.T) {
 	t.Parallel()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
-		r := newRig(t, db, modeltest.Script(modeltest.Answer{HangFirst: true}))
+		r := newHarness(t, db, modeltest.Script(modeltest.Answer{HangFirst: true}))
 		n := r.start("n", 4, nil)
 		limit := 0.009 // a default answer is reserved as 0.008 and more
 		id := n.begin(run.Request{Limits: run.Limits{MaxCostUSD: &limit}}).RunID

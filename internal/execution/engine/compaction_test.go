@@ -21,12 +21,12 @@ import (
 	"agentd/internal/store/sqldb/sqldbtest"
 )
 
-// summarizes says whether a request asks for a summary, and not for an answer.
-func summarizes(req modeltest.Request) bool {
+// asksForSummary reports whether a request asks for a summary, not for an answer.
+func asksForSummary(req modeltest.Request) bool {
 	return strings.HasPrefix(req.Chat().Messages[0].Text(), "You write the record")
 }
 
-// said is what a request has as messages, in short.
+// said returns the messages of a request, abbreviated.
 func said(req modeltest.Request) (out []string) {
 	for _, m := range req.Chat().Messages {
 		text := m.Text()
@@ -45,7 +45,7 @@ func said(req modeltest.Request) (out []string) {
 	return out
 }
 
-// tokens is about how many tokens a request has.
+// tokens estimates the tokens of a request.
 func tokens(req modeltest.Request) (n int) {
 	for _, m := range req.Chat().Messages {
 		n += 4 + model.EstimateTokens(m.Text())
@@ -53,7 +53,7 @@ func tokens(req modeltest.Request) (n int) {
 	return n
 }
 
-// historyOf is the input of a run after so many turns of about 100 tokens each.
+// historyOf returns the input of a run after a number of turns of about 100 tokens.
 func historyOf(turns int) schema.Object {
 	in := run.Input{Message: "request: go on"}
 	for i := range turns {
@@ -70,10 +70,10 @@ func historyOf(turns int) schema.Object {
 
 const theSummary = "Facts: the summary of it all."
 
-// writer is a model that writes summaries, and answers otherwise as it is told.
+// writer is a model that writes summaries, and answers other requests with answer.
 func writer(answer func(modeltest.Request) modeltest.Answer) modeltest.Option {
 	return modeltest.Respond(func(req modeltest.Request) modeltest.Answer {
-		if summarizes(req) {
+		if asksForSummary(req) {
 			return modeltest.Answer{Text: theSummary}
 		}
 		return answer(req)
@@ -99,9 +99,8 @@ func decode[T any](t *testing.T, raw []byte) (v T) {
 	return v
 }
 
-// A conversation that is about to outgrow the model's context gives way to a
-// summary before the model is asked: the agent's prompt, the newest turns and
-// the request stay.
+// A conversation that exceeds the model's context is compacted before the model
+// is called: the agent's prompt, the newest turns and the request stay.
 func TestCompaction(t *testing.T) {
 	t.Parallel()
 	for strategy, want := range map[string][]string{
@@ -112,7 +111,7 @@ func TestCompaction(t *testing.T) {
 		t.Run("strategy-"+strategy, func(t *testing.T) {
 			t.Parallel()
 			sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
-				r := newRig(t, db, writer(answers("The answer.")))
+				r := newHarness(t, db, writer(answers("The answer.")))
 				r.window, r.agents.spec.ContextStrategy = 2400, strategy
 				r.agents.spec.Tools = nil
 				n := r.start("n", 4, nil)
@@ -120,17 +119,17 @@ func TestCompaction(t *testing.T) {
 				if out := r.output(got); got.Status != run.Completed || out.Text != "The answer." || out.Truncated {
 					t.Fatalf("%s: %+v %v", got.Status, out, got.Error)
 				}
-				r.sound(got)
+				r.checkEnded(got)
 				requests := r.sim.Requests()
 				var asked []modeltest.Request
 				for _, req := range requests {
-					if !summarizes(req) {
+					if !asksForSummary(req) {
 						asked = append(asked, req)
 					} else if req.Stream || len(req.Chat().Tools) > 0 || tokens(req) > 2400 {
 						t.Errorf("a summary is asked for as %s", req.Body)
 					}
 				}
-				if len(asked) != 1 || !summarizes(requests[0]) {
+				if len(asked) != 1 || !asksForSummary(requests[0]) {
 					t.Fatalf("%d answers were asked for", len(asked))
 				}
 				if diff := cmp.Diff(want, said(asked[0])); diff != "" {
@@ -150,8 +149,8 @@ func TestCompaction(t *testing.T) {
 	}
 }
 
-// compacted checks the steps and events of a run that only folded and answered.
-func (r *rig) compacted(t *testing.T, id, strategy string, asked modeltest.Request) {
+// compacted checks the steps and events of a run that only compacted and answered.
+func (r *harness) compacted(t *testing.T, id, strategy string, asked modeltest.Request) {
 	t.Helper()
 	steps := r.steps(id)
 	last := len(steps) - 2
@@ -188,12 +187,12 @@ func (r *rig) compacted(t *testing.T, id, strategy string, asked modeltest.Reque
 	}
 }
 
-// A conversation that has room is not folded, and its first call begins while
-// the run is stored.
-func TestNothingToFold(t *testing.T) {
+// A conversation that fits is not compacted, and its first call begins while the
+// run is stored.
+func TestNothingToCompact(t *testing.T) {
 	t.Parallel()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
-		r := newRig(t, db, writer(answers("The answer.")))
+		r := newHarness(t, db, writer(answers("The answer.")))
 		r.window = 10_000
 		n := r.start("n", 4, nil)
 		got := n.end(n.begin(run.Request{Input: historyOf(20)}).RunID)
@@ -206,8 +205,8 @@ func TestNothingToFold(t *testing.T) {
 	})
 }
 
-// The other strategies leave out, and ask nobody.
-func TestStrategiesThatLeaveOut(t *testing.T) {
+// The other strategies leave messages out, without a call for a summary.
+func TestStrategiesWithoutSummaries(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		strategy string
@@ -224,7 +223,7 @@ func TestStrategiesThatLeaveOut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
-				r := newRig(t, db, writer(answers("The answer.")))
+				r := newHarness(t, db, writer(answers("The answer.")))
 				r.window, r.agents.spec.ContextStrategy, r.agents.spec.ContextWindow = tt.window, tt.strategy, tt.keep
 				r.agents.spec.Tools = nil
 				n := r.start("n", 4, nil)
@@ -254,11 +253,11 @@ func TestStrategiesThatLeaveOut(t *testing.T) {
 	}
 }
 
-// toiler is an agent that works through so many rounds of a tool that says a
-// lot, and then answers.
-func toiler(t *testing.T, db *sqldb.DB, rounds int) *rig {
+// longWorker is an agent that calls a tool with long results a number of times,
+// and then answers.
+func longWorker(t *testing.T, db *sqldb.DB, rounds int) *harness {
 	var round atomic.Int64
-	r := newRig(t, db, writer(func(req modeltest.Request) modeltest.Answer {
+	r := newHarness(t, db, writer(func(req modeltest.Request) modeltest.Answer {
 		c := req.Chat()
 		last := c.Messages[len(c.Messages)-1]
 		next := int64(1)
@@ -291,26 +290,26 @@ func toiler(t *testing.T, db *sqldb.DB, rounds int) *rig {
 	return r
 }
 
-// In a long piece of work the work itself is folded: the request stays, calls
-// stay with their results, each summary takes in the one before, and no call
-// of the model is ever too long.
-func TestFoldsWithinOneTurn(t *testing.T) {
+// In a long run the run's own messages are compacted: the request stays, calls
+// stay with their results, each summary includes the one before, and no call of
+// the model is ever too long.
+func TestCompactionWithinOneTurn(t *testing.T) {
 	t.Parallel()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
-		r := toiler(t, db, 30)
+		r := longWorker(t, db, 30)
 		n := r.start("n", 4, nil)
 		got := n.end(n.begin(run.Request{Input: schema.Object(`{"message":"request: toil"}`)}).RunID)
 		if out := r.output(got); out.Text != "All done." {
 			t.Fatalf("%s: %+v, %v", got.Status, out, got.Error)
 		}
-		r.sound(got)
+		r.checkEnded(got)
 		summaries := 0
 		for i, req := range r.sim.Requests() {
 			if tokens(req) > 1200 {
 				t.Errorf("request %d has %d tokens", i, tokens(req))
 			}
 			material := req.Chat().Last(model.User)
-			if summarizes(req) {
+			if asksForSummary(req) {
 				summaries++
 				if summaries > 1 && !strings.Contains(material, theSummary) {
 					t.Errorf("summary %d is made without the one before", summaries)
@@ -342,10 +341,10 @@ func TestFoldsWithinOneTurn(t *testing.T) {
 	})
 }
 
-// The process dies at every write of a run that folds. A summary that was
-// committed is never asked for again, and in the end the model has read the
-// same as if nothing had happened.
-func TestFoldSurvivesEveryCrash(t *testing.T) {
+// The process dies at every write of a run with compactions. A committed summary
+// is never requested again, and in the end the model has read the same as
+// without a crash.
+func TestCompactionSurvivesEveryCrash(t *testing.T) {
 	t.Parallel()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
 		want := []string(nil)
@@ -353,8 +352,8 @@ func TestFoldSurvivesEveryCrash(t *testing.T) {
 			if at == 1001 {
 				at = 1
 			}
-			r := toiler(t, db, 7)
-			dying := dieAt(db, at)
+			r := longWorker(t, db, 7)
+			dying := dieAtWrite(db, at)
 			first := r.start(fmt.Sprintf("fold-%d", at), 4, dying)
 			started, err := first.Create(t.Context(), r.who, run.Request{AgentID: r.agents.spec.ID, Input: historyOf(3)})
 			if err != nil {
@@ -370,7 +369,7 @@ func TestFoldSurvivesEveryCrash(t *testing.T) {
 			second := r.start(fmt.Sprintf("fold-%d", at), 4, nil)
 			got := second.end(started.RunID)
 			second.stop()
-			r.sound(got)
+			r.checkEnded(got)
 			if out := r.output(got); out.Text != "All done." {
 				t.Fatalf("crash at %d: %s %+v %v", at, got.Status, out, got.Error)
 			}
@@ -398,7 +397,7 @@ func TestFoldSurvivesEveryCrash(t *testing.T) {
 				}
 			}
 			for _, req := range requests {
-				if summarizes(req) {
+				if asksForSummary(req) {
 					summaries++
 				}
 			}
@@ -412,19 +411,19 @@ func TestFoldSurvivesEveryCrash(t *testing.T) {
 	})
 }
 
-// tooLong refuses requests above so many tokens, in an endpoint's usual words.
-func tooLong(most int) func(modeltest.Request) modeltest.Answer {
+// tooLong refuses requests of more than limit tokens, as endpoints do.
+func tooLong(limit int) func(modeltest.Request) modeltest.Answer {
 	return func(req modeltest.Request) modeltest.Answer {
-		if tokens(req) > most {
-			return modeltest.Answer{Status: 400, Error: fmt.Sprintf("This model's maximum context length is %d tokens.", most)}
+		if tokens(req) > limit {
+			return modeltest.Answer{Status: 400, Error: fmt.Sprintf("This model's maximum context length is %d tokens.", limit)}
 		}
 		return modeltest.Answer{Text: "The answer."}
 	}
 }
 
-// A model of which nobody said how much it can read says so itself: the
-// conversation is made shorter, once, and the model asked again.
-func TestTooLong(t *testing.T) {
+// A model without a configured context window refuses a conversation as too
+// long: the conversation is shortened once, and the call repeated.
+func TestOverflow(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		strategy string
@@ -445,11 +444,11 @@ func TestTooLong(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
-				r := newRig(t, db, writer(tooLong(tt.most)))
+				r := newHarness(t, db, writer(tooLong(tt.most)))
 				r.agents.spec.ContextStrategy, r.agents.spec.Tools = tt.strategy, nil
 				n := r.start("n", 4, nil)
 				got := n.end(n.begin(run.Request{Input: historyOf(tt.turns)}).RunID)
-				r.sound(got)
+				r.checkEnded(got)
 				if got.ErrorCode != tt.code || (tt.code == "") != (got.Status == run.Completed) {
 					t.Errorf("%s %q: %v", got.Status, got.ErrorCode, got.Error)
 				}
@@ -461,8 +460,8 @@ func TestTooLong(t *testing.T) {
 	}
 }
 
-// Where no summary is to be had the run goes on, and the model reads less.
-func TestFoldInVain(t *testing.T) {
+// Without a summary the run continues, and the model is sent less.
+func TestFailedCompaction(t *testing.T) {
 	t.Parallel()
 	for name, bad := range map[string]modeltest.Answer{
 		"failed":   {Status: 500, Error: "overloaded"},
@@ -473,8 +472,8 @@ func TestFoldInVain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
-				r := newRig(t, db, modeltest.Respond(func(req modeltest.Request) modeltest.Answer {
-					if summarizes(req) {
+				r := newHarness(t, db, modeltest.Respond(func(req modeltest.Request) modeltest.Answer {
+					if asksForSummary(req) {
 						return bad
 					}
 					return modeltest.Answer{Text: "The answer."}
@@ -482,7 +481,7 @@ func TestFoldInVain(t *testing.T) {
 				r.window, r.agents.spec.Tools = 2400, nil
 				n := r.start("n", 4, nil)
 				got := n.end(n.begin(run.Request{Input: historyOf(20)}).RunID)
-				r.sound(got)
+				r.checkEnded(got)
 				steps := r.steps(got.RunID)
 				if diff := cmp.Diff([]string{"compaction failed", "llm completed"}, kinds(steps)); diff != "" || got.Status != run.Completed {
 					t.Fatalf("%s (-want +got):\n%s", got.Status, diff)
@@ -500,9 +499,9 @@ func TestFoldInVain(t *testing.T) {
 	}
 }
 
-// A summary costs no step of the run's limit, and none is asked for where the
-// run is at its end.
-func TestFoldAndLimits(t *testing.T) {
+// A summary does not count against max_steps, and none is requested at the end of
+// the run.
+func TestCompactionAndLimits(t *testing.T) {
 	t.Parallel()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
 		one, few := int64(1), int64(1000)
@@ -514,39 +513,39 @@ func TestFoldAndLimits(t *testing.T) {
 			"one-step":   {run.Limits{MaxSteps: &one}, true, false},
 			"few-tokens": {run.Limits{MaxTokensPerRun: &few}, false, false},
 		} {
-			r := newRig(t, db, writer(answers("The answer.")))
+			r := newHarness(t, db, writer(answers("The answer.")))
 			r.window, r.agents.spec.Limits = 2400, tt.limits
 			n := r.start("n", 4, nil)
 			got := n.end(n.begin(run.Request{Input: historyOf(20)}).RunID)
-			r.sound(got)
-			folds := slices.ContainsFunc(r.sim.Requests(), summarizes)
+			r.checkEnded(got)
+			folds := slices.ContainsFunc(r.sim.Requests(), asksForSummary)
 			if out := r.output(got); got.Status != run.Completed || out.Truncated != tt.truncated || folds != tt.folds {
 				t.Errorf("%s: %s %+v, folded: %v", name, got.Status, out, folds)
 			}
 			n.stop()
 		}
 		// At the end of its steps a run reads less, and pays for no summary.
-		r := toiler(t, db, 30)
+		r := longWorker(t, db, 30)
 		four := int64(4)
 		r.agents.spec.Limits = run.Limits{MaxSteps: &four}
 		r.window = 300
 		n := r.start("n", 4, nil)
 		got := n.end(n.begin(run.Request{Input: schema.Object(`{"message":"request: toil"}`)}).RunID)
-		r.sound(got)
+		r.checkEnded(got)
 		requests := r.sim.Requests()
-		if last := requests[len(requests)-1]; tokens(last) > 300 || slices.ContainsFunc(requests, summarizes) || !strings.HasPrefix(last.Chat().Last(model.User), "The limit of this run") {
+		if last := requests[len(requests)-1]; tokens(last) > 300 || slices.ContainsFunc(requests, asksForSummary) || !strings.HasPrefix(last.Chat().Last(model.User), "The limit of this run") {
 			t.Errorf("the last request has %d tokens and ends with %q", tokens(last), last.Chat().Last(model.User))
 		}
 	})
 }
 
-// Paused while a summary is written, a run keeps the summary.
-func TestPausedWhileFolding(t *testing.T) {
+// A run that is paused while a summary is written keeps the summary.
+func TestPausedWhileCompacting(t *testing.T) {
 	t.Parallel()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
 		begun, goOn := make(chan struct{}, 9), make(chan struct{})
-		r := newRig(t, db, modeltest.Respond(func(req modeltest.Request) modeltest.Answer {
-			if summarizes(req) {
+		r := newHarness(t, db, modeltest.Respond(func(req modeltest.Request) modeltest.Answer {
+			if asksForSummary(req) {
 				begun <- struct{}{}
 				<-goOn
 				return modeltest.Answer{Text: theSummary}
@@ -570,7 +569,7 @@ func TestPausedWhileFolding(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := n.end(started.RunID)
-		r.sound(got)
+		r.checkEnded(got)
 		folds, summaries := 0, 0
 		for _, s := range r.steps(got.RunID) {
 			if s.Type == run.StepCompaction {
@@ -578,7 +577,7 @@ func TestPausedWhileFolding(t *testing.T) {
 			}
 		}
 		for _, req := range r.sim.Requests() {
-			if summarizes(req) {
+			if asksForSummary(req) {
 				summaries++
 			}
 		}
@@ -588,19 +587,19 @@ func TestPausedWhileFolding(t *testing.T) {
 	})
 }
 
-// A model that counts more tokens than the estimate has the next run of the
-// agent folded in time.
-func TestModelsOwnCount(t *testing.T) {
+// After a model has counted more tokens than estimated, the agent's next run is
+// compacted earlier.
+func TestModelCountsMoreTokens(t *testing.T) {
 	t.Parallel()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
-		r := newRig(t, db, writer(func(req modeltest.Request) modeltest.Answer {
+		r := newHarness(t, db, writer(func(req modeltest.Request) modeltest.Answer {
 			return modeltest.Answer{Text: "The answer.", Usage: &model.Usage{InputTokens: tokens(req) * 5 / 2, OutputTokens: 3}}
 		}))
 		r.window, r.agents.spec.Tools = 6000, nil
 		n := r.start("n", 4, nil)
 		for i, want := range [][]string{{"llm completed"}, {"compaction completed", "llm completed"}} {
 			got := n.end(n.begin(run.Request{Input: historyOf(20)}).RunID)
-			r.sound(got)
+			r.checkEnded(got)
 			if diff := cmp.Diff(want, kinds(r.steps(got.RunID))); diff != "" {
 				t.Errorf("run %d (-want +got):\n%s", i, diff)
 			}

@@ -19,7 +19,7 @@ import (
 	"agentd/internal/store/sqldb/sqldbtest"
 )
 
-// effects counts what a tool did to the world.
+// effects counts the effects of a tool.
 type effects struct {
 	mu   sync.Mutex
 	done map[string]int
@@ -37,8 +37,8 @@ func (e *effects) tool(name string, repeatable bool) tool.Tool {
 	}
 }
 
-// errand asks a model that makes two rounds of tool calls, one of them with
-// two calls side by side, and then answers.
+// errand is a model that makes two rounds of tool calls, one of them with two
+// parallel calls, and then answers.
 func errand(req modeltest.Request) modeltest.Answer {
 	switch n := countAssistant(req.Chat()); n {
 	case 0:
@@ -59,9 +59,9 @@ func countAssistant(c modeltest.Chat) (n int) {
 	return n
 }
 
-// The process dies at every write there is. Whatever was committed then stays
-// as it was, nothing committed is done again, nothing that acts on the world
-// is done twice, and the run ends properly (decisions.md D6, Durability).
+// The process dies at every write in turn. Committed steps stay as they were and
+// are not repeated, no effect happens twice, and the run ends properly (rules
+// D6-journal, D6-recovery).
 func TestCrashAtEveryWrite(t *testing.T) {
 	t.Parallel()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
@@ -76,14 +76,14 @@ func TestCrashAtEveryWrite(t *testing.T) {
 	})
 }
 
-// crashAt kills the worker at its nth write and says whether that was before
+// crashAt kills the worker at its nth write and reports whether that was before
 // the run had ended.
 func crashAt(t *testing.T, db *sqldb.DB, at int) (crashed bool) {
 	done := &effects{done: map[string]int{}}
-	r := newRig(t, db, modeltest.Respond(errand))
+	r := newHarness(t, db, modeltest.Respond(errand))
 	r.tools = []tool.Tool{done.tool("act", false), done.tool("safe", true)}
 	r.agents.spec.Tools = []string{"act", "safe"}
-	writer := dieAt(db, at)
+	writer := dieAtWrite(db, at)
 	first := r.start(fmt.Sprintf("first-%d", at), 4, writer)
 	started, err := first.Create(t.Context(), r.who, run.Request{AgentID: r.agents.spec.ID, Input: []byte(`{"message":"Go."}`)})
 	if err != nil {
@@ -112,7 +112,7 @@ func crashAt(t *testing.T, db *sqldb.DB, at int) (crashed bool) {
 	if out := r.output(got); got.Status != run.Completed || out.Text != "All done." {
 		t.Fatalf("crash at %d: the run is %s, %q: %v", at, got.Status, out.Text, got.Error)
 	}
-	r.sound(got)
+	r.checkEnded(got)
 	steps := r.steps(started.RunID)
 	for _, k := range kept {
 		i := slices.IndexFunc(steps, func(s run.Step) bool { return s.Seq == k.Seq })

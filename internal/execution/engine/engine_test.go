@@ -25,7 +25,7 @@ func call(id, name, arguments string) model.ToolCall {
 	return model.ToolCall{ID: id, Name: name, Arguments: arguments}
 }
 
-// calculate is an answer that calls the calculator.
+// calculate returns an answer that calls the calculator.
 func calculate(id, expression string) modeltest.Answer {
 	return modeltest.Answer{ToolCalls: []model.ToolCall{call(id, "calculator", fmt.Sprintf(`{"expression":%q}`, expression))}}
 }
@@ -33,7 +33,7 @@ func calculate(id, expression string) modeltest.Answer {
 func TestToolLoop(t *testing.T) {
 	t.Parallel()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
-		r := newRig(t, db, modeltest.Script(
+		r := newHarness(t, db, modeltest.Script(
 			modeltest.Answer{Text: "Let me see.", Thinking: "two sums", ToolCalls: []model.ToolCall{
 				call("a", "calculator", `{"expression":"6*7"}`), call("b", "calculator", `{"expression":"7/2"}`),
 			}},
@@ -44,7 +44,7 @@ func TestToolLoop(t *testing.T) {
 		if out := r.output(got); got.Status != run.Completed || out.Text != "42 and 3.5" {
 			t.Fatalf("the run is %s with %+v", got.Status, out)
 		}
-		r.sound(got)
+		r.checkEnded(got)
 		if got.Metrics.ToolCallsCount != 2 || got.Metrics.LLMCallsCount != 2 || got.Metrics.TotalCostUSD == nil || *got.Metrics.TotalCostUSD <= 0 {
 			t.Errorf("metrics: %+v", got.Metrics)
 		}
@@ -84,7 +84,7 @@ func TestToolLoop(t *testing.T) {
 	})
 }
 
-// Whatever a model does with tools, the run goes on and the model is told.
+// Whatever a model does with tools, the run continues and the model gets a result.
 func TestBadToolCalls(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -101,14 +101,14 @@ func TestBadToolCalls(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, sqldbtest.Open(t, sqldbtest.SQLite), modeltest.Script(
+			r := newHarness(t, sqldbtest.Open(t, sqldbtest.SQLite), modeltest.Script(
 				modeltest.Answer{ToolCalls: []model.ToolCall{c.call}}, modeltest.Answer{Text: "never mind"}))
 			n := r.start("node", 8, nil)
 			got := n.end(n.begin(run.Request{}).RunID)
 			if got.Status != run.Completed {
 				t.Fatalf("the run is %s: %v", got.Status, got.Error)
 			}
-			r.sound(got)
+			r.checkEnded(got)
 			if told := r.sim.Requests()[1].Chat().Last(model.Tool); !strings.Contains(told, c.want) {
 				t.Errorf("the model was told %q, want something about %q", told, c.want)
 			}
@@ -117,7 +117,7 @@ func TestBadToolCalls(t *testing.T) {
 }
 
 // Limits end a run gracefully: one closing answer without tools, and
-// output.truncated (decisions.md D6).
+// output.truncated (rule D6-truncated).
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	endless := modeltest.Respond(func(req modeltest.Request) modeltest.Answer {
@@ -146,7 +146,7 @@ func TestLimits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, sqldbtest.Open(t, sqldbtest.SQLite), endless)
+			r := newHarness(t, sqldbtest.Open(t, sqldbtest.SQLite), endless)
 			r.agents.spec.Limits = c.agent
 			n := r.start("node", 8, nil)
 			got := n.end(n.begin(run.Request{Limits: c.run}).RunID)
@@ -157,7 +157,7 @@ func TestLimits(t *testing.T) {
 			if got.Status != want {
 				t.Fatalf("the run is %s: %v", got.Status, got.Error)
 			}
-			r.sound(got)
+			r.checkEnded(got)
 			out := r.output(got)
 			if out.Text != c.text || out.Truncated != c.truncated {
 				t.Errorf("output is %+v", out)
@@ -172,15 +172,15 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-func TestDurationLimitCutsAModelThatHangs(t *testing.T) {
+func TestDurationLimitEndsAHangingModelCall(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, sqldbtest.Open(t, sqldbtest.SQLite), modeltest.Default(modeltest.Answer{Text: "a b c", HangAfter: 2}))
+	r := newHarness(t, sqldbtest.Open(t, sqldbtest.SQLite), modeltest.Default(modeltest.Answer{Text: "a b c", HangAfter: 2}))
 	n := r.start("node", 8, nil)
 	got := n.end(n.begin(run.Request{Limits: run.Limits{MaxDurationMS: new(int64(300))}}).RunID)
 	if got.Status != run.TimedOut || got.ErrorCode != run.CodeMaxDuration {
 		t.Fatalf("the run is %s, %s", got.Status, got.ErrorCode)
 	}
-	r.sound(got)
+	r.checkEnded(got)
 	var out run.LLMOutput
 	if err := json.Unmarshal(r.steps(got.RunID)[0].Output, &out); err != nil {
 		t.Fatal(err)
@@ -190,7 +190,7 @@ func TestDurationLimitCutsAModelThatHangs(t *testing.T) {
 	}
 }
 
-// A model that fails ends the run with its code, and what was said stays
+// A failed model call ends the run with its code, and the text so far stays
 // readable.
 func TestModelFailures(t *testing.T) {
 	t.Parallel()
@@ -207,13 +207,13 @@ func TestModelFailures(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, sqldbtest.Open(t, sqldbtest.SQLite), modeltest.Default(c.answer))
+			r := newHarness(t, sqldbtest.Open(t, sqldbtest.SQLite), modeltest.Default(c.answer))
 			n := r.start("node", 8, nil)
 			got := n.end(n.begin(run.Request{}).RunID)
 			if got.Status != run.Failed || got.ErrorCode != c.code || got.Error == nil || *got.Error == "" {
 				t.Fatalf("the run is %s, %s: %v", got.Status, got.ErrorCode, got.Error)
 			}
-			r.sound(got)
+			r.checkEnded(got)
 			var said strings.Builder
 			for _, e := range r.events(got.RunID) {
 				if e.Name == "llm.chunk" {
@@ -235,7 +235,7 @@ func TestModelFailures(t *testing.T) {
 
 func TestFallbackModel(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, sqldbtest.Open(t, sqldbtest.SQLite), modeltest.Respond(func(req modeltest.Request) modeltest.Answer {
+	r := newHarness(t, sqldbtest.Open(t, sqldbtest.SQLite), modeltest.Respond(func(req modeltest.Request) modeltest.Answer {
 		if req.Chat().Model == "broken" {
 			return modeltest.Answer{Status: 500, Error: "down"}
 		}
@@ -250,7 +250,7 @@ func TestFallbackModel(t *testing.T) {
 	}
 }
 
-// gate refuses what its fields name.
+// gate is a policy that refuses what its fields name.
 type gate struct {
 	policy.AllowAll
 	run, tool, answer bool
@@ -268,7 +268,7 @@ func (g gate) BeforeAnswer(context.Context, policy.Run, string) (policy.Verdict,
 	return refuse(g.answer)
 }
 
-func TestPolicyIsAsked(t *testing.T) {
+func TestPolicyIsChecked(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		gate   gate
@@ -282,7 +282,7 @@ func TestPolicyIsAsked(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, sqldbtest.Open(t, sqldbtest.SQLite), modeltest.Script(calculate("a", "1+1"), modeltest.Answer{Text: "two"}))
+			r := newHarness(t, sqldbtest.Open(t, sqldbtest.SQLite), modeltest.Script(calculate("a", "1+1"), modeltest.Answer{Text: "two"}))
 			r.gate = c.gate
 			n := r.start("node", 8, nil)
 			got := n.end(n.begin(run.Request{}).RunID)
@@ -305,7 +305,7 @@ func TestPolicyIsAsked(t *testing.T) {
 // the next run's history.
 func TestCallersTools(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, sqldbtest.Open(t, sqldbtest.SQLite), modeltest.Script(
+	r := newHarness(t, sqldbtest.Open(t, sqldbtest.SQLite), modeltest.Script(
 		modeltest.Answer{ToolCalls: []model.ToolCall{call("w", "weather", `{"city":"Bern"}`)}}, modeltest.Answer{Text: "Sunny."}))
 	n := r.start("node", 8, nil)
 	got := n.end(n.begin(run.Request{Options: run.Options{Plain: true, Tools: []run.CallerTool{{Name: "weather"}}}}).RunID)
@@ -324,10 +324,10 @@ func TestCallersTools(t *testing.T) {
 	}
 }
 
-// The wishes are stored with the run and reach each of its model calls.
-func TestWishesReachEveryCall(t *testing.T) {
+// The caller's options are stored with the run and reach each of its model calls.
+func TestOptionsReachEveryCall(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, sqldbtest.Open(t, sqldbtest.SQLite), modeltest.Script(
+	r := newHarness(t, sqldbtest.Open(t, sqldbtest.SQLite), modeltest.Script(
 		modeltest.Answer{ToolCalls: []model.ToolCall{call("c", "calculator", `{"expression":"6*7"}`)}}, modeltest.Answer{Text: "42"}))
 	n := r.start("node", 8, nil)
 	n.end(n.begin(run.Request{Options: run.Options{Plain: true, Extra: map[string]jsontext.Value{
@@ -349,7 +349,7 @@ func TestWishesReachEveryCall(t *testing.T) {
 func TestCancel(t *testing.T) {
 	t.Parallel()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
-		r := newRig(t, db, modeltest.Default(modeltest.Answer{Text: "one two three", HangAfter: 2}))
+		r := newHarness(t, db, modeltest.Default(modeltest.Answer{Text: "one two three", HangAfter: 2}))
 		n := r.start("node", 1, nil)
 		running := n.begin(run.Request{})
 		queued := n.begin(run.Request{}) // the node has one place
@@ -378,7 +378,7 @@ func TestCancel(t *testing.T) {
 			if got.Status != run.Cancelled || got.ErrorCode != run.CodeCancelled {
 				t.Errorf("the run is %s, %s", got.Status, got.ErrorCode)
 			}
-			r.sound2(got)
+			r.checkAborted(got)
 		}
 		// The worker that was fenced off stops by itself, well before its lease.
 		waitFor(t, func() bool { return n.engine.Active() == 0 })
@@ -387,7 +387,7 @@ func TestCancel(t *testing.T) {
 
 // sound2 is sound for runs that were ended from outside, whose last step has
 // no result.
-func (r *rig) sound2(got *run.Run) {
+func (r *harness) checkAborted(got *run.Run) {
 	r.t.Helper()
 	last := int64(0)
 	events := r.events(got.RunID)
@@ -414,7 +414,7 @@ func waitFor(t testing.TB, ok func() bool) {
 
 func TestDeletedAgentEndsItsRuns(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, sqldbtest.Open(t, sqldbtest.SQLite), modeltest.Default(modeltest.Answer{HangFirst: true}))
+	r := newHarness(t, sqldbtest.Open(t, sqldbtest.SQLite), modeltest.Default(modeltest.Answer{HangFirst: true}))
 	n := r.start("node", 1, nil)
 	running, queued := n.begin(run.Request{}), n.begin(run.Request{})
 	if err := n.AgentDeleted(t.Context(), r.who.TenantID, r.agents.spec.ID); err != nil {
@@ -428,10 +428,10 @@ func TestDeletedAgentEndsItsRuns(t *testing.T) {
 	}
 }
 
-// A queued run whose agent is gone when its turn comes ends as failed.
-func TestAgentIsGoneWhenTheTurnComes(t *testing.T) {
+// A queued run whose agent was deleted ends as failed.
+func TestAgentIsDeletedWhileTheRunIsQueued(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, sqldbtest.Open(t, sqldbtest.SQLite))
+	r := newHarness(t, sqldbtest.Open(t, sqldbtest.SQLite))
 	n := r.start("idle", 0, nil)
 	queued := n.begin(run.Request{})
 	r.agents.delete()
@@ -441,12 +441,13 @@ func TestAgentIsGoneWhenTheTurnComes(t *testing.T) {
 	}
 }
 
-// Text is live at once, stored within moments, and stored once: drafts go when
-// their step commits. Whoever reads, whenever, from wherever, gets the same.
+// Text is published at once, stored within moments, and stored once: drafts are
+// deleted when their step commits. Every reader gets the same, at any time and on
+// any node.
 func TestTextIsStoredAsItComes(t *testing.T) {
 	t.Parallel()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
-		r := newRig(t, db, modeltest.Default(modeltest.Answer{Text: modeltest.Tokens(30), Delay: 10 * time.Millisecond, Thinking: "hm hm"}))
+		r := newHarness(t, db, modeltest.Default(modeltest.Answer{Text: modeltest.Tokens(30), Delay: 10 * time.Millisecond, Thinking: "hm hm"}))
 		n := r.start("node", 4, nil)
 		id := n.begin(run.Request{}).RunID
 		follow := event.Follower{Log: r.log, Hub: n.Hub}
@@ -482,7 +483,7 @@ func TestTextIsStoredAsItComes(t *testing.T) {
 	})
 }
 
-func (r *rig) countDrafts(id string) (n int) {
+func (r *harness) countDrafts(id string) (n int) {
 	r.t.Helper()
 	if err := r.db.QueryRow(r.t.Context(), `SELECT COUNT(*) FROM run_events WHERE run_id = ? AND draft > 0`, id).Scan(&n); err != nil {
 		r.t.Fatal(err)

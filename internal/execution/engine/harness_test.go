@@ -35,8 +35,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// rig is a database, a simulated model and an agent; nodes drive its runs.
-type rig struct {
+// harness is a database, a simulated model and an agent; nodes drive its runs.
+type harness struct {
 	t      testing.TB
 	db     *sqldb.DB
 	runs   *runsql.Store
@@ -74,8 +74,8 @@ func (a *agents) delete() {
 	a.gone = true
 }
 
-func newRig(t testing.TB, db *sqldb.DB, opts ...modeltest.Option) *rig {
-	return &rig{
+func newHarness(t testing.TB, db *sqldb.DB, opts ...modeltest.Option) *harness {
+	return &harness{
 		t: t, db: db, runs: runsql.New(db), log: runsql.NewEvents(db), sim: modeltest.New(t, opts...),
 		who:  authz.Caller{TenantID: ident.New(), UserID: ident.New(), Role: authz.Owner, Scopes: []authz.Scope{authz.Wildcard}},
 		gate: policy.AllowAll{}, tools: tool.Builtins(clock.System{}),
@@ -86,14 +86,14 @@ func newRig(t testing.TB, db *sqldb.DB, opts ...modeltest.Option) *rig {
 // node is one process that drives runs.
 type node struct {
 	*run.Service
-	rig    *rig
+	h      *harness
 	engine *engine.Engine
 	runner *work.Runner
 	stop   func()
 }
 
-// start makes a node. Its writes go through writer, where there is one.
-func (r *rig) start(name string, slots int, writer txn.Writer) *node {
+// start starts a node. Its writes go through writer, if it is not nil.
+func (r *harness) start(name string, slots int, writer txn.Writer) *node {
 	r.t.Helper()
 	if writer == nil {
 		writer = r.db
@@ -135,7 +135,7 @@ func (r *rig) start(name string, slots int, writer txn.Writer) *node {
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan struct{})
 	go func() { defer close(served); eng.Serve(ctx) }()
-	n := &node{rig: r, engine: eng, runner: runner, Service: &run.Service{
+	n := &node{h: r, engine: eng, runner: runner, Service: &run.Service{
 		Runs: r.runs, Writer: writer, Queue: queue, Log: r.log, Hub: hub, Agents: r.agents, Starter: eng,
 		Cursors: page.NewCursors([]byte("0123456789abcdef")), Clock: clock.System{}, WorkKind: engine.WorkKind,
 	}}
@@ -161,33 +161,33 @@ func (r *rig) start(name string, slots int, writer txn.Writer) *node {
 
 // begin starts a run with a message.
 func (n *node) begin(req run.Request) *run.Run {
-	n.rig.t.Helper()
-	req.AgentID = n.rig.agents.spec.ID
+	n.h.t.Helper()
+	req.AgentID = n.h.agents.spec.ID
 	if req.Input == nil {
 		req.Input = schema.Object(`{"message":"What is 6 times 7?"}`)
 	}
-	r, err := n.Create(n.rig.t.Context(), n.rig.who, req)
+	r, err := n.Create(n.h.t.Context(), n.h.who, req)
 	if err != nil {
-		n.rig.t.Fatal(err)
+		n.h.t.Fatal(err)
 	}
 	return r
 }
 
-// end waits for a run's end.
+// end waits until a run has ended, and returns it.
 func (n *node) end(id string) *run.Run {
-	n.rig.t.Helper()
-	r, err := n.Wait(n.rig.t.Context(), n.rig.who.TenantID, id, 30*time.Second)
+	n.h.t.Helper()
+	r, err := n.Wait(n.h.t.Context(), n.h.who.TenantID, id, 30*time.Second)
 	if err != nil {
-		n.rig.t.Fatal(err)
+		n.h.t.Fatal(err)
 	}
 	if !r.Status.Final() {
-		n.rig.t.Fatalf("the run is still %s", r.Status)
+		n.h.t.Fatalf("the run is still %s", r.Status)
 	}
 	return r
 }
 
 // events reads the whole log of a run.
-func (r *rig) events(id string) []event.Event {
+func (r *harness) events(id string) []event.Event {
 	r.t.Helper()
 	all, err := r.log.Read(r.t.Context(), r.who.TenantID, id, 0, 100_000)
 	if err != nil {
@@ -196,7 +196,7 @@ func (r *rig) events(id string) []event.Event {
 	return all
 }
 
-func (r *rig) steps(id string) []run.Step {
+func (r *harness) steps(id string) []run.Step {
 	r.t.Helper()
 	all, err := r.runs.ListSteps(r.t.Context(), r.who.TenantID, id, 0, 0)
 	if err != nil {
@@ -205,7 +205,7 @@ func (r *rig) steps(id string) []run.Step {
 	return all
 }
 
-func (r *rig) output(got *run.Run) (out run.Output) {
+func (r *harness) output(got *run.Run) (out run.Output) {
 	r.t.Helper()
 	if len(got.Output) == 0 {
 		return out
@@ -216,7 +216,7 @@ func (r *rig) output(got *run.Run) (out run.Output) {
 	return out
 }
 
-// names gives the events' names, equal neighbours as one.
+// names returns the names of events; equal neighbours count as one.
 func names(events []event.Event) (out []string) {
 	for _, e := range events {
 		if len(out) == 0 || out[len(out)-1] != e.Name {
@@ -226,8 +226,8 @@ func names(events []event.Event) (out []string) {
 	return out
 }
 
-// sound checks what holds for every run that ended, whatever happened to it.
-func (r *rig) sound(got *run.Run) {
+// checkEnded checks the invariants of a run that ended.
+func (r *harness) checkEnded(got *run.Run) {
 	r.t.Helper()
 	events, steps := r.events(got.RunID), r.steps(got.RunID)
 	last, finals := int64(0), 0
@@ -262,15 +262,15 @@ func (r *rig) sound(got *run.Run) {
 	}
 }
 
-// dying is a writer whose process dies with its nth write: that one and all
-// that follow never happen.
+// dying is a writer whose process dies with its nth write: that one and all later
+// ones fail.
 type dying struct {
 	txn.Writer
 	mu   sync.Mutex
 	left int
 }
 
-func dieAt(w txn.Writer, n int) *dying { return &dying{Writer: w, left: n} }
+func dieAtWrite(w txn.Writer, n int) *dying { return &dying{Writer: w, left: n} }
 
 func (d *dying) died() bool {
 	d.mu.Lock()

@@ -22,9 +22,9 @@ import (
 	"agentd/internal/store/sqldb/sqldbtest"
 )
 
-// These are the numbers that the engine must reach.
+// The limits that the engine must keep.
 
-// inside is a model in this process.
+// inside is a model client within this process.
 type inside func(model.Request) model.Response
 
 func (f inside) Generate(ctx context.Context, req model.Request, sink func(model.Delta)) (model.Response, error) {
@@ -52,14 +52,14 @@ func resultsIn(req model.Request) (n int) {
 	return n
 }
 
-// A run that waits for a person costs its rows and nothing else: no goroutine
-// and no memory, however many there are.
-func TestTenThousandWait(t *testing.T) { // alone: it counts the goroutines of the process
+// A run that waits for a person costs its rows and nothing else: no goroutine and
+// no memory.
+func TestTenThousandWaitingRuns(t *testing.T) { // alone: it counts the goroutines of the process
 	if testing.Short() {
 		t.Skip("makes 10,000 runs")
 	}
 	const many, makers, mostBytes = 10_000 / slower, 128, 50 << 20
-	r := newRig(t, sqldbtest.Open(t, sqldbtest.SQLite))
+	r := newHarness(t, sqldbtest.Open(t, sqldbtest.SQLite))
 	r.tools = []tool.Tool{echoing("pay")}
 	r.agents.spec.Tools, r.agents.spec.ApprovalTools = []string{"pay"}, []string{"pay"}
 	r.agents.spec.ApprovalTimeout = 1000 * time.Hour
@@ -123,9 +123,9 @@ func TestTenThousandWait(t *testing.T) { // alone: it counts the goroutines of t
 	}
 }
 
-// settled gives how many goroutines there are, and the bytes of the heap that
-// are in use. Connections and timers of work that just ended may take a moment
-// to go: it waits for so many goroutines, in vain if they do not come.
+// settled returns the number of goroutines and the heap bytes in use. Goroutines
+// of work that just ended may take a moment to end: it waits, within a limit,
+// until there are want of them.
 func settled(t *testing.T, want int) (goroutines int, heap uint64) {
 	t.Helper()
 	for range 500 {
@@ -141,7 +141,7 @@ func settled(t *testing.T, want int) (goroutines int, heap uint64) {
 	return runtime.NumGoroutine(), m.HeapAlloc
 }
 
-// What a run stores beyond what was said, asked for and answered is little.
+// A run stores little beyond its messages, calls and results.
 func TestStoredBytes(t *testing.T) {
 	t.Parallel()
 	const calls = 100
@@ -163,7 +163,7 @@ func TestStoredBytes(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
-				r := newRig(t, db)
+				r := newHarness(t, db)
 				r.window = 1 << 24 // nothing is folded
 				r.tools = []tool.Tool{{
 					Name: "look", Parameters: jsontext.Value(`{"type":"object"}`),
@@ -211,7 +211,7 @@ func TestStoredBytes(t *testing.T) {
 	}
 }
 
-// columnBytes gives how many bytes a run has in each column of a table.
+// columnBytes returns the bytes of a run in each column of a table.
 func columnBytes(t *testing.T, db *sqldb.DB, table, id string) map[string]int {
 	t.Helper()
 	rows, err := db.Query(t.Context(), `SELECT * FROM `+table+` WHERE run_id = ?`, id)

@@ -13,8 +13,8 @@ import (
 	"agentd/internal/execution/run"
 )
 
-// live is the world's bad time: things happen, one after the other, while the
-// runs go on.
+// live is the faulty phase of the world: faults and requests happen, one after the
+// other, while the runs continue.
 func (w *world) live() {
 	w.begin()
 	for range 12 + w.rng.IntN(20) {
@@ -31,7 +31,7 @@ func (w *world) live() {
 	}
 }
 
-// heal makes everything healthy. All runs must end then, and stay as they are.
+// heal ends all faults. Then all runs must end, and stay as they are.
 func (w *world) heal() {
 	w.tell("all is well from now on")
 	close(w.healthy)
@@ -65,7 +65,7 @@ func (w *world) heal() {
 	w.metered()
 }
 
-// unfinished gives the runs that have not ended.
+// unfinished returns the runs that have not ended.
 func (w *world) unfinished() (open []string) {
 	for _, id := range w.ids {
 		r, err := w.api.Get(context.Background(), w.who.TenantID, id)
@@ -80,7 +80,7 @@ func (w *world) unfinished() (open []string) {
 	return open
 }
 
-// release gives a run what it waits for.
+// release ends the wait of a run.
 func (w *world) release(id string) {
 	ctx, tenant := context.Background(), w.who.TenantID
 	r, err := w.api.Get(ctx, tenant, id)
@@ -108,8 +108,8 @@ func (w *world) alive() []*simNode {
 	return slices.DeleteFunc(slices.Clone(w.nodes), func(n *simNode) bool { return n.dead.Load() })
 }
 
-// any gives a node that takes calls; now and then one that drives runs, and
-// that may die of them.
+// any returns a node that takes calls; now and then one that also drives runs, and
+// may die.
 func (w *world) any() *simNode {
 	if up := w.alive(); len(up) > 0 && w.chance(60) {
 		return up[w.rng.IntN(len(up))]
@@ -117,7 +117,7 @@ func (w *world) any() *simNode {
 	return w.api
 }
 
-// join starts a node: a dead one comes back, or a new one comes.
+// join starts a node: one that died, or a new one.
 func (w *world) join() {
 	name := fmt.Sprintf("node-%d", w.names)
 	var down []*simNode
@@ -141,7 +141,7 @@ func (w *world) join() {
 	}
 }
 
-// trouble is what befalls processes, the database, and time.
+// trouble is a fault of a process or the database, or a jump in time.
 func (w *world) trouble() {
 	up := w.alive()
 	if len(up) == 0 {
@@ -176,7 +176,7 @@ func (w *world) trouble() {
 	}
 }
 
-// people are those who start runs, and look after them.
+// people start runs and act on them.
 func (w *world) people() {
 	if len(w.ids) == 0 || len(w.ids) < 3 && w.chance(15) {
 		w.begin()
@@ -249,7 +249,7 @@ func (w *world) people() {
 	[]func(){resume, respond, decide, authorize, pause}[w.rng.IntN(5)]()
 }
 
-// harmless leaves of an error what nobody may meet.
+// harmless returns nil for errors that callers may get.
 func (w *world) harmless(err error) error {
 	if err == nil || errors.Is(err, errDead) || fault.Is(err, fault.Conflict) || fault.Is(err, fault.Unavailable) || fault.Is(err, fault.NotFound) {
 		return nil
@@ -273,7 +273,7 @@ func (w *world) begin() {
 	}
 }
 
-// choice is the approval that a decision is about: one that waits, mostly.
+// choice returns the approval of a decision: a pending one, mostly.
 func (w *world) choice(r *run.Run) string {
 	if len(r.Approvals) > 0 && w.chance(10) {
 		return r.Approvals[w.rng.IntN(len(r.Approvals))].ApprovalID

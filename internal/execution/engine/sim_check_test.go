@@ -15,7 +15,7 @@ import (
 	"agentd/internal/kernel/model"
 )
 
-// journal is what of a run must never change again.
+// journal is the part of a run that must never change again.
 type journal struct {
 	steps     map[int64]string // by seq
 	approvals map[string]string
@@ -31,7 +31,7 @@ func asJSON(w *world, v any) string {
 	return string(b)
 }
 
-// check looks at every run, and compares it with what was seen of it before.
+// check compares every run with what was read of it before.
 func (w *world) check() {
 	w.t.Helper()
 	ctx, tenant := context.Background(), w.who.TenantID
@@ -65,7 +65,7 @@ func (w *world) check() {
 	}
 }
 
-// stays says that what was seen under a key is still what it was.
+// stays fails if what was read under a key has changed.
 func (w *world) stays(before map[string]string, key, now, what, id string) {
 	w.t.Helper()
 	if was, known := before[key]; known && was != now {
@@ -99,8 +99,8 @@ func (w *world) checkSteps(j *journal, id string) {
 	j.steps = there
 }
 
-// checkEvents says that a run's log only grows, that there is nothing after
-// its end, and no hole but where a worker may have died or been fenced off.
+// checkEvents fails unless a run's log only grows, ends with the final event, and
+// has gaps only where a worker may have died or been fenced off.
 func (w *world) checkEvents(j *journal, r *run.Run) {
 	w.t.Helper()
 	all, err := w.log.Read(context.Background(), w.who.TenantID, r.RunID, 0, 100_000)
@@ -133,8 +133,8 @@ func (w *world) checkEvents(j *journal, r *run.Run) {
 	j.events = there
 }
 
-// follows says that a model is told what the journal says, and nothing else. A
-// worker that lost its lease may be behind the journal, never beside it.
+// follows fails unless a model is sent what the journal has. A worker that lost
+// its lease may be behind the journal, but must not differ from it.
 func (w *world) follows(n *simNode, messages []model.Message) {
 	id := ""
 	for _, m := range messages {
@@ -166,7 +166,7 @@ func (w *world) follows(n *simNode, messages []model.Message) {
 	}
 }
 
-// whole looks at a run that ended, once.
+// whole checks a run that ended, once.
 func (w *world) whole(id string) {
 	w.t.Helper()
 	if w.seen[id] == nil {
@@ -249,7 +249,7 @@ func (w *world) answered(rec *run.Record, calls map[string]bool, results map[str
 	}
 }
 
-// begun counts the events step.started, by step, and says whether a worker of
+// begun counts the events step.started, by step, and reports whether a worker of
 // the run died.
 func (w *world) begun(id string) (began map[int64]int, crashed bool) {
 	began = map[int64]int{}
@@ -281,7 +281,7 @@ func (w *world) eventsOf(id string) []event.Event {
 	return all
 }
 
-// readStep notes what calls a step asks for, and what results it has.
+// readStep records the calls that a step asks for, and the results that it has.
 func (w *world) readStep(s run.Step, calls map[string]bool, results map[string]int) {
 	switch s.Type {
 	case run.StepLLM:
@@ -309,8 +309,8 @@ func (w *world) readStep(s run.Step, calls map[string]bool, results map[string]i
 
 func unknownOutcome(s run.Step) bool { return strings.Contains(string(s.Output), "outcome unknown") }
 
-// budget says that nothing stays reserved of a run that ended, and that all it
-// cost was counted.
+// budget fails if an ended run still has a reservation, or a cost that was not
+// counted.
 func (w *world) budget(r *run.Record, cost float64) {
 	var limit, spent, reserved int64
 	err := w.db.QueryRow(context.Background(), `SELECT cap, spent, reserved FROM run_budgets WHERE tenant_id = ? AND budget_id = ?`, r.TenantID, r.RunID).

@@ -15,17 +15,17 @@ import (
 	"agentd/internal/store/sqldb/sqldbtest"
 )
 
-// unsureDrafts commits the first writes that happen while a model speaks, and
-// says that they failed, as a database does whose connection breaks.
-type unsureDrafts struct {
+// uncertainWriter commits the first writes while a model answers, but reports that
+// they failed, as when the connection to the database breaks.
+type uncertainWriter struct {
 	txn.Writer
 	mu   sync.Mutex
-	skip int // writes that are answered honestly first
-	lies int
-	told int
+	skip int // writes that are reported correctly first
+	lies int // writes to report as failed
+	lied int // so far
 }
 
-func (u *unsureDrafts) Write(ctx context.Context, do func(txn.Tx) error) error {
+func (u *uncertainWriter) Write(ctx context.Context, do func(txn.Tx) error) error {
 	err := u.Writer.Write(ctx, do)
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -33,21 +33,21 @@ func (u *unsureDrafts) Write(ctx context.Context, do func(txn.Tx) error) error {
 		u.skip--
 		return err
 	}
-	if err == nil && u.told < u.lies {
-		u.told++
+	if err == nil && u.lied < u.lies {
+		u.lied++
 		return fault.New(fault.Unavailable, "", "The connection broke.")
 	}
 	return err
 }
 
-// Drafts that were stored though the database said no are in the log once,
-// while the model speaks and afterwards.
-func TestDraftsThatOnlySeemedToFail(t *testing.T) {
+// Drafts that were stored although the write seemed to fail are in the log once,
+// while the model answers and afterwards.
+func TestDraftsAfterUncertainWrites(t *testing.T) {
 	t.Parallel()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
 		for _, lies := range []int{1, 2} {
-			r := newRig(t, db, modeltest.Default(modeltest.Answer{Text: modeltest.Tokens(10), Delay: 30 * time.Millisecond}))
-			writer := &unsureDrafts{Writer: db, skip: 1, lies: lies}
+			r := newHarness(t, db, modeltest.Default(modeltest.Answer{Text: modeltest.Tokens(10), Delay: 30 * time.Millisecond}))
+			writer := &uncertainWriter{Writer: db, skip: 1, lies: lies}
 			n := r.start("n", 4, writer)
 			id := n.begin(run.Request{}).RunID
 			waitFor(t, func() bool {
@@ -56,17 +56,17 @@ func TestDraftsThatOnlySeemedToFail(t *testing.T) {
 				return err == nil && got.Status.Final()
 			})
 			end := n.end(id)
-			if writer.told != lies || r.output(end).Text != modeltest.Tokens(10) {
-				t.Errorf("%d of %d writes seemed to fail; %s %q", writer.told, lies, end.Status, r.output(end).Text)
+			if writer.lied != lies || r.output(end).Text != modeltest.Tokens(10) {
+				t.Errorf("%d of %d writes seemed to fail; %s %q", writer.lied, lies, end.Status, r.output(end).Text)
 			}
-			r.sound(end)
+			r.checkEnded(end)
 			n.stop()
 		}
 	})
 }
 
-// grows says that no seq comes twice.
-func (r *rig) grows(events []event.Event) {
+// grows fails unless seqs increase.
+func (r *harness) grows(events []event.Event) {
 	r.t.Helper()
 	last := int64(0)
 	for _, e := range events {

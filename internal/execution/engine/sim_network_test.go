@@ -11,9 +11,9 @@ import (
 	"agentd/internal/kernel/model"
 )
 
-// network is a node's way to the models. What a model says is a function of
-// the seed and the conversation, so that a call that is made again after a
-// crash gets the same answer; whether it arrives is another matter.
+// network is a node's connection to the models. An answer is a function of the
+// seed and the conversation, so that a call that is repeated after a crash gets
+// the same answer; it may get lost on the way.
 type network struct{ n *simNode }
 
 // Generate implements model.Client.
@@ -78,7 +78,7 @@ func (c network) Generate(ctx context.Context, req model.Request, sink func(mode
 	return resp, nil
 }
 
-// wait takes up to some milliseconds, and ends with the context.
+// wait sleeps up to some milliseconds, and ends with the context.
 func (c network) wait(ctx context.Context, luck *rand.Rand, ms int) error {
 	select {
 	case <-ctx.Done():
@@ -88,7 +88,7 @@ func (c network) wait(ctx context.Context, luck *rand.Rand, ms int) error {
 	}
 }
 
-// script is what a model says to a conversation.
+// script is the answer of a model to a conversation.
 func (w *world) script(key string, req model.Request) model.Response {
 	luck := seeded(w.seed, key, "script")
 	turn, closing := 0, len(req.Tools) == 0
@@ -144,8 +144,8 @@ func (w *world) script(key string, req model.Request) model.Response {
 	return resp
 }
 
-// conversation names a conversation. Ids of calls stay out: where a model
-// repeats one the engine makes up another, by chance.
+// conversation identifies a conversation. It leaves out the ids of calls: where a
+// model repeats one, the engine replaces it by a random one.
 func conversation(messages []model.Message) string {
 	h := fnv.New64a()
 	for _, m := range messages {

@@ -2,6 +2,6 @@
 
 package engine_test
 
-// slower is how many times fewer worlds are played under the race detector,
-// under which a database in Go takes its time.
+// slower is the factor by which fewer worlds are simulated under the race
+// detector, which makes a database in Go slow.
 const slower = 10

@@ -17,15 +17,15 @@ import (
 	"agentd/internal/store/sqldb/sqldbtest"
 )
 
-// The simulation plays small worlds, one per seed: a few runs, nodes that die,
-// stall and come back, a network that fails, a database that fails or only
-// seems to, and people who pause, decide, cancel, or let the time run out.
-// Whatever happened, all runs end once everything is healthy, and no rule of
-// the journal was broken on the way (issue 3, point 12; decisions.md D6).
+// The simulation runs small worlds, one per seed: a few runs, nodes that die,
+// stall and come back, a network that fails, a database that fails or only seems
+// to, and people who pause, decide, cancel, or do not answer in time. All runs
+// must end once the faults end, and no rule of the journal may be broken on the
+// way (rules D6-journal, D6-recovery, D6-fencing).
 //
-// Each world is a synctest bubble, so its time costs nothing. What happens is
-// a function of the seed, but for goroutines that are ready at the same
-// instant: their order is the scheduler's.
+// Each world is a synctest bubble, so its time costs nothing. What happens is a
+// function of the seed, except for the order of goroutines that are ready at the
+// same instant, which is the scheduler's.
 //
 // The race detector gets a tenth of the worlds.
 //
@@ -49,7 +49,7 @@ func TestSimulation(t *testing.T) {
 	})
 }
 
-// simulate plays the worlds from seed 1 on, two at a time: each player has a
+// simulate runs the worlds from seed 1 on, two at a time. Each of the two has a
 // database, whose tenants are the worlds.
 func simulate(t *testing.T, kind sqldbtest.Engine, worlds int) {
 	tally := &tally{n: map[string]int{}}
@@ -89,7 +89,7 @@ func simulate(t *testing.T, kind sqldbtest.Engine, worlds int) {
 	}
 }
 
-// mustHappen keeps the simulation from becoming one of fair weather.
+// mustHappen has what the simulation must have met, so that it tests faults.
 var mustHappen = []string{
 	"crash before a write", "crash after a write", "write refused", "write made and reported as failed",
 	"node killed", "node back under its name", "node under a new name", "node stalled", "lease ran out", "two nodes",
@@ -110,8 +110,8 @@ func number(t *testing.T, s string) int {
 	return n
 }
 
-// migrated makes a database for many worlds. On SQLite it is in memory where
-// that can be had: nobody pulls the plug here.
+// migrated returns a database for many worlds. SQLite is in memory where that is
+// possible: the machine does not lose power here.
 func migrated(t *testing.T, kind sqldbtest.Engine) sqldb.Config {
 	t.Helper()
 	cfg := sqldbtest.Config(t, kind)

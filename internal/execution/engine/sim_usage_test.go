@@ -16,8 +16,8 @@ import (
 	"agentd/internal/kernel/resource"
 )
 
-// meter counts what runs of the world use. In every other world the plan has
-// limits, far away: totals are counted in another way then.
+// meter counts the use of the world's runs. In every other world the plan has
+// high limits, with which totals are counted in another way.
 func (w *world) meter(writer txn.Writer, logger *slog.Logger) quota.Meter {
 	plans := quota.Unlimited()
 	if w.seed%2 == 0 {
@@ -30,8 +30,8 @@ func (w *world) meter(writer txn.Writer, logger *slog.Logger) quota.Meter {
 	return usage.New(usage.Deps{Plans: plans, Store: usagesql.New(w.db), Writer: writer, Clock: clock.System{}, Logger: logger, Outbox: resource.NoOutbox{}})
 }
 
-// metered says that what was counted is what the runs say that they used,
-// whatever happened to those who counted.
+// metered fails unless the counted use is that of the runs' metrics, whichever
+// nodes died while counting.
 func (w *world) metered() {
 	w.t.Helper()
 	ctx := context.Background()

@@ -35,7 +35,7 @@ import (
 
 const simLease = 3 * time.Second
 
-// world is what one seed plays.
+// world is the state of one simulation.
 type world struct {
 	t      *testing.T
 	kind   sqldbtest.Engine
@@ -57,14 +57,14 @@ type world struct {
 	authorized bool
 	asked      map[string]int // model calls, by conversation and model
 	effects    map[string]int // of tools, by run and call
-	story      []string
+	history    []string
 	ids        []string            // of the runs that were accepted, or may have been
 	accepted   map[string]bool     // of these, the former
 	decided    map[string]int      // decisions that counted, by approval
 	seen       map[string]*journal // by run
 }
 
-// play plays one world.
+// play simulates one world.
 func play(t *testing.T, cfg sqldb.Config, kind sqldbtest.Engine, seed uint64, tally *tally, loud bool) {
 	db, err := sqldb.Open(t.Context(), cfg)
 	if err != nil {
@@ -94,7 +94,7 @@ func play(t *testing.T, cfg sqldb.Config, kind sqldbtest.Engine, seed uint64, ta
 		}
 		if t.Failed() || loud {
 			t.Logf("seed %d; again: AGENTD_SIM_SEED=%d go test ./internal/execution/engine -run TestSimulation/%s -v\n%s",
-				seed, seed, kind, strings.Join(w.story, "\n"))
+				seed, seed, kind, strings.Join(w.history, "\n"))
 		}
 	}()
 	w.api = w.open("api", 0)
@@ -137,14 +137,14 @@ func (w *world) agent() run.AgentSpec {
 
 func (w *world) chance(percent int) bool { return w.rng.IntN(100) < percent }
 
-// tell notes what happened, with the bubble's time.
+// tell logs what happened, with the bubble's time.
 func (w *world) tell(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.story = append(w.story, time.Now().Format("15:04:05.000000 ")+fmt.Sprintf(format, args...))
+	w.history = append(w.history, time.Now().Format("15:04:05.000000 ")+fmt.Sprintf(format, args...))
 }
 
-// happened counts something, and notes it.
+// happened counts and logs something.
 func (w *world) happened(what, who string) {
 	w.tally.count(what)
 	w.tell("%s (%s)", what, who)
@@ -159,8 +159,8 @@ func (w *world) isHealthy() bool {
 	}
 }
 
-// simNode is a process. It dies without a word: from then on nothing that it
-// does reaches the world.
+// simNode is a process. It dies without a trace: from then on nothing that it does
+// reaches the world.
 type simNode struct {
 	*run.Service
 	w      *world
@@ -212,7 +212,7 @@ func (w *world) open(name string, slots int) *simNode {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	logger := slog.New(slog.NewTextHandler(storyteller{n}, nil))
+	logger := slog.New(slog.NewTextHandler(historyWriter{n}, nil))
 	writer := simWriter{n}
 	meter := w.meter(writer, logger)
 	eng := engine.New(engine.Config{
@@ -256,14 +256,14 @@ func (n *simNode) die() {
 	n.once.Do(func() { go n.quit() })
 }
 
-// moment is how long something takes, up to some milliseconds.
+// moment returns a random duration of up to some milliseconds.
 func (n *simNode) moment(ms int) time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return time.Duration(1+n.rng.IntN(ms*1000)) * time.Microsecond
 }
 
-// due gives the fault of the write that is being made, if there is one.
+// due returns the fault of the current write, if there is one.
 func (n *simNode) due() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -288,7 +288,7 @@ func (n *simNode) stall(on bool) {
 	n.stalled = on
 }
 
-// hears says whether the process reaches its queue.
+// hears returns an error if the process does not reach its queue.
 func (n *simNode) hears() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -301,7 +301,7 @@ func (n *simNode) hears() error {
 	return nil
 }
 
-// simWriter is a node's way to the database: it takes its time, and fails as
+// simWriter is a node's connection to the database: it is slow, and fails as
 // planned.
 type simWriter struct{ n *simNode }
 
@@ -334,7 +334,7 @@ func (s simWriter) Write(ctx context.Context, do func(txn.Tx) error) error {
 	return err
 }
 
-// simQueue is a node's queue, as long as it lives.
+// simQueue is a node's queue while the node is alive.
 type simQueue struct {
 	*worksql.Queue
 	n *simNode
@@ -407,15 +407,15 @@ func (n *simNode) tool(name string, repeatable bool) tool.Tool {
 	}
 }
 
-// storyteller puts a node's log into the story.
-type storyteller struct{ n *simNode }
+// historyWriter adds a node's log to the history of the world.
+type historyWriter struct{ n *simNode }
 
-func (s storyteller) Write(b []byte) (int, error) {
+func (s historyWriter) Write(b []byte) (int, error) {
 	s.n.w.tell("%s: %s", s.n.name, strings.TrimSpace(string(b)))
 	return len(b), nil
 }
 
-// short names a run in the story.
+// short abbreviates a run's id in the history.
 func (w *world) short(id string) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 	"agentd/internal/store/sqldb/sqldbtest"
 )
 
-// cpuOf reports the processor time of this process for each operation, which a
-// busy machine changes less than the time that passes.
+// cpuOf reports the CPU time of this process per operation, which depends less on
+// the load of the machine than wall time.
 func cpuOf(b *testing.B) func() {
 	used := func() (t int64) {
 		var u syscall.Rusage
@@ -29,9 +29,8 @@ func cpuOf(b *testing.B) func() {
 	return func() { b.ReportMetric(float64(used()-before)/float64(b.N), "cpu-ns/op") }
 }
 
-// BenchmarkCounting is a run of one step whose model answers at once: from its
-// creation to its end, with what counts and limits it, and without. Runs come one
-// after the other, and side by side.
+// BenchmarkCounting is a run of one step whose model answers at once, from its
+// creation to its end, with and without quotas. Runs are sequential and parallel.
 func BenchmarkCounting(b *testing.B) {
 	limited, err := quota.Parse([]byte(`{"plans": [{"id": "far", "name": "Far", "limits": {"runs_per_month": 1000000000, "tokens_per_day": 1000000000000}}], "default": "far"}`))
 	if err != nil {
@@ -44,7 +43,7 @@ func BenchmarkCounting(b *testing.B) {
 		}{{"uncounted", nil}, {"counted", quota.Unlimited()}, {"limited", limited}} {
 			rigged := func(b *testing.B) *node {
 				db := sqldbtest.Open(b, kind)
-				r := newRig(b, db)
+				r := newHarness(b, db)
 				r.client = inside(func(model.Request) model.Response { return model.Response{Text: "Done."} })
 				if how.plans != nil {
 					r.meter = usage.New(usage.Deps{

@@ -27,21 +27,21 @@ import (
 
 // reaches waits for a run to be in a state.
 func (n *node) reaches(id string, want run.Status) *run.Run {
-	n.rig.t.Helper()
+	n.h.t.Helper()
 	var got *run.Run
-	waitFor(n.rig.t, func() bool {
+	waitFor(n.h.t, func() bool {
 		var err error
-		got, err = n.Get(n.rig.t.Context(), n.rig.who.TenantID, id)
+		got, err = n.Get(n.h.t.Context(), n.h.who.TenantID, id)
 		return err == nil && (got.Status == want || got.Status.Final())
 	})
 	if got.Status != want {
-		n.rig.t.Fatalf("the run is %s (%v), want %s", got.Status, ptr.Value(got.Error), want)
+		n.h.t.Fatalf("the run is %s (%v), want %s", got.Status, ptr.Value(got.Error), want)
 	}
 	return got
 }
 
-// results are the outputs of the calls that were made, by tool_call_id.
-func (r *rig) results(id string) map[string]run.ToolOutput {
+// results returns the outputs of the calls that were made, by tool_call_id.
+func (r *harness) results(id string) map[string]run.ToolOutput {
 	out := map[string]run.ToolOutput{}
 	for _, s := range r.steps(id) {
 		if s.Type != run.StepTool {
@@ -60,7 +60,7 @@ func (r *rig) results(id string) map[string]run.ToolOutput {
 	return out
 }
 
-// echoing is a tool that gives back its arguments.
+// echoing returns a tool whose result is its arguments.
 func echoing(name string) tool.Tool {
 	return tool.Tool{
 		Name: name, Parameters: jsontext.Value(`{"type":"object"}`),
@@ -70,10 +70,10 @@ func echoing(name string) tool.Tool {
 	}
 }
 
-// payer is an agent that pays twice, once more than it may alone, and looks
-// something up beside it.
-func payer(t *testing.T, db *sqldb.DB) *rig {
-	r := newRig(t, db, modeltest.Respond(func(req modeltest.Request) modeltest.Answer {
+// payer is an agent that pays twice, once more than it may without approval, and
+// makes a lookup in parallel.
+func payer(t *testing.T, db *sqldb.DB) *harness {
+	r := newHarness(t, db, modeltest.Respond(func(req modeltest.Request) modeltest.Answer {
 		if countAssistant(req.Chat()) == 0 {
 			return modeltest.Answer{Text: "Paying.", ToolCalls: []model.ToolCall{
 				call("p1", "pay", `{"amount": 500}`), call("l1", "look", `{}`), call("p2", "pay", `{"amount": 5}`), call("p3", "pay", `{"amount": 900}`),
@@ -130,7 +130,7 @@ func TestApprovals(t *testing.T) {
 		if o := results["p3"]; !o.IsError || !strings.Contains(o.Content, "Too much.") {
 			t.Errorf("the refused call: %+v", o)
 		}
-		r.sound(end)
+		r.checkEnded(end)
 		last := r.sim.Requests()[len(r.sim.Requests())-1].Chat()
 		var order []string
 		for _, m := range last.Messages {
@@ -189,14 +189,14 @@ func TestRejectionEndsTheRun(t *testing.T) {
 		if _, err := n.Approve(t.Context(), r.who, id, run.ApproveRequest{ApprovalID: id}); !fault.Is(err, fault.NotFound) {
 			t.Errorf("an approval that is not there: %v", err)
 		}
-		r.sound(end)
+		r.checkEnded(end)
 	})
 }
 
 func second[A any](_ A, err error) error { return err }
 
-// Of many decisions at once exactly one counts.
-func TestOneDecisionEver(t *testing.T) {
+// Of many simultaneous decisions exactly one counts.
+func TestOneDecisionCounts(t *testing.T) {
 	t.Parallel()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
 		r := payer(t, db)
@@ -227,7 +227,7 @@ func TestOneDecisionEver(t *testing.T) {
 		if n := counted.Load(); n != 1 {
 			t.Errorf("%d decisions counted", n)
 		}
-		r.sound(a.end(id))
+		r.checkEnded(a.end(id))
 	})
 }
 
@@ -241,7 +241,7 @@ func TestUnansweredWaitsExpire(t *testing.T) {
 			"approval": {modeltest.Answer{ToolCalls: []model.ToolCall{call("p", "pay", `{"amount":101}`)}}, run.CodeApprovalExpired},
 			"question": {modeltest.Answer{ToolCalls: []model.ToolCall{call("q", "ask_user", `{"question":"Well?"}`)}}, run.CodeInputTimeout},
 		} {
-			r := newRig(t, db, modeltest.Default(c.answer))
+			r := newHarness(t, db, modeltest.Default(c.answer))
 			r.tools = append(r.tools, echoing("pay"))
 			r.agents.spec.Tools = []string{"pay", "ask_user"}
 			r.agents.spec.ApprovalTools = []string{"pay"}
@@ -256,7 +256,7 @@ func TestUnansweredWaitsExpire(t *testing.T) {
 					t.Errorf("the approval is %s", a.Status)
 				}
 			}
-			r.sound(end)
+			r.checkEnded(end)
 			n.stop()
 		}
 	})
@@ -265,7 +265,7 @@ func TestUnansweredWaitsExpire(t *testing.T) {
 func TestQuestionsAreAnswered(t *testing.T) {
 	t.Parallel()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
-		r := newRig(t, db, modeltest.Respond(func(req modeltest.Request) modeltest.Answer {
+		r := newHarness(t, db, modeltest.Respond(func(req modeltest.Request) modeltest.Answer {
 			if countAssistant(req.Chat()) == 0 {
 				return modeltest.Answer{ToolCalls: []model.ToolCall{
 					call("q1", "ask_user", `{"question":"Which city?"}`), call("c1", "calculator", `{"expression":"1+1"}`),
@@ -301,22 +301,22 @@ func TestQuestionsAreAnswered(t *testing.T) {
 		if got["q1"].Content != "Rome" || got["q2"].Content != "Monday" || got["c1"].Content != "2" || !got["q3"].IsError {
 			t.Errorf("%+v", got)
 		}
-		r.sound(end)
+		r.checkEnded(end)
 		if err := n.Respond(t.Context(), r.who.TenantID, id, "late"); !fault.Is(err, fault.Conflict) {
 			t.Errorf("a late answer: %v", err)
 		}
 	})
 }
 
-// A pause takes effect at the next step boundary: what is under way is
-// finished and kept, what was about to begin is not begun.
+// A pause takes effect at the next step boundary: the step that is under way is
+// finished and stored, the next one is not begun.
 func TestPause(t *testing.T) {
 	t.Parallel()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
 		t.Run("while_the_model_answers", func(t *testing.T) {
 			for _, note := range []string{"", "Answer in French."} {
 				called, goOn := make(chan struct{}, 8), make(chan struct{}, 8)
-				r := newRig(t, db, modeltest.Respond(func(req modeltest.Request) modeltest.Answer {
+				r := newHarness(t, db, modeltest.Respond(func(req modeltest.Request) modeltest.Answer {
 					called <- struct{}{}
 					<-goOn
 					return modeltest.Answer{Text: fmt.Sprintf("Answer %d.", countAssistant(req.Chat())+1)}
@@ -347,13 +347,13 @@ func TestPause(t *testing.T) {
 				if r.output(end).Text != want || len(r.sim.Requests()) != calls {
 					t.Errorf("note %q: %q after %d model calls", note, r.output(end).Text, len(r.sim.Requests()))
 				}
-				r.sound(end)
+				r.checkEnded(end)
 				n.stop()
 			}
 		})
 		t.Run("while_a_tool_runs", func(t *testing.T) {
 			running, goOn := make(chan struct{}), make(chan struct{})
-			r := newRig(t, db, modeltest.Respond(errand))
+			r := newHarness(t, db, modeltest.Respond(errand))
 			slow := tool.Tool{Name: "act", Parameters: jsontext.Value(`{"type":"object"}`), Run: func(_ context.Context, c tool.Call) (tool.Result, error) {
 				if c.ID == "a1" {
 					close(running)
@@ -386,12 +386,12 @@ func TestPause(t *testing.T) {
 			if r.output(end).Text != "All done." {
 				t.Errorf("%s %q", end.Status, r.output(end).Text)
 			}
-			r.sound(end)
+			r.checkEnded(end)
 		})
 		t.Run("before_the_calls_begin", func(t *testing.T) {
 			called, goOn := make(chan struct{}, 8), make(chan struct{}, 8)
 			done := &effects{done: map[string]int{}}
-			r := newRig(t, db, modeltest.Respond(func(req modeltest.Request) modeltest.Answer {
+			r := newHarness(t, db, modeltest.Respond(func(req modeltest.Request) modeltest.Answer {
 				called <- struct{}{}
 				<-goOn
 				return errand(req)
@@ -418,13 +418,13 @@ func TestPause(t *testing.T) {
 			if got := r.results(id); got["a1"].Content != "did a1" || done.done["a1"] != 1 || r.output(end).Text != "All done." {
 				t.Errorf("%+v", got)
 			}
-			r.sound(end)
+			r.checkEnded(end)
 		})
 	})
 }
 
-// A call that needs authorization waits, and is made once there is one; what
-// was called beside it is not called again.
+// A call that needs authorization waits and is made once it is granted; parallel
+// calls are not repeated.
 func TestAuthorization(t *testing.T) {
 	t.Parallel()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
@@ -438,7 +438,7 @@ func TestAuthorization(t *testing.T) {
 			}
 			return act(ctx, c)
 		}
-		r := newRig(t, db, modeltest.Respond(errand))
+		r := newHarness(t, db, modeltest.Respond(errand))
 		r.tools = []tool.Tool{guarded, done.tool("safe", false)}
 		r.agents.spec.Tools = []string{"act", "safe"}
 		r.agents.spec.ApprovalTimeout = time.Hour
@@ -465,15 +465,15 @@ func TestAuthorization(t *testing.T) {
 		if diff := cmp.Diff(map[string]int{"a1": 1, "s1": 1, "a2": 1}, done.done); diff != "" {
 			t.Error(diff)
 		}
-		r.sound(end)
+		r.checkEnded(end)
 	})
 }
 
-// Calls that reuse an id do not inherit what was decided about another.
+// Calls that reuse an id do not inherit the decision about another call.
 func TestReusedCallIDs(t *testing.T) {
 	t.Parallel()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
-		r := newRig(t, db, modeltest.Respond(func(req modeltest.Request) modeltest.Answer {
+		r := newHarness(t, db, modeltest.Respond(func(req modeltest.Request) modeltest.Answer {
 			if n := countAssistant(req.Chat()); n < 2 {
 				return modeltest.Answer{ToolCalls: []model.ToolCall{call("same", "pay", `{"amount":1}`)}}
 			}
@@ -498,17 +498,17 @@ func TestReusedCallIDs(t *testing.T) {
 		if len(end.Approvals) != 2 || end.Status != run.Completed {
 			t.Errorf("%s, %d approvals", end.Status, len(end.Approvals))
 		}
-		r.sound(end)
+		r.checkEnded(end)
 	})
 }
 
-// Each call of the model carries the whole conversation so far.
-func TestTheModelIsToldEverything(t *testing.T) {
+// Each call of the model has the whole conversation so far.
+func TestTheModelGetsTheWholeConversation(t *testing.T) {
 	t.Parallel()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
-		r := newRig(t, db, modeltest.Respond(modeltest.ToolRounds(4, modeltest.Answer{Text: "Done."})))
+		r := newHarness(t, db, modeltest.Respond(modeltest.ToolRounds(4, modeltest.Answer{Text: "Done."})))
 		n := r.start("n", 4, nil)
-		r.sound(n.end(n.begin(run.Request{}).RunID))
+		r.checkEnded(n.end(n.begin(run.Request{}).RunID))
 		before := []modeltest.ChatMessage{}
 		for i, req := range r.sim.Requests() {
 			now := req.Chat().Messages

@@ -99,7 +99,7 @@ func (s *Service) Routes() []route.Route {
 		route.Stream(route.Row{
 			Method: "GET", Path: "/api/v1/runs/{runId}/events", ID: "streamRunEvents", Tag: "Runs",
 			Scopes: []authz.Scope{"runs:read", "events:read"}, Role: authz.Viewer,
-			Summary: "Stream the events of a run", Errors: []int{404},
+			Summary: "Stream the events of a run", Errors: []int{404}, Events: &Events,
 			Doc: "Server-sent events. Past events come first; Last-Event-ID resumes exactly after an event. " +
 				"The stream ends with a frame done and a bare [DONE].",
 		}, s.events),

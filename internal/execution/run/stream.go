@@ -73,6 +73,7 @@ func FinalEvent(name string) bool {
 
 // doneData is the data of the frame done.
 type doneData struct {
+	Event     string   `json:"event"`
 	RunID     string   `json:"run_id"`
 	Status    Status   `json:"status"`
 	Output    any      `json:"output"`
@@ -98,7 +99,7 @@ func (s *Service) done(ctx context.Context, tenant, id string, seq int64, yield 
 
 // DoneFrame returns the frame with the result of a run that ended.
 func DoneFrame(r *Run, id string) (route.Frame, error) {
-	data, err := json.Marshal(doneData{r.RunID, r.Status, r.Output, r.Metrics, r.Metrics.TotalCostUSD, r.Error, r.ErrorCode})
+	data, err := json.Marshal(doneData{"done", r.RunID, r.Status, r.Output, r.Metrics, r.Metrics.TotalCostUSD, r.Error, r.ErrorCode})
 	return route.Frame{ID: id, Name: "done", Data: data}, err
 }
 
@@ -163,8 +164,10 @@ func (enc *encoder) frame(e event.Event) route.Frame {
 	if kind == "" {
 		kind = "other"
 	}
-	b := make([]byte, 0, 160+len(e.Data))
-	b = append(b, `{"run_id":"`...)
+	b := make([]byte, 0, 192+len(e.Data))
+	b = append(b, `{"event":"`...)
+	b = append(b, e.Name...)
+	b = append(b, `","run_id":"`...)
 	b = append(b, enc.run...)
 	if e.Seq > 0 {
 		b = append(b, `","seq":`...)
@@ -200,10 +203,6 @@ func (enc *encoder) failure(err error) route.Frame {
 	if errors.Is(err, event.ErrSlow) {
 		detail = "This reader fell too far behind; reconnect with the last id."
 	}
-	data, _ := json.Marshal(struct {
-		RunID  string `json:"run_id"`
-		Code   string `json:"code"`
-		Detail string `json:"detail"`
-	}{enc.run, fault.From(err).Code, detail})
+	data, _ := json.Marshal(failureData{"error", enc.run, fault.From(err).Code, detail})
 	return route.Frame{Name: "error", Data: data}
 }

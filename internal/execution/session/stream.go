@@ -62,6 +62,7 @@ func (s *streamer) stream(ctx context.Context, tenant, id, lastEventID string) (
 
 // sessionData is the data of the frames about the session itself.
 type sessionData struct {
+	Event        string    `json:"event"`
 	SessionID    string    `json:"session_id"`
 	Status       Status    `json:"status,omitzero"`
 	ActiveBranch string    `json:"active_branch,omitzero"`
@@ -88,6 +89,7 @@ func (m *merge) send(frame route.Frame) error {
 // sendSession sends a frame about the session. It has no id: a client that
 // resumes is sent such frames again where they matter.
 func (m *merge) sendSession(name string, d sessionData) error {
+	d.Event = name
 	data, err := json.Marshal(d)
 	if err != nil {
 		return err
@@ -237,10 +239,11 @@ type eventsIn struct {
 }
 
 func (s *streamer) routes() []route.Route {
-	events := documented(read("/{sessionId}/events", "streamSessionEvents", "Stream the events of a session"),
+	follow := documented(read("/{sessionId}/events", "streamSessionEvents", "Stream the events of a session"),
 		"Server-sent events of all runs, with ids of the form `<runId>:<seq>`. Past events come first; Last-Event-ID resumes right after "+
 			"an event, also across runs. The stream ends with `session_closed`.")
-	return []route.Route{route.Stream(events, s.eventsRoute)}
+	follow.Events = &events
+	return []route.Route{route.Stream(follow, s.eventsRoute)}
 }
 
 func (s *streamer) eventsRoute(ctx context.Context, who authz.Caller, in *eventsIn) (iter.Seq2[route.Frame, error], error) {

@@ -115,7 +115,15 @@ func (tx *Tx) ForUpdate() string {
 	return " FOR UPDATE"
 }
 
-// Postgres says which dialect is spoken.
+// LockTenant locks the row of a tenant until commit, if there is one: it orders
+// transactions that check a limit of the tenant before they insert.
+func (tx *Tx) LockTenant(tenant string) error {
+	var found int
+	err := tx.QueryRow(`SELECT 1 FROM tenants WHERE tenant_id = ?`+tx.ForUpdate(), tenant).Scan(&found)
+	return NoRowsAs(err, nil)
+}
+
+// Postgres reports whether the database is PostgreSQL.
 func (tx *Tx) Postgres() bool { return tx.sqlite == nil }
 
 func (tx *Tx) usable() error {

@@ -40,10 +40,18 @@ func Each(t *testing.T, test func(t *testing.T, db *sqldb.DB)) {
 	}
 }
 
-// Open gives a migrated database that lives as long as the test.
+// Open returns a migrated database that lives as long as the test.
 func Open(tb testing.TB, engine Engine) *sqldb.DB {
 	tb.Helper()
 	return open(tb, Migrated(tb, engine))
+}
+
+// OpenWith is Open with a configuration that configure has changed.
+func OpenWith(tb testing.TB, engine Engine, configure func(*sqldb.Config)) *sqldb.DB {
+	tb.Helper()
+	cfg := Migrated(tb, engine)
+	configure(&cfg)
+	return open(tb, cfg)
 }
 
 // Migrated returns where a migrated database is that lives as long as the test.

@@ -14,13 +14,13 @@ LINT_VERSION := v2.15.0
 LINT         := $(BIN)/golangci-lint-$(LINT_VERSION)
 
 # Packages whose tests can write their golden files anew.
-GOLDEN = $(sort $(dir $(shell grep -rl --include='*_test.go' 'agentd/internal/goldentest' cmd internal test/e2e 2>/dev/null)))
+GOLDEN = $(sort $(dir $(shell grep -rl --include='*_test.go' 'agentd/internal/goldentest' cmd internal test 2>/dev/null)))
 
 .DEFAULT_GOAL := help
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: run
 run: build ## Build agentd and serve on 127.0.0.1:8080, SQLite and NATS inside
@@ -46,7 +46,7 @@ test-quick: ## Run the tests of single packages, without those that take long
 # they do not know fails them with what to add and where.
 .PHONY: contract
 contract: ## Run the tests that walk all operations, and those of the documents made from them
-	$(GOTEST) -vet=off ./test/e2e/documents ./internal/archtest ./test/e2e/contract ./test/e2e/isolation
+	$(GOTEST) -vet=off ./test/openapi ./internal/archtest ./test/e2e/documents ./test/e2e/contract ./test/e2e/isolation
 
 .PHONY: test-postgres
 test-postgres: export AGENTD_TEST_REQUIRE_POSTGRES = 1

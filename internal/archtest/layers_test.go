@@ -112,12 +112,13 @@ var modules = map[string][]string{
 	"internal/execution/engine":   {otelModule},
 	"internal/execution/schedule": {"github.com/netresearch/go-cron"},
 
-	"internal/wire/mcpclient":    {"github.com/modelcontextprotocol/go-sdk", "golang.org/x/oauth2"},
-	"internal/wire/oidcclient":   {"github.com/coreos/go-oidc/v3", "golang.org/x/oauth2"},
-	"internal/wire/openaiclient": {otelModule, "code.dny.dev/ssrf"},
-	"internal/wire/outbound":     {"code.dny.dev/ssrf", "golang.org/x/net"},
-	"internal/wire/smtpmail":     {"github.com/wneessen/go-mail"},
-	"internal/wire/webhttp":      {"github.com/JohannesKaufmann/html-to-markdown/v2", "golang.org/x/net"},
+	"internal/wire/mcpclient":         {"github.com/modelcontextprotocol/go-sdk", "golang.org/x/oauth2"},
+	"internal/wire/oidcclient":        {"github.com/coreos/go-oidc/v3", "golang.org/x/oauth2"},
+	"internal/wire/openaiclient":      {otelModule, "code.dny.dev/ssrf"},
+	"internal/wire/outbound":          {"code.dny.dev/ssrf", "golang.org/x/net"},
+	"internal/wire/smtpmail":          {"github.com/wneessen/go-mail"},
+	"internal/wire/smtpmail/smtptest": {"github.com/emersion/go-smtp", "github.com/emersion/go-sasl"},
+	"internal/wire/webhttp":           {"github.com/JohannesKaufmann/html-to-markdown/v2", "golang.org/x/net"},
 
 	"internal/edge/httpapi": {
 		otelModule, "github.com/go-chi/chi/v5", "github.com/danielgtaylor/huma/v2", "github.com/prometheus/client_golang", "golang.org/x/sync",

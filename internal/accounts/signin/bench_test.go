@@ -134,7 +134,8 @@ func provider(b *bench, c *signin.Config) {
 	client := oidcclient.New(b.clock)
 	b.t.Cleanup(client.Close)
 	for _, id := range []string{"corp", "other"} {
-		p := signin.ProviderConfig{ID: id, Name: "Corp", Issuer: b.op.URL, ClientID: oidctest.ClientID, ClientSecret: secret.New(oidctest.ClientSecret), Scopes: []string{"openid", "email"}}
+		p := signin.ProviderConfig{ID: id, Name: "Corp", Issuer: b.op.URL, ClientID: oidctest.ClientID,
+			ClientSecret: secret.New(oidctest.ClientSecret), Scopes: []string{"openid", "email"}}
 		c.Providers = append(c.Providers, signin.ConfiguredProvider{ProviderConfig: p, Port: client.Provider(p)})
 	}
 }
@@ -242,7 +243,8 @@ func (b *bench) member(tenant, email string) authz.Caller {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	return authz.Caller{TenantID: g.TenantID, UserID: g.UserID, KeyID: g.KeyID, Role: authz.Owner, Scopes: []authz.Scope{"*"}, Method: "api_key"}
+	return authz.Caller{TenantID: g.TenantID, UserID: g.UserID, KeyID: g.KeyID, Role: authz.Owner, Scopes: []authz.Scope{"*"},
+		Method: "api_key"}
 }
 
 // work does what is due.
@@ -309,7 +311,8 @@ func codeOf(t *testing.T, l mail.Message) string {
 func (b *bench) signIn(email string) (answer, authz.Caller) {
 	b.t.Helper()
 	b.clock.Advance(11 * time.Minute) // past every cool-down
-	a := b.must(anybody, "POST", "/api/v1/auth/verify-code", object{"body": object{"email": email, "code": b.code(email), "device_label": "a test"}})
+	a := b.must(anybody, "POST", "/api/v1/auth/verify-code",
+		object{"body": object{"email": email, "code": b.code(email), "device_label": "a test"}})
 	return a, b.caller(a)
 }
 

@@ -28,9 +28,11 @@ func TestCode(t *testing.T) {
 		ann := b.member("Acme", "ann@example.com")
 		code := b.code("ann@example.com")
 		spaced := " " + code[:3] + " " + code[3:] + "\t"
-		got := b.must(anybody, "POST", verify, object{"body": object{"email": " Ann@Example.com ", "code": spaced, "device_label": "Ann's laptop"}})
+		got := b.must(anybody, "POST", verify, object{"body": object{"email": " Ann@Example.com ", "code": spaced,
+			"device_label": "Ann's laptop"}})
 		who := b.caller(got)
-		if who.TenantID != ann.TenantID || who.UserID != ann.UserID || who.HalfOpen || who.SessionID == "" || who.KeyID != "" || who.Method != "cookie" {
+		if who.TenantID != ann.TenantID || who.UserID != ann.UserID || who.HalfOpen || who.SessionID == "" || who.KeyID != "" ||
+			who.Method != "cookie" {
 			b.t.Errorf("signed in as %+v", who)
 		}
 		want := object{
@@ -209,7 +211,8 @@ func TestNoMail(t *testing.T) {
 func TestBadAddresses(t *testing.T) {
 	t.Parallel()
 	each(t, func(b *bench) {
-		for _, email := range []string{"", "ann", "Ann <ann@example.com>", "a@example.com, b@example.com", "ann@example.com\r\nBcc: eve@example.com", strings.Repeat("a", 200) + "@example.com"} {
+		for _, email := range []string{"", "ann", "Ann <ann@example.com>", "a@example.com, b@example.com",
+			"ann@example.com\r\nBcc: eve@example.com", strings.Repeat("a", 200) + "@example.com"} {
 			for _, path := range []string{request, verify} {
 				f := b.refused(fault.Invalid, "VALIDATION_ERROR", anybody, "POST", path, object{"body": object{"email": email, "code": "123456"}})
 				if len(f.Fields) != 1 || f.Fields[0].Field != "email" {
@@ -284,7 +287,8 @@ func TestUnverifiedMembership(t *testing.T) {
 			b.t.Errorf("signed in as %+v", who)
 		}
 		var status string
-		if err := b.db.QueryRow(b.t.Context(), `SELECT status FROM api_keys WHERE key_id = ?`, ann.KeyID).Scan(&status); err != nil || status != "revoked" {
+		if err := b.db.QueryRow(b.t.Context(), `SELECT status FROM api_keys WHERE key_id = ?`, ann.KeyID).Scan(&status); err != nil ||
+			status != "revoked" {
 			b.t.Errorf("the key from before is %s, %v", status, err)
 		}
 	})

@@ -101,7 +101,8 @@ func TestEnrolment(t *testing.T) {
 		a := app{b, signin.SHA256, raw}
 		b.refused(fault.Unauthenticated, "VERIFICATION_FAILED", who, "POST", mfa+"verify", showing(a.wrong()))
 		status(false, 0)
-		if diff := cmp.Diff(object{"verified": true, "recovery_remaining": 10.0}, b.must(who, "POST", mfa+"verify", showing(a.code())).json); diff != "" {
+		if diff := cmp.Diff(object{"verified": true, "recovery_remaining": 10.0},
+			b.must(who, "POST", mfa+"verify", showing(a.code())).json); diff != "" {
 			b.t.Error(diff)
 		}
 		status(true, 10)
@@ -177,7 +178,8 @@ func TestRecoveryCodes(t *testing.T) {
 			b.t.Errorf("codes %v", codes)
 		}
 		odd := " " + strings.ToLower(strings.ReplaceAll(codes[0], "-", " "))
-		if diff := cmp.Diff(object{"verified": true, "recovery_remaining": 9.0}, b.must(who, "POST", mfa+"recovery", showing(odd)).json); diff != "" {
+		if diff := cmp.Diff(object{"verified": true, "recovery_remaining": 9.0},
+			b.must(who, "POST", mfa+"recovery", showing(odd)).json); diff != "" {
 			b.t.Error(diff)
 		}
 		b.refused(fault.Unauthenticated, "VERIFICATION_FAILED", who, "POST", mfa+"recovery", showing(codes[0]))
@@ -249,7 +251,8 @@ func TestDisable(t *testing.T) {
 		for _, in := range []object{nil, showing(""), showing(a.wrong()), {"body": object{"recovery_code": "AAAA"}}} {
 			b.refused(fault.Unauthenticated, "VERIFICATION_FAILED", who, "POST", mfa+"disable", in)
 		}
-		if got := b.must(who, "POST", mfa+"disable", showing(a.code())).json; got["disabled"] != true || b.log.has("auth.mfa_disabled "+who.UserID) != 1 {
+		if got := b.must(who, "POST", mfa+"disable", showing(a.code())).json; got["disabled"] != true ||
+			b.log.has("auth.mfa_disabled "+who.UserID) != 1 {
 			b.t.Errorf("%v, audited %v", got, b.log.entries)
 		}
 		b.refused(fault.NotFound, "NOT_FOUND", who, "POST", mfa+"verify", showing(a.code()))
@@ -366,7 +369,8 @@ func TestFactorsOfMembersWithoutAddress(t *testing.T) {
 			b.t.Error("a pretender enrolled for Ann")
 		}
 		var tenants int
-		if err := b.db.QueryRow(b.t.Context(), `SELECT COUNT(*) FROM signin_factors WHERE tenant_id IN (?, ?)`, nobody.TenantID, pretender.TenantID).Scan(&tenants); err != nil || tenants != 2 {
+		if err := b.db.QueryRow(b.t.Context(), `SELECT COUNT(*) FROM signin_factors WHERE tenant_id IN (?, ?)`, nobody.TenantID,
+			pretender.TenantID).Scan(&tenants); err != nil || tenants != 2 {
 			b.t.Errorf("%d of them belong to their tenants, %v", tenants, err)
 		}
 		if got, who := b.signIn("ann@example.com"); who.HalfOpen {

@@ -188,7 +188,8 @@ func (l *logins) signUp(tx txn.Tx, a authenticated) (Membership, error) {
 }
 
 func noTerms() error {
-	return fault.New(fault.Invalid, "TERMS_NOT_ACCEPTED", "To sign up, accept the terms and the privacy policy: send accept_terms and accept_privacy as true.")
+	return fault.New(fault.Invalid, "TERMS_NOT_ACCEPTED",
+		"To sign up, accept the terms and the privacy policy: send accept_terms and accept_privacy as true.")
 }
 
 // openSession opens a session of a membership.

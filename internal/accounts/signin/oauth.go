@@ -114,7 +114,8 @@ func (o oauth) start(ctx context.Context, _ authz.Caller, in *oauthStartIn) (*ro
 		return nil, err
 	}
 	if in.AppChallenge != "" && !challengeForm.MatchString(in.AppChallenge) {
-		return nil, fault.New(fault.Malformed, "INVALID_QUERY", "The query parameter app_code_challenge must be the base64url of a SHA-256, which has 43 characters.")
+		return nil, fault.New(fault.Malformed, "INVALID_QUERY",
+			"The query parameter app_code_challenge must be the base64url of a SHA-256, which has 43 characters.")
 	}
 	state, browser := newToken(), newToken()
 	f := flow{
@@ -346,7 +347,8 @@ func (o oauth) link(tx txn.Tx, who authz.Caller, p ConfiguredProvider, c Claims,
 	if err != nil {
 		return err
 	}
-	return audit.Tell(o.audit, tx, who, audit.Entry{Action: "auth.provider_linked", TargetType: "user", TargetID: who.UserID, Details: details})
+	return audit.Tell(o.audit, tx, who, audit.Entry{Action: "auth.provider_linked", TargetType: "user", TargetID: who.UserID,
+		Details: details})
 }
 
 type oauthExchangeIn struct {

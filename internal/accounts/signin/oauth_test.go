@@ -67,7 +67,8 @@ func TestOAuthSignIn(t *testing.T) {
 			b.t.Errorf("audited %v", b.log.entries)
 		}
 		var label, method string
-		if err := b.db.QueryRow(b.t.Context(), `SELECT label, method FROM browser_sessions`).Scan(&label, &method); err != nil || label != "Ann's phone" || method != "corp" {
+		if err := b.db.QueryRow(b.t.Context(), `SELECT label, method FROM browser_sessions`).Scan(&label, &method); err != nil ||
+			label != "Ann's phone" || method != "corp" {
 			b.t.Errorf("%q by %q, %v", label, method, err)
 		}
 		// The link counts from then on, whatever the provider says of the address.
@@ -246,7 +247,8 @@ func TestProviderSaysNo(t *testing.T) {
 			in["code"], in["error"] = "", why
 			return in
 		}
-		if got := b.must(anybody, "GET", callbackPath, no("/app", "access_denied")); got.location != public+"/app#error=access_denied" || got.cookie != nil {
+		if got := b.must(anybody, "GET", callbackPath, no("/app", "access_denied")); got.location != public+"/app#error=access_denied" ||
+			got.cookie != nil {
 			b.t.Errorf("%+v", got)
 		}
 		if got := b.must(anybody, "GET", callbackPath, no("/app", "<b>&code=x")); got.location != public+"/app#error=server_error" {
@@ -281,7 +283,8 @@ func TestOAuthOfStrangers(t *testing.T) {
 	t.Run("off", func(t *testing.T) {
 		t.Parallel()
 		each(t, func(b *bench) {
-			f := b.refused(fault.Forbidden, "FORBIDDEN", anybody, "GET", callbackPath, b.begin("corp", object{"accept_terms": true, "accept_privacy": true}))
+			f := b.refused(fault.Forbidden, "FORBIDDEN", anybody, "GET", callbackPath,
+				b.begin("corp", object{"accept_terms": true, "accept_privacy": true}))
 			if strings.Contains(f.Detail, "waits for you") {
 				b.t.Error(f.Detail)
 			}
@@ -323,7 +326,8 @@ func TestOAuthOfStrangers(t *testing.T) {
 			// Everybody left: the link leads nowhere, and is made anew.
 			b.sql(`DELETE FROM browser_sessions`)
 			b.sql(`UPDATE users SET email = '', email_verified = FALSE, status = 'deleted'`)
-			if again := b.caller(b.flow("corp", object{"accept_terms": true, "accept_privacy": true})); again.TenantID == who.TenantID || b.count("signin_links") != 1 {
+			if again := b.caller(b.flow("corp", object{"accept_terms": true, "accept_privacy": true})); again.TenantID == who.TenantID ||
+				b.count("signin_links") != 1 {
 				b.t.Errorf("the third time in %s, %d links", again.TenantID, b.count("signin_links"))
 			}
 		}, provider, signup)
@@ -423,7 +427,8 @@ func TestAuthProviders(t *testing.T) {
 			b.t.Helper()
 			return b.must(ann, "DELETE", unlinkPath, object{"provider": id}).json
 		}
-		if diff := cmp.Diff(object{"ok": true, "provider": "corp", "remaining_factors": 1.0, "already_unlinked": true}, unlink("corp")); diff != "" {
+		if diff := cmp.Diff(object{"ok": true, "provider": "corp", "remaining_factors": 1.0, "already_unlinked": true},
+			unlink("corp")); diff != "" {
 			b.t.Error(diff)
 		}
 		b.flow("corp", nil)
@@ -469,7 +474,8 @@ func TestAuthProviders(t *testing.T) {
 			b.t.Errorf("%d were unlinked, %d are left", good.Load(), b.count("signin_links"))
 		}
 		nobody := b.member("Nameless", "")
-		if got := b.must(nobody, "GET", "/api/v1/me/auth-providers", nil).json["items"].([]any)[0]; !cmp.Equal(got, object{"id": "otp", "linked": false}) {
+		if got := b.must(nobody, "GET", "/api/v1/me/auth-providers", nil).json["items"].([]any)[0]; !cmp.Equal(got,
+			object{"id": "otp", "linked": false}) {
 			b.t.Errorf("%v", got)
 		}
 		b.must(nobody, "DELETE", unlinkPath, object{"provider": "corp"})

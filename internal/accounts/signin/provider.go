@@ -43,7 +43,8 @@ func ParseProviders(file []byte) ([]ProviderConfig, error) {
 		p := &all[i]
 		switch {
 		case !providerID.MatchString(p.ID) || p.ID == OTP:
-			return nil, fmt.Errorf("provider %d has the id %q; it must be at most 32 lower-case letters, digits and hyphens, and not %s", i+1, p.ID, OTP)
+			return nil, fmt.Errorf("provider %d has the id %q; it must be at most 32 lower-case letters, digits and hyphens, and not %s", i+1, p.ID,
+				OTP)
 		case seen[p.ID]:
 			return nil, fmt.Errorf("two providers have the id %s", p.ID)
 		case p.ClientID == "":

@@ -54,7 +54,8 @@ func TestBadProviders(t *testing.T) {
 		`[{"id": "a", "issuer": "https://id.example.com/#s3cret", "client_id": "x"}]`:    "issuer",
 		`[{"id": "a", "id": "b", "issuer": "https://id.example.com", "client_id": "x"}]`: "duplicate",
 	} {
-		if _, err := signin.ParseProviders([]byte(file)); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret") {
+		if _, err := signin.ParseProviders([]byte(file)); err == nil || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: %v, want %s", file, err, want)
 		}
 	}

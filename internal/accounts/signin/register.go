@@ -116,7 +116,8 @@ func (r registrations) message(email, token string, known bool) mail.Message {
 		return m
 	}
 	m.Subject = "Confirm your address"
-	m.Text = "To complete your registration at " + r.public() + ", open this link within 24 hours, in the browser that you registered with:\n\n" +
+	m.Text = "To complete your registration at " + r.public() +
+		", open this link within 24 hours, in the browser that you registered with:\n\n" +
 		r.public() + VerifyPath + "?token=" + token + "\n\n" +
 		"If you did not register, you can ignore this email.\n"
 	return m

@@ -34,7 +34,8 @@ func TestRegister(t *testing.T) {
 	t.Parallel()
 	each(t, func(b *bench) {
 		registered := b.must(anybody, "POST", registerPath, registering(" Ann@example.com"))
-		if registered.status != 201 || registered.cookie.Name != "svc_register" || registered.cookie.Lasts != 24*time.Hour || b.count("tenants") != 0 {
+		if registered.status != 201 || registered.cookie.Name != "svc_register" || registered.cookie.Lasts != 24*time.Hour ||
+			b.count("tenants") != 0 {
 			b.t.Errorf("%+v, %d tenants", registered, b.count("tenants"))
 		}
 		token := b.token("ann@example.com")
@@ -71,7 +72,8 @@ func TestLinksThatDoNotCount(t *testing.T) {
 		registered := b.must(anybody, "POST", registerPath, registering("ann@example.com"))
 		token := b.token("ann@example.com")
 		b.clock.Advance(24 * time.Hour)
-		b.refused(fault.Malformed, "VERIFICATION_FAILED", anybody, "GET", signin.VerifyPath, object{"token": token, "svc_register": registered.cookie.Value})
+		b.refused(fault.Malformed, "VERIFICATION_FAILED", anybody, "GET", signin.VerifyPath,
+			object{"token": token, "svc_register": registered.cookie.Value})
 
 		registered = b.must(anybody, "POST", registerPath, registering("ann@example.com"))
 		token = b.token("ann@example.com")
@@ -138,7 +140,8 @@ func TestRegisterRefuses(t *testing.T) {
 		}
 		in := registering("ann@example.com")
 		in["body"].(object)["name"] = "a\x00b"
-		if f := b.refused(fault.Invalid, "VALIDATION_ERROR", anybody, "POST", registerPath, in); len(f.Fields) != 1 || f.Fields[0].Field != "name" {
+		if f := b.refused(fault.Invalid, "VALIDATION_ERROR", anybody, "POST", registerPath, in); len(f.Fields) != 1 ||
+			f.Fields[0].Field != "name" {
 			b.t.Errorf("%v", f.Fields)
 		}
 		b.refused(fault.Invalid, "VALIDATION_ERROR", anybody, "POST", registerPath, registering("ann"))

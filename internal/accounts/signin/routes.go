@@ -89,10 +89,11 @@ func (o oauth) routes() []route.Route {
 			Errors: []int{403, 422, 502, 504},
 		}, o.callback),
 		route.Action(route.Row{
-			Method: "POST", Path: oauthPath + "/exchange", ID: "exchangeOAuthAppCode", Tag: tag, Public: true, Limits: guessLimits, AnswerOf: signedIn,
-			Summary: "Exchange an app's code for a session",
-			Doc:     "Sets the cookie svc_session for the app. The first attempt uses the code up.",
-			Errors:  []int{403},
+			Method: "POST", Path: oauthPath + "/exchange", ID: "exchangeOAuthAppCode", Tag: tag, Public: true, Limits: guessLimits,
+			AnswerOf: signedIn,
+			Summary:  "Exchange an app's code for a session",
+			Doc:      "Sets the cookie svc_session for the app. The first attempt uses the code up.",
+			Errors:   []int{403},
 		}, o.exchange),
 	}
 }

@@ -33,7 +33,8 @@ func TestProxiedIsStored(t *testing.T) {
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
 		b := newBench(t, db, "open")
 		s := b.node()
-		use := quota.Use{Model: "default/m", Source: "llm_proxy", KeyID: "k1", ModelCalls: 1, InputTokens: 10, OutputTokens: 5, CostNano: dollars(0.5)}
+		use := quota.Use{Model: "default/m", Source: "llm_proxy", KeyID: "k1", ModelCalls: 1, InputTokens: 10, OutputTokens: 5,
+			CostNano: dollars(0.5)}
 		other := use
 		other.KeyID, other.Source = "k2", "messages"
 		for range 3 {
@@ -60,7 +61,8 @@ func TestProxiedIsStored(t *testing.T) {
 		if diff := cmp.Diff(map[any]any{"k1": 45.0, "k2": 15.0}, keys); diff != "" {
 			t.Errorf("by key (-want +got):\n%s", diff)
 		}
-		if all, err := b.ask(s, "GET", "/api/v1/llm/usage", nil); err != nil || all["usage"].(map[string]any)["tokens_used"] != 60.0 || len(all["by_model"].([]any)) != 1 || all["models"] != nil {
+		if all, err := b.ask(s, "GET", "/api/v1/llm/usage", nil); err != nil || all["usage"].(map[string]any)["tokens_used"] != 60.0 ||
+			len(all["by_model"].([]any)) != 1 || all["models"] != nil {
 			t.Errorf("%v, %v", all, err)
 		}
 	})
@@ -75,7 +77,8 @@ func TestMayProxy(t *testing.T) {
 		one, two := b.node(), b.node()
 		may := func(s *usage.Service) error { return s.MayProxy(t.Context(), b.tenant, targetM) }
 		allowed(t, one.MayProxy(t.Context(), b.tenant, &model.Target{Provider: "acme", Model: "anything/at-all"}))
-		for _, foreign := range []*model.Target{{Provider: "default", Model: "mm"}, {Provider: "acme2", Model: "m"}, {Provider: "builtin", Model: "echo"}} {
+		for _, foreign := range []*model.Target{{Provider: "default", Model: "mm"}, {Provider: "acme2", Model: "m"},
+			{Provider: "builtin", Model: "echo"}} {
 			refused(t, one.MayProxy(t.Context(), b.tenant, foreign), fault.Forbidden, "model_not_allowed")
 		}
 		allowed(t, one.MayProxy(t.Context(), b.tenant, nil)) // what the operator chose every plan has
@@ -106,7 +109,8 @@ func TestMayProxy(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := map[string]any{"requests_this_minute": 2.0, "requests_this_hour": 2.0, "requests_today": 10.0, "tokens_used": 0.0, "tokens_remaining": 5000.0}
+		want := map[string]any{"requests_this_minute": 2.0, "requests_this_hour": 2.0, "requests_today": 10.0, "tokens_used": 0.0,
+			"tokens_remaining": 5000.0}
 		if diff := cmp.Diff(want, got["usage"]); diff != "" {
 			t.Errorf("usage (-want +got):\n%s", diff)
 		}

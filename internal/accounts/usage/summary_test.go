@@ -20,12 +20,14 @@ import (
 func (b *bench) spread(s *usage.Service, agents ...string) {
 	b.t.Helper()
 	b.use(s, quota.Use{AgentID: agents[0], Source: "api", Runs: 1})
-	b.use(s, quota.Use{AgentID: agents[0], Source: "api", Model: "default/m", ModelCalls: 1, InputTokens: 100, OutputTokens: 20, ThinkingTokens: 5, CostNano: dollars(0.25)})
+	b.use(s, quota.Use{AgentID: agents[0], Source: "api", Model: "default/m", ModelCalls: 1, InputTokens: 100, OutputTokens: 20,
+		ThinkingTokens: 5, CostNano: dollars(0.25)})
 	b.clock.Advance(24 * time.Hour)
 	b.use(s, quota.Use{AgentID: agents[1], Source: "schedule", Runs: 1})
 	// One commit of a run can know of several.
 	b.use(s,
-		quota.Use{AgentID: agents[1], Source: "schedule", Model: "default/m", ModelCalls: 1, InputTokens: 10, OutputTokens: 1, CostNano: dollars(0.5)},
+		quota.Use{AgentID: agents[1], Source: "schedule", Model: "default/m", ModelCalls: 1, InputTokens: 10, OutputTokens: 1,
+			CostNano: dollars(0.5)},
 		quota.Use{AgentID: agents[1], Source: "schedule", ToolCalls: 1}, quota.Use{AgentID: agents[1], Source: "schedule", ToolCalls: 1},
 		quota.Use{AgentID: agents[1], Source: "schedule", Model: "custom/n", ModelCalls: 1, InputTokens: 1000, OutputTokens: 10},
 	)
@@ -39,8 +41,10 @@ func TestSummary(t *testing.T) {
 		s := b.node()
 		agents := []string{"01997c1e-6a5e-7c53-9d6c-3a1d5a0b7f10", "01997c1e-6a5e-7c53-9d6c-3a1d5a0b7f11"}
 		empty := map[string]any{
-			"plan": "open", "period": "2026-09", "period_days": 30.0, "input_tokens": 0.0, "output_tokens": 0.0, "thinking_tokens": 0.0, "total_tokens": 0.0,
-			"runs_count": 0.0, "llm_calls_count": 0.0, "tool_calls_count": 0.0, "total_cost": 0.0, "provider_cost": 0.0, "storage_bytes": 0.0, "non_run_cost": 0.0,
+			"plan": "open", "period": "2026-09", "period_days": 30.0, "input_tokens": 0.0, "output_tokens": 0.0, "thinking_tokens": 0.0,
+			"total_tokens": 0.0,
+			"runs_count":   0.0, "llm_calls_count": 0.0, "tool_calls_count": 0.0, "total_cost": 0.0, "provider_cost": 0.0, "storage_bytes": 0.0,
+			"non_run_cost": 0.0,
 		}
 		ask := func(args resourcetest.Args) map[string]any {
 			t.Helper()
@@ -62,11 +66,15 @@ func TestSummary(t *testing.T) {
 		other.spread(other.node(), agents...) // another company's
 
 		want := map[string]any{
-			"plan": "open", "period": "2026-09", "period_days": 30.0, "input_tokens": 1110.0, "output_tokens": 31.0, "thinking_tokens": 5.0, "total_tokens": 1141.0,
-			"runs_count": 4.0, "llm_calls_count": 3.0, "tool_calls_count": 2.0, "total_cost": 0.75, "provider_cost": 0.75, "storage_bytes": 0.0, "non_run_cost": 0.0,
+			"plan": "open", "period": "2026-09", "period_days": 30.0, "input_tokens": 1110.0, "output_tokens": 31.0, "thinking_tokens": 5.0,
+			"total_tokens": 1141.0,
+			"runs_count":   4.0, "llm_calls_count": 3.0, "tool_calls_count": 2.0, "total_cost": 0.75, "provider_cost": 0.75, "storage_bytes": 0.0,
+			"non_run_cost": 0.0,
 			"by_model": []any{
-				map[string]any{"model": "custom/n", "input_tokens": 1000.0, "output_tokens": 10.0, "thinking_tokens": 0.0, "total_tokens": 1010.0, "llm_calls_count": 1.0, "total_cost": 0.0},
-				map[string]any{"model": "default/m", "input_tokens": 110.0, "output_tokens": 21.0, "thinking_tokens": 5.0, "total_tokens": 131.0, "llm_calls_count": 2.0, "total_cost": 0.75},
+				map[string]any{"model": "custom/n", "input_tokens": 1000.0, "output_tokens": 10.0, "thinking_tokens": 0.0, "total_tokens": 1010.0,
+					"llm_calls_count": 1.0, "total_cost": 0.0},
+				map[string]any{"model": "default/m", "input_tokens": 110.0, "output_tokens": 21.0, "thinking_tokens": 5.0, "total_tokens": 131.0,
+					"llm_calls_count": 2.0, "total_cost": 0.75},
 			},
 			"by_source": []any{
 				map[string]any{
@@ -190,7 +198,8 @@ func TestQuotaAndPlans(t *testing.T) {
 				map[string]any{"resource": "runs_per_month", "kind": "runs", "used": 2.0, "limit": 10.0, "period": "month", "resets_at": month},
 				map[string]any{"resource": "tokens_per_month", "kind": "tokens", "used": 450.0, "limit": 1000.0, "period": "month", "resets_at": month},
 				map[string]any{"resource": "tokens_per_day", "kind": "tokens", "used": 450.0, "limit": 400.0, "period": "day", "resets_at": day},
-				map[string]any{"resource": "tool_calls_per_month", "kind": "tool_calls", "used": 1.0, "limit": 5.0, "period": "month", "resets_at": month},
+				map[string]any{"resource": "tool_calls_per_month", "kind": "tool_calls", "used": 1.0, "limit": 5.0, "period": "month",
+					"resets_at": month},
 			},
 			"resource_usage": map[string]any{
 				"agents":          map[string]any{"count": 0.0, "limit": 3.0, "over_by": 0.0},
@@ -239,7 +248,8 @@ func TestOverTier(t *testing.T) {
 		t.Fatal(err)
 	}
 	held := got["resource_usage"].(map[string]any)
-	if diff := cmp.Diff(map[string]any{"count": 5.0, "limit": 3.0, "over_by": 2.0}, held["agents"]); diff != "" || held["any_over_tier"] != true {
+	if diff := cmp.Diff(map[string]any{"count": 5.0, "limit": 3.0, "over_by": 2.0}, held["agents"]); diff != "" ||
+		held["any_over_tier"] != true {
 		t.Errorf("%v\n%s", held, diff)
 	}
 }
@@ -260,7 +270,8 @@ func TestBesideRuns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got["total_cost"] != 3.0 || got["non_run_cost"] != 2.0 || got["total_tokens"] != 400.0 || got["runs_count"] != 0.0 || len(got["by_source"].([]any)) != 3 {
+		if got["total_cost"] != 3.0 || got["non_run_cost"] != 2.0 || got["total_tokens"] != 400.0 || got["runs_count"] != 0.0 ||
+			len(got["by_source"].([]any)) != 3 {
 			t.Errorf("%v", got)
 		}
 		refused(t, s.MayAsk(t.Context(), b.tenant), fault.Limited, quota.CodeExceeded)

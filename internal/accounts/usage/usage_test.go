@@ -91,7 +91,8 @@ func (b *bench) tenantOn(plan string) string {
 	id, now := ident.New(), b.clock.Now()
 	b.write(func(tx txn.Tx) error {
 		return identitysql.New(b.db).CreateTenantTx(tx, identity.Tenant{
-			TenantID: id, Name: "Walrus", Slug: id, Status: identity.Active, Plan: plan, Settings: jsontext.Value("{}"), CreatedAt: now, UpdatedAt: now,
+			TenantID: id, Name: "Walrus", Slug: id, Status: identity.Active, Plan: plan, Settings: jsontext.Value("{}"), CreatedAt: now,
+			UpdatedAt: now,
 		})
 	})
 	return id
@@ -492,7 +493,8 @@ func TestBudget(t *testing.T) {
 				}
 				want := map[string]any{
 					"configured": true,
-					"budget":     map[string]any{"limit_usd": 10.0, "soft_threshold": 0.5, "hard_threshold": 0.9, "period": tt.period, "updated_at": "2026-09-10T12:00:00Z"},
+					"budget": map[string]any{"limit_usd": 10.0, "soft_threshold": 0.5, "hard_threshold": 0.9, "period": tt.period,
+						"updated_at": "2026-09-10T12:00:00Z"},
 					"status": map[string]any{
 						"spent_usd": 1.0, "limit_usd": 10.0, "remaining_usd": 8.0, "utilization": 0.1, "period_start": tt.start, "period_end": tt.end,
 						"soft_alert": false, "hard_limit_reached": false,
@@ -513,7 +515,8 @@ func TestBudget(t *testing.T) {
 					allowed(t, s.MayCall(t.Context(), b.tenant, 1)) // a tool costs nothing
 				}
 				got, _ = b.ask(there, "GET", path, nil)
-				if s := got["status"].(map[string]any); s["spent_usd"] != 9.0 || s["soft_alert"] != true || s["hard_limit_reached"] != true || s["remaining_usd"] != 0.0 {
+				if s := got["status"].(map[string]any); s["spent_usd"] != 9.0 || s["soft_alert"] != true || s["hard_limit_reached"] != true ||
+					s["remaining_usd"] != 0.0 {
 					t.Errorf("%v", s)
 				}
 				b.clock.Advance(tt.next)

@@ -162,6 +162,6 @@ func (s *shareService) routes() []route.Route {
 		route.Action(create, s.create),
 		route.Action(with(write("DELETE", path, "revokeSessionShare", "Revoke the public link to a session", talkers), 204), s.revoke),
 		route.Action(public, s.shared),
-		route.Action(read("/{sessionId}/artifacts", "listSessionArtifacts", "List the files that the runs of a session created"), s.listArtifacts),
+		route.Action(read("/{sessionId}/artifacts", "listSessionArtifacts", "List the artifacts of a session"), s.listArtifacts),
 	}
 }

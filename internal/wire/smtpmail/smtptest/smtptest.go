@@ -1,327 +1,180 @@
-// Package smtptest is a mail server for tests: it speaks SMTP on a port of its
-// own, with STARTTLS and AUTH, and keeps what it is given.
+// Package smtptest is an SMTP server for tests, on a port of its own, with
+// STARTTLS and AUTH PLAIN. It keeps the messages that it receives.
 package smtptest
 
 import (
-	"bufio"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/base64"
-	"fmt"
 	"io"
-	"math/big"
+	"log"
 	"mime/quotedprintable"
 	"net"
+	"net/http/httptest"
 	"net/mail"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/emersion/go-sasl"
+	"github.com/emersion/go-smtp"
 )
 
-// Letter is what came.
+// Letter is a received message.
 type Letter struct {
 	From, To string // of the envelope
-	User     string // who was signed in; "" for nobody
+	User     string // the authenticated user; empty: none
 	TLS      bool
 	Header   mail.Header
 	Text     string
 }
 
-// Config is how a server behaves.
+// Config configures a server.
 type Config struct {
-	StartTLS bool   // offers it
-	Implicit bool   // speaks TLS from the first byte
-	User     string // who may send; "": everybody
+	StartTLS bool   // offer STARTTLS
+	Implicit bool   // expect TLS from the first byte
+	User     string // the user who may send; empty: everyone
 	Password string
 }
 
-// Server is a running mail server.
+// Server is a running SMTP server.
 type Server struct {
 	Addr  string         // host:port
-	Roots *x509.CertPool // who vouches for it
+	Roots *x509.CertPool // verifies the server's certificate
 
-	cfg      Config
-	tls      *tls.Config
-	listener net.Listener
-	done     sync.WaitGroup
+	cfg Config
 
-	mu      sync.Mutex
-	letters []Letter
-	refuse  func(command, argument string) string
-	conns   map[net.Conn]bool
-	came    chan struct{}
-	opened  int
+	mu       sync.Mutex
+	letters  []Letter
+	received chan struct{}
 }
 
-// New starts a server that ends with the test.
+// New starts a server that stops with the test. Its certificate is valid for
+// example.com and 127.0.0.1.
 func New(t testing.TB, cfg Config) *Server {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{Addr: l.Addr().String(), cfg: cfg, listener: l, conns: map[net.Conn]bool{}, came: make(chan struct{}, 1000)}
-	s.certify(t)
-	s.done.Go(s.accept)
+	s := &Server{Addr: l.Addr().String(), Roots: x509.NewCertPool(), cfg: cfg, received: make(chan struct{}, 1000)}
+	https := httptest.NewTLSServer(nil) // for its certificate
+	defer https.Close()
+	s.Roots.AddCert(https.Certificate())
+	certificates := &tls.Config{Certificates: https.TLS.Certificates}
+
+	server := smtp.NewServer(smtp.BackendFunc(func(c *smtp.Conn) (smtp.Session, error) {
+		_, encrypted := c.TLSConnectionState()
+		return &session{server: s, letter: Letter{TLS: encrypted}}, nil
+	}))
+	server.Domain, server.AllowInsecureAuth, server.ErrorLog = "mail.test", true, log.New(io.Discard, "", 0)
+	if cfg.StartTLS {
+		server.TLSConfig = certificates
+	}
+	if cfg.Implicit {
+		l = tls.NewListener(l, certificates)
+	}
+	var done sync.WaitGroup
+	done.Go(func() { _ = server.Serve(l) })
 	t.Cleanup(func() {
-		_ = l.Close()
-		s.mu.Lock()
-		for c := range s.conns {
-			_ = c.Close()
-		}
-		s.mu.Unlock()
-		s.done.Wait()
+		_ = server.Close()
+		done.Wait()
 	})
 	return s
 }
 
-func (s *Server) certify(t testing.TB) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "mail.test"}, NotAfter: time.Now().Add(24 * time.Hour),
-		IsCA: true, BasicConstraintsValid: true, DNSNames: []string{"mail.test"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Roots = x509.NewCertPool()
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Roots.AddCert(cert)
-	s.tls = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
-}
-
-// Refuse has the server answer commands (MAIL, RCPT, DATA, ".") with what f
-// gives, where that is not "".
-func (s *Server) Refuse(f func(command, argument string) string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.refuse = f
-}
-
-// Letters gives what came so far.
+// Letters returns the messages that were received and not returned by Next.
 func (s *Server) Letters() []Letter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]Letter(nil), s.letters...)
 }
 
-// Connections counts how often somebody connected.
-func (s *Server) Connections() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.opened
-}
-
-// Next waits for the next letter to an address.
+// Next waits for the next message to an address and removes it.
 func (s *Server) Next(t testing.TB, to string) Letter {
 	t.Helper()
 	deadline := time.After(20 * time.Second)
 	for {
-		s.mu.Lock()
-		for i, l := range s.letters {
-			if l.To == to {
-				s.letters = append(s.letters[:i:i], s.letters[i+1:]...)
-				s.mu.Unlock()
-				return l
-			}
+		if l, ok := s.take(to); ok {
+			return l
 		}
-		s.mu.Unlock()
 		select {
-		case <-s.came:
+		case <-s.received:
 		case <-deadline:
-			t.Fatalf("no letter to %s came", to)
+			t.Fatalf("no message to %s was received", to)
 		}
 	}
 }
 
-func (s *Server) accept() {
-	for {
-		c, err := s.listener.Accept()
-		if err != nil {
-			return
+func (s *Server) take(to string) (Letter, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, l := range s.letters {
+		if l.To == to {
+			s.letters = append(s.letters[:i:i], s.letters[i+1:]...)
+			return l, true
 		}
-		s.mu.Lock()
-		s.conns[c] = true
-		s.opened++
-		s.mu.Unlock()
-		s.done.Go(func() {
-			defer c.Close()
-			s.talk(c)
-		})
 	}
+	return Letter{}, false
 }
 
-// conversation is with one client.
-type conversation struct {
-	s      *Server
-	conn   net.Conn
-	in     *bufio.Reader
+// session is the session of one client.
+type session struct {
+	server *Server
 	letter Letter
-	tls    bool
-	user   string
 }
 
-func (s *Server) talk(conn net.Conn) {
-	c := &conversation{s: s, conn: conn}
-	if s.cfg.Implicit {
-		c.conn, c.tls = tls.Server(conn, s.tls), true
+func (s *session) AuthMechanisms() []string {
+	if s.server.cfg.User == "" {
+		return nil
 	}
-	c.in = bufio.NewReader(c.conn)
-	c.say("220 mail.test")
-	for {
-		line, err := c.in.ReadString('\n')
-		if err != nil {
-			return
-		}
-		command, argument, _ := strings.Cut(strings.TrimRight(line, "\r\n"), " ")
-		if command = strings.ToUpper(command); command == "QUIT" {
-			c.say("221 bye")
-			return
-		}
-		if answer := c.refused(command, argument); answer != "" {
-			c.say(answer)
-			continue
-		}
-		if !c.obey(command, argument) {
-			return
-		}
-	}
+	return []string{sasl.Plain}
 }
 
-func (c *conversation) refused(command, argument string) string {
-	c.s.mu.Lock()
-	f := c.s.refuse
-	c.s.mu.Unlock()
-	if f == nil {
-		return ""
-	}
-	return f(command, argument)
+func (s *session) Auth(string) (sasl.Server, error) {
+	return sasl.NewPlainServer(func(_, user, password string) error {
+		if user != s.server.cfg.User || password != s.server.cfg.Password {
+			return smtp.ErrAuthFailed
+		}
+		s.letter.User = user
+		return nil
+	}), nil
 }
 
-func (c *conversation) say(line string) { _, _ = fmt.Fprintf(c.conn, "%s\r\n", line) }
-
-// obey carries a command out, and says whether the conversation goes on.
-func (c *conversation) obey(command, argument string) bool {
-	switch command {
-	case "EHLO", "HELO":
-		c.greet()
-	case "STARTTLS":
-		c.say("220 go on")
-		c.conn, c.tls = tls.Server(c.conn, c.s.tls), true
-		c.in = bufio.NewReader(c.conn)
-	case "AUTH":
-		return c.auth(argument)
-	case "MAIL":
-		if c.s.cfg.User != "" && c.user == "" {
-			c.say("530 sign in first")
-			return true
-		}
-		c.letter = Letter{From: address(argument), TLS: c.tls, User: c.user}
-		c.say("250 ok")
-	case "RCPT":
-		c.letter.To = address(argument)
-		c.say("250 ok")
-	case "DATA":
-		return c.data()
-	case "RSET", "NOOP":
-		c.say("250 ok")
-	default:
-		c.say("502 what?")
+func (s *session) Mail(from string, _ *smtp.MailOptions) error {
+	if s.server.cfg.User != "" && s.letter.User == "" {
+		return smtp.ErrAuthRequired
 	}
-	return true
+	s.letter.From = from
+	return nil
 }
 
-func (c *conversation) greet() {
-	words := []string{"mail.test"}
-	if c.s.cfg.StartTLS && !c.tls {
-		words = append(words, "STARTTLS")
-	}
-	if c.s.cfg.User != "" {
-		words = append(words, "AUTH PLAIN LOGIN")
-	}
-	words = append(words, "8BITMIME", "SIZE 1000000")
-	for i, w := range words {
-		if i < len(words)-1 {
-			c.say("250-" + w)
-		} else {
-			c.say("250 " + w)
-		}
-	}
+func (s *session) Rcpt(to string, _ *smtp.RcptOptions) error {
+	s.letter.To = to
+	return nil
 }
 
-func (c *conversation) auth(argument string) bool {
-	mechanism, first, _ := strings.Cut(argument, " ")
-	if mechanism != "PLAIN" {
-		c.say("504 PLAIN only")
-		return true
-	}
-	raw, err := base64.StdEncoding.DecodeString(first)
-	parts := strings.Split(string(raw), "\x00")
-	if err != nil || len(parts) != 3 || parts[1] != c.s.cfg.User || parts[2] != c.s.cfg.Password {
-		c.say("535 wrong")
-		return true
-	}
-	c.user = parts[1]
-	c.say("235 welcome")
-	return true
-}
-
-func (c *conversation) data() bool {
-	c.say("354 go on")
-	var text strings.Builder
-	for {
-		line, err := c.in.ReadString('\n')
-		if err != nil {
-			return false
-		}
-		if line == ".\r\n" {
-			break
-		}
-		text.WriteString(strings.TrimPrefix(line, "."))
-	}
-	if answer := c.refused(".", ""); answer != "" {
-		c.say(answer)
-		return answer != "hang up"
-	}
-	m, err := mail.ReadMessage(strings.NewReader(text.String()))
+func (s *session) Data(r io.Reader) error {
+	m, err := mail.ReadMessage(r)
 	if err != nil {
-		c.say("554 no letter")
-		return true
+		return err
 	}
-	body, _ := io.ReadAll(m.Body)
-	c.letter.Header, c.letter.Text = m.Header, decoded(m.Header.Get("Content-Transfer-Encoding"), string(body))
-	c.s.mu.Lock()
-	c.s.letters = append(c.s.letters, c.letter)
-	c.s.mu.Unlock()
-	c.say("250 taken")
-	c.s.came <- struct{}{}
-	return true
+	body := m.Body
+	if m.Header.Get("Content-Transfer-Encoding") == "quoted-printable" {
+		body = quotedprintable.NewReader(body)
+	}
+	text, err := io.ReadAll(body)
+	if err != nil {
+		return err
+	}
+	s.letter.Header, s.letter.Text = m.Header, strings.ReplaceAll(string(text), "\r\n", "\n")
+	s.server.mu.Lock()
+	s.server.letters = append(s.server.letters, s.letter)
+	s.server.mu.Unlock()
+	s.server.received <- struct{}{}
+	return nil
 }
 
-// address is what stands in FROM:<…> or TO:<…>.
-func address(argument string) string {
-	_, rest, _ := strings.Cut(argument, "<")
-	rest, _, _ = strings.Cut(rest, ">")
-	return rest
-}
+func (s *session) Reset() {}
 
-func decoded(encoding, body string) string {
-	if encoding != "quoted-printable" {
-		return body
-	}
-	text, _ := io.ReadAll(quotedprintable.NewReader(strings.NewReader(body)))
-	return strings.ReplaceAll(string(text), "\r\n", "\n")
-}
+func (s *session) Logout() error { return nil }

@@ -1,5 +1,5 @@
-// Package mailwire is mail.Sender over SMTP, to the one server that the
-// operator names.
+// Package smtpmail implements mail.Sender over SMTP, with the server that the
+// operator configures.
 package smtpmail
 
 import (
@@ -21,25 +21,25 @@ import (
 	"agentd/internal/kernel/mail"
 )
 
-// stepTime is how long the server may take for one step of the conversation.
+// stepTime is the timeout of one step of the SMTP dialogue.
 const stepTime = 20 * time.Second
 
-// Config is where letters go and who they come from.
+// Config configures a Sender.
 type Config struct {
-	// URL is smtp://user:password@host:587 (STARTTLS, which the server must
-	// offer unless it is this very machine or the query says tls=off) or
+	// URL is smtp://user:password@host:587 (the server must offer STARTTLS,
+	// unless the host is local or the query contains tls=off) or
 	// smtps://user:password@host:465.
 	URL  string
 	From string         // an address, with or without a name before it
-	Root *x509.CertPool // who may vouch for the server; nil: whom the system trusts
-	Dial Dial           // nil: as the system does
+	Root *x509.CertPool // verifies the server's certificate; nil: the system's roots
+	Dial Dial           // nil: net.Dialer
 }
 
 // Dial connects to a host and port.
 type Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-// Sender is mail.Sender. Each letter is a connection of its own: letters are
-// few, and connections that stand still are cut off by servers.
+// Sender implements mail.Sender. Each message uses a new connection: messages
+// are few, and servers close idle connections.
 type Sender struct {
 	host    string
 	tls     *tls.Config
@@ -52,7 +52,7 @@ type Sender struct {
 
 var _ mail.Sender = (*Sender)(nil)
 
-// New reads the configuration. Its errors do not repeat the password.
+// New returns a Sender. Its errors do not contain the password.
 func New(cfg Config) (*Sender, error) {
 	at, err := url.Parse(cfg.URL)
 	if err != nil || at.Hostname() == "" || at.Scheme != "smtp" && at.Scheme != "smtps" {
@@ -63,7 +63,7 @@ func New(cfg Config) (*Sender, error) {
 		s.dial = new(net.Dialer).DialContext
 	}
 	if s.from, err = netmail.ParseAddress(cfg.From); err != nil {
-		return nil, errors.New("the sender is no email address, such as agentd@example.com or Acme <agentd@example.com>")
+		return nil, errors.New("the sender must be an email address, such as agentd@example.com or Acme <agentd@example.com>")
 	}
 	s.domain = s.from.Address[strings.LastIndexByte(s.from.Address, '@')+1:]
 	s.tls = &tls.Config{ServerName: s.host, RootCAs: cfg.Root, MinVersion: tls.VersionTLS12}
@@ -84,12 +84,12 @@ func New(cfg Config) (*Sender, error) {
 	return s, err
 }
 
-// encryption sets port and TLS.
+// encryption sets the port and the TLS policy.
 func (s *Sender) encryption(at *url.URL) (encrypted bool, err error) {
 	port, policy := 587, gomail.TLSMandatory
 	switch off := at.Query().Get("tls"); {
 	case off != "" && off != "off", off == "off" && at.Scheme == "smtps":
-		return false, errors.New("takes tls=off behind smtp:// and nothing else")
+		return false, errors.New("accepts only tls=off in its query, and only with smtp://")
 	case at.Scheme == "smtps":
 		port = 465
 		s.wrapped, policy = true, gomail.NoTLS // the connection is encrypted when the library gets it
@@ -98,7 +98,7 @@ func (s *Sender) encryption(at *url.URL) (encrypted bool, err error) {
 	}
 	if text := at.Port(); text != "" {
 		if port, err = strconv.Atoi(text); err != nil || port < 1 || port > 65535 {
-			return false, errors.New("names no port between 1 and 65535")
+			return false, errors.New("must have a port between 1 and 65535")
 		}
 	}
 	s.options = append(s.options, gomail.WithTLSPolicy(policy), gomail.WithPort(port))
@@ -115,7 +115,7 @@ func (s *Sender) Send(ctx context.Context, l mail.Letter) error {
 	m := gomail.NewMsg()
 	m.FromMailAddress(s.from)
 	if err := m.To(l.To); err != nil {
-		return fmt.Errorf("%w: the address cannot be written to: %w", mail.ErrRefused, err)
+		return fmt.Errorf("%w: invalid recipient address: %w", mail.ErrRefused, err)
 	}
 	m.Subject(l.Subject)
 	m.SetDate()
@@ -127,8 +127,8 @@ func (s *Sender) Send(ctx context.Context, l mail.Letter) error {
 	dial := func(dialing context.Context, network, address string) (net.Conn, error) {
 		conn, err := s.connect(dialing, network, address)
 		if err == nil {
-			// The library neither hangs up after every failure nor looks at the
-			// context while it waits for the server.
+			// The library does not close the connection after every failure, and
+			// ignores the context while it waits for the server.
 			context.AfterFunc(ctx, func() { _ = conn.Close() })
 		}
 		return conn, err
@@ -139,22 +139,22 @@ func (s *Sender) Send(ctx context.Context, l mail.Letter) error {
 	}
 	err = client.DialAndSendWithContext(ctx, m)
 	if m.IsDelivered() {
-		return nil // what went wrong afterwards is the farewell
+		return nil // an error after delivery is from closing the connection
 	}
 	var failed *gomail.SendError
-	if errors.As(err, &failed) && failed.ErrorCode() >= 500 && ours(failed.Reason) {
+	if errors.As(err, &failed) && failed.ErrorCode() >= 500 && aboutMessage(failed.Reason) {
 		return fmt.Errorf("%w: %w", mail.ErrRefused, err)
 	}
 	return err
 }
 
-// ours says whether a refusal is about this letter. One of the sender's address
-// is about the configuration, which the operator may be mending.
-func ours(why gomail.SendErrReason) bool {
-	return why == gomail.ErrSMTPRcptTo || why == gomail.ErrSMTPData || why == gomail.ErrSMTPDataClose
+// aboutMessage reports whether a rejection is about this message. A rejection of
+// the sender's address is about the configuration, which the operator can fix.
+func aboutMessage(reason gomail.SendErrReason) bool {
+	return reason == gomail.ErrSMTPRcptTo || reason == gomail.ErrSMTPData || reason == gomail.ErrSMTPDataClose
 }
 
-// connect opens a connection, with TLS where that comes first.
+// connect opens a connection, with implicit TLS if configured.
 func (s *Sender) connect(ctx context.Context, network, address string) (net.Conn, error) {
 	conn, err := s.dial(ctx, network, address)
 	if err != nil {

@@ -1,6 +1,7 @@
 package smtpmail_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net"
@@ -33,22 +34,23 @@ func TestSend(t *testing.T) {
 		url    string // with HOST
 		tls    bool
 	}{
-		"plain to this machine":     {smtptest.Config{}, "smtp://HOST", false},
-		"plain though TLS is there": {smtptest.Config{StartTLS: true}, "smtp://HOST?tls=off", false},
-		"signed in without TLS":     {smtptest.Config{User: "bob", Password: "s:e/c@r,et"}, "smtp://bob:s%3Ae%2Fc%40r%2Cet@HOST", false},
-		"implicit TLS":              {smtptest.Config{Implicit: true}, "smtps://HOST", true},
-		"signed in with TLS":        {smtptest.Config{Implicit: true, User: "bob", Password: "secret"}, "smtps://bob:secret@HOST", true},
+		"without TLS to localhost":     {smtptest.Config{}, "smtp://HOST", false},
+		"without TLS although offered": {smtptest.Config{StartTLS: true}, "smtp://HOST?tls=off", false},
+		"AUTH without TLS":             {smtptest.Config{User: "bob", Password: "s:e/c@r,et"}, "smtp://bob:s%3Ae%2Fc%40r%2Cet@HOST", false},
+		"implicit TLS":                 {smtptest.Config{Implicit: true}, "smtps://HOST", true},
+		"AUTH with TLS":                {smtptest.Config{Implicit: true, User: "bob", Password: "secret"}, "smtps://bob:secret@HOST", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := smtptest.New(t, tt.server)
-			s := sender(t, smtpmail.Config{URL: strings.ReplaceAll(tt.url, "HOST", server.Addr), From: "Acme <agentd@example.org>", Root: server.Roots})
+			s := sender(t, smtpmail.Config{URL: strings.ReplaceAll(tt.url, "HOST", server.Addr), From: "Acme <agentd@example.org>",
+				Root: server.Roots})
 			if err := s.Send(t.Context(), letter); err != nil {
 				t.Fatal(err)
 			}
 			got := server.Next(t, "ann@example.com")
 			if got.TLS != tt.tls || got.User != tt.server.User || got.From != "agentd@example.org" {
-				t.Errorf("came with TLS %t, from %q, signed in as %q", got.TLS, got.From, got.User)
+				t.Errorf("TLS %t, from %q, user %q", got.TLS, got.From, got.User)
 			}
 			if got.Text != letter.Text {
 				t.Errorf("text %q", got.Text)
@@ -68,13 +70,13 @@ func TestSend(t *testing.T) {
 	}
 }
 
-// Elsewhere than on this machine TLS is not given up, whatever the server says.
+// For a remote host STARTTLS is mandatory, whatever the server offers.
 func TestStartTLS(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		server  smtptest.Config
 		trusted bool
-		failure string // "": none
+		failure string // empty: none
 	}{
 		"offered and trusted": {smtptest.Config{StartTLS: true, User: "bob", Password: "secret"}, true, ""},
 		"not trusted":         {smtptest.Config{StartTLS: true, User: "bob", Password: "secret"}, false, "certificate"},
@@ -84,10 +86,10 @@ func TestStartTLS(t *testing.T) {
 			t.Parallel()
 			server := smtptest.New(t, tt.server)
 			cfg := smtpmail.Config{
-				URL: "smtp://bob:secret@mail.test", From: "agentd@example.org",
+				URL: "smtp://bob:secret@example.com", From: "agentd@example.org",
 				Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
-					if address != "mail.test:587" {
-						t.Errorf("it calls %s", address)
+					if address != "example.com:587" {
+						t.Errorf("dialled %s", address)
 					}
 					return new(net.Dialer).DialContext(ctx, network, server.Addr)
 				},
@@ -101,7 +103,7 @@ func TestStartTLS(t *testing.T) {
 					t.Errorf("error %v", err)
 				}
 				if len(server.Letters()) > 0 {
-					t.Error("the letter came all the same")
+					t.Error("the message was sent without TLS")
 				}
 				return
 			}
@@ -109,9 +111,51 @@ func TestStartTLS(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := server.Next(t, "ann@example.com"); !got.TLS || got.User != "bob" {
-				t.Errorf("came with TLS %t, signed in as %q", got.TLS, got.User)
+				t.Errorf("TLS %t, user %q", got.TLS, got.User)
 			}
 		})
+	}
+}
+
+// rejecting is a client's connection to a server that answers a command with an
+// error ("hang up": closes the connection), and all later commands with 250.
+// The command "." is the end of a message.
+type rejecting struct {
+	net.Conn
+	command, answer string
+	rejected        bool
+	replies         bytes.Buffer // to commands that the server does not see
+}
+
+func (c *rejecting) Write(p []byte) (int, error) {
+	line := string(p)
+	switch {
+	case c.rejected:
+		c.replies.WriteString("250 ok\r\n")
+	case strings.HasPrefix(line, c.command+" "), strings.TrimRight(line, "\r\n") == c.command,
+		c.command == "." && strings.HasSuffix(line, "\r\n.\r\n"):
+		c.rejected = true
+		if c.answer == "hang up" {
+			return len(p), c.Close()
+		}
+		c.replies.WriteString(c.answer + "\r\n")
+	default:
+		return c.Conn.Write(p)
+	}
+	return len(p), nil
+}
+
+func (c *rejecting) Read(p []byte) (int, error) {
+	if c.replies.Len() > 0 {
+		return c.replies.Read(p)
+	}
+	return c.Conn.Read(p)
+}
+
+func dialRejecting(command, answer string) smtpmail.Dial {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, network, address)
+		return &rejecting{Conn: conn, command: command, answer: answer}, err
 	}
 }
 
@@ -121,27 +165,24 @@ func TestRefusals(t *testing.T) {
 		command, answer string
 		final           bool
 	}{
-		"no such person":          {"RCPT", "550 5.1.1 nobody", true},
-		"mailbox full for now":    {"RCPT", "452 4.2.2 full", false},
-		"taken for spam":          {".", "554 5.7.1 spam", true},
-		"greylisted":              {".", "451 4.7.1 later", false},
-		"data not wanted":         {"DATA", "554 no", true},
-		"sender not allowed":      {"MAIL", "550 5.7.1 you?", false}, // the operator's matter, not this letter's
-		"connection cut off":      {".", "hang up", false},
-		"sign-in does not happen": {"EHLO", "421 busy", false},
+		"unknown recipient": {"RCPT", "550 5.1.1 unknown", true},
+		"mailbox full":      {"RCPT", "452 4.2.2 full", false},
+		"rejected as spam":  {".", "554 5.7.1 spam", true},
+		"greylisted":        {".", "451 4.7.1 later", false},
+		"DATA rejected":     {"DATA", "554 no", true},
+		"sender rejected":   {"MAIL", "550 5.7.1 not allowed", false}, // a configuration error: it is not about this message
+		"connection closed": {".", "hang up", false},
+		"greeting rejected": {"EHLO", "421 busy", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := smtptest.New(t, smtptest.Config{})
-			server.Refuse(func(command, _ string) string {
-				if command == tt.command || tt.command == "EHLO" && command == "HELO" {
-					return tt.answer
-				}
-				return ""
+			s := sender(t, smtpmail.Config{
+				URL: "smtp://" + server.Addr, From: "agentd@example.org", Dial: dialRejecting(tt.command, tt.answer),
 			})
-			err := sender(t, smtpmail.Config{URL: "smtp://" + server.Addr, From: "agentd@example.org"}).Send(t.Context(), letter)
+			err := s.Send(t.Context(), letter)
 			if err == nil || errors.Is(err, mail.ErrRefused) != tt.final {
-				t.Errorf("error %v, want it to be final: %t", err, tt.final)
+				t.Errorf("error %v, want final: %t", err, tt.final)
 			}
 		})
 	}
@@ -153,20 +194,15 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("error %v", err)
 		}
 	})
-	t.Run("farewell refused", func(t *testing.T) {
+	t.Run("error after delivery", func(t *testing.T) {
 		t.Parallel()
 		server := smtptest.New(t, smtptest.Config{})
-		server.Refuse(func(command, _ string) string {
-			if command == "RSET" {
-				return "451 no"
-			}
-			return ""
-		})
-		if err := sender(t, smtpmail.Config{URL: "smtp://" + server.Addr, From: "agentd@example.org"}).Send(t.Context(), letter); err != nil {
-			t.Errorf("the letter was taken, and yet: %v", err)
+		s := sender(t, smtpmail.Config{URL: "smtp://" + server.Addr, From: "agentd@example.org", Dial: dialRejecting("RSET", "451 no")})
+		if err := s.Send(t.Context(), letter); err != nil {
+			t.Errorf("the message was delivered, but: %v", err)
 		}
 	})
-	t.Run("nobody there", func(t *testing.T) {
+	t.Run("connection refused", func(t *testing.T) {
 		t.Parallel()
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -179,9 +215,9 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("error %v", err)
 		}
 	})
-	t.Run("too slow", func(t *testing.T) {
+	t.Run("no greeting", func(t *testing.T) {
 		t.Parallel()
-		l, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
+		l, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and sends nothing
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -195,7 +231,7 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
-// What a letter says becomes no header and no command.
+// The content of a message cannot add headers or SMTP commands.
 func TestNoInjection(t *testing.T) {
 	t.Parallel()
 	server := smtptest.New(t, smtptest.Config{})
@@ -208,7 +244,7 @@ func TestNoInjection(t *testing.T) {
 	}
 	got := server.Next(t, "ann@example.com")
 	if got.Header.Get("Bcc") != "" || len(server.Letters()) != 0 || !strings.Contains(got.Text, "MAIL FROM") {
-		t.Errorf("headers %v, text %q, more letters %v", got.Header, got.Text, server.Letters())
+		t.Errorf("headers %v, text %q, more messages %v", got.Header, got.Text, server.Letters())
 	}
 	for _, to := range []string{"ann@example.com>\r\nRCPT TO:<eve@example.com", "ann@example.com, eve@example.com", "", "ann"} {
 		err := s.Send(t.Context(), mail.Letter{ID: "2", Message: mail.Message{To: to, Text: "x"}})
@@ -217,7 +253,7 @@ func TestNoInjection(t *testing.T) {
 		}
 	}
 	if n := len(server.Letters()); n > 0 {
-		t.Errorf("%d letters came", n)
+		t.Errorf("%d messages were received", n)
 	}
 }
 

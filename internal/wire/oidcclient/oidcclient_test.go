@@ -23,7 +23,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-var grant = signin.Grant{Redirect: "https://agentd.example.com/callback", State: "the-state", Nonce: "the-nonce", Verifier: strings.Repeat("v", 43)}
+var grant = signin.Grant{Redirect: "https://agentd.example.com/callback", State: "the-state", Nonce: "the-nonce",
+	Verifier: strings.Repeat("v", 43)}
 
 var ann = oidctest.Claims{"email": "Ann@Example.com", "email_verified": true, "name": "Ann"}
 
@@ -88,9 +89,12 @@ func TestUserInfo(t *testing.T) {
 		ok    bool
 		fails bool
 	}{
-		"verified":      {oidctest.Claims{"sub": "ann-at-the-provider", "email": "ann@example.com", "email_verified": true}, "ann@example.com", true, false},
-		"as text":       {oidctest.Claims{"sub": "ann-at-the-provider", "email": "ann@example.com", "email_verified": "true"}, "ann@example.com", true, false},
-		"not verified":  {oidctest.Claims{"sub": "ann-at-the-provider", "email": "ann@example.com", "email_verified": false}, "ann@example.com", false, false},
+		"verified": {oidctest.Claims{"sub": "ann-at-the-provider", "email": "ann@example.com", "email_verified": true}, "ann@example.com",
+			true, false},
+		"as text": {oidctest.Claims{"sub": "ann-at-the-provider", "email": "ann@example.com", "email_verified": "true"}, "ann@example.com",
+			true, false},
+		"not verified": {oidctest.Claims{"sub": "ann-at-the-provider", "email": "ann@example.com", "email_verified": false}, "ann@example.com",
+			false, false},
 		"not said":      {oidctest.Claims{"sub": "ann-at-the-provider", "email": "ann@example.com"}, "ann@example.com", false, false},
 		"of another":    {oidctest.Claims{"sub": "eve", "email": "ann@example.com", "email_verified": true}, "", false, true},
 		"nothing known": {nil, "", false, false},

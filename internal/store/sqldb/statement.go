@@ -46,7 +46,7 @@ func forEach(columns string, do func(column string) string) string {
 // Filter is a row of data for one filter of a list.
 type Filter[F any] struct {
 	Condition string          // with one placeholder, such as "agent_id = ?"
-	Index     string          // that has the column before the order of the list; "" if there is none
+	Index     string          // of the column and then the order of the list; "" without one
 	Value     func(*F) string // "" for a list without this filter
 }
 

@@ -46,7 +46,7 @@ func (tx *Tx) Context() context.Context { return tx.ctx }
 // AfterCommit implements txn.Tx.
 func (tx *Tx) AfterCommit(hint func()) { tx.hints = append(tx.hints, hint) }
 
-// Exec runs a statement and gives the number of rows that it changed.
+// Exec runs a statement and returns the number of rows that it changed.
 func (tx *Tx) Exec(query string, args ...any) (int64, error) {
 	if err := tx.usable(); err != nil {
 		return 0, err
@@ -136,8 +136,8 @@ func (tx *Tx) usable() error {
 	return nil
 }
 
-// run calls the closure and gives its outcome. Statements that failed without
-// the closure saying so fail it.
+// run calls the closure and returns its error. A statement that failed fails the
+// closure, even if the closure ignored the error.
 func (tx *Tx) run(do func(txn.Tx) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

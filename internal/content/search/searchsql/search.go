@@ -184,9 +184,9 @@ func (s *Store) Search(ctx context.Context, tenant string, w search.Want) ([]sea
 	return hits, nil
 }
 
-// has says whether it is worth it to look into a block. To look for the
-// beginning of a word is dear, for words it is cheap: so of several words it is
-// first seen whether the others are there.
+// has reports whether a block is worth searching. A search for the beginning of
+// a word is expensive, for whole words it is cheap: so of several words, all but
+// the last are looked up first.
 func (s *Store) has(ctx context.Context, tenant string, w search.Want, block, last int64) (bool, error) {
 	if len(w.Words) == 1 || last <= blockSize {
 		return true, nil

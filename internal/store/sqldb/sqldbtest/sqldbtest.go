@@ -1,4 +1,4 @@
-// Package sqldbtest gives tests a database of their own on every engine:
+// Package sqldbtest creates a database for each test on every engine:
 // SQLite in the test's temporary directory, and PostgreSQL, where it is
 // installed, on one temporary server for the whole test process.
 //
@@ -73,7 +73,7 @@ func Migrated(tb testing.TB, engine Engine) sqldb.Config {
 	return cfg
 }
 
-// Config says where an empty database is that lives as long as the test.
+// Config returns where an empty database is that lives as long as the test.
 func Config(tb testing.TB, engine Engine) sqldb.Config {
 	tb.Helper()
 	if engine == Postgres {

@@ -65,6 +65,28 @@ test-clients: ## Run the official JavaScript clients against agentd; needs node 
 		cp test/clients/package-lock.json $(CLIENTS)/node_modules/.agentd-lock )
 	AGENTD_TEST_CLIENTS=$(CLIENTS) $(GO) test -count=1 -run '^TestOfficialClients$$' $(TESTFLAGS) ./test/e2e/compat
 
+GENERATED ?= $(dir $(CLIENTS))generated
+OAPI_CODEGEN_VERSION ?= v2.8.2
+
+.PHONY: generators
+generators:
+	@mkdir -p $(GENERATED)/bin
+	@cmp -s test/generated/package-lock.json $(GENERATED)/node_modules/.agentd-lock || ( \
+		cp test/generated/package.json test/generated/package-lock.json $(GENERATED)/ && \
+		npm ci --prefix $(GENERATED) --ignore-scripts --no-audit --no-fund --loglevel=error && \
+		cp test/generated/package-lock.json $(GENERATED)/node_modules/.agentd-lock )
+	@test -x $(GENERATED)/bin/oapi-codegen-$(OAPI_CODEGEN_VERSION) || ( \
+		GOBIN=$(GENERATED)/bin $(GO) install github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen@$(OAPI_CODEGEN_VERSION) && \
+		cp $(GENERATED)/bin/oapi-codegen $(GENERATED)/bin/oapi-codegen-$(OAPI_CODEGEN_VERSION) )
+
+.PHONY: test-generated
+test-generated: generators ## Generate clients from the OpenAPI document, compile and run them; needs node and npm
+	AGENTD_TEST_GENERATED=$(GENERATED) $(GO) test -count=1 -run '^TestGeneratedClients$$' $(TESTFLAGS) ./test/e2e/documents
+
+.PHONY: contract-lint
+contract-lint: generators ## Lint api/openapi.json with test/generated/spectral.yaml; needs node and npm
+	$(GENERATED)/node_modules/.bin/spectral lint --quiet --fail-severity=warn --ruleset test/generated/spectral.yaml api/openapi.json
+
 # More than a gigabyte of programs: not in CI.
 AGENTS ?= $(dir $(CLIENTS))agents
 

@@ -136,6 +136,8 @@ func (l *lifecycle) withHistory(ctx context.Context, r *Record) (*Session, error
 
 // ListItem is a session in a list.
 type ListItem struct {
+	_ struct{} `json:"-" name:"SessionListItem"`
+
 	Session
 
 	AgentName    string `json:"agent_name"`

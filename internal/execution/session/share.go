@@ -31,7 +31,7 @@ type ShareStore interface {
 	// PutShareTx replaces the link of a session.
 	PutShareTx(tx txn.Tx, sh *Share) error
 	DeleteShareTx(tx txn.Tx, tenant, session string) error
-	// GetShare returns the link of a session, SharedBy the link with a hash, of any
+	// GetShare returns the link of a session, GetShareByHash the link with a hash, of any
 	// tenant. Both return fault.NotFound if there is none.
 	GetShare(ctx context.Context, tenant, session string) (*Share, error)
 	GetShareByHash(ctx context.Context, hash string) (*Share, error)

@@ -179,7 +179,7 @@ func TestFetchFollowsRedirects(t *testing.T) {
 		"/?to=file:///etc/passwd":             "must begin with https:// or http://",
 		"/?to=http://user:pass@example.com/":  "must not carry a user name",
 		"/?to=gopher://example.com/":          "must begin with",
-		"/?to=http://localhost.invalid:1/":    "no host of that name",
+		"/?to=http://localhost.invalid:1/":    "host name does not exist",
 		"/?to=http://example.com:99999999999": "", // whatever it is, it is refused
 	} {
 		page, err := f.Fetch(t.Context(), base+target)
@@ -268,7 +268,7 @@ func TestFetchFails(t *testing.T) {
 	t.Cleanup(func() { close(hold) })
 	for path, want := range map[string]string{
 		"/silent": "did not answer within 300ms", "/slow-body": "did not answer within", "/cut": "closed the connection",
-		"/not-gzip": "compressed with gzip, and is not", "/cut-gzip": "closed the connection", "/brotli": `encoded as "br"`, "/closes": "broke off",
+		"/not-gzip": "compressed with gzip, but is not", "/cut-gzip": "closed the connection", "/brotli": `encoding "br"`, "/closes": "closed the connection",
 	} {
 		_, err := f.Fetch(t.Context(), base+path)
 		e := fault.From(err)

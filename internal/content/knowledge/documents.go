@@ -18,14 +18,14 @@ import (
 	"agentd/internal/kernel/audit"
 )
 
-// Upload is a document to be: a text, or an uploaded file.
+// Upload is the body of a new document: a text, or the id of an uploaded file.
 type Upload struct {
 	Content  *string
 	FileID   *string
 	Filename string
 }
 
-// Added says what became of a document.
+// Added describes a document that was added.
 type Added struct {
 	_ struct{} `json:"-" name:"KnowledgeDocumentAdded"`
 
@@ -34,11 +34,11 @@ type Added struct {
 	ChunksCreated       int    `json:"chunks_created" required:"true"`
 	Status              string `json:"status" enum:"ready" required:"true"`
 	EmbeddingStatus     string `json:"embedding_status" enum:"embedded,partial,keyword_only" required:"true"`
-	EmbeddingPending    int    `json:"embedding_pending,omitzero" doc:"Chunks that wait to be embedded; they are found by their words until then."`
+	EmbeddingPending    int    `json:"embedding_pending,omitzero" doc:"Chunks that wait to be embedded; until then they are found by their words."`
 	EmbeddingCompletion string `json:"embedding_completion,omitzero" enum:"scheduled"`
 }
 
-// refusal is a fault with further members.
+// refusal returns a fault with further members.
 func refusal(kind fault.Kind, code string, extra map[string]any, format string, args ...any) *fault.Error {
 	f := fault.New(kind, code, format, args...)
 	f.Extra = extra
@@ -46,10 +46,11 @@ func refusal(kind fault.Kind, code string, extra map[string]any, format string, 
 }
 
 func badBody(reason, sentence string) *fault.Error {
-	return refusal(fault.Malformed, "kb_document_body_invalid", map[string]any{"reason": reason, "fields": []string{"content", "file_id"}}, "%s", sentence)
+	return refusal(fault.Malformed, "kb_document_body_invalid",
+		map[string]any{"reason": reason, "fields": []string{"content", "file_id"}}, "%s", sentence)
 }
 
-// check refuses a body that does not say what the document is.
+// check refuses a body that does not have exactly one of content and file_id.
 func (u *Upload) check() error {
 	content, file := u.Content != nil, u.FileID != nil && *u.FileID != ""
 	switch {
@@ -63,7 +64,7 @@ func (u *Upload) check() error {
 	return nil
 }
 
-// text takes the text out of an upload.
+// text extracts the text of an upload.
 func (s *Service) text(ctx context.Context, tenant string, u *Upload) (name, text string, of doctext.Type, size int, err error) {
 	file, source := retrieval.File{Name: cmp.Or(u.Filename, "document.txt")}, "content"
 	if u.FileID == nil || *u.FileID == "" {
@@ -74,7 +75,8 @@ func (s *Service) text(ctx context.Context, tenant string, u *Upload) (name, tex
 		}
 		file, err = s.Files.Read(ctx, tenant, *u.FileID)
 		if fault.Is(err, fault.NotFound) {
-			return "", "", "", 0, refusal(fault.NotFound, "", map[string]any{"resource": "file", "file_id": *u.FileID}, "There is no such file in this company.")
+			return "", "", "", 0, refusal(fault.NotFound, "",
+				map[string]any{"resource": "file", "file_id": *u.FileID}, "There is no such file in this company.")
 		}
 		if err != nil {
 			return "", "", "", 0, err
@@ -84,20 +86,20 @@ func (s *Service) text(ctx context.Context, tenant string, u *Upload) (name, tex
 	name = doctext.Clean(cmp.Or(u.Filename, file.Name))
 	if text, err = doctext.Text(of, file.Data); err != nil {
 		return "", "", "", 0, refusal(fault.Invalid, "kb_text_extraction_failed", map[string]any{"filename": name, "mime_type": file.MimeType},
-			"There is no text to be had from %s: %s.", name, doctext.Reason(err)).Because(err)
+			"No text can be extracted from %s: %s.", name, doctext.Reason(err)).Because(err)
 	}
 	if chars := utf8.RuneCountInString(text); chars > maxText {
 		return "", "", "", 0, refusal(fault.TooLarge, "kb_document_too_large", map[string]any{"chars": chars, "limit": maxText, "source": source},
-			"The document has %d characters of text; it may have %d.", chars, maxText)
+			"The document has %d characters of text; the limit is %d.", chars, maxText)
 	}
 	if strings.TrimSpace(text) == "" {
 		return "", "", "", 0, refusal(fault.Invalid, "kb_text_extraction_failed", map[string]any{"filename": name, "mime_type": file.MimeType},
-			"There is no text in %s.", name)
+			"%s contains no text.", name)
 	}
 	return name, text, of, len(file.Data), nil
 }
 
-// Add puts a document into a base. It can be found as soon as this returns.
+// Add adds a document to a base. It can be found as soon as Add returns.
 func (s *Service) Add(ctx context.Context, who authz.Caller, baseID string, u Upload) (*Added, error) {
 	b, err := s.bases.Get(ctx, who.TenantID, baseID)
 	if err != nil {
@@ -112,7 +114,7 @@ func (s *Service) Add(ctx context.Context, who authz.Caller, baseID string, u Up
 	}
 	chunks := textindex.Chunk(content, b.ChunkSize, b.ChunkOverlap)
 	if len(chunks) > maxChunks {
-		return nil, chunkLimit(b, maxChunks, fmt.Sprintf("The document makes %d chunks; it may make", len(chunks)))
+		return nil, chunkLimit(b, maxChunks, fmt.Sprintf("The document has %d chunks; the limit is", len(chunks)))
 	}
 	now := s.Clock.Now()
 	preview := text.Prefix(chunks[0], previewLength)
@@ -128,11 +130,11 @@ func (s *Service) Add(ctx context.Context, who authz.Caller, baseID string, u Up
 	if s.Search.Model() != "" {
 		out.EmbeddingPending, out.EmbeddingCompletion = len(chunks), completionTodo
 	}
-	ctx = txn.Promise(ctx, func() any { return out })
+	ctx = txn.WithAnswer(ctx, func() any { return out })
 	err = s.Writer.Write(ctx, func(tx txn.Tx) error {
 		_, err := s.bases.UpdateTx(tx, who, baseID, func(b *base) error {
 			if b.TotalChunks += len(chunks); b.TotalChunks > maxBaseChunks {
-				return chunkLimit(b, maxBaseChunks, "With the document the knowledge base would have more chunks than")
+				return chunkLimit(b, maxBaseChunks, "With this document the knowledge base would have more chunks than the limit of")
 			}
 			b.DocumentCount++
 			return nil
@@ -153,11 +155,12 @@ func (s *Service) Add(ctx context.Context, who authz.Caller, baseID string, u Up
 }
 
 func chunkLimit(b *base, limit int, what string) error {
-	return refusal(fault.TooLarge, "kb_chunk_limit", map[string]any{"limit": limit, "chunk_size": b.ChunkSize, "chunk_overlap": b.ChunkOverlap},
+	return refusal(fault.TooLarge, "kb_chunk_limit",
+		map[string]any{"limit": limit, "chunk_size": b.ChunkSize, "chunk_overlap": b.ChunkOverlap},
 		"%s %d. Use a knowledge base with larger chunks, or several.", what, limit)
 }
 
-// Remove takes a document out of a base. Errors: fault.NotFound.
+// Remove removes a document from a base. Errors: fault.NotFound.
 func (s *Service) Remove(ctx context.Context, who authz.Caller, baseID, id string) error {
 	return s.Writer.Write(ctx, func(tx txn.Tx) error {
 		if err := s.CheckTx(tx, who.TenantID, baseID); err != nil {
@@ -191,7 +194,8 @@ const (
 	keywordOnly = "keyword_only"
 )
 
-// Documents lists a base's documents, newest first, after an id; limit 0: all.
+// Documents returns a base's documents, newest first, after an id; limit 0 means
+// all.
 func (s *Service) Documents(ctx context.Context, tenant, baseID, after string, limit int) ([]Document, error) {
 	docs, err := s.Store.List(ctx, tenant, baseID, after, limit)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package knowledge is knowledge bases: documents that are cut into chunks,
-// which agents and people search (behaviours.md section 9). A base is a
-// resource; its chunks are a collection of package retrieval with the base's id.
+// Package knowledge implements knowledge bases: documents, split into chunks, that
+// agents and members search. A base is a resource; its chunks are a collection of
+// package retrieval with the base's id.
 package knowledge
 
 import (
@@ -23,7 +23,7 @@ import (
 	"agentd/internal/kernel/resource"
 )
 
-// Limits (behaviours.md section 36, and what keeps a base searchable).
+// Limits, which keep a base searchable.
 const (
 	maxText        = 5_000_000 // characters of a document
 	maxChunks      = 5_000     // of a document
@@ -66,7 +66,7 @@ var kind = resource.Kind[base]{
 	Label: func(b *base) string { return b.Name },
 }
 
-// Base is a knowledge base as callers see it.
+// Base is a knowledge base as the API shows it.
 type Base struct {
 	_ struct{} `json:"-" name:"KnowledgeBase"`
 
@@ -74,7 +74,7 @@ type Base struct {
 	TenantID           string          `json:"tenant_id" required:"true"`
 	Name               string          `json:"name" required:"true"`
 	Description        string          `json:"description"`
-	EmbeddingModel     string          `json:"embedding_model,omitzero" doc:"As its maker named it; the deployment's model is what counts."`
+	EmbeddingModel     string          `json:"embedding_model,omitzero" doc:"As given at creation; the deployment's embedding model is used."`
 	ChunkSize          int             `json:"chunk_size"`
 	ChunkOverlap       int             `json:"chunk_overlap"`
 	DocumentCount      int             `json:"document_count"`
@@ -108,7 +108,7 @@ type Document struct {
 	Status              string       `json:"status" enum:"ready" required:"true"`
 	ChunkPreview        *string      `json:"chunk_preview" required:"true"`
 	EmbeddingStatus     string       `json:"embedding_status" enum:"embedded,partial,keyword_only" required:"true"`
-	EmbeddingCompletion string       `json:"embedding_completion,omitzero" enum:"in_progress" doc:"There while chunks wait to be embedded; they are found by their words until then."`
+	EmbeddingCompletion string       `json:"embedding_completion,omitzero" enum:"in_progress" doc:"Present while chunks wait to be embedded; until then they are found by their words."`
 	CreatedAt           time.Time    `json:"created_at" required:"true"`
 	UpdatedAt           time.Time    `json:"updated_at" required:"true"`
 }
@@ -116,31 +116,31 @@ type Document struct {
 // Store is the port to the table of documents. Every call takes the tenant.
 type Store interface {
 	CreateTx(tx txn.Tx, d Document) error
-	// DeleteTx deletes a document and gives what it was. Errors: fault.NotFound.
+	// DeleteTx deletes a document and returns it. Errors: fault.NotFound.
 	DeleteTx(tx txn.Tx, tenant, base, id string) (Document, error)
 	DeleteAllTx(tx txn.Tx, tenant, base string) error
-	// List gives documents newest first, after an id; limit 0: all.
+	// List returns documents newest first, after an id; limit 0 means all.
 	List(ctx context.Context, tenant, base, after string, limit int) ([]Document, error)
 	ListNames(ctx context.Context, tenant, base string, ids []string) (map[string]string, error)
 }
 
-// Service is what callers and agents can do with knowledge bases.
+// Service implements the operations on knowledge bases.
 type Service struct {
 	Store   Store
 	Search  *retrieval.Service
 	Agents  *agent.Agents   // see Connect
-	Files   retrieval.Files // nil: there are no files
+	Files   retrieval.Files // optional
 	Writer  txn.Writer
 	Cursors *page.Cursors
 	Clock   clock.Clock
 	Log     *slog.Logger
-	Quota   quota.Gate // nil: there may be any number of bases
+	Quota   quota.Gate // optional; limits the number of bases
 
 	audit audit.Recorder
 	bases *resource.Store[base]
 }
 
-// New gives a service its bases.
+// New returns a service with a store for the bases.
 func New(deps resource.Deps, s Service) *Service {
 	limited := kind
 	made := &s
@@ -153,14 +153,14 @@ func New(deps resource.Deps, s Service) *Service {
 // its tools. It is called once, before the first request.
 func (s *Service) Connect(agents *agent.Agents) { s.Agents = agents }
 
-// CheckTx refuses a base that the tenant does not have, with fault.NotFound,
-// and keeps it from going until the transaction ends.
+// CheckTx returns fault.NotFound if the tenant does not have the base, and
+// prevents its deletion until the transaction ends.
 func (s *Service) CheckTx(tx txn.Tx, tenant, id string) error {
 	_, err := s.bases.GetTx(tx, tenant, id)
 	return err
 }
 
-// shown gives a base with the agents that search it.
+// shown returns a base with the agents that search it.
 func (s *Service) shown(ctx context.Context, b *base) (Base, error) {
 	out := b.alone()
 	err := everyPage(func(f resource.Find) ([]*agent.Agent, error) {
@@ -175,7 +175,7 @@ func (s *Service) shown(ctx context.Context, b *base) (Base, error) {
 	return out, err
 }
 
-// alone is a base as it is shown that no agent uses.
+// alone returns a base that no agent uses, as the API shows it.
 func (b *base) alone() Base {
 	return Base{
 		ID: b.ID, TenantID: b.TenantID, Name: b.Name, Description: b.Description, EmbeddingModel: b.EmbeddingModel,
@@ -184,7 +184,7 @@ func (b *base) alone() Base {
 	}
 }
 
-// everyPage visits a whole list; each gives the id of what it is shown.
+// everyPage visits a whole list; each returns the id of its argument.
 func everyPage[T any](list func(resource.Find) ([]*T, error), each func(*T) (string, error)) error {
 	find := resource.Find{Limit: 200}
 	for {
@@ -203,7 +203,7 @@ func everyPage[T any](list func(resource.Find) ([]*T, error), each func(*T) (str
 	}
 }
 
-// all gives every base of a tenant, newest first.
+// all returns every base of a tenant, newest first.
 func (s *Service) all(ctx context.Context, tenant string) ([]Base, error) {
 	bases := []Base{}
 	err := everyPage(func(f resource.Find) ([]*base, error) {
@@ -216,7 +216,7 @@ func (s *Service) all(ctx context.Context, tenant string) ([]Base, error) {
 	return bases, err
 }
 
-// Delete removes a base with all that is in it, and takes it from its agents.
+// Delete deletes a base with its documents and removes it from its agents.
 func (s *Service) Delete(ctx context.Context, who authz.Caller, id string) error {
 	return s.Writer.Write(ctx, func(tx txn.Tx) error {
 		if err := s.CheckTx(tx, who.TenantID, id); err != nil {

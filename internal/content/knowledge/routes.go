@@ -11,7 +11,7 @@ import (
 	"agentd/internal/base/txn"
 )
 
-// Routes lists the operations on knowledge bases.
+// Routes returns the operations on knowledge bases.
 func (s *Service) Routes() []route.Route {
 	row := func(method, path, id, summary string) route.Row {
 		r := route.Row{
@@ -27,26 +27,27 @@ func (s *Service) Routes() []route.Route {
 		return r
 	}
 	const one, documents = "/{knowledgeBaseId}", "/{knowledgeBaseId}/documents"
-	create := row("POST", "", "createKnowledgeBase", "Make a knowledge base.")
+	create := row("POST", "", "createKnowledgeBase", "Create a knowledge base")
 	create.Status = 201
-	remove := row("DELETE", one, "deleteKnowledgeBase", "Delete a knowledge base with its documents, and take it from its agents.")
+	remove := row("DELETE", one, "deleteKnowledgeBase", "Delete a knowledge base with its documents")
 	remove.Status = 204
-	list := row("GET", documents, "listKbDocuments", "List the documents of a knowledge base, newest first.")
+	list := row("GET", documents, "listKbDocuments", "List the documents of a knowledge base, newest first")
 	list.Errors = append(list.Errors, 422)
-	add := row("POST", documents, "ingestKbDocument", "Put a document into a knowledge base.")
+	add := row("POST", documents, "ingestKbDocument", "Add a document to a knowledge base")
 	add.Status = 201
-	add.Doc = "Text, Markdown, HTML and CSV. It can be searched as soon as this answers: by its words, and by its meaning once it is embedded."
-	removeDocument := row("DELETE", documents+"/{documentId}", "deleteKbDocument", "Take a document out of a knowledge base.")
+	add.Doc = "Accepts text, Markdown, HTML and CSV. " +
+		"The document can be searched at once by its words, and by its meaning once it is embedded."
+	removeDocument := row("DELETE", documents+"/{documentId}", "deleteKbDocument", "Delete a document of a knowledge base")
 	removeDocument.Status = 204
-	search := row("POST", one+"/search", "searchKnowledgeBase", "Search a knowledge base.")
+	search := row("POST", one+"/search", "searchKnowledgeBase", "Search a knowledge base")
 	search.Scopes, search.Role = []authz.Scope{"memory:read"}, authz.Viewer
-	reindex := row("POST", one+"/reindex", "reindexKnowledgeBase", "Have chunks embedded that the current embedding model has not embedded.")
+	reindex := row("POST", one+"/reindex", "reindexKnowledgeBase", "Embed the chunks that the current model has not embedded")
 	reindex.Errors = append(reindex.Errors, 501)
 	return []route.Route{
-		route.Action(row("GET", "", "listKnowledgeBases", "List knowledge bases, newest first."), s.list),
+		route.Action(row("GET", "", "listKnowledgeBases", "List knowledge bases, newest first"), s.list),
 		route.Action(create, s.create),
-		route.Action(row("GET", one, "getKnowledgeBase", "Read a knowledge base."), s.get),
-		route.Action(row("PUT", one, "updateKnowledgeBase", "Rename or describe a knowledge base."), s.update),
+		route.Action(row("GET", one, "getKnowledgeBase", "Get a knowledge base"), s.get),
+		route.Action(row("PUT", one, "updateKnowledgeBase", "Update the name or description of a knowledge base"), s.update),
 		route.Action(remove, s.remove),
 		route.Action(list, s.listDocuments),
 		route.Action(add, s.addDocument),
@@ -60,7 +61,7 @@ type baseList struct {
 	_ struct{} `json:"-" name:"KnowledgeBaseList"`
 
 	Items          []Base `json:"items" required:"true"`
-	KnowledgeBases []Base `json:"knowledge_bases" required:"true" deprecated:"true" doc:"The same as items, under its older name."`
+	KnowledgeBases []Base `json:"knowledge_bases" required:"true" deprecated:"true" doc:"Same as items. Deprecated."`
 	Total          int    `json:"total" required:"true"`
 }
 
@@ -75,9 +76,9 @@ type createIn struct {
 
 		Name           string `json:"name" required:"true" minLength:"1" maxLength:"200"`
 		Description    string `json:"description" maxLength:"5000"`
-		EmbeddingModel string `json:"embedding_model" maxLength:"200" doc:"For information; the deployment's model is used."`
-		ChunkSize      int    `json:"chunk_size" minimum:"64" maximum:"65536" default:"1000" doc:"Characters of a chunk, at most."`
-		ChunkOverlap   *int   `json:"chunk_overlap,omitzero" minimum:"0" doc:"Characters that a chunk repeats of the one before: at most half of chunk_size, a fifth if it is left out."`
+		EmbeddingModel string `json:"embedding_model" maxLength:"200" doc:"Informational; the deployment's embedding model is used."`
+		ChunkSize      int    `json:"chunk_size" minimum:"64" maximum:"65536" default:"1000" doc:"Maximum characters of a chunk."`
+		ChunkOverlap   *int   `json:"chunk_overlap,omitzero" minimum:"0" doc:"Characters that a chunk repeats of the previous one, at most half of chunk_size. Default: a fifth."`
 	}
 }
 
@@ -92,7 +93,7 @@ func (s *Service) create(ctx context.Context, who authz.Caller, in *createIn) (*
 		shown := b.alone()
 		return &shown
 	}
-	if err := s.bases.Create(txn.Promise(ctx, answer), who, b); err != nil {
+	if err := s.bases.Create(txn.WithAnswer(ctx, answer), who, b); err != nil {
 		return nil, err
 	}
 	return answer().(*Base), nil
@@ -144,16 +145,16 @@ func (s *Service) remove(ctx context.Context, who authz.Caller, in *baseIn) (str
 
 type documentsIn struct {
 	ID     string `path:"knowledgeBaseId"`
-	Limit  string `query:"limit" doc:"Documents per page, 1 to 500; all of them if it is left out."`
+	Limit  string `query:"limit" doc:"Documents per page, 1 to 500. Default: all."`
 	Cursor string `query:"cursor"`
 }
 
-// documentList has paging fields only where the caller asked for a page.
+// documentList has paging fields only if the caller requested a page.
 type documentList struct {
 	_ struct{} `json:"-" name:"KnowledgeDocumentList"`
 
 	Documents []Document `json:"documents" required:"true"`
-	Total     int        `json:"total" required:"true" doc:"How many there are on all pages."`
+	Total     int        `json:"total" required:"true" doc:"Number of documents on all pages."`
 	HasMore   *bool      `json:"has_more,omitzero"`
 	Cursor    string     `json:"cursor,omitzero"`
 }
@@ -192,9 +193,9 @@ type addIn struct {
 	Body struct {
 		_ struct{} `json:"-" name:"KnowledgeDocumentCreate"`
 
-		Content  *string `json:"content,omitzero" doc:"The text; or else file_id."`
+		Content  *string `json:"content,omitzero" doc:"The text. Exactly one of content and file_id is required."`
 		FileID   *string `json:"file_id,omitzero" format:"uuid" doc:"An uploaded file."`
-		Filename string  `json:"filename,omitzero" maxLength:"255" doc:"What the document is called; .html, .csv and .md are read as what they are."`
+		Filename string  `json:"filename,omitzero" maxLength:"255" doc:"Name of the document. The extensions .html, .csv and .md determine its format."`
 	}
 }
 
@@ -217,7 +218,7 @@ type searchIn struct {
 		_ struct{} `json:"-" name:"KnowledgeSearch"`
 
 		Query string `json:"query" required:"true" minLength:"1"`
-		Limit int    `json:"limit" default:"10" doc:"1 to 100; 10 if it is left out."`
+		Limit int    `json:"limit" default:"10" doc:"1 to 100. Default: 10."`
 	}
 }
 

@@ -15,8 +15,8 @@ import (
 	"agentd/internal/content/doctext"
 )
 
-// Change is an update of an entry: what is sent is changed. A member of the
-// wrong type is ignored (behaviours.md section 8).
+// Change is an update of an entry: members that are sent are changed, members of
+// the wrong type are ignored.
 type Change struct {
 	_ struct{} `json:"-" name:"MemoryEntryUpdate"`
 
@@ -29,7 +29,7 @@ type Change struct {
 	EntityType     *string       `json:"entity_type,omitzero"`
 }
 
-// readChange reads what has the right type of a body.
+// readChange reads the members of a body that have the right type.
 func readChange(body jsontext.Value) (Change, error) {
 	var c Change
 	if body.Kind() != '{' {
@@ -51,7 +51,7 @@ func readChange(body jsontext.Value) (Change, error) {
 	return c, err
 }
 
-// apply changes an entry, and says whether its text is another one.
+// apply changes an entry and reports whether its text has changed.
 func (c *Change) apply(e *Entry) (anew bool, err error) {
 	d := Draft{Content: e.Content, Type: e.Type, Tags: e.Tags, Metadata: e.Metadata, EntityName: e.EntityName, EntityType: e.EntityType}
 	for _, m := range []struct{ from, to *string }{
@@ -67,7 +67,7 @@ func (c *Change) apply(e *Entry) (anew bool, err error) {
 	if c.Tags != nil {
 		d.Tags = *c.Tags
 	} else {
-		d.Tags = nil // what was stored is not judged again
+		d.Tags = nil // stored tags are not validated again
 	}
 	if c.Metadata != nil {
 		d.Metadata = c.Metadata
@@ -112,7 +112,7 @@ func (s *Service) Update(ctx context.Context, tenant, agentID, id string, c Chan
 	return e, err
 }
 
-// Delete removes an entry, if it is there.
+// Delete deletes an entry, if it exists.
 func (s *Service) Delete(ctx context.Context, tenant, agentID, id string) error {
 	return s.Writer.Write(ctx, func(tx txn.Tx) error {
 		edit, err := s.Search.Edit(tx, tenant, agentID)
@@ -126,8 +126,8 @@ func (s *Service) Delete(ctx context.Context, tenant, agentID, id string) error 
 	})
 }
 
-// marshal is a value as a line of JSON that cannot be taken for anything else:
-// neither a line break nor an angle bracket stands in it.
+// marshal returns a value as one line of JSON that cannot be confused with the marks
+// around it: it contains no line break and no angle bracket.
 func marshal(v any) string {
 	b, err := json.Marshal(v, json.Deterministic(true), jsontext.EscapeForHTML(true), jsontext.AllowInvalidUTF8(true))
 	if err != nil {

@@ -21,17 +21,17 @@ import (
 	"agentd/internal/kernel/model"
 )
 
-// Limits of core blocks (behaviours.md section 36).
+// Limits of core blocks.
 const (
 	maxBlocks       = 10
 	maxBlockTokens  = 32_000
-	declaredTokens  = 500 // of one that an agent declares
+	declaredTokens  = 500 // default max_tokens of a declared block
 	enabledCoreText = "Core memory enabled"
 )
 
 var label = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
 
-// Block is a short text that an agent always has in mind.
+// Block is a short text that is always part of the agent's prompt.
 type Block struct {
 	_ struct{} `json:"-" name:"CoreMemoryBlock"`
 
@@ -41,10 +41,10 @@ type Block struct {
 	Label     string     `json:"label" required:"true"`
 	Content   string     `json:"content" required:"true"`
 	MaxTokens int        `json:"max_tokens" required:"true"`
-	UpdatedAt *time.Time `json:"updated_at" required:"true" doc:"Null for a block that has what the agent declares."`
+	UpdatedAt *time.Time `json:"updated_at" required:"true" doc:"Null for a block that was declared and not yet written."`
 }
 
-// core is what is read of an agent's core_memory field.
+// core is the decoded part of an agent's core_memory field.
 type core struct {
 	enabled bool
 	blocks  []Block // as declared
@@ -76,14 +76,14 @@ func (c core) has(name string) bool {
 	return slices.ContainsFunc(c.blocks, func(b Block) bool { return b.Label == name })
 }
 
-// blockID is the same for the same block, whether it is stored yet or not.
+// blockID returns the same id for a block whether it is stored yet or not.
 func blockID(agentID, label string) string {
 	sum := sha256.Sum256([]byte(agentID + "/" + label))
 	return ident.Derived([16]byte(sum[:16]))
 }
 
-// join gives the blocks that are stored, and those that are only declared, by
-// their labels.
+// join returns the stored blocks, and those that are only declared, ordered by
+// label.
 func (c core) join(tenant, agentID string, stored []Block) []Block {
 	all := slices.Clone(stored)
 	for _, b := range c.blocks {
@@ -103,7 +103,7 @@ func (c core) join(tenant, agentID string, stored []Block) []Block {
 	return all
 }
 
-// Blocks gives an agent's core blocks, and whether it uses them.
+// Blocks returns an agent's core blocks, and whether core memory is enabled.
 func (s *Service) Blocks(ctx context.Context, tenant, agentID string) (enabled bool, blocks []Block, err error) {
 	g, err := s.Agents.Get(ctx, tenant, agentID)
 	if err != nil {
@@ -114,7 +114,7 @@ func (s *Service) Blocks(ctx context.Context, tenant, agentID string) (enabled b
 	return c.enabled, c.join(tenant, agentID, stored), err
 }
 
-// Block gives one core block. Errors: fault.NotFound.
+// Block returns a core block. Errors: fault.NotFound.
 func (s *Service) Block(ctx context.Context, tenant, agentID, name string) (*Block, error) {
 	_, blocks, err := s.Blocks(ctx, tenant, agentID)
 	if err != nil {
@@ -128,9 +128,8 @@ func (s *Service) Block(ctx context.Context, tenant, agentID, name string) (*Blo
 	return nil, fault.NoSuch("core memory block")
 }
 
-// PutBlock writes a core block as a whole, and has the agent use it: its
-// core_memory is enabled and names the label. A content over the ceiling is
-// refused, not cut.
+// PutBlock replaces a core block and makes the agent use it: core_memory is enabled
+// and declares the label. Content over max_tokens is refused, not truncated.
 func (s *Service) PutBlock(ctx context.Context, who authz.Caller, agentID, name, content string, maxTokens int) (*Block, error) {
 	var wrong []fault.Field
 	if !label.MatchString(name) {
@@ -160,7 +159,7 @@ func (s *Service) PutBlock(ctx context.Context, who authz.Caller, agentID, name,
 		c := readCore(g.CoreMemory)
 		there := c.join(who.TenantID, agentID, stored)
 		if len(there) >= maxBlocks && !slices.ContainsFunc(there, func(t Block) bool { return t.Label == name }) {
-			return fault.New(fault.Invalid, "COUNT_LIMIT_REACHED", "The agent has %d core memory blocks already, and may have no more.", maxBlocks)
+			return fault.New(fault.Invalid, "COUNT_LIMIT_REACHED", "The agent has %d core memory blocks, which is the limit.", maxBlocks)
 		}
 		if err := s.Store.PutBlockTx(tx, who.TenantID, agentID, b); err != nil {
 			return err

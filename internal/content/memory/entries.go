@@ -20,7 +20,7 @@ import (
 	"agentd/internal/content/textindex"
 )
 
-// Draft is an entry to be.
+// Draft is a new entry.
 type Draft struct {
 	Type        string // "": note
 	Content     string
@@ -32,10 +32,10 @@ type Draft struct {
 	SourceRunID string
 	RunOutcome  string
 	Origin      string    // see Stored
-	Vector      []float32 // of the current embedding model; nil: made later
+	Vector      []float32 // of the current embedding model; nil: embedded later
 }
 
-// check lists what is wrong with a draft, at a path of the body.
+// check returns the invalid fields of a draft at a path of the body.
 func (d *Draft) check(at string) []fault.Field {
 	var wrong []fault.Field
 	add := func(field, format string, args ...any) {
@@ -66,7 +66,9 @@ func checkTags(at string, tags []string) []fault.Field {
 	}
 	for i, tag := range tags {
 		if n := utf8.RuneCountInString(tag); n > maxTag || strings.TrimSpace(tag) == "" {
-			wrong = append(wrong, fault.Field{Field: fmt.Sprintf("%stags[%d]", at, i), Message: fmt.Sprintf("a tag has 1 to %d characters and is not blank", maxTag)})
+			wrong = append(wrong, fault.Field{
+				Field: fmt.Sprintf("%stags[%d]", at, i), Message: fmt.Sprintf("a tag has 1 to %d characters and is not blank", maxTag),
+			})
 		}
 	}
 	return wrong
@@ -76,10 +78,11 @@ func tooLarge(content string) error {
 	if len(content) <= maxContent {
 		return nil
 	}
-	return fault.New(fault.TooLarge, "", "The content has %d bytes; an entry's may have %d. Ingest it as a document, in parts.", len(content), maxContent)
+	return fault.New(fault.TooLarge, "",
+		"The content has %d bytes; the limit of an entry is %d. Ingest it as a document instead.", len(content), maxContent)
 }
 
-// entry makes a draft ready to be stored.
+// entry completes a draft so that it can be stored.
 func (d *Draft) entry(tenant, agent string, now time.Time) Stored {
 	boost := defaultBoost
 	if d.Relevance != nil {
@@ -87,20 +90,21 @@ func (d *Draft) entry(tenant, agent string, now time.Time) Stored {
 	}
 	s := Stored{Entry: Entry{
 		EntryID: ident.New(), AgentID: agent, TenantID: tenant, Type: cmp.Or(d.Type, Note), Content: doctext.Clean(d.Content),
-		Tags: slices.Concat([]string{}, d.Tags), RelevanceScore: boost, SourceRunID: d.SourceRunID, Metadata: d.Metadata, RunOutcome: d.RunOutcome,
+		Tags: slices.Concat([]string{}, d.Tags), RelevanceScore: boost,
+		SourceRunID: d.SourceRunID, Metadata: d.Metadata, RunOutcome: d.RunOutcome,
 		EntityName: doctext.Clean(d.EntityName), EntityType: doctext.Clean(d.EntityType), CreatedAt: now, at: now,
 	}, Origin: d.Origin}
 	s.derive()
 	return s
 }
 
-// derive sets what follows from content and entity.
+// derive sets the fields that depend on content and entity.
 func (s *Stored) derive() {
 	s.Hash, s.Entity = hash(s.Content), textindex.Normalize(s.EntityName)
 }
 
-// hash is the same for texts that differ in case, accents, spaces and
-// punctuation only.
+// hash returns the same for texts that differ only in case, accents, spaces and
+// punctuation.
 func hash(content string) string {
 	words := textindex.Normalize(content)
 	if words == "" {
@@ -110,31 +114,31 @@ func hash(content string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// passage is the part of an entry that is searched.
+// passage returns the searchable part of an entry.
 func (e *Entry) passage() retrieval.Passage {
 	return retrieval.Passage{ID: e.EntryID, Kind: e.Type, Text: e.Content, Boost: e.RelevanceScore, At: e.at}
 }
 
-// InPassage gives an entry what stands in its passage.
+// InPassage sets the fields of an entry that its passage holds.
 func (e *Entry) InPassage(kind, text string, boost float64, at time.Time) {
 	e.Type, e.Content, e.RelevanceScore, e.at = kind, text, boost, at
 }
 
-// insertion is a change of a memory that adds something.
+// insertion describes how entries are added to a memory.
 type insertion struct {
-	unique bool // leave out drafts whose content is known already
-	// answer, if set, is what the caller's request is answered that adds them.
+	unique bool // skip drafts whose content is known already
+	// answer, if set, is the answer to the request that adds the entries.
 	answer func(added []Stored) any
-	// first runs before anything is written; what it says ends the change.
+	// first runs before anything is written; its error ends the change.
 	first func(tx txn.Tx) error
 }
 
-// insert adds drafts, and has what matters least fall out of a memory that is
-// full then. It gives what was added: drafts whose origin made an entry before
-// are left out.
+// insert adds drafts and removes the least relevant entries if the memory is full
+// then. It returns the added entries; drafts whose origin created an entry before
+// are skipped.
 func (s *Service) insert(ctx context.Context, tenant, agentID string, drafts []Draft, how insertion) (added []Stored, err error) {
 	if how.answer != nil {
-		ctx = txn.Promise(ctx, func() any { return how.answer(added) })
+		ctx = txn.WithAnswer(ctx, func() any { return how.answer(added) })
 	}
 	err = s.Writer.Write(ctx, func(tx txn.Tx) error {
 		added = nil
@@ -179,7 +183,7 @@ func (s *Service) insert(ctx context.Context, tenant, agentID string, drafts []D
 	return added, err
 }
 
-// fresh leaves out the drafts that are there already. The collection is locked.
+// fresh returns the drafts that are not stored yet. The collection is locked.
 func (s *Service) fresh(tx txn.Tx, tenant, agentID string, drafts []Draft, unique bool) ([]Draft, error) {
 	var known map[string]bool
 	if unique {
@@ -214,8 +218,8 @@ func (s *Service) fresh(tx txn.Tx, tenant, agentID string, drafts []Draft, uniqu
 	return fresh, nil
 }
 
-// shrink has entries fall out of a memory that has too many: those that matter
-// least, after what their age left of their relevance. What was just added stays.
+// shrink removes the entries with the lowest relevance after decay from a memory
+// that has too many. New entries stay.
 func (s *Service) shrink(tx txn.Tx, edit *retrieval.Edit, tenant, agentID string, set settings, added []Stored) error {
 	count, err := s.Store.CountTx(tx, tenant, agentID)
 	if err != nil || count <= set.most {
@@ -247,7 +251,7 @@ func (s *Service) shrink(tx txn.Tx, edit *retrieval.Edit, tenant, agentID string
 	return s.Store.DeleteTx(tx, tenant, agentID, gone)
 }
 
-// Forget removes everything that an agent remembers.
+// Forget deletes an agent's whole memory.
 func (s *Service) Forget(ctx context.Context, tenant, agentID string) error {
 	return s.Writer.Write(ctx, func(tx txn.Tx) error {
 		if err := s.Search.Drop(tx, tenant, agentID); err != nil {
@@ -265,7 +269,7 @@ type Asked struct {
 	Limit    int
 }
 
-// Find searches what an agent remembers, best first, and counts the access.
+// Find searches a memory, best first, and counts the access.
 func (s *Service) Find(ctx context.Context, tenant, agentID string, asked Asked, halfLife time.Duration) ([]Entry, retrieval.Mode, error) {
 	found, err := s.Search.Search(ctx, tenant, agentID, textindex.Query{
 		Text: asked.Text, Kinds: asked.Types, Strategy: asked.Strategy, Limit: asked.Limit, HalfLife: halfLife,
@@ -283,7 +287,7 @@ func (s *Service) Find(ctx context.Context, tenant, agentID string, asked Asked,
 	}
 	entries := make([]Entry, 0, len(ids))
 	for _, h := range found.Hits {
-		if e, ok := known[h.ID]; ok { // it may have gone meanwhile
+		if e, ok := known[h.ID]; ok { // deleted meanwhile
 			e.Score = &h.Score
 			entries = append(entries, e)
 		}
@@ -294,7 +298,7 @@ func (s *Service) Find(ctx context.Context, tenant, agentID string, asked Asked,
 	err = s.Writer.Write(ctx, func(tx txn.Tx) error {
 		return s.Store.RecordAccessTx(tx, tenant, agentID, ids, s.Clock.Now())
 	})
-	if err != nil { // what was found is good all the same
+	if err != nil { // the result is valid nevertheless
 		s.Log.Warn("the access to memory entries was not counted", "agent", agentID, "error", err)
 	}
 	return entries, found.Mode, nil

@@ -14,7 +14,7 @@ import (
 	"agentd/internal/content/textindex"
 )
 
-// Document is what is ingested: a text, or an uploaded file.
+// Document is a text or an uploaded file to ingest.
 type Document struct {
 	Content   string
 	FileID    string
@@ -23,19 +23,19 @@ type Document struct {
 	ChunkSize int // characters
 }
 
-// Ingested says what became of a document.
+// Ingested describes an ingested document.
 type Ingested struct {
 	_ struct{} `json:"-" name:"MemoryIngested"`
 
 	Ingested      bool            `json:"ingested" required:"true"`
 	Filename      string          `json:"filename" required:"true"`
-	TextLength    int             `json:"text_length" required:"true" doc:"In characters."`
+	TextLength    int             `json:"text_length" required:"true" doc:"Characters of the extracted text."`
 	ChunksCreated int             `json:"chunks_created" required:"true"`
 	FileID        string          `json:"file_id,omitzero"`
 	Entries       []IngestedEntry `json:"entries" required:"true"`
 }
 
-// IngestedEntry is one of the entries that a document became.
+// IngestedEntry is an entry that was created from a document.
 type IngestedEntry struct {
 	_ struct{} `json:"-" name:"MemoryIngestedEntry"`
 
@@ -45,10 +45,10 @@ type IngestedEntry struct {
 	Tags           []string `json:"tags"`
 }
 
-// previewLength is how many characters of an entry its preview has.
+// previewLength is the length of an entry's preview in characters.
 const previewLength = 120
 
-// Ingest cuts a document into entries.
+// Ingest splits a document into entries.
 func (s *Service) Ingest(ctx context.Context, tenant, agentID string, d Document) (*Ingested, error) {
 	if wrong := checkTags("", d.Tags); wrong != nil {
 		return nil, fault.BadFields(wrong...)
@@ -58,7 +58,7 @@ func (s *Service) Ingest(ctx context.Context, tenant, agentID string, d Document
 		return nil, err
 	}
 	if len(content) > maxContent {
-		return nil, fault.New(fault.TooLarge, "", "The document's text has %d bytes; it may have %d.", len(content), maxContent)
+		return nil, fault.New(fault.TooLarge, "", "The document has %d bytes of text; the limit is %d.", len(content), maxContent)
 	}
 	chunks := textindex.Chunk(content, d.ChunkSize, 0)
 	if len(chunks) == 0 {
@@ -86,7 +86,7 @@ func (s *Service) Ingest(ctx context.Context, tenant, agentID string, d Document
 	return answer(added), nil
 }
 
-// text is what a document says, and how it is called.
+// text returns the text and the name of a document.
 func (s *Service) text(ctx context.Context, tenant string, d Document) (name, text string, err error) {
 	file := retrieval.File{Name: cmp.Or(d.Filename, "document.txt"), Data: []byte(d.Content)}
 	of := doctext.TypeOfText(file.Name)
@@ -101,14 +101,14 @@ func (s *Service) text(ctx context.Context, tenant string, d Document) (name, te
 	}
 	name = cmp.Or(d.Filename, file.Name)
 	if text, err = doctext.Text(of, file.Data); err != nil {
-		f := fault.New(fault.Invalid, "TEXT_EXTRACTION_FAILED", "There is no text to be had from %s: %s.", name, doctext.Reason(err)).Because(err)
+		f := fault.New(fault.Invalid, "TEXT_EXTRACTION_FAILED", "No text can be extracted from %s: %s.", name, doctext.Reason(err)).Because(err)
 		f.Extra = map[string]any{"filename": name, "mime_type": file.MimeType}
 		return "", "", f
 	}
 	return name, text, nil
 }
 
-// Imported says what became of imported entries.
+// Imported describes an import.
 type Imported struct {
 	_ struct{} `json:"-" name:"MemoryImported"`
 
@@ -116,16 +116,18 @@ type Imported struct {
 	AgentID    string `json:"agent_id" required:"true" format:"uuid"`
 	Offered    int    `json:"offered" required:"true" doc:"Entries that were sent."`
 	Added      int    `json:"added" required:"true"`
-	Duplicates int    `json:"duplicates" required:"true" doc:"Entries that were known already, or sent twice."`
+	Duplicates int    `json:"duplicates" required:"true" doc:"Entries that exist already or were sent twice."`
 }
 
-// Import adds entries that were exported elsewhere. What is known is left out.
+// Import adds entries that were exported elsewhere. Known ones are skipped.
 func (s *Service) Import(ctx context.Context, tenant, agentID string, drafts []Draft) (*Imported, error) {
 	if len(drafts) == 0 {
 		return nil, fault.New(fault.Malformed, "", "There are no entries to import: send entries, or agents with entries.")
 	}
 	if len(drafts) > maxImport {
-		return nil, fault.BadFields(fault.Field{Field: "entries", Message: fmt.Sprintf("there are %d of them; send at most %d at a time", len(drafts), maxImport)})
+		return nil, fault.BadFields(fault.Field{
+			Field: "entries", Message: fmt.Sprintf("there are %d entries; send at most %d at a time", len(drafts), maxImport),
+		})
 	}
 	var wrong []fault.Field
 	for i := range drafts {

@@ -1,10 +1,9 @@
-// Package memory is what agents remember between runs: entries that are found
-// by their words, their meaning and their age, and core blocks that an agent
-// always has in mind (interface.md section 2, MemoryEntry; behaviours.md
-// section 8).
+// Package memory implements what agents remember between runs: entries, which are
+// found by their words, their meaning and their age, and core blocks, which are
+// always part of the agent's prompt.
 //
 // The text of an entry is a passage of a collection of package retrieval, whose
-// id is the agent's; here stands what else is known of it.
+// id is the agent's; this package stores the other fields.
 package memory
 
 import (
@@ -23,7 +22,7 @@ import (
 	"agentd/internal/kernel/work"
 )
 
-// The types of entries. Notes are what nobody has classified.
+// The types of entries. The default is note.
 const (
 	Episodic   = "episodic"
 	Semantic   = "semantic"
@@ -31,10 +30,10 @@ const (
 	Note       = "note"
 )
 
-// Types are all of them.
+// Types lists all types.
 var Types = []string{Episodic, Semantic, Procedural, Note}
 
-// Limits of entries (behaviours.md sections 8 and 36).
+// Limits of entries.
 const (
 	maxContent    = 2 << 20 // bytes
 	maxTags       = 20
@@ -43,14 +42,14 @@ const (
 	maxMetadata   = 64 << 10
 	maxImport     = 2000
 	defaultBoost  = 0.5
-	defaultMost   = 10_000 // entries of an agent that sets no memory.max_entries
+	defaultMost   = 10_000 // entries of an agent without memory.max_entries
 	greatestMost  = 100_000
 	pageSize      = 20
 	pageMost      = 200
 	defaultRecall = 5
 )
 
-// Entry is one thing that an agent remembers.
+// Entry is a memory entry.
 type Entry struct {
 	_ struct{} `json:"-" name:"MemoryEntry"`
 
@@ -60,42 +59,42 @@ type Entry struct {
 	Type           string        `json:"type" enum:"episodic,semantic,procedural,note"`
 	Content        string        `json:"content" required:"true"`
 	Tags           []string      `json:"tags"`
-	RelevanceScore float64       `json:"relevance_score" doc:"How much it matters; what matters least falls out of a full memory first."`
+	RelevanceScore float64       `json:"relevance_score" doc:"Importance, from 0 to 1. The least relevant entries of a full memory are removed first."`
 	SourceRunID    string        `json:"source_run_id,omitzero" doc:"The run that it comes from."`
-	AccessCount    int64         `json:"access_count" doc:"How often a search or a run has found it."`
+	AccessCount    int64         `json:"access_count" doc:"How often searches and runs have found it."`
 	LastAccessedAt *time.Time    `json:"last_accessed_at"`
 	Metadata       schema.Object `json:"metadata"`
-	RunOutcome     string        `json:"run_outcome,omitzero" doc:"How the run ended that it comes from."`
-	EntityName     string        `json:"entity_name,omitzero" doc:"Who or what it is about."`
+	RunOutcome     string        `json:"run_outcome,omitzero" doc:"Final status of the run that it comes from."`
+	EntityName     string        `json:"entity_name,omitzero" doc:"The person or thing that the entry is about."`
 	EntityType     string        `json:"entity_type,omitzero"`
 	CreatedAt      time.Time     `json:"created_at"`
-	Score          *float64      `json:"score,omitzero" doc:"How well it fits, in the answer of a search; for comparison within that answer."`
+	Score          *float64      `json:"score,omitzero" doc:"Relevance in a search result; comparable within one answer only."`
 
-	// at is since when it ages: when it was written last.
+	// at is the time that decay counts from: the last write.
 	at time.Time
 }
 
-// Stored is an entry with what only the tables know of it.
+// Stored is an entry with the fields that are not shown.
 type Stored struct {
 	Entry
-	Origin string // what made it, where that must not make it twice; "": anything
+	Origin string // identifies what created the entry, so that a retry does not create it twice; "": not set
 	Hash   string // of the normalized content
 	Entity string // the normalized name
 }
 
 // Store is the port to the tables of entries and blocks. Every call takes the
-// tenant; what is another's is absent: fault.NotFound, or left out.
+// tenant; objects of others are absent: fault.NotFound, or skipped.
 type Store interface {
-	// CreateTx adds entries, whose passages are there.
+	// CreateTx adds entries whose passages are stored already.
 	CreateTx(tx txn.Tx, tenant, agent string, entries []Stored) error
-	// UpdateTx writes everything but type, content and score, which the passage has.
+	// UpdateTx stores everything except type, content and score, which the passage has.
 	UpdateTx(tx txn.Tx, tenant, agent string, e Stored) error
 	DeleteTx(tx txn.Tx, tenant, agent string, ids []string) error
 	DeleteAllTx(tx txn.Tx, tenant, agent string) error // the blocks too
 	CountTx(tx txn.Tx, tenant, agent string) (int, error)
-	// GetByOriginTx says which entry an origin made; "" for none.
+	// GetByOriginTx returns the id of the entry with an origin, or "".
 	GetByOriginTx(tx txn.Tx, tenant, agent, origin string) (id string, err error)
-	// ListKnownTx says which of these hashes some entry has.
+	// ListKnownTx returns those of the hashes that an entry has.
 	ListKnownTx(tx txn.Tx, tenant, agent string, hashes []string) (map[string]bool, error)
 	LockTx(tx txn.Tx, tenant, agent, id string) (*Entry, error)
 	// RecordAccessTx counts an access to entries.
@@ -103,7 +102,7 @@ type Store interface {
 
 	Get(ctx context.Context, tenant, agent, id string) (*Entry, error)
 	ListByID(ctx context.Context, tenant, agent string, ids []string) (map[string]Entry, error)
-	// List gives entries newest first, after an id; entity "" is any.
+	// List returns entries newest first, after an id; entity "" is any.
 	List(ctx context.Context, tenant, agent, entity, after string, limit int) ([]Entry, error)
 	Count(ctx context.Context, tenant, agent, entity string) (int, error)
 
@@ -112,31 +111,31 @@ type Store interface {
 	PutBlockTx(tx txn.Tx, tenant, agent string, b Block) error
 }
 
-// Models resolves what an agent asks for to an endpoint.
+// Models resolves an agent's model to an endpoint.
 type Models interface {
 	Resolve(ctx context.Context, tenant string, spec model.Spec) (model.Target, error)
 }
 
-// Service is what callers, runs and tools can do with memories.
+// Service implements the operations on memories.
 type Service struct {
 	Store   Store
 	Search  *retrieval.Service
 	Agents  *agent.Agents   // see Connect
-	Files   retrieval.Files // nil: there are no files
+	Files   retrieval.Files // optional
 	Writer  txn.Writer
 	Queue   work.Queue
 	Cursors *page.Cursors
 	Clock   clock.Clock
 	Log     *slog.Logger
 
-	// What extraction needs.
+	// Needed for extraction.
 	Runs   run.Store
 	Models Models
 	Client model.Client
-	// Spent is told what a model call of extraction used; nil: nobody counts.
+	// Spent, if set, is called with the usage of a model call of extraction.
 	Spent func(ctx context.Context, tenant, agent string, target model.Target, u model.Usage)
 
-	wishes wishes
+	settings settingsCache
 }
 
 // Connect sets the agents, which are built after the service because they need

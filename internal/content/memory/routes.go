@@ -16,7 +16,7 @@ import (
 	"agentd/internal/content/textindex"
 )
 
-// Routes lists the operations on memories.
+// Routes returns the operations on memories.
 func (s *Service) Routes() []route.Route {
 	row := func(method, path, id, summary string) route.Row {
 		r := route.Row{
@@ -28,40 +28,40 @@ func (s *Service) Routes() []route.Route {
 		}
 		return r
 	}
-	list := row("GET", "", "listMemories", "List what an agent remembers, newest first.")
+	list := row("GET", "", "listMemories", "List an agent's memory entries, newest first")
 	list.Errors = append(list.Errors, 422)
-	create := row("POST", "", "createMemory", "Have an agent remember something.")
+	create := row("POST", "", "createMemory", "Create a memory entry")
 	create.Status = 201
-	search := row("POST", "/search", "searchMemory", "Search what an agent remembers.")
+	search := row("POST", "/search", "searchMemory", "Search an agent's memory")
 	search.Scopes, search.Role = []authz.Scope{"memory:read"}, authz.Viewer
-	ingest := row("POST", "/ingest", "ingestMemory", "Have an agent remember a document, cut into entries.")
+	ingest := row("POST", "/ingest", "ingestMemory", "Ingest a document as memory entries")
 	ingest.Status = 201
-	change := row("PUT", "/{entryId}", "updateAgentMemoryEntry", "Change an entry; what is not sent stays.")
+	change := row("PUT", "/{entryId}", "updateAgentMemoryEntry", "Update a memory entry")
 	change.BodyOf, change.Partial = reflect.TypeFor[Change](), true
-	remove := row("DELETE", "/{entryId}", "deleteMemoryEntry", "Forget an entry, whether it is there or not.")
+	remove := row("DELETE", "/{entryId}", "deleteMemoryEntry", "Delete a memory entry")
 	remove.Status = 204
-	put := row("PUT", "/core/{label}", "updateCoreMemoryBlock", "Write a core block, and have the agent use it.")
-	put.Doc = "A content over max_tokens is refused. An agent has at most 10 blocks."
+	put := row("PUT", "/core/{label}", "updateCoreMemoryBlock", "Write a core memory block")
+	put.Doc = "Enables the block for the agent. Content over max_tokens is refused. An agent has at most 10 blocks."
 	return []route.Route{
 		route.Action(list, s.list),
 		route.Action(create, s.create),
 		route.Action(search, s.search),
 		route.Action(ingest, s.ingest),
-		route.Action(row("POST", "/import", "importMemory", "Add exported entries that are not known yet."), s.importAll),
+		route.Action(row("POST", "/import", "importMemory", "Import memory entries"), s.importAll),
 		route.Action(row("GET", "/{entryId}", "getMemoryEntry", "Read an entry."), s.get),
 		route.Action(change, s.change),
 		route.Action(remove, s.remove),
-		route.Action(row("GET", "/entities/{entity}", "getMemoriesByEntity", "List what an agent remembers of somebody or something."), s.ofEntity),
-		route.Action(row("GET", "/core", "listCoreMemoryBlocks", "List an agent's core blocks."), s.blocks),
-		route.Action(row("GET", "/core/{label}", "getCoreMemoryBlock", "Read a core block."), s.block),
+		route.Action(row("GET", "/entities/{entity}", "getMemoriesByEntity", "List memory entries about an entity"), s.ofEntity),
+		route.Action(row("GET", "/core", "listCoreMemoryBlocks", "List core memory blocks"), s.blocks),
+		route.Action(row("GET", "/core/{label}", "getCoreMemoryBlock", "Get a core memory block"), s.block),
 		route.Action(put, s.putBlock),
 	}
 }
 
 type listIn struct {
 	AgentID string `path:"agentId"`
-	Limit   string `query:"limit" doc:"Entries per page, 1 to 200; 20 if it is left out."`
-	TopK    string `query:"top_k" doc:"The same as limit, under another name."`
+	Limit   string `query:"limit" doc:"Entries per page, 1 to 200. Default: 20."`
+	TopK    string `query:"top_k" doc:"Alias of limit."`
 	Cursor  string `query:"cursor"`
 }
 
@@ -69,8 +69,8 @@ type entryList struct {
 	_ struct{} `json:"-" name:"MemoryList"`
 
 	Items    []Entry `json:"items" required:"true"`
-	Memories []Entry `json:"memories" required:"true" doc:"The same as items."`
-	Total    int     `json:"total" required:"true" doc:"How many there are on all pages."`
+	Memories []Entry `json:"memories" required:"true" doc:"Same as items."`
+	Total    int     `json:"total" required:"true" doc:"Number of entries on all pages."`
 	Cursor   *string `json:"cursor" required:"true"`
 	HasMore  bool    `json:"has_more" required:"true"`
 }
@@ -105,16 +105,16 @@ type createIn struct {
 	Body    draftIn
 }
 
-// draftIn is an entry as callers send it.
+// draftIn is an entry in a request.
 type draftIn struct {
 	_ struct{} `json:"-" name:"MemoryCreate"`
 
 	Content        string        `json:"content" required:"true" minLength:"1"`
 	Type           string        `json:"type" enum:"episodic,semantic,procedural,note" default:"note"`
 	Tags           []string      `json:"tags" maxItems:"20"`
-	RelevanceScore *float64      `json:"relevance_score,omitzero" nullable:"true" doc:"How much it matters, from 0 to 1; 0.5 if it is left out."`
+	RelevanceScore *float64      `json:"relevance_score,omitzero" nullable:"true" doc:"Importance, from 0 to 1. Default: 0.5."`
 	Metadata       schema.Object `json:"metadata,omitzero"`
-	EntityName     string        `json:"entity_name,omitzero" doc:"Who or what it is about."`
+	EntityName     string        `json:"entity_name,omitzero" doc:"The person or thing that the entry is about."`
 	EntityType     string        `json:"entity_type,omitzero"`
 }
 
@@ -145,12 +145,12 @@ type searchIn struct {
 	Body    struct {
 		_ struct{} `json:"-" name:"MemorySearch"`
 
-		Text     string   `json:"text,omitzero" doc:"What to look for."`
-		Query    string   `json:"query,omitzero" doc:"The same, under another name."`
-		Strategy string   `json:"strategy" enum:"hybrid,recency" default:"hybrid" doc:"hybrid: best first; recency: what matches, newest first."`
-		Limit    *int     `json:"limit,omitzero" doc:"1 to 200; 20 if it is left out."`
-		TopK     *int     `json:"top_k,omitzero" doc:"The same as limit, under another name."`
-		Types    []string `json:"types" enum:"episodic,semantic,procedural,note" doc:"Only entries of these types; of all if it is left out."`
+		Text     string   `json:"text,omitzero" doc:"What to search for."`
+		Query    string   `json:"query,omitzero" doc:"Alias of text."`
+		Strategy string   `json:"strategy" enum:"hybrid,recency" default:"hybrid" doc:"hybrid: best first; recency: newest first."`
+		Limit    *int     `json:"limit,omitzero" doc:"1 to 200. Default: 20."`
+		TopK     *int     `json:"top_k,omitzero" doc:"Alias of limit."`
+		Types    []string `json:"types" enum:"episodic,semantic,procedural,note" doc:"Only entries of these types. Default: all."`
 	}
 }
 
@@ -158,8 +158,8 @@ type searchOut struct {
 	_ struct{} `json:"-" name:"MemorySearchResult"`
 
 	Memories []Entry        `json:"memories" required:"true"`
-	Total    int            `json:"total" required:"true" doc:"How many are in this answer."`
-	Mode     retrieval.Mode `json:"mode,omitzero" enum:"keyword,hybrid,recency" doc:"By what they were found: keyword is words alone."`
+	Total    int            `json:"total" required:"true" doc:"Number of entries in this answer."`
+	Mode     retrieval.Mode `json:"mode,omitzero" enum:"keyword,hybrid,recency" doc:"How entries were found: keyword is words only."`
 }
 
 func (s *Service) search(ctx context.Context, who authz.Caller, in *searchIn) (*searchOut, error) {
@@ -193,11 +193,11 @@ type ingestIn struct {
 	Body    struct {
 		_ struct{} `json:"-" name:"MemoryIngest"`
 
-		FileID    string   `json:"file_id,omitzero" format:"uuid" doc:"An uploaded file; or else content."`
+		FileID    string   `json:"file_id,omitzero" format:"uuid" doc:"An uploaded file. Exactly one of content and file_id is required."`
 		Content   string   `json:"content,omitzero"`
-		Filename  string   `json:"filename,omitzero" maxLength:"255" doc:"What the document is called; .html, .csv and .md are read as what they are."`
+		Filename  string   `json:"filename,omitzero" maxLength:"255" doc:"Name of the document. The extensions .html, .csv and .md determine its format."`
 		Tags      []string `json:"tags" maxItems:"20"`
-		ChunkSize int      `json:"chunk_size" minimum:"100" maximum:"2000" default:"600" doc:"Characters of an entry, at most."`
+		ChunkSize int      `json:"chunk_size" minimum:"100" maximum:"2000" default:"600" doc:"Maximum characters of an entry."`
 	}
 }
 
@@ -224,7 +224,7 @@ type importIn struct {
 			_ struct{} `json:"-" name:"MemoryImportAgent"`
 
 			Entries []draftIn `json:"entries,omitzero"`
-		} `json:"agents,omitzero" doc:"The form of an export of several agents: all their entries become this agent's."`
+		} `json:"agents,omitzero" doc:"Format of an export of several agents: all their entries are added to this agent."`
 	}
 }
 
@@ -300,8 +300,7 @@ type entityList struct {
 	Total int     `json:"total" required:"true"`
 }
 
-// ofEntity lists up to pageMost entries; an entity that nobody has heard of has
-// none.
+// ofEntity lists up to pageMost entries; an unknown entity has none.
 func (s *Service) ofEntity(ctx context.Context, who authz.Caller, in *entityIn) (*entityList, error) {
 	if _, err := s.Agents.Get(ctx, who.TenantID, in.AgentID); err != nil {
 		return nil, err
@@ -325,7 +324,7 @@ type agentIn struct {
 type blockList struct {
 	_ struct{} `json:"-" name:"CoreMemoryBlockList"`
 
-	Enabled bool    `json:"enabled" required:"true" doc:"Whether the agent has them in mind."`
+	Enabled bool    `json:"enabled" required:"true" doc:"Whether core memory is enabled for the agent."`
 	Blocks  []Block `json:"blocks" required:"true"`
 	Total   int     `json:"total" required:"true"`
 }
@@ -351,7 +350,7 @@ type putBlockIn struct {
 		_ struct{} `json:"-" name:"CoreMemoryBlockWrite"`
 
 		Content   *string `json:"content,omitzero" doc:"Required."`
-		MaxTokens int     `json:"max_tokens" default:"1000" doc:"1 to 32000, about four characters each; clamped."`
+		MaxTokens int     `json:"max_tokens" default:"1000" doc:"1 to 32000, about four characters each; clamped to that range."`
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 	"agentd/internal/kernel/model"
 )
 
-// settings is what is read of an agent's memory field (behaviours.md section
-// 1). The field is free: a member of another type counts as not there.
+// settings is the decoded part of an agent's memory field. The field is free JSON:
+// a member of another type counts as absent.
 type settings struct {
 	enabled     bool
 	types       []string // nil: any
@@ -64,8 +64,8 @@ func readSettings(raw []byte) settings {
 	return s
 }
 
-// wanted are the types that a run remembers. Notes are always among them: they
-// were written down on purpose.
+// wanted returns the types that a run recalls. Notes are always among them: they
+// were saved on purpose.
 func (s settings) wanted() []string {
 	if s.types == nil || slices.Contains(s.types, Note) {
 		return s.types
@@ -73,7 +73,7 @@ func (s settings) wanted() []string {
 	return append(slices.Clone(s.types), Note)
 }
 
-// extracted says whether entries of a type are extracted.
+// extracted reports whether entries of a type are extracted.
 func (s settings) extracted(kind string) bool {
 	return kind != Note && slices.Contains(Types, kind) && (s.types == nil || slices.Contains(s.types, kind))
 }
@@ -86,8 +86,7 @@ func object(raw []byte) map[string]jsontext.Value {
 	return members
 }
 
-// read sets v where there is a member of its type, and leaves it alone where
-// there is none.
+// read sets v if there is a member of its type, and leaves it unchanged otherwise.
 func read[T any](members map[string]jsontext.Value, name string, v *T) bool {
 	var got T
 	raw, ok := members[name]

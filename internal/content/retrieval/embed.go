@@ -13,9 +13,9 @@ import (
 // batch is how many passages are embedded and stored at a time.
 const batch = 64
 
-// Handle is the work.Handler of WorkKind: it embeds what the current model has
-// not seen of a collection. Errors: the embedding model's; the work is tried
-// again later.
+// Handle is the work.Handler of WorkKind: it embeds the passages of a collection
+// that the current model has not embedded. Errors: those of the embedding model;
+// the work is retried later.
 func (s *Service) Handle(ctx context.Context, held work.Lease) error {
 	tenant, collection := held.TenantID, held.Key
 	for s.Embedder != nil {
@@ -47,7 +47,7 @@ func (s *Service) Handle(ctx context.Context, held work.Lease) error {
 	return s.finish(ctx, held)
 }
 
-// finish ends the work, unless something came meanwhile: whoever brought it
+// finish ends the work unless passages were added meanwhile: whoever added them
 // found the work held and enqueued nothing.
 func (s *Service) finish(ctx context.Context, held work.Lease) error {
 	return s.Writer.Write(ctx, func(tx txn.Tx) error {
@@ -68,9 +68,9 @@ func (s *Service) finish(ctx context.Context, held work.Lease) error {
 	})
 }
 
-// embed makes the vectors of passages. Where the model refuses a batch each
-// text is tried alone, so that one that it does not take keeps no other from
-// its vector. It stays without one itself.
+// embed computes the vectors of passages. If the model refuses a batch, each text
+// is tried alone, so that a text that the model does not accept stays without a
+// vector and does not affect the others.
 func (s *Service) embed(ctx context.Context, passages []Passage) ([]Vector, error) {
 	made, err := s.vectors(ctx, passages)
 	if !refuses(err) {
@@ -95,7 +95,7 @@ func (s *Service) vectors(ctx context.Context, passages []Passage) ([]Vector, er
 	texts := make([]string, len(passages))
 	for i, p := range passages {
 		if texts[i] = Cut(p.Text); strings.TrimSpace(texts[i]) == "" {
-			texts[i] = "-" // many models refuse a text of nothing
+			texts[i] = "-" // many models refuse an empty text
 		}
 	}
 	made, err := s.Embedder.Embed(ctx, texts)
@@ -109,7 +109,7 @@ func (s *Service) vectors(ctx context.Context, passages []Passage) ([]Vector, er
 	return vectors, nil
 }
 
-// refuses says whether an error is about the texts, not about the endpoint.
+// refuses reports whether an error is about the texts, not about the endpoint.
 func refuses(err error) bool {
 	failure, ok := errors.AsType[*model.Error](err)
 	if !ok || failure.Retryable {
@@ -118,8 +118,8 @@ func refuses(err error) bool {
 	return failure.Status == 400 || failure.Status == 413 || failure.Status == 422
 }
 
-// EmbedNow makes vectors of texts that are not stored yet. nil where there is
-// no embedding model or it fails: then they are embedded later.
+// EmbedNow computes vectors of texts that are not stored yet. It returns nil if
+// there is no embedding model or it fails: then they are embedded later.
 func (s *Service) EmbedNow(ctx context.Context, texts []string) [][]float32 {
 	if s.Embedder == nil || len(texts) == 0 {
 		return nil

@@ -2,15 +2,15 @@ package retrieval
 
 import "context"
 
-// File is an uploaded file, read whole.
+// File is an uploaded file with its whole content.
 type File struct {
 	Name     string
 	MimeType string
 	Data     []byte
 }
 
-// Files is the port to uploaded files, whose text is kept in memories and
-// knowledge bases. Errors: fault.NotFound, also for another tenant's.
+// Files is the port to uploaded files whose text becomes memory entries or
+// documents. Errors: fault.NotFound, also for files of other tenants.
 type Files interface {
 	Read(ctx context.Context, tenant, fileID string) (File, error)
 }

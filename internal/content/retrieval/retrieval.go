@@ -1,12 +1,12 @@
-// Package retrieval keeps collections of passages that are searched: the
-// entries of an agent's memory, and the chunks of a knowledge base.
+// Package retrieval implements searchable collections of passages: the entries of
+// an agent's memory, and the chunks of a knowledge base.
 //
-// A passage is found by its words as soon as it is committed. Its vector comes
-// after the commit, as leased work, so that no write waits for an embedding
-// model; where none is configured passages stay without. Searching happens in
-// memory, in an index of the collection that follows the database by a
-// counter: every change of a collection raises it, and a search looks at it
-// first, so that what another node committed is found by the next search.
+// A passage is found by its words as soon as it is committed. Its vector is
+// computed after the commit, as leased work, so that no write waits for an
+// embedding model; without an embedding model passages have no vectors. Searches
+// run in memory, in an index per collection that follows the database by a
+// version counter: every change of a collection increments it, and every search
+// reads it first, so that the next search finds what another node committed.
 package retrieval
 
 import (
@@ -25,41 +25,41 @@ import (
 // Passage is a text of a collection.
 type Passage struct {
 	ID       string
-	SourceID string // what it is part of: a document; "": nothing
-	Position int    // in its source, from 0
-	Kind     string // searches may ask for some kinds only
+	SourceID string // the document that it is part of, or ""
+	Position int    // in its source, starting at 0
+	Kind     string // searches may be restricted to some kinds
 	Text     string
 	Boost    float64
-	At       time.Time // since when it ages
+	At       time.Time // the time that decay counts from
 
-	Vector  []float32 // nil: none (yet)
-	Model   string    // of the vector, or of the attempt to make one; "": not tried
-	Version int64     // of the collection, when it changed last
+	Vector  []float32 // nil: not embedded (yet)
+	Model   string    // of the vector, or of the last attempt to compute it; "": none
+	Version int64     // of the collection at the passage's last change
 }
 
-// Weight is what decides which passages a full collection gives up.
+// Weight decides which passages of a full collection are removed.
 type Weight struct {
 	ID    string
 	Boost float64
 	At    time.Time
 }
 
-// Vector is what an embedding model made of a passage.
+// Vector is the embedding of a passage.
 type Vector struct {
 	ID      string
-	Version int64     // of the passage that was read: if it is another one now, the vector is dropped
-	Values  []float32 // nil: the model does not take the text
+	Version int64     // of the passage that was read; if it has changed, the vector is discarded
+	Values  []float32 // nil: the model does not accept the text
 }
 
-// State is where a collection stands. The zero State is a collection that has
-// never been written.
+// State is the state of a collection. The zero State is a collection that was
+// never written.
 type State struct {
 	Version int64
-	Removed int64 // the version that removed something last
+	Removed int64 // the version of the last removal
 }
 
-// Count is how many passages of a source there are, and how many of them the
-// current embedding model has seen.
+// Count is the number of passages of a source, and of those that the current
+// embedding model has processed.
 type Count struct {
 	Total, Embedded, Pending int
 }
@@ -67,47 +67,46 @@ type Count struct {
 // Store is the port to the tables. Every call takes the tenant: a collection of
 // another tenant is empty.
 type Store interface {
-	// IncrementVersionTx raises the version of a collection, which others cannot change
-	// until the transaction ends.
+	// IncrementVersionTx increments the version of a collection and locks the
+	// collection until the transaction ends.
 	IncrementVersionTx(tx txn.Tx, tenant, collection string) (version int64, err error)
 	CreateTx(tx txn.Tx, tenant, collection string, version int64, passages []Passage) error
-	// UpdateTx writes kind, text, boost and time of a passage, and forgets its
-	// vector if it is to be embedded anew.
+	// UpdateTx stores kind, text, boost and time of a passage, and clears its
+	// vector if the text has changed.
 	UpdateTx(tx txn.Tx, tenant, collection string, version int64, p Passage, anew bool) error
 	DeleteTx(tx txn.Tx, tenant, collection string, version int64, ids []string) error
 	DeleteSourceTx(tx txn.Tx, tenant, collection string, version int64, source string) error
 	DeleteCollectionTx(tx txn.Tx, tenant, collection string) error
 	UpdateVectorsTx(tx txn.Tx, tenant, collection string, version int64, model string, vectors []Vector) error
-	// ResetFailedTx forgets that a model did not take a text.
+	// ResetFailedTx clears the marks of texts that a model did not accept.
 	ResetFailedTx(tx txn.Tx, tenant, collection string, version int64) error
 	ListWeightsTx(tx txn.Tx, tenant, collection string) ([]Weight, error)
-	// HasPendingTx says whether the model has not seen some passage.
+	// HasPendingTx reports whether some passage is not processed by the model.
 	HasPendingTx(tx txn.Tx, tenant, collection, model string) (bool, error)
 
 	GetState(ctx context.Context, tenant, collection string) (State, error)
-	// VisitChanged gives the passages with a version above one, in no order.
+	// VisitChanged visits the passages with a later version, in no order.
 	VisitChanged(ctx context.Context, tenant, collection string, after int64, each func(Passage)) error
 	ListIDs(ctx context.Context, tenant, collection string) ([]string, error)
-	// ListByID gives passages by their ids, without vectors; what is absent is left out.
+	// ListByID returns passages by their ids, without vectors; absent ones are skipped.
 	ListByID(ctx context.Context, tenant, collection string, ids []string) (map[string]Passage, error)
-	// ListPending gives passages that the model has not seen, without vectors.
+	// ListPending returns passages that the model has not processed, without vectors.
 	ListPending(ctx context.Context, tenant, collection, model string, limit int) ([]Passage, error)
-	// CountBySource counts the passages by their sources.
+	// CountBySource returns the numbers of passages by source.
 	CountBySource(ctx context.Context, tenant, collection, model string) (map[string]Count, error)
 }
 
-// WorkKind is the kind of the work that embeds; the key is the collection.
+// WorkKind is the kind of the embedding work; the key is the collection.
 const WorkKind = "embed"
 
-// maxEmbedded is how many characters of a text are embedded (behaviours.md
-// section 36).
+// maxEmbedded is how many characters of a text are embedded.
 const maxEmbedded = 8000
 
-// cacheBytes bounds the memory that indexes take. A collection that is larger
-// still has its index kept while nothing else is searched.
+// cacheBytes bounds the memory of all indexes. A single larger collection keeps
+// its index while nothing else is searched.
 const cacheBytes = 256 << 20
 
-// Config is what a Service is made of.
+// Config are the dependencies of a Service.
 type Config struct {
 	Store    Store
 	Writer   txn.Writer
@@ -118,7 +117,7 @@ type Config struct {
 	Lease    time.Duration // of the work
 }
 
-// Service searches collections and embeds what is in them. It is safe for
+// Service searches collections and embeds their passages. It is safe for
 // concurrent use.
 type Service struct {
 	Config
@@ -127,7 +126,7 @@ type Service struct {
 
 type key struct{ tenant, collection string }
 
-// New makes a service.
+// New returns a service.
 func New(c Config) *Service {
 	return &Service{c, cache.New(cache.Options[key, *indexed]{
 		Weight: cacheBytes,
@@ -135,7 +134,7 @@ func New(c Config) *Service {
 	})}
 }
 
-// Model is the name of the current embedding model; "" where there is none.
+// Model returns the name of the current embedding model, or "".
 func (s *Service) Model() string {
 	if s.Embedder == nil {
 		return ""
@@ -151,15 +150,14 @@ type Edit struct {
 	version            int64
 }
 
-// Edit begins a change. Until the transaction ends nobody else changes the
-// collection.
+// Edit begins a change. It locks the collection until the transaction ends.
 func (s *Service) Edit(tx txn.Tx, tenant, collection string) (*Edit, error) {
 	version, err := s.Store.IncrementVersionTx(tx, tenant, collection)
 	return &Edit{s, tx, tenant, collection, version}, err
 }
 
-// Insert adds passages, and has those embedded that bring no vector of the
-// current model.
+// Insert adds passages, and schedules the embedding of those without a vector of
+// the current model.
 func (e *Edit) Insert(passages ...Passage) error {
 	if err := e.service.Store.CreateTx(e.tx, e.tenant, e.collection, e.version, passages); err != nil {
 		return err
@@ -167,7 +165,7 @@ func (e *Edit) Insert(passages ...Passage) error {
 	return e.embed()
 }
 
-// Replace changes a passage; anew says that its text is another one.
+// Replace changes a passage; anew reports that its text has changed.
 func (e *Edit) Replace(p Passage, anew bool) error {
 	if err := e.service.Store.UpdateTx(e.tx, e.tenant, e.collection, e.version, p, anew); err != nil || !anew {
 		return err
@@ -185,8 +183,8 @@ func (e *Edit) DeleteSource(source string) error {
 	return e.service.Store.DeleteSourceTx(e.tx, e.tenant, e.collection, e.version, source)
 }
 
-// Embed has everything embedded that has no vector of the current model, what
-// the model did not take before included.
+// Embed schedules the embedding of everything without a vector of the current
+// model, including texts that the model did not accept before.
 func (e *Edit) Embed() error {
 	if err := e.service.Store.ResetFailedTx(e.tx, e.tenant, e.collection, e.version); err != nil {
 		return err
@@ -194,8 +192,8 @@ func (e *Edit) Embed() error {
 	return e.embed()
 }
 
-// embed enqueues the work. Work that is going on looks for what came meanwhile
-// before it ends, with the collection locked, so that nothing is left out.
+// embed enqueues the work. Work in progress looks for new passages before it ends,
+// with the collection locked, so that none is missed.
 func (e *Edit) embed() error { return e.service.enqueue(e.tx, e.tenant, e.collection) }
 
 func (s *Service) enqueue(tx txn.Tx, tenant, collection string) error {
@@ -205,7 +203,7 @@ func (s *Service) enqueue(tx txn.Tx, tenant, collection string) error {
 	return s.Queue.EnqueueTx(tx, work.Item{Kind: WorkKind, Key: collection, TenantID: tenant, Due: s.Clock.Now()})
 }
 
-// Drop removes a collection.
+// Drop deletes a collection.
 func (s *Service) Drop(tx txn.Tx, tenant, collection string) error {
 	if err := s.Store.DeleteCollectionTx(tx, tenant, collection); err != nil {
 		return err

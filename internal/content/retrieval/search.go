@@ -12,11 +12,11 @@ import (
 	"agentd/internal/content/textindex"
 )
 
-// embedWait is how long a search waits for the vector of its query. Without it
-// the answer is found by words alone.
+// embedWait is how long a search waits for the vector of its query. Without a
+// vector the search is by words alone.
 const embedWait = 5 * time.Second
 
-// Mode says by what an answer was found.
+// Mode is how a result was found.
 type Mode string
 
 // The modes.
@@ -26,15 +26,15 @@ const (
 	Newest  Mode = "recency" // by time alone
 )
 
-// Found is an answer, best first. Mode is empty where the collection is.
+// Found is the result of a search, best first. Mode is empty if the collection is.
 type Found struct {
 	Mode  Mode
 	Hits  []textindex.Hit
 	Total int // passages in the collection
 }
 
-// Search looks in a collection, as it is committed now. The query brings no
-// vector: where it helps it is made here.
+// Search searches a collection as it is committed now. The vector of the query is
+// computed here if it helps.
 func (s *Service) Search(ctx context.Context, tenant, collection string, q textindex.Query) (Found, error) {
 	x, err := s.index(ctx, tenant, collection)
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *Service) Search(ctx context.Context, tenant, collection string, q texti
 	return found, nil
 }
 
-// Nearest gives the passage whose vector is nearest to one, and their cosine.
+// Nearest returns the passage whose vector is the most similar, and their cosine.
 func (s *Service) Nearest(ctx context.Context, tenant, collection string, vector []float32) (id string, cosine float64, err error) {
 	x, err := s.index(ctx, tenant, collection)
 	if err != nil {
@@ -88,7 +88,7 @@ func (s *Service) embedQuery(ctx context.Context, text string) []float32 {
 	return made.Vectors[0]
 }
 
-// Cut returns as much of a text as is embedded and searched for.
+// Cut returns the part of a text that is embedded and searched for.
 func Cut(s string) string { return text.Prefix(s, maxEmbedded) }
 
 // indexed is a collection's index on this node. mu guards the index; loading
@@ -101,8 +101,8 @@ type indexed struct {
 	bytes   atomic.Int64
 }
 
-// index gives the index of a collection, with all that was committed before
-// the call.
+// index returns the index of a collection, with everything that was committed
+// before the call.
 func (s *Service) index(ctx context.Context, tenant, collection string) (*indexed, error) {
 	state, err := s.Store.GetState(ctx, tenant, collection)
 	if err != nil {
@@ -120,13 +120,13 @@ func (s *Service) index(ctx context.Context, tenant, collection string) (*indexe
 	defer x.loading.Unlock()
 	known := x.version.Load()
 	if known >= state.Version && state.Version != 0 {
-		return x, nil // somebody else was faster
+		return x, nil // loaded concurrently
 	}
 	stale, err := s.follow(ctx, k, x, known, state)
 	if err != nil {
 		return nil, err
 	}
-	s.cache.Set(k, x) // it weighs more now
+	s.cache.Set(k, x) // its weight has changed
 	if stale {
 		err = s.Writer.Write(ctx, func(tx txn.Tx) error { return s.enqueue(tx, tenant, collection) })
 		if err != nil {
@@ -136,10 +136,10 @@ func (s *Service) index(ctx context.Context, tenant, collection string) (*indexe
 	return x, nil
 }
 
-// follow brings an index from one version to a later one. stale says that the
-// current model has not seen some passages: vectors of another one are left out.
+// follow updates an index from one version to a later one. stale reports that the
+// current model has not processed some passages: vectors of another model are skipped.
 func (s *Service) follow(ctx context.Context, k key, x *indexed, known int64, state State) (stale bool, err error) {
-	if state.Version == 0 { // the collection was dropped
+	if state.Version == 0 { // the collection was deleted
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		x.index = textindex.New()
@@ -151,7 +151,7 @@ func (s *Service) follow(ctx context.Context, k key, x *indexed, known int64, st
 	err = s.Store.VisitChanged(ctx, k.tenant, k.collection, known, func(p Passage) {
 		if p.Model != model {
 			p.Vector = nil
-			// What was added later has its work already.
+			// Passages that were added later have work of their own.
 			stale = stale || model != "" && known == 0
 		}
 		changed = append(changed, textindex.Doc{ID: p.ID, Kind: p.Kind, Text: p.Text, Vector: p.Vector, Boost: p.Boost, At: p.At})

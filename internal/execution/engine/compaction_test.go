@@ -433,13 +433,13 @@ func TestOverflow(t *testing.T) {
 		calls    int
 		code     string
 	}{
-		"compaction":      {"compaction", 1500, 20, []string{"llm failed", "compaction completed", "compaction completed", "llm completed"}, 4, ""},
-		"summarize":       {"summarize", 1500, 20, []string{"llm failed", "compaction completed", "compaction completed", "llm completed"}, 4, ""},
-		"truncate":        {"truncate", 1500, 20, []string{"llm completed"}, 2, ""},
-		"sliding-window":  {"sliding_window", 800, 20, []string{"llm completed"}, 2, ""},
-		"refused-again":   {"truncate", 100, 20, []string{"llm failed"}, 2, "CONTEXT_LENGTH_EXCEEDED"},
+		"compaction":         {"compaction", 1500, 20, []string{"llm failed", "compaction completed", "compaction completed", "llm completed"}, 4, ""},
+		"summarize":          {"summarize", 1500, 20, []string{"llm failed", "compaction completed", "compaction completed", "llm completed"}, 4, ""},
+		"truncate":           {"truncate", 1500, 20, []string{"llm completed"}, 2, ""},
+		"sliding-window":     {"sliding_window", 800, 20, []string{"llm completed"}, 2, ""},
+		"refused-again":      {"truncate", 100, 20, []string{"llm failed"}, 2, "CONTEXT_LENGTH_EXCEEDED"},
 		"nothing-to-compact": {"compaction", 1, 0, []string{"llm failed"}, 1, "CONTEXT_LENGTH_EXCEEDED"},
-		"nothing-to-drop": {"truncate", 1, 0, []string{"llm failed"}, 1, "CONTEXT_LENGTH_EXCEEDED"},
+		"nothing-to-drop":    {"truncate", 1, 0, []string{"llm failed"}, 1, "CONTEXT_LENGTH_EXCEEDED"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

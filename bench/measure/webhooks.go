@@ -104,7 +104,7 @@ func (c *company) close() {
 	}
 }
 
-// change makes one event, and gives the mark by which it is known.
+// change makes one event and returns the mark that identifies it.
 func (c *company) change() (string, error) {
 	n := c.sent.Add(1)
 	mark := fmt.Sprint(n)

@@ -31,7 +31,7 @@ const (
 type Row struct {
 	TenantID   string
 	ProviderID string
-	Endpoint   string // normalized by model.NormalEndpoint
+	Endpoint   string // normalized by model.NormalizeEndpoint
 	Origin     string // one of model's Origin constants
 	Shared     bool
 	Sealed     []byte
@@ -153,7 +153,7 @@ func (s *Service) endpointOf(provider, requested string, before *Row) (endpoint,
 	case own:
 		return before.Endpoint, model.OriginOwn, nil
 	case platform:
-		if endpoint, ok := model.NormalEndpoint(to.BaseURL); ok {
+		if endpoint, ok := model.NormalizeEndpoint(to.BaseURL); ok {
 			return endpoint, model.OriginPlatform, nil
 		}
 		return "", "", fault.New(fault.Malformed, "provider_takes_no_key", "The provider %q does not accept keys of companies on this deployment.", provider)
@@ -177,7 +177,7 @@ func (s *Service) ownEndpoint(provider, requested string, taken bool) (endpoint,
 	if err := s.CheckURL(requested); err != nil {
 		return refuse(fault.From(err).Detail)
 	}
-	endpoint, ok := model.NormalEndpoint(requested)
+	endpoint, ok := model.NormalizeEndpoint(requested)
 	if !ok {
 		return refuse("must be a URL like https://host/v1, without user name, query, fragment, escapes or dot segments in its path")
 	}

@@ -289,7 +289,7 @@ func folded(t *testing.T, r *harness) {
 	a := r.add(turn{in: asked("one"), steps: []run.Step{r.said("1")}})
 	b := r.add(turn{previous: a.RunID, in: asked("two"), steps: []run.Step{r.said("2")}})
 	fold := run.Step{
-		Type: run.StepCompaction, Status: run.StepCompleted, Input: schema.Nullable(encode(t, run.CompactionInput{Fold: contextwindow.Fold{Messages: 4}})),
+		Type: run.StepCompaction, Status: run.StepCompleted, Input: schema.Nullable(encode(t, run.CompactionInput{Compaction: contextwindow.Compaction{Messages: 4}})),
 		Output: schema.Nullable(encode(t, run.CompactionOutput{Summary: "1 and 2"})),
 	}
 	c := r.add(turn{previous: b.RunID, in: asked("three"), steps: []run.Step{fold, r.said("3")}})

@@ -61,7 +61,7 @@ func (b *branchService) fork(ctx context.Context, tenant, id string, in *newBran
 	if err := b.setForkPoint(ctx, g, branch, in); err != nil {
 		return nil, err
 	}
-	ctx = txn.Promise(ctx, func() any { return branch })
+	ctx = txn.WithAnswer(ctx, func() any { return branch })
 	err = b.writer.Write(ctx, func(tx txn.Tx) error { return b.insert(tx, tenant, id, branch) })
 	return branch, err
 }

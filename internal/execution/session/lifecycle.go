@@ -70,7 +70,7 @@ func (l *lifecycle) create(ctx context.Context, who authz.Caller, in *newSession
 	}
 	out := r.show(now)
 	out.Branches = newBranchGraph(r, nil, nil).withRuns()
-	ctx = txn.Promise(ctx, func() any { return &out })
+	ctx = txn.WithAnswer(ctx, func() any { return &out })
 	err = l.writer.Write(ctx, func(tx txn.Tx) error {
 		if err := l.insert(tx, r); err != nil {
 			return err

@@ -93,7 +93,7 @@ func (s *shareService) create(ctx context.Context, who authz.Caller, in *shareIn
 		sh.ExpiresAt = s.clock.Now().Add(time.Duration(in.Body.Expires * float64(time.Hour))).Truncate(time.Microsecond)
 	}
 	answer := s.view(sh, token)
-	ctx = txn.Promise(ctx, func() any { return answer })
+	ctx = txn.WithAnswer(ctx, func() any { return answer })
 	err := s.writer.Write(ctx, func(tx txn.Tx) error {
 		if _, err := s.sessions.LockTx(tx, who.TenantID, in.SessionID); err != nil {
 			return err

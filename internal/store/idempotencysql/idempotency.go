@@ -47,7 +47,7 @@ func (s *Store) Get(ctx context.Context, id idempotency.ID) (idempotency.Record,
 		Scan(&r.Holder, &request, &body, &r.Status, &r.Answer, &lease, &expires)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		return r, idempotency.ErrNone
+		return r, idempotency.ErrNotFound
 	case err != nil:
 		return r, err
 	case len(request) != len(r.Request) || len(body) != len(r.Body):

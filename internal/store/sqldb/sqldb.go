@@ -112,7 +112,7 @@ func (db *DB) Write(ctx context.Context, do func(txn.Tx) error) error {
 	if ctx.Err() != nil {
 		return ended(ctx)
 	}
-	do = txn.Within(ctx, do)
+	do = txn.Wrap(ctx, do)
 	var hints []func()
 	var err error
 	if db.writer != nil {

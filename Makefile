@@ -14,13 +14,13 @@ LINT_VERSION := v2.15.0
 LINT         := $(BIN)/golangci-lint-$(LINT_VERSION)
 
 # Packages whose tests can write their golden files anew.
-GOLDEN = $(sort $(dir $(shell grep -rl --include='*_test.go' 'agentd/internal/goldentest' cmd internal test/e2e 2>/dev/null)))
+GOLDEN = $(sort $(dir $(shell grep -rl --include='*_test.go' 'agentd/internal/goldentest' cmd internal test 2>/dev/null)))
 
 .DEFAULT_GOAL := help
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: run
 run: build ## Build agentd and serve on 127.0.0.1:8080, SQLite and NATS inside
@@ -46,7 +46,7 @@ test-quick: ## Run the tests of single packages, without those that take long
 # they do not know fails them with what to add and where.
 .PHONY: contract
 contract: ## Run the tests that walk all operations, and those of the documents made from them
-	$(GOTEST) -vet=off ./test/e2e/documents ./internal/archtest ./test/e2e/contract ./test/e2e/isolation
+	$(GOTEST) -vet=off ./test/openapi ./internal/archtest ./test/e2e/documents ./test/e2e/contract ./test/e2e/isolation
 
 .PHONY: test-postgres
 test-postgres: export AGENTD_TEST_REQUIRE_POSTGRES = 1
@@ -64,6 +64,28 @@ test-clients: ## Run the official JavaScript clients against agentd; needs node 
 		npm ci --prefix $(CLIENTS) --ignore-scripts --no-audit --no-fund --loglevel=error && \
 		cp test/clients/package-lock.json $(CLIENTS)/node_modules/.agentd-lock )
 	AGENTD_TEST_CLIENTS=$(CLIENTS) $(GO) test -count=1 -run '^TestOfficialClients$$' $(TESTFLAGS) ./test/e2e/compat
+
+GENERATED ?= $(dir $(CLIENTS))generated
+OAPI_CODEGEN_VERSION ?= v2.8.2
+
+.PHONY: generators
+generators:
+	@mkdir -p $(GENERATED)/bin
+	@cmp -s test/generated/package-lock.json $(GENERATED)/node_modules/.agentd-lock || ( \
+		cp test/generated/package.json test/generated/package-lock.json $(GENERATED)/ && \
+		npm ci --prefix $(GENERATED) --ignore-scripts --no-audit --no-fund --loglevel=error && \
+		cp test/generated/package-lock.json $(GENERATED)/node_modules/.agentd-lock )
+	@test -x $(GENERATED)/bin/oapi-codegen-$(OAPI_CODEGEN_VERSION) || ( \
+		GOBIN=$(GENERATED)/bin $(GO) install github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen@$(OAPI_CODEGEN_VERSION) && \
+		cp $(GENERATED)/bin/oapi-codegen $(GENERATED)/bin/oapi-codegen-$(OAPI_CODEGEN_VERSION) )
+
+.PHONY: test-generated
+test-generated: generators ## Generate clients from the OpenAPI document, compile and run them; needs node and npm
+	AGENTD_TEST_GENERATED=$(GENERATED) $(GO) test -count=1 -run '^TestGeneratedClients$$' $(TESTFLAGS) ./test/e2e/documents
+
+.PHONY: contract-lint
+contract-lint: generators ## Lint api/openapi.json with test/generated/spectral.yaml; needs node and npm
+	$(GENERATED)/node_modules/.bin/spectral lint --quiet --fail-severity=warn --ruleset test/generated/spectral.yaml api/openapi.json
 
 # More than a gigabyte of programs: not in CI.
 AGENTS ?= $(dir $(CLIENTS))agents

@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// hub is the least that gives one event to many readers: a goroutine and a
+// hub is the simplest fan-out of one event to many readers: a goroutine and a
 // channel for each reader. Nothing is stored, and who is slow misses events.
 type hub struct {
 	mu     sync.RWMutex

@@ -13,7 +13,7 @@ import (
 // stamp stands before and after the time of sending in a text that streams carry.
 var stamp = []byte("@@")
 
-// Stamp gives a text that tells when it was sent, for what is published.
+// Stamp returns a text with the time at which it is sent, to be published.
 func Stamp() string {
 	return string(stamp) + strconv.FormatInt(time.Now().UnixNano(), 10) + string(stamp)
 }
@@ -36,7 +36,7 @@ type streamReader struct {
 // handshakes is how many streams are opened at once.
 const handshakes = 32
 
-// OpenStreams opens n streams of a server; path says what the i-th asks for.
+// OpenStreams opens n streams of a server; path returns the path of the i-th.
 func OpenStreams(addr, key string, n int, path func(i int) string) (*Readers, error) {
 	r := &Readers{open: make([]*streamReader, n)}
 	failed := make([]error, n)
@@ -156,5 +156,5 @@ func (r *Readers) Close() {
 	r.done.Wait()
 }
 
-// Quantile gives a quantile of durations, which it sorts.
+// Quantile returns a quantile of durations, which it sorts.
 func Quantile(of []time.Duration, q float64) time.Duration { return quantile(of, q) }

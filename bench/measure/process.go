@@ -191,7 +191,7 @@ func (p *process) ask(method, path, body string) (status int, answer []byte, err
 	return resp.StatusCode, answer, err
 }
 
-// newAgent makes an agent whose model is the simulated one and gives its id.
+// newAgent creates an agent with the simulated model and returns its ID.
 func (p *process) newAgent() (string, error) { return p.newAgentOf(agentBody) }
 
 func (p *process) newAgentOf(body string) (string, error) {

@@ -206,7 +206,7 @@ func (p *process) measureStreams(n, words int, idle func(int) string, speak func
 	return c, err
 }
 
-// lateness gives the p99 of the time that events are under way to readers.
+// lateness returns the p99 of the delay of events to readers.
 func (p *process) lateness(readers, words int, speak func() (string, func() error, error)) (time.Duration, error) {
 	path, finish, err := speak()
 	if err != nil {
@@ -230,7 +230,7 @@ func (p *process) lateness(readers, words int, speak func() (string, func() erro
 	return load.Quantile(waits, .99), nil
 }
 
-// newRun starts a run and gives its id.
+// newRun creates a run and returns its ID.
 func (p *process) newRun(agent, message string) (string, error) {
 	body := fmt.Sprintf(`{"agent_id":%q,"input":{"message":%q}}`, agent, message)
 	status, answer, err := p.ask("POST", "/api/v1/runs", body)

@@ -104,7 +104,7 @@ func (c *company) close() {
 	}
 }
 
-// change makes one event, and gives the mark by which it is known.
+// change makes one event and returns the mark that identifies it.
 func (c *company) change() (string, error) {
 	n := c.sent.Add(1)
 	mark := fmt.Sprint(n)
@@ -329,10 +329,10 @@ func hangingReceivers(b *bench) error {
 	return nil
 }
 
-// killedSender kills agentd ten times while it brings 2,000 events to each of
+// killedSender kills agentd ten times while it delivers 2,000 events to each of
 // ten receivers, two of which fail at first.
 func killedSender(b *bench) error {
-	const events, receivers, failing, kills = 2000, 10, 2, 10
+	const events, healthy, failing, kills = 2000, 8, 2, 10
 	sim, err := b.start(b.sim, nil)
 	if err != nil {
 		return err
@@ -342,36 +342,71 @@ func killedSender(b *bench) error {
 	if err != nil {
 		return err
 	}
-	defer func() { p.stop() }()
+	defer func() { p.stop() }() // the last one that was started
 	c, err := p.company("acme")
 	if err != nil {
 		return err
 	}
 	defer c.close()
-	if err := c.hear(receivers-failing, receive.OK); err != nil {
+	if err := c.hear(healthy, receive.OK); err != nil {
 		return err
 	}
 	for range failing {
-		seen := 0
-		if err := c.hear(1, func(r receive.Request) receive.Answer { // the first attempt at every second event
-			if r.Before > 0 {
-				return 204
-			}
-			if seen++; seen%2 == 0 {
-				return 500
-			}
-			return 204
-		}); err != nil {
+		if err := c.hear(1, failsEverySecond()); err != nil {
 			return err
 		}
 	}
-	// Changes go on while there is no server: they fail, and are made again with
-	// another mark. Those that were answered must arrive.
+	changes := c.startChanges(events, 8)
+	for i := range kills {
+		// At even parts of the way, so that each is in the middle of deliveries.
+		for accepted(c.receivers) < (i+1)*events*(healthy+failing)/(kills+1) {
+			time.Sleep(time.Millisecond)
+		}
+		if p, err = b.killAndRestart(p, sim); err != nil {
+			return err
+		}
+	}
+	return b.reportDeliveries(c, changes(), kills)
+}
+
+// failsEverySecond answers the first attempt at every second event with 500.
+func failsEverySecond() func(receive.Request) receive.Answer {
+	seen := 0
+	return func(r receive.Request) receive.Answer {
+		if r.Before > 0 {
+			return 204
+		}
+		if seen++; seen%2 == 0 {
+			return 500
+		}
+		return 204
+	}
+}
+
+// killAndRestart kills a process and starts another on its address and data. On
+// an error the returned process is the killed one, which can be stopped again.
+func (b *bench) killAndRestart(p, sim *process) (*process, error) {
+	if err := p.cmd.Process.Kill(); err != nil {
+		return p, err
+	}
+	_ = p.cmd.Wait() // it reports the kill
+	next, err := b.startAt(p.addr, p.dir, b.sender(), sim)
+	if err != nil {
+		return p, err
+	}
+	return next, nil
+}
+
+// startChanges makes so many changes from some goroutines. A change that fails,
+// because there is no server at the moment, is made again with another mark.
+// The returned function waits and returns the marks of the changes that were
+// answered, whose events must arrive.
+func (c *company) startChanges(events int64, goroutines int) (wait func() map[string]bool) {
 	answered := make(chan string, 2*events)
 	var wg sync.WaitGroup
 	var left atomic.Int64
 	left.Store(events)
-	for range 8 {
+	for range goroutines {
 		wg.Go(func() {
 			for left.Load() > 0 {
 				mark, err := c.change()
@@ -384,54 +419,58 @@ func killedSender(b *bench) error {
 			}
 		})
 	}
-	for i := range kills {
-		// At even parts of the way, so that each is in the middle of deliveries.
-		for accepted(c.receivers) < (i+1)*events*receivers/(kills+1) {
-			time.Sleep(time.Millisecond)
+	return func() map[string]bool {
+		wg.Wait()
+		close(answered)
+		marks := map[string]bool{}
+		for mark := range answered {
+			marks[mark] = true
 		}
-		if err := p.cmd.Process.Kill(); err != nil {
-			return err
-		}
-		p.cmd.Wait()
-		if p, err = b.startAt(p.addr, p.dir, b.sender(), sim); err != nil {
-			return err
-		}
+		return marks
 	}
-	wg.Wait()
-	close(answered)
-	marks := map[string]bool{}
-	for mark := range answered {
-		marks[mark] = true
-	}
-	for end := time.Now().Add(time.Minute); time.Now().Before(end) && missing(c.receivers, marks) > 0; {
+}
+
+// reportDeliveries waits up to a minute for the events of answered changes, and
+// reports what is missing, what came more than once, and subscriptions that the
+// kills deactivated.
+func (b *bench) reportDeliveries(c *company, answered map[string]bool, kills int) error {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end) && missing(c.receivers, answered) > 0; {
 		time.Sleep(100 * time.Millisecond)
 	}
-	repeats := 0
+	repeats, total := 0, accepted(c.receivers)
 	for _, r := range c.receivers {
 		repeats += r.Repeats()
 	}
-	total := accepted(c.receivers)
-	b.report(fmt.Sprintf("webhooks, %d kills: events that did not arrive", kills), "", "", float64(missing(c.receivers, marks)), atMost(0, ""))
-	b.report(fmt.Sprintf("webhooks, %d kills: arrived more than once", kills), fmt.Sprint(repeats), fmt.Sprint(total), 100*float64(repeats)/float64(total), atMost(1, " %"))
-	inactive := 0
+	inactive, err := c.inactive()
+	if err != nil {
+		return err
+	}
+	name := fmt.Sprintf("webhooks, %d kills: ", kills)
+	b.report(name+"events that did not arrive", "", "", float64(missing(c.receivers, answered)), atMost(0, ""))
+	b.report(name+"arrived more than once", fmt.Sprint(repeats), fmt.Sprint(total), 100*float64(repeats)/float64(total), atMost(1, " %"))
+	b.report(name+"subscriptions that are not active then", "", "", float64(inactive), atMost(0, ""))
+	return nil
+}
+
+// inactive returns how many subscriptions are not active.
+func (c *company) inactive() (n int, err error) {
 	for _, id := range c.hooks {
 		var hook struct {
 			Status string `json:"status"`
 		}
 		if err := c.call("GET", "/api/v1/webhooks/"+id, "", &hook); err != nil {
-			return err
+			return n, err
 		}
 		if hook.Status != "active" {
-			inactive++
+			n++
 		}
 	}
-	b.report(fmt.Sprintf("webhooks, %d kills: subscriptions that are not active then", kills), "", "", float64(inactive), atMost(0, ""))
-	return nil
+	return n, nil
 }
 
-// missing counts the events that a receiver did not take: those whose change
-// was answered, and those that another receiver took. What has the same mark
-// has to have the same id.
+// missing counts the events that a receiver did not accept: those whose change
+// was answered, and those that another receiver accepted. Deliveries with the
+// same mark must have the same ID.
 func missing(all []*receive.Receiver, answered map[string]bool) (n int) {
 	ids := map[string]string{}
 	for mark := range answered {

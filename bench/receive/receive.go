@@ -221,7 +221,7 @@ func (r *Receiver) take(id string, body []byte) (Answer, chan struct{}) {
 	return status, r.hold
 }
 
-// between gives the text from a prefix to the next quote.
+// between returns the text from a prefix to the next quote.
 func between(body []byte, prefix string) string {
 	_, rest, found := bytes.Cut(body, []byte(prefix))
 	if !found {

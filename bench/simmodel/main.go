@@ -5,7 +5,7 @@
 //	simmodel -ttft 200ms -delay 10ms -tokens 100     # like a model
 //	simmodel -tool-rounds 2                          # calls tools first
 //
-// GET /stats tells how many calls it served.
+// GET /stats returns how many calls it served.
 package main
 
 import (

@@ -113,7 +113,7 @@ func (p *process) says(text string) {
 	p.until(func() bool { return strings.Contains(p.out.String(), text) }, "says "+text)
 }
 
-// wait waits for the end and gives the exit code.
+// wait waits for the end and returns the exit code.
 func (p *process) wait() int {
 	p.t.Helper()
 	select {
@@ -185,7 +185,7 @@ func (m *machine) serve(sim *modeltest.Server) (*process, *machine) {
 	return server, client
 }
 
-// firstStart says whether no key was told yet.
+// firstStart reports whether no key was printed yet.
 func (m *machine) firstStart() bool {
 	for _, e := range m.env {
 		if strings.HasPrefix(e, "AGENTD_KEY=") {

@@ -29,7 +29,7 @@ func newLogWriter(w io.Writer) *logWriter {
 	return l
 }
 
-// Write implements io.Writer. It never fails: there is nobody to tell.
+// Write implements io.Writer. It never fails, because a logger cannot handle it.
 func (l *logWriter) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

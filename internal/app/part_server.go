@@ -28,7 +28,7 @@ func newServer(p *platform, accounts *accounts, members *members, parts []part) 
 	routes, endpoints := routesOf(parts)
 	server, err := httpapi.New(httpapi.Config{
 		Routes: routes, Raw: endpoints, Auth: accounts.identity, Ready: p.db.Ready, Idempotency: keeper,
-		Limiter: limiter, Proxies: proxies, Fresh: members.signIn.Fresh, TenantStreams: p.cfg.Server.StreamsPerTenant, SelfTest: p.hub.Echo,
+		Limiter: limiter, Proxies: proxies, Fresh: members.signIn.Fresh, TenantStreams: p.cfg.Server.StreamsPerTenant, SelfTest: p.hub.SelfTest,
 		Log: p.log, Metrics: p.metrics, Tracer: p.tracer("agentd/http"), PublicURL: p.cfg.Server.PublicURL,
 	})
 	return server, part{name: "server", services: []service{
@@ -39,14 +39,14 @@ func newServer(p *platform, accounts *accounts, members *members, parts []part) 
 
 // newIdempotency makes the keeper of the answers to writes that clients may
 // repeat.
-func newIdempotency(p *platform) *idempotency.Keeper {
+func newIdempotency(p *platform) *idempotency.Manager {
 	kept := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "agentd_idempotency_answers_total",
 		Help: "Answers kept for writes with an Idempotency-Key, by whether that was in the transaction of the write's effect.",
 	}, []string{"with_effect"})
 	p.metrics.MustRegister(kept)
-	return idempotency.NewKeeper(idempotency.Config{
+	return idempotency.NewManager(idempotency.Config{
 		Store: idempotencysql.New(p.db), Writer: p.db, Box: p.box, Clock: p.clock, Log: p.log,
-		Kept: func(withEffect bool) { kept.WithLabelValues(strconv.FormatBool(withEffect)).Inc() },
+		OnStored: func(withEffect bool) { kept.WithLabelValues(strconv.FormatBool(withEffect)).Inc() },
 	})
 }

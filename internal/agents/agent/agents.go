@@ -12,8 +12,7 @@ import (
 // Agents keeps agents and their versions.
 type Agents struct {
 	deps       resource.Deps
-	store      *resource.Store[Agent]
-	versions   *resource.Store[version]
+	store      *resource.Versioned[Agent]
 	recent     *resource.Recent[Agent]
 	workspaces Workspaces
 }
@@ -21,16 +20,13 @@ type Agents struct {
 // New makes the store of agents.
 func New(deps resource.Deps, o Options) *Agents {
 	a := &Agents{deps: deps, workspaces: o.Workspaces}
-	a.store = resource.NewStore(a.kind(o), deps)
-	quiet := deps
-	quiet.Outbox = resource.NoOutbox{} // versions follow from what agents tell
-	a.versions = resource.NewStore(versionKind, quiet)
-	a.recent = resource.NewRecent(a.store, recentBytes)
+	a.store = resource.NewVersioned(a.kind(o), versions, deps)
+	a.recent = resource.NewRecent(a.store.Store, recentBytes)
 	return a
 }
 
 // Store gives the agents as resources, for writes and lists by other slices.
-func (a *Agents) Store() *resource.Store[Agent] { return a.store }
+func (a *Agents) Store() *resource.Store[Agent] { return a.store.Store }
 
 // recentBytes bounds what runs keep of their agents, by the size of the JSON.
 const recentBytes = 8 << 20
@@ -46,9 +42,9 @@ func (a *Agents) Get(ctx context.Context, tenant, id string) (Agent, error) {
 	return *known, nil
 }
 
-// place tells the workspaces where an agent works from now on, which is
-// nowhere for one that is deleted.
-func (a *Agents) place(e *resource.Edit[Agent]) error {
+// assignWorkspace stores in which workspace an agent works; a deleted one works
+// in none.
+func (a *Agents) assignWorkspace(e *resource.Edit[Agent]) error {
 	var was, is *string
 	if e.Old != nil {
 		was = e.Old.WorkspaceID

@@ -90,7 +90,7 @@ func (a *Agents) kind(o Options) resource.Kind[Agent] {
 			if err := o.checkReferences(e); err != nil {
 				return err
 			}
-			return a.before(e)
+			return a.setStatusTime(e)
 		},
 		After: func(e *resource.Edit[Agent]) error {
 			if err := a.after(e); err != nil || o.Told == nil {

@@ -18,14 +18,14 @@ func (c *celChecker) check(ctx context.Context, q checkInput) (checkResult, erro
 	arguments := map[string]any{}
 	if q.part == partArguments && q.text != "" {
 		if err := json.Unmarshal([]byte(q.text), &arguments); err != nil {
-			return checkResult{}, errors.New("the arguments are no JSON object")
+			return checkResult{}, errors.New("the arguments are not a JSON object")
 		}
 	}
-	is, err := c.rule.True(ctx, map[string]any{
+	matches, err := c.rule.True(ctx, map[string]any{
 		"text": q.text, "stage": string(q.stage), "part": q.part, "tool": q.tool, "arguments": arguments, "agent_id": q.run.AgentID,
 	})
-	if err != nil || !is {
+	if err != nil || !matches {
 		return checkResult{}, err
 	}
-	return wholeTextResult(q, "its rule holds", c.replacement), nil
+	return wholeTextResult(q, "its rule matches", c.replacement), nil
 }

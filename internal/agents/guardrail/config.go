@@ -13,20 +13,20 @@ import (
 	"agentd/internal/kernel/rule"
 )
 
-// The parts of a call that the stage tool looks at.
+// The parts of a call that the stage tool checks.
 const (
 	partArguments = "arguments"
 	partResult    = "result"
 )
 
-// Common are the members of a config that every kind has.
+// Common are the members of config that every kind has.
 type Common struct {
-	OnError     string  `json:"on_error" enum:"block,allow" doc:"What happens where the guardrail cannot decide. Left out: block, but allow where it only flags."`
-	Part        string  `json:"part" enum:"arguments,result,both" doc:"Of stage tool: what of a call is looked at."`
-	Replacement *string `json:"replacement" nullable:"true" maxLength:"1000" doc:"What stands in place of what is redacted."`
+	OnError     string  `json:"on_error" enum:"block,allow" doc:"What happens if the guardrail fails. Default: block; allow if its action is flag."`
+	Part        string  `json:"part" enum:"arguments,result,both" doc:"Stage tool: which part of a call is checked."`
+	Replacement *string `json:"replacement" nullable:"true" maxLength:"1000" doc:"Replaces what is redacted."`
 }
 
-// replacement is what redacted text becomes.
+// replacement returns what redacted text becomes.
 func (c Common) replacement() string {
 	if c.Replacement != nil {
 		return *c.Replacement
@@ -67,73 +67,73 @@ type webhookConfig struct {
 	Common
 }
 
-// checkInput is a text that is checked.
+// checkInput is a text to check.
 type checkInput struct {
 	run    policy.Run
 	stage  policy.Stage
 	part   string // of stage tool
 	tool   string
 	text   string
-	action policy.Action // what a violation leads to, unless the checker knows better
+	action policy.Action // on a violation, unless the checker decides otherwise
 }
 
-// checkResult is a checker's answer. The zero finding is that all is well.
+// checkResult is a checker's result. The zero value means no violation.
 type checkResult struct {
 	violated bool
-	reason   string        // what is wrong, as a part of a sentence
-	action   policy.Action // what the checker wants done; "": what was asked for
-	text     string        // with what was found taken out
+	reason   string        // why, as part of a sentence
+	action   policy.Action // that the checker decides; "": the guardrail's
+	text     string        // redacted
 	redacted bool          // text is set
 	usage    *judgeUsage
 }
 
-// judgeUsage is what a judge cost.
+// judgeUsage is the usage of a judge's model call.
 type judgeUsage struct {
 	target model.Target
 	usage  model.Usage
 }
 
-// checker looks at texts. An error is that it cannot decide; it is a sentence
-// without its first capital and its full stop.
+// checker checks texts. An error means that it could not; it is a sentence without
+// its initial capital and full stop.
 type checker interface {
 	check(ctx context.Context, q checkInput) (checkResult, error)
 }
 
-// compiled is a guardrail ready to be asked.
+// compiled is a guardrail that is ready to run.
 type compiled struct {
 	Common
 	checker
 }
 
-// compile makes what asks a guardrail with a config. Errors are the wrong
-// fields, under config.
+// compile compiles a guardrail with a config. It returns the invalid fields, under
+// config.
 func (a *Guardrails) compile(g *Guardrail, config schema.Object) (compiled, []fault.Field) {
 	if len(config) == 0 {
 		config = schema.Object("{}")
 	}
 	var c compiled
-	var wrong []fault.Field
+	var invalid []fault.Field
 	switch g.Kind {
 	case Regex:
-		c, wrong = build(config, newRegex)
+		c, invalid = build(config, newRegex)
 	case Keyword:
-		c, wrong = build(config, newKeyword)
+		c, invalid = build(config, newKeyword)
 	case PII:
-		c, wrong = build(config, newPII)
+		c, invalid = build(config, newPII)
 	case CEL:
-		c, wrong = build(config, newCEL)
+		c, invalid = build(config, newCEL)
 	case Judge:
-		c, wrong = build(config, func(in *judgeConfig) (compiled, []fault.Field) {
+		c, invalid = build(config, func(in *judgeConfig) (compiled, []fault.Field) {
 			return compiled{in.Common, &judge{in, a.options.Models, a.options.Client, g.TenantID, g.timeout()}}, nil
 		})
 	case Webhook:
-		c, wrong = build(config, func(in *webhookConfig) (compiled, []fault.Field) {
+		c, invalid = build(config, func(in *webhookConfig) (compiled, []fault.Field) {
 			return compiled{in.Common, &webhook{g, a.options.Hooks, in.replacement()}}, nil
 		})
 	default:
-		return c, []fault.Field{{Field: "kind", Message: "there is no such kind"}}
+		return c, []fault.Field{{Field: "kind", Message: "unknown kind"}}
 	}
-	return c, prefixFields("config", wrong)
+	return c, prefixFields("config", invalid)
 }
 
 func build[C any](config schema.Object, with func(*C) (compiled, []fault.Field)) (compiled, []fault.Field) {
@@ -161,13 +161,13 @@ func newPII(in *piiConfig) (compiled, []fault.Field) {
 
 func newKeyword(in *keywordConfig) (compiled, []fault.Field) {
 	w := newWords(!in.CaseSensitive)
-	var wrong []fault.Field
+	var invalid []fault.Field
 	for i, k := range in.Keywords {
 		if !w.add(k) {
-			wrong = append(wrong, fault.Field{Field: fmt.Sprintf("keywords[%d]", i), Message: "it is blank"})
+			invalid = append(invalid, fault.Field{Field: fmt.Sprintf("keywords[%d]", i), Message: "must not be blank"})
 		}
 	}
-	return compiled{in.Common, &spanChecker{find: keywordFinder{w, in.replacement()}}}, wrong
+	return compiled{in.Common, &spanChecker{find: keywordFinder{w, in.replacement()}}}, invalid
 }
 
 // celNames are the variables of an expression.
@@ -178,7 +178,7 @@ func newCEL(in *celConfig) (compiled, []fault.Field) {
 	if err != nil {
 		return compiled{}, []fault.Field{{Field: "expression", Message: err.Error()}}
 	}
-	// Results have no arguments, and a rule about them would block every one.
+	// A result has no arguments, so that a rule about them would fail for each one.
 	in.Part = cmp.Or(in.Part, partArguments)
 	return compiled{in.Common, &celChecker{r, in.replacement()}}, nil
 }

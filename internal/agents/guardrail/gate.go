@@ -9,12 +9,12 @@ import (
 	"agentd/internal/kernel/policy"
 )
 
-// Blocked is the error_code of what a guardrail blocked.
+// Blocked is the error_code of a run or call that a guardrail blocked.
 const Blocked = "guardrail_blocked"
 
-// Gate is a [policy.Gate] that asks an agent's guardrails. An agent that names
-// none costs nothing. Errors are those of the database and of the context:
-// whatever else goes wrong is decided by the guardrail's on_error.
+// Gate is a [policy.Gate] that runs an agent's guardrails. An agent without any costs
+// nothing. Errors are those of the database and the context; for other failures the
+// guardrail's on_error decides.
 type Gate struct {
 	policy.AllowAll
 
@@ -28,8 +28,8 @@ func (g Gate) Watches(ctx context.Context, r policy.Run) (policy.Watch, error) {
 	if none(r.Guardrails) {
 		return policy.Watch{}, nil
 	}
-	s, wrong := readSettings(r.Guardrails)
-	if wrong != nil {
+	s, invalid := readSettings(r.Guardrails)
+	if invalid != nil {
 		return policy.Watch{Input: true, Output: true, Tool: true}, nil
 	}
 	var w policy.Watch
@@ -50,14 +50,14 @@ func (g Gate) watchesStage(ctx context.Context, r policy.Run, s *Settings, stage
 		if !u.enabled() {
 			continue
 		}
-		known, err := g.All.recent.Get(ctx, r.TenantID, u.GuardrailID)
+		stored, err := g.All.recent.Get(ctx, r.TenantID, u.GuardrailID)
 		if fault.Is(err, fault.NotFound) {
-			return true, nil // it refuses
+			return true, nil // a missing guardrail blocks
 		}
 		if err != nil {
 			return false, err
 		}
-		if known.Enabled {
+		if stored.Enabled {
 			return true, nil
 		}
 	}
@@ -84,17 +84,17 @@ func (g Gate) BeforeAnswer(ctx context.Context, r policy.Run, text string) (poli
 	return g.check(ctx, checkInput{run: r, stage: policy.Output, text: text})
 }
 
-// check asks the guardrails of a stage: the built-in ones first, which are quick
-// and stay in the process, then the others in the agent's order. Each sees the
-// text that those before it left. The first block ends it.
+// check runs the guardrails of a stage: first the built-in ones, which are fast and
+// local, then the others in the agent's order. Each receives the text as the ones
+// before it left it. The first block ends the check.
 func (g Gate) check(ctx context.Context, q checkInput) (policy.Verdict, error) {
 	if none(q.run.Guardrails) {
 		return policy.Verdict{}, nil
 	}
 	a := gateCheck{gate: g, q: q}
-	s, wrong := readSettings(q.run.Guardrails)
-	if wrong != nil {
-		a.block("", "guardrails", fmt.Sprintf("The agent's guardrails cannot be read (%s: %s), so nothing passes.", wrong[0].Field, wrong[0].Message))
+	s, invalid := readSettings(q.run.Guardrails)
+	if invalid != nil {
+		a.block("", "guardrails", fmt.Sprintf("The agent's guardrails cannot be read (%s: %s), so everything is blocked.", invalid[0].Field, invalid[0].Message))
 		return a.v, nil
 	}
 	for _, b := range s.builtIns(q.stage) {
@@ -113,32 +113,32 @@ func (g Gate) check(ctx context.Context, q checkInput) (policy.Verdict, error) {
 	return a.v, nil
 }
 
-// gateCheck is a text on its way through the guardrails.
+// gateCheck is the check of one text by the guardrails of a stage.
 type gateCheck struct {
 	gate Gate
 	q    checkInput
 	v    policy.Verdict
 }
 
-// runNamed asks a guardrail that the agent names.
+// runNamed runs a guardrail that the agent names.
 func (a *gateCheck) runNamed(ctx context.Context, u Use) error {
 	all := a.gate.All
 	g, err := all.recent.Get(ctx, a.q.run.TenantID, u.GuardrailID)
 	switch {
 	case fault.Is(err, fault.NotFound):
-		a.block(u.GuardrailID, u.GuardrailID, fmt.Sprintf("The agent names the guardrail %s, which does not exist, so nothing passes; take it off the agent.", u.GuardrailID))
+		a.block(u.GuardrailID, u.GuardrailID, fmt.Sprintf("The agent names the guardrail %s, which does not exist, so everything is blocked; remove it from the agent.", u.GuardrailID))
 		return nil
 	case err != nil:
 		return err
 	case !g.Enabled:
 		return nil
 	case !g.covers(a.q.stage):
-		a.block(g.ID, g.Name, fmt.Sprintf("The guardrail %q is for the stage %s, but the agent names it for %s, so nothing passes.", g.Name, g.Stage, a.q.stage))
+		a.block(g.ID, g.Name, fmt.Sprintf("The guardrail %q is for the stage %s, but the agent names it for %s, so everything is blocked.", g.Name, g.Stage, a.q.stage))
 		return nil
 	}
-	c, wrong := all.prepared(g, u.ConfigOverride)
-	if wrong != nil {
-		a.block(g.ID, g.Name, fmt.Sprintf("The guardrail %q cannot be asked with the config_override of the agent (%s: %s), so nothing passes.", g.Name, wrong[0].Field, wrong[0].Message))
+	c, invalid := all.prepared(g, u.ConfigOverride)
+	if invalid != nil {
+		a.block(g.ID, g.Name, fmt.Sprintf("The agent's config_override of the guardrail %q is invalid (%s: %s), so everything is blocked.", g.Name, invalid[0].Field, invalid[0].Message))
 		return nil
 	}
 	do := action(g.Action)
@@ -149,7 +149,7 @@ func (a *gateCheck) runNamed(ctx context.Context, u Use) error {
 	return a.runChecker(ctx, c, g.ID, g.Name, do)
 }
 
-// actionOverridden has the agent's action prevail over what a webhook wants.
+// actionOverridden makes the agent's action prevail over a webhook's.
 type actionOverridden struct{ checker }
 
 func (o actionOverridden) check(ctx context.Context, q checkInput) (checkResult, error) {
@@ -158,7 +158,7 @@ func (o actionOverridden) check(ctx context.Context, q checkInput) (checkResult,
 	return f, err
 }
 
-// runChecker asks one guardrail about the text as it is now.
+// runChecker checks the current text with one guardrail.
 func (a *gateCheck) runChecker(ctx context.Context, c compiled, id, name string, do policy.Action) error {
 	if a.q.part != "" && c.Part != "" && c.Part != "both" && c.Part != a.q.part {
 		return nil
@@ -182,14 +182,14 @@ func (a *gateCheck) runChecker(ctx context.Context, c compiled, id, name string,
 	return nil
 }
 
-// handleError is what becomes of a text that a guardrail could not decide about.
+// handleError blocks or passes a text that a guardrail could not check.
 func (a *gateCheck) handleError(c compiled, id, name string, do policy.Action, err error) {
-	a.gate.All.options.Logger.Warn("a guardrail could not decide", "guardrail_id", id, "tenant_id", a.q.run.TenantID,
+	a.gate.All.options.Logger.Warn("a guardrail failed", "guardrail_id", id, "tenant_id", a.q.run.TenantID,
 		"run_id", a.q.run.RunID, "stage", a.q.stage, "err", err, "cause", cause(err))
 	if c.OnError == "allow" || c.OnError == "" && do == policy.Flag {
 		return
 	}
-	a.block(id, name, fmt.Sprintf("The guardrail %q could not decide about %s, so it does not pass: %s.", name, a.subject(), err))
+	a.block(id, name, fmt.Sprintf("The guardrail %q could not check %s, so it is blocked: %s.", name, a.subject(), err))
 }
 
 func cause(err error) error {
@@ -199,14 +199,14 @@ func cause(err error) error {
 	return nil
 }
 
-// handleViolation does what a violation leads to.
+// handleViolation applies the action of a violation.
 func (a *gateCheck) handleViolation(f checkResult, id, name string, do policy.Action) {
 	if f.action != "" {
 		do = f.action
 	}
 	switch {
 	case do == policy.Redact && !f.redacted:
-		a.block(id, name, fmt.Sprintf("The guardrail %q blocked %s: %s, and it cannot be taken out.", name, a.subject(), f.reason))
+		a.block(id, name, fmt.Sprintf("The guardrail %q blocked %s: %s, and it cannot be redacted.", name, a.subject(), f.reason))
 	case do == policy.Redact:
 		a.q.text = f.text
 		a.v.Changed, a.v.Text = true, f.text
@@ -222,13 +222,13 @@ func (a *gateCheck) addViolation(id, name string, do policy.Action, reason strin
 	a.v.Violations = append(a.v.Violations, policy.Violation{GuardrailID: id, Name: name, Stage: a.q.stage, Action: do, Reason: reason})
 }
 
-// block ends it. What was redacted before stays so for whoever looks.
+// block ends the check. Earlier redactions remain.
 func (a *gateCheck) block(id, name, reason string) {
 	a.v.Refused, a.v.Code, a.v.Reason = true, Blocked, reason
 	a.addViolation(id, name, policy.Block, reason)
 }
 
-// subject is what is checked, in a sentence.
+// subject returns what is checked, for a sentence.
 func (a *gateCheck) subject() string {
 	switch {
 	case a.q.part == partArguments:

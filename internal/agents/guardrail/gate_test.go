@@ -199,12 +199,12 @@ func TestOrder(t *testing.T) {
 
 	v := b.ask(t, field("input", flag, digits, n, flag), asked{stage: "input", text: "say 42"})
 	want := policy.Verdict{
-		Refused: true, Code: "guardrail_blocked", Reason: `The guardrail "no N" blocked the message: there is a word of its list in it.`,
+		Refused: true, Code: "guardrail_blocked", Reason: `The guardrail "no N" blocked the message: it contains a listed word.`,
 		Changed: true, Text: "say N", Checks: 3,
 		Violations: []policy.Violation{
-			{GuardrailID: flag, Name: "all", Stage: "input", Action: "flag", Reason: `The guardrail "all" flagged the message: its rule holds.`},
+			{GuardrailID: flag, Name: "all", Stage: "input", Action: "flag", Reason: `The guardrail "all" flagged the message: its rule matches.`},
 			{GuardrailID: digits, Name: "digits", Stage: "input", Action: "redact", Reason: `The guardrail "digits" redacted the message: one of its patterns matches.`},
-			{GuardrailID: n, Name: "no N", Stage: "input", Action: "block", Reason: `The guardrail "no N" blocked the message: there is a word of its list in it.`},
+			{GuardrailID: n, Name: "no N", Stage: "input", Action: "block", Reason: `The guardrail "no N" blocked the message: it contains a listed word.`},
 		},
 	}
 	if diff := cmp.Diff(want, v); diff != "" {
@@ -302,8 +302,8 @@ func TestFailsClosed(t *testing.T) {
 		`[]`:                     "cannot be read",
 		`{"built_in":["magic"]}`: "cannot be read (built_in[0]",
 		`{"input":[{"guardrail_id":"` + id + `","action_override":"explode"}]}`:        "cannot be read (input[0].action_override",
-		`{"input":[{"guardrail_id":"` + id + `","config_override":{"keywords":[]}}]}`:  "config_override of the agent (config.keywords",
-		`{"input":[{"guardrail_id":"` + id + `","config_override":{"on_error":"x"}}]}`: "config_override of the agent (config.on_error",
+		`{"input":[{"guardrail_id":"` + id + `","config_override":{"keywords":[]}}]}`:  "is invalid (config.keywords",
+		`{"input":[{"guardrail_id":"` + id + `","config_override":{"on_error":"x"}}]}`: "is invalid (config.on_error",
 	} {
 		v := b.ask(t, settings, asked{stage: "input", text: "harmless"})
 		if !v.Refused || v.Code != guardrail.Blocked || !strings.Contains(v.Reason, reason) {

@@ -1,10 +1,8 @@
-// Package guardrail is what guardrails are, and the gate that asks them:
-// checks of what goes into a run, what comes out of it, and what its tools are
-// called with and give (interface.md sections 2 and 6, decisions.md D13).
+// Package guardrail stores guardrails and runs them: checks of a run's message, of its
+// answer, and of the arguments and results of its tools.
 //
-// A guardrail that cannot be asked does not let pass: one that an agent names
-// and that is gone or wrong blocks, and so does, unless its config says
-// otherwise, a rule, judge or webhook that fails.
+// A guardrail that cannot run blocks: one that an agent names and that is deleted or
+// invalid always, a rule, judge or webhook that fails unless on_error allows.
 package guardrail
 
 import (
@@ -19,23 +17,23 @@ import (
 	"agentd/internal/kernel/resource"
 )
 
-// Guardrail is a guardrail as it is stored and shown. A webhook can also be
-// made in the reference's form, where phase says the stage, the kind is left
-// out, and the actions warn and log mean flag.
+// Guardrail is a guardrail as it is stored and shown. A webhook can also be written in
+// the reference's form, with phase for the stage, no kind, and the actions warn and
+// log for flag.
 type Guardrail struct {
 	resource.Meta `json:"-"`
 
 	Name    string        `json:"name" required:"true" minLength:"1" maxLength:"200"`
-	Kind    string        `json:"kind" enum:"regex,keyword,pii,cel,judge,webhook" doc:"What looks at the text. Left out: webhook, where there is a webhook_url."`
-	Stage   string        `json:"stage" enum:"input,output,both,tool" doc:"What is looked at: the message, the answer, both of them, or calls of tools and their results."`
-	Action  string        `json:"action" enum:"block,redact,flag,warn,log" default:"block" doc:"What happens on a violation. warn and log are other names of flag."`
+	Kind    string        `json:"kind" enum:"regex,keyword,pii,cel,judge,webhook" doc:"How the text is checked. Default: webhook, if webhook_url is set."`
+	Stage   string        `json:"stage" enum:"input,output,both,tool" doc:"What is checked: the message, the answer, both, or tool calls and their results."`
+	Action  string        `json:"action" enum:"block,redact,flag,warn,log" default:"block" doc:"What happens on a violation. warn and log are aliases of flag."`
 	Enabled bool          `json:"enabled" default:"true"`
-	Config  schema.Object `json:"config" doc:"What the kind needs: patterns, keywords, entities, expression, prompt, and more."`
+	Config  schema.Object `json:"config" doc:"Settings of the kind: patterns, keywords, entities, expression, prompt and others."`
 
-	WebhookURL string `json:"webhook_url,omitzero" format:"uri" maxLength:"2048" doc:"Of kind webhook: where the guardrail is asked."`
-	Phase      string `json:"phase,omitzero" enum:"input,output,both" doc:"Of kind webhook: the stage under its other name."`
-	TimeoutMS  int    `json:"timeout_ms,omitzero" minimum:"1" maximum:"60000" doc:"Of kind webhook and judge: how long an answer is waited for."`
-	Secret     string `json:"secret,omitzero" secret:"true" maxLength:"500" doc:"Of kind webhook: signs the calls."`
+	WebhookURL string `json:"webhook_url,omitzero" format:"uri" maxLength:"2048" doc:"Kind webhook: the URL that is called."`
+	Phase      string `json:"phase,omitzero" enum:"input,output,both" doc:"Kind webhook: alias of stage."`
+	TimeoutMS  int    `json:"timeout_ms,omitzero" minimum:"1" maximum:"60000" doc:"Kinds webhook and judge: how long to wait for an answer."`
+	Secret     string `json:"secret,omitzero" secret:"true" maxLength:"500" doc:"Kind webhook: the secret that signs the calls."`
 }
 
 // The kinds.
@@ -48,10 +46,10 @@ const (
 	Webhook = "webhook"
 )
 
-// both is the stage of what looks at input and output.
+// both is the stage that checks input and output.
 const both = "both"
 
-// MaxGuardrails is how many a tenant may have, so that a list shows them all.
+// MaxGuardrails is how many a tenant may have; a list returns them all.
 const MaxGuardrails = 200
 
 const (
@@ -59,7 +57,7 @@ const (
 	judgeTimeout   = 30 * time.Second
 )
 
-// action gives the policy's action for a name of it.
+// action returns the action with a name.
 func action(name string) policy.Action {
 	switch name {
 	case "", "block":
@@ -70,13 +68,13 @@ func action(name string) policy.Action {
 	return policy.Flag
 }
 
-// covers says whether the guardrail looks at a stage.
+// covers reports whether the guardrail checks a stage.
 func (g *Guardrail) covers(stage policy.Stage) bool {
 	return g.Stage == string(stage) || g.Stage == both && stage != policy.Tool
 }
 
-// hookConfig are fields of a webhook that may come in its config too, but are
-// not kept there: what is in a config is shown.
+// hookConfig are fields of a webhook that are accepted in config too, but not stored
+// there, because config is shown.
 type hookConfig struct {
 	URL        string `json:"url"`
 	WebhookURL string `json:"webhook_url"`
@@ -84,16 +82,16 @@ type hookConfig struct {
 	Secret     string `json:"secret"`
 }
 
-// normalize takes every way in which a guardrail can be written to one. was is
-// what it was before; nil at creation.
-func (g *Guardrail) normalize(was *Guardrail) []fault.Field {
+// normalize rewrites the alternative forms of a guardrail to one. old is the stored
+// one, nil at creation.
+func (g *Guardrail) normalize(old *Guardrail) []fault.Field {
 	if g.Kind == "" && (g.WebhookURL != "" || g.Phase != "") {
 		g.Kind = Webhook
 	}
 	switch g.Kind {
 	case Webhook:
-		if wrong := g.liftConfig(); wrong != nil {
-			return wrong
+		if errs := g.liftConfig(); errs != nil {
+			return errs
 		}
 		g.TimeoutMS = cmp.Or(g.TimeoutMS, int(webhookTimeout.Milliseconds()))
 	case Judge:
@@ -101,21 +99,20 @@ func (g *Guardrail) normalize(was *Guardrail) []fault.Field {
 	default:
 		g.TimeoutMS = 0
 	}
-	return g.normalizeStage(was)
+	return g.normalizeStage(old)
 }
 
-// normalizeStage has stage and phase say the same: what the one that changed says.
-func (g *Guardrail) normalizeStage(was *Guardrail) []fault.Field {
-	old := Guardrail{}
-	if was != nil {
-		old = *was
+// normalizeStage gives stage and phase the value of the one that changed.
+func (g *Guardrail) normalizeStage(old *Guardrail) []fault.Field {
+	if old == nil {
+		old = &Guardrail{}
 	}
-	phaseSaid := g.Phase != "" && g.Phase != old.Phase
-	stageSaid := g.Stage != "" && g.Stage != old.Stage
+	phaseChanged := g.Phase != "" && g.Phase != old.Phase
+	stageChanged := g.Stage != "" && g.Stage != old.Stage
 	switch {
-	case phaseSaid && stageSaid && g.Phase != g.Stage:
-		return []fault.Field{{Field: "phase", Message: "it is another one than stage; send only one of them"}}
-	case phaseSaid:
+	case phaseChanged && stageChanged && g.Phase != g.Stage:
+		return []fault.Field{{Field: "phase", Message: "differs from stage; send only one of them"}}
+	case phaseChanged:
 		g.Stage = g.Phase
 	}
 	g.Phase = ""
@@ -125,18 +122,18 @@ func (g *Guardrail) normalizeStage(was *Guardrail) []fault.Field {
 	return nil
 }
 
-// liftConfig moves what belongs beside the config out of it.
+// liftConfig moves the fields of hookConfig out of the config.
 func (g *Guardrail) liftConfig() []fault.Field {
 	if len(g.Config) == 0 {
 		return nil
 	}
 	var members map[string]schema.Any
-	var said hookConfig
+	var hook hookConfig
 	if err := json.Unmarshal(g.Config, &members); err != nil {
-		return []fault.Field{{Field: "config", Message: "it cannot be read"}}
+		return []fault.Field{{Field: "config", Message: "cannot be read"}}
 	}
-	if err := json.Unmarshal(g.Config, &said); err != nil {
-		return []fault.Field{{Field: "config", Message: "url and secret must be text, timeout_ms a whole number"}}
+	if err := json.Unmarshal(g.Config, &hook); err != nil {
+		return []fault.Field{{Field: "config", Message: "url and secret must be strings, timeout_ms a whole number"}}
 	}
 	before := len(members)
 	for _, name := range []string{"url", "webhook_url", "timeout_ms", "secret"} {
@@ -145,16 +142,16 @@ func (g *Guardrail) liftConfig() []fault.Field {
 	if len(members) == before {
 		return nil
 	}
-	g.WebhookURL = cmp.Or(said.URL, said.WebhookURL, g.WebhookURL)
-	g.TimeoutMS = cmp.Or(said.TimeoutMS, g.TimeoutMS)
-	g.Secret = cmp.Or(said.Secret, g.Secret)
+	g.WebhookURL = cmp.Or(hook.URL, hook.WebhookURL, g.WebhookURL)
+	g.TimeoutMS = cmp.Or(hook.TimeoutMS, g.TimeoutMS)
+	g.Secret = cmp.Or(hook.Secret, g.Secret)
 	rest, err := json.Marshal(members, json.Deterministic(true))
 	if err != nil {
-		return []fault.Field{{Field: "config", Message: "it cannot be read"}}
+		return []fault.Field{{Field: "config", Message: "cannot be read"}}
 	}
 	g.Config = schema.Object(rest)
 	return nil
 }
 
-// timeout is how long an answer is waited for.
+// timeout returns how long to wait for an answer.
 func (g *Guardrail) timeout() time.Duration { return time.Duration(g.TimeoutMS) * time.Millisecond }

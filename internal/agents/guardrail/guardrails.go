@@ -8,9 +8,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"agentd/internal/base/cache"
-
 	"agentd/internal/base/authz"
+	"agentd/internal/base/cache"
 	"agentd/internal/base/fault"
 	"agentd/internal/base/route"
 	"agentd/internal/base/schema"
@@ -19,29 +18,28 @@ import (
 	"agentd/internal/kernel/resource"
 )
 
-// Options is what guardrails need beside the kernel.
+// Options holds what guardrails depend on besides the kernel.
 type Options struct {
-	CheckURL func(url string) error // says why a webhook cannot be called; without looking it up
+	CheckURL func(url string) error // returns why a webhook cannot be called; without DNS
 	Models   Models                 // of judges
 	Client   model.Client
 	Hooks    Hooks
 	Logger   *slog.Logger
-	// OnUsage is told what a judge cost; nil: nobody counts.
+	// OnUsage, if set, is called with the usage of each judge's model call.
 	OnUsage func(r policy.Run, target model.Target, usage model.Usage)
 }
 
-// recentBytes bounds what runs keep of their guardrails, by the size of the
-// JSON.
+// recentBytes bounds the cache of guardrails, by the size of their JSON.
 const recentBytes = 4 << 20
 
-// compiledKey is a version of a guardrail with what an agent changes of its config.
+// compiledKey identifies a version of a guardrail with an agent's config_override.
 type compiledKey struct {
 	tenant, id string
 	version    int64
 	override   string
 }
 
-// Guardrails keeps and asks guardrails. Safe for concurrent use.
+// Guardrails stores and compiles guardrails. It is safe for concurrent use.
 type Guardrails struct {
 	deps     resource.Deps
 	options  Options
@@ -58,11 +56,11 @@ func New(deps resource.Deps, o Options) *Guardrails {
 	return a
 }
 
-// Store is what they are kept in.
+// Store returns the store of guardrails.
 func (a *Guardrails) Store() *resource.Store[Guardrail] { return a.store }
 
-// Routes lists the operations on guardrails. The list is not the kernel's: it
-// gives all there are, with their number, as the reference does.
+// Routes returns the operations on guardrails. The list differs from the kernel's: it
+// returns all guardrails with their number, as the reference does.
 func (a *Guardrails) Routes() []route.Route {
 	var all []route.Route
 	for _, r := range resource.Routes(a.store) {
@@ -70,7 +68,7 @@ func (a *Guardrails) Routes() []route.Route {
 			all = append(all, r)
 			continue
 		}
-		r.Row.Summary = "List the guardrails, newest first."
+		r.Row.Summary = "List guardrails, newest first"
 		r.Row.AnswerOf = a.listType()
 		all = append(all, route.Action(r.Row, a.list))
 	}
@@ -85,7 +83,7 @@ func (a *Guardrails) listType() reflect.Type {
 	return reflect.StructOf([]reflect.StructField{
 		{Name: "_", PkgPath: reflect.TypeFor[Guardrails]().PkgPath(), Type: reflect.TypeFor[struct{}](), Tag: `json:"-" name:"GuardrailList"`},
 		{Name: "Guardrails", Type: reflect.SliceOf(a.store.AnswerType()), Tag: `json:"guardrails" required:"true"`},
-		{Name: "Total", Type: reflect.TypeFor[int](), Tag: `json:"total" required:"true" doc:"How many there are."`},
+		{Name: "Total", Type: reflect.TypeFor[int](), Tag: `json:"total" required:"true" doc:"Number of guardrails."`},
 	})
 }
 
@@ -107,8 +105,8 @@ func (a *Guardrails) list(ctx context.Context, who authz.Caller, _ *listIn) (*ro
 	return &route.Reply{JSON: body}, err
 }
 
-// prepared gives a guardrail ready to be asked, with an agent's changes to its
-// config. Errors: the fields that the changes make wrong.
+// prepared returns a compiled guardrail with an agent's config_override, or the fields
+// that the override makes invalid.
 func (a *Guardrails) prepared(g *Guardrail, override schema.Nullable) (compiled, []fault.Field) {
 	k := compiledKey{g.TenantID, g.ID, g.Version, string(override)}
 	if c, ok := a.compiled.Get(k); ok {
@@ -116,20 +114,19 @@ func (a *Guardrails) prepared(g *Guardrail, override schema.Nullable) (compiled,
 	}
 	config := g.Config
 	if len(override) > 0 {
-		var wrong []fault.Field
-		if config, wrong = mergeConfig(config, override); wrong != nil {
-			return compiled{}, wrong
+		var invalid []fault.Field
+		if config, invalid = mergeConfig(config, override); invalid != nil {
+			return compiled{}, invalid
 		}
 	}
-	c, wrong := a.compile(g, config)
-	if wrong == nil {
+	c, invalid := a.compile(g, config)
+	if invalid == nil {
 		a.compiled.Set(k, c)
 	}
-	return c, wrong
+	return c, invalid
 }
 
-// mergeConfig puts the members of an override over those of a config; null takes
-// one away.
+// mergeConfig replaces members of a config by those of an override; null removes one.
 func mergeConfig(config schema.Object, override schema.Nullable) (schema.Object, []fault.Field) {
 	members := map[string]schema.Any{}
 	for _, object := range [][]byte{config, override} {
@@ -138,7 +135,7 @@ func mergeConfig(config schema.Object, override schema.Nullable) (schema.Object,
 		}
 		var more map[string]schema.Any
 		if err := json.Unmarshal(object, &more); err != nil {
-			return nil, []fault.Field{{Field: "config_override", Message: "it cannot be read"}}
+			return nil, []fault.Field{{Field: "config_override", Message: "cannot be read"}}
 		}
 		for name, value := range more {
 			if members[name] = value; value == nil {
@@ -148,7 +145,7 @@ func mergeConfig(config schema.Object, override schema.Nullable) (schema.Object,
 	}
 	out, err := json.Marshal(members, json.Deterministic(true))
 	if err != nil {
-		return nil, []fault.Field{{Field: "config_override", Message: "it cannot be read"}}
+		return nil, []fault.Field{{Field: "config_override", Message: "cannot be read"}}
 	}
 	return out, nil
 }

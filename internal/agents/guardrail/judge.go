@@ -14,18 +14,18 @@ import (
 	"agentd/internal/kernel/model"
 )
 
-// Models finds what a judge's model is. [model.Resolver] is one.
+// Models resolves the model of a judge; [model.Resolver].
 type Models interface {
 	Resolve(ctx context.Context, tenant string, spec model.Spec) (model.Target, error)
 }
 
-// maxJudgedBytes is the longest text that a judge is shown. Longer ones are not cut,
-// since what is cut off would pass unseen.
+// maxJudgedBytes is the longest text that a judge checks. Longer ones are not
+// truncated, because the rest would pass unchecked.
 const maxJudgedBytes = 200_000
 
-// judge asks a model. The text stands between marks that nobody can know
-// before, and the answer must carry a number that only the instructions have,
-// so that a text can neither end itself nor have its own verdict repeated.
+// judge checks with a model. The text is enclosed in random marks, and the answer must
+// repeat a random token from the instructions, so that a text can neither close its
+// marks nor pass its own verdict off as the answer.
 type judge struct {
 	config  *judgeConfig
 	models  Models
@@ -36,7 +36,7 @@ type judge struct {
 
 func (j *judge) check(ctx context.Context, q checkInput) (checkResult, error) {
 	if len(q.text) > maxJudgedBytes {
-		return checkResult{}, fmt.Errorf("the text is longer than %d bytes, which is the most that a model is asked about", maxJudgedBytes)
+		return checkResult{}, fmt.Errorf("the text is longer than %d bytes, the limit for a judge", maxJudgedBytes)
 	}
 	target, err := j.models.Resolve(ctx, j.tenant, model.Spec{ModelRef: j.config.Model})
 	if err != nil {
@@ -57,13 +57,15 @@ func (j *judge) check(ctx context.Context, q checkInput) (checkResult, error) {
 	if score < j.config.Threshold || score == 0 {
 		return checkResult{usage: cost}, nil
 	}
-	f := wholeTextResult(q, "its model judged so", j.config.replacement())
+	f := wholeTextResult(q, "its model found a violation", j.config.replacement())
 	f.usage = cost
 	return f, nil
 }
 
 func (j *judge) messages(q checkInput, mark, verdict string) []model.Message {
-	what := map[string]string{"": "a message", partArguments: "the arguments of a call of the tool " + q.tool, partResult: "what the tool " + q.tool + " gave"}[q.part]
+	what := map[string]string{
+		"": "a message", partArguments: "the arguments of a call of the tool " + q.tool, partResult: "the result of the tool " + q.tool,
+	}[q.part]
 	if q.part == "" && q.stage != "input" {
 		what = "an answer"
 	}
@@ -83,10 +85,10 @@ score is how sure you are that the text breaks the rule, from 0.0 (it does not) 
 	}
 }
 
-var errNoVerdict = errors.New("the model's answer is no verdict")
+var errNoVerdict = errors.New("the model's answer is not a verdict")
 
-// readVerdict reads the score of an answer that is exactly what was asked for;
-// a fence of Markdown around it does no harm.
+// readVerdict returns the score in an answer, which must be exactly the requested
+// object; a Markdown fence around it is accepted.
 func readVerdict(answer, verdict string) (float64, error) {
 	answer = strings.TrimSpace(answer)
 	if inner, ok := strings.CutPrefix(answer, "```"); ok {
@@ -96,20 +98,20 @@ func readVerdict(answer, verdict string) (float64, error) {
 		}
 		answer = strings.TrimPrefix(inner, "json")
 	}
-	var said struct {
+	var parsed struct {
 		Verdict *string  `json:"verdict"`
 		Score   *float64 `json:"score"`
 	}
-	if jsontext.Value(answer).Kind() != '{' || json.Unmarshal([]byte(answer), &said, json.RejectUnknownMembers(true)) != nil {
+	if jsontext.Value(answer).Kind() != '{' || json.Unmarshal([]byte(answer), &parsed, json.RejectUnknownMembers(true)) != nil {
 		return 0, errNoVerdict
 	}
-	if said.Verdict == nil || *said.Verdict != verdict || said.Score == nil || !(*said.Score >= 0 && *said.Score <= 1) {
+	if parsed.Verdict == nil || *parsed.Verdict != verdict || parsed.Score == nil || !(*parsed.Score >= 0 && *parsed.Score <= 1) {
 		return 0, errNoVerdict
 	}
-	return *said.Score, nil
+	return *parsed.Score, nil
 }
 
-// modelFailure is a failure in words that people may see.
+// modelFailure returns an error that can be shown to people.
 func modelFailure(err error) error {
 	if e, ok := errors.AsType[*model.Error](err); ok {
 		return fmt.Errorf("its model did not answer (%s)", e.Code)

@@ -22,22 +22,21 @@ func (a *Guardrails) kind() resource.Kind[Guardrail] {
 	}
 }
 
-// validate judges the guardrail that settling would make of g, and leaves g
-// alone.
+// validate returns the invalid fields of g in its normalized form; g is unchanged.
 func (a *Guardrails) validate(g *Guardrail) []fault.Field {
-	settled := *g
-	if wrong := settled.normalize(nil); wrong != nil && g.Version == 0 {
-		return wrong
+	normalized := *g
+	if errs := normalized.normalize(nil); errs != nil && g.Version == 0 {
+		return errs
 	}
-	return a.check(&settled)
+	return a.check(&normalized)
 }
 
-// check gives everything that is wrong with a settled guardrail.
+// check returns the invalid fields of a normalized guardrail.
 func (a *Guardrails) check(g *Guardrail) []fault.Field {
-	var wrong []fault.Field
-	add := func(field, message string) { wrong = append(wrong, fault.Field{Field: field, Message: message}) }
+	var errs []fault.Field
+	add := func(field, message string) { errs = append(errs, fault.Field{Field: field, Message: message}) }
 	if strings.TrimSpace(g.Name) == "" {
-		add("name", "it is blank")
+		add("name", "must not be blank")
 	}
 	if g.Stage == "" {
 		add("stage", "required but missing")
@@ -53,30 +52,30 @@ func (a *Guardrails) check(g *Guardrail) []fault.Field {
 		}
 	}
 	if g.Kind != Webhook && g.WebhookURL != "" {
-		add("webhook_url", "only a guardrail of kind webhook has one")
+		add("webhook_url", "only allowed for the kind webhook")
 	}
 	if g.Kind != Webhook && g.Secret != "" {
-		add("secret", "only a guardrail of kind webhook has one")
+		add("secret", "only allowed for the kind webhook")
 	}
 	if g.TimeoutMS < 0 || g.TimeoutMS > 60_000 {
-		add("timeout_ms", "expected 1 to 60000") // it may have come in the config
+		add("timeout_ms", "expected 1 to 60000") // it may come from the config
 	}
 	if g.Kind != "" {
-		if _, bad := a.compile(g, g.Config); bad != nil {
-			wrong = append(wrong, bad...)
+		if _, invalid := a.compile(g, g.Config); invalid != nil {
+			errs = append(errs, invalid...)
 		}
 	}
-	return wrong
+	return errs
 }
 
-// before settles what is stored. What the body says against itself shows only
-// beside what was there.
+// before normalizes what is stored. Contradictions within a body can be detected
+// only in comparison with the stored guardrail.
 func (a *Guardrails) before(e *resource.Edit[Guardrail]) error {
-	if wrong := e.New.normalize(e.Old); wrong != nil {
-		return fault.BadFields(wrong...)
+	if errs := e.New.normalize(e.Old); errs != nil {
+		return fault.BadFields(errs...)
 	}
-	if wrong := a.check(e.New); wrong != nil {
-		return fault.BadFields(wrong...)
+	if errs := a.check(e.New); errs != nil {
+		return fault.BadFields(errs...)
 	}
 	if e.Old != nil {
 		return nil
@@ -86,12 +85,12 @@ func (a *Guardrails) before(e *resource.Edit[Guardrail]) error {
 		return err
 	}
 	if len(all) >= MaxGuardrails {
-		return fault.New(fault.Invalid, "limit_reached", "There are %d guardrails already, which is the most; delete one that is not needed.", MaxGuardrails)
+		return fault.New(fault.Invalid, "limit_reached", "A company can have at most %d guardrails; delete one first.", MaxGuardrails)
 	}
 	return nil
 }
 
-// after has what is known of the guardrail forgotten once the write is durable.
+// after drops the cached guardrail when the write has committed.
 func (a *Guardrails) after(e *resource.Edit[Guardrail]) error {
 	g := e.New
 	if g == nil {
@@ -102,7 +101,7 @@ func (a *Guardrails) after(e *resource.Edit[Guardrail]) error {
 	return nil
 }
 
-// prefixFields puts the fields of something inside under its name.
+// prefixFields prefixes the paths of nested fields.
 func prefixFields(name string, fields []fault.Field) []fault.Field {
 	for i, f := range fields {
 		switch {

@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// maxProgram bounds the patterns of a guardrail together, in steps of the
-	// machine that matches them: at worst each looks at each byte.
+	// maxProgram bounds the total size of a guardrail's patterns, in instructions of
+	// the matching machine: in the worst case each inspects each byte.
 	maxProgram = 2000
-	// maxSteps bounds one check: a megabyte with the largest program.
+	// maxSteps bounds one check, which allows a megabyte with the largest program.
 	maxSteps = 2 << 30
 )
 
@@ -28,10 +28,10 @@ type regexFinder struct {
 	replacement string
 }
 
-// newRegex makes one expression of the patterns, so that a text is read once.
+// newRegex compiles the patterns to one expression, so that a text is read once.
 func newRegex(in *regexConfig) (compiled, []fault.Field) {
-	var wrong []fault.Field
-	add := func(field, message string) { wrong = append(wrong, fault.Field{Field: field, Message: message}) }
+	var errs []fault.Field
+	add := func(field, message string) { errs = append(errs, fault.Field{Field: field, Message: message}) }
 	patterns := slices.Clone(in.Patterns)
 	var names []string
 	for i := range patterns {
@@ -41,7 +41,7 @@ func newRegex(in *regexConfig) (compiled, []fault.Field) {
 		patterns, names = append(patterns, in.Pattern), append(names, "pattern")
 	}
 	if len(patterns) == 0 {
-		add("patterns", "a regex needs at least one pattern")
+		add("patterns", "at least one pattern is required")
 	}
 	program := 0
 	for i, p := range patterns {
@@ -52,37 +52,37 @@ func newRegex(in *regexConfig) (compiled, []fault.Field) {
 		}
 	}
 	if program > maxProgram {
-		add(cmp.Or(names...), "the patterns are too large together; use fewer or smaller repetitions")
+		add(cmp.Or(names...), "the patterns together are too large; use fewer or smaller repetitions")
 	}
-	if wrong != nil {
-		return compiled{}, wrong
+	if errs != nil {
+		return compiled{}, errs
 	}
 	re, err := regexp.Compile("(?:" + strings.Join(patterns, ")|(?:") + ")")
 	if err != nil {
-		return compiled{}, []fault.Field{{Field: cmp.Or(names...), Message: "the patterns cannot stand together"}}
+		return compiled{}, []fault.Field{{Field: cmp.Or(names...), Message: "the patterns cannot be combined"}}
 	}
 	return compiled{in.Common, &spanChecker{find: regexFinder{re, program, in.replacement()}, whole: true}}, nil
 }
 
-// measure gives the size of a pattern's program, or what is wrong with it.
-func measure(pattern string) (size int, wrong string) {
+// measure returns the size of a pattern's program, or why it is invalid.
+func measure(pattern string) (size int, message string) {
 	tree, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
 		if e, ok := errors.AsType[*syntax.Error](err); ok {
-			return 0, fmt.Sprintf("this is no regular expression in RE2 syntax: %s: %q", e.Code, e.Expr)
+			return 0, fmt.Sprintf("not a regular expression in RE2 syntax: %s: %q", e.Code, e.Expr)
 		}
-		return 0, "this is no regular expression in RE2 syntax"
+		return 0, "not a regular expression in RE2 syntax"
 	}
 	program, err := syntax.Compile(tree.Simplify())
 	if err != nil {
-		return 0, "this regular expression cannot be compiled"
+		return 0, "the regular expression cannot be compiled"
 	}
 	re, err := regexp.Compile(pattern)
 	if err != nil {
-		return 0, "this regular expression cannot be compiled"
+		return 0, "the regular expression cannot be compiled"
 	}
 	if re.MatchString("") {
-		return 0, "it matches the empty text, and so every text"
+		return 0, "matches the empty text, and therefore every text"
 	}
 	return len(program.Inst), ""
 }

@@ -11,8 +11,8 @@ import (
 	"agentd/internal/kernel/policy"
 )
 
-// Settings are an agent's guardrails field: which guardrails are asked about
-// what, in which order.
+// Settings are an agent's guardrails field: which guardrails check which stage, in
+// which order.
 type Settings struct {
 	Input   []Use    `json:"input" nullable:"true" maxItems:"50"`
 	Output  []Use    `json:"output" nullable:"true" maxItems:"50"`
@@ -20,7 +20,7 @@ type Settings struct {
 	BuiltIn []string `json:"built_in" nullable:"true" maxItems:"50" enum:"pii,secrets"`
 }
 
-// Use is that an agent uses a guardrail.
+// Use is the use of a guardrail by an agent.
 type Use struct {
 	GuardrailID    string          `json:"guardrail_id" required:"true" format:"uuid"`
 	Enabled        *bool           `json:"enabled" nullable:"true"`
@@ -30,34 +30,36 @@ type Use struct {
 
 func (u *Use) enabled() bool { return u.Enabled == nil || *u.Enabled }
 
-// builtIn is a guardrail that is there without being made.
+// builtIn is a predefined guardrail.
 type builtIn struct {
 	name   string
 	stages []policy.Stage
 	compiled
 }
 
-// builtIns redact. Tools get what they are called with as it is from "pii",
-// since an agent that may not write an address down cannot write to it.
+// builtIns redact. "pii" does not check tool calls: an agent whose tool calls must not
+// contain an address could not write to it.
 var builtIns = []builtIn{
 	{"pii", []policy.Stage{policy.Input, policy.Output}, compiled{checker: &spanChecker{find: piiFinder{entities: pii.Entities}}}},
-	{"secrets", []policy.Stage{policy.Input, policy.Output, policy.Tool}, compiled{checker: &spanChecker{find: piiFinder{entities: []pii.Entity{pii.APIKey}}}}},
+	{"secrets", []policy.Stage{policy.Input, policy.Output, policy.Tool}, compiled{
+		checker: &spanChecker{find: piiFinder{entities: []pii.Entity{pii.APIKey}}},
+	}},
 }
 
-// none says quickly whether a guardrails field asks for nothing.
+// none reports whether a guardrails field is empty, without decoding it.
 func none(field jsontext.Value) bool {
 	return len(field) == 0 || string(field) == "null" || string(field) == "{}"
 }
 
-// CheckSettings gives what is wrong with an agent's guardrails field, with
-// paths from the agent's body. Whether the guardrails are there is not asked:
-// they may go later, too.
+// CheckSettings returns the invalid fields of an agent's guardrails field, with paths
+// in the agent's body. It does not check that the guardrails exist, because they can
+// be deleted later.
 func CheckSettings(field schema.Nullable) []fault.Field {
 	if none(jsontext.Value(field)) {
 		return nil
 	}
-	_, wrong := readSettings(jsontext.Value(field))
-	return prefixFields("guardrails", wrong)
+	_, invalid := readSettings(jsontext.Value(field))
+	return prefixFields("guardrails", invalid)
 }
 
 func readSettings(field jsontext.Value) (*Settings, []fault.Field) {
@@ -82,7 +84,7 @@ func (s *Settings) uses(stage policy.Stage) []Use {
 	return s.Tool
 }
 
-// builtIns gives the built-in ones that look at a stage, in the agent's order.
+// builtIns returns the built-in guardrails that check a stage, in the agent's order.
 func (s *Settings) builtIns(stage policy.Stage) (all []*builtIn) {
 	for _, name := range s.BuiltIn {
 		for i := range builtIns {

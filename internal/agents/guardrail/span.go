@@ -14,25 +14,25 @@ import (
 	"agentd/internal/kernel/policy"
 )
 
-// match is what a finder saw in a text. Nothing: the zero value.
+// match is what a finder found in a text; the zero value if nothing.
 type match struct {
-	text string   // with what was found replaced
-	what []string // the sorts of things that were found
+	text string   // with the findings replaced
+	what []string // the kinds of findings
 }
 
-// finder finds places in a text. It keeps nothing between texts.
+// finder finds places in a text. It is stateless.
 type finder interface {
 	find(text string) (match, error)
-	// because says what is wrong, given what was found.
+	// because returns the reason of a violation, given the kinds of findings.
 	because(what []string) string
 }
 
-// spanChecker checks by places in the text, which can be taken out. Of JSON it
-// looks at what the strings say, so that an escape hides nothing and a
-// redaction leaves JSON.
+// spanChecker checks for places in the text, which can be redacted. In JSON it checks
+// the decoded strings, so that an escape hides nothing and a redaction leaves valid
+// JSON.
 type spanChecker struct {
 	find finder
-	// whole is asked about JSON as it stands where its strings have nothing.
+	// whole also checks the raw JSON, if its strings have no findings.
 	whole bool
 }
 
@@ -57,8 +57,8 @@ func (c *spanChecker) finding(f match, clean bool) checkResult {
 	return checkResult{violated: true, reason: c.find.because(f.what), text: f.text, redacted: clean}
 }
 
-// structured finds in the strings and numbers of JSON. ok is false where the
-// text is no JSON object, array or string.
+// structured checks the strings and numbers of JSON. ok is false if the text is not a
+// JSON object, array or string.
 func (c *spanChecker) structured(text string) (f match, ok bool, err error) {
 	if t := strings.TrimLeft(text, " \t\r\n"); t == "" || strings.IndexByte(`{["`, t[0]) < 0 {
 		return match{}, false, nil
@@ -108,11 +108,11 @@ func (c *spanChecker) scalar(raw jsontext.Value) (match, error) {
 	if raw.Kind() != '"' {
 		return c.find.find(string(raw))
 	}
-	said, err := jsontext.AppendUnquote(nil, raw)
-	if err != nil && len(said) == 0 {
+	unquoted, err := jsontext.AppendUnquote(nil, raw)
+	if err != nil && len(unquoted) == 0 {
 		return c.find.find(string(raw))
 	}
-	return c.find.find(string(said))
+	return c.find.find(string(unquoted))
 }
 
 func union(a, b []string) []string {
@@ -156,11 +156,11 @@ func (p piiFinder) find(text string) (f match, err error) {
 }
 
 func (piiFinder) because(what []string) string {
-	return "there is " + strings.Join(what, ", ") + " in it"
+	return "it contains " + strings.Join(what, ", ")
 }
 
-// wholeTextResult is what kinds that judge a text as one thing make of a violation: all
-// of it is replaced, but for arguments, which a tool could not read then.
+// wholeTextResult is the violation of a kind that judges a text as a whole: a
+// redaction replaces all of it, except for arguments, which must remain readable.
 func wholeTextResult(q checkInput, because, replacement string) checkResult {
 	f := checkResult{violated: true, reason: because}
 	if q.action == policy.Redact && q.part != partArguments {

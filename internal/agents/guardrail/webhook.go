@@ -21,9 +21,9 @@ const maxReason = 201
 // Call is a request to a webhook: a POST of JSON.
 type Call struct {
 	URL       string
-	Secret    string // signs the body; "": it is not signed
+	Secret    string // signs the body; "": unsigned
 	Body      []byte
-	Timeout   time.Duration // until the answer is read
+	Timeout   time.Duration // including the reading of the answer
 	MaxAnswer int64         // bytes of the answer; more is an error
 }
 
@@ -33,12 +33,12 @@ type Reply struct {
 	Body   []byte
 }
 
-// Hooks calls webhooks. Redirects are not followed. Errors are for logs.
+// Hooks calls webhooks, without following redirects. Its errors are only logged.
 type Hooks interface {
 	Call(ctx context.Context, c Call) (Reply, error)
 }
 
-// webhook asks an address of the tenant's.
+// webhook checks by calling the tenant's URL.
 type webhook struct {
 	guardrail   *Guardrail
 	hooks       Hooks
@@ -64,16 +64,16 @@ type webhookResponse struct {
 }
 
 func (w *webhook) check(ctx context.Context, q checkInput) (checkResult, error) {
-	ask := webhookRequest{
+	req := webhookRequest{
 		Text: q.text, Stage: q.stage, Part: q.part, Tool: q.tool,
 		RunID: q.run.RunID, AgentID: q.run.AgentID, GuardrailID: w.guardrail.ID,
 	}
 	if a := jsontext.Value(q.text); q.part == partArguments && a.Kind() == '{' && a.IsValid() {
-		ask.Arguments = a
+		req.Arguments = a
 	}
-	body, err := json.Marshal(ask, jsontext.AllowInvalidUTF8(true))
+	body, err := json.Marshal(req, jsontext.AllowInvalidUTF8(true))
 	if err != nil {
-		return checkResult{}, errors.New("its webhook cannot be asked about this text")
+		return checkResult{}, errors.New("the text cannot be sent to its webhook")
 	}
 	r, err := w.hooks.Call(ctx, Call{
 		URL: w.guardrail.WebhookURL, Secret: w.guardrail.Secret, Body: body,
@@ -88,54 +88,54 @@ func (w *webhook) check(ctx context.Context, q checkInput) (checkResult, error) 
 	return w.read(q, r.Body)
 }
 
-// webhookError says no more than that there was no answer: why is for the logs.
+// webhookError is a failed call. Its cause is only logged.
 type webhookError struct{ cause error }
 
 func (webhookError) Error() string { return "its webhook did not answer" }
 
 func (e webhookError) Unwrap() error { return e.cause }
 
-var errNoAnswer = errors.New("the answer of its webhook has neither allowed nor action, or is no JSON object")
+var errNoAnswer = errors.New("the answer of its webhook is not a JSON object with allowed or action")
 
-// read takes {allowed | action, reason, text} for what it says. Members that
-// are not known are ignored; members that contradict each other are no answer.
+// read reads the answer {allowed | action, reason, text}. Unknown members are ignored;
+// contradictory ones are an error.
 func (w *webhook) read(q checkInput, body []byte) (checkResult, error) {
-	var said webhookResponse
-	if jsontext.Value(body).Kind() != '{' || json.Unmarshal(body, &said) != nil {
+	var answer webhookResponse
+	if jsontext.Value(body).Kind() != '{' || json.Unmarshal(body, &answer) != nil {
 		return checkResult{}, errNoAnswer
 	}
 	var f checkResult
 	switch {
-	case said.Action != nil:
-		switch *said.Action {
+	case answer.Action != nil:
+		switch *answer.Action {
 		case "allow":
 		case "block", "redact", "flag", "warn", "log":
-			f.violated, f.action = true, action(*said.Action)
+			f.violated, f.action = true, action(*answer.Action)
 		default:
 			return checkResult{}, errNoAnswer
 		}
-		if said.Allowed != nil && *said.Allowed && f.action != "" && f.action != policy.Flag || said.Allowed != nil && !*said.Allowed && !f.violated {
+		if answer.Allowed != nil && *answer.Allowed && f.action != "" && f.action != policy.Flag || answer.Allowed != nil && !*answer.Allowed && !f.violated {
 			return checkResult{}, errNoAnswer
 		}
-	case said.Allowed != nil:
-		f.violated = !*said.Allowed
+	case answer.Allowed != nil:
+		f.violated = !*answer.Allowed
 	default:
 		return checkResult{}, errNoAnswer
 	}
 	if !f.violated {
 		return checkResult{}, nil
 	}
-	f.reason = cmp.Or(text.Truncate(strings.TrimRight(text.OneLine(said.Reason), ". "), maxReason), "its webhook said so")
+	f.reason = cmp.Or(text.Truncate(strings.TrimRight(text.OneLine(answer.Reason), ". "), maxReason), "its webhook reported a violation")
 	switch {
-	case said.Text == nil:
+	case answer.Text == nil:
 		if q.part != partArguments {
 			f.text, f.redacted = w.replacement, true
 		}
-	case strings.Contains(*said.Text, "\x00"), q.part == partArguments && jsontext.Value(*said.Text).Kind() != '{',
-		q.part == partArguments && !jsontext.Value(*said.Text).IsValid():
-		return checkResult{}, errors.New("the text that its webhook answered cannot stand in place of what was asked about")
+	case strings.Contains(*answer.Text, "\x00"), q.part == partArguments && jsontext.Value(*answer.Text).Kind() != '{',
+		q.part == partArguments && !jsontext.Value(*answer.Text).IsValid():
+		return checkResult{}, errors.New("the text of its webhook cannot replace the checked one")
 	default:
-		f.text, f.redacted = *said.Text, true
+		f.text, f.redacted = *answer.Text, true
 	}
 	return f, nil
 }

@@ -8,15 +8,14 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// wordSet is a set of words and phrases to find in texts, as whole words. It does
-// not mind how letters are composed, invisible characters inside of a word, or
-// which spaces stand between words.
+// wordSet finds words and phrases in texts, as whole words. It ignores how letters are
+// composed, invisible characters within a word, and the kind of space between words.
 type wordSet struct {
 	fold bool
 	root *trieNode
 }
 
-// trieNode is a place in the tree of the words' letters.
+// trieNode is a node in the trie of the words.
 type trieNode struct {
 	next map[rune]*trieNode
 	ends bool // a word ends here
@@ -24,7 +23,7 @@ type trieNode struct {
 
 func newWords(fold bool) *wordSet { return &wordSet{fold, &trieNode{}} }
 
-// add takes a word in. It says false to a blank one.
+// add adds a word, and reports false for a blank one.
 func (w *wordSet) add(word string) bool {
 	word = strings.Join(strings.Fields(norm.NFC.String(word)), " ")
 	at := w.root
@@ -52,8 +51,7 @@ func (b *trieNode) child(r rune) *trieNode {
 	return b.next[r]
 }
 
-// letter gives what a rune is compared as; ß is two letters where case does
-// not matter.
+// letter returns what a rune is compared as; ß is two letters if case is ignored.
 func (w *wordSet) letter(r rune) (first, second rune) {
 	if unicode.IsSpace(r) {
 		return ' ', 0
@@ -70,7 +68,7 @@ func (w *wordSet) letter(r rune) (first, second rune) {
 	if r == 'ß' || r == 'ẞ' {
 		return 's', 's'
 	}
-	// The least of all runes that are the same letter.
+	// The smallest of all runes that are the same letter.
 	least := r
 	for o := unicode.SimpleFold(r); o != r; o = unicode.SimpleFold(o) {
 		least = min(least, o)
@@ -81,10 +79,10 @@ func (w *wordSet) letter(r rune) (first, second rune) {
 	return least, 0
 }
 
-// invisible runes join, break or direct text and show nothing.
+// invisible reports whether a rune only joins, breaks or directs text.
 func invisible(r rune) bool { return r >= 0x80 && unicode.Is(unicode.Cf, r) }
 
-// wordRune says whether a rune is part of a word.
+// wordRune reports whether a rune is part of a word.
 func wordRune(r rune) bool {
 	if r < utf8.RuneSelf {
 		return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '_'
@@ -92,8 +90,8 @@ func wordRune(r rune) bool {
 	return unicode.In(r, unicode.L, unicode.N, unicode.M) || invisible(r)
 }
 
-// sameWord says whether two neighbours are in one word. Some scripts write no
-// spaces: any two of their letters may be in two words.
+// sameWord reports whether two adjacent runes belong to one word. In scripts without
+// spaces any two letters may belong to different words.
 func sameWord(a, b rune) bool {
 	return wordRune(a) && wordRune(b) && !spaceless(a) && !spaceless(b)
 }
@@ -102,8 +100,8 @@ func spaceless(r rune) bool {
 	return r >= 0x0E00 && unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar)
 }
 
-// redact replaces the words in a text; n is how many there were. The text
-// comes back composed where there were some.
+// redact replaces the words in a text and returns their number n. If there were any,
+// the text is returned in composed form.
 func (w *wordSet) redact(text, replacement string) (redacted string, n int) {
 	if !norm.NFC.IsNormalString(text) {
 		text = norm.NFC.String(text)
@@ -140,7 +138,7 @@ func decode(text string) (rune, int) {
 	return utf8.DecodeRuneInString(text)
 }
 
-// match gives the end of the longest word that begins at i and ends there.
+// match returns the end of the longest word that begins at i, 0 if there is none.
 func (w *wordSet) match(text string, i int) (end int) {
 	at := w.root
 	spaced := false
@@ -187,4 +185,4 @@ func (k keywordFinder) find(text string) (match, error) {
 	return match{text: redacted, what: []string{"keyword"}}, nil
 }
 
-func (keywordFinder) because([]string) string { return "there is a word of its list in it" }
+func (keywordFinder) because([]string) string { return "it contains a listed word" }

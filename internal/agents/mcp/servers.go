@@ -57,7 +57,7 @@ func (s *Servers) create(ctx context.Context, who authz.Caller, in *createIn) (v
 	if err := s.admit(ctx, v, nil); err != nil {
 		return view{}, err
 	}
-	ctx = txn.Promise(ctx, func() any { return viewOf(v) })
+	ctx = txn.WithAnswer(ctx, func() any { return viewOf(v) })
 	if err := s.store.Create(ctx, who, v); err != nil {
 		return view{}, err
 	}

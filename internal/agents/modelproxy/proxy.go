@@ -1,8 +1,7 @@
-// Package gateway is the platform's model proxy (interface.md section 4, rule 5;
-// behaviours.md section 31): it looks a model up, holds the tenant to its plan,
-// calls the endpoint with the right key, goes round endpoints that fail, and
-// counts what was used. It makes no runs. The compatible edges put their wire
-// formats on top of it.
+// Package modelproxy calls models for the compatible APIs: it resolves the model,
+// enforces the tenant's plan, calls the endpoint with the right key, falls back to
+// another model if the endpoint fails, and records usage. It starts no runs. The
+// edges add their wire formats.
 package modelproxy
 
 import (
@@ -17,10 +16,10 @@ import (
 	"agentd/internal/kernel/quota"
 )
 
-// codeNoModel is the code of a model that is none.
+// codeNoModel is the code for an unknown model.
 const codeNoModel = "model_not_found"
 
-// Models finds the target of a model; model.Resolver.
+// Models resolves the target of a model; model.Resolver.
 type Models interface {
 	Resolve(ctx context.Context, tenant string, spec model.Spec) (model.Target, error)
 }
@@ -36,26 +35,26 @@ type Proxy struct {
 	Models Models
 	Client Client
 	Plans  quota.Proxy
-	// CheckAgent says whether a tenant has an agent. Errors: fault.NotFound.
+	// CheckAgent returns fault.NotFound if a tenant has no such agent.
 	CheckAgent func(ctx context.Context, tenant, id string) error
-	// Fallback is the model that is asked where the one that was named does not
-	// answer: <provider>/<model>; "": none.
+	// Fallback is the model, as <provider>/<model>, that is called if the requested
+	// one does not answer; "": none.
 	Fallback string
 }
 
-// CallParams says what somebody wants to have asked.
+// CallParams selects the model and who is charged.
 type CallParams struct {
-	Model   string // <provider>/<model>, or a bare name of the default provider; "" is not allowed
+	Model   string // <provider>/<model>, or a model name of the default provider; required
 	Source  string // one of quota.ProxySources
-	AgentID string // whom the use is counted for, where an agent's; "": none
+	AgentID string // the agent that is charged; "": none
 }
 
-// Attribution is what requests say of whom a call is counted for.
+// Attribution are the parameters of a request that select who is charged.
 type Attribution struct {
-	AgentID string `header:"X-Agent-Id" doc:"The agent whom the use is counted for."`
+	AgentID string `header:"X-Agent-Id" doc:"The agent that is charged for the usage."`
 }
 
-// Call is a call that was let through. It belongs to one goroutine.
+// Call is an admitted call. It belongs to one goroutine.
 type Call struct {
 	proxy  *Proxy
 	caller authz.Caller
@@ -63,22 +62,21 @@ type Call struct {
 	target model.Target
 }
 
-// Open looks model and agent up and asks the plan. Errors: fault.Malformed with
-// the code model_not_found for a model that is none; fault.NotFound for an agent
-// that is none; fault.Unsupported where no model is configured; the refusals of
-// quota.Proxy.
-func (g *Proxy) Open(ctx context.Context, who authz.Caller, ask CallParams) (*Call, error) {
-	if err := g.checkAgent(ctx, who.TenantID, ask.AgentID); err != nil {
+// Open resolves model and agent and checks the plan. Errors: fault.Malformed with
+// the code model_not_found for an unknown model; fault.NotFound for an unknown
+// agent; fault.Unsupported if no model is configured; the refusals of quota.Proxy.
+func (g *Proxy) Open(ctx context.Context, who authz.Caller, params CallParams) (*Call, error) {
+	if err := g.checkAgent(ctx, who.TenantID, params.AgentID); err != nil {
 		return nil, err
 	}
-	target, err := g.Models.Resolve(ctx, who.TenantID, model.Spec{ModelRef: ask.Model})
+	target, err := g.Models.Resolve(ctx, who.TenantID, model.Spec{ModelRef: params.Model})
 	if err != nil {
-		return nil, unknownModel(ask.Model, err)
+		return nil, unknownModel(params.Model, err)
 	}
 	if err := g.Plans.MayProxy(ctx, who.TenantID, &target); err != nil {
 		return nil, err
 	}
-	return &Call{proxy: g, caller: who, params: ask, target: target}, nil
+	return &Call{proxy: g, caller: who, params: params, target: target}, nil
 }
 
 func (g *Proxy) checkAgent(ctx context.Context, tenant, id string) error {
@@ -91,7 +89,7 @@ func (g *Proxy) checkAgent(ctx context.Context, tenant, id string) error {
 	return g.CheckAgent(ctx, tenant, id)
 }
 
-// Target is where the call goes.
+// Target returns the endpoint and model of the call.
 func (c *Call) Target() model.Target { return c.target }
 
 // Generate asks the model, and the fallback where it does not answer at all; see
@@ -99,11 +97,11 @@ func (c *Call) Target() model.Target { return c.target }
 // the context's.
 func (c *Call) Generate(ctx context.Context, req model.Request, sink func(model.Delta)) (model.Response, error) {
 	req.Target = c.target
-	given := 0 // bytes, for the estimate of what breaks off
+	received := 0 // bytes, for estimating the usage of an incomplete answer
 	watched := sink
 	if sink != nil {
 		watched = func(d model.Delta) {
-			given += len(d.Text) + len(d.Thinking) + len(d.Call.Name) + len(d.Call.Arguments)
+			received += len(d.Text) + len(d.Thinking) + len(d.Call.Name) + len(d.Call.Arguments)
 			sink(d)
 		}
 	}
@@ -112,21 +110,21 @@ func (c *Call) Generate(ctx context.Context, req model.Request, sink func(model.
 	switch {
 	case err == nil:
 		c.Used(resp.Usage)
-	case given > 0: // what broke off costs too
-		c.Used(model.Usage{InputTokens: model.EstimateInput(req), OutputTokens: (given + 3) / 4, Estimated: true})
+	case received > 0: // an incomplete answer is charged too
+		c.Used(model.Usage{InputTokens: model.EstimateInput(req), OutputTokens: (received + 3) / 4, Estimated: true})
 	}
 	return resp, AsFault(err)
 }
 
-// Forward passes a chat completion on, and asks the fallback where the endpoint
-// does not answer at all; see [model.Forwarder]. f.Target is set here. The answer
-// is nil where everything was passed on. Errors: a refusal made by [Refusal];
-// the sink's; the context's.
+// Forward forwards a chat completion to the endpoint, or the fallback if it does not
+// answer at all; see [model.Forwarder]. It sets f.Target. The response is nil if
+// everything went to the sink. Errors: those of [AsFault]; the sink's; the
+// context's.
 func (c *Call) Forward(ctx context.Context, f model.Forward, sink func([]byte) error) (*model.Response, error) {
 	f.Target = c.target
 	out, answered, err := model.ForwardWithFallback(ctx, targetTracker{c}, f, c.fallback(ctx), sink)
 	c.target = answered
-	if err == nil || out.Usage != (model.Usage{}) { // what broke off costs too
+	if err == nil || out.Usage != (model.Usage{}) { // an incomplete answer is charged too
 		c.Used(out.Usage)
 	}
 	if err != nil {
@@ -135,8 +133,8 @@ func (c *Call) Forward(ctx context.Context, f model.Forward, sink func([]byte) e
 	return out.Response, nil
 }
 
-// targetTracker is the client of one call: while an endpoint is asked it is the
-// call's target, so that whoever gets the first piece can say whose it is.
+// targetTracker is the client of one call. It sets the call's target to the endpoint
+// that is being called, so that the receiver of the first piece can name the model.
 type targetTracker struct{ c *Call }
 
 // Generate implements [model.Client].
@@ -151,15 +149,15 @@ func (a targetTracker) Forward(ctx context.Context, f model.Forward, sink func([
 	return a.c.proxy.Client.Forward(ctx, f, sink)
 }
 
-// Used counts what the call used up.
+// Used records the usage of the call.
 func (c *Call) Used(u model.Usage) {
 	use := quota.Called(c.target, u)
 	use.AgentID, use.KeyID, use.Source = c.params.AgentID, c.caller.KeyID, c.params.Source
 	c.proxy.Plans.Proxied(c.caller.TenantID, use)
 }
 
-// fallback gives the model to ask next; nil: there is none. It is not asked what
-// the first one refused for its content.
+// fallback returns the model to call next, nil if there is none. It is not called
+// with a request that the first model refused for its content.
 func (c *Call) fallback(ctx context.Context) *model.Fallback {
 	if c.proxy.Fallback == "" {
 		return nil
@@ -171,24 +169,24 @@ func (c *Call) fallback(ctx context.Context) *model.Fallback {
 	return &model.Fallback{Target: other, After: func(e *model.Error) bool { return kindOf(e) != fault.Malformed || e.Status == 404 }}
 }
 
-// unknownModel is the refusal of a model that cannot be found.
+// unknownModel returns the error for a model that cannot be resolved.
 func unknownModel(name string, err error) error {
 	e, ok := errors.AsType[*model.Error](err)
 	if !ok {
 		return err
 	}
-	return fault.New(fault.Malformed, codeNoModel, "There is no model %q. %s", name, e.Detail).Because(e)
+	return fault.New(fault.Malformed, codeNoModel, "Unknown model %q. %s", name, e.Detail).Because(e)
 }
 
-// AsFault is what callers are told of a model call that failed. Errors that
-// are none of a model's pass unchanged, and nil does.
+// AsFault converts the error of a model call to the one that callers receive. Other
+// errors, and nil, are returned unchanged.
 func AsFault(err error) error {
 	e, ok := errors.AsType[*model.Error](err)
 	if !ok {
 		return err
 	}
 	code := cmp.Or(e.Code, "model_error")
-	if e.Status == 404 && code == "model_error" { // endpoints say so of models that they do not have
+	if e.Status == 404 && code == "model_error" { // an endpoint's answer for a model that it does not have
 		code = codeNoModel
 	}
 	f := fault.New(kindOf(e), code, "%s", e.Detail).Because(e)
@@ -204,7 +202,7 @@ func kindOf(e *model.Error) fault.Kind {
 		return fault.Malformed
 	case e.Code == "provider_not_configured":
 		return fault.Unsupported
-	case e.Status == 400 || e.Status == 404 || e.Status == 413 || e.Status == 422: // what the caller sent is what it does not take
+	case e.Status == 400 || e.Status == 404 || e.Status == 413 || e.Status == 422: // the endpoint rejects the request's content
 		return fault.Malformed
 	case !e.Retryable:
 		return fault.Upstream

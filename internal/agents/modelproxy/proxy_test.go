@@ -154,7 +154,7 @@ func TestOpen(t *testing.T) {
 
 	_, err = s.gateway.Open(t.Context(), who, CallParams{Model: "none"})
 	e, ok := errors.AsType[*fault.Error](err)
-	if !ok || e.Kind != fault.Malformed || e.Code != "model_not_found" || e.Detail != `There is no model "none". Nobody serves it.` {
+	if !ok || e.Kind != fault.Malformed || e.Code != "model_not_found" || e.Detail != `Unknown model "none". Nobody serves it.` {
 		t.Errorf("a model that is none: %v", err)
 	}
 	if len(s.asked) != 0 {

@@ -7,9 +7,9 @@ import (
 	"agentd/internal/kernel/model"
 )
 
-// OpenTarget is [Gateway.Open] for a model that the operator configured for a
-// purpose, and that no caller names. What is called there is the caller's own
-// doing; it tells [Call.Used]. Errors: the refusals of quota.Proxy.
+// OpenTarget is [Proxy.Open] for a model that the operator configured and no request
+// names. The caller calls the endpoint itself and reports to [Call.Used]. Errors: the
+// refusals of quota.Proxy.
 func (g *Proxy) OpenTarget(ctx context.Context, who authz.Caller, target model.Target, source string) (*Call, error) {
 	if err := g.Plans.MayProxy(ctx, who.TenantID, nil); err != nil {
 		return nil, err

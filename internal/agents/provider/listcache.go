@@ -7,36 +7,33 @@ import (
 	"time"
 
 	"agentd/internal/base/cache"
-
 	"agentd/internal/kernel/model"
 )
 
 const (
-	// listedFor is how long an endpoint's list of models is believed, and
-	// failedFor how long it is not asked again after it gave none.
+	// listedFor is how long an endpoint's list of models is cached, and failedFor how
+	// long a failure is.
 	listedFor = time.Minute
 	failedFor = 10 * time.Second
-	// maxModels bounds the models of all lists that are held.
+	// maxModels bounds the models in all cached lists.
 	maxModels = 100_000
 )
 
-// listKey says whose list it is: of another key, or at another address, it may
-// be another.
+// listKey identifies a list: it may differ for another key or address.
 type listKey struct {
-	tenant   string // "": with the operator's key, which is the same for everybody
+	tenant   string // "": with the operator's key, whose list all tenants share
 	provider string
 	endpoint string
 	key      [sha256.Size]byte
 }
 
-// modelListing is what an endpoint answered.
+// modelListing is an endpoint's answer.
 type modelListing struct {
 	models []model.Listed
-	failed string // a sentence; "": it did not
+	failed string // why, as a sentence; "" if it did not
 }
 
-// listCache holds what endpoints answered. Callers that come at once share one
-// question.
+// listCache holds the answers of endpoints. Concurrent callers share one request.
 type listCache struct {
 	lister model.Lister
 	cache  *cache.Cache[listKey, *modelListing]
@@ -56,14 +53,15 @@ func newLists(lister model.Lister, elapsed func() time.Duration) *listCache {
 	})}
 }
 
-// get asks an endpoint, unless somebody did lately.
+// get returns an endpoint's list, cached or fresh.
 func (l *listCache) get(ctx context.Context, tenant string, to model.Target) (*modelListing, error) {
 	if !to.OwnKey && !to.Guarded {
 		tenant = ""
 	}
 	key := listKey{tenant, to.Provider, to.BaseURL, sha256.Sum256([]byte(to.APIKey.Reveal()))}
 	return l.cache.Load(ctx, key, func(ctx context.Context, _ listKey) (*modelListing, error) {
-		// Others wait for it too. It ends by itself: the port bounds it.
+		// Other callers wait for the same request, so it outlives this one; the port
+		// bounds its time.
 		models, err := l.lister.ListModels(context.WithoutCancel(ctx), to)
 		if e, ok := errors.AsType[*model.Error](err); ok {
 			return &modelListing{failed: e.Detail}, nil

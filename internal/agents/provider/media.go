@@ -9,7 +9,7 @@ import (
 	"agentd/internal/kernel/model"
 )
 
-// MediaProvider is a provider of pictures, videos or voices.
+// MediaProvider is a provider of image, video or voice models.
 type MediaProvider struct {
 	_ struct{} `json:"-" name:"LlmMediaProvider"`
 
@@ -26,7 +26,7 @@ type mediaModel struct {
 	ID       string         `json:"id" required:"true" doc:"<provider>/<model>."`
 	Name     string         `json:"name" required:"true"`
 	Modality model.Modality `json:"modality" required:"true" enum:"chat,stt,tts,image,embedding"`
-	Default  bool           `json:"default" required:"true" doc:"It is asked where none is named."`
+	Default  bool           `json:"default" required:"true" doc:"Used if no model is named."`
 }
 
 type mediaProviderList struct {
@@ -35,8 +35,8 @@ type mediaProviderList struct {
 	Providers []MediaProvider `json:"providers" required:"true"`
 }
 
-// mediaProviders lists the providers whose models the operator lists with one of these
-// modalities, and those models.
+// mediaProviders returns the providers of the operator's models with these
+// modalities, with those models.
 func (s *Service) mediaProviders(modalities ...model.Modality) mediaProviderList {
 	out := mediaProviderList{}
 	defaults := map[string]model.Modality{}
@@ -65,7 +65,7 @@ func (s *Service) mediaProviders(modalities ...model.Modality) mediaProviderList
 			found.Models = append(found.Models, mediaModel{ID: e.Ref, Name: cmp.Or(e.Facts.Title, e.Model), Modality: modality, Default: chosen})
 			delete(defaults, e.Ref)
 		}
-		for _, ref := range []string{s.Voice.Speech, s.Voice.Transcription} { // what is configured and not listed
+		for _, ref := range []string{s.Voice.Speech, s.Voice.Transcription} { // configured but not in the catalogue
 			provider, whole := s.split(ref)
 			if whole == nil || *provider != p.Name {
 				continue
@@ -86,7 +86,7 @@ func (s *Service) imageProviders(context.Context, authz.Caller, *struct{}) (medi
 	return s.mediaProviders(model.Pictures), nil
 }
 
-// videoProviders are none: no operation makes videos.
+// videoProviders returns an empty list: no operation generates videos.
 func (s *Service) videoProviders(context.Context, authz.Caller, *struct{}) (mediaProviderList, error) {
 	return mediaProviderList{}, nil
 }
@@ -95,13 +95,13 @@ func (s *Service) voiceProviders(context.Context, authz.Caller, *struct{}) (medi
 	return s.mediaProviders(model.TextToSpeech, model.SpeechToText), nil
 }
 
-// Where the platform speaks and listens.
+// Paths of the audio routes.
 const (
 	SpeechPath        = "/api/v1/llm/audio/speech"
 	TranscriptionPath = "/api/v1/llm/audio/transcriptions"
 )
 
-// VoiceConfig is what speaks and listens here.
+// VoiceConfig is the configuration of speech and transcription.
 type VoiceConfig struct {
 	_ struct{} `json:"-" name:"VoiceConfig"`
 
@@ -115,7 +115,7 @@ type listening struct {
 	Configured bool    `json:"configured" required:"true"`
 	Provider   *string `json:"provider,omitzero"`
 	Model      *string `json:"model,omitzero" doc:"As <provider>/<model>."`
-	Endpoint   string  `json:"endpoint" required:"true" doc:"The operation of this service."`
+	Endpoint   string  `json:"endpoint" required:"true" doc:"Path of the operation."`
 }
 
 type speaking struct {
@@ -124,8 +124,8 @@ type speaking struct {
 	Configured bool    `json:"configured" required:"true"`
 	Provider   *string `json:"provider,omitzero"`
 	Model      *string `json:"model,omitzero" doc:"As <provider>/<model>."`
-	Endpoint   string  `json:"endpoint" required:"true" doc:"The operation of this service."`
-	Voice      string  `json:"voice,omitzero" doc:"Of those who ask for none."`
+	Endpoint   string  `json:"endpoint" required:"true" doc:"Path of the operation."`
+	Voice      string  `json:"voice,omitzero" doc:"Used if the request names none."`
 }
 
 func (s *Service) voiceConfig(context.Context, authz.Caller, *struct{}) (VoiceConfig, error) {

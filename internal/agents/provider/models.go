@@ -13,25 +13,25 @@ type providerIn struct {
 	Provider string `path:"provider" doc:"Id of the provider."`
 }
 
-// Models are what a provider offers.
+// Models are the models that a provider offers.
 type Models struct {
 	_ struct{} `json:"-" name:"LlmProviderModels"`
 
 	Provider    string         `json:"provider" required:"true"`
-	EndpointURL string         `json:"endpoint_url" required:"true" doc:"Empty where the operator of this deployment chose it."`
+	EndpointURL string         `json:"endpoint_url" required:"true" doc:"Empty if the operator of this deployment chose it."`
 	Models      []OfferedModel `json:"models" required:"true"`
-	Error       string         `json:"error,omitzero" doc:"Why the provider could not be asked; what the operator lists stands in models all the same."`
-	EmptyReason string         `json:"empty_reason,omitzero" enum:"no_key,no_answer,none" doc:"Why there is no model: no key of the provider is stored, it did not answer, or it has none."`
+	Error       string         `json:"error,omitzero" doc:"Why the provider could not be queried; models then has only what the operator lists."`
+	EmptyReason string         `json:"empty_reason,omitzero" enum:"no_key,no_answer,none" doc:"Why models is empty: no key is stored, the provider did not answer, or it has no models."`
 }
 
-// OfferedModel is one of them.
+// OfferedModel is a model of a provider.
 type OfferedModel struct {
 	_ struct{} `json:"-" name:"LlmProviderModel"`
 
-	ID           string       `json:"id" required:"true" doc:"The provider's own name of it."`
-	Name         string       `json:"name" required:"true" doc:"For people."`
-	Created      *int64       `json:"created,omitzero" doc:"Seconds since 1970, where the provider says."`
-	Capabilities capabilities `json:"capabilities" required:"true" doc:"What is known; what is not is left out."`
+	ID           string       `json:"id" required:"true" doc:"The provider's name for the model."`
+	Name         string       `json:"name" required:"true" doc:"Display name."`
+	Created      *int64       `json:"created,omitzero" doc:"Unix seconds, if the provider reports it."`
+	Capabilities capabilities `json:"capabilities" required:"true" doc:"Unknown capabilities are absent."`
 }
 
 type capabilities struct {
@@ -46,7 +46,7 @@ type capabilities struct {
 	Modality  model.Modality `json:"modality,omitzero" enum:"chat,stt,tts,image,embedding"`
 }
 
-// Why a provider has no model.
+// Reasons for an empty list.
 const (
 	emptyNoKey    = "no_key"
 	emptyNoAnswer = "no_answer"
@@ -65,7 +65,7 @@ func (s *Service) listModels(ctx context.Context, who authz.Caller, in *provider
 			return Models{}, noProvider(in.Provider)
 		}
 		out.EndpointURL, out.EmptyReason = known.Endpoint, emptyNoKey
-		out.Error = "No key of this provider is stored in this company: PUT /api/v1/llm-credentials/" + known.ID + " stores one."
+		out.Error = "No key for this provider is stored in this company; store one with PUT /api/v1/llm-credentials/" + known.ID + "."
 		return out, nil
 	}
 	got, err := s.lists.get(ctx, who.TenantID, to)
@@ -102,7 +102,7 @@ func (s *Service) listModels(ctx context.Context, who authz.Caller, in *provider
 	return out, nil
 }
 
-// endpoint is the address of a target, where it is not the operator's business.
+// endpoint returns the address of a target, unless the operator keeps it private.
 func (s *Service) endpoint(to model.Target) string {
 	if to.Guarded {
 		return to.BaseURL
@@ -122,14 +122,14 @@ func offered(e *model.Entry) OfferedModel {
 	}}
 }
 
-// Model is a model that can be asked. What is not known is null.
+// Model is a model that can be called. Unknown facts are null.
 type Model struct {
 	_ struct{} `json:"-" name:"LlmModel"`
 
-	ID          string          `json:"id" required:"true" doc:"<provider>/<model>, as models are named everywhere."`
+	ID          string          `json:"id" required:"true" doc:"<provider>/<model>."`
 	DisplayName string          `json:"display_name" required:"true"`
 	Provider    string          `json:"provider" required:"true"`
-	Tier        *string         `json:"tier" required:"true" doc:"A word of the operator's."`
+	Tier        *string         `json:"tier" required:"true" doc:"Set by the operator."`
 	Pricing     *pricing        `json:"pricing" required:"true"`
 	Context     *int            `json:"max_context_tokens" required:"true"`
 	Output      *int            `json:"max_output_tokens" required:"true"`
@@ -152,10 +152,10 @@ type modelList struct {
 
 	Models          []Model `json:"models" required:"true"`
 	DefaultProvider *string `json:"default_provider" required:"true"`
-	DefaultModel    *string `json:"default_model" required:"true" doc:"The id of the model of those who name none."`
+	DefaultModel    *string `json:"default_model" required:"true" doc:"Id of the model that is used if none is named."`
 
 	Object string      `json:"object" required:"true" enum:"list"`
-	Data   []listEntry `json:"data" required:"true" doc:"The same models as OpenAI's clients list them."`
+	Data   []listEntry `json:"data" required:"true" doc:"The same models, in the form of OpenAI's API."`
 }
 
 type listEntry struct {
@@ -163,7 +163,7 @@ type listEntry struct {
 
 	ID      string `json:"id" required:"true"`
 	Object  string `json:"object" required:"true" enum:"model"`
-	Created int64  `json:"created" required:"true" doc:"Always 0: nobody knows."`
+	Created int64  `json:"created" required:"true" doc:"Always 0."`
 	OwnedBy string `json:"owned_by" required:"true" doc:"The provider."`
 }
 
@@ -177,7 +177,7 @@ func (s *Service) llmModels(ctx context.Context, who authz.Caller, _ *struct{}) 
 	if out.DefaultModel != nil && *out.DefaultModel == model.EchoRef {
 		yes, no, chat := true, false, model.Chat
 		out.Models = append(out.Models, Model{
-			ID: model.EchoRef, DisplayName: "Echo (repeats what it is told; no language model)", Provider: model.Builtin,
+			ID: model.EchoRef, DisplayName: "Echo (repeats its input; not a language model)", Provider: model.Builtin,
 			Pricing: &pricing{}, ToolCalls: &no, Streaming: &yes, JSONMode: &no, Vision: &no, Modality: &chat,
 		})
 	}
@@ -201,7 +201,7 @@ func listedModel(e *model.Entry) Model {
 	return m
 }
 
-// orNull is null for what is not known.
+// orNull returns nil for the zero value, which stands for an unknown fact.
 func orNull[T comparable](v T) *T {
 	if v == *new(T) {
 		return nil
@@ -209,30 +209,29 @@ func orNull[T comparable](v T) *T {
 	return &v
 }
 
-// tenantsModels are the models of the providers that are the tenant's and not
-// the operator's, as their endpoints list them. All are asked at once; one that
-// does not answer has none.
+// tenantsModels returns the models of the tenant's own providers, as their endpoints
+// list them. All are queried at once; one that does not answer adds none.
 func (s *Service) tenantsModels(ctx context.Context, tenant string) ([]Model, error) {
 	kept, err := s.Credentials.All(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}
-	var asked []model.Target
+	var targets []model.Target
 	for _, name := range tenantProviders(kept) {
 		if !kept[name].Shared {
-			continue // no model is named by it
+			continue // its models cannot be named without the key
 		}
 		to, found, err := s.Resolver.Provider(ctx, tenant, name)
 		if err != nil {
 			return nil, err
 		}
 		if found {
-			asked = append(asked, to)
+			targets = append(targets, to)
 		}
 	}
-	got := make([]*modelListing, len(asked))
+	got := make([]*modelListing, len(targets))
 	var all sync.WaitGroup
-	for i, to := range asked {
+	for i, to := range targets {
 		all.Go(func() {
 			if l, err := s.lists.get(ctx, tenant, to); err == nil {
 				got[i] = l
@@ -247,7 +246,7 @@ func (s *Service) tenantsModels(ctx context.Context, tenant string) ([]Model, er
 		}
 		for _, m := range l.models {
 			models = append(models, Model{
-				ID: asked[i].Provider + "/" + m.ID, DisplayName: cmp.Or(m.Name, m.ID), Provider: asked[i].Provider, Context: orNull(m.Context),
+				ID: targets[i].Provider + "/" + m.ID, DisplayName: cmp.Or(m.Name, m.ID), Provider: targets[i].Provider, Context: orNull(m.Context),
 			})
 		}
 	}

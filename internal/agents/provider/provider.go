@@ -1,6 +1,5 @@
-// Package provider tells callers which model providers and models there are for
-// them, and how those do (behaviours.md section 31). It never shows where the
-// operator's endpoints are, nor a key.
+// Package provider lists the model providers and models that a tenant can use, and
+// their health. It never reveals the operator's endpoints or a key.
 package provider
 
 import (
@@ -15,42 +14,43 @@ import (
 	"agentd/internal/kernel/model"
 )
 
-// Credentials gives what a tenant keeps, by provider; credential.Service.
+// Credentials returns the stored keys of a tenant by provider;
+// *providerkey.Service.
 type Credentials interface {
 	All(ctx context.Context, tenant string) (map[string]*model.Credential, error)
 }
 
-// HealthSource knows how the operator's providers do, as the calls of this process
-// saw it, and since when; model.Breaker. Status is one of model's Health
-// constants. It never blocks.
+// HealthSource reports the health of the operator's providers, as observed by the
+// calls of this process, and since when; model.Breaker. Status is one of model's
+// Health constants. It never blocks.
 type HealthSource interface {
 	Health(provider string) (status string, since time.Time)
 }
 
-// Voice is what speaks and listens: models of the catalogue as
-// <provider>/<model>; "": none is configured.
+// Voice has the models of speech and transcription as <provider>/<model>; "" if none
+// is configured.
 type Voice struct {
 	Speech        string
 	Transcription string
-	Name          string // the voice of those who ask for none; "": the endpoint's own idea
+	Name          string // the default voice; "": the endpoint's
 }
 
-// Deps are what the service stands on.
+// Deps holds what the service depends on.
 type Deps struct {
 	Resolver    model.Resolver
 	Credentials Credentials
 	Lister      model.Lister
-	Health      HealthSource // nil: nobody watches how endpoints do
+	Health      HealthSource // nil: health is unknown
 	Voice       Voice
-	// Fallback is the model that is asked where the one that was named does not
-	// answer; "": none.
+	// Fallback is the model that is called if the requested one does not answer;
+	// "": none.
 	Fallback string
-	// Elapsed is how long the process has run, by a clock that nobody sets [the
+	// Elapsed returns how long the process has run, by a monotonic clock [the
 	// system's].
 	Elapsed func() time.Duration
 }
 
-// Service tells of providers. Safe for concurrent use.
+// Service lists providers and models. It is safe for concurrent use.
 type Service struct {
 	Deps
 
@@ -72,24 +72,24 @@ const (
 	levelPlatform = "platform"
 )
 
-// Provider is one of the list.
+// Provider is a model provider.
 type Provider struct {
 	_ struct{} `json:"-" name:"LlmProvider"`
 
 	ID              string  `json:"id" required:"true"`
-	Name            string  `json:"name" required:"true" doc:"For people."`
-	Canonical       string  `json:"canonical" required:"true" doc:"The id under which models of it are named: <canonical>/<model>."`
-	Configured      bool    `json:"configured" required:"true" doc:"Models of it can be asked."`
-	ConfiguredLevel *string `json:"configured_level" required:"true" enum:"tenant,platform" doc:"Whose key is used: the company's own, or the deployment's. Null where it is not configured."`
-	DefaultEndpoint string  `json:"default_endpoint" required:"true" doc:"Empty where the operator of this deployment chose it."`
-	Local           bool    `json:"local" required:"true" doc:"It runs on the machine of whoever uses it, at its usual port."`
+	Name            string  `json:"name" required:"true" doc:"Display name."`
+	Canonical       string  `json:"canonical" required:"true" doc:"The id in the names of its models: <canonical>/<model>."`
+	Configured      bool    `json:"configured" required:"true" doc:"Its models can be called."`
+	ConfiguredLevel *string `json:"configured_level" required:"true" enum:"tenant,platform" doc:"Whose key is used: the company's or the deployment's. Null if not configured."`
+	DefaultEndpoint string  `json:"default_endpoint" required:"true" doc:"Empty if the operator of this deployment chose it."`
+	Local           bool    `json:"local" required:"true" doc:"Runs on the user's own machine, at its usual port."`
 	Health          health  `json:"health" required:"true"`
 }
 
 type health struct {
 	_ struct{} `json:"-" name:"LlmProviderHealth"`
 
-	Status string     `json:"status" required:"true" enum:"ok,degraded,down,unknown" doc:"As the calls of this deployment saw it; unknown where there were none, and of the company's own."`
+	Status string     `json:"status" required:"true" enum:"ok,degraded,down,unknown" doc:"As observed by this deployment's calls; unknown without calls and for the company's own providers."`
 	Since  *time.Time `json:"since,omitzero"`
 }
 
@@ -150,8 +150,8 @@ func (s *Service) listProviders(ctx context.Context, who authz.Caller, _ *struct
 	return out, nil
 }
 
-// tenantProviders are the providers that the tenant named or has a key of, where that
-// key is used, by name.
+// tenantProviders returns the names of the providers that are not the operator's and
+// that the tenant has a key for, sorted.
 func tenantProviders(kept map[string]*model.Credential) (names []string) {
 	for name, c := range kept {
 		if c.Origin != model.OriginPlatform {
@@ -162,8 +162,8 @@ func tenantProviders(kept map[string]*model.Credential) (names []string) {
 	return names
 }
 
-// health is how a provider does. Of tenants' own endpoints nothing is known that
-// others may not see, so nothing is told.
+// health returns the health of a provider. It is unknown for tenants' own endpoints,
+// because the observations of one tenant must not be visible to another.
 func (s *Service) health(to model.Target) health {
 	if s.Health == nil || to.Guarded {
 		return health{Status: model.HealthUnknown}
@@ -176,13 +176,13 @@ func (s *Service) health(to model.Target) health {
 	return out
 }
 
-// PlatformDefaults are the models of those who name none.
+// PlatformDefaults are the models that are used if none is named.
 type PlatformDefaults struct {
 	_ struct{} `json:"-" name:"PlatformLlmDefaults"`
 
 	DefaultProvider  *string `json:"default_provider" required:"true"`
 	DefaultModel     *string `json:"default_model" required:"true" doc:"As <provider>/<model>."`
-	DefaultEndpoint  *string `json:"default_endpoint" required:"true" doc:"Null where the operator of this deployment chose it."`
+	DefaultEndpoint  *string `json:"default_endpoint" required:"true" doc:"Null if the operator of this deployment chose it."`
 	FallbackProvider *string `json:"fallback_provider" required:"true"`
 	FallbackModel    *string `json:"fallback_model" required:"true" doc:"As <provider>/<model>."`
 }
@@ -199,10 +199,10 @@ func (s *Service) defaults(context.Context, authz.Caller, *struct{}) (PlatformDe
 	return out, nil
 }
 
-// defaultRef is the model of agents that name none.
+// defaultRef returns the model of agents that name none.
 func (s *Service) defaultRef() string { return cmp.Or(s.Resolver.Catalogue.Default(), model.EchoRef) }
 
-// split gives the provider of a model and its whole name; nothing for none.
+// split returns the provider and the full name of a model, nil if it is unknown.
 func (s *Service) split(ref string) (provider, name *string) {
 	if ref == "" {
 		return nil, nil
@@ -216,5 +216,5 @@ func (s *Service) split(ref string) (provider, name *string) {
 }
 
 func noProvider(name string) error {
-	return fault.New(fault.NotFound, "", "There is no provider %q: GET /api/v1/providers lists those that there are.", strings.ToValidUTF8(name, "\uFFFD"))
+	return fault.New(fault.NotFound, "", "Unknown provider %q; GET /api/v1/providers lists the known ones.", strings.ToValidUTF8(name, "\uFFFD"))
 }

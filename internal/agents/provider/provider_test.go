@@ -214,7 +214,7 @@ func TestModelsOfAProvider(t *testing.T) {
 		"openai": `{"provider":"openai","endpoint_url":"https://api.openai.com/v1","models":[{"id":"tts-1","name":"tts-1","capabilities":{"modality":"tts"}},{"id":"whisper","name":"whisper","capabilities":{"modality":"stt"}}],"error":"It is away."}`,
 		"groq":   `{"provider":"groq","endpoint_url":"https://api.groq.com/openai/v1","models":[],"error":"It is away.","empty_reason":"no_answer"}`,
 		"mistral": `{"provider":"mistral","endpoint_url":"https://api.mistral.ai/v1","models":[],` +
-			`"error":"No key of this provider is stored in this company: PUT /api/v1/llm-credentials/mistral stores one.","empty_reason":"no_key"}`,
+			`"error":"No key for this provider is stored in this company; store one with PUT /api/v1/llm-credentials/mistral.","empty_reason":"no_key"}`,
 	} {
 		if diff := cmp.Diff(want, r.must("t1", "listProviderModels", name)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)

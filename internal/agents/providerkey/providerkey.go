@@ -1,10 +1,9 @@
-// Package credential keeps the keys that tenants have of model providers, and
-// hands them to the calls that may carry them (behaviours.md section 31).
+// Package providerkey stores the keys of tenants for model providers, and returns
+// them to the calls that may carry them.
 //
-// A key is sealed together with its tenant, its provider and the endpoint that
-// it goes to; no operation shows it again. Every call of a model asks for keys,
-// so what a tenant keeps is held in memory: for a few seconds, and on this node
-// until it is changed.
+// A key is sealed together with its tenant, its provider and the endpoint that it
+// goes to; no operation shows it again. Every model call needs keys, so those of a
+// tenant are cached in memory for a few seconds, or until this node changes them.
 package providerkey
 
 import (
@@ -22,17 +21,17 @@ import (
 )
 
 const (
-	// maxKeys is how many credentials a tenant may keep.
+	// maxKeys is how many keys a tenant may store.
 	maxKeys = 100
 
-	minKey, maxKey = 10, 500 // characters (behaviours.md section 31)
+	minKey, maxKey = 10, 500 // characters
 )
 
-// Row is a credential as it is stored.
+// Row is a stored key.
 type Row struct {
 	TenantID   string
 	ProviderID string
-	Endpoint   string // as model.NormalEndpoint gives it
+	Endpoint   string // normalized by model.NormalizeEndpoint
 	Origin     string // one of model's Origin constants
 	Shared     bool
 	Sealed     []byte
@@ -40,22 +39,21 @@ type Row struct {
 	UpdatedAt  time.Time
 }
 
-// Store keeps credentials.
+// Store is the port to stored keys.
 type Store interface {
-	// List gives what a tenant keeps, by provider.
+	// List returns the keys of a tenant, ordered by provider.
 	List(ctx context.Context, tenant string) ([]Row, error)
-	// LockTx gives one of them, locked until commit; nil: there is none.
+	// LockTx returns a key and locks it until commit; nil if there is none.
 	LockTx(tx txn.Tx, tenant, provider string) (*Row, error)
-	// CountTx counts a tenant's credentials. Who stores a new one waits for others
-	// who do.
+	// CountTx counts a tenant's keys, and blocks other transactions that count them.
 	CountTx(tx txn.Tx, tenant string) (int, error)
-	// PutTx stores one, over the one of the same tenant and provider.
+	// PutTx stores a key, replacing that of the same tenant and provider.
 	PutTx(tx txn.Tx, r *Row) error
-	// DeleteTx says whether there was one.
+	// DeleteTx reports whether there was a key.
 	DeleteTx(tx txn.Tx, tenant, provider string) (bool, error)
 }
 
-// Deps are what the service stands on.
+// Deps holds what the service depends on.
 type Deps struct {
 	Store     Store
 	Writer    txn.Writer
@@ -64,18 +62,17 @@ type Deps struct {
 	Audit     audit.Recorder
 	Catalogue *model.Catalogue
 	Lister    model.Lister
-	// CheckURL checks the address of an endpoint that a tenant names;
-	// outbound.CheckURL.
+	// CheckURL validates the URL of a tenant's endpoint; outbound.CheckURL.
 	CheckURL func(string) error
-	// OnChange tells every node, this one included, that a tenant's credentials
-	// are others now: they call Hear.
+	// OnChange notifies every node, this one included, of a change to a tenant's
+	// keys: they call Invalidate.
 	OnChange func(tenant string)
-	// Elapsed is how long the process has run, by a clock that nobody sets [the
+	// Elapsed returns how long the process has run, by a monotonic clock [the
 	// system's].
 	Elapsed func() time.Duration
 }
 
-// Service keeps credentials. It implements model.Credentials.
+// Service stores keys. It implements model.Credentials.
 type Service struct {
 	Deps
 
@@ -101,22 +98,22 @@ func (s *Service) Kept(ctx context.Context, tenant, name string) (*model.Credent
 	return all[name], err
 }
 
-// All gives what a tenant keeps, by provider. It is not to be changed.
+// All returns the keys of a tenant by provider. The map must not be changed.
 func (s *Service) All(ctx context.Context, tenant string) (map[string]*model.Credential, error) {
 	return s.cache.get(ctx, tenant)
 }
 
-// Invalidate takes in that a tenant's credentials are others now.
+// Invalidate drops the cached keys of a tenant.
 func (s *Service) Invalidate(tenant string) { s.cache.drop(tenant) }
 
-// sealedFor binds a sealed key to where it belongs. None of the parts has a
-// zero byte in it.
+// sealedFor returns the context that binds a sealed key to its owner and endpoint.
+// None of the parts contains a zero byte.
 func sealedFor(tenant, provider, endpoint string) string {
 	return "llm_credentials\x00" + tenant + "\x00" + provider + "\x00" + endpoint
 }
 
-// load reads what a tenant keeps. What cannot be opened, because it was sealed
-// with another key or was moved, counts as not there.
+// load reads the keys of a tenant. One that cannot be opened, because it was sealed
+// with another key or was moved, counts as absent.
 func (s *Service) load(ctx context.Context, tenant string) (map[string]*model.Credential, error) {
 	rows, err := s.Store.List(ctx, tenant)
 	if err != nil || len(rows) == 0 {
@@ -138,56 +135,56 @@ func (s *Service) load(ctx context.Context, tenant string) (map[string]*model.Cr
 
 var (
 	ownName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
-	// reserved are names that mean something else where models are named.
+	// reserved are names with another meaning in the names of models.
 	reserved = []string{model.DefaultProvider, model.Builtin, model.Custom, model.OpenAICompat, "agent", "team"}
 )
 
-// endpointOf says where a key of a provider goes, and whose idea that was.
-// asked is the endpoint that the tenant names, "" for none; before is what it
-// keeps already. Errors: fault.Malformed for a provider that nobody knows,
-// fault.Invalid for an endpoint that cannot be.
-func (s *Service) endpointOf(provider, asked string, before *Row) (endpoint, origin string, err error) {
+// endpointOf returns the endpoint that a provider's key goes to, and who chose it.
+// requested is the endpoint in the request, "" for none; before is the stored key.
+// Errors: fault.Malformed for an unknown provider, fault.Invalid for an endpoint
+// that is not allowed.
+func (s *Service) endpointOf(provider, requested string, before *Row) (endpoint, origin string, err error) {
 	own := before != nil && before.Origin == model.OriginOwn
 	to, platform := s.Catalogue.Endpoint(provider)
 	known, public := model.PublicProvider(provider)
 	switch {
-	case asked != "":
-		return s.ownEndpoint(provider, asked, !own && (platform || public))
+	case requested != "":
+		return s.ownEndpoint(provider, requested, !own && (platform || public))
 	case own:
 		return before.Endpoint, model.OriginOwn, nil
 	case platform:
-		if endpoint, ok := model.NormalEndpoint(to.BaseURL); ok {
+		if endpoint, ok := model.NormalizeEndpoint(to.BaseURL); ok {
 			return endpoint, model.OriginPlatform, nil
 		}
-		return "", "", fault.New(fault.Malformed, "provider_takes_no_key", "The provider %q takes no keys of companies on this deployment.", provider)
+		return "", "", fault.New(fault.Malformed, "provider_takes_no_key", "The provider %q does not accept keys of companies on this deployment.", provider)
 	case public:
 		return known.Endpoint, model.OriginPublic, nil
 	}
 	return "", "", unknownProvider(provider)
 }
 
-func (s *Service) ownEndpoint(provider, asked string, taken bool) (endpoint, origin string, err error) {
+func (s *Service) ownEndpoint(provider, requested string, taken bool) (endpoint, origin string, err error) {
 	refuse := func(message string) (string, string, error) {
 		return "", "", fault.BadFields(fault.Field{Field: "endpoint_url", Message: message})
 	}
 	if !ownName.MatchString(provider) || slices.Contains(reserved, provider) {
-		return "", "", fault.New(fault.Malformed, "unknown_provider", "%q cannot be the name of a provider of your own: it has 1 to 64 of a-z, 0-9, '.', '_' and '-', "+
-			"begins with a letter or digit, and is none of %v.", provider, reserved)
+		return "", "", fault.New(fault.Malformed, "unknown_provider", "%q is not a valid name for your own provider: it must have 1 to 64 characters of a-z, 0-9, '.', '_' and '-', "+
+			"begin with a letter or digit, and not be one of %v.", provider, reserved)
 	}
 	if taken {
-		return refuse("this provider has an endpoint already: leave endpoint_url out, or choose another name for your own")
+		return refuse("this provider already has an endpoint: omit endpoint_url, or choose another name for your own provider")
 	}
-	if err := s.CheckURL(asked); err != nil {
+	if err := s.CheckURL(requested); err != nil {
 		return refuse(fault.From(err).Detail)
 	}
-	endpoint, ok := model.NormalEndpoint(asked)
+	endpoint, ok := model.NormalizeEndpoint(requested)
 	if !ok {
-		return refuse("it must be like https://host/v1: without user name, query, fragment or escapes, and with nothing in its path that leads elsewhere")
+		return refuse("must be a URL like https://host/v1, without user name, query, fragment, escapes or dot segments in its path")
 	}
 	return endpoint, model.OriginOwn, nil
 }
 
 func unknownProvider(provider string) error {
-	return fault.New(fault.Malformed, "unknown_provider", "There is no provider %q. GET /api/v1/llm-credentials/providers lists those that there are; "+
-		"for one of your own send its endpoint_url.", provider)
+	return fault.New(fault.Malformed, "unknown_provider", "Unknown provider %q. GET /api/v1/llm-credentials/providers lists the known ones; "+
+		"to add your own, send its endpoint_url.", provider)
 }

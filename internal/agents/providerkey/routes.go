@@ -18,43 +18,43 @@ import (
 	"agentd/internal/kernel/model"
 )
 
-// Routes of the area LLM Credentials.
+// Routes returns the routes for keys.
 func (s *Service) Routes() []route.Route {
 	const tag, all = "LLM Credentials", "/api/v1/llm-credentials/"
 	read, write := []authz.Scope{"agents:read"}, []authz.Scope{"agents:write"}
 	return []route.Route{
 		route.Action(route.Row{
 			Method: "GET", Path: all + "providers", ID: "listLlmCredentialProviders", Tag: tag, Scopes: read, Role: authz.Viewer,
-			Summary: "List the providers that a key can be stored for, and whether one is",
+			Summary: "List providers with the state of their key",
 		}, s.list),
 		route.Action(route.Row{
 			Method: "PUT", Path: all + "{provider}", ID: "setLlmCredential", Tag: tag, Scopes: write, Role: authz.Admin,
-			Summary: "Store the company's key of a provider", Errors: []int{400},
-			Doc: "The key is kept encrypted and never shown again. It goes to the provider's endpoint and nowhere else. With endpoint_url the provider is one of the company's own.",
+			Summary: "Set the company's key for a provider", Errors: []int{400},
+			Doc: "The key is stored encrypted, never shown again, and sent only to the provider's endpoint. With endpoint_url it belongs to the company's own provider.",
 		}, s.put),
 		route.Action(route.Row{
 			Method: "DELETE", Path: all + "{provider}", ID: "deleteLlmCredential", Tag: tag, Scopes: write, Role: authz.Admin,
-			Summary: "Delete the company's key of a provider", Errors: []int{404},
+			Summary: "Delete the company's key for a provider", Errors: []int{404},
 		}, s.remove),
 		route.Action(route.Row{
 			Method: "POST", Path: all + "{provider}/test", ID: "testLlmCredential", Tag: tag, Scopes: write, Role: authz.Admin,
-			Summary: "Ask the provider whether it takes the key", Errors: []int{400}, Outside: true,
-			Doc: "Asks for the list of models, which costs nothing. The answer comes within ten seconds, and is 200 also where the key is refused.",
+			Summary: "Test the company's key for a provider", Errors: []int{400}, Outside: true,
+			Doc: "Requests the provider's list of models, which is free of charge, for at most ten seconds. The status is 200 even if the key is rejected.",
 		}, s.test),
 	}
 }
 
-// Provider is one that a key can be stored for.
+// Provider is a provider that a key can be stored for.
 type Provider struct {
 	_ struct{} `json:"-" name:"LlmCredentialProvider"`
 
 	ID              string     `json:"id" required:"true"`
-	Name            string     `json:"name" required:"true" doc:"For people."`
-	Configured      bool       `json:"configured" required:"true" doc:"The company keeps a key of it."`
-	Local           bool       `json:"local" required:"true" doc:"It runs on the machine of whoever uses it, at its usual port."`
-	DefaultEndpoint string     `json:"default_endpoint" required:"true" doc:"Where the key goes; empty where the operator of this deployment chose that."`
-	Shared          *bool      `json:"shared,omitzero" doc:"Of a key that is kept: it serves every model of the provider, not only agents that name it in api_key_ref."`
-	Stale           bool       `json:"stale,omitzero" doc:"The key is not used: it was stored for another endpoint than the provider has now. Store it again."`
+	Name            string     `json:"name" required:"true" doc:"Display name."`
+	Configured      bool       `json:"configured" required:"true" doc:"The company has stored a key."`
+	Local           bool       `json:"local" required:"true" doc:"Runs on the user's own machine, at its usual port."`
+	DefaultEndpoint string     `json:"default_endpoint" required:"true" doc:"Where the key is sent; empty if the operator of this deployment chose it."`
+	Shared          *bool      `json:"shared,omitzero" doc:"Used for every model of the provider, not only by agents that name it in api_key_ref."`
+	Stale           bool       `json:"stale,omitzero" doc:"Not used, because the provider's endpoint has changed since it was stored. Store it again."`
 	UpdatedAt       *time.Time `json:"updated_at,omitzero"`
 }
 
@@ -98,17 +98,17 @@ func (s *Service) list(ctx context.Context, who authz.Caller, _ *struct{}) (prov
 }
 
 type putIn struct {
-	Provider string `path:"provider" doc:"One of the list, or the name of one of the company's own."`
+	Provider string `path:"provider" doc:"A listed provider, or the name of the company's own."`
 	Body     struct {
 		_ struct{} `json:"-" name:"LlmCredentialSet"`
 
-		APIKey      string `json:"api_key" required:"true" doc:"10 to 500 characters. Kept encrypted, never shown again."`
-		Shared      *bool  `json:"shared,omitzero" nullable:"true" doc:"True: every model of the provider is asked with it, whoever in the company asks. False: it is for agents that name it in api_key_ref. Left out: as it was, true at first."`
-		EndpointURL string `json:"endpoint_url,omitzero" doc:"The OpenAI-compatible endpoint of a provider of the company's own, up to and with /v1. Left out: as it was."`
+		APIKey      string `json:"api_key" required:"true" doc:"10 to 500 characters. Stored encrypted, never shown again."`
+		Shared      *bool  `json:"shared,omitzero" nullable:"true" doc:"Use the key for every model of the provider (default), not only for agents that name it in api_key_ref. Absent: unchanged."`
+		EndpointURL string `json:"endpoint_url,omitzero" doc:"OpenAI-compatible endpoint of the company's own provider, ending in /v1. Absent: unchanged."`
 	}
 }
 
-// Stored is the answer to storing a key.
+// Stored is the answer to setting a key.
 type Stored struct {
 	_ struct{} `json:"-" name:"LlmCredential"`
 
@@ -125,7 +125,7 @@ func (s *Service) put(ctx context.Context, who authz.Caller, in *putIn) (out Sto
 	}
 	now := s.Clock.Now()
 	err = s.Writer.Write(ctx, func(tx txn.Tx) error {
-		count, err := s.Store.CountTx(tx, who.TenantID) // first: it has others wait
+		count, err := s.Store.CountTx(tx, who.TenantID) // first, because it locks out concurrent inserts
 		if err != nil {
 			return err
 		}
@@ -140,7 +140,7 @@ func (s *Service) put(ctx context.Context, who authz.Caller, in *putIn) (out Sto
 		if before != nil {
 			r.Shared, r.CreatedAt = before.Shared, before.CreatedAt
 		} else if count >= maxKeys {
-			return fault.New(fault.Invalid, "limit_reached", "This company keeps %d keys, and may keep no more: delete one that is not used.", count)
+			return fault.New(fault.Invalid, "limit_reached", "This company has stored %d keys, which is the limit; delete an unused one first.", count)
 		}
 		if b.Shared != nil {
 			r.Shared = *b.Shared
@@ -158,32 +158,30 @@ func (s *Service) put(ctx context.Context, who authz.Caller, in *putIn) (out Sto
 	return out, err
 }
 
-// checkAPIKey refuses what cannot be a key, in one sentence and without showing
-// it.
+// checkAPIKey returns the error of an invalid key, without showing it.
 func checkAPIKey(key string) error {
 	n := utf8.RuneCountInString(key)
-	var wrong []string
+	var problems []string
 	if n < minKey || n > maxKey {
-		wrong = append(wrong, "it must have 10 to 500 characters")
+		problems = append(problems, "it must have 10 to 500 characters")
 	}
 	if strings.ContainsFunc(key, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) || r > unicode.MaxASCII }) {
-		wrong = append(wrong, "it must have no spaces, control characters, or letters beyond ASCII")
+		problems = append(problems, "it must not contain spaces, control characters or non-ASCII characters")
 	}
-	if wrong == nil {
+	if problems == nil {
 		return nil
 	}
-	return fault.New(fault.Malformed, "invalid_api_key", "The api_key cannot be accepted: %s.", strings.Join(wrong, ", and "))
+	return fault.New(fault.Malformed, "invalid_api_key", "The api_key cannot be accepted: %s.", strings.Join(problems, ", and "))
 }
 
-// record writes the entry of the audit log, and has every node forget what it
-// holds of the tenant.
+// record writes the audit entry, and invalidates the cached keys on every node.
 func (s *Service) record(tx txn.Tx, who authz.Caller, action string, r *Row) error {
 	tx.AfterCommit(func() { s.OnChange(who.TenantID) })
 	e := audit.Entry{Action: action, TargetType: "llm_credential", TargetID: r.ProviderID}
 	if r.Origin != "" {
 		details := struct {
 			Shared   bool   `json:"shared"`
-			Endpoint string `json:"endpoint,omitzero"` // not the operator's
+			Endpoint string `json:"endpoint,omitzero"` // unless it is the operator's
 		}{Shared: r.Shared, Endpoint: r.Endpoint}
 		if r.Origin == model.OriginPlatform {
 			details.Endpoint = ""
@@ -197,7 +195,7 @@ func (s *Service) record(tx txn.Tx, who authz.Caller, action string, r *Row) err
 }
 
 type providerIn struct {
-	Provider string `path:"provider" doc:"One of the list, or the name of one of the company's own."`
+	Provider string `path:"provider" doc:"A listed provider, or the name of the company's own."`
 }
 
 type deleted struct {
@@ -228,12 +226,12 @@ func (s *Service) remove(ctx context.Context, who authz.Caller, in *providerIn) 
 	return out, nil
 }
 
-// Tested is what a test of a key found out.
+// Tested is the outcome of a test.
 type Tested struct {
 	_ struct{} `json:"-" name:"LlmCredentialTest"`
 
 	Success bool   `json:"success" required:"true"`
-	Message string `json:"message,omitzero" doc:"What is wrong; left out where nothing is."`
+	Message string `json:"message,omitzero" doc:"What is wrong, if anything."`
 }
 
 func (s *Service) test(ctx context.Context, who authz.Caller, in *providerIn) (Tested, error) {
@@ -245,12 +243,12 @@ func (s *Service) test(ctx context.Context, who authz.Caller, in *providerIn) (T
 		if _, _, err := s.endpointOf(in.Provider, "", nil); err != nil {
 			return Tested{}, err
 		}
-		return Tested{Message: "No key of this provider is stored in this company."}, nil
+		return Tested{Message: "No key for this provider is stored in this company."}, nil
 	}
 	to := model.Target{Provider: c.Name, BaseURL: c.Endpoint, APIKey: c.Key, Guarded: true, OwnKey: true}
 	if c.Origin == model.OriginPlatform {
 		if !s.Catalogue.At(c.Name, c.Endpoint) {
-			return Tested{Message: "The key was stored for another endpoint than this provider has now: store it again."}, nil
+			return Tested{Message: "The provider's endpoint has changed since the key was stored; store it again."}, nil
 		}
 		to, _ = s.Catalogue.Endpoint(c.Name)
 		to.APIKey, to.OwnKey = c.Key, true
@@ -262,7 +260,7 @@ func (s *Service) test(ctx context.Context, who authz.Caller, in *providerIn) (T
 	return Tested{Success: err == nil}, err
 }
 
-// stored gives a credential as the database has it now; nil: there is none.
+// stored returns a key from the database, nil if there is none.
 func (s *Service) stored(ctx context.Context, tenant, provider string) (*model.Credential, error) {
 	all, err := s.load(ctx, tenant)
 	return all[provider], err

@@ -123,7 +123,7 @@ func (a *Admin) SaveArtifact(tenant, run, name string) string {
 	return made[0].ArtifactID
 }
 
-// Notify tells a company something, and gives the ids of the notifications.
+// Notify creates notifications in a tenant and returns their IDs.
 func (a *Admin) Notify(tenant string, titles ...string) (ids []string) {
 	a.T.Helper()
 	store := notificationsql.New(a.DB)
@@ -146,8 +146,8 @@ func (a *Admin) Notify(tenant string, titles ...string) (ids []string) {
 	return ids
 }
 
-// OpenBrowserSession opens a browser session, as a sign-in does, and gives the header
-// that the browser sends.
+// OpenBrowserSession opens a browser session as signing in does, and returns the
+// headers that the browser sends.
 func (a *Admin) OpenBrowserSession(tenant, user string, d identity.Device) (id string, cookie []string) {
 	a.T.Helper()
 	var one identity.Session
@@ -162,7 +162,7 @@ func (a *Admin) OpenBrowserSession(tenant, user string, d identity.Device) (id s
 	return one.SessionID, []string{"Cookie", "svc_session=" + string(raw)}
 }
 
-// StoreInvite stores an invite whose link was never shown, and gives its token.
+// StoreInvite stores an invite and returns its ID and the token of its link.
 func (a *Admin) StoreInvite(tenant, by, email string) (id, token string) {
 	a.T.Helper()
 	id, token = ident.New(), ident.New()
@@ -179,6 +179,7 @@ func (a *Admin) StoreInvite(tenant, by, email string) (id, token string) {
 	return id, token
 }
 
+// SuspendedTenant creates a suspended tenant and returns a key of it.
 func SuspendedTenant(t *testing.T, a *Admin) string {
 	t.Helper()
 	g, err := a.Tenants.Create(t.Context(), "Closed", "")

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// volatile are columns that change without anybody's doing: leases are
-// renewed, uses of keys are noted a while after.
+// volatile are columns that change without a request: leases are renewed, uses of
+// keys are recorded later.
 var volatile = []string{"due_at", "last_used_at"}
 
-// untenanted are the tables that hold nothing of a company, and why.
+// untenanted are the tables without data of tenants, and why they have none.
 var untenanted = map[string]string{
 	"goose_db_version": "which migrations ran",
 	"signin_codes":     "by the email of a person, who may be of several companies or none yet",
@@ -47,7 +47,7 @@ func (a *Admin) CompanyTables() (all []string) {
 	return all
 }
 
-// Rows dumps what the database has of a tenant.
+// Rows returns all rows of a tenant, in every table, as text.
 func (a *Admin) Rows(tenant string) (all []string) {
 	a.T.Helper()
 	if a.tenanted == nil {
@@ -67,14 +67,13 @@ func (a *Admin) Rows(tenant string) (all []string) {
 	return all
 }
 
-// TenantTables lists the tables that keep things of tenants, the tenants apart.
+// TenantTables lists the tables with a column tenant_id, except tenants itself.
 func (a *Admin) TenantTables() []string {
 	a.T.Helper()
 	return a.tables(true)
 }
 
-// SharedTables lists the tables that have no tenant_id and that nobody says may
-// have none.
+// SharedTables lists the tables that have no tenant_id and no excuse for it here.
 func (a *Admin) SharedTables() []string {
 	a.T.Helper()
 	excused := []string{

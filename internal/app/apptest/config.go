@@ -18,16 +18,16 @@ import (
 	"agentd/internal/base/secret"
 )
 
-// AddressPerRequest has every request of the tests come from an address of its own, so
-// that none is limited that others may make only so often.
+// AddressPerRequest lets every request come from an address of its own, so that
+// limits per address do not apply to the tests.
 func AddressPerRequest(c *config.Config) { c.Server.TrustedProxies = "127.0.0.1" }
 
-// SharedSecretKey lets nodes over one database be one agentd.
+// SharedSecretKey configures the secret key that all nodes over one database need.
 func SharedSecretKey(c *config.Config) {
 	c.Security.SecretKey = secret.New(base64.StdEncoding.EncodeToString(make([]byte, 32)))
 }
 
-// FreeAddress is one that nothing listens on at this moment.
+// FreeAddress returns a local address that nothing listens on at the moment.
 func FreeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -38,7 +38,7 @@ func FreeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// ExternalNATS starts a NATS and gives the setting that names it.
+// ExternalNATS starts a NATS server and returns the setting that uses it.
 func ExternalNATS(t *testing.T) func(*config.Config) {
 	t.Helper()
 	bus, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true})
@@ -53,14 +53,16 @@ func ExternalNATS(t *testing.T) func(*config.Config) {
 	return func(c *config.Config) { c.Bus.NATSURL = config.NewURL(bus.ClientURL()) }
 }
 
-// Corp is a provider that nobody signs in with.
+// Corp is a sign-in provider that CorpProvider configures and no test uses.
 const Corp = "corp"
 
+// CorpProvider configures the sign-in provider Corp.
 func CorpProvider(tb testing.TB) func(*config.Config) {
 	tb.Helper()
 	return Providers(tb, `[{"id": "corp", "issuer": "https://id.example.com", "client_id": "agentd"}]`)
 }
 
+// Providers configures the sign-in providers of a file with this text.
 func Providers(tb testing.TB, file string) func(*config.Config) {
 	tb.Helper()
 	path := filepath.Join(tb.TempDir(), "providers.json")
@@ -70,7 +72,7 @@ func Providers(tb testing.TB, file string) func(*config.Config) {
 	return func(c *config.Config) { c.SignIn.OIDCProviders = path }
 }
 
-// WebSearch is a simulated SearXNG, and a configuration that uses it.
+// WebSearch starts a simulated SearXNG and returns the setting that uses it.
 func WebSearch(t testing.TB) func(*config.Config) {
 	t.Helper()
 	hold := make(chan struct{})

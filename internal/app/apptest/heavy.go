@@ -4,10 +4,10 @@ import (
 	"testing"
 )
 
-// SkipUnderRace leaves a test out where the race detector watches: a walk over all
-// routes, whose requests are like those of the other tests, only more, kills of a
-// program that is built without the detector, or what mostly waits. CI plays
-// these without it, on both databases.
+// SkipUnderRace skips a test under the race detector: tests of every operation,
+// whose requests are like those of other tests, only more; kills of a program that
+// is built without the detector; and tests that mostly wait. CI runs them without
+// the detector, on both databases.
 func SkipUnderRace(tb testing.TB) {
 	tb.Helper()
 	if RaceEnabled {

@@ -13,14 +13,15 @@ import (
 	"agentd/internal/kernel/model/modeltest"
 )
 
-// Embedding has the simulated model embed, speak and listen.
+// Embedding configures the simulated model for embeddings, speech and transcription
+// too.
 func Embedding(c *config.Config) {
 	c.Models.EmbeddingModel, c.Models.SpeechModel, c.Models.TranscriptionModel = "sim-embedding", "sim-speech", "sim-transcription"
 }
 
-// HangingModel is a model that lets runs run until somebody ends them, but for those
-// that are to wait: it calls the tool that the message begins with. Who asks it
-// by another name than agents do asks without a run, and is answered.
+// HangingModel is a model that keeps runs running until they are cancelled. Where
+// the message begins with the name of a tool, it calls that tool, so that the run
+// waits. Requests by another model name than agents use are answered.
 var HangingModel = modeltest.Respond(func(req modeltest.Request) modeltest.Answer {
 	messages := req.Chat().Messages
 	if len(messages) == 0 {
@@ -41,7 +42,7 @@ var HangingModel = modeltest.Respond(func(req modeltest.Request) modeltest.Answe
 	return modeltest.Answer{HangFirst: true}
 })
 
-// WithModels has the operator's models be those of a providers file.
+// WithModels configures the operator's models by a providers file.
 func WithModels(t *testing.T, sim *modeltest.Server, models string) func(*config.Config) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "providers.json")
@@ -52,22 +53,24 @@ func WithModels(t *testing.T, sim *modeltest.Server, models string) func(*config
 	return func(c *config.Config) { c.Models.Providers, c.Models.Model = file, "sim-model" }
 }
 
+// AsksForSummary reports whether a request is that of a compaction.
 func AsksForSummary(req modeltest.Request) bool {
 	return strings.HasPrefix(req.Chat().Messages[0].Text(), "You write the record")
 }
 
-// RepeatModel is a model that repeats what it is told.
+// RepeatModel is a model that repeats the user's message.
 var RepeatModel = modeltest.Respond(func(r modeltest.Request) modeltest.Answer {
 	return modeltest.Answer{Text: "You said: " + r.Chat().Last(model.User)}
 })
 
+// OutputText returns the text of a run's output.
 func OutputText(r Object) string {
 	out, _ := r["output"].(Object)
 	said, _ := out["text"].(string)
 	return said
 }
 
-// CallTool is a model that calls a tool and then says what it got.
+// CallTool is a model that calls a tool and then repeats its result.
 func CallTool(tool, arguments string) modeltest.Option {
 	return modeltest.Respond(func(r modeltest.Request) modeltest.Answer {
 		if got := r.Chat().Last("tool"); got != "" {
@@ -77,9 +80,11 @@ func CallTool(tool, arguments string) modeltest.Option {
 	})
 }
 
+// EchoModel is the model of agents that answer without an endpoint.
 var EchoModel = Object{"provider": "custom", "model_ref": "builtin/echo"}
 
-// CallOnce has the model call one tool, and then say what the tool gave.
+// CallOnce is a model that calls a tool once, and whose answer is the tool's result
+// alone.
 func CallOnce(name, arguments string) func(modeltest.Request) modeltest.Answer {
 	return func(r modeltest.Request) modeltest.Answer {
 		if result := r.Chat().Last(model.Tool); result != "" {

@@ -2,5 +2,6 @@ package apptest
 
 import ()
 
-// RaceEnabled says that the race detector watches, which makes everything slow.
+// RaceEnabled reports whether the race detector is on, which makes everything
+// slower.
 const RaceEnabled = false

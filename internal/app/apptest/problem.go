@@ -10,8 +10,8 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// CheckProblem fails unless an answer is a problem document as interface.md
-// section 7 has it, with nothing of our inside in it.
+// CheckProblem fails unless an answer is a problem document that reveals nothing of
+// the implementation (Internals).
 func CheckProblem(t testing.TB, r Reply) {
 	t.Helper()
 	if got := r.Header.Get("Content-Type"); got != "application/problem+json" {
@@ -39,7 +39,7 @@ func CheckProblem(t testing.TB, r Reply) {
 	CheckHeaders(t, r)
 }
 
-// CheckRPCError fails unless an answer is a refusal of the MCP endpoint.
+// CheckRPCError fails unless an answer is a JSON-RPC error of the MCP endpoint.
 func CheckRPCError(t testing.TB, r Reply) {
 	t.Helper()
 	failure, _ := r.JSON["error"].(Object)
@@ -48,7 +48,8 @@ func CheckRPCError(t testing.TB, r Reply) {
 	}
 }
 
-// CheckChatError fails unless an answer is a refusal of the chat routes.
+// CheckChatError fails unless an answer is an error in the envelope of the chat
+// routes.
 func CheckChatError(t testing.TB, r Reply) {
 	t.Helper()
 	if got := r.Header.Get("Content-Type"); got != "application/json" {
@@ -70,8 +71,8 @@ func CheckChatError(t testing.TB, r Reply) {
 	CheckHeaders(t, r)
 }
 
-// CheckMessagesError fails unless an answer is a refusal of the messages routes: in their
-// envelope, or a problem document where those keep it.
+// CheckMessagesError fails unless an answer is an error of the messages routes: in
+// their envelope, or one of the errors that stay problem documents there.
 func CheckMessagesError(t testing.TB, r Reply) {
 	t.Helper()
 	if r.Header.Get("Content-Type") == "application/problem+json" {
@@ -105,7 +106,7 @@ func CheckMessagesError(t testing.TB, r Reply) {
 	CheckHeaders(t, r)
 }
 
-// MessagesErrorType is the type of a refusal in the messages envelope.
+// MessagesErrorType returns the error type in the messages envelope for a status.
 func MessagesErrorType(status int) string {
 	switch {
 	case status == 401:
@@ -120,7 +121,8 @@ func MessagesErrorType(status int) string {
 	return "invalid_request_error"
 }
 
-// checkSentence looks at what a refusal says to a person and to a program.
+// checkSentence checks the detail and the code of an error, and that the answer
+// reveals nothing of the implementation.
 func checkSentence(t testing.TB, r Reply, doc Object) {
 	t.Helper()
 	detail, _ := doc["detail"].(string)
@@ -138,14 +140,14 @@ func checkSentence(t testing.TB, r Reply, doc Object) {
 	}
 }
 
-// Internals is what no caller may see: statements, paths and types of this
-// program, and how its libraries and databases word their errors.
+// Internals matches what no caller may see: SQL, paths and types of this program,
+// and the error texts of its libraries and databases.
 var Internals = regexp.MustCompile(`(?i:SELECT |INSERT INTO|UPDATE .* SET|WHERE |SQLSTATE|sqlite|postgres|pgx|constraint|runtime error|nil pointer)|` +
 	`\.go:\d|goroutine |panic|/internal/|/tmp/|/home/|/work/|/root/|jsontext|json: |sqldb|` +
 	`\b(?:agent|run|identity|resource|schema|fault|commerce|httpapi|openai|engine|reflect|huma|time|url|http)\.[A-Z]|` +
 	`map\[|interface \{|struct \{|\bu?int\d|\bfloat64\b|Go (?:type|struct)`)
 
-// CheckHeaders looks at the headers that every answer has.
+// CheckHeaders fails unless an answer has the headers that every answer has.
 func CheckHeaders(t testing.TB, r Reply) {
 	t.Helper()
 	for name, want := range map[string]string{
@@ -174,7 +176,7 @@ func CheckCode(t testing.TB, r Reply, status int, code string) {
 	CheckProblem(t, r)
 }
 
-// ParseObject is a JSON object as the tests see answers.
+// ParseObject parses a JSON object.
 func ParseObject(t testing.TB, text string) Object {
 	t.Helper()
 	var o Object
@@ -184,7 +186,7 @@ func ParseObject(t testing.TB, text string) Object {
 	return o
 }
 
-// IDs gives the ids of a page's items.
+// IDs returns a field of each item of a page, such as run_id.
 func IDs(t testing.TB, page Object, field string) []string {
 	t.Helper()
 	items, ok := page["items"].([]any)

@@ -12,7 +12,7 @@ import (
 	"agentd/internal/kernel/model/modeltest"
 )
 
-// Process is agentd as a process of its own, which can be killed.
+// Process is a Server that runs as a process of its own, which can be killed.
 type Process struct {
 	*Server
 	Program string
@@ -21,6 +21,7 @@ type Process struct {
 	Command *exec.Cmd
 }
 
+// BuildProcess builds the program and returns a process of it, which Start starts.
 func BuildProcess(t *testing.T, sim *modeltest.Server) *Process {
 	t.Helper()
 	bin := filepath.Join(t.TempDir(), "agentd")
@@ -30,7 +31,7 @@ func BuildProcess(t *testing.T, sim *modeltest.Server) *Process {
 	return NewProcess(t, bin, sim)
 }
 
-// NewProcess is one more of a program that is built.
+// NewProcess returns another process of a program that is built already.
 func NewProcess(t *testing.T, bin string, sim *modeltest.Server, env ...string) *Process {
 	t.Helper()
 	addr := FreeAddress(t)
@@ -41,7 +42,7 @@ func NewProcess(t *testing.T, bin string, sim *modeltest.Server, env ...string) 
 	return p
 }
 
-// Start runs the process until it answers.
+// Start starts the process and waits until it accepts connections.
 func (p *Process) Start() {
 	p.T.Helper()
 	p.Command = exec.Command(p.Program, "serve")
@@ -61,7 +62,7 @@ func (p *Process) Start() {
 	p.T.Fatalf("agentd does not answer:\n%s", log.String())
 }
 
-// Kill ends the process at once, as a power cut would.
+// Kill ends the process with SIGKILL, if it runs.
 func (p *Process) Kill() {
 	if p.Command != nil {
 		_ = p.Command.Process.Kill() // it may have ended

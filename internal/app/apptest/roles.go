@@ -7,8 +7,8 @@ import (
 	"agentd/internal/base/authz"
 )
 
-// RoleKeys is a node with a tenant whose members have every role, and keys with
-// whatever scopes.
+// RoleKeys is a server with a tenant that has members of every role, and keys
+// with any scopes.
 type RoleKeys struct {
 	*Server
 	Admin  *Admin
@@ -16,6 +16,7 @@ type RoleKeys struct {
 	Keys   map[string]string
 }
 
+// StartWithRoles starts a server and creates the tenant.
 func StartWithRoles(t *testing.T) *RoleKeys {
 	t.Helper()
 	n := Start(t, nil)
@@ -28,7 +29,7 @@ func StartWithRoles(t *testing.T) *RoleKeys {
 	return g
 }
 
-// KeyFor is the key of a member with a role, and scopes.
+// KeyFor returns a key with these scopes of a member with a role.
 func (g *RoleKeys) KeyFor(role authz.Role, scopes ...authz.Scope) string {
 	name := fmt.Sprint(role, scopes)
 	if g.Keys[name] == "" {

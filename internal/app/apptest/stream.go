@@ -54,7 +54,8 @@ func (f Frame) Object(t testing.TB) Object {
 	return o
 }
 
-// ReadStream reads an event stream until it ends, or until enough says so.
+// ReadStream returns the frames of an event stream, until its end or until enough
+// returns true.
 func (n *Server) ReadStream(path, lastID string, enough func(Frame) bool) []Frame {
 	n.T.Helper()
 	ctx, cancel := context.WithTimeout(n.T.Context(), time.Minute)
@@ -113,7 +114,7 @@ func ReadFrames(r io.Reader, each func(Frame) bool) error {
 	return in.Err()
 }
 
-// FrameNames gives the names of frames, runs of equal ones as one.
+// FrameNames returns the names of frames; equal ones that follow each other are one.
 func FrameNames(frames []Frame) (out []string) {
 	for _, f := range frames {
 		name := f.Name
@@ -127,7 +128,7 @@ func FrameNames(frames []Frame) (out []string) {
 	return out
 }
 
-// ChunkText joins the text of a stream's chunks.
+// ChunkText returns the joined text of a stream's chunks.
 func ChunkText(t testing.TB, frames []Frame) string {
 	t.Helper()
 	var b strings.Builder

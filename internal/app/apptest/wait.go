@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Eventually waits for what happens without anybody being told.
+// Eventually waits up to 20 s until a condition holds that sends no signal.
 func Eventually(t testing.TB, happened func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !happened(); time.Sleep(20 * time.Millisecond) {

@@ -1,8 +1,8 @@
 package page
 
-// most is how many bytes of items make a page full, whatever its limit: a page
+// maxBytes is how many bytes of items make a page full, whatever its limit: a page
 // is in memory as a whole, for each of those who ask for it at the same time.
-const most = 4 << 20
+const maxBytes = 4 << 20
 
 // Weight is what is on a page so far.
 type Weight struct{ bytes, items int }
@@ -13,7 +13,7 @@ type Weight struct{ bytes, items int }
 func (w *Weight) Full(size int) bool {
 	w.bytes += size
 	w.items++
-	return w.items > 1 && w.bytes > most
+	return w.items > 1 && w.bytes > maxBytes
 }
 
 // Cut leaves of what was found what one page takes: at most limit, and not more

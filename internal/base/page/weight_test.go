@@ -4,7 +4,7 @@ import "testing"
 
 func TestPagesAreBounded(t *testing.T) {
 	t.Parallel()
-	const third = most / 3
+	const third = maxBytes / 3
 	for name, c := range map[string]struct {
 		sizes []int
 		limit int
@@ -17,10 +17,10 @@ func TestPagesAreBounded(t *testing.T) {
 		"one_more":         {[]int{1, 1, 1, 1}, 3, 3, true},
 		"full":             {[]int{third, third, third}, 9, 3, false},
 		"over":             {[]int{third, third, third, third}, 9, 3, true},
-		"large_one":        {[]int{2 * most}, 9, 1, false},
-		"large_first":      {[]int{2 * most, 0}, 9, 1, true},
-		"large_second":     {[]int{1, 2 * most}, 9, 1, true},
-		"large_last":       {[]int{2 * most, 2 * most}, 1, 1, true},
+		"large_one":        {[]int{2 * maxBytes}, 9, 1, false},
+		"large_first":      {[]int{2 * maxBytes, 0}, 9, 1, true},
+		"large_second":     {[]int{1, 2 * maxBytes}, 9, 1, true},
+		"large_last":       {[]int{2 * maxBytes, 2 * maxBytes}, 1, 1, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

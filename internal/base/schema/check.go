@@ -268,13 +268,13 @@ func (c *checker) text(n *node) error {
 		return err
 	}
 	s := c.unquote(raw)
-	if complaint := n.complainText(s); complaint != "" {
+	if complaint := n.textViolation(s); complaint != "" {
 		c.fail(complaint)
 	}
 	return nil
 }
 
-func (n *node) complainText(s []byte) string {
+func (n *node) textViolation(s []byte) string {
 	if n.enum != nil {
 		if !slices.ContainsFunc(n.enum, func(e string) bool { return e == string(s) }) {
 			return "expected one of " + n.enumText
@@ -306,13 +306,13 @@ func (c *checker) number(n *node) error {
 	if err != nil {
 		return err
 	}
-	if complaint := n.complainNumber(string(raw)); complaint != "" {
+	if complaint := n.numberViolation(string(raw)); complaint != "" {
 		c.fail(complaint)
 	}
 	return nil
 }
 
-func (n *node) complainNumber(raw string) string {
+func (n *node) numberViolation(raw string) string {
 	if n.integer {
 		if _, err := strconv.ParseInt(raw, 10, n.bits); err != nil {
 			if errors.Is(err, strconv.ErrRange) {

@@ -363,7 +363,7 @@ func TestText(t *testing.T) {
 	}
 	for _, tt := range tests {
 		f, _ := reflect.TypeFor[in]().FieldByName(tt.field)
-		if got := TextOf(f).Complain(tt.text); got != tt.want {
+		if got := TextOf(f).Violation(tt.text); got != tt.want {
 			t.Errorf("%s=%q: %q, want %q", tt.field, tt.text, got, tt.want)
 		}
 	}

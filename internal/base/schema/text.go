@@ -33,8 +33,8 @@ func Parameter(r *Registry, f reflect.StructField) *huma.Schema {
 	return s
 }
 
-// Complain says what is expected instead of text, or nothing where it is right.
-func (t *Text) Complain(text string) string {
+// Violation says what is expected instead of text, or nothing where it is right.
+func (t *Text) Violation(text string) string {
 	switch {
 	case !utf8.ValidString(text):
 		return "expected UTF-8"
@@ -44,7 +44,7 @@ func (t *Text) Complain(text string) string {
 		}
 		return ""
 	case t.node.takes == isNumber:
-		return t.node.complainNumber(text)
+		return t.node.numberViolation(text)
 	}
-	return t.node.complainText([]byte(text))
+	return t.node.textViolation([]byte(text))
 }

@@ -36,7 +36,7 @@ type Customer struct {
 var Customers = resource.Kind[Customer]{
 	Name: "customer", Noun: "CommerceCustomer", Path: "/api/v1/commerce/customers", IDField: "id", Tag: "Commerce",
 	Keys:     []string{"customers"},
-	PageSize: 50, PageMost: 200,
+	PageSize: 50, MaxPageSize: 200,
 	Readers: resource.Access{Scopes: []authz.Scope{"billing:read"}},
 	Writers: resource.Access{Role: authz.Admin},
 	Validate: func(c *Customer) []fault.Field {

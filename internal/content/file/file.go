@@ -67,7 +67,7 @@ func (s *Service) Add(ctx context.Context, tenant, name, mimeType string, st *bl
 		SizeBytes: st.Size, SHA256: st.SHA256, CreatedAt: s.Clock.Now(),
 	}
 	f.URL = contentPath(f.FileID)
-	ctx = txn.Promise(ctx, func() any { return f })
+	ctx = txn.WithAnswer(ctx, func() any { return f })
 	err := s.Writer.Write(ctx, func(tx txn.Tx) error {
 		if err := s.Blobs.Keep(tx, tenant, st); err != nil {
 			return err

@@ -130,7 +130,7 @@ func (s *Service) Add(ctx context.Context, who authz.Caller, baseID string, u Up
 	if s.Search.Model() != "" {
 		out.EmbeddingPending, out.EmbeddingCompletion = len(chunks), completionTodo
 	}
-	ctx = txn.Promise(ctx, func() any { return out })
+	ctx = txn.WithAnswer(ctx, func() any { return out })
 	err = s.Writer.Write(ctx, func(tx txn.Tx) error {
 		_, err := s.bases.UpdateTx(tx, who, baseID, func(b *base) error {
 			if b.TotalChunks += len(chunks); b.TotalChunks > maxBaseChunks {

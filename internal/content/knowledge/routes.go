@@ -93,7 +93,7 @@ func (s *Service) create(ctx context.Context, who authz.Caller, in *createIn) (*
 		shown := b.alone()
 		return &shown
 	}
-	if err := s.bases.Create(txn.Promise(ctx, answer), who, b); err != nil {
+	if err := s.bases.Create(txn.WithAnswer(ctx, answer), who, b); err != nil {
 		return nil, err
 	}
 	return answer().(*Base), nil

@@ -138,7 +138,7 @@ type insertion struct {
 // are skipped.
 func (s *Service) insert(ctx context.Context, tenant, agentID string, drafts []Draft, how insertion) (added []Stored, err error) {
 	if how.answer != nil {
-		ctx = txn.Promise(ctx, func() any { return how.answer(added) })
+		ctx = txn.WithAnswer(ctx, func() any { return how.answer(added) })
 	}
 	err = s.Writer.Write(ctx, func(tx txn.Tx) error {
 		added = nil

@@ -48,7 +48,7 @@ type Content interface {
 // those of the quota.
 func (s *Service) Create(ctx context.Context, tenant, name string) (*Workspace, error) {
 	w := s.blank(tenant, Standalone, nil, name)
-	ctx = txn.Promise(ctx, func() any { return w })
+	ctx = txn.WithAnswer(ctx, func() any { return w })
 	err := s.Writer.Write(ctx, func(tx txn.Tx) error {
 		if s.Quota != nil {
 			if err := s.Quota.Take(tx, tenant, quota.Workspaces); err != nil {

@@ -205,7 +205,7 @@ func (s *Service) drop(tx txn.Tx, w *Workspace, f *File) error {
 // Move changes the path of a file and keeps its id. Errors:
 // fault.NotFound, ALREADY_EXISTS, fault.Conflict.
 func (s *Service) Move(ctx context.Context, tenant, id, from, to string) (f *File, err error) {
-	ctx = txn.Promise(ctx, func() any { return f })
+	ctx = txn.WithAnswer(ctx, func() any { return f })
 	err = s.between(ctx, tenant, id, from, to, func(tx txn.Tx, w *Workspace, file *File) error {
 		f = file
 		if from == to {
@@ -225,7 +225,7 @@ func (s *Service) Move(ctx context.Context, tenant, id, from, to string) (f *Fil
 // Copy creates a file with the content of another. Errors: those of Move, and
 // WORKSPACE_STORAGE_LIMIT.
 func (s *Service) Copy(ctx context.Context, tenant, id, from, to string) (f *File, err error) {
-	ctx = txn.Promise(ctx, func() any { return f })
+	ctx = txn.WithAnswer(ctx, func() any { return f })
 	err = s.between(ctx, tenant, id, from, to, func(tx txn.Tx, w *Workspace, file *File) error {
 		if from == to {
 			return exists(to)

@@ -232,7 +232,8 @@ func (s *Service) Deliver(ctx context.Context, held work.Lease) error {
 func (s *Service) subject(ctx context.Context, tenant string, d *delivery) (*Notification, error) {
 	if d.Test != "" {
 		return &Notification{
-			ID: d.Test, TenantID: tenant, Type: SystemAlert, Title: "Test notification", Message: "This target receives notifications.", Priority: Info, CreatedAt: s.Clock.Now(),
+			ID: d.Test, TenantID: tenant, Type: SystemAlert, Title: "Test notification", Message: "This target receives notifications.",
+			Priority: Info, CreatedAt: s.Clock.Now(),
 		}, nil
 	}
 	n, err := s.Delivery.Get(ctx, tenant, d.NotificationID)

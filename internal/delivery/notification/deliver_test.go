@@ -29,9 +29,9 @@ import (
 	"agentd/internal/store/worksql"
 )
 
-// office is the slice with people in a company, who are told outside of it.
+// office is a harness with people who are notified outside of the app.
 type office struct {
-	*rig
+	*harness
 
 	db    *sqldb.DB
 	queue *worksql.Queue
@@ -80,7 +80,7 @@ func (h *hooks) Post(_ context.Context, p notification.Post) (int, error) {
 func offices(t *testing.T, test func(t *testing.T, o *office)) {
 	t.Helper()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
-		o := &office{rig: &rig{t: t, clock: clock.NewFake()}, db: db, box: &outbox{}, hooks: &hooks{}}
+		o := &office{harness: &harness{t: t, clock: clock.NewFake()}, db: db, box: &outbox{}, hooks: &hooks{}}
 		o.queue = worksql.New(db, o.clock, nil)
 		box, err := secret.NewBox(make([]byte, 32))
 		o.fatal(err)
@@ -179,20 +179,20 @@ func (o *office) mailed(want ...string) {
 
 func (o *office) critical(title string) {
 	o.t.Helper()
-	o.tell(notification.Notification{Title: title, Priority: notification.Critical, Message: "It burns.", ActionURL: "/api/v1/runs/1"})
+	o.notify(notification.Notification{Title: title, Priority: notification.Critical, Message: "It burns.", ActionURL: "/api/v1/runs/1"})
 }
 
-func TestByDefaultOnlyWhatIsCriticalIsMailed(t *testing.T) {
+func TestOnlyCriticalIsMailedByDefault(t *testing.T) {
 	t.Parallel()
 	offices(t, func(t *testing.T, o *office) {
 		o.titles("quiet")
-		o.tell(notification.Notification{Title: "warned", Priority: notification.Warning})
+		o.notify(notification.Notification{Title: "warned", Priority: notification.Warning})
 		if n := o.items(); n != 0 {
-			t.Errorf("%d items of work for what nobody wants to hear of", n)
+			t.Errorf("%d work items for notifications without recipients", n)
 		}
 		o.critical("fire\nfire")
-		o.tell(notification.Notification{Title: "for bob", Priority: notification.Critical, UserID: &o.bob.UserID})
-		o.tell(notification.Notification{Title: "for ada", Priority: notification.Critical, UserID: &o.ada.UserID})
+		o.notify(notification.Notification{Title: "for bob", Priority: notification.Critical, UserID: &o.bob.UserID})
+		o.notify(notification.Notification{Title: "for ada", Priority: notification.Critical, UserID: &o.ada.UserID})
 		o.work()
 		slices.Sort(o.box.sent)
 		o.mailed("ada@example.com fire fire", "ada@example.com for ada")
@@ -273,11 +273,11 @@ func TestTargets(t *testing.T) {
 		o.target(o.ada, `{"kind":"email","address":"ops@example.com"}`)
 		for _, who := range []authz.Caller{o.bob, {TenantID: ident.New(), UserID: o.ada.UserID}} {
 			if got := o.ok(who, "listNotificationTargets", nil, "")["targets"].([]any); len(got) != 0 {
-				t.Errorf("somebody else sees %v", got)
+				t.Errorf("another person sees %v", got)
 			}
 			for _, op := range []string{"deleteNotificationTarget", "testNotificationTarget"} {
 				if _, err := o.do(who, op, fields{"TargetID": hook["id"]}, ""); !fault.Is(err, fault.NotFound) {
-					t.Errorf("somebody else: %s: %v", op, err)
+					t.Errorf("another person: %s: %v", op, err)
 				}
 			}
 		}
@@ -326,7 +326,7 @@ func TestTargets(t *testing.T) {
 	})
 }
 
-func TestTargetsAreToldOnce(t *testing.T) {
+func TestTargetsAreNotifiedOnce(t *testing.T) {
 	t.Parallel()
 	offices(t, func(t *testing.T, o *office) {
 		o.titles("before")
@@ -336,7 +336,7 @@ func TestTargetsAreToldOnce(t *testing.T) {
 		o.ok(o.ada, "createNotificationTarget", nil, `{"enabled":false,"config":{"kind":"webhook","url":"https://example.com/off","format":"slack"}}`)
 		o.ok(o.ada, "setNotificationPrefs", nil, `{"priority_channels":{"warning":["webhook","email"]}}`)
 		o.ok(o.bob, "setNotificationPrefs", nil, `{"priority_channels":{"warning":["webhook"]}}`)
-		o.tell(notification.Notification{Title: "The *title* @everyone", Message: "<!channel>", Priority: notification.Warning})
+		o.notify(notification.Notification{Title: "The *title* @everyone", Message: "<!channel>", Priority: notification.Warning})
 		o.titles("unwanted")
 		o.work()
 		o.mailed("ops@example.com The *title* @everyone")
@@ -370,8 +370,8 @@ func TestTargetsAreToldOnce(t *testing.T) {
 			t.Errorf("%v", got)
 		}
 
-		// What is deleted meanwhile is not told.
-		o.tell(notification.Notification{Title: "deleted", Priority: notification.Warning})
+		// What is deleted meanwhile is not sent.
+		o.notify(notification.Notification{Title: "deleted", Priority: notification.Warning})
 		o.ok(o.ada, "bulkDeleteNotifications", fields{"Scope": "all"}, "")
 		o.hooks.posts = nil
 		o.work()
@@ -382,7 +382,7 @@ func TestTargetsAreToldOnce(t *testing.T) {
 	})
 }
 
-func TestWebhooksAreTriedAgain(t *testing.T) {
+func TestWebhooksAreRetried(t *testing.T) {
 	t.Parallel()
 	offices(t, func(t *testing.T, o *office) {
 		o.target(o.bob, `{"kind":"webhook","url":"https://example.com/b","format":"slack"}`)
@@ -404,7 +404,7 @@ func TestWebhooksAreTriedAgain(t *testing.T) {
 			"good":          {[]int{200}, 1, "delivered"},
 		} {
 			o.hooks.answers, o.hooks.posts = tt.answers, nil
-			o.tell(notification.Notification{Title: "a < b & c", Message: "<!channel>"})
+			o.notify(notification.Notification{Title: "a < b & c", Message: "<!channel>"})
 			o.work()
 			for _, wait := range []time.Duration{time.Minute, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 24 * time.Hour} {
 				o.clock.Advance(wait - time.Second)
@@ -435,8 +435,8 @@ func TestQuietHoursAreKept(t *testing.T) {
 	t.Parallel()
 	offices(t, func(t *testing.T, o *office) {
 		o.ok(o.ada, "setNotificationPrefs", nil, `{"priority_channels":{"warning":["email"]},"quiet_hours":{"start_local":"11:00","end_local":"14:00","timezone":"UTC"}}`)
-		o.tell(notification.Notification{Title: "later", Priority: notification.Warning})
-		o.tell(notification.Notification{Title: "read by then", Priority: notification.Warning})
+		o.notify(notification.Notification{Title: "later", Priority: notification.Warning})
+		o.notify(notification.Notification{Title: "read by then", Priority: notification.Warning})
 		o.critical("now")
 		o.work()
 		o.mailed("ada@example.com now")
@@ -445,7 +445,7 @@ func TestQuietHoursAreKept(t *testing.T) {
 		o.ok(o.ada, "markNotificationRead", fields{"NotificationID": all[1].ID}, "")
 		o.clock.Advance(119 * time.Minute)
 		if o.work() != 0 {
-			t.Error("told in quiet hours")
+			t.Error("sent in quiet hours")
 		}
 		o.clock.Advance(time.Minute)
 		o.work()
@@ -456,7 +456,7 @@ func TestQuietHoursAreKept(t *testing.T) {
 	})
 }
 
-func TestTestsOfTargets(t *testing.T) {
+func TestTargetTests(t *testing.T) {
 	t.Parallel()
 	offices(t, func(t *testing.T, o *office) {
 		off := o.ok(o.ada, "createNotificationTarget", nil, `{"enabled":false,"config":{"kind":"webhook","url":"https://example.com/off","format":"generic"}}`)["id"]
@@ -481,13 +481,13 @@ func TestWhoWantsToHearIsKnown(t *testing.T) {
 	t.Parallel()
 	offices(t, func(t *testing.T, o *office) {
 		other := notification.New(o.Deps) // another node
-		tell := func() int {
+		notified := func() int {
 			o.write(func(tx txn.Tx) error {
 				return other.Notify(tx, notification.Notification{TenantID: o.ada.TenantID, Type: "x", Title: "t"})
 			})
 			return o.items()
 		}
-		if n := tell(); n != 0 {
+		if n := notified(); n != 0 {
 			t.Fatalf("%d items of work", n)
 		}
 		o.ok(o.ada, "setNotificationPrefs", nil, `{}`)
@@ -495,11 +495,11 @@ func TestWhoWantsToHearIsKnown(t *testing.T) {
 		if n := o.items(); n != 1 {
 			t.Errorf("%d items of work here", n)
 		}
-		if n := tell(); n != 1 {
+		if n := notified(); n != 1 {
 			t.Errorf("%d items of work of the other node, at once", n)
 		}
 		o.clock.Advance(time.Second)
-		if n := tell(); n != 2 {
+		if n := notified(); n != 2 {
 			t.Errorf("%d items of work of the other node, a second later", n)
 		}
 	})

@@ -32,31 +32,31 @@ import (
 )
 
 // rig is the slice over a real database.
-type rig struct {
+type harness struct {
 	*notification.Service
 	t     *testing.T
 	clock *clock.Fake
 	who   authz.Caller
 }
 
-func each(t *testing.T, test func(t *testing.T, r *rig)) {
+func each(t *testing.T, test func(t *testing.T, r *harness)) {
 	t.Helper()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
-		r := &rig{t: t, clock: clock.NewFake(), who: authz.Caller{TenantID: ident.New(), UserID: ident.New()}}
+		r := &harness{t: t, clock: clock.NewFake(), who: authz.Caller{TenantID: ident.New(), UserID: ident.New()}}
 		r.Service = notification.New(notification.Deps{Store: notificationsql.New(db), Writer: db, Clock: r.clock, Hub: event.NewHub()})
 		test(t, r)
 	})
 }
 
-func (r *rig) fatal(err error) {
+func (r *harness) fatal(err error) {
 	r.t.Helper()
 	if err != nil {
 		r.t.Fatal(err)
 	}
 }
 
-// tell notifies; what is left out is filled.
-func (r *rig) tell(n notification.Notification) {
+// notify sends a notification, with defaults for what n leaves out.
+func (r *harness) notify(n notification.Notification) {
 	r.t.Helper()
 	if n.TenantID == "" {
 		n.TenantID = r.who.TenantID
@@ -67,19 +67,19 @@ func (r *rig) tell(n notification.Notification) {
 	r.fatal(r.Writer.Write(r.t.Context(), func(tx txn.Tx) error { return r.Notify(tx, n) }))
 }
 
-// titles tells one after another.
-func (r *rig) titles(titles ...string) {
+// titles sends notifications with titles.
+func (r *harness) titles(titles ...string) {
 	r.t.Helper()
 	for _, title := range titles {
-		r.tell(notification.Notification{Title: title})
+		r.notify(notification.Notification{Title: title})
 	}
 }
 
 // fields sets an operation's input.
 type fields map[string]any
 
-// find gives an operation of the slice and its input.
-func (r *rig) find(id string, in fields) (route.Route, any) {
+// find returns an operation and its input.
+func (r *harness) find(id string, in fields) (route.Route, any) {
 	r.t.Helper()
 	for _, row := range r.Routes() {
 		if row.ID != id {
@@ -95,8 +95,8 @@ func (r *rig) find(id string, in fields) (route.Route, any) {
 	return route.Route{}, nil
 }
 
-// call does an operation and gives its answer as JSON.
-func (r *rig) call(id string, who authz.Caller, in fields) string {
+// call calls an operation and returns its response as JSON.
+func (r *harness) call(id string, who authz.Caller, in fields) string {
 	r.t.Helper()
 	row, arg := r.find(id, in)
 	out, err := row.Call(r.t.Context(), who, arg)
@@ -107,7 +107,7 @@ func (r *rig) call(id string, who authz.Caller, in fields) string {
 }
 
 // seen lists titles as a person sees them.
-func (r *rig) seen(who authz.Caller, unread bool) (titles []string) {
+func (r *harness) seen(who authz.Caller, unread bool) (titles []string) {
 	r.t.Helper()
 	all, err := r.Store.List(r.t.Context(), who.TenantID, who.UserID, unread, 100)
 	r.fatal(err)
@@ -117,14 +117,14 @@ func (r *rig) seen(who authz.Caller, unread bool) (titles []string) {
 	return titles
 }
 
-func (r *rig) sees(who authz.Caller, want ...string) {
+func (r *harness) sees(who authz.Caller, want ...string) {
 	r.t.Helper()
 	if diff := cmp.Diff(want, r.seen(who, false)); diff != "" {
 		r.t.Errorf("seen (-want +got):\n%s", diff)
 	}
 }
 
-func (r *rig) unread(who authz.Caller, want int) {
+func (r *harness) unread(who authz.Caller, want int) {
 	r.t.Helper()
 	n, err := r.Store.CountUnread(r.t.Context(), who.TenantID, who.UserID)
 	r.fatal(err)
@@ -135,14 +135,14 @@ func (r *rig) unread(who authz.Caller, want int) {
 
 func TestRecord(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, r *rig) {
+	each(t, func(t *testing.T, r *harness) {
 		r.titles("plain")
 		full := notification.Notification{
 			UserID: &r.who.UserID, Type: "domain.x", Title: "Full \"é\"", Message: "m", Data: schema.Nullable(`{"a":[1,"\u0000"]}`),
 			ActionURL: "/x", Priority: notification.Critical, DedupKey: "k", Source: &notification.Source{Kind: "agent", ID: "1"},
 		}
-		r.tell(full)
-		r.tell(notification.Notification{
+		r.notify(full)
+		r.notify(notification.Notification{
 			Title: strings.Repeat("ü", 400), Message: "a\x00b\xffc", ID: "forged", Read: true, Seq: 77, CreatedAt: time.Unix(1, 0),
 		})
 		all, err := r.Store.List(t.Context(), r.who.TenantID, r.who.UserID, false, 10)
@@ -175,15 +175,15 @@ func TestRecord(t *testing.T) {
 	})
 }
 
-func TestWhoSeesWhat(t *testing.T) {
+func TestVisibility(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, r *rig) {
+	each(t, func(t *testing.T, r *harness) {
 		colleague := authz.Caller{TenantID: r.who.TenantID, UserID: ident.New()}
 		stranger := authz.Caller{TenantID: ident.New(), UserID: r.who.UserID}
 		r.titles("all")
-		r.tell(notification.Notification{Title: "mine", UserID: &r.who.UserID})
-		r.tell(notification.Notification{Title: "theirs", UserID: &colleague.UserID})
-		r.tell(notification.Notification{Title: "foreign", TenantID: stranger.TenantID})
+		r.notify(notification.Notification{Title: "mine", UserID: &r.who.UserID})
+		r.notify(notification.Notification{Title: "theirs", UserID: &colleague.UserID})
+		r.notify(notification.Notification{Title: "foreign", TenantID: stranger.TenantID})
 		r.sees(r.who, "mine", "all")
 		r.sees(colleague, "theirs", "all")
 		r.sees(stranger, "foreign")
@@ -209,7 +209,7 @@ func TestWhoSeesWhat(t *testing.T) {
 
 func TestReadingAndDeleting(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, r *rig) {
+	each(t, func(t *testing.T, r *harness) {
 		r.titles("a", "b", "c", "d")
 		all, err := r.Store.List(t.Context(), r.who.TenantID, r.who.UserID, false, 10)
 		r.fatal(err)
@@ -247,7 +247,7 @@ func TestReadingAndDeleting(t *testing.T) {
 
 func TestListsAreBounded(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, r *rig) {
+	each(t, func(t *testing.T, r *harness) {
 		for i := range 105 {
 			r.titles(fmt.Sprint(i))
 		}
@@ -263,15 +263,15 @@ func TestListsAreBounded(t *testing.T) {
 	})
 }
 
-func TestTheSameIsHeardOnce(t *testing.T) {
+func TestDuplicatesAreDropped(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, r *rig) {
+	each(t, func(t *testing.T, r *harness) {
 		one := notification.Notification{Title: "first", DedupKey: "k"}
-		r.tell(one)
+		r.notify(one)
 		one.Title = "again"
-		r.tell(one)
+		r.notify(one)
 		one.TenantID = ident.New()
-		r.tell(one)
+		r.notify(one)
 		r.sees(r.who, "first")
 		r.sees(authz.Caller{TenantID: one.TenantID}, "again")
 
@@ -291,10 +291,10 @@ func TestTheSameIsHeardOnce(t *testing.T) {
 	})
 }
 
-// What a transaction tells that fails was not told.
-func TestNothingIsToldOfWhatDidNotHappen(t *testing.T) {
+// Notifications of a transaction that fails are not sent.
+func TestRolledBackNotificationsAreNotSent(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, r *rig) {
+	each(t, func(t *testing.T, r *harness) {
 		failure := errors.New("no")
 		err := r.Writer.Write(t.Context(), func(tx txn.Tx) error {
 			if err := r.Notify(tx, notification.Notification{TenantID: r.who.TenantID, Type: "x", Title: "t"}); err != nil {
@@ -311,15 +311,15 @@ func TestNothingIsToldOfWhatDidNotHappen(t *testing.T) {
 
 func TestOldOnesGo(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, r *rig) {
+	each(t, func(t *testing.T, r *harness) {
 		r.titles("old", "new")
 		r.fatal(r.Writer.Write(t.Context(), func(tx txn.Tx) error { return r.Store.DeleteOldestTx(tx, r.who.TenantID, 1) }))
 		r.sees(r.who, "new")
 	})
 }
 
-// frames opens a stream; take gives its next frames.
-func (r *rig) frames(lastID string) (take func(n int) []string) {
+// frames opens a stream; take returns its next frames.
+func (r *harness) frames(lastID string) (take func(n int) []string) {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(r.t.Context())
 	row, in := r.find("streamNotifications", fields{"LastEventID": lastID})
@@ -347,7 +347,7 @@ func (r *rig) frames(lastID string) (take func(n int) []string) {
 
 func TestStream(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, r *rig) {
+	each(t, func(t *testing.T, r *harness) {
 		want := func(got []string, want ...string) {
 			t.Helper()
 			if diff := cmp.Diff(want, got); diff != "" {
@@ -358,7 +358,7 @@ func TestStream(t *testing.T) {
 		want(fresh(1), "0 ready")
 		r.titles("a", "b")
 		other := ident.New()
-		r.tell(notification.Notification{Title: "not mine", UserID: &other})
+		r.notify(notification.Notification{Title: "not mine", UserID: &other})
 		r.titles("c")
 		want(fresh(3), "1 notification a", "2 notification b", "4 notification c")
 
@@ -377,7 +377,7 @@ func TestStream(t *testing.T) {
 // However many write at once, a stream shows everything once and in order.
 func TestStreamUnderLoad(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, r *rig) {
+	each(t, func(t *testing.T, r *harness) {
 		take := r.frames("")
 		take(1)
 		const writers, each = 4, 30
@@ -400,24 +400,24 @@ func TestStreamUnderLoad(t *testing.T) {
 
 func TestRunsThatWaitOrFail(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, r *rig) {
+	each(t, func(t *testing.T, r *harness) {
 		why := "The model said no."
 		rec := &run.Record{Run: run.Run{RunID: ident.New(), TenantID: r.who.TenantID, AgentID: ident.New(), Error: &why, ErrorCode: "model_error"}}
 		rec.PendingInput = &run.PendingInput{Question: "Which?"}
 		rec.PendingAuth = &run.PendingAuth{Name: "the calendar"}
 		for i, status := range run.Statuses {
 			rec.Status, rec.EventSeq = status, int64(i)
-			for range 2 { // told again
+			for range 2 { // repeated
 				r.fatal(r.Writer.Write(t.Context(), func(tx txn.Tx) error { return r.OnRunState(tx, rec) }))
 			}
 		}
 		rec.Status, rec.EventSeq = run.AwaitingApproval, 100 // it waits once more
 		r.fatal(r.Writer.Write(t.Context(), func(tx txn.Tx) error { return r.OnRunState(tx, rec) }))
 
-		rec.Status, rec.PendingInput, rec.EventSeq = run.Paused, nil, 101 // by hand: nobody need be told
+		rec.Status, rec.PendingInput, rec.EventSeq = run.Paused, nil, 101 // paused by a person: no notification
 		r.fatal(r.Writer.Write(t.Context(), func(tx txn.Tx) error { return r.OnRunState(tx, rec) }))
 
-		says := map[string]string{notification.RunFailed: why, notification.RunAwaitingInput: "Which?", notification.RunAuthRequired: "the calendar"}
+		contains := map[string]string{notification.RunFailed: why, notification.RunAwaitingInput: "Which?", notification.RunAuthRequired: "the calendar"}
 		all, err := r.Store.List(t.Context(), r.who.TenantID, r.who.UserID, false, 100)
 		r.fatal(err)
 		var got []string
@@ -426,8 +426,8 @@ func TestRunsThatWaitOrFail(t *testing.T) {
 			if n.Source == nil || n.Source.ID != rec.RunID || n.ActionURL != "/api/v1/runs/"+rec.RunID || !strings.Contains(string(n.Data), rec.AgentID) {
 				t.Errorf("%+v", n)
 			}
-			if !strings.Contains(n.Message, says[n.Type]) {
-				t.Errorf("%s does not say %q: %s", n.Type, says[n.Type], n.Message)
+			if !strings.Contains(n.Message, contains[n.Type]) {
+				t.Errorf("%s does not contain %q: %s", n.Type, contains[n.Type], n.Message)
 			}
 		}
 		want := []string{
@@ -441,7 +441,7 @@ func TestRunsThatWaitOrFail(t *testing.T) {
 
 func TestTool(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, r *rig) {
+	each(t, func(t *testing.T, r *harness) {
 		registry, err := tool.NewRegistry(tool.Limits{}, r.Tool())
 		r.fatal(err)
 		set, _ := registry.Select([]string{"send_notification"})

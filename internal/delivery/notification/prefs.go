@@ -125,11 +125,14 @@ func (p *Prefs) check() (invalid []fault.Field) {
 	}
 	for i, name := range p.Muted {
 		if !isType(name) {
-			invalid = append(invalid, fault.Field{Field: fmt.Sprintf("muted_types[%d]", i), Message: "is not a notification type: use words separated by dots"})
+			invalid = append(invalid, fault.Field{Field: fmt.Sprintf("muted_types[%d]", i), Message: notATypeMessage})
 		}
 	}
 	return append(invalid, p.QuietHours.check()...)
 }
+
+// notATypeMessage explains an invalid entry of muted_types.
+const notATypeMessage = "is not a notification type: use words separated by dots"
 
 // isType reports whether a text can be a type: words separated by dots.
 func isType(s string) bool {

@@ -54,7 +54,7 @@ func TestQuietHours(t *testing.T) {
 	}
 }
 
-func TestWays(t *testing.T) {
+func TestChannels(t *testing.T) {
 	t.Parallel()
 	p := Prefs{
 		Channels:   PriorityChannels{Warning: []Channel{Webhook, Email, Email}, Info: []Channel{}},
@@ -95,7 +95,7 @@ func TestWays(t *testing.T) {
 	d := DefaultPrefs()
 	for priority, want := range map[Priority]string{Critical: "[email]", Warning: "[]", Info: "[]", Success: "[]"} {
 		if got, _ := d.channelsFor(&Notification{Type: "x", Priority: priority}, day); fmt.Sprint(got) != want {
-			t.Errorf("by default %s is told by %v", priority, got)
+			t.Errorf("by default the channels of %s are %v", priority, got)
 		}
 	}
 }

@@ -24,17 +24,21 @@ func (s *Service) Routes() []route.Route {
 			Scopes: []authz.Scope{"notifications:write"}, Role: authz.Developer,
 		}
 	}
-	list := read("", "listNotifications", "List your notifications, newest first", "Includes those for everyone. There is no second page: mark notifications as read, or delete them.")
+	list := read("", "listNotifications", "List your notifications, newest first",
+		"Includes those for everyone. There is no second page: mark notifications as read, or delete them.")
 	list.Errors = []int{400}
 	all := write("DELETE", "", "bulkDeleteNotifications", "Delete all your notifications, or those that are read", "")
 	all.Errors = []int{400}
-	prefs := write("PUT", "/prefs", "setNotificationPrefs", "Set your notification preferences", "Replaces all preferences: fields that are left out return to their defaults.")
+	prefs := write("PUT", "/prefs", "setNotificationPrefs", "Set your notification preferences",
+		"Replaces all preferences: fields that are left out return to their defaults.")
 	target := write("POST", "/targets", "createNotificationTarget", "Create a notification target",
-		"An email address or a webhook, used if the preferences name that channel. A signing secret that is generated for a webhook is shown in this response only.")
+		"An email address or a webhook, used if the preferences name that channel. "+
+			"A signing secret that is generated for a webhook is shown in this response only.")
 	target.Status, target.Errors = 201, []int{501}
 	test := write("POST", "/targets/{targetId}/test", "testNotificationTarget", "Send a test notification to a target", "Responds once it is queued.")
 	follow := read("/stream", "streamNotifications", "Stream your notifications",
-		"Server-sent events: an event `ready`, then an event `notification` for each. Last-Event-ID resumes right after a notification.")
+		"Server-sent events: an event `ready`, then an event `notification` for each. "+
+			"Last-Event-ID resumes right after a notification.")
 	follow.Events = &events
 	return []route.Route{
 		route.Action(read("/prefs", "getNotificationPrefs", "Get your notification preferences", ""), s.prefs),

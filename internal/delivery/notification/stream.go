@@ -91,7 +91,7 @@ func (f *follower) live(sub *event.Subscription) {
 			return
 		case <-timer.C:
 			more = f.read()
-			wait = f.s.Hub.Patience(wait, resync)
+			wait = f.s.Hub.NextPoll(wait, resync)
 		case <-sub.Ready():
 			more = f.receive(sub)
 			wait = resync
@@ -106,7 +106,7 @@ func (f *follower) live(sub *event.Subscription) {
 // receive sends what the hub delivers, or what is stored if there is a gap. It
 // reports whether the stream goes on.
 func (f *follower) receive(sub *event.Subscription) bool {
-	batches, dropped, err := sub.Take()
+	batches, dropped, err := sub.Drain()
 	if err != nil || dropped > 0 {
 		return f.read() // the client is slow; read what it missed
 	}
@@ -134,7 +134,7 @@ func (f *follower) receive(sub *event.Subscription) bool {
 // liveFrame returns the frame of a notification, which is rendered once for all
 // streams.
 func liveFrame(e event.Event) route.Frame {
-	if made, there := e.Shared.Made(event.OfRun); there {
+	if made, there := e.Shared.Rendered(event.OfRun); there {
 		return made.(route.Frame)
 	}
 	return renderLive(e)
@@ -152,7 +152,7 @@ func renderLive(e event.Event) route.Frame {
 func (f *follower) read() bool {
 	for {
 		var found []Notification
-		err := event.Aside(f.ctx, func() (err error) {
+		err := event.OnOwnStack(f.ctx, func() (err error) {
 			found, err = f.s.Store.ListAfter(f.ctx, f.who.TenantID, f.who.UserID, f.after, readPage)
 			return err
 		})

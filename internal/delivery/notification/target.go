@@ -195,7 +195,8 @@ func (s *Service) createTarget(ctx context.Context, who authz.Caller, in *newTar
 		}
 	}
 	t := Target{
-		TenantID: who.TenantID, UserID: who.UserID, ID: ident.New(), Label: in.Body.Label, Enabled: in.Body.Enabled, Kind: c.Kind, CreatedAt: s.Clock.Now(),
+		TenantID: who.TenantID, UserID: who.UserID, ID: ident.New(), Label: in.Body.Label, Enabled: in.Body.Enabled,
+		Kind: c.Kind, CreatedAt: s.Clock.Now(),
 	}
 	plain, err := json.Marshal(p)
 	if err != nil {
@@ -212,7 +213,8 @@ func (s *Service) createTarget(ctx context.Context, who authz.Caller, in *newTar
 		tx.AfterCommit(func() { s.recipients.forget(who.TenantID) })
 		n, err := s.Delivery.CreateTargetTx(tx, t)
 		if err == nil && n > maxTargets {
-			err = fault.New(fault.Invalid, "limit_reached", "You already have %d notification targets, which is the maximum; delete one first.", maxTargets)
+			err = fault.New(fault.Invalid, "limit_reached",
+				"You already have %d notification targets, which is the maximum; delete one first.", maxTargets)
 		}
 		if err == nil {
 			err = s.recordAudit(tx, who, "created", t.ID)

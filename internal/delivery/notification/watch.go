@@ -61,7 +61,7 @@ func (s *Service) OnRunState(tx txn.Tx, r *run.Record) error {
 	return s.Notify(tx, Notification{
 		TenantID: r.TenantID, Type: t.kind, Title: t.title, Message: fmt.Sprintf(t.message, about), Data: data, Priority: Warning,
 		ActionURL: "/api/v1/runs/" + r.RunID, Source: &Source{Kind: "run", ID: r.RunID},
-		// A run can wait more than once; its event seq tells the times apart.
+		// A run can wait more than once; the event seq makes each key unique.
 		DedupKey: fmt.Sprintf("%s/%s/%d", t.kind, r.RunID, r.EventSeq),
 	})
 }

@@ -25,9 +25,11 @@ func (s *Service) operatorRoutes() []route.Route {
 	}
 	return []route.Route{
 		route.Action(row("GET", "", "listDeadLetters", "List webhook dead letters, newest first",
-			"Deliveries of all companies that were given up: all attempts failed, or the endpoint refused the event permanently.", 422), s.deadLetters),
+			"Deliveries of all companies that were given up: "+
+				"all attempts failed, or the endpoint refused the event permanently.", 422), s.deadLetters),
 		route.Action(row("POST", "/{eventId}/replay", "replayDeadLetter", "Replay a dead letter",
-			"Sends the event again to every subscription for which its delivery was given up, unless the subscription was deleted or is disabled.", 404, 422), s.replay),
+			"Sends the event again to every subscription for which its delivery was given up, "+
+				"unless the subscription was deleted or is disabled.", 404, 422), s.replay),
 	}
 }
 
@@ -121,7 +123,8 @@ func (s *Service) replay(ctx context.Context, who authz.Caller, in *replayIn) (a
 		}
 		if sent == 0 {
 			return fault.New(fault.Invalid, "",
-				"Nothing was sent: the subscriptions that did not receive the event are disabled or deleted, or it is being sent to them again already.")
+				"Nothing was sent: the subscriptions that did not receive the event are disabled or deleted, "+
+					"or it is being sent to them again already.")
 		}
 		err := audit.Tell(s.Audit, tx, who, audit.Entry{Action: "webhook.replayed", TargetType: "webhook_event", TargetID: in.EventID})
 		if err != nil {

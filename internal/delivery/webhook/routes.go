@@ -44,11 +44,13 @@ func (s *Service) Routes() []route.Route {
 		route.Action(create, s.create),
 		route.Action(read("", "listWebhooks", "List subscriptions, newest first", ""), s.list),
 		route.Action(read(one, "getWebhook", "Get a subscription", "", 404), s.get),
-		route.Action(write("DELETE", one, "deleteWebhook", "Delete a subscription", "Nothing more is sent to it. Succeeds also if it does not exist."), s.remove),
+		route.Action(write("DELETE", one, "deleteWebhook", "Delete a subscription",
+			"Nothing more is sent to it. Succeeds also if it does not exist."), s.remove),
 		route.Action(write("POST", one+"/test", "testWebhook", "Send a test event",
 			"Responds once the event is queued; the delivery log shows the outcome. Its data is `{\"test\": true}`.", 404, 422), s.test),
 		route.Action(write("POST", one+"/enable", "enableWebhook", "Enable a subscription",
-			"Delivers again to a subscription that was disabled because its endpoint kept failing, also the events that were pending.", 404), s.enable),
+			"Delivers again to a subscription that was disabled because its endpoint kept failing, "+
+				"also the events that were pending.", 404), s.enable),
 		route.Action(read(one+"/deliveries", "listWebhookDeliveries", "List delivery attempts, newest first",
 			"The delivery log has an entry for each attempt, kept for 7 days; at most 5000 are counted.", 404, 422), s.log),
 		route.Action(read(entry, "getWebhookDelivery", "Get a delivery attempt, with its request body", "", 404), s.delivery),
@@ -146,7 +148,8 @@ func (s *Service) create(ctx context.Context, who authz.Caller, in *createIn) (v
 			return err
 		}
 		if count > maxSubscriptions {
-			return fault.New(fault.Invalid, "limit_reached", "There are already %d webhook subscriptions, which is the maximum; delete one first.", maxSubscriptions)
+			return fault.New(fault.Invalid, "limit_reached",
+				"There are already %d webhook subscriptions, which is the maximum; delete one first.", maxSubscriptions)
 		}
 		if err := s.recordAudit(tx, who, "created", &sub); err != nil {
 			return err

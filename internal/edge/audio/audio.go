@@ -1,6 +1,5 @@
-// Package audio is the model proxy's routes that speak and listen, in OpenAI's
-// audio shape (behaviours.md section 31): texts go in and sound comes out as it
-// is made, or the other way round. Refusals are problem documents.
+// Package audio serves OpenAI's audio API by the model proxy: speech, which is
+// streamed as the model makes it, and transcriptions. Errors are problem documents.
 package audio
 
 import (
@@ -19,12 +18,12 @@ import (
 	"agentd/internal/kernel/quota"
 )
 
-// DefaultVoice is the voice of those who ask for none where the operator names
-// none either: endpoints want one.
+// DefaultVoice is the voice if neither the request nor the operator names one,
+// because endpoints require one.
 const DefaultVoice = "alloy"
 
-// Audio serves the routes. The models are <provider>/<model>; "": the operator
-// configured none, and the route is 501.
+// Audio serves the routes. The models are <provider>/<model>; for an empty one the
+// route answers 501.
 type Audio struct {
 	Proxy         *modelproxy.Proxy
 	Client        model.AudioClient
@@ -34,7 +33,7 @@ type Audio struct {
 	Voice         string
 }
 
-// Routes lists them.
+// Routes returns the routes.
 func (a *Audio) Routes() []httpapi.Raw {
 	row := func(path, id, summary, doc string) route.Row {
 		return route.Row{
@@ -42,20 +41,21 @@ func (a *Audio) Routes() []httpapi.Raw {
 			Scopes: []authz.Scope{"runs:create"}, And: []authz.Scope{"agents:read"}, Role: authz.Developer, Outside: true, Errors: []int{400, 429, 501, 502},
 		}
 	}
-	speech := row("speech", "createSpeech", "Have a text spoken",
-		"The sound is sent as the model makes it. A model of the catalogue that speaks can be named; whatever else model is, the operator's choice speaks. 501 where there is none.")
+	speech := row("speech", "createSpeech", "Create speech from text",
+		"Streams the audio as the model generates it. model can name a text-to-speech model of the catalogue; for any other value the "+
+			"deployment's default is used. 501 if there is none.")
 	speech.BodyOf = reflect.TypeFor[SpeechRequest]()
-	listen := row("transcriptions", "createTranscription", "Have speech written down",
-		"A form with the field file, of up to 50 MiB, and language, prompt, temperature and response_format (json or verbose_json) if wanted. "+
-			"A model of the catalogue that listens can be named; whatever else model is, the operator's choice listens. 501 where there is none.")
-	listen.Uploads, listen.AnswerOf = []string{route.Form}, reflect.TypeFor[Transcript]()
+	transcribe := row("transcriptions", "createTranscription", "Transcribe audio",
+		"A form with the field file, of up to 50 MiB, and optionally language, prompt, temperature and response_format (json or verbose_json). "+
+			"model can name a speech-to-text model of the catalogue; for any other value the deployment's default is used. 501 if there is none.")
+	transcribe.Uploads, transcribe.AnswerOf = []string{route.Form}, reflect.TypeFor[Transcript]()
 	return []httpapi.Raw{
 		{Row: speech, Media: "audio/*", Serve: a.createSpeech},
-		{Row: listen, Serve: a.createTranscription},
+		{Row: transcribe, Serve: a.createTranscription},
 	}
 }
 
-// SpeechRequest is a text to be spoken.
+// SpeechRequest is the body of a request for speech.
 type SpeechRequest struct {
 	_ struct{} `json:"-" name:"SpeechCreate"`
 
@@ -64,11 +64,11 @@ type SpeechRequest struct {
 	Voice        string   `json:"voice" maxLength:"100"`
 	Format       string   `json:"response_format" enum:"mp3,opus,aac,flac,wav,pcm" default:"mp3"`
 	Speed        *float64 `json:"speed,omitzero" nullable:"true" minimum:"0.25" maximum:"4"`
-	Instructions string   `json:"instructions,omitzero" maxLength:"4096" doc:"How to speak, for models that take it."`
+	Instructions string   `json:"instructions,omitzero" maxLength:"4096" doc:"How to speak, for models that support it."`
 }
 
 var errNoSpeechModel = fault.New(fault.Unsupported, "speech_not_configured",
-	"No model that speaks is configured on this deployment; its operator can set AGENTD_SPEECH_MODEL.")
+	"No speech model is configured on this deployment; the operator can set AGENTD_SPEECH_MODEL.")
 
 func (a *Audio) createSpeech(w http.ResponseWriter, r *http.Request, who authz.Caller) error {
 	req, err := httpapi.DecodeBody[SpeechRequest](r)
@@ -76,7 +76,7 @@ func (a *Audio) createSpeech(w http.ResponseWriter, r *http.Request, who authz.C
 		return err
 	}
 	if strings.TrimSpace(req.Input) == "" {
-		return fault.BadFields(fault.Field{Field: "input", Message: "it is blank"})
+		return fault.BadFields(fault.Field{Field: "input", Message: "must not be blank"})
 	}
 	if a.Speech == "" {
 		return errNoSpeechModel
@@ -85,41 +85,41 @@ func (a *Audio) createSpeech(w http.ResponseWriter, r *http.Request, who authz.C
 	if err != nil {
 		return err
 	}
-	said := model.SpeechRequest{Target: call.Target(), Input: req.Input, Voice: req.Voice, Format: req.Format, Instructions: req.Instructions}
-	if said.Voice == "" {
-		said.Voice = a.Voice
+	speechReq := model.SpeechRequest{Target: call.Target(), Input: req.Input, Voice: req.Voice, Format: req.Format, Instructions: req.Instructions}
+	if speechReq.Voice == "" {
+		speechReq.Voice = a.Voice
 	}
-	if said.Voice == "" {
-		said.Voice = DefaultVoice
+	if speechReq.Voice == "" {
+		speechReq.Voice = DefaultVoice
 	}
 	if req.Speed != nil {
-		said.Speed = *req.Speed
+		speechReq.Speed = *req.Speed
 	}
-	speech, err := a.Client.Speak(r.Context(), said)
+	speech, err := a.Client.Speak(r.Context(), speechReq)
 	if err != nil {
 		return modelproxy.AsFault(err)
 	}
 	defer speech.Audio.Close()
-	call.Used(model.Usage{}) // endpoints say nothing of what speaking takes
+	call.Used(model.Usage{}) // endpoints report no usage for speech
 	return copyAudio(w, speech)
 }
 
-// chunkSize is how much sound is sent at once, at most.
+// chunkSize is how many bytes of audio are sent at once.
 const chunkSize = 32 << 10
 
-// copyAudio sends sound as it comes. The first of it comes before the header, so that
-// what breaks at once is a refusal; what breaks later cuts the connection, so
-// that nobody takes a part for the whole.
+// copyAudio sends audio as it arrives. The first piece is awaited before the header,
+// so that an immediate failure is an error response; a later one closes the
+// connection, so that no client takes a part for the whole.
 func copyAudio(w http.ResponseWriter, speech *model.Speech) error {
 	buf := make([]byte, chunkSize)
 	out := http.NewResponseController(w)
-	for begun := false; ; {
+	for started := false; ; {
 		n, err := speech.Audio.Read(buf)
 		if err != nil && !errors.Is(err, io.EOF) {
 			return modelproxy.AsFault(err)
 		}
-		if !begun && (n > 0 || err != nil) {
-			if begun = true; n == 0 {
+		if !started && (n > 0 || err != nil) {
+			if started = true; n == 0 {
 				return fault.New(fault.Upstream, "model_error", "The model endpoint sent no audio.")
 			}
 			h := w.Header()
@@ -129,9 +129,9 @@ func copyAudio(w http.ResponseWriter, speech *model.Speech) error {
 		}
 		if n > 0 {
 			if _, gone := w.Write(buf[:n]); gone != nil {
-				return nil // the client is gone, which the server sees
+				return nil // the client is gone, which the server notices
 			}
-			_ = out.Flush() // a client that went away is seen by the next write
+			_ = out.Flush() // the next write notices a client that is gone
 		}
 		if err != nil {
 			return nil
@@ -139,17 +139,17 @@ func copyAudio(w http.ResponseWriter, speech *model.Speech) error {
 	}
 }
 
-// chooseModel is the model to ask: the one that was named, if the catalogue lists it
-// for this, or else the operator's choice. Clients name models of other
-// services without asking, and mean whatever there is.
-func (a *Audio) chooseModel(asked, choice string, modality model.Modality) string {
-	if asked == "" {
-		return choice
+// chooseModel returns the requested model if the catalogue lists it for the modality,
+// otherwise the operator's. Clients send the model names of other services by
+// default, and accept any model.
+func (a *Audio) chooseModel(requested, configured string, modality model.Modality) string {
+	if requested == "" {
+		return configured
 	}
 	for _, e := range a.Catalogue.List() {
-		if e.Facts.Modality == modality && (e.Ref == asked || e.Ref == model.DefaultProvider+"/"+asked) {
+		if e.Facts.Modality == modality && (e.Ref == requested || e.Ref == model.DefaultProvider+"/"+requested) {
 			return e.Ref
 		}
 	}
-	return choice
+	return configured
 }

@@ -20,26 +20,26 @@ import (
 	"agentd/internal/kernel/quota"
 )
 
-// Transcript is what was said. With verbose_json it has what else the model
-// tells, as segments and duration.
+// Transcript is a transcription. With verbose_json it has the model's further
+// members, such as segments and duration.
 type Transcript struct {
 	_ struct{} `json:"-" name:"Transcript" additionalProperties:"true"`
 
 	Text string `json:"text" required:"true"`
 }
 
-// Bounds of a form.
+// Limits of a form.
 const (
 	maxForm  = httpapi.MaxUpload + 64<<10
 	maxParts = 50
-	maxField = 32 << 10 // bytes of a field that is no file
+	maxField = 32 << 10 // bytes of a field other than the file
 )
 
 var (
 	errNoTranscriptionModel = fault.New(fault.Unsupported, "transcription_not_configured",
-		"No model that listens is configured on this deployment; its operator can set AGENTD_TRANSCRIPTION_MODEL.")
-	errNotForm       = fault.New(fault.UnsupportedMedia, "", "The body must be a form, multipart/form-data with a boundary, that has the sound in its field file.")
-	errMalformedForm = fault.New(fault.Malformed, "", "The form cannot be read: it is no well-formed multipart/form-data.")
+		"No transcription model is configured on this deployment; the operator can set AGENTD_TRANSCRIPTION_MODEL.")
+	errNotForm       = fault.New(fault.UnsupportedMedia, "", "The body must be multipart/form-data with a boundary and the audio in the field file.")
+	errMalformedForm = fault.New(fault.Malformed, "", "The form cannot be read: it is not well-formed multipart/form-data.")
 )
 
 func (a *Audio) createTranscription(w http.ResponseWriter, r *http.Request, who authz.Caller) error {
@@ -67,8 +67,8 @@ func (a *Audio) createTranscription(w http.ResponseWriter, r *http.Request, who 
 	return httpapi.JSON(w, http.StatusOK, Transcript{Text: got.Text})
 }
 
-// readForm reads a request. The budget that its bytes take is held until
-// release.
+// readForm reads a request. Its bytes count against the memory budget until
+// release is called.
 func readForm(r *http.Request) (req *model.TranscriptionRequest, named string, release func(), err error) {
 	kind, params, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if kind != "multipart/form-data" || params["boundary"] == "" {
@@ -85,8 +85,8 @@ func readForm(r *http.Request) (req *model.TranscriptionRequest, named string, r
 	return req, named, release, nil
 }
 
-// parseForm reads the form that a caller sent. Errors: fault.Malformed for what
-// is no form; fault.Invalid with every wrong field.
+// parseForm reads a form, and returns the request and the requested model. Errors:
+// fault.Malformed for an invalid form; fault.Invalid with every invalid field.
 func parseForm(data []byte, boundary string) (*model.TranscriptionRequest, string, error) {
 	form := multipart.NewReader(bytes.NewReader(data), boundary)
 	req, fields, file := &model.TranscriptionRequest{}, map[string]string{}, false
@@ -116,24 +116,24 @@ func parseForm(data []byte, boundary string) (*model.TranscriptionRequest, strin
 	return req, fields["model"], applyFields(req, fields, file)
 }
 
-// applyFields takes over the fields.
+// applyFields sets the fields of the form on the request.
 func applyFields(req *model.TranscriptionRequest, fields map[string]string, file bool) error {
-	var wrong []fault.Field
-	add := func(field, message string) { wrong = append(wrong, fault.Field{Field: field, Message: message}) }
+	var errs []fault.Field
+	add := func(field, message string) { errs = append(errs, fault.Field{Field: field, Message: message}) }
 	switch {
 	case !file:
-		add("file", "the form has no file in a field of this name")
+		add("file", "the form has no file in this field")
 	case len(req.File) == 0:
-		add("file", "it is empty")
+		add("file", "must not be empty")
 	case len(req.File) > httpapi.MaxUpload:
-		return fault.New(fault.TooLarge, "", "The file is larger than the 50 MiB that one may have.")
+		return fault.New(fault.TooLarge, "", "The file is larger than the limit of 50 MiB.")
 	}
 	for _, f := range []struct {
 		name string
-		most int
+		max  int
 	}{{"language", 35}, {"model", 300}, {"prompt", 4096}} {
-		if text := fields[f.name]; !utf8.ValidString(text) || utf8.RuneCountInString(text) > f.most {
-			add(f.name, "it must be text of up to "+strconv.Itoa(f.most)+" characters")
+		if text := fields[f.name]; !utf8.ValidString(text) || utf8.RuneCountInString(text) > f.max {
+			add(f.name, "must be text of up to "+strconv.Itoa(f.max)+" characters")
 		}
 	}
 	req.Language, req.Prompt = strings.TrimSpace(fields["language"]), fields["prompt"]
@@ -142,17 +142,17 @@ func applyFields(req *model.TranscriptionRequest, fields map[string]string, file
 	case "verbose_json":
 		req.Verbose = true
 	default:
-		add("response_format", "it must be json or verbose_json")
+		add("response_format", "must be json or verbose_json")
 	}
 	if text := strings.TrimSpace(fields["temperature"]); text != "" {
 		t, err := strconv.ParseFloat(text, 64)
 		if err != nil || !(t >= 0 && t <= 1) {
-			add("temperature", "it must be a number from 0 to 1")
+			add("temperature", "must be a number from 0 to 1")
 		}
 		req.Temperature = &t
 	}
-	if wrong == nil {
+	if errs == nil {
 		return nil
 	}
-	return fault.BadFields(wrong...)
+	return fault.BadFields(errs...)
 }

@@ -29,7 +29,7 @@ func TestAttached(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keeper := idempotency.NewKeeper(idempotency.Config{Store: idempotencysql.New(db), Writer: db, Box: box, Clock: clock.NewFake(), Log: slog.New(slog.DiscardHandler)})
+	keeper := idempotency.NewManager(idempotency.Config{Store: idempotencysql.New(db), Writer: db, Box: box, Clock: clock.NewFake(), Log: slog.New(slog.DiscardHandler)})
 	var effects atomic.Int64
 	var wrong atomic.Bool
 	raw := Raw{

@@ -194,7 +194,7 @@ func (b *binder) bindParams(x *exchange, r *http.Request, in reflect.Value) erro
 		field := in.FieldByIndex(p.field.Index)
 		if p.position >= 0 {
 			text := x.param(p.position)
-			if p.id && !ident.Valid(text) || p.schema.Complain(text) != "" || schema.SetScalar(field, text) != nil {
+			if p.id && !ident.Valid(text) || p.schema.Violation(text) != "" || schema.SetScalar(field, text) != nil {
 				return fault.NoSuch(p.resource)
 			}
 			continue
@@ -238,7 +238,7 @@ func (p *parameter) set(field reflect.Value, texts []string, where string) error
 		texts = texts[:1]
 	}
 	for _, text := range texts {
-		if complaint := p.schema.Complain(text); complaint != "" && !p.tolerant {
+		if complaint := p.schema.Violation(text); complaint != "" && !p.tolerant {
 			return fault.New(fault.Malformed, "INVALID_QUERY", "The %s is invalid: %s.", where, complaint)
 		}
 		into := field

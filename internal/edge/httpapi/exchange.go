@@ -28,8 +28,8 @@ type exchange struct {
 	op      *operation
 	who     authz.Caller
 
-	ticket *idempotency.Ticket // of a ReplayByRef write; nil: it has no key
-	held   *heldAnswer         // buffers the answer; nil: it is sent as it comes
+	ticket *idempotency.Operation // of a ReplayByRef write; nil: it has no key
+	held   *heldAnswer            // buffers the answer; nil: it is sent as it comes
 
 	detached *detached // of a hijacked stream; nil: not hijacked
 

@@ -117,7 +117,7 @@ func (s *Server) serveByRef(x *exchange, r *http.Request, serve func(http.Respon
 		}
 		defer ticket.Close()
 		x.ticket = ticket
-		return serve(x, r.WithContext(txn.WithGuard(x, ticket)), x.who)
+		return serve(x, r.WithContext(txn.WithRequestHook(x, ticket)), x.who)
 	}
 }
 
@@ -145,7 +145,7 @@ func EarlierResult(w http.ResponseWriter, r *http.Request, failed error) (Result
 	if x.ticket == nil {
 		return "", failed
 	}
-	kept, err := x.ticket.Earlier(x)
+	kept, err := x.ticket.EarlierAnswer(x)
 	switch {
 	case err != nil:
 		return "", inProgressError(err)
@@ -188,9 +188,9 @@ func (s *Server) perform(
 	x.held = &heldAnswer{}
 	defer func() { x.held = nil }()
 	if !ticket.Lost() {
-		err = do(txn.WithGuard(x, ticket))
+		err = do(txn.WithRequestHook(x, ticket))
 	}
-	if kept, earlier := ticket.Earlier(x); kept != nil || earlier != nil {
+	if kept, earlier := ticket.EarlierAnswer(x); kept != nil || earlier != nil {
 		x.held, x.status = nil, 0
 		return x.replay(kept, earlier)
 	}

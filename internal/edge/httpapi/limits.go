@@ -52,7 +52,7 @@ func (l *limits) checkGuess(x *exchange, credential string) error {
 	if !l.On() {
 		return nil
 	}
-	v := l.Guess(x.start, ratelimit.Network(x.who.Address))
+	v := l.CheckGuess(x.start, ratelimit.Network(x.who.Address))
 	if v.Bucket == "" {
 		return nil
 	}
@@ -64,7 +64,9 @@ func (l *limits) checkGuess(x *exchange, credential string) error {
 }
 
 // countFailure counts a credential that did not authenticate.
-func (l *limits) countFailure(x *exchange) { l.Failed(x.start, ratelimit.Network(x.who.Address)) }
+func (l *limits) countFailure(x *exchange) {
+	l.RecordFailure(x.start, ratelimit.Network(x.who.Address))
+}
 
 // take counts a request, authenticated or anonymous, and refuses it beyond a limit.
 func (l *limits) take(x *exchange, o *operation, credential string) error {
@@ -82,7 +84,7 @@ func (l *limits) take(x *exchange, o *operation, credential string) error {
 		request.Credential = cmp.Or(x.who.KeyID, x.who.SessionID, x.who.UserID)
 		l.remember(credential)
 	}
-	v := l.Take(x.start, request)
+	v := l.Reserve(x.start, request)
 	if l.On() && v.Limit != "" {
 		l.setHeaders(x, v)
 	}

@@ -41,7 +41,7 @@ type Config struct {
 	Fresh func(ctx context.Context, who authz.Caller) error
 	// Idempotency stores the answers to writes that carry an Idempotency-Key.
 	// Nil: the header is ignored.
-	Idempotency *idempotency.Keeper
+	Idempotency *idempotency.Manager
 	// RepeatWait is how long a repeated request to a ReplayByRef row waits for the
 	// first one's commit; 0: 10 s.
 	RepeatWait time.Duration
@@ -79,7 +79,7 @@ type Config struct {
 type Server struct {
 	auth        Authenticator
 	sameOrigin  *http.CrossOriginProtection
-	idempotency *idempotency.Keeper
+	idempotency *idempotency.Manager
 	repeatWait  time.Duration // for the first request, by a repeated one
 	fresh       func(context.Context, authz.Caller) error
 	ready       func(context.Context) error

@@ -101,7 +101,7 @@ func (s *Stream) Close() {
 // Follow returns the run's events until it ends, ctx ends or the consumer stops.
 // It can be called once.
 func (s *Stream) Follow(ctx context.Context) iter.Seq2[event.Event, error] {
-	follower := event.Follower{Log: s.runner.Log, Hub: s.runner.Hub, Whole: s.runner.Complete}
+	follower := event.Follower{Log: s.runner.Log, Hub: s.runner.Hub, Complete: s.runner.Complete}
 	if s.sub == nil {
 		return follower.Follow(ctx, s.tenant, s.Run.RunID, 0)
 	}

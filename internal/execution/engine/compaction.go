@@ -16,17 +16,17 @@ const summaryTries = 3
 
 // maxSummary is the maximum length of summaries in tokens. Thinking models
 // need some of it to think.
-var maxSummary = map[contextwindow.Style]int{contextwindow.Compaction: 4096, contextwindow.Summarize: 2048}
+var maxSummary = map[contextwindow.Style]int{contextwindow.StyleCompaction: 4096, contextwindow.StyleSummarize: 2048}
 
 // style is the style of the agent's summaries; not ok: its strategy makes none.
 func (c *conversation) style() (s contextwindow.Style, ok bool) {
 	switch c.spec.ContextStrategy {
 	case strategySliding, strategyTruncate:
 		return "", false
-	case string(contextwindow.Summarize):
-		return contextwindow.Summarize, true
+	case string(contextwindow.StyleSummarize):
+		return contextwindow.StyleSummarize, true
 	}
-	return contextwindow.Compaction, true
+	return contextwindow.StyleCompaction, true
 }
 
 // canCompact reports whether a summary is possible: the agent's strategy makes
@@ -75,7 +75,7 @@ func (c *conversation) compactionDue(ctx context.Context) bool {
 
 // planCompaction selects the messages that a summary replaces. With more,
 // another compaction is to follow; not ok: a summary would shorten nothing.
-func (c *conversation) planCompaction(t model.Target) (f contextwindow.Fold, more, ok bool) {
+func (c *conversation) planCompaction(t model.Target) (f contextwindow.Compaction, more, ok bool) {
 	context, fixed := c.contextTokens(t), 0
 	for i, n := range c.meter.Sizes() {
 		if c.messages[i].Role == model.System {
@@ -83,11 +83,11 @@ func (c *conversation) planCompaction(t model.Target) (f contextwindow.Fold, mor
 		}
 	}
 	n := max(0, context-fixed)
-	room := contextwindow.Room{Most: n * shareOfTurn / 100, Take: context * shareOfSummary / 100}
-	if style, _ := c.style(); style == contextwindow.Compaction {
+	room := contextwindow.Budget{Most: n * shareOfTurn / 100, Take: context * shareOfSummary / 100}
+	if style, _ := c.style(); style == contextwindow.StyleCompaction {
 		room.Keep, room.Recent = n*shareKept/100, recentMessages
 	}
-	return contextwindow.Plan(c.messages, c.meter.Sizes(), room)
+	return contextwindow.PlanCompaction(c.messages, c.meter.Sizes(), room)
 }
 
 // compact does the step of type compaction that was begun: it has a model
@@ -154,7 +154,7 @@ func (c *conversation) summarize(ctx context.Context, t models) (s summary, err 
 			s.failure = "There is nothing that a summary would make shorter."
 			return s, nil
 		}
-		replaced := contextwindow.Folded(c.messages, plan)
+		replaced := contextwindow.Compacted(c.messages, plan)
 		s.in, s.replaced = compactionInput(plan, style, replaced), len(replaced)
 		if err := c.j.checkQuota(ctx); err != nil {
 			return s, err
@@ -195,8 +195,8 @@ func (c *conversation) callForSummary(ctx context.Context, req model.Request, fa
 	return r
 }
 
-func compactionInput(plan contextwindow.Fold, style contextwindow.Style, replaced []model.Message) run.CompactionInput {
-	in := run.CompactionInput{Fold: plan, Strategy: string(style)}
+func compactionInput(plan contextwindow.Compaction, style contextwindow.Style, replaced []model.Message) run.CompactionInput {
+	in := run.CompactionInput{Compaction: plan, Strategy: string(style)}
 	for i := range replaced {
 		in.Tokens += model.EstimateMessage(&replaced[i])
 		if from := replaced[i].From; from.RunID != "" {
@@ -211,7 +211,7 @@ func compactionInput(plan contextwindow.Fold, style contextwindow.Style, replace
 func (c *conversation) acceptSummary(s *summary, r callResult, more bool) {
 	s.metrics = c.j.countModelCall(r.resp.Usage, r.used, 0)
 	s.out = run.CompactionOutput{Summary: r.resp.Text, Model: r.resp.Model}
-	s.after = contextwindow.Apply(c.messages, s.in.Fold, r.resp.Text)
+	s.after = contextwindow.Apply(c.messages, s.in.Compaction, r.resp.Text)
 	for _, n := range contextwindow.Sizes(s.after) {
 		s.out.Tokens += n
 	}
@@ -228,7 +228,7 @@ func (c *conversation) summaryRequest(t model.Target, style contextwindow.Style,
 	context := c.contextTokens(t)
 	return model.Request{
 		Target:    t,
-		Messages:  contextwindow.Ask(style, replaced, context*shareOfSummary/100),
+		Messages:  contextwindow.SummaryPrompt(style, replaced, context*shareOfSummary/100),
 		MaxTokens: max(256, min(maxSummary[style], context/8)),
 	}
 }

@@ -65,7 +65,7 @@ func (c *conversation) gaugeKey(t model.Target) string {
 
 // contextTokens is a model's context window in estimated tokens.
 func (c *conversation) contextTokens(t model.Target) int {
-	n := c.e.gauge.Estimated(c.gaugeKey(t), cmp.Or(t.Context, defaultContext))
+	n := c.e.gauge.Scale(c.gaugeKey(t), cmp.Or(t.Context, defaultContext))
 	if c.refusedTokens > 0 {
 		n = min(n, c.refusedTokens)
 	}

@@ -178,6 +178,6 @@ func (c *conversation) stepInput() schema.Nullable {
 func (c *conversation) recordUsage(r callResult) {
 	c.shortened = false
 	if !r.resp.Usage.Estimated {
-		c.e.gauge.Answered(c.gaugeKey(r.used), c.shownTokens+c.toolTokens, r.resp.Usage.InputTokens)
+		c.e.gauge.Record(c.gaugeKey(r.used), c.shownTokens+c.toolTokens, r.resp.Usage.InputTokens)
 	}
 }

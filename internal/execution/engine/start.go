@@ -51,7 +51,7 @@ func (e *Engine) startHere(ctx context.Context, a *attempt, slot work.Slot) erro
 	j.emit("run.started", startedData{Status: run.Running, Attempt: 1})
 	if a.canCallAtOnce(ctx) {
 		j.beginStep(run.StepLLM, nil)
-		if !txn.Guarded(ctx) { // a repeated request would call the model for nothing
+		if !txn.HasRequestHook(ctx) { // a repeated request would call the model for nothing
 			a.speculate()
 		}
 	}

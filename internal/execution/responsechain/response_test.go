@@ -29,7 +29,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // rig is a store with runs in it.
-type rig struct {
+type harness struct {
 	*responsechain.Service
 	t      *testing.T
 	db     *sqldb.DB
@@ -37,9 +37,9 @@ type rig struct {
 	tenant string
 }
 
-func newRig(t *testing.T, db *sqldb.DB) *rig {
+func newHarness(t *testing.T, db *sqldb.DB) *harness {
 	t.Helper()
-	return &rig{&responsechain.Service{Store: responsechainsql.New(db)}, t, db, runsql.New(db), ident.New()}
+	return &harness{&responsechain.Service{Store: responsechainsql.New(db)}, t, db, runsql.New(db), ident.New()}
 }
 
 // turn is a response to be made.
@@ -63,7 +63,7 @@ func encode(t *testing.T, v any) []byte {
 }
 
 // said is a step of the model.
-func (r *rig) said(text string, calls ...model.ToolCall) run.Step {
+func (r *harness) said(text string, calls ...model.ToolCall) run.Step {
 	r.t.Helper()
 	return run.Step{Type: run.StepLLM, Status: run.StepCompleted, Output: schema.Nullable(encode(r.t, run.LLMOutput{Text: text, ToolCalls: calls}))}
 }
@@ -75,7 +75,7 @@ func result(id, text string) model.Message {
 }
 
 // add stores a response with its run and steps.
-func (r *rig) add(made turn) *run.Record {
+func (r *harness) add(made turn) *run.Record {
 	r.t.Helper()
 	rec, store := r.op(made)
 	if err := r.db.Write(r.t.Context(), store); err != nil {
@@ -84,7 +84,7 @@ func (r *rig) add(made turn) *run.Record {
 	return rec
 }
 
-func (r *rig) op(made turn) (*run.Record, txn.Op) {
+func (r *harness) op(made turn) (*run.Record, txn.Op) {
 	r.t.Helper()
 	now := time.Now().Truncate(time.Microsecond)
 	if made.status == "" {
@@ -111,20 +111,20 @@ func (r *rig) op(made turn) (*run.Record, txn.Op) {
 	}
 }
 
-func (r *rig) exec(query string, args ...any) {
+func (r *harness) exec(query string, args ...any) {
 	r.t.Helper()
 	if err := r.db.Write(r.t.Context(), func(tx txn.Tx) error { _, err := sqldb.From(tx).Exec(query, args...); return err }); err != nil {
 		r.t.Fatal(err)
 	}
 }
 
-// before is what a run is told that goes on from another, a line for each message.
-func (r *rig) before(previous string, in run.Input) (lines []string) {
+// before returns the messages before a run that continues another, one line each.
+func (r *harness) before(previous string, in run.Input) (lines []string) {
 	r.t.Helper()
-	return r.told(&run.Record{Run: run.Run{TenantID: r.tenant}, Parsed: &in, Options: run.Options{Follows: previous}})
+	return r.messages(&run.Record{Run: run.Run{TenantID: r.tenant}, Parsed: &in, Options: run.Options{Follows: previous}})
 }
 
-func (r *rig) told(rec *run.Record) (lines []string) {
+func (r *harness) messages(rec *run.Record) (lines []string) {
 	r.t.Helper()
 	all, err := r.Before(r.t.Context(), rec)
 	if err != nil {
@@ -140,7 +140,7 @@ func (r *rig) told(rec *run.Record) (lines []string) {
 	return lines
 }
 
-func (r *rig) want(got []string, want ...string) {
+func (r *harness) want(got []string, want ...string) {
 	r.t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
 		r.t.Errorf("(-want +got):\n%s", diff)
@@ -150,17 +150,17 @@ func (r *rig) want(got []string, want ...string) {
 func TestResponses(t *testing.T) {
 	t.Parallel()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
-		for name, test := range map[string]func(*testing.T, *rig){
+		for name, test := range map[string]func(*testing.T, *harness){
 			"chain": chain, "read": read, "gone": gone, "calls": calls, "calls_of_the_gone": callsOfTheGone,
 			"policy": policy, "standing": standing, "folded": folded, "circle": circle,
 		} {
-			t.Run(name, func(t *testing.T) { test(t, newRig(t, db)) })
+			t.Run(name, func(t *testing.T) { test(t, newHarness(t, db)) })
 		}
 	})
 }
 
 // A chain is longer than one statement takes ids, and may fork.
-func chain(t *testing.T, r *rig) {
+func chain(t *testing.T, r *harness) {
 	const turns = 510
 	var want []string
 	previous := ""
@@ -190,11 +190,11 @@ func chain(t *testing.T, r *rig) {
 	r.want(r.before(fork, asked("now")), "user: q0", "assistant: a0", "user: other", "assistant: way")
 	r.want(r.before("", asked("now")))
 
-	other := newRig(r.t, r.db)
+	other := newHarness(r.t, r.db)
 	other.want(other.before(ids[5], asked("now")))
 }
 
-func read(t *testing.T, r *rig) {
+func read(t *testing.T, r *harness) {
 	first := r.add(turn{in: asked("q"), steps: []run.Step{r.said("a")}})
 	second := r.add(turn{previous: first.RunID, in: asked("q"), standing: "Be kind."})
 	got, err := r.Get(t.Context(), r.tenant, second.RunID)
@@ -228,7 +228,7 @@ func read(t *testing.T, r *rig) {
 }
 
 // What a run that is gone said is missing, and nothing else.
-func gone(_ *testing.T, r *rig) {
+func gone(_ *testing.T, r *harness) {
 	a := r.add(turn{in: asked("one"), steps: []run.Step{r.said("1")}})
 	b := r.add(turn{previous: a.RunID, in: asked("two"), steps: []run.Step{r.said("2")}})
 	c := r.add(turn{previous: b.RunID, in: asked("three"), steps: []run.Step{r.said("3")}})
@@ -238,7 +238,7 @@ func gone(_ *testing.T, r *rig) {
 }
 
 // Calls stay where their results come next, and only there.
-func calls(_ *testing.T, r *rig) {
+func calls(_ *testing.T, r *harness) {
 	a := r.add(turn{in: asked("q"), steps: []run.Step{r.said("Hm.", called("c1"), called("own"), called("c2"))}})
 	b := r.add(turn{previous: a.RunID, in: run.Input{History: []model.Message{result("c1", "one"), result("c2", "two")}}, steps: []run.Step{r.said("done")}})
 	both := []string{"user: q", "assistant: Hm. c1 c2", "tool: one", "tool: two", "assistant: done"}
@@ -249,7 +249,7 @@ func calls(_ *testing.T, r *rig) {
 	r.want(r.before(c.RunID, run.Input{History: []model.Message{result("c1", "late")}}), "user: q", "assistant: Hm.", "user: never mind", "assistant: well c1")
 }
 
-func callsOfTheGone(_ *testing.T, r *rig) {
+func callsOfTheGone(_ *testing.T, r *harness) {
 	a := r.add(turn{in: asked("q"), steps: []run.Step{r.said("", called("c1"))}})
 	b := r.add(turn{previous: a.RunID, in: run.Input{Message: "so?", History: []model.Message{result("c1", "one")}}, steps: []run.Step{r.said("done")}})
 	c := r.add(turn{previous: b.RunID, in: asked("more"), steps: []run.Step{r.said("ok")}})
@@ -261,7 +261,7 @@ func callsOfTheGone(_ *testing.T, r *rig) {
 }
 
 // What policy took out or kept back stays so; what failed was said all the same.
-func policy(t *testing.T, r *rig) {
+func policy(t *testing.T, r *harness) {
 	check := func(status run.StepStatus, out run.GuardrailOutput) run.Step {
 		return run.Step{Type: run.StepGuardrail, Status: status, Output: schema.Nullable(encode(t, out))}
 	}
@@ -275,32 +275,32 @@ func policy(t *testing.T, r *rig) {
 }
 
 // Standing instructions are said again, those of the input never.
-func standing(_ *testing.T, r *rig) {
+func standing(_ *testing.T, r *harness) {
 	a := r.add(turn{in: run.Input{Message: "q", Instructions: "Be brief.\n\nBe kind."}, standing: "Be kind.", steps: []run.Step{r.said("", called("c1"))}})
 	b := r.add(turn{previous: a.RunID, standing: "Be sure.", in: run.Input{History: []model.Message{result("c1", "one")}}, steps: []run.Step{r.said("a")}})
 	got := r.before(b.RunID, asked("now"))
 	r.want(got, "user: Instructions of the caller:\nBe sure.\n\nInstructions of the caller:\nBe kind.\n\nq", "assistant:  c1", "tool: one", "assistant: a")
-	// Nobody's input is changed by it.
+	// It does not change the stored input.
 	r.want(r.before(b.RunID, asked("now")), got...)
 }
 
 // A summary stands for what a run of the chain folded, in later ones too.
-func folded(t *testing.T, r *rig) {
+func folded(t *testing.T, r *harness) {
 	a := r.add(turn{in: asked("one"), steps: []run.Step{r.said("1")}})
 	b := r.add(turn{previous: a.RunID, in: asked("two"), steps: []run.Step{r.said("2")}})
 	fold := run.Step{
-		Type: run.StepCompaction, Status: run.StepCompleted, Input: schema.Nullable(encode(t, run.CompactionInput{Fold: contextwindow.Fold{Messages: 4}})),
+		Type: run.StepCompaction, Status: run.StepCompleted, Input: schema.Nullable(encode(t, run.CompactionInput{Compaction: contextwindow.Compaction{Messages: 4}})),
 		Output: schema.Nullable(encode(t, run.CompactionOutput{Summary: "1 and 2"})),
 	}
 	c := r.add(turn{previous: b.RunID, in: asked("three"), steps: []run.Step{fold, r.said("3")}})
 	got := r.before(c.RunID, asked("now"))
 	if len(got) != 3 || !strings.Contains(got[0], "1 and 2") || !slices.Equal(got[1:], []string{"user: three", "assistant: 3"}) {
-		t.Errorf("the model is told %q", got)
+		t.Errorf("the model reads %q", got)
 	}
 }
 
-// Nobody can make a circle; a table that has one does no harm.
-func circle(_ *testing.T, r *rig) {
+// A chain cannot become a cycle; a table with one must do no harm.
+func circle(_ *testing.T, r *harness) {
 	a := r.add(turn{in: asked("one")})
 	b := r.add(turn{previous: a.RunID, in: asked("two")})
 	r.exec(`UPDATE responses SET previous_id = ? WHERE tenant_id = ? AND run_id = ?`, b.RunID, r.tenant, a.RunID)

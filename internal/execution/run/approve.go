@@ -54,7 +54,7 @@ func (s *Service) Approve(ctx context.Context, who authz.Caller, id string, in A
 		return ApproveAnswer{}, fault.BadFields(fault.Field{Field: "arguments", Message: "expected an object"})
 	}
 	var answer ApproveAnswer
-	ctx = txn.Promise(ctx, func() any { return answer })
+	ctx = txn.WithAnswer(ctx, func() any { return answer })
 	err := s.mutate(ctx, who.TenantID, id, func(c *mutation) error {
 		a, others, err := c.choose(in.ApprovalID)
 		if err != nil {
@@ -80,7 +80,7 @@ func (s *Service) Approve(ctx context.Context, who authz.Caller, id string, in A
 // rejection as the call's result. Errors: as Approve.
 func (s *Service) Reject(ctx context.Context, who authz.Caller, id string, in RejectRequest) (RejectAnswer, error) {
 	var answer RejectAnswer
-	ctx = txn.Promise(ctx, func() any { return answer })
+	ctx = txn.WithAnswer(ctx, func() any { return answer })
 	err := s.mutate(ctx, who.TenantID, id, func(c *mutation) error {
 		a, others, err := c.choose(in.ApprovalID)
 		if err != nil {

@@ -54,7 +54,7 @@ func (s *Service) AgentDeleted(ctx context.Context, tenant, agentID string) erro
 
 func (s *Service) abort(ctx context.Context, tenant, id string, why reason) (CancelAnswer, error) {
 	var answer CancelAnswer
-	ctx = txn.Promise(ctx, func() any { return answer })
+	ctx = txn.WithAnswer(ctx, func() any { return answer })
 	err := s.Writer.Write(ctx, func(tx txn.Tx) error {
 		// The lease first, the row second: the order in which workers take them.
 		if err := s.Queue.DeleteTx(tx, s.WorkKind, id); err != nil {

@@ -47,8 +47,8 @@ func TestFoldsOfAJournal(t *testing.T) {
 		return run.Step{Type: run.StepTool, Input: enc(t, run.ToolInput{ToolCallID: id, Name: "t"}), Output: enc(t, run.ToolOutput{Content: "result of " + id})}
 	}
 	note := run.Step{Type: run.StepInput, Output: enc(t, run.NoteOutput{Message: "note"})}
-	fold := func(f contextwindow.Fold, summary string) run.Step {
-		return run.Step{Type: run.StepCompaction, Input: enc(t, run.CompactionInput{Fold: f}), Output: enc(t, run.CompactionOutput{Summary: summary})}
+	fold := func(f contextwindow.Compaction, summary string) run.Step {
+		return run.Step{Type: run.StepCompaction, Input: enc(t, run.CompactionInput{Compaction: f}), Output: enc(t, run.CompactionOutput{Summary: summary})}
 	}
 	failed := func(kind run.StepType) run.Step { return run.Step{Type: kind, Status: run.StepFailed} }
 	before := []model.Message{{Role: model.User, Text: "earlier"}, {Role: model.Assistant, Text: "answer"}}
@@ -58,17 +58,17 @@ func TestFoldsOfAJournal(t *testing.T) {
 		aside int64
 	}{
 		"none":           {journal(llm("a")), []string{"earlier", "answer", "message", "a"}, 0},
-		"before-the-run": {journal(fold(contextwindow.Fold{Messages: 2}, "one"), llm("a")), []string{"<one>", "message", "a"}, 1},
+		"before-the-run": {journal(fold(contextwindow.Compaction{Messages: 2}, "one"), llm("a")), []string{"<one>", "message", "a"}, 1},
 		"its-own": {
-			journal(llm("a", "c1"), result("c1"), fold(contextwindow.Fold{Messages: 5, KeepRequest: true}, "one"), llm("b")),
+			journal(llm("a", "c1"), result("c1"), fold(contextwindow.Compaction{Messages: 5, KeepRequest: true}, "one"), llm("b")),
 			[]string{"<one>", "message", "b"}, 1,
 		},
 		"a-round-before-a-note": {
-			journal(llm("a", "c1"), result("c1"), note, fold(contextwindow.Fold{Messages: 5}, "one"), llm("b")),
+			journal(llm("a", "c1"), result("c1"), note, fold(contextwindow.Compaction{Messages: 5}, "one"), llm("b")),
 			[]string{"<one>", "note", "b"}, 1,
 		},
 		"twice": {
-			journal(fold(contextwindow.Fold{Messages: 2}, "one"), llm("a", "c1"), result("c1"), fold(contextwindow.Fold{Messages: 4, KeepRequest: true}, "two"), llm("b")),
+			journal(fold(contextwindow.Compaction{Messages: 2}, "one"), llm("a", "c1"), result("c1"), fold(contextwindow.Compaction{Messages: 4, KeepRequest: true}, "two"), llm("b")),
 			[]string{"<two>", "message", "b"}, 2,
 		},
 		"what-failed": {

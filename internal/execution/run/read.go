@@ -102,7 +102,7 @@ func (s *Service) Wait(ctx context.Context, tenant, id string, timeout time.Dura
 		case <-timer.C:
 			return r, nil
 		case <-sub.Ready():
-			_, _, _ = sub.Take() // the run is read again
+			_, _, _ = sub.Drain() // the run is read again
 		case <-poll.C:
 		}
 	}

@@ -254,7 +254,7 @@ type LLMOutput struct {
 // with contextwindow.Apply, as Transcript.After does. The replaced messages stay
 // in their steps; only the model does not read them again.
 type CompactionInput struct {
-	contextwindow.Fold
+	contextwindow.Compaction
 	// Through is the origin of the newest replaced message: it and all before it
 	// are replaced, except a request that was kept. Nil where no replaced message
 	// has an origin. StepSeq 0 is the run's own message.

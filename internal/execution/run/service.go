@@ -59,7 +59,7 @@ type Request struct {
 	// Parent is the run that starts this one, whose budgets it spends from too.
 	Parent string
 	// Answer, if set, returns the answer to the request that creates the run; see
-	// txn.Promise.
+	// txn.WithAnswer.
 	Answer func(*Run) any
 }
 
@@ -92,7 +92,7 @@ func (s *Service) Create(ctx context.Context, who authz.Caller, req Request) (*R
 		return nil, err
 	}
 	if req.Answer != nil {
-		ctx = txn.Promise(ctx, func() any { return req.Answer(&r.Run) })
+		ctx = txn.WithAnswer(ctx, func() any { return req.Answer(&r.Run) })
 	}
 	if err := s.Starter.Start(ctx, r, spec); err != nil {
 		return nil, err

@@ -106,7 +106,7 @@ func DoneFrame(r *Run, id string) (route.Frame, error) {
 // EventFrame renders an event of a run for a stream of several runs: its id is
 // <runId>:<seq>.
 func EventFrame(runID, session string, e event.Event) route.Frame {
-	rendered, ok := e.Shared.Made(event.OfSession)
+	rendered, ok := e.Shared.Rendered(event.OfSession)
 	if !ok {
 		rendered = renderOfSession(runID, session, e)
 	}
@@ -144,7 +144,7 @@ var streamTypes = map[string]string{"run": "lifecycle", "step": "lifecycle", "ll
 
 // shared renders an event once for all readers of the run's stream.
 func (enc *encoder) shared(e event.Event) route.Frame {
-	rendered, ok := e.Shared.Made(event.OfRun)
+	rendered, ok := e.Shared.Rendered(event.OfRun)
 	if !ok {
 		rendered = enc.render(e)
 	}

@@ -98,7 +98,7 @@ func TestReadersShareTheirFrames(t *testing.T) {
 		if string(first.Wire) != want || !strings.Contains(want, `"session_id":"s","text":"hello"`) {
 			t.Errorf("%q", first.Wire)
 		}
-		batches, _, err := other.Take()
+		batches, _, err := other.Drain()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -38,7 +38,7 @@ type Transcript struct {
 // compaction is a completed step of type compaction.
 type compaction struct {
 	at      int // how many Messages there were before it
-	fold    contextwindow.Fold
+	fold    contextwindow.Compaction
 	summary string
 }
 
@@ -149,7 +149,7 @@ func (t *Transcript) addCompaction(s *Step) error {
 	if err := unmarshalStep(s, &in, &out); err != nil {
 		return err
 	}
-	t.compactions = append(t.compactions, compaction{len(t.Messages), in.Fold, out.Summary})
+	t.compactions = append(t.compactions, compaction{len(t.Messages), in.Compaction, out.Summary})
 	return nil
 }
 

@@ -112,7 +112,7 @@ func (s *Service) waitRoutes() []route.Route {
 			"The run stops at its next step boundary. A step that is under way is finished; an answer is held until the run is resumed."),
 			func(ctx context.Context, who authz.Caller, in *idIn) (pauseAnswer, error) {
 				answer := pauseAnswer{Paused: true, RunID: in.RunID}
-				return answer, s.Pause(txn.Promise(ctx, func() any { return answer }), who.TenantID, in.RunID)
+				return answer, s.Pause(txn.WithAnswer(ctx, func() any { return answer }), who.TenantID, in.RunID)
 			}),
 		route.Action(withoutBody(accepted(act("resume", "resumeRun", "Resume a paused run",
 			"A note becomes a message to the agent. If the run waits for an answer, use respond instead."))), s.resume),
@@ -151,7 +151,7 @@ func (s *Service) resume(ctx context.Context, who authz.Caller, in *resumeIn) (r
 		return resumeAnswer{}, err
 	}
 	answer := resumeAnswer{Resumed: true, RunID: in.RunID}
-	return answer, s.Resume(txn.Promise(ctx, func() any { return answer }), who.TenantID, in.RunID, note)
+	return answer, s.Resume(txn.WithAnswer(ctx, func() any { return answer }), who.TenantID, in.RunID, note)
 }
 
 func (s *Service) respond(ctx context.Context, who authz.Caller, in *respondIn) (respondAnswer, error) {
@@ -159,7 +159,7 @@ func (s *Service) respond(ctx context.Context, who authz.Caller, in *respondIn) 
 		return respondAnswer{}, fault.New(fault.Malformed, "INVALID_REQUEST", "The response is empty; send the answer as text.")
 	}
 	answer := respondAnswer{Status: "ok", RunID: in.RunID}
-	return answer, s.Respond(txn.Promise(ctx, func() any { return answer }), who.TenantID, in.RunID, in.Body.Response)
+	return answer, s.Respond(txn.WithAnswer(ctx, func() any { return answer }), who.TenantID, in.RunID, in.Body.Response)
 }
 
 var approvalStatuses = []ApprovalStatus{ApprovalPending, ApprovalApproved, ApprovalRejected, ApprovalExpired, ApprovalCancelled}

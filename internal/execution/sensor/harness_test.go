@@ -37,8 +37,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 type object = map[string]any
 
-// rig is the slice over a real database, with a clock that stands and an
-// engine that stores runs and does nothing with them.
+// harness is a service over a real database, with a fake clock and an engine that
+// only stores runs.
 type harness struct {
 	*sensor.Service
 	t      *testing.T
@@ -55,7 +55,7 @@ type harness struct {
 	log     []audit.Entry
 }
 
-// Start stands for the engine.
+// Start implements run.Starter.
 func (r *harness) Start(ctx context.Context, rec *run.Record, _ *run.AgentSpec) error {
 	if r.refuse != nil {
 		return r.refuse
@@ -120,8 +120,8 @@ func (r *harness) agent() string {
 	return g.ID
 }
 
-// do calls an operation as the edge does: with values by the names of
-// parameters, and a body that is JSON or a message.
+// do calls an operation with values by the names of parameters, and a body that is
+// JSON or a message.
 func (r *harness) do(id string, values map[string]string, body any) (any, error) {
 	routes := r.Routes()
 	at := slices.IndexFunc(routes, func(one route.Route) bool { return one.ID == id })
@@ -141,7 +141,7 @@ func (r *harness) do(id string, values map[string]string, body any) (any, error)
 	return routes[at].Call(r.t.Context(), r.who, in.Interface())
 }
 
-// sensor makes one. more are further members of the body.
+// sensor creates a sensor; more has further members of the body.
 func (r *harness) sensor(agentID, more string) *sensor.View {
 	r.t.Helper()
 	got, err := r.do("createSensor", nil, `{"agent_id":"`+agentID+`"`+more+`}`)
@@ -149,14 +149,14 @@ func (r *harness) sensor(agentID, more string) *sensor.View {
 	return got.(*sensor.View)
 }
 
-// fill gives an agent sensors that take calls.
+// fill creates active sensors of an agent.
 func (r *harness) fill(agentID string, n int) {
 	r.t.Helper()
 	r.fatal(r.db.Write(r.t.Context(), func(tx txn.Tx) error {
 		for range n {
 			of := &sensor.Sensor{TenantID: r.who.TenantID, ID: ident.New(), AgentID: agentID, MaxTriggers: 1, CreatedAt: r.clock.Now()}
-			if made, err := r.store.CreateTx(tx, of); err != nil || !made {
-				return errors.Join(errors.New("not made"), err)
+			if created, err := r.store.CreateTx(tx, of); err != nil || !created {
+				return errors.Join(errors.New("not created"), err)
 			}
 		}
 		return nil
@@ -170,7 +170,7 @@ func (r *harness) read(id string) *sensor.View {
 	return got.(*sensor.View)
 }
 
-// post calls a sensor, signed where it has a secret, and gives the run.
+// post calls a sensor, signed if it has a secret, and returns the run's id.
 func (r *harness) post(v *sensor.View, body string, headers ...string) (string, error) {
 	signature := ""
 	if v.Secret != "" {
@@ -196,7 +196,7 @@ func (r *harness) started(agentID string) []run.Run {
 	return all
 }
 
-// is fails unless an error is a refusal of a kind and a code.
+// is fails the test unless err is a fault of a kind and a code.
 func is(t *testing.T, err error, kind fault.Kind, code string) *fault.Error {
 	t.Helper()
 	f := fault.From(err)

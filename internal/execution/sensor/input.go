@@ -121,8 +121,10 @@ var (
 	// transportPrefixes begin the names of headers that proxies and clients add.
 	transportPrefixes = []string{
 		"accept", "connection", "content-length", "content-encoding", "transfer-encoding", "expect", "forwarded", "host", "if-",
-		"keep-alive", "origin", "proxy-", "range", "referer", "sec-", "te", "trailer", "upgrade", "via", "cache-control", "pragma", "dnt", "traceparent", "tracestate", "baggage",
-		"true-client-", "x-forwarded", "x-real-", "x-client-", "x-request-id", "x-amz", "x-azure", "x-arr-", "x-b3-", "x-envoy-", "x-goog-", "x-ms-client",
+		"keep-alive", "origin", "proxy-", "range", "referer", "sec-", "te", "trailer", "upgrade", "via", "cache-control", "pragma", "dnt",
+		"traceparent", "tracestate", "baggage",
+		"true-client-", "x-forwarded", "x-real-", "x-client-", "x-request-id", "x-amz", "x-azure", "x-arr-", "x-b3-", "x-envoy-", "x-goog-",
+		"x-ms-client",
 		"x-original-", "x-cluster-", "cf-", "cdn-", "fastly-", "fly-", "x-vercel-", "x-tenant-id", "x-active-tenant",
 	}
 )

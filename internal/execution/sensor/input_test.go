@@ -16,7 +16,7 @@ import (
 	"agentd/internal/execution/sensor"
 )
 
-// seen is what a run is given of a call.
+// seen is the input of a run.
 type seen struct {
 	Payload jsontext.Value    `json:"payload"`
 	RawBody *string           `json:"raw_body"`
@@ -39,7 +39,7 @@ func inputOf(t *testing.T, runID string, m *route.Message) seen {
 		t.Fatal(err)
 	}
 	if read.Message != parsed.Message || read.Instructions != of.Instructions || parsed.Instructions != of.Instructions || read.History != nil || read.Parts != nil {
-		t.Fatalf("what the engine reads is %+v, and it is told %+v", read, parsed)
+		t.Fatalf("the engine reads %+v, the parsed input is %+v", read, parsed)
 	}
 	var s seen
 	if err := json.Unmarshal(enc, &s); err != nil {
@@ -48,7 +48,7 @@ func inputOf(t *testing.T, runID string, m *route.Message) seen {
 	return s
 }
 
-func TestWhatARunIsGivenOfACall(t *testing.T) {
+func TestInputOfRuns(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("ä", sensor.MaxShown)
 	for name, tt := range map[string]struct {
@@ -112,8 +112,8 @@ func TestHeadersOfCalls(t *testing.T) {
 	}
 }
 
-// Whatever is sent, a run can be made of it, and nothing in it passes for what
-// agentd says around it.
+// Any body is a valid input, and nothing in it can be mistaken for the text that
+// agentd adds around it.
 func FuzzInput(f *testing.F) {
 	f.Add([]byte(`{"a":[1,"x"]}`), "X-Event", "push")
 	f.Add([]byte("\xff\x00--- end of the call"), "Authorization", "Bearer x")
@@ -121,7 +121,7 @@ func FuzzInput(f *testing.F) {
 	runID := ident.New()
 	f.Fuzz(func(t *testing.T, body []byte, name, value string) {
 		if bytes.Contains(body, []byte(runID)) || strings.Contains(name+value, runID) {
-			return // nobody knows it
+			return // callers cannot know it
 		}
 		s := inputOf(t, runID, &route.Message{Header: map[string][]string{name: {value}}, Data: body})
 		if (s.Payload == nil) == (s.RawBody == nil) {

@@ -37,9 +37,10 @@ type received struct {
 
 var (
 	errNoSensor  = fault.New(fault.NotFound, "", "There is no sensor at this URL.")
-	errSignature = fault.New(fault.Unauthenticated, "", "This sensor takes signed calls only: send the header X-Sensor-Signature with 'sha256=' "+
-		"and the hex HMAC-SHA256 of the raw body, keyed with the sensor's secret.")
-	errUnlimited = fault.New(fault.Forbidden, "", "This sensor has neither a secret nor a limit of calls, so it takes none. Create another one.")
+	errSignature = fault.New(fault.Unauthenticated, "", "This sensor takes signed calls only: send the header X-Sensor-Signature "+
+		"with 'sha256=' and the hex HMAC-SHA256 of the raw body, keyed with the sensor's secret.")
+	errUnlimited = fault.New(fault.Forbidden, "",
+		"This sensor has neither a secret nor a limit of calls, so it takes none. Create another one.")
 	errSuspended = fault.New(fault.Forbidden, "TENANT_SUSPENDED", "The company of this sensor is suspended; its operator can lift that.")
 
 	// errLost is returned if a concurrent call used the last trigger, or was the

@@ -45,8 +45,8 @@ func TestACallStartsARun(t *testing.T) {
 			t.Errorf("afterwards: %+v", now)
 		}
 		unsigned := r.sensor(agentID, `,"unsigned":true,"max_triggers":2`)
-		for _, odd := range []string{"no \x00 JSON \xff", `{"a\u0000":"\u0000"}`} { // databases store some of this and not all
-			_, err = r.send(unsigned.WebhookID, "whatever", odd)
+		for _, text := range []string{"no \x00 JSON \xff", `{"a\u0000":"\u0000"}`} { // the databases cannot store all of this as it is
+			_, err = r.send(unsigned.WebhookID, "whatever", text)
 			r.fatal(err)
 		}
 		_, err = r.send(unsigned.WebhookID, "", "no JSON")
@@ -56,7 +56,7 @@ func TestACallStartsARun(t *testing.T) {
 	})
 }
 
-func TestCallsThatAreRefused(t *testing.T) {
+func TestRefusedCalls(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, r *harness) {
 		agentID := r.agent()
@@ -91,14 +91,14 @@ func TestCallsThatAreRefused(t *testing.T) {
 		r.refuse = &fault.Error{Kind: fault.Limited, Code: "quota_exceeded", Detail: "You used 7 of 7.", RetryAfter: time.Hour, Extra: object{"quota": 7}}
 		_, err = r.send(v.WebhookID, right, body)
 		if f := is(t, err, fault.Limited, "quota_exceeded"); f.Extra != nil || strings.Contains(f.Detail, "7") || f.RetryAfter != time.Hour {
-			t.Errorf("a stranger is told %+v", f)
+			t.Errorf("an outside caller receives %+v", f)
 		}
 		r.refuse = errors.New("disk on fire")
 		_, err = r.send(v.WebhookID, right, body)
 		is(t, err, fault.Internal, "INTERNAL_ERROR")
 		r.refuse = nil
 		if got := r.read(v.WebhookID); got.Triggers != 0 || len(r.started(agentID)) != 0 {
-			t.Errorf("refusals cost triggers: %+v", got)
+			t.Errorf("refused calls used triggers: %+v", got)
 		}
 
 		r.advance(11*time.Hour + 59*time.Minute)
@@ -111,13 +111,13 @@ func TestCallsThatAreRefused(t *testing.T) {
 		}
 		_, err = r.send(v.WebhookID, "", body)
 		is(t, err, fault.Unauthenticated, "AUTH_ERROR")
-		gone(t, r)
+		testGone(t, r)
 	})
 }
 
-// gone has an agent be deleted that listens, and a sensor be there that the
-// operations do not make.
-func gone(t *testing.T, r *harness) {
+// testGone calls a sensor whose agent was deleted, and one that the operations
+// cannot create.
+func testGone(t *testing.T, r *harness) {
 	t.Helper()
 	agentID := r.agent()
 	v := r.sensor(agentID, "")
@@ -142,8 +142,8 @@ func gone(t *testing.T, r *harness) {
 	is(t, err, fault.Forbidden, "FORBIDDEN")
 }
 
-// at has calls come at the same moment, and gives what became of each.
-func at(calls int, call func(i int) (string, error)) (runs []string, refused []error) {
+// concurrently makes calls at the same time and returns the runs and the errors.
+func concurrently(calls int, call func(i int) (string, error)) (runs []string, refused []error) {
 	var wait sync.WaitGroup
 	var mu sync.Mutex
 	begin := make(chan struct{})
@@ -165,21 +165,20 @@ func at(calls int, call func(i int) (string, error)) (runs []string, refused []e
 	return runs, refused
 }
 
-// Of calls that race for the last triggers as many start runs as there are
-// triggers, and the others start none.
-func TestTheLastTriggerIsOne(t *testing.T) {
+// If more calls than triggers are left race, each trigger starts one run.
+func TestLastTriggerIsUsedOnce(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, r *harness) {
 		agentID := r.agent()
 		for range 5 {
 			v := r.sensor(agentID, `,"max_triggers":3`)
 			before := len(r.started(agentID))
-			runs, refused := at(8, func(int) (string, error) { return r.post(v, "{}") })
+			runs, refused := concurrently(8, func(int) (string, error) { return r.post(v, "{}") })
 			for _, err := range refused {
 				is(t, err, fault.Gone, "GONE")
 			}
 			if made := len(r.started(agentID)) - before; len(runs) != 3 || made != 3 {
-				t.Fatalf("%d calls were taken and %d runs made for 3 triggers", len(runs), made)
+				t.Fatalf("%d calls succeeded and %d runs were started for 3 triggers", len(runs), made)
 			}
 			if got := r.read(v.WebhookID); got.Triggers != 3 || got.Status != sensor.Spent {
 				t.Errorf("%+v", got)
@@ -188,8 +187,8 @@ func TestTheLastTriggerIsOne(t *testing.T) {
 	})
 }
 
-// A call that comes again is the same call, also once the sensor takes no more.
-func TestCallsThatComeAgain(t *testing.T) {
+// A repeated call returns the same run, also if the sensor takes no more calls.
+func TestRepeatedCalls(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, r *harness) {
 		agentID := r.agent()
@@ -200,7 +199,7 @@ func TestCallsThatComeAgain(t *testing.T) {
 			r.fatal(err)
 			return run
 		}
-		runs, refused := at(5, func(int) (string, error) { return r.post(v, "{}", "Webhook-Id", "one") })
+		runs, refused := concurrently(5, func(int) (string, error) { return r.post(v, "{}", "Webhook-Id", "one") })
 		if len(refused) > 0 {
 			t.Fatal(refused[0])
 		}
@@ -213,7 +212,7 @@ func TestCallsThatComeAgain(t *testing.T) {
 		for _, other := range [][3]string{{"{}", "Webhook-Id", "two"}, {"{ }", "Webhook-Id", "one"}, {"{}", "X-Github-Delivery", "one"}} {
 			id := post(other[0], other[1], other[2])
 			if seen[id] {
-				t.Errorf("%v is another call, and started the same run", other)
+				t.Errorf("%v is another call, but returned the same run", other)
 			}
 			seen[id] = true
 		}
@@ -230,16 +229,16 @@ func TestCallsThatComeAgain(t *testing.T) {
 		first := post("{}", "X-Svc-Event-Id", "one")
 		r.advance(24*time.Hour + time.Minute)
 		if post("{}", "X-Svc-Event-Id", "one") == first {
-			t.Error("a call is known for ever")
+			t.Error("a call is recognized after the window")
 		}
 		if a, b := post("{}", "X-Other", "one"), post("{}", "X-Other", "one"); a == b {
-			t.Error("calls without an id are one")
+			t.Error("calls without an id were taken for the same")
 		}
 	})
 }
 
-// A sensor that is taken away while it is called starts nothing.
-func TestASensorThatGoesMeanwhile(t *testing.T) {
+// A sensor that is deleted during a call starts no run.
+func TestSensorDeletedDuringCall(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, r *harness) {
 		agentID := r.agent()

@@ -48,8 +48,8 @@ func (s *Service) Routes() []route.Route {
 			Method: "POST", Path: callPath + "{webhookId}", ID: "sensorWebhook", Tag: "Webhooks", Public: true,
 			Summary: "Call a sensor", Errors: []int{401, 403, 404, 409, 410},
 			MaxBytes: MaxBody, Limits: []route.Limit{{N: 1200, Per: time.Minute}},
-			Doc: "Starts a run of the sensor's agent and does not wait for it. The body is the payload, of any media type. A call that is repeated within " +
-				"24 hours with the same Idempotency-Key, Webhook-Id, X-SVC-Event-Id or X-GitHub-Delivery returns the same run.",
+			Doc: "Starts a run of the sensor's agent and does not wait for it. The body is the payload, of any media type. " +
+				"A call that is repeated within 24 hours with the same Idempotency-Key, Webhook-Id, X-SVC-Event-Id or X-GitHub-Delivery returns the same run.",
 		}, s.receive),
 	}
 }
@@ -68,14 +68,20 @@ type sensorCreate struct {
 
 func (b *sensorCreate) check(now time.Time) (invalid []fault.Field) {
 	if b.Unsigned && b.MaxTriggers == nil {
-		invalid = append(invalid, fault.Field{Field: "max_triggers", Message: "is required if calls are not signed: limit the runs that anyone may start, or leave unsigned out"})
+		invalid = append(invalid, fault.Field{
+			Field:   "max_triggers",
+			Message: "is required if calls are not signed: limit the runs that anyone may start, or leave unsigned out",
+		})
 	}
 	switch {
 	case b.ExpiresAt == nil:
 	case !b.ExpiresAt.After(now):
 		invalid = append(invalid, fault.Field{Field: "expires_at", Message: "must be in the future"})
 	case b.ExpiresAt.Sub(now) > maxLifetime:
-		invalid = append(invalid, fault.Field{Field: "expires_at", Message: "must be at most ten years ahead; leave it out for a sensor that does not expire"})
+		invalid = append(invalid, fault.Field{
+			Field:   "expires_at",
+			Message: "must be at most ten years ahead; leave it out for a sensor that does not expire",
+		})
 	}
 	return invalid
 }

@@ -98,7 +98,8 @@ func (s *Service) view(of *Sensor) *View {
 	v := &View{
 		WebhookID: of.ID, URL: s.Public() + callPath + of.ID, AgentID: of.AgentID, Instructions: of.Instructions,
 		Unsigned: !of.signed(), Triggers: of.Triggers, Status: of.status(s.Clock.Now()),
-		ExpiresAt: optionalTime(of.ExpiresAt), CreatedAt: of.CreatedAt, LastTriggeredAt: optionalTime(of.LastTriggeredAt), MadeByRunID: of.CreatedByRun,
+		ExpiresAt: optionalTime(of.ExpiresAt), CreatedAt: of.CreatedAt, LastTriggeredAt: optionalTime(of.LastTriggeredAt),
+		MadeByRunID: of.CreatedByRun,
 	}
 	if of.signed() {
 		v.Secret = secret.Redacted

@@ -25,7 +25,7 @@ func TestSensors(t *testing.T) {
 		v := r.sensor(agentID, `,"instructions":"Look at it.","max_triggers":5,"expires_at":"2026-10-01T02:00:00.123456789+02:00"`)
 		if v.URL != "https://agents.example.com/api/v1/webhooks/sensor/"+v.WebhookID || v.AgentID != agentID || v.Instructions != "Look at it." ||
 			*v.MaxTriggers != 5 || v.Triggers != 0 || v.Status != sensor.Active || v.Unsigned || v.LastTriggeredAt != nil {
-			t.Errorf("made: %+v", v)
+			t.Errorf("created: %+v", v)
 		}
 		key, found := strings.CutPrefix(v.Secret, "whsec_")
 		if raw, err := base64.StdEncoding.DecodeString(key); !found || err != nil || len(raw) != 32 {
@@ -35,12 +35,12 @@ func TestSensors(t *testing.T) {
 		shown := *v
 		shown.Secret = secret.Redacted
 		if diff := cmp.Diff(&shown, got, cmp.AllowUnexported(sensor.View{})); diff != "" {
-			t.Errorf("read again (-made +read):\n%s", diff)
+			t.Errorf("read again (-created +read):\n%s", diff)
 		}
 		stored, err := r.store.GetByID(t.Context(), v.WebhookID)
 		r.fatal(err)
 		if text := fmt.Sprintf("%+v %s", stored, stored.Sealed); strings.Contains(text, key) {
-			t.Errorf("the secret lies open: %s", text)
+			t.Errorf("the secret is stored in plain text: %s", text)
 		}
 
 		other := r.who
@@ -78,7 +78,7 @@ func TestSensors(t *testing.T) {
 	})
 }
 
-func TestSensorsThatAreRefused(t *testing.T) {
+func TestInvalidSensors(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, r *harness) {
 		agentID := r.agent()
@@ -102,12 +102,12 @@ func TestSensorsThatAreRefused(t *testing.T) {
 			}
 		}
 		if n, err := r.store.Count(t.Context(), r.who.TenantID); n != 0 || err != nil {
-			t.Errorf("%d were made (%v)", n, err)
+			t.Errorf("%d were created (%v)", n, err)
 		}
 	})
 }
 
-func TestSensorsAreListed(t *testing.T) {
+func TestListSensors(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, r *harness) {
 		agentID := r.agent()
@@ -142,7 +142,7 @@ func TestSensorsAreListed(t *testing.T) {
 	})
 }
 
-func TestThereAreOnlySoManySensors(t *testing.T) {
+func TestSensorLimits(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, r *harness) {
 		first := r.agent()

@@ -113,9 +113,11 @@ func (s *Service) checkLimits(tx txn.Tx, of *Sensor) error {
 	case err != nil:
 		return err
 	case all >= maxActive:
-		return fault.New(fault.Invalid, "limit_reached", "The company already has %d active sensors, which is the maximum; delete one first.", maxActive)
+		return fault.New(fault.Invalid, "limit_reached",
+			"The company already has %d active sensors, which is the maximum; delete one first.", maxActive)
 	case ofAgent >= maxActivePerAgent:
-		return fault.New(fault.Invalid, "limit_reached", "The agent already has %d active sensors, which is the maximum; delete one first.", maxActivePerAgent)
+		return fault.New(fault.Invalid, "limit_reached",
+			"The agent already has %d active sensors, which is the maximum; delete one first.", maxActivePerAgent)
 	}
 	return nil
 }

@@ -27,11 +27,13 @@ const (
 func (s *Service) Tool() tool.Tool {
 	return tool.Tool{
 		Name: "listen_webhook",
-		Description: fmt.Sprintf("Creates a URL that another system can call. Each call starts a new run of you, which receives your instructions and what was sent; "+
-			"it does not know this conversation. Returns the URL and the secret that must sign the calls: pass both to the system that will call, and to no one else. "+
+		Description: fmt.Sprintf("Creates a URL that another system can call. Each call starts a new run of you, which receives your "+
+			"instructions and what was sent; it does not know this conversation. Returns the URL and the secret that must sign the calls: "+
+			"pass both to the system that will call, and to no one else. "+
 			"The URL works for %d days, and for %d calls unless you set max_triggers.", int(defaultLifetime.Hours()/24), defaultTriggers),
 		Parameters: jsontext.Value(`{"type":"object","properties":{` +
-			`"instructions":{"type":"string","minLength":1,"maxLength":20000,"description":"What to do when it is called; include everything that you need to know then"},` +
+			`"instructions":{"type":"string","minLength":1,"maxLength":20000,` +
+			`"description":"What to do when it is called; include everything that you need to know then"},` +
 			`"max_triggers":{"type":"integer","minimum":1,"maximum":1000,"description":"Maximum number of calls"}},` +
 			`"required":["instructions"],"additionalProperties":false}`),
 		Idempotent: true,
@@ -49,7 +51,8 @@ type listenResult struct {
 	HowToCall   string    `json:"how_to_call"`
 }
 
-const howToCall = "POST any body to url with the header X-Sensor-Signature: 'sha256=' and the hex HMAC-SHA256 of the raw body, keyed with secret."
+const howToCall = "POST any body to url with the header X-Sensor-Signature: 'sha256=' " +
+	"and the hex HMAC-SHA256 of the raw body, keyed with secret."
 
 func (s *Service) listen(ctx context.Context, call tool.Call) (tool.Result, error) {
 	args := struct {

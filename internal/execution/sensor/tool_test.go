@@ -51,14 +51,14 @@ func TestListenWebhook(t *testing.T) {
 
 		r.advance(time.Minute) // the node died, and another makes the call again
 		if again := do(call); again.Output != first.Output {
-			t.Errorf("made again: %s, not %s", again.Output, first.Output)
+			t.Errorf("repeated: %s, not %s", again.Output, first.Output)
 		}
 		other := call
 		other.StepID, other.Arguments = ident.New(), `{"instructions":"Look \u0000 at it.","max_triggers":2}`
 		if got := do(other); !strings.Contains(got.Output, `"max_triggers":2`) || strings.Contains(got.Output, v.WebhookID) {
 			t.Errorf("another call: %s", got.Output)
 		}
-		outcomes, _ := at(4, func(int) (string, error) {
+		outcomes, _ := concurrently(4, func(int) (string, error) {
 			c := call
 			c.StepID = ""
 			got, err := listen.Run(t.Context(), c)
@@ -66,7 +66,7 @@ func TestListenWebhook(t *testing.T) {
 		})
 		for _, o := range outcomes {
 			if o != outcomes[0] {
-				t.Errorf("one call made two: %v", outcomes)
+				t.Errorf("one call created two sensors: %v", outcomes)
 			}
 		}
 		if n, err := r.store.Count(t.Context(), r.who.TenantID); n != 3 || err != nil {
@@ -86,11 +86,11 @@ func TestListenWebhook(t *testing.T) {
 		}
 		other.AgentID = ident.New()
 		if got := do(other); !got.Failed {
-			t.Errorf("of an agent that is gone: %+v", got)
+			t.Errorf("for a deleted agent: %+v", got)
 		}
 		call.Arguments = `{`
 		if _, err := listen.Run(t.Context(), call); err == nil {
-			t.Error("arguments that are no JSON are taken")
+			t.Error("invalid arguments were accepted")
 		}
 	})
 }

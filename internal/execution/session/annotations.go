@@ -94,7 +94,7 @@ func (s *annotationService) create(ctx context.Context, who authz.Caller, in *an
 		return annotationView{}, err
 	}
 	a := &Annotation{SessionID: in.SessionID, MessageID: in.Body.MessageID, Content: in.Body.Content, Author: who.UserID}
-	ctx = txn.Promise(ctx, func() any { return a.show() })
+	ctx = txn.WithAnswer(ctx, func() any { return a.show() })
 	err := s.store.Create(ctx, who, a)
 	return a.show(), err
 }

@@ -61,7 +61,7 @@ func (b *branchService) fork(ctx context.Context, tenant, id string, in *newBran
 	if err := b.setForkPoint(ctx, g, branch, in); err != nil {
 		return nil, err
 	}
-	ctx = txn.Promise(ctx, func() any { return branch })
+	ctx = txn.WithAnswer(ctx, func() any { return branch })
 	err = b.writer.Write(ctx, func(tx txn.Tx) error { return b.insert(tx, tenant, id, branch) })
 	return branch, err
 }
@@ -286,7 +286,7 @@ func (b *branchService) routes() []route.Route {
 	return []route.Route{
 		route.Action(fork, b.forkRoute),
 		route.Action(read(branches, "listSessionBranches", "List the branches of a session"), b.listRoute),
-		route.Action(with(write("PUT", one+"/activate", "activateSessionBranch", "Send new messages to a branch", writers), 200), b.activateRoute),
+		route.Action(with(write("PUT", one+"/activate", "activateSessionBranch", "Activate a branch", writers), 200), b.activateRoute),
 		route.Action(with(write("DELETE", one, "deleteSessionBranch", "Delete a branch", writers), 200, 409), b.deleteRoute),
 	}
 }

@@ -58,7 +58,7 @@ func toolResult(t *testing.T, id, result string, failed bool) run.Step {
 func compaction(t *testing.T, messages int, summary string) run.Step {
 	t.Helper()
 	return run.Step{
-		Type: run.StepCompaction, Input: enc(t, run.CompactionInput{Fold: contextwindow.Fold{Messages: messages}}),
+		Type: run.StepCompaction, Input: enc(t, run.CompactionInput{Compaction: contextwindow.Compaction{Messages: messages}}),
 		Output: enc(t, run.CompactionOutput{Summary: summary}),
 	}
 }

@@ -70,7 +70,7 @@ func (l *lifecycle) create(ctx context.Context, who authz.Caller, in *newSession
 	}
 	out := r.show(now)
 	out.Branches = newBranchGraph(r, nil, nil).withRuns()
-	ctx = txn.Promise(ctx, func() any { return &out })
+	ctx = txn.WithAnswer(ctx, func() any { return &out })
 	err = l.writer.Write(ctx, func(tx txn.Tx) error {
 		if err := l.insert(tx, r); err != nil {
 			return err
@@ -136,6 +136,8 @@ func (l *lifecycle) withHistory(ctx context.Context, r *Record) (*Session, error
 
 // ListItem is a session in a list.
 type ListItem struct {
+	_ struct{} `json:"-" name:"SessionListItem"`
+
 	Session
 
 	AgentName    string `json:"agent_name"`

@@ -74,7 +74,7 @@ func (l *lifecycle) updateRoute(ctx context.Context, who authz.Caller, in *updat
 	if err := schema.Of[sessionChange]().DecodeInto(in.Body, body, false); err != nil {
 		return nil, err
 	}
-	var raw struct { // tells a null override from a missing one
+	var raw struct { // distinguishes a null override from a missing one
 		Model jsontext.Value `json:"model_override"`
 	}
 	if err := json.Unmarshal(in.Body, &raw); err != nil {

@@ -213,7 +213,7 @@ func (m *merge) fill(src *source, underWay bool) error {
 // readLog reads a page of the stored events of a run.
 func (m *merge) readLog(src *source) error {
 	var events []event.Event
-	err := event.Aside(m.ctx, func() (err error) {
+	err := event.OnOwnStack(m.ctx, func() (err error) {
 		events, err = m.log.Read(m.ctx, m.tenant, src.turn.RunID, src.after, logPage)
 		return err
 	})

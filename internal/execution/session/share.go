@@ -31,7 +31,7 @@ type ShareStore interface {
 	// PutShareTx replaces the link of a session.
 	PutShareTx(tx txn.Tx, sh *Share) error
 	DeleteShareTx(tx txn.Tx, tenant, session string) error
-	// GetShare returns the link of a session, SharedBy the link with a hash, of any
+	// GetShare returns the link of a session, GetShareByHash the link with a hash, of any
 	// tenant. Both return fault.NotFound if there is none.
 	GetShare(ctx context.Context, tenant, session string) (*Share, error)
 	GetShareByHash(ctx context.Context, hash string) (*Share, error)
@@ -93,7 +93,7 @@ func (s *shareService) create(ctx context.Context, who authz.Caller, in *shareIn
 		sh.ExpiresAt = s.clock.Now().Add(time.Duration(in.Body.Expires * float64(time.Hour))).Truncate(time.Microsecond)
 	}
 	answer := s.view(sh, token)
-	ctx = txn.Promise(ctx, func() any { return answer })
+	ctx = txn.WithAnswer(ctx, func() any { return answer })
 	err := s.writer.Write(ctx, func(tx txn.Tx) error {
 		if _, err := s.sessions.LockTx(tx, who.TenantID, in.SessionID); err != nil {
 			return err
@@ -162,6 +162,6 @@ func (s *shareService) routes() []route.Route {
 		route.Action(create, s.create),
 		route.Action(with(write("DELETE", path, "revokeSessionShare", "Revoke the public link to a session", talkers), 204), s.revoke),
 		route.Action(public, s.shared),
-		route.Action(read("/{sessionId}/artifacts", "listSessionArtifacts", "List the files that the runs of a session created"), s.listArtifacts),
+		route.Action(read("/{sessionId}/artifacts", "listSessionArtifacts", "List the artifacts of a session"), s.listArtifacts),
 	}
 }

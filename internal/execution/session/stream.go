@@ -123,7 +123,7 @@ func (m *merge) sendDone(runID string, seq int64) error {
 
 // run sends frames until the client leaves or the session is over.
 func (m *merge) run(lastEventID string, hints *event.Subscription) error {
-	if err := event.Aside(m.ctx, m.refresh); err != nil {
+	if err := event.OnOwnStack(m.ctx, m.refresh); err != nil {
 		return err
 	}
 	if lastEventID != "" {
@@ -157,15 +157,15 @@ func (m *merge) run(lastEventID string, hints *event.Subscription) error {
 				continue
 			}
 		case <-hints.Ready():
-			_, _, _ = hints.Take() // refresh reads everything, whatever the hint was
+			_, _, _ = hints.Drain() // refresh reads everything, whatever the hint was
 			pollAfter = refreshInterval
 		case <-timer.C:
 			if !idle {
 				continue
 			}
-			pollAfter = m.hub.Patience(pollAfter, refreshInterval)
+			pollAfter = m.hub.NextPoll(pollAfter, refreshInterval)
 		}
-		if err := event.Aside(m.ctx, m.refresh); err != nil {
+		if err := event.OnOwnStack(m.ctx, m.refresh); err != nil {
 			return err
 		}
 	}

@@ -65,7 +65,7 @@ func (s *todoService) createTask(ctx context.Context, who authz.Caller, in *newT
 		todos, task.DueAt = append(todos, t), t.DueAt
 		task.Items = append(task.Items, TaskItem{SessionID: t.SessionID, TodoID: t.TodoID, AgentID: t.AgentID, Status: t.Status})
 	}
-	ctx = txn.Promise(ctx, func() any { return task })
+	ctx = txn.WithAnswer(ctx, func() any { return task })
 	return task, s.writer.Write(ctx, func(tx txn.Tx) error {
 		for _, t := range todos {
 			if err := s.sessions.insert(tx, t.session()); err != nil {

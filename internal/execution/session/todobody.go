@@ -93,7 +93,7 @@ func (s *todoService) create(ctx context.Context, who authz.Caller, sessionID st
 	if err := s.setAgentName(ctx, t); err != nil {
 		return nil, err
 	}
-	ctx = txn.Promise(ctx, func() any { return t })
+	ctx = txn.WithAnswer(ctx, func() any { return t })
 	return t, s.writer.Write(ctx, func(tx txn.Tx) error { return s.put(tx, t) })
 }
 

@@ -19,10 +19,10 @@ type Gauge struct {
 // NewGauge makes a gauge.
 func NewGauge() *Gauge { return &Gauge{ratios: map[string]float64{}} }
 
-// Answered notes how many tokens a model said that a request had, beside the
+// Record notes how many tokens a model said that a request had, beside the
 // estimate. The name is of the model and of whose texts it reads: languages
 // differ more than models do, and nobody's texts must shorten another's.
-func (g *Gauge) Answered(name string, estimated, reported int) {
+func (g *Gauge) Record(name string, estimated, reported int) {
 	if estimated < leastInput || reported <= 0 {
 		return
 	}
@@ -43,8 +43,8 @@ func (g *Gauge) Answered(name string, estimated, reported int) {
 	g.ratios[name] = ratio
 }
 
-// Estimated turns a number of a model's tokens into estimated ones.
-func (g *Gauge) Estimated(name string, tokens int) int {
+// Scale turns a number of a model's tokens into estimated ones.
+func (g *Gauge) Scale(name string, tokens int) int {
 	g.mu.Lock()
 	ratio := g.ratios[name]
 	g.mu.Unlock()

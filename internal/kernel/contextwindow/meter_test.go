@@ -49,31 +49,31 @@ func TestMeter(t *testing.T) {
 func TestGauge(t *testing.T) {
 	t.Parallel()
 	g := contextwindow.NewGauge()
-	if n := g.Estimated("m", 1000); n != 1000 {
+	if n := g.Scale("m", 1000); n != 1000 {
 		t.Errorf("of an unknown model: %d", n)
 	}
-	g.Answered("m", 100, 400)    // too small to say anything
-	g.Answered("m", 1000, 0)     // not reported
-	g.Answered("less", 1000, 10) // from a cache
-	if n, less := g.Estimated("m", 1000), g.Estimated("less", 1000); n != 1000 || less != 1000 {
+	g.Record("m", 100, 400)    // too small to say anything
+	g.Record("m", 1000, 0)     // not reported
+	g.Record("less", 1000, 10) // from a cache
+	if n, less := g.Scale("m", 1000), g.Scale("less", 1000); n != 1000 || less != 1000 {
 		t.Errorf("%d, %d", n, less)
 	}
-	g.Answered("m", 1000, 4000)
-	if n := g.Estimated("m", 1000); n != 250 {
+	g.Record("m", 1000, 4000)
+	if n := g.Scale("m", 1000); n != 250 {
 		t.Errorf("once: %d", n)
 	}
-	g.Answered("m", 1000, 2000)
-	if n := g.Estimated("m", 900); n != 300 {
+	g.Record("m", 1000, 2000)
+	if n := g.Scale("m", 900); n != 300 {
 		t.Errorf("twice: %d", n)
 	}
-	g.Answered("liar", 1000, 1<<40)
-	if n := g.Estimated("liar", 800); n != 100 {
+	g.Record("liar", 1000, 1<<40)
+	if n := g.Scale("liar", 800); n != 100 {
 		t.Errorf("liar: %d", n)
 	}
 	for i := range 5000 {
-		g.Answered(fmt.Sprint(i), 1000, 2000)
+		g.Record(fmt.Sprint(i), 1000, 2000)
 	}
-	if n := g.Estimated("4999", 1000); n != 500 {
+	if n := g.Scale("4999", 1000); n != 500 {
 		t.Errorf("the newest of many: %d", n)
 	}
 }
@@ -89,8 +89,8 @@ func TestAsk(t *testing.T) {
 		{Role: model.Tool, ToolCallID: "c1", Name: "look", Text: "é" + strings.Repeat("x", 100) + "end"},
 		{Role: model.User, Parts: []jsontext.Value{jsontext.Value(`{"type":"text","text":"What is it?"}`), jsontext.Value(`{"type":"image_url","image_url":{"url":"x"}}`)}},
 	}
-	for style, word := range map[contextwindow.Style]string{contextwindow.Compaction: "Decisions:", contextwindow.Summarize: "150 words"} {
-		got := contextwindow.Ask(style, messages, 9)
+	for style, word := range map[contextwindow.Style]string{contextwindow.StyleCompaction: "Decisions:", contextwindow.StyleSummarize: "150 words"} {
+		got := contextwindow.SummaryPrompt(style, messages, 9)
 		if len(got) != 2 || got[0].Role != model.System || !strings.Contains(got[0].Text, word) || !strings.Contains(got[0].Text, "follow no instruction") {
 			t.Fatalf("%+v", got)
 		}
@@ -104,7 +104,7 @@ func TestAsk(t *testing.T) {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	}
-	if got := contextwindow.Ask(contextwindow.Compaction, messages[3:4], 0); !strings.Contains(got[1].Text, strings.Repeat("x", 100)) {
+	if got := contextwindow.SummaryPrompt(contextwindow.StyleCompaction, messages[3:4], 0); !strings.Contains(got[1].Text, strings.Repeat("x", 100)) {
 		t.Errorf("without a bound: %s", got[1].Text)
 	}
 }
@@ -158,7 +158,7 @@ func BenchmarkPlan(b *testing.B) {
 	sizes := contextwindow.Sizes(all)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, _, ok := contextwindow.Plan(all, sizes, contextwindow.Room{Keep: 20_000, Most: 40_000, Recent: 8, Take: 60_000}); !ok {
+		if _, _, ok := contextwindow.PlanCompaction(all, sizes, contextwindow.Budget{Keep: 20_000, Most: 40_000, Recent: 8, Take: 60_000}); !ok {
 			b.Fatal("no plan")
 		}
 	}

@@ -72,7 +72,7 @@ func parse(messages []model.Message, sizes []int) units {
 	}
 	for i, h := range u.head {
 		switch {
-		case always(&messages[i]):
+		case alwaysKept(&messages[i]):
 			u.fixed += sizes[i]
 			if messages[i].Summary {
 				u.head[i] = unbound
@@ -86,19 +86,19 @@ func parse(messages []model.Message, sizes []int) units {
 	return u
 }
 
-// always says whether a message stays because of what it is.
-func always(m *model.Message) bool { return m.Role == model.System || m.Summary }
+// alwaysKept says whether a message stays because of what it is.
+func alwaysKept(m *model.Message) bool { return m.Role == model.System || m.Summary }
 
-// kept is what stays of a conversation if the units from a cut on do.
-type kept struct {
+// selection is what stays of a conversation if the units from a cut on do.
+type selection struct {
 	cut      int
 	tokens   int
 	messages int
 }
 
-// least keeps what must stay.
-func (u *units) least() kept {
-	k := kept{cut: u.newest, tokens: u.fixed}
+// minimum keeps what must stay.
+func (u *units) minimum() selection {
+	k := selection{cut: u.newest, tokens: u.fixed}
 	if u.newest < 0 {
 		return k
 	}
@@ -113,12 +113,12 @@ func (u *units) least() kept {
 
 // grow keeps older units too, one after the other, for as long as may says
 // that so much may be kept instead of what is now.
-func (u *units) grow(k kept, may func(now, next kept) bool) kept {
+func (u *units) grow(k selection, may func(now, next selection) bool) selection {
 	for p := k.cut - 1; p >= 0; p-- {
 		if u.count[p] == 0 {
 			continue
 		}
-		next := kept{p, k.tokens + u.tokens[p], k.messages + u.count[p]}
+		next := selection{p, k.tokens + u.tokens[p], k.messages + u.count[p]}
 		if p == u.request {
 			next.tokens, next.messages = k.tokens, k.messages
 		}
@@ -145,7 +145,7 @@ func Fit(messages []model.Message, sizes []int, l Limits) []model.Message {
 	total, talk := 0, 0
 	for i := range messages {
 		total += sizes[i]
-		if !always(&messages[i]) {
+		if !alwaysKept(&messages[i]) {
 			talk++
 		}
 	}
@@ -156,7 +156,7 @@ func Fit(messages []model.Message, sizes []int, l Limits) []model.Message {
 		return messages
 	}
 	u := parse(messages, sizes)
-	k := u.grow(u.least(), func(_, next kept) bool { return within(next.tokens, next.messages) })
+	k := u.grow(u.minimum(), func(_, next selection) bool { return within(next.tokens, next.messages) })
 	if l.Messages <= 0 && k.cut < u.request {
 		// Of the oldest turn that is left only whole ones: many models expect
 		// that the user begins.
@@ -166,7 +166,7 @@ func Fit(messages []model.Message, sizes []int, l Limits) []model.Message {
 	}
 	out := make([]model.Message, 0, len(messages))
 	for i := range messages {
-		if always(&messages[i]) || i == u.request || u.head[i] != unbound && u.head[i] >= k.cut {
+		if alwaysKept(&messages[i]) || i == u.request || u.head[i] != unbound && u.head[i] >= k.cut {
 			out = append(out, messages[i])
 		}
 	}

@@ -194,19 +194,19 @@ func FuzzFit(f *testing.F) { f.Fuzz(rapid.MakeFuzz(checkFit)) }
 
 func checkFold(t *rapid.T) {
 	all := conversation().Draw(t, "conversation")
-	room := contextwindow.Room{
+	room := contextwindow.Budget{
 		Keep: rapid.IntRange(0, 600).Draw(t, "keep"), Most: rapid.IntRange(0, 1200).Draw(t, "most"),
 		Recent: rapid.IntRange(0, 8).Draw(t, "recent"), Take: rapid.IntRange(0, 2000).Draw(t, "take"),
 	}
 	for rounds := 0; ; rounds++ {
-		fold, _, ok := contextwindow.Plan(all, contextwindow.Sizes(all), room)
+		fold, _, ok := contextwindow.PlanCompaction(all, contextwindow.Sizes(all), room)
 		if !ok {
 			return
 		}
 		if rounds > 100 {
 			t.Fatalf("it never ends")
 		}
-		folded := contextwindow.Folded(all, fold)
+		folded := contextwindow.Compacted(all, fold)
 		if !slices.ContainsFunc(folded, func(m model.Message) bool { return !m.Summary }) {
 			t.Fatalf("%+v folds nothing: %v", fold, numbers(folded))
 		}
@@ -306,34 +306,34 @@ func TestPlanExamples(t *testing.T) {
 	})
 	for name, tt := range map[string]struct {
 		in     []model.Message
-		room   contextwindow.Room
+		room   contextwindow.Budget
 		folded []int64
 		left   []int64 // 0 is the summary
 		more   bool
 	}{
-		"all-but-the-request": {chat, contextwindow.Room{Take: 9999}, []int64{2, 3, 4, 5, 6, 7}, []int64{1, 0, 8}, false},
-		"keeps-what-has-room": {chat, contextwindow.Room{Keep: 250, Take: 9999}, []int64{2, 3, 4, 5, 6}, []int64{1, 0, 7, 8}, false},
-		"keeps-recent":        {chat, contextwindow.Room{Keep: 1, Recent: 3, Most: 9999, Take: 9999}, []int64{2, 3, 4}, []int64{1, 0, 5, 6, 7, 8}, false},
-		"recent-but-not-most": {chat, contextwindow.Room{Keep: 1, Recent: 3, Most: 250, Take: 9999}, []int64{2, 3, 4, 5, 6}, []int64{1, 0, 7, 8}, false},
-		"takes-no-more":       {chat, contextwindow.Room{Take: 250}, []int64{2, 3}, []int64{1, 0, 4, 5, 6, 7, 8}, true},
-		"takes-one":           {chat, contextwindow.Room{Take: 1}, []int64{2}, []int64{1, 0, 3, 4, 5, 6, 7, 8}, true},
-		"all-of-it-has-room":  {chat, contextwindow.Room{Keep: 9999, Take: 9999}, nil, nil, false},
-		"keeps-the-turn":      {work, contextwindow.Room{Most: 999, Take: 9999}, []int64{1, 2}, []int64{0, 3, 4, 5, 6, 7, 8, 9}, false},
-		"folds-in-the-turn":   {work, contextwindow.Room{Take: 9999}, []int64{1, 2, 4, 5, 6, 7}, []int64{0, 3, 8, 9}, false},
-		"never-an-open-call":  {open, contextwindow.Room{Take: 9999}, []int64{1, 4, 5}, []int64{0, 2, 3, 6}, false},
-		"only-system":         {number([]model.Message{text(model.System, hundred)}), contextwindow.Room{Take: 9999}, nil, nil, false},
-		"nothing":             {nil, contextwindow.Room{}, nil, nil, false},
+		"all-but-the-request": {chat, contextwindow.Budget{Take: 9999}, []int64{2, 3, 4, 5, 6, 7}, []int64{1, 0, 8}, false},
+		"keeps-what-has-room": {chat, contextwindow.Budget{Keep: 250, Take: 9999}, []int64{2, 3, 4, 5, 6}, []int64{1, 0, 7, 8}, false},
+		"keeps-recent":        {chat, contextwindow.Budget{Keep: 1, Recent: 3, Most: 9999, Take: 9999}, []int64{2, 3, 4}, []int64{1, 0, 5, 6, 7, 8}, false},
+		"recent-but-not-most": {chat, contextwindow.Budget{Keep: 1, Recent: 3, Most: 250, Take: 9999}, []int64{2, 3, 4, 5, 6}, []int64{1, 0, 7, 8}, false},
+		"takes-no-more":       {chat, contextwindow.Budget{Take: 250}, []int64{2, 3}, []int64{1, 0, 4, 5, 6, 7, 8}, true},
+		"takes-one":           {chat, contextwindow.Budget{Take: 1}, []int64{2}, []int64{1, 0, 3, 4, 5, 6, 7, 8}, true},
+		"all-of-it-has-room":  {chat, contextwindow.Budget{Keep: 9999, Take: 9999}, nil, nil, false},
+		"keeps-the-turn":      {work, contextwindow.Budget{Most: 999, Take: 9999}, []int64{1, 2}, []int64{0, 3, 4, 5, 6, 7, 8, 9}, false},
+		"folds-in-the-turn":   {work, contextwindow.Budget{Take: 9999}, []int64{1, 2, 4, 5, 6, 7}, []int64{0, 3, 8, 9}, false},
+		"never-an-open-call":  {open, contextwindow.Budget{Take: 9999}, []int64{1, 4, 5}, []int64{0, 2, 3, 6}, false},
+		"only-system":         {number([]model.Message{text(model.System, hundred)}), contextwindow.Budget{Take: 9999}, nil, nil, false},
+		"nothing":             {nil, contextwindow.Budget{}, nil, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			fold, more, ok := contextwindow.Plan(tt.in, contextwindow.Sizes(tt.in), tt.room)
+			fold, more, ok := contextwindow.PlanCompaction(tt.in, contextwindow.Sizes(tt.in), tt.room)
 			if ok != (tt.folded != nil) || more != tt.more {
 				t.Fatalf("%+v, %v, %v", fold, more, ok)
 			}
 			if !ok {
 				return
 			}
-			if diff := cmp.Diff(tt.folded, numbers(contextwindow.Folded(tt.in, fold))); diff != "" {
+			if diff := cmp.Diff(tt.folded, numbers(contextwindow.Compacted(tt.in, fold))); diff != "" {
 				t.Errorf("folded (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(tt.left, numbers(contextwindow.Apply(tt.in, fold, "s"))); diff != "" {
@@ -349,9 +349,9 @@ func TestFoldAgain(t *testing.T) {
 	all := number([]model.Message{
 		text(model.System, "s"), text(model.User, "1"), text(model.Assistant, "2"), text(model.User, "3"),
 	})
-	once := contextwindow.Apply(all, contextwindow.Fold{Messages: 2}, "first")
+	once := contextwindow.Apply(all, contextwindow.Compaction{Messages: 2}, "first")
 	grown := append(once, text(model.Assistant, "4"), text(model.User, "5"))
-	fold, _, ok := contextwindow.Plan(grown, contextwindow.Sizes(grown), contextwindow.Room{Take: 999})
+	fold, _, ok := contextwindow.PlanCompaction(grown, contextwindow.Sizes(grown), contextwindow.Budget{Take: 999})
 	if !ok || fold.Messages != 3 || fold.KeepRequest {
 		t.Fatalf("%+v, %v", fold, ok)
 	}
@@ -359,10 +359,10 @@ func TestFoldAgain(t *testing.T) {
 	if len(twice) != 3 || !twice[1].Summary || !strings.Contains(twice[1].Text, "second") || twice[2].Text != "5" {
 		t.Errorf("%+v", twice)
 	}
-	if got := contextwindow.Apply(all, contextwindow.Fold{}, "x"); len(got) != len(all) {
+	if got := contextwindow.Apply(all, contextwindow.Compaction{}, "x"); len(got) != len(all) {
 		t.Errorf("an empty fold gives %+v", got)
 	}
-	if got := contextwindow.Apply(all, contextwindow.Fold{Messages: 99}, "x"); len(got) != 2 {
+	if got := contextwindow.Apply(all, contextwindow.Compaction{Messages: 99}, "x"); len(got) != 2 {
 		t.Errorf("a fold of more than there is gives %+v", got)
 	}
 }

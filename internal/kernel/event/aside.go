@@ -2,18 +2,18 @@ package event
 
 import "context"
 
-// deepAtOnce is how many of the calls that Aside makes run beside each other.
-const deepAtOnce = 64
+// maxOwnStacks is how many of the calls that Aside makes run beside each other.
+const maxOwnStacks = 64
 
-var deep = make(chan struct{}, deepAtOnce)
+var stackSlots = make(chan struct{}, maxOwnStacks)
 
-// Aside runs do on a goroutine of its own and waits for it. Reading a database
+// OnOwnStack runs do on a goroutine of its own and waits for it. Reading a database
 // takes a deep stack, which a goroutine that then waits for hours would keep:
 // ten thousand idle streams, ten thousand deep stacks. A panic of do is the
 // caller's. Error: do's, or ctx's where its turn did not come.
-func Aside(ctx context.Context, do func() error) error {
+func OnOwnStack(ctx context.Context, do func() error) error {
 	select {
-	case deep <- struct{}{}:
+	case stackSlots <- struct{}{}:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -26,7 +26,7 @@ func Aside(ctx context.Context, do func() error) error {
 		var out outcome
 		defer func() {
 			out.panicked = recover()
-			<-deep
+			<-stackSlots
 			done <- out
 		}()
 		out.err = do()

@@ -227,7 +227,7 @@ func TestSlowReaderOfTheWholeLosesNothing(t *testing.T) {
 		w := newWriter()
 		w.say("a")
 		f := w.follow()
-		f.Whole = true
+		f.Complete = true
 		next, stop := pull(t.Context(), f)
 		defer stop()
 		next()

@@ -13,19 +13,19 @@ import (
 type Follower struct {
 	Log Log
 	Hub *Hub
-	// Whole makes the reader slow rather than incomplete: what its queue had to
+	// Complete makes the reader slow rather than incomplete: what its queue had to
 	// drop is read from the log, and there is no event "gap".
-	Whole bool
+	Complete bool
 }
 
 const (
-	readPage  = 500
-	patience  = 25 * time.Millisecond // drafts are flushed every 50 ms
-	patienceN = 80
-	resync    = 2 * time.Second // how long a lost live batch can go unnoticed, at least
-	seldom    = time.Minute     // and at most
-	gapName   = "gap"
-	beginning = 0
+	readPage   = 500
+	retryWait  = 25 * time.Millisecond // drafts are flushed every 50 ms
+	maxRetries = 80
+	minPoll    = 2 * time.Second // how long a lost live batch can go unnoticed, at least
+	maxPoll    = time.Minute     // and at most
+	gapName    = "gap"
+	beginning  = 0
 )
 
 // Follow gives the events of a stream strictly after a seq, first those that
@@ -39,7 +39,7 @@ func (f Follower) Follow(ctx context.Context, tenant, stream string, after int64
 		sub := f.Hub.Subscribe(stream)
 		defer sub.Close()
 		r := &reader{Follower: f, ctx: ctx, tenant: tenant, stream: stream, last: after, yield: yield}
-		if after > beginning && !r.known(after) {
+		if after > beginning && !r.validCursor(after) {
 			return
 		}
 		if !r.catchUp() {
@@ -64,15 +64,15 @@ type reader struct {
 	ctx            context.Context
 	tenant, stream string
 	last           int64 // seq of the last event that was given, or is held
-	held           Event // the next one to give; the one after it decides whether more follow
-	holding        bool
+	pending        Event // the next one to give; the one after it decides whether more follow
+	hasPending     bool
 	yield          func(Event, error) bool
 }
 
-// known rewinds the reader where the caller's cursor is beyond everything that
+// validCursor rewinds the reader where the caller's cursor is beyond everything that
 // is stored or under way: it cannot have come from this stream.
-func (r *reader) known(after int64) bool {
-	for try := range patienceN {
+func (r *reader) validCursor(after int64) bool {
+	for try := range maxRetries {
 		got, err := r.read(after-1, 1)
 		if err != nil {
 			return r.fail(err)
@@ -84,17 +84,17 @@ func (r *reader) known(after int64) bool {
 		if try == 4 {
 			break
 		}
-		if !r.sleep(patience) {
+		if !r.sleep(retryWait) {
 			return false
 		}
 	}
 	r.last = beginning
-	return r.give(Event{Name: gapName, At: time.Now().UTC(), Data: jsontext.Value(`{"dropped":0}`)})
+	return r.emit(Event{Name: gapName, At: time.Now().UTC(), Data: jsontext.Value(`{"dropped":0}`)})
 }
 
 // read looks into the log. Nothing waits for it that could be given.
 func (r *reader) read(after int64, limit int) (got []Event, err error) {
-	err = Aside(r.ctx, func() (err error) {
+	err = OnOwnStack(r.ctx, func() (err error) {
 		got, err = r.Log.Read(r.ctx, r.tenant, r.stream, after, limit)
 		return err
 	})
@@ -112,7 +112,7 @@ func (r *reader) catchUp() bool {
 			return r.fail(err)
 		}
 		for _, e := range got {
-			if !r.give(e) {
+			if !r.emit(e) {
 				return false
 			}
 		}
@@ -125,7 +125,7 @@ func (r *reader) catchUp() bool {
 // live gives what happens. The log is looked into after a silence, in case
 // that a batch was lost; see Patience.
 func (r *reader) live(sub *Subscription) {
-	wait := resync
+	wait := minPoll
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	for r.flush() {
@@ -134,46 +134,46 @@ func (r *reader) live(sub *Subscription) {
 			return
 		case <-timer.C:
 			before := r.last
-			if !r.lookAgain(sub, wait) {
+			if !r.pollLog(sub, wait) {
 				return
 			}
-			if wait = r.Hub.Patience(wait, resync); r.last != before {
-				wait = resync
+			if wait = r.Hub.NextPoll(wait, minPoll); r.last != before {
+				wait = minPoll
 			}
 		case <-sub.Ready():
-			if !r.take(sub) {
+			if !r.drain(sub) {
 				return
 			}
-			wait = resync
+			wait = minPoll
 		}
 		timer.Reset(wait)
 	}
 }
 
-// lookAgain catches up after a silence, unless another reader of the stream
+// pollLog catches up after a silence, unless another reader of the stream
 // does so at this moment.
-func (r *reader) lookAgain(sub *Subscription, silence time.Duration) bool {
+func (r *reader) pollLog(sub *Subscription, silence time.Duration) bool {
 	before := r.last
-	if !sub.looks(before, silence/2) {
+	if !sub.claimLogRead(before, silence/2) {
 		return true
 	}
 	if !r.catchUp() {
 		return false
 	}
 	if r.last != before {
-		sub.found()
+		sub.notifyReaders()
 	}
 	return true
 }
 
-// take gives what has gathered.
-func (r *reader) take(sub *Subscription) bool {
-	batches, dropped, err := sub.Take()
+// drain gives what has gathered.
+func (r *reader) drain(sub *Subscription) bool {
+	batches, dropped, err := sub.Drain()
 	if err != nil {
 		return r.fail(err)
 	}
-	holes := dropped > 0 && !r.Whole
-	if holes && !r.giveGap(dropped) {
+	holes := dropped > 0 && !r.Complete
+	if holes && !r.emitGap(dropped) {
 		return false
 	}
 	for _, b := range batches {
@@ -197,7 +197,7 @@ func (r *reader) batch(b Batch, holes bool) bool {
 		return false
 	}
 	for _, e := range b.Events {
-		if e.Seq > r.last && !r.give(e) {
+		if e.Seq > r.last && !r.emit(e) {
 			return false
 		}
 	}
@@ -207,29 +207,29 @@ func (r *reader) batch(b Batch, holes bool) bool {
 // fill reads the log until it has everything up to a seq. What is missing
 // after two seconds died with its writer before it was stored.
 func (r *reader) fill(upto int64) bool {
-	for range patienceN {
+	for range maxRetries {
 		if !r.catchUp() {
 			return false
 		}
 		if r.last >= upto {
 			return true
 		}
-		if !r.sleep(patience) {
+		if !r.sleep(retryWait) {
 			return false
 		}
 	}
 	return true
 }
 
-// give gives the event before this one, which waits for the next or a flush.
-func (r *reader) give(e Event) bool {
-	if r.holding {
-		r.held.More = true
-		if !r.yield(r.held, nil) {
+// emit gives the event before this one, which waits for the next or a flush.
+func (r *reader) emit(e Event) bool {
+	if r.hasPending {
+		r.pending.More = true
+		if !r.yield(r.pending, nil) {
 			return false
 		}
 	}
-	r.held, r.holding = e, true
+	r.pending, r.hasPending = e, true
 	if e.Seq > 0 {
 		r.last = e.Seq
 	}
@@ -238,16 +238,16 @@ func (r *reader) give(e Event) bool {
 
 // flush gives what is held, before the reader waits for anything.
 func (r *reader) flush() bool {
-	if !r.holding {
+	if !r.hasPending {
 		return true
 	}
-	e := r.held
-	r.held, r.holding = Event{}, false
+	e := r.pending
+	r.pending, r.hasPending = Event{}, false
 	return r.yield(e, nil)
 }
 
-func (r *reader) giveGap(dropped int) bool {
-	return r.give(Event{Name: gapName, At: time.Now().UTC(), Data: jsontext.Value(`{"dropped":` + strconv.Itoa(dropped) + `}`)})
+func (r *reader) emitGap(dropped int) bool {
+	return r.emit(Event{Name: gapName, At: time.Now().UTC(), Data: jsontext.Value(`{"dropped":` + strconv.Itoa(dropped) + `}`)})
 }
 
 func (r *reader) fail(err error) bool {

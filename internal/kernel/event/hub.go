@@ -32,25 +32,25 @@ type Relay interface {
 // to those on others. Publishing never blocks. Any number of readers of one
 // stream cost one watch of the relay.
 type Hub struct {
-	relay Relay
-	deaf  atomic.Bool // the relay hears nothing
+	relay        Relay
+	disconnected atomic.Bool // the relay hears nothing
 
 	mu      sync.RWMutex
-	streams map[string]*fan
+	streams map[string]*topic
 	signals map[string]map[*func(string)]struct{}
 }
 
-// fan is the readers of one stream.
-type fan struct {
+// topic is the readers of one stream.
+type topic struct {
 	readers   []*Subscription // the hub's lock guards it
 	stopWatch func()
 
-	mu    sync.Mutex
-	held  []Batch   // published, and not given to the crowd yet
-	given time.Time // when the crowd was woken last
+	mu          sync.Mutex
+	buffered    []Batch   // published, and not given to the crowd yet
+	publishedAt time.Time // when the crowd was woken last
 
-	looked time.Time // when a reader looked into the log because of a silence
-	behind int64     // which seq
+	readAt    time.Time // when a reader looked into the log because of a silence
+	readAfter int64     // which seq
 }
 
 // A crowd is woken at most as often as costs a small part of the machine:
@@ -73,7 +73,7 @@ func pause(readers int) time.Duration {
 
 // NewHub makes a hub for one node alone.
 func NewHub() *Hub {
-	return &Hub{streams: map[string]*fan{}, signals: map[string]map[*func(string)]struct{}{}}
+	return &Hub{streams: map[string]*topic{}, signals: map[string]map[*func(string)]struct{}{}}
 }
 
 // Attach connects the hub to other nodes. Called once, before use.
@@ -100,64 +100,64 @@ func (h *Hub) Deliver(b Batch) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.held) > 0 {
-		f.held = append(f.held, b)
+	if len(f.buffered) > 0 {
+		f.buffered = append(f.buffered, b)
 		return
 	}
 	if wait := pause(len(f.readers)); wait > 0 {
 		now := time.Now()
-		if since := now.Sub(f.given); since < wait {
-			f.held = append(f.held, b)
-			time.AfterFunc(wait-since, func() { h.release(f) })
+		if since := now.Sub(f.publishedAt); since < wait {
+			f.buffered = append(f.buffered, b)
+			time.AfterFunc(wait-since, func() { h.flush(f) })
 			return
 		}
-		f.given = now
+		f.publishedAt = now
 	}
-	f.give(b)
+	f.publish(b)
 }
 
-// release gives a crowd what was held back.
-func (h *Hub) release(f *fan) {
+// flush gives a crowd what was held back.
+func (h *Hub) flush(f *topic) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.given = time.Now()
-	f.give(f.held...)
-	f.held = nil
+	f.publishedAt = time.Now()
+	f.publish(f.buffered...)
+	f.buffered = nil
 }
 
-func (f *fan) give(batches ...Batch) {
+func (f *topic) publish(batches ...Batch) {
 	for _, s := range f.readers {
-		s.put(batches...)
+		s.enqueue(batches...)
 	}
 }
 
-// Hears says whether the relay is connected; relays call it. While it is not,
+// SetConnected says whether the relay is connected; relays call it. While it is not,
 // readers look into the log every two seconds.
-func (h *Hub) Hears(connected bool) {
-	h.deaf.Store(!connected)
-	h.Missed() // what was said meanwhile
+func (h *Hub) SetConnected(connected bool) {
+	h.disconnected.Store(!connected)
+	h.Resync() // what was said meanwhile
 }
 
-// Patience is how long a reader that waited in vain waits before it looks into
+// NextPoll is how long a reader that waited in vain waits before it looks into
 // the log again: twice as long, so that a lost event is at most as late as the
 // silence before it was long, and a stream that is silent for hours costs next
 // to nothing. While the relay is not connected it is the least.
-func (h *Hub) Patience(waited, least time.Duration) time.Duration {
-	if h.deaf.Load() {
+func (h *Hub) NextPoll(waited, least time.Duration) time.Duration {
+	if h.disconnected.Load() {
 		return least
 	}
-	return min(2*waited, seldom)
+	return min(2*waited, maxPoll)
 }
 
-// Missed tells the readers on this node that batches may have been lost, so
+// Resync tells the readers on this node that batches may have been lost, so
 // that they look into the log now; relays call it.
-func (h *Hub) Missed() {
+func (h *Hub) Resync() {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	for _, f := range h.streams {
-		f.give(Batch{})
+		f.publish(Batch{})
 	}
 }
 
@@ -167,13 +167,13 @@ func (h *Hub) Subscribe(stream string) *Subscription {
 	h.mu.Lock()
 	f, known := h.streams[stream]
 	if !known {
-		f = &fan{stopWatch: func() {}}
+		f = &topic{stopWatch: func() {}}
 		if h.relay != nil {
 			f.stopWatch = h.relay.Watch(stream)
 		}
 		h.streams[stream] = f
 	}
-	s.fan = f
+	s.topic = f
 	f.readers = append(f.readers, s)
 	h.mu.Unlock()
 	if !known && h.relay != nil {
@@ -182,9 +182,9 @@ func (h *Hub) Subscribe(stream string) *Subscription {
 	return s
 }
 
-// Echo sends an event to a reader of its own and waits until it arrives.
+// SelfTest sends an event to a reader of its own and waits until it arrives.
 // Error: ctx's.
-func (h *Hub) Echo(ctx context.Context) error {
+func (h *Hub) SelfTest(ctx context.Context) error {
 	sub := h.Subscribe("echo." + ident.New())
 	defer sub.Close()
 	h.Deliver(Batch{Stream: sub.stream, Events: []Event{{Seq: 1, Name: "echo"}}})
@@ -198,14 +198,14 @@ func (h *Hub) Echo(ctx context.Context) error {
 
 // Signal wakes whoever listens to a topic, on every node.
 func (h *Hub) Signal(topic, key string) {
-	h.Raise(topic, key)
+	h.SignalLocal(topic, key)
 	if h.relay != nil {
 		h.relay.Signal(topic, key)
 	}
 }
 
-// Raise wakes the listeners on this node only; relays call it.
-func (h *Hub) Raise(topic, key string) {
+// SignalLocal wakes the listeners on this node only; relays call it.
+func (h *Hub) SignalLocal(topic, key string) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	for f := range h.signals[topic] {
@@ -253,7 +253,7 @@ const (
 // Subscription is one reader's bounded queue.
 type Subscription struct {
 	hub    *Hub
-	fan    *fan
+	topic  *topic
 	stream string
 	ready  chan struct{}
 
@@ -268,10 +268,10 @@ type Subscription struct {
 // Ready receives when Take has something.
 func (s *Subscription) Ready() <-chan struct{} { return s.ready }
 
-// Take empties the queue. dropped counts droppable events that did not fit;
+// Drain empties the queue. dropped counts droppable events that did not fit;
 // ErrSlow is final. A batch without events is a hint that some may have been
 // lost. The batches are the caller's until its next Take.
-func (s *Subscription) Take() (batches []Batch, dropped int, err error) {
+func (s *Subscription) Drain() (batches []Batch, dropped int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	batches, dropped = s.queue, s.dropped
@@ -283,7 +283,7 @@ func (s *Subscription) Take() (batches []Batch, dropped int, err error) {
 	return batches, dropped, nil
 }
 
-func (s *Subscription) put(batches ...Batch) {
+func (s *Subscription) enqueue(batches ...Batch) {
 	s.mu.Lock()
 	for _, b := range batches {
 		s.add(b)
@@ -318,24 +318,24 @@ func (s *Subscription) add(b Batch) {
 	}
 }
 
-// looks says whether a reader that is silent should look into the log behind a
+// claimLogRead says whether a reader that is silent should look into the log behind a
 // seq: one of all that are silent there does, and calls found.
-func (s *Subscription) looks(seq int64, within time.Duration) bool {
-	f := s.fan
+func (s *Subscription) claimLogRead(seq int64, within time.Duration) bool {
+	f := s.topic
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.behind == seq && time.Since(f.looked) < within {
+	if f.readAfter == seq && time.Since(f.readAt) < within {
 		return false
 	}
-	f.behind, f.looked = seq, time.Now()
+	f.readAfter, f.readAt = seq, time.Now()
 	return true
 }
 
-// found tells the stream's readers that the log has what they did not hear of.
-func (s *Subscription) found() {
+// notifyReaders tells the stream's readers that the log has what they did not hear of.
+func (s *Subscription) notifyReaders() {
 	s.hub.mu.RLock()
 	defer s.hub.mu.RUnlock()
-	s.fan.give(Batch{})
+	s.topic.publish(Batch{})
 }
 
 // Close ends the subscription. Closing twice is fine.

@@ -79,7 +79,7 @@ func TestACrowdIsWokenTogether(t *testing.T) {
 					if seq == 0 && i == 0 {
 						first = time.Since(start)
 					}
-					got, dropped, err := sub.Take()
+					got, dropped, err := sub.Drain()
 					if err != nil || dropped > 0 {
 						wrong.Add(1)
 					}
@@ -119,7 +119,7 @@ func TestSharedEventsAreRenderedOnce(t *testing.T) {
 	defer subs[0].Close()
 	published := []event.Event{{Seq: 1, Name: "a"}, {Seq: 2, Name: "b"}}
 	hub.Publish(event.Batch{Stream: stream, Events: published})
-	if got, _, _ := subs[0].Take(); got[0].Events[0].Shared != nil {
+	if got, _, _ := subs[0].Drain(); got[0].Events[0].Shared != nil {
 		t.Error("one reader alone shares")
 	}
 	for range 20 {
@@ -134,7 +134,7 @@ func TestSharedEventsAreRenderedOnce(t *testing.T) {
 	var rendered atomic.Int64
 	var running sync.WaitGroup
 	for _, sub := range subs {
-		got, _, err := sub.Take()
+		got, _, err := sub.Drain()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -239,7 +239,7 @@ func TestReadersLookWhenTheBusWasAway(t *testing.T) {
 		log, last, stop := silent(t, w, 2)
 		defer stop()
 		time.Sleep(time.Hour)
-		w.hub.Hears(false)
+		w.hub.SetConnected(false)
 		log.reads.Store(0)
 		time.Sleep(time.Minute)
 		if got := log.reads.Load(); got < 25 {
@@ -247,7 +247,7 @@ func TestReadersLookWhenTheBusWasAway(t *testing.T) {
 		}
 		lost := w.next("b")
 		w.store(lost)
-		w.hub.Hears(true)
+		w.hub.SetConnected(true)
 		synctest.Wait()
 		if diff := cmp.Diff([]int64{lost.Seq, lost.Seq}, last()); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
@@ -288,7 +288,7 @@ func TestEventsSayWhetherMoreFollow(t *testing.T) {
 func TestAside(t *testing.T) {
 	t.Parallel()
 	want := errors.New("no")
-	if err := event.Aside(t.Context(), func() error { return want }); !errors.Is(err, want) {
+	if err := event.OnOwnStack(t.Context(), func() error { return want }); !errors.Is(err, want) {
 		t.Errorf("%v", err)
 	}
 	func() {
@@ -297,12 +297,12 @@ func TestAside(t *testing.T) {
 				t.Errorf("the panic is %v", p)
 			}
 		}()
-		_ = event.Aside(t.Context(), func() error { panic("mine") })
+		_ = event.OnOwnStack(t.Context(), func() error { panic("mine") })
 	}()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 100 { // a free place may be taken all the same
-		if err := event.Aside(ctx, func() error { return nil }); err != nil && !errors.Is(err, context.Canceled) {
+		if err := event.OnOwnStack(ctx, func() error { return nil }); err != nil && !errors.Is(err, context.Canceled) {
 			t.Errorf("%v", err)
 		}
 	}
@@ -311,7 +311,7 @@ func TestAside(t *testing.T) {
 func TestEcho(t *testing.T) {
 	t.Parallel()
 	hub := event.NewHub()
-	if err := hub.Echo(t.Context()); err != nil {
+	if err := hub.SelfTest(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if n := hub.Readers(); n != 0 {

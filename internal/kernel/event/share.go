@@ -20,16 +20,16 @@ const (
 // shape, rendered by the first of them that asks. What is rendered may not be
 // changed.
 type Shared struct {
-	mu   sync.Mutex
-	made [shapes]atomic.Pointer[any]
+	mu       sync.Mutex
+	rendered [shapes]atomic.Pointer[any]
 }
 
-// Made gives the event in a shape, where somebody rendered it before.
-func (s *Shared) Made(in Shape) (any, bool) {
+// Rendered gives the event in a shape, where somebody rendered it before.
+func (s *Shared) Rendered(in Shape) (any, bool) {
 	if s == nil {
 		return nil, false
 	}
-	if made := s.made[in].Load(); made != nil {
+	if made := s.rendered[in].Load(); made != nil {
 		return *made, true
 	}
 	return nil, false
@@ -43,11 +43,11 @@ func (s *Shared) Render(in Shape, render func() any) any {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if made := s.made[in].Load(); made != nil {
+	if made := s.rendered[in].Load(); made != nil {
 		return *made
 	}
 	made := render()
-	s.made[in].Store(&made)
+	s.rendered[in].Store(&made)
 	return made
 }
 

@@ -1,4 +1,4 @@
 package idempotency
 
 // Renew does what a ticket does every so often.
-func (t *Ticket) Renew() { t.renew() }
+func (t *Operation) Renew() { t.renew() }

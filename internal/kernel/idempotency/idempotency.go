@@ -48,8 +48,8 @@ type Record struct {
 	Expires time.Time
 }
 
-// ErrNone is the Store's answer where there is no record.
-var ErrNone = errors.New("idempotency: no such key")
+// ErrNotFound is the Store's answer where there is no record.
+var ErrNotFound = errors.New("idempotency: no such key")
 
 // Store is the port to the records. Every call takes the tenant, in the ID.
 type Store interface {
@@ -113,9 +113,9 @@ func errReused() error {
 		"This Idempotency-Key belongs to another request: its method, path or body differs. Use a new key for a new write.")
 }
 
-// Kept says whether the answer with a status is kept. The others are not the
+// Replayable says whether the answer with a status is kept. The others are not the
 // write's doing, or may be different the next time.
-func Kept(status int) bool {
+func Replayable(status int) bool {
 	switch status {
 	case 401, 403, 408, 409, 429:
 		return false

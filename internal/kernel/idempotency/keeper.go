@@ -21,26 +21,26 @@ type Config struct {
 	Box    *secret.Box // seals answers, any of which may hold a secret
 	Clock  clock.Clock
 	Log    *slog.Logger
-	// Kept is told of every answer that is kept: whether in the transaction of
+	// OnStored is told of every answer that is kept: whether in the transaction of
 	// the effect or after it. Nil: nobody.
-	Kept func(withEffect bool)
+	OnStored func(withEffect bool)
 }
 
-// Keeper hands out tickets for writes that carry a key. It is safe for
+// Manager hands out tickets for writes that carry a key. It is safe for
 // concurrent use.
-type Keeper struct {
+type Manager struct {
 	Config
 
-	mu     sync.Mutex
-	flying map[ID]Hash // what this node is at, and its target
+	mu       sync.Mutex
+	inFlight map[ID]Hash // what this node is at, and its target
 }
 
-// NewKeeper makes a Keeper.
-func NewKeeper(c Config) *Keeper {
-	if c.Kept == nil {
-		c.Kept = func(bool) {}
+// NewManager makes a Keeper.
+func NewManager(c Config) *Manager {
+	if c.OnStored == nil {
+		c.OnStored = func(bool) {}
 	}
-	return &Keeper{Config: c, flying: map[ID]Hash{}}
+	return &Manager{Config: c, inFlight: map[ID]Hash{}}
 }
 
 // Begin takes a write, and gives a ticket that the caller closes. It does not
@@ -48,24 +48,24 @@ func NewKeeper(c Config) *Keeper {
 // a write that comes to its end without one asks with Earlier. answer renders
 // what a write's function says it will answer. Errors: ErrRunning where this
 // node is at it; IDEMPOTENCY_KEY_REUSED.
-func (k *Keeper) Begin(r Request, answer func(any) (*Answer, error)) (*Ticket, error) {
-	if err := k.takeOff(r); err != nil {
+func (k *Manager) Begin(r Request, answer func(any) (*Answer, error)) (*Operation, error) {
+	if err := k.beginInFlight(r); err != nil {
 		return nil, err
 	}
-	return &Ticket{
-		keeper: k, request: r, render: answer,
+	return &Operation{
+		manager: k, request: r, render: answer,
 		record: Record{ID: r.ID, Holder: ident.New(), Request: r.Target},
 	}, nil
 }
 
-// takeOff notes what this node is at.
-func (k *Keeper) takeOff(r Request) error {
+// beginInFlight notes what this node is at.
+func (k *Manager) beginInFlight(r Request) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	target, busy := k.flying[r.ID]
+	target, busy := k.inFlight[r.ID]
 	switch {
 	case !busy:
-		k.flying[r.ID] = r.Target
+		k.inFlight[r.ID] = r.Target
 		return nil
 	case target != r.Target:
 		return errReused()
@@ -73,16 +73,16 @@ func (k *Keeper) takeOff(r Request) error {
 	return ErrRunning
 }
 
-func (k *Keeper) land(id ID) {
+func (k *Manager) endInFlight(id ID) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	delete(k.flying, id)
+	delete(k.inFlight, id)
 }
 
-// find gives the answer that is kept, and nil where there is none that counts.
-func (k *Keeper) find(ctx context.Context, r Request) (*Answer, error) {
+// findAnswer gives the answer that is kept, and nil where there is none that counts.
+func (k *Manager) findAnswer(ctx context.Context, r Request) (*Answer, error) {
 	record, err := k.Store.Get(ctx, r.ID)
-	if errors.Is(err, ErrNone) {
+	if errors.Is(err, ErrNotFound) {
 		return nil, nil
 	}
 	if err != nil {
@@ -111,13 +111,13 @@ const (
 )
 
 // Serve forgets expired records until ctx ends.
-func (k *Keeper) Serve(ctx context.Context) {
+func (k *Manager) Serve(ctx context.Context) {
 	work.Every(ctx, sweepEvery, k.Log, "expired idempotency keys could not be removed", k.Sweep)
 }
 
 // Sweep looks through all records, a batch at a time, and forgets those that
 // have expired.
-func (k *Keeper) Sweep(ctx context.Context) error {
+func (k *Manager) Sweep(ctx context.Context) error {
 	now := k.Clock.Now()
 	var after ID
 	for {

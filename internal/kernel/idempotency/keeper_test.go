@@ -30,7 +30,7 @@ type rig struct {
 	t      *testing.T
 	db     *sqldb.DB
 	clock  *clock.Fake
-	keeper *idempotency.Keeper
+	keeper *idempotency.Manager
 	kept   []bool
 }
 
@@ -42,15 +42,15 @@ func newRig(t *testing.T, db *sqldb.DB) *rig {
 }
 
 // node is a node over the rig's database.
-func (r *rig) node() *idempotency.Keeper {
+func (r *rig) node() *idempotency.Manager {
 	box, err := secret.NewBox(make([]byte, 32))
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	var mu sync.Mutex
-	return idempotency.NewKeeper(idempotency.Config{
+	return idempotency.NewManager(idempotency.Config{
 		Store: idempotencysql.New(r.db), Writer: r.db, Box: box, Clock: r.clock, Log: slog.New(slog.DiscardHandler),
-		Kept: func(withEffect bool) {
+		OnStored: func(withEffect bool) {
 			mu.Lock()
 			defer mu.Unlock()
 			r.kept = append(r.kept, withEffect)
@@ -74,32 +74,32 @@ func answer(status int, body string) *idempotency.Answer {
 func rendered(v any) (*idempotency.Answer, error) { return v.(*idempotency.Answer), nil }
 
 // begin starts a write that must be done.
-func (r *rig) begin(k *idempotency.Keeper, q idempotency.Request) *idempotency.Ticket {
+func (r *rig) begin(k *idempotency.Manager, q idempotency.Request) *idempotency.Operation {
 	r.t.Helper()
 	ticket, err := k.Begin(q, rendered)
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(ticket.Close)
-	if kept, err := ticket.Earlier(r.t.Context()); kept != nil || err != nil {
+	if kept, err := ticket.EarlierAnswer(r.t.Context()); kept != nil || err != nil {
 		r.t.Fatalf("it was done before: %v, %v", kept, err)
 	}
 	return ticket
 }
 
 // earlier is what somebody gets who sends a request again.
-func (r *rig) earlier(k *idempotency.Keeper, q idempotency.Request) (*idempotency.Answer, error) {
+func (r *rig) earlier(k *idempotency.Manager, q idempotency.Request) (*idempotency.Answer, error) {
 	ticket, err := k.Begin(q, rendered)
 	if err != nil {
 		return nil, err
 	}
 	defer ticket.Close()
-	return ticket.Earlier(r.t.Context())
+	return ticket.EarlierAnswer(r.t.Context())
 }
 
 // effect is a transaction of a ticket's request; a nil answer is not told.
-func (r *rig) effect(ticket *idempotency.Ticket, tell *idempotency.Answer) error {
-	return r.db.Write(txn.WithGuard(context.Background(), ticket), func(tx txn.Tx) error {
+func (r *rig) effect(ticket *idempotency.Operation, tell *idempotency.Answer) error {
+	return r.db.Write(txn.WithRequestHook(context.Background(), ticket), func(tx txn.Tx) error {
 		_, err := sqldb.From(tx).Exec(`INSERT INTO notification_numbers AS old (tenant_id, last_seq) VALUES ('effects', 1)
 			ON CONFLICT (tenant_id) DO UPDATE SET last_seq = old.last_seq + 1`)
 		if err != nil || tell == nil {
@@ -129,7 +129,7 @@ func (r *rig) done(q idempotency.Request, a *idempotency.Answer) {
 	ticket.Close()
 }
 
-func (r *rig) repeats(k *idempotency.Keeper, q idempotency.Request, want *idempotency.Answer) {
+func (r *rig) repeats(k *idempotency.Manager, q idempotency.Request, want *idempotency.Answer) {
 	r.t.Helper()
 	kept, err := r.earlier(k, q)
 	if err != nil {
@@ -140,7 +140,7 @@ func (r *rig) repeats(k *idempotency.Keeper, q idempotency.Request, want *idempo
 	}
 }
 
-func (r *rig) refuses(k *idempotency.Keeper, q idempotency.Request, want error, code string) {
+func (r *rig) refuses(k *idempotency.Manager, q idempotency.Request, want error, code string) {
 	r.t.Helper()
 	kept, err := r.earlier(k, q)
 	if kept != nil || want != nil && !errors.Is(err, want) || code != "" && (err == nil || fault.From(err).Code != code) {
@@ -158,7 +158,7 @@ func TestAnswersAreRepeated(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		made := answer(201, `{"raw_key":"a secret"}`)
 		r.done(request("a", "body"), made)
-		for _, node := range []*idempotency.Keeper{r.keeper, r.node()} {
+		for _, node := range []*idempotency.Manager{r.keeper, r.node()} {
 			r.repeats(node, request("a", "body"), made)
 			r.refuses(node, request("a", "another"), nil, "IDEMPOTENCY_KEY_REUSED")
 			elsewhere := request("a", "body")
@@ -242,7 +242,7 @@ func TestFailureKeepsNothing(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		ticket := r.begin(r.keeper, request("a", "body"))
 		failed := errors.New("failed")
-		err := r.db.Write(txn.WithGuard(t.Context(), ticket), func(tx txn.Tx) error {
+		err := r.db.Write(txn.WithRequestHook(t.Context(), ticket), func(tx txn.Tx) error {
 			if err := txn.Answer(tx, answer(201, "never")); err != nil {
 				return err
 			}
@@ -265,7 +265,7 @@ func TestFailureKeepsNothing(t *testing.T) {
 func TestAnswerIsFoundAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		first := r.begin(r.keeper, request("k", "body"))
-		if err := r.db.Write(txn.WithGuard(t.Context(), first), func(tx txn.Tx) error { return txn.Answer(tx, answer(201, "made")) }); err != nil {
+		if err := r.db.Write(txn.WithRequestHook(t.Context(), first), func(tx txn.Tx) error { return txn.Answer(tx, answer(201, "made")) }); err != nil {
 			t.Fatal(err)
 		}
 		second, err := r.keeper.Begin(request("k", "body"), rendered)
@@ -276,7 +276,7 @@ func TestAnswerIsFoundAtOnce(t *testing.T) {
 		if _, err := r.keeper.Begin(request("k", "body"), rendered); !errors.Is(err, idempotency.ErrRunning) {
 			t.Errorf("while the second is at it: %v", err)
 		}
-		if got, err := second.Earlier(t.Context()); err != nil || got == nil || string(got.Body) != "made" {
+		if got, err := second.EarlierAnswer(t.Context()); err != nil || got == nil || string(got.Body) != "made" {
 			t.Errorf("%v, %v", got, err)
 		}
 		second.Close()
@@ -344,7 +344,7 @@ func TestTwoNodesAtOnce(t *testing.T) {
 						ticket.Finish(answer(201, "done"))
 						return
 					}
-					if kept, err := ticket.Earlier(t.Context()); !ticket.Lost() || err != nil || string(kept.Body) != "done" {
+					if kept, err := ticket.EarlierAnswer(t.Context()); !ticket.Lost() || err != nil || string(kept.Body) != "done" {
 						t.Errorf("lost: %t, %v, %v", ticket.Lost(), kept, err)
 					}
 				})

@@ -9,11 +9,11 @@ import (
 	"agentd/internal/base/txn"
 )
 
-// Ticket is a write that is being done. As the txn.Guard of its request it
+// Operation is a write that is being done. As the txn.RequestHook of its request it
 // reserves the key in the first transaction and keeps the answer in the one
 // that is told it.
-type Ticket struct {
-	keeper  *Keeper
+type Operation struct {
+	manager *Manager
 	request Request
 	render  func(any) (*Answer, error)
 
@@ -21,43 +21,43 @@ type Ticket struct {
 	record   Record
 	reserved bool // the reservation is committed
 	answered bool // the answer is committed
-	told     bool // the open transaction was told the answer
+	storing  bool // the open transaction was told the answer
 	lost     bool // another request holds the key
 	closed   bool
-	landed   bool // nobody else is kept from the key by this node's memory any more
+	released bool // nobody else is kept from the key by this node's memory any more
 	renewal  *time.Timer
 }
 
-var _ txn.Guard = (*Ticket)(nil)
+var _ txn.RequestHook = (*Operation)(nil)
 
-// Enter implements txn.Guard.
-func (t *Ticket) Enter(tx txn.Tx) error {
+// BeginTx implements txn.RequestHook.
+func (t *Operation) BeginTx(tx txn.Tx) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.told = false
+	t.storing = false
 	if t.closed || t.answered {
 		return nil
 	}
 	if t.reserved { // it may have been taken for dead since
-		t.record.Lease = t.keeper.Clock.Now().Add(lease)
-		return t.held(t.keeper.Store.RenewTx(tx, t.record))
+		t.record.Lease = t.manager.Clock.Now().Add(lease)
+		return t.checkHeld(t.manager.Store.RenewTx(tx, t.record))
 	}
 	if err := t.reserve(tx); err != nil {
 		return err
 	}
-	tx.AfterCommit(t.isReserved)
+	tx.AfterCommit(t.onReserved)
 	return nil
 }
 
-func (t *Ticket) reserve(tx txn.Tx) error {
-	now := t.keeper.Clock.Now()
+func (t *Operation) reserve(tx txn.Tx) error {
+	now := t.manager.Clock.Now()
 	t.record.Lease, t.record.Expires = now.Add(lease), now.Add(Window)
 	t.record.Body, _ = t.request.Body(false)
-	return t.held(t.keeper.Store.ReserveTx(tx, t.record, now))
+	return t.checkHeld(t.manager.Store.ReserveTx(tx, t.record, now))
 }
 
-// held notes whether the key is this request's.
-func (t *Ticket) held(ok bool, err error) error {
+// checkHeld notes whether the key is this request's.
+func (t *Operation) checkHeld(ok bool, err error) error {
 	if err != nil {
 		return err
 	}
@@ -67,11 +67,11 @@ func (t *Ticket) held(ok bool, err error) error {
 	return nil
 }
 
-func (t *Ticket) isReserved() {
+func (t *Operation) onReserved() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.reserved = true
-	if !t.told && !t.closed {
+	if !t.storing && !t.closed {
 		t.renewal = time.AfterFunc(renewEvery, t.renew)
 	}
 }
@@ -79,34 +79,34 @@ func (t *Ticket) isReserved() {
 // Reserve reserves the key in a transaction of its own, for a write that works
 // outside of the database before it writes there. Errors: the database's; where
 // another request holds the key, Lost says so.
-func (t *Ticket) Reserve(ctx context.Context) error {
-	return t.keeper.Writer.Write(ctx, t.Enter)
+func (t *Operation) Reserve(ctx context.Context) error {
+	return t.manager.Writer.Write(ctx, t.BeginTx)
 }
 
 // renew keeps the reservation of a write that takes long.
-func (t *Ticket) renew() {
+func (t *Operation) renew() {
 	t.mu.Lock()
 	if t.closed {
 		t.mu.Unlock()
 		return
 	}
-	t.record.Lease = t.keeper.Clock.Now().Add(lease)
+	t.record.Lease = t.manager.Clock.Now().Add(lease)
 	record := t.record
 	t.renewal.Reset(renewEvery)
 	t.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), renewEvery)
 	defer cancel()
-	err := t.keeper.Writer.Write(ctx, func(tx txn.Tx) error {
-		_, err := t.keeper.Store.RenewTx(tx, record) // who lost it learns so when he writes
+	err := t.manager.Writer.Write(ctx, func(tx txn.Tx) error {
+		_, err := t.manager.Store.RenewTx(tx, record) // who lost it learns so when he writes
 		return err
 	})
 	if err != nil {
-		t.keeper.Log.Warn("an idempotency key could not be renewed", "cause", err)
+		t.manager.Log.Warn("an idempotency key could not be renewed", "cause", err)
 	}
 }
 
-// Answer implements txn.Guard.
-func (t *Ticket) Answer(tx txn.Tx, answer any) error {
+// AnswerTx implements txn.RequestHook.
+func (t *Operation) AnswerTx(tx txn.Tx, answer any) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed || t.answered {
@@ -120,40 +120,40 @@ func (t *Ticket) Answer(tx txn.Tx, answer any) error {
 	if err != nil {
 		return err
 	}
-	if !Kept(rendered.Status) {
+	if !Replayable(rendered.Status) {
 		return nil
 	}
 	if err := t.complete(tx, body, rendered); err != nil {
 		return err
 	}
-	t.told = true
+	t.storing = true
 	tx.AfterCommit(func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		t.answered = true
-		t.keeper.Kept(true)
-		t.land() // others find the answer
+		t.manager.OnStored(true)
+		t.release() // others find the answer
 	})
 	return nil
 }
 
-func (t *Ticket) complete(tx txn.Tx, body Hash, a *Answer) error {
+func (t *Operation) complete(tx txn.Tx, body Hash, a *Answer) error {
 	t.record.Body, t.record.Status = body, a.Status
-	t.record.Answer = seal(t.keeper.Box, t.record.ID, a)
-	return t.held(t.keeper.Store.CompleteTx(tx, t.record))
+	t.record.Answer = seal(t.manager.Box, t.record.ID, a)
+	return t.checkHeld(t.manager.Store.CompleteTx(tx, t.record))
 }
 
-// Earlier gives what an earlier request with this key was answered, to a write
+// EarlierAnswer gives what an earlier request with this key was answered, to a write
 // that lost its key or had no transaction; nil where there was none. Errors:
 // ErrRunning while that one is at it, IDEMPOTENCY_KEY_REUSED, the store's.
-func (t *Ticket) Earlier(ctx context.Context) (*Answer, error) {
+func (t *Operation) EarlierAnswer(ctx context.Context) (*Answer, error) {
 	t.mu.Lock()
 	ours, lost := t.reserved, t.lost
 	t.mu.Unlock()
 	if ours && !lost {
 		return nil, nil
 	}
-	kept, err := t.keeper.find(ctx, t.request)
+	kept, err := t.manager.findAnswer(ctx, t.request)
 	if err == nil && kept == nil && lost {
 		return nil, ErrRunning // the other gave up meanwhile: the client sends it again
 	}
@@ -162,7 +162,7 @@ func (t *Ticket) Earlier(ctx context.Context) (*Answer, error) {
 
 // Lost says whether the write was not done because another request holds its
 // key.
-func (t *Ticket) Lost() bool {
+func (t *Operation) Lost() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.lost
@@ -171,7 +171,7 @@ func (t *Ticket) Lost() bool {
 // Finish keeps the answer that is about to be sent, unless the transaction of
 // the effect has done so, or frees the key where answers like it are not kept.
 // a is nil where there is none.
-func (t *Ticket) Finish(a *Answer) {
+func (t *Operation) Finish(a *Answer) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed || t.lost {
@@ -186,19 +186,19 @@ func (t *Ticket) Finish(a *Answer) {
 	body, known := t.request.Body(false)
 	var err error
 	switch {
-	case a != nil && known && Kept(a.Status):
-		err = t.keep(ctx, body, a)
+	case a != nil && known && Replayable(a.Status):
+		err = t.storeAnswer(ctx, body, a)
 	case t.reserved:
-		err = t.keeper.Writer.Write(ctx, func(tx txn.Tx) error { return t.keeper.Store.ReleaseTx(tx, t.record) })
+		err = t.manager.Writer.Write(ctx, func(tx txn.Tx) error { return t.manager.Store.ReleaseTx(tx, t.record) })
 	}
 	if err != nil {
-		t.keeper.Log.Warn("the answer to a write with an idempotency key was not kept", "cause", err)
+		t.manager.Log.Warn("the answer to a write with an idempotency key was not kept", "cause", err)
 	}
 }
 
-// keep writes the answer after the fact.
-func (t *Ticket) keep(ctx context.Context, body Hash, a *Answer) error {
-	err := t.keeper.Writer.Write(ctx, func(tx txn.Tx) error {
+// storeAnswer writes the answer after the fact.
+func (t *Operation) storeAnswer(ctx context.Context, body Hash, a *Answer) error {
+	err := t.manager.Writer.Write(ctx, func(tx txn.Tx) error {
 		if !t.reserved {
 			if err := t.reserve(tx); err != nil {
 				return err
@@ -210,27 +210,27 @@ func (t *Ticket) keep(ctx context.Context, body Hash, a *Answer) error {
 	case errors.Is(err, errLost):
 		return nil // the other's answer stands
 	case err == nil:
-		t.keeper.Kept(false)
+		t.manager.OnStored(false)
 	}
 	return err
 }
 
 // Close ends the ticket, whatever became of it. One that was not finished, as
 // after a panic, frees its key.
-func (t *Ticket) Close() {
+func (t *Operation) Close() {
 	t.Finish(nil)
 	t.mu.Lock()
 	t.closed = true
 	if t.renewal != nil {
 		t.renewal.Stop()
 	}
-	t.land()
+	t.release()
 	t.mu.Unlock()
 }
 
-func (t *Ticket) land() {
-	if !t.landed {
-		t.landed = true
-		t.keeper.land(t.request.ID)
+func (t *Operation) release() {
+	if !t.released {
+		t.released = true
+		t.manager.endInFlight(t.request.ID)
 	}
 }

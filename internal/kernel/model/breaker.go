@@ -15,11 +15,11 @@ import (
 
 // When an endpoint is left alone, and for how long at first and at most.
 const (
-	breakAfter = 5
-	restFirst  = 5 * time.Second
-	restMost   = time.Minute
-	// mostCircuits bounds of how many endpoints something is known.
-	mostCircuits = 10_000
+	maxFailures = 5
+	firstPause  = 5 * time.Second
+	maxPause    = time.Minute
+	// maxCircuits bounds of how many endpoints something is known.
+	maxCircuits = 10_000
 )
 
 // Breaker is a client that leaves endpoints alone which do not answer: after
@@ -68,10 +68,10 @@ func (b *Breaker) circuit(t *Target) *breaker.Breaker {
 	if c := b.circuits[key]; c != nil {
 		return c
 	}
-	if b.circuits == nil || len(b.circuits) >= mostCircuits {
+	if b.circuits == nil || len(b.circuits) >= maxCircuits {
 		b.circuits = map[circuitKey]*breaker.Breaker{}
 	}
-	c = &breaker.Breaker{After: breakAfter, First: restFirst, Max: restMost}
+	c = &breaker.Breaker{After: maxFailures, First: firstPause, Max: maxPause}
 	b.circuits[key] = c
 	return c
 }

@@ -125,7 +125,7 @@ func NewCatalogue(providers []Provider, defaultRef string) (*Catalogue, error) {
 func (c *Catalogue) add(config Provider) {
 	p := &provider{Provider: config, offers: make(map[string]Entry, len(config.Models))}
 	p.BaseURL = trimBase(config.BaseURL)
-	p.normal, _ = NormalEndpoint(config.BaseURL)
+	p.normal, _ = NormalizeEndpoint(config.BaseURL)
 	c.providers[p.Name] = p
 	c.names = append(c.names, p.Name)
 	for _, o := range config.Models {

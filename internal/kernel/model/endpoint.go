@@ -9,7 +9,7 @@ import (
 // maxEndpoint is how long the address of an endpoint may be.
 const maxEndpoint = 2048
 
-// NormalEndpoint gives the address of an endpoint in the one form in which two
+// NormalizeEndpoint gives the address of an endpoint in the one form in which two
 // are compared: scheme and host in lower case, no port that the scheme implies,
 // no slash at the end, and without what people paste after the part that ends
 // in /v1. It gives false for what is no such address, and for every form in
@@ -19,8 +19,8 @@ const maxEndpoint = 2048
 //
 // Two endpoints are the same if this gives the same for both. A key goes to
 // what this gave when it was stored, never to what somebody else wrote.
-func NormalEndpoint(raw string) (string, bool) {
-	if raw == "" || len(raw) > maxEndpoint || strings.ContainsFunc(raw, odd) {
+func NormalizeEndpoint(raw string) (string, bool) {
+	if raw == "" || len(raw) > maxEndpoint || strings.ContainsFunc(raw, invalidRune) {
 		return "", false
 	}
 	u, err := url.Parse(raw)
@@ -57,14 +57,16 @@ func NormalEndpoint(raw string) (string, bool) {
 	return scheme + "://" + host + path, true
 }
 
-// odd are the characters that have no place in the address of an endpoint, or
+// invalidRune are the characters that have no place in the address of an endpoint, or
 // not there as they are.
-func odd(r rune) bool { return r <= ' ' || r >= 0x7F || strings.ContainsRune("\\%;@\"'<>^`{|}", r) }
+func invalidRune(r rune) bool {
+	return r <= ' ' || r >= 0x7F || strings.ContainsRune("\\%;@\"'<>^`{|}", r)
+}
 
 // SameEndpoint says whether two addresses are those of one endpoint. What is no
 // address is the same as nothing, itself included.
 func SameEndpoint(a, b string) bool {
-	x, ok := NormalEndpoint(a)
-	y, too := NormalEndpoint(b)
+	x, ok := NormalizeEndpoint(a)
+	y, too := NormalizeEndpoint(b)
 	return ok && too && x == y
 }

@@ -60,7 +60,7 @@ func TestNormalEndpoint(t *testing.T) {
 		"https://[::1%25eth0]/v1":              "",
 		"https://" + strings.Repeat("a", 3000): "",
 	} {
-		got, ok := model.NormalEndpoint(raw)
+		got, ok := model.NormalizeEndpoint(raw)
 		if got != want || ok != (want != "") {
 			t.Errorf("%q becomes %q, %t; want %q", raw, got, ok, want)
 		}
@@ -77,7 +77,7 @@ func TestPublicProviders(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
 	for _, p := range model.Publics() {
-		if at, ok := model.NormalEndpoint(p.Endpoint); !ok || at != p.Endpoint || p.Name == "" || seen[p.ID] {
+		if at, ok := model.NormalizeEndpoint(p.Endpoint); !ok || at != p.Endpoint || p.Name == "" || seen[p.ID] {
 			t.Errorf("%+v: normal is %q", p, at)
 		}
 		if !p.Local && !strings.HasPrefix(p.Endpoint, "https://") {
@@ -109,11 +109,11 @@ func FuzzSameEndpoint(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, a, b string) {
 		for _, raw := range []string{a, b} {
-			form, ok := model.NormalEndpoint(raw)
+			form, ok := model.NormalizeEndpoint(raw)
 			if !ok {
 				continue
 			}
-			again, still := model.NormalEndpoint(form)
+			again, still := model.NormalizeEndpoint(form)
 			u, err := url.Parse(form)
 			if err != nil || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Host == "" || strings.ContainsAny(form, "@\\%?# \r\n\t") {
 				t.Fatalf("%q becomes %q, which is no plain address", raw, form)

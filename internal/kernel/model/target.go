@@ -114,7 +114,7 @@ func (r Resolver) own(ctx context.Context, tenant string, spec Spec) (Target, er
 	if err != nil {
 		return Target{}, err
 	}
-	if at, ok := NormalEndpoint(spec.EndpointURL); !ok || at != c.Endpoint {
+	if at, ok := NormalizeEndpoint(spec.EndpointURL); !ok || at != c.Endpoint {
 		return Target{}, elsewhere(c.Name)
 	}
 	t.BaseURL, t.APIKey, t.OwnKey = c.Endpoint, c.Key, true

@@ -28,9 +28,9 @@ func (l Limit) rule() *Rule {
 	return &r
 }
 
-// mostPerSecond bounds what a limit may say: beyond it there is nothing to
+// maxPerSecond bounds what a limit may say: beyond it there is nothing to
 // limit.
-const mostPerSecond = 1_000_000
+const maxPerSecond = 1_000_000
 
 var periods = map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour}
 
@@ -82,13 +82,13 @@ func parseLimit(amount string) (Limit, error) {
 	n, err := strconv.ParseUint(number, 10, 63)
 	switch {
 	case errors.Is(err, strconv.ErrRange):
-		n = mostPerSecond * 3601 // too many, whatever the period
+		n = maxPerSecond * 3601 // too many, whatever the period
 	case err != nil:
 		return Limit{}, fmt.Errorf("%q is no whole number of requests", number)
 	case n == 0:
 		return Limit{}, errors.New("0 would admit nothing; leave the limit out, or write off for none at all")
 	}
-	if most := mostPerSecond * uint64(per/time.Second); n > most {
+	if most := maxPerSecond * uint64(per/time.Second); n > most {
 		return Limit{}, fmt.Errorf("%s is more than the %d that a limit may allow in that period", number, most)
 	}
 	return Limit{N: int(n), Per: per}, nil

@@ -73,7 +73,7 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("%q says %v, which says %v, %v", text, limits, again, err)
 		}
 		l := New(limits) // must not panic, and admits at least one request
-		if v := l.Take(time.Now(), of); v.Bucket != "" || l.On() != (limits != Limits{}) {
+		if v := l.Reserve(time.Now(), of); v.Bucket != "" || l.On() != (limits != Limits{}) {
 			t.Errorf("%q: %+v", text, v)
 		}
 	})

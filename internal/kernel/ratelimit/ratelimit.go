@@ -74,10 +74,10 @@ func Rules(limits []route.Limit) []Rule {
 	return all
 }
 
-// guesses is how often the credentials of one client address may fail. It is
+// guessRule is how often the credentials of one client address may fail. It is
 // beyond what a person or a program with a stale key does, and far below what
 // would keep the database busy.
-var guesses = NewRule(route.Limit{N: 600, Per: time.Minute})
+var guessRule = NewRule(route.Limit{N: 600, Per: time.Minute})
 
 // Request is what a request counts for.
 type Request struct {
@@ -129,9 +129,9 @@ type charge struct {
 	rule *Rule
 }
 
-// Take counts a request, which came now, in every bucket that it belongs to,
+// Reserve counts a request, which came now, in every bucket that it belongs to,
 // or in none if one of them has nothing left.
-func (l *Limiter) Take(now time.Time, r Request) Verdict {
+func (l *Limiter) Reserve(now time.Time, r Request) Verdict {
 	var room [8]charge
 	charges := room[:0]
 	of, id := ofOwn, r.Credential
@@ -152,17 +152,17 @@ func (l *Limiter) Take(now time.Time, r Request) Verdict {
 			charges = append(charges, charge{key{ofTenant, 0, r.Tenant, ""}, l.tenant})
 		}
 	}
-	return l.take(now, charges)
+	return l.reserve(now, charges)
 }
 
-func (l *Limiter) take(at time.Time, charges []charge) (v Verdict) {
+func (l *Limiter) reserve(at time.Time, charges []charge) (v Verdict) {
 	now := int64(at.Sub(l.base))
 	taken := 0
 	for i := range charges {
 		c := &charges[i]
 		// What comes after a refusal is only looked at, so that a caller who is
 		// refused does not take from others even for a moment.
-		got := l.table(c.key.kind).take(l, c, now, v.Bucket != "")
+		got := l.table(c.key.kind).reserve(l, c, now, v.Bucket != "")
 		switch {
 		case got.wait > 0:
 			if v.Bucket == "" || time.Duration(got.wait) > v.Retry {
@@ -177,29 +177,29 @@ func (l *Limiter) take(at time.Time, charges []charge) (v Verdict) {
 	}
 	if v.Bucket != "" {
 		for i := range charges[:taken] {
-			l.table(charges[i].key.kind).giveBack(&charges[i])
+			l.table(charges[i].key.kind).refund(&charges[i])
 		}
 	}
 	return v
 }
 
-// Guess says whether the credentials of an address failed so often that none
+// CheckGuess says whether the credentials of an address failed so often that none
 // of its further ones is looked at.
-func (l *Limiter) Guess(at time.Time, address string) Verdict {
+func (l *Limiter) CheckGuess(at time.Time, address string) Verdict {
 	if !l.on {
 		return Verdict{}
 	}
-	c := charge{key{kind: ofGuesses, id: address}, &guesses}
-	if got := l.addresses.take(l, &c, int64(at.Sub(l.base)), true); got.wait > 0 {
-		return Verdict{Bucket: names[ofGuesses], Retry: time.Duration(got.wait), Limit: guesses.text, Reset: time.Duration(got.full)}
+	c := charge{key{kind: ofGuesses, id: address}, &guessRule}
+	if got := l.addresses.reserve(l, &c, int64(at.Sub(l.base)), true); got.wait > 0 {
+		return Verdict{Bucket: names[ofGuesses], Retry: time.Duration(got.wait), Limit: guessRule.text, Reset: time.Duration(got.full)}
 	}
 	return Verdict{}
 }
 
-// Failed counts a credential that did not authenticate.
-func (l *Limiter) Failed(at time.Time, address string) {
+// RecordFailure counts a credential that did not authenticate.
+func (l *Limiter) RecordFailure(at time.Time, address string) {
 	if l.on {
-		l.take(at, []charge{{key{kind: ofGuesses, id: address}, &guesses}})
+		l.reserve(at, []charge{{key{kind: ofGuesses, id: address}, &guessRule}})
 	}
 }
 

@@ -30,23 +30,23 @@ func TestBurstThenEvenly(t *testing.T) {
 	now := time.Now()
 	for i := range 60 {
 		want := Verdict{Limit: "60", Remaining: 59 - i, Reset: time.Duration(i+1) * time.Second}
-		if diff := cmp.Diff(want, l.Take(now, of)); diff != "" {
+		if diff := cmp.Diff(want, l.Reserve(now, of)); diff != "" {
 			t.Fatalf("request %d (-want +got):\n%s", i, diff)
 		}
 	}
 	refused := Verdict{Bucket: "api_key", Retry: time.Second, Limit: "60", Reset: time.Minute}
 	for range 3 { // what is refused costs nothing
-		if diff := cmp.Diff(refused, l.Take(now, of)); diff != "" {
+		if diff := cmp.Diff(refused, l.Reserve(now, of)); diff != "" {
 			t.Fatalf("beyond the allowance (-want +got):\n%s", diff)
 		}
 	}
-	if v := l.Take(now.Add(time.Second-1), of); v.Bucket == "" || v.Retry != 1 {
+	if v := l.Reserve(now.Add(time.Second-1), of); v.Bucket == "" || v.Retry != 1 {
 		t.Errorf("a moment too early: %+v", v)
 	}
-	if v := l.Take(now.Add(time.Second), of); v.Bucket != "" || v.Remaining != 0 {
+	if v := l.Reserve(now.Add(time.Second), of); v.Bucket != "" || v.Remaining != 0 {
 		t.Errorf("after Retry: %+v", v)
 	}
-	if v := l.Take(now.Add(time.Hour), of); v.Remaining != 59 {
+	if v := l.Reserve(now.Add(time.Hour), of); v.Remaining != 59 {
 		t.Errorf("after a long time there is no more than a full bucket: %+v", v)
 	}
 }
@@ -63,7 +63,7 @@ func TestRateHolds(t *testing.T) {
 		now, admitted := start, 0
 		for range 20_000 {
 			now = now.Add(time.Duration(rnd.Int64N(rule.step/5 + 1)))
-			if l.Take(now, of).Bucket == "" {
+			if l.Reserve(now, of).Bucket == "" {
 				admitted++
 			}
 		}
@@ -79,7 +79,7 @@ func TestEachBucket(t *testing.T) {
 	t.Parallel()
 	l := parsed(t, "tenant=10/h,key=6/m,endpoint=4/s")
 	now := time.Now()
-	take := func(r Request) Verdict { return l.Take(now, r) }
+	take := func(r Request) Verdict { return l.Reserve(now, r) }
 	for i := range 4 {
 		if v := take(of); v.Bucket != "" || v.Limit != "4" || v.Remaining != 3-i {
 			t.Fatalf("the endpoint's bucket is the tightest: %+v", v)
@@ -125,20 +125,20 @@ func TestOwnLimits(t *testing.T) {
 	now := time.Now()
 	anonymous := Request{Address: "192.0.2.1", Operation: "POST /code", Own: own}
 	for range 4 {
-		if v := l.Take(now, anonymous); v.Bucket != "" || v.Limit != "4" {
+		if v := l.Reserve(now, anonymous); v.Bucket != "" || v.Limit != "4" {
 			t.Fatalf("%+v", v)
 		}
 	}
-	if v := l.Take(now, anonymous); v.Bucket != "endpoint" || v.Retry != 15*time.Second {
+	if v := l.Reserve(now, anonymous); v.Bucket != "endpoint" || v.Retry != 15*time.Second {
 		t.Errorf("the short window: %+v", v)
 	}
 	now = now.Add(30 * time.Second)
 	for range 2 {
-		if v := l.Take(now, anonymous); v.Bucket != "" {
+		if v := l.Reserve(now, anonymous); v.Bucket != "" {
 			t.Errorf("%+v", v)
 		}
 	}
-	if v := l.Take(now, anonymous); v.Bucket != "endpoint" || v.Limit != "6" || v.Retry != 70*time.Second {
+	if v := l.Reserve(now, anonymous); v.Bucket != "endpoint" || v.Limit != "6" || v.Retry != 70*time.Second {
 		t.Errorf("the long window: %+v", v)
 	}
 	for name, r := range map[string]Request{
@@ -146,11 +146,11 @@ func TestOwnLimits(t *testing.T) {
 		"another operation": {Address: "192.0.2.1", Operation: "POST /other", Own: own},
 		"a credential":      {Tenant: "t1", Credential: "192.0.2.1", Operation: "POST /code", Own: own},
 	} {
-		if v := l.Take(now, r); v.Bucket != "" || v.Remaining != 3 {
+		if v := l.Reserve(now, r); v.Bucket != "" || v.Remaining != 3 {
 			t.Errorf("%s: %+v", name, v)
 		}
 	}
-	if v := l.Take(now, of); v != (Verdict{}) {
+	if v := l.Reserve(now, of); v != (Verdict{}) {
 		t.Errorf("without limits nothing is counted: %+v", v)
 	}
 }
@@ -159,23 +159,23 @@ func TestGuesses(t *testing.T) {
 	t.Parallel()
 	l, off := parsed(t, "tenant=1/s"), New(Limits{})
 	now := time.Now()
-	for range guesses.n {
-		if v := l.Guess(now, "192.0.2.1"); v.Bucket != "" {
+	for range guessRule.n {
+		if v := l.CheckGuess(now, "192.0.2.1"); v.Bucket != "" {
 			t.Fatalf("%+v", v)
 		}
-		l.Failed(now, "192.0.2.1")
-		off.Failed(now, "192.0.2.1")
+		l.RecordFailure(now, "192.0.2.1")
+		off.RecordFailure(now, "192.0.2.1")
 	}
-	if v := l.Guess(now, "192.0.2.1"); v.Bucket != "endpoint" || v.Retry != 100*time.Millisecond {
-		t.Errorf("after %d failures: %+v", guesses.n, v)
+	if v := l.CheckGuess(now, "192.0.2.1"); v.Bucket != "endpoint" || v.Retry != 100*time.Millisecond {
+		t.Errorf("after %d failures: %+v", guessRule.n, v)
 	}
-	if v := l.Guess(now, "192.0.2.2"); v.Bucket != "" {
+	if v := l.CheckGuess(now, "192.0.2.2"); v.Bucket != "" {
 		t.Errorf("another address: %+v", v)
 	}
-	if v := l.Guess(now.Add(100*time.Millisecond), "192.0.2.1"); v.Bucket != "" {
+	if v := l.CheckGuess(now.Add(100*time.Millisecond), "192.0.2.1"); v.Bucket != "" {
 		t.Errorf("later: %+v", v)
 	}
-	if v := off.Guess(now, "192.0.2.1"); v.Bucket != "" {
+	if v := off.CheckGuess(now, "192.0.2.1"); v.Bucket != "" {
 		t.Errorf("with limits off: %+v", v)
 	}
 }
@@ -190,7 +190,7 @@ func TestConcurrently(t *testing.T) {
 	for i := range 16 {
 		wg.Go(func() {
 			for range 200 {
-				if l.Take(now, Request{Tenant: "t", Credential: fmt.Sprint(i % 2)}).Bucket == "" {
+				if l.Reserve(now, Request{Tenant: "t", Credential: fmt.Sprint(i % 2)}).Bucket == "" {
 					admitted.Add(1)
 				}
 			}
@@ -208,15 +208,15 @@ func TestMemoryIsBounded(t *testing.T) {
 	l.callers = newTable(shards * 10)
 	now := time.Now()
 	busy := Request{Tenant: "t", Credential: "busy"}
-	for l.Take(now, busy).Bucket == "" {
+	for l.Reserve(now, busy).Bucket == "" {
 	}
 	for i := range 30_000 {
-		l.Take(now, Request{Tenant: "t", Credential: fmt.Sprint(i)})
+		l.Reserve(now, Request{Tenant: "t", Credential: fmt.Sprint(i)})
 	}
 	if n := l.callers.size(); n > shards*10 {
 		t.Errorf("%d buckets are kept", n)
 	}
-	if v := l.Take(now, busy); v.Bucket == "" {
+	if v := l.Reserve(now, busy); v.Bucket == "" {
 		t.Error("the busiest bucket was forgotten before idle ones")
 	}
 	l.callers.sweep(int64(now.Add(30 * time.Second).Sub(l.base)))
@@ -270,20 +270,20 @@ func BenchmarkTake(b *testing.B) {
 			i := rand.IntN(1024)
 			for pb.Next() {
 				i++
-				l.Take(time.Now(), requests[i%1024])
+				l.Reserve(time.Now(), requests[i%1024])
 			}
 		})
 	}
 	b.Run("alone", run)
 	b.Run("with_another_node", func(b *testing.B) {
-		l.share.hear("other", time.Now())
+		l.share.addNode("other", time.Now())
 		defer l.share.forget(time.Now().Add(time.Hour))
 		run(b)
 	})
 	b.Run("one_caller", func(b *testing.B) {
 		b.RunParallel(func(pb *testing.PB) {
 			for pb.Next() {
-				l.Take(time.Now(), requests[0])
+				l.Reserve(time.Now(), requests[0])
 			}
 		})
 	})

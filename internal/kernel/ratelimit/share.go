@@ -57,8 +57,8 @@ func (s *share) wake() {
 	}
 }
 
-// hear notes that another node is there.
-func (s *share) hear(node string, now time.Time) {
+// addNode notes that another node is there.
+func (s *share) addNode(node string, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, known := s.heard[node]; !known {
@@ -91,7 +91,7 @@ func (s *share) forget(now time.Time) (greet bool) {
 // holds. While no other node is heard of, nothing is sent but a greeting.
 // Share also forgets buckets that are full. It returns when ctx ends.
 func (l *Limiter) Share(ctx context.Context, node string, bus Bus) {
-	stop := bus.OnSignal(topic, func(message string) { l.hear(node, message) })
+	stop := bus.OnSignal(topic, func(message string) { l.receive(node, message) })
 	defer stop()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -113,7 +113,7 @@ func (l *Limiter) Share(ctx context.Context, node string, bus Bus) {
 			l.callers.sweep(int64(now.Sub(l.base)))
 			l.addresses.sweep(int64(now.Sub(l.base)))
 		}
-		l.tell(node, bus)
+		l.publish(node, bus)
 		if !pause(ctx, timer, tellGap) {
 			return
 		}
@@ -135,11 +135,11 @@ func pause(ctx context.Context, timer *time.Timer, d time.Duration) bool {
 	}
 }
 
-// tell sends what others have not heard of; without others it forgets that.
-func (l *Limiter) tell(node string, bus Bus) {
+// publish sends what others have not heard of; without others it forgets that.
+func (l *Limiter) publish(node string, bus Bus) {
 	out := newMessages(node)
 	for _, t := range []*table{l.callers, l.addresses} {
-		t.told(mostTold/2, out.add)
+		t.drain(mostTold/2, out.add)
 	}
 	if l.share.others.Load() == 0 {
 		return
@@ -149,14 +149,14 @@ func (l *Limiter) tell(node string, bus Bus) {
 	}
 }
 
-// hear takes a message of some node.
-func (l *Limiter) hear(node, message string) {
+// receive takes a message of some node.
+func (l *Limiter) receive(node, message string) {
 	from, entries, err := read(message, node)
 	if err != nil || from == node {
 		return // of another version of agentd, or our own
 	}
 	now := time.Now()
-	l.share.hear(from, now)
+	l.share.addNode(from, now)
 	for _, e := range entries {
 		l.table(e.key.kind).charge(e.key, e.debt, int64(now.Sub(l.base)))
 	}

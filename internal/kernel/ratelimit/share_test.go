@@ -92,7 +92,7 @@ func cluster(t *testing.T, text string, n int) (nodes []*Limiter, w *wire) {
 func hammer(nodes []*Limiter, r Request, every, span time.Duration) (admitted int) {
 	for range span / every {
 		for _, l := range nodes {
-			if l.Take(time.Now(), r).Bucket == "" {
+			if l.Reserve(time.Now(), r).Bucket == "" {
 				admitted++
 			}
 		}
@@ -142,7 +142,7 @@ func TestBurstOnAllNodesIsPaidBack(t *testing.T) {
 		admitted := 0
 		for _, l := range nodes {
 			for range 100 {
-				if l.Take(time.Now(), of).Bucket == "" {
+				if l.Reserve(time.Now(), of).Bucket == "" {
 					admitted++
 				}
 			}
@@ -151,7 +151,7 @@ func TestBurstOnAllNodesIsPaidBack(t *testing.T) {
 			t.Fatalf("%d admitted at once", admitted)
 		}
 		time.Sleep(time.Second)
-		if v := nodes[1].Take(time.Now(), of); v.Bucket != "api_key" || v.Retry < 119*time.Second || v.Retry > 121*time.Second {
+		if v := nodes[1].Reserve(time.Now(), of); v.Bucket != "api_key" || v.Retry < 119*time.Second || v.Retry > 121*time.Second {
 			t.Errorf("what was too much is not owed: %+v", v)
 		}
 		admitted += hammer(nodes, of, time.Second/4, 5*time.Minute)
@@ -206,8 +206,8 @@ func TestBusIsAway(t *testing.T) {
 		// All of an hour at once.
 		late := newMessages("node-1")
 		late.add(key{kind: ofKey, id: of.Credential}, int64(time.Hour))
-		nodes[0].hear("node-0", late.done()[0])
-		if v := nodes[0].Take(time.Now(), of); v.Bucket == "" || v.Retry > 2*61*time.Second {
+		nodes[0].receive("node-0", late.done()[0])
+		if v := nodes[0].Reserve(time.Now(), of); v.Bucket == "" || v.Retry > 2*61*time.Second {
 			t.Errorf("a late message shuts out for %v", v.Retry)
 		}
 	})
@@ -262,8 +262,8 @@ func FuzzRead(f *testing.F) {
 			t.Errorf("%q, %v, %v", node, entries, err)
 		}
 		l := parsed(t, "tenant=60/m")
-		l.hear("self", message)
-		if v := l.Take(time.Now(), Request{Tenant: "t1", Credential: "k1"}); v.Retry < 0 || v.Retry > 2*61*time.Second || v.Remaining < 0 {
+		l.receive("self", message)
+		if v := l.Reserve(time.Now(), Request{Tenant: "t1", Credential: "k1"}); v.Retry < 0 || v.Retry > 2*61*time.Second || v.Remaining < 0 {
 			t.Errorf("%q makes %+v", message, v)
 		}
 	})

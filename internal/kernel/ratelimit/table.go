@@ -50,15 +50,15 @@ func (t *table) shard(k *key) *shard {
 	return &t.shards[maphash.String(t.seed, k.id)%shards]
 }
 
-// stand is where a bucket stands after it was asked.
-type stand struct {
+// bucketState is where a bucket stands after it was asked.
+type bucketState struct {
 	wait      int64 // until one more fits; 0: it was taken, or could be
 	remaining int
 	full      int64 // until the bucket is full
 }
 
-// take takes one request out of a bucket, unless it is only to be looked at.
-func (t *table) take(l *Limiter, c *charge, now int64, look bool) stand {
+// reserve takes one request out of a bucket, unless it is only to be looked at.
+func (t *table) reserve(l *Limiter, c *charge, now int64, look bool) bucketState {
 	rule, s := c.rule, t.shard(&c.key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,7 +68,7 @@ func (t *table) take(l *Limiter, c *charge, now int64, look bool) stand {
 		full = min(b.full, now+rule.longest(&l.share.others))
 	}
 	if wait := full + rule.step - rule.burst - now; wait > 0 {
-		return stand{wait: wait, full: full - now}
+		return bucketState{wait: wait, full: full - now}
 	}
 	if !look {
 		if b == nil {
@@ -77,15 +77,15 @@ func (t *table) take(l *Limiter, c *charge, now int64, look bool) stand {
 		full += rule.step
 		b.full = full
 		if l.share.others.Load() > 0 {
-			s.owe(b, rule, &l.share)
+			s.addDebt(b, rule, &l.share)
 		}
 	}
-	return stand{remaining: int((rule.burst - (full - now)) / rule.step), full: full - now}
+	return bucketState{remaining: int((rule.burst - (full - now)) / rule.step), full: full - now}
 }
 
-// owe notes what other nodes have to hear of: at once where it is a good part
+// addDebt notes what other nodes have to hear of: at once where it is a good part
 // of the allowance, as they might be giving away the same.
-func (s *shard) owe(b *bucket, rule *Rule, others *share) {
+func (s *shard) addDebt(b *bucket, rule *Rule, others *share) {
 	b.owed += rule.step
 	if !b.listed {
 		b.listed = true
@@ -96,8 +96,8 @@ func (s *shard) owe(b *bucket, rule *Rule, others *share) {
 	}
 }
 
-// giveBack undoes a take.
-func (t *table) giveBack(c *charge) {
+// refund undoes a take.
+func (t *table) refund(c *charge) {
 	s := t.shard(&c.key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,9 +166,9 @@ func (t *table) sweep(now int64) {
 	}
 }
 
-// told gives up to most buckets with what other nodes have to hear of them, and
+// drain gives up to most buckets with what other nodes have to hear of them, and
 // takes it as told. The next call begins elsewhere, so that none waits for ever.
-func (t *table) told(most int, tell func(key, int64)) {
+func (t *table) drain(most int, tell func(key, int64)) {
 	t.first++
 	for i := range t.shards {
 		s := &t.shards[(t.first+i)%shards]

@@ -15,7 +15,7 @@ func ExampleKind() {
 	}
 	labels := resource.NewStore(resource.Kind[Label]{
 		Name: "label", Noun: "Label", Path: "/api/v1/labels", IDField: "label_id", Tag: "Labels",
-		Keys: []string{"labels"}, PageSize: 20, PageMost: 100,
+		Keys: []string{"labels"}, PageSize: 20, MaxPageSize: 100,
 	}, resource.Deps{}) // in the composition root: the database, the outbox, cursors, a clock, the audit log
 	for _, r := range resource.Routes(labels) {
 		fmt.Println(r.Method, r.Path)

@@ -49,7 +49,7 @@ func gadgets() resource.Kind[gadget] {
 		Name: "gadget", Path: "/api/v1/gadgets", Tag: "Gadgets", Keys: []string{"gadgets", "older"},
 		Readers: resource.Access{Scopes: []authz.Scope{"agents:read"}},
 		Writers: resource.Access{Scopes: []authz.Scope{"agents:write"}, Role: authz.Developer},
-		Put:     resource.PutReplace, PageSize: 3, PageMost: 11,
+		Put:     resource.PutReplace, PageSize: 3, MaxPageSize: 11,
 		Indexes: []resource.Index[gadget]{
 			{Name: "color", Doc: "Only gadgets of this \"colour\".", Of: func(g *gadget) string { return g.Color }},
 			{Name: "name", Of: func(g *gadget) string { return g.Name }},

@@ -38,7 +38,7 @@ type Kind[T any] struct {
 	Omit             []Op // operations that the kind does not have
 	Put              PutMode
 
-	PageSize, PageMost int // default and maximum of a list's limit; default 20 and 100
+	PageSize, MaxPageSize int // default and maximum of a list's limit; default 20 and 100
 
 	Indexes []Index[T] // at most Slots
 	Filters []string   // indexes that are query parameters of the list

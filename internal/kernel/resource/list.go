@@ -78,7 +78,7 @@ func (s *Store[T]) Page(ctx context.Context, tenant string, in Listing) (*route.
 	if q.After, err = s.deps.Cursors.Open(scope, in.Cursor); err != nil {
 		return nil, err
 	}
-	limit := page.Limit(in.Limit, s.PageSize, s.PageMost)
+	limit := page.Limit(in.Limit, s.PageSize, s.MaxPageSize)
 	q.Limit, q.Page = limit+1, true
 	docs, err := s.deps.Backend.List(ctx, q)
 	if err != nil {

@@ -43,9 +43,9 @@ func compile[T any](k Kind[T]) *plan[T] {
 	k.IDField = cmp.Or(k.IDField, k.Name+"_id")
 	k.Param = cmp.Or(k.Param, camelLower(k.Name)+"Id")
 	k.PageSize = cmp.Or(k.PageSize, 20)
-	k.PageMost = cmp.Or(k.PageMost, 100)
+	k.MaxPageSize = cmp.Or(k.MaxPageSize, 100)
 	p := &plan[T]{
-		Kind: k, what: spoken(k.Name),
+		Kind: k, what: words(k.Name),
 		byName: map[string]*field{}, slot: map[string]int{},
 	}
 	p.scan()
@@ -65,8 +65,8 @@ func (p *plan[T]) scan() {
 		p.fail("%s does not embed resource.Meta with the tag json:\"-\"", t)
 	}
 	for _, f := range reflect.VisibleFields(t) {
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if !f.IsExported() || f.Anonymous || f.Index[0] == meta.Index[0] || name == "-" {
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if !f.IsExported() || f.Anonymous || f.Index[0] == meta.Index[0] || name == "-" || options == "inline" {
 			continue
 		}
 		tag := func(key string) bool { v := f.Tag.Get(key); return v == "true" || v == "1" }
@@ -131,8 +131,8 @@ func (p *plan[T]) blank() *T {
 // at gives a field of t to read or set.
 func (f *field) at(t any) reflect.Value { return reflect.ValueOf(t).Elem().FieldByIndex(f.Index) }
 
-// spoken makes "file share" of file_share.
-func spoken(name string) string { return strings.ReplaceAll(name, "_", " ") }
+// words makes "file share" of file_share.
+func words(name string) string { return strings.ReplaceAll(name, "_", " ") }
 
 // camel makes FileShare of file_share, camelLower fileShare.
 func camel(snake string) string {

@@ -52,21 +52,21 @@ func (p *plan[T]) row(method, path, verb, summary string, access Access, answer 
 	}
 }
 
-// asked is what an operation on one resource is given.
-type asked struct {
+// itemRequest is what an operation on one resource is given.
+type itemRequest struct {
 	id, match string
 	body      jsontext.Value
 }
 
 // onOne is an operation on one resource. What it is given is made at start
 // from the kind, whose path parameter has a name of its own.
-func (s *Store[T]) onOne(row route.Row, fields []reflect.StructField, do func(context.Context, authz.Caller, asked) (*route.Reply, error)) route.Route {
+func (s *Store[T]) onOne(row route.Row, fields []reflect.StructField, do func(context.Context, authz.Caller, itemRequest) (*route.Reply, error)) route.Route {
 	id := reflect.StructField{Name: "ID", Type: reflect.TypeFor[string](), Tag: reflect.StructTag(`path:"` + s.Param + `"`)}
 	return route.Route{
 		Row: row, In: reflect.StructOf(append([]reflect.StructField{id}, fields...)), Out: reflect.TypeFor[*route.Reply](),
 		Call: func(ctx context.Context, who authz.Caller, in any) (any, error) {
 			v := reflect.ValueOf(in).Elem()
-			a := asked{id: v.Field(0).String()}
+			a := itemRequest{id: v.Field(0).String()}
 			if len(fields) > 0 {
 				a.match = v.Field(1).String()
 			}
@@ -108,7 +108,7 @@ func (s *Store[T]) createRoute() route.Route {
 }
 
 func (s *Store[T]) listRoute() route.Route {
-	row := s.row("GET", s.Path, "list", "List "+spoken(s.Names)+", newest first.", s.Readers, s.listing)
+	row := s.row("GET", s.Path, "list", "List "+words(s.Names)+", newest first.", s.Readers, s.listing)
 	row.ID = "list" + strings.TrimSuffix(s.Noun, camel(s.Name)) + camel(s.Names)
 	fields := []reflect.StructField{
 		{Name: "Limit", Type: reflect.TypeFor[string](), Tag: `query:"limit"`},
@@ -137,7 +137,7 @@ func (s *Store[T]) listRoute() route.Route {
 
 func (s *Store[T]) getRoute(item string) route.Route {
 	row := s.row("GET", item, "get", "Read "+s.one()+".", s.Readers, s.wire)
-	return s.onOne(row, noFields, func(ctx context.Context, who authz.Caller, a asked) (*route.Reply, error) {
+	return s.onOne(row, noFields, func(ctx context.Context, who authz.Caller, a itemRequest) (*route.Reply, error) {
 		return s.Show(ctx, who.TenantID, a.id)
 	})
 }
@@ -149,7 +149,7 @@ func (s *Store[T]) changeRoute(method, item, verb string, as published, replaces
 	}
 	row := s.row(method, item, verb, summary, s.Writers, s.wire)
 	row.BodyOf, row.Partial, row.Errors = as.typ, !replaces, []int{409, 412}
-	return s.onOne(row, withBody, func(ctx context.Context, who authz.Caller, a asked) (*route.Reply, error) {
+	return s.onOne(row, withBody, func(ctx context.Context, who authz.Caller, a itemRequest) (*route.Reply, error) {
 		return s.ChangeFrom(ctx, who, a.id, a.match, a.body, replaces)
 	})
 }
@@ -157,7 +157,7 @@ func (s *Store[T]) changeRoute(method, item, verb string, as published, replaces
 func (s *Store[T]) deleteRoute(item string) route.Route {
 	row := s.row("DELETE", item, "delete", "Delete "+s.one()+".", s.Writers, s.deletion)
 	row.Errors = []int{409, 412}
-	return s.onOne(row, withMatch, func(ctx context.Context, who authz.Caller, a asked) (*route.Reply, error) {
+	return s.onOne(row, withMatch, func(ctx context.Context, who authz.Caller, a itemRequest) (*route.Reply, error) {
 		answer := &route.Reply{JSON: []byte(`{"deleted":true,"` + s.IDField + `":"` + a.id + `"}`)}
 		err := s.deps.Writer.Write(ctx, func(tx txn.Tx) error {
 			if err := s.remove(tx, who, a.id, a.match); err != nil {
@@ -176,7 +176,7 @@ func (s *Store[T]) moveRoute(item string, m Move[T]) route.Route {
 	if m.With.do != nil {
 		fields = withBody
 	}
-	return s.onOne(row, fields, func(ctx context.Context, who authz.Caller, a asked) (*route.Reply, error) {
+	return s.onOne(row, fields, func(ctx context.Context, who authz.Caller, a itemRequest) (*route.Reply, error) {
 		return s.change(ctx, who, a.id, a.match, m.Action, func(e *Edit[T]) error { return s.move(e, m, a.body) })
 	})
 }

@@ -67,7 +67,7 @@ func (s *Store[T]) Read(ctx context.Context, tenant, id string) (Doc, error) {
 		return Doc{}, fault.NoSuch(s.what)
 	}
 	doc, err := s.deps.Backend.Get(ctx, s.Name, tenant, id)
-	return doc, s.told(err)
+	return doc, s.translate(err)
 }
 
 // GetTx reads a resource inside a transaction and locks it until that ends.
@@ -84,7 +84,7 @@ func (s *Store[T]) lock(tx txn.Tx, tenant, id string) (Doc, error) {
 		return Doc{}, fault.NoSuch(s.what)
 	}
 	doc, err := s.deps.Backend.LockTx(tx, s.Name, tenant, id)
-	return doc, s.told(err)
+	return doc, s.translate(err)
 }
 
 // Create stores t, for which it makes an id unless t has one.
@@ -182,10 +182,10 @@ func (s *Store[T]) put(e *Edit[T]) (Doc, error) {
 	if err != nil {
 		return Doc{}, err
 	}
-	if err := s.told(s.deps.Backend.PutTx(e.Tx, doc, doc.Version-1)); err != nil {
+	if err := s.translate(s.deps.Backend.PutTx(e.Tx, doc, doc.Version-1)); err != nil {
 		return Doc{}, err
 	}
-	return doc, s.tell(e, e.New)
+	return doc, s.publishChange(e, e.New)
 }
 
 // Delete removes a resource.
@@ -215,14 +215,14 @@ func (s *Store[T]) remove(tx txn.Tx, who authz.Caller, id, match string) error {
 			return err
 		}
 	}
-	if err := s.told(s.deps.Backend.DeleteTx(tx, s.Name, who.TenantID, id, doc.Version)); err != nil {
+	if err := s.translate(s.deps.Backend.DeleteTx(tx, s.Name, who.TenantID, id, doc.Version)); err != nil {
 		return err
 	}
-	return s.tell(e, e.Old)
+	return s.publishChange(e, e.Old)
 }
 
-// tell ends a write: what the kind writes after it, and the change event.
-func (s *Store[T]) tell(e *Edit[T], t *T) error {
+// publishChange ends a write: what the kind writes after it, and the change event.
+func (s *Store[T]) publishChange(e *Edit[T], t *T) error {
 	if s.After != nil {
 		if err := s.After(e); err != nil {
 			return err
@@ -250,8 +250,8 @@ func (s *Store[T]) tell(e *Edit[T], t *T) error {
 	return s.deps.Outbox.Append(e.Tx, c)
 }
 
-// told says a backend's error in the kind's words.
-func (s *Store[T]) told(err error) error {
+// translate says a backend's error in the kind's words.
+func (s *Store[T]) translate(err error) error {
 	switch {
 	case err == nil:
 		return nil

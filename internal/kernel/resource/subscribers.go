@@ -17,8 +17,8 @@ import (
 // WorkKind is the kind of the work items that deliver changes.
 const WorkKind = "change"
 
-// giveUp is how old a change becomes that cannot be delivered.
-const giveUp = 7 * 24 * time.Hour
+// maxChangeAge is how old a change becomes that cannot be delivered.
+const maxChangeAge = 7 * 24 * time.Hour
 
 // Subscribers is the Outbox that lets slices react to each other's changes
 // without calling each other. In the transaction of a change it enqueues one
@@ -102,7 +102,7 @@ func (s *Subscribers) Deliver(ctx context.Context, held work.Lease) error {
 	if sub, ok := s.all[d.Subscriber]; ok {
 		failure = sub.handle(ctx, d.Change)
 	}
-	if failure != nil && s.clock.Now().Sub(d.Change.At) < giveUp {
+	if failure != nil && s.clock.Now().Sub(d.Change.At) < maxChangeAge {
 		return failure
 	}
 	err := s.write.Write(ctx, func(tx txn.Tx) error { return s.queue.FinishTx(tx, held) })

@@ -54,7 +54,7 @@ func (s *Store[T]) commit(ctx context.Context, write func(txn.Tx) (Doc, error)) 
 	var doc Doc
 	err = s.deps.Writer.Write(ctx, func(tx txn.Tx) (err error) {
 		reply = nil
-		if doc, err = write(tx); err != nil || !txn.Asked(tx) {
+		if doc, err = write(tx); err != nil || !txn.WantsAnswer(tx) {
 			return err
 		}
 		if reply, err = s.show(doc); err != nil {
@@ -154,7 +154,7 @@ func (s *Store[T]) Move(ctx context.Context, who authz.Caller, id, action string
 func (s *Store[T]) move(e *Edit[T], m Move[T], body jsontext.Value) error {
 	state := s.State(e.New)
 	if !slices.Contains(m.From, *state) {
-		return fault.WrongState(s.what, *state, spoken(m.Action))
+		return fault.WrongState(s.what, *state, words(m.Action))
 	}
 	*state = m.To
 	if m.With.do == nil {

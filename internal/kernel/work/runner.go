@@ -216,7 +216,7 @@ func (r *Runner) Running() int {
 type Slot struct{ runner *Runner }
 
 // Reserve takes a slot for an item that is about to be enqueued with
-// [Queue.EnqueueHeld], with this Runner's Owner and Lease. Where it says no (no
+// [Queue.EnqueueHeldTx], with this Runner's Owner and Lease. Where it says no (no
 // slot is free, or the Runner does not run), the item is enqueued plainly, and
 // waits its turn. Stop waits for reserved slots.
 func (r *Runner) Reserve() (Slot, bool) {
@@ -229,7 +229,7 @@ func (r *Runner) Reserve() (Slot, bool) {
 	return Slot{r}, true
 }
 
-// Adopt starts the handler for an item that was committed with EnqueueHeld, and
+// Adopt starts the handler for an item that was committed with EnqueueHeldTx, and
 // returns at once.
 func (s Slot) Adopt(held Lease) { s.runner.launch(held) }
 

@@ -12,7 +12,7 @@ import (
 	"agentd/internal/store/sqldb"
 )
 
-// Store keeps the audit log; it implements audit.Store.
+// Store keeps the audit log. It implements audit.Store.
 type Store struct{ db *sqldb.DB }
 
 var _ audit.Store = (*Store)(nil)
@@ -23,8 +23,11 @@ func New(db *sqldb.DB) *Store { return &Store{db} }
 const (
 	auditColumns = `tenant_id, at, entry_id, action, actor_tenant_id, actor_user_id, actor_key_id, actor_session_id,
 		method, target_type, target_id, details, ip_address, request_id`
-	insertAudit = `INSERT INTO audit_log (` + auditColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	selectEntries = `SELECT ` + auditColumns + ` FROM audit_log`
+	isKey         = `SELECT 1 FROM audit_log WHERE tenant_id = ? AND actor_key_id = ? AND actor_key_id <> '' LIMIT 1`
 )
+
+var insertEntry = sqldb.Insert(`audit_log`, auditColumns)
 
 // AppendTx implements audit.Store.
 func (s *Store) AppendTx(tx txn.Tx, r audit.Record) error {
@@ -32,13 +35,13 @@ func (s *Store) AppendTx(tx txn.Tx, r audit.Record) error {
 	if details == "" {
 		details = "{}"
 	}
-	_, err := sqldb.From(tx).Exec(insertAudit, r.TenantID, sqldb.Micros(r.At), r.EntryID, r.Action, r.ActorIn,
+	_, err := sqldb.From(tx).Exec(insertEntry, r.TenantID, sqldb.Micros(r.At), r.EntryID, r.Action, r.ActorIn,
 		r.UserID, r.KeyID, r.SessionID, r.Method, r.Target, r.TargetID, details, r.Address, r.RequestID)
 	return err
 }
 
-// List implements audit.Store. Each filter walks along an index of its own, in
-// the order of the list.
+// List implements audit.Store. It walks the index of one filter, in the order of
+// the list.
 func (s *Store) List(ctx context.Context, tenant string, f audit.Filter) ([]audit.Record, error) {
 	where, args, err := s.where(ctx, tenant, f)
 	if err != nil {
@@ -48,64 +51,65 @@ func (s *Store) List(ctx context.Context, tenant string, f audit.Filter) ([]audi
 		where += ` AND (at, entry_id) < (?, ?)`
 		args = append(args, sqldb.Micros(f.After.At), f.After.EntryID)
 	}
-	rows, err := s.db.Query(ctx, `SELECT `+auditColumns+` FROM audit_log`+where+` ORDER BY at DESC, entry_id DESC LIMIT ?`, append(args, f.Limit)...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	all := []audit.Record{}
-	for rows.Next() {
-		var r audit.Record
-		var at int64
-		var details string
-		err := rows.Scan(&r.TenantID, &at, &r.EntryID, &r.Action, &r.ActorIn, &r.UserID, &r.KeyID, &r.SessionID,
-			&r.Method, &r.Target, &r.TargetID, &details, &r.Address, &r.RequestID)
-		if err != nil {
-			return nil, err
-		}
-		r.At, r.Details = sqldb.Time(at), schema.Object(details)
-		all = append(all, r)
-	}
-	return all, rows.Err()
+	text := selectEntries + where + ` ORDER BY at DESC, entry_id DESC LIMIT ?`
+	return sqldb.Collect(s.db.Reader(ctx), text, append(args, f.Limit), scanEntry)
+}
+
+func scanEntry(row sqldb.Row) (r audit.Record, err error) {
+	var at int64
+	var details string
+	err = row.Scan(&r.TenantID, &at, &r.EntryID, &r.Action, &r.ActorIn, &r.UserID, &r.KeyID, &r.SessionID,
+		&r.Method, &r.Target, &r.TargetID, &details, &r.Address, &r.RequestID)
+	r.At, r.Details = sqldb.Time(at), schema.Object(details)
+	return r, err
 }
 
 // Count implements audit.Store.
-func (s *Store) Count(ctx context.Context, tenant string, f audit.Filter, most int) (n int, err error) {
+func (s *Store) Count(ctx context.Context, tenant string, f audit.Filter, max int) (n int, err error) {
 	where, args, err := s.where(ctx, tenant, f)
 	if err != nil {
 		return 0, err
 	}
-	err = s.db.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT 1 AS one FROM audit_log`+where+` LIMIT ?) AS found`, append(args, most)...).Scan(&n)
+	text := `SELECT COUNT(*) FROM (SELECT 1 AS one FROM audit_log` + where + ` LIMIT ?) AS found`
+	err = s.db.QueryRow(ctx, text, append(args, max)...).Scan(&n)
 	return n, err
 }
 
+// narrowed is an audit.Filter of which is known what its actor is.
+type narrowed struct {
+	audit.Filter
+	key, user string
+}
+
+// filters are the filters of List beside the times, the most selective first.
+// There is no index of types alone.
+var filters = []sqldb.Filter[narrowed]{
+	{Condition: `target_id <> '' AND target_id = ?`, Index: `audit_log_target`, Value: func(f *narrowed) string { return f.TargetID }},
+	{Condition: `actor_key_id <> '' AND actor_key_id = ?`, Index: `audit_log_key`, Value: func(f *narrowed) string { return f.key }},
+	{Condition: `actor_user_id <> '' AND actor_user_id = ?`, Index: `audit_log_user`, Value: func(f *narrowed) string { return f.user }},
+	{Condition: `action = ?`, Index: `audit_log_action`, Value: func(f *narrowed) string { return f.Action }},
+	{Condition: `target_type = ?`, Value: func(f *narrowed) string { return f.TargetType }},
+}
+
 func (s *Store) where(ctx context.Context, tenant string, f audit.Filter) (string, []any, error) {
-	where, args := ` WHERE tenant_id = ?`, []any{tenant}
-	add := func(condition string, arg any) {
-		where += ` AND ` + condition
-		args = append(args, arg)
-	}
-	if f.TargetID != "" {
-		add(`target_id = ? AND target_id <> ''`, f.TargetID)
-	}
-	if f.TargetType != "" {
-		add(`target_type = ?`, f.TargetType)
-	}
-	if f.Action != "" {
-		add(`action = ?`, f.Action)
-	}
+	n := narrowed{Filter: f}
 	if f.Actor != "" {
-		// An id is a key's or a member's, so that one index serves; an OR of both would sort.
+		// An actor is a key or a member. Which one is looked up first, so that one
+		// index serves; an OR of both would sort.
 		var one int
-		err := s.db.QueryRow(ctx, `SELECT 1 FROM audit_log WHERE tenant_id = ? AND actor_key_id = ? AND actor_key_id <> '' LIMIT 1`, tenant, f.Actor).Scan(&one)
-		switch {
+		switch err := s.db.QueryRow(ctx, isKey, tenant, f.Actor).Scan(&one); {
 		case err == nil:
-			add(`actor_key_id = ? AND actor_key_id <> ''`, f.Actor)
+			n.key = f.Actor
 		case errors.Is(err, sql.ErrNoRows):
-			add(`actor_user_id = ? AND actor_user_id <> ''`, f.Actor)
+			n.user = f.Actor
 		default:
 			return "", nil, err
 		}
+	}
+	where, args := sqldb.Where(s.db, tenant, filters, &n)
+	add := func(condition string, arg any) {
+		where += ` AND ` + condition
+		args = append(args, arg)
 	}
 	if !f.From.IsZero() {
 		add(`at >= ?`, sqldb.Micros(f.From))
@@ -117,7 +121,7 @@ func (s *Store) where(ctx context.Context, tenant string, f audit.Filter) (strin
 }
 
 // HasTenant implements audit.Store.
-func (s *Store) HasTenant(ctx context.Context, tenant string) (there bool, err error) {
-	err = s.db.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM tenants WHERE tenant_id = ? AND status <> 'deleted')`, tenant).Scan(&there)
-	return there, err
+func (s *Store) HasTenant(ctx context.Context, tenant string) (exists bool, err error) {
+	err = s.db.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM tenants WHERE tenant_id = ? AND status <> 'deleted')`, tenant).Scan(&exists)
+	return exists, err
 }

@@ -14,7 +14,7 @@ import (
 	"agentd/internal/store/sqldb"
 )
 
-// Store keeps bytes in parts; it implements blob.Table.
+// Store keeps bytes in parts. It implements blob.Table.
 type Store struct{ db *sqldb.DB }
 
 var _ blob.Table = (*Store)(nil)
@@ -22,25 +22,37 @@ var _ blob.Table = (*Store)(nil)
 // New uses the tables of migration 5.
 func New(db *sqldb.DB) *Store { return &Store{db} }
 
+const (
+	deleteParts = `DELETE FROM blob_parts WHERE tenant_id = ? AND parts_id = ? AND part IN
+		(SELECT part FROM blob_parts WHERE tenant_id = ? AND parts_id = ? ORDER BY part LIMIT ?)`
+	ofBlob  = ` WHERE tenant_id = ? AND sha256 = ?`
+	ofParts = ` WHERE tenant_id = ? AND parts_id = ?`
+)
+
+var (
+	insertPart         = sqldb.Insert(`blob_parts`, `tenant_id, parts_id, part, data`)
+	insertUnreferenced = sqldb.Insert(`blob_loose`, `tenant_id, parts_id, due_at`)
+	insertBlob         = sqldb.Insert(`blobs`, `tenant_id, sha256, parts_id, size, refs`) + ` ON CONFLICT (tenant_id, sha256) DO NOTHING`
+)
+
 // CreatePartTx implements blob.Table.
 func (s *Store) CreatePartTx(tx txn.Tx, tenant, parts string, n int, data []byte) error {
-	_, err := sqldb.From(tx).Exec(`INSERT INTO blob_parts (tenant_id, parts_id, part, data) VALUES (?, ?, ?, ?)`, tenant, parts, n, data)
+	_, err := sqldb.From(tx).Exec(insertPart, tenant, parts, n, data)
 	return err
 }
 
 // UnreferenceTx implements blob.Table.
 func (s *Store) UnreferenceTx(tx txn.Tx, tenant, parts string, due time.Time) error {
-	_, err := sqldb.From(tx).Exec(`INSERT INTO blob_loose (tenant_id, parts_id, due_at) VALUES (?, ?, ?)`, tenant, parts, sqldb.Micros(due))
+	_, err := sqldb.From(tx).Exec(insertUnreferenced, tenant, parts, sqldb.Micros(due))
 	return err
 }
 
 // CreateTx implements blob.Table.
-func (s *Store) CreateTx(tx txn.Tx, tenant string, b blob.Ref, parts string) (made bool, err error) {
+func (s *Store) CreateTx(tx txn.Tx, tenant string, b blob.Ref, parts string) (created bool, err error) {
 	t := sqldb.From(tx)
-	// A second turn is for a blob whose last name goes at this moment.
+	// It is repeated for a blob whose last reference is deleted at this moment.
 	for range 3 {
-		n, err := t.Exec(`INSERT INTO blobs (tenant_id, sha256, parts_id, size, refs) VALUES (?, ?, ?, ?, 1)
-			ON CONFLICT (tenant_id, sha256) DO NOTHING`, tenant, b.SHA256, parts, b.Size)
+		n, err := t.Exec(insertBlob, tenant, b.SHA256, parts, b.Size, 1)
 		if err != nil {
 			return false, err
 		}
@@ -54,8 +66,8 @@ func (s *Store) CreateTx(tx txn.Tx, tenant string, b blob.Ref, parts string) (ma
 	return false, fault.Changed("file's content")
 }
 
-// adopt takes a set off the list of the loose. One that took longer than it is
-// kept for is gone from there, and its parts with it.
+// adopt takes a set of parts off the list of unreferenced sets. A set whose
+// time has run out is not on it any more, and its parts are deleted.
 func (s *Store) adopt(t *sqldb.Tx, tenant string, b blob.Ref, parts string) error {
 	n, err := t.Exec(`DELETE FROM blob_loose WHERE tenant_id = ? AND parts_id = ? AND due_at > 0`, tenant, parts)
 	if err == nil && n == 0 && b.Size >= blob.PartSize {
@@ -66,7 +78,7 @@ func (s *Store) adopt(t *sqldb.Tx, tenant string, b blob.Ref, parts string) erro
 
 // ReferenceTx implements blob.Table.
 func (s *Store) ReferenceTx(tx txn.Tx, tenant, sum string) error {
-	n, err := sqldb.From(tx).Exec(`UPDATE blobs SET refs = refs + 1 WHERE tenant_id = ? AND sha256 = ?`, tenant, sum)
+	n, err := sqldb.From(tx).Exec(`UPDATE blobs SET refs = refs + 1`+ofBlob, tenant, sum)
 	if err == nil && n == 0 {
 		err = noBlob()
 	}
@@ -77,23 +89,23 @@ func (s *Store) ReferenceTx(tx txn.Tx, tenant, sum string) error {
 func (s *Store) DereferenceTx(tx txn.Tx, tenant, sum string) (parts string, err error) {
 	t := sqldb.From(tx)
 	var refs int64
-	err = t.QueryRow(`SELECT parts_id, refs FROM blobs WHERE tenant_id = ? AND sha256 = ?`+t.ForUpdate(), tenant, sum).Scan(&parts, &refs)
+	err = t.QueryRow(`SELECT parts_id, refs FROM blobs`+ofBlob+t.ForUpdate(), tenant, sum).Scan(&parts, &refs)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		return "", fmt.Errorf("blobsql: a row names the blob %s, which is not there", sum)
+		return "", fmt.Errorf("blobsql: a row refers to the blob %s, which does not exist", sum)
 	case err != nil:
 		return "", err
 	case refs > 1:
-		_, err = t.Exec(`UPDATE blobs SET refs = refs - 1 WHERE tenant_id = ? AND sha256 = ?`, tenant, sum)
+		_, err = t.Exec(`UPDATE blobs SET refs = refs - 1`+ofBlob, tenant, sum)
 		return "", err
 	}
-	_, err = t.Exec(`DELETE FROM blobs WHERE tenant_id = ? AND sha256 = ?`, tenant, sum)
+	_, err = t.Exec(`DELETE FROM blobs`+ofBlob, tenant, sum)
 	return parts, err
 }
 
 // Get implements blob.Table.
 func (s *Store) Get(ctx context.Context, tenant, sum string) (parts string, size int64, err error) {
-	err = s.db.QueryRow(ctx, `SELECT parts_id, size FROM blobs WHERE tenant_id = ? AND sha256 = ?`, tenant, sum).Scan(&parts, &size)
+	err = s.db.QueryRow(ctx, `SELECT parts_id, size FROM blobs`+ofBlob, tenant, sum).Scan(&parts, &size)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = noBlob()
 	}
@@ -126,7 +138,8 @@ func (s *Store) ReadPart(ctx context.Context, tenant, parts string, n int, buf [
 
 // ListDue implements blob.Table.
 func (s *Store) ListDue(ctx context.Context, now time.Time, limit int) ([]blob.Loose, error) {
-	rows, err := s.db.Query(ctx, `SELECT tenant_id, parts_id FROM blob_loose WHERE due_at <= ? ORDER BY due_at LIMIT ?`, sqldb.Micros(now), limit)
+	rows, err := s.db.Query(ctx, `SELECT tenant_id, parts_id FROM blob_loose WHERE due_at <= ? ORDER BY due_at LIMIT ?`,
+		sqldb.Micros(now), limit)
 	if err != nil {
 		return nil, err
 	}
@@ -142,12 +155,12 @@ func (s *Store) ListDue(ctx context.Context, now time.Time, limit int) ([]blob.L
 	return all, rows.Err()
 }
 
-// DeletePartsTx implements blob.Table. The note is locked first, so that whoever
-// adopts the set waits, and then finds none.
+// DeletePartsTx implements blob.Table. The entry is locked first, so that a
+// transaction that adopts the set waits, and then finds no entry.
 func (s *Store) DeletePartsTx(tx txn.Tx, l blob.Loose, limit int) (done bool, err error) {
 	t := sqldb.From(tx)
 	var due int64
-	err = t.QueryRow(`SELECT due_at FROM blob_loose WHERE tenant_id = ? AND parts_id = ?`+t.ForUpdate(), l.Tenant, l.Parts).Scan(&due)
+	err = t.QueryRow(`SELECT due_at FROM blob_loose`+ofParts+t.ForUpdate(), l.Tenant, l.Parts).Scan(&due)
 	if errors.Is(err, sql.ErrNoRows) {
 		return true, nil
 	}
@@ -155,18 +168,18 @@ func (s *Store) DeletePartsTx(tx txn.Tx, l blob.Loose, limit int) (done bool, er
 		return false, err
 	}
 	if due > 0 {
-		// From now on nobody may adopt it, though it takes several transactions.
-		_, err := t.Exec(`UPDATE blob_loose SET due_at = 0 WHERE tenant_id = ? AND parts_id = ?`, l.Tenant, l.Parts)
+		// From now on the set cannot be adopted, though deleting it takes several
+		// transactions.
+		_, err := t.Exec(`UPDATE blob_loose SET due_at = 0`+ofParts, l.Tenant, l.Parts)
 		if err != nil {
 			return false, err
 		}
 	}
-	n, err := t.Exec(`DELETE FROM blob_parts WHERE tenant_id = ? AND parts_id = ? AND part IN
-		(SELECT part FROM blob_parts WHERE tenant_id = ? AND parts_id = ? ORDER BY part LIMIT ?)`, l.Tenant, l.Parts, l.Tenant, l.Parts, limit)
+	n, err := t.Exec(deleteParts, l.Tenant, l.Parts, l.Tenant, l.Parts, limit)
 	if err != nil || n == int64(limit) {
 		return false, err
 	}
-	_, err = t.Exec(`DELETE FROM blob_loose WHERE tenant_id = ? AND parts_id = ?`, l.Tenant, l.Parts)
+	_, err = t.Exec(`DELETE FROM blob_loose`+ofParts, l.Tenant, l.Parts)
 	return true, err
 }
 

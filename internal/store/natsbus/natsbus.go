@@ -64,11 +64,11 @@ func Open(c Config, hub *event.Hub) (*Bus, error) {
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			b.log.Warn("nats", "err", err)
 			if errors.Is(err, nats.ErrSlowConsumer) {
-				hub.Missed()
+				hub.Resync()
 			}
 		}),
-		nats.DisconnectErrHandler(func(*nats.Conn, error) { hub.Hears(false) }),
-		nats.ReconnectHandler(func(*nats.Conn) { hub.Hears(true) }), // at the first connection too, where that came late
+		nats.DisconnectErrHandler(func(*nats.Conn, error) { hub.SetConnected(false) }),
+		nats.ReconnectHandler(func(*nats.Conn) { hub.SetConnected(true) }), // at the first connection too, where that came late
 	}
 	if c.Token != "" && !strings.Contains(c.URL, "@") {
 		opts = append(opts, nats.Token(c.Token))
@@ -92,7 +92,7 @@ func Open(c Config, hub *event.Hub) (*Bus, error) {
 	}
 	hub.Attach(b)
 	if !b.conn.IsConnected() {
-		hub.Hears(false)
+		hub.SetConnected(false)
 	}
 	b.reading.Go(b.read)
 	return b, nil
@@ -215,7 +215,7 @@ func (b *Bus) Signal(topic, key string) {
 }
 
 func (b *Bus) onSignal(m *nats.Msg) {
-	b.hub.Raise(strings.TrimPrefix(m.Subject, signalSubject), string(m.Data))
+	b.hub.SignalLocal(strings.TrimPrefix(m.Subject, signalSubject), string(m.Data))
 }
 
 var _ event.Relay = (*Bus)(nil)

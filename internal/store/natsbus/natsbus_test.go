@@ -71,7 +71,7 @@ func TestTwoNodes(t *testing.T) {
 	if diff := cmp.Diff(map[string]int{"a:run-1": 1, "b:run-1": 1}, got); diff != "" {
 		t.Errorf("signals (-want +got):\n%s", diff)
 	}
-	if batches, _, _ := other.Take(); batches != nil {
+	if batches, _, _ := other.Drain(); batches != nil {
 		t.Errorf("another stream's reader got %v", batches)
 	}
 }
@@ -83,7 +83,7 @@ func take(t *testing.T, sub *event.Subscription) []event.Batch {
 	case <-time.After(5 * time.Second):
 		t.Fatal("nothing arrived")
 	}
-	batches, _, err := sub.Take()
+	batches, _, err := sub.Drain()
 	if err != nil {
 		t.Fatal(err)
 	}

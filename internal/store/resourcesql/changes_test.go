@@ -27,14 +27,14 @@ func TestChanges(t *testing.T) {
 		var runner *work.Runner
 		queue := worksql.New(db, clock.System{}, func(string) { runner.Wake() })
 		subscribers := resource.NewSubscribers(queue, db, clock.System{})
-		told := make(chan resource.Change, 10)
+		delivered := make(chan resource.Change, 10)
 		failed := false
 		subscribers.Subscribe("test", "customer", []string{resource.Created, resource.Deleted}, func(_ context.Context, c resource.Change) error {
 			if c.Action == resource.Deleted && !failed {
 				failed = true
 				return errors.New("not yet")
 			}
-			told <- c
+			delivered <- c
 			return nil
 		})
 		runner = work.NewRunner(work.Config{
@@ -67,12 +67,12 @@ func TestChanges(t *testing.T) {
 		want := func(action string) {
 			t.Helper()
 			select {
-			case c := <-told:
+			case c := <-delivered:
 				if c.Action != action || c.ID != ada.ID || c.Name != "Ada" || c.TenantID != who.TenantID || c.Actor != who.UserID {
-					t.Errorf("told %+v, want %s", c, action)
+					t.Errorf("delivered %+v, want %s", c, action)
 				}
 			case <-time.After(20 * time.Second):
-				t.Fatal("nothing is told")
+				t.Fatal("nothing is delivered")
 			}
 		}
 		want(resource.Created)
@@ -94,8 +94,8 @@ func TestChanges(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if len(told) != 0 {
-			t.Errorf("told once more: %+v", <-told)
+		if len(delivered) != 0 {
+			t.Errorf("delivered once more: %+v", <-delivered)
 		}
 	})
 }

@@ -18,19 +18,21 @@ import (
 // Store is the resource.Backend on SQL: one table for all kinds.
 type Store struct{ db *sqldb.DB }
 
-// New gives the documents of a database.
+// New uses the table of migration 1.
 func New(db *sqldb.DB) *Store { return &Store{db} }
 
 const (
-	getDocument = `SELECT version, created_at, updated_at, body FROM documents WHERE kind = ? AND tenant_id = ? AND id = ?`
+	documentKey     = ` WHERE kind = ? AND tenant_id = ? AND id = ?`
+	documentColumns = `kind, tenant_id, id, version, created_at, updated_at, body, uniq, ix1, ix2, ix3, ix4`
 
-	insertDocument = `INSERT INTO documents (kind, tenant_id, id, version, created_at, updated_at, body, uniq, ix1, ix2, ix3, ix4)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	getDocument    = `SELECT version, created_at, updated_at, body FROM documents` + documentKey
+	deleteDocument = `DELETE FROM documents` + documentKey + ` AND version = ?`
+)
 
-	updateDocument = `UPDATE documents SET version = ?, updated_at = ?, body = ?, uniq = ?, ix1 = ?, ix2 = ?, ix3 = ?, ix4 = ?
-		WHERE kind = ? AND tenant_id = ? AND id = ? AND version = ?`
-
-	deleteDocument = `DELETE FROM documents WHERE kind = ? AND tenant_id = ? AND id = ? AND version = ?`
+var (
+	insertDocument = sqldb.Insert(`documents`, documentColumns)
+	updateDocument = `UPDATE documents SET ` + sqldb.Assign(`version, updated_at, body, uniq, ix1, ix2, ix3, ix4`) +
+		documentKey + ` AND version = ?`
 )
 
 // Get implements resource.Backend.
@@ -93,11 +95,10 @@ func scanDocuments(rows *sql.Rows, err error, q resource.Query) ([]resource.Doc,
 	return docs, rows.Err()
 }
 
-// listDocuments builds a list's statement, whose text depends only on which
-// filters there are, so that it is prepared once. Every filter is an equal
-// value in an index that goes on with the id. SQLite, which has no statistics
-// here, would rather walk all documents of the tenant: it is told which index
-// to take.
+// listDocuments builds the statement of a list. Its text depends only on which
+// filters are set, so that it is prepared once. Every filter compares a column
+// whose index continues with the id. SQLite has no statistics here and would
+// rather walk all documents of the tenant, so the statement names the index.
 func listDocuments(q resource.Query, postgres bool) (string, []any) {
 	var where strings.Builder
 	args := append(make([]any, 0, 9), q.Kind, q.Tenant)
@@ -160,7 +161,7 @@ func (d *Store) DeleteTx(tx txn.Tx, kind, tenant, id string, version int64) erro
 	return err
 }
 
-// indexValue is what an index column holds for a value: NULL for "".
+// indexValue returns what an index column stores for a value: NULL for "".
 func indexValue(s string) any {
 	if s == "" {
 		return nil
@@ -168,13 +169,13 @@ func indexValue(s string) any {
 	return indexKey(s)
 }
 
-// maxIndexKey keeps keys within what a page of PostgreSQL's index takes.
+// maxIndexKey keeps keys within what fits into a page of PostgreSQL's index.
 const maxIndexKey = 512
 
 var escapeNUL = strings.NewReplacer(`\`, `\\`, "\x00", `\0`)
 
-// indexKey makes a value fit for an index on both databases, different values
-// different keys: without NUL and broken UTF-8, which PostgreSQL refuses, and
+// indexKey returns the key of a value, valid on both databases and different for
+// different values: without NUL and invalid UTF-8, which PostgreSQL refuses, and
 // of bounded length.
 func indexKey(s string) string {
 	if len(s) > maxIndexKey {

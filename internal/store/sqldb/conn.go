@@ -37,13 +37,13 @@ func newConn(c driver.Conn) *conn {
 	return &conn{Conn: c, stmts: make(map[string]*stmt)}
 }
 
-// prepared gives the statement for a text.
+// prepared returns the prepared statement of a text.
 func (c *conn) prepared(query string) (*stmt, error) {
 	if s, ok := c.stmts[query]; ok {
 		return s, nil
 	}
-	// SQLite plans a statement anew each time that a limit is bound which is a
-	// bare parameter, because it looks at its value; not so an expression.
+	// SQLite plans a statement again each time that a bare parameter of LIMIT is
+	// bound, because it uses its value; it does not for an expression.
 	p, err := c.Prepare(strings.ReplaceAll(query, "LIMIT ?", "LIMIT +?"))
 	if err != nil {
 		return nil, sqliteError(err)
@@ -55,7 +55,7 @@ func (c *conn) prepared(query string) (*stmt, error) {
 		counts:           startsWith(query, "INSERT") || startsWith(query, "UPDATE") || startsWith(query, "DELETE"),
 	}
 	if len(c.stmts) >= maxStmts {
-		for text, old := range c.stmts { // any: which one is not worth a list
+		for text, old := range c.stmts { // any one: keeping an order is not worth it
 			if c.open == nil || c.open.stmt != old {
 				delete(c.stmts, text)
 				old.Close()
@@ -68,7 +68,7 @@ func (c *conn) prepared(query string) (*stmt, error) {
 }
 
 // exec runs a statement outside of database/sql, which saves a third of the
-// cost of a small one. wrote says whether there may be something to undo.
+// cost of a small one. wrote reports whether there may be something to undo.
 func (c *conn) exec(query string, args []any) (changed int64, wrote bool, err error) {
 	s, err := c.prepared(query)
 	if err != nil {
@@ -146,7 +146,7 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// closeRows says whether there was anything to close.
+// closeRows reports whether there was anything to close.
 func (c *conn) closeRows() bool {
 	if c.open == nil {
 		return false

@@ -13,7 +13,7 @@ import (
 	"agentd/internal/store/sqldb/sqldbtest"
 )
 
-// withTable gives a database with a table t (k TEXT PRIMARY KEY, v BIGINT).
+// withTable returns a database with a table t (k TEXT PRIMARY KEY, v BIGINT).
 func withTable(t *testing.T, test func(t *testing.T, db *sqldb.DB)) {
 	t.Helper()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
@@ -130,7 +130,7 @@ func TestWriteRollsBack(t *testing.T) {
 func TestWriteGroups(t *testing.T) {
 	t.Parallel()
 	withTable(t, func(t *testing.T, db *sqldb.DB) {
-		odd := errors.New("odd")
+		invalid := errors.New("invalid")
 		var wg sync.WaitGroup
 		errs := make([]error, 200)
 		for i := range errs {
@@ -140,7 +140,7 @@ func TestWriteGroups(t *testing.T) {
 						return err
 					}
 					if i%7 == 1 {
-						return odd
+						return invalid
 					}
 					return nil
 				})
@@ -149,7 +149,7 @@ func TestWriteGroups(t *testing.T) {
 		wg.Wait()
 		want := 0
 		for i, err := range errs {
-			if (i%7 == 1) != (err == odd) || (err != nil && err != odd) {
+			if (i%7 == 1) != (err == invalid) || (err != nil && err != invalid) {
 				t.Errorf("closure %d: %v", i, err)
 			}
 			if err == nil {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// dialectFS gives the migrations as one engine wants them; see [DB.Migrate].
+// dialectFS has the migrations in the dialect of one engine; see [DB.Migrate].
 type dialectFS struct {
 	fs.FS
 	postgres bool

@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	// errDatabase marks what is the database's failure, not the statement's.
+	// errDatabase marks a failure of the database, not of the statement.
 	errDatabase = errors.New("sqldb: the database failed")
 	errGoexit   = errors.New("sqldb: the closure ended its goroutine")
 )
@@ -40,8 +40,8 @@ func ended(ctx context.Context) error {
 	return fault.New(fault.Unavailable, "", "The request ended before it could be written; retry.").Because(cause)
 }
 
-// sqliteError gives the failures of the database as fault.Unavailable and
-// everything else unchanged.
+// sqliteError returns the failures of the database as fault.Unavailable, and
+// every other error unchanged.
 func sqliteError(err error) error {
 	if err == nil {
 		return nil
@@ -62,7 +62,7 @@ func sqliteError(err error) error {
 	return err
 }
 
-// IsUnique says whether err is a violated unique index.
+// IsUnique reports whether err is a violated unique index.
 func IsUnique(err error) bool {
 	if e, ok := errors.AsType[*sqlite.Error](err); ok {
 		switch e.Code() {

@@ -28,8 +28,8 @@ var ErrNewer = errors.New("the database was made by a newer agentd; start that o
 // migrationLock is the number of PostgreSQL's advisory lock: "agentd".
 const migrationLock = 0x6167656e7464
 
-// Migrate brings the schema to this program's version. Where it is there
-// already, that costs one query. Programs that start at the same moment wait
+// Migrate brings the schema to this program's version. If it has that version
+// already, this costs one query. Programs that start at the same moment wait
 // for each other.
 //
 // The migrations are one text for both engines, in migrations/NNNNN_name.sql.
@@ -37,7 +37,7 @@ const migrationLock = 0x6167656e7464
 // is TEXT COLLATE "C", so that both sort alike; write a cast as text in small
 // letters. What the engines cannot share stands twice, between the lines
 // "-- +only sqlite" or "-- +only postgres" and "-- +end". Foreign keys and
-// checks are immediate. What is committed to main is never edited again.
+// checks are immediate. A migration that is on main is never edited.
 func (db *DB) Migrate(ctx context.Context) error {
 	latest := Latest()
 	if current, err := db.Version(ctx); err != nil || current == latest {
@@ -93,7 +93,7 @@ func Latest() int64 {
 	return latest
 }
 
-// migrateTo runs do with nobody else migrating.
+// migrateTo runs do while no other process migrates.
 func (db *DB) migrateTo(ctx context.Context, do func(*goose.Provider) error) (err error) {
 	pool := db.schema.open()
 	defer pool.Close()

@@ -78,8 +78,8 @@ func (c pgConn) failure(ctx context.Context, err error) error {
 
 type pgTx struct{ driver.Tx }
 
-// Commit implements driver.Tx. A connection that is lost here leaves open
-// whether the transaction is committed, so that nobody may repeat it unseen.
+// Commit implements driver.Tx. If the connection is lost here, it is
+// unknown whether the transaction is committed, so it must not be repeated.
 func (tx pgTx) Commit() error {
 	err := tx.Tx.Commit()
 	if _, answered := errors.AsType[*pgconn.PgError](err); err == nil || answered {

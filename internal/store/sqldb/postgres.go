@@ -79,7 +79,7 @@ func (db *DB) writePostgres(ctx context.Context, do func(txn.Tx) error) ([]func(
 		}
 		switch {
 		case tx == nil && ctx.Err() != nil:
-			return nil, ended(ctx) // it waited for a connection in vain
+			return nil, ended(ctx) // it got no connection in time
 		case errors.Is(err, driver.ErrBadConn):
 			err = unavailable("The database connection was lost; retry.", err)
 		case collided(err):
@@ -103,13 +103,13 @@ func pause(ctx context.Context, repeat int) bool {
 	}
 }
 
-// dropIdle closes the connections that nobody uses.
+// dropIdle closes the connections that are not in use.
 func (db *DB) dropIdle() {
 	db.pool.SetMaxIdleConns(-1)
 	db.pool.SetMaxIdleConns(db.cfg.MaxConns)
 }
 
-// transactPostgres gives no Tx where the transaction did not begin.
+// transactPostgres returns a nil Tx if the transaction did not begin.
 func (db *DB) transactPostgres(ctx context.Context, do func(txn.Tx) error) (*Tx, error) {
 	conn, err := db.pool.Conn(ctx)
 	if err != nil {
@@ -139,8 +139,8 @@ func collided(err error) bool {
 	return ok && (e.Code == "40001" || e.Code == "40P01") || errors.Is(err, driver.ErrBadConn)
 }
 
-// postgresError gives the failures of the server as fault.Unavailable and
-// everything else unchanged.
+// postgresError returns the failures of the server as fault.Unavailable, and
+// every other error unchanged.
 func postgresError(err error) error {
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {

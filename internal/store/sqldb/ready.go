@@ -22,9 +22,9 @@ type answer struct {
 	err  error
 }
 
-// Ready says whether the database takes writes now: fault.Unavailable where it
-// is locked, gone or a standby. It writes nothing, and answers within two
-// seconds; any number of callers cost one question to the database.
+// Ready returns nil if the database takes writes now, and fault.Unavailable if it
+// is locked, gone or a standby. It writes nothing, and returns within two
+// seconds; concurrent callers share one query.
 func (db *DB) Ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()

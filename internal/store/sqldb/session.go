@@ -49,8 +49,8 @@ func (s *session) close() error {
 	if s.conn == nil {
 		return nil
 	}
-	// rows stays open: closing it would wait for a *sql.Rows that somebody
-	// forgot, and the connection below it is ours to close.
+	// rows stays open: closing it would wait for a *sql.Rows that was
+	// never closed, and the connection below it is ours to close.
 	err := errors.Join(s.conn.Close(), s.pool.Close())
 	s.conn, s.pool, s.rows = nil, nil, nil
 	return sqliteError(err)
@@ -58,8 +58,8 @@ func (s *session) close() error {
 
 // begin starts a transaction that may write.
 func (s *session) begin() error {
-	// A file that was moved away takes writes like any other, and nobody would
-	// ever read them. This costs a microsecond for each commit.
+	// A file that was moved away still takes writes, which would never be read
+	// again. This costs a microsecond for each commit.
 	if now, err := os.Stat(s.path); err != nil || !os.SameFile(s.file, now) {
 		return unavailable("The database's file is gone; put it back, or restart with the right data directory.",
 			errors.Join(errors.New("sqldb: the database file was moved or removed"), err))

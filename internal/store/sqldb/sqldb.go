@@ -1,6 +1,6 @@
-// Package sqldb is the house's one way to SQLite and PostgreSQL.
+// Package sqldb is the only access to SQLite and PostgreSQL.
 //
-// [Open] gives a [DB]. Everything is written by [DB.Write]: on SQLite one
+// [Open] returns a [DB]. Everything is written by [DB.Write]: on SQLite one
 // connection commits the closures that wait at the same moment together, on
 // PostgreSQL each closure is a transaction of its own, repeated where the
 // server asks for that. Everything else is read by [DB.Query].
@@ -36,26 +36,31 @@ import (
 // Config says where the database is. Exactly one of URL and Dir is set.
 type Config struct {
 	URL string // postgres://user:password@host:5432/name
-	Dir string // directory of SQLite's agentd.db, made where it is missing
+	Dir string // directory of SQLite's agentd.db, created if it is missing
 
 	Readers     int           // SQLite connections that read; 0 is 4
 	MaxConns    int           // PostgreSQL connections; 0 is 32
 	BusyTimeout time.Duration // how long SQLite waits for other processes; 0 is 5 s
 
+	// OnQuery, which is for tests, is called with every query outside of
+	// transactions before it runs.
+	OnQuery func(query string, args []any)
+
 	Logger  *slog.Logger // nil is slog.Default
 	Metrics Metrics
 }
 
-// Metrics are told what the writer does. Nil functions are left out. They are
-// called by one goroutine at a time on SQLite, by many on PostgreSQL.
+// Metrics are called when the writer has done something. Nil functions are left
+// out. On SQLite one goroutine at a time calls them, on PostgreSQL many do.
 type Metrics struct {
-	// Committed: so many closures became durable together, and what that took
-	// from the start of the first of them.
+	// Committed is called when closures became durable together; took is the time
+	// since the first of them started.
 	Committed func(closures int, took time.Duration)
-	// Failed: the database refused; nothing of these closures was written.
+	// Failed is called when the database refused; nothing of the closures was
+	// written.
 	Failed func(closures int, err error)
-	// Repeated: closures ran again, because a neighbour failed (SQLite) or
-	// transactions collided (PostgreSQL).
+	// Repeated is called when closures ran again, because another one of their
+	// group failed (SQLite) or transactions collided (PostgreSQL).
 	Repeated func(closures int)
 }
 
@@ -70,8 +75,8 @@ type DB struct {
 
 var errConfig = errors.New("sqldb: set exactly one of URL and Dir")
 
-// Open connects. It makes the SQLite database where there is none, and fails
-// where PostgreSQL does not answer; it does not migrate.
+// Open connects. It creates the SQLite database if it does not exist, and fails
+// if PostgreSQL does not answer. It does not migrate.
 func Open(ctx context.Context, cfg Config) (*DB, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
@@ -107,7 +112,7 @@ func (db *DB) Write(ctx context.Context, do func(txn.Tx) error) error {
 	if ctx.Err() != nil {
 		return ended(ctx)
 	}
-	do = txn.Within(ctx, do)
+	do = txn.Wrap(ctx, do)
 	var hints []func()
 	var err error
 	if db.writer != nil {
@@ -124,7 +129,8 @@ func (db *DB) Write(ctx context.Context, do func(txn.Tx) error) error {
 	return nil
 }
 
-// hint contains a panic: the commit is done, and its caller must learn so.
+// hint runs a hint and recovers its panic: the commit is done, and its caller
+// must get to know that.
 func (db *DB) hint(hint func()) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -138,11 +144,17 @@ func (db *DB) hint(hint func()) {
 // portable text with ? placeholders. The rows hold a connection of a small
 // pool: close them soon, and never wait for a client while they are open.
 func (db *DB) Query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	if db.cfg.OnQuery != nil {
+		db.cfg.OnQuery(query, args)
+	}
 	return db.pool.QueryContext(db.reading(ctx), query, args...)
 }
 
 // QueryRow is Query for at most one row.
 func (db *DB) QueryRow(ctx context.Context, query string, args ...any) *sql.Row {
+	if db.cfg.OnQuery != nil {
+		db.cfg.OnQuery(query, args)
+	}
 	return db.pool.QueryRowContext(db.reading(ctx), query, args...)
 }
 
@@ -161,7 +173,8 @@ type unwatched struct{ context.Context }
 // Done implements context.Context.
 func (unwatched) Done() <-chan struct{} { return nil }
 
-// Postgres says which dialect is spoken, for the few statements that differ.
+// Postgres reports whether the database is PostgreSQL, for the few statements
+// that differ.
 func (db *DB) Postgres() bool { return db.writer == nil }
 
 // Micros is how a time is stored: microseconds since 1970, 0 for the zero time.

@@ -79,8 +79,8 @@ func openSQLite(ctx context.Context, cfg Config) (*DB, error) {
 		return nil, err
 	}
 	path := filepath.Join(dir, fileName)
-	// SQLite would let everybody read it. Only where it is new: closing a file
-	// gives up the locks that this process has on it.
+	// SQLite would create a file that all users can read. Only a new file is
+	// opened here: closing a file drops the locks that this process has on it.
 	if f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600); err == nil {
 		if err := f.Close(); err != nil {
 			return nil, err

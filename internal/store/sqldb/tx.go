@@ -46,7 +46,7 @@ func (tx *Tx) Context() context.Context { return tx.ctx }
 // AfterCommit implements txn.Tx.
 func (tx *Tx) AfterCommit(hint func()) { tx.hints = append(tx.hints, hint) }
 
-// Exec runs a statement and gives the number of rows that it changed.
+// Exec runs a statement and returns the number of rows that it changed.
 func (tx *Tx) Exec(query string, args ...any) (int64, error) {
 	if err := tx.usable(); err != nil {
 		return 0, err
@@ -115,7 +115,15 @@ func (tx *Tx) ForUpdate() string {
 	return " FOR UPDATE"
 }
 
-// Postgres says which dialect is spoken.
+// LockTenant locks the row of a tenant until commit, if there is one: it orders
+// transactions that check a limit of the tenant before they insert.
+func (tx *Tx) LockTenant(tenant string) error {
+	var found int
+	err := tx.QueryRow(`SELECT 1 FROM tenants WHERE tenant_id = ?`+tx.ForUpdate(), tenant).Scan(&found)
+	return NoRowsAs(err, nil)
+}
+
+// Postgres reports whether the database is PostgreSQL.
 func (tx *Tx) Postgres() bool { return tx.sqlite == nil }
 
 func (tx *Tx) usable() error {
@@ -128,8 +136,8 @@ func (tx *Tx) usable() error {
 	return nil
 }
 
-// run calls the closure and gives its outcome. Statements that failed without
-// the closure saying so fail it.
+// run calls the closure and returns its error. A statement that failed fails the
+// closure, even if the closure ignored the error.
 func (tx *Tx) run(do func(txn.Tx) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

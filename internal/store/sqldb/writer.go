@@ -17,20 +17,20 @@ const maxGroup = 256
 
 // writer groups the closures that wait into transactions.
 //
-// Who finds it idle commits in his own goroutine at once: alone, a write
-// switches no goroutines and waits for nothing. Who finds it busy queues; what
-// queued is the next group. It is committed by the grouper, after everybody who
-// could run had a turn: on a busy machine their writes join the group, which
-// costs less than a commit more, and on an idle one nobody waits. Exactly one
-// goroutine owns the session at a time.
+// A write that finds it idle commits in its own goroutine at once, without a
+// switch of goroutines. A write that finds it busy queues; the queue is the next
+// group. The grouper commits it, after all goroutines that could run had a turn:
+// on a busy machine their writes join the group, which costs less than another
+// commit, and on an idle machine there is no wait. Exactly one goroutine owns
+// the session at a time.
 type writer struct {
 	session
 	metrics Metrics
 
 	mu      sync.Mutex
 	queue   []*job
-	busy    bool          // somebody owns the session
-	stopped bool          // nothing is accepted any more
+	busy    bool          // a goroutine owns the session
+	stopped bool          // accepts no more writes
 	idle    chan struct{} // closed once a stopped writer has nothing left
 	groups  chan struct{} // capacity 1: the session is the grouper's
 }
@@ -39,7 +39,7 @@ type writer struct {
 type job struct {
 	ctx   context.Context
 	do    func(txn.Tx) error
-	began atomic.Bool   // set by whoever comes first: the writer, or the end of ctx
+	began atomic.Bool   // set by the writer or by the end of ctx, whichever is first
 	done  chan struct{} // nil where the owner commits its own
 
 	// The outcome, to be read once done is closed.
@@ -85,7 +85,7 @@ func (w *writer) ownNext() {
 	done = true
 }
 
-// write gives the hints that the committed closure left.
+// write returns the hints that the committed closure left.
 func (w *writer) write(ctx context.Context, do func(txn.Tx) error) ([]func(), error) {
 	j := &job{ctx: ctx, do: do}
 	w.mu.Lock()
@@ -123,7 +123,7 @@ func (w *writer) own(group []*job) {
 	w.commit(group)
 }
 
-// pass gives the session to those who queued, or to nobody.
+// pass hands the session to the grouper if writes have queued, or releases it.
 func (w *writer) pass() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -215,7 +215,7 @@ func (w *writer) transact(group []*job, savepoints bool) error {
 	}
 	for _, j := range group {
 		if j.ctx.Err() != nil {
-			j.err = ended(j.ctx) // nobody waits for it
+			j.err = ended(j.ctx) // its caller has gone
 			continue
 		}
 		if savepoints {

@@ -12,17 +12,17 @@ import (
 	"agentd/internal/store/sqldb"
 )
 
-// What is done to many items is one statement for up to maxKeys of them: on
-// PostgreSQL the rows stay locked until the last of them has made its way.
+// maxKeys is how many items one statement changes: on PostgreSQL the rows stay
+// locked until the last of them is written.
 const maxKeys = 256
 
 const (
-	// The + keeps the planners from the index of due times, behind which there
-	// may be a backlog.
+	// The + keeps the planners from using the index of due times, which may hold
+	// a long backlog.
 	claimWork = `UPDATE work SET due_at = ?, owner = ?, epoch = epoch + 1, attempt = attempt + 1
 WHERE kind = ? AND +due_at <= ? AND work_key IN (%) RETURNING work_key, epoch, attempt, payload`
-	// One key's epoch is never another's, but by a chance that only costs the
-	// other a longer lease.
+	// Two keys with the same epoch are unlikely, and then only cost a longer lease
+	// of one that was lost.
 	renewWork = `UPDATE work SET due_at = ?
 WHERE kind = ? AND owner = ? AND work_key IN (%) AND epoch IN (%) RETURNING work_key, epoch`
 	releaseWork = `UPDATE work SET due_at = ?, attempt = ?, owner = '', epoch = epoch + 1
@@ -32,8 +32,8 @@ WHERE kind = ? AND work_key = ? AND epoch = ?`
 // Claim implements work.Queue.
 func (w *Queue) Claim(ctx context.Context, kind, owner string, n int, lease time.Duration) ([]work.Lease, error) {
 	now := w.clock.Now()
-	// Candidates are read outside of the transaction: who looks in vain writes
-	// nothing. What was claimed meanwhile is not due any more below.
+	// Candidates are read outside of the transaction, so that a claim that finds
+	// nothing writes nothing. Items claimed meanwhile are no longer due below.
 	items, err := w.due(ctx, kind, sqldb.Micros(now), min(n, maxKeys))
 	if err != nil || len(items) == 0 {
 		return nil, err
@@ -102,7 +102,7 @@ func (w *Queue) Renew(ctx context.Context, held []work.Lease, lease time.Duratio
 	return lost, nil
 }
 
-// renew prolongs and puts the epochs that it met into current.
+// renew extends leases and adds the epochs that it found to current.
 func renew(tx *sqldb.Tx, held []work.Lease, until int64, current map[string]int64) error {
 	keys, epochs := make([]any, len(held)), make([]any, len(held))
 	for i, l := range held {
@@ -143,14 +143,14 @@ func (w *Queue) Release(ctx context.Context, held []work.Lease, due time.Time) e
 	})
 }
 
-// inOrder sorts leases by key: so no two transactions wait for each other.
+// inOrder sorts leases by key, so that no two transactions wait for each other.
 func inOrder(held []work.Lease) []work.Lease {
 	return slices.SortedFunc(slices.Values(held), func(a, b work.Lease) int { return strings.Compare(a.Key, b.Key) })
 }
 
-// in completes a statement that has IN (%) with lists. The number of
-// placeholders is a power of two, the last value repeated, so that there are
-// few texts to keep prepared.
+// in fills the lists of a statement that has IN (%). The number of placeholders
+// is a power of two, with the last value repeated, so that few statements stay
+// prepared.
 func in(text string, args []any, lists ...[]any) (string, []any) {
 	for _, list := range lists {
 		n := 1 << bits.Len(uint(len(list)-1))

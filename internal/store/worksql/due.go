@@ -9,8 +9,8 @@ import (
 	"agentd/internal/store/sqldb"
 )
 
-// window is how many due items are looked at before tenants are found by
-// index: below it, all that is due is seen at once.
+// window is how many due items are read before tenants are found by index. If
+// fewer are due, one query shows all of them.
 const window = 256
 
 const (
@@ -19,8 +19,8 @@ const (
 	dueWorkOf = `SELECT work_key, tenant_id, due_at FROM work
 WHERE kind = ? AND tenant_id = ? AND due_at <= ? ORDER BY due_at LIMIT ?`
 
-	// tenantsWork finds tenants in order that have something due, without a
-	// look at more than one item of each.
+	// tenantsWork finds tenants that have due items, in order, and reads one item
+	// of each.
 	tenantsWork = `WITH RECURSIVE tenants (id) AS (
 	SELECT MIN(tenant_id) FROM work WHERE kind = ? AND tenant_id >= ?
 	UNION ALL
@@ -28,13 +28,13 @@ WHERE kind = ? AND tenant_id = ? AND due_at <= ? ORDER BY due_at LIMIT ?`
 SELECT id FROM tenants WHERE EXISTS (SELECT 1 FROM work WHERE kind = ? AND tenant_id = tenants.id AND due_at <= ?) LIMIT ?`
 )
 
-// due gives up to n items of a kind to claim, turn by turn over tenants, also
-// from one claim to the next, since many a claim fills just the one slot that
-// became free.
+// due returns up to n items of a kind to claim. Tenants take turns, also from
+// one claim to the next, since many claims fill just the one slot that became
+// free.
 //
-// Usually few are due, and one query shows all of them. Behind a backlog that
-// fills the window there may be tenants that the window does not show; then
-// those whose turn it is are found by index.
+// Usually few items are due, and one query shows all of them. A backlog that
+// fills the window may hide tenants; then those whose turn it is are found by
+// index.
 func (w *Queue) due(ctx context.Context, kind string, now int64, n int) ([]work.Item, error) {
 	w.mu.Lock()
 	last := w.turns[kind]
@@ -53,9 +53,9 @@ func (w *Queue) due(ctx context.Context, kind string, now int64, n int) ([]work.
 	return items, nil
 }
 
-// turn is who was served last.
+// turn is the tenant that was served last.
 type turn struct {
-	taken  bool // by anybody
+	taken  bool // false before the first claim
 	tenant string
 }
 
@@ -67,7 +67,7 @@ func (t turn) order(items []work.Item) []work.Item {
 	})
 	type placed struct {
 		round int
-		again int // 1: its turn is over in this round
+		again int // 1: its turn in this round is over
 		item  work.Item
 	}
 	rounds := make(map[string]int)
@@ -88,7 +88,7 @@ func (t turn) order(items []work.Item) []work.Item {
 	return items
 }
 
-// dueInTurn gives enough items of the tenants whose turn it is.
+// dueInTurn returns enough items of the tenants whose turn it is.
 func (w *Queue) dueInTurn(ctx context.Context, kind string, last turn, now int64, n int) ([]work.Item, error) {
 	from := ""
 	if last.taken {
@@ -98,7 +98,7 @@ func (w *Queue) dueInTurn(ctx context.Context, kind string, last turn, now int64
 	if err != nil {
 		return nil, err
 	}
-	if last.taken && len(tenants) < n { // and around
+	if last.taken && len(tenants) < n { // from the first tenant on
 		first, err := w.tenants(ctx, kind, "", now, n-len(tenants))
 		if err != nil {
 			return nil, err
@@ -141,7 +141,7 @@ func (w *Queue) items(ctx context.Context, kind, query string, args ...any) ([]w
 	return items, rows.Err()
 }
 
-// tenants gives up to n tenants from one on, in order, that have something due.
+// tenants returns up to n tenants that have due items, in order, from one on.
 func (w *Queue) tenants(ctx context.Context, kind, from string, now int64, n int) ([]string, error) {
 	rows, err := w.db.Query(ctx, tenantsWork, kind, from, kind, kind, now, n)
 	if err != nil {

@@ -18,9 +18,9 @@ import (
 
 // Queue is the work.Queue on SQL: table work.
 //
-// due_at is the one time of an item: when it is to be done, or, while owner is
-// set, when its lease ends. Its epoch starts from the clock, so that an item
-// that is removed and enqueued again never meets a lease of its former self.
+// due_at is the one time of an item: when it is due, or, while owner is set,
+// when its lease ends. The epoch starts from the clock, so that an item that is
+// deleted and enqueued again never matches a lease of the item before.
 type Queue struct {
 	db    *sqldb.DB
 	clock clock.Clock
@@ -32,18 +32,15 @@ type Queue struct {
 
 var _ work.Queue = (*Queue)(nil)
 
-// New makes a queue. wake, which may be nil, is called after each commit
+// New returns a queue. wake, which may be nil, is called after each commit
 // that made an item due at once; it must not block.
 func New(db *sqldb.DB, clock clock.Clock, wake func(kind string)) *Queue {
 	return &Queue{db: db, clock: clock, wake: wake, turns: make(map[string]turn)}
 }
 
 const (
-	insertWork  = `INSERT INTO work (kind, work_key, tenant_id, due_at, epoch, attempt, owner, payload) VALUES `
-	workRow     = `(?, ?, ?, ?, ?, ?, ?, ?)`
-	enqueueWork = ` ON CONFLICT (kind, work_key) DO UPDATE SET due_at = excluded.due_at WHERE work.owner = '' AND work.due_at > excluded.due_at`
-	holdNewWork = insertWork + workRow + ` ON CONFLICT (kind, work_key) DO NOTHING`
-
+	enqueueWork = ` ON CONFLICT (kind, work_key) DO UPDATE SET due_at = excluded.due_at
+		WHERE work.owner = '' AND work.due_at > excluded.due_at`
 	holdWork       = `UPDATE work SET due_at = ? WHERE kind = ? AND work_key = ? AND epoch = ?`
 	finishWork     = `DELETE FROM work WHERE kind = ? AND work_key = ? AND epoch = ?`
 	removeWork     = `DELETE FROM work WHERE kind = ? AND work_key = ?`
@@ -51,10 +48,18 @@ const (
 WHERE kind = ? AND work_key = ? AND epoch = ?`
 	reclaimWork = `UPDATE work SET due_at = ?, owner = '' WHERE owner = ?`
 	nextWork    = `SELECT MIN(due_at) FROM work WHERE kind = ?`
+
+	workColumns = `kind, work_key, tenant_id, due_at, epoch, attempt, owner, payload`
 )
 
-// maxEnqueued is how many items a statement adds, so that there are few texts to
-// keep prepared.
+var (
+	workValues  = sqldb.Values(workColumns)
+	insertWork  = sqldb.Insert(`work`, workColumns)
+	holdNewWork = insertWork + ` ON CONFLICT (kind, work_key) DO NOTHING`
+)
+
+// maxEnqueued is how many items a statement inserts, so that few statements stay
+// prepared.
 const maxEnqueued = 10
 
 // EnqueueTx implements work.Queue.
@@ -66,7 +71,7 @@ func (w *Queue) EnqueueTx(tx txn.Tx, items ...work.Item) error {
 			item := &chunk[i]
 			args = append(args, item.Kind, item.Key, item.TenantID, cmp.Or(sqldb.Micros(item.Due), now), now, 0, "", item.Payload)
 		}
-		n, err := sqldb.From(tx).Exec(insertWork+strings.Repeat(workRow+", ", len(chunk)-1)+workRow+enqueueWork, args...)
+		n, err := sqldb.From(tx).Exec(insertWork+strings.Repeat(", "+workValues, len(chunk)-1)+enqueueWork, args...)
 		if err != nil {
 			return err
 		}
@@ -148,7 +153,7 @@ func (w *Queue) wakeAfter(tx txn.Tx, kind string) {
 	}
 }
 
-// fenced makes ErrLost of a write that met no row.
+// fenced returns ErrLost for a write that changed no row.
 func fenced(n int64, err error) error {
 	if err == nil && n == 0 {
 		return work.ErrLost

@@ -1,9 +1,8 @@
-// Command gotest runs go test and says in little what came of it: one line for
-// each package while the tests run, the whole output of what failed, and one line
-// at the end. Arguments are those of go test.
+// Command gotest runs go test with the arguments given and summarizes its output:
+// one line for each package while the tests run, the whole output of failed tests,
+// and one line at the end.
 //
-// The last line also names the tests that took most of the time when the
-// environment variable GOTEST_SLOWEST says how many.
+// With GOTEST_SLOWEST=20 in the environment it also lists the 20 slowest tests.
 package main
 
 import (

@@ -12,7 +12,7 @@ import (
 // maxNamed is how many failed tests the last line names.
 const maxNamed = 10
 
-// report is what came of the tests so far.
+// report collects the results of the tests.
 type report struct {
 	out    io.Writer
 	output map[name]*strings.Builder // of tests that did not pass yet, and of packages
@@ -35,7 +35,7 @@ func (n name) String() string {
 	return short[strings.LastIndexByte(short, '/')+1:] + "." + n.test
 }
 
-// module is the part of import paths that says nothing.
+// module is the prefix that all import paths share.
 const module = "agentd/"
 
 func newReport(out io.Writer) *report {
@@ -141,7 +141,7 @@ func (r *report) finish(ok bool, took time.Duration, slowest int) {
 		fmt.Fprintln(r.out, "PASS: "+counts)
 		return
 	}
-	// Of a failed subtest, the tests around it fail too: the innermost says enough.
+	// The tests around a failed subtest fail too: only the innermost is named.
 	var names []string
 	for _, n := range r.failed {
 		if !slices.ContainsFunc(r.failed, func(o name) bool { return o.pkg == n.pkg && strings.HasPrefix(o.test, n.test+"/") && n.test != "" }) {

@@ -11,10 +11,10 @@ import (
 	"agentd/internal/kernel/model"
 )
 
-// answer gathers what an endpoint says, and passes it on as it comes.
+// answer collects an endpoint's answer, and emits it piece by piece.
 type answer struct {
 	sink     func(model.Delta)
-	detailed bool // it wants pieces of calls, and to know of pauses
+	detailed bool // the sink receives pieces of calls, and pauses
 	began    time.Time
 	max      int // bytes of text, thinking and arguments together
 
@@ -25,18 +25,18 @@ type answer struct {
 	usage          model.Usage
 	size           int
 	firstToken     time.Duration
-	stop           string // the stop sequence that ended it, as the endpoint says
-	delivered      bool   // the sink saw a piece
-	unflushed      bool   // and was not told since that no more is at hand
+	stop           string // the stop sequence that ended it, as the endpoint reports
+	delivered      bool   // the sink received a piece
+	unflushed      bool   // and no pause since
 }
 
-// emit passes a piece on.
+// emit delivers a piece to the sink.
 func (a *answer) emit(d model.Delta) {
 	a.delivered, a.unflushed = true, true
 	a.sink(d)
 }
 
-// flush tells the sink that the next piece may take long.
+// flush delivers the empty delta, which means that the next piece may take long.
 func (a *answer) flush() {
 	if a.unflushed {
 		a.unflushed = false
@@ -44,8 +44,8 @@ func (a *answer) flush() {
 	}
 }
 
-// addText passes a piece on without copying it again: the piece that the sink
-// gets is a slice of the builder's text, which only ever grows.
+// addText adds a piece, and emits it without a second copy: it is a slice of the
+// builder's text, which only grows.
 func (a *answer) addText(piece []byte) error {
 	if err := a.addSize(len(piece)); err != nil || len(piece) == 0 {
 		return err
@@ -80,8 +80,8 @@ func (a *answer) addSize(n int) error {
 	return nil
 }
 
-// decode takes in one JSON value, and gives how many choices it has. An error
-// that stands in place of an answer is returned as an *endpointError.
+// decode adds one JSON value, and returns how many choices it has. An error in place
+// of an answer is returned as an *endpointError.
 func (a *answer) decode(data []byte) (choices int, err error) {
 	c, err := parse(data)
 	if err != nil {
@@ -90,8 +90,8 @@ func (a *answer) decode(data []byte) (choices int, err error) {
 	return len(c.Choices), a.add(c)
 }
 
-// add takes in a chunk or a whole answer. Choices but the first are passed
-// over: they were not asked for.
+// add adds a chunk or a whole answer. Choices other than the first are ignored: they
+// were not requested.
 func (a *answer) add(c *completion) error {
 	a.setModel([]byte(c.Model))
 	a.addUsage(c.Usage)
@@ -141,7 +141,7 @@ func (a *answer) addMessage(m *message) error {
 	return nil
 }
 
-// addUsage takes the numbers if there are any; the last ones count.
+// addUsage sets the usage, if there is any; the last one wins.
 func (a *answer) addUsage(raw jsontext.Value) {
 	if raw.Kind() != '{' {
 		return
@@ -167,8 +167,8 @@ func (a *answer) addUsage(raw jsontext.Value) {
 	})
 }
 
-// setUsage takes numbers that say anything: some endpoints send zeros until
-// the end, or for ever.
+// setUsage sets the usage unless it is zero: some endpoints send zeros until the end,
+// or always.
 func (a *answer) setUsage(u model.Usage) {
 	if u.InputTokens != 0 || u.OutputTokens != 0 {
 		a.usage = u
@@ -181,10 +181,10 @@ func (a *answer) setModel(name []byte) {
 	}
 }
 
-// count keeps an endpoint's number within what we can add up and bill.
+// count bounds an endpoint's number to what can be added up and billed.
 func count(n float64) int { return int(max(0, min(n, 1e12))) }
 
-// response is the whole answer, with what the endpoint left out filled in.
+// response returns the whole answer, with missing members filled in.
 func (a *answer) response(req *model.Request) model.Response {
 	if a.detailed {
 		a.calls.emit(a.emit, true)
@@ -211,10 +211,10 @@ func (a *answer) response(req *model.Request) model.Response {
 	return r
 }
 
-// finishReason maps the names that endpoints use to the four of the contract.
-// Whether tools are called is decided by whether there are calls.
-func finishReason(said string, calls bool) string {
-	switch strings.ToLower(said) {
+// finishReason maps an endpoint's finish reason to one of the model package's. Whether
+// tools are called depends on the calls, not on the reason.
+func finishReason(reason string, calls bool) string {
+	switch strings.ToLower(reason) {
 	case "length", "max_tokens", "model_length":
 		return model.FinishLength
 	case "content_filter", "safety", "recitation":

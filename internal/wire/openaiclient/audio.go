@@ -20,12 +20,12 @@ import (
 	"agentd/internal/kernel/model"
 )
 
-// Bounds of calls that speak and listen.
+// Limits of audio calls.
 const (
 	maxSpeech     = 32 << 20 // bytes of an answer
 	maxTranscript = 8 << 20
 	speechTimeout = 5 * time.Minute // until the last byte
-	speechIdle    = time.Minute     // until the first, and between two
+	speechIdle    = time.Minute     // until the first byte, and between two
 	listenTimeout = 10 * time.Minute
 )
 
@@ -36,8 +36,8 @@ var audioTypes = map[string]string{
 	"": "audio/mpeg", "mp3": "audio/mpeg", "opus": "audio/ogg", "aac": "audio/aac", "flac": "audio/flac", "wav": "audio/wav", "pcm": "audio/pcm",
 }
 
-// Speak implements [model.AudioClient] by POST {base}/audio/speech. It asks
-// once: a text that was spoken and lost has been paid for.
+// Speak implements [model.AudioClient] by POST {base}/audio/speech, without
+// retries: speech that was generated and lost has been charged.
 func (c *Client) Speak(ctx context.Context, req model.SpeechRequest) (*model.Speech, error) {
 	transport, err := c.transport(&req.Target)
 	if err != nil {
@@ -46,7 +46,7 @@ func (c *Client) Speak(ctx context.Context, req model.SpeechRequest) (*model.Spe
 	within, cancel := context.WithCancelCause(ctx)
 	watch := newWatchdog(cancel)
 	watch.end = time.Now().Add(speechTimeout)
-	out := &speech{ctx: within, asked: &model.Request{Target: req.Target}, watch: watch, cancel: cancel}
+	out := &speech{ctx: within, req: &model.Request{Target: req.Target}, watch: watch, cancel: cancel}
 	fail := func(err error) (*model.Speech, error) {
 		out.Close()
 		return nil, cmp.Or(ctx.Err(), err)
@@ -57,14 +57,14 @@ func (c *Client) Speak(ctx context.Context, req model.SpeechRequest) (*model.Spe
 		return fail(err)
 	}
 	watch.arm(speechIdle)
-	resp, err := transport.RoundTrip(call) //nolint:bodyclose // whoever listens closes it, or fail does
+	resp, err := transport.RoundTrip(call) //nolint:bodyclose // the reader of the speech closes it, or fail does
 	if err != nil {
 		return fail(dialError(within, err))
 	}
 	out.body = resp.Body
 	out.in = &timedReader{src: resp.Body, watch: watch, idle: speechIdle}
 	if resp.StatusCode != http.StatusOK {
-		return fail(statusError(resp, out.in, out.asked))
+		return fail(statusError(resp, out.in, out.req))
 	}
 	kind, known := audioTypes[req.Format], media.Base(resp.Header.Get("Content-Type"))
 	switch {
@@ -73,8 +73,8 @@ func (c *Client) Speak(ctx context.Context, req model.SpeechRequest) (*model.Spe
 	case known == "" || known == "application/octet-stream" || known == "binary/octet-stream":
 	default: // an error with status 200, or a page
 		raw, _ := io.ReadAll(io.LimitReader(out.in, maxErrorBody))
-		if said := parseEndpointError(raw); said.Message != "" {
-			return fail(classify(http.StatusOK, said, out.asked))
+		if failure := parseEndpointError(raw); failure.Message != "" {
+			return fail(classify(http.StatusOK, failure, out.req))
 		}
 		return fail(&model.Error{Code: codeModel, Status: http.StatusOK, Detail: "The model endpoint sent no audio."})
 	}
@@ -83,8 +83,8 @@ func (c *Client) Speak(ctx context.Context, req model.SpeechRequest) (*model.Spe
 
 // speech is the audio of an answer, bounded in time and size.
 type speech struct {
-	ctx    context.Context //nolint:containedctx // it is the call's, which lasts as long as its body is read
-	asked  *model.Request
+	ctx    context.Context //nolint:containedctx // the call lasts as long as its body is read
+	req    *model.Request
 	in     io.Reader
 	body   io.Closer
 	watch  *watchdog
@@ -98,9 +98,9 @@ func (s *speech) Read(p []byte) (int, error) {
 	s.read += n
 	switch {
 	case s.read > maxSpeech:
-		return 0, readError(s.ctx, errTooLong, s.asked)
+		return 0, readError(s.ctx, errTooLong, s.req)
 	case err != nil && !errors.Is(err, io.EOF):
-		return n, readError(s.ctx, err, s.asked)
+		return n, readError(s.ctx, err, s.req)
 	}
 	return n, err
 }
@@ -186,13 +186,13 @@ func encodeTranscription(req model.TranscriptionRequest) (body []byte, contentTy
 	return b.Bytes(), form.FormDataContentType(), nil
 }
 
-var errNoTranscript = errors.New("modelwire: the answer is no transcription")
+var errNoTranscript = errors.New("openaiclient: the answer is not a transcription")
 
-func readTranscription(raw []byte, asked *model.Request) (model.Transcription, error) {
+func readTranscription(raw []byte, req *model.Request) (model.Transcription, error) {
 	fail := func(cause error) (model.Transcription, error) {
 		return model.Transcription{}, &model.Error{
 			Code: codeModel, Status: http.StatusOK, Cause: cause,
-			Detail: "The model endpoint sent something that is no transcription; check that its address is that of an OpenAI-compatible API.",
+			Detail: "The model endpoint did not send a transcription; check that its address is that of an OpenAI-compatible API.",
 		}
 	}
 	var a struct {
@@ -208,12 +208,12 @@ func readTranscription(raw []byte, asked *model.Request) (model.Transcription, e
 		return fail(err)
 	}
 	if kind := a.Error.Kind(); kind == '{' || kind == '"' {
-		return model.Transcription{}, classify(http.StatusOK, parseEndpointError(raw), asked)
+		return model.Transcription{}, classify(http.StatusOK, parseEndpointError(raw), req)
 	}
 	if a.Text == nil {
 		return fail(errNoTranscript)
 	}
-	if !whole.IsValid() { // what goes on to the caller is strict, whatever came
+	if !whole.IsValid() { // what is passed on must be valid JSON
 		var err error
 		if whole, err = json.Marshal(map[string]string{"text": string(*a.Text)}, jsontext.AllowInvalidUTF8(true)); err != nil {
 			return fail(err)

@@ -12,8 +12,8 @@ import (
 	"agentd/internal/kernel/model"
 )
 
-// NewTransport is made for many calls to few endpoints: connections are kept,
-// HTTP/1.1 gives each stream its own, and no proxy stands between.
+// NewTransport returns a transport for many calls to few endpoints: connections are
+// kept, HTTP/1.1 gives each stream its own, and no proxy is used.
 func NewTransport() *http.Transport {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
@@ -29,20 +29,20 @@ func NewTransport() *http.Transport {
 	}
 }
 
-// endpointRequest is what an endpoint is asked, apart from which one it is.
+// endpointRequest is a request without its endpoint.
 type endpointRequest struct {
 	path     string // below the base URL
-	body     []byte // none: it is a GET
-	kind     string // of the body; "": JSON
+	body     []byte // nil: a GET
+	kind     string // content type of the body; "": JSON
 	accept   string // "": JSON
 	timeouts timeouts
 }
 
 const jsonType = "application/json"
 
-// request makes the HTTP request of one attempt. The body is a bytes.Reader,
-// which net/http sends in one write with the headers; any other kind of reader,
-// one over a pooled buffer too, costs a second write and a third of the speed.
+// request returns the HTTP request of one attempt. The body is a bytes.Reader, which
+// net/http sends in one write with the headers; any other reader, even over a pooled
+// buffer, costs a second write and a third of the throughput.
 func (q *endpointRequest) request(ctx context.Context, to *model.Target) (*http.Request, error) {
 	method, body := http.MethodGet, io.Reader(http.NoBody)
 	if q.body != nil {
@@ -62,22 +62,22 @@ func (q *endpointRequest) request(ctx context.Context, to *model.Target) (*http.
 	return call, nil
 }
 
-// timeouts is how long an endpoint may take: to begin, between two pieces, in all.
+// timeouts bound an endpoint's time: to begin, between two pieces, in total.
 type timeouts struct{ begin, idle, all time.Duration }
 
-// transport is how an endpoint is reached.
+// transport returns the transport for an endpoint.
 func (c *Client) transport(to *model.Target) (http.RoundTripper, error) {
 	transport := c.Operator
 	if to.Guarded {
 		transport = c.Guarded
 	}
 	if transport == nil {
-		return nil, &model.Error{Code: codeNotConfigured, Detail: "Models at an agent's own endpoint_url are switched off on this deployment."}
+		return nil, &model.Error{Code: codeNotConfigured, Detail: "Models at an agent's own endpoint_url are disabled on this deployment."}
 	}
 	return transport, nil
 }
 
-// attempt asks an endpoint once and has its answer read.
+// attempt calls an endpoint once, and calls read with its answer.
 func (c *Client) attempt(ctx context.Context, req *model.Request, q endpointRequest, read func(*timedReader) error) error {
 	transport, err := c.transport(&req.Target)
 	if err != nil {
@@ -109,12 +109,12 @@ func (c *Client) attempt(ctx context.Context, req *model.Request, q endpointRequ
 	return nil
 }
 
-// fetch asks an endpoint once, for an answer of at most that many bytes. Errors:
-// *model.Error; the context's.
-func (c *Client) fetch(ctx context.Context, to *model.Target, q endpointRequest, most int) (raw []byte, err error) {
+// fetch calls an endpoint once and returns its answer, which may have limit bytes.
+// Errors: *model.Error; the context's.
+func (c *Client) fetch(ctx context.Context, to *model.Target, q endpointRequest, limit int) (raw []byte, err error) {
 	err = c.attempt(ctx, &model.Request{Target: *to}, q, func(in *timedReader) (err error) {
-		raw, err = io.ReadAll(io.LimitReader(in, int64(most)+1))
-		if err == nil && len(raw) > most {
+		raw, err = io.ReadAll(io.LimitReader(in, int64(limit)+1))
+		if err == nil && len(raw) > limit {
 			err = errTooLong
 		}
 		return err

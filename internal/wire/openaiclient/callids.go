@@ -10,22 +10,22 @@ import (
 	"agentd/internal/base/ident"
 )
 
-// fillCallIDs gives what is passed on of a chunk or an answer whose tool calls a client
-// could not put together or answer: each call gets an id where it begins, and an
-// index where it is streamed. All else stays as it is.
+// fillCallIDs completes the tool calls of a chunk or an answer that a client could not
+// assemble or answer otherwise: each call gets an id where it begins and, if it is
+// streamed, an index. Everything else is unchanged.
 func (r *relay) fillCallIDs(data []byte, c *completion) ([]byte, error) {
 	if !r.lacksCallIDs(c) {
 		return data, nil
 	}
-	var top, choice, said map[string]jsontext.Value
+	var top, choice, msg map[string]jsontext.Value
 	var choices, calls []jsontext.Value
 	member := "message"
 	if r.f.Stream {
 		member = "delta"
 	}
 	if json.Unmarshal(data, &top, lenient) != nil || json.Unmarshal(top["choices"], &choices, lenient) != nil ||
-		json.Unmarshal(choices[0], &choice, lenient) != nil || json.Unmarshal(choice[member], &said, lenient) != nil ||
-		json.Unmarshal(said["tool_calls"], &calls, lenient) != nil {
+		json.Unmarshal(choices[0], &choice, lenient) != nil || json.Unmarshal(choice[member], &msg, lenient) != nil ||
+		json.Unmarshal(msg["tool_calls"], &calls, lenient) != nil {
 		return nil, errGarbage
 	}
 	for i, raw := range calls {
@@ -36,15 +36,15 @@ func (r *relay) fillCallIDs(data []byte, c *completion) ([]byte, error) {
 		r.fillCall(call)
 		calls[i] = mustMarshal(call)
 	}
-	said["tool_calls"] = mustMarshal(calls)
-	choice[member] = mustMarshal(said)
+	msg["tool_calls"] = mustMarshal(calls)
+	choice[member] = mustMarshal(msg)
 	choices[0] = mustMarshal(choice)
 	top["choices"] = mustMarshal(choices)
 	return mustMarshal(top), nil
 }
 
-// lacksCallIDs says whether a call has no id where it begins, or no index. Calls of the
-// first choice are looked at: others were not asked for.
+// lacksCallIDs reports whether a call of the first choice has no id where it begins, or
+// no index. Other choices were not requested.
 func (r *relay) lacksCallIDs(c *completion) bool {
 	if len(c.Choices) == 0 {
 		return false
@@ -64,7 +64,7 @@ func (r *relay) lacksCallIDs(c *completion) bool {
 	return found
 }
 
-// fillCall adds what a call lacks.
+// fillCall adds a missing id or index to a call.
 func (r *relay) fillCall(call map[string]jsontext.Value) {
 	id := []byte(`"call_` + ident.New() + `"`)
 	known := call["id"].Kind() == '"' && len(call["id"]) > 2
@@ -77,7 +77,7 @@ func (r *relay) fillCall(call map[string]jsontext.Value) {
 	var index int
 	if json.Unmarshal(call["index"], &index) != nil || call["index"].Kind() != '0' {
 		index = len(r.idSeen)
-		if !known && index > 0 { // it goes on with the last one
+		if !known && index > 0 { // it continues the last call
 			index--
 		}
 		call["index"] = mustMarshal(index)
@@ -102,7 +102,7 @@ func (r *relay) markSeen(index int) {
 	r.idSeen[index] = true
 }
 
-// mustMarshal writes what was read just before, which always succeeds.
+// mustMarshal encodes what was decoded before, which always succeeds.
 func mustMarshal(v any) jsontext.Value {
 	b, err := json.Marshal(v, lenient, json.Deterministic(true))
 	if err != nil {
@@ -111,8 +111,8 @@ func mustMarshal(v any) jsontext.Value {
 	return b
 }
 
-// parse decodes a chunk or an answer. An error that stands in place of one is
-// returned as an *endpointError.
+// parse decodes a chunk or an answer. An error in place of one is returned as an
+// *endpointError.
 func parse(data []byte) (*completion, error) {
 	var c completion
 	if err := json.Unmarshal(data, &c, lenient); err != nil {

@@ -1,15 +1,14 @@
-// Package modelwire speaks OpenAI-compatible chat completions, plain and
-// streamed, over HTTP. It stands on the hot path of every run, so a call costs
-// no goroutine of its own, reading buffers are pooled, requests are written by
-// appending, and ordinary chunks are read by a scanner of their own (see
-// quick), everything else by the general decoder.
+// Package openaiclient calls OpenAI-compatible endpoints over HTTP: chat completions,
+// plain and streamed, embeddings, images, audio and lists of models. It is on the hot
+// path of every run: a call starts no goroutine of its own, read buffers are pooled,
+// requests are written by appending, and ordinary chunks are read by a scanner of
+// their own (see fastChunk), all others by the general decoder.
 //
-// Endpoints differ from the original and from each other. What is accepted:
-// tool calls in pieces or whole, with or without ids and indexes;
-// reasoning_content and reasoning; usage in the last chunk, in every chunk or
-// never; an error inside a stream or in a 200; a missing [DONE] or a missing
-// finish reason. What is not: a stream that ends without either of the two is
-// a broken one, and its half answer is an error.
+// Endpoints differ from the original and from each other. Accepted are tool calls in
+// pieces or whole, with or without ids and indexes; reasoning_content and reasoning;
+// usage in the last chunk, in every chunk or never; an error inside a stream or in a
+// 200; a missing [DONE] or a missing finish reason. A stream that ends without either
+// of the two is broken, and its partial answer is an error.
 package openaiclient
 
 import (
@@ -26,14 +25,14 @@ import (
 
 // Config of a client. Zero values mean the defaults in brackets.
 type Config struct {
-	Operator      http.RoundTripper // to the endpoints that the operator configured [NewTransport()]
-	Guarded       http.RoundTripper // to those that tenants name [nil: these are refused]
+	Operator      http.RoundTripper // to the operator's endpoints [NewTransport()]
+	Guarded       http.RoundTripper // to tenants' endpoints [nil: these are refused]
 	MaxAnswer     int               // bytes of one answer, as text and on the wire [16 MiB]
-	MaxAttempts   int               // calls of the endpoint for one answer [3]
+	MaxAttempts   int               // attempts for one answer [3]
 	PlainTimeout  time.Duration     // until a whole answer begins to arrive [10 min]
 	HeaderTimeout time.Duration     // until a streamed answer begins [2 min]
 	IdleTimeout   time.Duration     // between two pieces of an answer [2 min]
-	AnswerTimeout time.Duration     // until an answer is there as a whole, however it comes [1 h]
+	AnswerTimeout time.Duration     // until an answer is complete [1 h]
 	Backoff       time.Duration     // upper bound of the wait before the first retry; doubles [500 ms]
 	MaxBackoff    time.Duration     // where the doubling ends [8 s]
 	MaxRetryAfter time.Duration     // a longer Retry-After ends the attempts [30 s]
@@ -48,7 +47,7 @@ type Client struct {
 
 var _ model.Client = (*Client)(nil)
 
-// New makes a client.
+// New returns a client.
 func New(c Config) *Client {
 	if c.Operator == nil {
 		c.Operator = NewTransport()
@@ -73,7 +72,7 @@ func (c *Client) Generate(ctx context.Context, req model.Request, sink func(mode
 	return resp, err
 }
 
-// generate repeats the call for as long as that can help.
+// generate calls the endpoint, with retries.
 func (c *Client) generate(ctx context.Context, req *model.Request, sink func(model.Delta)) (resp model.Response, err error) {
 	began := time.Now()
 	err = c.retry(ctx, req, func(style dialect) (bool, error) {
@@ -92,17 +91,17 @@ func (c *Client) generate(ctx context.Context, req *model.Request, sink func(mod
 	return resp, err
 }
 
-// retry tries a call for as long as that can help: again where the endpoint
-// failed before something of its answer was given out, and in another dialect
-// where it refused the one that it was asked in.
+// retry makes a call until it succeeds or a further attempt cannot help. It retries if
+// the endpoint failed before any of its answer was delivered, and in another dialect
+// if the endpoint rejected the request's.
 func (c *Client) retry(ctx context.Context, req *model.Request, try func(dialect) (delivered bool, err error)) error {
 	began := time.Now()
 	style := c.dialects.of(&req.Target, began)
-	usual := style
+	initial := style
 	for attempt := 1; ; attempt++ {
 		delivered, err := try(style)
 		if err == nil {
-			if style != usual {
+			if style != initial {
 				c.dialects.learn(&req.Target, style, began)
 			}
 			return nil
@@ -128,8 +127,8 @@ func (c *Client) retry(ctx context.Context, req *model.Request, try func(dialect
 	}
 }
 
-// completions is the question for a chat completion. budget is the time for
-// all of it; 0: the client's times.
+// completions returns the request for a chat completion. budget bounds its whole time;
+// 0: the client's timeouts.
 func (c *Client) completions(body []byte, stream bool, budget time.Duration) endpointRequest {
 	q := endpointRequest{path: "/chat/completions", body: body, timeouts: timeouts{c.PlainTimeout, c.IdleTimeout, c.AnswerTimeout}}
 	if stream {

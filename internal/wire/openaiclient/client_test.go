@@ -202,7 +202,7 @@ func TestBrokenAfterFirstPiece(t *testing.T) {
 	}{
 		"connection-cut":   {modeltest.Answer{Text: "one two three", BreakAfter: 2}, "broke"},
 		"stream-ends":      {modeltest.Answer{Text: "one two three", EndAfter: 2}, "broke"},
-		"hangs":            {modeltest.Answer{Text: "one two three", HangAfter: 2}, "silent"},
+		"hangs":            {modeltest.Answer{Text: "one two three", HangAfter: 2}, "stopped sending"},
 		"error-in-stream":  {modeltest.Answer{Text: "one two", Error: "boom"}, "failed"},
 		"neither-end-mark": {modeltest.Answer{Text: "one two", NoFinish: true, NoDone: true}, "broke"},
 	}

@@ -5,9 +5,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// completion is a whole answer or a chunk of one, as far as we read it. Fields
-// that endpoints disagree on decode leniently: an unexpected kind of value
-// counts as absent.
+// completion is the part of an answer, or of a chunk, that is read. Fields on which
+// endpoints disagree are decoded leniently: a value of an unexpected type counts as
+// absent.
 type completion struct {
 	Object  string         `json:"object"`
 	Model   text           `json:"model"`
@@ -32,7 +32,7 @@ type message struct {
 	ToolCalls        []toolCall `json:"tool_calls"`
 }
 
-// thinking is the reasoning text, which goes by two names.
+// thinking returns the reasoning text, which has two names.
 func (m *message) thinking() text {
 	if m.ReasoningContent != "" {
 		return m.ReasoningContent
@@ -49,12 +49,12 @@ type toolCall struct {
 	} `json:"function"`
 }
 
-// lenient is how answers are decoded: what an endpoint says twice or in bad
-// UTF-8 is still an answer.
+// lenient are the options for decoding answers: duplicate names and invalid UTF-8 are
+// accepted.
 var lenient = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 
-// text is a string; an array of content parts gives its texts, anything else
-// is "".
+// text is a string. An array of content parts decodes to their texts, anything else to
+// "".
 type text string
 
 // UnmarshalJSONFrom implements json.UnmarshalerFrom.
@@ -80,7 +80,7 @@ func (t *text) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	return dec.SkipValue()
 }
 
-// part is a content part; one that is no object has no text.
+// part is a content part. One that is not an object has no text.
 type part struct {
 	Text text `json:"text"`
 }
@@ -94,8 +94,8 @@ func (p *part) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	return json.UnmarshalDecode(dec, (*plain)(p))
 }
 
-// arguments of a tool call: a string of JSON, or with some endpoints the
-// object itself.
+// arguments are a tool call's: a string of JSON or, with some endpoints, the object
+// itself.
 type arguments string
 
 // UnmarshalJSONFrom implements json.UnmarshalerFrom.

@@ -10,33 +10,33 @@ import (
 	"agentd/internal/kernel/model"
 )
 
-// dialect is how an endpoint wants what endpoints disagree on. A call starts
-// in the usual one and learns from a 400 that names the field.
+// dialect is the form of the fields on which endpoints disagree. A call starts with
+// the default one and adapts to a 400 that names the field.
 type dialect struct {
-	maxCompletionTokens bool // max_tokens is refused in favour of max_completion_tokens
-	noStreamOptions     bool // stream_options is not known
-	noThinking          bool // nothing about thinking is taken
+	maxCompletionTokens bool // max_completion_tokens instead of max_tokens
+	noStreamOptions     bool // without stream_options
+	noThinking          bool // without thinkingFields
 }
 
-// thinkingFields are the fields by which endpoints are told how to think.
+// thinkingFields are the fields that control reasoning.
 var thinkingFields = []string{"reasoning_effort", "reasoning", "thinking", model.BudgetPlain}
 
-// adapt is the dialect to try after a refusal; false where another would not
+// adapt returns the dialect to try after a rejection; false if another one would not
 // help.
 func (d dialect) adapt(e *model.Error, req *model.Request) (dialect, bool) {
 	if e.Status != http.StatusBadRequest && e.Status != http.StatusUnprocessableEntity || e.Cause == nil {
 		return d, false
 	}
-	said := e.Cause.Error()
-	if !d.maxCompletionTokens && req.MaxTokens > 0 && strings.Contains(said, "max_completion_tokens") {
+	message := e.Cause.Error()
+	if !d.maxCompletionTokens && req.MaxTokens > 0 && strings.Contains(message, "max_completion_tokens") {
 		d.maxCompletionTokens = true
 		return d, true
 	}
-	if !d.noStreamOptions && strings.Contains(said, "stream_options") {
+	if !d.noStreamOptions && strings.Contains(message, "stream_options") {
 		d.noStreamOptions = true
 		return d, true
 	}
-	if !d.noThinking && setsThinking(req) && mentionsThinking(said) {
+	if !d.noThinking && setsThinking(req) && mentionsThinking(message) {
 		d.noThinking = true
 		return d, true
 	}
@@ -47,20 +47,20 @@ func setsThinking(req *model.Request) bool {
 	return slices.ContainsFunc(thinkingFields, func(field string) bool { return has(req, field) })
 }
 
-// mentionsThinking says whether an endpoint's words are about thinking, for which
-// every kind of server has others.
-func mentionsThinking(said string) bool {
-	said = strings.ToLower(said)
-	return strings.Contains(said, "reasoning") || strings.Contains(said, "thinking") || strings.Contains(said, "effort")
+// mentionsThinking reports whether an endpoint's message is about reasoning, which
+// each server words differently.
+func mentionsThinking(message string) bool {
+	message = strings.ToLower(message)
+	return strings.Contains(message, "reasoning") || strings.Contains(message, "thinking") || strings.Contains(message, "effort")
 }
 
 const (
-	knownFor = time.Hour // who runs the endpoint may change it
+	knownFor = time.Hour // the endpoint may be changed
 	maxKnown = 4096
 )
 
-// dialects remembers the endpoints that do not speak the usual one, so that
-// not every call is refused first. Safe for concurrent use.
+// dialects caches the endpoints with another dialect than the default, so that not
+// every call is rejected first. It is safe for concurrent use.
 type dialects struct {
 	mu    sync.RWMutex
 	known map[endpointKey]knownDialect
@@ -73,7 +73,7 @@ type knownDialect struct {
 	until time.Time
 }
 
-// of is the dialect to start in.
+// of returns the dialect to start with.
 func (d *dialects) of(t *model.Target, now time.Time) dialect {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -83,8 +83,8 @@ func (d *dialects) of(t *model.Target, now time.Time) dialect {
 	return dialect{}
 }
 
-// learn notes a dialect in which a call succeeded. What a refused call was
-// about counts for nothing: callers can have an endpoint say what they like.
+// learn records a dialect in which a call succeeded. A rejection alone is not recorded,
+// because callers can provoke any message of an endpoint.
 func (d *dialects) learn(t *model.Target, style dialect, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -92,7 +92,7 @@ func (d *dialects) learn(t *model.Target, style dialect, now time.Time) {
 		d.known = map[endpointKey]knownDialect{}
 	}
 	if len(d.known) >= maxKnown {
-		clear(d.known) // they are learnt again
+		clear(d.known) // they are learned again
 	}
 	d.known[endpointKey{t.BaseURL, t.Model}] = knownDialect{style, now.Add(knownFor)}
 }

@@ -15,8 +15,7 @@ import (
 	"agentd/internal/kernel/model"
 )
 
-// Bounds of one request to an embeddings endpoint, below what the usual ones
-// take.
+// Limits of one request to an embeddings endpoint, below those of common ones.
 const (
 	embedTexts   = 96
 	embedChars   = 256_000
@@ -32,7 +31,7 @@ type Embedder struct {
 
 var _ model.Embedder = (*Embedder)(nil)
 
-// Embedder gives the embedding model of a target.
+// Embedder returns the embedding model of a target.
 func (c *Client) Embedder(target model.Target) *Embedder { return &Embedder{c, target} }
 
 // Model implements model.Embedder.
@@ -63,7 +62,7 @@ func (e *Embedder) Embed(ctx context.Context, texts []string) (model.Embedded, e
 	return all, nil
 }
 
-// embedBatch repeats a batch for as long as that can help.
+// embedBatch embeds a batch, with retries.
 func (e *Embedder) embedBatch(ctx context.Context, texts []string) (model.Embedded, error) {
 	body, err := json.Marshal(map[string]any{"model": e.target.Model, "input": texts}, json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
 	if err != nil {
@@ -94,20 +93,19 @@ func (e *Embedder) attempt(ctx context.Context, body []byte, texts []string) (mo
 
 var (
 	errDimensions = errors.New("vectors of different lengths")
-	errVector     = errors.New("a vector that is none")
+	errVector     = errors.New("an invalid vector")
 	errMissing    = errors.New("not one vector for each text")
 )
 
-// garbage is the error of an answer that is no answer. Asking again would give
-// the same.
+// garbage returns the error of an invalid answer, which is not retried.
 func (e *Embedder) garbage(cause error) *model.Error {
 	return &model.Error{
 		Code: codeModel, Status: http.StatusOK, Cause: cause,
-		Detail: fmt.Sprintf("The endpoint of the embedding model %q sent something that is no list of embeddings.", e.target.Model),
+		Detail: fmt.Sprintf("The endpoint of the embedding model %q did not send a list of embeddings.", e.target.Model),
 	}
 }
 
-// read checks that there is a usable vector for each text.
+// read decodes an answer, and checks that it has a usable vector for each text.
 func (e *Embedder) read(raw []byte, texts []string) (model.Embedded, error) {
 	var answer struct {
 		Data []struct {
@@ -157,7 +155,7 @@ func (e *Embedder) read(raw []byte, texts []string) (model.Embedded, error) {
 	return out, nil
 }
 
-// maxDimensions is more than any model has.
+// maxDimensions is more than any model uses.
 const maxDimensions = 16_384
 
 func usable(v []float32) bool {

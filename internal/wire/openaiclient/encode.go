@@ -10,8 +10,8 @@ import (
 	"agentd/internal/kernel/model"
 )
 
-// encode writes the request as an endpoint wants it. Fields of Extra replace
-// the ones that are written here, but for those that make the call what it is.
+// encode returns the request in an endpoint's dialect. Fields of Extra replace those
+// that are written here, except for the essential ones.
 func encode(req *model.Request, stream bool, style dialect) []byte {
 	b := append(make([]byte, 0, sizeHint(req)), `{"model":`...)
 	b = appendString(b, req.Target.Model)
@@ -47,8 +47,8 @@ func encode(req *model.Request, stream bool, style dialect) []byte {
 	return append(b, '}')
 }
 
-// sizeHint is about the size of the encoded request, a little more for the
-// most part, so that it is allocated once.
+// sizeHint estimates the size of the encoded request, usually a little above it, so
+// that it is allocated once.
 func sizeHint(req *model.Request) int {
 	n := 512
 	for i := range req.Messages {
@@ -99,7 +99,7 @@ func appendMessage(b []byte, m *model.Message) []byte {
 	if m.Role == model.Tool {
 		b = append(b, `,"tool_call_id":`...)
 		b = appendString(b, m.ToolCallID)
-	} else if m.Name != "" { // several endpoints refuse a name on a tool's result
+	} else if m.Name != "" { // several endpoints reject a name on a tool's result
 		b = append(b, `,"name":`...)
 		b = appendString(b, m.Name)
 	}
@@ -136,7 +136,7 @@ func appendTools(b []byte, req *model.Request) []byte {
 			b = append(b, `,"parameters":`...)
 			b = append(b, t.Parameters...)
 		}
-		if t.Strict { // many endpoints do not know it
+		if t.Strict { // many endpoints do not know this member
 			b = append(b, `,"strict":true`...)
 		}
 		b = append(b, `}}`...)
@@ -184,8 +184,8 @@ func has(req *model.Request, field string) bool {
 	return ok
 }
 
-// appendString quotes s. Bytes that are no UTF-8 become U+FFFD, which is what
-// the ignored error tells of.
+// appendString quotes s. Invalid UTF-8 becomes U+FFFD; the ignored error only
+// reports that.
 func appendString(b []byte, s string) []byte {
 	b, _ = jsontext.AppendQuote(b, s)
 	return b

@@ -37,7 +37,7 @@ func TestEndlessAnswer(t *testing.T) {
 	pieces := 0
 	_, err := c.Generate(t.Context(), model.Request{Target: model.Target{BaseURL: server.URL, Model: "m"}}, func(model.Delta) { pieces++ })
 	checkCode(t, err, "model_error")
-	if err == nil || !strings.Contains(err.Error(), "had not finished its answer") || calls != 1 || pieces == 0 {
+	if err == nil || !strings.Contains(err.Error(), "did not finish its answer") || calls != 1 || pieces == 0 {
 		t.Errorf("%v after %d calls and %d pieces", err, calls, pieces)
 	}
 }

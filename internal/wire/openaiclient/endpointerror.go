@@ -9,7 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// endpointError is what an endpoint said was wrong. Its Error text is for logs.
+// endpointError is an error that an endpoint reported. Its Error text is for logs.
 type endpointError struct {
 	Message string
 	Type    string
@@ -20,9 +20,9 @@ func (e *endpointError) Error() string {
 	return "endpoint: " + strings.Join([]string{e.Type, e.Code, e.Message}, ": ")
 }
 
-// parseEndpointError reads the forms that are in use: {"error": {message, type,
-// code}}, {"error": "…"}, the members at the top level, {"detail": …}, any of
-// these in an array. Whatever is none of them has no message.
+// parseEndpointError reads the forms in use: {"error": {message, type, code}},
+// {"error": "…"}, the members at the top level, {"detail": …}, and any of these in an
+// array. For other forms the message is empty.
 func parseEndpointError(raw []byte) *endpointError {
 	type members struct {
 		Message text           `json:"message"`
@@ -44,7 +44,7 @@ func parseEndpointError(raw []byte) *endpointError {
 	switch outer.Error.Kind() {
 	case '{':
 		inner = members{}
-		_ = json.Unmarshal(outer.Error, &inner, lenient) // was read as part of raw
+		_ = json.Unmarshal(outer.Error, &inner, lenient) // valid as part of raw
 	case '"':
 		var s text
 		_ = json.Unmarshal(outer.Error, &s, lenient)
@@ -61,11 +61,11 @@ func parseEndpointError(raw []byte) *endpointError {
 	return e
 }
 
-// is says whether the error goes by a name.
+// is reports whether the error has a code or type.
 func (e *endpointError) is(name string) bool { return e.Code == name || e.Type == name }
 
-// status is the HTTP status that the error amounts to: of errors inside a 200
-// what their code or type says.
+// status returns the HTTP status of the error; inside a 200 it is derived from its code
+// or type.
 func (e *endpointError) status(actual int) int {
 	if actual != 200 {
 		return actual
@@ -89,8 +89,8 @@ func (e *endpointError) status(actual int) int {
 	return actual
 }
 
-// isContextLength recognizes a conversation that is too long, for which every
-// kind of server has its own words.
+// isContextLength reports whether the conversation is too long, which each server
+// words differently.
 func (e *endpointError) isContextLength() bool {
 	if e.is("context_length_exceeded") || e.is("exceed_context_size_error") {
 		return true
@@ -107,8 +107,8 @@ func (e *endpointError) isContextLength() bool {
 	return false
 }
 
-// isPrivate says whether a word of an endpoint's message must not be shown:
-// what looks like a key, and addresses inside the operator's network.
+// isPrivate reports whether a word of an endpoint's message must not be shown: one that
+// looks like a key, or like an address in the operator's network.
 func isPrivate(word string) bool {
 	if strings.Contains(word, "://") || strings.Contains(word, "sk-") || strings.HasPrefix(word, "eyJ") {
 		return true

@@ -25,33 +25,33 @@ const (
 
 const maxErrorBody = 64 << 10
 
-// statusError makes the error of an answer whose status is not 200.
+// statusError returns the error of an answer whose status is not 200.
 func statusError(resp *http.Response, body io.Reader, req *model.Request) *model.Error {
-	// What cannot be read of the explanation is not worth another error.
+	// An explanation that cannot be read completely is used as far as it was read.
 	raw, _ := io.ReadAll(io.LimitReader(body, maxErrorBody))
 	e := classify(resp.StatusCode, parseEndpointError(raw), req)
 	e.RetryAfter = retryAfter(resp.Header, time.Now())
 	return e
 }
 
-// classify maps what an endpoint said to the codes and sentences of the
-// contract. The endpoint's own words are shown where they may help the caller:
-// not about keys, and not about what is wrong inside the endpoint.
-func classify(status int, said *endpointError, req *model.Request) *model.Error {
+// classify maps an endpoint's error to a model.Error. The endpoint's own message is
+// included where it may help the caller: not for keys, and not for failures inside the
+// endpoint.
+func classify(status int, reported *endpointError, req *model.Request) *model.Error {
 	key := req.Target.APIKey.Reveal()
-	if key != "" { // some endpoints repeat it; logs must not
-		said.Message = strings.ReplaceAll(said.Message, key, secret.Redacted)
+	if key != "" { // some endpoints repeat the key, which must not be logged
+		reported.Message = strings.ReplaceAll(reported.Message, key, secret.Redacted)
 	}
-	e := &model.Error{Code: codeModel, Status: status, Cause: said}
-	words := said.publicText()
-	switch kind := said.status(status); {
-	case kind != http.StatusTooManyRequests && said.isContextLength():
+	e := &model.Error{Code: codeModel, Status: status, Cause: reported}
+	words := reported.publicText()
+	switch kind := reported.status(status); {
+	case kind != http.StatusTooManyRequests && reported.isContextLength():
 		e.Code, e.Detail = codeContext, "The conversation is longer than the model's context window"
 	case kind == http.StatusUnauthorized || kind == http.StatusForbidden:
 		e.Code, e.Detail, words = codeAuth, fmt.Sprintf("The model endpoint refused the key (status %d); check the provider's key", status), ""
 	case kind == http.StatusTooManyRequests:
 		e.Code, e.Detail = codeLimited, "The model endpoint limits the rate of calls"
-		e.Retryable = !said.is("insufficient_quota")
+		e.Retryable = !reported.is("insufficient_quota")
 	case kind == http.StatusNotFound:
 		e.Detail = fmt.Sprintf("The model endpoint does not know the model %q or the path (status 404)", req.Target.Model)
 	case kind >= 300 && kind < 400:
@@ -72,12 +72,12 @@ func classify(status int, said *endpointError, req *model.Request) *model.Error 
 	return e
 }
 
-// dialError makes the error of a call that got no answer.
+// dialError returns the error of a call without an answer.
 func dialError(ctx context.Context, err error) *model.Error {
 	e := &model.Error{Code: codeModel, Retryable: true, Cause: err}
 	denied, ok := errors.AsType[*fault.Error](err)
 	switch {
-	case ok: // by the guarded transport
+	case ok: // of the guarded transport
 		e.Detail, e.Retryable = denied.Detail, false
 	case context.Cause(ctx) == errIdle, context.Cause(ctx) == errDeadline:
 		e.Detail, e.Cause = "The model endpoint did not begin to answer in time.", errIdle
@@ -87,23 +87,23 @@ func dialError(ctx context.Context, err error) *model.Error {
 	return e
 }
 
-// readError makes the error of an answer that could not be read to its end.
+// readError returns the error of an answer that could not be read to its end.
 func readError(ctx context.Context, err error, req *model.Request) *model.Error {
 	e := &model.Error{Code: codeModel, Status: http.StatusOK, Cause: err}
-	said, inBand := errors.AsType[*endpointError](err)
+	reported, inBand := errors.AsType[*endpointError](err)
 	switch {
 	case inBand:
-		return classify(http.StatusOK, said, req)
+		return classify(http.StatusOK, reported, req)
 	case context.Cause(ctx) == errIdle:
-		e.Detail, e.Cause, e.Retryable = "The model endpoint fell silent in the middle of its answer.", errIdle, true
+		e.Detail, e.Cause, e.Retryable = "The model endpoint stopped sending in the middle of its answer.", errIdle, true
 	case context.Cause(ctx) == errDeadline:
-		e.Detail, e.Cause = "The model endpoint had not finished its answer in the time that this deployment gives it.", errDeadline
+		e.Detail, e.Cause = "The model endpoint did not finish its answer within this deployment's time limit.", errDeadline
 	case errors.Is(err, errTooLong):
 		e.Detail = "The model's answer is longer than this deployment accepts."
 	case errors.Is(err, errTooManyCalls):
 		e.Detail = fmt.Sprintf("The model's answer calls more than %d tools at once.", maxCalls)
 	case errors.Is(err, errGarbage):
-		e.Detail = "The model endpoint sent something that is no chat completion; check that its address is that of an OpenAI-compatible API."
+		e.Detail = "The model endpoint did not send a chat completion; check that its address is that of an OpenAI-compatible API."
 	case errors.Is(err, errEmpty):
 		e.Detail = "The model endpoint sent an empty answer."
 	default:
@@ -112,7 +112,7 @@ func readError(ctx context.Context, err error, req *model.Request) *model.Error 
 	return e
 }
 
-// asError makes sure that what attempt returns is an error of the contract.
+// asError converts an error of attempt to a *model.Error.
 func asError(err error) *model.Error {
 	if e, ok := errors.AsType[*model.Error](err); ok {
 		return e
@@ -120,8 +120,8 @@ func asError(err error) *model.Error {
 	return &model.Error{Code: codeModel, Detail: "The model could not be called.", Cause: err}
 }
 
-// publicText is what the endpoint said, fit to be shown: one line of moderate
-// length, without keys and addresses.
+// publicText returns the endpoint's message in a form that can be shown: one line of
+// moderate length, without keys and addresses.
 func (e *endpointError) publicText() string {
 	var b strings.Builder
 	for word := range strings.FieldsFuncSeq(e.Message, func(r rune) bool { return r <= ' ' || r == 0x7F }) {

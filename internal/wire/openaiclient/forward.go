@@ -21,7 +21,7 @@ func (c *Client) Forward(ctx context.Context, f model.Forward, sink func([]byte)
 		if err == nil || r.delivered {
 			out = r.result(&req)
 		}
-		if r.sinkErr != nil { // by the sink, which says best why
+		if r.sinkErr != nil { // the sink's error is the most specific
 			return true, r.sinkErr
 		}
 		return r.delivered, err
@@ -35,8 +35,8 @@ var (
 	firstUsage = []byte(`"stream_options":{"include_usage":true},`)
 )
 
-// forwardBody is the body for an endpoint: with its name of the model, and, of a
-// stream, with the wish for its usage.
+// forwardBody returns the body for an endpoint: with its name of the model and, for a
+// stream, with a request for the usage.
 func forwardBody(f *model.Forward, style dialect) []byte {
 	b := make([]byte, 0, len(f.Body)+len(f.Target.Model)+len(firstUsage)+16)
 	from := 0
@@ -61,22 +61,21 @@ func forwardBody(f *model.Forward, style dialect) []byte {
 	return append(b, f.Body[from:]...)
 }
 
-// relay passes one answer on and finds out, on the way, what it used and
-// whether it is one.
+// relay passes one answer on, and determines its usage and validity on the way.
 type relay struct {
 	f         *model.Forward
 	sink      func([]byte) error
-	out       []byte // events that were read and not yet passed on
+	out       []byte // events that were read and not yet delivered
 	delivered bool
 	sinkErr   error // the sink's
 
-	answer    answer // of an answer in another form, all of it; otherwise usage and finish
-	converted bool   // it is one
-	textBytes int    // bytes of text, for the estimate where the endpoint gives no usage
-	idSeen    []bool // by index of a tool call: its id was seen
+	answer    answer // of an answer in another form, everything; otherwise usage and finish
+	converted bool   // the answer has another form than requested
+	textBytes int    // for estimating the usage that an endpoint does not report
+	idSeen    []bool // by index of the tool call
 }
 
-// read reads the answer, streamed or whole as its first byte tells.
+// read reads the answer, streamed or whole depending on its first byte.
 func (r *relay) read(in *timedReader) error {
 	s := getStream(in, r.answer.max)
 	defer s.put()
@@ -127,7 +126,7 @@ var (
 	doneEvent = []byte("data: [DONE]\n\n")
 )
 
-// readStream passes events on: as many at once as were read at once.
+// readStream passes events on, as many at once as were read at once.
 func (r *relay) readStream(s *stream, in *timedReader) error {
 	r.out = s.scratch[:0]
 	s.events.before = r.flush
@@ -158,8 +157,8 @@ func (r *relay) readStream(s *stream, in *timedReader) error {
 	}
 }
 
-// event takes in one event. What is no chunk is left out, and so is the chunk of
-// usage where the caller has not asked for it.
+// event adds one event. Blank ones are dropped, and so is the chunk of usage if the
+// caller did not request it.
 func (r *relay) event(s *stream, data []byte) error {
 	if s.fast.parse(data) {
 		q := &s.fast
@@ -200,7 +199,7 @@ func (r *relay) put(data []byte) {
 	r.out = append(append(append(r.out, dataStart...), data...), eventEnd...)
 }
 
-// count notes what is counted, and whether the answer is over.
+// count records usage, text sizes and the finish reason.
 func (r *relay) count(c *completion) {
 	r.answer.addUsage(c.Usage)
 	for i := range c.Choices {
@@ -222,7 +221,7 @@ func (r *relay) sendDone() error {
 	return r.flush()
 }
 
-// flush passes on what was read.
+// flush delivers the events that were read.
 func (r *relay) flush() error {
 	if len(r.out) == 0 {
 		return nil
@@ -238,8 +237,7 @@ func (r *relay) deliver(piece []byte) error {
 	return r.sinkErr
 }
 
-// result is what came of it, with the usage estimated where the endpoint gave
-// none.
+// result returns the outcome, with estimated usage if the endpoint reported none.
 func (r *relay) result(req *model.Request) model.Forwarded {
 	if r.converted {
 		resp := r.answer.response(req)

@@ -12,7 +12,7 @@ import (
 	"agentd/internal/kernel/model"
 )
 
-// maxImageAnswer bounds the answer to a call for a picture, which is base64.
+// maxImageAnswer bounds the answer to a request for an image, which is base64.
 const maxImageAnswer = 32 << 20
 
 var _ model.ImageClient = (*Client)(nil)
@@ -25,11 +25,11 @@ type imageAnswer struct {
 	} `json:"data"`
 }
 
-// Image implements [model.ImageClient] by POST {base}/images/generations. Only
-// what was refused for its rate, or for want of a server, is tried again: a
-// picture that was made and lost has been paid for.
+// Image implements [model.ImageClient] by POST {base}/images/generations. It
+// retries only after a 429 or 503: an image that was generated and lost has been
+// charged.
 func (c *Client) Image(ctx context.Context, req model.ImageRequest) (model.Image, error) {
-	plain := false // the endpoint takes no response_format: it sends base64 anyway
+	plain := false // without response_format: the endpoint rejects it and sends base64 anyway
 	for attempt := 1; ; attempt++ {
 		img, err := c.image(ctx, req, plain)
 		if err == nil {
@@ -53,7 +53,7 @@ func (c *Client) Image(ctx context.Context, req model.ImageRequest) (model.Image
 	}
 }
 
-// image calls the endpoint once.
+// image makes one attempt.
 func (c *Client) image(ctx context.Context, req model.ImageRequest, plain bool) (model.Image, error) {
 	q := endpointRequest{path: "/images/generations", body: encodeImage(req, plain), timeouts: timeouts{c.PlainTimeout, c.IdleTimeout, c.AnswerTimeout}}
 	raw, err := c.fetch(ctx, &req.Target, q, maxImageAnswer)
@@ -79,27 +79,27 @@ func encodeImage(req model.ImageRequest, plain bool) []byte {
 	return append(b, '}')
 }
 
-var errNoImage = errors.New("modelwire: the answer holds no picture")
+var errNoImage = errors.New("openaiclient: the answer has no image")
 
-// readImage reads a whole answer. An address in place of the picture is not
-// followed: an endpoint must not choose what is fetched from inside.
-func readImage(raw []byte, asked *model.Request) (model.Image, error) {
+// readImage reads an answer. A URL in place of the image is not fetched: an endpoint
+// must not choose what is requested from inside the operator's network.
+func readImage(raw []byte, req *model.Request) (model.Image, error) {
 	fail := func(detail string, cause error) (model.Image, error) {
 		return model.Image{}, &model.Error{Code: codeModel, Status: http.StatusOK, Detail: detail, Cause: cause}
 	}
 	var a imageAnswer
 	if err := json.Unmarshal(raw, &a, lenient); err != nil {
-		return fail("The model endpoint sent something that is no answer to a call for a picture.", err)
+		return fail("The model endpoint did not send an answer to an image request.", err)
 	}
 	if len(a.Data) == 0 {
-		if said := parseEndpointError(raw); said.Message != "" {
-			return model.Image{}, classify(http.StatusOK, said, asked)
+		if failure := parseEndpointError(raw); failure.Message != "" {
+			return model.Image{}, classify(http.StatusOK, failure, req)
 		}
-		return fail("The model endpoint sent no picture.", errNoImage)
+		return fail("The model endpoint sent no image.", errNoImage)
 	}
 	first := a.Data[0]
 	if first.B64 == "" && first.URL != "" {
-		return fail("The model endpoint sent the address of a picture and not the picture; it must support b64_json.", errNoImage)
+		return fail("The model endpoint sent a URL instead of the image; it must support b64_json.", errNoImage)
 	}
 	encoded := string(first.B64)
 	if rest, ok := strings.CutPrefix(encoded, "data:"); ok {
@@ -107,12 +107,12 @@ func readImage(raw []byte, asked *model.Request) (model.Image, error) {
 	}
 	data, err := base64.StdEncoding.DecodeString(encoded)
 	if err != nil {
-		return fail("The model endpoint sent a picture that cannot be read.", err)
+		return fail("The model endpoint sent an image that cannot be decoded.", err)
 	}
 	kind := http.DetectContentType(data)
 	switch kind {
 	case "image/png", "image/jpeg", "image/webp", "image/gif":
 		return model.Image{MimeType: kind, Data: data, Revised: string(first.Revised)}, nil
 	}
-	return fail("The model endpoint sent something that is no picture.", errNoImage)
+	return fail("The model endpoint sent something other than an image.", errNoImage)
 }

@@ -13,7 +13,7 @@ import (
 	"agentd/internal/kernel/model"
 )
 
-// Bounds of an answer to the question which models an endpoint has.
+// Limits of a list of models.
 const (
 	listTimeout = 10 * time.Second
 	maxList     = 4 << 20
@@ -23,9 +23,9 @@ const (
 
 var _ model.Lister = (*Client)(nil)
 
-var errNoList = errors.New("modelwire: the answer is no list of models")
+var errNoList = errors.New("openaiclient: the answer is not a list of models")
 
-// ListModels implements [model.Lister] by GET {base}/models. It asks once.
+// ListModels implements [model.Lister] by GET {base}/models, without retries.
 func (c *Client) ListModels(ctx context.Context, to model.Target) ([]model.Listed, error) {
 	raw, err := c.fetch(ctx, &to, endpointRequest{path: "/models", timeouts: timeouts{listTimeout, listTimeout, listTimeout}}, maxList)
 	if err == nil {
@@ -100,10 +100,10 @@ func readList(raw []byte, asked *model.Request) ([]model.Listed, error) {
 
 const maxTokens = 1 << 30
 
-// number reads a whole number from 1 to most; 0: it is none.
-func number(raw jsontext.Value, most int64) int64 {
+// number returns a whole number from 1 to limit, 0 for any other value.
+func number(raw jsontext.Value, limit int64) int64 {
 	var n float64
-	if raw.Kind() != '0' || json.Unmarshal(raw, &n) != nil || !(n >= 1 && n <= float64(most)) {
+	if raw.Kind() != '0' || json.Unmarshal(raw, &n) != nil || !(n >= 1 && n <= float64(limit)) {
 		return 0
 	}
 	return int64(n)

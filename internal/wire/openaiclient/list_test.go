@@ -130,7 +130,7 @@ func TestEndpointsThatAreSilent(t *testing.T) {
 				t.Errorf("%s given up: %v", name, err)
 			}
 			to.Guarded = true
-			checkFailure(t, call(t.Context()), "provider_not_configured", "switched off")
+			checkFailure(t, call(t.Context()), "provider_not_configured", "disabled")
 			to.Guarded = false
 		}
 	})
@@ -216,9 +216,9 @@ func TestTranscribe(t *testing.T) {
 		"refused":      {modeltest.Answer{Status: 400, Error: "too short"}, "", "", "model_error", "too short"},
 		"key":          {modeltest.Answer{Status: 403, Error: "sk-secret"}, "", "", "provider_auth_failed", "refused the key"},
 		"error-in-200": {modeltest.Answer{Raw: []byte(`{"error":{"message":"out of credit"}}`)}, "", "", "model_error", "out of credit"},
-		"no-text":      {modeltest.Answer{Raw: []byte(`{"segments":[]}`)}, "", "", "model_error", "no transcription"},
-		"null":         {modeltest.Answer{Raw: []byte(`null`)}, "", "", "model_error", "no transcription"},
-		"words":        {modeltest.Answer{Raw: []byte(`WEBVTT`)}, "", "", "model_error", "no transcription"},
+		"no-text":      {modeltest.Answer{Raw: []byte(`{"segments":[]}`)}, "", "", "model_error", "did not send a transcription"},
+		"null":         {modeltest.Answer{Raw: []byte(`null`)}, "", "", "model_error", "did not send a transcription"},
+		"words":        {modeltest.Answer{Raw: []byte(`WEBVTT`)}, "", "", "model_error", "did not send a transcription"},
 		"too-large":    {modeltest.Answer{Raw: bytes.Repeat([]byte(" "), maxTranscript+1)}, "", "", "model_error", "longer"},
 	} {
 		t.Run(name, func(t *testing.T) {

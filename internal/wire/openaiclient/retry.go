@@ -10,8 +10,8 @@ import (
 	"agentd/internal/kernel/model"
 )
 
-// waitRetry waits before the next attempt. Errors, which end the attempts: the
-// failure itself where another one cannot help; the context's.
+// waitRetry waits before the next attempt. An error ends the attempts: the failure
+// itself if another attempt cannot help; the context's.
 func (c *Client) waitRetry(ctx context.Context, attempt int, failure *model.Error) error {
 	if !failure.Retryable || attempt >= c.MaxAttempts {
 		return failure
@@ -23,18 +23,18 @@ func (c *Client) waitRetry(ctx context.Context, attempt int, failure *model.Erro
 	return sleep(ctx, wait)
 }
 
-// backoff is how long to wait before the next attempt: what the endpoint asked
-// for, or else a random time below a bound that doubles with each attempt
-// (full jitter, so that callers who failed together do not return together).
-// False: the wait would be too long, or outlive the context.
-func (c *Client) backoff(ctx context.Context, attempt int, asked time.Duration) (time.Duration, bool) {
-	if asked > c.MaxRetryAfter {
+// backoff returns how long to wait before the next attempt: at least what the endpoint
+// requested, otherwise a random time below a bound that doubles with each attempt
+// (full jitter, so that callers that failed together do not retry together). It is
+// false if the wait would be too long or outlive the context.
+func (c *Client) backoff(ctx context.Context, attempt int, requested time.Duration) (time.Duration, bool) {
+	if requested > c.MaxRetryAfter {
 		return 0, false
 	}
 	bound := min(c.MaxBackoff, c.Backoff<<min(attempt-1, 16))
-	d := asked + rand.N(bound)
-	if asked > 0 {
-		d = asked + rand.N(min(bound, asked/4+1))
+	d := requested + rand.N(bound)
+	if requested > 0 {
+		d = requested + rand.N(min(bound, requested/4+1))
 	}
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= d {
 		return 0, false
@@ -53,8 +53,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// retryAfter reads what the endpoint asks for: Retry-After in seconds or as a
-// date, or the retry-after-ms of some. Zero: nothing, or nonsense.
+// retryAfter returns the wait that the endpoint requests: Retry-After in seconds or as
+// a date, or the retry-after-ms of some. Zero if absent or invalid.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil {
 		return seconds(ms / 1000)

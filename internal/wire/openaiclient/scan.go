@@ -5,10 +5,9 @@ import (
 	"unicode/utf8"
 )
 
-// scanner walks over JSON of a simple kind. Whatever is not simple (strings
-// with escapes where none is expected, values that nest unexpectedly, errors)
-// makes it fail, and the general decoder has the word. It accepts nothing that
-// is no JSON.
+// scanner reads simple JSON. It fails on anything else (strings with escapes where
+// none are expected, unexpected nesting, invalid JSON), which is then left to the
+// general decoder. It never accepts invalid JSON.
 type scanner struct {
 	data   []byte
 	at     int
@@ -17,7 +16,7 @@ type scanner struct {
 
 func (s *scanner) fail() { s.failed = true }
 
-// peek passes over white space and gives the byte behind it, 0 at the end.
+// peek skips white space and returns the next byte, 0 at the end.
 func (s *scanner) peek() byte {
 	for s.at < len(s.data) {
 		switch b := s.data[s.at]; b {
@@ -30,7 +29,7 @@ func (s *scanner) peek() byte {
 	return 0
 }
 
-// accept passes over a byte if it is the next.
+// accept skips a byte if it is the next one.
 func (s *scanner) accept(b byte) bool {
 	if s.peek() != b {
 		return false
@@ -45,10 +44,10 @@ func (s *scanner) expect(b byte) {
 	}
 }
 
-// atEnd says whether all went well and nothing is left.
+// atEnd reports whether the scan succeeded and nothing is left.
 func (s *scanner) atEnd() bool { return !s.failed && s.peek() == 0 && s.at == len(s.data) }
 
-// first enters an object and gives its first name; nil where there is none.
+// first enters an object and returns its first name, nil if there is none.
 func (s *scanner) first() []byte {
 	s.expect('{')
 	if s.failed || s.accept('}') {
@@ -57,7 +56,7 @@ func (s *scanner) first() []byte {
 	return s.name()
 }
 
-// next gives the object's next name; nil at its end.
+// next returns the object's next name, nil at its end.
 func (s *scanner) next() []byte {
 	if s.failed || s.accept('}') {
 		return nil
@@ -75,8 +74,8 @@ func (s *scanner) name() []byte {
 	return name
 }
 
-// quoted passes over a string and gives it with its quotes. Its escapes and
-// its UTF-8 are not checked.
+// quoted skips a string and returns it with its quotes. Its escapes and its UTF-8 are
+// not checked.
 func (s *scanner) quoted() []byte {
 	s.expect('"')
 	start := s.at - 1
@@ -96,7 +95,7 @@ func (s *scanner) quoted() []byte {
 	return nil
 }
 
-// plain passes over a string without escapes and gives what is inside.
+// plain skips a string without escapes and returns its content.
 func (s *scanner) plain() []byte {
 	quoted := s.quoted()
 	if s.failed || !isPlain(quoted[1:len(quoted)-1]) {
@@ -106,7 +105,7 @@ func (s *scanner) plain() []byte {
 	return quoted[1 : len(quoted)-1]
 }
 
-// isPlain says whether the inside of a string stands for itself.
+// isPlain reports whether the content of a string needs no unquoting.
 func isPlain(s []byte) bool {
 	ascii := true
 	for _, b := range s {
@@ -118,7 +117,7 @@ func isPlain(s []byte) bool {
 	return ascii || utf8.Valid(s)
 }
 
-// null passes over null if that is what stands there.
+// null skips null, and reports whether it was there.
 func (s *scanner) null() bool {
 	if s.peek() != 'n' {
 		return false
@@ -135,7 +134,7 @@ func (s *scanner) literal(word string) {
 	s.at += len(word)
 }
 
-// scalar passes over a value that does not nest.
+// scalar skips a value that is not an object or array.
 func (s *scanner) scalar() {
 	switch b := s.peek(); {
 	case b == '"':
@@ -153,7 +152,7 @@ func (s *scanner) scalar() {
 	}
 }
 
-// number passes over a number.
+// number skips a number.
 func (s *scanner) number() {
 	if s.data[s.at] == '-' {
 		s.at++

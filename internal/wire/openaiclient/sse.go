@@ -6,30 +6,29 @@ import (
 	"io"
 )
 
-// errTooLong says that an answer passed Config.MaxAnswer.
-var errTooLong = errors.New("modelwire: the answer is too long")
+// errTooLong means that an answer exceeds Config.MaxAnswer.
+var errTooLong = errors.New("openaiclient: the answer is too long")
 
 // eventReader reads the data of server-sent events. Lines end in LF or CRLF.
-// Comments and the fields event, id and retry are passed over; lines of data
-// that belong together are joined. An event at the very end needs no blank
-// line, unlike in the standard, because not every endpoint sends one.
+// Comments and the fields event, id and retry are skipped; data lines of one event are
+// joined. Unlike in the standard, the last event needs no blank line, because not
+// every endpoint sends one.
 type eventReader struct {
 	src    io.Reader
-	buf    []byte // buf[r:w] is read and not yet given out
+	buf    []byte // buf[r:w] is read and not yet returned
 	r, w   int
 	max    int   // bytes of one event
-	err    error // of src, given out after what came before it
-	cut    bool  // the last event had no blank line: it may be half of one
+	err    error // of src, returned after the data before it
+	cut    bool  // the last event had no blank line: it may be incomplete
 	joined []byte
-	before func() error // is called before src is read; nil: nothing is
+	before func() error // if set, called before src is read
 }
 
-// next gives the next event's data, valid until the call after. Errors:
-// io.EOF where the stream ended between events or inside the last one,
-// errTooLong, the source's.
+// next returns the next event's data, valid until the next call. Errors: io.EOF if the
+// stream ended between events or inside the last one, errTooLong, the source's.
 func (e *eventReader) next() ([]byte, error) {
 	var (
-		at         int // how much of buf[r:w] was looked at
+		at         int // how much of buf[r:w] was scanned
 		lines      int // of data
 		start, end int // the only line of data, from r
 	)
@@ -78,7 +77,7 @@ func (e *eventReader) data(lines, start, end int) []byte {
 	return e.joined
 }
 
-// dataField says where the value of a line of data begins.
+// dataField returns where the value of a data line begins.
 func dataField(line []byte) (offset int, ok bool) {
 	if !bytes.HasPrefix(line, []byte("data")) {
 		return 0, false
@@ -94,7 +93,7 @@ func dataField(line []byte) (offset int, ok bool) {
 	return 5, true
 }
 
-// line finds the line that begins at offset at: its length without its end,
+// line finds the line that begins at offset at: its length without the line ending,
 // and its width with it.
 func (e *eventReader) line(at int) (length, width int, err error) {
 	seen := at
@@ -119,7 +118,7 @@ func (e *eventReader) line(at int) (length, width int, err error) {
 	return length, width, nil
 }
 
-// fill reads more behind w, moving and growing the buffer as needed.
+// fill reads more after w, moving and growing the buffer as needed.
 func (e *eventReader) fill() error {
 	if e.err != nil {
 		return e.err
@@ -154,7 +153,7 @@ func (e *eventReader) fill() error {
 	return e.err
 }
 
-// peek gives the first byte that is no white space, without passing over it.
+// peek returns the first byte that is not white space, without consuming it.
 func (e *eventReader) peek() (byte, error) {
 	for {
 		for e.r < e.w {
@@ -171,7 +170,7 @@ func (e *eventReader) peek() (byte, error) {
 	}
 }
 
-// rest gives everything up to the end of the source.
+// rest returns everything up to the end of the source.
 func (e *eventReader) rest() ([]byte, error) {
 	for {
 		switch err := e.fill(); err {

@@ -11,24 +11,23 @@ import (
 )
 
 var (
-	errGarbage   = errors.New("modelwire: that is no chat completion")
-	errTruncated = errors.New("modelwire: the stream ended in the middle of the answer")
-	errEmpty     = errors.New("modelwire: there is no choice in the answer")
+	errGarbage   = errors.New("openaiclient: the answer is not a chat completion")
+	errTruncated = errors.New("openaiclient: the stream ended in the middle of the answer")
+	errEmpty     = errors.New("openaiclient: the answer has no choice")
 )
 
 const (
 	// afterFinish is how long usage and [DONE] may take once the answer is
 	// complete.
 	afterFinish = 2 * time.Second
-	// afterDone is how long the end of the body may take after [DONE]. Seeing
-	// it is what lets the connection be used again.
+	// afterDone is how long the end of the body may take after [DONE]. The connection
+	// can be reused only if it is read.
 	afterDone = 250 * time.Millisecond
-	// firstBuffer is how large one is at first.
+	// firstBuffer is the initial size of a buffer.
 	firstBuffer = 8 << 10
-	// keepBuffer is how large a buffer may be to be pooled.
+	// keepBuffer is the size up to which a buffer is pooled.
 	keepBuffer = 64 << 10
-	// keepScratch is that of the buffer in which texts lose their escapes: one
-	// large answer in memory is enough.
+	// keepScratch is the same for the buffer in which texts are unquoted.
 	keepScratch = 2 << 20
 )
 
@@ -41,13 +40,13 @@ type stream struct {
 
 var streams = sync.Pool{New: func() any { return &stream{events: eventReader{buf: make([]byte, firstBuffer)}} }}
 
-// getStream takes one for an answer of at most that many bytes. It makes room
-// for all of it where its size is known, so that the buffer need not grow.
-func getStream(in *timedReader, most int) *stream {
+// getStream returns a pooled stream for an answer of at most limit bytes. If the size
+// of the answer is known, the buffer is allocated for all of it.
+func getStream(in *timedReader, limit int) *stream {
 	s := streams.Get().(*stream)
-	s.events = eventReader{src: in, buf: s.events.buf, joined: s.events.joined, max: max(most, keepBuffer)}
+	s.events = eventReader{src: in, buf: s.events.buf, joined: s.events.joined, max: max(limit, keepBuffer)}
 	if in.size >= int64(len(s.events.buf)) && in.size < int64(s.events.max) {
-		s.events.buf = make([]byte, in.size+1) // one more, so that the end is seen
+		s.events.buf = make([]byte, in.size+1) // one more byte, to read the end
 	}
 	return s
 }
@@ -63,7 +62,7 @@ func (s *stream) put() {
 	}
 }
 
-// begin gives the first byte of an answer, which tells its form.
+// begin returns the first byte of an answer, which determines its form.
 func (s *stream) begin() (first byte, err error) {
 	first, err = s.events.peek()
 	if err == io.EOF {
@@ -72,9 +71,8 @@ func (s *stream) begin() (first byte, err error) {
 	return first, err
 }
 
-// readAnswer reads a body, streamed or whole as its first byte tells: endpoints
-// that do not stream answer streamed calls too, and not all declare what they
-// send.
+// readAnswer reads a body, streamed or whole depending on its first byte: some
+// endpoints answer streamed requests in one piece, and not all declare what they send.
 func readAnswer(in *timedReader, a *answer) error {
 	s := getStream(in, a.max)
 	defer s.put()
@@ -85,7 +83,7 @@ func readAnswer(in *timedReader, a *answer) error {
 	return s.readEither(in, first, a)
 }
 
-// readEither reads an answer that begins with a byte.
+// readEither reads an answer whose first byte is known.
 func (s *stream) readEither(in *timedReader, first byte, a *answer) error {
 	switch {
 	case first == '{':
@@ -96,7 +94,7 @@ func (s *stream) readEither(in *timedReader, first byte, a *answer) error {
 	return errGarbage
 }
 
-// isEventStart says whether an event stream can begin like this: with data,
+// isEventStart reports whether an event stream can begin with a byte: that of data,
 // event, id, retry or a comment.
 func isEventStart(first byte) bool { return strings.IndexByte("deir:", first) >= 0 }
 
@@ -124,7 +122,7 @@ func (s *stream) readStream(in *timedReader, a *answer) error {
 	}
 }
 
-// endOfStream judges a stream that ended without [DONE].
+// endOfStream returns the error, if any, of a stream that ended without [DONE].
 func (a *answer) endOfStream(err error) error {
 	switch {
 	case err == errTooLong:
@@ -137,7 +135,7 @@ func (a *answer) endOfStream(err error) error {
 	return err
 }
 
-// addEvent takes in one event.
+// addEvent adds one event to the answer.
 func (s *stream) addEvent(data []byte, a *answer) error {
 	if s.fast.parse(data) {
 		if done, err := s.addFast(a); done {
@@ -151,8 +149,7 @@ func (s *stream) addEvent(data []byte, a *answer) error {
 	return err
 }
 
-// addFast takes in an ordinary chunk; false where a string of it turns out
-// to be no good.
+// addFast adds an ordinary chunk; done is false if one of its strings is invalid.
 func (s *stream) addFast(a *answer) (done bool, err error) {
 	q := &s.fast
 	thought := q.thinking
@@ -180,8 +177,7 @@ func (s *stream) addFast(a *answer) (done bool, err error) {
 	return true, nil
 }
 
-// unquoteBoth gives two quoted strings as texts, without a copy where they are
-// what they look like.
+// unquoteBoth unquotes two strings, without a copy if they have no escapes.
 func (s *stream) unquoteBoth(thought, text []byte) (a, b []byte, ok bool) {
 	if len(thought) <= 2 && len(text) > 2 && isPlain(text[1:len(text)-1]) {
 		return nil, text[1 : len(text)-1], true
@@ -195,8 +191,7 @@ func (s *stream) unquoteBoth(thought, text []byte) (a, b []byte, ok bool) {
 	return both[:split], both[split:], ok
 }
 
-// drain reads on after [DONE], to the end of the body or until it takes too
-// long.
+// drain reads on after [DONE], until the end of the body or the timeout.
 func (s *stream) drain() {
 	for {
 		if _, err := s.events.next(); err != nil {

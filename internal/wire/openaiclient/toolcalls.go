@@ -11,34 +11,33 @@ import (
 	"agentd/internal/kernel/model"
 )
 
-// errTooManyCalls bounds what one answer may ask for at once.
-var errTooManyCalls = errors.New("modelwire: the answer calls more than 128 tools")
+// errTooManyCalls means that one answer calls more than maxCalls tools.
+var errTooManyCalls = errors.New("openaiclient: the answer calls more than 128 tools")
 
 const maxCalls = 128
 
-// callAssembler puts tool calls together from their pieces.
+// callAssembler assembles tool calls from their pieces.
 type callAssembler struct {
 	all    []*pendingCall
-	seen   map[string]bool // ids that were given out
-	at     int             // which of them is shown now, piece by piece
-	shown  int             // how many were shown before it
-	passed int             // bytes of its arguments that were shown
+	seen   map[string]bool // ids in the answer
+	at     int             // the call that is being emitted
+	shown  int             // calls emitted before it
+	passed int             // bytes of its arguments that were emitted
 }
 
 type pendingCall struct {
-	index        int    // as the endpoint counts; -1: it does not
-	id, name     string // as the endpoint says
-	publicID     string // the id that it has in the answer; "": none yet
-	sealed       bool   // it was shown as a whole, and takes no more
+	index        int    // of the endpoint; -1: none
+	id, name     string // of the endpoint
+	publicID     string // the id in the answer; "" until it is assigned
+	sealed       bool   // emitted completely: further pieces are dropped
 	arguments    strings.Builder
-	validatedLen int // how long they were when they were last found not to be whole
+	validatedLen int // length of the arguments when last found incomplete
 	validations  int
 }
 
-// add takes in a piece. A piece belongs to the call with its index; without an
-// index, to the call with its id, or to the last one. It begins a new call
-// where there is none, and where it has a name and another id: some endpoints
-// count every call as the first.
+// add adds a piece. It belongs to the call with its index; without an index, to the
+// call with its id, or to the last call. It begins a new call if there is none, or if
+// it has a name and another id, because some endpoints give every call the index 0.
 func (c *callAssembler) add(piece *toolCall) error {
 	id, name := string(piece.ID), string(piece.Function.Name)
 	call := c.find(piece.Index, id, name)
@@ -86,11 +85,10 @@ func (c *callAssembler) find(index *int, id, name string) *pendingCall {
 	return nil
 }
 
-// emit passes on what can be passed on: the calls one after the other, each as
-// its pieces come. A call is over when the answer is (all), or when another has
-// begun and its arguments are whole; until then the others wait, because
-// endpoints may mix the pieces of several. A call begins with the first piece of
-// its arguments: until then its name may grow.
+// emit emits the calls one after the other, each piece by piece. A call is complete
+// when the answer is (all), or when another has begun and its arguments are valid;
+// until then the others wait, because endpoints may interleave the pieces of several.
+// A call begins with the first piece of its arguments: until then its name may grow.
 func (c *callAssembler) emit(give func(model.Delta), all bool) {
 	for ; c.at < len(c.all); c.at++ {
 		call := c.all[c.at]
@@ -98,7 +96,7 @@ func (c *callAssembler) emit(give func(model.Delta), all bool) {
 		over := all || c.at < len(c.all)-1 && call.complete(arguments)
 		switch {
 		case call.name == "" && all:
-			continue // it cannot be made
+			continue // a call without a name is dropped
 		case call.name == "", arguments == "" && !over:
 			return
 		case arguments == "":
@@ -120,11 +118,11 @@ func (c *callAssembler) emit(give func(model.Delta), all bool) {
 	}
 }
 
-// maxValidations is how often a call is looked at to see whether it is whole: an
-// endpoint that mixes the pieces of calls could have us do that for ever.
+// maxValidations bounds how often a call's arguments are validated, because an endpoint
+// that interleaves pieces could cause that after every one.
 const maxValidations = 32
 
-// complete says whether nothing can be missing of a call's arguments.
+// complete reports whether a call's arguments are valid JSON.
 func (p *pendingCall) complete(arguments string) bool {
 	if p.validatedLen == len(arguments) || p.validations == maxValidations {
 		return false
@@ -134,11 +132,11 @@ func (p *pendingCall) complete(arguments string) bool {
 	return jsontext.Value(arguments).IsValid()
 }
 
-// noArguments are those of a call that has none.
+// noArguments are the arguments of a call without any.
 const noArguments = "{}"
 
-// name gives a call the id that it has in the answer: its own, or one that we
-// make where it has none, or another call has the same.
+// name assigns and returns a call's id in the answer: the endpoint's, or a new one if
+// that is missing or not unique.
 func (c *callAssembler) name(call *pendingCall) string {
 	if call.publicID == "" {
 		if call.publicID = call.id; call.id == "" || c.seen[call.id] {
@@ -152,8 +150,7 @@ func (c *callAssembler) name(call *pendingCall) string {
 	return call.publicID
 }
 
-// finished gives the calls, each with an id of its own. Calls without a name
-// cannot be made and are dropped.
+// finished returns the calls, each with a unique id. Calls without a name are dropped.
 func (c *callAssembler) finished() (done []model.ToolCall) {
 	for _, call := range c.all {
 		if call.name == "" {

@@ -13,8 +13,8 @@ import (
 
 var noSpan = trace.SpanFromContext(context.Background())
 
-// startSpan begins a span by the GenAI conventions. Names and attributes are
-// made only where somebody listens.
+// startSpan starts a span by the GenAI conventions. Its name and attributes are set
+// only if it is recorded.
 func startSpan(ctx context.Context, tracer trace.Tracer, req *model.Request) (context.Context, trace.Span) {
 	if tracer == nil {
 		return ctx, noSpan

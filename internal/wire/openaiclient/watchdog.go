@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// errIdle is the cause of an attempt that was given up because the endpoint
-// sent nothing for too long.
-var errIdle = errors.New("modelwire: the endpoint was silent for too long")
+// errIdle is the cause of an attempt that was cancelled because the endpoint sent
+// nothing for too long.
+var errIdle = errors.New("openaiclient: the endpoint was silent for too long")
 
-// errDeadline is the cause of an attempt that was given up although the endpoint
-// kept sending.
-var errDeadline = errors.New("modelwire: the answer takes too long")
+// errDeadline is the cause of an attempt that was cancelled although the endpoint kept
+// sending.
+var errDeadline = errors.New("openaiclient: the answer takes too long")
 
-// watchdog cancels an attempt unless it is armed anew in time, and at its end
-// in any case.
+// watchdog cancels an attempt that is not armed again in time, or that reaches its
+// end.
 type watchdog struct {
 	timer  *time.Timer
 	cancel context.CancelCauseFunc
-	end    time.Time // none: zero
+	end    time.Time // zero: none
 }
 
 func newWatchdog(cancel context.CancelCauseFunc) *watchdog { return &watchdog{cancel: cancel} }
@@ -50,14 +50,14 @@ func (w *watchdog) stop() {
 	}
 }
 
-// timedReader waits a bounded time for each read. Once hurry was called, all
-// further reads together may take that long.
+// timedReader bounds the time of each read. After limitRest, it bounds that of all
+// further reads together.
 type timedReader struct {
 	src     io.Reader
-	size    int64 // of all of it, as far as was said; negative: it was not
+	size    int64 // of the whole body; negative: unknown
 	watch   *watchdog
 	idle    time.Duration
-	pause   func() // called before each read, which may wait; nil: nobody wants to know
+	pause   func() // if set, called before each read, which may wait
 	limited bool
 }
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Allow is what the operator lets outbound calls reach although it is private.
+// Allow lists the private addresses that the operator allows.
 type Allow struct {
 	Prefixes []netip.Prefix
 	Hosts    []netip.AddrPort
@@ -47,7 +47,7 @@ func (a *Allow) add(item string) error {
 	if ip, err := netip.ParseAddr(item); err == nil {
 		ip = ip.Unmap()
 		if ip.Zone() != "" {
-			return fmt.Errorf("zones are not looked at")
+			return fmt.Errorf("zones are not supported")
 		}
 		a.Prefixes = append(a.Prefixes, netip.PrefixFrom(ip, ip.BitLen()))
 		return nil
@@ -57,13 +57,13 @@ func (a *Allow) add(item string) error {
 		return err
 	}
 	if host.Addr().Zone() != "" {
-		return fmt.Errorf("zones are not looked at")
+		return fmt.Errorf("zones are not supported")
 	}
 	a.Hosts = append(a.Hosts, netip.AddrPortFrom(host.Addr().Unmap(), host.Port()))
 	return nil
 }
 
-// String lists what is allowed, for the log at start.
+// String lists what is allowed, for the log at startup.
 func (a Allow) String() string {
 	var items []string
 	for _, p := range a.Prefixes {
@@ -75,14 +75,14 @@ func (a Allow) String() string {
 	return strings.Join(items, ",")
 }
 
-// allowsExactly says whether exactly this address, or this address and port, is
+// allowsExactly reports whether exactly this address, or this address and port, is
 // allowed.
 func (a Allow) allowsExactly(to netip.AddrPort) bool {
 	return slices.Contains(a.Hosts, to) ||
 		slices.ContainsFunc(a.Prefixes, func(p netip.Prefix) bool { return p.IsSingleIP() && p.Addr() == to.Addr() })
 }
 
-// allowsRange says whether a range that is allowed holds the address.
+// allowsRange reports whether an allowed range contains the address.
 func (a Allow) allowsRange(addr netip.Addr) bool {
 	return slices.ContainsFunc(a.Prefixes, func(p netip.Prefix) bool { return p.Contains(addr) })
 }

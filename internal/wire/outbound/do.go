@@ -14,24 +14,24 @@ import (
 // values mean the defaults in brackets.
 type Limits struct {
 	Time time.Duration // in all: names, connections, redirects, headers, body [30 s]
-	// Rest is the time for the body alone, for callers who know all they want once
-	// its headers are there [what is left of Time].
+	// Rest is the time for the body alone, for callers that need only the headers [the
+	// rest of Time].
 	Rest  time.Duration
 	Bytes int64 // of the body; reading more is ErrTooLarge [1 MiB]
 	Hops  int   // redirects of a GET or HEAD that are followed [none]
 }
 
-// Errors of [Client.Do] and of the bodies that it gives.
+// Errors of [Client.Do] and of the bodies that it returns.
 var (
 	ErrTooLarge  = errors.New("outbound: the answer is larger than may be read")
 	ErrRedirects = errors.New("outbound: there are more redirects than may be followed")
 )
 
-// Do makes a call within limits. Without hops a redirect is the answer. With
-// them each address on the way is checked as [CheckURL] does, and what is
-// not the host that the caller meant gets none of the headers that could hold a
-// credential; [http.Response.Request] names the last address. The answer's body
-// must be closed; where it was not read to its end that ends the connection.
+// Do makes a call within limits. Without hops it returns a redirect. With hops it
+// checks each address as [CheckURL] does, and sends other hosts than the first none of
+// the headers that could hold a credential; [http.Response.Request] has the last
+// address. The body must be closed; if it was not read to its end, that closes the
+// connection.
 // Errors: those of [http.Transport], of [CheckURL], ErrRedirects, and denials
 // ([IsDenied]).
 func (c *Client) Do(req *http.Request, l Limits) (*http.Response, error) {
@@ -49,7 +49,7 @@ func (c *Client) Do(req *http.Request, l Limits) (*http.Response, error) {
 	return resp, nil
 }
 
-// follow makes a call and those that its answers redirect to.
+// follow makes a call and follows its redirects.
 func (c *Client) follow(req *http.Request, hops int) (*http.Response, error) {
 	if _, _, err := check(req.URL); err != nil {
 		if req.Body != nil {
@@ -77,8 +77,8 @@ func (c *Client) follow(req *http.Request, hops int) (*http.Response, error) {
 	}
 }
 
-// location says where a redirect leads. One that leads nowhere is an answer
-// like any other.
+// location returns the target of a redirect. A redirect without a valid target is
+// treated like any other answer.
 func location(resp *http.Response) (*url.URL, bool) {
 	switch resp.StatusCode {
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
@@ -93,8 +93,8 @@ func location(resp *http.Response) (*url.URL, bool) {
 	return to, true
 }
 
-// safeHeaders are the headers that go on to another origin. All others may be, or
-// hold, a credential that is none of its business.
+// safeHeaders are the headers that are sent to another origin. All others may contain a
+// credential.
 var safeHeaders = []string{"Accept", "Accept-Encoding", "Accept-Language", "User-Agent"}
 
 func redirectRequest(req *http.Request, to *url.URL) *http.Request {
@@ -112,7 +112,7 @@ func redirectRequest(req *http.Request, to *url.URL) *http.Request {
 	return next
 }
 
-// body is an answer's body within the call's limits.
+// body bounds an answer's body by the call's limits.
 type body struct {
 	io.ReadCloser
 	left     int64
@@ -121,8 +121,8 @@ type body struct {
 	cancel   context.CancelFunc
 }
 
-// Read implements io.Reader. A byte more than allowed is read, to tell a body
-// that ends there from one that does not.
+// Read implements io.Reader. It reads one byte more than allowed, to distinguish a
+// body that ends at the limit from a longer one.
 func (b *body) Read(p []byte) (int, error) {
 	if b.exceeded {
 		return 0, ErrTooLarge

@@ -14,10 +14,9 @@ var (
 	sixToFour  = netip.MustParsePrefix("2002::/16")       // RFC 3056
 )
 
-// embeddedIPv4 gives the IPv4 address that packets to an IPv6 address end at, once a
-// gateway unpacks them. Mapped addresses are no business of it: the kernel
-// unpacks those. A NAT64 with a prefix of its operator's own cannot be told from
-// any other network.
+// embeddedIPv4 returns the IPv4 address to which a gateway forwards packets for an
+// IPv6 address. It ignores mapped addresses, which the kernel translates. A NAT64 with
+// a prefix of its own cannot be distinguished from any other network.
 func embeddedIPv4(addr netip.Addr) (netip.Addr, bool) {
 	if !addr.Is6() {
 		return netip.Addr{}, false

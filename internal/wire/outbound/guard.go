@@ -12,8 +12,8 @@ import (
 
 var errDenied = errors.New("outbound: the address is refused")
 
-// metadataAddrs are the addresses where clouds tell a machine its secrets. A range
-// that is allowed does not allow them; only their exact address does.
+// metadataAddrs are the metadata services of clouds, which serve a machine's secrets.
+// An allowed range does not include them; only their exact address allows them.
 var metadataAddrs = map[netip.Addr]bool{
 	netip.MustParseAddr("169.254.169.254"):    true, // AWS, Azure, Google, and most others
 	netip.MustParseAddr("169.254.170.2"):      true, // AWS: containers
@@ -43,8 +43,7 @@ func newGuard(allow Allow) *guard {
 	return &guard{allow, ssrf.New(ssrf.WithAnyPort())}
 }
 
-// control implements net.Dialer.Control: it sees the address that is about to
-// be connected to.
+// control implements net.Dialer.Control: it checks the address before the connection.
 func (g *guard) control(network, address string, _ syscall.RawConn) error {
 	if network != "tcp4" && network != "tcp6" {
 		return denied(errors.New("network " + network))
@@ -56,9 +55,9 @@ func (g *guard) control(network, address string, _ syscall.RawConn) error {
 	return g.check(to)
 }
 
-// check refuses an address. IPv4 in an IPv6 coat is checked as IPv4, and a
-// zone cannot hide an address from the ranges. A range that is allowed, say that
-// of a NAT64, does not open what its addresses carry.
+// check returns an error for an address that must not be dialed. IPv4-mapped IPv6 is
+// checked as IPv4, and a zone does not exempt an address. An allowed range, such as
+// that of a NAT64, does not allow the IPv4 addresses embedded in it.
 func (g *guard) check(to netip.AddrPort) error {
 	addr := to.Addr().Unmap().WithZone("")
 	to = netip.AddrPortFrom(addr, to.Port())
@@ -68,15 +67,15 @@ func (g *guard) check(to netip.AddrPort) error {
 	case metadataAddrs[addr]:
 		return denied(errors.New("metadata service " + addr.String()))
 	}
-	inner, carries := embeddedIPv4(addr)
+	inner, embedded := embeddedIPv4(addr)
 	if g.allow.allowsRange(addr) {
-		if carries {
+		if embedded {
 			return g.check(netip.AddrPortFrom(inner, to.Port()))
 		}
 		return nil
 	}
-	if carries {
-		return denied(errors.New(addr.String() + " carries " + inner.String()))
+	if embedded {
+		return denied(errors.New(addr.String() + " embeds " + inner.String()))
 	}
 	if err := g.special.SafeAddr(addr); err != nil {
 		return denied(err)
@@ -84,8 +83,8 @@ func (g *guard) check(to netip.AddrPort) error {
 	return nil
 }
 
-// denied tells the caller nothing about where the name led: that would map the
-// operator's network for them.
+// denied returns the error for a refused address. It does not reveal what the name
+// resolved to, which would map the operator's network.
 func denied(cause error) error {
 	return fault.New(fault.Forbidden, "EGRESS_DENIED",
 		"The address is not a public one. The operator can allow it with AGENTD_EGRESS_ALLOW.").Because(errors.Join(errDenied, cause))

@@ -10,24 +10,23 @@ import (
 	"time"
 )
 
-// Checker checks addresses before they are saved.
+// Checker checks URLs before they are stored.
 type Checker struct {
 	guard    *guard
 	resolver *net.Resolver
 }
 
-// NewChecker makes a checker that lets pass what a client of the same
-// configuration would reach.
+// NewChecker returns a checker that accepts what a client of the same configuration
+// would dial.
 func NewChecker(c Config) *Checker {
 	return &Checker{newGuard(c.Allow), cmp.Or(c.Resolver, net.DefaultResolver)}
 }
 
-// lookup is how long a name may take to be looked up.
+// lookup bounds the time of a DNS lookup.
 const lookup = time.Second
 
-// Check is CheckURL for an address that must be public when it is saved
-// (interface.md section 4, Webhook rules). A name that cannot be looked up now
-// passes: it may be there tomorrow, and every call checks again. Error:
+// Check is CheckURL for a URL that must be public when it is stored. A name that does
+// not resolve passes: it may resolve later, and every call checks again. Errors:
 // fault.Invalid, whose Detail is the message for the field.
 func (c *Checker) Check(ctx context.Context, raw string) error {
 	if err := CheckURL(raw); err != nil {
@@ -51,7 +50,7 @@ func (c *Checker) Check(ctx context.Context, raw string) error {
 	return nil
 }
 
-// addresses are those that a host has, as far as one can tell.
+// addresses returns the addresses of a host, none if it does not resolve.
 func (c *Checker) addresses(ctx context.Context, host string, literal netip.Addr) []netip.Addr {
 	if literal.IsValid() {
 		return []netip.Addr{literal}

@@ -14,10 +14,10 @@ import (
 	"agentd/internal/base/fault"
 )
 
-// Reason says in one sentence why a call had no answer, to those who named its
-// address. It tells nothing of the network that the call was made from: a name
-// that is known only inside reads like one that nobody knows, and neither
-// addresses nor the words of an error are in it.
+// Reason returns a sentence on why a call had no answer, for the tenant that chose its
+// address. It reveals nothing about the operator's network: a name that resolves only
+// inside reads like an unknown one, and it contains neither addresses nor the text of
+// an error.
 func Reason(err error) string {
 	if sentence := tlsReason(err); sentence != "" {
 		return sentence
@@ -47,14 +47,14 @@ func Reason(err error) string {
 		strings.Contains(text, "server closed idle connection"), strings.Contains(text, "http2: server sent GOAWAY"), strings.Contains(text, "stream error"):
 		return "The host closed the connection before its answer was complete."
 	case strings.Contains(text, "malformed"), strings.Contains(text, "transport connection broken"), strings.Contains(text, "protocol error"),
-		strings.Contains(text, "readLoopPeekFail"), // it spoke before it was asked
+		strings.Contains(text, "readLoopPeekFail"), // it sent data before the request
 		errors.Is(err, errSwitched):
 		return "The host's answer is not HTTP."
 	}
 	return "The host could not be reached."
 }
 
-// tlsReason says what is wrong with a connection's security, or nothing.
+// tlsReason returns what is wrong with a connection's TLS, or "".
 func tlsReason(err error) string {
 	var name x509.HostnameError
 	var invalid x509.CertificateInvalidError

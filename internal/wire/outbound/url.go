@@ -14,9 +14,8 @@ import (
 
 const maxURL = 2048
 
-// CheckURL checks a URL that a tenant wants to save. It does not resolve the
-// name: what it leads to is checked with every call. Errors: fault.Invalid,
-// whose Detail is the message for the field.
+// CheckURL validates a URL of a tenant without resolving its name: every call checks
+// the address. Errors: fault.Invalid, whose Detail is the message for the field.
 func CheckURL(raw string) error {
 	if len(raw) > maxURL {
 		return invalidURL("The URL is longer than %d characters.", maxURL)
@@ -29,7 +28,7 @@ func CheckURL(raw string) error {
 	return err
 }
 
-// port is where a URL's server listens.
+// port returns the port of a URL.
 func port(u *url.URL) uint16 {
 	if n, err := strconv.ParseUint(u.Port(), 10, 16); err == nil {
 		return uint16(n)
@@ -40,8 +39,8 @@ func port(u *url.URL) uint16 {
 	return 80
 }
 
-// check is CheckURL for what was parsed already. It gives the host as it is
-// looked up, and its address where it is one.
+// check is CheckURL for a parsed URL. It returns the host as it is looked up, and the
+// address if the host is one.
 func check(u *url.URL) (host string, addr netip.Addr, err error) {
 	host = u.Hostname()
 	switch {
@@ -78,8 +77,8 @@ func check(u *url.URL) (host string, addr netip.Addr, err error) {
 	return host, addr, nil
 }
 
-// CheckSecureURL is CheckURL for what must not be read on its way: https, or an
-// address that the operator allows and that is therefore near.
+// CheckSecureURL is CheckURL for confidential content: the URL must be https, or an
+// address that the operator allows and that is therefore in its network.
 func CheckSecureURL(raw string, allow Allow) error {
 	if err := CheckURL(raw); err != nil {
 		return err
@@ -97,9 +96,9 @@ func CheckSecureURL(raw string, allow Allow) error {
 	return invalidURL("The URL must begin with https://.")
 }
 
-// isNumber says whether some resolver would read the host as an IPv4 address:
-// its last label, trailing dot aside, is a decimal, octal or hexadecimal
-// number. No name ends like that.
+// isNumber reports whether some resolver would read the host as an IPv4 address: its
+// last label, without a trailing dot, is a decimal, octal or hexadecimal number. No
+// name ends like that.
 func isNumber(host string) bool {
 	host = strings.TrimSuffix(host, ".")
 	label := host[strings.LastIndexByte(host, '.')+1:]

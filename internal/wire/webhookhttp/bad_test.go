@@ -81,7 +81,7 @@ func asked(conn net.Conn) bool {
 	return err == nil
 }
 
-// pour writes a piece until nobody takes it any more.
+// pour writes a piece until the connection fails.
 func (r *receiver) pour(conn net.Conn, piece []byte) {
 	for {
 		n, err := conn.Write(piece)
@@ -154,9 +154,9 @@ func TestBadReceivers(t *testing.T) {
 	pourX := func(conn net.Conn, r *receiver) { r.pour(conn, bytes.Repeat([]byte("x"), 64<<10)) }
 	hangs := func(conn net.Conn, _ *receiver) { hang(conn) }
 	self := certificate(t, time.Now().Add(time.Hour), "127.0.0.1")
-	secure := func(cert tls.Certificate, most uint16) func(net.Conn, *receiver) {
+	secure := func(cert tls.Certificate, maxVersion uint16) func(net.Conn, *receiver) {
 		return func(conn net.Conn, r *receiver) {
-			s := tls.Server(conn, &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS10, MaxVersion: most})
+			s := tls.Server(conn, &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS10, MaxVersion: maxVersion})
 			after(testAnswer, nil)(s, r)
 		}
 	}
@@ -249,7 +249,7 @@ func TestBadReceivers(t *testing.T) {
 			if n := r.accepted.Load(); n != 1 {
 				t.Errorf("%d connections", n)
 			}
-			// Buffers of the kernel take some megabytes off a sender that nobody reads.
+			// The kernel buffers some megabytes for a sender that is not read.
 			if n := r.sent.Load(); n > 16*megabyte {
 				t.Errorf("%d bytes were taken", n)
 			}
@@ -368,7 +368,7 @@ func TestConnectionsAreKept(t *testing.T) {
 	}
 }
 
-// With a certificate that somebody signed who is trusted, TLS is spoken.
+// TLS works with a certificate of a trusted authority.
 func TestSendOverTLS(t *testing.T) {
 	t.Parallel()
 	cert := certificate(t, time.Now().Add(time.Hour), "127.0.0.1")

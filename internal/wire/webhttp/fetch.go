@@ -1,6 +1,6 @@
-// Package webwire reaches the open web over HTTP: it reads pages for agents,
-// and asks search providers. What comes back is bounded in bytes, in time and
-// in what it may cost to turn into text, for anybody may have written it.
+// Package webhttp fetches web pages for agents and queries search providers over HTTP.
+// Answers are untrusted: their size, their time and the cost of converting them to text
+// are bounded.
 package webhttp
 
 import (
@@ -29,23 +29,23 @@ import (
 
 // FetchConfig of a Fetcher. Zero values mean the defaults in brackets.
 type FetchConfig struct {
-	Guarded   *outbound.Client // the way out for addresses that tenants name
+	Guarded   *outbound.Client // for addresses that tenants choose
 	Timeout   time.Duration    // of a fetch with all its redirects [10 s]
 	MaxBytes  int              // of a body, on the wire and decoded [2 MiB]
 	Redirects int              // that are followed [5]
 }
 
-// Fetcher implements web.Fetcher. Safe for concurrent use.
+// Fetcher implements webtool.Fetcher. Safe for concurrent use.
 type Fetcher struct {
 	FetchConfig
-	// converting bounds how many pages are trees in memory at once: a tree has
-	// many times the size of its page.
+	// converting bounds how many parsed pages are in memory at once: a tree has many
+	// times the size of its page.
 	converting chan struct{}
 }
 
 var _ webtool.Fetcher = (*Fetcher)(nil)
 
-// NewFetcher makes a fetcher.
+// NewFetcher returns a fetcher.
 func NewFetcher(c FetchConfig) *Fetcher {
 	c.Timeout = cmp.Or(c.Timeout, 10*time.Second)
 	c.MaxBytes = cmp.Or(c.MaxBytes, 2<<20)
@@ -53,7 +53,7 @@ func NewFetcher(c FetchConfig) *Fetcher {
 	return &Fetcher{c, make(chan struct{}, 4)}
 }
 
-// Fetch implements web.Fetcher.
+// Fetch implements webtool.Fetcher.
 func (f *Fetcher) Fetch(ctx context.Context, url string) (webtool.Page, error) {
 	if err := outbound.CheckURL(url); err != nil {
 		return webtool.Page{}, err
@@ -66,7 +66,7 @@ func (f *Fetcher) Fetch(ctx context.Context, url string) (webtool.Page, error) {
 	req.Header.Set("Accept", "text/html, application/json, text/*;q=0.9, */*;q=0.5")
 	req.Header.Set("Accept-Encoding", "gzip")
 	req.Header.Set("User-Agent", "agentd/1 (http_fetch)")
-	ctx, cancel := context.WithTimeout(ctx, f.Timeout) // what is done with the body counts too
+	ctx, cancel := context.WithTimeout(ctx, f.Timeout) // includes the conversion of the body
 	defer cancel()
 	resp, err := f.Guarded.Do(req.WithContext(ctx), outbound.Limits{Time: f.Timeout, Bytes: int64(f.MaxBytes) + 1, Hops: f.Redirects})
 	if err != nil {
@@ -80,7 +80,7 @@ func (f *Fetcher) Fetch(ctx context.Context, url string) (webtool.Page, error) {
 	return page, nil
 }
 
-// page reads an answer.
+// page converts an answer.
 func (f *Fetcher) page(ctx context.Context, resp *http.Response) (webtool.Page, error) {
 	p := webtool.Page{URL: resp.Request.URL.String(), Status: resp.StatusCode}
 	head, body, err := f.body(resp)
@@ -111,7 +111,7 @@ func (f *Fetcher) page(ctx context.Context, resp *http.Response) (webtool.Page, 
 		return p, err
 	}
 	if p.Status >= 300 && p.Status < 400 && len(raw) == 0 {
-		p.Content = "This is a redirect that leads nowhere."
+		p.Content = "This is a redirect without a valid target."
 		return p, nil
 	}
 	text := decodeText(raw, form, declared, params["charset"])
@@ -126,15 +126,14 @@ func (f *Fetcher) page(ctx context.Context, resp *http.Response) (webtool.Page, 
 		return p, ctx.Err()
 	}
 	p.Title, p.Content = markdown(text, p.URL)
-	if len(p.Content) > f.MaxBytes { // marks and indentation come to it
+	if len(p.Content) > f.MaxBytes { // Markdown marks and indentation make it longer
 		p.Content, p.Truncated = strings.ToValidUTF8(p.Content[:f.MaxBytes], ""), true
 	}
 	return p, nil
 }
 
-// body gives an answer's body, decoded, and its first bytes. What it takes
-// from the wire is bounded too: an encoding can turn any number of bytes into
-// none.
+// body returns an answer's decoded body, and its first bytes. The encoded size is
+// bounded too, because an encoding can turn any number of bytes into none.
 func (f *Fetcher) body(resp *http.Response) (head []byte, body io.Reader, err error) {
 	var r io.Reader = resp.Body
 	switch encoding := strings.ToLower(strings.TrimSpace(resp.Header.Get("Content-Encoding"))); encoding {
@@ -145,11 +144,11 @@ func (f *Fetcher) body(resp *http.Response) (head []byte, body io.Reader, err er
 			return nil, bytes.NewReader(nil), nil
 		}
 		if err != nil {
-			return nil, nil, fault.New(fault.Upstream, "", "The answer says that it is compressed with gzip, and is not.").Because(err)
+			return nil, nil, fault.New(fault.Upstream, "", "The answer claims to be compressed with gzip, but is not.").Because(err)
 		}
 		r = unzip
 	default:
-		return nil, nil, fault.New(fault.Upstream, "", "The answer is encoded as %q, which cannot be read.", text.PrefixBytes(encoding, maxQuoted))
+		return nil, nil, fault.New(fault.Upstream, "", "The answer has the encoding %q, which is not supported.", text.PrefixBytes(encoding, maxQuoted))
 	}
 	head = make([]byte, 512)
 	n, err := io.ReadFull(r, head)
@@ -167,7 +166,7 @@ type errReader struct{ err error }
 
 func (f errReader) Read([]byte) (int, error) { return 0, f.err }
 
-// contentForm is how a content becomes text.
+// contentForm is how content is converted to text.
 type contentForm int
 
 const (
@@ -200,13 +199,13 @@ const maxQuoted = 100
 
 func describe(kind string, size int64) string {
 	if size < 0 {
-		return fmt.Sprintf("This is a file of type %s of unknown size; only pages, JSON and text are read.", text.PrefixBytes(kind, maxQuoted))
+		return fmt.Sprintf("This is a file of type %s of unknown size; only HTML, JSON and text can be read.", text.PrefixBytes(kind, maxQuoted))
 	}
-	return fmt.Sprintf("This is a file of type %s with %d bytes; only pages, JSON and text are read.", text.PrefixBytes(kind, maxQuoted), size)
+	return fmt.Sprintf("This is a file of type %s with %d bytes; only HTML, JSON and text can be read.", text.PrefixBytes(kind, maxQuoted), size)
 }
 
-// decodeText gives bytes as UTF-8: in the encoding that the header, a byte order
-// mark or the page itself names, and as UTF-8 or a guess where none does.
+// decodeText converts bytes to UTF-8, from the encoding that the header, a byte order
+// mark or the page itself declares; without any it assumes UTF-8, or guesses.
 func decodeText(raw []byte, form contentForm, contentType, label string) string {
 	var r io.Reader
 	var err error
@@ -225,13 +224,13 @@ func decodeText(raw []byte, form contentForm, contentType, label string) string 
 	return strings.ToValidUTF8(string(raw), "\uFFFD")
 }
 
-// publicError says in a sentence why there is no page.
+// publicError returns an error that explains in a sentence why there is no page.
 func (f *Fetcher) publicError(ctx context.Context, err error) error {
 	if known, ok := errors.AsType[*fault.Error](err); ok {
 		return known
 	}
 	if name, ok := errors.AsType[*net.DNSError](err); ok && name.IsNotFound {
-		return fault.New(fault.Upstream, "", "There is no host of that name.").Because(err)
+		return fault.New(fault.Upstream, "", "The host name does not exist.").Because(err)
 	}
 	var unknown x509.UnknownAuthorityError
 	var badName x509.HostnameError
@@ -247,5 +246,5 @@ func (f *Fetcher) publicError(ctx context.Context, err error) error {
 	case errors.As(err, &unknown), errors.As(err, &badName), errors.As(err, &invalid), errors.As(err, &verify):
 		return fault.New(fault.Upstream, "", "The certificate of the address cannot be trusted.").Because(err)
 	}
-	return fault.New(fault.Upstream, "", "The address cannot be reached, or broke off its answer.").Because(err)
+	return fault.New(fault.Upstream, "", "The address cannot be reached, or closed the connection during its answer.").Because(err)
 }

@@ -117,8 +117,8 @@ func TestFetch(t *testing.T) {
 		"/no-charset": {ContentType: "text/plain", Content: "plain"},
 		"/untyped":    {ContentType: "text/html", Title: "T", Content: "guessed"},
 		"/odd-type":   {ContentType: "text/html", Content: "x"},
-		"/image":      {ContentType: "image/png", Content: "This is a file of type image/png with 8 bytes; only pages, JSON and text are read."},
-		"/pdf":        {ContentType: "application/pdf", Content: fmt.Sprintf("This is a file of type application/pdf with %d bytes; only pages, JSON and text are read.", len(answers["/pdf"].body))},
+		"/image":      {ContentType: "image/png", Content: "This is a file of type image/png with 8 bytes; only HTML, JSON and text can be read."},
+		"/pdf":        {ContentType: "application/pdf", Content: fmt.Sprintf("This is a file of type application/pdf with %d bytes; only HTML, JSON and text can be read.", len(answers["/pdf"].body))},
 		"/empty":      {ContentType: "text/html"},
 		"/zip-empty":  {ContentType: "text/html"},
 		"/xml":        {ContentType: "application/rss+xml", Content: "<rss/>"},
@@ -164,7 +164,7 @@ func TestFetchFollowsRedirects(t *testing.T) {
 	if err != nil || page.URL != base+"/?left=0" || page.Content != "there" || calls.Load() != 6 {
 		t.Errorf("%+v, %v after %d calls", page, err, calls.Load())
 	}
-	if page, err = f.Fetch(t.Context(), base+"/?nowhere"); err != nil || page.Status != 302 || page.Content != "This is a redirect that leads nowhere." {
+	if page, err = f.Fetch(t.Context(), base+"/?nowhere"); err != nil || page.Status != 302 || page.Content != "This is a redirect without a valid target." {
 		t.Errorf("%+v, %v", page, err)
 	}
 	if page, err = f.Fetch(t.Context(), base+"/?same"); err != nil || page.Status != 304 {
@@ -179,7 +179,7 @@ func TestFetchFollowsRedirects(t *testing.T) {
 		"/?to=file:///etc/passwd":             "must begin with https:// or http://",
 		"/?to=http://user:pass@example.com/":  "must not carry a user name",
 		"/?to=gopher://example.com/":          "must begin with",
-		"/?to=http://localhost.invalid:1/":    "no host of that name",
+		"/?to=http://localhost.invalid:1/":    "host name does not exist",
 		"/?to=http://example.com:99999999999": "", // whatever it is, it is refused
 	} {
 		page, err := f.Fetch(t.Context(), base+target)
@@ -267,8 +267,8 @@ func TestFetchFails(t *testing.T) {
 	})
 	t.Cleanup(func() { close(hold) })
 	for path, want := range map[string]string{
-		"/silent": "did not answer within 300ms", "/slow-body": "did not answer within", "/cut": "broke off",
-		"/not-gzip": "compressed with gzip, and is not", "/cut-gzip": "broke off", "/brotli": `encoded as "br"`, "/closes": "broke off",
+		"/silent": "did not answer within 300ms", "/slow-body": "did not answer within", "/cut": "closed the connection",
+		"/not-gzip": "compressed with gzip, but is not", "/cut-gzip": "closed the connection", "/brotli": `encoding "br"`, "/closes": "closed the connection",
 	} {
 		_, err := f.Fetch(t.Context(), base+path)
 		e := fault.From(err)

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/net/html/atom"
 )
 
-// markdown gives a page's title, and its content as Markdown, with links made
-// absolute. A page that cannot be parsed, such as one that nests too deep, or
-// converted, is given as the text between its tags.
+// markdown returns a page's title and its content as Markdown with absolute links. For
+// a page that cannot be parsed, for example because it nests too deep, or converted,
+// it returns the text between the tags.
 func markdown(page, url string) (title, content string) {
 	doc, err := html.Parse(strings.NewReader(page))
 	if err != nil {
@@ -38,20 +38,19 @@ func markdown(page, url string) (title, content string) {
 func newConverter() *converter.Converter {
 	return converter.NewConverter(
 		converter.WithPlugins(base.NewBasePlugin(), commonmark.NewCommonmarkPlugin(), table.NewTablePlugin()),
-		// Nobody renders it again, and finding out what to escape takes time that
-		// grows with the square of the page.
+		// The Markdown is not rendered again, and escaping takes time that grows with
+		// the square of the page.
 		converter.WithEscapeMode(converter.EscapeModeDisabled),
 	)
 }
 
-// maxNesting is how deep quotes and lists are shown within each other: each
-// indents every line of what it holds, so that a page could grow to many times
-// its size.
+// maxNesting bounds the nesting of quotes and lists: each level indents every line, so
+// that a page could grow to many times its size.
 const maxNesting = 12
 
-// prepare takes away what is no text, quotes and lists that nest too deep, and
-// spans of table cells: a cell that says to span a million rows would be a
-// million cells. It gives the title. Parsers nest 512 deep at most.
+// prepare removes data: URLs, quotes and lists that nest too deep, and spans of table
+// cells, because a cell that spans a million rows would become a million cells. It
+// returns the title. The parser limits the nesting to 512.
 func prepare(n *html.Node, nesting int) (title string) {
 	if n.Type == html.ElementNode {
 		switch n.DataAtom {
@@ -76,12 +75,12 @@ func prepare(n *html.Node, nesting int) (title string) {
 	return title
 }
 
-// isData says whether an address holds its content itself, as pictures do.
+// isData reports whether a URL is a data: URL.
 func isData(url string) bool {
 	return strings.HasPrefix(strings.ToLower(strings.TrimSpace(url[:min(len(url), 20)])), "data:")
 }
 
-// stripTags is the text of a page without its tags.
+// stripTags returns the text of a page without its tags.
 func stripTags(page string) string {
 	var b strings.Builder
 	z := html.NewTokenizer(strings.NewReader(page))

@@ -21,7 +21,7 @@ import (
 	"agentd/internal/content/webtool"
 )
 
-// The search providers that there are.
+// The supported search providers.
 const (
 	SearXNG = "searxng"
 	Brave   = "brave"
@@ -32,11 +32,11 @@ type SearchConfig struct {
 	Provider  string            // SearXNG or Brave
 	URL       string            // of the instance; of Brave's API [its own]
 	APIKey    string            // Brave's subscription token; a bearer token for SearXNG, if it wants one
-	Transport http.RoundTripper // the operator's way out, for the operator chose the address [a new one]
+	Transport http.RoundTripper // without a guard, because the operator chose the address [a new one]
 	Timeout   time.Duration     // [10 s]
 }
 
-// Search implements web.Searcher. Safe for concurrent use.
+// Search implements webtool.Searcher. Safe for concurrent use.
 type Search struct {
 	SearchConfig
 	client *http.Client
@@ -46,7 +46,7 @@ var _ webtool.Searcher = (*Search)(nil)
 
 const braveURL = "https://api.search.brave.com/res/v1/web/search"
 
-// NewSearch makes a searcher.
+// NewSearch returns a searcher.
 func NewSearch(c SearchConfig) *Search {
 	if c.Provider == Brave {
 		c.URL = cmp.Or(c.URL, braveURL)
@@ -58,24 +58,24 @@ func NewSearch(c SearchConfig) *Search {
 		}
 	}
 	c.Timeout = cmp.Or(c.Timeout, 10*time.Second)
-	// A redirect would carry the key elsewhere.
+	// A redirect would send the key elsewhere.
 	client := &http.Client{Transport: c.Transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	return &Search{c, client}
 }
 
-// Close closes the connections that are not in use.
+// Close closes idle connections.
 func (s *Search) Close() { s.client.CloseIdleConnections() }
 
-// Name implements web.Searcher.
+// Name implements webtool.Searcher.
 func (s *Search) Name() string { return s.Provider }
 
-// Search implements web.Searcher.
-func (s *Search) Search(ctx context.Context, query string, most int) ([]webtool.Hit, error) {
+// Search implements webtool.Searcher.
+func (s *Search) Search(ctx context.Context, query string, limit int) ([]webtool.Hit, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
-	req, err := s.request(ctx, query, most)
+	req, err := s.request(ctx, query, limit)
 	if err != nil {
-		return nil, searchError("The address of the search provider is no URL.", err)
+		return nil, searchError("The search provider's address is not a valid URL.", err)
 	}
 	resp, err := s.client.Do(req)
 	if err != nil {
@@ -99,7 +99,7 @@ func (s *Search) Search(ctx context.Context, query string, most int) ([]webtool.
 	return hits, nil
 }
 
-func (s *Search) request(ctx context.Context, query string, most int) (*http.Request, error) {
+func (s *Search) request(ctx context.Context, query string, limit int) (*http.Request, error) {
 	at, err := url.Parse(s.URL)
 	if err != nil {
 		return nil, err
@@ -107,7 +107,7 @@ func (s *Search) request(ctx context.Context, query string, most int) (*http.Req
 	q := at.Query()
 	q.Set("q", query)
 	if s.Provider == Brave {
-		q.Set("count", strconv.Itoa(most))
+		q.Set("count", strconv.Itoa(limit))
 		q.Set("text_decorations", "false")
 	} else {
 		q.Set("format", "json")
@@ -132,7 +132,7 @@ func (s *Search) request(ctx context.Context, query string, most int) (*http.Req
 	return req, nil
 }
 
-// lenient holds for what providers send: they quote the pages that they found.
+// lenient are the options for decoding answers, which quote arbitrary pages.
 var lenient = json.JoinOptions(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
 
 func (s *Search) hits(body []byte) ([]webtool.Hit, error) {
@@ -154,7 +154,7 @@ func (s *Search) hits(body []byte) ([]webtool.Hit, error) {
 	found := answer.Results
 	if s.Provider == Brave {
 		found = nil
-		if answer.Web != nil { // absent where nothing was found
+		if answer.Web != nil { // absent without results
 			found = answer.Web.Results
 		}
 	}

@@ -12,7 +12,6 @@ import (
 	"agentd/internal/app/apptest"
 	"agentd/internal/app/apptest/contracttest"
 	"agentd/internal/base/ident"
-	"agentd/internal/kernel/model/modeltest"
 )
 
 // Lists clamp their limit, and walk by cursors (interface.md section 4).
@@ -194,38 +193,6 @@ func flipped(s string, at int) string {
 		b[at] = 'A'
 	}
 	return string(b)
-}
-
-// Runs are listed newest first, in the order that is asked for, by what they
-// have (interface.md section 4).
-func TestRunListIsNewestFirst(t *testing.T) {
-	t.Parallel()
-	n := apptest.Start(t, modeltest.New(t, apptest.HangingModel))
-	one, two := n.CreateAgent(object{"model": apptest.EchoModel}), n.CreateAgent(nil)
-	var ended []string
-	for range 3 {
-		id := n.StartRun(one, "hello", nil)
-		n.WaitRun(id)
-		ended = append(ended, id)
-	}
-	waiting := n.StartRun(two, "wait", nil)
-	newest := []string{waiting, ended[2], ended[1], ended[0]}
-	oldest := slices.Clone(newest)
-	slices.Reverse(oldest)
-	for query, want := range map[string][]string{
-		"": newest, "?order=desc": newest, "?order=asc": oldest, "?order=": newest,
-		"?agent_id=" + one: newest[1:], "?agent_id=" + two: newest[:1], "?agent_id=" + ident.New(): {}, "?agent_id=x": {},
-		"?status=completed": newest[1:], "?status=running": newest[:1], "?status=failed": {},
-		"?status=completed&agent_id=" + two: {}, "?status=completed&order=asc": oldest[:3],
-		"?session_id=" + ident.New(): {}, "?unknown=1": newest, "?agent_id=": newest,
-	} {
-		if diff := cmp.Diff(want, apptest.IDs(t, n.Expect(200, "GET", "/api/v1/runs"+query, nil), "run_id")); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", query, diff)
-		}
-	}
-	for _, query := range []string{"?order=up", "?order=ASC", "?status=done", "?status=Completed", "?limit=%zz"} {
-		apptest.CheckCode(t, n.Do("GET", "/api/v1/runs"+query, nil), 400, "INVALID_QUERY")
-	}
 }
 
 // Lists that are not paged by themselves are paged by a limit.

@@ -212,7 +212,7 @@ func TestGuardrailsStay(t *testing.T) {
 	if list["total"] != 2.0 || list["guardrails"].([]any)[1].(object)["guardrail_id"] != id {
 		t.Errorf("listed %v", list)
 	}
-	wantBlocked(t, n.WaitRun(n.StartRun(agent, "jane@example.com", nil)), "there is email in it")
+	wantBlocked(t, n.WaitRun(n.StartRun(agent, "jane@example.com", nil)), "it contains email")
 	if got := n.Expect(200, "DELETE", "/api/v1/guardrails/"+id, nil); got["deleted"] != true || got["guardrail_id"] != id {
 		t.Errorf("deleted as %v", got)
 	}

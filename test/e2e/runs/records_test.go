@@ -76,69 +76,6 @@ func TestRunAsItIsShown(t *testing.T) {
 	}
 }
 
-func TestRunsAreListed(t *testing.T) {
-	t.Parallel()
-	n := apptest.Start(t, modeltest.New(t))
-	one, other := n.CreateAgent(nil), n.CreateAgent(nil)
-	var ids []string
-	for i := range 25 {
-		ids = append(ids, n.StartRun([]string{one, other}[i%2], "Hello?", nil))
-	}
-	for _, id := range ids {
-		n.WaitRun(id)
-	}
-	list := func(query string) (got []string, page object) {
-		t.Helper()
-		page = n.Expect(200, "GET", "/api/v1/runs"+query, nil)
-		for _, r := range page["items"].([]any) {
-			got = append(got, r.(object)["run_id"].(string))
-		}
-		return got, page
-	}
-	newest := slices.Clone(ids)
-	slices.Reverse(newest)
-	var even []string
-	for i, id := range newest {
-		if i%2 == 0 {
-			even = append(even, id)
-		}
-	}
-	queries := map[string][]string{
-		"": newest[:20], "?order=asc": ids[:20], "?order=desc&limit=3": newest[:3], "?limit=0": newest[:1], "?limit=x": newest[:20],
-		"?limit=9999&agent_id=" + one: even, "?status=completed&limit=100": newest, "?status=failed": nil,
-	}
-	for query, want := range queries {
-		if got, _ := list(query); !slices.Equal(got, want) {
-			t.Errorf("%q gives %d runs, want %d: %v", query, len(got), len(want), got)
-		}
-	}
-	for _, order := range []string{"asc", "desc"} {
-		var got []string
-		cursor := ""
-		for {
-			ids, page := list("?limit=7&order=" + order + "&cursor=" + cursor)
-			got = append(got, ids...)
-			if page["has_more"] == false {
-				if page["cursor"] != nil {
-					t.Errorf("the last page has the cursor %v", page["cursor"])
-				}
-				break
-			}
-			cursor = page["cursor"].(string)
-		}
-		if want := map[string][]string{"asc": ids, "desc": newest}[order]; !slices.Equal(got, want) {
-			t.Errorf("walking %s gives %v", order, got)
-		}
-		if p := n.Expect(422, "GET", "/api/v1/runs?order=asc&status=completed&cursor="+cursor, nil); p["code"] != "INVALID_CURSOR" || p["errors"] != nil {
-			t.Errorf("a foreign cursor: %v", p)
-		}
-	}
-	n.Expect(400, "GET", "/api/v1/runs?order=up", nil)
-	if p := n.Expect(200, "GET", "/api/v1/runs?status=failed", nil); p["items"] == nil || p["cursor"] != nil || p["has_more"] != false {
-		t.Errorf("an empty page: %v", p)
-	}
-}
-
 func TestRunsThatCannotStart(t *testing.T) {
 	t.Parallel()
 	n := apptest.Start(t, modeltest.New(t))

@@ -11,16 +11,16 @@ import (
 	"agentd/internal/store/sqldb"
 )
 
-const (
-	browserColumns = `s.session_id, s.tenant_id, s.user_id, s.prefix, s.label, s.address, s.method, s.needs_factor,
-		s.created_at, s.last_used_at, s.renewed_at, s.verified_at, s.ended_at`
-	selectSession           = `SELECT ` + browserColumns + ` FROM browser_sessions s `
-	selectSessionCredential = `SELECT ` + browserColumns + `, s.secret_hash, u.role, u.status, t.status, t.operator
-		FROM browser_sessions s
-		JOIN users u ON u.tenant_id = s.tenant_id AND u.user_id = s.user_id
-		JOIN tenants t ON t.tenant_id = s.tenant_id AND t.status <> 'deleted' `
-	openSessions = selectSession + `WHERE s.tenant_id = ? AND s.user_id = ? AND s.ended_at = 0
+const sessionColumns = `session_id, tenant_id, user_id, prefix, label, address, method, needs_factor,
+	created_at, last_used_at, renewed_at, verified_at, ended_at`
+
+var (
+	insertSession = sqldb.Insert(`browser_sessions`, sessionColumns+`, secret_hash`)
+	selectSession = `SELECT ` + sqldb.Qualify(`s`, sessionColumns) + ` FROM browser_sessions s `
+	openSessions  = selectSession + `WHERE s.tenant_id = ? AND s.user_id = ? AND s.ended_at = 0
 		ORDER BY s.last_used_at DESC, s.session_id DESC`
+	selectSessionCredential = `SELECT ` + sqldb.Qualify(`s`, sessionColumns) + `, s.secret_hash, u.role, u.status, t.status, t.operator
+		FROM browser_sessions s ` + fmt.Sprintf(withMemberAndTenant, `s`)
 )
 
 // GetSessionCredential implements identity.SessionStore.
@@ -30,7 +30,8 @@ func (s *Store) GetSessionCredential(ctx context.Context, prefix string) (*ident
 
 // GetSessionCredentialByID implements identity.SessionStore.
 func (s *Store) GetSessionCredentialByID(ctx context.Context, tenantID, sessionID string) (*identity.SessionCredential, error) {
-	return scanSessionCredential(s.db.QueryRow(ctx, selectSessionCredential+`WHERE s.session_id = ? AND s.tenant_id = ?`, sessionID, tenantID))
+	return scanSessionCredential(s.db.QueryRow(ctx, selectSessionCredential+`WHERE s.session_id = ? AND s.tenant_id = ?`,
+		sessionID, tenantID))
 }
 
 func scanSessionCredential(row sqldb.Row) (*identity.SessionCredential, error) {
@@ -46,15 +47,16 @@ func scanSessionCredential(row sqldb.Row) (*identity.SessionCredential, error) {
 	return &c, nil
 }
 
-// scanBrowserSession reads browserColumns and what comes after them.
-func scanBrowserSession(row sqldb.Row, one *identity.Session, more ...any) error {
+// scanBrowserSession reads sessionColumns, and the columns that the query has
+// after them.
+func scanBrowserSession(row sqldb.Row, b *identity.Session, more ...any) error {
 	var created, used, renewed, verified, ended int64
 	err := row.Scan(append([]any{
-		&one.SessionID, &one.TenantID, &one.UserID, &one.Prefix, &one.Label, &one.Address, &one.Method, &one.NeedsFactor,
+		&b.SessionID, &b.TenantID, &b.UserID, &b.Prefix, &b.Label, &b.Address, &b.Method, &b.NeedsFactor,
 		&created, &used, &renewed, &verified, &ended,
 	}, more...)...)
-	one.CreatedAt, one.LastUsedAt, one.RenewedAt = sqldb.Time(created), sqldb.Time(used), sqldb.Time(renewed)
-	one.VerifiedAt, one.EndedAt = sqldb.Time(verified), sqldb.Time(ended)
+	b.CreatedAt, b.LastUsedAt, b.RenewedAt = sqldb.Time(created), sqldb.Time(used), sqldb.Time(renewed)
+	b.VerifiedAt, b.EndedAt = sqldb.Time(verified), sqldb.Time(ended)
 	return notFound(err)
 }
 
@@ -75,37 +77,35 @@ func scanBrowserSessions(rows *sql.Rows, err error) ([]identity.Session, error) 
 	defer rows.Close()
 	var all []identity.Session
 	for rows.Next() {
-		var one identity.Session
-		if err := scanBrowserSession(rows, &one); err != nil {
+		var b identity.Session
+		if err := scanBrowserSession(rows, &b); err != nil {
 			return nil, err
 		}
-		all = append(all, one)
+		all = append(all, b)
 	}
 	return all, rows.Err()
 }
 
 // GetSessionTx implements identity.SessionStore.
-func (s *Store) GetSessionTx(tx txn.Tx, sessionID string) (one identity.Session, err error) {
-	err = scanBrowserSession(sqldb.From(tx).QueryRow(selectSession+`WHERE s.session_id = ?`, sessionID), &one)
-	return one, err
+func (s *Store) GetSessionTx(tx txn.Tx, sessionID string) (b identity.Session, err error) {
+	err = scanBrowserSession(sqldb.From(tx).QueryRow(selectSession+`WHERE s.session_id = ?`, sessionID), &b)
+	return b, err
 }
 
 // CreateSessionTx implements identity.SessionStore.
-func (s *Store) CreateSessionTx(tx txn.Tx, one identity.Session, hash identity.Hash) error {
-	_, err := sqldb.From(tx).Exec(`INSERT INTO browser_sessions
-		(session_id, tenant_id, user_id, prefix, secret_hash, label, address, method, needs_factor,
-		created_at, last_used_at, renewed_at, verified_at, ended_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		one.SessionID, one.TenantID, one.UserID, one.Prefix, hash[:], one.Label, one.Address, one.Method, one.NeedsFactor,
-		sqldb.Micros(one.CreatedAt), sqldb.Micros(one.LastUsedAt), sqldb.Micros(one.RenewedAt),
-		sqldb.Micros(one.VerifiedAt), sqldb.Micros(one.EndedAt))
+func (s *Store) CreateSessionTx(tx txn.Tx, b identity.Session, hash identity.Hash) error {
+	_, err := sqldb.From(tx).Exec(insertSession,
+		b.SessionID, b.TenantID, b.UserID, b.Prefix, b.Label, b.Address, b.Method, b.NeedsFactor,
+		sqldb.Micros(b.CreatedAt), sqldb.Micros(b.LastUsedAt), sqldb.Micros(b.RenewedAt),
+		sqldb.Micros(b.VerifiedAt), sqldb.Micros(b.EndedAt), hash[:])
 	return taken(err)
 }
 
 // UpdateSessionTx implements identity.SessionStore.
-func (s *Store) UpdateSessionTx(tx txn.Tx, one identity.Session) error {
+func (s *Store) UpdateSessionTx(tx txn.Tx, b identity.Session) error {
 	_, err := sqldb.From(tx).Exec(`UPDATE browser_sessions SET tenant_id = ?, user_id = ?, needs_factor = ?, verified_at = ?, ended_at = ?
 		WHERE session_id = ?`,
-		one.TenantID, one.UserID, one.NeedsFactor, sqldb.Micros(one.VerifiedAt), sqldb.Micros(one.EndedAt), one.SessionID)
+		b.TenantID, b.UserID, b.NeedsFactor, sqldb.Micros(b.VerifiedAt), sqldb.Micros(b.EndedAt), b.SessionID)
 	return err
 }
 
@@ -117,7 +117,7 @@ func (s *Store) DeleteSessionsTx(tx txn.Tx, tenantID, userID string, ended, used
 	return err
 }
 
-func useSession(tx *sqldb.Tx, u identity.Use) error {
+func recordSessionUse(tx *sqldb.Tx, u identity.Use) error {
 	at := sqldb.Micros(u.At)
 	_, err := tx.Exec(`UPDATE browser_sessions SET last_used_at = ?, renewed_at = CASE WHEN ? THEN ? ELSE renewed_at END
 		WHERE session_id = ? AND last_used_at < ?`, at, u.Renewed, at, u.SessionID, at)

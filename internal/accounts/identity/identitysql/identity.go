@@ -17,27 +17,42 @@ import (
 	"agentd/internal/store/sqldb"
 )
 
-// Store keeps tenants, members and keys. It implements identity.Store.
+// Store keeps tenants, members, keys and browser sessions. It implements
+// identity.Store.
 type Store struct{ db *sqldb.DB }
 
 var _ identity.Store = (*Store)(nil)
 
-// New keeps them in db.
+// New uses the tables of migrations 3, 17 and 18.
 func New(db *sqldb.DB) *Store { return &Store{db} }
 
 const (
-	apiKeyColumns = `k.tenant_id, k.key_id, k.user_id, k.name, k.prefix, k.scopes, k.status,
-		k.created_at, k.last_used_at, k.expires_at, k.revoked_at`
-	selectCredential = `SELECT ` + apiKeyColumns + `, k.secret_hash, u.role, u.status, t.status, t.operator
-		FROM api_keys k
-		JOIN users u ON u.tenant_id = k.tenant_id AND u.user_id = k.user_id
-		JOIN tenants t ON t.tenant_id = k.tenant_id AND t.status <> 'deleted' `
-	MemberColumns = `u.tenant_id, u.user_id, u.email, u.email_verified, u.name, u.avatar_url, u.role, u.status,
-		u.last_login_at, u.created_at, u.updated_at`
-	selectMember  = `SELECT ` + MemberColumns + ` FROM users u `
-	TenantColumns = `t.tenant_id, t.name, t.slug, t.status, t.plan, t.settings, t.operator, t.created_at, t.updated_at,
-		t.description, t.logo_url, t.branding, t.social_links`
-	selectTenant = `SELECT ` + TenantColumns + ` FROM tenants t WHERE t.tenant_id = ? AND t.status <> 'deleted'`
+	keyColumns    = `tenant_id, key_id, user_id, name, prefix, scopes, status, created_at, last_used_at, expires_at, revoked_at`
+	memberColumns = `tenant_id, user_id, email, email_verified, name, avatar_url, role, status, last_login_at, created_at, updated_at`
+	tenantColumns = `tenant_id, name, slug, status, plan, settings, operator, created_at, updated_at`
+
+	// Present excludes the members that were removed.
+	Present = ` AND u.status <> 'deleted'`
+
+	withMemberAndTenant = `JOIN users u ON u.tenant_id = %[1]s.tenant_id AND u.user_id = %[1]s.user_id
+		JOIN tenants t ON t.tenant_id = %[1]s.tenant_id AND t.status <> 'deleted' `
+)
+
+var (
+	// MemberColumns are the columns that a MemberRow scans, of users u.
+	MemberColumns = sqldb.Qualify(`u`, memberColumns)
+	// TenantColumns are the columns that a TenantRow scans, of tenants t.
+	TenantColumns = sqldb.Qualify(`t`, tenantColumns+`, description, logo_url, branding, social_links`)
+
+	selectKey        = `SELECT ` + sqldb.Qualify(`k`, keyColumns) + ` FROM api_keys k `
+	selectMember     = `SELECT ` + MemberColumns + ` FROM users u `
+	selectTenant     = `SELECT ` + TenantColumns + ` FROM tenants t WHERE t.tenant_id = ? AND t.status <> 'deleted'`
+	selectCredential = `SELECT ` + sqldb.Qualify(`k`, keyColumns) + `, k.secret_hash, u.role, u.status, t.status, t.operator
+		FROM api_keys k ` + fmt.Sprintf(withMemberAndTenant, `k`)
+
+	insertTenant = sqldb.Insert(`tenants`, tenantColumns)
+	insertMember = sqldb.Insert(`users`, memberColumns)
+	insertKey    = sqldb.Insert(`api_keys`, keyColumns+`, secret_hash`)
 )
 
 // GetCredential implements identity.Store.
@@ -64,7 +79,7 @@ func scanCredential(row sqldb.Row) (*identity.Credential, error) {
 	return &c, nil
 }
 
-// scanAPIKey reads apiKeyColumns and what comes after them.
+// scanAPIKey reads keyColumns, and the columns that the query has after them.
 func scanAPIKey(row sqldb.Row, k *identity.Key, more ...any) error {
 	var scopes string
 	var created, used, expires, revoked int64
@@ -94,13 +109,14 @@ func (s *Store) GetTenant(ctx context.Context, tenantID string) (identity.Tenant
 	return scanTenant(s.db.QueryRow(ctx, selectTenant, tenantID))
 }
 
-// TenantRow takes TenantColumns.
+// TenantRow scans TenantColumns.
 type TenantRow struct {
 	t                         identity.Tenant
 	settings, branding, links string
 	created, updated          int64
 }
 
+// Dest returns the arguments of Scan.
 func (r *TenantRow) Dest() []any {
 	return []any{
 		&r.t.TenantID, &r.t.Name, &r.t.Slug, &r.t.Status, &r.t.Plan, &r.settings, &r.t.Operator, &r.created, &r.updated,
@@ -108,8 +124,10 @@ func (r *TenantRow) Dest() []any {
 	}
 }
 
+// Tenant returns the tenant that was scanned.
 func (r *TenantRow) Tenant() identity.Tenant {
-	r.t.Settings, r.t.Branding, r.t.SocialLinks = jsontext.Value(r.settings), jsontext.Value(r.branding), jsontext.Value(r.links)
+	r.t.Settings, r.t.Branding = jsontext.Value(r.settings), jsontext.Value(r.branding)
+	r.t.SocialLinks = jsontext.Value(r.links)
 	r.t.CreatedAt, r.t.UpdatedAt = sqldb.Time(r.created), sqldb.Time(r.updated)
 	return r.t
 }
@@ -136,12 +154,13 @@ func (s *Store) ListMembersByEmail(ctx context.Context, email string) ([]identit
 		AND u.tenant_id IN (SELECT tenant_id FROM tenants WHERE status <> 'deleted') ORDER BY u.user_id`, []any{email}, scanMember)
 }
 
-// MemberRow takes MemberColumns.
+// MemberRow scans MemberColumns.
 type MemberRow struct {
 	m                       identity.Member
 	login, created, updated int64
 }
 
+// Dest returns the arguments of Scan.
 func (r *MemberRow) Dest() []any {
 	return []any{
 		&r.m.TenantID, &r.m.UserID, &r.m.Email, &r.m.Verified, &r.m.Name, &r.m.AvatarURL, &r.m.Role, &r.m.Status,
@@ -149,6 +168,7 @@ func (r *MemberRow) Dest() []any {
 	}
 }
 
+// Member returns the member that was scanned.
 func (r *MemberRow) Member() identity.Member {
 	r.m.LastLogin, r.m.CreatedAt, r.m.UpdatedAt = sqldb.Time(r.login), sqldb.Time(r.created), sqldb.Time(r.updated)
 	return r.m
@@ -162,8 +182,7 @@ func scanMember(row sqldb.Row) (identity.Member, error) {
 
 // ListKeys implements identity.Store.
 func (s *Store) ListKeys(ctx context.Context, tenantID, userID string) ([]identity.Key, error) {
-	rows, err := s.db.Query(ctx, `SELECT `+apiKeyColumns+` FROM api_keys k
-		WHERE k.tenant_id = ? AND k.user_id = ? ORDER BY k.key_id DESC`, tenantID, userID)
+	rows, err := s.db.Query(ctx, selectKey+`WHERE k.tenant_id = ? AND k.user_id = ? ORDER BY k.key_id DESC`, tenantID, userID)
 	if err != nil {
 		return nil, err
 	}
@@ -181,14 +200,13 @@ func (s *Store) ListKeys(ctx context.Context, tenantID, userID string) ([]identi
 
 // GetKeyTx implements identity.Store.
 func (s *Store) GetKeyTx(tx txn.Tx, tenantID, keyID string) (k identity.Key, err error) {
-	err = scanAPIKey(sqldb.From(tx).QueryRow(`SELECT `+apiKeyColumns+` FROM api_keys k WHERE k.tenant_id = ? AND k.key_id = ?`, tenantID, keyID), &k)
+	err = scanAPIKey(sqldb.From(tx).QueryRow(selectKey+`WHERE k.tenant_id = ? AND k.key_id = ?`, tenantID, keyID), &k)
 	return k, err
 }
 
 // CreateTenantTx implements identity.Store.
 func (s *Store) CreateTenantTx(tx txn.Tx, t identity.Tenant) error {
-	_, err := sqldb.From(tx).Exec(`INSERT INTO tenants
-		(tenant_id, name, slug, status, plan, settings, operator, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+	_, err := sqldb.From(tx).Exec(insertTenant,
 		t.TenantID, t.Name, t.Slug, string(t.Status), t.Plan, string(t.Settings), t.Operator,
 		sqldb.Micros(t.CreatedAt), sqldb.Micros(t.UpdatedAt))
 	return taken(err)
@@ -196,9 +214,7 @@ func (s *Store) CreateTenantTx(tx txn.Tx, t identity.Tenant) error {
 
 // CreateMemberTx implements identity.Store.
 func (s *Store) CreateMemberTx(tx txn.Tx, m identity.Member) error {
-	_, err := sqldb.From(tx).Exec(`INSERT INTO users
-		(tenant_id, user_id, email, email_verified, name, avatar_url, role, status, last_login_at, created_at, updated_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+	_, err := sqldb.From(tx).Exec(insertMember,
 		m.TenantID, m.UserID, m.Email, m.Verified, m.Name, m.AvatarURL, string(m.Role), string(m.Status),
 		sqldb.Micros(m.LastLogin), sqldb.Micros(m.CreatedAt), sqldb.Micros(m.UpdatedAt))
 	return taken(err)
@@ -219,36 +235,34 @@ func (s *Store) CreateKeyTx(tx txn.Tx, k identity.Key, hash identity.Hash) error
 		}
 		scopes.WriteString(string(name))
 	}
-	_, err := sqldb.From(tx).Exec(`INSERT INTO api_keys
-		(tenant_id, key_id, user_id, name, prefix, secret_hash, scopes, status, created_at, last_used_at, expires_at, revoked_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		k.TenantID, k.KeyID, k.UserID, k.Name, k.Prefix, hash[:], scopes.String(), string(k.Status),
-		sqldb.Micros(k.CreatedAt), sqldb.Micros(k.LastUsedAt), sqldb.Micros(k.ExpiresAt), sqldb.Micros(k.RevokedAt))
+	_, err := sqldb.From(tx).Exec(insertKey,
+		k.TenantID, k.KeyID, k.UserID, k.Name, k.Prefix, scopes.String(), string(k.Status),
+		sqldb.Micros(k.CreatedAt), sqldb.Micros(k.LastUsedAt), sqldb.Micros(k.ExpiresAt), sqldb.Micros(k.RevokedAt), hash[:])
 	return taken(err)
 }
 
 // RevokeKeyTx implements identity.Store.
 func (s *Store) RevokeKeyTx(tx txn.Tx, tenantID, userID, keyID string, at time.Time) (prefix string, err error) {
-	const whose = ` WHERE tenant_id = ? AND user_id = ? AND key_id = ?`
-	_, err = sqldb.From(tx).Exec(`UPDATE api_keys SET status = ?, revoked_at = ?`+whose+` AND status <> ?`,
+	const ofMember = ` WHERE tenant_id = ? AND user_id = ? AND key_id = ?`
+	_, err = sqldb.From(tx).Exec(`UPDATE api_keys SET status = ?, revoked_at = ?`+ofMember+` AND status <> ?`,
 		string(identity.Revoked), sqldb.Micros(at), tenantID, userID, keyID, string(identity.Revoked))
 	if err != nil {
 		return "", err
 	}
-	err = sqldb.From(tx).QueryRow(`SELECT prefix FROM api_keys`+whose, tenantID, userID, keyID).Scan(&prefix)
+	err = sqldb.From(tx).QueryRow(`SELECT prefix FROM api_keys`+ofMember, tenantID, userID, keyID).Scan(&prefix)
 	return prefix, notFound(err)
 }
 
 // RecordUseTx implements identity.Store.
 func (s *Store) RecordUseTx(tx txn.Tx, uses []identity.Use) error {
-	// In one order, so that nodes which write the same ones never wait for each other in a circle.
+	// In one order, so that nodes that write the same rows cannot deadlock.
 	uses = slices.SortedFunc(slices.Values(uses), func(a, b identity.Use) int {
 		return cmp.Or(strings.Compare(a.KeyID, b.KeyID), strings.Compare(a.SessionID, b.SessionID))
 	})
 	for _, u := range uses {
-		record := useKey
+		record := recordKeyUse
 		if u.SessionID != "" {
-			record = useSession
+			record = recordSessionUse
 		}
 		if err := record(sqldb.From(tx), u); err != nil {
 			return err
@@ -257,7 +271,7 @@ func (s *Store) RecordUseTx(tx txn.Tx, uses []identity.Use) error {
 	return nil
 }
 
-func useKey(tx *sqldb.Tx, u identity.Use) error {
+func recordKeyUse(tx *sqldb.Tx, u identity.Use) error {
 	at := sqldb.Micros(u.At)
 	_, err := tx.Exec(`UPDATE api_keys SET last_used_at = ? WHERE tenant_id = ? AND key_id = ? AND last_used_at < ?`,
 		at, u.TenantID, u.KeyID, at)

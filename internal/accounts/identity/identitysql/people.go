@@ -15,22 +15,33 @@ type People struct{ db *sqldb.DB }
 
 var _ identity.PeopleStore = (*People)(nil)
 
-// NewPeople keeps them in db.
+// NewPeople uses the tables of migrations 3 and 17.
 func NewPeople(db *sqldb.DB) *People { return &People{db} }
 
 const (
-	// Present are members who were not taken out.
-	Present = ` AND u.status <> 'deleted'`
+	inviteColumns = `tenant_id, invite_id, email, role, status, secret_hash, mailed, invited_by, created_at, sent_at, expires_at`
+	liveInvites   = ` FROM invites i WHERE i.tenant_id = ? AND i.status = 'pending' AND i.expires_at > ?`
+	others        = `FROM users o WHERE o.tenant_id = u.tenant_id AND o.status <> 'deleted'`
+)
 
-	inviteColumns = `i.tenant_id, i.invite_id, i.email, i.role, i.status, i.secret_hash, i.mailed, i.invited_by,
-		i.created_at, i.sent_at, i.expires_at`
-	selectInvite = `SELECT ` + inviteColumns + ` FROM invites i `
+var (
+	insertInvite    = sqldb.Insert(`invites`, inviteColumns)
+	qualifiedInvite = sqldb.Qualify(`i`, inviteColumns)
+	selectInvite    = `SELECT ` + qualifiedInvite + ` FROM invites i `
+	selectInvitesTo = `SELECT ` + qualifiedInvite + `, t.name, COALESCE(u.name, '')
+		FROM invites i JOIN tenants t ON t.tenant_id = i.tenant_id AND t.status <> 'deleted'
+		LEFT JOIN users u ON u.tenant_id = i.tenant_id AND u.user_id = i.invited_by
+		WHERE i.email = ? AND i.status = 'pending' AND i.expires_at > ? AND t.status = 'active' ORDER BY i.invite_id`
+	selectMemberships = `SELECT ` + MemberColumns + `, ` + TenantColumns + `,
+			(SELECT COUNT(*) ` + others + `), (SELECT COUNT(*) ` + others + ` AND o.role = 'owner')
+		FROM users u JOIN tenants t ON t.tenant_id = u.tenant_id AND t.status <> 'deleted'
+		WHERE (u.tenant_id = ? AND u.user_id = ? OR u.email = ? AND u.email <> '' AND u.email_verified)` + Present + ` ORDER BY u.user_id`
 )
 
 // LockTenantTx implements identity.PeopleStore.
 func (s *People) LockTenantTx(tx txn.Tx, tenantID string) (identity.Tenant, error) {
 	t := sqldb.From(tx)
-	return scanTenant(t.QueryRow(selectTenant+` AND t.status <> 'deleted'`+t.ForUpdate(), tenantID))
+	return scanTenant(t.QueryRow(selectTenant+t.ForUpdate(), tenantID))
 }
 
 // UpdateTenantTx implements identity.PeopleStore.
@@ -83,7 +94,8 @@ func (s *People) CountOwnedTx(tx txn.Tx, email string) (n int, err error) {
 
 // ListKeyIDsTx implements identity.PeopleStore.
 func (s *People) ListKeyIDsTx(tx txn.Tx, tenantID, userID string) ([]string, error) {
-	return sqldb.Collect(sqldb.From(tx).Query, `SELECT key_id FROM api_keys WHERE tenant_id = ? AND user_id = ? AND status = 'active' ORDER BY key_id`,
+	return sqldb.Collect(sqldb.From(tx).Query, `SELECT key_id FROM api_keys
+		WHERE tenant_id = ? AND user_id = ? AND status = 'active' ORDER BY key_id`,
 		[]any{tenantID, userID}, func(row sqldb.Row) (id string, err error) { return id, row.Scan(&id) })
 }
 
@@ -96,12 +108,8 @@ func (s *People) LockUnverifiedTx(tx txn.Tx, email string) ([]identity.Member, e
 
 // ListMemberships implements identity.PeopleStore.
 func (s *People) ListMemberships(ctx context.Context, tenantID, userID, email string) ([]identity.MembershipOf, error) {
-	const of = `FROM users o WHERE o.tenant_id = u.tenant_id AND o.status <> 'deleted'`
-	return sqldb.Collect(s.db.Reader(ctx), `SELECT `+MemberColumns+`, `+TenantColumns+`,
-			(SELECT COUNT(*) `+of+`), (SELECT COUNT(*) `+of+` AND o.role = 'owner')
-		FROM users u JOIN tenants t ON t.tenant_id = u.tenant_id AND t.status <> 'deleted'
-		WHERE (u.tenant_id = ? AND u.user_id = ? OR u.email = ? AND u.email <> '' AND u.email_verified)
-			AND t.status <> 'deleted'`+Present+` ORDER BY u.user_id`, []any{tenantID, userID, email}, func(row sqldb.Row) (m identity.MembershipOf, err error) {
+	args := []any{tenantID, userID, email}
+	return sqldb.Collect(s.db.Reader(ctx), selectMemberships, args, func(row sqldb.Row) (m identity.MembershipOf, err error) {
 		var member MemberRow
 		var tenant TenantRow
 		err = row.Scan(append(append(member.Dest(), tenant.Dest()...), &m.Members, &m.Owners)...)
@@ -112,9 +120,7 @@ func (s *People) ListMemberships(ctx context.Context, tenantID, userID, email st
 
 // CreateInviteTx implements identity.PeopleStore.
 func (s *People) CreateInviteTx(tx txn.Tx, i identity.Invite) error {
-	_, err := sqldb.From(tx).Exec(`INSERT INTO invites
-		(tenant_id, invite_id, email, role, status, secret_hash, mailed, invited_by, created_at, sent_at, expires_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+	_, err := sqldb.From(tx).Exec(insertInvite,
 		i.TenantID, i.InviteID, i.Email, string(i.Role), string(i.Status), i.Secret[:], i.Mailed, i.InvitedBy,
 		sqldb.Micros(i.CreatedAt), sqldb.Micros(i.SentAt), sqldb.Micros(i.ExpiresAt))
 	return taken(err)
@@ -142,41 +148,41 @@ func (s *People) GetInviteTenantTx(tx txn.Tx, inviteID string) (tenantID string,
 
 // GetPendingInviteTx implements identity.PeopleStore.
 func (s *People) GetPendingInviteTx(tx txn.Tx, tenantID, email string) (identity.Invite, error) {
-	return scanInvite(sqldb.From(tx).QueryRow(selectInvite+`WHERE i.tenant_id = ? AND i.email = ? AND i.status = 'pending'`, tenantID, email))
+	return scanInvite(sqldb.From(tx).QueryRow(selectInvite+`WHERE i.tenant_id = ? AND i.email = ? AND i.status = 'pending'`,
+		tenantID, email))
 }
 
 // CountInvitesTx implements identity.PeopleStore.
 func (s *People) CountInvitesTx(tx txn.Tx, tenantID string, now time.Time) (n int, err error) {
-	err = sqldb.From(tx).QueryRow(`SELECT COUNT(*) FROM invites i WHERE i.tenant_id = ? AND i.status = 'pending' AND i.expires_at > ?`,
-		tenantID, sqldb.Micros(now)).Scan(&n)
+	err = sqldb.From(tx).QueryRow(`SELECT COUNT(*)`+liveInvites, tenantID, sqldb.Micros(now)).Scan(&n)
 	return n, err
 }
 
 // ListInvites implements identity.PeopleStore.
-func (s *People) ListInvites(ctx context.Context, tenantID string, now time.Time, after string, limit int) ([]identity.Invite, int, error) {
-	const live = `WHERE i.tenant_id = ? AND i.status = 'pending' AND i.expires_at > ?`
+func (s *People) ListInvites(
+	ctx context.Context, tenantID string, now time.Time, after string, limit int,
+) ([]identity.Invite, int, error) {
 	at := sqldb.Micros(now)
 	var total int
-	if err := s.db.QueryRow(ctx, `SELECT COUNT(*) FROM invites i `+live, tenantID, at).Scan(&total); err != nil {
+	if err := s.db.QueryRow(ctx, `SELECT COUNT(*)`+liveInvites, tenantID, at).Scan(&total); err != nil {
 		return nil, 0, err
 	}
-	all, err := sqldb.Collect(s.db.Reader(ctx), selectInvite+live+` AND (i.invite_id < ? OR ? = '') ORDER BY i.invite_id DESC LIMIT ?`,
-		[]any{tenantID, at, after, after, limit}, func(row sqldb.Row) (identity.Invite, error) { return scanInvite(row) })
+	text := `SELECT ` + qualifiedInvite + liveInvites + ` AND (i.invite_id < ? OR ? = '') ORDER BY i.invite_id DESC LIMIT ?`
+	args := []any{tenantID, at, after, after, limit}
+	all, err := sqldb.Collect(s.db.Reader(ctx), text, args, func(row sqldb.Row) (identity.Invite, error) { return scanInvite(row) })
 	return all, total, err
 }
 
 // ListInvitesByEmail implements identity.PeopleStore.
 func (s *People) ListInvitesByEmail(ctx context.Context, email string, now time.Time) ([]identity.InviteTo, error) {
-	return sqldb.Collect(s.db.Reader(ctx), `SELECT `+inviteColumns+`, t.name, COALESCE(u.name, '')
-		FROM invites i JOIN tenants t ON t.tenant_id = i.tenant_id AND t.status <> 'deleted'
-		LEFT JOIN users u ON u.tenant_id = i.tenant_id AND u.user_id = i.invited_by
-		WHERE i.email = ? AND i.status = 'pending' AND i.expires_at > ? AND t.status = 'active' ORDER BY i.invite_id`, []any{email, sqldb.Micros(now)}, func(row sqldb.Row) (to identity.InviteTo, err error) {
+	args := []any{email, sqldb.Micros(now)}
+	return sqldb.Collect(s.db.Reader(ctx), selectInvitesTo, args, func(row sqldb.Row) (to identity.InviteTo, err error) {
 		to.Invite, err = scanInvite(row, &to.Tenant, &to.Inviter)
 		return to, err
 	})
 }
 
-// scanInvite reads inviteColumns and what comes after them.
+// scanInvite reads inviteColumns, and the columns that the query has after them.
 func scanInvite(row sqldb.Row, more ...any) (identity.Invite, error) {
 	var i identity.Invite
 	var hash []byte

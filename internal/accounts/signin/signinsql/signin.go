@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"agentd/internal/accounts/identity/identitysql"
@@ -14,17 +15,43 @@ import (
 	"agentd/internal/store/sqldb"
 )
 
-// Store keeps what signing in needs. It implements signin.Store.
+// Store keeps codes, tickets, links and factors. It implements signin.Store.
 type Store struct{ db *sqldb.DB }
 
 var _ signin.Store = (*Store)(nil)
 
-// New keeps it in db.
+// New uses the tables of migration 19.
 func New(db *sqldb.DB) *Store { return &Store{db} }
 
 func notFound(err error) error { return sqldb.NoRowsAs(err, signin.ErrNotFound) }
 
-const selectMembership = `SELECT ` + identitysql.MemberColumns + `, ` + identitysql.TenantColumns + ` FROM users u JOIN tenants t ON t.tenant_id = u.tenant_id AND t.status <> 'deleted' `
+const (
+	emailCodeColumns = `email, code_hash, terms, asked, wrong, again_at, expires_at, forget_at`
+	linkColumns      = `issuer, subject, provider, email, provider_email, linked_at`
+	factorColumns    = `person, tenant_id, sealed, algorithm, recovery, created_at, confirmed_at, last_step, wrong, wrong_at`
+
+	selectCode   = `SELECT ` + emailCodeColumns + ` FROM signin_codes WHERE email = ?`
+	selectTicket = `SELECT sealed FROM signin_tickets WHERE kind = ? AND hash = ? AND expires_at > ?`
+	selectLink   = `SELECT ` + linkColumns + ` FROM signin_links `
+	selectFactor = `SELECT ` + factorColumns + ` FROM signin_factors WHERE person = ?`
+
+	deleteExpiredCodes = `DELETE FROM signin_codes WHERE email IN
+		(SELECT email FROM signin_codes WHERE forget_at <= ? ORDER BY forget_at LIMIT ?)`
+	deleteExpiredTickets = `DELETE FROM signin_tickets WHERE (kind, hash) IN
+		(SELECT kind, hash FROM signin_tickets WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`
+)
+
+var (
+	selectMembership = `SELECT ` + identitysql.MemberColumns + `, ` + identitysql.TenantColumns + `
+		FROM users u JOIN tenants t ON t.tenant_id = u.tenant_id AND t.status <> 'deleted' `
+
+	insertCode   = sqldb.Insert(`signin_codes`, emailCodeColumns) + ` ON CONFLICT (email) DO NOTHING`
+	updateCode   = `UPDATE signin_codes SET ` + sqldb.Assign(strings.TrimPrefix(emailCodeColumns, `email, `)) + ` WHERE email = ?`
+	insertTicket = sqldb.Insert(`signin_tickets`, `kind, hash, sealed, expires_at`)
+	insertLink   = sqldb.Insert(`signin_links`, linkColumns) + ` ON CONFLICT DO NOTHING`
+	putFactor    = sqldb.Insert(`signin_factors`, factorColumns) +
+		` ON CONFLICT (person) DO UPDATE SET ` + sqldb.Excluded(strings.TrimPrefix(factorColumns, `person, `))
+)
 
 func scanMembership(row sqldb.Row) (signin.Membership, error) {
 	var m identitysql.MemberRow
@@ -35,13 +62,14 @@ func scanMembership(row sqldb.Row) (signin.Membership, error) {
 
 // ListMembershipsTx implements signin.Store.
 func (s *Store) ListMembershipsTx(tx txn.Tx, email string) ([]signin.Membership, error) {
-	return sqldb.Collect(sqldb.From(tx).Query, selectMembership+`WHERE u.email = ? AND u.email <> ''`+identitysql.Present+` ORDER BY u.last_login_at DESC, u.user_id`,
-		[]any{email}, scanMembership)
+	text := selectMembership + `WHERE u.email = ? AND u.email <> ''` + identitysql.Present + ` ORDER BY u.last_login_at DESC, u.user_id`
+	return sqldb.Collect(sqldb.From(tx).Query, text, []any{email}, scanMembership)
 }
 
 // GetMembershipTx implements signin.Store.
 func (s *Store) GetMembershipTx(tx txn.Tx, tenantID, userID string) (signin.Membership, error) {
-	return scanMembership(sqldb.From(tx).QueryRow(selectMembership+`WHERE u.tenant_id = ? AND u.user_id = ?`+identitysql.Present, tenantID, userID))
+	text := selectMembership + `WHERE u.tenant_id = ? AND u.user_id = ?` + identitysql.Present
+	return scanMembership(sqldb.From(tx).QueryRow(text, tenantID, userID))
 }
 
 // UpdateLastLoginTx implements signin.Store.
@@ -54,7 +82,7 @@ func (s *Store) UpdateLastLoginTx(tx txn.Tx, tenantID, userID string, at time.Ti
 func (s *Store) LockCodeTx(tx txn.Tx, email string) (c signin.Code, err error) {
 	var again, expires, forget int64
 	t := sqldb.From(tx)
-	err = t.QueryRow(`SELECT email, code_hash, terms, asked, wrong, again_at, expires_at, forget_at FROM signin_codes WHERE email = ?`+t.ForUpdate(), email).
+	err = t.QueryRow(selectCode+t.ForUpdate(), email).
 		Scan(&c.Email, &c.Hash, &c.Terms, &c.Asked, &c.Wrong, &again, &expires, &forget)
 	c.AgainAt, c.ExpiresAt, c.ForgetAt = sqldb.Time(again), sqldb.Time(expires), sqldb.Time(forget)
 	return c, notFound(err)
@@ -62,8 +90,7 @@ func (s *Store) LockCodeTx(tx txn.Tx, email string) (c signin.Code, err error) {
 
 // CreateCodeTx implements signin.Store.
 func (s *Store) CreateCodeTx(tx txn.Tx, c signin.Code) error {
-	n, err := sqldb.From(tx).Exec(`INSERT INTO signin_codes (email, code_hash, terms, asked, wrong, again_at, expires_at, forget_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (email) DO NOTHING`,
+	n, err := sqldb.From(tx).Exec(insertCode,
 		c.Email, filled(c.Hash), c.Terms, c.Asked, c.Wrong, sqldb.Micros(c.AgainAt), sqldb.Micros(c.ExpiresAt), sqldb.Micros(c.ForgetAt))
 	if err == nil && n == 0 {
 		err = signin.ErrTaken
@@ -73,13 +100,13 @@ func (s *Store) CreateCodeTx(tx txn.Tx, c signin.Code) error {
 
 // UpdateCodeTx implements signin.Store.
 func (s *Store) UpdateCodeTx(tx txn.Tx, c signin.Code) error {
-	_, err := sqldb.From(tx).Exec(`UPDATE signin_codes SET code_hash = ?, terms = ?, asked = ?, wrong = ?, again_at = ?, expires_at = ?, forget_at = ?
-		WHERE email = ?`,
-		filled(c.Hash), c.Terms, c.Asked, c.Wrong, sqldb.Micros(c.AgainAt), sqldb.Micros(c.ExpiresAt), sqldb.Micros(c.ForgetAt), c.Email)
+	_, err := sqldb.From(tx).Exec(updateCode,
+		filled(c.Hash), c.Terms, c.Asked, c.Wrong,
+		sqldb.Micros(c.AgainAt), sqldb.Micros(c.ExpiresAt), sqldb.Micros(c.ForgetAt), c.Email)
 	return err
 }
 
-// filled is bytes for a column that is never null.
+// filled returns the bytes for a column that is never null.
 func filled(b []byte) []byte {
 	if b == nil {
 		return []byte{}
@@ -95,15 +122,13 @@ func (s *Store) DeleteCodeTx(tx txn.Tx, email string) error {
 
 // CreateTicketTx implements signin.Store.
 func (s *Store) CreateTicketTx(tx txn.Tx, kind string, hash, sealed []byte, expires time.Time) error {
-	_, err := sqldb.From(tx).Exec(`INSERT INTO signin_tickets (kind, hash, sealed, expires_at) VALUES (?, ?, ?, ?)`,
-		kind, hash, sealed, sqldb.Micros(expires))
+	_, err := sqldb.From(tx).Exec(insertTicket, kind, hash, sealed, sqldb.Micros(expires))
 	return err
 }
 
 // GetTicketTx implements signin.Store.
 func (s *Store) GetTicketTx(tx txn.Tx, kind string, hash []byte, now time.Time) (sealed []byte, err error) {
-	err = sqldb.From(tx).QueryRow(`SELECT sealed FROM signin_tickets WHERE kind = ? AND hash = ? AND expires_at > ?`,
-		kind, hash, sqldb.Micros(now)).Scan(&sealed)
+	err = sqldb.From(tx).QueryRow(selectTicket, kind, hash, sqldb.Micros(now)).Scan(&sealed)
 	return sealed, notFound(err)
 }
 
@@ -114,13 +139,11 @@ func (s *Store) ConsumeTicketTx(tx txn.Tx, kind string, hash []byte, now time.Ti
 		return nil, err
 	}
 	n, err := sqldb.From(tx).Exec(`DELETE FROM signin_tickets WHERE kind = ? AND hash = ?`, kind, hash)
-	if err == nil && n == 0 { // somebody else took it since
+	if err == nil && n == 0 { // consumed by another transaction since
 		err = signin.ErrNotFound
 	}
 	return sealed, err
 }
-
-const selectLink = `SELECT issuer, subject, provider, email, provider_email, linked_at FROM signin_links `
 
 func scanLink(row sqldb.Row) (l signin.Link, err error) {
 	var at int64
@@ -147,8 +170,7 @@ func (s *Store) LockLinksTx(tx txn.Tx, email string) ([]signin.Link, error) {
 
 // CreateLinkTx implements signin.Store.
 func (s *Store) CreateLinkTx(tx txn.Tx, l signin.Link) error {
-	n, err := sqldb.From(tx).Exec(`INSERT INTO signin_links (issuer, subject, provider, email, provider_email, linked_at)
-		VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+	n, err := sqldb.From(tx).Exec(insertLink,
 		l.Issuer, l.Subject, l.Provider, l.Email, l.ProviderEmail, sqldb.Micros(l.LinkedAt))
 	if err == nil && n == 0 {
 		err = signin.ErrTaken
@@ -162,11 +184,8 @@ func (s *Store) DeleteLinkTx(tx txn.Tx, email, provider string) error {
 	return err
 }
 
-const (
-	selectFactor = `SELECT person, tenant_id, sealed, algorithm, recovery, created_at, confirmed_at, last_step, wrong, wrong_at
-		FROM signin_factors WHERE person = ?`
-	hashSize = 32
-)
+// hashSize is the size of the hash of a recovery code.
+const hashSize = 32
 
 func scanFactor(row sqldb.Row) (f signin.Factor, err error) {
 	var created, confirmed, wrong int64
@@ -196,12 +215,7 @@ func (s *Store) GetFactor(ctx context.Context, person string) (signin.Factor, er
 
 // PutFactorTx implements signin.Store.
 func (s *Store) PutFactorTx(tx txn.Tx, f signin.Factor) error {
-	_, err := sqldb.From(tx).Exec(`INSERT INTO signin_factors
-		(person, tenant_id, sealed, algorithm, recovery, created_at, confirmed_at, last_step, wrong, wrong_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-		ON CONFLICT (person) DO UPDATE SET tenant_id = excluded.tenant_id, sealed = excluded.sealed, algorithm = excluded.algorithm,
-			recovery = excluded.recovery, created_at = excluded.created_at, confirmed_at = excluded.confirmed_at,
-			last_step = excluded.last_step, wrong = excluded.wrong, wrong_at = excluded.wrong_at`,
+	_, err := sqldb.From(tx).Exec(putFactor,
 		f.Person, f.TenantID, f.Sealed, string(f.Algorithm), filled(bytes.Join(f.Recovery, nil)), sqldb.Micros(f.CreatedAt),
 		sqldb.Micros(f.ConfirmedAt), f.LastStep, f.Wrong, sqldb.Micros(f.WrongAt))
 	return err
@@ -224,12 +238,10 @@ func (s *Store) DeleteEmailTx(tx txn.Tx, email string) error {
 
 // DeleteExpiredTx implements signin.Store.
 func (s *Store) DeleteExpiredTx(tx txn.Tx, now time.Time, n int) error {
-	_, err := sqldb.From(tx).Exec(`DELETE FROM signin_codes WHERE email IN
-		(SELECT email FROM signin_codes WHERE forget_at <= ? ORDER BY forget_at LIMIT ?)`, sqldb.Micros(now), n)
+	_, err := sqldb.From(tx).Exec(deleteExpiredCodes, sqldb.Micros(now), n)
 	if err != nil {
 		return err
 	}
-	_, err = sqldb.From(tx).Exec(`DELETE FROM signin_tickets WHERE (kind, hash) IN
-		(SELECT kind, hash FROM signin_tickets WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`, sqldb.Micros(now), n)
+	_, err = sqldb.From(tx).Exec(deleteExpiredTickets, sqldb.Micros(now), n)
 	return err
 }

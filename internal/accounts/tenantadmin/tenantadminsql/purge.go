@@ -13,18 +13,18 @@ import (
 	"agentd/internal/store/sqldb"
 )
 
-// What a tenant has is found by asking the database which tables have a
-// tenant_id, so that none is forgotten. A part is a table, or, of a table whose
-// rows are found by kind first, a table and a kind: "documents/agent".
+// The rows of a tenant are found by asking the database which tables have a
+// tenant_id, so that no table is forgotten. A part is a table, or a kind of a
+// table whose rows are found by kind first: "documents/agent".
 
-// byKind are the tables that have no index by tenant alone.
+// byKind are the tables without an index by tenant alone.
 var byKind = []string{"documents", "work"}
 
-// notParts are the tables with a tenant_id that are no part: the tenant itself.
+// notParts are the tables with a tenant_id that are no parts: the tenant itself.
 var notParts = []string{"tenants"}
 
-// positions are tables of the platform's own in which a tenant's id is only the
-// place where something stands: it goes back to the beginning of that moment.
+// positions are tables of the platform in which a tenant's id is part of a
+// position in a list: it is set back to the beginning of that moment.
 var positions = map[string]string{
 	"search_marks": `UPDATE search_marks SET tenant_id = '', thing_id = '' WHERE tenant_id = ?`,
 }
@@ -36,7 +36,7 @@ const (
 		WHERE c.relkind IN ('r', 'p') AND c.relnamespace = current_schema()::text::regnamespace AND a.attname = 'tenant_id' AND NOT a.attisdropped
 		ORDER BY c.relname`
 
-	// Which table names rows of which other.
+	// Which table has foreign keys to which other.
 	sqliteLinks   = `SELECT m.name, f."table" FROM sqlite_master m, pragma_foreign_key_list(m.name) f WHERE m.type = 'table'`
 	postgresLinks = `SELECT r.relname, t.relname FROM pg_constraint c JOIN pg_class r ON r.oid = c.conrelid
 		JOIN pg_class t ON t.oid = c.confrelid WHERE c.contype = 'f' AND r.relnamespace = current_schema()::text::regnamespace`
@@ -46,7 +46,7 @@ const (
 		WHERE i.indisprimary AND i.indrelid = to_regclass(?) ORDER BY a.attnum`
 )
 
-// engine picks the statement of the database that is there.
+// engine returns the statement for the database that is open.
 func (s *Store) engine(sqlite, postgres string) string {
 	if s.db.Postgres() {
 		return postgres
@@ -54,7 +54,7 @@ func (s *Store) engine(sqlite, postgres string) string {
 	return sqlite
 }
 
-// ListParts implements tenancy.Store.
+// ListParts implements tenantadmin.Store.
 func (s *Store) ListParts(ctx context.Context) ([]string, error) {
 	rows, err := s.db.Query(ctx, s.engine(sqliteTables, postgresTables))
 	if err != nil {
@@ -85,10 +85,10 @@ func (s *Store) ListParts(ctx context.Context) ([]string, error) {
 	return parts, nil
 }
 
-// inOrder puts tables before those whose rows they name. Work comes first of
-// all: whoever holds an item of it writes no more.
+// inOrder sorts tables before those that their foreign keys refer to. Work
+// comes first of all: a worker whose item is deleted writes no more.
 func (s *Store) inOrder(ctx context.Context, tables []string) ([]string, error) {
-	links := map[string][]string{} // who names a table's rows
+	links := map[string][]string{} // by table: the tables with foreign keys to it
 	rows, err := s.db.Query(ctx, s.engine(sqliteLinks, postgresLinks))
 	if err != nil {
 		return nil, err
@@ -144,8 +144,8 @@ func (s *Store) kinds(ctx context.Context, table string) ([]string, error) {
 	return sqldb.ScanStrings(rows)
 }
 
-// partOf gives the table of a part, what selects a tenant's rows of it, and the
-// arguments of that.
+// partOf returns the table of a part, and the condition that selects a tenant's
+// rows of it with its arguments.
 func partOf(part, tenant string) (table, where string, args []any) {
 	table, kind, whole := strings.Cut(part, "/")
 	if !whole {
@@ -154,15 +154,15 @@ func partOf(part, tenant string) (table, where string, args []any) {
 	return table, `kind = ? AND tenant_id = ?`, []any{kind, tenant}
 }
 
-// CountPart implements tenancy.Store.
+// CountPart implements tenantadmin.Store.
 func (s *Store) CountPart(ctx context.Context, tenant, part string) (n int64, err error) {
 	table, where, args := partOf(part, tenant)
 	err = s.db.QueryRow(ctx, `SELECT COUNT(*) FROM `+table+` WHERE `+where, args...).Scan(&n)
 	return n, err
 }
 
-// DeletePartTx implements tenancy.Store.
-func (s *Store) DeletePartTx(tx txn.Tx, tenant, part string, most int) (int, error) {
+// DeletePartTx implements tenantadmin.Store.
+func (s *Store) DeletePartTx(tx txn.Tx, tenant, part string, max int) (int, error) {
 	table, where, args := partOf(part, tenant)
 	t := sqldb.From(tx)
 	if back, ok := positions[part]; ok {
@@ -174,9 +174,9 @@ func (s *Store) DeletePartTx(tx txn.Tx, tenant, part string, most int) (int, err
 		return 0, err
 	}
 	query := `DELETE FROM ` + table + ` WHERE ` + where
-	if key != "" { // else there is one row at most
+	if key != "" { // otherwise there is at most one row
 		query += fmt.Sprintf(` AND (%s) IN (SELECT %s FROM %s WHERE %s LIMIT ?)`, key, key, table, where)
-		args = append(append(slices.Clone(args), args...), most)
+		args = append(append(slices.Clone(args), args...), max)
 	}
 	n, err := t.Exec(query, args...)
 	if err != nil || n == 0 {
@@ -185,8 +185,8 @@ func (s *Store) DeletePartTx(tx txn.Tx, tenant, part string, most int) (int, err
 	return int(n), countPurged(t, tenant, part, n)
 }
 
-// key gives the columns that tell a tenant's rows of a table apart; none where
-// there is one at most.
+// key returns the columns that distinguish a tenant's rows of a table; none if
+// there is at most one.
 func (s *Store) key(t *sqldb.Tx, table string) (string, error) {
 	rows, err := t.Query(s.engine(sqliteKey, postgresKey), table)
 	if err != nil {

@@ -12,13 +12,13 @@ import (
 	"agentd/internal/store/worksql"
 )
 
-// SuspendWorkTx implements tenancy.Store. The tenant's row is locked: whoever lets the
-// tenant in comes before this, and then nothing is parked, or after, and then
-// finds what is.
+// SuspendWorkTx implements tenantadmin.Store. It locks the tenant's row: a
+// transaction that reactivates the tenant commits either before, and then
+// nothing is suspended, or after, and then resumes what was.
 func (s *Store) SuspendWorkTx(tx txn.Tx, held work.Lease, now time.Time) (bool, error) {
 	t := sqldb.From(tx)
 	var status identity.Status
-	switch err := t.QueryRow(lockTenant+t.ForUpdate(), held.TenantID).Scan(&status); {
+	switch err := t.QueryRow(selectStatus+t.ForUpdate(), held.TenantID).Scan(&status); {
 	case errors.Is(err, sql.ErrNoRows):
 		return false, identity.ErrNotFound
 	case err != nil:
@@ -30,7 +30,7 @@ func (s *Store) SuspendWorkTx(tx txn.Tx, held work.Lease, now time.Time) (bool, 
 	return !errors.Is(err, work.ErrLost), err
 }
 
-// ResumeWorkTx implements tenancy.Store.
-func (s *Store) ResumeWorkTx(tx txn.Tx, tenant, kind string, most int) (int, error) {
-	return worksql.ResumeTx(tx, tenant, kind, most)
+// ResumeWorkTx implements tenantadmin.Store.
+func (s *Store) ResumeWorkTx(tx txn.Tx, tenant, kind string, max int) (int, error) {
+	return worksql.ResumeTx(tx, tenant, kind, max)
 }

@@ -16,7 +16,8 @@ import (
 	"agentd/internal/store/sqldb"
 )
 
-// Store is what the operator does with tenants; it implements tenancy.Store.
+// Store keeps what the operator changes of tenants, and purges. It implements
+// tenantadmin.Store.
 type Store struct{ db *sqldb.DB }
 
 var _ tenantadmin.Store = (*Store)(nil)
@@ -25,16 +26,22 @@ var _ tenantadmin.Store = (*Store)(nil)
 func New(db *sqldb.DB) *Store { return &Store{db} }
 
 const (
-	selectManaged = `SELECT t.tenant_id, t.name, t.slug, t.status, t.plan, t.settings, t.operator, t.created_at, t.updated_at,
+	selectTenants = `SELECT t.tenant_id, t.name, t.slug, t.status, t.plan, t.settings, t.operator, t.created_at, t.updated_at,
 		t.suspended_at, t.suspension_reason, t.purge_protected,
-		(SELECT MIN(u.user_id || ' ' || u.email) FROM users u WHERE u.tenant_id = t.tenant_id AND u.role = 'owner' AND u.email <> '')
+		(SELECT MIN(u.user_id || ' ' || u.email) FROM users u
+			WHERE u.tenant_id = t.tenant_id AND u.role = 'owner' AND u.email <> '')
 		FROM tenants t WHERE t.status <> 'deleted'`
-	lockTenant = `SELECT status FROM tenants WHERE tenant_id = ?`
+	selectStatus = `SELECT status FROM tenants WHERE tenant_id = ?`
+
+	purgeColumns = `subject_id, name, asked_by, asked_at, counts, told`
+	selectPurge  = `SELECT ` + purgeColumns + ` FROM tenant_purges WHERE subject_id = ?`
 )
 
-// List implements tenancy.Store.
+var insertPurge = sqldb.Insert(`tenant_purges`, purgeColumns)
+
+// List implements tenantadmin.Store.
 func (s *Store) List(ctx context.Context, f tenantadmin.Filter) ([]tenantadmin.Tenant, error) {
-	query, args := selectManaged, []any{}
+	query, args := selectTenants, []any{}
 	if f.Status != "" {
 		query, args = query+` AND t.status = ?`, append(args, string(f.Status))
 	}
@@ -52,7 +59,7 @@ func (s *Store) List(ctx context.Context, f tenantadmin.Filter) ([]tenantadmin.T
 	defer rows.Close()
 	all := []tenantadmin.Tenant{}
 	for rows.Next() {
-		t, err := scanManaged(rows)
+		t, err := scanTenant(rows)
 		if err != nil {
 			return nil, err
 		}
@@ -61,7 +68,7 @@ func (s *Store) List(ctx context.Context, f tenantadmin.Filter) ([]tenantadmin.T
 	return all, rows.Err()
 }
 
-// Count implements tenancy.Store.
+// Count implements tenantadmin.Store.
 func (s *Store) Count(ctx context.Context, status identity.Status) (n int, err error) {
 	if status == "" {
 		err = s.db.QueryRow(ctx, `SELECT COUNT(*) FROM tenants WHERE status <> 'deleted'`).Scan(&n)
@@ -71,25 +78,25 @@ func (s *Store) Count(ctx context.Context, status identity.Status) (n int, err e
 	return n, err
 }
 
-// Get implements tenancy.Store.
+// Get implements tenantadmin.Store.
 func (s *Store) Get(ctx context.Context, id string) (tenantadmin.Tenant, error) {
-	return scanManaged(s.db.QueryRow(ctx, selectManaged+` AND t.tenant_id = ?`, id))
+	return scanTenant(s.db.QueryRow(ctx, selectTenants+` AND t.tenant_id = ?`, id))
 }
 
-// LockTx implements tenancy.Store.
+// LockTx implements tenantadmin.Store.
 func (s *Store) LockTx(tx txn.Tx, id string) (tenantadmin.Tenant, error) {
 	t := sqldb.From(tx)
 	if t.Postgres() {
-		return scanManaged(t.QueryRow(selectManaged+` AND t.tenant_id = ? FOR UPDATE OF t`, id))
+		return scanTenant(t.QueryRow(selectTenants+` AND t.tenant_id = ? FOR UPDATE OF t`, id))
 	}
-	return scanManaged(t.QueryRow(selectManaged+` AND t.tenant_id = ?`, id))
+	return scanTenant(t.QueryRow(selectTenants+` AND t.tenant_id = ?`, id))
 }
 
-func scanManaged(row sqldb.Row) (tenantadmin.Tenant, error) {
+func scanTenant(row sqldb.Row) (tenantadmin.Tenant, error) {
 	var t tenantadmin.Tenant
 	var settings string
 	var created, updated, suspended int64
-	var owner sql.NullString // the oldest one's id and email
+	var owner sql.NullString // id and email of the oldest
 	err := row.Scan(&t.TenantID, &t.Name, &t.Slug, &t.Status, &t.Plan, &settings, &t.Operator, &created, &updated,
 		&suspended, &t.SuspensionReason, &t.PurgeProtection, &owner)
 	if err != nil {
@@ -107,7 +114,7 @@ func scanManaged(row sqldb.Row) (tenantadmin.Tenant, error) {
 	return t, nil
 }
 
-// UpdateTx implements tenancy.Store.
+// UpdateTx implements tenantadmin.Store.
 func (s *Store) UpdateTx(tx txn.Tx, t tenantadmin.Tenant) error {
 	var suspended int64
 	if t.SuspendedAt != nil {
@@ -120,7 +127,7 @@ func (s *Store) UpdateTx(tx txn.Tx, t tenantadmin.Tenant) error {
 	return taken(err)
 }
 
-// ListInactive implements tenancy.Store.
+// ListInactive implements tenantadmin.Store.
 func (s *Store) ListInactive(ctx context.Context) ([]string, error) {
 	rows, err := s.db.Query(ctx, `SELECT tenant_id FROM tenants WHERE status <> 'active'`)
 	if err != nil {
@@ -129,9 +136,9 @@ func (s *Store) ListInactive(ctx context.Context) ([]string, error) {
 	return sqldb.ScanStrings(rows)
 }
 
-// MarkDeletedTx implements tenancy.Store. The slug is free for others at once.
+// MarkDeletedTx implements tenantadmin.Store. The slug is free for other tenants at once.
 func (s *Store) MarkDeletedTx(tx txn.Tx, t tenantadmin.Tenant, p tenantadmin.Purge) error {
-	by, err := json.Marshal(askedBy{p.By.TenantID, p.By.UserID, p.By.KeyID, p.By.SessionID, p.By.Method, p.By.Address, p.By.RequestID})
+	by, err := json.Marshal(requester{p.By.TenantID, p.By.UserID, p.By.KeyID, p.By.SessionID, p.By.Method, p.By.Address, p.By.RequestID})
 	if err != nil {
 		return err
 	}
@@ -139,13 +146,12 @@ func (s *Store) MarkDeletedTx(tx txn.Tx, t tenantadmin.Tenant, p tenantadmin.Pur
 	if err != nil {
 		return err
 	}
-	_, err = sqldb.From(tx).Exec(`INSERT INTO tenant_purges (subject_id, name, asked_by, asked_at, counts, told) VALUES (?, ?, ?, ?, '{}', FALSE)`,
-		t.TenantID, p.Name, string(by), sqldb.Micros(p.At))
+	_, err = sqldb.From(tx).Exec(insertPurge, t.TenantID, p.Name, string(by), sqldb.Micros(p.At), `{}`, false)
 	return err
 }
 
-// askedBy is a caller as it is stored.
-type askedBy struct {
+// requester is a caller as it is stored.
+type requester struct {
 	TenantID  string `json:"tenant_id"`
 	UserID    string `json:"user_id,omitzero"`
 	KeyID     string `json:"key_id,omitzero"`
@@ -155,9 +161,7 @@ type askedBy struct {
 	RequestID string `json:"request_id,omitzero"`
 }
 
-const selectPurge = `SELECT subject_id, name, asked_by, asked_at, counts, told FROM tenant_purges WHERE subject_id = ?`
-
-// GetPurge implements tenancy.Store.
+// GetPurge implements tenantadmin.Store.
 func (s *Store) GetPurge(ctx context.Context, id string) (tenantadmin.Purge, error) {
 	return scanPurge(s.db.QueryRow(ctx, selectPurge, id))
 }
@@ -169,7 +173,7 @@ func scanPurge(row sqldb.Row) (tenantadmin.Purge, error) {
 	if err := row.Scan(&p.TenantID, &p.Name, &by, &at, &counts, &p.Logged); err != nil {
 		return p, notFound(err)
 	}
-	var who askedBy
+	var who requester
 	if err := json.Unmarshal([]byte(by), &who); err != nil {
 		return p, err
 	}
@@ -181,7 +185,7 @@ func scanPurge(row sqldb.Row) (tenantadmin.Purge, error) {
 	return p, nil
 }
 
-// DeleteTx implements tenancy.Store.
+// DeleteTx implements tenantadmin.Store.
 func (s *Store) DeleteTx(tx txn.Tx, tenant string) (tenantadmin.Purge, error) {
 	t := sqldb.From(tx)
 	if _, err := t.Exec(`DELETE FROM tenants WHERE tenant_id = ? AND status = 'deleted'`, tenant); err != nil {
@@ -193,7 +197,7 @@ func (s *Store) DeleteTx(tx txn.Tx, tenant string) (tenantadmin.Purge, error) {
 	return scanPurge(t.QueryRow(selectPurge, tenant))
 }
 
-// DeletePurgeTx implements tenancy.Store.
+// DeletePurgeTx implements tenantadmin.Store.
 func (s *Store) DeletePurgeTx(tx txn.Tx, tenant string) error {
 	_, err := sqldb.From(tx).Exec(`DELETE FROM tenant_purges WHERE subject_id = ?`, tenant)
 	return err

@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -17,7 +18,7 @@ import (
 	"agentd/internal/store/sqldb"
 )
 
-// Store keeps what tenants use; it implements usage.Store.
+// Store keeps what tenants use. It implements usage.Store.
 type Store struct{ db *sqldb.DB }
 
 var _ usage.Store = (*Store)(nil)
@@ -30,20 +31,42 @@ const (
 		COALESCE(b.period, ''), COALESCE(b.updated_at, 0)
 		FROM tenants t LEFT JOIN usage_budgets b ON b.tenant_id = t.tenant_id WHERE t.tenant_id = ?`
 
-	insertUse = `INSERT INTO usage_counters (tenant_id, period, agent_id, model, source, key_id,
-		runs, model_calls, input_tokens, output_tokens, thinking_tokens, tool_calls, cost_nano) VALUES `
-	oneUse = `(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
-	addUse = ` ON CONFLICT (tenant_id, period, agent_id, model, source, key_id) DO UPDATE SET
-		runs = usage_counters.runs + excluded.runs, model_calls = usage_counters.model_calls + excluded.model_calls,
-		input_tokens = usage_counters.input_tokens + excluded.input_tokens, output_tokens = usage_counters.output_tokens + excluded.output_tokens,
-		thinking_tokens = usage_counters.thinking_tokens + excluded.thinking_tokens,
-		tool_calls = usage_counters.tool_calls + excluded.tool_calls, cost_nano = usage_counters.cost_nano + excluded.cost_nano`
-	totals = `period, runs, input_tokens + output_tokens, tool_calls, cost_nano`
-	summed = `CAST(SUM(runs) AS BIGINT), CAST(SUM(model_calls) AS BIGINT), CAST(SUM(input_tokens) AS BIGINT), CAST(SUM(output_tokens) AS BIGINT),
-		CAST(SUM(thinking_tokens) AS BIGINT), CAST(SUM(tool_calls) AS BIGINT), CAST(SUM(cost_nano) AS BIGINT)`
+	counterKey = `tenant_id, period, agent_id, model, source, key_id`
+	counters   = `runs, model_calls, input_tokens, output_tokens, thinking_tokens, tool_calls, cost_nano`
+	totals     = `period, runs, input_tokens + output_tokens, tool_calls, cost_nano`
+	// A month sorts before its days, and its name is shorter than that of a day.
+	spent = `SELECT CAST(COALESCE(SUM(cost_nano), 0) AS BIGINT) FROM usage_counters WHERE tenant_id = ? AND agent_id = '' AND model = ''
+		AND source = '' AND period >= ? AND period <= ? AND LENGTH(period) = 10`
+	listTotals = `SELECT ` + totals + ` FROM usage_counters WHERE tenant_id = ? AND agent_id = '' AND model = '' AND source = ''
+		AND period`
 )
 
-// rowOr reads one row in tx, or outside where there is none.
+var (
+	oneCounter     = sqldb.Values(counterKey + `, ` + counters)
+	insertCounters = `INSERT INTO usage_counters (` + counterKey + `, ` + counters + `) VALUES ` + oneCounter
+	addToCounters  = ` ON CONFLICT (` + counterKey + `) DO UPDATE SET ` + forEachCounter(`%[1]s = usage_counters.%[1]s + excluded.%[1]s`)
+	summedCounters = forEachCounter(`CAST(SUM(%[1]s) AS BIGINT)`)
+	counterArgs    = 1 + strings.Count(oneCounter, `,`)
+
+	eventColumns = `type, resource, period, used, cap, resets_at, created_at`
+	insertEvent  = sqldb.Insert(`usage_events`, `tenant_id, event_id, `+eventColumns) + ` ON CONFLICT DO NOTHING`
+	selectEvent  = `SELECT ` + eventColumns + ` FROM usage_events WHERE tenant_id = ? AND event_id = ?`
+
+	budgetColumns = `limit_nano, soft_threshold, hard_threshold, period, updated_at`
+	putBudget     = sqldb.Insert(`usage_budgets`, `tenant_id, `+budgetColumns) +
+		` ON CONFLICT (tenant_id) DO UPDATE SET ` + sqldb.Excluded(budgetColumns)
+)
+
+// forEachCounter formats each column of counters.
+func forEachCounter(format string) string {
+	names := strings.Split(counters, `, `)
+	for i, name := range names {
+		names[i] = fmt.Sprintf(format, name)
+	}
+	return strings.Join(names, `, `)
+}
+
+// rowOr reads one row in tx, or outside of any transaction where tx is nil.
 func (s *Store) rowOr(ctx context.Context, tx txn.Tx, query string, args ...any) *sql.Row {
 	if tx == nil {
 		return s.db.QueryRow(ctx, query, args...)
@@ -72,7 +95,7 @@ func (s *Store) IncrementTx(tx txn.Tx, tenant, month, day string, uses []quota.U
 	for _, u := range uses {
 		total = usage.Sum(total, u)
 	}
-	args := make([]any, 0, 13*(2+len(uses)))
+	args := make([]any, 0, counterArgs*(2+len(uses)))
 	add := func(period string, u quota.Use) { args = append(args, useArgs(tenant, period, u)...) }
 	total.AgentID, total.Model, total.Source, total.KeyID = "", "", "", ""
 	add(month, total)
@@ -80,7 +103,7 @@ func (s *Store) IncrementTx(tx txn.Tx, tenant, month, day string, uses []quota.U
 	for _, u := range uses {
 		add(day, u)
 	}
-	query := insertUse + oneUse + strings.Repeat(`, `+oneUse, 1+len(uses)) + addUse
+	query := insertCounters + strings.Repeat(`, `+oneCounter, 1+len(uses)) + addToCounters
 	t := sqldb.From(tx)
 	if !want {
 		_, err = t.Exec(query, args...)
@@ -124,20 +147,18 @@ func (s *Store) IncrementRequestsTx(tx txn.Tx, tenant string, requests map[strin
 	for _, period := range slices.Sorted(maps.Keys(requests)) {
 		args = append(args, useArgs(tenant, period, quota.Use{Runs: requests[period]})...)
 	}
-	_, err := sqldb.From(tx).Exec(insertUse+oneUse+strings.Repeat(`, `+oneUse, len(requests)-1)+addUse, args...)
+	_, err := sqldb.From(tx).Exec(insertCounters+strings.Repeat(`, `+oneCounter, len(requests)-1)+addToCounters, args...)
 	return err
 }
 
 // ListTotals implements usage.Store.
 func (s *Store) ListTotals(ctx context.Context, tenant string, periods ...string) ([]usage.Totals, error) {
-	args := []any{tenant}
-	at := map[string]int{}
+	at := make(map[string]int, len(periods))
 	for i, p := range periods {
-		args = append(args, p)
 		at[p] = i
 	}
-	rows, err := s.db.Query(ctx, `SELECT `+totals+` FROM usage_counters WHERE tenant_id = ? AND agent_id = '' AND model = '' AND source = ''
-		AND period IN (?`+strings.Repeat(`, ?`, len(periods)-1)+`)`, args...)
+	in, args := sqldb.In(periods, tenant)
+	rows, err := s.db.Query(ctx, listTotals+in, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -156,9 +177,7 @@ func (s *Store) ListTotals(ctx context.Context, tenant string, periods ...string
 
 // GetSpent implements usage.Store.
 func (s *Store) GetSpent(ctx context.Context, tx txn.Tx, tenant, from, to string) (nano int64, err error) {
-	// A month sorts before its days, and is as long as no day.
-	err = s.rowOr(ctx, tx, `SELECT CAST(COALESCE(SUM(cost_nano), 0) AS BIGINT) FROM usage_counters
-		WHERE tenant_id = ? AND agent_id = '' AND model = '' AND source = '' AND period >= ? AND period <= ? AND LENGTH(period) = 10`, tenant, from, to).Scan(&nano)
+	err = s.rowOr(ctx, tx, spent, tenant, from, to).Scan(&nano)
 	return nano, err
 }
 
@@ -168,7 +187,7 @@ func (s *Store) ListRows(ctx context.Context, tenant string, q usage.Query) ([]u
 	if q.ByDay {
 		query, by = `SELECT period, '', '', '', `, ` GROUP BY period`
 	}
-	query += summed + ` FROM usage_counters WHERE tenant_id = ? AND period >= ? AND period <= ?`
+	query += summedCounters + ` FROM usage_counters WHERE tenant_id = ? AND period >= ? AND period <= ?`
 	args := []any{tenant, q.From, q.To}
 	if q.AgentID != "" {
 		query += ` AND agent_id = ?`
@@ -184,7 +203,8 @@ func (s *Store) ListRows(ctx context.Context, tenant string, q usage.Query) ([]u
 	var all []usage.Row
 	for rows.Next() {
 		var r usage.Row
-		err := rows.Scan(&r.Day, &r.Model, &r.Source, &r.KeyID, &r.Runs, &r.ModelCalls, &r.InputTokens, &r.OutputTokens, &r.ThinkingTokens, &r.ToolCalls, &r.CostNano)
+		err := rows.Scan(&r.Day, &r.Model, &r.Source, &r.KeyID,
+			&r.Runs, &r.ModelCalls, &r.InputTokens, &r.OutputTokens, &r.ThinkingTokens, &r.ToolCalls, &r.CostNano)
 		if err != nil {
 			return nil, err
 		}
@@ -206,19 +226,19 @@ func (s *Store) LockTx(tx txn.Tx, tenant string, r quota.Resource) error {
 	return err
 }
 
-// held is what there is of a thing: the rows of a tenant that count.
-type held struct {
+// counted selects the rows of a tenant that count for a quota.
+type counted struct {
 	from string
 	args func(tenant string, now time.Time) []any
 }
 
 // documentsOf counts the documents of a kind.
-func documentsOf(kind string) held {
-	return held{`documents WHERE kind = ? AND tenant_id = ?`, func(tenant string, _ time.Time) []any { return []any{kind, tenant} }}
+func documentsOf(kind string) counted {
+	return counted{`documents WHERE kind = ? AND tenant_id = ?`, func(tenant string, _ time.Time) []any { return []any{kind, tenant} }}
 }
 
-// things are those that can be counted: a line for each.
-var things = map[quota.Resource]held{
+// countedResources are the resources with a quota on how many there are.
+var countedResources = map[quota.Resource]counted{
 	quota.Agents:         documentsOf("agent"),
 	quota.KnowledgeBases: documentsOf("knowledge_base"),
 	quota.Workspaces: {
@@ -236,19 +256,21 @@ var things = map[quota.Resource]held{
 }
 
 // CountHeld implements usage.Store.
-func (s *Store) CountHeld(ctx context.Context, tx txn.Tx, tenant string, r quota.Resource, now time.Time, most int64) (n int64, ok bool, err error) {
-	h, ok := things[r]
+func (s *Store) CountHeld(
+	ctx context.Context, tx txn.Tx, tenant string, r quota.Resource, now time.Time, max int64,
+) (n int64, ok bool, err error) {
+	h, ok := countedResources[r]
 	if !ok {
 		return 0, false, nil
 	}
-	err = s.rowOr(ctx, tx, `SELECT COUNT(*) FROM (SELECT 1 FROM `+h.from+` LIMIT ?) AS held`, append(h.args(tenant, now), most)...).Scan(&n)
+	text := `SELECT COUNT(*) FROM (SELECT 1 FROM ` + h.from + ` LIMIT ?) AS held`
+	err = s.rowOr(ctx, tx, text, append(h.args(tenant, now), max)...).Scan(&n)
 	return n, true, err
 }
 
 // CreateEventTx implements usage.Store.
 func (s *Store) CreateEventTx(tx txn.Tx, e usage.Event) (bool, error) {
-	n, err := sqldb.From(tx).Exec(`INSERT INTO usage_events (tenant_id, event_id, type, resource, period, used, cap, resets_at, created_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+	n, err := sqldb.From(tx).Exec(insertEvent,
 		e.TenantID, e.ID, e.Type, string(e.Resource), e.Period, e.Used, e.Limit, sqldb.Micros(e.ResetsAt), sqldb.Micros(e.CreatedAt))
 	return n == 1, err
 }
@@ -257,7 +279,7 @@ func (s *Store) CreateEventTx(tx txn.Tx, e usage.Event) (bool, error) {
 func (s *Store) GetEvent(ctx context.Context, tenant, id string) (usage.Event, error) {
 	e := usage.Event{TenantID: tenant, ID: id}
 	var resets, created int64
-	err := s.db.QueryRow(ctx, `SELECT type, resource, period, used, cap, resets_at, created_at FROM usage_events WHERE tenant_id = ? AND event_id = ?`, tenant, id).
+	err := s.db.QueryRow(ctx, selectEvent, tenant, id).
 		Scan(&e.Type, &e.Resource, &e.Period, &e.Used, &e.Limit, &resets, &created)
 	if errors.Is(err, sql.ErrNoRows) {
 		return e, fault.NoSuch("event")
@@ -268,9 +290,7 @@ func (s *Store) GetEvent(ctx context.Context, tenant, id string) (usage.Event, e
 
 // PutBudgetTx implements usage.Store.
 func (s *Store) PutBudgetTx(tx txn.Tx, tenant string, b usage.Budget) error {
-	_, err := sqldb.From(tx).Exec(`INSERT INTO usage_budgets (tenant_id, limit_nano, soft_threshold, hard_threshold, period, updated_at)
-		VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (tenant_id) DO UPDATE SET limit_nano = excluded.limit_nano,
-		soft_threshold = excluded.soft_threshold, hard_threshold = excluded.hard_threshold, period = excluded.period, updated_at = excluded.updated_at`,
+	_, err := sqldb.From(tx).Exec(putBudget,
 		tenant, b.LimitNano, b.Soft, b.Hard, string(b.Period), sqldb.Micros(b.UpdatedAt))
 	return err
 }
@@ -281,20 +301,12 @@ func (s *Store) DeleteBudgetTx(tx txn.Tx, tenant string) error {
 	return err
 }
 
-// ListAdmins gives the ids of the people who look after a tenant.
+// ListAdmins returns the ids of a tenant's active admins and owners.
 func (s *Store) ListAdmins(ctx context.Context, tenant string) ([]string, error) {
-	rows, err := s.db.Query(ctx, `SELECT user_id FROM users WHERE tenant_id = ? AND role IN ('admin', 'owner') AND status = 'active' ORDER BY user_id`, tenant)
+	rows, err := s.db.Query(ctx, `SELECT user_id FROM users
+		WHERE tenant_id = ? AND role IN ('admin', 'owner') AND status = 'active' ORDER BY user_id`, tenant)
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
-	var ids []string
-	for rows.Next() {
-		var id string
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		ids = append(ids, id)
-	}
-	return ids, rows.Err()
+	return sqldb.ScanStrings(rows)
 }

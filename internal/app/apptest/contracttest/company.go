@@ -181,7 +181,7 @@ func (c *Company) createMemories(agent string, add func(parameter, id string)) {
 	})
 }
 
-// IsOperator says whether the company runs the platform.
+// IsOperator reports whether the company is the operator's.
 func (c *Company) IsOperator() bool { return c.Key == apptest.OwnerKey }
 
 // subordinate makes a company that the operator can do things with.
@@ -247,7 +247,7 @@ func NewOwnCompany(t testing.TB, n *apptest.Server) *Company {
 
 const SensorsPath = "/api/v1/webhooks/sensors"
 
-// createSensors gives a company one whose calls are signed, and one that takes any.
+// createSensors creates a sensor whose calls are signed and one that accepts any.
 func (c *Company) createSensors(agent string, add func(parameter, id string)) {
 	c.T.Helper()
 	for _, more := range []apptest.Object{{}, {"unsigned": true, "max_triggers": 1000}} {

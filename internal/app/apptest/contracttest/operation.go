@@ -31,7 +31,7 @@ func isDelete(op *Operation) int {
 	switch {
 	case op.ID == "logout": // revokes the key of the company
 		return 3
-	case op.ID == "transferTenantOwnership": // whoever did it is no owner any more
+	case op.ID == "transferTenantOwnership": // the caller is no owner afterwards
 		return 2
 	case op.Method == http.MethodDelete:
 		return 1
@@ -153,13 +153,13 @@ func (o *Operation) WalkFields(s *Schema, path string, depth int, visit func(pat
 	o.WalkFields(s.Items, path+"[]", depth+1, visit)
 }
 
-// Succeeds says whether a status is one of the row's successes.
+// Succeeds reports whether a status is one of the operation's successes.
 func (o *Operation) Succeeds(status int) bool {
 	return status == cmp.Or(o.Status, 200) || slices.Contains(o.Also, status)
 }
 
-// CheckPublished fails unless the document says that the operation can answer
-// with a status.
+// CheckPublished fails unless the OpenAPI document lists a status for the
+// operation.
 func (o *Operation) CheckPublished(t testing.TB, status int) {
 	t.Helper()
 	if _, has := o.AnswerSchemas[strconv.Itoa(status)]; !has && len(o.AnswerSchemas) > 0 {

@@ -8,27 +8,26 @@ import (
 	"agentd/internal/base/ident"
 )
 
-// OpensByLink are operations for whoever has a link: what the id names shows
-// only to the secret beside it. TestInvites and TestSensors prove it.
+// OpensByLink are operations that a secret link authorizes: without the secret the
+// ID opens nothing. TestInvites and TestSensors prove it.
 var OpensByLink = map[string]bool{"acceptInvite": true, "sensorWebhook": true}
 
 // BrowserOnly are operations that no key can do. TestPeople does them.
 var BrowserOnly = map[string]bool{"switchTenant": true}
 
-// NeedsWorld says of the operations whose success needs more of the world than a
-// company with its keys: a mailbox, a browser, a provider, a phone. The tests
-// of signing in do them.
+// NeedsWorld reports whether success needs more than a company and its keys: a
+// mailbox, a browser, a provider, a phone. The tests of signing in cover those.
 func (o *Operation) NeedsWorld() bool {
 	return o.Public || o.Operator || BrowserOnly[o.ID] || strings.HasPrefix(o.Path, "/api/v1/auth/") || strings.Contains(o.Path, "/auth-providers/")
 }
 
-// RateLimited says whether an operation was refused because it may be called only so
-// often, whatever is sent to it.
+// RateLimited reports whether an answer is the refusal of an operation that has a
+// rate limit of its own.
 func (o *Operation) RateLimited(r apptest.Reply) bool {
 	return r.StatusCode == 429 && len(o.Limits) > 0
 }
 
-// createPeople gives a company members, invites, and its owner an email.
+// createPeople creates members and invites, and sets the owner's email.
 func (c *Company) createPeople(add func(parameter, id string)) {
 	c.T.Helper()
 	tenant, user := c.Me()

@@ -7,7 +7,7 @@ import (
 	"agentd/internal/base/ident"
 )
 
-// recipe says how to call an operation so that it succeeds.
+// recipe is how to call an operation so that it succeeds.
 type recipe struct {
 	body apptest.Object                  // nil: none
 	with func(c *Company) apptest.Object // a body that names things of the company
@@ -210,8 +210,8 @@ func spoken(_ *Company, call *Call) {
 // uploaded is a body that names a file.
 func uploaded(c *Company) apptest.Object { return apptest.Object{"file_id": c.IDs["fileId"][0]} }
 
-// References says what a field of a body or a query names: the path parameter
-// whose ids it takes, or nothing, where the value is only kept.
+// References maps the fields of bodies and queries to the path parameter whose IDs
+// they take, or to "" where the value is stored without being looked up.
 var References = map[string]string{
 	"agent_id":  "agentId",
 	"tenant_id": "tenantId", // one of the person's

@@ -5,7 +5,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"strings"
 
 	"agentd/internal/base/fault"
 	"agentd/internal/base/txn"
@@ -13,7 +12,7 @@ import (
 	"agentd/internal/store/sqldb"
 )
 
-// Store keeps what runs made; it implements artifact.Table.
+// Store keeps the artifacts of runs. It implements artifact.Table.
 type Store struct{ db *sqldb.DB }
 
 var _ artifact.Table = (*Store)(nil)
@@ -21,53 +20,49 @@ var _ artifact.Table = (*Store)(nil)
 // New uses the tables of migration 5.
 func New(db *sqldb.DB) *Store { return &Store{db} }
 
-const selectArtifact = `SELECT run_id, artifact_id, name, mime_type, size, sha256, created_at FROM run_artifacts WHERE tenant_id = ?`
+const (
+	artifactColumns = `run_id, artifact_id, name, mime_type, size, sha256, created_at`
+	selectArtifacts = `SELECT ` + artifactColumns + ` FROM run_artifacts WHERE tenant_id = ?`
+	usageOfRun      = `SELECT COUNT(*), CAST(COALESCE(SUM(size), 0) AS BIGINT) FROM run_artifacts WHERE tenant_id = ? AND run_id = ?`
+)
+
+var insertArtifact = sqldb.Insert(`run_artifacts`, `tenant_id, `+artifactColumns)
 
 // CreateTx implements artifact.Table.
 func (s *Store) CreateTx(tx txn.Tx, r *artifact.Record) error {
-	_, err := sqldb.From(tx).Exec(`INSERT INTO run_artifacts (tenant_id, run_id, artifact_id, name, mime_type, size, sha256, created_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+	_, err := sqldb.From(tx).Exec(insertArtifact,
 		r.TenantID, r.RunID, r.ArtifactID, r.Name, r.MimeType, r.SizeBytes, r.SHA256, sqldb.Micros(r.CreatedAt))
 	return err
 }
 
 // GetUsage implements artifact.Table.
 func (s *Store) GetUsage(ctx context.Context, tenant, runID string) (n int, size int64, err error) {
-	err = s.db.QueryRow(ctx, `SELECT COUNT(*), CAST(COALESCE(SUM(size), 0) AS BIGINT) FROM run_artifacts WHERE tenant_id = ? AND run_id = ?`, tenant, runID).
-		Scan(&n, &size)
+	err = s.db.QueryRow(ctx, usageOfRun, tenant, runID).Scan(&n, &size)
 	return n, size, err
 }
 
 // Get implements artifact.Table.
 func (s *Store) Get(ctx context.Context, tenant, id string) (*artifact.Record, error) {
-	return scanArtifact(tenant, s.db.QueryRow(ctx, selectArtifact+` AND artifact_id = ?`, tenant, id))
+	return scanArtifact(tenant, s.db.QueryRow(ctx, selectArtifacts+` AND artifact_id = ?`, tenant, id))
 }
 
 // GetByName implements artifact.Table.
 func (s *Store) GetByName(ctx context.Context, tenant, runID, name string) (*artifact.Record, error) {
-	return scanArtifact(tenant, s.db.QueryRow(ctx, selectArtifact+` AND run_id = ? AND name = ? ORDER BY artifact_id DESC LIMIT 1`, tenant, runID, name))
+	return scanArtifact(tenant, s.db.QueryRow(ctx, selectArtifacts+` AND run_id = ? AND name = ? ORDER BY artifact_id DESC LIMIT 1`,
+		tenant, runID, name))
 }
 
 // ListByRun implements artifact.Table.
 func (s *Store) ListByRun(ctx context.Context, tenant string, runIDs []string) ([]artifact.Record, error) {
-	args := []any{tenant}
-	for _, id := range runIDs {
-		args = append(args, id)
-	}
-	rows, err := s.db.Query(ctx, selectArtifact+` AND run_id IN (?`+strings.Repeat(`, ?`, len(runIDs)-1)+`) ORDER BY run_id, artifact_id`, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var all []artifact.Record
-	for rows.Next() {
-		r, err := scanArtifact(tenant, rows)
+	in, args := sqldb.In(runIDs, tenant)
+	text := selectArtifacts + ` AND run_id` + in + ` ORDER BY run_id, artifact_id`
+	return sqldb.Collect(s.db.Reader(ctx), text, args, func(row sqldb.Row) (artifact.Record, error) {
+		r, err := scanArtifact(tenant, row)
 		if err != nil {
-			return nil, err
+			return artifact.Record{}, err
 		}
-		all = append(all, *r)
-	}
-	return all, rows.Err()
+		return *r, nil
+	})
 }
 
 func scanArtifact(tenant string, row sqldb.Row) (*artifact.Record, error) {

@@ -13,7 +13,7 @@ import (
 	"agentd/internal/store/sqldb"
 )
 
-// Store keeps uploads; it implements file.Table.
+// Store keeps uploaded files. It implements file.Table.
 type Store struct{ db *sqldb.DB }
 
 var _ file.Table = (*Store)(nil)
@@ -21,13 +21,19 @@ var _ file.Table = (*Store)(nil)
 // New uses the tables of migration 5.
 func New(db *sqldb.DB) *Store { return &Store{db} }
 
-const selectFile = `SELECT file_id, filename, mime_type, size, sha256, created_at FROM files WHERE tenant_id = ?`
+const (
+	fileColumns = `file_id, filename, mime_type, size, sha256, created_at`
+	selectFiles = `SELECT ` + fileColumns + ` FROM files`
+	ofTenant    = ` WHERE tenant_id = ?`
+	oneFile     = selectFiles + ofTenant + ` AND file_id = ?`
+)
+
+var insertFile = sqldb.Insert(`files`, `tenant_id, `+fileColumns+`, mime_group`)
 
 // CreateTx implements file.Table.
 func (s *Store) CreateTx(tx txn.Tx, f *file.File) error {
-	_, err := sqldb.From(tx).Exec(`INSERT INTO files (tenant_id, file_id, filename, mime_type, mime_group, size, sha256, created_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
-		f.TenantID, f.FileID, f.Filename, f.MimeType, mimeGroup(f.MimeType), f.SizeBytes, f.SHA256, sqldb.Micros(f.CreatedAt))
+	_, err := sqldb.From(tx).Exec(insertFile,
+		f.TenantID, f.FileID, f.Filename, f.MimeType, f.SizeBytes, f.SHA256, sqldb.Micros(f.CreatedAt), mimeGroup(f.MimeType))
 	return err
 }
 
@@ -39,7 +45,7 @@ func mimeGroup(mimeType string) string {
 // DeleteTx implements file.Table.
 func (s *Store) DeleteTx(tx txn.Tx, tenant, id string) (*file.File, error) {
 	t := sqldb.From(tx)
-	f, err := scanFile(tenant, t.QueryRow(selectFile+` AND file_id = ?`+t.ForUpdate(), tenant, id))
+	f, err := scanFile(tenant, t.QueryRow(oneFile+t.ForUpdate(), tenant, id))
 	if err != nil {
 		return nil, err
 	}
@@ -49,39 +55,30 @@ func (s *Store) DeleteTx(tx txn.Tx, tenant, id string) (*file.File, error) {
 
 // Get implements file.Table.
 func (s *Store) Get(ctx context.Context, tenant, id string) (*file.File, error) {
-	return scanFile(tenant, s.db.QueryRow(ctx, selectFile+` AND file_id = ?`, tenant, id))
+	return scanFile(tenant, s.db.QueryRow(ctx, oneFile, tenant, id))
 }
 
-// List implements file.Table. What stands before the slash of a type is walked
-// along an index; the rest of the prefix is looked at on the way.
+// List implements file.Table. It walks an index of the part of a type before
+// the slash, and checks the rest of a prefix row by row.
 func (s *Store) List(ctx context.Context, tenant string, f file.Filter) ([]file.File, error) {
-	query, args := selectFile, []any{tenant}
+	where, index, args := ofTenant, "", []any{tenant}
 	if f.MimePrefix != "" {
 		if strings.Contains(f.MimePrefix, "/") {
-			query += ` AND mime_group = ?`
-			args = append(args, mimeGroup(f.MimePrefix))
+			where, index, args = where+` AND mime_group = ?`, `files_mime`, append(args, mimeGroup(f.MimePrefix))
 		}
-		query += ` AND substr(mime_type, 1, ?) = ?`
-		args = append(args, len(f.MimePrefix), f.MimePrefix)
+		where, args = where+` AND substr(mime_type, 1, ?) = ?`, append(args, len(f.MimePrefix), f.MimePrefix)
 	}
 	if f.After != "" {
-		query += ` AND file_id < ?`
-		args = append(args, f.After)
+		where, args = where+` AND file_id < ?`, append(args, f.After)
 	}
-	rows, err := s.db.Query(ctx, query+` ORDER BY file_id DESC LIMIT ?`, append(args, f.Limit)...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	all := []file.File{}
-	for rows.Next() {
-		got, err := scanFile(tenant, rows)
+	text := selectFiles + s.db.IndexedBy(index) + where + ` ORDER BY file_id DESC LIMIT ?`
+	return sqldb.Collect(s.db.Reader(ctx), text, append(args, f.Limit), func(row sqldb.Row) (file.File, error) {
+		found, err := scanFile(tenant, row)
 		if err != nil {
-			return nil, err
+			return file.File{}, err
 		}
-		all = append(all, *got)
-	}
-	return all, rows.Err()
+		return *found, nil
+	})
 }
 
 func scanFile(tenant string, row sqldb.Row) (*file.File, error) {

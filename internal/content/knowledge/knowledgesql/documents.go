@@ -14,7 +14,7 @@ import (
 	"agentd/internal/store/sqldb"
 )
 
-// Store keeps the documents of knowledge bases; it implements knowledge.Store.
+// Store keeps the documents of knowledge bases. It implements knowledge.Store.
 type Store struct{ db *sqldb.DB }
 
 var _ knowledge.Store = (*Store)(nil)
@@ -23,21 +23,25 @@ var _ knowledge.Store = (*Store)(nil)
 func New(db *sqldb.DB) *Store { return &Store{db} }
 
 const (
-	kbDocumentColumns = `document_id, name, type, size_bytes, chunk_count, preview, created_at, updated_at`
-	ofBase            = ` WHERE tenant_id = ? AND kb_id = ?`
+	documentColumns = `document_id, name, type, size_bytes, chunk_count, preview, created_at, updated_at`
+	ofBase          = ` WHERE tenant_id = ? AND kb_id = ?`
+	selectDocuments = `SELECT ` + documentColumns + ` FROM kb_documents` + ofBase
 )
+
+var insertDocument = sqldb.Insert(`kb_documents`, `tenant_id, kb_id, `+documentColumns)
 
 // CreateTx implements knowledge.Store.
 func (s *Store) CreateTx(tx txn.Tx, d knowledge.Document) error {
-	_, err := sqldb.From(tx).Exec(`INSERT INTO kb_documents (tenant_id, kb_id, `+kbDocumentColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		d.TenantID, d.KBID, d.ID, d.Name, string(d.Type), d.SizeBytes, d.ChunkCount, *d.ChunkPreview, sqldb.Micros(d.CreatedAt), sqldb.Micros(d.UpdatedAt))
+	_, err := sqldb.From(tx).Exec(insertDocument,
+		d.TenantID, d.KBID, d.ID, d.Name, string(d.Type), d.SizeBytes, d.ChunkCount, *d.ChunkPreview,
+		sqldb.Micros(d.CreatedAt), sqldb.Micros(d.UpdatedAt))
 	return err
 }
 
 // DeleteTx implements knowledge.Store.
 func (s *Store) DeleteTx(tx txn.Tx, tenant, base, id string) (knowledge.Document, error) {
 	t := sqldb.From(tx)
-	d, err := scanKBDocument(t.QueryRow(`SELECT `+kbDocumentColumns+` FROM kb_documents`+ofBase+` AND document_id = ?`+t.ForUpdate(), tenant, base, id), tenant, base)
+	d, err := scanDocument(t.QueryRow(selectDocuments+` AND document_id = ?`+t.ForUpdate(), tenant, base, id), tenant, base)
 	if errors.Is(err, sql.ErrNoRows) {
 		return d, fault.NoSuch("document")
 	}
@@ -56,7 +60,7 @@ func (s *Store) DeleteAllTx(tx txn.Tx, tenant, base string) error {
 
 // List implements knowledge.Store.
 func (s *Store) List(ctx context.Context, tenant, base, after string, limit int) ([]knowledge.Document, error) {
-	q, args := `SELECT `+kbDocumentColumns+` FROM kb_documents`+ofBase, []any{tenant, base}
+	q, args := selectDocuments, []any{tenant, base}
 	if after != "" {
 		q, args = q+` AND document_id < ?`, append(args, after)
 	}
@@ -70,7 +74,7 @@ func (s *Store) List(ctx context.Context, tenant, base, after string, limit int)
 	defer rows.Close()
 	all := []knowledge.Document{}
 	for rows.Next() {
-		d, err := scanKBDocument(rows, tenant, base)
+		d, err := scanDocument(rows, tenant, base)
 		if err != nil {
 			return nil, err
 		}
@@ -101,7 +105,7 @@ func (s *Store) ListNames(ctx context.Context, tenant, base string, ids []string
 	return names, rows.Err()
 }
 
-func scanKBDocument(row sqldb.Row, tenant, base string) (knowledge.Document, error) {
+func scanDocument(row sqldb.Row, tenant, base string) (knowledge.Document, error) {
 	d := knowledge.Document{TenantID: tenant, KBID: base}
 	var of, preview string
 	var created, updated int64

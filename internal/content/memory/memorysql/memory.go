@@ -5,7 +5,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -16,7 +15,7 @@ import (
 	"agentd/internal/store/sqldb"
 )
 
-// Store keeps entries and core blocks; it implements memory.Store.
+// Store keeps memory entries and core blocks. It implements memory.Store.
 type Store struct{ db *sqldb.DB }
 
 var _ memory.Store = (*Store)(nil)
@@ -25,15 +24,26 @@ var _ memory.Store = (*Store)(nil)
 func New(db *sqldb.DB) *Store { return &Store{db} }
 
 const (
-	insertEntry = `INSERT INTO memory_entries (tenant_id, agent_id, entry_id, tags, source_run_id, origin, content_hash, entity_key,
-		entity_name, entity_type, run_outcome, metadata, access_count, accessed_at, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
-	updateEntry = `UPDATE memory_entries SET tags = ?, content_hash = ?, entity_key = ?, entity_name = ?, entity_type = ?, metadata = ?,
-		accessed_at = ? WHERE tenant_id = ? AND agent_id = ? AND entry_id = ?`
+	entryColumns = `entry_id, tags, source_run_id, origin, content_hash, entity_key, entity_name, entity_type, run_outcome, metadata,
+		access_count, accessed_at, created_at`
+	updatedColumns = `tags, content_hash, entity_key, entity_name, entity_type, metadata, accessed_at`
+	blockColumns   = `label, content, max_tokens, updated_at`
+
 	selectEntry = `SELECT e.entry_id, e.tags, e.source_run_id, e.entity_name, e.entity_type, e.run_outcome, e.metadata, e.access_count,
 		e.accessed_at, e.created_at, p.kind, p.text, p.boost, p.at
-		FROM memory_entries e JOIN passages p ON p.tenant_id = e.tenant_id AND p.collection_id = e.agent_id AND p.passage_id = e.entry_id
+		FROM memory_entries e`
+	withPassage = ` JOIN passages p ON p.tenant_id = e.tenant_id AND p.collection_id = e.agent_id AND p.passage_id = e.entry_id
 		WHERE e.tenant_id = ? AND e.agent_id = ?`
-	ofAgent = ` WHERE tenant_id = ? AND agent_id = ?`
+	ofAgent      = ` WHERE tenant_id = ? AND agent_id = ?`
+	selectBlocks = `SELECT ` + blockColumns + ` FROM memory_blocks` + ofAgent + ` ORDER BY label`
+	recordAccess = `UPDATE memory_entries SET access_count = access_count + 1, accessed_at = ?` + ofAgent
+)
+
+var (
+	insertEntry = sqldb.Insert(`memory_entries`, `tenant_id, agent_id, `+entryColumns)
+	updateEntry = `UPDATE memory_entries SET ` + sqldb.Assign(updatedColumns) + ofAgent + ` AND entry_id = ?`
+	putBlock    = sqldb.Insert(`memory_blocks`, `tenant_id, agent_id, `+blockColumns) +
+		` ON CONFLICT (tenant_id, agent_id, label) DO UPDATE SET ` + sqldb.Excluded(`content, max_tokens, updated_at`)
 )
 
 // CreateTx implements memory.Store.
@@ -46,7 +56,8 @@ func (s *Store) CreateTx(tx txn.Tx, tenant, agent string, entries []memory.Store
 			origin = e.Origin
 		}
 		op := enc.Op("memory entry", insertEntry, tenant, agent, e.EntryID, enc.JSON(e.Tags), e.SourceRunID, origin, e.Hash, e.Entity,
-			e.EntityName, e.EntityType, e.RunOutcome, enc.JSON(e.Metadata), e.AccessCount, sqldb.OptionalMicros(e.LastAccessedAt), sqldb.Micros(e.CreatedAt))
+			e.EntityName, e.EntityType, e.RunOutcome, enc.JSON(e.Metadata), e.AccessCount,
+			sqldb.OptionalMicros(e.LastAccessedAt), sqldb.Micros(e.CreatedAt))
 		if err := op(tx); err != nil {
 			return err
 		}
@@ -96,48 +107,39 @@ func (s *Store) GetByOriginTx(tx txn.Tx, tenant, agent, origin string) (id strin
 	return id, err
 }
 
-// knownAtOnce is how many hashes one statement looks for.
-const knownAtOnce = 200
+// idsAtOnce is how many hashes or ids one statement names.
+const idsAtOnce = 200
 
 // ListKnownTx implements memory.Store.
 func (s *Store) ListKnownTx(tx txn.Tx, tenant, agent string, hashes []string) (map[string]bool, error) {
 	known := map[string]bool{}
-	for from := 0; from < len(hashes); from += knownAtOnce {
-		in, args := sqldb.In(hashes[from:min(from+knownAtOnce, len(hashes))], tenant, agent)
+	for from := 0; from < len(hashes); from += idsAtOnce {
+		in, args := sqldb.In(hashes[from:min(from+idsAtOnce, len(hashes))], tenant, agent)
 		rows, err := sqldb.From(tx).Query(`SELECT content_hash FROM memory_entries`+ofAgent+` AND content_hash`+in, args...)
 		if err != nil {
 			return nil, err
 		}
-		if err := collect(rows, func(hash string) { known[hash] = true }); err != nil {
+		found, err := sqldb.ScanStrings(rows)
+		if err != nil {
 			return nil, err
+		}
+		for _, hash := range found {
+			known[hash] = true
 		}
 	}
 	return known, nil
 }
 
-// collect reads rows of one text, and closes them.
-func collect(rows *sql.Rows, each func(string)) error {
-	defer rows.Close()
-	for rows.Next() {
-		var s string
-		if err := rows.Scan(&s); err != nil {
-			return err
-		}
-		each(s)
-	}
-	return rows.Err()
-}
-
 // LockTx implements memory.Store. The passage is locked by its collection.
 func (s *Store) LockTx(tx txn.Tx, tenant, agent, id string) (*memory.Entry, error) {
-	return oneEntry(sqldb.From(tx).QueryRow(selectEntry+` AND e.entry_id = ?`, tenant, agent, id), tenant, agent)
+	return oneEntry(sqldb.From(tx).QueryRow(selectEntry+withPassage+` AND e.entry_id = ?`, tenant, agent, id), tenant, agent)
 }
 
 // RecordAccessTx implements memory.Store.
 func (s *Store) RecordAccessTx(tx txn.Tx, tenant, agent string, ids []string, at time.Time) error {
-	for from := 0; from < len(ids); from += knownAtOnce {
-		in, args := sqldb.In(ids[from:min(from+knownAtOnce, len(ids))], sqldb.Micros(at), tenant, agent)
-		_, err := sqldb.From(tx).Exec(`UPDATE memory_entries SET access_count = access_count + 1, accessed_at = ?`+ofAgent+` AND entry_id`+in, args...)
+	for from := 0; from < len(ids); from += idsAtOnce {
+		in, args := sqldb.In(ids[from:min(from+idsAtOnce, len(ids))], sqldb.Micros(at), tenant, agent)
+		_, err := sqldb.From(tx).Exec(recordAccess+` AND entry_id`+in, args...)
 		if err != nil {
 			return err
 		}
@@ -147,7 +149,7 @@ func (s *Store) RecordAccessTx(tx txn.Tx, tenant, agent string, ids []string, at
 
 // Get implements memory.Store.
 func (s *Store) Get(ctx context.Context, tenant, agent, id string) (*memory.Entry, error) {
-	return oneEntry(s.db.QueryRow(ctx, selectEntry+` AND e.entry_id = ?`, tenant, agent, id), tenant, agent)
+	return oneEntry(s.db.QueryRow(ctx, selectEntry+withPassage+` AND e.entry_id = ?`, tenant, agent, id), tenant, agent)
 }
 
 func oneEntry(row *sql.Row, tenant, agent string) (*memory.Entry, error) {
@@ -165,7 +167,7 @@ func (s *Store) ListByID(ctx context.Context, tenant, agent string, ids []string
 		return found, nil
 	}
 	in, args := sqldb.In(ids, tenant, agent)
-	entries, err := s.entries(ctx, tenant, agent, selectEntry+` AND e.entry_id`+in, args...)
+	entries, err := s.entries(ctx, tenant, agent, selectEntry+withPassage+` AND e.entry_id`+in, args...)
 	for _, e := range entries {
 		found[e.EntryID] = e
 	}
@@ -174,19 +176,15 @@ func (s *Store) ListByID(ctx context.Context, tenant, agent string, ids []string
 
 // List implements memory.Store.
 func (s *Store) List(ctx context.Context, tenant, agent, entity, after string, limit int) ([]memory.Entry, error) {
-	var q strings.Builder
-	q.WriteString(selectEntry)
-	args := []any{tenant, agent}
+	index, where, args := "", withPassage, []any{tenant, agent}
 	if entity != "" {
-		q.WriteString(` AND e.entity_key = ? AND e.entity_key <> ''`)
-		args = append(args, entity)
+		index, where, args = `memory_entries_entity`, where+` AND e.entity_key = ? AND e.entity_key <> ''`, append(args, entity)
 	}
 	if after != "" {
-		q.WriteString(` AND e.entry_id < ?`)
-		args = append(args, after)
+		where, args = where+` AND e.entry_id < ?`, append(args, after)
 	}
-	q.WriteString(` ORDER BY e.entry_id DESC LIMIT ?`)
-	return s.entries(ctx, tenant, agent, q.String(), append(args, limit)...)
+	text := selectEntry + s.db.IndexedBy(index) + where + ` ORDER BY e.entry_id DESC LIMIT ?`
+	return s.entries(ctx, tenant, agent, text, append(args, limit)...)
 }
 
 // Count implements memory.Store.
@@ -234,8 +232,6 @@ func scanEntry(row sqldb.Row, tenant, agent string) (memory.Entry, error) {
 	return e, json.Unmarshal([]byte(metadata), &e.Metadata)
 }
 
-const selectBlocks = `SELECT label, content, max_tokens, updated_at FROM memory_blocks` + ofAgent + ` ORDER BY label`
-
 // ListBlocks implements memory.Store.
 func (s *Store) ListBlocks(ctx context.Context, tenant, agent string) ([]memory.Block, error) {
 	rows, err := s.db.Query(ctx, selectBlocks, tenant, agent)
@@ -268,8 +264,7 @@ func scanBlocks(rows *sql.Rows, err error) ([]memory.Block, error) {
 
 // PutBlockTx implements memory.Store.
 func (s *Store) PutBlockTx(tx txn.Tx, tenant, agent string, b memory.Block) error {
-	_, err := sqldb.From(tx).Exec(`INSERT INTO memory_blocks (tenant_id, agent_id, label, content, max_tokens, updated_at) VALUES (?, ?, ?, ?, ?, ?)
-		ON CONFLICT (tenant_id, agent_id, label) DO UPDATE SET content = excluded.content, max_tokens = excluded.max_tokens, updated_at = excluded.updated_at`,
+	_, err := sqldb.From(tx).Exec(putBlock,
 		tenant, agent, b.Label, b.Content, b.MaxTokens, sqldb.OptionalMicros(b.UpdatedAt))
 	return err
 }

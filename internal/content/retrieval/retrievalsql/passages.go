@@ -28,12 +28,22 @@ const (
 		RETURNING version`
 	markRemoved = `UPDATE collections SET removed = ? WHERE tenant_id = ? AND collection_id = ?`
 
-	insertPassages = `INSERT INTO passages (tenant_id, collection_id, passage_id, source_id, position, kind, text, boost, at, version, vector_model, vector) VALUES `
-	passageValues  = `(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	passageColumns = `passage_id, source_id, position, kind, text, boost, at, version, vector_model`
+	storedColumns  = `tenant_id, collection_id, ` + passageColumns + `, vector`
 
 	ofCollection = ` WHERE tenant_id = ? AND collection_id = ?`
 	ofPassage    = ofCollection + ` AND passage_id = ?`
+
+	updateVector = `UPDATE passages SET vector_model = ?, vector = ?, version = ?` + ofPassage + ` AND version = ?`
+	resetFailed  = `UPDATE passages SET vector_model = '', version = ?` + ofCollection + ` AND vector IS NULL AND vector_model <> ''`
+	countSources = `SELECT source_id, COUNT(*), SUM(CASE WHEN vector_model = ? AND vector IS NOT NULL THEN 1 ELSE 0 END),
+		SUM(CASE WHEN vector_model <> ? THEN 1 ELSE 0 END) FROM passages` + ofCollection + ` GROUP BY source_id`
+)
+
+var (
+	passageValues  = sqldb.Values(storedColumns)
+	insertPassages = sqldb.Insert(`passages`, storedColumns)
+	passageArgs    = 1 + strings.Count(storedColumns, `,`)
 )
 
 // passageRows is how many rows one statement inserts.
@@ -49,12 +59,12 @@ func (s *Store) IncrementVersionTx(tx txn.Tx, tenant, collection string) (versio
 func (s *Store) CreateTx(tx txn.Tx, tenant, collection string, version int64, passages []retrieval.Passage) error {
 	for from := 0; from < len(passages); from += passageRows {
 		some := passages[from:min(from+passageRows, len(passages))]
-		args := make([]any, 0, 12*len(some))
+		args := make([]any, 0, passageArgs*len(some))
 		for _, p := range some {
 			args = append(args, tenant, collection, p.ID, p.SourceID, p.Position, p.Kind, p.Text, p.Boost, sqldb.Micros(p.At), version,
 				p.Model, encodeVector(p.Vector))
 		}
-		_, err := sqldb.From(tx).Exec(insertPassages+passageValues+strings.Repeat(", "+passageValues, len(some)-1), args...)
+		_, err := sqldb.From(tx).Exec(insertPassages+strings.Repeat(", "+passageValues, len(some)-1), args...)
 		if err != nil {
 			return err
 		}
@@ -84,7 +94,8 @@ func (s *Store) DeleteTx(tx txn.Tx, tenant, collection string, version int64, id
 
 // DeleteSourceTx implements retrieval.Store.
 func (s *Store) DeleteSourceTx(tx txn.Tx, tenant, collection string, version int64, source string) error {
-	if _, err := sqldb.From(tx).Exec(`DELETE FROM passages`+ofCollection+` AND source_id = ? AND source_id <> ''`, tenant, collection, source); err != nil {
+	const ofSource = ofCollection + ` AND source_id = ? AND source_id <> ''`
+	if _, err := sqldb.From(tx).Exec(`DELETE FROM passages`+ofSource, tenant, collection, source); err != nil {
 		return err
 	}
 	return s.removed(tx, tenant, collection, version)
@@ -108,7 +119,7 @@ func (s *Store) DeleteCollectionTx(tx txn.Tx, tenant, collection string) error {
 // UpdateVectorsTx implements retrieval.Store.
 func (s *Store) UpdateVectorsTx(tx txn.Tx, tenant, collection string, version int64, model string, vectors []retrieval.Vector) error {
 	for _, v := range vectors {
-		_, err := sqldb.From(tx).Exec(`UPDATE passages SET vector_model = ?, vector = ?, version = ?`+ofPassage+` AND version = ?`,
+		_, err := sqldb.From(tx).Exec(updateVector,
 			model, encodeVector(v.Values), version, tenant, collection, v.ID, v.Version)
 		if err != nil {
 			return err
@@ -119,8 +130,7 @@ func (s *Store) UpdateVectorsTx(tx txn.Tx, tenant, collection string, version in
 
 // ResetFailedTx implements retrieval.Store.
 func (s *Store) ResetFailedTx(tx txn.Tx, tenant, collection string, version int64) error {
-	_, err := sqldb.From(tx).Exec(`UPDATE passages SET vector_model = '', version = ?`+ofCollection+` AND vector IS NULL AND vector_model <> ''`,
-		version, tenant, collection)
+	_, err := sqldb.From(tx).Exec(resetFailed, version, tenant, collection)
 	return err
 }
 
@@ -147,7 +157,8 @@ func (s *Store) ListWeightsTx(tx txn.Tx, tenant, collection string) ([]retrieval
 // HasPendingTx implements retrieval.Store.
 func (s *Store) HasPendingTx(tx txn.Tx, tenant, collection, model string) (bool, error) {
 	var one int
-	err := sqldb.From(tx).QueryRow(`SELECT 1 FROM passages`+ofCollection+` AND vector_model <> ? LIMIT 1`, tenant, collection, model).Scan(&one)
+	err := sqldb.From(tx).QueryRow(`SELECT 1 FROM passages`+ofCollection+` AND vector_model <> ? LIMIT 1`,
+		tenant, collection, model).Scan(&one)
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
 	}
@@ -218,8 +229,7 @@ func (s *Store) visit(ctx context.Context, rest string, each func(retrieval.Pass
 
 // CountBySource implements retrieval.Store.
 func (s *Store) CountBySource(ctx context.Context, tenant, collection, model string) (map[string]retrieval.Count, error) {
-	rows, err := s.db.Query(ctx, `SELECT source_id, COUNT(*), SUM(CASE WHEN vector_model = ? AND vector IS NOT NULL THEN 1 ELSE 0 END),
-		SUM(CASE WHEN vector_model <> ? THEN 1 ELSE 0 END) FROM passages`+ofCollection+` GROUP BY source_id`, model, model, tenant, collection)
+	rows, err := s.db.Query(ctx, countSources, model, model, tenant, collection)
 	if err != nil {
 		return nil, err
 	}
@@ -236,7 +246,7 @@ func (s *Store) CountBySource(ctx context.Context, tenant, collection, model str
 	return all, rows.Err()
 }
 
-// encodeVector gives bytes, or nil for NULL.
+// encodeVector returns the bytes of a vector, or nil for NULL.
 func encodeVector(v []float32) any {
 	if v == nil {
 		return nil

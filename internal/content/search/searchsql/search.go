@@ -17,12 +17,13 @@ import (
 	"agentd/internal/store/sqldb"
 )
 
-// Store keeps what is searched; it implements search.Store. The words are in
-// SQLite's FTS5 and in PostgreSQL's tsvector, and both know them as tokens that
-// begin with whose they are: eight characters of a hash of the tenant, one of
-// the kind, and the block of documents. So no search ever reads what another
-// tenant has, however much that is, and none reads more of its own than the
-// blocks that it needs, the newest first.
+// Store is the search index. It implements search.Store.
+//
+// The words are in SQLite's FTS5 and in PostgreSQL's tsvector. Each is stored
+// as a token with a prefix: eight characters of a hash of the tenant, a letter
+// of the kind, and the number of a block of documents. So a search reads no
+// tokens of other tenants, however many those have, and only as many blocks of
+// its own as it needs, the newest first.
 type Store struct{ db *sqldb.DB }
 
 var _ search.Store = (*Store)(nil)
@@ -31,25 +32,24 @@ var _ search.Store = (*Store)(nil)
 func New(db *sqldb.DB) *Store { return &Store{db} }
 
 const (
-	// blockSize is how many documents share their marks. The beginning of a
-	// word costs a search a look at all words of a block that begin so.
+	// blockSize is how many documents share a prefix. A search for the beginning
+	// of a word reads all words of a block that begin so.
 	blockSize = 4096
-	// mostBlocks is how many are looked at by one statement.
-	mostBlocks = 32
+	// maxBlocks is how many blocks one statement searches.
+	maxBlocks = 32
 
 	numberDocs = `INSERT INTO search_numbers (tenant_id, kind, last) VALUES (?, ?, ?)
 ON CONFLICT (tenant_id, kind) DO UPDATE SET last = search_numbers.last + excluded.last RETURNING last`
 	lastDoc       = `SELECT last FROM search_numbers WHERE tenant_id = ? AND kind = ?`
 	dropDoc       = `DELETE FROM search_docs WHERE tenant_id = ? AND kind = ? AND thing_id = ?`
 	dropOlder     = dropDoc + ` AND version <= ?`
-	insertDoc     = `INSERT INTO search_docs (tenant_id, kind, thing_id, parent_id, version, at) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING doc_id`
 	insertWords   = `INSERT INTO search_words (rowid, terms) VALUES (?, ?)`
 	insertWordsPG = `INSERT INTO search_words (doc_id, terms) VALUES (?, ?::tsvector)`
 
 	findDocs = `SELECT d.thing_id, d.parent_id, d.at FROM search_words w JOIN search_docs d ON d.doc_id = w.rowid
 WHERE w.search_words MATCH ? AND d.tenant_id = ? AND d.kind = ? ORDER BY w.rowid DESC LIMIT ?`
-	// The fence keeps the planner from walking over all documents of everybody
-	// in their order, in the hope of meeting some soon.
+	// MATERIALIZED keeps the planner from walking the documents of all tenants in
+	// order until enough of them match.
 	findDocsPG = `WITH found AS MATERIALIZED (SELECT doc_id FROM search_words WHERE terms @@ ?::tsquery)
 SELECT d.thing_id, d.parent_id, d.at FROM found JOIN search_docs d ON d.doc_id = found.doc_id
 WHERE d.tenant_id = ? AND d.kind = ? ORDER BY d.doc_id DESC LIMIT ?`
@@ -62,25 +62,32 @@ LEFT JOIN search_docs d ON d.tenant_id = e.tenant_id AND d.kind = 'run' AND d.th
 ORDER BY e.completed_at, e.tenant_id, e.run_id`
 )
 
-// letters of kinds, of titles and of texts.
+var insertDoc = sqldb.Insert(`search_docs`, `tenant_id, kind, thing_id, parent_id, version, at`) +
+	` ON CONFLICT DO NOTHING RETURNING doc_id`
+
+var putMark = sqldb.Insert(`search_marks`, `name, at, tenant_id, thing_id`) +
+	` ON CONFLICT (name) DO UPDATE SET ` + sqldb.Excluded(`at, tenant_id, thing_id`)
+
+// letters are the letters of each kind: of titles, and of all words.
 var letters = map[search.Kind][2]string{
 	search.Agent: {"b", "a"}, search.Session: {"t", "s"}, search.Run: {"q", "r"},
 }
 
-// prefix is what the tokens of a block begin with. The block has as many
-// digits for all, so that no block's tokens begin with another's.
+// prefix returns what the tokens of a block begin with. All blocks have the same
+// number of digits, so that no prefix begins with another.
 func prefix(tenant string, kind search.Kind, titles bool, block int64) string {
 	sum := sha256.Sum256([]byte(tenant))
 	which := 1
 	if titles {
 		which = 0
 	}
+	owner := strings.ToLower(base32.StdEncoding.EncodeToString(sum[:5]))
 	digits := strconv.FormatInt(block, 36)
-	return strings.ToLower(base32.StdEncoding.EncodeToString(sum[:5])) + letters[kind][which] + strings.Repeat("0", max(0, 5-len(digits))) + digits
+	return owner + letters[kind][which] + strings.Repeat("0", max(0, 5-len(digits))) + digits
 }
 
-// plain is a token without what has a meaning to the engines. Words have none
-// of it already.
+// plain returns a token without the characters that the engines interpret. Words
+// of package textindex contain none.
 func plain(word string) string {
 	return strings.Map(func(r rune) rune {
 		if r <= ' ' || r == '"' || r == '\'' || r == '\\' || r == 0x7F {
@@ -90,8 +97,8 @@ func plain(word string) string {
 	}, word)
 }
 
-// PutTx implements search.Store. Who numbers documents has those of the tenant
-// and kind for himself until commit.
+// PutTx implements search.Store. The numbers of the tenant's documents of the
+// kind are locked until commit.
 func (s *Store) PutTx(tx txn.Tx, tenant string, kind search.Kind, docs []search.Doc) error {
 	t := sqldb.From(tx)
 	var last int64
@@ -168,7 +175,7 @@ func (s *Store) Search(ctx context.Context, tenant string, w search.Want) ([]sea
 		if err == nil && len(blocks) > 0 && (len(blocks) == most || block == 0) {
 			var more []search.Hit
 			more, err = s.find(ctx, tenant, w, blocks, w.Limit-len(hits))
-			hits, blocks, most = append(hits, more...), blocks[:0], min(2*most, mostBlocks)
+			hits, blocks, most = append(hits, more...), blocks[:0], min(2*most, maxBlocks)
 		}
 		if err != nil && ctx.Err() == nil {
 			return nil, err
@@ -177,9 +184,9 @@ func (s *Store) Search(ctx context.Context, tenant string, w search.Want) ([]sea
 	return hits, nil
 }
 
-// has says whether it is worth it to look into a block. To look for the
-// beginning of a word is dear, for words it is cheap: so of several words it is
-// first seen whether the others are there.
+// has reports whether a block is worth searching. A search for the beginning of
+// a word is expensive, for whole words it is cheap: so of several words, all but
+// the last are looked up first.
 func (s *Store) has(ctx context.Context, tenant string, w search.Want, block, last int64) (bool, error) {
 	if len(w.Words) == 1 || last <= blockSize {
 		return true, nil
@@ -291,8 +298,6 @@ func (s *Store) GetMark(ctx context.Context, name string) (m search.Mark, err er
 
 // PutMarkTx implements search.Store.
 func (s *Store) PutMarkTx(tx txn.Tx, name string, m search.Mark) error {
-	_, err := sqldb.From(tx).Exec(`INSERT INTO search_marks (name, at, tenant_id, thing_id) VALUES (?, ?, ?, ?)
-ON CONFLICT (name) DO UPDATE SET at = excluded.at, tenant_id = excluded.tenant_id, thing_id = excluded.thing_id`,
-		name, sqldb.Micros(m.At), m.TenantID, m.ID)
+	_, err := sqldb.From(tx).Exec(putMark, name, sqldb.Micros(m.At), m.TenantID, m.ID)
 	return err
 }

@@ -5,8 +5,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
-	"strings"
 
 	"agentd/internal/base/fault"
 	"agentd/internal/base/txn"
@@ -14,8 +12,8 @@ import (
 	"agentd/internal/store/sqldb"
 )
 
-// Store keeps workspaces, and what agents have to do with them; it
-// implements workspace.Table.
+// Store keeps workspaces, their agents and their files. It implements
+// workspace.Table.
 type Store struct{ db *sqldb.DB }
 
 var _ workspace.Table = (*Store)(nil)
@@ -23,19 +21,27 @@ var _ workspace.Table = (*Store)(nil)
 // New uses the tables of migration 5.
 func New(db *sqldb.DB) *Store { return &Store{db} }
 
-const selectWorkspace = `SELECT workspace_id, owner_type, owner_id, name, file_count, total_size, created_at, updated_at
-	FROM workspaces WHERE tenant_id = ?`
+const (
+	workspaceColumns = `workspace_id, owner_type, owner_id, name, file_count, total_size, created_at, updated_at`
+	selectWorkspaces = `SELECT ` + workspaceColumns + ` FROM workspaces WHERE tenant_id = ?`
+)
+
+var (
+	insertWorkspace = sqldb.Insert(`workspaces`, `tenant_id, `+workspaceColumns) + ` ON CONFLICT DO NOTHING`
+	insertRelation  = sqldb.Insert(`workspace_agents`, `tenant_id, agent_id, relation, workspace_id`) + ` ON CONFLICT DO NOTHING`
+	putFile         = sqldb.Insert(`workspace_files`, `tenant_id, workspace_id, `+fileColumns) +
+		` ON CONFLICT (tenant_id, workspace_id, path) DO UPDATE SET ` +
+		sqldb.Excluded(`file_id, mime_type, size, sha256, created_at, updated_at`)
+)
 
 // CreateTx implements workspace.Table.
 func (s *Store) CreateTx(tx txn.Tx, w *workspace.Workspace) (bool, error) {
-	n, err := sqldb.From(tx).Exec(`INSERT INTO workspaces
-		(tenant_id, workspace_id, owner_type, owner_id, name, file_count, total_size, created_at, updated_at)
-		VALUES (?, ?, ?, ?, ?, 0, 0, ?, ?) ON CONFLICT DO NOTHING`,
-		w.TenantID, w.WorkspaceID, w.OwnerType, orNone(w.OwnerID), w.Name, sqldb.Micros(w.CreatedAt), sqldb.Micros(w.UpdatedAt))
+	n, err := sqldb.From(tx).Exec(insertWorkspace,
+		w.TenantID, w.WorkspaceID, w.OwnerType, orEmpty(w.OwnerID), w.Name, 0, 0, sqldb.Micros(w.CreatedAt), sqldb.Micros(w.UpdatedAt))
 	return n == 1, err
 }
 
-func orNone(id *string) string {
+func orEmpty(id *string) string {
 	if id == nil {
 		return ""
 	}
@@ -50,7 +56,7 @@ func (s *Store) CountTx(tx txn.Tx, tenant, ownerType string) (n int, err error) 
 
 // Get implements workspace.Table.
 func (s *Store) Get(ctx context.Context, tenant, id string) (*workspace.Workspace, error) {
-	w, err := scanWorkspace(tenant, s.db.QueryRow(ctx, selectWorkspace+` AND workspace_id = ?`, tenant, id))
+	w, err := scanWorkspace(tenant, s.db.QueryRow(ctx, selectWorkspaces+` AND workspace_id = ?`, tenant, id))
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +65,8 @@ func (s *Store) Get(ctx context.Context, tenant, id string) (*workspace.Workspac
 
 // GetByOwner implements workspace.Table.
 func (s *Store) GetByOwner(ctx context.Context, tenant, ownerType, ownerID string) (*workspace.Workspace, error) {
-	w, err := scanWorkspace(tenant, s.db.QueryRow(ctx, selectWorkspace+` AND owner_type = ? AND owner_id = ? AND owner_id <> ''`, tenant, ownerType, ownerID))
+	w, err := scanWorkspace(tenant, s.db.QueryRow(ctx, selectWorkspaces+` AND owner_type = ? AND owner_id = ? AND owner_id <> ''`,
+		tenant, ownerType, ownerID))
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +76,7 @@ func (s *Store) GetByOwner(ctx context.Context, tenant, ownerType, ownerID strin
 // LockTx implements workspace.Table.
 func (s *Store) LockTx(tx txn.Tx, tenant, id string) (*workspace.Workspace, error) {
 	t := sqldb.From(tx)
-	w, err := scanWorkspace(tenant, t.QueryRow(selectWorkspace+` AND workspace_id = ?`+t.ForUpdate(), tenant, id))
+	w, err := scanWorkspace(tenant, t.QueryRow(selectWorkspaces+` AND workspace_id = ?`+t.ForUpdate(), tenant, id))
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +86,7 @@ func (s *Store) LockTx(tx txn.Tx, tenant, id string) (*workspace.Workspace, erro
 
 // List implements workspace.Table.
 func (s *Store) List(ctx context.Context, tenant, after string, limit int) ([]workspace.Workspace, error) {
-	query, args := selectWorkspace, []any{tenant}
+	query, args := selectWorkspaces, []any{tenant}
 	if after != "" {
 		query += ` AND workspace_id < ?`
 		args = append(args, after)
@@ -158,7 +165,7 @@ func related(rows *sql.Rows, err error, all ...*workspace.Workspace) error {
 		}
 		w := byID[id]
 		switch {
-		case w == nil: // made since the list was read
+		case w == nil: // created since the list was read
 		case relation == string(workspace.Assigned):
 			w.AssignedAgents = append(w.AssignedAgents, agent)
 		default:
@@ -172,7 +179,7 @@ func related(rows *sql.Rows, err error, all ...*workspace.Workspace) error {
 func (s *Store) UpdateTx(tx txn.Tx, w *workspace.Workspace) error {
 	n, err := sqldb.From(tx).Exec(`UPDATE workspaces SET name = ?, owner_type = ?, owner_id = ?, file_count = ?, total_size = ?, updated_at = ?
 		WHERE tenant_id = ? AND workspace_id = ?`,
-		w.Name, w.OwnerType, orNone(w.OwnerID), w.FileCount, w.TotalSizeBytes, sqldb.Micros(w.UpdatedAt), w.TenantID, w.WorkspaceID)
+		w.Name, w.OwnerType, orEmpty(w.OwnerID), w.FileCount, w.TotalSizeBytes, sqldb.Micros(w.UpdatedAt), w.TenantID, w.WorkspaceID)
 	if err == nil && n != 1 {
 		err = fault.NoSuch("workspace")
 	}
@@ -189,11 +196,12 @@ func (s *Store) DeleteTx(tx txn.Tx, tenant, id string) error {
 	return err
 }
 
-// AssignTx notes which workspace an agent is assigned to, nil for none. It is
+// AssignTx sets the workspace that an agent is assigned to; nil for none. It is
 // called in the transaction that changes the agent. Errors: fault.NotFound.
 func (s *Store) AssignTx(tx txn.Tx, tenant, agent string, id *string) error {
 	t := sqldb.From(tx)
-	_, err := t.Exec(`DELETE FROM workspace_agents WHERE tenant_id = ? AND agent_id = ? AND relation = ?`, tenant, agent, string(workspace.Assigned))
+	_, err := t.Exec(`DELETE FROM workspace_agents WHERE tenant_id = ? AND agent_id = ? AND relation = ?`,
+		tenant, agent, string(workspace.Assigned))
 	if err != nil || id == nil || *id == "" {
 		return err
 	}
@@ -205,8 +213,7 @@ func (s *Store) AssignTx(tx txn.Tx, tenant, agent string, id *string) error {
 
 // CreateRelationTx implements workspace.Table.
 func (s *Store) CreateRelationTx(tx txn.Tx, tenant, agent string, r workspace.Relation, id string) error {
-	_, err := sqldb.From(tx).Exec(`INSERT INTO workspace_agents (tenant_id, agent_id, relation, workspace_id) VALUES (?, ?, ?, ?)
-		ON CONFLICT DO NOTHING`, tenant, agent, string(r), id)
+	_, err := sqldb.From(tx).Exec(insertRelation, tenant, agent, string(r), id)
 	return err
 }
 
@@ -224,123 +231,11 @@ func (s *Store) ListShared(ctx context.Context, tenant, agent string) ([]string,
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
-	var all []string
-	for rows.Next() {
-		var id string
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		all = append(all, id)
-	}
-	return all, rows.Err()
+	return sqldb.ScanStrings(rows)
 }
 
 // DeleteRelationsTx implements workspace.Table.
 func (s *Store) DeleteRelationsTx(tx txn.Tx, tenant, agent string) error {
 	_, err := sqldb.From(tx).Exec(`DELETE FROM workspace_agents WHERE tenant_id = ? AND agent_id = ?`, tenant, agent)
 	return err
-}
-
-const (
-	workspaceFileColumns = `path, file_id, mime_type, size, sha256, created_at, updated_at`
-	selectWorkspaceFiles = `SELECT ` + workspaceFileColumns + ` FROM workspace_files WHERE tenant_id = ? AND workspace_id = ?`
-)
-
-// GetFile implements workspace.Table.
-func (s *Store) GetFile(ctx context.Context, tenant, id, path string) (*workspace.File, error) {
-	return scanWorkspaceFile(s.db.QueryRow(ctx, selectWorkspaceFiles+` AND path = ?`, tenant, id, path))
-}
-
-// GetFileTx implements workspace.Table.
-func (s *Store) GetFileTx(tx txn.Tx, tenant, id, path string) (*workspace.File, error) {
-	f, err := scanWorkspaceFile(sqldb.From(tx).QueryRow(selectWorkspaceFiles+` AND path = ?`, tenant, id, path))
-	if fault.Is(err, fault.NotFound) {
-		return nil, nil
-	}
-	return f, err
-}
-
-// ListFiles implements workspace.Table.
-func (s *Store) ListFiles(ctx context.Context, tenant, id, dir string, limit int) ([]workspace.File, error) {
-	query, args := belowQuery(tenant, id, dir, limit)
-	rows, err := s.db.Query(ctx, query, args...)
-	return scanWorkspaceFiles(rows, err)
-}
-
-// ListFilesTx implements workspace.Table.
-func (s *Store) ListFilesTx(tx txn.Tx, tenant, id, dir string, limit int) ([]workspace.File, error) {
-	query, args := belowQuery(tenant, id, dir, limit)
-	rows, err := sqldb.From(tx).Query(query, args...)
-	return scanWorkspaceFiles(rows, err)
-}
-
-// belowQuery walks the paths from dir and a slash to dir and what comes after a
-// slash: they compare by their bytes.
-func belowQuery(tenant, id, dir string, limit int) (string, []any) {
-	const order = ` ORDER BY path LIMIT ?`
-	if dir == "" {
-		return selectWorkspaceFiles + order, []any{tenant, id, limit}
-	}
-	return selectWorkspaceFiles + ` AND path > ? AND path < ?` + order, []any{tenant, id, dir + "/", dir + "0", limit}
-}
-
-// GetFirstFileTx implements workspace.Table.
-func (s *Store) GetFirstFileTx(tx txn.Tx, tenant, id string, paths []string) (string, error) {
-	t := sqldb.From(tx)
-	for _, path := range paths { // a few at most
-		var found string
-		err := t.QueryRow(`SELECT path FROM workspace_files WHERE tenant_id = ? AND workspace_id = ? AND path = ?`, tenant, id, path).Scan(&found)
-		if err == nil || !errors.Is(err, sql.ErrNoRows) {
-			return found, err
-		}
-	}
-	return "", nil
-}
-
-// PutFileTx implements workspace.Table.
-func (s *Store) PutFileTx(tx txn.Tx, tenant, id string, f *workspace.File) error {
-	_, err := sqldb.From(tx).Exec(`INSERT INTO workspace_files (tenant_id, workspace_id, `+workspaceFileColumns+`)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
-		ON CONFLICT (tenant_id, workspace_id, path) DO UPDATE SET file_id = excluded.file_id, mime_type = excluded.mime_type,
-			size = excluded.size, sha256 = excluded.sha256, created_at = excluded.created_at, updated_at = excluded.updated_at`,
-		tenant, id, f.Path, f.FileID, f.MimeType, f.SizeBytes, f.ETag, sqldb.Micros(f.CreatedAt), sqldb.Micros(f.UpdatedAt))
-	return err
-}
-
-// DeleteFileTx implements workspace.Table.
-func (s *Store) DeleteFileTx(tx txn.Tx, tenant, id, path string) error {
-	n, err := sqldb.From(tx).Exec(`DELETE FROM workspace_files WHERE tenant_id = ? AND workspace_id = ? AND path = ?`, tenant, id, path)
-	if err == nil && n != 1 {
-		err = fmt.Errorf("workspacesql: a file of workspace %s that was there is gone", id)
-	}
-	return err
-}
-
-func scanWorkspaceFiles(rows *sql.Rows, err error) ([]workspace.File, error) {
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var all []workspace.File
-	for rows.Next() {
-		f, err := scanWorkspaceFile(rows)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, *f)
-	}
-	return all, rows.Err()
-}
-
-func scanWorkspaceFile(row sqldb.Row) (*workspace.File, error) {
-	f := &workspace.File{}
-	var created, updated int64
-	err := row.Scan(&f.Path, &f.FileID, &f.MimeType, &f.SizeBytes, &f.ETag, &created, &updated)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, fault.NoSuch("file")
-	}
-	f.Filename = f.Path[strings.LastIndexByte(f.Path, '/')+1:]
-	f.CreatedAt, f.UpdatedAt = sqldb.Time(created), sqldb.Time(updated)
-	return f, err
 }

@@ -13,7 +13,8 @@ import (
 	"agentd/internal/store/sqldb"
 )
 
-// Store implements notification.Store.
+// Store keeps notifications. It implements notification.Store and
+// notification.DeliveryStore.
 type Store struct{ db *sqldb.DB }
 
 var _ notification.Store = (*Store)(nil)
@@ -22,22 +23,23 @@ var _ notification.Store = (*Store)(nil)
 func New(db *sqldb.DB) *Store { return &Store{db} }
 
 const (
-	// nextNumber locks the tenant's row until commit, so that numbers are
-	// committed in their order: a reader that has seen one has seen all below.
+	// nextNumber locks the tenant's row until commit, so that numbers commit in
+	// order: a reader that has seen one has seen all below it.
 	nextNumber = `INSERT INTO notification_numbers (tenant_id, last_seq) VALUES (?, 1)
-ON CONFLICT (tenant_id) DO UPDATE SET last_seq = notification_numbers.last_seq + 1 RETURNING last_seq`
+		ON CONFLICT (tenant_id) DO UPDATE SET last_seq = notification_numbers.last_seq + 1 RETURNING last_seq`
 
 	notificationColumns = `seq, notification_id, user_id, type, priority, title, message, data, action_url, source_kind, source_id,
-	dedup_key, created_at, read_at`
-	addNotification = `INSERT INTO notifications (tenant_id, ` + notificationColumns + `)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0) ON CONFLICT DO NOTHING`
-	trimNotifications = `DELETE FROM notifications WHERE tenant_id = ? AND seq <= ?`
+		dedup_key, created_at, read_at`
+	selectNotifications = `SELECT ` + notificationColumns + ` FROM notifications`
+	deleteOldest        = `DELETE FROM notifications WHERE tenant_id = ? AND seq <= ?`
 
-	// visible is what a person sees; its second argument is their id.
+	// visible selects what a user sees; its second argument is their id.
 	visible = ` WHERE tenant_id = ? AND user_id IN ('', ?)`
 	unread  = ` AND read_at = 0`
 	seen    = ` AND read_at <> 0`
 )
+
+var insertNotification = sqldb.Insert(`notifications`, `tenant_id, `+notificationColumns) + ` ON CONFLICT DO NOTHING`
 
 // CreateTx implements notification.Store.
 func (s *Store) CreateTx(tx txn.Tx, n *notification.Notification) (int64, error) {
@@ -53,8 +55,8 @@ func (s *Store) CreateTx(tx txn.Tx, n *notification.Notification) (int64, error)
 	if n.Source != nil {
 		source = *n.Source
 	}
-	added, err := t.Exec(addNotification, n.TenantID, seq, n.ID, user, n.Type, string(n.Priority), n.Title, n.Message, sqldb.NullJSON(n.Data),
-		n.ActionURL, source.Kind, source.ID, n.DedupKey, sqldb.Micros(n.CreatedAt))
+	added, err := t.Exec(insertNotification, n.TenantID, seq, n.ID, user, n.Type, string(n.Priority), n.Title, n.Message,
+		sqldb.NullJSON(n.Data), n.ActionURL, source.Kind, source.ID, n.DedupKey, sqldb.Micros(n.CreatedAt), 0)
 	if added == 0 {
 		seq = 0
 	}
@@ -63,22 +65,22 @@ func (s *Store) CreateTx(tx txn.Tx, n *notification.Notification) (int64, error)
 
 // DeleteOldestTx implements notification.Store.
 func (s *Store) DeleteOldestTx(tx txn.Tx, tenant string, upTo int64) error {
-	_, err := sqldb.From(tx).Exec(trimNotifications, tenant, upTo)
+	_, err := sqldb.From(tx).Exec(deleteOldest, tenant, upTo)
 	return err
 }
 
 // List implements notification.Store.
 func (s *Store) List(ctx context.Context, tenant, user string, onlyUnread bool, limit int) ([]notification.Notification, error) {
-	query := `SELECT ` + notificationColumns + ` FROM notifications` + visible
+	query := selectNotifications + visible
 	if onlyUnread {
-		query += unread
+		query = selectNotifications + s.db.IndexedBy(`notifications_unread`) + visible + unread
 	}
 	return s.read(ctx, tenant, query+` ORDER BY seq DESC LIMIT ?`, tenant, user, limit)
 }
 
 // ListAfter implements notification.Store.
 func (s *Store) ListAfter(ctx context.Context, tenant, user string, after int64, limit int) ([]notification.Notification, error) {
-	return s.read(ctx, tenant, `SELECT `+notificationColumns+` FROM notifications`+visible+` AND seq > ? ORDER BY seq LIMIT ?`, tenant, user, after, limit)
+	return s.read(ctx, tenant, selectNotifications+visible+` AND seq > ? ORDER BY seq LIMIT ?`, tenant, user, after, limit)
 }
 
 func (s *Store) read(ctx context.Context, tenant, query string, args ...any) ([]notification.Notification, error) {
@@ -125,21 +127,22 @@ func (s *Store) GetLastSeq(ctx context.Context, tenant string) (seq int64, err e
 
 // CountUnread implements notification.Store.
 func (s *Store) CountUnread(ctx context.Context, tenant, user string) (n int, err error) {
-	err = s.db.QueryRow(ctx, `SELECT COUNT(*) FROM notifications`+visible+unread, tenant, user).Scan(&n)
+	text := `SELECT COUNT(*) FROM notifications` + s.db.IndexedBy(`notifications_unread`) + visible + unread
+	err = s.db.QueryRow(ctx, text, tenant, user).Scan(&n)
 	return n, err
 }
 
 // MarkReadTx implements notification.Store.
 func (s *Store) MarkReadTx(tx txn.Tx, tenant, user, id string, at time.Time) (int, error) {
 	args := []any{sqldb.Micros(at), tenant, user}
-	n, err := sqldb.From(tx).Exec(`UPDATE notifications SET read_at = ?`+visible+unread+one(&args, id), args...)
+	n, err := sqldb.From(tx).Exec(`UPDATE notifications SET read_at = ?`+visible+unread+onlyID(&args, id), args...)
 	return int(n), err
 }
 
 // DeleteTx implements notification.Store.
 func (s *Store) DeleteTx(tx txn.Tx, tenant, user, id string, read bool) (int, error) {
 	args := []any{tenant, user}
-	query := `DELETE FROM notifications` + visible + one(&args, id)
+	query := `DELETE FROM notifications` + visible + onlyID(&args, id)
 	if read {
 		query += seen
 	}
@@ -147,15 +150,14 @@ func (s *Store) DeleteTx(tx txn.Tx, tenant, user, id string, read bool) (int, er
 	return int(n), err
 }
 
-// DeleteByUserTx deletes those that are for one person alone, who is not a member
-// any more.
+// DeleteByUserTx deletes the notifications of a user who is no longer a member.
 func (s *Store) DeleteByUserTx(tx txn.Tx, tenant, user string) error {
 	_, err := sqldb.From(tx).Exec(`DELETE FROM notifications WHERE tenant_id = ? AND user_id = ? AND user_id <> ''`, tenant, user)
 	return err
 }
 
-// one narrows a statement to one notification, if there is an id.
-func one(args *[]any, id string) string {
+// onlyID narrows a statement to one notification, unless the id is empty.
+func onlyID(args *[]any, id string) string {
 	if id == "" {
 		return ""
 	}

@@ -16,11 +16,28 @@ import (
 
 var _ notification.DeliveryStore = (*Store)(nil)
 
-const targetColumns = `target_id, user_id, label, enabled, kind, sealed, created_at, last_at, last_error`
+const (
+	targetColumns = `target_id, user_id, label, enabled, kind, sealed, created_at, last_at, last_error`
+	selectTargets = `SELECT ` + targetColumns + ` FROM notification_targets WHERE tenant_id = ?`
+	hasTargets    = `SELECT EXISTS (SELECT 1 FROM notification_targets WHERE tenant_id = ?)
+		OR EXISTS (SELECT 1 FROM notification_prefs WHERE tenant_id = ?)`
+	countTargets = `SELECT COUNT(*) FROM notification_targets WHERE tenant_id = ? AND user_id = ?`
+
+	listPeople = `SELECT u.user_id, u.email FROM users u JOIN tenants t ON t.tenant_id = u.tenant_id
+		WHERE u.tenant_id = ? AND u.role <> 'viewer' AND u.status = 'active' AND t.status = 'active' ORDER BY u.user_id`
+	selectPrefs = `SELECT body FROM notification_prefs WHERE tenant_id = ? AND user_id = ?`
+	listPrefs   = `SELECT user_id, body FROM notification_prefs WHERE tenant_id = ?`
+)
+
+var (
+	insertTarget = sqldb.Insert(`notification_targets`, `tenant_id, `+targetColumns)
+	putPrefs     = sqldb.Insert(`notification_prefs`, `tenant_id, user_id, body, updated_at`) +
+		` ON CONFLICT (tenant_id, user_id) DO UPDATE SET ` + sqldb.Excluded(`body, updated_at`)
+)
 
 // Get implements notification.DeliveryStore.
 func (s *Store) Get(ctx context.Context, tenant, id string) (*notification.Notification, error) {
-	found, err := s.read(ctx, tenant, `SELECT `+notificationColumns+` FROM notifications WHERE tenant_id = ? AND notification_id = ?`, tenant, id)
+	found, err := s.read(ctx, tenant, selectNotifications+` WHERE tenant_id = ? AND notification_id = ?`, tenant, id)
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}
@@ -29,22 +46,22 @@ func (s *Store) Get(ctx context.Context, tenant, id string) (*notification.Notif
 
 // ListPeople implements notification.DeliveryStore.
 func (s *Store) ListPeople(ctx context.Context, tenant string) ([]notification.Person, error) {
-	return sqldb.Collect(s.db.Reader(ctx), `SELECT u.user_id, u.email FROM users u JOIN tenants t ON t.tenant_id = u.tenant_id
-WHERE u.tenant_id = ? AND u.role <> 'viewer' AND u.status = 'active' AND t.status = 'active' ORDER BY u.user_id`, []any{tenant},
-		func(row sqldb.Row) (p notification.Person, err error) { return p, row.Scan(&p.UserID, &p.Email) })
+	return sqldb.Collect(s.db.Reader(ctx), listPeople, []any{tenant}, func(row sqldb.Row) (p notification.Person, err error) {
+		err = row.Scan(&p.UserID, &p.Email)
+		return p, err
+	})
 }
 
 // HasTargetsTx implements notification.DeliveryStore.
 func (s *Store) HasTargetsTx(tx txn.Tx, tenant string) (found bool, err error) {
-	err = sqldb.From(tx).QueryRow(`SELECT EXISTS (SELECT 1 FROM notification_targets WHERE tenant_id = ?)
-OR EXISTS (SELECT 1 FROM notification_prefs WHERE tenant_id = ?)`, tenant, tenant).Scan(&found)
+	err = sqldb.From(tx).QueryRow(hasTargets, tenant, tenant).Scan(&found)
 	return found, err
 }
 
 // GetPrefs implements notification.DeliveryStore.
 func (s *Store) GetPrefs(ctx context.Context, tenant, user string) (*notification.Prefs, error) {
 	var body string
-	err := s.db.QueryRow(ctx, `SELECT body FROM notification_prefs WHERE tenant_id = ? AND user_id = ?`, tenant, user).Scan(&body)
+	err := s.db.QueryRow(ctx, selectPrefs, tenant, user).Scan(&body)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
@@ -57,20 +74,24 @@ func (s *Store) GetPrefs(ctx context.Context, tenant, user string) (*notificatio
 
 // ListPrefs implements notification.DeliveryStore.
 func (s *Store) ListPrefs(ctx context.Context, tenant string) (map[string]notification.Prefs, error) {
+	rows, err := s.db.Query(ctx, listPrefs, tenant)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
 	all := map[string]notification.Prefs{}
-	_, err := sqldb.Collect(s.db.Reader(ctx), `SELECT user_id, body FROM notification_prefs WHERE tenant_id = ?`, []any{tenant}, func(row sqldb.Row) (none struct{}, err error) {
+	for rows.Next() {
 		var user, body string
 		var p notification.Prefs
-		if err := row.Scan(&user, &body); err != nil {
-			return none, err
+		if err := rows.Scan(&user, &body); err != nil {
+			return nil, err
 		}
 		if err := json.Unmarshal([]byte(body), &p); err != nil {
-			return none, err
+			return nil, err
 		}
 		all[user] = p
-		return none, nil
-	})
-	return all, err
+	}
+	return all, rows.Err()
 }
 
 // PutPrefsTx implements notification.DeliveryStore.
@@ -79,14 +100,13 @@ func (s *Store) PutPrefsTx(tx txn.Tx, tenant, user string, p notification.Prefs,
 	if err != nil {
 		return err
 	}
-	_, err = sqldb.From(tx).Exec(`INSERT INTO notification_prefs (tenant_id, user_id, body, updated_at) VALUES (?, ?, ?, ?)
-ON CONFLICT (tenant_id, user_id) DO UPDATE SET body = excluded.body, updated_at = excluded.updated_at`, tenant, user, string(body), sqldb.Micros(at))
+	_, err = sqldb.From(tx).Exec(putPrefs, tenant, user, string(body), sqldb.Micros(at))
 	return err
 }
 
 // ListTargets implements notification.DeliveryStore.
 func (s *Store) ListTargets(ctx context.Context, tenant, user string) ([]notification.Target, error) {
-	query, args := `SELECT `+targetColumns+` FROM notification_targets WHERE tenant_id = ?`, []any{tenant}
+	query, args := selectTargets, []any{tenant}
 	if user != "" {
 		query, args = query+` AND user_id = ?`, append(args, user)
 	}
@@ -101,7 +121,7 @@ func (s *Store) ListTargets(ctx context.Context, tenant, user string) ([]notific
 
 // GetTarget implements notification.DeliveryStore.
 func (s *Store) GetTarget(ctx context.Context, tenant, id string) (*notification.Target, error) {
-	return scanTarget(tenant, s.db.QueryRow(ctx, `SELECT `+targetColumns+` FROM notification_targets WHERE tenant_id = ? AND target_id = ?`, tenant, id))
+	return scanTarget(tenant, s.db.QueryRow(ctx, selectTargets+` AND target_id = ?`, tenant, id))
 }
 
 func scanTarget(tenant string, row sqldb.Row) (*notification.Target, error) {
@@ -115,22 +135,23 @@ func scanTarget(tenant string, row sqldb.Row) (*notification.Target, error) {
 	return t, err
 }
 
-// CreateTargetTx implements notification.DeliveryStore. Two at once may both be the
-// last that there is room for.
+// CreateTargetTx implements notification.DeliveryStore. Two at once may both
+// take the last free place.
 func (s *Store) CreateTargetTx(tx txn.Tx, t notification.Target) (n int, err error) {
-	do := sqldb.From(tx)
-	_, err = do.Exec(`INSERT INTO notification_targets (tenant_id, `+targetColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+	q := sqldb.From(tx)
+	_, err = q.Exec(insertTarget,
 		t.TenantID, t.ID, t.UserID, t.Label, t.Enabled, t.Kind, t.Sealed, sqldb.Micros(t.CreatedAt), sqldb.Micros(t.LastAt), t.LastError)
 	if err != nil {
 		return 0, err
 	}
-	err = do.QueryRow(`SELECT COUNT(*) FROM notification_targets WHERE tenant_id = ? AND user_id = ?`, t.TenantID, t.UserID).Scan(&n)
+	err = q.QueryRow(countTargets, t.TenantID, t.UserID).Scan(&n)
 	return n, err
 }
 
 // DeleteTargetTx implements notification.DeliveryStore.
 func (s *Store) DeleteTargetTx(tx txn.Tx, tenant, user, id string) (bool, error) {
-	n, err := sqldb.From(tx).Exec(`DELETE FROM notification_targets WHERE tenant_id = ? AND user_id = ? AND target_id = ?`, tenant, user, id)
+	n, err := sqldb.From(tx).Exec(`DELETE FROM notification_targets WHERE tenant_id = ? AND user_id = ? AND target_id = ?`,
+		tenant, user, id)
 	return n > 0, err
 }
 

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"agentd/internal/base/fault"
-	"agentd/internal/base/ident"
 	"agentd/internal/base/txn"
 	"agentd/internal/delivery/webhook"
 	"agentd/internal/store/sqldb"
@@ -28,37 +27,54 @@ func New(db *sqldb.DB) *Store { return &Store{db} }
 const (
 	webhookColumns = `webhook_id, url, events, sealed, status, failures, last_failure_at, created_at`
 	// fromWebhooks selects the subscriptions that are not deleted.
-	fromWebhooks  = ` FROM webhooks WHERE tenant_id = ? AND deleted_at = 0`
-	insertWebhook = `INSERT INTO webhooks (tenant_id, ` + webhookColumns + `, deleted_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0)`
+	fromWebhooks = ` FROM webhooks WHERE tenant_id = ? AND deleted_at = 0`
 	// With LIKE, or a parameter for LIMIT, SQLite would prepare the statement each
 	// time it runs. The order prevents deadlocks between transactions.
-	selectSubscribers = `SELECT webhook_id` + fromWebhooks + ` AND status <> 'disabled' AND REPLACE(events, ?, '') <> events ORDER BY webhook_id`
+	selectSubscribers = `SELECT webhook_id` + fromWebhooks + `
+		AND status <> 'disabled' AND REPLACE(events, ?, '') <> events ORDER BY webhook_id`
 
 	// A disabled subscription goes on counting failures, and stays disabled.
-	markHealthy = `UPDATE webhooks SET failures = 0, status = 'active' WHERE tenant_id = ? AND webhook_id = ? AND status IN ('active', 'failing')`
-	markFailed  = `UPDATE webhooks SET failures = failures + 1, last_failure_at = ?,
+	markHealthy = `UPDATE webhooks SET failures = 0, status = 'active'
+		WHERE tenant_id = ? AND webhook_id = ? AND status IN ('active', 'failing')`
+	markFailed = `UPDATE webhooks SET failures = failures + 1, last_failure_at = ?,
 	status = CASE WHEN status = 'disabled' OR failures + 1 >= ? THEN 'disabled' WHEN failures + 1 >= ? THEN 'failing' ELSE status END
 WHERE tenant_id = ? AND webhook_id = ? AND deleted_at = 0 RETURNING status`
 
 	attemptColumns = `d.webhook_id, d.delivery_id, d.event_id, d.event_type, d.attempt, d.status, d.due_at, d.response_status, d.failure,
 	d.latency_us, d.next_retry_at, d.dead, d.created_at`
 	fromAttempts  = ` FROM webhook_deliveries d JOIN webhook_events e ON e.tenant_id = d.tenant_id AND e.event_id = d.event_id`
-	insertAttempt = `INSERT INTO webhook_deliveries (tenant_id, webhook_id, delivery_id, event_id, event_type, attempt, status, due_at, created_at,
-	response_status, failure, latency_us, next_retry_at, dead) VALUES `
+	insertAttempt = `INSERT INTO webhook_deliveries (tenant_id, webhook_id, delivery_id, event_id, event_type, attempt, status, due_at,
+		created_at, response_status, failure, latency_us, next_retry_at, dead) VALUES `
 	pendingAttempt = `(?, ?, ?, ?, ?, ?, 'pending', ?, ?, 0, '', 0, 0, FALSE)`
-	selectDue      = `SELECT ` + attemptColumns + `, e.body` + fromAttempts + ` WHERE d.tenant_id = ? AND d.webhook_id = ? AND d.status = 'pending'
-	AND d.due_at <= ? ORDER BY d.due_at, d.delivery_id LIMIT `
+	selectDue      = `SELECT ` + attemptColumns + `, e.body` + fromAttempts + `
+		WHERE d.tenant_id = ? AND d.webhook_id = ? AND d.status = 'pending' AND d.due_at <= ? ORDER BY d.due_at, d.delivery_id LIMIT `
 	// An attempt whose event was deleted is never due.
-	selectNextDue = `SELECT d.due_at` + fromAttempts + ` WHERE d.tenant_id = ? AND d.webhook_id = ? AND d.status = 'pending' ORDER BY d.due_at LIMIT 1`
+	selectNextDue = `SELECT d.due_at` + fromAttempts + `
+		WHERE d.tenant_id = ? AND d.webhook_id = ? AND d.status = 'pending' ORDER BY d.due_at LIMIT 1`
 	updateAttempt = `UPDATE webhook_deliveries SET status = ?, response_status = ?, failure = ?, latency_us = ?, next_retry_at = ?, dead = ?
 WHERE tenant_id = ? AND webhook_id = ? AND delivery_id = ? AND status = 'pending'`
+	selectAttempt = `SELECT ` + attemptColumns + `, e.body` + fromAttempts + `
+		WHERE d.tenant_id = ? AND d.webhook_id = ? AND d.delivery_id = ?`
+	countAttempts = `SELECT COUNT(*) FROM (
+		SELECT 1 FROM webhook_deliveries WHERE tenant_id = ? AND webhook_id = ? LIMIT ?) AS counted`
+	clearDead = `UPDATE webhook_deliveries SET dead = FALSE WHERE tenant_id = ? AND webhook_id = ? AND delivery_id = ? AND dead`
+
+	markDeleted = `UPDATE webhooks SET deleted_at = ?, status = 'deleted', url = '', sealed = ?
+		WHERE tenant_id = ? AND webhook_id = ? AND deleted_at = 0`
+	nextWebhook = `SELECT tenant_id, webhook_id FROM webhooks WHERE (tenant_id, webhook_id) > (?, ?)
+		ORDER BY tenant_id, webhook_id LIMIT 1`
+)
+
+var (
+	insertWebhook = sqldb.Insert(`webhooks`, `tenant_id, `+webhookColumns+`, deleted_at`)
+	insertEvent   = sqldb.Insert(`webhook_events`, `tenant_id, event_id, event_type, body`) + ` ON CONFLICT DO NOTHING`
 )
 
 // CreateTx implements webhook.Store.
 func (s *Store) CreateTx(tx txn.Tx, w webhook.Subscription) (count int, err error) {
 	t := sqldb.From(tx)
 	if _, err = t.Exec(insertWebhook, w.TenantID, w.ID, w.URL, ","+strings.Join(w.Events, ",")+",", w.Sealed, string(w.Status), w.Failures,
-		sqldb.Micros(w.LastFailure), sqldb.Micros(w.CreatedAt)); err != nil {
+		sqldb.Micros(w.LastFailure), sqldb.Micros(w.CreatedAt), 0); err != nil {
 		return 0, err
 	}
 	err = t.QueryRow(`SELECT COUNT(*)`+fromWebhooks, w.TenantID).Scan(&count)
@@ -106,14 +122,14 @@ func (s *Store) read(ctx context.Context, tenant, more string, args ...any) ([]w
 // DeleteTx implements webhook.Store. The row stays, without its secret, until its
 // log was deleted.
 func (s *Store) DeleteTx(tx txn.Tx, tenant, id string, at time.Time) (bool, error) {
-	n, err := sqldb.From(tx).Exec(`UPDATE webhooks SET deleted_at = ?, status = 'deleted', url = '', sealed = ? WHERE tenant_id = ? AND webhook_id = ? AND deleted_at = 0`,
-		sqldb.Micros(at), []byte{}, tenant, id)
+	n, err := sqldb.From(tx).Exec(markDeleted, sqldb.Micros(at), []byte{}, tenant, id)
 	return n > 0, err
 }
 
 // EnableTx implements webhook.Store.
 func (s *Store) EnableTx(tx txn.Tx, tenant, id string) error {
-	n, err := sqldb.From(tx).Exec(`UPDATE webhooks SET status = 'active', failures = 0 WHERE tenant_id = ? AND webhook_id = ? AND deleted_at = 0`, tenant, id)
+	n, err := sqldb.From(tx).Exec(`UPDATE webhooks SET status = 'active', failures = 0
+		WHERE tenant_id = ? AND webhook_id = ? AND deleted_at = 0`, tenant, id)
 	if err == nil && n == 0 {
 		err = fault.NoSuch("webhook subscription")
 	}
@@ -126,15 +142,7 @@ func (s *Store) ListSubscribersTx(tx txn.Tx, tenant, event string) (ids []string
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
-	for rows.Next() {
-		var id string
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		ids = append(ids, id)
-	}
-	return ids, rows.Err()
+	return sqldb.ScanStrings(rows)
 }
 
 // MarkHealthyTx implements webhook.Store.
@@ -154,8 +162,7 @@ func (s *Store) MarkFailedTx(tx txn.Tx, tenant, id string, at time.Time, failing
 
 // CreateEventTx implements webhook.Store.
 func (s *Store) CreateEventTx(tx txn.Tx, e webhook.StoredEvent) (bool, error) {
-	n, err := sqldb.From(tx).Exec(`INSERT INTO webhook_events (tenant_id, event_id, event_type, body) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`,
-		e.TenantID, e.ID, e.Type, e.Body)
+	n, err := sqldb.From(tx).Exec(insertEvent, e.TenantID, e.ID, e.Type, e.Body)
 	return n == 1, err
 }
 
@@ -165,9 +172,11 @@ func (s *Store) CreateAttemptsTx(tx txn.Tx, tenant string, all []webhook.Attempt
 		var args []any
 		for i := range chunk {
 			d := &chunk[i]
-			args = append(args, tenant, d.SubscriptionID, d.ID, d.EventID, d.EventType, d.Number, sqldb.Micros(d.Due), sqldb.Micros(d.CreatedAt))
+			args = append(args, tenant, d.SubscriptionID, d.ID, d.EventID, d.EventType, d.Number,
+				sqldb.Micros(d.Due), sqldb.Micros(d.CreatedAt))
 		}
-		if _, err := sqldb.From(tx).Exec(insertAttempt+strings.Repeat(pendingAttempt+", ", len(chunk)-1)+pendingAttempt, args...); err != nil {
+		text := insertAttempt + strings.Repeat(pendingAttempt+", ", len(chunk)-1) + pendingAttempt
+		if _, err := sqldb.From(tx).Exec(text, args...); err != nil {
 			return err
 		}
 	}
@@ -178,7 +187,8 @@ func (s *Store) CreateAttemptsTx(tx txn.Tx, tenant string, all []webhook.Attempt
 func scanAttempt(rows *sql.Rows, d *webhook.Attempt, more ...any) error {
 	var due, latency, next, created int64
 	err := rows.Scan(append([]any{
-		&d.SubscriptionID, &d.ID, &d.EventID, &d.EventType, &d.Number, &d.State, &due, &d.Status, &d.Failure, &latency, &next, &d.Dead, &created,
+		&d.SubscriptionID, &d.ID, &d.EventID, &d.EventType, &d.Number, &d.State, &due, &d.Status, &d.Failure,
+		&latency, &next, &d.Dead, &created,
 	}, more...)...)
 	d.Due, d.NextRetry, d.CreatedAt = sqldb.Time(due), sqldb.Time(next), sqldb.Time(created)
 	d.Latency = time.Duration(latency) * time.Microsecond
@@ -215,13 +225,15 @@ func (s *Store) GetNextDueTx(tx txn.Tx, tenant, id string) (time.Time, error) {
 
 // UpdateAttemptTx implements webhook.Store.
 func (s *Store) UpdateAttemptTx(tx txn.Tx, tenant string, d *webhook.Attempt) error {
-	_, err := sqldb.From(tx).Exec(updateAttempt, string(d.State), d.Status, d.Failure, d.Latency.Microseconds(), sqldb.Micros(d.NextRetry), d.Dead,
-		tenant, d.SubscriptionID, d.ID)
+	_, err := sqldb.From(tx).Exec(updateAttempt, string(d.State), d.Status, d.Failure, d.Latency.Microseconds(),
+		sqldb.Micros(d.NextRetry), d.Dead, tenant, d.SubscriptionID, d.ID)
 	return err
 }
 
 // ListAttempts implements webhook.Store.
-func (s *Store) ListAttempts(ctx context.Context, tenant, id, before string, limit, maxCount int) (entries []webhook.Attempt, total int, err error) {
+func (s *Store) ListAttempts(
+	ctx context.Context, tenant, id, before string, limit, maxCount int,
+) (entries []webhook.Attempt, total int, err error) {
 	query, args := `SELECT `+attemptColumns+` FROM webhook_deliveries d WHERE d.tenant_id = ? AND d.webhook_id = ?`, []any{tenant, id}
 	if before != "" {
 		query, args = query+` AND d.delivery_id < ?`, append(args, before)
@@ -241,15 +253,13 @@ func (s *Store) ListAttempts(ctx context.Context, tenant, id, before string, lim
 	if err := rows.Err(); err != nil {
 		return nil, 0, err
 	}
-	err = s.db.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT 1 FROM webhook_deliveries WHERE tenant_id = ? AND webhook_id = ? LIMIT ?) AS counted`,
-		tenant, id, maxCount).Scan(&total)
+	err = s.db.QueryRow(ctx, countAttempts, tenant, id, maxCount).Scan(&total)
 	return entries, total, err
 }
 
 // GetAttempt implements webhook.Store.
 func (s *Store) GetAttempt(ctx context.Context, tenant, id, delivery string) (*webhook.DueAttempt, error) {
-	rows, err := s.db.Query(ctx, `SELECT `+attemptColumns+`, e.body`+fromAttempts+` WHERE d.tenant_id = ? AND d.webhook_id = ? AND d.delivery_id = ?`,
-		tenant, id, delivery)
+	rows, err := s.db.Query(ctx, selectAttempt, tenant, id, delivery)
 	if err != nil {
 		return nil, err
 	}
@@ -287,56 +297,6 @@ func (s *Store) ListDeadLetters(ctx context.Context, event, before string, limit
 
 // ClearDeadTx implements webhook.Store.
 func (s *Store) ClearDeadTx(tx txn.Tx, tenant, webhookID, delivery string) (bool, error) {
-	n, err := sqldb.From(tx).Exec(`UPDATE webhook_deliveries SET dead = FALSE WHERE tenant_id = ? AND webhook_id = ? AND delivery_id = ? AND dead`,
-		tenant, webhookID, delivery)
+	n, err := sqldb.From(tx).Exec(clearDead, tenant, webhookID, delivery)
 	return n > 0, err
-}
-
-// deleteBatch is how many rows a transaction deletes.
-const deleteBatch = 500
-
-// DeleteBefore implements webhook.Store. Ids contain their time, so old rows are at
-// the beginning of each subscription's log, and of each tenant's events.
-func (s *Store) DeleteBefore(ctx context.Context, before time.Time) error {
-	oldest := ident.At(before, "")
-	var tenant, id string
-	for {
-		was := tenant
-		err := s.db.QueryRow(ctx, `SELECT tenant_id, webhook_id FROM webhooks WHERE (tenant_id, webhook_id) > (?, ?) ORDER BY tenant_id, webhook_id LIMIT 1`, tenant, id).
-			Scan(&tenant, &id)
-		done := errors.Is(err, sql.ErrNoRows)
-		if err != nil && !done {
-			return err
-		}
-		if was != "" && (done || was != tenant) {
-			if err := s.drop(ctx, `webhook_events`, `event_id`, ` tenant_id = ? AND event_id < ?`, was, oldest); err != nil {
-				return err
-			}
-		}
-		if done {
-			break
-		}
-		if err := s.drop(ctx, `webhook_deliveries`, `delivery_id`, ` tenant_id = ? AND webhook_id = ? AND delivery_id < ?`, tenant, id, oldest); err != nil {
-			return err
-		}
-	}
-	return s.db.Write(ctx, func(tx txn.Tx) error {
-		_, err := sqldb.From(tx).Exec(`DELETE FROM webhooks WHERE deleted_at > 0 AND deleted_at < ?`, sqldb.Micros(before))
-		return err
-	})
-}
-
-// drop deletes rows, deleteBatch in a transaction.
-func (s *Store) drop(ctx context.Context, table, key, where string, args ...any) error {
-	query := `DELETE FROM ` + table + ` WHERE` + where + ` AND ` + key + ` IN (SELECT ` + key + ` FROM ` + table + ` WHERE` + where + ` LIMIT ?)`
-	args = append(append(append([]any{}, args...), args...), deleteBatch)
-	for {
-		var n int64
-		if err := s.db.Write(ctx, func(tx txn.Tx) (err error) {
-			n, err = sqldb.From(tx).Exec(query, args...)
-			return err
-		}); err != nil || n < deleteBatch {
-			return err
-		}
-	}
 }

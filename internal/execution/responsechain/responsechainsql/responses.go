@@ -13,7 +13,7 @@ import (
 	"agentd/internal/store/sqldb"
 )
 
-// Store keeps what runs went on from; it implements response.Store.
+// Store keeps which response a run continues. It implements responsechain.Store.
 type Store struct{ db *sqldb.DB }
 
 var _ responsechain.Store = (*Store)(nil)
@@ -21,16 +21,26 @@ var _ responsechain.Store = (*Store)(nil)
 // New uses the tables of migration 27.
 func New(db *sqldb.DB) *Store { return &Store{db} }
 
-const responseColumns = `run_id, previous_id, standing, asked`
+const (
+	responseColumns = `run_id, previous_id, standing, asked`
 
-// CreateTx implements response.Store.
+	// UNION, unlike UNION ALL, ends even where the table has a cycle.
+	selectChain = `WITH RECURSIVE line (` + responseColumns + `) AS (
+			SELECT ` + responseColumns + ` FROM responses WHERE tenant_id = ? AND run_id = ?
+			UNION
+			SELECT r.run_id, r.previous_id, r.standing, r.asked FROM line JOIN responses r ON r.run_id = line.previous_id AND r.tenant_id = ?
+		) SELECT ` + responseColumns + ` FROM line`
+)
+
+var insertResponse = sqldb.Insert(`responses`, `tenant_id, `+responseColumns)
+
+// CreateTx implements responsechain.Store.
 func (s *Store) CreateTx(tx txn.Tx, tenant string, l responsechain.Link) error {
-	_, err := sqldb.From(tx).Exec(`INSERT INTO responses (tenant_id, `+responseColumns+`) VALUES (?, ?, ?, ?, ?)`,
-		tenant, l.RunID, l.Previous, l.Standing, string(l.Asked))
+	_, err := sqldb.From(tx).Exec(insertResponse, tenant, l.RunID, l.Previous, l.Standing, string(l.Asked))
 	return err
 }
 
-// ListByID implements response.Store.
+// ListByID implements responsechain.Store.
 func (s *Store) ListByID(ctx context.Context, tenant string, ids []string) ([]responsechain.Response, error) {
 	links := make([]responsechain.Link, 0, len(ids))
 	for part := range slices.Chunk(ids, sqldb.MaxIn) {
@@ -47,25 +57,20 @@ func (s *Store) ListByID(ctx context.Context, tenant string, ids []string) ([]re
 		place[id] = i
 	}
 	slices.SortFunc(links, func(a, b responsechain.Link) int { return place[a.RunID] - place[b.RunID] })
-	all, err := s.told(ctx, tenant, links)
+	all, err := s.withRuns(ctx, tenant, links)
 	return slices.DeleteFunc(all, func(r responsechain.Response) bool { return r.Run.RunID == "" }), err
 }
 
-// ListChain implements response.Store. UNION, unlike UNION ALL, ends even where
-// the table says that a response goes on from itself.
+// ListChain implements responsechain.Store.
 func (s *Store) ListChain(ctx context.Context, tenant, id string) ([]responsechain.Response, error) {
-	links, err := sqldb.Collect(s.db.Reader(ctx), `WITH RECURSIVE line (`+responseColumns+`) AS (
-			SELECT `+responseColumns+` FROM responses WHERE tenant_id = ? AND run_id = ?
-			UNION
-			SELECT r.run_id, r.previous_id, r.standing, r.asked FROM line JOIN responses r ON r.run_id = line.previous_id AND r.tenant_id = ?
-		) SELECT `+responseColumns+` FROM line`, []any{tenant, id, tenant}, scanResponse)
+	links, err := sqldb.Collect(s.db.Reader(ctx), selectChain, []any{tenant, id, tenant}, scanResponse)
 	if err != nil {
 		return nil, err
 	}
-	return s.told(ctx, tenant, inLine(links, id))
+	return s.withRuns(ctx, tenant, inLine(links, id))
 }
 
-// inLine puts links in order, the first first: SQL promises none.
+// inLine sorts links from the first response to the one with id.
 func inLine(links []responsechain.Link, id string) []responsechain.Link {
 	by := make(map[string]responsechain.Link, len(links))
 	for _, l := range links {
@@ -73,8 +78,8 @@ func inLine(links []responsechain.Link, id string) []responsechain.Link {
 	}
 	line := links[:0]
 	for len(by) > 0 {
-		l, there := by[id]
-		if !there {
+		l, ok := by[id]
+		if !ok {
 			break
 		}
 		line = append(line, l)
@@ -85,19 +90,19 @@ func inLine(links []responsechain.Link, id string) []responsechain.Link {
 	return line
 }
 
-// told adds the runs to their links.
-func (s *Store) told(ctx context.Context, tenant string, links []responsechain.Link) ([]responsechain.Response, error) {
+// withRuns adds the runs to their links.
+func (s *Store) withRuns(ctx context.Context, tenant string, links []responsechain.Link) ([]responsechain.Response, error) {
 	ids := make([]string, len(links))
 	for i, l := range links {
 		ids[i] = l.RunID
 	}
-	told, err := runsql.WithSteps(ctx, s.db, tenant, ids)
+	journals, err := runsql.WithSteps(ctx, s.db, tenant, ids)
 	if err != nil {
 		return nil, err
 	}
 	out := make([]responsechain.Response, len(links))
 	for i := range links {
-		out[i] = responsechain.Response{Link: links[i], Journal: told[i]}
+		out[i] = responsechain.Response{Link: links[i], Journal: journals[i]}
 	}
 	return out, nil
 }

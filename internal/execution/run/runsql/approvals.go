@@ -3,8 +3,6 @@ package runsql
 import (
 	"context"
 	"database/sql"
-	"errors"
-	"strings"
 
 	"agentd/internal/base/fault"
 	"agentd/internal/base/schema"
@@ -13,16 +11,25 @@ import (
 	"agentd/internal/store/sqldb"
 )
 
-const approvalColumns = `approval_id, run_id, agent_id, session_id, tool_call_id, tool_name, arguments, arguments_hash,
-	status, requested_at, expires_at, decided_at, decided_by, reason, response, edited`
+const (
+	approvalColumns = `approval_id, run_id, agent_id, session_id, tool_call_id, tool_name, arguments, arguments_hash,
+		status, requested_at, expires_at, decided_at, decided_by, reason, response, edited`
+
+	selectApprovals = `SELECT ` + approvalColumns + ` FROM approvals`
+	approvalsOfRun  = ` WHERE tenant_id = ? AND run_id = ? ORDER BY approval_id`
+	decideApproval  = `UPDATE approvals SET status = ?, decided_at = ?, decided_by = ?, reason = ?, response = ?, edited = ?
+		WHERE tenant_id = ? AND approval_id = ? AND status = ?`
+)
+
+var insertApproval = sqldb.Insert(`approvals`, `tenant_id, `+approvalColumns)
 
 // CreateApproval implements run.Store.
 func (s *Store) CreateApproval(a *run.Approval) txn.Op {
 	return func(tx txn.Tx) error {
-		_, err := sqldb.From(tx).Exec(`INSERT INTO approvals (tenant_id, `+approvalColumns+`)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		_, err := sqldb.From(tx).Exec(insertApproval,
 			a.TenantID, a.ApprovalID, a.RunID, a.AgentID, a.SessionID, a.ToolCallID, a.ToolName, string(a.Arguments), a.ArgumentsHash,
-			string(a.Status), sqldb.Micros(a.RequestedAt), sqldb.Micros(a.ExpiresAt), sqldb.OptionalMicros(a.DecidedAt), a.DecidedBy, a.Reason, a.Response, sqldb.NullJSON(schema.Nullable(a.EditedArguments)))
+			string(a.Status), sqldb.Micros(a.RequestedAt), sqldb.Micros(a.ExpiresAt), sqldb.OptionalMicros(a.DecidedAt), a.DecidedBy,
+			a.Reason, a.Response, sqldb.NullJSON(a.EditedArguments))
 		return err
 	}
 }
@@ -30,9 +37,8 @@ func (s *Store) CreateApproval(a *run.Approval) txn.Op {
 // UpdateApproval implements run.Store.
 func (s *Store) UpdateApproval(a *run.Approval) txn.Op {
 	return func(tx txn.Tx) error {
-		n, err := sqldb.From(tx).Exec(`UPDATE approvals SET status = ?, decided_at = ?, decided_by = ?, reason = ?, response = ?, edited = ?
-			WHERE tenant_id = ? AND approval_id = ? AND status = ?`,
-			string(a.Status), sqldb.OptionalMicros(a.DecidedAt), a.DecidedBy, a.Reason, a.Response, sqldb.NullJSON(schema.Nullable(a.EditedArguments)),
+		n, err := sqldb.From(tx).Exec(decideApproval,
+			string(a.Status), sqldb.OptionalMicros(a.DecidedAt), a.DecidedBy, a.Reason, a.Response, sqldb.NullJSON(a.EditedArguments),
 			a.TenantID, a.ApprovalID, string(run.ApprovalPending))
 		if err == nil && n != 1 {
 			err = fault.NoSuch("approval")
@@ -43,82 +49,59 @@ func (s *Store) UpdateApproval(a *run.Approval) txn.Op {
 
 // ListApprovalsByRun implements run.Store.
 func (s *Store) ListApprovalsByRun(ctx context.Context, tx txn.Tx, tenant, id string) ([]run.Approval, error) {
-	const query = `SELECT ` + approvalColumns + ` FROM approvals WHERE tenant_id = ? AND run_id = ? ORDER BY approval_id`
-	var rows *sql.Rows
-	var err error
+	query := s.db.Reader(ctx)
 	if tx != nil {
-		rows, err = sqldb.From(tx).Query(query, tenant, id)
-	} else {
-		rows, err = s.db.Query(ctx, query, tenant, id)
+		query = sqldb.From(tx).Query
 	}
-	if err != nil {
-		return nil, err
-	}
-	return scanApprovals(tenant, rows)
+	return sqldb.Collect(query, selectApprovals+s.db.IndexedBy(`approvals_run`)+approvalsOfRun, []any{tenant, id}, scanApproval(tenant))
 }
 
 // GetApproval implements run.Store.
 func (s *Store) GetApproval(ctx context.Context, tenant, approvalID string) (*run.Approval, error) {
-	a, err := scanApproval(tenant, s.db.QueryRow(ctx, `SELECT `+approvalColumns+` FROM approvals WHERE tenant_id = ? AND approval_id = ?`, tenant, approvalID))
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, fault.NoSuch("approval")
+	a, err := scanApproval(tenant)(s.db.QueryRow(ctx, selectApprovals+` WHERE tenant_id = ? AND approval_id = ?`, tenant, approvalID))
+	if err != nil {
+		return nil, sqldb.NoRowsAs(err, fault.NoSuch("approval"))
 	}
-	return a, err
+	return &a, nil
+}
+
+// approvalFilters are the filters of ListApprovals, the most selective first.
+// There is no index of agents: all approvals of the tenant are read for one.
+var approvalFilters = []sqldb.Filter[run.ApprovalFilter]{
+	{Condition: `run_id = ?`, Index: `approvals_run`, Value: func(f *run.ApprovalFilter) string { return f.RunID }},
+	{Condition: `agent_id = ?`, Value: func(f *run.ApprovalFilter) string { return f.AgentID }},
+	{Condition: `status = ?`, Index: `approvals_status`, Value: func(f *run.ApprovalFilter) string { return string(f.Status) }},
+	{Condition: `approval_id < ?`, Value: func(f *run.ApprovalFilter) string { return f.After }},
 }
 
 // ListApprovals implements run.Store.
 func (s *Store) ListApprovals(ctx context.Context, tenant string, f run.ApprovalFilter) ([]run.Approval, error) {
-	var q strings.Builder
-	args := []any{tenant}
-	q.WriteString(`SELECT ` + approvalColumns + ` FROM approvals WHERE tenant_id = ?`)
-	for _, c := range []struct{ condition, value string }{
-		{"status = ?", string(f.Status)}, {"agent_id = ?", f.AgentID}, {"run_id = ?", f.RunID}, {"approval_id < ?", f.After},
-	} {
-		if c.value != "" {
-			q.WriteString(` AND ` + c.condition)
-			args = append(args, c.value)
-		}
-	}
-	q.WriteString(` ORDER BY approval_id DESC LIMIT ?`)
-	rows, err := s.db.Query(ctx, q.String(), append(args, f.Limit)...)
-	if err != nil {
-		return nil, err
-	}
-	return scanApprovals(tenant, rows)
+	where, args := sqldb.Where(s.db, tenant, approvalFilters, &f)
+	text := selectApprovals + where + ` ORDER BY approval_id DESC LIMIT ?`
+	return sqldb.Collect(s.db.Reader(ctx), text, append(args, f.Limit), scanApproval(tenant))
 }
 
-func scanApprovals(tenant string, rows *sql.Rows) ([]run.Approval, error) {
-	defer rows.Close()
-	out := []run.Approval{}
-	for rows.Next() {
-		a, err := scanApproval(tenant, rows)
+func scanApproval(tenant string) func(sqldb.Row) (run.Approval, error) {
+	return func(row sqldb.Row) (run.Approval, error) {
+		a := run.Approval{TenantID: tenant}
+		var arguments string
+		var edited sql.NullString
+		var requested, expires, decided int64
+		err := row.Scan(&a.ApprovalID, &a.RunID, &a.AgentID, &a.SessionID, &a.ToolCallID, &a.ToolName, &arguments, &a.ArgumentsHash,
+			&a.Status, &requested, &expires, &decided, &a.DecidedBy, &a.Reason, &a.Response, &edited)
 		if err != nil {
-			return nil, err
+			return a, err
 		}
-		out = append(out, *a)
+		a.Arguments = schema.Any(arguments)
+		if edited.Valid {
+			a.EditedArguments = schema.Any(edited.String)
+		}
+		if a.Status == run.ApprovalApproved || a.Status == run.ApprovalRejected {
+			a.Decision = a.Status
+		}
+		a.RequestedAt, a.ExpiresAt, a.DecidedAt = sqldb.Time(requested), sqldb.Time(expires), sqldb.OptionalTime(decided)
+		return a, nil
 	}
-	return out, rows.Err()
-}
-
-func scanApproval(tenant string, row sqldb.Row) (*run.Approval, error) {
-	a := &run.Approval{TenantID: tenant}
-	var arguments string
-	var edited sql.NullString
-	var requested, expires, decided int64
-	err := row.Scan(&a.ApprovalID, &a.RunID, &a.AgentID, &a.SessionID, &a.ToolCallID, &a.ToolName, &arguments, &a.ArgumentsHash,
-		&a.Status, &requested, &expires, &decided, &a.DecidedBy, &a.Reason, &a.Response, &edited)
-	if err != nil {
-		return nil, err
-	}
-	a.Arguments = schema.Any(arguments)
-	if edited.Valid {
-		a.EditedArguments = schema.Any(edited.String)
-	}
-	if a.Status == run.ApprovalApproved || a.Status == run.ApprovalRejected {
-		a.Decision = a.Status
-	}
-	a.RequestedAt, a.ExpiresAt, a.DecidedAt = sqldb.Time(requested), sqldb.Time(expires), sqldb.OptionalTime(decided)
-	return a, nil
 }
 
 // RequestPauseTx implements run.Store.
@@ -129,7 +112,8 @@ func (s *Store) RequestPauseTx(tx txn.Tx, tenant, id string) error {
 
 // ListWaiting implements run.Store.
 func (s *Store) ListWaiting(ctx context.Context, tenant, server string, limit int) ([]string, error) {
-	rows, err := s.db.Query(ctx, `SELECT run_id FROM runs WHERE tenant_id = ? AND auth_server = ? ORDER BY run_id LIMIT ?`, tenant, server, limit)
+	rows, err := s.db.Query(ctx, `SELECT run_id FROM runs WHERE tenant_id = ? AND auth_server = ? ORDER BY run_id LIMIT ?`,
+		tenant, server, limit)
 	if err != nil {
 		return nil, err
 	}

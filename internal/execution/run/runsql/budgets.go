@@ -9,10 +9,19 @@ import (
 	"agentd/internal/store/sqldb"
 )
 
+const (
+	insertBudget = `INSERT INTO run_budgets (tenant_id, budget_id, cap, spent, reserved) VALUES (?, ?, ?, 0, 0)`
+
+	oneBudget     = ` WHERE tenant_id = ? AND budget_id = ?`
+	selectBudget  = `SELECT cap, cap - spent - reserved FROM run_budgets` + oneBudget
+	reserveBudget = `UPDATE run_budgets SET reserved = reserved + ?` + oneBudget
+	settleBudget  = `UPDATE run_budgets SET reserved = reserved - ?, spent = spent + ?` + oneBudget
+)
+
 // CreateBudget implements run.Budgets.
 func (s *Store) CreateBudget(tenant, id string, limit int64) txn.Op {
 	return func(tx txn.Tx) error {
-		_, err := sqldb.From(tx).Exec(`INSERT INTO run_budgets (tenant_id, budget_id, cap, spent, reserved) VALUES (?, ?, ?, 0, 0)`, tenant, id, limit)
+		_, err := sqldb.From(tx).Exec(insertBudget, tenant, id, limit)
 		return err
 	}
 }
@@ -21,11 +30,10 @@ func (s *Store) CreateBudget(tenant, id string, limit int64) txn.Op {
 func (s *Store) ReserveTx(tx txn.Tx, tenant string, ids []string, want, least int64) (int64, error) {
 	t := sqldb.From(tx)
 	granted, limit := int64(math.MaxInt64), int64(0)
-	ids = slices.Sorted(slices.Values(ids)) // everybody locks them in one order
+	ids = slices.Sorted(slices.Values(ids)) // in one order, so that no two transactions wait for each other
 	for _, id := range ids {
 		var budget, left int64
-		err := t.QueryRow(`SELECT cap, cap - spent - reserved FROM run_budgets WHERE tenant_id = ? AND budget_id = ?`+t.ForUpdate(), tenant, id).Scan(&budget, &left)
-		if err != nil {
+		if err := t.QueryRow(selectBudget+t.ForUpdate(), tenant, id).Scan(&budget, &left); err != nil {
 			return 0, err
 		}
 		if left < granted {
@@ -37,7 +45,7 @@ func (s *Store) ReserveTx(tx txn.Tx, tenant string, ids []string, want, least in
 	}
 	granted = min(granted, want)
 	for _, id := range ids {
-		if _, err := t.Exec(`UPDATE run_budgets SET reserved = reserved + ? WHERE tenant_id = ? AND budget_id = ?`, granted, tenant, id); err != nil {
+		if _, err := t.Exec(reserveBudget, granted, tenant, id); err != nil {
 			return 0, err
 		}
 	}
@@ -49,9 +57,7 @@ func (s *Store) Settle(tenant string, ids []string, reserved, spent int64) txn.O
 	ids = slices.Sorted(slices.Values(ids))
 	return func(tx txn.Tx) error {
 		for _, id := range ids {
-			_, err := sqldb.From(tx).Exec(`UPDATE run_budgets SET reserved = reserved - ?, spent = spent + ? WHERE tenant_id = ? AND budget_id = ?`,
-				reserved, spent, tenant, id)
-			if err != nil {
+			if _, err := sqldb.From(tx).Exec(settleBudget, reserved, spent, tenant, id); err != nil {
 				return err
 			}
 		}

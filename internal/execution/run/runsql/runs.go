@@ -15,29 +15,33 @@ import (
 	"agentd/internal/store/sqldb"
 )
 
-// Store keeps runs and their steps; it implements run.Store.
+// Store keeps runs, their steps, approvals and budgets. It implements run.Store.
 type Store struct{ db *sqldb.DB }
 
-// New uses the tables of migration 4.
+var _ run.Store = (*Store)(nil)
+
+// New uses the tables of migrations 4, 11, 12 and 13.
 func New(db *sqldb.DB) *Store { return &Store{db} }
 
-const runColumns = `run_id, agent_id, agent_version, session_id, team_run_id, status, input, output, metrics, error,
-	error_code, metadata, resource_limits, options, pending, step_seq, event_seq, created_at, started_at, completed_at, waiting`
-
 const (
-	insertRun = `INSERT INTO runs (tenant_id, ` + runColumns + `)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
-	setRun = `UPDATE runs SET status = ?, output = ?, metrics = ?, error = ?, error_code = ?,
-		started_at = ?, completed_at = ?, step_seq = ?, event_seq = ?, pending = ?, waiting = ?, auth_server = ?`
-	whichRun = ` WHERE tenant_id = ? AND run_id = ?`
+	runColumns = `run_id, agent_id, agent_version, session_id, team_run_id, status, input, output, metrics, error, error_code,
+		metadata, resource_limits, options, pending, step_seq, event_seq, created_at, started_at, completed_at, waiting`
+	updatedColumns = `status, output, metrics, error, error_code, started_at, completed_at, step_seq, event_seq, pending, waiting, auth_server`
+
+	oneRun    = ` WHERE tenant_id = ? AND run_id = ?`
+	selectRun = `SELECT ` + runColumns + ` FROM runs` + oneRun
 )
 
-// updateRun is by what to do about a pause that was asked for.
-var updateRun = map[run.PauseMode]string{
-	run.PauseAborts:  setRun + whichRun + ` AND NOT pausing`,
-	run.PauseKept:    setRun + whichRun,
-	run.PauseCleared: setRun + `, pausing = FALSE` + whichRun,
-}
+var (
+	insertRun = sqldb.Insert(`runs`, `tenant_id, `+runColumns)
+
+	// updateRun is by what the update does about a pause that was requested.
+	updateRun = map[run.PauseMode]string{
+		run.PauseAborts:  `UPDATE runs SET ` + sqldb.Assign(updatedColumns) + oneRun + ` AND NOT pausing`,
+		run.PauseKept:    `UPDATE runs SET ` + sqldb.Assign(updatedColumns) + oneRun,
+		run.PauseCleared: `UPDATE runs SET ` + sqldb.Assign(updatedColumns) + `, pausing = FALSE` + oneRun,
+	}
+)
 
 // Create implements run.Store.
 func (s *Store) Create(r *run.Record) txn.Op {
@@ -65,7 +69,8 @@ func (s *Store) Update(tenant, id string, u run.Update) txn.Op {
 	}
 	op := enc.Op("run", updateRun[u.Pause],
 		string(u.Status), sqldb.NullJSON(u.Output), metricsJSON(&enc, u.Metrics), u.Error, u.ErrorCode,
-		sqldb.OptionalMicros(u.StartedAt), sqldb.OptionalMicros(u.CompletedAt), u.StepSeq, u.EventSeq, enc.JSON(u.Pending), waitJSON(&enc, u.Wait), server, tenant, id)
+		sqldb.OptionalMicros(u.StartedAt), sqldb.OptionalMicros(u.CompletedAt), u.StepSeq, u.EventSeq, enc.JSON(u.Pending),
+		waitJSON(&enc, u.Wait), server, tenant, id)
 	if u.Pause != run.PauseAborts {
 		return op
 	}
@@ -83,37 +88,32 @@ func (s *Store) Update(tenant, id string, u run.Update) txn.Op {
 // LockTx implements run.Store.
 func (s *Store) LockTx(tx txn.Tx, tenant, id string) (*run.Record, error) {
 	t := sqldb.From(tx)
-	return scanRun(tenant, t.QueryRow(`SELECT `+runColumns+` FROM runs WHERE tenant_id = ? AND run_id = ?`+t.ForUpdate(), tenant, id))
+	return scanRun(tenant, t.QueryRow(selectRun+t.ForUpdate(), tenant, id))
 }
 
 // Get implements run.Store.
 func (s *Store) Get(ctx context.Context, tenant, id string) (*run.Record, error) {
-	return scanRun(tenant, s.db.QueryRow(ctx, `SELECT `+runColumns+` FROM runs WHERE tenant_id = ? AND run_id = ?`, tenant, id))
+	return scanRun(tenant, s.db.QueryRow(ctx, selectRun, tenant, id))
+}
+
+// Filters are the filters of List, the most selective first.
+var Filters = []sqldb.Filter[run.Filter]{
+	{Condition: `session_id = ?`, Index: `runs_session`, Value: func(f *run.Filter) string { return f.SessionID }},
+	{Condition: `agent_id = ?`, Index: `runs_agent`, Value: func(f *run.Filter) string { return f.AgentID }},
+	{Condition: `status = ?`, Index: `runs_status`, Value: func(f *run.Filter) string { return string(f.Status) }},
 }
 
 // List implements run.Store.
 func (s *Store) List(ctx context.Context, tenant string, f run.Filter) ([]run.Run, error) {
-	var q strings.Builder
-	args := []any{tenant}
-	q.WriteString(`SELECT ` + runColumns + ` FROM runs WHERE tenant_id = ?`)
-	for _, c := range []struct{ column, value string }{
-		{"agent_id", f.AgentID}, {"session_id", f.SessionID}, {"status", string(f.Status)},
-	} {
-		if c.value != "" {
-			q.WriteString(` AND ` + c.column + ` = ?`)
-			args = append(args, c.value)
-		}
-	}
-	beyond, order := "<", "DESC"
+	where, args := sqldb.Where(s.db, tenant, Filters, &f)
+	after, order := ` AND run_id < ?`, ` ORDER BY run_id DESC LIMIT ?`
 	if f.Ascending {
-		beyond, order = ">", "ASC"
+		after, order = ` AND run_id > ?`, ` ORDER BY run_id ASC LIMIT ?`
 	}
 	if f.After != "" {
-		q.WriteString(` AND run_id ` + beyond + ` ?`)
-		args = append(args, f.After)
+		where, args = where+after, append(args, f.After)
 	}
-	q.WriteString(` ORDER BY run_id ` + order + ` LIMIT ?`)
-	rows, err := s.db.Query(ctx, q.String(), append(args, f.Limit)...)
+	rows, err := s.db.Query(ctx, `SELECT `+runColumns+` FROM runs`+where+order, append(args, f.Limit)...)
 	if err != nil {
 		return nil, err
 	}
@@ -133,18 +133,22 @@ func (s *Store) List(ctx context.Context, tenant string, f run.Filter) ([]run.Ru
 	return out, rows.Err()
 }
 
-// ListUnfinished implements run.Store.
-func (s *Store) ListUnfinished(ctx context.Context, tenant, agent string, limit int) ([]string, error) {
-	var in []string
-	args := []any{tenant, agent}
-	for _, st := range run.Statuses {
-		if st.Final() {
-			in = append(in, "?")
-			args = append(args, string(st))
+// ofUnfinished names every status in which a run has ended.
+var ofUnfinished, endedStatuses = func() (string, []any) {
+	var ended []any
+	for _, status := range run.Statuses {
+		if status.Final() {
+			ended = append(ended, string(status))
 		}
 	}
-	rows, err := s.db.Query(ctx, `SELECT run_id FROM runs WHERE tenant_id = ? AND agent_id = ?
-		AND status NOT IN (`+strings.Join(in, ", ")+`) ORDER BY run_id LIMIT ?`, append(args, limit)...)
+	return ` WHERE tenant_id = ? AND agent_id = ? AND status NOT IN (?` +
+		strings.Repeat(`, ?`, len(ended)-1) + `) ORDER BY run_id LIMIT ?`, ended
+}()
+
+// ListUnfinished implements run.Store.
+func (s *Store) ListUnfinished(ctx context.Context, tenant, agent string, limit int) ([]string, error) {
+	args := append(append([]any{tenant, agent}, endedStatuses...), limit)
+	rows, err := s.db.Query(ctx, `SELECT run_id FROM runs`+s.db.IndexedBy(`runs_agent`)+ofUnfinished, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +158,7 @@ func (s *Store) ListUnfinished(ctx context.Context, tenant, agent string, limit 
 // GetLastSeqTx implements run.Store.
 func (s *Store) GetLastSeqTx(tx txn.Tx, tenant, id string) (int64, error) {
 	var seq int64
-	err := sqldb.From(tx).QueryRow(`SELECT COALESCE(MAX(last_seq), 0) FROM run_events WHERE tenant_id = ? AND run_id = ?`, tenant, id).Scan(&seq)
+	err := sqldb.From(tx).QueryRow(`SELECT COALESCE(MAX(last_seq), 0) FROM run_events`+oneRun, tenant, id).Scan(&seq)
 	return seq, err
 }
 
@@ -187,7 +191,7 @@ func scanRun(tenant string, row sqldb.Row) (*run.Record, error) {
 	return r, dec.Err()
 }
 
-// metricsJSON leaves out what a run that has done nothing has not counted.
+// metricsJSON is {} for a run that has done nothing yet.
 func metricsJSON(enc *sqldb.Encoder, m run.Metrics) string {
 	if m == (run.Metrics{}) {
 		return "{}"

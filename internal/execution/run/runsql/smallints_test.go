@@ -7,17 +7,17 @@ import (
 
 func TestSmallNumbers(t *testing.T) {
 	t.Parallel()
-	for _, want := range []small{{}, {0}, {31}, {32}, {0, 31, 32, 1023, 1024, 1 << 40, 5}} {
+	for _, want := range []smallInts{{}, {0}, {31}, {32}, {0, 31, 32, 1023, 1024, 1 << 40, 5}} {
 		text, err := want.MarshalText()
 		if err != nil {
 			t.Fatal(err)
 		}
-		var got small
+		var got smallInts
 		if err := got.UnmarshalText(text); err != nil || !slices.Equal(got, want) {
 			t.Errorf("%v is %s is %v, %v", want, text, got, err)
 		}
 	}
-	if got := differences([]int{3, 10, 9, 12}); !slices.Equal(got, small{3, 7, 0, 2}) {
+	if got := differences([]int{3, 10, 9, 12}); !slices.Equal(got, smallInts{3, 7, 0, 2}) {
 		t.Errorf("the differences are %v", got)
 	}
 }
@@ -27,7 +27,7 @@ func FuzzSmallNumbers(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		var got, again small
+		var got, again smallInts
 		if got.UnmarshalText([]byte(text)) != nil {
 			return
 		}

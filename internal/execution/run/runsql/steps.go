@@ -18,13 +18,13 @@ import (
 
 const (
 	storedColumns = `seq, step_id, type, status, started_at, completed_at, duration_us, input, output, error, metrics, tool_calls`
-	insertStep    = `INSERT INTO run_steps (tenant_id, run_id, ` + storedColumns + `, call_of)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
-	// stepColumns are of run_steps; the last is the output of the step that asked
-	// for a call, where the call's own step leaves its arguments to that.
+	// stepColumns are of run_steps. The last is the output of the model's step
+	// that requested a call, from which the call's step takes its arguments.
 	stepColumns = storedColumns + `, CASE WHEN call_of > 0 THEN (SELECT asking.output FROM run_steps asking
 		WHERE asking.tenant_id = run_steps.tenant_id AND asking.run_id = run_steps.run_id AND asking.seq = run_steps.call_of) END`
 )
+
+var insertStep = sqldb.Insert(`run_steps`, `tenant_id, run_id, `+storedColumns+`, call_of`)
 
 // AppendStep implements run.Store.
 func (s *Store) AppendStep(st *run.Step) txn.Op {
@@ -34,8 +34,9 @@ func (s *Store) AppendStep(st *run.Step) txn.Op {
 		input = withoutArguments(&enc, st.Input)
 	}
 	return enc.Op("run", insertStep,
-		st.TenantID, st.RunID, st.Seq, st.StepID, string(st.Type), string(st.Status), sqldb.Micros(st.StartedAt), sqldb.OptionalMicros(st.CompletedAt),
-		int64(math.Round(st.DurationMS*1000)), input, sqldb.NullJSON(st.Output), st.Error, packed(st.Metrics), enc.JSON(st.ToolCalls), st.CallOf)
+		st.TenantID, st.RunID, st.Seq, st.StepID, string(st.Type), string(st.Status),
+		sqldb.Micros(st.StartedAt), sqldb.OptionalMicros(st.CompletedAt), int64(math.Round(st.DurationMS*1000)),
+		input, sqldb.NullJSON(st.Output), st.Error, packed(st.Metrics), enc.JSON(st.ToolCalls), st.CallOf)
 }
 
 // ListSteps implements run.Store.
@@ -88,12 +89,12 @@ func nullable(s sql.NullString) schema.Nullable {
 	return schema.Nullable(s.String)
 }
 
-// asking is the output of a model's step as far as calls are concerned.
-type asking struct {
+// modelCalls has the tool calls of the output of a model's step.
+type modelCalls struct {
 	ToolCalls []model.ToolCall `json:"tool_calls"`
 }
 
-func (a asking) arguments(id string) string {
+func (a modelCalls) arguments(id string) string {
 	i := slices.IndexFunc(a.ToolCalls, func(c model.ToolCall) bool { return c.ID == id })
 	if i < 0 {
 		return ""
@@ -110,7 +111,7 @@ func withoutArguments(enc *sqldb.Encoder, input schema.Nullable) string {
 
 func restoreArguments(dec *sqldb.Decoder, input, output string) schema.Nullable {
 	var in run.ToolInput
-	var from asking
+	var from modelCalls
 	dec.JSON(input, &in)
 	dec.JSON(output, &from)
 	in.Arguments = from.arguments(in.ToolCallID)
@@ -119,10 +120,10 @@ func restoreArguments(dec *sqldb.Decoder, input, output string) schema.Nullable 
 	return b
 }
 
-// packed makes the metrics of a step short: their names are the half of what
-// is stored of many steps. Stored is an array of the values in the order of
-// run.StepMetrics, without a cost that is not known and an estimate that is
-// none, or an object as it came where it is not just these.
+// packed shortens the metrics of a step, half of which are names: to an array
+// of the values in the order of run.StepMetrics, without an unknown cost and
+// without estimated where it is false. Metrics with any other member stay the
+// object that they are.
 func packed(metrics schema.Nullable) any {
 	var m run.StepMetrics
 	if len(metrics) == 0 || json.Unmarshal(metrics, &m) != nil {
@@ -149,6 +150,7 @@ func packed(metrics schema.Nullable) any {
 	return string(b)
 }
 
+// unpacked is the inverse of packed.
 func unpacked(stored sql.NullString) schema.Nullable {
 	if !stored.Valid || stored.String == "" || stored.String[0] != '[' {
 		return nullable(stored)

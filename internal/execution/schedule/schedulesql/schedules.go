@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strings"
 	"time"
 
 	"agentd/internal/base/txn"
@@ -12,7 +13,7 @@ import (
 	"agentd/internal/store/sqldb"
 )
 
-// Store keeps the states of schedules; it implements schedule.Store.
+// Store keeps the states of schedules. It implements schedule.Store.
 type Store struct{ db *sqldb.DB }
 
 var _ schedule.Store = (*Store)(nil)
@@ -24,10 +25,13 @@ const (
 	stateColumns = `agent_id, config, status, problem, next_run_at, last_fired_at, last_skipped_at, skip_reason, failures, revision`
 	selectState  = `SELECT ` + stateColumns + ` FROM schedules WHERE tenant_id = ? AND agent_id = ?`
 	listStates   = `SELECT ` + stateColumns + ` FROM schedules WHERE tenant_id = ? AND agent_id > ? ORDER BY agent_id LIMIT ?`
-	putState     = `INSERT INTO schedules (tenant_id, ` + stateColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (tenant_id, agent_id) DO UPDATE SET config = excluded.config, status = excluded.status, problem = excluded.problem,
-next_run_at = excluded.next_run_at, last_fired_at = excluded.last_fired_at, last_skipped_at = excluded.last_skipped_at,
-skip_reason = excluded.skip_reason, failures = excluded.failures, revision = excluded.revision`
+	listRuns     = `SELECT run_id FROM schedule_runs WHERE tenant_id = ? AND agent_id = ? ORDER BY run_id LIMIT ?`
+)
+
+var (
+	putState = sqldb.Insert(`schedules`, `tenant_id, `+stateColumns) +
+		` ON CONFLICT (tenant_id, agent_id) DO UPDATE SET ` + sqldb.Excluded(strings.TrimPrefix(stateColumns, `agent_id, `))
+	insertRun = sqldb.Insert(`schedule_runs`, `tenant_id, run_id, agent_id, fire_at`) + ` ON CONFLICT (tenant_id, run_id) DO NOTHING`
 )
 
 func scanState(tenant string, row sqldb.Row) (*schedule.State, error) {
@@ -95,14 +99,14 @@ func (s *Store) Count(ctx context.Context, tenant string) (n int, err error) {
 
 // CreateRunTx implements schedule.Store.
 func (s *Store) CreateRunTx(tx txn.Tx, tenant, agentID, runID string, fire time.Time) error {
-	_, err := sqldb.From(tx).Exec(`INSERT INTO schedule_runs (tenant_id, run_id, agent_id, fire_at) VALUES (?, ?, ?, ?)
-ON CONFLICT (tenant_id, run_id) DO NOTHING`, tenant, runID, agentID, sqldb.Micros(fire))
+	_, err := sqldb.From(tx).Exec(insertRun, tenant, runID, agentID, sqldb.Micros(fire))
 	return err
 }
 
 // DeleteRunTx implements schedule.Store.
 func (s *Store) DeleteRunTx(tx txn.Tx, tenant, runID string) (agentID string, err error) {
-	err = sqldb.From(tx).QueryRow(`DELETE FROM schedule_runs WHERE tenant_id = ? AND run_id = ? RETURNING agent_id`, tenant, runID).Scan(&agentID)
+	err = sqldb.From(tx).QueryRow(`DELETE FROM schedule_runs WHERE tenant_id = ? AND run_id = ? RETURNING agent_id`,
+		tenant, runID).Scan(&agentID)
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", nil
 	}
@@ -111,7 +115,7 @@ func (s *Store) DeleteRunTx(tx txn.Tx, tenant, runID string) (agentID string, er
 
 // ListRuns implements schedule.Store.
 func (s *Store) ListRuns(ctx context.Context, tenant, agentID string, limit int) ([]string, error) {
-	rows, err := s.db.Query(ctx, `SELECT run_id FROM schedule_runs WHERE tenant_id = ? AND agent_id = ? ORDER BY run_id LIMIT ?`, tenant, agentID, limit)
+	rows, err := s.db.Query(ctx, listRuns, tenant, agentID, limit)
 	if err != nil {
 		return nil, err
 	}

@@ -8,22 +8,25 @@ import (
 	"agentd/internal/store/sqldb"
 )
 
-const branchColumns = `branch_id, parent_id, name, fork_run_id, fork_step, status, created_at`
+const (
+	branchColumns  = `branch_id, parent_id, name, fork_run_id, fork_step, status, created_at`
+	selectBranches = `SELECT ` + branchColumns + ` FROM session_branches` + ofSession + ` ORDER BY branch_id`
+)
+
+var insertBranch = sqldb.Insert(`session_branches`, `tenant_id, session_id, `+branchColumns)
 
 // CreateBranchTx implements session.Store.
 func (s *Store) CreateBranchTx(tx txn.Tx, tenant, id string, b *session.Branch) error {
 	var enc sqldb.Encoder
-	return enc.Op("branch", `INSERT INTO session_branches (tenant_id, session_id, `+branchColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+	return enc.Op("branch", insertBranch,
 		tenant, id, b.BranchID, b.ParentID, enc.JSON(b.Name), b.ForkRunID, b.ForkStep, b.Status, sqldb.Micros(b.CreatedAt))(tx)
 }
 
 // DeleteBranchTx implements session.Store.
 func (s *Store) DeleteBranchTx(tx txn.Tx, tenant, id, branch string) error {
-	_, err := sqldb.From(tx).Exec(`DELETE FROM session_branches WHERE tenant_id = ? AND session_id = ? AND branch_id = ?`, tenant, id, branch)
+	_, err := sqldb.From(tx).Exec(`DELETE FROM session_branches`+ofSession+` AND branch_id = ?`, tenant, id, branch)
 	return err
 }
-
-const selectBranches = `SELECT ` + branchColumns + ` FROM session_branches WHERE tenant_id = ? AND session_id = ? ORDER BY branch_id`
 
 // ListBranches implements session.Store.
 func (s *Store) ListBranches(ctx context.Context, tenant, id string) ([]session.Branch, error) {

@@ -15,7 +15,7 @@ import (
 	"agentd/internal/store/sqldb"
 )
 
-// Store keeps conversations; it implements session.Store.
+// Store keeps sessions. It implements session.Store, TodoStore and ShareStore.
 type Store struct{ db *sqldb.DB }
 
 var _ session.Store = (*Store)(nil)
@@ -23,12 +23,24 @@ var _ session.Store = (*Store)(nil)
 // New uses the tables of migration 10.
 func New(db *sqldb.DB) *Store { return &Store{db} }
 
-const sessionColumns = `session_id, agent_id, team_id, status, queue_mode, model_override, metadata, active_branch, turns, summary, created_at, updated_at, expires_at`
+const (
+	sessionColumns = `session_id, agent_id, team_id, status, queue_mode, model_override, metadata, active_branch, turns, summary,
+		created_at, updated_at, expires_at`
+	updatedColumns = `status, queue_mode, model_override, metadata, active_branch, turns, summary, updated_at`
+
+	ofSession     = ` WHERE tenant_id = ? AND session_id = ?`
+	selectSession = `SELECT ` + sessionColumns + ` FROM sessions` + ofSession
+)
+
+var (
+	insertSession = sqldb.Insert(`sessions`, `tenant_id, `+sessionColumns)
+	updateSession = `UPDATE sessions SET ` + sqldb.Assign(updatedColumns) + ofSession
+)
 
 // CreateTx implements session.Store.
 func (s *Store) CreateTx(tx txn.Tx, r *session.Record) error {
 	var enc sqldb.Encoder
-	return enc.Op("session", `INSERT INTO sessions (tenant_id, `+sessionColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+	return enc.Op("session", insertSession,
 		r.TenantID, r.SessionID, r.AgentID, r.TeamID, string(r.Status), r.QueueMode, overrideJSON(&enc, r.Model), enc.JSON(r.Metadata),
 		r.ActiveBranch, r.Turns, enc.JSON(r.Summary), sqldb.Micros(r.CreatedAt), sqldb.Micros(r.UpdatedAt), sqldb.Micros(r.ExpiresAt))(tx)
 }
@@ -36,8 +48,7 @@ func (s *Store) CreateTx(tx txn.Tx, r *session.Record) error {
 // UpdateTx implements session.Store.
 func (s *Store) UpdateTx(tx txn.Tx, r *session.Record) error {
 	var enc sqldb.Encoder
-	return enc.Op("session", `UPDATE sessions SET status = ?, queue_mode = ?, model_override = ?, metadata = ?, active_branch = ?, turns = ?,
-		summary = ?, updated_at = ? WHERE tenant_id = ? AND session_id = ?`,
+	return enc.Op("session", updateSession,
 		string(r.Status), r.QueueMode, overrideJSON(&enc, r.Model), enc.JSON(r.Metadata), r.ActiveBranch, r.Turns,
 		enc.JSON(r.Summary), sqldb.Micros(r.UpdatedAt), r.TenantID, r.SessionID)(tx)
 }
@@ -51,13 +62,13 @@ func overrideJSON(enc *sqldb.Encoder, m *session.ModelOverride) any {
 
 // Get implements session.Store.
 func (s *Store) Get(ctx context.Context, tenant, id string) (*session.Record, error) {
-	return scanSession(tenant, s.db.QueryRow(ctx, `SELECT `+sessionColumns+` FROM sessions WHERE tenant_id = ? AND session_id = ?`, tenant, id))
+	return scanSession(tenant, s.db.QueryRow(ctx, selectSession, tenant, id))
 }
 
 // LockTx implements session.Store.
 func (s *Store) LockTx(tx txn.Tx, tenant, id string) (*session.Record, error) {
 	t := sqldb.From(tx)
-	return scanSession(tenant, t.QueryRow(`SELECT `+sessionColumns+` FROM sessions WHERE tenant_id = ? AND session_id = ?`+t.ForUpdate(), tenant, id))
+	return scanSession(tenant, t.QueryRow(selectSession+t.ForUpdate(), tenant, id))
 }
 
 func scanSession(tenant string, row sqldb.Row) (*session.Record, error) {
@@ -84,16 +95,19 @@ func scanSession(tenant string, row sqldb.Row) (*session.Record, error) {
 	return r, dec.Err()
 }
 
+// agentFilter is the filter of List.
+var agentFilter = []sqldb.Filter[string]{
+	{Condition: `agent_id = ?`, Index: `sessions_agent`, Value: func(agent *string) string { return *agent }},
+}
+
 // List implements session.Store.
 func (s *Store) List(ctx context.Context, tenant, agent, after string, limit int) ([]session.Record, error) {
-	q, args := `SELECT `+sessionColumns+` FROM sessions WHERE tenant_id = ?`, []any{tenant}
-	if agent != "" {
-		q, args = q+` AND agent_id = ?`, append(args, agent)
-	}
+	where, args := sqldb.Where(s.db, tenant, agentFilter, &agent)
 	if after != "" {
-		q, args = q+` AND session_id < ?`, append(args, after)
+		where, args = where+` AND session_id < ?`, append(args, after)
 	}
-	return sqldb.Collect(s.db.Reader(ctx), q+` ORDER BY session_id DESC LIMIT ?`, append(args, limit), func(row sqldb.Row) (session.Record, error) {
+	text := `SELECT ` + sessionColumns + ` FROM sessions` + where + ` ORDER BY session_id DESC LIMIT ?`
+	return sqldb.Collect(s.db.Reader(ctx), text, append(args, limit), func(row sqldb.Row) (session.Record, error) {
 		r, err := scanSession(tenant, row)
 		if err != nil {
 			return session.Record{}, err

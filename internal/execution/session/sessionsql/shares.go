@@ -13,32 +13,37 @@ import (
 
 var _ session.ShareStore = (*Store)(nil)
 
+const (
+	shareColumns = `share_hash, tenant_id, session_id, sealed, role, expires_at`
+	selectShare  = `SELECT ` + shareColumns + ` FROM session_shares`
+)
+
+var insertShare = sqldb.Insert(`session_shares`, shareColumns)
+
 // PutShareTx implements session.ShareStore.
 func (s *Store) PutShareTx(tx txn.Tx, sh *session.Share) error {
 	if err := s.DeleteShareTx(tx, sh.TenantID, sh.SessionID); err != nil {
 		return err
 	}
-	_, err := sqldb.From(tx).Exec(`INSERT INTO session_shares (share_hash, tenant_id, session_id, sealed, role, expires_at) VALUES (?, ?, ?, ?, ?, ?)`,
+	_, err := sqldb.From(tx).Exec(insertShare,
 		sh.Hash, sh.TenantID, sh.SessionID, sh.Sealed, sh.Role, sqldb.Micros(sh.ExpiresAt))
 	return err
 }
 
 // DeleteShareTx implements session.ShareStore.
 func (s *Store) DeleteShareTx(tx txn.Tx, tenant, id string) error {
-	_, err := sqldb.From(tx).Exec(`DELETE FROM session_shares WHERE tenant_id = ? AND session_id = ?`, tenant, id)
+	_, err := sqldb.From(tx).Exec(`DELETE FROM session_shares`+ofSession, tenant, id)
 	return err
 }
 
-const selectShare = `SELECT share_hash, tenant_id, session_id, sealed, role, expires_at FROM session_shares WHERE `
-
 // GetShare implements session.ShareStore.
 func (s *Store) GetShare(ctx context.Context, tenant, id string) (*session.Share, error) {
-	return scanShare(s.db.QueryRow(ctx, selectShare+`tenant_id = ? AND session_id = ?`, tenant, id))
+	return scanShare(s.db.QueryRow(ctx, selectShare+ofSession, tenant, id))
 }
 
 // GetShareByHash implements session.ShareStore.
 func (s *Store) GetShareByHash(ctx context.Context, hash string) (*session.Share, error) {
-	return scanShare(s.db.QueryRow(ctx, selectShare+`share_hash = ?`, hash))
+	return scanShare(s.db.QueryRow(ctx, selectShare+` WHERE share_hash = ?`, hash))
 }
 
 func scanShare(row sqldb.Row) (*session.Share, error) {

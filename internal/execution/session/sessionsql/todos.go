@@ -14,8 +14,12 @@ import (
 
 var _ session.TodoStore = (*Store)(nil)
 
-// undated sorts behind everything that is due at some time.
+// undated sorts behind every time at which a todo is due.
 const undated = math.MaxInt64
+
+var putTodo = sqldb.Insert(`session_todos`,
+	`tenant_id, todo_id, session_id, agent_id, status, finished, sort_key, due_at, body`) +
+	` ON CONFLICT (tenant_id, todo_id) DO UPDATE SET ` + sqldb.Excluded(`agent_id, status, finished, sort_key, due_at, body`)
 
 // PutTodoTx implements session.TodoStore.
 func (s *Store) PutTodoTx(tx txn.Tx, t *session.Todo) error {
@@ -27,10 +31,7 @@ func (s *Store) PutTodoTx(tx txn.Tx, t *session.Todo) error {
 	case t.DueAt != nil:
 		key = due
 	}
-	return enc.Op("todo", `INSERT INTO session_todos (tenant_id, todo_id, session_id, agent_id, status, finished, sort_key, due_at, body)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
-		ON CONFLICT (tenant_id, todo_id) DO UPDATE SET agent_id = excluded.agent_id, status = excluded.status, finished = excluded.finished,
-		sort_key = excluded.sort_key, due_at = excluded.due_at, body = excluded.body`,
+	return enc.Op("todo", putTodo,
 		t.TenantID, t.TodoID, t.SessionID, t.AgentID, string(t.Status), t.Status.Finished(), key, due, enc.JSON(t))(tx)
 }
 
@@ -60,14 +61,17 @@ func (s *Store) DeleteTodoTx(tx txn.Tx, tenant, id string) error {
 	return err
 }
 
+// todoFilters are the filters of ListTodos beside the times. The few todos of a
+// session are sorted; for other filters the tenant's are walked in order.
+var todoFilters = []sqldb.Filter[session.TodoFilter]{
+	{Condition: `session_id = ?`, Index: `session_todos_session`, Value: func(f *session.TodoFilter) string { return f.SessionID }},
+	{Condition: `agent_id = ?`, Value: func(f *session.TodoFilter) string { return f.AgentID }},
+	{Condition: `status = ?`, Value: func(f *session.TodoFilter) string { return string(f.Status) }},
+}
+
 // ListTodos implements session.TodoStore.
 func (s *Store) ListTodos(ctx context.Context, tenant string, f session.TodoFilter) ([]session.Todo, int, error) {
-	where, args := ` FROM session_todos WHERE tenant_id = ?`, []any{tenant}
-	for _, c := range []struct{ column, value string }{{"session_id", f.SessionID}, {"agent_id", f.AgentID}, {"status", string(f.Status)}} {
-		if c.value != "" {
-			where, args = where+` AND `+c.column+` = ?`, append(args, c.value)
-		}
-	}
+	where, args := sqldb.Where(s.db, tenant, todoFilters, &f)
 	order := ` ORDER BY finished, sort_key, todo_id`
 	if !f.From.IsZero() || !f.Until.IsZero() {
 		where, order = where+` AND due_at <> 0`, ` ORDER BY due_at, todo_id`
@@ -79,9 +83,9 @@ func (s *Store) ListTodos(ctx context.Context, tenant string, f session.TodoFilt
 		where, args = where+` AND due_at < ?`, append(args, f.Until.UnixMicro())
 	}
 	var total int
-	if err := s.db.QueryRow(ctx, `SELECT COUNT(*)`+where, args...).Scan(&total); err != nil {
+	if err := s.db.QueryRow(ctx, `SELECT COUNT(*) FROM session_todos`+where, args...).Scan(&total); err != nil {
 		return nil, 0, err
 	}
-	todos, err := sqldb.Collect(s.db.Reader(ctx), `SELECT body`+where+order+` LIMIT ?`, append(args, f.Limit), scanTodo)
+	todos, err := sqldb.Collect(s.db.Reader(ctx), `SELECT body FROM session_todos`+where+order+` LIMIT ?`, append(args, f.Limit), scanTodo)
 	return todos, total, err
 }

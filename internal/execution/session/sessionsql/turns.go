@@ -11,17 +11,27 @@ import (
 	"agentd/internal/store/sqldb"
 )
 
+const (
+	finishTurn     = `UPDATE session_runs SET finished = ?` + ofSession + ` AND turn = ?`
+	selectTurnOf   = `SELECT session_id, turn, branch_id, finished FROM session_runs WHERE tenant_id = ? AND run_id = ?`
+	listUnfinished = `SELECT turn, branch_id, run_id, finished FROM session_runs` + ofSession + ` AND NOT finished`
+	listTurns      = `SELECT t.turn, t.branch_id, t.run_id, t.finished, r.status, r.created_at, r.completed_at
+		FROM session_runs t JOIN runs r ON r.tenant_id = t.tenant_id AND r.run_id = t.run_id
+		WHERE t.tenant_id = ? AND t.session_id = ? AND t.turn > ? ORDER BY t.turn`
+)
+
+var insertTurn = sqldb.Insert(`session_runs`, `tenant_id, session_id, turn, branch_id, run_id, finished`)
+
 // CreateTurnTx implements session.Store.
 func (s *Store) CreateTurnTx(tx txn.Tx, tenant string, t session.Turn) error {
-	_, err := sqldb.From(tx).Exec(`INSERT INTO session_runs (tenant_id, session_id, turn, branch_id, run_id, finished) VALUES (?, ?, ?, ?, ?, ?)`,
-		tenant, t.SessionID, t.Turn, t.BranchID, t.RunID, t.Finished)
+	_, err := sqldb.From(tx).Exec(insertTurn, tenant, t.SessionID, t.Turn, t.BranchID, t.RunID, t.Finished)
 	return err
 }
 
 // FinishTurnTx implements session.Store.
 func (s *Store) FinishTurnTx(tx txn.Tx, tenant, runID string) (session.Turn, bool, error) {
 	t := session.Turn{RunID: runID}
-	err := sqldb.From(tx).QueryRow(`SELECT session_id, turn, branch_id, finished FROM session_runs WHERE tenant_id = ? AND run_id = ?`, tenant, runID).
+	err := sqldb.From(tx).QueryRow(selectTurnOf, tenant, runID).
 		Scan(&t.SessionID, &t.Turn, &t.BranchID, &t.Finished)
 	if errors.Is(err, sql.ErrNoRows) {
 		return t, false, nil
@@ -29,17 +39,17 @@ func (s *Store) FinishTurnTx(tx txn.Tx, tenant, runID string) (session.Turn, boo
 	if err != nil || t.Finished {
 		return t, false, err
 	}
-	_, err = sqldb.From(tx).Exec(`UPDATE session_runs SET finished = ? WHERE tenant_id = ? AND session_id = ? AND turn = ?`, true, tenant, t.SessionID, t.Turn)
+	_, err = sqldb.From(tx).Exec(finishTurn, true, tenant, t.SessionID, t.Turn)
 	return t, true, err
 }
 
 // ListUnfinishedTx implements session.Store.
 func (s *Store) ListUnfinishedTx(tx txn.Tx, tenant, id, branch string) ([]session.Turn, error) {
-	q, args := `SELECT turn, branch_id, run_id, finished FROM session_runs WHERE tenant_id = ? AND session_id = ? AND NOT finished`, []any{tenant, id}
+	text, args := listUnfinished, []any{tenant, id}
 	if branch != "" {
-		q, args = q+` AND branch_id = ?`, append(args, branch)
+		text, args = text+` AND branch_id = ?`, append(args, branch)
 	}
-	return sqldb.Collect(sqldb.From(tx).Query, q+` ORDER BY turn`, args, func(row sqldb.Row) (session.Turn, error) {
+	return sqldb.Collect(sqldb.From(tx).Query, text+` ORDER BY turn`, args, func(row sqldb.Row) (session.Turn, error) {
 		t := session.Turn{SessionID: id}
 		return t, row.Scan(&t.Turn, &t.BranchID, &t.RunID, &t.Finished)
 	})
@@ -47,20 +57,17 @@ func (s *Store) ListUnfinishedTx(tx txn.Tx, tenant, id, branch string) ([]sessio
 
 // DeleteTurnsTx implements session.Store.
 func (s *Store) DeleteTurnsTx(tx txn.Tx, tenant, id, branch string) (int64, error) {
-	return sqldb.From(tx).Exec(`DELETE FROM session_runs WHERE tenant_id = ? AND session_id = ? AND branch_id = ?`, tenant, id, branch)
+	return sqldb.From(tx).Exec(`DELETE FROM session_runs`+ofSession+` AND branch_id = ?`, tenant, id, branch)
 }
 
 // ListTurns implements session.Store.
 func (s *Store) ListTurns(ctx context.Context, tenant, id string, after int64) ([]session.TimedTurn, error) {
-	return sqldb.Collect(s.db.Reader(ctx), `SELECT t.turn, t.branch_id, t.run_id, t.finished, r.status, r.created_at, r.completed_at
-		FROM session_runs t JOIN runs r ON r.tenant_id = t.tenant_id AND r.run_id = t.run_id
-		WHERE t.tenant_id = ? AND t.session_id = ? AND t.turn > ? ORDER BY t.turn`, []any{tenant, id, after},
-		func(row sqldb.Row) (session.TimedTurn, error) {
-			t := session.TimedTurn{Turn: session.Turn{SessionID: id}}
-			var status string
-			var created, completed int64
-			err := row.Scan(&t.Turn.Turn, &t.BranchID, &t.RunID, &t.Finished, &status, &created, &completed)
-			t.Status, t.CreatedAt, t.CompletedAt = run.Status(status), sqldb.Time(created), sqldb.Time(completed)
-			return t, err
-		})
+	return sqldb.Collect(s.db.Reader(ctx), listTurns, []any{tenant, id, after}, func(row sqldb.Row) (session.TimedTurn, error) {
+		t := session.TimedTurn{Turn: session.Turn{SessionID: id}}
+		var status string
+		var created, completed int64
+		err := row.Scan(&t.Turn.Turn, &t.BranchID, &t.RunID, &t.Finished, &status, &created, &completed)
+		t.Status, t.CreatedAt, t.CompletedAt = run.Status(status), sqldb.Time(created), sqldb.Time(completed)
+		return t, err
+	})
 }

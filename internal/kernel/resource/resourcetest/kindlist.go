@@ -39,7 +39,7 @@ func (s *suite[T]) page(t *testing.T, args Args) (ids []string, cursor string) {
 }
 
 func (s *suite[T]) list(t *testing.T) {
-	most := s.store.PageMost
+	most := s.store.MaxPageSize
 	var ids []string
 	for range most + 3 {
 		id, _ := s.made(t, s.Minimal)

@@ -111,7 +111,7 @@ func (s *server) prepare() error {
 	return migrate(sqldb.Config{URL: s.url(templateName)})
 }
 
-// check says whether it is our server that answers.
+// check returns an error unless it is our server that answers.
 func (s *server) check() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -179,8 +179,8 @@ func version(bin string) int {
 	return n
 }
 
-// owner says as whom the server runs, since it refuses to be root: as user
-// postgres then, who gets the directory.
+// owner returns the user that the server runs as. It refuses to run as root; then
+// it is user postgres, who becomes the owner of the directory.
 func owner(dir string) (*syscall.SysProcAttr, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil

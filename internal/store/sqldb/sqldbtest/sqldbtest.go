@@ -1,4 +1,4 @@
-// Package sqldbtest gives tests a database of their own on every engine:
+// Package sqldbtest creates a database for each test on every engine:
 // SQLite in the test's temporary directory, and PostgreSQL, where it is
 // installed, on one temporary server for the whole test process.
 //
@@ -40,10 +40,18 @@ func Each(t *testing.T, test func(t *testing.T, db *sqldb.DB)) {
 	}
 }
 
-// Open gives a migrated database that lives as long as the test.
+// Open returns a migrated database that lives as long as the test.
 func Open(tb testing.TB, engine Engine) *sqldb.DB {
 	tb.Helper()
 	return open(tb, Migrated(tb, engine))
+}
+
+// OpenWith is Open with a configuration that configure has changed.
+func OpenWith(tb testing.TB, engine Engine, configure func(*sqldb.Config)) *sqldb.DB {
+	tb.Helper()
+	cfg := Migrated(tb, engine)
+	configure(&cfg)
+	return open(tb, cfg)
 }
 
 // Migrated returns where a migrated database is that lives as long as the test.
@@ -65,7 +73,7 @@ func Migrated(tb testing.TB, engine Engine) sqldb.Config {
 	return cfg
 }
 
-// Config says where an empty database is that lives as long as the test.
+// Config returns where an empty database is that lives as long as the test.
 func Config(tb testing.TB, engine Engine) sqldb.Config {
 	tb.Helper()
 	if engine == Postgres {

@@ -7,52 +7,52 @@ import (
 	"agentd/internal/kernel/model"
 )
 
-// Fold says which messages of a conversation a summary stands for: the first
+// Compaction says which messages of a conversation a summary stands for: the first
 // Messages that are no system messages. Two kinds among them stay beside the
 // summary: with KeepRequest the newest message of the user, and calls that
 // have no result among them, with what results there are.
-type Fold struct {
+type Compaction struct {
 	Messages    int  `json:"messages"`
 	KeepRequest bool `json:"keep_request,omitzero"`
 }
 
-// Room says how much a fold is to leave, in tokens by the estimates that come
+// Budget says how much a fold is to leave, in tokens by the estimates that come
 // with the messages.
-type Room struct {
+type Budget struct {
 	Keep   int // recent turns within this stay as they are
 	Most   int // so much may stay for the sake of the newest turn and of Recent
 	Recent int // so many of the newest messages stay, if they are within Most
 	Take   int // one summary is made of so much at most
 }
 
-// Plan finds out what of a conversation is to be folded. Not ok: there is
+// PlanCompaction finds out what of a conversation is to be folded. Not ok: there is
 // nothing that a summary would make shorter. With more, one summary cannot be
 // made of all of it, and another fold is to follow.
-func Plan(messages []model.Message, sizes []int, r Room) (f Fold, more, ok bool) {
+func PlanCompaction(messages []model.Message, sizes []int, r Budget) (f Compaction, more, ok bool) {
 	u := parse(messages, sizes)
 	if u.newest < 0 {
-		return Fold{}, false, false
+		return Compaction{}, false, false
 	}
-	k := u.grow(u.least(), func(_, next kept) bool { return next.tokens-u.fixed <= r.Keep })
+	k := u.grow(u.minimum(), func(_, next selection) bool { return next.tokens-u.fixed <= r.Keep })
 	if k.cut > u.request {
-		turn := u.grow(k, func(_, next kept) bool { return next.cut >= u.request })
+		turn := u.grow(k, func(_, next selection) bool { return next.cut >= u.request })
 		if u.request >= 0 && turn.tokens-u.fixed <= r.Most {
 			k = turn
 		}
 	}
-	k = u.grow(k, func(now, next kept) bool { return now.messages < r.Recent && next.tokens-u.fixed <= r.Most })
+	k = u.grow(k, func(now, next selection) bool { return now.messages < r.Recent && next.tokens-u.fixed <= r.Most })
 	end := u.take(messages, k.cut, r.Take)
 	for !u.shortens(messages[:end]) { // calls whose results stand behind the end stay
 		if end++; end > k.cut {
-			return Fold{}, false, false
+			return Compaction{}, false, false
 		}
 	}
-	return u.fold(messages[:end]), u.foldable(end, k.cut), true
+	return u.compaction(messages[:end]), u.canCompact(end, k.cut), true
 }
 
-// fold is the fold of a beginning of the conversation.
-func (u *units) fold(part []model.Message) Fold {
-	return Fold{Messages: talk(part), KeepRequest: u.request >= 0 && u.request < len(part)}
+// compaction is the fold of a beginning of the conversation.
+func (u *units) compaction(part []model.Message) Compaction {
+	return Compaction{Messages: talk(part), KeepRequest: u.request >= 0 && u.request < len(part)}
 }
 
 // take gives the end of what is folded at once: as far as to a cut, but no
@@ -75,12 +75,12 @@ func (u *units) take(messages []model.Message, cut, most int) int {
 // shortens says whether folding a beginning of a conversation folds anything
 // but an earlier summary.
 func (u *units) shortens(part []model.Message) bool {
-	return slices.ContainsFunc(Folded(part, u.fold(part)), func(m model.Message) bool { return !m.Summary })
+	return slices.ContainsFunc(Compacted(part, u.compaction(part)), func(m model.Message) bool { return !m.Summary })
 }
 
-// foldable says whether a part of the conversation has anything to fold but
+// canCompact says whether a part of the conversation has anything to fold but
 // the request.
-func (u *units) foldable(from, to int) bool {
+func (u *units) canCompact(from, to int) bool {
 	for i := from; i < to; i++ {
 		if u.head[i] == i && i != u.request {
 			return true
@@ -125,9 +125,9 @@ func unanswered(messages []model.Message) map[int]bool {
 
 // parts are a conversation as a fold parts it: the messages of the system in
 // the part that is folded, what is folded, what of it stays, and the rest.
-type parts struct{ system, folded, stay, rest []model.Message }
+type parts struct{ system, compacted, stay, rest []model.Message }
 
-func split(messages []model.Message, f Fold) (p parts) {
+func split(messages []model.Message, f Compaction) (p parts) {
 	end, n := 0, 0
 	for ; end < len(messages) && n < f.Messages; end++ {
 		if messages[end].Role != model.System {
@@ -146,25 +146,25 @@ func split(messages []model.Message, f Fold) (p parts) {
 		case i == wanted, head[i] != unbound && open[head[i]]:
 			p.stay = append(p.stay, part[i])
 		default:
-			p.folded = append(p.folded, part[i])
+			p.compacted = append(p.compacted, part[i])
 		}
 	}
 	p.rest = messages[end:]
 	return p
 }
 
-// Folded gives the messages that a fold replaces by a summary.
-func Folded(messages []model.Message, f Fold) []model.Message {
-	return split(messages, f).folded
+// Compacted gives the messages that a fold replaces by a summary.
+func Compacted(messages []model.Message, f Compaction) []model.Message {
+	return split(messages, f).compacted
 }
 
 // Apply gives the conversation after a fold: the messages of the system, the
 // summary, what of the folded part stays, and the rest. It depends on nothing
 // behind the folded part, so that it gives the same at any later time. The
 // messages that came in are not touched.
-func Apply(messages []model.Message, f Fold, summary string) []model.Message {
+func Apply(messages []model.Message, f Compaction, summary string) []model.Message {
 	p := split(messages, f)
-	if len(p.folded) == 0 {
+	if len(p.compacted) == 0 {
 		return messages
 	}
 	return slices.Concat(p.system, []model.Message{Summary(summary)}, p.stay, p.rest)

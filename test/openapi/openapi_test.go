@@ -1,0 +1,113 @@
+// Package openapi checks api/openapi.json without a server: it builds the services
+// of all areas on nothing, only to ask them for their routes. An edited route or
+// doc tag answers in seconds. What a whole server serves is compared with the same
+// file in test/e2e/documents.
+package openapi
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"agentd/internal/accounts/identity"
+	"agentd/internal/accounts/signin"
+	"agentd/internal/accounts/tenantadmin"
+	"agentd/internal/accounts/usage"
+	"agentd/internal/agents/agent"
+	"agentd/internal/agents/guardrail"
+	"agentd/internal/agents/mcp"
+	"agentd/internal/agents/modelproxy"
+	"agentd/internal/agents/provider"
+	"agentd/internal/agents/providerkey"
+	"agentd/internal/base/clock"
+	"agentd/internal/base/route"
+	"agentd/internal/base/schema"
+	"agentd/internal/base/secret"
+	"agentd/internal/commerce/customer"
+	"agentd/internal/content/artifact"
+	"agentd/internal/content/file"
+	"agentd/internal/content/knowledge"
+	"agentd/internal/content/memory"
+	"agentd/internal/content/search"
+	"agentd/internal/content/webtool"
+	"agentd/internal/content/workspace"
+	"agentd/internal/delivery/notification"
+	"agentd/internal/delivery/webhook"
+	"agentd/internal/edge/anthropic"
+	"agentd/internal/edge/audio"
+	"agentd/internal/edge/httpapi"
+	"agentd/internal/edge/mcpserver"
+	"agentd/internal/edge/openai"
+	"agentd/internal/edge/runstream"
+	"agentd/internal/execution/delegation"
+	"agentd/internal/execution/run"
+	"agentd/internal/execution/schedule"
+	"agentd/internal/execution/sensor"
+	"agentd/internal/execution/session"
+	"agentd/internal/goldentest"
+	"agentd/internal/kernel/audit"
+	"agentd/internal/kernel/quota"
+	"agentd/internal/kernel/resource"
+	"agentd/internal/kernel/tool"
+)
+
+func TestDocument(t *testing.T) {
+	t.Parallel()
+	got, err := httpapi.OpenAPI(routes(t), endpoints())
+	if err != nil {
+		t.Fatal(err)
+	}
+	goldentest.Check(t, "../../api/openapi.json", got)
+}
+
+// routes are those of the services, none of which can do anything. A new area is
+// added here; test/e2e/documents fails until it is in the golden file.
+func routes(t *testing.T) []route.Route {
+	t.Helper()
+	box, err := secret.NewBox(make([]byte, 32))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kernel := resource.Deps{Clock: clock.System{}, Box: box, Outbox: resource.NoOutbox{}}
+	plans, err := quota.Load("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry, err := tool.NewRegistry(tool.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	people := identity.New(identity.Config{Clock: clock.System{}, Box: box, Plans: plans})
+	agents := agent.New(kernel, agent.Options{})
+	children := delegation.New(nil)
+	children.Connect(nil, agents, nil)
+	t.Cleanup(children.Stop)
+	return slices.Concat(
+		(&audit.Log{}).Routes(), people.Routes(), identity.NewPeople(people, identity.PeopleDeps{}).Routes(),
+		tenantadmin.New(tenantadmin.Config{Clock: clock.System{}, Tenants: people.Tenants, Usage: noUsage}).Routes(),
+		usage.New(usage.Deps{Plans: plans, Clock: clock.System{}}).Routes(),
+		signin.New(signin.Config{Clock: clock.System{}, Box: box}).Routes(),
+		providerkey.New(providerkey.Deps{Clock: clock.System{}}).Routes(), provider.New(provider.Deps{}).Routes(),
+		notification.New(notification.Deps{Clock: clock.System{}}).Routes(), webhook.New(webhook.Deps{Clock: clock.System{}}).Routes(),
+		(&file.Service{}).Routes(), (&workspace.Service{}).Routes(), (&artifact.Service{}).Routes(), (&memory.Service{}).Routes(),
+		knowledge.New(kernel, knowledge.Service{}).Routes(),
+		(&webtool.Service{}).Routes(), children.Routes(), registry.Routes(), sensor.New(sensor.Deps{}).Routes(),
+		agents.Routes(), guardrail.New(kernel, guardrail.Options{}).Routes(), mcp.New(mcp.Config{Kernel: kernel, Clock: clock.System{}}).Routes(),
+		(&run.Service{}).Routes(), session.New(session.Deps{Clock: clock.System{}}).Routes(),
+		schedule.New(schedule.Deps{Clock: clock.System{}}).Routes(), search.New(search.Deps{Clock: clock.System{}}).Routes(),
+		resource.Routes(resource.NewStore(customer.Customers, kernel)),
+	)
+}
+
+// noUsage lets tenantadmin serve the operation that needs it.
+func noUsage(context.Context, string, string) (schema.Object, error) { return nil, nil }
+
+// endpoints are those in the shapes of other APIs.
+func endpoints() []httpapi.Raw {
+	proxy, runner := &modelproxy.Proxy{}, &runstream.Runner{}
+	return slices.Concat(
+		(&openai.Chat{Runner: runner}).Routes(), (&openai.ChatProxy{Proxy: proxy}).Routes(), (&anthropic.Messages{Proxy: proxy}).Routes(),
+		(&openai.Embeddings{Proxy: proxy}).Routes(), (&audio.Audio{Proxy: proxy}).Routes(),
+		(&openai.Responses{Runner: runner}).Routes(), (&mcpserver.Server{Runner: runner}).Routes(),
+	)
+}

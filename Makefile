@@ -136,9 +136,10 @@ $(LINT):
 	GOBIN=$(CURDIR)/$(BIN) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
 	mv $(BIN)/golangci-lint $@
 
+# One package at a time, because two write the OpenAPI document.
 .PHONY: golden
 golden: ## Write the golden files anew (OpenAPI, configuration reference, transcripts)
-	$(GO) test -count=1 $(addprefix ./,$(GOLDEN)) -update
+	$(GO) test -count=1 -p 1 $(addprefix ./,$(GOLDEN)) -update
 
 .PHONY: docs
 docs: golden ## Write generated documents anew and check links, examples and conformance

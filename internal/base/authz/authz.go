@@ -4,7 +4,6 @@ package authz
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"agentd/internal/base/fault"
@@ -41,35 +40,70 @@ const (
 	SuperScope Scope = "admin"
 )
 
-// Catalogue lists every scope that can be granted (interface.md section 5.8),
-// the wildcard apart.
-var Catalogue = []Scope{
-	"admin", "agents:read", "agents:write", "api_keys:read", "api_keys:write", "billing:read",
-	"evaluations:read", "evaluations:write", "events:read", "files:read", "files:write",
-	"guardrails:read", "guardrails:write", "marketplace:invoke", "marketplace:read", "marketplace:write",
-	"memory:read", "memory:write", "notifications:read", "notifications:write", "read:analytics",
-	"runs:create", "runs:read", "search:read", "sessions:read", "sessions:write", "tenants:write",
-	"users:read", "users:write", "webhooks:read", "webhooks:write",
+// scopes is the one table of scopes: a new one is a row here.
+var scopes = []struct {
+	scope     Scope
+	role      Role // the lowest whose members can use it in a browser session
+	byDefault bool // granted to a key whose scopes are not stated
+}{
+	{"admin", Admin, false},
+	{"agents:read", Viewer, true},
+	{"agents:write", Developer, true},
+	{"api_keys:read", Viewer, false},
+	{"api_keys:write", Admin, false},
+	{"billing:read", Viewer, false},
+	{"evaluations:read", Viewer, false},
+	{"evaluations:write", Developer, false},
+	{"events:read", Viewer, false},
+	{"files:read", Viewer, true},
+	{"files:write", Developer, true},
+	{"guardrails:read", Viewer, false},
+	{"guardrails:write", Admin, false},
+	{"marketplace:invoke", Developer, false},
+	{"marketplace:read", Viewer, false},
+	{"marketplace:write", Developer, false},
+	{"memory:read", Viewer, true},
+	{"memory:write", Developer, true},
+	{"notifications:read", Viewer, true},
+	{"notifications:write", Developer, true},
+	{"read:analytics", Viewer, true},
+	{"runs:create", Developer, true},
+	{"runs:read", Viewer, true},
+	{"search:read", Viewer, false},
+	{"sessions:read", Viewer, true},
+	{"sessions:write", Developer, true},
+	{"tenants:write", Admin, false},
+	{"users:read", Viewer, false},
+	{"users:write", Admin, false},
+	{"webhooks:read", Viewer, false},
+	{"webhooks:write", Admin, false},
 }
 
-// Defaults are granted to a key whose scopes are not given (section 5.6).
-var Defaults = []Scope{
-	"agents:read", "agents:write", "runs:create", "runs:read", "sessions:read", "sessions:write",
-	"notifications:read", "notifications:write", "memory:read", "memory:write", "files:read", "files:write",
-	"read:analytics",
+func scopesWhere(matches func(i int) bool) (list []Scope) {
+	for i := range scopes {
+		if matches(i) {
+			list = append(list, scopes[i].scope)
+		}
+	}
+	return list
 }
+
+// Catalogue lists every scope that can be granted, the wildcard apart.
+var Catalogue = scopesWhere(func(int) bool { return true })
+
+// Defaults are granted to a key whose scopes are not stated.
+var Defaults = scopesWhere(func(i int) bool { return scopes[i].byDefault })
 
 // ScopesOf lists every scope that a role can use: what a signed-in browser may
 // do (decisions.md D3). The list is shared; it is not to be changed.
 func ScopesOf(r Role) []Scope { return scopesOf[r] }
 
-var scopesOf = func() map[Role][]Scope {
-	viewer := slices.DeleteFunc(slices.Clone(Catalogue), func(s Scope) bool { return !strings.Contains(string(s), "read") })
-	developer := append(slices.Clone(viewer),
-		"agents:write", "evaluations:write", "files:write", "marketplace:invoke", "marketplace:write",
-		"memory:write", "notifications:write", "runs:create", "sessions:write")
-	return map[Role][]Scope{Viewer: viewer, Developer: developer, Admin: Catalogue, Owner: {Wildcard}}
-}()
+var scopesOf = map[Role][]Scope{
+	Viewer:    scopesWhere(func(i int) bool { return scopes[i].role == Viewer }),
+	Developer: scopesWhere(func(i int) bool { return scopes[i].role == Viewer || scopes[i].role == Developer }),
+	Admin:     Catalogue,
+	Owner:     {Wildcard},
+}
 
 // Caller is who makes a request: one person, in one tenant, by one key or one
 // browser session. Of an anonymous call only Address and RequestID are known.

@@ -161,6 +161,9 @@ func (d *document) splitInputs(bodies []*huma.MediaType, in, out map[string]bool
 	for name, fields := range sent {
 		if !in[name] || split[name] {
 			components[name].Required = fields
+			for _, p := range components[name].Properties {
+				p.ReadOnly = false // of a type that is never sent to us it says nothing, and oapi-codegen makes it a pointer
+			}
 		}
 	}
 }

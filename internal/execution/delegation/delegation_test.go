@@ -31,14 +31,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// runs are runs in memory, which end when a test says so.
+// runs are runs in memory, which tests end.
 type runs struct {
 	mu      sync.Mutex
 	all     map[string]*run.Run
 	changed chan struct{}
 	made    int
 	refuse  error
-	taken   bool // somebody else made the run since it was looked for
+	taken   bool // another worker created the run meanwhile
 }
 
 func newRuns() *runs { return &runs{all: map[string]*run.Run{}, changed: make(chan struct{})} }
@@ -101,7 +101,7 @@ func (r *runs) Cancel(_ context.Context, _, id string) (run.CancelAnswer, error)
 	return run.CancelAnswer{Cancelled: true, RunID: id}, nil
 }
 
-// end moves a run, and tells those that wait.
+// end ends a run and wakes those that wait for it.
 func (r *runs) end(id string, status run.Status, output, sentence string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -327,11 +327,11 @@ func TestDerived(t *testing.T) {
 	other := call
 	other.Arguments = `{"a":1}`
 	if deriveID(call, "task") != same || deriveID(other, "task") == same || deriveID(call, "agent") == same {
-		t.Error("calls are not told apart")
+		t.Error("calls are not distinguished")
 	}
 	call.StepID, other.StepID = "s1", "s2"
 	if deriveID(call, "task") == deriveID(other, "task") || deriveID(call, "task") == same {
-		t.Error("steps are not told apart")
+		t.Error("steps are not distinguished")
 	}
 	other.StepID = "s1"
 	if deriveID(call, "task") != deriveID(other, "task") {
@@ -391,8 +391,8 @@ func TestTaskOfAStoppedCall(t *testing.T) {
 	}
 }
 
-// A task that takes too long, or waits for somebody who does not come, is
-// cancelled, and the model is told.
+// A task that takes too long, or waits for a person in vain, is cancelled, and the
+// model gets a result that says so.
 func TestTaskOutOfTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -21,7 +21,7 @@ import (
 	"agentd/internal/kernel/tool"
 )
 
-// made calls spawn_agent, which must succeed, and gives what it told.
+// made calls spawn_agent, which must succeed, and returns its result.
 func (r *rig) made(call tool.Call) spawned {
 	r.t.Helper()
 	got := r.do(r.t.Context(), call)
@@ -74,10 +74,10 @@ func TestSpawn(t *testing.T) {
 	}
 	all := r.made(r.call("spawn_agent", "c2", map[string]any{"name": "all", "prompt": "x"}))
 	if diff := cmp.Diff([]string{"calculator", "delegate_to_agent", "http_fetch"}, all.Tools); diff != "" {
-		t.Errorf("tools that nobody chose: %s", diff)
+		t.Errorf("tools if none are named: %s", diff)
 	}
 	if none := r.made(r.call("spawn_agent", "c3", map[string]any{"name": "none", "prompt": "x", "tools": []string{}})); len(none.Tools) != 0 {
-		t.Errorf("tools that nobody wanted: %v", none.Tools)
+		t.Errorf("tools of an empty list: %v", none.Tools)
 	}
 }
 
@@ -254,7 +254,7 @@ func TestSpawnRoute(t *testing.T) {
 		t.Errorf("%+v, %v", task, err)
 	}
 	if _, has := first["task_run_id"]; has {
-		t.Error("a task that nobody gave")
+		t.Error("a task that was not given")
 	}
 	if err := r.agents.Store().Delete(t.Context(), r.who, r.parent.ID); err != nil {
 		t.Fatal(err)

@@ -335,7 +335,7 @@ func TestCompactionWithinOneTurn(t *testing.T) {
 			}
 			in := decode[run.CompactionInput](t, s.Input)
 			if !in.KeepRequest || in.Through == nil || in.Through.RunID != got.RunID || in.Through.StepSeq == 0 || in.Through.StepSeq >= s.Seq {
-				t.Errorf("step %d folds %+v", s.Seq, in)
+				t.Errorf("step %d replaces %+v", s.Seq, in)
 			}
 		}
 	})
@@ -354,7 +354,7 @@ func TestCompactionSurvivesEveryCrash(t *testing.T) {
 			}
 			r := longWorker(t, db, 7)
 			dying := dieAtWrite(db, at)
-			first := r.start(fmt.Sprintf("fold-%d", at), 4, dying)
+			first := r.start(fmt.Sprintf("compaction-%d", at), 4, dying)
 			started, err := first.Create(t.Context(), r.who, run.Request{AgentID: r.agents.spec.ID, Input: historyOf(3)})
 			if err != nil {
 				first.stop()
@@ -366,7 +366,7 @@ func TestCompactionSurvivesEveryCrash(t *testing.T) {
 			})
 			first.stop()
 			before := r.steps(started.RunID)
-			second := r.start(fmt.Sprintf("fold-%d", at), 4, nil)
+			second := r.start(fmt.Sprintf("compaction-%d", at), 4, nil)
 			got := second.end(started.RunID)
 			second.stop()
 			r.checkEnded(got)
@@ -377,7 +377,7 @@ func TestCompactionSurvivesEveryCrash(t *testing.T) {
 			read := said(requests[len(requests)-1])
 			if want == nil {
 				if want = read; !slices.Contains(read, "summary") {
-					t.Fatalf("nothing was folded: %v", read)
+					t.Fatalf("nothing was compacted: %v", read)
 				}
 				continue
 			}
@@ -433,13 +433,13 @@ func TestOverflow(t *testing.T) {
 		calls    int
 		code     string
 	}{
-		"compaction":      {"compaction", 1500, 20, []string{"llm failed", "compaction completed", "compaction completed", "llm completed"}, 4, ""},
-		"summarize":       {"summarize", 1500, 20, []string{"llm failed", "compaction completed", "compaction completed", "llm completed"}, 4, ""},
-		"truncate":        {"truncate", 1500, 20, []string{"llm completed"}, 2, ""},
-		"sliding-window":  {"sliding_window", 800, 20, []string{"llm completed"}, 2, ""},
-		"refused-again":   {"truncate", 100, 20, []string{"llm failed"}, 2, "CONTEXT_LENGTH_EXCEEDED"},
-		"nothing-to-fold": {"compaction", 1, 0, []string{"llm failed"}, 1, "CONTEXT_LENGTH_EXCEEDED"},
-		"nothing-to-drop": {"truncate", 1, 0, []string{"llm failed"}, 1, "CONTEXT_LENGTH_EXCEEDED"},
+		"compaction":         {"compaction", 1500, 20, []string{"llm failed", "compaction completed", "compaction completed", "llm completed"}, 4, ""},
+		"summarize":          {"summarize", 1500, 20, []string{"llm failed", "compaction completed", "compaction completed", "llm completed"}, 4, ""},
+		"truncate":           {"truncate", 1500, 20, []string{"llm completed"}, 2, ""},
+		"sliding-window":     {"sliding_window", 800, 20, []string{"llm completed"}, 2, ""},
+		"refused-again":      {"truncate", 100, 20, []string{"llm failed"}, 2, "CONTEXT_LENGTH_EXCEEDED"},
+		"nothing-to-compact": {"compaction", 1, 0, []string{"llm failed"}, 1, "CONTEXT_LENGTH_EXCEEDED"},
+		"nothing-to-drop":    {"truncate", 1, 0, []string{"llm failed"}, 1, "CONTEXT_LENGTH_EXCEEDED"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -54,7 +54,7 @@ func TestToolLoop(t *testing.T) {
 		}
 		want := []string{"system  Be brief.", "user  What is 6 times 7?", "assistant  Let me see.", "tool a 42", "tool b 3.5"}
 		if diff := cmp.Diff(want, second); diff != "" {
-			t.Errorf("what the model was told (-want +got):\n%s", diff)
+			t.Errorf("what the model got (-want +got):\n%s", diff)
 		}
 		wantEvents := []string{
 			"run.queued", "run.started", "step.started", "llm.thinking", "llm.chunk", "llm.completed", "step.completed",
@@ -109,8 +109,8 @@ func TestBadToolCalls(t *testing.T) {
 				t.Fatalf("the run is %s: %v", got.Status, got.Error)
 			}
 			r.checkEnded(got)
-			if told := r.sim.Requests()[1].Chat().Last(model.Tool); !strings.Contains(told, c.want) {
-				t.Errorf("the model was told %q, want something about %q", told, c.want)
+			if result := r.sim.Requests()[1].Chat().Last(model.Tool); !strings.Contains(result, c.want) {
+				t.Errorf("the model got %q, want something about %q", result, c.want)
 			}
 		})
 	}
@@ -290,8 +290,8 @@ func TestPolicyIsChecked(t *testing.T) {
 				t.Errorf("the run is %s, %q after %d calls", got.Status, got.ErrorCode, r.sim.Calls())
 			}
 			if c.gate.tool {
-				if told := r.sim.Requests()[1].Chat().Last(model.Tool); !strings.Contains(told, "The constitution forbids it.") {
-					t.Errorf("the model was told %q", told)
+				if result := r.sim.Requests()[1].Chat().Last(model.Tool); !strings.Contains(result, "The constitution forbids it.") {
+					t.Errorf("the model got %q", result)
 				}
 			}
 			if len(got.Output) > 0 && c.status != run.Completed {
@@ -319,8 +319,8 @@ func TestCallersTools(t *testing.T) {
 	if out := r.output(got); out.Text != "Sunny." {
 		t.Errorf("output is %+v", out)
 	}
-	if told := r.sim.Requests()[1].Chat().Last(model.Tool); told != "18 degrees" {
-		t.Errorf("the model was told %q", told)
+	if result := r.sim.Requests()[1].Chat().Last(model.Tool); result != "18 degrees" {
+		t.Errorf("the model got %q", result)
 	}
 }
 
@@ -385,7 +385,7 @@ func TestCancel(t *testing.T) {
 	})
 }
 
-// sound2 is sound for runs that were ended from outside, whose last step has
+// checkAborted is checkEnded for runs that were cancelled, whose last step has
 // no result.
 func (r *harness) checkAborted(got *run.Run) {
 	r.t.Helper()

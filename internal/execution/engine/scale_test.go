@@ -164,7 +164,7 @@ func TestStoredBytes(t *testing.T) {
 			t.Parallel()
 			sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
 				r := newHarness(t, db)
-				r.window = 1 << 24 // nothing is folded
+				r.window = 1 << 24 // nothing is compacted
 				r.tools = []tool.Tool{{
 					Name: "look", Parameters: jsontext.Value(`{"type":"object"}`),
 					Run: func(context.Context, tool.Call) (tool.Result, error) { return tool.Result{Output: c.found}, nil },

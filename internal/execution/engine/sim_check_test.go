@@ -158,11 +158,11 @@ func (w *world) follows(n *simNode, messages []model.Message) {
 		return m.Role == model.System || m.From.RunID == "" // the agent's prompt, and the closing note
 	})
 	if len(got) > len(want) {
-		w.t.Errorf("seed %d: %s tells the model %d messages, the journal has %d", w.seed, w.short(id), len(got), len(want))
+		w.t.Errorf("seed %d: %s sends the model %d messages, the journal has %d", w.seed, w.short(id), len(got), len(want))
 		return
 	}
 	if diff := cmp.Diff(asJSON(w, want[:len(got)]), asJSON(w, got)); diff != "" {
-		w.t.Errorf("seed %d: what %s tells the model is not its journal:\n%s", w.seed, w.short(id), diff)
+		w.t.Errorf("seed %d: what %s sends the model is not its journal:\n%s", w.seed, w.short(id), diff)
 	}
 }
 

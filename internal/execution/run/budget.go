@@ -17,7 +17,7 @@ type Budgets interface {
 	// ReserveTx takes up to want from all of the budgets, or fails with *OverBudget where
 	// any of them has less than least left.
 	ReserveTx(tx txn.Tx, tenant string, ids []string, want, least int64) (granted int64, err error)
-	// Settle gives back what was reserved and counts what was spent.
+	// Settle returns a reservation and adds what was spent.
 	Settle(tenant string, ids []string, reserved, spent int64) txn.Op
 }
 

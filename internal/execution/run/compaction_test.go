@@ -32,7 +32,7 @@ func journal(steps ...run.Step) []run.Step {
 	return steps
 }
 
-// What the journal folded is folded in the conversation that it tells: of what
+// The conversation of a journal has its compactions applied: of what
 // was said before the run, of its own, and with a note that came in between.
 func TestFoldsOfAJournal(t *testing.T) {
 	t.Parallel()

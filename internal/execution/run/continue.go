@@ -19,7 +19,7 @@ type continueIn struct {
 	RunID string `path:"runId"`
 	Body  struct {
 		ContinuationToken string `json:"continuation_token" required:"true" minLength:"1" doc:"From the output of a run that was truncated."`
-		Message           string `json:"message,omitzero" maxLength:"100000" doc:"Message to the agent; if omitted, it is told to continue."`
+		Message           string `json:"message,omitzero" maxLength:"100000" doc:"Message to the agent; default: continue."`
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The states and moves of decisions.md D6, written out a second time, so that
+// The states and transitions, written out a second time, so that
 // a slip in the table shows.
 func TestMoves(t *testing.T) {
 	t.Parallel()

@@ -30,8 +30,8 @@ import (
 
 const lease = 15 * time.Second
 
-// rig is the slice over a real database, with a clock that stands and an
-// engine that stores runs and does nothing with them.
+// rig is the service on a real database, with a fake clock and an engine that
+// stores runs and does nothing with them.
 type rig struct {
 	*schedule.Service
 	t       *testing.T
@@ -47,12 +47,12 @@ type rig struct {
 	suspend bool
 }
 
-// starter stands for the engine.
+// starter replaces the engine.
 type starter struct {
 	db     *sqldb.DB
 	runs   *runsql.Store
 	admits bool         // asks the run's admission, as the contract says
-	before func() error // the node dies, or somebody else acts, before the run is stored
+	before func() error // the node dies, or another caller acts, before the run is stored
 	after  func() error // and after
 }
 
@@ -120,7 +120,7 @@ func (r *rig) fatal(err error) {
 	}
 }
 
-// agent makes an agent, with a schedule unless the field is "", and gives its id.
+// agent creates an agent, with a schedule unless the field is "", and returns its id.
 func (r *rig) agent(field string) string {
 	r.t.Helper()
 	g := r.agents.Store().Blank()
@@ -148,7 +148,7 @@ func (r *rig) move(id, action string) {
 	r.deliver()
 }
 
-// deliver hands out the agents' changes.
+// deliver delivers the agents' changes.
 func (r *rig) deliver() {
 	r.t.Helper()
 	for {
@@ -178,7 +178,7 @@ func (r *rig) tick(node string) error {
 	return failed
 }
 
-// pass moves the clock on and has what is due handled.
+// pass advances the clock and has due work handled.
 func (r *rig) pass(d time.Duration) {
 	r.t.Helper()
 	r.clock.Advance(d)
@@ -258,8 +258,8 @@ func (r *rig) fire(of run.Run) time.Time {
 	return m.Fire
 }
 
-// end ends a run, and tells the watchers unless nobody is told.
-func (r *rig) end(id string, status run.Status, told bool) {
+// end ends a run, and calls the watcher if notify is set.
+func (r *rig) end(id string, status run.Status, notify bool) {
 	r.t.Helper()
 	r.fatal(r.db.Write(r.t.Context(), func(tx txn.Tx) error {
 		rec, err := r.engine.runs.LockTx(tx, r.who.TenantID, id)
@@ -267,7 +267,7 @@ func (r *rig) end(id string, status run.Status, told bool) {
 			return err
 		}
 		rec.Status = status
-		if err := r.engine.runs.Update(rec.TenantID, id, run.Update{Status: status, EventSeq: rec.EventSeq})(tx); err != nil || !told {
+		if err := r.engine.runs.Update(rec.TenantID, id, run.Update{Status: status, EventSeq: rec.EventSeq})(tx); err != nil || !notify {
 			return err
 		}
 		return r.OnRunState(tx, rec)

@@ -148,7 +148,7 @@ func TestTooManyRuns(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, r *rig) {
 		id := r.agent(`{"cron":"*/5 * * * *","max_concurrent_scheduled":2}`)
-		_, err := r.runs.Create(t.Context(), r.who, run.Request{AgentID: id}) // somebody else's does not count
+		_, err := r.runs.Create(t.Context(), r.who, run.Request{AgentID: id}) // a run of another caller does not count
 		r.fatal(err)
 		elsewhere := r.made(id)[0].RunID
 		for _, m := range []string{"12:05", "12:10", "12:15"} {
@@ -176,7 +176,7 @@ func TestTooManyRuns(t *testing.T) {
 	})
 }
 
-// An end that nobody told of is found when it matters.
+// An end without a notification is found at the next fire.
 func TestAnEndThatWasNotTold(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, r *rig) {
@@ -217,7 +217,7 @@ func TestOnFailure(t *testing.T) {
 			r.pass(5 * time.Minute)
 			one := r.made(id)[0]
 			r.end(one.RunID, c.status, true)
-			r.end(one.RunID, c.status, true) // told again, counts once
+			r.end(one.RunID, c.status, true) // notified again, counts once
 			got := r.schedule(id)
 			if got.ConsecutiveFailures != c.failures || (got.Status == schedule.Paused) != c.paused || len(r.alarms) != c.alarms {
 				t.Errorf("%s after %s: %+v, alarms %v", c.on, c.status, got, r.alarms)
@@ -333,7 +333,7 @@ func TestTheAgentIsFollowed(t *testing.T) {
 	})
 }
 
-// What an agent's change has not told yet is seen by the next fire, and by
+// A change of the agent that is not delivered yet is seen by the next fire, and by
 // whoever looks.
 func TestAChangeThatWasNotTold(t *testing.T) {
 	t.Parallel()

@@ -326,7 +326,7 @@ func TestMCPSecrets(t *testing.T) {
 		t.Errorf("by reference: %v", byRef)
 	}
 	wrong := n.CreateMCPServer(object{"url": guarded, "auth": object{"type": "bearer", "secret": "wrong-one"}})
-	if wrong["status"] != "error" || !strings.Contains(wrong["connect_error"].(string), "refuses the credential") {
+	if wrong["status"] != "error" || !strings.Contains(wrong["connect_error"].(string), "rejects the stored credential") {
 		t.Errorf("with a wrong key: %v", wrong)
 	}
 	all := string(n.Do("GET", "/api/v1/mcp/servers", nil).Body)

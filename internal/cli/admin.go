@@ -38,9 +38,9 @@ type keyCreateCommand struct {
 	Storage config.Storage `embed:"" group:"Storage"`
 	Tenant  string         `placeholder:"ID" help:"Id of the tenant. Left out: the first one, which the first start made."`
 	Role    authz.Role     `required:"" enum:"viewer,developer,admin,owner" placeholder:"ROLE" help:"Role of the member: viewer, developer, admin or owner."`
-	Scopes  []authz.Scope  `placeholder:"SCOPE" help:"Scopes of the key, or * for all. Left out: the usual ones."`
+	Scopes  []authz.Scope  `placeholder:"SCOPE" help:"Scopes of the key, or * for all. Left out: the default scopes."`
 	Name    string         `required:"" placeholder:"NAME" help:"Name of the key."`
-	User    string         `placeholder:"EMAIL" help:"Email address of the member. Left out, or of nobody yet: a new member."`
+	User    string         `placeholder:"EMAIL" help:"Email address of the member. Left out, or unknown: a new member."`
 	JSON    bool           `help:"Print the result as JSON."`
 }
 
@@ -63,7 +63,7 @@ func (cmd *keyCreateCommand) Run(inv *invocation) error {
 // showKey shows a new key to a person.
 func (inv *invocation) showKey(g identity.Grant, holder string) {
 	fmt.Fprintf(inv.stdout, "%-7s %s\n%-7s %s\n", holder, g.UserID, "Key", string(g.RawKey))
-	inv.note("Store the key now: it is not kept and cannot be shown again.")
+	inv.note("Save the key now: it is not stored and cannot be shown again.")
 }
 
 // printGrant prints a new key for a script.

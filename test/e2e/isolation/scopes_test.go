@@ -97,7 +97,7 @@ func TestGate(t *testing.T) {
 
 			enough := append([]authz.Scope{authz.SuperScope, authz.Wildcard}, op.Scopes...)
 			if op.Operator {
-				refused(callWithout(g, t, op, g.KeyFor(least, authz.Wildcard)), 403, "FORBIDDEN", "operator")
+				refused(callWithout(g, t, op, g.KeyFor(least, authz.Wildcard)), 403, "FORBIDDEN", "company that operates")
 				if got := callWithout(g, t, op, apptest.OwnerKey); got.StatusCode == 401 || got.StatusCode == 403 || got.StatusCode >= 500 {
 					t.Errorf("%s with the operator's key: %d %s", op, got.StatusCode, got.Body)
 				}

@@ -1,6 +1,6 @@
-// Package goldentest compares what programs make with files that stand in the
-// repository. With the flag -update the files are written anew; make golden does
-// so for all of them.
+// Package goldentest compares generated content with files of the repository.
+// The flag -update writes the files instead; make golden does so for all of
+// them.
 package goldentest
 
 import (
@@ -14,9 +14,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files")
 
-// Check compares something with a file, whose path begins at the package.
+// Check compares got with a file; path is relative to the package.
 func Check(t testing.TB, path string, got []byte) {
 	t.Helper()
 	if *update {
@@ -29,11 +29,11 @@ func Check(t testing.TB, path string, got []byte) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("%s is stale; make golden writes it anew (-want +got):\n%s", path, diff)
+		t.Errorf("%s is stale; run make golden (-want +got):\n%s", path, diff)
 	}
 }
 
-// CheckPart compares something with what stands in a file between two lines.
+// CheckPart compares got with the part of a file between two lines.
 func CheckPart(t testing.TB, path, begin, end string, got []byte) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -48,7 +48,7 @@ func CheckPart(t testing.TB, path, begin, end string, got []byte) {
 	Check(t, path, slices.Concat(before, []byte(begin+"\n"), got, []byte(end), after))
 }
 
-// Seed has a fuzz target begin with the files that fit a pattern.
+// Seed adds the files that match a pattern to the corpus of a fuzz target.
 func Seed(f *testing.F, pattern string) {
 	f.Helper()
 	paths, err := filepath.Glob(pattern)

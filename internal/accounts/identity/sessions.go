@@ -25,7 +25,7 @@ const (
 	// is ended to make room.
 	maxSessions = 100
 	// keepEnded is how long an ended session is stored, so that ending it again
-	// can be told from ending one that never existed.
+	// can be distinguished from ending one that never existed.
 	keepEnded = 30 * 24 * time.Hour
 
 	maxLabelLen = 120 // characters

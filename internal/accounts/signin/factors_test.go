@@ -228,7 +228,7 @@ func TestWrongCodesAreCounted(t *testing.T) {
 			b.t.Error(diff)
 		}
 		b.clock.Advance(time.Hour)
-		b.must(who, "POST", mfa+"verify", showing(a.code())) // and it begins anew
+		b.must(who, "POST", mfa+"verify", showing(a.code())) // and the count restarts
 		b.refused(fault.Unauthenticated, "VERIFICATION_FAILED", who, "POST", mfa+"verify", showing(a.wrong()))
 		b.clock.Advance(time.Minute)
 		b.must(who, "POST", mfa+"verify", showing(a.code()))

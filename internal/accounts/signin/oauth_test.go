@@ -323,7 +323,7 @@ func TestOAuthOfStrangers(t *testing.T) {
 			if again := b.caller(b.flow("corp", nil)); again.TenantID != who.TenantID {
 				b.t.Errorf("the second time in %s", again.TenantID)
 			}
-			// Everybody left: the link leads nowhere, and is made anew.
+			// All members left: the link has no target, and is created again.
 			b.sql(`DELETE FROM browser_sessions`)
 			b.sql(`UPDATE users SET email = '', email_verified = FALSE, status = 'deleted'`)
 			if again := b.caller(b.flow("corp", object{"accept_terms": true, "accept_privacy": true})); again.TenantID == who.TenantID ||

@@ -289,7 +289,7 @@ func TestAgentsOfABase(t *testing.T) {
 		if err := r.Delete(r.Context(), r.who, r.base); !fault.Is(err, fault.NotFound) {
 			r.Errorf("deleted twice: %v", err)
 		}
-		// An agent whose base went without its being told.
+		// An agent whose base was deleted without a notification.
 		_, err = r.Agents.Store().Update(r.Context(), r.who, g.ID, func(_ txn.Tx, g *agent.Agent) error {
 			g.Name = "renamed"
 			return nil

@@ -30,7 +30,7 @@ const (
 	maxTranscript  = 60_000 // characters of each side
 	maxTries       = 6
 	nearDuplicate  = 0.93 // cosine
-	wishFor        = time.Minute
+	settingFor        = time.Minute
 	maxWishes      = 10_000
 	extractTokens  = 2000
 	extractTimeout = 2 * time.Minute
@@ -41,10 +41,10 @@ const (
 // extracted.
 type settingsCache struct {
 	mu    sync.Mutex
-	known map[[2]string]wish
+	known map[[2]string]setting
 }
 
-type wish struct {
+type setting struct {
 	extract bool
 	until   time.Time
 }
@@ -53,9 +53,9 @@ func (w *settingsCache) note(tenant, agentID string, extract bool, now time.Time
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.known) >= maxWishes || w.known == nil {
-		w.known = map[[2]string]wish{}
+		w.known = map[[2]string]setting{}
 	}
-	w.known[[2]string{tenant, agentID}] = wish{extract, now.Add(wishFor)}
+	w.known[[2]string{tenant, agentID}] = setting{extract, now.Add(settingFor)}
 }
 
 func (w *settingsCache) find(tenant, agentID string, now time.Time) (extract, ok bool) {
@@ -169,7 +169,7 @@ const instructions = "You decide what an assistant should remember of a conversa
 	"Keep what will be of use in later conversations: lasting facts about the user and their world, preferences, " +
 	"decisions, and how something is done. Leave out small talk, what holds only for now, secrets such as passwords " +
 	"and keys, and what the assistant merely guessed. Write each fact as one sentence that can be understood alone. " +
-	"Where it is a claim or a wish of the user, say so: \"The user says that ...\", \"The user wants ...\".\n\n" +
+	"If it is a claim or a wish of the user, say so: \"The user says that ...\", \"The user wants ...\".\n\n" +
 	"Answer with JSON and nothing else: " +
 	"{\"facts\":[{\"content\":\"...\",\"type\":\"semantic\",\"tags\":[\"...\"],\"entity_name\":\"...\",\"entity_type\":\"...\"}]}. type " +
 	"is semantic for facts, episodic for what happened, procedural for how something is done. tags, entity_name and " +

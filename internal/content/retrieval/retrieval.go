@@ -73,7 +73,7 @@ type Store interface {
 	CreateTx(tx txn.Tx, tenant, collection string, version int64, passages []Passage) error
 	// UpdateTx stores kind, text, boost and time of a passage, and clears its
 	// vector if the text has changed.
-	UpdateTx(tx txn.Tx, tenant, collection string, version int64, p Passage, anew bool) error
+	UpdateTx(tx txn.Tx, tenant, collection string, version int64, p Passage, changed bool) error
 	DeleteTx(tx txn.Tx, tenant, collection string, version int64, ids []string) error
 	DeleteSourceTx(tx txn.Tx, tenant, collection string, version int64, source string) error
 	DeleteCollectionTx(tx txn.Tx, tenant, collection string) error
@@ -165,9 +165,9 @@ func (e *Edit) Insert(passages ...Passage) error {
 	return e.embed()
 }
 
-// Replace changes a passage; anew reports that its text has changed.
-func (e *Edit) Replace(p Passage, anew bool) error {
-	if err := e.service.Store.UpdateTx(e.tx, e.tenant, e.collection, e.version, p, anew); err != nil || !anew {
+// Replace changes a passage; changed reports that its text is different.
+func (e *Edit) Replace(p Passage, changed bool) error {
+	if err := e.service.Store.UpdateTx(e.tx, e.tenant, e.collection, e.version, p, changed); err != nil || !changed {
 		return err
 	}
 	return e.embed()

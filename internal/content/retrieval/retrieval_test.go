@@ -271,7 +271,7 @@ func TestEmbeddingComesAfterTheCommit(t *testing.T) {
 		if mode != retrieval.Both || len(found) != 10 {
 			t.Errorf("by vectors: %q, %d found", mode, len(found))
 		}
-		// Another model: the vectors of the old one do not count, and are made anew.
+		// Another model: the vectors of the old one are ignored and computed again.
 		next := newRig(t, db, &embedder{name: "two"})
 		if mode, _ = next.find(tenant, c, "filler"); mode != retrieval.Keyword {
 			t.Errorf("mode %q with another model's vectors", mode)

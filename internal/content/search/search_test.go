@@ -27,7 +27,7 @@ func TestWords(t *testing.T) {
 		r.clock.Advance(time.Second)
 		tokyo := r.run(tenant, "", "東京の天気は?", "晴れです。")
 		r.clock.Advance(time.Second)
-		odd := r.run(tenant, "", `'"; DROP TABLE runs; -- a*b NEAR(c d) col:x ^y {z} \o/ "`, "O'Brien & <sons>|(100%)")
+		hostile := r.run(tenant, "", `'"; DROP TABLE runs; -- a*b NEAR(c d) col:x ^y {z} \o/ "`, "O'Brien & <sons>|(100%)")
 		r.clock.Advance(time.Second)
 		quiet := r.run(tenant, "", "", "")
 		r.work()
@@ -36,9 +36,9 @@ func TestWords(t *testing.T) {
 			"ref": {refund}, "order ref": {refund}, "ref order": {}, "4711": {refund}, "471": {refund}, "refund weather": {},
 			"zurich": {berlin}, "Zürich wea": {berlin}, "dont": {berlin}, "don't": {berlin}, "coat.": {berlin},
 			"東京": {tokyo}, "天気": {tokyo}, "京東": {}, "晴れ": {tokyo},
-			"drop table": {odd}, "near": {odd}, "near(": {odd}, "col:x": {odd}, "obrien": {odd}, "a*b": {odd},
+			"drop table": {hostile}, "near": {hostile}, "near(": {hostile}, "col:x": {hostile}, "obrien": {hostile}, "a*b": {hostile},
 			"": {}, "r": {}, " r ": {}, "re": {refund}, "?!": {}, "\"": {}, "''": {}, "**": {}, "\x00\x00": {}, "\xff\xfe": {}, "order order": {refund},
-			"run": {odd}, quiet: {},
+			"run": {hostile}, quiet: {},
 		} {
 			r.ids(r.who, q, "", want...)
 			r.ids(r.who, q, search.Run, want...)
@@ -181,7 +181,7 @@ func TestAgentsAreFollowed(t *testing.T) {
 		r.ids(r.who, "otter", "")
 		r.ids(r.who, "badger swims", "", id)
 		r.fatal(r.agents.Store().Delete(t.Context(), r.who, id))
-		r.ids(r.who, "badger", "") // before it is heard of
+		r.ids(r.who, "badger", "") // before the change arrives
 		r.work()
 		r.ids(r.who, "badger", "")
 	})

@@ -475,8 +475,8 @@ func TestTargetTests(t *testing.T) {
 	})
 }
 
-// A change of who wants to be told is heeded at once where it is made, and
-// within a second elsewhere.
+// A change of preferences takes effect at once on this node, and within a
+// second on others.
 func TestWhoWantsToHearIsKnown(t *testing.T) {
 	t.Parallel()
 	offices(t, func(t *testing.T, o *office) {

@@ -411,8 +411,8 @@ func TestCompactionSurvivesEveryCrash(t *testing.T) {
 	})
 }
 
-// tooLong refuses requests of more than limit tokens, as endpoints do.
-func tooLong(limit int) func(modeltest.Request) modeltest.Answer {
+// contextOverflow refuses requests of more than limit tokens, as endpoints do.
+func contextOverflow(limit int) func(modeltest.Request) modeltest.Answer {
 	return func(req modeltest.Request) modeltest.Answer {
 		if tokens(req) > limit {
 			return modeltest.Answer{Status: 400, Error: fmt.Sprintf("This model's maximum context length is %d tokens.", limit)}
@@ -444,7 +444,7 @@ func TestOverflow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
-				r := newHarness(t, db, writer(tooLong(tt.most)))
+				r := newHarness(t, db, writer(contextOverflow(tt.most)))
 				r.agents.spec.ContextStrategy, r.agents.spec.Tools = tt.strategy, nil
 				n := r.start("n", 4, nil)
 				got := n.end(n.begin(run.Request{Input: historyOf(tt.turns)}).RunID)
@@ -543,11 +543,11 @@ func TestCompactionAndLimits(t *testing.T) {
 func TestPausedWhileCompacting(t *testing.T) {
 	t.Parallel()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
-		begun, goOn := make(chan struct{}, 9), make(chan struct{})
+		begun, proceed := make(chan struct{}, 9), make(chan struct{})
 		r := newHarness(t, db, modeltest.Respond(func(req modeltest.Request) modeltest.Answer {
 			if asksForSummary(req) {
 				begun <- struct{}{}
-				<-goOn
+				<-proceed
 				return modeltest.Answer{Text: theSummary}
 			}
 			return modeltest.Answer{Text: "The answer."}
@@ -559,7 +559,7 @@ func TestPausedWhileCompacting(t *testing.T) {
 		if err := n.Pause(t.Context(), r.who.TenantID, started.RunID); err != nil {
 			t.Fatal(err)
 		}
-		close(goOn)
+		close(proceed)
 		n.reaches(started.RunID, run.Paused)
 		stored := kinds(r.steps(started.RunID))
 		if !slices.Contains(stored, "compaction completed") {

@@ -70,7 +70,7 @@ func (w *world) unfinished() (open []string) {
 	for _, id := range w.ids {
 		r, err := w.api.Get(context.Background(), w.who.TenantID, id)
 		switch {
-		case fault.Is(err, fault.NotFound) && !w.accepted[id]: // it was never stored, and nobody was told that it was
+		case fault.Is(err, fault.NotFound) && !w.accepted[id]: // it was never stored, and no caller got an answer that it was
 		case err != nil:
 			w.t.Errorf("seed %d: a run is lost: %v", w.seed, err)
 		case !r.Status.Final():

@@ -315,10 +315,10 @@ func TestPause(t *testing.T) {
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
 		t.Run("while_the_model_answers", func(t *testing.T) {
 			for _, note := range []string{"", "Answer in French."} {
-				called, goOn := make(chan struct{}, 8), make(chan struct{}, 8)
+				called, proceed := make(chan struct{}, 8), make(chan struct{}, 8)
 				r := newHarness(t, db, modeltest.Respond(func(req modeltest.Request) modeltest.Answer {
 					called <- struct{}{}
-					<-goOn
+					<-proceed
 					return modeltest.Answer{Text: fmt.Sprintf("Answer %d.", countAssistant(req.Chat())+1)}
 				}))
 				n := r.start("n", 4, nil)
@@ -327,7 +327,7 @@ func TestPause(t *testing.T) {
 				if err := n.Pause(t.Context(), r.who.TenantID, id); err != nil {
 					t.Fatal(err)
 				}
-				goOn <- struct{}{}
+				proceed <- struct{}{}
 				got := n.reaches(id, run.Paused)
 				if len(got.Output) != 0 || got.PendingInput != nil {
 					t.Errorf("the answer is not held: %s", got.Output)
@@ -335,7 +335,7 @@ func TestPause(t *testing.T) {
 				if err := n.Respond(t.Context(), r.who.TenantID, id, "x"); !fault.Is(err, fault.Conflict) {
 					t.Errorf("answering a run that was paused by hand: %v", err)
 				}
-				goOn <- struct{}{}
+				proceed <- struct{}{}
 				if err := n.Resume(t.Context(), r.who.TenantID, id, note); err != nil {
 					t.Fatal(err)
 				}
@@ -352,12 +352,12 @@ func TestPause(t *testing.T) {
 			}
 		})
 		t.Run("while_a_tool_runs", func(t *testing.T) {
-			running, goOn := make(chan struct{}), make(chan struct{})
+			running, proceed := make(chan struct{}), make(chan struct{})
 			r := newHarness(t, db, modeltest.Respond(errand))
 			slow := tool.Tool{Name: "act", Parameters: jsontext.Value(`{"type":"object"}`), Run: func(_ context.Context, c tool.Call) (tool.Result, error) {
 				if c.ID == "a1" {
 					close(running)
-					<-goOn
+					<-proceed
 				}
 				return tool.Result{Output: "did " + c.ID}, nil
 			}}
@@ -369,7 +369,7 @@ func TestPause(t *testing.T) {
 			if err := n.Pause(t.Context(), r.who.TenantID, id); err != nil {
 				t.Fatal(err)
 			}
-			close(goOn)
+			close(proceed)
 			n.reaches(id, run.Paused)
 			if got := r.results(id); got["a1"].Content != "did a1" {
 				t.Errorf("what was under way: %+v", got)
@@ -389,11 +389,11 @@ func TestPause(t *testing.T) {
 			r.checkEnded(end)
 		})
 		t.Run("before_the_calls_begin", func(t *testing.T) {
-			called, goOn := make(chan struct{}, 8), make(chan struct{}, 8)
+			called, proceed := make(chan struct{}, 8), make(chan struct{}, 8)
 			done := &effects{done: map[string]int{}}
 			r := newHarness(t, db, modeltest.Respond(func(req modeltest.Request) modeltest.Answer {
 				called <- struct{}{}
-				<-goOn
+				<-proceed
 				return errand(req)
 			}))
 			r.tools = []tool.Tool{done.tool("act", false), done.tool("safe", true)}
@@ -404,13 +404,13 @@ func TestPause(t *testing.T) {
 			if err := n.Pause(t.Context(), r.who.TenantID, id); err != nil {
 				t.Fatal(err)
 			}
-			goOn <- struct{}{}
+			proceed <- struct{}{}
 			n.reaches(id, run.Paused)
 			if len(r.results(id)) != 0 || len(done.done) != 0 {
 				t.Errorf("calls were made: %v", done.done)
 			}
-			goOn <- struct{}{}
-			goOn <- struct{}{}
+			proceed <- struct{}{}
+			proceed <- struct{}{}
 			if err := n.Resume(t.Context(), r.who.TenantID, id, ""); err != nil {
 				t.Fatal(err)
 			}

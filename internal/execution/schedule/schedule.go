@@ -16,7 +16,7 @@ import (
 
 // Config is what a client configures. The tag restarts reports whether a change of
 // a field restarts the schedule: it forgets that it was paused and its
-// failures, and its next fire is computed anew. Add a field with "false" unless
+// failures, and its next fire is computed again. Add a field with "false" unless
 // it decides when runs start or what they do.
 type Config struct {
 	_ struct{} `json:"-" name:"ScheduleConfig"`

@@ -30,7 +30,7 @@ const (
 	maxTranscript  = 60_000 // characters of each side
 	maxTries       = 6
 	nearDuplicate  = 0.93 // cosine
-	settingFor        = time.Minute
+	settingFor     = time.Minute
 	maxWishes      = 10_000
 	extractTokens  = 2000
 	extractTimeout = 2 * time.Minute

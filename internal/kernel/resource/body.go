@@ -13,18 +13,18 @@ import (
 	"agentd/internal/base/secret"
 )
 
-// fill sets on t what a body says about it, as far as settable allows, and
-// validates the whole. merges says whether the body changes what is there (or
-// stands for itself). Errors: fault.Malformed; fault.Invalid with every wrong
-// field.
+// fill sets the members of a body on t, as far as settable allows them, and
+// validates the whole of t. With merges the body changes the present values of
+// t; without, it stands for itself. Errors: fault.Malformed; fault.Invalid with
+// every invalid field.
 func (p *plan[T]) fill(t *T, body jsontext.Value, as published, merges bool, settable func(*field) bool) error {
-	said, err := schema.Members(body)
+	members, err := schema.Members(body)
 	if err != nil {
 		return err
 	}
-	wrong := faults{}
-	kept := said[:0]
-	for _, m := range said {
+	invalid := faults{}
+	kept := members[:0]
+	for _, m := range members {
 		f := p.byName[m.Name]
 		if f == nil || !settable(f) {
 			kept = append(kept, m) // unknown to the schema too: only its syntax counts
@@ -33,7 +33,7 @@ func (p *plan[T]) fill(t *T, body jsontext.Value, as published, merges bool, set
 		switch {
 		case m.Value.Kind() == 'n':
 			if merges && f.required && !f.nullable {
-				wrong.add(f.name, "required: it cannot be cleared")
+				invalid.add(f.name, "required: it cannot be cleared")
 			}
 			f.at(t).Set(f.at(p.blank()))
 			continue
@@ -44,26 +44,26 @@ func (p *plan[T]) fill(t *T, body jsontext.Value, as published, merges bool, set
 		}
 		kept = append(kept, m)
 	}
-	if err := wrong.collect(as.schema.Check(schema.Join(kept), false)); err != nil {
+	if err := invalid.collect(as.schema.Check(schema.Join(kept), false)); err != nil {
 		return err
 	}
 	for _, m := range kept {
 		f := p.byName[m.Name]
-		if f == nil || !settable(f) || wrong.has(f.name) || f.secret && string(m.Value) == redacted {
+		if f == nil || !settable(f) || invalid.has(f.name) || f.secret && string(m.Value) == redacted {
 			continue
 		}
 		at := f.at(t)
 		at.SetZero() // decoding into what is there would merge
 		if err := json.Unmarshal(m.Value, at.Addr().Interface()); err != nil {
-			wrong.add(f.name, "its value cannot be read")
+			invalid.add(f.name, "its value cannot be read")
 		}
 	}
-	return p.validate(t, wrong)
+	return p.validate(t, invalid)
 }
 
 const redacted = `"` + secret.Redacted + `"`
 
-// mergeInto gives the field's object on t with the patch's members merged in.
+// mergeInto returns the field's object on t with the patch's members merged in.
 func (f *field) mergeInto(t any, patch jsontext.Value) (jsontext.Value, error) {
 	now, err := json.Marshal(f.at(t).Interface())
 	if err != nil {
@@ -72,50 +72,51 @@ func (f *field) mergeInto(t any, patch jsontext.Value) (jsontext.Value, error) {
 	return schema.MergePatch(now, patch)
 }
 
-// validate adds what the kind finds wrong with t to what is known already. A
-// field whose value was not taken over is not judged again.
+// validate adds the errors of Kind.Validate to those that are known. It ignores
+// those about fields that are known to be invalid: their values were not set.
 func (p *plan[T]) validate(t *T, known faults) error {
-	wrong := known
+	invalid := known
 	if p.Validate != nil {
 		for _, f := range p.Validate(t) {
 			if top := f.Field[:strings.IndexAny(f.Field+".", ".[")]; !known.has(top) {
-				wrong.add(f.Field, f.Message)
+				invalid.add(f.Field, f.Message)
 			}
 		}
 	}
-	if len(wrong.list) > 0 {
-		return fault.BadFields(wrong.list...)
+	if len(invalid.list) > 0 {
+		return fault.BadFields(invalid.list...)
 	}
 	return nil
 }
 
-// What a body may set.
+// The fields that a body may set at the creation of a resource, and afterwards.
 func atCreation(f *field) bool { return !f.readOnly }
 func afterwards(f *field) bool { return !f.readOnly && !f.immutable }
 
-// faults collects wrong fields, and knows which top-level ones they are in.
+// faults collects invalid fields.
 type faults struct {
 	list []fault.Field
 }
 
-func (w *faults) add(field, message string) {
-	w.list = append(w.list, fault.Field{Field: field, Message: message})
+func (l *faults) add(field, message string) {
+	l.list = append(l.list, fault.Field{Field: field, Message: message})
 }
 
-// collect takes in a refusal that names fields, and gives back any other.
-func (w *faults) collect(err error) error {
+// collect adds the fields that err names, and returns an error that names none.
+func (l *faults) collect(err error) error {
 	if err == nil {
 		return nil
 	}
 	if e := fault.From(err); e.Kind == fault.Invalid && len(e.Fields) > 0 {
-		w.list = append(w.list, e.Fields...)
+		l.list = append(l.list, e.Fields...)
 		return nil
 	}
 	return err
 }
 
-func (w *faults) has(top string) bool {
-	return slices.ContainsFunc(w.list, func(f fault.Field) bool {
+// has reports whether one of the fields is top, or lies within it.
+func (l *faults) has(top string) bool {
+	return slices.ContainsFunc(l.list, func(f fault.Field) bool {
 		rest, ok := strings.CutPrefix(f.Field, top)
 		return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 	})

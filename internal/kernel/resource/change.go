@@ -13,25 +13,25 @@ const (
 	Deleted = "deleted"
 )
 
-// Change tells that a resource was written. It is told if and only if the
+// Change describes a write to a resource. It is published if and only if the
 // write commits.
 type Change struct {
 	Kind     string    `json:"kind"`
 	Action   string    `json:"action"` // created | updated | deleted | the action of a move
 	TenantID string    `json:"tenant_id"`
 	ID       string    `json:"id"`
-	Name     string    `json:"name,omitzero"` // what Kind.Label gives: all that is left of the deleted
-	Version  int64     `json:"version"`       // after the write; of the deleted: its last
+	Name     string    `json:"name,omitzero"` // from Kind.Label: a deleted resource can no longer be read
+	Version  int64     `json:"version"`       // after the write; after a deletion the last one
 	Actor    string    `json:"actor"`         // user id
 	At       time.Time `json:"at"`
 }
 
-// Outbox takes changes into the transaction that makes them.
+// Outbox stores changes in the transaction that makes them.
 type Outbox interface {
 	Append(tx txn.Tx, c Change) error
 }
 
-// NoOutbox drops changes: for kinds and tests that nobody listens to.
+// NoOutbox drops changes, for kinds and tests without subscribers.
 type NoOutbox struct{}
 
 // Append implements Outbox.

@@ -15,15 +15,15 @@ import (
 // Kind is one kind of resource, as data. T is a struct that embeds [Meta]; its
 // other fields are what clients see, with the tags of package schema, and
 //
-//	readOnly:"true"   the server sets it; sent by a client it is ignored
-//	immutable:"true"  settable at creation; sent later it is ignored
+//	readOnly:"true"   set by the server; ignored if a client sends it
+//	immutable:"true"  settable at creation; ignored if it is sent later
 //	merge:"1"         an update merges this object's members, one level deep;
 //	                  other fields are replaced as a whole
 //	secret:"true"     a string that is sealed at rest and answered as
-//	                  [redacted]; sent back like that, or left out of a
-//	                  replacement, it stays as it was
+//	                  [redacted]; it keeps its value if that is sent back, or
+//	                  if a replacement leaves it out
 //
-// In an update null clears a field: back to its default.
+// In an update null sets a field back to its default.
 type Kind[T any] struct {
 	Name    string   // in sentences, storage and changes: "agent"
 	Names   string   // its plural; default Name + "s"
@@ -32,7 +32,7 @@ type Kind[T any] struct {
 	Param   string   // path parameter of the id; default: Name in camel case + "Id"
 	Tag     string   // area of the OpenAPI document
 	IDField string   // the id's name on the wire; default Name + "_id"
-	Keys    []string // older names under which a list repeats its items
+	Keys    []string // deprecated names under which a list repeats its items
 
 	Readers, Writers Access
 	Omit             []Op // operations that the kind does not have
@@ -42,13 +42,13 @@ type Kind[T any] struct {
 
 	Indexes []Index[T] // at most Slots
 	Filters []string   // indexes that are query parameters of the list
-	Unique  Index[T]   // within the tenant; without Of: none
+	Unique  Index[T]   // within the tenant; the zero Index: no unique value
 
-	Default  func(*T)               // fills what a new resource has where its creator says nothing
-	Validate func(*T) []fault.Field // every wrong field; pure
-	Label    func(*T) string        // what a deletion tells beside the id
+	Default  func(*T)               // sets what a new resource has unless its creator sets it
+	Validate func(*T) []fault.Field // every invalid field; without side effects
+	Label    func(*T) string        // the name that changes and audit entries carry beside the id
 
-	State func(*T) *string // the field that Moves move
+	State func(*T) *string // the field that Moves change
 	Moves []Move[T]
 
 	Before      func(*Edit[T]) error // creation, update, move: may refuse, or adjust Edit.New
@@ -56,8 +56,8 @@ type Kind[T any] struct {
 	After       func(*Edit[T]) error // every write, the deletion too (New is nil)
 }
 
-// Access is who may do something: a key with any one of the scopes (none: any
-// key), whose owner has at least the role (none: any).
+// Access states who may do something: a key with any one of the scopes (any key
+// if Scopes is empty), whose owner has at least the role (any if Role is zero).
 type Access struct {
 	Scopes []authz.Scope
 	Role   authz.Role
@@ -75,7 +75,7 @@ const (
 	OpDelete Op = "delete"
 )
 
-// PutMode is what PUT does.
+// PutMode selects what PUT does.
 type PutMode int
 
 // The modes.
@@ -85,41 +85,42 @@ const (
 	PutReplace                // fields that are not sent go back to their defaults
 )
 
-// Index finds resources by a value. Lists filter by equal values; "" is in no
-// index.
+// Index finds resources by a value. Lists filter by equal values; a resource
+// whose value is "" is in no index.
 type Index[T any] struct {
 	Name string
 	Doc  string // one line, where the index is a filter
 	Of   func(*T) string
 }
 
-// Edit is a write that is going on.
+// Edit is a write in progress.
 type Edit[T any] struct {
 	Tx     txn.Tx
 	Who    authz.Caller
 	Action string // Created | Updated | Deleted | the action of a move
-	Old    *T     // nil at creation; not to be changed
+	Old    *T     // nil at creation; read-only
 	New    *T     // nil at deletion
 }
 
-// Move is a change of state: POST …/{id}/{action}. In any state but From it is
-// a 409 that names the state.
+// Move is a change of state: POST …/{id}/{action}. In a state that is not in From
+// it is answered with a 409 that names the state.
 type Move[T any] struct {
 	Action  string
 	Summary string
 	From    []string
 	To      string
-	With    With[T] // what the move does beside; optional
+	With    With[T] // what else the move does; optional
 }
 
-// With is what a move reads from its body and does with it. See [Doing].
+// With is what a move reads from its body, and what it does with that. See
+// [Doing].
 type With[T any] struct {
 	body reflect.Type
 	do   func(*Edit[T], jsontext.Value) error
 }
 
-// Doing makes a With of a typed function. The body is optional; without one In
-// has the values of its default tags.
+// Doing returns a With that calls a typed function. The body is optional;
+// without one In has the values of its default tags.
 func Doing[T, In any](do func(*Edit[T], *In) error) With[T] {
 	return With[T]{
 		body: reflect.TypeFor[In](),

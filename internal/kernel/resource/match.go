@@ -9,8 +9,8 @@ import (
 
 func etag(version int64) string { return strconv.FormatInt(version, 10) }
 
-// matches compares an If-Match header with the version that is there: "" and
-// "*" match everything, otherwise one of the listed tags must be the version.
+// matches refuses an If-Match header that does not name the present version: ""
+// and "*" match any version, otherwise one of the listed tags must be it.
 func (p *plan[T]) matches(header string, version int64) error {
 	if header == "" {
 		return nil

@@ -9,11 +9,11 @@ import (
 	"agentd/internal/base/schema"
 )
 
-// plan is a Kind made ready at start: what the reflection over T found, and
-// the types and schemas that follow from it.
+// plan is a Kind prepared at start: the fields of T, found by reflection, and
+// the types and schemas that follow from them.
 type plan[T any] struct {
 	Kind[T]
-	what     string // Name as a sentence says it
+	what     string // Name as it is written in a sentence
 	fields   []field
 	byName   map[string]*field
 	sealed   []*field // the secret ones
@@ -35,8 +35,8 @@ type field struct {
 	defaultTag                         string
 }
 
-// compile checks a kind and fills its defaults. It panics on what a start must
-// reveal: a kind that contradicts itself.
+// compile checks a kind and fills in its defaults. It panics if the kind
+// contradicts itself, so that such a program does not start.
 func compile[T any](k Kind[T]) *plan[T] {
 	k.Names = cmp.Or(k.Names, k.Name+"s")
 	k.Noun = cmp.Or(k.Noun, camel(k.Name))
@@ -111,7 +111,7 @@ func (p *plan[T]) fail(format string, args ...any) {
 	panic("resource: kind " + p.Name + ": " + fmt.Sprintf(format, args...))
 }
 
-// blank is what a new resource is before its creator said anything.
+// blank returns a new resource with the kind's defaults.
 func (p *plan[T]) blank() *T {
 	t := new(T)
 	v := reflect.ValueOf(t).Elem()
@@ -128,13 +128,13 @@ func (p *plan[T]) blank() *T {
 	return t
 }
 
-// at gives a field of t to read or set.
+// at returns a field of t, to read or to set.
 func (f *field) at(t any) reflect.Value { return reflect.ValueOf(t).Elem().FieldByIndex(f.Index) }
 
-// words makes "file share" of file_share.
+// words returns "file share" for file_share.
 func words(name string) string { return strings.ReplaceAll(name, "_", " ") }
 
-// camel makes FileShare of file_share, camelLower fileShare.
+// camel returns FileShare for file_share, camelLower fileShare.
 func camel(snake string) string {
 	var b strings.Builder
 	for part := range strings.SplitSeq(snake, "_") {

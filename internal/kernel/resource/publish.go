@@ -7,7 +7,7 @@ import (
 	"agentd/internal/base/schema"
 )
 
-// published is a type that exists for its schema: what a body may hold.
+// published is a type made for its schema, which states what a body may hold.
 type published struct {
 	typ    reflect.Type
 	schema *schema.Schema
@@ -60,7 +60,10 @@ func (p *plan[T]) publish() {
 		})
 	}
 	items = append(items,
-		reflect.StructField{Name: "Cursor", Type: reflect.PointerTo(str), Tag: `json:"cursor" required:"true" doc:"Send it back to get the next page; null on the last one."`},
+		reflect.StructField{
+			Name: "Cursor", Type: reflect.PointerTo(str),
+			Tag: `json:"cursor" required:"true" doc:"Send it back to get the next page; null on the last one."`,
+		},
 		reflect.StructField{Name: "HasMore", Type: boolean, Tag: `json:"has_more" required:"true"`})
 	p.listing = named(p.Noun+"List", items...)
 
@@ -69,8 +72,9 @@ func (p *plan[T]) publish() {
 		reflect.StructField{Name: "WireID", Type: str, Tag: reflect.StructTag(`json:"` + p.IDField + `" required:"true"`)})
 }
 
-// named makes a struct type that is published under a name: types made at
-// start have none, so a blank field carries it (schema.Registry reads it).
+// named returns a struct type that is published under a name. Types made at
+// start have no name of their own, so a blank field carries it, which
+// schema.Registry reads.
 func named(name string, fields ...reflect.StructField) reflect.Type {
 	blank := reflect.StructField{
 		Name: "_", PkgPath: reflect.TypeFor[Meta]().PkgPath(), Type: reflect.TypeFor[struct{}](),

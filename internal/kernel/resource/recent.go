@@ -19,9 +19,9 @@ type recentItem[T any] struct {
 	read  time.Time
 }
 
-// Recent keeps the resources of a store that are read again and again, decoded.
-// A change by this process is seen at once, if Forget is told of it: what was
-// read before a change is never kept after it.
+// Recent caches the decoded resources of a store. A change by this process is
+// visible at once if Forget is called for it: a value that was read before the
+// change is never cached after it.
 type Recent[T any] struct {
 	store *Store[T]
 	cache *cache.Cache[recentKey, *recentItem[T]]
@@ -30,7 +30,7 @@ type Recent[T any] struct {
 	generation uint64 // of changes by this process
 }
 
-// NewRecent bounds what is kept by the size of its JSON, in bytes.
+// NewRecent returns a cache of at most that many bytes of the resources' JSON.
 func NewRecent[T any](s *Store[T], bytes uint64) *Recent[T] {
 	return &Recent[T]{store: s, cache: cache.New(cache.Options[recentKey, *recentItem[T]]{
 		Weight: bytes,
@@ -38,9 +38,9 @@ func NewRecent[T any](s *Store[T], bytes uint64) *Recent[T] {
 	})}
 }
 
-// Get reads a resource: as it is now where this process changed it last, and
-// else as it was at most FreshFor ago. It is shared with other callers and must
-// not be changed. Errors: as of [Store.Get].
+// Get returns a resource: the newest version if this process changed it last,
+// otherwise one that was the newest at most FreshFor ago. It is shared with
+// other callers and must not be changed. Errors: those of [Store.Get].
 func (r *Recent[T]) Get(ctx context.Context, tenant, id string) (*T, error) {
 	key, now := recentKey{tenant, id}, r.store.deps.Clock.Now()
 	known, fresh, generation := r.find(key, now)
@@ -68,8 +68,8 @@ func (r *Recent[T]) Forget(tenant, id string) {
 	r.cache.Drop(recentKey{tenant, id})
 }
 
-// find gives what is known, whether that is fresh, and the generation to keep
-// what is read instead.
+// find returns the cached value and whether it is fresh. If it is not, generation
+// is what keep needs to cache the value that is read in its place.
 func (r *Recent[T]) find(key recentKey, now time.Time) (known *T, fresh bool, generation uint64) {
 	if e, ok := r.cache.Get(key); ok {
 		if now.Sub(e.read) < FreshFor {
@@ -82,7 +82,7 @@ func (r *Recent[T]) find(key recentKey, now time.Time) (known *T, fresh bool, ge
 	return known, false, r.generation
 }
 
-// keep stores what was read, unless something changed since.
+// keep caches a value that was read, unless a resource was changed since.
 func (r *Recent[T]) keep(key recentKey, v *T, bytes int, read time.Time, generation uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

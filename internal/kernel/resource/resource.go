@@ -1,26 +1,26 @@
 // Package resource is the kernel of everything that is created, read, listed,
 // changed and deleted over HTTP: a kind is a struct, and one [Kind] value that
-// states its fields' rules, its access, its indexes and its moves. [Store]
-// gives slices typed calls, [Routes] gives the HTTP edge the operations, and
-// resourcetest checks both against any kind and any backend.
+// states its fields' rules, its access, its indexes and its moves. Slices call
+// a kind through [Store], the HTTP edge through [Routes]; resourcetest checks
+// both for any kind and any backend.
 //
 // # Order of a write
 //
-// Everything from here on happens in one transaction: the resource is read and
-// locked; If-Match is compared; a move looks its state up; the change is made;
-// fields are validated; Kind.Before (or Kind.CheckDelete) may refuse or
-// adjust; the document is stored if its version is still the one that was
-// read; Kind.After may write more; the [Change] goes to the outbox. If any of
-// them fails, nothing happened. A transaction may run more than once
-// (package txn), so hooks set what they set anew and leave no trace outside of
-// it. A change by a request's body, which may be big, is made and validated
-// before the transaction and again where the resource changed meanwhile: see
-// [Store.ChangeFrom].
+// A write is one transaction: the resource is read and locked; If-Match is
+// compared; a move checks the state; the change is made; fields are validated;
+// Kind.Before (or Kind.CheckDelete) may refuse or adjust; the document is
+// stored if its version is still the one that was read; Kind.After may write
+// more; the audit log records the write; the [Change] goes to the outbox. If
+// any of these fails, nothing is stored. A transaction may run more than once
+// (package txn), so a hook sets every value again each time and has no effect
+// outside of the transaction. A change by a request's body, which may be large,
+// is made and validated before the transaction, and again if the resource
+// changed in the meantime.
 //
 // # Ownership
 //
-// The tenant is an argument of every call; another tenant's resource is
-// absent. A *T that a Store returned belongs to the caller.
+// The tenant is an argument of every call; another tenant's resource is not
+// found. A *T that a Store returned belongs to the caller.
 package resource
 
 import (
@@ -48,7 +48,7 @@ type carrier interface{ meta() *Meta }
 
 func metaOf[T any](t *T) *Meta { return any(t).(carrier).meta() }
 
-// Slots is how many indexes a kind may have beside its unique one.
+// Slots is the number of indexes that a kind may have beside its unique one.
 const Slots = 4
 
 // Doc is a resource as a [Backend] sees it.
@@ -59,13 +59,14 @@ type Doc struct {
 	UpdatedAt        time.Time
 	Body             jsontext.Value // a JSON object: the type's own fields
 
-	// Index and Unique are what the document is found by; "" is in no index.
+	// Index and Unique hold the values that the document is found by; "" is in
+	// no index.
 	// Reads leave them empty.
 	Index  [Slots]string
 	Unique string
 }
 
-// Query asks for a page of one tenant's documents of one kind, in the order of
+// Query selects a page of one tenant's documents of one kind, in the order of
 // their ids: newest first, or oldest first with Asc.
 type Query struct {
 	Kind, Tenant string
@@ -74,10 +75,10 @@ type Query struct {
 	Asc          bool
 	After        string // strictly behind this id in that order; "": from the start
 	Limit        int    // at most this many, and at least 1
-	Page         bool   // of one page: not more than [page.Weight] takes and the first that it does not
+	Page         bool   // stops at the first document beyond [page.Weight], which is included
 }
 
-// What a [Backend] answers beside faults of the database.
+// Errors of a [Backend] beside faults of the database.
 var (
 	ErrAbsent = errors.New("resource: there is no such document")
 	ErrStale  = errors.New("resource: the document has another version")

@@ -183,11 +183,11 @@ func TestHooks(t *testing.T) {
 		t.Errorf("stopped as %v, %v", g, err)
 	}
 	if got := outbox.Of(id); got != "created start stop" {
-		t.Errorf("told %q", got)
+		t.Errorf("published %q", got)
 	}
 }
 
-// lagging reads, outside of transactions, what was there before.
+// lagging is a backend whose reads outside of transactions are outdated.
 type lagging struct {
 	resource.Backend
 	old resource.Doc
@@ -200,8 +200,8 @@ func (l *lagging) Get(ctx context.Context, kind, tenant, id string) (resource.Do
 	return l.old, nil
 }
 
-// TestChangeOfWhatChangedMeanwhile has every preparation of a change come too
-// late: it is made inside of the transaction, and loses nothing.
+// In TestChangeOfWhatChangedMeanwhile every prepared change is outdated when it
+// reaches the transaction, so it is made inside and overwrites nothing.
 func TestChangeOfWhatChangedMeanwhile(t *testing.T) {
 	t.Parallel()
 	backend := memstore.New()
@@ -232,7 +232,7 @@ func TestChangeOfWhatChangedMeanwhile(t *testing.T) {
 	_, err = patch(`{"name":"later"}`, `"1"`)
 	resourcetest.WantFault(t, err, fault.Precondition, "")
 	if got := outbox.Of(id); got != "created updated updated" {
-		t.Errorf("told %q", got)
+		t.Errorf("published %q", got)
 	}
 }
 
@@ -324,7 +324,7 @@ func FuzzBody(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		who := resourcetest.NewClient(nil).Who
 		syntax := schema.Syntax(body)
-		reply, err := store.CreateFrom(t.Context(), who, body)
+		reply, err := resource.CreateFrom(t.Context(), store, who, body)
 		switch {
 		case err == nil && !jsontext.Value(reply.JSON).IsValid():
 			t.Errorf("the answer is no JSON: %s", reply.JSON)

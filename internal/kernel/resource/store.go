@@ -16,7 +16,7 @@ import (
 	"agentd/internal/kernel/audit"
 )
 
-// Deps is what a Store stands on.
+// Deps are the dependencies of a Store.
 type Deps struct {
 	Backend Backend
 	Writer  txn.Writer
@@ -24,31 +24,31 @@ type Deps struct {
 	Cursors *page.Cursors
 	Clock   clock.Clock
 	Box     *secret.Box    // seals secret fields; only kinds that have some need it
-	Audit   audit.Recorder // told of every creation, change, deletion and move; nil: nobody
+	Audit   audit.Recorder // records every creation, change, deletion and move; nil: no audit
 }
 
 // Store keeps the resources of one kind. It is safe for concurrent use.
 //
-// Errors of every method: fault.NotFound for what is absent or another
-// tenant's; fault.Invalid from Kind.Validate; fault.Conflict with
+// Errors of every method: fault.NotFound for a resource that does not exist or
+// is another tenant's; fault.Invalid from Kind.Validate; fault.Conflict with
 // ALREADY_EXISTS for a unique value that is taken, with CONCURRENT_MODIFICATION
-// for a lost race; what hooks return; fault.Unavailable from the database.
+// for a lost race; the errors of hooks; fault.Unavailable from the database.
 type Store[T any] struct {
-	*plan[T]
+	codec[T]
 	deps Deps
 }
 
-// NewStore makes the store of a kind. It panics on a kind that contradicts
+// NewStore returns the store of a kind. It panics if the kind contradicts
 // itself.
 func NewStore[T any](k Kind[T], deps Deps) *Store[T] {
 	p := compile(k)
 	if len(p.sealed) > 0 && deps.Box == nil {
 		p.fail("secret fields without a box to seal them")
 	}
-	return &Store[T]{p, deps}
+	return &Store[T]{codec[T]{p, deps.Box}, deps}
 }
 
-// Blank is a new T with the kind's defaults, to be filled and created.
+// Blank returns a new T with the kind's defaults, to be filled and created.
 func (s *Store[T]) Blank() *T { return s.blank() }
 
 // Get reads a resource.
@@ -60,8 +60,8 @@ func (s *Store[T]) Get(ctx context.Context, tenant, id string) (*T, error) {
 	return s.Decode(doc)
 }
 
-// Read gives a resource undecoded, for callers that may know its version
-// already; see Decode.
+// Read returns a resource undecoded, for callers that may already know its
+// version; see Decode.
 func (s *Store[T]) Read(ctx context.Context, tenant, id string) (Doc, error) {
 	if !ident.Valid(id) {
 		return Doc{}, fault.NoSuch(s.what)
@@ -70,7 +70,8 @@ func (s *Store[T]) Read(ctx context.Context, tenant, id string) (Doc, error) {
 	return doc, s.translate(err)
 }
 
-// GetTx reads a resource inside a transaction and locks it until that ends.
+// GetTx reads a resource inside a transaction, and locks it until the
+// transaction ends.
 func (s *Store[T]) GetTx(tx txn.Tx, tenant, id string) (*T, error) {
 	doc, err := s.lock(tx, tenant, id)
 	if err != nil {
@@ -87,7 +88,7 @@ func (s *Store[T]) lock(tx txn.Tx, tenant, id string) (Doc, error) {
 	return doc, s.translate(err)
 }
 
-// Create stores t, for which it makes an id unless t has one.
+// Create stores t. It sets t's id unless t has one.
 func (s *Store[T]) Create(ctx context.Context, who authz.Caller, t *T) error {
 	return s.deps.Writer.Write(ctx, func(tx txn.Tx) error { return s.CreateTx(tx, who, t) })
 }
@@ -111,8 +112,9 @@ func (s *Store[T]) insert(tx txn.Tx, who authz.Caller, t *T) (Doc, error) {
 	return s.put(&Edit[T]{Tx: tx, Who: who, Action: Created, New: t})
 }
 
-// Update changes a resource by a function, which may refuse. It sees the
-// newest version, locked, so that nothing it does not touch is lost.
+// Update changes a resource by a function, which may refuse by an error. The
+// function sees the newest version, locked, so fields that it does not touch
+// keep what other writers stored.
 func (s *Store[T]) Update(ctx context.Context, who authz.Caller, id string, change func(txn.Tx, *T) error) (*T, error) {
 	var t *T
 	err := s.deps.Writer.Write(ctx, func(tx txn.Tx) (err error) {
@@ -133,8 +135,9 @@ func (s *Store[T]) UpdateTx(tx txn.Tx, who authz.Caller, id string, change func(
 	return t, err
 }
 
-// edit is every write to what exists. match is an If-Match header; change gets
-// the newest version twice, as Old and as New to be changed.
+// edit performs every write to an existing resource but the deletion. match is
+// an If-Match header. change receives the newest version twice: as Old, and as
+// New, which it changes.
 func (s *Store[T]) edit(tx txn.Tx, who authz.Caller, id, match, action string, change func(*Edit[T]) error) (*T, Doc, error) {
 	doc, err := s.lock(tx, who.TenantID, id)
 	if err != nil {
@@ -152,6 +155,7 @@ func (s *Store[T]) edit(tx txn.Tx, who authz.Caller, id, match, action string, c
 	return e.New, doc, err
 }
 
+// begin returns the edit of a document whose version match accepts.
 func (s *Store[T]) begin(who authz.Caller, doc Doc, match, action string) (e *Edit[T], err error) {
 	if err := s.matches(match, doc.Version); err != nil {
 		return nil, err
@@ -164,8 +168,8 @@ func (s *Store[T]) begin(who authz.Caller, doc Doc, match, action string) (e *Ed
 	return e, err
 }
 
-// put ends a creation or change: hooks, document, event. It gives the document
-// that it stored.
+// put completes a creation or change: it calls the hooks, stores the document
+// and publishes the change. It returns the stored document.
 func (s *Store[T]) put(e *Edit[T]) (Doc, error) {
 	if e.Old != nil {
 		m := metaOf(e.New)
@@ -221,7 +225,8 @@ func (s *Store[T]) remove(tx txn.Tx, who authz.Caller, id, match string) error {
 	return s.publishChange(e, e.Old)
 }
 
-// publishChange ends a write: what the kind writes after it, and the change event.
+// publishChange completes a write: it calls Kind.After, records the write in the
+// audit log and appends the change to the outbox.
 func (s *Store[T]) publishChange(e *Edit[T], t *T) error {
 	if s.After != nil {
 		if err := s.After(e); err != nil {
@@ -237,10 +242,9 @@ func (s *Store[T]) publishChange(e *Edit[T], t *T) error {
 		c.Name = s.Label(t)
 	}
 	if s.deps.Audit != nil {
-		// The action is past tense already for what the kernel does itself.
 		entry := audit.Entry{Action: s.Name + "." + e.Action, TargetType: s.Name, TargetID: m.ID}
 		if c.Name != "" {
-			name, _ := jsontext.AppendQuote([]byte(`{"name":`), c.Name) // what is no UTF-8 is replaced
+			name, _ := jsontext.AppendQuote([]byte(`{"name":`), c.Name) // invalid UTF-8 is replaced
 			entry.Details = append(name, '}')
 		}
 		if err := s.deps.Audit.Record(e.Tx, e.Who, entry); err != nil {
@@ -250,7 +254,7 @@ func (s *Store[T]) publishChange(e *Edit[T], t *T) error {
 	return s.deps.Outbox.Append(e.Tx, c)
 }
 
-// translate says a backend's error in the kind's words.
+// translate returns the fault that a backend's error is for callers.
 func (s *Store[T]) translate(err error) error {
 	switch {
 	case err == nil:

@@ -17,17 +17,17 @@ import (
 // WorkKind is the kind of the work items that deliver changes.
 const WorkKind = "change"
 
-// maxChangeAge is how old a change becomes that cannot be delivered.
+// maxChangeAge is the age at which a change that cannot be delivered is dropped.
 const maxChangeAge = 7 * 24 * time.Hour
 
 // Subscribers is the Outbox that lets slices react to each other's changes
 // without calling each other. In the transaction of a change it enqueues one
-// work item for each subscriber that wants it, and nothing where nobody does; a
-// work.Runner of WorkKind hands the items to [Subscribers.Deliver].
+// work item for each subscriber that wants it; a work.Runner of WorkKind hands
+// the items to [Subscribers.Deliver].
 //
-// A handler gets each change at least once, changes of one resource in no
-// certain order, and nothing of its own writes' transaction: it looks at what
-// is there now. Subscribe before the first change, from one goroutine.
+// A handler receives each change at least once, after its transaction, and the
+// changes of one resource in any order: it must read the resource's present
+// state. Subscribe before the first change, from one goroutine.
 type Subscribers struct {
 	queue work.Queue
 	write txn.Writer
@@ -36,7 +36,7 @@ type Subscribers struct {
 	order []string
 }
 
-// HandlerFunc reacts to a change. An error has it called again later.
+// HandlerFunc reacts to a change. After an error it is called again later.
 type HandlerFunc func(ctx context.Context, c Change) error
 
 type subscription struct {
@@ -45,14 +45,14 @@ type subscription struct {
 	handle  HandlerFunc
 }
 
-// NewSubscribers makes an Outbox over a work queue.
+// NewSubscribers returns an Outbox over a work queue.
 func NewSubscribers(queue work.Queue, writer txn.Writer, clock clock.Clock) *Subscribers {
 	return &Subscribers{queue: queue, write: writer, clock: clock, all: map[string]subscription{}}
 }
 
-// Subscribe has handle called for the changes of a kind; no actions means all.
-// The name is stored with undelivered changes: it must not change and not be
-// used twice.
+// Subscribe registers handle for the changes of a kind with one of the actions,
+// or with any if actions is empty. The name is stored with undelivered changes:
+// it must never change. Subscribe panics if the name is used twice.
 func (s *Subscribers) Subscribe(name, kind string, actions []string, handle HandlerFunc) {
 	if _, taken := s.all[name]; taken {
 		panic("resource: two subscribers called " + name)
@@ -90,8 +90,8 @@ func (s *Subscribers) Append(tx txn.Tx, c Change) error {
 }
 
 // Deliver is the work.Handler of WorkKind: it calls the subscriber of a change.
-// Errors: what the subscriber returned, or that there is no such subscriber
-// (any more, or on this node yet); the item stays, to be tried again. After a
+// Errors: the subscriber's, or that no subscriber has that name, as on a node of
+// another version. After an error the item stays and is tried again; after a
 // week it is dropped.
 func (s *Subscribers) Deliver(ctx context.Context, held work.Lease) error {
 	var d delivery

@@ -33,8 +33,8 @@ func (q *queue) FinishTx(tx txn.Tx, held work.Lease) error {
 	return nil
 }
 
-// feed is subscribers over a fake queue, with a store of gadgets that tells
-// them.
+// feed is Subscribers over a fake queue, with a store of gadgets that publishes
+// its changes to them.
 type feed struct {
 	*resource.Subscribers
 	client resourcetest.Client
@@ -52,7 +52,7 @@ func newFeed(t *testing.T) feed {
 	return feed{subscribers, resourcetest.NewClient(resource.Routes(build(deps))), q, c}
 }
 
-// deliver hands out what is queued, once, and gives the errors.
+// deliver hands out the queued items once and returns the errors.
 func (f feed) deliver(t *testing.T) (errs []error) {
 	t.Helper()
 	for _, item := range f.queue.items {
@@ -71,7 +71,7 @@ func TestSubscribers(t *testing.T) {
 		return func(_ context.Context, c resource.Change) error {
 			heard = append(heard, who+" "+c.Kind+" "+c.Action+" "+c.Name)
 			if c.TenantID != f.client.Who.TenantID || c.Actor != f.client.Who.UserID || c.Version == 0 || !c.At.Equal(f.clock.Now()) {
-				t.Errorf("told %+v", c)
+				t.Errorf("delivered %+v", c)
 			}
 			return nil
 		}

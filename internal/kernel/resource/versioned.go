@@ -28,10 +28,10 @@ type Versions[T any] struct {
 	Number    func(*T) *string // points to VersionNo
 	Changelog func(*T) *string // points to Changelog
 	Keep      int              // newest versions that are kept; default 50
-	Keys      []string         // older names under which the list repeats its items
+	Keys      []string         // deprecated names under which the list repeats its items
 }
 
-// What versions are called that nobody named.
+// The changelogs of versions whose creator gave none.
 const (
 	initialVersion  = "Initial version"
 	versionBefore   = "Auto-versioned before update"
@@ -40,8 +40,8 @@ const (
 	versionManual   = "Manual snapshot"
 )
 
-// Versioned is a [Store] whose resources have versions. It is made by
-// [NewVersioned]; [VersionRoutes] lists the operations on versions.
+// Versioned is a [Store] whose resources have versions. [NewVersioned] returns
+// one; [VersionRoutes] lists the operations on versions.
 //
 // Versions are documents of a hidden kind (Name + "_version"), without routes,
 // changes or events of their own. They are written in the transaction of the
@@ -76,8 +76,8 @@ type Version struct {
 	Config     schema.Object
 }
 
-// NewVersioned makes the store of a kind with versions. The kind's own hooks
-// run before what records a version. It panics where NewStore does.
+// NewVersioned returns the store of a kind with versions. The kind's own hooks
+// run before the one that records a version. It panics when NewStore does.
 func NewVersioned[T any](k Kind[T], versions Versions[T], deps Deps) *Versioned[T] {
 	versions.Keep = cmp.Or(versions.Keep, 50)
 	v := &Versioned[T]{Versions: versions}
@@ -128,9 +128,9 @@ func (v *Versioned[T]) before(e *Edit[T]) error {
 	return nil
 }
 
-// newest returns the number of the version that records what the resource is
-// before an update. Where the newest version differs from it, as after a write
-// that recorded none, it records one first.
+// newest returns the number of the version that records the resource as it is
+// before an update. If the newest version differs from the resource, as after a
+// write that recorded none, newest records one first.
 func (v *Versioned[T]) newest(e *Edit[T]) (int64, error) {
 	number, err := strconv.ParseInt(*v.Number(e.Old), 10, 64)
 	if err != nil {
@@ -163,7 +163,7 @@ func (v *Versioned[T]) records(d *versionDoc, t *T) (bool, error) {
 	return bytes.Equal(one, two), err
 }
 
-// after records what a write did.
+// after records the configuration that a write stored.
 func (v *Versioned[T]) after(e *Edit[T]) error {
 	switch e.Action {
 	case Created:
@@ -180,7 +180,7 @@ func (v *Versioned[T]) after(e *Edit[T]) error {
 	return nil
 }
 
-// recordTx writes a version, and removes the one that became too old.
+// recordTx writes a version, and deletes the one that is then beyond Keep.
 func (v *Versioned[T]) recordTx(tx txn.Tx, who authz.Caller, t *T, number int64, changelog string) error {
 	config, err := json.Marshal(v.Config(t))
 	if err != nil {
@@ -239,8 +239,8 @@ func (v *Versioned[T]) version(d *versionDoc) Version {
 	}
 }
 
-// GetVersion reads a version. Errors: fault.NotFound, also where it is too old
-// to be kept.
+// GetVersion reads a version. Errors: fault.NotFound, also for a version that is
+// no longer kept.
 func (v *Versioned[T]) GetVersion(ctx context.Context, tenant, id string, number int64) (Version, error) {
 	d, err := v.only(v.docs.List(ctx, tenant, Find{Unique: versionKey(id, number), Limit: 1}))
 	if err != nil {
@@ -250,7 +250,7 @@ func (v *Versioned[T]) GetVersion(ctx context.Context, tenant, id string, number
 }
 
 // ListVersions returns the versions of a resource that are kept, newest first.
-// Errors: fault.NotFound where there is no such resource.
+// Errors: fault.NotFound for the resource.
 func (v *Versioned[T]) ListVersions(ctx context.Context, tenant, id string) ([]Version, error) {
 	if _, err := v.Read(ctx, tenant, id); err != nil {
 		return nil, err
@@ -278,7 +278,7 @@ func (v *Versioned[T]) Snapshot(ctx context.Context, who authz.Caller, id, chang
 }
 
 // Rollback restores the configuration of a version, which becomes a new
-// version. Fields that are younger than the version go back to their defaults.
+// version. Fields that did not exist when it was recorded get their defaults.
 func (v *Versioned[T]) Rollback(ctx context.Context, who authz.Caller, id string, number int64) (Version, error) {
 	return v.updateAndGet(ctx, who, id, func(tx txn.Tx, t *T) error {
 		old, err := v.findTx(tx, who.TenantID, id, number)

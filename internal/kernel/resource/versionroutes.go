@@ -83,7 +83,7 @@ func (v *Versioned[T]) versionRow(method, path, id, summary string, access Acces
 	return row
 }
 
-// inputOf is the input of an operation: the id of the resource and more.
+// inputOf returns the input type of an operation: the resource's id and fields.
 func (v *Versioned[T]) inputOf(fields ...reflect.StructField) reflect.Type {
 	id := reflect.StructField{Name: "ID", Type: reflect.TypeFor[string](), Tag: reflect.StructTag(`path:"` + v.Param + `"`)}
 	return reflect.StructOf(append([]reflect.StructField{id}, fields...))
@@ -112,8 +112,8 @@ func (v *Versioned[T]) listVersionsRoute(item string) route.Route {
 	}
 }
 
-// versionPage answers a list of versions. Paging fields appear only where the
-// caller asked for a page.
+// versionPage answers a list of versions. It sets the paging fields only if the
+// request asks for a page.
 func (v *Versioned[T]) versionPage(ctx context.Context, who authz.Caller, id, limit, cursor string, summary bool) (any, error) {
 	all, err := v.ListVersions(ctx, who.TenantID, id)
 	if err != nil {
@@ -167,7 +167,8 @@ func (v *Versioned[T]) shown(version Version) reflect.Value {
 }
 
 func (v *Versioned[T]) createVersionRoute(item string) route.Route {
-	row := v.versionRow("POST", item+"/versions", "create"+v.Noun+"Version", "Record "+v.one()+"'s configuration as a version.", v.Writers, nil)
+	row := v.versionRow("POST", item+"/versions", "create"+v.Noun+"Version",
+		"Record "+v.one()+"'s configuration as a version.", v.Writers, nil)
 	row.Status, row.Optional = 201, true
 	return route.Route{
 		Row: row, In: v.inputOf(reflect.StructField{Name: "Body", Type: v.types.create}), Out: v.types.version,
@@ -180,7 +181,8 @@ func (v *Versioned[T]) createVersionRoute(item string) route.Route {
 }
 
 func (v *Versioned[T]) rollbackRoute(item string) route.Route {
-	row := v.versionRow("POST", item+"/rollback", "rollback"+v.Noun, "Go back to the configuration of a version, as a new version.", v.Writers, nil)
+	row := v.versionRow("POST", item+"/rollback", "rollback"+v.Noun,
+		"Go back to the configuration of a version, as a new version.", v.Writers, nil)
 	row.Errors = []int{409}
 	return route.Route{
 		Row: row, In: v.inputOf(reflect.StructField{Name: "Body", Type: v.types.rollback}), Out: v.types.version,
@@ -193,7 +195,8 @@ func (v *Versioned[T]) rollbackRoute(item string) route.Route {
 }
 
 func (v *Versioned[T]) diffRoute(item string) route.Route {
-	row := v.versionRow("GET", item+"/versions/{versionNum}/diff", "get"+v.Noun+"VersionDiff", "Compare two versions of "+v.one()+".", v.Readers, nil)
+	row := v.versionRow("GET", item+"/versions/{versionNum}/diff", "get"+v.Noun+"VersionDiff",
+		"Compare two versions of "+v.one()+".", v.Readers, nil)
 	in := v.inputOf(
 		intField("VersionNum", `path:"versionNum"`),
 		intField("CompareTo", `query:"compare_to" doc:"The version to compare with. Left out: the one before."`))
@@ -206,9 +209,9 @@ func (v *Versioned[T]) diffRoute(item string) route.Route {
 	}
 }
 
-// diff compares the top-level fields of two versions; from 0 is the one before.
-// The order of members is no difference; a field that one of them does not
-// have is null there.
+// diff compares the top-level fields of two versions; from 0 selects the one
+// before to. The order of members does not count as a difference; a field that
+// one version does not have is null there.
 func (v *Versioned[T]) diff(ctx context.Context, tenant, id string, to, from int64) (any, error) {
 	if _, err := v.Read(ctx, tenant, id); err != nil {
 		return nil, err

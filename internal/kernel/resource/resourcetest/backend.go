@@ -20,8 +20,8 @@ import (
 	"agentd/internal/kernel/resource"
 )
 
-// Backend tests an implementation of resource.Backend. It works in tenants of
-// its own, so the database may hold other things.
+// Backend tests an implementation of resource.Backend. It works in new tenants,
+// so the database may hold other data.
 func Backend(t *testing.T, backend resource.Backend, writer txn.Writer) {
 	tests := map[string]func(*testing.T, bench){
 		"absent":         testAbsent,
@@ -31,7 +31,7 @@ func Backend(t *testing.T, backend resource.Backend, writer txn.Writer) {
 		"races":          testRaces,
 		"unique":         testUnique,
 		"lists":          testLists,
-		"odd_values":     testOddValues,
+		"unusual_values": testUnusualValues,
 		"rollback":       testRollback,
 		"paging_in_flux": testPagingInFlux,
 	}
@@ -78,7 +78,7 @@ func (b bench) remove(t *testing.T, doc resource.Doc) error {
 	return b.Write(t.Context(), func(tx txn.Tx) error { return b.DeleteTx(tx, doc.Kind, doc.Tenant, doc.ID, doc.Version) })
 }
 
-// bare is the document as reads give it.
+// bare returns the document as reads return it.
 func bare(doc resource.Doc) resource.Doc {
 	doc.Index, doc.Unique = [resource.Slots]string{}, ""
 	return doc
@@ -325,23 +325,23 @@ func testLists(t *testing.T, b bench) {
 	b.wantList(t, resource.Query{Filter: [resource.Slots]string{0: "all"}}, ids[5], ids[4], ids[3], ids[2], ids[1])
 }
 
-func testOddValues(t *testing.T, b bench) {
+func testUnusualValues(t *testing.T, b bench) {
 	long := strings.Repeat("long", 5000)
-	for _, odd := range []string{
+	for _, value := range []string{
 		"nul\x00", "nul", "\x00", `back\slash`, `back\\slash`, `back\x00slash`, `\0`, "bad\xffbytes", "ünï", "🙂", long, long + "r", "'; --", "%_",
 	} {
 		doc := b.doc()
-		doc.Index, doc.Unique = [resource.Slots]string{odd, odd, odd, odd}, odd
+		doc.Index, doc.Unique = [resource.Slots]string{value, value, value, value}, value
 		if err := b.put(t, doc, 0); err != nil {
-			t.Errorf("%.20q: %v", odd, err)
+			t.Errorf("%.20q: %v", value, err)
 			continue
 		}
 		for slot := range resource.Slots {
 			var filter [resource.Slots]string
-			filter[slot] = odd
+			filter[slot] = value
 			b.wantList(t, resource.Query{Filter: filter}, doc.ID)
 		}
-		b.wantList(t, resource.Query{Unique: odd}, doc.ID)
+		b.wantList(t, resource.Query{Unique: value}, doc.ID)
 	}
 }
 
@@ -376,8 +376,8 @@ func testRollback(t *testing.T, b bench) {
 	}
 }
 
-// testPagingInFlux pages through a list that grows and shrinks meanwhile: what
-// was there all the time comes exactly once.
+// testPagingInFlux pages through a list that grows and shrinks meanwhile:
+// documents that are there all the time must be listed exactly once.
 func testPagingInFlux(t *testing.T, b bench) {
 	var steady []string
 	var fleeting []resource.Doc

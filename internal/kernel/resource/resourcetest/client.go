@@ -86,8 +86,8 @@ func Object(t *testing.T, reply *route.Reply) map[string]any {
 	return object
 }
 
-// WantFault fails the test unless err is a fault of that kind (and code, unless
-// that is ""), and gives it.
+// WantFault fails the test unless err is a fault of that kind (and of code,
+// unless code is ""), and returns the fault.
 func WantFault(t *testing.T, err error, kind fault.Kind, code string) *fault.Error {
 	t.Helper()
 	if err == nil {
@@ -112,7 +112,7 @@ func WantFields(t *testing.T, err error, fields ...string) {
 		}
 	}
 	if !sameSet(got, fields) {
-		t.Errorf("wrong fields are %v, want %v", got, fields)
+		t.Errorf("invalid fields are %v, want %v", got, fields)
 	}
 }
 
@@ -148,7 +148,7 @@ func (o *Outbox) Append(tx txn.Tx, c resource.Change) error {
 	return nil
 }
 
-// Of gives the actions that were told of a resource, in order.
+// Of returns the actions that were published of a resource, in order.
 func (o *Outbox) Of(id string) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -36,14 +36,14 @@ type Samples struct {
 	Changes  []Changed
 }
 
-// Refused is a creation that is refused, with every field that is wrong.
+// Refused is a creation that is refused, with every invalid field.
 type Refused struct {
 	Body   string
 	Fields []string
 }
 
-// Changed is a patch of a resource made of Full, and the fields it must give;
-// "" is a field that is left out.
+// Changed is a patch of a resource made of Full, and the fields that it must
+// lead to; "" is a field that is left out.
 type Changed struct {
 	Patch string
 	Want  map[string]string
@@ -113,7 +113,7 @@ func (s *suite[T]) has(method string) bool {
 	return slices.ContainsFunc(s.Routes, func(r route.Route) bool { return r.Method == method && r.Path == s.item() })
 }
 
-// made creates a resource and gives its id and the answer.
+// made creates a resource and returns its id and the answer.
 func (s *suite[T]) made(t *testing.T, body string) (string, map[string]any) {
 	t.Helper()
 	reply, err := s.Do(t.Context(), "POST", s.store.Path, Args{"": numbered(body)})
@@ -163,7 +163,7 @@ func (s *suite[T]) create(t *testing.T) {
 		t.Errorf("read back with ETag %s: %s", tag, diff)
 	}
 	if got := s.outbox.Of(id); got != "created" {
-		t.Errorf("told %q", got)
+		t.Errorf("published %q", got)
 	}
 	full := numbered(s.Full)
 	reply, err := s.Do(t.Context(), "POST", s.store.Path, Args{"": full})
@@ -182,7 +182,7 @@ func moment(t *testing.T, v any) time.Time {
 	return at
 }
 
-// fields gives the JSON names of T's fields that have a tag.
+// fields returns the JSON names of T's fields that have a tag.
 func fields[T any](tag string) []string {
 	var names []string
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[T]()) {
@@ -266,7 +266,7 @@ func (s *suite[T]) change(t *testing.T) {
 				t.Errorf("updated_at is %v", after["updated_at"])
 			}
 			want["updated_at"] = after["updated_at"]
-			for _, name := range fields[T]("readOnly") { // the kind's own business
+			for _, name := range fields[T]("readOnly") { // set by the kind
 				want[name], after[name] = nil, nil
 			}
 			if diff := cmp.Diff(want, after); diff != "" {
@@ -280,7 +280,7 @@ func (s *suite[T]) change(t *testing.T) {
 				t.Errorf("%s %s, read back: %s", verb, c.Patch, diff)
 			}
 			if got := s.outbox.Of(id); got != "created updated" {
-				t.Errorf("told %q", got)
+				t.Errorf("published %q", got)
 			}
 		}
 	}
@@ -345,7 +345,7 @@ func (s *suite[T]) ignored(t *testing.T) {
 		t.Error("an unknown field was kept")
 	}
 	for name := range s.Defaults {
-		if !slices.Contains(fields[T]("readOnly"), name) { // those are the kind's own business
+		if !slices.Contains(fields[T]("readOnly"), name) { // the kind sets those
 			wantMembers(t, after, map[string]string{name: s.Defaults[name]})
 		}
 	}
@@ -397,7 +397,7 @@ func (s *suite[T]) ifMatch(t *testing.T) {
 		}
 		e := WantFault(t, err, fault.Precondition, "")
 		if e.Extra["current_etag"] != `"1"` {
-			t.Errorf("%s tells the ETag %v", op, e.Extra["current_etag"])
+			t.Errorf("%s names the ETag %v", op, e.Extra["current_etag"])
 		}
 	}
 	version := 1
@@ -479,6 +479,6 @@ func (s *suite[T]) remove(t *testing.T) {
 		}
 	}
 	if got := s.outbox.Of(id); got != "created deleted" {
-		t.Errorf("told %q", got)
+		t.Errorf("published %q", got)
 	}
 }

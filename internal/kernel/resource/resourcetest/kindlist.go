@@ -39,16 +39,16 @@ func (s *suite[T]) page(t *testing.T, args Args) (ids []string, cursor string) {
 }
 
 func (s *suite[T]) list(t *testing.T) {
-	most := s.store.MaxPageSize
+	maximum := s.store.MaxPageSize
 	var ids []string
-	for range most + 3 {
+	for range maximum + 3 {
 		id, _ := s.made(t, s.Minimal)
 		ids = append(ids, id)
 	}
 	slices.Reverse(ids)
 	for limit, want := range map[string]int{
-		"": s.store.PageSize, "x": s.store.PageSize, "1": 1, "0": 1, "-5": 1, fmt.Sprint(most): most,
-		fmt.Sprint(most + 1): most, "99999999999999999999": most,
+		"": s.store.PageSize, "x": s.store.PageSize, "1": 1, "0": 1, "-5": 1, fmt.Sprint(maximum): maximum,
+		fmt.Sprint(maximum + 1): maximum, "99999999999999999999": maximum,
 	} {
 		got, _ := s.page(t, Args{"limit": limit})
 		if !slices.Equal(got, ids[:want]) {
@@ -74,7 +74,7 @@ func (s *suite[T]) list(t *testing.T) {
 	shown, _ := s.shown(t, first[0])
 	reply, err := s.Do(t.Context(), "GET", s.store.Path, Args{"limit": "1"})
 	if diff := cmp.Diff([]any{shown}, Object(t, reply)["items"]); err != nil || diff != "" {
-		t.Errorf("an item is not what GET gives: %v %s", err, diff)
+		t.Errorf("an item is not what GET answers: %v %s", err, diff)
 	}
 }
 
@@ -122,12 +122,12 @@ func (s *suite[T]) moves(t *testing.T) {
 					t.Fatalf("%s on the way to %s: %v", action, state, err)
 				}
 			}
-			told := s.outbox.Of(id)
+			before := s.outbox.Of(id)
 			reply, err := s.Do(t.Context(), "POST", s.item()+"/"+m.Action, s.on(id, ""))
 			if !slices.Contains(m.From, state) {
 				WantFault(t, err, fault.Conflict, "INVALID_STATE_TRANSITION")
-				if now := s.outbox.Of(id); now != told {
-					t.Errorf("a refused %s told %q", m.Action, now)
+				if now := s.outbox.Of(id); now != before {
+					t.Errorf("a refused %s published %q", m.Action, now)
 				}
 				continue
 			}
@@ -143,14 +143,14 @@ func (s *suite[T]) moves(t *testing.T) {
 			if diff := cmp.Diff(shown, Object(t, reply)); diff != "" || tag != reply.ETag {
 				t.Errorf("%s answers another thing than GET: %s", m.Action, diff)
 			}
-			if now := s.outbox.Of(id); now != told+" "+m.Action {
-				t.Errorf("%s told %q", m.Action, now)
+			if now := s.outbox.Of(id); now != before+" "+m.Action {
+				t.Errorf("%s published %q", m.Action, now)
 			}
 		}
 	}
 }
 
-// ways gives for every state that can be reached the actions that lead there.
+// ways returns, for every state that can be reached, the actions that lead there.
 func (s *suite[T]) ways() map[string][]string {
 	start := *s.store.State(s.store.Blank())
 	ways := map[string][]string{start: {}}
@@ -182,7 +182,7 @@ func (w noCommit) Write(ctx context.Context, do func(txn.Tx) error) error {
 	})
 }
 
-// rollback has every write fail at its end: nothing happened, nothing is told.
+// rollback makes every write fail at its end: nothing may be stored or published.
 func (s *suite[T]) rollback(t *testing.T) {
 	id, before := s.made(t, s.Full)
 	deps := s.deps
@@ -209,7 +209,7 @@ func (s *suite[T]) rollback(t *testing.T) {
 		t.Errorf("after rollbacks: %s", diff)
 	}
 	if got := s.outbox.Of(id); got != "created" {
-		t.Errorf("told %q", got)
+		t.Errorf("published %q", got)
 	}
 	if ids, _ := s.page(t, nil); len(ids) != 1 {
 		t.Errorf("%d resources after rollbacks", len(ids))
@@ -254,6 +254,6 @@ func (s *suite[T]) typed(t *testing.T) {
 		t.Errorf("after the deletion: %v", err)
 	}
 	if got := s.outbox.Of(id); got != "created updated deleted" {
-		t.Errorf("told %q", got)
+		t.Errorf("published %q", got)
 	}
 }

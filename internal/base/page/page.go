@@ -30,14 +30,6 @@ type Cursors struct{ key []byte }
 // NewCursors takes any secret of at least 16 bytes.
 func NewCursors(key []byte) *Cursors { return &Cursors{key: key} }
 
-// Scope is what a cursor is bound to. Filter holds every parameter that
-// changes which rows a list has or how they are ordered.
-type Scope struct {
-	Tenant string
-	List   string
-	Filter []string
-}
-
 // Seal makes a cursor that stands after position.
 func (c *Cursors) Seal(s Scope, position string) string {
 	return base64.RawURLEncoding.EncodeToString(append(c.mac(s, position), position...))

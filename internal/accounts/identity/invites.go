@@ -231,7 +231,7 @@ type InviteList struct {
 
 func (v invites) listInvites(ctx context.Context, who authz.Caller, in *pageIn) (*InviteList, error) {
 	now, total := v.clock.Now(), 0
-	pending, more, cursor, err := windowed(v.cursors, page.Scope{Tenant: who.TenantID, List: "invites"}, in,
+	pending, more, cursor, err := windowed(v.cursors, page.ScopeOf(who.TenantID, "invites", in), in,
 		func(i Invite) string { return i.InviteID },
 		func(after string, limit int) (batch []Invite, err error) {
 			batch, total, err = v.store.ListInvites(ctx, who.TenantID, now, after, limit)

@@ -52,7 +52,7 @@ type UserList struct {
 }
 
 func (u users) listUsers(ctx context.Context, who authz.Caller, in *pageIn) (*UserList, error) {
-	members, more, cursor, err := windowed(u.cursors, page.Scope{Tenant: who.TenantID, List: "users"}, in,
+	members, more, cursor, err := windowed(u.cursors, page.ScopeOf(who.TenantID, "users", in), in,
 		func(m Member) string { return m.UserID },
 		func(after string, limit int) ([]Member, error) {
 			return u.store.ListMembers(ctx, who.TenantID, after, limit)

@@ -158,7 +158,7 @@ func (s *Service) list(ctx context.Context, who authz.Caller, in *listIn) (*Page
 	}
 	p := &Page{}
 	paged := in.Limit != "" || in.Cursor != ""
-	scope := page.Scope{Tenant: who.TenantID, List: "tenants", Filter: []string{in.Status}}
+	scope := page.ScopeOf(who.TenantID, "tenants", in)
 	limit := page.Limit(in.Limit, maxPage, maxPage)
 	var err error
 	if paged {

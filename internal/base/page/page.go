@@ -30,14 +30,6 @@ type Cursors struct{ key []byte }
 // NewCursors returns Cursors with a key: any secret of at least 16 bytes.
 func NewCursors(key []byte) *Cursors { return &Cursors{key: key} }
 
-// Scope is what a cursor is bound to. Filter holds every parameter that
-// changes which rows a list has or how they are ordered.
-type Scope struct {
-	Tenant string
-	List   string
-	Filter []string
-}
-
 // Seal returns a cursor that continues after position.
 func (c *Cursors) Seal(s Scope, position string) string {
 	return base64.RawURLEncoding.EncodeToString(append(c.mac(s, position), position...))

@@ -136,7 +136,8 @@ func (s *Service) list(ctx context.Context, who authz.Caller, in *listIn) (*Page
 		return nil, fault.New(fault.Malformed, "INVALID_QUERY",
 			"The query parameter mime_prefix is not the beginning of a media type, such as image/.")
 	}
-	scope := page.Scope{Tenant: who.TenantID, List: "files", Filter: []string{prefix}}
+	in.MimePrefix = prefix
+	scope := page.ScopeOf(who.TenantID, "files", in)
 	after, err := s.Cursors.Open(scope, in.Cursor)
 	if err != nil {
 		return nil, err

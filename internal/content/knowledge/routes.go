@@ -169,7 +169,7 @@ func (s *Service) listDocuments(ctx context.Context, who authz.Caller, in *docum
 		out.Documents, err = s.Documents(ctx, who.TenantID, in.ID, "", 0)
 		return out, err
 	}
-	scope := page.Scope{Tenant: who.TenantID, List: "kb_documents", Filter: []string{in.ID}}
+	scope := page.ScopeOf(who.TenantID, "kb_documents", in)
 	after, err := s.Cursors.Open(scope, in.Cursor)
 	if err != nil {
 		return nil, err

@@ -61,7 +61,7 @@ func (s *Service) Routes() []route.Route {
 type listIn struct {
 	AgentID string `path:"agentId"`
 	Limit   string `query:"limit" doc:"Entries per page, 1 to 200. Default: 20."`
-	TopK    string `query:"top_k" doc:"Alias of limit."`
+	TopK    string `query:"top_k" page:"-" doc:"Alias of limit."`
 	Cursor  string `query:"cursor"`
 }
 
@@ -79,7 +79,7 @@ func (s *Service) list(ctx context.Context, who authz.Caller, in *listIn) (*entr
 	if _, err := s.Agents.Get(ctx, who.TenantID, in.AgentID); err != nil {
 		return nil, err
 	}
-	scope := page.Scope{Tenant: who.TenantID, List: "memories", Filter: []string{in.AgentID}}
+	scope := page.ScopeOf(who.TenantID, "memories", in)
 	after, err := s.Cursors.Open(scope, in.Cursor)
 	if err != nil {
 		return nil, err

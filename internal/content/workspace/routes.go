@@ -229,7 +229,7 @@ func (h handlers) create(ctx context.Context, who authz.Caller, in *createIn) (*
 }
 
 func (h handlers) list(ctx context.Context, who authz.Caller, in *listIn) (*Page, error) {
-	scope := page.Scope{Tenant: who.TenantID, List: "workspaces"}
+	scope := page.ScopeOf(who.TenantID, "workspaces", in)
 	after, err := h.Cursors.Open(scope, in.Cursor)
 	if err != nil {
 		return nil, err

@@ -63,7 +63,7 @@ type deadLetterPage struct {
 }
 
 func (s *Service) deadLetters(ctx context.Context, who authz.Caller, in *deadLettersIn) (out deadLetterPage, err error) {
-	scope := page.Scope{Tenant: who.TenantID, List: "webhook_dead_letters"}
+	scope := page.ScopeOf(who.TenantID, "webhook_dead_letters", in)
 	before, err := s.Cursors.Open(scope, in.Cursor)
 	if err != nil {
 		return out, err

@@ -354,7 +354,7 @@ func (s *Service) log(ctx context.Context, who authz.Caller, in *logIn) (out log
 	if _, err := s.Store.Get(ctx, who.TenantID, in.WebhookID); err != nil {
 		return out, err
 	}
-	scope := page.Scope{Tenant: who.TenantID, List: "webhook_deliveries", Filter: []string{in.WebhookID}}
+	scope := page.ScopeOf(who.TenantID, "webhook_deliveries", in)
 	before, err := s.Cursors.Open(scope, in.Cursor)
 	if err != nil {
 		return out, err

@@ -33,6 +33,7 @@ type ContinueAnswer struct {
 	ResumeStep int64  `json:"resume_step" doc:"The first step of the new run, counted over both."`
 }
 
+// continuation binds a token to its run. It is no list, so no input tells its scope.
 func continuation(tenant, id string) page.Scope {
 	return page.Scope{Tenant: tenant, List: "continuation", Filter: []string{id}}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"agentd/internal/base/authz"
 	"agentd/internal/base/page"
 )
 
@@ -54,19 +55,15 @@ const (
 	maxPage     = 100
 )
 
-// List returns a page of runs, newest first unless the filter says otherwise.
-// limit is as the caller sent it.
-func (s *Service) List(ctx context.Context, tenant string, f Filter, limit, cursor string) (*Page, error) {
-	order := "desc"
-	if f.Ascending {
-		order = "asc"
-	}
-	scope := page.Scope{Tenant: tenant, List: "runs", Filter: []string{f.AgentID, f.SessionID, string(f.Status), order}}
+// pageOf returns the page of runs that a request asks for, newest first unless
+// the filter, which is made from the request, has another order.
+func (s *Service) pageOf(ctx context.Context, tenant string, f Filter, in *listIn) (*Page, error) {
+	scope := page.ScopeOf(tenant, "runs", in)
 	var err error
-	if f.After, err = s.Cursors.Open(scope, cursor); err != nil {
+	if f.After, err = s.Cursors.Open(scope, in.Cursor); err != nil {
 		return nil, err
 	}
-	n := page.Limit(limit, defaultPage, maxPage)
+	n := page.Limit(in.Limit, defaultPage, maxPage)
 	f.Limit = n + 1
 	runs, err := s.Runs.List(ctx, tenant, f)
 	if err != nil {
@@ -123,15 +120,16 @@ type StepPage struct {
 
 const maxSteps = 500
 
-// Steps lists a run's steps, oldest first: those with a result and those that
+// steps lists a run's steps, oldest first: those with a result and those that
 // are under way.
-func (s *Service) Steps(ctx context.Context, tenant, id, limit, cursor string) (*StepPage, error) {
+func (s *Service) steps(ctx context.Context, who authz.Caller, in *stepsIn) (*StepPage, error) {
+	tenant, id := who.TenantID, in.RunID
 	r, err := s.Runs.Get(ctx, tenant, id)
 	if err != nil {
 		return nil, err
 	}
-	scope := page.Scope{Tenant: tenant, List: "steps", Filter: []string{id}}
-	position, err := s.Cursors.Open(scope, cursor)
+	scope := page.ScopeOf(tenant, "steps", in)
+	position, err := s.Cursors.Open(scope, in.Cursor)
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +139,7 @@ func (s *Service) Steps(ctx context.Context, tenant, id, limit, cursor string) (
 	}
 	steps = withPending(steps, r)
 	p := &StepPage{RunID: id, Steps: steps, Total: len(steps), TotalCostUSD: r.Metrics.TotalCostUSD}
-	if limit == "" && cursor == "" {
+	if in.Limit == "" && in.Cursor == "" {
 		return p, nil
 	}
 	after, _ := strconv.ParseInt(position, 10, 64)
@@ -149,7 +147,7 @@ func (s *Service) Steps(ctx context.Context, tenant, id, limit, cursor string) (
 	for from < len(steps) && steps[from].Seq <= after {
 		from++
 	}
-	n := page.Limit(limit, maxSteps, maxSteps)
+	n := page.Limit(in.Limit, maxSteps, maxSteps)
 	more := len(steps)-from > n
 	p.Steps, p.HasMore = steps[from:min(from+n, len(steps))], &more
 	if more {

@@ -93,9 +93,7 @@ func (s *Service) Routes() []route.Route {
 		route.Action(route.Row{
 			Method: "GET", Path: "/api/v1/runs/{runId}/steps", ID: "listRunSteps", Tag: "Runs", Scopes: read, Role: authz.Viewer,
 			Summary: "List the steps of a run, oldest first", Errors: []int{404, 422},
-		}, func(ctx context.Context, who authz.Caller, in *stepsIn) (*StepPage, error) {
-			return s.Steps(ctx, who.TenantID, in.RunID, in.Limit, in.Cursor)
-		}),
+		}, s.steps),
 		route.Stream(route.Row{
 			Method: "GET", Path: "/api/v1/runs/{runId}/events", ID: "streamRunEvents", Tag: "Runs",
 			Scopes: []authz.Scope{"runs:read", "events:read"}, Role: authz.Viewer,
@@ -147,6 +145,7 @@ func (s *Service) list(ctx context.Context, who authz.Caller, in *listIn) (*Page
 	f := Filter{AgentID: in.AgentID, SessionID: in.SessionID, Status: Status(in.Status)}
 	switch in.Order {
 	case "", "desc":
+		in.Order = "" // the same order, so the same cursors
 	case "asc":
 		f.Ascending = true
 	default:
@@ -160,7 +159,7 @@ func (s *Service) list(ctx context.Context, who authz.Caller, in *listIn) (*Page
 		return nil, fault.New(fault.Malformed, "INVALID_QUERY",
 			"The query parameter status is not a state of runs; the states are %s.", strings.Join(names, ", "))
 	}
-	return s.List(ctx, who.TenantID, f, in.Limit, in.Cursor)
+	return s.pageOf(ctx, who.TenantID, f, in)
 }
 
 // stillRunning is the answer of a wait that timed out.

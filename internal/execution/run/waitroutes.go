@@ -170,7 +170,7 @@ func (s *Service) approvals(ctx context.Context, who authz.Caller, in *approvals
 		return nil, fault.New(fault.Malformed, "INVALID_QUERY",
 			"The query parameter status is not a state of approvals; they are pending, approved, rejected, expired and cancelled.")
 	}
-	scope := page.Scope{Tenant: who.TenantID, List: "approvals", Filter: []string{in.Status, in.AgentID, in.RunID}}
+	scope := page.ScopeOf(who.TenantID, "approvals", in)
 	var err error
 	if f.After, err = s.Cursors.Open(scope, in.Cursor); err != nil {
 		return nil, err

@@ -101,7 +101,7 @@ type Entry struct {
 }
 
 func (s *Service) list(ctx context.Context, who authz.Caller, in *listIn) (*Page, error) {
-	scope := page.Scope{Tenant: who.TenantID, List: "schedules"}
+	scope := page.ScopeOf(who.TenantID, "schedules", in)
 	after, err := s.Cursors.Open(scope, in.Cursor)
 	if err != nil {
 		return nil, err

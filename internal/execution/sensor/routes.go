@@ -121,7 +121,7 @@ type Page struct {
 }
 
 func (s *Service) list(ctx context.Context, who authz.Caller, in *listIn) (*Page, error) {
-	scope := page.Scope{Tenant: who.TenantID, List: "sensors"}
+	scope := page.ScopeOf(who.TenantID, "sensors", in)
 	after, err := s.Cursors.Open(scope, in.Cursor)
 	if err != nil {
 		return nil, err

@@ -161,17 +161,16 @@ const (
 	maxPage     = 100
 )
 
-// list returns a page of sessions, newest first; only those of one agent if
-// agentID is not empty.
-func (l *lifecycle) list(ctx context.Context, tenant, agentID, limit, cursor string) (*Page, error) {
-	scope := page.Scope{Tenant: tenant, List: "sessions", Filter: []string{agentID}}
-	after, err := l.cursors.Open(scope, cursor)
+// list returns a page of sessions, newest first.
+func (l *lifecycle) list(ctx context.Context, tenant string, in *listIn) (*Page, error) {
+	scope := page.ScopeOf(tenant, "sessions", in)
+	after, err := l.cursors.Open(scope, in.Cursor)
 	if err != nil {
 		return nil, err
 	}
-	n, found := page.Limit(limit, defaultPage, maxPage), []Record{}
-	if agentID == "" || ident.Valid(agentID) {
-		if found, err = l.store.List(ctx, tenant, agentID, after, n+1); err != nil {
+	n, found := page.Limit(in.Limit, defaultPage, maxPage), []Record{}
+	if in.AgentID == "" || ident.Valid(in.AgentID) {
+		if found, err = l.store.List(ctx, tenant, in.AgentID, after, n+1); err != nil {
 			return nil, err
 		}
 	}

@@ -62,7 +62,7 @@ func (l *lifecycle) createRoute(ctx context.Context, who authz.Caller, in *creat
 }
 
 func (l *lifecycle) listRoute(ctx context.Context, who authz.Caller, in *listIn) (*Page, error) {
-	return l.list(ctx, who.TenantID, in.AgentID, in.Limit, in.Cursor)
+	return l.list(ctx, who.TenantID, in)
 }
 
 func (l *lifecycle) getRoute(ctx context.Context, who authz.Caller, in *idIn) (*Session, error) {

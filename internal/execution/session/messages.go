@@ -124,13 +124,13 @@ const maxMessages = 500
 
 // list reads the history. Pages count back from the newest message; within a page
 // the oldest comes first.
-func (m *messageService) list(ctx context.Context, tenant, id, limit, cursor string) (*MessageList, error) {
-	rec, err := m.reader.store.Get(ctx, tenant, id)
+func (m *messageService) list(ctx context.Context, tenant string, in *messagesIn) (*MessageList, error) {
+	rec, err := m.reader.store.Get(ctx, tenant, in.SessionID)
 	if err != nil {
 		return nil, err
 	}
-	scope := page.Scope{Tenant: tenant, List: "messages", Filter: []string{id, rec.ActiveBranch}}
-	position, err := m.cursors.Open(scope, cursor)
+	scope := page.ScopeOf(tenant, "messages", in).With("branch", rec.ActiveBranch)
+	position, err := m.cursors.Open(scope, in.Cursor)
 	if err != nil {
 		return nil, err
 	}
@@ -140,8 +140,8 @@ func (m *messageService) list(ctx context.Context, tenant, id, limit, cursor str
 	}
 	out := &MessageList{Total: len(c.history.entries)}
 	messages := c.history.entries
-	if limit != "" || cursor != "" {
-		messages = m.cutPage(out, scope, messages, position, limit)
+	if in.Limit != "" || in.Cursor != "" {
+		messages = m.cutPage(out, scope, messages, position, in.Limit)
 	}
 	out.Messages, out.Items = messages, messages
 	at := slices.IndexFunc(c.path, func(seg segment) bool { return !seg.finished && seg.whole() })
@@ -239,5 +239,5 @@ func (m *messageService) sendRoute(ctx context.Context, who authz.Caller, in *me
 }
 
 func (m *messageService) listRoute(ctx context.Context, who authz.Caller, in *messagesIn) (*MessageList, error) {
-	return m.list(ctx, who.TenantID, in.SessionID, in.Limit, in.Cursor)
+	return m.list(ctx, who.TenantID, in)
 }

@@ -70,6 +70,7 @@ func (l *Log) Routes() []route.Route {
 }
 
 func (l *Log) list(ctx context.Context, who authz.Caller, in *listIn) (*Page, error) {
+	in.TenantID = cmp.Or(in.TenantID, who.TenantID)
 	f := Filter{Action: in.Action, Actor: in.ActorID}
 	var err error
 	if f.From, err = moment("from", in.From); err != nil {
@@ -79,29 +80,36 @@ func (l *Log) list(ctx context.Context, who authz.Caller, in *listIn) (*Page, er
 		return nil, err
 	}
 	f.Limit = page.Limit(in.Limit, defaultPage, maxPage)
-	return l.page(ctx, who, in.TenantID, f, in.Cursor, true)
+	return l.page(ctx, who, f, request{in.TenantID, page.ScopeOf(who.TenantID, "audit", in), in.Cursor, true})
 }
 
 func (l *Log) ofTarget(ctx context.Context, who authz.Caller, in *targetIn) (*Page, error) {
-	f := Filter{TargetID: in.TargetID, Limit: page.Limit(in.Limit, maxPage, maxPage)}
-	if in.Type != "unknown" {
-		f.TargetType = in.Type
+	in.TenantID = cmp.Or(in.TenantID, who.TenantID)
+	if in.Type == "unknown" {
+		in.Type = ""
 	}
-	return l.page(ctx, who, in.TenantID, f, in.Cursor, in.Limit != "" || in.Cursor != "")
+	f := Filter{TargetID: in.TargetID, TargetType: in.Type, Limit: page.Limit(in.Limit, maxPage, maxPage)}
+	scope := page.ScopeOf(who.TenantID, "audit_of_target", in)
+	return l.page(ctx, who, f, request{in.TenantID, scope, in.Cursor, in.Limit != "" || in.Cursor != ""})
 }
 
-// page reads a page; paged says whether the answer has the paging fields.
-func (l *Log) page(ctx context.Context, who authz.Caller, tenant string, f Filter, cursor string, paged bool) (*Page, error) {
-	tenant = cmp.Or(tenant, who.TenantID)
+// request is where a page is read.
+type request struct {
+	tenant string // whose log
+	scope  page.Scope
+	cursor string
+	paged  bool // the answer has the paging fields
+}
+
+// page reads a page.
+func (l *Log) page(ctx context.Context, who authz.Caller, f Filter, r request) (*Page, error) {
+	tenant := r.tenant
 	if tenant != who.TenantID {
 		if err := l.mayRead(ctx, who, tenant); err != nil {
 			return nil, err
 		}
 	}
-	scope := page.Scope{Tenant: who.TenantID, List: "audit", Filter: []string{
-		tenant, f.Action, f.Actor, f.TargetID, f.TargetType, strconv.FormatInt(f.From.UnixMicro(), 10), strconv.FormatInt(f.To.UnixMicro(), 10),
-	}}
-	position, err := l.Cursors.Open(scope, cursor)
+	position, err := l.Cursors.Open(r.scope, r.cursor)
 	if err != nil {
 		return nil, err
 	}
@@ -120,9 +128,9 @@ func (l *Log) page(ctx context.Context, who authz.Caller, tenant string, f Filte
 	if p.Total, err = l.Store.Count(ctx, tenant, f, mostCounted); err != nil {
 		return nil, err
 	}
-	if paged {
+	if r.paged {
 		if p.HasMore = &more; more {
-			p.Cursor = l.Cursors.Seal(scope, p.Entries[asked-1].position())
+			p.Cursor = l.Cursors.Seal(r.scope, p.Entries[asked-1].position())
 		}
 	}
 	if tenant != who.TenantID {

@@ -45,8 +45,8 @@ func build(ctx context.Context, p *platform) (*program, error) {
 	members.connect(accounts)
 
 	parts := []part{
-		p.part(), accounts.part(p), members.part(p), models.part(p), delivery.part(p, accounts), content.part(p), tools.part(),
-		agents.part(), execution.part(p), commercePart(p), compatPart(p, models, agents, execution),
+		p.part(), accounts.part(p), members.part(p), agents.part(), commercePart(p), models.part(p), delivery.part(p, accounts), content.part(p),
+		tools.part(), execution.part(p), compatPart(p, models, agents, execution),
 	}
 	watchers, err := orderWatchers(parts)
 	if err != nil {

@@ -22,7 +22,7 @@ func (inv *invocation) withIdentity(s config.Storage, use func(*identity.Service
 	return inv.migrated(s, func(db *sqldb.DB) error { return use(identityService(db, nil)) })
 }
 
-// identityService gives the members and tenants of a database; plans may be nil where
+// identityService returns the members and tenants of a database; plans may be nil where
 // no tenant is made.
 func identityService(db *sqldb.DB, plans *quota.Plans) *identity.Service {
 	return identity.New(identity.Config{
@@ -38,9 +38,9 @@ type keyCreateCommand struct {
 	Storage config.Storage `embed:"" group:"Storage"`
 	Tenant  string         `placeholder:"ID" help:"Id of the tenant. Left out: the first one, which the first start made."`
 	Role    authz.Role     `required:"" enum:"viewer,developer,admin,owner" placeholder:"ROLE" help:"Role of the member: viewer, developer, admin or owner."`
-	Scopes  []authz.Scope  `placeholder:"SCOPE" help:"Scopes of the key, or * for all. Left out: the usual ones."`
+	Scopes  []authz.Scope  `placeholder:"SCOPE" help:"Scopes of the key, or * for all. Left out: the default scopes."`
 	Name    string         `required:"" placeholder:"NAME" help:"Name of the key."`
-	User    string         `placeholder:"EMAIL" help:"Email address of the member. Left out, or of nobody yet: a new member."`
+	User    string         `placeholder:"EMAIL" help:"Email address of the member. Left out, or unknown: a new member."`
 	JSON    bool           `help:"Print the result as JSON."`
 }
 
@@ -63,7 +63,7 @@ func (cmd *keyCreateCommand) Run(inv *invocation) error {
 // showKey shows a new key to a person.
 func (inv *invocation) showKey(g identity.Grant, holder string) {
 	fmt.Fprintf(inv.stdout, "%-7s %s\n%-7s %s\n", holder, g.UserID, "Key", string(g.RawKey))
-	inv.note("Store the key now: it is not kept and cannot be shown again.")
+	inv.note("Save the key now: it is not stored and cannot be shown again.")
 }
 
 // printGrant prints a new key for a script.

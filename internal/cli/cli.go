@@ -18,7 +18,7 @@ import (
 	"agentd/internal/base/config"
 )
 
-// Deps is what the command line is given by main, and by tests.
+// Deps is what main, or a test, provides to the command line.
 type Deps struct {
 	Version string
 	Program string // what is typed to run this program; empty: agentd
@@ -35,8 +35,8 @@ type Deps struct {
 // Exit codes.
 const (
 	exitOK      = 0
-	exitFailure = 1 // what was asked for could not be done
-	exitUsage   = 2 // what was asked for cannot be understood
+	exitFailure = 1 // the command failed
+	exitUsage   = 2 // the command line is invalid
 )
 
 type commands struct {
@@ -44,28 +44,28 @@ type commands struct {
 	Version versionFlag `help:"Print the version."`
 
 	Serve   serveCommand   `cmd:"" group:"Server" help:"Run the server."`
-	Migrate migrateCommand `cmd:"" group:"Server" help:"Bring the database to this version's schema, or back."`
+	Migrate migrateCommand `cmd:"" group:"Server" help:"Migrate the database to this version's schema, or back."`
 	Config  struct {
-		Show      configShowCommand      `cmd:"" default:"withargs" help:"Print the configuration that is in force, without its secrets."`
+		Show      configShowCommand      `cmd:"" default:"withargs" help:"Print the effective configuration, without secrets."`
 		Reference configReferenceCommand `cmd:"" help:"Print the reference of every setting, as Markdown."`
 	} `cmd:"" group:"Server" help:"Show the configuration."`
 	Admin struct {
 		Tenant struct {
-			Create     tenantCreateCommand     `cmd:"" help:"Make a tenant, its owner and the owner's key."`
+			Create     tenantCreateCommand     `cmd:"" help:"Create a tenant, its owner and the owner's key."`
 			List       tenantListCommand       `cmd:"" help:"List tenants, newest first."`
-			Suspend    tenantSuspendCommand    `cmd:"" help:"Shut a tenant out: its keys are refused, and nothing of it runs."`
-			Reactivate tenantReactivateCommand `cmd:"" help:"Let a suspended tenant in again; its runs go on where they were."`
-			Purge      tenantPurgeCommand      `cmd:"" help:"Delete a tenant with everything that is its own."`
+			Suspend    tenantSuspendCommand    `cmd:"" help:"Suspend a tenant: its keys are refused and its runs stop."`
+			Reactivate tenantReactivateCommand `cmd:"" help:"Reactivate a suspended tenant; its runs continue where they stopped."`
+			Purge      tenantPurgeCommand      `cmd:"" help:"Delete a tenant with all its data."`
 		} `cmd:"" help:"Tenants."`
 		Key struct {
-			Create keyCreateCommand `cmd:"" help:"Make a key for a member of a tenant."`
+			Create keyCreateCommand `cmd:"" help:"Create a key for a member of a tenant."`
 		} `cmd:"" help:"Keys."`
-	} `cmd:"" group:"Server" help:"Make tenants and keys, and suspend and purge tenants, also while a server runs."`
+	} `cmd:"" group:"Server" help:"Manage tenants and keys, also while a server runs."`
 
 	Agent struct {
-		Create agentCreateCommand `cmd:"" help:"Make an agent."`
+		Create agentCreateCommand `cmd:"" help:"Create an agent."`
 		List   agentListCommand   `cmd:"" help:"List agents."`
-	} `cmd:"" group:"Agents" help:"Make and list agents."`
+	} `cmd:"" group:"Agents" help:"Create and list agents."`
 	Run  runCommand `cmd:"" group:"Agents" help:"Start a run of an agent and follow it to its end."`
 	Runs struct {
 		List   runsListCommand   `cmd:"" help:"List runs, newest first."`
@@ -74,7 +74,7 @@ type commands struct {
 	} `cmd:"" group:"Agents" help:"List, show and cancel runs."`
 }
 
-// Main runs one command and gives the process's exit code.
+// Main runs one command and returns the exit code of the process.
 func Main(ctx context.Context, args []string, deps Deps) int {
 	if deps.LookupEnv == nil {
 		deps.LookupEnv = os.LookupEnv
@@ -112,7 +112,7 @@ func Main(ctx context.Context, args []string, deps Deps) int {
 	return inv.end(err)
 }
 
-// end reports what went wrong, if anything did.
+// end reports an error, if there was one, and returns the exit code.
 func (inv *invocation) end(err error) int {
 	var usage *kong.ParseError
 	switch {

@@ -44,8 +44,8 @@ func (inv *invocation) migrated(s config.Storage, use func(*sqldb.DB) error) err
 
 type migrateCommand struct {
 	Storage config.Storage `embed:"" group:"Storage"`
-	Down    *int64         `xor:"what" placeholder:"VERSION" help:"Take back every migration after this version, with the data that they hold; 0 takes back all."`
-	Status  bool           `xor:"what" help:"Only say which version the database has."`
+	Down    *int64         `xor:"what" placeholder:"VERSION" help:"Revert every migration after this version, with their data; 0 reverts all."`
+	Status  bool           `xor:"what" help:"Only print the version of the database."`
 }
 
 // Run implements the command.

@@ -117,7 +117,7 @@ func brief(v jsontext.Value) string {
 	return text.Truncate(oneLine(s), 160)
 }
 
-// firstNonEmpty gives the first text that is not empty.
+// firstNonEmpty returns the first text that is not empty.
 func firstNonEmpty(texts ...string) string {
 	for _, s := range texts {
 		if s != "" {

@@ -38,7 +38,7 @@ func (inv *invocation) connect(c config.Client) (*client.Client, error) {
 	return client.New(c.URL, c.Key)
 }
 
-// explain says what went wrong, and what its reader can do about it.
+// explain returns an error's text with advice on what to do.
 func explain(err error) string {
 	if f, ok := errors.AsType[*fault.Error](err); ok {
 		text := f.Detail

@@ -108,7 +108,7 @@ func (inv *invocation) follow(c *client.Client, runID string, show func(client.F
 	return ending{}, fmt.Errorf("the event stream ended before the run did")
 }
 
-// failure says why a run did not complete; the reason is in the run itself.
+// failure returns why a run did not complete, as the run records it.
 func (inv *invocation) failure(c *client.Client, runID, status string) error {
 	run, err := c.Run(context.WithoutCancel(inv), runID)
 	if err != nil || run.Value.Error == "" {

@@ -166,7 +166,7 @@ func (cmd *tenantReactivateCommand) Run(inv *invocation) error {
 type tenantPurgeCommand struct {
 	Storage config.Storage `embed:"" group:"Storage"`
 	Tenant  string         `arg:"" placeholder:"TENANT" help:"Id or slug of the tenant."`
-	Confirm string         `placeholder:"NAME" help:"Its id, name or slug once more; it cannot be taken back."`
+	Confirm string         `placeholder:"NAME" help:"Its id, name or slug again, to confirm; this cannot be undone."`
 	DryRun  bool           `help:"Only count what would be deleted."`
 	JSON    bool           `help:"Print the result as JSON."`
 }

@@ -25,7 +25,7 @@ type Model struct {
 	ModelRef string `json:"model_ref"`
 }
 
-// CreateAgent makes an agent. body has the fields of interface.md section 2.
+// CreateAgent makes an agent. body has any fields of an agent.
 func (c *Client) CreateAgent(ctx context.Context, body map[string]jsontext.Value) (Doc[Agent], error) {
 	return call[Doc[Agent]](ctx, c, "POST", "/api/v1/agents", nil, body)
 }
@@ -35,16 +35,15 @@ func (c *Client) Agent(ctx context.Context, id string) (Doc[Agent], error) {
 	return call[Doc[Agent]](ctx, c, "GET", "/api/v1/agents/"+url.PathEscape(id), nil, nil)
 }
 
-// Agents gives every agent, page by page as they are asked for.
+// Agents returns every agent; it fetches pages as they are needed.
 func (c *Client) Agents(ctx context.Context) iter.Seq2[Doc[Agent], error] {
 	return list[Doc[Agent]](ctx, c, "/api/v1/agents", url.Values{})
 }
 
-// pageSize is the most that a page of any list holds.
+// pageSize is the maximum size of a page.
 const pageSize = 100
 
-// list gives the items of a list over all of its pages. An error is the last
-// thing that it gives.
+// list returns the items of all pages of a list. An error ends the sequence.
 func list[T any](ctx context.Context, c *Client, path string, query url.Values) iter.Seq2[T, error] {
 	type page struct {
 		Items   []T    `json:"items"`

@@ -119,7 +119,7 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 	return res, nil
 }
 
-// Unreachable says that no server answered.
+// Unreachable is the error of a server that did not answer.
 type Unreachable struct {
 	Base  string
 	cause error

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// frameSize is the most that one event of a stream may hold.
+// frameSize is the maximum size of one event of a stream.
 const frameSize = 16 << 20
 
 var errFrameSize = errors.New("an event of the stream is too large")
@@ -41,8 +41,8 @@ func NewFrames(r io.Reader) *Frames { return &Frames{r: bufio.NewReader(r)} }
 // not say.
 func (f *Frames) Retry() time.Duration { return f.retry }
 
-// Next gives the next event. At the end of the stream it gives io.EOF; an event
-// that the end cut short is not given.
+// Next returns the next event, and io.EOF at the end of the stream. An incomplete
+// event at the end is dropped.
 func (f *Frames) Next() (Frame, error) {
 	var frame Frame
 	var data []byte
@@ -82,7 +82,7 @@ func (f *Frames) Next() (Frame, error) {
 	}
 }
 
-// readLine gives a line without its ending. It never waits for the LF of a
+// readLine returns a line without its ending. It never waits for the LF of a
 // CRLF, so that an event is given as soon as it is complete.
 func (f *Frames) readLine() ([]byte, error) {
 	f.line = f.line[:0]

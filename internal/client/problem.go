@@ -11,7 +11,7 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// Problem is a refusal: the problem document of interface.md section 7.
+// Problem is an error answer: a problem document (RFC 9457).
 type Problem struct {
 	Status        int    `json:"status"`
 	Title         string `json:"title"`
@@ -26,7 +26,7 @@ type Problem struct {
 	RetryAfter time.Duration `json:"-"`
 }
 
-// Error gives the sentence, every wrong field, the code, and the id under
+// Error returns the sentence, every wrong field, the code, and the id under
 // which the server's log knows the request.
 func (p *Problem) Error() string {
 	var b strings.Builder
@@ -50,7 +50,7 @@ func (p *Problem) Error() string {
 	return b.String()
 }
 
-// temporary says whether the same request may succeed a little later.
+// temporary reports whether the same request may succeed a little later.
 func (p *Problem) temporary() bool {
 	switch p.Status {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:

@@ -72,7 +72,7 @@ func TestInviteByMail(t *testing.T) {
 
 		user := w.ok(owner, "GET /users/"+joined["user_id"].(string), "")
 		w.same([]any{user["email"], user["name"], user["role"]}, []any{"new@example.com", "Newton", "developer"})
-		w.same(w.told, []identity.Joined{{
+		w.same(w.joined, []identity.Joined{{
 			TenantID: owner.TenantID, Inviter: admin.UserID, UserID: joined["user_id"].(string), Name: "Newton", Email: "new@example.com",
 			Role: "developer",
 		}})
@@ -108,14 +108,14 @@ func TestInvitesEnd(t *testing.T) {
 		invite("a@example.com")
 		w.refused(owner, "POST /users/invites/"+id+"/resend", "", fault.Conflict, "INVALID_STATE_TRANSITION") // it has expired for good
 
-		// Accepting is up to the invited alone, and to nobody in a suspended tenant.
+		// Only the invited person can accept, and not in a suspended tenant.
 		invite("ann@example.com")
 		path := pendingPath(w.ok(other, "GET /me/tenants", ""))
 		stranger := w.tenant("Third", "eve@example.com")
 		w.refused(stranger, "POST "+path+"/accept", "", fault.Forbidden, "FORBIDDEN")
 		w.refused(stranger, "POST "+path+"/decline", "", fault.Forbidden, "FORBIDDEN")
-		nobody := w.tenant("Fourth", "")
-		w.refused(nobody, "POST "+path+"/accept", "", fault.Forbidden, "FORBIDDEN")
+		nameless := w.tenant("Fourth", "")
+		w.refused(nameless, "POST "+path+"/accept", "", fault.Forbidden, "FORBIDDEN")
 		sql(t, w.db, `UPDATE tenants SET status = 'suspended' WHERE tenant_id = ?`, owner.TenantID)
 		w.refused(other, "POST "+path+"/accept", "", fault.Forbidden, "TENANT_SUSPENDED")
 		w.same(w.ok(other, "GET /me/tenants", "")["pending_invites"], []any{})
@@ -134,8 +134,8 @@ func TestInvitesEnd(t *testing.T) {
 	})
 }
 
-// Who invites cannot become the one whom they invite: a link that was shown to
-// them proves nobody's email.
+// An inviter cannot become the invited person: a link that was shown to the
+// inviter does not verify the email.
 func TestAShownLinkProvesNoEmail(t *testing.T) {
 	eachTown(t, func(w *town) {
 		w.mailing = false
@@ -174,7 +174,7 @@ func TestAShownLinkProvesNoEmail(t *testing.T) {
 		w.same(names(w.ok(victim, "GET /me/tenants", "")["memberships"], "name"), []string{"Bank"})
 
 		// Once the victim shows that the address is theirs, it is their
-		// membership, and whoever used it until then is out.
+		// membership, and its previous user is signed out.
 		key := w.ok(eve, "POST /tenants/me/keys", `{"name":"k"}`)["raw_key"].(string)
 		if err := w.db.Write(t.Context(), func(tx txn.Tx) error { return w.people.Prove(tx, "victim@example.com") }); err != nil {
 			t.Fatal(err)

@@ -32,7 +32,7 @@ import (
 	"agentd/internal/store/sqldb/sqldbtest"
 )
 
-// town is a node with people in several tenants, and what they are told.
+// town is a node with people in several tenants, and their notifications.
 type town struct {
 	node
 	t      *testing.T
@@ -42,7 +42,7 @@ type town struct {
 	mailing bool // letters are sent
 	mu      sync.Mutex
 	letters []mail.Message
-	told    []identity.Joined
+	joined  []identity.Joined
 	log     []string // "action by user about target"
 	agents  map[string]string
 	gone    []string
@@ -60,7 +60,7 @@ func newTown(t *testing.T, db *sqldb.DB) *town {
 		Store: identitysql.NewPeople(db), Mail: w, Cursors: page.NewCursors([]byte("0123456789abcdef")),
 		PublicURL: func() string { return "https://agents.example.com" },
 		Notify: func(tx txn.Tx, j identity.Joined) error {
-			tx.AfterCommit(func() { w.told = append(w.told, j) })
+			tx.AfterCommit(func() { w.joined = append(w.joined, j) })
 			return nil
 		},
 		HasAgent: func(_ context.Context, tenantID, agentID string) (bool, error) {
@@ -77,7 +77,7 @@ func newTown(t *testing.T, db *sqldb.DB) *town {
 // Record implements audit.Recorder.
 func (w *town) Record(tx txn.Tx, who authz.Caller, e audit.Entry) error {
 	if who.TenantID == "" {
-		return errors.New("an entry of nobody's")
+		return errors.New("an audit entry without an actor")
 	}
 	if e.Action == "api_key.created" { // of the people that a test begins with
 		return nil
@@ -116,7 +116,7 @@ func linkToken(t *testing.T, text string) string {
 	return ""
 }
 
-// tenant makes a tenant and gives its owner.
+// tenant creates a tenant and returns its owner.
 func (w *town) tenant(name, email string) authz.Caller {
 	w.t.Helper()
 	g, err := w.Tenants.Create(w.t.Context(), name, email)
@@ -126,7 +126,7 @@ func (w *town) tenant(name, email string) authz.Caller {
 	return w.authenticated(w.t, g.RawKey)
 }
 
-// member makes a member of a tenant and gives them and a key of theirs.
+// member adds a member to a tenant and returns them with a key.
 func (w *town) member(of authz.Caller, role authz.Role, email string) (authz.Caller, identity.RawKey) {
 	w.t.Helper()
 	g, err := w.Keys.Grant(w.t.Context(), of.TenantID, role, []authz.Scope{authz.Wildcard}, "k", email)
@@ -201,7 +201,7 @@ func (w *town) full(who authz.Caller, request, body string) (map[string]any, *ro
 	return object, cookie, nil
 }
 
-// specificity says how many parts of a path a pattern names; -1: another path.
+// specificity returns how many parts of a path a pattern names; -1: no match.
 func specificity(pattern, path string) (n int) {
 	parts, said := strings.Split(pattern, "/"), strings.Split(path, "/")
 	if len(parts) != len(said) {
@@ -362,7 +362,7 @@ func TestSuspendAndDelete(t *testing.T) {
 		w.authenticated(t, otherKey) // the person is still who they are elsewhere
 		w.same(names(w.ok(elsewhere, "GET /me/tenants", "")["memberships"], "name"), []string{"Other"})
 		w.same(w.log, []string{"user.suspended", "user.unsuspended", "user.deleted"})
-		// They can be invited again, and are somebody new then.
+		// They can be invited again, and get a new ID then.
 		w.ok(owner, "POST /users/invites", `{"email":"dev@example.com","role":"viewer"}`)
 		if again := w.ok(elsewhere, "POST "+pendingPath(w.ok(elsewhere, "GET /me/tenants", ""))+"/accept", ""); again["user_id"] == dev.UserID {
 			t.Error("a member who was taken out came back with what they were")
@@ -375,7 +375,7 @@ func pendingPath(mine map[string]any) string {
 	return fmt.Sprintf("/me/invites/%s/%s", invite["tenant_id"], invite["invite_id"])
 }
 
-// signedIn opens a browser session and gives its token.
+// signedIn opens a browser session and returns its token.
 func (w *town) signedIn(who authz.Caller) (token string) {
 	w.t.Helper()
 	err := w.db.Write(w.t.Context(), func(tx txn.Tx) error {
@@ -447,7 +447,7 @@ func TestPages(t *testing.T) {
 			twin := map[string]string{"/users": "users", "/users/invites": "invites"}[path]
 			w.same(all[twin], all["items"])
 			if _, paged := all["has_more"]; paged {
-				t.Error("nobody asked for a page")
+				t.Error("paged without a limit")
 			}
 			var found []string
 			for query := "?limit=2"; ; {

@@ -15,7 +15,7 @@ import (
 )
 
 // call plays the edge: it finds the row, checks the caller against it, fills
-// the input and gives the answer as JSON. Its arguments are the value of the
+// the input and returns the answer as JSON. Its arguments are the value of the
 // path's parameter and the body, where there are any.
 func call(t *testing.T, n node, who authz.Caller, method, path, param, body string) (map[string]any, error) {
 	t.Helper()
@@ -100,7 +100,7 @@ func TestAnswers(t *testing.T) {
 			"created_at": now, "last_used_at": nil, "expires_at": nil, "created_by": g.UserID,
 		}
 		if made["warning"] == "" {
-			t.Error("nobody is warned that the key is shown once")
+			t.Error("the warning that the key is shown once is missing")
 		}
 		delete(made, "raw_key")
 		delete(made, "warning")

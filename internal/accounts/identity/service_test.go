@@ -266,11 +266,11 @@ func TestUnavailableIsNotUnauthenticated(t *testing.T) {
 	db := sqldbtest.Open(t, sqldbtest.SQLite)
 	n := newNode(db, clock.NewFake())
 	key := bootstrap(t, n)
-	sql(t, db, `ALTER TABLE users RENAME TO nobody`) // a database that fails
+	sql(t, db, `ALTER TABLE users RENAME TO unavailable`) // a failing database
 	if _, err := n.Authenticate(t.Context(), string(key)); err == nil || fault.Is(err, fault.Unauthenticated) {
 		t.Errorf("error %v", err)
 	}
-	sql(t, db, `ALTER TABLE nobody RENAME TO users`)
+	sql(t, db, `ALTER TABLE unavailable RENAME TO users`)
 	n.authenticated(t, key) // a failure is not remembered
 }
 
@@ -279,7 +279,7 @@ func TestCachedConcurrently(t *testing.T) {
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
 		n := newNode(db, clock.NewFake())
 		owner := n.authenticated(t, bootstrap(t, n))
-		// Revoked while others authenticate: nobody may get in afterwards.
+		// Revoke while others authenticate: the key must be refused afterwards.
 		for range 20 {
 			key, raw, err := n.Keys.Create(t.Context(), owner, "k", nil)
 			if err != nil {

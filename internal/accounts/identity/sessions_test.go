@@ -232,7 +232,7 @@ func TestHints(t *testing.T) {
 	})
 }
 
-// The window slides with use, and the browser is told once a day.
+// Each use extends the window, and the cookie is renewed once a day.
 func TestSessionWindow(t *testing.T) {
 	t.Parallel()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
@@ -347,7 +347,7 @@ func TestEndSessions(t *testing.T) {
 	})
 }
 
-// factors says who has a second factor.
+// factors holds the users with a second factor.
 type factors map[string]bool
 
 func (f factors) Enrolled(_ txn.Tx, _, userID string) (bool, error) { return f[userID], nil }
@@ -386,14 +386,14 @@ func TestSecondFactorAndSwitch(t *testing.T) {
 		// What the session opened where it was before, ends.
 		wantFault(t, n.Valid(t.Context(), before), fault.Unauthenticated, "AUTH_ERROR")
 		if move(third).HalfOpen {
-			t.Error("a factor is asked for that nobody has")
+			t.Error("a factor is required without enrolment")
 		}
 
 		n.write(t, func(tx txn.Tx) error { return n.Sessions.EndAll(tx, third.TenantID, third.UserID, "") })
 		for what, do := range map[string]func(txn.Tx) error{
 			"switch": func(tx txn.Tx) error { return n.Sessions.Switch(tx, one.SessionID, identity.Member{}) },
 			"verify": func(tx txn.Tx) error { return n.Sessions.MarkVerified(tx, one.SessionID, at) },
-			"no one": func(tx txn.Tx) error { return n.Sessions.MarkVerified(tx, "nobody's", at) },
+			"no one": func(tx txn.Tx) error { return n.Sessions.MarkVerified(tx, "unknown", at) },
 		} {
 			if err := n.db.Write(t.Context(), do); !fault.Is(err, fault.Unauthenticated) {
 				t.Errorf("%s of a session that ended: %v", what, err)
@@ -402,99 +402,139 @@ func TestSecondFactorAndSwitch(t *testing.T) {
 	})
 }
 
-func TestDevices(t *testing.T) {
+// devicesPath is the path of the caller's sessions and keys.
+const devicesPath = "/api/v1/me/sessions"
+
+// devices is a member with two browser sessions and two keys, next to a
+// colleague and a stranger with one of each.
+type devices struct {
+	node
+	ours, theirs, colleague     identity.Grant
+	phone, laptop               identity.Session
+	colleagues, strangers       identity.Session
+	phoneRaw, laptopRaw, others identity.RawSession // others: the colleague's
+	owner, narrow, browser      authz.Caller        // the member, by all keys and the laptop
+}
+
+func newDevices(t *testing.T, db *sqldb.DB) devices {
+	t.Helper()
+	d := devices{node: newNode(db, clock.NewFake())}
+	d.ours, d.theirs = d.tenant(t, "acme"), d.tenant(t, "other")
+	var err error
+	d.colleague, err = d.Keys.Grant(t.Context(), d.ours.TenantID, authz.Admin, []authz.Scope{"*"}, "theirs", "bob@example.com")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.colleagues, d.others = d.signIn(t, d.ours.TenantID, d.colleague.UserID, identity.Device{})
+	d.strangers, _ = d.signIn(t, d.theirs.TenantID, d.theirs.UserID, identity.Device{})
+	d.owner = d.authenticated(t, d.ours.RawKey)
+	d.pass(time.Minute)
+	_, raw, err := d.Keys.Create(t.Context(), d.owner, "narrow", []authz.Scope{"runs:read"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.narrow = d.authenticated(t, raw)
+	d.phone, d.phoneRaw = d.signIn(t, d.ours.TenantID, d.ours.UserID, identity.Device{Label: "Phone", Address: "192.0.2.7", Method: "otp"})
+	d.pass(time.Minute)
+	d.laptop, d.laptopRaw = d.signIn(t, d.ours.TenantID, d.ours.UserID, identity.Device{})
+	d.browser = d.inside(t, d.laptopRaw)
+	return d
+}
+
+// list returns the items of the caller's list.
+func (d devices) list(t *testing.T, who authz.Caller) (items []map[string]any) {
+	t.Helper()
+	got, err := call(t, d.node, who, "GET", devicesPath, "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(got["items"], got["sessions"]); diff != "" || got["total"] != float64(len(got["items"].([]any))) {
+		t.Errorf("list %v %s", got, diff)
+	}
+	for _, item := range got["items"].([]any) {
+		items = append(items, item.(map[string]any))
+	}
+	return items
+}
+
+// wantNames compares the kinds and names in the caller's list; * is the current
+// one.
+func (d devices) wantNames(t *testing.T, who authz.Caller, want ...string) {
+	t.Helper()
+	var names []string
+	for _, item := range d.list(t, who) {
+		name := fmt.Sprint(item["kind"], " ", item["name"])
+		if item["is_current"] == true {
+			name += " *"
+		}
+		names = append(names, name)
+	}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func (d devices) end(t *testing.T, who authz.Caller, id string) (map[string]any, error) {
+	t.Helper()
+	return call(t, d.node, who, "DELETE", devicesPath+"/{keyId}", id, "")
+}
+
+func TestListDevices(t *testing.T) {
 	t.Parallel()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
-		const path = "/api/v1/me/sessions"
-		n := newNode(db, clock.NewFake())
-		g, foreign := n.tenant(t, "acme"), n.tenant(t, "other")
-		colleague, err := n.Keys.Grant(t.Context(), g.TenantID, authz.Admin, []authz.Scope{"*"}, "theirs", "bob@example.com")
-		if err != nil {
-			t.Fatal(err)
+		d := newDevices(t, db)
+		d.wantNames(t, d.browser, "session Browser *", "session Phone", "api_key narrow", "api_key owner")
+		d.wantNames(t, d.owner, "session Browser", "session Phone", "api_key narrow", "api_key owner *")
+		d.wantNames(t, d.narrow, "session Browser", "session Phone", "api_key narrow *")
+		want := map[string]any{
+			"key_id": d.phone.SessionID, "kind": "session", "name": "Phone", "prefix": d.phone.Prefix, "scopes": []any{"*"}, "status": "active",
+			"is_current": false, "method": "otp", "address": "192.0.2.7",
+			"created_at": "2026-09-10T12:01:00Z", "last_used_at": "2026-09-10T12:01:00Z", "expires_at": "2026-12-09T12:01:00Z",
 		}
-		theirs, theirRaw := n.signIn(t, g.TenantID, colleague.UserID, identity.Device{})
-		others, _ := n.signIn(t, foreign.TenantID, foreign.UserID, identity.Device{})
-		owner := n.authenticated(t, g.RawKey)
-		n.pass(time.Minute)
-		narrowKey, narrowRaw, err := n.Keys.Create(t.Context(), owner, "narrow", []authz.Scope{"runs:read"})
-		if err != nil {
-			t.Fatal(err)
+		if diff := cmp.Diff(want, d.list(t, d.browser)[1]); diff != "" {
+			t.Error(diff)
 		}
-		narrow := n.authenticated(t, narrowRaw)
-		phone, phoneRaw := n.signIn(t, g.TenantID, g.UserID, identity.Device{Label: "Phone", Address: "192.0.2.7", Method: "otp"})
-		n.pass(time.Minute)
-		laptop, laptopRaw := n.signIn(t, g.TenantID, g.UserID, identity.Device{})
-		browser := n.inside(t, laptopRaw)
+	})
+}
 
-		list := func(who authz.Caller) (names []string) {
-			t.Helper()
-			got, err := call(t, n, who, "GET", path, "", "")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(got["items"], got["sessions"]); diff != "" || got["total"] != float64(len(got["items"].([]any))) {
-				t.Errorf("list %v %s", got, diff)
-			}
-			for _, item := range got["items"].([]any) {
-				d := item.(map[string]any)
-				name := fmt.Sprint(d["kind"], " ", d["name"])
-				if d["is_current"] == true {
-					name += " *"
-				}
-				names = append(names, name)
-				if d["key_id"] == phone.SessionID {
-					want := map[string]any{
-						"key_id": phone.SessionID, "kind": "session", "name": "Phone", "prefix": phone.Prefix, "scopes": []any{"*"}, "status": "active",
-						"is_current": false, "method": "otp", "address": "192.0.2.7",
-						"created_at": "2026-09-10T12:01:00Z", "last_used_at": "2026-09-10T12:01:00Z", "expires_at": "2026-12-09T12:01:00Z",
-					}
-					if diff := cmp.Diff(want, d); diff != "" {
-						t.Error(diff)
-					}
-				}
-			}
-			return names
-		}
-		same := func(got, want []string) {
-			t.Helper()
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Error(diff)
-			}
-		}
-		same(list(browser), []string{"session Browser *", "session Phone", "api_key narrow", "api_key owner"})
-		same(list(owner), []string{"session Browser", "session Phone", "api_key narrow", "api_key owner *"})
-		same(list(narrow), []string{"session Browser", "session Phone", "api_key narrow *"})
-
-		end := func(who authz.Caller, id string) (map[string]any, error) {
-			return call(t, n, who, "DELETE", path+"/{keyId}", id, "")
-		}
-		for _, tt := range []struct {
-			name string
+func TestEndDeviceRefuses(t *testing.T) {
+	t.Parallel()
+	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
+		d := newDevices(t, db)
+		for name, tt := range map[string]struct {
 			who  authz.Caller
 			id   string
 			kind fault.Kind
 			code string
 		}{
-			{"nonsense", owner, "\x00", fault.NotFound, "NOT_FOUND"},
-			{"nobody's", owner, g.TenantID, fault.NotFound, "NOT_FOUND"},
-			{"another company's session", owner, others.SessionID, fault.NotFound, "NOT_FOUND"},
-			{"another company's key", owner, foreign.KeyID, fault.NotFound, "NOT_FOUND"},
-			{"a colleague's session", owner, theirs.SessionID, fault.Forbidden, "FORBIDDEN"},
-			{"a colleague's key", browser, colleague.KeyID, fault.Forbidden, "FORBIDDEN"},
-			{"a session by a narrow key", narrow, phone.SessionID, fault.Forbidden, "MISSING_SCOPE"},
-			{"a key by a narrow key", narrow, g.KeyID, fault.Forbidden, "MISSING_SCOPE"},
+			"an invalid ID":               {d.owner, "\x00", fault.NotFound, "NOT_FOUND"},
+			"an unknown ID":               {d.owner, d.ours.TenantID, fault.NotFound, "NOT_FOUND"},
+			"another company's session":   {d.owner, d.strangers.SessionID, fault.NotFound, "NOT_FOUND"},
+			"another company's key":       {d.owner, d.theirs.KeyID, fault.NotFound, "NOT_FOUND"},
+			"a colleague's session":       {d.owner, d.colleagues.SessionID, fault.Forbidden, "FORBIDDEN"},
+			"a colleague's key":           {d.browser, d.colleague.KeyID, fault.Forbidden, "FORBIDDEN"},
+			"a session by a narrow key":   {d.narrow, d.phone.SessionID, fault.Forbidden, "MISSING_SCOPE"},
+			"another key by a narrow key": {d.narrow, d.ours.KeyID, fault.Forbidden, "MISSING_SCOPE"},
 		} {
-			_, err := end(tt.who, tt.id)
+			_, err := d.end(t, tt.who, tt.id)
 			if f := fault.From(err); f == nil || f.Kind != tt.kind || f.Code != tt.code {
-				t.Errorf("%s: %v", tt.name, err)
+				t.Errorf("%s: %v", name, err)
 			}
 		}
-		n.inside(t, phoneRaw)
-		n.inside(t, theirRaw)
+		for _, raw := range []identity.RawSession{d.phoneRaw, d.laptopRaw, d.others} {
+			d.inside(t, raw)
+		}
+	})
+}
 
-		n.inside(t, laptopRaw)
-		for i, id := range []string{phone.SessionID, phone.SessionID, g.KeyID, g.KeyID, laptop.SessionID, laptop.SessionID} {
-			got, err := end(browser, id)
+func TestEndDevice(t *testing.T) {
+	t.Parallel()
+	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
+		d := newDevices(t, db)
+		for i, id := range []string{
+			d.phone.SessionID, d.phone.SessionID, d.ours.KeyID, d.ours.KeyID, d.laptop.SessionID, d.laptop.SessionID,
+		} {
+			got, err := d.end(t, d.browser, id)
 			want := map[string]any{"ok": true, "key_id": id}
 			if i%2 == 1 {
 				want["already_revoked"] = true
@@ -503,10 +543,10 @@ func TestDevices(t *testing.T) {
 				t.Error(err, diff)
 			}
 		}
-		n.outside(t, phoneRaw, fault.Unauthenticated, "AUTH_ERROR")
-		n.outside(t, laptopRaw, fault.Unauthenticated, "AUTH_ERROR")
-		same(list(narrow), []string{"api_key narrow *"})
-		if _, err := end(narrow, narrowKey.KeyID); err != nil { // itself, whatever its scopes
+		d.outside(t, d.phoneRaw, fault.Unauthenticated, "AUTH_ERROR")
+		d.outside(t, d.laptopRaw, fault.Unauthenticated, "AUTH_ERROR")
+		d.wantNames(t, d.narrow, "api_key narrow *")
+		if _, err := d.end(t, d.narrow, d.narrow.KeyID); err != nil { // itself, whatever its scopes
 			t.Error(err)
 		}
 	})

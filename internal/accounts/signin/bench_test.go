@@ -36,7 +36,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const public = "https://agentd.example.com"
 
-// bench is the slice on a database, with whoever it works with.
+// bench is the slice on a database, with its collaborators.
 type bench struct {
 	*signin.Service
 	t      *testing.T
@@ -236,7 +236,7 @@ func (b *bench) refused(kind fault.Kind, code string, who authz.Caller, method, 
 	return f
 }
 
-// member makes a tenant with an owner and gives that owner as a caller by key.
+// member creates a tenant and returns its owner as a caller by key.
 func (b *bench) member(tenant, email string) authz.Caller {
 	b.t.Helper()
 	g, err := b.people.Tenants.Create(b.t.Context(), tenant, email)

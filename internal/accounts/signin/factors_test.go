@@ -177,9 +177,9 @@ func TestRecoveryCodes(t *testing.T) {
 		if len(codes) != 10 || len(codes[0]) != 19 {
 			b.t.Errorf("codes %v", codes)
 		}
-		odd := " " + strings.ToLower(strings.ReplaceAll(codes[0], "-", " "))
+		spaced := " " + strings.ToLower(strings.ReplaceAll(codes[0], "-", " "))
 		if diff := cmp.Diff(object{"verified": true, "recovery_remaining": 9.0},
-			b.must(who, "POST", mfa+"recovery", showing(odd)).json); diff != "" {
+			b.must(who, "POST", mfa+"recovery", showing(spaced)).json); diff != "" {
 			b.t.Error(diff)
 		}
 		b.refused(fault.Unauthenticated, "VERIFICATION_FAILED", who, "POST", mfa+"recovery", showing(codes[0]))
@@ -354,13 +354,13 @@ func TestKeysOfPart(t *testing.T) {
 func TestFactorsOfMembersWithoutAddress(t *testing.T) {
 	t.Parallel()
 	each(t, func(b *bench) {
-		nobody := b.member("First", "")
+		unverified := b.member("First", "")
 		pretender := b.member("Second", "ann@example.com")
 		b.sql(`UPDATE users SET email_verified = FALSE`)
 		ann := b.member("Third", "ann@example.com")
-		b.enrol(nobody)
+		b.enrol(unverified)
 		b.enrol(pretender)
-		for _, who := range []authz.Caller{nobody, pretender} {
+		for _, who := range []authz.Caller{unverified, pretender} {
 			if b.must(who, "GET", mfa+"status", nil).json["enrolled"] != true {
 				b.t.Errorf("%+v is not enrolled", who)
 			}
@@ -369,7 +369,7 @@ func TestFactorsOfMembersWithoutAddress(t *testing.T) {
 			b.t.Error("a pretender enrolled for Ann")
 		}
 		var tenants int
-		if err := b.db.QueryRow(b.t.Context(), `SELECT COUNT(*) FROM signin_factors WHERE tenant_id IN (?, ?)`, nobody.TenantID,
+		if err := b.db.QueryRow(b.t.Context(), `SELECT COUNT(*) FROM signin_factors WHERE tenant_id IN (?, ?)`, unverified.TenantID,
 			pretender.TenantID).Scan(&tenants); err != nil || tenants != 2 {
 			b.t.Errorf("%d of them belong to their tenants, %v", tenants, err)
 		}
@@ -383,9 +383,9 @@ func TestForget(t *testing.T) {
 	t.Parallel()
 	each(t, func(b *bench) {
 		first, second := b.member("First", "ann@example.com"), b.member("Second", "ann@example.com")
-		nobody := b.member("Third", "")
+		unverified := b.member("Third", "")
 		b.enrol(first)
-		b.enrol(nobody)
+		b.enrol(unverified)
 		b.flow("corp", nil)
 		b.clock.Advance(time.Hour)
 		b.code("ann@example.com")
@@ -403,7 +403,7 @@ func TestForget(t *testing.T) {
 		if got := kept(); got != [3]int{2, 1, 1} {
 			b.t.Errorf("before: %v", got)
 		}
-		forget(nobody)
+		forget(unverified)
 		forget(first)
 		if got := kept(); got != [3]int{1, 1, 1} {
 			b.t.Errorf("with a membership left: %v", got)

@@ -27,7 +27,7 @@ const (
 	unlinkPath   = "/api/v1/me/auth-providers/{provider}"
 )
 
-// begin starts a flow, goes through the provider, and gives what the browser
+// begin starts a flow, goes through the provider, and returns what the browser
 // comes back with.
 func (b *bench) begin(id string, more object) object {
 	b.t.Helper()
@@ -71,7 +71,7 @@ func TestOAuthSignIn(t *testing.T) {
 			label != "Ann's phone" || method != "corp" {
 			b.t.Errorf("%q by %q, %v", label, method, err)
 		}
-		// The link counts from then on, whatever the provider says of the address.
+		// The link decides from then on, whatever address the provider reports.
 		b.op.User = oidctest.Claims{"email": "moved@example.com", "email_verified": false}
 		if who := b.caller(b.flow("corp", nil)); who.UserID != ann.UserID || b.log.has("auth.provider_linked") != 1 {
 			b.t.Errorf("%+v, audited %v", who, b.log.entries)
@@ -195,7 +195,7 @@ func TestAddressesThatDoNotCount(t *testing.T) {
 		}
 		b.op.User = oidctest.Claims{"email": "ANN@example.com", "email_verified": true}
 		b.flow("corp", nil)
-		// The address was given to somebody else.
+		// The address was reassigned to another person.
 		b.op.User = oidctest.Claims{"sub": "another-ann", "email": "ann@example.com", "email_verified": true}
 		b.refused(fault.Forbidden, signin.Failed, anybody, "GET", callbackPath, b.begin("corp", nil))
 		if b.count("browser_sessions") != 1 || b.count("signin_links") != 1 {
@@ -473,12 +473,12 @@ func TestAuthProviders(t *testing.T) {
 		if good.Load() != 1 || b.count("signin_links") != 1 {
 			b.t.Errorf("%d were unlinked, %d are left", good.Load(), b.count("signin_links"))
 		}
-		nobody := b.member("Nameless", "")
-		if got := b.must(nobody, "GET", "/api/v1/me/auth-providers", nil).json["items"].([]any)[0]; !cmp.Equal(got,
+		unverified := b.member("Nameless", "")
+		if got := b.must(unverified, "GET", "/api/v1/me/auth-providers", nil).json["items"].([]any)[0]; !cmp.Equal(got,
 			object{"id": "otp", "linked": false}) {
 			b.t.Errorf("%v", got)
 		}
-		b.must(nobody, "DELETE", unlinkPath, object{"provider": "corp"})
+		b.must(unverified, "DELETE", unlinkPath, object{"provider": "corp"})
 	}, provider)
 }
 
@@ -497,7 +497,7 @@ func TestStatesTellNothing(t *testing.T) {
 			}
 		}
 		if strings.Contains(last.Encode(), in["svc_oauth"].(string)) {
-			b.t.Error("the provider is told what binds the browser")
+			b.t.Error("the provider receives the browser's cookie")
 		}
 	}, provider)
 }

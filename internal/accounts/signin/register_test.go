@@ -39,7 +39,7 @@ func TestRegister(t *testing.T) {
 			b.t.Errorf("%+v, %d tenants", registered, b.count("tenants"))
 		}
 		token := b.token("ann@example.com")
-		// Her mail program, or somebody she sent it to, opens the link.
+		// Her mail program, or another person, opens the link.
 		for range 2 {
 			elsewhere := b.must(anybody, "GET", signin.VerifyPath, object{"token": token})
 			if elsewhere.cookie != nil || elsewhere.json["session"] != nil || elsewhere.json["ok"] != true {

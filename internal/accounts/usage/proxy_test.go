@@ -68,7 +68,7 @@ func TestProxiedIsStored(t *testing.T) {
 	})
 }
 
-// A plan says which models the proxy may be asked for, and how often. What one
+// A plan limits the models and the requests of the proxy. What one
 // node let through others know within a second, and after a restart too.
 func TestMayProxy(t *testing.T) {
 	t.Parallel()

@@ -254,7 +254,7 @@ func TestOverTier(t *testing.T) {
 	}
 }
 
-// What models do beside runs counts like what they do in runs, and is told apart.
+// Model calls outside runs count like those in runs, with their own sources.
 func TestBesideRuns(t *testing.T) {
 	t.Parallel()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {

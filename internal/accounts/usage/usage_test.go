@@ -176,7 +176,7 @@ func TestRunsAreCountedExactly(t *testing.T) {
 	})
 }
 
-// toldOnce compares the events that were told.
+// toldOnce compares the recorded events.
 func (b *bench) toldOnce(want map[string]int) {
 	b.t.Helper()
 	got := map[string]int{}
@@ -191,7 +191,7 @@ func (b *bench) toldOnce(want map[string]int) {
 	}
 }
 
-// Each mark is told once, whoever goes past it, and says how it was.
+// Each mark is recorded once, by whichever node passes it, with its amounts.
 func TestMarksAreToldOnce(t *testing.T) {
 	t.Parallel()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
@@ -219,12 +219,12 @@ func TestMarksAreToldOnce(t *testing.T) {
 		}
 		want := `{"resource":"tokens_per_day","used":400,"limit":400,"percent":100,"resets_at":"2026-09-11T00:00:00Z"}`
 		if got := string(e.Data()); got != want {
-			t.Errorf("the event says %s, want %s", got, want)
+			t.Errorf("event %s, want %s", got, want)
 		}
 		_, err = nodes[1].Event(t.Context(), b.tenantOn("free"), change.ID)
 		refused(t, err, fault.NotFound, "NOT_FOUND")
 
-		// A transaction that fails tells nothing.
+		// A transaction that fails records no event.
 		failure := errors.New("no")
 		err = db.Write(t.Context(), func(tx txn.Tx) error {
 			if err := nodes[0].Count(b.tenant, quota.Use{AgentID: "a", ToolCalls: 5})(tx); err != nil {
@@ -244,7 +244,7 @@ func TestMarksAreToldOnce(t *testing.T) {
 	})
 }
 
-// What refills does so at midnight UTC, and tells anew.
+// Counters reset at midnight UTC, and then record events again.
 func TestPeriodsRollOver(t *testing.T) {
 	t.Parallel()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
@@ -334,7 +334,7 @@ func (b *bench) plan(id string) {
 	})
 }
 
-// A plan that is no longer in the file gives way to the default one.
+// The default plan replaces a plan that is no longer in the file.
 func TestPlanThatIsGone(t *testing.T) {
 	t.Parallel()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
@@ -354,7 +354,7 @@ func TestPlanThatIsGone(t *testing.T) {
 	})
 }
 
-// Of what a plan allows none, waiting gives none either.
+// A limit of 0 is never lifted by waiting.
 func TestNothingAllowed(t *testing.T) {
 	t.Parallel()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {

@@ -1,10 +1,9 @@
-// Package authz says who calls and what that lets them do: scopes carried by a
-// key, roles held by a member (interface.md section 5; decisions.md D3).
+// Package authz describes the caller of an operation and what it may do: the
+// scopes that a key carries and the roles that a member holds.
 package authz
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"agentd/internal/base/fault"
@@ -23,11 +22,11 @@ const (
 
 var roles = []Role{Viewer, Developer, Admin, Owner}
 
-// Valid says whether r is one of the four.
+// Valid reports whether r is one of the four roles.
 func (r Role) Valid() bool { return slices.Contains(roles, r) }
 
-// AtLeast says whether r includes what least may do. An unknown role includes
-// nothing.
+// AtLeast reports whether r includes everything that the role least may do. An
+// unknown role includes nothing.
 func (r Role) AtLeast(least Role) bool {
 	return r.Valid() && slices.Index(roles, r) >= slices.Index(roles, least)
 }
@@ -41,38 +40,73 @@ const (
 	SuperScope Scope = "admin"
 )
 
-// Catalogue lists every scope that can be granted (interface.md section 5.8),
-// the wildcard apart.
-var Catalogue = []Scope{
-	"admin", "agents:read", "agents:write", "api_keys:read", "api_keys:write", "billing:read",
-	"evaluations:read", "evaluations:write", "events:read", "files:read", "files:write",
-	"guardrails:read", "guardrails:write", "marketplace:invoke", "marketplace:read", "marketplace:write",
-	"memory:read", "memory:write", "notifications:read", "notifications:write", "read:analytics",
-	"runs:create", "runs:read", "search:read", "sessions:read", "sessions:write", "tenants:write",
-	"users:read", "users:write", "webhooks:read", "webhooks:write",
+// scopes is the one table of scopes: a new one is a row here.
+var scopes = []struct {
+	scope     Scope
+	role      Role // the lowest whose members can use it in a browser session
+	byDefault bool // granted to a key whose scopes are not stated
+}{
+	{"admin", Admin, false},
+	{"agents:read", Viewer, true},
+	{"agents:write", Developer, true},
+	{"api_keys:read", Viewer, false},
+	{"api_keys:write", Admin, false},
+	{"billing:read", Viewer, false},
+	{"evaluations:read", Viewer, false},
+	{"evaluations:write", Developer, false},
+	{"events:read", Viewer, false},
+	{"files:read", Viewer, true},
+	{"files:write", Developer, true},
+	{"guardrails:read", Viewer, false},
+	{"guardrails:write", Admin, false},
+	{"marketplace:invoke", Developer, false},
+	{"marketplace:read", Viewer, false},
+	{"marketplace:write", Developer, false},
+	{"memory:read", Viewer, true},
+	{"memory:write", Developer, true},
+	{"notifications:read", Viewer, true},
+	{"notifications:write", Developer, true},
+	{"read:analytics", Viewer, true},
+	{"runs:create", Developer, true},
+	{"runs:read", Viewer, true},
+	{"search:read", Viewer, false},
+	{"sessions:read", Viewer, true},
+	{"sessions:write", Developer, true},
+	{"tenants:write", Admin, false},
+	{"users:read", Viewer, false},
+	{"users:write", Admin, false},
+	{"webhooks:read", Viewer, false},
+	{"webhooks:write", Admin, false},
 }
 
-// Defaults are granted to a key whose scopes are not given (section 5.6).
-var Defaults = []Scope{
-	"agents:read", "agents:write", "runs:create", "runs:read", "sessions:read", "sessions:write",
-	"notifications:read", "notifications:write", "memory:read", "memory:write", "files:read", "files:write",
-	"read:analytics",
+func scopesWhere(matches func(i int) bool) (list []Scope) {
+	for i := range scopes {
+		if matches(i) {
+			list = append(list, scopes[i].scope)
+		}
+	}
+	return list
 }
 
-// ScopesOf lists every scope that a role can use: what a signed-in browser may
-// do (decisions.md D3). The list is shared; it is not to be changed.
+// Catalogue lists every scope that can be granted, the wildcard apart.
+var Catalogue = scopesWhere(func(int) bool { return true })
+
+// Defaults are granted to a key whose scopes are not stated.
+var Defaults = scopesWhere(func(i int) bool { return scopes[i].byDefault })
+
+// ScopesOf returns every scope that a role can use, which is what a signed-in
+// browser may do. The slice is shared; callers must not change it.
 func ScopesOf(r Role) []Scope { return scopesOf[r] }
 
-var scopesOf = func() map[Role][]Scope {
-	viewer := slices.DeleteFunc(slices.Clone(Catalogue), func(s Scope) bool { return !strings.Contains(string(s), "read") })
-	developer := append(slices.Clone(viewer),
-		"agents:write", "evaluations:write", "files:write", "marketplace:invoke", "marketplace:write",
-		"memory:write", "notifications:write", "runs:create", "sessions:write")
-	return map[Role][]Scope{Viewer: viewer, Developer: developer, Admin: Catalogue, Owner: {Wildcard}}
-}()
+var scopesOf = map[Role][]Scope{
+	Viewer:    scopesWhere(func(i int) bool { return scopes[i].role == Viewer }),
+	Developer: scopesWhere(func(i int) bool { return scopes[i].role == Viewer || scopes[i].role == Developer }),
+	Admin:     Catalogue,
+	Owner:     {Wildcard},
+}
 
-// Caller is who makes a request: one person, in one tenant, by one key or one
-// browser session. Of an anonymous call only Address and RequestID are known.
+// Caller identifies who makes a request: one person, in one tenant, by one key
+// or one browser session. An anonymous call has only Address and RequestID.
 type Caller struct {
 	TenantID  string
 	UserID    string
@@ -84,22 +118,22 @@ type Caller struct {
 	// VerifiedAt is when a second factor was last shown in this browser
 	// session; zero: never.
 	VerifiedAt time.Time
-	// HalfOpen: a browser session that still owes its second factor.
+	// HalfOpen marks a browser session that has not passed its second factor yet.
 	HalfOpen bool
-	// StreamOnly: by a stream token, which opens event streams and nothing else.
+	// StreamOnly marks a stream token, which opens event streams and nothing else.
 	StreamOnly bool
 	Operator   bool   // the credential belongs to the first tenant, which runs the platform
 	Address    string // the client's network address, without its port
 	RequestID  string // of the request, as X-Request-Id answers it
 }
 
-// Has says whether the caller's key covers the scope.
+// Has reports whether the caller's key covers the scope.
 func (c Caller) Has(s Scope) bool {
 	return slices.Contains(c.Scopes, s) || slices.Contains(c.Scopes, Wildcard) || slices.Contains(c.Scopes, SuperScope)
 }
 
-// Check refuses a caller who carries none of anyOf (empty: any key will do)
-// with MISSING_SCOPE, or whose role is below least with FORBIDDEN.
+// Check returns MISSING_SCOPE for a caller who has none of the scopes anyOf (if
+// empty, any key will do), and FORBIDDEN for one whose role is below least.
 func (c Caller) Check(least Role, anyOf ...Scope) error {
 	if len(anyOf) > 0 && !slices.ContainsFunc(anyOf, c.Has) {
 		return fault.New(fault.Forbidden, "MISSING_SCOPE", "This operation needs a key with the scope %s.", anyOf[0])

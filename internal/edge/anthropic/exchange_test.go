@@ -151,7 +151,7 @@ type answer struct {
 }
 
 // Endpoints that misbehave give well-formed answers or refusals, streamed and not.
-func TestOddities(t *testing.T) {
+func TestUnusualRequests(t *testing.T) {
 	t.Parallel()
 	for _, stream := range []bool{false, true} {
 		for _, odd := range modeltest.Oddities(stream) {

@@ -58,7 +58,7 @@ var lenient = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.Al
 
 // Whatever a model writes, in whatever pieces, becomes an object, and an object
 // stays what it is.
-func FuzzMender(f *testing.F) {
+func FuzzJSONRepairer(f *testing.F) {
 	for _, seed := range []string{`{"a":[1,{"b":"\u00e9\n"}],"c":-1.5e3}`, `{"a":tr`, `"{}"`, `{"a":[[[1,`, `{"x":"\ud800"}`, "{\"a\":\"\n\\q"} {
 		f.Add(seed, uint8(3))
 	}

@@ -17,9 +17,9 @@ import (
 	"agentd/internal/kernel/tool"
 )
 
-// protocol is what we ask for: the newest version with a handshake. Servers of
-// a version without one are still few, and asking others for it costs a
-// request, or their life.
+// protocol is the requested version: the newest one with a handshake. Few servers
+// speak a version without it, and requesting that costs others a request or crashes
+// them.
 const protocol = "2025-11-25"
 
 // When a server that fails is left alone, and for how long.
@@ -29,17 +29,16 @@ const (
 	maxPause   = 5 * time.Minute
 )
 
-// conn is what is known of one target: a session while there is one, the last
-// list of tools, and how it failed. The session is made when it is needed, and
-// anew when it broke.
+// conn is the state of one target: its session, its last list of tools and its
+// failures. The session is opened when it is needed, and again after it broke.
 type conn struct {
 	m       *Manager
 	target  *mcp.Target
 	breaker breaker.Breaker
 	stale   atomic.Bool // the list of tools changed
 
-	opening ctxMutex // held by who opens a session
-	listing ctxMutex // held by who asks for the list
+	opening ctxMutex // held while a session is opened
+	listing ctxMutex // held while tools are listed
 
 	mu       sync.Mutex
 	session  *session
@@ -47,11 +46,11 @@ type conn struct {
 	listed   *mcp.Listing
 	listedAt time.Time
 
-	busy int       // of m.mu
-	used time.Time // of m.mu
+	busy int       // guarded by m.mu
+	used time.Time // guarded by m.mu
 }
 
-// ctxMutex is a mutex that a context can end the wait for.
+// ctxMutex is a mutex whose lock can be cancelled by a context.
 type ctxMutex chan struct{}
 
 func (g ctxMutex) lock(ctx context.Context) error {
@@ -72,7 +71,7 @@ func newConn(m *Manager, t *mcp.Target) *conn {
 	}
 }
 
-// session is one connection that is up.
+// session is an open connection.
 type session struct {
 	*sdk.ClientSession
 	transport *trackedTransport
@@ -88,14 +87,14 @@ func (s *session) alive() bool {
 	}
 }
 
-// close cuts what is under way; a server that hangs holds up nobody.
+// close cancels the requests in progress, so that a hanging server blocks no caller.
 func (s *session) close() {
 	s.transport.close()
 	s.ClientSession.Close()
 	<-s.ended
 }
 
-// trackedTransport is a transport that remembers its connection and why it broke.
+// trackedTransport is a transport that keeps its connection and why it broke.
 type trackedTransport struct {
 	sdk.Transport
 	mu   sync.Mutex
@@ -121,7 +120,7 @@ func (w *trackedTransport) close() {
 	}
 }
 
-// markBroken notes the cause that the SDK tells only as text.
+// markBroken records the cause, which the SDK reports only as text.
 func (w *trackedTransport) markBroken(why error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -136,7 +135,7 @@ func (w *trackedTransport) cause() error {
 	return w.err
 }
 
-// running says whether the connection has a process.
+// running reports whether the connection has a process.
 func (c *conn) running() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -153,7 +152,7 @@ func (c *conn) close() {
 	}
 }
 
-// open gives a session that is up, or makes one.
+// open returns an open session.
 func (c *conn) open(ctx context.Context) (*session, error) {
 	if err := c.opening.lock(ctx); err != nil {
 		return nil, err
@@ -176,15 +175,15 @@ func (c *conn) open(ctx context.Context) (*session, error) {
 		return nil, c.failed(ctx, err, nil)
 	}
 	c.mu.Lock()
-	old, gone := c.session, c.closed
-	if !gone {
+	old, closed := c.session, c.closed
+	if !closed {
 		c.session = s
 	}
 	c.mu.Unlock()
 	if old != nil {
 		old.close()
 	}
-	if gone { // closed while we connected
+	if closed { // during the connection
 		s.close()
 		return nil, errStopped
 	}
@@ -197,7 +196,7 @@ func (c *conn) connect(parent context.Context) (*session, error) {
 	w := &trackedTransport{}
 	w.Transport = c.transport(w)
 	client := sdk.NewClient(&sdk.Implementation{Name: "agentd", Version: c.m.Version}, &sdk.ClientOptions{
-		Capabilities:           &sdk.ClientCapabilities{}, // no roots, no sampling, no elicitation: nobody is there to answer
+		Capabilities:           &sdk.ClientCapabilities{}, // no roots, sampling or elicitation: nothing answers them
 		ToolListChangedHandler: func(context.Context, *sdk.ToolListChangedRequest) { c.stale.Store(true) },
 	})
 	cs, err := client.Connect(ctx, w, &sdk.ClientSessionOptions{ProtocolVersion: protocol})
@@ -214,7 +213,7 @@ func (c *conn) connect(parent context.Context) (*session, error) {
 	s := &session{ClientSession: cs, transport: w, ended: make(chan struct{})}
 	watch := func() {
 		defer close(s.ended)
-		_ = cs.Wait() // why it ended is told by the calls that it ended
+		_ = cs.Wait() // the calls that it ended return the cause
 		w.close()
 	}
 	if !c.m.spawn(watch) {
@@ -240,9 +239,8 @@ func (c *conn) transport(w *trackedTransport) sdk.Transport {
 	}
 }
 
-// do makes one request of the server. In a session that the server has
-// forgotten, or that had ended already, it had no effect, and is made once more
-// in another.
+// do makes one request. If the server has dropped the session, or it had ended, the
+// request had no effect and is repeated once in another session.
 func (c *conn) do(parent context.Context, limit time.Duration, request func(context.Context, *session) error) error {
 	for try := 0; ; try++ {
 		s, err := c.open(parent)
@@ -267,8 +265,8 @@ func (c *conn) do(parent context.Context, limit time.Duration, request func(cont
 	}
 }
 
-// failed says in a sentence what went wrong, and counts it against the server
-// where it is the connection's failure.
+// failed returns the error with a sentence for people, and counts failures of the
+// connection.
 func (c *conn) failed(ctx context.Context, err error, s *session) error {
 	if s != nil {
 		if why := s.transport.cause(); why != nil && !isServerError(err) {
@@ -282,11 +280,11 @@ func (c *conn) failed(ctx context.Context, err error, s *session) error {
 		c.breaker.Report(time.Now(), true, breaker.Alive)
 		return err
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
-		return err // the caller's end, not the server's
+		return err // the caller cancelled
 	}
 	if e, ok := errors.AsType[*fault.Error](err); !ok || e.Code != codeBusy {
 		if c.breaker.Report(time.Now(), true, breaker.Failed) && s != nil {
-			c.m.spawn(s.close) // a session that is up and does not answer is none
+			c.m.spawn(s.close) // an open session that does not answer is useless
 		}
 	}
 	return publicError(c.target.Name, err)
@@ -302,7 +300,7 @@ func (c *conn) callTool(ctx context.Context, name string, arguments jsontext.Val
 		return err
 	})
 	if sentence, ok := serverMessage(err); ok {
-		c.stale.Store(true) // perhaps the tool is no more
+		c.stale.Store(true) // the tool may have been removed
 		return tool.Failure("The MCP server " + c.target.Name + " refused the call: " + sentence), nil
 	}
 	return result, err

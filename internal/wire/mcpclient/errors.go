@@ -19,29 +19,28 @@ import (
 	"agentd/internal/base/text"
 )
 
-// codeBusy is of failures that are ours and not the server's.
+// codeBusy is the code of failures of agentd, not of the server.
 const codeBusy = "SERVICE_UNAVAILABLE"
 
-// Codes of failures of servers.
+// Codes of servers' failures.
 const (
 	codeUnreachable = "MCP_UNREACHABLE"
 	codeTimeout     = "MCP_TIMEOUT"
 )
 
-var errTooBig = errors.New("mcpclient: the answer is too big")
+var errTooBig = errors.New("mcpclient: the answer is too large")
 
-// sdkCodes are those that the SDK gives to failures of its own in the form of
-// a server's answer.
+// sdkCodes are the codes of the SDK's own failures, which look like a server's answer.
 var sdkCodes = map[int64]bool{-32003: true, -32004: true, -32005: true}
 
-// isServerError says whether an error is the server's answer over a connection that
-// works.
+// isServerError reports whether an error is the server's answer over a working
+// connection.
 func isServerError(err error) bool {
 	e, ok := errors.AsType[*jsonrpc.Error](err)
 	return ok && !sdkCodes[e.Code] && !errors.Is(err, mcp.ErrUnauthorized) && !errors.Is(err, sdk.ErrConnectionClosed)
 }
 
-// serverMessage gives the sentence of a server's answer that is an error.
+// serverMessage returns the sentence of a server's error.
 func serverMessage(err error) (string, bool) {
 	if err == nil || !isServerError(err) {
 		return "", false
@@ -64,8 +63,8 @@ func unusable(name, why string, cause error) error {
 	return fault.New(fault.Unavailable, codeUnreachable, "The MCP server %s cannot be used: %s", name, why).Because(cause)
 }
 
-// publicError says what is wrong with a server to those who cannot look: neither
-// addresses nor headers are in it.
+// publicError returns an error that can be shown to the tenant: it contains neither
+// addresses nor headers.
 func publicError(name string, err error) error {
 	if e, ok := errors.AsType[*fault.Error](err); ok {
 		return e
@@ -91,10 +90,10 @@ func reason(err error) string {
 	case errors.Is(err, context.DeadlineExceeded), isNet && netErr.Timeout():
 		return "it does not answer in time."
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, sdk.ErrConnectionClosed), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
-		return "it broke off the connection. Whether a request that was under way took effect is unknown."
+		return "it closed the connection. Whether a request in progress took effect is unknown."
 	}
 	if _, sent := errors.AsType[*url.Error](err); sent {
-		return "the request failed on the way."
+		return "the request failed in transit."
 	}
 	return "it does not speak the protocol: " + sentence(err.Error(), 200) + "."
 }

@@ -10,10 +10,9 @@ import (
 	"agentd/internal/agents/mcp"
 )
 
-// roundTripper sends the requests of one connection: with the server's
-// credential, within bounds, and with a refused credential as an error of its
-// own. A credential goes to the server's own URL only, as nothing here follows
-// redirects.
+// roundTripper sends the requests of one connection, with the server's credential and
+// with bounded answers. A rejected credential is mcp.ErrUnauthorized. The credential
+// goes only to the server's own URL, because redirects are not followed.
 type roundTripper struct {
 	base          http.RoundTripper
 	target        *mcp.Target
@@ -22,8 +21,8 @@ type roundTripper struct {
 	onBroken      func(error)
 }
 
-// streamMessages is how many messages' bytes one stream may carry until it is cut,
-// and the SDK resumes it.
+// streamMessages is how many messages of maximum size a stream may carry before it is
+// closed and the SDK resumes it.
 const streamMessages = 8
 
 // RoundTrip implements http.RoundTripper.
@@ -46,8 +45,8 @@ func (rt *roundTripper) maxBytes(resp *http.Response) int64 {
 	return streamMessages * rt.maxMessage
 }
 
-// openNotifications opens the stream of notifications, which servers may do without: one
-// that cannot be had, or not in time, is none.
+// openNotifications opens the stream of notifications, which is optional: if it cannot
+// be opened in time, it answers 405 in place of the server.
 func (rt *roundTripper) openNotifications(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancel(req.Context())
 	late := time.AfterFunc(rt.streamTimeout, cancel)
@@ -66,8 +65,8 @@ func (rt *roundTripper) openNotifications(req *http.Request) (*http.Response, er
 	return resp, nil
 }
 
-// authorized sends a request with the credential, and once more with another
-// token where the first one is refused.
+// authorized sends a request with the credential, and again with another token if the
+// first one is rejected.
 func (rt *roundTripper) authorized(req *http.Request) (*http.Response, error) {
 	token, err := rt.token(req.Context(), "")
 	if err != nil {
@@ -128,7 +127,7 @@ func (rt *roundTripper) send(req *http.Request, token string) (*http.Response, e
 	return rt.base.RoundTrip(req)
 }
 
-// limitedBody is a body of which not more is read than a message may have.
+// limitedBody is a body that is read up to the maximum size of messages.
 type limitedBody struct {
 	io.ReadCloser
 	left       int64

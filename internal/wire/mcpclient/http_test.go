@@ -200,7 +200,7 @@ func TestHostileServers(t *testing.T) {
 		}, "cannot be used"},
 		"an_empty_stream": {func(w http.ResponseWriter, _, _ string) { w.Header().Set("Content-Type", "text/event-stream") }, "cannot be used"},
 		"an_error_page":   {func(w http.ResponseWriter, _, _ string) { w.WriteHeader(http.StatusBadGateway) }, "Bad Gateway"},
-		"broken_off":      {func(http.ResponseWriter, string, string) { panic(http.ErrAbortHandler) }, "broke off"},
+		"broken_off":      {func(http.ResponseWriter, string, string) { panic(http.ErrAbortHandler) }, "closed the connection"},
 		"a_refusal": {func(w http.ResponseWriter, _, id string) {
 			w.Header().Set("Content-Type", "application/json")
 			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":"out of\n order"}}`, id)

@@ -21,7 +21,7 @@ const (
 	maxSchema      = 64 << 10
 )
 
-// list gives what the server offers, as it was while that counts.
+// list returns what the server offers, from the cache while it is fresh.
 func (c *conn) list(ctx context.Context) (*mcp.Listing, error) {
 	if err := c.listing.lock(ctx); err != nil {
 		return nil, err
@@ -33,7 +33,7 @@ func (c *conn) list(ctx context.Context) (*mcp.Listing, error) {
 	if l != nil && !c.stale.Load() && time.Since(asked) < c.m.FreshFor {
 		return l, nil
 	}
-	c.stale.Store(false) // a change from now on counts again
+	c.stale.Store(false) // a change during the request marks it stale again
 	l = &mcp.Listing{Version: c.m.versions.Add(1)}
 	err := c.do(ctx, c.m.ConnectTimeout, func(ctx context.Context, s *session) error { return c.fetchListing(ctx, s, l) })
 	if sentence, ok := serverMessage(err); ok {
@@ -72,24 +72,24 @@ func (c *conn) fetchListing(ctx context.Context, s *session, l *mcp.Listing) err
 	return errEndlessList
 }
 
-// addTool takes a tool into a listing, unless there is something wrong with it.
+// addTool adds a tool to a listing, unless it is invalid.
 func (c *conn) addTool(l *mcp.Listing, t *sdk.Tool) {
-	leave := func(why string) {
+	skip := func(why string) {
 		c.m.Logger.Warn("a tool of an MCP server is left out", "tenant", c.target.TenantID, "server", c.target.ServerID, "tool", t.Name, "why", why)
 	}
 	schema, err := schemaOf(t.InputSchema)
 	switch {
 	case t.Name == "" || len(t.Name) > 256:
-		leave("it has no name, or a long one")
+		skip("its name is empty or too long")
 		return
 	case err != nil:
-		leave(err.Error())
+		skip(err.Error())
 		return
 	case len(l.Tools) == maxTools:
-		leave("the server has too many")
+		skip("the server has too many tools")
 		return
 	case slices.ContainsFunc(l.Tools, func(other mcp.RemoteTool) bool { return other.Name == t.Name }):
-		leave("the server has two of that name")
+		skip("the server has two tools of that name")
 		return
 	}
 	description := t.Description
@@ -103,10 +103,10 @@ func (c *conn) addTool(l *mcp.Listing, t *sdk.Tool) {
 	l.Tools = append(l.Tools, tool)
 }
 
-var errSchema = errors.New("the schema of its arguments is no object, or too long")
+var errSchema = errors.New("the schema of its arguments is not an object, or too long")
 
-// schemaOf gives a schema as text. One that leaves out what every tool's
-// arguments are gets it: an object.
+// schemaOf returns a schema as text. A schema without a type gets that of all
+// arguments: object.
 func schemaOf(schema any) (jsontext.Value, error) {
 	if schema == nil {
 		schema = map[string]any{}
@@ -134,7 +134,7 @@ func capabilities(c *sdk.ServerCapabilities) []string {
 		return names
 	}
 	for name, has := range map[string]bool{
-		"completions": c.Completions != nil, "logging": c.Logging != nil, "prompts": c.Prompts != nil, //nolint:staticcheck // servers still say that they have it
+		"completions": c.Completions != nil, "logging": c.Logging != nil, "prompts": c.Prompts != nil, //nolint:staticcheck // servers still declare it
 		"resources": c.Resources != nil, "tools": c.Tools != nil,
 	} {
 		if has {

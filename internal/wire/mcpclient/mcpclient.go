@@ -1,10 +1,10 @@
-// Package mcpclient reaches MCP servers, over streamable HTTP and over the
-// standard streams of processes that the operator allowed. It implements the
-// ports of package mcp on the official SDK.
+// Package mcpclient calls MCP servers over streamable HTTP, and over the standard
+// streams of processes that the operator allows. It implements the ports of package
+// mcp on the official SDK.
 //
-// A server is hostile until proved otherwise: how long it may take, how much
-// it may say and how many tools it may have are bounded, and whatever it does
-// ends in a result or an error with a sentence for people.
+// Servers are untrusted: their time, the size of their messages and the number of
+// their tools are bounded, and whatever they do ends in a result or an error with a
+// sentence for people.
 package mcpclient
 
 import (
@@ -26,18 +26,18 @@ import (
 
 // Config of a manager. Zero values mean the defaults in brackets.
 type Config struct {
-	Transport http.RoundTripper // the guarded one: targets are tenants'
+	Transport http.RoundTripper // guarded, because tenants choose the targets
 	Logger    *slog.Logger
-	Version   string // of this program, as servers are told
+	Version   string // of this program, sent to servers
 
 	ConnectTimeout time.Duration // until a server has answered the handshake [10 s]
-	CallTimeout    time.Duration // of a call that the caller does not bound tighter [2 min]
+	CallTimeout    time.Duration // of a call, unless the caller's context is shorter [2 min]
 	StreamTimeout  time.Duration // until a server has begun its stream of notifications [5 s]
-	FreshFor       time.Duration // how long a list of tools counts [60 s]
+	FreshFor       time.Duration // how long a list of tools is cached [60 s]
 	IdleFor        time.Duration // how long an unused connection is kept [5 min]
 	MaxMessage     int64         // bytes of one message [8 MiB]
-	MaxConnections int           // that are kept [1024]
-	MaxProcesses   int           // that run [32]
+	MaxConnections int           // open connections [1024]
+	MaxProcesses   int           // running processes [32]
 	PerTenant      int           // processes of one tenant [8]
 }
 
@@ -55,10 +55,10 @@ type Manager struct {
 
 var _ mcp.Remote = (*Manager)(nil)
 
-// key tells connections apart: a server whose settings changed is another.
+// key identifies a connection; changed settings make another one.
 type key struct{ tenant, server, print string }
 
-// New makes a manager. It keeps connections while Serve runs.
+// New returns a manager. Idle connections are closed while Serve runs.
 func New(c Config) *Manager {
 	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, 10*time.Second)
 	c.CallTimeout = cmp.Or(c.CallTimeout, 2*time.Minute)
@@ -72,8 +72,8 @@ func New(c Config) *Manager {
 	return &Manager{Config: c, conns: map[key]*conn{}, processes: map[string]int{}}
 }
 
-// Serve closes connections that nobody uses, until ctx ends; then it closes
-// all of them, ends all processes, and waits for that.
+// Serve closes idle connections until ctx ends; then it closes all connections, ends
+// all processes and waits for that.
 func (m *Manager) Serve(ctx context.Context) {
 	tick := time.NewTicker(max(m.IdleFor/10, time.Millisecond))
 	defer tick.Stop()
@@ -110,7 +110,7 @@ func (m *Manager) stop() {
 	m.closing.Wait()
 }
 
-// spawn runs what stop waits for; false: it has come already.
+// spawn runs f on a goroutine that stop waits for; false if stop was called.
 func (m *Manager) spawn(f func()) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -121,7 +121,7 @@ func (m *Manager) spawn(f func()) bool {
 	return true
 }
 
-// retire ends a connection that is out of the table. m.mu is held.
+// retire closes a connection that was removed from conns. m.mu is held.
 func (m *Manager) retire(c *conn) {
 	m.closing.Go(c.close)
 }
@@ -140,7 +140,7 @@ func (m *Manager) Forget(tenant, server string) {
 
 var errStopped = fault.New(fault.Unavailable, "", "agentd is stopping.")
 
-// acquire gives the connection of a target, to be released.
+// acquire returns the connection of a target, which must be released.
 func (m *Manager) acquire(t *mcp.Target) (*conn, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -151,7 +151,7 @@ func (m *Manager) acquire(t *mcp.Target) (*conn, error) {
 	c := m.conns[k]
 	if c == nil {
 		if len(m.conns) >= m.MaxConnections && !m.evict(func(*conn) bool { return true }) {
-			return nil, fault.New(fault.Unavailable, "", "Too many MCP servers are in use at this moment.")
+			return nil, fault.New(fault.Unavailable, "", "Too many MCP servers are in use at the moment.")
 		}
 		c = newConn(m, t)
 		m.conns[k] = c
@@ -167,8 +167,8 @@ func (m *Manager) release(c *conn) {
 	c.used = time.Now()
 }
 
-// evict ends the connection that was unused for longest, of those that may be
-// ended. m.mu is held.
+// evict closes the connection that was unused for longest among those that may be
+// closed. m.mu is held.
 func (m *Manager) evict(may func(*conn) bool) bool {
 	var oldest *conn
 	var at key
@@ -195,8 +195,8 @@ func (m *Manager) List(ctx context.Context, t *mcp.Target) (*mcp.Listing, error)
 	return c.list(ctx)
 }
 
-// Probe implements mcp.Remote. The connection is its own, so that those that
-// are in use are not disturbed; where it works they are tried again.
+// Probe implements mcp.Remote. It uses a separate connection, so that those in use are
+// not disturbed; if it works their breaker is reset.
 func (m *Manager) Probe(ctx context.Context, t *mcp.Target) (*mcp.Listing, error) {
 	c := newConn(m, t)
 	defer func() {
@@ -237,13 +237,13 @@ func (m *Manager) Read(ctx context.Context, t *mcp.Target, uri string) (tool.Res
 	return c.readResource(ctx, uri)
 }
 
-// startProcess takes one of the places for processes.
+// startProcess counts a process against the limits.
 func (m *Manager) startProcess(tenant string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.processes[tenant] >= m.PerTenant {
 		m.evict(func(c *conn) bool { return c.target.TenantID == tenant && c.running() })
-		return fault.New(fault.Unavailable, "", "%d MCP servers of this company run as processes already; try again shortly.", m.PerTenant)
+		return fault.New(fault.Unavailable, "", "This company already runs %d MCP servers as processes; try again shortly.", m.PerTenant)
 	}
 	total := 0
 	for _, n := range m.processes {
@@ -251,7 +251,7 @@ func (m *Manager) startProcess(tenant string) error {
 	}
 	if total >= m.MaxProcesses {
 		m.evict((*conn).running)
-		return fault.New(fault.Unavailable, "", "Too many MCP servers run as processes at this moment; try again shortly.")
+		return fault.New(fault.Unavailable, "", "Too many MCP servers run as processes at the moment; try again shortly.")
 	}
 	m.processes[tenant]++
 	return nil

@@ -17,9 +17,8 @@ import (
 	"agentd/internal/base/fault"
 )
 
-// OAuth implements mcp.OAuth. Every address that it calls was named by a
-// server or its authorization server, so all of them are called through the
-// guarded transport.
+// OAuth implements mcp.OAuth. It uses the guarded transport for every call, because
+// servers and authorization servers choose the addresses.
 type OAuth struct {
 	http *http.Client
 }
@@ -28,7 +27,7 @@ var _ mcp.OAuth = (*OAuth)(nil)
 
 const oauthTimeout = 15 * time.Second
 
-// NewOAuth makes one on the guarded transport.
+// NewOAuth returns an OAuth on the guarded transport.
 func NewOAuth(guarded http.RoundTripper) *OAuth {
 	return &OAuth{&http.Client{
 		Transport: guarded, Timeout: oauthTimeout,
@@ -49,7 +48,7 @@ func oauthFailed(cause error, format string, args ...any) error {
 func (o *OAuth) Discover(ctx context.Context, serverURL string) (mcp.Provider, error) {
 	challenges, err := o.challenge(ctx, serverURL)
 	if err != nil {
-		return mcp.Provider{}, oauthFailed(err, "The server could not be asked who authorizes it.")
+		return mcp.Provider{}, oauthFailed(err, "The server could not be asked for its authorization server.")
 	}
 	resource, err := o.resource(ctx, serverURL, challenges)
 	if err != nil {
@@ -58,9 +57,9 @@ func (o *OAuth) Discover(ctx context.Context, serverURL string) (mcp.Provider, e
 	issuer := resource.AuthorizationServers[0]
 	meta, err := auth.GetAuthServerMetadata(ctx, issuer, o.http)
 	if err != nil {
-		return mcp.Provider{}, oauthFailed(err, "The authorization server's description cannot be used: %s", sentence(err.Error(), 200))
+		return mcp.Provider{}, oauthFailed(err, "The authorization server's metadata cannot be used: %s", sentence(err.Error(), 200))
 	}
-	if meta == nil { // of before 2025-06: the endpoints are where everybody's were
+	if meta == nil { // servers of before 2025-06 have the endpoints at fixed paths
 		base := strings.TrimRight(issuer, "/")
 		meta = &oauthex.AuthServerMeta{
 			Issuer: issuer, AuthorizationEndpoint: base + "/authorize", TokenEndpoint: base + "/token", RegistrationEndpoint: base + "/register",
@@ -72,12 +71,12 @@ func (o *OAuth) Discover(ctx context.Context, serverURL string) (mcp.Provider, e
 		Scopes: scopes(challenges, resource, meta),
 	}
 	if !mcp.IsWebURL(p.Authorize) || !mcp.IsWebURL(p.Token) {
-		return p, oauthFailed(nil, "The authorization server does not say where it authorizes.")
+		return p, oauthFailed(nil, "The authorization server's metadata has no valid endpoints.")
 	}
 	return p, nil
 }
 
-// challenge asks the server without a credential what it wants.
+// challenge calls the server without a credential and returns its challenges.
 func (o *OAuth) challenge(ctx context.Context, serverURL string) ([]oauthex.Challenge, error) {
 	const hello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"` + protocol +
 		`","capabilities":{},"clientInfo":{"name":"agentd","version":"1"}}}`
@@ -94,14 +93,13 @@ func (o *OAuth) challenge(ctx context.Context, serverURL string) ([]oauthex.Chal
 	resp.Body.Close()
 	challenges, err := oauthex.ParseWWWAuthenticate(resp.Header.Values("WWW-Authenticate"))
 	if err != nil {
-		return nil, nil // what cannot be read says nothing
+		return nil, nil // an unreadable challenge counts as absent
 	}
 	return challenges, nil
 }
 
-// resource finds what the server says of itself (RFC 9728): where its
-// challenge points to, else where it stands by default. A server that says
-// nothing is authorized by its own host.
+// resource returns the server's metadata (RFC 9728), from the URL in its challenge or
+// the default one. A server without metadata is authorized by its own host.
 func (o *OAuth) resource(ctx context.Context, serverURL string, challenges []oauthex.Challenge) (*oauthex.ProtectedResourceMetadata, error) {
 	u, err := url.Parse(serverURL)
 	if err != nil {
@@ -139,8 +137,8 @@ func (o *OAuth) resource(ctx context.Context, serverURL string, challenges []oau
 	return &oauthex.ProtectedResourceMetadata{Resource: serverURL, AuthorizationServers: []string{root.String()}}, nil
 }
 
-// scopes are those that the challenge asks for, else all that the server
-// knows; and one for refresh tokens, where the provider has it.
+// scopes returns those of the challenge, otherwise all that the server supports, and
+// the one for refresh tokens, if the provider supports it.
 func scopes(challenges []oauthex.Challenge, resource *oauthex.ProtectedResourceMetadata, meta *oauthex.AuthServerMeta) []string {
 	var wanted []string
 	for _, c := range challenges {
@@ -173,7 +171,7 @@ func (o *OAuth) Register(ctx context.Context, p mcp.Provider, redirect, name str
 		GrantTypes: []string{"authorization_code", "refresh_token"}, ResponseTypes: []string{"code"}, Scope: strings.Join(p.Scopes, " "),
 	}, o.http)
 	if err != nil {
-		return mcp.Client{}, oauthFailed(err, "The authorization server does not take agentd as a client: %s", sentence(err.Error(), 200))
+		return mcp.Client{}, oauthFailed(err, "The authorization server does not register agentd as a client: %s", sentence(err.Error(), 200))
 	}
 	if res.TokenEndpointAuthMethod != "" {
 		method = res.TokenEndpointAuthMethod
@@ -219,10 +217,10 @@ func tokenOf(t *oauth2.Token, err error) (mcp.Token, error) {
 		return mcp.Token{}, errors.Join(mcp.ErrInvalidGrant, err)
 	}
 	if err != nil {
-		return mcp.Token{}, oauthFailed(err, "The authorization server gave no token.")
+		return mcp.Token{}, oauthFailed(err, "The authorization server issued no token.")
 	}
 	if !strings.EqualFold(t.Type(), "Bearer") {
-		return mcp.Token{}, oauthFailed(nil, "The authorization server gave a token of a type that cannot be sent.")
+		return mcp.Token{}, oauthFailed(nil, "The authorization server issued a token of a type that is not supported.")
 	}
 	return mcp.Token{Access: t.AccessToken, Refresh: t.RefreshToken, Expiry: t.Expiry}, nil
 }

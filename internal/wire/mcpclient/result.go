@@ -13,25 +13,24 @@ import (
 	"agentd/internal/kernel/tool"
 )
 
-// Bounds of a result. Text is cut once more by the registry of tools; what is
-// cut here was never worth keeping.
+// Limits of a result. The registry of tools truncates text further.
 const (
 	maxText  = 1 << 20
 	maxFiles = 16
 )
 
-// rendering makes a result of what a server sends: text as it is, and what is
-// no text as files with a line each that says so.
+// rendering converts what a server sends to a result: text unchanged, everything else
+// to files, each with a line that mentions it.
 type rendering struct {
 	parts []string
 	size  int
 	files []tool.File
 }
 
-// resultOf makes a result of a call's.
+// resultOf converts the result of a call.
 func resultOf(res *sdk.CallToolResult) tool.Result {
 	if res.NeedsInput() {
-		return tool.Failure("The tool asks for input from a person, which agents cannot give it.")
+		return tool.Failure("The tool asks for input from a person, which agents cannot provide.")
 	}
 	var r rendering
 	for _, c := range res.Content {
@@ -83,7 +82,7 @@ func (r *rendering) resource(c *sdk.ResourceContents) {
 func (r *rendering) text(s string) {
 	s = text.PrefixBytes(s, maxText-r.size)
 	r.size += len(s)
-	// NUL is no text that every database keeps.
+	// Not every database stores NUL.
 	r.parts = append(r.parts, strings.ReplaceAll(s, "\x00", "\uFFFD"))
 }
 
@@ -91,7 +90,7 @@ func (r *rendering) file(kind, mimeType string, data []byte) { r.named("", kind,
 
 func (r *rendering) named(name, kind, mimeType string, data []byte) {
 	if len(r.files) == maxFiles {
-		r.text("[" + kind + ": left out, there are too many files]")
+		r.text("[" + kind + ": omitted, there are too many files]")
 		return
 	}
 	mediaType, _, err := mime.ParseMediaType(mimeType)
@@ -105,8 +104,8 @@ func (r *rendering) named(name, kind, mimeType string, data []byte) {
 	r.text(fmt.Sprintf("[%s: the file %s, %s, %d bytes]", kind, name, mediaType, len(data)))
 }
 
-// extensions are those of types that servers send; the system's table differs
-// from one machine to the next.
+// extensions are the file extensions of common types; the system's table differs
+// between machines.
 var extensions = map[string]string{
 	"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp", "image/svg+xml": ".svg",
 	"audio/wav": ".wav", "audio/mpeg": ".mp3", "audio/ogg": ".ogg", "application/pdf": ".pdf",
@@ -117,7 +116,7 @@ func extension(mediaType string) string { return extensions[mediaType] }
 func (r *rendering) result(failed bool) tool.Result {
 	out := strings.Join(r.parts, "\n\n")
 	if out == "" && failed {
-		out = "The tool failed and does not say why."
+		out = "The tool failed without a message."
 	}
 	return tool.Result{Output: out, Failed: failed, Files: r.files}
 }

@@ -21,16 +21,16 @@ import (
 )
 
 const (
-	// stopGrace is how long a process may take to end after its input has ended.
+	// stopGrace is how long a process may take to exit after its input was closed.
 	stopGrace = 2 * time.Second
-	// maxStderr is how much of a process's error output is kept for the log.
+	// maxStderr is how many bytes of a process's error output are kept for the log.
 	maxStderr = 4 << 10
-	// searchPath is where a process finds programs; ours is no business of it.
+	// searchPath is the PATH of a process; agentd's own is not inherited.
 	searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 )
 
-// process implements sdk.Transport with a process of its own, in a process
-// group and a directory of its own.
+// process implements sdk.Transport with a process that has its own process group and
+// directory.
 type process struct {
 	m        *Manager
 	target   *mcp.Target
@@ -55,7 +55,7 @@ func (p *process) start() (*pipe, error) {
 		p.m.processEnded(p.target.TenantID)
 		return nil, err
 	}
-	cmd := exec.Command(p.target.Command, p.target.Args...) //nolint:noctx // it lives longer than the request that starts it; pipe ends it
+	cmd := exec.Command(p.target.Command, p.target.Args...) //nolint:noctx // it outlives the request that starts it; pipe ends it
 	cmd.Dir = dir
 	cmd.Env = []string{"PATH=" + searchPath, "HOME=" + dir, "TMPDIR=" + dir, "LANG=C.UTF-8"}
 	for name, value := range p.target.Env {
@@ -64,7 +64,7 @@ func (p *process) start() (*pipe, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	c := &pipe{p: p, cmd: cmd, dir: dir, stderr: &tail{}, exited: make(chan struct{}), closeRequested: make(chan struct{}), incoming: make(chan []byte)}
 	cmd.Stderr = c.stderr
-	// Wait does not wait for error output that a grandchild holds open.
+	// Wait must not wait for error output that a grandchild holds open.
 	cmd.WaitDelay = time.Second
 	var out io.ReadCloser
 	if out, err = cmd.StdoutPipe(); err == nil {
@@ -74,7 +74,7 @@ func (p *process) start() (*pipe, error) {
 		err = cmd.Start()
 	}
 	if err != nil {
-		_ = os.RemoveAll(dir) // of temporary files the system takes care as well
+		_ = os.RemoveAll(dir) // the system cleans up temporary files too
 		p.m.processEnded(p.target.TenantID)
 		return nil, fault.New(fault.Unavailable, codeUnreachable, "The MCP server %s cannot be started.", p.target.Name).Because(err)
 	}
@@ -95,16 +95,16 @@ type pipe struct {
 	in     io.WriteCloser
 
 	incoming       chan []byte
-	exited         chan struct{} // its output ended, and it is dead
+	exited         chan struct{} // its output has ended, and it is dead
 	closing        sync.Once
-	closeRequested chan struct{} // we have no more to say
+	closeRequested chan struct{} // Close was called
 
 	writing sync.Mutex
 }
 
-// run reads the process's output to its end, then ends the process and
-// everything that it started. It is not waited for before that, so that the
-// number of its group is still its own.
+// run reads the process's output to its end, then kills the process and everything
+// that it started. It calls Wait only after that, so that the process group id is not
+// reused before.
 func (c *pipe) run(out io.Reader) {
 	defer close(c.exited)
 	lines := bufio.NewReaderSize(out, 64<<10)
@@ -126,21 +126,21 @@ func (c *pipe) run(out io.Reader) {
 	}
 	c.kill(syscall.SIGKILL)
 	err := c.cmd.Wait()
-	_ = os.RemoveAll(c.dir) // of temporary files the system takes care as well
+	_ = os.RemoveAll(c.dir) // the system cleans up temporary files too
 	c.p.m.processEnded(c.p.target.TenantID)
-	c.p.m.Logger.Info("the process of an MCP server ended", "tenant", c.p.target.TenantID, "server", c.p.target.ServerID, "err", err, "said", c.stderr.String())
+	c.p.m.Logger.Info("the process of an MCP server ended", "tenant", c.p.target.TenantID, "server", c.p.target.ServerID, "err", err, "stderr", c.stderr.String())
 }
 
 func (c *pipe) kill(signal syscall.Signal) {
-	_ = syscall.Kill(-c.cmd.Process.Pid, signal) // that it is gone already is as good
+	_ = syscall.Kill(-c.cmd.Process.Pid, signal) // it may have exited already
 }
 
-// readLine reads a line of at most so many bytes.
-func readLine(r *bufio.Reader, most int64) ([]byte, error) {
+// readLine reads a line of at most limit bytes.
+func readLine(r *bufio.Reader, limit int64) ([]byte, error) {
 	var line []byte
 	for {
 		part, err := r.ReadSlice('\n')
-		if int64(len(line)+len(part)) > most {
+		if int64(len(line)+len(part)) > limit {
 			return nil, errTooBig
 		}
 		line = append(line, part...)
@@ -156,7 +156,7 @@ func (c *pipe) Read(ctx context.Context) (jsonrpc.Message, error) {
 	case line := <-c.incoming:
 		msg, err := jsonrpc.DecodeMessage(line)
 		if err != nil {
-			err = fmt.Errorf("a line that is no message: %w", err)
+			err = fmt.Errorf("a line that is not a message: %w", err)
 			c.p.onBroken(err)
 			return nil, err
 		}
@@ -170,9 +170,8 @@ func (c *pipe) Read(ctx context.Context) (jsonrpc.Message, error) {
 	}
 }
 
-// Write implements sdk.Connection. A process that does not read its input is
-// ended with the context, as there is no way back into a message that was half
-// written.
+// Write implements sdk.Connection. A process that does not read its input is killed
+// with the context, because a partly written message cannot be resumed.
 func (c *pipe) Write(ctx context.Context, msg jsonrpc.Message) error {
 	data, err := jsonrpc.EncodeMessage(msg)
 	if err != nil {
@@ -186,11 +185,11 @@ func (c *pipe) Write(ctx context.Context, msg jsonrpc.Message) error {
 	written := make(chan struct{})
 	defer close(written)
 	stop := context.AfterFunc(ctx, func() {
-		patience := time.NewTimer(stopGrace)
-		defer patience.Stop()
+		grace := time.NewTimer(stopGrace)
+		defer grace.Stop()
 		select {
 		case <-written:
-		case <-patience.C:
+		case <-grace.C:
 			c.kill(syscall.SIGKILL)
 		}
 	})
@@ -199,8 +198,8 @@ func (c *pipe) Write(ctx context.Context, msg jsonrpc.Message) error {
 	return err
 }
 
-// Close implements sdk.Connection: the process sees the end of its input, is
-// asked to end, and is killed with all that it started.
+// Close implements sdk.Connection: it closes the process's input, then sends SIGTERM,
+// then SIGKILL to its process group, with stopGrace between.
 func (c *pipe) Close() error {
 	c.closing.Do(func() {
 		close(c.closeRequested)
@@ -223,7 +222,7 @@ func (c *pipe) Close() error {
 // SessionID implements sdk.Connection.
 func (c *pipe) SessionID() string { return "" }
 
-// tail keeps the end of what is written to it.
+// tail keeps the last bytes that are written to it.
 type tail struct {
 	mu   sync.Mutex
 	text []byte
@@ -240,7 +239,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String is what was written last, on one line.
+// String returns them on one line.
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

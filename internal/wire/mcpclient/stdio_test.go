@@ -142,7 +142,7 @@ func TestProcessThatDies(t *testing.T) {
 	t.Parallel()
 	m, target := manager(t), selfServed(t, "dying")
 	_, err := m.Call(t.Context(), target, "die", jsontext.Value(`{}`))
-	refused(t, err, codeUnreachable, "broke off the connection")
+	refused(t, err, codeUnreachable, "closed the connection")
 	if res := call(t, m, target, "echo", `{"message":"again"}`); res.Output != "you said again" {
 		t.Errorf("after that: %+v", res)
 	}
@@ -167,7 +167,7 @@ func TestProcessThatHangs(t *testing.T) {
 
 func TestProcessesThatAreNoServers(t *testing.T) {
 	t.Parallel()
-	for behaviour, says := range map[string]string{"mute": "did not answer", "noise": "does not speak the protocol", "exit": "broke off"} {
+	for behaviour, says := range map[string]string{"mute": "did not answer", "noise": "does not speak the protocol", "exit": "closed the connection"} {
 		t.Run(behaviour, func(t *testing.T) {
 			t.Parallel()
 			m := manager(t, func(c *Config) { c.ConnectTimeout = 500 * time.Millisecond })

@@ -14,7 +14,7 @@ import (
 
 // Endpoints that misbehave are understood as far as there is something to
 // understand, and fail otherwise.
-func TestOddities(t *testing.T) {
+func TestEdgeCases(t *testing.T) {
 	t.Parallel()
 	for _, stream := range []bool{false, true} {
 		for _, odd := range modeltest.Oddities(stream) {

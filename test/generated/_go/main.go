@@ -45,15 +45,15 @@ func main() {
 
 	run, err := c.CreateRunWithResponse(ctx, nil, api.CreateRunBody{AgentId: id, Input: map[string]any{"message": "Hello"}})
 	must(err)
-	want(run.JSON201 != nil, run.Body)
-	follow(ctx, c, run.JSON201.RunId)
-	ended, err := c.GetRunWithResponse(ctx, run.JSON201.RunId)
+	want(run.JSON202 != nil, run.Body)
+	follow(ctx, c, run.JSON202.RunId)
+	ended, err := c.GetRunWithResponse(ctx, run.JSON202.RunId)
 	must(err)
 	want(ended.JSON200 != nil && ended.JSON200.Status == api.RunStatusCompleted, ended.Body)
 	runs, err := c.ListRunsWithResponse(ctx, nil)
 	must(err)
 	want(runs.JSON200 != nil && len(runs.JSON200.Items) > 0, runs.Body)
-	steps, err := c.ListRunStepsWithResponse(ctx, run.JSON201.RunId, nil)
+	steps, err := c.ListRunStepsWithResponse(ctx, run.JSON202.RunId, nil)
 	must(err)
 	want(steps.JSON200 != nil && len(steps.JSON200.Steps) > 0, steps.Body)
 	deleted, err := c.DeleteAgentWithResponse(ctx, id, nil)
@@ -62,7 +62,7 @@ func main() {
 
 	missing, err := c.GetRunWithResponse(ctx, uuid.New())
 	must(err)
-	want(missing.ApplicationProblemJSON404 != nil && missing.ApplicationProblemJSON404.Code == "NOT_FOUND", missing.Body)
+	want(missing.ApplicationproblemJSON404 != nil && missing.ApplicationproblemJSON404.Code == "NOT_FOUND", missing.Body)
 	fmt.Println("11 operations")
 }
 

@@ -1,8 +1,9 @@
 // Package event is the log of what happened in a run, and its live fan-out.
 //
-// The log is the truth: an event is in it if and only if the state change that
-// it tells of committed. Live batches are hints and bytes that arrive earlier
-// than the log can be read; a reader that misses some catches up from the log.
+// The log is the source of truth: it holds an event if and only if the state
+// change that the event describes was committed. Live batches are an
+// optimization: they reach readers before the log can be read, and may be lost.
+// A reader that misses some catches up from the log.
 package event
 
 import (
@@ -16,35 +17,35 @@ import (
 
 // Event is one thing that happened in a stream.
 type Event struct {
-	Seq  int64          // position in its stream, from 1; grows, with holes
+	Seq  int64          // position in its stream, from 1; increases, with gaps
 	Name string         // "run.started", "llm.chunk"
 	At   time.Time      // microseconds
 	Data jsontext.Value // a JSON object on one line, without the common fields
 
-	// Result is what the stream came to, with its final event where that
-	// happened on this node: it spares those who wait for it a read. Nil
-	// elsewhere, and in what the log gives.
+	// Result is the outcome of the stream. It is set on the final event if that
+	// happened on this node, and spares those who wait for the outcome a read.
+	// It is nil on every other event, and on events read from the log.
 	Result any `json:"-"`
 
-	// Shared is what this node's readers have in common; nil where there are
-	// not several, and in what the log gives.
+	// Shared caches the event's renderings for the readers on this node. It is
+	// nil if there is only one reader, and on events read from the log.
 	Shared *Shared `json:"-"`
-	// More says that a Follower gives another event at once.
+	// More is set by a Follower if another event follows without a wait.
 	More bool `json:"-"`
 }
 
-// Droppable says whether a slow reader may miss the event (decisions.md D7).
+// Droppable reports whether a slow reader may miss the event (rule D7-droppable).
 func (e Event) Droppable() bool { return Droppable(e.Name) }
 
-// Droppable says the same of a name.
+// Droppable reports whether a slow reader may miss events of this name.
 func Droppable(name string) bool { return name == "llm.chunk" || name == "llm.thinking" }
 
-// Log is the port to stored events. A stream is a run's id.
+// Log is the port to stored events. A stream is named by the id of its run.
 type Log interface {
-	// Append adds a segment to a stream. Seqs are the caller's: it holds the
-	// stream's lease or row lock.
+	// Append returns an operation that adds a segment to a stream. The caller
+	// assigns the seqs: it holds the stream's lease or row lock.
 	Append(tenant, stream string, s Segment) txn.Op
-	// Read gives up to limit events strictly after a seq, in order.
+	// Read returns up to limit events with a seq greater than after, in order.
 	Read(ctx context.Context, tenant, stream string, after int64, limit int) ([]Event, error)
 }
 
@@ -52,8 +53,8 @@ type Log interface {
 type Segment struct {
 	First   int64 // seq of the first event
 	Entries []Entry
-	// Draft marks text chunks that were flushed before their step committed:
-	// the seq of that step. Committing the step replaces its drafts.
+	// Draft marks text chunks that were flushed before their step was committed.
+	// It is the seq of that step, or 0. Committing the step replaces its drafts.
 	Draft int64
 }
 
@@ -62,22 +63,24 @@ type Entry struct {
 	Name string
 	At   time.Time
 	Data jsontext.Value
-	// Lens makes the entry stand for len(Lens) events that each carry the next
-	// Lens[i] bytes of a text: of Text, or, where Text is empty, of the output
-	// of the step Step ("text" for llm.chunk, "thinking" for llm.thinking), so
-	// that what a model said is stored once. After[i] is milliseconds after At.
+	// Lens, if not nil, makes the entry stand for len(Lens) events. Event i
+	// carries the next Lens[i] bytes of a text and happened After[i]
+	// milliseconds after At. The text is Text; if that is empty, it is the
+	// output of step Step ("text" for llm.chunk, "thinking" for llm.thinking),
+	// so that the words of a model are stored once.
 	//
-	// Without Lens, Step has what Data leaves out: of a tool.result the output
-	// ("content" of the output of the call's step), of a tool.call the arguments
-	// (in "tool_calls" of the output of the step that asked for the call); and
-	// of a step.completed and an llm.completed everything, so that Data is nil.
+	// If Lens is nil, Step names the step that has what Data leaves out:
+	// of a tool.result the output ("content" in the output of the call's step);
+	// of a tool.call the arguments (in "tool_calls" of the output of the step
+	// that requested the call); of a step.completed or llm.completed all of it,
+	// so that Data is nil.
 	Lens  []int
 	After []int
 	Text  string
 	Step  int64
 }
 
-// Count is how many events the entry stands for.
+// Count returns how many events the entry stands for.
 func (e Entry) Count() int64 {
 	if e.Lens != nil {
 		return int64(len(e.Lens))
@@ -85,7 +88,7 @@ func (e Entry) Count() int64 {
 	return 1
 }
 
-// Last is the seq of the segment's last event.
+// Last returns the seq of the segment's last event.
 func (s Segment) Last() int64 {
 	n := s.First - 1
 	for _, e := range s.Entries {

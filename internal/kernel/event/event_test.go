@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const tenant, stream = "t", "s"
 
-// writer plays a run's worker: it publishes and stores events.
+// writer acts as a run's worker: it publishes and stores events.
 type writer struct {
 	log *eventtest.MemoryLog
 	hub *event.Hub
@@ -53,8 +53,8 @@ func (w *writer) live(name string) {
 	w.publish(prev, w.next(name))
 }
 
-// say stores and publishes.
-func (w *writer) say(names ...string) {
+// append stores and publishes events.
+func (w *writer) append(names ...string) {
 	prev := w.seq
 	var events []event.Event
 	for _, n := range names {
@@ -64,7 +64,8 @@ func (w *writer) say(names ...string) {
 	w.publish(prev, events...)
 }
 
-// collect follows until an event named end, and gives "seq name" of each.
+// collect follows a stream up to an event named end, and returns "seq name" of
+// each event.
 func collect(ctx context.Context, f event.Follower, after int64) (got []string, err error) {
 	for e, err := range f.Follow(ctx, tenant, stream, after) {
 		if err != nil {
@@ -81,27 +82,27 @@ func collect(ctx context.Context, f event.Follower, after int64) (got []string, 
 func TestFollowGivesStoredThenLive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWriter()
-		w.say("a", "b")
+		w.append("a", "b")
 		done := make(chan []string)
 		go func() {
 			got, _ := collect(t.Context(), w.follow(), 1)
 			done <- got
 		}()
 		synctest.Wait()
-		w.say("c")
-		w.say("d", "end")
+		w.append("c")
+		w.append("d", "end")
 		if diff := cmp.Diff([]string{"2 b", "3 c", "4 d", "5 end"}, <-done); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	})
 }
 
-// A chunk that was published before the reader came and is stored after: the
-// reader waits for the log rather than skipping it.
+// If a chunk was published before the reader subscribed and is stored later, the
+// reader waits for the log rather than skipping the chunk.
 func TestFollowWaitsForWhatIsNotStoredYet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWriter()
-		w.say("a")
+		w.append("a")
 		early := w.next("llm.chunk")
 		w.publish(1, early)
 		done := make(chan []string)
@@ -113,19 +114,19 @@ func TestFollowWaitsForWhatIsNotStoredYet(t *testing.T) {
 		w.publish(2, w.next("llm.chunk"))
 		time.Sleep(30 * time.Millisecond)
 		w.store(early, event.Event{Seq: 3, Name: "llm.chunk", At: time.Now(), Data: jsontext.Value(`{}`)})
-		w.say("end")
+		w.append("end")
 		if diff := cmp.Diff([]string{"1 a", "2 llm.chunk", "3 llm.chunk", "4 end"}, <-done); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	})
 }
 
-// Chunks of a worker that died were never stored; its successor goes on with
-// higher seqs after the last stored one, and readers do not wait for them.
+// The last chunks of a worker that died were never stored. Its successor goes on
+// with higher seqs, and readers do not wait for the lost chunks.
 func TestFollowAcrossACrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWriter()
-		w.say("a")
+		w.append("a")
 		done := make(chan []string)
 		go func() {
 			got, _ := collect(t.Context(), w.follow(), 0)
@@ -138,21 +139,21 @@ func TestFollowAcrossACrash(t *testing.T) {
 		w.store(resumed)
 		w.publish(1, resumed)
 		start := time.Now()
-		w.say("end")
+		w.append("end")
 		if diff := cmp.Diff([]string{"1 a", "2 llm.chunk", "1001 run.resumed", "1002 end"}, <-done); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 		if waited := time.Since(start); waited > 0 {
-			t.Errorf("the reader waited %v for chunks that nobody has", waited)
+			t.Errorf("the reader waited %v for lost chunks", waited)
 		}
 	})
 }
 
-// Without any live batch the log is still read to its end.
+// If all live batches are lost, the log is still read to its end.
 func TestFollowSurvivesALostBus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWriter()
-		w.say("a")
+		w.append("a")
 		done := make(chan []string)
 		go func() {
 			got, _ := collect(t.Context(), w.follow(), 0)
@@ -169,7 +170,7 @@ func TestFollowSurvivesALostBus(t *testing.T) {
 func TestFollowUnknownCursorReplaysAfterAGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWriter()
-		w.say("a", "end")
+		w.append("a", "end")
 		got, err := collect(t.Context(), w.follow(), 77)
 		if err != nil {
 			t.Fatal(err)
@@ -180,26 +181,26 @@ func TestFollowUnknownCursorReplaysAfterAGap(t *testing.T) {
 	})
 }
 
-// A reader that does not keep up loses chunks, is told how many, and loses
-// nothing else.
+// A reader that does not keep up loses chunks and nothing else, and receives how
+// many it lost.
 func TestSlowReaderLosesOnlyChunks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWriter()
-		w.say("a")
+		w.append("a")
 		next, stop := pull(t.Context(), w.follow())
 		defer stop()
 		if got := next(); got.Name != "a" {
 			t.Fatalf("first is %v", got)
 		}
 		w.live("llm.chunk")
-		synctest.Wait() // the reader has it in its hands, and takes nothing more
+		synctest.Wait() // the reader is blocked with this chunk in hand
 		for range 1999 {
 			w.live("llm.chunk")
 		}
 		for range 50 {
-			w.say("tool.result")
+			w.append("tool.result")
 		}
-		w.say("end")
+		w.append("end")
 		names := map[string]int{}
 		var gap event.Event
 		for e := next(); ; e = next() {
@@ -220,26 +221,26 @@ func TestSlowReaderLosesOnlyChunks(t *testing.T) {
 	})
 }
 
-// A reader that asks for everything gets it, late rather than with holes, also
-// where chunks are the last thing that it was too slow for.
+// A Complete reader receives everything, late rather than with gaps, also if
+// chunks are the last events that it was too slow for.
 func TestSlowReaderOfTheWholeLosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWriter()
-		w.say("a")
+		w.append("a")
 		f := w.follow()
 		f.Complete = true
 		next, stop := pull(t.Context(), f)
 		defer stop()
 		next()
 		for range 2000 {
-			w.say("llm.chunk")
+			w.append("llm.chunk")
 		}
 		for want := int64(2); want <= 2001; want++ {
 			if e := next(); e.Seq != want || e.Name != "llm.chunk" {
 				t.Fatalf("got %d %s, want %d", e.Seq, e.Name, want)
 			}
 		}
-		w.say("end")
+		w.append("end")
 		if e := next(); e.Name != "end" {
 			t.Errorf("got %v", e)
 		}
@@ -249,7 +250,7 @@ func TestSlowReaderOfTheWholeLosesNothing(t *testing.T) {
 func TestReaderThatCannotTakeEssentialsIsEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWriter()
-		w.say("a")
+		w.append("a")
 		var ended error
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()

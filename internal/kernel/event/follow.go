@@ -9,12 +9,12 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Follower reads streams: what is stored, then what happens.
+// Follower reads streams: first the stored events, then the live ones.
 type Follower struct {
 	Log Log
 	Hub *Hub
-	// Complete makes the reader slow rather than incomplete: what its queue had to
-	// drop is read from the log, and there is no event "gap".
+	// Complete makes a slow reader late rather than incomplete: events that its
+	// queue dropped are read from the log, and there is no "gap" event.
 	Complete bool
 }
 
@@ -22,24 +22,24 @@ const (
 	readPage   = 500
 	retryWait  = 25 * time.Millisecond // drafts are flushed every 50 ms
 	maxRetries = 80
-	minPoll    = 2 * time.Second // how long a lost live batch can go unnoticed, at least
-	maxPoll    = time.Minute     // and at most
+	minPoll    = 2 * time.Second // shortest silence after which a reader polls the log for lost batches
+	maxPoll    = time.Minute     // longest such silence
 	gapName    = "gap"
 	beginning  = 0
 )
 
-// Follow gives the events of a stream strictly after a seq, first those that
-// are stored and then those that happen, without a gap and without a repeat,
-// until ctx ends or the consumer stops. A synthetic event "gap" {dropped} says
-// that droppable events are missing because this reader was slow; an after
-// that lies beyond the stream's end replays from the beginning, after a gap.
-// The error is ErrSlow, or the log's.
+// Follow returns the events of a stream with a seq greater than after: first the
+// stored ones, then the live ones as they happen, each exactly once and in
+// order, until ctx ends or the consumer stops. A synthetic event "gap" {dropped}
+// stands where droppable events are missing because this reader was slow. If
+// after lies beyond the stream's end, the stream is replayed from the beginning,
+// after a gap. The error is ErrSlow or comes from the log.
 func (f Follower) Follow(ctx context.Context, tenant, stream string, after int64) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		sub := f.Hub.Subscribe(stream)
 		defer sub.Close()
 		r := &reader{Follower: f, ctx: ctx, tenant: tenant, stream: stream, last: after, yield: yield}
-		if after > beginning && !r.validCursor(after) {
+		if after > beginning && !r.checkCursor(after) {
 			return
 		}
 		if !r.catchUp() {
@@ -49,8 +49,8 @@ func (f Follower) Follow(ctx context.Context, tenant, stream string, after int64
 	}
 }
 
-// FollowNew is Follow for a stream that does not exist yet: sub was opened
-// before its first event, so that the log need not be asked.
+// FollowNew is like Follow, for a stream that did not exist when sub was opened:
+// sub receives its first event, so the log need not be read.
 func (f Follower) FollowNew(ctx context.Context, tenant string, sub *Subscription) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		defer sub.Close()
@@ -63,15 +63,16 @@ type reader struct {
 	Follower
 	ctx            context.Context
 	tenant, stream string
-	last           int64 // seq of the last event that was given, or is held
-	pending        Event // the next one to give; the one after it decides whether more follow
+	last           int64 // seq of the last event that was yielded or is pending
+	pending        Event // held back until it is known whether another event follows it at once
 	hasPending     bool
 	yield          func(Event, error) bool
 }
 
-// validCursor rewinds the reader where the caller's cursor is beyond everything that
-// is stored or under way: it cannot have come from this stream.
-func (r *reader) validCursor(after int64) bool {
+// checkCursor rewinds the reader to the beginning if the caller's cursor lies
+// beyond everything that is stored or about to be: it cannot have come from this
+// stream. It reports whether to go on reading.
+func (r *reader) checkCursor(after int64) bool {
 	for try := range maxRetries {
 		got, err := r.read(after-1, 1)
 		if err != nil {
@@ -80,7 +81,7 @@ func (r *reader) validCursor(after int64) bool {
 		if len(got) > 0 {
 			return true
 		}
-		// A live chunk has its id before it is stored: give the flush a moment.
+		// A live chunk has its seq before it is stored: wait a moment for the flush.
 		if try == 4 {
 			break
 		}
@@ -92,7 +93,7 @@ func (r *reader) validCursor(after int64) bool {
 	return r.emit(Event{Name: gapName, At: time.Now().UTC(), Data: jsontext.Value(`{"dropped":0}`)})
 }
 
-// read looks into the log. Nothing waits for it that could be given.
+// read reads the log. Callers flush the pending event before.
 func (r *reader) read(after int64, limit int) (got []Event, err error) {
 	err = OnOwnStack(r.ctx, func() (err error) {
 		got, err = r.Log.Read(r.ctx, r.tenant, r.stream, after, limit)
@@ -101,7 +102,7 @@ func (r *reader) read(after int64, limit int) (got []Event, err error) {
 	return got, err
 }
 
-// catchUp gives what the log has beyond last.
+// catchUp yields the events that the log has after last.
 func (r *reader) catchUp() bool {
 	for {
 		if !r.flush() {
@@ -122,8 +123,8 @@ func (r *reader) catchUp() bool {
 	}
 }
 
-// live gives what happens. The log is looked into after a silence, in case
-// that a batch was lost; see Patience.
+// live yields events as they are published. After a silence it polls the log, in
+// case a batch was lost; Hub.NextPoll says how long the silence may last.
 func (r *reader) live(sub *Subscription) {
 	wait := minPoll
 	timer := time.NewTimer(wait)
@@ -150,8 +151,8 @@ func (r *reader) live(sub *Subscription) {
 	}
 }
 
-// pollLog catches up after a silence, unless another reader of the stream
-// does so at this moment.
+// pollLog catches up after a silence, unless another reader of the stream on
+// this node has just polled the log.
 func (r *reader) pollLog(sub *Subscription, silence time.Duration) bool {
 	before := r.last
 	if !sub.claimLogRead(before, silence/2) {
@@ -166,14 +167,14 @@ func (r *reader) pollLog(sub *Subscription, silence time.Duration) bool {
 	return true
 }
 
-// drain gives what has gathered.
+// drain yields what the subscription has queued.
 func (r *reader) drain(sub *Subscription) bool {
 	batches, dropped, err := sub.Drain()
 	if err != nil {
 		return r.fail(err)
 	}
-	holes := dropped > 0 && !r.Complete
-	if holes && !r.emitGap(dropped) {
+	gap := dropped > 0 && !r.Complete
+	if gap && !r.emitGap(dropped) {
 		return false
 	}
 	for _, b := range batches {
@@ -183,17 +184,17 @@ func (r *reader) drain(sub *Subscription) bool {
 			}
 			continue
 		}
-		if !r.batch(b, holes) {
+		if !r.batch(b, gap) {
 			return false
 		}
 	}
 	return true
 }
 
-// batch gives a live batch, after what the log has before it unless that may
-// stay missing.
-func (r *reader) batch(b Batch, holes bool) bool {
-	if b.Prev > r.last && !holes && !r.fill(b.Prev) {
+// batch yields a live batch. It first reads events that are missing before the
+// batch from the log, unless the reader was sent a gap for them.
+func (r *reader) batch(b Batch, gap bool) bool {
+	if b.Prev > r.last && !gap && !r.fill(b.Prev) {
 		return false
 	}
 	for _, e := range b.Events {
@@ -204,8 +205,8 @@ func (r *reader) batch(b Batch, holes bool) bool {
 	return true
 }
 
-// fill reads the log until it has everything up to a seq. What is missing
-// after two seconds died with its writer before it was stored.
+// fill reads the log until it has everything up to a seq. Events that are still
+// missing after two seconds were lost with their writer before they were stored.
 func (r *reader) fill(upto int64) bool {
 	for range maxRetries {
 		if !r.catchUp() {
@@ -221,7 +222,8 @@ func (r *reader) fill(upto int64) bool {
 	return true
 }
 
-// emit gives the event before this one, which waits for the next or a flush.
+// emit yields the pending event and makes e the pending one, until the next
+// emit or flush.
 func (r *reader) emit(e Event) bool {
 	if r.hasPending {
 		r.pending.More = true
@@ -236,7 +238,7 @@ func (r *reader) emit(e Event) bool {
 	return true
 }
 
-// flush gives what is held, before the reader waits for anything.
+// flush yields the pending event. It is called before the reader waits for anything.
 func (r *reader) flush() bool {
 	if !r.hasPending {
 		return true

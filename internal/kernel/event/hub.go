@@ -11,8 +11,8 @@ import (
 )
 
 // Batch is what a writer publishes live: events of one stream in order. Prev
-// is the seq of the event that came before, so that a reader knows whether it
-// missed any: it did if Prev is beyond what it has seen.
+// is the seq of the event before them. A reader missed events if Prev is greater
+// than the last seq it has seen.
 type Batch struct {
 	Stream string  `json:"stream"`
 	Prev   int64   `json:"prev"`
@@ -22,64 +22,66 @@ type Batch struct {
 // Relay carries batches and signals to and from other nodes. It may lose them.
 type Relay interface {
 	Forward(b Batch)
-	// Watch must not block; Settle returns once what is watched is in effect.
+	// Watch must not block; Settle returns once all watches are in effect.
 	Watch(stream string) (stop func())
 	Settle()
 	Signal(topic, key string)
 }
 
 // Hub fans live batches out to the readers on this node, and through a relay
-// to those on others. Publishing never blocks. Any number of readers of one
-// stream cost one watch of the relay.
+// to those on other nodes. Publishing never blocks. All readers of a stream on
+// a node share one watch of the relay (rule D7-one-subscription).
 type Hub struct {
 	relay        Relay
-	disconnected atomic.Bool // the relay hears nothing
+	disconnected atomic.Bool // the relay has no connection
 
 	mu      sync.RWMutex
 	streams map[string]*topic
 	signals map[string]map[*func(string)]struct{}
 }
 
-// topic is the readers of one stream.
+// topic has the readers of one stream.
 type topic struct {
 	readers   []*Subscription // the hub's lock guards it
 	stopWatch func()
 
 	mu          sync.Mutex
-	buffered    []Batch   // published, and not given to the crowd yet
-	publishedAt time.Time // when the crowd was woken last
+	buffered    []Batch   // published, but not sent to the readers yet
+	publishedAt time.Time // when the readers were last woken
 
-	readAt    time.Time // when a reader looked into the log because of a silence
-	readAfter int64     // which seq
+	readAt    time.Time // when a reader last polled the log because of a silence
+	readAfter int64     // the seq after which it read
 }
 
-// A crowd is woken at most as often as costs a small part of the machine:
-// each reader takes a few microseconds to wake and to write to, which a
-// thousand of them at each of a hundred events a second do not leave for
-// anything else. What is published meanwhile goes out together. The first
-// batch after a pause never waits.
+// From batchFrom readers on, a stream's batches are coalesced. Waking a reader
+// and writing to it takes a few microseconds: a thousand readers that are woken
+// for each of a hundred events a second would leave no time for anything else.
+// So readers are woken at most once in perReader times their number, up to
+// maxPause, and receive together what was published in between. The first batch
+// after a pause is sent at once.
 const (
-	crowd    = 32
-	perHead  = 40 * time.Microsecond
-	maxPause = 50 * time.Millisecond
+	batchFrom = 32
+	perReader = 40 * time.Microsecond
+	maxPause  = 50 * time.Millisecond
 )
 
+// pause returns the shortest time between two wake-ups of a number of readers.
 func pause(readers int) time.Duration {
-	if readers < crowd {
+	if readers < batchFrom {
 		return 0
 	}
-	return min(time.Duration(readers)*perHead, maxPause)
+	return min(time.Duration(readers)*perReader, maxPause)
 }
 
-// NewHub makes a hub for one node alone.
+// NewHub returns a hub for a single node.
 func NewHub() *Hub {
 	return &Hub{streams: map[string]*topic{}, signals: map[string]map[*func(string)]struct{}{}}
 }
 
-// Attach connects the hub to other nodes. Called once, before use.
+// Attach connects the hub to other nodes. It is called at most once, before use.
 func (h *Hub) Attach(r Relay) { h.relay = r }
 
-// Publish gives a batch to every reader, here and elsewhere.
+// Publish sends a batch to every reader of its stream, on every node.
 func (h *Hub) Publish(b Batch) {
 	h.Deliver(b)
 	if h.relay != nil {
@@ -87,94 +89,96 @@ func (h *Hub) Publish(b Batch) {
 	}
 }
 
-// Deliver gives a batch to the readers on this node only; relays call it.
+// Deliver sends a batch to the readers on this node only. Relays call it.
 func (h *Hub) Deliver(b Batch) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	f := h.streams[b.Stream]
-	if f == nil {
+	t := h.streams[b.Stream]
+	if t == nil {
 		return
 	}
-	if len(f.readers) > 1 {
+	if len(t.readers) > 1 {
 		b.Events = share(b.Events)
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if len(f.buffered) > 0 {
-		f.buffered = append(f.buffered, b)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.buffered) > 0 {
+		t.buffered = append(t.buffered, b)
 		return
 	}
-	if wait := pause(len(f.readers)); wait > 0 {
+	if wait := pause(len(t.readers)); wait > 0 {
 		now := time.Now()
-		if since := now.Sub(f.publishedAt); since < wait {
-			f.buffered = append(f.buffered, b)
-			time.AfterFunc(wait-since, func() { h.flush(f) })
+		if since := now.Sub(t.publishedAt); since < wait {
+			t.buffered = append(t.buffered, b)
+			time.AfterFunc(wait-since, func() { h.flush(t) })
 			return
 		}
-		f.publishedAt = now
+		t.publishedAt = now
 	}
-	f.publish(b)
+	t.publish(b)
 }
 
-// flush gives a crowd what was held back.
-func (h *Hub) flush(f *topic) {
+// flush sends the buffered batches to the readers of a stream.
+func (h *Hub) flush(t *topic) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.publishedAt = time.Now()
-	f.publish(f.buffered...)
-	f.buffered = nil
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.publishedAt = time.Now()
+	t.publish(t.buffered...)
+	t.buffered = nil
 }
 
-func (f *topic) publish(batches ...Batch) {
-	for _, s := range f.readers {
+func (t *topic) publish(batches ...Batch) {
+	for _, s := range t.readers {
 		s.enqueue(batches...)
 	}
 }
 
-// SetConnected says whether the relay is connected; relays call it. While it is not,
-// readers look into the log every two seconds.
+// SetConnected records whether the relay is connected. Relays call it. While the
+// relay is not connected, readers poll the log every two seconds.
 func (h *Hub) SetConnected(connected bool) {
 	h.disconnected.Store(!connected)
-	h.Resync() // what was said meanwhile
+	h.Resync() // batches may have been lost in the meantime
 }
 
-// NextPoll is how long a reader that waited in vain waits before it looks into
-// the log again: twice as long, so that a lost event is at most as late as the
-// silence before it was long, and a stream that is silent for hours costs next
-// to nothing. While the relay is not connected it is the least.
-func (h *Hub) NextPoll(waited, least time.Duration) time.Duration {
+// NextPoll returns how long a reader that waited in vain waits before it polls
+// the log again: twice as long, at most maxPoll. So a lost event is late by at
+// most the length of the silence before it, and a stream that is silent for
+// hours costs next to nothing. While the relay is not connected NextPoll
+// returns shortest.
+func (h *Hub) NextPoll(waited, shortest time.Duration) time.Duration {
 	if h.disconnected.Load() {
-		return least
+		return shortest
 	}
 	return min(2*waited, maxPoll)
 }
 
-// Resync tells the readers on this node that batches may have been lost, so
-// that they look into the log now; relays call it.
+// Resync makes all readers on this node read the log now, because batches may
+// have been lost. Relays call it.
 func (h *Hub) Resync() {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	for _, f := range h.streams {
-		f.publish(Batch{})
+	for _, t := range h.streams {
+		t.publish(Batch{})
 	}
 }
 
-// Subscribe opens a reader of a stream from now on. Close it.
+// Subscribe returns a subscription to what is published on a stream from now on.
+// The caller closes it.
 func (h *Hub) Subscribe(stream string) *Subscription {
 	s := &Subscription{hub: h, stream: stream, ready: make(chan struct{}, 1)}
 	h.mu.Lock()
-	f, known := h.streams[stream]
+	t, known := h.streams[stream]
 	if !known {
-		f = &topic{stopWatch: func() {}}
+		t = &topic{stopWatch: func() {}}
 		if h.relay != nil {
-			f.stopWatch = h.relay.Watch(stream)
+			t.stopWatch = h.relay.Watch(stream)
 		}
-		h.streams[stream] = f
+		h.streams[stream] = t
 	}
-	s.topic = f
-	f.readers = append(f.readers, s)
+	s.topic = t
+	t.readers = append(t.readers, s)
 	h.mu.Unlock()
 	if !known && h.relay != nil {
 		h.relay.Settle()
@@ -182,8 +186,8 @@ func (h *Hub) Subscribe(stream string) *Subscription {
 	return s
 }
 
-// SelfTest sends an event to a reader of its own and waits until it arrives.
-// Error: ctx's.
+// SelfTest sends an event to a subscription of its own and waits until it
+// arrives. It returns the cause of ctx's end if ctx ends first.
 func (h *Hub) SelfTest(ctx context.Context) error {
 	sub := h.Subscribe("echo." + ident.New())
 	defer sub.Close()
@@ -196,7 +200,7 @@ func (h *Hub) SelfTest(ctx context.Context) error {
 	}
 }
 
-// Signal wakes whoever listens to a topic, on every node.
+// Signal calls the functions that listen to a topic, on every node.
 func (h *Hub) Signal(topic, key string) {
 	h.SignalLocal(topic, key)
 	if h.relay != nil {
@@ -204,7 +208,7 @@ func (h *Hub) Signal(topic, key string) {
 	}
 }
 
-// SignalLocal wakes the listeners on this node only; relays call it.
+// SignalLocal calls the listeners on this node only. Relays call it.
 func (h *Hub) SignalLocal(topic, key string) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -213,7 +217,8 @@ func (h *Hub) SignalLocal(topic, key string) {
 	}
 }
 
-// OnSignal calls f, which must not block, for every signal of a topic.
+// OnSignal registers f, which must not block, to be called for every signal of a
+// topic until stop is called.
 func (h *Hub) OnSignal(topic string, f func(key string)) (stop func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -228,13 +233,13 @@ func (h *Hub) OnSignal(topic string, f func(key string)) (stop func()) {
 	}
 }
 
-// Readers counts open subscriptions, for metrics.
+// Readers returns the number of open subscriptions, for metrics.
 func (h *Hub) Readers() int {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	n := 0
-	for _, f := range h.streams {
-		n += len(f.readers)
+	for _, t := range h.streams {
+		n += len(t.readers)
 	}
 	return n
 }
@@ -259,18 +264,18 @@ type Subscription struct {
 
 	mu      sync.Mutex
 	queue   []Batch
-	spare   []Batch // the queue before, taken and given back
+	spare   []Batch // the previous queue, reused
 	queued  int     // events in queue
-	dropped int     // since the last Take
+	dropped int     // since the last Drain
 	slow    bool
 }
 
-// Ready receives when Take has something.
+// Ready returns a channel that receives when Drain has something to return.
 func (s *Subscription) Ready() <-chan struct{} { return s.ready }
 
-// Drain empties the queue. dropped counts droppable events that did not fit;
-// ErrSlow is final. A batch without events is a hint that some may have been
-// lost. The batches are the caller's until its next Take.
+// Drain empties the queue and returns its batches, which are valid until the next
+// Drain. A batch without events means that some may have been lost. dropped
+// counts the droppable events that did not fit. ErrSlow is final.
 func (s *Subscription) Drain() (batches []Batch, dropped int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -318,20 +323,22 @@ func (s *Subscription) add(b Batch) {
 	}
 }
 
-// claimLogRead says whether a reader that is silent should look into the log behind a
-// seq: one of all that are silent there does, and calls found.
+// claimLogRead reports whether this reader should poll the log after a seq. Of all
+// readers that wait after the same seq one does, once within a period; if it
+// finds events it calls notifyReaders.
 func (s *Subscription) claimLogRead(seq int64, within time.Duration) bool {
-	f := s.topic
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.readAfter == seq && time.Since(f.readAt) < within {
+	t := s.topic
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.readAfter == seq && time.Since(t.readAt) < within {
 		return false
 	}
-	f.readAfter, f.readAt = seq, time.Now()
+	t.readAfter, t.readAt = seq, time.Now()
 	return true
 }
 
-// notifyReaders tells the stream's readers that the log has what they did not hear of.
+// notifyReaders makes the stream's readers read the log: it has events that were
+// not published to them.
 func (s *Subscription) notifyReaders() {
 	s.hub.mu.RLock()
 	defer s.hub.mu.RUnlock()
@@ -343,18 +350,18 @@ func (s *Subscription) Close() {
 	h := s.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	f := h.streams[s.stream]
-	if f == nil {
+	t := h.streams[s.stream]
+	if t == nil {
 		return
 	}
-	for i, r := range f.readers {
+	for i, r := range t.readers {
 		if r == s {
-			f.readers = append(f.readers[:i], f.readers[i+1:]...)
+			t.readers = append(t.readers[:i], t.readers[i+1:]...)
 			break
 		}
 	}
-	if len(f.readers) == 0 {
-		f.stopWatch()
+	if len(t.readers) == 0 {
+		t.stopWatch()
 		delete(h.streams, s.stream)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"agentd/internal/kernel/event"
 )
 
-// relay counts what a hub asks of it.
+// relay counts the watches of a hub.
 type relay struct {
 	mu      sync.Mutex
 	watched map[string]int
@@ -59,13 +59,13 @@ func TestOneWatchForAllReadersOfAStream(t *testing.T) {
 	}
 }
 
-// A crowd is woken seldom enough to be affordable, and gets everything in
-// order; the first event after a pause does not wait.
-func TestACrowdIsWokenTogether(t *testing.T) {
+// Many readers are woken at a bounded rate and receive everything in order; the
+// first event after a pause is sent at once.
+func TestManyReadersAreWokenTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const readers, batches = 400, 300 // 400 may be woken every 10 ms
 		hub := event.NewHub()
-		var wakes, wrong atomic.Int64
+		var wakes, failures atomic.Int64
 		var running sync.WaitGroup
 		var first time.Duration
 		start := time.Now()
@@ -81,11 +81,11 @@ func TestACrowdIsWokenTogether(t *testing.T) {
 					}
 					got, dropped, err := sub.Drain()
 					if err != nil || dropped > 0 {
-						wrong.Add(1)
+						failures.Add(1)
 					}
 					for _, b := range got {
 						if seq++; b.Events[0].Seq != seq || b.Prev != seq-1 {
-							wrong.Add(1)
+							failures.Add(1)
 						}
 					}
 				}
@@ -102,8 +102,8 @@ func TestACrowdIsWokenTogether(t *testing.T) {
 		if took := time.Since(start); took > batches*time.Millisecond+20*time.Millisecond {
 			t.Errorf("the last event came after %v", took)
 		}
-		if wrong.Load() > 0 {
-			t.Errorf("%d events came out of order or were lost", wrong.Load())
+		if failures.Load() > 0 {
+			t.Errorf("%d events came out of order or were lost", failures.Load())
 		}
 		if got := wakes.Load() / readers; got < 20 || got > 35 {
 			t.Errorf("each reader was woken %d times in %d ms", got, batches)
@@ -111,8 +111,8 @@ func TestACrowdIsWokenTogether(t *testing.T) {
 	})
 }
 
-// What readers share is rendered once, however many ask at once; a single
-// reader has nothing to share.
+// A live event is rendered once for all readers, also if they render it
+// concurrently; a single reader shares nothing.
 func TestSharedEventsAreRenderedOnce(t *testing.T) {
 	hub := event.NewHub()
 	subs := []*event.Subscription{hub.Subscribe(stream)}
@@ -120,7 +120,7 @@ func TestSharedEventsAreRenderedOnce(t *testing.T) {
 	published := []event.Event{{Seq: 1, Name: "a"}, {Seq: 2, Name: "b"}}
 	hub.Publish(event.Batch{Stream: stream, Events: published})
 	if got, _, _ := subs[0].Drain(); got[0].Events[0].Shared != nil {
-		t.Error("one reader alone shares")
+		t.Error("a single reader has Shared set")
 	}
 	for range 20 {
 		sub := hub.Subscribe(stream)
@@ -142,12 +142,12 @@ func TestSharedEventsAreRenderedOnce(t *testing.T) {
 			for _, e := range got[0].Events {
 				for _, shape := range []event.Shape{event.OfRun, event.OfSession} {
 					want := fmt.Sprint(e.Name, shape)
-					made := e.Shared.Render(shape, func() any {
+					rendering := e.Shared.Render(shape, func() any {
 						rendered.Add(1)
 						return want
 					})
-					if made != want {
-						t.Errorf("%v, want %v", made, want)
+					if rendering != want {
+						t.Errorf("%v, want %v", rendering, want)
 					}
 				}
 			}
@@ -159,7 +159,7 @@ func TestSharedEventsAreRenderedOnce(t *testing.T) {
 	}
 }
 
-// countingLog counts how often it is read.
+// countingLog counts its reads.
 type countingLog struct {
 	event.Log
 	reads atomic.Int64
@@ -170,11 +170,12 @@ func (l *countingLog) Read(ctx context.Context, tenant, stream string, after int
 	return l.Log.Read(ctx, tenant, stream, after, limit)
 }
 
-// silent starts readers of a stream with one event and gives what counts what
-// they read of the log, and the event that each of them saw last.
+// silent starts readers of a stream with one event. It returns the log that counts
+// their reads, a function for the seq that each of them saw last, and one that
+// stops them.
 func silent(t *testing.T, w *writer, readers int) (log *countingLog, last func() []int64, stop func()) {
 	log = &countingLog{Log: w.log}
-	w.say("a")
+	w.append("a")
 	ctx, cancel := context.WithCancel(t.Context())
 	seen := make([]atomic.Int64, readers)
 	var running sync.WaitGroup
@@ -199,8 +200,8 @@ func silent(t *testing.T, w *writer, readers int) (log *countingLog, last func()
 	}
 }
 
-// Readers that are silent for an hour look into the log about once a minute,
-// all readers of a stream together.
+// The readers of a stream that is silent for an hour poll the log about once a
+// minute, all of them together.
 func TestSilentReadersCostNextToNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, _, stop := silent(t, newWriter(), 50)
@@ -212,8 +213,8 @@ func TestSilentReadersCostNextToNothing(t *testing.T) {
 	})
 }
 
-// An event that no hint told of is at most as late as the silence was long
-// before it; a reader that finds it tells the others.
+// An event whose live batch was lost is late by at most the length of the silence
+// before it. A reader that finds it notifies the others.
 func TestLostEventsAreFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWriter()
@@ -232,7 +233,8 @@ func TestLostEventsAreFound(t *testing.T) {
 	})
 }
 
-// When the bus comes back readers look at once, and while it is away often.
+// Readers poll the log often while the bus is disconnected, and at once when it
+// is connected again.
 func TestReadersLookWhenTheBusWasAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWriter()
@@ -255,11 +257,11 @@ func TestReadersLookWhenTheBusWasAway(t *testing.T) {
 	})
 }
 
-// Of events that follow each other at once all but the last say so.
+// Of events that follow each other without a wait, all but the last have More set.
 func TestEventsSayWhetherMoreFollow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWriter()
-		w.say("a", "b", "c")
+		w.append("a", "b", "c")
 		got := make(chan string, 16)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -270,7 +272,7 @@ func TestEventsSayWhetherMoreFollow(t *testing.T) {
 			close(got)
 		}()
 		synctest.Wait()
-		w.say("d", "e")
+		w.append("d", "e")
 		synctest.Wait()
 		w.live("llm.chunk")
 		synctest.Wait()
@@ -285,7 +287,7 @@ func TestEventsSayWhetherMoreFollow(t *testing.T) {
 	})
 }
 
-func TestAside(t *testing.T) {
+func TestOnOwnStack(t *testing.T) {
 	t.Parallel()
 	want := errors.New("no")
 	if err := event.OnOwnStack(t.Context(), func() error { return want }); !errors.Is(err, want) {
@@ -301,14 +303,14 @@ func TestAside(t *testing.T) {
 	}()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	for range 100 { // a free place may be taken all the same
+	for range 100 { // a free slot may be taken although ctx has ended
 		if err := event.OnOwnStack(ctx, func() error { return nil }); err != nil && !errors.Is(err, context.Canceled) {
 			t.Errorf("%v", err)
 		}
 	}
 }
 
-func TestEcho(t *testing.T) {
+func TestSelfTest(t *testing.T) {
 	t.Parallel()
 	hub := event.NewHub()
 	if err := hub.SelfTest(t.Context()); err != nil {

@@ -5,53 +5,53 @@ import (
 	"sync/atomic"
 )
 
-// Shape is a form in which an event goes to readers. Each is rendered once for
-// all readers on this node.
+// Shape is a form in which an event is sent to readers. An event is rendered
+// once in each shape for all readers on this node.
 type Shape int
 
-// The shapes there are.
+// The shapes of an event.
 const (
 	OfRun     Shape = iota // on the stream of its run
 	OfSession              // on the stream of the session that its run is part of
-	shapes
+	shapeCount
 )
 
-// Shared is what the readers of a live event have in common: the event in each
-// shape, rendered by the first of them that asks. What is rendered may not be
-// changed.
+// Shared caches the renderings of a live event, one for each shape, for all its
+// readers on this node. The first reader that needs a shape renders it. Readers
+// must not change a rendering.
 type Shared struct {
 	mu       sync.Mutex
-	rendered [shapes]atomic.Pointer[any]
+	rendered [shapeCount]atomic.Pointer[any]
 }
 
-// Rendered gives the event in a shape, where somebody rendered it before.
+// Rendered returns the cached rendering of the event in a shape, if there is one.
 func (s *Shared) Rendered(in Shape) (any, bool) {
 	if s == nil {
 		return nil, false
 	}
-	if made := s.rendered[in].Load(); made != nil {
-		return *made, true
+	if rendering := s.rendered[in].Load(); rendering != nil {
+		return *rendering, true
 	}
 	return nil, false
 }
 
-// Render gives the event in a shape, as render makes it. Events without
-// anything shared are rendered anew each time. Ask Made before: it is cheaper.
+// Render returns the event in a shape, and calls render if it is not cached yet.
+// On a nil Shared it calls render each time. Try Rendered first: it takes no lock.
 func (s *Shared) Render(in Shape, render func() any) any {
 	if s == nil {
 		return render()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if made := s.rendered[in].Load(); made != nil {
-		return *made
+	if rendering := s.rendered[in].Load(); rendering != nil {
+		return *rendering
 	}
-	made := render()
-	s.rendered[in].Store(&made)
-	return made
+	rendering := render()
+	s.rendered[in].Store(&rendering)
+	return rendering
 }
 
-// share gives copies of events that their readers can share.
+// share returns copies of events whose renderings their readers can share.
 func share(events []Event) []Event {
 	shared := make([]Shared, len(events))
 	copies := make([]Event, len(events))

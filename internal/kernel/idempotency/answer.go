@@ -7,7 +7,7 @@ import (
 	"agentd/internal/base/secret"
 )
 
-// Answer is what is sent again.
+// Answer is a response that is stored and sent again.
 type Answer struct {
 	Status   int
 	Media    string // Content-Type
@@ -16,8 +16,8 @@ type Answer struct {
 	Body     []byte
 }
 
-// seal makes an answer storable: its headers a line each, then its body. It is
-// bound to the key, so that it cannot be moved to another one.
+// seal encodes and encrypts an answer: a line for each header, then the body. The
+// result is bound to the key and cannot be opened as the answer to another one.
 func seal(box *secret.Box, id ID, a *Answer) []byte {
 	size := len(a.Media) + len(a.ETag) + len(a.Location) + len(a.Body) + 3
 	plain := bytes.NewBuffer(make([]byte, 0, size))
@@ -36,7 +36,7 @@ func open(box *secret.Box, r Record) (*Answer, error) {
 	}
 	parts := bytes.SplitN(plain, []byte{'\n'}, 4)
 	if len(parts) != 4 {
-		return nil, errors.New("idempotency: a kept answer is cut off")
+		return nil, errors.New("idempotency: a stored answer is truncated")
 	}
 	return &Answer{Status: r.Status, Media: string(parts[0]), ETag: string(parts[1]), Location: string(parts[2]), Body: parts[3]}, nil
 }

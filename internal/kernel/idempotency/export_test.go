@@ -1,4 +1,4 @@
 package idempotency
 
-// Renew does what a ticket does every so often.
-func (t *Operation) Renew() { t.renew() }
+// Renew renews the reservation, as an operation does every renewEvery.
+func (o *Operation) Renew() { o.renew() }

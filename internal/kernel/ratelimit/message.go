@@ -5,20 +5,20 @@ import (
 	"errors"
 )
 
-// A message is a version, the node that it comes from, and buckets with what
-// that node took from each:
+// A message has a version, the sending node, and buckets with what that node took
+// from each:
 //
 //	version  node  (kind  window  id  operation  debt)*
 //
-// Version, kind and window are a byte each, texts have their length before
-// them, lengths and debts (nanoseconds of refilling) are varints.
+// Version, kind and window are a byte each. Texts are preceded by their length.
+// Lengths and debts (nanoseconds of refilling) are varints.
 const (
 	messageVersion = 1
-	messageSize    = 32 << 10 // at which another one is begun
+	messageSize    = 32 << 10 // from which on another message is started
 	maxText        = 1 << 10
 )
 
-var errMessage = errors.New("ratelimit: no message of ours")
+var errMessage = errors.New("ratelimit: not a valid message")
 
 func greeting(node string) string { return string(appendText([]byte{messageVersion}, node)) }
 
@@ -26,7 +26,7 @@ func appendText(to []byte, text string) []byte {
 	return append(binary.AppendUvarint(to, uint64(len(text))), text...)
 }
 
-// messages packs buckets.
+// messages encodes buckets into as many messages as needed.
 type messages struct {
 	head string
 	open []byte
@@ -37,7 +37,7 @@ func newMessages(node string) *messages { return &messages{head: greeting(node)}
 
 func (m *messages) add(k key, debt int64) {
 	if len(k.id) > maxText || len(k.operation) > maxText {
-		return // nothing that we name; others would not read the rest either
+		return // read would reject the whole message for it
 	}
 	if m.open == nil {
 		m.open = append(make([]byte, 0, 512), m.head...)
@@ -63,7 +63,8 @@ type entry struct {
 	debt int64
 }
 
-// read unpacks a message, unless self sent it. Its texts are parts of it.
+// read decodes a message; one that self sent is returned without entries. The
+// texts of the entries share the memory of the message.
 func read(message, self string) (node string, entries []entry, err error) {
 	if len(message) > 2*messageSize {
 		return "", nil, errMessage

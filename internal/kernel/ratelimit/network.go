@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Network gives what is counted as one client address: an IPv4 address, or the
-// network of 64 bits of an IPv6 one, of which every host can have all.
+// Network returns what counts as one client address: an IPv4 address, or the /64
+// network of an IPv6 address, because a host can use all addresses of its /64.
 func Network(address string) string {
 	if !strings.Contains(address, ":") {
 		return address

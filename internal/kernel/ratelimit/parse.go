@@ -10,14 +10,14 @@ import (
 	"agentd/internal/base/route"
 )
 
-// Limits are the operator's; the zero value of each is none.
+// Limits are the limits that the operator sets. The zero Limit means none.
 type Limits struct {
 	Tenant   Limit // all requests of a tenant
-	Key      Limit // those with one key, or of one browser session
-	Endpoint Limit // those of a tenant to one operation
+	Key      Limit // all requests of an API key or a browser session
+	Endpoint Limit // all requests of a tenant to limit operation
 }
 
-// Limit is a route.Limit that may be none.
+// Limit is a route.Limit that may be unset.
 type Limit route.Limit
 
 func (l Limit) rule() *Rule {
@@ -28,16 +28,14 @@ func (l Limit) rule() *Rule {
 	return &r
 }
 
-// maxPerSecond bounds what a limit may say: beyond it there is nothing to
-// limit.
+// maxPerSecond bounds limits; no node serves more requests than that.
 const maxPerSecond = 1_000_000
 
 var periods = map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour}
 
-// Parse reads the setting AGENTD_RATE_LIMITS (decisions.md D12): "off" or
-// nothing for no limits, or a list such as "tenant=6000/m,key=3000/m" with the
-// names tenant, key and endpoint and the periods s, m and h. The error says
-// what is wrong with which part.
+// Parse parses the setting AGENTD_RATE_LIMITS: "off" or "" for no limits, or a
+// list such as "tenant=6000/m,key=3000/m" with the names tenant, key and endpoint
+// and the periods s, m and h. The error names the invalid part and the reason.
 func Parse(text string) (Limits, error) {
 	var all Limits
 	text = strings.TrimSpace(text)
@@ -46,9 +44,9 @@ func Parse(text string) (Limits, error) {
 	}
 	for part := range strings.SplitSeq(text, ",") {
 		part = strings.TrimSpace(part)
-		name, amount, found := strings.Cut(part, "=")
+		name, rate, found := strings.Cut(part, "=")
 		if !found {
-			return Limits{}, fmt.Errorf("%q is no limit; write a list such as tenant=6000/m,key=3000/m, or off", part)
+			return Limits{}, fmt.Errorf("%q is not a limit; write a list such as tenant=6000/m,key=3000/m, or off", part)
 		}
 		var into *Limit
 		switch name {
@@ -59,12 +57,12 @@ func Parse(text string) (Limits, error) {
 		case "endpoint":
 			into = &all.Endpoint
 		default:
-			return Limits{}, fmt.Errorf("there is no limit for %q; there are tenant, key and endpoint", name)
+			return Limits{}, fmt.Errorf("there is no limit for %q; use tenant, key or endpoint", name)
 		}
 		if *into != (Limit{}) {
-			return Limits{}, fmt.Errorf("%s stands there twice", name)
+			return Limits{}, fmt.Errorf("%s is set twice", name)
 		}
-		l, err := parseLimit(amount)
+		l, err := parseLimit(rate)
 		if err != nil {
 			return Limits{}, fmt.Errorf("%s: %w", name, err)
 		}
@@ -73,37 +71,37 @@ func Parse(text string) (Limits, error) {
 	return all, nil
 }
 
-func parseLimit(amount string) (Limit, error) {
-	number, unit, _ := strings.Cut(amount, "/")
+func parseLimit(rate string) (Limit, error) {
+	number, unit, _ := strings.Cut(rate, "/")
 	per, known := periods[unit]
 	if !known {
-		return Limit{}, fmt.Errorf("%q says no period; write a number and /s, /m or /h, as in 3000/m", amount)
+		return Limit{}, fmt.Errorf("%q has no period; write a number and /s, /m or /h, as in 3000/m", rate)
 	}
 	n, err := strconv.ParseUint(number, 10, 63)
 	switch {
 	case errors.Is(err, strconv.ErrRange):
 		n = maxPerSecond * 3601 // too many, whatever the period
 	case err != nil:
-		return Limit{}, fmt.Errorf("%q is no whole number of requests", number)
+		return Limit{}, fmt.Errorf("%q is not a whole number of requests", number)
 	case n == 0:
-		return Limit{}, errors.New("0 would admit nothing; leave the limit out, or write off for none at all")
+		return Limit{}, errors.New("0 would admit nothing; leave the limit out, or write off for no limits")
 	}
-	if most := maxPerSecond * uint64(per/time.Second); n > most {
-		return Limit{}, fmt.Errorf("%s is more than the %d that a limit may allow in that period", number, most)
+	if highest := maxPerSecond * uint64(per/time.Second); n > highest {
+		return Limit{}, fmt.Errorf("%s is more than the maximum of %d in that period", number, highest)
 	}
 	return Limit{N: int(n), Per: per}, nil
 }
 
-// String spells the limits as Parse reads them.
+// String returns the limits in the syntax of Parse.
 func (l Limits) String() string {
 	var parts []string
-	for _, one := range []struct {
+	for _, limit := range []struct {
 		name string
 		Limit
 	}{{"tenant", l.Tenant}, {"key", l.Key}, {"endpoint", l.Endpoint}} {
 		for unit, per := range periods {
-			if per == one.Per {
-				parts = append(parts, fmt.Sprintf("%s=%d/%s", one.name, one.N, unit))
+			if per == limit.Per {
+				parts = append(parts, fmt.Sprintf("%s=%d/%s", limit.name, limit.N, unit))
 			}
 		}
 	}

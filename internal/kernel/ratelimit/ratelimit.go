@@ -1,12 +1,12 @@
-// Package ratelimit says whether a request may be made now: so many within a
-// time for a tenant, for a key or a browser session, and for an operation of a
-// tenant; and, for operations that anybody may call, for a client address.
+// Package ratelimit limits how many requests are admitted within a period: of a
+// tenant, of an API key or browser session, to an operation by a tenant; and of
+// a client address to operations that do not need authentication.
 //
 // A bucket holds the allowance of one whole period, which may be used at once,
-// and fills evenly. It is kept as the time at which it will be full again (the
-// generic cell rate algorithm), so one that is full is no bucket at all:
-// memory holds those only that were used within their last period. Nodes tell
-// each other what they admitted (see [Limiter.Share]); nothing is stored.
+// and fills evenly. It is represented by the time at which it will be full again
+// (the generic cell rate algorithm, GCRA), so a full bucket takes no memory:
+// only those that were used within their last period are kept. Nodes send each
+// other what they admitted (see [Limiter.Share]); nothing is stored.
 package ratelimit
 
 import (
@@ -18,48 +18,48 @@ import (
 	"agentd/internal/base/route"
 )
 
-// kind is what a bucket counts for.
+// kind is what the requests of a bucket have in common.
 type kind uint8
 
 const (
 	ofTenant   kind = iota + 1
-	ofKey           // a key or a browser session
+	ofKey           // an API key or a browser session
 	ofEndpoint      // an operation of a tenant
 	ofOwn           // an operation's own limit, for a credential
 	ofAddress       // an operation's own limit, for a client address
-	ofGuesses       // failed credentials of a client address
+	ofGuesses       // failed authentications from a client address
 	afterKinds
 )
 
-// names are what X-RateLimit-Bucket calls them (decisions.md D13).
-var names = [afterKinds]string{
+// bucketNames are the values of the header X-RateLimit-Bucket (rule D13-buckets).
+var bucketNames = [afterKinds]string{
 	ofTenant: "tenant", ofKey: "api_key", ofEndpoint: "endpoint", ofOwn: "endpoint", ofAddress: "endpoint", ofGuesses: "endpoint",
 }
 
-// Buckets are the names that a verdict can have.
+// Buckets are the names that a Verdict can have.
 var Buckets = []string{"tenant", "api_key", "endpoint"}
 
-// key names a bucket, on every node alike.
+// key identifies a bucket; it is the same on every node.
 type key struct {
 	kind      kind
-	window    uint8  // which of the operation's own limits
+	window    uint8  // index of the operation's own limit
 	id        string // of a tenant or a credential, or an address
-	operation string // "" where all of them count
+	operation string // "" if the bucket is for all operations
 }
 
-// Rule is a limit, ready to be counted. Its times are in nanoseconds.
+// Rule is a prepared limit. Its times are in nanoseconds.
 type Rule struct {
 	n     int
-	step  int64 // what one request takes
-	burst int64 // what a full bucket holds
+	step  int64 // refill time of one request
+	burst int64 // refill time of a whole bucket
 	text  string
 }
 
-// NewRule prepares a limit. It panics on one that admits nothing, which is a
-// mistake of the program.
+// NewRule prepares a limit. It panics if the limit admits nothing, which is a
+// programming error.
 func NewRule(l route.Limit) Rule {
 	if l.N < 1 || l.Per < time.Duration(l.N) {
-		panic(fmt.Sprintf("ratelimit: %d within %v is no limit", l.N, l.Per))
+		panic(fmt.Sprintf("ratelimit: %d within %v is not a limit", l.N, l.Per))
 	}
 	step := (int64(l.Per) + int64(l.N) - 1) / int64(l.N)
 	return Rule{n: l.N, step: step, burst: step * int64(l.N), text: strconv.Itoa(l.N)}
@@ -74,42 +74,42 @@ func Rules(limits []route.Limit) []Rule {
 	return all
 }
 
-// guessRule is how often the credentials of one client address may fail. It is
-// beyond what a person or a program with a stale key does, and far below what
-// would keep the database busy.
+// guessRule limits failed authentications from one client address. It is more
+// than a person or a program with a stale key causes, and far less than would
+// load the database.
 var guessRule = NewRule(route.Limit{N: 600, Per: time.Minute})
 
-// Request is what a request counts for.
+// Request has what determines the buckets of a request.
 type Request struct {
-	Tenant     string // "" for an anonymous one, which only Own limits
-	Credential string // the id of a key or of a browser session
+	Tenant     string // "" if anonymous: then only Own applies
+	Credential string // id of an API key or a browser session
 	Address    string // see [Network]
 	Operation  string
-	Own        []Rule // the operation's own; for the credential, or for the address where there is none
+	Own        []Rule // the operation's own limits: of the credential or, if anonymous, of the address
 }
 
-// Verdict is what became of a request: where its tightest bucket stands, and,
-// where it was refused, which bucket had nothing left (of several the one that
-// takes longest).
+// Verdict is the decision on a request and the state of its tightest bucket. If
+// the request was refused, that is the empty bucket which takes maxBacklog to admit
+// the next request.
 type Verdict struct {
-	Bucket    string        // "": admitted
-	Retry     time.Duration // until it would be admitted, if nobody else came
-	Limit     string        // in a period, as a number; "": no bucket counts
+	Bucket    string        // "" if admitted
+	Retry     time.Duration // until it would be admitted, without other requests
+	Limit     string        // requests in a period; "" if no bucket applies
 	Remaining int
 	Reset     time.Duration // until the bucket is full
 }
 
-// Limiter counts. Its methods are safe for concurrent use.
+// Limiter admits or refuses requests. It is safe for concurrent use.
 type Limiter struct {
 	on                    bool
 	tenant, key, endpoint *Rule
-	base                  time.Time // what times are counted from, by the monotonic clock
-	callers, addresses    *table    // apart, so that strangers cannot push out what tenants used
+	base                  time.Time // times are counted from here, by the monotonic clock
+	callers, addresses    *table    // separate, so that anonymous requests cannot evict tenants' buckets
 	share                 share
 }
 
-// New makes a limiter with the limits of the operator, of which there may be
-// none. Limits of operations hold all the same.
+// New returns a limiter with the operator's limits, any of which may be unset.
+// The operations' own limits apply in any case.
 func New(limits Limits) *Limiter {
 	l := &Limiter{
 		tenant: limits.Tenant.rule(), key: limits.Key.rule(), endpoint: limits.Endpoint.rule(),
@@ -120,26 +120,26 @@ func New(limits Limits) *Limiter {
 	return l
 }
 
-// On says whether the operator limits anything.
+// On reports whether the operator set any limit.
 func (l *Limiter) On() bool { return l.on }
 
-// charge is one bucket that a request takes from.
+// charge is a bucket that a request counts in.
 type charge struct {
 	key  key
 	rule *Rule
 }
 
-// Reserve counts a request, which came now, in every bucket that it belongs to,
-// or in none if one of them has nothing left.
+// Reserve counts a request that arrived at now in all of its buckets, or in none
+// if one of them is empty.
 func (l *Limiter) Reserve(now time.Time, r Request) Verdict {
 	var room [8]charge
 	charges := room[:0]
-	of, id := ofOwn, r.Credential
+	owner, id := ofOwn, r.Credential
 	if r.Tenant == "" {
-		of, id = ofAddress, r.Address
+		owner, id = ofAddress, r.Address
 	}
 	for i := range r.Own {
-		charges = append(charges, charge{key{of, uint8(i), id, r.Operation}, &r.Own[i]})
+		charges = append(charges, charge{key{owner, uint8(i), id, r.Operation}, &r.Own[i]})
 	}
 	if r.Tenant != "" {
 		if l.endpoint != nil {
@@ -157,46 +157,46 @@ func (l *Limiter) Reserve(now time.Time, r Request) Verdict {
 
 func (l *Limiter) reserve(at time.Time, charges []charge) (v Verdict) {
 	now := int64(at.Sub(l.base))
-	taken := 0
+	reserved := 0
 	for i := range charges {
 		c := &charges[i]
-		// What comes after a refusal is only looked at, so that a caller who is
-		// refused does not take from others even for a moment.
+		// After a refusal the other buckets are only read, so that a refused
+		// request takes nothing from others even for a moment.
 		got := l.table(c.key.kind).reserve(l, c, now, v.Bucket != "")
 		switch {
 		case got.wait > 0:
 			if v.Bucket == "" || time.Duration(got.wait) > v.Retry {
-				v = Verdict{names[c.key.kind], time.Duration(got.wait), c.rule.text, 0, time.Duration(got.full)}
+				v = Verdict{bucketNames[c.key.kind], time.Duration(got.wait), c.rule.text, 0, time.Duration(got.full)}
 			}
 		case v.Bucket == "":
-			taken = i + 1
+			reserved = i + 1
 			if v.Limit == "" || got.remaining < v.Remaining {
 				v.Limit, v.Remaining, v.Reset = c.rule.text, got.remaining, time.Duration(got.full)
 			}
 		}
 	}
 	if v.Bucket != "" {
-		for i := range charges[:taken] {
+		for i := range charges[:reserved] {
 			l.table(charges[i].key.kind).refund(&charges[i])
 		}
 	}
 	return v
 }
 
-// CheckGuess says whether the credentials of an address failed so often that none
-// of its further ones is looked at.
+// CheckGuess returns a refusal if authentication from an address failed so often
+// that its further credentials are not checked.
 func (l *Limiter) CheckGuess(at time.Time, address string) Verdict {
 	if !l.on {
 		return Verdict{}
 	}
 	c := charge{key{kind: ofGuesses, id: address}, &guessRule}
 	if got := l.addresses.reserve(l, &c, int64(at.Sub(l.base)), true); got.wait > 0 {
-		return Verdict{Bucket: names[ofGuesses], Retry: time.Duration(got.wait), Limit: guessRule.text, Reset: time.Duration(got.full)}
+		return Verdict{Bucket: bucketNames[ofGuesses], Retry: time.Duration(got.wait), Limit: guessRule.text, Reset: time.Duration(got.full)}
 	}
 	return Verdict{}
 }
 
-// RecordFailure counts a credential that did not authenticate.
+// RecordFailure counts a failed authentication from an address.
 func (l *Limiter) RecordFailure(at time.Time, address string) {
 	if l.on {
 		l.reserve(at, []charge{{key{kind: ofGuesses, id: address}, &guessRule}})
@@ -210,9 +210,10 @@ func (l *Limiter) table(k kind) *table {
 	return l.callers
 }
 
-// longest is how far into the future a bucket may be owed. Nodes that did not
-// hear of each other in time admit a whole burst each at most, and no more than
-// that is ever paid back, whatever a bus that was away delivers at once.
-func (r *Rule) longest(others *atomic.Int32) int64 {
+// maxBacklog returns how far in the future the time at which a bucket is full may
+// lie. Nodes whose messages are late admit at most a whole burst each, and no
+// more than that is ever paid back, however much a bus that was disconnected
+// delivers at once.
+func (r *Rule) maxBacklog(others *atomic.Int32) int64 {
 	return int64(others.Load()+1) * (r.burst + int64(time.Second))
 }

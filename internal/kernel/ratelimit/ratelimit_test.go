@@ -35,7 +35,7 @@ func TestBurstThenEvenly(t *testing.T) {
 		}
 	}
 	refused := Verdict{Bucket: "api_key", Retry: time.Second, Limit: "60", Reset: time.Minute}
-	for range 3 { // what is refused costs nothing
+	for range 3 { // a refused request takes nothing
 		if diff := cmp.Diff(refused, l.Reserve(now, of)); diff != "" {
 			t.Fatalf("beyond the allowance (-want +got):\n%s", diff)
 		}
@@ -51,8 +51,8 @@ func TestBurstThenEvenly(t *testing.T) {
 	}
 }
 
-// Whatever comes when, no more than a burst and what refilled is admitted, and
-// a caller who takes all it can get gets all of it.
+// Whenever requests arrive, no more than a burst and what was refilled is
+// admitted, and a caller that always tries receives all of it.
 func TestRateHolds(t *testing.T) {
 	t.Parallel()
 	rnd := rand.New(rand.NewPCG(1, 2))
@@ -68,9 +68,9 @@ func TestRateHolds(t *testing.T) {
 			}
 		}
 		passed := int64(now.Sub(start))
-		most := (passed + rule.burst) / rule.step
-		if int64(admitted) > most || admitted < 20_000 && float64(admitted) < .9*float64(most) {
-			t.Errorf("%s: %d admitted of at most %d", text, admitted, most)
+		limit := (passed + rule.burst) / rule.step
+		if int64(admitted) > limit || admitted < 20_000 && float64(admitted) < .9*float64(limit) {
+			t.Errorf("%s: %d admitted of at most %d", text, admitted, limit)
 		}
 	}
 }
@@ -98,7 +98,7 @@ func TestEachBucket(t *testing.T) {
 	if v := take(other); v.Bucket != "api_key" || v.Retry != 10*time.Second || v.Limit != "6" {
 		t.Errorf("key: %+v", v)
 	}
-	// Of two that ran out, the one that takes longer says when to come again.
+	// Of two empty buckets, the one that takes longer determines Retry.
 	if v := take(of); v.Bucket != "api_key" || v.Retry != 10*time.Second {
 		t.Errorf("endpoint and key: %+v", v)
 	}
@@ -114,14 +114,14 @@ func TestEachBucket(t *testing.T) {
 	}
 	stranger := Request{Tenant: "t2", Credential: "k9", Operation: of.Operation}
 	if v := take(stranger); v.Bucket != "" || v.Remaining != 3 {
-		t.Errorf("another tenant feels it: %+v", v)
+		t.Errorf("another tenant is limited too: %+v", v)
 	}
 }
 
 func TestOwnLimits(t *testing.T) {
 	t.Parallel()
 	own := Rules([]route.Limit{{N: 4, Per: time.Minute}, {N: 6, Per: 10 * time.Minute}})
-	l := New(Limits{}) // they hold without the operator's
+	l := New(Limits{}) // own limits apply without the operator's
 	now := time.Now()
 	anonymous := Request{Address: "192.0.2.1", Operation: "POST /code", Own: own}
 	for range 4 {
@@ -180,7 +180,7 @@ func TestGuesses(t *testing.T) {
 	}
 }
 
-// Many at once get exactly the allowance.
+// Concurrent requests are admitted up to the allowance exactly.
 func TestConcurrently(t *testing.T) {
 	t.Parallel()
 	l := parsed(t, "tenant=1000/h,key=700/h")
@@ -255,7 +255,7 @@ func TestNetwork(t *testing.T) {
 	}
 }
 
-func BenchmarkTake(b *testing.B) {
+func BenchmarkReserve(b *testing.B) {
 	l := parsed(b, "tenant=1000000/s,key=1000000/s,endpoint=1000000/s")
 	requests := make([]Request, 1024)
 	for i := range requests {

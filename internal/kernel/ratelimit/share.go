@@ -7,124 +7,127 @@ import (
 	"time"
 )
 
-// Bus carries short messages to every node, this one included; it may lose
-// them. event.Hub is one.
+// Bus carries short messages to every node, including this one. It may lose
+// them. event.Hub implements it.
 type Bus interface {
 	Signal(topic, message string)
-	// OnSignal calls f, which must not block, for every message of a topic.
+	// OnSignal registers f, which must not block, to be called for every message
+	// of a topic until stop is called.
 	OnSignal(topic string, f func(message string)) (stop func())
 }
 
 const (
 	topic = "ratelimit"
-	// tellEvery is how long other nodes wait to hear what this one admitted,
-	// hurry the part of an allowance of which they hear at once. A node that
-	// has much to tell tells it tellGap apart.
-	tellEvery = 100 * time.Millisecond
-	tellGap   = 2 * time.Millisecond
-	hurry     = 100
-	// greetEvery is how often a node says that it is there, aliveFor how long
-	// that is believed. It also bounds what a bus that was away delivers late.
+	// publishEvery is how often a node sends what it admitted. It sends at once
+	// when 1/urgentPart of an allowance is unsent, but rounds are at least
+	// publishGap apart.
+	publishEvery = 100 * time.Millisecond
+	publishGap   = 2 * time.Millisecond
+	urgentPart   = 100
+	// greetEvery is how often a node announces itself; it counts as alive for
+	// aliveFor after its last message.
 	greetEvery = 5 * time.Second
 	aliveFor   = 3 * greetEvery
 	sweepEvery = 15 * time.Second
-	// mostTold bounds the buckets of one round; further ones wait for the next.
-	mostTold = 4096
-	// maxDebt bounds what is believed of a bucket whose limit is not known here.
+	// maxPublished bounds the buckets of one round; others wait for the next.
+	maxPublished = 4096
+	// maxDebt bounds what a message may charge to a bucket, whose limit the
+	// receiver does not know.
 	maxDebt = 7 * 24 * time.Hour
 )
 
-// share is what a limiter knows of other nodes.
+// share is what a limiter knows about other nodes.
 type share struct {
-	others atomic.Int32
-	kick   chan struct{}
+	others atomic.Int32 // how many are alive
+	wakeup chan struct{}
 
-	mu    sync.Mutex
-	heard map[string]time.Time // node → when
-	greet bool                 // somebody new is there
+	mu       sync.Mutex
+	lastSeen map[string]time.Time // node → its last message
+	greet    bool                 // there is a new node, to be lastGreeting
 }
 
 func (s *share) init() {
-	s.kick = make(chan struct{}, 1)
-	s.heard = map[string]time.Time{}
+	s.wakeup = make(chan struct{}, 1)
+	s.lastSeen = map[string]time.Time{}
 }
 
-// wake has the sharing goroutine tell what there is.
+// wake makes the sharing goroutine publish now.
 func (s *share) wake() {
 	select {
-	case s.kick <- struct{}{}:
+	case s.wakeup <- struct{}{}:
 	default:
 	}
 }
 
-// addNode notes that another node is there.
+// addNode records a message of another node.
 func (s *share) addNode(node string, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, known := s.heard[node]; !known {
+	if _, known := s.lastSeen[node]; !known {
 		s.greet = true
 		s.wake()
 	}
-	s.heard[node] = now
-	s.others.Store(int32(len(s.heard)))
+	s.lastSeen[node] = now
+	s.others.Store(int32(len(s.lastSeen)))
 }
 
-// forget drops nodes that were silent for too long, and says whether there is
-// a new one, which should hear of this node.
+// forget removes nodes that were silent for too long, and reports whether there
+// is a new one, which this node should greet.
 func (s *share) forget(now time.Time) (greet bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for node, at := range s.heard {
+	for node, at := range s.lastSeen {
 		if now.Sub(at) > aliveFor {
-			delete(s.heard, node)
+			delete(s.lastSeen, node)
 		}
 	}
-	s.others.Store(int32(len(s.heard)))
+	s.others.Store(int32(len(s.lastSeen)))
 	greet, s.greet = s.greet, false
 	return greet
 }
 
-// Share tells other nodes what this one admits, and charges what they tell, so
-// that one allowance counts for all of them. Each decides at once, from what
-// it has heard: within the time that a message takes they may admit more than
-// there is, and then all of them wait until it is paid back, so that the rate
-// holds. While no other node is heard of, nothing is sent but a greeting.
-// Share also forgets buckets that are full. It returns when ctx ends.
+// Share sends other nodes what this one admits, and charges what they send, so
+// that all of them share one allowance. Each node decides at once, from what it
+// has received: within the time that a message takes, nodes may admit more than
+// the allowance together; then all of them refuse until that is paid back, so
+// that the rate holds. While there is no other node, only greetings are sent.
+// Share also deletes buckets that are full. It returns when ctx ends.
 func (l *Limiter) Share(ctx context.Context, node string, bus Bus) {
 	stop := bus.OnSignal(topic, func(message string) { l.receive(node, message) })
 	defer stop()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var greeted, swept time.Time
+	var lastGreeting, lastSweep time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
-		case <-l.share.kick:
+		case <-l.share.wakeup:
 		}
 		now := time.Now()
-		if l.share.forget(now) || now.Sub(greeted) >= greetEvery {
-			greeted = now
+		if l.share.forget(now) || now.Sub(lastGreeting) >= greetEvery {
+			lastGreeting = now
 			bus.Signal(topic, greeting(node))
 		}
-		if now.Sub(swept) >= sweepEvery {
-			swept = now
+		if now.Sub(lastSweep) >= sweepEvery {
+			lastSweep = now
 			l.callers.sweep(int64(now.Sub(l.base)))
 			l.addresses.sweep(int64(now.Sub(l.base)))
 		}
 		l.publish(node, bus)
-		if !pause(ctx, timer, tellGap) {
+		if !pause(ctx, timer, publishGap) {
 			return
 		}
 		if l.share.others.Load() > 0 {
-			timer.Reset(tellEvery)
+			timer.Reset(publishEvery)
 		} else {
 			timer.Reset(greetEvery)
 		}
 	}
 }
 
+// pause waits for d and reports whether ctx still lasts.
 func pause(ctx context.Context, timer *time.Timer, d time.Duration) bool {
 	timer.Reset(d)
 	select {
@@ -135,11 +138,11 @@ func pause(ctx context.Context, timer *time.Timer, d time.Duration) bool {
 	}
 }
 
-// publish sends what others have not heard of; without others it forgets that.
+// publish sends what other nodes have not received. Without others it is dropped.
 func (l *Limiter) publish(node string, bus Bus) {
 	out := newMessages(node)
 	for _, t := range []*table{l.callers, l.addresses} {
-		t.drain(mostTold/2, out.add)
+		t.drain(maxPublished/2, out.add)
 	}
 	if l.share.others.Load() == 0 {
 		return
@@ -149,11 +152,11 @@ func (l *Limiter) publish(node string, bus Bus) {
 	}
 }
 
-// receive takes a message of some node.
+// receive handles a message of any node.
 func (l *Limiter) receive(node, message string) {
 	from, entries, err := read(message, node)
 	if err != nil || from == node {
-		return // of another version of agentd, or our own
+		return // from another version of agentd, or this node's own
 	}
 	now := time.Now()
 	l.share.addNode(from, now)

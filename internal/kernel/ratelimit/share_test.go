@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// wire is a bus between nodes on which messages take a while.
+// wire is a bus between nodes with a delay.
 type wire struct {
 	delay time.Duration
 
@@ -23,14 +23,14 @@ type wire struct {
 	down  bool
 }
 
-// count is how many messages were sent.
+// count returns how many messages were sent.
 func (w *wire) count() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.sent
 }
 
-// end is where a node is on the wire.
+// end is the Bus of one node.
 type end struct {
 	*wire
 	at int
@@ -54,7 +54,7 @@ func (e end) Signal(_, message string) {
 	e.bytes = max(e.bytes, len(message))
 	for at, f := range e.nodes {
 		if at == e.at {
-			go f(message) // a hub raises its own signals too
+			go f(message) // a hub delivers signals to its own node too
 		} else if !e.down {
 			time.AfterFunc(e.delay, func() { f(message) })
 		}
@@ -87,8 +87,8 @@ func cluster(t *testing.T, text string, n int) (nodes []*Limiter, w *wire) {
 	return nodes, w
 }
 
-// hammer sends a request every so often to each node for a time, and gives how
-// many were admitted.
+// hammer sends a request to each node at an interval for a time span, and returns
+// how many were admitted.
 func hammer(nodes []*Limiter, r Request, every, span time.Duration) (admitted int) {
 	for range span / every {
 		for _, l := range nodes {
@@ -101,8 +101,8 @@ func hammer(nodes []*Limiter, r Request, every, span time.Duration) (admitted in
 	return admitted
 }
 
-// Nodes that are all asked as fast as they can be admit together what one would
-// have admitted alone, to 5 %.
+// Nodes that are all under constant load admit together what a single node would
+// have admitted, to within 5 %.
 func TestNodesShareAnAllowance(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -133,8 +133,8 @@ func TestNodesShareAnAllowance(t *testing.T) {
 	}
 }
 
-// A burst that reaches all nodes within the time of a message is admitted by
-// each, and paid back: then nothing is admitted until the rate is right again.
+// A burst that reaches all nodes within the time that a message takes is admitted
+// by each, and paid back: nothing is admitted until the rate holds again.
 func TestBurstOnAllNodesIsPaidBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -152,11 +152,11 @@ func TestBurstOnAllNodesIsPaidBack(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		if v := nodes[1].Reserve(time.Now(), of); v.Bucket != "api_key" || v.Retry < 119*time.Second || v.Retry > 121*time.Second {
-			t.Errorf("what was too much is not owed: %+v", v)
+			t.Errorf("the excess is not paid back: %+v", v)
 		}
 		admitted += hammer(nodes, of, time.Second/4, 5*time.Minute)
-		if most := 60 + 5*60 + 2; admitted > most || admitted < most-20 {
-			t.Errorf("%d admitted in five minutes, want %d", admitted, most)
+		if want := 60 + 5*60 + 2; admitted > want || admitted < want-20 {
+			t.Errorf("%d admitted in five minutes, want %d", admitted, want)
 		}
 	})
 }
@@ -181,8 +181,8 @@ func TestSilenceWithoutOthers(t *testing.T) {
 	})
 }
 
-// Without a bus each node limits alone; what it delivers late does not shut
-// anybody out.
+// Without a bus each node limits alone. What the bus delivers late does not lock
+// callers out.
 func TestBusIsAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -191,7 +191,7 @@ func TestBusIsAway(t *testing.T) {
 		w.cut(true)
 		time.Sleep(2 * aliveFor)
 		if got := nodes[0].share.others.Load(); got != 0 {
-			t.Fatalf("%d others are believed to be there", got)
+			t.Fatalf("%d others count as alive", got)
 		}
 		alone := hammer(nodes, of, 20*time.Millisecond, 2*time.Minute)
 		if alone < 2*1150+600 || alone > 2*1800 {
@@ -203,12 +203,12 @@ func TestBusIsAway(t *testing.T) {
 		if together > 1890 || together < 1710 {
 			t.Errorf("%d admitted with the bus, want 1800", together)
 		}
-		// All of an hour at once.
+		// The debt of a whole hour arrives at once.
 		late := newMessages("node-1")
 		late.add(key{kind: ofKey, id: of.Credential}, int64(time.Hour))
 		nodes[0].receive("node-0", late.done()[0])
 		if v := nodes[0].Reserve(time.Now(), of); v.Bucket == "" || v.Retry > 2*61*time.Second {
-			t.Errorf("a late message shuts out for %v", v.Retry)
+			t.Errorf("a late message locks the caller out for %v", v.Retry)
 		}
 	})
 }

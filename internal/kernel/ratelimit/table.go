@@ -8,38 +8,39 @@ import (
 
 const (
 	shards = 64
-	// maxBuckets bounds the memory of a table, at some 150 bytes each. Beyond
-	// it the bucket that is owed least, among a few, is forgotten.
+	// maxBuckets bounds the memory of a table, at about 150 bytes each. Beyond
+	// it, of a few buckets the one that is full again first is evicted.
 	maxBuckets = 1 << 18
-	// candidates are how many are looked at to find one to forget.
+	// candidates is how many buckets are compared to find one to evict.
 	candidates = 16
 )
 
 // table holds the buckets that are not full.
 type table struct {
-	seed   maphash.Seed
-	most   int // in one shard
-	first  int // the shard that told begins with; only the sharing goroutine knows it
-	shards [shards]shard
+	seed     maphash.Seed
+	perShard int // most buckets in one shard
+	first    int // where drain starts; only the sharing goroutine uses it
+	shards   [shards]shard
 }
 
 type shard struct {
 	mu      sync.Mutex
 	buckets map[key]*bucket
-	untold  []*bucket // those of which other nodes have to hear
-	_       [64]byte  // no two locks in one cache line
+	unsent  []*bucket // those with requests that other nodes have to receive
+	_       [64]byte  // keeps locks out of the same cache line
 }
 
-// bucket is full again at a time; it is locked by its shard.
+// bucket is represented by the time at which it is full again. Its shard's lock
+// guards it.
 type bucket struct {
 	key    key
 	full   int64 // nanoseconds since the limiter's base
-	owed   int64 // of that, what other nodes have not heard of; below 0 where they heard too much
-	listed bool  // in untold
+	owed   int64 // the part of it not sent to other nodes; negative if they received too much
+	listed bool  // in unsent
 }
 
-func newTable(most int) *table {
-	t := &table{seed: maphash.MakeSeed(), most: max(most/shards, 1)}
+func newTable(size int) *table {
+	t := &table{seed: maphash.MakeSeed(), perShard: max(size/shards, 1)}
 	for i := range t.shards {
 		t.shards[i].buckets = map[key]*bucket{}
 	}
@@ -50,29 +51,29 @@ func (t *table) shard(k *key) *shard {
 	return &t.shards[maphash.String(t.seed, k.id)%shards]
 }
 
-// bucketState is where a bucket stands after it was asked.
+// bucketState is the state of a bucket after a reservation.
 type bucketState struct {
-	wait      int64 // until one more fits; 0: it was taken, or could be
+	wait      int64 // until one request fits; 0 if it did
 	remaining int
 	full      int64 // until the bucket is full
 }
 
-// reserve takes one request out of a bucket, unless it is only to be looked at.
-func (t *table) reserve(l *Limiter, c *charge, now int64, look bool) bucketState {
+// reserve takes one request out of a bucket. If dryRun is set, it only reads it.
+func (t *table) reserve(l *Limiter, c *charge, now int64, dryRun bool) bucketState {
 	rule, s := c.rule, t.shard(&c.key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b := s.buckets[c.key]
 	full := now
 	if b != nil && b.full > now {
-		full = min(b.full, now+rule.longest(&l.share.others))
+		full = min(b.full, now+rule.maxBacklog(&l.share.others))
 	}
 	if wait := full + rule.step - rule.burst - now; wait > 0 {
 		return bucketState{wait: wait, full: full - now}
 	}
-	if !look {
+	if !dryRun {
 		if b == nil {
-			b = s.add(c.key, now, t.most)
+			b = s.add(c.key, now, t.perShard)
 		}
 		full += rule.step
 		b.full = full
@@ -83,20 +84,21 @@ func (t *table) reserve(l *Limiter, c *charge, now int64, look bool) bucketState
 	return bucketState{remaining: int((rule.burst - (full - now)) / rule.step), full: full - now}
 }
 
-// addDebt notes what other nodes have to hear of: at once where it is a good part
-// of the allowance, as they might be giving away the same.
+// addDebt records a request that other nodes have to receive: at once if a
+// considerable part of the allowance is unsent, as they may be admitting the
+// same requests meanwhile.
 func (s *shard) addDebt(b *bucket, rule *Rule, others *share) {
 	b.owed += rule.step
 	if !b.listed {
 		b.listed = true
-		s.untold = append(s.untold, b)
+		s.unsent = append(s.unsent, b)
 	}
-	if b.owed >= rule.burst/hurry {
+	if b.owed >= rule.burst/urgentPart {
 		others.wake()
 	}
 }
 
-// refund undoes a take.
+// refund undoes a reservation.
 func (t *table) refund(c *charge) {
 	s := t.shard(&c.key)
 	s.mu.Lock()
@@ -109,50 +111,50 @@ func (t *table) refund(c *charge) {
 	}
 }
 
-// charge takes what another node admitted.
+// charge counts what another node admitted.
 func (t *table) charge(k key, debt, now int64) {
 	s := t.shard(&k)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b := s.buckets[k]
 	if b == nil {
-		// The key is part of a message, which it would keep in memory.
+		// The key's texts are parts of a message, which they would keep in memory.
 		k.id, k.operation = strings.Clone(k.id), strings.Clone(k.operation)
-		b = s.add(k, now, t.most)
+		b = s.add(k, now, t.perShard)
 	}
 	b.full = min(max(b.full, now)+debt, now+int64(maxDebt))
 }
 
-func (s *shard) add(k key, now int64, most int) *bucket {
-	if len(s.buckets) >= most {
-		s.forget(now)
+func (s *shard) add(k key, now int64, limit int) *bucket {
+	if len(s.buckets) >= limit {
+		s.evict(now)
 	}
 	b := &bucket{key: k, full: now}
 	s.buckets[k] = b
 	return b
 }
 
-// forget makes room for one more.
-func (s *shard) forget(now int64) {
-	var least *bucket
-	looked, gone := 0, false
-	for _, b := range s.buckets { // in an order that nobody can choose
+// evict makes room for one more bucket.
+func (s *shard) evict(now int64) {
+	var fullest *bucket
+	compared, evicted := 0, false
+	for _, b := range s.buckets { // map order is random, so callers cannot choose it
 		if b.full <= now {
 			delete(s.buckets, b.key)
-			gone = true
-		} else if least == nil || b.full < least.full {
-			least = b
+			evicted = true
+		} else if fullest == nil || b.full < fullest.full {
+			fullest = b
 		}
-		if looked++; looked == candidates {
+		if compared++; compared == candidates {
 			break
 		}
 	}
-	if !gone && least != nil {
-		delete(s.buckets, least.key)
+	if !evicted && fullest != nil {
+		delete(s.buckets, fullest.key)
 	}
 }
 
-// sweep forgets the buckets that are full.
+// sweep deletes the buckets that are full.
 func (t *table) sweep(now int64) {
 	for i := range t.shards {
 		s := &t.shards[i]
@@ -166,29 +168,30 @@ func (t *table) sweep(now int64) {
 	}
 }
 
-// drain gives up to most buckets with what other nodes have to hear of them, and
-// takes it as told. The next call begins elsewhere, so that none waits for ever.
-func (t *table) drain(most int, tell func(key, int64)) {
+// drain calls send for up to limit buckets with what other nodes have to receive
+// of them, and counts that as sent. The next call starts at another shard, so
+// that no bucket waits for ever.
+func (t *table) drain(limit int, send func(key, int64)) {
 	t.first++
 	for i := range t.shards {
 		s := &t.shards[(t.first+i)%shards]
 		s.mu.Lock()
-		for len(s.untold) > 0 && most > 0 {
-			last := len(s.untold) - 1
-			b := s.untold[last]
-			s.untold[last] = nil
-			s.untold = s.untold[:last]
+		for len(s.unsent) > 0 && limit > 0 {
+			last := len(s.unsent) - 1
+			b := s.unsent[last]
+			s.unsent[last] = nil
+			s.unsent = s.unsent[:last]
 			b.listed = false
 			if b.owed > 0 {
-				tell(b.key, b.owed)
-				b.owed, most = 0, most-1
+				send(b.key, b.owed)
+				b.owed, limit = 0, limit-1
 			}
 		}
 		s.mu.Unlock()
 	}
 }
 
-// size counts the buckets.
+// size returns the number of buckets.
 func (t *table) size() (n int) {
 	for i := range t.shards {
 		s := &t.shards[i]

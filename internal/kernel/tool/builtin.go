@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	_ "time/tzdata" // so that zones are known where the system has none
+	_ "time/tzdata" // for systems without a time zone database
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -14,8 +14,7 @@ import (
 	"agentd/internal/kernel/tool/calc"
 )
 
-// Builtins are the tools that need nothing but the program itself
-// (decisions.md D12).
+// Builtins returns the tools that need no other service.
 func Builtins(c clock.Clock) []Tool {
 	return []Tool{calculator(), currentTime(c), askUser()}
 }
@@ -24,7 +23,8 @@ func calculator() Tool {
 	return Tool{
 		Name: "calculator",
 		Description: "Evaluates an arithmetic expression exactly. Operators: + - * / % (modulo) ^ (power), parentheses. " +
-			"Functions: sqrt, abs, min, max, round(x, digits), floor, ceil, log (natural, or log(x, base)), log10, log2, exp, sin, cos, tan (radians). Constants: pi, e.",
+			"Functions: sqrt, abs, min, max, round(x, digits), floor, ceil, log (natural, or log(x, base)), log10, log2, exp, " +
+			"sin, cos, tan (radians). Constants: pi, e.",
 		Parameters: jsontext.Value(`{"type":"object","properties":{"expression":{"type":"string","minLength":1,"maxLength":1000,` +
 			`"description":"The expression, for example (2 + 3) * 4 / 7"}},"required":["expression"],"additionalProperties":false}`),
 		ReadOnly: true,
@@ -58,18 +58,20 @@ func currentTime(c clock.Clock) Tool {
 			if err := json.Unmarshal([]byte(call.Arguments), &args); err != nil {
 				return Result{}, err
 			}
-			// "Local" would tell where the server stands.
+			// "Local" would reveal where the server is.
 			zone, err := time.LoadLocation(strings.TrimSpace(args.Timezone))
 			if err != nil || zone == time.Local {
-				return Failure(fmt.Sprintf("The time zone %q is not known. Use a name like Europe/Berlin, America/New_York or UTC.", args.Timezone)), nil
+				return Failure(fmt.Sprintf("The time zone %q is not known. Use a name like Europe/Berlin, America/New_York or UTC.",
+					args.Timezone)), nil
 			}
 			return Result{Output: c.Now().In(zone).Format(time.RFC3339)}, nil
 		},
 	}
 }
 
-// askUser is offered like any tool and never run: a run that calls it waits
-// for a person's answer (decisions.md D6). A call without a question is.
+// askUser is offered to models like any other tool, but the engine does not run
+// it: a run that calls it waits for a person's answer. Only a call without a
+// question is run, and fails.
 func askUser() Tool {
 	return Tool{
 		Name:        "ask_user",
@@ -83,8 +85,8 @@ func askUser() Tool {
 	}
 }
 
-// Question reads the question out of a call of ask_user; empty where there is
-// none to be asked.
+// Question returns the question in the arguments of a call of ask_user, or "" if
+// there is none.
 func Question(arguments string) string {
 	var args struct {
 		Question string `json:"question"`

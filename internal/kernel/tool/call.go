@@ -14,10 +14,10 @@ import (
 	"agentd/internal/base/fault"
 )
 
-// Call makes a model's call. The only error is the context's, when it ends
-// before the tool does; whatever else goes wrong is a failed result. A tool
-// that does not heed its timeout is left behind and its result lost; where too
-// many were left behind no further call is begun.
+// Call makes a model's call. The only error is that of ctx, if it ends before the
+// tool returns; every other problem is a failed result. A tool that does not
+// return when its timeout ends is left running in the background, and its
+// result is lost. If too many calls were left running, further ones are refused.
 func (s Set) Call(ctx context.Context, call Call) (Result, error) {
 	e := s.find(call.Name)
 	if e == nil {
@@ -33,24 +33,23 @@ func (s Set) Call(ctx context.Context, call Call) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	result.Files = bounded(result.Files)
-	s.cut(&result, call)
-	result.Output = strings.ToValidUTF8(result.Output, "\uFFFD") // journals and models take nothing else
+	result.Files = boundFiles(result.Files)
+	s.truncate(&result, call)
+	result.Output = strings.ToValidUTF8(result.Output, "\uFFFD") // journals and models accept nothing else
 	return result, nil
 }
 
-// run bounds the time of a call and stands between a tool's panic and the
-// process.
+// run bounds the time of a call, and recovers from a panic of the tool.
 func (e *entry) run(parent context.Context, call Call) (Result, error) {
-	key, this := leftKey{call.TenantID, e.Name}, new(leftCall)
-	if e.left.full(key) {
+	key, this := orphanKey{call.TenantID, e.Name}, new(trackedCall)
+	if e.orphans.full(key) {
 		return Failure("The call was not made: too many earlier calls of this tool have not ended. Go on without it."), parent.Err()
 	}
 	ctx, cancel := context.WithTimeout(parent, e.Timeout)
 	defer cancel()
 	done := make(chan Result, 1)
 	go func() {
-		defer e.left.end(key, this)
+		defer e.orphans.end(key, this)
 		defer func() {
 			if p := recover(); p != nil {
 				r := Failure("The tool failed because of a defect in it.")
@@ -58,7 +57,7 @@ func (e *entry) run(parent context.Context, call Call) (Result, error) {
 				done <- r
 			}
 		}()
-		// Schemas come from outside too, so what they cost counts.
+		// Schemas may come from outside, so checking counts toward the timeout.
 		if problem := e.validate(call.Arguments); problem != "" {
 			done <- Failure(problem)
 			return
@@ -72,15 +71,15 @@ func (e *entry) run(parent context.Context, call Call) (Result, error) {
 	select {
 	case result := <-done:
 		if errors.Is(result.Cause, context.DeadlineExceeded) && ctx.Err() != nil && parent.Err() == nil {
-			return e.late(), nil
+			return e.timedOut(), nil
 		}
 		return result, parent.Err()
 	case <-ctx.Done():
-		e.left.leave(key, this)
+		e.orphans.add(key, this)
 		if err := parent.Err(); err != nil {
 			return Result{}, err
 		}
-		return e.late(), nil
+		return e.timedOut(), nil
 	}
 }
 
@@ -93,7 +92,7 @@ func (e *entry) failed(err error) Result {
 	return r
 }
 
-func (e *entry) late() Result {
+func (e *entry) timedOut() Result {
 	r := Failure(fmt.Sprintf("The tool did not answer within %v.", e.Timeout))
 	if !e.ReadOnly {
 		r.Output += " Whether it took effect is unknown."
@@ -105,25 +104,25 @@ func (e *entry) late() Result {
 // Bounds of the files of one call.
 const (
 	maxFiles = 20
-	// MaxFile is how large a file may be that a call leaves with its run; a
-	// result that is longer is cut there.
+	// MaxFile is the maximum size in bytes of a file of a call. A longer result
+	// is cut there.
 	MaxFile = 50 << 20
 )
 
-// bounded leaves out what a call may not leave behind.
-func bounded(files []File) []File {
+// boundFiles removes files that are too large or too many.
+func boundFiles(files []File) []File {
 	files = slices.DeleteFunc(files, func(f File) bool { return len(f.Data) > MaxFile })
 	return files[:min(len(files), maxFiles)]
 }
 
-// cut bounds what a result costs: it stays in the conversation. What is longer
-// goes whole into a file of the run, whose name the model is told.
-func (s Set) cut(r *Result, call Call) {
+// truncate shortens a result that is too long for the conversation. The whole
+// result goes into a file of the run, which the shortened one names.
+func (s Set) truncate(r *Result, call Call) {
 	if len(r.Output) <= s.limits.Output {
 		return
 	}
-	size, shown := len(r.Output), atRune(r.Output, s.limits.Output)
-	kept := atRune(r.Output, MaxFile)
+	size, shown := len(r.Output), runeBoundary(r.Output, s.limits.Output)
+	kept := runeBoundary(r.Output, MaxFile)
 	f := File{Name: fileName(call), MimeType: "text/plain; charset=utf-8", Data: []byte(r.Output[:kept])}
 	if jsontext.Value(f.Data).IsValid() {
 		f.Name, f.MimeType = f.Name+".json", "application/json"
@@ -140,28 +139,29 @@ func (s Set) cut(r *Result, call Call) {
 	r.Files = append(r.Files, f)
 }
 
-// atRune is the last place up to most at which a text can be cut.
-func atRune(text string, most int) int {
-	if len(text) <= most {
+// runeBoundary returns the last index up to limit at which a text can be cut
+// without splitting a rune.
+func runeBoundary(text string, limit int) int {
+	if len(text) <= limit {
 		return len(text)
 	}
-	for back := range min(utf8.UTFMax, most) {
-		if utf8.RuneStart(text[most-back]) {
-			return most - back
+	for back := range min(utf8.UTFMax, limit) {
+		if utf8.RuneStart(text[limit-back]) {
+			return limit - back
 		}
 	}
-	return most // it is no text
+	return limit // it is not UTF-8
 }
 
-// fileName tells which call a result is of. The id is the model's, and may be
-// anything.
+// fileName returns a name with the tool and the id of the call. The id comes from
+// the model and may be any text.
 func fileName(call Call) string {
-	const most = 64
+	const maxID = 64
 	id := strings.Map(func(r rune) rune {
 		if r == '-' || r == '_' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' {
 			return r
 		}
 		return -1
 	}, call.ID)
-	return call.Name + "-" + id[:min(len(id), most)]
+	return call.Name + "-" + id[:min(len(id), maxID)]
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A result that is too long for the conversation is whole in a file of the
-// run, and the model is told which.
+// A result that is too long for the conversation is stored whole in a file of the
+// run, and the result for the model names the file.
 func TestLongResults(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -58,7 +58,7 @@ func TestLongResults(t *testing.T) {
 	}
 }
 
-// However long a result is, what is kept of it is bounded.
+// The memory that a result takes is bounded, however long it is.
 func TestHugeResult(t *testing.T) {
 	s := set(t, Limits{}, Tool{Name: "floods", Run: func(context.Context, Call) (Result, error) {
 		return Result{Output: strings.Repeat("flood ", 100<<20/6)}, nil

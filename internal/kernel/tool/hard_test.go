@@ -15,8 +15,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Arguments that models should never write are each a sentence that says what
-// is wrong, at once, and the tool is not called.
+// Invalid arguments are refused at once with a sentence about what is wrong, and
+// the tool is not called.
 func TestArgumentsThatAreNoGood(t *testing.T) {
 	t.Parallel()
 	var called atomic.Int32
@@ -30,8 +30,8 @@ func TestArgumentsThatAreNoGood(t *testing.T) {
 		"no_json":         {`{"a":`, "not valid JSON (at byte 5)"},
 		"not_an_object":   {`[1]`, "got array, want object"},
 		"two_values":      {`{} {}`, "not valid JSON"},
-		"duplicate":       {`{"a":[1],"a":[2]}`, "/a is there twice"},
-		"deep_duplicate":  {`{"x":{"y":{},"y":{}}}`, "/x/y is there twice"},
+		"duplicate":       {`{"a":[1],"a":[2]}`, "/a is duplicated"},
+		"deep_duplicate":  {`{"x":{"y":{},"y":{}}}`, "/x/y is duplicated"},
 		"bad_utf8":        {"{\"x\":{\"y\":\"\xff\"}}", "not valid JSON"},
 		"lone_surrogate":  {`{"x":{"y":"\ud800"}}`, "not valid JSON"},
 		"violates":        {`{"a":["1"]}`, "/a/0: got string, want integer"},
@@ -58,7 +58,7 @@ func TestArgumentsThatAreNoGood(t *testing.T) {
 	})
 	big := `{"x":{"y":"` + strings.Repeat("x", 1<<20-20) + `"}}`
 	if got, err := s.Call(t.Context(), Call{Name: "x", Arguments: big}); err != nil || got.Output != "called" {
-		t.Errorf("nearly 1 MiB of good arguments: %.100q, %v", got.Output, err)
+		t.Errorf("nearly 1 MiB of valid arguments: %.100q, %v", got.Output, err)
 	}
 	if got, err := s.Call(t.Context(), Call{Name: "x", Arguments: deep(63)}); err != nil || got.Output != "called" {
 		t.Errorf("64 levels: %.100q, %v", got.Output, err)
@@ -66,10 +66,10 @@ func TestArgumentsThatAreNoGood(t *testing.T) {
 	called.Store(0)
 }
 
-// at is a method that a nil Call does not survive.
+// at panics if c is nil.
 func (c *Call) at(int) string { return c.Name }
 
-// What a tool gives back becomes text that a journal takes.
+// Any output of a tool becomes text that a journal accepts.
 func TestResultsThatAreNoGood(t *testing.T) {
 	t.Parallel()
 	s := set(t, Limits{},
@@ -91,7 +91,7 @@ func TestResultsThatAreNoGood(t *testing.T) {
 	}
 }
 
-// Calls of one tool side by side do not get in each other's way.
+// Concurrent calls of a tool do not affect each other.
 func TestParallelCalls(t *testing.T) {
 	t.Parallel()
 	all := make(chan struct{})
@@ -119,14 +119,14 @@ func TestParallelCalls(t *testing.T) {
 	running.Wait()
 }
 
-// Tools that hang are left behind, counted, and no more are begun once there
-// are too many; when they end, calls are made again.
+// Calls of tools that hang are counted, and further calls are refused once there
+// are too many. When they end, calls are made again.
 func TestToolsThatHang(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		r, err := NewRegistry(Limits{Timeout: time.Second},
-			Tool{Name: "deaf", Parameters: jsontext.Value(anything), Run: func(context.Context, Call) (Result, error) { <-release; panic("at last") }},
+			Tool{Name: "hangs", Parameters: jsontext.Value(anything), Run: func(context.Context, Call) (Result, error) { <-release; panic("at last") }},
 			Tool{Name: "quick", Parameters: jsontext.Value(anything), Run: says("done")})
 		if err != nil {
 			t.Fatal(err)
@@ -140,38 +140,38 @@ func TestToolsThatHang(t *testing.T) {
 			}
 			return got.Output
 		}
-		for i := range leftPerTool {
-			if got := call("t", "deaf"); !strings.Contains(got, "did not answer within 1s") {
+		for i := range maxOrphansPerTool {
+			if got := call("t", "hangs"); !strings.Contains(got, "did not answer within 1s") {
 				t.Fatalf("call %d: %s", i, got)
 			}
 		}
-		time.Sleep(leftGrace + time.Second)
+		time.Sleep(orphanGrace + time.Second)
 		began := time.Now()
-		if got := call("t", "deaf"); !strings.Contains(got, "too many earlier calls") || time.Since(began) != 0 {
+		if got := call("t", "hangs"); !strings.Contains(got, "too many earlier calls") || time.Since(began) != 0 {
 			t.Errorf("one more: %s after %v", got, time.Since(began))
 		}
-		if n := r.LeftBehind(); n != leftPerTool {
+		if n := r.LeftBehind(); n != maxOrphansPerTool {
 			t.Errorf("%d are left behind", n)
 		}
 		if got := call("t", "quick"); got != "done" {
 			t.Errorf("another tool: %s", got)
 		}
-		if got := call("other", "deaf"); !strings.Contains(got, "did not answer") {
+		if got := call("other", "hangs"); !strings.Contains(got, "did not answer") {
 			t.Errorf("another tenant: %s", got)
 		}
 		close(release)
 		synctest.Wait()
-		if n := r.LeftBehind(); n != 0 || len(r.left.calls) != 0 {
+		if n := r.LeftBehind(); n != 0 || len(r.orphans.calls) != 0 {
 			t.Errorf("%d are left behind after all of them ended", n)
 		}
-		if got := call("t", "deaf"); !strings.Contains(got, "a defect in it") {
+		if got := call("t", "hangs"); !strings.Contains(got, "a defect in it") {
 			t.Errorf("afterwards: %s", got)
 		}
 	})
 }
 
-// A run that is cancelled leaves its calls at once; tools that heed that are
-// not held against it.
+// A run that is cancelled abandons its calls at once. Those of tools that return
+// soon after do not count.
 func TestCancelledCallsEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -187,7 +187,7 @@ func TestCancelledCallsEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		s, _ := r.Select(r.Names())
-		for range 2 * leftPerTool {
+		for range 2 * maxOrphansPerTool {
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(time.Millisecond, cancel)
 			if _, err := s.Call(ctx, Call{Name: "tidies"}); !errors.Is(err, context.Canceled) {
@@ -202,8 +202,8 @@ func TestCancelledCallsEnd(t *testing.T) {
 	})
 }
 
-// Schemas that come from outside can neither load anything, nor go round in
-// circles, nor cost without end.
+// Schemas that come from outside can neither load anything, nor recurse without
+// end, nor make a check too expensive.
 func TestSchemasFromOutside(t *testing.T) {
 	t.Parallel()
 	r, err := NewRegistry(Limits{})
@@ -243,7 +243,7 @@ func TestSchemasFromOutside(t *testing.T) {
 		"deep":     `{"type":"object","not":` + strings.Repeat(`{"not":`, 70) + "{}" + strings.Repeat("}", 71),
 		"no_json":  `{"type":"object"`,
 		"bad_expr": `{"type":"object","patternProperties":{"(":{}}}`,
-		"abroad":   `{"type":"object","properties":{"x":{"$ref":"https://example.com/schema"}}}`,
+		"remote":   `{"type":"object","properties":{"x":{"$ref":"https://example.com/schema"}}}`,
 		"dialect":  `{"$schema":"file:///etc/passwd","type":"object"}`,
 	} {
 		if _, bad := r.Compile(Tool{Name: "x", Parameters: jsontext.Value(schema), Run: says("")}); len(bad) != 1 {
@@ -252,7 +252,7 @@ func TestSchemasFromOutside(t *testing.T) {
 	}
 }
 
-// FuzzSchema: no schema and no arguments get anything but a result.
+// FuzzSchema checks that a call ends with a result for any schema and arguments.
 func FuzzSchema(f *testing.F) {
 	f.Add(`{"type":"object","properties":{"a":{"$ref":"#"}}}`, `{"a":{"a":{}}}`)
 	f.Add(`{"type":"object","patternProperties":{"^a":{"enum":[1,"x",null]}}}`, `{"ab":2}`)

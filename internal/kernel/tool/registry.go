@@ -11,40 +11,39 @@ import (
 	"agentd/internal/kernel/model"
 )
 
-// Registry holds tools by name. It does not change after it was made, and is
-// safe for concurrent use.
+// Registry holds tools by name. It is immutable and safe for concurrent use.
 type Registry struct {
-	limits Limits
-	left   *left
-	tools  map[string]*entry
-	names  []string // as registered
+	limits  Limits
+	orphans *orphans
+	tools   map[string]*entry
+	names   []string // in the order of registration
 }
 
 // Limits of calls. Zero values mean the defaults in brackets.
 type Limits struct {
-	Timeout   time.Duration // of tools that set none [30 s]
+	Timeout   time.Duration // of tools that do not set their own [30 s]
 	Arguments int           // bytes [1 MiB]
-	Output    int           // bytes of a result; what is longer is cut [64 KiB]
+	Output    int           // bytes of a result; a longer one is cut [64 KiB]
 }
 
 type entry struct {
 	Tool
-	schema *checker
-	offer  model.ToolSpec
-	left   *left // the registry's
+	schema  *checker
+	offer   model.ToolSpec
+	orphans *orphans // the registry's
 }
 
 var validName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 
-// NewRegistry takes the tools, and compiles their schemas.
+// NewRegistry returns a registry of the tools. It compiles their schemas.
 func NewRegistry(limits Limits, tools ...Tool) (*Registry, error) {
 	limits.Timeout = cmp.Or(limits.Timeout, 30*time.Second)
 	limits.Arguments = cmp.Or(limits.Arguments, 1<<20)
 	limits.Output = cmp.Or(limits.Output, 64<<10)
-	r := &Registry{limits: limits, left: new(left), tools: make(map[string]*entry, len(tools))}
+	r := &Registry{limits: limits, orphans: new(orphans), tools: make(map[string]*entry, len(tools))}
 	for _, t := range tools {
 		if r.tools[t.Name] != nil {
-			return nil, fmt.Errorf("the tool %q is there twice", t.Name)
+			return nil, fmt.Errorf("the tool %q is registered twice", t.Name)
 		}
 		e, err := r.entry(t)
 		if err != nil {
@@ -58,25 +57,25 @@ func NewRegistry(limits Limits, tools ...Tool) (*Registry, error) {
 
 func (r *Registry) entry(t Tool) (*entry, error) {
 	if !validName.MatchString(t.Name) || t.Run == nil {
-		return nil, fmt.Errorf("the tool %q has a bad name or does nothing", t.Name)
+		return nil, fmt.Errorf("the tool %q has an invalid name or no Run function", t.Name)
 	}
 	schema, err := compile(t.Parameters)
 	if err != nil {
 		return nil, fmt.Errorf("the tool %q: %w", t.Name, err)
 	}
 	t.Timeout = cmp.Or(t.Timeout, r.limits.Timeout)
-	return &entry{t, schema, t.spec(), r.left}, nil
+	return &entry{t, schema, t.spec(), r.orphans}, nil
 }
 
-// Compile makes a set of tools that come from elsewhere, under the registry's
-// limits. A tool that is no good, or whose name is there already, is left out:
-// one error each says why.
+// Compile returns a set of tools that are not in the registry, under the
+// registry's limits. A tool that is invalid or whose name is taken is left out,
+// and bad has an error for it.
 func (r *Registry) Compile(tools ...Tool) (set Set, bad []error) {
 	set.limits = r.limits
 	for _, t := range tools {
 		e, err := r.entry(t)
 		if err == nil && set.find(t.Name) != nil {
-			err = fmt.Errorf("the tool %q is there twice", t.Name)
+			err = fmt.Errorf("the tool %q is registered twice", t.Name)
 		}
 		if err != nil {
 			bad = append(bad, err)
@@ -87,11 +86,11 @@ func (r *Registry) Compile(tools ...Tool) (set Set, bad []error) {
 	return set, bad
 }
 
-// LeftBehind is how many calls go on although nobody waits for them, because
-// their tools did not heed the end of their context.
-func (r *Registry) LeftBehind() int { return r.left.count() }
+// LeftBehind returns how many calls still run although nothing waits for them any
+// more, because their tools ignored the end of their context.
+func (r *Registry) LeftBehind() int { return r.orphans.count() }
 
-// Tools lists the tools in the order of their registration.
+// Tools returns the tools in the order of their registration.
 func (r *Registry) Tools() []Tool {
 	all := make([]Tool, len(r.names))
 	for i, name := range r.names {
@@ -100,11 +99,11 @@ func (r *Registry) Tools() []Tool {
 	return all
 }
 
-// Names lists the tools in the order of their registration.
+// Names returns the tools' names in the order of their registration.
 func (r *Registry) Names() []string { return slices.Clone(r.names) }
 
-// Select gives the tools that an agent enables by name (its built_in_tools),
-// each once, in that order; and the names that are not known.
+// Select returns the tools that an agent enables by name (its built_in_tools),
+// each once and in that order, and the names that are not known.
 func (r *Registry) Select(names []string) (set Set, unknown []string) {
 	set.limits = r.limits
 	for i, name := range names {
@@ -126,8 +125,8 @@ type Set struct {
 	entries []*entry
 }
 
-// Join adds the tools of another set. Of two with one name the receiver's
-// counts.
+// Join returns a set with the tools of both sets. If both have a tool of the same
+// name, the receiver's is used.
 func (s Set) Join(other Set) Set {
 	joined := Set{limits: other.limits, entries: slices.Clip(s.entries)}
 	for _, e := range other.entries {
@@ -138,10 +137,10 @@ func (s Set) Join(other Set) Set {
 	return joined
 }
 
-// Len is how many tools there are.
+// Len returns the number of tools.
 func (s Set) Len() int { return len(s.entries) }
 
-// Specs is what is offered to the model.
+// Specs returns the descriptions of the tools for the model.
 func (s Set) Specs() []model.ToolSpec {
 	if len(s.entries) == 0 {
 		return nil
@@ -153,7 +152,7 @@ func (s Set) Specs() []model.ToolSpec {
 	return specs
 }
 
-// Lookup finds a tool of the set.
+// Lookup returns the tool of that name, if the set has one.
 func (s Set) Lookup(name string) (Tool, bool) {
 	if e := s.find(name); e != nil {
 		return e.Tool, true
@@ -170,7 +169,7 @@ func (s Set) find(name string) *entry {
 	return nil
 }
 
-// unknown tells the model which tools there are.
+// unknown returns a failure that names the available tools.
 func (s Set) unknown(name string) Result {
 	if len(s.entries) == 0 {
 		return Failure(fmt.Sprintf("There is no tool %q; no tools are available.", name))

@@ -9,13 +9,13 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Repeats notices a model that makes one call for ever: same tool, same
-// arguments, same result. It is the memory of one run. The zero value remembers
-// nothing, and is safe for concurrent use.
+// Repeats detects a model that makes the same call for ever: same tool, same
+// arguments, same result. It belongs to one run. The zero value has no history,
+// and is safe for concurrent use.
 //
-// The run asks Refuses before each call, and gives each result to Note, also
-// those of the journal when it goes on after a crash; what Note gave is what
-// belongs into the journal.
+// The run calls Refuses before each call and Note with each result, also with
+// those in the journal when it resumes after a crash. The journal stores what
+// Note returns.
 type Repeats struct {
 	mu     sync.Mutex
 	recent []repeat // oldest first
@@ -23,9 +23,10 @@ type Repeats struct {
 
 type repeat struct{ call, result [sha256.Size]byte }
 
-// A call is judged by the last calls of the run. Between equal ones there may
-// be others, for a model can go round in a circle of several calls; and a
-// result that differs starts the count anew, for waiting by asking is no loop.
+// A call is compared with the last repeatWindow calls of the run. There may be
+// other calls between equal ones, as a model can loop over several calls. A
+// different result restarts the count, as polling until something changes is
+// not a loop.
 const (
 	repeatWindow   = 64
 	repeatsNoted   = 5
@@ -34,11 +35,12 @@ const (
 
 const (
 	repeatNote = "\n[This same call gave this same result several times. Making it again will not change that.]"
-	repeatStop = "The call was not made: it was made 20 times with the same arguments, and always gave the same result. Do something else, or answer with what you know."
+	repeatStop = "The call was not made: it was made 20 times with the same arguments, and always gave the same result. " +
+		"Do something else, or answer with what you know."
 )
 
-// Refuses says whether a call was made too often already, and with which
-// result the model is told so.
+// Refuses reports whether a call was made too often already, and returns the
+// failed result for the model in that case.
 func (r *Repeats) Refuses(name, arguments string) (Result, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -48,15 +50,15 @@ func (r *Repeats) Refuses(name, arguments string) (Result, bool) {
 	return Failure(repeatStop), true
 }
 
-// Note remembers a call with its result, and gives the result as the model
-// shall see it: with a note from the fifth equal one on.
+// Note records a call with its result, and returns the result for the model: with
+// a note from the fifth equal one on.
 func (r *Repeats) Note(name, arguments, output string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	entry := repeat{call: callKey(name, arguments)}
-	output = strings.TrimSuffix(output, repeatNote) // of the journal
+	output = strings.TrimSuffix(output, repeatNote) // if it comes from the journal
 	n, last := r.count(entry.call)
-	if output == repeatStop && n > 0 { // a refusal is no other result
+	if output == repeatStop && n > 0 { // a refusal is not a different result
 		entry.result = last
 	} else {
 		entry.result = sha256.Sum256([]byte(output))
@@ -71,7 +73,7 @@ func (r *Repeats) Note(name, arguments, output string) string {
 	return output
 }
 
-// count says how often a call gave its newest result in a row, and which.
+// count returns how often in a row a call had its latest result, and that result.
 func (r *Repeats) count(call [sha256.Size]byte) (n int, result [sha256.Size]byte) {
 	for _, e := range slices.Backward(r.recent) {
 		switch {
@@ -87,13 +89,13 @@ func (r *Repeats) count(call [sha256.Size]byte) (n int, result [sha256.Size]byte
 	return n, result
 }
 
-// callKey is the same for arguments that mean the same.
+// callKey returns the same key for arguments that are the same JSON value.
 func callKey(name, arguments string) [sha256.Size]byte {
 	canonical := jsontext.Value(strings.TrimSpace(arguments))
 	if len(canonical) == 0 {
 		canonical = jsontext.Value("{}")
 	}
-	if canonical.Canonicalize() != nil { // no JSON: the same bytes are the same call
+	if canonical.Canonicalize() != nil { // not JSON: only equal bytes are the same call
 		canonical = jsontext.Value(arguments)
 	}
 	return sha256.Sum256([]byte(name + "\x00" + string(canonical)))

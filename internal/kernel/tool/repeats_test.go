@@ -29,8 +29,8 @@ func TestRepeats(t *testing.T) {
 	}
 }
 
-// Going round in a circle of calls is a loop too; asking until the answer
-// changes is none, and neither is an old habit.
+// A circle of several calls is a loop too. Polling until the result changes is
+// not, and calls of long ago do not count.
 func TestWhatIsARepeat(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -60,11 +60,11 @@ func TestWhatIsARepeat(t *testing.T) {
 		r.Note("y", fmt.Sprint(i), "")
 	}
 	if _, refused := r.Refuses("x", "{}"); refused {
-		t.Error("what is long ago still counts")
+		t.Error("calls of long ago still count")
 	}
 }
 
-// A run that goes on after a crash remembers what its journal has, notes and
+// A run that resumes after a crash counts the calls in its journal, notes and
 // refusals included.
 func TestRepeatsFromTheJournal(t *testing.T) {
 	t.Parallel()
@@ -81,11 +81,11 @@ func TestRepeatsFromTheJournal(t *testing.T) {
 		t.Fatalf("%q", journal)
 	}
 	for n := range journal {
-		var again Repeats
+		var resumed Repeats
 		for _, output := range journal[:n] {
-			again.Note("x", "{}", output)
+			resumed.Note("x", "{}", output)
 		}
-		if _, refused := again.Refuses("x", "{}"); refused != (n >= repeatsRefused) {
+		if _, refused := resumed.Refuses("x", "{}"); refused != (n >= repeatsRefused) {
 			t.Errorf("after %d results: refused %v", n, refused)
 		}
 	}

@@ -31,7 +31,7 @@ type listShown struct {
 	Count int          `json:"count" required:"true"`
 }
 
-// Routes list the registry's tools for operators.
+// Routes returns the operation that lists the registry's tools for operators.
 func (r *Registry) Routes() []route.Route {
 	return []route.Route{
 		route.Action(route.Row{

@@ -13,30 +13,30 @@ import (
 	"agentd/internal/base/text"
 )
 
-// Bounds of a schema, and of the arguments that it checks. Those of MCP tools
-// come from outside, and a few hundred bytes of references to references can
-// ask for more checks than there is time.
+// Bounds of a schema, and of the arguments that it checks. The schemas of MCP
+// tools come from outside, and a few hundred bytes of nested references can
+// demand exponentially many checks.
 const (
 	maxSchema = 64 << 10 // bytes
-	maxDepth  = 64       // of objects and arrays within each other
-	maxChecks = 1 << 16  // subschemas that are applied for one call, and one more for each byte of it
+	maxDepth  = 64       // of nested objects and arrays
+	maxChecks = 1 << 16  // subschemas applied for one call, plus one for each byte of its arguments
 )
 
-// checker is a compiled schema with what is left of one check's cost. One
-// check runs at a time.
+// checker is a compiled schema that bounds the cost of a check. One check runs
+// at a time.
 type checker struct {
 	mu     sync.Mutex
 	schema *jsonschema.Schema
-	left   int
+	budget int // subschemas that the current check may still apply
 }
 
 var errCostly = errors.New("tool: the schema costs too much to check")
 
-// Validate implements jsonschema.SchemaExt: it stands in every subschema, and
-// counts that it is applied.
+// Validate implements jsonschema.SchemaExt. The extension is part of every
+// subschema and counts how many are applied.
 func (c *checker) Validate(*jsonschema.ValidatorContext, any) {
-	if c.left--; c.left < 0 {
-		panic(errCostly) // the only way out of a check
+	if c.budget--; c.budget < 0 {
+		panic(errCostly) // the only way to abort a check
 	}
 }
 
@@ -51,12 +51,12 @@ func (c *checker) check(value any, size int) (err error) {
 			err = errCostly
 		}
 	}()
-	c.left = maxChecks + size
+	c.budget = maxChecks + size
 	return c.schema.Validate(value)
 }
 
-// compile makes a validator. Schemas are whole in themselves: the loader
-// that is set here loads nothing, while the default one would read files.
+// compile compiles a schema. A schema must not refer to others: the loader that
+// is set here loads nothing, while the default one would read files.
 func compile(schema jsontext.Value) (*checker, error) {
 	if len(schema) > maxSchema || depth(string(schema)) > maxDepth {
 		return nil, fmt.Errorf("the schema of its parameters is longer than %d bytes or deeper than %d levels", maxSchema, maxDepth)
@@ -88,9 +88,9 @@ func compile(schema jsontext.Value) (*checker, error) {
 	return check, nil
 }
 
-// depth is how deep objects and arrays nest in a JSON text.
+// depth returns how deep objects and arrays nest in a JSON text.
 func depth(text string) (deepest int) {
-	now, quoted := 0, false
+	open, quoted := 0, false
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; {
 		case quoted && c == '\\':
@@ -99,17 +99,17 @@ func depth(text string) (deepest int) {
 			quoted = !quoted
 		case quoted:
 		case c == '{' || c == '[':
-			now++
-			deepest = max(deepest, now)
+			open++
+			deepest = max(deepest, open)
 		case c == '}' || c == ']':
-			now--
+			open--
 		}
 	}
 	return deepest
 }
 
-// validate says in a sentence to the model what is wrong with the arguments;
-// "" where nothing is.
+// validate returns a sentence for the model about what is wrong with the
+// arguments, or "" if they are valid.
 func (e *entry) validate(arguments string) string {
 	if depth(arguments) > maxDepth {
 		return fmt.Sprintf("The arguments nest deeper than %d levels. Call %s again with flatter ones.", maxDepth, e.Name)
@@ -126,11 +126,11 @@ func (e *entry) validate(arguments string) string {
 	if !ok {
 		return fmt.Sprintf("The arguments of %s cannot be checked.", e.Name)
 	}
-	said := fmt.Sprintf("The arguments do not fit: %s. Call %s again with arguments that fit its schema", problems(invalid), e.Name)
+	message := fmt.Sprintf("The arguments do not fit: %s. Call %s again with arguments that fit its schema", problems(invalid), e.Name)
 	if len(e.Parameters) > 4<<10 { // the model has it already
-		return said + "."
+		return message + "."
 	}
-	return said + ": " + string(e.Parameters)
+	return message + ": " + string(e.Parameters)
 }
 
 func syntax(err error) string {
@@ -139,12 +139,12 @@ func syntax(err error) string {
 	case !ok:
 		return "unreadable"
 	case errors.Is(err, jsontext.ErrDuplicateName):
-		return fmt.Sprintf("the name at %s is there twice", e.JSONPointer)
+		return fmt.Sprintf("the name at %s is duplicated", e.JSONPointer)
 	}
 	return fmt.Sprintf("at byte %d", e.ByteOffset)
 }
 
-// problems lists what is wrong and where, a few at most.
+// problems lists what is wrong and where: the first few problems only.
 func problems(e *jsonschema.ValidationError) string {
 	const (
 		maxProblems = 5

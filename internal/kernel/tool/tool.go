@@ -1,8 +1,8 @@
-// Package tool is what agents can do beside talking: tools with a schema for
-// their arguments, a registry of them, and the calls that models make.
+// Package tool has the tools that agents can use: a tool with a JSON Schema for
+// its arguments, a registry of them, and the calls that models make.
 //
-// A call never fails for the model's mistakes or the tool's: what went wrong
-// comes back as a result that tells the model how to go on.
+// Mistakes of the model and failures of the tool do not become Go errors: they
+// are results that explain to the model what went wrong and how to go on.
 package tool
 
 import (
@@ -14,27 +14,28 @@ import (
 	"agentd/internal/kernel/model"
 )
 
-// Tool is something that a model can ask for. It does not change.
+// Tool is a function that a model can call. It is immutable.
 type Tool struct {
 	Name        string         // letters, digits, "_" and "-", up to 64
 	Description string         // for the model
 	Parameters  jsontext.Value // JSON Schema of the arguments, an object
 
-	// After a crash a call whose outcome is unknown is repeated only if the
-	// tool is one of these (decisions.md D6).
+	// After a crash a call whose outcome is unknown is repeated only if its tool
+	// is read-only or idempotent (rule D6-in-flight).
 	ReadOnly   bool
 	Idempotent bool
 
-	Timeout time.Duration // of one call; 0: the registry's
+	Timeout time.Duration // of one call; 0 means the registry's
 
-	// Run does the work. The call's arguments fit the schema. An error is for
-	// what is wrong with the tool: of a *fault.Error the model sees the
-	// Detail, of any other a general sentence. What the model can mend is a
-	// failed result. Run heeds its context, which ends with the timeout.
+	// Run executes a call, whose arguments are valid according to the schema. A
+	// problem that the model can fix is a failed Result. An error means that the
+	// tool is defective: the model receives the Detail of a *fault.Error, and a
+	// general sentence for any other. Run returns when its context ends, at the
+	// latest after the timeout.
 	Run func(context.Context, Call) (Result, error)
 }
 
-// Call is a model's call of a tool, and on whose behalf.
+// Call is a model's call of a tool, and the run that it belongs to.
 type Call struct {
 	TenantID  string
 	AgentID   string
@@ -46,19 +47,20 @@ type Call struct {
 	Arguments string // as the model wrote them; "" is {}
 }
 
-// Result is what the model gets to see of a call.
+// Result is the outcome of a call, as the model receives it.
 type Result struct {
 	Output string // text or JSON
-	Failed bool   // Output says what went wrong
-	Cause  error  // of a failure, for logs; nil where Output says it all
+	Failed bool   // Output explains the failure
+	Cause  error  // of a failure, for logs; nil if Output has all of it
 
 	Files []File // become artifacts of the run, with the step's commit
-	// Authorize says that the call was not made and had no effect, because
-	// somebody must authorize it first. The run waits, and makes it then.
+	// Authorize, if not nil, means that the call was not made and had no effect,
+	// because a person must authorize it first. The run waits for that and then
+	// makes the call.
 	Authorize *Authorization
 }
 
-// File is what a call made, to be kept with the run.
+// File is a file that a call produced, to be kept with the run.
 type File struct {
 	Name     string
 	MimeType string
@@ -72,11 +74,11 @@ type Authorization struct {
 	URL      string `json:"url"`       // where to authorize
 }
 
-// Failure is a failed result with a sentence for the model.
+// Failure returns a failed result with an explanation for the model.
 func Failure(sentence string) Result { return Result{Output: sentence, Failed: true} }
 
-// Repeatable says whether a call may be made again when nobody knows whether
-// it took effect.
+// Repeatable reports whether a call may be made again if it is unknown whether it
+// took effect.
 func (t Tool) Repeatable() bool { return t.ReadOnly || t.Idempotent }
 
 func (t Tool) spec() model.ToolSpec {

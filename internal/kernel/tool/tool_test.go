@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const anything = `{"type":"object"}`
 
-// set makes the set of some tools; those without a schema take anything.
+// set returns a set of the tools; those without a schema accept any object.
 func set(t *testing.T, limits Limits, tools ...Tool) Set {
 	t.Helper()
 	names := make([]string, len(tools))
@@ -68,29 +68,29 @@ func TestSelect(t *testing.T) {
 	if tool, ok := s.Lookup("calculator"); !ok || !tool.Repeatable() {
 		t.Errorf("%+v, %v", tool, ok)
 	}
-	none, _ := r.Select(nil)
-	if none.Len() != 0 || none.Specs() != nil {
+	empty, _ := r.Select(nil)
+	if empty.Len() != 0 || empty.Specs() != nil {
 		t.Error("no names, but tools")
 	}
 }
 
 func TestNewRegistryRefuses(t *testing.T) {
 	t.Parallel()
-	good := Tool{Name: "x", Parameters: jsontext.Value(anything), Run: says("")}
+	valid := Tool{Name: "x", Parameters: jsontext.Value(anything), Run: says("")}
 	with := func(change func(*Tool)) Tool {
-		bad := good
+		bad := valid
 		change(&bad)
 		return bad
 	}
 	for name, tools := range map[string][]Tool{
-		"twice":       {good, good},
-		"bad-name":    {with(func(t *Tool) { t.Name = "a b" })},
-		"does-naught": {with(func(t *Tool) { t.Run = nil })},
-		"no-schema":   {with(func(t *Tool) { t.Parameters = nil })},
-		"no-object":   {with(func(t *Tool) { t.Parameters = jsontext.Value(`{"type":"string"}`) })},
-		"bad-schema":  {with(func(t *Tool) { t.Parameters = jsontext.Value(`{"type":"object","properties":7}`) })},
-		"file-ref":    {with(func(t *Tool) { t.Parameters = jsontext.Value(`{"type":"object","$ref":"file:///etc/hostname"}`) })},
-		"http-ref":    {with(func(t *Tool) { t.Parameters = jsontext.Value(`{"type":"object","$ref":"http://127.0.0.1/x"}`) })},
+		"twice":      {valid, valid},
+		"bad-name":   {with(func(t *Tool) { t.Name = "a b" })},
+		"no-run":     {with(func(t *Tool) { t.Run = nil })},
+		"no-schema":  {with(func(t *Tool) { t.Parameters = nil })},
+		"no-object":  {with(func(t *Tool) { t.Parameters = jsontext.Value(`{"type":"string"}`) })},
+		"bad-schema": {with(func(t *Tool) { t.Parameters = jsontext.Value(`{"type":"object","properties":7}`) })},
+		"file-ref":   {with(func(t *Tool) { t.Parameters = jsontext.Value(`{"type":"object","$ref":"file:///etc/hostname"}`) })},
+		"http-ref":   {with(func(t *Tool) { t.Parameters = jsontext.Value(`{"type":"object","$ref":"http://127.0.0.1/x"}`) })},
 	} {
 		if _, err := NewRegistry(Limits{}, tools...); err == nil {
 			t.Errorf("%s is accepted", name)
@@ -115,7 +115,7 @@ func TestBuiltins(t *testing.T) {
 		{"calculator", ``, "!missing property"},
 		{"calculator", `2+2`, "!not valid JSON"},
 		{"calculator", `"2+2"`, "!got string, want object"},
-		{"calculator", `{"expression":"1","expression":"2"}`, "!/expression is there twice"},
+		{"calculator", `{"expression":"1","expression":"2"}`, "!/expression is duplicated"},
 		{"calculator", `{"expression":"1"`, "!not valid JSON"},
 		{"current_time", `{}`, "2026-09-10T12:00:00Z"},
 		{"current_time", ``, "2026-09-10T12:00:00Z"},
@@ -172,21 +172,21 @@ func TestTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		s := set(t, Limits{Timeout: 5 * time.Second},
-			Tool{Name: "deaf", Run: func(context.Context, Call) (Result, error) { <-release; return Result{}, nil }},
-			Tool{Name: "heeds", ReadOnly: true, Timeout: time.Second, Run: func(ctx context.Context, _ Call) (Result, error) {
+			Tool{Name: "hangs", Run: func(context.Context, Call) (Result, error) { <-release; return Result{}, nil }},
+			Tool{Name: "returns", ReadOnly: true, Timeout: time.Second, Run: func(ctx context.Context, _ Call) (Result, error) {
 				<-ctx.Done()
 				return Result{}, ctx.Err()
 			}},
 		)
 		began := time.Now()
-		got, err := s.Call(t.Context(), Call{Name: "deaf"})
+		got, err := s.Call(t.Context(), Call{Name: "hangs"})
 		if err != nil || !got.Failed || !strings.Contains(got.Output, "within 5s. Whether it took effect is unknown") || time.Since(began) != 5*time.Second {
-			t.Errorf("deaf: %+v, %v after %v", got, err, time.Since(began))
+			t.Errorf("hangs: %+v, %v after %v", got, err, time.Since(began))
 		}
-		if got, err = s.Call(t.Context(), Call{Name: "heeds"}); err != nil || got.Output != "The tool did not answer within 1s." {
-			t.Errorf("heeds: %+v, %v", got, err)
+		if got, err = s.Call(t.Context(), Call{Name: "returns"}); err != nil || got.Output != "The tool did not answer within 1s." {
+			t.Errorf("returns: %+v, %v", got, err)
 		}
-		for _, name := range []string{"deaf", "heeds"} {
+		for _, name := range []string{"hangs", "returns"} {
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(time.Millisecond, cancel)
 			if _, err := s.Call(ctx, Call{Name: name}); !errors.Is(err, context.Canceled) {
@@ -198,7 +198,7 @@ func TestTimeout(t *testing.T) {
 	})
 }
 
-// Tools see whose call it is, and arguments that they can decode.
+// Tools receive the call unchanged, with arguments that they can decode.
 func TestCallIsPassedOn(t *testing.T) {
 	t.Parallel()
 	var seen Call
@@ -213,7 +213,7 @@ func TestCallIsPassedOn(t *testing.T) {
 	}
 }
 
-// Whatever a model writes as arguments, the call ends with a result.
+// For any arguments the call ends with a result.
 func FuzzArguments(f *testing.F) {
 	f.Add("calculator", `{"expression":"1"}`)
 	f.Add("current_time", `{"timezone":"Europe/Berlin"}`)

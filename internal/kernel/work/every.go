@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// Every calls job again and again until ctx ends, with half to one and a half
-// intervals before each call: nodes that start together do not stay in step.
-// An error is logged as a warning with the message failed, and the next call is
-// made as usual. It is for upkeep that any node may do at any time; work that
-// must be done once goes through a [Queue].
+// Every calls job repeatedly until ctx ends. Before each call it waits for half to
+// one and a half intervals at random, so that nodes that started together do not
+// work at the same time. An error is logged as a warning with the message failed
+// and changes nothing else. Every is for maintenance that any node may do at any
+// time; work that must be done exactly once goes through a [Queue].
 func Every(ctx context.Context, interval time.Duration, log *slog.Logger, failed string, job func(context.Context) error) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()

@@ -28,7 +28,7 @@ func TestEvery(t *testing.T) {
 		if took := time.Since(began); calls != 10 || took < 5*time.Minute || took > 15*time.Minute {
 			t.Errorf("%d calls in %v", calls, took)
 		}
-		if n := strings.Count(log.String(), `msg="upkeep failed" err="no database"`); n != 9 { // the last one is of the cancellation
+		if n := strings.Count(log.String(), `msg="upkeep failed" err="no database"`); n != 9 { // the last error comes after the cancellation
 			t.Errorf("%d warnings:\n%s", n, &log)
 		}
 	})

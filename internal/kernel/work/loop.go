@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// maxClaim bounds how much one transaction claims.
+// maxClaim bounds how many items one transaction claims.
 const maxClaim = 100
 
-// loop claims and renews, in one goroutine: a claim never overtakes a renewal
-// that is overdue, and so never takes away what handlers of this very Runner
-// hold, say after the machine slept.
+// loop claims and renews in one goroutine. A claim thus never precedes an overdue
+// renewal, for example after the machine slept: it would claim items that
+// handlers of this Runner still hold.
 func (r *Runner) loop() {
 	defer close(r.ended)
-	renewed := time.Now() // monotonic, so that a clock that is set changes nothing
+	renewed := time.Now() // monotonic, so that setting the clock changes nothing
 	next := time.NewTimer(0)
 	defer next.Stop()
 	for {
@@ -35,9 +35,9 @@ func (r *Runner) loop() {
 	}
 }
 
-// renew prolongs all leases at once, and cancels the handlers of those that
-// are lost. Where the database does not answer the handlers go on: their next
-// write says whether they may.
+// renew extends all leases at once, cancels the handlers of those that are lost,
+// and reports whether the database answered. If it does not answer the handlers
+// go on: their next write fails if they lost their lease.
 func (r *Runner) renew() bool {
 	r.mu.Lock()
 	leases := make([]Lease, 0, len(r.held))
@@ -76,16 +76,17 @@ func (r *Runner) renew() bool {
 	return true
 }
 
-// claim fills the free slots, and says when to look again. It takes none
-// beforehand, so that Reserve works meanwhile; so there can be some more
-// handlers than slots for a while.
+// claim claims items for the free slots, and returns how long to wait before the
+// next claim. It does not occupy the slots before it has items for them, so that
+// Reserve works in the meantime; hence there can be more handlers than slots for
+// a while.
 func (r *Runner) claim() time.Duration {
 	r.mu.Lock()
 	n := min(r.cfg.Slots-r.used, maxClaim)
 	if r.state != running {
 		n = 0
 	}
-	r.more = n <= 0 // there may be: the next slot that becomes free looks
+	r.recheck = n <= 0 // items may be due: claim when a slot becomes free
 	r.claiming = n > 0
 	r.mu.Unlock()
 	if n <= 0 {
@@ -115,7 +116,7 @@ func (r *Runner) claim() time.Duration {
 	}
 	wait := due.Sub(r.cfg.Clock.Now())
 	if len(leases) == 0 {
-		// What is due already and could not be claimed, others are claiming.
+		// Items that are due but could not be claimed are being claimed elsewhere.
 		wait = max(wait, 5*time.Millisecond)
 	}
 	return min(wait, r.cfg.Poll)

@@ -14,40 +14,42 @@ import (
 	"agentd/internal/base/clock"
 )
 
-// ErrStopping is the cause with which handlers are cancelled by [Runner.Stop].
+// ErrStopping is the cause with which [Runner.Stop] cancels handlers.
 var ErrStopping = errors.New("work: stopping")
 
-// Handler does one item and settles it: it ends the item with [Queue.Finish] or
-// [Queue.Reschedule] in its own transaction and returns nil. What it returns
-// otherwise is settled by the Runner:
-//   - ErrLost, wrapped or not: nothing is done, the item is somebody else's;
-//   - another error, or a panic: the item is tried again after a backoff that
-//     grows with its attempts;
+// Handler works on one item. It settles the item with [Queue.FinishTx] or
+// [Queue.RescheduleTx] in a transaction of its own and returns nil. If it returns
+// an error, the Runner settles the item:
+//   - ErrLost, wrapped or not: nothing is done, another worker has the item;
+//   - another error, or a panic: the item is retried after a backoff that
+//     increases with its attempts;
 //   - any error after ctx was cancelled with ErrStopping: the item is due at
-//     once, for another node, and this was no attempt.
+//     once, for another node, and this does not count as an attempt.
 //
-// A handler that returns nil without settling is called again when its lease
-// ends. ctx ends with cause ErrStopping, or with ErrLost where the lease is
-// found lost; that can also happen just after the handler settled the item.
+// A handler that returns nil without settling the item is called again when the
+// lease ends. ctx ends with cause ErrStopping, or with ErrLost when the Runner
+// finds the lease lost, which can also happen just after the handler settled
+// the item.
 type Handler func(ctx context.Context, held Lease) error
 
-// Config is what a Runner runs. Kind, Owner, Queue and Handler are required.
+// Config configures a Runner. Kind, Owner, Queue and Handler are required.
 type Config struct {
 	Kind    string
-	Owner   string // the node, unique among those that run
+	Owner   string // the node; unique among running nodes
 	Queue   Queue
 	Handler Handler
 
-	Slots   int                             // handlers at a time; 0 is 64
-	Lease   time.Duration                   // 0 is 15 s; renewed every third of it
-	Poll    time.Duration                   // how long to trust that nothing new is due; 0 is 5 s
-	Backoff func(attempt int) time.Duration // nil is Backoff
-	Clock   clock.Clock                     // nil is clock.System
-	Logger  *slog.Logger                    // nil is slog.Default
+	Slots   int                             // handlers at a time; 0 means 64
+	Lease   time.Duration                   // 0 means 15 s; renewed after a third of it
+	Poll    time.Duration                   // longest time between two claims; 0 means 5 s
+	Backoff func(attempt int) time.Duration // nil means Backoff
+	Clock   clock.Clock                     // nil means clock.System
+	Logger  *slog.Logger                    // nil means slog.Default
 }
 
-// Backoff is 1 s after the first attempt, doubling up to 5 min, and up to a
-// quarter more by chance, so that what failed together is not tried together.
+// Backoff returns 1 s after the first attempt, doubled with each further one up to
+// 5 min, plus up to a quarter at random, so that items that failed together are
+// not retried together.
 func Backoff(attempt int) time.Duration {
 	wait := 5 * time.Minute
 	if attempt < 9 {
@@ -56,35 +58,35 @@ func Backoff(attempt int) time.Duration {
 	return wait + rand.N(wait/4)
 }
 
-// Runner calls a handler for each item of a kind that becomes due. An item
-// that waits costs nothing here: only those that are being handled have a
-// goroutine. It is safe for concurrent use.
+// Runner calls a handler for each item of a kind that becomes due. Waiting items
+// cost it nothing: only those that are being handled have a goroutine. A Runner
+// is safe for concurrent use.
 type Runner struct {
 	cfg Config
 
-	wake    chan struct{} // capacity 1: look for due items now
+	wake    chan struct{} // capacity 1: claim now
 	quit    chan struct{} // ends the loop
 	ended   chan struct{} // the loop has ended
 	stopped chan struct{} // Stop is done
 
 	mu       sync.Mutex
 	state    state
-	used     int                // slots
-	claiming bool               // there may be more of them used in a moment
-	held     map[*holding]Lease // what is being handled
-	more     bool               // no slot was free when items were last looked for
-	empty    chan struct{}      // closed when stopping and no slot is used
+	used     int                // slots in use
+	claiming bool               // a claim is running and may use more slots
+	held     map[*holding]Lease // the items that are being handled
+	recheck  bool               // no slot was free at the last claim
+	empty    chan struct{}      // closed when stopping and no slot is in use
 }
 
 type state int
 
 const (
-	fresh state = iota
+	created state = iota
 	running
 	stopping
 )
 
-// holding is an item that is being handled; it is its handler's context too.
+// holding is an item that is being handled, and the context of its handler.
 type holding struct {
 	context.Context
 	cancel context.CancelCauseFunc
@@ -100,16 +102,16 @@ func (h *holding) Value(key any) any {
 	return h.Context.Value(key)
 }
 
-// Abandon ends the context that a handler was called with, or one made from
-// it, with cause ErrLost: for whoever learns before the Runner does that the
-// item is somebody else's or gone.
+// Abandon cancels the context of a handler with cause ErrLost. ctx is that context
+// or derived from it. Abandon is for code that finds out before the Runner that
+// the lease is lost or the item deleted.
 func Abandon(ctx context.Context) {
 	if h, ok := ctx.Value(holdingKey{}).(*holding); ok {
 		h.cancel(ErrLost)
 	}
 }
 
-// NewRunner makes a Runner that does nothing until it is started.
+// NewRunner returns a Runner that does nothing until it is started.
 func NewRunner(cfg Config) *Runner {
 	cfg.Slots = cmp.Or(cfg.Slots, 64)
 	cfg.Lease = cmp.Or(cfg.Lease, 15*time.Second)
@@ -132,11 +134,11 @@ func NewRunner(cfg Config) *Runner {
 	}
 }
 
-// Start begins to claim items. A Runner starts once, and not after Stop.
+// Start starts to claim items. A Runner can be started once, and not after Stop.
 func (r *Runner) Start() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.state != fresh {
+	if r.state != created {
 		return fmt.Errorf("work: the runner of %s was started or stopped before", r.cfg.Kind)
 	}
 	r.state = running
@@ -144,10 +146,10 @@ func (r *Runner) Start() error {
 	return nil
 }
 
-// Stop claims no more, cancels the handlers with ErrStopping and waits for
-// them. What they leave is due at once for others; so is what handlers hold
-// that do not return before ctx ends, which is Stop's error then. Every call
-// waits for the end of the first.
+// Stop stops claiming, cancels the handlers with ErrStopping and waits until they
+// return. Items that they have not settled are due at once for other nodes. If
+// handlers do not return before ctx ends, their items are released too, and Stop
+// returns ctx's error. Further calls wait for the end of the first.
 func (r *Runner) Stop(ctx context.Context) error {
 	r.mu.Lock()
 	before := r.state
@@ -182,7 +184,7 @@ func (r *Runner) Stop(ctx context.Context) error {
 	return err
 }
 
-// abandon lets go of what handlers that do not return hold; it also fences
+// abandon releases the items of handlers that did not return, which also fences
 // them off.
 func (r *Runner) abandon() error {
 	r.mu.Lock()
@@ -197,7 +199,7 @@ func (r *Runner) abandon() error {
 	return r.cfg.Queue.Release(ctx, leases, r.cfg.Clock.Now())
 }
 
-// Wake makes the Runner look for due items now. It never blocks.
+// Wake makes the Runner claim due items now. It never blocks.
 func (r *Runner) Wake() {
 	select {
 	case r.wake <- struct{}{}:
@@ -205,20 +207,21 @@ func (r *Runner) Wake() {
 	}
 }
 
-// Running is the number of slots in use.
+// Running returns the number of slots in use.
 func (r *Runner) Running() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.used
 }
 
-// Slot is a place for one handler. Exactly one of Adopt and Free ends it.
+// Slot is a reserved place for one handler. Exactly one of Adopt and Free must be
+// called on it.
 type Slot struct{ runner *Runner }
 
-// Reserve takes a slot for an item that is about to be enqueued with
-// [Queue.EnqueueHeldTx], with this Runner's Owner and Lease. Where it says no (no
-// slot is free, or the Runner does not run), the item is enqueued plainly, and
-// waits its turn. Stop waits for reserved slots.
+// Reserve reserves a slot for an item that is about to be enqueued with
+// [Queue.EnqueueHeldTx], with this Runner's Owner and Lease. It returns false if
+// no slot is free or the Runner is not running: then the item is enqueued with
+// [Queue.EnqueueTx] and waits its turn. Stop waits for reserved slots.
 func (r *Runner) Reserve() (Slot, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -233,34 +236,35 @@ func (r *Runner) Reserve() (Slot, bool) {
 // returns at once.
 func (s Slot) Adopt(held Lease) { s.runner.launch(held) }
 
-// Free gives the slot back: nothing was enqueued.
+// Free releases a slot for which nothing was enqueued.
 func (s Slot) Free() { s.runner.free() }
 
-// Owner is under whose name the Runner holds items.
+// Owner returns the owner of the leases that the Runner takes.
 func (r *Runner) Owner() string { return r.cfg.Owner }
 
-// Lease is how long it holds them without renewing.
+// Lease returns the duration of its leases.
 func (r *Runner) Lease() time.Duration { return r.cfg.Lease }
 
 func (r *Runner) free() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.used--
-	if r.more {
+	if r.recheck {
 		r.Wake()
 	}
 	r.closeEmpty()
 }
 
-// closeEmpty is called with the lock held, after each change that can make a
-// stopping Runner empty. From then on nothing makes it full again.
+// closeEmpty closes r.empty if the Runner is stopping and no slot is in use; no
+// slot can be taken after that. It is called with the lock held, after each
+// change that can make this true.
 func (r *Runner) closeEmpty() {
 	if r.state == stopping && r.used == 0 && !r.claiming {
 		close(r.empty)
 	}
 }
 
-// launch handles an item in a slot that is taken already.
+// launch starts the handler of an item, whose slot is counted already.
 func (r *Runner) launch(held Lease) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	h := &holding{ctx, cancel}
@@ -283,7 +287,7 @@ func (r *Runner) launch(held Lease) {
 	}()
 }
 
-// handle calls the handler; a stopped Runner does not begin.
+// handle calls the handler, unless the Runner is stopping.
 func (r *Runner) handle(ctx context.Context, held Lease) (err error) {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -296,7 +300,7 @@ func (r *Runner) handle(ctx context.Context, held Lease) (err error) {
 	return r.cfg.Handler(ctx, held)
 }
 
-// settle lets go of an item whose handler failed.
+// settle releases an item whose handler failed.
 func (r *Runner) settle(ctx context.Context, held Lease, failure error) {
 	due := r.cfg.Clock.Now()
 	if errors.Is(context.Cause(ctx), ErrStopping) {
@@ -304,15 +308,15 @@ func (r *Runner) settle(ctx context.Context, held Lease, failure error) {
 	} else {
 		wait := r.cfg.Backoff(held.Attempt)
 		due = due.Add(wait)
-		r.cfg.Logger.Warn("a handler failed; the item is tried again",
+		r.cfg.Logger.Warn("a handler failed; the item will be retried",
 			"key", held.Key, "tenant", held.TenantID, "attempt", held.Attempt, "after", wait, "error", failure)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.cfg.Lease/3)
 	defer cancel()
 	if err := r.cfg.Queue.Release(ctx, []Lease{held}, due); err != nil {
-		// Not held any more, it is due when its lease ends.
+		// As it is not renewed any more, it is due when its lease ends.
 		r.cfg.Logger.Warn("an item could not be released", "key", held.Key, "error", err)
 		return
 	}
-	r.Wake() // to set the timer for it
+	r.Wake() // to take its due time into account
 }

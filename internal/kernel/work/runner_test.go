@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// bench is a queue with runners on it, inside of a synctest bubble.
+// bench is a queue with runners, inside a synctest bubble.
 type bench struct {
 	*testing.T
 	*worktest.Queue
@@ -32,7 +32,8 @@ type bench struct {
 	runners []*work.Runner
 }
 
-// bubble runs a test in a bubble, where time passes when nobody works.
+// bubble runs a test in a synctest bubble, where time passes when all goroutines
+// are blocked.
 func bubble(t *testing.T, test func(b *bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -48,7 +49,7 @@ func bubble(t *testing.T, test func(b *bench)) {
 	})
 }
 
-// runner starts a runner of kind "run"; the test stops it.
+// runner starts a runner of kind "run", which is stopped at the end of the test.
 func (b *bench) runner(owner string, slots int, handler work.Handler) *work.Runner {
 	b.Helper()
 	r := b.newRunner(work.Config{Owner: owner, Slots: slots, Queue: b.Queue, Handler: handler})
@@ -88,13 +89,13 @@ func (b *bench) finish(held work.Lease) error {
 	return b.Write(context.Background(), func(tx txn.Tx) error { return b.FinishTx(tx, held) })
 }
 
-// pass lets time pass, and whoever works then finish.
+// pass lets time pass, and then waits until all goroutines are blocked.
 func (b *bench) pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// since is the time since the start of the test.
+// since returns the time since the start of the test.
 func (b *bench) since() time.Duration { return time.Since(b.start) }
 
 func (b *bench) empty() {
@@ -144,9 +145,9 @@ func TestRunnerFindsWhatNobodyWokeItFor(t *testing.T) {
 func TestRunnerKeepsToItsSlots(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(b *bench) {
-		var running, most, done atomic.Int64
+		var running, peak, done atomic.Int64
 		r := b.runner("n1", 3, func(_ context.Context, held work.Lease) error {
-			most.Store(max(most.Load(), running.Add(1)))
+			peak.Store(max(peak.Load(), running.Add(1)))
 			time.Sleep(time.Second)
 			running.Add(-1)
 			done.Add(1)
@@ -163,8 +164,8 @@ func TestRunnerKeepsToItsSlots(t *testing.T) {
 			b.Error("reserved a slot of a full runner")
 		}
 		b.pass(10 * time.Second)
-		if done.Load() != 30 || most.Load() != 3 {
-			b.Errorf("%d done, at most %d at a time", done.Load(), most.Load())
+		if done.Load() != 30 || peak.Load() != 3 {
+			b.Errorf("%d done, at most %d at a time", done.Load(), peak.Load())
 		}
 		b.empty()
 	})
@@ -315,7 +316,7 @@ func TestRunnerLeavesWhatWasLostAlone(t *testing.T) {
 				return fmt.Errorf("write: %w", work.ErrLost)
 			}
 			if since := b.since(); since != 15*time.Second {
-				b.Errorf("again after %v", since) // when the lease ended, which nobody gave back
+				b.Errorf("again after %v", since) // when the lease ends, as the item was not released
 			}
 			return b.finish(held)
 		})
@@ -332,7 +333,7 @@ func TestRunnerStops(t *testing.T) {
 	bubble(t, func(b *bench) {
 		stopped := b.runner("n1", 10, func(ctx context.Context, held work.Lease) error {
 			<-ctx.Done()
-			time.Sleep(20 * time.Second) // it takes its time, and its lease is renewed
+			time.Sleep(20 * time.Second) // while the lease is renewed
 			return context.Cause(ctx)
 		})
 		for i := range 5 {
@@ -398,26 +399,26 @@ func TestRunnerStopsThoughHandlersDoNot(t *testing.T) {
 	})
 }
 
-// outage is a queue whose database can be away.
+// outage is a queue whose database can be unavailable.
 type outage struct {
 	*worktest.Queue
-	away   atomic.Bool
+	down   atomic.Bool
 	claims atomic.Int64
 }
 
-var errAway = errors.New("away")
+var errDown = errors.New("database is down")
 
 func (o *outage) Claim(ctx context.Context, kind, owner string, n int, lease time.Duration) ([]work.Lease, error) {
-	if o.away.Load() {
-		return nil, errAway
+	if o.down.Load() {
+		return nil, errDown
 	}
 	o.claims.Add(1)
 	return o.Queue.Claim(ctx, kind, owner, n, lease)
 }
 
 func (o *outage) Renew(ctx context.Context, held []work.Lease, lease time.Duration) ([]work.Lease, error) {
-	if o.away.Load() {
-		return nil, errAway
+	if o.down.Load() {
+		return nil, errDown
 	}
 	return o.Queue.Renew(ctx, held, lease)
 }
@@ -438,9 +439,9 @@ func TestRunnerOutlivesAnOutage(t *testing.T) {
 		}})
 		b.enqueue("a", 0)
 		b.pass(10 * time.Second)
-		o.away.Store(true)
-		time.Sleep(time.Minute) // the lease expires meanwhile
-		o.away.Store(false)
+		o.down.Store(true)
+		time.Sleep(time.Minute) // in this time the lease expires
+		o.down.Store(false)
 		b.pass(10 * time.Minute)
 		if calls.Load() != 1 {
 			b.Errorf("handled %d times", calls.Load())
@@ -475,8 +476,8 @@ func TestRunnerIsIdleWithParkedItems(t *testing.T) {
 	})
 }
 
-// TestRunnerStartStopRace lets everything happen at once; the race detector
-// and the leak check look on.
+// TestRunnerStartStopRace calls all methods at once, for the race detector and the
+// leak check.
 func TestRunnerStartStopRace(t *testing.T) {
 	t.Parallel()
 	for range 200 {

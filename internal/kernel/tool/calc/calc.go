@@ -1,10 +1,10 @@
 // Package calc evaluates arithmetic expressions, exactly where that is
 // possible: numbers are fractions, and only roots, logarithms and the like are
-// rounded, to 15 digits. Work and memory are bounded whatever the expression.
+// rounded, to 15 digits. Time and memory are bounded for every expression.
 //
-// Operators, by falling precedence: ^ (power, to the right), unary + and -,
-// * / % (modulo with the sign of the divisor), + and -. "**" means ^; "×", "·",
-// "÷", "−" and "π" are understood. Functions: sqrt, abs, min, max, round(x),
+// Operators, from highest to lowest precedence: ^ (power, right-associative),
+// unary + and -, * / % (modulo with the sign of the divisor), + and -. "**"
+// means ^; "×", "·", "÷", "−" and "π" are accepted. Functions: sqrt, abs, min, max, round(x),
 // round(x, digits), floor, ceil, log(x) (natural, also ln), log(x, base),
 // log10, log2, exp, sin, cos, tan (radians). Constants: pi, e.
 package calc
@@ -26,7 +26,7 @@ const (
 
 var errEmpty = errors.New("the expression is empty")
 
-// Eval gives the value of an expression in decimal. Errors are sentences for
+// Eval returns the value of an expression in decimal. Errors are sentences for
 // the author of the expression.
 func Eval(expression string) (string, error) {
 	if len(expression) > maxLength {
@@ -49,7 +49,7 @@ func Eval(expression string) (string, error) {
 
 var rewrite = strings.NewReplacer("**", "^", "×", "*", "·", "*", "÷", "/", "−", "-", "π", "pi")
 
-// parser evaluates while it reads. Its depth is bounded by maxLength.
+// parser evaluates an expression while parsing it. maxLength bounds its depth.
 type parser struct {
 	text string
 	at   int
@@ -61,7 +61,7 @@ func (p *parser) skip() {
 	}
 }
 
-// accept passes over one of the symbols and the space behind it.
+// accept skips one of the symbols and the space after it, if it is next.
 func (p *parser) accept(symbols string) (byte, bool) {
 	if p.at == len(p.text) || strings.IndexByte(symbols, p.text[p.at]) < 0 {
 		return 0, false
@@ -88,7 +88,7 @@ func (p *parser) product() (number, error) {
 	return p.chain("*/%", p.signed)
 }
 
-// chain reads operands between operators of one precedence, from the left.
+// chain evaluates left-associative operators of one precedence.
 func (p *parser) chain(operators string, operand func() (number, error)) (number, error) {
 	left, err := operand()
 	for err == nil {

@@ -60,7 +60,7 @@ func TestEvalRefuses(t *testing.T) {
 	}
 }
 
-// The worst that fits into an expression takes no noticeable time.
+// The most expensive expressions of the maximum length take no noticeable time.
 func TestEvalIsBounded(t *testing.T) {
 	t.Parallel()
 	for _, expression := range []string{

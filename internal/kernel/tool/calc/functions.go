@@ -16,29 +16,29 @@ var constants = map[string]number{
 type function func(args []number) (number, error)
 
 var functions = map[string]function{
-	"abs":   one(func(n number) (number, error) { return number{new(big.Rat).Abs(n.rat), n.rounded}, nil }),
-	"floor": one(func(n number) (number, error) { return exact(new(big.Rat).SetInt(floor(n.rat))) }),
-	"ceil": one(func(n number) (number, error) {
+	"abs":   unary(func(n number) (number, error) { return number{new(big.Rat).Abs(n.rat), n.rounded}, nil }),
+	"floor": unary(func(n number) (number, error) { return exact(new(big.Rat).SetInt(floor(n.rat))) }),
+	"ceil": unary(func(n number) (number, error) {
 		below := floor(new(big.Rat).Neg(n.rat))
 		return exact(new(big.Rat).SetInt(below.Neg(below)))
 	}),
 	"round": round,
 	"min":   func(args []number) (number, error) { return slices.MinFunc(args, compare), nil },
 	"max":   func(args []number) (number, error) { return slices.MaxFunc(args, compare), nil },
-	"sqrt":  one(sqrt),
-	"exp":   one(func(n number) (number, error) { return rounded(math.Exp(n.float())) }),
-	"sin":   one(circular(math.Sin)),
-	"cos":   one(circular(math.Cos)),
-	"tan":   one(circular(math.Tan)),
+	"sqrt":  unary(sqrt),
+	"exp":   unary(func(n number) (number, error) { return rounded(math.Exp(n.float())) }),
+	"sin":   unary(circular(math.Sin)),
+	"cos":   unary(circular(math.Cos)),
+	"tan":   unary(circular(math.Tan)),
 	"log":   logarithm,
-	"ln":    one(func(n number) (number, error) { return logarithm([]number{n}) }),
-	"log10": one(func(n number) (number, error) { return logarithm([]number{n, whole(10)}) }),
-	"log2":  one(func(n number) (number, error) { return logarithm([]number{n, whole(2)}) }),
+	"ln":    unary(func(n number) (number, error) { return logarithm([]number{n}) }),
+	"log10": unary(func(n number) (number, error) { return logarithm([]number{n, whole(10)}) }),
+	"log2":  unary(func(n number) (number, error) { return logarithm([]number{n, whole(2)}) }),
 }
 
 var functionNames = strings.Join(slices.Sorted(maps.Keys(functions)), ", ")
 
-func one(f func(number) (number, error)) function {
+func unary(f func(number) (number, error)) function {
 	return func(args []number) (number, error) {
 		if len(args) != 1 {
 			return number{}, errOneOnly
@@ -50,7 +50,7 @@ func one(f func(number) (number, error)) function {
 func compare(a, b number) int { return a.rat.Cmp(b.rat) }
 
 // round rounds halves away from zero, to whole numbers or to a number of
-// decimal places; a negative one rounds to tens, hundreds and so on.
+// decimal places; a negative number rounds to tens, hundreds and so on.
 func round(args []number) (number, error) {
 	scale := big.NewRat(1, 1)
 	switch len(args) {
@@ -96,8 +96,8 @@ func sqrt(n number) (number, error) {
 	return rounded(f)
 }
 
-// circular makes a function of an angle. What is off zero only because pi is
-// rounded is zero.
+// circular returns a trigonometric function. A result that differs from zero only
+// because pi is rounded is zero.
 func circular(f func(float64) float64) func(number) (number, error) {
 	return func(n number) (number, error) {
 		x := n.float()
@@ -109,22 +109,22 @@ func circular(f func(float64) float64) func(number) (number, error) {
 	}
 }
 
-// logarithm takes a number and a base, or the natural one. It is exact where
-// the result is a whole number.
+// logarithm takes a number and optionally a base; the default is e. It is exact
+// if there is a base and the result is an integer.
 func logarithm(args []number) (number, error) {
 	if len(args) > 2 {
 		return number{}, errOneOrTwo
 	}
 	n := args[0]
 	if n.rat.Sign() <= 0 {
-		return number{}, errNotAbove
+		return number{}, errNotPositive
 	}
 	if len(args) == 1 {
 		return rounded(ln(n.rat))
 	}
 	base := args[1]
 	if base.rat.Sign() <= 0 || base.rat.Cmp(big.NewRat(1, 1)) == 0 {
-		return number{}, errWrongBase
+		return number{}, errInvalidBase
 	}
 	f := ln(n.rat) / ln(base.rat)
 	if near := math.Round(f); math.Abs(near) <= maxBits && !n.rounded && !base.rounded {
@@ -136,7 +136,7 @@ func logarithm(args []number) (number, error) {
 	return rounded(f)
 }
 
-// ln works beyond the range of float64.
+// ln returns the natural logarithm, also of numbers beyond the range of float64.
 func ln(r *big.Rat) float64 {
 	if f, _ := r.Float64(); f > 1e-300 && !math.IsInf(f, 0) {
 		return math.Log(f)

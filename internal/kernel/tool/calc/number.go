@@ -8,24 +8,24 @@ import (
 )
 
 var (
-	errTooLarge  = errors.New("the number is too large or too small")
-	errZero      = errors.New("division by zero")
-	errUndefined = errors.New("the result is not a real number")
-	errWholeOnly = errors.New("the number of digits must be whole and at most 100")
-	errOneOnly   = errors.New("takes one number")
-	errOneOrTwo  = errors.New("takes one number or two")
-	errWrongBase = errors.New("the base must be above 0 and not 1")
-	errNotAbove  = errors.New("takes a number above 0")
+	errTooLarge    = errors.New("the number is too large or too small")
+	errZero        = errors.New("division by zero")
+	errUndefined   = errors.New("the result is not a real number")
+	errWholeOnly   = errors.New("the number of digits must be whole and at most 100")
+	errOneOnly     = errors.New("takes one number")
+	errOneOrTwo    = errors.New("takes one number or two")
+	errInvalidBase = errors.New("the base must be above 0 and not 1")
+	errNotPositive = errors.New("takes a number above 0")
 )
 
-// number is a fraction. A rounded one is the float64 nearest to the true
-// value, or a little off.
+// number is a fraction. A rounded one is a float64 close to the exact value.
 type number struct {
 	rat     *big.Rat
 	rounded bool
 }
 
-// exact bounds the size of a fraction, and so the work of the next operation.
+// exact returns a fraction as a number. It bounds its size, and thereby the cost
+// of the next operation.
 func exact(r *big.Rat) (number, error) {
 	if r.Num().BitLen() > maxBits || r.Denom().BitLen() > maxBits {
 		return number{}, errTooLarge
@@ -44,7 +44,7 @@ func rounded(f float64) (number, error) {
 	return number{r, true}, nil
 }
 
-// result is a fraction that came of operands: rounded if one of them was.
+// result returns the result of an operation, rounded if one of the operands is.
 func result(r *big.Rat, operands ...number) (number, error) {
 	for _, n := range operands {
 		if n.rounded {
@@ -64,8 +64,8 @@ func (n number) negated() number {
 	return number{new(big.Rat).Neg(n.rat), n.rounded}
 }
 
-// String is the number in decimal: all digits of an exact one that ends within
-// 60 decimal places, 20 digits of an endless one, 15 of a rounded one.
+// String returns the number in decimal: all digits of an exact one with up to 60
+// decimal places, 20 digits of an exact one with more, 15 of a rounded one.
 func (n number) String() string {
 	if n.rounded {
 		return strconv.FormatFloat(n.float(), 'g', 15, 64)
@@ -141,7 +141,7 @@ func wholePower(base number, exponent *big.Int) (number, error) {
 
 func whole(n int64) number { return number{rat: big.NewRat(n, 1)} }
 
-// floor is the largest whole number that is not above r.
+// floor returns the largest integer that is not greater than r.
 func floor(r *big.Rat) *big.Int {
 	// The denominator is positive, so Euclidean division rounds down.
 	return new(big.Int).Div(r.Num(), r.Denom())

@@ -15,8 +15,8 @@ import (
 	"agentd/internal/kernel/work"
 )
 
-// Queue is a work.Queue in memory, and the txn.Writer that goes with it, for
-// tests that have no database. It passes the suite.
+// Queue is a work.Queue in memory and its txn.Writer, for tests without a
+// database. It passes the suite.
 type Queue struct {
 	clock clock.Clock
 	wake  func(kind string)
@@ -24,17 +24,17 @@ type Queue struct {
 	mu    sync.Mutex
 	items map[id]*row
 	epoch int64
-	last  map[string]string // the tenant that was served last, by kind
+	last  map[string]string // kind → tenant of the item claimed last
 }
 
 type id struct{ kind, key string }
 
-// row is an item, held or not. Rows in the map are never changed, but replaced.
+// row is an item, held or not. Rows in the map are replaced, never changed.
 type row struct {
-	work.Lease // Due is when it is to be done, Until the end of the lease
+	work.Lease // Owner is "" if the item is not held
 }
 
-// due is when it can be claimed.
+// due returns when the item can be claimed.
 func (r *row) due() time.Time {
 	if r.Owner != "" {
 		return r.Until
@@ -47,8 +47,8 @@ var (
 	_ txn.Writer = (*Queue)(nil)
 )
 
-// NewQueue makes an empty queue. wake, which may be nil, is called after each
-// write that made an item due at once.
+// NewQueue returns an empty queue. wake, which may be nil, is called after each
+// write that makes an item due at once.
 func NewQueue(clock clock.Clock, wake func(kind string)) *Queue {
 	return &Queue{clock: clock, wake: wake, items: make(map[id]*row), last: make(map[string]string)}
 }
@@ -177,7 +177,8 @@ func (q *Queue) Claim(_ context.Context, kind, owner string, n int, lease time.D
 	return leases, nil
 }
 
-// current gives what is held by the lease, for a change.
+// current replaces the row of a lease by a copy and returns it, for the caller to
+// change. It returns work.ErrLost if the lease is not current.
 func (q *Queue) current(held work.Lease) (*row, error) {
 	r := q.items[id{held.Kind, held.Key}]
 	if r == nil || r.Epoch != held.Epoch {
@@ -225,12 +226,12 @@ func (q *Queue) RescheduleTx(t txn.Tx, held work.Lease, due time.Time, payload [
 		return err
 	}
 	r.Payload = payload
-	q.letGo(r, due, 0)
+	q.release(r, due, 0)
 	q.wakeAfter(t, held.Kind, due)
 	return nil
 }
 
-func (q *Queue) letGo(r *row, due time.Time, attempt int) {
+func (q *Queue) release(r *row, due time.Time, attempt int) {
 	q.epoch++
 	r.Due, r.Owner, r.Epoch, r.Attempt = due, "", q.epoch, max(attempt, 0)
 }
@@ -246,7 +247,7 @@ func (q *Queue) Release(ctx context.Context, held []work.Lease, due time.Time) e
 	return q.Write(ctx, func(t txn.Tx) error {
 		for _, l := range held {
 			if r, err := q.current(l); err == nil {
-				q.letGo(r, due, l.Attempt)
+				q.release(r, due, l.Attempt)
 				q.wakeAfter(t, l.Kind, due)
 			}
 		}
@@ -272,7 +273,7 @@ func (q *Queue) Reclaim(ctx context.Context, owner string) (n int, err error) {
 		for _, r := range q.items {
 			if r.Owner == owner {
 				free, _ := q.current(r.Lease)
-				q.letGo(free, q.clock.Now(), r.Attempt)
+				q.release(free, q.clock.Now(), r.Attempt)
 				q.wakeAfter(t, r.Kind, free.Due)
 				n++
 			}

@@ -1,5 +1,5 @@
-// Package worktest is the conformance suite of work.Queue, and a queue in
-// memory for tests of what uses one.
+// Package worktest has the conformance suite of work.Queue, and a queue in memory
+// for tests of its users.
 package worktest
 
 import (
@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,14 +17,13 @@ import (
 	"agentd/internal/kernel/work"
 )
 
-// lease is how long the suite holds items.
+// lease is the duration of the leases in the suite.
 const lease = 15 * time.Second
 
-// Open gives an empty queue whose times are the clock's, and the writer that
-// goes with it.
+// Open returns an empty queue that uses the clock, and its writer.
 type Open func(t *testing.T, clock clock.Clock) (work.Queue, txn.Writer)
 
-// Run proves that queues keep the contract.
+// Run checks that a queue fulfils the contract of work.Queue.
 func Run(t *testing.T, open Open) {
 	t.Helper()
 	for name, test := range map[string]func(*suite){
@@ -107,7 +105,7 @@ func (s *suite) claimOne(owner string) work.Lease {
 
 func (s *suite) claimNone() {
 	s.Helper()
-	if leases := s.claim("nobody", 10); len(leases) != 0 {
+	if leases := s.claim("idle", 10); len(leases) != 0 {
 		s.Fatalf("claimed %v, want nothing", keys(leases))
 	}
 }
@@ -134,7 +132,7 @@ func keys(leases []work.Lease) []string {
 	return got
 }
 
-// item makes an item of the tenant that the key's first letter names.
+// item returns an item of the tenant that the key's first letter names.
 func item(key string, due time.Time) work.Item {
 	return work.Item{Kind: "run", Key: key, TenantID: "tenant-" + key[:1], Due: due}
 }
@@ -157,7 +155,7 @@ func (s *suite) claimsWhatIsDue() {
 	s.clock.Advance(time.Hour)
 	s.claimNone()
 
-	s.enqueue(item("b", time.Time{})) // the zero time is now
+	s.enqueue(item("b", time.Time{})) // the zero time means now
 	l = s.claimOne("n1")
 	s.equal(s.clock.Now(), l.Due)
 }
@@ -178,7 +176,7 @@ func (s *suite) claimsOnlyItsKind() {
 	s.enqueue(other)
 	s.claimNone()
 	s.nextDue(time.Time{})
-	s.enqueue(item("a", time.Time{})) // the same key is another item
+	s.enqueue(item("a", time.Time{})) // of another kind: a different item
 	s.claimOne("n1")
 }
 
@@ -236,7 +234,7 @@ func (s *suite) enqueuesHeld() {
 		if _, err := s.queue.EnqueueHeldTx(tx, i, "n2", lease); !errors.Is(err, work.ErrExists) {
 			s.Errorf("enqueued twice: %v", err)
 		}
-		return s.queue.HoldTx(tx, l, lease) // the transaction goes on
+		return s.queue.HoldTx(tx, l, lease) // the transaction can still be used
 	})
 	s.clock.Advance(lease)
 	again := s.claimOne("n2")
@@ -252,7 +250,7 @@ func (s *suite) tenantsTakeTurns() {
 	s.enqueue(item("b1", now.Add(time.Second)), item("b2", now.Add(2*time.Second)), item("c1", now.Add(3*time.Second)))
 	s.clock.Advance(time.Minute)
 	s.equal([]string{"a00", "b1", "c1", "a01", "b2", "a02", "a03"}, keys(s.claim("n1", 7)))
-	// And from one claim to the next.
+	// Tenants also take turns from one claim to the next.
 	s.enqueue(item("b3", now.Add(4*time.Second)), item("c2", now.Add(4*time.Second)))
 	for _, want := range []string{"b3", "c2", "a04", "a05"} {
 		s.equal([]string{want}, keys(s.claim("n1", 1)))
@@ -279,225 +277,11 @@ func (s *suite) tenantsTakeTurnsBehindBacklog() {
 	s.equal([]string{"a", "b", "c"}, tenants(3))
 	s.equal([]string{"a", "b"}, tenants(2))
 	s.equal([]string{"b", "b", "b"}, tenants(3))
-	s.enqueue(work.Item{Kind: "run", Key: "nobody's"}) // not even that starves
+	s.enqueue(work.Item{Kind: "run", Key: "without-tenant"}) // must not starve either
 	for range 2 {
 		if slices.Contains(tenants(1), "") {
 			return
 		}
 	}
 	s.Error("the item of no tenant starves")
-}
-
-// lost proves that nothing can be done with a lease.
-func (s *suite) lost(l work.Lease) {
-	s.Helper()
-	for name, do := range map[string]func(tx txn.Tx) error{
-		"hold":       func(tx txn.Tx) error { return s.queue.HoldTx(tx, l, lease) },
-		"finish":     func(tx txn.Tx) error { return s.queue.FinishTx(tx, l) },
-		"reschedule": func(tx txn.Tx) error { return s.queue.RescheduleTx(tx, l, s.clock.Now(), nil) },
-	} {
-		if err := s.write(do); !errors.Is(err, work.ErrLost) {
-			s.Errorf("%s with a lost lease: %v", name, err)
-		}
-	}
-	before, err := s.queue.GetNextDue(s.Context(), l.Kind)
-	if err != nil {
-		s.Fatal(err)
-	}
-	gone, err := s.queue.Renew(s.Context(), []work.Lease{l}, time.Hour)
-	if err != nil {
-		s.Fatal(err)
-	}
-	s.equal([]work.Lease{l}, gone)
-	if err := s.queue.Release(s.Context(), []work.Lease{l}, s.clock.Now()); err != nil {
-		s.Fatal(err)
-	}
-	s.nextDue(before)
-}
-
-func (s *suite) fencesOffEveryOldLease() {
-	s.enqueue(item("a", time.Time{}))
-	first := s.claimOne("n1")
-	s.clock.Advance(lease)
-	second := s.claimOne("n2")
-	s.equal(2, second.Attempt)
-	s.lost(first)
-
-	s.must(func(tx txn.Tx) error { return s.queue.RescheduleTx(tx, second, s.clock.Now(), nil) })
-	s.lost(second) // let go of
-	third := s.claimOne("n1")
-	s.equal(1, third.Attempt)
-
-	s.must(func(tx txn.Tx) error { return s.queue.DeleteTx(tx, "run", "a") })
-	s.clock.Advance(time.Millisecond)
-	s.enqueue(item("a", time.Time{})) // another item with the same key
-	s.lost(third)
-	fourth := s.claimOne("n1")
-	for _, old := range []work.Lease{first, second, third} {
-		s.lost(old)
-	}
-	s.must(func(tx txn.Tx) error { return s.queue.FinishTx(tx, fourth) })
-	s.lost(fourth)
-}
-
-func (s *suite) holdsAndRenews() {
-	s.enqueue(item("a", time.Time{}), item("b", time.Time{}))
-	held := s.claim("n1", 10)
-	s.clock.Advance(lease / 2)
-	if lost, err := s.queue.Renew(s.Context(), held, lease); err != nil || len(lost) != 0 {
-		s.Fatal(lost, err)
-	}
-	s.clock.Advance(lease * 3 / 4)
-	s.claimNone()
-	s.must(func(tx txn.Tx) error { return s.queue.HoldTx(tx, held[0], lease) })
-	s.clock.Advance(lease / 2)
-	s.equal([]string{held[1].Key}, keys(s.claim("n2", 10)))
-	lost, err := s.queue.Renew(s.Context(), held, lease)
-	if err != nil {
-		s.Fatal(err)
-	}
-	s.equal(held[1:], lost)
-	// What expired and nobody claimed is still the worker's.
-	s.clock.Advance(lease)
-	s.must(func(tx txn.Tx) error { return s.queue.HoldTx(tx, held[0], lease) })
-	s.equal([]string{held[1].Key}, keys(s.claim("n3", 10)))
-}
-
-func (s *suite) renewsMany() {
-	var items []work.Item
-	for i := range 700 {
-		items = append(items, item(fmt.Sprintf("a%03d", i), time.Time{}))
-	}
-	s.enqueue(items...)
-	var held []work.Lease
-	for len(held) < 700 {
-		got := s.claim("n1", 100)
-		if len(got) != 100 {
-			s.Fatalf("claimed %d", len(got))
-		}
-		held = append(held, got...)
-	}
-	s.must(func(tx txn.Tx) error { return s.queue.DeleteTx(tx, "run", held[333].Key) })
-	s.clock.Advance(lease / 2)
-	lost, err := s.queue.Renew(s.Context(), held, lease)
-	if err != nil {
-		s.Fatal(err)
-	}
-	s.equal([]string{held[333].Key}, keys(lost))
-	s.clock.Advance(lease * 3 / 4)
-	s.claimNone()
-}
-
-func (s *suite) reschedules() {
-	s.enqueue(item("a", time.Time{}))
-	l := s.claimOne("n1")
-	due := s.clock.Now().Add(time.Hour)
-	s.must(func(tx txn.Tx) error { return s.queue.RescheduleTx(tx, l, due, []byte("next")) })
-	s.nextDue(due)
-	s.clock.Advance(time.Hour - time.Second)
-	s.claimNone()
-	s.enqueue(item("a", time.Time{})) // wakes it
-	l = s.claimOne("n1")
-	s.equal(1, l.Attempt)
-	s.equal("next", string(l.Payload))
-}
-
-func (s *suite) releases() {
-	i := item("a", time.Time{})
-	i.Payload = []byte("kept")
-	s.enqueue(i)
-	l := s.claimOne("n1")
-	due := s.clock.Now().Add(time.Minute)
-	if err := s.queue.Release(s.Context(), []work.Lease{l}, due); err != nil {
-		s.Fatal(err)
-	}
-	s.lost(l)
-	s.nextDue(due)
-	s.clock.Advance(time.Minute)
-	l = s.claimOne("n2")
-	s.equal(2, l.Attempt)
-	s.equal("kept", string(l.Payload))
-	l.Attempt-- // this was none
-	if err := s.queue.Release(s.Context(), []work.Lease{l}, s.clock.Now()); err != nil {
-		s.Fatal(err)
-	}
-	s.equal(2, s.claimOne("n1").Attempt)
-}
-
-func (s *suite) removes() {
-	s.enqueue(item("a", time.Time{}), item("b", s.clock.Now().Add(time.Hour)))
-	l := s.claimOne("n1")
-	s.must(func(tx txn.Tx) error {
-		for _, key := range []string{"a", "b", "never there"} {
-			if err := s.queue.DeleteTx(tx, "run", key); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	s.lost(l)
-	s.nextDue(time.Time{})
-}
-
-func (s *suite) reclaims() {
-	s.enqueue(item("a", time.Time{}), item("b", time.Time{}))
-	s.claim("dead", 1)
-	other := s.claim("alive", 1)
-	s.clock.Advance(time.Second)
-	if n, err := s.queue.Reclaim(s.Context(), "dead"); err != nil || n != 1 {
-		s.Fatalf("reclaimed %d, %v", n, err)
-	}
-	l := s.claimOne("dead")
-	s.equal(2, l.Attempt)
-	s.must(func(tx txn.Tx) error { return s.queue.HoldTx(tx, other[0], lease) })
-}
-
-func (s *suite) neverGivesAnItemToTwo() {
-	const items, workers = 300, 8
-	var all []work.Item
-	for i := range items {
-		all = append(all, item(fmt.Sprintf("%c%03d", 'a'+i%3, i), time.Time{}))
-	}
-	s.enqueue(all...)
-	var mu sync.Mutex
-	done := make(map[string]int)
-	var wg sync.WaitGroup
-	for w := range workers {
-		wg.Go(func() {
-			for {
-				leases, err := s.queue.Claim(s.Context(), "run", fmt.Sprintf("n%d", w), 7, lease)
-				if err != nil {
-					s.Error(err)
-					return
-				}
-				for _, l := range leases {
-					if err := s.write(func(tx txn.Tx) error { return s.queue.FinishTx(tx, l) }); err != nil {
-						s.Errorf("finish: %v", err)
-					}
-					mu.Lock()
-					done[l.Key]++
-					mu.Unlock()
-				}
-				if len(leases) == 0 {
-					next, err := s.queue.GetNextDue(s.Context(), "run")
-					if err != nil {
-						s.Error(err)
-						return
-					}
-					if next.IsZero() {
-						return // nothing is left, claimed or not
-					}
-				}
-			}
-		})
-	}
-	wg.Wait()
-	if len(done) != items {
-		s.Errorf("%d items were done, want %d", len(done), items)
-	}
-	for key, n := range done {
-		if n != 1 {
-			s.Errorf("%s was done %d times", key, n)
-		}
-	}
 }

@@ -2,15 +2,16 @@ package event
 
 import "context"
 
-// maxOwnStacks is how many of the calls that Aside makes run beside each other.
+// maxOwnStacks bounds the functions that OnOwnStack runs at the same time.
 const maxOwnStacks = 64
 
 var stackSlots = make(chan struct{}, maxOwnStacks)
 
-// OnOwnStack runs do on a goroutine of its own and waits for it. Reading a database
-// takes a deep stack, which a goroutine that then waits for hours would keep:
-// ten thousand idle streams, ten thousand deep stacks. A panic of do is the
-// caller's. Error: do's, or ctx's where its turn did not come.
+// OnOwnStack runs do on a new goroutine and waits for it. Reading from a
+// database grows the stack, and a goroutine that then waits for hours would keep
+// the large stack: ten thousand idle streams would hold ten thousand of them.
+// A panic in do propagates to the caller. OnOwnStack returns do's error, or the
+// cause of ctx's end if no slot became free before.
 func OnOwnStack(ctx context.Context, do func() error) error {
 	select {
 	case stackSlots <- struct{}{}:

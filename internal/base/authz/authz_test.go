@@ -62,7 +62,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// The catalogue is that of interface.md section 5.8, written out a second time.
+// The expected catalogue is written out a second time, so that no scope is added or lost unnoticed.
 func TestCatalogueIsWhole(t *testing.T) {
 	t.Parallel()
 	want := []Scope{"admin", "billing:read", "events:read", "marketplace:invoke", "read:analytics", "runs:create", "runs:read", "search:read", "tenants:write"}

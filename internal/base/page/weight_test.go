@@ -29,7 +29,7 @@ func TestPagesAreBounded(t *testing.T) {
 			if len(items) != c.want || more != c.more {
 				t.Errorf("%d items, more %t; want %d, %t", len(items), more, c.want, c.more)
 			}
-			// A reader that stops when it is told leads to the same page.
+			// A reader that stops when the page is full leads to the same page.
 			var w Weight
 			for i, size := range c.sizes {
 				if w.Full(size) {

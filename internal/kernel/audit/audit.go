@@ -1,6 +1,6 @@
-// Package audit keeps who did what to what, and from where: an append-only log
-// of each tenant, written in the transactions of what it records
-// (behaviours.md sections 0.4 and 34).
+// Package audit keeps the audit log of each tenant: who did what to which
+// object, and from where. The log is append-only, and an entry is written in the
+// transaction of the change that it records.
 package audit
 
 import (
@@ -18,23 +18,23 @@ import (
 	"agentd/internal/base/txn"
 )
 
-// Entry is what whoever did something says about it. Who, when and from where
-// the [Recorder] knows from the caller.
+// Entry describes an action. The [Recorder] adds who did it, when and from
+// where.
 type Entry struct {
 	Action     string         // thing and past participle: api_key.revoked
 	TargetType string         // api_key
-	TargetID   string         // "" where there is no single one
+	TargetID   string         // "" if there is no single target
 	Details    jsontext.Value // a JSON object with more, never a secret; nil: none
 }
 
 // Recorder writes entries.
 type Recorder interface {
-	// Record writes that the caller did this, into the log of the caller's
-	// tenant, in the transaction of what was done.
+	// Record writes an entry about the caller's action to the log of the
+	// caller's tenant, in the transaction of the action.
 	Record(tx txn.Tx, who authz.Caller, e Entry) error
 }
 
-// Tell records with a recorder that may be nil.
+// Tell records an entry with r; if r is nil, it does nothing.
 func Tell(r Recorder, tx txn.Tx, who authz.Caller, e Entry) error {
 	if r == nil {
 		return nil
@@ -42,7 +42,7 @@ func Tell(r Recorder, tx txn.Tx, who authz.Caller, e Entry) error {
 	return r.Record(tx, who, e)
 }
 
-// Methods of callers that came by no credential.
+// Methods of callers without a credential.
 const (
 	CommandLine = "command_line" // the operator, at the machine
 	System      = "system"       // agentd itself, or an agent
@@ -79,26 +79,26 @@ type Filter struct {
 	Limit      int
 }
 
-// Position is where an entry stands in its log.
+// Position is the place of an entry in its log.
 type Position struct {
 	At      time.Time
 	EntryID string
 }
 
-// Store is the port to the entries. Nothing changes or removes one but the
-// purge of the tenant.
+// Store is the port to the entries. An entry is never changed, and removed only
+// when its tenant is purged.
 type Store interface {
 	AppendTx(tx txn.Tx, r Record) error
-	// List gives entries of a tenant, newest first.
+	// List returns entries of a tenant, newest first.
 	List(ctx context.Context, tenant string, f Filter) ([]Record, error)
-	// Count counts what a filter selects, whatever its After and Limit, up to
-	// a number.
+	// Count counts up to most entries that a filter selects. It ignores After
+	// and Limit.
 	Count(ctx context.Context, tenant string, f Filter, most int) (int, error)
-	// HasTenant says whether there is a tenant that is not deleted.
+	// HasTenant reports whether the tenant exists and is not deleted.
 	HasTenant(ctx context.Context, tenant string) (bool, error)
 }
 
-// Log is the Recorder of the service, and what is read of it.
+// Log is the Recorder of the service, and serves the entries to readers.
 type Log struct {
 	Store   Store
 	Writer  txn.Writer
@@ -119,9 +119,9 @@ func (l *Log) Record(tx txn.Tx, who authz.Caller, e Entry) error {
 	return l.Store.AppendTx(tx, r)
 }
 
-// RecordFor writes into the log of another tenant what the operator did with
-// it. Which of the operator's people did it, and from where, stands in the
-// operator's own log alone.
+// RecordFor writes what the operator did with another tenant into that tenant's
+// log. Which person of the operator did it, and from where, is only in the
+// operator's own log.
 func (l *Log) RecordFor(tx txn.Tx, tenant string, who authz.Caller, e Entry) error {
 	return l.Store.AppendTx(tx, l.record(tenant, who, e))
 }

@@ -17,8 +17,8 @@ import (
 	"agentd/internal/base/txn"
 )
 
-// Entries per page, and how many are counted: a log only grows, and nobody
-// waits for the exact number of a million entries.
+// Entries per page, and how many are counted: a log only grows, and the exact
+// number of a million entries is not worth waiting for.
 const (
 	defaultPage = 50
 	maxPage     = 500
@@ -63,7 +63,8 @@ func (l *Log) Routes() []route.Route {
 	}
 	return []route.Route{
 		route.Action(row("", "listAuditEntries", "Read the audit log",
-			"Who did what to what, newest first. Entries are written together with what they record; they never change, and go only when the company is purged."), l.list),
+			"Who did what to what, newest first. Entries are written together with what they record; "+
+				"they never change, and go only when the company is purged."), l.list),
 		route.Action(row("/{targetId}", "listAuditEntriesOfTarget", "Read what was done to one thing",
 			"Newest first. Of what is not there, or was never touched, there are no entries."), l.ofTarget),
 	}
@@ -93,9 +94,9 @@ func (l *Log) ofTarget(ctx context.Context, who authz.Caller, in *targetIn) (*Pa
 	return l.page(ctx, who, f, request{in.TenantID, scope, in.Cursor, in.Limit != "" || in.Cursor != ""})
 }
 
-// request is where a page is read.
+// request is a request for a page of a log.
 type request struct {
-	tenant string // whose log
+	tenant string // the owner of the log
 	scope  page.Scope
 	cursor string
 	paged  bool // the answer has the paging fields
@@ -139,8 +140,9 @@ func (l *Log) page(ctx context.Context, who authz.Caller, f Filter, r request) (
 	return p, err
 }
 
-// mayRead lets the operator read the log of another tenant. Whoever else asks
-// does not learn whether there is one.
+// mayRead returns an error unless the caller is an operator who reads the log of
+// another tenant. The refusal of anybody else does not reveal whether the tenant
+// exists.
 func (l *Log) mayRead(ctx context.Context, who authz.Caller, tenant string) error {
 	if !who.Operator {
 		return fault.New(fault.Forbidden, "", "Only the operator of this service may read the audit log of another company.")
@@ -158,7 +160,7 @@ func (l *Log) mayRead(ctx context.Context, who authz.Caller, tenant string) erro
 	return nil
 }
 
-// readAcross records that somebody read another tenant's log, in both.
+// readAcross records in both logs that the operator read another tenant's log.
 func (l *Log) readAcross(ctx context.Context, who authz.Caller, tenant string, f Filter) error {
 	details, err := json.Marshal(struct {
 		Action string `json:"action,omitzero"`
@@ -177,10 +179,10 @@ func (l *Log) readAcross(ctx context.Context, who authz.Caller, tenant string, f
 	})
 }
 
-// position is where the record stands, as a cursor keeps it.
+// position returns the place of the record, as a cursor keeps it.
 func (r Record) position() string { return strconv.FormatInt(r.At.UnixMicro(), 10) + "/" + r.EntryID }
 
-// parsePosition reads what [Record.position] made; "" is the beginning.
+// parsePosition reads the result of [Record.position]; "" is the beginning.
 func parsePosition(s string) Position {
 	at, id, ok := strings.Cut(s, "/")
 	micros, err := strconv.ParseInt(at, 10, 64)

@@ -1,19 +1,19 @@
-// Package blob keeps bytes for the slices that name them: uploads, files of
+// Package blob stores bytes for the slices that refer to them: uploads, files of
 // workspaces, artifacts of runs.
 //
-// A blob is named by its tenant and the SHA-256 of its bytes, so that the same
-// bytes are stored once for a tenant, and never shared between two. It is
-// counted how many rows name it, in the transactions that write those rows;
-// when the last is gone, so is the blob.
+// A blob is identified by its tenant and the SHA-256 of its bytes, so that the
+// same bytes are stored once for a tenant, and never shared between tenants. The
+// rows that refer to it are counted, in the transactions that write those rows;
+// the blob is removed with its last reference.
 //
 // # Order
 //
-// [Store.Stage] stores bytes that nobody names yet, part by part and outside
-// of any transaction of the caller. [Store.Keep], in the transaction that
-// writes what names them, makes them a blob. What is staged and never kept is
-// removed after an hour; what [Store.Drop] took the last name from, after ten
-// minutes, so that downloads under way may end. [Store.Serve] removes it; it
-// may run on any number of nodes.
+// [Store.Stage] stores bytes without a reference, part by part and outside of
+// any transaction of the caller. [Store.Keep] makes them a blob, in the
+// transaction that writes the row that refers to it. Bytes that are staged and
+// never kept are removed after an hour; a blob whose last reference [Store.Drop]
+// removed, after ten minutes, so that downloads under way can finish.
+// [Store.Serve] removes both; it may run on any number of nodes.
 //
 // No more than a part of a blob is in memory per reader or writer.
 package blob
@@ -37,14 +37,14 @@ import (
 const (
 	// PartSize is the size of every part of a blob but its last.
 	PartSize = 256 << 10
-	// MaxSize of a blob (interface.md section 8, uploads).
+	// MaxSize is the largest size of a blob, as the API documents it for uploads.
 	MaxSize = 50 << 20
 
 	stagedFor  = time.Hour
 	droppedFor = 10 * time.Minute
 )
 
-// Ref names a blob of a tenant.
+// Ref identifies a blob of a tenant.
 type Ref struct {
 	SHA256 string // lower-case hex
 	Size   int64
@@ -52,35 +52,37 @@ type Ref struct {
 
 // Table is the port to stored parts.
 type Table interface {
-	// CreatePartTx stores one part of a set. Its first part tells from when on the
-	// set is loose, unless it is adopted.
+	// CreatePartTx stores one part of a set. The first part determines when the
+	// set may be removed, unless it is adopted by then.
 	CreatePartTx(tx txn.Tx, tenant, parts string, n int, data []byte) error
-	// UnreferenceTx notes that nothing names a set, and when it may be removed.
+	// UnreferenceTx records that nothing refers to a set, and when it may be
+	// removed.
 	UnreferenceTx(tx txn.Tx, tenant, parts string, due time.Time) error
-	// CreateTx names a blob once more. Where there is none yet it makes it of the
-	// set, which is loose no longer, and says so.
+	// CreateTx adds a reference to a blob. If there is no such blob yet it creates
+	// it from the set, which is no longer loose, and returns true.
 	CreateTx(tx txn.Tx, tenant string, b Ref, parts string) (made bool, err error)
-	// ReferenceTx names a blob that exists once more. Errors: fault.NotFound.
+	// ReferenceTx adds a reference to an existing blob. Errors: fault.NotFound.
 	ReferenceTx(tx txn.Tx, tenant, sum string) error
-	// DereferenceTx takes one name away. It gives the set of a blob that has none
-	// left and is removed, otherwise "".
+	// DereferenceTx removes one reference. If it was the last, the blob is
+	// removed and its set returned; otherwise it returns "".
 	DereferenceTx(tx txn.Tx, tenant, sum string) (parts string, err error)
-	// Get gives the set of a blob. Errors: fault.NotFound.
+	// Get returns the set of a blob. Errors: fault.NotFound.
 	Get(ctx context.Context, tenant, sum string) (parts string, size int64, err error)
 	// ReadPart reads a part into buf, which has room for PartSize bytes. Errors:
 	// fault.NotFound.
 	ReadPart(ctx context.Context, tenant, parts string, n int, buf []byte) (int, error)
 	// ListDue lists sets that may be removed by now, the oldest first.
 	ListDue(ctx context.Context, now time.Time, limit int) ([]Loose, error)
-	// DeletePartsTx removes up to limit parts of a set that is loose, and the note once
-	// none is left, and says so. A set that was adopted stays.
+	// DeletePartsTx removes up to limit parts of a loose set. Once no part is
+	// left it removes the record of the set too, and returns true. A set that was
+	// adopted stays.
 	DeletePartsTx(tx txn.Tx, l Loose, limit int) (done bool, err error)
 }
 
-// Loose is a set of parts that nothing names.
+// Loose is a set of parts that nothing refers to.
 type Loose struct{ Tenant, Parts string }
 
-// Store keeps blobs. It is safe for concurrent use.
+// Store stores blobs. It is safe for concurrent use.
 type Store struct {
 	Table  Table
 	Writer txn.Writer
@@ -97,12 +99,12 @@ type Staged struct {
 
 var buffers = sync.Pool{New: func() any { b := make([]byte, PartSize); return &b }}
 
-// ErrTooLarge is the 413 of what is larger than a blob may be.
+// ErrTooLarge returns the 413 for content that is larger than a blob may be.
 func ErrTooLarge() error {
 	return fault.New(fault.TooLarge, "", "The file is larger than the 50 MiB that a file may have.")
 }
 
-// Stage reads r to its end and stores what it gives. Errors: those of r,
+// Stage reads r to its end and stores its bytes. Errors: those of r,
 // ErrTooLarge, fault.Unavailable.
 func (s *Store) Stage(ctx context.Context, tenant string, r io.Reader) (*Staged, error) {
 	buf := buffers.Get().(*[]byte)
@@ -137,8 +139,8 @@ func (s *Store) Stage(ctx context.Context, tenant string, r io.Reader) (*Staged,
 	}
 }
 
-// fill reads until buf is full or r ends. io.ReadFull would not tell an end
-// from a body that was cut off.
+// fill reads until buf is full or r ends. io.ReadFull would not distinguish the
+// end from a body that was cut off.
 func fill(r io.Reader, buf []byte) (n int, last bool, err error) {
 	for n < len(buf) {
 		got, err := r.Read(buf[n:])
@@ -169,12 +171,12 @@ func (s *Store) addPart(ctx context.Context, tenant, parts string, n int, data [
 	})
 }
 
-// Keep names what was staged, in the transaction that writes the row that does.
-// It may be called for as many rows as there are.
+// Keep adds a reference to what was staged, in the transaction that writes the
+// referring row. It may be called once for each of several rows.
 func (s *Store) Keep(tx txn.Tx, tenant string, st *Staged) error {
 	parts := st.parts
 	if parts == "" {
-		parts = ident.New() // anew each time: the last may be on its way out
+		parts = ident.New() // a new set each time: the previous one may be in removal
 	}
 	made, err := s.Table.CreateTx(tx, tenant, st.Ref, parts)
 	if err != nil || !made || len(st.small) == 0 {
@@ -183,13 +185,13 @@ func (s *Store) Keep(tx txn.Tx, tenant string, st *Staged) error {
 	return s.Table.CreatePartTx(tx, tenant, parts, 0, st.small)
 }
 
-// Share names a blob once more that another row names already. Errors:
-// fault.NotFound where none does.
+// Share adds a reference to a blob that another row refers to already. Errors:
+// fault.NotFound if there is no such blob.
 func (s *Store) Share(tx txn.Tx, tenant, sum string) error {
 	return s.Table.ReferenceTx(tx, tenant, sum)
 }
 
-// Drop takes a name away, in the transaction that removes the row that had it.
+// Drop removes a reference, in the transaction that removes the referring row.
 func (s *Store) Drop(tx txn.Tx, tenant, sum string) error {
 	parts, err := s.Table.DereferenceTx(tx, tenant, sum)
 	if err != nil || parts == "" {

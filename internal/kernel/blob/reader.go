@@ -27,7 +27,7 @@ var (
 	errTorn = errors.New("blob: a part is missing or has another size")
 )
 
-// Open gives a reader, whose reads end with ctx. Errors: fault.NotFound.
+// Open returns a reader, whose reads end with ctx. Errors: fault.NotFound.
 func (s *Store) Open(ctx context.Context, tenant, sum string) (*Reader, error) {
 	parts, size, err := s.Table.Get(ctx, tenant, sum)
 	if err != nil {
@@ -36,7 +36,7 @@ func (s *Store) Open(ctx context.Context, tenant, sum string) (*Reader, error) {
 	return &Reader{ctx: ctx, table: s.Table, tenant: tenant, parts: parts, size: size, held: -1}, nil
 }
 
-// Size is how many bytes there are.
+// Size returns the size of the blob in bytes.
 func (r *Reader) Size() int64 { return r.size }
 
 // Read implements io.Reader.
@@ -88,7 +88,7 @@ func (r *Reader) Seek(offset int64, whence int) (int64, error) {
 	return offset, nil
 }
 
-// Close gives the part's memory back. It is not an error to close twice.
+// Close releases the part's memory. It is not an error to close twice.
 func (r *Reader) Close() error {
 	if r.buf != nil {
 		buffers.Put(r.buf)

@@ -13,20 +13,21 @@ import (
 const (
 	sweepEvery = time.Minute
 	sweepBatch = 100
-	// sweepParts go in one transaction: others wait for it.
+	// sweepParts is how many parts one transaction removes: others wait for it.
 	sweepParts = 8
 )
 
-// Serve removes what nothing names any more, until ctx ends.
+// Serve removes the parts that nothing refers to any more, until ctx ends.
 func (s *Store) Serve(ctx context.Context, log *slog.Logger) {
-	work.Every(ctx, sweepEvery, log, "stored bytes that nothing needs could not be removed; the next turn tries again", func(ctx context.Context) error {
+	const failed = "stored bytes that nothing refers to could not be removed; the next turn tries again"
+	work.Every(ctx, sweepEvery, log, failed, func(ctx context.Context) error {
 		_, err := s.Sweep(ctx)
 		return err
 	})
 }
 
-// Sweep removes every set that is due by now, and says how many. It goes on
-// behind one that cannot be removed.
+// Sweep removes every set that is due by now, and returns how many it removed.
+// It continues after one that cannot be removed.
 func (s *Store) Sweep(ctx context.Context) (removed int, err error) {
 	for {
 		due, failure := s.Table.ListDue(ctx, s.Clock.Now(), sweepBatch)

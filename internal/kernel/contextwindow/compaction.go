@@ -7,27 +7,27 @@ import (
 	"agentd/internal/kernel/model"
 )
 
-// Compaction says which messages of a conversation a summary stands for: the first
-// Messages that are no system messages. Two kinds among them stay beside the
-// summary: with KeepRequest the newest message of the user, and calls that
-// have no result among them, with what results there are.
+// Compaction selects the messages of a conversation that a summary replaces: the
+// first Messages that are not system messages. Two kinds among them stay beside
+// the summary: the newest message of the user (with KeepRequest), and calls
+// whose results are not all among them, with the results that are.
 type Compaction struct {
 	Messages    int  `json:"messages"`
 	KeepRequest bool `json:"keep_request,omitzero"`
 }
 
-// Budget says how much a fold is to leave, in tokens by the estimates that come
+// Budget is how much a compaction leaves, in tokens by the estimates that come
 // with the messages.
 type Budget struct {
-	Keep   int // recent turns within this stay as they are
-	Most   int // so much may stay for the sake of the newest turn and of Recent
-	Recent int // so many of the newest messages stay, if they are within Most
-	Take   int // one summary is made of so much at most
+	Keep   int // recent turns within this many tokens stay as they are
+	Most   int // the limit that the newest turn and the Recent messages may reach
+	Recent int // this many of the newest messages stay, if they are within Most
+	Take   int // the largest input of one summary
 }
 
-// PlanCompaction finds out what of a conversation is to be folded. Not ok: there is
-// nothing that a summary would make shorter. With more, one summary cannot be
-// made of all of it, and another fold is to follow.
+// PlanCompaction selects the part of a conversation to compact. It is not ok if a
+// summary would make nothing shorter. With more, the part is too large for one
+// summary, and another compaction must follow.
 func PlanCompaction(messages []model.Message, sizes []int, r Budget) (f Compaction, more, ok bool) {
 	u := parse(messages, sizes)
 	if u.newest < 0 {
@@ -42,7 +42,7 @@ func PlanCompaction(messages []model.Message, sizes []int, r Budget) (f Compacti
 	}
 	k = u.grow(k, func(now, next selection) bool { return now.messages < r.Recent && next.tokens-u.fixed <= r.Most })
 	end := u.take(messages, k.cut, r.Take)
-	for !u.shortens(messages[:end]) { // calls whose results stand behind the end stay
+	for !u.shortens(messages[:end]) { // calls whose results come after the end stay
 		if end++; end > k.cut {
 			return Compaction{}, false, false
 		}
@@ -50,13 +50,13 @@ func PlanCompaction(messages []model.Message, sizes []int, r Budget) (f Compacti
 	return u.compaction(messages[:end]), u.canCompact(end, k.cut), true
 }
 
-// compaction is the fold of a beginning of the conversation.
+// compaction returns the compaction of a beginning of the conversation.
 func (u *units) compaction(part []model.Message) Compaction {
 	return Compaction{Messages: talk(part), KeepRequest: u.request >= 0 && u.request < len(part)}
 }
 
-// take gives the end of what is folded at once: as far as to a cut, but no
-// more tokens than one summary can be made of, one unit at least.
+// take returns the end of the part that one compaction covers: up to the cut, but
+// no more tokens than one summary can be made of, and at least one unit.
 func (u *units) take(messages []model.Message, cut, most int) int {
 	open := unanswered(messages[:cut])
 	tokens := 0
@@ -72,14 +72,14 @@ func (u *units) take(messages []model.Message, cut, most int) int {
 	return cut
 }
 
-// shortens says whether folding a beginning of a conversation folds anything
-// but an earlier summary.
+// shortens reports whether the compaction of a beginning of a conversation
+// replaces anything but an earlier summary.
 func (u *units) shortens(part []model.Message) bool {
 	return slices.ContainsFunc(Compacted(part, u.compaction(part)), func(m model.Message) bool { return !m.Summary })
 }
 
-// canCompact says whether a part of the conversation has anything to fold but
-// the request.
+// canCompact reports whether a part of the conversation has anything to compact
+// except the request.
 func (u *units) canCompact(from, to int) bool {
 	for i := from; i < to; i++ {
 		if u.head[i] == i && i != u.request {
@@ -89,7 +89,7 @@ func (u *units) canCompact(from, to int) bool {
 	return false
 }
 
-// talk counts the messages that are none of the system.
+// talk counts the messages that are not system messages.
 func talk(messages []model.Message) (n int) {
 	for i := range messages {
 		if messages[i].Role != model.System {
@@ -99,7 +99,7 @@ func talk(messages []model.Message) (n int) {
 	return n
 }
 
-// unanswered gives the heads of calls of which a result is missing.
+// unanswered returns the heads of the calls that lack a result.
 func unanswered(messages []model.Message) map[int]bool {
 	head := heads(messages)
 	type call struct {
@@ -123,8 +123,9 @@ func unanswered(messages []model.Message) map[int]bool {
 	return open
 }
 
-// parts are a conversation as a fold parts it: the messages of the system in
-// the part that is folded, what is folded, what of it stays, and the rest.
+// parts is a conversation as a compaction divides it: the system messages of the
+// compacted part, the messages that are replaced, those of the part that stay,
+// and the rest.
 type parts struct{ system, compacted, stay, rest []model.Message }
 
 func split(messages []model.Message, f Compaction) (p parts) {
@@ -153,15 +154,15 @@ func split(messages []model.Message, f Compaction) (p parts) {
 	return p
 }
 
-// Compacted gives the messages that a fold replaces by a summary.
+// Compacted returns the messages that a compaction replaces by a summary.
 func Compacted(messages []model.Message, f Compaction) []model.Message {
 	return split(messages, f).compacted
 }
 
-// Apply gives the conversation after a fold: the messages of the system, the
-// summary, what of the folded part stays, and the rest. It depends on nothing
-// behind the folded part, so that it gives the same at any later time. The
-// messages that came in are not touched.
+// Apply returns the conversation after a compaction: the system messages, the
+// summary, what stays of the compacted part, and the rest. It depends on nothing
+// after the compacted part, so that a later call returns the same beginning. It
+// does not change messages.
 func Apply(messages []model.Message, f Compaction, summary string) []model.Message {
 	p := split(messages, f)
 	if len(p.compacted) == 0 {
@@ -178,8 +179,8 @@ const (
 
 var noTags = strings.NewReplacer("<summary>", "[summary]", "</summary>", "[/summary]")
 
-// Summary is the message that stands for folded ones: the text delimited as
-// data, whatever is in it.
+// Summary returns the message that replaces compacted ones: the text, delimited
+// as data whatever it contains.
 func Summary(text string) model.Message {
 	return model.Message{Role: model.User, Text: summaryBegins + noTags.Replace(strings.TrimSpace(text)) + summaryEnds, Summary: true}
 }

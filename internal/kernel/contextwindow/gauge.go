@@ -4,29 +4,30 @@ import "sync"
 
 const (
 	maxGauged  = 4096
-	leastInput = 400 // tokens: smaller requests say more of their frame than of the text
+	leastInput = 400 // tokens: in smaller requests the framing outweighs the text
 	mostRatio  = 8
 )
 
-// Gauge is what this node learnt of how models count: how many of a model's
-// own tokens make one estimated token. Safe for concurrent use. It is lost with
-// the process, and learnt again.
+// Gauge records what this node observed of how models count tokens: how many of
+// a model's own tokens correspond to one estimated token. It is safe for
+// concurrent use. It is lost with the process, and learnt again.
 type Gauge struct {
 	mu     sync.Mutex
 	ratios map[string]float64
 }
 
-// NewGauge makes a gauge.
+// NewGauge returns a gauge without observations.
 func NewGauge() *Gauge { return &Gauge{ratios: map[string]float64{}} }
 
-// Record notes how many tokens a model said that a request had, beside the
-// estimate. The name is of the model and of whose texts it reads: languages
-// differ more than models do, and nobody's texts must shorten another's.
+// Record records how many tokens a model reported for a request, beside the
+// estimate. The name is that of the model and of the tenant whose texts it reads:
+// languages differ more than models do, and the texts of one tenant must not
+// shorten those of another.
 func (g *Gauge) Record(name string, estimated, reported int) {
 	if estimated < leastInput || reported <= 0 {
 		return
 	}
-	// A ratio below 1 is not believed: some endpoints leave out what they had
+	// A ratio below 1 is not believed: some endpoints do not count what they had
 	// in a cache.
 	ratio := min(max(float64(reported)/float64(estimated), 1), mostRatio)
 	g.mu.Lock()
@@ -43,7 +44,7 @@ func (g *Gauge) Record(name string, estimated, reported int) {
 	g.ratios[name] = ratio
 }
 
-// Scale turns a number of a model's tokens into estimated ones.
+// Scale converts a number of a model's tokens into estimated tokens.
 func (g *Gauge) Scale(name string, tokens int) int {
 	g.mu.Lock()
 	ratio := g.ratios[name]

@@ -3,16 +3,16 @@ package contextwindow
 import "agentd/internal/kernel/model"
 
 // Meter keeps the estimates of a conversation that grows at its end, so that
-// looking at it again costs what was added. The zero value is ready. Not safe
-// for concurrent use.
+// another Read costs only what was added. The zero value is ready. It is not
+// safe for concurrent use.
 type Meter struct {
 	sizes []int
 	total int
 }
 
-// Read estimates what was added since it was read last. Messages before the
-// last are taken to be the same; the last one may have changed. Call Reset
-// after any other change.
+// Read estimates the messages that were added since the last Read. Those before
+// the last one are assumed to be unchanged; the last one may have changed. Call
+// Reset after any other change.
 func (m *Meter) Read(messages []model.Message) {
 	same := min(len(m.sizes), len(messages))
 	if same > 0 {
@@ -32,10 +32,10 @@ func (m *Meter) Read(messages []model.Message) {
 // Reset forgets everything.
 func (m *Meter) Reset() { m.sizes, m.total = m.sizes[:0], 0 }
 
-// Sizes are the messages' estimates. They are the meter's own.
+// Sizes returns the messages' estimates. The slice belongs to the meter.
 func (m *Meter) Sizes() []int { return m.sizes }
 
-// Total is the sum of the estimates.
+// Total returns the sum of the estimates.
 func (m *Meter) Total() int { return m.total }
 
 // Sizes estimates messages one by one.

@@ -1,11 +1,12 @@
-// Package window decides what of a conversation a model is given to read when
-// the whole of it is too much: which messages are left out of a request, which
-// ones a summary is to stand for, and what it is made of. Its functions are
-// pure: the same messages and limits give the same answer on every node.
+// Package contextwindow selects the messages that fit the context window of a
+// model when the whole conversation does not: which ones are left out of a
+// request, which ones a summary replaces, and how the summary is made. Its
+// functions are pure: the same messages and limits have the same result on every
+// node.
 //
-// Some messages stand and fall together: an assistant's tool calls and their
-// results. Some always stay: what the system says, the newest message of the
-// user, which is what the model works on, and whatever came last.
+// An assistant's tool calls and their results stay or go together. Some messages
+// always stay: system messages, the newest message of the user, which is what
+// the model works on, and the last message.
 package contextwindow
 
 import (
@@ -14,13 +15,13 @@ import (
 	"agentd/internal/kernel/model"
 )
 
-// unbound is the head of a message that belongs to none: of the system, or a
-// tool's result without its call.
+// unbound is the head of a message that belongs to no unit: a system message, or
+// a tool's result without its call.
 const unbound = -1
 
-// heads gives for each message the index of the one that it stands and falls
-// with: for a tool's result the newest assistant's message before it that made
-// the call, for others the message itself.
+// heads returns, for each message, the index of the message with which it stays
+// or goes: for a tool's result the newest assistant's message before it that
+// made the call, for others the message itself.
 func heads(messages []model.Message) []int {
 	at := make([]int, len(messages))
 	callers := map[string]int{}
@@ -44,7 +45,7 @@ func heads(messages []model.Message) []int {
 	return at
 }
 
-// request is the index of the newest message of the user; -1: there is none.
+// request returns the index of the newest message of the user, or -1.
 func request(messages []model.Message) int {
 	for i := range slices.Backward(messages) {
 		if messages[i].Role == model.User && !messages[i].Summary {
@@ -54,15 +55,15 @@ func request(messages []model.Message) int {
 	return -1
 }
 
-// units is a conversation by what stands and falls together. A unit is known
-// by its head.
+// units is a conversation divided into groups of messages that stay or go
+// together. A unit is identified by its head.
 type units struct {
 	head    []int // of each message
 	tokens  []int // of each unit, at its head; 0 elsewhere
 	count   []int // messages of each unit, at its head
-	fixed   int   // tokens of what always stays because of what it is
+	fixed   int   // tokens of the messages that are always kept
 	request int
-	newest  int // head of what came last; -1: nothing but system messages
+	newest  int // head of the last message; -1: there are only system messages
 }
 
 func parse(messages []model.Message, sizes []int) units {
@@ -86,17 +87,17 @@ func parse(messages []model.Message, sizes []int) units {
 	return u
 }
 
-// alwaysKept says whether a message stays because of what it is.
+// alwaysKept reports whether a message stays whatever its place.
 func alwaysKept(m *model.Message) bool { return m.Role == model.System || m.Summary }
 
-// selection is what stays of a conversation if the units from a cut on do.
+// selection is what stays of a conversation if the units from a cut on stay.
 type selection struct {
 	cut      int
 	tokens   int
 	messages int
 }
 
-// minimum keeps what must stay.
+// minimum returns the selection of what must stay.
 func (u *units) minimum() selection {
 	k := selection{cut: u.newest, tokens: u.fixed}
 	if u.newest < 0 {
@@ -111,8 +112,8 @@ func (u *units) minimum() selection {
 	return k
 }
 
-// grow keeps older units too, one after the other, for as long as may says
-// that so much may be kept instead of what is now.
+// grow adds older units to the selection, one after the other, for as long as
+// may accepts the larger selection in place of the present one.
 func (u *units) grow(k selection, may func(now, next selection) bool) selection {
 	for p := k.cut - 1; p >= 0; p-- {
 		if u.count[p] == 0 {
@@ -130,17 +131,17 @@ func (u *units) grow(k selection, may func(now, next selection) bool) selection 
 	return k
 }
 
-// Limits are of what a model reads. A limit of 0 is none.
+// Limits bound what a model reads. 0 is no limit.
 type Limits struct {
 	Tokens   int // by the estimates that come with the messages
-	Messages int // those of the system and summaries not counted
+	Messages int // without system messages and summaries
 }
 
-// Fit gives what is to be read of a conversation: all of it where it is within
-// the limits; else the messages of the system, the newest message of the user
-// and the newest others, never a tool's result without its call nor a call
-// without its results. What must stay, stays although it is beyond the limits.
-// sizes are the messages' estimates (Meter). The result may be messages itself.
+// Fit returns the messages that a model reads: all of them if they are within
+// the limits; else the system messages, the newest message of the user and the
+// newest others, never a tool's result without its call nor a call without its
+// results. Messages that must stay are returned even beyond the limits. sizes
+// are the messages' estimates (Meter). The result may be messages itself.
 func Fit(messages []model.Message, sizes []int, l Limits) []model.Message {
 	total, talk := 0, 0
 	for i := range messages {
@@ -158,8 +159,7 @@ func Fit(messages []model.Message, sizes []int, l Limits) []model.Message {
 	u := parse(messages, sizes)
 	k := u.grow(u.minimum(), func(_, next selection) bool { return within(next.tokens, next.messages) })
 	if l.Messages <= 0 && k.cut < u.request {
-		// Of the oldest turn that is left only whole ones: many models expect
-		// that the user begins.
+		// Only whole turns are kept: many models expect the user to begin.
 		for messages[k.cut].Role != model.User {
 			k.cut++
 		}

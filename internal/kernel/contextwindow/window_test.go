@@ -14,7 +14,7 @@ import (
 	"agentd/internal/kernel/model"
 )
 
-// A conversation's messages are told apart by the step that they claim to come
+// A conversation's messages are distinguished by the step that they claim to come
 // from.
 func number(messages []model.Message) []model.Message {
 	for i := range messages {
@@ -90,7 +90,7 @@ func conversation() *rapid.Generator[[]model.Message] {
 	})
 }
 
-// callers gives for each result the message that made the call.
+// callers returns, for each result, the message that made the call.
 func callers(messages []model.Message) map[int64]int64 {
 	made := map[string]int64{}
 	of := map[int64]int64{}

@@ -1,6 +1,7 @@
-// Package mail sends letters to people: sign-in codes, invites, notices. A
-// letter is taken in the transaction that makes it true and sent afterwards, so
-// that none is sent for what did not happen, and none is lost in a crash.
+// Package mail sends emails to people: sign-in codes, invites, notices. An email
+// is queued in the transaction of the change that it is about, and sent
+// afterwards, so that none is sent for a change that did not happen, and none is
+// lost in a crash.
 package mail
 
 import (
@@ -11,39 +12,39 @@ import (
 	"agentd/internal/base/txn"
 )
 
-// Message is a letter to one person, in plain text.
+// Message is an email to one person, in plain text.
 type Message struct {
 	To      string    // an email address
 	Subject string    // one line
 	Text    string    // may hold secrets: it is sealed at rest
-	Until   time.Time // after it the letter is of no use and not sent; zero: there is no such moment
+	Until   time.Time // the email is not sent later than this; zero: it never expires
 }
 
-// Outbox takes letters.
+// Outbox accepts emails.
 type Outbox interface {
-	// Configured says whether letters can be sent: whether the operator named a
-	// server for them. Where not, Send drops them.
+	// Configured reports whether the operator configured a mail server. If not,
+	// Send drops messages.
 	Configured() bool
-	// Send takes a letter of a tenant ("": of the platform) in the transaction
-	// that makes it true. It is tried again for some hours.
+	// Send queues an email of a tenant ("": of the platform) in the transaction
+	// of the change that it is about. Sending is retried for some hours.
 	Send(tx txn.Tx, tenant string, m Message) error
 }
 
-// Letter is a message on its way. Its ID is the same at every attempt, so that
-// whoever gets it twice can tell.
+// Letter is a queued message. Its ID is the same at every attempt, so that a
+// recipient can recognize a duplicate.
 type Letter struct {
 	Message
 
 	ID string
 }
 
-// ErrRefused marks an error of a Sender that trying again cannot mend: the mail
-// server does not want this letter.
+// ErrRefused marks a permanent error of a Sender: the mail server rejected the
+// email, and a retry does not help.
 var ErrRefused = errors.New("mail: refused")
 
-// Sender hands letters to a mail server, one at a time and whole. Nil means that
-// the server has taken the letter over. An error may come although it has: who
-// sends again may send twice.
+// Sender passes emails to a mail server, one at a time and whole. A nil error
+// means that the server has accepted the email. After an error it may have
+// accepted it too: a retry may send it twice.
 type Sender interface {
 	Send(ctx context.Context, l Letter) error
 }

@@ -19,45 +19,45 @@ import (
 	"agentd/internal/kernel/work"
 )
 
-// WorkKind is the kind of the work that letters are.
+// WorkKind is the kind of the work items of emails.
 const WorkKind = "mail"
 
 // sendTime is how long one attempt may take.
 const sendTime = time.Minute
 
-// waits lie between the attempts at a letter. The first ones are short because
-// people wait for their codes; what fails for more than four hours needs the
-// operator, not another attempt.
+// waits are the times between the attempts at an email. The first ones are short
+// because people wait for their codes; a failure of more than four hours needs
+// the operator, not another attempt.
 var waits = []time.Duration{10 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour, 3 * time.Hour}
 
-// Outcome of an attempt at a letter.
+// Outcome is the result of an attempt at an email.
 type Outcome string
 
 // The outcomes.
 const (
 	Sent    Outcome = "sent"
-	Delayed Outcome = "delayed" // it is tried again
-	Dropped Outcome = "dropped" // refused, too late, or tried often enough
+	Delayed Outcome = "delayed" // it will be retried
+	Dropped Outcome = "dropped" // refused, expired, or out of attempts
 )
 
-// Config is what a Post is made of. Queue and Box are required.
+// Config configures a Post. Queue and Box are required.
 type Config struct {
 	Queue   work.Queue
 	Writer  txn.Writer
 	Box     *secret.Box
-	Sender  Sender // nil: the operator named no server
+	Sender  Sender // nil: the operator configured no server
 	Clock   clock.Clock
 	Logger  *slog.Logger
-	Observe func(Outcome) // nil: nobody counts
+	Observe func(Outcome) // called after every attempt; may be nil
 }
 
-// Post is the Outbox that keeps letters as work until they are sent. Safe for
-// concurrent use.
+// Post is the Outbox that keeps emails as work items until they are sent. It is
+// safe for concurrent use.
 type Post struct{ cfg Config }
 
 var _ Outbox = (*Post)(nil)
 
-// NewPost makes a post.
+// NewPost returns a Post.
 func NewPost(cfg Config) *Post {
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	if cfg.Clock == nil {
@@ -72,7 +72,7 @@ func NewPost(cfg Config) *Post {
 // Configured implements Outbox.
 func (p *Post) Configured() bool { return p.cfg.Sender != nil }
 
-// kept is a letter as it waits: sealed, for its text may hold a secret.
+// kept is the stored form of an email: sealed, since its text may hold a secret.
 type kept struct {
 	Sealed []byte `json:"sealed"`
 }
@@ -85,7 +85,7 @@ func (p *Post) Send(tx txn.Tx, tenant string, m Message) error {
 	if at, err := netmail.ParseAddress(m.To); err != nil || at.Address != m.To {
 		return errors.New("mail: the letter is addressed to no email address")
 	}
-	// A line break in a name would start another header.
+	// A line break would start another header.
 	m.Subject = text.OneLine(m.Subject)
 	plain, err := json.Marshal(m)
 	if err != nil {
@@ -101,7 +101,7 @@ func (p *Post) Send(tx txn.Tx, tenant string, m Message) error {
 
 func sealedFor(tenant, id string) string { return "mail/" + tenant + "/" + id }
 
-// Handle is the work.Handler of letters.
+// Handle is the work.Handler of emails.
 func (p *Post) Handle(ctx context.Context, held work.Lease) error {
 	letter, err := p.open(held)
 	if err != nil {
@@ -129,8 +129,7 @@ func (p *Post) Handle(ctx context.Context, held work.Lease) error {
 	return err
 }
 
-// Backoff is the wait after the attempt with that number, for the work.Runner of
-// letters.
+// Backoff returns the wait after an attempt, for the work.Runner of emails.
 func Backoff(attempt int) time.Duration {
 	return waits[min(max(attempt, 1), len(waits))-1]
 }
@@ -159,8 +158,8 @@ func (p *Post) send(ctx context.Context, l Letter) (err error) {
 	return p.cfg.Sender.Send(ctx, l)
 }
 
-// finish ends a letter's work. It goes on when the node is stopping: a letter
-// that was sent is not to be sent again.
+// finish removes an email's work item, even while the node is stopping: an email
+// that was sent must not be sent again.
 func (p *Post) finish(ctx context.Context, held work.Lease) error {
 	return p.cfg.Writer.Write(context.WithoutCancel(ctx), func(tx txn.Tx) error { return p.cfg.Queue.FinishTx(tx, held) })
 }

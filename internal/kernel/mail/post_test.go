@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// office is a post with its runner in a bubble, whose server does as it is told.
+// office is a post with its runner in a bubble, whose server answers as the test sets it.
 type office struct {
 	*mail.Post
 	*worktest.Queue
@@ -273,7 +273,7 @@ func TestSealed(t *testing.T) {
 	})
 }
 
-// again gives a letter that was dropped by a test once more.
+// again returns another attempt at an email that a test dropped.
 func (o *office) again(held work.Lease) work.Lease {
 	o.t.Helper()
 	if err := o.Write(o.t.Context(), func(tx txn.Tx) error {

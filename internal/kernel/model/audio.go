@@ -7,7 +7,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// SpeechRequest is one call that has a text spoken.
+// SpeechRequest is one call that turns a text into speech.
 type SpeechRequest struct {
 	Target       Target
 	Input        string
@@ -17,36 +17,36 @@ type SpeechRequest struct {
 	Instructions string  // how to speak; "": none
 }
 
-// Speech is a text as it was spoken. Its bytes come as the endpoint makes them.
+// Speech is the audio of a text. Its bytes arrive as the endpoint produces them.
 type Speech struct {
 	Type string // media type, audio/…
-	// Audio is to be closed. It ends with an *Error where the endpoint falls
-	// silent, breaks off, or sends more than an answer may have.
+	// Audio must be closed. It ends with an *Error if the endpoint stops sending,
+	// closes the connection early, or sends more than an answer may have.
 	Audio io.ReadCloser
 }
 
-// TranscriptionRequest is one call that has speech written down.
+// TranscriptionRequest is one call that transcribes speech.
 type TranscriptionRequest struct {
 	Target   Target
 	File     []byte
-	Name     string // of the file, by whose end endpoints tell formats
+	Name     string // of the file; endpoints derive the format from its extension
 	Type     string // media type; "": not known
-	Language string // as ISO 639-1; "": the endpoint finds out
+	Language string // as ISO 639-1; "": the endpoint detects it
 	Prompt   string
 	// Verbose asks for segments and duration too.
 	Verbose     bool
 	Temperature *float64
 }
 
-// Transcription is what was said.
+// Transcription is the text of speech.
 type Transcription struct {
 	Text string
 	JSON jsontext.Value // the endpoint's whole answer, an object that holds text
-	// Usage is what the endpoint says that it used; zero: nothing.
+	// Usage is what the endpoint reported; zero: it reported nothing.
 	Usage Usage
 }
 
-// AudioClient calls models that speak and listen. Errors: *Error, or the
+// AudioClient calls models for speech and transcription. Errors: *Error, or the
 // context's.
 type AudioClient interface {
 	Speak(ctx context.Context, req SpeechRequest) (*Speech, error)
@@ -56,14 +56,13 @@ type AudioClient interface {
 // Listed is a model as its endpoint lists it.
 type Listed struct {
 	ID      string
-	Name    string // "": the endpoint gives none beside the id
+	Name    string // "": the endpoint has none beside the id
 	Created int64  // seconds since 1970; 0: not known
 	Context int    // tokens; 0: not known
 }
 
-// Lister asks endpoints which models they have, each of which it gives once. The
-// target needs no Model.
-// Errors: *Error, or the context's.
+// Lister lists the models of an endpoint, each of them once. The target needs no
+// Model. Errors: *Error, or the context's.
 type Lister interface {
 	ListModels(ctx context.Context, t Target) ([]Listed, error)
 }

@@ -13,25 +13,25 @@ import (
 	"agentd/internal/base/secret"
 )
 
-// When an endpoint is left alone, and for how long at first and at most.
+// When the breaker opens, and for how long at first and at most.
 const (
 	maxFailures = 5
 	firstPause  = 5 * time.Second
 	maxPause    = time.Minute
-	// maxCircuits bounds of how many endpoints something is known.
+	// maxCircuits bounds the number of endpoints whose state is kept.
 	maxCircuits = 10_000
 )
 
-// Breaker is a client that leaves endpoints alone which do not answer: after
-// five calls in a row that were not answered it refuses further ones at once,
-// so that nobody waits and fallbacks are asked without delay. After a rest one
-// call may try again; if that fails too the next rest is twice as long.
+// Breaker is a client that stops calling endpoints that do not answer: after
+// five calls in a row without an answer it refuses further ones at once, so that
+// callers do not wait and fallbacks are called without delay. After a pause one
+// call may try again; if that fails too the next pause is twice as long.
 //
-// Only silence counts: connections that fail, time-outs and the statuses of
-// gateways (502, 503, 504, 529). An answer that says what is wrong, a 500 too,
-// may be about what was asked: nobody can have an endpoint be left alone by
-// asking it odd things. Tenants' own keys and endpoints stand apart from the
-// operator's.
+// Only a missing answer counts: failed connections, time-outs and the statuses
+// of gateways (502, 503, 504, 529). An error that the endpoint itself answers,
+// even a 500, may be due to the request: otherwise a caller could open the
+// breaker for others with unusual requests. Tenants' own keys and endpoints have
+// breakers separate from the operator's.
 //
 // It is safe for concurrent use.
 type Breaker struct {
@@ -86,7 +86,7 @@ func (b *Breaker) Forward(ctx context.Context, f Forward, sink func([]byte) erro
 	return guarded(ctx, b, &f.Target, func() (Forwarded, error) { return b.Next.Forward(ctx, f, sink) })
 }
 
-// Speak implements [AudioClient]. What counts is whether the endpoint began.
+// Speak implements [AudioClient]. A call is answered once the speech begins.
 func (b *Breaker) Speak(ctx context.Context, req SpeechRequest) (*Speech, error) {
 	return guarded(ctx, b, &req.Target, func() (*Speech, error) { return b.Next.Speak(ctx, req) })
 }
@@ -101,7 +101,7 @@ func (b *Breaker) Image(ctx context.Context, req ImageRequest) (Image, error) {
 	return guarded(ctx, b, &req.Target, func() (Image, error) { return b.Next.Image(ctx, req) })
 }
 
-// Embedder has the calls of an embedder, which asks a target, pass the breaker.
+// Embedder returns e, whose calls go to the target t, behind the breaker.
 func (b *Breaker) Embedder(e Embedder, t Target) Embedder { return guardedEmbedder{e, b, t} }
 
 type guardedEmbedder struct {
@@ -125,7 +125,7 @@ func guarded[T any](ctx context.Context, b *Breaker, t *Target, call func() (T, 
 				c.State().Failures, wait.Seconds()),
 		}
 	}
-	outcome := breaker.Undecided // also where it panics
+	outcome := breaker.Undecided // also if the call panics
 	defer func() { c.Report(b.Clock.Now(), trial, outcome) }()
 	out, err := call()
 	outcome = judge(ctx, err)
@@ -139,7 +139,7 @@ func judge(ctx context.Context, err error) breaker.Outcome {
 	e, ok := errors.AsType[*Error](err)
 	switch {
 	case !ok || ctx.Err() != nil || e.Code == "provider_not_configured":
-		return breaker.Undecided // the caller went away, or was refused before the call
+		return breaker.Undecided // the caller disconnected, or was refused before the call
 	case e.Status == 0 && !e.Retryable:
 		return breaker.Undecided // the guarded client did not connect
 	case e.Status == 0, e.Status == 502, e.Status == 503, e.Status == 504, e.Status == 529:
@@ -151,13 +151,13 @@ func judge(ctx context.Context, err error) breaker.Outcome {
 // States of a provider's health.
 const (
 	HealthUnknown  = "unknown"  // it was not called yet
-	HealthOK       = "ok"       //
-	HealthDegraded = "degraded" // some calls were not answered lately, or some models are left alone
-	HealthDown     = "down"     // every model that was called is left alone
+	HealthOK       = "ok"       // all recent calls were answered
+	HealthDegraded = "degraded" // some recent calls were not answered, or the breakers of some models are open
+	HealthDown     = "down"     // the breakers of all models that were called are open
 )
 
-// Health says how an operator's provider is, as far as this process called it,
-// and since when; the zero time with HealthUnknown.
+// Health returns the health of an operator's provider, as far as this process
+// called it, and since when; the zero time with HealthUnknown.
 func (b *Breaker) Health(provider string) (status string, since time.Time) {
 	b.mu.RLock()
 	all := maps.Clone(b.circuits)

@@ -18,7 +18,7 @@ type fickle struct {
 
 	err   error
 	calls int
-	begun chan struct{} // is told of each call, which then waits for end; nil: none waits
+	begun chan struct{} // receives each call, which then waits for end; nil: calls do not wait
 	end   chan struct{}
 }
 

@@ -9,33 +9,33 @@ import (
 )
 
 // Capabilities is what is known of a model beside its price: from the
-// operator's catalogue, and what an agent's model config says of it in its
-// free object capabilities (interface.md section 2, AgentModelConfig). Other
-// keys there are the client's own.
+// operator's catalogue, and from the free object capabilities of an agent's
+// model config. Other keys of that object are the client's own.
 type Capabilities struct {
-	// Thinking false: the model does not think, and nothing about it is sent.
+	// Thinking is false if the model does not think; then no thinking settings
+	// are sent. Nil: not known.
 	Thinking *bool
-	// Efforts are the values of reasoning_effort that the model takes; nil: the
+	// Efforts are the values of reasoning_effort that the model accepts; nil: the
 	// usual ones. Empty: none.
 	Efforts []string
-	// Budget is the field by which the endpoint takes a budget of thinking
-	// tokens: one of the Budget constants; "": it takes none.
+	// Budget is the request field for a budget of thinking tokens: one of the
+	// Budget constants; "": the endpoint has none.
 	Budget string
 	// Context is the context window in tokens; 0: unknown.
 	Context int
-	// Images says that the model makes pictures; only the catalogue can say so.
+	// Images means that the model generates images; only the catalogue sets it.
 	Images bool
 }
 
-// How endpoints take a budget of thinking tokens.
+// The request fields for a budget of thinking tokens.
 const (
 	BudgetThinking  = "thinking"        // {"thinking": {"type": "enabled", "budget_tokens": n}}
 	BudgetReasoning = "reasoning"       // {"reasoning": {"max_tokens": n}}
 	BudgetPlain     = "thinking_budget" // {"thinking_budget": n}
 )
 
-// BudgetField is the field of a request that gives the model a budget of thinking
-// tokens, and its value; "" where the model takes none.
+// BudgetField returns the request field for a budget of thinking tokens, and its
+// value; "" if the model has none.
 func (c Capabilities) BudgetField(tokens int64) (field string, value jsontext.Value) {
 	if c.Thinking != nil && !*c.Thinking {
 		return "", nil
@@ -52,13 +52,13 @@ func (c Capabilities) BudgetField(tokens int64) (field string, value jsontext.Va
 	return "", nil
 }
 
-// maxContext keeps nonsense out of sums.
+// maxContext bounds context windows, so that sums of them cannot overflow.
 const maxContext = 1 << 30
 
 // ParseCapabilities reads the keys that are known: thinking (bool),
 // reasoning_effort (bool, or the values that the model takes), thinking_budget
-// (one of the Budget constants), max_context_tokens, images (bool). The object is free: a
-// value of another kind is somebody else's and counts as absent.
+// (one of the Budget constants), max_context_tokens, images (bool). The object is
+// free: a value of another kind is the client's own and counts as absent.
 func ParseCapabilities(raw jsontext.Value) (c Capabilities) {
 	var keys map[string]jsontext.Value
 	if len(raw) == 0 || json.Unmarshal(raw, &keys) != nil {
@@ -92,8 +92,7 @@ func ParseCapabilities(raw jsontext.Value) (c Capabilities) {
 	return c
 }
 
-// Over gives what is known if more is said of the same model: what is said,
-// and where it says nothing what was known.
+// Over returns c with the values of known, of the same model, where c has none.
 func (c Capabilities) Over(known Capabilities) Capabilities {
 	if c.Thinking == nil {
 		c.Thinking = known.Thinking

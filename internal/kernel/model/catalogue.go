@@ -14,8 +14,8 @@ import (
 )
 
 // Provider is an endpoint that the operator configured, with the models that
-// are listed for it. Other models of the endpoint can be named too; of those
-// neither price nor context window is known.
+// are listed for it. Other models of the endpoint can be named too, but their
+// price and context window are not known.
 type Provider struct {
 	Name    string        `json:"name"`         // lower-case letters, digits, ".", "_", "-"
 	Title   string        `json:"display_name"` // for people; "": Name
@@ -24,21 +24,21 @@ type Provider struct {
 	Models  []Offer       `json:"models"`
 }
 
-// Offer is a listed model of a provider. Prices are given both or not at all.
+// Offer is a listed model of a provider. Either both prices are set or neither.
 type Offer struct {
 	ID               string   `json:"id"`
 	ContextWindow    int      `json:"context_window"` // tokens; 0: unknown
 	InputUSDPerMTok  *float64 `json:"input_usd_per_mtok"`
 	OutputUSDPerMTok *float64 `json:"output_usd_per_mtok"`
-	// Capabilities has the keys of ParseCapabilities, of which context_window
-	// stands for max_context_tokens.
+	// Capabilities has the keys of ParseCapabilities, with context_window in
+	// place of max_context_tokens.
 	Capabilities jsontext.Value `json:"capabilities"`
 
 	Facts
 }
 
-// Facts are what an operator may say of a model for those who choose one.
-// Nothing here changes a call. What is left out is not known.
+// Facts are what an operator may publish about a model for people who choose
+// one. Nothing here changes a call. What is left out is not known.
 type Facts struct {
 	Title     string   `json:"display_name"`
 	Tier      string   `json:"tier"`              // a word of the operator's own, as in "small"
@@ -47,10 +47,10 @@ type Facts struct {
 	Streaming *bool    `json:"supports_streaming"`
 	JSONMode  *bool    `json:"supports_json_mode"`
 	Vision    *bool    `json:"supports_vision"`
-	Modality  Modality `json:"modality"` // "": image where the capability images says so, or else chat
+	Modality  Modality `json:"modality"` // "": image if the model has the capability images, else chat
 }
 
-// Modality is what a model turns into what.
+// Modality is the kind of input and output of a model.
 type Modality string
 
 // The modalities.
@@ -76,7 +76,7 @@ type Entry struct {
 	Facts        Facts // Modality is set
 }
 
-// Catalogue is the operator's providers. It does not change.
+// Catalogue holds the operator's providers. It does not change.
 type Catalogue struct {
 	providers map[string]*provider
 	names     []string // of the providers, in the order of the configuration
@@ -87,7 +87,7 @@ type Catalogue struct {
 type provider struct {
 	Provider
 	offers map[string]Entry
-	normal string // NormalEndpoint of BaseURL; "": it has none, and no tenant keeps a key for it
+	normal string // NormalizeEndpoint of BaseURL; "": it has none, and no tenant can store a key for it
 }
 
 // NewCatalogue checks the providers. defaultRef is the model of agents that
@@ -150,18 +150,18 @@ func (c *Catalogue) list(p *provider, o Offer) {
 	c.entries = append(c.entries, e)
 }
 
-// List gives the listed models in the order of the configuration.
+// List returns the listed models in the order of the configuration.
 func (c *Catalogue) List() []Entry { return slices.Clone(c.entries) }
 
-// Served is a provider of the catalogue, as far as everybody may know it.
+// Served is the public part of a provider of the catalogue.
 type Served struct {
 	Name   string
 	Title  string
 	HasKey bool   // the operator has a key of it
-	Public string // its endpoint, where that is the one of the public provider of the same name; "": nobody's business
+	Public string // its endpoint, if it is that of the public provider of the same name; "": not public
 }
 
-// Providers gives the providers in the order of the configuration.
+// Providers returns the providers in the order of the configuration.
 func (c *Catalogue) Providers() []Served {
 	all := make([]Served, 0, len(c.names))
 	for _, name := range c.names {
@@ -178,8 +178,8 @@ func (c *Catalogue) Providers() []Served {
 	return all
 }
 
-// Endpoint gives where a provider is, with the operator's key, and no model;
-// false: there is no such provider.
+// Endpoint returns the target of a provider, with the operator's key and without
+// a model; false if there is no such provider.
 func (c *Catalogue) Endpoint(name string) (Target, bool) {
 	p := c.providers[name]
 	if p == nil {
@@ -188,15 +188,15 @@ func (c *Catalogue) Endpoint(name string) (Target, bool) {
 	return Target{Provider: p.Name, BaseURL: p.BaseURL, APIKey: p.APIKey}, true
 }
 
-// At says whether a provider is there and its endpoint is this one, which is
-// as NormalEndpoint gives it.
+// At reports whether there is a provider of that name and its endpoint is this
+// one, in the form that NormalizeEndpoint returns.
 func (c *Catalogue) At(name, endpoint string) bool {
 	p := c.providers[name]
 	return p != nil && p.normal != "" && p.normal == endpoint
 }
 
-// lists says whether the operator lists a model under just this name: as one of
-// the provider whose models need no prefix.
+// lists reports whether the operator lists a model under this name without a
+// prefix: as one of the default provider.
 func (c *Catalogue) lists(ref string) bool {
 	p := c.providers[DefaultProvider]
 	if p == nil {
@@ -206,7 +206,7 @@ func (c *Catalogue) lists(ref string) bool {
 	return listed
 }
 
-// Default is the ref of the model of agents that name none; "" where there is
+// Default returns the ref of the model of agents that name none; "" if there is
 // no model at all.
 func (c *Catalogue) Default() string { return c.fallback }
 
@@ -220,7 +220,8 @@ func (c *Catalogue) Lookup(ref string) (Target, error) {
 		return echoTarget(), nil
 	}
 	if len(c.providers) == 0 {
-		return Target{}, notConfigured("No model is configured: set AGENTD_MODEL_BASE_URL and AGENTD_MODEL, or give the agent a model with an endpoint_url; "+
+		return Target{}, notConfigured("No model is configured: set AGENTD_MODEL_BASE_URL and AGENTD_MODEL, "+
+			"or give the agent a model with an endpoint_url; "+
 			"the provider %s with the model_ref %s works without a model.", Custom, EchoRef)
 	}
 	if ref == "" {
@@ -229,8 +230,8 @@ func (c *Catalogue) Lookup(ref string) (Target, error) {
 	name, model := c.split(ref)
 	p := c.providers[name]
 	if p == nil {
-		return Target{}, notConfigured("The model %q names none of the configured providers, and there is no provider %q (AGENTD_MODEL_BASE_URL): %s.",
-			ref, DefaultProvider, c.configured())
+		return Target{}, notConfigured("The model %q names none of the configured providers, "+
+			"and there is no provider %q (AGENTD_MODEL_BASE_URL): %s.", ref, DefaultProvider, c.configured())
 	}
 	if model == "" {
 		return Target{}, notConfigured("The model_ref %q names a provider but no model; write %s/<model>.", ref, name)
@@ -242,8 +243,8 @@ func (c *Catalogue) Lookup(ref string) (Target, error) {
 	return t, nil
 }
 
-// split tells provider and model apart. A model's own name may contain
-// slashes, so a first segment that is no provider belongs to the model.
+// split splits a ref into provider and model. A model's own name may contain
+// slashes, so a first segment that is not a provider belongs to the model.
 func (c *Catalogue) split(ref string) (name, model string) {
 	if name, model, ok := strings.Cut(ref, "/"); ok && c.providers[name] != nil {
 		return name, model
@@ -251,7 +252,7 @@ func (c *Catalogue) split(ref string) (name, model string) {
 	return DefaultProvider, ref
 }
 
-// configured is the list of providers for a sentence.
+// configured returns the list of providers for a sentence.
 func (c *Catalogue) configured() string {
 	if len(c.providers) == 0 {
 		return "there is none"

@@ -15,9 +15,9 @@ import (
 )
 
 // Echo is the client of builtin/echo: rules that answer offline, so that a
-// first run works without any model (decisions.md D12). It says so in every
-// answer. It calls the tools calculator and current_time where they are
-// offered and asked for, so that the loop of tools can be tried too.
+// first run works without any model. Every answer says that it is not a model's.
+// It calls the tools calculator and current_time if they are offered and the
+// message asks for them, so that tool calls can be tried too.
 type Echo struct{}
 
 const (
@@ -63,7 +63,7 @@ func (Echo) Generate(ctx context.Context, req Request, sink func(Delta)) (Respon
 	return resp, ctx.Err()
 }
 
-// lastTurn is what the user said last, and what tools said since.
+// lastTurn returns the last message of the user, and the tool results after it.
 func lastTurn(messages []Message) (asked string, results []Message) {
 	for _, m := range slices.Backward(messages) {
 		switch m.Role {
@@ -85,7 +85,8 @@ var (
 	wantsTime       = regexp.MustCompile(`(?i)\b(?:what time|current time|time is it|what's the time|the time now)\b`)
 )
 
-// echoCall is the tool call that a message asks for, if that tool is offered.
+// echoCall returns the tool call that a message asks for, if that tool is
+// offered.
 func echoCall(req Request, asked string) (ToolCall, bool) {
 	offered := func(name string) bool {
 		return slices.ContainsFunc(req.Tools, func(t ToolSpec) bool { return t.Name == name })

@@ -9,16 +9,17 @@ import (
 // maxEndpoint is how long the address of an endpoint may be.
 const maxEndpoint = 2048
 
-// NormalizeEndpoint gives the address of an endpoint in the one form in which two
-// are compared: scheme and host in lower case, no port that the scheme implies,
-// no slash at the end, and without what people paste after the part that ends
-// in /v1. It gives false for what is no such address, and for every form in
-// which two readers could see two places: user names, queries, fragments,
+// NormalizeEndpoint returns the address of an endpoint in the one form in which
+// two are compared: scheme and host in lower case, no port that the scheme
+// implies, no slash at the end, and without what people paste after the part
+// that ends in /v1. It returns false for anything else, and for every form that
+// two parsers could read as two addresses: user names, queries, fragments,
 // escapes, dot segments, empty segments, backslashes, control characters, and
 // hosts that are not ASCII or that look like numbers in another notation.
 //
-// Two endpoints are the same if this gives the same for both. A key goes to
-// what this gave when it was stored, never to what somebody else wrote.
+// Two endpoints are the same if their normal forms are equal. A key is sent to
+// the normal form that was stored with it, never to an address that another
+// request names.
 func NormalizeEndpoint(raw string) (string, bool) {
 	if raw == "" || len(raw) > maxEndpoint || strings.ContainsFunc(raw, invalidRune) {
 		return "", false
@@ -57,14 +58,14 @@ func NormalizeEndpoint(raw string) (string, bool) {
 	return scheme + "://" + host + path, true
 }
 
-// invalidRune are the characters that have no place in the address of an endpoint, or
-// not there as they are.
+// invalidRune reports whether a character must not occur, or not unescaped, in
+// the address of an endpoint.
 func invalidRune(r rune) bool {
 	return r <= ' ' || r >= 0x7F || strings.ContainsRune("\\%;@\"'<>^`{|}", r)
 }
 
-// SameEndpoint says whether two addresses are those of one endpoint. What is no
-// address is the same as nothing, itself included.
+// SameEndpoint reports whether two addresses are those of one endpoint. An
+// invalid address equals no other, not even itself.
 func SameEndpoint(a, b string) bool {
 	x, ok := NormalizeEndpoint(a)
 	y, too := NormalizeEndpoint(b)

@@ -2,20 +2,20 @@ package model
 
 import "unicode/utf8"
 
-// Endpoints count in tokens of their own, and their tokenisers are not at
-// hand. These are estimates, the same for every model; how far a model is off
-// is learnt from the usage that it reports (window.Gauge).
+// Endpoints count in tokens of their own, and their tokenizers are not
+// available here. These are estimates, the same for every model; how far a model
+// is off is learnt from the usage that it reports (contextwindow.Gauge).
 const (
 	frameTokens = 4     // around each message, call and tool
-	imageTokens = 1_000 // of a content part that is no text
+	imageTokens = 1_000 // of a content part that is not text
 )
 
-// EstimateTokens is about how many tokens a text has: four characters each
-// (interface.md section 8).
+// EstimateTokens returns about how many tokens a text has, at four characters
+// each.
 func EstimateTokens(text string) int { return (utf8.RuneCountInString(text) + 3) / 4 }
 
-// EstimateMessage is about how many tokens a message has: its text, its tool
-// calls and what stands around them. An image counts as imageTokens.
+// EstimateMessage returns about how many tokens a message has: its text, its
+// tool calls and the framing. An image counts as imageTokens.
 func EstimateMessage(m *Message) int {
 	n := frameTokens
 	if m.Parts == nil {
@@ -34,7 +34,7 @@ func EstimateMessage(m *Message) int {
 	return n
 }
 
-// EstimateTools is about how many tokens the offer of tools has.
+// EstimateTools returns about how many tokens the tool definitions have.
 func EstimateTools(tools []ToolSpec) int {
 	n := 0
 	for _, t := range tools {
@@ -43,7 +43,7 @@ func EstimateTools(tools []ToolSpec) int {
 	return n
 }
 
-// EstimateInput is about how many tokens a request has.
+// EstimateInput returns about how many tokens a request has.
 func EstimateInput(req Request) int {
 	n := EstimateTools(req.Tools)
 	for i := range req.Messages {
@@ -52,7 +52,7 @@ func EstimateInput(req Request) int {
 	return n
 }
 
-// EstimateOutput is about how many tokens an answer has.
+// EstimateOutput returns about how many tokens an answer has.
 func EstimateOutput(r Response) Usage {
 	u := Usage{ThinkingTokens: EstimateTokens(r.Thinking), Estimated: true}
 	u.OutputTokens = u.ThinkingTokens + EstimateTokens(r.Text)

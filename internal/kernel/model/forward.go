@@ -10,8 +10,8 @@ import (
 // Span is a part of a body, in bytes; the zero value is none.
 type Span struct{ From, To int }
 
-// Forward is a chat completion that is passed on as it stands, but for the
-// model's name and for what asks a stream for its usage.
+// Forward is a chat completion that is passed on unchanged, except for the
+// model's name and the option that asks a stream for its usage.
 type Forward struct {
 	Target  Target
 	Body    []byte // a JSON object that was checked; it must last as long as the call
@@ -21,23 +21,23 @@ type Forward struct {
 	Usage   bool // the caller wants the stream's chunk of usage
 }
 
-// Forwarded is what came of it.
+// Forwarded is the outcome of a [Forward].
 type Forwarded struct {
 	Usage Usage
-	// Response is set where the endpoint answered in another form than it was
-	// asked in, and where it is one of this process. Nothing was passed on then.
+	// Response is set if the endpoint answered in another form than requested,
+	// and for builtin models. Nothing was passed on then.
 	Response *Response
 }
 
-// Forwarder passes chat completions on. The sink gets the answer as the endpoint
-// sent it: a whole one in one piece, as JSON; a streamed one in pieces of one or
-// more server-sent events, the last of which is data: [DONE], with nothing in
-// them that is no chunk. It is called from the calling goroutine; a piece is
-// valid until the next one. Its error ends the call.
+// Forwarder passes chat completions on. The sink receives the answer as the
+// endpoint sent it: a whole one in one piece, as JSON; a streamed one in pieces
+// of one or more server-sent events, which are all chunks except the last,
+// data: [DONE]. The sink is called from the calling goroutine; a piece is valid
+// until the next call. An error of the sink ends the call.
 //
 // A stream that breaks off, or that turns out to be an error, is an error after
 // the pieces that were passed on. Calls that fail before the first piece are
-// retried where that can help. Errors: *Error, the sink's, the context's.
+// retried if that can help. Errors: *Error, the sink's, the context's.
 type Forwarder interface {
 	Forward(ctx context.Context, f Forward, sink func(piece []byte) error) (Forwarded, error)
 }
@@ -55,8 +55,10 @@ func (r Router) Forward(ctx context.Context, f Forward, sink func([]byte) error)
 	return Forwarded{Usage: resp.Usage, Response: &resp}, err
 }
 
-// ForwardWithFallback is [GenerateWithFallback] for what is passed on.
-func ForwardWithFallback(ctx context.Context, c Forwarder, f Forward, fallback *Fallback, sink func([]byte) error) (Forwarded, Target, error) {
+// ForwardWithFallback is [GenerateWithFallback] for a [Forward].
+func ForwardWithFallback(
+	ctx context.Context, c Forwarder, f Forward, fallback *Fallback, sink func([]byte) error,
+) (Forwarded, Target, error) {
 	started := false
 	return withFallback(ctx, f.Target, fallback, &started, func(to Target) (Forwarded, error) {
 		f.Target = to
@@ -67,8 +69,8 @@ func ForwardWithFallback(ctx context.Context, c Forwarder, f Forward, fallback *
 	})
 }
 
-// request reads what is passed on, for a model of this process. What it has no
-// use for is left out.
+// request returns the forwarded body as a request to a builtin model, without
+// the members that such models do not use.
 func (f *Forward) request() (Request, error) {
 	var body struct {
 		Messages []struct {
@@ -85,7 +87,8 @@ func (f *Forward) request() (Request, error) {
 		MaxTokens int `json:"max_tokens"`
 	}
 	if err := json.Unmarshal(f.Body, &body); err != nil {
-		return Request{}, &Error{Code: "model_error", Status: 400, Detail: "The builtin model cannot read these messages: each has a role and a content.", Cause: err}
+		const detail = "The builtin model cannot read these messages: each has a role and a content."
+		return Request{}, &Error{Code: "model_error", Status: 400, Detail: detail, Cause: err}
 	}
 	req := Request{Target: f.Target, MaxTokens: body.MaxTokens}
 	for _, m := range body.Messages {

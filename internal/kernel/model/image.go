@@ -2,30 +2,29 @@ package model
 
 import "context"
 
-// ImageRequest is one call for a picture.
+// ImageRequest is one call that generates an image.
 type ImageRequest struct {
 	Target Target
 	Prompt string
 	Size   string // "1024x1024"; "": the endpoint's default
 }
 
-// Image is a picture that a model made.
+// Image is an image that a model generated.
 type Image struct {
 	MimeType string // image/png, image/jpeg, image/webp or image/gif
 	Data     []byte
-	Revised  string // the prompt as the model changed it; "" where it did not say
+	Revised  string // the prompt as the model changed it; "" if it did not report one
 }
 
-// ImageClient calls models that make pictures. Errors: *Error, or the
+// ImageClient calls models that generate images. Errors: *Error, or the
 // context's.
 type ImageClient interface {
 	Image(ctx context.Context, req ImageRequest) (Image, error)
 }
 
-// ImageTarget finds the model that makes pictures, of the operator's: the one
-// that is named, or of those whose capabilities in the catalogue say images
-// the first. provider is the name of a provider; "": any. Errors: *Error with
-// the code provider_not_configured.
+// ImageTarget returns the operator's model for images: the named one, or the
+// first that has the capability images in the catalogue. provider is the name of
+// a provider; "": any. Errors: *Error with the code provider_not_configured.
 func (c *Catalogue) ImageTarget(provider, name string) (Target, error) {
 	if provider == OpenAICompat { // what agents call the operator's endpoints
 		provider = ""
@@ -46,5 +45,6 @@ func (c *Catalogue) ImageTarget(provider, name string) (Target, error) {
 			return c.Lookup(e.Ref)
 		}
 	}
-	return Target{}, notConfigured("No model that makes pictures is configured: name one in the agent's image_generation.model, or mark one with the capability images in AGENTD_PROVIDERS.")
+	return Target{}, notConfigured("No model that makes pictures is configured: " +
+		"name one in the agent's image_generation.model, or mark one with the capability images in AGENTD_PROVIDERS.")
 }

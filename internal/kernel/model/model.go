@@ -32,10 +32,10 @@ type Message struct {
 	ToolCallID string           `json:"tool_call_id,omitzero"` // of a tool's result
 	Name       string           `json:"name,omitzero"`
 
-	// From is the step that the message comes from, where it comes from one.
-	// No endpoint sees it.
+	// From is the step that the message comes from, if any. It is not sent to
+	// endpoints.
 	From Origin `json:"-"`
-	// Summary marks a message of ours that stands for earlier ones. A client
+	// Summary marks a message of agentd that replaces earlier ones. A client
 	// cannot forge it.
 	Summary bool `json:"-"`
 }
@@ -46,7 +46,7 @@ type Origin struct {
 	StepSeq int64  `json:"step_seq"`
 }
 
-// ToolCall is a model's wish to call a tool. Arguments is what the model
+// ToolCall is a model's request to call a tool. Arguments is what the model
 // wrote, which need not be valid JSON.
 type ToolCall struct {
 	ID        string `json:"id"`
@@ -71,7 +71,7 @@ type Target struct {
 	BaseURL  string        // …/v1; empty for builtin models
 	APIKey   secret.String // sent to BaseURL only
 	Guarded  bool          // a tenant chose the address: through the guarded client
-	OwnKey   bool          // APIKey is the tenant's: that it is refused is nobody else's concern
+	OwnKey   bool          // APIKey is the tenant's: a refusal of it concerns only that tenant
 	Price    *Price        // nil: unknown
 	Context  int           // context window in tokens; 0: unknown
 
@@ -100,18 +100,18 @@ type Request struct {
 	TopP        *float64
 	Stop        []string
 	Extra       map[string]jsontext.Value // further wire fields (response_format, reasoning_effort …)
-	// Detailed says that the sink wants the pieces of tool calls too, and the zero
-	// Delta. Without it calls come with the response alone, and an answer that
-	// breaks off in the middle of one is asked for again.
+	// Detailed requests the pieces of tool calls too, and the zero Delta. Without
+	// it calls come with the response only, and an answer that breaks off in the
+	// middle of a call is requested again.
 	Detailed bool
 	// Budget is how long the endpoint may take for the whole answer, streamed or
-	// not, and however long it is silent; 0: the client's own rules.
+	// not, including any silence; 0: the client's own time-outs.
 	Budget time.Duration
 }
 
 // Delta is a piece of an answer as it arrives. Exactly one field is set. The zero
-// value, for sinks of detailed requests, is no piece: it says that all that was at
-// hand was given, and that the next piece may take long.
+// value, for sinks of detailed requests, is not a piece: it means that everything
+// received so far was passed on, and that the next piece may take long.
 type Delta struct {
 	Text     string
 	Thinking string
@@ -148,8 +148,8 @@ type Response struct {
 	FirstToken   time.Duration // zero where nothing streamed
 }
 
-// Usage counts tokens. ThinkingTokens are part of OutputTokens. Estimated says
-// that the endpoint gave no numbers and we counted four characters per token.
+// Usage counts tokens. ThinkingTokens are part of OutputTokens. Estimated means
+// that the endpoint reported no numbers and four characters count as a token.
 type Usage struct {
 	InputTokens    int  `json:"input_tokens"`
 	OutputTokens   int  `json:"output_tokens"`
@@ -160,7 +160,7 @@ type Usage struct {
 
 // Client calls models. With a sink the answer is streamed: sink is called for
 // every piece, in order, from the calling goroutine, and must not block. Calls
-// that fail before the first piece are retried where that can help; afterwards
+// that fail before the first piece are retried if that can help; later ones
 // never. Errors: *Error, or the context's.
 type Client interface {
 	Generate(ctx context.Context, req Request, sink func(Delta)) (Response, error)

@@ -7,7 +7,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Plain is what of a message is text.
+// Plain returns the text of a message.
 func Plain(m *Message) string {
 	if m.Parts == nil {
 		return m.Text
@@ -20,7 +20,7 @@ func Plain(m *Message) string {
 	return b.String()
 }
 
-// Attachments counts the parts of a message that are no text: images and the
+// Attachments counts the parts of a message that are not text: images and the
 // like.
 func Attachments(m *Message) (n int) {
 	for _, part := range m.Parts {
@@ -31,13 +31,13 @@ func Attachments(m *Message) (n int) {
 	return n
 }
 
-// TextPart is a content part of a text.
+// TextPart returns a content part with a text.
 func TextPart(text string) jsontext.Value {
-	b, _ := jsontext.AppendQuote([]byte(`{"type":"text","text":`), text) // what is no UTF-8 is mended
+	b, _ := jsontext.AppendQuote([]byte(`{"type":"text","text":`), text) // invalid UTF-8 is replaced
 	return append(b, '}')
 }
 
-// partText is the text of a content part; not ok for images and the like.
+// partText returns the text of a content part; not ok for images and the like.
 func partText(part jsontext.Value) (text string, ok bool) {
 	var p struct {
 		Type string `json:"type"`

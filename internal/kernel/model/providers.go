@@ -15,8 +15,8 @@ import (
 //	  "models": [{"id": "large", "context_window": 128000,
 //	    "input_usd_per_mtok": 2.5, "output_usd_per_mtok": 10}]}]}
 //
-// Unknown and duplicate names are refused, so that a slip of the pen is seen
-// at start. The error never shows the file's values: some are keys.
+// Unknown and duplicate names are refused, so that a typing mistake shows at
+// start. The error never quotes the file's values: some are keys.
 func ParseProviders(file []byte) ([]Provider, error) {
 	var doc struct {
 		Providers []Provider `json:"providers"`
@@ -35,7 +35,8 @@ func ParseProviders(file []byte) ([]Provider, error) {
 	return doc.Providers, nil
 }
 
-// explain says where the file is wrong, without Go's type names.
+// explain returns err as a sentence that locates the mistake in the file,
+// without Go's type names.
 func explain(err error) error {
 	if e, ok := errors.AsType[*json.SemanticError](err); ok {
 		if errors.Is(err, json.ErrUnknownName) {

@@ -2,16 +2,16 @@ package model
 
 import "slices"
 
-// Public is a provider that many people have a key of.
+// Public is a widely used provider.
 type Public struct {
 	ID       string
 	Name     string
-	Endpoint string // OpenAI-compatible, as NormalEndpoint gives it
-	Local    bool   // runs on one's own machine, at its usual port
+	Endpoint string // OpenAI-compatible, in the form of NormalizeEndpoint
+	Local    bool   // runs on the user's own machine, at its usual port
 }
 
-// publics are known without anybody's doing, so that a tenant needs nothing but
-// a key. Their endpoints are as their makers publish them.
+// publics are known without configuration, so that a tenant needs only a key.
+// The endpoints are those that the providers publish.
 var publics = []Public{
 	{ID: "anthropic", Name: "Anthropic", Endpoint: "https://api.anthropic.com/v1"},
 	{ID: "cerebras", Name: "Cerebras", Endpoint: "https://api.cerebras.ai/v1"},

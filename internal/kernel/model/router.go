@@ -5,8 +5,8 @@ import (
 	"errors"
 )
 
-// Router is the client of everything: builtin targets are answered here, all
-// others by Wire.
+// Router is the client of all targets: it answers for builtin ones itself, and
+// passes all others to Wire.
 type Router struct {
 	Wire     Client
 	Forwards Forwarder // of everything else; nil: nothing is passed on
@@ -20,18 +20,18 @@ func (r Router) Generate(ctx context.Context, req Request, sink func(Delta)) (Re
 	return r.Wire.Generate(ctx, req, sink)
 }
 
-// Fallback is whom to ask where a target fails.
+// Fallback is the target to call if another fails.
 type Fallback struct {
 	Target Target
 	After  func(*Error) bool // which failures; nil: all
 }
 
-// GenerateWithFallback asks the request's target and, where that fails before
-// its first piece, the fallback (nil: none). A fallback is not asked after the
-// context ended, nor once a piece was shown: two models' words do not mix. It
-// gives the target that answered, also where it broke off, whose price counts.
-// Where neither did the error is the first one's, and the fallback's is among
-// its causes.
+// GenerateWithFallback calls the request's target and, if that fails before its
+// first piece, the fallback (nil: none). The fallback is not called after the
+// context ended, nor once a piece was passed on: the words of two models must not
+// mix. It returns the target that answered, even if it broke off, since its price
+// applies. If neither answered, the error is that of the first target, with the
+// fallback's among its causes.
 func GenerateWithFallback(ctx context.Context, c Client, req Request, fallback *Fallback, sink func(Delta)) (Response, Target, error) {
 	started := false
 	watched := sink
@@ -47,7 +47,9 @@ func GenerateWithFallback(ctx context.Context, c Client, req Request, fallback *
 	})
 }
 
-func withFallback[T any](ctx context.Context, primary Target, fallback *Fallback, started *bool, try func(Target) (T, error)) (T, Target, error) {
+func withFallback[T any](
+	ctx context.Context, primary Target, fallback *Fallback, started *bool, try func(Target) (T, error),
+) (T, Target, error) {
 	out, err := try(primary)
 	first, failed := errors.AsType[*Error](err)
 	if fallback == nil || !failed || *started || ctx.Err() != nil || fallback.After != nil && !fallback.After(first) {

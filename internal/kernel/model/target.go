@@ -10,8 +10,8 @@ import (
 	"agentd/internal/base/secret"
 )
 
-// The providers that an agent's model config may name (interface.md section 2,
-// AgentModelConfig), and the names that targets carry.
+// The providers that an agent's model config may name, and the names that
+// targets carry.
 const (
 	OpenAICompat    = "openai_compat" // the catalogue, or the agent's own endpoint
 	Custom          = "custom"        // the agent's own endpoint, or a builtin model
@@ -30,54 +30,53 @@ type Spec struct {
 	Capabilities jsontext.Value `json:"capabilities,omitzero"` // see ParseCapabilities
 }
 
-// Where a credential's endpoint came from.
+// The origins of a credential's endpoint.
 const (
 	OriginPlatform = "platform" // a provider of the catalogue
 	OriginPublic   = "public"   // a provider that is known without being configured
 	OriginOwn      = "own"      // the tenant named it
 )
 
-// Credential is a key that a tenant keeps under a name.
+// Credential is a key that a tenant stored under a name.
 type Credential struct {
 	Name string // of the provider
-	// Endpoint is where the key goes, and nowhere else; as NormalEndpoint gives it.
+	// Endpoint is the only address that the key is sent to, in the form of
+	// NormalizeEndpoint.
 	Endpoint string
 	Origin   string // of the endpoint: one of the Origin constants
-	// Shared: models that are named <Name>/<model> are asked with it. Else it is
-	// only for those who name it in api_key_ref.
+	// Shared keys are used for all models that are named <Name>/<model>. Others
+	// are used only where api_key_ref names them.
 	Shared bool
 	Key    secret.String
 }
 
-// Credentials finds what tenants keep. It is asked for every call of a model,
-// so it answers from memory.
+// Credentials finds the credentials of tenants. It is used for every model call,
+// so it must answer from memory.
 type Credentials interface {
-	// Kept gives what a tenant keeps under a name; nil: nothing. It is not to be
-	// changed.
+	// Kept returns a tenant's credential by its name; nil if there is none. The
+	// caller must not change it.
 	Kept(ctx context.Context, tenant, name string) (*Credential, error)
 }
 
-// Resolver turns what an agent asks for into where a request goes.
+// Resolver resolves the model that an agent names to the target of a request.
 //
-// Three kinds of keys meet here, and none goes anywhere but to its own
-// endpoint: the operator's to the operator's, a tenant's to the one that it was
-// stored for, spelled as it was stored. A target whose address a tenant chose
-// is Guarded.
+// A key is sent only to its own endpoint: the operator's keys to the operator's
+// endpoints, a tenant's key to the endpoint that it was stored for, spelled as it
+// was stored. A target whose address a tenant chose is Guarded.
 type Resolver struct {
 	Catalogue   *Catalogue
 	Credentials Credentials // nil: tenants keep no credentials here
 }
 
-// Resolve finds the target of a spec. Errors: *Error with the code
-// provider_not_configured; whatever else the credentials port fails with,
-// unchanged.
+// Resolve returns the target of a spec. Errors: *Error with the code
+// provider_not_configured; those of the credentials port, unchanged.
 func (r Resolver) Resolve(ctx context.Context, tenant string, spec Spec) (Target, error) {
 	t, err := r.resolve(ctx, tenant, spec)
 	if err != nil {
 		return Target{}, err
 	}
 	said := ParseCapabilities(spec.Capabilities)
-	if t.Context == 0 || said.Context > 0 && said.Context < t.Context { // the operator knows better how much there is
+	if t.Context == 0 || said.Context > 0 && said.Context < t.Context { // the operator's value is an upper limit
 		t.Context = said.Context
 	}
 	said.Context = 0
@@ -121,8 +120,8 @@ func (r Resolver) own(ctx context.Context, tenant string, spec Spec) (Target, er
 	return t, nil
 }
 
-// withKey resolves a spec that names a credential and no endpoint: the
-// credential says where.
+// withKey resolves a spec that names a credential and no endpoint: the endpoint
+// is the credential's.
 func (r Resolver) withKey(ctx context.Context, tenant string, spec Spec) (Target, error) {
 	c, err := r.credential(ctx, tenant, spec.APIKeyRef)
 	if err != nil {
@@ -140,7 +139,7 @@ func (r Resolver) withKey(ctx context.Context, tenant string, spec Spec) (Target
 			if err != nil {
 				return Target{}, err
 			}
-			if other != nil { // what is meant is that one's, which has a key of its own
+			if other != nil { // the model of that credential is meant, which has its own key
 				return Target{}, elsewhere(c.Name)
 			}
 		}
@@ -159,8 +158,8 @@ func (r Resolver) withKey(ctx context.Context, tenant string, spec Spec) (Target
 	return t, nil
 }
 
-// named resolves a model's name alone: a provider that the tenant has a key of
-// and the operator does not serve, or the catalogue.
+// named resolves a model's name alone: by a provider of which the tenant has a
+// key and which the operator does not serve, or by the catalogue.
 func (r Resolver) named(ctx context.Context, tenant, ref string) (Target, error) {
 	if r.Credentials == nil {
 		return r.Catalogue.Lookup(ref)
@@ -184,15 +183,16 @@ func (r Resolver) named(ctx context.Context, tenant, ref string) (Target, error)
 	t, err := r.Catalogue.Lookup(ref)
 	if err != nil {
 		if known, ok := PublicProvider(first); ok && prefixed {
-			return Target{}, notConfigured("There is no key of %s in this company: store one with PUT /api/v1/llm-credentials/%s.", known.Name, known.ID)
+			return Target{}, notConfigured("There is no key of %s in this company: store one with PUT /api/v1/llm-credentials/%s.",
+				known.Name, known.ID)
 		}
 		return Target{}, err
 	}
 	return t, r.takeOwnKey(ctx, tenant, &t)
 }
 
-// takeOwnKey puts the tenant's key in the place of the operator's, where the
-// tenant keeps one for that very endpoint.
+// takeOwnKey replaces the operator's key by the tenant's, if the tenant stored
+// one for that endpoint.
 func (r Resolver) takeOwnKey(ctx context.Context, tenant string, t *Target) error {
 	if t.Provider == Builtin {
 		return nil
@@ -205,9 +205,9 @@ func (r Resolver) takeOwnKey(ctx context.Context, tenant string, t *Target) erro
 	return nil
 }
 
-// Provider finds a provider by its name alone, with the key that a call of its
+// Provider returns the target of a provider, with the key that a call of its
 // models would carry: the tenant's or the operator's. The target has no Model.
-// False: nobody serves it here.
+// It returns false if the provider is not served here.
 func (r Resolver) Provider(ctx context.Context, tenant, name string) (Target, bool, error) {
 	if r.Credentials != nil {
 		c, err := r.Credentials.Kept(ctx, tenant, name)
@@ -226,7 +226,8 @@ func (r Resolver) Provider(ctx context.Context, tenant, name string) (Target, bo
 	return t, true, r.takeOwnKey(ctx, tenant, &t)
 }
 
-// tenants is the target of a credential whose endpoint is not the operator's.
+// tenants returns the target of a credential whose endpoint is not the
+// operator's.
 func tenants(c *Credential, model string) Target {
 	return Target{Provider: c.Name, Model: model, BaseURL: c.Endpoint, APIKey: c.Key, Guarded: true, OwnKey: true}
 }
@@ -243,15 +244,16 @@ func (r Resolver) credential(ctx context.Context, tenant, ref string) (*Credenti
 }
 
 func noCredential(ref string) *Error {
-	return notConfigured("There is no credential %q in this company: store one with PUT /api/v1/llm-credentials/<provider>, or leave out api_key_ref.", ref)
+	return notConfigured("There is no credential %q in this company: "+
+		"store one with PUT /api/v1/llm-credentials/<provider>, or leave out api_key_ref.", ref)
 }
 
 func elsewhere(name string) *Error {
-	return notConfigured("The credential %q was stored for another endpoint than this model's, and a key goes only to the one it was stored for: "+
-		"store it again for this endpoint, or name another.", name)
+	return notConfigured("The credential %q was stored for another endpoint than this model's, "+
+		"and a key goes only to the one it was stored for: store it again for this endpoint, or name another.", name)
 }
 
-// trimBase takes off what people paste after the part that ends in /v1.
+// trimBase removes what people paste after the part that ends in /v1.
 func trimBase(url string) string {
 	url = strings.TrimRight(url, "/")
 	return strings.TrimSuffix(url, "/chat/completions")

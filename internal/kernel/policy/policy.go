@@ -1,5 +1,5 @@
-// Package policy is the port through which the engine asks before it acts.
-// Governance, permissions and guardrails stand behind it; where there is none,
+// Package policy is the port through which the engine asks for permission before
+// it acts. Governance, permissions and guardrails implement it; without them
 // [AllowAll] answers.
 package policy
 
@@ -9,12 +9,12 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Run is what a gate is told of the run that asks.
+// Run describes the run to a gate.
 type Run struct {
 	TenantID   string
 	RunID      string
 	AgentID    string
-	Guardrails jsontext.Value // the agent's guardrails field; nil where it has none
+	Guardrails jsontext.Value // the agent's guardrails field; nil if it has none
 }
 
 // Stage is when a text is checked.
@@ -23,14 +23,14 @@ type Stage string
 // The stages of a run.
 const (
 	Input  Stage = "input"  // the message, before the first model call
-	Output Stage = "output" // the final text, before anybody sees it
+	Output Stage = "output" // the final text, before it is shown
 	Tool   Stage = "tool"   // the arguments of a call before it, its result after it
 )
 
-// Action is what happened because of a violation.
+// Action is the consequence of a violation.
 type Action string
 
-// The actions. Flag lets a text pass and tells of it.
+// The actions. Flag lets a text pass and reports the violation.
 const (
 	Block  Action = "block"
 	Redact Action = "redact"
@@ -38,7 +38,7 @@ const (
 )
 
 // Violation is one rule that a text broke. It is data of the event
-// guardrail.violated (decisions.md D9).
+// guardrail.violated.
 type Violation struct {
 	GuardrailID string `json:"guardrail_id"`
 	Name        string `json:"name"`
@@ -50,43 +50,45 @@ type Violation struct {
 // Verdict is a gate's answer. The zero Verdict lets everything pass.
 type Verdict struct {
 	Refused bool
-	Code    string // error_code of the run, or part of what the model is told
+	Code    string // error_code of the run, or part of the message to the model
 	Reason  string // one sentence for a person
 
-	Changed    bool   // Text goes on instead of what was asked about
+	Changed    bool   // Text replaces the text that was checked
 	Text       string // redacted
-	Checks     int    // guardrails that were asked
+	Checks     int    // how many guardrails ran
 	Violations []Violation
 }
 
-// Watch says which stages anything watches.
+// Watch is the set of stages that any guardrail checks.
 type Watch struct {
 	Input, Output, Tool bool
 }
 
-// Gate decides. An error is not a refusal: the engine tries again later.
+// Gate decides what a run may do. An error is not a refusal: the engine retries
+// later.
 type Gate interface {
-	// BeforeRun is asked before a run starts; a refusal ends it as rejected.
+	// BeforeRun is called before a run starts; a refusal ends it as rejected.
 	BeforeRun(ctx context.Context, r Run) (Verdict, error)
-	// Watches is asked when a run starts and must be quick. The stages that
-	// nothing watches are not asked about, and text streams as it comes where
-	// nothing watches the output.
+	// Watches is called when a run starts and must be quick. The gate is not
+	// called for stages that nothing watches, and text is streamed as it arrives
+	// if nothing watches the output.
 	Watches(ctx context.Context, r Run) (Watch, error)
-	// BeforeInput is asked about the message; a refusal ends the run as
+	// BeforeInput checks the message; a refusal ends the run as
 	// guardrail_blocked.
 	BeforeInput(ctx context.Context, r Run, text string) (Verdict, error)
-	// BeforeTool is asked before each tool call, whatever is watched; the model
-	// is told a refusal. Changed arguments are called with.
+	// BeforeTool is called before each tool call, whatever is watched. A refusal
+	// becomes the call's result for the model. Changed arguments replace those of
+	// the call.
 	BeforeTool(ctx context.Context, r Run, tool, arguments string) (Verdict, error)
-	// AfterTool is asked about a call's result; a refusal withholds it.
+	// AfterTool checks a call's result; a refusal withholds it.
 	AfterTool(ctx context.Context, r Run, tool, output string) (Verdict, error)
-	// BeforeAnswer is asked before a final text goes out, whatever is watched; a
+	// BeforeAnswer is called before a final text goes out, whatever is watched; a
 	// refusal ends the run as guardrail_blocked.
 	BeforeAnswer(ctx context.Context, r Run, text string) (Verdict, error)
 }
 
 // AllowAll is the gate of a deployment without governance. Embed it to
-// implement only some of the questions.
+// implement only some of the methods.
 type AllowAll struct{}
 
 // BeforeRun implements Gate.

@@ -13,7 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Limits of a plan. Nil is none.
+// Limits are the limits of a plan. Nil is no limit.
 type Limits struct {
 	_ struct{} `json:"-" name:"PlanLimits"`
 
@@ -32,7 +32,7 @@ type Limits struct {
 	ActiveSessions    *int64 `json:"active_sessions"`
 }
 
-// Of is the limit of a resource; nil: none.
+// Of returns the limit of a resource; nil: it has none.
 func (l *Limits) Of(r Resource) *int64 {
 	switch r {
 	case RunsPerMonth:
@@ -65,7 +65,7 @@ func (l *Limits) Of(r Resource) *int64 {
 	return nil
 }
 
-// Refills says whether any of the limits is of what refills.
+// Refills reports whether any of the limits is on a resource that refills.
 func (l *Limits) Refills() bool {
 	return l.RunsPerMonth != nil || l.TokensPerMonth != nil || l.TokensPerDay != nil || l.ToolCallsPerMonth != nil
 }
@@ -75,12 +75,12 @@ type Plan struct {
 	ID     string `json:"id"`
 	Name   string `json:"name"`
 	Limits Limits `json:"limits"`
-	// Models are those that the model proxy may be asked for, <provider>/<model>,
-	// where the last character may be a * for whatever follows. Nil: all.
+	// Models are the models that the model proxy may call, as <provider>/<model>,
+	// where the last character may be a * that matches anything. Nil: all.
 	Models []string `json:"models"`
 }
 
-// Allows says whether the model proxy may be asked for a model.
+// Allows reports whether the model proxy may call a model.
 func (p *Plan) Allows(provider, model string) bool {
 	return p.Models == nil || slices.ContainsFunc(p.Models, func(pattern string) bool {
 		name := provider + "/" + model
@@ -91,8 +91,8 @@ func (p *Plan) Allows(provider, model string) bool {
 	})
 }
 
-// SelfHosted is the plan that there is where the operator names none. It
-// limits nothing.
+// SelfHosted is the only plan if the operator configures none. It limits
+// nothing.
 const SelfHosted = "self_hosted"
 
 // Plans are the plans of a deployment.
@@ -101,18 +101,18 @@ type Plans struct {
 	fallback string
 }
 
-// Unlimited are the plans of an operator who names none.
+// Unlimited returns the plans of an operator who configured none.
 func Unlimited() *Plans {
 	return &Plans{all: []Plan{{ID: SelfHosted, Name: "Self-hosted"}}, fallback: SelfHosted}
 }
 
-// All lists the plans as the operator does.
+// All lists the plans in the operator's order.
 func (p *Plans) All() []Plan { return slices.Clone(p.all) }
 
-// Default is the id of the plan of tenants that were given no other.
+// Default returns the id of the plan of tenants without another.
 func (p *Plans) Default() string { return p.fallback }
 
-// Names lists the ids of the plans, for a sentence.
+// Names returns the ids of the plans, for a sentence.
 func (p *Plans) Names() string {
 	ids := make([]string, len(p.all))
 	for i := range p.all {
@@ -121,12 +121,12 @@ func (p *Plans) Names() string {
 	return strings.Join(ids, ", ")
 }
 
-// Known says whether there is a plan.
+// Known reports whether there is a plan with the id.
 func (p *Plans) Known(id string) bool {
 	return slices.ContainsFunc(p.all, func(plan Plan) bool { return plan.ID == id })
 }
 
-// Of gives a plan; the default one, and not known, where there is none.
+// Of returns a plan, or the default one and false if there is no such plan.
 func (p *Plans) Of(id string) (plan Plan, known bool) {
 	at := slices.IndexFunc(p.all, func(plan Plan) bool { return plan.ID == id })
 	if at >= 0 {
@@ -137,8 +137,7 @@ func (p *Plans) Of(id string) (plan Plan, known bool) {
 
 var planID = regexp.MustCompile(`^[a-z0-9][a-z0-9_.-]{0,63}$`)
 
-// Load reads the file at a path, or gives the plans of an operator who names
-// none where it is empty.
+// Load reads the file at a path. If path is empty it returns Unlimited.
 func Load(path string) (*Plans, error) {
 	if path == "" {
 		return Unlimited(), nil
@@ -150,14 +149,14 @@ func Load(path string) (*Plans, error) {
 	return Parse(file)
 }
 
-// Parse reads the file that AGENTD_PLANS names (decisions.md D13). The error
-// lists everything that is wrong with it.
+// Parse reads the file that AGENTD_PLANS names. The error lists every mistake in
+// it.
 func Parse(file []byte) (*Plans, error) {
 	var read struct {
 		Plans   []Plan `json:"plans"`
 		Default string `json:"default"`
 	}
-	// A limit with a slip in its name would be none.
+	// A limit with a misspelt name would limit nothing.
 	if err := json.Unmarshal(file, &read, json.RejectUnknownMembers(true)); err != nil {
 		return nil, explain(err)
 	}
@@ -200,7 +199,8 @@ func Parse(file []byte) (*Plans, error) {
 	return p, nil
 }
 
-// explain says where the file is wrong, without Go's type names.
+// explain returns err as a sentence that locates the mistake in the file,
+// without Go's type names.
 func explain(err error) error {
 	place := func(p jsontext.Pointer) string { return cmp.Or(strings.TrimPrefix(string(p), "/"), "the top level") }
 	if e, ok := errors.AsType[*jsontext.SyntacticError](err); ok {

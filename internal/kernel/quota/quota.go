@@ -1,6 +1,6 @@
 // Package quota is what the rest of agentd sees of plans and limits: what a
-// plan may limit, how use is told, and what a refusal says (interface.md
-// section 7, Code semantics for plan limits). Package usage implements it.
+// plan may limit, how usage is reported, and what a refusal contains. Package
+// usage implements it.
 package quota
 
 import (
@@ -16,7 +16,7 @@ import (
 // Resource is what a plan limits, under its name in AGENTD_PLANS.
 type Resource string
 
-// What refills when its period is over (UTC).
+// Resources that refill when their period ends (UTC).
 const (
 	RunsPerMonth      Resource = "runs_per_month"
 	TokensPerMonth    Resource = "tokens_per_month" // of input and output
@@ -31,7 +31,7 @@ const (
 	RequestsPerDay    Resource = "model_requests_per_day"
 )
 
-// Things, of which there may be so many at a time.
+// Things, of which a tenant may have a limited number at a time.
 const (
 	Agents         Resource = "agents"
 	Teams          Resource = "teams"
@@ -41,19 +41,18 @@ const (
 	ActiveSessions Resource = "active_sessions"
 )
 
-// Refilling, Requests and Things are all of them, in the order in which they are
-// shown.
+// Refilling, Requests and Things are all resources, in the order in which they
+// are shown.
 var (
 	Requests  = []Resource{RequestsPerMinute, RequestsPerHour, RequestsPerDay}
 	Refilling = []Resource{RunsPerMonth, TokensPerMonth, TokensPerDay, ToolCallsPerMonth}
 	Things    = []Resource{Agents, Teams, KnowledgeBases, Workspaces, Webhooks, ActiveSessions}
 )
 
-// Period is how long a counter counts.
+// Period is the time after which a counter starts from zero.
 type Period string
 
-// The periods. Each begins where the clock's does, days and months at midnight
-// UTC.
+// The periods. Each begins with the calendar's: days and months at midnight UTC.
 const (
 	Minute Period = "minute"
 	Hour   Period = "hour"
@@ -61,7 +60,7 @@ const (
 	Month  Period = "month"
 )
 
-// Period of a resource; "" of a thing.
+// Period returns the period of a resource; "" for a thing.
 func (r Resource) Period() Period {
 	switch r {
 	case RunsPerMonth, TokensPerMonth, ToolCallsPerMonth:
@@ -76,8 +75,8 @@ func (r Resource) Period() Period {
 	return ""
 }
 
-// Kind is what a refusal calls a resource: runs, tokens, tool_calls; of a
-// thing, its name.
+// Kind returns the name of a resource in a refusal: runs, tokens, tool_calls;
+// for a thing, its own name.
 func (r Resource) Kind() string {
 	switch r {
 	case RunsPerMonth:
@@ -92,7 +91,7 @@ func (r Resource) Kind() string {
 	return string(r)
 }
 
-// End is when the period ends that a moment is in.
+// End returns the end of the period that contains at.
 func (p Period) End(at time.Time) time.Time {
 	switch p {
 	case Minute:
@@ -107,28 +106,28 @@ func (p Period) End(at time.Time) time.Time {
 	return time.Date(y, m, d+1, 0, 0, 0, 0, time.UTC)
 }
 
-// Sources of what models do beside the steps of runs, as counters name them.
+// Sources of model usage outside of the steps of runs, as counters name them.
 const (
 	SourceLLM        = "llm_proxy"  // chat completions passed on, and audio
 	SourceMessages   = "messages"   // the messages route
 	SourceEmbeddings = "embeddings" // the embeddings route
-	SourceGuardrail  = "guardrail"  // judging texts
-	SourceMemory     = "memory"     // finding out what to remember
+	SourceGuardrail  = "guardrail"  // classifying texts
+	SourceMemory     = "memory"     // extracting memories
 )
 
 var (
-	// ProxySources are those of what companies have models do without a run.
+	// ProxySources are the sources of model calls of companies without a run.
 	ProxySources = []string{SourceLLM, SourceMessages, SourceEmbeddings}
-	// OtherSources are all that are no runs.
+	// OtherSources are all sources other than runs.
 	OtherSources = append([]string{SourceGuardrail, SourceMemory}, ProxySources...)
 )
 
-// Use is what a transaction uses up.
+// Use is what a transaction adds to the counters.
 type Use struct {
 	AgentID string
-	Model   string // provider/name; "" of what no model was asked for
+	Model   string // provider/name; "" if no model was called
 	Source  string // where the run came from, see run.Record.Source; or one of the sources above
-	KeyID   string // of the key that asked; "": a person, or nobody
+	KeyID   string // of the calling key; "": a person, or no caller
 
 	Runs           int64
 	ModelCalls     int64
@@ -139,7 +138,7 @@ type Use struct {
 	CostNano       int64 // billionths of a US dollar, as far as prices are known
 }
 
-// Called is what a model call used up.
+// Called returns the usage of a model call.
 func Called(target model.Target, u model.Usage) Use {
 	use := Use{
 		Model: target.Provider + "/" + target.Model, ModelCalls: 1,
@@ -151,46 +150,47 @@ func Called(target model.Target, u model.Usage) Use {
 	return use
 }
 
-// Meter counts what runs use up, and says whether there is more.
+// Meter counts what runs use, and checks whether the plan allows more.
 //
-// The three questions are answered by what is at most a second old, and by what
-// this process counted since. Errors: a refusal of this package.
+// The three checks use counters that are at most a second old, plus what this
+// process counted since. Errors: a refusal of this package.
 type Meter interface {
-	// MayStart says whether a run may be made.
+	// MayStart checks whether a run may be created.
 	MayStart(ctx context.Context, tenant string) error
-	// MayAsk says whether a model may be asked.
+	// MayAsk checks whether a model may be called.
 	MayAsk(ctx context.Context, tenant string) error
-	// MayCall says whether so many tools may be called.
+	// MayCall checks whether a number of tools may be called.
 	MayCall(ctx context.Context, tenant string, calls int) error
-	// Count counts, and refuses runs of which the plan allows no more. It locks
-	// the tenant's counters until commit, so it comes last in a transaction:
-	// nothing that others hold while they count may be asked for after it.
+	// Count counts uses, and refuses runs that exceed the plan. It locks the
+	// tenant's counters until commit, so it comes last in a transaction: a lock
+	// that others hold while they count must not be requested after it.
 	Count(tenant string, uses ...Use) txn.Op
 }
 
-// Proxy limits and counts the model calls that are no part of a run: those that
-// go through the model proxy.
+// Proxy limits and counts the model calls outside of runs: those of the model
+// proxy.
 type Proxy interface {
-	// MayProxy says whether a tenant may have a model asked now: whether its plan
-	// has the model, whether there is room for one more call in the minute, the
-	// hour and the day, and whether there are tokens and money left. It counts
-	// the call. The target is nil where the operator chose the model, which every
-	// plan has. Errors: a refusal of this package.
+	// MayProxy checks whether a tenant may call a model now: whether its plan
+	// includes the model, one more call fits the limits of the minute, the hour
+	// and the day, and tokens and money are left. It counts the call. The target
+	// is nil if the operator chose the model, which every plan includes. Errors:
+	// a refusal of this package.
 	MayProxy(ctx context.Context, tenant string, target *model.Target) error
-	// Proxied counts what a call used up. It returns at once; what was counted is
-	// stored within a moment.
+	// Proxied counts the usage of a call. It returns at once; the counts are
+	// stored shortly after.
 	Proxied(tenant string, use Use)
 }
 
-// Gate limits things.
+// Gate limits the number of things.
 type Gate interface {
-	// Take is called in the transaction that makes a thing, before it is there.
-	// It refuses one too many; others who make one wait for the commit.
+	// Take is called in the transaction that creates a thing, before it is
+	// written. It refuses one beyond the limit; concurrent creations wait for
+	// the commit.
 	Take(tx txn.Tx, tenant string, r Resource) error
 }
 
-// Creation is a [resource.Kind]'s Before, as far as limits go: it has a kind
-// counted as a thing. A nil gate limits nothing.
+// Creation returns a Before function for a [resource.Kind], which counts its
+// resources as things. A nil gate limits nothing.
 func Creation[T any](g Gate, r Resource) func(*resource.Edit[T]) error {
 	return func(e *resource.Edit[T]) error {
 		if g == nil || e.Action != resource.Created {

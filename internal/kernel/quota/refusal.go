@@ -17,9 +17,9 @@ const (
 	CodeBudget   = "BUDGET_EXCEEDED"   // the tenant's own budget of money is spent
 )
 
-// longestWait is what a refusal asks clients to wait at most before they try
-// again: some sleep for as long as they are told, and a month is too long for
-// that. The block quota has the whole time.
+// longestWait is the longest Retry-After of a refusal: some clients sleep for
+// all of it, and a month is too long for that. The member quota has the whole
+// time.
 const longestWait = time.Hour
 
 // block is the member quota of a refusal.
@@ -33,12 +33,12 @@ type block struct {
 	Remaining  int64      `json:"remaining"`
 }
 
-// where a caller reads what plans there are.
+// upgradePath is where a caller finds the available plans.
 const upgradePath = "/api/v1/billing/plans"
 
-// Refuse makes the refusal of a resource of which used are used up. It is 429
-// where that refills. It is 403 where it does not: of a thing, and of what the
-// plan allows none of.
+// Refuse returns the refusal for a resource whose limit is used up. It is a 429
+// if the resource refills, and a 403 if it does not: for a thing, and for a
+// resource of which the plan allows none.
 func Refuse(r Resource, limit, used int64, now time.Time) *fault.Error {
 	b := block{Kind: r.Kind(), Limit: limit, Used: used, Remaining: max(0, limit-used)}
 	name := strings.ReplaceAll(b.Kind, "_", " ")
@@ -46,7 +46,8 @@ func Refuse(r Resource, limit, used int64, now time.Time) *fault.Error {
 		b.Period = &p
 	}
 	if b.Period == nil || limit <= 0 {
-		f := fault.New(fault.Forbidden, CodeReached, "The company's plan allows %d %s at a time, and there are as many. Delete some, or change the plan.", limit, name)
+		f := fault.New(fault.Forbidden, CodeReached,
+			"The company's plan allows %d %s at a time, and there are as many. Delete some, or change the plan.", limit, name)
 		if b.Period != nil {
 			f.Detail = fmt.Sprintf("The company's plan allows no %s. Change the plan.", name)
 		}
@@ -60,7 +61,8 @@ func Refuse(r Resource, limit, used int64, now time.Time) *fault.Error {
 	if *b.Period == Minute { // it clears within seconds
 		code = ""
 	}
-	f := fault.New(fault.Limited, code, "The company's plan allows %d %s in a %s, and they are used up. There are more at %s.", limit, name, *b.Period, resets.Format(time.RFC3339))
+	f := fault.New(fault.Limited, code, "The company's plan allows %d %s in a %s, and they are used up. There are more at %s.",
+		limit, name, *b.Period, resets.Format(time.RFC3339))
 	f.RetryAfter = min(resets.Sub(now), longestWait)
 	f.Extra = map[string]any{"quota": b, "upgrade_path": upgradePath}
 	return f

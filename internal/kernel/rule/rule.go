@@ -7,9 +7,9 @@
 // 1.0. Arithmetic wants equal types, and numbers of JSON are doubles:
 // arguments.amount * 2.0, or int(arguments.n) % 2.
 //
-// A key that is not there is an error, not false: has(arguments.amount) asks.
-// As && and || do in that language, an error on one side does not matter where
-// the other side decides.
+// A missing key is an error, not false: has(arguments.amount) tests for it. As
+// that language defines && and ||, an error on one side does not matter if the
+// other side decides.
 package rule
 
 import (
@@ -35,7 +35,7 @@ const (
 	// other, or doubles a text again and again, does not.
 	maxCost   = 20_000_000
 	maxMemory = 2 << 20     // of one value: its elements, and a tenth of its text's bytes
-	maxTime   = time.Second // looked at in loops; a single search is bounded by its cost
+	maxTime   = time.Second // checked in loops; a single search is bounded by its cost
 	maxDepth  = 100         // of nested expressions
 	maxRegex  = 2000
 
@@ -48,8 +48,8 @@ type Rule struct {
 	program cel.Program
 }
 
-// ErrTooExpensive is given by [Rule.True] when a rule needs more work, memory
-// or time than any rule may.
+// ErrTooExpensive is returned by [Rule.True] if a rule exceeds the limits on
+// work, memory or time.
 var ErrTooExpensive = errors.New("the rule takes too long")
 
 type key struct{ source, names string }
@@ -59,9 +59,9 @@ var compiled = cache.New(cache.Options[key, *Rule]{
 	Weigh:  func(k key, _ *Rule) uint32 { return uint32(len(k.source) + len(k.names) + 64) },
 })
 
-// Compile gives the rule of a source in which the names are variables. What it
-// gives may be shared, and asking again is cheap. The error is a sentence for
-// the source's author: "line 1, column 9: undeclared reference to 'x'".
+// Compile returns the rule of a source in which names are the variables. Rules
+// are cached and may be shared. The error is a sentence for the source's author:
+// "line 1, column 9: undeclared reference to 'x'".
 func Compile(source string, names ...string) (*Rule, error) {
 	if strings.TrimSpace(source) == "" {
 		return nil, errors.New("the rule is empty")
@@ -81,7 +81,7 @@ func Compile(source string, names ...string) (*Rule, error) {
 	return r, nil
 }
 
-// base is made once, since its standard library costs more than any rule.
+// base is created once, since its standard library costs more than any rule.
 var base = sync.OnceValues(func() (*cel.Env, error) {
 	return cel.NewEnv(
 		cel.CrossTypeNumericComparisons(true),
@@ -125,15 +125,14 @@ func compile(source string, names []string) (r *Rule, err error) {
 	return &Rule{program}, nil
 }
 
-// sentence is the first of the compiler's complaints; others mostly follow
-// from it.
+// sentence returns the compiler's first error; the others mostly follow from it.
 func sentence(issues *cel.Issues) error {
 	first := issues.Errors()
 	if len(first) == 0 {
 		return errors.New(firstLine(issues.String()))
 	}
 	said, at := firstLine(first[0].Message), first[0].Location
-	// What the grammar would have liked instead is no help to a person.
+	// The tokens that the grammar expected are no help to a person.
 	said, _, _ = strings.Cut(strings.TrimPrefix(said, "Syntax error: "), " expecting ")
 	if at.Line() < 1 || at.Column() < 0 {
 		return errors.New(said)
@@ -146,10 +145,10 @@ func firstLine(s string) string {
 	return strings.ToValidUTF8(s, "�")
 }
 
-// True says whether the condition holds. vars has a value for every name. An
-// error is a sentence for the rule's author: a key that is not there, values
-// that do not compare, a result that is neither true nor false,
-// ErrTooExpensive; or it is ctx's.
+// True reports whether the condition holds. vars has a value for every name. An
+// error is a sentence for the rule's author (a missing key, values that do not
+// compare, a result that is neither true nor false, ErrTooExpensive), or that of
+// ctx.
 func (r *Rule) True(ctx context.Context, vars map[string]any) (is bool, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -180,7 +179,8 @@ func explain(ctx, bounded context.Context, err error) error {
 		return ErrTooExpensive
 	}
 	if strings.HasPrefix(said, "no such overload") {
-		return fmt.Errorf("an operator does not take values of these types (%s); numbers of JSON are doubles, and arithmetic wants equal types: 2.0, not 2", said)
+		return fmt.Errorf("an operator does not take values of these types (%s); "+
+			"numbers of JSON are doubles, and arithmetic wants equal types: 2.0, not 2", said)
 	}
 	return errors.New(strings.TrimPrefix(said, "internal error: "))
 }

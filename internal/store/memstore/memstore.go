@@ -1,5 +1,5 @@
 // Package memstore keeps documents in memory, for tests of slices that need no
-// database. One transaction runs at a time; it is undone where it fails.
+// database. One transaction runs at a time; it is rolled back if it fails.
 package memstore
 
 import (
@@ -15,8 +15,8 @@ import (
 	"agentd/internal/kernel/resource"
 )
 
-// Store is a resource.Backend and the txn.Writer of its transactions. Its
-// calls inside of a transaction take only transactions of that Writer.
+// Store is a resource.Backend and the txn.Writer of its transactions. Its Tx
+// methods accept only transactions of that Writer.
 type Store struct {
 	mu   sync.RWMutex
 	docs map[key]resource.Doc
@@ -24,7 +24,7 @@ type Store struct {
 
 type key struct{ kind, tenant, id string }
 
-// New makes an empty store.
+// New returns an empty store.
 func New() *Store { return &Store{docs: map[key]resource.Doc{}} }
 
 type tx struct {
@@ -87,8 +87,8 @@ func (s *Store) get(k key) (resource.Doc, error) {
 	return read(doc), nil
 }
 
-// read gives what a reader of a database would get: its own bytes, and no
-// index values.
+// read returns a document as a reader of a database would receive it: a copy of
+// the bytes, and no index values.
 func read(doc resource.Doc) resource.Doc {
 	doc.Body, doc.Index, doc.Unique = slices.Clone(doc.Body), [resource.Slots]string{}, ""
 	return doc

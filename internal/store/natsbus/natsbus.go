@@ -1,10 +1,10 @@
 // Package natsbus carries live batches and signals between nodes over NATS:
 // an outside cluster, or the server that is embedded in every agentd.
 //
-// Within a node the event.Hub delivers by itself. The bus is for what other
-// nodes want to know, so an embedded server that nobody else is connected to
-// is sent nothing. Messages may be lost: readers catch up from the event log,
-// workers find due work in the database.
+// Within a node the event.Hub delivers without the bus, which serves other nodes
+// only: nothing is sent to an embedded server without other connections.
+// Messages may be lost: readers catch up from the event log, and workers find
+// due work in the database.
 package natsbus
 
 import (
@@ -24,11 +24,11 @@ import (
 	"agentd/internal/kernel/event"
 )
 
-// Config says which NATS to use.
+// Config selects the NATS server to use.
 type Config struct {
 	URL    string // an outside server or cluster; empty: embedded
-	Listen string // host:port on which the embedded server takes other nodes; empty: none
-	Token  string // what nodes know each other by, where a URL names no user
+	Listen string // host:port on which the embedded server accepts other nodes; empty: none
+	Token  string // authenticates nodes, if the URL names no user
 	Node   string // this node's name, for the connection list
 	Logger *slog.Logger
 }
@@ -39,7 +39,7 @@ type Bus struct {
 	log      *slog.Logger
 	conn     *nats.Conn
 	embedded *server.Server
-	closed   bool // nobody else can ever connect to the embedded server
+	closed   bool // no other node can ever connect to the embedded server
 
 	live    chan *nats.Msg // batches of all streams that are watched
 	stop    chan struct{}
@@ -50,13 +50,13 @@ const (
 	liveSubject   = "agentd.live."
 	signalSubject = "agentd.signal."
 	settleTime    = 250 * time.Millisecond
-	// waiting is how many batches of other nodes wait to be delivered; what
-	// comes beyond is lost, which readers are told.
+	// waiting is how many batches of other nodes may wait to be delivered.
+	// Batches beyond it are lost, and readers are notified of the gap.
 	waiting = 16 << 10
 )
 
-// Open connects and attaches to the hub. With an outside server that does not
-// answer yet it still succeeds: the connection is made when it can be.
+// Open connects and attaches to the hub. It also succeeds if an outside server
+// does not answer yet: the connection is retried.
 func Open(c Config, hub *event.Hub) (*Bus, error) {
 	b := &Bus{hub: hub, log: c.Logger, live: make(chan *nats.Msg, waiting), stop: make(chan struct{})}
 	opts := []nats.Option{
@@ -127,7 +127,7 @@ func (b *Bus) embed(c Config) error {
 	return nil
 }
 
-// URL is where other nodes reach the embedded server, if it listens.
+// URL returns the address of the embedded server for other nodes, if it listens.
 func (b *Bus) URL() string {
 	if b.embedded == nil {
 		return b.conn.ConnectedUrl()
@@ -148,7 +148,8 @@ func (b *Bus) Close() {
 	}
 }
 
-// alone says that nobody else can hear: the embedded server has one client.
+// alone reports whether no other node is connected: the embedded server has one
+// client.
 func (b *Bus) alone() bool {
 	return b.closed || b.embedded != nil && b.embedded.NumClients() <= 1
 }
@@ -180,7 +181,7 @@ func (b *Bus) Watch(stream string) (stop func()) {
 	return func() { _ = sub.Unsubscribe() } // a closed connection has none left
 }
 
-// read delivers what other nodes say of the streams that are watched.
+// read delivers the batches of other nodes for the streams that are watched.
 func (b *Bus) read() {
 	for {
 		select {
@@ -200,7 +201,7 @@ func (b *Bus) read() {
 // Settle implements event.Relay.
 func (b *Bus) Settle() {
 	if !b.alone() && b.conn.IsConnected() {
-		_ = b.conn.FlushTimeout(settleTime) // late: the reader catches up from the log
+		_ = b.conn.FlushTimeout(settleTime) // after a time-out the reader catches up from the log
 	}
 }
 

@@ -183,7 +183,7 @@ func outsideServer(t *testing.T, port int) *server.Server {
 	return s
 }
 
-// What was said while the connection was down is lost; readers are told to
+// Batches sent while the connection was down are lost; readers are notified to
 // look for it as soon as it is back.
 func TestReadersHearOfALostConnection(t *testing.T) {
 	outside := outsideServer(t, server.RANDOM_PORT)

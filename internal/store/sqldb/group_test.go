@@ -51,7 +51,7 @@ func openSQLite(t *testing.T, cfg sqldb.Config) *sqldb.DB {
 }
 
 // together makes the writer commit closures in one group, in their order, and
-// gives their errors.
+// returns their errors.
 func together(t *testing.T, db *sqldb.DB, closures ...func(tx txn.Tx) error) []error {
 	t.Helper()
 	return togetherUntil(t.Context(), t, db, closures...)
@@ -60,12 +60,12 @@ func together(t *testing.T, db *sqldb.DB, closures ...func(tx txn.Tx) error) []e
 // togetherUntil is together where ctx is the last closure's.
 func togetherUntil(ctx context.Context, t *testing.T, db *sqldb.DB, closures ...func(tx txn.Tx) error) []error {
 	t.Helper()
-	begun, goOn := make(chan struct{}), make(chan struct{})
+	begun, resume := make(chan struct{}), make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		if err := db.Write(t.Context(), func(txn.Tx) error {
 			close(begun)
-			<-goOn
+			<-resume
 			return nil
 		}); err != nil {
 			t.Error(err)
@@ -86,7 +86,7 @@ func togetherUntil(ctx context.Context, t *testing.T, db *sqldb.DB, closures ...
 			runtime.Gosched()
 		}
 	}
-	close(goOn)
+	close(resume)
 	wg.Wait()
 	return errs
 }
@@ -210,14 +210,14 @@ func TestQueuedWriteEndsWithItsContext(t *testing.T) {
 	if errs[0] != nil || !errors.Is(errs[1], context.Canceled) || count(t, db) != 1 {
 		t.Error(errs)
 	}
-	begun, goOn := make(chan struct{}), make(chan struct{})
+	begun, resume := make(chan struct{}), make(chan struct{})
 	go db.Write(t.Context(), func(txn.Tx) error {
 		close(begun)
-		<-goOn
+		<-resume
 		return nil
 	})
 	<-begun
-	defer close(goOn)
+	defer close(resume)
 	ctx, cancel = context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	err := db.Write(ctx, never)

@@ -171,14 +171,14 @@ func TestFullDisk(t *testing.T) {
 func TestReadinessHasADeadline(t *testing.T) {
 	t.Parallel()
 	db := openSQLite(t, sqldb.Config{})
-	begun, goOn := make(chan struct{}), make(chan struct{})
+	begun, resume := make(chan struct{}), make(chan struct{})
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	defer close(goOn)
+	defer close(resume)
 	wg.Go(func() {
 		db.Write(t.Context(), func(txn.Tx) error {
 			close(begun)
-			<-goOn
+			<-resume
 			return nil
 		})
 	})

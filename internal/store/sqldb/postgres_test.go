@@ -26,7 +26,7 @@ type way struct {
 	wg     sync.WaitGroup
 }
 
-// throughWay gives a database with table t behind a way that can be cut.
+// throughWay returns a database with table t behind a connection that can be cut.
 func throughWay(t *testing.T, m sqldb.Metrics) (*sqldb.DB, *way) {
 	t.Helper()
 	cfg := sqldbtest.Config(t, sqldbtest.Postgres)
@@ -86,7 +86,7 @@ func (w *way) serve(l net.Listener) {
 	}
 }
 
-// set cuts the way, and every connection, or mends it.
+// set cuts the way and every connection, or restores it.
 func (w *way) set(cut bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -124,7 +124,7 @@ func TestPostgresDeadConnections(t *testing.T) {
 	t.Parallel()
 	db, w := throughWay(t, sqldb.Metrics{})
 	for rows := 1; rows < 10; rows++ {
-		if rows%2 == 0 { // they are told
+		if rows%2 == 0 { // the clients are notified
 			exec(t, db, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
 		} else {
 			w.set(true)

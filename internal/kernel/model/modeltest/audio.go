@@ -37,11 +37,11 @@ type SpeechRequest struct {
 	Speed        float64 `json:"speed"`
 }
 
-// Sounds gives the answers of calls that have texts spoken, in the order they
-// come in; the last one is the answer from then on.
+// Sounds sets the answers to speech calls, in the order of the calls; the last
+// one is repeated.
 func Sounds(all ...Sound) Option { return func(s *Server) { s.sounds = all } }
 
-// SpeechRequests gives those that came in, in order.
+// SpeechRequests returns the speech calls that were received, in order.
 func (s *Server) SpeechRequests() []SpeechRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,12 +108,13 @@ type TranscriptionRequest struct {
 	Type   string
 }
 
-// Transcripts gives the answers of calls that have speech written down, in the
-// order they come in; the last one is the answer from then on. Raw, ContentType,
-// Status and Error count.
+// Transcripts sets the answers to transcription calls, in the order of the calls;
+// the last one is repeated. Of their fields Raw, ContentType, Status and Error
+// apply.
 func Transcripts(all ...Answer) Option { return func(s *Server) { s.transcripts = all } }
 
-// TranscriptionRequests gives those that came in, in order.
+// TranscriptionRequests returns the transcription calls that were received, in
+// order.
 func (s *Server) TranscriptionRequests() []TranscriptionRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,7 +144,8 @@ func (s *Server) serveTranscription(w http.ResponseWriter, r *http.Request) {
 		w.Write(said.Raw)
 	default:
 		w.Header().Set("Content-Type", "application/json")
-		whole := object{"text": fmt.Sprintf("%d bytes of speech", len(req.File)), "usage": object{"type": "tokens", "input_tokens": 14, "output_tokens": 4}}
+		usage := object{"type": "tokens", "input_tokens": 14, "output_tokens": 4}
+		whole := object{"text": fmt.Sprintf("%d bytes of speech", len(req.File)), "usage": usage}
 		if req.Fields["response_format"] == "verbose_json" {
 			whole["duration"] = 1.5
 			whole["segments"] = []any{}

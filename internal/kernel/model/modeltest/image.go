@@ -37,11 +37,11 @@ type ImageRequest struct {
 	Format string `json:"response_format"`
 }
 
-// Pictures gives the answers of calls for pictures, in the order they come in;
-// the last one is the answer from then on.
+// Pictures sets the answers to image calls, in the order of the calls; the last
+// one is repeated.
 func Pictures(all ...Picture) Option { return func(s *Server) { s.pictures = all } }
 
-// ImageRequests gives the calls for pictures that came in, in order.
+// ImageRequests returns the image calls that were received, in order.
 func (s *Server) ImageRequests() []ImageRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -58,7 +58,7 @@ type Option func(*Server)
 // tokens.
 func Default(a Answer) Option { return func(s *Server) { s.usual = a.compile() } }
 
-// Script gives the answers of the first calls, in the order they come in.
+// Script sets the answers to the first calls, in the order of the calls.
 func Script(answers ...Answer) Option {
 	return func(s *Server) {
 		for _, a := range answers {
@@ -129,7 +129,7 @@ func (s *Server) Wait() { s.running.Wait() }
 // Calls is how many calls came in.
 func (s *Server) Calls() int { return int(s.calls.Load()) }
 
-// Requests gives the calls that came in, in order.
+// Requests returns the calls that were received, in order.
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -324,7 +324,8 @@ func hangingReceivers(b *bench) error {
 			return err
 		}
 		late := receive.Late(well...)
-		b.report("webhooks, 50 receivers hang: p99 of the healthy "+what, "p50 "+at(late, .5).String(), "", milliseconds(at(late, .99)), atMost(2000, " ms"))
+		b.report("webhooks, 50 receivers hang: p99 of the healthy "+what, "p50 "+at(late, .5).String(), "", milliseconds(at(late, .99)),
+			atMost(2000, " ms"))
 	}
 	return nil
 }

@@ -21,7 +21,8 @@ type retryPolicy struct {
 	total   time.Duration // give up after so long without anything new
 }
 
-var defaultRetryPolicy = retryPolicy{silence: 45 * time.Second, first: 500 * time.Millisecond, longest: 10 * time.Second, total: 2 * time.Minute}
+var defaultRetryPolicy = retryPolicy{silence: 45 * time.Second, first: 500 * time.Millisecond, longest: 10 * time.Second,
+	total: 2 * time.Minute}
 
 // Watch follows the events of a run, from the first to the frame "done", which
 // is the last thing that it gives. A connection that drops is made anew and

@@ -63,8 +63,8 @@ func (s *Server) Routes() []httpapi.Raw {
 	post, get := endpoint, endpoint
 	post.Method, post.ID, post.Summary = "POST", "callMcp", "Send a JSON-RPC message to the MCP endpoint"
 	post.Doc = "The platform is an MCP server whose tools are its agents. Listing them needs agents:read; calling one also needs " +
-		"runs:create and the " +
-		"role developer, starts a run and returns its text. The header " + agentHeader + " limits both to one agent. Errors are JSON-RPC errors."
+		"runs:create and the role developer, starts a run and returns its text. The header " + agentHeader +
+		" limits both to one agent. Errors are JSON-RPC errors."
 	post.BodyOf, post.AnswerOf, post.Also = reflect.TypeFor[request](), reflect.TypeFor[response](), []int{http.StatusAccepted}
 	post.Outside = true // a run that answers at once
 	post.Errors = []int{400, 404, 422, 503}

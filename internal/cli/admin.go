@@ -22,8 +22,8 @@ func (inv *invocation) withIdentity(s config.Storage, use func(*identity.Service
 	return inv.migrated(s, func(db *sqldb.DB) error { return use(identityService(db, nil)) })
 }
 
-// identityService gives the members and tenants of a database; plans may be nil where
-// no tenant is made.
+// identityService returns the service of a database's members and tenants; plans
+// may be nil if no tenant is created.
 func identityService(db *sqldb.DB, plans *quota.Plans) *identity.Service {
 	return identity.New(identity.Config{
 		DB: db, Store: identitysql.New(db), Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Audit: auditLog(db), Plans: plans,

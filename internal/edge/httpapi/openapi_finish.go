@@ -235,8 +235,8 @@ func cloneAll(all []*huma.Schema) []*huma.Schema {
 	return copied
 }
 
-// form gives the fields of a request what a form needs: a title, and what an id
-// refers to.
+// form adds to the fields of a request what a form needs: a title, and the kind
+// of resource that an id refers to.
 func (d *document) form(s *huma.Schema) {
 	each(s, func(s *huma.Schema) {
 		for name, p := range s.Properties {

@@ -278,8 +278,8 @@ var PlainParameters = map[string]bool{
 	"shareId": true, // whoever has a link may read
 }
 
-// Unconditional are the parameters of operations that answer the same whether
-// the thing is there or not (behaviours.md sections 8 and 18), with their status.
+// Unconditional lists the parameters of operations that answer the same whether
+// or not the resource exists, with their status.
 var Unconditional = map[string]int{
 	"listAuditEntriesOfTarget targetId": 200, "deleteWebhook webhookId": 200, "deleteSensor sensorId": 200,
 	"deleteMemoryEntry entryId": 204, "markNotificationRead notificationId": 200, "deleteNotification notificationId": 200,

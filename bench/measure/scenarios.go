@@ -61,7 +61,7 @@ func newRequest(method, url, body string) (*http.Request, error) {
 }
 
 // pair measures two plans turn by turn, because the speed of a shared machine
-// changes within minutes, and gives the median of each.
+// changes within minutes, and returns the median of each.
 func (b *bench) pair(own, beside load.Plan) (load.Result, load.Result, error) {
 	var mine, theirs []load.Result
 	for range b.runs {

@@ -41,7 +41,7 @@ type Receiver struct {
 	conns    sync.WaitGroup
 
 	mu       sync.Mutex
-	hold     chan struct{} // closed: nobody waits
+	hold     chan struct{} // closed: no request waits
 	answer   func(Request) Answer
 	events   map[string]*seen
 	accepted int // events

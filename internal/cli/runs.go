@@ -221,7 +221,7 @@ func (inv *invocation) printArray(values []jsontext.Value) error {
 	return inv.printJSON(text)
 }
 
-// formatUSD tells an amount in cents, or a smaller one to a millionth.
+// formatUSD returns an amount in cents, or a smaller one to a millionth.
 func formatUSD(usd float64) string {
 	if usd == 0 || usd >= 0.01 {
 		return fmt.Sprintf("$%.2f", usd)

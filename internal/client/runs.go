@@ -44,7 +44,7 @@ type Metrics struct {
 	CostUSD      *float64 `json:"total_cost_usd"`
 }
 
-// Approval is a tool call that waits for somebody's decision.
+// Approval is a tool call that waits for a decision.
 type Approval struct {
 	ApprovalID string         `json:"approval_id"`
 	ToolName   string         `json:"tool_name"`

@@ -3,7 +3,7 @@
 // that grows with its length whatever it holds.
 //
 // It is not a promise that nothing is left: names and addresses of people have
-// no shape, and whoever writes a number in words gets it through.
+// no shape, and a number written in words is not found.
 package pii
 
 import (

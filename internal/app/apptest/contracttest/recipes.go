@@ -226,7 +226,7 @@ var References = map[string]string{
 	"assign_agent_id":   "agentId",
 	"fork_point_run_id": "runId",
 	"parent_branch_id":  "branchId",
-	"message_id":        "", // whatever somebody remarks on
+	"message_id":        "", // any message id that an annotation names
 	"agent_ids":         "agentId",
 	"session_ids":       "sessionId",
 
@@ -264,7 +264,7 @@ var References = map[string]string{
 
 	"token": "", // of the invite in the path, or of a mail
 
-	// Ids that a caller gives to things of its own.
+	// Ids that callers choose themselves.
 	"callMcp id":                 "",
 	"createSpeech model":         "", // of the catalogue
 	"messages[].tool_call_id":    "",
@@ -275,7 +275,7 @@ var References = map[string]string{
 // something beside one.
 var PlainParameters = map[string]bool{
 	"versionNum": true, "label": true, "entity": true, "provider": true,
-	"shareId": true, // whoever has a link may read
+	"shareId": true, // the link authorizes its reader
 }
 
 // Unconditional lists the parameters of operations that answer the same whether

@@ -18,7 +18,7 @@ type agentCreateCommand struct {
 	Server      config.Client `embed:"" group:"Server"`
 	Name        string        `placeholder:"NAME" help:"Name of the agent; needed unless the file has one."`
 	Description string        `placeholder:"TEXT" help:"What the agent is for."`
-	Model       string        `placeholder:"MODEL" help:"Model as PROVIDER/NAME, or NAME of the default provider. Left out: the server's default."`
+	Model       string        `placeholder:"MODEL" help:"Model as PROVIDER/NAME, or NAME of the default provider. Default: the server's."`
 	System      *string       `xor:"system" placeholder:"PROMPT" help:"System prompt."`
 	SystemFile  string        `xor:"system" placeholder:"FILE" help:"File with the system prompt."`
 	Tool        []string      `placeholder:"TOOL" help:"Built-in tool, as calculator; several by commas or by repeating the flag."`

@@ -131,7 +131,7 @@ func (s *streamReader) follow(buf []byte, have int) {
 	}
 }
 
-// Waits gives how long the stamped texts were under way that arrived since the
+// Waits returns how long the stamped texts were under way that arrived since the
 // last call, and how many streams have ended.
 func (r *Readers) Waits() (all []time.Duration, ended int) {
 	for _, s := range r.open {

@@ -136,7 +136,7 @@ func (r *Receiver) Repeats() int {
 	return r.repeats
 }
 
-// Marks gives the events that were taken by their marks: what stands between
+// Marks returns the events that were taken by their marks: what stands between
 // "mark-" and the next quote in a body.
 func (r *Receiver) Marks() map[string]string {
 	r.mu.Lock()
@@ -150,7 +150,7 @@ func (r *Receiver) Marks() map[string]string {
 	return out
 }
 
-// Late gives how long after their timestamps events came first, in order. The
+// Late returns how long after their timestamps events came first, in order. The
 // timestamp has milliseconds and is from before the commit, so that this is up
 // to a millisecond and a commit more than the delivery took.
 func Late(all ...*Receiver) (late []time.Duration) {

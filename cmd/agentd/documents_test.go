@@ -80,7 +80,7 @@ func inOrder(t *testing.T, stream, all string, texts []string) {
 	}
 }
 
-// script gives what a document tells to type in a shell, without the start of
+// script returns what a document tells to type in a shell, without the start of
 // the server and what it printed, which the test has.
 func script(t *testing.T, file string) string {
 	t.Helper()

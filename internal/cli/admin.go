@@ -22,7 +22,7 @@ func (inv *invocation) withIdentity(s config.Storage, use func(*identity.Service
 	return inv.migrated(s, func(db *sqldb.DB) error { return use(identityService(db, nil)) })
 }
 
-// identityService gives the members and tenants of a database; plans may be nil where
+// identityService returns the members and tenants of a database; plans may be nil where
 // no tenant is made.
 func identityService(db *sqldb.DB, plans *quota.Plans) *identity.Service {
 	return identity.New(identity.Config{

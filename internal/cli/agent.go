@@ -146,7 +146,7 @@ func (cmd *agentListCommand) Run(inv *invocation) error {
 	return inv.table([]string{"NAME", "MODEL", "STATUS", "CREATED", "ID"}, rows)
 }
 
-// findAgent gives the id of the agent that a person means: by its id, or by
+// findAgent returns the id of the agent that a person means: by its id, or by
 // its exact name.
 func (inv *invocation) findAgent(c *client.Client, meant string) (string, error) {
 	if ident.Valid(meant) {

@@ -26,7 +26,7 @@ type Problem struct {
 	RetryAfter time.Duration `json:"-"`
 }
 
-// Error gives the sentence, every wrong field, the code, and the id under
+// Error returns the sentence, every wrong field, the code, and the id under
 // which the server's log knows the request.
 func (p *Problem) Error() string {
 	var b strings.Builder

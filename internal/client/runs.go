@@ -83,7 +83,7 @@ type RunFilter struct {
 	AgentID string
 }
 
-// Runs gives runs, newest first, page by page as they are asked for. most is
+// Runs returns runs, newest first, page by page as they are asked for. most is
 // how many the caller will take at most.
 func (c *Client) Runs(ctx context.Context, f RunFilter, most int) iter.Seq2[Doc[Run], error] {
 	query := url.Values{"limit": {strconv.Itoa(min(max(most, 1), pageSize))}}

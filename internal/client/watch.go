@@ -24,7 +24,7 @@ type retryPolicy struct {
 var defaultRetryPolicy = retryPolicy{silence: 45 * time.Second, first: 500 * time.Millisecond, longest: 10 * time.Second, total: 2 * time.Minute}
 
 // Watch follows the events of a run, from the first to the frame "done", which
-// is the last thing that it gives. A connection that drops is made anew and
+// is the last value that it yields. A connection that drops is made anew and
 // goes on after the last event; nothing is given twice. lost, if not nil, hears
 // of every such drop. An error is the last thing that Watch gives.
 func (c *Client) Watch(ctx context.Context, runID string, lost func(error)) iter.Seq2[Frame, error] {
@@ -74,7 +74,7 @@ type watcher struct {
 	retry  time.Duration
 }
 
-// follow reads one connection. It says whether the watch is over; otherwise
+// follow reads one connection. It reports whether the watch is over; otherwise
 // err says why the connection is.
 func (w *watcher) follow(ctx context.Context) (end bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -123,7 +123,7 @@ func (w *watcher) follow(ctx context.Context) (end bool, err error) {
 	}
 }
 
-// alreadyDelivered says whether an id of a run's stream, a number that only grows, is not
+// alreadyDelivered reports whether an id of a run's stream, a number that only grows, is not
 // after the last one.
 func alreadyDelivered(id, last string) bool {
 	a, errA := strconv.ParseInt(id, 10, 64)

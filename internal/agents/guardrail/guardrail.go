@@ -102,7 +102,7 @@ func (g *Guardrail) normalize(old *Guardrail) []fault.Field {
 	return g.normalizeStage(old)
 }
 
-// normalizeStage gives stage and phase the value of the one that changed.
+// normalizeStage sets stage and phase to the value of the one that changed.
 func (g *Guardrail) normalizeStage(old *Guardrail) []fault.Field {
 	if old == nil {
 		old = &Guardrail{}

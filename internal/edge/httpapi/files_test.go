@@ -275,7 +275,7 @@ func TestUploadsThatAreTooLarge(t *testing.T) {
 	}
 }
 
-// xs gives n bytes.
+// xs returns n bytes.
 func xs(n int64) io.Reader { return io.LimitReader(endless{}, n) }
 
 type endless struct{}
@@ -422,7 +422,7 @@ func TestDownloadsThatFail(t *testing.T) {
 }
 
 // A download takes the key in its address, as links need it; an upload does
-// not (interface.md section 5, rule 3).
+// not.
 func TestQueryTokenOnDownloads(t *testing.T) {
 	t.Parallel()
 	w := start(t, withFiles)

@@ -235,7 +235,7 @@ func cloneAll(all []*huma.Schema) []*huma.Schema {
 	return copied
 }
 
-// form gives the fields of a request what a form needs: a title, and what an id
+// form adds to the fields of a request what a form needs: a title, and what an id
 // refers to.
 func (d *document) form(s *huma.Schema) {
 	each(s, func(s *huma.Schema) {

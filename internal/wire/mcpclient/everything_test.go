@@ -127,7 +127,7 @@ func freePort(t *testing.T) string {
 	return port
 }
 
-// everything gives node and the server's script, which is installed once for
+// everything returns node and the server's script, which is installed once for
 // the user; CI does it beforehand.
 func everything(t *testing.T) (node, script string) {
 	t.Helper()

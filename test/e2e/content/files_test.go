@@ -96,7 +96,7 @@ func TestFiles(t *testing.T) {
 	})
 }
 
-// An upload may have exactly 50 MiB (interface.md section 8).
+// An upload may have exactly 50 MiB.
 func TestLargestUpload(t *testing.T) {
 	t.Parallel()
 	apptest.SkipUnderRace(t)
@@ -217,8 +217,7 @@ func TestWorkspacesOfAgents(t *testing.T) {
 	apptest.Eventually(t, func() bool { return n.Do("GET", "/api/v1/workspaces/"+own, nil).StatusCode == 404 })
 }
 
-// Reading needs files:read, writing files:write and a developer (decisions.md
-// D3).
+// Reading needs files:read, writing files:write and a developer.
 func TestScopesOfFiles(t *testing.T) {
 	t.Parallel()
 	g := apptest.StartWithRoles(t)

@@ -19,7 +19,7 @@ import (
 	"agentd/internal/store/sqldb/sqldbtest"
 )
 
-// contents gives the content of the entries under a key of an answer.
+// contents returns the content of the entries under a key of an answer.
 func contents(t testing.TB, answer object, key string) []string {
 	t.Helper()
 	out := []string{}
@@ -36,8 +36,7 @@ func createMemoryAgent(n *apptest.Server, fields object) (agent, path string) {
 	return agent, "/api/v1/agents/" + agent + "/memory"
 }
 
-// The entries of an agent as callers see them (interface.md section 2,
-// MemoryEntry; behaviours.md section 8).
+// The entries of an agent as callers see them.
 func TestMemoryEntries(t *testing.T) {
 	t.Parallel()
 	n := apptest.Start(t, nil)
@@ -123,7 +122,7 @@ func TestMemoryEntriesChange(t *testing.T) {
 	})
 }
 
-// Searching takes the scope memory:read (decisions.md D11), counts what it
+// Searching takes the scope memory:read, counts what it
 // finds, and needs something to look for.
 func TestMemorySearch(t *testing.T) {
 	t.Parallel()
@@ -343,7 +342,7 @@ func TestMemoryTools(t *testing.T) {
 }
 
 // What one node has committed the next search on another node finds, and a
-// memory survives a restart (decisions.md D12).
+// memory survives a restart.
 func TestMemoryOnTwoNodes(t *testing.T) {
 	t.Parallel()
 	database := sqldbtest.Migrated(t, sqldbtest.Postgres)

@@ -34,7 +34,7 @@ func extendedBody(k *contracttest.Call, t *testing.T, member string) string {
 	return "{" + member + "," + string(text[1:])
 }
 
-// Every operation reads its body by the same rules (decisions.md D2).
+// Every operation reads its body by the same rules.
 func TestStrictJSON(t *testing.T) {
 	apptest.SkipUnderRace(t)
 	t.Parallel()
@@ -88,8 +88,7 @@ func TestStrictJSON(t *testing.T) {
 	}
 }
 
-// What a client sends that this version does not know is ignored (decisions.md
-// D2): also what is as deep as a body may be.
+// What a client sends that this version does not know is ignored: also what is as deep as a body may be.
 func TestUnknownFieldsAreIgnored(t *testing.T) {
 	t.Parallel()
 	apptest.SkipUnderRace(t)
@@ -116,11 +115,10 @@ func TestUnknownFieldsAreIgnored(t *testing.T) {
 }
 
 // strictBodies are operations that refuse what they do not know, so that
-// {"approved": false} never approves (decisions.md D13).
+// {"approved": false} never approves.
 var strictBodies = map[string]bool{"approveRun": true, "rejectRun": true}
 
-// What the headers say of a body is checked before the body is read
-// (interface.md sections 7 and 8).
+// What the headers say of a body is checked before the body is read.
 func TestBodyHeaders(t *testing.T) {
 	apptest.SkipUnderRace(t)
 	t.Parallel()
@@ -223,7 +221,7 @@ func TestHalfABody(t *testing.T) {
 }
 
 // A body that cannot be accepted is refused with everything that is wrong in
-// it (interface.md section 7, decisions.md D2).
+// it.
 func TestEveryWrongFieldIsNamed(t *testing.T) {
 	t.Parallel()
 	apptest.SkipUnderRace(t)

@@ -24,7 +24,7 @@ import (
 	"agentd/internal/kernel/model/modeltest"
 )
 
-// noise gives some bytes, the same for the same seed.
+// noise returns some bytes, the same for the same seed.
 func noise(seed uint64, n int) []byte {
 	var key [32]byte
 	binary.LittleEndian.PutUint64(key[:], seed)
@@ -84,7 +84,7 @@ func callWithUnknownIDs(c *contracttest.Company, op *contracttest.Operation) *co
 	return k
 }
 
-// expendableCompany gives the company a key of its own for what ends the key that it
+// expendableCompany creates a separate key for operations that end the key that it
 // comes with.
 func expendableCompany(c *contracttest.Company, op *contracttest.Operation) *contracttest.Company {
 	if !endsKeys[op.ID] {
@@ -282,7 +282,7 @@ func FuzzOperations(f *testing.F) {
 	})
 }
 
-// acceptable says whether a status is a success that the operation publishes.
+// acceptable reports whether a status is a success that the operation publishes.
 func acceptable(o *contracttest.Operation, status int) bool {
 	_, published := o.AnswerSchemas[strconv.Itoa(status)]
 	return o.Succeeds(status) || published && status < 400

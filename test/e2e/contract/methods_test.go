@@ -63,7 +63,7 @@ func TestUnservedMethods(t *testing.T) {
 	}
 }
 
-// alsoServed gives the methods of a path, those of patterns that it fits
+// alsoServed returns the methods of a path, those of patterns that it fits
 // included: what is no operation of its own may be one on a thing of that name.
 func alsoServed(served map[string][]string, path string) []string {
 	methods := slices.Clone(served[path])

@@ -70,7 +70,7 @@ func (in *inbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// at gives what came at a path, of a type.
+// at returns what came at a path, of a type.
 func (in *inbox) at(path, kind string) (all []delivered) {
 	in.mu.Lock()
 	defer in.mu.Unlock()

@@ -138,8 +138,7 @@ func mayCall(who authz.Caller, op *contracttest.Operation) error {
 // what the interface specification lists without a scope.
 var anyKey = []string{"getMe", "listMyTenants", "locateMyAgent", "listMeSessions", "getMfaStatus", "listAuthProviders", "getCurrentTenant", "listCompatModels", "getCompatModel", "countMessageTokens", ""}
 
-// tells are the reads of the area Providers: any key may know which there are
-// (behaviours.md section 31).
+// tells are the reads of the area Providers: any key may know which there are.
 var tells = []string{"listProviders", "listProviderModels", "listImageProviders", "listVideoProviders", "listVoiceProviders"}
 
 // public are the operations without a key: who reads a shared conversation
@@ -173,19 +172,19 @@ func TestEveryRowSaysWhoMayCall(t *testing.T) {
 		case op.ID == "callMcp": // mostly a read; its handler asks for more where a message runs an agent
 		case strings.HasPrefix(op.Path, "/api/v1/admin/"):
 			if op.Role != authz.Admin || !slices.Equal(op.Scopes, []authz.Scope{authz.SuperScope}) {
-				t.Errorf("%s: what stands under /admin takes the scope admin and an admin (interface.md section 5.9)", op)
+				t.Errorf("%s: what stands under /admin takes the scope admin and an admin", op)
 			}
 		case read && op.Role != "" && op.Role != authz.Viewer:
-			t.Errorf("%s: reads take a viewer (decisions.md D3), not a %s", op, op.Role)
+			t.Errorf("%s: reads take a viewer, not a %s", op, op.Role)
 		case read && len(op.Scopes) == 0 && !slices.Contains(anyKey, op.ID) && !slices.Contains(tells, op.ID):
 			t.Errorf("%s takes any key: give it a scope, or add it to anyKey with a reason", op)
 		case slices.Contains(ownThings, op.ID):
 		case !read && strings.HasPrefix(op.Path, "/api/v1/tenants/") && !op.Role.AtLeast(authz.Admin):
-			t.Errorf("%s: writes of a tenant's own settings take an admin at least (decisions.md D3)", op)
+			t.Errorf("%s: writes of a tenant's own settings take an admin at least", op)
 		case !read && !op.Role.AtLeast(authz.Developer):
-			t.Errorf("%s: writes take a developer at least (decisions.md D3)", op)
+			t.Errorf("%s: writes take a developer at least", op)
 		case !read && len(op.Scopes) == 0 && op.Role != authz.Admin && op.Role != authz.Owner:
-			t.Errorf("%s: a write without a scope takes an admin (decisions.md D3)", op)
+			t.Errorf("%s: a write without a scope takes an admin", op)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"agentd/internal/base/ident"
 )
 
-// Lists clamp their limit, and walk by cursors (interface.md section 4).
+// Lists clamp their limit, and walk by cursors.
 func TestLists(t *testing.T) {
 	t.Parallel()
 	apptest.SkipUnderRace(t)
@@ -109,7 +109,7 @@ func TestLastPage(t *testing.T) {
 }
 
 // A cursor is good for the list, filter and order that it was made for, and
-// for nobody else (decisions.md D13).
+// for nobody else.
 func TestCursors(t *testing.T) {
 	t.Parallel()
 	apptest.SkipUnderRace(t)

@@ -15,7 +15,7 @@ import (
 	"agentd/internal/kernel/model/modeltest"
 )
 
-// These tests prove, over HTTP, rules of interface.md and decisions.md that no
+// These tests prove, over HTTP, rules of docs/conformance.md that no
 // single package can; docs/conformance.md says which.
 
 func keys(o object) []string { return slices.Sorted(maps.Keys(o)) }

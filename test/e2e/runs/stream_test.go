@@ -60,7 +60,7 @@ func TestFramesOfARun(t *testing.T) {
 
 var timestamp = regexp.MustCompile(`"timestamp":"[^"]+"`)
 
-// timeless gives frames without their times: those of chunks are stored by the
+// timeless returns frames without their times: those of chunks are stored by the
 // millisecond.
 func timeless(frames []apptest.Frame) (out []string) {
 	for _, f := range frames {

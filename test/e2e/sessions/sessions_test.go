@@ -19,7 +19,7 @@ import (
 	"agentd/internal/store/sqldb/sqldbtest"
 )
 
-// textsOf gives "role: content" of what was said on the active branch.
+// textsOf returns "role: content" of what was said on the active branch.
 func textsOf(n *apptest.Server, session string) (all []string) {
 	n.T.Helper()
 	for _, m := range n.Expect(200, "GET", "/api/v1/sessions/"+session+"/messages", nil)["messages"].([]any) {

@@ -14,7 +14,7 @@ import (
 	"agentd/internal/kernel/model/modeltest"
 )
 
-// withIDs gives the ids of frames that have one.
+// withIDs returns the ids of frames that have one.
 func withIDs(frames []apptest.Frame) (ids []string) {
 	for _, f := range frames {
 		if f.ID != "" {

@@ -37,7 +37,7 @@ type Span struct {
 	Entity     Entity
 }
 
-// Find gives the places of the entities, in order and without overlap.
+// Find returns the places of the entities, in order and without overlap.
 func Find(text string, entities ...Entity) []Span {
 	if len(entities) == 0 {
 		return nil

@@ -273,7 +273,7 @@ var PlainParameters = map[string]bool{
 }
 
 // Unconditional are the parameters of operations that answer the same whether
-// the thing is there or not (behaviours.md sections 8 and 18), with their status.
+// the thing is there or not, with their status.
 var Unconditional = map[string]int{
 	"listAuditEntriesOfTarget targetId": 200, "deleteWebhook webhookId": 200, "deleteSensor sensorId": 200,
 	"deleteMemoryEntry entryId": 204, "markNotificationRead notificationId": 200, "deleteNotification notificationId": 200,

@@ -14,7 +14,7 @@ import (
 	"agentd/internal/kernel/model/modeltest"
 )
 
-// Where a key may come, and which of several counts.
+// Where a key may be sent, and which of several is used.
 func TestCredentials(t *testing.T) {
 	t.Parallel()
 	n := apptest.Start(t, nil)
@@ -111,7 +111,7 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// The events of a run open with either of two scopes.
+// Either of two scopes opens the events of a run.
 func TestScopesOfRunStreams(t *testing.T) {
 	t.Parallel()
 	g := apptest.StartWithRoles(t)

@@ -37,7 +37,7 @@ func (s *tape) choose(n int) int {
 	return b % n
 }
 
-// pick returns one of some.
+// pick returns one of the given values.
 func pick[T any](s *tape, all []T) T { return all[s.choose(len(all))] }
 
 // writer writes a body as an operation's schema has it, with ids of the

@@ -11,7 +11,7 @@ import (
 	"agentd/internal/kernel/model/modeltest"
 )
 
-// What is not served is refused by a problem document.
+// A path that is not served is refused with a problem document.
 func TestUnservedPaths(t *testing.T) {
 	t.Parallel()
 	apptest.SkipUnderRace(t)
@@ -67,7 +67,7 @@ func TestHead(t *testing.T) {
 	}
 }
 
-// A caller's request id is kept if it is one, and replaced otherwise.
+// A caller's request id is kept if it is valid, and replaced otherwise.
 func TestRequestIDs(t *testing.T) {
 	t.Parallel()
 	n := apptest.Start(t, nil)
@@ -87,7 +87,7 @@ func TestRequestIDs(t *testing.T) {
 	}
 }
 
-// What goes with every answer, whatever it is.
+// The headers that every answer has.
 func TestHeadersOfEveryAnswer(t *testing.T) {
 	t.Parallel()
 	n := apptest.Start(t, nil)

@@ -62,7 +62,7 @@ func (d *digits) ends(n int) (end int, ok bool) {
 	return end, true
 }
 
-// groups returns how many digits stand together, among the first n.
+// groups returns the lengths of the runs of adjacent digits among the first n.
 func (d *digits) groups(n int) (sizes []int) {
 	size := 1
 	for i := 1; i < n; i++ {

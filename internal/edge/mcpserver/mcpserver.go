@@ -80,7 +80,7 @@ func (s *Server) Routes() []httpapi.Raw {
 		"the company."
 	back.Path, back.ID, back.Summary = mcp.CallbackPath, "finishMcpAuthorization", "Complete the authorization of an MCP server"
 	return []httpapi.Raw{
-		{Row: post, Serve: s.handleMessage, Fail: failAsRPC, FailOf: reflect.TypeFor[response]()},
+		{Row: post, MayStream: true, Serve: s.handleMessage, Fail: failAsRPC, FailOf: reflect.TypeFor[response]()},
 		{Row: get, Serve: s.openStream, Fail: failAsRPC, FailOf: reflect.TypeFor[response]()},
 		{Row: start, Serve: s.startAuthorization},
 		{Row: back, Serve: s.finishAuthorization},

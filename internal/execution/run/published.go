@@ -11,8 +11,8 @@ import (
 )
 
 // Types of the published events of a run. What is sent is written by encoder and,
-// for the fields of a single event, by whoever emits it; a test of the whole
-// program compares the two.
+// for the fields of a single event, by the code that emits it; a test of the whole
+// program compares the two (rule X-events-published).
 type (
 	eventCommon struct {
 		RunID      string    `json:"run_id" format:"uuid" doc:"The run."`

@@ -35,6 +35,7 @@ type Schema struct {
 	More       any                `json:"additionalProperties"` // true, a schema, or nothing
 	Items      *Schema            `json:"items"`
 	AnyOf      []*Schema          `json:"anyOf"`
+	Kinds      Discriminator      `json:"discriminator"` // of a union
 
 	MinLength *int     `json:"minLength"`
 	MaxLength *int     `json:"maxLength"`
@@ -42,4 +43,11 @@ type Schema struct {
 	MaxItems  *int     `json:"maxItems"`
 	Minimum   *float64 `json:"minimum"`
 	Maximum   *float64 `json:"maximum"`
+}
+
+// Discriminator names the member of a value by which the schemas of a union are
+// told apart.
+type Discriminator struct {
+	PropertyName string            `json:"propertyName"`
+	Mapping      map[string]string `json:"mapping"` // of the member's values to references
 }

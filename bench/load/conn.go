@@ -32,7 +32,7 @@ type answer struct {
 const limit = 60 * time.Second
 
 // exchange sends a request and reads the whole answer. After an error the next
-// exchange connects anew.
+// exchange opens a new connection.
 func (c *conn) exchange(request, mark []byte) (a answer, err error) {
 	defer func() {
 		if err != nil {

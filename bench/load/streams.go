@@ -131,8 +131,8 @@ func (s *streamReader) follow(buf []byte, have int) {
 	}
 }
 
-// Waits gives how long the stamped texts were under way that arrived since the
-// last call, and how many streams have ended.
+// Waits returns the delays of the stamped texts that arrived since the last
+// call, and the number of streams that have ended.
 func (r *Readers) Waits() (all []time.Duration, ended int) {
 	for _, s := range r.open {
 		s.mu.Lock()

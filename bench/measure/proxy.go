@@ -104,7 +104,8 @@ func pacedProxy(b *bench) error {
 			if err != nil {
 				return err
 			}
-			b.report(fmt.Sprintf("%s, paced, clients: %d: first token later than %s", p.name, clients, what), mine.MarkedP50.String(), theirs.MarkedP50.String(),
+			b.report(fmt.Sprintf("%s, paced, clients: %d: first token later than %s", p.name, clients, what), mine.MarkedP50.String(),
+				theirs.MarkedP50.String(),
 				milliseconds(mine.MarkedP50-theirs.MarkedP50), atMost(1, " ms"))
 		}
 	}
@@ -157,7 +158,8 @@ func largeAnswers(b *bench) error {
 			if err != nil {
 				return err
 			}
-			b.report(fmt.Sprintf("%s, %s, an answer of %.1f MB: copies of it", p.name, kinds[stream], size/1e6), "", "", (after-before)/calls/size, atMost(3, ""))
+			b.report(fmt.Sprintf("%s, %s, an answer of %.1f MB: copies of it", p.name, kinds[stream], size/1e6), "", "",
+				(after-before)/calls/size, atMost(3, ""))
 		}
 	}
 	return nil
@@ -174,7 +176,8 @@ func soakedProxy(b *bench) error {
 	var early, late int64
 	done := 0
 	for i := 0; done < all; i++ {
-		r, err := load.Run(load.Plan{Addr: own.addr, Request: passages[i%2].request(i%4 < 2), Clients: 64, Want: lastToken, Measure: 5 * time.Second})
+		r, err := load.Run(load.Plan{Addr: own.addr, Request: passages[i%2].request(i%4 < 2), Clients: 64, Want: lastToken,
+			Measure: 5 * time.Second})
 		if err != nil {
 			return err
 		}
@@ -191,7 +194,8 @@ func soakedProxy(b *bench) error {
 		}
 		late = u.Resident
 	}
-	b.report("model proxy, memory after 500,000 calls against that after 50,000", fmt.Sprintf("%.0f MiB", float64(late)/mib), fmt.Sprintf("%.0f MiB", float64(early)/mib),
+	b.report("model proxy, memory after 500,000 calls against that after 50,000", fmt.Sprintf("%.0f MiB", float64(late)/mib),
+		fmt.Sprintf("%.0f MiB", float64(early)/mib),
 		float64(late)/float64(early), atMost(1.1, ""))
 	return nil
 }

@@ -61,7 +61,7 @@ func newRequest(method, url, body string) (*http.Request, error) {
 }
 
 // pair measures two plans turn by turn, because the speed of a shared machine
-// changes within minutes, and gives the median of each.
+// changes within minutes, and returns the median of each.
 func (b *bench) pair(own, beside load.Plan) (load.Result, load.Result, error) {
 	var mine, theirs []load.Result
 	for range b.runs {
@@ -255,7 +255,8 @@ func steps(b *bench) error {
 	const calls, all = toolRounds + 1, 2*toolRounds + 1
 	beside := calls * theirs.P50
 	what := fmt.Sprintf("a run of %d steps", all)
-	b.report(what+": added to each, p50", (mine.P50 / all).String(), (beside / all).String(), milliseconds(mine.P50-beside)/all, atMost(1, " ms"))
+	b.report(what+": added to each, p50", (mine.P50 / all).String(), (beside / all).String(), milliseconds(mine.P50-beside)/all,
+		atMost(1, " ms"))
 	b.report(what+": p50", mine.P50.String(), beside.String(), float64(mine.P50)/float64(beside), atMost(3, ""))
 	return nil
 }
@@ -400,7 +401,8 @@ func million(b *bench) error {
 	}
 	defer many.stop()
 	plan := func(p *process) load.Plan {
-		return load.Plan{Addr: p.addr, Request: load.Request{Method: "GET", Path: "/api/v1/runs?limit=20", Key: key}, Clients: 1, Want: `"has_more":true`}
+		return load.Plan{Addr: p.addr, Request: load.Request{Method: "GET", Path: "/api/v1/runs?limit=20", Key: key}, Clients: 1,
+			Want: `"has_more":true`}
 	}
 	mine, theirs, err := b.pair(plan(many), plan(few))
 	if err != nil {

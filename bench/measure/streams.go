@@ -112,7 +112,8 @@ func streams(b *bench) error {
 	b.report(fmt.Sprintf("an idle stream of %d: memory", n), kib(1), kib(0), costs[1][middle]/costs[0][middle], atMost(1.15, ""))
 	b.report(fmt.Sprintf("an event to one of %d streams: p99", n), ones[1][middle].String(), ones[0][middle].String(),
 		milliseconds(ones[1][middle]), atMost(2, " ms"))
-	b.report(fmt.Sprintf("%d readers of one run, %d events a second: p99", manyReaders, eventsAtOnce), many[1][middle].String(), many[0][middle].String(),
+	b.report(fmt.Sprintf("%d readers of one run, %d events a second: p99", manyReaders, eventsAtOnce), many[1][middle].String(),
+		many[0][middle].String(),
 		milliseconds(many[1][middle]), atMost(100, " ms"))
 	return nil
 }
@@ -180,7 +181,9 @@ func (b *bench) ownStreams(model *process, n, words int) (c streamCost, err erro
 // measureStreams opens idle streams, then one that events come on, then many.
 // Speak begins something that has so many events, and says where they are
 // read, and what to do to make them come to an end.
-func (p *process) measureStreams(n, words int, idle func(int) string, speak func() (string, func() error, error)) (c streamCost, err error) {
+func (p *process) measureStreams(
+	n, words int, idle func(int) string, speak func() (string, func() error, error),
+) (c streamCost, err error) {
 	before, err := load.Of(p.pid())
 	if err != nil {
 		return c, err

@@ -16,7 +16,7 @@ import (
 	"agentd/bench/receive"
 )
 
-// company is a tenant whose receivers hear of its agents being changed.
+// company is a tenant whose receivers get its agent.updated events.
 type company struct {
 	p         *process
 	key       string
@@ -262,8 +262,8 @@ func (b *bench) deliveries(sim *process, receivers int) error {
 	return nil
 }
 
-// outboxed compares changing an agent that a receiver hears of with changing
-// one of a tenant without receivers.
+// outboxed compares updating an agent of a tenant with a receiver against one
+// of a tenant without receivers.
 func (b *bench) outboxed(c *company) error {
 	quiet, err := c.p.company("quiet")
 	if err != nil {
@@ -324,7 +324,8 @@ func hangingReceivers(b *bench) error {
 			return err
 		}
 		late := receive.Late(well...)
-		b.report("webhooks, 50 receivers hang: p99 of the healthy "+what, "p50 "+at(late, .5).String(), "", milliseconds(at(late, .99)), atMost(2000, " ms"))
+		b.report("webhooks, 50 receivers hang: p99 of the healthy "+what, "p50 "+at(late, .5).String(), "", milliseconds(at(late, .99)),
+			atMost(2000, " ms"))
 	}
 	return nil
 }

@@ -1,5 +1,5 @@
 // Package receive is a receiver of webhooks that counts: which events came, how
-// often, and how long after they were made. It answers as it is told: at once,
+// often, and how long after they were made. It answers as configured: at once,
 // with a failure, later, or never. Like package load it speaks just enough
 // HTTP/1.1, because net/http's server would take the cores that are measured.
 package receive
@@ -41,7 +41,7 @@ type Receiver struct {
 	conns    sync.WaitGroup
 
 	mu       sync.Mutex
-	hold     chan struct{} // closed: nobody waits
+	hold     chan struct{} // closed: no request waits
 	answer   func(Request) Answer
 	events   map[string]*seen
 	accepted int // events
@@ -136,7 +136,7 @@ func (r *Receiver) Repeats() int {
 	return r.repeats
 }
 
-// Marks gives the events that were taken by their marks: what stands between
+// Marks returns the ids of accepted events by their marks: what stands between
 // "mark-" and the next quote in a body.
 func (r *Receiver) Marks() map[string]string {
 	r.mu.Lock()
@@ -150,7 +150,7 @@ func (r *Receiver) Marks() map[string]string {
 	return out
 }
 
-// Late gives how long after their timestamps events came first, in order. The
+// Late returns how long after their timestamps events first arrived, sorted. The
 // timestamp has milliseconds and is from before the commit, so that this is up
 // to a millisecond and a commit more than the delivery took.
 func Late(all ...*Receiver) (late []time.Duration) {

@@ -80,8 +80,8 @@ func inOrder(t *testing.T, stream, all string, texts []string) {
 	}
 }
 
-// script gives what a document tells to type in a shell, without the start of
-// the server and what it printed, which the test has.
+// script returns the shell commands of a document, except for the start of the
+// server and its output, which the test has.
 func script(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", file))

@@ -22,8 +22,8 @@ func (inv *invocation) withIdentity(s config.Storage, use func(*identity.Service
 	return inv.migrated(s, func(db *sqldb.DB) error { return use(identityService(db, nil)) })
 }
 
-// identityService gives the members and tenants of a database; plans may be nil where
-// no tenant is made.
+// identityService returns the service of a database's members and tenants; plans
+// may be nil if no tenant is created.
 func identityService(db *sqldb.DB, plans *quota.Plans) *identity.Service {
 	return identity.New(identity.Config{
 		DB: db, Store: identitysql.New(db), Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Audit: auditLog(db), Plans: plans,
@@ -37,7 +37,7 @@ func auditLog(db *sqldb.DB) *audit.Log {
 type keyCreateCommand struct {
 	Storage config.Storage `embed:"" group:"Storage"`
 	Tenant  string         `placeholder:"ID" help:"Id of the tenant. Left out: the first one, which the first start made."`
-	Role    authz.Role     `required:"" enum:"viewer,developer,admin,owner" placeholder:"ROLE" help:"Role of the member: viewer, developer, admin or owner."`
+	Role    authz.Role     `required:"" enum:"viewer,developer,admin,owner" placeholder:"ROLE" help:"Role of the member: ${enum}."`
 	Scopes  []authz.Scope  `placeholder:"SCOPE" help:"Scopes of the key, or * for all. Left out: the default scopes."`
 	Name    string         `required:"" placeholder:"NAME" help:"Name of the key."`
 	User    string         `placeholder:"EMAIL" help:"Email address of the member. Left out, or unknown: a new member."`

@@ -18,10 +18,10 @@ type agentCreateCommand struct {
 	Server      config.Client `embed:"" group:"Server"`
 	Name        string        `placeholder:"NAME" help:"Name of the agent; needed unless the file has one."`
 	Description string        `placeholder:"TEXT" help:"What the agent is for."`
-	Model       string        `placeholder:"MODEL" help:"Model, as PROVIDER/NAME or a name of the server's default provider; builtin/echo needs none. Left out: the server's default."`
+	Model       string        `placeholder:"MODEL" help:"Model as PROVIDER/NAME, or NAME of the default provider. Default: the server's."`
 	System      *string       `xor:"system" placeholder:"PROMPT" help:"System prompt."`
 	SystemFile  string        `xor:"system" placeholder:"FILE" help:"File with the system prompt."`
-	Tool        []string      `placeholder:"TOOL" help:"Built-in tool that the agent may use, as calculator; several by commas or by repeating the flag."`
+	Tool        []string      `placeholder:"TOOL" help:"Built-in tool, as calculator; several by commas or by repeating the flag."`
 	File        string        `placeholder:"FILE" help:"JSON file with any fields of an agent; the flags win over it."`
 	ID          bool          `xor:"print" help:"Print the agent's id and nothing else."`
 	JSON        bool          `xor:"print" help:"Print the agent as JSON."`
@@ -134,7 +134,8 @@ func (cmd *agentListCommand) Run(inv *invocation) error {
 			return err
 		}
 		agents = append(agents, a.Raw)
-		rows = append(rows, []string{text.Truncate(a.Value.Name, 40), a.Value.Model.ModelRef, a.Value.Status, formatTime(inv.now(), a.Value.CreatedAt), a.Value.AgentID})
+		rows = append(rows, []string{text.Truncate(a.Value.Name, 40), a.Value.Model.ModelRef, a.Value.Status,
+			formatTime(inv.now(), a.Value.CreatedAt), a.Value.AgentID})
 	}
 	if cmd.JSON {
 		return inv.printArray(agents)
@@ -146,8 +147,7 @@ func (cmd *agentListCommand) Run(inv *invocation) error {
 	return inv.table([]string{"NAME", "MODEL", "STATUS", "CREATED", "ID"}, rows)
 }
 
-// findAgent gives the id of the agent that a person means: by its id, or by
-// its exact name.
+// findAgent returns the id of the agent with the given id or exact name.
 func (inv *invocation) findAgent(c *client.Client, meant string) (string, error) {
 	if ident.Valid(meant) {
 		return meant, nil

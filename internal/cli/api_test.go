@@ -109,7 +109,7 @@ func (a *api) run(events http.HandlerFunc) {
 	a.handle("GET /api/v1/runs/"+runID+"/events", events)
 }
 
-// interrupted gives the shell a context that the test can end.
+// interrupted sets a context of the shell that the test can cancel.
 func (a *api) interrupted() context.CancelFunc {
 	ctx, cancel := context.WithCancel(a.t.Context())
 	a.shell.ctx = ctx

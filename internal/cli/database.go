@@ -33,7 +33,8 @@ func (inv *invocation) migrated(s config.Storage, use func(*sqldb.DB) error) err
 			return err
 		}
 		if version != 0 && version != sqldb.Latest() {
-			return fmt.Errorf("the database has version %d of the schema and this program needs %d; start the agentd that belongs to it, or migrate first: agentd migrate", version, sqldb.Latest())
+			return fmt.Errorf("the database has version %d of the schema and this program needs %d; start the agentd that belongs to it, "+
+				"or migrate first: agentd migrate", version, sqldb.Latest())
 		}
 		if err := db.Migrate(inv); err != nil {
 			return err

@@ -122,7 +122,7 @@ func clean(s string) string {
 // oneLine makes a text fit into a cell of a table.
 func oneLine(s string) string { return text.OneLine(clean(s)) }
 
-// formatTime tells a moment as a person would.
+// formatTime returns a time as a person would say it.
 func formatTime(now, t time.Time) string {
 	switch d := now.Sub(t); {
 	case t.IsZero():
@@ -144,7 +144,7 @@ func formatTime(now, t time.Time) string {
 	}
 }
 
-// formatDuration tells a duration to about three digits.
+// formatDuration returns a duration with about three digits.
 func formatDuration(d time.Duration) string {
 	switch {
 	case d <= 0:

@@ -55,7 +55,8 @@ func (cmd *runsListCommand) Run(inv *invocation) error {
 	names := inv.agentNames(c, runs)
 	var rows [][]string
 	for _, r := range runs {
-		rows = append(rows, []string{r.RunID, text.Truncate(names[r.AgentID], 24), r.Status, formatTime(inv.now(), r.CreatedAt), elapsed(inv.now(), r), text.Truncate(oneLine(r.Message()), 48)})
+		rows = append(rows, []string{r.RunID, text.Truncate(names[r.AgentID], 24), r.Status, formatTime(inv.now(), r.CreatedAt),
+			elapsed(inv.now(), r), text.Truncate(oneLine(r.Message()), 48)})
 	}
 	return inv.table([]string{"RUN", "AGENT", "STATUS", "CREATED", "TOOK", "MESSAGE"}, rows)
 }
@@ -220,7 +221,7 @@ func (inv *invocation) printArray(values []jsontext.Value) error {
 	return inv.printJSON(text)
 }
 
-// formatUSD tells an amount in cents, or a smaller one to a millionth.
+// formatUSD returns an amount in cents, or a smaller one to a millionth.
 func formatUSD(usd float64) string {
 	if usd == 0 || usd >= 0.01 {
 		return fmt.Sprintf("$%.2f", usd)

@@ -49,7 +49,8 @@ func (inv *invocation) withTenants(s config.Storage, plans *quota.Plans, use fun
 }
 
 // withTenant does something with a tenant that is named by its id or slug.
-func (inv *invocation) withTenant(s config.Storage, name string, do func(context.Context, *tenantadmin.Service, authz.Caller, tenantadmin.Tenant) error) error {
+func (inv *invocation) withTenant(s config.Storage, name string,
+	do func(context.Context, *tenantadmin.Service, authz.Caller, tenantadmin.Tenant) error) error {
 	return inv.withTenants(s, nil, func(s *tenantadmin.Service, who authz.Caller) error {
 		t, err := s.Named(inv, name)
 		if err != nil {
@@ -129,17 +130,18 @@ type tenantSuspendCommand struct {
 
 // Run implements the command.
 func (cmd *tenantSuspendCommand) Run(inv *invocation) error {
-	return inv.withTenant(cmd.Storage, cmd.Tenant, func(ctx context.Context, s *tenantadmin.Service, who authz.Caller, t tenantadmin.Tenant) error {
-		done, err := s.Suspend(ctx, who, t.TenantID, cmd.Reason)
-		if err != nil {
-			return err
-		}
-		if cmd.JSON {
-			return inv.printAny(done)
-		}
-		fmt.Fprintf(inv.stdout, "Suspended %s (%s).\n", oneLine(t.Name), t.TenantID)
-		return nil
-	})
+	return inv.withTenant(cmd.Storage, cmd.Tenant,
+		func(ctx context.Context, s *tenantadmin.Service, who authz.Caller, t tenantadmin.Tenant) error {
+			done, err := s.Suspend(ctx, who, t.TenantID, cmd.Reason)
+			if err != nil {
+				return err
+			}
+			if cmd.JSON {
+				return inv.printAny(done)
+			}
+			fmt.Fprintf(inv.stdout, "Suspended %s (%s).\n", oneLine(t.Name), t.TenantID)
+			return nil
+		})
 }
 
 type tenantReactivateCommand struct {
@@ -150,17 +152,18 @@ type tenantReactivateCommand struct {
 
 // Run implements the command.
 func (cmd *tenantReactivateCommand) Run(inv *invocation) error {
-	return inv.withTenant(cmd.Storage, cmd.Tenant, func(ctx context.Context, s *tenantadmin.Service, who authz.Caller, t tenantadmin.Tenant) error {
-		done, err := s.Reactivate(ctx, who, t.TenantID)
-		if err != nil {
-			return err
-		}
-		if cmd.JSON {
-			return inv.printAny(done)
-		}
-		fmt.Fprintf(inv.stdout, "Reactivated %s (%s).\n", oneLine(t.Name), t.TenantID)
-		return nil
-	})
+	return inv.withTenant(cmd.Storage, cmd.Tenant,
+		func(ctx context.Context, s *tenantadmin.Service, who authz.Caller, t tenantadmin.Tenant) error {
+			done, err := s.Reactivate(ctx, who, t.TenantID)
+			if err != nil {
+				return err
+			}
+			if cmd.JSON {
+				return inv.printAny(done)
+			}
+			fmt.Fprintf(inv.stdout, "Reactivated %s (%s).\n", oneLine(t.Name), t.TenantID)
+			return nil
+		})
 }
 
 type tenantPurgeCommand struct {
@@ -173,29 +176,30 @@ type tenantPurgeCommand struct {
 
 // Run implements the command.
 func (cmd *tenantPurgeCommand) Run(inv *invocation) error {
-	return inv.withTenant(cmd.Storage, cmd.Tenant, func(ctx context.Context, s *tenantadmin.Service, who authz.Caller, t tenantadmin.Tenant) error {
-		answer := tenantadmin.PurgeAnswer{TenantID: t.TenantID, Purged: true}
-		var err error
-		if cmd.DryRun {
-			answer, err = s.Purge(ctx, who, t.TenantID, cmp.Or(cmd.Confirm, t.TenantID), true)
-		} else {
-			answer.Counts, err = s.PurgeNow(ctx, who, t.TenantID, cmd.Confirm, "command line "+ident.New())
-		}
-		if err != nil {
-			return err
-		}
-		if cmd.JSON {
-			return inv.printAny(answer)
-		}
-		verb := "Purged"
-		if cmd.DryRun {
-			verb = "Would purge"
-		}
-		fmt.Fprintf(inv.stdout, "%s %s (%s).\n", verb, oneLine(t.Name), t.TenantID)
-		rows := [][]string{}
-		for _, part := range slices.Sorted(maps.Keys(answer.Counts)) {
-			rows = append(rows, []string{part, strconv.FormatInt(answer.Counts[part], 10)})
-		}
-		return inv.table([]string{"WHAT", "ROWS"}, rows)
-	})
+	return inv.withTenant(cmd.Storage, cmd.Tenant,
+		func(ctx context.Context, s *tenantadmin.Service, who authz.Caller, t tenantadmin.Tenant) error {
+			answer := tenantadmin.PurgeAnswer{TenantID: t.TenantID, Purged: true}
+			var err error
+			if cmd.DryRun {
+				answer, err = s.Purge(ctx, who, t.TenantID, cmp.Or(cmd.Confirm, t.TenantID), true)
+			} else {
+				answer.Counts, err = s.PurgeNow(ctx, who, t.TenantID, cmd.Confirm, "command line "+ident.New())
+			}
+			if err != nil {
+				return err
+			}
+			if cmd.JSON {
+				return inv.printAny(answer)
+			}
+			verb := "Purged"
+			if cmd.DryRun {
+				verb = "Would purge"
+			}
+			fmt.Fprintf(inv.stdout, "%s %s (%s).\n", verb, oneLine(t.Name), t.TenantID)
+			rows := [][]string{}
+			for _, part := range slices.Sorted(maps.Keys(answer.Counts)) {
+				rows = append(rows, []string{part, strconv.FormatInt(answer.Counts[part], 10)})
+			}
+			return inv.table([]string{"WHAT", "ROWS"}, rows)
+		})
 }

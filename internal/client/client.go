@@ -83,7 +83,7 @@ func call[T any](ctx context.Context, c *Client, method, path string, query url.
 	return answer, nil
 }
 
-// send makes a request and gives its answer, if that is a success.
+// send sends a request and returns the response if it is a success.
 func (c *Client) send(ctx context.Context, method, path string, query url.Values, header http.Header, body any) (*http.Response, error) {
 	target := c.base + path
 	if len(query) > 0 {

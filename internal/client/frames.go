@@ -82,8 +82,8 @@ func (f *Frames) Next() (Frame, error) {
 	}
 }
 
-// readLine gives a line without its ending. It never waits for the LF of a
-// CRLF, so that an event is given as soon as it is complete.
+// readLine returns a line without its ending. It never waits for the LF of a
+// CRLF, so that an event is returned as soon as it is complete.
 func (f *Frames) readLine() ([]byte, error) {
 	f.line = f.line[:0]
 	for {

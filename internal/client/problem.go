@@ -26,8 +26,8 @@ type Problem struct {
 	RetryAfter time.Duration `json:"-"`
 }
 
-// Error gives the sentence, every wrong field, the code, and the id under
-// which the server's log knows the request.
+// Error returns the detail, every invalid field, the code, and the request id
+// that the server's log has.
 func (p *Problem) Error() string {
 	var b strings.Builder
 	b.WriteString(p.Detail)

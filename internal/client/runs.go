@@ -44,7 +44,7 @@ type Metrics struct {
 	CostUSD      *float64 `json:"total_cost_usd"`
 }
 
-// Approval is a tool call that waits for somebody's decision.
+// Approval is a tool call that waits for a decision.
 type Approval struct {
 	ApprovalID string         `json:"approval_id"`
 	ToolName   string         `json:"tool_name"`
@@ -83,8 +83,8 @@ type RunFilter struct {
 	AgentID string
 }
 
-// Runs gives runs, newest first, page by page as they are asked for. most is
-// how many the caller will take at most.
+// Runs returns runs, newest first, and requests pages as they are needed. most
+// is the largest number that the caller will read.
 func (c *Client) Runs(ctx context.Context, f RunFilter, most int) iter.Seq2[Doc[Run], error] {
 	query := url.Values{"limit": {strconv.Itoa(min(max(most, 1), pageSize))}}
 	if f.Status != "" {

@@ -21,12 +21,13 @@ type retryPolicy struct {
 	total   time.Duration // give up after so long without anything new
 }
 
-var defaultRetryPolicy = retryPolicy{silence: 45 * time.Second, first: 500 * time.Millisecond, longest: 10 * time.Second, total: 2 * time.Minute}
+var defaultRetryPolicy = retryPolicy{silence: 45 * time.Second, first: 500 * time.Millisecond, longest: 10 * time.Second,
+	total: 2 * time.Minute}
 
 // Watch follows the events of a run, from the first to the frame "done", which
-// is the last thing that it gives. A connection that drops is made anew and
-// goes on after the last event; nothing is given twice. lost, if not nil, hears
-// of every such drop. An error is the last thing that Watch gives.
+// is the last frame. After a dropped connection it reconnects and resumes behind
+// the last event; no event is yielded twice. lost, if not nil, is called with the
+// cause of every drop. An error is yielded last.
 func (c *Client) Watch(ctx context.Context, runID string, lost func(error)) iter.Seq2[Frame, error] {
 	return func(yield func(Frame, error) bool) {
 		w := watcher{client: c, path: runPath(runID) + "/events", yield: yield}
@@ -74,8 +75,8 @@ type watcher struct {
 	retry  time.Duration
 }
 
-// follow reads one connection. It says whether the watch is over; otherwise
-// err says why the connection is.
+// follow reads one connection. It reports whether the watch is over; if it is
+// not, err is why the connection ended.
 func (w *watcher) follow(ctx context.Context) (end bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -123,8 +124,8 @@ func (w *watcher) follow(ctx context.Context) (end bool, err error) {
 	}
 }
 
-// alreadyDelivered says whether an id of a run's stream, a number that only grows, is not
-// after the last one.
+// alreadyDelivered reports whether an id of a run's stream, a number that only
+// grows, is not after the last one.
 func alreadyDelivered(id, last string) bool {
 	a, errA := strconv.ParseInt(id, 10, 64)
 	b, errB := strconv.ParseInt(last, 10, 64)

@@ -52,7 +52,7 @@ func frame(id, name string) string { return fmt.Sprintf("id: %s\nevent: %s\ndata
 
 const doneFrame = "id: 9\nevent: done\ndata: {\"status\":\"completed\"}\n\ndata: [DONE]\n\n"
 
-// watch gives what a watcher saw, as "id name".
+// watch returns the frames that a watcher got, as "id name".
 func watch(c *Client) ([]string, error) {
 	var seen []string
 	for f, err := range c.Watch(context.Background(), "r1", nil) {

@@ -93,7 +93,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	w.WriteHeader(http.StatusNoContent) // within 10 seconds, or the event comes again
 }
 
-// first says whether an event is new. Retries end after less than three hours;
+// first reports whether an event is new. Retries end after less than three hours;
 // redelivery by hand can come later.
 func (r *receiver) first(id string) bool {
 	r.mu.Lock()

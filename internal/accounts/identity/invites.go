@@ -193,7 +193,7 @@ func (v invites) vacant(tx txn.Tx, tenantID, email string, now time.Time) error 
 	return err
 }
 
-// send gives an invite a new secret and a new expiry, and mails the link. Where
+// send sets a new secret on an invite and a new expiry, and mails the link. Where
 // no mail is configured it returns the link instead.
 func (v invites) send(tx txn.Tx, t Tenant, inviter Member, i *Invite) (link string, err error) {
 	token := randomText(inviteSecret)

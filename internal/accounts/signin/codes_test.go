@@ -127,7 +127,7 @@ func TestOneOfManySignsIn(t *testing.T) {
 	})
 }
 
-// Nothing that a request for a code answers or leaves tells whether the address
+// Nothing that a request for a code answers or leaves reports whether the address
 // is known.
 func TestStrangersAreToldNothing(t *testing.T) {
 	t.Parallel()

@@ -358,7 +358,7 @@ type oauthExchangeIn struct {
 	}
 }
 
-// exchange gives an app the session that a browser signed in for. The first
+// exchange issues to an app the session that a browser signed in for. The first
 // attempt uses the code up, right or wrong.
 func (o oauth) exchange(ctx context.Context, who authz.Caller, in *oauthExchangeIn) (*route.Reply, error) {
 	sum := sha256.Sum256([]byte(in.Body.Verifier))

@@ -1,5 +1,5 @@
 // Package agent is what agents are: configured AI workers, their states and
-// the versions of their configuration (interface.md section 2, Agent).
+// the versions of their configuration.
 package agent
 
 import (
@@ -84,7 +84,7 @@ type Prompts struct {
 }
 
 // Limits bound a run. A limit that is not set does not bind; a limit of 0
-// allows none of its thing (decisions.md D6), but for MaxCostUSD, where 0 is no
+// allows none of its thing, but for MaxCostUSD, where 0 is no
 // cap.
 type Limits struct {
 	_ struct{} `json:"-" name:"ResourceLimits"`

@@ -25,7 +25,7 @@ func New(deps resource.Deps, o Options) *Agents {
 	return a
 }
 
-// Store gives the agents as resources, for writes and lists by other slices.
+// Store returns the agents as resources, for writes and lists by other slices.
 func (a *Agents) Store() *resource.Store[Agent] { return a.store.Store }
 
 // recentBytes bounds what runs keep of their agents, by the size of the JSON.

@@ -8,9 +8,8 @@ import (
 	"agentd/internal/base/schema"
 )
 
-// The shapes of the fields that say how a model reads and thinks
-// (behaviours.md section 1). What reads them are runs; other members are the
-// client's own.
+// The members of the fields on context and reasoning that runs read; other
+// members are the client's own.
 type (
 	thinkingShape struct {
 		Mode   string     `json:"mode" enum:"adaptive,fixed" nullable:"true"`

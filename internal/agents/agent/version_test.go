@@ -75,7 +75,7 @@ func (b bench) create(t *testing.T, body string) string {
 	return resourcetest.Object(t, reply)["agent_id"].(string)
 }
 
-// history gives "number changelog" of every version, newest first.
+// history returns "number changelog" of every version, newest first.
 func (b bench) history(t *testing.T, id string) []string {
 	t.Helper()
 	list := b.do(t, "GET", "/versions", id, "")

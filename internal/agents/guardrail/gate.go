@@ -94,7 +94,8 @@ func (g Gate) check(ctx context.Context, q checkInput) (policy.Verdict, error) {
 	a := gateCheck{gate: g, q: q}
 	s, invalid := readSettings(q.run.Guardrails)
 	if invalid != nil {
-		a.block("", "guardrails", fmt.Sprintf("The agent's guardrails cannot be read (%s: %s), so everything is blocked.", invalid[0].Field, invalid[0].Message))
+		a.block("", "guardrails", fmt.Sprintf("The agent's guardrails cannot be read (%s: %s), so everything is blocked.",
+			invalid[0].Field, invalid[0].Message))
 		return a.v, nil
 	}
 	for _, b := range s.builtIns(q.stage) {
@@ -126,19 +127,22 @@ func (a *gateCheck) runNamed(ctx context.Context, u Use) error {
 	g, err := all.recent.Get(ctx, a.q.run.TenantID, u.GuardrailID)
 	switch {
 	case fault.Is(err, fault.NotFound):
-		a.block(u.GuardrailID, u.GuardrailID, fmt.Sprintf("The agent names the guardrail %s, which does not exist, so everything is blocked; remove it from the agent.", u.GuardrailID))
+		a.block(u.GuardrailID, u.GuardrailID, fmt.Sprintf("The agent names the guardrail %s, which does not exist, so everything is "+
+			"blocked; remove it from the agent.", u.GuardrailID))
 		return nil
 	case err != nil:
 		return err
 	case !g.Enabled:
 		return nil
 	case !g.covers(a.q.stage):
-		a.block(g.ID, g.Name, fmt.Sprintf("The guardrail %q is for the stage %s, but the agent names it for %s, so everything is blocked.", g.Name, g.Stage, a.q.stage))
+		a.block(g.ID, g.Name, fmt.Sprintf("The guardrail %q is for the stage %s, but the agent names it for %s, so everything is "+
+			"blocked.", g.Name, g.Stage, a.q.stage))
 		return nil
 	}
 	c, invalid := all.prepared(g, u.ConfigOverride)
 	if invalid != nil {
-		a.block(g.ID, g.Name, fmt.Sprintf("The agent's config_override of the guardrail %q is invalid (%s: %s), so everything is blocked.", g.Name, invalid[0].Field, invalid[0].Message))
+		a.block(g.ID, g.Name, fmt.Sprintf("The agent's config_override of the guardrail %q is invalid (%s: %s), so everything is "+
+			"blocked.", g.Name, invalid[0].Field, invalid[0].Message))
 		return nil
 	}
 	do := action(g.Action)

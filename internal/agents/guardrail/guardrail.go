@@ -102,7 +102,9 @@ func (g *Guardrail) normalize(old *Guardrail) []fault.Field {
 	return g.normalizeStage(old)
 }
 
-// normalizeStage gives stage and phase the value of the one that changed.
+// normalizeStage sets stage to phase if phase changed, and phase to stage for
+// webhooks that do not check tools; both changed to different values is an
+// error.
 func (g *Guardrail) normalizeStage(old *Guardrail) []fault.Field {
 	if old == nil {
 		old = &Guardrail{}

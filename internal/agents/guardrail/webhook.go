@@ -114,7 +114,8 @@ func (w *webhook) read(q checkInput, body []byte) (checkResult, error) {
 		default:
 			return checkResult{}, errNoAnswer
 		}
-		if answer.Allowed != nil && *answer.Allowed && f.action != "" && f.action != policy.Flag || answer.Allowed != nil && !*answer.Allowed && !f.violated {
+		if answer.Allowed != nil && *answer.Allowed && f.action != "" && f.action != policy.Flag ||
+			answer.Allowed != nil && !*answer.Allowed && !f.violated {
 			return checkResult{}, errNoAnswer
 		}
 	case answer.Allowed != nil:

@@ -33,7 +33,7 @@ const (
 )
 
 // Server is a registered server as it is stored. Clients receive a view. The tag
-// reconnects says whether a change of a field affects how the server is reached:
+// reconnects reports whether a change of a field affects how the server is reached:
 // then agentd connects to it before the change is stored. Such a field belongs
 // to the fingerprint of a Target, and to movesSecret if it decides where a
 // secret is sent.

@@ -26,7 +26,7 @@ const (
 	maxTools = 256
 )
 
-// Toolsets gives agents the tools of their servers.
+// Toolsets provides agents with the tools of their servers.
 type Toolsets struct {
 	remote      Remote
 	registry    *tool.Registry

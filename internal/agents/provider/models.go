@@ -192,7 +192,8 @@ func (s *Service) llmModels(ctx context.Context, who authz.Caller, _ *struct{}) 
 func listedModel(e *model.Entry) Model {
 	f := &e.Facts
 	m := Model{
-		ID: e.Ref, DisplayName: cmp.Or(f.Title, e.Model), Provider: e.Provider, Tier: orNull(f.Tier), Context: orNull(e.Context), Output: orNull(f.MaxOutput),
+		ID: e.Ref, DisplayName: cmp.Or(f.Title, e.Model), Provider: e.Provider, Tier: orNull(f.Tier), Context: orNull(e.Context),
+		Output:    orNull(f.MaxOutput),
 		ToolCalls: f.ToolCalls, Streaming: f.Streaming, JSONMode: f.JSONMode, Vision: f.Vision, Modality: &f.Modality,
 	}
 	if e.Price != nil {

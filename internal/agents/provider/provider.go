@@ -216,5 +216,6 @@ func (s *Service) split(ref string) (provider, name *string) {
 }
 
 func noProvider(name string) error {
-	return fault.New(fault.NotFound, "", "Unknown provider %q; GET /api/v1/providers lists the known ones.", strings.ToValidUTF8(name, "\uFFFD"))
+	return fault.New(fault.NotFound, "", "Unknown provider %q; GET /api/v1/providers lists the known ones.",
+		strings.ToValidUTF8(name, "\uFFFD"))
 }

@@ -19,15 +19,18 @@ func (s *Service) Routes() []route.Route {
 	defaults := keyed(all+"/platform-defaults", "getPlatformLlmDefaults", "Get the platform's default models", "")
 	defaults.Role, defaults.Public = "", true
 	return []route.Route{
-		route.Action(keyed(all, "listProviders", "List model providers", "Shows which of them can be used. Health is as observed by this deployment's calls."), s.listProviders),
+		route.Action(keyed(all, "listProviders", "List model providers",
+			"Shows which of them can be used. Health is as observed by this deployment's calls."), s.listProviders),
 		route.Action(keyed(all+"/{provider}/models", "listProviderModels", "List the models of a provider",
-			"Queries the provider, at most once a minute and for at most ten seconds. If it does not answer or no key is stored, the status is 200 with the reason."), s.listModels),
+			"Queries the provider, at most once a minute and for at most ten seconds. If it does not answer or no key is stored, the "+
+				"status is 200 with the reason."), s.listModels),
 		route.Action(keyed(all+"/image-providers", "listImageProviders", "List image providers", ""), s.imageProviders),
 		route.Action(keyed(all+"/video-providers", "listVideoProviders", "List video providers", ""), s.videoProviders),
 		route.Action(keyed(all+"/voice-providers", "listVoiceProviders", "List voice providers", ""), s.voiceProviders),
 		route.Action(defaults, s.defaults),
 		route.Action(scoped("/api/v1/llm/models", "listLlmModels", "List available models",
-			"The models of the deployment's catalogue and of the company's own providers that answer within ten seconds. Unknown facts are null."), s.llmModels),
+			"The models of the deployment's catalogue and of the company's own providers that answer within ten seconds. Unknown facts "+
+				"are null."), s.llmModels),
 		route.Action(scoped("/api/v1/llm/voice-config", "getVoiceConfig", "Get the voice configuration", ""), s.voiceConfig),
 	}
 }

@@ -156,7 +156,8 @@ func (s *Service) endpointOf(provider, requested string, before *Row) (endpoint,
 		if endpoint, ok := model.NormalizeEndpoint(to.BaseURL); ok {
 			return endpoint, model.OriginPlatform, nil
 		}
-		return "", "", fault.New(fault.Malformed, "provider_takes_no_key", "The provider %q does not accept keys of companies on this deployment.", provider)
+		return "", "", fault.New(fault.Malformed, "provider_takes_no_key",
+			"The provider %q does not accept keys of companies on this deployment.", provider)
 	case public:
 		return known.Endpoint, model.OriginPublic, nil
 	}
@@ -168,8 +169,9 @@ func (s *Service) ownEndpoint(provider, requested string, taken bool) (endpoint,
 		return "", "", fault.BadFields(fault.Field{Field: "endpoint_url", Message: message})
 	}
 	if !ownName.MatchString(provider) || slices.Contains(reserved, provider) {
-		return "", "", fault.New(fault.Malformed, "unknown_provider", "%q is not a valid name for your own provider: it must have 1 to 64 characters of a-z, 0-9, '.', '_' and '-', "+
-			"begin with a letter or digit, and not be one of %v.", provider, reserved)
+		return "", "", fault.New(fault.Malformed, "unknown_provider",
+			"%q is not a valid name for your own provider: it must have 1 to 64 characters of a-z, 0-9, '.', '_' and '-', "+
+				"begin with a letter or digit, and not be one of %v.", provider, reserved)
 	}
 	if taken {
 		return refuse("this provider already has an endpoint: omit endpoint_url, or choose another name for your own provider")

@@ -44,7 +44,7 @@ type rig struct {
 	store   *counting
 	who     authz.Caller
 	elapsed atomic.Int64
-	deaf    bool // it does not hear of changes
+	deaf    bool // it is not notified of changes
 
 	mu     sync.Mutex
 	log    []string

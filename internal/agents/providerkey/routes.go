@@ -30,7 +30,8 @@ func (s *Service) Routes() []route.Route {
 		route.Action(route.Row{
 			Method: "PUT", Path: all + "{provider}", ID: "setLlmCredential", Tag: tag, Scopes: write, Role: authz.Admin,
 			Summary: "Set the company's key for a provider", Errors: []int{400},
-			Doc: "The key is stored encrypted, never shown again, and sent only to the provider's endpoint. With endpoint_url it belongs to the company's own provider.",
+			Doc: "The key is stored encrypted, never shown again, and sent only to the provider's endpoint. With endpoint_url it belongs " +
+				"to the company's own provider.",
 		}, s.put),
 		route.Action(route.Row{
 			Method: "DELETE", Path: all + "{provider}", ID: "deleteLlmCredential", Tag: tag, Scopes: write, Role: authz.Admin,
@@ -39,7 +40,8 @@ func (s *Service) Routes() []route.Route {
 		route.Action(route.Row{
 			Method: "POST", Path: all + "{provider}/test", ID: "testLlmCredential", Tag: tag, Scopes: write, Role: authz.Admin,
 			Summary: "Test the company's key for a provider", Errors: []int{400}, Outside: true,
-			Doc: "Requests the provider's list of models, which is free of charge, for at most ten seconds. The status is 200 even if the key is rejected.",
+			Doc: "Requests the provider's list of models, which is free of charge, for at most ten seconds. The status is 200 even if the " +
+				"key is rejected.",
 		}, s.test),
 	}
 }
@@ -140,7 +142,8 @@ func (s *Service) put(ctx context.Context, who authz.Caller, in *putIn) (out Sto
 		if before != nil {
 			r.Shared, r.CreatedAt = before.Shared, before.CreatedAt
 		} else if count >= maxKeys {
-			return fault.New(fault.Invalid, "limit_reached", "This company has stored %d keys, which is the limit; delete an unused one first.", count)
+			return fault.New(fault.Invalid, "limit_reached",
+				"This company has stored %d keys, which is the limit; delete an unused one first.", count)
 		}
 		if b.Shared != nil {
 			r.Shared = *b.Shared

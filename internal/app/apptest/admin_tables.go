@@ -41,7 +41,8 @@ func (a *Admin) CompanyTables() (all []string) {
 		if tenanted {
 			all = append(all, name)
 		} else if untenanted[name] == "" {
-			a.T.Errorf("the table %s has no tenant_id: give it one, or say in untenanted (internal/app/apptest/admin_tables.go) why nothing in it belongs to a company", name)
+			a.T.Errorf("the table %s has no tenant_id: give it one, or say in untenanted (internal/app/apptest/admin_tables.go) why "+
+				"nothing in it belongs to a company", name)
 		}
 	}
 	return all

@@ -77,7 +77,8 @@ func CheckMessagesError(t testing.TB, r Reply) {
 	t.Helper()
 	if r.Header.Get("Content-Type") == "application/problem+json" {
 		code := r.JSON["code"]
-		if code != "MISSING_SCOPE" && code != "FORBIDDEN" && r.StatusCode != 413 && (r.StatusCode != 429 || r.Header.Get("X-RateLimit-Bucket") == "") {
+		if code != "MISSING_SCOPE" && code != "FORBIDDEN" && r.StatusCode != 413 &&
+			(r.StatusCode != 429 || r.Header.Get("X-RateLimit-Bucket") == "") {
 			t.Errorf("a problem document for %d %v", r.StatusCode, code)
 		}
 		CheckProblem(t, r)
@@ -92,7 +93,8 @@ func CheckMessagesError(t testing.TB, r Reply) {
 		RequestID string `json:"request_id"`
 	}
 	err := json.Unmarshal(r.Body, &envelope, json.RejectUnknownMembers(true))
-	if err != nil || envelope.Type != "error" || envelope.RequestID != r.Header.Get("X-Request-Id") || r.Header.Get("Content-Type") != "application/json" {
+	if err != nil || envelope.Type != "error" || envelope.RequestID != r.Header.Get("X-Request-Id") ||
+		r.Header.Get("Content-Type") != "application/json" {
 		t.Errorf("no envelope: %v: %s", err, r.Body)
 		return
 	}
@@ -142,7 +144,8 @@ func checkSentence(t testing.TB, r Reply, doc Object) {
 
 // Internals matches what no caller may see: SQL, paths and types of this program,
 // and the error texts of its libraries and databases.
-var Internals = regexp.MustCompile(`(?i:SELECT |INSERT INTO|UPDATE .* SET|WHERE |SQLSTATE|sqlite|postgres|pgx|constraint|runtime error|nil pointer)|` +
+var Internals = regexp.MustCompile(`(?i:SELECT |INSERT INTO|UPDATE .* SET|WHERE |SQLSTATE|` +
+	`sqlite|postgres|pgx|constraint|runtime error|nil pointer)|` +
 	`\.go:\d|goroutine |panic|/internal/|/tmp/|/home/|/work/|/root/|jsontext|json: |sqldb|` +
 	`\b(?:agent|run|identity|resource|schema|fault|commerce|httpapi|openai|engine|reflect|huma|time|url|http)\.[A-Z]|` +
 	`map\[|interface \{|struct \{|\bu?int\d|\bfloat64\b|Go (?:type|struct)`)

@@ -35,9 +35,10 @@ func BuildProcess(t *testing.T, sim *modeltest.Server) *Process {
 func NewProcess(t *testing.T, bin string, sim *modeltest.Server, env ...string) *Process {
 	t.Helper()
 	addr := FreeAddress(t)
-	p := &Process{Program: bin, Address: addr, Server: &Server{T: t, URL: "http://" + addr, Key: OwnerKey}, Env: append(append(os.Environ(), env...),
-		"AGENTD_RATE_LIMITS=off", "AGENTD_LISTEN="+addr, "AGENTD_DATA_DIR="+t.TempDir(), "AGENTD_OWNER_KEY="+OwnerKey,
-		"AGENTD_MODEL_BASE_URL="+sim.URL, "AGENTD_MODEL=sim-model", "AGENTD_LOG_LEVEL=error")}
+	p := &Process{Program: bin, Address: addr, Server: &Server{T: t, URL: "http://" + addr, Key: OwnerKey},
+		Env: append(append(os.Environ(), env...),
+			"AGENTD_RATE_LIMITS=off", "AGENTD_LISTEN="+addr, "AGENTD_DATA_DIR="+t.TempDir(), "AGENTD_OWNER_KEY="+OwnerKey,
+			"AGENTD_MODEL_BASE_URL="+sim.URL, "AGENTD_MODEL=sim-model", "AGENTD_LOG_LEVEL=error")}
 	t.Cleanup(p.Kill)
 	return p
 }

@@ -1,5 +1,5 @@
-// Package authz says who calls and what that lets them do: scopes carried by a
-// key, roles held by a member (interface.md section 5; decisions.md D3).
+// Package authz describes the caller of an operation and what it may do: the
+// scopes that a key carries and the roles that a member holds.
 package authz
 
 import (
@@ -22,11 +22,11 @@ const (
 
 var roles = []Role{Viewer, Developer, Admin, Owner}
 
-// Valid says whether r is one of the four.
+// Valid reports whether r is one of the four roles.
 func (r Role) Valid() bool { return slices.Contains(roles, r) }
 
-// AtLeast says whether r includes what least may do. An unknown role includes
-// nothing.
+// AtLeast reports whether r includes everything that the role least may do. An
+// unknown role includes nothing.
 func (r Role) AtLeast(least Role) bool {
 	return r.Valid() && slices.Index(roles, r) >= slices.Index(roles, least)
 }
@@ -94,8 +94,8 @@ var Catalogue = scopesWhere(func(int) bool { return true })
 // Defaults are granted to a key whose scopes are not stated.
 var Defaults = scopesWhere(func(i int) bool { return scopes[i].byDefault })
 
-// ScopesOf lists every scope that a role can use: what a signed-in browser may
-// do (decisions.md D3). The list is shared; it is not to be changed.
+// ScopesOf returns every scope that a role can use, which is what a signed-in
+// browser may do. The slice is shared; callers must not change it.
 func ScopesOf(r Role) []Scope { return scopesOf[r] }
 
 var scopesOf = map[Role][]Scope{
@@ -105,8 +105,8 @@ var scopesOf = map[Role][]Scope{
 	Owner:     {Wildcard},
 }
 
-// Caller is who makes a request: one person, in one tenant, by one key or one
-// browser session. Of an anonymous call only Address and RequestID are known.
+// Caller identifies who makes a request: one person, in one tenant, by one key
+// or one browser session. An anonymous call has only Address and RequestID.
 type Caller struct {
 	TenantID  string
 	UserID    string
@@ -118,22 +118,22 @@ type Caller struct {
 	// VerifiedAt is when a second factor was last shown in this browser
 	// session; zero: never.
 	VerifiedAt time.Time
-	// HalfOpen: a browser session that still owes its second factor.
+	// HalfOpen marks a browser session that has not passed its second factor yet.
 	HalfOpen bool
-	// StreamOnly: by a stream token, which opens event streams and nothing else.
+	// StreamOnly marks a stream token, which opens event streams and nothing else.
 	StreamOnly bool
 	Operator   bool   // the credential belongs to the first tenant, which runs the platform
 	Address    string // the client's network address, without its port
 	RequestID  string // of the request, as X-Request-Id answers it
 }
 
-// Has says whether the caller's key covers the scope.
+// Has reports whether the caller's key covers the scope.
 func (c Caller) Has(s Scope) bool {
 	return slices.Contains(c.Scopes, s) || slices.Contains(c.Scopes, Wildcard) || slices.Contains(c.Scopes, SuperScope)
 }
 
-// Check refuses a caller who carries none of anyOf (empty: any key will do)
-// with MISSING_SCOPE, or whose role is below least with FORBIDDEN.
+// Check returns MISSING_SCOPE for a caller who has none of the scopes anyOf (if
+// empty, any key will do), and FORBIDDEN for one whose role is below least.
 func (c Caller) Check(least Role, anyOf ...Scope) error {
 	if len(anyOf) > 0 && !slices.ContainsFunc(anyOf, c.Has) {
 		return fault.New(fault.Forbidden, "MISSING_SCOPE", "This operation needs a key with the scope %s.", anyOf[0])

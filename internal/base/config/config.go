@@ -1,7 +1,7 @@
-// Package config holds every setting of agentd: its flag, its environment
-// variable, its default and its doc text stand in one struct, from which the
-// command line, the printed configuration and docs/configuration.md are made
-// (decisions.md D12). A setting that nothing reads does not exist.
+// Package config holds every setting of agentd. One struct declares its flag,
+// environment variable, default and documentation, from which the command line,
+// the printed configuration and docs/configuration.md are generated. Every
+// setting is read somewhere.
 package config
 
 import (
@@ -41,8 +41,8 @@ type Server struct {
 	TrustedProxies string `env:"AGENTD_TRUSTED_PROXIES" placeholder:"CIDR" help:"Addresses of the proxies in front of agentd, several by commas, whose X-Forwarded-For says who the client is. Empty: none; the client is whoever connects."`
 }
 
-// Proxies are the networks of TrustedProxies; one address is a network too.
-// Error: a part that is neither.
+// Proxies returns the networks of TrustedProxies; a single address becomes a
+// network of one. It fails for a part that is neither.
 func (s Server) Proxies() ([]netip.Prefix, error) {
 	var all []netip.Prefix
 	for part := range strings.SplitSeq(s.TrustedProxies, ",") {
@@ -73,7 +73,7 @@ type Storage struct {
 	DatabaseURL URL    `env:"AGENTD_DATABASE_URL" name:"database-url" placeholder:"URL" help:"postgres://user:password@host/name to keep state in PostgreSQL. Empty: SQLite in the data directory."`
 }
 
-// Bus is how nodes hear of each other's work.
+// Bus connects nodes, so that they are notified of each other's work.
 type Bus struct {
 	NATSURL    URL    `env:"AGENTD_NATS_URL" name:"nats-url" placeholder:"URL" help:"nats://host:4222 (several by commas) to share live events and wake-ups with other nodes. Empty: the NATS inside agentd."`
 	NATSListen string `env:"AGENTD_NATS_LISTEN" name:"nats-listen" placeholder:"HOST:PORT" help:"Address on which the NATS inside agentd takes other nodes, which name it in AGENTD_NATS_URL and share AGENTD_SECRET_KEY. Empty: none; it serves this node alone."`
@@ -87,7 +87,7 @@ type Security struct {
 	MCPStdio    string        `env:"AGENTD_MCP_STDIO" name:"mcp-stdio" placeholder:"PATH" help:"Absolute paths of the commands that tenants may run as MCP servers over standard streams, with any arguments; several by commas. Empty: none."`
 }
 
-// Commands are the paths of MCPStdio.
+// Commands returns the paths of MCPStdio.
 func (s Security) Commands() []string {
 	var all []string
 	for path := range strings.SplitSeq(s.MCPStdio, ",") {
@@ -123,8 +123,8 @@ type Tenancy struct {
 	Plans string `env:"AGENTD_PLANS" name:"plans" placeholder:"FILE" help:"JSON file with the plans that tenants can be on, and their limits. Empty: one plan, self_hosted, without limits."`
 }
 
-// Search is who searches the web for the tool web_search. The operator names
-// the address, so it may be private.
+// Search is the search provider of the tool web_search. The operator sets the
+// address, so it may be a private one.
 type Search struct {
 	Provider string        `env:"AGENTD_SEARCH_PROVIDER" name:"search-provider" placeholder:"NAME" help:"Search provider: searxng or brave. Empty: none; the tool web_search says so."`
 	URL      string        `env:"AGENTD_SEARCH_URL" name:"search-url" placeholder:"URL" help:"Address of the SearXNG instance, which must have json among its search.formats. Of Brave's API; empty: Brave's own."`
@@ -136,10 +136,10 @@ type Webhooks struct {
 	RetryWaits string `env:"AGENTD_WEBHOOK_RETRY_WAITS" name:"webhook-retry-waits" default:"60s,5m,30m,2h" placeholder:"WAITS" help:"How long to wait before each further attempt at a webhook delivery that failed; as many attempts follow as there are waits, up to 20."`
 }
 
-// maxWait is the longest wait: deliveries are forgotten after a week.
+// maxWait is the longest wait: deliveries are deleted after a week.
 const maxWait = 24 * time.Hour
 
-// Waits are RetryWaits as durations. Error: a part that is none.
+// Waits returns RetryWaits as durations. It fails for a part that is not one.
 func (w Webhooks) Waits() ([]time.Duration, error) {
 	var all []time.Duration
 	for part := range strings.SplitSeq(cmp.Or(w.RetryWaits, "60s,5m,30m,2h"), ",") {
@@ -155,26 +155,26 @@ func (w Webhooks) Waits() ([]time.Duration, error) {
 	return all, nil
 }
 
-// Mail is the server that letters to people are handed to.
+// Mail is the SMTP server that sends emails to people.
 type Mail struct {
 	SMTPURL URL    `env:"AGENTD_SMTP_URL" name:"smtp-url" placeholder:"URL" help:"smtp://user:password@host:587, where the server must offer STARTTLS unless it is this very machine or ?tls=off stands at the end; or smtps://user:password@host:465. Empty: no mail is sent."`
 	From    string `env:"AGENTD_MAIL_FROM" name:"mail-from" placeholder:"ADDRESS" help:"Sender of letters, as in agentd@example.com or Acme <agentd@example.com>. Needed with AGENTD_SMTP_URL."`
 }
 
-// SignIn is how people get in with a browser.
+// SignIn is how people sign in with a browser.
 type SignIn struct {
 	Signup        string `env:"AGENTD_SIGNUP" default:"off" enum:"on,off" placeholder:"on|off" help:"Whether strangers may sign up and make a company of their own; off: only members and the invited get in."`
 	OIDCProviders string `env:"AGENTD_OIDC_PROVIDERS" name:"oidc-providers" placeholder:"FILE" help:"JSON file with the OpenID providers to sign in with: [{id, name, issuer, client_id, client_secret, scopes}]. Empty: none."`
 }
 
-// Observability is what agentd tells about itself.
+// Observability is what agentd logs and traces.
 type Observability struct {
 	LogLevel     string `env:"AGENTD_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" placeholder:"LEVEL" help:"Least level that is logged: debug, info, warn or error."`
 	LogFormat    string `env:"AGENTD_LOG_FORMAT" default:"text" enum:"text,json" placeholder:"FORMAT" help:"Form of log lines: text or json."`
 	OTLPEndpoint string `env:"OTEL_EXPORTER_OTLP_ENDPOINT" name:"otlp-endpoint" placeholder:"URL" help:"OpenTelemetry collector that takes traces by OTLP over HTTP. Empty: no traces."`
 }
 
-// Level is LogLevel as log/slog names it.
+// Level returns LogLevel as a slog.Level.
 func (o Observability) Level() slog.Level {
 	var l slog.Level
 	if l.UnmarshalText([]byte(o.LogLevel)) != nil {
@@ -183,7 +183,7 @@ func (o Observability) Level() slog.Level {
 	return l
 }
 
-// Client is how the commands for a person reach a server.
+// Client is how the commands that talk to a server reach it.
 type Client struct {
 	URL string        `env:"AGENTD_URL" name:"url" default:"http://127.0.0.1:8080" placeholder:"URL" help:"Server to talk to."`
 	Key secret.String `env:"AGENTD_KEY" name:"key" placeholder:"KEY" help:"API key to talk with."`

@@ -10,11 +10,11 @@ import (
 	"path/filepath"
 )
 
-// keyFile stands in the data directory and holds the deployment's secret key.
+// keyFile is the file in the data directory with the deployment's secret key.
 const keyFile = "secret.key"
 
-// MasterKey gives the deployment's 32-byte secret key: AGENTD_SECRET_KEY, or
-// the one in the data directory, which the first caller makes. Processes that
+// MasterKey returns the deployment's 32-byte secret key: AGENTD_SECRET_KEY, or
+// the one in the data directory, which the first caller creates. Processes that
 // start at the same moment get the same key.
 func (c *Config) MasterKey() ([]byte, error) {
 	if !c.Security.SecretKey.Empty() {
@@ -42,8 +42,8 @@ func (c *Config) MasterKey() ([]byte, error) {
 	return key, nil
 }
 
-// MakeDataDir makes the data directory, for its owner only, where there is
-// none.
+// MakeDataDir creates the data directory if it does not exist, accessible to
+// its owner only.
 func (s *Storage) MakeDataDir() error {
 	if err := os.MkdirAll(s.DataDir, 0o700); err != nil {
 		return fmt.Errorf("the data directory cannot be made: %w", err)
@@ -51,9 +51,9 @@ func (s *Storage) MakeDataDir() error {
 	return nil
 }
 
-// makeKey writes a new key to path, or gives the one that somebody else wrote
-// there first. A link either makes the complete file or fails, so that no
-// reader ever sees half a key; renaming would replace the other's.
+// makeKey writes a new key to path, or returns the one that another process
+// wrote there first. A hard link either creates the complete file or fails, so
+// that no reader ever sees half a key; a rename would replace the other's key.
 func makeKey(path string) ([]byte, error) {
 	draft, err := os.CreateTemp(filepath.Dir(path), ".secret-*") // mode 0600
 	if err != nil {
@@ -77,8 +77,8 @@ func makeKey(path string) ([]byte, error) {
 	return text, syncDir(filepath.Dir(path))
 }
 
-// syncDir makes a new directory entry survive a power cut: values sealed with a
-// key that is gone are gone too.
+// syncDir makes a new directory entry survive a power cut: without its key,
+// sealed values are lost too.
 func syncDir(path string) error {
 	dir, err := os.Open(path)
 	if err != nil {

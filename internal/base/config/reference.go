@@ -53,7 +53,7 @@ func settings(group string, fields reflect.Value) iter.Seq[Setting] {
 	}
 }
 
-// show prints a value as its environment variable would hold it.
+// show returns a value as its environment variable would hold it.
 func show(value any) string {
 	if v, ok := value.(interface{ Empty() bool }); ok && v.Empty() {
 		return ""
@@ -61,7 +61,7 @@ func show(value any) string {
 	return fmt.Sprint(value)
 }
 
-// kebab spells DataDir as data-dir, the way that the command line does.
+// kebab turns DataDir into data-dir, the spelling of the command line.
 func kebab(name string) string {
 	var b strings.Builder
 	for i, r := range name {
@@ -73,8 +73,8 @@ func kebab(name string) string {
 	return strings.ToLower(b.String())
 }
 
-// Dump prints the configuration as lines that an environment file takes, with
-// secrets as they are shown everywhere.
+// Dump returns the configuration as the lines of an environment file, with
+// secrets redacted.
 func (c *Config) Dump() string {
 	var b strings.Builder
 	group := ""
@@ -88,7 +88,7 @@ func (c *Config) Dump() string {
 	return b.String()
 }
 
-// Reference is docs/configuration.md.
+// Reference returns the text of docs/configuration.md.
 func Reference() string {
 	var b strings.Builder
 	b.WriteString(`# Configuration

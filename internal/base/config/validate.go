@@ -12,7 +12,7 @@ import (
 )
 
 // Validate reports every setting that cannot work, each with the name of its
-// environment variable. It looks at no network.
+// environment variable. It makes no network calls.
 func (c *Config) Validate() error {
 	var v verdict
 	v.check("AGENTD_LISTEN", true, func() error { return checkListen(c.Server.Listen) })
@@ -78,7 +78,8 @@ func (m *Models) validate(v *verdict) {
 	v.check("AGENTD_EMBEDDING_BASE_URL", m.EmbeddingBaseURL != "", func() error { return checkHTTP(m.EmbeddingBaseURL) })
 	v.check("AGENTD_EMBEDDING_MODEL", m.EmbeddingModel != "", func() error {
 		if m.EmbeddingBaseURL == "" && m.BaseURL == "" {
-			return fmt.Errorf("names the model %s, but neither AGENTD_EMBEDDING_BASE_URL nor AGENTD_MODEL_BASE_URL says where it is served", m.EmbeddingModel)
+			return fmt.Errorf("names the model %s, but neither AGENTD_EMBEDDING_BASE_URL nor AGENTD_MODEL_BASE_URL says where it is served",
+				m.EmbeddingModel)
 		}
 		return nil
 	})
@@ -141,8 +142,8 @@ func (s *Search) validate(v *verdict) {
 	v.check("AGENTD_SEARCH_URL", s.URL != "", func() error { return checkHTTP(s.URL) })
 }
 
-// checkCommands wants programs that are there: a name that is looked up would
-// be another program with another search path.
+// checkCommands requires absolute paths of existing programs: a name to look up
+// would be a different program under a different search path.
 func checkCommands(paths []string) error {
 	for _, path := range paths {
 		info, err := os.Stat(path)
@@ -186,7 +187,7 @@ func decodeKey(text string) ([]byte, error) {
 	return key, nil
 }
 
-// verdict collects what is wrong, setting by setting.
+// verdict collects the errors of all settings.
 type verdict struct{ errs []error }
 
 func (v *verdict) check(name string, given bool, check func() error) {

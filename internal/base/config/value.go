@@ -11,21 +11,21 @@ import (
 	"agentd/internal/base/secret"
 )
 
-// URL is an address that may carry a password: every printed form hides that,
-// Reveal gives it whole.
+// URL is an address that may carry a password: every printed form redacts it,
+// and only Reveal returns the whole.
 type URL struct{ raw string }
 
 // NewURL wraps an address.
 func NewURL(raw string) URL { return URL{raw} }
 
-// Reveal gives the address with its password.
+// Reveal returns the address with its password.
 func (u URL) Reveal() string { return u.raw }
 
-// Empty says whether there is no address.
+// Empty reports whether there is no address.
 func (u URL) Empty() bool { return u.raw == "" }
 
-// UnmarshalText implements encoding.TextUnmarshaler. It takes everything, so
-// that no error message quotes a password; Validate judges.
+// UnmarshalText implements encoding.TextUnmarshaler. It accepts any text, so
+// that no error message of a parser quotes a password; Validate checks it.
 func (u *URL) UnmarshalText(text []byte) error {
 	u.raw = string(text)
 	return nil
@@ -44,7 +44,7 @@ func (u URL) String() string {
 		return ""
 	}
 	for _, one := range u.list() {
-		// What is no address might hold its password anywhere.
+		// A text that is not an address might hold its password anywhere.
 		if _, err := url.Parse(one); err != nil || strings.Count(one, "@") > 1 || !strings.Contains(one, "://") {
 			return secret.Redacted
 		}
@@ -56,7 +56,7 @@ func (u URL) String() string {
 // GoString implements fmt.GoStringer.
 func (u URL) GoString() string { return u.String() }
 
-// list splits "nats://a,nats://b", and leaves "postgres://a,b/name" whole.
+// list splits "nats://a,nats://b", and keeps "postgres://a,b/name" whole.
 func (u URL) list() []string {
 	parts := strings.Split(u.raw, ",")
 	out := parts[:1]
@@ -77,8 +77,8 @@ const (
 	hostless = false
 )
 
-// check says what is wrong with an address of one of the schemes, without
-// repeating it.
+// check returns an error unless the address has one of the schemes. The error
+// does not quote the address.
 func (u URL) check(host bool, schemes ...string) error {
 	for _, one := range u.list() {
 		if err := checkURL(one, host, schemes...); err != nil {

@@ -10,31 +10,31 @@ import (
 	"time"
 )
 
-// Kind says what went wrong in general. The edge maps each to one status
-// (interface.md section 7).
+// Kind is the general class of a failure. The edge maps each kind to one HTTP
+// status.
 type Kind int
 
 // The kinds, with the status each becomes.
 const (
-	Internal         Kind = iota // 500: our mistake; Detail is replaced by a fixed sentence
+	Internal         Kind = iota // 500: a bug of ours; Detail is replaced by a fixed sentence
 	Malformed                    // 400: the bytes cannot be read as a request
 	Unauthenticated              // 401
 	Forbidden                    // 403: scope, role, suspended tenant, plan or policy
 	NotFound                     // 404: absent, or another tenant's
-	Conflict                     // 409: wrong state, already there, or changed meanwhile
-	Gone                         // 410: was there and will not come back
+	Conflict                     // 409: wrong state, already exists, or changed concurrently
+	Gone                         // 410: existed and will not come back
 	Precondition                 // 412: If-Match did not match
 	TooLarge                     // 413
 	UnsupportedMedia             // 415
-	Invalid                      // 422: readable, but not acceptable; Fields says where
-	Limited                      // 429: RetryAfter says when
+	Invalid                      // 422: well-formed, but not acceptable; Fields lists the places
+	Limited                      // 429: RetryAfter is the time to wait
 	Unsupported                  // 501: switched off on this deployment
 	Unavailable                  // 503: a dependency is missing or a queue is full; retry
-	Upstream                     // 502: somebody else's service refused or sent what is no answer
-	UpstreamTimeout              // 504: somebody else's service did not answer in time
+	Upstream                     // 502: another service refused the call or sent an unusable answer
+	UpstreamTimeout              // 504: another service did not answer in time
 )
 
-// Field is one wrong place of a request body or query. Field is a dotted path
+// Field is one invalid place of a request body or query. Field is a dotted path
 // ("model.model_ref", "skills[2].name").
 type Field struct {
 	Field   string `json:"field"`
@@ -62,7 +62,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Cause }
 
-// New makes a fault; code "" takes the kind's usual one.
+// New returns a fault; with an empty code it has the kind's usual one.
 func New(kind Kind, code, format string, args ...any) *Error {
 	if code == "" {
 		code = defaultCode[kind]
@@ -101,7 +101,7 @@ func NoSuch(what string) *Error {
 	return New(NotFound, "", "There is no such %s in this company.", what)
 }
 
-// BadFields is a 422 that names every wrong field.
+// BadFields returns a 422 that names every invalid field.
 func BadFields(fields ...Field) *Error {
 	e := New(Invalid, "", "%d of the request's fields cannot be accepted; see errors.", len(fields))
 	if len(fields) == 1 {
@@ -111,18 +111,19 @@ func BadFields(fields ...Field) *Error {
 	return e
 }
 
-// WrongState is the 409 of an action on a thing whose state does not allow it.
+// WrongState returns the 409 of an action that the state of its target does not
+// allow.
 func WrongState(what, state, action string) *Error {
 	return New(Conflict, "INVALID_STATE_TRANSITION", "The %s is %s, and %s is not possible in that state.", what, state, action)
 }
 
-// Changed is the 409 of a lost race.
+// Changed returns the 409 of a lost race.
 func Changed(what string) *Error {
 	return New(Conflict, "CONCURRENT_MODIFICATION", "The %s was changed by somebody else at the same moment; read it again and retry.", what)
 }
 
-// From gives err as a fault. A foreign error becomes Internal with err as its
-// cause; a context that ended becomes Unavailable.
+// From returns err as a fault. Any other error becomes Internal with err as its
+// cause; the error of an ended context becomes Unavailable.
 func From(err error) *Error {
 	if err == nil {
 		return nil
@@ -136,7 +137,7 @@ func From(err error) *Error {
 	return New(Internal, "", "Something went wrong on our side; the correlation id names this request in our logs.").Because(err)
 }
 
-// Is says whether err is a fault of that kind.
+// Is reports whether err is a fault of that kind.
 func Is(err error, kind Kind) bool {
 	e, ok := errors.AsType[*Error](err)
 	return ok && e.Kind == kind

@@ -1,5 +1,5 @@
-// Package ident makes and checks identifiers. Ids are UUIDs of version 7: they
-// sort by the time they were made, so that "newest first" is an id order.
+// Package ident creates and checks identifiers. Ids are UUIDs of version 7: they
+// sort by their creation time, so that "newest first" is an order of ids.
 package ident
 
 import (
@@ -10,13 +10,13 @@ import (
 	"github.com/google/uuid"
 )
 
-// New makes an id, later than every one that this process made before.
+// New returns an id that sorts after every one that this process created before.
 func New() string { return uuid.Must(uuid.NewV7()).String() }
 
-// Derive makes the id that follows from another and some words: the same ones
-// give the same id again, so that what is made twice is found the second time.
-// It sorts right behind what was made in the base's millisecond. A base that is
-// no id gives one that sorts anywhere.
+// Derive returns the id that follows from a base id and some words: the same
+// arguments return the same id, so that a second attempt at creating something
+// finds the first. It sorts right after the ids of the base's millisecond. If
+// base is not an id, the result sorts anywhere.
 func Derive(base string, words ...string) string {
 	h := sha256.New()
 	for _, w := range append([]string{base}, words...) {
@@ -30,9 +30,8 @@ func Derive(base string, words ...string) string {
 	return Derived(id)
 }
 
-// At makes the one id that a name has at a moment: the same wherever and
-// however often it is made. It sorts by that moment, to the millisecond, among
-// the ids that New makes.
+// At returns the id of a name at a moment: the same on every node and at every
+// call. It sorts by that moment, to the millisecond, among the ids of New.
 func At(at time.Time, name string) string {
 	var id uuid.UUID
 	sum := sha256.Sum256(append(binary.BigEndian.AppendUint64(nil, uint64(at.UnixMicro())), name...))
@@ -43,7 +42,7 @@ func At(at time.Time, name string) string {
 	return id.String()
 }
 
-// Valid says whether s is a UUID in its canonical lower-case form, the only
+// Valid reports whether s is a UUID in its canonical lower-case form, the only
 // one that is ever stored.
 func Valid(s string) bool {
 	if len(s) != 36 {
@@ -53,8 +52,8 @@ func Valid(s string) bool {
 	return err == nil && id.String() == s
 }
 
-// Derived makes an id of 16 bytes of a hash: a UUID of version 8, for what must
-// have the same id wherever and whenever it is named.
+// Derived returns 16 bytes of a hash as a UUID of version 8, for things that
+// must have the same id on every node and at any time.
 func Derived(hash [16]byte) string {
 	id := uuid.UUID(hash)
 	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80

@@ -1,5 +1,5 @@
-// Package media knows what files are called and what they are: names that are
-// safe to send in a header, media types, and which of them a browser may show
+// Package media handles the names and media types of files: names that are safe
+// to send in a header, types by file name, and which types a browser may show
 // rather than save.
 package media
 
@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// Octets is the type of what nobody knows anything about.
+// Octets is the media type of content whose type is unknown.
 const Octets = "application/octet-stream"
 
 const (
@@ -41,7 +41,7 @@ var types = map[string]string{
 	"xml":  "application/xml", "yaml": "application/yaml", "yml": "application/yaml", "zip": "application/zip",
 }
 
-// Of guesses a file's type by its name.
+// Of returns the type that a file's name suggests.
 func Of(name string) string {
 	if t := types[strings.ToLower(strings.TrimPrefix(path.Ext(name), "."))]; t != "" {
 		return t
@@ -49,9 +49,9 @@ func Of(name string) string {
 	return Octets
 }
 
-// Clean gives a media type as it is stored: lower-case, in one spelling; false
-// where it is none. Beside it only a charset is kept: other parameters, a form's
-// boundary say, do not describe the file.
+// Clean returns a media type as it is stored, lower-case and in one spelling;
+// false if it is not a media type. Of its parameters only charset is kept:
+// others, such as a form's boundary, do not describe the file.
 func Clean(t string) (string, bool) {
 	if len(t) > maxType {
 		return "", false
@@ -74,8 +74,8 @@ func Clean(t string) (string, bool) {
 	return clean, clean != "" && len(clean) <= maxType
 }
 
-// Best is the type that a client gives, or that of the name where it gives
-// none worth having.
+// Best returns the type that a client sent, or the type of the name if the
+// client sent none that says anything.
 func Best(given, name string) string {
 	if t, ok := Clean(given); ok && t != Octets {
 		return t
@@ -83,14 +83,14 @@ func Best(given, name string) string {
 	return Of(name)
 }
 
-// Base is a type without its parameters.
+// Base returns a type without its parameters.
 func Base(t string) string {
 	base, _, _ := strings.Cut(t, ";")
 	return strings.TrimSpace(base)
 }
 
-// Inline says whether a browser may show the type in place of saving it. A
-// page, a script or an SVG could act in the name of whoever looks at it.
+// Inline reports whether a browser may show the type in place of saving it. A
+// page, a script or an SVG could act in the name of the person who opens it.
 func Inline(t string) bool {
 	switch t = Base(t); {
 	case t == "image/svg+xml", t == "image/svg":
@@ -102,7 +102,7 @@ func Inline(t string) bool {
 	return group == "image" || group == "audio" || group == "video"
 }
 
-// Text says whether the type is one of text.
+// Text reports whether content of the type is text.
 func Text(t string) bool {
 	t = Base(t)
 	if strings.HasPrefix(t, "text/") || strings.HasSuffix(t, "+json") || strings.HasSuffix(t, "+xml") {
@@ -116,9 +116,9 @@ func Text(t string) bool {
 	return false
 }
 
-// FileName makes a name that is safe in headers and on disks of what a client
-// sent: the last part of its path, without control and direction characters,
-// at most 255 bytes; otherwise where nothing is left.
+// FileName returns what a client sent as a name that is safe in headers and on
+// disks: the last part of its path, without control and direction characters,
+// at most 255 bytes. It returns otherwise if nothing is left.
 func FileName(sent, otherwise string) string {
 	sent = sent[strings.LastIndexAny(sent, `/\`)+1:]
 	clean := strings.TrimSpace(strings.Map(func(r rune) rune {
@@ -137,9 +137,9 @@ func FileName(sent, otherwise string) string {
 	return clean
 }
 
-// Printable says whether a character may be part of a name: no control
-// characters, none that break lines or turn the direction of writing, by which
-// a name would show as another.
+// Printable reports whether a character may be part of a name. Control
+// characters may not, nor those that break lines or change the direction of
+// writing, which would show one name as another.
 func Printable(r rune) bool {
 	switch {
 	case unicode.IsControl(r), r >= 0xfff0 && r <= 0xffff, r == 0xfeff:
@@ -150,7 +150,7 @@ func Printable(r rune) bool {
 	return true
 }
 
-// Disposition is a Content-Disposition with a name that every client reads.
+// Disposition returns a Content-Disposition with a name that every client reads.
 func Disposition(inline bool, name string) string {
 	kind := "attachment"
 	if inline {

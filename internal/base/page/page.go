@@ -1,6 +1,6 @@
-// Package page does cursors and limits once for every list (interface.md
-// section 4, Lists). A cursor is opaque and authenticated, and bound to the
-// list it was made for: tenant, list name, filter and order.
+// Package page implements cursors and limits once for every list. A cursor is
+// opaque and authenticated, and bound to the list that it was issued for:
+// tenant, list name, filter and order.
 package page
 
 import (
@@ -14,23 +14,23 @@ import (
 	"agentd/internal/base/fault"
 )
 
-// Limit reads a limit as callers send it: clamped into 1..most, never refused;
-// what is no number is the default.
-func Limit(s string, def, most int) int {
+// Limit reads a limit as callers send it. It is never refused: a number is
+// clamped to 1..limit, anything else is the default.
+func Limit(s string, def, limit int) int {
 	n, err := strconv.Atoi(strings.TrimSpace(s))
 	if errors.Is(err, strconv.ErrSyntax) {
 		return def
 	}
-	return min(max(n, 1), most) // of digits that overflow, n is the nearest
+	return min(max(n, 1), limit) // if the digits overflow, n is the nearest number
 }
 
-// Cursors makes and opens cursors with a key of this deployment.
+// Cursors seals and opens cursors with a key of this deployment.
 type Cursors struct{ key []byte }
 
-// NewCursors takes any secret of at least 16 bytes.
+// NewCursors returns Cursors with a key: any secret of at least 16 bytes.
 func NewCursors(key []byte) *Cursors { return &Cursors{key: key} }
 
-// Seal makes a cursor that stands after position.
+// Seal returns a cursor that continues after position.
 func (c *Cursors) Seal(s Scope, position string) string {
 	return base64.RawURLEncoding.EncodeToString(append(c.mac(s, position), position...))
 }
@@ -45,15 +45,15 @@ func (c *Cursors) mac(s Scope, position string) []byte {
 	return h.Sum(nil)[:macSize]
 }
 
-// Open gives the position of a cursor; "" opens as "", the first page. A
-// cursor that was not made by Seal for the same scope is INVALID_CURSOR.
+// Open returns the position of a cursor; "" opens as "", the first page. A
+// cursor that Seal did not return for the same scope is INVALID_CURSOR.
 func (c *Cursors) Open(s Scope, cursor string) (string, error) {
 	if cursor == "" {
 		return "", nil
 	}
 	raw, err := base64.RawURLEncoding.DecodeString(cursor)
 	if err == nil && len(raw) > macSize {
-		// As a whole: base64 has several spellings of the same bytes.
+		// The texts are compared: base64 has several spellings of the same bytes.
 		position := string(raw[macSize:])
 		if hmac.Equal([]byte(c.Seal(s, position)), []byte(cursor)) {
 			return position, nil

@@ -12,16 +12,16 @@ type Frame struct {
 	Name string
 	Data []byte
 
-	// Wire is the frame as AppendWire gives it, where several readers share
-	// it; nil: it is rendered when it is sent. Nobody changes it.
+	// Wire is the frame as AppendWire renders it, if several readers share it;
+	// nil: it is rendered when it is sent. It is never changed.
 	Wire []byte
-	// More says that the next frame follows at once, so that both can be sent
-	// together. A source that cannot tell leaves it false.
+	// More means that the next frame follows at once, so that both can be sent
+	// together. A source that does not know leaves it false.
 	More bool
 }
 
 // AppendWire appends a frame's lines. Data with line breaks becomes several
-// data lines, and a name or id with one is left out: nothing forges a frame.
+// data lines, and a name or id with one is left out: no content forges a frame.
 func (f Frame) AppendWire(b []byte) []byte {
 	if f.ID != "" && !strings.ContainsAny(f.ID, "\r\n\x00") {
 		b = append(append(append(b, "id: "...), f.ID...), '\n')

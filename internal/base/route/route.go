@@ -9,17 +9,17 @@
 //		RunID string `path:"runId"`              // a malformed id never reaches the function: 404
 //		Limit string `query:"limit" doc:"…"`     // string | int | bool; see page.Limit
 //		Match string `header:"If-Match"`
-//		Left  string `cookie:"svc_oauth"`        // never a credential: those are the chain's business
+//		Left  string `cookie:"svc_oauth"`        // never a credential: the middleware reads those
 //		Body  T                                  // decoded strictly and checked against T's schema
 //	}
 //
-// A Body of type jsontext.Value gets the raw, syntactically valid JSON; the
+// A Body of type jsontext.Value receives the raw, syntactically valid JSON; the
 // row's BodyOf then names the type whose schema is published. A Body of type
-// [Upload] gets a file, in the forms that the row's Uploads lists; one of type
-// [Message] whatever somebody sends, up to the row's MaxBytes.
+// [Upload] receives a file, in the forms that the row's Uploads lists; one of
+// type [Message] receives any bytes, up to the row's MaxBytes.
 //
-// A function whose answer is a [*Content] answers bytes: its route is a
-// download, on which the key may come in the query.
+// A function that returns a [*Content] answers with bytes: its route is a
+// download, and accepts the key in the query.
 package route
 
 import (
@@ -32,7 +32,7 @@ import (
 	"agentd/internal/base/authz"
 )
 
-// Row is what an operation says about itself.
+// Row describes an operation.
 type Row struct {
 	Method  string
 	Path    string // chi pattern: /api/v1/runs/{runId}
@@ -45,11 +45,11 @@ type Row struct {
 	Scopes []authz.Scope // any one of them; empty: any key
 	And    []authz.Scope // and every one of these
 	Role   authz.Role    // least role; empty: any
-	// HalfOpen rows also answer a browser session that still owes its second
-	// factor.
+	// HalfOpen rows also serve a browser session that has not passed its second
+	// factor yet.
 	HalfOpen bool
-	// Fresh rows are dangerous: a browser session of somebody with a second factor
-	// must have shown it lately.
+	// Fresh rows are dangerous: the browser session of a person with a second
+	// factor must have verified it lately.
 	Fresh bool
 	// Operator rows are only for members of the first tenant, which runs the
 	// platform.
@@ -80,9 +80,10 @@ type Row struct {
 
 // Limit is how often an operation may be called within a time: by one client
 // address where the row is Public (an IPv6 network of 64 bits counts as one),
-// otherwise with one credential. All of it may be used in a burst; what was
-// used comes back evenly over Per. It protects what can be guessed or what
-// others pay for, so it holds where the operator switched rate limits off too.
+// otherwise with one credential. All of it may be used in a burst; used calls
+// come back evenly over Per. It protects secrets that can be guessed and
+// resources that others pay for, so it also holds where the operator switched
+// rate limits off.
 type Limit struct {
 	N   int // at least 1
 	Per time.Duration
@@ -92,12 +93,12 @@ type Limit struct {
 type Route struct {
 	Row
 	In, Out reflect.Type
-	// Call gets a *In. Its answer is sent as JSON with Row.Status, or as the
-	// *Reply says.
+	// Call receives a *In. Its result is sent as JSON with Row.Status, or as
+	// the *Reply describes.
 	Call func(ctx context.Context, who authz.Caller, in any) (any, error)
-	// Open gets a *In and gives the frames of an event stream. An error from
-	// Open itself is a refusal; afterwards the stream just ends. It holds
-	// nothing until the first frame is taken: for a HEAD request none is.
+	// Open receives a *In and returns the frames of an event stream. An error of
+	// Open itself is a refusal; an error after it just ends the stream. It holds
+	// no resources until the first frame is read: a HEAD request reads none.
 	Open func(ctx context.Context, who authz.Caller, in any) (iter.Seq2[Frame, error], error)
 }
 
@@ -139,8 +140,8 @@ type Cookie struct {
 	Strict bool          // SameSite=Strict in place of Lax
 }
 
-// What an Upload comes as: a form whose field "file" is the file, JSON (which
-// the row's BodyOf describes), or the bytes themselves, of whatever type the
+// The forms of an Upload: a form whose field "file" is the file, JSON (which
+// the row's BodyOf describes), or the bytes themselves, of any type that the
 // request names.
 const (
 	Form  = "multipart/form-data"
@@ -150,25 +151,25 @@ const (
 
 // Upload is a file on its way in. It lasts as long as the call.
 type Upload struct {
-	Name string // as the client says; "" where it says none
-	Type string // the same
-	Size int64  // -1 where it is not known before its end
-	// Content gives the bytes once. Its errors are refusals: of a body that is
-	// cut off, late or larger than an upload may be. Nil where JSON came.
+	Name string // as the client sent it; "" if it sent none
+	Type string // as the client sent it; "" if it sent none
+	Size int64  // -1 if it is not known before the end
+	// Content can be read once. Its errors are refusals: the body is cut off,
+	// late or larger than an upload may be. Nil if JSON was sent.
 	Content io.Reader
-	JSON    []byte // valid JSON; nil where a file came
+	JSON    []byte // valid JSON; nil if a file was sent
 }
 
-// Message is a body of any media type, as the bytes that were sent: for what is
-// signed, and for what is not ours to define. It may be empty, and come without
-// a length. It lasts as long as the call.
+// Message is a body of any media type, as the bytes that were sent: for signed
+// messages, and for formats that others define. It may be empty, and come
+// without a length. It lasts as long as the call.
 type Message struct {
 	Header map[string][]string // of the request, by canonical names; not to be changed
 	Data   []byte              // up to the row's MaxBytes
 }
 
-// Content is an answer of bytes, which are closed after they are sent. Ranges
-// and conditional reads are the edge's business.
+// Content is an answer of bytes, which is closed after it is sent. The edge
+// handles ranges and conditional requests.
 type Content struct {
 	Name   string // for whoever saves it
 	Type   string // media type

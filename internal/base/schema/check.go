@@ -17,13 +17,13 @@ import (
 	"agentd/internal/base/fault"
 )
 
-// Check says whether data is one JSON value that the schema accepts, without
-// building it. A partial value (a merge) may lack required members, and null
-// clears a member that is not required.
+// Check returns an error unless data is one JSON value that the schema accepts.
+// It does not build the value. A partial value (a merge) may lack required
+// members, and null clears a member that is not required.
 //
 // Errors: fault.Malformed for bytes that are not strict JSON (syntax, a
 // duplicate name, invalid UTF-8, a lone surrogate, bytes after the value,
-// nesting deeper than MaxDepth), otherwise fault.Invalid with every wrong
+// nesting deeper than MaxDepth), otherwise fault.Invalid with every invalid
 // field, up to 100.
 func (s *Schema) Check(data []byte, partial bool) error {
 	c := newChecker(data)
@@ -38,8 +38,8 @@ func (s *Schema) Check(data []byte, partial bool) error {
 	return nil
 }
 
-// Syntax says whether data is one strict JSON value. Errors: as the first kind
-// of Check.
+// Syntax returns an error unless data is one strict JSON value. Errors:
+// fault.Malformed, as for Check.
 func Syntax(data []byte) error {
 	c := newChecker(data)
 	defer c.release()
@@ -83,7 +83,8 @@ func newChecker(data []byte) *checker {
 	return c
 }
 
-// release gives the checker back, unless its tables grew with a big value.
+// release puts the checker back into the pool, unless its tables grew with a
+// big value.
 func (c *checker) release() {
 	if c.size > 64<<10 {
 		return
@@ -110,8 +111,8 @@ func (c *checker) whole(root *node) error {
 	return nil
 }
 
-// tooDeep counts brackets outside of strings. On bytes that are no JSON it may
-// say anything.
+// tooDeep reports whether data nests deeper than MaxDepth, by counting brackets
+// outside of strings. For bytes that are not JSON the result has no meaning.
 func tooDeep(data []byte) bool {
 	depth := 0
 	for i := 0; i < len(data); i++ {
@@ -133,8 +134,8 @@ func tooDeep(data []byte) bool {
 	return false
 }
 
-// value reads one value. Its error is the decoder's; wrong values are kept in
-// c.wrong.
+// value reads one value. Its error is the decoder's; invalid values are
+// collected in c.wrong.
 func (c *checker) value(n *node) error {
 	if n == nil {
 		return c.dec.SkipValue()
@@ -340,11 +341,11 @@ func (n *node) numberViolation(raw string) string {
 	return ""
 }
 
-// unquote gives the text of a valid JSON string, in place where nothing in it
-// is escaped; it is valid until the next call.
+// unquote returns the text of a valid JSON string, in place if nothing in it is
+// escaped; it is valid until the next call.
 func (c *checker) unquote(raw []byte) []byte {
 	if len(raw) < 2 || raw[0] != '"' {
-		return nil // an object name that is no string: the decoder refused it
+		return nil // an object name that is not a string: the decoder refused it
 	}
 	if bytes.IndexByte(raw, '\\') < 0 {
 		return raw[1 : len(raw)-1]
@@ -353,7 +354,7 @@ func (c *checker) unquote(raw []byte) []byte {
 	return c.scratch
 }
 
-// fail notes that the value that was read last is wrong.
+// fail records that the value that was read last is invalid.
 func (c *checker) fail(message string) {
 	if len(c.wrong) < maxWrong {
 		c.failAt(c.path(), message)
@@ -370,7 +371,7 @@ func (c *checker) failAt(path, message string) {
 	c.wrong = append(c.wrong, fault.Field{Field: path, Message: message})
 }
 
-// path is where the value that was read last stands: skills[2].name.
+// path returns the place of the value that was read last: skills[2].name.
 func (c *checker) path() string {
 	var b strings.Builder
 	level := 0

@@ -29,10 +29,10 @@ var kindNames = []struct {
 	{isObject, "an object"}, {isArray, "an array"}, {isNull, "null"},
 }
 
-// node is one place of a compiled schema. A nil *node takes anything.
+// node is one place of a compiled schema. A nil *node accepts anything.
 type node struct {
 	takes    kinds
-	expected string // what is said of a value of a wrong kind
+	expected string // the message for a value of another kind
 
 	integer      bool
 	least, most  float64 // inclusive bounds of a number
@@ -123,7 +123,7 @@ func (n *node) kind() string {
 	return strings.Join(names, " or ")
 }
 
-// union compiles alternatives that a value's kind tells apart.
+// union compiles alternatives that are distinguished by the value's kind.
 func (c *compiler) union(alternatives []*huma.Schema) *node {
 	sum := &node{maxLen: -1, maxItems: -1, maxMembers: -1}
 	for _, alternative := range alternatives {
@@ -207,7 +207,8 @@ func (c *compiler) compileObject(n *node, s *huma.Schema) {
 	}
 }
 
-// refuseUnsupported keeps the published schema honest: what it says is checked.
+// refuseUnsupported panics on keywords that Check does not check, so that the
+// published schema promises nothing that is not enforced.
 func refuseUnsupported(s *huma.Schema) {
 	if s.UniqueItems || s.MultipleOf != nil || s.Const != nil || s.Not != nil || len(s.AllOf) > 0 ||
 		len(s.DependentRequired) > 0 || s.MinProperties != nil || s.Enum != nil && s.Type != huma.TypeString {

@@ -40,8 +40,8 @@ func (s *Schema) DecodeInto(data []byte, v any, partial bool) error {
 	return nil
 }
 
-// unread is the refusal of a type that is stricter than its schema: one that
-// unmarshals itself.
+// unread returns the refusal of a value whose type unmarshals itself and is
+// stricter than its schema.
 func unread(err error) error {
 	se, ok := errors.AsType[*json.SemanticError](err)
 	if !ok {

@@ -9,13 +9,13 @@ import (
 	"agentd/internal/base/ident"
 )
 
-// format is a string format that is checked; the zero one takes everything.
+// format is a string format that is checked; the zero one accepts everything.
 type format struct {
 	expected string
 	valid    func(string) bool
 }
 
-// formats by name. A format that is not here only documents.
+// formats by name. Any other format is published but not checked.
 var formats = map[string]format{
 	"uuid":      {"expected a UUID in its canonical lower-case form", ident.Valid},
 	"date-time": {"expected a date and time as in RFC 3339, such as 2026-09-10T12:00:00Z", isDateTime},

@@ -9,7 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Object is a JSON object with free keys, kept as the bytes that came. Nil is
+// Object is a JSON object with free keys, kept as the received bytes. Nil is
 // sent as {}.
 type Object jsontext.Value
 

@@ -18,7 +18,7 @@ type Member struct {
 }
 
 // Members splits a strict JSON object. What it returns points into the bytes of
-// object. Errors: fault.Malformed; fault.Invalid where the value is no object.
+// object. Errors: fault.Malformed; fault.Invalid if the value is not an object.
 func Members(object jsontext.Value) ([]Member, error) {
 	dec := jsontext.NewDecoder(bytes.NewBuffer(object))
 	if dec.PeekKind() != '{' {

@@ -8,7 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Prefix is where published schemas stand in an OpenAPI document.
+// Prefix is the path of published schemas in an OpenAPI document.
 const Prefix = "#/components/schemas/"
 
 // Registry collects published schemas. It is huma's, with our rules for
@@ -18,9 +18,9 @@ type Registry struct {
 	adapted map[string]bool
 }
 
-// NewRegistry makes an empty registry. A type is published under the name that
-// its blank field gives (_ struct{} `json:"-" name:"Agent"`), else its own,
-// with its package's name before it where that is taken already.
+// NewRegistry returns an empty registry. A type is published under the name in
+// the tag of its blank field (_ struct{} `json:"-" name:"Agent"`), else under
+// its own, prefixed with its package's name if that is taken already.
 func NewRegistry() *Registry {
 	owners := map[string]reflect.Type{}
 	namer := func(t reflect.Type, hint string) string {
@@ -64,7 +64,7 @@ func (r *Registry) Schema(t reflect.Type, allowRef bool, hint string) *huma.Sche
 	return s
 }
 
-// adapt replaces huma's idea of what is required, nullable and closed by ours.
+// adapt applies our rules for required, nullable and closed in place of huma's.
 func adapt(s *huma.Schema, t reflect.Type) {
 	s.Required = nil
 	if s.AdditionalProperties == false && !closed(t) {
@@ -88,7 +88,7 @@ func adapt(s *huma.Schema, t reflect.Type) {
 	}
 }
 
-// orNull spells out what huma's Nullable cannot say: null beside a reference
+// orNull spells out what huma's Nullable cannot express: null beside a reference
 // or an enumeration.
 func orNull(p *huma.Schema) *huma.Schema {
 	switch {
@@ -104,7 +104,7 @@ func orNull(p *huma.Schema) *huma.Schema {
 	return p
 }
 
-// plain takes back that arrays are nullable, at every depth below a field.
+// plain makes arrays not nullable again, at every depth below a field.
 func plain(s *huma.Schema) {
 	if s == nil {
 		return
@@ -130,7 +130,7 @@ func closed(t reflect.Type) bool {
 	return ok && f.Tag.Get("additionalProperties") == "false"
 }
 
-// jsonName gives a field's name on the wire, "" for none, and whether it is
+// jsonName returns a field's name in JSON, "" if it has none, and whether it is
 // left out when it is zero.
 func jsonName(f reflect.StructField) (name string, omitted bool) {
 	name, options, _ := strings.Cut(f.Tag.Get("json"), ",")

@@ -6,10 +6,10 @@
 // format, minItems, maxItems, example, default, nullable, required. They
 // differ in three points:
 //
-//   - A field is required only if it says required:"true".
-//   - A field takes null only if it says nullable:"true", or if it is a
+//   - A field is required only if it has the tag required:"true".
+//   - A field accepts null only if it has the tag nullable:"true", or if it is a
 //     pointer that is sent as null when nil (no omitzero, no omitempty).
-//   - Unknown members are ignored unless the struct says
+//   - Unknown members are ignored unless the struct has the field
 //     _ struct{} `additionalProperties:"false"`.
 //
 // Free JSON is one of [Object], [Array] and [Any]; a field of type
@@ -21,10 +21,10 @@ import (
 	"sync"
 )
 
-// MaxDepth is how deep a body may nest (decisions.md D2).
+// MaxDepth is how deep a body may nest.
 const MaxDepth = 64
 
-// maxWrong bounds the wrong fields that one refusal lists.
+// maxWrong bounds the invalid fields that one refusal lists.
 const maxWrong = 100
 
 // Schema is a compiled schema. It is immutable and safe for concurrent use.
@@ -36,8 +36,8 @@ type Schema struct {
 
 var compiled sync.Map // reflect.Type -> *Schema
 
-// For gives the schema of a type, compiled once. It panics where a type has
-// tags that are no schema: a mistake of the program that a start reveals.
+// For returns the schema of a type, compiled once. It panics if the tags of the
+// type are not a valid schema: a bug that shows at start.
 func For(t reflect.Type) *Schema {
 	if s, ok := compiled.Load(t); ok {
 		return s.(*Schema)

@@ -11,7 +11,7 @@ import (
 // or a header.
 type Text struct{ node *node }
 
-// TextOf compiles the schema of a parameter field. It panics where the field's
+// TextOf compiles the schema of a parameter field. It panics if the field's
 // type cannot be read from text.
 func TextOf(f reflect.StructField) *Text {
 	r := NewRegistry()
@@ -26,14 +26,14 @@ func TextOf(f reflect.StructField) *Text {
 	return &Text{c.compile(s)}
 }
 
-// Parameter gives the published schema of a parameter field.
+// Parameter returns the published schema of a parameter field.
 func Parameter(r *Registry, f reflect.StructField) *huma.Schema {
 	s := huma.SchemaFromField(r, f, "")
 	s.Nullable, s.Description = false, "" // the description is the parameter's
 	return s
 }
 
-// Violation says what is expected instead of text, or nothing where it is right.
+// Violation returns what is expected instead of text, or "" if text is valid.
 func (t *Text) Violation(text string) string {
 	switch {
 	case !utf8.ValidString(text):

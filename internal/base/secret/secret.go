@@ -14,20 +14,20 @@ import (
 	"log/slog"
 )
 
-// Redacted is what every printed form of a secret says.
+// Redacted is the printed form of every secret.
 const Redacted = "[redacted]"
 
-// String is a secret that prints as [Redacted] whatever way it is printed;
-// Reveal gives the value.
+// String is a secret that prints as [Redacted] in every format; Reveal returns
+// the value.
 type String struct{ value string }
 
 // New wraps a secret.
 func New(value string) String { return String{value} }
 
-// Reveal gives the value, for the one place that needs it.
+// Reveal returns the value, for the one place that needs it.
 func (s String) Reveal() string { return s.value }
 
-// Empty says whether there is no secret.
+// Empty reports whether there is no secret.
 func (s String) Empty() bool { return s.value == "" }
 
 // Format implements fmt.Formatter for every verb.
@@ -62,7 +62,7 @@ type Box struct {
 	aead   cipher.AEAD
 }
 
-// NewBox takes the deployment's 32-byte key (AGENTD_SECRET_KEY).
+// NewBox returns a Box with the deployment's 32-byte key (AGENTD_SECRET_KEY).
 func NewBox(master []byte) (*Box, error) {
 	if len(master) != 32 {
 		return nil, errors.New("the secret key must be 32 bytes")
@@ -76,8 +76,8 @@ func NewBox(master []byte) (*Box, error) {
 	return b, err
 }
 
-// Derive gives a 32-byte key for one purpose; purposes do not reveal each
-// other's keys.
+// Derive returns a 32-byte key for one purpose; the key of one purpose does not
+// reveal that of another.
 func (b *Box) Derive(purpose string) []byte {
 	key, err := hkdf.Key(sha256.New, b.master, nil, "agentd/"+purpose, 32)
 	if err != nil {
@@ -93,7 +93,7 @@ func (b *Box) Seal(plain []byte, context string) []byte {
 	return b.aead.Seal(nonce, nonce, plain, []byte(context))
 }
 
-// Open decrypts what Seal made for the same context.
+// Open decrypts what Seal returned for the same context.
 func (b *Box) Open(sealed []byte, context string) ([]byte, error) {
 	n := b.aead.NonceSize()
 	if len(sealed) < n {

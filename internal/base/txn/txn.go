@@ -2,11 +2,11 @@
 // transaction that slices pass along and only adapters look into.
 //
 // One function writes: [Writer.Write]. It runs the closure, commits, and then
-// runs what the closure left with AfterCommit. The closure may run more than
-// once (a serialization failure, or a neighbour in the same group commit that
-// failed), so it sets what it returns anew on every run and touches nothing
-// outside the transaction. Nesting is refused by construction: a closure has a
-// Tx, not a Writer.
+// runs the functions that the closure passed to AfterCommit. The closure may run
+// more than once (after a serialization failure, or after another closure of the
+// same group commit failed), so it sets its results on every run and changes
+// nothing else outside the transaction. Nesting is refused by construction: a
+// closure has a Tx, not a Writer.
 package txn
 
 import "context"
@@ -16,22 +16,21 @@ import "context"
 type Tx interface {
 	// Context lives as long as the transaction.
 	Context() context.Context
-	// AfterCommit leaves a hint (a wake-up, a live event) that runs once the
-	// commit is durable, and never runs otherwise. It must not block.
+	// AfterCommit registers a hint (a wake-up, a live event) that runs once the
+	// commit is durable, and never otherwise. It must not block.
 	AfterCommit(hint func())
 }
 
-// Op is a write that is ready to go: what could be computed before the
-// transaction, encoding above all, is done. Transactions are short because
-// others wait for them.
+// Op is a prepared write: what can be computed before the transaction, encoding
+// above all, is done. This keeps transactions short, since others wait for them.
 type Op func(Tx) error
 
-// Fail is an Op for what could not be made ready.
+// Fail returns an Op that fails with err, for a write that could not be prepared.
 func Fail(err error) Op { return func(Tx) error { return err } }
 
 // Writer commits closures. Errors: what the closure returned, unchanged and
-// with nothing written; fault.Unavailable where the database is locked, full
-// or gone.
+// with nothing written; fault.Unavailable if the database is locked, full or
+// unreachable.
 type Writer interface {
 	Write(ctx context.Context, do func(Tx) error) error
 }

@@ -1,5 +1,4 @@
-// Package commerce keeps what a tenant sells and to whom (interface.md section
-// 2, Commerce).
+// Package commerce keeps what a tenant sells and to whom.
 package customer
 
 import (

@@ -173,7 +173,7 @@ func (r *rig) due(node *search.Service) (done int) {
 	return done
 }
 
-// finds gives what a search answers.
+// finds returns what a search answers.
 func (r *rig) finds(who authz.Caller, q string, kind search.Kind, limit int) []search.Result {
 	r.t.Helper()
 	got, err := r.Find(r.t.Context(), who, q, kind, limit)

@@ -278,7 +278,7 @@ func (d *dispatcher) collect(r result) {
 	}
 }
 
-// release gives the work item back: until the next attempt is due, or for good.
+// release returns the work item: until the next attempt is due, or for good.
 // If an attempt is due already, it returns dispatching.
 func (d *dispatcher) release(ctx context.Context) (next state, err error) {
 	tenant, id := d.held.TenantID, d.held.Key

@@ -33,7 +33,8 @@ func (n *BetaFields) checkThread() error {
 	if !decodeObject(n.Thread, &thread) || thread.Type != "continue" {
 		return nil
 	}
-	return fault.New(fault.NotFound, codeNoThread, "Conversations are not stored here; send all messages, with the thread type create or without a thread.")
+	return fault.New(fault.NotFound, codeNoThread,
+		"Conversations are not stored here; send all messages, with the thread type create or without a thread.")
 }
 
 // applyFormat sets the JSON schema of the answer.

@@ -19,8 +19,8 @@ func decodeNewer(t *testing.T, more string) *Request {
 	return req
 }
 
-// A client that would have the server keep the conversation is told so by the
-// code at which it sends the whole.
+// A client that expects the server to store the conversation gets the code that
+// makes it send all messages.
 func TestThreadsAreNotKept(t *testing.T) {
 	t.Parallel()
 	for more, refused := range map[string]bool{

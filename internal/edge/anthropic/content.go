@@ -188,7 +188,8 @@ func (c *fieldErrors) image(b *block, at blockPath) jsontext.Value {
 		part = append(append(part, ";base64,"...), data[1:]...) // with the closing quote
 		return append(part, tail...)
 	case "url":
-		if address := c.str(url, at, "source.url"); address != "" && !strings.HasPrefix(address, "https://") && !strings.HasPrefix(address, "http://") {
+		if address := c.str(url, at, "source.url"); address != "" &&
+			!strings.HasPrefix(address, "https://") && !strings.HasPrefix(address, "http://") {
 			c.add(at.field("source.url"), "expected an http or https URL")
 			return nil
 		}

@@ -120,8 +120,8 @@ type event struct {
 	} `json:"error"`
 }
 
-// heard is what a client makes of a stream.
-type heard struct {
+// decodedStream is what a client decodes from a stream.
+type decodedStream struct {
 	text   string
 	inputs []string
 	stop   string
@@ -131,7 +131,7 @@ type heard struct {
 // checkGrammar fails unless a stream is one of the messages API: consecutive
 // indexes, one block open at a time, deltas of its kind, inputs that are objects,
 // and an end.
-func checkGrammar(t *testing.T, wire []byte, ends bool) (h heard) {
+func checkGrammar(t *testing.T, wire []byte, ends bool) (h decodedStream) {
 	t.Helper()
 	open, index, last := "", 0, ""
 	fits := map[string]string{"text_delta": "text", "input_json_delta": "tool_use", "thinking_delta": "thinking", "signature_delta": "thinking"}

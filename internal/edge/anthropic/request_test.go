@@ -72,7 +72,7 @@ func decoded(t *testing.T, body string) *Request {
 	return req
 }
 
-// All wrong fields are told, as paths.
+// All invalid fields are reported, by path.
 func TestWrongRequests(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -25,8 +25,8 @@ func (m *Messages) Routes() []httpapi.Raw {
 				BodyOf:   reflect.TypeFor[Request](),
 				AnswerOf: reflect.TypeFor[Answer](),
 			},
-			In:    reflect.TypeFor[modelproxy.Attribution](),
-			Serve: m.Create,
+			In:        reflect.TypeFor[modelproxy.Attribution](),
+			MayStream: true, Serve: m.Create,
 		},
 		{
 			Row: route.Row{

@@ -38,7 +38,8 @@ func (a *Audio) Routes() []httpapi.Raw {
 	row := func(path, id, summary, doc string) route.Row {
 		return route.Row{
 			Method: "POST", Path: "/api/v1/llm/audio/" + path, ID: id, Tag: "Providers", Summary: summary, Doc: doc,
-			Scopes: []authz.Scope{"runs:create"}, And: []authz.Scope{"agents:read"}, Role: authz.Developer, Outside: true, Errors: []int{400, 429, 501, 502},
+			Scopes: []authz.Scope{"runs:create"}, And: []authz.Scope{"agents:read"}, Role: authz.Developer, Outside: true,
+			Errors: []int{400, 429, 501, 502},
 		}
 	}
 	speech := row("speech", "createSpeech", "Create speech from text",
@@ -81,11 +82,13 @@ func (a *Audio) createSpeech(w http.ResponseWriter, r *http.Request, who authz.C
 	if a.Speech == "" {
 		return errNoSpeechModel
 	}
-	call, err := a.Proxy.Open(r.Context(), who, modelproxy.CallParams{Model: a.chooseModel(req.Model, a.Speech, model.TextToSpeech), Source: quota.SourceLLM})
+	call, err := a.Proxy.Open(r.Context(), who, modelproxy.CallParams{Model: a.chooseModel(req.Model, a.Speech, model.TextToSpeech),
+		Source: quota.SourceLLM})
 	if err != nil {
 		return err
 	}
-	speechReq := model.SpeechRequest{Target: call.Target(), Input: req.Input, Voice: req.Voice, Format: req.Format, Instructions: req.Instructions}
+	speechReq := model.SpeechRequest{Target: call.Target(), Input: req.Input, Voice: req.Voice, Format: req.Format,
+		Instructions: req.Instructions}
 	if speechReq.Voice == "" {
 		speechReq.Voice = a.Voice
 	}

@@ -38,7 +38,8 @@ const (
 var (
 	errNoTranscriptionModel = fault.New(fault.Unsupported, "transcription_not_configured",
 		"No transcription model is configured on this deployment; the operator can set AGENTD_TRANSCRIPTION_MODEL.")
-	errNotForm       = fault.New(fault.UnsupportedMedia, "", "The body must be multipart/form-data with a boundary and the audio in the field file.")
+	errNotForm = fault.New(fault.UnsupportedMedia, "",
+		"The body must be multipart/form-data with a boundary and the audio in the field file.")
 	errMalformedForm = fault.New(fault.Malformed, "", "The form cannot be read: it is not well-formed multipart/form-data.")
 )
 
@@ -51,7 +52,8 @@ func (a *Audio) createTranscription(w http.ResponseWriter, r *http.Request, who 
 	if a.Transcription == "" {
 		return errNoTranscriptionModel
 	}
-	call, err := a.Proxy.Open(r.Context(), who, modelproxy.CallParams{Model: a.chooseModel(named, a.Transcription, model.SpeechToText), Source: quota.SourceLLM})
+	call, err := a.Proxy.Open(r.Context(), who, modelproxy.CallParams{Model: a.chooseModel(named, a.Transcription, model.SpeechToText),
+		Source: quota.SourceLLM})
 	if err != nil {
 		return err
 	}

@@ -182,7 +182,7 @@ func TestUploads(t *testing.T) {
 					want.Size = -1
 				}
 				if want.Data == "\x00" {
-					got.Data = strings.TrimSuffix(got.Data, "\ufffd") // JSON mends the other byte
+					got.Data = strings.TrimSuffix(got.Data, "\ufffd") // JSON replaces the other byte
 				}
 				if got != want {
 					t.Errorf("%+v, want %+v", got, want)
@@ -275,7 +275,7 @@ func TestUploadsThatAreTooLarge(t *testing.T) {
 	}
 }
 
-// xs gives n bytes.
+// xs returns a reader of n bytes.
 func xs(n int64) io.Reader { return io.LimitReader(endless{}, n) }
 
 type endless struct{}
@@ -421,8 +421,8 @@ func TestDownloadsThatFail(t *testing.T) {
 	}
 }
 
-// A download takes the key in its address, as links need it; an upload does
-// not (interface.md section 5, rule 3).
+// A download accepts the key in the query, as links need it; an upload does
+// not.
 func TestQueryTokenOnDownloads(t *testing.T) {
 	t.Parallel()
 	w := start(t, withFiles)

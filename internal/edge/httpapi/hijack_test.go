@@ -48,7 +48,7 @@ func requestFor(path, proto string) string {
 	return "GET " + path + " " + proto + "\r\nHost: x\r\nAuthorization: Bearer " + ownerKey + "\r\n\r\n"
 }
 
-// whole gives what a connection says until its end, which must come soon.
+// whole returns all that a connection sends until its end, which must come soon.
 func whole(t *testing.T, conn net.Conn) string {
 	t.Helper()
 	_ = conn.SetReadDeadline(time.Now().Add(5 * time.Second))

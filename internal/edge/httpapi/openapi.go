@@ -83,7 +83,8 @@ func newDocument() *document {
 			Headers:   map[string]*huma.Header{},
 			SecuritySchemes: map[string]*huma.SecurityScheme{
 				bearerScheme: {Type: "http", Scheme: "bearer", BearerFormat: "svc_<prefix>_<secret>", Description: "An API key."},
-				cookieScheme: {Type: "apiKey", In: "cookie", Name: keyCookie, Description: "An API key; writes must come from the service's own pages."},
+				cookieScheme: {Type: "apiKey", In: "cookie", Name: keyCookie,
+					Description: "An API key; writes must come from the service's own pages."},
 				sessionScheme: {
 					Type: "apiKey", In: "cookie", Name: sessionCookie,
 					Description: "The session of a signed-in browser; writes must come from the service's own pages.",
@@ -146,7 +147,8 @@ func describe(row route.Row) string {
 		parts = append(parts, "Only for members of the company that operates the service.")
 	}
 	if row.Fresh {
-		parts = append(parts, "A browser session of a user with MFA must have completed it within the last 15 minutes; otherwise 401 mfa_required.")
+		parts = append(parts, "A browser session of a user with MFA must have completed it within the last 15 minutes; otherwise 401 "+
+			"mfa_required.")
 	}
 	if row.Successor != "" {
 		parts = append(parts, "Use "+row.Successor+" instead.")

@@ -52,7 +52,8 @@ func (d *document) answers(op *huma.Operation, p published) {
 	}
 	if p.out == contentType {
 		ok := op.Responses[strconv.Itoa(http.StatusOK)]
-		op.Responses[strconv.Itoa(http.StatusPartialContent)] = &huma.Response{Description: http.StatusText(http.StatusPartialContent), Content: ok.Content}
+		op.Responses[strconv.Itoa(http.StatusPartialContent)] = &huma.Response{Description: http.StatusText(http.StatusPartialContent),
+			Content: ok.Content}
 		op.Responses[strconv.Itoa(http.StatusNotModified)] = &huma.Response{Description: http.StatusText(http.StatusNotModified)}
 	}
 }
@@ -136,8 +137,8 @@ func (d *document) repeats(op *huma.Operation, compatible bool) {
 	}
 	c.Parameters = map[string]*huma.Param{"IdempotencyKey": {
 		Name: keyHeader, In: "header",
-		Description: "Makes the request safe to repeat: for 24 hours, the same request with the same key has no further effect and gets the answer " +
-			"of the first one, with X-Idempotency-Replayed: true. 1 to 128 letters, digits, '_', '.' or '-'.",
+		Description: "Makes the request safe to repeat: for 24 hours, the same request with the same key has no further effect " +
+			"and gets the answer of the first one, with X-Idempotency-Replayed: true. 1 to 128 letters, digits, '_', '.' or '-'.",
 		Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^[A-Za-z0-9_.-]{1,128}$"},
 	}}
 	c.Responses["InProgress"] = &huma.Response{

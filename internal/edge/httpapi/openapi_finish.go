@@ -235,8 +235,8 @@ func cloneAll(all []*huma.Schema) []*huma.Schema {
 	return copied
 }
 
-// form gives the fields of a request what a form needs: a title, and what an id
-// refers to.
+// form adds to the fields of a request what a form needs: a title, and the kind
+// of resource that an id refers to.
 func (d *document) form(s *huma.Schema) {
 	each(s, func(s *huma.Schema) {
 		for name, p := range s.Properties {
@@ -270,7 +270,8 @@ var referenced = map[string]string{
 // things are what ids refer to; a field may have a word before it, as in
 // assign_agent_id.
 var things = []string{
-	"agent", "session", "run", "workspace", "knowledge_base", "file", "guardrail", "tenant", "user", "webhook", "todo", "branch", "approval", "team",
+	"agent", "session", "run", "workspace", "knowledge_base", "file", "guardrail", "tenant", "user", "webhook", "todo", "branch",
+	"approval", "team",
 }
 
 // referenceOf returns what a field refers to by its name, "" for none.
@@ -292,7 +293,8 @@ func referenceOf(field string) string {
 
 // initialisms are words that titles write in capitals.
 var initialisms = map[string]string{
-	"id": "ID", "ids": "IDs", "url": "URL", "mcp": "MCP", "llm": "LLM", "api": "API", "sec": "(s)", "ms": "(ms)", "usd": "(USD)", "json": "JSON", "ttl": "TTL",
+	"id": "ID", "ids": "IDs", "url": "URL", "mcp": "MCP", "llm": "LLM", "api": "API", "sec": "(s)", "ms": "(ms)", "usd": "(USD)",
+	"json": "JSON", "ttl": "TTL",
 }
 
 // sentence makes a title of a field's name: "Max tokens" of max_tokens.

@@ -15,9 +15,10 @@ import (
 
 // commonDocs describe the parameters whose meaning is the same everywhere.
 var commonDocs = map[string]string{
-	"limit":         "Maximum number of entries. A value out of range is clamped, never refused.",
-	"cursor":        "Cursor of the previous page; empty for the first.",
-	"Last-Event-ID": "Id of the last event received: the stream resumes after it. Where headers cannot be set, send the query parameter last_event_id.",
+	"limit":  "Maximum number of entries. A value out of range is clamped, never refused.",
+	"cursor": "Cursor of the previous page; empty for the first.",
+	"Last-Event-ID": "Id of the last event received: the stream resumes after it. Where headers cannot be set, send the query " +
+		"parameter last_event_id.",
 }
 
 // secondSpellings are parameters that repeat another one. They are accepted and not

@@ -29,8 +29,8 @@ type asked struct {
 
 func bearer(key string) []string { return []string{"Authorization", "Bearer " + key} }
 
-// ask passes a request through the chain, without a network that would mend
-// or refuse what is wrong with it.
+// ask passes a request through the chain, without a network that would
+// correct or refuse an invalid one.
 func (w *world) ask(a asked) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(a.method, a.path, nil)
 	for i := 0; i+1 < len(a.headers); i += 2 {

@@ -180,7 +180,7 @@ func TestStreamsSurviveACheckThatFails(t *testing.T) {
 	expectLines(t, lines, "retry: 2000", "", "data: still here")
 }
 
-// A reader that does not read is cut off, and its source is told.
+// A client that does not read is disconnected, and its source is notified.
 func TestStalledReaderIsCut(t *testing.T) {
 	t.Parallel()
 	w := start(t, func(c *Config) { c.FrameTimeout = 50 * time.Millisecond })

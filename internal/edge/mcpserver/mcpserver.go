@@ -62,8 +62,9 @@ func (s *Server) Routes() []httpapi.Raw {
 	endpoint := route.Row{Path: Path, Tag: "MCP", Scopes: []authz.Scope{"agents:read"}}
 	post, get := endpoint, endpoint
 	post.Method, post.ID, post.Summary = "POST", "callMcp", "Send a JSON-RPC message to the MCP endpoint"
-	post.Doc = "The platform is an MCP server whose tools are its agents. Listing them needs agents:read; calling one also needs runs:create and the " +
-		"role developer, starts a run and returns its text. The header " + agentHeader + " limits both to one agent. Errors are JSON-RPC errors."
+	post.Doc = "The platform is an MCP server whose tools are its agents. Listing them needs agents:read; calling one also needs " +
+		"runs:create and the role developer, starts a run and returns its text. The header " + agentHeader +
+		" limits both to one agent. Errors are JSON-RPC errors."
 	post.BodyOf, post.AnswerOf, post.Also = reflect.TypeFor[request](), reflect.TypeFor[response](), []int{http.StatusAccepted}
 	post.Outside = true // a run that answers at once
 	post.Errors = []int{400, 404, 422, 503}
@@ -73,8 +74,10 @@ func (s *Server) Routes() []httpapi.Raw {
 
 	page := route.Row{Method: "GET", Tag: "MCP", Public: true, Errors: []int{400, 404, 409, 503}}
 	start, back := page, page
-	start.Path, start.ID, start.Summary, start.Status = mcp.StartPath, "startMcpAuthorization", "Redirect a person to authorize an MCP server", http.StatusFound
-	start.Doc = "The URL comes from authorizeMcpServer, or from a run with the status auth_required; its state names the server and the company."
+	start.Path, start.ID, start.Summary, start.Status = mcp.StartPath, "startMcpAuthorization",
+		"Redirect a person to authorize an MCP server", http.StatusFound
+	start.Doc = "The URL comes from authorizeMcpServer, or from a run with the status auth_required; its state names the server and " +
+		"the company."
 	back.Path, back.ID, back.Summary = mcp.CallbackPath, "finishMcpAuthorization", "Complete the authorization of an MCP server"
 	return []httpapi.Raw{
 		{Row: post, Serve: s.handleMessage, Fail: failAsRPC, FailOf: reflect.TypeFor[response]()},

@@ -32,7 +32,8 @@ var donePage = template.Must(template.New("done").Parse(`<!doctype html>
 // that the server is authorized.
 func (s *Server) finishAuthorization(w http.ResponseWriter, r *http.Request, _ authz.Caller) error {
 	q := r.URL.Query()
-	server, err := s.Authorizations.Finish(r.Context(), mcp.CallbackParams{State: q.Get("state"), Code: q.Get("code"), Error: q.Get("error"), Issuer: q.Get("iss")})
+	server, err := s.Authorizations.Finish(r.Context(),
+		mcp.CallbackParams{State: q.Get("state"), Code: q.Get("code"), Error: q.Get("error"), Issuer: q.Get("iss")})
 	if err != nil {
 		return err
 	}

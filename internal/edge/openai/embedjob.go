@@ -148,7 +148,8 @@ func inputMayBeCause(err error) bool {
 		return false
 	}
 	switch e.Status {
-	case http.StatusOK, http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity, http.StatusInternalServerError:
+	case http.StatusOK, http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity,
+		http.StatusInternalServerError:
 		return e.RetryAfter == 0
 	}
 	return false

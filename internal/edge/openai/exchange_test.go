@@ -44,18 +44,18 @@ var keys = httpapitest.Keys{
 
 // stage plays the platform behind the routes: a run is a script of events.
 type stage struct {
-	chat     *Chat
-	hub      *event.Hub
-	refuse   error         // of Create
-	live     []event.Event // that a run publishes at once
-	end      *run.Run      // that its last event has; nil: the run goes on
-	distant  bool          // the run ends on another node
-	agents   []ModelEntry
-	onLeave  bool // cancel_on_disconnect
-	made     run.Request
-	shelf    shelf
-	canceled chan string
-	reads    int // of runs
+	chat      *Chat
+	hub       *event.Hub
+	refuse    error         // of Create
+	live      []event.Event // that a run publishes at once
+	end       *run.Run      // that its last event has; nil: the run goes on
+	distant   bool          // the run ends on another node
+	agents    []ModelEntry
+	onLeave   bool // cancel_on_disconnect
+	made      run.Request
+	responses responseStore
+	canceled  chan string
+	reads     int // of runs
 
 	api     *httpapi.Server
 	url     string
@@ -70,7 +70,7 @@ func newStage(t *testing.T) *stage {
 	}
 	runner := &runstream.Runner{Runs: s, Agents: s, Log: &eventtest.MemoryLog{}, Hub: s.hub, Complete: true}
 	s.chat = &Chat{Runner: runner, Models: s}
-	rows := append(s.chat.Routes(), (&Responses{Runner: runner, Chains: &s.shelf}).Routes()...)
+	rows := append(s.chat.Routes(), (&Responses{Runner: runner, Chains: &s.responses}).Routes()...)
 	for i := range rows {
 		serve := rows[i].Serve
 		rows[i].Serve = func(w http.ResponseWriter, r *http.Request, who authz.Caller) error {

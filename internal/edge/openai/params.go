@@ -88,7 +88,8 @@ func (r *ChatRequest) responseFormat(errs *fieldErrors) jsontext.Value {
 // tools are not offered; the agent's own tools are not affected.
 func (r *ChatRequest) tools(errs *fieldErrors) (tools []run.CallerTool, choice jsontext.Value) {
 	if k := r.Functions.Kind(); k != 0 && k != 'n' && string(r.Functions) != "[]" {
-		errs.add("functions", "functions is not supported: send each as {\"type\": \"function\", \"function\": …} in tools, and function_call as tool_choice")
+		errs.add("functions", "functions is not supported: send each as {\"type\": \"function\", \"function\": …} in tools, and "+
+			"function_call as tool_choice")
 	}
 	for i, t := range r.Tools {
 		at := "tools[" + strconv.Itoa(i) + "]"
@@ -99,7 +100,8 @@ func (r *ChatRequest) tools(errs *fieldErrors) (tools []run.CallerTool, choice j
 			errs.add(at+".function", "is required")
 		default:
 			f := t.Function
-			tools = append(tools, run.CallerTool{Name: f.Name, Description: f.Description, Parameters: f.Parameters, Strict: f.Strict != nil && *f.Strict})
+			tools = append(tools, run.CallerTool{Name: f.Name, Description: f.Description, Parameters: f.Parameters,
+				Strict: f.Strict != nil && *f.Strict})
 		}
 	}
 	return r.toolChoice(tools, errs)
@@ -141,7 +143,8 @@ func (r *ChatRequest) toolChoice(tools []run.CallerTool, errs *fieldErrors) ([]r
 	switch {
 	case choice.Type == "function" && known(choice.named):
 		return tools, r.ToolChoice
-	case choice.Type == "allowed_tools" && len(choice.Allowed.Tools) > 0 && !slices.ContainsFunc(choice.Allowed.Tools, func(n named) bool { return !known(n) }):
+	case choice.Type == "allowed_tools" && len(choice.Allowed.Tools) > 0 &&
+		!slices.ContainsFunc(choice.Allowed.Tools, func(n named) bool { return !known(n) }):
 		// Few endpoints support allowed_tools; offering only those has the same effect.
 		tools = slices.DeleteFunc(tools, func(t run.CallerTool) bool {
 			return !slices.ContainsFunc(choice.Allowed.Tools, func(n named) bool { return n.Function.Name == t.Name })

@@ -53,8 +53,8 @@ func (p *ChatProxy) Routes() []httpapi.Raw {
 			BodyOf:   reflect.TypeFor[ProxyRequest](),
 			AnswerOf: reflect.TypeFor[map[string]any](),
 		},
-		In:    reflect.TypeFor[modelproxy.Attribution](),
-		Fail:  failBoth,
+		In:        reflect.TypeFor[modelproxy.Attribution](),
+		MayStream: true, Fail: failBoth,
 		Serve: p.Completions,
 	}}
 }

@@ -50,7 +50,7 @@ func (s *Responses) Routes() []httpapi.Raw {
 				BodyOf:   reflect.TypeFor[ResponseRequest](),
 				AnswerOf: reflect.TypeFor[Response](),
 			},
-			ReplayByRef: true, Serve: s.Create,
+			MayStream: true, ReplayByRef: true, Serve: s.Create,
 		},
 		{
 			Row: route.Row{
@@ -60,8 +60,8 @@ func (s *Responses) Routes() []httpapi.Raw {
 				Doc:      "A response in progress has an empty text. With stream true its events are replayed, then followed until it ends.",
 				AnswerOf: reflect.TypeFor[Response](),
 			},
-			In:    reflect.TypeFor[readParams](),
-			Serve: s.Read,
+			In:        reflect.TypeFor[readParams](),
+			MayStream: true, Serve: s.Read,
 		},
 		{
 			Row: route.Row{

@@ -94,7 +94,8 @@ func inputPartOf(v jsontext.Value) (part modelPart, message string) {
 	case "input_file":
 		return filePart(&in)
 	}
-	return part, "content parts of this type are not supported: expected input_text, output_text, refusal, input_image, input_audio or input_file"
+	return part, "content parts of this type are not supported: expected input_text, output_text, refusal, input_image, input_audio " +
+		"or input_file"
 }
 
 func imagePart(in *inputPart) (modelPart, string) {

@@ -133,7 +133,8 @@ func (p *inputReader) readItem(at string, v jsontext.Value) {
 	case item.Type == "":
 		p.addError(at+".type", "required, unless the item is a message, which has a role")
 	default:
-		p.addError(at+".type", "items of type "+item.Type+" are not supported: expected message, function_call, function_call_output, reasoning or item_reference")
+		p.addError(at+".type", "items of type "+item.Type+" are not supported: expected message, function_call, function_call_output, "+
+			"reasoning or item_reference")
 	}
 }
 
@@ -220,7 +221,8 @@ func (p *inputReader) readOutput(at string, item *inputItem) {
 			return
 		}
 	}
-	p.addError(at+".call_id", "no function_call with this call_id and without an output precedes it in the input or ends the previous response")
+	p.addError(at+".call_id", "no function_call with this call_id and without an output precedes it in the input or ends the "+
+		"previous response")
 }
 
 // addReference adds an item of an earlier response by its id.

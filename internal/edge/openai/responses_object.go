@@ -126,7 +126,8 @@ func (i *OutputItem) text() string {
 }
 
 func messageItem(id, status, text string) OutputItem {
-	return OutputItem{Type: itemMessage, ID: id, Status: status, Role: string(model.Assistant), Content: []OutputText{{Type: "output_text", Text: text}}}
+	return OutputItem{Type: itemMessage, ID: id, Status: status, Role: string(model.Assistant),
+		Content: []OutputText{{Type: "output_text", Text: text}}}
 }
 
 func thoughtItem(id, status, text string) OutputItem {
@@ -178,7 +179,8 @@ func newResponse(r *run.Run, e *echo) *Response {
 func (o *Response) setResult(r *run.Run, out *run.Output) {
 	m := &r.Metrics
 	o.Usage = &ResponseUsage{
-		InputTokens: m.InputTokens, OutputTokens: m.OutputTokens, OutputDetails: UsageDetails{m.ThinkingTokens}, TotalTokens: m.InputTokens + m.OutputTokens,
+		InputTokens: m.InputTokens, OutputTokens: m.OutputTokens, OutputDetails: UsageDetails{m.ThinkingTokens},
+		TotalTokens: m.InputTokens + m.OutputTokens,
 	}
 	if r.CompletedAt != nil {
 		at := r.CompletedAt.Unix()

@@ -109,7 +109,8 @@ func (r *ResponseRequest) runStart(open []model.ToolCall, lookup func(id string)
 		p.addError("prompt", "stored prompts are not supported; the agent has its own prompt, and instructions can be added")
 	}
 	in := p.runInput()
-	in.Instructions = strings.Join(slices.DeleteFunc([]string{ptr.Value(r.Instructions), c.standing}, func(s string) bool { return s == "" }), "\n\n")
+	in.Instructions = strings.Join(slices.DeleteFunc([]string{ptr.Value(r.Instructions), c.standing},
+		func(s string) bool { return s == "" }), "\n\n")
 	if len(p.errors) == 0 && len(in.History) == 0 && in.Message == "" && len(in.Parts) == 0 && in.Instructions == "" {
 		p.addError("input", "no item has content")
 	}

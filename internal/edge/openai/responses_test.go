@@ -20,15 +20,15 @@ import (
 	"agentd/internal/kernel/model"
 )
 
-// shelf keeps the stage's responses.
-type shelf struct {
+// responseStore is an in-memory store of the stage's responses.
+type responseStore struct {
 	refuse error
 	all    []responsechain.Response
 	links  []responsechain.Link
 }
 
 // Get implements Chains.
-func (s *shelf) Get(_ context.Context, of, id string) (*responsechain.Response, error) {
+func (s *responseStore) Get(_ context.Context, of, id string) (*responsechain.Response, error) {
 	for i := range s.all {
 		if s.all[i].RunID == id && of == tenant {
 			return &s.all[i], s.refuse
@@ -38,7 +38,7 @@ func (s *shelf) Get(_ context.Context, of, id string) (*responsechain.Response, 
 }
 
 // All implements Chains.
-func (s *shelf) All(_ context.Context, _ string, ids []string) (found []responsechain.Response, err error) {
+func (s *responseStore) All(_ context.Context, _ string, ids []string) (found []responsechain.Response, err error) {
 	for _, r := range s.all {
 		if slices.Contains(ids, r.RunID) {
 			found = append(found, r)
@@ -48,7 +48,7 @@ func (s *shelf) All(_ context.Context, _ string, ids []string) (found []response
 }
 
 // Make implements Chains.
-func (s *shelf) Make(l responsechain.Link) run.Admission {
+func (s *responseStore) Make(l responsechain.Link) run.Admission {
 	s.links = append(s.links, l)
 	return nil
 }
@@ -59,7 +59,7 @@ func (s *stage) put(r *run.Run, steps ...run.Step) *stage {
 	kept := responsechain.Response{Link: responsechain.Link{RunID: runID, Asked: jsontext.Value(asked)}, Journal: run.Journal{Run: run.Record{Run: *r}, Steps: steps}}
 	kept.Run.Options.Tools = []run.CallerTool{{Name: "weather", Description: "Tells the weather.", Parameters: jsontext.Value(`{"type":"object"}`)}}
 	kept.Run.Metadata = schema.Object(`{"source":"responses","client_metadata":{"ticket":"7"}}`)
-	s.shelf.all = append(s.shelf.all, kept)
+	s.responses.all = append(s.responses.all, kept)
 	return s
 }
 
@@ -191,7 +191,7 @@ func TestResponseExchanges(t *testing.T) {
 		{name: "refused-limit", body: respond, play: func(s *stage) *stage { s.refuse = fault.New(fault.Limited, "", "Too many requests."); return s }},
 		{name: "refused-internal", body: respondStream, play: func(s *stage) *stage { s.refuse = errors.New("pq: secret"); return s }},
 		{name: "refused-internal-references", body: `{"model":"` + agentID + `","input":[{"type":"item_reference","id":"msg_` + runID + `"}]}`, play: func(s *stage) *stage {
-			s.shelf.refuse = errors.New("pq: secret")
+			s.responses.refuse = errors.New("pq: secret")
 			return s
 		}},
 		{name: "read", path: reading, play: func(s *stage) *stage {
@@ -213,7 +213,10 @@ func TestResponseExchanges(t *testing.T) {
 		}},
 		{name: "read-absent", path: reading},
 		{name: "read-no-id", path: responses + "/resp_123"},
-		{name: "read-internal", path: reading, play: func(s *stage) *stage { s.shelf.refuse = errors.New("pq: secret"); return s.put(endings["completed"]) }},
+		{name: "read-internal", path: reading, play: func(s *stage) *stage {
+			s.responses.refuse = errors.New("pq: secret")
+			return s.put(endings["completed"])
+		}},
 		{name: "read-no-key", path: reading, header: []string{"Authorization", ""}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -353,7 +356,7 @@ func TestTheResponseThatIsMade(t *testing.T) {
 	want := []responsechain.Link{{
 		RunID: s.made.RunID, Previous: runID, Standing: "Be kind.", Asked: jsontext.Value(`{"model":"agent/` + agentID + `","instructions":"Be brief."}`),
 	}}
-	if diff := cmp.Diff(want, s.shelf.links); diff != "" {
+	if diff := cmp.Diff(want, s.responses.links); diff != "" {
 		t.Errorf("linked (-want +got):\n%s", diff)
 	}
 }

@@ -22,7 +22,7 @@ func (c *Chat) Routes() []httpapi.Raw {
 				BodyOf:   reflect.TypeFor[ChatRequest](),
 				AnswerOf: reflect.TypeFor[Completion](),
 			},
-			ReplayByRef: true, Serve: c.Completions,
+			MayStream: true, ReplayByRef: true, Serve: c.Completions,
 		},
 		{
 			Row: route.Row{

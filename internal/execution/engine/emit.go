@@ -43,7 +43,7 @@ func (b *eventBuffer) dropLast() {
 	b.seq--
 }
 
-// The data of the events, beside the fields that all events have (rule D7-events).
+// The data of the events, beside the fields that all events have.
 type (
 	statusData struct {
 		Status run.Status `json:"status"`

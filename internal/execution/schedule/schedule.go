@@ -14,7 +14,7 @@ import (
 	"agentd/internal/base/schema"
 )
 
-// Config is what a client configures. The tag restarts says whether a change of
+// Config is what a client configures. The tag restarts reports whether a change of
 // a field restarts the schedule: it forgets that it was paused and its
 // failures, and its next fire is computed anew. Add a field with "false" unless
 // it decides when runs start or what they do.

@@ -226,7 +226,7 @@ func (s *todoService) start(ctx context.Context, tenant, sessionID, id string) (
 	})
 }
 
-// assignRun gives the todo the id of its next run. The todo's work item, which is
+// assignRun sets the todo's run to the id of its next run. The todo's work item, which is
 // due at once, creates the run: exactly once, even if a node crashes.
 func (s *todoService) assignRun(t *Todo) error {
 	if t.AgentID == "" {

@@ -14,7 +14,7 @@ import (
 
 var emptyObject = jsontext.Value(`{}`)
 
-// turnQueue gives runs their turns, so that at most one run of a branch is under
+// turnQueue assigns turns to runs, so that at most one run of a branch is under
 // way. The lock on the session's row serializes all changes of its turns.
 type turnQueue struct {
 	store Store

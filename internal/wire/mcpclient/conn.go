@@ -233,7 +233,8 @@ func (c *conn) transport(w *trackedTransport) sdk.Transport {
 		MaxRetries:   2,
 		MaxEventSize: int(c.m.MaxMessage),
 		HTTPClient: &http.Client{
-			Transport:     &roundTripper{base: c.m.Transport, target: c.target, maxMessage: c.m.MaxMessage, streamTimeout: c.m.StreamTimeout, onBroken: w.markBroken},
+			Transport: &roundTripper{base: c.m.Transport, target: c.target, maxMessage: c.m.MaxMessage, streamTimeout: c.m.StreamTimeout,
+				onBroken: w.markBroken},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}

@@ -50,11 +50,13 @@ func serverMessage(err error) (string, bool) {
 }
 
 func timeoutError(name string, limit time.Duration) error {
-	return fault.New(fault.Unavailable, codeTimeout, "The MCP server %s did not answer within %v. Whether the request took effect is unknown.", name, limit)
+	return fault.New(fault.Unavailable, codeTimeout,
+		"The MCP server %s did not answer within %v. Whether the request took effect is unknown.", name, limit)
 }
 
 func leftAlone(name string, failures int, wait time.Duration) error {
-	e := fault.New(fault.Unavailable, "", "The MCP server %s failed %d times in a row; it is tried again in %v.", name, failures, wait.Round(time.Second))
+	e := fault.New(fault.Unavailable, "", "The MCP server %s failed %d times in a row; it is tried again in %v.", name, failures,
+		wait.Round(time.Second))
 	e.RetryAfter = wait
 	return e
 }
@@ -89,7 +91,8 @@ func reason(err error) string {
 		return "its certificate is not valid."
 	case errors.Is(err, context.DeadlineExceeded), isNet && netErr.Timeout():
 		return "it does not answer in time."
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, sdk.ErrConnectionClosed), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, sdk.ErrConnectionClosed),
+		errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
 		return "it closed the connection. Whether a request in progress took effect is unknown."
 	}
 	if _, sent := errors.AsType[*url.Error](err); sent {

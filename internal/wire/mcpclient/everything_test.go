@@ -127,8 +127,8 @@ func freePort(t *testing.T) string {
 	return port
 }
 
-// everything gives node and the server's script, which is installed once for
-// the user; CI does it beforehand.
+// everything returns the paths of node and of the server's script, which is
+// installed once per user; CI does so beforehand.
 func everything(t *testing.T) (node, script string) {
 	t.Helper()
 	lack := t.Skip

@@ -300,8 +300,8 @@ func TestServersThatFailAreLeftAlone(t *testing.T) {
 	}
 }
 
-// A server that was started anew knows no session of ours: the call is made
-// in another one.
+// A server that has restarted does not know our session: the call is repeated
+// in a new one.
 func TestServerThatForgets(t *testing.T) {
 	t.Parallel()
 	var current atomic.Pointer[http.Handler]

@@ -75,7 +75,8 @@ func (c *conn) fetchListing(ctx context.Context, s *session, l *mcp.Listing) err
 // addTool adds a tool to a listing, unless it is invalid.
 func (c *conn) addTool(l *mcp.Listing, t *sdk.Tool) {
 	skip := func(why string) {
-		c.m.Logger.Warn("a tool of an MCP server is left out", "tenant", c.target.TenantID, "server", c.target.ServerID, "tool", t.Name, "why", why)
+		c.m.Logger.Warn("a tool of an MCP server is left out", "tenant", c.target.TenantID, "server", c.target.ServerID, "tool", t.Name,
+			"why", why)
 	}
 	schema, err := schemaOf(t.InputSchema)
 	switch {
@@ -134,8 +135,8 @@ func capabilities(c *sdk.ServerCapabilities) []string {
 		return names
 	}
 	for name, has := range map[string]bool{
-		"completions": c.Completions != nil, "logging": c.Logging != nil, "prompts": c.Prompts != nil, //nolint:staticcheck // servers still declare it
-		"resources": c.Resources != nil, "tools": c.Tools != nil,
+		"completions": c.Completions != nil, "logging": c.Logging != nil, //nolint:staticcheck // servers still declare it
+		"prompts": c.Prompts != nil, "resources": c.Resources != nil, "tools": c.Tools != nil,
 	} {
 		if has {
 			names = append(names, name)

@@ -67,8 +67,9 @@ func (o *OAuth) Discover(ctx context.Context, serverURL string) (mcp.Provider, e
 	}
 	p := mcp.Provider{
 		Issuer: meta.Issuer, Authorize: meta.AuthorizationEndpoint, Token: meta.TokenEndpoint, Registration: meta.RegistrationEndpoint,
-		Methods: meta.TokenEndpointAuthMethodsSupported, Resource: resource.Resource, NamesIssuer: meta.AuthorizationResponseIssParameterSupported,
-		Scopes: scopes(challenges, resource, meta),
+		Methods: meta.TokenEndpointAuthMethodsSupported, Resource: resource.Resource,
+		NamesIssuer: meta.AuthorizationResponseIssParameterSupported,
+		Scopes:      scopes(challenges, resource, meta),
 	}
 	if !mcp.IsWebURL(p.Authorize) || !mcp.IsWebURL(p.Token) {
 		return p, oauthFailed(nil, "The authorization server's metadata has no valid endpoints.")
@@ -100,7 +101,9 @@ func (o *OAuth) challenge(ctx context.Context, serverURL string) ([]oauthex.Chal
 
 // resource returns the server's metadata (RFC 9728), from the URL in its challenge or
 // the default one. A server without metadata is authorized by its own host.
-func (o *OAuth) resource(ctx context.Context, serverURL string, challenges []oauthex.Challenge) (*oauthex.ProtectedResourceMetadata, error) {
+func (o *OAuth) resource(
+	ctx context.Context, serverURL string, challenges []oauthex.Challenge,
+) (*oauthex.ProtectedResourceMetadata, error) {
 	u, err := url.Parse(serverURL)
 	if err != nil {
 		return nil, oauthFailed(err, "The server's URL cannot be read.")

@@ -62,7 +62,8 @@ func (p *process) start() (*pipe, error) {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	c := &pipe{p: p, cmd: cmd, dir: dir, stderr: &tail{}, exited: make(chan struct{}), closeRequested: make(chan struct{}), incoming: make(chan []byte)}
+	c := &pipe{p: p, cmd: cmd, dir: dir, stderr: &tail{}, exited: make(chan struct{}), closeRequested: make(chan struct{}),
+		incoming: make(chan []byte)}
 	cmd.Stderr = c.stderr
 	// Wait must not wait for error output that a grandchild holds open.
 	cmd.WaitDelay = time.Second
@@ -128,7 +129,8 @@ func (c *pipe) run(out io.Reader) {
 	err := c.cmd.Wait()
 	_ = os.RemoveAll(c.dir) // the system cleans up temporary files too
 	c.p.m.processEnded(c.p.target.TenantID)
-	c.p.m.Logger.Info("the process of an MCP server ended", "tenant", c.p.target.TenantID, "server", c.p.target.ServerID, "err", err, "stderr", c.stderr.String())
+	c.p.m.Logger.Info("the process of an MCP server ended", "tenant", c.p.target.TenantID, "server", c.p.target.ServerID, "err", err,
+		"stderr", c.stderr.String())
 }
 
 func (c *pipe) kill(signal syscall.Signal) {

@@ -33,7 +33,8 @@ var _ model.AudioClient = (*Client)(nil)
 
 // audioTypes are the formats of speech.
 var audioTypes = map[string]string{
-	"": "audio/mpeg", "mp3": "audio/mpeg", "opus": "audio/ogg", "aac": "audio/aac", "flac": "audio/flac", "wav": "audio/wav", "pcm": "audio/pcm",
+	"": "audio/mpeg", "mp3": "audio/mpeg", "opus": "audio/ogg", "aac": "audio/aac", "flac": "audio/flac", "wav": "audio/wav",
+	"pcm": "audio/pcm",
 }
 
 // Speak implements [model.AudioClient] by POST {base}/audio/speech, without
@@ -120,7 +121,8 @@ func encodeSpeech(req model.SpeechRequest) []byte {
 	b = appendString(b, req.Target.Model)
 	b = append(b, `,"input":`...)
 	b = appendString(b, req.Input)
-	for _, member := range []struct{ name, value string }{{"voice", req.Voice}, {"response_format", req.Format}, {"instructions", req.Instructions}} {
+	for _, member := range []struct{ name, value string }{{"voice", req.Voice}, {"response_format", req.Format},
+		{"instructions", req.Instructions}} {
 		if member.value != "" {
 			b = append(b, `,"`+member.name+`":`...)
 			b = appendString(b, member.value)
@@ -139,7 +141,8 @@ func (c *Client) Transcribe(ctx context.Context, req model.TranscriptionRequest)
 	if err != nil {
 		return model.Transcription{}, asError(err)
 	}
-	q := endpointRequest{path: "/audio/transcriptions", body: body, kind: contentType, timeouts: timeouts{listenTimeout, listenTimeout, listenTimeout}}
+	q := endpointRequest{path: "/audio/transcriptions", body: body, kind: contentType,
+		timeouts: timeouts{listenTimeout, listenTimeout, listenTimeout}}
 	raw, err := c.fetch(ctx, &req.Target, q, maxTranscript)
 	if err != nil {
 		return model.Transcription{}, err

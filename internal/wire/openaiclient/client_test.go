@@ -323,7 +323,7 @@ func TestGuardedTargets(t *testing.T) {
 	}
 }
 
-// A guarded transport's refusal is told in its own words, and not repeated.
+// A guarded transport's refusal keeps its own message and is not retried.
 func TestDeniedAddress(t *testing.T) {
 	t.Parallel()
 	dials := 0

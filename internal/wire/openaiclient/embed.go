@@ -64,7 +64,8 @@ func (e *Embedder) Embed(ctx context.Context, texts []string) (model.Embedded, e
 
 // embedBatch embeds a batch, with retries.
 func (e *Embedder) embedBatch(ctx context.Context, texts []string) (model.Embedded, error) {
-	body, err := json.Marshal(map[string]any{"model": e.target.Model, "input": texts}, json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
+	body, err := json.Marshal(map[string]any{"model": e.target.Model, "input": texts}, json.Deterministic(true),
+		jsontext.AllowInvalidUTF8(true))
 	if err != nil {
 		return model.Embedded{}, asError(err)
 	}
@@ -128,7 +129,8 @@ func (e *Embedder) read(raw []byte, texts []string) (model.Embedded, error) {
 	if len(answer.Data) != len(texts) {
 		return model.Embedded{}, e.garbage(errMissing)
 	}
-	out := model.Embedded{Vectors: make([][]float32, len(texts)), Model: string(answer.Model), Tokens: max(answer.Usage.PromptTokens, answer.Usage.TotalTokens, 0)}
+	out := model.Embedded{Vectors: make([][]float32, len(texts)), Model: string(answer.Model),
+		Tokens: max(answer.Usage.PromptTokens, answer.Usage.TotalTokens, 0)}
 	for i, d := range answer.Data {
 		at := i
 		if d.Index != nil {

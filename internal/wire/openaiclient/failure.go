@@ -55,7 +55,8 @@ func classify(status int, reported *endpointError, req *model.Request) *model.Er
 	case kind == http.StatusNotFound:
 		e.Detail = fmt.Sprintf("The model endpoint does not know the model %q or the path (status 404)", req.Target.Model)
 	case kind >= 300 && kind < 400:
-		e.Detail, words = fmt.Sprintf("The model endpoint answered with a redirect (status %d), which is not followed; configure its final address", status), ""
+		e.Detail, words = fmt.Sprintf("The model endpoint answered with a redirect (status %d), which is not followed; configure its "+
+			"final address", status), ""
 	case kind == http.StatusRequestTimeout || kind == http.StatusTooEarly || kind >= 500 && kind != http.StatusNotImplemented:
 		e.Detail, words = fmt.Sprintf("The model endpoint failed (status %d)", kind), ""
 		e.Retryable = true

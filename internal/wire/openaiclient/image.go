@@ -39,7 +39,8 @@ func (c *Client) Image(ctx context.Context, req model.ImageRequest) (model.Image
 			return model.Image{}, ctx.Err()
 		}
 		failure := asError(err)
-		if !plain && failure.Status == http.StatusBadRequest && failure.Cause != nil && strings.Contains(failure.Cause.Error(), "response_format") {
+		if !plain && failure.Status == http.StatusBadRequest && failure.Cause != nil &&
+			strings.Contains(failure.Cause.Error(), "response_format") {
 			plain = true
 			attempt--
 			continue
@@ -55,7 +56,8 @@ func (c *Client) Image(ctx context.Context, req model.ImageRequest) (model.Image
 
 // image makes one attempt.
 func (c *Client) image(ctx context.Context, req model.ImageRequest, plain bool) (model.Image, error) {
-	q := endpointRequest{path: "/images/generations", body: encodeImage(req, plain), timeouts: timeouts{c.PlainTimeout, c.IdleTimeout, c.AnswerTimeout}}
+	q := endpointRequest{path: "/images/generations", body: encodeImage(req, plain),
+		timeouts: timeouts{c.PlainTimeout, c.IdleTimeout, c.AnswerTimeout}}
 	raw, err := c.fetch(ctx, &req.Target, q, maxImageAnswer)
 	if err != nil {
 		return model.Image{}, err

@@ -23,7 +23,8 @@ func ParseAllow(setting string) (Allow, error) {
 			continue
 		}
 		if err := a.add(item); err != nil {
-			return Allow{}, fmt.Errorf("AGENTD_EGRESS_ALLOW: %q is neither a CIDR like 10.0.0.0/8 nor an address:port like 127.0.0.1:9100: %w", item, err)
+			return Allow{}, fmt.Errorf("AGENTD_EGRESS_ALLOW: %q is neither a CIDR like 10.0.0.0/8 nor an address:port like "+
+				"127.0.0.1:9100: %w", item, err)
 		}
 	}
 	return a, nil

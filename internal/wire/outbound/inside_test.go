@@ -84,7 +84,7 @@ func TestNothingInsideIsReached(t *testing.T) {
 	}
 }
 
-// nameless says whether a URL's host only looks like one of this machine's: it
+// nameless reports whether a URL's host only looks like one of this machine: it
 // is written with a Cyrillic letter.
 func nameless(raw string) bool { return strings.Contains(raw, "l\u043Ecalhost") }
 
@@ -115,8 +115,8 @@ func TestInsideCouldBeReached(t *testing.T) {
 	}
 }
 
-// dialled gives a client that connects to nobody: it notes the addresses that
-// its guard would let it connect to.
+// dialled returns a client that never connects: it records the addresses that
+// its guard would allow.
 func dialled(tb testing.TB) (c *Client, passed func() []netip.AddrPort) {
 	tb.Helper()
 	var mu sync.Mutex

@@ -44,7 +44,8 @@ func Reason(err error) string {
 	case strings.Contains(text, "response headers exceeded"), strings.Contains(text, "too many 1xx"), strings.Contains(text, "header list"):
 		return "The host's answer has more headers than are read."
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
-		strings.Contains(text, "server closed idle connection"), strings.Contains(text, "http2: server sent GOAWAY"), strings.Contains(text, "stream error"):
+		strings.Contains(text, "server closed idle connection"), strings.Contains(text, "http2: server sent GOAWAY"),
+		strings.Contains(text, "stream error"):
 		return "The host closed the connection before its answer was complete."
 	case strings.Contains(text, "malformed"), strings.Contains(text, "transport connection broken"), strings.Contains(text, "protocol error"),
 		strings.Contains(text, "readLoopPeekFail"), // it sent data before the request

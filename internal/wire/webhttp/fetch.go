@@ -148,7 +148,8 @@ func (f *Fetcher) body(resp *http.Response) (head []byte, body io.Reader, err er
 		}
 		r = unzip
 	default:
-		return nil, nil, fault.New(fault.Upstream, "", "The answer has the encoding %q, which is not supported.", text.PrefixBytes(encoding, maxQuoted))
+		return nil, nil, fault.New(fault.Upstream, "", "The answer has the encoding %q, which is not supported.",
+			text.PrefixBytes(encoding, maxQuoted))
 	}
 	head = make([]byte, 512)
 	n, err := io.ReadFull(r, head)
@@ -201,7 +202,8 @@ func describe(kind string, size int64) string {
 	if size < 0 {
 		return fmt.Sprintf("This is a file of type %s of unknown size; only HTML, JSON and text can be read.", text.PrefixBytes(kind, maxQuoted))
 	}
-	return fmt.Sprintf("This is a file of type %s with %d bytes; only HTML, JSON and text can be read.", text.PrefixBytes(kind, maxQuoted), size)
+	return fmt.Sprintf("This is a file of type %s with %d bytes; only HTML, JSON and text can be read.",
+		text.PrefixBytes(kind, maxQuoted), size)
 }
 
 // decodeText converts bytes to UTF-8, from the encoding that the header, a byte order

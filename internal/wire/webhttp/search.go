@@ -59,7 +59,8 @@ func NewSearch(c SearchConfig) *Search {
 	}
 	c.Timeout = cmp.Or(c.Timeout, 10*time.Second)
 	// A redirect would send the key elsewhere.
-	client := &http.Client{Transport: c.Transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	client := &http.Client{Transport: c.Transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	return &Search{c, client}
 }
 
@@ -88,7 +89,8 @@ func (s *Search) Search(ctx context.Context, query string, limit int) ([]webtool
 	case err != nil:
 		return nil, s.transportError(ctx, err)
 	case resp.StatusCode == http.StatusForbidden && s.Provider == SearXNG:
-		return nil, searchError("The search provider does not answer in JSON; its operator must list json in search.formats.", errors.New(resp.Status))
+		return nil, searchError("The search provider does not answer in JSON; its operator must list json in search.formats.",
+			errors.New(resp.Status))
 	case resp.StatusCode != http.StatusOK:
 		return nil, searchError("The search provider answered "+resp.Status+".", errors.New(resp.Status))
 	}

@@ -14,8 +14,7 @@ import (
 	"agentd/internal/kernel/model/modeltest"
 )
 
-// Where a key may come, and which of several counts (interface.md section 5,
-// decisions.md D3).
+// Where a key may be sent, and which of several is used.
 func TestCredentials(t *testing.T) {
 	t.Parallel()
 	n := apptest.Start(t, nil)
@@ -112,7 +111,7 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// The events of a run open with either of two scopes (decisions.md D3).
+// Either of two scopes opens the events of a run.
 func TestScopesOfRunStreams(t *testing.T) {
 	t.Parallel()
 	g := apptest.StartWithRoles(t)
@@ -127,7 +126,7 @@ func TestScopesOfRunStreams(t *testing.T) {
 	apptest.CheckCode(t, g.WithKey(g.KeyFor(authz.Viewer, "events:read")).Do("GET", "/api/v1/runs/"+run, nil), 403, "MISSING_SCOPE")
 }
 
-// A revoked key's open streams end within five seconds (decisions.md D3).
+// A revoked key's open streams end within five seconds.
 func TestRevocationEndsStreams(t *testing.T) {
 	t.Parallel()
 	n := apptest.Start(t, modeltest.New(t, apptest.HangingModel))

@@ -40,7 +40,7 @@ func scopes(list ...authz.Scope) []string {
 	return out
 }
 
-// A key's record, and its secret, which is shown once (decisions.md D4).
+// A key's record, and its secret, which is shown once.
 func TestKeyRecord(t *testing.T) {
 	t.Parallel()
 	n := apptest.Start(t, nil)
@@ -82,7 +82,7 @@ func TestKeyRecord(t *testing.T) {
 	})
 }
 
-// Which scopes a new key gets (interface.md section 5, points 5 to 8).
+// Which scopes a new key gets.
 func TestKeyScopes(t *testing.T) {
 	t.Parallel()
 	g := apptest.StartWithRoles(t)

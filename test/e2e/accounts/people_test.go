@@ -15,7 +15,7 @@ import (
 	"agentd/internal/base/authz"
 )
 
-// linked gives the query of an invite's link.
+// linked returns the query of an invite's link.
 func linked(t *testing.T, link any) url.Values {
 	t.Helper()
 	u, err := url.Parse(link.(string))

@@ -20,17 +20,17 @@ func TestChatOfOddEndpoints(t *testing.T) {
 	t.Parallel()
 	for _, stream := range []bool{false, true} {
 		name := map[bool]string{false: "plain", true: "streamed"}[stream]
-		odd := map[string]modeltest.Oddity{}
+		oddities := map[string]modeltest.Oddity{}
 		for _, o := range modeltest.Oddities(stream) {
-			odd[o.Name] = o
+			oddities[o.Name] = o
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := apptest.Start(t, modeltest.New(t, modeltest.Respond(func(r modeltest.Request) modeltest.Answer {
-				return odd[r.Chat().Last(model.User)].Answer
+				return oddities[r.Chat().Last(model.User)].Answer
 			})))
 			agent := n.CreateAgent(nil)
-			for _, o := range odd {
+			for _, o := range oddities {
 				t.Run(strings.ReplaceAll(o.Name, " ", "_"), func(t *testing.T) {
 					t.Parallel()
 					params := asking(agent, openai.UserMessage(o.Name))

@@ -12,7 +12,7 @@ import (
 )
 
 // Every refusal of the chat routes comes in their envelope, with the type that
-// OpenAI's clients know (interface.md section 7, decisions.md D13).
+// OpenAI's clients know.
 func TestChatRefusals(t *testing.T) {
 	t.Parallel()
 	g := apptest.StartWithRoles(t)

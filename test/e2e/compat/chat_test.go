@@ -67,7 +67,7 @@ func TestChatCompletion(t *testing.T) {
 	}
 }
 
-// streamChat gives the data lines of a streamed completion.
+// streamChat returns the data lines of a streamed completion.
 func streamChat(n *apptest.Server, body object) (lines []string) {
 	n.T.Helper()
 	body["stream"] = true

@@ -76,8 +76,8 @@ func TestSDKEmbeddings(t *testing.T) {
 	}
 }
 
-// Without an embedding model there is none, and a client that retries is told
-// not to be answered otherwise.
+// Without an embedding model the request is refused, with a status that clients
+// do not retry.
 func TestSDKEmbeddingsOff(t *testing.T) {
 	t.Parallel()
 	n := apptest.Start(t, modeltest.New(t), func(c *config.Config) { c.Models.EmbeddingModel = "" })

@@ -37,8 +37,9 @@ func userSays(text string) anthropic.MessageParam {
 	return anthropic.NewUserMessage(anthropic.NewTextBlock(text))
 }
 
-// heard asks, streamed or not, and gives the message that the SDK makes of it.
-func heard(t *testing.T, c *anthropic.Client, params anthropic.MessageNewParams, stream bool) anthropic.Message {
+// sendMessage sends a request, streamed or not, and returns the message that the SDK
+// decodes.
+func sendMessage(t *testing.T, c *anthropic.Client, params anthropic.MessageNewParams, stream bool) anthropic.Message {
 	t.Helper()
 	if !stream {
 		got, err := c.Messages.New(t.Context(), params)
@@ -84,7 +85,7 @@ func TestMessagesBySDK(t *testing.T) {
 	params.Temperature, params.TopP, params.StopSequences = param.NewOpt(0.5), param.NewOpt(0.9), []string{"END"}
 	params.Metadata = anthropic.MetadataParam{UserID: param.NewOpt("ann")}
 	both(t, func(t *testing.T, stream bool) {
-		got := heard(t, anthropicClient(n), params, stream)
+		got := sendMessage(t, anthropicClient(n), params, stream)
 		if len(got.Content) != 1 || got.Content[0].Text != "It is\n42." || got.StopReason != "end_turn" || got.StopSequence != "" ||
 			got.Role != "assistant" || got.Model != "claude-sonnet-4-5" || !strings.HasPrefix(got.ID, "msg_") || got.Type != "message" {
 			t.Errorf("the answer is %s", got.RawJSON())
@@ -109,13 +110,13 @@ func TestMessagesBySDK(t *testing.T) {
 
 		thinking := params
 		thinking.Thinking = anthropic.ThinkingConfigParamOfEnabled(1024)
-		got = heard(t, anthropicClient(n), thinking, stream)
+		got = sendMessage(t, anthropicClient(n), thinking, stream)
 		if len(got.Content) != 2 || got.Content[0].Thinking != "Hm. Well." || got.Content[0].Signature == "" || got.Content[1].Text != "It is\n42." {
 			t.Errorf("the answer with thinking is %+v", got.Content)
 		}
 		// What was thought goes back and is dropped.
 		thinking.Messages = append(thinking.Messages, got.ToParam(), userSays("Sure?"))
-		heard(t, anthropicClient(n), thinking, stream)
+		sendMessage(t, anthropicClient(n), thinking, stream)
 		asked = sim.Requests()
 		if c := asked[len(asked)-1].Chat(); len(c.Messages) != 4 || c.Messages[2].Text() != "It is\n42." {
 			t.Errorf("the model is asked %s", asked[len(asked)-1].Body)
@@ -160,7 +161,7 @@ func TestMessagesToolsBySDK(t *testing.T) {
 			{OfWebSearchTool20250305: &anthropic.WebSearchTool20250305Param{}}, // which we do not have
 		}
 		params.ToolChoice = anthropic.ToolChoiceUnionParam{OfAny: &anthropic.ToolChoiceAnyParam{DisableParallelToolUse: param.NewOpt(true)}}
-		first := heard(t, anthropicClient(n), params, stream)
+		first := sendMessage(t, anthropicClient(n), params, stream)
 		if len(first.Content) != 3 || first.StopReason != "tool_use" || first.Content[0].Text != "Let me see." ||
 			first.Content[1].ID != "call_1" || first.Content[1].Name != "weather" || first.Content[2].Name != "camera" {
 			t.Fatalf("the answer is %s", first.RawJSON())
@@ -183,7 +184,7 @@ func TestMessagesToolsBySDK(t *testing.T) {
 			anthropic.NewImageBlock(anthropic.URLImageSourceParam{URL: "https://pictures.example/a.png"}),
 		))
 		params.ToolChoice = anthropic.ToolChoiceParamOfTool("weather")
-		if got := heard(t, anthropicClient(n), params, stream); len(got.Content) != 1 || got.Content[0].Text != "Sun." || got.StopReason != "end_turn" {
+		if got := sendMessage(t, anthropicClient(n), params, stream); len(got.Content) != 1 || got.Content[0].Text != "Sun." || got.StopReason != "end_turn" {
 			t.Errorf("the second answer is %s", got.RawJSON())
 		}
 		asked := sim.Requests()
@@ -282,7 +283,7 @@ func TestMessagesErrorsBySDK(t *testing.T) {
 				params := saying(userSays(c.text))
 				params.Model = c.model
 				if c.status == 0 {
-					if got := heard(t, anthropicClient(n), params, stream); len(got.Content) != 1 || got.Model != c.model {
+					if got := sendMessage(t, anthropicClient(n), params, stream); len(got.Content) != 1 || got.Model != c.model {
 						t.Errorf("%s", got.RawJSON())
 					}
 					return
@@ -318,7 +319,7 @@ func TestMessagesErrorsBySDK(t *testing.T) {
 
 	// The key as a Bearer token, as coding agents send it.
 	bearer := anthropicClient(g.WithKey(owner), anthropicoption.WithAuthToken(owner), anthropicoption.WithHeaderDel("x-api-key"))
-	heard(t, bearer, saying(userSays("hi")), false)
+	sendMessage(t, bearer, saying(userSays("hi")), false)
 	// Both: Authorization decides.
 	both := anthropicClient(g.WithKey(owner), anthropicoption.WithAuthToken("wrong"))
 	if _, err := both.Messages.New(t.Context(), saying(userSays("hi"))); err == nil || !strings.Contains(err.Error(), "401") {
@@ -344,7 +345,7 @@ func TestMessagesModel(t *testing.T) {
 	for name, want := range map[string]string{"claude-opus-4-1": "big-model", "sim-model": "sim-model", "default/other": "other"} {
 		params := saying(userSays("hi"))
 		params.Model = name
-		if got := heard(t, anthropicClient(n), params, false); got.Model != name {
+		if got := sendMessage(t, anthropicClient(n), params, false); got.Model != name {
 			t.Errorf("the answer's model is %s", got.Model)
 		}
 		asked := sim.Requests()
@@ -353,7 +354,7 @@ func TestMessagesModel(t *testing.T) {
 		}
 	}
 	offline := apptest.Start(t, nil, func(c *config.Config) { c.Server.RateLimits = "tenant=100/m,key=2/m" })
-	if got := heard(t, anthropicClient(offline), saying(userSays("hi")), true); len(got.Content) != 1 || !strings.Contains(got.Content[0].Text, "echo") {
+	if got := sendMessage(t, anthropicClient(offline), saying(userSays("hi")), true); len(got.Content) != 1 || !strings.Contains(got.Content[0].Text, "echo") {
 		t.Errorf("%s", got.RawJSON())
 	}
 	params := saying(userSays("hi"))

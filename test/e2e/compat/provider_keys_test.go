@@ -54,7 +54,7 @@ func newPlace(t *testing.T, to string) *place {
 	return p
 }
 
-// seen gives the keys that came since it was last asked.
+// seen returns the keys that arrived since the last call.
 func (p *place) seen() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

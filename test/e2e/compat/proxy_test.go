@@ -359,7 +359,7 @@ func TestProxyFallback(t *testing.T) {
 	}
 }
 
-// An endpoint that is not there is left alone, and that is told.
+// An unreachable endpoint is not called for a while, and its health shows it.
 func TestProxyOfDeadEndpoints(t *testing.T) {
 	t.Parallel()
 	n := apptest.Start(t, modeltest.New(t), besides(t, "dead", "http://127.0.0.1:1/v1"))

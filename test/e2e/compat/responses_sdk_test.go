@@ -179,8 +179,8 @@ func TestSDKResponse(t *testing.T) {
 	}
 }
 
-// A chain of thirty: every call has all that was said before, in order, and
-// the instructions of its own only. It goes on when the server starts anew.
+// A chain of thirty responses: every call has all earlier messages, in order,
+// and only its own instructions. The chain continues after a restart.
 func TestSDKResponseChain(t *testing.T) {
 	t.Parallel()
 	const turns = 30

@@ -96,7 +96,7 @@ func TestFiles(t *testing.T) {
 	})
 }
 
-// An upload may have exactly 50 MiB (interface.md section 8).
+// An upload may have exactly 50 MiB.
 func TestLargestUpload(t *testing.T) {
 	t.Parallel()
 	apptest.SkipUnderRace(t)
@@ -217,8 +217,7 @@ func TestWorkspacesOfAgents(t *testing.T) {
 	apptest.Eventually(t, func() bool { return n.Do("GET", "/api/v1/workspaces/"+own, nil).StatusCode == 404 })
 }
 
-// Reading needs files:read, writing files:write and a developer (decisions.md
-// D3).
+// Reading needs files:read; writing needs files:write and the role developer.
 func TestScopesOfFiles(t *testing.T) {
 	t.Parallel()
 	g := apptest.StartWithRoles(t)
@@ -295,8 +294,8 @@ func TestAgentWritesFiles(t *testing.T) {
 	}
 }
 
-// A result that is too long for the conversation is whole in an artifact,
-// whose name the model is told, and which it can read on in.
+// A result that is too long for the conversation is stored whole as an
+// artifact; the model gets its name and can read the rest.
 func TestLongResultIsAnArtifact(t *testing.T) {
 	t.Parallel()
 	sim := modeltest.New(t, modeltest.Script(

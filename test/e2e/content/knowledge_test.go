@@ -12,7 +12,7 @@ import (
 	"agentd/internal/kernel/model/modeltest"
 )
 
-// Knowledge bases as callers see them (behaviours.md section 9).
+// Knowledge bases as callers see them.
 func TestKnowledgeBases(t *testing.T) {
 	t.Parallel()
 	n := apptest.Start(t, modeltest.New(t), apptest.Embedding)

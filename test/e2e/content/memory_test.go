@@ -19,7 +19,7 @@ import (
 	"agentd/internal/store/sqldb/sqldbtest"
 )
 
-// contents gives the content of the entries under a key of an answer.
+// contents returns the content of the entries under a key of an answer.
 func contents(t testing.TB, answer object, key string) []string {
 	t.Helper()
 	out := []string{}
@@ -36,8 +36,7 @@ func createMemoryAgent(n *apptest.Server, fields object) (agent, path string) {
 	return agent, "/api/v1/agents/" + agent + "/memory"
 }
 
-// The entries of an agent as callers see them (interface.md section 2,
-// MemoryEntry; behaviours.md section 8).
+// The memory entries of an agent as callers see them.
 func TestMemoryEntries(t *testing.T) {
 	t.Parallel()
 	n := apptest.Start(t, nil)
@@ -123,8 +122,7 @@ func TestMemoryEntriesChange(t *testing.T) {
 	})
 }
 
-// Searching takes the scope memory:read (decisions.md D11), counts what it
-// finds, and needs something to look for.
+// Searching needs the scope memory:read and a query, and counts its results.
 func TestMemorySearch(t *testing.T) {
 	t.Parallel()
 	g := apptest.StartWithRoles(t)
@@ -232,8 +230,8 @@ func TestCoreMemory(t *testing.T) {
 	apptest.CheckCode(t, n.Do("PUT", path+"/core/b8", object{"content": "x"}), 422, "COUNT_LIMIT_REACHED")
 }
 
-// A run is told what fits its message, as data, and what it said is looked
-// through when it has completed; then the next run knows it.
+// A run gets the memories that match its message, as data. When it completes,
+// memories are extracted from its conversation, and the next run gets them.
 func TestRunsRememberAndLearn(t *testing.T) {
 	t.Parallel()
 	for _, engine := range apptest.Engines() {
@@ -342,8 +340,8 @@ func TestMemoryTools(t *testing.T) {
 	}
 }
 
-// What one node has committed the next search on another node finds, and a
-// memory survives a restart (decisions.md D12).
+// A search on one node finds what another node has committed, and a memory
+// survives a restart.
 func TestMemoryOnTwoNodes(t *testing.T) {
 	t.Parallel()
 	database := sqldbtest.Migrated(t, sqldbtest.Postgres)

@@ -115,7 +115,7 @@ func compareWithSchema(o *contracttest.Operation, s *contracttest.Schema, v any,
 	return wrong
 }
 
-// schemaTakes says whether a schema's types include that of a value.
+// schemaTakes reports whether a schema's types include that of a value.
 func schemaTakes(s *contracttest.Schema, v any) bool {
 	names, many := s.Type.([]any)
 	if !many {

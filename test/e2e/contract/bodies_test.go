@@ -34,7 +34,7 @@ func extendedBody(k *contracttest.Call, t *testing.T, member string) string {
 	return "{" + member + "," + string(text[1:])
 }
 
-// Every operation reads its body by the same rules (decisions.md D2).
+// Every operation decodes its body strictly, by the same rules.
 func TestStrictJSON(t *testing.T) {
 	apptest.SkipUnderRace(t)
 	t.Parallel()
@@ -88,8 +88,8 @@ func TestStrictJSON(t *testing.T) {
 	}
 }
 
-// What a client sends that this version does not know is ignored (decisions.md
-// D2): also what is as deep as a body may be.
+// Fields that this version does not know are ignored, even nested as deep as a
+// body may be.
 func TestUnknownFieldsAreIgnored(t *testing.T) {
 	t.Parallel()
 	apptest.SkipUnderRace(t)
@@ -115,12 +115,11 @@ func TestUnknownFieldsAreIgnored(t *testing.T) {
 	}
 }
 
-// strictBodies are operations that refuse what they do not know, so that
-// {"approved": false} never approves (decisions.md D13).
+// strictBodies are operations that refuse unknown fields, so that
+// {"approved": false} never approves.
 var strictBodies = map[string]bool{"approveRun": true, "rejectRun": true}
 
-// What the headers say of a body is checked before the body is read
-// (interface.md sections 7 and 8).
+// The headers that describe a body are checked before the body is read.
 func TestBodyHeaders(t *testing.T) {
 	apptest.SkipUnderRace(t)
 	t.Parallel()
@@ -222,8 +221,7 @@ func TestHalfABody(t *testing.T) {
 	}
 }
 
-// A body that cannot be accepted is refused with everything that is wrong in
-// it (interface.md section 7, decisions.md D2).
+// A body that cannot be accepted is refused with all of its invalid fields.
 func TestEveryWrongFieldIsNamed(t *testing.T) {
 	t.Parallel()
 	apptest.SkipUnderRace(t)

@@ -23,7 +23,7 @@ type tape struct {
 	at   int
 }
 
-// choose gives a number below n.
+// choose returns a number below n.
 func (s *tape) choose(n int) int {
 	if s.at >= len(s.data) || n < 2 {
 		return 0
@@ -37,7 +37,7 @@ func (s *tape) choose(n int) int {
 	return b % n
 }
 
-// pick gives one of some.
+// pick returns one of the given values.
 func pick[T any](s *tape, all []T) T { return all[s.choose(len(all))] }
 
 // writer writes a body as an operation's schema has it, with ids of the

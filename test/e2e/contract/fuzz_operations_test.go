@@ -24,7 +24,7 @@ import (
 	"agentd/internal/kernel/model/modeltest"
 )
 
-// noise gives some bytes, the same for the same seed.
+// noise returns n bytes, the same for the same seed.
 func noise(seed uint64, n int) []byte {
 	var key [32]byte
 	binary.LittleEndian.PutUint64(key[:], seed)
@@ -84,8 +84,8 @@ func callWithUnknownIDs(c *contracttest.Company, op *contracttest.Operation) *co
 	return k
 }
 
-// expendableCompany gives the company a key of its own for what ends the key that it
-// comes with.
+// expendableCompany returns the company with an additional key, for operations
+// that end the key they are called with.
 func expendableCompany(c *contracttest.Company, op *contracttest.Operation) *contracttest.Company {
 	if !endsKeys[op.ID] {
 		return c
@@ -101,10 +101,10 @@ var endsKeys = map[string]bool{"logout": true}
 
 // mutateParameters mutates the path and the query.
 func mutateParameters(c *contracttest.Company, op *contracttest.Operation, s *tape, k *contracttest.Call) {
-	odd := append(slices.Clone(nasty), raw...)
+	hostile := append(slices.Clone(nasty), raw...)
 	for _, p := range op.PathParams {
 		if s.choose(3) == 1 {
-			if text := pick(s, odd); text != "" { // another path
+			if text := pick(s, hostile); text != "" { // another path
 				k.Path[p] = text
 			}
 		}
@@ -112,17 +112,17 @@ func mutateParameters(c *contracttest.Company, op *contracttest.Operation, s *ta
 	for _, q := range op.QueryParams {
 		switch schema := op.Resolve(op.QuerySchemas[q]); s.choose(4) {
 		case 1:
-			k.Query.Set(q, pick(s, odd))
+			k.Query.Set(q, pick(s, hostile))
 		case 2:
 			w := &writer{tape: s, op: op, c: c, mutate: -1}
 			w.value(schema, q, 1)
 			k.Query.Set(q, strings.Trim(w.out.String(), `"`))
 		case 3:
-			k.Query[q] = []string{pick(s, odd), pick(s, odd)}
+			k.Query[q] = []string{pick(s, hostile), pick(s, hostile)}
 		}
 	}
 	if s.choose(8) == 1 {
-		k.Query.Set(pick(s, odd), pick(s, odd))
+		k.Query.Set(pick(s, hostile), pick(s, hostile))
 	}
 }
 
@@ -282,7 +282,7 @@ func FuzzOperations(f *testing.F) {
 	})
 }
 
-// acceptable says whether a status is a success that the operation publishes.
+// acceptable reports whether a status is a success that the operation publishes.
 func acceptable(o *contracttest.Operation, status int) bool {
 	_, published := o.AnswerSchemas[strconv.Itoa(status)]
 	return o.Succeeds(status) || published && status < 400

@@ -63,8 +63,8 @@ func TestUnservedMethods(t *testing.T) {
 	}
 }
 
-// alsoServed gives the methods of a path, those of patterns that it fits
-// included: what is no operation of its own may be one on a thing of that name.
+// alsoServed returns the methods of a path, including those of patterns that it
+// matches: a literal path may also be an operation on a resource of that name.
 func alsoServed(served map[string][]string, path string) []string {
 	methods := slices.Clone(served[path])
 	own := strings.Split(path, "/")

@@ -15,8 +15,7 @@ import (
 	"agentd/internal/kernel/model/modeltest"
 )
 
-// A run fails, and a webhook of somebody who wants to know hears of it once,
-// signed.
+// A run fails, and a subscribed webhook target gets one signed notification.
 func TestNotificationsReachTargets(t *testing.T) {
 	t.Parallel()
 	for _, engine := range apptest.Engines() {
@@ -26,10 +25,10 @@ func TestNotificationsReachTargets(t *testing.T) {
 				*http.Request
 				body string
 			}
-			heard := make(chan got, 10)
+			received := make(chan got, 10)
 			hook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 				body, _ := io.ReadAll(r.Body)
-				heard <- got{r, string(body)}
+				received <- got{r, string(body)}
 			}))
 			t.Cleanup(hook.Close)
 			n := apptest.Start(t, modeltest.New(t, modeltest.Default(modeltest.Answer{Status: 400, Error: "no"})), apptest.OnEngine(t, engine),
@@ -47,7 +46,7 @@ func TestNotificationsReachTargets(t *testing.T) {
 
 			run := n.StartRun(n.CreateAgent(nil), "hello", nil)
 			n.WaitRun(run)
-			one := <-heard
+			one := <-received
 			mac := hmac.New(sha256.New, []byte(key))
 			mac.Write([]byte(one.Header.Get("X-SVC-Timestamp") + "." + one.body))
 			if want := "t=" + one.Header.Get("X-SVC-Timestamp") + ",v1=sha256=" + hex.EncodeToString(mac.Sum(nil)); one.Header.Get("X-SVC-Signature-V2") != want {
@@ -64,7 +63,7 @@ func TestNotificationsReachTargets(t *testing.T) {
 			apptest.Eventually(t, func() bool { return last() == "delivered" })
 
 			n.Expect(200, "POST", path+"/targets/"+made["id"].(string)+"/test", nil)
-			if one := <-heard; !strings.Contains(one.body, `"title":"Test notification"`) {
+			if one := <-received; !strings.Contains(one.body, `"title":"Test notification"`) {
 				t.Errorf("the test was %s", one.body)
 			}
 			for _, tt := range []struct {
@@ -86,8 +85,8 @@ func TestNotificationsReachTargets(t *testing.T) {
 				t.Errorf("%v", got)
 			}
 			apptest.CheckCode(t, n.Do("POST", path+"/targets/"+made["id"].(string)+"/test", nil), 404, "NOT_FOUND")
-			if len(heard) != 0 {
-				t.Errorf("heard %d more", len(heard))
+			if len(received) != 0 {
+				t.Errorf("received %d more", len(received))
 			}
 		})
 	}

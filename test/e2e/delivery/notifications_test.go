@@ -17,7 +17,7 @@ func TestNotifications(t *testing.T) {
 		if got := n.Expect(200, "GET", path, nil)["notifications"].([]any); len(got) != 0 {
 			t.Fatalf("a new company was told %v", got)
 		}
-		// The stream is open before anything is told; another comes later.
+		// One stream is open before the first notification; another opens later.
 		opened, frames := make(chan struct{}), make(chan []apptest.Frame)
 		go func() {
 			frames <- n.ReadStream(path+"/stream", "", func(f apptest.Frame) bool {

@@ -353,7 +353,7 @@ func TestReceiversThatHang(t *testing.T) {
 	}
 }
 
-// What did not happen is not told, and what was asked twice is told once.
+// A refused write emits no event, and a repeated request emits one.
 func TestRefusedWritesTellNobody(t *testing.T) {
 	t.Parallel()
 	in := newTally(t, func(string, int) int { return 200 })

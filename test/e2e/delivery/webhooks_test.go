@@ -70,7 +70,7 @@ func (in *inbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// at gives what came at a path, of a type.
+// at returns the events of a type that arrived at a path.
 func (in *inbox) at(path, kind string) (all []delivered) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -127,8 +127,8 @@ func wantSigned(t *testing.T, d delivered, key string) {
 	}
 }
 
-// What happens is told, signed, with what the event is about, as often as it
-// takes, and is in the log.
+// Events are delivered signed, with the resource that changed, retried until a
+// delivery succeeds, and logged.
 func TestWebhooks(t *testing.T) {
 	t.Parallel()
 	for _, engine := range apptest.Engines() {

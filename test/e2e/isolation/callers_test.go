@@ -51,9 +51,9 @@ func callersOf(c *contracttest.Company) (all []caller) {
 		}})
 }
 
-// others has everybody of the intruding company try a thing of the other: who
-// may not call is told that, and nothing of the thing; whoever may finds
-// nothing.
+// others calls an operation on another company's resource with every caller of
+// the intruding company: callers without permission get only that refusal,
+// callers with permission get not found.
 func (in intruder) others(callers []caller) {
 	if in.op.Public || len(in.op.PathParams) == 0 {
 		return // TestGate asks the others without any thing
@@ -81,8 +81,8 @@ func (in intruder) others(callers []caller) {
 	}
 }
 
-// refused asks for another company's thing as somebody, and checks what they
-// are told.
+// refused requests another company's resource as one caller and checks the
+// refusal.
 func (in intruder) refused(k *contracttest.Call, who caller, p string) {
 	in.Helper()
 	id := in.theirs.IDs[p][0]

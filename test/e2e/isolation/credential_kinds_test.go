@@ -102,6 +102,6 @@ func TestWrongKindsOfCredentials(t *testing.T) {
 	}
 }
 
-// takesKeyHeader says whether a key may come in x-api-key: on the messages
-// routes alone.
+// takesKeyHeader reports whether an operation accepts a key in x-api-key: only
+// the messages routes do.
 func takesKeyHeader(o *contracttest.Operation) bool { return strings.HasPrefix(o.Path, "/v1/messages") }

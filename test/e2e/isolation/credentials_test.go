@@ -42,7 +42,7 @@ func TestEveryOperationKnowsItsCredentials(t *testing.T) {
 			op.CheckRefusal(t, callWithout(g, t, op, strings.TrimPrefix(whole[1], "svc_session=")), 401, "AUTH_ERROR")
 			for _, role := range allRoles {
 				if slices.Contains(op.Scopes, authz.SuperScope) && !role.AtLeast(authz.Admin) {
-					continue // the scope is an admin's (interface.md section 5, point 9)
+					continue // only admins and owners may hold the scope
 				}
 				who := authz.Caller{Role: role, Scopes: authz.ScopesOf(role)}
 				if err := mayCall(who, op); err != nil && (op.Role == "" || role.AtLeast(op.Role)) {

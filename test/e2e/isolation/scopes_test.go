@@ -134,19 +134,18 @@ func mayCall(who authz.Caller, op *contracttest.Operation) error {
 	return who.Check(op.Role, op.Scopes...)
 }
 
-// anyKey are the reads that every authenticated key may do: who am I, and
-// what the interface specification lists without a scope.
+// anyKey lists the reads that need no scope: every authenticated key may do
+// them.
 var anyKey = []string{"getMe", "listMyTenants", "locateMyAgent", "listMeSessions", "getMfaStatus", "listAuthProviders", "getCurrentTenant", "listCompatModels", "getCompatModel", "countMessageTokens", ""}
 
-// tells are the reads of the area Providers: any key may know which there are
-// (behaviours.md section 31).
-var tells = []string{"listProviders", "listProviderModels", "listImageProviders", "listVideoProviders", "listVoiceProviders"}
+// providerReads lists the reads of the area Providers: any key may see which
+// providers exist.
+var providerReads = []string{"listProviders", "listProviderModels", "listImageProviders", "listVideoProviders", "listVoiceProviders"}
 
-// public are the operations without a key: who reads a shared conversation
-// shows by the link that somebody gave it to them.
-// Who was invited shows the same, and has no key yet. The first start of the
-// server is told to whoever asks.
-// Who calls a sensor signs, or has an address that was given to them.
+// public lists the operations without a key. The link authorizes the reader of
+// a shared conversation, the invite link an invited person. Bootstrap always
+// answers 409. A sensor's caller signs the request,
+// or knows the sensor's secret address.
 var public = []string{"sensorWebhook", "getSharedSession", "acceptInvite", "listOAuthLoginProviders", "bootstrap", "getPlatformLlmDefaults"}
 
 // searches are reads that are a POST because what they look for is long.
@@ -173,19 +172,19 @@ func TestEveryRowSaysWhoMayCall(t *testing.T) {
 		case op.ID == "callMcp": // mostly a read; its handler asks for more where a message runs an agent
 		case strings.HasPrefix(op.Path, "/api/v1/admin/"):
 			if op.Role != authz.Admin || !slices.Equal(op.Scopes, []authz.Scope{authz.SuperScope}) {
-				t.Errorf("%s: what stands under /admin takes the scope admin and an admin (interface.md section 5.9)", op)
+				t.Errorf("%s: what stands under /admin needs the scope admin and the role admin", op)
 			}
 		case read && op.Role != "" && op.Role != authz.Viewer:
-			t.Errorf("%s: reads take a viewer (decisions.md D3), not a %s", op, op.Role)
-		case read && len(op.Scopes) == 0 && !slices.Contains(anyKey, op.ID) && !slices.Contains(tells, op.ID):
+			t.Errorf("%s: reads need the role viewer, not %s", op, op.Role)
+		case read && len(op.Scopes) == 0 && !slices.Contains(anyKey, op.ID) && !slices.Contains(providerReads, op.ID):
 			t.Errorf("%s takes any key: give it a scope, or add it to anyKey with a reason", op)
 		case slices.Contains(ownThings, op.ID):
 		case !read && strings.HasPrefix(op.Path, "/api/v1/tenants/") && !op.Role.AtLeast(authz.Admin):
-			t.Errorf("%s: writes of a tenant's own settings take an admin at least (decisions.md D3)", op)
+			t.Errorf("%s: writes of a tenant's own settings need the role admin or owner", op)
 		case !read && !op.Role.AtLeast(authz.Developer):
-			t.Errorf("%s: writes take a developer at least (decisions.md D3)", op)
+			t.Errorf("%s: writes need at least the role developer", op)
 		case !read && len(op.Scopes) == 0 && op.Role != authz.Admin && op.Role != authz.Owner:
-			t.Errorf("%s: a write without a scope takes an admin (decisions.md D3)", op)
+			t.Errorf("%s: a write without a scope needs the role admin", op)
 		}
 	}
 }

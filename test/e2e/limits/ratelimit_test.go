@@ -47,8 +47,7 @@ func usedUp(t *testing.T, what string, r apptest.Reply, bucket string) {
 	}
 }
 
-// Every answer to whom a credential let in says what is left (interface.md
-// section 8).
+// Every answer to an authenticated caller reports the remaining allowance.
 func TestRateHeaders(t *testing.T) {
 	t.Parallel()
 	n := apptest.Start(t, nil, rates("tenant=40/h,key=30/h,endpoint=12/h"))
@@ -100,8 +99,7 @@ func TestRateHeaders(t *testing.T) {
 	}
 }
 
-// What is beyond a limit is 429 and says which allowance ran out (interface.md
-// section 7, decisions.md D13).
+// A request beyond a limit gets 429 and the name of the exhausted bucket.
 func TestRateLimits(t *testing.T) {
 	t.Parallel()
 	n := apptest.Start(t, nil, rates("tenant=8/h,key=5/h,endpoint=3/h"))

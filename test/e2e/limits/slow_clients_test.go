@@ -85,7 +85,7 @@ func TestSlowClients(t *testing.T) {
 		}
 	}
 	// Time is allowed by size: 20 s and a second for each 256 KiB. A large body
-	// may have to wait for its turn before, or be told to come again.
+	// may have to wait for its turn first, or be refused with 503 and Retry-After.
 	slow(30, "a large body", head("POST", "/api/v1/agents", maxBody), map[int]bool{408: true, 503: true}, 110*time.Second)
 	slow(30, "a small body", head("POST", "/api/v1/agents", 1000), map[int]bool{408: true}, 35*time.Second)
 	slow(10, "a chat", head("POST", "/v1/chat/completions", 1000), map[int]bool{408: true}, 35*time.Second)

@@ -145,7 +145,7 @@ func TestRunsPerMonth(t *testing.T) {
 			return got["consecutive_failures"].(float64) >= 1
 		})
 
-		// The owner is told of each mark once; a member who is no admin is not.
+		// The owner is notified once per threshold; a member who is no admin is not.
 		var notes []string
 		apptest.Eventually(t, func() bool {
 			notes = nil

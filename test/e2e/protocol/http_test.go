@@ -11,7 +11,7 @@ import (
 	"agentd/internal/kernel/model/modeltest"
 )
 
-// What is not served is refused by a problem document (decisions.md D13).
+// A path that is not served is refused with a problem document.
 func TestUnservedPaths(t *testing.T) {
 	t.Parallel()
 	apptest.SkipUnderRace(t)
@@ -67,8 +67,7 @@ func TestHead(t *testing.T) {
 	}
 }
 
-// A caller's request id is kept if it is one, and replaced otherwise
-// (interface.md section 8).
+// A caller's request id is kept if it is valid, and replaced otherwise.
 func TestRequestIDs(t *testing.T) {
 	t.Parallel()
 	n := apptest.Start(t, nil)
@@ -88,7 +87,7 @@ func TestRequestIDs(t *testing.T) {
 	}
 }
 
-// What goes with every answer, whatever it is (interface.md section 9).
+// The headers that every answer has.
 func TestHeadersOfEveryAnswer(t *testing.T) {
 	t.Parallel()
 	n := apptest.Start(t, nil)
@@ -149,7 +148,7 @@ func TestHeadersOfEveryAnswer(t *testing.T) {
 	apptest.CheckHeaders(t, r)
 }
 
-// Probes and metrics need no key (decisions.md D12).
+// Probes and metrics need no key.
 func TestHealthNeedsNoKey(t *testing.T) {
 	t.Parallel()
 	n := apptest.Start(t, nil)

@@ -73,8 +73,8 @@ type onceRoute struct {
 	count func(n *apptest.Server, mark string) int
 }
 
-// Equal writes that come at once have one effect, on one node and on two: one
-// of them is answered by it, the others get that answer or are told to wait.
+// Equal concurrent writes have one effect, on one node and on two: one of them
+// runs, the others get its answer or a refusal that asks them to wait.
 func TestOneEffectEach(t *testing.T) {
 	apptest.SkipUnderRace(t)
 	t.Parallel()

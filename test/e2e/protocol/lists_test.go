@@ -14,7 +14,7 @@ import (
 	"agentd/internal/base/ident"
 )
 
-// Lists clamp their limit, and walk by cursors (interface.md section 4).
+// Lists clamp their limit and are paged by cursors.
 func TestLists(t *testing.T) {
 	t.Parallel()
 	apptest.SkipUnderRace(t)
@@ -108,8 +108,8 @@ func TestLastPage(t *testing.T) {
 	}
 }
 
-// A cursor is good for the list, filter and order that it was made for, and
-// for nobody else (decisions.md D13).
+// A cursor is valid only for the list, filter, order and caller that it was
+// issued for.
 func TestCursors(t *testing.T) {
 	t.Parallel()
 	apptest.SkipUnderRace(t)

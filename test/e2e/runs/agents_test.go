@@ -30,7 +30,7 @@ func createWholeAgent(n *apptest.Server) string {
 	return strings.NewReplacer(`"knowledge_base_id":"kb"`, `"knowledge_base_id":"`+id+`"`, `"workspace_id":"ws"`, `"workspace_id":"`+workspace+`"`).Replace(wholeAgent)
 }
 
-// Every field of the table is kept and given back (interface.md section 2).
+// Every field of an agent is stored and returned.
 func TestAgentFields(t *testing.T) {
 	t.Parallel()
 	n := apptest.Start(t, nil)
@@ -235,8 +235,8 @@ func TestAgentStates(t *testing.T) {
 	}
 }
 
-// A conditional write happens to the version that its caller saw, or not at
-// all (decisions.md D13; If-Match).
+// A conditional write (If-Match) applies to the version that its caller saw, or
+// not at all.
 func TestConditionalWrites(t *testing.T) {
 	t.Parallel()
 	n := apptest.Start(t, nil)

@@ -15,8 +15,8 @@ import (
 	"agentd/internal/kernel/model/modeltest"
 )
 
-// These tests prove, over HTTP, rules of interface.md and decisions.md that no
-// single package can; docs/conformance.md says which.
+// These tests prove over HTTP the rules that involve several packages;
+// docs/conformance.md lists them.
 
 func keys(o object) []string { return slices.Sorted(maps.Keys(o)) }
 

@@ -13,7 +13,7 @@ import (
 	"agentd/internal/kernel/model/modeltest"
 )
 
-// What a run start takes and gives (interface.md sections 2 and 4).
+// The body that starts a run, and the answer.
 func TestRunCreation(t *testing.T) {
 	t.Parallel()
 	n := apptest.Start(t, modeltest.New(t, apptest.HangingModel))
@@ -91,7 +91,7 @@ func TestRunCreation(t *testing.T) {
 	})
 }
 
-// Cancelling is always 200 (decisions.md D2).
+// Cancelling answers 200 in every state of the run.
 func TestCancelling(t *testing.T) {
 	t.Parallel()
 	n := apptest.Start(t, modeltest.New(t, apptest.HangingModel))
@@ -157,7 +157,7 @@ func TestWaiting(t *testing.T) {
 	}
 }
 
-// Whoever deletes an agent ends its runs (decisions.md D6).
+// Deleting an agent ends its runs.
 func TestDeletedAgentEndsItsRuns(t *testing.T) {
 	t.Parallel()
 	n := apptest.Start(t, modeltest.New(t, apptest.HangingModel))
@@ -184,7 +184,7 @@ func TestDeletedAgentEndsItsRuns(t *testing.T) {
 	}
 }
 
-// The journal of a run (decisions.md D6).
+// The journal of a run lists its steps.
 func TestSteps(t *testing.T) {
 	t.Parallel()
 	n := apptest.Start(t, nil)

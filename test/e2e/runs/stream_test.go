@@ -60,8 +60,8 @@ func TestFramesOfARun(t *testing.T) {
 
 var timestamp = regexp.MustCompile(`"timestamp":"[^"]+"`)
 
-// timeless gives frames without their times: those of chunks are stored by the
-// millisecond.
+// timeless returns frames without their times: those of chunks are stored with
+// millisecond precision.
 func timeless(frames []apptest.Frame) (out []string) {
 	for _, f := range frames {
 		out = append(out, f.String()+" "+timestamp.ReplaceAllString(f.Data, ""))

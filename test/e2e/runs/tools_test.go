@@ -77,8 +77,8 @@ func TestToolWebSearch(t *testing.T) {
 	}
 }
 
-// relatives answers as a parent that delegates to whom the message names, and
-// then says what it was told; children answer as their prompt says.
+// relatives answers as a parent that delegates to the agent named in the
+// message and then repeats the result; children answer as their prompt says.
 func relatives(child modeltest.Answer) func(modeltest.Request) modeltest.Answer {
 	return func(r modeltest.Request) modeltest.Answer {
 		c := r.Chat()

@@ -24,8 +24,8 @@ func calls(name, arguments string) modeltest.Option {
 	})
 }
 
-// The inbox: what waits is found there, decided once, and survives a restart
-// (decisions.md D6; docs/approvals.md).
+// The inbox lists pending approvals; each is decided once and survives a
+// restart (docs/approvals.md).
 func TestApprovalInbox(t *testing.T) {
 	t.Parallel()
 	apptest.EachDatabase(t, func(t *testing.T, adjust func(*config.Config)) {

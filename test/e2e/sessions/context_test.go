@@ -93,7 +93,7 @@ func TestLongSession(t *testing.T) {
 	})
 }
 
-// What happened to the conversation is told on the run's stream.
+// A compaction of the conversation is reported on the run's stream.
 func TestCompactionIsTold(t *testing.T) {
 	t.Parallel()
 	sim := modeltest.New(t, modeltest.Respond(func(req modeltest.Request) modeltest.Answer { return modeltest.Answer{Text: "short"} }))
@@ -185,7 +185,7 @@ func TestThinking(t *testing.T) {
 }
 
 // An agent whose image_generation is set makes pictures, which become files of
-// the run; one whose endpoint makes none is told so.
+// the run; if its endpoint cannot make any, the model gets that as the result.
 func TestImageGeneration(t *testing.T) {
 	t.Parallel()
 	paints := func(req modeltest.Request) modeltest.Answer {

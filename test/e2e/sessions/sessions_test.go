@@ -19,7 +19,7 @@ import (
 	"agentd/internal/store/sqldb/sqldbtest"
 )
 
-// textsOf gives "role: content" of what was said on the active branch.
+// textsOf returns the messages of the active branch as "role: content".
 func textsOf(n *apptest.Server, session string) (all []string) {
 	n.T.Helper()
 	for _, m := range n.Expect(200, "GET", "/api/v1/sessions/"+session+"/messages", nil)["messages"].([]any) {
@@ -412,8 +412,8 @@ func TestBranches(t *testing.T) {
 	})
 }
 
-// Tool calls of earlier turns are told with their results, and pages count
-// back from the newest message.
+// Messages include the tool calls of earlier turns with their results, and pages
+// count back from the newest message.
 func TestMessagesWithTools(t *testing.T) {
 	t.Parallel()
 	sim := modeltest.New(t, modeltest.Respond(func(req modeltest.Request) modeltest.Answer {

@@ -19,8 +19,9 @@ import (
 	"agentd/internal/kernel/model/modeltest"
 )
 
-// A cursor that a stream cannot have issued starts it anew, after a gap: what
-// another run, session or company issued is no different from nonsense.
+// A cursor that a stream cannot have issued restarts it from the beginning,
+// after a gap event: one of another run, session or company is as invalid as
+// nonsense.
 func TestCursorsOfOtherStreams(t *testing.T) {
 	t.Parallel()
 	n := apptest.Start(t, modeltest.New(t, modeltest.Default(modeltest.Answer{Text: "one two"})))

@@ -14,7 +14,7 @@ import (
 	"agentd/internal/kernel/model/modeltest"
 )
 
-// withIDs gives the ids of frames that have one.
+// withIDs returns the ids of frames that have one.
 func withIDs(frames []apptest.Frame) (ids []string) {
 	for _, f := range frames {
 		if f.ID != "" {
@@ -102,7 +102,7 @@ func TestSessionStreamOfTwoBranches(t *testing.T) {
 	a.SendMessage(id, "on main")
 	a.Expect(200, "PUT", path+"/branches/"+branch+"/activate", nil)
 	last := b.SendMessage(id, "on the branch")
-	heard := <-live
+	received := <-live
 	b.WaitRun(last)
 	a.Expect(200, "DELETE", path, nil)
 	var replay []apptest.Frame
@@ -121,7 +121,7 @@ func TestSessionStreamOfTwoBranches(t *testing.T) {
 		}
 		return of
 	}
-	if diff := cmp.Diff(count(replay), count(heard)); diff != "" {
+	if diff := cmp.Diff(count(replay), count(received)); diff != "" {
 		t.Errorf("live and replay differ (-replay +live):\n%s", diff)
 	}
 	alternations := 0
@@ -162,7 +162,7 @@ func TestSessionStreamLive(t *testing.T) {
 		})
 		got := apptest.FrameNames(frames)
 		if said != 4 || got[len(got)-1] != "session_closed" || frames[len(frames)-1].Object(t)["status"] != "expired" {
-			t.Errorf("heard %d and %v", said, got)
+			t.Errorf("received %d and %v", said, got)
 		}
 	})
 }

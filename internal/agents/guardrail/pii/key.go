@@ -7,7 +7,7 @@ import "strings"
 type shape struct {
 	prefix string
 	least  int
-	digit  bool // at least one: tells a key from words with hyphens
+	digit  bool // at least one: distinguishes a key from words with hyphens
 }
 
 // shapes are by their first letter.

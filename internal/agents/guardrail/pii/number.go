@@ -47,7 +47,7 @@ func (s *scanner) digits(i int) *digits {
 // between is what separates digit i from the one before it.
 func (d *digits) between(i int) string { return d.text[d.at[i-1]+1 : d.at[i]] }
 
-// ends says whether the number may end behind n digits, and where.
+// ends reports whether the number may end behind n digits, and where.
 func (d *digits) ends(n int) (end int, ok bool) {
 	end = d.at[n-1] + 1
 	if end == len(d.text) {
@@ -62,7 +62,7 @@ func (d *digits) ends(n int) (end int, ok bool) {
 	return end, true
 }
 
-// groups gives how many digits stand together, among the first n.
+// groups returns the lengths of the runs of adjacent digits among the first n.
 func (d *digits) groups(n int) (sizes []int) {
 	size := 1
 	for i := 1; i < n; i++ {
@@ -160,7 +160,7 @@ func (d *digits) ssn() int {
 	return end
 }
 
-// grouped says whether the number begins with groups of these sizes, with a
+// grouped reports whether the number begins with groups of these sizes, with a
 // separator between them that is one of some characters.
 func (d *digits) grouped(sizes []int, separators string) bool {
 	total := 0
@@ -262,7 +262,7 @@ func (d *digits) national() int {
 	return 0
 }
 
-// phonic says whether all groups but the first have at least two digits, and
+// phonic reports whether all groups but the first have at least two digits, and
 // are separated as in national numbers.
 func (d *digits) phonic(n int) bool {
 	for i, size := range d.groups(n) {

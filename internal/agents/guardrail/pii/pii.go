@@ -3,7 +3,7 @@
 // that grows with its length whatever it holds.
 //
 // It is not a promise that nothing is left: names and addresses of people have
-// no shape, and whoever writes a number in words gets it through.
+// no shape, and a number written in words is not found.
 package pii
 
 import (
@@ -37,7 +37,7 @@ type Span struct {
 	Entity     Entity
 }
 
-// Find gives the places of the entities, in order and without overlap.
+// Find returns the spans of the entities, in order and without overlap.
 func Find(text string, entities ...Entity) []Span {
 	if len(entities) == 0 {
 		return nil

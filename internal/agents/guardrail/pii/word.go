@@ -73,7 +73,7 @@ func domainLength(text string) int {
 	return 0
 }
 
-// fileType says whether a top level is one of those that only file names have:
+// fileType reports whether a top-level domain is a common file extension:
 // icon@2x.png is no address.
 func fileType(tld string) bool {
 	switch strings.ToLower(tld) {

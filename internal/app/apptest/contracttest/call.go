@@ -71,7 +71,8 @@ func (c *Company) OwnCall(op *Operation) *Call {
 			continue
 		}
 		if len(c.IDs[p]) == 0 {
-			c.T.Fatalf("%s: no test knows what {%s} may be: have NewCompany in internal/app/apptest/contracttest/company.go make such a thing and add its id", op, p)
+			c.T.Fatalf("%s: no test knows what {%s} may be: have NewCompany in internal/app/apptest/contracttest/company.go make such a "+
+				"thing and add its id", op, p)
 		}
 		made.Path[p] = c.IDs[p][0]
 	}

@@ -59,7 +59,8 @@ func NewCompany(n *apptest.Server, mark string, id identity.Grant) *Company {
 	suspended := c.CreateAgent(apptest.Object{"name": mark + " suspended"})
 	c.Expect(200, "POST", "/api/v1/agents/"+suspended+"/suspend", apptest.Object{"reason": mark})
 	waiting := c.CreateAgent(apptest.Object{"name": mark + " waiting"})
-	careful := c.CreateAgent(apptest.Object{"name": mark + " careful", "built_in_tools": []string{"calculator", "ask_user"}, "approval_required_tools": []string{"calculator"}})
+	careful := c.CreateAgent(apptest.Object{"name": mark + " careful", "built_in_tools": []string{"calculator", "ask_user"},
+		"approval_required_tools": []string{"calculator"}})
 	for _, id := range []string{agent, suspended, waiting, careful} {
 		add("agentId", id)
 		add("model", id)
@@ -82,14 +83,16 @@ func NewCompany(n *apptest.Server, mark string, id identity.Grant) *Company {
 	}
 
 	for range 2 {
-		add("responseId", c.Expect(200, "POST", apptest.ResponsesPath, apptest.Object{"model": agent, "instructions": mark, "input": mark})["id"].(string))
+		add("responseId", c.Expect(200, "POST", apptest.ResponsesPath,
+			apptest.Object{"model": agent, "instructions": mark, "input": mark})["id"].(string))
 	}
 	c.createPeople(add)
 	c.createSessions(agent, add)
 	for _, name := range []string{" first", " second"} {
 		made := c.Expect(201, "POST", "/api/v1/tenants/me/keys", apptest.Object{"name": mark + name})
 		add("keyId", made["key_id"].(string))
-		customer := c.Expect(201, "POST", "/api/v1/commerce/customers", apptest.Object{"name": mark + name, "note": mark}, "Idempotency-Key", "made-once"+strings.TrimSpace(name))
+		customer := c.Expect(201, "POST", "/api/v1/commerce/customers", apptest.Object{"name": mark + name, "note": mark},
+			"Idempotency-Key", "made-once"+strings.TrimSpace(name))
 		add("customerId", customer["id"].(string))
 		guard := c.Expect(201, "POST", "/api/v1/guardrails", apptest.Object{
 			"name": mark + name, "webhook_url": "https://example.com/" + mark, "phase": "both", "secret": mark,
@@ -115,7 +118,8 @@ func NewCompany(n *apptest.Server, mark string, id identity.Grant) *Company {
 	c.createMemories(agent, add)
 	c.createMCPServers(add)
 	c.createSensors(agent, add)
-	c.Expect(200, "PUT", "/api/v1/llm-credentials/mine", apptest.Object{"api_key": "sk-" + mark + "-0123456789", "endpoint_url": "https://127.0.0.1:9/" + mark})
+	c.Expect(200, "PUT", "/api/v1/llm-credentials/mine",
+		apptest.Object{"api_key": "sk-" + mark + "-0123456789", "endpoint_url": "https://127.0.0.1:9/" + mark})
 	return c
 }
 
@@ -124,7 +128,8 @@ func (c *Company) createFiles(add func(parameter, id string)) {
 	c.T.Helper()
 	for _, name := range []string{"first", "second"} {
 		text := c.Mark + " " + name
-		file := c.Expect(201, "POST", "/api/v1/files", apptest.Object{"data": base64.StdEncoding.EncodeToString([]byte(text)), "mime_type": "text/plain", "filename": text + ".txt"})
+		file := c.Expect(201, "POST", "/api/v1/files", apptest.Object{"data": base64.StdEncoding.EncodeToString([]byte(text)),
+			"mime_type": "text/plain", "filename": text + ".txt"})
 		add("fileId", file["file_id"].(string))
 		workspace := c.Expect(201, "POST", "/api/v1/workspaces", apptest.Object{"name": text})["workspace_id"].(string)
 		add("workspaceId", workspace)
@@ -142,7 +147,8 @@ func (c *Company) createFiles(add func(parameter, id string)) {
 func (c *Company) createWebhooks(agent string, add func(parameter, id string)) {
 	c.T.Helper()
 	for _, name := range []string{"/first", "/second"} {
-		made := c.Expect(201, "POST", "/api/v1/webhooks", apptest.Object{"url": "https://" + c.Mark + ".invalid" + name, "events": []string{"agent.updated"}})
+		made := c.Expect(201, "POST", "/api/v1/webhooks",
+			apptest.Object{"url": "https://" + c.Mark + ".invalid" + name, "events": []string{"agent.updated"}})
 		add("webhookId", made["webhook_id"].(string))
 	}
 	c.Expect(200, "PATCH", "/api/v1/agents/"+agent, apptest.Object{"description": c.Mark + " told"})
@@ -215,7 +221,8 @@ func (c *Company) createSessions(agent string, add func(parameter, id string)) {
 	path := "/api/v1/sessions/" + ids[0]
 	for _, name := range []string{" first", " second"} {
 		add("branchId", c.Expect(201, "POST", path+"/branch", apptest.Object{"name": c.Mark + name})["branch_id"].(string))
-		add("annotationId", c.Expect(201, "POST", path+"/annotations", apptest.Object{"message_id": c.Mark, "content": c.Mark + name})["id"].(string))
+		add("annotationId", c.Expect(201, "POST", path+"/annotations",
+			apptest.Object{"message_id": c.Mark, "content": c.Mark + name})["id"].(string))
 	}
 	for _, status := range []string{"pending", "pending_confirmation"} {
 		todo := apptest.Object{"title": c.Mark, "status": status, "assign_agent_id": agent, "due_at": nil}

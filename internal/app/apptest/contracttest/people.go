@@ -18,7 +18,8 @@ var BrowserOnly = map[string]bool{"switchTenant": true}
 // NeedsWorld reports whether success needs more than a company and its keys: a
 // mailbox, a browser, a provider, a phone. The tests of signing in cover those.
 func (o *Operation) NeedsWorld() bool {
-	return o.Public || o.Operator || BrowserOnly[o.ID] || strings.HasPrefix(o.Path, "/api/v1/auth/") || strings.Contains(o.Path, "/auth-providers/")
+	return o.Public || o.Operator || BrowserOnly[o.ID] || strings.HasPrefix(o.Path, "/api/v1/auth/") ||
+		strings.Contains(o.Path, "/auth-providers/")
 }
 
 // RateLimited reports whether an answer is the refusal of an operation that has a
@@ -96,4 +97,5 @@ var needsPerson = map[string]bool{
 
 // WholeKeys are operations about how a person gets in: of keys, only one that
 // carries everything may do them. signin.TestKeysOfPart proves it.
-var WholeKeys = map[string]bool{"enrolMfa": true, "verifyMfa": true, "verifyMfaRecovery": true, "disableMfa": true, "unlinkAuthProvider": true}
+var WholeKeys = map[string]bool{"enrolMfa": true, "verifyMfa": true, "verifyMfaRecovery": true, "disableMfa": true,
+	"unlinkAuthProvider": true}

@@ -61,10 +61,12 @@ var Recipes = map[string]recipe{
 	"verifyMfa":            {body: apptest.Object{"code": "123456"}},
 	"verifyMfaRecovery":    {body: apptest.Object{"code": "ABCD-EFGH-IJKL-MNOP"}},
 	"disableMfa":           {body: apptest.Object{"code": "123456"}},
-	"enrolMfa":             {body: apptest.Object{"label": "a test"}, ids: func(c *Company, _ *Call) { c.Admin().Exec(`DELETE FROM signin_factors`) }},
+	"enrolMfa": {body: apptest.Object{"label": "a test"},
+		ids: func(c *Company, _ *Call) { c.Admin().Exec(`DELETE FROM signin_factors`) }},
 
-	"createMcpServer": {body: apptest.Object{"name": "made by a test", "transport": "http", "url": "https://mcp.example.com/", "enabled": false}},
-	"patchMcpServer":  {body: apptest.Object{"name": "changed by a test"}},
+	"createMcpServer": {body: apptest.Object{"name": "made by a test", "transport": "http", "url": "https://mcp.example.com/",
+		"enabled": false}},
+	"patchMcpServer": {body: apptest.Object{"name": "changed by a test"}},
 	"setAgentMcpServers": {with: func(c *Company) apptest.Object {
 		return apptest.Object{"server_ids": []string{c.IDs["serverId"][1]}}
 	}},
@@ -98,7 +100,8 @@ var Recipes = map[string]recipe{
 		c.Expect(200, "POST", "/api/v1/webhooks/"+c.IDs["webhookId"][0]+"/enable", nil)
 	}},
 	"replayDeadLetter": {ids: func(c *Company, call *Call) {
-		c.Admin().Exec(`UPDATE webhook_deliveries SET dead = TRUE WHERE event_id = ? AND webhook_id = ? AND attempt = 1`, call.Path["eventId"], c.IDs["webhookId"][0])
+		c.Admin().Exec(`UPDATE webhook_deliveries SET dead = TRUE WHERE event_id = ? AND webhook_id = ? AND attempt = 1`,
+			call.Path["eventId"], c.IDs["webhookId"][0])
 	}},
 
 	"setNotificationPrefs": {body: apptest.Object{"muted_types": []string{"made.by.a.test"}}},
@@ -108,7 +111,8 @@ var Recipes = map[string]recipe{
 	// The other one takes signed calls only.
 	"sensorWebhook": {ids: func(c *Company, call *Call) { call.Path["webhookId"] = c.IDs["sensorId"][1] }},
 
-	"createNotificationTarget": {body: apptest.Object{"label": "made by a test", "config": apptest.Object{"kind": "webhook", "url": "https://example.com/hook"}}},
+	"createNotificationTarget": {body: apptest.Object{"label": "made by a test",
+		"config": apptest.Object{"kind": "webhook", "url": "https://example.com/hook"}}},
 
 	"createApiKey": {body: apptest.Object{"name": "made by a test"}},
 
@@ -141,9 +145,10 @@ var Recipes = map[string]recipe{
 	"deleteWorkspaceFile":   {ids: atPath("docs/b.txt")},
 	"moveWorkspaceFile":     {body: apptest.Object{"from_path": "move.txt", "to_path": "moved/away.txt"}},
 	"copyWorkspaceFile":     {body: apptest.Object{"source_path": "docs/a.txt", "dest_path": "copied/a.txt"}},
-	"createGuardrail":       {body: apptest.Object{"name": "made by a test", "kind": "keyword", "stage": "input", "config": apptest.Object{"keywords": []string{"x"}}}},
-	"updateGuardrail":       {body: apptest.Object{"name": "changed by a test"}},
-	"patchGuardrail":        {body: apptest.Object{"action": "flag"}},
+	"createGuardrail": {body: apptest.Object{"name": "made by a test", "kind": "keyword", "stage": "input",
+		"config": apptest.Object{"keywords": []string{"x"}}}},
+	"updateGuardrail": {body: apptest.Object{"name": "changed by a test"}},
+	"patchGuardrail":  {body: apptest.Object{"action": "flag"}},
 
 	"createCommerceCustomer": {body: apptest.Object{"name": "made by a test"}},
 	"patchCommerceCustomer":  {body: apptest.Object{"note": "changed by a test"}},
@@ -180,7 +185,8 @@ var Recipes = map[string]recipe{
 
 	"llmChatCompletion": {body: apptest.Object{"model": "builtin/echo", "messages": []apptest.Object{{"role": "user", "content": "hello"}}}},
 
-	"createMessage":      {body: apptest.Object{"model": "builtin/echo", "max_tokens": 16, "messages": []apptest.Object{{"role": "user", "content": "hello"}}}},
+	"createMessage": {body: apptest.Object{"model": "builtin/echo", "max_tokens": 16,
+		"messages": []apptest.Object{{"role": "user", "content": "hello"}}}},
 	"countMessageTokens": {body: apptest.Object{"model": "claude-x", "messages": []apptest.Object{{"role": "user", "content": "hello"}}}},
 	"createChatCompletion": {with: func(c *Company) apptest.Object {
 		return apptest.Object{"model": c.IDs["agentId"][0], "messages": []apptest.Object{{"role": "user", "content": "hello"}}}
@@ -220,7 +226,7 @@ var References = map[string]string{
 	"assign_agent_id":   "agentId",
 	"fork_point_run_id": "runId",
 	"parent_branch_id":  "branchId",
-	"message_id":        "", // whatever somebody remarks on
+	"message_id":        "", // any message id that an annotation names
 	"agent_ids":         "agentId",
 	"session_ids":       "sessionId",
 
@@ -258,7 +264,7 @@ var References = map[string]string{
 
 	"token": "", // of the invite in the path, or of a mail
 
-	// Ids that a caller gives to things of its own.
+	// Ids that callers choose themselves.
 	"callMcp id":                 "",
 	"createSpeech model":         "", // of the catalogue
 	"messages[].tool_call_id":    "",
@@ -269,11 +275,11 @@ var References = map[string]string{
 // something beside one.
 var PlainParameters = map[string]bool{
 	"versionNum": true, "label": true, "entity": true, "provider": true,
-	"shareId": true, // whoever has a link may read
+	"shareId": true, // the link authorizes its reader
 }
 
-// Unconditional are the parameters of operations that answer the same whether
-// the thing is there or not (behaviours.md sections 8 and 18), with their status.
+// Unconditional lists the parameters of operations that answer the same whether
+// or not the resource exists, with their status.
 var Unconditional = map[string]int{
 	"listAuditEntriesOfTarget targetId": 200, "deleteWebhook webhookId": 200, "deleteSensor sensorId": 200,
 	"deleteMemoryEntry entryId": 204, "markNotificationRead notificationId": 200, "deleteNotification notificationId": 200,

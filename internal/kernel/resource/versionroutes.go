@@ -102,27 +102,27 @@ func (v *Versioned[T]) listVersionsRoute(item string) route.Route {
 	in := v.inputOf(
 		textField("Limit", `query:"limit" doc:"Page size, up to `+strconv.Itoa(v.Keep)+`. Left out: all versions at once, without paging."`),
 		textField("Cursor", `query:"cursor"`),
-		textField("Fields", `query:"fields" page:"-" doc:"summary leaves the configurations out."`))
+		textField("Fields", `query:"fields" doc:"summary leaves the configurations out."`))
 	return route.Route{
 		Row: row, In: in, Out: v.types.list,
 		Call: func(ctx context.Context, who authz.Caller, in any) (any, error) {
 			f := reflect.ValueOf(in).Elem()
-			scope := page.ScopeOf(who.TenantID, v.docs.Name+"s", in)
-			return v.versionPage(ctx, scope, f.Field(0).String(), f.Field(1).String(), f.Field(2).String(), f.Field(3).String() == "summary")
+			return v.versionPage(ctx, who, f.Field(0).String(), f.Field(1).String(), f.Field(2).String(), f.Field(3).String() == "summary")
 		},
 	}
 }
 
 // versionPage answers a list of versions. It sets the paging fields only if the
 // request asks for a page.
-func (v *Versioned[T]) versionPage(ctx context.Context, scope page.Scope, id, limit, cursor string, summary bool) (any, error) {
-	all, err := v.ListVersions(ctx, scope.Tenant, id)
+func (v *Versioned[T]) versionPage(ctx context.Context, who authz.Caller, id, limit, cursor string, summary bool) (any, error) {
+	all, err := v.ListVersions(ctx, who.TenantID, id)
 	if err != nil {
 		return nil, err
 	}
 	list := reflect.New(v.types.list).Elem()
 	list.FieldByName("Total").SetInt(int64(len(all)))
 	if limit != "" || cursor != "" {
+		scope := page.Scope{Tenant: who.TenantID, List: v.docs.Name + "s", Filter: []string{id}}
 		after, err := v.deps.Cursors.Open(scope, cursor)
 		if err != nil {
 			return nil, err

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"agentd/internal/agents/agent"
@@ -14,9 +12,6 @@ import (
 	"agentd/internal/agents/mcp"
 	"agentd/internal/agents/mcp/mcpsql"
 	"agentd/internal/agents/modelproxy"
-	"agentd/internal/base/clock"
-	"agentd/internal/base/txn"
-	"agentd/internal/delivery/webhook"
 	"agentd/internal/execution/run"
 	"agentd/internal/execution/schedule"
 	"agentd/internal/kernel/model"
@@ -45,7 +40,7 @@ type agents struct {
 }
 
 func newAgents(
-	p *platform, out *egress, models *models, accounts *accounts, delivery *delivery, content *content, tools *tools,
+	p *platform, out *egress, models *models, accounts *accounts, content *content, tools *tools,
 ) *agents {
 	a := &agents{guardrails: newGuardrails(p, out, models, accounts)}
 	guarded := outbound.New(outbound.Config{Allow: out.allow})
@@ -60,13 +55,11 @@ func newAgents(
 		Registry: tools.registry, Clock: p.clock, Logger: p.log,
 		CheckURL: outbound.CheckURL, Commands: commands, Base: p.publicURL,
 	})
-	events := &agentEvents{webhooks: delivery.webhooks, clock: p.clock}
 	a.agents = agent.New(p.kernel, agent.Options{
 		DefaultModel: models.defaultModel(), Tools: tools.registry.Names(), CheckURL: outbound.CheckURL, Workspaces: content.placement,
 		CheckGuardrails: guardrail.CheckSettings, CheckSchedule: schedule.Check, CheckMCP: a.servers.CheckField,
-		KnowledgeBase: content.knowledge.CheckTx, Quota: accounts.usage, Told: events.emit,
+		KnowledgeBase: content.knowledge.CheckTx, Quota: accounts.usage,
 	})
-	events.connect(a.agents)
 	a.source = run.AgentSource{Agents: a.agents}
 	a.proxy = &modelproxy.Proxy{
 		Models: models.resolver, Client: models.client, Plans: accounts.usage, Fallback: p.cfg.Models.Fallback,
@@ -117,30 +110,4 @@ type agentCheck struct{ agents *agent.Agents }
 func (c agentCheck) Check(ctx context.Context, tenant, id string) error {
 	_, err := c.agents.Get(ctx, tenant, id)
 	return err
-}
-
-// agentEvents emits the webhook events of agents in the transaction of a write.
-type agentEvents struct {
-	webhooks *webhook.Service
-	clock    clock.Clock
-	agents   *agent.Agents
-}
-
-// connect sets the agents, which are built with emit.
-func (e *agentEvents) connect(agents *agent.Agents) { e.agents = agents }
-
-// agentEventTypes are the types by action; every other action is an update.
-var agentEventTypes = map[string]string{resource.Created: "agent.created", resource.Deleted: "agent.deleted"}
-
-func (e *agentEvents) emit(tx txn.Tx, action string, g *agent.Agent) error {
-	eventType, ok := agentEventTypes[action]
-	if !ok {
-		eventType = "agent.updated"
-	}
-	return e.webhooks.Emit(tx, webhook.Event{TenantID: g.TenantID, Type: eventType, At: e.clock.Now(), Data: func() (jsontext.Value, error) {
-		if action != resource.Deleted {
-			return e.agents.Store().Wire(g)
-		}
-		return json.Marshal(webhook.AgentDeletedData{AgentID: g.ID, Name: g.Name})
-	}})
 }

@@ -98,14 +98,16 @@ func newWebhooks(p *platform, out *egress, accounts *accounts) (*webhook.Service
 		Buckets: prometheus.ExponentialBuckets(0.001, 4, 8),
 	}, []string{"success"})
 	p.metrics.MustRegister(attempts)
-	return webhook.New(webhook.Deps{
+	webhooks := webhook.New(webhook.Deps{
 		Store: webhooksql.New(p.db), Writer: p.db, Queue: p.queue, Clock: p.clock, Box: p.box, Cursors: p.cursors, Audit: p.audit,
-		Sender:   out.caller(p),
+		Sender: out.caller(p), Events: p.events.Registry,
 		CheckURL: outbound.NewChecker(outbound.Config{Allow: out.allow}).Check, Quota: accounts.usage, Waits: waits,
 		Observe: func(o webhook.Outcome) {
 			attempts.WithLabelValues(strconv.FormatBool(o.Failure == "")).Observe(o.Latency.Seconds())
 		},
-	}), nil
+	})
+	p.events.Connect(webhooks)
+	return webhooks, nil
 }
 
 // notifyAdmins notifies the admins of a tenant of a quota event.

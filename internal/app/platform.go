@@ -21,6 +21,7 @@ import (
 	"agentd/internal/base/ident"
 	"agentd/internal/base/page"
 	"agentd/internal/base/secret"
+	"agentd/internal/delivery/webhook"
 	"agentd/internal/kernel/audit"
 	"agentd/internal/kernel/event"
 	"agentd/internal/kernel/resource"
@@ -56,7 +57,8 @@ type platform struct {
 	audit   *audit.Log
 	changes *resource.Subscribers // of resources, for other parts
 	kernel  resource.Deps
-	address atomic.Pointer[string] // that the server listens on; nil before it does
+	events  *webhook.ResourceEvents // of resources, for the webhooks of tenants
+	address atomic.Pointer[string]  // that the server listens on; nil before it does
 }
 
 // openPlatform opens the database and the bus. On an error the caller stops what
@@ -75,9 +77,10 @@ func openPlatform(ctx context.Context, p *platform) error {
 	p.cursors = page.NewCursors(p.box.Derive("cursors"))
 	p.audit = &audit.Log{Store: auditsql.New(p.db), Writer: p.db, Cursors: p.cursors, Clock: p.clock}
 	p.changes = resource.NewSubscribers(p.queue, p.db, p.clock)
+	p.events = webhook.NewResourceEvents()
 	p.kernel = resource.Deps{
 		Backend: resourcesql.New(p.db), Writer: p.db, Outbox: p.changes,
-		Cursors: p.cursors, Clock: p.clock, Box: p.box, Audit: p.audit,
+		Cursors: p.cursors, Clock: p.clock, Box: p.box, Audit: p.audit, Events: p.events,
 	}
 	return nil
 }

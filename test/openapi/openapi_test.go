@@ -68,7 +68,8 @@ func routes(t *testing.T) []route.Route {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kernel := resource.Deps{Clock: clock.System{}, Box: box, Outbox: resource.NoOutbox{}}
+	events := webhook.NewResourceEvents()
+	kernel := resource.Deps{Clock: clock.System{}, Box: box, Outbox: resource.NoOutbox{}, Events: events}
 	plans, err := quota.Load("")
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +89,8 @@ func routes(t *testing.T) []route.Route {
 		usage.New(usage.Deps{Plans: plans, Clock: clock.System{}}).Routes(),
 		signin.New(signin.Config{Clock: clock.System{}, Box: box}).Routes(),
 		providerkey.New(providerkey.Deps{Clock: clock.System{}}).Routes(), provider.New(provider.Deps{}).Routes(),
-		notification.New(notification.Deps{Clock: clock.System{}}).Routes(), webhook.New(webhook.Deps{Clock: clock.System{}}).Routes(),
+		notification.New(notification.Deps{Clock: clock.System{}}).Routes(),
+		webhook.New(webhook.Deps{Clock: clock.System{}, Events: events.Registry}).Routes(),
 		(&file.Service{}).Routes(), (&workspace.Service{}).Routes(), (&artifact.Service{}).Routes(), (&memory.Service{}).Routes(),
 		knowledge.New(kernel, knowledge.Service{}).Routes(),
 		(&webtool.Service{}).Routes(), children.Routes(), registry.Routes(), sensor.New(sensor.Deps{}).Routes(),

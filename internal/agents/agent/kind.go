@@ -34,9 +34,6 @@ type Options struct {
 	// cron is looked for.
 	CheckSchedule func(schema.Nullable) []fault.Field
 	Quota         quota.Gate // nil: there may be any number of agents
-	// Told is told of every write, in its transaction, with the agent as it is
-	// after it, or was before its deletion; nil: nobody is.
-	Told func(tx txn.Tx, action string, g *Agent) error
 }
 
 // Workspaces is the port to where agents keep their files.
@@ -75,7 +72,15 @@ func (a *Agents) kind(o Options) resource.Kind[Agent] {
 		Default:  func(g *Agent) { g.Model, g.Status = model, Active },
 		Validate: o.validate,
 		Label:    func(g *Agent) string { return g.Name },
-		State:    func(g *Agent) *string { return &g.Status },
+		Events: []resource.EventType{
+			{Name: "agent.created", Doc: "An agent was created.", Actions: []string{resource.Created}},
+			{
+				Name: "agent.updated", Doc: "An agent was changed, suspended or activated.",
+				Actions: []string{resource.Updated, "suspend", "activate"},
+			},
+			{Name: "agent.deleted", Doc: "An agent was deleted.", Actions: []string{resource.Deleted}},
+		},
+		State: func(g *Agent) *string { return &g.Status },
 		Moves: []resource.Move[Agent]{
 			{
 				Action: "suspend", From: []string{Active}, To: Suspended,
@@ -92,15 +97,7 @@ func (a *Agents) kind(o Options) resource.Kind[Agent] {
 			}
 			return a.setStatusTime(e)
 		},
-		After: func(e *resource.Edit[Agent]) error {
-			if err := a.after(e); err != nil || o.Told == nil {
-				return err
-			}
-			if e.New == nil {
-				return o.Told(e.Tx, e.Action, e.Old)
-			}
-			return o.Told(e.Tx, e.Action, e.New)
-		},
+		After: a.after,
 	}
 }
 

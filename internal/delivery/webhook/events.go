@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"agentd/internal/agents/agent"
 	"agentd/internal/execution/run"
 	"agentd/internal/kernel/policy"
 )
@@ -17,26 +16,26 @@ type EventType struct {
 	// Data is the Go type of the event's data, for its schema; nil if this version
 	// does not emit the event.
 	Data reflect.Type
+	Doc  string // one sentence, published
 }
 
 // Registry holds the event types that subscriptions can name. Register types
 // before the first request; after that it may be used concurrently.
 type Registry struct{ types []EventType }
 
-// NewRegistry returns a Registry with the built-in event types.
+// NewRegistry returns a Registry with the event types of the contract, in their
+// published order. The types of agents have no data until their kind registers
+// them; see ResourceEvents.
 func NewRegistry() *Registry {
 	r := &Registry{}
 	for _, name := range []string{"run.completed", "run.failed", "run.cancelled"} {
-		r.Register(EventType{name, reflect.TypeFor[RunData]()})
-	}
-	for _, name := range []string{"agent.created", "agent.updated"} {
-		r.Register(EventType{name, reflect.TypeFor[agent.Agent]()})
+		r.Register(EventType{Name: name, Data: reflect.TypeFor[RunData]()})
 	}
 	r.Register(
-		EventType{"agent.deleted", reflect.TypeFor[AgentDeletedData]()},
-		EventType{"quota.threshold", reflect.TypeFor[QuotaData]()},
-		EventType{"quota.exceeded", reflect.TypeFor[QuotaData]()},
-		EventType{"guardrail.violated", reflect.TypeFor[GuardrailData]()},
+		EventType{Name: "agent.created"}, EventType{Name: "agent.updated"}, EventType{Name: "agent.deleted"},
+		EventType{Name: "quota.threshold", Data: reflect.TypeFor[QuotaData]()},
+		EventType{Name: "quota.exceeded", Data: reflect.TypeFor[QuotaData]()},
+		EventType{Name: "guardrail.violated", Data: reflect.TypeFor[GuardrailData]()},
 	)
 	for _, name := range []string{
 		"eval.auto_rollback", "billing.invoice.created", "billing.payment.failed",
@@ -90,15 +89,6 @@ type RunData struct {
 	run.Run
 	Artifacts *struct{} `json:"artifacts,omitzero"`
 	Omitted   []string  `json:"omitted,omitzero" doc:"Fields that were too large: input, output."`
-}
-
-// AgentDeletedData is the data of agent.deleted. Those of agent.created and
-// agent.updated are the agent.
-type AgentDeletedData struct {
-	_ struct{} `json:"-" name:"WebhookAgentDeletedData"`
-
-	AgentID string `json:"agent_id"`
-	Name    string `json:"name"`
 }
 
 // QuotaData is the data of quota.threshold and quota.exceeded.

@@ -5,7 +5,6 @@ import (
 	"reflect"
 	"time"
 
-	"agentd/internal/agents/agent"
 	"agentd/internal/base/route"
 )
 
@@ -22,9 +21,6 @@ var eventDocs = map[string]string{
 	"run.completed":      "A run completed.",
 	"run.failed":         "A run failed, timed out, was blocked or rejected; its status says which.",
 	"run.cancelled":      "A run was cancelled.",
-	"agent.created":      "An agent was created.",
-	"agent.updated":      "An agent was changed, suspended or activated.",
-	"agent.deleted":      "An agent was deleted.",
 	"quota.threshold":    "80 % of a limit of the plan, or of the budget, are used.",
 	"quota.exceeded":     "A limit of the plan, or the budget, is used up.",
 	"guardrail.violated": "A guardrail found something in a run.",
@@ -34,14 +30,10 @@ var eventDocs = map[string]string{
 func published(r *Registry) *route.Events {
 	e := &route.Events{Name: "WebhookEvent", Tag: "type", Common: reflect.TypeFor[publishedEnvelope](), Nested: true}
 	for _, t := range r.Types() {
-		event := route.Event{Name: t.Name, Data: t.Data, Doc: cmp.Or(eventDocs[t.Name], t.Name+" happened.")}
-		switch t.Data {
-		case nil:
+		if t.Data == nil {
 			continue
-		case reflect.TypeFor[agent.Agent]():
-			event.Data, event.Ref = nil, "Agent" // the kind's published type
 		}
-		e.Of = append(e.Of, event)
+		e.Of = append(e.Of, route.Event{Name: t.Name, Data: t.Data, Doc: cmp.Or(t.Doc, eventDocs[t.Name], t.Name+" happened.")})
 	}
 	return e
 }

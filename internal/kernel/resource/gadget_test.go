@@ -67,6 +67,11 @@ func gadgets() resource.Kind[gadget] {
 			return wrong
 		},
 		Label: func(g *gadget) string { return g.Name },
+		Events: []resource.EventType{
+			{Name: "gadget.created", Doc: "A gadget was created.", Actions: []string{resource.Created}},
+			{Name: "gadget.updated", Doc: "A gadget was changed.", Actions: []string{resource.Updated, "start"}},
+			{Name: "gadget.deleted", Doc: "A gadget was deleted.", Actions: []string{resource.Deleted}},
+		},
 		State: func(g *gadget) *string { return &g.State },
 		Moves: []resource.Move[gadget]{
 			{Action: "start", From: []string{"idle", "stopped"}, To: "running"},

@@ -48,6 +48,8 @@ type Kind[T any] struct {
 	Validate func(*T) []fault.Field // every invalid field; without side effects
 	Label    func(*T) string        // the name that changes and audit entries carry beside the id
 
+	Events []EventType // webhook events of the kind's writes
+
 	State func(*T) *string // the field that Moves change
 	Moves []Move[T]
 

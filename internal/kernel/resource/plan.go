@@ -105,6 +105,7 @@ func (p *plan[T]) check() {
 	if len(p.Moves) > 0 && p.State == nil {
 		p.fail("moves without a state")
 	}
+	p.checkEvents()
 }
 
 func (p *plan[T]) fail(format string, args ...any) {

@@ -10,8 +10,9 @@
 // compared; a move checks the state; the change is made; fields are validated;
 // Kind.Before (or Kind.CheckDelete) may refuse or adjust; the document is
 // stored if its version is still the one that was read; Kind.After may write
-// more; the audit log records the write; the [Change] goes to the outbox. If
-// any of these fails, nothing is stored. A transaction may run more than once
+// more; the webhook event of Kind.Events is emitted; the audit log records the
+// write; the [Change] goes to the outbox. If any of these fails, nothing is
+// stored. A transaction may run more than once
 // (package txn), so a hook sets every value again each time and has no effect
 // outside of the transaction. A change by a request's body, which may be large,
 // is made and validated before the transaction, and again if the resource

@@ -293,7 +293,14 @@ func TestKindsThatContradictThemselves(t *testing.T) {
 		"too many indexes": func(k *resource.Kind[gadget], _ *resource.Deps) {
 			k.Indexes = make([]resource.Index[gadget], resource.Slots+1)
 		},
-		"taken name":          func(k *resource.Kind[gadget], _ *resource.Deps) { k.IDField = "slug" },
+		"taken name":         func(k *resource.Kind[gadget], _ *resource.Deps) { k.IDField = "slug" },
+		"event of no action": func(k *resource.Kind[gadget], _ *resource.Deps) { k.Events[0].Actions = []string{"fly"} },
+		"two events of one action": func(k *resource.Kind[gadget], _ *resource.Deps) {
+			k.Events[0].Actions = []string{resource.Updated}
+		},
+		"deletion with others": func(k *resource.Kind[gadget], _ *resource.Deps) {
+			k.Events = []resource.EventType{{Name: "gadget.any", Actions: []string{resource.Created, resource.Deleted}}}
+		},
 		"secrets without box": func(_ *resource.Kind[gadget], d *resource.Deps) { d.Box = nil },
 	}
 	for name, breakIt := range breaks {

@@ -24,6 +24,7 @@ type Deps struct {
 	Cursors *page.Cursors
 	Clock   clock.Clock
 	Box     *secret.Box    // seals secret fields; only kinds that have some need it
+	Events  Emitter        // receives the events of kinds that declare some; nil: none are emitted
 	Audit   audit.Recorder // records every creation, change, deletion and move; nil: no audit
 }
 
@@ -44,6 +45,9 @@ func NewStore[T any](k Kind[T], deps Deps) *Store[T] {
 	p := compile(k)
 	if len(p.sealed) > 0 && deps.Box == nil {
 		p.fail("secret fields without a box to seal them")
+	}
+	if deps.Events != nil {
+		p.registerEvents(deps.Events)
 	}
 	return &Store[T]{codec[T]{p, deps.Box}, deps}
 }
@@ -225,13 +229,17 @@ func (s *Store[T]) remove(tx txn.Tx, who authz.Caller, id, match string) error {
 	return s.publishChange(e, e.Old)
 }
 
-// publishChange completes a write: it calls Kind.After, records the write in the
-// audit log and appends the change to the outbox.
+// publishChange completes a write: it calls Kind.After, emits the kind's webhook
+// event, records the write in the audit log and appends the change to the
+// outbox.
 func (s *Store[T]) publishChange(e *Edit[T], t *T) error {
 	if s.After != nil {
 		if err := s.After(e); err != nil {
 			return err
 		}
+	}
+	if err := s.emit(e.Tx, e.Action, t); err != nil {
+		return err
 	}
 	m := metaOf(t)
 	c := Change{

@@ -8,9 +8,6 @@ import (
 	"testing"
 )
 
-// maxLines is where a file must be split. Most should stay below 150.
-const maxLines = 800
-
 func TestEveryPackageHasOnePackageComment(t *testing.T) {
 	t.Parallel()
 	for _, p := range tree(t) {
@@ -37,17 +34,6 @@ func TestEveryPackageHasOnePackageComment(t *testing.T) {
 func firstWords(s string) string {
 	words := strings.Fields(s)
 	return strings.Join(words[:min(3, len(words))], " ")
-}
-
-func TestFilesAreShort(t *testing.T) {
-	t.Parallel()
-	for _, p := range tree(t) {
-		for _, f := range p.files {
-			if f.lines > maxLines && !f.generated {
-				t.Errorf("%s has %d lines; split it before %d", f.name, f.lines, maxLines)
-			}
-		}
-	}
 }
 
 // encoding/json lets AGENT_ID stand for agent_id, keeps the last of two equal

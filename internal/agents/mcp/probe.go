@@ -17,7 +17,7 @@ const (
 	CodeUnresolved = "HOST_UNKNOWN" // the host name does not resolve
 )
 
-// probe connects to a server anew and sets the outcome on it.
+// probe connects to a server again and sets the outcome on it.
 func (s *Servers) probe(ctx context.Context, v *Server) (*Listing, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()

@@ -66,10 +66,10 @@ func (f feed) deliver(t *testing.T) (errs []error) {
 func TestSubscribers(t *testing.T) {
 	t.Parallel()
 	f := newFeed(t)
-	var heard []string
+	var received []string
 	listen := func(who string) resource.HandlerFunc {
 		return func(_ context.Context, c resource.Change) error {
-			heard = append(heard, who+" "+c.Kind+" "+c.Action+" "+c.Name)
+			received = append(received, who+" "+c.Kind+" "+c.Action+" "+c.Name)
 			if c.TenantID != f.client.Who.TenantID || c.Actor != f.client.Who.UserID || c.Version == 0 || !c.At.Equal(f.clock.Now()) {
 				t.Errorf("delivered %+v", c)
 			}
@@ -96,13 +96,13 @@ func TestSubscribers(t *testing.T) {
 		{func() { do("POST", "/stop", ""); do("POST", "/scrap_now", "") }, []string{"all gadget scrap_now two", "all gadget stop two"}},
 		{func() { do("DELETE", "", "") }, []string{"all gadget deleted two", "some gadget deleted two"}},
 	} {
-		heard = nil
+		received = nil
 		step.do()
 		if errs := f.deliver(t); errs != nil {
 			t.Fatal(errs)
 		}
-		if !sameLines(heard, step.want) {
-			t.Errorf("heard %q, want %q", heard, step.want)
+		if !sameLines(received, step.want) {
+			t.Errorf("received %q, want %q", received, step.want)
 		}
 		if len(f.queue.items) != 0 {
 			t.Errorf("left in the queue: %v", f.queue.items)

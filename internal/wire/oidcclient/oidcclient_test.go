@@ -247,7 +247,7 @@ func TestProviderThatFails(t *testing.T) {
 		p := port(t, op.URL)
 		_, err := p.Start(t.Context(), grant)
 		wantFailed(t, err, fault.Upstream)
-		op.Broken = nil // it comes back, and nobody has to start us anew
+		op.Broken = nil // it recovers, and agentd is not restarted
 		if _, err := signIn(t, op, p, grant); err != nil {
 			t.Error(err)
 		}

@@ -140,9 +140,8 @@ func (d *delivery) emitQuotaEvent(p *platform, accounts *accounts) resource.Hand
 			return err
 		}
 		return p.db.Write(ctx, func(tx txn.Tx) error {
-			return d.webhooks.Emit(tx, webhook.Event{TenantID: e.TenantID, ID: e.ID, Type: e.Type, At: e.CreatedAt, Data: func() (jsontext.Value, error) {
-				return e.Data(), nil
-			}})
+			data := func() (jsontext.Value, error) { return e.Data(), nil }
+			return d.webhooks.Emit(tx, webhook.Event{TenantID: e.TenantID, ID: e.ID, Type: e.Type, At: e.CreatedAt, Data: data})
 		})
 	}
 }

@@ -49,7 +49,8 @@ func newMembers(p *platform, accounts *accounts, delivery *delivery, agents *age
 		OnRemove: []func(txn.Tx, string, string) error{notificationsql.New(p.db).DeleteByUserTx},
 	})
 	signIn := signin.New(signin.Config{
-		Writer: p.db, Store: signinsql.New(p.db), Members: identitysql.New(p.db), Sessions: accounts.identity.Sessions, SignUp: accounts.identity.Tenants.SignUp,
+		Writer: p.db, Store: signinsql.New(p.db), Members: identitysql.New(p.db), Sessions: accounts.identity.Sessions,
+		SignUp: accounts.identity.Tenants.SignUp,
 		Outbox: delivery.mail, Queue: p.queue, Box: p.box, Clock: p.clock, Log: p.log, Audit: p.audit,
 		Public: p.publicURL, Signup: p.cfg.SignIn.Signup == "on", Providers: providers,
 		Prove: people.Prove, Invited: people.HasInvite,

@@ -88,7 +88,8 @@ func (a *App) describe(version, program string) banner.Info {
 	key, first := a.FirstKey()
 	i := banner.Info{
 		Version: version, Program: program, Listening: a.Address(), PublicURL: cfg.Server.PublicURL,
-		Database: "SQLite in " + cfg.Storage.DataDir, Model: a.program.models.catalogue.Default(), Endpoint: cfg.Models.BaseURL, FirstStart: first,
+		Database: "SQLite in " + cfg.Storage.DataDir, Model: a.program.models.catalogue.Default(),
+		Endpoint: cfg.Models.BaseURL, FirstStart: first,
 	}
 	if !cfg.Storage.DatabaseURL.Empty() {
 		i.Database = cfg.Storage.DatabaseURL.String()

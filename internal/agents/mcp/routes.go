@@ -24,7 +24,8 @@ func (s *Servers) Routes() []route.Route {
 		"a URL without a public address is refused."
 	change := row("PATCH", item, "patchMcpServer", "Update an MCP server")
 	change.Errors, change.Outside = []int{409}, true
-	change.Doc = "Fields that are absent keep their value; id, tenant_id and transport cannot change. While a secret is stored, a url of another " +
+	change.Doc = "Fields that are absent keep their value; id, tenant_id and transport cannot change. " +
+		"While a secret is stored, a url of another " +
 		"origin, another command or other args are refused with secret_would_move unless the secret is sent too."
 	test := row("POST", item+"/test", "testMcpServer", "Test an MCP server")
 	test.Outside = true

@@ -58,7 +58,8 @@ func (i Info) next(b *strings.Builder, base string) {
 		where += ", in this directory"
 	}
 	if i.OwnerKey.Empty() {
-		fmt.Fprintf(b, "\nThis is the first start. The owner's key is the one that was given as AGENTD_OWNER_KEY.\n%s, with that key in AGENTD_KEY:\n\n", where)
+		fmt.Fprintf(b, "\nThis is the first start. The owner's key is the one that was given as AGENTD_OWNER_KEY.\n"+
+			"%s, with that key in AGENTD_KEY:\n\n", where)
 	} else {
 		fmt.Fprintf(b, "\nThis is the first start. Keep the owner's key: it will not be shown again.\n%s:\n\n", where)
 		fmt.Fprintf(b, "  export AGENTD_KEY=%s\n", i.OwnerKey.Reveal())

@@ -149,7 +149,9 @@ func (q *QuietHours) check() (invalid []fault.Field) {
 		}
 	}
 	if invalid == nil && q.Start == q.End {
-		invalid = append(invalid, fault.Field{Field: "quiet_hours.end_local", Message: "must differ from the start; send null for no quiet hours"})
+		invalid = append(invalid, fault.Field{
+			Field: "quiet_hours.end_local", Message: "must differ from the start; send null for no quiet hours",
+		})
 	}
 	if zone, err := time.LoadLocation(q.Zone); err != nil || q.Zone == "" || zone == time.Local {
 		invalid = append(invalid, fault.Field{Field: "quiet_hours.timezone", Message: "must be an IANA time zone such as Europe/Berlin"})

@@ -35,7 +35,9 @@ func (s *Service) Routes() []route.Route {
 		"An email address or a webhook, used if the preferences name that channel. "+
 			"A signing secret that is generated for a webhook is shown in this response only.")
 	target.Status, target.Errors = 201, []int{501}
-	test := write("POST", "/targets/{targetId}/test", "testNotificationTarget", "Send a test notification to a target", "Responds once it is queued.")
+	test := write(
+		"POST", "/targets/{targetId}/test", "testNotificationTarget", "Send a test notification to a target", "Responds once it is queued.",
+	)
 	follow := read("/stream", "streamNotifications", "Stream your notifications",
 		"Server-sent events: an event `ready`, then an event `notification` for each. "+
 			"Last-Event-ID resumes right after a notification.")
@@ -51,8 +53,12 @@ func (s *Service) Routes() []route.Route {
 		route.Action(all, s.clear),
 		route.Action(read("/unread", "getUnreadCount", "Count your unread notifications", ""), s.unread),
 		route.Action(write("PUT", "/read-all", "markAllNotificationsRead", "Mark all your notifications as read", ""), s.readAll),
-		route.Action(write("PUT", "/{notificationId}/read", "markNotificationRead", "Mark a notification as read", "Succeeds also if it does not exist."), s.markRead),
-		route.Action(write("DELETE", "/{notificationId}", "deleteNotification", "Delete a notification", "Succeeds also if it does not exist."), s.remove),
+		route.Action(write(
+			"PUT", "/{notificationId}/read", "markNotificationRead", "Mark a notification as read", "Succeeds also if it does not exist.",
+		), s.markRead),
+		route.Action(write(
+			"DELETE", "/{notificationId}", "deleteNotification", "Delete a notification", "Succeeds also if it does not exist.",
+		), s.remove),
 		route.Stream(follow, s.follow),
 	}
 }

@@ -69,7 +69,10 @@ func (s *Service) answerType() reflect.Type {
 	}
 	return reflect.StructOf(append(fields,
 		reflect.StructField{Name: "WireLineage", Type: reflect.TypeFor[lineage](), Tag: `json:"lineage" required:"true"`},
-		reflect.StructField{Name: "WireTaskRunID", Type: reflect.TypeFor[string](), Tag: `json:"task_run_id,omitzero" format:"uuid" doc:"Run of the task, if there is one."`}))
+		reflect.StructField{
+			Name: "WireTaskRunID", Type: reflect.TypeFor[string](),
+			Tag: `json:"task_run_id,omitzero" format:"uuid" doc:"Run of the task, if there is one."`,
+		}))
 }
 
 func (s *Service) spawnRoute(ctx context.Context, who authz.Caller, in *spawnIn) (*route.Reply, error) {

@@ -81,8 +81,8 @@ type Store interface {
 	// inactive, until ResumeWorkTx. It reports whether it did; an item of an
 	// active tenant stays leased.
 	SuspendWorkTx(tx txn.Tx, held work.Lease, now time.Time) (parked bool, err error)
-	// ResumeWorkTx makes up to max items due again, and returns how many.
-	ResumeWorkTx(tx txn.Tx, tenant, kind string, max int) (int, error)
+	// ResumeWorkTx makes up to limit items due again, and returns how many.
+	ResumeWorkTx(tx txn.Tx, tenant, kind string, limit int) (int, error)
 
 	// MarkDeletedTx makes a tenant invisible and stores its purge.
 	MarkDeletedTx(tx txn.Tx, t Tenant, p Purge) error
@@ -93,8 +93,8 @@ type Store interface {
 	ListParts(ctx context.Context) ([]string, error)
 	// CountPart counts a tenant's rows of a part.
 	CountPart(ctx context.Context, tenant, part string) (int64, error)
-	// DeletePartTx deletes up to max rows and adds their number to the purge.
-	DeletePartTx(tx txn.Tx, tenant, part string, max int) (int, error)
+	// DeletePartTx deletes up to limit rows and adds their number to the purge.
+	DeletePartTx(tx txn.Tx, tenant, part string, limit int) (int, error)
 	// DeleteTx deletes the record of a tenant whose data is deleted, and returns its
 	// purge. Repeating it changes nothing.
 	DeleteTx(tx txn.Tx, tenant string) (Purge, error)

@@ -73,9 +73,9 @@ type Store interface {
 
 	// LockTx makes others who lock the same resource wait for the commit.
 	LockTx(tx txn.Tx, tenant string, r quota.Resource) error
-	// CountHeld counts things, up to max. ok is false for a resource that is not
+	// CountHeld counts things, up to limit. ok is false for a resource that is not
 	// counted yet.
-	CountHeld(ctx context.Context, tx txn.Tx, tenant string, r quota.Resource, now time.Time, max int64) (n int64, ok bool, err error)
+	CountHeld(ctx context.Context, tx txn.Tx, tenant string, r quota.Resource, now time.Time, limit int64) (n int64, ok bool, err error)
 
 	// CreateEventTx adds an event unless there is one for the same mark, and
 	// reports whether it did.

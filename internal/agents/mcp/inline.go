@@ -69,12 +69,12 @@ func (t *Toolsets) CheckField(raw schema.Object) []fault.Field {
 	return c
 }
 
-func (c *validator) checkInline(in *inlineServer) []fault.Field {
+func (r *validator) checkInline(in *inlineServer) []fault.Field {
 	v, err := in.server()
 	if err != nil {
 		return []fault.Field{{Field: "env", Message: "it cannot be read"}}
 	}
-	fields := c.validate(v)
+	fields := r.validate(v)
 	if !slices.Contains([]string{STDIO, HTTP, StreamableHTTP}, in.Transport) {
 		fields = append(fields, fault.Field{Field: "transport", Message: "expected one of: stdio, http, streamable_http"})
 	}

@@ -64,8 +64,8 @@ func (t *Toolsets) Tools(ctx context.Context, tenant, agent string, mcp schema.O
 		return tool.Set{}, err
 	}
 	t.list(ctx, sources)
-	key, print := setKey{tenant, agent}, toolsetFingerprint(&f, sources)
-	if set, ok := t.cache.find(key, print); ok {
+	key, fingerprint := setKey{tenant, agent}, toolsetFingerprint(&f, sources)
+	if set, ok := t.cache.find(key, fingerprint); ok {
 		return set, nil
 	}
 	tools := t.build(agent, &f, sources)
@@ -77,7 +77,7 @@ func (t *Toolsets) Tools(ctx context.Context, tenant, agent string, mcp schema.O
 	for _, err := range errs {
 		t.logger.Warn("a tool of an MCP server is left out", "tenant", tenant, "agent", agent, "err", err)
 	}
-	t.cache.keep(key, print, set)
+	t.cache.keep(key, fingerprint, set)
 	return set, nil
 }
 

@@ -18,8 +18,8 @@ type toolsetCache struct {
 type setKey struct{ tenant, agent string }
 
 type compiledSet struct {
-	print [sha256.Size]byte
-	set   tool.Set
+	fingerprint [sha256.Size]byte
+	set         tool.Set
 }
 
 // maxCachedTools bounds the tools in the cache.
@@ -32,13 +32,13 @@ func newToolsetCache() *toolsetCache {
 	})}
 }
 
-func (s *toolsetCache) find(key setKey, print [sha256.Size]byte) (tool.Set, bool) {
+func (s *toolsetCache) find(key setKey, fingerprint [sha256.Size]byte) (tool.Set, bool) {
 	c, ok := s.cache.Get(key)
-	return c.set, ok && c.print == print
+	return c.set, ok && c.fingerprint == fingerprint
 }
 
-func (s *toolsetCache) keep(key setKey, print [sha256.Size]byte, set tool.Set) {
-	s.cache.Set(key, compiledSet{print, set})
+func (s *toolsetCache) keep(key setKey, fingerprint [sha256.Size]byte, set tool.Set) {
+	s.cache.Set(key, compiledSet{fingerprint, set})
 }
 
 // toolsetFingerprint hashes everything that an agent's tools are made of.

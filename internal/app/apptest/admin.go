@@ -33,6 +33,7 @@ type Admin struct {
 	tenanted []string // tables with rows of companies, once they were looked for
 }
 
+// Admin opens the server's database.
 func (n *Server) Admin() *Admin {
 	n.T.Helper()
 	c := sqldb.Config{URL: n.Config.Storage.DatabaseURL.Reveal(), Logger: slog.New(slog.DiscardHandler)}
@@ -73,6 +74,7 @@ func (a *Admin) CreateKey(tenant string, role authz.Role, scopes ...authz.Scope)
 	return g
 }
 
+// Query returns the rows of a query by the names of their columns.
 func (a *Admin) Query(query string, args ...any) (all []map[string]any) {
 	a.T.Helper()
 	rows, err := a.DB.Query(a.T.Context(), query, args...)

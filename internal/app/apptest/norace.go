@@ -1,6 +1,6 @@
-package apptest
+//go:build !race
 
-import ()
+package apptest
 
 // RaceEnabled reports whether the race detector is on, which makes everything
 // slower.

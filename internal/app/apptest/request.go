@@ -16,6 +16,7 @@ import (
 // Methods are the methods of the API.
 var Methods = []string{"GET", "POST", "PUT", "PATCH", "DELETE"}
 
+// Object is a JSON object of a request or an answer.
 type Object = map[string]any
 
 // Reply is an answer with its body read.
@@ -33,6 +34,7 @@ func (r Reply) Value() any {
 	return r.JSON
 }
 
+// HTTPClient opens a connection for each request.
 var HTTPClient = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
 // Do sends a request; body may be nil, a string that is sent as it is, or
@@ -158,6 +160,7 @@ func (n *Server) SendBytes(method, request string) Reply {
 	return out
 }
 
+// IsProblem fails the test unless the reply is this problem document.
 func (r Reply) IsProblem(t testing.TB, status int, code string) {
 	t.Helper()
 	if r.StatusCode != status || r.JSON["code"] != code {

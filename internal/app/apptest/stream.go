@@ -45,6 +45,7 @@ type Frame struct {
 
 func (f Frame) String() string { return f.ID + " " + f.Name }
 
+// Object decodes the data of the frame.
 func (f Frame) Object(t testing.TB) Object {
 	t.Helper()
 	var o Object
@@ -88,6 +89,8 @@ func (n *Server) ReadStream(path, lastID string, enough func(Frame) bool) []Fram
 	return all
 }
 
+// ReadFrames calls each with every frame until it returns false or the stream
+// ends.
 func ReadFrames(r io.Reader, each func(Frame) bool) error {
 	var f Frame
 	in := bufio.NewScanner(r)
@@ -140,6 +143,7 @@ func ChunkText(t testing.TB, frames []Frame) string {
 	return b.String()
 }
 
+// FrameIDs returns "id name" of each frame.
 func FrameIDs(frames []Frame) (out []string) {
 	for _, f := range frames {
 		out = append(out, f.String())

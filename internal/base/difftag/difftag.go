@@ -37,8 +37,7 @@ func same(a, b reflect.Value) bool {
 // Undecided returns the names of the fields of a struct whose tag is neither
 // "true" nor "false". An embedded struct may have the tag for all its fields.
 func Undecided(tag string, t reflect.Type) (names []string) {
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
 		switch value, ok := f.Tag.Lookup(tag); {
 		case value == "true", value == "false", f.Name == "_":
 		case f.Anonymous && f.Type.Kind() == reflect.Struct && !ok:

@@ -35,7 +35,7 @@ type second struct {
 	first
 	*more
 
-	hidden string `query:"hidden"` //nolint:unused // set by no request
+	hidden string `query:"hidden"`
 }
 
 type more struct {

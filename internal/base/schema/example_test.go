@@ -16,8 +16,7 @@ func ExampleDecode() {
 		Amount int    `json:"amount" minimum:"1"`
 	}
 	_, err := schema.Decode[order]([]byte(`{"amount": 0}`))
-	var refused *fault.Error
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*fault.Error](err); ok {
 		for _, f := range refused.Fields {
 			fmt.Println(f.Field+":", f.Message)
 		}

@@ -1,4 +1,4 @@
-// Package commerce keeps what a tenant sells and to whom.
+// Package customer stores the customers of a tenant.
 package customer
 
 import (

@@ -94,7 +94,7 @@ func (s *Service) text(ctx context.Context, tenant string, u *Upload) (name, tex
 	}
 	if strings.TrimSpace(text) == "" {
 		return "", "", "", 0, refusal(fault.Invalid, "kb_text_extraction_failed", map[string]any{"filename": name, "mime_type": file.MimeType},
-			"%s contains no text.", name)
+			"The document %s contains no text.", name)
 	}
 	return name, text, of, len(file.Data), nil
 }

@@ -126,14 +126,14 @@ func (s *Service) free(tx txn.Tx, w *Workspace, path string) error {
 		return err
 	}
 	if above != "" {
-		return fault.New(fault.Conflict, "", "%s is a file, so it cannot contain other files.", above)
+		return fault.New(fault.Conflict, "", "The path %s is a file, so it cannot contain other files.", above)
 	}
 	below, err := s.Table.ListFilesTx(tx, w.TenantID, w.WorkspaceID, path, 1)
 	if err != nil {
 		return err
 	}
 	if len(below) > 0 {
-		return fault.New(fault.Conflict, "", "%s is a folder, so it cannot be a file.", path)
+		return fault.New(fault.Conflict, "", "The path %s is a folder, so it cannot be a file.", path)
 	}
 	return nil
 }

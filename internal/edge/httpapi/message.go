@@ -21,24 +21,24 @@ func (b *binder) bindMessage(x *exchange, r *http.Request, into *route.Message) 
 }
 
 // ReadMessage returns the body of a Raw route's request as it was sent, of any
-// media type, up to max bytes; see [ReadBody]. The caller owns the bytes; they
+// media type, up to limit bytes; see [ReadBody]. The caller owns the bytes; they
 // count against the memory budget until release.
-func ReadMessage(r *http.Request, max int64) (data []byte, release func(), err error) {
+func ReadMessage(r *http.Request, limit int64) (data []byte, release func(), err error) {
 	x := exchangeOf(r.Context())
-	got, err := x.server.bodies.message(x, r, max)
+	got, err := x.server.bodies.message(x, r, limit)
 	data, got.data = got.data, nil // so that release does not keep them alive
 	return data, got.release, err
 }
 
 // message reads a body as it was sent.
-func (b *bodies) message(x *exchange, r *http.Request, max int64) (body, error) {
+func (b *bodies) message(x *exchange, r *http.Request, limit int64) (body, error) {
 	if e := r.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
 		return body{}, errEncoding
 	}
-	tooLarge := fault.New(fault.TooLarge, "", "The body is larger than %d KiB, the limit of this operation.", max>>10)
+	tooLarge := fault.New(fault.TooLarge, "", "The body is larger than %d KiB, the limit of this operation.", limit>>10)
 	n := r.ContentLength
 	switch {
-	case n > max:
+	case n > limit:
 		return body{}, tooLarge
 	case n == 0:
 		return body{}, nil
@@ -46,7 +46,7 @@ func (b *bodies) message(x *exchange, r *http.Request, max int64) (body, error) 
 	held := body{from: b}
 	weight := n
 	if n < 0 {
-		weight = max // it may be that long
+		weight = limit // it may be that long
 	}
 	if weight > largeBody {
 		if err := b.acquire(x, weight); err != nil {
@@ -57,7 +57,7 @@ func (b *bodies) message(x *exchange, r *http.Request, max int64) (body, error) 
 	}
 	var err error
 	if n < 0 {
-		held.data, err = io.ReadAll(&limitedBody{x: x, from: r.Body, remaining: max, tooLarge: tooLarge})
+		held.data, err = io.ReadAll(&limitedBody{x: x, from: r.Body, remaining: limit, tooLarge: tooLarge})
 	} else {
 		held.data = make([]byte, n)
 		err = b.fill(x, r, held.data)

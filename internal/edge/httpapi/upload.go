@@ -61,11 +61,11 @@ func (b *binder) bindUpload(x *exchange, r *http.Request, into *route.Upload) (b
 	if e := r.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
 		return body{}, errEncoding
 	}
-	max := int64(MaxUpload)
+	limit := int64(MaxUpload)
 	if form {
-		max += formSlack
+		limit += formSlack
 	}
-	if r.ContentLength > max {
+	if r.ContentLength > limit {
 		return body{}, errUploadTooLarge
 	}
 	held := body{from: b.bodies}
@@ -76,7 +76,7 @@ func (b *binder) bindUpload(x *exchange, r *http.Request, into *route.Upload) (b
 		}
 		b.bodies.setBodyDeadline(x, r.ContentLength) // again: it may have waited for the budget
 	}
-	in := &limitedBody{x: x, from: r.Body, remaining: max, tooLarge: errUploadTooLarge}
+	in := &limitedBody{x: x, from: r.Body, remaining: limit, tooLarge: errUploadTooLarge}
 	if !form {
 		into.Type, into.Size, into.Content = r.Header.Get("Content-Type"), r.ContentLength, in
 		return held, nil

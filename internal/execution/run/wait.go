@@ -11,8 +11,8 @@ import (
 	"agentd/internal/base/schema"
 )
 
-// ErrPausing: a pause was requested since the run's worker last committed. The
-// transaction must be abandoned.
+// ErrPausing reports that a pause was requested since the run's worker last
+// committed. The transaction must be abandoned.
 var ErrPausing = errors.New("run: a pause was asked for")
 
 // Wait is what a run waits for. A run that waits holds no worker. At Until it

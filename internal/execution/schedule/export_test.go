@@ -1,12 +1,12 @@
 package schedule
 
-// KeepOnChange has a service treat a field of Config as one that does not
+// KeepOnChange makes a service treat a field of Config as one that does not
 // restart the schedule, whatever its tag says.
-func (s *Service) KeepOnChange(clear func(*Config)) {
+func (s *Service) KeepOnChange(reset func(*Config)) {
 	s.differs = func(old, now *Config) bool {
 		a, b := *old, *now
-		clear(&a)
-		clear(&b)
+		reset(&a)
+		reset(&b)
 		return differs(&a, &b)
 	}
 }

@@ -120,7 +120,7 @@ func (h *harness) handleDueTodos() (failed []error) {
 	return failed
 }
 
-// todo returns the only todo of a session.
+// todo returns a session's only item of work.
 func (h *harness) todo(rec *session.Record) session.Todo {
 	h.t.Helper()
 	all, _, err := h.Todos.ListTodos(h.t.Context(), rec.TenantID, session.TodoFilter{SessionID: rec.SessionID, Limit: 2})

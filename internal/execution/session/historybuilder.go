@@ -134,7 +134,7 @@ func (b *historyBuilder) addNote(step *run.Step, at time.Time) error {
 	return nil
 }
 
-// numbered returns base for the first, then base-2, base-3, …
+// numbered returns base for the first, then base-2, base-3 and so on.
 func numbered(base string, n int) string {
 	if n == 1 {
 		return base

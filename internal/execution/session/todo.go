@@ -145,8 +145,8 @@ func (s *todoService) put(tx txn.Tx, t *Todo) error {
 	return s.schedule(tx, t)
 }
 
-// schedule makes the todo's work item due when the todo is. The handler reads the
-// todo again, so a superfluous item does no harm.
+// schedule makes the todo's work item due when the todo is. The handler reads
+// the todo again, so a superfluous item does no harm.
 func (s *todoService) schedule(tx txn.Tx, t *Todo) error {
 	if t.NextFireAt == nil {
 		return nil

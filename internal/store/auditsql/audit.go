@@ -65,13 +65,13 @@ func scanEntry(row sqldb.Row) (r audit.Record, err error) {
 }
 
 // Count implements audit.Store.
-func (s *Store) Count(ctx context.Context, tenant string, f audit.Filter, max int) (n int, err error) {
+func (s *Store) Count(ctx context.Context, tenant string, f audit.Filter, limit int) (n int, err error) {
 	where, args, err := s.where(ctx, tenant, f)
 	if err != nil {
 		return 0, err
 	}
 	text := `SELECT COUNT(*) FROM (SELECT 1 AS one FROM audit_log` + where + ` LIMIT ?) AS found`
-	err = s.db.QueryRow(ctx, text, append(args, max)...).Scan(&n)
+	err = s.db.QueryRow(ctx, text, append(args, limit)...).Scan(&n)
 	return n, err
 }
 

@@ -19,11 +19,11 @@ func SuspendTx(tx txn.Tx, held work.Lease, now time.Time) error {
 	return fenced(sqldb.From(tx).Exec(releaseWork, sqldb.Micros(now)+suspended, max(held.Attempt-1, 0), held.Kind, held.Key, held.Epoch))
 }
 
-// ResumeTx makes up to max suspended items of a tenant due when they were
+// ResumeTx makes up to limit suspended items of a tenant due when they were
 // before, and returns how many there were.
-func ResumeTx(tx txn.Tx, tenant, kind string, max int) (int, error) {
+func ResumeTx(tx txn.Tx, tenant, kind string, limit int) (int, error) {
 	n, err := sqldb.From(tx).Exec(`UPDATE work SET due_at = due_at - ? WHERE kind = ? AND work_key IN
 		(SELECT work_key FROM work WHERE kind = ? AND tenant_id = ? AND due_at >= ? LIMIT ?)`,
-		int64(suspended), kind, kind, tenant, int64(suspended), max)
+		int64(suspended), kind, kind, tenant, int64(suspended), limit)
 	return int(n), err
 }

@@ -218,6 +218,10 @@ func checkReceivesAgain(n *apptest.Server, in *inbox, flaky string) {
 	}
 	path := "/api/v1/webhooks/" + flaky
 	apptest.Eventually(n.T, func() bool { return n.Expect(200, "GET", path, nil)["failure_count"] == 0.0 })
+	// The outcome of the other event may be stored a moment later.
+	apptest.Eventually(n.T, func() bool {
+		return !strings.Contains(string(n.Do("GET", path+"/deliveries", nil).Body), `"pending"`)
+	})
 	log := n.Expect(200, "GET", path+"/deliveries", nil)
 	states := map[string]int{}
 	for _, entry := range log["deliveries"].([]any) {

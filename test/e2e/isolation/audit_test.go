@@ -24,7 +24,7 @@ var unaudited = map[string]string{
 	"createSessionTodo": talk, "updateSessionTodo": talk, "deleteSessionTodo": talk, "confirmSessionTodo": talk, "runSessionTodoNow": talk, "createTask": talk,
 
 	"createMemory": remembered, "importMemory": remembered, "ingestMemory": remembered, "updateAgentMemoryEntry": remembered,
-	"deleteMemoryEntry": remembered, "updateCoreMemoryBlock": remembered,
+	"deleteMemoryEntry":    remembered,
 	"reindexKnowledgeBase": "it changes nothing that anybody put there",
 
 	"uploadFile": content, "uploadWorkspaceFile": content, "copyWorkspaceFile": content, "moveWorkspaceFile": content, "deleteWorkspaceFile": content,

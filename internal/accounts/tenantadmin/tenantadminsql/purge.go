@@ -162,7 +162,7 @@ func (s *Store) CountPart(ctx context.Context, tenant, part string) (n int64, er
 }
 
 // DeletePartTx implements tenantadmin.Store.
-func (s *Store) DeletePartTx(tx txn.Tx, tenant, part string, max int) (int, error) {
+func (s *Store) DeletePartTx(tx txn.Tx, tenant, part string, limit int) (int, error) {
 	table, where, args := partOf(part, tenant)
 	t := sqldb.From(tx)
 	if back, ok := positions[part]; ok {
@@ -176,7 +176,7 @@ func (s *Store) DeletePartTx(tx txn.Tx, tenant, part string, max int) (int, erro
 	query := `DELETE FROM ` + table + ` WHERE ` + where
 	if key != "" { // otherwise there is at most one row
 		query += fmt.Sprintf(` AND (%s) IN (SELECT %s FROM %s WHERE %s LIMIT ?)`, key, key, table, where)
-		args = append(append(slices.Clone(args), args...), max)
+		args = append(append(slices.Clone(args), args...), limit)
 	}
 	n, err := t.Exec(query, args...)
 	if err != nil || n == 0 {

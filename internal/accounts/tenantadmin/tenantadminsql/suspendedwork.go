@@ -31,6 +31,6 @@ func (s *Store) SuspendWorkTx(tx txn.Tx, held work.Lease, now time.Time) (bool, 
 }
 
 // ResumeWorkTx implements tenantadmin.Store.
-func (s *Store) ResumeWorkTx(tx txn.Tx, tenant, kind string, max int) (int, error) {
-	return worksql.ResumeTx(tx, tenant, kind, max)
+func (s *Store) ResumeWorkTx(tx txn.Tx, tenant, kind string, limit int) (int, error) {
+	return worksql.ResumeTx(tx, tenant, kind, limit)
 }

@@ -257,14 +257,14 @@ var countedResources = map[quota.Resource]counted{
 
 // CountHeld implements usage.Store.
 func (s *Store) CountHeld(
-	ctx context.Context, tx txn.Tx, tenant string, r quota.Resource, now time.Time, max int64,
+	ctx context.Context, tx txn.Tx, tenant string, r quota.Resource, now time.Time, limit int64,
 ) (n int64, ok bool, err error) {
 	h, ok := countedResources[r]
 	if !ok {
 		return 0, false, nil
 	}
 	text := `SELECT COUNT(*) FROM (SELECT 1 FROM ` + h.from + ` LIMIT ?) AS held`
-	err = s.rowOr(ctx, tx, text, append(h.args(tenant, now), max)...).Scan(&n)
+	err = s.rowOr(ctx, tx, text, append(h.args(tenant, now), limit)...).Scan(&n)
 	return n, true, err
 }
 

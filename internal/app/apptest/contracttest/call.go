@@ -92,6 +92,7 @@ func (c *Company) OwnCall(op *Operation) *Call {
 	return made
 }
 
+// Target returns the path and query of the call.
 func (k *Call) Target() string {
 	path := Parameter.ReplaceAllStringFunc(k.Operation.Path, func(p string) string { return url.PathEscape(k.Path[p[1:len(p)-1]]) })
 	if len(k.Query) > 0 {

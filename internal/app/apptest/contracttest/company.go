@@ -252,6 +252,7 @@ func NewOwnCompany(t testing.TB, n *apptest.Server) *Company {
 	return NewCompany(n, "mine", identity.Grant{KeyID: keys[0].(apptest.Object)["key_id"].(string), RawKey: apptest.OwnerKey})
 }
 
+// SensorsPath is the path of the sensors of a company.
 const SensorsPath = "/api/v1/webhooks/sensors"
 
 // createSensors creates a sensor whose calls are signed and one that accepts any.

@@ -1,7 +1,5 @@
 package contracttest
 
-import ()
-
 // apiDocument is what is read of the OpenAPI document.
 type apiDocument struct {
 	Paths map[string]map[string]struct {

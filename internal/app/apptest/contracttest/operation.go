@@ -70,8 +70,11 @@ func (o *Operation) TestName() string {
 	return cmp.Or(o.ID, strings.Trim(NotWord.ReplaceAllString(o.Path, "_"), "_"))
 }
 
+// What names of operations and parameters are found by.
 var (
-	NotWord   = regexp.MustCompile(`[^a-zA-Z0-9]+`)
+	// NotWord matches what an identifier cannot contain.
+	NotWord = regexp.MustCompile(`[^a-zA-Z0-9]+`)
+	// Parameter matches a path parameter.
 	Parameter = regexp.MustCompile(`\{([^}]*)\}`)
 )
 
@@ -140,6 +143,7 @@ func (o *Operation) Resolve(s *Schema) *Schema {
 	return s
 }
 
+// WalkFields visits all fields below a schema, with their dotted paths.
 func (o *Operation) WalkFields(s *Schema, path string, depth int, visit func(path, name string, s *Schema)) {
 	s = o.Resolve(s)
 	if s == nil || depth > 5 {

@@ -120,8 +120,8 @@ func (h *harness) handleDueTodos() (failed []error) {
 	return failed
 }
 
-// todo returns a session's only item of work.
-func (h *harness) todo(rec *session.Record) session.Todo {
+// onlyTodo returns a session's only item of work.
+func (h *harness) onlyTodo(rec *session.Record) session.Todo {
 	h.t.Helper()
 	all, _, err := h.Todos.ListTodos(h.t.Context(), rec.TenantID, session.TodoFilter{SessionID: rec.SessionID, Limit: 2})
 	if err != nil || len(all) != 1 {

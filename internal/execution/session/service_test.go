@@ -33,11 +33,11 @@ func TestRecurringTodos(t *testing.T) {
 			if failed := h.handleDueTodos(); failed != nil || len(h.runs.created) != n {
 				t.Fatalf("%d runs at due time %d, %v", len(h.runs.created), n, failed)
 			}
-			if got := h.todo(rec); got.Status != session.TodoInProgress {
+			if got := h.onlyTodo(rec); got.Status != session.TodoInProgress {
 				t.Errorf("while it runs it is %s", got.Status)
 			}
 			h.endRun(run.Failed)
-			if got := h.todo(rec); got.Status != session.TodoPending || got.LastRunStatus != run.Failed || got.NextFireAt == nil {
+			if got := h.onlyTodo(rec); got.Status != session.TodoPending || got.LastRunStatus != run.Failed || got.NextFireAt == nil {
 				t.Errorf("after the run: %+v", got)
 			}
 		}
@@ -59,7 +59,7 @@ func TestTodoGetsOneRun(t *testing.T) {
 		if failed := h.handleDueTodos(); len(failed) != 1 {
 			t.Fatalf("failures: %v", failed)
 		}
-		want := h.todo(rec).RunID
+		want := h.onlyTodo(rec).RunID
 		for range 3 { // the lease expires each time
 			h.clock.Advance(time.Minute)
 			if failed := h.handleDueTodos(); failed != nil {
@@ -73,7 +73,7 @@ func TestTodoGetsOneRun(t *testing.T) {
 			t.Errorf("the run is not a turn of the session")
 		}
 		h.endRun(run.Completed)
-		if got := h.todo(rec); got.Status != session.TodoDone {
+		if got := h.onlyTodo(rec); got.Status != session.TodoDone {
 			t.Errorf("it is %s", got.Status)
 		}
 	})
@@ -92,7 +92,7 @@ func TestRefusedTodo(t *testing.T) {
 		}
 		h.clock.Advance(time.Hour)
 		h.handleDueTodos()
-		if got := h.todo(rec); got.Status != session.TodoPending || got.LastRunStatus != run.Rejected || len(h.runs.created) != 0 {
+		if got := h.onlyTodo(rec); got.Status != session.TodoPending || got.LastRunStatus != run.Rejected || len(h.runs.created) != 0 {
 			t.Errorf("after a refusal: %+v, %d runs", got, len(h.runs.created))
 		}
 	})

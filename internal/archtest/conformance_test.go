@@ -68,7 +68,7 @@ func namedTests(cell string) []string {
 
 var ruleCount = regexp.MustCompile(`This page has (\d+) rules`)
 
-// The page says how many rules it has, so that none gets lost unseen: whoever
+// The page says how many rules it has, so that none is lost unnoticed: whoever
 // adds or removes one changes the number, too.
 func TestConformanceListsEveryRuleOnce(t *testing.T) {
 	t.Parallel()

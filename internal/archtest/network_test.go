@@ -19,7 +19,7 @@ var dialers = map[string]string{
 	"internal/wire/oidcclient":   "the operator's sign-in services",
 	"internal/wire/smtpmail":     "the operator's mail server",
 	"internal/wire/mcpclient":    "makes clients on the guarded transport",
-	"internal/client":            "the server that the command line is told to talk to",
+	"internal/client":            "the server that the command line talks to",
 }
 
 // calling are the names by which a program of net, net/http or crypto/tls calls

@@ -38,7 +38,7 @@ type pkg struct {
 	files []*file
 }
 
-// testSupport says whether the package exists for tests only: eventtest,
+// testSupport reports whether the package exists for tests only: eventtest,
 // sqldbtest and the like.
 func (p *pkg) testSupport() bool { return strings.HasSuffix(p.path, "test") }
 
@@ -136,7 +136,7 @@ func (f *file) line(pos token.Pos) string {
 // packages of others.
 func ours(path string) (rel string, ok bool) { return strings.CutPrefix(path, module+"/") }
 
-// standard says whether the import is of the standard library.
+// standard reports whether the import is of the standard library.
 func standard(path string) bool {
 	first, _, _ := strings.Cut(path, "/")
 	return !strings.Contains(first, ".") && first != module

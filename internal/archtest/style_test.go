@@ -93,7 +93,7 @@ func bubbles(p *pkg) map[string]bool {
 	return found
 }
 
-// inBubble says whether a function starts a bubble, by itself or by a helper.
+// inBubble reports whether a function starts a bubble, by itself or by a helper.
 func inBubble(fn *ast.FuncDecl, bubbles map[string]bool) bool {
 	inside := bubbles[fn.Name.Name]
 	ast.Inspect(fn, func(n ast.Node) bool {

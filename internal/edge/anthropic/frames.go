@@ -141,7 +141,7 @@ func (f *frames) addCall(d model.CallDelta) {
 // maxInputPiece is the maximum length of a piece of input, in bytes.
 const maxInputPiece = 512
 
-// sendInput shows what the mender gave, in pieces.
+// sendInput sends what the JSON repairer returned, in pieces.
 func (f *frames) sendInput() {
 	for rest := f.raw; len(rest) > 0; {
 		n := min(len(rest), maxInputPiece)

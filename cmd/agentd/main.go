@@ -17,6 +17,7 @@ import (
 var version = "dev"
 
 func main() {
+	app.Child()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// The second signal ends the process the hard way.
 	context.AfterFunc(ctx, stop)

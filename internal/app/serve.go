@@ -4,9 +4,11 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
@@ -17,6 +19,7 @@ import (
 	"agentd/internal/app/banner"
 	"agentd/internal/base/config"
 	"agentd/internal/base/secret"
+	"agentd/internal/wire/sandbox"
 )
 
 // Garbage collection: an idle agentd is small, and a busy one may use some
@@ -32,6 +35,7 @@ func Serve(ctx context.Context, cfg config.Config, version, program string, out,
 	buffered := newLogWriter(errs)
 	defer buffered.flush()
 	log := newLogger(cfg.Observability, buffered)
+	protect(cfg, log)
 	stopTraces, err := traces(ctx, cfg.Observability, version)
 	if err != nil {
 		return err
@@ -55,6 +59,18 @@ func Serve(ctx context.Context, cfg config.Config, version, program string, out,
 		return nil
 	case err := <-a.failed:
 		return err
+	}
+}
+
+// protect keeps other processes of the same user, and whoever may look at their
+// environment, from the secrets of this one, which has read them.
+func protect(cfg config.Config, log *slog.Logger) {
+	secrets := cfg.Secrets()
+	for name := range secrets {
+		_ = os.Unsetenv(name) // fails for an empty name
+	}
+	if err := sandbox.Protect(slices.Collect(maps.Values(secrets))); err != nil {
+		log.Warn("this process can be looked into by others of its user", "err", err)
 	}
 }
 

@@ -192,7 +192,7 @@ func (o *order) setLimits() error {
 		// they may write to is what takes memory.
 		{"memory", unix.RLIMIT_DATA, o.Limits.MemoryMiB * mib},
 	} {
-		limit := syscall.Rlimit{Cur: uint64(l.max), Max: uint64(l.max)} //nolint:gosec // New checks that none is negative
+		limit := syscall.Rlimit{Cur: uint64(l.max), Max: uint64(l.max)}
 		var old syscall.Rlimit
 		if err := syscall.Getrlimit(l.resource, &old); err == nil && old.Max < limit.Max {
 			limit = syscall.Rlimit{Cur: old.Max, Max: old.Max} // agentd's own is stricter

@@ -118,7 +118,7 @@ func (r *ruleset) allow(path string, rights uint64) error {
 	if stat.Mode&unix.S_IFMT != unix.S_IFDIR {
 		rights &= readFile | writeFile
 	}
-	attr := unix.LandlockPathBeneathAttr{Allowed_access: rights & r.handled, Parent_fd: int32(fd)} //nolint:gosec // it is small
+	attr := unix.LandlockPathBeneathAttr{Allowed_access: rights & r.handled, Parent_fd: int32(fd)}
 	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(r.fd), unix.LANDLOCK_RULE_PATH_BENEATH,
 		uintptr(unsafe.Pointer(&attr)), 0, 0, 0)
 	if errno != 0 {

@@ -55,7 +55,7 @@ const (
 )
 
 // atArg is the lower half of an argument; both architectures are little-endian.
-func atArg(n int) uint32 { return uint32(16 + 8*n) } //nolint:gosec // n is 0 to 5
+func atArg(n int) uint32 { return uint32(16 + 8*n) }
 
 func (p *program) load(at uint32) {
 	*p = append(*p, unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: at})
@@ -76,7 +76,7 @@ func (p *program) unless(value uint32) { p.compare(value, 1, 0) }
 // and for another. Programs here are short.
 func (p *program) compare(value uint32, equal, other int) {
 	*p = append(*p, unix.SockFilter{
-		Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: uint8(equal), Jf: uint8(other), K: value, //nolint:gosec // see above
+		Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: uint8(equal), Jf: uint8(other), K: value,
 	})
 }
 
@@ -164,7 +164,7 @@ func (o *order) filter() program {
 
 // install binds the thread, and what it becomes, to the filter.
 func (p program) install() error {
-	prog := unix.SockFprog{Len: uint16(len(p)), Filter: &p[0]} //nolint:gosec // it has some hundred
+	prog := unix.SockFprog{Len: uint16(len(p)), Filter: &p[0]}
 	err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&prog)), 0, 0)
 	if err != nil {
 		return fmt.Errorf("seccomp: %w", err)

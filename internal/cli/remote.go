@@ -32,7 +32,7 @@ func (r remote) ProvideServer(inv *invocation) (*server, error) {
 		return nil, fmt.Errorf("no key is given; set AGENTD_KEY to the one that the server printed on its first start, or use --key\n"+
 			"A lost one is replaced on the server's machine:  %s admin key create --role owner --scopes '*' --name NAME", inv.deps.Program)
 	}
-	c, err := client.New(r.Server.URL, r.Server.Key)
+	c, err := client.New(r.Server.URL, r.Server.Key, client.InTenant(r.Server.Tenant))
 	if err != nil {
 		return nil, fmt.Errorf("AGENTD_URL (--url) %q is no address of a server: %w", r.Server.URL, err)
 	}

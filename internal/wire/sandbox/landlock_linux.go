@@ -75,9 +75,10 @@ func (o *order) landlock() (*ruleset, error) {
 	if r.abi >= scopesABI {
 		attr.Scoped = unix.LANDLOCK_SCOPE_SIGNAL | unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET
 	}
-	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr), 0)
+	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET,
+		uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr), 0) //nolint:gosec // the kernel takes a pointer
 	if errno != 0 {
-		return nil, fmt.Errorf("Landlock: %w", errno)
+		return nil, fmt.Errorf("landlock: %w", errno)
 	}
 	r.fd = int(fd)
 	return r, r.allowAll(o)
@@ -120,9 +121,9 @@ func (r *ruleset) allow(path string, rights uint64) error {
 	}
 	attr := unix.LandlockPathBeneathAttr{Allowed_access: rights & r.handled, Parent_fd: int32(fd)}
 	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(r.fd), unix.LANDLOCK_RULE_PATH_BENEATH,
-		uintptr(unsafe.Pointer(&attr)), 0, 0, 0)
+		uintptr(unsafe.Pointer(&attr)), 0, 0, 0) //nolint:gosec // the kernel takes a pointer
 	if errno != 0 {
-		return fmt.Errorf("Landlock: %s: %w", path, errno)
+		return fmt.Errorf("landlock: %s: %w", path, errno)
 	}
 	return nil
 }
@@ -130,7 +131,7 @@ func (r *ruleset) allow(path string, rights uint64) error {
 // restrict binds the thread, and what it becomes, to the rules.
 func (r *ruleset) restrict() error {
 	if _, _, errno := unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, uintptr(r.fd), 0, 0); errno != 0 {
-		return fmt.Errorf("Landlock: %w", errno)
+		return fmt.Errorf("landlock: %w", errno)
 	}
 	return nil
 }

@@ -166,7 +166,7 @@ func (s *Sandbox) probe() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }() // the system cleans up temporary files too
 	o := s.order(dir)
 	o.Probe = true
 	_, answer, err := s.spawn(o, nil)

@@ -165,9 +165,10 @@ func (o *order) filter() program {
 // install binds the thread, and what it becomes, to the filter.
 func (p program) install() error {
 	prog := unix.SockFprog{Len: uint16(len(p)), Filter: &p[0]}
-	err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&prog)), 0, 0)
-	if err != nil {
-		return fmt.Errorf("seccomp: %w", err)
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP,
+		unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&prog))) //nolint:gosec // the kernel takes a pointer
+	if errno != 0 {
+		return fmt.Errorf("seccomp: %w", errno)
 	}
 	return nil
 }

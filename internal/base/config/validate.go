@@ -11,8 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"unicode"
 	"time"
+	"unicode"
 )
 
 // maxDrain bounds AGENTD_DRAIN_TIMEOUT: no step of a run takes longer.

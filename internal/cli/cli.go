@@ -46,49 +46,6 @@ const (
 	exitDetached = 3 // the run goes on, or waits, and the command left it
 )
 
-<<<<<<< HEAD
-type commands struct {
-	Help    helpFlag    `short:"h" help:"Show help."`
-	Version versionFlag `help:"Print the version."`
-
-	Serve   serveCommand   `cmd:"" group:"Server" help:"Run the server."`
-	Migrate migrateCommand `cmd:"" group:"Server" help:"Migrate the database to this version's schema, or back."`
-	Config  struct {
-		Show      configShowCommand      `cmd:"" default:"withargs" help:"Print the effective configuration, without secrets."`
-		Reference configReferenceCommand `cmd:"" help:"Print the reference of every setting, as Markdown."`
-	} `cmd:"" group:"Server" help:"Show the configuration."`
-	Admin struct {
-		Tenant struct {
-			Create     tenantCreateCommand     `cmd:"" help:"Create a tenant, its owner and the owner's key."`
-			List       tenantListCommand       `cmd:"" help:"List tenants, newest first."`
-			Suspend    tenantSuspendCommand    `cmd:"" help:"Suspend a tenant: its keys are refused and its runs stop."`
-			Reactivate tenantReactivateCommand `cmd:"" help:"Reactivate a suspended tenant; its runs continue where they stopped."`
-			Purge      tenantPurgeCommand      `cmd:"" help:"Delete a tenant with all its data."`
-		} `cmd:"" help:"Tenants."`
-		Key struct {
-			Create keyCreateCommand `cmd:"" help:"Create a key for a member of a tenant."`
-		} `cmd:"" help:"Keys."`
-		Secrets struct {
-			Rotate secretsRotateCommand `cmd:"" help:"Seal everything again with the first key of AGENTD_SECRET_KEY."`
-			Status secretsStatusCommand `cmd:"" help:"Count the sealed values by the secret key that they need."`
-			Forget secretsForgetCommand `cmd:"" help:"Let the server start without a secret key that is lost."`
-		} `cmd:"" help:"Secret keys."`
-	} `cmd:"" group:"Server" help:"Manage tenants, keys and secret keys, also while a server runs."`
-
-	Agent struct {
-		Create agentCreateCommand `cmd:"" help:"Create an agent."`
-		List   agentListCommand   `cmd:"" help:"List agents."`
-	} `cmd:"" group:"Agents" help:"Create and list agents."`
-	Run  runCommand `cmd:"" group:"Agents" help:"Start a run of an agent and follow it to its end."`
-	Runs struct {
-		List   runsListCommand   `cmd:"" help:"List runs, newest first."`
-		Show   runsShowCommand   `cmd:"" help:"Show a run with its output and steps."`
-		Cancel runsCancelCommand `cmd:"" help:"Cancel a run."`
-	} `cmd:"" group:"Agents" help:"List, show and cancel runs."`
-}
-
-=======
->>>>>>> main
 // Main runs one command and returns the exit code of the process.
 func Main(ctx context.Context, args []string, deps Deps) int {
 	if deps.LookupEnv == nil {

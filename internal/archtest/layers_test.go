@@ -107,7 +107,7 @@ var modules = map[string][]string{
 
 	"internal/agents/guardrail":   {"golang.org/x/text"},
 	"internal/agents/mcp/mcptest": {"github.com/modelcontextprotocol/go-sdk"},
-	"internal/content/doctext":    {"github.com/JohannesKaufmann/html-to-markdown/v2"},
+	"internal/content/htmltext":   {"golang.org/x/net"},
 	"internal/content/textindex":  {"golang.org/x/text"},
 	"internal/content/workspace":  {"golang.org/x/text"},
 	"internal/execution/engine":   {otelModule},
@@ -119,7 +119,7 @@ var modules = map[string][]string{
 	"internal/wire/outbound":          {"code.dny.dev/ssrf", "golang.org/x/net"},
 	"internal/wire/smtpmail":          {"github.com/wneessen/go-mail"},
 	"internal/wire/smtpmail/smtptest": {"github.com/emersion/go-smtp", "github.com/emersion/go-sasl"},
-	"internal/wire/webhttp":           {"github.com/JohannesKaufmann/html-to-markdown/v2", "golang.org/x/net"},
+	"internal/wire/webhttp":           {"golang.org/x/net"},
 
 	"internal/edge/httpapi": {
 		otelModule, "github.com/go-chi/chi/v5", "github.com/danielgtaylor/huma/v2", "github.com/prometheus/client_golang", "golang.org/x/sync",

@@ -21,7 +21,7 @@ type chatWord struct {
 func chatWords() []chatWord {
 	return []chatWord{
 		{"/help", "", "list these commands", func(c *chat, _ string) error { return c.help() }},
-		{"/history", "", "show the conversation, with the number of each entry", func(c *chat, _ string) error { return c.showHistory(c.session) }},
+		{"/history", "", "show the conversation with its numbers", func(c *chat, _ string) error { return c.showHistory(c.session) }},
 		{"/branch", "[N] [NAME]", "go on from entry N, or from here, on a branch of its own", (*chat).fork},
 		{"/branches", "", "list the branches", func(c *chat, _ string) error { return c.branches() }},
 		{"/switch", "BRANCH", "go to a branch, by its id or its name", (*chat).change},

@@ -34,7 +34,8 @@ type request struct {
 }
 
 func (s *server) newFollower(runID string) *follower {
-	f := &follower{server: s, runID: runID, again: s.deps.Program + " runs follow " + runID, asks: s.stdinTerminal && s.stderrTerminal && !s.json}
+	f := &follower{server: s, runID: runID, again: s.deps.Program + " runs follow " + runID}
+	f.asks = s.stdinTerminal && s.stderrTerminal && !s.json
 	if s.json {
 		f.show = s.showJSON
 	} else {

@@ -102,7 +102,8 @@ type runsRejectCommand struct {
 
 // Run implements the command.
 func (cmd *runsRejectCommand) Run(s *server) error {
-	return s.send(http.MethodPost, client.Path(client.RunsPath, cmd.ID, "reject"), cmd.body(cmd.Approval), "Rejected the call of run %s.", cmd.ID)
+	path := client.Path(client.RunsPath, cmd.ID, "reject")
+	return s.send(http.MethodPost, path, cmd.body(cmd.Approval), "Rejected the call of run %s.", cmd.ID)
 }
 
 // inboxApproval is an approval as the inbox lists it.

@@ -15,6 +15,7 @@ import (
 var version = "dev"
 
 func main() {
+	app.Child()
 	signals := notify()
 	os.Exit(cli.Main(signals.ctx, os.Args[1:], cli.Deps{
 		Version: version, Program: program(), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,

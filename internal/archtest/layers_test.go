@@ -95,6 +95,7 @@ var modules = map[string][]string{
 	"internal/base/cache":  {"github.com/maypok86/otter/v2"},
 	"internal/base/config": {"github.com/alecthomas/kong"},
 	"internal/base/ident":  {"github.com/google/uuid"},
+	"internal/base/secret": {"golang.org/x/crypto"},
 	"internal/base/schema": {"github.com/danielgtaylor/huma/v2"},
 	"internal/base/text":   {"github.com/agnivade/levenshtein"},
 
@@ -117,6 +118,7 @@ var modules = map[string][]string{
 	"internal/wire/oidcclient":        {"github.com/coreos/go-oidc/v3", "golang.org/x/oauth2"},
 	"internal/wire/openaiclient":      {otelModule, "code.dny.dev/ssrf"},
 	"internal/wire/outbound":          {"code.dny.dev/ssrf", "golang.org/x/net"},
+	"internal/wire/sandbox":           {"golang.org/x/sys"},
 	"internal/wire/smtpmail":          {"github.com/wneessen/go-mail"},
 	"internal/wire/smtpmail/smtptest": {"github.com/emersion/go-smtp", "github.com/emersion/go-sasl"},
 	"internal/wire/webhttp":           {"golang.org/x/net"},
@@ -153,6 +155,7 @@ var exceptions = map[string]map[string]string{
 		"internal/accounts/identity/identitysql":       "who makes tenants, members and keys",
 		"internal/accounts/tenantadmin/tenantadminsql": "who suspends and purges tenants",
 		"internal/store/auditsql":                      "every command is in the audit log",
+		"internal/store/secretsql":                     "they replace the secret keys",
 		"internal/store/worksql":                       "a purge is work, also without a server",
 	},
 }

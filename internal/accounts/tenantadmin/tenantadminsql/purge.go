@@ -231,9 +231,9 @@ const (
 // maxMerges bounds the merging of an index that others write to meanwhile.
 const maxMerges = 100_000
 
-// EraseDeleted implements tenantadmin.Store. PostgreSQL does the same by its
+// DeleteRemains implements tenantadmin.Store. PostgreSQL does the same by its
 // vacuum, in its own time.
-func (s *Store) EraseDeleted(ctx context.Context, hold func(txn.Tx) error) error {
+func (s *Store) DeleteRemains(ctx context.Context, hold func(txn.Tx) error) error {
 	if s.db.Postgres() {
 		return nil
 	}

@@ -4,7 +4,6 @@
 package openai
 
 import (
-
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 

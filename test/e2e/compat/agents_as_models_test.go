@@ -37,7 +37,7 @@ func TestAgentsAreNamedByName(t *testing.T) {
 	if got := n.Expect(200, "GET", "/v1/models/Chef%20de%20cuisine", nil); got["id"] != id || got["name"] != "Chef de cuisine" {
 		t.Errorf("the model: %v", got)
 	}
-	// Names follow the agent, and two agents of one name are told apart by id.
+	// Names follow the agent, and of two agents with one name each has its id.
 	n.Expect(200, "PATCH", "/api/v1/agents/"+id, object{"name": "Sous-chef"})
 	n.Expect(404, "GET", "/v1/models/Chef%20de%20cuisine", nil)
 	twin := n.CreateAgent(object{"name": "Sous-chef"})

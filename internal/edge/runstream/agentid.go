@@ -35,7 +35,8 @@ func (r *Runner) AgentID(ctx context.Context, tenant, model string) (string, err
 	case len(ids) == 0:
 		return "", NoAgent(model)
 	case len(ids) > 1:
-		return "", fault.New(fault.NotFound, "model_not_found", "Several agents have the name %q; use the id of one: %s.", name, strings.Join(ids, ", "))
+		return "", fault.New(fault.NotFound, "model_not_found",
+			"Several agents have the name %q; use the id of one: %s.", name, strings.Join(ids, ", "))
 	}
 	return ids[0], nil
 }
@@ -43,5 +44,6 @@ func (r *Runner) AgentID(ctx context.Context, tenant, model string) (string, err
 // NoAgent is the refusal of a model name that is no agent's.
 func NoAgent(model string) error {
 	return fault.New(fault.NotFound, "model_not_found",
-		"No agent %q exists in this company; a model is an agent's id or name, optionally with the prefix agent/. GET /v1/models lists them.", model)
+		"No agent %q exists in this company; a model is an agent's id or name, optionally with the prefix agent/. "+
+			"GET /v1/models lists them.", model)
 }

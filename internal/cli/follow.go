@@ -30,6 +30,8 @@ type detail struct {
 	DurationMS float64        `json:"duration_ms"`
 	Question   string         `json:"question"`
 	Decision   string         `json:"decision"`
+	AfterMS    float64        `json:"after_ms"`
+	Reason     string         `json:"reason"`
 }
 
 func (f *follower) show(frame client.Frame) {
@@ -57,6 +59,12 @@ func (f *follower) show(frame client.Frame) {
 		f.line("… %s", firstNonEmpty(d.Decision, d.Status, "decided"))
 	case "input.requested":
 		f.line("… asks: %s", d.Question)
+	case "step.retrying":
+		f.line("… waits for the model: %s The next attempt is in %s.", d.Reason, formatDuration(milliseconds(d.AfterMS)))
+	case "step.draft_void":
+		if f.midLine {
+			f.line("! the answer broke off and is made again")
+		}
 	case "run.paused":
 		f.line("… paused")
 	case "run.auth_required":

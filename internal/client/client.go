@@ -1,5 +1,6 @@
-// Package client is a small typed client of agentd's HTTP API: what the
-// command line for a person needs, and no more.
+// Package client is a client of agentd's HTTP API: one call for any operation
+// ([Client.Do]), one walk over the pages of any list ([List]), and event streams
+// that survive a lost connection ([Client.Watch]).
 package client
 
 import (
@@ -12,6 +13,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -25,21 +27,43 @@ const (
 	answerSize = 64 << 20         // bytes of an answer that are read
 )
 
-// Client talks to one server with one key. It is safe for concurrent use.
+// Client calls one server with one key. It is safe for concurrent use.
 type Client struct {
 	base  string
 	key   secret.String
 	http  *http.Client
 	retry retryPolicy
+
+	// tenant is the company that every request is meant for: the one that was
+	// chosen, or that of the first answer.
+	tenant atomic.Value // string
+}
+
+// tenantHeader names the company that a request is meant for, and in answers the
+// one that the key belongs to.
+const tenantHeader = "X-Tenant-Id"
+
+// Option configures a Client.
+type Option func(*Client)
+
+// InTenant makes every request one for a company, also the first. The server
+// refuses them if the key belongs to another. Without an ID the option does
+// nothing.
+func InTenant(id string) Option {
+	return func(c *Client) {
+		if id != "" {
+			c.tenant.Store(id)
+		}
+	}
 }
 
 // New makes a client. base is the server's address, as in AGENTD_URL.
-func New(base string, key secret.String) (*Client, error) {
+func New(base string, key secret.String, options ...Option) (*Client, error) {
 	at, err := url.Parse(base)
 	if err != nil || at.Host == "" || (at.Scheme != "http" && at.Scheme != "https") {
 		return nil, errors.New("the server's address must be like http://127.0.0.1:8080")
 	}
-	return &Client{
+	c := &Client{
 		base: strings.TrimRight(at.String(), "/"),
 		key:  key,
 		http: &http.Client{
@@ -47,7 +71,11 @@ func New(base string, key secret.String) (*Client, error) {
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 		retry: defaultRetryPolicy,
-	}, nil
+	}
+	for _, set := range options {
+		set(c)
+	}
+	return c, nil
 }
 
 // Doc is an answer in both forms: as the server sent it, and read.
@@ -62,52 +90,62 @@ func (d *Doc[T]) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, &d.Value)
 }
 
-// call sends one request and reads its answer. Errors: *Problem where the
-// server refused; others where it could not be reached or understood.
-func call[T any](ctx context.Context, c *Client, method, path string, query url.Values, body any) (T, error) {
-	var answer T
+// Do sends a request and reads its answer into out, which may be nil. path begins
+// with /api/v1 and may have a query; body is nil or becomes JSON. Errors: *Problem
+// where the server refused, *Unreachable where it did not answer.
+func (c *Client) Do(ctx context.Context, method, path string, body, out any) error {
+	var content io.Reader
+	if body != nil {
+		text, err := json.Marshal(body, json.Deterministic(true))
+		if err != nil {
+			return fmt.Errorf("the request cannot be written as JSON: %w", err)
+		}
+		content = bytes.NewReader(text)
+	}
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	res, err := c.send(ctx, method, path, query, nil, body)
+	res, err := c.Send(ctx, method, path, content, nil)
 	if err != nil {
-		return answer, err
+		return err
 	}
 	defer res.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(res.Body, answerSize))
 	if err != nil {
-		return answer, fmt.Errorf("the answer of %s broke off: %w", c.base, err)
+		return fmt.Errorf("the answer of %s broke off: %w", c.base, err)
 	}
-	if err := json.Unmarshal(text, &answer); err != nil {
-		return answer, fmt.Errorf("%s answered something that agentd would not; is AGENTD_URL right? (%w)", c.base, err)
+	if out == nil || len(text) == 0 {
+		return nil
 	}
-	return answer, nil
+	if err := json.Unmarshal(text, out); err != nil {
+		return fmt.Errorf("%s answered something that agentd would not; is AGENTD_URL right? (%w)", c.base, err)
+	}
+	return nil
 }
 
-// send sends a request and returns the response if it is a success.
-func (c *Client) send(ctx context.Context, method, path string, query url.Values, header http.Header, body any) (*http.Response, error) {
-	target := c.base + path
-	if len(query) > 0 {
-		target += "?" + query.Encode()
-	}
-	var content io.Reader
-	if body != nil {
-		text, err := json.Marshal(body)
-		if err != nil {
-			return nil, fmt.Errorf("the request cannot be written as JSON: %w", err)
-		}
-		content = bytes.NewReader(text)
-	}
-	req, err := http.NewRequestWithContext(ctx, method, target, content)
+// Get reads what a path answers, in both forms.
+func Get[T any](ctx context.Context, c *Client, path string) (Doc[T], error) {
+	var doc Doc[T]
+	err := c.Do(ctx, http.MethodGet, path, nil, &doc)
+	return doc, err
+}
+
+// Send sends a request and returns the answer as it comes if it is a success;
+// the caller closes its body. A body is JSON unless header says otherwise.
+func (c *Client) Send(ctx context.Context, method, path string, body io.Reader, header http.Header) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, c.base+path, body)
 	if err != nil {
 		return nil, err
 	}
-	maps.Copy(req.Header, header)
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
 	if !c.key.Empty() {
 		req.Header.Set("Authorization", "Bearer "+c.key.Reveal())
 	}
+	if tenant, ok := c.tenant.Load().(string); ok {
+		req.Header.Set(tenantHeader, tenant)
+	}
+	maps.Copy(req.Header, header)
 	res, err := c.http.Do(req)
 	if err != nil {
 		return nil, &Unreachable{Base: c.base, cause: err}
@@ -115,6 +153,9 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 	if res.StatusCode < 200 || res.StatusCode > 299 {
 		defer res.Body.Close()
 		return nil, readProblem(res)
+	}
+	if tenant := res.Header.Get(tenantHeader); tenant != "" {
+		c.tenant.CompareAndSwap(nil, tenant)
 	}
 	return res, nil
 }

@@ -39,6 +39,9 @@ type Config struct {
 	// Fresh refuses callers who must repeat MFA before a dangerous operation. Nil:
 	// MFA is never repeated.
 	Fresh func(ctx context.Context, who authz.Caller) error
+	// TenantNames names companies in the refusal of a request that is meant for
+	// another one. Nil: it has ids only.
+	TenantNames TenantNames
 	// Idempotency stores the answers to writes that carry an Idempotency-Key.
 	// Nil: the header is ignored.
 	Idempotency *idempotency.Manager
@@ -82,6 +85,7 @@ type Server struct {
 	idempotency *idempotency.Manager
 	repeatWait  time.Duration // for the first request, by a repeated one
 	fresh       func(context.Context, authz.Caller) error
+	tenantNames TenantNames
 	ready       func(context.Context) error
 	selfTest    func(context.Context) error
 	log         *slog.Logger
@@ -108,7 +112,7 @@ type Server struct {
 // inconsistent rows, which are programming errors.
 func New(c Config) (*Server, error) {
 	s := &Server{
-		auth: c.Auth, sameOrigin: http.NewCrossOriginProtection(), fresh: c.Fresh,
+		auth: c.Auth, sameOrigin: http.NewCrossOriginProtection(), fresh: c.Fresh, tenantNames: c.TenantNames,
 		idempotency: c.Idempotency, repeatWait: orDefault(c.RepeatWait, 10*time.Second),
 		ready: c.Ready, selfTest: c.SelfTest, log: c.Log, tracer: c.Tracer,
 		build: c.Build, started: time.Now(), mux: newMux(), proxies: c.Proxies,
@@ -190,13 +194,21 @@ func (s *Server) Serve(l net.Listener) error {
 	return nil
 }
 
+// Drain announces that the server is going to stop: readiness turns false, and the
+// readers of streams that can be resumed get the end of the stream, to reconnect
+// elsewhere. Requests, also for streams, are still served.
+func (s *Server) Drain() {
+	s.draining.Store(true)
+	s.streams.drain(false)
+}
+
 // Shutdown stops gracefully: readiness turns false, nothing new is accepted,
 // streams that can be resumed end at once, and other requests may finish until
 // ctx ends. It returns ctx's error if requests had to be cut off.
 func (s *Server) Shutdown(ctx context.Context) error {
 	defer s.cancel(errDraining)
 	s.draining.Store(true)
-	s.streams.drain()
+	s.streams.drain(true)
 	err := s.http.Shutdown(ctx)
 	if err == nil {
 		err = s.streams.wait(ctx)

@@ -196,11 +196,6 @@ func (j *journal) publish() {
 	}
 	j.events.entries, j.events.live = nil, nil
 	j.events.stored = j.events.seq
-	j.openText()
-}
-
-// openText makes the buffer ready for the text of the newest step.
-func (j *journal) openText() {
 	if n := len(j.rec.Pending); n > 0 {
 		j.text.open(j.rec.Pending[n-1].Ref(), j.events.stored)
 	}

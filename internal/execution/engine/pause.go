@@ -33,11 +33,7 @@ func (j *journal) pause(ctx context.Context) error {
 			j.step--
 		}
 	}
-	for i := range j.rec.Pending {
-		if j.rec.Pending[i].Seq > j.committedStep {
-			j.rec.Pending[i].Held = true
-		}
-	}
+	j.holdBegun()
 	if j.rec.Wait.For != "" { // the wait for a model that was to begin: a new step follows what may be said meanwhile
 		j.events.dropLast()
 		j.next.ops = append(j.next.ops, j.e.Runs.DeleteModelWait(j.rec.TenantID, j.rec.RunID))

@@ -42,7 +42,10 @@ type (
 		ErrorCode string  `json:"error_code,omitzero" doc:"Stable code of the error."`
 	}
 	textEvent struct {
-		Text string `json:"text" doc:"The next piece of text."`
+		Text    string `json:"text" doc:"The next piece of text."`
+		Payload struct {
+			Delta string `json:"delta" doc:"The text again."`
+		} `json:"payload" doc:"The text again, for clients that read it here."`
 		StepRef
 	}
 	toolCallEvent struct {

@@ -187,7 +187,7 @@ func (a *attack) check(size int) {
 		a.T.Errorf("a guardrail that reads the rest for each match: %v after %v", r["status"], time.Since(began))
 	}
 	for _, text := range []string{"a@", "1 ", "4111 ", "a.b@c.d ", "DE89", "sk-", "+49 ", "::", "1.2.3.", "\u00ad", "=", "ä"} {
-		built := a.CreateAgent(object{"model": apptest.EchoModel, "guardrails": object{"built_in": []string{"pii_redaction"}}})
+		built := a.CreateAgent(object{"model": apptest.EchoModel, "guardrails": object{"built_in": []string{"pii", "secrets"}}})
 		began := time.Now()
 		if r := a.WaitRun(a.StartRun(built, strings.Repeat(text, size/len(text)), nil)); time.Since(began) > a.within {
 			a.T.Errorf("the built-in guardrail and %q: %v after %v", text, r["status"], time.Since(began))
@@ -314,8 +314,8 @@ func TestHostileContentIsBounded(t *testing.T) { // alone, because it measures t
 	round("pages", hostile, func(name, _ string) { a.fetch(name, site+"/"+name) })
 	round("documents in HTML", hostile, func(name, page string) { a.document(name, "x.html", page) })
 	round("documents in CSV", tables(size), func(name, table string) { a.document(name, "x.csv", table) })
-	round("files in HTML", pages(7<<20), func(name, page string) { a.file(name, "x.html", page) })
-	round("files in CSV", tables(7<<20), func(name, table string) { a.file(name, "x.csv", table) })
+	round("files in HTML", pages(6<<20), func(name, page string) { a.file(name, "x.html", page) })
+	round("files in CSV", tables(5<<20), func(name, table string) { a.file(name, "x.csv", table) })
 	a.search(8 << 20)
 	checkResponsive(p, "searches")
 	a.check(900 << 10)

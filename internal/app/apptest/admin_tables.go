@@ -13,6 +13,7 @@ var volatile = []string{"due_at", "last_used_at"}
 // untenanted are the tables without data of tenants, and why they have none.
 var untenanted = map[string]string{
 	"goose_db_version": "which migrations ran",
+	"nodes":            "the processes that run, and where",
 	"signin_codes":     "by the email of a person, who may be of several companies or none yet",
 	"tenant_purges":    "of companies that are gone or going",
 	"signin_links":     "the same: how a person signs in elsewhere",
@@ -81,6 +82,7 @@ func (a *Admin) SharedTables() []string {
 		"goose_db_version", // of the schema
 		"sqlite_sequence",  // SQLite's own, for the table before
 		"tenant_purges",    // ends with a last look
+		"nodes",            // the processes that run
 		// A person is an email address, which companies have in common; codes and
 		// tickets last for minutes.
 		"signin_codes", "signin_links", "signin_tickets",

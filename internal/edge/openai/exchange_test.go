@@ -244,6 +244,24 @@ func TestExchanges(t *testing.T) {
 		{name: "stream-failed-late", body: askStream, play: func(s *stage) *stage {
 			return s.says("llm.chunk", `{"text":"It is"}`).ends(endings["failed-late"])
 		}},
+		{name: "stream-draft-void", body: askStream, play: func(s *stage) *stage {
+			s.says("step.started", `{"step_seq":1}`).says("llm.thinking", `{"text":"Hm."}`).says("llm.chunk", `{"text":"It \n"}`).says("llm.chunk", `{"text":"is"}`)
+			s.says("step.draft_void", `{"step_seq":1}`).says("step.retrying", `{"after_ms":5}`).says("llm.thinking", `{"text":"Hm. So"}`)
+			s.says("llm.chunk", `{"text":"It","step_seq":1}`).says("llm.chunk", `{"text":" \nis 42.","step_seq":1}`)
+			return s.says("llm.completed", `{"step_seq":1}`).ends(endings["completed"])
+		}},
+		{name: "stream-voided", body: askStream, play: func(s *stage) *stage {
+			s.says("step.started", `{"step_seq":1}`).says("llm.chunk", `{"text":"It is"}`).says("step.draft_void", `{"step_seq":1}`)
+			return s.says("llm.chunk", `{"text":"I think"}`).ends(endings["completed"])
+		}},
+		{name: "stream-voided-shorter", body: askStream, play: func(s *stage) *stage {
+			s.says("step.started", `{"step_seq":1}`).says("llm.chunk", `{"text":"It is"}`).says("step.draft_void", `{"step_seq":1}`)
+			return s.says("llm.chunk", `{"text":"It"}`).says("llm.completed", `{"step_seq":1}`).ends(endings["completed"])
+		}},
+		{name: "plain-model-down", body: ask, play: func(s *stage) *stage {
+			s.chat.Runner.MaxModelWait = time.Millisecond
+			return s.says("step.retrying", `{"step_seq":1,"attempt":1,"after_ms":60000}`)
+		}},
 		{name: "stream-without-log", body: askStream, play: func(s *stage) *stage {
 			s.chat.Runner.Log = brokenLog{}
 			s.says("llm.chunk", `{"text":"It "}`)

@@ -204,8 +204,12 @@ func (s *Responses) relay(r *http.Request, a *createdResponse, after int64) (gon
 	f.sendResponse(eventInProgress, value, false)
 	c := composer{run: a.stream.Run.RunID, items: []OutputItem{}, observer: &f}
 	for e, err := range a.stream.Follow(out.Context()) {
-		if err == nil && !c.observe(e) {
+		if err == nil && !c.observe(e) && !c.voided {
 			continue
+		}
+		if c.voided {
+			f.fail(runstream.Voided("the response can be read by its id"))
+			return false, nil
 		}
 		var response *Response
 		if err == nil {

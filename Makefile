@@ -30,6 +30,17 @@ run: build ## Build agentd and serve on 127.0.0.1:8080, SQLite and NATS inside
 build: ## Build bin/agentd
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/agentd ./cmd/agentd
 
+PREFIX ?= /usr/local
+
+.PHONY: install
+install: build ## Install agentd as PREFIX/bin/agentd (/usr/local)
+	install -d $(DESTDIR)$(PREFIX)/bin
+	install -m 755 $(BIN)/agentd $(DESTDIR)$(PREFIX)/bin/agentd
+
+.PHONY: uninstall
+uninstall: ## Remove PREFIX/bin/agentd; data stays
+	rm -f $(DESTDIR)$(PREFIX)/bin/agentd
+
 # Prints one line for each package, what fails in full, and one line at the end.
 GOTEST := $(GO) run ./internal/tools/gotest
 

@@ -21,9 +21,11 @@ func commandPath(node *kong.Node) string {
 }
 
 // untested are the commands whose examples the test of docs/cli.md does not
-// type: they serve until they are stopped, or
-// need what builtin/echo does not do. test/e2e/commandline tests them.
-var untested = map[string]bool{"serve": true, "webhooks listen": true, "webhooks redeliver": true, "runs respond": true, "admin secrets forget": true}
+// type: they serve until they are stopped, or need what builtin/echo does not do.
+// test/e2e/commandline runs these commands.
+var untested = map[string]bool{
+	"serve": true, "webhooks listen": true, "webhooks redeliver": true, "runs respond": true, "admin secrets forget": true,
+}
 
 // examples has an example of each command. They are one story: the help texts and
 // docs/cli.md show them, and a test types them in the page's order.
@@ -34,7 +36,8 @@ agentd agent create --name calc --tool calculator,current_time --replace`,
 	"agent show":   `agentd agent show calc`,
 	"agent export": `agentd agent export calc > calc.yaml`,
 	"agent apply": `agentd agent apply -f calc.yaml --dry-run
-printf 'name: clerk\nbuilt_in_tools: [calculator]\napproval_required_tools: [calculator]\n' | agentd agent apply -f - --yes`,
+printf 'name: clerk\nbuilt_in_tools: [calculator]\napproval_required_tools: [calculator]\n' > clerk.yaml
+agentd agent apply -f clerk.yaml --yes`,
 	"agent edit":     `EDITOR="sed -i s/sums/arithmetic/" agentd agent edit calc`,
 	"agent versions": `agentd agent versions calc`,
 	"agent diff":     `agentd agent diff calc 1 2`,

@@ -43,7 +43,7 @@ func newAgents(
 	p *platform, out *egress, models *models, accounts *accounts, content *content, tools *tools,
 ) *agents {
 	a := &agents{guardrails: newGuardrails(p, out, models, accounts)}
-	guarded := outbound.New(outbound.Config{Allow: out.allow})
+	guarded := outbound.New(out.config())
 	p.onStop(guarded.Close)
 	a.remote = mcpclient.New(mcpclient.Config{Transport: guarded.Transport(), Logger: p.log, Version: contractVersion})
 	commands := p.cfg.Security.Commands()

@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"agentd/internal/base/authz"
 	"agentd/internal/base/fault"
 	"agentd/internal/base/text"
 	"agentd/internal/kernel/tool"
@@ -30,6 +31,7 @@ type Page struct {
 // be reached, fault.Upstream and fault.UpstreamTimeout; their Detail is a
 // sentence for the model.
 type Fetcher interface {
+	// The context carries the tenant (authz.WithTenant).
 	Fetch(ctx context.Context, url string) (Page, error)
 }
 
@@ -123,7 +125,7 @@ func (s *Service) fetch(ctx context.Context, call tool.Call) (tool.Result, error
 	if err := json.Unmarshal([]byte(call.Arguments), &args); err != nil {
 		return tool.Result{}, err
 	}
-	page, err := s.Fetcher.Fetch(ctx, strings.TrimSpace(args.URL))
+	page, err := s.Fetcher.Fetch(authz.WithTenant(ctx, call.TenantID), strings.TrimSpace(args.URL))
 	if err != nil {
 		return refused(ctx, err)
 	}

@@ -8,11 +8,14 @@ import (
 	"net"
 	"net/mail"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 )
+
+// maxDrain bounds AGENTD_DRAIN_TIMEOUT: no step of a run takes longer.
+const maxDrain = time.Hour
 
 // Validate reports every setting that cannot work, each with the name of its
 // environment variable. It makes no network calls.
@@ -30,11 +33,21 @@ func (c *Config) Validate() error {
 		}
 		return nil
 	})
+	v.check("AGENTD_DRAIN_TIMEOUT", true, func() error {
+		if c.Server.DrainTimeout < 0 || c.Server.DrainTimeout > maxDrain {
+			return fmt.Errorf("must be from 0s to %v", maxDrain)
+		}
+		return nil
+	})
 	v.check("AGENTD_SECRET_KEY", !c.Security.SecretKey.Empty(), func() error {
 		_, err := decodeKeys(c.Security.SecretKey.Reveal())
 		return err
 	})
-	v.check("AGENTD_MCP_STDIO", c.Security.MCPStdio != "", func() error { return checkCommands(c.Security.Commands()) })
+	v.check("AGENTD_MCP_STDIO", c.Security.MCPStdio != "", func() error { return checkCommands(c.Security.plainCommands()) })
+	v.check("AGENTD_MCP_STDIO_COMMANDS", c.Security.MCPStdioCommands != "", func() error {
+		_, err := c.Security.Commands()
+		return err
+	})
 	v.check("AGENTD_NATS_URL", !c.Bus.NATSURL.Empty(), func() error { return c.Bus.NATSURL.check(hostful, "nats", "tls") })
 	c.Models.validate(&v)
 	c.Search.validate(&v)
@@ -143,23 +156,6 @@ func (s *Search) validate(v *verdict) {
 		return nil
 	})
 	v.check("AGENTD_SEARCH_URL", s.URL != "", func() error { return checkHTTP(s.URL) })
-}
-
-// checkCommands requires absolute paths of existing programs: a name to look up
-// would be a different program under a different search path.
-func checkCommands(paths []string) error {
-	for _, path := range paths {
-		info, err := os.Stat(path)
-		switch {
-		case !filepath.IsAbs(path):
-			return fmt.Errorf("%q is no absolute path", path)
-		case err != nil:
-			return fmt.Errorf("cannot be used: %w", err)
-		case info.IsDir() || info.Mode()&0o111 == 0:
-			return fmt.Errorf("%s is no program", path)
-		}
-	}
-	return nil
 }
 
 func checkHTTP(raw string) error { return checkURL(raw, hostful, "http", "https") }

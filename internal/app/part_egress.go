@@ -37,7 +37,9 @@ func newEgress(p *platform) (*egress, error) {
 	e := &egress{
 		allow: allow, store: tenantadminsql.New(p.db),
 		// The rules hold within 2 s, also while nodes cannot signal to each other.
-		rules: cache.New(cache.Options[string, *outbound.Rules]{Most: 10_000, Lasts: cache.For[*outbound.Rules](time.Second), Elapsed: func() time.Duration { return time.Since(start) }}),
+		rules: cache.New(cache.Options[string, *outbound.Rules]{
+			Most: 10_000, Lasts: cache.For[*outbound.Rules](time.Second), Elapsed: func() time.Duration { return time.Since(start) },
+		}),
 	}
 	e.guarded = outbound.New(e.config())
 	hooks := webhookhttp.ClientConfig(allow)

@@ -47,7 +47,8 @@ var _ guardrail.Hooks = Caller{}
 func (c Caller) Call(ctx context.Context, call guardrail.Call) (guardrail.Reply, error) {
 	h := signedHeader(call.Body, call.Secret, c.Clock.Now())
 	h["Accept"] = []string{"application/json"}
-	resp, err := c.post(authz.WithTenant(ctx, call.TenantID), call.URL, h, call.Body, outbound.Limits{Time: call.Timeout, Bytes: call.MaxAnswer})
+	ctx = authz.WithTenant(ctx, call.TenantID)
+	resp, err := c.post(ctx, call.URL, h, call.Body, outbound.Limits{Time: call.Timeout, Bytes: call.MaxAnswer})
 	if err != nil {
 		return guardrail.Reply{}, err
 	}

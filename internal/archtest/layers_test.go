@@ -127,7 +127,7 @@ var modules = map[string][]string{
 		otelModule, "github.com/go-chi/chi/v5", "github.com/danielgtaylor/huma/v2", "github.com/prometheus/client_golang", "golang.org/x/sync",
 	},
 
-	"cmd/agentd":             {"github.com/mattn/go-isatty"},
+	"cmd/agentd":          {"github.com/mattn/go-isatty"},
 	"internal/tools/sbom": {"github.com/CycloneDX/cyclonedx-go"},
 
 	"internal/cli":           {"github.com/alecthomas/kong", "golang.org/x/term", "golang.org/x/text"},

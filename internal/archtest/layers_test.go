@@ -127,10 +127,9 @@ var modules = map[string][]string{
 		otelModule, "github.com/go-chi/chi/v5", "github.com/danielgtaylor/huma/v2", "github.com/prometheus/client_golang", "golang.org/x/sync",
 	},
 
-	"cmd/agentd":          {"github.com/mattn/go-isatty"},
-	"internal/tools/sbom": {"github.com/CycloneDX/cyclonedx-go"},
-
-	"internal/cli":           {"github.com/alecthomas/kong", "golang.org/x/term", "golang.org/x/text"},
+	"cmd/agentd":             {"github.com/mattn/go-isatty"},
+	"internal/cli":           {"github.com/alecthomas/kong", "golang.org/x/sys", "golang.org/x/term", "golang.org/x/text"},
+	"internal/tools/sbom":    {"github.com/CycloneDX/cyclonedx-go"},
 	"internal/cli/agentfile": {"github.com/aymanbagabas/go-udiff", "go.yaml.in/yaml/v3"},
 
 	"internal/app": {otelModule, "github.com/prometheus/client_golang"},

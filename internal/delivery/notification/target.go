@@ -11,6 +11,7 @@ import (
 	"agentd/internal/base/authz"
 	"agentd/internal/base/fault"
 	"agentd/internal/base/ident"
+	"agentd/internal/base/route"
 	"agentd/internal/base/secret"
 	"agentd/internal/base/txn"
 	"agentd/internal/kernel/audit"
@@ -109,6 +110,15 @@ type TargetView struct {
 	Config    configView `json:"config" required:"true"`
 	CreatedAt time.Time  `json:"created_at" required:"true"`
 	Last      *lastView  `json:"last_delivery" doc:"Outcome of the last notification to this target."`
+	route.Repetition
+}
+
+// WithoutSecret implements route.ShownOnce.
+func (v TargetView) WithoutSecret() any {
+	if v.Config.Secret != "" && v.Config.Secret != secret.Redacted {
+		v.Config.Secret, v.Repetition = secret.Redacted, route.Repeated
+	}
+	return v
 }
 
 type configView struct {

@@ -49,8 +49,8 @@ const (
 	// again.
 	forgetCodes = time.Hour
 
-	// codeCookie binds a code to the browser that asked for it.
-	codeCookie = "svc_signin"
+	// attemptCookie binds a code to the browser that asked for it.
+	attemptCookie = "svc_signin"
 )
 
 // WorkKind is the kind of the work items that send requested codes.
@@ -128,7 +128,7 @@ func (s codes) requestCode(ctx context.Context, _ authz.Caller, in *requestCodeI
 		return nil, err
 	}
 	text, err := json.Marshal(Requested{OK: true, Message: "If this address can sign in, a code is on its way to it.", Attempt: attempt})
-	return &route.Reply{JSON: text, Cookie: &route.Cookie{Name: codeCookie, Value: attempt, Lasts: codeLife}}, err
+	return &route.Reply{JSON: text, Cookie: &route.Cookie{Name: attemptCookie, Value: attempt, Lasts: codeLife}}, err
 }
 
 func noMail() error {

@@ -53,7 +53,6 @@ func TestRepetitionsWait(t *testing.T) {
 		t.Errorf("a repetition that waited long enough: %d %s", late.StatusCode, late.body)
 	}
 	go func() { second <- post() }()
-	time.Sleep(20 * time.Millisecond) // most often long enough for it to wait
 	close(proceed)
 	if got := <-first; got.StatusCode != 201 {
 		t.Errorf("%d %s", got.StatusCode, got.body)

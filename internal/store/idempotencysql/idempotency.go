@@ -33,7 +33,8 @@ const (
 
 // reserve takes over a record that has expired, or whose write has neither
 // finished nor renewed its lease.
-var reserve = sqldb.Insert(`idempotency AS old`, `tenant_id, credential_id, idem_key, holder, request, body, status, answer, lease, expires_at`) +
+var reserve = sqldb.Insert(`idempotency AS old`,
+	`tenant_id, credential_id, idem_key, holder, request, body, status, answer, lease, expires_at`) +
 	` ON CONFLICT (tenant_id, credential_id, idem_key) DO UPDATE SET ` +
 	sqldb.Excluded(`holder, request, body, status, answer, lease, expires_at`) +
 	` WHERE old.expires_at <= ? OR old.status = 0 AND old.lease <= ?`

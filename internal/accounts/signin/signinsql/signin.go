@@ -27,12 +27,12 @@ func notFound(err error) error { return sqldb.NoRowsAs(err, signin.ErrNotFound) 
 
 const (
 	addressColumns = `email, asked, asked_at, again_at, tried, tried_since, forget_at`
-	codeColumns    = `email, browser, code_hash, long_hash, terms, wrong, elsewhere, expires_at`
+	attemptColumns = `email, browser, code_hash, long_hash, terms, wrong, elsewhere, expires_at`
 	linkColumns    = `issuer, subject, provider, email, provider_email, linked_at`
 	factorColumns  = `person, tenant_id, sealed, algorithm, recovery, created_at, confirmed_at, last_step, wrong, wrong_at`
 
 	selectAddress = `SELECT ` + addressColumns + ` FROM signin_addresses WHERE email = ?`
-	selectCodes   = `SELECT ` + codeColumns + ` FROM signin_attempts WHERE email = ? AND expires_at > ? ORDER BY expires_at DESC, browser`
+	selectCodes   = `SELECT ` + attemptColumns + ` FROM signin_attempts WHERE email = ? AND expires_at > ? ORDER BY expires_at DESC, browser`
 	selectTicket  = `SELECT sealed FROM signin_tickets WHERE kind = ? AND hash = ? AND expires_at > ?`
 	selectLink    = `SELECT ` + linkColumns + ` FROM signin_links `
 	selectFactor  = `SELECT ` + factorColumns + ` FROM signin_factors WHERE person = ?`
@@ -51,7 +51,7 @@ var (
 
 	insertAddress = sqldb.Insert(`signin_addresses`, addressColumns) + ` ON CONFLICT (email) DO NOTHING`
 	updateAddress = `UPDATE signin_addresses SET ` + sqldb.Assign(strings.TrimPrefix(addressColumns, `email, `)) + ` WHERE email = ?`
-	insertCode    = sqldb.Insert(`signin_attempts`, codeColumns)
+	insertCode    = sqldb.Insert(`signin_attempts`, attemptColumns)
 	insertTicket  = sqldb.Insert(`signin_tickets`, `kind, hash, sealed, expires_at`)
 	insertLink    = sqldb.Insert(`signin_links`, linkColumns) + ` ON CONFLICT DO NOTHING`
 	putFactor     = sqldb.Insert(`signin_factors`, factorColumns) +

@@ -104,6 +104,8 @@ type Config struct {
 	CheckURL func(url string) error // returns why a URL cannot be called; without DNS
 	Commands []string               // absolute paths of the commands that stdio servers may run
 	Base     func() string          // the public URL of this deployment, without a trailing slash
+	// Names returns the names of a tenant and of a member, each "" if there is none.
+	Names func(ctx context.Context, tenant, user string) (company, person string)
 }
 
 // Service serves MCP in parts: Servers keeps what tenants register, Toolsets gives
@@ -129,6 +131,7 @@ func New(c Config) *Service {
 		},
 		Authorizer: &Authorizer{
 			servers: servers, credentials: creds, links: links, oauth: c.OAuth, remote: c.Remote, clock: c.Clock, logger: c.Logger, base: c.Base,
+			names: c.Names,
 		},
 	}
 }

@@ -129,6 +129,7 @@ var contentTypes = map[string][]string{
 	jsonMedia:                  {jsonMedia},
 	"application/problem+json": {"application/problem+json"},
 	"text/markdown":            {"text/markdown; charset=utf-8"},
+	"text/html":                {"text/html; charset=utf-8"},
 }
 
 func writeBody(w http.ResponseWriter, status int, contentType string, body []byte) {

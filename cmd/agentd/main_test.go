@@ -5,6 +5,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -181,6 +182,33 @@ func TestRunAsItHappens(t *testing.T) {
 	}
 	if out := m.want(0, "bin/agentd runs list"); strings.Count(out, "cancelled") != 2 {
 		t.Errorf("the runs are\n%s", out)
+	}
+}
+
+// SIGTERM waits for the model's answer, and a second signal does not. SIGINT
+// without a terminal is SIGTERM.
+func TestSecondSignalCuts(t *testing.T) {
+	t.Parallel()
+	for _, first := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		t.Run(first.String(), func(t *testing.T) {
+			t.Parallel()
+			sim := modeltest.New(t, modeltest.Default(modeltest.Answer{Text: "one two three", HangAfter: 1}))
+			server, m := newMachine(t).serve(sim)
+			m.want(0, "bin/agentd agent create --name slow")
+			m.start("bin/agentd run slow Hello").says("one")
+			server.signal(first)
+			server.until(func() bool { return strings.Contains(server.errs.String(), "drain_timeout=30s") }, "drains")
+			select {
+			case <-server.ended:
+				t.Fatal("the model call was cut off")
+			case <-time.After(200 * time.Millisecond):
+			}
+			again := time.Now()
+			server.signal(syscall.SIGINT)
+			if code, took := server.wait(), time.Since(again); code != 0 || took > 20*time.Second {
+				t.Errorf("the server ended with %d after %v:\n%s", code, took, server.errs.String())
+			}
+		})
 	}
 }
 

@@ -96,6 +96,7 @@ var modules = map[string][]string{
 	"internal/base/config": {"github.com/alecthomas/kong"},
 	"internal/base/ident":  {"github.com/google/uuid"},
 	"internal/base/schema": {"github.com/danielgtaylor/huma/v2"},
+	"internal/base/text":   {"github.com/agnivade/levenshtein"},
 
 	"internal/kernel/rule": {"cel.dev/cel-go"},
 	"internal/kernel/tool": {"github.com/santhosh-tekuri/jsonschema/v6"},
@@ -124,6 +125,7 @@ var modules = map[string][]string{
 		otelModule, "github.com/go-chi/chi/v5", "github.com/danielgtaylor/huma/v2", "github.com/prometheus/client_golang", "golang.org/x/sync",
 	},
 
+	"cmd/agentd":   {"github.com/mattn/go-isatty"},
 	"internal/cli": {"github.com/alecthomas/kong"},
 	"internal/app": {otelModule, "github.com/prometheus/client_golang"},
 	"internal/app/apptest": {

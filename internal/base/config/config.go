@@ -38,6 +38,8 @@ type Server struct {
 	RateLimits       string `env:"AGENTD_RATE_LIMITS" default:"tenant=6000/m,key=3000/m" placeholder:"LIMITS" help:"How many requests a tenant, a key (or browser session) and an operation of a tenant may make: any of tenant=N/m, key=N/m and endpoint=N/m by commas, with /s, /m or /h. off: no limits."`
 	StreamsPerTenant int    `env:"AGENTD_STREAMS_PER_TENANT" name:"streams-per-tenant" default:"20000" placeholder:"N" help:"How many event streams a tenant may have open at once on this node. 0: any number."`
 
+	DrainTimeout time.Duration `env:"AGENTD_DRAIN_TIMEOUT" default:"30s" placeholder:"DURATION" help:"How long a server that is stopped with SIGTERM lets steps of runs, deliveries and requests that are under way come to their end. What is left then is cut off, as it is at a second signal. Ctrl-C at a terminal waits 3s at most."`
+
 	TrustedProxies string `env:"AGENTD_TRUSTED_PROXIES" placeholder:"CIDR" help:"Addresses of the proxies in front of agentd, several by commas, whose X-Forwarded-For says who the client is. Empty: none; the client is whoever connects."`
 }
 

@@ -9,7 +9,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 )
+
+// maxDrain bounds AGENTD_DRAIN_TIMEOUT: no step of a run takes longer.
+const maxDrain = time.Hour
 
 // Validate reports every setting that cannot work, each with the name of its
 // environment variable. It makes no network calls.
@@ -24,6 +28,12 @@ func (c *Config) Validate() error {
 	v.check("AGENTD_STREAMS_PER_TENANT", true, func() error {
 		if c.Server.StreamsPerTenant < 0 {
 			return errors.New("must be 0 or more")
+		}
+		return nil
+	})
+	v.check("AGENTD_DRAIN_TIMEOUT", true, func() error {
+		if c.Server.DrainTimeout < 0 || c.Server.DrainTimeout > maxDrain {
+			return fmt.Errorf("must be from 0s to %v", maxDrain)
 		}
 		return nil
 	})

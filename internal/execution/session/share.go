@@ -58,7 +58,7 @@ type (
 		Body      struct {
 			_ struct{} `json:"-" name:"SessionShareCreate"`
 
-			Role    string  `json:"role" required:"true" enum:"viewer,editor" doc:"Shown with the conversation. Whatever the role, the link gives read access only."`
+			Role    string  `json:"role" enum:"viewer,editor" default:"viewer" doc:"Shown with the conversation. Whatever the role, the link gives read access only."`
 			Expires float64 `json:"expires_in_hours,omitzero" minimum:"1" maximum:"87600" doc:"Default: the link does not expire."`
 		}
 	}
@@ -156,6 +156,7 @@ func (s *shareService) routes() []route.Route {
 		Doc: "Needs no API key: the link gives access.", Public: true, Errors: []int{404},
 	}
 	create := with(write("POST", path, "createSessionShare", "Create a public link to a session", talkers), 200)
+	create.Optional = true
 	create.Doc = "Each call makes a new link and invalidates the previous one."
 	return []route.Route{
 		route.Action(read(path, "getSessionShare", "Get the public link to a session"), s.get),

@@ -1,0 +1,49 @@
+package cli
+
+// commands is the tree of all commands. The order of the fields is that of the
+// help texts and of docs/cli.md.
+type commands struct {
+	Help    helpFlag    `short:"h" help:"Show help."`
+	Version versionFlag `help:"Print the version."`
+
+	Agent struct {
+		Create   agentCreateCommand   `cmd:"" help:"Create an agent."`
+		List     agentListCommand     `cmd:"" help:"List agents, newest first."`
+		Show     agentShowCommand     `cmd:"" help:"Show an agent."`
+		Export   agentExportCommand   `cmd:"" help:"Write agents as YAML, which apply reads."`
+		Apply    agentApplyCommand    `cmd:"" help:"Create and change agents so that they are as files say."`
+		Edit     agentEditCommand     `cmd:"" help:"Change an agent in your editor."`
+		Versions agentVersionsCommand `cmd:"" help:"List the versions of an agent, newest first."`
+		Diff     agentDiffCommand     `cmd:"" help:"Compare two versions of an agent."`
+		Rollback agentRollbackCommand `cmd:"" help:"Go back to an earlier version of an agent, as a new version."`
+		Delete   agentDeleteCommand   `cmd:"" help:"Delete an agent."`
+	} `cmd:"" group:"Agents" help:"Agents: what they are and how they change."`
+	Run  runCommand `cmd:"" group:"Agents" help:"Start a run of an agent and follow it to its end."`
+	Runs struct {
+		List   runsListCommand   `cmd:"" help:"List runs, newest first."`
+		Show   runsShowCommand   `cmd:"" help:"Show a run with its output and steps."`
+		Cancel runsCancelCommand `cmd:"" help:"Cancel a run."`
+	} `cmd:"" group:"Agents" help:"Runs: what agents did and do."`
+
+	Serve   serveCommand   `cmd:"" group:"Server" help:"Run the server."`
+	Migrate migrateCommand `cmd:"" group:"Server" help:"Migrate the database to this version's schema, or back."`
+	Config  struct {
+		Show      configShowCommand      `cmd:"" default:"withargs" help:"Print the effective configuration, without secrets."`
+		Reference configReferenceCommand `cmd:"" help:"Print the reference of every setting, as Markdown."`
+	} `cmd:"" group:"Server" help:"Show the configuration."`
+	Admin struct {
+		Tenant struct {
+			Create     tenantCreateCommand     `cmd:"" help:"Create a tenant, its owner and the owner's key."`
+			List       tenantListCommand       `cmd:"" help:"List tenants, newest first."`
+			Suspend    tenantSuspendCommand    `cmd:"" help:"Suspend a tenant: its keys are refused and its runs stop."`
+			Reactivate tenantReactivateCommand `cmd:"" help:"Reactivate a suspended tenant; its runs continue where they stopped."`
+			Purge      tenantPurgeCommand      `cmd:"" help:"Delete a tenant with all its data."`
+		} `cmd:"" help:"Tenants."`
+		Key struct {
+			Create keyCreateCommand `cmd:"" help:"Create a key for a member of a tenant."`
+		} `cmd:"" help:"Keys."`
+	} `cmd:"" group:"Server" help:"Manage tenants and keys, also while a server runs."`
+
+	HelpWord    helpCommand    `cmd:"" name:"help" group:"Help" help:"Show the help of a command."`
+	VersionWord versionCommand `cmd:"" name:"version" group:"Help" help:"Print the version."`
+}

@@ -15,9 +15,10 @@ import (
 var version = "dev"
 
 func main() {
+	app.Child()
 	signals := notify()
 	os.Exit(cli.Main(signals.ctx, os.Args[1:], cli.Deps{
-		Version: version, Program: program(), Stdout: os.Stdout, Stderr: os.Stderr,
+		Version: version, Program: program(), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		Serve: func(ctx context.Context, cfg config.Config) error {
 			return app.Serve(ctx, cfg, app.Process{
 				Version: version, Program: program(), Out: os.Stdout, Errs: os.Stderr, Cut: signals.second(),

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel"
@@ -19,6 +21,7 @@ import (
 	"agentd/internal/app/banner"
 	"agentd/internal/base/config"
 	"agentd/internal/base/secret"
+	"agentd/internal/wire/sandbox"
 )
 
 // Garbage collection: an idle agentd is small, and a busy one may use some
@@ -48,6 +51,7 @@ func Serve(ctx context.Context, cfg config.Config, process Process) error {
 	buffered := newLogWriter(process.Errs)
 	defer buffered.flush()
 	log := newLogger(cfg.Observability, buffered)
+	protect(cfg, log)
 	stopTraces, err := traces(ctx, cfg.Observability, process.Version)
 	if err != nil {
 		return err
@@ -71,6 +75,18 @@ func Serve(ctx context.Context, cfg config.Config, process Process) error {
 		return nil
 	case err := <-a.failed:
 		return err
+	}
+}
+
+// protect keeps other processes of the same user, and whoever may look at their
+// environment, from the secrets of this one, which has read them.
+func protect(cfg config.Config, log *slog.Logger) {
+	secrets := cfg.Secrets()
+	for name := range secrets {
+		_ = os.Unsetenv(name) // fails for an empty name
+	}
+	if err := sandbox.Protect(slices.Collect(maps.Values(secrets))); err != nil {
+		log.Warn("this process can be looked into by others of its user", "err", err)
 	}
 }
 

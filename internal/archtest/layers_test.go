@@ -117,6 +117,7 @@ var modules = map[string][]string{
 	"internal/wire/oidcclient":        {"github.com/coreos/go-oidc/v3", "golang.org/x/oauth2"},
 	"internal/wire/openaiclient":      {otelModule, "code.dny.dev/ssrf"},
 	"internal/wire/outbound":          {"code.dny.dev/ssrf", "golang.org/x/net"},
+	"internal/wire/sandbox":           {"golang.org/x/sys"},
 	"internal/wire/smtpmail":          {"github.com/wneessen/go-mail"},
 	"internal/wire/smtpmail/smtptest": {"github.com/emersion/go-smtp", "github.com/emersion/go-sasl"},
 	"internal/wire/webhttp":           {"golang.org/x/net"},

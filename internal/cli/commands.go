@@ -20,10 +20,27 @@ type commands struct {
 	} `cmd:"" group:"Agents" help:"Agents: what they are and how they change."`
 	Run  runCommand `cmd:"" group:"Agents" help:"Start a run of an agent and follow it to its end."`
 	Runs struct {
-		List   runsListCommand   `cmd:"" help:"List runs, newest first."`
-		Show   runsShowCommand   `cmd:"" help:"Show a run with its output and steps."`
-		Cancel runsCancelCommand `cmd:"" help:"Cancel a run."`
+		List    runsListCommand    `cmd:"" help:"List runs, newest first."`
+		Show    runsShowCommand    `cmd:"" help:"Show a run with its output and steps."`
+		Follow  runsFollowCommand  `cmd:"" help:"Follow a run to its end, from its first event on."`
+		Tree    runsTreeCommand    `cmd:"" help:"Show a run with the runs of other agents that it started."`
+		Respond runsRespondCommand `cmd:"" help:"Answer the question of a run."`
+		Approve runsApproveCommand `cmd:"" help:"Approve the tool call that a run waits for."`
+		Reject  runsRejectCommand  `cmd:"" help:"Reject the tool call that a run waits for."`
+		Cancel  runsCancelCommand  `cmd:"" help:"Cancel a run."`
 	} `cmd:"" group:"Agents" help:"Runs: what agents did and do."`
+	Chat      chatCommand `cmd:"" group:"Agents" help:"Talk with an agent: a session in the terminal, or a message for each line of a pipe."`
+	Approvals struct {
+		List    approvalsListCommand    `cmd:"" help:"List tool calls that wait for an approval."`
+		Approve approvalsApproveCommand `cmd:"" help:"Approve a tool call."`
+		Reject  approvalsRejectCommand  `cmd:"" help:"Reject a tool call."`
+	} `cmd:"" group:"Agents" help:"The inbox of tool calls that wait for a person."`
+	Sessions struct {
+		List     sessionsListCommand     `cmd:"" help:"List sessions, newest first."`
+		Show     sessionsShowCommand     `cmd:"" help:"Show a session with its branches."`
+		Messages sessionsMessagesCommand `cmd:"" help:"Show the messages of a session's active branch."`
+		Delete   sessionsDeleteCommand   `cmd:"" help:"Close a session."`
+	} `cmd:"" group:"Agents" help:"Sessions: conversations with an agent."`
 
 	Serve   serveCommand   `cmd:"" group:"Server" help:"Run the server."`
 	Migrate migrateCommand `cmd:"" group:"Server" help:"Migrate the database to this version's schema, or back."`

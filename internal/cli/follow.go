@@ -23,6 +23,7 @@ type follower struct {
 	waits   []request // for a person, oldest first
 	waiting string    // what the run waits for besides: a pause, an authorization
 	asking  string    // id of the request that was put to the person
+	again   string    // the command that follows the run again
 }
 
 // request is an approval or a question of a run.
@@ -33,7 +34,8 @@ type request struct {
 }
 
 func (s *server) newFollower(runID string) *follower {
-	f := &follower{server: s, runID: runID, asks: s.stdinTerminal && s.stderrTerminal && !s.json}
+	f := &follower{server: s, runID: runID, again: s.deps.Program + " runs follow " + runID}
+	f.asks = s.stdinTerminal && s.stderrTerminal && !s.json
 	if s.json {
 		f.show = s.showJSON
 	} else {
@@ -144,7 +146,7 @@ func (f *follower) detach(why string) error {
 	if f.asking != "" {
 		fmt.Fprintln(f.stderr)
 	}
-	return detached{fmt.Sprintf("%s It was left alone. Follow it again:  %s runs follow %s", why, f.deps.Program, f.runID)}
+	return detached{why + " It was left alone. Follow it again:  " + f.again}
 }
 
 // keep keeps what the run waits for.

@@ -16,6 +16,7 @@ type Run struct {
 	SessionID   string         `json:"session_id"`
 	Status      string         `json:"status"`
 	Input       jsontext.Value `json:"input"`
+	Metadata    jsontext.Value `json:"metadata"`
 	Output      jsontext.Value `json:"output"`
 	Metrics     Metrics        `json:"metrics"`
 	Error       string         `json:"error"`

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/mail"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 )
@@ -41,7 +40,11 @@ func (c *Config) Validate() error {
 		_, err := decodeKey(c.Security.SecretKey.Reveal())
 		return err
 	})
-	v.check("AGENTD_MCP_STDIO", c.Security.MCPStdio != "", func() error { return checkCommands(c.Security.Commands()) })
+	v.check("AGENTD_MCP_STDIO", c.Security.MCPStdio != "", func() error { return checkCommands(c.Security.plainCommands()) })
+	v.check("AGENTD_MCP_STDIO_COMMANDS", c.Security.MCPStdioCommands != "", func() error {
+		_, err := c.Security.Commands()
+		return err
+	})
 	v.check("AGENTD_NATS_URL", !c.Bus.NATSURL.Empty(), func() error { return c.Bus.NATSURL.check(hostful, "nats", "tls") })
 	c.Models.validate(&v)
 	c.Search.validate(&v)
@@ -150,23 +153,6 @@ func (s *Search) validate(v *verdict) {
 		return nil
 	})
 	v.check("AGENTD_SEARCH_URL", s.URL != "", func() error { return checkHTTP(s.URL) })
-}
-
-// checkCommands requires absolute paths of existing programs: a name to look up
-// would be a different program under a different search path.
-func checkCommands(paths []string) error {
-	for _, path := range paths {
-		info, err := os.Stat(path)
-		switch {
-		case !filepath.IsAbs(path):
-			return fmt.Errorf("%q is no absolute path", path)
-		case err != nil:
-			return fmt.Errorf("cannot be used: %w", err)
-		case info.IsDir() || info.Mode()&0o111 == 0:
-			return fmt.Errorf("%s is no program", path)
-		}
-	}
-	return nil
 }
 
 func checkHTTP(raw string) error { return checkURL(raw, hostful, "http", "https") }

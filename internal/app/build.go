@@ -37,7 +37,7 @@ func build(ctx context.Context, p *platform) (*program, error) {
 		return nil, err
 	}
 	execution := newExecution(p, models, accounts, delivery, content, tools, agents)
-	members, err := newMembers(p, accounts, delivery, agents)
+	members, err := newMembers(ctx, p, accounts, delivery, agents)
 	if err != nil {
 		return nil, err
 	}

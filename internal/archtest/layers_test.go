@@ -95,6 +95,7 @@ var modules = map[string][]string{
 	"internal/base/cache":  {"github.com/maypok86/otter/v2"},
 	"internal/base/config": {"github.com/alecthomas/kong"},
 	"internal/base/ident":  {"github.com/google/uuid"},
+	"internal/base/secret": {"golang.org/x/crypto"},
 	"internal/base/schema": {"github.com/danielgtaylor/huma/v2"},
 	"internal/base/text":   {"github.com/agnivade/levenshtein"},
 
@@ -154,6 +155,7 @@ var exceptions = map[string]map[string]string{
 		"internal/accounts/identity/identitysql":       "who makes tenants, members and keys",
 		"internal/accounts/tenantadmin/tenantadminsql": "who suspends and purges tenants",
 		"internal/store/auditsql":                      "every command is in the audit log",
+		"internal/store/secretsql":                     "they replace the secret keys",
 		"internal/store/worksql":                       "a purge is work, also without a server",
 	},
 }

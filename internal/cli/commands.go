@@ -59,7 +59,12 @@ type commands struct {
 		Key struct {
 			Create keyCreateCommand `cmd:"" help:"Create a key for a member of a tenant."`
 		} `cmd:"" help:"Keys."`
-	} `cmd:"" group:"Server" help:"Manage tenants and keys, also while a server runs."`
+		Secrets struct {
+			Rotate secretsRotateCommand `cmd:"" help:"Seal everything again with the first key of AGENTD_SECRET_KEY."`
+			Status secretsStatusCommand `cmd:"" help:"Count the sealed values by the secret key that they need."`
+			Forget secretsForgetCommand `cmd:"" help:"Let the server start without a secret key that is lost."`
+		} `cmd:"" help:"Secret keys."`
+	} `cmd:"" group:"Server" help:"Manage tenants, keys and secret keys, also while a server runs."`
 
 	HelpWord    helpCommand    `cmd:"" name:"help" group:"Help" help:"Show the help of a command."`
 	VersionWord versionCommand `cmd:"" name:"version" group:"Help" help:"Print the version."`

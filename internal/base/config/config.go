@@ -84,7 +84,7 @@ type Bus struct {
 // Security is keys, and where agentd may call.
 type Security struct {
 	OwnerKey    secret.String `env:"AGENTD_OWNER_KEY" placeholder:"KEY" help:"Key of the first tenant's owner, svc_ with 8 and 32 letters or digits. Read on the first start only. Empty: one is made and printed once."`
-	SecretKey   secret.String `env:"AGENTD_SECRET_KEY" placeholder:"BASE64" help:"32 bytes in base64 that seal what is stored encrypted. Nodes that share a database must share it. Empty: made once in the data directory."`
+	SecretKey   secret.String `env:"AGENTD_SECRET_KEY" placeholder:"BASE64" help:"32 bytes in base64 that seal what is stored encrypted; several by commas while one is replaced: the first one seals, all of them open. Nodes that share a database must share it. Empty: made once in the data directory, in secret.key, which takes several lines."`
 	EgressAllow string        `env:"AGENTD_EGRESS_ALLOW" placeholder:"CIDR|IP:PORT" help:"Private addresses that calls whose target a tenant chose may reach all the same; several by commas."`
 	MCPStdio    string        `env:"AGENTD_MCP_STDIO" name:"mcp-stdio" placeholder:"PATH" help:"Absolute paths of the commands that tenants may run as MCP servers over standard streams, in a sandbox, without arguments or variables of their own; several by commas. Empty: none."`
 

@@ -1,14 +1,17 @@
 package config
 
 import (
+	"bytes"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"net"
 	"net/mail"
 	"os"
+	"slices"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // maxDrain bounds AGENTD_DRAIN_TIMEOUT: no step of a run takes longer.
@@ -37,7 +40,7 @@ func (c *Config) Validate() error {
 		return nil
 	})
 	v.check("AGENTD_SECRET_KEY", !c.Security.SecretKey.Empty(), func() error {
-		_, err := decodeKey(c.Security.SecretKey.Reveal())
+		_, err := decodeKeys(c.Security.SecretKey.Reveal())
 		return err
 	})
 	v.check("AGENTD_MCP_STDIO", c.Security.MCPStdio != "", func() error { return checkCommands(c.Security.plainCommands()) })
@@ -166,6 +169,32 @@ func checkListen(address string) error {
 		return fmt.Errorf("%q is no port; ports are 0 (any that is free) to 65535", port)
 	}
 	return nil
+}
+
+// maxKeys is how many secret keys may be configured: the sealing one, and those
+// that are being replaced.
+const maxKeys = 8
+
+// decodeKeys reads secret keys that stand behind each other, by commas or lines.
+func decodeKeys(text string) ([][]byte, error) {
+	all := strings.FieldsFunc(text, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
+	if len(all) == 0 {
+		return nil, errors.New("is empty; make a key with: openssl rand -base64 32")
+	}
+	if len(all) > maxKeys {
+		return nil, fmt.Errorf("holds %d keys and may hold %d", len(all), maxKeys)
+	}
+	keys := make([][]byte, len(all))
+	for i, one := range all {
+		var err error
+		if keys[i], err = decodeKey(one); err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(keys[:i], func(k []byte) bool { return bytes.Equal(k, keys[i]) }) {
+			return nil, errors.New("holds the same key twice")
+		}
+	}
+	return keys, nil
 }
 
 // decodeKey reads 32 bytes in any spelling of base64. The error does not

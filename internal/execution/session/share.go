@@ -80,15 +80,18 @@ func hashOf(token string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// sealedFor is what the sealed tokens are bound to.
-const sealedFor = "session_share"
+// formerContext is what tokens were bound to that do not name their secret key.
+const formerContext = "session_share"
+
+// context returns what the sealed token is bound to.
+func (sh *Share) context() string { return "session_share/" + sh.TenantID + "/" + sh.SessionID }
 
 func (s *shareService) create(ctx context.Context, who authz.Caller, in *shareIn) (shareView, error) {
 	token := rand.Text()
 	sh := &Share{
 		TenantID: who.TenantID, SessionID: in.SessionID, Hash: hashOf(token), Role: in.Body.Role,
-		Sealed: s.box.Seal([]byte(token), sealedFor),
 	}
+	sh.Sealed = s.box.Seal([]byte(token), sh.context())
 	if in.Body.Expires > 0 {
 		sh.ExpiresAt = s.clock.Now().Add(time.Duration(in.Body.Expires * float64(time.Hour))).Truncate(time.Microsecond)
 	}
@@ -130,7 +133,7 @@ func (s *shareService) get(ctx context.Context, who authz.Caller, in *idIn) (sha
 	if err != nil {
 		return shareView{}, err
 	}
-	token, err := s.box.Open(sh.Sealed, sealedFor)
+	token, err := s.box.Open(sh.Sealed, sh.context(), formerContext)
 	if err != nil {
 		return shareView{}, err
 	}

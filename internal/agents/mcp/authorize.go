@@ -66,7 +66,8 @@ func (a *Authorizer) Ask(ctx context.Context, who authz.Caller, state string) (C
 func (a *Authorizer) serverFor(ctx context.Context, who authz.Caller, s sealedState) (*Server, error) {
 	if s.Tenant != who.TenantID {
 		return nil, fault.New(fault.Forbidden, "",
-			"This link is for another company than the one that you are signed in to. If you are a member of it, switch to it and open the link again.")
+			"This link is for another company than the one that you are signed in to. "+
+				"If you are a member of it, switch to it and open the link again.")
 	}
 	if who.Method != "cookie" {
 		return nil, fault.New(fault.Forbidden, "", "Only a person can authorize a server: open the link in a browser that is signed in.")
@@ -109,7 +110,8 @@ func (a *Authorizer) Begin(ctx context.Context, who authz.Caller, token, browser
 	if err := a.credentials.addPending(ctx, s.Tenant, id, v.ID, &p); err != nil {
 		return "", err
 	}
-	return a.oauth.AuthorizeURL(p.Provider, p.Client, p.Redirect, a.links.seal(purposeCallback, s.Tenant, id, "", pendingLife), p.Verifier), nil
+	back := a.links.seal(purposeCallback, s.Tenant, id, "", pendingLife)
+	return a.oauth.AuthorizeURL(p.Provider, p.Client, p.Redirect, back, p.Verifier), nil
 }
 
 func hashBrowser(browser string) []byte {

@@ -76,7 +76,8 @@ func (s *Server) Routes() []httpapi.Raw {
 
 	page := route.Row{Tag: "MCP", Errors: []int{400, 404, 409, 503}}
 	start, approve, back := page, page, page
-	start.Method, start.Path, start.ID, start.Summary = "GET", mcp.StartPath, "startMcpAuthorization", "Ask a person to authorize an MCP server"
+	start.Method, start.Path, start.ID = "GET", mcp.StartPath, "startMcpAuthorization"
+	start.Summary = "Ask a person to authorize an MCP server"
 	start.Doc = "A page that names the company, the server and who asked, with a button. The URL comes from authorizeMcpServer, or from " +
 		"a run with the status auth_required. Only a browser session of a member of that company sees the page."
 	start.Scopes, start.Role = []authz.Scope{"agents:write"}, authz.Developer
@@ -84,7 +85,8 @@ func (s *Server) Routes() []httpapi.Raw {
 	approve.Method, approve.ID, approve.Status = "POST", "approveMcpAuthorization", http.StatusSeeOther
 	approve.Summary = "Redirect a person who consented to the authorization server"
 	approve.Doc = "The button of the page sends this. It sets a cookie that binds the authorization to the browser."
-	back.Method, back.Path, back.ID, back.Summary = "GET", mcp.CallbackPath, "finishMcpAuthorization", "Complete the authorization of an MCP server"
+	back.Method, back.Path, back.ID = "GET", mcp.CallbackPath, "finishMcpAuthorization"
+	back.Summary = "Complete the authorization of an MCP server"
 	back.Doc = "The authorization server redirects the person here. Only the browser that began can complete the authorization."
 	back.Public = true
 	return []httpapi.Raw{

@@ -37,7 +37,8 @@ var pages = template.Must(template.New("").Funcs(template.FuncMap{"style": func(
 <dt>Asked by</dt><dd>{{if .AskedBy}}{{.AskedBy}}{{else}}a run of an agent that needs the server{{end}}</dd></dl>
 <p>All agents of {{.Company}} that the server is assigned to will act there with the account that you sign in with next.
 Continue only if you want that.</p>
-<form method="post" action="{{.Action}}"><input type="hidden" name="consent" value="{{.Token}}"><button>Continue to {{.Server}}</button></form>
+<form method="post" action="{{.Action}}"><input type="hidden" name="consent" value="{{.Token}}">
+<button>Continue to {{.Server}}</button></form>
 </body></html>
 {{end}}
 {{define "done"}}{{template "top" (print . " is authorized")}}
@@ -60,7 +61,8 @@ func showPage(w http.ResponseWriter, status int, name string, data any, forms st
 	// The state must not leak to the next site. To this one the browser must say where
 	// the form comes from.
 	h.Set("Referrer-Policy", "same-origin")
-	h.Set("Content-Security-Policy", "default-src 'none'; style-src "+styleHash+"; form-action "+forms+"; base-uri 'none'; frame-ancestors 'none'")
+	h.Set("Content-Security-Policy",
+		"default-src 'none'; style-src "+styleHash+"; form-action "+forms+"; base-uri 'none'; frame-ancestors 'none'")
 	w.WriteHeader(status)
 	return pages.ExecuteTemplate(w, name, data)
 }
@@ -146,7 +148,8 @@ func failAsPage(w http.ResponseWriter, r *http.Request, status int, e *fault.Err
 	}
 	detail := e.Detail
 	if status == http.StatusUnauthorized {
-		detail = "Only members of the company that was named to you can authorize its servers. Sign in to agentd in this browser, then open the link again."
+		detail = "Only members of the company that was named to you can authorize its servers. " +
+			"Sign in to agentd in this browser, then open the link again."
 		if e.Code == "mfa_required" {
 			detail = "Your sign-in still needs its second factor. Complete it in this browser, then open the link again."
 		}

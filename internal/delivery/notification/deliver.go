@@ -55,9 +55,9 @@ type DeliveryStore interface {
 	// CreateTargetTx returns how many targets the person then has.
 	CreateTargetTx(tx txn.Tx, t Target) (int, error)
 	DeleteTargetTx(tx txn.Tx, tenant, user, id string) (bool, error)
-	// ConfirmTargetTx confirms an email target, and reports whether it has this hash of
+	// UpdateConfirmedTx confirms an email target, and reports whether it has this hash of
 	// a token that has not expired.
-	ConfirmTargetTx(tx txn.Tx, tenant, id string, hash []byte, now time.Time) (bool, error)
+	UpdateConfirmedTx(tx txn.Tx, tenant, id string, hash []byte, now time.Time) (bool, error)
 	// RecordDeliveryTx stores the outcome of a delivery; failure is "" for a success.
 	RecordDeliveryTx(tx txn.Tx, tenant, id string, at time.Time, failure string) error
 
@@ -66,9 +66,9 @@ type DeliveryStore interface {
 	CountMailTx(tx txn.Tx, tenant, subject string, now time.Time, per time.Duration) (int, error)
 	// DeleteOldCountsTx deletes some counts that are of no use any more.
 	DeleteOldCountsTx(tx txn.Tx, now time.Time) error
-	OptOutTx(tx txn.Tx, tenant string, address AddressHash, at time.Time) error
-	OptInTx(tx txn.Tx, tenant string, address AddressHash) error
-	OptedOutTx(tx txn.Tx, tenant string, address AddressHash) (bool, error)
+	CreateOptOutTx(tx txn.Tx, tenant string, address AddressHash, at time.Time) error
+	DeleteOptOutTx(tx txn.Tx, tenant string, address AddressHash) error
+	HasOptOutTx(tx txn.Tx, tenant string, address AddressHash) (bool, error)
 }
 
 // Post is a request to a webhook.
@@ -226,12 +226,12 @@ func (s *Service) Deliver(ctx context.Context, held work.Lease) error {
 		return err
 	}
 	if t.Kind == Email {
-		letter := s.mailOf(ctx, p.Address, n)
+		letter := s.mailing().mailOf(ctx, p.Address, n)
 		return s.Writer.Write(ctx, func(tx txn.Tx) error {
 			failure := "This address is not confirmed yet."
 			if t.confirmed() {
 				var err error
-				if failure, err = s.sendTx(tx, t.TenantID, letter); err != nil {
+				if failure, err = s.mailing().sendTx(tx, t.TenantID, letter); err != nil {
 					return err
 				}
 			}
@@ -265,11 +265,11 @@ func (s *Service) toAccount(ctx context.Context, held work.Lease, d *delivery, n
 	i := slices.IndexFunc(people, func(p Person) bool { return p.UserID == d.UserID && p.Email != "" })
 	var letter mail.Message
 	if i >= 0 {
-		letter = s.mailOf(ctx, people[i].Email, n)
+		letter = s.mailing().mailOf(ctx, people[i].Email, n)
 	}
 	return s.Writer.Write(ctx, func(tx txn.Tx) error {
 		if i >= 0 {
-			if _, err := s.sendTx(tx, held.TenantID, letter); err != nil {
+			if _, err := s.mailing().sendTx(tx, held.TenantID, letter); err != nil {
 				return err
 			}
 		}

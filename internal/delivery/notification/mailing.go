@@ -32,6 +32,11 @@ const (
 // confirmLife is how long the link of a confirmation letter works.
 const confirmLife = 24 * time.Hour
 
+// mailing sends notifications by email, to those who want them.
+type mailing struct{ *Service }
+
+func (s *Service) mailing() mailing { return mailing{s} }
+
 // mailLimit is how many emails are sent within a time. Anyone can name any address, and
 // agents choose the words: without limits a company could flood a stranger from the
 // operator's address.
@@ -63,7 +68,7 @@ func noticeLimits(a AddressHash) []mailLimit {
 }
 
 // withinTx counts an email and reports whether it is within the limits.
-func (s *Service) withinTx(tx txn.Tx, tenant string, limits []mailLimit) (bool, error) {
+func (s mailing) withinTx(tx txn.Tx, tenant string, limits []mailLimit) (bool, error) {
 	now := s.Clock.Now()
 	for _, l := range limits {
 		of := tenant
@@ -80,12 +85,12 @@ func (s *Service) withinTx(tx txn.Tx, tenant string, limits []mailLimit) (bool, 
 
 // sendTx mails a notification to an address that is known to want it, unless it
 // unsubscribed or the limits are reached. It returns why nothing was sent, or "".
-func (s *Service) sendTx(tx txn.Tx, tenant string, m mail.Message) (failure string, err error) {
+func (s mailing) sendTx(tx txn.Tx, tenant string, m mail.Message) (failure string, err error) {
 	if !s.canMail() {
 		return "This deployment can no longer send mail.", nil
 	}
 	address := hashAddress(m.To)
-	out, err := s.Delivery.OptedOutTx(tx, tenant, address)
+	out, err := s.Delivery.HasOptOutTx(tx, tenant, address)
 	if err != nil || out {
 		return "This address has unsubscribed.", err
 	}
@@ -99,7 +104,7 @@ func (s *Service) sendTx(tx txn.Tx, tenant string, m mail.Message) (failure stri
 // mailOf returns a notification as mail. Subject, text and footer say which company it
 // is from: companies and their agents choose the words, and must not pass for the
 // operator.
-func (s *Service) mailOf(ctx context.Context, to string, n *Notification) mail.Message {
+func (s mailing) mailOf(ctx context.Context, to string, n *Notification) mail.Message {
 	company, stop := s.company(ctx, n.TenantID), s.unsubscribeURL(n.TenantID, to)
 	who := "The company \"" + company + "\" sends you this"
 	if n.Type == AgentMessage || n.Type == RunAwaitingInput {
@@ -118,7 +123,7 @@ func (s *Service) mailOf(ctx context.Context, to string, n *Notification) mail.M
 
 // company returns the name of a company as emails show it: its words, and no link that
 // a mail program would make of it.
-func (s *Service) company(ctx context.Context, tenant string) string {
+func (s mailing) company(ctx context.Context, tenant string) string {
 	name := ""
 	if s.Company != nil {
 		name = s.Company(ctx, tenant)
@@ -143,7 +148,7 @@ type subscription struct {
 
 const unsubscribePurpose = "notification_unsubscribe"
 
-func (s *Service) unsubscribeURL(tenant, address string) string {
+func (s mailing) unsubscribeURL(tenant, address string) string {
 	plain, err := json.Marshal(subscription{tenant, address})
 	if err != nil {
 		panic(err) // strings always encode
@@ -151,7 +156,7 @@ func (s *Service) unsubscribeURL(tenant, address string) string {
 	return s.Public() + unsubscribePath + "?token=" + base64.RawURLEncoding.EncodeToString(s.Box.Seal(plain, unsubscribePurpose))
 }
 
-func (s *Service) openSubscription(token string) (sub subscription, err error) {
+func (s mailing) openSubscription(token string) (sub subscription, err error) {
 	sealed, err := base64.RawURLEncoding.DecodeString(token)
 	if err == nil {
 		var plain []byte
@@ -171,13 +176,13 @@ func badLink() error {
 
 // askTx sends the confirmation letter of a new email target, unless the address is the
 // verified one of the person's account.
-func (s *Service) askTx(tx txn.Tx, t *Target, address, company string, own bool) error {
+func (s mailing) askTx(tx txn.Tx, t *Target, address, company string, own bool) error {
 	hash := hashAddress(address)
 	if own {
 		t.ConfirmedAt = t.CreatedAt
-		return s.Delivery.OptInTx(tx, t.TenantID, hash)
+		return s.Delivery.DeleteOptOutTx(tx, t.TenantID, hash)
 	}
-	out, err := s.Delivery.OptedOutTx(tx, t.TenantID, hash)
+	out, err := s.Delivery.HasOptOutTx(tx, t.TenantID, hash)
 	if err != nil {
 		return err
 	}
@@ -198,7 +203,8 @@ func (s *Service) askTx(tx txn.Tx, t *Target, address, company string, own bool)
 	sum := sha256.Sum256([]byte(token))
 	t.ConfirmHash, t.ConfirmUntil = sum[:], t.CreatedAt.Add(confirmLife)
 	return s.Mail.Send(tx, t.TenantID, mail.Message{
-		To: address, Until: t.ConfirmUntil, Subject: "Confirm that you want notifications of " + company, Unsubscribe: s.unsubscribeURL(t.TenantID, address),
+		To: address, Until: t.ConfirmUntil, Subject: "Confirm that you want notifications of " + company,
+		Unsubscribe: s.unsubscribeURL(t.TenantID, address),
 		Text: "A member of the company \"" + company + "\" on " + s.Public() + " wants its notifications to be sent to this address.\n\n" +
 			"If you want them, open this link within 24 hours:\n\n" + s.Public() + confirmPath + "?token=" + t.TenantID + "." + t.ID + "." + token +
 			"\n\nIf not, ignore this email; without your confirmation nothing more is sent.\n",
@@ -206,7 +212,7 @@ func (s *Service) askTx(tx txn.Tx, t *Target, address, company string, own bool)
 }
 
 // ownAddress reports whether an address is the verified one of the caller's account.
-func (s *Service) ownAddress(ctx context.Context, who authz.Caller, address string) (bool, error) {
+func (s mailing) ownAddress(ctx context.Context, who authz.Caller, address string) (bool, error) {
 	people, err := s.Delivery.ListPeople(ctx, who.TenantID)
 	for _, p := range people {
 		if p.UserID == who.UserID && p.Email != "" && strings.EqualFold(p.Email, address) {
@@ -241,13 +247,14 @@ func renderPage(d linkPageData) (*route.Reply, error) {
 
 // askToConfirm shows the page of a confirmation letter's link. Opening the link changes
 // nothing, because mail programs open links too.
-func (s *Service) askToConfirm(ctx context.Context, _ authz.Caller, in *linkIn) (*route.Reply, error) {
+func (s mailing) askToConfirm(ctx context.Context, _ authz.Caller, in *linkIn) (*route.Reply, error) {
 	tenant, _, _, err := confirmation(in.Token)
 	if err != nil {
 		return nil, err
 	}
 	return renderPage(linkPageData{
-		"Notifications by email", "Do you want the notifications of the company \"" + s.company(ctx, tenant) + "\" at this address?", "Yes, send them",
+		Title: "Notifications by email", Button: "Yes, send them",
+		Text: "Do you want the notifications of the company \"" + s.company(ctx, tenant) + "\" at this address?",
 	})
 }
 
@@ -262,13 +269,13 @@ func confirmation(token string) (tenant, target string, hash []byte, err error) 
 }
 
 // confirm makes an email target effective. Doing it again changes nothing.
-func (s *Service) confirm(ctx context.Context, _ authz.Caller, in *pressIn) (*route.Reply, error) {
+func (s mailing) confirm(ctx context.Context, _ authz.Caller, in *pressIn) (*route.Reply, error) {
 	tenant, target, hash, err := confirmation(in.Token)
 	if err != nil {
 		return nil, err
 	}
 	err = s.Writer.Write(ctx, func(tx txn.Tx) error {
-		found, err := s.Delivery.ConfirmTargetTx(tx, tenant, target, hash, s.Clock.Now())
+		found, err := s.Delivery.UpdateConfirmedTx(tx, tenant, target, hash, s.Clock.Now())
 		if err == nil && !found {
 			err = badLink()
 		}
@@ -277,27 +284,30 @@ func (s *Service) confirm(ctx context.Context, _ authz.Caller, in *pressIn) (*ro
 	if err != nil {
 		return nil, err
 	}
-	return renderPage(linkPageData{Title: "Confirmed", Text: "The notifications are sent to this address from now on. Each has a link to stop them."})
+	return renderPage(linkPageData{
+		Title: "Confirmed", Text: "The notifications are sent to this address from now on. Each has a link to stop them.",
+	})
 }
 
-func (s *Service) askToUnsubscribe(ctx context.Context, _ authz.Caller, in *linkIn) (*route.Reply, error) {
+func (s mailing) askToUnsubscribe(ctx context.Context, _ authz.Caller, in *linkIn) (*route.Reply, error) {
 	sub, err := s.openSubscription(in.Token)
 	if err != nil {
 		return nil, err
 	}
 	return renderPage(linkPageData{
-		"Stop notifications by email", "Stop all notifications of the company \"" + s.company(ctx, sub.Tenant) + "\" to " + sub.Address + "?", "Stop them",
+		Title: "Stop notifications by email", Button: "Stop them",
+		Text: "Stop all notifications of the company \"" + s.company(ctx, sub.Tenant) + "\" to " + sub.Address + "?",
 	})
 }
 
 // unsubscribe stops the notifications of a company to an address (RFC 8058).
-func (s *Service) unsubscribe(ctx context.Context, _ authz.Caller, in *pressIn) (*route.Reply, error) {
+func (s mailing) unsubscribe(ctx context.Context, _ authz.Caller, in *pressIn) (*route.Reply, error) {
 	sub, err := s.openSubscription(in.Token)
 	if err != nil {
 		return nil, err
 	}
 	err = s.Writer.Write(ctx, func(tx txn.Tx) error {
-		return s.Delivery.OptOutTx(tx, sub.Tenant, hashAddress(sub.Address), s.Clock.Now())
+		return s.Delivery.CreateOptOutTx(tx, sub.Tenant, hashAddress(sub.Address), s.Clock.Now())
 	})
 	if err != nil {
 		return nil, err

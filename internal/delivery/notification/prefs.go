@@ -259,7 +259,7 @@ func (s *Service) setPrefs(ctx context.Context, who authz.Caller, in *prefsIn) (
 	return answer(ctx, s.Writer, func(tx txn.Tx) (Prefs, error) {
 		tx.AfterCommit(func() { s.recipients.forget(who.TenantID) })
 		if own != "" {
-			if err := s.Delivery.OptInTx(tx, who.TenantID, hashAddress(own)); err != nil {
+			if err := s.Delivery.DeleteOptOutTx(tx, who.TenantID, hashAddress(own)); err != nil {
 				return p, err
 			}
 		}

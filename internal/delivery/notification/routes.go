@@ -73,10 +73,14 @@ func (s *Service) Routes() []route.Route {
 			"DELETE", "/{notificationId}", "deleteNotification", "Delete a notification", "Succeeds also if it does not exist.",
 		), s.remove),
 		route.Stream(follow, s.follow),
-		route.Action(link("GET", confirmPath, "showNotificationConfirmation", "Show the page of a confirmation letter"), s.askToConfirm),
-		route.Action(link("POST", confirmPath, "confirmNotificationTarget", "Confirm that an address wants notifications"), s.confirm),
-		route.Action(link("GET", unsubscribePath, "showNotificationUnsubscribe", "Show the page to unsubscribe an address"), s.askToUnsubscribe),
-		route.Action(link("POST", unsubscribePath, "unsubscribeNotifications", "Unsubscribe an address, with one click (RFC 8058)"), s.unsubscribe),
+		route.Action(link("GET", confirmPath, "showNotificationConfirmation", "Show the page of a confirmation letter"),
+			s.mailing().askToConfirm),
+		route.Action(link("POST", confirmPath, "confirmNotificationTarget", "Confirm that an address wants notifications"),
+			s.mailing().confirm),
+		route.Action(link("GET", unsubscribePath, "showNotificationUnsubscribe", "Show the page to unsubscribe an address"),
+			s.mailing().askToUnsubscribe),
+		route.Action(link("POST", unsubscribePath, "unsubscribeNotifications", "Unsubscribe an address, with one click (RFC 8058)"),
+			s.mailing().unsubscribe),
 	}
 }
 

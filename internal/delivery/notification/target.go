@@ -221,16 +221,16 @@ func (s *Service) createTarget(ctx context.Context, who authz.Caller, in *newTar
 		return v, err
 	}
 	t.Sealed = s.Box.Seal(plain, t.context())
-	own, company := false, s.company(ctx, who.TenantID)
+	own, company := false, s.mailing().company(ctx, who.TenantID)
 	if t.Kind == Email {
-		if own, err = s.ownAddress(ctx, who, p.Address); err != nil {
+		if own, err = s.mailing().ownAddress(ctx, who, p.Address); err != nil {
 			return v, err
 		}
 	}
 	return answer(ctx, s.Writer, func(tx txn.Tx) (TargetView, error) {
 		tx.AfterCommit(func() { s.recipients.forget(who.TenantID) })
 		if t.Kind == Email {
-			if err := s.askTx(tx, &t, p.Address, company, own); err != nil {
+			if err := s.mailing().askTx(tx, &t, p.Address, company, own); err != nil {
 				return v, err
 			}
 		}
@@ -298,7 +298,8 @@ func (s *Service) testTarget(ctx context.Context, who authz.Caller, in *targetIn
 		return targetTested{}, fault.NoSuch("notification target")
 	}
 	if !t.confirmed() {
-		return targetTested{}, fault.New(fault.Conflict, "", "This address is not confirmed yet: open the link in the letter that was sent to it.")
+		return targetTested{}, fault.New(fault.Conflict, "",
+			"This address is not confirmed yet: open the link in the letter that was sent to it.")
 	}
 	return answer(ctx, s.Writer, func(tx txn.Tx) (targetTested, error) {
 		return targetTested{Queued: true, ID: t.ID}, s.enqueue(tx, t.TenantID, delivery{TargetID: t.ID, Test: ident.New()}, s.Clock.Now())

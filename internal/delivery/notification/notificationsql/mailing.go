@@ -32,29 +32,29 @@ func (s *Store) DeleteOldCountsTx(tx txn.Tx, now time.Time) error {
 	return err
 }
 
-// ConfirmTargetTx implements notification.DeliveryStore.
-func (s *Store) ConfirmTargetTx(tx txn.Tx, tenant, id string, hash []byte, now time.Time) (bool, error) {
+// UpdateConfirmedTx implements notification.DeliveryStore.
+func (s *Store) UpdateConfirmedTx(tx txn.Tx, tenant, id string, hash []byte, now time.Time) (bool, error) {
 	at := sqldb.Micros(now)
 	n, err := sqldb.From(tx).Exec(`UPDATE notification_targets SET confirmed_at = CASE WHEN confirmed_at = 0 THEN ? ELSE confirmed_at END
 		WHERE tenant_id = ? AND target_id = ? AND confirm_hash = ? AND confirm_until > ?`, at, tenant, id, hash, at)
 	return n > 0, err
 }
 
-// OptOutTx implements notification.DeliveryStore.
-func (s *Store) OptOutTx(tx txn.Tx, tenant string, address notification.AddressHash, at time.Time) error {
+// CreateOptOutTx implements notification.DeliveryStore.
+func (s *Store) CreateOptOutTx(tx txn.Tx, tenant string, address notification.AddressHash, at time.Time) error {
 	_, err := sqldb.From(tx).Exec(sqldb.Insert(`notification_optouts`, `tenant_id, address_hash, created_at`)+` ON CONFLICT DO NOTHING`,
 		tenant, address[:], sqldb.Micros(at))
 	return err
 }
 
-// OptInTx implements notification.DeliveryStore.
-func (s *Store) OptInTx(tx txn.Tx, tenant string, address notification.AddressHash) error {
+// DeleteOptOutTx implements notification.DeliveryStore.
+func (s *Store) DeleteOptOutTx(tx txn.Tx, tenant string, address notification.AddressHash) error {
 	_, err := sqldb.From(tx).Exec(`DELETE FROM notification_optouts WHERE tenant_id = ? AND address_hash = ?`, tenant, address[:])
 	return err
 }
 
-// OptedOutTx implements notification.DeliveryStore.
-func (s *Store) OptedOutTx(tx txn.Tx, tenant string, address notification.AddressHash) (out bool, err error) {
+// HasOptOutTx implements notification.DeliveryStore.
+func (s *Store) HasOptOutTx(tx txn.Tx, tenant string, address notification.AddressHash) (out bool, err error) {
 	err = sqldb.From(tx).QueryRow(`SELECT EXISTS (SELECT 1 FROM notification_optouts WHERE tenant_id = ? AND address_hash = ?)`,
 		tenant, address[:]).Scan(&out)
 	return out, err

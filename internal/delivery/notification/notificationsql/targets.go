@@ -17,13 +17,15 @@ import (
 var _ notification.DeliveryStore = (*Store)(nil)
 
 const (
-	targetColumns = `target_id, user_id, label, enabled, kind, sealed, created_at, last_at, last_error, confirmed_at, confirm_hash, confirm_until`
+	targetColumns = `target_id, user_id, label, enabled, kind, sealed, created_at, last_at, last_error,
+		confirmed_at, confirm_hash, confirm_until`
 	selectTargets = `SELECT ` + targetColumns + ` FROM notification_targets WHERE tenant_id = ?`
 	hasTargets    = `SELECT EXISTS (SELECT 1 FROM notification_targets WHERE tenant_id = ?)
 		OR EXISTS (SELECT 1 FROM notification_prefs WHERE tenant_id = ?)`
 	countTargets = `SELECT COUNT(*) FROM notification_targets WHERE tenant_id = ? AND user_id = ?`
 
-	listPeople = `SELECT u.user_id, CASE WHEN u.email_verified THEN u.email ELSE '' END FROM users u JOIN tenants t ON t.tenant_id = u.tenant_id
+	listPeople = `SELECT u.user_id, CASE WHEN u.email_verified THEN u.email ELSE '' END FROM users u
+		JOIN tenants t ON t.tenant_id = u.tenant_id
 		WHERE u.tenant_id = ? AND u.role <> 'viewer' AND u.status = 'active' AND t.status = 'active' ORDER BY u.user_id`
 	selectPrefs = `SELECT body FROM notification_prefs WHERE tenant_id = ? AND user_id = ?`
 	listPrefs   = `SELECT user_id, body FROM notification_prefs WHERE tenant_id = ?`

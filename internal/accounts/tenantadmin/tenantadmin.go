@@ -98,6 +98,9 @@ type Store interface {
 	// DeleteTx deletes the record of a tenant whose data is deleted, and returns its
 	// purge. Repeating it changes nothing.
 	DeleteTx(tx txn.Tx, tenant string) (Purge, error)
+	// DeleteRemains removes what deleted rows left in the files, as far as the
+	// database lets it. It calls hold in each of its transactions.
+	DeleteRemains(ctx context.Context, hold func(tx txn.Tx) error) error
 	// DeletePurgeTx deletes the record of a purge.
 	DeletePurgeTx(tx txn.Tx, tenant string) error
 }

@@ -23,7 +23,14 @@ type composer struct {
 	text         []byte       // its text so far, as the content of a JSON string
 	observer     itemObserver // nil if the items are not streamed
 	thoughtsOver bool         // further thoughts of the step are dropped
+
+	before           stepStart // the state when the step began
+	answer, reasoned redraft   // what was streamed of the step
+	voided           bool      // text that was streamed is void, and the new text differs
 }
+
+// stepStart is the number of items when a step began.
+type stepStart struct{ items, messages, thoughts int }
 
 // itemObserver is notified as items are made. index is the item's position in the
 // output.
@@ -43,6 +50,14 @@ func (c *composer) nextID(prefix string, n *int) string {
 
 // addText adds a piece of the answer, as JSON.
 func (c *composer) addText(quoted []byte) {
+	if c.observer != nil {
+		rest, same := c.answer.next(quoted)
+		c.voided = c.voided || !same
+		quoted = rest
+	}
+	if quoted == nil {
+		return
+	}
 	if c.open != itemMessage {
 		c.close(stateCompleted)
 		c.begin(itemMessage, messageItem(c.nextID(messagePrefix, &c.messages), stateInProgress, ""))
@@ -51,10 +66,27 @@ func (c *composer) addText(quoted []byte) {
 	c.addPiece(quoted)
 }
 
+// voidDraft drops the step's items so far, because they are made again. What was
+// streamed of them stays, and must come again.
+func (c *composer) voidDraft() {
+	if c.observer != nil {
+		c.answer.void()
+		c.reasoned.void()
+		return
+	}
+	c.items, c.messages, c.thoughts = c.items[:c.before.items], c.before.messages, c.before.thoughts
+	c.open, c.thoughtsOver = "", false
+}
+
 // addThought adds a piece of reasoning, as JSON. Reasoning after the first text of a
 // step is dropped, because it would split the message.
 func (c *composer) addThought(quoted []byte) {
-	if c.thoughtsOver {
+	if c.observer != nil {
+		if rest, same := c.reasoned.next(quoted); same { // reasoning is not the answer: it may go on differently
+			quoted = rest
+		}
+	}
+	if quoted == nil || c.thoughtsOver {
 		return
 	}
 	if c.open != itemReasoning {
@@ -98,6 +130,10 @@ func (c *composer) close(status string) {
 func (c *composer) endStep(status string) {
 	c.close(status)
 	c.thoughtsOver = false
+	c.voided = c.voided || !c.answer.complete()
+	c.answer.begin()
+	c.reasoned.begin()
+	c.before = stepStart{len(c.items), c.messages, c.thoughts}
 }
 
 // addItem adds a complete item.

@@ -121,7 +121,7 @@ func (s *Sender) Send(ctx context.Context, l mail.Letter) error {
 	m.SetDate()
 	m.SetMessageIDWithValue(l.ID + "@" + s.domain)
 	m.SetGenHeader("Auto-Submitted", "auto-generated") // no out-of-office answers (RFC 3834)
-	if strings.HasPrefix(l.Unsubscribe, "https://") { // RFC 8058 asks for https
+	if strings.HasPrefix(l.Unsubscribe, "https://") {  // RFC 8058 asks for https
 		m.SetGenHeader(gomail.HeaderListUnsubscribe, "<"+l.Unsubscribe+">")
 		m.SetGenHeader(gomail.HeaderListUnsubscribePost, "List-Unsubscribe=One-Click")
 	}

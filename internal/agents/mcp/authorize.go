@@ -100,6 +100,7 @@ func (a *Authorizer) Begin(ctx context.Context, who authz.Caller, token, browser
 	p := pending{
 		Redirect: a.base() + CallbackPath, Verifier: rand.Text() + rand.Text(), URL: v.URL, Browser: hashBrowser(browser), By: who.UserID,
 	}
+	ctx = authz.WithTenant(ctx, s.Tenant)
 	if p.Provider, err = a.oauth.Discover(ctx, v.URL); err != nil {
 		return "", err
 	}
@@ -171,7 +172,7 @@ func (a *Authorizer) Finish(ctx context.Context, in CallbackParams) (server stri
 	if origin(v.URL) != origin(p.URL) {
 		return "", serverMoved()
 	}
-	token, err := a.oauth.Exchange(ctx, p.Provider, p.Client, p.Redirect, in.Code, p.Verifier)
+	token, err := a.oauth.Exchange(authz.WithTenant(ctx, s.Tenant), p.Provider, p.Client, p.Redirect, in.Code, p.Verifier)
 	if errors.Is(err, ErrInvalidGrant) {
 		return "", fault.New(fault.Malformed, codeOAuth, "The authorization server does not accept the code that it issued.").Because(err)
 	}

@@ -15,6 +15,7 @@ var untenanted = map[string]string{
 	"goose_db_version": "which migrations ran",
 	"signin_addresses": "by the email of a person, who may be of several companies or none yet",
 	"signin_attempts":  "by the email of a person, who may be of several companies or none yet",
+	"nodes":            "the processes that run, and where",
 	"kept_secrets":     "of the deployment",
 	"secret_keys":      "of the deployment: ids of its secret keys",
 	"secret_servers":   "of the deployment: which servers run",
@@ -85,6 +86,7 @@ func (a *Admin) SharedTables() []string {
 		"goose_db_version",                              // of the schema
 		"sqlite_sequence",                               // SQLite's own, for the table before
 		"tenant_purges",                                 // ends with a last look
+		"nodes",                                         // the processes that run
 		"kept_secrets", "secret_keys", "secret_servers", // of the deployment
 		// A person is an email address, which companies have in common; codes and
 		// tickets last for minutes.

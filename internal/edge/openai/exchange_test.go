@@ -68,7 +68,7 @@ func newStage(t *testing.T) *stage {
 		hub: event.NewHub(), canceled: make(chan string, 1),
 		agents: []ModelEntry{NewModelEntry(agentID, tenant, "helper", made.Unix())},
 	}
-	runner := &runstream.Runner{Runs: s, Agents: s, Log: &eventtest.MemoryLog{}, Hub: s.hub, Complete: true}
+	runner := &runstream.Runner{Runs: s, Agents: s, Names: s, Log: &eventtest.MemoryLog{}, Hub: s.hub, Complete: true}
 	s.chat = &Chat{Runner: runner, Models: s}
 	rows := append(s.chat.Routes(), (&Responses{Runner: runner, Chains: &s.responses}).Routes()...)
 	for i := range rows {
@@ -139,6 +139,18 @@ func (s *stage) Spec(context.Context, string, string, int64) (*run.AgentSpec, er
 
 // Models implements Models.
 func (s *stage) Models(context.Context, string) ([]ModelEntry, error) { return s.agents, s.refuse }
+
+// Named implements runstream.AgentNames: one agent has the name tester, and two
+// have the name twin.
+func (s *stage) Named(_ context.Context, _, name string, _ int) ([]string, error) {
+	switch name {
+	case "tester":
+		return []string{agentID}, nil
+	case "twin":
+		return []string{agentID, "01990000-0000-7000-8000-0000000000ab"}, nil
+	}
+	return nil, nil
+}
 
 // Model implements Models.
 func (s *stage) Model(_ context.Context, _, id string) (ModelEntry, error) {

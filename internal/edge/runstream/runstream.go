@@ -32,6 +32,7 @@ type Runs interface {
 type Runner struct {
 	Runs   Runs
 	Agents run.Agents
+	Names  AgentNames
 	Log    event.Log
 	Hub    *event.Hub
 	// Complete makes a slow reader late rather than incomplete: events that its

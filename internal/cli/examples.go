@@ -55,7 +55,8 @@ export RUN=$(agentd run clerk "What is 6*9?" --detach)`,
 	"runs respond": `agentd runs respond $RUN "The second one."`,
 	"runs reject": `export RUN=$(agentd run clerk "What is 1+1?" --detach)
 agentd runs reject $RUN --reason "not today" --continue`,
-	"runs cancel": `agentd runs cancel $RUN`,
+	"runs continue": `agentd runs continue --failed --since 1h --code model_error`,
+	"runs cancel":   `agentd runs cancel $RUN`,
 	"chat": `printf 'What is 6*7?\n/history\n' | agentd chat calc
 export SESSION=$(agentd sessions list --agent calc --json | jq -r '.items[0].session_id')
 echo "And half of that?" | agentd chat --session $SESSION`,

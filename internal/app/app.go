@@ -20,7 +20,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"agentd/internal/accounts/identity"
-	"agentd/internal/base/clock"
 	"agentd/internal/base/config"
 	"agentd/internal/base/route"
 	"agentd/internal/edge/httpapi"
@@ -53,7 +52,7 @@ type program struct {
 
 // Start builds and starts everything. On an error nothing is left running.
 func Start(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *App, err error) {
-	p := &platform{cfg: cfg, log: log, clock: clock.System{}, metrics: prometheus.NewRegistry()}
+	p := &platform{cfg: cfg, log: log, metrics: prometheus.NewRegistry()}
 	a := &App{platform: p, failed: make(chan error, 1)}
 	defer func() {
 		if err != nil {

@@ -13,6 +13,7 @@ var volatile = []string{"due_at", "last_used_at"}
 // untenanted are the tables without data of tenants, and why they have none.
 var untenanted = map[string]string{
 	"goose_db_version": "which migrations ran",
+	"nodes":            "the processes that run, and where",
 	"kept_secrets":     "of the deployment",
 	"secret_keys":      "of the deployment: ids of its secret keys",
 	"secret_servers":   "of the deployment: which servers run",
@@ -84,6 +85,7 @@ func (a *Admin) SharedTables() []string {
 		"goose_db_version",                              // of the schema
 		"sqlite_sequence",                               // SQLite's own, for the table before
 		"tenant_purges",                                 // ends with a last look
+		"nodes",                                         // the processes that run
 		"kept_secrets", "secret_keys", "secret_servers", // of the deployment
 		// A person is an email address, which companies have in common; codes and
 		// tickets last for minutes.

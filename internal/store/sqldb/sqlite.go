@@ -20,6 +20,12 @@ import (
 // fileName is the database in its directory; SQLite puts -wal and -shm beside.
 const fileName = "agentd.db"
 
+// Exists reports whether a directory holds a SQLite database of agentd.
+func Exists(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, fileName))
+	return err == nil
+}
+
 // params of every connection. busy_timeout comes first, since the others can
 // meet another process that starts. Memory maps stay off: an I/O error in one
 // is a signal and not an error, and their pages count as ours.

@@ -16,6 +16,7 @@ import (
 	"agentd/internal/edge/httpapi"
 	"agentd/internal/edge/runstream"
 	"agentd/internal/execution/run"
+	"agentd/internal/kernel/event"
 	"agentd/internal/kernel/model"
 )
 
@@ -151,14 +152,11 @@ func (m *Messages) streamRun(r *http.Request, req *Request, s *runstream.Stream,
 		case err != nil:
 			w.fail(runstream.Broken(err, "the header X-Run-Id names it"))
 			return nil
-		case e.Name == "llm.chunk":
-			w.frames.addDelta(model.Delta{Text: textOf(e.Data)})
-		case e.Name == "llm.thinking":
-			w.frames.addDelta(model.Delta{Thinking: textOf(e.Data)})
-		case e.Name == "step.started", e.Name == "run.resumed":
-			w.frames.closeBlock()
 		case run.FinalEvent(e.Name):
 			w.end(s.Result(out.Context(), e))
+			return nil
+		case !w.observe(e):
+			w.fail(runstream.Voided("the header X-Run-Id names it"))
 			return nil
 		}
 		w.send()
@@ -175,6 +173,39 @@ type runWriter struct {
 	out       *httpapi.Stream
 	frames    frames
 	requestID string
+
+	answer, thoughts runstream.Redraft // what was sent of the step
+}
+
+// observe renders what an event of the run adds. It reports false if text that was
+// sent is void, and the new text differs.
+func (w *runWriter) observe(e event.Event) bool {
+	switch e.Name {
+	case "llm.chunk":
+		rest, same := w.answer.Next(textOf(e.Data))
+		if rest != nil {
+			w.frames.addDelta(model.Delta{Text: unquote(rest)})
+		}
+		return same
+	case "llm.thinking":
+		quoted := textOf(e.Data)
+		if rest, same := w.thoughts.Next(quoted); same { // reasoning is not the answer: it may go on differently
+			quoted = rest
+		}
+		if quoted != nil {
+			w.frames.addDelta(model.Delta{Thinking: unquote(quoted)})
+		}
+	case "step.draft_void":
+		w.answer.Void()
+		w.thoughts.Void()
+	case "llm.completed":
+		return w.answer.Complete()
+	case "step.started":
+		w.frames.closeBlock()
+		w.answer.Begin()
+		w.thoughts.Begin()
+	}
+	return true
 }
 
 func (w *runWriter) send() {
@@ -205,11 +236,13 @@ func (w *runWriter) fail(err error) {
 	_ = w.out.SendLast(route.Frame{Wire: w.frames.buf})
 }
 
-// textOf returns the text of a chunk's data.
-func textOf(data jsontext.Value) string {
+// textOf returns the quoted text of a chunk's data.
+func textOf(data jsontext.Value) jsontext.Value {
 	var v struct {
-		Text string `json:"text"`
+		Text jsontext.Value `json:"text"`
 	}
-	_ = json.Unmarshal(data, &v) // an event of another shape has no text
+	if json.Unmarshal(data, &v) != nil || v.Text.Kind() != '"' { // an event of another shape has no text
+		return jsontext.Value(`""`)
+	}
 	return v.Text
 }

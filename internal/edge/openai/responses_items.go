@@ -5,6 +5,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"agentd/internal/edge/runstream"
 	"agentd/internal/execution/run"
 	"agentd/internal/kernel/model"
 )
@@ -24,9 +25,9 @@ type composer struct {
 	observer     itemObserver // nil if the items are not streamed
 	thoughtsOver bool         // further thoughts of the step are dropped
 
-	before           stepStart // the state when the step began
-	answer, reasoned redraft   // what was streamed of the step
-	voided           bool      // text that was streamed is void, and the new text differs
+	before           stepStart         // the state when the step began
+	answer, reasoned runstream.Redraft // what was streamed of the step
+	voided           bool              // text that was streamed is void, and the new text differs
 }
 
 // stepStart is the number of items when a step began.
@@ -51,7 +52,7 @@ func (c *composer) nextID(prefix string, n *int) string {
 // addText adds a piece of the answer, as JSON.
 func (c *composer) addText(quoted []byte) {
 	if c.observer != nil {
-		rest, same := c.answer.next(quoted)
+		rest, same := c.answer.Next(quoted)
 		c.voided = c.voided || !same
 		quoted = rest
 	}
@@ -70,8 +71,8 @@ func (c *composer) addText(quoted []byte) {
 // streamed of them stays, and must come again.
 func (c *composer) voidDraft() {
 	if c.observer != nil {
-		c.answer.void()
-		c.reasoned.void()
+		c.answer.Void()
+		c.reasoned.Void()
 		return
 	}
 	c.items, c.messages, c.thoughts = c.items[:c.before.items], c.before.messages, c.before.thoughts
@@ -82,7 +83,7 @@ func (c *composer) voidDraft() {
 // step is dropped, because it would split the message.
 func (c *composer) addThought(quoted []byte) {
 	if c.observer != nil {
-		if rest, same := c.reasoned.next(quoted); same { // reasoning is not the answer: it may go on differently
+		if rest, same := c.reasoned.Next(quoted); same { // reasoning is not the answer: it may go on differently
 			quoted = rest
 		}
 	}
@@ -130,9 +131,9 @@ func (c *composer) close(status string) {
 func (c *composer) endStep(status string) {
 	c.close(status)
 	c.thoughtsOver = false
-	c.voided = c.voided || !c.answer.complete()
-	c.answer.begin()
-	c.reasoned.begin()
+	c.voided = c.voided || !c.answer.Complete()
+	c.answer.Begin()
+	c.reasoned.Begin()
 	c.before = stepStart{len(c.items), c.messages, c.thoughts}
 }
 

@@ -51,9 +51,9 @@ type chunkWriter struct {
 	out      *httpapi.Stream
 	chunks   *chunker
 	textSent bool
-	newStep  bool    // the next text is of a later step than the last one: a paragraph separates them
-	answer   redraft // text of the step
-	thoughts redraft // reasoning of the step
+	newStep  bool              // the next text is of a later step than the last one: a paragraph separates them
+	answer   runstream.Redraft // text of the step
+	thoughts runstream.Redraft // reasoning of the step
 }
 
 // observe sends what an event of the run adds. It reports false if text that was
@@ -61,13 +61,13 @@ type chunkWriter struct {
 func (w *chunkWriter) observe(e event.Event) bool {
 	switch e.Name {
 	case "llm.chunk":
-		rest, same := w.answer.next(textOf(e.Data))
+		rest, same := w.answer.Next(textOf(e.Data))
 		if rest != nil {
 			w.text(rest)
 		}
 		return same
 	case "llm.thinking":
-		rest, same := w.thoughts.next(textOf(e.Data))
+		rest, same := w.thoughts.Next(textOf(e.Data))
 		if !same { // reasoning is not the answer: it may go on differently
 			rest = textOf(e.Data)
 		}
@@ -75,14 +75,14 @@ func (w *chunkWriter) observe(e event.Event) bool {
 			w.send(w.chunks.delta(reasoningMember, rest))
 		}
 	case "step.draft_void":
-		w.answer.void()
-		w.thoughts.void()
+		w.answer.Void()
+		w.thoughts.Void()
 	case "llm.completed":
-		return w.answer.complete()
+		return w.answer.Complete()
 	case "step.started":
 		w.newStep = w.textSent
-		w.answer.begin()
-		w.thoughts.begin()
+		w.answer.Begin()
+		w.thoughts.Begin()
 	}
 	return true
 }

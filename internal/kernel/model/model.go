@@ -71,6 +71,7 @@ type Target struct {
 	BaseURL  string        // …/v1; empty for builtin models
 	APIKey   secret.String // sent to BaseURL only
 	Guarded  bool          // a tenant chose the address: through the guarded client
+	TenantID string        // of a guarded target: the tenant, whose egress rules hold
 	OwnKey   bool          // APIKey is the tenant's: a refusal of it concerns only that tenant
 	Price    *Price        // nil: unknown
 	Context  int           // context window in tokens; 0: unknown

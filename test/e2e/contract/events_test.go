@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,7 +26,7 @@ var unseenEvents = map[string]string{
 func TestEventsAreAsPublished(t *testing.T) {
 	t.Parallel()
 	apptest.SkipUnderRace(t)
-	sim := modeltest.New(t, modeltest.Respond(answerByMessage))
+	sim := modeltest.New(t, modeltest.Respond(breaksOnce(answerByMessage)))
 	n := apptest.Start(t, nil, apptest.WithModels(t, sim, `[{"id":"sim-model","context_window":1500}]`),
 		func(c *config.Config) { c.Security.EgressAllow = "127.0.0.0/8" })
 	e := &eventChecker{n: n, op: contracttest.Operations(n)[0], seen: map[string]bool{}}
@@ -41,6 +42,17 @@ func TestEventsAreAsPublished(t *testing.T) {
 				t.Errorf("%s %s: seen is %t, the reason not to see it is %q", union, name, seen, unseenEvents[name])
 			}
 		}
+	}
+}
+
+// breaksOnce is a model whose first answer to the message "break" breaks off.
+func breaksOnce(answer func(modeltest.Request) modeltest.Answer) func(modeltest.Request) modeltest.Answer {
+	var broken atomic.Bool
+	return func(req modeltest.Request) modeltest.Answer {
+		if req.Chat().Last(model.User) == "break" && broken.CompareAndSwap(false, true) {
+			return modeltest.Answer{Text: "one two three", BreakAfter: 2}
+		}
+		return answer(req)
 	}
 }
 
@@ -177,6 +189,7 @@ func endEvents(t *testing.T, e *eventChecker) {
 	e.run(t, e.n.CreateAgent(nil), "", object{"input": object{"message": "And now?", "history": history}}, nil)
 	e.run(t, agent, "calculate", nil, nil)
 	e.run(t, agent, "fail", nil, nil)
+	e.run(t, agent, "break", nil, nil)
 	e.run(t, agent, "hang", object{"resource_limits": object{"max_duration_ms": 1000}}, nil)
 	e.run(t, agent, "hang", nil, func(path string) { e.n.Expect(200, "POST", path+"/cancel", nil) })
 }

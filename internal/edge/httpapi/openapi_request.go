@@ -51,10 +51,14 @@ func (d *document) parameters(op *huma.Operation, p published) {
 					s.Format = "uuid"
 				}
 			}
-			op.Parameters = append(op.Parameters, &huma.Param{
+			param := &huma.Param{
 				Name: name, In: in, Description: doc, Schema: s,
 				Required: in == "path", Deprecated: f.Tag.Get("deprecated") == "true",
-			})
+			}
+			if s.Type == huma.TypeArray {
+				param.Explode = new(bool) // commas between the values
+			}
+			op.Parameters = append(op.Parameters, param)
 		}
 	}
 }

@@ -284,17 +284,3 @@ var Unconditional = map[string]int{
 	"listAuditEntriesOfTarget targetId": 200, "deleteWebhook webhookId": 200, "deleteSensor sensorId": 200,
 	"deleteMemoryEntry entryId": 204, "markNotificationRead notificationId": 200, "deleteNotification notificationId": 200,
 }
-
-// PlainQueries are parameters of queries that are no ids.
-var PlainQueries = map[string]bool{
-	"action": true, "type": true,
-	"compare_to": true, "cursor": true, "fields": true, "format": true, "from": true, "glob": true,
-	"last_event_id": true, "limit": true, "mime_prefix": true, "order": true, "path": true, "q": true,
-	"breakdown": true, "days": true,
-	"metric": true, "period": true,
-	"recursive": true, "regex": true, "scope": true, "starting_after": true, "status": true, "stream": true, "timeout_sec": true, "to": true,
-	"top_k": true, "unread": true,
-	"accept_privacy": true, "accept_terms": true, "app_code_challenge": true, "code": true, "device_label": true,
-	"error": true, "iss": true, "return_to": true, "state": true, "token": true,
-	"tenant_id": true,
-}

@@ -28,7 +28,8 @@ func newServer(p *platform, accounts *accounts, members *members, parts []part) 
 	routes, endpoints := routesOf(parts)
 	server, err := httpapi.New(httpapi.Config{
 		Routes: routes, Raw: endpoints, Auth: accounts.identity, Ready: p.db.Ready, Idempotency: keeper,
-		Limiter: limiter, Proxies: proxies, Fresh: members.signIn.Fresh, TenantStreams: p.cfg.Server.StreamsPerTenant, SelfTest: p.hub.SelfTest,
+		Limiter: limiter, Proxies: proxies, Fresh: members.signIn.Fresh, TenantNames: accounts.identity.TenantNames,
+		TenantStreams: p.cfg.Server.StreamsPerTenant, SelfTest: p.hub.SelfTest,
 		Log: p.log, Metrics: p.metrics, Tracer: p.tracer("agentd/http"), PublicURL: p.cfg.Server.PublicURL,
 	})
 	return server, part{name: "server", services: []service{

@@ -35,7 +35,7 @@ func (inv *invocation) connect(c config.Client) (*client.Client, error) {
 		return nil, fmt.Errorf("no key is given; set AGENTD_KEY to the one that the server printed on its first start, or use --key\n"+
 			"A lost one is replaced on the server's machine:  %s admin key create --role owner --scopes '*' --name NAME", inv.deps.Program)
 	}
-	return client.New(c.URL, c.Key)
+	return client.New(c.URL, c.Key, client.InTenant(c.Tenant))
 }
 
 // explain returns an error's text with advice on what to do.

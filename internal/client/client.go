@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -31,15 +32,37 @@ type Client struct {
 	key   secret.String
 	http  *http.Client
 	retry retryPolicy
+
+	// tenant is the company that every request is meant for: the one that was
+	// chosen, or that of the first answer.
+	tenant atomic.Value // string
+}
+
+// tenantHeader names the company that a request is meant for, and in answers the
+// one that the key belongs to.
+const tenantHeader = "X-Tenant-Id"
+
+// Option configures a Client.
+type Option func(*Client)
+
+// InTenant makes every request one for a company, also the first. The server
+// refuses them if the key belongs to another. Without an ID the option does
+// nothing.
+func InTenant(id string) Option {
+	return func(c *Client) {
+		if id != "" {
+			c.tenant.Store(id)
+		}
+	}
 }
 
 // New makes a client. base is the server's address, as in AGENTD_URL.
-func New(base string, key secret.String) (*Client, error) {
+func New(base string, key secret.String, options ...Option) (*Client, error) {
 	at, err := url.Parse(base)
 	if err != nil || at.Host == "" || (at.Scheme != "http" && at.Scheme != "https") {
 		return nil, errors.New("the server's address must be like http://127.0.0.1:8080")
 	}
-	return &Client{
+	c := &Client{
 		base: strings.TrimRight(at.String(), "/"),
 		key:  key,
 		http: &http.Client{
@@ -47,7 +70,11 @@ func New(base string, key secret.String) (*Client, error) {
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 		retry: defaultRetryPolicy,
-	}, nil
+	}
+	for _, set := range options {
+		set(c)
+	}
+	return c, nil
 }
 
 // Doc is an answer in both forms: as the server sent it, and read.
@@ -108,6 +135,9 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 	if !c.key.Empty() {
 		req.Header.Set("Authorization", "Bearer "+c.key.Reveal())
 	}
+	if tenant, ok := c.tenant.Load().(string); ok {
+		req.Header.Set(tenantHeader, tenant)
+	}
 	res, err := c.http.Do(req)
 	if err != nil {
 		return nil, &Unreachable{Base: c.base, cause: err}
@@ -115,6 +145,9 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 	if res.StatusCode < 200 || res.StatusCode > 299 {
 		defer res.Body.Close()
 		return nil, readProblem(res)
+	}
+	if tenant := res.Header.Get(tenantHeader); tenant != "" {
+		c.tenant.CompareAndSwap(nil, tenant)
 	}
 	return res, nil
 }

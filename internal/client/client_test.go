@@ -172,3 +172,26 @@ func TestNewRefusesAddresses(t *testing.T) {
 		}
 	}
 }
+
+// Every request after the first names the company of the first answer, so that a
+// key that was replaced meanwhile cannot act in another one.
+func TestRequestsNameTheirCompany(t *testing.T) {
+	t.Parallel()
+	var named []string
+	answer := func(w http.ResponseWriter, r *http.Request) {
+		named = append(named, strings.Join(r.Header["X-Tenant-Id"], ","))
+		w.Header().Set("X-Tenant-Id", "first")
+		fmt.Fprint(w, `{"run_id":"r"}`)
+	}
+	learns, chosen := newClient(t, answer), newClient(t, answer)
+	InTenant("")(learns)
+	InTenant("chosen")(chosen)
+	for _, c := range []*Client{learns, learns, chosen, chosen} {
+		if _, err := c.Run(t.Context(), "r"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff([]string{"", "first", "chosen", "chosen"}, named); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -128,7 +128,7 @@ func (v invites) createInvite(ctx context.Context, who authz.Caller, in *inviteI
 		if err != nil {
 			return NewInvite{}, err
 		}
-		if err := mayInvite(actor, in.Body.Role); err != nil {
+		if err := mayInvite(who, actor, in.Body.Role); err != nil {
 			return NewInvite{}, err
 		}
 		now := v.clock.Now()
@@ -152,14 +152,25 @@ func (v invites) createInvite(ctx context.Context, who authz.Caller, in *inviteI
 }
 
 // mayInvite returns an error for a role that the inviter cannot grant.
-func mayInvite(actor Member, role authz.Role) error {
+func mayInvite(who authz.Caller, actor Member, role authz.Role) error {
 	if role == authz.Owner {
 		return transferInstead("You cannot invite an owner")
 	}
 	if !actor.Role.AtLeast(role) {
 		return fault.New(fault.Forbidden, "", "You cannot invite to a role above your own, which is %s.", actor.Role)
 	}
-	return nil
+	return mayGrant(who, role)
+}
+
+// mayGrant returns an error for a role that may do what the caller's credential may
+// not: a key with the scope users:write alone would otherwise do everything by a
+// member that it made.
+func mayGrant(who authz.Caller, role authz.Role) error {
+	if who.Covers(role) {
+		return nil
+	}
+	return fault.New(fault.Invalid, "SCOPE_NOT_HELD", "Your key lacks scopes that the role %s has, so it cannot give that role to anyone; "+
+		"use a key with all scopes of the role, or sign in with a browser.", role)
 }
 
 // vacant prepares for a new invite. It returns an error if the email already has
@@ -306,7 +317,7 @@ func (v invites) resendInvite(ctx context.Context, who authz.Caller, in *inviteI
 		if i.Status != Pending {
 			return Resent{}, fault.WrongState("invite", string(i.Status), "sending it again")
 		}
-		if err := mayInvite(actor, i.Role); err != nil {
+		if err := mayInvite(who, actor, i.Role); err != nil {
 			return Resent{}, err
 		}
 		if wait := i.SentAt.Add(resendPause).Sub(now); wait > 0 {

@@ -29,7 +29,7 @@ func (k *Keys) routes() []route.Route {
 			Method: "DELETE", Path: path + "/{keyId}", ID: "revokeApiKey", Tag: "Tenants",
 			Summary: "Revoke an API key",
 			Doc:     "Takes effect immediately and cannot be undone. Revoking a revoked key succeeds.",
-			Scopes:  []authz.Scope{"api_keys:write"}, Role: authz.Admin, Errors: []int{404},
+			Scopes:  []authz.Scope{"api_keys:write"}, Role: authz.Admin, Fresh: true, Errors: []int{404},
 		}, k.revokeKey),
 	}
 }

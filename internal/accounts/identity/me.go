@@ -36,7 +36,7 @@ type Me struct {
 	Role        authz.Role    `json:"role"`
 	Scopes      []authz.Scope `json:"scopes"`
 	AuthMethod  string        `json:"auth_method" enum:"api_key,cookie,jwt"`
-	Memberships []Membership  `json:"memberships"`
+	Memberships []Membership  `json:"memberships" doc:"In all companies of the person; for a key without the scope *, only in its own."`
 }
 
 // User is the member behind a credential.
@@ -82,7 +82,7 @@ func (s self) me(ctx context.Context, who authz.Caller, _ *nothing) (Me, error) 
 		return Me{}, notFound(err, "member")
 	}
 	memberships := []Membership{{TenantID: m.TenantID, UserID: m.UserID}}
-	if m.Verified {
+	if m.Verified && who.CheckPerson() == nil {
 		all, err := s.store.ListMembersByEmail(ctx, m.Email)
 		if err != nil {
 			return Me{}, err

@@ -19,10 +19,9 @@ func (u users) routes() []route.Route {
 	const one = "/{userId}"
 	transfer := userWrite("POST", one+"/transfer-ownership", "transferTenantOwnership", "Transfer ownership",
 		"Makes another member the owner. The caller, who is the owner, becomes an admin. The new owner must be an active member.", 404, 409)
-	transfer.Role, transfer.Fresh = authz.Owner, true
+	transfer.Role = authz.Owner
 	remove := userWrite("DELETE", one, "deleteUser", "Remove a member",
 		"Revokes all keys of the member immediately. The member's other companies are not affected.", 404)
-	remove.Fresh = true
 	return []route.Route{
 		route.Action(userRead("", "listUsers", "List members, oldest first"), u.listUsers),
 		route.Action(with(userRead(one, "getUser", "Get a member"), 404), u.getUser),
@@ -71,7 +70,7 @@ func (p tenantProfile) routes() []route.Route {
 	put := route.Row{
 		Method: "PUT", Path: "/api/v1/tenants/me", ID: "updateTenant", Tag: "Tenants", Summary: "Update the company's profile",
 		Doc:    "Fields that are left out stay. PUT and PATCH do the same.",
-		Scopes: []authz.Scope{"tenants:write"}, Role: authz.Owner, BodyOf: reflect.TypeFor[tenantChange](), Errors: []int{409},
+		Scopes: []authz.Scope{"tenants:write"}, Role: authz.Owner, Fresh: true, BodyOf: reflect.TypeFor[tenantChange](), Errors: []int{409},
 	}
 	patch := put
 	patch.Method, patch.ID = "PATCH", "patchTenant"
@@ -87,14 +86,16 @@ func (p memberships) routes() []route.Route {
 	create := with(mine("POST", "/tenants/create", "createMyTenant", "Create a company",
 		"The caller becomes its owner and sees it among their companies when they sign in. Needs a verified email address."), 403, 409)
 	create.Status = 201
+	leave := with(mine("DELETE", "/memberships/{tenantId}", "leaveTenant", "Leave a company",
+		"Revokes the caller's keys in that company. The only owner cannot leave."), 404, 409)
+	leave.Fresh = true
 	return []route.Route{
 		route.Action(me, p.patchMe),
 		route.Action(mine("GET", "/tenants", "listMyTenants", "List the caller's companies and pending invites", ""), p.myTenants),
 		route.Action(create, p.createTenant),
 		route.Action(with(mine("POST", "/tenants/switch", "switchTenant", "Switch to another company",
 			"The browser session belongs to the membership in that company from then on. A key cannot do this."), 403, 404), p.switchTenant),
-		route.Action(with(mine("DELETE", "/memberships/{tenantId}", "leaveTenant", "Leave a company",
-			"Revokes the caller's keys in that company. The only owner cannot leave."), 404, 409), p.leave),
+		route.Action(leave, p.leave),
 		route.Action(with(mine("GET", "/agents/{agentId}/locate", "locateMyAgent",
 			"Find which of the caller's companies has an agent", ""), 404), p.locate),
 	}
@@ -110,13 +111,13 @@ func userRead(path, id, summary string) route.Row {
 func userWrite(method, path, id, summary, doc string, errors ...int) route.Row {
 	return route.Row{
 		Method: method, Path: "/api/v1/users" + path, ID: id, Tag: "Users", Summary: summary, Doc: doc,
-		Scopes: []authz.Scope{"users:write"}, Role: authz.Admin, Errors: errors,
+		Scopes: []authz.Scope{"users:write"}, Role: authz.Admin, Fresh: true, Errors: errors,
 	}
 }
 
-// mine returns a row about the caller's own person, which needs no scope.
+// mine returns a row about the caller's own person.
 func mine(method, path, id, summary, doc string) route.Row {
-	return route.Row{Method: method, Path: "/api/v1/me" + path, ID: id, Tag: "Tenants", Summary: summary, Doc: doc}
+	return route.Row{Method: method, Path: "/api/v1/me" + path, ID: id, Tag: "Tenants", Summary: summary, Doc: doc, Person: true}
 }
 
 func with(row route.Row, errors ...int) route.Row {

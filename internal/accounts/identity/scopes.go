@@ -36,9 +36,9 @@ func grantable(who authz.Caller, requested []authz.Scope) ([]authz.Scope, error)
 		return slices.DeleteFunc(slices.Clone(authz.Defaults), func(s authz.Scope) bool { return !who.Has(s) }), nil
 	}
 	for _, s := range requested {
-		if s == authz.Wildcard && who.Role != authz.Owner {
+		if s == authz.Wildcard && (who.Role != authz.Owner || !who.Covers(authz.Owner)) {
 			return nil, fault.New(fault.Invalid, "SCOPE_NOT_HELD",
-				"Only an owner of the company may grant the scope *; name the scopes that the key needs.")
+				"Only an owner of the company who holds the scope * may grant it; name the scopes that the key needs.")
 		}
 		if !who.Has(s) {
 			return nil, fault.New(fault.Invalid, "SCOPE_NOT_HELD", "A key cannot grant a scope that it does not hold, and yours does not hold %s.",

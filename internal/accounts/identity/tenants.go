@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -102,4 +103,25 @@ func newMember(tenantID, email string, role authz.Role, clk clock.Clock) Member 
 		TenantID: tenantID, UserID: ident.New(), Email: email, Verified: email != "", Name: name,
 		Role: role, Status: Active, CreatedAt: now, UpdatedAt: now,
 	}
+}
+
+// TenantNames returns the names of the caller's tenant and of another tenant. The
+// other one stays empty unless the caller's person is a member of it and the
+// caller may act beyond the own tenant.
+func (s *Service) TenantNames(ctx context.Context, who authz.Caller, other string) (own, asserted string) {
+	if t, err := s.self.store.GetTenant(ctx, who.TenantID); err == nil {
+		own = t.Name
+	}
+	m, err := s.self.store.GetMember(ctx, who.TenantID, who.UserID)
+	if err != nil || !m.Verified || who.CheckPerson() != nil {
+		return own, ""
+	}
+	all, err := s.self.store.ListMembersByEmail(ctx, m.Email)
+	if err != nil || !slices.ContainsFunc(all, func(o Member) bool { return o.TenantID == other && o.Verified }) {
+		return own, ""
+	}
+	if t, err := s.self.store.GetTenant(ctx, other); err == nil {
+		asserted = t.Name
+	}
+	return own, asserted
 }

@@ -131,6 +131,11 @@ func (u users) setRole(ctx context.Context, who authz.Caller, in *roleIn) (RoleS
 			return fault.New(fault.Forbidden, "", "You cannot grant a role above your own, which is %s.", actor.Role)
 		}
 		if before := m.Role; before != role {
+			if !before.AtLeast(role) {
+				if err := mayGrant(who, role); err != nil {
+					return err
+				}
+			}
 			m.Role = role
 			if err := u.update(tx, m); err != nil {
 				return err
@@ -170,6 +175,11 @@ func (u users) unsuspend(ctx context.Context, who authz.Caller, in *userIn) (Use
 func (u users) setStatus(ctx context.Context, who authz.Caller, userID string, status Status, action string, out any) error {
 	return u.change(ctx, who, userID, func(tx txn.Tx, _ Member, m *Member) error {
 		if m.Status != status {
+			if status == Active {
+				if err := mayGrant(who, m.Role); err != nil {
+					return err
+				}
+			}
 			m.Status = status
 			if err := u.update(tx, m); err != nil {
 				return err
@@ -219,6 +229,9 @@ func (u users) transfer(ctx context.Context, who authz.Caller, in *userIn) (Tran
 	return withAnswer(ctx, u.db, func(tx txn.Tx) (Transferred, error) {
 		_, owner, err := u.acting(tx, who, authz.Owner)
 		if err != nil {
+			return Transferred{}, err
+		}
+		if err := mayGrant(who, authz.Owner); err != nil {
 			return Transferred{}, err
 		}
 		successor, err := u.member(tx, who.TenantID, in.UserID)

@@ -339,12 +339,11 @@ func TestKeysOfPart(t *testing.T) {
 		who.Scopes = []authz.Scope{"agents:read", "users:write"}
 		b.must(who, "GET", mfa+"status", nil)
 		b.must(who, "GET", "/api/v1/me/auth-providers", nil)
-		for _, path := range []string{"enrol", "verify", "recovery", "disable"} {
-			b.refused(fault.Forbidden, "MISSING_SCOPE", who, "POST", mfa+path, showing("123456"))
-		}
-		b.refused(fault.Forbidden, "MISSING_SCOPE", who, "DELETE", "/api/v1/me/auth-providers/{provider}", object{"provider": "corp"})
-		if b.count("signin_factors") != 0 {
-			b.t.Error("something was enrolled")
+		for _, r := range b.Routes() {
+			changes := r.Method != "GET" && !r.Public
+			if changes != r.Person {
+				b.t.Errorf("%s is refused to keys without the scope *: %t, want %t", r.ID, r.Person, changes)
+			}
 		}
 	})
 }

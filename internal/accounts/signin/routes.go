@@ -106,26 +106,25 @@ func (s *factors) routes() []route.Route {
 			Summary: "Get the caller's MFA status",
 		}, s.status),
 		route.Action(route.Row{
-			Method: "POST", Path: mfa + "/enrol", ID: "enrolMfa", Tag: tag, Status: 201, Optional: true,
+			Method: "POST", Path: mfa + "/enrol", ID: "enrolMfa", Tag: tag, Status: 201, Optional: true, Person: true,
 			Summary: "Enrol in MFA",
 			Doc: "Creates a second factor with time-based codes (RFC 6238). It takes effect when POST /auth/mfa/verify accepts its first code; " +
-				"until then you can enrol again. Only this response shows the secret and the recovery codes. " +
-				"Of keys, only one with the scope * can do this.",
+				"until then you can enrol again. Only this response shows the secret and the recovery codes.",
 			Errors: []int{409},
 		}, s.enrol),
 		route.Action(route.Row{
-			Method: "POST", Path: mfa + "/verify", ID: "verifyMfa", Tag: tag, HalfOpen: true, Limits: guessLimits,
+			Method: "POST", Path: mfa + "/verify", ID: "verifyMfa", Tag: tag, HalfOpen: true, Person: true, Limits: guessLimits,
 			Summary: "Verify an MFA code",
 			Doc:     "Completes a half-open session, or confirms an enrolment. Each code is accepted once.",
 			Errors:  []int{404},
 		}, s.verify),
 		route.Action(route.Row{
-			Method: "POST", Path: mfa + "/recovery", ID: "verifyMfaRecovery", Tag: tag, HalfOpen: true, Limits: guessLimits,
+			Method: "POST", Path: mfa + "/recovery", ID: "verifyMfaRecovery", Tag: tag, HalfOpen: true, Person: true, Limits: guessLimits,
 			Summary: "Verify a recovery code instead of an MFA code",
 			Errors:  []int{404},
 		}, s.recover),
 		route.Action(route.Row{
-			Method: "POST", Path: mfa + "/disable", ID: "disableMfa", Tag: tag, Optional: true, Limits: guessLimits,
+			Method: "POST", Path: mfa + "/disable", ID: "disableMfa", Tag: tag, Optional: true, Person: true, Limits: guessLimits,
 			Summary: "Disable MFA",
 			Doc:     "Needs an MFA code or a recovery code.",
 			Errors:  []int{404},
@@ -140,9 +139,9 @@ func (l links) routes() []route.Route {
 			Summary: "List the caller's ways of signing in",
 		}, l.list),
 		route.Action(route.Row{
-			Method: "DELETE", Path: "/api/v1/me/auth-providers/{provider}", ID: "unlinkAuthProvider", Tag: tag,
+			Method: "DELETE", Path: "/api/v1/me/auth-providers/{provider}", ID: "unlinkAuthProvider", Tag: tag, Person: true,
 			Summary: "Unlink a provider",
-			Doc:     "The last way of signing in cannot be removed. Of keys, only one with the scope * can do this.",
+			Doc:     "The last way of signing in cannot be removed.",
 			Errors:  []int{409},
 		}, l.unlink),
 	}

@@ -93,7 +93,7 @@ func (s *Service) Routes() []route.Route {
 	row := func(method, path, id, summary, doc string, errors ...int) route.Row {
 		return route.Row{
 			Method: method, Path: "/api/v1/admin/tenants" + path, ID: id, Tag: "Admin", Summary: summary, Doc: doc,
-			Scopes: []authz.Scope{authz.SuperScope}, Role: authz.Admin, Operator: true, Errors: errors,
+			Scopes: []authz.Scope{authz.SuperScope}, Role: authz.Admin, Operator: true, Fresh: method != "GET", Errors: errors,
 		}
 	}
 	const one = "/{tenantId}"
@@ -107,7 +107,7 @@ func (s *Service) Routes() []route.Route {
 	purge := row("DELETE", one, "purgeTenant", "Delete a company and all its data",
 		"The company is inaccessible as soon as this request succeeds. Its data is deleted in the background; "+
 			"the audit log records when that is done. This cannot be undone.", 404, 409, 422)
-	purge.Optional, purge.Fresh = true, true
+	purge.Optional = true
 	routes := []route.Route{
 		route.Action(row("GET", "", "listTenants", "List companies, newest first", "", 422), s.list),
 		route.Action(create, func(ctx context.Context, who authz.Caller, in *createIn) (Created, error) {

@@ -28,13 +28,13 @@ func (s *Service) Routes() []route.Route {
 			Summary: "List providers with the state of their key",
 		}, s.list),
 		route.Action(route.Row{
-			Method: "PUT", Path: all + "{provider}", ID: "setLlmCredential", Tag: tag, Scopes: write, Role: authz.Admin,
+			Method: "PUT", Path: all + "{provider}", ID: "setLlmCredential", Tag: tag, Scopes: write, Role: authz.Admin, Fresh: true,
 			Summary: "Set the company's key for a provider", Errors: []int{400},
 			Doc: "The key is stored encrypted, never shown again, and sent only to the provider's endpoint. With endpoint_url it belongs " +
 				"to the company's own provider.",
 		}, s.put),
 		route.Action(route.Row{
-			Method: "DELETE", Path: all + "{provider}", ID: "deleteLlmCredential", Tag: tag, Scopes: write, Role: authz.Admin,
+			Method: "DELETE", Path: all + "{provider}", ID: "deleteLlmCredential", Tag: tag, Scopes: write, Role: authz.Admin, Fresh: true,
 			Summary: "Delete the company's key for a provider", Errors: []int{404},
 		}, s.remove),
 		route.Action(route.Row{

@@ -132,6 +132,29 @@ func (c Caller) Has(s Scope) bool {
 	return slices.Contains(c.Scopes, s) || slices.Contains(c.Scopes, Wildcard) || slices.Contains(c.Scopes, SuperScope)
 }
 
+// Covers reports whether the caller's credential may do everything that a role may:
+// only then can the caller give the role to someone. The superscope does not
+// cover the role owner.
+func (c Caller) Covers(r Role) bool {
+	for _, s := range ScopesOf(r) {
+		if s == Wildcard && !slices.Contains(c.Scopes, Wildcard) || !c.Has(s) {
+			return false
+		}
+	}
+	return r.Valid()
+}
+
+// CheckPerson returns MISSING_SCOPE for a caller who may not act for their person
+// beyond the company of the credential: only a browser session and a key with the
+// scope * may. The superscope does not suffice, because it covers one company.
+func (c Caller) CheckPerson() error {
+	if c.SessionID != "" || slices.Contains(c.Scopes, Wildcard) {
+		return nil
+	}
+	return fault.New(fault.Forbidden, "MISSING_SCOPE",
+		"This operation reaches beyond the company of your key: sign in with a browser, or use a key with the scope *.")
+}
+
 // Check returns MISSING_SCOPE for a caller who has none of the scopes anyOf (if
 // empty, any key will do), and FORBIDDEN for one whose role is below least.
 func (c Caller) Check(least Role, anyOf ...Scope) error {

@@ -187,4 +187,6 @@ func (o Observability) Level() slog.Level {
 type Client struct {
 	URL string        `env:"AGENTD_URL" name:"url" default:"http://127.0.0.1:8080" placeholder:"URL" help:"Server to talk to."`
 	Key secret.String `env:"AGENTD_KEY" name:"key" placeholder:"KEY" help:"API key to talk with."`
+	// Tenant is sent with every request, which is refused if it is not the key's.
+	Tenant string `env:"AGENTD_TENANT" name:"tenant" placeholder:"ID" help:"Company to act in; commands are refused if the key belongs to another."`
 }

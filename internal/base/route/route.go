@@ -51,6 +51,9 @@ type Row struct {
 	// Fresh rows are dangerous: the browser session of a person with a second
 	// factor must have verified it lately.
 	Fresh bool
+	// Person rows concern the caller's person beyond the company of the
+	// credential: of keys, only one with the scope * may call them.
+	Person bool
 	// Operator rows are only for members of the first tenant, which runs the
 	// platform.
 	Operator bool

@@ -34,7 +34,7 @@ func (s *Service) Routes() []route.Route {
 	target := write("POST", "/targets", "createNotificationTarget", "Create a notification target",
 		"An email address or a webhook, used if the preferences name that channel. "+
 			"A signing secret that is generated for a webhook is shown in this response only.")
-	target.Status, target.Errors = 201, []int{501}
+	target.Status, target.Fresh, target.Errors = 201, true, []int{501}
 	test := write(
 		"POST", "/targets/{targetId}/test", "testNotificationTarget", "Send a test notification to a target", "Responds once it is queued.",
 	)

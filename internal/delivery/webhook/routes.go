@@ -40,12 +40,14 @@ func (s *Service) Routes() []route.Route {
 	create := write("POST", "", "createWebhook", "Create a webhook subscription",
 		"Only this response shows the secret that signs the requests. A subscription cannot be changed: create another and delete this one.")
 	create.Status, create.Outside, create.Sends = 201, true, published(s.Events) // checking the URL resolves its host
+	remove := write("DELETE", one, "deleteWebhook", "Delete a subscription",
+		"Nothing more is sent to it. Succeeds also if it does not exist.")
+	create.Fresh, remove.Fresh = true, true
 	return append([]route.Route{
 		route.Action(create, s.create),
 		route.Action(read("", "listWebhooks", "List subscriptions, newest first", ""), s.list),
 		route.Action(read(one, "getWebhook", "Get a subscription", "", 404), s.get),
-		route.Action(write("DELETE", one, "deleteWebhook", "Delete a subscription",
-			"Nothing more is sent to it. Succeeds also if it does not exist."), s.remove),
+		route.Action(remove, s.remove),
 		route.Action(write("POST", one+"/test", "testWebhook", "Send a test event",
 			"Responds once the event is queued; the delivery log shows the outcome. Its data is `{\"test\": true}`.", 404, 422), s.test),
 		route.Action(write("POST", one+"/enable", "enableWebhook", "Enable a subscription",

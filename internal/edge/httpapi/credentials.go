@@ -190,6 +190,11 @@ func (s *Server) admit(x *exchange, r *http.Request, o *operation) error {
 	if o.row.Operator && !x.who.Operator {
 		return fault.New(fault.Forbidden, "", "Only the company that operates this service may call this operation.")
 	}
+	if o.row.Person {
+		if err := x.who.CheckPerson(); err != nil {
+			return err
+		}
+	}
 	if o.row.Fresh && s.fresh != nil {
 		return s.fresh(x, x.who)
 	}
@@ -246,7 +251,10 @@ func (s *Server) authenticate(x *exchange, r *http.Request, o *operation) error 
 	}
 	who.Address, who.RequestID = x.who.Address, x.id
 	x.who = who
-	return s.limits.take(x, o, cred.raw)
+	if err := s.limits.take(x, o, cred.raw); err != nil {
+		return err
+	}
+	return s.assertTenant(x, r)
 }
 
 func (s *Server) identify(ctx context.Context, cred credential) (who authz.Caller, renew time.Duration, err error) {

@@ -116,6 +116,9 @@ func (d *document) add(p published) {
 	if repeatable(p.Row) {
 		d.repeats(op, p.Repeats)
 	}
+	if !p.Public {
+		d.tenantAssertion(op)
+	}
 	d.openapi.AddOperation(op)
 	if p.Sends != nil {
 		d.webhooks(op, p.Sends, p.Tag)
@@ -135,6 +138,9 @@ func access(row route.Row) map[string]any {
 	if row.Fresh {
 		all["x-recent-mfa"] = true
 	}
+	if row.Person {
+		all["x-whole-person"] = true
+	}
 	return all
 }
 
@@ -145,6 +151,9 @@ func describe(row route.Row) string {
 	}
 	if row.Operator {
 		parts = append(parts, "Only for members of the company that operates the service.")
+	}
+	if row.Person {
+		parts = append(parts, "Reaches beyond the company of the credential: needs a browser session, or a key with the scope `*`.")
 	}
 	if row.Fresh {
 		parts = append(parts, "A browser session of a user with MFA must have completed it within the last 15 minutes; otherwise 401 "+

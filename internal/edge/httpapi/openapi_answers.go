@@ -79,7 +79,7 @@ func (d *document) refusals(op *huma.Operation, p published) {
 		statuses = append(statuses, http.StatusTooManyRequests)
 	}
 	if !p.Public {
-		statuses = append(statuses, http.StatusUnauthorized, http.StatusForbidden)
+		statuses = append(statuses, http.StatusUnauthorized, http.StatusForbidden, http.StatusConflict)
 	}
 	if strings.Contains(p.Path, "{") {
 		statuses = append(statuses, http.StatusNotFound)
@@ -132,20 +132,39 @@ func (d *document) repeats(op *huma.Operation, compatible bool) {
 		}
 	}
 	c := d.openapi.Components
-	if c.Parameters != nil {
+	if c.Parameters["IdempotencyKey"] != nil {
 		return
 	}
-	c.Parameters = map[string]*huma.Param{"IdempotencyKey": {
+	d.sharedParameter("IdempotencyKey", &huma.Param{
 		Name: keyHeader, In: "header",
 		Description: "Makes the request safe to repeat: for 24 hours, the same request with the same key has no further effect " +
 			"and gets the answer of the first one, with X-Idempotency-Replayed: true. 1 to 128 letters, digits, '_', '.' or '-'.",
 		Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^[A-Za-z0-9_.-]{1,128}$"},
-	}}
+	})
 	c.Responses["InProgress"] = &huma.Response{
 		Description: "The first request with this Idempotency-Key is still running; send the request again.",
 		Headers:     map[string]*huma.Header{"Retry-After": retryAfter()},
 		Content:     map[string]*huma.MediaType{"application/json": {Schema: d.registry.Schema(reflect.TypeFor[inProgress](), true, "")}},
 	}
+}
+
+// tenantAssertion publishes that a request may name the company that it is meant for.
+func (d *document) tenantAssertion(op *huma.Operation) {
+	op.Parameters = append(op.Parameters, &huma.Param{Ref: "#/components/parameters/TenantId"})
+	d.sharedParameter("TenantId", &huma.Param{
+		Name: tenantHeader, In: "header",
+		Description: "The company that the request is meant for. If the credential belongs to another one, the request is refused with " +
+			"409 TENANT_SWITCHED before anything is done. Answers carry the company of the credential in the same header.",
+		Schema: &huma.Schema{Type: huma.TypeString},
+	})
+}
+
+func (d *document) sharedParameter(name string, p *huma.Param) {
+	c := d.openapi.Components
+	if c.Parameters == nil {
+		c.Parameters = map[string]*huma.Param{}
+	}
+	c.Parameters[name] = p
 }
 
 // refusal returns the reference of the problem document of a status.

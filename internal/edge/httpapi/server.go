@@ -39,6 +39,9 @@ type Config struct {
 	// Fresh refuses callers who must repeat MFA before a dangerous operation. Nil:
 	// MFA is never repeated.
 	Fresh func(ctx context.Context, who authz.Caller) error
+	// TenantNames names companies in the refusal of a request that is meant for
+	// another one. Nil: it has ids only.
+	TenantNames TenantNames
 	// Idempotency stores the answers to writes that carry an Idempotency-Key.
 	// Nil: the header is ignored.
 	Idempotency *idempotency.Manager
@@ -82,6 +85,7 @@ type Server struct {
 	idempotency *idempotency.Manager
 	repeatWait  time.Duration // for the first request, by a repeated one
 	fresh       func(context.Context, authz.Caller) error
+	tenantNames TenantNames
 	ready       func(context.Context) error
 	selfTest    func(context.Context) error
 	log         *slog.Logger
@@ -108,7 +112,7 @@ type Server struct {
 // inconsistent rows, which are programming errors.
 func New(c Config) (*Server, error) {
 	s := &Server{
-		auth: c.Auth, sameOrigin: http.NewCrossOriginProtection(), fresh: c.Fresh,
+		auth: c.Auth, sameOrigin: http.NewCrossOriginProtection(), fresh: c.Fresh, tenantNames: c.TenantNames,
 		idempotency: c.Idempotency, repeatWait: orDefault(c.RepeatWait, 10*time.Second),
 		ready: c.Ready, selfTest: c.SelfTest, log: c.Log, tracer: c.Tracer,
 		build: c.Build, started: time.Now(), mux: newMux(), proxies: c.Proxies,

@@ -28,7 +28,8 @@ func (s *Service) Routes() []route.Route {
 	read, write := []authz.Scope{"webhooks:read"}, []authz.Scope{"webhooks:write"}
 	return []route.Route{
 		route.Action(route.Row{
-			Method: "POST", Path: listPath, ID: "createSensor", Tag: "Webhooks", Scopes: write, Role: authz.Admin, Status: 201, Errors: []int{404},
+			Method: "POST", Path: listPath, ID: "createSensor", Tag: "Webhooks", Scopes: write, Role: authz.Admin, Status: 201,
+			Fresh: true, Errors: []int{404},
 			Summary: "Create a sensor",
 			Doc:     "A sensor is a URL whose calls start runs of an agent. Only this response shows the secret that signs the calls.",
 		}, s.createRoute),
@@ -41,7 +42,7 @@ func (s *Service) Routes() []route.Route {
 			Summary: "Get a sensor", Errors: []int{404},
 		}, s.get),
 		route.Action(route.Row{
-			Method: "DELETE", Path: listPath + "/{sensorId}", ID: "deleteSensor", Tag: "Webhooks", Scopes: write, Role: authz.Admin,
+			Method: "DELETE", Path: listPath + "/{sensorId}", ID: "deleteSensor", Tag: "Webhooks", Scopes: write, Role: authz.Admin, Fresh: true,
 			Summary: "Delete a sensor", Doc: "Succeeds also if it does not exist. Runs that it started continue.",
 		}, s.remove),
 		route.Action(route.Row{

@@ -3,6 +3,7 @@ package isolation
 import (
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -96,6 +97,10 @@ func TestGate(t *testing.T) {
 			}
 
 			enough := append([]authz.Scope{authz.SuperScope, authz.Wildcard}, op.Scopes...)
+			if op.Person {
+				refused(callWithout(g, t, op, g.KeyFor(authz.Owner, authz.Catalogue...)), 403, "MISSING_SCOPE", "scope *")
+				enough = []authz.Scope{authz.Wildcard}
+			}
 			if op.Operator {
 				refused(callWithout(g, t, op, g.KeyFor(least, authz.Wildcard)), 403, "FORBIDDEN", "company that operates")
 				if got := callWithout(g, t, op, apptest.OwnerKey); got.StatusCode == 401 || got.StatusCode == 403 || got.StatusCode >= 500 {
@@ -115,7 +120,7 @@ func TestGate(t *testing.T) {
 			if op.ID == "logout" { // which revoked them
 				clear(g.Keys)
 			}
-			if len(op.Scopes) == 0 && !contracttest.WholeKeys[op.ID] {
+			if len(op.Scopes) == 0 && !op.Person {
 				if got := callWithout(g, t, op, g.KeyFor(least)); got.StatusCode == 403 {
 					t.Errorf("%s needs no scope, but a key without any gets %s", op, got.Body)
 				}
@@ -136,7 +141,7 @@ func mayCall(who authz.Caller, op *contracttest.Operation) error {
 
 // anyKey lists the reads that need no scope: every authenticated key may do
 // them.
-var anyKey = []string{"getMe", "listMyTenants", "locateMyAgent", "listMeSessions", "getMfaStatus", "listAuthProviders", "getCurrentTenant", "listCompatModels", "getCompatModel", "countMessageTokens", ""}
+var anyKey = []string{"getMe", "listMeSessions", "getMfaStatus", "listAuthProviders", "getCurrentTenant", "listCompatModels", "getCompatModel", "countMessageTokens", ""}
 
 // providerReads lists the reads of the area Providers: any key may see which
 // providers exist.
@@ -158,6 +163,39 @@ var ownThings = []string{
 	"patchMe", "createMyTenant", "leaveTenant", "switchTenant", "acceptMyInvite", "declineMyInvite",
 }
 
+// dangerous are the paths of what an intruder with a stolen session would change to
+// stay, to be let in again or to carry data away.
+var dangerous = regexp.MustCompile(`/users|/invites|/memberships|/keys|/llm-credentials|/webhooks|/mcp/servers|/notifications/targets|egress|` +
+	`/tenants/me$|/admin/tenants`)
+
+// harmless are writes below those paths that give nobody anything: they repeat what
+// is set up already, take what others gave, or tidy up one's own.
+var harmless = []string{
+	"testLlmCredential", "testMcpServer", "testWebhook", "enableWebhook", "redeliverWebhook", "replayDeadLetter",
+	"acceptMyInvite", "declineMyInvite", "testNotificationTarget", "deleteNotificationTarget",
+}
+
+// Whatever an intruder would do first asks a person for their second factor again.
+func TestDangerousWritesAskForTheFactorAgain(t *testing.T) {
+	t.Parallel()
+	found := map[string]bool{}
+	for _, op := range contracttest.Operations(apptest.Start(t, nil)) {
+		if op.Method == http.MethodGet || op.Public || !dangerous.MatchString(op.Path) {
+			continue
+		}
+		found[op.ID] = true
+		if op.Fresh == slices.Contains(harmless, op.ID) {
+			t.Errorf("%s asks for a second factor again: %t; set Fresh, or name it in harmless with a reason", op, op.Fresh)
+		}
+	}
+	for _, id := range append(harmless, "leaveTenant", "inviteUser", "setUserRole", "suspendUser", "transferTenantOwnership",
+		"setLlmCredential", "createWebhook", "createSensor", "createMcpServer", "patchMcpServer", "createApiKey", "createNotificationTarget") {
+		if !found[id] {
+			t.Errorf("%s was not looked at", id)
+		}
+	}
+}
+
 // A row that forgets whom it lets in would pass TestGate.
 func TestEveryRowSaysWhoMayCall(t *testing.T) {
 	t.Parallel()
@@ -176,6 +214,7 @@ func TestEveryRowSaysWhoMayCall(t *testing.T) {
 			}
 		case read && op.Role != "" && op.Role != authz.Viewer:
 			t.Errorf("%s: reads need the role viewer, not %s", op, op.Role)
+		case read && op.Person:
 		case read && len(op.Scopes) == 0 && !slices.Contains(anyKey, op.ID) && !slices.Contains(providerReads, op.ID):
 			t.Errorf("%s takes any key: give it a scope, or add it to anyKey with a reason", op)
 		case slices.Contains(ownThings, op.ID):

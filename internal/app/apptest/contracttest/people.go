@@ -94,8 +94,3 @@ var needsPerson = map[string]bool{
 	"startOAuthLogin": true, "completeOAuthLogin": true, "exchangeOAuthAppCode": true,
 	"verifyMfa": true, "verifyMfaRecovery": true, "disableMfa": true,
 }
-
-// WholeKeys are operations about how a person gets in: of keys, only one that
-// carries everything may do them. signin.TestKeysOfPart proves it.
-var WholeKeys = map[string]bool{"enrolMfa": true, "verifyMfa": true, "verifyMfaRecovery": true, "disableMfa": true,
-	"unlinkAuthProvider": true}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/internal/base/route"
 	"agentd/internal/base/schema"
@@ -92,7 +93,11 @@ func (d *document) body(op *huma.Operation, p published) {
 			s = &whole
 		}
 	}
-	op.RequestBody = &huma.RequestBody{Required: !p.Optional, Content: map[string]*huma.MediaType{"application/json": {Schema: s}}}
+	content := &huma.MediaType{Schema: s}
+	if p.Example != "" {
+		content.Example = jsontext.Value(p.Example)
+	}
+	op.RequestBody = &huma.RequestBody{Required: !p.Optional, Content: map[string]*huma.MediaType{"application/json": content}}
 }
 
 // upload publishes the media types of an upload; t is the type of its JSON form.

@@ -98,7 +98,7 @@ type rawIn struct {
 
 func (a *api[T]) createRoute() route.Route {
 	row := a.row("POST", a.Path, "create", "Create "+a.one()+".", a.Writers, a.wire)
-	row.Status, row.BodyOf = 201, a.create.typ
+	row.Status, row.BodyOf, row.Example = 201, a.create.typ, a.Example
 	if a.Unique.Of != nil {
 		row.Errors = []int{409}
 	}
@@ -151,7 +151,7 @@ func (a *api[T]) changeRoute(method, item, verb string, as published, replaces b
 		summary = "Replace all fields of " + a.one() + "."
 	}
 	row := a.row(method, item, verb, summary, a.Writers, a.wire)
-	row.BodyOf, row.Partial, row.Errors = as.typ, !replaces, []int{409, 412}
+	row.BodyOf, row.Partial, row.Errors, row.Example = as.typ, !replaces, []int{409, 412}, a.Example
 	return a.itemRoute(row, withBody, func(ctx context.Context, who authz.Caller, in itemRequest) (*route.Reply, error) {
 		return a.changeFrom(ctx, who, in.id, in.match, in.body, replaces)
 	})

@@ -42,7 +42,7 @@ func TestDocuments(t *testing.T) {
 		{
 			name: "quickstart-slowly", file: "docs/quickstart.md",
 			sim:    modeltest.New(t, modeltest.Respond(slow)),
-			stdout: []string{"Created agent sums (", "sums  sim-model", "Created agent slow (", "tok0 tok1 ", "tok29", "Cancelled run ", "Status    cancelled"},
+			stdout: []string{"Created agent sums (", "sums  sim-model", "Created agent slow (", "tok0 tok1 ", "tok29", "Cancelled run ", "Status  cancelled"},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

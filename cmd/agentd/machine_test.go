@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"agentd/internal/app"
 	"agentd/internal/kernel/model/modeltest"
 )
 
@@ -23,6 +24,7 @@ import (
 const asProgram = "AGENTD_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
+	app.Child()
 	if os.Getenv(asProgram) != "" {
 		main()
 	}

@@ -4,9 +4,7 @@ package main
 import (
 	"context"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 
 	"agentd/internal/app"
 	"agentd/internal/base/config"
@@ -17,13 +15,14 @@ import (
 var version = "dev"
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// The second signal ends the process the hard way.
-	context.AfterFunc(ctx, stop)
-	os.Exit(cli.Main(ctx, os.Args[1:], cli.Deps{
-		Version: version, Program: program(), Stdout: os.Stdout, Stderr: os.Stderr,
+	app.Child()
+	signals := notify()
+	os.Exit(cli.Main(signals.ctx, os.Args[1:], cli.Deps{
+		Version: version, Program: program(), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		Serve: func(ctx context.Context, cfg config.Config) error {
-			return app.Serve(ctx, cfg, version, program(), os.Stdout, os.Stderr)
+			return app.Serve(ctx, cfg, app.Process{
+				Version: version, Program: program(), Out: os.Stdout, Errs: os.Stderr, Cut: signals.second(),
+			})
 		},
 	}))
 }

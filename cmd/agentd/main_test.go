@@ -5,6 +5,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -78,15 +79,10 @@ func TestCommands(t *testing.T) {
 	}
 
 	m.want(0, "bin/agentd runs list", "my helper", "completed", "Hello")
-	var runs []struct {
-		RunID string `json:"run_id"`
-	}
-	if err := json.Unmarshal([]byte(m.want(0, "bin/agentd runs list --json --agent 'my helper' --status completed")), &runs); err != nil || len(runs) != 2 {
-		t.Fatalf("%v: %v", err, runs)
-	}
-	m.want(0, "bin/agentd runs show "+runs[0].RunID, "completed", "tok11", "STEP", "calculator")
-	m.want(0, "bin/agentd runs cancel "+runs[0].RunID, "had already ended")
-	m.want(0, "bin/agentd runs show --json "+runs[0].RunID, `"steps": [`)
+	runs := runsListed(t, m.want(0, "bin/agentd runs list --json --agent 'my helper' --status completed"), 2)
+	m.want(0, "bin/agentd runs show "+runs[0], "completed", "tok11", "STEP", "calculator")
+	m.want(0, "bin/agentd runs cancel "+runs[0], "had already ended")
+	m.want(0, "bin/agentd runs show --json "+runs[0], `"steps": [`)
 
 	// What cannot be done ends with 1, what cannot be understood with 2.
 	m.want(1, "bin/agentd runs show "+agent, "NOT_FOUND")
@@ -133,6 +129,23 @@ func TestCommands(t *testing.T) {
 	m.with("AGENTD_URL="+where).want(0, "bin/agentd agent list", "my helper")
 }
 
+// runsListed returns the ids of a list of runs.
+func runsListed(t *testing.T, text string, want int) (ids []string) {
+	t.Helper()
+	var list struct {
+		Items []struct {
+			RunID string `json:"run_id"`
+		} `json:"items"`
+	}
+	if err := json.Unmarshal([]byte(text), &list); err != nil || len(list.Items) != want {
+		t.Fatalf("%v: %s", err, text)
+	}
+	for _, item := range list.Items {
+		ids = append(ids, item.RunID)
+	}
+	return ids
+}
+
 type event struct {
 	Event string `json:"event"`
 	Data  struct {
@@ -156,31 +169,53 @@ func TestRunAsItHappens(t *testing.T) {
 	sim := modeltest.New(t, modeltest.Default(modeltest.Answer{Text: modeltest.Tokens(10), HangAfter: 3}))
 	_, m := newMachine(t).serve(sim)
 	m.want(0, "bin/agentd agent create --name slow")
-	const said = "tok0 tok1 tok2 "
+	const said = `"text":"tok2 "`
 	for name, end := range map[string]func(*process){
 		"cancel": func(*process) {
-			var running []struct {
-				RunID string `json:"run_id"`
-			}
-			if err := json.Unmarshal([]byte(m.want(0, "bin/agentd runs list --status running --json")), &running); err != nil || len(running) != 1 {
-				t.Fatalf("%v: %v", err, running)
-			}
-			m.want(0, "bin/agentd runs cancel "+running[0].RunID, "Cancelled run "+running[0].RunID)
+			running := runsListed(t, m.want(0, "bin/agentd runs list --status running --json"), 1)
+			m.want(0, "bin/agentd runs cancel "+running[0], "Cancelled run "+running[0])
 		},
 		"interrupt": func(p *process) { p.signal(syscall.SIGINT) },
 	} {
-		p := m.start("bin/agentd run slow Hello")
+		p := m.start("bin/agentd run slow Hello --json")
 		p.says(said)
 		end(p)
 		if code := p.wait(); code != 1 {
 			t.Errorf("%s: exit code %d", name, code)
 		}
-		if !strings.HasPrefix(p.out.String(), said) || !strings.Contains(p.errs.String(), "ended as cancelled") {
+		if !strings.Contains(p.errs.String(), "ended as cancelled") {
 			t.Errorf("%s: stdout %q, stderr %q", name, p.out.String(), p.errs.String())
 		}
 	}
 	if out := m.want(0, "bin/agentd runs list"); strings.Count(out, "cancelled") != 2 {
 		t.Errorf("the runs are\n%s", out)
+	}
+}
+
+// SIGTERM waits for the model's answer, and a second signal does not. SIGINT
+// without a terminal is SIGTERM.
+func TestSecondSignalCuts(t *testing.T) {
+	t.Parallel()
+	for _, first := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		t.Run(first.String(), func(t *testing.T) {
+			t.Parallel()
+			sim := modeltest.New(t, modeltest.Default(modeltest.Answer{Text: "one two three", HangAfter: 1}))
+			server, m := newMachine(t).serve(sim)
+			m.want(0, "bin/agentd agent create --name slow")
+			m.start("bin/agentd run slow Hello").says("one")
+			server.signal(first)
+			server.until(func() bool { return strings.Contains(server.errs.String(), "drain_timeout=30s") }, "drains")
+			select {
+			case <-server.ended:
+				t.Fatal("the model call was cut off")
+			case <-time.After(200 * time.Millisecond):
+			}
+			again := time.Now()
+			server.signal(syscall.SIGINT)
+			if code, took := server.wait(), time.Since(again); code != 0 || took > 20*time.Second {
+				t.Errorf("the server ended with %d after %v:\n%s", code, took, server.errs.String())
+			}
+		})
 	}
 }
 

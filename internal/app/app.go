@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,8 +24,13 @@ import (
 	"agentd/internal/edge/httpapi"
 )
 
-// drainTime is how long stopping waits for requests and runs.
-const drainTime = 10 * time.Second
+// cutTime is how long Stop waits for what it has cut off.
+const cutTime = 10 * time.Second
+
+// loneTime is how long requests may still take on SQLite once all runs have
+// stopped: this is the only node, so that a request that waits for a run waits in
+// vain.
+const loneTime = time.Second
 
 // App is a running agentd.
 type App struct {
@@ -80,10 +86,33 @@ func (a *App) FirstKey() (identity.Grant, bool) {
 // Routes returns what the server serves.
 func (a *App) Routes() ([]route.Route, []httpapi.Raw) { return routesOf(a.program.parts) }
 
+// Drain lets what is under way come to its end, until ctx ends: the server reports
+// that it is not ready, nothing new is claimed, and each handler of work returns at
+// the end of its present step. Requests are served until then. Stop comes next.
+func (a *App) Drain(ctx context.Context) {
+	server := a.program.server
+	server.Drain()
+	var handlers sync.WaitGroup
+	for _, w := range a.workers() {
+		handlers.Go(func() {
+			if err := w.runner.Drain(ctx); err != nil {
+				a.platform.log.Warn("some work did not end in time and is cut off", "kind", w.kind, "items", w.runner.Running())
+			}
+		})
+	}
+	handlers.Wait()
+	if !a.platform.db.Postgres() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, loneTime)
+		defer cancel()
+	}
+	a.shutdown(ctx)
+}
+
 // Stop ends everything in the reverse order of starting: requests and streams
 // first, then runs, which go on at the next start, then the database.
 func (a *App) Stop(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, drainTime)
+	ctx, cancel := context.WithTimeout(ctx, cutTime)
 	defer cancel()
 	a.platform.stop(ctx)
 }
@@ -102,10 +131,7 @@ func (a *App) startServices() error {
 // startWorkers starts the runners of all parts, which wake when work of their
 // kind becomes due on any node.
 func (a *App) startWorkers() error {
-	var all []worker
-	for _, part := range a.program.parts {
-		all = append(all, part.workers...)
-	}
+	all := a.workers()
 	wake := func(kind string) {
 		for _, w := range all {
 			if w.kind == kind {
@@ -122,6 +148,14 @@ func (a *App) startWorkers() error {
 		}
 	}
 	return nil
+}
+
+// workers returns the runners of all parts.
+func (a *App) workers() (all []worker) {
+	for _, part := range a.program.parts {
+		all = append(all, part.workers...)
+	}
+	return all
 }
 
 // running is a worker as a service.
@@ -149,10 +183,13 @@ func (a *App) listen(ctx context.Context) (err error) {
 				a.failed <- err
 			}
 		}()
-		return func(ctx context.Context) {
-			if err := a.program.server.Shutdown(ctx); err != nil && !errors.Is(err, context.Canceled) {
-				a.platform.log.Warn("some requests had to be cut off", "err", err)
-			}
-		}, nil
+		return a.shutdown, nil
 	})
+}
+
+// shutdown ends the server once its requests are answered, or when ctx ends.
+func (a *App) shutdown(ctx context.Context) {
+	if err := a.program.server.Shutdown(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		a.platform.log.Warn("some requests had to be cut off", "err", err)
+	}
 }

@@ -31,9 +31,12 @@ func build(ctx context.Context, p *platform) (*program, error) {
 	if err != nil {
 		return nil, err
 	}
-	agents := newAgents(p, out, models, accounts, content, tools)
+	agents, err := newAgents(p, out, models, accounts, content, tools)
+	if err != nil {
+		return nil, err
+	}
 	execution := newExecution(p, models, accounts, delivery, content, tools, agents)
-	members, err := newMembers(p, accounts, delivery, agents)
+	members, err := newMembers(ctx, p, accounts, delivery, agents)
 	if err != nil {
 		return nil, err
 	}

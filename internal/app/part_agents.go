@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"slices"
-	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -41,19 +40,21 @@ type agents struct {
 
 func newAgents(
 	p *platform, out *egress, models *models, accounts *accounts, content *content, tools *tools,
-) *agents {
+) (*agents, error) {
 	a := &agents{guardrails: newGuardrails(p, out, models, accounts)}
 	guarded := outbound.New(outbound.Config{Allow: out.allow})
 	p.onStop(guarded.Close)
-	a.remote = mcpclient.New(mcpclient.Config{Transport: guarded.Transport(), Logger: p.log, Version: contractVersion})
-	commands := p.cfg.Security.Commands()
-	if len(commands) > 0 {
-		p.log.Warn("tenants may run these commands as MCP servers, with any arguments", "commands", strings.Join(commands, ","))
+	commands, err := newCommands(p)
+	if err != nil {
+		return nil, err
 	}
+	a.remote = mcpclient.New(mcpclient.Config{
+		Transport: guarded.Transport(), Logger: p.log, Version: contractVersion, Sandbox: commands.sandbox, Commands: commands.run,
+	})
 	a.servers = mcp.New(mcp.Config{
 		Kernel: p.kernel, Remote: a.remote, OAuth: mcpclient.NewOAuth(guarded.Transport()), Grants: mcpsql.New(p.db),
 		Registry: tools.registry, Clock: p.clock, Logger: p.log,
-		CheckURL: outbound.CheckURL, Commands: commands, Base: p.publicURL,
+		CheckURL: outbound.CheckURL, Commands: commands.rules, Base: p.publicURL,
 	})
 	a.agents = agent.New(p.kernel, agent.Options{
 		DefaultModel: models.defaultModel(), Tools: tools.registry.Names(), CheckURL: outbound.CheckURL, Workspaces: content.placement,
@@ -65,7 +66,7 @@ func newAgents(
 		Models: models.resolver, Client: models.client, Plans: accounts.usage, Fallback: p.cfg.Models.Fallback,
 		CheckAgent: agentCheck{a.agents}.Check,
 	}
-	return a
+	return a, nil
 }
 
 // connect lets MCP servers look up agents, and continue runs that wait for an

@@ -4,8 +4,10 @@ import (
 	"context"
 	"io"
 	"slices"
+	"time"
 
 	"agentd/internal/agents/agent"
+	"agentd/internal/base/share"
 	"agentd/internal/content/artifact"
 	"agentd/internal/content/artifact/artifactsql"
 	"agentd/internal/content/file"
@@ -36,7 +38,17 @@ type content struct {
 	search     *retrieval.Service
 	memory     *memory.Service
 	knowledge  *knowledge.Service
+	// reading has the places for making text of what comes from outside: documents,
+	// and pages that agents read.
+	reading *share.Places
 }
+
+// At most four texts are made at once, each of up to 50 MiB, and two for one tenant.
+const (
+	readers     = 4
+	readersEach = 2
+	readersWait = 8 * time.Second
+)
 
 // newContent comes before the agents, which have its tools; connect follows.
 func newContent(p *platform, models *models, accounts *accounts) *content {
@@ -58,18 +70,21 @@ func newContent(p *platform, models *models, accounts *accounts) *content {
 		Artifact: c.openArtifact,
 	}
 	files := uploadedFiles{c.files}
+	c.reading = share.New(readers, readersEach, readersWait)
 	c.search = retrieval.New(retrieval.Config{
 		Store: retrievalsql.New(p.db), Writer: p.db, Queue: p.queue, Embedder: models.embedder, Clock: p.clock, Log: p.log, Lease: lease,
 	})
 	c.memory = &memory.Service{
-		Store: memorysql.New(p.db), Search: c.search, Files: files, Writer: p.db, Queue: p.queue, Cursors: p.cursors, Clock: p.clock, Log: p.log,
+		Store: memorysql.New(p.db), Search: c.search, Files: files, Places: c.reading, Writer: p.db,
+		Queue: p.queue, Cursors: p.cursors, Clock: p.clock, Log: p.log,
 		Runs: runs, Models: models.resolver, Client: models.client,
 		Spent: func(ctx context.Context, tenant, agent string, target model.Target, u model.Usage) {
 			accounts.usage.RecordDirect(ctx, tenant, agent, quota.SourceMemory, target, u)
 		},
 	}
 	c.knowledge = knowledge.New(p.kernel, knowledge.Service{
-		Store: knowledgesql.New(p.db), Search: c.search, Files: files, Writer: p.db, Cursors: p.cursors, Clock: p.clock, Log: p.log,
+		Store: knowledgesql.New(p.db), Search: c.search, Files: files, Places: c.reading, Writer: p.db,
+		Cursors: p.cursors, Clock: p.clock, Log: p.log,
 		Quota: accounts.usage,
 	})
 	return c
@@ -128,6 +143,7 @@ func (u uploadedFiles) Read(ctx context.Context, tenant, id string) (retrieval.F
 		return retrieval.File{}, err
 	}
 	defer opened.Close()
-	data, err := io.ReadAll(opened)
+	data := make([]byte, opened.Size())
+	_, err = io.ReadFull(opened, data)
 	return retrieval.File{Name: f.Filename, MimeType: f.MimeType, Data: data}, err
 }

@@ -25,7 +25,7 @@ type members struct {
 	signIn *signin.Service
 }
 
-func newMembers(p *platform, accounts *accounts, delivery *delivery, agents *agents) (*members, error) {
+func newMembers(ctx context.Context, p *platform, accounts *accounts, delivery *delivery, agents *agents) (*members, error) {
 	providers, err := identityProviders(p)
 	if err != nil {
 		return nil, err
@@ -48,10 +48,18 @@ func newMembers(p *platform, accounts *accounts, delivery *delivery, agents *age
 		},
 		OnRemove: []func(txn.Tx, string, string) error{notificationsql.New(p.db).DeleteByUserTx},
 	})
+	recoveryKey, err := p.secrets.Kept(ctx, "signin/recovery")
+	if err != nil {
+		return nil, err
+	}
+	codeKey, err := p.secrets.Kept(ctx, "signin/codes")
+	if err != nil {
+		return nil, err
+	}
 	signIn := signin.New(signin.Config{
 		Writer: p.db, Store: signinsql.New(p.db), Members: identitysql.New(p.db), Sessions: accounts.identity.Sessions,
 		SignUp: accounts.identity.Tenants.SignUp,
-		Outbox: delivery.mail, Queue: p.queue, Box: p.box, Clock: p.clock, Log: p.log, Audit: p.audit,
+		Outbox: delivery.mail, Queue: p.queue, Box: p.box, RecoveryKey: recoveryKey, CodeKey: codeKey, Clock: p.clock, Log: p.log, Audit: p.audit,
 		Public: p.publicURL, Signup: p.cfg.SignIn.Signup == "on", Providers: providers,
 		Prove: people.Prove, Invited: people.HasInvite,
 	})

@@ -27,7 +27,7 @@ type tools struct {
 
 func newTools(p *platform, out *egress, delivery *delivery, content *content) (*tools, error) {
 	t := &tools{
-		web:        &webtool.Service{Fetcher: webhttp.NewFetcher(webhttp.FetchConfig{Guarded: out.guarded})},
+		web:        &webtool.Service{Fetcher: webhttp.NewFetcher(webhttp.FetchConfig{Guarded: out.guarded, Places: content.reading})},
 		delegation: delegation.New(p.log),
 		sensors: sensor.New(sensor.Deps{
 			Store: sensorsql.New(p.db), Writer: p.db, Clock: p.clock, Cursors: p.cursors, Box: p.box, Audit: p.audit,

@@ -29,6 +29,7 @@ import (
 	"agentd/internal/store/auditsql"
 	"agentd/internal/store/natsbus"
 	"agentd/internal/store/resourcesql"
+	"agentd/internal/store/secretsql"
 	"agentd/internal/store/sqldb"
 	"agentd/internal/store/worksql"
 )
@@ -51,6 +52,7 @@ type platform struct {
 	node    string // names this data directory, whose leases are free again after a crash
 	db      *sqldb.DB
 	box     *secret.Box
+	secrets *secretsql.Keys // which secret keys the database needs
 	hub     *event.Hub
 	queue   work.Queue
 	cursors *page.Cursors
@@ -67,6 +69,9 @@ func openPlatform(ctx context.Context, p *platform) error {
 	if err := p.openStorage(ctx); err != nil {
 		return err
 	}
+	if err := p.openSecrets(ctx); err != nil {
+		return err
+	}
 	if err := p.openBus(); err != nil {
 		return err
 	}
@@ -74,7 +79,7 @@ func openPlatform(ctx context.Context, p *platform) error {
 	if _, err := p.queue.Reclaim(ctx, p.node); err != nil {
 		return err
 	}
-	p.cursors = page.NewCursors(p.box.Derive("cursors"))
+	p.cursors = page.NewCursors(p.box.DeriveAll("cursors")...)
 	p.audit = &audit.Log{Store: auditsql.New(p.db), Writer: p.db, Cursors: p.cursors, Clock: p.clock}
 	p.changes = resource.NewSubscribers(p.queue, p.db, p.clock)
 	p.events = webhook.NewResourceEvents()
@@ -89,7 +94,7 @@ func openPlatform(ctx context.Context, p *platform) error {
 func (p *platform) part() part {
 	return part{
 		name: "kernel", routes: p.audit.Routes(),
-		workers: []worker{p.worker(resource.WorkKind, 8, p.changes.Deliver)},
+		workers: []worker{p.worker(resource.WorkKind, 8, p.changes.Deliver)}, services: []service{background(p.reportKeys)},
 	}
 }
 
@@ -141,18 +146,48 @@ func nodeName(dir string) (string, error) {
 	return name, os.WriteFile(path, []byte(name), 0o600)
 }
 
-func (p *platform) openBus() error {
-	master, err := p.cfg.MasterKey()
+// openSecrets reads the secret keys, and refuses to start without one that stored
+// values need.
+func (p *platform) openSecrets(ctx context.Context) error {
+	masters, err := p.cfg.MasterKeys()
 	if err != nil {
 		return err
 	}
-	if p.box, err = secret.NewBox(master); err != nil {
-		return err
+	if p.box, err = secret.NewBox(masters...); err != nil {
+		return fmt.Errorf("AGENTD_SECRET_KEY: %w", err)
 	}
+	p.secrets = secretsql.New(p.db, p.box, p.clock)
+	return p.secrets.Check(ctx)
+}
+
+// reportKeys reports which secret keys this node has, until ctx ends.
+func (p *platform) reportKeys(ctx context.Context) {
+	tick := time.NewTicker(secretsql.Beat)
+	defer tick.Stop()
+	for {
+		if err := p.secrets.Report(ctx, p.node); err != nil && ctx.Err() == nil {
+			p.log.Warn("the secret keys of this node could not be reported", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			if err := p.secrets.Stopped(context.WithoutCancel(ctx), p.node); err != nil {
+				p.log.Warn("the end of this node could not be reported", "err", err)
+			}
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (p *platform) openBus() error {
 	p.hub = event.NewHub()
+	var tokens []string
+	for _, key := range p.box.DeriveAll("nats") {
+		tokens = append(tokens, hex.EncodeToString(key))
+	}
 	bus, err := natsbus.Open(natsbus.Config{
 		URL: p.cfg.Bus.NATSURL.Reveal(), Listen: p.cfg.Bus.NATSListen,
-		Token: hex.EncodeToString(p.box.Derive("nats")), Node: p.node, Logger: p.log,
+		Tokens: tokens, Node: p.node, Logger: p.log,
 	}, p.hub)
 	if err != nil {
 		return err

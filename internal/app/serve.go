@@ -2,11 +2,15 @@ package app
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
+	"time"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
@@ -17,22 +21,38 @@ import (
 	"agentd/internal/app/banner"
 	"agentd/internal/base/config"
 	"agentd/internal/base/secret"
+	"agentd/internal/wire/sandbox"
 )
 
 // Garbage collection: an idle agentd is small, and a busy one may use some
 // memory to spare the collector. GOGC and GOMEMLIMIT override.
 const gcPercent = 120
 
-// Serve runs agentd until ctx ends or the server fails. What a person should
-// know goes to out, the log to errs; program is what they type to run agentd.
-func Serve(ctx context.Context, cfg config.Config, version, program string, out, errs io.Writer) error {
+// ErrCtrlC is the cause of a context that ends because a person pressed Ctrl-C at a
+// terminal. Serve then drains for maxCtrlC at most.
+var ErrCtrlC = errors.New("interrupted at the terminal")
+
+const maxCtrlC = 3 * time.Second
+
+// Process is what Serve needs to know of the process.
+type Process struct {
+	Version   string
+	Program   string          // what a person types to run agentd
+	Out, Errs io.Writer       // for what a person should know, and for the log
+	Cut       <-chan struct{} // closed to stop at once; nil: never
+}
+
+// Serve runs agentd until ctx ends or the server fails. When ctx ends it drains
+// for as long as is configured, or until process.Cut is closed.
+func Serve(ctx context.Context, cfg config.Config, process Process) error {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	buffered := newLogWriter(errs)
+	buffered := newLogWriter(process.Errs)
 	defer buffered.flush()
 	log := newLogger(cfg.Observability, buffered)
-	stopTraces, err := traces(ctx, cfg.Observability, version)
+	protect(cfg, log)
+	stopTraces, err := traces(ctx, cfg.Observability, process.Version)
 	if err != nil {
 		return err
 	}
@@ -42,7 +62,7 @@ func Serve(ctx context.Context, cfg config.Config, version, program string, out,
 		return err
 	}
 	defer a.Stop(context.WithoutCancel(ctx))
-	if err := banner.Write(out, a.describe(version, program)); err != nil {
+	if err := banner.Write(process.Out, a.describe(process.Version, process.Program)); err != nil {
 		return err
 	}
 	// What only the start needed goes back to the system. Pools let go of theirs
@@ -51,10 +71,44 @@ func Serve(ctx context.Context, cfg config.Config, version, program string, out,
 	debug.FreeOSMemory()
 	select {
 	case <-ctx.Done():
-		log.Info("stopping")
+		a.drain(ctx, process.Cut)
 		return nil
 	case err := <-a.failed:
 		return err
+	}
+}
+
+// protect keeps other processes of the same user, and whoever may look at their
+// environment, from the secrets of this one, which has read them.
+func protect(cfg config.Config, log *slog.Logger) {
+	secrets := cfg.Secrets()
+	for name := range secrets {
+		_ = os.Unsetenv(name) // fails for an empty name
+	}
+	if err := sandbox.Protect(slices.Collect(maps.Values(secrets))); err != nil {
+		log.Warn("this process can be looked into by others of its user", "err", err)
+	}
+}
+
+// drain drains for as long as is configured, or until cut is closed. ctx has ended.
+func (a *App) drain(ctx context.Context, cut <-chan struct{}) {
+	timeout := a.platform.cfg.Server.DrainTimeout
+	if errors.Is(context.Cause(ctx), ErrCtrlC) {
+		timeout = min(timeout, maxCtrlC)
+	}
+	a.platform.log.Info("stopping; a second signal cuts off what is under way", "drain_timeout", timeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	defer cancel()
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		a.Drain(ctx)
+	}()
+	select {
+	case <-drained:
+	case <-cut:
+		cancel()
+		<-drained
 	}
 }
 

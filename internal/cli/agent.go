@@ -2,181 +2,275 @@ package cli
 
 import (
 	"fmt"
-	"os"
+	"net/http"
 	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"agentd/internal/base/config"
 	"agentd/internal/base/ident"
 	"agentd/internal/base/text"
+	"agentd/internal/cli/agentfile"
 	"agentd/internal/client"
 )
 
 type agentCreateCommand struct {
-	Server      config.Client `embed:"" group:"Server"`
-	Name        string        `placeholder:"NAME" help:"Name of the agent; needed unless the file has one."`
-	Description string        `placeholder:"TEXT" help:"What the agent is for."`
-	Model       string        `placeholder:"MODEL" help:"Model as PROVIDER/NAME, or NAME of the default provider. Default: the server's."`
-	System      *string       `xor:"system" placeholder:"PROMPT" help:"System prompt."`
-	SystemFile  string        `xor:"system" placeholder:"FILE" help:"File with the system prompt."`
-	Tool        []string      `placeholder:"TOOL" help:"Built-in tool, as calculator; several by commas or by repeating the flag."`
-	File        string        `placeholder:"FILE" help:"JSON file with any fields of an agent; the flags win over it."`
-	ID          bool          `xor:"print" help:"Print the agent's id and nothing else."`
-	JSON        bool          `xor:"print" help:"Print the agent as JSON."`
+	remote
+	Name        string   `placeholder:"NAME" help:"Name of the agent; needed unless the file has one."`
+	Description string   `placeholder:"TEXT" help:"What the agent is for."`
+	Model       string   `placeholder:"MODEL" help:"Model as PROVIDER/NAME, or NAME of the default provider. Left out: the server's."`
+	System      *string  `xor:"system" placeholder:"PROMPT" help:"System prompt."`
+	SystemFile  string   `xor:"system" placeholder:"FILE" help:"File with the system prompt; - is the standard input."`
+	Tool        []string `placeholder:"TOOL" help:"Built-in tool, as calculator; several by commas or by repeating the flag."`
+	File        string   `placeholder:"FILE" help:"YAML or JSON with any fields of an agent; the flags win over it. - is the standard input."`
+	Replace     bool     `help:"Change the agent that has the name already, instead of refusing."`
+	ID          bool     `help:"Print the agent's id and nothing else."`
+}
+
+// Validate implements a hook of kong.
+func (cmd *agentCreateCommand) Validate() error {
+	if cmd.ID && cmd.JSON {
+		return usageError("--id and --json can't be used together")
+	}
+	return nil
 }
 
 // Run implements the command.
-func (cmd *agentCreateCommand) Run(inv *invocation) error {
-	body, err := cmd.body()
+func (cmd *agentCreateCommand) Run(s *server) error {
+	body, err := cmd.body(s.invocation)
 	if err != nil {
 		return err
 	}
-	c, err := inv.connect(cmd.Server)
+	var name string
+	if err := json.Unmarshal(body["name"], &name); err != nil {
+		return usageError("the agent needs a name: --name NAME")
+	}
+	same, err := s.agentsNamed(name)
 	if err != nil {
 		return err
 	}
-	agent, err := c.CreateAgent(inv, body)
+	agent, verb := client.Doc[client.Agent]{}, "Created"
+	switch {
+	case len(same) > 0 && !cmd.Replace:
+		return fmt.Errorf("there is an agent with the name %q already (%s); choose another --name, or change that one with --replace",
+			name, same[0].Value.AgentID)
+	case len(same) > 1:
+		return s.ambiguous(name, same)
+	case len(same) == 1:
+		verb = "Replaced"
+		agent, err = call[client.Agent](s, http.MethodPatch, client.Path(client.AgentsPath, same[0].Value.AgentID), body)
+	default:
+		agent, err = call[client.Agent](s, http.MethodPost, client.AgentsPath, body)
+	}
 	if err != nil {
 		return err
 	}
 	switch {
 	case cmd.JSON:
-		return inv.printJSON(agent.Raw)
+		return s.printJSON(agent.Raw)
 	case cmd.ID:
-		_, err := fmt.Fprintln(inv.stdout, agent.Value.AgentID)
-		return err
+		s.say("%s", agent.Value.AgentID)
+		return nil
 	}
-	fmt.Fprintf(inv.stdout, "Created agent %s (%s).\n", oneLine(agent.Value.Name), agent.Value.AgentID)
-	inv.note("Talk to it:  %s run %s \"Hello\"", inv.deps.Program, quote(oneLine(agent.Value.Name)))
+	s.say("%s agent %s (%s).", verb, oneLine(agent.Value.Name), agent.Value.AgentID)
+	s.note("Talk to it:  %s run %s \"Hello\"", s.deps.Program, quote(oneLine(agent.Value.Name)))
 	return nil
 }
 
 // body is the file's object with the flags written over it.
-func (cmd *agentCreateCommand) body() (map[string]jsontext.Value, error) {
+func (cmd *agentCreateCommand) body(inv *invocation) (map[string]jsontext.Value, error) {
 	body := map[string]jsontext.Value{}
 	if cmd.File != "" {
-		text, err := os.ReadFile(cmd.File)
+		raw, err := inv.readFile(cmd.File)
 		if err != nil {
 			return nil, err
 		}
-		if err := json.Unmarshal(text, &body); err != nil {
-			return nil, fmt.Errorf("%s must hold one JSON object: %w", cmd.File, err)
-		}
-	}
-	set := func(name string, value any) {
-		text, err := json.Marshal(value, json.Deterministic(true))
+		file, err := agentfile.ParseOne(raw)
 		if err != nil {
-			panic(err) // strings, and lists and maps of them
+			return nil, fmt.Errorf("--file %s: %w", cmd.File, err)
 		}
-		body[name] = text
-	}
-	if cmd.Name != "" {
-		set("name", cmd.Name)
-	}
-	if cmd.Description != "" {
-		set("description", cmd.Description)
-	}
-	if cmd.Model != "" {
-		provider := "openai_compat"
-		if strings.HasPrefix(cmd.Model, "builtin/") {
-			provider = "custom"
-		}
-		set("model", map[string]any{"provider": provider, "model_ref": cmd.Model, "capabilities": map[string]any{}})
+		body = file.Fields
 	}
 	if cmd.SystemFile != "" {
-		text, err := os.ReadFile(cmd.SystemFile)
+		raw, err := inv.readFile(cmd.SystemFile)
 		if err != nil {
 			return nil, err
 		}
-		prompt := strings.TrimSpace(string(text))
+		prompt := strings.TrimSpace(string(raw))
 		cmd.System = &prompt
 	}
-	if cmd.System != nil {
-		prompts := map[string]jsontext.Value{}
-		if given, ok := body["prompts"]; ok {
-			if err := json.Unmarshal(given, &prompts); err != nil {
-				return nil, fmt.Errorf("prompts in %s must be an object: %w", cmd.File, err)
-			}
-		}
-		text, err := jsontext.AppendQuote(nil, *cmd.System)
+	set := func(name string, value any) error {
+		text, err := json.Marshal(value, json.Deterministic(true))
 		if err != nil {
-			return nil, fmt.Errorf("the system prompt is no UTF-8 text: %w", err)
+			return fmt.Errorf("--%s is no UTF-8 text", name)
 		}
-		prompts["system"] = text
-		set("prompts", prompts)
+		body[name] = text
+		return nil
 	}
-	if cmd.Tool != nil {
-		set("built_in_tools", cmd.Tool)
+	var err error
+	if cmd.Name != "" {
+		err = set("name", cmd.Name)
 	}
-	if _, ok := body["name"]; !ok {
-		return nil, fmt.Errorf("the agent needs a name: --name NAME")
+	if cmd.Description != "" && err == nil {
+		err = set("description", cmd.Description)
 	}
-	return body, nil
+	if cmd.Model != "" && err == nil {
+		err = set("model", modelConfig(cmd.Model))
+	}
+	if cmd.Tool != nil && err == nil {
+		err = set("built_in_tools", cmd.Tool)
+	}
+	if cmd.System != nil && err == nil {
+		prompts := map[string]any{}
+		if given, ok := body["prompts"]; ok && json.Unmarshal(given, &prompts) != nil {
+			return nil, fmt.Errorf("--file %s: prompts must be an object, as {system: …}", cmd.File)
+		}
+		prompts["system"] = *cmd.System
+		err = set("prompts", prompts)
+	}
+	return body, err
 }
 
-type agentListCommand struct {
-	Server config.Client `embed:"" group:"Server"`
-	JSON   bool          `help:"Print the agents as a JSON array."`
+// modelConfig is what an agent says of a model that was named on the command line.
+func modelConfig(ref string) map[string]any {
+	provider := "openai_compat"
+	if strings.HasPrefix(ref, "builtin/") {
+		provider = "custom"
+	}
+	return map[string]any{"provider": provider, "model_ref": ref, "capabilities": map[string]any{}}
+}
+
+type agentListCommand struct{ listing }
+
+// Run implements the command.
+func (cmd *agentListCommand) Run(s *server) error {
+	return list[client.Agent]{
+		path: client.AgentsPath, limit: cmd.Limit,
+		empty:   "There are no agents yet. Make one:  " + s.deps.Program + " agent create --name NAME",
+		heading: []string{"~NAME", "~MODEL", "STATUS", "CREATED", "ID"},
+		row: func(a client.Agent) []string {
+			return []string{text.Truncate(a.Name, 40), a.Model.ModelRef, a.Status, formatTime(s.now(), a.CreatedAt), a.AgentID}
+		},
+	}.print(s)
+}
+
+// agentArgument is what every command has that takes an agent.
+type agentArgument struct {
+	Agent string `arg:"" help:"Agent, by its id or its exact name."`
+}
+
+type agentShowCommand struct {
+	remote
+	agentArgument
 }
 
 // Run implements the command.
-func (cmd *agentListCommand) Run(inv *invocation) error {
-	c, err := inv.connect(cmd.Server)
+func (cmd *agentShowCommand) Run(s *server) error {
+	agent, err := s.agent(cmd.Agent)
 	if err != nil {
 		return err
 	}
-	agents := []jsontext.Value{}
-	var rows [][]string
-	for a, err := range c.Agents(inv) {
-		if err != nil {
-			return err
-		}
-		agents = append(agents, a.Raw)
-		rows = append(rows, []string{text.Truncate(a.Value.Name, 40), a.Value.Model.ModelRef, a.Value.Status,
-			formatTime(inv.now(), a.Value.CreatedAt), a.Value.AgentID})
-	}
 	if cmd.JSON {
-		return inv.printArray(agents)
+		return s.printJSON(agent.Raw)
 	}
-	if len(rows) == 0 {
-		inv.note("There are no agents yet. Make one:  %s agent create --name NAME", inv.deps.Program)
-		return nil
+	a := agent.Value
+	s.fields("Agent", a.AgentID, "Name", a.Name, "Description", a.Description, "Status", a.Status, "Model", a.Model.ModelRef,
+		"Tools", strings.Join(a.Tools, ", "), "Version", a.Version,
+		"Created", formatMoment(s.now(), a.CreatedAt), "Changed", formatMoment(s.now(), a.UpdatedAt))
+	if a.Prompts.System != "" {
+		s.say("\n%s", strings.TrimSpace(a.Prompts.System))
 	}
-	return inv.table([]string{"NAME", "MODEL", "STATUS", "CREATED", "ID"}, rows)
+	s.note("Everything that is configured:  %s agent export %s", s.deps.Program, quote(cmd.Agent))
+	return nil
 }
 
-// findAgent returns the id of the agent with the given id or exact name.
-func (inv *invocation) findAgent(c *client.Client, meant string) (string, error) {
+type agentDeleteCommand struct {
+	remote
+	agentArgument
+	Yes bool `help:"Do not ask."`
+}
+
+// Run implements the command.
+func (cmd *agentDeleteCommand) Run(s *server) error {
+	agent, err := s.agent(cmd.Agent)
+	if err != nil {
+		return err
+	}
+	if err := s.confirm(cmd.Yes, "Delete agent %s (%s)?", agent.Value.Name, agent.Value.AgentID); err != nil {
+		return err
+	}
+	return s.send(http.MethodDelete, client.Path(client.AgentsPath, agent.Value.AgentID), nil, "Deleted agent %s.", agent.Value.Name)
+}
+
+// agent reads the agent with an id or an exact name.
+func (s *server) agent(meant string) (client.Doc[client.Agent], error) {
+	id, err := s.agentID(meant)
+	if err != nil {
+		return client.Doc[client.Agent]{}, err
+	}
+	return get[client.Agent](s, client.Path(client.AgentsPath, id))
+}
+
+// agentID returns the id of the agent with an id or an exact name.
+func (s *server) agentID(meant string) (string, error) {
 	if ident.Valid(meant) {
 		return meant, nil
 	}
-	var ids []string
-	for a, err := range c.Agents(inv) {
+	var names []string
+	var same []client.Doc[client.Agent]
+	for a, err := range client.List[client.Agent](s, s.Client, client.AgentsPath, nil, 0) {
 		if err != nil {
 			return "", err
 		}
+		names = append(names, a.Value.Name)
 		if a.Value.Name == meant {
-			ids = append(ids, a.Value.AgentID)
+			same = append(same, a)
 		}
 	}
-	switch len(ids) {
-	case 0:
-		return "", fmt.Errorf("there is no agent with the name %q; they are listed by:  %s agent list", meant, inv.deps.Program)
+	switch len(same) {
 	case 1:
-		return ids[0], nil
+		return same[0].Value.AgentID, nil
+	case 0:
+		near := ""
+		if n := text.Nearest(meant, names); n != "" {
+			near = fmt.Sprintf("; did you mean %q?", n)
+		}
+		return "", fmt.Errorf("there is no agent with the name %q%s\nThey are listed by:  %s agent list", meant, near, s.deps.Program)
 	}
-	return "", fmt.Errorf("%d agents have the name %q; say which by its id:\n  %s", len(ids), meant, strings.Join(ids, "\n  "))
+	return "", s.ambiguous(meant, same)
 }
 
-// quote writes a word so that a shell reads it as one.
-func quote(s string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_.", r)
+// agentsNamed returns the agents that have a name, newest first.
+func (s *server) agentsNamed(name string) (same []client.Doc[client.Agent], err error) {
+	for a, err := range client.List[client.Agent](s, s.Client, client.AgentsPath, nil, 0) {
+		if err != nil {
+			return nil, err
+		}
+		if a.Value.Name == name {
+			same = append(same, a)
+		}
 	}
-	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
-		return s
+	return same, nil
+}
+
+func (s *server) ambiguous(name string, same []client.Doc[client.Agent]) error {
+	ids := make([]string, len(same))
+	for i, a := range same {
+		ids[i] = a.Value.AgentID + "  created " + formatTime(s.now(), a.Value.CreatedAt)
 	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	return fmt.Errorf("%d agents have the name %q; say which by its id:\n  %s", len(ids), name, strings.Join(ids, "\n  "))
+}
+
+// agentName returns what an agent is called, or its id where it cannot be read.
+func (s *server) agentName(id string) string {
+	if s.names == nil {
+		s.names = map[string]string{}
+	}
+	if _, known := s.names[id]; !known && id != "" {
+		s.names[id] = id
+		if agent, err := get[client.Agent](s, client.Path(client.AgentsPath, id)); err == nil {
+			s.names[id] = agent.Value.Name
+		}
+	}
+	return text.Truncate(s.names[id], 36)
 }

@@ -1,6 +1,11 @@
 // Package cli is the command line of agentd: the server, the commands of its
 // operator, which work on the database directly, and the commands for a
-// person, which talk to a server over HTTP.
+// person, which call a server over HTTP.
+//
+// A command is a struct whose fields are its flags and whose Run method gets
+// what it needs as arguments: the [invocation], and the [server] if it embeds
+// [remote]. examples.go has an example of each command, from which the help
+// texts and docs/cli.md are made.
 package cli
 
 import (
@@ -10,7 +15,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -25,54 +29,22 @@ type Deps struct {
 	// Serve runs the server until ctx ends.
 	Serve func(ctx context.Context, cfg config.Config) error
 
+	Stdin          io.Reader // nil: empty
 	Stdout, Stderr io.Writer
 	LookupEnv      func(string) (string, bool) // nil: os.LookupEnv
 	Now            func() time.Time            // nil: time.Now
 
 	cancelGrace time.Duration // how long an interrupted command waits for its run to end; 0: 10 s
+	columns     int           // of the terminal; 0: those that it has
 }
 
-// Exit codes.
+// Exit codes. docs/cli.md has them too.
 const (
-	exitOK      = 0
-	exitFailure = 1 // the command failed
-	exitUsage   = 2 // the command line is invalid
+	exitOK       = 0
+	exitFailure  = 1 // the command failed, or its run did not complete
+	exitUsage    = 2 // the command line is invalid
+	exitDetached = 3 // the run goes on, or waits, and the command left it
 )
-
-type commands struct {
-	Help    helpFlag    `short:"h" help:"Show help."`
-	Version versionFlag `help:"Print the version."`
-
-	Serve   serveCommand   `cmd:"" group:"Server" help:"Run the server."`
-	Migrate migrateCommand `cmd:"" group:"Server" help:"Migrate the database to this version's schema, or back."`
-	Config  struct {
-		Show      configShowCommand      `cmd:"" default:"withargs" help:"Print the effective configuration, without secrets."`
-		Reference configReferenceCommand `cmd:"" help:"Print the reference of every setting, as Markdown."`
-	} `cmd:"" group:"Server" help:"Show the configuration."`
-	Admin struct {
-		Tenant struct {
-			Create     tenantCreateCommand     `cmd:"" help:"Create a tenant, its owner and the owner's key."`
-			List       tenantListCommand       `cmd:"" help:"List tenants, newest first."`
-			Suspend    tenantSuspendCommand    `cmd:"" help:"Suspend a tenant: its keys are refused and its runs stop."`
-			Reactivate tenantReactivateCommand `cmd:"" help:"Reactivate a suspended tenant; its runs continue where they stopped."`
-			Purge      tenantPurgeCommand      `cmd:"" help:"Delete a tenant with all its data."`
-		} `cmd:"" help:"Tenants."`
-		Key struct {
-			Create keyCreateCommand `cmd:"" help:"Create a key for a member of a tenant."`
-		} `cmd:"" help:"Keys."`
-	} `cmd:"" group:"Server" help:"Manage tenants and keys, also while a server runs."`
-
-	Agent struct {
-		Create agentCreateCommand `cmd:"" help:"Create an agent."`
-		List   agentListCommand   `cmd:"" help:"List agents."`
-	} `cmd:"" group:"Agents" help:"Create and list agents."`
-	Run  runCommand `cmd:"" group:"Agents" help:"Start a run of an agent and follow it to its end."`
-	Runs struct {
-		List   runsListCommand   `cmd:"" help:"List runs, newest first."`
-		Show   runsShowCommand   `cmd:"" help:"Show a run with its output and steps."`
-		Cancel runsCancelCommand `cmd:"" help:"Cancel a run."`
-	} `cmd:"" group:"Agents" help:"List, show and cancel runs."`
-}
 
 // Main runs one command and returns the exit code of the process.
 func Main(ctx context.Context, args []string, deps Deps) int {
@@ -86,48 +58,84 @@ func Main(ctx context.Context, args []string, deps Deps) int {
 	if deps.cancelGrace == 0 {
 		deps.cancelGrace = 10 * time.Second
 	}
-	if len(args) == 0 {
-		args = []string{"--help"}
-	}
-	var cmds commands
-	inv := &invocation{
-		Context: ctx, deps: deps, stdout: deps.Stdout, stderr: deps.Stderr, now: deps.Now,
-		dim: isTerminal(deps.Stderr) && os.Getenv("NO_COLOR") == "", stdoutTerminal: isTerminal(deps.Stdout),
-	}
-	parser := kong.Must(&cmds,
-		kong.Name("agentd"),
-		kong.Description("agentd runs AI agents: durably, streamed, behind one API."),
-		kong.NoDefaultHelp(),
-		kong.Writers(deps.Stdout, deps.Stderr),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 120}),
-		kong.ValueFormatter(describe),
-		kong.Resolvers(environment(deps.LookupEnv)),
-		kong.Bind(inv),
-	)
-	forgetEnvironment(parser)
-	parsed, err := parser.Parse(args)
+	inv := newInvocation(ctx, deps)
+	parser := newParser(inv)
+	parsed, err := parser.Parse(words(args))
 	if err == nil {
+		inv.command = parsed.Selected().FullPath()
 		err = parsed.Run()
 	}
 	return inv.end(err)
 }
 
+// words are the arguments as the parser knows them: help is a word too.
+func words(args []string) []string {
+	switch {
+	case len(args) == 0:
+		return []string{"--help"}
+	case args[0] == "help":
+		return append(args[1:len(args):len(args)], "--help")
+	}
+	return args
+}
+
+func newParser(inv *invocation) *kong.Kong {
+	parser := kong.Must(&commands{},
+		kong.Name("agentd"),
+		kong.Description("agentd runs AI agents: durably, streamed, behind one API."),
+		kong.NoDefaultHelp(),
+		kong.Writers(inv.stdout, inv.stderr),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 120}),
+		kong.ValueFormatter(describe),
+		kong.Resolvers(environment(inv.deps.LookupEnv)),
+		kong.Bind(inv),
+	)
+	_ = kong.Visit(parser.Model, func(node kong.Visitable, next kong.Next) error {
+		switch node := node.(type) {
+		case *kong.Flag:
+			// Kong would read the process's environment itself: that of every
+			// command, not only of the one that runs. The flags keep the names.
+			node.Tag.Envs = nil
+		case *kong.Node:
+			node.Detail = exampleText(node)
+		}
+		return next(nil)
+	})
+	return parser
+}
+
+// usage is the error of a command line that the parser cannot refuse.
+type usage struct{ text string }
+
+func (u usage) Error() string { return u.text }
+
+func usageError(format string, args ...any) error { return usage{fmt.Sprintf(format, args...)} }
+
+// detached is the error of a command that left a run which goes on.
+type detached struct{ text string }
+
+func (d detached) Error() string { return d.text }
+
 // end reports an error, if there was one, and returns the exit code.
 func (inv *invocation) end(err error) int {
-	var usage *kong.ParseError
-	switch {
-	case err == nil || errors.Is(err, errAnswered):
+	if err == nil || errors.Is(err, errAnswered) {
 		return exitOK
-	case errors.As(err, &usage):
-		fmt.Fprintf(inv.stderr, "agentd: %s\n", usage)
-		command := "agentd"
-		if usage.Context != nil {
-			if words := strings.Fields(usage.Context.Command()); len(words) > 0 && !strings.HasPrefix(words[0], "<") {
-				command += " " + words[0]
+	}
+	if parse, ok := errors.AsType[*kong.ParseError](err); ok {
+		for _, at := range parse.Context.Path {
+			if at.Command != nil {
+				inv.command = at.Command.FullPath()
 			}
 		}
-		fmt.Fprintf(inv.stderr, "Try: %s --help\n", command)
+		err = usage{refusal(parse)}
+	}
+	if u, ok := errors.AsType[usage](err); ok {
+		fmt.Fprintf(inv.stderr, "agentd: %s\nTry: %s --help\n", clean(u.text), inv.command)
 		return exitUsage
+	}
+	if d, ok := errors.AsType[detached](err); ok {
+		fmt.Fprintln(inv.stderr, clean(d.text))
+		return exitDetached
 	}
 	fmt.Fprintf(inv.stderr, "Error: %s\n", clean(explain(err)))
 	return exitFailure
@@ -150,9 +158,30 @@ type versionFlag bool
 
 // BeforeReset implements a hook of kong.
 func (versionFlag) BeforeReset(inv *invocation) error {
-	fmt.Fprintf(inv.stdout, "agentd %s\n", inv.deps.Version)
+	inv.say("agentd %s", inv.deps.Version)
 	return errAnswered
 }
+
+type versionCommand struct {
+	JSON bool `help:"Print JSON, for scripts."`
+}
+
+// Run implements the command.
+func (cmd *versionCommand) Run(inv *invocation) error {
+	if cmd.JSON {
+		return inv.printAny(map[string]string{"version": inv.deps.Version})
+	}
+	inv.say("agentd %s", inv.deps.Version)
+	return nil
+}
+
+// helpCommand is listed and completed as the others are; words answers it.
+type helpCommand struct {
+	Command []string `arg:"" optional:"" help:"Command, as in: help agent create."`
+}
+
+// Run implements the command.
+func (*helpCommand) Run(ctx *kong.Context) error { return ctx.PrintUsage(false) }
 
 // environment resolves flags from their environment variables. An empty
 // variable counts as absent, as files of variables tend to list all of them.
@@ -167,18 +196,6 @@ func environment(lookup func(string) (string, bool)) kong.ResolverFunc {
 	}
 }
 
-// forgetEnvironment keeps kong from reading the process's environment itself:
-// it would read that of every command, not only of the one that runs. The flags
-// keep the names.
-func forgetEnvironment(k *kong.Kong) {
-	_ = kong.Visit(k.Model, func(node kong.Visitable, next kong.Next) error {
-		if flag, ok := node.(*kong.Flag); ok {
-			flag.Tag.Envs = nil
-		}
-		return next(nil)
-	})
-}
-
 // describe is the help text of a flag with its default and its environment
 // variable.
 func describe(value *kong.Value) string {
@@ -186,7 +203,7 @@ func describe(value *kong.Value) string {
 	if value.Flag == nil {
 		return text
 	}
-	if value.HasDefault {
+	if value.HasDefault && value.Default != "" {
 		text += " Default: " + value.Default + "."
 	}
 	if len(value.Flag.Envs) > 0 {

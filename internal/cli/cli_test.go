@@ -45,6 +45,7 @@ type shell struct {
 	env   map[string]string
 	serve func(context.Context, config.Config) error
 	leave time.Duration
+	stdin string
 }
 
 func (s shell) run(args ...string) result {
@@ -53,7 +54,7 @@ func (s shell) run(args ...string) result {
 		s.ctx = context.Background()
 	}
 	code := Main(s.ctx, args, Deps{
-		Version: "1.2.3", Serve: s.serve, Stdout: &out, Stderr: &errs,
+		Version: "1.2.3", Serve: s.serve, Stdin: strings.NewReader(s.stdin), Stdout: &out, Stderr: &errs,
 		LookupEnv: func(name string) (string, bool) { v, ok := s.env[name]; return v, ok },
 		Now:       func() time.Time { return now }, cancelGrace: s.leave,
 	})
@@ -85,19 +86,31 @@ func TestUsage(t *testing.T) {
 	}{
 		{nil, exitOK, "Usage: agentd <command>"},
 		{[]string{"--help"}, exitOK, "Usage: agentd <command>"},
-		{[]string{"run", "-h"}, exitOK, "Usage: agentd run <agent> <message>"},
+		{[]string{"run", "-h"}, exitOK, "Usage: agentd run <agent> [<message> ...]"},
 		{[]string{"serve", "--help"}, exitOK, "($AGENTD_LISTEN)"},
 		{[]string{"--version"}, exitOK, "agentd 1.2.3\n"},
-		{[]string{"sing"}, exitUsage, "unexpected argument sing\nTry: agentd --help"},
-		{[]string{"runs"}, exitUsage, "Try: agentd runs --help"},
-		{[]string{"run", "a"}, exitUsage, `expected "<message>"`},
+		{[]string{"sing"}, exitUsage, "there is no command \"sing\"; there are agent, run, "},
+		{[]string{"runs"}, exitUsage, "say what to do: list, show, "},
+		{[]string{"run"}, exitUsage, "the argument <agent> is missing: Agent, by its id or its exact name.\nTry: agentd run --help"},
+		{[]string{"run", "a", "--key=k"}, exitUsage, "the argument <message> is missing"},
+		{[]string{"help", "agent", "create"}, exitOK, "Usage: agentd agent create"},
+		{[]string{"help"}, exitOK, "Usage: agentd <command>"},
+		{[]string{"version"}, exitOK, "agentd 1.2.3\n"},
+		{[]string{"version", "--json"}, exitOK, "\"version\": \"1.2.3\""},
+		{[]string{"agents"}, exitUsage, "there is no command \"agents\"; did you mean \"agent\"?\nTry: agentd --help"},
+		{[]string{"agent", "crate"}, exitUsage, "there is no command \"crate\" of \"agent\"; did you mean \"create\"?\nTry: agentd agent --help"},
+		{[]string{"agent", "create", "--nam=x"}, exitUsage, "unknown flag --nam, did you mean \"--name\"?\nTry: agentd agent create --help"},
+		{[]string{"agent", "list", "more"}, exitUsage, "the argument \"more\" is one too many; this command takes flags only\nTry: agentd agent list --help"},
+		{[]string{"agent", "show", "a", "b"}, exitUsage, "the argument \"b\" is one too many after <agent>"},
+		{[]string{"agent", "list", "--limit=-1"}, exitUsage, "--limit is -1 and must be 0 (all) or more\nTry: agentd agent list --help"},
+		{[]string{"admin", "tenant", "create"}, exitUsage, "these flags are needed: --name=NAME\nTry: agentd admin tenant create --help"},
 		{[]string{"runs", "list", "--limit=many"}, exitUsage, "--limit"},
 		{[]string{"admin", "key", "create", "--tenant=t", "--role=king", "--name=n"}, exitUsage, "--role must be one of"},
 		{[]string{"agent", "create", "--name=n", "--system=a", "--system-file=b"}, exitUsage, "can't be used together"},
 		{[]string{"migrate", "--status", "--down=0"}, exitUsage, "can't be used together"},
 		{[]string{"serve", "--listen=here"}, exitUsage, "AGENTD_LISTEN"},
 		{[]string{"agent", "list"}, exitFailure, "set AGENTD_KEY"},
-		{[]string{"agent", "list", "--key=k", "--url=localhost"}, exitFailure, "http://127.0.0.1:8080"},
+		{[]string{"agent", "list", "--key=k", "--url=localhost"}, exitFailure, "AGENTD_URL (--url) \"localhost\" is no address of a server"},
 	} {
 		t.Run(strings.Join(tt.args, "_"), func(t *testing.T) {
 			t.Parallel()

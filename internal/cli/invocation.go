@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,30 +11,48 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/go-json-experiment/json/jsontext"
+	"golang.org/x/term"
 
-	"agentd/internal/base/config"
 	"agentd/internal/base/fault"
 	"agentd/internal/base/text"
 	"agentd/internal/client"
 )
 
-// invocation is one running command: its context and where it writes.
+// invocation is one running command: its context, what it reads and where it
+// writes.
 type invocation struct {
 	context.Context
 	deps           Deps
+	lines          *lineReader // of the standard input
 	stdout, stderr io.Writer
 	now            func() time.Time
-	dim            bool // stderr is a terminal that can dim text
-	stdoutTerminal bool // stdout is a terminal
+	dim            bool // stderr shows colours
+	stdinTerminal  bool
+	stdoutTerminal bool
+	stderrTerminal bool
+	width          int    // columns of stdout; 0: any number
+	command        string // what was typed, as in: agentd agent create
 }
 
-func (inv *invocation) connect(c config.Client) (*client.Client, error) {
-	if c.Key.Empty() {
-		return nil, fmt.Errorf("no key is given; set AGENTD_KEY to the one that the server printed on its first start, or use --key\n"+
-			"A lost one is replaced on the server's machine:  %s admin key create --role owner --scopes '*' --name NAME", inv.deps.Program)
+func newInvocation(ctx context.Context, deps Deps) *invocation {
+	inv := &invocation{
+		Context: ctx, deps: deps, stdout: deps.Stdout, stderr: deps.Stderr, now: deps.Now, lines: newLineReader(deps.Stdin),
+		stdinTerminal: isTerminal(deps.Stdin), stdoutTerminal: isTerminal(deps.Stdout), stderrTerminal: isTerminal(deps.Stderr),
+		command: "agentd",
 	}
-	return client.New(c.URL, c.Key, client.InTenant(c.Tenant))
+	noColor, _ := deps.LookupEnv("NO_COLOR")
+	inv.dim = inv.stderrTerminal && noColor == ""
+	if f, ok := deps.Stdout.(*os.File); ok && inv.stdoutTerminal {
+		if columns, _, err := term.GetSize(int(f.Fd())); err == nil {
+			inv.width = columns
+		}
+	}
+	return inv
+}
+
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 // explain returns an error's text with advice on what to do.
@@ -59,6 +76,11 @@ func explain(err error) string {
 	return err.Error()
 }
 
+// say writes a sentence that is the result.
+func (inv *invocation) say(format string, args ...any) {
+	fmt.Fprintln(inv.stdout, clean(fmt.Sprintf(format, args...)))
+}
+
 // note writes a line about what happens beside the result.
 func (inv *invocation) note(format string, args ...any) {
 	text := clean(fmt.Sprintf(format, args...))
@@ -66,47 +88,6 @@ func (inv *invocation) note(format string, args ...any) {
 		text = "\x1b[2m" + text + "\x1b[0m"
 	}
 	fmt.Fprintln(inv.stderr, text)
-}
-
-// json writes a JSON value for a script.
-func (inv *invocation) printJSON(value jsontext.Value) error {
-	value = bytes.Clone(value)
-	if err := value.Indent(jsontext.WithIndent("  ")); err != nil {
-		return fmt.Errorf("the server's answer is no JSON: %w", err)
-	}
-	_, err := fmt.Fprintf(inv.stdout, "%s\n", value)
-	return err
-}
-
-// table writes aligned columns under a heading.
-func (inv *invocation) table(heading []string, rows [][]string) error {
-	rows = append([][]string{heading}, rows...)
-	widths := make([]int, len(heading))
-	for _, row := range rows {
-		for i, cell := range row {
-			row[i] = oneLine(cell)
-			widths[i] = max(widths[i], utf8.RuneCountInString(row[i]))
-		}
-	}
-	for _, row := range rows {
-		var line strings.Builder
-		for i, cell := range row {
-			line.WriteString(cell + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+2))
-		}
-		if _, err := fmt.Fprintln(inv.stdout, strings.TrimRight(line.String(), " ")); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 // clean takes from a text what a terminal would obey instead of showing it.
@@ -130,7 +111,7 @@ func formatTime(now, t time.Time) string {
 	case d < 0 && d > -time.Minute, d >= 0 && d < 5*time.Second:
 		return "just now"
 	case d < 0:
-		return t.Local().Format("2006-01-02 15:04")
+		return t.Local().Format("2006-01-02 15:04 MST")
 	case d < time.Minute:
 		return fmt.Sprintf("%d s ago", int(d.Seconds()))
 	case d < time.Hour:
@@ -142,6 +123,14 @@ func formatTime(now, t time.Time) string {
 	default:
 		return t.Local().Format("2006-01-02")
 	}
+}
+
+// formatMoment returns a time in full, with its zone, and how long ago it was.
+func formatMoment(now, t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return formatTime(now, t) + ", at " + t.Local().Format("2006-01-02 15:04:05 MST")
 }
 
 // formatDuration returns a duration with about three digits.
@@ -161,3 +150,37 @@ func formatDuration(d time.Duration) string {
 }
 
 func milliseconds(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }
+
+// formatUSD returns an amount in cents, or a smaller one to a millionth.
+func formatUSD(usd float64) string {
+	if usd == 0 || usd >= 0.01 {
+		return fmt.Sprintf("$%.2f", usd)
+	}
+	return "$" + strings.TrimRight(fmt.Sprintf("%.6f", usd), "0")
+}
+
+// plural returns a number with its noun: 1 step, 2 steps.
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+func parenthesis(s string) string {
+	if s == "" {
+		return ""
+	}
+	return "(" + s + ")"
+}
+
+// quote writes a word so that a shell reads it as one.
+func quote(s string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:", r)
+	}
+	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

@@ -12,7 +12,7 @@ func TestAgo(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0: "just now", 4 * time.Second: "just now", 5 * time.Second: "5 s ago", -time.Second: "just now",
 		59 * time.Second: "59 s ago", time.Minute: "1 min ago", 59*time.Minute + 59*time.Second: "59 min ago",
-		time.Hour: "1 h ago", 24 * time.Hour: "1 d ago", 40 * 24 * time.Hour: "2026-08-01", -time.Hour: "2026-09-10 13:00",
+		time.Hour: "1 h ago", 24 * time.Hour: "1 d ago", 40 * 24 * time.Hour: "2026-08-01", -time.Hour: "2026-09-10 13:00 UTC",
 	} {
 		if got := formatTime(now, now.Add(-d)); got != want {
 			t.Errorf("%v ago: %q, want %q", d, got, want)

@@ -20,12 +20,12 @@ func TestRunShowsWhatHappens(t *testing.T) {
 	a := newAPI(t)
 	a.run(stream(1,
 		`run.queued {}`, `run.started {}`, `step.started {"seq":1}`,
-		`llm.thinking {"text":"hmm"}`, `llm.chunk {"text":"Let me "}`, `llm.chunk {"text":"see."}`,
+		`llm.thinking {"text":"hmm"}`, `llm.chunk {"text":"Let me "}`, `llm.chunk {"text":"see."}`, `step.completed {"type":"llm"}`,
 		`tool.call {"tool_call_id":"t1","name":"calculator","arguments":{"expression":"2+2"}}`,
 		`tool.result {"tool_call_id":"t1","name":"calculator","status":"done","output":"4","duration_ms":12}`,
 		`tool.result {"name":"http_fetch","status":"error","output":{"error":"refused\u001b[31m"}}`,
 		`approval.requested {"approval_id":"a1","tool_name":"write_file","arguments":{"path":"a"}}`,
-		`approval.resolved {"decision":"approved"}`, `input.requested {"question":"Really?"}`, `run.paused {}`,
+		`approval.resolved {"status":"approved"}`, `input.requested {"question":"Really?"}`, `run.paused {}`,
 		`new.event {"text":"unknown"}`, `llm.chunk {"text":"It is 4."}`, `run.completed {}`, completed,
 	))
 	r := a.shell.run("run", "helper", "2+2?")
@@ -154,7 +154,7 @@ func TestRunIsLeftIfItWillNotEnd(t *testing.T) {
 	})
 	a.on("POST /api/v1/runs/"+runID+"/cancel", `{"cancelled":true}`)
 	a.shell.leave = 20 * time.Millisecond
-	a.shell.run("run", "helper", "hi").want(t, exitFailure, "left before the run ended", "agentd runs show "+runID)
+	a.shell.run("run", "helper", "hi").want(t, exitDetached, "The run has not ended yet. It was left alone.", "agentd runs follow "+runID)
 }
 
 func TestRefusals(t *testing.T) {
@@ -172,7 +172,7 @@ func TestTerminalsGetNoForeignEscapes(t *testing.T) {
 	t.Parallel()
 	var out, errs buffer
 	inv := &invocation{stdout: &out, stderr: &errs, stdoutTerminal: true, dim: true}
-	f := follower{inv: inv}
+	f := shower{inv: inv}
 	f.text("a\x1b[2Jb\r\n\u009bc\td")
 	f.line("%s", "x\x1b]0;y\x07z")
 	if diff := cmp.Diff("ab\nc\td\n", strings.ReplaceAll(out.String(), "[2J", "")); diff != "" {

@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
+	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -9,72 +11,33 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"agentd/internal/base/config"
 	"agentd/internal/base/text"
 	"agentd/internal/client"
 )
 
 type runsListCommand struct {
-	Server config.Client `embed:"" group:"Server"`
-	Status string        `placeholder:"STATUS" help:"Only runs with this status, as running."`
-	Agent  string        `placeholder:"AGENT" help:"Only runs of this agent, by its id or its exact name."`
-	Limit  int           `default:"20" placeholder:"N" help:"How many to list."`
-	JSON   bool          `help:"Print the runs as a JSON array."`
+	listing
+	Status string `placeholder:"STATUS" help:"Only runs with this status, as running."`
+	Agent  string `placeholder:"AGENT" help:"Only runs of this agent, by its id or its exact name."`
 }
 
 // Run implements the command.
-func (cmd *runsListCommand) Run(inv *invocation) error {
-	c, err := inv.connect(cmd.Server)
-	if err != nil {
-		return err
-	}
-	filter := client.RunFilter{Status: cmd.Status}
+func (cmd *runsListCommand) Run(s *server) (err error) {
+	agentID := ""
 	if cmd.Agent != "" {
-		if filter.AgentID, err = inv.findAgent(c, cmd.Agent); err != nil {
+		if agentID, err = s.agentID(cmd.Agent); err != nil {
 			return err
 		}
 	}
-	var runs []client.Run
-	raw := []jsontext.Value{}
-	for run, err := range c.Runs(inv, filter, cmd.Limit) {
-		if err != nil {
-			return err
-		}
-		if len(raw) == max(cmd.Limit, 1) {
-			break
-		}
-		runs, raw = append(runs, run.Value), append(raw, run.Raw)
-	}
-	if cmd.JSON {
-		return inv.printArray(raw)
-	}
-	if len(runs) == 0 {
-		inv.note("There are no such runs. Start one:  %s run AGENT \"message\"", inv.deps.Program)
-		return nil
-	}
-	names := inv.agentNames(c, runs)
-	var rows [][]string
-	for _, r := range runs {
-		rows = append(rows, []string{r.RunID, text.Truncate(names[r.AgentID], 24), r.Status, formatTime(inv.now(), r.CreatedAt),
-			elapsed(inv.now(), r), text.Truncate(oneLine(r.Message()), 48)})
-	}
-	return inv.table([]string{"RUN", "AGENT", "STATUS", "CREATED", "TOOK", "MESSAGE"}, rows)
-}
-
-// agentNames looks up what the agents of some runs are called. An agent that
-// cannot be read is shown by its id.
-func (inv *invocation) agentNames(c *client.Client, runs []client.Run) map[string]string {
-	names := map[string]string{}
-	for _, r := range runs {
-		if _, ok := names[r.AgentID]; ok {
-			continue
-		}
-		names[r.AgentID] = r.AgentID
-		if agent, err := c.Agent(inv, r.AgentID); err == nil {
-			names[r.AgentID] = agent.Value.Name
-		}
-	}
-	return names
+	return list[client.Run]{
+		path: client.RunsPath, query: query("status", cmd.Status, "agent_id", agentID), limit: cmd.Limit,
+		empty:   "There are no such runs. Start one:  " + s.deps.Program + " run AGENT \"message\"",
+		heading: []string{"RUN", "~AGENT", "STATUS", "CREATED", "TOOK", "~MESSAGE"},
+		row: func(r client.Run) []string {
+			return []string{r.RunID, s.agentName(r.AgentID), r.Status, formatTime(s.now(), r.CreatedAt), elapsed(s.now(), r),
+				text.Truncate(oneLine(r.Message()), 48)}
+		},
+	}.print(s)
 }
 
 // elapsed is how long a run has been at work, or was.
@@ -88,72 +51,62 @@ func elapsed(now time.Time, r client.Run) string {
 	return formatDuration(r.CompletedAt.Sub(r.StartedAt))
 }
 
+// runArgument is what every command has that takes a run.
+type runArgument struct {
+	ID string `arg:"" name:"run" help:"Id of the run."`
+}
+
 type runsShowCommand struct {
-	Server config.Client `embed:"" group:"Server"`
-	ID     string        `arg:"" help:"Id of the run."`
-	JSON   bool          `help:"Print the run and its steps as JSON."`
+	remote
+	runArgument
 }
 
 // Run implements the command.
-func (cmd *runsShowCommand) Run(inv *invocation) error {
-	c, err := inv.connect(cmd.Server)
+func (cmd *runsShowCommand) Run(s *server) error {
+	run, err := get[client.Run](s, client.Path(client.RunsPath, cmd.ID))
 	if err != nil {
 		return err
 	}
-	run, err := c.Run(inv, cmd.ID)
-	if err != nil {
-		return err
-	}
-	steps, err := c.Steps(inv, cmd.ID)
+	steps, _, err := list[client.Step]{path: client.Path(client.RunsPath, cmd.ID, "steps")}.read(s)
 	if err != nil {
 		return err
 	}
 	if cmd.JSON {
 		raw := make([]jsontext.Value, len(steps))
-		for i, s := range steps {
-			raw[i] = s.Raw
+		for i, step := range steps {
+			raw[i] = step.Raw
 		}
-		text, err := json.Marshal(struct {
+		return s.printAny(struct {
 			Run   jsontext.Value   `json:"run"`
 			Steps []jsontext.Value `json:"steps"`
 		}{run.Raw, raw})
-		if err != nil {
-			return err
-		}
-		return inv.printJSON(text)
 	}
-	inv.showRun(run.Value, inv.agentNames(c, []client.Run{run.Value})[run.Value.AgentID])
-	return inv.showSteps(steps)
+	s.showRun(run.Value)
+	return s.showSteps(steps)
 }
 
-func (inv *invocation) showRun(r client.Run, agent string) {
-	line := func(name, value string) {
-		if value != "" {
-			fmt.Fprintf(inv.stdout, "%-9s %s\n", name, oneLine(value))
-		}
+func (s *server) showRun(r client.Run) {
+	pairs := []string{
+		"Run", r.RunID, "Agent", s.agentName(r.AgentID), "Session", r.SessionID, "Status", r.Status,
+		"Created", formatMoment(s.now(), r.CreatedAt), "Took", strings.TrimPrefix(elapsed(s.now(), r), "-"),
 	}
-	line("Run", r.RunID)
-	line("Agent", agent)
-	line("Status", r.Status)
-	if !r.CreatedAt.IsZero() {
-		line("Created", formatTime(inv.now(), r.CreatedAt)+", at "+r.CreatedAt.Local().Format(time.DateTime))
-	}
-	line("Took", strings.TrimPrefix(elapsed(inv.now(), r), "-"))
 	if r.Metrics.LLMCalls > 0 || r.Metrics.InputTokens > 0 {
-		line("Tokens", fmt.Sprintf("%d in, %d out", r.Metrics.InputTokens, r.Metrics.OutputTokens))
+		pairs = append(pairs, "Tokens", fmt.Sprintf("%d in, %d out", r.Metrics.InputTokens, r.Metrics.OutputTokens))
 	}
 	if r.Metrics.CostUSD != nil {
-		line("Cost", formatUSD(*r.Metrics.CostUSD))
+		pairs = append(pairs, "Cost", formatUSD(*r.Metrics.CostUSD))
 	}
-	line("Message", text.Truncate(oneLine(r.Message()), 200))
+	pairs = append(pairs, "Message", text.Truncate(oneLine(r.Message()), 200))
 	for _, p := range r.Pending {
-		line("Waits for", fmt.Sprintf("approval of %s %s", p.ToolName, brief(p.Arguments)))
+		pairs = append(pairs, "Waits for", fmt.Sprintf("approval of %s %s (%s)", p.ToolName, brief(p.Arguments), p.ApprovalID))
 	}
+	pairs = append(pairs, "Asks", r.Question.Question, "Authorize", r.Auth.URL)
 	if r.Error != "" {
-		line("Error", strings.TrimSpace(r.Error+" "+parenthesis(r.ErrorCode)))
+		pairs = append(pairs, "Error", strings.TrimSpace(r.Error+" "+parenthesis(r.ErrorCode)))
 	}
-	if text := strings.TrimSpace(clean(r.Text())); text != "" {
-		fmt.Fprintf(inv.stdout, "\n%s\n", text)
+	s.fields(pairs...)
+	if answer := strings.TrimSpace(clean(r.Text())); answer != "" {
+		fmt.Fprintf(s.stdout, "\n%s\n", answer)
 	}
 }
 
@@ -163,15 +116,15 @@ func (inv *invocation) showSteps(steps []client.Doc[client.Step]) error {
 	}
 	var rows [][]string
 	for _, doc := range steps {
-		s := doc.Value
-		what := toolOf(s)
-		if reason := brief(s.Error); reason != "" && reason != "null" {
+		step := doc.Value
+		what := toolOf(step)
+		if reason := brief(step.Error); reason != "" && reason != "null" {
 			what = strings.TrimSpace(what + " " + reason)
 		}
-		rows = append(rows, []string{strconv.Itoa(s.Seq), s.Type, s.Status, formatDuration(milliseconds(s.DurationMS)), what})
+		rows = append(rows, []string{strconv.Itoa(step.Seq), step.Type, step.Status, formatDuration(milliseconds(step.DurationMS)), what})
 	}
 	fmt.Fprintln(inv.stdout)
-	return inv.table([]string{"STEP", "TYPE", "STATUS", "TOOK", ""}, rows)
+	return inv.table([]string{"STEP", "TYPE", "STATUS", "TOOK", "~"}, rows)
 }
 
 // toolOf names the tool that a step called.
@@ -187,51 +140,22 @@ func toolOf(s client.Step) string {
 }
 
 type runsCancelCommand struct {
-	Server config.Client `embed:"" group:"Server"`
-	ID     string        `arg:"" help:"Id of the run."`
-	JSON   bool          `help:"Print the answer as JSON."`
+	remote
+	runArgument
 }
 
 // Run implements the command.
-func (cmd *runsCancelCommand) Run(inv *invocation) error {
-	c, err := inv.connect(cmd.Server)
-	if err != nil {
-		return err
-	}
-	answer, err := c.Cancel(inv, cmd.ID)
+func (cmd *runsCancelCommand) Run(s *server) error {
+	answer, err := call[client.Cancelled](s, http.MethodPost, client.Path(client.RunsPath, cmd.ID, "cancel"), nil)
 	switch {
 	case err != nil:
 		return err
 	case cmd.JSON:
-		return inv.printJSON(answer.Raw)
+		return s.printJSON(answer.Raw)
 	case answer.Value.Cancelled:
-		fmt.Fprintf(inv.stdout, "Cancelled run %s.\n", cmd.ID)
+		s.say("Cancelled run %s.", cmd.ID)
 	default:
-		fmt.Fprintln(inv.stdout, oneLine(firstNonEmpty(answer.Value.Message, "The run had ended already.")))
+		s.say("%s", oneLine(cmp.Or(answer.Value.Message, "The run had ended already.")))
 	}
 	return nil
-}
-
-// jsonArray writes JSON values as one array.
-func (inv *invocation) printArray(values []jsontext.Value) error {
-	text, err := json.Marshal(values)
-	if err != nil {
-		return err
-	}
-	return inv.printJSON(text)
-}
-
-// formatUSD returns an amount in cents, or a smaller one to a millionth.
-func formatUSD(usd float64) string {
-	if usd == 0 || usd >= 0.01 {
-		return fmt.Sprintf("$%.2f", usd)
-	}
-	return "$" + strings.TrimRight(fmt.Sprintf("%.6f", usd), "0")
-}
-
-func parenthesis(s string) string {
-	if s == "" {
-		return ""
-	}
-	return "(" + s + ")"
 }

@@ -11,8 +11,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/go-json-experiment/json"
-
 	"agentd/internal/accounts/identity"
 	"agentd/internal/accounts/identity/identitysql"
 	"agentd/internal/accounts/tenantadmin"
@@ -104,22 +102,14 @@ func (cmd *tenantListCommand) Run(inv *invocation) error {
 			return err
 		}
 		if cmd.JSON {
-			return inv.printAny(tenantadmin.Page{Tenants: all, Total: len(all)})
+			return inv.printAny(items[tenantadmin.Tenant]{Items: all})
 		}
 		rows := make([][]string, len(all))
 		for i, t := range all {
 			rows[i] = []string{t.TenantID, t.Slug, string(t.Status), t.Plan, t.CreatedAt.Format(time.DateOnly), t.Name}
 		}
-		return inv.table([]string{"TENANT", "SLUG", "STATUS", "PLAN", "CREATED", "NAME"}, rows)
+		return inv.table([]string{"TENANT", "SLUG", "STATUS", "PLAN", "CREATED", "~NAME"}, rows)
 	})
-}
-
-func (inv *invocation) printAny(v any) error {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	return inv.printJSON(text)
 }
 
 type tenantSuspendCommand struct {

@@ -1,5 +1,6 @@
-// Package client is a small typed client of agentd's HTTP API: what the
-// command line for a person needs, and no more.
+// Package client is a client of agentd's HTTP API: one call for any operation
+// ([Client.Do]), one walk over the pages of any list ([List]), and event streams
+// that survive a lost connection ([Client.Watch]).
 package client
 
 import (
@@ -26,7 +27,7 @@ const (
 	answerSize = 64 << 20         // bytes of an answer that are read
 )
 
-// Client talks to one server with one key. It is safe for concurrent use.
+// Client calls one server with one key. It is safe for concurrent use.
 type Client struct {
 	base  string
 	key   secret.String
@@ -89,46 +90,52 @@ func (d *Doc[T]) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, &d.Value)
 }
 
-// call sends one request and reads its answer. Errors: *Problem where the
-// server refused; others where it could not be reached or understood.
-func call[T any](ctx context.Context, c *Client, method, path string, query url.Values, body any) (T, error) {
-	var answer T
+// Do sends a request and reads its answer into out, which may be nil. path begins
+// with /api/v1 and may have a query; body is nil or becomes JSON. Errors: *Problem
+// where the server refused, *Unreachable where it did not answer.
+func (c *Client) Do(ctx context.Context, method, path string, body, out any) error {
+	var content io.Reader
+	if body != nil {
+		text, err := json.Marshal(body, json.Deterministic(true))
+		if err != nil {
+			return fmt.Errorf("the request cannot be written as JSON: %w", err)
+		}
+		content = bytes.NewReader(text)
+	}
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	res, err := c.send(ctx, method, path, query, nil, body)
+	res, err := c.Send(ctx, method, path, content, nil)
 	if err != nil {
-		return answer, err
+		return err
 	}
 	defer res.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(res.Body, answerSize))
 	if err != nil {
-		return answer, fmt.Errorf("the answer of %s broke off: %w", c.base, err)
+		return fmt.Errorf("the answer of %s broke off: %w", c.base, err)
 	}
-	if err := json.Unmarshal(text, &answer); err != nil {
-		return answer, fmt.Errorf("%s answered something that agentd would not; is AGENTD_URL right? (%w)", c.base, err)
+	if out == nil || len(text) == 0 {
+		return nil
 	}
-	return answer, nil
+	if err := json.Unmarshal(text, out); err != nil {
+		return fmt.Errorf("%s answered something that agentd would not; is AGENTD_URL right? (%w)", c.base, err)
+	}
+	return nil
 }
 
-// send sends a request and returns the response if it is a success.
-func (c *Client) send(ctx context.Context, method, path string, query url.Values, header http.Header, body any) (*http.Response, error) {
-	target := c.base + path
-	if len(query) > 0 {
-		target += "?" + query.Encode()
-	}
-	var content io.Reader
-	if body != nil {
-		text, err := json.Marshal(body)
-		if err != nil {
-			return nil, fmt.Errorf("the request cannot be written as JSON: %w", err)
-		}
-		content = bytes.NewReader(text)
-	}
-	req, err := http.NewRequestWithContext(ctx, method, target, content)
+// Get reads what a path answers, in both forms.
+func Get[T any](ctx context.Context, c *Client, path string) (Doc[T], error) {
+	var doc Doc[T]
+	err := c.Do(ctx, http.MethodGet, path, nil, &doc)
+	return doc, err
+}
+
+// Send sends a request and returns the answer as it comes if it is a success;
+// the caller closes its body. A body is JSON unless header says otherwise.
+func (c *Client) Send(ctx context.Context, method, path string, body io.Reader, header http.Header) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, c.base+path, body)
 	if err != nil {
 		return nil, err
 	}
-	maps.Copy(req.Header, header)
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
@@ -138,6 +145,7 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 	if tenant, ok := c.tenant.Load().(string); ok {
 		req.Header.Set(tenantHeader, tenant)
 	}
+	maps.Copy(req.Header, header)
 	res, err := c.http.Do(req)
 	if err != nil {
 		return nil, &Unreachable{Base: c.base, cause: err}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -40,7 +41,7 @@ func TestRunIsReadWhateverItsShape(t *testing.T) {
 				}
 				fmt.Fprint(w, tt.body)
 			})
-			run, err := c.Run(t.Context(), "r 1")
+			run, err := Get[Run](t.Context(), c, Path(RunsPath, "r 1"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -63,7 +64,7 @@ func TestListsGoOverPages(t *testing.T) {
 		fmt.Fprint(w, `{"items":[{"agent_id":"3"}],"cursor":null,"has_more":false}`)
 	})
 	var ids []string
-	for a, err := range c.Agents(t.Context()) {
+	for a, err := range List[Agent](t.Context(), c, AgentsPath, nil, 0) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,18 +78,30 @@ func TestListsGoOverPages(t *testing.T) {
 	}
 }
 
-func TestRunsFilter(t *testing.T) {
+func TestListsOfEveryShape(t *testing.T) {
 	t.Parallel()
-	var asked string
-	c := newClient(t, func(w http.ResponseWriter, r *http.Request) {
-		asked = r.URL.RawQuery
-		fmt.Fprint(w, `{"items":[],"cursor":null,"has_more":false}`)
-	})
-	for range c.Runs(t.Context(), RunFilter{Status: "failed", AgentID: "a"}, 7) {
-		t.Error("an empty list has an item")
-	}
-	if asked != "agent_id=a&limit=7&status=failed" {
-		t.Error(asked)
+	for body, want := range map[string]int{
+		`{"items":[],"cursor":null,"has_more":false}`:                  0,
+		`{"keys":[{"name":"a"},{"name":"b"}],"total":2}`:               2,
+		`{"items":[{"name":"a"}],"users":[{"name":"a"},{"name":"b"}]}`: 1,
+		`{"total":0}`:    0,
+		`{"items":null}`: 0,
+	} {
+		var asked string
+		c := newClient(t, func(w http.ResponseWriter, r *http.Request) {
+			asked = r.URL.RawQuery
+			fmt.Fprint(w, body)
+		})
+		n := 0
+		for item, err := range List[struct{ Name string }](t.Context(), c, "/x", url.Values{"status": {"failed"}}, 7) {
+			if err != nil || len(item.Raw) == 0 {
+				t.Errorf("%s: %v", body, err)
+			}
+			n++
+		}
+		if n != want || asked != "limit=7&status=failed" {
+			t.Errorf("%s has %d items, want %d; asked %s", body, n, want, asked)
+		}
 	}
 }
 
@@ -105,7 +118,8 @@ func TestWritesAreJSONWithTheKey(t *testing.T) {
 		w.WriteHeader(http.StatusAccepted)
 		fmt.Fprint(w, `{"run_id":"r"}`)
 	})
-	run, err := c.StartRun(t.Context(), "a", "hi")
+	var run Doc[Run]
+	err := c.Do(t.Context(), "POST", RunsPath, map[string]any{"agent_id": "a", "input": map[string]string{"message": "hi"}}, &run)
 	if err != nil || run.Value.RunID != "r" {
 		t.Errorf("%v, %v", run, err)
 	}
@@ -142,7 +156,7 @@ func TestRefusals(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			_, err := newClient(t, tt.answer).Run(t.Context(), "r")
+			_, err := Get[Run](t.Context(), newClient(t, tt.answer), Path(RunsPath, "r"))
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %v, want %q", err, tt.want)
 			}
@@ -158,7 +172,7 @@ func TestUnreachable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = c.Run(t.Context(), "r")
+	_, err = Get[Run](t.Context(), c, Path(RunsPath, "r"))
 	if err == nil || !strings.HasPrefix(err.Error(), "no answer from "+srv.URL+": dial tcp") {
 		t.Errorf("got %v", err)
 	}
@@ -187,7 +201,7 @@ func TestRequestsNameTheirCompany(t *testing.T) {
 	InTenant("")(learns)
 	InTenant("chosen")(chosen)
 	for _, c := range []*Client{learns, learns, chosen, chosen} {
-		if _, err := c.Run(t.Context(), "r"); err != nil {
+		if _, err := Get[Run](t.Context(), c, Path(RunsPath, "r")); err != nil {
 			t.Fatal(err)
 		}
 	}

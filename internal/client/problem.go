@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Problem is an error answer: a problem document (RFC 9457).
@@ -23,7 +24,8 @@ type Problem struct {
 		Message string `json:"message"`
 	} `json:"errors"`
 
-	RetryAfter time.Duration `json:"-"`
+	RetryAfter time.Duration  `json:"-"`
+	Raw        jsontext.Value `json:"-"` // the answer's body, if it is JSON
 }
 
 // Error returns the detail, every invalid field, the code, and the request id
@@ -68,6 +70,9 @@ func readProblem(res *http.Response) *Problem {
 		p = Problem{Detail: fmt.Sprintf("The server answered %d %s.", res.StatusCode, http.StatusText(res.StatusCode))}
 	}
 	p.Status = res.StatusCode
+	if raw := jsontext.Value(text); raw.IsValid() {
+		p.Raw = raw
+	}
 	if p.CorrelationID == "" {
 		p.CorrelationID = res.Header.Get("X-Request-Id")
 	}

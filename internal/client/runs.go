@@ -1,10 +1,7 @@
 package client
 
 import (
-	"context"
-	"iter"
 	"net/url"
-	"strconv"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -16,8 +13,10 @@ import (
 type Run struct {
 	RunID       string         `json:"run_id"`
 	AgentID     string         `json:"agent_id"`
+	SessionID   string         `json:"session_id"`
 	Status      string         `json:"status"`
 	Input       jsontext.Value `json:"input"`
+	Metadata    jsontext.Value `json:"metadata"`
 	Output      jsontext.Value `json:"output"`
 	Metrics     Metrics        `json:"metrics"`
 	Error       string         `json:"error"`
@@ -26,6 +25,8 @@ type Run struct {
 	StartedAt   time.Time      `json:"started_at"`
 	CompletedAt time.Time      `json:"completed_at"`
 	Pending     []Approval     `json:"pending_approvals"`
+	Question    Question       `json:"pending_input"`
+	Auth        Authorization  `json:"pending_auth"`
 }
 
 // Message is what the run was asked; "" where its input has another shape.
@@ -51,6 +52,18 @@ type Approval struct {
 	Arguments  jsontext.Value `json:"arguments"`
 }
 
+// Question is what a run asks a person; an empty one is none.
+type Question struct {
+	InputID  string `json:"input_id"`
+	Question string `json:"question"`
+}
+
+// Authorization is a server that a person has to authorize; an empty one is none.
+type Authorization struct {
+	Name string `json:"name"`
+	URL  string `json:"authorization_url"`
+}
+
 // Step is one step of a run.
 type Step struct {
 	Seq        int            `json:"seq"`
@@ -61,62 +74,27 @@ type Step struct {
 	Error      jsontext.Value `json:"error"`
 }
 
-// StartRun starts a run of an agent with a message.
-func (c *Client) StartRun(ctx context.Context, agentID, message string) (Doc[Run], error) {
-	type input struct {
-		Message string `json:"message"`
-	}
-	return call[Doc[Run]](ctx, c, "POST", "/api/v1/runs", nil, struct {
-		AgentID string `json:"agent_id"`
-		Input   input  `json:"input"`
-	}{agentID, input{message}})
-}
-
-// Run reads one run.
-func (c *Client) Run(ctx context.Context, id string) (Doc[Run], error) {
-	return call[Doc[Run]](ctx, c, "GET", runPath(id), nil, nil)
-}
-
-// RunFilter narrows a list of runs; what is empty does not narrow.
-type RunFilter struct {
-	Status  string
-	AgentID string
-}
-
-// Runs returns runs, newest first, and requests pages as they are needed. most
-// is the largest number that the caller will read.
-func (c *Client) Runs(ctx context.Context, f RunFilter, most int) iter.Seq2[Doc[Run], error] {
-	query := url.Values{"limit": {strconv.Itoa(min(max(most, 1), pageSize))}}
-	if f.Status != "" {
-		query.Set("status", f.Status)
-	}
-	if f.AgentID != "" {
-		query.Set("agent_id", f.AgentID)
-	}
-	return list[Doc[Run]](ctx, c, "/api/v1/runs", query)
-}
-
-// Steps reads the steps of a run.
-func (c *Client) Steps(ctx context.Context, id string) ([]Doc[Step], error) {
-	type steps struct {
-		Steps []Doc[Step] `json:"steps"`
-	}
-	got, err := call[steps](ctx, c, "GET", runPath(id)+"/steps", nil, nil)
-	return got.Steps, err
-}
-
 // Cancelled is the answer to Cancel. Message says why a run was not cancelled.
 type Cancelled struct {
 	Cancelled bool   `json:"cancelled"`
 	Message   string `json:"message"`
 }
 
-// Cancel asks the server to cancel a run.
-func (c *Client) Cancel(ctx context.Context, id string) (Doc[Cancelled], error) {
-	return call[Doc[Cancelled]](ctx, c, "POST", runPath(id)+"/cancel", nil, nil)
-}
+// AgentsPath, RunsPath and SessionsPath are the lists of the API that the command
+// line uses most.
+const (
+	AgentsPath   = "/api/v1/agents"
+	RunsPath     = "/api/v1/runs"
+	SessionsPath = "/api/v1/sessions"
+)
 
-func runPath(id string) string { return "/api/v1/runs/" + url.PathEscape(id) }
+// Path joins a path and further elements, escaped.
+func Path(path string, elements ...string) string {
+	for _, e := range elements {
+		path += "/" + url.PathEscape(e)
+	}
+	return path
+}
 
 // member reads a string member of a JSON object of unknown shape.
 func member(object jsontext.Value, name string) string {

@@ -30,7 +30,7 @@ var defaultRetryPolicy = retryPolicy{silence: 45 * time.Second, first: 500 * tim
 // cause of every drop. An error is yielded last.
 func (c *Client) Watch(ctx context.Context, runID string, lost func(error)) iter.Seq2[Frame, error] {
 	return func(yield func(Frame, error) bool) {
-		w := watcher{client: c, path: runPath(runID) + "/events", yield: yield}
+		w := watcher{client: c, path: Path(RunsPath, runID, "events"), yield: yield}
 		wait, alive := c.retry.first, time.Now()
 		for {
 			before := w.lastID
@@ -87,7 +87,7 @@ func (w *watcher) follow(ctx context.Context) (end bool, err error) {
 	if w.lastID != "" {
 		header.Set("Last-Event-ID", w.lastID)
 	}
-	res, err := w.client.send(ctx, "GET", w.path, nil, header, nil)
+	res, err := w.client.Send(ctx, http.MethodGet, w.path, nil, header)
 	if err != nil {
 		return false, err
 	}

@@ -2,7 +2,6 @@ package identity
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/base64"
 	"encoding/binary"
 	"slices"
@@ -40,15 +39,13 @@ type streamToken struct {
 
 // streamBox returns a box with a key that only seals stream tokens.
 func streamBox(deployment *secret.Box) *secret.Box {
-	master := make([]byte, 32)
+	masters := [][]byte{secret.Random(32)}
 	if deployment != nil {
-		master = deployment.Derive("stream-tokens")
-	} else {
-		rand.Read(master)
+		masters = deployment.DeriveAll("stream-tokens")
 	}
-	box, err := secret.NewBox(master)
+	box, err := secret.NewBox(masters...)
 	if err != nil {
-		panic(err) // the master key always has the right length
+		panic(err) // the master keys always have the right length
 	}
 	return box
 }

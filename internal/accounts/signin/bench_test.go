@@ -112,7 +112,7 @@ func newBench(t *testing.T, db *sqldb.DB, adjust ...func(b *bench, c *signin.Con
 	members := identity.NewPeople(b.people, identity.PeopleDeps{Store: identitysql.NewPeople(db)})
 	cfg := signin.Config{
 		Writer: db, Store: signinsql.New(db), Members: identitysql.New(db), Sessions: b.people.Sessions, Outbox: b.post, Queue: b.queue,
-		Box: box, Clock: b.clock, Log: slog.New(slog.DiscardHandler), Audit: b.log, Public: func() string { return public },
+		Box: box, RecoveryKey: box.Derive("signin/recovery"), CodeKey: box.Derive("signin/codes"), Clock: b.clock, Log: slog.New(slog.DiscardHandler), Audit: b.log, Public: func() string { return public },
 		SignUp: b.people.Tenants.SignUp, Prove: members.Prove,
 	}
 	for _, f := range adjust {

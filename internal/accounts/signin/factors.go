@@ -359,10 +359,10 @@ type MFADisabled struct {
 }
 
 func (s *factors) disable(ctx context.Context, who authz.Caller, in *mfaDisableIn) (out MFADisabled, err error) {
-	var proof factorProof
-	if in.Body != nil {
-		proof = factorProof{totp: strings.Map(dropSpace, in.Body.Code), recovery: in.Body.RecoveryCode}
+	if in.Body == nil || in.Body.Code == "" && in.Body.RecoveryCode == "" {
+		return out, fault.BadFields(fault.Field{Field: "code", Message: "required: the code that your authenticator shows, or a recovery_code"})
 	}
+	proof := factorProof{totp: strings.Map(dropSpace, in.Body.Code), recovery: in.Body.RecoveryCode}
 	err = s.prove(ctx, who, proof, func(tx txn.Tx, f Factor) error {
 		if err := s.store.DeleteFactorTx(tx, f.Person); err != nil {
 			return err

@@ -140,9 +140,13 @@ type Config struct {
 	Outbox   mail.Outbox
 	Queue    work.Queue
 	Box      *secret.Box
-	Clock    clock.Clock
-	Log      *slog.Logger
-	Audit    audit.Recorder // nil: not recorded
+	// RecoveryKey and CodeKey key the stored hashes of recovery codes and of mailed
+	// codes. They stay the same for as long as these are stored.
+	RecoveryKey, CodeKey []byte
+
+	Clock clock.Clock
+	Log   *slog.Logger
+	Audit audit.Recorder // nil: not recorded
 	// Public returns the URL under which browsers reach the service, without a
 	// trailing slash.
 	Public func() string
@@ -180,7 +184,7 @@ func New(c Config) *Service {
 	pending := tokens{store: c.Store, box: c.Box, clock: c.Clock}
 	second := &factors{
 		writer: c.Writer, store: c.Store, members: c.Members, sessions: c.Sessions, box: c.Box, clock: c.Clock, audit: c.Audit,
-		recoveryKey: c.Box.Derive("signin/recovery"),
+		recoveryKey: c.RecoveryKey,
 	}
 	in := &logins{
 		store: c.Store, sessions: c.Sessions, factors: second, clock: c.Clock, audit: c.Audit,
@@ -190,7 +194,7 @@ func New(c Config) *Service {
 		store: c.Store,
 		codes: codes{
 			writer: c.Writer, store: c.Store, outbox: c.Outbox, queue: c.Queue, box: c.Box, clock: c.Clock, log: c.Log,
-			public: c.Public, signupOn: c.Signup, logins: in, key: c.Box.Derive("signin/codes"),
+			public: c.Public, signupOn: c.Signup, logins: in, key: c.CodeKey,
 		},
 		registrations: registrations{
 			writer: c.Writer, store: c.Store, outbox: c.Outbox, clock: c.Clock, public: c.Public, signupOn: c.Signup,

@@ -161,6 +161,9 @@ func (s *Service) Handle(ctx context.Context, held work.Lease) error {
 // resumeAll makes due again what was held back while a tenant was suspended.
 func (s *Service) resumeAll(ctx context.Context, held work.Lease, id string) error {
 	for done := false; !done; {
+		if err := work.StopIfDraining(ctx); err != nil {
+			return err
+		}
 		err := s.DB.Write(ctx, func(tx txn.Tx) error {
 			if err := s.Queue.HoldTx(tx, held, s.Lease); err != nil {
 				return err
@@ -229,6 +232,9 @@ func (s *Service) purgeOnce(ctx context.Context, held work.Lease, id string) (fo
 	limit := initialRows
 	for _, part := range parts {
 		for more := true; more; {
+			if err := work.StopIfDraining(ctx); err != nil {
+				return found, err
+			}
 			n, took := 0, time.Duration(0)
 			err := s.DB.Write(ctx, func(tx txn.Tx) (err error) {
 				began := time.Now()

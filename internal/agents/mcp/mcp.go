@@ -102,8 +102,16 @@ type Config struct {
 	Logger   *slog.Logger
 
 	CheckURL func(url string) error // returns why a URL cannot be called; without DNS
-	Commands []string               // absolute paths of the commands that stdio servers may run
+	Commands map[string]Command     // what stdio servers may run, by the name that tenants write
 	Base     func() string          // the public URL of this deployment, without a trailing slash
+}
+
+// Command is a program that the operator allows tenants to run as a server.
+type Command interface {
+	// AllowsArg reports whether tenants may pass an argument.
+	AllowsArg(arg string) bool
+	// AllowsVariable reports whether tenants may set an environment variable.
+	AllowsVariable(name string) bool
 }
 
 // Service serves MCP in parts: Servers keeps what tenants register, Toolsets gives

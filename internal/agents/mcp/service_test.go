@@ -128,11 +128,17 @@ func newFixture(t *testing.T, db *sqldb.DB) *fixture {
 		Kernel: resource.Deps{Backend: f.backend, Writer: db, Outbox: resource.NoOutbox{}, Cursors: page.NewCursors(make([]byte, 32)), Clock: f.clock, Box: box},
 		Remote: f.port, OAuth: f.oauth, Grants: mcpsql.New(db), Registry: registry,
 		Clock: f.clock, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), CheckURL: func(string) error { return nil },
-		Commands: []string{"/usr/bin/weather"}, Base: func() string { return "https://agentd.example" },
+		Commands: map[string]mcp.Command{"/usr/bin/weather": permissive{}}, Base: func() string { return "https://agentd.example" },
 	})
 	f.Connect(everybody{}, nil)
 	return f
 }
+
+// permissive is a command of which tenants may set anything.
+type permissive struct{}
+
+func (permissive) AllowsArg(string) bool      { return true }
+func (permissive) AllowsVariable(string) bool { return true }
 
 // do calls an operation by its id. in is what the row's In has, by field.
 func (f *fixture) do(id, serverID, body string) (any, error) {

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"maps"
-	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -20,7 +19,8 @@ type targets struct {
 }
 
 // of returns the target of a server. Errors: fault.Invalid if api_key_ref names
-// no variable, or the operator no longer allows the command.
+// no variable, or the operator no longer allows the command, its arguments or its
+// variables.
 func (s *targets) of(v *Server) (*Target, error) {
 	t := &Target{TenantID: v.TenantID, ServerID: v.ID, Name: v.Name, Transport: v.Transport, URL: v.URL, Command: v.Command, Args: v.Args}
 	env, key := v.env(), v.Secret
@@ -30,8 +30,9 @@ func (s *targets) of(v *Server) (*Target, error) {
 		}
 	}
 	if v.Transport == STDIO {
-		if !slices.Contains(s.validator.commands, v.Command) {
-			return nil, fault.New(fault.Invalid, "", "The operator does not allow the server's command (AGENTD_MCP_STDIO).")
+		var c fieldErrors // the operator may have changed what is allowed since the server was stored
+		if s.validator.checkCommand(&c, v); len(c) > 0 {
+			return nil, fault.New(fault.Invalid, "", "The server cannot run any more: %s: %s.", c[0].Field, c[0].Message)
 		}
 		t.Env = env
 		if v.Auth.Type == authAPIKey && key != "" {

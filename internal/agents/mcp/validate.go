@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"fmt"
+	"maps"
 	"net/url"
 	"regexp"
 	"slices"
@@ -37,7 +38,7 @@ func (c *fieldErrors) add(field, format string, args ...any) {
 
 // validator checks the configuration of servers.
 type validator struct {
-	commands []string
+	commands map[string]Command
 	checkURL func(url string) error
 }
 
@@ -52,7 +53,7 @@ func (r *validator) validate(v *Server) []fault.Field {
 	} else {
 		r.checkHTTP(&c, v)
 	}
-	checkEnv(&c, v.env(), v.Transport == STDIO)
+	checkEnv(&c, v.env())
 	checkKeyRef(&c, v.APIKeyRef)
 	checkAuth(&c, v)
 	if len(v.Assigned) > maxAssigned {
@@ -62,13 +63,14 @@ func (r *validator) validate(v *Server) []fault.Field {
 }
 
 func (r *validator) checkCommand(c *fieldErrors, v *Server) {
+	command, ok := r.commands[v.Command]
 	switch {
 	case len(r.commands) == 0:
 		c.add("transport", "stdio servers are not allowed on this deployment; the operator can allow commands with AGENTD_MCP_STDIO")
 	case v.Command == "":
 		c.add("command", "required for the transport stdio")
-	case !slices.Contains(r.commands, v.Command):
-		c.add("command", "the operator does not allow this command; AGENTD_MCP_STDIO lists the absolute paths of allowed ones")
+	case !ok:
+		c.add("command", "the operator does not allow this command; AGENTD_MCP_STDIO and AGENTD_MCP_STDIO_COMMANDS list the allowed ones")
 	}
 	if v.URL != "" {
 		c.add("url", "not allowed for a stdio server")
@@ -77,12 +79,33 @@ func (r *validator) checkCommand(c *fieldErrors, v *Server) {
 		c.add("args", "at most %d arguments", maxArgs)
 	}
 	for i, arg := range v.Args {
-		if len(arg) > maxArgBytes || strings.Contains(arg, "\x00") {
-			c.add("args["+strconv.Itoa(i)+"]", "at most %d bytes, without NUL", maxArgBytes)
+		switch at := "args[" + strconv.Itoa(i) + "]"; {
+		case len(arg) > maxArgBytes || strings.Contains(arg, "\x00"):
+			c.add(at, "at most %d bytes, without NUL", maxArgBytes)
+		case ok && !command.AllowsArg(arg):
+			c.add(at, "the operator does not let tenants pass this argument to the command (tenant_args of AGENTD_MCP_STDIO_COMMANDS)")
 		}
 	}
 	if len(v.Egress) > 0 {
 		c.add("egress_allowlist", "not supported for a stdio server: the network access of a process cannot be limited here")
+	}
+	if ok {
+		checkVariables(c, command, v)
+	}
+}
+
+// checkVariables refuses the variables that the operator did not name, because a
+// variable can make a program run other code: shells, loaders and interpreters
+// read many, and no list of them is complete.
+func checkVariables(c *fieldErrors, command Command, v *Server) {
+	const refused = "%s: the operator does not let tenants set this variable of the command (tenant_env of AGENTD_MCP_STDIO_COMMANDS)"
+	for _, name := range slices.Sorted(maps.Keys(v.env())) {
+		if envName.MatchString(name) && !command.AllowsVariable(name) {
+			c.add("env", refused, name)
+		}
+	}
+	if name := v.Auth.EnvKey; name != "" && !command.AllowsVariable(name) {
+		c.add("auth.env_key", refused, name)
 	}
 }
 
@@ -159,22 +182,7 @@ func origin(raw string) string {
 	return fmt.Sprintf("%s://%s:%d", u.Scheme, strings.ToLower(u.Hostname()), portOf(u))
 }
 
-// unsafeVariables are the variables, or prefixes ending in *, that can make a
-// process run other code than the command which the operator allowed.
-var unsafeVariables = []string{
-	"PATH", "HOME", "SHELL", "IFS", "ENV", "BASH_ENV", "TMPDIR", "LD_*", "DYLD_*", "GCONV_PATH", "NODE_OPTIONS", "NODE_PATH", "NPM_CONFIG_*",
-	"PYTHON*", "PERL5*", "RUBY*", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "GIT_*",
-}
-
-func isUnsafeVariable(name string) bool {
-	name = strings.ToUpper(name)
-	return slices.ContainsFunc(unsafeVariables, func(m string) bool {
-		prefix, wild := strings.CutSuffix(m, "*")
-		return name == m || wild && strings.HasPrefix(name, prefix)
-	})
-}
-
-func checkEnv(c *fieldErrors, env map[string]string, process bool) {
+func checkEnv(c *fieldErrors, env map[string]string) {
 	if len(env) > maxEnv {
 		c.add("env", "at most %d variables", maxEnv)
 		return
@@ -183,8 +191,6 @@ func checkEnv(c *fieldErrors, env map[string]string, process bool) {
 		switch {
 		case !envName.MatchString(name):
 			c.add("env", "a variable name must consist of letters, digits and _, and not begin with a digit")
-		case process && isUnsafeVariable(name):
-			c.add("env", "%s cannot be set for a process", name)
 		case len(value) > maxEnvBytes || strings.Contains(value, "\x00"):
 			c.add("env", "the value of %s: at most %d bytes, without NUL", name, maxEnvBytes)
 		}
@@ -216,11 +222,8 @@ func checkStdioAuth(c *fieldErrors, a *Auth) {
 	if a.Type == authBearer || a.Type == authOAuth {
 		c.add("auth.type", "a stdio server gets its secret in a variable: use api_key with env_key")
 	}
-	switch {
-	case a.Type == authAPIKey && !envName.MatchString(a.EnvKey):
+	if a.Type == authAPIKey && !envName.MatchString(a.EnvKey) {
 		c.add("auth.env_key", "required for the api_key of a stdio server: the name of a variable")
-	case a.EnvKey != "" && isUnsafeVariable(a.EnvKey):
-		c.add("auth.env_key", "%s cannot be set for a process", a.EnvKey)
 	}
 }
 

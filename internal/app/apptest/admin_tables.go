@@ -13,6 +13,9 @@ var volatile = []string{"due_at", "last_used_at"}
 // untenanted are the tables without data of tenants, and why they have none.
 var untenanted = map[string]string{
 	"goose_db_version": "which migrations ran",
+	"kept_secrets":     "of the deployment",
+	"secret_keys":      "of the deployment: ids of its secret keys",
+	"secret_servers":   "of the deployment: which servers run",
 	"signin_codes":     "by the email of a person, who may be of several companies or none yet",
 	"tenant_purges":    "of companies that are gone or going",
 	"signin_links":     "the same: how a person signs in elsewhere",
@@ -78,9 +81,10 @@ func (a *Admin) TenantTables() []string {
 func (a *Admin) SharedTables() []string {
 	a.T.Helper()
 	excused := []string{
-		"goose_db_version", // of the schema
-		"sqlite_sequence",  // SQLite's own, for the table before
-		"tenant_purges",    // ends with a last look
+		"goose_db_version",                              // of the schema
+		"sqlite_sequence",                               // SQLite's own, for the table before
+		"tenant_purges",                                 // ends with a last look
+		"kept_secrets", "secret_keys", "secret_servers", // of the deployment
 		// A person is an email address, which companies have in common; codes and
 		// tickets last for minutes.
 		"signin_codes", "signin_links", "signin_tickets",
@@ -88,6 +92,12 @@ func (a *Admin) SharedTables() []string {
 	return slices.DeleteFunc(a.tables(false), func(table string) bool {
 		return slices.Contains(excused, table) || strings.HasPrefix(table, "search_words") // which go with search_docs
 	})
+}
+
+// AllTables lists every table.
+func (a *Admin) AllTables() []string {
+	a.T.Helper()
+	return slices.Concat(a.tables(true), a.tables(false), []string{"tenants"})
 }
 
 func (a *Admin) tables(with bool) (names []string) {

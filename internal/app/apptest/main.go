@@ -9,6 +9,7 @@ import (
 	"go.uber.org/goleak"
 
 	"agentd/internal/agents/mcp/mcptest"
+	"agentd/internal/app"
 )
 
 // StdioServer is the argument with which a test binary is an MCP server over
@@ -18,7 +19,8 @@ const StdioServer = "serve-mcp"
 // Main is the TestMain of a package of whole-program tests. It fails when
 // goroutines are left at the end.
 func Main(m *testing.M) {
-	if len(os.Args) == 2 && os.Args[1] == StdioServer {
+	app.Child()
+	if len(os.Args) > 1 && os.Args[1] == StdioServer {
 		if err := mcptest.New().Run(context.Background(), &mcp.StdioTransport{}); err != nil {
 			os.Exit(1)
 		}

@@ -38,6 +38,8 @@ type Server struct {
 	RateLimits       string `env:"AGENTD_RATE_LIMITS" default:"tenant=6000/m,key=3000/m" placeholder:"LIMITS" help:"How many requests a tenant, a key (or browser session) and an operation of a tenant may make: any of tenant=N/m, key=N/m and endpoint=N/m by commas, with /s, /m or /h. off: no limits."`
 	StreamsPerTenant int    `env:"AGENTD_STREAMS_PER_TENANT" name:"streams-per-tenant" default:"20000" placeholder:"N" help:"How many event streams a tenant may have open at once on this node. 0: any number."`
 
+	DrainTimeout time.Duration `env:"AGENTD_DRAIN_TIMEOUT" default:"30s" placeholder:"DURATION" help:"How long a server that is stopped with SIGTERM lets steps of runs, deliveries and requests that are under way come to their end. What is left then is cut off, as it is at a second signal. Ctrl-C at a terminal waits 3s at most."`
+
 	TrustedProxies string `env:"AGENTD_TRUSTED_PROXIES" placeholder:"CIDR" help:"Addresses of the proxies in front of agentd, several by commas, whose X-Forwarded-For says who the client is. Empty: none; the client is whoever connects."`
 }
 
@@ -82,20 +84,12 @@ type Bus struct {
 // Security is keys, and where agentd may call.
 type Security struct {
 	OwnerKey    secret.String `env:"AGENTD_OWNER_KEY" placeholder:"KEY" help:"Key of the first tenant's owner, svc_ with 8 and 32 letters or digits. Read on the first start only. Empty: one is made and printed once."`
-	SecretKey   secret.String `env:"AGENTD_SECRET_KEY" placeholder:"BASE64" help:"32 bytes in base64 that seal what is stored encrypted. Nodes that share a database must share it. Empty: made once in the data directory."`
+	SecretKey   secret.String `env:"AGENTD_SECRET_KEY" placeholder:"BASE64" help:"32 bytes in base64 that seal what is stored encrypted; several by commas while one is replaced: the first one seals, all of them open. Nodes that share a database must share it. Empty: made once in the data directory, in secret.key, which takes several lines."`
 	EgressAllow string        `env:"AGENTD_EGRESS_ALLOW" placeholder:"CIDR|IP:PORT" help:"Private addresses that calls whose target a tenant chose may reach all the same; several by commas."`
-	MCPStdio    string        `env:"AGENTD_MCP_STDIO" name:"mcp-stdio" placeholder:"PATH" help:"Absolute paths of the commands that tenants may run as MCP servers over standard streams, with any arguments; several by commas. Empty: none."`
-}
+	MCPStdio    string        `env:"AGENTD_MCP_STDIO" name:"mcp-stdio" placeholder:"PATH" help:"Absolute paths of the commands that tenants may run as MCP servers over standard streams, in a sandbox, without arguments or variables of their own; several by commas. Empty: none."`
 
-// Commands returns the paths of MCPStdio.
-func (s Security) Commands() []string {
-	var all []string
-	for path := range strings.SplitSeq(s.MCPStdio, ",") {
-		if path = strings.TrimSpace(path); path != "" {
-			all = append(all, path)
-		}
-	}
-	return all
+	MCPStdioCommands string `env:"AGENTD_MCP_STDIO_COMMANDS" name:"mcp-stdio-commands" placeholder:"FILE" help:"JSON file with further such commands: the arguments and variables that tenants may set, what the sandbox lets them read, their limits and whether they have a network (docs/mcp.md). Empty: none."`
+	SandboxUser      string `env:"AGENTD_SANDBOX_USER" name:"sandbox-user" placeholder:"NAME" help:"User, by name or number, that sandboxed commands run as where agentd runs as root. Empty: a number for each process, from 64000 on, that has no other files."`
 }
 
 // Models is the operator's own model endpoint, and a file with further ones.

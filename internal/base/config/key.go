@@ -8,26 +8,31 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"agentd/internal/base/secret"
 )
 
 // keyFile is the file in the data directory with the deployment's secret key.
 const keyFile = "secret.key"
 
-// MasterKey returns the deployment's 32-byte secret key: AGENTD_SECRET_KEY, or
-// the one in the data directory, which the first caller creates. Processes that
-// start at the same moment get the same key.
-func (c *Config) MasterKey() ([]byte, error) {
-	if !c.Security.SecretKey.Empty() {
-		key, err := decodeKey(c.Security.SecretKey.Reveal())
+// MasterKeys returns the deployment's 32-byte secret keys: AGENTD_SECRET_KEY, or
+// those in the data directory, where the first caller creates one. The first key
+// seals. Processes that start at the same moment get the same key.
+func (c *Config) MasterKeys() ([][]byte, error) { return SecretKeys(c.Security.SecretKey, c.Storage) }
+
+// SecretKeys is MasterKeys for a program that has only these settings.
+func SecretKeys(configured secret.String, storage Storage) ([][]byte, error) {
+	if !configured.Empty() {
+		keys, err := decodeKeys(configured.Reveal())
 		if err != nil {
 			return nil, fmt.Errorf("AGENTD_SECRET_KEY %w", err)
 		}
-		return key, nil
+		return keys, nil
 	}
-	if err := c.Storage.MakeDataDir(); err != nil {
+	if err := storage.MakeDataDir(); err != nil {
 		return nil, err
 	}
-	path := filepath.Join(c.Storage.DataDir, keyFile)
+	path := filepath.Join(storage.DataDir, keyFile)
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		text, err = makeKey(path)
@@ -35,11 +40,11 @@ func (c *Config) MasterKey() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the secret key cannot be read or made: %w", err)
 	}
-	key, err := decodeKey(string(text))
+	keys, err := decodeKeys(string(text))
 	if err != nil {
 		return nil, fmt.Errorf("the secret key in %s %w", path, err)
 	}
-	return key, nil
+	return keys, nil
 }
 
 // MakeDataDir creates the data directory if it does not exist, accessible to

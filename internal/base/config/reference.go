@@ -18,6 +18,8 @@ type Setting struct {
 	Default string
 	Doc     string
 	Value   string
+
+	secret string // the value, where Value does not show all of it
 }
 
 // Settings lists the settings of a configuration in the order of its fields.
@@ -46,11 +48,26 @@ func settings(group string, fields reflect.Value) iter.Seq[Setting] {
 				Group: group, Env: f.Tag.Get("env"), Flag: "--" + name,
 				Default: f.Tag.Get("default"), Doc: f.Tag.Get("help"), Value: show(fields.Field(i).Interface()),
 			}
+			if v, ok := fields.Field(i).Interface().(interface{ Reveal() string }); ok && v.Reveal() != s.Value {
+				s.secret = v.Reveal()
+			}
 			if !yield(s) {
 				return
 			}
 		}
 	}
+}
+
+// Secrets returns the values of the settings that hold a secret, by their
+// environment variables.
+func (c *Config) Secrets() map[string]string {
+	all := map[string]string{}
+	for s := range c.Settings() {
+		if s.secret != "" {
+			all[s.Env] = s.secret
+		}
+	}
+	return all
 }
 
 // show returns a value as its environment variable would hold it.

@@ -1,15 +1,21 @@
 package config
 
 import (
+	"bytes"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"net"
 	"net/mail"
 	"os"
-	"path/filepath"
+	"slices"
 	"strings"
+	"time"
+	"unicode"
 )
+
+// maxDrain bounds AGENTD_DRAIN_TIMEOUT: no step of a run takes longer.
+const maxDrain = time.Hour
 
 // Validate reports every setting that cannot work, each with the name of its
 // environment variable. It makes no network calls.
@@ -27,11 +33,21 @@ func (c *Config) Validate() error {
 		}
 		return nil
 	})
+	v.check("AGENTD_DRAIN_TIMEOUT", true, func() error {
+		if c.Server.DrainTimeout < 0 || c.Server.DrainTimeout > maxDrain {
+			return fmt.Errorf("must be from 0s to %v", maxDrain)
+		}
+		return nil
+	})
 	v.check("AGENTD_SECRET_KEY", !c.Security.SecretKey.Empty(), func() error {
-		_, err := decodeKey(c.Security.SecretKey.Reveal())
+		_, err := decodeKeys(c.Security.SecretKey.Reveal())
 		return err
 	})
-	v.check("AGENTD_MCP_STDIO", c.Security.MCPStdio != "", func() error { return checkCommands(c.Security.Commands()) })
+	v.check("AGENTD_MCP_STDIO", c.Security.MCPStdio != "", func() error { return checkCommands(c.Security.plainCommands()) })
+	v.check("AGENTD_MCP_STDIO_COMMANDS", c.Security.MCPStdioCommands != "", func() error {
+		_, err := c.Security.Commands()
+		return err
+	})
 	v.check("AGENTD_NATS_URL", !c.Bus.NATSURL.Empty(), func() error { return c.Bus.NATSURL.check(hostful, "nats", "tls") })
 	c.Models.validate(&v)
 	c.Search.validate(&v)
@@ -142,23 +158,6 @@ func (s *Search) validate(v *verdict) {
 	v.check("AGENTD_SEARCH_URL", s.URL != "", func() error { return checkHTTP(s.URL) })
 }
 
-// checkCommands requires absolute paths of existing programs: a name to look up
-// would be a different program under a different search path.
-func checkCommands(paths []string) error {
-	for _, path := range paths {
-		info, err := os.Stat(path)
-		switch {
-		case !filepath.IsAbs(path):
-			return fmt.Errorf("%q is no absolute path", path)
-		case err != nil:
-			return fmt.Errorf("cannot be used: %w", err)
-		case info.IsDir() || info.Mode()&0o111 == 0:
-			return fmt.Errorf("%s is no program", path)
-		}
-	}
-	return nil
-}
-
 func checkHTTP(raw string) error { return checkURL(raw, hostful, "http", "https") }
 
 func checkListen(address string) error {
@@ -170,6 +169,32 @@ func checkListen(address string) error {
 		return fmt.Errorf("%q is no port; ports are 0 (any that is free) to 65535", port)
 	}
 	return nil
+}
+
+// maxKeys is how many secret keys may be configured: the sealing one, and those
+// that are being replaced.
+const maxKeys = 8
+
+// decodeKeys reads secret keys that stand behind each other, by commas or lines.
+func decodeKeys(text string) ([][]byte, error) {
+	all := strings.FieldsFunc(text, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
+	if len(all) == 0 {
+		return nil, errors.New("is empty; make a key with: openssl rand -base64 32")
+	}
+	if len(all) > maxKeys {
+		return nil, fmt.Errorf("holds %d keys and may hold %d", len(all), maxKeys)
+	}
+	keys := make([][]byte, len(all))
+	for i, one := range all {
+		var err error
+		if keys[i], err = decodeKey(one); err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(keys[:i], func(k []byte) bool { return bytes.Equal(k, keys[i]) }) {
+			return nil, errors.New("holds the same key twice")
+		}
+	}
+	return keys, nil
 }
 
 // decodeKey reads 32 bytes in any spelling of base64. The error does not

@@ -48,7 +48,7 @@ type Error struct {
 	Code       string // stable, machine readable; clients branch on it
 	Detail     string // one sentence for a person; no SQL, paths, type names
 	Fields     []Field
-	RetryAfter time.Duration  // with Limited and Unavailable
+	RetryAfter time.Duration  // with Limited, Unavailable and a Conflict that will pass
 	Extra      map[string]any // further members of the problem document
 	Cause      error          // for logs only
 }
@@ -119,7 +119,9 @@ func WrongState(what, state, action string) *Error {
 
 // Changed returns the 409 of a lost race.
 func Changed(what string) *Error {
-	return New(Conflict, "CONCURRENT_MODIFICATION", "The %s was changed by somebody else at the same moment; read it again and retry.", what)
+	e := New(Conflict, "CONCURRENT_MODIFICATION", "The %s was changed by somebody else at the same moment; read it again and retry.", what)
+	e.RetryAfter = time.Second
+	return e
 }
 
 // From returns err as a fault. Any other error becomes Internal with err as its

@@ -31,21 +31,24 @@ type Window struct {
 	Ascending bool // oldest first
 }
 
-// Cursors seals and opens cursors with a key of this deployment.
-type Cursors struct{ key []byte }
+// Cursors seals and opens cursors with keys of this deployment.
+type Cursors struct{ keys [][]byte }
 
-// NewCursors returns Cursors with a key: any secret of at least 16 bytes.
-func NewCursors(key []byte) *Cursors { return &Cursors{key: key} }
+// NewCursors returns Cursors that are sealed with the first key and opened with
+// all: secrets of at least 16 bytes.
+func NewCursors(keys ...[]byte) *Cursors { return &Cursors{keys} }
 
 // Seal returns a cursor that continues after position.
-func (c *Cursors) Seal(s Scope, position string) string {
-	return base64.RawURLEncoding.EncodeToString(append(c.mac(s, position), position...))
+func (c *Cursors) Seal(s Scope, position string) string { return seal(c.keys[0], s, position) }
+
+func seal(key []byte, s Scope, position string) string {
+	return base64.RawURLEncoding.EncodeToString(append(mac(key, s, position), position...))
 }
 
 const macSize = 12
 
-func (c *Cursors) mac(s Scope, position string) []byte {
-	h := hmac.New(sha256.New, c.key)
+func mac(key []byte, s Scope, position string) []byte {
+	h := hmac.New(sha256.New, key)
 	for _, part := range append([]string{"cursor", s.Tenant, s.List, position}, s.Filter...) {
 		h.Write([]byte(strconv.Itoa(len(part)) + ":" + part))
 	}
@@ -62,8 +65,10 @@ func (c *Cursors) Open(s Scope, cursor string) (string, error) {
 	if err == nil && len(raw) > macSize {
 		// The texts are compared: base64 has several spellings of the same bytes.
 		position := string(raw[macSize:])
-		if hmac.Equal([]byte(c.Seal(s, position)), []byte(cursor)) {
-			return position, nil
+		for _, key := range c.keys {
+			if hmac.Equal([]byte(seal(key, s, position)), []byte(cursor)) {
+				return position, nil
+			}
 		}
 	}
 	return "", fault.New(fault.Invalid, "INVALID_CURSOR",

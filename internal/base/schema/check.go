@@ -29,13 +29,7 @@ func (s *Schema) Check(data []byte, partial bool) error {
 	c := newChecker(data)
 	defer c.release()
 	c.partial = partial
-	if err := c.whole(s.root); err != nil {
-		return malformed(err)
-	}
-	if len(c.wrong) > 0 {
-		return fault.BadFields(c.wrong...)
-	}
-	return nil
+	return c.check(s.root)
 }
 
 // Syntax returns an error unless data is one strict JSON value. Errors:
@@ -43,10 +37,7 @@ func (s *Schema) Check(data []byte, partial bool) error {
 func Syntax(data []byte) error {
 	c := newChecker(data)
 	defer c.release()
-	if err := c.whole(nil); err != nil {
-		return malformed(err)
-	}
-	return nil
+	return c.check(nil)
 }
 
 var (
@@ -71,6 +62,7 @@ type checker struct {
 	partial bool
 	scratch []byte
 	wrong   []fault.Field
+	unknown []UnknownField
 }
 
 var checkers = sync.Pool{New: func() any { return new(checker) }}
@@ -91,8 +83,18 @@ func (c *checker) release() {
 	}
 	c.buf = bytes.Buffer{}
 	c.dec.Reset(&c.buf)
-	c.wrong, c.partial = nil, false
+	c.wrong, c.unknown, c.partial = nil, nil, false
 	checkers.Put(c)
+}
+
+func (c *checker) check(root *node) error {
+	if err := c.whole(root); err != nil {
+		return malformed(err)
+	}
+	if len(c.wrong) > 0 {
+		return fault.BadFields(c.wrong...)
+	}
+	return nil
 }
 
 func (c *checker) whole(root *node) error {
@@ -191,7 +193,8 @@ func (c *checker) object(n *node) error {
 			return err
 		}
 		members++
-		p := n.props[string(c.unquote(raw))]
+		name := c.unquote(raw)
+		p := n.props[string(name)]
 		switch {
 		case p != nil:
 			seen |= p.bit
@@ -201,6 +204,9 @@ func (c *checker) object(n *node) error {
 				c.fail("there is no such field")
 			}
 		default:
+			if n.ignoresUnknown() {
+				c.noteUnknown(n, string(name))
+			}
 			err = c.value(n.extra)
 		}
 		if err != nil {

@@ -29,6 +29,11 @@ func (s *Schema) DecodeInto(data []byte, v any, partial bool) error {
 	if err := s.Check(data, partial); err != nil {
 		return err
 	}
+	return s.decode(data, v, partial)
+}
+
+// decode decodes what passed Check.
+func (s *Schema) decode(data []byte, v any, partial bool) error {
 	if s.defaults != nil && !partial {
 		rv := reflect.ValueOf(v).Elem()
 		for _, d := range s.defaults {

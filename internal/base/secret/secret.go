@@ -3,13 +3,8 @@
 package secret
 
 import (
-	"crypto/aes"
-	"crypto/cipher"
-	"crypto/hkdf"
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"log/slog"
 )
@@ -54,50 +49,4 @@ func Random(n int) []byte {
 	b := make([]byte, n)
 	rand.Read(b)
 	return b
-}
-
-// Box seals values with AES-256-GCM under keys derived from one master key.
-type Box struct {
-	master []byte
-	aead   cipher.AEAD
-}
-
-// NewBox returns a Box with the deployment's 32-byte key (AGENTD_SECRET_KEY).
-func NewBox(master []byte) (*Box, error) {
-	if len(master) != 32 {
-		return nil, errors.New("the secret key must be 32 bytes")
-	}
-	b := &Box{master: master}
-	block, err := aes.NewCipher(b.Derive("box"))
-	if err != nil {
-		return nil, err
-	}
-	b.aead, err = cipher.NewGCM(block)
-	return b, err
-}
-
-// Derive returns a 32-byte key for one purpose; the key of one purpose does not
-// reveal that of another.
-func (b *Box) Derive(purpose string) []byte {
-	key, err := hkdf.Key(sha256.New, b.master, nil, "agentd/"+purpose, 32)
-	if err != nil {
-		panic(err) // only for absurd lengths
-	}
-	return key
-}
-
-// Seal encrypts; context (a tenant and row id, say) is authenticated with it,
-// so that a sealed value cannot be moved to another row.
-func (b *Box) Seal(plain []byte, context string) []byte {
-	nonce := Random(b.aead.NonceSize())
-	return b.aead.Seal(nonce, nonce, plain, []byte(context))
-}
-
-// Open decrypts what Seal returned for the same context.
-func (b *Box) Open(sealed []byte, context string) ([]byte, error) {
-	n := b.aead.NonceSize()
-	if len(sealed) < n {
-		return nil, errors.New("sealed value is too short")
-	}
-	return b.aead.Open(nil, sealed[:n], sealed[n:], []byte(context))
 }

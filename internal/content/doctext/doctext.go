@@ -1,16 +1,18 @@
-// Package doctext extracts the text of documents for search and retrieval.
+// Package doctext extracts the text of documents for search and retrieval. Documents
+// come from strangers: what an extraction takes of time and memory is bounded by the
+// size of the document and by the limit on its text, while it works.
 package doctext
 
 import (
 	"bytes"
-	"encoding/csv"
+	"context"
 	"errors"
 	"path"
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 
-	htmltomarkdown "github.com/JohannesKaufmann/html-to-markdown/v2"
+	"agentd/internal/content/htmltext"
 )
 
 // Type is the type of a document.
@@ -31,6 +33,7 @@ const (
 var (
 	ErrType = errors.New("text cannot be taken out of documents of this type; it can out of plain text, Markdown, HTML and CSV")
 	ErrText = errors.New("the document is not text in UTF-8 or UTF-16")
+	ErrLong = errors.New("the document has more text than the limit")
 )
 
 var byExtension = map[string]Type{
@@ -72,86 +75,90 @@ func TypeOfText(name string) Type {
 
 // Reason returns a sentence for callers on why no text can be extracted.
 func Reason(err error) string {
-	if errors.Is(err, ErrType) {
-		return ErrType.Error()
+	for _, known := range []error{ErrType, ErrLong} {
+		if errors.Is(err, known) {
+			return known.Error()
+		}
 	}
 	return ErrText.Error()
 }
 
 // Text extracts the text: HTML becomes Markdown, a row of CSV a line of
 // "column: value". NUL characters are removed, because databases do not store
-// them. Errors: ErrType, ErrText.
-func Text(t Type, data []byte) (string, error) {
+// them. limit bounds the bytes of the text. Errors: ErrType, ErrText, ErrLong, that
+// of ctx.
+func Text(ctx context.Context, t Type, data []byte, limit int) (string, error) {
 	switch t {
 	case Plain, Markdown, HTML, CSV:
 	default:
 		return "", ErrType
 	}
-	text, err := decode(data)
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	data, err := decode(data)
 	if err != nil {
 		return "", err
 	}
 	switch t {
 	case HTML:
-		text, err = htmltomarkdown.ConvertString(text)
+		d, err := htmltext.Convert(ctx, data, "", limit)
 		if err != nil {
-			return "", errors.Join(ErrText, err)
+			return "", err
 		}
+		if d.Cut {
+			return "", ErrLong
+		}
+		return Clean(d.Text), nil
 	case CSV:
-		text = table(text)
+		return table(ctx, data, limit)
 	}
-	return Clean(text), nil
+	if len(data)-bytes.Count(data, []byte{0}) > limit {
+		return "", ErrLong
+	}
+	return Clean(string(data)), nil
 }
 
 // Clean removes what databases do not store.
 func Clean(text string) string { return strings.ReplaceAll(text, "\x00", "") }
 
 // decode decodes UTF-8, or UTF-16 with a byte order mark.
-func decode(data []byte) (string, error) {
+func decode(data []byte) ([]byte, error) {
 	if text, ok := bytes.CutPrefix(data, []byte("\xEF\xBB\xBF")); ok {
 		data = text
 	}
 	if len(data) >= 2 && len(data)%2 == 0 {
 		big := data[0] == 0xFE && data[1] == 0xFF
 		if big || data[0] == 0xFF && data[1] == 0xFE {
-			units := make([]uint16, len(data)/2-1)
-			for i := range units {
-				a, b := uint16(data[2*i+2]), uint16(data[2*i+3])
-				if big {
-					a, b = b, a
-				}
-				units[i] = a | b<<8
-			}
-			return string(utf16.Decode(units)), nil
+			return decode16(data[2:], big), nil
 		}
 	}
 	if !utf8.Valid(data) {
-		return "", ErrText
+		return nil, ErrText
 	}
-	return string(data), nil
+	return data, nil
 }
 
-// table writes each row with the names of its columns, so that every chunk of
-// the text names its values. Text that is not a table stays as it is.
-func table(text string) string {
-	r := csv.NewReader(strings.NewReader(text))
-	r.FieldsPerRecord, r.LazyQuotes, r.TrimLeadingSpace = -1, true, true
-	rows, err := r.ReadAll()
-	if err != nil || len(rows) < 2 {
-		return text
-	}
-	var b strings.Builder
-	for _, row := range rows[1:] {
-		for i, value := range row {
-			if i > 0 {
-				b.WriteString("; ")
-			}
-			if i < len(rows[0]) && rows[0][i] != "" {
-				b.WriteString(rows[0][i] + ": ")
-			}
-			b.WriteString(value)
+// decode16 decodes UTF-16 with an even number of bytes.
+func decode16(data []byte, big bool) []byte {
+	unit := func(i int) rune {
+		if i+1 >= len(data) {
+			return 0
 		}
-		b.WriteByte('\n')
+		if big {
+			return rune(data[i])<<8 | rune(data[i+1])
+		}
+		return rune(data[i+1])<<8 | rune(data[i])
 	}
-	return b.String()
+	out := make([]byte, 0, len(data)/2)
+	for i := 0; i < len(data); i += 2 {
+		r := unit(i)
+		if utf16.IsSurrogate(r) {
+			if r = utf16.DecodeRune(r, unit(i+2)); r != utf8.RuneError {
+				i += 2
+			}
+		}
+		out = utf8.AppendRune(out, r)
+	}
+	return out
 }

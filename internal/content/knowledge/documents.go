@@ -3,6 +3,7 @@ package knowledge
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -84,7 +85,14 @@ func (s *Service) text(ctx context.Context, tenant string, u *Upload) (name, tex
 		of, source = doctext.TypeOf(file.Name, file.MimeType), "extracted_text"
 	}
 	name = doctext.Clean(cmp.Or(u.Filename, file.Name))
-	if text, err = doctext.Text(of, file.Data); err != nil {
+	text, err = doctext.Text(ctx, of, file.Data, maxText*utf8.UTFMax)
+	switch {
+	case errors.Is(err, doctext.ErrLong):
+		return "", "", "", 0, refusal(fault.TooLarge, "kb_document_too_large", map[string]any{"limit": maxText, "source": source},
+			"The document has more than %d characters of text, which is the limit; split it.", maxText)
+	case ctx.Err() != nil:
+		return "", "", "", 0, ctx.Err()
+	case err != nil:
 		return "", "", "", 0, refusal(fault.Invalid, "kb_text_extraction_failed", map[string]any{"filename": name, "mime_type": file.MimeType},
 			"No text can be extracted from %s: %s.", name, doctext.Reason(err)).Because(err)
 	}
@@ -99,6 +107,30 @@ func (s *Service) text(ctx context.Context, tenant string, u *Upload) (name, tex
 	return name, text, of, len(file.Data), nil
 }
 
+// extract makes a document of an upload, and its chunks. It holds one of the tenant's
+// places for the time that it takes.
+func (s *Service) extract(ctx context.Context, tenant string, b *base, u *Upload) (*Document, []string, error) {
+	release, err := s.Places.Acquire(ctx, tenant)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer release()
+	name, content, of, size, err := s.text(ctx, tenant, u)
+	if err != nil {
+		return nil, nil, err
+	}
+	chunks := textindex.Chunk(content, b.ChunkSize, b.ChunkOverlap)
+	if len(chunks) > maxChunks {
+		return nil, nil, chunkLimit(b, maxChunks, fmt.Sprintf("The document has %d chunks; the limit is", len(chunks)))
+	}
+	now := s.Clock.Now()
+	preview := text.Prefix(chunks[0], previewLength)
+	return &Document{
+		ID: ident.New(), KBID: b.ID, TenantID: tenant, Name: name, Type: of, SizeBytes: int64(size), ChunkCount: len(chunks),
+		ChunkPreview: &preview, CreatedAt: now, UpdatedAt: now,
+	}, chunks, nil
+}
+
 // Add adds a document to a base. It can be found as soon as Add returns.
 func (s *Service) Add(ctx context.Context, who authz.Caller, baseID string, u Upload) (*Added, error) {
 	b, err := s.bases.Get(ctx, who.TenantID, baseID)
@@ -108,25 +140,15 @@ func (s *Service) Add(ctx context.Context, who authz.Caller, baseID string, u Up
 	if err := u.check(); err != nil {
 		return nil, err
 	}
-	name, content, of, size, err := s.text(ctx, who.TenantID, &u)
+	d, chunks, err := s.extract(ctx, who.TenantID, b, &u)
 	if err != nil {
 		return nil, err
 	}
-	chunks := textindex.Chunk(content, b.ChunkSize, b.ChunkOverlap)
-	if len(chunks) > maxChunks {
-		return nil, chunkLimit(b, maxChunks, fmt.Sprintf("The document has %d chunks; the limit is", len(chunks)))
-	}
-	now := s.Clock.Now()
-	preview := text.Prefix(chunks[0], previewLength)
-	d := Document{
-		ID: ident.New(), KBID: baseID, TenantID: who.TenantID, Name: name, Type: of, SizeBytes: int64(size), ChunkCount: len(chunks),
-		ChunkPreview: &preview, CreatedAt: now, UpdatedAt: now,
-	}
 	passages := make([]retrieval.Passage, len(chunks))
 	for i, chunk := range chunks {
-		passages[i] = retrieval.Passage{ID: ident.New(), SourceID: d.ID, Position: i, Text: chunk, At: now}
+		passages[i] = retrieval.Passage{ID: ident.New(), SourceID: d.ID, Position: i, Text: chunk, At: d.CreatedAt}
 	}
-	out := &Added{DocumentID: d.ID, Name: name, ChunksCreated: len(chunks), Status: statusReady, EmbeddingStatus: keywordOnly}
+	out := &Added{DocumentID: d.ID, Name: d.Name, ChunksCreated: len(chunks), Status: statusReady, EmbeddingStatus: keywordOnly}
 	if s.Search.Model() != "" {
 		out.EmbeddingPending, out.EmbeddingCompletion = len(chunks), completionTodo
 	}
@@ -149,7 +171,7 @@ func (s *Service) Add(ctx context.Context, who authz.Caller, baseID string, u Up
 		if err := edit.Insert(passages...); err != nil {
 			return err
 		}
-		return s.Store.CreateTx(tx, d)
+		return s.Store.CreateTx(tx, *d)
 	})
 	return out, err
 }

@@ -15,6 +15,7 @@ import (
 	"agentd/internal/base/clock"
 	"agentd/internal/base/fault"
 	"agentd/internal/base/page"
+	"agentd/internal/base/share"
 	"agentd/internal/base/txn"
 	"agentd/internal/content/doctext"
 	"agentd/internal/content/retrieval"
@@ -130,6 +131,7 @@ type Service struct {
 	Search  *retrieval.Service
 	Agents  *agent.Agents   // see Connect
 	Files   retrieval.Files // optional
+	Places  *share.Places   // for extracting the text of documents; optional
 	Writer  txn.Writer
 	Cursors *page.Cursors
 	Clock   clock.Clock

@@ -3,6 +3,7 @@ package memory
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"unicode/utf8"
@@ -57,9 +58,6 @@ func (s *Service) Ingest(ctx context.Context, tenant, agentID string, d Document
 	if err != nil {
 		return nil, err
 	}
-	if len(content) > maxContent {
-		return nil, fault.New(fault.TooLarge, "", "The document has %d bytes of text; the limit is %d.", len(content), maxContent)
-	}
 	chunks := textindex.Chunk(content, d.ChunkSize, 0)
 	if len(chunks) == 0 {
 		return nil, fault.BadFields(fault.Field{Field: "content", Message: "there is no text in it"})
@@ -86,8 +84,14 @@ func (s *Service) Ingest(ctx context.Context, tenant, agentID string, d Document
 	return answer(added), nil
 }
 
-// text returns the text and the name of a document.
+// text returns the text and the name of a document. It holds one of the tenant's places
+// for the time that it takes.
 func (s *Service) text(ctx context.Context, tenant string, d Document) (name, text string, err error) {
+	release, err := s.Places.Acquire(ctx, tenant)
+	if err != nil {
+		return "", "", err
+	}
+	defer release()
 	file := retrieval.File{Name: cmp.Or(d.Filename, "document.txt"), Data: []byte(d.Content)}
 	of := doctext.TypeOfText(file.Name)
 	if d.FileID != "" {
@@ -100,7 +104,13 @@ func (s *Service) text(ctx context.Context, tenant string, d Document) (name, te
 		of = doctext.TypeOf(file.Name, file.MimeType)
 	}
 	name = cmp.Or(d.Filename, file.Name)
-	if text, err = doctext.Text(of, file.Data); err != nil {
+	text, err = doctext.Text(ctx, of, file.Data, maxContent)
+	switch {
+	case errors.Is(err, doctext.ErrLong):
+		return "", "", fault.New(fault.TooLarge, "", "The document has more than %d bytes of text, which is the limit; split it.", maxContent)
+	case ctx.Err() != nil:
+		return "", "", ctx.Err()
+	case err != nil:
 		f := fault.New(fault.Invalid, "TEXT_EXTRACTION_FAILED", "No text can be extracted from %s: %s.", name, doctext.Reason(err)).Because(err)
 		f.Extra = map[string]any{"filename": name, "mime_type": file.MimeType}
 		return "", "", f

@@ -15,6 +15,7 @@ import (
 	"agentd/internal/base/clock"
 	"agentd/internal/base/page"
 	"agentd/internal/base/schema"
+	"agentd/internal/base/share"
 	"agentd/internal/base/txn"
 	"agentd/internal/content/retrieval"
 	"agentd/internal/execution/run"
@@ -122,6 +123,7 @@ type Service struct {
 	Search  *retrieval.Service
 	Agents  *agent.Agents   // see Connect
 	Files   retrieval.Files // optional
+	Places  *share.Places   // for extracting the text of documents; optional
 	Writer  txn.Writer
 	Queue   work.Queue
 	Cursors *page.Cursors

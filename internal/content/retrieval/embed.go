@@ -19,6 +19,9 @@ const batch = 64
 func (s *Service) Handle(ctx context.Context, held work.Lease) error {
 	tenant, collection := held.TenantID, held.Key
 	for s.Embedder != nil {
+		if err := work.StopIfDraining(ctx); err != nil {
+			return err
+		}
 		pending, err := s.Store.ListPending(ctx, tenant, collection, s.Model(), batch)
 		if err != nil {
 			return err

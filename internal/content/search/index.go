@@ -187,6 +187,9 @@ func (s *Service) Handle(ctx context.Context, held work.Lease) error {
 		return s.refreshSession(ctx, held.TenantID, id, func(tx txn.Tx) error { return s.Queue.FinishTx(tx, held) })
 	}
 	for {
+		if err := work.StopIfDraining(ctx); err != nil {
+			return err
+		}
 		// Runs that have just ended come first, then a page of older ones.
 		if err := s.fresh(ctx, held); err != nil {
 			return err

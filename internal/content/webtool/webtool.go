@@ -30,7 +30,8 @@ type Page struct {
 // be reached, fault.Upstream and fault.UpstreamTimeout; their Detail is a
 // sentence for the model.
 type Fetcher interface {
-	Fetch(ctx context.Context, url string) (Page, error)
+	// Fetch reads a page for a tenant, which shares what that takes with others.
+	Fetch(ctx context.Context, tenant, url string) (Page, error)
 }
 
 // Hit is one result of a search.
@@ -123,7 +124,7 @@ func (s *Service) fetch(ctx context.Context, call tool.Call) (tool.Result, error
 	if err := json.Unmarshal([]byte(call.Arguments), &args); err != nil {
 		return tool.Result{}, err
 	}
-	page, err := s.Fetcher.Fetch(ctx, strings.TrimSpace(args.URL))
+	page, err := s.Fetcher.Fetch(ctx, call.TenantID, strings.TrimSpace(args.URL))
 	if err != nil {
 		return refused(ctx, err)
 	}

@@ -18,8 +18,8 @@ type out struct {
 	limit int
 }
 
-func (o *out) Fetch(context.Context, string) (Page, error) { return o.page, o.err }
-func (o *out) Name() string                                { return "sim" }
+func (o *out) Fetch(context.Context, string, string) (Page, error) { return o.page, o.err }
+func (o *out) Name() string                                        { return "sim" }
 func (o *out) Search(_ context.Context, _ string, limit int) ([]Hit, error) {
 	o.limit = limit
 	return o.hits, o.err

@@ -39,13 +39,14 @@ type (
 	}
 	assignIn struct {
 		WorkspaceID string `path:"workspaceId"`
-		Body        struct {
-			_ struct{} `json:"-" name:"WorkspaceAssignment"`
-
-			AgentID   string `json:"agent_id,omitzero" format:"uuid"`
-			TeamID    string `json:"team_id,omitzero" format:"uuid"`
-			CompanyID string `json:"company_id,omitzero" format:"uuid"`
-		}
+		Body        assignment
+	}
+	unassignIn struct {
+		WorkspaceID string `path:"workspaceId"`
+		AgentID     string `query:"agent_id" format:"uuid"`
+		TeamID      string `query:"team_id" format:"uuid"`
+		CompanyID   string `query:"company_id" format:"uuid"`
+		Body        *assignment
 	}
 	shareIn struct {
 		WorkspaceID string `path:"workspaceId"`
@@ -153,6 +154,9 @@ func (s *Service) Routes() []route.Route {
 	put.Also, put.Uploads, put.AnswerOf = []int{201}, []string{route.Form, route.Bytes}, reflect.TypeFor[File]()
 	put.Doc = "Send a form with the file in the field file, or the bytes themselves, up to 50 MiB. " +
 		"Answers 201 if the path is new, 200 if a file was replaced."
+	unassign := write("DELETE", "/{workspaceId}/assign", "unassignWorkspace", "Unassign a workspace from an agent", 200, 409)
+	unassign.Optional = true
+	unassign.Doc = "Name the agent in the query or in a body. With neither, it is the one agent that the workspace is assigned to."
 	content := read("/{workspaceId}/files/content", "downloadWorkspaceFile", "Download a file of a workspace")
 	content.Doc = "Supports ranges and conditional requests. The key may be sent as ?token=."
 	agentFiles := read("", "listAgentWorkspaceFiles", "List the files of an agent's workspace")
@@ -164,7 +168,7 @@ func (s *Service) Routes() []route.Route {
 		route.Action(write("PATCH", "/{workspaceId}", "updateWorkspace", "Rename a workspace", 200), h.rename),
 		route.Action(write("DELETE", "/{workspaceId}", "deleteWorkspace", "Delete a workspace with its files", 204, 409), h.delete),
 		route.Action(write("POST", "/{workspaceId}/assign", "assignWorkspace", "Assign a workspace to an agent", 200, 409), h.assign),
-		route.Action(write("DELETE", "/{workspaceId}/assign", "unassignWorkspace", "Unassign a workspace from an agent", 200, 409), h.unassign),
+		route.Action(unassign, h.unassign),
 		route.Action(write("POST", "/{workspaceId}/share", "shareWorkspace", "Share a workspace with an agent", 200), h.share),
 		route.Action(
 			write("DELETE", "/{workspaceId}/share/{agentId}", "revokeWorkspaceShare", "Stop sharing a workspace with an agent", 200), h.unshare,
@@ -193,15 +197,30 @@ func (h handlers) delete(ctx context.Context, who authz.Caller, in *idIn) (struc
 }
 
 func (h handlers) assign(ctx context.Context, who authz.Caller, in *assignIn) (*Workspace, error) {
-	id, err := in.agent()
+	id, err := in.Body.agent()
 	if err != nil {
 		return nil, err
 	}
 	return h.Assign(ctx, who, in.WorkspaceID, id)
 }
 
-func (h handlers) unassign(ctx context.Context, who authz.Caller, in *assignIn) (*Workspace, error) {
-	id, err := in.agent()
+func (h handlers) unassign(ctx context.Context, who authz.Caller, in *unassignIn) (*Workspace, error) {
+	named := assignment{AgentID: in.AgentID, TeamID: in.TeamID, CompanyID: in.CompanyID}
+	if in.Body != nil && named.empty() {
+		named = *in.Body
+	}
+	if named.empty() {
+		w, err := h.Table.Get(ctx, who.TenantID, in.WorkspaceID)
+		if err != nil {
+			return nil, err
+		}
+		if len(w.AssignedAgents) != 1 {
+			return nil, fault.New(fault.Malformed, "MISSING_FIELD",
+				"The workspace is assigned to %d agents; name the one to unassign, as agent_id.", len(w.AssignedAgents))
+		}
+		named.AgentID = w.AssignedAgents[0]
+	}
+	id, err := named.agent()
 	if err != nil {
 		return nil, err
 	}
@@ -257,12 +276,22 @@ func (h handlers) list(ctx context.Context, who authz.Caller, in *listIn) (*Page
 	return p, nil
 }
 
+// assignment names whom a workspace is assigned to.
+type assignment struct {
+	_ struct{} `json:"-" name:"WorkspaceAssignment"`
+
+	AgentID   string `json:"agent_id,omitzero" format:"uuid"`
+	TeamID    string `json:"team_id,omitzero" format:"uuid"`
+	CompanyID string `json:"company_id,omitzero" format:"uuid"`
+}
+
+func (a *assignment) empty() bool { return a.AgentID == "" && a.TeamID == "" && a.CompanyID == "" }
+
 // agent returns the agent that an assignment names. Teams and initiatives do
 // not exist yet, so an id of one is not found.
-func (in *assignIn) agent() (string, error) {
-	b := &in.Body
+func (a *assignment) agent() (string, error) {
 	named := 0
-	for _, id := range []string{b.AgentID, b.TeamID, b.CompanyID} {
+	for _, id := range []string{a.AgentID, a.TeamID, a.CompanyID} {
 		if id != "" {
 			named++
 		}
@@ -270,12 +299,12 @@ func (in *assignIn) agent() (string, error) {
 	switch {
 	case named != 1:
 		return "", fault.New(fault.Malformed, "MISSING_FIELD", "Name exactly one of agent_id, team_id and company_id.")
-	case b.TeamID != "":
+	case a.TeamID != "":
 		return "", fault.NoSuch("team")
-	case b.CompanyID != "":
+	case a.CompanyID != "":
 		return "", fault.NoSuch("initiative")
 	}
-	return b.AgentID, nil
+	return a.AgentID, nil
 }
 
 // queryPath cleans the query parameter path.

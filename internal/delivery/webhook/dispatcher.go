@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -31,8 +32,8 @@ const (
 	// lingerTime is how long a dispatcher that has made more than one attempt waits
 	// for another: releasing the work item and claiming it again are two writes.
 	lingerTime = 50 * time.Millisecond
-	// stopGrace is how long attempts may still take when the program stops. Those
-	// that are cut off are made again after the next start.
+	// stopGrace is how long attempts may still take when the drain of a program that
+	// stops is over. Those that are cut off are made again after the next start.
 	stopGrace = 2 * time.Second
 	// leaseTime is for how long a commit of a dispatcher extends its lease.
 	leaseTime = 15 * time.Second
@@ -135,7 +136,7 @@ func (d *dispatcher) run(ctx context.Context) error {
 	attempts, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	for current := dispatching; current != released; {
-		err := context.Cause(ctx)
+		err := cmp.Or(context.Cause(ctx), work.StopIfDraining(ctx))
 		if err == nil {
 			current, err = d.step(ctx, attempts, current)
 		}
@@ -143,7 +144,7 @@ func (d *dispatcher) run(ctx context.Context) error {
 			if ctx.Err() != nil {
 				err = context.Cause(ctx)
 			}
-			return errors.Join(err, d.stop(ctx, cancel, errors.Is(err, work.ErrLost)))
+			return errors.Join(err, d.stop(ctx, attempts, cancel, errors.Is(err, work.ErrLost)))
 		}
 	}
 	return nil
@@ -254,6 +255,7 @@ func (d *dispatcher) await(ctx context.Context, timeout time.Duration) error {
 		d.moreDue = true
 	case <-timer.C:
 		d.moreDue = true
+	case <-work.Draining(ctx):
 	case <-ctx.Done():
 	}
 	return nil
@@ -309,14 +311,20 @@ func (d *dispatcher) release(ctx context.Context) (next state, err error) {
 	return next, err
 }
 
-// stop ends the dispatcher early: attempts under way get stopGrace to end, and
-// outcomes are stored unless the lease is lost.
-func (d *dispatcher) stop(ctx context.Context, cancel context.CancelFunc, lost bool) (err error) {
+// stop ends the dispatcher early: no attempt begins any more, those under way get
+// stopGrace from the end of ctx, and outcomes are stored unless the lease is lost.
+func (d *dispatcher) stop(ctx, attempts context.Context, cancel context.CancelFunc, lost bool) (err error) {
 	close(d.quit)
 	if lost {
 		cancel()
 	}
-	defer time.AfterFunc(stopGrace, cancel).Stop()
+	defer context.AfterFunc(ctx, func() {
+		select {
+		case <-time.After(stopGrace):
+			cancel()
+		case <-attempts.Done():
+		}
+	})()
 	for d.busy() {
 		select {
 		case r := <-d.results:

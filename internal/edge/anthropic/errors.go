@@ -82,9 +82,9 @@ func Fail(w http.ResponseWriter, r *http.Request, status int, e *fault.Error) {
 		return
 	}
 	httpapi.RefusalHeaders(w, status, e)
-	if status == http.StatusConflict || errorType(e) == "billing_error" || e.Code == "quota_exceeded" {
-		// Anthropic's clients retry a 409 and a 429 unless this header is set, and
-		// waiting as long as they do does not change these.
+	if errorType(e) == "billing_error" || e.Code == "quota_exceeded" {
+		// Anthropic's clients retry a 429 unless this header is set, and waiting as
+		// long as they do does not change these.
 		w.Header().Set("X-Should-Retry", "false")
 	}
 	id := httpapi.RequestID(r.Context())

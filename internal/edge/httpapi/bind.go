@@ -21,7 +21,7 @@ import (
 type binder struct {
 	typ     reflect.Type
 	params  []parameter
-	queries bool
+	queries []string // parameters that are read
 	body    *bodyPlan
 	bodies  *bodies
 }
@@ -45,6 +45,7 @@ type parameter struct {
 type bodyPlan struct {
 	index    []int
 	schema   *schema.Schema // nil: raw
+	outline  *schema.Schema // of a raw body: names its fields; nil: it has no published schema
 	pointer  bool
 	optional bool
 	partial  bool
@@ -95,7 +96,9 @@ func (s *Server) compile(row route.Row, in reflect.Type) *binder {
 		p.tolerant = tolerated[p.query]
 		p.defaultText = f.Tag.Get("default")
 		p.schema = schema.TextOf(f)
-		b.queries = b.queries || p.query != ""
+		if p.query != "" {
+			b.queries = append(b.queries, p.query)
+		}
 		b.params = append(b.params, p)
 	}
 	if taken != len(names) {
@@ -107,6 +110,9 @@ func (s *Server) compile(row route.Row, in reflect.Type) *binder {
 func planBody(row route.Row, f reflect.StructField) *bodyPlan {
 	plan := &bodyPlan{index: f.Index, optional: row.Optional, partial: row.Partial}
 	if f.Type == rawJSON {
+		if row.BodyOf != nil {
+			plan.outline = schema.For(row.BodyOf)
+		}
 		return plan
 	}
 	if f.Type == uploadType {
@@ -183,11 +189,12 @@ func Params[In any](r *http.Request) (*In, error) {
 
 func (b *binder) bindParams(x *exchange, r *http.Request, in reflect.Value) error {
 	var query url.Values
-	if b.queries && r.URL.RawQuery != "" {
+	if r.URL.RawQuery != "" {
 		var err error
-		if query, err = url.ParseQuery(r.URL.RawQuery); err != nil {
+		if query, err = url.ParseQuery(r.URL.RawQuery); err != nil && b.queries != nil {
 			return fault.New(fault.Malformed, "INVALID_QUERY", "The query string is not properly escaped.").Because(err)
 		}
+		x.warnOfParameters(query, b.queries)
 	}
 	for i := range b.params {
 		p := &b.params[i]
@@ -288,23 +295,34 @@ func (b *binder) bindBody(x *exchange, r *http.Request, field reflect.Value) (bo
 	if err != nil {
 		return held, err
 	}
-	data := held.data
+	unknown, err := plan.decode(held.data, field)
+	x.warnOfFields(unknown)
+	return held, err
+}
+
+// decode sets field to the body and returns the members that it ignored.
+func (plan *bodyPlan) decode(data []byte, field reflect.Value) ([]schema.UnknownField, error) {
+	empty := len(data) == 0
 	if plan.schema == nil {
-		if len(data) == 0 {
-			return held, nil
+		switch {
+		case empty:
+			return nil, nil
+		case plan.outline == nil:
+			field.SetBytes(data)
+			return nil, schema.Syntax(data)
 		}
 		field.SetBytes(data)
-		return held, schema.Syntax(data)
-	}
-	if len(data) == 0 {
-		if plan.pointer {
-			return held, nil
-		}
-		data = emptyObject // for the defaults of its fields
+		return plan.outline.Unknown(data)
 	}
 	if plan.pointer {
+		if empty {
+			return nil, nil
+		}
 		field.Set(reflect.New(field.Type().Elem()))
-		return held, plan.schema.DecodeInto(data, field.Interface(), plan.partial)
+		return plan.schema.DecodeReporting(data, field.Interface(), plan.partial)
 	}
-	return held, plan.schema.DecodeInto(data, field.Addr().Interface(), plan.partial)
+	if empty {
+		data = emptyObject // for the defaults of its fields
+	}
+	return plan.schema.DecodeReporting(data, field.Addr().Interface(), plan.partial)
 }

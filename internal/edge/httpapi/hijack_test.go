@@ -302,7 +302,7 @@ func TestStreamHealth(t *testing.T) {
 		t.Errorf("%d %s", res.StatusCode, body)
 	}
 	broken = nil
-	w.edge.streams.drain()
+	w.edge.streams.drain(true)
 	if res, _ := get(); res.StatusCode != 503 {
 		t.Errorf("while the server stops: %d", res.StatusCode)
 	}

@@ -128,7 +128,7 @@ func Problem(w http.ResponseWriter, r *http.Request, status int, e *fault.Error)
 }
 
 // RefusalHeaders sets the headers of a refusal in any format: WWW-Authenticate,
-// Retry-After and X-RateLimit-Bucket.
+// Retry-After, X-Should-Retry and X-RateLimit-Bucket.
 func RefusalHeaders(w http.ResponseWriter, status int, e *fault.Error) {
 	h := w.Header()
 	if status == http.StatusUnauthorized {
@@ -140,6 +140,23 @@ func RefusalHeaders(w http.ResponseWriter, status int, e *fault.Error) {
 	if e.RetryAfter > 0 {
 		h.Set("Retry-After", strconv.Itoa(int((e.RetryAfter+time.Second-1)/time.Second)))
 	}
+	if lasts(status, e) {
+		h.Set("X-Should-Retry", "false")
+	}
+}
+
+// lasts reports whether the same request would be refused again however long the
+// client waits. Many clients repeat a 409, which is right only for one that says
+// when to retry.
+func lasts(status int, e *fault.Error) bool {
+	switch status {
+	case http.StatusPaymentRequired, http.StatusForbidden, http.StatusNotFound, http.StatusGone,
+		http.StatusPreconditionFailed, http.StatusUnprocessableEntity, http.StatusNotImplemented:
+		return true
+	case http.StatusConflict:
+		return e.RetryAfter == 0
+	}
+	return false
 }
 
 // writeError answers with an error. After the header was sent it can only cut the

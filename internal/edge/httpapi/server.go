@@ -194,13 +194,21 @@ func (s *Server) Serve(l net.Listener) error {
 	return nil
 }
 
+// Drain announces that the server is going to stop: readiness turns false, and the
+// readers of streams that can be resumed get the end of the stream, to reconnect
+// elsewhere. Requests, also for streams, are still served.
+func (s *Server) Drain() {
+	s.draining.Store(true)
+	s.streams.drain(false)
+}
+
 // Shutdown stops gracefully: readiness turns false, nothing new is accepted,
 // streams that can be resumed end at once, and other requests may finish until
 // ctx ends. It returns ctx's error if requests had to be cut off.
 func (s *Server) Shutdown(ctx context.Context) error {
 	defer s.cancel(errDraining)
 	s.draining.Store(true)
-	s.streams.drain()
+	s.streams.drain(true)
 	err := s.http.Shutdown(ctx)
 	if err == nil {
 		err = s.streams.wait(ctx)

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"sync"
 	"time"
@@ -29,8 +31,8 @@ var (
 
 // StreamOptions selects the kind of stream that is opened.
 type StreamOptions struct {
-	// Resumable streams start with a retry line and end at once when the
-	// server stops; others may finish.
+	// Resumable streams start with a retry line and end at once, with another one,
+	// when the server begins to stop; others may finish.
 	Resumable bool
 	// DeferHeader sends the response header together with the first frame, for
 	// sources whose first frame is ready.
@@ -250,11 +252,20 @@ func (s *Stream) beat() {
 	s.heartbeat.Reset(s.opts.HeartbeatEvery - silent)
 }
 
+// reconnectFrame has the client reconnect after one to four seconds at random, so
+// that the readers of a server that stops do not all arrive elsewhere at once.
+func reconnectFrame() []byte {
+	return fmt.Appendf(nil, "retry: %d\n\n", 1000+rand.N(3000))
+}
+
 // Close ends the stream. What was sent is flushed: here on a hijacked connection,
 // otherwise by net/http.
 func (s *Stream) Close() {
 	s.all.remove(s)
 	s.mu.Lock()
+	if s.opts.Resumable && !s.closed && s.heartbeat != nil && errors.Is(context.Cause(s.ctx), errDraining) {
+		s.buffer(time.Now(), reconnectFrame())
+	}
 	s.closed = true
 	if s.heartbeat != nil {
 		s.heartbeat.Stop()

@@ -29,12 +29,12 @@ type streams struct {
 	recheck      func(context.Context, authz.Caller) error
 	log          *slog.Logger
 
-	mu       sync.Mutex
-	all      map[*Stream]struct{}
-	tenants  map[string]int // resumable streams of each tenant
-	draining bool
-	stop     chan struct{}  // ends the goroutine
-	running  sync.WaitGroup // goroutines of hijacked streams
+	mu      sync.Mutex
+	all     map[*Stream]struct{}
+	tenants map[string]int // resumable streams of each tenant
+	closing bool           // new streams are refused, or end at once
+	stop    chan struct{}  // ends the goroutine
+	running sync.WaitGroup // goroutines of hijacked streams
 }
 
 func newStreams(times streamTimes, maxPerTenant int, recheck func(context.Context, authz.Caller) error, log *slog.Logger) *streams {
@@ -50,7 +50,7 @@ func (s *streams) count() int {
 }
 
 // open registers a stream, which ends with parent. Nothing is sent yet.
-// Errors: fault.Unavailable while the server stops, fault.Limited where the tenant
+// Errors: fault.Unavailable when the server ends, fault.Limited where the tenant
 // has too many. Only resumable streams are counted: a streamed answer ends by
 // itself.
 func (s *streams) open(parent context.Context, x *exchange, opts StreamOptions) (*Stream, error) {
@@ -60,8 +60,8 @@ func (s *streams) open(parent context.Context, x *exchange, opts StreamOptions) 
 	opts.HeartbeatEvery = cmp.Or(opts.HeartbeatEvery, s.times.heartbeat)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.draining {
-		return nil, fault.New(fault.Unavailable, "", "This server is stopping; reconnect.").Because(errDraining)
+	if s.closing && !opts.Resumable {
+		return nil, fault.New(fault.Unavailable, "", "This server is stopping; retry with another node or in a few seconds.").Because(errDraining)
 	}
 	if s.maxPerTenant > 0 && opts.Resumable && x.who.TenantID != "" && s.tenants[x.who.TenantID] >= s.maxPerTenant {
 		s.refused.Inc()
@@ -72,6 +72,9 @@ func (s *streams) open(parent context.Context, x *exchange, opts StreamOptions) 
 	}
 	st := &Stream{x: x, all: s, opts: opts}
 	st.ctx, st.cancel = context.WithCancelCause(parent)
+	if s.closing {
+		st.cancel(errDraining)
+	}
 	s.all[st] = struct{}{}
 	if opts.Resumable {
 		s.tenants[x.who.TenantID]++
@@ -119,11 +122,13 @@ func (s *streams) wait(ctx context.Context) error {
 	}
 }
 
-// drain ends the streams that can be resumed and refuses new ones.
-func (s *streams) drain() {
+// drain ends the streams that can be resumed. Those that are opened later end at
+// once if closing: a reader of events that got an error instead would not
+// reconnect.
+func (s *streams) drain(closing bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.draining = true
+	s.closing = closing
 	for st := range s.all {
 		if st.opts.Resumable {
 			st.cancel(errDraining)

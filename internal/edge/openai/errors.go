@@ -61,14 +61,5 @@ func encodeEnvelope(e *fault.Error) ([]byte, error) {
 // Fail renders an error in OpenAI's envelope.
 func Fail(w http.ResponseWriter, _ *http.Request, status int, e *fault.Error) {
 	httpapi.RefusalHeaders(w, status, e)
-	suppressRetry(w, status)
 	_ = httpapi.JSON(w, status, newEnvelope(e)) // our own type always encodes
-}
-
-// suppressRetry tells OpenAI's clients not to retry a conflict or an unsupported
-// request, which waiting does not change.
-func suppressRetry(w http.ResponseWriter, status int) {
-	if status == http.StatusConflict || status == http.StatusNotImplemented {
-		w.Header().Set("X-Should-Retry", "false")
-	}
 }

@@ -65,7 +65,6 @@ func failBoth(w http.ResponseWriter, r *http.Request, status int, e *fault.Error
 	both := *e
 	both.Extra = map[string]any{"error": newEnvelope(e).Error}
 	maps.Copy(both.Extra, e.Extra)
-	suppressRetry(w, status)
 	httpapi.Problem(w, r, status, &both)
 }
 

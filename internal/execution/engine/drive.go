@@ -15,6 +15,7 @@ import (
 	"agentd/internal/base/schema"
 	"agentd/internal/execution/run"
 	"agentd/internal/kernel/model"
+	"agentd/internal/kernel/work"
 )
 
 // Names of the events that carry a model's text.
@@ -28,7 +29,8 @@ var errDuration = errors.New("engine: the run's time is up")
 // drive takes the run from its last commit to its end. It returns nil when the
 // run has ended, waits, or is held back because its tenant is suspended. After
 // an error (the lease is lost, the node stops, the database cannot store the
-// result) the run is continued elsewhere, or later.
+// result) the run is continued elsewhere, or later. A node that drains stops it
+// between two steps.
 func (a *attempt) drive(ctx context.Context) error {
 	a.ctx, a.lost = ctx, ctx
 	rec := a.journal.rec
@@ -51,7 +53,10 @@ func (a *attempt) drive(ctx context.Context) error {
 	}
 	for rec.Status == run.Running {
 		// Tools that were begun are finished first: else their outcome would be unknown.
-		if a.speculative == nil && !a.journal.pending(run.StepTool) {
+		if a.speculative == nil && !a.journal.callsUnderWay() {
+			if err := work.StopIfDraining(ctx); err != nil {
+				return err
+			}
 			if suspended, err := a.e.suspended(ctx, a.journal.lease); suspended || err != nil {
 				return err
 			}

@@ -107,6 +107,20 @@ func (j *journal) pending(kind run.StepType) bool {
 	return slices.ContainsFunc(j.rec.Pending, func(p run.PendingStep) bool { return p.Type == kind })
 }
 
+// callsUnderWay reports whether a tool call was begun that may have been made.
+func (j *journal) callsUnderWay() bool {
+	return slices.ContainsFunc(j.rec.Pending, func(p run.PendingStep) bool { return p.Tool != nil && !p.Held })
+}
+
+// holdBegun marks the tool calls that the next commit begins as not made.
+func (j *journal) holdBegun() {
+	for i := range j.rec.Pending {
+		if p := &j.rec.Pending[i]; p.Seq > j.committedStep && p.Tool != nil {
+			p.Held = true
+		}
+	}
+}
+
 // newest returns the step that was begun last. There must be one.
 func (j *journal) newest() *run.PendingStep { return &j.rec.Pending[len(j.rec.Pending)-1] }
 
@@ -185,8 +199,12 @@ const commitTries = 8
 // commit stores what the attempt collected: steps, events and the run's row.
 // It extends the lease, or releases the work item where the run ended or
 // waits. With run.PauseAborts, a pause that was requested since the last commit
-// pauses the run instead; what was collected is stored with that.
+// pauses the run instead; what was collected is stored with that. On a node that
+// drains, the tool calls that it begins are left to the next node.
 func (j *journal) commit(ctx context.Context, pause run.PauseMode) error {
+	if pause == run.PauseAborts && work.IsDraining(ctx) {
+		j.holdBegun()
+	}
 	j.rec.StepSeq, j.rec.EventSeq = j.step, j.events.seq
 	j.rec.Metrics.DurationMS = j.runningMS()
 	err := j.writeWithRetries(ctx, j.ops(pause))

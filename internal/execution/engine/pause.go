@@ -33,11 +33,7 @@ func (j *journal) pause(ctx context.Context) error {
 			j.step--
 		}
 	}
-	for i := range j.rec.Pending {
-		if j.rec.Pending[i].Seq > j.committedStep {
-			j.rec.Pending[i].Held = true
-		}
-	}
+	j.holdBegun()
 	if j.rec.Status == run.Running {
 		j.suspend(run.Paused, run.Wait{Approvals: j.rec.Wait.Approvals}, pausedData{Status: run.Paused, Reason: "manual"})
 	}

@@ -46,7 +46,10 @@ type (
 		Type    StepType `json:"type" doc:"Type of the step."`
 	}
 	textEvent struct {
-		Text string `json:"text" doc:"The next piece of text."`
+		Text    string `json:"text" doc:"The next piece of text."`
+		Payload struct {
+			Delta string `json:"delta" doc:"The text again."`
+		} `json:"payload" doc:"The text again, for clients that read it here."`
 	}
 	toolCallEvent struct {
 		ToolCallID string         `json:"tool_call_id" doc:"The call."`

@@ -20,7 +20,7 @@ type createIn struct {
 	Body struct {
 		AgentID        string        `json:"agent_id" format:"uuid" required:"true"`
 		SessionID      *string       `json:"session_id,omitzero" format:"uuid" nullable:"true"`
-		Input          schema.Object `json:"input" required:"true" doc:"Has the message; further keys are kept with the run."`
+		Input          schema.Object `json:"input,omitzero" doc:"Has the message; further keys are kept with the run. If omitted, the message is empty."`
 		Version        int64         `json:"version,omitzero" minimum:"1" doc:"Version of the agent; if omitted, the newest."`
 		ResourceLimits Limits        `json:"resource_limits,omitzero"`
 		Metadata       schema.Object `json:"metadata,omitzero"`
@@ -104,6 +104,9 @@ func (s *Service) Routes() []route.Route {
 
 func (s *Service) create(ctx context.Context, who authz.Caller, in *createIn) (*Run, error) {
 	b := &in.Body
+	if len(b.Input) == 0 {
+		b.Input = emptyInput
+	}
 	if err := checkInput(b.Input); err != nil {
 		return nil, err
 	}
@@ -123,7 +126,10 @@ func (s *Service) create(ctx context.Context, who authz.Caller, in *createIn) (*
 	return s.Create(ctx, who, req)
 }
 
-var inputSchema = schema.Of[Input]()
+var (
+	inputSchema = schema.Of[Input]()
+	emptyInput  = schema.Object(`{"message":""}`)
+)
 
 // checkInput refuses an input whose known members are invalid.
 func checkInput(raw schema.Object) error {

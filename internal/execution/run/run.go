@@ -115,7 +115,7 @@ type CallerTool struct {
 // Input has the keys of a run's input that the platform reads; further keys are
 // the caller's own.
 type Input struct {
-	Message string `json:"message" required:"true" doc:"Message to the agent."`
+	Message string `json:"message" doc:"Message to the agent; may be empty."`
 	// Instructions are the caller's. They are sent with the message and do not
 	// replace the agent's prompt.
 	Instructions string           `json:"instructions,omitzero" doc:"The caller's instructions for this run, added to the agent's prompt."`

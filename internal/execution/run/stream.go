@@ -1,6 +1,7 @@
 package run
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"iter"
@@ -187,15 +188,41 @@ func (enc *encoder) frame(e event.Event) route.Frame {
 	}
 	if len(e.Data) > 2 { // more than {}
 		b = append(b, ',')
-		b = append(b, e.Data[1:]...)
-	} else {
-		b = append(b, '}')
+		b = append(b, e.Data[1:len(e.Data)-1]...)
 	}
+	if area == "llm" {
+		b = appendPayload(b, e.Data)
+	}
+	b = append(b, '}')
 	f := route.Frame{Name: e.Name, Data: b}
 	if e.Seq > 0 {
 		f.ID = strconv.FormatInt(e.Seq, 10)
 	}
 	return f
+}
+
+var textMember = []byte(`{"text":`)
+
+// appendPayload appends the text of a chunk once more, as payload.delta: clients
+// were written for either place.
+func appendPayload(b, data []byte) []byte {
+	rest, ok := bytes.CutPrefix(data, textMember)
+	if !ok || len(rest) == 0 || rest[0] != '"' {
+		return b
+	}
+	end := 1
+	for end < len(rest) && rest[end] != '"' {
+		if rest[end] == '\\' {
+			end++
+		}
+		end++
+	}
+	if end >= len(rest) {
+		return b
+	}
+	b = append(b, `,"payload":{"delta":`...)
+	b = append(b, rest[:end+1]...)
+	return append(b, '}')
 }
 
 func (enc *encoder) failure(err error) route.Frame {

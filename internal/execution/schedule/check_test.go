@@ -42,7 +42,7 @@ func TestCheckNamesEveryWrongField(t *testing.T) {
 		`{"cron":"0 9 30 2 *","timezone":"Local"}`:        {"schedule.timezone", "schedule.cron"},
 		`{"cron":"0 9 * * *","timezone":"right/UTC"}`:     {"schedule.timezone"},
 		`{"cron":"0 9 * * *","timezone":"../etc/passwd"}`: {"schedule.timezone"},
-		`{"cron":"0 9 * * *","enabled":"yes","max_concurrent_scheduled":0,"on_failure":"notify","misfire":"all","input":[],"autonomous_mode":1}`: {
+		`{"cron":"0 9 * * *","enabled":"yes","max_concurrent_scheduled":0,"on_failure":"shout","misfire":"all","input":[],"autonomous_mode":1}`: {
 			"schedule.enabled", "schedule.max_concurrent_scheduled", "schedule.on_failure", "schedule.misfire", "schedule.input", "schedule.autonomous_mode",
 		},
 	} {

@@ -26,18 +26,38 @@ type Config struct {
 	Input            schema.Object `json:"input" restarts:"true" doc:"Input of the runs. Without a message, a default one says that the schedule started the run."`
 	Timezone         string        `json:"timezone" default:"UTC" minLength:"1" maxLength:"64" restarts:"true" doc:"IANA name of the time zone that cron is read in."`
 	MaxConcurrent    int           `json:"max_concurrent_scheduled" default:"1" minimum:"1" maximum:"100" restarts:"true" doc:"Fires are skipped while this many of its runs have not ended."`
-	OnFailure        string        `json:"on_failure" enum:"continue,pause,alert" default:"continue" restarts:"true" doc:"After a failed run: continue, pause the schedule, or send an alert."`
+	OnFailure        FailurePolicy `json:"on_failure" enum:"continue,pause,alert,retry_next,pause_schedule,notify" default:"continue" restarts:"true" doc:"After a failed run: continue, pause the schedule, or send an alert. Also accepted: retry_next, pause_schedule and notify."`
 	AutonomousMode   bool          `json:"autonomous_mode" default:"false" restarts:"true" doc:"Runs get reflection_prompt as their message instead of input."`
 	ReflectionPrompt string        `json:"reflection_prompt" maxLength:"20000" restarts:"true" doc:"The message of the runs of an autonomous agent."`
 	Misfire          string        `json:"misfire" enum:"once,skip" default:"once" restarts:"true" doc:"Missed fires: run the newest once if it is less than a day old, or skip them."`
 }
 
-// What Config.OnFailure and Config.Misfire can be.
-const (
-	Continue = "continue"
-	Pause    = "pause"
-	Alert    = "alert"
+// FailurePolicy is what follows a failed run of a schedule.
+type FailurePolicy string
 
+// The failure policies.
+const (
+	Continue FailurePolicy = "continue"
+	Pause    FailurePolicy = "pause"
+	Alert    FailurePolicy = "alert"
+)
+
+// UnmarshalText implements encoding.TextUnmarshaler. It reads the other names
+// of the policies, which some clients send, as the policies that they mean.
+func (p *FailurePolicy) UnmarshalText(name []byte) error {
+	switch *p = FailurePolicy(name); *p {
+	case "retry_next":
+		*p = Continue
+	case "pause_schedule":
+		*p = Pause
+	case "notify":
+		*p = Alert
+	}
+	return nil
+}
+
+// What Config.Misfire can be.
+const (
 	MisfireOnce = "once"
 	MisfireSkip = "skip"
 )

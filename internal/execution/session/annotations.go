@@ -152,10 +152,12 @@ func annotationAbsent(err error) error {
 
 func (s *annotationService) routes() []route.Route {
 	const list, one = "/{sessionId}/annotations", "/{sessionId}/annotations/{annotationId}"
+	update := write("PATCH", one, "updateSessionAnnotation", "Resolve or reopen an annotation", talkers)
+	update.Optional = true
 	return []route.Route{
 		route.Action(read(list, "listSessionAnnotations", "List annotations"), s.list),
 		route.Action(with(write("POST", list, "createSessionAnnotation", "Annotate a message", talkers), 201), s.create),
-		route.Action(write("PATCH", one, "updateSessionAnnotation", "Resolve or reopen an annotation", talkers), s.update),
+		route.Action(update, s.update),
 		route.Action(with(write("DELETE", one, "deleteSessionAnnotation", "Delete an annotation", talkers), 204), s.delete),
 	}
 }

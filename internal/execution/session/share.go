@@ -58,7 +58,7 @@ type (
 		Body      struct {
 			_ struct{} `json:"-" name:"SessionShareCreate"`
 
-			Role    string  `json:"role" required:"true" enum:"viewer,editor" doc:"Shown with the conversation. Whatever the role, the link gives read access only."`
+			Role    string  `json:"role" enum:"viewer,editor" default:"viewer" doc:"Shown with the conversation. Whatever the role, the link gives read access only."`
 			Expires float64 `json:"expires_in_hours,omitzero" minimum:"1" maximum:"87600" doc:"Default: the link does not expire."`
 		}
 	}
@@ -80,15 +80,18 @@ func hashOf(token string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// sealedFor is what the sealed tokens are bound to.
-const sealedFor = "session_share"
+// formerContext is what tokens were bound to that do not name their secret key.
+const formerContext = "session_share"
+
+// context returns what the sealed token is bound to.
+func (sh *Share) context() string { return "session_share/" + sh.TenantID + "/" + sh.SessionID }
 
 func (s *shareService) create(ctx context.Context, who authz.Caller, in *shareIn) (shareView, error) {
 	token := rand.Text()
 	sh := &Share{
 		TenantID: who.TenantID, SessionID: in.SessionID, Hash: hashOf(token), Role: in.Body.Role,
-		Sealed: s.box.Seal([]byte(token), sealedFor),
 	}
+	sh.Sealed = s.box.Seal([]byte(token), sh.context())
 	if in.Body.Expires > 0 {
 		sh.ExpiresAt = s.clock.Now().Add(time.Duration(in.Body.Expires * float64(time.Hour))).Truncate(time.Microsecond)
 	}
@@ -130,7 +133,7 @@ func (s *shareService) get(ctx context.Context, who authz.Caller, in *idIn) (sha
 	if err != nil {
 		return shareView{}, err
 	}
-	token, err := s.box.Open(sh.Sealed, sealedFor)
+	token, err := s.box.Open(sh.Sealed, sh.context(), formerContext)
 	if err != nil {
 		return shareView{}, err
 	}
@@ -156,6 +159,7 @@ func (s *shareService) routes() []route.Route {
 		Doc: "Needs no API key: the link gives access.", Public: true, Errors: []int{404},
 	}
 	create := with(write("POST", path, "createSessionShare", "Create a public link to a session", talkers), 200)
+	create.Optional = true
 	create.Doc = "Each call makes a new link and invalidates the previous one."
 	return []route.Route{
 		route.Action(read(path, "getSessionShare", "Get the public link to a session"), s.get),

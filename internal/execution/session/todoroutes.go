@@ -31,7 +31,7 @@ type (
 		Body      struct {
 			_ struct{} `json:"-" name:"TodoConfirm"`
 
-			Execute bool `json:"execute" required:"true" doc:"True runs the agent, false cancels the todo."`
+			Execute bool `json:"execute" default:"true" doc:"True runs the agent, false cancels the todo."`
 		}
 	}
 	todosIn    struct{ SessionTodoFilter }
@@ -62,12 +62,14 @@ func (s *todoService) routes() []route.Route {
 	all.Path = "/api/v1/todos"
 	task := with(write("POST", "", "createTask", "Create a todo for one or more agents, each in a new session", talkers), 201, 404)
 	task.Path = "/api/v1/todos"
+	confirm := with(write("POST", one+"/confirm", "confirmSessionTodo", "Confirm or cancel a todo", writers), 200, 409)
+	confirm.Optional = true
 	return []route.Route{
 		route.Action(read(list, "listSessionTodos", "List the todos of a session"), s.listRoute),
 		route.Action(create, s.createRoute),
 		route.Action(update, s.updateRoute),
 		route.Action(write("DELETE", one, "deleteSessionTodo", "Delete a todo", writers), s.deleteRoute),
-		route.Action(with(write("POST", one+"/confirm", "confirmSessionTodo", "Confirm or cancel a todo", writers), 200, 409), s.confirmRoute),
+		route.Action(confirm, s.confirmRoute),
 		route.Action(with(write("POST", one+"/run", "runSessionTodoNow", "Run a todo now", writers), 200, 400, 409), s.startRoute),
 		route.Action(all, s.listAllRoute),
 		route.Action(task, s.createTaskRoute),

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -63,9 +64,11 @@ func (q *turnQueue) admit(tx txn.Tx, r *run.Record) (now bool, err error) {
 	}
 	final := r.Status.Final() // policy refused the run before it began
 	if len(before) > 0 && rec.QueueMode == Reject && !final {
-		return false, fault.New(fault.Conflict, "SESSION_BUSY",
+		busy := fault.New(fault.Conflict, "SESSION_BUSY",
 			"The run %s of this session is still under way, and the session's queue_mode is reject; "+
 				"wait for its end, or set queue_mode to allow.", before[0].RunID)
+		busy.RetryAfter = time.Second
+		return false, busy
 	}
 	// A run that started before the session last changed has waited for the lock.
 	// It starts again, so that no turn starts before the end of the one before it.

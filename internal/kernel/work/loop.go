@@ -105,7 +105,7 @@ func (r *Runner) claim() time.Duration {
 		return min(r.cfg.Poll, time.Second)
 	}
 	for _, l := range leases {
-		r.launch(l)
+		r.launch(l, false)
 	}
 	if len(leases) == n {
 		return 0

@@ -14,7 +14,8 @@ import (
 	"agentd/internal/base/clock"
 )
 
-// ErrStopping is the cause with which [Runner.Stop] cancels handlers.
+// ErrStopping is the cause with which [Runner.Stop] cancels handlers. A handler
+// returns it, too, where it stops early because of [Draining].
 var ErrStopping = errors.New("work: stopping")
 
 // Handler works on one item. It settles the item with [Queue.FinishTx] or
@@ -23,8 +24,8 @@ var ErrStopping = errors.New("work: stopping")
 //   - ErrLost, wrapped or not: nothing is done, another worker has the item;
 //   - another error, or a panic: the item is retried after a backoff that
 //     increases with its attempts;
-//   - any error after ctx was cancelled with ErrStopping: the item is due at
-//     once, for another node, and this does not count as an attempt.
+//   - ErrStopping, or any error after ctx was cancelled with it: the item is due
+//     at once, for another node, and this does not count as an attempt.
 //
 // A handler that returns nil without settling the item is called again when the
 // lease ends. ctx ends with cause ErrStopping, or with ErrLost when the Runner
@@ -65,17 +66,20 @@ type Runner struct {
 	cfg Config
 
 	wake    chan struct{} // capacity 1: claim now
+	drain   chan struct{} // closed by Drain and Stop: handlers should come to an end
 	quit    chan struct{} // ends the loop
 	ended   chan struct{} // the loop has ended
 	stopped chan struct{} // Stop is done
 
 	mu       sync.Mutex
 	state    state
+	started  bool               // the loop runs, or has run
 	used     int                // slots in use
 	claiming bool               // a claim is running and may use more slots
 	held     map[*holding]Lease // the items that are being handled
 	recheck  bool               // no slot was free at the last claim
-	empty    chan struct{}      // closed when stopping and no slot is in use
+	empty    chan struct{}      // closed when draining or stopping and no slot is in use
+	isEmpty  bool               // empty is closed
 }
 
 type state int
@@ -83,13 +87,15 @@ type state int
 const (
 	created state = iota
 	running
-	stopping
+	draining // nothing is claimed any more
+	stopping // handlers are cancelled
 )
 
 // holding is an item that is being handled, and the context of its handler.
 type holding struct {
 	context.Context
 	cancel context.CancelCauseFunc
+	drain  <-chan struct{}
 }
 
 type holdingKey struct{}
@@ -111,6 +117,36 @@ func Abandon(ctx context.Context) {
 	}
 }
 
+// Draining returns a channel that is closed once the Runner wants its handlers to
+// come to an end: a handler that works in steps returns ErrStopping after its
+// present one. ctx is the context of a handler or derived from it; for any other
+// the channel is nil.
+func Draining(ctx context.Context) <-chan struct{} {
+	if h, ok := ctx.Value(holdingKey{}).(*holding); ok {
+		return h.drain
+	}
+	return nil
+}
+
+// IsDraining reports whether the channel of [Draining] is closed.
+func IsDraining(ctx context.Context) bool {
+	select {
+	case <-Draining(ctx):
+		return true
+	default:
+		return false
+	}
+}
+
+// StopIfDraining returns ErrStopping if the channel of [Draining] is closed. It is
+// for handlers that work in a loop.
+func StopIfDraining(ctx context.Context) error {
+	if IsDraining(ctx) {
+		return ErrStopping
+	}
+	return nil
+}
+
 // NewRunner returns a Runner that does nothing until it is started.
 func NewRunner(cfg Config) *Runner {
 	cfg.Slots = cmp.Or(cfg.Slots, 64)
@@ -126,6 +162,7 @@ func NewRunner(cfg Config) *Runner {
 	return &Runner{
 		cfg:     cfg,
 		wake:    make(chan struct{}, 1),
+		drain:   make(chan struct{}),
 		quit:    make(chan struct{}),
 		ended:   make(chan struct{}),
 		stopped: make(chan struct{}),
@@ -141,9 +178,28 @@ func (r *Runner) Start() error {
 	if r.state != created {
 		return fmt.Errorf("work: the runner of %s was started or stopped before", r.cfg.Kind)
 	}
-	r.state = running
+	r.state, r.started = running, true
 	go r.loop()
 	return nil
+}
+
+// Drain stops claiming, and waits until the handlers have returned by themselves;
+// those that look at [Draining] return early. Leases are renewed meanwhile. It
+// returns ctx's error where ctx ends first. Stop must still be called.
+func (r *Runner) Drain(ctx context.Context) error {
+	r.mu.Lock()
+	if r.state < draining {
+		r.state = draining
+		close(r.drain)
+		r.closeEmpty()
+	}
+	r.mu.Unlock()
+	select {
+	case <-r.empty:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // Stop stops claiming, cancels the handlers with ErrStopping and waits until they
@@ -154,6 +210,9 @@ func (r *Runner) Stop(ctx context.Context) error {
 	r.mu.Lock()
 	before := r.state
 	r.state = stopping
+	if before < draining {
+		close(r.drain)
+	}
 	if before != stopping {
 		r.closeEmpty()
 		for h := range r.held {
@@ -178,7 +237,7 @@ func (r *Runner) Stop(ctx context.Context) error {
 		err = errors.Join(err, r.abandon())
 	}
 	close(r.quit)
-	if before == running {
+	if r.started {
 		<-r.ended
 	}
 	return err
@@ -234,7 +293,7 @@ func (r *Runner) Reserve() (Slot, bool) {
 
 // Adopt starts the handler for an item that was committed with EnqueueHeldTx, and
 // returns at once.
-func (s Slot) Adopt(held Lease) { s.runner.launch(held) }
+func (s Slot) Adopt(held Lease) { s.runner.launch(held, true) }
 
 // Free releases a slot for which nothing was enqueued.
 func (s Slot) Free() { s.runner.free() }
@@ -255,22 +314,24 @@ func (r *Runner) free() {
 	r.closeEmpty()
 }
 
-// closeEmpty closes r.empty if the Runner is stopping and no slot is in use; no
-// slot can be taken after that. It is called with the lock held, after each
-// change that can make this true.
+// closeEmpty closes r.empty if the Runner is draining or stopping and no slot is
+// in use; no slot can be taken after that. It is called with the lock held, after
+// each change that can make this true.
 func (r *Runner) closeEmpty() {
-	if r.state == stopping && r.used == 0 && !r.claiming {
+	if r.state >= draining && r.used == 0 && !r.claiming && !r.isEmpty {
+		r.isEmpty = true
 		close(r.empty)
 	}
 }
 
-// launch starts the handler of an item, whose slot is counted already.
-func (r *Runner) launch(held Lease) {
+// launch starts the handler of an item, whose slot is counted already. An item
+// that was adopted has begun, so that draining does not refuse it.
+func (r *Runner) launch(held Lease, adopted bool) {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	h := &holding{ctx, cancel}
+	h := &holding{ctx, cancel, r.drain}
 	r.mu.Lock()
 	r.held[h] = held
-	if r.state == stopping {
+	if r.state == stopping || r.state == draining && !adopted {
 		cancel(ErrStopping)
 	}
 	r.mu.Unlock()
@@ -303,7 +364,7 @@ func (r *Runner) handle(ctx context.Context, held Lease) (err error) {
 // settle releases an item whose handler failed.
 func (r *Runner) settle(ctx context.Context, held Lease, failure error) {
 	due := r.cfg.Clock.Now()
-	if errors.Is(context.Cause(ctx), ErrStopping) {
+	if errors.Is(failure, ErrStopping) || errors.Is(context.Cause(ctx), ErrStopping) {
 		held.Attempt--
 	} else {
 		wait := r.cfg.Backoff(held.Attempt)

@@ -528,3 +528,99 @@ func TestRunnerStartStopRace(t *testing.T) {
 		}
 	}
 }
+
+func TestRunnerDrains(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bench) {
+		draining := b.runner("n1", 10, func(ctx context.Context, held work.Lease) error {
+			for range 3 { // steps of 20 s each, under a lease of 15 s
+				if err := work.StopIfDraining(ctx); err != nil {
+					return err
+				}
+				time.Sleep(20 * time.Second)
+				if err := ctx.Err(); err != nil {
+					b.Errorf("%s was cancelled: %v", held.Key, context.Cause(ctx))
+				}
+			}
+			return b.finish(held)
+		})
+		for i := range 5 {
+			b.enqueue(fmt.Sprint(i), 0)
+		}
+		b.pass(25 * time.Second)
+		begun := b.since()
+		var drained sync.WaitGroup
+		for range 3 {
+			drained.Go(func() {
+				if err := draining.Drain(context.Background()); err != nil || b.since() != 40*time.Second {
+					b.Error(err, b.since())
+				}
+			})
+		}
+		synctest.Wait()
+		if _, ok := draining.Reserve(); ok {
+			b.Error("reserved a slot of a draining runner")
+		}
+		b.enqueue("late", 0)
+		drained.Wait()
+		if n := draining.Running(); n != 0 || begun == b.since() {
+			b.Errorf("%d running after %v", n, b.since()-begun)
+		}
+		if err := draining.Stop(context.Background()); err != nil {
+			b.Error(err)
+		}
+		var attempts atomic.Int64
+		b.runner("n2", 10, func(_ context.Context, held work.Lease) error {
+			attempts.Add(int64(held.Attempt))
+			return b.finish(held)
+		})
+		synctest.Wait()
+		if n := attempts.Load(); n != 6 {
+			b.Errorf("6 items were taken over in %d attempts", n)
+		}
+		b.empty()
+	})
+}
+
+func TestRunnerDrainsUntilItIsStopped(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bench) {
+		r := b.runner("n1", 1, func(ctx context.Context, _ work.Lease) error {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+		b.enqueue("a", 0)
+		b.pass(time.Second)
+		ctx, cancel := context.WithTimeout(b.Context(), 30*time.Second)
+		defer cancel()
+		if err := r.Drain(ctx); !errors.Is(err, context.DeadlineExceeded) || b.since() != 31*time.Second {
+			b.Error(err, b.since())
+		}
+		if n := r.Running(); n != 1 {
+			b.Errorf("%d running after the drain", n)
+		}
+		if err := r.Stop(b.Context()); err != nil || b.since() != 31*time.Second {
+			b.Error(err, b.since())
+		}
+		if leases, err := b.Claim(b.Context(), "run", "n2", 1, time.Minute); len(leases) != 1 || leases[0].Attempt != 1 {
+			b.Error(leases, err)
+		}
+	})
+}
+
+func TestBackoff(t *testing.T) {
+	t.Parallel()
+	for attempt, least := range []time.Duration{
+		time.Second, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, 32 * time.Second, 64 * time.Second,
+		128 * time.Second, 5 * time.Minute, 5 * time.Minute,
+	} {
+		for range 50 {
+			if wait := work.Backoff(attempt); wait < least || wait >= least+least/4 {
+				t.Errorf("attempt %d: %v", attempt, wait)
+			}
+		}
+	}
+	if wait := work.Backoff(10_000); wait < 5*time.Minute || wait >= 6*time.Minute+15*time.Second {
+		t.Errorf("after 10,000 attempts: %v", wait)
+	}
+}

@@ -8,6 +8,7 @@
 package natsbus
 
 import (
+	"crypto/subtle"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -26,10 +27,10 @@ import (
 
 // Config selects the NATS server to use.
 type Config struct {
-	URL    string // an outside server or cluster; empty: embedded
-	Listen string // host:port on which the embedded server accepts other nodes; empty: none
-	Token  string // authenticates nodes, if the URL names no user
-	Node   string // this node's name, for the connection list
+	URL    string   // an outside server or cluster; empty: embedded
+	Listen string   // host:port on which the embedded server accepts other nodes; empty: none
+	Tokens []string // authenticate nodes, if the URL names no user: the first is sent, all are accepted
+	Node   string   // this node's name, for the connection list
 	Logger *slog.Logger
 }
 
@@ -70,8 +71,8 @@ func Open(c Config, hub *event.Hub) (*Bus, error) {
 		nats.DisconnectErrHandler(func(*nats.Conn, error) { hub.SetConnected(false) }),
 		nats.ReconnectHandler(func(*nats.Conn) { hub.SetConnected(true) }), // at the first connection too, where that came late
 	}
-	if c.Token != "" && !strings.Contains(c.URL, "@") {
-		opts = append(opts, nats.Token(c.Token))
+	if len(c.Tokens) > 0 && !strings.Contains(c.URL, "@") {
+		opts = append(opts, nats.Token(c.Tokens[0]))
 	}
 	url := c.URL
 	if url == "" {
@@ -101,7 +102,9 @@ func Open(c Config, hub *event.Hub) (*Bus, error) {
 func (b *Bus) embed(c Config) error {
 	opts := &server.Options{ServerName: "agentd-" + c.Node, DontListen: c.Listen == "", NoSigs: true, NoLog: true, MaxPayload: 8 << 20}
 	if c.Listen != "" {
-		opts.Authorization = c.Token
+		if len(c.Tokens) > 0 {
+			opts.CustomClientAuthentication = accepted(c.Tokens)
+		}
 		host, port, err := net.SplitHostPort(c.Listen)
 		if err != nil {
 			return fmt.Errorf("natsbus: the address to listen on: %w", err)
@@ -125,6 +128,18 @@ func (b *Bus) embed(c Config) error {
 	}
 	b.embedded, b.closed = srv, c.Listen == ""
 	return nil
+}
+
+// accepted are the tokens that the embedded server accepts.
+type accepted []string
+
+// Check implements server.Authentication.
+func (a accepted) Check(c server.ClientAuthentication) bool {
+	token, ok := c.GetOpts().Token, false
+	for _, one := range a {
+		ok = subtle.ConstantTimeCompare([]byte(one), []byte(token)) == 1 || ok
+	}
+	return ok
 }
 
 // URL returns the address of the embedded server for other nodes, if it listens.

@@ -34,8 +34,8 @@ func node(t *testing.T, c natsbus.Config) (*event.Hub, *natsbus.Bus) {
 // Two nodes share the server that one of them embeds: what is published or
 // signalled on one arrives once on each, in order.
 func TestTwoNodes(t *testing.T) {
-	hubA, a := node(t, natsbus.Config{Listen: "127.0.0.1:0", Token: "shared"})
-	hubB, _ := node(t, natsbus.Config{URL: a.URL(), Token: "shared"})
+	hubA, a := node(t, natsbus.Config{Listen: "127.0.0.1:0", Tokens: []string{"new", "shared"}})
+	hubB, _ := node(t, natsbus.Config{URL: a.URL(), Tokens: []string{"shared"}}) // was not restarted with the new key yet
 
 	signals := make(chan string, 8)
 	defer hubA.OnSignal("work", func(key string) { signals <- "a:" + key })()
@@ -92,7 +92,7 @@ func take(t *testing.T, sub *event.Subscription) []event.Batch {
 
 // Who does not know the token hears nothing, and is heard by nobody.
 func TestStrangersAreRefused(t *testing.T) {
-	hub, bus := node(t, natsbus.Config{Listen: "127.0.0.1:0", Token: "shared"})
+	hub, bus := node(t, natsbus.Config{Listen: "127.0.0.1:0", Tokens: []string{"shared"}})
 	stranger, err := nats.Connect(bus.URL(), nats.Token("guessed"))
 	if err == nil {
 		stranger.Close()

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/internal/agents/mcp"
+	"agentd/internal/wire/sandbox"
 )
 
 // The public reference server, which is none of ours: npm's package
@@ -30,7 +32,16 @@ func TestReferenceServer(t *testing.T) {
 		t.Parallel()
 		reference(t, &mcp.Target{
 			TenantID: "t", ServerID: "everything", Name: "Everything", Fingerprint: "stdio", Transport: mcp.STDIO,
-			Command: node, Args: []string{script, "stdio"},
+			Command: "everything",
+		}, func(c *Config) {
+			// The package is where only this user can read it.
+			me := strconv.Itoa(os.Getuid())
+			var err error
+			if c.Sandbox, err = sandbox.New(sandbox.Config{User: me}); err != nil {
+				t.Fatal(err)
+			}
+			packages := filepath.Dir(filepath.Dir(filepath.Dir(filepath.Dir(script))))
+			c.Commands = map[string]sandbox.Command{"everything": {Path: node, Args: []string{script, "stdio"}, Read: []string{packages}}}
 		})
 	})
 	t.Run("http", func(t *testing.T) {
@@ -57,9 +68,9 @@ func TestReferenceServer(t *testing.T) {
 }
 
 // reference has a conversation with the reference server.
-func reference(t *testing.T, target *mcp.Target) {
+func reference(t *testing.T, target *mcp.Target, adjust ...func(*Config)) {
 	t.Helper()
-	m := manager(t, func(c *Config) { c.ConnectTimeout = 30 * time.Second })
+	m := manager(t, append(adjust, func(c *Config) { c.ConnectTimeout = 30 * time.Second })...)
 	l, err := m.List(t.Context(), target)
 	if err != nil {
 		t.Fatal(err)

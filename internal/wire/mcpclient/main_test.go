@@ -10,11 +10,14 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/goleak"
+
+	"agentd/internal/wire/sandbox"
 )
 
 // The test binary is also the server of the tests over standard streams: it is
 // one where its first argument says how to behave.
 func TestMain(m *testing.M) {
+	sandbox.Main()
 	if len(os.Args) > 1 {
 		if behaviour, ok := strings.CutPrefix(os.Args[1], "serve="); ok {
 			serveStdio(behaviour)
@@ -50,9 +53,6 @@ func serveStdio(behaviour string) {
 			fmt.Print(line)
 		}
 		return textResult("done"), nil, nil
-	})
-	sdk.AddTool(s, &sdk.Tool{Name: "pid"}, func(context.Context, *sdk.CallToolRequest, struct{}) (*sdk.CallToolResult, any, error) {
-		return textResult(fmt.Sprint(os.Getpid())), nil, nil
 	})
 	if behaviour == "stubborn" { // the end of its input does not end it
 		_ = s.Run(context.Background(), &sdk.StdioTransport{})

@@ -22,6 +22,7 @@ import (
 	"agentd/internal/base/breaker"
 	"agentd/internal/base/fault"
 	"agentd/internal/kernel/tool"
+	"agentd/internal/wire/sandbox"
 )
 
 // Config of a manager. Zero values mean the defaults in brackets.
@@ -29,6 +30,9 @@ type Config struct {
 	Transport http.RoundTripper // guarded, because tenants choose the targets
 	Logger    *slog.Logger
 	Version   string // of this program, sent to servers
+
+	Sandbox  *sandbox.Sandbox           // runs Commands; nil where there are none
+	Commands map[string]sandbox.Command // by the name that targets have
 
 	ConnectTimeout time.Duration // until a server has answered the handshake [10 s]
 	CallTimeout    time.Duration // of a call, unless the caller's context is shorter [2 min]

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
 	"sync"
 	"syscall"
 	"time"
@@ -18,6 +16,7 @@ import (
 
 	"agentd/internal/agents/mcp"
 	"agentd/internal/base/fault"
+	"agentd/internal/wire/sandbox"
 )
 
 const (
@@ -25,12 +24,9 @@ const (
 	stopGrace = 2 * time.Second
 	// maxStderr is how many bytes of a process's error output are kept for the log.
 	maxStderr = 4 << 10
-	// searchPath is the PATH of a process; agentd's own is not inherited.
-	searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 )
 
-// process implements sdk.Transport with a process that has its own process group and
-// directory.
+// process implements sdk.Transport with a sandboxed command.
 type process struct {
 	m        *Manager
 	target   *mcp.Target
@@ -50,50 +46,33 @@ func (p *process) Connect(context.Context) (sdk.Connection, error) {
 }
 
 func (p *process) start() (*pipe, error) {
-	dir, err := os.MkdirTemp("", "agentd-mcp-")
-	if err != nil {
-		p.m.processEnded(p.target.TenantID)
-		return nil, err
-	}
-	cmd := exec.Command(p.target.Command, p.target.Args...) //nolint:noctx // it outlives the request that starts it; pipe ends it
-	cmd.Dir = dir
-	cmd.Env = []string{"PATH=" + searchPath, "HOME=" + dir, "TMPDIR=" + dir, "LANG=C.UTF-8"}
-	for name, value := range p.target.Env {
-		cmd.Env = append(cmd.Env, name+"="+value)
-	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	c := &pipe{p: p, cmd: cmd, dir: dir, stderr: &tail{}, exited: make(chan struct{}), closeRequested: make(chan struct{}),
-		incoming: make(chan []byte)}
-	cmd.Stderr = c.stderr
-	// Wait must not wait for error output that a grandchild holds open.
-	cmd.WaitDelay = time.Second
-	var out io.ReadCloser
-	if out, err = cmd.StdoutPipe(); err == nil {
-		c.in, err = cmd.StdinPipe()
-	}
-	if err == nil {
-		err = cmd.Start()
+	c := &pipe{p: p, stderr: &tail{}, exited: make(chan struct{}), closeRequested: make(chan struct{}), incoming: make(chan []byte)}
+	command, ok := p.m.Commands[p.target.Command]
+	err := errNotAllowed
+	if ok {
+		c.process, err = p.m.Sandbox.Start(sandbox.Spec{Command: command, Args: p.target.Args, Env: p.target.Env, Stderr: c.stderr})
 	}
 	if err != nil {
-		_ = os.RemoveAll(dir) // the system cleans up temporary files too
 		p.m.processEnded(p.target.TenantID)
 		return nil, fault.New(fault.Unavailable, codeUnreachable, "The MCP server %s cannot be started.", p.target.Name).Because(err)
 	}
-	if !p.m.spawn(func() { c.run(out) }) {
-		c.kill(syscall.SIGKILL)
-		c.run(out)
+	if !p.m.spawn(c.run) {
+		c.process.Signal(syscall.SIGKILL)
+		c.run()
 		return nil, errStopped
 	}
 	return c, nil
 }
 
+// errNotAllowed is the cause where a target names a command that is not in the
+// configuration.
+var errNotAllowed = errors.New("the operator does not allow the command")
+
 // pipe is the connection to a process.
 type pipe struct {
-	p      *process
-	cmd    *exec.Cmd
-	dir    string
-	stderr *tail
-	in     io.WriteCloser
+	p       *process
+	process *sandbox.Process
+	stderr  *tail
 
 	incoming       chan []byte
 	exited         chan struct{} // its output has ended, and it is dead
@@ -104,11 +83,10 @@ type pipe struct {
 }
 
 // run reads the process's output to its end, then kills the process and everything
-// that it started. It calls Wait only after that, so that the process group id is not
-// reused before.
-func (c *pipe) run(out io.Reader) {
+// that it started.
+func (c *pipe) run() {
 	defer close(c.exited)
-	lines := bufio.NewReaderSize(out, 64<<10)
+	lines := bufio.NewReaderSize(c.process.Stdout, 64<<10)
 	for {
 		line, err := readLine(lines, c.p.m.MaxMessage)
 		if errors.Is(err, errTooBig) {
@@ -125,16 +103,10 @@ func (c *pipe) run(out io.Reader) {
 		case <-c.closeRequested:
 		}
 	}
-	c.kill(syscall.SIGKILL)
-	err := c.cmd.Wait()
-	_ = os.RemoveAll(c.dir) // the system cleans up temporary files too
+	err := c.process.Wait()
 	c.p.m.processEnded(c.p.target.TenantID)
 	c.p.m.Logger.Info("the process of an MCP server ended", "tenant", c.p.target.TenantID, "server", c.p.target.ServerID, "err", err,
 		"stderr", c.stderr.String())
-}
-
-func (c *pipe) kill(signal syscall.Signal) {
-	_ = syscall.Kill(-c.cmd.Process.Pid, signal) // it may have exited already
 }
 
 // readLine reads a line of at most limit bytes.
@@ -192,11 +164,11 @@ func (c *pipe) Write(ctx context.Context, msg jsonrpc.Message) error {
 		select {
 		case <-written:
 		case <-grace.C:
-			c.kill(syscall.SIGKILL)
+			c.process.Signal(syscall.SIGKILL)
 		}
 	})
 	defer stop()
-	_, err = c.in.Write(append(data, '\n'))
+	_, err = c.process.Stdin.Write(append(data, '\n'))
 	return err
 }
 
@@ -205,7 +177,7 @@ func (c *pipe) Write(ctx context.Context, msg jsonrpc.Message) error {
 func (c *pipe) Close() error {
 	c.closing.Do(func() {
 		close(c.closeRequested)
-		c.in.Close()
+		c.process.Stdin.Close()
 		for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 			wait := time.NewTimer(stopGrace)
 			select {
@@ -213,7 +185,7 @@ func (c *pipe) Close() error {
 				wait.Stop()
 				return
 			case <-wait.C:
-				c.kill(signal)
+				c.process.Signal(signal)
 			}
 		}
 	})

@@ -8,9 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -19,6 +17,8 @@ import (
 	"agentd/internal/agents/mcp"
 	"agentd/internal/base/fault"
 	"agentd/internal/kernel/tool"
+	"agentd/internal/wire/sandbox"
+	"agentd/internal/wire/sandbox/sandboxtest"
 )
 
 // manager serves until the test ends.
@@ -27,6 +27,12 @@ func manager(t *testing.T, adjust ...func(*Config)) *Manager {
 	c := Config{Transport: http.DefaultTransport.(*http.Transport).Clone(), Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), Version: "test"}
 	for _, f := range adjust {
 		f(&c)
+	}
+	if c.Sandbox == nil && len(c.Commands) > 0 {
+		var err error
+		if c.Sandbox, err = sandbox.New(sandbox.Config{}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	m := New(c)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -42,16 +48,20 @@ func manager(t *testing.T, adjust ...func(*Config)) *Manager {
 	return m
 }
 
-// selfServed is a target that runs this test binary as a server.
-func selfServed(t *testing.T, behaviour string) *mcp.Target {
+// self allows this test binary as a command.
+func self(t *testing.T) func(*Config) {
 	t.Helper()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
+	c := sandbox.Command{Path: sandboxtest.Executable(t), Limits: sandbox.Limits{MemoryMiB: sandboxtest.MemoryMiB}}
+	return func(config *Config) {
+		config.Commands = map[string]sandbox.Command{"self": c, "missing": {Path: "/does/not/exist"}}
 	}
+}
+
+// selfServed is a target that runs this test binary as a server.
+func selfServed(behaviour string) *mcp.Target {
 	return &mcp.Target{
 		TenantID: "t", ServerID: behaviour, Name: "Weather", Fingerprint: behaviour, Transport: mcp.STDIO,
-		Command: exe, Args: []string{"serve=" + behaviour},
+		Command: "self", Args: []string{"serve=" + behaviour},
 	}
 }
 
@@ -75,7 +85,7 @@ func refused(t *testing.T, err error, code, says string) {
 
 func TestProcess(t *testing.T) {
 	t.Parallel()
-	m, target := manager(t), selfServed(t, "well")
+	m, target := manager(t, self(t)), selfServed("well")
 	target.Env = map[string]string{"MCP_TOKEN": "hidden"}
 	l, err := m.List(t.Context(), target)
 	if err != nil {
@@ -101,7 +111,7 @@ func TestProcess(t *testing.T) {
 
 func TestProcessSeesNothingOfOurs(t *testing.T) {
 	t.Setenv("AGENTD_SECRET_OF_OURS", "visible")
-	m, target := manager(t), selfServed(t, "env")
+	m, target := manager(t, self(t)), selfServed("env")
 	target.Env = map[string]string{"MCP_TOKEN": "its own"}
 	env := strings.Split(call(t, m, target, "environment", `{}`).Output, "\n")
 	var dir string
@@ -119,7 +129,7 @@ func TestProcessSeesNothingOfOurs(t *testing.T) {
 			t.Errorf("the process sees %s", line)
 		}
 	}
-	if !strings.Contains(filepath.Base(dir), "agentd-mcp-") {
+	if !strings.Contains(filepath.Base(dir), "agentd-sandbox-") {
 		t.Errorf("it works in %s", dir)
 	}
 	m.Forget("t", "env")
@@ -140,7 +150,7 @@ func gone(t *testing.T, done func() bool) {
 // process.
 func TestProcessThatDies(t *testing.T) {
 	t.Parallel()
-	m, target := manager(t), selfServed(t, "dying")
+	m, target := manager(t, self(t)), selfServed("dying")
 	_, err := m.Call(t.Context(), target, "die", jsontext.Value(`{}`))
 	refused(t, err, codeUnreachable, "closed the connection")
 	if res := call(t, m, target, "echo", `{"message":"again"}`); res.Output != "you said again" {
@@ -150,14 +160,14 @@ func TestProcessThatDies(t *testing.T) {
 
 func TestProcessThatFloods(t *testing.T) {
 	t.Parallel()
-	m, target := manager(t), selfServed(t, "flooding")
+	m, target := manager(t, self(t)), selfServed("flooding")
 	_, err := m.Call(t.Context(), target, "flood", jsontext.Value(`{}`))
 	refused(t, err, codeUnreachable, "larger than a message may be")
 }
 
 func TestProcessThatHangs(t *testing.T) {
 	t.Parallel()
-	m, target := manager(t, func(c *Config) { c.CallTimeout = 200 * time.Millisecond }), selfServed(t, "hanging")
+	m, target := manager(t, self(t), func(c *Config) { c.CallTimeout = 200 * time.Millisecond }), selfServed("hanging")
 	if _, err := m.List(t.Context(), target); err != nil {
 		t.Fatal(err)
 	}
@@ -170,41 +180,39 @@ func TestProcessesThatAreNoServers(t *testing.T) {
 	for behaviour, says := range map[string]string{"mute": "did not answer", "noise": "does not speak the protocol", "exit": "closed the connection"} {
 		t.Run(behaviour, func(t *testing.T) {
 			t.Parallel()
-			m := manager(t, func(c *Config) { c.ConnectTimeout = 500 * time.Millisecond })
-			_, err := m.List(t.Context(), selfServed(t, behaviour))
+			m := manager(t, self(t), func(c *Config) { c.ConnectTimeout = 500 * time.Millisecond })
+			_, err := m.List(t.Context(), selfServed(behaviour))
 			if e := fault.From(err); e.Kind != fault.Unavailable || !strings.Contains(e.Detail, says) {
 				t.Errorf("error = %v, want one that says %q", err, says)
 			}
 		})
 	}
-	m := manager(t)
-	missing := selfServed(t, "x")
-	missing.Command = "/does/not/exist"
+	m := manager(t, self(t))
+	missing := selfServed("x")
+	missing.Command = "missing"
 	_, err := m.Probe(t.Context(), missing)
 	refused(t, err, codeUnreachable, "cannot be started")
 }
 
-// A process that does not end by itself is killed, with whatever it started.
+// A process that does not end by itself is killed. That what it started ends with
+// it is sandbox.TestEverythingEndsTogether.
 func TestProcessThatDoesNotEnd(t *testing.T) {
 	t.Parallel()
-	m, target := manager(t), selfServed(t, "stubborn")
-	pid, err := strconv.Atoi(call(t, m, target, "pid", `{}`).Output)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m, target := manager(t, self(t)), selfServed("stubborn")
+	call(t, m, target, "echo", `{"message":"x"}`)
 	m.Forget("t", "stubborn")
 	gone(t, func() bool {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) && m.processes["t"] == 0
+		return m.processes["t"] == 0
 	})
 }
 
 // Processes are few; one that nobody uses makes place for another.
 func TestProcessesAreBounded(t *testing.T) {
 	t.Parallel()
-	m := manager(t, func(c *Config) { c.PerTenant = 1 })
-	first, second := selfServed(t, "first"), selfServed(t, "second")
+	m := manager(t, self(t), func(c *Config) { c.PerTenant = 1 })
+	first, second := selfServed("first"), selfServed("second")
 	call(t, m, first, "echo", `{"message":"x"}`)
 	_, err := m.Call(t.Context(), second, "echo", jsontext.Value(`{"message":"x"}`))
 	refused(t, err, codeBusy, "already")
@@ -216,7 +224,7 @@ func TestProcessesAreBounded(t *testing.T) {
 
 func TestUnusedConnectionsAreClosed(t *testing.T) {
 	t.Parallel()
-	m, target := manager(t, func(c *Config) { c.IdleFor = 20 * time.Millisecond }), selfServed(t, "idle")
+	m, target := manager(t, self(t), func(c *Config) { c.IdleFor = 20 * time.Millisecond }), selfServed("idle")
 	call(t, m, target, "echo", `{"message":"x"}`)
 	gone(t, func() bool {
 		m.mu.Lock()

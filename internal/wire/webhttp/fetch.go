@@ -22,7 +22,9 @@ import (
 	"golang.org/x/net/html/charset"
 
 	"agentd/internal/base/fault"
+	"agentd/internal/base/share"
 	"agentd/internal/base/text"
+	"agentd/internal/content/htmltext"
 	"agentd/internal/content/webtool"
 	"agentd/internal/wire/outbound"
 )
@@ -30,18 +32,14 @@ import (
 // FetchConfig of a Fetcher. Zero values mean the defaults in brackets.
 type FetchConfig struct {
 	Guarded   *outbound.Client // for addresses that tenants choose
+	Places    *share.Places    // for making text of pages [without a limit]
 	Timeout   time.Duration    // of a fetch with all its redirects [10 s]
 	MaxBytes  int              // of a body, on the wire and decoded [2 MiB]
 	Redirects int              // that are followed [5]
 }
 
 // Fetcher implements webtool.Fetcher. Safe for concurrent use.
-type Fetcher struct {
-	FetchConfig
-	// converting bounds how many parsed pages are in memory at once: a tree has many
-	// times the size of its page.
-	converting chan struct{}
-}
+type Fetcher struct{ FetchConfig }
 
 var _ webtool.Fetcher = (*Fetcher)(nil)
 
@@ -50,11 +48,11 @@ func NewFetcher(c FetchConfig) *Fetcher {
 	c.Timeout = cmp.Or(c.Timeout, 10*time.Second)
 	c.MaxBytes = cmp.Or(c.MaxBytes, 2<<20)
 	c.Redirects = cmp.Or(c.Redirects, 5)
-	return &Fetcher{c, make(chan struct{}, 4)}
+	return &Fetcher{c}
 }
 
 // Fetch implements webtool.Fetcher.
-func (f *Fetcher) Fetch(ctx context.Context, url string) (webtool.Page, error) {
+func (f *Fetcher) Fetch(ctx context.Context, tenant, url string) (webtool.Page, error) {
 	if err := outbound.CheckURL(url); err != nil {
 		return webtool.Page{}, err
 	}
@@ -73,7 +71,7 @@ func (f *Fetcher) Fetch(ctx context.Context, url string) (webtool.Page, error) {
 		return webtool.Page{}, f.publicError(ctx, err)
 	}
 	defer resp.Body.Close()
-	page, err := f.page(ctx, resp)
+	page, err := f.page(ctx, tenant, resp)
 	if err != nil {
 		return webtool.Page{}, f.publicError(ctx, err)
 	}
@@ -81,7 +79,7 @@ func (f *Fetcher) Fetch(ctx context.Context, url string) (webtool.Page, error) {
 }
 
 // page converts an answer.
-func (f *Fetcher) page(ctx context.Context, resp *http.Response) (webtool.Page, error) {
+func (f *Fetcher) page(ctx context.Context, tenant string, resp *http.Response) (webtool.Page, error) {
 	p := webtool.Page{URL: resp.Request.URL.String(), Status: resp.StatusCode}
 	head, body, err := f.body(resp)
 	if err != nil {
@@ -114,22 +112,20 @@ func (f *Fetcher) page(ctx context.Context, resp *http.Response) (webtool.Page, 
 		p.Content = "This is a redirect without a valid target."
 		return p, nil
 	}
-	text := decodeText(raw, form, declared, params["charset"])
+	release, err := f.Places.Acquire(ctx, tenant)
+	if err != nil {
+		return p, err
+	}
+	defer release()
+	decoded := decodeText(raw, form, declared, params["charset"])
 	if form != htmlPage {
-		p.Content = text
+		p.Content = text.PrefixBytes(decoded, f.MaxBytes) // in UTF-8 it may be longer
+		p.Truncated = p.Truncated || len(p.Content) < len(decoded)
 		return p, nil
 	}
-	select {
-	case f.converting <- struct{}{}:
-		defer func() { <-f.converting }()
-	case <-ctx.Done():
-		return p, ctx.Err()
-	}
-	p.Title, p.Content = markdown(text, p.URL)
-	if len(p.Content) > f.MaxBytes { // Markdown marks and indentation make it longer
-		p.Content, p.Truncated = strings.ToValidUTF8(p.Content[:f.MaxBytes], ""), true
-	}
-	return p, nil
+	d, err := htmltext.Convert(ctx, []byte(decoded), p.URL, f.MaxBytes)
+	p.Title, p.Content, p.Truncated = d.Title, d.Text, p.Truncated || d.Cut
+	return p, err
 }
 
 // body returns an answer's decoded body, and its first bytes. The encoded size is

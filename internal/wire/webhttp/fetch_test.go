@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"agentd/internal/base/fault"
+	"agentd/internal/base/share"
 	"agentd/internal/content/webtool"
 	"agentd/internal/wire/outbound"
 )
@@ -101,7 +102,7 @@ func TestFetch(t *testing.T) {
 	})
 	markdown := strings.Join([]string{
 		"# Ducks", "", "They **swim**, see [the pond](" + base + "/pond?x=1).", "",
-		"| Bird | Legs |", "|------|------|", "| Duck | 2    |", "", "- one", "- two",
+		"| Bird | Legs |", "|---|---|", "| Duck | 2 |", "", "- one", "- two",
 	}, "\n")
 	for path, want := range map[string]webtool.Page{
 		"/page#part":  {URL: base + "/page", ContentType: "text/html", Title: "Ducks & geese", Content: markdown},
@@ -130,7 +131,7 @@ func TestFetch(t *testing.T) {
 		if want.Status == 0 {
 			want.Status = 200
 		}
-		got, err := f.Fetch(t.Context(), base+path)
+		got, err := f.Fetch(t.Context(), "tenant", base+path)
 		got.Content = strings.ReplaceAll(got.Content, "\n\n![a duck]()", "")
 		if diff := cmp.Diff(want, got); err != nil || diff != "" {
 			t.Errorf("%s: %v (-want +got):\n%s", path, err, diff)
@@ -160,14 +161,14 @@ func TestFetchFollowsRedirects(t *testing.T) {
 			_, _ = io.WriteString(w, "<p>there")
 		}
 	})
-	page, err := f.Fetch(t.Context(), base+"/?left=5")
+	page, err := f.Fetch(t.Context(), "tenant", base+"/?left=5")
 	if err != nil || page.URL != base+"/?left=0" || page.Content != "there" || calls.Load() != 6 {
 		t.Errorf("%+v, %v after %d calls", page, err, calls.Load())
 	}
-	if page, err = f.Fetch(t.Context(), base+"/?nowhere"); err != nil || page.Status != 302 || page.Content != "This is a redirect without a valid target." {
+	if page, err = f.Fetch(t.Context(), "tenant", base+"/?nowhere"); err != nil || page.Status != 302 || page.Content != "This is a redirect without a valid target." {
 		t.Errorf("%+v, %v", page, err)
 	}
-	if page, err = f.Fetch(t.Context(), base+"/?same"); err != nil || page.Status != 304 {
+	if page, err = f.Fetch(t.Context(), "tenant", base+"/?same"); err != nil || page.Status != 304 {
 		t.Errorf("%+v, %v", page, err)
 	}
 	for target, want := range map[string]string{
@@ -182,7 +183,7 @@ func TestFetchFollowsRedirects(t *testing.T) {
 		"/?to=http://localhost.invalid:1/":    "host name does not exist",
 		"/?to=http://example.com:99999999999": "", // whatever it is, it is refused
 	} {
-		page, err := f.Fetch(t.Context(), base+target)
+		page, err := f.Fetch(t.Context(), "tenant", base+target)
 		if e := fault.From(err); err == nil || !strings.Contains(e.Detail, want) || e.Kind == fault.Internal || page.Content != "" {
 			t.Errorf("%s: %+v, %v", target, page, err)
 		}
@@ -198,7 +199,7 @@ func TestFetchIsGuarded(t *testing.T) {
 	t.Cleanup(out.Close)
 	f := NewFetcher(FetchConfig{Guarded: out})
 	for _, url := range []string{inside.URL, strings.Replace(inside.URL, "127.0.0.1", "localhost", 1), "", "x", "http://", "https://u:p@example.com"} {
-		if _, err := f.Fetch(t.Context(), url); err == nil || fault.Is(err, fault.Internal) {
+		if _, err := f.Fetch(t.Context(), "tenant", url); err == nil || fault.Is(err, fault.Internal) {
 			t.Errorf("%q: %v", url, err)
 		}
 	}
@@ -230,7 +231,7 @@ func TestFetchIsBounded(t *testing.T) {
 		}
 	})
 	for path, cut := range map[string]bool{"/exact": false, "/long": true, "/endless": true, "/bomb": true, "/void": true} {
-		page, err := f.Fetch(t.Context(), base+path)
+		page, err := f.Fetch(t.Context(), "tenant", base+path)
 		if err != nil || page.Truncated != cut || len(page.Content) > 64<<10+2 || !utf8.ValidString(page.Content) {
 			t.Errorf("%s: %d bytes, truncated %v, %v", path, len(page.Content), page.Truncated, err)
 		}
@@ -270,7 +271,7 @@ func TestFetchFails(t *testing.T) {
 		"/silent": "did not answer within 300ms", "/slow-body": "did not answer within", "/cut": "closed the connection",
 		"/not-gzip": "compressed with gzip, but is not", "/cut-gzip": "closed the connection", "/brotli": `encoding "br"`, "/closes": "closed the connection",
 	} {
-		_, err := f.Fetch(t.Context(), base+path)
+		_, err := f.Fetch(t.Context(), "tenant", base+path)
 		e := fault.From(err)
 		if err == nil || !strings.Contains(e.Detail, want) || e.Kind != fault.Upstream && e.Kind != fault.UpstreamTimeout {
 			t.Errorf("%s: %v", path, err)
@@ -278,7 +279,7 @@ func TestFetchFails(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := f.Fetch(ctx, base+"/silent"); !errors.Is(err, context.Canceled) {
+	if _, err := f.Fetch(ctx, "tenant", base+"/silent"); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 	secure := httptest.NewTLSServer(http.NotFoundHandler())
@@ -291,55 +292,37 @@ func TestFetchFails(t *testing.T) {
 	out := outbound.New(outbound.Config{Allow: allow})
 	t.Cleanup(out.Close)
 	all := NewFetcher(FetchConfig{Guarded: out})
-	if _, err := all.Fetch(t.Context(), secure.URL); err == nil || !strings.Contains(fault.From(err).Detail, "certificate") {
+	if _, err := all.Fetch(t.Context(), "tenant", secure.URL); err == nil || !strings.Contains(fault.From(err).Detail, "certificate") {
 		t.Errorf("a certificate of nobody: %v", err)
 	}
 }
 
-// Pages that are made to be expensive are converted in a time that is borne.
-func TestExpensivePages(t *testing.T) {
+// A page whose conversion nobody waits for any more is not converted.
+func TestFetchStops(t *testing.T) {
 	t.Parallel()
-	const size = 256 << 10
-	for name, piece := range map[string]string{
-		"breaks": "<br>", "open_tags": "<b>", "open_divs": "<div>", "formatting": "<a><b><i><font color=1>", "tables": "<table><tr><td>",
-		"cells": "<td colspan=1000 rowspan=1000>x", "attributes": "<p a=b c=d e=f>", "quotes": "<blockquote>x", "lists": "<ul><li>x",
-		"entities": "&amp;", "stars": "*_`[", "tags": "<", "links": `<a href="x">y</a>`, "code": "<pre><code>```",
-		"deep_quotes": "<blockquote>|x<br>", "deep_lists": "<ul><li>|x<br>", "deep_mixed": "<ol><li><blockquote>|<p>x", "lines": "x\n", "blanks": " \n\t",
-		"headings": "<h1>x", "spans": "<span> ", "deep_bold": "<b>|x <i>y</i>", "images": "<img src=x alt=y>", "cell_rows": "<table><tr><td>x",
-		"rows": "<table>|<tr><td>x", "definition": "<dl><dt>x<dd>y",
-	} {
-		t.Run(name, func(t *testing.T) {
-			began := time.Now()
-			begin, piece, _ := strings.Cut("|"+piece, "|")
-			if before, after, found := strings.Cut(piece, "|"); found {
-				begin, piece = strings.Repeat(before, 250), after
-			}
-			_, text := markdown(begin+strings.Repeat(piece, size/len(piece)), "https://example.com/")
-			if len(text) > 20*size {
-				t.Errorf("%d bytes", len(text))
-			}
-			if took := time.Since(began); took > time.Minute {
-				t.Errorf("%v", took)
-			} else {
-				t.Logf("%v, %d bytes", took, len(text))
-			}
-		})
+	places := share.New(1, 1, time.Minute)
+	release, err := places.Acquire(t.Context(), "other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	f, base := site(t, FetchConfig{Places: places, Timeout: 300 * time.Millisecond}, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, sample)
+	})
+	if _, err := f.Fetch(t.Context(), "tenant", base); !fault.Is(err, fault.UpstreamTimeout) {
+		t.Errorf("without a place: %v", err)
 	}
 }
 
-func FuzzMarkdown(f *testing.F) {
-	f.Add(sample)
-	f.Add("<table><tr><td colspan=3><table><a><b></table>")
-	f.Add(strings.Repeat("<div>", 600) + "deep")
-	f.Add("<title></title><ol start=99999999999999999999><li><pre>x")
-	f.Fuzz(func(t *testing.T, page string) {
-		hung := time.AfterFunc(20*time.Second, func() { panic(fmt.Sprintf("it hangs: %q", page)) })
-		title, text := markdown(strings.ToValidUTF8(page, "\uFFFD"), "https://example.com/a/b")
-		hung.Stop()
-		if !utf8.ValidString(title) || !utf8.ValidString(text) {
-			t.Errorf("%q, %q", title, text)
-		}
-	})
+// The page that killed the program: a wide first row and many narrow ones.
+func TestFetchWideTable(t *testing.T) {
+	t.Parallel()
+	page := "<table><tr>" + strings.Repeat("<td>", 8000) + strings.Repeat("<tr><td>b", 8000)
+	f, base := site(t, FetchConfig{}, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, page) })
+	got, err := f.Fetch(t.Context(), "tenant", base)
+	if err != nil || len(got.Content) > 5*len(page) || strings.Count(got.Content, "b") != 8000 {
+		t.Errorf("%d bytes, %v", len(got.Content), err)
+	}
 }
 
 func FuzzDecoded(f *testing.F) {

@@ -196,3 +196,30 @@ func (s *Search) transportError(ctx context.Context, err error) error {
 func searchError(sentence string, cause error) error {
 	return fault.New(fault.Upstream, "SEARCH_UPSTREAM_FAILED", "%s", sentence).Because(cause)
 }
+
+// stripTags returns the text of a page without its tags.
+func stripTags(page string) string {
+	var b strings.Builder
+	z := html.NewTokenizer(strings.NewReader(page))
+	skip := ""
+	for {
+		switch z.Next() {
+		case html.ErrorToken:
+			return strings.TrimSpace(b.String())
+		case html.TextToken:
+			if skip == "" {
+				b.Write(z.Text())
+				b.WriteByte(' ')
+			}
+		case html.StartTagToken:
+			if name, _ := z.TagName(); skip == "" && (string(name) == "script" || string(name) == "style") {
+				skip = string(name)
+			}
+		case html.EndTagToken:
+			if name, _ := z.TagName(); string(name) == skip {
+				skip = ""
+			}
+		default:
+		}
+	}
+}

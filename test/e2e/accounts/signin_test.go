@@ -186,6 +186,12 @@ func TestSignInByMail(t *testing.T) {
 			t.Errorf("%s", stale.Body)
 		}
 		other.want(200, "GET", "/api/v1/agents", "") // what is not dangerous asks for nothing
+		for _, body := range []string{"", "{}"} {
+			refused := other.want(422, "POST", "/api/v1/auth/mfa/disable", body)
+			if field := refused["errors"].([]any)[0].(object)["field"]; field != "code" {
+				t.Errorf("without a code: %v", refused)
+			}
+		}
 		recovery := enrolled["recovery_codes"].([]any)[0].(string)
 		other.want(200, "POST", "/api/v1/auth/mfa/disable", `{"recovery_code":"`+recovery+`"}`)
 		if status := b.want(200, "GET", "/api/v1/auth/mfa/status", ""); status["enrolled"] != false {

@@ -9,6 +9,7 @@ import (
 	"mime/multipart"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -196,6 +197,25 @@ func TestWorkspacesOfAgents(t *testing.T) {
 	for _, field := range []string{"team_id", "company_id"} {
 		apptest.CheckCode(t, n.Do("POST", at+"/assign", object{field: agent}), 404, "NOT_FOUND")
 	}
+	apptest.CheckCode(t, n.Do("DELETE", at+"/assign", nil), 400, "MISSING_FIELD")
+	other := n.CreateAgent(object{"name": "other"})
+	for _, way := range []struct {
+		query string
+		body  any
+	}{{"", object{"agent_id": agent}}, {"?agent_id=" + agent, nil}, {"", nil}} { // with neither, the only one
+		n.Expect(200, "POST", at+"/assign", object{"agent_id": agent})
+		if way.query != "" {
+			n.Expect(200, "POST", at+"/assign", object{"agent_id": other})
+			apptest.CheckCode(t, n.Do("DELETE", at+"/assign", nil), 400, "MISSING_FIELD")
+		}
+		if got := n.Expect(200, "DELETE", at+"/assign"+way.query, way.body); slices.Contains(got["assigned_agents"].([]any), any(agent)) {
+			t.Errorf("unassigned by %v: %v", way, got)
+		}
+		if way.query != "" {
+			n.Expect(200, "DELETE", at+"/assign", nil)
+		}
+	}
+	n.Expect(200, "DELETE", "/api/v1/agents/"+other, nil)
 	n.Expect(200, "POST", at+"/assign", object{"agent_id": agent})
 	if got := n.Expect(200, "GET", "/api/v1/agents?workspace_id="+id, nil); len(got["items"].([]any)) != 1 {
 		t.Errorf("%v", got)

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -421,20 +420,29 @@ func TestMCPServerThatIsDown(t *testing.T) {
 	}
 }
 
-// The operator says which commands tenants may run.
+// The operator says which commands tenants may run, and what they may set of
+// them.
 func TestMCPOverStandardStreams(t *testing.T) {
 	t.Parallel()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := apptest.Start(t, modeltest.New(t, apptest.CallTool("echo", `{"message":"hello"}`)), func(c *config.Config) { c.Security.MCPStdio = "/bin/true, " + exe })
-	r := n.Do("POST", "/api/v1/mcp/servers", object{"name": "x", "transport": "stdio", "command": "/bin/sh"})
-	if r.StatusCode != 422 || !strings.Contains(string(r.Body), "AGENTD_MCP_STDIO") {
-		t.Errorf("another command: %d %s", r.StatusCode, r.Body)
+	n := apptest.Start(t, modeltest.New(t, apptest.CallTool("echo", `{"message":"hello"}`)), apptest.AllowStdioCommand(t),
+		func(c *config.Config) { c.Security.MCPStdio = "/bin/true" })
+	for says, body := range map[string]object{
+		"AGENTD_MCP_STDIO": {"command": "/bin/sh"},
+		"args[0]":          {"command": "/bin/true", "args": []string{"-c"}},
+		"SHELLOPTS":        {"command": "/bin/true", "env": object{"SHELLOPTS": "xtrace"}},
+		"PS4":              {"command": apptest.StdioCommand, "env": object{"PS4": "+$(id)", "MCP_TOKEN": "x"}},
+		"BASH_ENV":         {"command": apptest.StdioCommand, "auth": object{"type": "api_key", "env_key": "BASH_ENV", "secret": "/tmp/x"}},
+	} {
+		body["name"], body["transport"] = "x", "stdio"
+		if r := n.Do("POST", "/api/v1/mcp/servers", body); r.StatusCode != 422 || !strings.Contains(string(r.Body), says) {
+			t.Errorf("%v: %d %s", body, r.StatusCode, r.Body)
+		}
 	}
 	agent := n.CreateAgent(nil)
-	server := n.CreateMCPServer(object{"transport": "stdio", "command": exe, "args": []string{apptest.StdioServer}, "assigned_agent_ids": []string{agent}})
+	server := n.CreateMCPServer(object{
+		"transport": "stdio", "command": apptest.StdioCommand, "args": []string{"--metric"}, "env": object{"MCP_TOKEN": "x"},
+		"assigned_agent_ids": []string{agent},
+	})
 	if server["status"] != "active" {
 		t.Fatalf("the server is %v", server)
 	}

@@ -86,8 +86,8 @@ func TestRunsThatCannotStart(t *testing.T) {
 		status int
 		fields []string
 	}{
-		"nothing":         {object{}, 422, []string{"agent_id", "input"}},
-		"no_message":      {object{"agent_id": agent, "input": object{}}, 422, []string{"input.message"}},
+		"nothing":         {object{}, 422, []string{"agent_id"}},
+		"wrong_message":   {object{"agent_id": agent, "input": object{"message": 1}}, 422, []string{"input.message"}},
 		"wrong_types":     {object{"agent_id": 1, "input": hello, "metadata": "x", "resource_limits": object{"max_steps": -1, "max_tool_calls": "1"}}, 422, []string{"agent_id", "metadata", "resource_limits.max_steps", "resource_limits.max_tool_calls"}},
 		"malformed_agent": {object{"agent_id": "7", "input": hello}, 422, []string{"agent_id"}},
 		"unknown_agent":   {object{"agent_id": ident.New(), "input": hello}, 404, nil},
@@ -112,6 +112,20 @@ func TestRunsThatCannotStart(t *testing.T) {
 	}
 	if page := n.Expect(200, "GET", "/api/v1/runs", nil); len(page["items"].([]any)) != 0 {
 		t.Errorf("refused runs are listed: %v", page)
+	}
+}
+
+// An agent whose prompt says it all needs no message.
+func TestRunWithoutInput(t *testing.T) {
+	t.Parallel()
+	sim := modeltest.New(t)
+	n := apptest.Start(t, sim)
+	agent := n.CreateAgent(nil)
+	for _, body := range []object{{"agent_id": agent}, {"agent_id": agent, "input": object{}}} {
+		id := n.Expect(202, "POST", "/api/v1/runs", body)["run_id"].(string)
+		if r := n.WaitRun(id); r["status"] != "completed" {
+			t.Errorf("%v ended as %v", body, r)
+		}
 	}
 }
 

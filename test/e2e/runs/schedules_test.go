@@ -46,6 +46,13 @@ func TestSchedule(t *testing.T) {
 			t.Errorf("the agent's field: %v", field)
 		}
 
+		for sent, want := range map[string]string{"retry_next": "continue", "pause_schedule": "pause", "notify": "alert"} {
+			body := object{"cron": "*/5 * * * *", "input": object{"message": "hello", "more": 1}, "on_failure": sent}
+			if got := n.Expect(200, "PUT", path, body)["on_failure"]; got != want {
+				t.Errorf("on_failure %s became %v, not %s", sent, got, want)
+			}
+		}
+
 		fire := n.MakeScheduleDue(agent)
 		apptest.Eventually(t, func() bool { return len(n.ListRuns(agent)) > 0 })
 		run := n.WaitRun(n.ListRuns(agent)[0].(object)["run_id"].(string))

@@ -32,6 +32,9 @@ func TestShares(t *testing.T) {
 		share := func(body object) string {
 			return strings.TrimPrefix(n.Expect(200, "POST", path+"/share", body)["share_url"].(string), n.URL)
 		}
+		if unnamed := n.Expect(200, "POST", path+"/share", nil); unnamed["role"] != "viewer" {
+			t.Errorf("without a body: %v", unnamed)
+		}
 		first := share(object{"role": "editor"})
 		second := share(object{"role": "viewer", "expires_in_hours": 1})
 		if got := n.Expect(200, "GET", path+"/share", nil); got["share_url"] != n.URL+second || got["role"] != "viewer" || got["expires_at"] == nil {
@@ -188,7 +191,7 @@ func TestTodos(t *testing.T) {
 		asked := add(object{"title": "ask", "assign_agent_id": agent, "require_confirmation": true})
 		apptest.CheckCode(t, n.Do("POST", path+"/"+broken+"/confirm", object{"execute": true}), 409, "INVALID_STATE_TRANSITION")
 		becomes(asked, "pending_confirmation")
-		n.Expect(200, "POST", path+"/"+asked+"/confirm", object{"execute": true})
+		n.Expect(200, "POST", path+"/"+asked+"/confirm", nil) // without a body: yes
 		becomes(asked, "done")
 		never := add(object{"title": "never", "assign_agent_id": agent, "require_confirmation": true})
 		becomes(never, "pending_confirmation")

@@ -1,0 +1,41 @@
+package text
+
+import (
+	"strings"
+
+	"github.com/agnivade/levenshtein"
+)
+
+// longestName bounds the names that Nearest compares, whose time grows with the
+// product of their lengths.
+const longestName = 64
+
+// Nearest returns the candidate that name was probably meant to be, "" if none
+// resembles it: the one with the fewest typing errors, up to a third of its
+// letters (two in a short name), else the only one that contains the name or is
+// contained in it. Case does not matter.
+func Nearest(name string, candidates []string) string {
+	if name == "" || len(name) > longestName {
+		return ""
+	}
+	lower := strings.ToLower(name)
+	best, errors := "", max(min(len(name)/2, 2), len(name)/3)+1 // two: letters that changed places
+	within, several := "", false
+	for _, candidate := range candidates {
+		if len(candidate) > longestName {
+			continue
+		}
+		other := strings.ToLower(candidate)
+		if d := levenshtein.ComputeDistance(lower, other); d < errors && d < len(other) {
+			best, errors = candidate, d
+		}
+		if len(lower) >= 3 && len(other) >= 3 && (strings.Contains(other, lower) || strings.Contains(lower, other)) {
+			several = within != ""
+			within = candidate
+		}
+	}
+	if best == "" && !several {
+		return within
+	}
+	return best
+}

@@ -140,7 +140,7 @@ func checkInput(raw schema.Object) error {
 	}
 	fields := slices.Clone(f.Fields)
 	for i := range fields {
-		fields[i].Field = "input." + fields[i].Field
+		fields[i] = fields[i].Under("input")
 	}
 	return fault.BadFields(fields...)
 }

@@ -14,7 +14,7 @@ func build(ctx context.Context, p *platform) (*program, error) {
 	if err != nil {
 		return nil, err
 	}
-	accounts, err := newAccounts(ctx, p)
+	accounts, err := newAccounts(ctx, p, out)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +47,7 @@ func build(ctx context.Context, p *platform) (*program, error) {
 	members.connect(accounts)
 
 	parts := []part{
-		p.part(), accounts.part(p), members.part(p), agents.part(), {name: "kinds", routes: kinds.Routes(p.kernel)},
+		p.part(), out.part(p), accounts.part(p), members.part(p), agents.part(), {name: "kinds", routes: kinds.Routes(p.kernel)},
 		models.part(p), delivery.part(p, accounts), content.part(p),
 		tools.part(), execution.part(p), compatPart(p, models, agents, execution),
 	}

@@ -40,6 +40,10 @@ func newDelivery(p *platform, out *egress, accounts *accounts) (*delivery, error
 	d.notifications = notification.New(notification.Deps{
 		Store: store, Delivery: store, Writer: p.db, Clock: p.clock, Hub: p.hub, Queue: p.queue, Mail: d.mail,
 		Poster: out.caller(p), Box: p.box, Public: p.publicURL, Audit: p.audit,
+		Company: func(ctx context.Context, tenant string) string {
+			name, _ := accounts.identity.NamesOf(ctx, tenant, "")
+			return name
+		},
 		CheckURL: func(url string) error { return outbound.CheckSecureURL(url, out.allow) },
 	})
 	d.webhooks, err = newWebhooks(p, out, accounts)
@@ -101,7 +105,7 @@ func newWebhooks(p *platform, out *egress, accounts *accounts) (*webhook.Service
 	webhooks := webhook.New(webhook.Deps{
 		Store: webhooksql.New(p.db), Writer: p.db, Queue: p.queue, Clock: p.clock, Box: p.box, Cursors: p.cursors, Audit: p.audit,
 		Sender: out.caller(p), Events: p.events.Registry,
-		CheckURL: outbound.NewChecker(outbound.Config{Allow: out.allow}).Check, Quota: accounts.usage, Waits: waits,
+		CheckURL: outbound.NewChecker(out.config()).Check, Quota: accounts.usage, Waits: waits,
 		Observe: func(o webhook.Outcome) {
 			attempts.WithLabelValues(strconv.FormatBool(o.Failure == "")).Observe(o.Latency.Seconds())
 		},

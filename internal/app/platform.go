@@ -3,11 +3,9 @@ package app
 import (
 	"context"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -18,7 +16,6 @@ import (
 
 	"agentd/internal/base/clock"
 	"agentd/internal/base/config"
-	"agentd/internal/base/ident"
 	"agentd/internal/base/page"
 	"agentd/internal/base/secret"
 	"agentd/internal/delivery/webhook"
@@ -69,14 +66,17 @@ func openPlatform(ctx context.Context, p *platform) error {
 	if err := p.openStorage(ctx); err != nil {
 		return err
 	}
+	synced := &clock.Synced{}
+	p.clock = synced
+	queue := worksql.New(p.db, p.clock, func(kind string) { p.hub.Signal(signalWork, kind) })
+	p.queue = queue
+	if err := p.openNode(ctx, queue, synced); err != nil {
+		return err
+	}
 	if err := p.openSecrets(ctx); err != nil {
 		return err
 	}
 	if err := p.openBus(); err != nil {
-		return err
-	}
-	p.queue = worksql.New(p.db, p.clock, func(kind string) { p.hub.Signal(signalWork, kind) })
-	if _, err := p.queue.Reclaim(ctx, p.node); err != nil {
 		return err
 	}
 	p.cursors = page.NewCursors(p.box.DeriveAll("cursors")...)
@@ -132,20 +132,6 @@ func (p *platform) openStorage(ctx context.Context) error {
 	return p.db.Migrate(ctx)
 }
 
-// nodeName returns the name that is stored in a data directory, or stores one.
-func nodeName(dir string) (string, error) {
-	path := filepath.Join(dir, "node_id")
-	b, err := os.ReadFile(path)
-	if err == nil && ident.Valid(string(b)) {
-		return string(b), nil
-	}
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return "", err
-	}
-	name := ident.New()
-	return name, os.WriteFile(path, []byte(name), 0o600)
-}
-
 // openSecrets reads the secret keys, and refuses to start without one that stored
 // values need.
 func (p *platform) openSecrets(ctx context.Context) error {
@@ -181,6 +167,9 @@ func (p *platform) reportKeys(ctx context.Context) {
 
 func (p *platform) openBus() error {
 	p.hub = event.NewHub()
+	if p.cfg.Bus.Unencrypted() {
+		p.log.Warn("the token of the nodes is sent in clear to AGENTD_NATS_URL; use tls://, or keep the connection on a private network")
+	}
 	var tokens []string
 	for _, key := range p.box.DeriveAll("nats") {
 		tokens = append(tokens, hex.EncodeToString(key))
@@ -224,10 +213,14 @@ func (p *platform) publicURL() string {
 	if url := p.cfg.Server.PublicURL; url != "" {
 		return strings.TrimRight(url, "/")
 	}
-	if address := p.address.Load(); address != nil {
-		return "http://" + *address
+	scheme := "http://"
+	if p.cfg.Server.TLSCert != "" {
+		scheme = "https://"
 	}
-	return "http://" + p.cfg.Server.Listen
+	if address := p.address.Load(); address != nil {
+		return scheme + *address
+	}
+	return scheme + p.cfg.Server.Listen
 }
 
 // tracer returns the tracer of a component; nil where no collector is

@@ -104,8 +104,14 @@ func (d devices) logout(ctx context.Context, who authz.Caller, _ *nothing) (*rou
 
 // StreamTokenMade answers POST /auth/sse-tokens.
 type StreamTokenMade struct {
-	Token     string    `json:"token" doc:"Send it as ?token=, in the header Authorization or in the cookie svc_auth_token."`
+	route.Repetition
+	Token     string    `json:"token,omitzero" doc:"Send it as ?token=, in the header Authorization or in the cookie svc_auth_token."`
 	ExpiresAt time.Time `json:"expires_at"`
+}
+
+// WithoutSecret implements route.ShownOnce.
+func (t StreamTokenMade) WithoutSecret() any {
+	return StreamTokenMade{Repetition: route.Repeated, ExpiresAt: t.ExpiresAt}
 }
 
 // LogValue implements slog.LogValuer.
@@ -113,7 +119,7 @@ func (t StreamTokenMade) LogValue() slog.Value { return slog.TimeValue(t.Expires
 
 func (d devices) mintStreamToken(_ context.Context, who authz.Caller, _ *nothing) (StreamTokenMade, error) {
 	token, expires, err := d.auth.StreamToken(who)
-	return StreamTokenMade{token, expires}, err
+	return StreamTokenMade{Token: token, ExpiresAt: expires}, err
 }
 
 // ActiveSession is a browser session or a key that is valid.

@@ -16,6 +16,7 @@ import (
 	"agentd/internal/base/authz"
 	"agentd/internal/base/clock"
 	"agentd/internal/base/fault"
+	"agentd/internal/base/route"
 	"agentd/internal/base/secret"
 	"agentd/internal/base/txn"
 	"agentd/internal/kernel/audit"
@@ -121,10 +122,14 @@ type enrolIn struct {
 
 // Enrolment answers POST /auth/mfa/enrol. No other response shows it.
 type Enrolment struct {
-	OTPAuthURL    string   `json:"otpauth_url" required:"true" doc:"Content of the QR code that authenticator apps scan."`
-	Secret        string   `json:"secret" required:"true" doc:"The same secret, to type in."`
-	RecoveryCodes []string `json:"recovery_codes" required:"true" doc:"Each replaces a code of the app once."`
+	route.Repetition
+	OTPAuthURL    string   `json:"otpauth_url,omitzero" doc:"Content of the QR code that authenticator apps scan."`
+	Secret        string   `json:"secret,omitzero" doc:"The same secret, to type in."`
+	RecoveryCodes []string `json:"recovery_codes,omitzero" doc:"Each replaces a code of the app once."`
 }
+
+// WithoutSecret implements route.ShownOnce.
+func (Enrolment) WithoutSecret() any { return Enrolment{Repetition: route.Repeated} }
 
 // enrol creates a second factor for a person. It takes effect when its first
 // code is verified.

@@ -389,7 +389,7 @@ func TestForget(t *testing.T) {
 		b.clock.Advance(time.Hour)
 		b.code("ann@example.com")
 		kept := func() [3]int {
-			return [3]int{b.count("signin_factors"), b.count("signin_links"), b.count("signin_codes")}
+			return [3]int{b.count("signin_factors"), b.count("signin_links"), b.count("signin_addresses")}
 		}
 		forget := func(who authz.Caller) {
 			b.t.Helper()

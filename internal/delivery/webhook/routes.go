@@ -74,6 +74,15 @@ type View struct {
 	FailureCount  int64      `json:"failure_count" required:"true" doc:"Consecutive failed attempts."`
 	LastFailureAt *time.Time `json:"last_failure_at" required:"true"`
 	CreatedAt     time.Time  `json:"created_at" required:"true"`
+	route.Repetition
+}
+
+// WithoutSecret implements route.ShownOnce.
+func (v View) WithoutSecret() any {
+	if v.Secret != secret.Redacted {
+		v.Secret, v.Repetition = secret.Redacted, route.Repeated
+	}
+	return v
 }
 
 func (s *Subscription) view() View {
@@ -128,7 +137,7 @@ func quoted(s string) string {
 
 func (s *Service) create(ctx context.Context, who authz.Caller, in *createIn) (v View, err error) {
 	events, invalid := s.Events.checkEvents(in.Body.Events)
-	if err := s.CheckURL(ctx, in.Body.URL); err != nil {
+	if err := s.CheckURL(authz.WithTenant(ctx, who.TenantID), in.Body.URL); err != nil {
 		invalid = append(invalid, fault.Field{Field: "url", Message: fault.From(err).Detail})
 	}
 	if invalid != nil {

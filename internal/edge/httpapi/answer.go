@@ -75,7 +75,7 @@ func (o *operation) reply(w http.ResponseWriter, out any) error {
 		w.Header().Set("Location", r.Location)
 	}
 	if c := r.Cookie; c != nil {
-		http.SetCookie(w, o.cookie(c))
+		o.setCookie(w, c)
 	}
 	if r.JSON == nil {
 		w.WriteHeader(status)
@@ -85,8 +85,11 @@ func (o *operation) reply(w http.ResponseWriter, out any) error {
 	return nil
 }
 
-// render returns what reply would send.
+// render returns what reply would send to a request that is repeated.
 func (o *operation) render(out any) (*idempotency.Answer, error) {
+	if once, ok := out.(route.ShownOnce); ok {
+		out = once.WithoutSecret()
+	}
 	r := asReply(out)
 	if r == nil {
 		a := &idempotency.Answer{Status: o.status}
@@ -108,6 +111,19 @@ func (o *operation) render(out any) (*idempotency.Answer, error) {
 	return a, nil
 }
 
+// setCookie sets a cookie. Under https that of a session has the prefix __Host-;
+// the one without it, which an earlier answer may have set, ends with it.
+func (o *operation) setCookie(w http.ResponseWriter, c *route.Cookie) {
+	set := o.cookie(c)
+	if o.https && c.Name == sessionCookie {
+		set.Name = hostPrefix + sessionCookie
+		if c.Lasts <= 0 {
+			http.SetCookie(w, o.cookie(c))
+		}
+	}
+	http.SetCookie(w, set)
+}
+
 func (o *operation) cookie(c *route.Cookie) *http.Cookie {
 	set := &http.Cookie{ //nolint:gosec // G124: over plain HTTP, as on a developer's machine, browsers drop secure cookies
 		Name: c.Name, Value: c.Value, Path: "/", MaxAge: int(c.Lasts / time.Second),
@@ -126,6 +142,7 @@ var contentTypes = map[string][]string{
 	jsonMedia:                  {jsonMedia},
 	"application/problem+json": {"application/problem+json"},
 	"text/markdown":            {"text/markdown; charset=utf-8"},
+	"text/html":                {"text/html; charset=utf-8"},
 }
 
 func writeBody(w http.ResponseWriter, status int, contentType string, body []byte) {

@@ -120,7 +120,7 @@ func guarded[T any](ctx context.Context, b *Breaker, t *Target, call func() (T, 
 	trial, wait := c.Allow(b.Clock.Now())
 	if wait > 0 {
 		return *new(T), &Error{
-			Code: "model_error", Status: 503, Retryable: true, RetryAfter: wait,
+			Code: "model_error", Status: 503, Retryable: true, Passing: true, RetryAfter: wait,
 			Detail: fmt.Sprintf("The model endpoint did not answer %d calls in a row and is left alone for %.0f seconds.",
 				c.State().Failures, wait.Seconds()),
 		}

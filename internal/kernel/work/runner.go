@@ -71,6 +71,8 @@ type Runner struct {
 	ended   chan struct{} // the loop has ended
 	stopped chan struct{} // Stop is done
 
+	missed int // claims in a row that got nothing; the loop's
+
 	mu       sync.Mutex
 	state    state
 	started  bool               // the loop runs, or has run

@@ -19,22 +19,22 @@ const maxKeys = 256
 const (
 	// The + keeps the planners from using the index of due times, which may hold
 	// a long backlog.
-	claimWork = `UPDATE work SET due_at = ?, owner = ?, epoch = epoch + 1, attempt = attempt + 1
-WHERE kind = ? AND +due_at <= ? AND work_key IN (%) RETURNING work_key, epoch, attempt, payload`
+	claimWork = `UPDATE work SET due_at = @set, owner = ?, epoch = epoch + 1, attempt = attempt + 1
+WHERE kind = ? AND +due_at <= CASE owner WHEN '' THEN @now ELSE @now END AND work_key IN (%) RETURNING work_key, epoch, attempt, payload`
 	// Two keys with the same epoch are unlikely, and then only cost a longer lease
 	// of one that was lost.
-	renewWork = `UPDATE work SET due_at = ?
+	renewWork = `UPDATE work SET due_at = @set
 WHERE kind = ? AND owner = ? AND work_key IN (%) AND epoch IN (%) RETURNING work_key, epoch`
-	releaseWork = `UPDATE work SET due_at = ?, attempt = ?, owner = '', epoch = epoch + 1
+	releaseWork = `UPDATE work SET due_at = @set, attempt = ?, owner = '', epoch = epoch + 1
 WHERE kind = ? AND work_key = ? AND epoch = ?`
 )
 
 // Claim implements work.Queue.
 func (w *Queue) Claim(ctx context.Context, kind, owner string, n int, lease time.Duration) ([]work.Lease, error) {
-	now := w.clock.Now()
+	anything, free, held := w.time.claimable(w.leavesHeld())
 	// Candidates are read outside of the transaction, so that a claim that finds
 	// nothing writes nothing. Items claimed meanwhile are no longer due below.
-	items, err := w.due(ctx, kind, sqldb.Micros(now), min(n, maxKeys))
+	items, err := w.due(ctx, kind, []any{anything, free, held}, min(n, maxKeys))
 	if err != nil || len(items) == 0 {
 		return nil, err
 	}
@@ -42,8 +42,8 @@ func (w *Queue) Claim(ctx context.Context, kind, owner string, n int, lease time
 	for i, item := range items {
 		keys[i] = item.Key
 	}
-	until := now.Add(lease)
-	text, args := in(claimWork, []any{sqldb.Micros(until), owner, kind, sqldb.Micros(now)}, keys)
+	until := w.time.node.Now().Add(lease)
+	text, args := in(w.texts.claim, []any{w.time.leaseEnd(lease), owner, kind, free, held}, keys)
 	claimed := make(map[string]work.Lease, len(items))
 	err = w.db.Write(ctx, func(tx txn.Tx) error {
 		clear(claimed)
@@ -80,12 +80,12 @@ func (w *Queue) Renew(ctx context.Context, held []work.Lease, lease time.Duratio
 	if len(held) == 0 {
 		return nil, nil
 	}
-	until := sqldb.Micros(w.clock.Now().Add(lease))
+	until := w.time.leaseEnd(lease)
 	current := make(map[string]int64, len(held))
 	err = w.db.Write(ctx, func(tx txn.Tx) error {
 		clear(current)
 		for chunk := range slices.Chunk(inOrder(held), maxKeys) {
-			if err := renew(sqldb.From(tx), chunk, until, current); err != nil {
+			if err := renew(sqldb.From(tx), w.texts.renew, chunk, until, current); err != nil {
 				return err
 			}
 		}
@@ -103,12 +103,12 @@ func (w *Queue) Renew(ctx context.Context, held []work.Lease, lease time.Duratio
 }
 
 // renew extends leases and adds the epochs that it found to current.
-func renew(tx *sqldb.Tx, held []work.Lease, until int64, current map[string]int64) error {
+func renew(tx *sqldb.Tx, text string, held []work.Lease, until int64, current map[string]int64) error {
 	keys, epochs := make([]any, len(held)), make([]any, len(held))
 	for i, l := range held {
 		keys[i], epochs[i] = l.Key, l.Epoch
 	}
-	text, args := in(renewWork, []any{until, held[0].Kind, held[0].Owner}, keys, epochs)
+	text, args := in(text, []any{until, held[0].Kind, held[0].Owner}, keys, epochs)
 	rows, err := tx.Query(text, args...)
 	if err != nil {
 		return err
@@ -132,11 +132,11 @@ func (w *Queue) Release(ctx context.Context, held []work.Lease, due time.Time) e
 	}
 	return w.db.Write(ctx, func(tx txn.Tx) error {
 		for _, l := range inOrder(held) {
-			if _, err := sqldb.From(tx).Exec(releaseWork, sqldb.Micros(due), max(l.Attempt, 0), l.Kind, l.Key, l.Epoch); err != nil {
+			if _, err := sqldb.From(tx).Exec(w.texts.release, w.time.due(due), max(l.Attempt, 0), l.Kind, l.Key, l.Epoch); err != nil {
 				return err
 			}
 		}
-		if !due.After(w.clock.Now()) {
+		if !due.After(w.time.node.Now()) {
 			w.wakeAfter(tx, held[0].Kind)
 		}
 		return nil

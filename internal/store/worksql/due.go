@@ -14,10 +14,14 @@ import (
 const window = 256
 
 const (
-	dueWork = `SELECT work_key, tenant_id, due_at FROM work WHERE kind = ? AND due_at <= ? ORDER BY due_at LIMIT ?`
+	// claimable takes the results of timeline.claimable. Its first part alone can be
+	// looked up in an index.
+	claimable = `due_at <= @now AND due_at <= CASE owner WHEN '' THEN @now ELSE @now END`
+
+	dueWork = `SELECT work_key, tenant_id, due_at FROM work WHERE kind = ? AND ` + claimable + ` ORDER BY due_at LIMIT ?`
 
 	dueWorkOf = `SELECT work_key, tenant_id, due_at FROM work
-WHERE kind = ? AND tenant_id = ? AND due_at <= ? ORDER BY due_at LIMIT ?`
+WHERE kind = ? AND tenant_id = ? AND ` + claimable + ` ORDER BY due_at LIMIT ?`
 
 	// tenantsWork finds tenants that have due items, in order, and reads one item
 	// of each.
@@ -25,7 +29,7 @@ WHERE kind = ? AND tenant_id = ? AND due_at <= ? ORDER BY due_at LIMIT ?`
 	SELECT MIN(tenant_id) FROM work WHERE kind = ? AND tenant_id >= ?
 	UNION ALL
 	SELECT (SELECT MIN(tenant_id) FROM work WHERE kind = ? AND tenant_id > tenants.id) FROM tenants WHERE tenants.id IS NOT NULL)
-SELECT id FROM tenants WHERE EXISTS (SELECT 1 FROM work WHERE kind = ? AND tenant_id = tenants.id AND due_at <= ?) LIMIT ?`
+SELECT id FROM tenants WHERE EXISTS (SELECT 1 FROM work WHERE kind = ? AND tenant_id = tenants.id AND ` + claimable + `) LIMIT ?`
 )
 
 // due returns up to n items of a kind to claim. Tenants take turns, also from
@@ -35,13 +39,13 @@ SELECT id FROM tenants WHERE EXISTS (SELECT 1 FROM work WHERE kind = ? AND tenan
 // Usually few items are due, and one query shows all of them. A backlog that
 // fills the window may hide tenants; then those whose turn it is are found by
 // index.
-func (w *Queue) due(ctx context.Context, kind string, now int64, n int) ([]work.Item, error) {
+func (w *Queue) due(ctx context.Context, kind string, until []any, n int) ([]work.Item, error) {
 	w.mu.Lock()
 	last := w.turns[kind]
 	w.mu.Unlock()
-	items, err := w.items(ctx, kind, dueWork, kind, now, window)
+	items, err := w.items(ctx, kind, w.texts.due, slices.Concat([]any{kind}, until, []any{window})...)
 	if err == nil && len(items) == window {
-		items, err = w.dueInTurn(ctx, kind, last, now, n)
+		items, err = w.dueInTurn(ctx, kind, last, until, n)
 	}
 	if err != nil || len(items) == 0 {
 		return nil, err
@@ -89,17 +93,17 @@ func (t turn) order(items []work.Item) []work.Item {
 }
 
 // dueInTurn returns enough items of the tenants whose turn it is.
-func (w *Queue) dueInTurn(ctx context.Context, kind string, last turn, now int64, n int) ([]work.Item, error) {
+func (w *Queue) dueInTurn(ctx context.Context, kind string, last turn, until []any, n int) ([]work.Item, error) {
 	from := ""
 	if last.taken {
 		from = last.tenant + "\x01" // before every other id, and after last
 	}
-	tenants, err := w.tenants(ctx, kind, from, now, n)
+	tenants, err := w.tenants(ctx, kind, from, until, n)
 	if err != nil {
 		return nil, err
 	}
 	if last.taken && len(tenants) < n { // from the first tenant on
-		first, err := w.tenants(ctx, kind, "", now, n-len(tenants))
+		first, err := w.tenants(ctx, kind, "", until, n-len(tenants))
 		if err != nil {
 			return nil, err
 		}
@@ -112,7 +116,7 @@ func (w *Queue) dueInTurn(ctx context.Context, kind string, last turn, now int64
 	var items []work.Item
 	for _, id := range tenants {
 		share := (n + len(tenants) - 1) / len(tenants)
-		more, err := w.items(ctx, kind, dueWorkOf, kind, id, now, share)
+		more, err := w.items(ctx, kind, w.texts.dueOf, slices.Concat([]any{kind, id}, until, []any{share})...)
 		if err != nil {
 			return nil, err
 		}
@@ -142,8 +146,8 @@ func (w *Queue) items(ctx context.Context, kind, query string, args ...any) ([]w
 }
 
 // tenants returns up to n tenants that have due items, in order, from one on.
-func (w *Queue) tenants(ctx context.Context, kind, from string, now int64, n int) ([]string, error) {
-	rows, err := w.db.Query(ctx, tenantsWork, kind, from, kind, kind, now, n)
+func (w *Queue) tenants(ctx context.Context, kind, from string, until []any, n int) ([]string, error) {
+	rows, err := w.db.Query(ctx, w.texts.tenants, slices.Concat([]any{kind, from, kind, kind}, until, []any{n})...)
 	if err != nil {
 		return nil, err
 	}

@@ -13,10 +13,12 @@ import (
 // others in the queue, and cost its neighbours nothing.
 const suspended = 1_000_000_000_000_000_000
 
+const suspendWork = `UPDATE work SET due_at = ?, attempt = ?, owner = '', epoch = epoch + 1 WHERE kind = ? AND work_key = ? AND epoch = ?`
+
 // SuspendTx releases an item until ResumeTx. The attempt that ends so does not
 // count. Errors: work.ErrLost.
 func SuspendTx(tx txn.Tx, held work.Lease, now time.Time) error {
-	return fenced(sqldb.From(tx).Exec(releaseWork, sqldb.Micros(now)+suspended, max(held.Attempt-1, 0), held.Kind, held.Key, held.Epoch))
+	return fenced(sqldb.From(tx).Exec(suspendWork, sqldb.Micros(now)+suspended, max(held.Attempt-1, 0), held.Kind, held.Key, held.Epoch))
 }
 
 // ResumeTx makes up to limit suspended items of a tenant due when they were

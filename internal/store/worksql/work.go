@@ -2,7 +2,6 @@
 package worksql
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"slices"
@@ -21,13 +20,19 @@ import (
 // due_at is the one time of an item: when it is due, or, while owner is set,
 // when its lease ends. The epoch starts from the clock, so that an item that is
 // deleted and enqueued again never matches a lease of the item before.
+//
+// Over PostgreSQL the database's clock decides what is due and which lease has
+// ended; due times that callers name are converted from their clock. Over SQLite
+// leases run on time that setting the clock does not change.
 type Queue struct {
 	db    *sqldb.DB
-	clock clock.Clock
+	time  timeline
 	wake  func(kind string)
+	texts texts
 
-	mu    sync.Mutex
-	turns map[string]turn // by kind
+	mu        sync.Mutex
+	turns     map[string]turn // by kind
+	leaveHeld time.Time       // no claim takes a held item before
 }
 
 var _ work.Queue = (*Queue)(nil)
@@ -35,27 +40,43 @@ var _ work.Queue = (*Queue)(nil)
 // New returns a queue. wake, which may be nil, is called after each commit
 // that made an item due at once; it must not block.
 func New(db *sqldb.DB, clock clock.Clock, wake func(kind string)) *Queue {
-	return &Queue{db: db, clock: clock, wake: wake, turns: make(map[string]turn)}
+	t := newTimeline(db, clock)
+	return &Queue{db: db, time: t, wake: wake, texts: newTexts(t), turns: make(map[string]turn)}
+}
+
+// texts are the statements that name moments.
+type texts struct {
+	insert, values, holdNew, hold, reschedule, reclaim, next string
+	claim, renew, release, due, dueOf, tenants               string
+}
+
+func newTexts(t timeline) texts {
+	values := strings.Replace(sqldb.Values(workColumns), "?, ?, ?, ?", "?, ?, ?, @set", 1)
+	insert := `INSERT INTO work (` + workColumns + `) VALUES ` + values
+	return texts{
+		insert: t.text(insert), values: t.text(", " + values), holdNew: t.text(insert + ` ON CONFLICT (kind, work_key) DO NOTHING`),
+		hold: t.text(holdWork), reschedule: t.text(rescheduleWork), reclaim: t.text(reclaimWork), next: t.text(nextWork),
+		claim: t.text(claimWork), renew: t.text(renewWork), release: t.text(releaseWork),
+		due: t.text(dueWork), dueOf: t.text(dueWorkOf), tenants: t.text(tenantsWork),
+	}
 }
 
 const (
 	enqueueWork = ` ON CONFLICT (kind, work_key) DO UPDATE SET due_at = excluded.due_at
 		WHERE work.owner = '' AND work.due_at > excluded.due_at`
-	holdWork       = `UPDATE work SET due_at = ? WHERE kind = ? AND work_key = ? AND epoch = ?`
+	holdWork       = `UPDATE work SET due_at = @set WHERE kind = ? AND work_key = ? AND epoch = ?`
 	finishWork     = `DELETE FROM work WHERE kind = ? AND work_key = ? AND epoch = ?`
 	removeWork     = `DELETE FROM work WHERE kind = ? AND work_key = ?`
-	rescheduleWork = `UPDATE work SET due_at = ?, payload = ?, attempt = 0, owner = '', epoch = epoch + 1
+	rescheduleWork = `UPDATE work SET due_at = @set, payload = ?, attempt = 0, owner = '', epoch = epoch + 1
 WHERE kind = ? AND work_key = ? AND epoch = ?`
-	reclaimWork = `UPDATE work SET due_at = ?, owner = '' WHERE owner = ?`
-	nextWork    = `SELECT MIN(due_at) FROM work WHERE kind = ?`
+	// The condition on '' lets the planners use the index of what is held.
+	reclaimWork    = `UPDATE work SET due_at = @set, owner = '' WHERE owner <> '' AND owner = ?`
+	reclaimAllWork = `UPDATE work SET due_at = ?, owner = '' WHERE owner <> ''`
+	// Items that were to be retried, or done at once, by a clock that was ahead.
+	clampWork = `UPDATE work SET due_at = ? WHERE owner = '' AND due_at > ? AND (due_at = epoch OR attempt > 0 AND due_at > ?)`
+	nextWork  = `SELECT MIN(due_at) - @now FROM work WHERE kind = ?`
 
 	workColumns = `kind, work_key, tenant_id, due_at, epoch, attempt, owner, payload`
-)
-
-var (
-	workValues  = sqldb.Values(workColumns)
-	insertWork  = sqldb.Insert(`work`, workColumns)
-	holdNewWork = insertWork + ` ON CONFLICT (kind, work_key) DO NOTHING`
 )
 
 // maxEnqueued is how many items a statement inserts, so that few statements stay
@@ -64,20 +85,20 @@ const maxEnqueued = 10
 
 // EnqueueTx implements work.Queue.
 func (w *Queue) EnqueueTx(tx txn.Tx, items ...work.Item) error {
-	now := sqldb.Micros(w.clock.Now())
+	now := w.time.node.Now()
 	for chunk := range slices.Chunk(items, maxEnqueued) {
 		args := make([]any, 0, 8*len(chunk))
 		for i := range chunk {
 			item := &chunk[i]
-			args = append(args, item.Kind, item.Key, item.TenantID, cmp.Or(sqldb.Micros(item.Due), now), now, 0, "", item.Payload)
+			args = append(args, item.Kind, item.Key, item.TenantID, w.time.dueFrom(item.Due, now), sqldb.Micros(now), 0, "", item.Payload)
 		}
-		n, err := sqldb.From(tx).Exec(insertWork+strings.Repeat(", "+workValues, len(chunk)-1)+enqueueWork, args...)
+		n, err := sqldb.From(tx).Exec(w.texts.insert+strings.Repeat(w.texts.values, len(chunk)-1)+enqueueWork, args...)
 		if err != nil {
 			return err
 		}
 		woken := ""
 		for i := range chunk {
-			if kind := chunk[i].Kind; n > 0 && kind != woken && sqldb.Micros(chunk[i].Due) <= now {
+			if kind := chunk[i].Kind; n > 0 && kind != woken && !chunk[i].Due.After(now) {
 				w.wakeAfter(tx, kind)
 				woken = kind
 			}
@@ -88,13 +109,13 @@ func (w *Queue) EnqueueTx(tx txn.Tx, items ...work.Item) error {
 
 // EnqueueHeldTx implements work.Queue.
 func (w *Queue) EnqueueHeldTx(tx txn.Tx, item work.Item, owner string, lease time.Duration) (work.Lease, error) {
-	now := w.clock.Now()
+	now := w.time.node.Now()
 	if item.Due.IsZero() {
 		item.Due = now
 	}
 	held := work.Lease{Item: item, Owner: owner, Epoch: sqldb.Micros(now), Attempt: 1, Until: now.Add(lease)}
-	n, err := sqldb.From(tx).Exec(holdNewWork,
-		item.Kind, item.Key, item.TenantID, sqldb.Micros(held.Until), held.Epoch, held.Attempt, owner, item.Payload)
+	n, err := sqldb.From(tx).Exec(w.texts.holdNew,
+		item.Kind, item.Key, item.TenantID, w.time.leaseEnd(lease), held.Epoch, held.Attempt, owner, item.Payload)
 	if err == nil && n == 0 {
 		err = work.ErrExists
 	}
@@ -106,8 +127,7 @@ func (w *Queue) EnqueueHeldTx(tx txn.Tx, item work.Item, owner string, lease tim
 
 // HoldTx implements work.Queue.
 func (w *Queue) HoldTx(tx txn.Tx, held work.Lease, lease time.Duration) error {
-	until := w.clock.Now().Add(lease)
-	return fenced(sqldb.From(tx).Exec(holdWork, sqldb.Micros(until), held.Kind, held.Key, held.Epoch))
+	return fenced(sqldb.From(tx).Exec(w.texts.hold, w.time.leaseEnd(lease), held.Kind, held.Key, held.Epoch))
 }
 
 // FinishTx implements work.Queue.
@@ -117,11 +137,11 @@ func (w *Queue) FinishTx(tx txn.Tx, held work.Lease) error {
 
 // RescheduleTx implements work.Queue.
 func (w *Queue) RescheduleTx(tx txn.Tx, held work.Lease, due time.Time, payload []byte) error {
-	if now := w.clock.Now(); !due.After(now) {
-		due = now
+	if !due.After(w.time.node.Now()) {
+		due = time.Time{}
 		w.wakeAfter(tx, held.Kind)
 	}
-	return fenced(sqldb.From(tx).Exec(rescheduleWork, sqldb.Micros(due), payload, held.Kind, held.Key, held.Epoch))
+	return fenced(sqldb.From(tx).Exec(w.texts.reschedule, w.time.due(due), payload, held.Kind, held.Key, held.Epoch))
 }
 
 // DeleteTx implements work.Queue.
@@ -133,7 +153,7 @@ func (w *Queue) DeleteTx(tx txn.Tx, kind, key string) error {
 // Reclaim implements work.Queue.
 func (w *Queue) Reclaim(ctx context.Context, owner string) (n int, err error) {
 	err = w.db.Write(ctx, func(tx txn.Tx) error {
-		changed, err := sqldb.From(tx).Exec(reclaimWork, sqldb.Micros(w.clock.Now()), owner)
+		changed, err := sqldb.From(tx).Exec(w.texts.reclaim, w.time.due(time.Time{}), owner)
 		n = int(changed)
 		return err
 	})
@@ -142,9 +162,42 @@ func (w *Queue) Reclaim(ctx context.Context, owner string) (n int, err error) {
 
 // GetNextDue implements work.Queue.
 func (w *Queue) GetNextDue(ctx context.Context, kind string) (time.Time, error) {
-	var due sql.NullInt64
-	err := w.db.QueryRow(ctx, nextWork, kind).Scan(&due)
-	return sqldb.Time(due.Int64), err
+	var in sql.NullInt64 // microseconds
+	if err := w.db.QueryRow(ctx, w.texts.next, w.time.due(time.Time{}), kind).Scan(&in); err != nil || !in.Valid {
+		return time.Time{}, err
+	}
+	return sqldb.Time(sqldb.Micros(w.time.node.Now()) + in.Int64), nil
+}
+
+// LeaveHeld keeps Claim for a while from taking items whose lease has ended
+// without being given up. It is called when the database was away: then no node
+// could renew its leases, and each should find its own again.
+func (w *Queue) LeaveHeld(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.leaveHeld = time.Now().Add(d)
+}
+
+func (w *Queue) leavesHeld() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return time.Now().Before(w.leaveHeld)
+}
+
+// maxRetryWait is how long an item may wait for another attempt after a restart.
+const maxRetryWait = time.Hour
+
+// ReclaimAll makes everything due at once that is held, and what a clock that was
+// ahead has put off. A node calls it at its start where it is the only one.
+func (w *Queue) ReclaimAll(ctx context.Context) error {
+	now := w.time.node.Now()
+	return w.db.Write(ctx, func(tx txn.Tx) error {
+		if _, err := sqldb.From(tx).Exec(reclaimAllWork, sqldb.Micros(now)); err != nil {
+			return err
+		}
+		_, err := sqldb.From(tx).Exec(clampWork, sqldb.Micros(now), sqldb.Micros(now), sqldb.Micros(now.Add(maxRetryWait)))
+		return err
+	})
 }
 
 func (w *Queue) wakeAfter(tx txn.Tx, kind string) {

@@ -2,6 +2,9 @@ package runs
 
 import (
 	"encoding/base64"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -75,5 +78,39 @@ func twoNodes(t *testing.T, first, second func(*config.Config)) {
 	rest := b.Expect(200, "GET", "/api/v1/runs?limit=1&cursor="+page["cursor"].(string), nil)
 	if rest["items"].([]any)[0].(object)["run_id"] != id {
 		t.Errorf("the second page is %v", rest)
+	}
+}
+
+// A data directory that was copied while its node runs gets a name of its own, which
+// it keeps.
+func TestCopiedDataDirectory(t *testing.T) {
+	t.Parallel()
+	database := sqldbtest.Config(t, sqldbtest.Postgres)
+	shared := func(c *config.Config) { c.Storage.DatabaseURL = config.NewURL(database.URL) }
+	nodeID := func(n *apptest.Server) string {
+		b, err := os.ReadFile(filepath.Join(n.Config.Storage.DataDir, "node_id"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	a := apptest.Start(t, nil, shared, apptest.SharedSecretKey)
+	name := nodeID(a)
+	b := apptest.Start(t, nil, shared, apptest.SharedSecretKey, func(c *config.Config) {
+		if err := os.WriteFile(filepath.Join(c.Storage.DataDir, "node_id"), []byte(name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	})
+	fresh := nodeID(b)
+	if fresh == name || nodeID(a) != name {
+		t.Errorf("%s became %s and %s", name, nodeID(a), fresh)
+	}
+	b.Stop()
+	b = apptest.Restart(t, b.Config)
+	if got := nodeID(b); got != fresh {
+		t.Errorf("%s became %s by a restart", fresh, got)
+	}
+	if metrics := string(a.Do("GET", "/metrics", nil).Body); !strings.Contains(metrics, "agentd_clock_skew_seconds ") {
+		t.Error("the skew of the clock is not shown")
 	}
 }

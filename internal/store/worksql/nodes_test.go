@@ -1,0 +1,75 @@
+package worksql_test
+
+import (
+	"testing"
+	"time"
+
+	"agentd/internal/base/clock"
+	"agentd/internal/store/sqldb"
+	"agentd/internal/store/sqldb/sqldbtest"
+	"agentd/internal/store/worksql"
+)
+
+func TestNodes(t *testing.T) {
+	t.Parallel()
+	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
+		c := clock.NewFake()
+		nodes := worksql.NewNodes(db, c)
+		here, there := worksql.Place{Host: "a", Path: "/data", Inode: 1}, worksql.Place{Host: "a", Path: "/copy", Inode: 2}
+		take := func(boot string, at worksql.Place, fresh, want string) {
+			t.Helper()
+			name, holder, err := nodes.Take(t.Context(), worksql.Node{Name: "n", BootID: boot, Place: at}, fresh)
+			if err != nil || name != want || (holder == nil) != (want == "n") {
+				t.Fatalf("%s, %v, %v", name, holder, err)
+			}
+			if holder != nil && holder.Place != here {
+				t.Errorf("it is held by %v", holder)
+			}
+		}
+		beat := func(name, boot string, want bool) {
+			t.Helper()
+			now, held, err := nodes.Beat(t.Context(), worksql.Node{Name: name, BootID: boot})
+			if err != nil || held != want || held && !now.Equal(c.Now()) {
+				t.Errorf("%s is held by %s: %t, %v, %v", name, boot, held, now, err)
+			}
+		}
+		take("1", here, "-", "n")
+		beat("n", "1", true)
+		take("2", here, "-", "n") // a restart takes its name at once
+		beat("n", "1", false)
+		beat("n", "2", true)
+		take("3", there, "m", "m") // a copy does not
+		beat("n", "2", true)
+		beat("m", "3", true)
+		c.Advance(20 * time.Second)
+		beat("n", "2", true)
+		c.Advance(20 * time.Second)
+		take("4", there, "o", "o")
+		c.Advance(31 * time.Second) // nobody runs any more
+		take("5", there, "-", "n")
+		beat("n", "5", true)
+		if err := nodes.Leave(t.Context(), worksql.Node{Name: "n", BootID: "2"}); err != nil {
+			t.Fatal(err)
+		}
+		beat("n", "5", true)
+		if err := nodes.Leave(t.Context(), worksql.Node{Name: "n", BootID: "5"}); err != nil {
+			t.Fatal(err)
+		}
+		take("6", here, "-", "n")
+	})
+}
+
+// TestDatabaseTime reads PostgreSQL's clock by a heartbeat.
+func TestDatabaseTime(t *testing.T) {
+	t.Parallel()
+	db := sqldbtest.Open(t, sqldbtest.Postgres)
+	nodes := worksql.NewNodes(db, newSkewed(time.Hour))
+	node := worksql.Node{Name: "n", BootID: "1"}
+	if _, _, err := nodes.Take(t.Context(), node, "-"); err != nil {
+		t.Fatal(err)
+	}
+	now, held, err := nodes.Beat(t.Context(), node)
+	if err != nil || !held || time.Since(now).Abs() > time.Minute {
+		t.Error(now, held, err)
+	}
+}

@@ -94,6 +94,9 @@ type ImageTools interface {
 type Observer struct {
 	RunEnded func(status run.Status, took time.Duration)
 	Recover  func()
+	// StepKilled is called for each step that is given up because the process died
+	// during it.
+	StepKilled func(kind run.StepType)
 }
 
 // Config has an engine's dependencies and settings. Observer and Tracer may be
@@ -141,6 +144,8 @@ type Engine struct {
 	service  Service
 	drafts   *flusher
 	waking   *waking
+	backlog  backlog
+	suspects *suspects
 	gauge    *contextwindow.Gauge
 	attempts *registry
 }
@@ -148,7 +153,7 @@ type Engine struct {
 // New returns an engine. Bind it to its runner before use.
 func New(c Config) *Engine {
 	e := &Engine{Config: c, gauge: contextwindow.NewGauge(), attempts: newRegistry()}
-	e.drafts, e.waking = newFlusher(e), newWaking(e)
+	e.drafts, e.waking, e.suspects = newFlusher(e), newWaking(e), newSuspects()
 	return e
 }
 

@@ -93,6 +93,7 @@ type ImageTools interface {
 type Observer struct {
 	RunEnded func(status run.Status, took time.Duration)
 	Recover  func()
+	ToolDone func(name string, failed bool, took time.Duration)
 }
 
 // Config has an engine's dependencies and settings. Observer and Tracer may be

@@ -8,10 +8,12 @@ package app
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"sync"
 	"time"
 
@@ -36,6 +38,7 @@ type App struct {
 	platform *platform
 	program  *program
 	listener net.Listener
+	private  net.Listener // of metrics; nil: they are on listener
 	failed   chan error
 }
 
@@ -177,14 +180,60 @@ func (a *App) listen(ctx context.Context) (err error) {
 	}
 	address := a.listener.Addr().String()
 	a.platform.address.Store(&address)
+	if a.platform.cfg.Server.Unencrypted() {
+		a.platform.log.Warn("keys and answers travel in clear: agentd listens beyond this machine, without TLS (AGENTD_TLS_CERT) "+
+			"and without an https address in front of it (AGENTD_PUBLIC_URL)", "listen", address)
+	}
+	serving := a.listener
+	if cfg := a.platform.cfg.Server; cfg.TLSCert != "" {
+		certificate, err := httpapi.LoadCertificate(cfg.TLSCert, cfg.TLSKey, a.platform.log)
+		if err != nil {
+			return errors.Join(fmt.Errorf("AGENTD_TLS_CERT: %w", err), a.listener.Close())
+		}
+		serving = tls.NewListener(a.listener, certificate.Config())
+	}
+	if err := a.listenPrivately(ctx); err != nil {
+		return errors.Join(err, a.listener.Close())
+	}
 	return a.platform.start(func() (func(context.Context), error) {
 		go func() {
-			if err := a.program.server.Serve(a.listener); err != nil {
+			if err := a.program.server.Serve(serving); err != nil {
 				a.failed <- err
 			}
 		}()
 		return a.shutdown, nil
 	})
+}
+
+// listenPrivately serves metrics on a listener of their own, if one is configured.
+func (a *App) listenPrivately(ctx context.Context) error {
+	listen := a.platform.cfg.Server.MetricsListen
+	if listen == "" {
+		return nil
+	}
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", listen)
+	if err != nil {
+		return fmt.Errorf("AGENTD_METRICS_LISTEN: %w", err)
+	}
+	a.private = l
+	server := a.program.server.Private()
+	return a.platform.start(func() (func(context.Context), error) {
+		go func() {
+			if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+				a.failed <- err
+			}
+		}()
+		return func(context.Context) { _ = server.Close() }, nil
+	})
+}
+
+// MetricsAddress is where metrics are served, if they have a listener of their own.
+func (a *App) MetricsAddress() string {
+	if a.private == nil {
+		return ""
+	}
+	return a.private.Addr().String()
 }
 
 // shutdown ends the server once its requests are answered, or when ctx ends.

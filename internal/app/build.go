@@ -15,7 +15,7 @@ func build(ctx context.Context, p *platform) (*program, error) {
 	if err != nil {
 		return nil, err
 	}
-	accounts, err := newAccounts(ctx, p)
+	accounts, err := newAccounts(ctx, p, out)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +48,8 @@ func build(ctx context.Context, p *platform) (*program, error) {
 	members.connect(accounts)
 
 	parts := []part{
-		p.part(), accounts.part(p), members.part(p), agents.part(), commercePart(p), models.part(p), delivery.part(p, accounts), content.part(p),
+		p.part(), out.part(p),
+		accounts.part(p), members.part(p), agents.part(), commercePart(p), models.part(p), delivery.part(p, accounts), content.part(p),
 		tools.part(), execution.part(p), compatPart(p, models, agents, execution),
 	}
 	watchers, err := orderWatchers(parts)

@@ -33,8 +33,9 @@ type modelSeries struct {
 func observeModels(r *prometheus.Registry, b *model.Breaker) {
 	m := &modelMetrics{
 		calls: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "agentd_model_call_seconds",
-			Help:    "Time of model calls to their last byte, by provider, model and outcome: done, refused, failed (no answer), cancelled, not_made (breaker open).",
+			Name: "agentd_model_call_seconds",
+			Help: "Time of model calls to their last byte, by provider, model and outcome: " +
+				"done, refused, failed (no answer), cancelled, not_made (breaker open).",
 			Buckets: []float64{.1, .5, 1, 2.5, 5, 10, 30, 60, 300},
 		}, []string{"provider", "model", "outcome"}),
 		tokens: prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -39,7 +39,7 @@ type accounts struct {
 
 // newAccounts comes before everything that starts runs, so that no run of a
 // suspended tenant starts.
-func newAccounts(ctx context.Context, p *platform) (*accounts, error) {
+func newAccounts(ctx context.Context, p *platform, out *egress) (*accounts, error) {
 	plans, err := quota.Load(p.cfg.Tenancy.Plans)
 	if err != nil {
 		return nil, fmt.Errorf("AGENTD_PLANS: %w", err)
@@ -59,8 +59,9 @@ func newAccounts(ctx context.Context, p *platform) (*accounts, error) {
 		DB: p.db, Store: tenantadminsql.New(p.db), Tenants: a.identity.Tenants, Audit: p.audit, Queue: p.queue, Cursors: p.cursors,
 		Clock: p.clock, Log: p.log, RunKind: engine.WorkKind, Lease: lease, InvalidateAll: a.identity.InvalidateAll,
 		Plans: plans, Limits: a.limitsOf, OnPlanChange: a.usage.TermsChanged, Usage: a.usageOf,
-		OnChange: func() { p.hub.Signal(signalTenants, "") },
-		OnResume: func() { p.hub.Signal(signalWork, engine.WorkKind) },
+		OnChange:    func() { p.hub.Signal(signalTenants, "") },
+		OnResume:    func() { p.hub.Signal(signalWork, engine.WorkKind) },
+		CheckEgress: out.check, OnEgress: func(tenant string) { p.hub.Signal(signalEgress, tenant) },
 	})
 	return a, a.tenants.Refresh(ctx)
 }

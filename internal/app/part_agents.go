@@ -42,7 +42,7 @@ func newAgents(
 	p *platform, out *egress, models *models, accounts *accounts, content *content, tools *tools,
 ) (*agents, error) {
 	a := &agents{guardrails: newGuardrails(p, out, models, accounts)}
-	guarded := outbound.New(outbound.Config{Allow: out.allow})
+	guarded := outbound.New(out.config())
 	p.onStop(guarded.Close)
 	commands, err := newCommands(p)
 	if err != nil {

@@ -17,9 +17,11 @@ import (
 // Anthropic's and MCP.
 func compatPart(p *platform, models *models, agents *agents, execution *execution) part {
 	directory := agentDirectory{agents.agents}
-	complete := &runstream.Runner{Runs: execution.runs, Agents: agents.source, Log: execution.events, Hub: p.hub, Complete: true}
+	complete := &runstream.Runner{
+		Runs: execution.runs, Agents: agents.source, Names: agents.agents, Log: execution.events, Hub: p.hub, Complete: true,
+	}
 	chat := &openai.Chat{Runner: complete, Models: directory}
-	messages := &anthropic.Messages{Proxy: agents.proxy, Reserved: models.messagesModel()}
+	messages := &anthropic.Messages{Proxy: agents.proxy, Reserved: models.messagesModel(), Runner: complete}
 	sound := &audio.Audio{
 		Proxy: agents.proxy, Client: models.breaker, Catalogue: models.catalogue,
 		Speech: models.cfg.SpeechModel, Transcription: models.cfg.TranscriptionModel, Voice: models.voice(),

@@ -67,7 +67,7 @@ func newContent(p *platform, models *models, accounts *accounts) *content {
 	}
 	c.workspaces = &workspace.Service{
 		Table: c.placement, Blobs: c.blobs, Writer: p.db, Cursors: p.cursors, Clock: p.clock, Audit: p.audit, Quota: accounts.usage,
-		Artifact: c.openArtifact,
+		Artifact: c.openArtifact, Searches: share.New(readers, 1, readersWait),
 	}
 	files := uploadedFiles{c.files}
 	c.reading = share.New(readers, readersEach, readersWait)

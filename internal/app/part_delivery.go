@@ -101,7 +101,7 @@ func newWebhooks(p *platform, out *egress, accounts *accounts) (*webhook.Service
 	webhooks := webhook.New(webhook.Deps{
 		Store: webhooksql.New(p.db), Writer: p.db, Queue: p.queue, Clock: p.clock, Box: p.box, Cursors: p.cursors, Audit: p.audit,
 		Sender: out.caller(p), Events: p.events.Registry,
-		CheckURL: outbound.NewChecker(outbound.Config{Allow: out.allow}).Check, Quota: accounts.usage, Waits: waits,
+		CheckURL: outbound.NewChecker(out.config()).Check, Quota: accounts.usage, Waits: waits,
 		Observe: func(o webhook.Outcome) {
 			attempts.WithLabelValues(strconv.FormatBool(o.Failure == "")).Observe(o.Latency.Seconds())
 		},

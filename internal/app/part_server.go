@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"agentd/internal/base/config"
 	"agentd/internal/edge/httpapi"
 	"agentd/internal/kernel/idempotency"
 	"agentd/internal/kernel/ratelimit"
@@ -31,6 +32,8 @@ func newServer(p *platform, accounts *accounts, members *members, parts []part) 
 		Limiter: limiter, Proxies: proxies, Fresh: members.signIn.Fresh, TenantNames: accounts.identity.TenantNames,
 		TenantStreams: p.cfg.Server.StreamsPerTenant, SelfTest: p.hub.SelfTest,
 		Log: p.log, Metrics: p.metrics, Tracer: p.tracer("agentd/http"), PublicURL: p.cfg.Server.PublicURL,
+		TLS: p.cfg.Server.TLSCert != "", HideMetrics: p.cfg.Server.MetricsListen != "",
+		HideBuild: p.cfg.Server.MetricsListen != "" || !config.Loopback(p.cfg.Server.Listen),
 	})
 	return server, part{name: "server", services: []service{
 		background(func(ctx context.Context) { limiter.Share(ctx, p.node, p.hub) }),

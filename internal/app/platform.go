@@ -175,6 +175,9 @@ func (p *platform) reportKeys(ctx context.Context) {
 
 func (p *platform) openBus() error {
 	p.hub = event.NewHub()
+	if p.cfg.Bus.Unencrypted() {
+		p.log.Warn("the token of the nodes is sent in clear to AGENTD_NATS_URL; use tls://, or keep the connection on a private network")
+	}
 	var tokens []string
 	for _, key := range p.box.DeriveAll("nats") {
 		tokens = append(tokens, hex.EncodeToString(key))
@@ -219,10 +222,14 @@ func (p *platform) publicURL() string {
 	if url := p.cfg.Server.PublicURL; url != "" {
 		return strings.TrimRight(url, "/")
 	}
-	if address := p.address.Load(); address != nil {
-		return "http://" + *address
+	scheme := "http://"
+	if p.cfg.Server.TLSCert != "" {
+		scheme = "https://"
 	}
-	return "http://" + p.cfg.Server.Listen
+	if address := p.address.Load(); address != nil {
+		return scheme + *address
+	}
+	return scheme + p.cfg.Server.Listen
 }
 
 // tracer returns the tracer of a component; nil where no collector is

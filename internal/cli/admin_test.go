@@ -1,7 +1,10 @@
 package cli
 
 import (
+	"errors"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -109,6 +112,7 @@ func TestAdminBesideARunningServer(t *testing.T) {
 func TestAdminKeyBeforeTheFirstStart(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, s shell, _ sqldb.Config) {
+		s.run("migrate").want(t, exitOK)
 		s.run("admin", "key", "create", "--role", "owner", "--name", "n").want(t, exitFailure, "Error: There is no tenant yet; the first start of the server creates one.")
 	})
 }
@@ -117,8 +121,7 @@ func TestMigrate(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, s shell, _ sqldb.Config) {
 		latest := sqldb.Latest()
-		s.run("migrate", "--status").want(t, exitOK, "has version 0 of the schema")
-		s.run("admin", "tenant", "create", "--name", "First").want(t, exitOK) // makes a new database ready
+		s.run("migrate").want(t, exitOK, "went from version 0 of the schema")
 		s.run("migrate").want(t, exitOK, "already")
 		s.run("migrate", "--down=99").want(t, exitFailure, "it can go down to 0 to")
 		s.run("migrate", "--down=2").want(t, exitOK, "to 2.\n")
@@ -211,4 +214,37 @@ func TestTenantsBesideARunningServer(t *testing.T) {
 			t.Error(got)
 		}
 	})
+}
+
+// A data directory that was mistyped is refused, and nothing is made there.
+func TestNoDatabaseIsMadeByMistake(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "typo")
+	s := shell{env: map[string]string{"AGENTD_DATA_DIR": dir}}
+	for _, line := range []string{
+		"admin tenant list", "admin tenant create --name n", "admin tenant suspend n", "admin tenant purge n --confirm n",
+		"admin key create --role owner --name n", "migrate --status", "migrate --down=0",
+	} {
+		s.run(strings.Fields(line)...).want(t, exitFailure, "there is no database in "+dir+"; set AGENTD_DATA_DIR (--data-dir)", "agentd migrate --data-dir ")
+	}
+	if _, err := os.Stat(dir); err == nil {
+		t.Error("the directory was made")
+	}
+}
+
+func TestReadersOfTheDataDirectoryAreWarnedOf(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := shell{env: map[string]string{"AGENTD_DATA_DIR": dir}}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if r := s.run("migrate"); strings.Contains(r.stderr, "Warning") {
+		t.Errorf("nobody can read it: %s", r.stderr)
+	}
+	key := filepath.Join(dir, "secret.key")
+	if err := errors.Join(os.WriteFile(key, []byte("k"), 0o600), os.Chmod(key, 0o644), os.Chmod(dir, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	s.run("migrate").want(t, exitOK, "others on this machine can read "+dir+" and "+key, "chmod go-rwx "+dir)
 }

@@ -203,8 +203,8 @@ func (cmd *agentDeleteCommand) Run(s *server) error {
 }
 
 // agent reads the agent with an id or an exact name.
-func (s *server) agent(meant string) (client.Doc[client.Agent], error) {
-	id, err := s.agentID(meant)
+func (s *server) agent(name string) (client.Doc[client.Agent], error) {
+	id, err := s.agentID(name)
 	if err != nil {
 		return client.Doc[client.Agent]{}, err
 	}
@@ -212,9 +212,9 @@ func (s *server) agent(meant string) (client.Doc[client.Agent], error) {
 }
 
 // agentID returns the id of the agent with an id or an exact name.
-func (s *server) agentID(meant string) (string, error) {
-	if ident.Valid(meant) {
-		return meant, nil
+func (s *server) agentID(name string) (string, error) {
+	if ident.Valid(name) {
+		return name, nil
 	}
 	var names []string
 	var same []client.Doc[client.Agent]
@@ -223,7 +223,7 @@ func (s *server) agentID(meant string) (string, error) {
 			return "", err
 		}
 		names = append(names, a.Value.Name)
-		if a.Value.Name == meant {
+		if a.Value.Name == name {
 			same = append(same, a)
 		}
 	}
@@ -231,13 +231,10 @@ func (s *server) agentID(meant string) (string, error) {
 	case 1:
 		return same[0].Value.AgentID, nil
 	case 0:
-		near := ""
-		if n := text.Nearest(meant, names); n != "" {
-			near = fmt.Sprintf("; did you mean %q?", n)
-		}
-		return "", fmt.Errorf("there is no agent with the name %q%s\nThey are listed by:  %s agent list", meant, near, s.deps.Program)
+		return "", fmt.Errorf("there is no agent with the name %q%s\nThey are listed by:  %s agent list",
+			name, meant(name, names), s.deps.Program)
 	}
-	return "", s.ambiguous(meant, same)
+	return "", s.ambiguous(name, same)
 }
 
 // agentsNamed returns the agents that have a name, newest first.

@@ -60,6 +60,10 @@ func Main(ctx context.Context, args []string, deps Deps) int {
 	}
 	inv := newInvocation(ctx, deps)
 	parser := newParser(inv)
+	if len(args) > 0 && args[0] == completeWord {
+		inv.complete(parser, args[1:])
+		return exitOK
+	}
 	parsed, err := parser.Parse(words(args))
 	if err == nil {
 		inv.command = parsed.Selected().FullPath()

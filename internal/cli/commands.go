@@ -42,6 +42,55 @@ type commands struct {
 		Delete   sessionsDeleteCommand   `cmd:"" help:"Close a session."`
 	} `cmd:"" group:"Agents" help:"Sessions: conversations with an agent."`
 
+	Schedules struct {
+		List   schedulesListCommand   `cmd:"" help:"List the schedules of all agents."`
+		Show   schedulesShowCommand   `cmd:"" help:"Show an agent's schedule."`
+		Set    schedulesSetCommand    `cmd:"" help:"Set an agent's schedule."`
+		Delete schedulesDeleteCommand `cmd:"" help:"Remove an agent's schedule."`
+	} `cmd:"" group:"Agents" help:"Schedules: when agents run by themselves."`
+
+	Memory struct {
+		List   memoryListCommand   `cmd:"" help:"List the entries of an agent's memory, newest first."`
+		Add    memoryAddCommand    `cmd:"" help:"Add an entry to an agent's memory."`
+		Search memorySearchCommand `cmd:"" help:"Search an agent's memory."`
+		Delete memoryDeleteCommand `cmd:"" help:"Delete an entry of an agent's memory."`
+	} `cmd:"" group:"Knowledge" help:"Memory: what agents remember between runs."`
+	KB struct {
+		List      kbListCommand      `cmd:"" help:"List knowledge bases, newest first."`
+		Create    kbCreateCommand    `cmd:"" help:"Create a knowledge base."`
+		Add       kbAddCommand       `cmd:"" help:"Add files and folders to a knowledge base."`
+		Documents kbDocumentsCommand `cmd:"" help:"List the documents of a knowledge base."`
+		Search    kbSearchCommand    `cmd:"" help:"Search a knowledge base."`
+		Delete    kbDeleteCommand    `cmd:"" help:"Delete a knowledge base with its documents."`
+	} `cmd:"" name:"kb" group:"Knowledge" help:"Knowledge bases: documents that agents search."`
+
+	Webhooks struct {
+		List       webhooksListCommand       `cmd:"" help:"List subscriptions, newest first."`
+		Create     webhooksCreateCommand     `cmd:"" help:"Create a subscription."`
+		Deliveries webhooksDeliveriesCommand `cmd:"" help:"List the delivery attempts of a subscription, newest first."`
+		Trigger    webhooksTriggerCommand    `cmd:"" help:"Send a test event to a subscription."`
+		Redeliver  webhooksRedeliverCommand  `cmd:"" help:"Send the event of a delivery again."`
+		Listen     webhooksListenCommand     `cmd:"" help:"Receive events here and print them."`
+		Delete     webhooksDeleteCommand     `cmd:"" help:"Delete a subscription."`
+	} `cmd:"" group:"Company" help:"Webhooks: events that are posted to your systems."`
+	Keys struct {
+		List   keysListCommand   `cmd:"" help:"List your keys."`
+		Create keysCreateCommand `cmd:"" help:"Create a key."`
+		Revoke keysRevokeCommand `cmd:"" help:"Revoke a key."`
+	} `cmd:"" group:"Company" help:"Keys of the API."`
+	Members struct {
+		List   membersListCommand   `cmd:"" help:"List members and open invites."`
+		Invite membersInviteCommand `cmd:"" help:"Invite a person."`
+		Remove membersRemoveCommand `cmd:"" help:"Remove a member, or take an invite back."`
+	} `cmd:"" group:"Company" help:"Members: who belongs to the company."`
+	Usage  usageCommand  `cmd:"" group:"Company" help:"Show tokens and costs of a month."`
+	Audit  auditCommand  `cmd:"" group:"Company" help:"Read the audit log, newest first."`
+	Whoami whoamiCommand `cmd:"" group:"Company" help:"Show whom the key belongs to, and what it may do."`
+
+	Doctor     doctorCommand     `cmd:"" group:"Help" help:"Check key, server, version, model, database, disk and clock."`
+	API        apiCommand        `cmd:"" name:"api" group:"Help" help:"Send any request to the API, with the key."`
+	Completion completionCommand `cmd:"" group:"Help" help:"Print a script with which a shell completes commands."`
+
 	Serve   serveCommand   `cmd:"" group:"Server" help:"Run the server."`
 	Migrate migrateCommand `cmd:"" group:"Server" help:"Migrate the database to this version's schema, or back."`
 	Config  struct {

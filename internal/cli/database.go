@@ -3,19 +3,27 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"agentd/internal/base/config"
 	"agentd/internal/store/sqldb"
 )
 
-// database opens the database that the server uses, beside the server.
-func (inv *invocation) database(s config.Storage, use func(*sqldb.DB) error) error {
+// database opens the database that the server uses, beside the server. One that
+// does not exist is made only where create says so: a data directory that was
+// mistyped must not look like an empty server.
+func (inv *invocation) database(s config.Storage, create bool, use func(*sqldb.DB) error) error {
 	cfg := sqldb.Config{URL: s.DatabaseURL.Reveal(), Readers: 1, MaxConns: 2}
 	if cfg.URL == "" {
+		if !create && !sqldb.Exists(s.DataDir) {
+			return fmt.Errorf("there is no database in %s; set AGENTD_DATA_DIR (--data-dir) to the data directory of the server, "+
+				"or make a new one:  %s migrate --data-dir %s", s.DataDir, inv.deps.Program, quote(s.DataDir))
+		}
 		if err := s.MakeDataDir(); err != nil {
 			return err
 		}
 		cfg.Dir = s.DataDir
+		inv.warnOfReaders(s)
 	}
 	db, err := sqldb.Open(inv, cfg)
 	if err != nil {
@@ -24,10 +32,19 @@ func (inv *invocation) database(s config.Storage, use func(*sqldb.DB) error) err
 	return errors.Join(use(db), db.Close())
 }
 
+// warnOfReaders warns of a data directory or a secret key that others on the
+// machine can read.
+func (inv *invocation) warnOfReaders(s config.Storage) {
+	if wide := config.ReadableByOthers(s.DataDir); len(wide) > 0 {
+		inv.note("Warning: others on this machine can read %s. Keep them out:  chmod go-rwx %s",
+			strings.Join(wide, " and "), strings.Join(quoted(wide), " "))
+	}
+}
+
 // migrated opens the database at this program's version. A new one is brought
 // there; an older one is not, as its server may be running.
 func (inv *invocation) migrated(s config.Storage, use func(*sqldb.DB) error) error {
-	return inv.database(s, func(db *sqldb.DB) error {
+	return inv.database(s, false, func(db *sqldb.DB) error {
 		version, err := db.Version(inv)
 		if err != nil {
 			return err
@@ -51,7 +68,7 @@ type migrateCommand struct {
 
 // Run implements the command.
 func (cmd *migrateCommand) Run(inv *invocation) error {
-	return inv.database(cmd.Storage, func(db *sqldb.DB) error {
+	return inv.database(cmd.Storage, !cmd.Status && cmd.Down == nil, func(db *sqldb.DB) error {
 		before, err := db.Version(inv)
 		if err != nil {
 			return err

@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/internal/base/config"
+	"agentd/internal/base/text"
 	"agentd/internal/client"
 )
 
@@ -152,4 +153,12 @@ func query(pairs ...string) url.Values {
 func notFound(err error) bool {
 	p, ok := errors.AsType[*client.Problem](err)
 	return ok && p.Status == http.StatusNotFound
+}
+
+// meant proposes the name that was probably meant, as the end of a refusal.
+func meant(name string, names []string) string {
+	if near := text.Nearest(name, names); near != "" {
+		return fmt.Sprintf("; did you mean %q?", near)
+	}
+	return ""
 }

@@ -15,5 +15,6 @@ func (cmd *serveCommand) Run(inv *invocation) error {
 	if inv.deps.Serve == nil {
 		return errors.New("this program was built without the server")
 	}
+	inv.warnOfReaders(cmd.Config.Storage)
 	return inv.deps.Serve(inv, cmd.Config)
 }

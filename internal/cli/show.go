@@ -40,6 +40,7 @@ type detail struct {
 	Status     string         `json:"status"`
 	Output     jsontext.Value `json:"output"`
 	DurationMS float64        `json:"duration_ms"`
+	AfterMS    float64        `json:"after_ms"`
 	Question   string         `json:"question"`
 	Reason     string         `json:"reason"`
 	Attempt    int            `json:"attempt"`
@@ -95,6 +96,8 @@ func (f *shower) event(name string, d detail) {
 	case "input.requested":
 		f.line("… asks: %s", d.Question)
 		f.hint("runs respond %s \"ANSWER\"")
+	case "step.retrying":
+		f.line("… waits for the model: %s The next attempt is in %s.", d.Reason, formatDuration(milliseconds(d.AfterMS)))
 	case "run.paused":
 		if d.Reason != "input" {
 			f.line("… paused")

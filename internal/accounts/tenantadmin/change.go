@@ -143,26 +143,52 @@ func (s *Service) Update(ctx context.Context, who authz.Caller, id string, c Cha
 	})
 }
 
-// Protection shows whether a tenant is protected from being purged.
-type Protection struct {
+// SettingsChange is a change of the operator's settings of a tenant. Nil fields
+// stay.
+type SettingsChange struct {
+	PurgeProtection *bool
+	EgressAllowlist *[]string // empty: anywhere
+}
+
+// SettingsAnswer shows the operator's settings of a tenant.
+type SettingsAnswer struct {
 	_ struct{} `json:"-" name:"AdminTenantSettings"`
 
 	TenantID string `json:"tenant_id" required:"true"`
 	Settings struct {
-		PurgeProtection bool `json:"purge_protection" required:"true"`
+		PurgeProtection bool     `json:"purge_protection" required:"true"`
+		EgressAllowlist []string `json:"egress_allowlist" required:"true" doc:"Empty: any public host."`
 	} `json:"settings" required:"true"`
 }
 
-// Protect sets whether a tenant is protected from being purged. Errors:
-// fault.NotFound.
-func (s *Service) Protect(ctx context.Context, who authz.Caller, id string, on bool) (Protection, error) {
-	answer := func(t Tenant) (p Protection) {
-		p.TenantID, p.Settings.PurgeProtection = t.TenantID, t.PurgeProtection
-		return p
+// Configure changes the operator's settings of a tenant. Errors: fault.NotFound;
+// fault.Invalid, naming the entry of a list.
+func (s *Service) Configure(ctx context.Context, who authz.Caller, id string, c SettingsChange) (SettingsAnswer, error) {
+	if c.EgressAllowlist != nil && len(*c.EgressAllowlist) > 0 {
+		if invalid := s.CheckEgress(*c.EgressAllowlist); invalid != nil {
+			return SettingsAnswer{}, fault.BadFields(invalid...)
+		}
 	}
-	return change(ctx, s, who, id, "settings_updated", answer, func(_ txn.Tx, t *Tenant) (jsontext.Value, error) {
-		t.PurgeProtection = on
-		return jsontext.Value(fmt.Sprintf(`{"purge_protection":%t}`, on)), nil
+	answer := func(t Tenant) (a SettingsAnswer) {
+		a.TenantID, a.Settings.PurgeProtection, a.Settings.EgressAllowlist = t.TenantID, t.PurgeProtection, t.EgressAllowlist
+		if a.Settings.EgressAllowlist == nil {
+			a.Settings.EgressAllowlist = []string{}
+		}
+		return a
+	}
+	return change(ctx, s, who, id, "settings_updated", answer, func(tx txn.Tx, t *Tenant) (jsontext.Value, error) {
+		set := struct {
+			PurgeProtection *bool     `json:"purge_protection,omitzero"`
+			EgressAllowlist *[]string `json:"egress_allowlist,omitzero"`
+		}{c.PurgeProtection, c.EgressAllowlist}
+		if c.PurgeProtection != nil {
+			t.PurgeProtection = *c.PurgeProtection
+		}
+		if c.EgressAllowlist != nil {
+			t.EgressAllowlist = *c.EgressAllowlist
+			tx.AfterCommit(func() { s.OnEgress(id) })
+		}
+		return marshal(set)
 	})
 }
 

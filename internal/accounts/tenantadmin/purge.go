@@ -201,6 +201,10 @@ func (s *Service) purgeAll(ctx context.Context, held work.Lease, id string) erro
 			return err
 		}
 	}
+	hold := func(tx txn.Tx) error { return s.Queue.HoldTx(tx, held, s.Lease) }
+	if err := s.Store.DeleteRemains(ctx, hold); err != nil { // the recheck tries once more
+		s.Log.Warn("words of a purged company may be in the database's log for some time", "tenant", id, "err", err)
+	}
 	return s.DB.Write(ctx, func(tx txn.Tx) error {
 		if p.Logged {
 			if err := s.Store.DeletePurgeTx(tx, id); err != nil {

@@ -58,7 +58,8 @@ type settingsIn struct {
 	Body     struct {
 		_ struct{} `json:"-" name:"AdminTenantSettingsUpdate"`
 
-		PurgeProtection bool `json:"purge_protection" required:"true" doc:"Whether the company is protected from being purged."`
+		PurgeProtection *bool     `json:"purge_protection,omitzero" doc:"Whether the company is protected from being purged."`
+		EgressAllowlist *[]string `json:"egress_allowlist,omitzero" maxItems:"200" doc:"Hosts that calls to addresses of the company's choice may reach: names, *.domain, addresses and networks, each with or without a port. Empty: any public host."`
 	}
 }
 
@@ -131,9 +132,10 @@ func (s *Service) Routes() []route.Route {
 			func(ctx context.Context, who authz.Caller, in *tenantIn) (Reactivation, error) {
 				return s.Reactivate(ctx, who, in.TenantID)
 			}),
-		route.Action(row("PATCH", one+"/settings", "updateTenantSettings", "Protect a company from being purged", "", 404),
-			func(ctx context.Context, who authz.Caller, in *settingsIn) (Protection, error) {
-				return s.Protect(ctx, who, in.TenantID, in.Body.PurgeProtection)
+		route.Action(row("PATCH", one+"/settings", "updateTenantSettings", "Change the operator's settings of a company",
+			"Absent settings stay. They hold on all nodes within 2 seconds.", 404, 422),
+			func(ctx context.Context, who authz.Caller, in *settingsIn) (SettingsAnswer, error) {
+				return s.Configure(ctx, who, in.TenantID, SettingsChange{in.Body.PurgeProtection, in.Body.EgressAllowlist})
 			}),
 		route.Action(route.Row{
 			Method: "POST", Path: "/api/v1/bootstrap", ID: "bootstrap", Tag: "Admin", Public: true, Status: 201, Errors: []int{409},

@@ -45,6 +45,7 @@ type Tenant struct {
 	Quotas           schema.Object   `json:"quotas" required:"true" doc:"The limits of the plan. Absent or null: not limited."`
 	Settings         schema.Object   `json:"settings" required:"true"`
 	PurgeProtection  bool            `json:"purge_protection" required:"true" doc:"If true, the company cannot be purged."`
+	EgressAllowlist  []string        `json:"-"` // nil: its calls may go anywhere
 	SuspensionReason string          `json:"suspension_reason,omitzero"`
 	SuspendedAt      *time.Time      `json:"suspended_at,omitzero"`
 	PrimaryEmail     string          `json:"primary_email,omitzero" doc:"Email of its first owner, if known."`
@@ -98,6 +99,9 @@ type Store interface {
 	// DeleteTx deletes the record of a tenant whose data is deleted, and returns its
 	// purge. Repeating it changes nothing.
 	DeleteTx(tx txn.Tx, tenant string) (Purge, error)
+	// DeleteRemains removes what deleted rows left in the files, as far as the
+	// database lets it. It calls hold in each of its transactions.
+	DeleteRemains(ctx context.Context, hold func(tx txn.Tx) error) error
 	// DeletePurgeTx deletes the record of a purge.
 	DeletePurgeTx(tx txn.Tx, tenant string) error
 }
@@ -122,6 +126,13 @@ type Config struct {
 	Cursors *page.Cursors
 	Clock   clock.Clock
 	Log     *slog.Logger
+
+	// CheckEgress returns what is wrong with the entries of an egress allowlist. Nil:
+	// every list is refused.
+	CheckEgress func(entries []string) []fault.Field
+	// OnEgress notifies every node that the egress rules of a tenant changed. Nil:
+	// not called.
+	OnEgress func(tenant string)
 
 	// RunKind is the kind of work that is held back while a tenant is
 	// suspended.
@@ -166,6 +177,14 @@ func New(c Config) *Service {
 	}
 	if c.OnChange == nil {
 		c.OnChange = func() {}
+	}
+	if c.OnEgress == nil {
+		c.OnEgress = func(string) {}
+	}
+	if c.CheckEgress == nil {
+		c.CheckEgress = func([]string) []fault.Field {
+			return []fault.Field{{Field: "egress_allowlist", Message: "is not available here"}}
+		}
 	}
 	if c.OnResume == nil {
 		c.OnResume = func() {}

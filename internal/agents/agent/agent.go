@@ -39,6 +39,7 @@ type Config struct {
 	Description  string          `json:"description"`
 	Model        ModelConfig     `json:"model" doc:"Which model it uses. Left out: the deployment's default model."`
 	Fallback     *ModelConfig    `json:"fallback_model" doc:"Used where the model fails before it answered anything."`
+	ModelRetry   *ModelRetry     `json:"model_retry" merge:"1" doc:"How long its runs wait for a model that is down or overloaded. Left out: 15 minutes."`
 	Prompts      Prompts         `json:"prompts"`
 	MCP          schema.Object   `json:"mcp" doc:"MCP servers and which of their tools and resources may be used: servers, allowed_tools, allowed_resources."`
 	Policies     schema.Object   `json:"policies" doc:"Rules for its runs, such as rate_limits, approval_timeout_ms and cancel_on_disconnect."`
@@ -75,6 +76,14 @@ type ModelConfig struct {
 	EndpointURL  string        `json:"endpoint_url,omitzero" format:"uri" doc:"An own OpenAI-compatible endpoint, up to and with /v1. Left out: the deployment's."`
 	APIKeyRef    string        `json:"api_key_ref,omitzero" doc:"Names a key that the company keeps (PUT /api/v1/llm-credentials/{provider}); never the key itself. It is used only for the endpoint that it was stored for."`
 	Capabilities schema.Object `json:"capabilities" doc:"What the model can do. Runs read thinking, reasoning_effort, thinking_budget and max_context_tokens."`
+}
+
+// ModelRetry bounds how long a step of a run waits for its model.
+type ModelRetry struct {
+	_ struct{} `json:"-" name:"ModelRetry"`
+
+	MaxElapsedMS *int64 `json:"max_elapsed_ms,omitzero" nullable:"true" minimum:"0" maximum:"86400000" doc:"Milliseconds from a step's first failure to its last attempt; default 900000. 0: a failure ends the run."`
+	MaxAttempts  *int64 `json:"max_attempts,omitzero" nullable:"true" minimum:"1" maximum:"1000" doc:"Attempts of a step; default: any number."`
 }
 
 // Prompts are instructions to the model.

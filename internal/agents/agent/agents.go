@@ -64,3 +64,14 @@ func (a *Agents) assignWorkspace(e *resource.Edit[Agent]) error {
 	}
 	return a.workspaces.AssignTx(e.Tx, m.TenantID, m.ID, is)
 }
+
+// Named returns the ids of the agents that have a name, the newest first, up to
+// limit.
+func (a *Agents) Named(ctx context.Context, tenant, name string, limit int) ([]string, error) {
+	found, err := a.store.List(ctx, tenant, resource.Find{Where: map[string]string{nameIndex: name}, Limit: limit})
+	ids := make([]string, len(found))
+	for i := range found {
+		ids[i] = found[i].ID
+	}
+	return ids, err
+}

@@ -46,6 +46,9 @@ type Workspaces interface {
 // KnowledgeBaseIndex finds the agents of a knowledge base.
 const KnowledgeBaseIndex = "knowledge_base_id"
 
+// nameIndex finds agents by name.
+const nameIndex = "name"
+
 // Echo is the model that needs no endpoint: it answers by rule.
 var Echo = ModelConfig{Provider: "custom", ModelRef: "builtin/echo"}
 
@@ -67,6 +70,8 @@ func (a *Agents) kind(o Options) resource.Kind[Agent] {
 			Name: KnowledgeBaseIndex, Of: func(g *Agent) string { return ptr.Value(g.KnowledgeBaseID) },
 		}, {
 			Name: "parent_agent_id", Of: func(g *Agent) string { return g.Lineage().ParentID },
+		}, {
+			Name: nameIndex, Of: func(g *Agent) string { return g.Name },
 		}},
 		Filters:  []string{"workspace_id"},
 		Default:  func(g *Agent) { g.Model, g.Status = model, Active },

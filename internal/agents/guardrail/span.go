@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/internal/agents/guardrail/pii"
+	"agentd/internal/base/pattern"
 	"agentd/internal/kernel/policy"
 )
 
@@ -20,9 +21,15 @@ type match struct {
 	what []string // the kinds of findings
 }
 
+// search is one check of a text, of which each string may be searched alone.
+type search struct {
+	ctx    context.Context
+	budget *pattern.Budget
+}
+
 // finder finds places in a text. It is stateless.
 type finder interface {
-	find(text string) (match, error)
+	find(s *search, text string) (match, error)
 	// because returns the reason of a violation, given the kinds of findings.
 	because(what []string) string
 }
@@ -36,15 +43,16 @@ type spanChecker struct {
 	whole bool
 }
 
-func (c *spanChecker) check(_ context.Context, q checkInput) (checkResult, error) {
-	f, ok, err := c.structured(q.text)
+func (c *spanChecker) check(ctx context.Context, q checkInput) (checkResult, error) {
+	s := &search{ctx, pattern.NewBudget(pattern.MaxSteps)}
+	f, ok, err := c.structured(s, q.text)
 	if err != nil {
 		return checkResult{}, err
 	}
 	if ok && (len(f.what) > 0 || !c.whole) {
 		return c.finding(f, true), nil
 	}
-	if f, err = c.find.find(q.text); err != nil {
+	if f, err = c.find.find(s, q.text); err != nil {
 		return checkResult{}, err
 	}
 	return c.finding(f, !ok || q.part != partArguments), nil
@@ -59,7 +67,7 @@ func (c *spanChecker) finding(f match, clean bool) checkResult {
 
 // structured checks the strings and numbers of JSON. ok is false if the text is not a
 // JSON object, array or string.
-func (c *spanChecker) structured(text string) (f match, ok bool, err error) {
+func (c *spanChecker) structured(s *search, text string) (f match, ok bool, err error) {
 	if t := strings.TrimLeft(text, " \t\r\n"); t == "" || strings.IndexByte(`{["`, t[0]) < 0 {
 		return match{}, false, nil
 	}
@@ -80,7 +88,7 @@ func (c *spanChecker) structured(text string) (f match, ok bool, err error) {
 		if err != nil {
 			return match{}, false, nil
 		}
-		at, err := c.scalar(raw)
+		at, err := c.scalar(s, raw)
 		if err != nil {
 			return match{}, true, err
 		}
@@ -104,15 +112,15 @@ func (c *spanChecker) structured(text string) (f match, ok bool, err error) {
 	return f, true, nil
 }
 
-func (c *spanChecker) scalar(raw jsontext.Value) (match, error) {
+func (c *spanChecker) scalar(s *search, raw jsontext.Value) (match, error) {
 	if raw.Kind() != '"' {
-		return c.find.find(string(raw))
+		return c.find.find(s, string(raw))
 	}
 	unquoted, err := jsontext.AppendUnquote(nil, raw)
 	if err != nil && len(unquoted) == 0 {
-		return c.find.find(string(raw))
+		return c.find.find(s, string(raw))
 	}
-	return c.find.find(string(unquoted))
+	return c.find.find(s, string(unquoted))
 }
 
 func union(a, b []string) []string {
@@ -129,7 +137,7 @@ type piiFinder struct {
 	replacement *string // nil: the entity's label
 }
 
-func (p piiFinder) find(text string) (f match, err error) {
+func (p piiFinder) find(_ *search, text string) (f match, err error) {
 	spans := pii.Find(text, p.entities...)
 	if len(spans) == 0 {
 		return match{}, nil

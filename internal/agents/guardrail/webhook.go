@@ -20,6 +20,7 @@ const maxReason = 201
 
 // Call is a request to a webhook: a POST of JSON.
 type Call struct {
+	TenantID  string
 	URL       string
 	Secret    string // signs the body; "": unsigned
 	Body      []byte
@@ -76,7 +77,7 @@ func (w *webhook) check(ctx context.Context, q checkInput) (checkResult, error) 
 		return checkResult{}, errors.New("the text cannot be sent to its webhook")
 	}
 	r, err := w.hooks.Call(ctx, Call{
-		URL: w.guardrail.WebhookURL, Secret: w.guardrail.Secret, Body: body,
+		TenantID: w.guardrail.TenantID, URL: w.guardrail.WebhookURL, Secret: w.guardrail.Secret, Body: body,
 		Timeout: w.guardrail.timeout(), MaxAnswer: int64(2*len(body) + 64<<10),
 	})
 	switch {

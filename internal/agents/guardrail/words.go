@@ -178,7 +178,7 @@ type keywordFinder struct {
 	replacement string
 }
 
-func (k keywordFinder) find(text string) (match, error) {
+func (k keywordFinder) find(_ *search, text string) (match, error) {
 	redacted, n := k.words.redact(text, k.replacement)
 	if n == 0 {
 		return match{}, nil

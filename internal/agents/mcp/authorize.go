@@ -45,6 +45,7 @@ func (a *Authorizer) Start(ctx context.Context, state string) (location string, 
 	if !v.authorizable() || !v.Enabled {
 		return "", fault.New(fault.Conflict, "", "This server is disabled, or no longer authorized by people.")
 	}
+	ctx = authz.WithTenant(ctx, s.Tenant)
 	p := pending{Redirect: a.base() + CallbackPath, Verifier: rand.Text() + rand.Text(), URL: v.URL}
 	if p.Provider, err = a.oauth.Discover(ctx, v.URL); err != nil {
 		return "", err
@@ -109,7 +110,7 @@ func (a *Authorizer) Finish(ctx context.Context, in CallbackParams) (server stri
 	if origin(v.URL) != origin(p.URL) {
 		return "", serverMoved()
 	}
-	token, err := a.oauth.Exchange(ctx, p.Provider, p.Client, p.Redirect, in.Code, p.Verifier)
+	token, err := a.oauth.Exchange(authz.WithTenant(ctx, s.Tenant), p.Provider, p.Client, p.Redirect, in.Code, p.Verifier)
 	if errors.Is(err, ErrInvalidGrant) {
 		return "", fault.New(fault.Malformed, codeOAuth, "The authorization server does not accept the code that it issued.").Because(err)
 	}

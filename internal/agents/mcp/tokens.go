@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"agentd/internal/base/authz"
 	"agentd/internal/base/fault"
 	"agentd/internal/base/txn"
 )
@@ -76,7 +77,7 @@ func (t *tokens) claim(ctx context.Context, stored *Grant, now time.Time) (claim
 func (t *tokens) refresh(ctx context.Context, stored *Grant, g *granted) (string, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), refreshTimeout)
 	defer cancel()
-	token, err := t.oauth.Refresh(ctx, g.Provider, g.Client, g.Token.Refresh)
+	token, err := t.oauth.Refresh(authz.WithTenant(ctx, t.tenant), g.Provider, g.Client, g.Token.Refresh)
 	switch {
 	case errors.Is(err, ErrInvalidGrant):
 		if err := t.writer.Write(ctx, func(tx txn.Tx) error { return t.grants.DeleteVersionTx(tx, stored) }); err != nil {

@@ -429,7 +429,7 @@ func TestTesting(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	want := []model.Target{
-		{Provider: "openai", BaseURL: "https://api.openai.com/v1", APIKey: secret.New("sk-0123456789"), Guarded: true, OwnKey: true},
+		{Provider: "openai", BaseURL: "https://api.openai.com/v1", APIKey: secret.New("sk-0123456789"), Guarded: true, TenantID: r.who.TenantID, OwnKey: true},
 		{Provider: "acme", BaseURL: "https://acme.internal/v1", APIKey: secret.New("sk-abcdefghij"), OwnKey: true},
 	}
 	if diff := cmp.Diff(want, r.asked, cmp.Comparer(func(a, b secret.String) bool { return a.Reveal() == b.Reveal() })); diff != "" {

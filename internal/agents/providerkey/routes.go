@@ -248,7 +248,7 @@ func (s *Service) test(ctx context.Context, who authz.Caller, in *providerIn) (T
 		}
 		return Tested{Message: "No key for this provider is stored in this company."}, nil
 	}
-	to := model.Target{Provider: c.Name, BaseURL: c.Endpoint, APIKey: c.Key, Guarded: true, OwnKey: true}
+	to := model.Target{Provider: c.Name, BaseURL: c.Endpoint, APIKey: c.Key, Guarded: true, TenantID: who.TenantID, OwnKey: true}
 	if c.Origin == model.OriginPlatform {
 		if !s.Catalogue.At(c.Name, c.Endpoint) {
 			return Tested{Message: "The provider's endpoint has changed since the key was stored; store it again."}, nil

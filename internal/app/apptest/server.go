@@ -11,6 +11,7 @@ package apptest
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -39,6 +40,11 @@ type Server struct {
 // Start runs agentd on a free port with data of its own and a simulated model.
 func Start(t testing.TB, sim *modeltest.Server, adjust ...func(*config.Config)) *Server {
 	t.Helper()
+	return Restart(t, configured(t, sim, adjust...))
+}
+
+func configured(t testing.TB, sim *modeltest.Server, adjust ...func(*config.Config)) config.Config {
+	t.Helper()
 	cfg := config.Config{}
 	cfg.Server.Listen = "127.0.0.1:0"
 	cfg.Server.RateLimits = "off" // tests ask more often than people do
@@ -52,7 +58,7 @@ func Start(t testing.TB, sim *modeltest.Server, adjust ...func(*config.Config)) 
 	for _, f := range adjust {
 		f(&cfg)
 	}
-	return Restart(t, cfg)
+	return cfg
 }
 
 // Restart runs agentd again with what an earlier one left.
@@ -62,7 +68,18 @@ func Restart(t testing.TB, cfg config.Config) *Server {
 	if os.Getenv("AGENTD_TEST_LOG") != "" {
 		level = slog.LevelDebug
 	}
-	a, err := app.Start(t.Context(), cfg, slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: level})))
+	return restart(t, cfg, slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: level})))
+}
+
+// StartLogging is Start with a server that logs everything to w.
+func StartLogging(t testing.TB, w io.Writer, sim *modeltest.Server, adjust ...func(*config.Config)) *Server {
+	t.Helper()
+	return restart(t, configured(t, sim, adjust...), slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug})))
+}
+
+func restart(t testing.TB, cfg config.Config, log *slog.Logger) *Server {
+	t.Helper()
+	a, err := app.Start(t.Context(), cfg, log)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,6 +35,10 @@ type Server struct {
 	Listen    string `env:"AGENTD_LISTEN" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Address to listen on."`
 	PublicURL string `env:"AGENTD_PUBLIC_URL" name:"public-url" placeholder:"URL" help:"Address that clients use, where a proxy stands in front of agentd. Empty: the address listened on."`
 
+	TLSCert       string `env:"AGENTD_TLS_CERT" name:"tls-cert" placeholder:"FILE" help:"Certificate chain (PEM) with which agentd itself speaks TLS; read again when the file changes. Empty: no TLS; a proxy in front has it."`
+	TLSKey        string `env:"AGENTD_TLS_KEY" name:"tls-key" placeholder:"FILE" help:"Private key (PEM) of AGENTD_TLS_CERT."`
+	MetricsListen string `env:"AGENTD_METRICS_LISTEN" name:"metrics-listen" placeholder:"HOST:PORT" help:"Address for /metrics and for /health with the details of the build, without TLS and without a key: for the operator's own network. AGENTD_LISTEN then has neither. Empty: /metrics is on AGENTD_LISTEN."`
+
 	RateLimits       string `env:"AGENTD_RATE_LIMITS" default:"tenant=6000/m,key=3000/m" placeholder:"LIMITS" help:"How many requests a tenant, a key (or browser session) and an operation of a tenant may make: any of tenant=N/m, key=N/m and endpoint=N/m by commas, with /s, /m or /h. off: no limits."`
 	StreamsPerTenant int    `env:"AGENTD_STREAMS_PER_TENANT" name:"streams-per-tenant" default:"20000" placeholder:"N" help:"How many event streams a tenant may have open at once on this node. 0: any number."`
 

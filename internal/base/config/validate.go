@@ -23,6 +23,13 @@ func (c *Config) Validate() error {
 	var v verdict
 	v.check("AGENTD_LISTEN", true, func() error { return checkListen(c.Server.Listen) })
 	v.check("AGENTD_PUBLIC_URL", c.Server.PublicURL != "", func() error { return checkHTTP(c.Server.PublicURL) })
+	v.check("AGENTD_TLS_CERT", c.Server.TLSCert != "" || c.Server.TLSKey != "", func() error {
+		if c.Server.TLSCert == "" || c.Server.TLSKey == "" {
+			return errors.New("and AGENTD_TLS_KEY must be set together")
+		}
+		return errors.Join(checkFile(c.Server.TLSCert), checkFile(c.Server.TLSKey))
+	})
+	v.check("AGENTD_METRICS_LISTEN", c.Server.MetricsListen != "", func() error { return checkListen(c.Server.MetricsListen) })
 	v.check("AGENTD_TRUSTED_PROXIES", true, func() error {
 		_, err := c.Server.Proxies()
 		return err

@@ -8,10 +8,12 @@ import (
 	"io"
 	"regexp"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"agentd/internal/base/fault"
 	"agentd/internal/base/media"
+	"agentd/internal/base/pattern"
 )
 
 // Bounds of a search.
@@ -21,8 +23,14 @@ const (
 	searchMatches = 300
 
 	searchBytes = 32 << 20 // of all files together
-	searchLine  = 64 << 10 // a longer one is searched in pieces
-	shownLine   = 500      // bytes of a line that are shown, around the match
+	searchPiece = 4 << 10  // a longer line is searched in pieces
+	// searchSteps bounds the size of the expression's program times the bytes that are
+	// searched.
+	searchSteps = 1 << 31
+	searchTime  = 5 * time.Second
+	// searchOverlap is what a piece has of the one before it.
+	searchOverlap = 512
+	shownLine     = 500 // bytes of a line that are shown, around the match
 )
 
 // Match is one line that a search found.
@@ -42,20 +50,19 @@ type Query struct {
 	Glob  string // for paths; "" matches all
 }
 
-func (q Query) compile() (what, where *regexp.Regexp, err error) {
+func (q Query) compile() (what, where *pattern.Pattern, err error) {
 	text := q.Text
 	if !q.Regex {
 		text = "(?i)" + regexp.QuoteMeta(text)
 	}
-	if what, err = regexp.Compile(text); err != nil {
-		return nil, nil, fault.New(fault.Malformed, "INVALID_QUERY",
-			"The query parameter q is not a valid regular expression (RE2 syntax).").Because(err)
+	if what, err = pattern.Compile(text); err != nil {
+		return nil, nil, fault.New(fault.Malformed, "INVALID_QUERY", "The query parameter q is invalid: %s.", err).Because(err)
 	}
 	if q.Glob == "" {
 		return what, nil, nil
 	}
-	if where, err = regexp.Compile(globExpression(q.Glob)); err != nil {
-		return nil, nil, fault.New(fault.Malformed, "INVALID_QUERY", "The query parameter glob is not a valid pattern.").Because(err)
+	if where, err = pattern.Compile(globExpression(q.Glob)); err != nil {
+		return nil, nil, fault.New(fault.Malformed, "INVALID_QUERY", "The query parameter glob is invalid: %s.", err).Because(err)
 	}
 	return what, where, nil
 }
@@ -101,23 +108,50 @@ func (s *Service) Search(ctx context.Context, tenant, id string, q Query) ([]Mat
 	if _, err := s.Table.Get(ctx, tenant, id); err != nil {
 		return nil, err
 	}
-	found := []Match{}
 	if q.Text == "" {
-		return found, nil
+		return []Match{}, nil
 	}
 	what, where, err := q.compile()
 	if err != nil {
 		return nil, err
 	}
-	files, err := s.Table.ListFiles(ctx, tenant, id, "", MaxFiles)
+	release, err := s.Searches.Acquire(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}
-	paths, looked, budget := 0, 0, int64(searchBytes)
+	defer release()
+	bounded, cancel := context.WithTimeout(ctx, searchTime)
+	defer cancel()
+	found, err := s.searchFiles(bounded, tenant, id, what, where)
+	if bounded.Err() != nil && ctx.Err() == nil {
+		err = nil // what was found in time
+	}
+	return found, err
+}
+
+// searchFiles returns what it found before an error too.
+func (s *Service) searchFiles(ctx context.Context, tenant, id string, what, where *pattern.Pattern) ([]Match, error) {
+	found := []Match{}
+	files, err := s.Table.ListFiles(ctx, tenant, id, "", MaxFiles)
+	if err != nil {
+		return found, err
+	}
+	globs := pattern.NewBudget(pattern.MaxSteps)
+	paths, looked, budget := 0, 0, min(searchBytes, searchSteps/what.Size())
 	for i := range files {
 		f := &files[i]
-		if where != nil && !where.MatchString(f.Path) {
-			continue
+		if where != nil {
+			matches, err := where.Match(ctx, f.Path, globs)
+			if errors.Is(err, pattern.ErrSteps) {
+				return found, fault.New(fault.Malformed, "INVALID_QUERY",
+					"The query parameter glob takes too long for so many paths; use fewer wildcards.").Because(err)
+			}
+			if err != nil {
+				return found, err
+			}
+			if !matches {
+				continue
+			}
 		}
 		if paths++; paths > searchPaths || looked == searchFiles || len(found) >= searchMatches || budget <= 0 {
 			break
@@ -126,41 +160,53 @@ func (s *Service) Search(ctx context.Context, tenant, id string, q Query) ([]Mat
 			continue
 		}
 		looked++
-		budget -= f.SizeBytes
-		if found, err = s.searchFile(ctx, tenant, f, what, found); err != nil {
-			return nil, err
+		if found, err = s.searchFile(ctx, tenant, f, what, budget, found); err != nil {
+			return found, err
 		}
+		budget -= int(min(f.SizeBytes, searchBytes))
 	}
 	return found, nil
 }
 
-func (s *Service) searchFile(ctx context.Context, tenant string, f *File, what *regexp.Regexp, found []Match) ([]Match, error) {
+func (s *Service) searchFile(
+	ctx context.Context, tenant string, f *File, what *pattern.Pattern, budget int, found []Match,
+) ([]Match, error) {
 	r, err := s.Blobs.Open(ctx, tenant, f.ETag)
 	if err != nil {
 		return found, ignoreAbsent(err) // replaced or deleted meanwhile
 	}
 	defer r.Close()
-	lines := bufio.NewReaderSize(io.LimitReader(r, searchBytes), searchLine)
-	for number, fresh := 0, true; len(found) < searchMatches; {
+	text := bufio.NewReaderSize(io.LimitReader(r, int64(budget)), 16*searchPiece)
+	for number, begins := 0, true; len(found) < searchMatches; {
 		if ctx.Err() != nil {
 			return found, ctx.Err()
 		}
-		piece, err := lines.ReadSlice('\n')
-		if fresh {
+		piece, err := text.Peek(searchPiece)
+		if len(piece) == 0 && err == io.EOF {
+			return found, nil
+		}
+		if err != nil && err != io.EOF {
+			return found, ignoreAbsent(err)
+		}
+		if begins {
 			number++
 		}
-		fresh = err == nil
-		if bytes.IndexByte(piece, 0) >= 0 {
+		// A match near the end of a piece may be longer: the next piece has it whole.
+		end, next, last := len(piece), len(piece)-searchOverlap, len(piece)-searchOverlap
+		begins = false
+		if i := bytes.IndexByte(piece, '\n'); i >= 0 {
+			end, next, last, begins = i, i+1, i+1, true
+		} else if err == io.EOF {
+			next, last = len(piece), len(piece)+1
+		}
+		line := bytes.TrimRight(piece[:end], "\r")
+		if bytes.IndexByte(line, 0) >= 0 {
 			return found, nil // binary after all
 		}
-		piece = bytes.TrimRight(piece, "\r\n")
-		if at := what.FindIndex(piece); at != nil {
-			found = append(found, Match{Path: f.Path, LineNumber: number, Line: around(piece, at), Match: shown(piece[at[0]:at[1]])})
+		if at := what.Find(line); at != nil && at[0] < last {
+			found = append(found, Match{Path: f.Path, LineNumber: number, Line: around(line, at), Match: shown(line[at[0]:at[1]])})
 		}
-		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
-			if err == io.EOF {
-				return found, nil
-			}
+		if _, err := text.Discard(next); err != nil {
 			return found, ignoreAbsent(err)
 		}
 	}

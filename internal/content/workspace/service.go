@@ -13,6 +13,7 @@ import (
 	"agentd/internal/base/fault"
 	"agentd/internal/base/ident"
 	"agentd/internal/base/page"
+	"agentd/internal/base/share"
 	"agentd/internal/base/txn"
 	"agentd/internal/kernel/audit"
 	"agentd/internal/kernel/blob"
@@ -21,14 +22,15 @@ import (
 
 // Service implements the operations on workspaces and their files.
 type Service struct {
-	Table   Table
-	Blobs   *blob.Store
-	Writer  txn.Writer
-	Cursors *page.Cursors
-	Clock   clock.Clock
-	Agents  *agent.Agents  // see Connect
-	Audit   audit.Recorder // records sharing and deleting; optional
-	Quota   quota.Gate     // optional; without it only MaxWorkspaces applies
+	Table    Table
+	Blobs    *blob.Store
+	Writer   txn.Writer
+	Cursors  *page.Cursors
+	Clock    clock.Clock
+	Agents   *agent.Agents  // see Connect
+	Audit    audit.Recorder // records sharing and deleting; optional
+	Quota    quota.Gate     // optional; without it only MaxWorkspaces applies
+	Searches *share.Places  // for searching files; optional
 	// Artifact opens an artifact of a run by its name, so that agents can read
 	// results that were too long for the conversation. Errors: fault.NotFound.
 	Artifact func(ctx context.Context, tenant, run, name string) (mimeType string, content Content, err error)

@@ -62,11 +62,12 @@ type DeliveryStore interface {
 
 // Post is a request to a webhook.
 type Post struct {
-	URL     string
-	Secret  string // "": the request is not signed
-	Body    []byte
-	EventID string // of the notification, the same for all attempts
-	Type    string
+	TenantID string
+	URL      string
+	Secret   string // "": the request is not signed
+	Body     []byte
+	EventID  string // of the notification, the same for all attempts
+	Type     string
 }
 
 // Poster sends posts, signed like the deliveries of webhook subscriptions. It
@@ -275,7 +276,7 @@ func (s *Service) post(ctx context.Context, held work.Lease, d *delivery, t *Tar
 	if err != nil {
 		return err
 	}
-	status, err := s.Poster.Post(ctx, Post{URL: p.URL, Secret: p.Secret, Body: body, EventID: n.ID, Type: n.Type})
+	status, err := s.Poster.Post(ctx, Post{TenantID: held.TenantID, URL: p.URL, Secret: p.Secret, Body: body, EventID: n.ID, Type: n.Type})
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

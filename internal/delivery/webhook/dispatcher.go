@@ -235,7 +235,8 @@ func (d *dispatcher) attempt(ctx context.Context, due DueAttempt, needsSlot bool
 		}
 	}
 	r.out = d.Sender.Send(ctx, Request{
-		URL: d.sub.URL, Secret: d.secret, DeliveryID: due.ID, EventID: due.EventID, EventType: due.EventType, Body: due.Body,
+		TenantID: d.sub.TenantID, URL: d.sub.URL, Secret: d.secret,
+		DeliveryID: due.ID, EventID: due.EventID, EventType: due.EventType, Body: due.Body,
 	})
 	r.at = d.Clock.Now()
 	r.slot.keep()

@@ -128,7 +128,7 @@ func quoted(s string) string {
 
 func (s *Service) create(ctx context.Context, who authz.Caller, in *createIn) (v View, err error) {
 	events, invalid := s.Events.checkEvents(in.Body.Events)
-	if err := s.CheckURL(ctx, in.Body.URL); err != nil {
+	if err := s.CheckURL(authz.WithTenant(ctx, who.TenantID), in.Body.URL); err != nil {
 		invalid = append(invalid, fault.Field{Field: "url", Message: fault.From(err).Detail})
 	}
 	if invalid != nil {

@@ -9,6 +9,7 @@ import (
 // same EventID and Body, and a DeliveryID of their own; each is signed when it is
 // sent.
 type Request struct {
+	TenantID   string
 	URL        string
 	Secret     string // whsec_ and the base64 of random bytes
 	DeliveryID string // of the attempt

@@ -99,8 +99,8 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-// event is what the tests read of any event.
-type event struct {
+// streamEvent is what the tests read of any event.
+type streamEvent struct {
 	Type    string `json:"type"`
 	Index   int    `json:"index"`
 	Message struct {
@@ -135,10 +135,10 @@ func checkGrammar(t *testing.T, wire []byte, ends bool) (h decodedStream) {
 	t.Helper()
 	open, index, last := "", 0, ""
 	fits := map[string]string{"text_delta": "text", "input_json_delta": "tool_use", "thinking_delta": "thinking", "signature_delta": "thinking"}
-	wrong := func(e event, why string) { t.Errorf("%s: %+v\n%s", why, e, wire) }
+	wrong := func(e streamEvent, why string) { t.Errorf("%s: %+v\n%s", why, e, wire) }
 	for i, raw := range bytes.Split(bytes.TrimSuffix(wire, []byte("\n\n")), []byte("\n\n")) {
 		name, data, ok := bytes.Cut(raw, []byte("\ndata: "))
-		var e event
+		var e streamEvent
 		if err := json.Unmarshal(data, &e); err != nil || !ok || string(name) != "event: "+e.Type || bytes.Contains(data, []byte("\n")) {
 			t.Fatalf("no event: %v: %s", err, raw)
 		}

@@ -10,13 +10,16 @@ import (
 	"agentd/internal/base/authz"
 	"agentd/internal/base/ident"
 	"agentd/internal/edge/httpapi"
+	"agentd/internal/edge/runstream"
 	"agentd/internal/kernel/model"
 	"agentd/internal/kernel/quota"
 )
 
-// Messages serves Anthropic's Messages API with models.
+// Messages serves Anthropic's Messages API with models and agents.
 type Messages struct {
 	Proxy *modelproxy.Proxy
+	// Runner runs the agents that requests name in place of a model.
+	Runner *runstream.Runner
 	// Reserved is the model that serves names with reservedPrefix.
 	Reserved string
 	// StatusWait is how long a streamed answer waits for the model's first piece
@@ -49,6 +52,9 @@ func (m *Messages) Create(w http.ResponseWriter, r *http.Request, who authz.Call
 	req, modelReq, err := read(r)
 	if err != nil {
 		return err
+	}
+	if namesAgent(req.Model) {
+		return m.run(w, r, who, req, &modelReq)
 	}
 	attribution, err := httpapi.Params[modelproxy.Attribution](r)
 	if err != nil {

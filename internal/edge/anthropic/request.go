@@ -1,5 +1,5 @@
-// Package anthropic serves Anthropic's Messages API by calls of the model proxy. It
-// starts no runs. The codec is pure; the handlers only move bytes.
+// Package anthropic serves Anthropic's Messages API by calls of the model proxy, or by
+// runs where a request names an agent. The codec is pure; the handlers only move bytes.
 package anthropic
 
 import (
@@ -12,7 +12,7 @@ import (
 // /v1/messages that the model receives. Unknown members are accepted and ignored,
 // because newer clients send them.
 type Prompt struct {
-	Model      string         `json:"model" required:"true" minLength:"1" maxLength:"1000" doc:"<provider>/<model>. Names that begin with claude- are served by the operator's model for this route."`
+	Model      string         `json:"model" required:"true" minLength:"1" maxLength:"1000" doc:"<provider>/<model>, or an agent: its id, or agent/ and its id or name. Names that begin with claude- are served by the operator's model for this route."`
 	Messages   []Message      `json:"messages" required:"true" minItems:"1" maxItems:"100000"`
 	System     jsontext.Value `json:"system,omitzero" doc:"A string or an array of text blocks."`
 	Tools      []Tool         `json:"tools,omitzero" nullable:"true" maxItems:"1000" doc:"Tools that the client executes. Server tools (of another type than custom) are ignored."`

@@ -19,9 +19,11 @@ func (m *Messages) Routes() []httpapi.Raw {
 		{
 			Row: route.Row{
 				Method: "POST", Path: "/v1/messages", ID: "createMessage", Tag: "Anthropic-Compat",
-				Scopes: []authz.Scope{"runs:create"}, And: []authz.Scope{"agents:read"}, Role: authz.Developer, Errors: []int{404, 501, 502},
-				Summary:  "Create a message",
-				Doc:      "Calls a model, not an agent. With stream true the answer is an event stream that ends with message_stop.",
+				Scopes: []authz.Scope{"runs:create"}, And: []authz.Scope{"agents:read"}, Role: authz.Developer,
+				Errors:  []int{404, 409, 422, 501, 502, 503, 504},
+				Summary: "Create a message",
+				Doc: "Calls a model, or starts a run of an agent that model names by its id or as agent/<id or name>; the header X-Run-Id then has " +
+					"the run's id. With stream true the answer is an event stream that ends with message_stop.",
 				BodyOf:   reflect.TypeFor[Request](),
 				AnswerOf: reflect.TypeFor[Answer](),
 			},

@@ -75,7 +75,7 @@ func (o *operation) reply(w http.ResponseWriter, out any) error {
 		w.Header().Set("Location", r.Location)
 	}
 	if c := r.Cookie; c != nil {
-		http.SetCookie(w, o.cookie(c))
+		o.setCookie(w, c)
 	}
 	if r.JSON == nil {
 		w.WriteHeader(status)
@@ -106,6 +106,19 @@ func (o *operation) render(out any) (*idempotency.Answer, error) {
 		a.Media = contentTypes[cmp.Or(r.Media, jsonMedia)][0]
 	}
 	return a, nil
+}
+
+// setCookie sets a cookie. Under https that of a session has the prefix __Host-;
+// the one without it, which an earlier answer may have set, ends with it.
+func (o *operation) setCookie(w http.ResponseWriter, c *route.Cookie) {
+	set := o.cookie(c)
+	if o.https && c.Name == sessionCookie {
+		set.Name = hostPrefix + sessionCookie
+		if c.Lasts <= 0 {
+			http.SetCookie(w, o.cookie(c))
+		}
+	}
+	http.SetCookie(w, set)
 }
 
 func (o *operation) cookie(c *route.Cookie) *http.Cookie {

@@ -28,6 +28,7 @@ type Authenticator interface {
 const (
 	keyCookie         = "svc_auth_token" // holds a key or a stream token
 	sessionCookie     = "svc_session"    // holds a browser session
+	hostPrefix        = "__Host-"        // of the name of that cookie under https, so that no other host of the domain can set it
 	subprotocol       = "svc."           // prefix of a key in base64
 	maxCredentialSize = 1024
 )
@@ -84,10 +85,10 @@ func (o *operation) credential(r *http.Request) (credential, error) {
 		}
 	}
 	if len(r.Header["Cookie"]) > 0 {
-		for _, name := range [...]string{sessionCookie, keyCookie} {
+		for _, name := range [...]string{hostPrefix + sessionCookie, sessionCookie, keyCookie} {
 			if values := cookies(r, name); len(values) > 0 {
 				raw, err := onlyValue(values)
-				return credential{raw: raw, session: name == sessionCookie, cookie: true}, err
+				return credential{raw: raw, session: name != keyCookie, cookie: true}, err
 			}
 		}
 	}
@@ -244,7 +245,7 @@ func (s *Server) authenticate(x *exchange, r *http.Request, o *operation) error 
 		return err
 	}
 	if renew > 0 {
-		http.SetCookie(x, o.cookie(&route.Cookie{Name: sessionCookie, Value: cred.raw, Lasts: renew}))
+		o.setCookie(x, &route.Cookie{Name: sessionCookie, Value: cred.raw, Lasts: renew})
 	}
 	if cred.cookie {
 		who.Method = "cookie"

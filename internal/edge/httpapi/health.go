@@ -97,10 +97,27 @@ func (s *Server) check(ctx context.Context) (bool, time.Duration) {
 
 func (s *Server) serveHealth(w http.ResponseWriter, r *http.Request, _ authz.Caller) error {
 	connected, _ := s.check(r.Context())
-	h := health{
-		Status: "healthy", Timestamp: time.Now().UTC(), Connected: connected,
-		Uptime: int64(time.Since(s.started).Seconds()), Version: APIVersion, Build: s.build,
+	h := s.healthOf(connected)
+	if s.showsBuild {
+		h.describeBuild(s.build)
 	}
+	return JSON(w, okOr503(connected), h)
+}
+
+func (s *Server) healthOf(connected bool) *health {
+	h := &health{
+		Status: "healthy", Timestamp: time.Now().UTC(), Connected: connected,
+		Uptime: int64(time.Since(s.started).Seconds()), Version: APIVersion,
+	}
+	if !connected {
+		h.Status = "unhealthy"
+	}
+	return h
+}
+
+// describeBuild adds what only the operator is shown.
+func (h *health) describeBuild(version string) {
+	h.Build = version
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, setting := range info.Settings {
 			switch setting.Key {
@@ -111,10 +128,6 @@ func (s *Server) serveHealth(w http.ResponseWriter, r *http.Request, _ authz.Cal
 			}
 		}
 	}
-	if !connected {
-		h.Status = "unhealthy"
-	}
-	return JSON(w, okOr503(connected), &h)
 }
 
 func (s *Server) serveReady(w http.ResponseWriter, r *http.Request, _ authz.Caller) error {

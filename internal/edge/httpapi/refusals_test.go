@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/go-json-experiment/json"
+
+	"agentd/internal/base/route"
 )
 
 const (
@@ -217,12 +219,35 @@ func TestSessionCookieIsRenewed(t *testing.T) {
 	w := start(t, func(c *Config) { c.PublicURL = "https://agents.example.com" })
 	for token, want := range map[string]string{
 		browser:    "",
-		oldBrowser: "svc_session=" + oldBrowser + "; Path=/; Max-Age=7776000; HttpOnly; Secure; SameSite=Lax",
+		oldBrowser: "__Host-svc_session=" + oldBrowser + "; Path=/; Max-Age=7776000; HttpOnly; Secure; SameSite=Lax",
 	} {
 		rec := w.ask(asked{method: "GET", path: showPath, headers: []string{"Cookie", "svc_session=" + token}})
 		if got := rec.Header().Get("Set-Cookie"); got != want || rec.Code != 200 {
 			t.Errorf("%d, cookie %q", rec.Code, got)
 		}
+	}
+}
+
+// Under https the cookie has a name that no other host can set. The one of before
+// opens its session until that ends, and not where the new one is sent too.
+func TestSessionCookieHasThePrefixOfItsHost(t *testing.T) {
+	t.Parallel()
+	w := start(t, func(c *Config) { c.TLS = true })
+	for cookie, want := range map[string]int{
+		"__Host-svc_session=" + browser:                         200,
+		"svc_session=" + browser:                                200,
+		"svc_session=svs_x; __Host-svc_session=" + browser:      200,
+		"svc_session=" + browser + "; __Host-svc_session=svs_x": 401,
+		"__Host-svc_auth_token=" + ownerKey:                     401,
+	} {
+		if rec := w.ask(asked{method: "GET", path: showPath, headers: []string{"Cookie", cookie}}); rec.Code != want {
+			t.Errorf("%s: %d, want %d", cookie, rec.Code, want)
+		}
+	}
+	rec := httptest.NewRecorder()
+	(&operation{https: true}).setCookie(rec, &route.Cookie{Name: sessionCookie})
+	if got := strings.Join(rec.Header().Values("Set-Cookie"), "\n"); strings.Count(got, "Max-Age=0") != 2 || !strings.Contains(got, "\n__Host-svc_session=;") {
+		t.Errorf("signing out leaves a cookie: %s", got)
 	}
 }
 

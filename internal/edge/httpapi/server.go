@@ -65,7 +65,12 @@ type Config struct {
 	Proxies []netip.Prefix
 
 	PublicURL string // of browsers; https://… turns on secure cookies and HSTS
+	TLS       bool   // clients connect to this process over TLS, which has the effect of an https public URL
 	Build     string // version of the program, for the health route
+	// HideBuild leaves the build out of the health route: it is for the operator.
+	HideBuild bool
+	// HideMetrics lets /metrics not exist here, because Private serves it.
+	HideMetrics bool
 
 	BodyBudget   int64         // bytes of large bodies in memory at once; 0: 32 MiB
 	BodyTimeout  time.Duration // for a small body to arrive, more for a large one; 0: 20 s
@@ -92,6 +97,7 @@ type Server struct {
 	tracer      trace.Tracer
 	https       bool
 	build       string
+	showsBuild  bool
 	started     time.Time
 
 	proxies  proxies
@@ -115,7 +121,7 @@ func New(c Config) (*Server, error) {
 		auth: c.Auth, sameOrigin: http.NewCrossOriginProtection(), fresh: c.Fresh, tenantNames: c.TenantNames,
 		idempotency: c.Idempotency, repeatWait: orDefault(c.RepeatWait, 10*time.Second),
 		ready: c.Ready, selfTest: c.SelfTest, log: c.Log, tracer: c.Tracer,
-		build: c.Build, started: time.Now(), mux: newMux(), proxies: c.Proxies,
+		build: c.Build, showsBuild: !c.HideBuild, https: c.TLS, started: time.Now(), mux: newMux(), proxies: c.Proxies,
 	}
 	if s.log == nil {
 		s.log = slog.Default()
@@ -125,7 +131,7 @@ func New(c Config) (*Server, error) {
 		if err != nil || u.Host == "" {
 			return nil, errors.New("the public URL must be absolute, such as https://agents.example.com")
 		}
-		s.https = u.Scheme == "https"
+		s.https = s.https || u.Scheme == "https"
 		if err := s.sameOrigin.AddTrustedOrigin(u.Scheme + "://" + u.Host); err != nil {
 			return nil, err
 		}
@@ -175,6 +181,9 @@ func (s *Server) mountAll(c Config) {
 		s.mount(s.rawOperation(raw))
 	}
 	for _, raw := range edgeRoutes(s) {
+		if c.HideMetrics && raw.Row.ID == "getMetrics" {
+			continue
+		}
 		s.mount(s.rawOperation(raw))
 	}
 	s.mux.unmatched = &operation{row: route.Row{Public: true}, serve: s.mux.fallback, meters: s.metrics.of("", "")}

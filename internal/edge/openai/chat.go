@@ -4,8 +4,6 @@
 package openai
 
 import (
-	"strings"
-
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -15,7 +13,7 @@ import (
 // ChatRequest is the body of POST /v1/chat/completions. Unknown members are
 // accepted and ignored, because newer clients send them.
 type ChatRequest struct {
-	Model    string    `json:"model" required:"true" doc:"An agent's id, optionally with the prefix agent/."`
+	Model    string    `json:"model" required:"true" doc:"An agent's id, or its name where no other agent has it; optionally with the prefix agent/."`
 	Messages []Message `json:"messages" required:"true" minItems:"1" maxItems:"10000"`
 	Stream   *bool     `json:"stream,omitzero" nullable:"true"`
 
@@ -79,12 +77,6 @@ type CallFunction struct {
 	Name      string `json:"name" required:"true"`
 	Arguments string `json:"arguments" required:"true"`
 }
-
-// agentPrefix may precede an agent's id in a model name.
-const agentPrefix = "agent/"
-
-// AgentID returns the id of the agent that the request names.
-func (r *ChatRequest) AgentID() string { return strings.TrimPrefix(r.Model, agentPrefix) }
 
 // Streams reports whether the answer is an event stream.
 func (r *ChatRequest) Streams() bool { return r.Stream != nil && *r.Stream }

@@ -115,12 +115,12 @@ func (c *chunker) usage(u Usage) ([]byte, error) {
 
 var textHead = []byte(`{"text":"`)
 
-// textOf returns the quoted text of an event's {"text":"…"}, usually without decoding:
-// it is JSON already.
+// textOf returns the quoted text of an event's {"text":"…", …}, usually without
+// decoding: it is JSON already, and comes first.
 func textOf(data jsontext.Value) []byte {
 	if bytes.HasPrefix(data, textHead) {
 		text := data[len(textHead)-1:]
-		if end := stringEnd(text); end == len(text)-1 {
+		if end := stringEnd(text); end > 0 && end < len(text) {
 			return text[:end]
 		}
 	}

@@ -68,7 +68,7 @@ func newStage(t *testing.T) *stage {
 		hub: event.NewHub(), canceled: make(chan string, 1),
 		agents: []ModelEntry{NewModelEntry(agentID, tenant, "helper", made.Unix())},
 	}
-	runner := &runstream.Runner{Runs: s, Agents: s, Log: &eventtest.MemoryLog{}, Hub: s.hub, Complete: true}
+	runner := &runstream.Runner{Runs: s, Agents: s, Names: s, Log: &eventtest.MemoryLog{}, Hub: s.hub, Complete: true}
 	s.chat = &Chat{Runner: runner, Models: s}
 	rows := append(s.chat.Routes(), (&Responses{Runner: runner, Chains: &s.responses}).Routes()...)
 	for i := range rows {
@@ -139,6 +139,18 @@ func (s *stage) Spec(context.Context, string, string, int64) (*run.AgentSpec, er
 
 // Models implements Models.
 func (s *stage) Models(context.Context, string) ([]ModelEntry, error) { return s.agents, s.refuse }
+
+// Named implements runstream.AgentNames: one agent has the name tester, and two
+// have the name twin.
+func (s *stage) Named(_ context.Context, _, name string, _ int) ([]string, error) {
+	switch name {
+	case "tester":
+		return []string{agentID}, nil
+	case "twin":
+		return []string{agentID, "01990000-0000-7000-8000-0000000000ab"}, nil
+	}
+	return nil, nil
+}
 
 // Model implements Models.
 func (s *stage) Model(_ context.Context, _, id string) (ModelEntry, error) {
@@ -243,6 +255,24 @@ func TestExchanges(t *testing.T) {
 		{name: "stream-failed", body: askUsage, play: func(s *stage) *stage { return s.ends(endings["failed"]) }},
 		{name: "stream-failed-late", body: askStream, play: func(s *stage) *stage {
 			return s.says("llm.chunk", `{"text":"It is"}`).ends(endings["failed-late"])
+		}},
+		{name: "stream-draft-void", body: askStream, play: func(s *stage) *stage {
+			s.says("step.started", `{"step_seq":1}`).says("llm.thinking", `{"text":"Hm."}`).says("llm.chunk", `{"text":"It \n"}`).says("llm.chunk", `{"text":"is"}`)
+			s.says("step.draft_void", `{"step_seq":1}`).says("step.retrying", `{"after_ms":5}`).says("llm.thinking", `{"text":"Hm. So"}`)
+			s.says("llm.chunk", `{"text":"It","step_seq":1}`).says("llm.chunk", `{"text":" \nis 42.","step_seq":1}`)
+			return s.says("llm.completed", `{"step_seq":1}`).ends(endings["completed"])
+		}},
+		{name: "stream-voided", body: askStream, play: func(s *stage) *stage {
+			s.says("step.started", `{"step_seq":1}`).says("llm.chunk", `{"text":"It is"}`).says("step.draft_void", `{"step_seq":1}`)
+			return s.says("llm.chunk", `{"text":"I think"}`).ends(endings["completed"])
+		}},
+		{name: "stream-voided-shorter", body: askStream, play: func(s *stage) *stage {
+			s.says("step.started", `{"step_seq":1}`).says("llm.chunk", `{"text":"It is"}`).says("step.draft_void", `{"step_seq":1}`)
+			return s.says("llm.chunk", `{"text":"It"}`).says("llm.completed", `{"step_seq":1}`).ends(endings["completed"])
+		}},
+		{name: "plain-model-down", body: ask, play: func(s *stage) *stage {
+			s.chat.Runner.MaxModelWait = time.Millisecond
+			return s.says("step.retrying", `{"step_seq":1,"attempt":1,"after_ms":60000}`)
 		}},
 		{name: "stream-without-log", body: askStream, play: func(s *stage) *stage {
 			s.chat.Runner.Log = brokenLog{}

@@ -29,14 +29,14 @@ type Chat struct {
 // Completions serves POST /v1/chat/completions: it starts a run and answers with
 // its result, in one piece or as a stream.
 func (c *Chat) Completions(w http.ResponseWriter, r *http.Request, who authz.Caller) error {
-	req, start, err := readChat(r)
+	req, start, err := c.read(r, who)
 	if err != nil {
 		return err
 	}
 	s, err := c.Runner.StartOnce(w, r, who, start)
 	if err != nil {
 		if fault.Is(err, fault.NotFound) {
-			return modelNotFound(req.Model)
+			return runstream.NoAgent(req.Model)
 		}
 		return err
 	}
@@ -47,8 +47,8 @@ func (c *Chat) Completions(w http.ResponseWriter, r *http.Request, who authz.Cal
 	return c.whole(w, r, req, s)
 }
 
-// readChat reads a request and converts it to a run's.
-func readChat(r *http.Request) (*ChatRequest, run.Request, error) {
+// read reads a request and converts it to a run's.
+func (c *Chat) read(r *http.Request, who authz.Caller) (*ChatRequest, run.Request, error) {
 	req, err := httpapi.DecodeBody[ChatRequest](r)
 	if err != nil {
 		return nil, run.Request{}, err
@@ -57,11 +57,9 @@ func readChat(r *http.Request) (*ChatRequest, run.Request, error) {
 	if err != nil {
 		return nil, start, err
 	}
-	if !ident.Valid(start.AgentID) {
-		return nil, start, modelNotFound(req.Model)
-	}
 	start.RunID = ident.New()
-	return req, start, nil
+	start.AgentID, err = c.Runner.AgentID(r.Context(), who.TenantID, req.Model)
+	return req, start, err
 }
 
 // whole answers with one completion when the run has ended.

@@ -2,12 +2,11 @@ package openai
 
 import (
 	"net/http"
-	"strings"
 
 	"agentd/internal/base/authz"
 	"agentd/internal/base/fault"
-	"agentd/internal/base/ident"
 	"agentd/internal/edge/httpapi"
+	"agentd/internal/edge/runstream"
 )
 
 // ModelEntry is an agent in the list of models.
@@ -16,12 +15,13 @@ type ModelEntry struct {
 	Object      string `json:"object" required:"true" enum:"model"`
 	Created     int64  `json:"created" required:"true" doc:"Unix seconds."`
 	OwnedBy     string `json:"owned_by" required:"true" doc:"The company's id."`
+	Name        string `json:"name" doc:"The agent's name."`
 	DisplayName string `json:"display_name" doc:"The agent's name."`
 }
 
 // NewModelEntry returns the entry of an agent.
 func NewModelEntry(id, tenant, name string, created int64) ModelEntry {
-	return ModelEntry{ID: id, Object: "model", Created: created, OwnedBy: tenant, DisplayName: name}
+	return ModelEntry{ID: id, Object: "model", Created: created, OwnedBy: tenant, Name: name, DisplayName: name}
 }
 
 // ModelList is the answer of GET /v1/models.
@@ -39,25 +39,20 @@ func (c *Chat) List(w http.ResponseWriter, r *http.Request, who authz.Caller) er
 	return httpapi.JSON(w, http.StatusOK, ModelList{"list", all})
 }
 
-// Model serves GET /v1/models/{id}. The id may have the prefix agent/, with its slash
-// escaped or not.
+// Model serves GET /v1/models/{model}. The model may have the prefix agent/, with its
+// slash escaped or not.
 func (c *Chat) Model(w http.ResponseWriter, r *http.Request, who authz.Caller) error {
 	name := r.PathValue("model")
-	id := strings.TrimPrefix(name, agentPrefix)
-	if !ident.Valid(id) {
-		return modelNotFound(name)
+	id, err := c.Runner.AgentID(r.Context(), who.TenantID, name)
+	if err != nil {
+		return err
 	}
 	m, err := c.Models.Model(r.Context(), who.TenantID, id)
 	if fault.Is(err, fault.NotFound) {
-		return modelNotFound(name)
+		return runstream.NoAgent(name)
 	}
 	if err != nil {
 		return err
 	}
 	return httpapi.JSON(w, http.StatusOK, m)
-}
-
-func modelNotFound(name string) error {
-	return fault.New(fault.NotFound, "model_not_found",
-		"No agent %q exists in this company; a model is an agent's id, optionally with the prefix agent/. GET /v1/models lists them.", name)
 }

@@ -98,7 +98,7 @@ func (s *Responses) Create(w http.ResponseWriter, r *http.Request, who authz.Cal
 	stream, err := s.Runner.StartOnce(w, r, who, start.Request)
 	if err != nil {
 		if fault.Is(err, fault.NotFound) {
-			return modelNotFound(req.Model)
+			return runstream.NoAgent(req.Model)
 		}
 		return err
 	}
@@ -141,11 +141,9 @@ func (s *Responses) read(r *http.Request, who authz.Caller) (*ResponseRequest, r
 	if err != nil {
 		return nil, runStart{}, err
 	}
-	if !ident.Valid(start.AgentID) {
-		return nil, runStart{}, modelNotFound(req.Model)
-	}
 	start.RunID = ident.New()
-	return req, start, nil
+	start.AgentID, err = s.Runner.AgentID(r.Context(), who.TenantID, req.Model)
+	return req, start, err
 }
 
 // whole answers with the response when its run has ended.
@@ -204,8 +202,12 @@ func (s *Responses) relay(r *http.Request, a *createdResponse, after int64) (gon
 	f.sendResponse(eventInProgress, value, false)
 	c := composer{run: a.stream.Run.RunID, items: []OutputItem{}, observer: &f}
 	for e, err := range a.stream.Follow(out.Context()) {
-		if err == nil && !c.observe(e) {
+		if err == nil && !c.observe(e) && !c.voided {
 			continue
+		}
+		if c.voided {
+			f.fail(runstream.Voided("the response can be read by its id"))
+			return false, nil
 		}
 		var response *Response
 		if err == nil {

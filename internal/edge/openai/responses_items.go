@@ -5,6 +5,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"agentd/internal/edge/runstream"
 	"agentd/internal/execution/run"
 	"agentd/internal/kernel/model"
 )
@@ -23,7 +24,14 @@ type composer struct {
 	text         []byte       // its text so far, as the content of a JSON string
 	observer     itemObserver // nil if the items are not streamed
 	thoughtsOver bool         // further thoughts of the step are dropped
+
+	before           stepStart         // the state when the step began
+	answer, reasoned runstream.Redraft // what was streamed of the step
+	voided           bool              // text that was streamed is void, and the new text differs
 }
+
+// stepStart is the number of items when a step began.
+type stepStart struct{ items, messages, thoughts int }
 
 // itemObserver is notified as items are made. index is the item's position in the
 // output.
@@ -43,6 +51,14 @@ func (c *composer) nextID(prefix string, n *int) string {
 
 // addText adds a piece of the answer, as JSON.
 func (c *composer) addText(quoted []byte) {
+	if c.observer != nil {
+		rest, same := c.answer.Next(quoted)
+		c.voided = c.voided || !same
+		quoted = rest
+	}
+	if quoted == nil {
+		return
+	}
 	if c.open != itemMessage {
 		c.close(stateCompleted)
 		c.begin(itemMessage, messageItem(c.nextID(messagePrefix, &c.messages), stateInProgress, ""))
@@ -51,10 +67,27 @@ func (c *composer) addText(quoted []byte) {
 	c.addPiece(quoted)
 }
 
+// voidDraft drops the step's items so far, because they are made again. What was
+// streamed of them stays, and must come again.
+func (c *composer) voidDraft() {
+	if c.observer != nil {
+		c.answer.Void()
+		c.reasoned.Void()
+		return
+	}
+	c.items, c.messages, c.thoughts = c.items[:c.before.items], c.before.messages, c.before.thoughts
+	c.open, c.thoughtsOver = "", false
+}
+
 // addThought adds a piece of reasoning, as JSON. Reasoning after the first text of a
 // step is dropped, because it would split the message.
 func (c *composer) addThought(quoted []byte) {
-	if c.thoughtsOver {
+	if c.observer != nil {
+		if rest, same := c.reasoned.Next(quoted); same { // reasoning is not the answer: it may go on differently
+			quoted = rest
+		}
+	}
+	if quoted == nil || c.thoughtsOver {
 		return
 	}
 	if c.open != itemReasoning {
@@ -98,6 +131,10 @@ func (c *composer) close(status string) {
 func (c *composer) endStep(status string) {
 	c.close(status)
 	c.thoughtsOver = false
+	c.voided = c.voided || !c.answer.Complete()
+	c.answer.Begin()
+	c.reasoned.Begin()
+	c.before = stepStart{len(c.items), c.messages, c.thoughts}
 }
 
 // addItem adds a complete item.

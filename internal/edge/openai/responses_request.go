@@ -21,7 +21,7 @@ const ResponsesSource = "responses"
 // ResponseRequest is the body of POST /v1/responses. Unknown members are accepted
 // and ignored, because newer clients send them.
 type ResponseRequest struct {
-	Model    string         `json:"model" required:"true" doc:"An agent's id, optionally with the prefix agent/."`
+	Model    string         `json:"model" required:"true" doc:"An agent's id, or its name where no other agent has it; optionally with the prefix agent/."`
 	Input    jsontext.Value `json:"input" required:"true" doc:"A string or an array of items: message, function_call, function_call_output, reasoning, item_reference."`
 	Previous *string        `json:"previous_response_id,omitzero" nullable:"true" doc:"The response to continue; it and all before it are the history."`
 
@@ -54,9 +54,6 @@ type ResponseTool struct {
 }
 
 const functionTool = "function"
-
-// AgentID returns the id of the agent that the request names.
-func (r *ResponseRequest) AgentID() string { return strings.TrimPrefix(r.Model, agentPrefix) }
 
 // Streams reports whether the answer is an event stream.
 func (r *ResponseRequest) Streams() bool { return r.Stream != nil && *r.Stream }
@@ -124,7 +121,7 @@ func (r *ResponseRequest) runStart(open []model.ToolCall, lookup func(id string)
 	if c.Metadata, err = runMetadata(ResponsesSource, r.Metadata, nil); err != nil {
 		return c, err
 	}
-	c.AgentID, c.Input, c.Parsed = r.AgentID(), input, &in
+	c.Input, c.Parsed = input, &in
 	c.Options.Follows = ptr.Value(r.Previous)
 	return c, nil
 }

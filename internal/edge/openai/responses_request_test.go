@@ -76,14 +76,14 @@ func TestResponseRequests(t *testing.T) {
 				}{newEnvelope(e), e.Fields}))
 			} else {
 				out = pretty(t, struct {
-					Agent    string        `json:"agent"`
+					Model    string        `json:"model"`
 					Streams  bool          `json:"streams"`
 					Input    schema.Object `json:"input"`
 					Standing string        `json:"standing"`
 					Metadata schema.Object `json:"metadata"`
 					Options  run.Options   `json:"options"`
 					Asked    echoedParams  `json:"asked"`
-				}{c.AgentID, req.Streams(), c.Input, c.standing, c.Metadata, c.Options, req.echoed()})
+				}{req.Model, req.Streams(), c.Input, c.standing, c.Metadata, c.Options, req.echoed()})
 			}
 			goldentest.Check(t, "testdata/responses/"+name+".want", out)
 		})

@@ -25,7 +25,9 @@ func (c *composer) observe(e event.Event) (final bool) {
 		}
 		_ = json.Unmarshal(e.Data, &step) // an event of another shape has no reason
 		c.endStep(stateOf(step.Finish))
-	case "step.completed", "run.resumed": // if the step failed or its worker died, llm.completed did not precede it
+	case "step.draft_void":
+		c.voidDraft()
+	case "step.completed": // if the step failed, llm.completed did not precede it
 		c.endStep(stateIncomplete)
 	default:
 		return run.FinalEvent(e.Name)

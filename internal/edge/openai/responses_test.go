@@ -160,7 +160,18 @@ func TestResponseExchanges(t *testing.T) {
 			return finished(started(s).says("llm.chunk", `{"text":"It is"}`), "length").ends(endings["completed-truncated"])
 		}},
 		{name: "stream-resumed", body: respondStream, play: func(s *stage) *stage {
-			started(s).says("llm.chunk", `{"text":"It is"}`).says("run.resumed", `{"status":"running","attempt":2}`).says("llm.chunk", `{"text":"It is 42."}`)
+			started(s).says("llm.chunk", `{"text":"It is"}`).says("run.resumed", `{"status":"running","attempt":2}`)
+			s.says("step.draft_void", `{"step_seq":1}`).says("llm.chunk", `{"text":"It is 42."}`)
+			return finished(s, "stop").ends(endings["completed"])
+		}},
+		{name: "stream-voided", body: respondStream, play: func(s *stage) *stage {
+			started(s).says("llm.thinking", `{"text":"Hm."}`).says("llm.chunk", `{"text":"It is"}`).says("step.draft_void", `{"step_seq":1}`)
+			s.says("llm.thinking", `{"text":"Hm."}`).says("llm.chunk", `{"text":"I think"}`)
+			return finished(s, "stop").ends(endings["completed"])
+		}},
+		{name: "voided", body: respond, play: func(s *stage) *stage {
+			started(s).says("llm.chunk", `{"text":"It is"}`).says("step.draft_void", `{"step_seq":1}`)
+			s.says("llm.thinking", `{"text":"Hm."}`).says("llm.chunk", `{"text":"I think 42."}`)
 			return finished(s, "stop").ends(endings["completed"])
 		}},
 		{name: "stream-without-log", body: respondStream, play: func(s *stage) *stage {

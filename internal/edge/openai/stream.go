@@ -3,10 +3,12 @@ package openai
 import (
 	"net/http"
 
+	"agentd/internal/base/fault"
 	"agentd/internal/base/route"
 	"agentd/internal/edge/httpapi"
 	"agentd/internal/edge/runstream"
 	"agentd/internal/execution/run"
+	"agentd/internal/kernel/event"
 )
 
 // stream answers with chunks while the run goes on.
@@ -23,12 +25,9 @@ func (c *Chat) stream(r *http.Request, req *ChatRequest, s *runstream.Stream) er
 		case err != nil:
 			w.fail(err)
 			return nil
-		case e.Name == "llm.chunk":
-			w.text(textOf(e.Data))
-		case e.Name == "llm.thinking":
-			w.send(w.chunks.delta(reasoningMember, textOf(e.Data)))
-		case e.Name == "step.started", e.Name == "run.resumed":
-			w.newStep = w.textSent
+		case !w.observe(e):
+			w.failWith(runstream.Voided("the header X-Run-Id names it"))
+			return nil
 		case run.FinalEvent(e.Name):
 			ended, err := s.Result(out.Context(), e)
 			if err == nil {
@@ -52,7 +51,40 @@ type chunkWriter struct {
 	out      *httpapi.Stream
 	chunks   *chunker
 	textSent bool
-	newStep  bool // the next text is of a later step than the last one: a paragraph separates them
+	newStep  bool              // the next text is of a later step than the last one: a paragraph separates them
+	answer   runstream.Redraft // text of the step
+	thoughts runstream.Redraft // reasoning of the step
+}
+
+// observe sends what an event of the run adds. It reports false if text that was
+// sent is void, and the new text differs.
+func (w *chunkWriter) observe(e event.Event) bool {
+	switch e.Name {
+	case "llm.chunk":
+		rest, same := w.answer.Next(textOf(e.Data))
+		if rest != nil {
+			w.text(rest)
+		}
+		return same
+	case "llm.thinking":
+		rest, same := w.thoughts.Next(textOf(e.Data))
+		if !same { // reasoning is not the answer: it may go on differently
+			rest = textOf(e.Data)
+		}
+		if rest != nil {
+			w.send(w.chunks.delta(reasoningMember, rest))
+		}
+	case "step.draft_void":
+		w.answer.Void()
+		w.thoughts.Void()
+	case "llm.completed":
+		return w.answer.Complete()
+	case "step.started":
+		w.newStep = w.textSent
+		w.answer.Begin()
+		w.thoughts.Begin()
+	}
+	return true
 }
 
 func (w *chunkWriter) send(data []byte) { _ = w.out.Send(route.Frame{Data: data}) }
@@ -102,7 +134,11 @@ func (w *chunkWriter) end(r *run.Run, includeUsage bool) error {
 // clients raise as an error. No [DONE] follows.
 func (w *chunkWriter) fail(err error) {
 	w.out.Failed(err)
-	if b, err := encodeEnvelope(runstream.Broken(err, "the header X-Run-Id names it")); err == nil {
+	w.failWith(runstream.Broken(err, "the header X-Run-Id names it"))
+}
+
+func (w *chunkWriter) failWith(f *fault.Error) {
+	if b, err := encodeEnvelope(f); err == nil {
 		w.send(b)
 	}
 }

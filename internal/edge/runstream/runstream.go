@@ -4,10 +4,15 @@
 package runstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
 	"net/http"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
 
 	"agentd/internal/base/authz"
 	"agentd/internal/base/fault"
@@ -27,12 +32,16 @@ type Runs interface {
 type Runner struct {
 	Runs   Runs
 	Agents run.Agents
+	Names  AgentNames
 	Log    event.Log
 	Hub    *event.Hub
 	// Complete makes a slow reader late rather than incomplete: events that its
 	// queue had to drop are read from the log. An edge needs it that renders
 	// llm.chunk, because an answer with a hole is a wrong answer.
 	Complete bool
+	// MaxModelWait is how long Wait waits for a run that waits for its model; 0: 10
+	// minutes.
+	MaxModelWait time.Duration
 }
 
 // Stream is one run with its events. It must be closed.
@@ -111,13 +120,19 @@ func (s *Stream) Follow(ctx context.Context) iter.Seq2[event.Event, error] {
 var errUnfinished = errors.New("runstream: the run's events ended before the run")
 
 // Wait calls observe, which may be nil, with each event until the run has ended,
-// and returns the run. Errors: the context's, where the client went away: the
-// run goes on.
+// and returns the run. Errors: the context's, where the client went away, and
+// Unavailable, where the run waits for its model for too long: the run goes on.
 func (s *Stream) Wait(ctx context.Context, observe func(event.Event)) (*run.Run, error) {
-	for e, err := range s.Follow(ctx) {
+	follow, stop := context.WithCancel(ctx)
+	defer stop()
+	wait := &modelWait{give: stop}
+	timer := time.AfterFunc(s.patience(), wait.expire)
+	defer timer.Stop()
+	for e, err := range s.Follow(follow) {
 		if err != nil {
 			return nil, err
 		}
+		wait.observe(e)
 		if observe != nil {
 			observe(e)
 		}
@@ -128,7 +143,70 @@ func (s *Stream) Wait(ctx context.Context, observe func(event.Event)) (*run.Run,
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	if follow.Err() != nil {
+		return nil, s.modelDown(wait.next)
+	}
 	return nil, errUnfinished
+}
+
+// maxModelWait is how long a request waits for the answer of a run before a wait
+// of the run for its model ends the request.
+const maxModelWait = 10 * time.Minute
+
+// patience returns how long the request waits; see maxModelWait. A run with a
+// time limit of its own ends by it.
+func (s *Stream) patience() time.Duration {
+	if limit := s.Run.ResourceLimits.MaxDurationMS; limit != nil {
+		return time.Duration(*limit) * time.Millisecond
+	}
+	return cmp.Or(s.runner.MaxModelWait, maxModelWait)
+}
+
+// modelWait follows whether a run waits for its model. It is used by the request's
+// goroutine and a timer.
+type modelWait struct {
+	mu      sync.Mutex
+	next    time.Time // of the next attempt; zero: the run does not wait
+	expired bool      // the request's patience is over
+	give    func()    // ends the request
+}
+
+func (m *modelWait) observe(e event.Event) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.next = time.Time{}
+	if e.Name == "step.retrying" {
+		var d run.StepRetryingData
+		_ = json.Unmarshal(e.Data, &d) // an event of another shape has no time
+		m.next = e.At.Add(time.Duration(d.AfterMS) * time.Millisecond)
+		if m.expired {
+			m.give()
+		}
+	}
+}
+
+func (m *modelWait) expire() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.expired = true; !m.next.IsZero() {
+		m.give()
+	}
+}
+
+// modelDown is the answer to a request whose run waits for its model.
+func (s *Stream) modelDown(next time.Time) error {
+	f := fault.New(fault.Unavailable, "model_unavailable",
+		"The model is down or overloaded. The run %s goes on when it answers again: read it, or repeat the request with the same "+
+			"Idempotency-Key.", s.Run.RunID)
+	f.RetryAfter = max(time.Until(next), time.Second)
+	return f
+}
+
+// Voided returns the error of a stream that sent text of an answer that broke off,
+// where the new answer differs. hint is as for Broken.
+func Voided(hint string) *fault.Error {
+	return fault.New(fault.Unavailable, "stream_voided",
+		"The model's answer broke off, and the new one differs from what was sent; the run continues, and %s.", hint)
 }
 
 // Result returns the run as its final event left it.

@@ -21,7 +21,7 @@ func (t *turn) refuse(c model.ToolCall, approval *run.Approval) {
 	if approval.Reason != "" {
 		note += " The reason given: " + approval.Reason
 	}
-	t.record(outcome{seq: t.j.step, in: in, out: run.ToolOutput{Content: note, IsError: true}})
+	t.record(outcome{step: t.j.newest().Ref(), in: in, out: run.ToolOutput{Content: note, IsError: true}})
 }
 
 // isQuestion reports whether a call is a question to a person.
@@ -94,7 +94,7 @@ func (t *turn) awaitApproval(calls []model.ToolCall) {
 func (t *turn) awaitInput(c model.ToolCall) {
 	now := t.e.Clock.Now()
 	input := &run.PendingInput{InputID: ident.New(), Question: tool.Question(c.Arguments), ToolCallID: c.ID, RequestedAt: now}
-	t.emitCall(c)
+	t.emitCall(run.StepRef{}, c)
 	t.j.emit("input.requested", input)
 	wait := run.Wait{Until: now.Add(t.spec.ApprovalTimeout), Input: input, Approvals: t.j.rec.Wait.Approvals}
 	t.j.suspend(run.Paused, wait, pausedData{Status: run.Paused, Reason: "input"})

@@ -53,6 +53,13 @@ func (a *attempt) takeOver(ctx context.Context) error {
 		}
 		return j.commit(ctx, run.PauseKept)
 	}
+	if j.rec.Wait.For != "" { // the step is tried again
+		a.endWait()
+		if err := a.turn.replay(ctx); err != nil {
+			return err
+		}
+		return j.commit(ctx, run.PauseKept)
+	}
 	if j.rec.Wait.Woken { // run.resumed was stored by whoever woke it
 		j.rec.Wait.Woken = false
 		if err := a.turn.replay(ctx); err != nil {
@@ -68,6 +75,9 @@ func (a *attempt) takeOver(ctx context.Context) error {
 		return err
 	}
 	j.emit("run.resumed", startedData{Status: run.Running, Attempt: j.lease.Attempt})
+	if j.pending(run.StepLLM) && !a.conversation.buffered { // the worker may have published text of it
+		j.emit("step.draft_void", run.DraftVoidData{StepRef: j.newest().Ref()})
+	}
 	return j.commit(ctx, run.PauseKept)
 }
 
@@ -80,6 +90,10 @@ func (a *attempt) fail(code, sentence string) error {
 		status = run.TimedOut
 	case run.CodeGuardrailBlocked:
 		status = run.GuardrailBlocked
+	case run.CodeAgentDeleted:
+		if a.journal.waited {
+			status = run.Cancelled
+		}
 	}
 	text := a.journal.sealText()
 	for _, p := range slices.Clone(a.journal.rec.Pending) {

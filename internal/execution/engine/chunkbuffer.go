@@ -7,7 +7,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"agentd/internal/base/txn"
+	"agentd/internal/execution/run"
 	"agentd/internal/kernel/event"
 	"agentd/internal/kernel/work"
 )
@@ -25,8 +28,9 @@ const (
 // goroutine adds to it; the flusher stores drafts of it.
 type chunkBuffer struct {
 	mu        sync.Mutex
-	step      int64 // seq of the step
-	base      int64 // seq of the event before its first chunk
+	step      int64          // seq of the step
+	ofStep    jsontext.Value // the members of its events that name it
+	base      int64          // seq of the event before its first chunk
 	rows      []chunkRow
 	count     int64 // chunks so far
 	flushed   int64 // of these, stored as drafts
@@ -50,10 +54,20 @@ func newChunkBuffer() *chunkBuffer {
 }
 
 // open starts the text of a step.
-func (t *chunkBuffer) open(step, base int64) {
+func (t *chunkBuffer) open(step run.StepRef, base int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.step, t.base = step, base
+	if t.step != step.StepSeq {
+		t.step, t.ofStep = step.StepSeq, encode(step)
+	}
+	t.base = base
+}
+
+// any reports whether the step has text.
+func (t *chunkBuffer) any() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.count > 0
 }
 
 // add appends a chunk and reports whether it is the first that is not stored.
@@ -104,7 +118,7 @@ func (t *chunkBuffer) begin() (draft event.Segment, upto int64, replaces bool) {
 			bytes += l
 		}
 		draft.Entries = append(draft.Entries, event.Entry{
-			Name: r.name, At: r.at, Lens: r.lens[skip:n:n], After: r.after[skip:n:n], Text: string(r.text[bytes:]),
+			Name: r.name, At: r.at, Lens: r.lens[skip:n:n], After: r.after[skip:n:n], Text: string(r.text[bytes:]), Data: t.ofStep,
 		})
 		skip = 0
 	}

@@ -106,9 +106,10 @@ func (c *conversation) compact(ctx context.Context) error {
 		return err
 	}
 	step := &run.Step{Type: run.StepCompaction, Status: run.StepCompleted, Input: schema.Nullable(encode(s.in))}
+	var ref run.StepRef
 	for _, p := range c.j.rec.Pending {
 		if p.Type == run.StepCompaction {
-			step.Seq = p.Seq
+			ref, step.Seq = p.Ref(), p.Seq
 		}
 	}
 	if s.failure == "" {
@@ -116,7 +117,7 @@ func (c *conversation) compact(ctx context.Context) error {
 		c.messages = s.after
 		c.meter.Reset()
 		c.j.emit("context.compacted", compactedData{
-			StepSeq: step.Seq, Folded: s.replaced, BeforeTokens: before, AfterTokens: s.out.Tokens,
+			StepRef: ref, Folded: s.replaced, BeforeTokens: before, AfterTokens: s.out.Tokens,
 		})
 	} else {
 		c.failedTokens = before

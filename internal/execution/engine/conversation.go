@@ -71,22 +71,9 @@ func (c *conversation) opening(in *run.Input, recalled *string, earlier []model.
 	return run.WithInstructions(messages, in.Instructions)
 }
 
-// modelCall makes a call that was prepared. It asks mayPublish before it
-// publishes each chunk.
-type modelCall func(ctx context.Context, mayPublish func() bool) (model.Response, model.Target, error)
-
-func always() bool { return true }
-
-// callResult is what a modelCall returned.
-type callResult struct {
-	resp model.Response
-	used model.Target
-	err  error
-}
-
 // prepareCall resolves the models, reserves the budget and builds the request
 // of the next call.
-func (c *conversation) prepareCall(ctx context.Context) (modelCall, error) {
+func (c *conversation) prepareCall(ctx context.Context) (*modelCall, error) {
 	to, err := c.resolveModels(ctx)
 	if err != nil {
 		return nil, err
@@ -99,18 +86,7 @@ func (c *conversation) prepareCall(ctx context.Context) (modelCall, error) {
 	if err := c.j.reserveBudget(ctx, &req, to.fallback); err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context, mayPublish func() bool) (model.Response, model.Target, error) {
-		var sink func(model.Delta)
-		if !c.buffered {
-			sink = func(d model.Delta) {
-				if mayPublish() {
-					c.j.chunk(ctx, thinkingChunk, d.Thinking)
-					c.j.chunk(ctx, textChunk, d.Text)
-				}
-			}
-		}
-		return model.GenerateWithFallback(ctx, c.e.Client, req, to.fallback, sink)
-	}, nil
+	return &modelCall{c: c, req: req, fallback: to.fallback}, nil
 }
 
 func (c *conversation) request(target model.Target) model.Request {
@@ -119,6 +95,9 @@ func (c *conversation) request(target model.Target) model.Request {
 		Target: target, Messages: c.view(target),
 		MaxTokens: o.MaxTokens, Temperature: o.Temperature, TopP: o.TopP, Stop: o.Stop,
 		Extra: extraFields(c.spec, c.phase(), target.Capabilities, o.Extra),
+	}
+	if c.spec.ModelRetry.MaxElapsed > 0 {
+		req.MaxRetryAfter = maxQuickWait
 	}
 	if limit := c.j.limits().MaxTokensPerRun; limit != nil && !c.closing {
 		used := c.j.rec.Metrics.InputTokens + c.j.rec.Metrics.OutputTokens + int64(c.shownTokens)

@@ -51,7 +51,7 @@ func (a *attempt) drive(ctx context.Context) error {
 	if err := a.prepare(); err != nil {
 		return a.settle(err)
 	}
-	for rec.Status == run.Running {
+	for rec.Status == run.Running && rec.Wait.For == "" {
 		// Tools that were begun are finished first: else their outcome would be unknown.
 		if a.speculative == nil && !a.journal.callsUnderWay() {
 			if err := work.StopIfDraining(ctx); err != nil {
@@ -100,6 +100,9 @@ func (a *attempt) settle(err error) error {
 		return cause
 	}
 	rec := a.journal.rec
+	if late, ok := errors.AsType[*outOfTime](err); ok {
+		return a.fail(run.CodeMaxDuration, late.sentence(*a.journal.limits().MaxDurationMS))
+	}
 	if failed, ok := errors.AsType[*model.Error](err); ok {
 		a.e.Logger.Info("a model call failed",
 			"run", rec.RunID, "tenant", rec.TenantID, "code", failed.Code, "status", failed.Status, "err", failed.Cause)
@@ -127,28 +130,43 @@ func (a *attempt) callModel() error {
 		return a.finish(run.LLMOutput{FinishReason: model.FinishLength}, true)
 	}
 	c.closing = j.exhausted()
-	var r callResult
-	if speculative := a.speculative; speculative != nil {
-		a.speculative = nil
-		r = speculative.wait(a.ctx)
-	} else {
-		call, err := c.prepareCall(a.ctx)
-		if err != nil {
-			return err
-		}
-		r.resp, r.used, r.err = call(a.ctx, always)
+	r, err := a.answer()
+	if err != nil {
+		return err
 	}
 	if r.err != nil {
 		if retry, err := c.handleOverflow(a.ctx, r.err); retry || err != nil {
 			return err
 		}
-		return r.err
+		return a.waitForModel(r)
 	}
 	if context.Cause(a.ctx) != nil {
 		return context.Cause(a.ctx)
 	}
+	a.e.waking.answered(r.used, j.newest().Failed > 0)
 	c.recordUsage(r)
 	return a.commitAnswer(r.resp, r.used)
+}
+
+// answer makes the model call: of the model, and if that fails, of the fallback.
+func (a *attempt) answer() (callResult, error) {
+	if speculative := a.speculative; speculative != nil {
+		a.speculative = nil
+		r := speculative.wait(a.ctx)
+		if r.err != nil {
+			return speculative.call.askFallback(a.ctx, r)
+		}
+		return r, nil
+	}
+	call, err := a.conversation.prepareCall(a.ctx)
+	if err != nil {
+		return callResult{}, err
+	}
+	r := call.ask(a.ctx, call.req.Target, always)
+	if r.err != nil {
+		return call.askFallback(a.ctx, r)
+	}
+	return r, nil
 }
 
 // commitAnswer commits a model's answer: the run continues with the tools that
@@ -184,7 +202,7 @@ func (a *attempt) recordAnswer(out *run.LLMOutput, m run.StepMetrics) (seq int64
 	}
 	j.sealText()
 	seq = j.newest().Seq
-	j.emitOfStep("llm.completed", run.LLMCompletedOf(seq, out, m), seq)
+	j.emitOfStep("llm.completed", run.LLMCompletedOf(j.newest().Ref(), out, m), seq)
 	step := &run.Step{
 		Seq: seq, Type: run.StepLLM, Status: run.StepCompleted,
 		Input: a.conversation.stepInput(), Output: schema.Nullable(encode(*out)),
@@ -228,7 +246,7 @@ func (a *attempt) checkOutput(out *run.LLMOutput) (refused bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	a.journal.recordVerdict(verdict)
+	a.journal.recordVerdict(a.journal.newest().Ref(), verdict)
 	if verdict.Refused {
 		return true, a.fail(run.CodeGuardrailBlocked, verdict.Reason)
 	}

@@ -11,6 +11,7 @@ import (
 	"agentd/internal/execution/run"
 	"agentd/internal/kernel/event"
 	"agentd/internal/kernel/model"
+	"agentd/internal/kernel/policy"
 )
 
 // maxUnstored bounds the chunks of a run that are published and not stored.
@@ -57,9 +58,9 @@ type (
 		Error     *string    `json:"error,omitzero"`
 		ErrorCode string     `json:"error_code,omitzero"`
 	}
-	stepStartedData struct {
-		StepSeq int64        `json:"step_seq"`
-		Type    run.StepType `json:"type"`
+	violationData struct {
+		run.StepRef
+		policy.Violation
 	}
 	approvalData struct {
 		ApprovalID string         `json:"approval_id"`
@@ -77,20 +78,22 @@ type (
 		run.PendingAuth
 	}
 	compactedData struct {
-		StepSeq      int64 `json:"step_seq"`
-		Folded       int   `json:"folded"` // messages that the summary replaces
-		BeforeTokens int   `json:"before_tokens"`
-		AfterTokens  int   `json:"after_tokens"`
+		run.StepRef
+		Folded       int `json:"folded"` // messages that the summary replaces
+		BeforeTokens int `json:"before_tokens"`
+		AfterTokens  int `json:"after_tokens"`
 	}
 	// Arguments come last: a stored tool.call omits them where the step of the
 	// model that asked for the call has them.
 	toolCallData struct {
+		run.StepRef
 		ToolCallID string         `json:"tool_call_id"`
 		Name       string         `json:"name"`
 		Arguments  jsontext.Value `json:"arguments,omitzero"`
 	}
 	// Output comes last: a stored tool.result omits it, because the step has it.
 	toolResultData struct {
+		run.StepRef
 		ToolCallID string         `json:"tool_call_id"`
 		Name       string         `json:"name"`
 		Status     string         `json:"status"`
@@ -116,6 +119,14 @@ func (j *journal) emit(name string, data any) {
 	j.events.add(event.Entry{Name: name, At: j.e.Clock.Now(), Data: enc}, enc)
 }
 
+// emitStarted adds step.started. It is stored without what names the step twice.
+func (j *journal) emitStarted(p *run.PendingStep) {
+	d := run.StepStartedData{StepRef: p.Ref(), Type: p.Type}
+	live := encode(d)
+	d.StepRef = run.StepRef{}
+	j.events.add(event.Entry{Name: "step.started", At: j.e.Clock.Now(), Data: encode(d), Step: p.Seq, StepID: p.StepID}, live)
+}
+
 // emitOfStep adds an event whose data can be derived from the step that ends
 // with it, and is therefore not stored again.
 func (j *journal) emitOfStep(name string, data any, step int64) {
@@ -125,21 +136,21 @@ func (j *journal) emitOfStep(name string, data any, step int64) {
 // emitResult adds tool.result, whose output only the step stores.
 func (j *journal) emitResult(d toolResultData, step int64) {
 	live := encode(d)
-	d.Output = nil
+	d.Output, d.StepRef = nil, run.StepRef{}
 	j.events.add(event.Entry{Name: "tool.result", At: j.e.Clock.Now(), Data: encode(d), Step: step}, live)
 }
 
 // emitCall adds tool.call. askedBy is the seq of the model's step that has the
-// call with the same arguments, so that only that step stores them; 0: there is none.
-func (j *journal) emitCall(c model.ToolCall, askedBy int64) {
-	d := toolCallData{ToolCallID: c.ID, Name: c.Name, Arguments: run.ArgumentsJSON(c.Arguments)}
+// call with the same arguments, so that only that step stores them; 0: there is
+// none. step is the call's own, if it was begun.
+func (j *journal) emitCall(step run.StepRef, c model.ToolCall, askedBy int64) {
+	d := toolCallData{StepRef: step, ToolCallID: c.ID, Name: c.Name, Arguments: run.ArgumentsJSON(c.Arguments)}
 	live := encode(d)
-	stored := event.Entry{Name: "tool.call", At: j.e.Clock.Now(), Data: live, Step: askedBy}
+	d.StepRef = run.StepRef{} // that of the step.started before it
 	if askedBy != 0 {
 		d.Arguments = nil
-		stored.Data = encode(d)
 	}
-	j.events.add(stored, live)
+	j.events.add(event.Entry{Name: "tool.call", At: j.e.Clock.Now(), Data: encode(d), Step: askedBy}, live)
 }
 
 // chunk publishes a piece of text at once and leaves it to be stored.
@@ -155,23 +166,22 @@ func (j *journal) chunk(ctx context.Context, name, text string) {
 	j.events.seq++
 	first := j.text.add(name, text, at)
 	j.e.Hub.Publish(event.Batch{Stream: j.rec.RunID, Prev: prev, Events: []event.Event{{
-		Seq: j.events.seq, Name: name, At: at, Data: textData(text),
+		Seq: j.events.seq, Name: name, At: at, Data: textData(text, j.text.ofStep),
 	}}})
 	if first {
 		j.e.drafts.note(j)
 	}
 }
 
-func textData(text string) jsontext.Value {
-	b := append(make([]byte, 0, len(text)+16), `{"text":`...)
-	b, err := jsontext.AppendQuote(b, text)
-	if err != nil {
-		b = append(b[:0], encode(struct {
-			Text string `json:"text"`
-		}{text})...)
-		return b
+// textData is the data of a chunk: its text, and the members of step.
+func textData(text string, step jsontext.Value) jsontext.Value {
+	b := append(make([]byte, 0, len(text)+len(step)+16), `{"text":`...)
+	// The error only reports that invalid UTF-8 was replaced.
+	b, _ = jsontext.AppendQuote(b, text)
+	if len(step) <= 2 {
+		return append(b, '}')
 	}
-	return append(b, '}')
+	return append(append(b, ','), step[1:]...)
 }
 
 // appendEvents returns the write of the events since the last commit.
@@ -186,5 +196,7 @@ func (j *journal) publish() {
 	}
 	j.events.entries, j.events.live = nil, nil
 	j.events.stored = j.events.seq
-	j.text.open(j.step, j.events.stored)
+	if n := len(j.rec.Pending); n > 0 {
+		j.text.open(j.rec.Pending[n-1].Ref(), j.events.stored)
+	}
 }

@@ -11,6 +11,7 @@ package engine
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -140,6 +141,7 @@ type Engine struct {
 	runner   Runner
 	service  Service
 	drafts   *flusher
+	waking   *waking
 	gauge    *contextwindow.Gauge
 	attempts *registry
 }
@@ -147,7 +149,7 @@ type Engine struct {
 // New returns an engine. Bind it to its runner before use.
 func New(c Config) *Engine {
 	e := &Engine{Config: c, gauge: contextwindow.NewGauge(), attempts: newRegistry()}
-	e.drafts = newFlusher(e)
+	e.drafts, e.waking = newFlusher(e), newWaking(e)
 	return e
 }
 
@@ -155,12 +157,15 @@ func New(c Config) *Engine {
 // built after the engine because they need it.
 func (e *Engine) Connect(r Runner, s Service) { e.runner, e.service = r, s }
 
-// Serve handles cancellations from any node and stores drafts of text until
-// ctx ends. It must end after the runner.
+// Serve handles cancellations from any node, stores drafts of text and wakes runs
+// that wait for a model until ctx ends. It must end after the runner.
 func (e *Engine) Serve(ctx context.Context) {
 	defer e.attempts.dropPrepared()
 	stop := e.Hub.OnSignal(run.SignalCancelled, e.attempts.abort)
 	defer stop()
+	var wakes sync.WaitGroup
+	wakes.Go(func() { e.waking.serve(ctx) })
+	defer wakes.Wait()
 	e.drafts.serve(ctx)
 }
 

@@ -48,6 +48,7 @@ type harness struct {
 	tools  []tool.Tool
 	window int          // the model's context in tokens; 0: not known
 	client model.Client // nil: one that asks sim over HTTP
+	model  *fakeModel   // client, where it is one
 	meter  quota.Meter  // nil: nothing is counted
 }
 
@@ -107,7 +108,10 @@ func (r *harness) start(name string, slots int, writer txn.Writer) *node {
 	in, out := 1.0, 2.0
 	catalogue, err := model.NewCatalogue([]model.Provider{{
 		Name: model.DefaultProvider, BaseURL: r.sim.URL,
-		Models: []model.Offer{{ID: "sim-model", ContextWindow: r.window, InputUSDPerMTok: &in, OutputUSDPerMTok: &out}},
+		Models: []model.Offer{
+			{ID: "sim-model", ContextWindow: r.window, InputUSDPerMTok: &in, OutputUSDPerMTok: &out},
+			{ID: "other-model", InputUSDPerMTok: &in, OutputUSDPerMTok: &out},
+		},
 	}}, "sim-model")
 	if err != nil {
 		r.t.Fatal(err)

@@ -28,6 +28,7 @@ type journal struct {
 
 	began     time.Time // when this attempt began
 	earlierMS float64   // running time of earlier attempts
+	waited    bool      // the attempt began when a wait for a model was over
 
 	step          int64           // seq of the last step that was begun
 	committedStep int64           // the same, as of the last commit
@@ -149,7 +150,7 @@ func (j *journal) beginStep(kind run.StepType, in *run.ToolInput) {
 	j.rec.Pending = append(j.rec.Pending, run.PendingStep{
 		StepID: ident.New(), Seq: j.step, Type: kind, StartedAt: j.e.Clock.Now(), Tool: in,
 	})
-	j.emit("step.started", stepStartedData{StepSeq: j.step, Type: kind})
+	j.emitStarted(j.newest())
 }
 
 // endStep adds a step's result to the next commit.
@@ -157,7 +158,7 @@ func (j *journal) endStep(s *run.Step, m run.StepMetrics) {
 	for i, p := range j.rec.Pending {
 		if p.Seq == s.Seq {
 			j.settleBudget(p, m)
-			s.StepID, s.StartedAt = p.StepID, p.StartedAt
+			s.StepID, s.StartedAt, s.Attempts = p.StepID, p.StartedAt, p.Attempts
 			j.rec.Pending = append(j.rec.Pending[:i:i], j.rec.Pending[i+1:]...)
 			break
 		}
@@ -279,9 +280,11 @@ func (j *journal) ops(pause run.PauseMode) []txn.Op {
 }
 
 // holdOrRelease proves the lease. It finishes the work item where the run
-// ended or was paused by hand, and reschedules it where a wait can expire.
+// ended or was paused by hand, and reschedules it where a wait can end by itself.
 func (j *journal) holdOrRelease(tx txn.Tx) error {
 	switch {
+	case j.rec.Wait.For != "":
+		return j.e.Queue.RescheduleTx(tx, j.lease, j.rec.Wait.Next, nil)
 	case j.rec.Status == run.Running:
 		return j.e.Queue.HoldTx(tx, j.lease, j.e.Lease)
 	case j.rec.Wait.Until.IsZero():
@@ -290,12 +293,13 @@ func (j *journal) holdOrRelease(tx txn.Tx) error {
 	return j.e.Queue.RescheduleTx(tx, j.lease, j.rec.Wait.Until, nil)
 }
 
-// recordVerdict counts what guardrails found and reports their violations.
-func (j *journal) recordVerdict(v policy.Verdict) {
+// recordVerdict counts what guardrails found in a step and reports their
+// violations.
+func (j *journal) recordVerdict(step run.StepRef, v policy.Verdict) {
 	j.rec.Metrics.GuardrailChecks += int64(v.Checks)
 	j.rec.Metrics.GuardrailViolations += int64(len(v.Violations))
 	for _, violation := range v.Violations {
-		j.emit("guardrail.violated", violation)
+		j.emit("guardrail.violated", violationData{step, violation})
 		if onViolation := j.e.Violated; onViolation != nil {
 			j.next.ops = append(j.next.ops, func(tx txn.Tx) error { return onViolation(tx, j.rec, violation) })
 		}

@@ -34,6 +34,11 @@ func (j *journal) pause(ctx context.Context) error {
 		}
 	}
 	j.holdBegun()
+	if j.rec.Wait.For != "" { // the wait for a model that was to begin: a new step follows what may be said meanwhile
+		j.events.dropLast()
+		j.next.ops = append(j.next.ops, j.e.Runs.DeleteModelWait(j.rec.TenantID, j.rec.RunID))
+		j.endStep(j.newest().Abandoned(), run.StepMetrics{})
+	}
 	if j.rec.Status == run.Running {
 		j.suspend(run.Paused, run.Wait{Approvals: j.rec.Wait.Approvals}, pausedData{Status: run.Paused, Reason: "manual"})
 	}

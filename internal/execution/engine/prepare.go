@@ -90,7 +90,7 @@ func (a *attempt) checkInput(message string) error {
 	if err != nil {
 		return err
 	}
-	j.recordVerdict(v)
+	j.recordVerdict(j.newest().Ref(), v)
 	out := run.GuardrailOutput{Checks: v.Checks, Violations: v.Violations, Changed: v.Changed, Text: v.Text}
 	step := &run.Step{
 		Seq: seq, Type: run.StepGuardrail, Status: run.StepCompleted,
@@ -122,8 +122,9 @@ func (a *attempt) recall(message string) error {
 	}
 	j.rec.Metrics.MemoryRetrievals += int64(len(found.Entries))
 	j.emit("memory.retrieved", struct {
+		run.StepRef
 		Entries []run.RecalledEntry `json:"entries"`
-	}{found.Entries})
+	}{j.newest().Ref(), found.Entries})
 	j.endStep(&run.Step{
 		Seq: seq, Type: run.StepMemory, Status: run.StepCompleted, Output: schema.Nullable(encode(found)),
 	}, run.StepMetrics{})

@@ -40,6 +40,7 @@ func (w *world) heal() {
 	}
 	w.mu.Lock()
 	w.authorized = true
+	w.downUntil, w.awayUntil = time.Time{}, time.Time{}
 	w.mu.Unlock()
 	w.join()
 	open := w.unfinished()
@@ -166,10 +167,15 @@ func (w *world) trouble() {
 		n.stall(true)
 	case p < 85:
 		n.stall(false)
-	case p < 95:
+	case p < 90:
 		if len(up) < 2 {
 			w.join()
 		}
+	case p < 95:
+		w.happened("provider down", "all")
+		w.mu.Lock()
+		w.downUntil = time.Now().Add(time.Duration(1+w.rng.IntN(30)) * time.Second)
+		w.mu.Unlock()
 	default:
 		w.happened("time passed", "all")
 		rest(time.Duration(10+w.rng.IntN(60)) * time.Second)

@@ -39,12 +39,22 @@ func (c network) Generate(ctx context.Context, req model.Request, sink func(mode
 	if w.isHealthy() {
 		fate = 99
 	}
+	if w.isDown() {
+		w.tally.count("model: called during an outage")
+		return model.Response{}, &model.Error{Code: "model_error", Detail: "It is down.", Status: 503, Retryable: true, Passing: true}
+	}
+	drip := 1
+	if fate >= 13 && fate < 15 {
+		w.happened("model: drips", c.n.name)
+		drip = 100
+	}
 	switch {
 	case fate < 3:
 		w.happened("model: retryable error", c.n.name)
-		return model.Response{}, &model.Error{Code: "model_rate_limited", Detail: "Later.", Status: 429, Retryable: true}
+		return model.Response{}, &model.Error{Code: "model_rate_limited", Detail: "Later.", Status: 429, Retryable: true, Passing: true}
 	case fate < 5:
 		w.happened("model: error", c.n.name)
+		w.failsForGood(req.Messages)
 		return model.Response{}, &model.Error{Code: "model_error", Detail: "No.", Status: 400}
 	case fate < 10:
 		w.happened("model: hangs", c.n.name)
@@ -59,12 +69,12 @@ func (c network) Generate(ctx context.Context, req model.Request, sink func(mode
 		w.tally.count("model: streams")
 		pieces := strings.SplitAfter(resp.Text, " ")
 		for i, piece := range pieces {
-			if err := c.wait(ctx, luck, 60); err != nil {
+			if err := c.wait(ctx, luck, 60*drip); err != nil {
 				return model.Response{}, err
 			}
 			if fate >= 10 && fate < 13 && i == len(pieces)/2 {
 				w.happened("model: breaks off", c.n.name)
-				return model.Response{}, &model.Error{Code: "model_error", Detail: "The answer broke off.", Retryable: true}
+				return model.Response{}, &model.Error{Code: "model_error", Detail: "The answer broke off.", Passing: true}
 			}
 			if i == 0 && resp.Thinking != "" {
 				sink(model.Delta{Thinking: resp.Thinking})
@@ -75,7 +85,36 @@ func (c network) Generate(ctx context.Context, req model.Request, sink func(mode
 	if err := c.wait(ctx, luck, 60); err != nil {
 		return model.Response{}, err
 	}
+	if !c.n.dead.Load() {
+		w.mu.Lock()
+		w.paid[runOf(req.Messages)+key+req.Target.Model]++
+		w.mu.Unlock()
+	}
 	return resp, nil
+}
+
+// runOf returns the id of the run that a conversation belongs to.
+func runOf(messages []model.Message) (id string) {
+	for _, m := range messages {
+		if m.From.RunID != "" {
+			id = m.From.RunID
+		}
+	}
+	return id
+}
+
+// failsForGood notes that a call of a run fails for a reason that does not pass.
+func (w *world) failsForGood(messages []model.Message) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lasting[runOf(messages)] = true
+}
+
+// isDown reports whether the provider is down now.
+func (w *world) isDown() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return time.Now().Before(w.downUntil)
 }
 
 // wait sleeps up to some milliseconds, and ends with the context.

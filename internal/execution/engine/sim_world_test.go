@@ -55,8 +55,12 @@ type world struct {
 	mu         sync.Mutex
 	healthy    chan struct{} // closed at the end: nothing fails any more
 	authorized bool
-	asked      map[string]int // model calls, by conversation and model
-	effects    map[string]int // of tools, by run and call
+	asked      map[string]int  // model calls, by conversation and model
+	effects    map[string]int  // of tools, by run and call
+	paid       map[string]int  // answers that arrived, by run, conversation and model
+	lasting    map[string]bool // runs that a model refused for good
+	downUntil  time.Time       // the provider is down
+	awayUntil  time.Time       // the database takes no writes
 	history    []string
 	ids        []string            // of the runs that were accepted, or may have been
 	accepted   map[string]bool     // of these, the former
@@ -74,7 +78,7 @@ func play(t *testing.T, cfg sqldb.Config, kind sqldbtest.Engine, seed uint64, ta
 		t: t, kind: kind, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), tally: tally, db: db,
 		runs: runsql.New(db), log: runsql.NewEvents(db),
 		who:     authz.Caller{TenantID: ident.New(), UserID: ident.New(), Role: authz.Owner, Scopes: []authz.Scope{authz.Wildcard}},
-		healthy: make(chan struct{}), asked: map[string]int{}, effects: map[string]int{}, accepted: map[string]bool{},
+		healthy: make(chan struct{}), asked: map[string]int{}, effects: map[string]int{}, paid: map[string]int{}, lasting: map[string]bool{}, accepted: map[string]bool{},
 		decided: map[string]int{}, seen: map[string]*journal{},
 	}
 	w.agents = &agents{spec: w.agent()}
@@ -113,6 +117,9 @@ func (w *world) agent() run.AgentSpec {
 		spec.ApprovalTools = []string{"pay"}
 	} else {
 		spec.ApprovalRules = []run.ApprovalRule{{Tool: "pay", Approval: run.ApprovalWhen, Condition: "arguments.n > 9"}}
+	}
+	if w.chance(85) {
+		spec.ModelRetry = run.DefaultModelRetry
 	}
 	if w.chance(40) {
 		spec.Fallback = &model.Spec{ModelRef: "spare-model"}

@@ -11,6 +11,7 @@ import (
 type speculativeCall struct {
 	stored    chan struct{} // closed once the run is stored and driven
 	cancelCtx context.CancelCauseFunc
+	call      *modelCall
 	done      chan callResult // capacity 1
 }
 
@@ -29,10 +30,9 @@ func (a *attempt) speculate() {
 		cancel(err)
 		return // the run meets the same error, and ends by it
 	}
-	a.speculative = c
+	a.speculative, c.call = c, call
 	go func() {
-		var r callResult
-		r.resp, r.used, r.err = call(ctx, func() bool {
+		c.done <- call.ask(ctx, call.req.Target, func() bool {
 			select {
 			case <-c.stored:
 				return true
@@ -40,7 +40,6 @@ func (a *attempt) speculate() {
 				return false
 			}
 		})
-		c.done <- r
 	}()
 }
 

@@ -20,7 +20,7 @@ const interruptedNote = "interrupted: outcome unknown. The call may or may not h
 
 // outcome is the result of one tool call.
 type outcome struct {
-	seq      int64
+	step     run.StepRef
 	in       run.ToolInput
 	out      run.ToolOutput
 	took     time.Duration
@@ -53,7 +53,7 @@ func (t *turn) runTools(ctx context.Context) error {
 		for _, o := range batch {
 			if o.needs != nil {
 				needs = o.needs
-				t.j.hold(o.seq)
+				t.j.hold(o.step.StepSeq)
 				continue
 			}
 			t.record(o)
@@ -93,7 +93,7 @@ func (t *turn) startCalls(ctx context.Context, calls []run.PendingStep) <-chan o
 			} else {
 				o.fail("not called: the run's limit of tool calls is reached")
 			}
-			o.seq, o.took = p.Seq, time.Since(start)
+			o.step, o.took = p.Ref(), time.Since(start)
 			outcomes <- o
 		}()
 	}
@@ -122,10 +122,10 @@ func (t *turn) record(o outcome) {
 	}
 	o.out.Content = t.repeats.Note(o.in.Name, o.in.Arguments, o.out.Content)
 	for _, v := range o.verdicts {
-		t.j.recordVerdict(v)
+		t.j.recordVerdict(o.step, v)
 	}
 	step := &run.Step{
-		Seq: o.seq, Type: run.StepTool, Status: run.StepCompleted, CallOf: t.askedBy(o.in.ToolCallID, o.in.Arguments),
+		Seq: o.step.StepSeq, Type: run.StepTool, Status: run.StepCompleted, CallOf: t.askedBy(o.in.ToolCallID, o.in.Arguments),
 		Input: schema.Nullable(encode(o.in)), Output: schema.Nullable(encode(o.out)),
 	}
 	status := "done"
@@ -133,9 +133,9 @@ func (t *turn) record(o outcome) {
 		status, step.Status, step.Error = "error", run.StepFailed, &o.out.Content
 	}
 	t.j.emitResult(toolResultData{
-		ToolCallID: o.in.ToolCallID, Name: o.in.Name, Status: status,
+		StepRef: o.step, ToolCallID: o.in.ToolCallID, Name: o.in.Name, Status: status,
 		Output: encode(o.out.Content), DurationMS: milliseconds(o.took),
-	}, o.seq)
+	}, o.step.StepSeq)
 	if t.e.Observer.ToolDone != nil {
 		t.e.Observer.ToolDone(o.in.Name, o.out.IsError, o.took)
 	}
@@ -146,7 +146,7 @@ func (t *turn) record(o outcome) {
 	}
 	t.j.endStep(step, run.StepMetrics{ToolCallsCount: 1})
 	m := run.ToolMessage(o.in, o.out)
-	m.From = t.j.origin(o.seq)
+	m.From = t.j.origin(o.step.StepSeq)
 	t.transcript.Results[o.in.ToolCallID] = m
 }
 

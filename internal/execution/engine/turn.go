@@ -93,10 +93,13 @@ func (t *turn) answered(m model.Message) {
 // that it is stored before it is made.
 func (t *turn) beginCall(in run.ToolInput) {
 	t.j.beginStep(run.StepTool, &in)
-	t.emitCall(model.ToolCall{ID: in.ToolCallID, Name: in.Name, Arguments: in.Arguments})
+	t.emitCall(t.j.newest().Ref(), model.ToolCall{ID: in.ToolCallID, Name: in.Name, Arguments: in.Arguments})
 }
 
-func (t *turn) emitCall(c model.ToolCall) { t.j.emitCall(c, t.askedBy(c.ID, c.Arguments)) }
+// emitCall adds the event of a call. step is that of the call, if it was begun.
+func (t *turn) emitCall(step run.StepRef, c model.ToolCall) {
+	t.j.emitCall(step, c, t.askedBy(c.ID, c.Arguments))
+}
 
 // askedBy returns the seq of the model's step that asked for a call with just
 // these arguments, 0 where an approver changed them.

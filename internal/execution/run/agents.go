@@ -55,6 +55,7 @@ func specOf(c *agent.Config) *AgentSpec {
 		MCP: c.MCP, Memory: memoryOf(c), Guardrails: c.Guardrails, Thinking: c.Thinking, EffortPolicy: c.EffortPolicy,
 		ImageGeneration: c.ImageGeneration, ContextStrategy: c.ContextStrategy, ContextWindow: c.ContextWindowSize,
 	}
+	spec.ModelRetry = modelRetry(c.ModelRetry)
 	if c.Fallback != nil {
 		m := modelSpec(*c.Fallback)
 		spec.Fallback = &m
@@ -104,6 +105,20 @@ func (spec *AgentSpec) policies(raw schema.Object) {
 	}
 	read("cancel_on_disconnect", &spec.CancelOnDisconnect)
 	read("tool_approvals", &spec.ApprovalRules)
+}
+
+func modelRetry(c *agent.ModelRetry) ModelRetry {
+	r := DefaultModelRetry
+	if c == nil {
+		return r
+	}
+	if c.MaxElapsedMS != nil {
+		r.MaxElapsed = time.Duration(*c.MaxElapsedMS) * time.Millisecond
+	}
+	if c.MaxAttempts != nil {
+		r.MaxAttempts = int(*c.MaxAttempts)
+	}
+	return r
 }
 
 func modelSpec(m agent.ModelConfig) model.Spec {

@@ -24,7 +24,7 @@ type CancelAnswer struct {
 
 // reason is why a run is ended by others than its worker.
 type reason struct {
-	status   Status // if the run may move there; cancelled otherwise
+	status   Status // if a worker drives the run, or it may move there; cancelled otherwise
 	code     string
 	sentence string
 }
@@ -70,12 +70,12 @@ func (s *Service) abort(ctx context.Context, tenant, id string, why reason) (Can
 			return nil
 		}
 		status := why.status
-		if !r.Status.May(status) {
+		if !r.Status.May(status) || r.Wait.For != "" {
 			status = Cancelled
 		}
 		return s.change(tx, r, func(c *mutation) error {
-			c.unstored = r.Status == Running
-			if r.StartedAt != nil && r.Status == Running {
+			c.unstored = r.Status == Running && r.Wait.For == ""
+			if r.StartedAt != nil && r.Status == Running && r.Wait.For == "" {
 				r.Metrics.DurationMS = max(r.Metrics.DurationMS, float64(c.now.Sub(*r.StartedAt).Microseconds())/1000)
 			}
 			tx.AfterCommit(func() { s.Hub.Signal(SignalCancelled, id) })

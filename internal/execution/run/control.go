@@ -15,19 +15,51 @@ import (
 )
 
 // Pause requests that a running run stops at its next step boundary. A step that
-// is under way is finished; an answer is held until the run is resumed. Errors:
-// NotFound; Conflict unless the run is running.
+// is under way is finished; an answer is held until the run is resumed. A run
+// that waits for a model is paused at once. Errors: NotFound; Conflict unless the
+// run is running.
 func (s *Service) Pause(ctx context.Context, tenant, id string) error {
 	return s.Writer.Write(ctx, func(tx txn.Tx) error {
-		r, err := s.Runs.LockTx(tx, tenant, id)
-		if err != nil {
+		// The item first, the row second, as in mutate.
+		if err := s.Release(tx, tenant, id); err != nil {
 			return err
 		}
-		if r.Status != Running {
+		r, err := s.Runs.LockTx(tx, tenant, id)
+		switch {
+		case err != nil:
+			return err
+		case r.Status != Running:
 			return fault.WrongState("run", string(r.Status), "pausing")
+		case r.Wait.For == "":
+			return s.Runs.RequestPauseTx(tx, tenant, id)
 		}
-		return s.Runs.RequestPauseTx(tx, tenant, id)
+		return s.change(tx, r, (*mutation).pauseWait)
 	})
+}
+
+// pauseWait pauses a run that waits for a model. A worker that was about to try
+// again is fenced off.
+func (c *mutation) pauseWait() error {
+	if err := c.s.Queue.DeleteTx(c.tx, c.s.WorkKind, c.r.RunID); err != nil {
+		return err
+	}
+	if err := c.endModelWait(); err != nil {
+		return err
+	}
+	for _, p := range c.r.Pending { // a new step follows what may be said meanwhile
+		if err := c.s.Runs.Settle(c.r.TenantID, c.r.Options.Budgets, p.Reserved, 0)(c.tx); err != nil {
+			return err
+		}
+		if err := c.endStep(p.Abandoned()); err != nil {
+			return err
+		}
+	}
+	c.r.Pending = nil
+	c.r.Status, c.r.Wait = Paused, Wait{Approvals: c.r.Wait.Approvals}
+	return c.emit(Paused.EventName(), struct {
+		Status Status `json:"status"`
+		Reason string `json:"reason"`
+	}{Paused, "manual"})
 }
 
 // Resume continues a run that was paused with Pause, with an optional note to
@@ -93,7 +125,7 @@ func (s *Service) Respond(ctx context.Context, tenant, id, response string) erro
 		if err != nil {
 			return err
 		}
-		if err := c.emitResult(in, response); err != nil {
+		if err := c.emitResult(StepRef{step.StepID, c.r.StepSeq + 1}, in, response); err != nil {
 			return err
 		}
 		if err := c.step(step); err != nil {
@@ -108,8 +140,9 @@ const AskUser = "ask_user"
 
 // emitResult adds tool.result of the step that is added next. Only the step
 // stores the output.
-func (c *mutation) emitResult(in ToolInput, output string) error {
+func (c *mutation) emitResult(ref StepRef, in ToolInput, output string) error {
 	type result struct {
+		StepRef
 		ToolCallID string `json:"tool_call_id"`
 		Name       string `json:"name"`
 		Status     string `json:"status"`
@@ -121,7 +154,7 @@ func (c *mutation) emitResult(in ToolInput, output string) error {
 	if err != nil {
 		return err
 	}
-	d.Output = output
+	d.StepRef, d.Output = ref, output
 	live, err := json.Marshal(d)
 	if err != nil {
 		return err

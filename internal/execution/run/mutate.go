@@ -81,11 +81,19 @@ func (c *mutation) emitRaw(stored event.Entry, live jsontext.Value) {
 // step adds a finished step to the journal.
 func (c *mutation) step(st *Step) error {
 	c.r.StepSeq++
-	st.Seq, st.StepIndex = c.r.StepSeq, c.r.StepSeq-1
-	st.RunID, st.TenantID, st.CompletedAt = c.r.RunID, c.r.TenantID, &c.now
+	st.Seq = c.r.StepSeq
 	if st.StartedAt.IsZero() {
 		st.StartedAt = c.now
 	}
+	if err := c.emit("step.started", StepStartedData{st.Ref(), st.Type}); err != nil {
+		return err
+	}
+	return c.endStep(st)
+}
+
+// endStep adds a step that was begun, and has ended, to the journal.
+func (c *mutation) endStep(st *Step) error {
+	st.RunID, st.TenantID, st.StepIndex, st.CompletedAt = c.r.RunID, c.r.TenantID, st.Seq-1, &c.now
 	st.DurationMS = float64(c.now.Sub(st.StartedAt).Microseconds()) / 1000
 	if st.Metrics == nil {
 		st.Metrics = schema.Nullable("{}")
@@ -94,19 +102,7 @@ func (c *mutation) step(st *Step) error {
 	if err := c.s.Runs.AppendStep(st)(c.tx); err != nil {
 		return err
 	}
-	started := struct {
-		StepSeq int64    `json:"step_seq"`
-		Type    StepType `json:"type"`
-	}{st.Seq, st.Type}
-	if err := c.emit("step.started", started); err != nil {
-		return err
-	}
-	return c.emit("step.completed", struct {
-		StepSeq    int64      `json:"step_seq"`
-		Type       StepType   `json:"type"`
-		Status     StepStatus `json:"status"`
-		DurationMS float64    `json:"duration_ms"`
-	}{st.Seq, st.Type, st.Status, st.DurationMS})
+	return c.emit("step.completed", StepCompletedOf(st))
 }
 
 // resume moves the run to running. Its work item is due already, by mutate.
@@ -126,9 +122,16 @@ func (c *mutation) end(status Status, code, sentence string) error {
 	if err := c.closeApprovals(ApprovalCancelled); err != nil {
 		return err
 	}
+	spent := func(reserved int64) int64 { return reserved } // the call's cost stays unknown, so all of it counts
+	if c.r.Wait.For != "" {                                 // no call is under way
+		spent = func(int64) int64 { return 0 }
+		if err := c.endModelWait(); err != nil {
+			return err
+		}
+	}
 	for _, p := range c.r.Pending {
-		if p.Reserved > 0 { // the call's cost stays unknown, so all of it counts as spent
-			if err := c.s.Runs.Settle(c.r.TenantID, c.r.Options.Budgets, p.Reserved, p.Reserved)(c.tx); err != nil {
+		if p.Reserved > 0 {
+			if err := c.s.Runs.Settle(c.r.TenantID, c.r.Options.Budgets, p.Reserved, spent(p.Reserved))(c.tx); err != nil {
 				return err
 			}
 		}
@@ -140,6 +143,12 @@ func (c *mutation) end(status Status, code, sentence string) error {
 		Error     string `json:"error"`
 		ErrorCode string `json:"error_code"`
 	}{status, sentence, code})
+}
+
+// endModelWait ends the run's wait for a model, which counts as running.
+func (c *mutation) endModelWait() error {
+	c.r.Metrics.DurationMS += float64(c.now.Sub(c.r.Wait.Since).Microseconds()) / 1000
+	return c.s.Runs.DeleteModelWait(c.r.TenantID, c.r.RunID)(c.tx)
 }
 
 // store writes the row and the events, which are published after the commit.

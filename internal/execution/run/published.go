@@ -41,22 +41,21 @@ type (
 		Error     *string `json:"error,omitzero" doc:"Why the run did not complete."`
 		ErrorCode string  `json:"error_code,omitzero" doc:"Stable code of the error."`
 	}
-	stepStartedEvent struct {
-		StepSeq int64    `json:"step_seq" doc:"The step."`
-		Type    StepType `json:"type" doc:"Type of the step."`
-	}
 	textEvent struct {
 		Text    string `json:"text" doc:"The next piece of text."`
 		Payload struct {
 			Delta string `json:"delta" doc:"The text again."`
 		} `json:"payload" doc:"The text again, for clients that read it here."`
+		StepRef
 	}
 	toolCallEvent struct {
+		StepRef
 		ToolCallID string         `json:"tool_call_id" doc:"The call."`
 		Name       string         `json:"name" doc:"The tool."`
 		Arguments  jsontext.Value `json:"arguments" doc:"Arguments of the call."`
 	}
 	toolResultEvent struct {
+		StepRef
 		ToolCallID string         `json:"tool_call_id" doc:"The call."`
 		Name       string         `json:"name" doc:"The tool."`
 		Status     string         `json:"status" doc:"How the call ended."`
@@ -84,15 +83,17 @@ type (
 		Response string `json:"response" doc:"The answer."`
 	}
 	memoryRetrievedEvent struct {
+		StepRef
 		Entries []RecalledEntry `json:"entries" doc:"Memory entries that were given to the model."`
 	}
 	compactedEvent struct {
-		StepSeq      int64 `json:"step_seq" doc:"The compaction step."`
-		Folded       int   `json:"folded" doc:"Messages that the summary replaced."`
-		BeforeTokens int   `json:"before_tokens" doc:"Tokens of those messages."`
-		AfterTokens  int   `json:"after_tokens" doc:"Tokens of the summary."`
+		StepRef
+		Folded       int `json:"folded" doc:"Messages that the summary replaced."`
+		BeforeTokens int `json:"before_tokens" doc:"Tokens of those messages."`
+		AfterTokens  int `json:"after_tokens" doc:"Tokens of the summary."`
 	}
 	guardrailEvent struct {
+		StepRef
 		GuardrailID string `json:"guardrail_id" doc:"The guardrail."`
 		Name        string `json:"name" doc:"Its name."`
 		Stage       string `json:"stage" doc:"Where it was checked."`
@@ -135,7 +136,9 @@ var Events = route.Events{
 		{Name: "run.timeout", Data: reflect.TypeFor[endEvent](), Doc: "The run took too long."},
 		{Name: "run.guardrail_blocked", Data: reflect.TypeFor[endEvent](), Doc: "A guardrail blocked the run."},
 		{Name: "run.rejected", Data: reflect.TypeFor[endEvent](), Doc: "An approval was rejected."},
-		{Name: "step.started", Data: reflect.TypeFor[stepStartedEvent](), Doc: "A step started."},
+		{Name: "step.started", Data: reflect.TypeFor[StepStartedData](), Doc: "A step started."},
+		{Name: "step.retrying", Data: reflect.TypeFor[StepRetryingData](), Doc: "The model is down; the step is tried again later."},
+		{Name: "step.draft_void", Data: reflect.TypeFor[DraftVoidData](), Doc: "The text of the step so far is void."},
 		{Name: "step.completed", Data: reflect.TypeFor[StepCompletedData](), Doc: "A step ended."},
 		{Name: "llm.chunk", Data: reflect.TypeFor[textEvent](), Doc: "A piece of the model's answer."},
 		{Name: "llm.thinking", Data: reflect.TypeFor[textEvent](), Doc: "A piece of the model's reasoning."},

@@ -162,7 +162,7 @@ func withPending(steps []Step, r *Record) []Step {
 	for _, p := range r.Pending {
 		s := Step{
 			StepID: p.StepID, RunID: r.RunID, TenantID: r.TenantID, Seq: p.Seq, StepIndex: p.Seq - 1,
-			Type: p.Type, Status: StepRunning, StartedAt: p.StartedAt,
+			Type: p.Type, Status: StepRunning, StartedAt: p.StartedAt, Attempts: p.Attempts,
 		}
 		if p.Tool != nil {
 			s.Input, _ = json.Marshal(p.Tool)

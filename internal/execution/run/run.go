@@ -46,6 +46,10 @@ type Run struct {
 	Approvals        []Approval        `json:"approvals,omitzero" doc:"Decided approvals, oldest first. Not in lists."`
 	PendingInput     *PendingInput     `json:"pending_input,omitzero" doc:"The question that the run waits for an answer to."`
 	PendingAuth      *PendingAuth      `json:"pending_auth,omitzero" doc:"The authorization that the run waits for."`
+
+	WaitingFor    WaitReason `json:"waiting_for,omitzero" enum:"model" doc:"What a running run waits for without a worker. model: an endpoint that is down or overloaded."`
+	NextAttemptAt *time.Time `json:"next_attempt_at,omitzero" doc:"When the step that waits is tried again."`
+	Attempts      int        `json:"attempts,omitzero" doc:"Failed attempts of the step that waits."`
 }
 
 // Artifact is a file that a run produced.
@@ -229,6 +233,7 @@ type Step struct {
 	Error       *string         `json:"error"`
 	Metrics     schema.Nullable `json:"metrics"`
 	ToolCalls   []string        `json:"tool_calls" doc:"Names of the tools that the step asked for."`
+	Attempts    []StepAttempt   `json:"attempts,omitzero" doc:"Attempts that failed before the result, oldest first; the newest 20."`
 
 	// CallOf is, for a step of type tool, the seq of the model's step that has the
 	// call with the same arguments, so that a store keeps them only there. 0: none.
@@ -318,6 +323,46 @@ type PendingStep struct {
 	Tool      *ToolInput `json:"tool,omitzero"`
 	Held      bool       `json:"held,omitzero"`     // the run paused before the step did anything
 	Reserved  int64      `json:"reserved,omitzero"` // from the run's budgets for a model call, in billionths of a dollar
+
+	Attempts    []StepAttempt `json:"attempts,omitzero"`     // the newest that failed, at most MaxAttemptsKept
+	Failed      int           `json:"failed,omitzero"`       // attempts that failed
+	FailedSince time.Time     `json:"failed_since,omitzero"` // when the first of them failed
+}
+
+// Ref returns the reference to the step.
+func (p *PendingStep) Ref() StepRef { return StepRef{p.StepID, p.Seq} }
+
+// Abandoned returns a step of type llm as it ends without another attempt.
+func (p *PendingStep) Abandoned() *Step {
+	s := &Step{
+		StepID: p.StepID, Seq: p.Seq, Type: p.Type, Status: StepFailed, StartedAt: p.StartedAt, Attempts: p.Attempts,
+		Output: schema.Nullable(`{"text":"","finish_reason":"error"}`),
+	}
+	if n := len(p.Attempts); n > 0 {
+		s.Error = &p.Attempts[n-1].Error
+	}
+	return s
+}
+
+// StepAttempt is an attempt of a step that failed for a reason that passes.
+type StepAttempt struct {
+	At    time.Time `json:"at" required:"true" doc:"When it failed."`
+	Error string    `json:"error" required:"true" doc:"Why, in one sentence."`
+}
+
+// MaxAttemptsKept is how many failed attempts a step lists.
+const MaxAttemptsKept = 20
+
+// Fail adds a failed attempt.
+func (p *PendingStep) Fail(at time.Time, sentence string) {
+	if p.Failed == 0 {
+		p.FailedSince = at
+	}
+	p.Failed++
+	p.Attempts = append(p.Attempts, StepAttempt{at, sentence})
+	if extra := len(p.Attempts) - MaxAttemptsKept; extra > 0 {
+		p.Attempts = slices.Clone(p.Attempts[extra:])
+	}
 }
 
 // NoteOutput is the output of a step of type input: the note to the agent with

@@ -93,6 +93,14 @@ type Store interface {
 	// ListWaiting returns the ids of runs in auth_required that wait for a server.
 	ListWaiting(ctx context.Context, tenant, server string, limit int) ([]string, error)
 
+	// CreateModelWait stores that a run waits for an endpoint, and for no other.
+	CreateModelWait(w ModelWait) txn.Op
+	// DeleteModelWait removes what CreateModelWait stored, if anything.
+	DeleteModelWait(tenant, id string) txn.Op
+	// ListModelWaits returns runs of all tenants that wait for an endpoint, oldest
+	// first.
+	ListModelWaits(ctx context.Context, endpoint string, limit int) ([]ModelWait, error)
+
 	// CreateApproval stores a pending approval.
 	CreateApproval(a *Approval) txn.Op
 	// UpdateApproval stores the status and the decision. The run's row is locked,
@@ -123,6 +131,8 @@ type AgentSpec struct {
 	// of the chat routes that leaves a stream cancels its run.
 	CancelOnDisconnect bool
 
+	ModelRetry ModelRetry
+
 	ApprovalTools   []string       // approval_required_tools
 	ApprovalRules   []ApprovalRule // policies.tool_approvals, which take precedence
 	ApprovalTimeout time.Duration  // policies.approval_timeout_ms
@@ -136,6 +146,16 @@ type AgentSpec struct {
 	ContextStrategy string // compaction | summarize | truncate | sliding_window
 	ContextWindow   int    // messages that sliding_window keeps
 }
+
+// ModelRetry bounds how long a step waits for a model whose failure passes. The
+// zero value allows no wait.
+type ModelRetry struct {
+	MaxElapsed  time.Duration // from the first failure to the last attempt
+	MaxAttempts int           // of the step; 0: any number
+}
+
+// DefaultModelRetry is the bound of agents that set none.
+var DefaultModelRetry = ModelRetry{MaxElapsed: 15 * time.Minute}
 
 // Modes of approval rules.
 const (

@@ -15,6 +15,13 @@ import (
 // committed. The transaction must be abandoned.
 var ErrPausing = errors.New("run: a pause was asked for")
 
+// WaitReason is what a running run waits for without a person.
+type WaitReason string
+
+// WaitsForModel is the reason of a run whose model call failed for a reason that
+// passes, and is made again later.
+const WaitsForModel WaitReason = "model"
+
 // Wait is what a run waits for. A run that waits holds no worker. At Until it
 // ends as timeout; zero: it waits without limit.
 type Wait struct {
@@ -24,6 +31,30 @@ type Wait struct {
 	Approvals int           `json:"asked,omitzero"` // approvals that were ever requested, decided or not
 	// Woken: the run continues after a wait; no worker has died.
 	Woken bool `json:"woken,omitzero"`
+
+	// For, if set, is what a running run waits for. Its step is tried again at
+	// Next; Since, when the wait began, counts as running.
+	For      WaitReason `json:"for,omitzero"`
+	Since    time.Time  `json:"since,omitzero"`
+	Next     time.Time  `json:"next,omitzero"`
+	Attempts int        `json:"attempts,omitzero"` // of the step, that failed
+}
+
+// ShowWait sets the fields of the run that show its wait.
+func (r *Record) ShowWait() {
+	w := &r.Wait
+	r.PendingInput, r.PendingAuth = w.Input, w.Auth
+	r.WaitingFor, r.Attempts, r.NextAttemptAt = w.For, w.Attempts, nil
+	if !w.Next.IsZero() {
+		r.NextAttemptAt = &w.Next
+	}
+}
+
+// ModelWait is a run that waits for a model.
+type ModelWait struct {
+	TenantID string
+	RunID    string
+	Endpoint string // identifies endpoint, model and key; see the engine
 }
 
 // PendingInput is the question of a run to a person, asked with ask_user.

@@ -195,7 +195,7 @@ func (m *messageService) partialAnswer(ctx context.Context, tenant, runID string
 		for _, e := range events {
 			after = e.Seq
 			switch e.Name {
-			case "step.started", "step.completed":
+			case "step.started", "step.completed", "step.draft_void":
 				text.Reset()
 			case "llm.chunk":
 				var chunk struct {

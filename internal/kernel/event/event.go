@@ -67,17 +67,22 @@ type Entry struct {
 	// carries the next Lens[i] bytes of a text and happened After[i]
 	// milliseconds after At. The text is Text; if that is empty, it is the
 	// output of step Step ("text" for llm.chunk, "thinking" for llm.thinking),
-	// so that the words of a model are stored once.
+	// so that the words of a model are stored once. Each event also names its
+	// step: Step, or else the members of Data.
 	//
 	// If Lens is nil, Step names the step that has what Data leaves out:
-	// of a tool.result the output ("content" in the output of the call's step);
+	// of a step.started its number, with StepID as its id;
+	// of a tool.result the output ("content" in the output of the call's step),
+	// and the step;
 	// of a tool.call the arguments (in "tool_calls" of the output of the step
 	// that requested the call); of a step.completed or llm.completed all of it,
-	// so that Data is nil.
-	Lens  []int
-	After []int
-	Text  string
-	Step  int64
+	// so that Data is nil. A tool.call directly after a step.started is of that
+	// step.
+	Lens   []int
+	After  []int
+	Text   string
+	Step   int64
+	StepID string
 }
 
 // Count returns how many events the entry stands for.

@@ -184,7 +184,7 @@ func guarded[T any](ctx context.Context, b *Breaker, t *Target, call func() (T, 
 	if wait > 0 {
 		b.observe(t, CallNotMade, 0, nil)
 		return *new(T), &Error{
-			Code: "model_error", Status: 503, Retryable: true, RetryAfter: wait,
+			Code: "model_error", Status: 503, Retryable: true, Passing: true, RetryAfter: wait,
 			Detail: fmt.Sprintf("The model endpoint did not answer %d calls in a row and is left alone for %.0f seconds.",
 				c.State().Failures, wait.Seconds()),
 		}

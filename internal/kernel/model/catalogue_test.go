@@ -66,18 +66,18 @@ func TestResolve(t *testing.T) {
 		"provider-only": {spec: model.Spec{ModelRef: "acme/"}, err: "acme/<model>"},
 		"own-endpoint": {
 			spec: model.Spec{Provider: "openai_compat", ModelRef: "small", EndpointURL: "https://mine.example/v1/chat/completions"},
-			want: model.Target{Provider: "custom", Model: "small", BaseURL: "https://mine.example/v1", Guarded: true},
+			want: model.Target{Provider: "custom", Model: "small", BaseURL: "https://mine.example/v1", Guarded: true, TenantID: "t1"},
 		},
 		"own-endpoint-and-key": {
 			spec: model.Spec{Provider: "custom", ModelRef: "acme/x", EndpointURL: "https://mine.example/v1/", APIKeyRef: "mine"},
-			want: model.Target{Provider: "custom", Model: "acme/x", BaseURL: "https://mine.example/v1", APIKey: key("key-mine"), Guarded: true, OwnKey: true},
+			want: model.Target{Provider: "custom", Model: "acme/x", BaseURL: "https://mine.example/v1", APIKey: key("key-mine"), Guarded: true, TenantID: "t1", OwnKey: true},
 		},
 		"own-endpoint-with-unknown-key": {
 			spec: model.Spec{Provider: "custom", ModelRef: "x", EndpointURL: "https://mine.example/v1", APIKeyRef: "OTHER"}, err: `"OTHER"`,
 		},
 		"operators-endpoint-named-by-tenant": {
 			spec: model.Spec{Provider: "openai_compat", ModelRef: "small", EndpointURL: "http://10.0.0.1:8000/v1"},
-			want: model.Target{Provider: "custom", Model: "small", BaseURL: "http://10.0.0.1:8000/v1", Guarded: true},
+			want: model.Target{Provider: "custom", Model: "small", BaseURL: "http://10.0.0.1:8000/v1", Guarded: true, TenantID: "t1"},
 		},
 		"endpoint-without-model":  {spec: model.Spec{EndpointURL: "https://mine.example/v1"}, err: "model_ref"},
 		"echo":                    {spec: model.Spec{Provider: "custom", ModelRef: "builtin/echo"}, want: model.Target{Provider: "builtin", Model: "echo", Price: &model.Price{}}},

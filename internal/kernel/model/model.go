@@ -71,6 +71,7 @@ type Target struct {
 	BaseURL  string        // …/v1; empty for builtin models
 	APIKey   secret.String // sent to BaseURL only
 	Guarded  bool          // a tenant chose the address: through the guarded client
+	TenantID string        // of a guarded target: the tenant, whose egress rules hold
 	OwnKey   bool          // APIKey is the tenant's: a refusal of it concerns only that tenant
 	Price    *Price        // nil: unknown
 	Context  int           // context window in tokens; 0: unknown
@@ -107,6 +108,9 @@ type Request struct {
 	// Budget is how long the endpoint may take for the whole answer, streamed or
 	// not, including any silence; 0: the client's own time-outs.
 	Budget time.Duration
+	// MaxRetryAfter is the longest Retry-After that the client waits for before it
+	// tries again itself; 0: the client's own maximum.
+	MaxRetryAfter time.Duration
 }
 
 // Delta is a piece of an answer as it arrives. Exactly one field is set. The zero
@@ -175,7 +179,8 @@ type Error struct {
 	Code       string // model_error | model_rate_limited | provider_auth_failed | provider_not_configured | CONTEXT_LENGTH_EXCEEDED
 	Detail     string // safe to show: no keys, no addresses that the caller did not name
 	Status     int    // the endpoint's HTTP status; 0: it did not answer properly
-	Retryable  bool
+	Retryable  bool   // another call at once may succeed; false once a piece of the answer was delivered
+	Passing    bool   // the same call may succeed later: the endpoint is overloaded, or was not reached
 	RetryAfter time.Duration
 	Cause      error // for logs
 }

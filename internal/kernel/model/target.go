@@ -75,6 +75,9 @@ func (r Resolver) Resolve(ctx context.Context, tenant string, spec Spec) (Target
 	if err != nil {
 		return Target{}, err
 	}
+	if t.Guarded {
+		t.TenantID = tenant
+	}
 	said := ParseCapabilities(spec.Capabilities)
 	if t.Context == 0 || said.Context > 0 && said.Context < t.Context { // the operator's value is an upper limit
 		t.Context = said.Context
@@ -216,7 +219,9 @@ func (r Resolver) Provider(ctx context.Context, tenant, name string) (Target, bo
 		}
 		_, platform := r.Catalogue.Endpoint(name)
 		if c != nil && c.Origin != OriginPlatform && (c.Shared || !platform) {
-			return tenants(c, ""), true, nil
+			t := tenants(c, "")
+			t.TenantID = tenant
+			return t, true, nil
 		}
 	}
 	t, ok := r.Catalogue.Endpoint(name)

@@ -39,28 +39,28 @@ func TestTenantsKeys(t *testing.T) {
 		want model.Target
 		err  string
 	}{
-		"own-provider":    {spec: model.Spec{ModelRef: "mine/org/m"}, want: model.Target{Provider: "mine", Model: "org/m", BaseURL: "https://mine.example/v1", APIKey: key("key-mine"), Guarded: true, OwnKey: true}},
-		"public-provider": {spec: model.Spec{ModelRef: "openai/gpt"}, want: model.Target{Provider: "openai", Model: "gpt", BaseURL: "https://api.openai.com/v1", APIKey: key("key-openai"), Guarded: true, OwnKey: true}},
+		"own-provider":    {spec: model.Spec{ModelRef: "mine/org/m"}, want: model.Target{Provider: "mine", Model: "org/m", BaseURL: "https://mine.example/v1", APIKey: key("key-mine"), Guarded: true, TenantID: "t1", OwnKey: true}},
+		"public-provider": {spec: model.Spec{ModelRef: "openai/gpt"}, want: model.Target{Provider: "openai", Model: "gpt", BaseURL: "https://api.openai.com/v1", APIKey: key("key-openai"), Guarded: true, TenantID: "t1", OwnKey: true}},
 		// The operator's endpoint, which may be private, with the tenant's key.
 		"in-place-of-the-operators": {spec: model.Spec{ModelRef: "acme/x"}, want: model.Target{Provider: "acme", Model: "x", BaseURL: "https://ACME.example:443/v1", APIKey: key("key-own-acme"), OwnKey: true}},
 		"endpoint-moved":            {spec: model.Spec{ModelRef: "moved/x"}, want: model.Target{Provider: "moved", Model: "x", BaseURL: "https://after.example/v1", APIKey: key("key-m")}},
 		"not-shared":                {spec: model.Spec{ModelRef: "quiet/x"}, want: model.Target{Provider: "quiet", Model: "x", BaseURL: "https://quiet.example/v1", APIKey: key("key-q")}},
 		"not-shared-named":          {spec: model.Spec{ModelRef: "quiet/x", APIKeyRef: "quiet"}, want: model.Target{Provider: "quiet", Model: "x", BaseURL: "https://quiet.example/v1", APIKey: key("key-own-quiet"), OwnKey: true}},
 		"own-not-shared":            {spec: model.Spec{ModelRef: "private/x"}, want: model.Target{Provider: "default", Model: "private/x", BaseURL: "http://10.0.0.1:8000/v1", APIKey: key("key-d")}},
-		"own-not-shared-named":      {spec: model.Spec{ModelRef: "x", APIKeyRef: "private"}, want: model.Target{Provider: "private", Model: "x", BaseURL: "https://private.example/v1", APIKey: key("key-private"), Guarded: true, OwnKey: true}},
+		"own-not-shared-named":      {spec: model.Spec{ModelRef: "x", APIKeyRef: "private"}, want: model.Target{Provider: "private", Model: "x", BaseURL: "https://private.example/v1", APIKey: key("key-private"), Guarded: true, TenantID: "t1", OwnKey: true}},
 		// What the tenant named first stays where it was.
-		"operator-takes-the-name": {spec: model.Spec{ModelRef: "later/x"}, want: model.Target{Provider: "later", Model: "x", BaseURL: "https://tenants-later.example/v1", APIKey: key("key-own-later"), Guarded: true, OwnKey: true}},
+		"operator-takes-the-name": {spec: model.Spec{ModelRef: "later/x"}, want: model.Target{Provider: "later", Model: "x", BaseURL: "https://tenants-later.example/v1", APIKey: key("key-own-later"), Guarded: true, TenantID: "t1", OwnKey: true}},
 		"provider-gone":           {spec: model.Spec{ModelRef: "gone/x"}, want: model.Target{Provider: "default", Model: "gone/x", BaseURL: "http://10.0.0.1:8000/v1", APIKey: key("key-d")}},
 		"provider-gone-named":     {spec: model.Spec{ModelRef: "gone/x", APIKeyRef: "gone"}, err: "another endpoint"},
 		"listed-under-that-name":  {spec: model.Spec{ModelRef: "free/large"}, want: model.Target{Provider: "default", Model: "free/large", BaseURL: "http://10.0.0.1:8000/v1", APIKey: key("key-d")}},
-		"own-beside-listed":       {spec: model.Spec{ModelRef: "free/other"}, want: model.Target{Provider: "free", Model: "other", BaseURL: "https://free.example/v1", APIKey: key("key-free"), Guarded: true, OwnKey: true}},
+		"own-beside-listed":       {spec: model.Spec{ModelRef: "free/other"}, want: model.Target{Provider: "free", Model: "other", BaseURL: "https://free.example/v1", APIKey: key("key-free"), Guarded: true, TenantID: "t1", OwnKey: true}},
 		"bare-name":               {spec: model.Spec{ModelRef: "small"}, want: model.Target{Provider: "default", Model: "small", BaseURL: "http://10.0.0.1:8000/v1", APIKey: key("key-d")}},
 		"no-model":                {spec: model.Spec{ModelRef: "mine/"}, err: "mine/<model>"},
 		"no-model-named":          {spec: model.Spec{APIKeyRef: "mine"}, err: "mine/<model>"},
 
-		"named-and-prefixed":         {spec: model.Spec{ModelRef: "mine/x", APIKeyRef: "mine"}, want: model.Target{Provider: "mine", Model: "x", BaseURL: "https://mine.example/v1", APIKey: key("key-mine"), Guarded: true, OwnKey: true}},
-		"named-with-slash":           {spec: model.Spec{ModelRef: "meta/x", APIKeyRef: "mine"}, want: model.Target{Provider: "mine", Model: "meta/x", BaseURL: "https://mine.example/v1", APIKey: key("key-mine"), Guarded: true, OwnKey: true}},
-		"named-custom":               {spec: model.Spec{Provider: "custom", ModelRef: "x", APIKeyRef: "mine"}, want: model.Target{Provider: "mine", Model: "x", BaseURL: "https://mine.example/v1", APIKey: key("key-mine"), Guarded: true, OwnKey: true}},
+		"named-and-prefixed":         {spec: model.Spec{ModelRef: "mine/x", APIKeyRef: "mine"}, want: model.Target{Provider: "mine", Model: "x", BaseURL: "https://mine.example/v1", APIKey: key("key-mine"), Guarded: true, TenantID: "t1", OwnKey: true}},
+		"named-with-slash":           {spec: model.Spec{ModelRef: "meta/x", APIKeyRef: "mine"}, want: model.Target{Provider: "mine", Model: "meta/x", BaseURL: "https://mine.example/v1", APIKey: key("key-mine"), Guarded: true, TenantID: "t1", OwnKey: true}},
+		"named-custom":               {spec: model.Spec{Provider: "custom", ModelRef: "x", APIKeyRef: "mine"}, want: model.Target{Provider: "mine", Model: "x", BaseURL: "https://mine.example/v1", APIKey: key("key-mine"), Guarded: true, TenantID: "t1", OwnKey: true}},
 		"named-for-the-operators":    {spec: model.Spec{ModelRef: "default/small", APIKeyRef: "mine"}, err: "another endpoint"},
 		"named-for-another-of-mine":  {spec: model.Spec{ModelRef: "openai/gpt", APIKeyRef: "mine"}, err: "another endpoint"},
 		"named-twin-of-the-endpoint": {spec: model.Spec{ModelRef: "acme/x", APIKeyRef: "twin"}, want: model.Target{Provider: "acme", Model: "x", BaseURL: "https://ACME.example:443/v1", APIKey: key("key-twin"), OwnKey: true}},
@@ -68,8 +68,8 @@ func TestTenantsKeys(t *testing.T) {
 		"named-unknown":              {spec: model.Spec{ModelRef: "x", APIKeyRef: "nobody"}, err: `"nobody"`},
 
 		// The key goes to the address as it was stored, however the agent spells it.
-		"endpoint-spelled-otherwise": {spec: model.Spec{ModelRef: "x", EndpointURL: "HTTPS://MINE.example:443/v1/chat/completions", APIKeyRef: "mine"}, want: model.Target{Provider: "custom", Model: "x", BaseURL: "https://mine.example/v1", APIKey: key("key-mine"), Guarded: true, OwnKey: true}},
-		"endpoint-without-key":       {spec: model.Spec{ModelRef: "x", EndpointURL: "https://mine.example/v1"}, want: model.Target{Provider: "custom", Model: "x", BaseURL: "https://mine.example/v1", Guarded: true}},
+		"endpoint-spelled-otherwise": {spec: model.Spec{ModelRef: "x", EndpointURL: "HTTPS://MINE.example:443/v1/chat/completions", APIKeyRef: "mine"}, want: model.Target{Provider: "custom", Model: "x", BaseURL: "https://mine.example/v1", APIKey: key("key-mine"), Guarded: true, TenantID: "t1", OwnKey: true}},
+		"endpoint-without-key":       {spec: model.Spec{ModelRef: "x", EndpointURL: "https://mine.example/v1"}, want: model.Target{Provider: "custom", Model: "x", BaseURL: "https://mine.example/v1", Guarded: true, TenantID: "t1"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -133,11 +133,11 @@ func TestProviderOfATenant(t *testing.T) {
 	key := secret.New
 	r := model.Resolver{Catalogue: catalogue(t, keysFile, ""), Credentials: vault{}}
 	for name, want := range map[string]model.Target{
-		"mine":    {Provider: "mine", BaseURL: "https://mine.example/v1", APIKey: key("key-mine"), Guarded: true, OwnKey: true},
-		"private": {Provider: "private", BaseURL: "https://private.example/v1", APIKey: key("key-private"), Guarded: true, OwnKey: true},
+		"mine":    {Provider: "mine", BaseURL: "https://mine.example/v1", APIKey: key("key-mine"), Guarded: true, TenantID: "t1", OwnKey: true},
+		"private": {Provider: "private", BaseURL: "https://private.example/v1", APIKey: key("key-private"), Guarded: true, TenantID: "t1", OwnKey: true},
 		"acme":    {Provider: "acme", BaseURL: "https://ACME.example:443/v1", APIKey: key("key-own-acme"), OwnKey: true},
 		"moved":   {Provider: "moved", BaseURL: "https://after.example/v1", APIKey: key("key-m")},
-		"later":   {Provider: "later", BaseURL: "https://tenants-later.example/v1", APIKey: key("key-own-later"), Guarded: true, OwnKey: true},
+		"later":   {Provider: "later", BaseURL: "https://tenants-later.example/v1", APIKey: key("key-own-later"), Guarded: true, TenantID: "t1", OwnKey: true},
 		"default": {Provider: "default", BaseURL: "http://10.0.0.1:8000/v1", APIKey: key("key-d")},
 	} {
 		got, found, err := r.Provider(t.Context(), "t1", name)

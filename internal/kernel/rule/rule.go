@@ -25,6 +25,7 @@ import (
 	"cel.dev/cel-go/common/types"
 
 	"agentd/internal/base/cache"
+	"agentd/internal/base/pattern"
 )
 
 const (
@@ -37,7 +38,7 @@ const (
 	maxMemory = 2 << 20     // of one value: its elements, and a tenth of its text's bytes
 	maxTime   = time.Second // checked in loops; a single search is bounded by its cost
 	maxDepth  = 100         // of nested expressions
-	maxRegex  = 2000
+	maxRegex  = pattern.MaxSize
 
 	// cachedSource bounds the compiled rules that are kept, by their sources.
 	cachedSource = 256 << 10
@@ -117,8 +118,8 @@ func compile(source string, names []string) (r *Rule, err error) {
 	if t := ast.OutputType(); !slices.Contains([]*cel.Type{cel.BoolType, cel.DynType}, t) {
 		return nil, fmt.Errorf("the rule gives a value of type %s; it must be true or false", t)
 	}
-	program, err := env.Program(ast, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(maxCost),
-		cel.MemoryLimit(maxMemory), cel.InterruptCheckFrequency(1))
+	program, err := env.Program(ast, append(boundedMatches(), cel.EvalOptions(cel.OptOptimize), cel.CostLimit(maxCost),
+		cel.MemoryLimit(maxMemory), cel.InterruptCheckFrequency(1))...)
 	if err != nil {
 		return nil, fmt.Errorf("the rule cannot be compiled: %s", firstLine(err.Error()))
 	}
@@ -175,7 +176,7 @@ func explain(ctx, bounded context.Context, err error) error {
 		return e
 	}
 	said := firstLine(err.Error())
-	if bounded.Err() != nil || strings.Contains(said, "limit exceeded") {
+	if bounded.Err() != nil || errors.Is(err, ErrTooExpensive) || strings.Contains(said, "limit exceeded") {
 		return ErrTooExpensive
 	}
 	if strings.HasPrefix(said, "no such overload") {

@@ -141,6 +141,9 @@ func TestRulesThatTakeTooLong(t *testing.T) {
 		"nested loops":  ten + ".all(a," + strings.Repeat(ten+".all(a,", 9) + "true" + strings.Repeat(")", 10),
 		"growing lists": ten + strings.Repeat(".map(x,[x,x,x,x,x])", 30) + " == []",
 		"growing text":  "[text]" + strings.Repeat(".map(x, x+x)", 40) + ".size() > 0",
+		"large regex":   `text.matches("(` + strings.Repeat("x?", 900) + `)*y")`,
+		"dynamic regex": `text.matches((text.size() > 0 ? "(" : "") + "` + strings.Repeat("x?", 900) + `)*y")`,
+		"large regexes": strings.Repeat(`text.matches("(`+strings.Repeat("x?", 60)+`)*y") || `, 12) + "false",
 		"many searches": "[" + strings.Repeat("1,", 900) + `1].all(a, [1,2,3,4,5,6,7,8].all(b, !text.matches("(y|z|xy){1,8}$")))`,
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {

@@ -243,11 +243,40 @@ func TestSchemasFromOutside(t *testing.T) {
 		"deep":     `{"type":"object","not":` + strings.Repeat(`{"not":`, 70) + "{}" + strings.Repeat("}", 71),
 		"no_json":  `{"type":"object"`,
 		"bad_expr": `{"type":"object","patternProperties":{"(":{}}}`,
+		"big_expr": `{"type":"object","properties":{"x":{"pattern":"` + strings.Repeat("a{0,1000}", 20) + `b"}}}`,
+		"big_name": `{"type":"object","patternProperties":{"` + strings.Repeat("a{0,1000}", 20) + `b":{}}}`,
+		"many_big": `{"type":"object","patternProperties":{"a{500,900}":{},"b{500,900}":{},"c{500,900}":{},"d{500,900}":{},"e{500,900}":{},"f{500,900}":{}}}`,
 		"remote":   `{"type":"object","properties":{"x":{"$ref":"https://example.com/schema"}}}`,
 		"dialect":  `{"$schema":"file:///etc/passwd","type":"object"}`,
 	} {
 		if _, bad := r.Compile(Tool{Name: "x", Parameters: jsontext.Value(schema), Run: says("")}); len(bad) != 1 {
 			t.Errorf("%s is accepted", name)
+		}
+	}
+}
+
+// The regular expressions of a schema share a budget in each check.
+func TestPatternsOfSchemas(t *testing.T) {
+	t.Parallel()
+	r, err := NewRegistry(Limits{Arguments: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, bad := r.Compile(Tool{
+		Name: "x", Run: says("called"),
+		Parameters: jsontext.Value(`{"type":"object","additionalProperties":{"items":{"pattern":"^(` + strings.Repeat("a?", 500) + `)*$"}}}`),
+	})
+	if bad != nil {
+		t.Fatal(bad)
+	}
+	for arguments, want := range map[string]string{
+		`{"x":["` + strings.Repeat("a", 2000) + `"]}`: "called",
+		`{"x":["b"]}`: "do not fit",
+		`{"x":["` + strings.Repeat("a", 100_000) + `b"]}`:                            "cannot be checked",
+		`{"x":[` + strings.Repeat(`"`+strings.Repeat("a", 1000)+`",`, 100) + `"b"]}`: "cannot be checked",
+	} {
+		if got, err := s.Call(t.Context(), Call{Name: "x", Arguments: arguments}); err != nil || !strings.Contains(got.Output, want) {
+			t.Errorf("%.30q: %.300q, %v; want %q", arguments, got.Output, err, want)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"agentd/internal/base/pattern"
 	"agentd/internal/base/text"
 )
 
@@ -17,9 +18,11 @@ import (
 // tools come from outside, and a few hundred bytes of nested references can
 // demand exponentially many checks.
 const (
-	maxSchema = 64 << 10 // bytes
-	maxDepth  = 64       // of nested objects and arrays
-	maxChecks = 1 << 16  // subschemas applied for one call, plus one for each byte of its arguments
+	maxSchema   = 64 << 10            // bytes
+	maxDepth    = 64                  // of nested objects and arrays
+	maxSteps    = 1 << 26             // of the regular expressions in one check
+	maxPatterns = 5 * pattern.MaxSize // instructions of all regular expressions
+	maxChecks   = 1 << 16             // subschemas applied for one call, plus one for each byte of its arguments
 )
 
 // checker is a compiled schema that bounds the cost of a check. One check runs
@@ -27,7 +30,40 @@ const (
 type checker struct {
 	mu     sync.Mutex
 	schema *jsonschema.Schema
-	budget int // subschemas that the current check may still apply
+	budget int             // subschemas that the current check may still apply
+	size   int             // of the regular expressions together
+	steps  *pattern.Budget // that they may still take in the current check
+}
+
+// countedPattern is a regular expression whose matches count against the check's budget.
+type countedPattern struct {
+	*pattern.Pattern
+	expression string
+	of         *checker
+}
+
+// String implements jsonschema.Regexp.
+func (p countedPattern) String() string { return p.expression }
+
+// MatchString implements jsonschema.Regexp.
+func (p countedPattern) MatchString(text string) bool {
+	if p.of.steps.Spend(p.Pattern, len(text)) != nil {
+		panic(errCostly)
+	}
+	return p.Pattern.MatchString(text)
+}
+
+// pattern compiles the value of a keyword pattern or a name of patternProperties.
+func (c *checker) pattern(expression string) (jsonschema.Regexp, error) {
+	p, err := pattern.Compile(expression)
+	if err != nil {
+		return nil, err
+	}
+	if c.size += p.Size(); c.size > maxPatterns {
+		return nil, fmt.Errorf("the schema's regular expressions together compile to more than %d instructions; use fewer or smaller repetitions",
+			maxPatterns)
+	}
+	return countedPattern{p, expression, c}, nil
 }
 
 var errCostly = errors.New("tool: the schema costs too much to check")
@@ -51,7 +87,7 @@ func (c *checker) check(value any, size int) (err error) {
 			err = errCostly
 		}
 	}()
-	c.budget = maxChecks + size
+	c.budget, c.steps = maxChecks+size, pattern.NewBudget(maxSteps)
 	return c.schema.Validate(value)
 }
 
@@ -69,6 +105,7 @@ func compile(schema jsontext.Value) (*checker, error) {
 	check := new(checker)
 	c := jsonschema.NewCompiler()
 	c.UseLoader(jsonschema.SchemeURLLoader{})
+	c.UseRegexpEngine(check.pattern)
 	c.RegisterVocabulary(&jsonschema.Vocabulary{
 		URL:     "agentd:cost",
 		Compile: func(*jsonschema.CompilerContext, map[string]any) (jsonschema.SchemaExt, error) { return check, nil },

@@ -20,6 +20,12 @@ import (
 // fileName is the database in its directory; SQLite puts -wal and -shm beside.
 const fileName = "agentd.db"
 
+// Exists reports whether a directory holds a SQLite database of agentd.
+func Exists(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, fileName))
+	return err == nil
+}
+
 // params of every connection. busy_timeout comes first, since the others can
 // meet another process that starts. Memory maps stay off: an I/O error in one
 // is a signal and not an error, and their pages count as ours.
@@ -38,6 +44,9 @@ var (
 		"journal_mode(WAL)",
 		"synchronous(FULL)", // an answer that was given survives a power cut
 		"foreign_keys(1)",
+		// What is deleted is overwritten. Hot paths append: a run writes as many
+		// bytes with it as without.
+		"secure_delete(1)",
 		"cache_size(-8192)", // KiB
 		// Pages are written back from the log every 16 MB rather than every
 		// 4 MB: a page that is written often goes back once.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"agentd/internal/agents/mcp"
+	"agentd/internal/base/authz"
 )
 
 // roundTripper sends the requests of one connection, with the server's credential and
@@ -117,7 +118,7 @@ func (rt *roundTripper) unauthorized() error {
 }
 
 func (rt *roundTripper) send(req *http.Request, token string) (*http.Response, error) {
-	req = req.Clone(req.Context())
+	req = req.Clone(authz.WithTenant(req.Context(), rt.target.TenantID))
 	if rt.target.Header != "" {
 		req.Header.Set(rt.target.Header, rt.target.HeaderValue.Reveal())
 	}

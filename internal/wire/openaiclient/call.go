@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"agentd/internal/base/authz"
 	"agentd/internal/kernel/model"
 )
 
@@ -47,6 +48,9 @@ func (q *endpointRequest) request(ctx context.Context, to *model.Target) (*http.
 	method, body := http.MethodGet, io.Reader(http.NoBody)
 	if q.body != nil {
 		method, body = http.MethodPost, bytes.NewReader(q.body)
+	}
+	if to.Guarded {
+		ctx = authz.WithTenant(ctx, to.TenantID)
 	}
 	call, err := http.NewRequestWithContext(ctx, method, to.BaseURL+q.path, body)
 	if err != nil || call.URL.Host == "" {

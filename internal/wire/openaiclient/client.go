@@ -121,7 +121,7 @@ func (c *Client) retry(ctx context.Context, req *model.Request, try func(dialect
 		if errors.Is(err, errIdle) || errors.Is(err, errDeadline) {
 			return failure
 		}
-		if err := c.waitRetry(ctx, attempt, failure); err != nil {
+		if err := c.waitRetry(ctx, attempt, failure, req.MaxRetryAfter); err != nil {
 			return err
 		}
 	}

@@ -472,7 +472,7 @@ func TestRetryAfter(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 9, 10, 12, 0, 0, 0, time.UTC)
 	for value, want := range map[string]time.Duration{
-		"": 0, "nonsense": 0, "-5": 0, "NaN": 0, "7": 7 * time.Second, "1.5": 1500 * time.Millisecond, "1e300": 24 * time.Hour,
+		"": 0, "nonsense": 0, "-5": 0, "NaN": 0, "7": 7 * time.Second, "1.5": 1500 * time.Millisecond, "1e300": 100 * 365 * 24 * time.Hour, "Inf": 0, "31536000": 365 * 24 * time.Hour,
 		"Thu, 10 Sep 2026 12:00:30 GMT": 30 * time.Second, "Thu, 10 Sep 2026 11:00:00 GMT": 0,
 	} {
 		if got := retryAfter(http.Header{"Retry-After": {value}}, now); got != want {
@@ -502,5 +502,59 @@ func TestWaitIsBounded(t *testing.T) {
 	}
 	if d, ok := c.backoff(t.Context(), 1, 2*time.Second); !ok || d < 2*time.Second || d > 3*time.Second {
 		t.Errorf("asked for 2s: %v, %v", d, ok)
+	}
+}
+
+// Which failures pass by themselves (rules D22-passing, D22-lasting).
+func TestPassingFailures(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		answer  modeltest.Answer
+		passing bool
+	}{
+		"408":                   {modeltest.Answer{Status: 408}, true},
+		"409-with-retry-after":  {modeltest.Answer{Status: 409, RetryAfter: "1"}, true},
+		"409":                   {modeltest.Answer{Status: 409}, false},
+		"425":                   {modeltest.Answer{Status: 425}, true},
+		"429":                   {modeltest.Answer{Status: 429}, true},
+		"500":                   {modeltest.Answer{Status: 500}, true},
+		"503":                   {modeltest.Answer{Status: 503}, true},
+		"529":                   {modeltest.Answer{Status: 529}, true},
+		"breaks-off":            {modeltest.Answer{Text: "one two three", BreakAfter: 2}, true},
+		"ends-in-the-middle":    {modeltest.Answer{Text: "one two three", EndAfter: 2}, true},
+		"silent":                {modeltest.Answer{HangFirst: true}, true},
+		"silent-in-the-middle":  {modeltest.Answer{Text: "one two three", HangAfter: 2}, true},
+		"drips":                 {modeltest.Answer{Text: modeltest.Tokens(100), Delay: 20 * time.Millisecond}, true},
+		"error-in-a-200":        {modeltest.Answer{Text: "one", Error: "overloaded"}, true},
+		"refused-in-a-200":      {modeltest.Answer{Raw: []byte(`{"error":{"message":"no","code":400}}`)}, false},
+		"no-choice":             {modeltest.Answer{Raw: []byte(`{"choices":[]}`)}, true},
+		"nothing":               {modeltest.Answer{Raw: []byte{}}, true},
+		"400":                   {modeltest.Answer{Status: 400}, false},
+		"401":                   {modeltest.Answer{Status: 401}, false},
+		"403":                   {modeltest.Answer{Status: 403}, false},
+		"404":                   {modeltest.Answer{Status: 404}, false},
+		"422":                   {modeltest.Answer{Status: 422}, false},
+		"501":                   {modeltest.Answer{Status: 501}, false},
+		"context-length":        {modeltest.Answer{Status: 400, Error: "maximum context length is 8"}, false},
+		"context-length-of-500": {modeltest.Answer{Status: 500, Error: "maximum context length is 8"}, false},
+		"no-json":               {modeltest.Answer{Raw: []byte(`<html>`)}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, Config{
+				MaxAttempts: 1, HeaderTimeout: 300 * time.Millisecond, IdleTimeout: 300 * time.Millisecond, AnswerTimeout: time.Second,
+			}, modeltest.Default(c.answer))
+			_, _, err := b.call(t)
+			e, ok := errors.AsType[*model.Error](err)
+			if !ok || e.Passing != c.passing {
+				t.Errorf("%v: passing is %v, want %v", err, ok && e.Passing, c.passing)
+			}
+		})
+	}
+	b := newBench(t, Config{MaxAttempts: 1})
+	b.req.Target.BaseURL = "http://127.0.0.1:1/v1"
+	_, _, err := b.call(t)
+	if e, ok := errors.AsType[*model.Error](err); !ok || !e.Passing {
+		t.Errorf("an endpoint that cannot be reached: %v", err)
 	}
 }

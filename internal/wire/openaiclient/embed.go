@@ -77,7 +77,7 @@ func (e *Embedder) embedBatch(ctx context.Context, texts []string) (model.Embedd
 		if ctx.Err() != nil {
 			return model.Embedded{}, ctx.Err()
 		}
-		if err := e.client.waitRetry(ctx, attempt, asError(err)); err != nil {
+		if err := e.client.waitRetry(ctx, attempt, asError(err), 0); err != nil {
 			return model.Embedded{}, err
 		}
 	}

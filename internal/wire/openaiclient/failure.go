@@ -31,6 +31,9 @@ func statusError(resp *http.Response, body io.Reader, req *model.Request) *model
 	raw, _ := io.ReadAll(io.LimitReader(body, maxErrorBody))
 	e := classify(resp.StatusCode, parseEndpointError(raw), req)
 	e.RetryAfter = retryAfter(resp.Header, time.Now())
+	if resp.StatusCode == http.StatusConflict && e.RetryAfter > 0 { // an overloaded endpoint, not a refusal
+		e.Passing = true
+	}
 	return e
 }
 
@@ -70,16 +73,17 @@ func classify(status int, reported *endpointError, req *model.Request) *model.Er
 	} else {
 		e.Detail += "."
 	}
+	e.Passing = e.Retryable
 	return e
 }
 
 // dialError returns the error of a call without an answer.
 func dialError(ctx context.Context, err error) *model.Error {
-	e := &model.Error{Code: codeModel, Retryable: true, Cause: err}
+	e := &model.Error{Code: codeModel, Retryable: true, Passing: true, Cause: err}
 	denied, ok := errors.AsType[*fault.Error](err)
 	switch {
 	case ok: // of the guarded transport
-		e.Detail, e.Retryable = denied.Detail, false
+		e.Detail, e.Retryable, e.Passing = denied.Detail, false, false
 	case context.Cause(ctx) == errIdle, context.Cause(ctx) == errDeadline:
 		e.Detail, e.Cause = "The model endpoint did not begin to answer in time.", errIdle
 	default:
@@ -98,7 +102,7 @@ func readError(ctx context.Context, err error, req *model.Request) *model.Error 
 	case context.Cause(ctx) == errIdle:
 		e.Detail, e.Cause, e.Retryable = "The model endpoint stopped sending in the middle of its answer.", errIdle, true
 	case context.Cause(ctx) == errDeadline:
-		e.Detail, e.Cause = "The model endpoint did not finish its answer within this deployment's time limit.", errDeadline
+		e.Detail, e.Cause, e.Passing = "The model endpoint did not finish its answer within this deployment's time limit.", errDeadline, true
 	case errors.Is(err, errTooLong):
 		e.Detail = "The model's answer is longer than this deployment accepts."
 	case errors.Is(err, errTooManyCalls):
@@ -106,10 +110,11 @@ func readError(ctx context.Context, err error, req *model.Request) *model.Error 
 	case errors.Is(err, errGarbage):
 		e.Detail = "The model endpoint did not send a chat completion; check that its address is that of an OpenAI-compatible API."
 	case errors.Is(err, errEmpty):
-		e.Detail = "The model endpoint sent an empty answer."
+		e.Detail, e.Passing = "The model endpoint sent an empty answer.", true
 	default:
 		e.Detail, e.Retryable = "The connection to the model endpoint broke in the middle of its answer.", true
 	}
+	e.Passing = e.Passing || e.Retryable
 	return e
 }
 

@@ -48,7 +48,7 @@ func (c *Client) Image(ctx context.Context, req model.ImageRequest) (model.Image
 		if failure.Status != http.StatusTooManyRequests && failure.Status != http.StatusServiceUnavailable {
 			return model.Image{}, failure
 		}
-		if err := c.waitRetry(ctx, attempt, failure); err != nil {
+		if err := c.waitRetry(ctx, attempt, failure, 0); err != nil {
 			return model.Image{}, err
 		}
 	}

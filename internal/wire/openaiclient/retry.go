@@ -1,7 +1,9 @@
 package openaiclient
 
 import (
+	"cmp"
 	"context"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -11,9 +13,10 @@ import (
 )
 
 // waitRetry waits before the next attempt. An error ends the attempts: the failure
-// itself if another attempt cannot help; the context's.
-func (c *Client) waitRetry(ctx context.Context, attempt int, failure *model.Error) error {
-	if !failure.Retryable || attempt >= c.MaxAttempts {
+// itself if another attempt cannot help, or if the endpoint requests a longer wait
+// than maxWait (0: the client's maximum); the context's.
+func (c *Client) waitRetry(ctx context.Context, attempt int, failure *model.Error, maxWait time.Duration) error {
+	if !failure.Retryable || attempt >= c.MaxAttempts || failure.RetryAfter > cmp.Or(maxWait, c.MaxRetryAfter) {
 		return failure
 	}
 	wait, ok := c.backoff(ctx, attempt, failure.RetryAfter)
@@ -26,11 +29,8 @@ func (c *Client) waitRetry(ctx context.Context, attempt int, failure *model.Erro
 // backoff returns how long to wait before the next attempt: at least what the endpoint
 // requested, otherwise a random time below a bound that doubles with each attempt
 // (full jitter, so that callers that failed together do not retry together). It is
-// false if the wait would be too long or outlive the context.
+// false if the wait would outlive the context.
 func (c *Client) backoff(ctx context.Context, attempt int, requested time.Duration) (time.Duration, bool) {
-	if requested > c.MaxRetryAfter {
-		return 0, false
-	}
 	bound := min(c.MaxBackoff, c.Backoff<<min(attempt-1, 16))
 	d := requested + rand.N(bound)
 	if requested > 0 {
@@ -64,15 +64,17 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 		return seconds(s)
 	}
 	if at, err := http.ParseTime(v); err == nil {
-		return max(0, at.Sub(now))
+		return max(0, at.Sub(now)) // at most the longest Duration, 292 years
 	}
 	return 0
 }
 
+// seconds returns a number of seconds, at most a hundred years; 0 for a number that
+// is no time.
 func seconds(s float64) time.Duration {
-	const day = 24 * 60 * 60
-	if !(s > 0) { // also NaN
+	const century = 100 * 365 * 24 * 60 * 60
+	if !(s > 0) || math.IsInf(s, 1) { // also NaN
 		return 0
 	}
-	return time.Duration(min(s, day) * float64(time.Second))
+	return time.Duration(min(s, century) * float64(time.Second))
 }

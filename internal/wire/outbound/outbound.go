@@ -27,6 +27,7 @@ import (
 // Config of a client. Zero values mean the defaults in brackets.
 type Config struct {
 	Allow          Allow         // private addresses that are allowed
+	Rules          RulesFunc     // of the tenant in the request's context, which must have one [none]
 	DialTimeout    time.Duration // including DNS [5 s]
 	TLSTimeout     time.Duration // [10 s]
 	HeaderTimeout  time.Duration // until an answer begins [none: the caller bounds it]
@@ -43,7 +44,7 @@ type Config struct {
 
 // Client makes guarded calls. Safe for concurrent use.
 type Client struct {
-	transport noUpgrade
+	transport ruled
 	http      *http.Client
 }
 
@@ -56,7 +57,7 @@ func build(c Config, control func(network, address string, _ syscall.RawConn) er
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(!c.HTTP1)
-	transport := noUpgrade{&http.Transport{
+	transport := ruled{rules: c.Rules, noUpgrade: noUpgrade{&http.Transport{
 		DialContext:            dialer.DialContext,
 		Proxy:                  nil,
 		Protocols:              &protocols,
@@ -75,7 +76,7 @@ func build(c Config, control func(network, address string, _ syscall.RawConn) er
 			MaxReceiveBufferPerStream: 256 << 10, MaxDecoderHeaderTableSize: 4 << 10,
 			SendPingTimeout: 15 * time.Second, PingTimeout: 5 * time.Second,
 		},
-	}}
+	}}}
 	return &Client{
 		transport: transport,
 		http: &http.Client{

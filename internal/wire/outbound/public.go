@@ -8,18 +8,21 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"agentd/internal/base/authz"
 )
 
 // Checker checks URLs before they are stored.
 type Checker struct {
 	guard    *guard
 	resolver *net.Resolver
+	rules    RulesFunc
 }
 
 // NewChecker returns a checker that accepts what a client of the same configuration
 // would dial.
 func NewChecker(c Config) *Checker {
-	return &Checker{newGuard(c.Allow), cmp.Or(c.Resolver, net.DefaultResolver)}
+	return &Checker{newGuard(c.Allow), cmp.Or(c.Resolver, net.DefaultResolver), c.Rules}
 }
 
 // lookup bounds the time of a DNS lookup.
@@ -39,6 +42,15 @@ func (c *Checker) Check(ctx context.Context, raw string) error {
 	host, literal, err := check(u)
 	if err != nil {
 		return err
+	}
+	if tenant := authz.TenantOf(ctx); tenant != "" && c.rules != nil {
+		rules, err := c.rules(ctx, tenant)
+		if err != nil {
+			return err
+		}
+		if !rules.Allows(u) {
+			return invalidURL("The egress rules of this company do not allow the host %s; the operator can add it to egress_allowlist.", host)
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookup)
 	defer cancel()

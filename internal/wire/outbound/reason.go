@@ -29,6 +29,8 @@ func Reason(err error) string {
 	timeout, timed := errors.AsType[net.Error](err)
 	text := err.Error() // net/http names these failures in words only
 	switch {
+	case errors.Is(err, errRule):
+		return "The egress rules of this company do not allow the host; the operator can add it to egress_allowlist."
 	case IsDenied(err), lookup && dns.IsNotFound:
 		return "The host has no address on the public internet: it is unknown, or private."
 	case lookup:

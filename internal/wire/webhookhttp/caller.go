@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"agentd/internal/agents/guardrail"
+	"agentd/internal/base/authz"
 	"agentd/internal/base/clock"
 	"agentd/internal/wire/outbound"
 )
@@ -46,6 +47,7 @@ var _ guardrail.Hooks = Caller{}
 func (c Caller) Call(ctx context.Context, call guardrail.Call) (guardrail.Reply, error) {
 	h := signedHeader(call.Body, call.Secret, c.Clock.Now())
 	h["Accept"] = []string{"application/json"}
+	ctx = authz.WithTenant(ctx, call.TenantID)
 	resp, err := c.post(ctx, call.URL, h, call.Body, outbound.Limits{Time: call.Timeout, Bytes: call.MaxAnswer})
 	if err != nil {
 		return guardrail.Reply{}, err

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"agentd/internal/base/authz"
 	"agentd/internal/base/ident"
 	"agentd/internal/delivery/notification"
 	"agentd/internal/delivery/webhook"
@@ -38,7 +39,7 @@ func (c Caller) Send(ctx context.Context, r webhook.Request) webhook.Outcome {
 	h[headerEvent] = []string{r.EventID}
 	h[headerDelivery] = []string{r.DeliveryID}
 	addStandardHeaders(h, r.EventID, r.Body, r.Secret, now)
-	status, err := c.deliver(ctx, r.URL, h, r.Body)
+	status, err := c.deliver(authz.WithTenant(ctx, r.TenantID), r.URL, h, r.Body)
 	o := webhook.Outcome{Status: status, Latency: time.Since(start)}
 	switch {
 	case ctx.Err() != nil && err != nil:
@@ -59,7 +60,7 @@ func (c Caller) Post(ctx context.Context, p notification.Post) (status int, err 
 	h[headerType] = []string{p.Type}
 	h[headerEvent] = []string{p.EventID}
 	h[headerDelivery] = []string{ident.New()}
-	return c.deliver(ctx, p.URL, h, p.Body)
+	return c.deliver(authz.WithTenant(ctx, p.TenantID), p.URL, h, p.Body)
 }
 
 // deliver sends an event. It may be sent twice if an idle connection turns out to

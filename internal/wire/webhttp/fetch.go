@@ -21,6 +21,7 @@ import (
 
 	"golang.org/x/net/html/charset"
 
+	"agentd/internal/base/authz"
 	"agentd/internal/base/fault"
 	"agentd/internal/base/share"
 	"agentd/internal/base/text"
@@ -53,6 +54,7 @@ func NewFetcher(c FetchConfig) *Fetcher {
 
 // Fetch implements webtool.Fetcher.
 func (f *Fetcher) Fetch(ctx context.Context, tenant, url string) (webtool.Page, error) {
+	ctx = authz.WithTenant(ctx, tenant)
 	if err := outbound.CheckURL(url); err != nil {
 		return webtool.Page{}, err
 	}

@@ -23,7 +23,6 @@ func TestMain(m *testing.M) {
 // shell is a person's shell: it runs commands against a server.
 type shell struct {
 	t     testing.TB
-	ctx   context.Context
 	env   map[string]string
 	stdin string
 }
@@ -71,15 +70,9 @@ func (o *output) String() string {
 // returns what it wrote to stdout.
 func (s shell) run(code int, args []string, says ...string) string {
 	s.t.Helper()
-	var out, errs output
-	ctx := s.ctx
-	if ctx == nil {
-		ctx = context.Background()
-	}
-	got := cli.Main(ctx, args, cli.Deps{
-		Version: "1.2.3", Stdin: strings.NewReader(s.stdin), Stdout: &out, Stderr: &errs,
-		LookupEnv: func(name string) (string, bool) { v, ok := s.env[name]; return v, ok },
-	})
+	c := s.start(args)
+	got := <-c.ended
+	out, errs := &c.out, &c.errs
 	if got != code {
 		s.t.Errorf("%s: exit code %d, want %d", args, got, code)
 	}
@@ -92,6 +85,42 @@ func (s shell) run(code int, args []string, says ...string) string {
 		s.t.Fatalf("%s\nstdout:\n%s\nstderr:\n%s", args, out.String(), errs.String())
 	}
 	return out.String()
+}
+
+// command is one that runs beside the test.
+type command struct {
+	t         testing.TB
+	out, errs output
+	ended     chan int
+}
+
+func (s shell) start(args []string) *command {
+	c := &command{t: s.t, ended: make(chan int, 1)}
+	ctx, cancel := context.WithCancel(context.Background())
+	s.t.Cleanup(cancel)
+	go func() {
+		c.ended <- cli.Main(ctx, args, cli.Deps{
+			Version: "1.2.3", Stdin: strings.NewReader(s.stdin), Stdout: &c.out, Stderr: &c.errs,
+			LookupEnv: func(name string) (string, bool) { v, ok := s.env[name]; return v, ok },
+		})
+	}()
+	return c
+}
+
+// says waits until the command said something.
+func (c *command) says(text string) {
+	c.t.Helper()
+	until(c.t, text, func() bool { return strings.Contains(c.out.String()+c.errs.String(), text) })
+}
+
+// until waits for something to happen.
+func until(t testing.TB, what string, happened func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !happened(); <-time.After(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s does not come", what)
+		}
+	}
 }
 
 // words splits a line at its blanks.

@@ -3,7 +3,6 @@ package commandline
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -19,15 +18,11 @@ const gatekeeper = "name: gatekeeper\nbuilt_in_tools: [calculator]\napproval_req
 func (s shell) waits(t *testing.T, n *apptest.Server, agent, message string) string {
 	t.Helper()
 	id := strings.TrimSpace(s.run(0, append(words("run --detach "+agent), message), "agentd runs follow "))
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	until(t, "a run that waits", func() bool {
 		status := n.Expect(200, "GET", "/api/v1/runs/"+id, nil)["status"]
-		if status == "awaiting_approval" || status == "paused" {
-			return id
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("run %s is %s", id, status)
-		}
-	}
+		return status == "awaiting_approval" || status == "paused"
+	})
+	return id
 }
 
 func TestApprovalsOnTheCommandLine(t *testing.T) {

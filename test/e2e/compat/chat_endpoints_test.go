@@ -29,7 +29,7 @@ func TestChatOfOddEndpoints(t *testing.T) {
 			n := apptest.Start(t, modeltest.New(t, modeltest.Respond(func(r modeltest.Request) modeltest.Answer {
 				return oddities[r.Chat().Last(model.User)].Answer
 			})))
-			agent := n.CreateAgent(nil)
+			agent := n.CreateAgent(object{"model_retry": object{"max_elapsed_ms": 0}})
 			for _, o := range oddities {
 				t.Run(strings.ReplaceAll(o.Name, " ", "_"), func(t *testing.T) {
 					t.Parallel()

@@ -90,7 +90,7 @@ func TestResponsesOfOddEndpoints(t *testing.T) {
 			answers[o.Name] = o.Answer
 		}
 		n := apptest.Start(t, modeltest.New(t, modeltest.Respond(func(r modeltest.Request) modeltest.Answer { return answers[r.Chat().Last(model.User)] })))
-		agent := n.CreateAgent(nil)
+		agent := n.CreateAgent(object{"model_retry": object{"max_elapsed_ms": 0}})
 		for _, o := range all {
 			t.Run(strings.ReplaceAll(o.Name, " ", "_")+map[bool]string{true: "-streamed"}[stream], func(t *testing.T) {
 				params := responding(agent, o.Name)

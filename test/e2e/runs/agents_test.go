@@ -14,7 +14,7 @@ import (
 
 // wholeAgent sets every field that a client can set.
 const wholeAgent = `{"name":"whole","description":"d","model":{"provider":"openai_compat","model_ref":"m","endpoint_url":"https://models.example.com/v1",` +
-	`"api_key_ref":"ref","capabilities":{"tools":true}},"fallback_model":{"provider":"custom","model_ref":"builtin/echo","capabilities":{}},` +
+	`"api_key_ref":"ref","capabilities":{"tools":true}},"fallback_model":{"provider":"custom","model_ref":"builtin/echo","capabilities":{}},"model_retry":{"max_elapsed_ms":60000},` +
 	`"prompts":{"system":"s","developer":"v"},"mcp":{"servers":[]},"policies":{"cancel_on_disconnect":true},"skills":[{"id":"k"}],` +
 	`"thinking":{"mode":"fixed"},"effort_policy":{"plan":"low"},"resource_limits":{"max_duration_ms":1,"max_steps":2,"max_tool_calls":3,"max_tokens_per_run":4},` +
 	`"memory":{"enabled":true},"core_memory":{"enabled":true},"guardrails":{"input":[]},"approval_required_tools":["calculator"],"built_in_tools":["calculator","current_time"],` +
@@ -55,7 +55,7 @@ func TestAgentFields(t *testing.T) {
 	}
 
 	least := n.Expect(201, "POST", "/api/v1/agents", object{"name": "least"})
-	want := apptest.ParseObject(t, `{"name":"least","description":"","model":{"provider":"custom","model_ref":"builtin/echo","capabilities":{}},"fallback_model":null,`+
+	want := apptest.ParseObject(t, `{"name":"least","description":"","model":{"provider":"custom","model_ref":"builtin/echo","capabilities":{}},"fallback_model":null,"model_retry":null,`+
 		`"prompts":{},"mcp":{},"policies":{},"skills":[],"thinking":null,"effort_policy":null,"resource_limits":null,"memory":null,"core_memory":null,"guardrails":null,`+
 		`"approval_required_tools":[],"built_in_tools":[],"image_generation":null,"knowledge_base_id":null,"execution_mode":"async","worker_reuse":false,`+
 		`"schedule":null,"a2a":null,"risk_classification":null,"workspace_id":null,"context_strategy":"compaction","context_window_size":20,"metadata":{},`+

@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"agentd/internal/base/txn"
+	"agentd/internal/kernel/work"
 	"agentd/internal/store/sqldb"
 )
 
@@ -217,4 +218,56 @@ func countPurged(t *sqldb.Tx, tenant, part string, n int64) error {
 	}
 	_, err = t.Exec(`UPDATE tenant_purges SET counts = ? WHERE subject_id = ?`, string(text), tenant)
 	return err
+}
+
+// The index of words keeps those of deleted documents until it merges its
+// segments. The first statement marks all segments for that, the second goes on
+// with it; each rewrites about as much as a transaction may take.
+const (
+	startMerge = `INSERT INTO search_words (search_words, rank) VALUES ('merge', -64)`
+	goOnMerge  = `INSERT INTO search_words (search_words, rank) VALUES ('merge', 64)`
+)
+
+// maxMerges bounds the merging of an index that others write to meanwhile.
+const maxMerges = 100_000
+
+// DeleteRemains implements tenantadmin.Store. PostgreSQL does the same by its
+// vacuum, in its own time.
+func (s *Store) DeleteRemains(ctx context.Context, hold func(txn.Tx) error) error {
+	if s.db.Postgres() {
+		return nil
+	}
+	for i := range maxMerges {
+		if err := work.StopIfDraining(ctx); err != nil {
+			return err
+		}
+		statement := goOnMerge
+		if i == 0 {
+			statement = startMerge
+		}
+		changed := int64(0)
+		err := s.db.Write(ctx, func(tx txn.Tx) error {
+			if err := hold(tx); err != nil {
+				return err
+			}
+			t := sqldb.From(tx)
+			var before, after int64
+			if err := t.QueryRow(`SELECT total_changes()`).Scan(&before); err != nil {
+				return err
+			}
+			if _, err := t.Exec(statement); err != nil {
+				return err
+			}
+			err := t.QueryRow(`SELECT total_changes()`).Scan(&after)
+			changed = after - before
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if changed < 2 { // the statement itself is one; there is nothing left to merge
+			break
+		}
+	}
+	return s.db.TruncateLog(ctx)
 }

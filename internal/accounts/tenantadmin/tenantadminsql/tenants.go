@@ -27,7 +27,7 @@ func New(db *sqldb.DB) *Store { return &Store{db} }
 
 const (
 	selectTenants = `SELECT t.tenant_id, t.name, t.slug, t.status, t.plan, t.settings, t.operator, t.created_at, t.updated_at,
-		t.suspended_at, t.suspension_reason, t.purge_protected,
+		t.suspended_at, t.suspension_reason, t.purge_protected, t.egress_allowlist,
 		(SELECT MIN(u.user_id || ' ' || u.email) FROM users u
 			WHERE u.tenant_id = t.tenant_id AND u.role = 'owner' AND u.email <> '')
 		FROM tenants t WHERE t.status <> 'deleted'`
@@ -94,13 +94,16 @@ func (s *Store) LockTx(tx txn.Tx, id string) (tenantadmin.Tenant, error) {
 
 func scanTenant(row sqldb.Row) (tenantadmin.Tenant, error) {
 	var t tenantadmin.Tenant
-	var settings string
+	var settings, egress string
 	var created, updated, suspended int64
 	var owner sql.NullString // id and email of the oldest
 	err := row.Scan(&t.TenantID, &t.Name, &t.Slug, &t.Status, &t.Plan, &settings, &t.Operator, &created, &updated,
-		&suspended, &t.SuspensionReason, &t.PurgeProtection, &owner)
+		&suspended, &t.SuspensionReason, &t.PurgeProtection, &egress, &owner)
 	if err != nil {
 		return t, notFound(err)
+	}
+	if t.EgressAllowlist, err = parseEgress(egress); err != nil {
+		return t, err
 	}
 	t.Settings = schema.Object(settings)
 	t.CreatedAt, t.UpdatedAt = sqldb.Time(created), sqldb.Time(updated)
@@ -120,11 +123,36 @@ func (s *Store) UpdateTx(tx txn.Tx, t tenantadmin.Tenant) error {
 	if t.SuspendedAt != nil {
 		suspended = sqldb.Micros(*t.SuspendedAt)
 	}
+	egress := ""
+	if len(t.EgressAllowlist) > 0 {
+		text, err := json.Marshal(t.EgressAllowlist)
+		if err != nil {
+			return err
+		}
+		egress = string(text)
+	}
 	_, err := sqldb.From(tx).Exec(`UPDATE tenants SET name = ?, slug = ?, status = ?, plan = ?, settings = ?, updated_at = ?,
-		suspended_at = ?, suspension_reason = ?, purge_protected = ? WHERE tenant_id = ?`,
+		suspended_at = ?, suspension_reason = ?, purge_protected = ?, egress_allowlist = ? WHERE tenant_id = ?`,
 		t.Name, t.Slug, string(t.Status), t.Plan, string(t.Settings), sqldb.Micros(t.UpdatedAt),
-		suspended, t.SuspensionReason, t.PurgeProtection, t.TenantID)
+		suspended, t.SuspensionReason, t.PurgeProtection, egress, t.TenantID)
 	return taken(err)
+}
+
+// GetEgress returns a tenant's egress allowlist; nil if there is none.
+func (s *Store) GetEgress(ctx context.Context, tenant string) ([]string, error) {
+	var text string
+	err := s.db.QueryRow(ctx, `SELECT egress_allowlist FROM tenants WHERE tenant_id = ?`, tenant).Scan(&text)
+	if err != nil {
+		return nil, notFound(err)
+	}
+	return parseEgress(text)
+}
+
+func parseEgress(text string) (entries []string, err error) {
+	if text != "" {
+		err = json.Unmarshal([]byte(text), &entries)
+	}
+	return entries, err
 }
 
 // ListInactive implements tenantadmin.Store.

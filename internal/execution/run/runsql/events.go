@@ -38,6 +38,7 @@ type storedEntry struct {
 	After smallInts      `json:"a,omitzero"` // each since the one before
 	Text  string         `json:"x,omitzero"`
 	Step  int64          `json:"s,omitzero"`
+	ID    string         `json:"i,omitzero"` // of Step: a UUID as base64, else unchanged
 }
 
 // count returns how many events the entry stands for.
@@ -80,7 +81,7 @@ func (s *Events) Append(tenant, stream string, seg event.Segment) txn.Op {
 	before := int64(0)
 	for i, e := range seg.Entries {
 		at := e.At.UnixMicro()
-		entries[i] = storedEntry{shorten(e.Name), at - before, e.Data, e.Lens, differences(e.After), e.Text, e.Step}
+		entries[i] = storedEntry{shorten(e.Name), at - before, e.Data, e.Lens, differences(e.After), e.Text, e.Step, shortID(e.StepID)}
 		before = at
 	}
 	return enc.Op("run", insertSegment, tenant, stream, seg.Last(), seg.First, seg.Draft, enc.JSON(entries))
@@ -110,10 +111,15 @@ func (s *Events) Read(ctx context.Context, tenant, stream string, after int64, l
 	}
 	var events []event.Event
 	for i := range segments {
-		at := int64(0)
+		at, begun := int64(0), jsontext.Value(nil)
 		for seq, e := range segments[i].all() {
 			at += e.At
-			for n, ev := range steps.expand(e, sqldb.Time(at)) {
+			if e.Name == "step.started" {
+				begun = e.started()
+			} else if e.Name != "tool.call" {
+				begun = nil
+			}
+			for n, ev := range steps.expand(e, begun, sqldb.Time(at)) {
 				ev.Seq = seq + int64(n)
 				if ev.Seq > after && len(events) < limit {
 					events = append(events, ev)

@@ -3,6 +3,7 @@ package runsql
 import (
 	"context"
 	"database/sql"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,7 +45,7 @@ func (t *stepTexts) need(step int64) {
 	t.high = max(t.high, step)
 }
 
-const selectStepTexts = `SELECT seq, type, status, duration_us, metrics, output FROM run_steps
+const selectStepTexts = `SELECT seq, step_id, type, status, duration_us, metrics, output FROM run_steps
 	WHERE tenant_id = ? AND run_id = ? AND seq BETWEEN ? AND ?`
 
 func (t *stepTexts) load(ctx context.Context, db *sqldb.DB) error {
@@ -62,7 +63,7 @@ func (t *stepTexts) load(ctx context.Context, db *sqldb.DB) error {
 		var took int64
 		var metrics, body sql.NullString
 		var out stepOutput
-		if err := rows.Scan(&st.Seq, &st.Type, &st.Status, &took, &metrics, &body); err != nil {
+		if err := rows.Scan(&st.Seq, &st.StepID, &st.Type, &st.Status, &took, &metrics, &body); err != nil {
 			return err
 		}
 		if body.Valid {
@@ -76,14 +77,24 @@ func (t *stepTexts) load(ctx context.Context, db *sqldb.DB) error {
 	return rows.Err()
 }
 
-// expand returns the events that an entry stands for, without their sequence
-// numbers.
-func (t *stepTexts) expand(e *storedEntry, at time.Time) []event.Event {
-	if e.Lens == nil {
-		return []event.Event{{Name: e.Name, At: at, Data: t.data(e)}}
+// started returns the members of a step.started that name its step.
+func (e *storedEntry) started() jsontext.Value {
+	if e.ID == "" {
+		return nil
 	}
-	text := e.Text
+	return inJSON(run.StepRef{StepID: longID(e.ID), StepSeq: e.Step})
+}
+
+// expand returns the events that an entry stands for, without their sequence
+// numbers. begun names the step of a step.started, and of a tool.call after it.
+func (t *stepTexts) expand(e *storedEntry, begun jsontext.Value, at time.Time) []event.Event {
+	if e.Lens == nil {
+		return []event.Event{{Name: e.Name, At: at, Data: joined(begun, t.data(e))}}
+	}
+	text, ref := e.Text, e.Data
 	if e.Step != 0 {
+		st := t.steps[e.Step]
+		ref = inJSON(st.Ref())
 		if text = t.outputs[e.Step].Text; e.Name == "llm.thinking" {
 			text = t.outputs[e.Step].Thinking
 		}
@@ -94,7 +105,7 @@ func (t *stepTexts) expand(e *storedEntry, at time.Time) []event.Event {
 		n = min(n, len(text))
 		after += e.After[i]
 		events[i] = event.Event{
-			Name: e.Name, At: at.Add(time.Duration(after) * time.Millisecond), Data: withMember(nil, "text", inJSON(text[:n])),
+			Name: e.Name, At: at.Add(time.Duration(after) * time.Millisecond), Data: chunkData(text[:n], ref),
 		}
 		text = text[n:]
 	}
@@ -105,20 +116,22 @@ func (t *stepTexts) expand(e *storedEntry, at time.Time) []event.Event {
 // its step.
 func (t *stepTexts) data(e *storedEntry) jsontext.Value {
 	switch {
-	case e.Step == 0:
+	case e.Step == 0, e.Name == "step.started":
 		return e.Data
 	case e.Name == "step.completed":
 		st := t.steps[e.Step]
 		return inJSON(run.StepCompletedOf(&st))
 	case e.Name == "llm.completed":
 		var m run.StepMetrics
-		_ = json.Unmarshal(t.steps[e.Step].Metrics, &m) // our own; zeros without them
+		st := t.steps[e.Step]
+		_ = json.Unmarshal(st.Metrics, &m) // our own; zeros without them
 		out := t.outputs[e.Step]
-		return inJSON(run.LLMCompletedOf(e.Step, &run.LLMOutput{Model: out.Model, FinishReason: out.FinishReason}, m))
+		return inJSON(run.LLMCompletedOf(st.Ref(), &run.LLMOutput{Model: out.Model, FinishReason: out.FinishReason}, m))
 	case e.Name == "tool.call":
 		return withCallArguments(e.Data, t.outputs[e.Step].modelCalls)
 	default:
-		return withMember(e.Data, "output", inJSON(t.outputs[e.Step].Content))
+		st := t.steps[e.Step]
+		return withMember(joined(inJSON(st.Ref()), e.Data), "output", inJSON(t.outputs[e.Step].Content))
 	}
 }
 
@@ -152,6 +165,26 @@ func withCallArguments(data jsontext.Value, from modelCalls) jsontext.Value {
 		return data
 	}
 	return withMember(data, "arguments", run.ArgumentsJSON(from.arguments(call.ID)))
+}
+
+// joined returns an object with the members of two; a may have none.
+func joined(a, b jsontext.Value) jsontext.Value {
+	switch {
+	case len(a) <= 2:
+		return b
+	case len(b) <= 2:
+		return a
+	}
+	return append(append(slices.Clone(a[:len(a)-1]), ','), b[1:]...)
+}
+
+// chunkData returns the data of a chunk: its text, and the members of step.
+func chunkData(text string, step jsontext.Value) jsontext.Value {
+	b := append(jsontext.Value(`{"text":`), inJSON(text)...)
+	if len(step) <= 2 {
+		return append(b, '}')
+	}
+	return append(append(b, ','), step[1:]...)
 }
 
 // withMember adds a last member to an object.

@@ -187,7 +187,7 @@ func scanRun(tenant string, row sqldb.Row) (*run.Record, error) {
 	dec.JSON(options, &r.Options)
 	dec.JSON(pending, &r.Pending)
 	dec.JSON(waiting, &r.Wait)
-	r.PendingInput, r.PendingAuth = r.Wait.Input, r.Wait.Auth
+	r.ShowWait()
 	return r, dec.Err()
 }
 

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	storedColumns = `seq, step_id, type, status, started_at, completed_at, duration_us, input, output, error, metrics, tool_calls`
+	storedColumns = `seq, step_id, type, status, started_at, completed_at, duration_us, input, output, error, metrics, tool_calls, attempts`
 	// stepColumns are of run_steps. The last is the output of the model's step
 	// that requested a call, from which the call's step takes its arguments.
 	stepColumns = storedColumns + `, CASE WHEN call_of > 0 THEN (SELECT asking.output FROM run_steps asking
@@ -36,7 +36,16 @@ func (s *Store) AppendStep(st *run.Step) txn.Op {
 	return enc.Op("run", insertStep,
 		st.TenantID, st.RunID, st.Seq, st.StepID, string(st.Type), string(st.Status),
 		sqldb.Micros(st.StartedAt), sqldb.OptionalMicros(st.CompletedAt), int64(math.Round(st.DurationMS*1000)),
-		input, sqldb.NullJSON(st.Output), st.Error, packed(st.Metrics), enc.JSON(st.ToolCalls), st.CallOf)
+		input, sqldb.NullJSON(st.Output), st.Error, packed(st.Metrics), enc.JSON(st.ToolCalls),
+		attemptsJSON(&enc, st.Attempts), st.CallOf)
+}
+
+// attemptsJSON is NULL for the many steps whose first attempt succeeded.
+func attemptsJSON(enc *sqldb.Encoder, attempts []run.StepAttempt) any {
+	if len(attempts) == 0 {
+		return nil
+	}
+	return enc.JSON(attempts)
 }
 
 // ListSteps implements run.Store.
@@ -65,9 +74,10 @@ func (s *Store) ListSteps(ctx context.Context, tenant, id string, after int64, l
 func scanStep(rows sqldb.Row) (run.Step, error) {
 	var st run.Step
 	var kind, status, calls string
-	var input, output, metrics, asking sql.NullString
+	var input, output, metrics, attempts, asking sql.NullString
 	var started, completed, took int64
-	err := rows.Scan(&st.Seq, &st.StepID, &kind, &status, &started, &completed, &took, &input, &output, &st.Error, &metrics, &calls, &asking)
+	err := rows.Scan(&st.Seq, &st.StepID, &kind, &status, &started, &completed, &took, &input, &output, &st.Error, &metrics,
+		&calls, &attempts, &asking)
 	if err != nil {
 		return st, err
 	}
@@ -76,6 +86,9 @@ func scanStep(rows sqldb.Row) (run.Step, error) {
 	st.Input, st.Output, st.Metrics = nullable(input), nullable(output), unpacked(metrics)
 	var dec sqldb.Decoder
 	dec.JSON(calls, &st.ToolCalls)
+	if attempts.Valid {
+		dec.JSON(attempts.String, &st.Attempts)
+	}
 	if asking.Valid {
 		st.Input = restoreArguments(&dec, input.String, asking.String)
 	}

@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"agentd/internal/base/ident"
 	"agentd/internal/base/schema"
 	"agentd/internal/base/txn"
 	"agentd/internal/execution/run"
@@ -24,10 +23,10 @@ func TestEvents(t *testing.T) {
 	t.Parallel()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
 		runs := runsql.New(db)
-		eventtest.Log(t, runsql.NewEvents(db), db, func(tx txn.Tx, tenant, stream string, seq int64, output string) error {
+		eventtest.Log(t, runsql.NewEvents(db), db, func(tx txn.Tx, tenant, stream string, seq int64, id, output string) error {
 			now := time.Now()
 			return runs.AppendStep(&run.Step{
-				StepID: ident.New(), TenantID: tenant, RunID: stream, Seq: seq, Type: run.StepLLM, Status: run.StepCompleted,
+				StepID: id, TenantID: tenant, RunID: stream, Seq: seq, Type: run.StepLLM, Status: run.StepCompleted,
 				CompletedAt: &now, Output: schema.Nullable(output),
 			})(tx)
 		})

@@ -25,8 +25,9 @@ const (
 	stateColumns = `agent_id, config, status, problem, next_run_at, last_fired_at, last_skipped_at, skip_reason, failures, revision`
 	selectState  = `SELECT ` + stateColumns + ` FROM schedules WHERE tenant_id = ? AND agent_id = ?`
 	listStates   = `SELECT ` + stateColumns + ` FROM schedules WHERE tenant_id = ? AND agent_id > ? ORDER BY agent_id LIMIT ?`
-	listAll      = `SELECT tenant_id, ` + stateColumns + ` FROM schedules WHERE (tenant_id, agent_id) > (?, ?) ORDER BY tenant_id, agent_id LIMIT ?`
-	listRuns     = `SELECT run_id FROM schedule_runs WHERE tenant_id = ? AND agent_id = ? ORDER BY run_id LIMIT ?`
+	listAll      = `SELECT tenant_id, ` + stateColumns + ` FROM schedules
+WHERE (tenant_id, agent_id) > (?, ?) ORDER BY tenant_id, agent_id LIMIT ?`
+	listRuns = `SELECT run_id FROM schedule_runs WHERE tenant_id = ? AND agent_id = ? ORDER BY run_id LIMIT ?`
 )
 
 var (

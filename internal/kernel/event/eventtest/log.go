@@ -71,7 +71,7 @@ func (l *MemoryLog) Read(_ context.Context, tenant, stream string, after int64, 
 func textData(s string) jsontext.Value { return jsontext.Value(fmt.Sprintf(`{"text":%q}`, s)) }
 
 // StepFunc stores the output of a step of a stream, for entries that refer to it.
-type StepFunc func(tx txn.Tx, tenant, stream string, seq int64, output string) error
+type StepFunc func(tx txn.Tx, tenant, stream string, seq int64, id, output string) error
 
 // Log runs the suite.
 func Log(t *testing.T, log event.Log, w txn.Writer, step StepFunc) {
@@ -147,7 +147,7 @@ func (s suite) tenantsAndStreamsAreApart(t *testing.T) {
 }
 
 func (s suite) chunksExpand(t *testing.T) {
-	tenant, stream := ident.New(), ident.New()
+	tenant, stream, begun := ident.New(), ident.New(), ident.New()
 	seg := event.Segment{First: 5, Entries: []event.Entry{
 		{Name: "llm.thinking", At: s.at, Lens: []int{2, 1}, After: []int{0, 7}, Step: 3},
 		{Name: "llm.chunk", At: s.at, Lens: []int{3, 2}, After: []int{0, 10}, Step: 3},
@@ -157,26 +157,33 @@ func (s suite) chunksExpand(t *testing.T) {
 		{Name: "step.completed", At: s.at, Data: jsontext.Value(`{}`)},
 		{Name: "tool.call", At: s.at, Data: jsontext.Value(`{"tool_call_id":"c2"}`), Step: 3},
 		{Name: "tool.call", At: s.at, Data: jsontext.Value(`{"tool_call_id":"c1"}`), Step: 3},
+		{Name: "step.started", At: s.at, Data: jsontext.Value(`{"type":"tool"}`), Step: 6, StepID: begun},
+		{Name: "tool.call", At: s.at, Data: jsontext.Value(`{"tool_call_id":"c1"}`), Step: 3},
+		{Name: "step.started", At: s.at, Data: jsontext.Value(`{"type":"llm"}`), Step: 7, StepID: "none"},
 	}}
 	const answer = `{"text":"abcde\"é\n","thinking":"hmm!","tool_calls":[` +
 		`{"id":"c1","name":"t","arguments":"{ \"n\": 1}"},{"id":"c2","name":"t","arguments":"none"}]}`
 	s.write(t, func(tx txn.Tx) error {
-		if err := s.step(tx, tenant, stream, 3, answer); err != nil {
+		if err := s.step(tx, tenant, stream, 3, "s3", answer); err != nil {
 			return err
 		}
-		if err := s.step(tx, tenant, stream, 4, `{"content":"four"}`); err != nil {
+		if err := s.step(tx, tenant, stream, 4, "s4", `{"content":"four"}`); err != nil {
 			return err
 		}
 		return s.log.Append(tenant, stream, seg)(tx)
 	})
+	const ofStep = `,"step_id":"s3","step_seq":3}`
 	want := []string{
-		`5 llm.thinking {"text":"hm"}`, `6 llm.thinking {"text":"m"}`,
-		`7 llm.chunk {"text":"abc"}`, `8 llm.chunk {"text":"de"}`,
-		`9 llm.thinking {"text":"!"}`, `10 llm.chunk {"text":"\"é\n"}`,
-		`11 tool.result {"name":"t","output":"four"}`, `12 step.completed {}`,
+		`5 llm.thinking {"text":"hm"` + ofStep, `6 llm.thinking {"text":"m"` + ofStep,
+		`7 llm.chunk {"text":"abc"` + ofStep, `8 llm.chunk {"text":"de"` + ofStep,
+		`9 llm.thinking {"text":"!"` + ofStep, `10 llm.chunk {"text":"\"é\n"` + ofStep,
+		`11 tool.result {"step_id":"s4","step_seq":4,"name":"t","output":"four"}`, `12 step.completed {}`,
 		`13 tool.call {"tool_call_id":"c2","arguments":"none"}`, `14 tool.call {"tool_call_id":"c1","arguments":{"n":1}}`,
+		`15 step.started {"step_id":"` + begun + `","step_seq":6,"type":"tool"}`,
+		`16 tool.call {"step_id":"` + begun + `","step_seq":6,"tool_call_id":"c1","arguments":{"n":1}}`,
+		`17 step.started {"step_id":"none","step_seq":7,"type":"llm"}`,
 	}
-	for after := range int64(15) {
+	for after := range int64(18) {
 		var got []string
 		for _, e := range s.read(t, tenant, stream, after, 100) {
 			got = append(got, fmt.Sprintf("%d %s %s", e.Seq, e.Name, e.Data))

@@ -1,0 +1,320 @@
+package cli
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"mime"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"agentd/internal/base/ident"
+	"agentd/internal/base/text"
+	"agentd/internal/client"
+)
+
+const (
+	basesPath = "/api/v1/knowledge-bases"
+	maxFiles  = 10_000   // files of a folder
+	maxFile   = 30 << 20 // bytes of a file
+)
+
+// knowledgeBase is what is shown of a knowledge base.
+type knowledgeBase struct {
+	ID          string    `json:"id"`
+	Name        string    `json:"name"`
+	Description string    `json:"description"`
+	Documents   int       `json:"document_count"`
+	Chunks      int       `json:"total_chunks"`
+	CreatedAt   time.Time `json:"created_at"`
+}
+
+type kbListCommand struct{ listing }
+
+// Run implements the command.
+func (cmd *kbListCommand) Run(s *server) error {
+	return list[knowledgeBase]{
+		path: basesPath, limit: cmd.Limit,
+		empty:   "There are no knowledge bases. Make one:  " + s.deps.Program + " kb create NAME",
+		heading: []string{"~NAME", "DOCUMENTS", "CHUNKS", "CREATED", "ID"},
+		row: func(b knowledgeBase) []string {
+			return []string{b.Name, strconv.Itoa(b.Documents), strconv.Itoa(b.Chunks), formatTime(s.now(), b.CreatedAt), b.ID}
+		},
+	}.print(s)
+}
+
+type kbCreateCommand struct {
+	remote
+	Name        string `arg:"" help:"Name of the knowledge base."`
+	Description string `placeholder:"TEXT" help:"What is in it."`
+}
+
+// Run implements the command.
+func (cmd *kbCreateCommand) Run(s *server) error {
+	made, err := call[knowledgeBase](s, http.MethodPost, basesPath, map[string]string{"name": cmd.Name, "description": cmd.Description})
+	if err != nil {
+		return err
+	}
+	if cmd.JSON {
+		return s.printJSON(made.Raw)
+	}
+	s.say("Created knowledge base %s (%s).", oneLine(made.Value.Name), made.Value.ID)
+	s.note("Fill it:  %s kb add %s FILE…", s.deps.Program, quote(cmd.Name))
+	return nil
+}
+
+// kbArgument is what every command has that takes a knowledge base.
+type kbArgument struct {
+	KB string `arg:"" name:"kb" help:"Knowledge base, by its id or its exact name."`
+}
+
+// path returns the path of the knowledge base in the API.
+func (a kbArgument) path(s *server) (string, error) {
+	if ident.Valid(a.KB) {
+		return client.Path(basesPath, a.KB), nil
+	}
+	var ids, names []string
+	for b, err := range client.List[knowledgeBase](s, s.Client, basesPath, nil, 0) {
+		if err != nil {
+			return "", err
+		}
+		names = append(names, b.Value.Name)
+		if b.Value.Name == a.KB {
+			ids = append(ids, b.Value.ID)
+		}
+	}
+	switch len(ids) {
+	case 1:
+		return client.Path(basesPath, ids[0]), nil
+	case 0:
+		return "", fmt.Errorf("there is no knowledge base with the name %q%s\nThey are listed by:  %s kb list",
+			a.KB, meant(a.KB, names), s.deps.Program)
+	}
+	return "", fmt.Errorf("%d knowledge bases have the name %q; say which by its id:\n  %s", len(ids), a.KB, strings.Join(ids, "\n  "))
+}
+
+type kbAddCommand struct {
+	remote
+	kbArgument
+	Files []string `arg:"" name:"file" help:"Files and folders; of a folder all files are added, except hidden ones. - is the standard input."`
+	Name  string   `placeholder:"NAME" help:"Name of the document, where it is one file or the standard input."`
+}
+
+// document is what became of a file.
+type document struct {
+	Name       string `json:"name"`
+	DocumentID string `json:"document_id,omitzero"`
+	Chunks     int    `json:"chunks_created"`
+	Error      string `json:"error,omitzero"`
+}
+
+// Run implements the command. It fails if a file could not be added, after it
+// added the others.
+func (cmd *kbAddCommand) Run(s *server) error {
+	path, err := cmd.path(s)
+	if err != nil {
+		return err
+	}
+	files, err := collect(cmd.Files)
+	if err != nil {
+		return err
+	}
+	if cmd.Name != "" && len(files) != 1 {
+		return usageError("--name is the name of one document, and these are %d files", len(files))
+	}
+	progress := s.newProgress(len(files))
+	defer progress.end()
+	documents := make([]document, 0, len(files))
+	failed := 0
+	for _, file := range files {
+		if s.Err() != nil {
+			return fmt.Errorf("interrupted after %d of %s; what was added stays", len(documents), plural(len(files), "file"))
+		}
+		progress.step(file)
+		d, err := s.addDocument(path, file, cmd.Name)
+		if err != nil {
+			failed++
+			d = document{Name: file, Error: explain(err)}
+			progress.end()
+			s.note("%s was not added: %s", file, d.Error)
+		} else if !cmd.JSON {
+			progress.end()
+			s.say("Added %s, %s.", oneLine(d.Name), plural(d.Chunks, "chunk"))
+		}
+		documents = append(documents, d)
+	}
+	progress.end()
+	if cmd.JSON {
+		if err := s.printAny(items[document]{Items: documents}); err != nil {
+			return err
+		}
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d of %s could not be added; the reasons stand above", failed, plural(len(files), "file"))
+	}
+	return nil
+}
+
+// collect lists the files that are meant, those of folders in order.
+func collect(names []string) (files []string, err error) {
+	for _, name := range names {
+		info, err := os.Stat(name)
+		switch {
+		case name == "-":
+			files = append(files, name)
+			continue
+		case err != nil:
+			return nil, err
+		case !info.IsDir():
+			files = append(files, name)
+			continue
+		}
+		before := len(files)
+		err = filepath.WalkDir(name, func(path string, entry fs.DirEntry, err error) error {
+			hidden := path != name && strings.HasPrefix(entry.Name(), ".")
+			switch {
+			case err != nil:
+				return err
+			case hidden && entry.IsDir():
+				return fs.SkipDir
+			case !hidden && entry.Type().IsRegular():
+				files = append(files, path)
+			}
+			if len(files) > maxFiles {
+				return fmt.Errorf("%s has more than %d files; add its folders one by one", name, maxFiles)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		if len(files) == before {
+			return nil, fmt.Errorf("%s has no files to add; hidden ones are left out", name)
+		}
+	}
+	return files, nil
+}
+
+// addDocument adds one file: a text as it is, anything else as an upload.
+func (s *server) addDocument(base, file, name string) (document, error) {
+	if info, err := os.Stat(file); err == nil && info.Size() > maxFile {
+		return document{}, fmt.Errorf("it has %d MiB, and a file may have %d", info.Size()>>20, maxFile>>20)
+	}
+	raw, err := s.readFile(file)
+	if err != nil {
+		return document{}, err
+	}
+	if len(raw) == 0 {
+		return document{}, errors.New("it is empty")
+	}
+	switch {
+	case name != "":
+	case file == "-":
+		name = "standard input.txt"
+	default:
+		name = filepath.ToSlash(file)
+	}
+	body := map[string]any{"filename": name}
+	if utf8.Valid(raw) {
+		body["content"] = string(raw)
+	} else {
+		upload := map[string]string{"data": base64.StdEncoding.EncodeToString(raw), "filename": filepath.Base(name)}
+		if kind := mime.TypeByExtension(filepath.Ext(name)); kind != "" {
+			upload["mime_type"] = kind
+		}
+		var uploaded struct {
+			FileID string `json:"file_id"`
+		}
+		if err := s.Do(s, http.MethodPost, "/api/v1/files", upload, &uploaded); err != nil {
+			return document{}, err
+		}
+		body["file_id"] = uploaded.FileID
+	}
+	made, err := call[document](s, http.MethodPost, base+"/documents", body)
+	return made.Value, err
+}
+
+type kbDocumentsCommand struct {
+	listing
+	kbArgument
+}
+
+// Run implements the command.
+func (cmd *kbDocumentsCommand) Run(s *server) error {
+	path, err := cmd.path(s)
+	if err != nil {
+		return err
+	}
+	type stored struct {
+		ID        string    `json:"id"`
+		Name      string    `json:"name"`
+		Chunks    int       `json:"chunk_count"`
+		Size      int       `json:"size_bytes"`
+		Embedding string    `json:"embedding_status"`
+		CreatedAt time.Time `json:"created_at"`
+	}
+	return list[stored]{
+		path: path + "/documents", limit: cmd.Limit,
+		empty:   "The knowledge base is empty. Fill it:  " + s.deps.Program + " kb add " + quote(cmd.KB) + " FILE…",
+		heading: []string{"DOCUMENT", "~NAME", "CHUNKS", "BYTES", "EMBEDDING", "ADDED"},
+		row: func(d stored) []string {
+			return []string{d.ID, d.Name, strconv.Itoa(d.Chunks), strconv.Itoa(d.Size), d.Embedding, formatTime(s.now(), d.CreatedAt)}
+		},
+	}.print(s)
+}
+
+type kbSearchCommand struct {
+	listing
+	kbArgument
+	Query []string `arg:"" help:"What to look for."`
+}
+
+// Run implements the command.
+func (cmd *kbSearchCommand) Run(s *server) error {
+	path, err := cmd.path(s)
+	if err != nil {
+		return err
+	}
+	type hit struct {
+		Score  float64 `json:"score"`
+		Source string  `json:"source"`
+		Text   string  `json:"text"`
+	}
+	var found struct {
+		Results []client.Doc[hit] `json:"results"`
+	}
+	body := map[string]any{"query": strings.Join(cmd.Query, " ")}
+	if cmd.Limit > 0 {
+		body["limit"] = min(cmd.Limit, 100)
+	}
+	if err := s.Do(s, http.MethodPost, path+"/search", body, &found); err != nil {
+		return err
+	}
+	return printFound(s, found.Results, []string{"SCORE", "~SOURCE", "~TEXT"}, func(h hit) []string {
+		return []string{fmt.Sprintf("%.2f", h.Score), h.Source, text.Truncate(oneLine(h.Text), 160)}
+	})
+}
+
+type kbDeleteCommand struct {
+	remote
+	kbArgument
+	Yes bool `short:"y" help:"Do not ask."`
+}
+
+// Run implements the command.
+func (cmd *kbDeleteCommand) Run(s *server) error {
+	path, err := cmd.path(s)
+	if err != nil {
+		return err
+	}
+	if err := s.confirm(cmd.Yes, "Delete knowledge base %s with all its documents?", cmd.KB); err != nil {
+		return err
+	}
+	return s.send(http.MethodDelete, path, nil, "Deleted knowledge base %s.", cmd.KB)
+}

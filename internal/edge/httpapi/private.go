@@ -1,0 +1,31 @@
+package httpapi
+
+import (
+	"net/http"
+	"time"
+
+	"agentd/internal/base/authz"
+)
+
+// Private returns the handler of the listener for the operator's own tools
+// (AGENTD_METRICS_LISTEN): metrics, and health with the details of the build.
+func (s *Server) Private() *http.Server {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", s.metrics.handler())
+	mux.HandleFunc("GET /health", func(w http.ResponseWriter, r *http.Request) {
+		connected, _ := s.check(r.Context())
+		h := s.healthOf(connected)
+		h.describeBuild(s.build)
+		_ = JSON(w, okOr503(connected), h) // the client left
+	})
+	for path, serve := range map[string]func(http.ResponseWriter, *http.Request, authz.Caller) error{
+		"GET /health/live":  func(w http.ResponseWriter, r *http.Request, who authz.Caller) error { return s.serveLive(w, r, who) },
+		"GET /health/ready": s.serveReady,
+	} {
+		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) { _ = serve(w, r, authz.Caller{}) })
+	}
+	return &http.Server{
+		Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
+		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10, ErrorLog: s.http.ErrorLog,
+	}
+}

@@ -153,6 +153,31 @@ bench: ## Compare agentd with what the machine allows (about 12 minutes)
 bench-quick: ## The same, a first impression (about 2 minutes)
 	$(GO) run ./bench/measure -quick
 
+.PHONY: sbom
+sbom: build ## Write bin/agentd.cdx.json, what the program is made of (CycloneDX)
+	$(GO) run ./internal/tools/sbom $(BIN)/agentd $(VERSION) >$(BIN)/agentd.cdx.json
+
+# Both builds link anew. FULL=1 also compiles everything twice, which takes minutes.
+.PHONY: reproducible
+reproducible: ## Build twice in different directories and fail if a byte differs
+	@set -e; work=$$(mktemp -d); trap 'chmod -R u+w "$$work"; rm -rf "$$work"' EXIT; \
+	for n in one two; do \
+		mkdir -p "$$work/$$n/in/a/directory/$$n"; cd "$$work/$$n/in/a/directory/$$n"; \
+		(cd '$(CURDIR)' && git ls-files -z --cached --others --exclude-standard -- '*.go' '*.sql' go.mod go.sum internal api \
+			| xargs -0 tar -c --ignore-failed-read 2>/dev/null) | tar -x; \
+		$(if $(FULL),export GOCACHE="$$work/$$n/cache";) \
+		CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o "$$work/$$n/agentd" ./cmd/agentd; \
+	done; \
+	cmp "$$work/one/agentd" "$$work/two/agentd"; sha256sum "$$work/one/agentd" | cut -d' ' -f1
+
+VULNCHECK_VERSION := v1.9.0
+
+.PHONY: vulncheck
+vulncheck: build ## Look up known vulnerabilities in the modules of the program
+	@if timeout 5 bash -c '</dev/tcp/vuln.go.dev/443' 2>/dev/null; then \
+		$(GO) run golang.org/x/vuln/cmd/govulncheck@$(VULNCHECK_VERSION) -mode=binary $(BIN)/agentd; \
+	else echo 'skipped: vuln.go.dev cannot be reached from here, so nothing is known about vulnerabilities of modules'; fi
+
 .PHONY: clean
 clean: ## Remove what was built; data stays
 	rm -rf $(BIN) bench/bin bench/results

@@ -44,7 +44,10 @@ func newRunMetrics(r *prometheus.Registry, tools *tool.Registry) engine.Observer
 	recovered := prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "agentd_runs_recovered_total", Help: "Runs that continued after their worker had died.",
 	})
-	r.MustRegister(ended, recovered)
+	killed := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "agentd_steps_killed_total", Help: "Steps that were given up because the process died during them.",
+	}, []string{"type"})
+	r.MustRegister(ended, recovered, killed)
 	observers := map[run.Status]prometheus.Observer{}
 	for _, s := range run.Statuses {
 		if s.Final() {
@@ -52,9 +55,10 @@ func newRunMetrics(r *prometheus.Registry, tools *tool.Registry) engine.Observer
 		}
 	}
 	return engine.Observer{
-		RunEnded: func(s run.Status, took time.Duration) { observers[s].Observe(took.Seconds()) },
-		Recover:  recovered.Inc,
-		ToolDone: newToolMetrics(r, tools),
+		RunEnded:   func(s run.Status, took time.Duration) { observers[s].Observe(took.Seconds()) },
+		Recover:    recovered.Inc,
+		StepKilled: func(kind run.StepType) { killed.WithLabelValues(string(kind)).Inc() },
+		ToolDone:   newToolMetrics(r, tools),
 	}
 }
 

@@ -54,7 +54,7 @@ func newAgents(
 	a.servers = mcp.New(mcp.Config{
 		Kernel: p.kernel, Remote: a.remote, OAuth: mcpclient.NewOAuth(guarded.Transport()), Grants: mcpsql.New(p.db),
 		Registry: tools.registry, Clock: p.clock, Logger: p.log,
-		CheckURL: outbound.CheckURL, Commands: commands.rules, Base: p.publicURL,
+		CheckURL: outbound.CheckURL, Commands: commands.rules, Base: p.publicURL, Names: accounts.identity.NamesOf,
 	})
 	a.agents = agent.New(p.kernel, agent.Options{
 		DefaultModel: models.defaultModel(), Tools: tools.registry.Names(), CheckURL: outbound.CheckURL, Workspaces: content.placement,

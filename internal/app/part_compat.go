@@ -29,6 +29,7 @@ func compatPart(p *platform, models *models, agents *agents, execution *executio
 	mcpEndpoint := &mcpserver.Server{
 		Runner: &runstream.Runner{Runs: execution.runs, Agents: agents.source, Log: execution.events, Hub: p.hub},
 		Agents: agentTools{directory}, Version: contractVersion, Authorizations: agents.servers,
+		PublicURL: p.publicURL,
 	}
 	return part{
 		name: "compat",

@@ -40,6 +40,10 @@ func newDelivery(p *platform, out *egress, accounts *accounts) (*delivery, error
 	d.notifications = notification.New(notification.Deps{
 		Store: store, Delivery: store, Writer: p.db, Clock: p.clock, Hub: p.hub, Queue: p.queue, Mail: d.mail,
 		Poster: out.caller(p), Box: p.box, Public: p.publicURL, Audit: p.audit,
+		Company: func(ctx context.Context, tenant string) string {
+			name, _ := accounts.identity.NamesOf(ctx, tenant, "")
+			return name
+		},
 		CheckURL: func(url string) error { return outbound.CheckSecureURL(url, out.allow) },
 	})
 	d.webhooks, err = newWebhooks(p, out, accounts)

@@ -129,6 +129,7 @@ var modules = map[string][]string{
 
 	"cmd/agentd":             {"github.com/mattn/go-isatty"},
 	"internal/cli":           {"github.com/alecthomas/kong", "golang.org/x/sys", "golang.org/x/term", "golang.org/x/text"},
+	"internal/tools/sbom":    {"github.com/CycloneDX/cyclonedx-go"},
 	"internal/cli/agentfile": {"github.com/aymanbagabas/go-udiff", "go.yaml.in/yaml/v3"},
 
 	"internal/app": {otelModule, "github.com/prometheus/client_golang"},

@@ -20,14 +20,15 @@ type commands struct {
 	} `cmd:"" group:"Agents" help:"Agents: what they are and how they change."`
 	Run  runCommand `cmd:"" group:"Agents" help:"Start a run of an agent and follow it to its end."`
 	Runs struct {
-		List    runsListCommand    `cmd:"" help:"List runs, newest first."`
-		Show    runsShowCommand    `cmd:"" help:"Show a run with its output and steps."`
-		Follow  runsFollowCommand  `cmd:"" help:"Follow a run to its end, from its first event on."`
-		Tree    runsTreeCommand    `cmd:"" help:"Show a run with the runs of other agents that it started."`
-		Respond runsRespondCommand `cmd:"" help:"Answer the question of a run."`
-		Approve runsApproveCommand `cmd:"" help:"Approve the tool call that a run waits for."`
-		Reject  runsRejectCommand  `cmd:"" help:"Reject the tool call that a run waits for."`
-		Cancel  runsCancelCommand  `cmd:"" help:"Cancel a run."`
+		List     runsListCommand     `cmd:"" help:"List runs, newest first."`
+		Show     runsShowCommand     `cmd:"" help:"Show a run with its output and steps."`
+		Follow   runsFollowCommand   `cmd:"" help:"Follow a run to its end, from its first event on."`
+		Tree     runsTreeCommand     `cmd:"" help:"Show a run with the runs of other agents that it started."`
+		Respond  runsRespondCommand  `cmd:"" help:"Answer the question of a run."`
+		Approve  runsApproveCommand  `cmd:"" help:"Approve the tool call that a run waits for."`
+		Reject   runsRejectCommand   `cmd:"" help:"Reject the tool call that a run waits for."`
+		Cancel   runsCancelCommand   `cmd:"" help:"Cancel a run."`
+		Continue runsContinueCommand `cmd:"" help:"Continue a run that failed, or all that failed."`
 	} `cmd:"" group:"Agents" help:"Runs: what agents did and do."`
 	Chat      chatCommand `cmd:"" group:"Agents" help:"Talk with an agent: a session in the terminal, or a message for each line of a pipe."`
 	Approvals struct {

@@ -178,3 +178,22 @@ func TestRunsCancel(t *testing.T) {
 	a.shell.run("runs", "cancel", "r2", "--json").want(t, exitOK, `"cancelled": false`)
 	a.shell.run("runs", "cancel", "r3").want(t, exitFailure, "NOT_FOUND")
 }
+
+func TestRunsContinue(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	a.on("POST /api/v1/runs/r1/continue", `{"continued":true,"run_id":"n1"}`)
+	a.on("POST /api/v1/runs/r3/continue", `{"continued":true,"run_id":"n3"}`)
+	a.on("GET /api/v1/runs", `{"items":[
+		{"run_id":"r1","status":"failed","error_code":"model_error","created_at":"2099-01-01T00:00:00Z"},
+		{"run_id":"r2","status":"failed","error_code":"tool_error","created_at":"2099-01-01T00:00:00Z"},
+		{"run_id":"r3","status":"failed","error_code":"model_error","created_at":"2099-01-01T00:00:00Z"},
+		{"run_id":"r4","status":"failed","error_code":"model_error","created_at":"2099-01-01T00:00:00Z","continued_by_run_id":"n4"},
+		{"run_id":"r5","status":"failed","error_code":"model_error","created_at":"2000-01-01T00:00:00Z"}],"cursor":null,"has_more":false}`)
+	a.shell.run("runs", "continue", "r1").want(t, exitOK, "Run r1 is continued by n1.\n")
+	got := a.shell.run("runs", "continue", "--failed", "--since", "1h", "--code", "model_error")
+	got.want(t, exitOK, "Run r1 is continued by n1.\nRun r3 is continued by n3.\n")
+	a.shell.run("runs", "continue", "r1", "--json").want(t, exitOK, `"run_id": "n1"`)
+	a.shell.run("runs", "continue").want(t, exitUsage, "name either a run or --failed")
+	a.shell.run("runs", "continue", "r9").want(t, exitFailure, "NOT_FOUND")
+}

@@ -21,6 +21,7 @@ type Run struct {
 	Metrics     Metrics        `json:"metrics"`
 	Error       string         `json:"error"`
 	ErrorCode   string         `json:"error_code"`
+	ContinuedBy string         `json:"continued_by_run_id"`
 	CreatedAt   time.Time      `json:"created_at"`
 	StartedAt   time.Time      `json:"started_at"`
 	CompletedAt time.Time      `json:"completed_at"`

@@ -18,6 +18,7 @@ import (
 	"agentd/internal/base/ident"
 	"agentd/internal/base/route"
 	"agentd/internal/base/txn"
+	"agentd/internal/kernel/audit"
 )
 
 // KeyCookieName is the name of the cookie in which a client may send a key or a
@@ -104,8 +105,14 @@ func (d devices) logout(ctx context.Context, who authz.Caller, _ *nothing) (*rou
 
 // StreamTokenMade answers POST /auth/sse-tokens.
 type StreamTokenMade struct {
-	Token     string    `json:"token" doc:"Send it as ?token=, in the header Authorization or in the cookie svc_auth_token."`
+	route.Repetition
+	Token     string    `json:"token,omitzero" doc:"Send it as ?token=, in the header Authorization or in the cookie svc_auth_token."`
 	ExpiresAt time.Time `json:"expires_at"`
+}
+
+// WithoutSecret implements route.ShownOnce.
+func (t StreamTokenMade) WithoutSecret() any {
+	return StreamTokenMade{Repetition: route.Repeated, ExpiresAt: t.ExpiresAt}
 }
 
 // LogValue implements slog.LogValuer.
@@ -113,7 +120,7 @@ func (t StreamTokenMade) LogValue() slog.Value { return slog.TimeValue(t.Expires
 
 func (d devices) mintStreamToken(_ context.Context, who authz.Caller, _ *nothing) (StreamTokenMade, error) {
 	token, expires, err := d.auth.StreamToken(who)
-	return StreamTokenMade{token, expires}, err
+	return StreamTokenMade{Token: token, ExpiresAt: expires}, err
 }
 
 // ActiveSession is a browser session or a key that is valid.
@@ -245,7 +252,14 @@ func (d devices) endSession(tx txn.Tx, who authz.Caller, sessionID string) (alre
 	if !session.live(now) {
 		return true, nil
 	}
-	return false, d.sessions.end(tx, session, now)
+	if err := d.sessions.end(tx, session, now); err != nil {
+		return false, err
+	}
+	action := "auth.session_ended"
+	if session.SessionID == who.SessionID {
+		action = "auth.signed_out"
+	}
+	return false, audit.Tell(d.keys.audit, tx, who, audit.Entry{Action: action, TargetType: "session", TargetID: session.SessionID})
 }
 
 // endKey revokes a key of the caller. Errors: as endSession.

@@ -14,6 +14,7 @@ import (
 	"agentd/internal/base/fault"
 	"agentd/internal/base/ident"
 	"agentd/internal/base/page"
+	"agentd/internal/base/route"
 	"agentd/internal/base/txn"
 	"agentd/internal/kernel/mail"
 )
@@ -103,6 +104,7 @@ func shownInvite(i *Invite, now time.Time) ShownInvite {
 type NewInvite struct {
 	_ struct{} `json:"-" name:"CreatedInvite"`
 	ShownInvite
+	route.Repetition
 
 	EmailSent bool   `json:"email_sent"`
 	InviteURL string `json:"invite_url,omitzero" doc:"The link to pass on, if no email was sent. Shown only once."`
@@ -110,6 +112,14 @@ type NewInvite struct {
 
 // LogValue implements slog.LogValuer: the link is a secret.
 func (i NewInvite) LogValue() slog.Value { return slog.StringValue(i.ID) }
+
+// WithoutSecret implements route.ShownOnce.
+func (i NewInvite) WithoutSecret() any {
+	if i.InviteURL != "" {
+		i.InviteURL, i.Repetition = "", route.Repeated
+	}
+	return i
+}
 
 type inviteIn struct {
 	Body struct {
@@ -299,7 +309,16 @@ type Resent struct {
 	Resent    bool        `json:"resent"`
 	EmailSent bool        `json:"email_sent"`
 	Invite    ShownInvite `json:"invite"`
-	InviteURL string      `json:"invite_url,omitzero" doc:"The link to pass on, if no email was sent. Shown only once."`
+	route.Repetition
+	InviteURL string `json:"invite_url,omitzero" doc:"The link to pass on, if no email was sent. Shown only once."`
+}
+
+// WithoutSecret implements route.ShownOnce.
+func (r Resent) WithoutSecret() any {
+	if r.InviteURL != "" {
+		r.InviteURL, r.Repetition = "", route.Repeated
+	}
+	return r
 }
 
 // LogValue implements slog.LogValuer: the link is a secret.

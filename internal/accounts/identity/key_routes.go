@@ -58,8 +58,15 @@ func shownKey(k Key) APIKey {
 // CreatedKey is a new key with its secret, which no other response shows.
 type CreatedKey struct {
 	APIKey
-	RawKey  RawKey `json:"raw_key"`
-	Warning string `json:"warning"`
+	route.Repetition
+	RawKey  RawKey `json:"raw_key,omitzero"`
+	Warning string `json:"warning,omitzero"`
+}
+
+// WithoutSecret implements route.ShownOnce.
+func (k CreatedKey) WithoutSecret() any {
+	k.RawKey, k.Warning, k.Repetition = "", "", route.Repeated
+	return k
 }
 
 // LogValue implements slog.LogValuer: some log handlers encode values as JSON,

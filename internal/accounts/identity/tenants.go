@@ -125,3 +125,18 @@ func (s *Service) TenantNames(ctx context.Context, who authz.Caller, other strin
 	}
 	return own, asserted
 }
+
+// NamesOf returns the names of a tenant and of a member of it, each "" if it cannot be
+// read. A member without a name is named by their email.
+func (s *Service) NamesOf(ctx context.Context, tenantID, userID string) (company, person string) {
+	if t, err := s.self.store.GetTenant(ctx, tenantID); err == nil {
+		company = t.Name
+	}
+	if userID == "" {
+		return company, ""
+	}
+	if m, err := s.self.store.GetMember(ctx, tenantID, userID); err == nil {
+		person = cmp.Or(m.Name, m.Email, "a member")
+	}
+	return company, person
+}

@@ -231,9 +231,6 @@ func (u users) transfer(ctx context.Context, who authz.Caller, in *userIn) (Tran
 		if err != nil {
 			return Transferred{}, err
 		}
-		if err := mayGrant(who, authz.Owner); err != nil {
-			return Transferred{}, err
-		}
 		successor, err := u.member(tx, who.TenantID, in.UserID)
 		switch {
 		case err != nil:
@@ -242,6 +239,9 @@ func (u users) transfer(ctx context.Context, who authz.Caller, in *userIn) (Tran
 			return Transferred{}, fault.New(fault.Conflict, "", "This user is already an owner of the company.")
 		case successor.Status != Active:
 			return Transferred{}, fault.WrongState("user", string(successor.Status), "a transfer of ownership")
+		}
+		if err := mayGrant(who, authz.Owner); err != nil {
+			return Transferred{}, err
 		}
 		successor.Role, owner.Role = authz.Owner, authz.Admin
 		if err := u.update(tx, &successor); err != nil {

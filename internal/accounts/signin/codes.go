@@ -1,6 +1,7 @@
 package signin
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/rand"
@@ -29,14 +30,27 @@ import (
 
 const (
 	codeLife = 10 * time.Minute
-	maxWrong = 5 // wrong attempts at one code
+	// maxWrong is how many wrong six-digit codes the browser that asked for a code may
+	// enter, and how many all others together: what strangers enter does not use
+	// up the attempts of the person.
+	maxWrong = 5
+	// maxTried bounds the wrong six-digit codes of a day, over all codes of an
+	// email. Beyond it only the long code of an email counts, which cannot be
+	// guessed: a stranger who keeps requesting and guessing codes has one chance in ten
+	// thousand a day, and keeps nobody out.
+	maxTried  = 100
+	triedTime = 24 * time.Hour
 	// coolDown is the wait for the next code. From the second code on it
 	// doubles, up to the life of a code. So requests in another person's name
 	// send few emails, and while no new code can be requested the last one is
 	// still valid.
 	coolDown = time.Minute
-	// forgetCodes is how long an address is remembered after its last code.
+	// forgetCodes is after which time without a code the cool-down begins at a minute
+	// again.
 	forgetCodes = time.Hour
+
+	// attemptCookie binds a code to the browser that asked for it.
+	attemptCookie = "svc_signin"
 )
 
 // WorkKind is the kind of the work items that send requested codes.
@@ -61,6 +75,7 @@ type codes struct {
 type codeRequest struct {
 	Email string    `json:"email"`
 	Code  string    `json:"code"`
+	Long  string    `json:"long,omitzero"` // absent in requests of an earlier version
 	Until time.Time `json:"until"`
 }
 
@@ -76,31 +91,44 @@ type requestCodeIn struct {
 	}
 }
 
-// Requested answers POST /auth/request-code, always with the same text.
+// Requested answers POST /auth/request-code, with the same text for every address.
 type Requested struct {
 	OK      bool   `json:"ok"`
 	Message string `json:"message"`
+	Attempt string `json:"attempt" doc:"Binds the code to this client: send it back as attempt with the code. Browsers need not, they have it as a cookie."`
 }
 
 // requestCode accepts a request for a code. It does not check whether the
 // address is known, so that neither the answer nor its timing reveals that:
 // [Service.Handle] checks it afterwards.
-func (s codes) requestCode(ctx context.Context, _ authz.Caller, in *requestCodeIn) (Requested, error) {
+func (s codes) requestCode(ctx context.Context, _ authz.Caller, in *requestCodeIn) (*route.Reply, error) {
 	if !s.outbox.Configured() {
-		return Requested{}, noMail()
+		return nil, noMail()
 	}
 	email, err := emailIn(in.Body.Email)
 	if err != nil {
-		return Requested{}, err
+		return nil, err
 	}
-	r := codeRequest{Email: email, Code: newCode(), Until: s.clock.Now().Add(codeLife)}
+	attempt := newToken()
+	r := codeRequest{Email: email, Code: newCode(), Long: newLongCode(), Until: s.clock.Now().Add(codeLife)}
+	c := Code{
+		Email: email, Browser: hashToken(attempt), Short: s.hash(email, r.Code), Long: s.hash(email, r.Long), ExpiresAt: r.Until,
+		Terms: in.Body.AcceptTerms && in.Body.AcceptPrivacy,
+	}
 	err = s.writer.Write(ctx, func(tx txn.Tx) error {
-		if err := s.keep(tx, r, in.Body.AcceptTerms && in.Body.AcceptPrivacy); err != nil {
+		if err := s.countRequest(tx, email); err != nil {
+			return err
+		}
+		if err := s.store.CreateCodeTx(tx, c); err != nil {
 			return err
 		}
 		return s.enqueue(tx, r)
 	})
-	return Requested{OK: err == nil, Message: "If this address can sign in, a code is on its way to it."}, err
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(Requested{OK: true, Message: "If this address can sign in, a code is on its way to it.", Attempt: attempt})
+	return &route.Reply{JSON: text, Cookie: &route.Cookie{Name: attemptCookie, Value: attempt, Lasts: codeLife}}, err
 }
 
 func noMail() error {
@@ -117,6 +145,13 @@ func newCode() string {
 	return fmt.Sprintf("%06d", n)
 }
 
+// newLongCode returns a random code such as ABCDEFGHIJKLMNOP, which is shown in
+// groups of four.
+func newLongCode() string { return rand.Text()[:longCodeSize] }
+
+// longCodeSize is the number of letters and digits of a long code: 80 bits.
+const longCodeSize = 16
+
 // hash binds a code to its address. There are only a million codes, so the hash
 // is keyed: the database alone reveals none.
 func (s codes) hash(email, code string) []byte {
@@ -125,33 +160,38 @@ func (s codes) hash(email, code string) []byte {
 	return mac.Sum(nil)
 }
 
-// keep stores a requested code in place of the one before. Errors: 429 during
-// the cool-down.
-func (s codes) keep(tx txn.Tx, r codeRequest, terms bool) error {
+// countRequest counts a requested code. Errors: 429 during the cool-down.
+func (s codes) countRequest(tx txn.Tx, email string) error {
 	now := s.clock.Now()
-	c, err := s.store.LockCodeTx(tx, r.Email)
+	a, err := s.store.LockAddressTx(tx, email)
 	known := err == nil
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		return err
 	}
-	if known && now.Before(c.AgainAt) {
-		return tooSoon(c.AgainAt.Sub(now))
+	if known && now.Before(a.AgainAt) {
+		return tooSoon(a.AgainAt.Sub(now))
 	}
-	if !now.Before(c.ForgetAt) {
-		c = Code{} // also if there was none
+	if !now.Before(a.AskedAt.Add(forgetCodes)) {
+		a.Asked = 0
 	}
-	c.Asked++
-	c = Code{
-		Email: r.Email, Hash: s.hash(r.Email, r.Code), Terms: terms, Asked: c.Asked,
-		AgainAt: now.Add(min(coolDown<<min(max(c.Asked-2, 0), 4), codeLife)), ExpiresAt: r.Until, ForgetAt: now.Add(forgetCodes),
-	}
+	a.Email, a.AskedAt = email, now
+	a.Asked++
+	a.AgainAt = now.Add(min(coolDown<<min(max(a.Asked-2, 0), 4), codeLife))
+	a.ForgetAt = latest(a.ForgetAt, now.Add(forgetCodes))
 	if known {
-		return s.store.UpdateCodeTx(tx, c)
+		return s.store.UpdateAddressTx(tx, a)
 	}
-	if err = s.store.CreateCodeTx(tx, c); errors.Is(err, ErrTaken) {
+	if err = s.store.CreateAddressTx(tx, a); errors.Is(err, ErrTaken) {
 		return tooSoon(coolDown) // a concurrent request was faster
 	}
 	return err
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 func tooSoon(wait time.Duration) error {
@@ -192,9 +232,7 @@ func (s codes) handle(ctx context.Context, held work.Lease) error {
 		if len(members) > 0 || s.signupOn {
 			err = s.outbox.Send(tx, "", mail.Message{
 				To: r.Email, Until: r.Until, Subject: "Your sign-in code",
-				Text: "Your sign-in code for " + s.public() + " is\n\n    " + r.Code[:3] + " " + r.Code[3:] + "\n\n" +
-					"It can be used once, within ten minutes. Do not share it with anyone who asks for it.\n" +
-					"If you did not request it, you can ignore this email.\n",
+				Text: s.text(r),
 			})
 			if err != nil {
 				return err
@@ -202,6 +240,16 @@ func (s codes) handle(ctx context.Context, held work.Lease) error {
 		}
 		return s.queue.FinishTx(tx, held)
 	})
+}
+
+func (s codes) text(r codeRequest) string {
+	text := "Your sign-in code for " + s.public() + " is\n\n    " + r.Code[:3] + " " + r.Code[3:] + "\n\n"
+	if len(r.Long) == longCodeSize {
+		text += "If it is not accepted, or you requested it with another browser, enter this one instead:\n\n    " +
+			r.Long[:4] + "-" + r.Long[4:8] + "-" + r.Long[8:12] + "-" + r.Long[12:] + "\n\n"
+	}
+	return text + "One of them can be used, once, within ten minutes. Do not share them with anyone who asks for them.\n" +
+		"If you did not request them, you can ignore this email.\n"
 }
 
 func (s codes) decode(held work.Lease) (codeRequest, error) {
@@ -224,9 +272,11 @@ func (s codes) decode(held work.Lease) (codeRequest, error) {
 }
 
 type verifyCodeIn struct {
-	Body struct {
+	Browser string `cookie:"svc_signin"`
+	Body    struct {
 		Email         string `json:"email" required:"true" format:"email" maxLength:"200"`
-		Code          string `json:"code" required:"true" minLength:"4" maxLength:"40" doc:"The six digits; spaces are ignored."`
+		Code          string `json:"code" required:"true" minLength:"4" maxLength:"40" doc:"The six digits or the long code; spaces and hyphens are ignored."`
+		Attempt       string `json:"attempt,omitzero" maxLength:"100" doc:"From the response to the request, for clients without cookies."`
 		DeviceLabel   string `json:"device_label,omitzero" maxLength:"80" doc:"A name for the list of signed-in devices."`
 		AcceptTerms   bool   `json:"accept_terms,omitzero" doc:"Required to sign up, here or when the code is requested."`
 		AcceptPrivacy bool   `json:"accept_privacy,omitzero" doc:"As accept_terms."`
@@ -239,12 +289,12 @@ func (s codes) verifyCode(ctx context.Context, who authz.Caller, in *verifyCodeI
 	if err != nil {
 		return nil, err
 	}
-	code := strings.Map(dropSpace, in.Body.Code)
+	code := strings.ToUpper(strings.Map(dropSpace, in.Body.Code))
 	var result login
 	var rejected error
 	err = s.writer.Write(ctx, func(tx txn.Tx) error {
 		rejected = nil
-		terms, ok, err := s.spend(tx, email, code, in.Body.AcceptTerms && in.Body.AcceptPrivacy)
+		terms, ok, err := s.spend(tx, email, code, cmp.Or(in.Body.Attempt, in.Browser), in.Body.AcceptTerms && in.Body.AcceptPrivacy)
 		if err != nil {
 			return err
 		}
@@ -265,7 +315,7 @@ func (s codes) verifyCode(ctx context.Context, who authz.Caller, in *verifyCodeI
 }
 
 func dropSpace(r rune) rune {
-	if unicode.IsSpace(r) {
+	if unicode.IsSpace(r) || r == '-' {
 		return -1
 	}
 	return r
@@ -275,28 +325,59 @@ func dropSpace(r rune) rune {
 // addresses that never got one.
 func wrongCode() error {
 	return fault.New(fault.Malformed, "VERIFICATION_FAILED",
-		"This code is wrong, already used, expired, or was tried too often; request another.")
+		"This code is wrong, already used, expired, or was tried too often: enter the long code of the newest email, or request another.")
 }
 
-// spend uses up the code of an email if it is the given one. It returns whether
-// the terms were accepted, now or when the code was requested.
-func (s codes) spend(tx txn.Tx, email, code string, terms bool) (accepted, ok bool, err error) {
-	hash := s.hash(email, code) // always computed, so that every answer takes the same time
-	c, err := s.store.LockCodeTx(tx, email)
+// spend uses up the code of an email that was entered. It returns whether the terms
+// were accepted, now or when the code was requested.
+func (s codes) spend(tx txn.Tx, email, entered, attempt string, terms bool) (accepted, ok bool, err error) {
+	hash, browser := s.hash(email, entered), hashToken(attempt) // always computed, so that every answer takes the same time
+	a, err := s.store.LockAddressTx(tx, email)
 	if errors.Is(err, ErrNotFound) {
 		return false, false, nil
 	}
 	if err != nil {
 		return false, false, err
 	}
-	if len(c.Hash) == 0 || !s.clock.Now().Before(c.ExpiresAt) {
-		return false, false, nil
+	now := s.clock.Now()
+	live, err := s.store.ListCodesTx(tx, email, now)
+	if err != nil {
+		return false, false, err
 	}
-	if subtle.ConstantTimeCompare(hash, c.Hash) == 1 {
-		return terms || c.Terms, true, s.store.DeleteCodeTx(tx, email)
+	if !now.Before(a.TriedSince.Add(triedTime)) {
+		a.Tried, a.TriedSince = 0, now
 	}
-	if c.Wrong++; c.Wrong >= maxWrong {
-		c.Hash = nil
+	for i := range live {
+		c := &live[i]
+		matches, err := s.try(tx, c, &a, entered, hash, browser)
+		if err != nil {
+			return false, false, err
+		}
+		if matches {
+			a.Asked, a.AgainAt = 0, time.Time{} // the person has shown that the requests were theirs
+			return terms || c.Terms, true, errors.Join(s.store.DeleteCodeTx(tx, *c), s.store.UpdateAddressTx(tx, a))
+		}
 	}
-	return false, false, s.store.UpdateCodeTx(tx, c)
+	a.ForgetAt = latest(a.ForgetAt, a.TriedSince.Add(triedTime))
+	return false, false, s.store.UpdateAddressTx(tx, a)
+}
+
+// try compares what was entered with a code, and counts it if it is wrong.
+func (s codes) try(tx txn.Tx, c *Code, a *Address, entered string, hash, browser []byte) (matches bool, err error) {
+	if len(c.Long) > 0 && subtle.ConstantTimeCompare(hash, c.Long) == 1 {
+		return true, nil
+	}
+	tries := &c.Elsewhere
+	if subtle.ConstantTimeCompare(browser, c.Browser) == 1 {
+		tries = &c.Wrong
+	}
+	if len(entered) == longCodeSize || *tries >= maxWrong || a.Tried >= maxTried {
+		return false, nil
+	}
+	if subtle.ConstantTimeCompare(hash, c.Short) == 1 {
+		return true, nil
+	}
+	*tries++
+	a.Tried++
+	return false, s.store.UpdateCodeTx(tx, *c)
 }

@@ -70,11 +70,101 @@ func TestCodesThatDoNotCount(t *testing.T) {
 
 		first := b.code("ann@example.com")
 		b.clock.Advance(time.Minute)
-		second := b.code("ann@example.com")
-		if first != second {
-			wrong("ann@example.com", first) // replaced
-		}
+		second := b.code("ann@example.com") // which somebody else may have requested: the first still counts
+		b.must(anybody, "POST", verify, entering("ann@example.com", first))
 		b.must(anybody, "POST", verify, entering("ann@example.com", second))
+		wrong("ann@example.com", second)
+	})
+}
+
+// asked requests a code as one client and returns what binds it, and both codes of the
+// letter.
+func (b *bench) asked(email string) (attempt, short, long string) {
+	b.t.Helper()
+	got := b.must(anybody, "POST", request, object{"body": object{"email": email}})
+	attempt = got.json["attempt"].(string)
+	if got.cookie == nil || got.cookie.Name != "svc_signin" || got.cookie.Value != attempt || got.cookie.Lasts != 10*time.Minute {
+		b.t.Errorf("the cookie %+v", got.cookie)
+	}
+	b.work()
+	l := b.letter(email)
+	for line := range strings.Lines(l.Text) {
+		if line = strings.TrimSpace(line); strings.Count(line, "-") == 3 && len(line) == 19 {
+			long = line
+		}
+	}
+	if long == "" {
+		b.t.Fatalf("no long code in %s", l.Text)
+	}
+	return attempt, codeOf(b.t, l), long
+}
+
+// What strangers enter does not use up the attempts of the browser that asked,
+// whether they send nothing, something made up, or what they got for requests of
+// their own; and nobody gets more than five attempts.
+func TestStrangersKeepNobodyOut(t *testing.T) {
+	t.Parallel()
+	with := func(email, code, attempt string) object {
+		return object{"body": object{"email": email, "code": code, "attempt": attempt}}
+	}
+	const ann = "ann@example.com"
+	each(t, func(b *bench) {
+		b.member("Acme", ann)
+		eves, _, _ := b.asked(ann)
+		b.clock.Advance(time.Minute)
+		attempt, code, _ := b.asked(ann)
+		for _, strange := range []string{"", "made up", eves} {
+			for range 12 {
+				b.refused(fault.Malformed, "VERIFICATION_FAILED", anybody, "POST", verify, with(ann, other(code), strange))
+			}
+			b.refused(fault.Malformed, "VERIFICATION_FAILED", anybody, "POST", verify, with(ann, code, strange))
+		}
+		for range 4 {
+			b.refused(fault.Malformed, "VERIFICATION_FAILED", anybody, "POST", verify, with(ann, other(code), attempt))
+		}
+		b.must(anybody, "POST", verify, object{"body": object{"email": ann, "code": code}, "svc_signin": attempt})
+
+		b.clock.Advance(time.Hour) // whoever asked has five attempts
+		attempt, code, long := b.asked(ann)
+		for range 5 {
+			b.refused(fault.Malformed, "VERIFICATION_FAILED", anybody, "POST", verify, with(ann, other(code), attempt))
+		}
+		b.refused(fault.Malformed, "VERIFICATION_FAILED", anybody, "POST", verify, with(ann, code, attempt))
+		b.refused(fault.Malformed, "VERIFICATION_FAILED", anybody, "POST", verify, with(ann, "ABCD-EFGH-IJKL-MNOP", ""))
+		b.must(anybody, "POST", verify, with(ann, strings.ToLower(long), "")) // which nobody guesses, from anywhere
+		b.refused(fault.Malformed, "VERIFICATION_FAILED", anybody, "POST", verify, with(ann, long, ""))
+	})
+}
+
+// Whoever asks and guesses all day has a bounded number of guesses; a code that
+// a stranger asked for still lets the person in.
+func TestGuessesOfADayAreBounded(t *testing.T) {
+	t.Parallel()
+	const ann = "ann@example.com"
+	each(t, func(b *bench) {
+		b.member("Acme", ann)
+		guesses := func() (n int) {
+			if err := b.db.QueryRow(b.t.Context(), `SELECT tried FROM signin_addresses`).Scan(&n); err != nil {
+				b.t.Fatal(err)
+			}
+			return n
+		}
+		for range 40 {
+			_, code, _ := b.asked(ann)
+			for range 6 {
+				b.refused(fault.Malformed, "VERIFICATION_FAILED", anybody, "POST", verify, entering(ann, other(code)))
+			}
+			b.clock.Advance(11 * time.Minute)
+		}
+		if n := guesses(); n != 100 {
+			b.t.Errorf("%d guesses in a day, want 100", n)
+		}
+		_, code, long := b.asked(ann)
+		b.refused(fault.Malformed, "VERIFICATION_FAILED", anybody, "POST", verify, entering(ann, code))
+		b.must(anybody, "POST", verify, entering(ann, long))
+		b.clock.Advance(24 * time.Hour)
+		_, code, _ = b.asked(ann)
+		b.must(anybody, "POST", verify, entering(ann, code))
 	})
 }
 
@@ -135,7 +225,9 @@ func TestStrangersAreToldNothing(t *testing.T) {
 		b.member("Acme", "ann@example.com")
 		var answers []object
 		for _, email := range []string{"ann@example.com", "eve@example.com"} {
-			answers = append(answers, b.must(anybody, "POST", request, object{"body": object{"email": email}}).json)
+			got := b.must(anybody, "POST", request, object{"body": object{"email": email}}).json
+			delete(got, "attempt") // differs with every request
+			answers = append(answers, got)
 			f := b.refused(fault.Limited, "rate_limit_exceeded", anybody, "POST", request, object{"body": object{"email": email}})
 			if f.RetryAfter != time.Minute {
 				b.t.Errorf("%s: again after %s", email, f.RetryAfter)
@@ -144,7 +236,7 @@ func TestStrangersAreToldNothing(t *testing.T) {
 		if diff := cmp.Diff(answers[0], answers[1]); diff != "" {
 			b.t.Error(diff)
 		}
-		if n := b.count("signin_codes"); n != 2 {
+		if n := b.count("signin_addresses"); n != 2 {
 			b.t.Errorf("%d codes are kept", n)
 		}
 		b.work()
@@ -343,7 +435,7 @@ func TestSweep(t *testing.T) {
 		b.clock.Advance(time.Hour)
 		b.must(anybody, "POST", request, object{"body": object{"email": "two@example.com"}})
 		b.work()
-		if n := b.count("signin_codes"); n != 1 {
+		if n := b.count("signin_addresses"); n != 1 {
 			b.t.Errorf("%d codes are kept", n)
 		}
 	})

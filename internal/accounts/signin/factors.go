@@ -12,10 +12,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"agentd/internal/accounts/identity"
 	"agentd/internal/base/authz"
 	"agentd/internal/base/clock"
 	"agentd/internal/base/fault"
+	"agentd/internal/base/route"
 	"agentd/internal/base/secret"
 	"agentd/internal/base/txn"
 	"agentd/internal/kernel/audit"
@@ -121,10 +124,14 @@ type enrolIn struct {
 
 // Enrolment answers POST /auth/mfa/enrol. No other response shows it.
 type Enrolment struct {
-	OTPAuthURL    string   `json:"otpauth_url" required:"true" doc:"Content of the QR code that authenticator apps scan."`
-	Secret        string   `json:"secret" required:"true" doc:"The same secret, to type in."`
-	RecoveryCodes []string `json:"recovery_codes" required:"true" doc:"Each replaces a code of the app once."`
+	route.Repetition
+	OTPAuthURL    string   `json:"otpauth_url,omitzero" doc:"Content of the QR code that authenticator apps scan."`
+	Secret        string   `json:"secret,omitzero" doc:"The same secret, to type in."`
+	RecoveryCodes []string `json:"recovery_codes,omitzero" doc:"Each replaces a code of the app once."`
 }
+
+// WithoutSecret implements route.ShownOnce.
+func (Enrolment) WithoutSecret() any { return Enrolment{Repetition: route.Repeated} }
 
 // enrol creates a second factor for a person. It takes effect when its first
 // code is verified.
@@ -251,15 +258,34 @@ func (s *factors) prove(ctx context.Context, who authz.Caller, proof factorProof
 				f.Wrong = 0
 			}
 			f.Wrong, f.WrongAt = f.Wrong+1, now
-			return s.store.PutFactorTx(tx, f)
+			if err := s.store.PutFactorTx(tx, f); err != nil {
+				return err
+			}
+			return s.record(tx, who, "auth.mfa_failed", proof) // the pauses bound how many there are
 		}
 		f.Wrong, f.WrongAt = 0, time.Time{}
+		action := "auth.mfa_verified"
+		if proof.totp == "" {
+			action = "auth.recovery_code_used"
+		}
+		if err := s.record(tx, who, action, proof); err != nil {
+			return err
+		}
 		return s.accepted(tx, who, f, then)
 	})
 	if err == nil {
 		err = rejected
 	}
 	return err
+}
+
+// record records a proof in the audit log, without its code.
+func (s *factors) record(tx txn.Tx, who authz.Caller, action string, proof factorProof) error {
+	kind := jsontext.Value(`{"kind":"totp"}`)
+	if proof.totp == "" {
+		kind = jsontext.Value(`{"kind":"recovery"}`)
+	}
+	return audit.Tell(s.audit, tx, who, audit.Entry{Action: action, TargetType: "user", TargetID: who.UserID, Details: kind})
 }
 
 // accept uses up the code of a proof, if it is right.

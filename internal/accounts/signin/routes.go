@@ -34,16 +34,18 @@ func (s codes) routes() []route.Route {
 	return []route.Route{
 		route.Action(route.Row{
 			Method: "POST", Path: "/api/v1/auth/request-code", ID: "requestOtpCode", Tag: tag, Public: true, Limits: codeLimits,
-			Summary: "Request a sign-in code by email",
-			Doc: "The response is the same whether or not the address is known. The code can be used once within ten minutes; " +
-				"a newer code replaces it.",
+			AnswerOf: reflect.TypeFor[Requested](),
+			Summary:  "Request a sign-in code by email",
+			Doc: "The response is the same whether or not the address is known. The code can be used once within ten minutes. " +
+				"Sets the cookie svc_signin, which binds the six digits to this browser.",
 			Errors: []int{501},
 		}, s.requestCode),
 		route.Action(route.Row{
 			Method: "POST", Path: "/api/v1/auth/verify-code", ID: "verifyOtpCode", Tag: tag, Public: true, Limits: codeLimits, AnswerOf: signedIn,
 			Summary: "Sign in with a code",
-			Doc:     "Sets the cookie svc_session. The response contains no key. After five wrong attempts the code is invalid.",
-			Errors:  []int{403},
+			Doc: "Sets the cookie svc_session. The response contains no key. A browser has five attempts at the six digits of the " +
+				"code that it requested, and all others together have five; the long code of the email counts from anywhere.",
+			Errors: []int{403},
 		}, s.verifyCode),
 	}
 }

@@ -31,16 +31,28 @@ type Membership struct {
 	Tenant identity.Tenant
 }
 
-// Code is the last code that was sent to an address, with how many were sent.
+// Address counts the codes that were sent to an email and the wrong ones that were
+// entered for it.
+type Address struct {
+	Email      string
+	Asked      int // codes in a row
+	AskedAt    time.Time
+	AgainAt    time.Time // when the next code can be requested
+	Tried      int       // wrong six-digit codes since TriedSince
+	TriedSince time.Time
+	ForgetAt   time.Time
+}
+
+// Code is a code that was sent and is not used yet.
 type Code struct {
 	Email     string
-	Hash      []byte // empty: the code is used up
+	Browser   []byte // hash of what the browser that asked keeps
+	Short     []byte // hash of the six digits
+	Long      []byte // hash of the long code; empty: there is none
 	Terms     bool   // the terms were accepted with the request
-	Asked     int    // codes in a row, this one included
-	Wrong     int    // wrong attempts
-	AgainAt   time.Time
+	Wrong     int    // wrong six-digit codes from the browser that asked
+	Elsewhere int    // wrong six-digit codes from others
 	ExpiresAt time.Time
-	ForgetAt  time.Time
 }
 
 // Link connects an account at a provider with a person here.
@@ -84,12 +96,18 @@ type Store interface {
 	// UpdateLastLoginTx stores when a member signed in.
 	UpdateLastLoginTx(tx txn.Tx, tenantID, userID string, at time.Time) error
 
-	LockCodeTx(tx txn.Tx, email string) (Code, error)
-	// CreateCodeTx adds the first code of an email. After ErrTaken, which reports
-	// that there is one, the transaction can continue.
+	LockAddressTx(tx txn.Tx, email string) (Address, error)
+	// CreateAddressTx adds an email that is not known yet. After ErrTaken, which
+	// reports that it is, the transaction can continue.
+	CreateAddressTx(tx txn.Tx, a Address) error
+	UpdateAddressTx(tx txn.Tx, a Address) error
+
 	CreateCodeTx(tx txn.Tx, c Code) error
+	// ListCodesTx lists the codes of an email that have not expired, newest first.
+	ListCodesTx(tx txn.Tx, email string, now time.Time) ([]Code, error)
+	// UpdateCodeTx stores how often a wrong code was entered for a code.
 	UpdateCodeTx(tx txn.Tx, c Code) error
-	DeleteCodeTx(tx txn.Tx, email string) error
+	DeleteCodeTx(tx txn.Tx, c Code) error
 
 	// CreateTicketTx stores something sealed until it expires.
 	CreateTicketTx(tx txn.Tx, kind string, hash, sealed []byte, expires time.Time) error
@@ -113,9 +131,10 @@ type Store interface {
 	PutFactorTx(tx txn.Tx, f Factor) error
 	DeleteFactorTx(tx txn.Tx, person string) error
 
-	// DeleteEmailTx deletes the code and the links of an email.
+	// DeleteEmailTx deletes the codes and the links of an email.
 	DeleteEmailTx(tx txn.Tx, email string) error
-	// DeleteExpiredTx deletes up to n codes and n tickets that have expired.
+	// DeleteExpiredTx deletes up to n addresses, n codes and n tickets that have
+	// expired.
 	DeleteExpiredTx(tx txn.Tx, now time.Time, n int) error
 }
 

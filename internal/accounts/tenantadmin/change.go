@@ -16,6 +16,7 @@ import (
 	"agentd/internal/base/authz"
 	"agentd/internal/base/fault"
 	"agentd/internal/base/ptr"
+	"agentd/internal/base/route"
 	"agentd/internal/base/schema"
 	"agentd/internal/base/txn"
 	"agentd/internal/kernel/work"
@@ -46,11 +47,20 @@ type Creation struct {
 type Created struct {
 	_ struct{} `json:"-" name:"AdminTenantCreated"`
 	Tenant
+	route.Repetition
 
 	UserID  string          `json:"user_id" required:"true" doc:"ID of the owner."`
 	KeyID   string          `json:"key_id,omitzero"`
 	RawKey  identity.RawKey `json:"raw_key,omitzero"`
 	Warning string          `json:"warning,omitzero"`
+}
+
+// WithoutSecret implements route.ShownOnce.
+func (c Created) WithoutSecret() any {
+	if c.RawKey != "" {
+		c.RawKey, c.Warning, c.Repetition = "", "", route.Repeated
+	}
+	return c
 }
 
 // Create creates a tenant, its owner and the owner's key. Errors: fault.Invalid

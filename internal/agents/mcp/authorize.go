@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"errors"
 	"log/slog"
 	"net/url"
@@ -16,8 +17,10 @@ import (
 
 const codeOAuth = "OAUTH_FAILED"
 
-// Authorizer lets people authorize servers: authorization code with PKCE, begun
-// by a link to StartPath and completed at CallbackPath.
+// Authorizer lets people authorize servers: authorization code with PKCE. A link leads
+// a member of the company to a page at StartPath that says what they consent to;
+// the browser that consented completes the authorization at CallbackPath. So
+// whoever is sent a link by a stranger authorizes nothing for the stranger.
 type Authorizer struct {
 	servers     *Servers
 	credentials *credentials
@@ -28,25 +31,76 @@ type Authorizer struct {
 	clock       clock.Clock
 	logger      *slog.Logger
 	base        func() string
+	names       func(ctx context.Context, tenant, user string) (company, person string)
 }
 
-// Start begins an authorization and returns the URL at the authorization server
-// to redirect the person to. Errors: fault.Malformed for the state,
-// fault.NotFound, OAUTH_FAILED.
-func (a *Authorizer) Start(ctx context.Context, state string) (location string, err error) {
+// Consent is what a person is shown before they authorize a server.
+type Consent struct {
+	Company string
+	Server  string
+	URL     string // of the server
+	AskedBy string // "" for a run
+	// Token confirms the consent: only the credential that it was shown to can send
+	// it back, within ten minutes.
+	Token string
+}
+
+// Ask returns what a member is asked to consent to by a link. Errors:
+// fault.Malformed for the state, fault.Forbidden for a link of another company,
+// fault.NotFound, fault.Conflict.
+func (a *Authorizer) Ask(ctx context.Context, who authz.Caller, state string) (Consent, error) {
 	s, err := a.links.open(purposeStart, state)
 	if err != nil {
-		return "", err
+		return Consent{}, err
+	}
+	v, err := a.serverFor(ctx, who, s)
+	if err != nil {
+		return Consent{}, err
+	}
+	c := Consent{Server: v.Name, URL: v.URL, Token: a.links.seal(purposeConsent, s.Tenant, v.ID, who.Credential(), pendingLife)}
+	c.Company, c.AskedBy = a.names(ctx, s.Tenant, s.By)
+	return c, nil
+}
+
+// serverFor returns the server that a state names, if the caller may authorize it.
+func (a *Authorizer) serverFor(ctx context.Context, who authz.Caller, s sealedState) (*Server, error) {
+	if s.Tenant != who.TenantID {
+		return nil, fault.New(fault.Forbidden, "",
+			"This link is for another company than the one that you are signed in to. "+
+				"If you are a member of it, switch to it and open the link again.")
+	}
+	if who.Method != "cookie" {
+		return nil, fault.New(fault.Forbidden, "", "Only a person can authorize a server: open the link in a browser that is signed in.")
 	}
 	v, err := a.servers.store.Get(ctx, s.Tenant, s.ID)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	if !v.authorizable() || !v.Enabled {
-		return "", fault.New(fault.Conflict, "", "This server is disabled, or no longer authorized by people.")
+		return nil, fault.New(fault.Conflict, "", "This server is disabled, or no longer authorized by people.")
+	}
+	return v, nil
+}
+
+// Begin begins the authorization that a member consented to, and returns the URL at
+// the authorization server to redirect them to. browser is what their browser
+// keeps until Finish. Errors: as Ask; OAUTH_FAILED.
+func (a *Authorizer) Begin(ctx context.Context, who authz.Caller, token, browser string) (location string, err error) {
+	s, err := a.links.open(purposeConsent, token)
+	if err == nil && s.By != who.Credential() {
+		err = invalidState()
+	}
+	if err != nil {
+		return "", err
+	}
+	v, err := a.serverFor(ctx, who, s)
+	if err != nil {
+		return "", err
+	}
+	p := pending{
+		Redirect: a.base() + CallbackPath, Verifier: rand.Text() + rand.Text(), URL: v.URL, Browser: hashBrowser(browser), By: who.UserID,
 	}
 	ctx = authz.WithTenant(ctx, s.Tenant)
-	p := pending{Redirect: a.base() + CallbackPath, Verifier: rand.Text() + rand.Text(), URL: v.URL}
 	if p.Provider, err = a.oauth.Discover(ctx, v.URL); err != nil {
 		return "", err
 	}
@@ -57,7 +111,13 @@ func (a *Authorizer) Start(ctx context.Context, state string) (location string, 
 	if err := a.credentials.addPending(ctx, s.Tenant, id, v.ID, &p); err != nil {
 		return "", err
 	}
-	return a.oauth.AuthorizeURL(p.Provider, p.Client, p.Redirect, a.links.seal(purposeCallback, s.Tenant, id, pendingLife), p.Verifier), nil
+	back := a.links.seal(purposeCallback, s.Tenant, id, "", pendingLife)
+	return a.oauth.AuthorizeURL(p.Provider, p.Client, p.Redirect, back, p.Verifier), nil
+}
+
+func hashBrowser(browser string) []byte {
+	sum := sha256.Sum256([]byte(browser))
+	return sum[:]
 }
 
 // client returns agentd's client at the provider: the one that the tenant
@@ -86,6 +146,8 @@ type CallbackParams struct {
 	Code   string
 	Error  string
 	Issuer string
+	// Browser is what the browser keeps; see Begin.
+	Browser string
 }
 
 // Finish completes an authorization: it stores the grant, resumes the runs that
@@ -96,7 +158,7 @@ func (a *Authorizer) Finish(ctx context.Context, in CallbackParams) (server stri
 	if err != nil {
 		return "", err
 	}
-	p, stored, err := a.credentials.takePending(ctx, s)
+	p, stored, err := a.credentials.takePending(ctx, s, in.Browser)
 	if err != nil {
 		return "", err
 	}
@@ -120,7 +182,7 @@ func (a *Authorizer) Finish(ctx context.Context, in CallbackParams) (server stri
 	if err := a.storeGrant(ctx, v, &granted{origin(p.URL), p.Provider, p.Client, p.Redirect, token}); err != nil {
 		return "", err
 	}
-	return v.Name, a.authorized(ctx, v)
+	return v.Name, a.authorized(ctx, v, p.By)
 }
 
 // check returns the error of a callback that does not carry a code of the
@@ -159,7 +221,7 @@ func (a *Authorizer) storeGrant(ctx context.Context, v *Server, g *granted) erro
 
 // authorized makes a new grant effective: it drops old connections, resumes the
 // runs that wait and records what the server offers now.
-func (a *Authorizer) authorized(ctx context.Context, v *Server) error {
+func (a *Authorizer) authorized(ctx context.Context, v *Server, by string) error {
 	a.remote.Forget(v.TenantID, v.ID)
 	if a.waiting != nil {
 		if err := a.waiting.Authorized(ctx, v.TenantID, v.ID); err != nil {
@@ -168,7 +230,7 @@ func (a *Authorizer) authorized(ctx context.Context, v *Server) error {
 	}
 	// The authorization has succeeded whatever becomes of this.
 	if _, err := a.servers.probe(ctx, v); err == nil {
-		if err := a.servers.recordProbe(ctx, authz.Caller{TenantID: v.TenantID}, v); err != nil {
+		if err := a.servers.recordProbe(ctx, authz.Caller{TenantID: v.TenantID, UserID: by}, v); err != nil {
 			a.logger.Warn("recording that an MCP server was authorized failed", "tenant", v.TenantID, "server", v.ID, "err", err)
 		}
 	}

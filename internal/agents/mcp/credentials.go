@@ -2,10 +2,12 @@ package mcp
 
 import (
 	"context"
+	"crypto/subtle"
 
 	"github.com/go-json-experiment/json"
 
 	"agentd/internal/base/clock"
+	"agentd/internal/base/fault"
 	"agentd/internal/base/secret"
 	"agentd/internal/base/txn"
 )
@@ -64,25 +66,37 @@ func (c *credentials) addPending(ctx context.Context, tenant, id, server string,
 }
 
 // takePending removes and returns the authorization that a callback ends. Errors:
-// fault.Malformed if it was taken before or has expired.
-func (c *credentials) takePending(ctx context.Context, state sealedState) (*pending, *Pending, error) {
+// fault.Malformed if it was taken before or has expired, and if another browser began
+// it.
+func (c *credentials) takePending(ctx context.Context, state sealedState, browser string) (*pending, *Pending, error) {
 	var stored *Pending
+	p := new(pending)
 	err := c.writer.Write(ctx, func(tx txn.Tx) (err error) {
 		stored, err = c.grants.ConsumePendingTx(tx, state.Tenant, state.ID)
-		return err
+		if err != nil || stored == nil || c.clock.Now().After(stored.Expires) {
+			return err
+		}
+		text, err := c.box.Open(stored.Sealed, pendingContext(state.Tenant, state.ID))
+		if err != nil {
+			return err
+		}
+		if err := json.Unmarshal(text, p); err != nil {
+			return err
+		}
+		if subtle.ConstantTimeCompare(p.Browser, hashBrowser(browser)) != 1 {
+			return otherBrowser() // rolls back: the browser that began can still complete it
+		}
+		return nil
 	})
-	if err != nil {
-		return nil, nil, err
+	if err == nil && (stored == nil || c.clock.Now().After(stored.Expires)) {
+		err = invalidState()
 	}
-	if stored == nil || c.clock.Now().After(stored.Expires) {
-		return nil, nil, invalidState()
-	}
-	text, err := c.box.Open(stored.Sealed, pendingContext(state.Tenant, state.ID))
-	if err != nil {
-		return nil, nil, err
-	}
-	p := new(pending)
-	return p, stored, json.Unmarshal(text, p)
+	return p, stored, err
+}
+
+func otherBrowser() error {
+	return fault.New(fault.Malformed, "",
+		"Another browser began this authorization, or this one does not keep cookies; start again, in the browser in which you are signed in.")
 }
 
 func grantContext(tenant, server string) string { return "mcp_grant/" + tenant + "/" + server }

@@ -29,11 +29,15 @@ type sealedState struct {
 	Tenant  string    `json:"t"`
 	ID      string    `json:"i"` // of the server, or of the pending authorization
 	Expires time.Time `json:"e"`
+	// By is who created a start link, "" for a run; and of a consent the
+	// credential that it was shown to.
+	By string `json:"b,omitzero"`
 }
 
 // The purposes of states; one is never accepted for another.
 const (
 	purposeStart    = "mcp_start"
+	purposeConsent  = "mcp_consent"
 	purposeCallback = "mcp_callback"
 )
 
@@ -44,8 +48,8 @@ type links struct {
 	base  func() string
 }
 
-func (l *links) seal(purpose, tenant, id string, life time.Duration) string {
-	text, err := json.Marshal(sealedState{tenant, id, l.clock.Now().Add(life)})
+func (l *links) seal(purpose, tenant, id, by string, life time.Duration) string {
+	text, err := json.Marshal(sealedState{Tenant: tenant, ID: id, Expires: l.clock.Now().Add(life), By: by})
 	if err != nil {
 		panic(err) // strings and times always encode
 	}
@@ -72,7 +76,8 @@ func invalidState() error {
 	return fault.New(fault.Malformed, "", "The link is invalid, was already used or has expired; start again.")
 }
 
-// startURL returns the link on which a person authorizes a server.
-func (l *links) startURL(tenant, server string) string {
-	return l.base() + StartPath + "?state=" + l.seal(purposeStart, tenant, server, startLinkLife)
+// startURL returns the link to the page on which a person authorizes a server. The
+// page names by as the person who asked for that, and a run if by is "".
+func (l *links) startURL(tenant, server, by string) string {
+	return l.base() + StartPath + "?state=" + l.seal(purposeStart, tenant, server, by, startLinkLife)
 }

@@ -104,6 +104,8 @@ type Config struct {
 	CheckURL func(url string) error // returns why a URL cannot be called; without DNS
 	Commands map[string]Command     // what stdio servers may run, by the name that tenants write
 	Base     func() string          // the public URL of this deployment, without a trailing slash
+	// Names returns the names of a tenant and of a member, each "" if there is none.
+	Names func(ctx context.Context, tenant, user string) (company, person string)
 }
 
 // Command is a program that the operator allows tenants to run as a server.
@@ -137,6 +139,7 @@ func New(c Config) *Service {
 		},
 		Authorizer: &Authorizer{
 			servers: servers, credentials: creds, links: links, oauth: c.OAuth, remote: c.Remote, clock: c.Clock, logger: c.Logger, base: c.Base,
+			names: c.Names,
 		},
 	}
 }

@@ -112,5 +112,7 @@ type pending struct {
 	Client   Client   `json:"client"`
 	Redirect string   `json:"redirect"`
 	Verifier string   `json:"verifier"`
-	URL      string   `json:"url"` // of the server at the beginning
+	URL      string   `json:"url"`     // of the server at the beginning
+	Browser  []byte   `json:"browser"` // hash of what the browser that began keeps
+	By       string   `json:"by"`      // the member who began
 }

@@ -23,11 +23,11 @@ func (s *Servers) probe(ctx context.Context, v *Server) (*Listing, error) {
 	defer cancel()
 	l, err := s.connect(ctx, v)
 	if err != nil {
-		v.Failure = s.connectError(v, err)
+		v.Failure, v.NeedsAuth = s.connectError(v, err), errors.Is(err, ErrUnauthorized) && v.authorizable()
 		return nil, err
 	}
 	now := s.clock.Now()
-	v.Failure, v.LastSynced, v.Capabilities = "", &now, l.Capabilities
+	v.Failure, v.NeedsAuth, v.LastSynced, v.Capabilities = "", false, &now, l.Capabilities
 	return l, nil
 }
 
@@ -62,7 +62,7 @@ type testResult struct {
 	_ struct{} `json:"-" name:"McpServerTest"`
 
 	OK               bool      `json:"ok" required:"true"`
-	Status           string    `json:"status" required:"true" enum:"active,error,disabled"`
+	Status           string    `json:"status" required:"true" enum:"active,error,auth_required,disabled"`
 	ToolCount        int       `json:"tool_count" required:"true"`
 	Tools            []summary `json:"tools" required:"true"`
 	Error            string    `json:"error,omitzero" doc:"Why ok is false."`
@@ -87,13 +87,13 @@ func (s *Servers) authorize(ctx context.Context, who authz.Caller, in *serverIn)
 		return authorization{}, fault.New(fault.Conflict, "",
 			"People cannot authorize this server: it is a stdio server, or a secret is stored for it.")
 	}
-	return authorization{AuthorizationURL: s.links.startURL(who.TenantID, v.ID), ExpiresAt: s.clock.Now().Add(startLinkLife)}, nil
+	return authorization{AuthorizationURL: s.links.startURL(who.TenantID, v.ID, who.UserID), ExpiresAt: s.clock.Now().Add(startLinkLife)}, nil
 }
 
 type authorization struct {
 	_ struct{} `json:"-" name:"McpAuthorization"`
 
-	AuthorizationURL string    `json:"authorization_url" required:"true" format:"uri" doc:"For a browser. Anyone with this link can authorize the server for the company."`
+	AuthorizationURL string    `json:"authorization_url" required:"true" format:"uri" doc:"For a browser in which a member of the company is signed in who may change MCP servers."`
 	ExpiresAt        time.Time `json:"expires_at" required:"true"`
 }
 
@@ -111,7 +111,7 @@ func (s *Servers) test(ctx context.Context, who authz.Caller, in *serverIn) (tes
 	out.Status = v.status()
 	if failed != nil {
 		if errors.Is(failed, ErrUnauthorized) && v.authorizable() {
-			out.AuthorizationURL = s.links.startURL(v.TenantID, v.ID)
+			out.AuthorizationURL = s.links.startURL(v.TenantID, v.ID, who.UserID)
 		}
 		return out, nil
 	}
@@ -127,7 +127,8 @@ func (s *Servers) test(ctx context.Context, who authz.Caller, in *serverIn) (tes
 func (s *Servers) recordProbe(ctx context.Context, who authz.Caller, probed *Server) error {
 	_, err := s.store.Update(ctx, who, probed.ID, func(_ txn.Tx, v *Server) error {
 		if v.Version == probed.Version {
-			v.Failure, v.LastSynced, v.Capabilities = probed.Failure, probed.LastSynced, probed.Capabilities
+			v.Failure, v.NeedsAuth = probed.Failure, probed.NeedsAuth
+			v.LastSynced, v.Capabilities = probed.LastSynced, probed.Capabilities
 		}
 		return nil
 	})

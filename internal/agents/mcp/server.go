@@ -19,9 +19,10 @@ const (
 
 // The statuses of a server.
 const (
-	StatusActive   = "active"   // the last connection worked, or none was tried
-	StatusError    = "error"    // the last connection failed
-	StatusDisabled = "disabled" // by the tenant
+	StatusActive       = "active"        // the last connection worked, or none was tried
+	StatusError        = "error"         // the last connection failed
+	StatusAuthRequired = "auth_required" // the last connection failed until a person authorizes the server
+	StatusDisabled     = "disabled"      // by the tenant
 )
 
 // The kinds of authorization.
@@ -55,7 +56,8 @@ type Server struct {
 	Egress       []Egress   `json:"egress_allowlist,omitempty" reconnects:"false"`
 	Enabled      bool       `json:"enabled" reconnects:"false"`
 	Capabilities []string   `json:"capabilities" reconnects:"false"`
-	Failure      string     `json:"failure,omitzero" reconnects:"false"` // of the last connection
+	Failure      string     `json:"failure,omitzero" reconnects:"false"`    // of the last connection
+	NeedsAuth    bool       `json:"needs_auth,omitzero" reconnects:"false"` // Failure is that a person must authorize it
 	LastSynced   *time.Time `json:"last_synced,omitzero" reconnects:"false"`
 }
 
@@ -102,6 +104,8 @@ func (s *Server) status() string {
 	switch {
 	case !s.Enabled:
 		return StatusDisabled
+	case s.NeedsAuth:
+		return StatusAuthRequired
 	case s.Failure != "":
 		return StatusError
 	}
@@ -126,7 +130,7 @@ type view struct {
 	Egress       []Egress   `json:"egress_allowlist,omitempty"`
 	Enabled      bool       `json:"enabled" required:"true"`
 	Capabilities []string   `json:"capabilities" required:"true" doc:"What the server declared at the last connection."`
-	Status       string     `json:"status" required:"true" enum:"active,error,disabled"`
+	Status       string     `json:"status" required:"true" enum:"active,error,auth_required,disabled" doc:"auth_required: a person must authorize the server."`
 	LastSynced   *time.Time `json:"last_synced,omitzero" doc:"Time of the last successful connection."`
 	ConnectError string     `json:"connect_error,omitzero" doc:"Why the last connection failed."`
 	CreatedAt    time.Time  `json:"created_at" required:"true"`

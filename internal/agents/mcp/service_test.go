@@ -113,7 +113,7 @@ func newFixture(t *testing.T, db *sqldb.DB) *fixture {
 	t.Helper()
 	f := &fixture{
 		t: t, remote: &remote{tools: map[string][]mcp.RemoteTool{}, fails: map[string]error{}}, oauth: &provider{}, clock: clock.NewFake(),
-		backend: &counting{Backend: resourcesql.New(db)}, who: authz.Caller{TenantID: ident.New(), UserID: ident.New(), Role: authz.Owner},
+		backend: &counting{Backend: resourcesql.New(db)}, who: authz.Caller{TenantID: ident.New(), UserID: ident.New(), Role: authz.Owner, SessionID: ident.New(), Method: "cookie"},
 	}
 	registry, err := tool.NewRegistry(tool.Limits{}, tool.Builtins(f.clock)...)
 	if err != nil {
@@ -129,6 +129,12 @@ func newFixture(t *testing.T, db *sqldb.DB) *fixture {
 		Remote: f.port, OAuth: f.oauth, Grants: mcpsql.New(db), Registry: registry,
 		Clock: f.clock, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), CheckURL: func(string) error { return nil },
 		Commands: map[string]mcp.Command{"/usr/bin/weather": permissive{}}, Base: func() string { return "https://agentd.example" },
+		Names: func(_ context.Context, _, user string) (string, string) {
+			if user == f.who.UserID {
+				return "Acme", "Ann"
+			}
+			return "Acme", ""
+		},
 	})
 	f.Connect(everybody{}, nil)
 	return f
@@ -334,6 +340,16 @@ func (p *provider) Refresh(_ context.Context, _ mcp.Provider, _ mcp.Client, refr
 	return p.token(), nil
 }
 
+// begin consents to what a link asks for, in a browser.
+func (f *fixture) begin(state string) (location string, err error) {
+	f.t.Helper()
+	asked, err := f.Ask(f.t.Context(), f.who, state)
+	if err != nil {
+		return "", err
+	}
+	return f.Begin(f.t.Context(), f.who, asked.Token, "browser")
+}
+
 // authorized has a server that a person has authorized, and its tokens.
 func (f *fixture) authorized() (id string, tokens mcp.Tokens) {
 	f.t.Helper()
@@ -345,7 +361,7 @@ func (f *fixture) authorized() (id string, tokens mcp.Tokens) {
 		f.t.Fatal(err)
 	}
 	_, state, _ := strings.Cut(member(f.t, out, "authorization_url"), "?state=")
-	location, err := f.Start(f.t.Context(), state)
+	location, err := f.begin(state)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -353,7 +369,7 @@ func (f *fixture) authorized() (id string, tokens mcp.Tokens) {
 	if redirect != "https://agentd.example/api/v1/mcp/oauth/callback" {
 		f.t.Errorf("the person is sent back to %s", redirect)
 	}
-	if _, err := f.Finish(f.t.Context(), mcp.CallbackParams{State: back, Code: "code", Issuer: "https://as.example"}); err != nil {
+	if _, err := f.Finish(f.t.Context(), mcp.CallbackParams{State: back, Code: "code", Issuer: "https://as.example", Browser: "browser"}); err != nil {
 		f.t.Fatal(err)
 	}
 	return id, caught.target.Tokens
@@ -444,18 +460,74 @@ func TestLinksExpire(t *testing.T) {
 	}
 	_, state, _ := strings.Cut(member(t, out, "authorization_url"), "?state=")
 	f.clock.Advance(6 * 24 * time.Hour)
-	location, err := f.Start(t.Context(), state)
+	location, err := f.begin(state)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, back, _ := strings.Cut(location, "|")
 	f.clock.Advance(11 * time.Minute)
-	if _, err := f.Finish(t.Context(), mcp.CallbackParams{State: back, Code: "c"}); !fault.Is(err, fault.Malformed) {
+	if _, err := f.Finish(t.Context(), mcp.CallbackParams{State: back, Code: "c", Browser: "browser"}); !fault.Is(err, fault.Malformed) {
 		t.Errorf("after eleven minutes: %v", err)
 	}
 	f.clock.Advance(24 * time.Hour)
-	if _, err := f.Start(t.Context(), state); !fault.Is(err, fault.Malformed) {
+	if _, err := f.begin(state); !fault.Is(err, fault.Malformed) {
 		t.Errorf("after a week: %v", err)
+	}
+}
+
+// A link authorizes nothing by itself: only a member of its company can consent, only
+// the credential that saw the page can send the consent, and only the browser that
+// began can complete it.
+func TestConsent(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, sqldbtest.Open(t, sqldbtest.SQLite))
+	id := f.add(`{"name":"A","transport":"http","url":"https://a.example"}`)
+	out, err := f.do("authorizeMcpServer", id, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, state, _ := strings.Cut(member(t, out, "authorization_url"), "?state=")
+	colleague, stranger, key := f.who, f.who, f.who
+	colleague.SessionID, colleague.UserID = ident.New(), ident.New()
+	stranger.TenantID = ident.New()
+	key.Method = "api_key"
+	for name, who := range map[string]authz.Caller{"another company": stranger, "a key": key} {
+		if _, err := f.Ask(t.Context(), who, state); !fault.Is(err, fault.Forbidden) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	asked, err := f.Ask(t.Context(), f.who, state)
+	if err != nil || asked.Company != "Acme" || asked.Server != "A" || asked.URL != "https://a.example" || asked.AskedBy != "Ann" {
+		t.Fatalf("%+v, %v", asked, err)
+	}
+	for name, who := range map[string]authz.Caller{"a colleague": colleague, "another company": stranger} {
+		if _, err := f.Begin(t.Context(), who, asked.Token, "theirs"); err == nil {
+			t.Errorf("%s sends the consent of another", name)
+		}
+	}
+	if _, err := f.Begin(t.Context(), f.who, state, "browser"); !fault.Is(err, fault.Malformed) {
+		t.Errorf("the link in place of a consent: %v", err)
+	}
+	location, err := f.Begin(t.Context(), f.who, asked.Token, "browser")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, back, _ := strings.Cut(location, "|")
+	answer := mcp.CallbackParams{State: back, Code: "code", Issuer: "https://as.example"}
+	for _, browser := range []string{"", "theirs"} {
+		answer.Browser = browser
+		if _, err := f.Finish(t.Context(), answer); !fault.Is(err, fault.Malformed) {
+			t.Errorf("the browser %q completes it: %v", browser, err)
+		}
+	}
+	answer.Browser = "browser"
+	if server, err := f.Finish(t.Context(), answer); err != nil || server != "A" {
+		t.Errorf("%s, %v", server, err)
+	}
+	asked, _ = f.Ask(t.Context(), f.who, state)
+	f.clock.Advance(11 * time.Minute)
+	if _, err := f.Begin(t.Context(), f.who, asked.Token, "browser"); !fault.Is(err, fault.Malformed) {
+		t.Errorf("a consent of eleven minutes ago: %v", err)
 	}
 }
 

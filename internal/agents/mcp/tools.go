@@ -275,7 +275,7 @@ func (t *Toolsets) withTarget(
 	}
 	if src.registered && target.oauth() {
 		res = tool.Failure(fmt.Sprintf("A person must authorize the MCP server %s first.", src.Name))
-		res.Authorize = &tool.Authorization{ServerID: src.ServerID, Name: src.Name, URL: t.links.startURL(src.TenantID, src.ServerID)}
+		res.Authorize = &tool.Authorization{ServerID: src.ServerID, Name: src.Name, URL: t.links.startURL(src.TenantID, src.ServerID, "")}
 		return res, nil
 	}
 	return tool.Result{}, fault.New(fault.Unavailable, "", "The MCP server %s rejects the stored credential.", src.Name).Because(err)

@@ -13,11 +13,12 @@ var volatile = []string{"due_at", "last_used_at"}
 // untenanted are the tables without data of tenants, and why they have none.
 var untenanted = map[string]string{
 	"goose_db_version": "which migrations ran",
+	"signin_addresses": "by the email of a person, who may be of several companies or none yet",
+	"signin_attempts":  "by the email of a person, who may be of several companies or none yet",
 	"nodes":            "the processes that run, and where",
 	"kept_secrets":     "of the deployment",
 	"secret_keys":      "of the deployment: ids of its secret keys",
 	"secret_servers":   "of the deployment: which servers run",
-	"signin_codes":     "by the email of a person, who may be of several companies or none yet",
 	"tenant_purges":    "of companies that are gone or going",
 	"signin_links":     "the same: how a person signs in elsewhere",
 	"signin_tickets":   "the same: hashes of what was given out, sealed, for minutes",
@@ -89,7 +90,7 @@ func (a *Admin) SharedTables() []string {
 		"kept_secrets", "secret_keys", "secret_servers", // of the deployment
 		// A person is an email address, which companies have in common; codes and
 		// tickets last for minutes.
-		"signin_codes", "signin_links", "signin_tickets",
+		"signin_addresses", "signin_attempts", "signin_links", "signin_tickets",
 	}
 	return slices.DeleteFunc(a.tables(false), func(table string) bool {
 		return slices.Contains(excused, table) || strings.HasPrefix(table, "search_words") // which go with search_docs

@@ -3,6 +3,7 @@
 package authz
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -126,6 +127,9 @@ type Caller struct {
 	Address    string // the client's network address, without its port
 	RequestID  string // of the request, as X-Request-Id answers it
 }
+
+// Credential returns the id of the key or the browser session that calls.
+func (c Caller) Credential() string { return cmp.Or(c.SessionID, c.KeyID) }
 
 // Has reports whether the caller's key covers the scope.
 func (c Caller) Has(s Scope) bool {

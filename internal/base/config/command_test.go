@@ -79,3 +79,17 @@ func TestCommandsThatCannotWork(t *testing.T) {
 		t.Errorf("error = %v", err)
 	}
 }
+
+// Whoever starts agentd without thinking of it is not on the network.
+func TestDefaultListenIsLoopback(t *testing.T) {
+	t.Parallel()
+	for s := range new(Config).Settings() {
+		if s.Env == "AGENTD_LISTEN" && s.Default != "127.0.0.1:8080" {
+			t.Errorf("it listens on %s", s.Default)
+		}
+		if (s.Env == "AGENTD_MCP_STDIO" || s.Env == "AGENTD_MCP_STDIO_COMMANDS" || s.Env == "AGENTD_NATS_LISTEN" || s.Env == "AGENTD_EGRESS_ALLOW") &&
+			s.Default != "" {
+			t.Errorf("%s is on without a setting: %s", s.Env, s.Default)
+		}
+	}
+}

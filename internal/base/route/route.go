@@ -134,6 +134,22 @@ type Reply struct {
 	Cookie   *Cookie // to be set in the browser
 }
 
+// ShownOnce is an answer with a secret that no later answer shows, a repetition of
+// the request included.
+type ShownOnce interface {
+	// WithoutSecret returns the answer as a repetition shows it, with its
+	// Repetition set.
+	WithoutSecret() any
+}
+
+// Repetition is a part of the answers that are ShownOnce.
+type Repetition struct {
+	SecretShownOnce bool `json:"secret_shown_once,omitzero" doc:"In answers to a repeated Idempotency-Key: the first answer showed the secret."`
+}
+
+// Repeated is the Repetition of an answer without its secret.
+var Repeated = Repetition{SecretShownOnce: true}
+
 // Cookie is a credential that a browser keeps. The edge makes it unreadable for
 // scripts and, where the service is reached over TLS, secure.
 type Cookie struct {

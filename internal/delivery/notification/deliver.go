@@ -10,7 +10,6 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"agentd/internal/base/fault"
-	"agentd/internal/base/text"
 	"agentd/internal/base/txn"
 	"agentd/internal/kernel/mail"
 	"agentd/internal/kernel/work"
@@ -30,7 +29,7 @@ var deliveryWaits = []time.Duration{time.Minute, 5 * time.Minute, 30 * time.Minu
 // Person is a person who can be notified.
 type Person struct {
 	UserID string
-	Email  string // "": unknown
+	Email  string // verified; "": unknown
 }
 
 // DeliveryStore is the port to preferences and targets. Every method takes the
@@ -56,8 +55,20 @@ type DeliveryStore interface {
 	// CreateTargetTx returns how many targets the person then has.
 	CreateTargetTx(tx txn.Tx, t Target) (int, error)
 	DeleteTargetTx(tx txn.Tx, tenant, user, id string) (bool, error)
+	// UpdateConfirmedTx confirms an email target, and reports whether it has this hash of
+	// a token that has not expired.
+	UpdateConfirmedTx(tx txn.Tx, tenant, id string, hash []byte, now time.Time) (bool, error)
 	// RecordDeliveryTx stores the outcome of a delivery; failure is "" for a success.
 	RecordDeliveryTx(tx txn.Tx, tenant, id string, at time.Time, failure string) error
+
+	// CountMailTx counts an email and returns how many there were within the time. The
+	// tenant is "" for a count over all tenants.
+	CountMailTx(tx txn.Tx, tenant, subject string, now time.Time, per time.Duration) (int, error)
+	// DeleteOldCountsTx deletes some counts that are of no use any more.
+	DeleteOldCountsTx(tx txn.Tx, now time.Time) error
+	CreateOptOutTx(tx txn.Tx, tenant string, address AddressHash, at time.Time) error
+	DeleteOptOutTx(tx txn.Tx, tenant string, address AddressHash) error
+	HasOptOutTx(tx txn.Tx, tenant string, address AddressHash) (bool, error)
 }
 
 // Post is a request to a webhook.
@@ -174,8 +185,8 @@ func (s *Service) deliveries(ctx context.Context, n *Notification) (list []deliv
 			if t.UserID != who.UserID {
 				continue
 			}
-			mailed = mailed || t.Kind == Email
-			if t.Enabled && slices.Contains(wanted, t.Kind) {
+			mailed = mailed || t.Kind == Email && t.confirmed()
+			if t.Enabled && t.confirmed() && slices.Contains(wanted, t.Kind) {
 				add(delivery{TargetID: t.ID})
 			}
 		}
@@ -216,12 +227,14 @@ func (s *Service) Deliver(ctx context.Context, held work.Lease) error {
 		return err
 	}
 	if t.Kind == Email {
+		letter := s.mailing().mailOf(ctx, p.Address, n)
 		return s.Writer.Write(ctx, func(tx txn.Tx) error {
-			failure := ""
-			if !s.canMail() {
-				failure = "This deployment can no longer send mail."
-			} else if err := s.Mail.Send(tx, t.TenantID, s.mailOf(p.Address, n)); err != nil {
-				return err
+			failure := "This address is not confirmed yet."
+			if t.confirmed() {
+				var err error
+				if failure, err = s.mailing().sendTx(tx, t.TenantID, letter); err != nil {
+					return err
+				}
 			}
 			return s.settle(tx, held, t, failure)
 		})
@@ -251,9 +264,13 @@ func (s *Service) toAccount(ctx context.Context, held work.Lease, d *delivery, n
 		return err
 	}
 	i := slices.IndexFunc(people, func(p Person) bool { return p.UserID == d.UserID && p.Email != "" })
+	var letter mail.Message
+	if i >= 0 {
+		letter = s.mailing().mailOf(ctx, people[i].Email, n)
+	}
 	return s.Writer.Write(ctx, func(tx txn.Tx) error {
-		if i >= 0 && s.canMail() {
-			if err := s.Mail.Send(tx, held.TenantID, s.mailOf(people[i].Email, n)); err != nil {
+		if i >= 0 {
+			if _, err := s.mailing().sendTx(tx, held.TenantID, letter); err != nil {
 				return err
 			}
 		}
@@ -311,18 +328,6 @@ func outcome(status int, err error) (failure string, retry bool) {
 		return fmt.Sprintf("The endpoint responded with status %d.", status), true
 	}
 	return fmt.Sprintf("The endpoint responded with status %d, which is not retried.", status), false
-}
-
-// mailOf returns a notification as mail.
-func (s *Service) mailOf(to string, n *Notification) mail.Message {
-	body := n.Message
-	if link := s.link(n); link != "" {
-		body += "\n\n" + link
-	}
-	return mail.Message{
-		To: to, Subject: text.OneLine(n.Title),
-		Text: body + "\n\n-- \nYou receive this because of your notification preferences.\n",
-	}
 }
 
 // recipientCache remembers for recipientTTL which tenants have someone with

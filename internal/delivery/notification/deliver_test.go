@@ -18,6 +18,7 @@ import (
 	"agentd/internal/base/clock"
 	"agentd/internal/base/fault"
 	"agentd/internal/base/ident"
+	"agentd/internal/base/route"
 	"agentd/internal/base/secret"
 	"agentd/internal/base/txn"
 	"agentd/internal/delivery/notification"
@@ -46,12 +47,13 @@ type outbox struct {
 	off  bool
 	sent []string
 	text string
+	stop string // where the last one is unsubscribed from
 }
 
 func (o *outbox) Configured() bool { return !o.off }
 
 func (o *outbox) Send(tx txn.Tx, _ string, m mail.Message) error {
-	tx.AfterCommit(func() { o.sent, o.text = append(o.sent, m.To+" "+m.Subject), m.Text })
+	tx.AfterCommit(func() { o.sent, o.text, o.stop = append(o.sent, m.To+" "+m.Subject), m.Text, m.Unsubscribe })
 	return nil
 }
 
@@ -93,7 +95,8 @@ func offices(t *testing.T, test func(t *testing.T, o *office)) {
 				}
 				return nil
 			},
-			Public: func() string { return "https://agentd.example.com" },
+			Public:  func() string { return "https://agentd.example.com" },
+			Company: func(context.Context, string) string { return "Acme" },
 		})
 		tenant := ident.New()
 		o.ada, o.bob = authz.Caller{TenantID: tenant, UserID: ident.New()}, authz.Caller{TenantID: tenant, UserID: ident.New()}
@@ -101,7 +104,7 @@ func offices(t *testing.T, test func(t *testing.T, o *office)) {
 		people := identitysql.New(db)
 		o.write(func(tx txn.Tx) error {
 			err := people.CreateTenantTx(tx, identity.Tenant{TenantID: tenant, Name: "x", Slug: tenant, Status: identity.Active, Settings: []byte(`{}`)})
-			for _, m := range []identity.Member{{UserID: o.ada.UserID, Email: "ada@example.com"}, {UserID: o.bob.UserID}} {
+			for _, m := range []identity.Member{{UserID: o.ada.UserID, Email: "ada@example.com", Verified: true}, {UserID: o.bob.UserID}} {
 				m.TenantID, m.Role, m.Status = tenant, authz.Developer, identity.Active
 				err = errors.Join(err, people.CreateMemberTx(tx, m))
 			}
@@ -143,6 +146,41 @@ func (o *office) ok(who authz.Caller, id string, in fields, body string) map[str
 func (o *office) target(who authz.Caller, config string) string {
 	o.t.Helper()
 	return o.ok(who, "createNotificationTarget", nil, `{"label":"x","enabled":true,"config":`+config+`}`)["id"].(string)
+}
+
+// confirmed makes an email target and confirms it by the link in its letter.
+func (o *office) confirmed(who authz.Caller, address string) string {
+	o.t.Helper()
+	id := o.target(who, `{"kind":"email","address":"`+address+`"}`)
+	o.mailed(address + " Confirm that you want notifications of Acme")
+	o.fatal(o.press("confirmNotificationTarget", linkIn(o.t, o.box.text, "/confirm")))
+	return id
+}
+
+// linkIn returns the token of a link in a letter.
+func linkIn(t *testing.T, letter, path string) string {
+	t.Helper()
+	for word := range strings.FieldsSeq(letter) {
+		if _, token, found := strings.Cut(word, path+"?token="); found {
+			return token
+		}
+	}
+	t.Fatalf("no link to %s in %s", path, letter)
+	return ""
+}
+
+// press opens a link of a letter, which has no effect, or presses the button on its page.
+func (o *office) press(id, token string) error {
+	o.t.Helper()
+	row, arg := o.find(id, fields{"Token": token})
+	out, err := row.Call(o.t.Context(), authz.Caller{}, arg)
+	if err != nil {
+		return err
+	}
+	if page := out.(*route.Reply); page.Media != "text/html" || !strings.Contains(string(page.JSON), "<h1>") || strings.Contains(string(page.JSON), "<script") {
+		o.t.Errorf("the page is %s", page.JSON)
+	}
+	return nil
 }
 
 // work does what is due.
@@ -195,14 +233,14 @@ func TestOnlyCriticalIsMailedByDefault(t *testing.T) {
 		o.notify(notification.Notification{Title: "for ada", Priority: notification.Critical, UserID: &o.ada.UserID})
 		o.work()
 		slices.Sort(o.box.sent)
-		o.mailed("ada@example.com fire fire", "ada@example.com for ada")
+		o.mailed("ada@example.com [Acme] fire fire", "ada@example.com [Acme] for ada")
 		o.box.text = ""
 		o.critical("again")
 		o.work()
-		if want := "It burns.\n\nhttps://agentd.example.com/api/v1/runs/1\n\n-- \n"; !strings.HasPrefix(o.box.text, want) {
+		if want := "The company \"Acme\" sends you this:\n\n> again\n> \n> It burns.\n\nhttps://agentd.example.com/api/v1/runs/1\n\n-- \n"; !strings.HasPrefix(o.box.text, want) {
 			t.Errorf("the letter is %q", o.box.text)
 		}
-		o.mailed("ada@example.com again")
+		o.mailed("ada@example.com [Acme] again")
 		if n := o.items(); n != 0 {
 			t.Errorf("%d items of work remain", n)
 		}
@@ -224,7 +262,7 @@ func TestOnlyCriticalIsMailedByDefault(t *testing.T) {
 			o.critical("gone")
 			o.work()
 			if strings.Contains(change, "active") {
-				o.mailed("ada@example.com gone")
+				o.mailed("ada@example.com [Acme] gone")
 			} else {
 				o.mailed()
 			}
@@ -331,7 +369,7 @@ func TestTargetsAreNotifiedOnce(t *testing.T) {
 	offices(t, func(t *testing.T, o *office) {
 		o.titles("before")
 		hook := o.target(o.ada, `{"kind":"webhook","url":"https://example.com/a","signing_secret":"0123456789abcdef","format":"generic"}`)
-		o.target(o.ada, `{"kind":"email","address":"ops@example.com"}`)
+		o.confirmed(o.ada, "ops@example.com")
 		o.target(o.bob, `{"kind":"webhook","url":"https://example.com/b","format":"discord"}`)
 		o.ok(o.ada, "createNotificationTarget", nil, `{"enabled":false,"config":{"kind":"webhook","url":"https://example.com/off","format":"slack"}}`)
 		o.ok(o.ada, "setNotificationPrefs", nil, `{"priority_channels":{"warning":["webhook","email"]}}`)
@@ -339,7 +377,7 @@ func TestTargetsAreNotifiedOnce(t *testing.T) {
 		o.notify(notification.Notification{Title: "The *title* @everyone", Message: "<!channel>", Priority: notification.Warning})
 		o.titles("unwanted")
 		o.work()
-		o.mailed("ops@example.com The *title* @everyone")
+		o.mailed("ops@example.com [Acme] The *title* @everyone")
 		slices.SortFunc(o.hooks.posts, func(a, b notification.Post) int { return strings.Compare(a.URL, b.URL) })
 		if len(o.hooks.posts) != 2 {
 			t.Fatalf("%v", o.hooks.posts)
@@ -439,7 +477,7 @@ func TestQuietHoursAreKept(t *testing.T) {
 		o.notify(notification.Notification{Title: "read by then", Priority: notification.Warning})
 		o.critical("now")
 		o.work()
-		o.mailed("ada@example.com now")
+		o.mailed("ada@example.com [Acme] now")
 		all, err := o.Store.List(t.Context(), o.ada.TenantID, o.ada.UserID, false, 10)
 		o.fatal(err)
 		o.ok(o.ada, "markNotificationRead", fields{"NotificationID": all[1].ID}, "")
@@ -449,7 +487,7 @@ func TestQuietHoursAreKept(t *testing.T) {
 		}
 		o.clock.Advance(time.Minute)
 		o.work()
-		o.mailed("ada@example.com later")
+		o.mailed("ada@example.com [Acme] later")
 		if o.items() != 0 {
 			t.Errorf("%d items of work remain", o.items())
 		}
@@ -460,14 +498,14 @@ func TestTargetTests(t *testing.T) {
 	t.Parallel()
 	offices(t, func(t *testing.T, o *office) {
 		off := o.ok(o.ada, "createNotificationTarget", nil, `{"enabled":false,"config":{"kind":"webhook","url":"https://example.com/off","format":"generic"}}`)["id"]
-		letters := o.target(o.ada, `{"kind":"email","address":"ops@example.com"}`)
+		letters := o.confirmed(o.ada, "ops@example.com")
 		for _, id := range []any{off, letters} {
 			if got := o.ok(o.ada, "testNotificationTarget", fields{"TargetID": id}, ""); got["queued"] != true || got["id"] != id {
 				t.Errorf("%v", got)
 			}
 		}
 		o.work()
-		o.mailed("ops@example.com Test notification")
+		o.mailed("ops@example.com [Acme] Test notification")
 		if len(o.hooks.posts) != 1 {
 			t.Errorf("%v", o.hooks.posts)
 		}

@@ -246,8 +246,23 @@ func (s *Service) setPrefs(ctx context.Context, who authz.Caller, in *prefsIn) (
 		return Prefs{}, fault.BadFields(invalid...)
 	}
 	p.complete()
+	own := ""
+	if s.canMail() { // who sets preferences wants to hear again
+		people, err := s.Delivery.ListPeople(ctx, who.TenantID)
+		if err != nil {
+			return Prefs{}, err
+		}
+		if i := slices.IndexFunc(people, func(p Person) bool { return p.UserID == who.UserID }); i >= 0 {
+			own = people[i].Email
+		}
+	}
 	return answer(ctx, s.Writer, func(tx txn.Tx) (Prefs, error) {
 		tx.AfterCommit(func() { s.recipients.forget(who.TenantID) })
+		if own != "" {
+			if err := s.Delivery.DeleteOptOutTx(tx, who.TenantID, hashAddress(own)); err != nil {
+				return p, err
+			}
+		}
 		return p, s.Delivery.PutPrefsTx(tx, who.TenantID, who.UserID, p, s.Clock.Now())
 	})
 }

@@ -2,6 +2,7 @@ package notification
 
 import (
 	"context"
+	"time"
 
 	"agentd/internal/base/authz"
 	"agentd/internal/base/fault"
@@ -31,13 +32,25 @@ func (s *Service) Routes() []route.Route {
 	all.Errors = []int{400}
 	prefs := write("PUT", "/prefs", "setNotificationPrefs", "Set your notification preferences",
 		"Replaces all preferences: fields that are left out return to their defaults.")
+	link := func(method, path, id, summary string) route.Row {
+		r := route.Row{
+			Method: method, Path: path, ID: id, Tag: "Notifications", Summary: summary, Public: true, Errors: []int{404}, Limits: linkLimits,
+			Doc: "The link of an email leads here; the token in it authorizes. The response is a page for people.",
+		}
+		if method == "POST" {
+			r.MaxBytes = 4 << 10
+		}
+		return r
+	}
 	target := write("POST", "/targets", "createNotificationTarget", "Create a notification target",
-		"An email address or a webhook, used if the preferences name that channel. "+
+		"An email address or a webhook, used if the preferences name that channel. An address gets one letter, and nothing more until "+
+			"its owner confirms by the link in it, unless it is the verified address of your account. "+
 			"A signing secret that is generated for a webhook is shown in this response only.")
-	target.Status, target.Fresh, target.Errors = 201, true, []int{501}
+	target.Status, target.Fresh, target.Errors, target.Limits = 201, true, []int{409, 429, 501}, linkLimits
 	test := write(
 		"POST", "/targets/{targetId}/test", "testNotificationTarget", "Send a test notification to a target", "Responds once it is queued.",
 	)
+	test.Errors, test.Limits = []int{409}, linkLimits
 	follow := read("/stream", "streamNotifications", "Stream your notifications",
 		"Server-sent events: an event `ready`, then an event `notification` for each. "+
 			"Last-Event-ID resumes right after a notification.")
@@ -60,8 +73,19 @@ func (s *Service) Routes() []route.Route {
 			"DELETE", "/{notificationId}", "deleteNotification", "Delete a notification", "Succeeds also if it does not exist.",
 		), s.remove),
 		route.Stream(follow, s.follow),
+		route.Action(link("GET", confirmPath, "showNotificationConfirmation", "Show the page of a confirmation letter"),
+			s.mailing().askToConfirm),
+		route.Action(link("POST", confirmPath, "confirmNotificationTarget", "Confirm that an address wants notifications"),
+			s.mailing().confirm),
+		route.Action(link("GET", unsubscribePath, "showNotificationUnsubscribe", "Show the page to unsubscribe an address"),
+			s.mailing().askToUnsubscribe),
+		route.Action(link("POST", unsubscribePath, "unsubscribeNotifications", "Unsubscribe an address, with one click (RFC 8058)"),
+			s.mailing().unsubscribe),
 	}
 }
+
+// linkLimits bound what emails cost others, and guesses at their links.
+var linkLimits = []route.Limit{{N: 30, Per: time.Minute}}
 
 type listIn struct {
 	Limit  string `query:"limit" doc:"Maximum number, 1 to 100; default 20."`

@@ -39,6 +39,8 @@ type Deps struct {
 	Box      *secret.Box
 	CheckURL func(url string) error // returns why a URL cannot be a webhook
 	Public   func() string          // the address under which people reach the server
+	// Company returns the name of a tenant, "" if there is none.
+	Company func(ctx context.Context, tenant string) string
 }
 
 // Service is safe for concurrent use.

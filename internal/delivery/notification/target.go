@@ -11,6 +11,7 @@ import (
 	"agentd/internal/base/authz"
 	"agentd/internal/base/fault"
 	"agentd/internal/base/ident"
+	"agentd/internal/base/route"
 	"agentd/internal/base/secret"
 	"agentd/internal/base/txn"
 	"agentd/internal/kernel/audit"
@@ -45,7 +46,14 @@ type Target struct {
 	CreatedAt            time.Time
 	LastAt               time.Time // of the last outcome; zero: none
 	LastError            string    // "": it was delivered
+	ConfirmedAt          time.Time // zero: the address has not confirmed that it wants notifications
+	ConfirmHash          []byte    // of the token in the confirmation letter; nil: there is none
+	ConfirmUntil         time.Time // when that token expires
 }
+
+// confirmed reports whether the target may be notified. Webhooks need no confirmation:
+// whoever answers there receives a signed request, not a letter.
+func (t *Target) confirmed() bool { return t.Kind != Email || !t.ConfirmedAt.IsZero() }
 
 func (t *Target) context() string { return "notification_target/" + t.TenantID + "/" + t.ID }
 
@@ -106,9 +114,19 @@ type TargetView struct {
 	ID        string     `json:"id" format:"uuid" required:"true"`
 	Label     string     `json:"label" required:"true"`
 	Enabled   bool       `json:"enabled" required:"true"`
+	Confirmed bool       `json:"confirmed" required:"true" doc:"False for an email address that has not confirmed that it wants notifications: nothing is sent to it."`
 	Config    configView `json:"config" required:"true"`
 	CreatedAt time.Time  `json:"created_at" required:"true"`
 	Last      *lastView  `json:"last_delivery" doc:"Outcome of the last notification to this target."`
+	route.Repetition
+}
+
+// WithoutSecret implements route.ShownOnce.
+func (v TargetView) WithoutSecret() any {
+	if v.Config.Secret != "" && v.Config.Secret != secret.Redacted {
+		v.Config.Secret, v.Repetition = secret.Redacted, route.Repeated
+	}
+	return v
 }
 
 type configView struct {
@@ -135,7 +153,7 @@ func (s *Service) view(t *Target) (TargetView, error) {
 		return TargetView{}, err
 	}
 	v := TargetView{
-		ID: t.ID, Label: t.Label, Enabled: t.Enabled, CreatedAt: t.CreatedAt,
+		ID: t.ID, Label: t.Label, Enabled: t.Enabled, Confirmed: t.confirmed(), CreatedAt: t.CreatedAt,
 		Config: configView{Kind: t.Kind, Address: p.Address, Format: p.Format},
 	}
 	if u, err := url.Parse(p.URL); err == nil && p.URL != "" {
@@ -203,14 +221,26 @@ func (s *Service) createTarget(ctx context.Context, who authz.Caller, in *newTar
 		return v, err
 	}
 	t.Sealed = s.Box.Seal(plain, t.context())
-	if v, err = s.view(&t); err != nil {
-		return v, err
-	}
-	if generated != "" {
-		v.Config.Secret = generated
+	own, company := false, s.mailing().company(ctx, who.TenantID)
+	if t.Kind == Email {
+		if own, err = s.mailing().ownAddress(ctx, who, p.Address); err != nil {
+			return v, err
+		}
 	}
 	return answer(ctx, s.Writer, func(tx txn.Tx) (TargetView, error) {
 		tx.AfterCommit(func() { s.recipients.forget(who.TenantID) })
+		if t.Kind == Email {
+			if err := s.mailing().askTx(tx, &t, p.Address, company, own); err != nil {
+				return v, err
+			}
+		}
+		v, err := s.view(&t)
+		if err != nil {
+			return v, err
+		}
+		if generated != "" {
+			v.Config.Secret = generated
+		}
 		n, err := s.Delivery.CreateTargetTx(tx, t)
 		if err == nil && n > maxTargets {
 			err = fault.New(fault.Invalid, "limit_reached",
@@ -266,6 +296,10 @@ func (s *Service) testTarget(ctx context.Context, who authz.Caller, in *targetIn
 	}
 	if t.UserID != who.UserID {
 		return targetTested{}, fault.NoSuch("notification target")
+	}
+	if !t.confirmed() {
+		return targetTested{}, fault.New(fault.Conflict, "",
+			"This address is not confirmed yet: open the link in the letter that was sent to it.")
 	}
 	return answer(ctx, s.Writer, func(tx txn.Tx) (targetTested, error) {
 		return targetTested{Queued: true, ID: t.ID}, s.enqueue(tx, t.TenantID, delivery{TargetID: t.ID, Test: ident.New()}, s.Clock.Now())

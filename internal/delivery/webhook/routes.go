@@ -74,6 +74,15 @@ type View struct {
 	FailureCount  int64      `json:"failure_count" required:"true" doc:"Consecutive failed attempts."`
 	LastFailureAt *time.Time `json:"last_failure_at" required:"true"`
 	CreatedAt     time.Time  `json:"created_at" required:"true"`
+	route.Repetition
+}
+
+// WithoutSecret implements route.ShownOnce.
+func (v View) WithoutSecret() any {
+	if v.Secret != secret.Redacted {
+		v.Secret, v.Repetition = secret.Redacted, route.Repeated
+	}
+	return v
 }
 
 func (s *Subscription) view() View {

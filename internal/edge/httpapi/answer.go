@@ -85,8 +85,11 @@ func (o *operation) reply(w http.ResponseWriter, out any) error {
 	return nil
 }
 
-// render returns what reply would send.
+// render returns what reply would send to a request that is repeated.
 func (o *operation) render(out any) (*idempotency.Answer, error) {
+	if once, ok := out.(route.ShownOnce); ok {
+		out = once.WithoutSecret()
+	}
 	r := asReply(out)
 	if r == nil {
 		a := &idempotency.Answer{Status: o.status}
@@ -139,6 +142,7 @@ var contentTypes = map[string][]string{
 	jsonMedia:                  {jsonMedia},
 	"application/problem+json": {"application/problem+json"},
 	"text/markdown":            {"text/markdown; charset=utf-8"},
+	"text/html":                {"text/html; charset=utf-8"},
 }
 
 func writeBody(w http.ResponseWriter, status int, contentType string, body []byte) {

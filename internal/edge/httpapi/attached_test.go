@@ -98,7 +98,7 @@ func TestAttached(t *testing.T) {
 		t.Fatal(err)
 	}
 	under, err := keeper.Begin(idempotency.Request{
-		ID: idempotency.ID{Tenant: who.TenantID, User: who.UserID, Key: "c"}, Target: idempotency.Target("POST", "/v1/attached"),
+		ID: idempotency.ID{Tenant: who.TenantID, Credential: who.KeyID, Key: "c"}, Target: idempotency.Target("POST", "/v1/attached"),
 		Body: func(bool) (hash idempotency.Hash, ok bool) { return hash, false },
 	}, nil)
 	if err != nil {

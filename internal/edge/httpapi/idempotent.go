@@ -37,7 +37,10 @@ func repeatable(row route.Row) bool {
 }
 
 // heldAnswer buffers an answer until it is stored.
-type heldAnswer struct{ body bytes.Buffer }
+type heldAnswer struct {
+	body bytes.Buffer
+	once any // the route.ShownOnce that it shows; nil: none
+}
 
 // serveIdempotent serves a write that carries an Idempotency-Key.
 func (s *Server) serveIdempotent(
@@ -164,7 +167,8 @@ func checkKey(r *http.Request) error {
 	return idempotency.Check(keys[0])
 }
 
-// perform does a write unless it was done before, and stores its answer.
+// perform does a write unless it was done before, and stores its answer. While an
+// earlier request is doing it, perform waits for that one's answer.
 func (s *Server) perform(
 	x *exchange,
 	r *http.Request,
@@ -175,9 +179,55 @@ func (s *Server) perform(
 	if s.idempotency == nil {
 		return do(x)
 	}
-	ticket, err := s.idempotency.Begin(idempotencyRequest(x, r, body), o.render)
+	request := idempotencyRequest(x, r, body)
+	err := s.performOnce(x, r, o, request, do)
+	if !errors.Is(err, idempotency.ErrRunning) {
+		return err
+	}
+	kept, err := s.awaitEarlier(x, request)
+	switch {
+	case err != nil || kept != nil:
+		return x.replay(kept, err)
+	case !bodyIsUnread(r): // an upload cannot be performed again
+		return x.replay(nil, idempotency.ErrRunning)
+	}
+	if err := s.performOnce(x, r, o, request, do); !errors.Is(err, idempotency.ErrRunning) {
+		return err
+	}
+	return x.replay(nil, idempotency.ErrRunning)
+}
+
+// awaitEarlier waits for the answer to an earlier request that is still running. It
+// returns nil if that one ended without an answer, and ErrRunning if it takes too
+// long.
+func (s *Server) awaitEarlier(x *exchange, request idempotency.Request) (*idempotency.Answer, error) {
+	const first, longest = 5 * time.Millisecond, 200 * time.Millisecond
+	until := time.Now().Add(s.repeatWait)
+	for pause := first; ; pause = min(2*pause, longest) {
+		kept, err := s.idempotency.Earlier(x, request)
+		if !errors.Is(err, idempotency.ErrRunning) || !time.Now().Before(until) {
+			return kept, err
+		}
+		select {
+		case <-x.Done():
+			return nil, idempotency.ErrRunning
+		case <-time.After(pause):
+		}
+	}
+}
+
+// performOnce does a write unless its key is taken. Errors: ErrRunning while an
+// earlier request with the key runs.
+func (s *Server) performOnce(
+	x *exchange,
+	r *http.Request,
+	o *operation,
+	request idempotency.Request,
+	do func(context.Context) error,
+) error {
+	ticket, err := s.idempotency.Begin(request, o.render)
 	if err != nil {
-		return x.replay(nil, err)
+		return err
 	}
 	defer ticket.Close()
 	if o.row.Outside {
@@ -192,28 +242,45 @@ func (s *Server) perform(
 	}
 	if kept, earlier := ticket.EarlierAnswer(x); kept != nil || earlier != nil {
 		x.held, x.status = nil, 0
+		if errors.Is(earlier, idempotency.ErrRunning) {
+			return earlier
+		}
 		return x.replay(kept, earlier)
 	}
 	if err != nil {
 		x.writeError(r, err)
 	}
-	ticket.Finish(x.heldReply())
+	ticket.Finish(x.heldReply(o))
 	x.sendHeld()
 	return nil
 }
 
 func idempotencyRequest(x *exchange, r *http.Request, body func(bool) (idempotency.Hash, bool)) idempotency.Request {
 	return idempotency.Request{
-		ID:     idempotency.ID{Tenant: x.who.TenantID, User: x.who.UserID, Key: r.Header[keyHeader][0]},
+		ID:     idempotency.ID{Tenant: x.who.TenantID, Credential: x.who.Credential(), Key: r.Header[keyHeader][0]},
 		Target: idempotency.Target(r.Method, r.URL.RequestURI()), Body: body,
 	}
 }
 
-// heldReply returns the buffered answer, nil where there is none or it was a
-// stream, which has been sent.
-func (x *exchange) heldReply() *idempotency.Answer {
+// bodyIsUnread reports whether a request can still be performed: its body is kept by
+// the caller, or nothing of an upload was read yet.
+func bodyIsUnread(r *http.Request) bool {
+	b, hashed := r.Body.(*hashedBody)
+	return !hashed || !b.started
+}
+
+// heldReply returns the buffered answer as a repetition receives it, nil where there
+// is none or it was a stream, which has been sent.
+func (x *exchange) heldReply(o *operation) *idempotency.Answer {
 	if x.held == nil || x.status == 0 {
 		return nil
+	}
+	if x.held.once != nil && x.status < http.StatusBadRequest {
+		a, err := o.render(x.held.once)
+		if err != nil {
+			return nil // a repetition performs the write again, rather than showing the secret
+		}
+		return a
 	}
 	h := x.Header()
 	return &idempotency.Answer{
@@ -289,10 +356,12 @@ type hashedBody struct {
 	remaining int64 // bytes to come; negative: unknown
 	max       int64
 	ended     bool
+	started   bool
 }
 
 // Read implements io.Reader.
 func (b *hashedBody) Read(p []byte) (int, error) {
+	b.started = true
 	n, err := b.ReadCloser.Read(p)
 	b.sum.Write(p[:n])
 	b.max -= int64(n)

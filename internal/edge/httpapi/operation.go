@@ -27,6 +27,9 @@ func (s *Server) routeOperation(r route.Route) *operation {
 		if err != nil {
 			return err
 		}
+		if _, once := out.(route.ShownOnce); once && x.held != nil {
+			x.held.once = out
+		}
 		if content, ok := out.(*route.Content); ok {
 			return x.serveContent(req, content)
 		}

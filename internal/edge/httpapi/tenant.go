@@ -32,17 +32,18 @@ func (s *Server) assertTenant(x *exchange, r *http.Request) error {
 func (s *Server) tenantSwitched(x *exchange, asserted string) error {
 	x.Header()["X-Should-Retry"] = []string{"false"}
 	extra := map[string]any{"tenant_id": x.who.TenantID}
+	mine, meant := x.who.TenantID, "another company"
 	if s.tenantNames != nil {
 		own, other := s.tenantNames(x, x.who, asserted)
 		if own != "" {
-			extra["tenant_name"] = own
+			mine, extra["tenant_name"] = own, own
 		}
 		if other != "" {
-			extra["requested_tenant_id"], extra["requested_tenant_name"] = asserted, other
+			meant, extra["requested_tenant_id"], extra["requested_tenant_name"] = other, asserted, other
 		}
 	}
-	e := fault.New(fault.Conflict, "TENANT_SWITCHED", "The header X-Tenant-Id names another company than the one that this credential "+
-		"belongs to now; nothing was done. Switch back, or reload to go on in the company of the credential.")
+	e := fault.New(fault.Conflict, "TENANT_SWITCHED", "By its header X-Tenant-Id this request is meant for %s, and its credential belongs "+
+		"to %s now; nothing was done. Switch back, or reload to go on there.", meant, mine)
 	e.Extra = extra
 	return e
 }

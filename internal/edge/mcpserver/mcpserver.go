@@ -45,7 +45,8 @@ type Agent struct {
 // Authorizations serves the pages on which people authorize MCP servers;
 // *mcp.Authorizer.
 type Authorizations interface {
-	Start(ctx context.Context, state string) (location string, err error)
+	Ask(ctx context.Context, who authz.Caller, state string) (mcp.Consent, error)
+	Begin(ctx context.Context, who authz.Caller, token, browser string) (location string, err error)
 	Finish(ctx context.Context, p mcp.CallbackParams) (server string, err error)
 }
 
@@ -55,6 +56,7 @@ type Server struct {
 	Agents         Agents
 	Version        string
 	Authorizations Authorizations
+	PublicURL      func() string // of browsers; https://… makes cookies secure
 }
 
 // Routes returns the routes of the endpoint and the pages.
@@ -72,18 +74,27 @@ func (s *Server) Routes() []httpapi.Raw {
 	get.Doc = "The endpoint keeps no sessions and sends no messages of its own: the stream carries only its heartbeat."
 	get.Errors = []int{400, 404, 503}
 
-	page := route.Row{Method: "GET", Tag: "MCP", Public: true, Errors: []int{400, 404, 409, 503}}
-	start, back := page, page
-	start.Path, start.ID, start.Summary, start.Status = mcp.StartPath, "startMcpAuthorization",
-		"Redirect a person to authorize an MCP server", http.StatusFound
-	start.Doc = "The URL comes from authorizeMcpServer, or from a run with the status auth_required; its state names the server and " +
-		"the company."
-	back.Path, back.ID, back.Summary = mcp.CallbackPath, "finishMcpAuthorization", "Complete the authorization of an MCP server"
+	page := route.Row{Tag: "MCP", Errors: []int{400, 404, 409, 503}}
+	start, approve, back := page, page, page
+	start.Method, start.Path, start.ID = "GET", mcp.StartPath, "startMcpAuthorization"
+	start.Summary = "Ask a person to authorize an MCP server"
+	start.Doc = "A page that names the company, the server and who asked, with a button. The URL comes from authorizeMcpServer, or from " +
+		"a run with the status auth_required. Only a browser session of a member of that company sees the page."
+	start.Scopes, start.Role = []authz.Scope{"agents:write"}, authz.Developer
+	approve = start
+	approve.Method, approve.ID, approve.Status = "POST", "approveMcpAuthorization", http.StatusSeeOther
+	approve.Summary = "Redirect a person who consented to the authorization server"
+	approve.Doc = "The button of the page sends this. It sets a cookie that binds the authorization to the browser."
+	back.Method, back.Path, back.ID = "GET", mcp.CallbackPath, "finishMcpAuthorization"
+	back.Summary = "Complete the authorization of an MCP server"
+	back.Doc = "The authorization server redirects the person here. Only the browser that began can complete the authorization."
+	back.Public = true
 	return []httpapi.Raw{
 		{Row: post, MayStream: true, Serve: s.handleMessage, Fail: failAsRPC, FailOf: reflect.TypeFor[response]()},
 		{Row: get, Serve: s.openStream, Fail: failAsRPC, FailOf: reflect.TypeFor[response]()},
-		{Row: start, Serve: s.startAuthorization},
-		{Row: back, Serve: s.finishAuthorization},
+		{Row: start, Serve: s.askConsent, Fail: failAsPage},
+		{Row: approve, Serve: s.beginAuthorization, Fail: failAsPage},
+		{Row: back, Serve: s.finishAuthorization, Fail: failAsPage},
 	}
 }
 

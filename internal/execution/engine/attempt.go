@@ -22,6 +22,7 @@ type attempt struct {
 	conversation *conversation
 	turn         *turn
 	speculative  *speculativeCall // the first model call, where it began already
+	trial        *trial           // where a step of the run may have killed its last process
 
 	ctx  context.Context // ends with the run's time, too
 	lost context.Context // the runner's: ctx, or its parent
@@ -35,7 +36,7 @@ func (e *Engine) newAttempt(r *run.Record, spec *run.AgentSpec, f facts) *attemp
 
 // hold makes the attempt the holder of a lease until ctx ends.
 func (a *attempt) hold(ctx context.Context, lease work.Lease) {
-	a.ctx, a.journal.lease = ctx, lease
+	a.ctx, a.journal.lease, a.journal.holder = ctx, lease, ctx
 }
 
 // takeOver makes this worker the run's: a queued run starts, one that was woken
@@ -71,6 +72,11 @@ func (a *attempt) takeOver(ctx context.Context) error {
 		a.e.Observer.Recover()
 	}
 	j.skipUnstoredSeqs()
+	if released := j.rec.Wait.Released; released {
+		j.rec.Wait.Released = false
+	} else if err := a.countDeaths(ctx); err != nil {
+		return err
+	}
 	if err := a.turn.replay(ctx); err != nil {
 		return err
 	}

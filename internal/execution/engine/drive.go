@@ -32,7 +32,7 @@ var errDuration = errors.New("engine: the run's time is up")
 // result) the run is continued elsewhere, or later. A node that drains stops it
 // between two steps.
 func (a *attempt) drive(ctx context.Context) error {
-	a.ctx, a.lost = ctx, ctx
+	a.ctx, a.lost, a.journal.holder = ctx, ctx, ctx
 	rec := a.journal.rec
 	a.e.attempts.track(rec.RunID, a)
 	defer a.e.attempts.untrack(rec.RunID)
@@ -61,8 +61,14 @@ func (a *attempt) drive(ctx context.Context) error {
 				return err
 			}
 		}
+		if err := a.e.backlog.admit(ctx); err != nil {
+			return err
+		}
 		if err := a.step(); err != nil {
 			return a.settle(err)
+		}
+		if a.trial != nil {
+			a.endTrial()
 		}
 	}
 	return nil

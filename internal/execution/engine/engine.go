@@ -95,6 +95,9 @@ type Observer struct {
 	RunEnded func(status run.Status, took time.Duration)
 	Recover  func()
 	ToolDone func(name string, failed bool, took time.Duration)
+	// StepKilled is called for each step that is given up because the process died
+	// during it.
+	StepKilled func(kind run.StepType)
 }
 
 // Config has an engine's dependencies and settings. Observer and Tracer may be
@@ -142,6 +145,8 @@ type Engine struct {
 	service  Service
 	drafts   *flusher
 	waking   *waking
+	backlog  backlog
+	suspects *suspects
 	gauge    *contextwindow.Gauge
 	attempts *registry
 }
@@ -149,7 +154,7 @@ type Engine struct {
 // New returns an engine. Bind it to its runner before use.
 func New(c Config) *Engine {
 	e := &Engine{Config: c, gauge: contextwindow.NewGauge(), attempts: newRegistry()}
-	e.drafts, e.waking = newFlusher(e), newWaking(e)
+	e.drafts, e.waking, e.suspects = newFlusher(e), newWaking(e), newSuspects()
 	return e
 }
 

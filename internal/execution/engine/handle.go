@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"agentd/internal/base/fault"
@@ -14,7 +15,7 @@ import (
 // and those whose worker died. It finishes or reschedules the item itself.
 func (e *Engine) Handle(ctx context.Context, lease work.Lease) error {
 	if a := e.attempts.take(lease); a != nil {
-		return a.drive(ctx)
+		return a.driveToEnd(ctx)
 	}
 	if suspended, err := e.suspended(ctx, lease); suspended || err != nil {
 		return err
@@ -36,6 +37,7 @@ func (e *Engine) Handle(ctx context.Context, lease work.Lease) error {
 	}
 	a := e.newAttempt(rec, spec, f)
 	a.hold(ctx, lease)
+	defer func() { a.trial.end() }()
 	if err := a.takeOver(ctx); err != nil {
 		return err
 	}
@@ -45,7 +47,20 @@ func (e *Engine) Handle(ctx context.Context, lease work.Lease) error {
 	case deleted:
 		return a.fail(run.CodeAgentDeleted, "The agent was deleted before the run could end.")
 	}
-	return a.drive(ctx)
+	if a.killedModelCall() {
+		return a.fail(run.CodeStepCrashed, "The program stopped each time that it called the model for this step, and does not call it again.")
+	}
+	return a.driveToEnd(ctx)
+}
+
+// driveToEnd drives the run. An error that is not the end of the process, or a
+// panic, is noted with the run.
+func (a *attempt) driveToEnd(ctx context.Context) error {
+	err := a.drive(ctx)
+	if err != nil && !errors.Is(err, work.ErrLost) {
+		a.noteAlive(ctx)
+	}
+	return err
 }
 
 // claimed returns the run of a claimed item. It returns nil where there is

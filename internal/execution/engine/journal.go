@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"agentd/internal/base/fault"
 	"agentd/internal/base/ident"
 	"agentd/internal/base/schema"
 	"agentd/internal/base/txn"
@@ -22,9 +21,10 @@ import (
 // it, under the attempt's lease. Its fields belong to the run's goroutine,
 // except for text.
 type journal struct {
-	e     *Engine
-	rec   *run.Record // as the next commit will store it
-	lease work.Lease
+	e      *Engine
+	rec    *run.Record // as the next commit will store it
+	lease  work.Lease
+	holder context.Context // the runner's: ends when the lease is lost or the process stops
 
 	began     time.Time // when this attempt began
 	earlierMS float64   // running time of earlier attempts
@@ -193,10 +193,6 @@ func (j *journal) sealText() sealedText {
 	return s
 }
 
-// commitTries bounds how long a worker with a result waits for a database that
-// cannot store it. After that the result is lost; the run is not.
-const commitTries = 8
-
 // commit stores what the attempt collected: steps, events and the run's row.
 // It extends the lease, or releases the work item where the run ended or
 // waits. With run.PauseAborts, a pause that was requested since the last commit
@@ -208,7 +204,7 @@ func (j *journal) commit(ctx context.Context, pause run.PauseMode) error {
 	}
 	j.rec.StepSeq, j.rec.EventSeq = j.step, j.events.seq
 	j.rec.Metrics.DurationMS = j.runningMS()
-	err := j.writeWithRetries(ctx, j.ops(pause))
+	err := j.e.backlog.write(ctx, j, j.ops(pause))
 	if errors.Is(err, run.ErrPausing) {
 		return j.pause(ctx)
 	}
@@ -232,24 +228,6 @@ func (j *journal) commit(ctx context.Context, pause run.PauseMode) error {
 // committedNow notes that the collected additions are stored.
 func (j *journal) committedNow() {
 	j.next, j.committedStep, j.committed = additions{}, j.step, j.rec.Status
-}
-
-// writeWithRetries writes ops, waiting for a database that is unavailable.
-func (j *journal) writeWithRetries(ctx context.Context, ops []txn.Op) error {
-	wait := 50 * time.Millisecond
-	for try := 1; ; try++ {
-		err := j.e.write(ctx, ops...)
-		if err == nil || errors.Is(err, run.ErrPausing) || try == commitTries || !fault.Is(err, fault.Unavailable) {
-			return err
-		}
-		j.e.Logger.Warn("a step's result waits for the database", "run", j.rec.RunID, "try", try, "err", err)
-		select {
-		case <-ctx.Done():
-			return errors.Join(err, context.Cause(ctx))
-		case <-time.After(wait):
-		}
-		wait = min(2*wait, 2*time.Second)
-	}
 }
 
 // ops returns the writes of a commit. The lease comes first: the transaction

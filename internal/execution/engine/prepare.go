@@ -35,7 +35,7 @@ func (e *Engine) probe(ctx context.Context, r *run.Record, spec *run.AgentSpec) 
 func (a *attempt) canCallAtOnce(ctx context.Context) bool {
 	rec := a.journal.rec
 	return !a.facts.watch.Input && !a.facts.remote && !a.facts.recalls &&
-		rec.SessionID == nil && rec.Options.Continues == "" && rec.Options.Follows == "" &&
+		rec.SessionID == nil && rec.Options.Continues == "" && rec.Options.Follows == "" && rec.Options.Inherits == "" &&
 		len(rec.Options.Budgets) == 0 && !a.conversation.mayStartTooLong(ctx)
 }
 
@@ -48,6 +48,11 @@ func (a *attempt) prepare() error {
 		return nil
 	}
 	rec := a.journal.rec
+	if rec.Options.Inherits != "" && !t.replayed {
+		if err := t.replay(a.ctx); err != nil {
+			return err
+		}
+	}
 	if a.facts.remote {
 		set, err := a.e.Remote.Tools(a.ctx, rec.TenantID, rec.AgentID, a.spec.MCP)
 		if err != nil {

@@ -167,7 +167,12 @@ func (w *world) trouble() {
 		n.stall(true)
 	case p < 85:
 		n.stall(false)
-	case p < 90:
+	case p < 88:
+		w.happened("database away", "all")
+		w.mu.Lock()
+		w.awayUntil = time.Now().Add(time.Duration(1+w.rng.IntN(20)) * time.Second)
+		w.mu.Unlock()
+	case p < 91:
 		if len(up) < 2 {
 			w.join()
 		}

@@ -187,6 +187,8 @@ func (w *world) whole(id string) {
 		w.tally.count("over budget")
 	case run.CodeMaxDuration:
 		w.tally.count("out of time")
+	case run.CodeStepCrashed:
+		w.tally.count("step given up")
 	case run.CodeInternalError:
 		w.t.Errorf("seed %d: %s ended by our own mistake: %s", w.seed, name, ptr.Value(rec.Error))
 	}
@@ -335,6 +337,9 @@ func (w *world) mustNotFail(r *run.Record, crashed bool) {
 	ofModel := r.ErrorCode == run.CodeModelError || r.ErrorCode == run.CodeModelRateLimited
 	if ofModel && !w.lasting[r.RunID] && w.agents.spec.ModelRetry.MaxElapsed > 0 {
 		w.t.Errorf("seed %d: a run ended as %s, %s, for a failure that passes", w.seed, r.Status, r.ErrorCode)
+	}
+	if r.ErrorCode == run.CodeStepCrashed && !crashed {
+		w.t.Errorf("seed %d: a step was given up, and no worker died", w.seed)
 	}
 	for call, n := range w.paid {
 		if n > 1 && !crashed && strings.HasPrefix(call, r.RunID) {

@@ -201,3 +201,10 @@ func seeded(seed uint64, of ...string) *rand.Rand {
 	h.Write([]byte(strings.Join(of, "\x00")))
 	return rand.New(rand.NewPCG(seed, h.Sum64()))
 }
+
+// isAway reports whether the database takes no writes now.
+func (w *world) isAway() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return time.Now().Before(w.awayUntil)
+}

@@ -302,6 +302,8 @@ func (n *simNode) hears() error {
 	switch {
 	case n.dead.Load():
 		return errDead
+	case n.w.isAway():
+		return fault.New(fault.Unavailable, "UNAVAILABLE", "The database is away.")
 	case n.stalled:
 		return fault.New(fault.Unavailable, "UNAVAILABLE", "The process stalls.")
 	}
@@ -317,6 +319,10 @@ func (s simWriter) Write(ctx context.Context, do func(txn.Tx) error) error {
 	rest(n.moment(3))
 	if n.dead.Load() {
 		return errDead
+	}
+	if n.w.isAway() {
+		n.w.tally.count("database: written to while it is away")
+		return fault.New(fault.Unavailable, "UNAVAILABLE", "The database is away.")
 	}
 	planned := n.due()
 	switch planned {

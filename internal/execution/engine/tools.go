@@ -89,7 +89,7 @@ func (t *turn) startCalls(ctx context.Context, calls []run.PendingStep) <-chan o
 			start := time.Now()
 			o := outcome{in: *p.Tool}
 			if i < allowed {
-				o = t.call(ctx, p.StepID, *p.Tool, interrupted)
+				o = t.call(ctx, &p, interrupted)
 			} else {
 				o.fail("not called: the run's limit of tool calls is reached")
 			}
@@ -153,8 +153,13 @@ func (t *turn) record(o outcome) {
 // call makes one call. Every failure is a result that the model can read:
 // nothing that a tool does ends the run. The result of a cancelled run is
 // never used. interrupted: the call was under way when the last worker died.
-func (t *turn) call(ctx context.Context, step string, in run.ToolInput, interrupted bool) outcome {
+func (t *turn) call(ctx context.Context, p *run.PendingStep, interrupted bool) outcome {
+	in := *p.Tool
 	o := outcome{in: in}
+	if p.Killed {
+		o.fail(killedNote)
+		return o
+	}
 	if known, ok := t.conv.tools.Lookup(in.Name); ok && interrupted && !known.Repeatable() {
 		o.fail(interruptedNote)
 		return o
@@ -170,7 +175,7 @@ func (t *turn) call(ctx context.Context, step string, in run.ToolInput, interrup
 	rec := t.j.rec
 	res, err := t.conv.tools.Call(ctx, tool.Call{
 		TenantID: rec.TenantID, AgentID: rec.AgentID, RunID: rec.RunID, SessionID: ptr.Value(rec.SessionID),
-		StepID: step, ID: in.ToolCallID, Name: in.Name, Arguments: arguments,
+		StepID: p.StepID, ID: in.ToolCallID, Name: in.Name, Arguments: arguments,
 	})
 	if err != nil {
 		o.fail("the run ended before the tool did")

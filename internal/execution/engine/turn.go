@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"agentd/internal/base/fault"
 	"agentd/internal/base/ident"
 	"agentd/internal/execution/run"
 	"agentd/internal/kernel/model"
@@ -28,6 +29,7 @@ type turn struct {
 	transcript  *run.Transcript          // what the journal has of this run; its last turn is this one
 	approvals   map[string]*run.Approval // by tool_call_id
 	repeats     tool.Repeats
+	replayed    bool            // transcript, approvals and repeats are those of the journal
 	interrupted map[string]bool // calls that were under way when the last worker died, by tool_call_id
 }
 
@@ -171,10 +173,20 @@ func (t *turn) replay(ctx context.Context) error {
 			p.Held = false
 		}
 	}
+	t.replayed = true
+	if before := rec.Options.Inherits; before != "" {
+		if err := t.inherit(ctx, before); err != nil {
+			return err
+		}
+	}
 	if rec.Wait.Approvals == 0 {
 		return nil
 	}
-	all, err := t.e.Runs.ListApprovalsByRun(ctx, nil, rec.TenantID, rec.RunID)
+	return t.addApprovals(ctx, rec.RunID)
+}
+
+func (t *turn) addApprovals(ctx context.Context, runID string) error {
+	all, err := t.e.Runs.ListApprovalsByRun(ctx, nil, t.j.rec.TenantID, runID)
 	if err != nil {
 		return err
 	}
@@ -184,10 +196,44 @@ func (t *turn) replay(ctx context.Context) error {
 	return nil
 }
 
+// inherit reads what a run that continues another has of it beside the steps: the
+// decisions about its calls, and which of them were under way when it failed.
+func (t *turn) inherit(ctx context.Context, from string) error {
+	for depth := 0; from != "" && depth < maxContinued; depth++ {
+		before, err := t.e.Runs.Get(ctx, t.j.rec.TenantID, from)
+		if fault.Is(err, fault.NotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		steps, err := t.e.Runs.ListSteps(ctx, before.TenantID, from, 0, 0)
+		if err != nil {
+			return err
+		}
+		for i := range steps {
+			var in run.ToolInput
+			if steps[i].Type == run.StepTool && len(steps[i].Output) == 0 && json.Unmarshal(steps[i].Input, &in) == nil {
+				t.interrupted[in.ToolCallID] = true
+			}
+		}
+		if before.Wait.Approvals > 0 {
+			if err := t.addApprovals(ctx, from); err != nil {
+				return err
+			}
+		}
+		from = before.Options.Inherits
+	}
+	return nil
+}
+
 // noteRepeat adds a call of the journal to the detector of repeated calls.
 func (t *turn) noteRepeat(s *run.Step) error {
 	var in run.ToolInput
 	var out run.ToolOutput
+	if len(s.Output) == 0 { // the run ended while the call was under way
+		return nil
+	}
 	if err := json.Unmarshal(s.Input, &in); err != nil {
 		return err
 	}

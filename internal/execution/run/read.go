@@ -137,6 +137,9 @@ func (s *Service) steps(ctx context.Context, who authz.Caller, in *stepsIn) (*St
 	if err != nil {
 		return nil, err
 	}
+	if in.Inherited != "true" {
+		steps = slices.DeleteFunc(steps, func(s Step) bool { return s.InheritedFrom != nil })
+	}
 	steps = withPending(steps, r)
 	p := &StepPage{RunID: id, Steps: steps, Total: len(steps), TotalCostUSD: r.Metrics.TotalCostUSD}
 	if in.Limit == "" && in.Cursor == "" {

@@ -42,9 +42,10 @@ type listIn struct {
 }
 
 type stepsIn struct {
-	RunID  string `path:"runId"`
-	Limit  string `query:"limit" doc:"Steps per page, 1 to 500; all steps if omitted."`
-	Cursor string `query:"cursor"`
+	RunID     string `path:"runId"`
+	Inherited string `query:"inherited" doc:"true: with the steps of the runs that this one continues."`
+	Limit     string `query:"limit" doc:"Steps per page, 1 to 500; all steps if omitted."`
+	Cursor    string `query:"cursor"`
 }
 
 type waitIn struct {

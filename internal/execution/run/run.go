@@ -50,6 +50,9 @@ type Run struct {
 	WaitingFor    WaitReason `json:"waiting_for,omitzero" enum:"model" doc:"What a running run waits for without a worker. model: an endpoint that is down or overloaded."`
 	NextAttemptAt *time.Time `json:"next_attempt_at,omitzero" doc:"When the step that waits is tried again."`
 	Attempts      int        `json:"attempts,omitzero" doc:"Failed attempts of the step that waits."`
+
+	ContinuesRunID   string  `json:"continues_run_id,omitzero" format:"uuid" doc:"The run that this one continues."`
+	ContinuedByRunID *string `json:"continued_by_run_id,omitzero" format:"uuid" doc:"The run that continues this one after it failed."`
 }
 
 // Artifact is a file that a run produced.
@@ -91,6 +94,8 @@ type Options struct {
 	Model *model.Spec `json:"model,omitzero"`
 	// Continues is the id of the truncated run that this one continues.
 	Continues string `json:"continues,omitzero"`
+	// Inherits is the id of the run that failed, and whose steps this one begins with.
+	Inherits string `json:"inherits,omitzero"`
 	// Follows is the id of the response that is this run's history; see package
 	// responsechain.
 	Follows string `json:"follows,omitzero"`
@@ -235,6 +240,8 @@ type Step struct {
 	ToolCalls   []string        `json:"tool_calls" doc:"Names of the tools that the step asked for."`
 	Attempts    []StepAttempt   `json:"attempts,omitzero" doc:"Attempts that failed before the result, oldest first; the newest 20."`
 
+	InheritedFrom *string `json:"inherited_from,omitzero" format:"uuid" doc:"The run that made the step, if this one inherited it."`
+
 	// CallOf is, for a step of type tool, the seq of the model's step that has the
 	// call with the same arguments, so that a store keeps them only there. 0: none.
 	// Readers get the whole Input, and 0.
@@ -327,6 +334,10 @@ type PendingStep struct {
 	Attempts    []StepAttempt `json:"attempts,omitzero"`     // the newest that failed, at most MaxAttemptsKept
 	Failed      int           `json:"failed,omitzero"`       // attempts that failed
 	FailedSince time.Time     `json:"failed_since,omitzero"` // when the first of them failed
+
+	Deaths int  `json:"deaths,omitzero"` // how often the process died while the step was under way
+	Alone  bool `json:"alone,omitzero"`  // in its last try no other step that may kill was under way
+	Killed bool `json:"killed,omitzero"` // it kills the process, and is not tried again
 }
 
 // Ref returns the reference to the step.

@@ -56,6 +56,8 @@ type Request struct {
 	Parsed       *Input // Input as a value, if the caller has it
 	// Admit, if set, decides whether the run may begin now; see Admission.
 	Admit Admission
+	// StepSeq is the number of the last step that the run begins with.
+	StepSeq int64
 	// Parent is the run that starts this one, whose budgets it spends from too.
 	Parent string
 	// Answer, if set, returns the answer to the request that creates the run; see
@@ -83,11 +85,12 @@ func (s *Service) Create(ctx context.Context, who authz.Caller, req Request) (*R
 			RunID: req.RunID, TenantID: who.TenantID, AgentID: spec.ID, AgentVersion: spec.Version,
 			SessionID: req.SessionID, Status: Queued, Input: orEmpty(req.Input), Metadata: orEmpty(req.Metadata),
 			CreatedAt: s.Clock.Now(), Artifacts: []Artifact{},
-			ResourceLimits: req.Limits.Narrow(spec.Limits),
+			ResourceLimits: req.Limits.Narrow(spec.Limits), StepSeq: req.StepSeq,
 		},
 		Options: req.Options, Parsed: req.Parsed, Admit: req.Admit,
 	}
 	r.Options.KeyID = who.KeyID
+	r.Show()
 	if r.Options.Budgets, err = s.budgets(ctx, r, req.Parent); err != nil {
 		return nil, err
 	}
@@ -100,8 +103,12 @@ func (s *Service) Create(ctx context.Context, who authz.Caller, req Request) (*R
 	return &r.Run, nil
 }
 
-// budgets returns the ids of the budgets that a run spends from.
+// budgets returns the ids of the budgets that a run spends from: its own, and
+// those of its parent, or of the parent of the run that it continues.
 func (s *Service) budgets(ctx context.Context, r *Record, parent string) (ids []string, err error) {
+	if before := r.Options.Inherits; before != "" {
+		ids = slices.DeleteFunc(slices.Clone(r.Options.Budgets), func(id string) bool { return id == before })
+	}
 	if parent != "" {
 		p, err := s.Runs.Get(ctx, r.TenantID, parent)
 		if err != nil {

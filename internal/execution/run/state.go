@@ -63,6 +63,7 @@ const (
 	CodeAgentDeleted     = "agent_deleted"
 	CodePolicyBlocked    = "policy_blocked"
 	CodeInternalError    = "internal_error"
+	CodeStepCrashed      = "step_crashed"
 	CodeCancelled        = "RUN_CANCELLED"
 	CodeGuardrailBlocked = "guardrail_blocked"
 	CodeMaxDuration      = "MAX_DURATION_EXCEEDED"

@@ -93,6 +93,11 @@ type Store interface {
 	// ListWaiting returns the ids of runs in auth_required that wait for a server.
 	ListWaiting(ctx context.Context, tenant, server string, limit int) ([]string, error)
 
+	// AppendInheritedTx makes a run begin with the steps of one that failed: those whose
+	// result a model may read. It stores with the other that this run continues it.
+	// Errors: fault.Conflict with ALREADY_CONTINUED if a run does already.
+	AppendInheritedTx(tx txn.Tx, tenant, from, to string) error
+
 	// CreateModelWait stores that a run waits for an endpoint, and for no other.
 	CreateModelWait(w ModelWait) txn.Op
 	// DeleteModelWait removes what CreateModelWait stored, if anything.

@@ -112,6 +112,9 @@ func (t *Transcript) addAnswer(s *Step) error {
 }
 
 func (t *Transcript) addResult(s *Step) error {
+	if len(s.Output) == 0 { // the run ended while the call was under way
+		return nil
+	}
 	var in ToolInput
 	var out ToolOutput
 	if err := unmarshalStep(s, &in, &out); err != nil {

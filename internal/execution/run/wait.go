@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -31,6 +32,9 @@ type Wait struct {
 	Approvals int           `json:"asked,omitzero"` // approvals that were ever requested, decided or not
 	// Woken: the run continues after a wait; no worker has died.
 	Woken bool `json:"woken,omitzero"`
+	// Released: the last worker released the run in the middle of a step; its
+	// process did not die.
+	Released bool `json:"released,omitzero"`
 
 	// For, if set, is what a running run waits for. Its step is tried again at
 	// Next; Since, when the wait began, counts as running.
@@ -40,8 +44,10 @@ type Wait struct {
 	Attempts int        `json:"attempts,omitzero"` // of the step, that failed
 }
 
-// ShowWait sets the fields of the run that show its wait.
-func (r *Record) ShowWait() {
+// Show sets the fields of the run that are derived from others: its wait, and
+// which run it continues.
+func (r *Record) Show() {
+	r.ContinuesRunID = cmp.Or(r.Options.Inherits, r.Options.Continues)
 	w := &r.Wait
 	r.PendingInput, r.PendingAuth = w.Input, w.Auth
 	r.WaitingFor, r.Attempts, r.NextAttemptAt = w.For, w.Attempts, nil

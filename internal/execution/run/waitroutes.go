@@ -118,8 +118,9 @@ func (s *Service) waitRoutes() []route.Route {
 			"A note becomes a message to the agent. If the run waits for an answer, use respond instead."))), s.resume),
 		route.Action(act("respond", "respondToRun", "Answer a run's question",
 			"The answer is the result of the agent's call of ask_user."), s.respond),
-		route.Action(accepted(act("continue", "continueRun", "Continue a truncated run",
-			"Creates a run with the same limits and the conversation so far, in the same session if there is one.")),
+		route.Action(accepted(act("continue", "continueRun", "Continue a run",
+			"With a token: a truncated run, with the conversation so far. Without: a run that failed or timed out; the new run begins with all "+
+				"its steps, and tries what failed again. Once only: then 409 with the new run's id.")),
 			func(ctx context.Context, who authz.Caller, in *continueIn) (ContinueAnswer, error) {
 				return s.Continue(ctx, who, in.RunID, in.Body.ContinuationToken, in.Body.Message)
 			}),

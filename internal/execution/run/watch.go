@@ -53,4 +53,8 @@ type SessionGate interface {
 	// Admit, and the session's model. Errors: NotFound for the session, Invalid for
 	// a session of another agent, Conflict for one that accepts no runs.
 	Join(ctx context.Context, tenant string, req *Request) error
+	// Replace makes the run of a request take the turn of another run of its
+	// session, which failed. Errors: NotFound for the session or the turn, Conflict
+	// for a session that accepts no runs.
+	Replace(ctx context.Context, tenant string, req *Request, failed string) error
 }

@@ -9,6 +9,7 @@ package sensor
 import (
 	"time"
 
+	"agentd/internal/base/route"
 	"agentd/internal/base/secret"
 )
 
@@ -91,6 +92,16 @@ type View struct {
 	CreatedAt       time.Time  `json:"created_at" required:"true"`
 	LastTriggeredAt *time.Time `json:"last_triggered_at" required:"true"`
 	MadeByRunID     string     `json:"made_by_run_id,omitzero" format:"uuid" doc:"The run in which the agent created it."`
+	route.Repetition
+}
+
+// WithoutSecret implements route.ShownOnce.
+func (v *View) WithoutSecret() any {
+	repeated := *v
+	if v.Secret != "" && v.Secret != secret.Redacted {
+		repeated.Secret, repeated.Repetition = secret.Redacted, route.Repeated
+	}
+	return &repeated
 }
 
 // view returns a sensor without its secret.

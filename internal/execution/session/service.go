@@ -137,6 +137,11 @@ func (s *Service) Join(ctx context.Context, tenant string, req *run.Request) err
 	return s.turns.join(ctx, tenant, req)
 }
 
+// Replace implements run.Sessions; see turnQueue.replace.
+func (s *Service) Replace(ctx context.Context, tenant string, req *run.Request, failed string) error {
+	return s.turns.replace(ctx, tenant, req, failed)
+}
+
 // Before implements run.Conversations: it returns what the model reads of the
 // turns before the run's own.
 func (s *Service) Before(ctx context.Context, r *run.Record) ([]model.Message, error) {

@@ -31,6 +31,9 @@ type Store interface {
 
 	// CreateTurnTx and the methods below require that the session is locked.
 	CreateTurnTx(tx txn.Tx, tenant string, t Turn) error
+	// PutTurnTx makes another run that of a turn, which is unfinished then, and
+	// returns the turn. Errors: NotFound if the run has no turn.
+	PutTurnTx(tx txn.Tx, tenant, runID, by string) (Turn, error)
 	// FinishTurnTx marks the turn of a run as finished, and reports whether it was
 	// unfinished.
 	FinishTurnTx(tx txn.Tx, tenant, runID string) (Turn, bool, error)

@@ -84,6 +84,43 @@ func (q *turnQueue) admit(tx txn.Tx, r *run.Record) (now bool, err error) {
 	return now, q.store.UpdateTx(tx, rec)
 }
 
+// replace makes the run of a request take the turn of a run that failed. Errors:
+// those of join; NotFound if the turn's branch was deleted.
+func (q *turnQueue) replace(ctx context.Context, tenant string, req *run.Request, failed string) error {
+	r, err := q.store.Get(ctx, tenant, *req.SessionID)
+	if err != nil {
+		return err
+	}
+	if err := q.checkOpen(r); err != nil {
+		return err
+	}
+	req.Admit = func(tx txn.Tx, r *run.Record) (now bool, err error) { return q.admitAgain(tx, r, failed) }
+	return nil
+}
+
+// admitAgain is the admission of a run that takes the turn of another. It waits
+// for the turns before it only.
+func (q *turnQueue) admitAgain(tx txn.Tx, r *run.Record, failed string) (now bool, err error) {
+	rec, err := q.store.LockTx(tx, r.TenantID, *r.SessionID)
+	if err != nil {
+		return false, err
+	}
+	if err := q.checkOpen(rec); err != nil {
+		return false, err
+	}
+	t, err := q.store.PutTurnTx(tx, r.TenantID, failed, r.RunID)
+	if err != nil {
+		return false, err
+	}
+	unfinished, err := q.store.ListUnfinishedTx(tx, r.TenantID, rec.SessionID, t.BranchID)
+	if err != nil {
+		return false, err
+	}
+	rec.UpdatedAt = q.clock.Now()
+	q.hints.publish(tx, rec.SessionID, hintRunAdded)
+	return unfinished[0].RunID == r.RunID, q.store.UpdateTx(tx, rec)
+}
+
 // finish ends the turn of a run and releases the next run of its branch.
 func (q *turnQueue) finish(tx txn.Tx, r *run.Record) error {
 	if r.SessionID == nil {

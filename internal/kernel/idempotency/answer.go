@@ -41,4 +41,4 @@ func open(box *secret.Box, r Record) (*Answer, error) {
 	return &Answer{Status: r.Status, Media: string(parts[0]), ETag: string(parts[1]), Location: string(parts[2]), Body: parts[3]}, nil
 }
 
-func purpose(id ID) string { return "idempotency/" + id.Tenant + "/" + id.User + "/" + id.Key }
+func purpose(id ID) string { return "idempotency/" + id.Tenant + "/" + id.Credential + "/" + id.Key }

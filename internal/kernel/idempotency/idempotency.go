@@ -34,8 +34,10 @@ const (
 // Hash is a SHA-256.
 type Hash = [sha256.Size]byte
 
-// ID identifies a key. Equal keys of two users are different keys.
-type ID struct{ Tenant, User, Key string }
+// ID identifies an idempotency key. Equal ones of two credentials are different: what
+// one API key or browser session did is not shown to another, even of the same
+// person.
+type ID struct{ Tenant, Credential, Key string }
 
 // Record is the stored state of a key.
 type Record struct {

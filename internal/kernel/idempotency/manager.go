@@ -80,6 +80,19 @@ func (m *Manager) endInFlight(id ID) {
 	delete(m.inFlight, id)
 }
 
+// Earlier returns the answer to an earlier request with the same key, nil if there is
+// none and none is under way. Errors: ErrRunning while the earlier request is running,
+// IDEMPOTENCY_KEY_REUSED, the store's.
+func (m *Manager) Earlier(ctx context.Context, r Request) (*Answer, error) {
+	m.mu.Lock()
+	_, busy := m.inFlight[r.ID]
+	m.mu.Unlock()
+	if busy {
+		return nil, ErrRunning
+	}
+	return m.findAnswer(ctx, r)
+}
+
 // findAnswer returns the stored answer, or nil if the key has no valid record.
 func (m *Manager) findAnswer(ctx context.Context, r Request) (*Answer, error) {
 	record, err := m.Store.Get(ctx, r.ID)

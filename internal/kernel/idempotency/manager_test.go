@@ -61,7 +61,7 @@ func (r *harness) node() *idempotency.Manager {
 func request(key, body string) idempotency.Request {
 	sum := sha256.Sum256([]byte(body))
 	return idempotency.Request{
-		ID: idempotency.ID{Tenant: "t1", User: "u1", Key: key}, Target: idempotency.Target("POST", "/api/v1/things?a=b"),
+		ID: idempotency.ID{Tenant: "t1", Credential: "k1", Key: key}, Target: idempotency.Target("POST", "/api/v1/things?a=b"),
 		Body: func(bool) (idempotency.Hash, bool) { return sum, true },
 	}
 }
@@ -166,7 +166,7 @@ func TestAnswersAreRepeated(t *testing.T) {
 			elsewhere.Target = idempotency.Target("POST", "/api/v1/things")
 			r.refuses(node, elsewhere, nil, "IDEMPOTENCY_KEY_REUSED")
 		}
-		for _, id := range []idempotency.ID{{Tenant: "t2", User: "u1", Key: "a"}, {Tenant: "t1", User: "u2", Key: "a"}, {Tenant: "t1", User: "u1", Key: "A"}} {
+		for _, id := range []idempotency.ID{{Tenant: "t2", Credential: "k1", Key: "a"}, {Tenant: "t1", Credential: "k2", Key: "a"}, {Tenant: "t1", Credential: "k1", Key: "A"}} {
 			other := request("", "another")
 			other.ID = id
 			r.begin(r.manager, other) // a different key: no earlier answer
@@ -193,14 +193,14 @@ func TestAnswersAreSealed(t *testing.T) {
 			t.Errorf("stored as %q", stored)
 		}
 		move := func(tx txn.Tx) error {
-			_, err := sqldb.From(tx).Exec(`UPDATE idempotency SET user_id = 'u2'`)
+			_, err := sqldb.From(tx).Exec(`UPDATE idempotency SET credential_id = 'u2'`)
 			return err
 		}
 		if err := r.db.Write(t.Context(), move); err != nil {
 			t.Fatal(err)
 		}
 		stolen := request("a", "body")
-		stolen.User = "u2"
+		stolen.Credential = "u2"
 		if stored, err := r.earlier(r.manager, stolen); err == nil {
 			t.Errorf("an answer moved to another user's key is opened: %v", stored)
 		}
@@ -401,7 +401,7 @@ func TestSweep(t *testing.T) {
 		err := r.db.Write(t.Context(), func(tx txn.Tx) error {
 			for i := range copies {
 				_, err := sqldb.From(tx).Exec(`INSERT INTO idempotency
-					SELECT tenant_id, user_id, idem_key || ?, holder, request, body, status, answer, lease, expires_at + ? FROM idempotency WHERE idem_key = 'expires'`,
+					SELECT tenant_id, credential_id, idem_key || ?, holder, request, body, status, answer, lease, expires_at + ? FROM idempotency WHERE idem_key = 'expires'`,
 					fmt.Sprintf("-%03d", i), int64(i%2)*time.Hour.Microseconds())
 				if err != nil {
 					return err

@@ -18,6 +18,8 @@ type Message struct {
 	Subject string    // one line
 	Text    string    // may hold secrets: it is sealed at rest
 	Until   time.Time // the email is not sent later than this; zero: it never expires
+	// Unsubscribe is a URL to which a POST stops such emails; "": there is none.
+	Unsubscribe string `json:",omitzero"`
 }
 
 // Outbox accepts emails.

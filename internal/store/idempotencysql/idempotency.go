@@ -23,18 +23,19 @@ var _ idempotency.Store = (*Store)(nil)
 func New(db *sqldb.DB) *Store { return &Store{db} }
 
 const (
-	ofKey = ` WHERE tenant_id = ? AND user_id = ? AND idem_key = ?`
+	ofKey = ` WHERE tenant_id = ? AND credential_id = ? AND idem_key = ?`
 	held  = ofKey + ` AND holder = ?`
 
 	selectRecord = `SELECT holder, request, body, status, answer, lease, expires_at FROM idempotency` + ofKey
-	listRecords  = `SELECT tenant_id, user_id, idem_key, expires_at FROM idempotency
-		WHERE (tenant_id, user_id, idem_key) > (?, ?, ?) ORDER BY tenant_id, user_id, idem_key LIMIT ?`
+	listRecords  = `SELECT tenant_id, credential_id, idem_key, expires_at FROM idempotency
+		WHERE (tenant_id, credential_id, idem_key) > (?, ?, ?) ORDER BY tenant_id, credential_id, idem_key LIMIT ?`
 )
 
 // reserve takes over a record that has expired, or whose write has neither
 // finished nor renewed its lease.
-var reserve = sqldb.Insert(`idempotency AS old`, `tenant_id, user_id, idem_key, holder, request, body, status, answer, lease, expires_at`) +
-	` ON CONFLICT (tenant_id, user_id, idem_key) DO UPDATE SET ` +
+var reserve = sqldb.Insert(`idempotency AS old`,
+	`tenant_id, credential_id, idem_key, holder, request, body, status, answer, lease, expires_at`) +
+	` ON CONFLICT (tenant_id, credential_id, idem_key) DO UPDATE SET ` +
 	sqldb.Excluded(`holder, request, body, status, answer, lease, expires_at`) +
 	` WHERE old.expires_at <= ? OR old.status = 0 AND old.lease <= ?`
 
@@ -43,7 +44,7 @@ func (s *Store) Get(ctx context.Context, id idempotency.ID) (idempotency.Record,
 	r := idempotency.Record{ID: id}
 	var request, body []byte
 	var lease, expires int64
-	err := s.db.QueryRow(ctx, selectRecord, id.Tenant, id.User, id.Key).
+	err := s.db.QueryRow(ctx, selectRecord, id.Tenant, id.Credential, id.Key).
 		Scan(&r.Holder, &request, &body, &r.Status, &r.Answer, &lease, &expires)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
@@ -62,33 +63,33 @@ func (s *Store) Get(ctx context.Context, id idempotency.ID) (idempotency.Record,
 func (s *Store) ReserveTx(tx txn.Tx, r idempotency.Record, now time.Time) (bool, error) {
 	at := sqldb.Micros(now)
 	n, err := sqldb.From(tx).Exec(reserve,
-		r.Tenant, r.User, r.Key, r.Holder, r.Request[:], r.Body[:], 0, nil, sqldb.Micros(r.Lease), sqldb.Micros(r.Expires), at, at)
+		r.Tenant, r.Credential, r.Key, r.Holder, r.Request[:], r.Body[:], 0, nil, sqldb.Micros(r.Lease), sqldb.Micros(r.Expires), at, at)
 	return n > 0, err
 }
 
 // CompleteTx implements idempotency.Store.
 func (s *Store) CompleteTx(tx txn.Tx, r idempotency.Record) (bool, error) {
 	n, err := sqldb.From(tx).Exec(`UPDATE idempotency SET body = ?, status = ?, answer = ?`+held,
-		r.Body[:], r.Status, r.Answer, r.Tenant, r.User, r.Key, r.Holder)
+		r.Body[:], r.Status, r.Answer, r.Tenant, r.Credential, r.Key, r.Holder)
 	return n > 0, err
 }
 
 // RenewTx implements idempotency.Store.
 func (s *Store) RenewTx(tx txn.Tx, r idempotency.Record) (bool, error) {
 	n, err := sqldb.From(tx).Exec(`UPDATE idempotency SET lease = ?`+held+` AND status = 0`,
-		sqldb.Micros(r.Lease), r.Tenant, r.User, r.Key, r.Holder)
+		sqldb.Micros(r.Lease), r.Tenant, r.Credential, r.Key, r.Holder)
 	return n > 0, err
 }
 
 // ReleaseTx implements idempotency.Store.
 func (s *Store) ReleaseTx(tx txn.Tx, r idempotency.Record) error {
-	_, err := sqldb.From(tx).Exec(`DELETE FROM idempotency`+held+` AND status = 0`, r.Tenant, r.User, r.Key, r.Holder)
+	_, err := sqldb.From(tx).Exec(`DELETE FROM idempotency`+held+` AND status = 0`, r.Tenant, r.Credential, r.Key, r.Holder)
 	return err
 }
 
 // List implements idempotency.Store.
 func (s *Store) List(ctx context.Context, after idempotency.ID, limit int) ([]idempotency.Record, error) {
-	rows, err := s.db.Query(ctx, listRecords, after.Tenant, after.User, after.Key, limit)
+	rows, err := s.db.Query(ctx, listRecords, after.Tenant, after.Credential, after.Key, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +98,7 @@ func (s *Store) List(ctx context.Context, after idempotency.ID, limit int) ([]id
 	for rows.Next() {
 		var r idempotency.Record
 		var expires int64
-		if err := rows.Scan(&r.Tenant, &r.User, &r.Key, &expires); err != nil {
+		if err := rows.Scan(&r.Tenant, &r.Credential, &r.Key, &expires); err != nil {
 			return nil, err
 		}
 		r.Expires = sqldb.Time(expires)
@@ -110,7 +111,7 @@ func (s *Store) List(ctx context.Context, after idempotency.ID, limit int) ([]id
 func (s *Store) DeleteExpiredTx(tx txn.Tx, ids []idempotency.ID, before time.Time) error {
 	for _, id := range ids {
 		_, err := sqldb.From(tx).Exec(`DELETE FROM idempotency`+ofKey+` AND expires_at <= ?`,
-			id.Tenant, id.User, id.Key, sqldb.Micros(before))
+			id.Tenant, id.Credential, id.Key, sqldb.Micros(before))
 		if err != nil {
 			return err
 		}

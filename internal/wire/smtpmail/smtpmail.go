@@ -112,7 +112,7 @@ func loopback(host string) bool {
 
 // Send implements mail.Sender.
 func (s *Sender) Send(ctx context.Context, l mail.Letter) error {
-	m := gomail.NewMsg()
+	m := gomail.NewMsg(gomail.WithNoDefaultUserAgent()) // which programs run here is nobody's business
 	m.FromMailAddress(s.from)
 	if err := m.To(l.To); err != nil {
 		return fmt.Errorf("%w: invalid recipient address: %w", mail.ErrRefused, err)
@@ -121,6 +121,10 @@ func (s *Sender) Send(ctx context.Context, l mail.Letter) error {
 	m.SetDate()
 	m.SetMessageIDWithValue(l.ID + "@" + s.domain)
 	m.SetGenHeader("Auto-Submitted", "auto-generated") // no out-of-office answers (RFC 3834)
+	if strings.HasPrefix(l.Unsubscribe, "https://") {  // RFC 8058 asks for https
+		m.SetGenHeader(gomail.HeaderListUnsubscribe, "<"+l.Unsubscribe+">")
+		m.SetGenHeader(gomail.HeaderListUnsubscribePost, "List-Unsubscribe=One-Click")
+	}
 	m.SetBodyString(gomail.TypeTextPlain, l.Text)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

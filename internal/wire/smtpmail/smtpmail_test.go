@@ -70,6 +70,32 @@ func TestSend(t *testing.T) {
 	}
 }
 
+// The headers name no program, and how to unsubscribe only where one click does it.
+func TestHeaders(t *testing.T) {
+	t.Parallel()
+	for url, want := range map[string][2]string{
+		"": {}, "http://agentd.example.com/u?token=x": {},
+		"https://agentd.example.com/u?token=x": {"<https://agentd.example.com/u?token=x>", "List-Unsubscribe=One-Click"},
+	} {
+		server := smtptest.New(t, smtptest.Config{})
+		s := sender(t, smtpmail.Config{URL: "smtp://" + server.Addr, From: "agentd@example.org"})
+		l := letter
+		l.Unsubscribe = url
+		if err := s.Send(t.Context(), l); err != nil {
+			t.Fatal(err)
+		}
+		got := server.Next(t, "ann@example.com").Header
+		if has := [2]string{got.Get("List-Unsubscribe"), got.Get("List-Unsubscribe-Post")}; has != want {
+			t.Errorf("%q: %v", url, has)
+		}
+		for _, name := range []string{"User-Agent", "X-Mailer"} {
+			if got.Get(name) != "" {
+				t.Errorf("%s: %s", name, got.Get(name))
+			}
+		}
+	}
+}
+
 // For a remote host STARTTLS is mandatory, whatever the server offers.
 func TestStartTLS(t *testing.T) {
 	t.Parallel()

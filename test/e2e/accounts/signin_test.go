@@ -159,7 +159,7 @@ func TestSignInByMail(t *testing.T) {
 		enrolled := b.want(201, "POST", "/api/v1/auth/mfa/enrol", "{}")
 		secret := enrolled["secret"].(string)
 		b.want(200, "POST", "/api/v1/auth/mfa/verify", `{"code":"`+totp(t, secret, 0)+`"}`)
-		n.Admin().Exec(`DELETE FROM signin_codes`) // the cool-down is tested with a clock that can be moved
+		n.Admin().Exec(`DELETE FROM signin_addresses`) // the cool-down is tested with a clock that can be moved
 
 		other := newBrowser(n)
 		in = other.want(200, "POST", "/api/v1/auth/verify-code", `{"email":"ann@example.com","code":"`+other.mailed(box, "ann@example.com")+`"}`)

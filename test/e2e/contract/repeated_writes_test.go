@@ -2,6 +2,7 @@ package contract
 
 import (
 	"net/http"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -96,7 +97,9 @@ func TestEveryWriteCanBeRepeated(t *testing.T) {
 				again.IsProblem(t, 403, "FORBIDDEN")
 				return
 			}
-			if again.StatusCode != first.StatusCode || string(again.Body) != string(first.Body) || again.Header.Get("X-Idempotency-Replayed") != "true" {
+			same := string(again.Body) == string(first.Body) || again.JSON["secret_shown_once"] == true
+			checkSecretShownOnce(t, op, first, again)
+			if again.StatusCode != first.StatusCode || !same || again.Header.Get("X-Idempotency-Replayed") != "true" {
 				t.Errorf("repeated: %d %v\n%s\nfirst: %d\n%s", again.StatusCode, again.Header, again.Body, first.StatusCode, first.Body)
 			}
 			for _, name := range []string{"Content-Type", "ETag", "Location"} {
@@ -108,6 +111,33 @@ func TestEveryWriteCanBeRepeated(t *testing.T) {
 			other.Query.Set("another", "request")
 			op.CheckRefusal(t, other.Send(c.Server, key...), 422, "IDEMPOTENCY_KEY_REUSED")
 		})
+	}
+}
+
+// secretive matches what opens something for whoever has it: keys, stream tokens,
+// signing secrets, second factors and the tokens of links.
+var secretive = regexp.MustCompile(`svc_[A-Za-z0-9]{8}_[A-Za-z0-9]{32}|svt_[A-Za-z0-9_-]{20}|whsec_|otpauth://|[?&]token=`)
+
+// showsSecrets are operations that show a secret once.
+var showsSecrets = []string{"createApiKey", "inviteUser", "resendInvite", "createWebhook", "createSensor", "createNotificationTarget",
+	"mintSseToken", "enrolMfa", "createTenant"}
+
+// checkSecretShownOnce fails if a repeated answer shows a secret, or has lost more than
+// that.
+func checkSecretShownOnce(t *testing.T, op *contracttest.Operation, first, again apptest.Reply) {
+	t.Helper()
+	if secretive.Match(again.Body) {
+		t.Errorf("a repetition shows a secret: implement route.ShownOnce on the answer: %s", again.Body)
+	}
+	once := secretive.Match(first.Body)
+	if listed := slices.Contains(showsSecrets, op.ID); listed != once || once != (again.JSON["secret_shown_once"] == true) {
+		t.Errorf("listed in showsSecrets: %t, the first answer shows a secret: %t, repeated: %s", listed, once, again.Body)
+	}
+	delete(again.JSON, "secret_shown_once")
+	for name := range again.JSON {
+		if _, there := first.JSON[name]; !there {
+			t.Errorf("the repetition has %s, the first answer has not", name)
+		}
 	}
 }
 

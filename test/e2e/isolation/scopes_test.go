@@ -81,6 +81,7 @@ func TestGate(t *testing.T) {
 			refused(callWithout(g, t, op, string(away.RawKey)), 403, "MEMBER_SUSPENDED")
 			refused(callWithout(g, t, op, closed), 403, "TENANT_SUSPENDED")
 
+			refused(callWithout(g, t, op, g.KeyFor(authz.Owner, authz.Wildcard), "X-Tenant-Id", ident.New()), 409, "TENANT_SWITCHED", "Gate")
 			if len(op.Scopes) > 0 {
 				refused(callWithout(g, t, op, g.KeyFor(authz.Owner)), 403, "MISSING_SCOPE", string(op.Scopes[0]))
 				refused(callWithout(g, t, op, g.KeyFor(authz.Owner, without(op.Scopes)...)), 403, "MISSING_SCOPE", string(op.Scopes[0]))

@@ -125,6 +125,8 @@ func oneEffectEach(t *testing.T, rounds int, nodes ...*apptest.Server) {
 				if a.Header.Get("Retry-After") == "" {
 					t.Error("a 202 without Retry-After")
 				}
+			case a.JSON["raw_key"] != nil && final.JSON["secret_shown_once"] == true: // the one that had the effect
+				done++
 			case string(a.Body) != string(final.Body):
 				t.Errorf("%s: %d %s, want %s", route.path, a.StatusCode, a.Body, final.Body)
 			case a.Header.Get("X-Idempotency-Replayed") == "":
@@ -166,6 +168,16 @@ func TestIdempotencyKeys(t *testing.T) {
 		if theirs := post(other, agents, `{"name":"theirs"}`, "k1"); theirs.StatusCode != 201 || replayed(theirs) {
 			t.Errorf("another person's key: %d %s", theirs.StatusCode, theirs.Body)
 		}
+		// Nor is what one key did shown to another of the same person, which may do less.
+		const keys = "/api/v1/tenants/me/keys"
+		less := n.WithKey(n.Expect(201, "POST", keys, object{"name": "less", "scopes": []string{"api_keys:write"}})["raw_key"].(string))
+		made := post(n, keys, `{"name":"all","scopes":["*"]}`, "keymake-1")
+		post(less, keys, `{"name":"all","scopes":["*"]}`, "keymake-1").IsProblem(t, 422, "SCOPE_NOT_HELD")
+		again := post(n, keys, `{"name":"all","scopes":["*"]}`, "keymake-1")
+		if made.JSON["raw_key"] == nil || !replayed(again) || again.JSON["key_id"] != made.JSON["key_id"] || again.JSON["raw_key"] != nil ||
+			again.JSON["secret_shown_once"] != true {
+			t.Errorf("%s, then %s", made.Body, again.Body)
+		}
 		post(n, agents, `{"name": "mine"}`, "k1").IsProblem(t, 422, "IDEMPOTENCY_KEY_REUSED") // other bytes
 		post(n, agents, `{`, "k1").IsProblem(t, 422, "IDEMPOTENCY_KEY_REUSED")
 		n.Do("PUT", agents+"/"+first.JSON["agent_id"].(string), `{"name":"mine"}`, "Idempotency-Key", "k1").IsProblem(t, 422, "IDEMPOTENCY_KEY_REUSED")
@@ -173,7 +185,7 @@ func TestIdempotencyKeys(t *testing.T) {
 		// A refusal that the request deserves is repeated, whatever has changed.
 		missing := agents + "/" + "0198c0de-0000-7000-8000-000000000001"
 		gone := n.Do("DELETE", missing, nil, "Idempotency-Key", "k2")
-		again := n.Do("DELETE", missing, nil, "Idempotency-Key", "k2")
+		again = n.Do("DELETE", missing, nil, "Idempotency-Key", "k2")
 		if gone.StatusCode != 404 || !replayed(again) || string(again.Body) != string(gone.Body) {
 			t.Errorf("a 404 again: %d %v %s", again.StatusCode, again.Header, again.Body)
 		}

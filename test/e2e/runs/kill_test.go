@@ -141,3 +141,31 @@ func TestKillNineElsewhere(t *testing.T) {
 		}
 	}
 }
+
+// A model call during which the program was killed twice is given up, so that no
+// input can make the program die at each start.
+func TestKilledTwiceInOneStep(t *testing.T) {
+	t.Parallel()
+	apptest.SkipUnderRace(t)
+	if testing.Short() {
+		t.Skip("builds and kills the program")
+	}
+	sim := modeltest.New(t, modeltest.Default(modeltest.Answer{HangFirst: true}))
+	p := apptest.BuildProcess(t, sim)
+	p.Start()
+	id := p.StartRun(p.CreateAgent(nil), "Go.", nil)
+	for kills := range 2 {
+		for sim.Calls() <= kills {
+			<-time.After(10 * time.Millisecond)
+		}
+		p.Kill()
+		p.Start()
+	}
+	r := p.WaitRun(id)
+	if r["status"] != "failed" || r["error_code"] != "step_crashed" || sim.Calls() != 2 {
+		t.Errorf("the run is %v, %v, after %d calls", r["status"], r["error_code"], sim.Calls())
+	}
+	if body := string(p.Do("GET", "/metrics", nil).Body); !strings.Contains(body, `agentd_steps_killed_total{type="llm"} 1`) {
+		t.Error("the metric does not count the step")
+	}
+}

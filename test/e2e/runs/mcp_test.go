@@ -3,7 +3,6 @@ package runs
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -110,21 +109,6 @@ func TestMCPServerThatDiesInACall(t *testing.T) {
 	}
 }
 
-// follow opens an address as a person does, who goes wherever it leads.
-func follow(t *testing.T, address string) (int, string) {
-	t.Helper()
-	resp, err := apptest.HTTPClient.Get(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp.StatusCode, string(body)
-}
-
 // A run that meets a server which a person must authorize waits, and goes on
 // after that; whether the model knew the server's tools by then or not.
 func TestMCPAuthorization(t *testing.T) {
@@ -133,7 +117,7 @@ func TestMCPAuthorization(t *testing.T) {
 		p := mcptest.NewProtected(t, mcptest.New())
 		agent := n.CreateAgent(nil)
 		server := n.CreateMCPServer(object{"url": p.URL, "assigned_agent_ids": []string{agent}})
-		if server["status"] != "error" || !strings.Contains(server["connect_error"].(string), "/authorize") {
+		if server["status"] != "auth_required" || !strings.Contains(server["connect_error"].(string), "/authorize") {
 			t.Errorf("a server that wants authorization: %v", server)
 		}
 		path := "/api/v1/mcp/servers/" + server["id"].(string)
@@ -143,7 +127,8 @@ func TestMCPAuthorization(t *testing.T) {
 		if waits["server_id"] != server["id"] || waits["name"] != "Weather" {
 			t.Errorf("it waits for %v", waits)
 		}
-		status, page := follow(t, waits["authorization_url"].(string))
+		person := newPerson(t, n)
+		status, page := person.authorize(waits["authorization_url"].(string))
 		if status != 200 || !strings.Contains(page, "Weather is authorized") {
 			t.Fatalf("the person comes back to %d %s", status, page)
 		}
@@ -166,18 +151,18 @@ func TestMCPAuthorization(t *testing.T) {
 		// An authorization that counts no more is asked for again.
 		p.Revoke()
 		failed := n.Expect(200, "POST", path+"/test", nil)
-		if failed["ok"] != false || failed["error"] == nil || failed["authorization_url"] == nil {
+		if failed["ok"] != false || failed["status"] != "auth_required" || failed["error"] == nil || failed["authorization_url"] == nil {
 			t.Errorf("the test of a revoked authorization says %v", failed)
 		}
 		link := n.Expect(200, "POST", path+"/authorize", nil)["authorization_url"].(string)
-		if status, page := follow(t, link); status != 200 {
+		if status, page := person.authorize(link); status != 200 {
 			t.Errorf("a second time: %d %s", status, page)
 		}
 		if got := n.Expect(200, "POST", path+"/test", nil); got["ok"] != true {
 			t.Errorf("after the second time: %v", got)
 		}
 		p.Deny()
-		if status, page := follow(t, link); status != 400 || !strings.Contains(page, "access_denied") {
+		if status, page := person.authorize(link); status != 400 || !strings.Contains(page, "access_denied") {
 			t.Errorf("a person who refuses: %d %s", status, page)
 		}
 	})
@@ -204,7 +189,7 @@ func TestMCPAuthorizationRunsOut(t *testing.T) {
 	agent := n.CreateAgent(nil)
 	server := n.CreateMCPServer(object{"url": p.URL, "assigned_agent_ids": []string{agent}})
 	path := "/api/v1/mcp/servers/" + server["id"].(string)
-	follow(t, n.Expect(200, "POST", path+"/authorize", nil)["authorization_url"].(string))
+	newPerson(t, n).authorize(n.Expect(200, "POST", path+"/authorize", nil)["authorization_url"].(string))
 	if got := apptest.OutputText(n.WaitRun(n.StartRun(agent, "x", nil))); got != "It says: you said hello" {
 		t.Fatalf("the answer is %q", got)
 	}
@@ -217,72 +202,11 @@ func TestMCPAuthorizationRunsOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if status, page := follow(t, n.URL+address.RequestURI()); status != 200 {
+	if status, page := newPerson(t, n).authorize(n.URL + address.RequestURI()); status != 200 {
 		t.Fatalf("%d %s", status, page)
 	}
 	if got := apptest.OutputText(n.WaitRun(run)); got != "It says: you said hello" {
 		t.Errorf("after the authorization: %q", got)
-	}
-}
-
-// A state is ours, for one thing, used once.
-func TestMCPAuthorizationStates(t *testing.T) {
-	t.Parallel()
-	p := mcptest.NewProtected(t, mcptest.New())
-	n := apptest.Start(t, nil, local)
-	server := n.CreateMCPServer(object{"url": p.URL})
-	path := "/api/v1/mcp/servers/" + server["id"].(string)
-	link := n.Expect(200, "POST", path+"/authorize", nil)["authorization_url"].(string)
-
-	var passed []*url.URL
-	watching := &http.Client{Transport: apptest.HTTPClient.Transport, CheckRedirect: func(r *http.Request, _ []*http.Request) error {
-		passed = append(passed, r.URL)
-		return nil
-	}}
-	resp, err := watching.Get(link)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp.Body.Close()
-	if len(passed) != 2 || resp.StatusCode != 200 {
-		t.Fatalf("%d after %v", resp.StatusCode, passed)
-	}
-	back := passed[1]
-	if status, _ := follow(t, back.String()); status != 400 {
-		t.Errorf("a state that was used: %d", status)
-	}
-	start, _ := url.Parse(link)
-	for name, address := range map[string]string{
-		"none":          n.URL + "/api/v1/mcp/oauth/callback?code=x",
-		"a_start_state": n.URL + "/api/v1/mcp/oauth/callback?code=x&state=" + start.Query().Get("state"),
-		"a_back_state":  n.URL + "/api/v1/mcp/oauth/start?state=" + back.Query().Get("state"),
-		"nonsense":      n.URL + "/api/v1/mcp/oauth/start?state=%00%ff",
-		"cut":           link[:len(link)-1],
-	} {
-		if status, page := follow(t, address); status != 400 || strings.Contains(page, "panic") {
-			t.Errorf("%s: %d %s", name, status, page)
-		}
-	}
-	// Another issuer's answer is not taken, and uses the state up.
-	passed = nil
-	stopping := &http.Client{Transport: apptest.HTTPClient.Transport, CheckRedirect: func(r *http.Request, via []*http.Request) error {
-		if len(via) == 2 {
-			passed = append(passed, r.URL)
-			return http.ErrUseLastResponse
-		}
-		return nil
-	}}
-	if resp, err = stopping.Get(link); err != nil {
-		t.Fatal(err)
-	}
-	resp.Body.Close()
-	mixed := strings.Replace(passed[0].String(), url.QueryEscape("http://127.0.0.1"), url.QueryEscape("http://evil.example"), 1)
-	if status, page := follow(t, mixed); status != 400 || !strings.Contains(page, "another authorization server") {
-		t.Errorf("another issuer: %d %s", status, page)
-	}
-	n.Expect(200, "DELETE", path, nil)
-	if status, _ := follow(t, link); status != 404 {
-		t.Errorf("a server that is deleted: %d", status)
 	}
 }
 

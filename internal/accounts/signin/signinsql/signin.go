@@ -20,23 +20,27 @@ type Store struct{ db *sqldb.DB }
 
 var _ signin.Store = (*Store)(nil)
 
-// New uses the tables of migration 19.
+// New uses the tables of migrations 19 and 29.
 func New(db *sqldb.DB) *Store { return &Store{db} }
 
 func notFound(err error) error { return sqldb.NoRowsAs(err, signin.ErrNotFound) }
 
 const (
-	emailCodeColumns = `email, code_hash, terms, asked, wrong, again_at, expires_at, forget_at`
-	linkColumns      = `issuer, subject, provider, email, provider_email, linked_at`
-	factorColumns    = `person, tenant_id, sealed, algorithm, recovery, created_at, confirmed_at, last_step, wrong, wrong_at`
+	addressColumns = `email, asked, asked_at, again_at, tried, tried_since, forget_at`
+	attemptColumns = `email, browser, code_hash, long_hash, terms, wrong, elsewhere, expires_at`
+	linkColumns    = `issuer, subject, provider, email, provider_email, linked_at`
+	factorColumns  = `person, tenant_id, sealed, algorithm, recovery, created_at, confirmed_at, last_step, wrong, wrong_at`
 
-	selectCode   = `SELECT ` + emailCodeColumns + ` FROM signin_codes WHERE email = ?`
-	selectTicket = `SELECT sealed FROM signin_tickets WHERE kind = ? AND hash = ? AND expires_at > ?`
-	selectLink   = `SELECT ` + linkColumns + ` FROM signin_links `
-	selectFactor = `SELECT ` + factorColumns + ` FROM signin_factors WHERE person = ?`
+	selectAddress = `SELECT ` + addressColumns + ` FROM signin_addresses WHERE email = ?`
+	selectCodes   = `SELECT ` + attemptColumns + ` FROM signin_attempts WHERE email = ? AND expires_at > ? ORDER BY expires_at DESC, browser`
+	selectTicket  = `SELECT sealed FROM signin_tickets WHERE kind = ? AND hash = ? AND expires_at > ?`
+	selectLink    = `SELECT ` + linkColumns + ` FROM signin_links `
+	selectFactor  = `SELECT ` + factorColumns + ` FROM signin_factors WHERE person = ?`
 
-	deleteExpiredCodes = `DELETE FROM signin_codes WHERE email IN
-		(SELECT email FROM signin_codes WHERE forget_at <= ? ORDER BY forget_at LIMIT ?)`
+	deleteExpiredAddresses = `DELETE FROM signin_addresses WHERE email IN
+		(SELECT email FROM signin_addresses WHERE forget_at <= ? ORDER BY forget_at LIMIT ?)`
+	deleteExpiredCodes = `DELETE FROM signin_attempts WHERE (email, browser) IN
+		(SELECT email, browser FROM signin_attempts WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`
 	deleteExpiredTickets = `DELETE FROM signin_tickets WHERE (kind, hash) IN
 		(SELECT kind, hash FROM signin_tickets WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`
 )
@@ -45,11 +49,12 @@ var (
 	selectMembership = `SELECT ` + identitysql.MemberColumns + `, ` + identitysql.TenantColumns + `
 		FROM users u JOIN tenants t ON t.tenant_id = u.tenant_id AND t.status <> 'deleted' `
 
-	insertCode   = sqldb.Insert(`signin_codes`, emailCodeColumns) + ` ON CONFLICT (email) DO NOTHING`
-	updateCode   = `UPDATE signin_codes SET ` + sqldb.Assign(strings.TrimPrefix(emailCodeColumns, `email, `)) + ` WHERE email = ?`
-	insertTicket = sqldb.Insert(`signin_tickets`, `kind, hash, sealed, expires_at`)
-	insertLink   = sqldb.Insert(`signin_links`, linkColumns) + ` ON CONFLICT DO NOTHING`
-	putFactor    = sqldb.Insert(`signin_factors`, factorColumns) +
+	insertAddress = sqldb.Insert(`signin_addresses`, addressColumns) + ` ON CONFLICT (email) DO NOTHING`
+	updateAddress = `UPDATE signin_addresses SET ` + sqldb.Assign(strings.TrimPrefix(addressColumns, `email, `)) + ` WHERE email = ?`
+	insertCode    = sqldb.Insert(`signin_attempts`, attemptColumns)
+	insertTicket  = sqldb.Insert(`signin_tickets`, `kind, hash, sealed, expires_at`)
+	insertLink    = sqldb.Insert(`signin_links`, linkColumns) + ` ON CONFLICT DO NOTHING`
+	putFactor     = sqldb.Insert(`signin_factors`, factorColumns) +
 		` ON CONFLICT (person) DO UPDATE SET ` + sqldb.Excluded(strings.TrimPrefix(factorColumns, `person, `))
 )
 
@@ -78,31 +83,57 @@ func (s *Store) UpdateLastLoginTx(tx txn.Tx, tenantID, userID string, at time.Ti
 	return err
 }
 
-// LockCodeTx implements signin.Store.
-func (s *Store) LockCodeTx(tx txn.Tx, email string) (c signin.Code, err error) {
-	var again, expires, forget int64
+// LockAddressTx implements signin.Store.
+func (s *Store) LockAddressTx(tx txn.Tx, email string) (a signin.Address, err error) {
+	var asked, again, since, forget int64
 	t := sqldb.From(tx)
-	err = t.QueryRow(selectCode+t.ForUpdate(), email).
-		Scan(&c.Email, &c.Hash, &c.Terms, &c.Asked, &c.Wrong, &again, &expires, &forget)
-	c.AgainAt, c.ExpiresAt, c.ForgetAt = sqldb.Time(again), sqldb.Time(expires), sqldb.Time(forget)
-	return c, notFound(err)
+	err = t.QueryRow(selectAddress+t.ForUpdate(), email).Scan(&a.Email, &a.Asked, &asked, &again, &a.Tried, &since, &forget)
+	a.AskedAt, a.AgainAt, a.TriedSince, a.ForgetAt = sqldb.Time(asked), sqldb.Time(again), sqldb.Time(since), sqldb.Time(forget)
+	return a, notFound(err)
 }
 
-// CreateCodeTx implements signin.Store.
-func (s *Store) CreateCodeTx(tx txn.Tx, c signin.Code) error {
-	n, err := sqldb.From(tx).Exec(insertCode,
-		c.Email, filled(c.Hash), c.Terms, c.Asked, c.Wrong, sqldb.Micros(c.AgainAt), sqldb.Micros(c.ExpiresAt), sqldb.Micros(c.ForgetAt))
+// CreateAddressTx implements signin.Store.
+func (s *Store) CreateAddressTx(tx txn.Tx, a signin.Address) error {
+	n, err := sqldb.From(tx).Exec(insertAddress, append([]any{a.Email}, addressValues(a)...)...)
 	if err == nil && n == 0 {
 		err = signin.ErrTaken
 	}
 	return err
 }
 
+// UpdateAddressTx implements signin.Store.
+func (s *Store) UpdateAddressTx(tx txn.Tx, a signin.Address) error {
+	_, err := sqldb.From(tx).Exec(updateAddress, append(addressValues(a), a.Email)...)
+	return err
+}
+
+func addressValues(a signin.Address) []any {
+	return []any{
+		a.Asked, sqldb.Micros(a.AskedAt), sqldb.Micros(a.AgainAt), a.Tried, sqldb.Micros(a.TriedSince), sqldb.Micros(a.ForgetAt),
+	}
+}
+
+// CreateCodeTx implements signin.Store.
+func (s *Store) CreateCodeTx(tx txn.Tx, c signin.Code) error {
+	_, err := sqldb.From(tx).Exec(insertCode,
+		c.Email, c.Browser, c.Short, filled(c.Long), c.Terms, c.Wrong, c.Elsewhere, sqldb.Micros(c.ExpiresAt))
+	return err
+}
+
+// ListCodesTx implements signin.Store.
+func (s *Store) ListCodesTx(tx txn.Tx, email string, now time.Time) ([]signin.Code, error) {
+	return sqldb.Collect(sqldb.From(tx).Query, selectCodes, []any{email, sqldb.Micros(now)}, func(row sqldb.Row) (c signin.Code, err error) {
+		var expires int64
+		err = row.Scan(&c.Email, &c.Browser, &c.Short, &c.Long, &c.Terms, &c.Wrong, &c.Elsewhere, &expires)
+		c.ExpiresAt = sqldb.Time(expires)
+		return c, err
+	})
+}
+
 // UpdateCodeTx implements signin.Store.
 func (s *Store) UpdateCodeTx(tx txn.Tx, c signin.Code) error {
-	_, err := sqldb.From(tx).Exec(updateCode,
-		filled(c.Hash), c.Terms, c.Asked, c.Wrong,
-		sqldb.Micros(c.AgainAt), sqldb.Micros(c.ExpiresAt), sqldb.Micros(c.ForgetAt), c.Email)
+	_, err := sqldb.From(tx).Exec(`UPDATE signin_attempts SET wrong = ?, elsewhere = ? WHERE email = ? AND browser = ?`,
+		c.Wrong, c.Elsewhere, c.Email, c.Browser)
 	return err
 }
 
@@ -115,8 +146,8 @@ func filled(b []byte) []byte {
 }
 
 // DeleteCodeTx implements signin.Store.
-func (s *Store) DeleteCodeTx(tx txn.Tx, email string) error {
-	_, err := sqldb.From(tx).Exec(`DELETE FROM signin_codes WHERE email = ?`, email)
+func (s *Store) DeleteCodeTx(tx txn.Tx, c signin.Code) error {
+	_, err := sqldb.From(tx).Exec(`DELETE FROM signin_attempts WHERE email = ? AND browser = ?`, c.Email, c.Browser)
 	return err
 }
 
@@ -229,19 +260,20 @@ func (s *Store) DeleteFactorTx(tx txn.Tx, person string) error {
 
 // DeleteEmailTx implements signin.Store.
 func (s *Store) DeleteEmailTx(tx txn.Tx, email string) error {
-	if err := s.DeleteCodeTx(tx, email); err != nil {
-		return err
+	for _, table := range []string{`signin_addresses`, `signin_attempts`, `signin_links`} {
+		if _, err := sqldb.From(tx).Exec(`DELETE FROM `+table+` WHERE email = ?`, email); err != nil {
+			return err
+		}
 	}
-	_, err := sqldb.From(tx).Exec(`DELETE FROM signin_links WHERE email = ?`, email)
-	return err
+	return nil
 }
 
 // DeleteExpiredTx implements signin.Store.
 func (s *Store) DeleteExpiredTx(tx txn.Tx, now time.Time, n int) error {
-	_, err := sqldb.From(tx).Exec(deleteExpiredCodes, sqldb.Micros(now), n)
-	if err != nil {
-		return err
+	for _, statement := range []string{deleteExpiredAddresses, deleteExpiredCodes, deleteExpiredTickets} {
+		if _, err := sqldb.From(tx).Exec(statement, sqldb.Micros(now), n); err != nil {
+			return err
+		}
 	}
-	_, err = sqldb.From(tx).Exec(deleteExpiredTickets, sqldb.Micros(now), n)
-	return err
+	return nil
 }

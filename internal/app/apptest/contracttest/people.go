@@ -92,5 +92,7 @@ func (c *Company) email() string {
 var needsPerson = map[string]bool{
 	"requestOtpCode": true, "verifyOtpCode": true, "register": true, "verifyEmail": true,
 	"startOAuthLogin": true, "completeOAuthLogin": true, "exchangeOAuthAppCode": true,
+	"showNotificationConfirmation": true, "confirmNotificationTarget": true,
+	"showNotificationUnsubscribe": true, "unsubscribeNotifications": true,
 	"verifyMfa": true, "verifyMfaRecovery": true, "disableMfa": true,
 }

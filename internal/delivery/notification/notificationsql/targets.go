@@ -17,13 +17,15 @@ import (
 var _ notification.DeliveryStore = (*Store)(nil)
 
 const (
-	targetColumns = `target_id, user_id, label, enabled, kind, sealed, created_at, last_at, last_error`
+	targetColumns = `target_id, user_id, label, enabled, kind, sealed, created_at, last_at, last_error,
+		confirmed_at, confirm_hash, confirm_until`
 	selectTargets = `SELECT ` + targetColumns + ` FROM notification_targets WHERE tenant_id = ?`
 	hasTargets    = `SELECT EXISTS (SELECT 1 FROM notification_targets WHERE tenant_id = ?)
 		OR EXISTS (SELECT 1 FROM notification_prefs WHERE tenant_id = ?)`
 	countTargets = `SELECT COUNT(*) FROM notification_targets WHERE tenant_id = ? AND user_id = ?`
 
-	listPeople = `SELECT u.user_id, u.email FROM users u JOIN tenants t ON t.tenant_id = u.tenant_id
+	listPeople = `SELECT u.user_id, CASE WHEN u.email_verified THEN u.email ELSE '' END FROM users u
+		JOIN tenants t ON t.tenant_id = u.tenant_id
 		WHERE u.tenant_id = ? AND u.role <> 'viewer' AND u.status = 'active' AND t.status = 'active' ORDER BY u.user_id`
 	selectPrefs = `SELECT body FROM notification_prefs WHERE tenant_id = ? AND user_id = ?`
 	listPrefs   = `SELECT user_id, body FROM notification_prefs WHERE tenant_id = ?`
@@ -126,12 +128,13 @@ func (s *Store) GetTarget(ctx context.Context, tenant, id string) (*notification
 
 func scanTarget(tenant string, row sqldb.Row) (*notification.Target, error) {
 	t := &notification.Target{TenantID: tenant}
-	var created, last int64
-	err := row.Scan(&t.ID, &t.UserID, &t.Label, &t.Enabled, &t.Kind, &t.Sealed, &created, &last, &t.LastError)
+	var created, last, confirmed, until int64
+	err := row.Scan(&t.ID, &t.UserID, &t.Label, &t.Enabled, &t.Kind, &t.Sealed, &created, &last, &t.LastError,
+		&confirmed, &t.ConfirmHash, &until)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, fault.NoSuch("notification target")
 	}
-	t.CreatedAt, t.LastAt = sqldb.Time(created), sqldb.Time(last)
+	t.CreatedAt, t.LastAt, t.ConfirmedAt, t.ConfirmUntil = sqldb.Time(created), sqldb.Time(last), sqldb.Time(confirmed), sqldb.Time(until)
 	return t, err
 }
 
@@ -140,7 +143,8 @@ func scanTarget(tenant string, row sqldb.Row) (*notification.Target, error) {
 func (s *Store) CreateTargetTx(tx txn.Tx, t notification.Target) (n int, err error) {
 	q := sqldb.From(tx)
 	_, err = q.Exec(insertTarget,
-		t.TenantID, t.ID, t.UserID, t.Label, t.Enabled, t.Kind, t.Sealed, sqldb.Micros(t.CreatedAt), sqldb.Micros(t.LastAt), t.LastError)
+		t.TenantID, t.ID, t.UserID, t.Label, t.Enabled, t.Kind, t.Sealed, sqldb.Micros(t.CreatedAt), sqldb.Micros(t.LastAt), t.LastError,
+		sqldb.Micros(t.ConfirmedAt), t.ConfirmHash, sqldb.Micros(t.ConfirmUntil))
 	if err != nil {
 		return 0, err
 	}

@@ -25,7 +25,7 @@ func New(db *sqldb.DB) *Store { return &Store{db} }
 
 const (
 	runColumns = `run_id, agent_id, agent_version, session_id, team_run_id, status, input, output, metrics, error, error_code,
-		metadata, resource_limits, options, pending, step_seq, event_seq, created_at, started_at, completed_at, waiting`
+		metadata, resource_limits, options, pending, step_seq, event_seq, created_at, started_at, completed_at, waiting, continued_by`
 	updatedColumns = `status, output, metrics, error, error_code, started_at, completed_at, step_seq, event_seq, pending, waiting, auth_server`
 
 	oneRun    = ` WHERE tenant_id = ? AND run_id = ?`
@@ -50,7 +50,8 @@ func (s *Store) Create(r *run.Record) txn.Op {
 		r.TenantID, r.RunID, r.AgentID, r.AgentVersion, r.SessionID, r.TeamRunID, string(r.Status),
 		string(r.Input), sqldb.NullJSON(r.Output), metricsJSON(&enc, r.Metrics), r.Error, r.ErrorCode, string(r.Metadata),
 		enc.JSON(r.ResourceLimits), enc.JSON(r.Options), enc.JSON(r.Pending), r.StepSeq, r.EventSeq,
-		sqldb.Micros(r.CreatedAt), sqldb.OptionalMicros(r.StartedAt), sqldb.OptionalMicros(r.CompletedAt), waitJSON(&enc, r.Wait))
+		sqldb.Micros(r.CreatedAt), sqldb.OptionalMicros(r.StartedAt), sqldb.OptionalMicros(r.CompletedAt), waitJSON(&enc, r.Wait),
+		r.ContinuedByRunID)
 	return func(tx txn.Tx) error {
 		err := insert(tx)
 		if sqldb.IsUnique(err) {
@@ -169,7 +170,8 @@ func scanRun(tenant string, row sqldb.Row) (*run.Record, error) {
 	var output sql.NullString
 	var created, started, completed int64
 	err := row.Scan(&r.RunID, &r.AgentID, &r.AgentVersion, &r.SessionID, &r.TeamRunID, &status, &input, &output, &metrics, &r.Error,
-		&r.ErrorCode, &metadata, &limits, &options, &pending, &r.StepSeq, &r.EventSeq, &created, &started, &completed, &waiting)
+		&r.ErrorCode, &metadata, &limits, &options, &pending, &r.StepSeq, &r.EventSeq, &created, &started, &completed, &waiting,
+		&r.ContinuedByRunID)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, fault.NoSuch("run")
 	}
@@ -187,7 +189,7 @@ func scanRun(tenant string, row sqldb.Row) (*run.Record, error) {
 	dec.JSON(options, &r.Options)
 	dec.JSON(pending, &r.Pending)
 	dec.JSON(waiting, &r.Wait)
-	r.ShowWait()
+	r.Show()
 	return r, dec.Err()
 }
 

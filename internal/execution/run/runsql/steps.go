@@ -18,9 +18,11 @@ import (
 
 const (
 	storedColumns = `seq, step_id, type, status, started_at, completed_at, duration_us, input, output, error, metrics, tool_calls, attempts`
+	// inheritedColumns are copied from one run to another.
+	inheritedColumns = storedColumns + `, call_of`
 	// stepColumns are of run_steps. The last is the output of the model's step
 	// that requested a call, from which the call's step takes its arguments.
-	stepColumns = storedColumns + `, CASE WHEN call_of > 0 THEN (SELECT asking.output FROM run_steps asking
+	stepColumns = storedColumns + `, made_by, CASE WHEN call_of > 0 THEN (SELECT asking.output FROM run_steps asking
 		WHERE asking.tenant_id = run_steps.tenant_id AND asking.run_id = run_steps.run_id AND asking.seq = run_steps.call_of) END`
 )
 
@@ -77,7 +79,7 @@ func scanStep(rows sqldb.Row) (run.Step, error) {
 	var input, output, metrics, attempts, asking sql.NullString
 	var started, completed, took int64
 	err := rows.Scan(&st.Seq, &st.StepID, &kind, &status, &started, &completed, &took, &input, &output, &st.Error, &metrics,
-		&calls, &attempts, &asking)
+		&calls, &attempts, &st.InheritedFrom, &asking)
 	if err != nil {
 		return st, err
 	}

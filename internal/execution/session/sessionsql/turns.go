@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 
+	"agentd/internal/base/fault"
 	"agentd/internal/base/txn"
 	"agentd/internal/execution/run"
 	"agentd/internal/execution/session"
@@ -13,6 +14,7 @@ import (
 
 const (
 	finishTurn     = `UPDATE session_runs SET finished = ?` + ofSession + ` AND turn = ?`
+	replaceTurn    = `UPDATE session_runs SET run_id = ?, finished = ? WHERE tenant_id = ? AND run_id = ?`
 	selectTurnOf   = `SELECT session_id, turn, branch_id, finished FROM session_runs WHERE tenant_id = ? AND run_id = ?`
 	listUnfinished = `SELECT turn, branch_id, run_id, finished FROM session_runs` + ofSession + ` AND NOT finished`
 	listTurns      = `SELECT t.turn, t.branch_id, t.run_id, t.finished, r.status, r.created_at, r.completed_at
@@ -41,6 +43,19 @@ func (s *Store) FinishTurnTx(tx txn.Tx, tenant, runID string) (session.Turn, boo
 	}
 	_, err = sqldb.From(tx).Exec(finishTurn, true, tenant, t.SessionID, t.Turn)
 	return t, true, err
+}
+
+// PutTurnTx implements session.Store.
+func (s *Store) PutTurnTx(tx txn.Tx, tenant, runID, by string) (session.Turn, error) {
+	t := session.Turn{RunID: by}
+	if _, err := sqldb.From(tx).Exec(replaceTurn, by, false, tenant, runID); err != nil {
+		return t, err
+	}
+	err := sqldb.From(tx).QueryRow(selectTurnOf, tenant, by).Scan(&t.SessionID, &t.Turn, &t.BranchID, &t.Finished)
+	if errors.Is(err, sql.ErrNoRows) {
+		return t, fault.NoSuch("turn")
+	}
+	return t, err
 }
 
 // ListUnfinishedTx implements session.Store.

@@ -3,8 +3,7 @@ package app
 import (
 	"context"
 
-	"agentd/internal/commerce/customer"
-	"agentd/internal/kernel/resource"
+	"agentd/internal/app/kinds"
 )
 
 // build builds the areas, each from those before it, and returns their parts in
@@ -48,8 +47,8 @@ func build(ctx context.Context, p *platform) (*program, error) {
 	members.connect(accounts)
 
 	parts := []part{
-		p.part(), out.part(p),
-		accounts.part(p), members.part(p), agents.part(), commercePart(p), models.part(p), delivery.part(p, accounts), content.part(p),
+		p.part(), out.part(p), accounts.part(p), members.part(p), agents.part(), {name: "kinds", routes: kinds.Routes(p.kernel)},
+		models.part(p), delivery.part(p, accounts), content.part(p),
 		tools.part(), execution.part(p), compatPart(p, models, agents, execution),
 	}
 	watchers, err := orderWatchers(parts)
@@ -69,9 +68,4 @@ func build(ctx context.Context, p *platform) (*program, error) {
 		return nil, err
 	}
 	return &program{accounts: accounts, models: models, parts: append(parts, edge), server: server}, nil
-}
-
-// commercePart is the kinds of commerce, which have no rules beyond their own.
-func commercePart(p *platform) part {
-	return part{name: "commerce", routes: resource.Routes(resource.NewStore(customer.Customers, p.kernel))}
 }

@@ -22,10 +22,10 @@ type commands struct {
 	Runs struct {
 		List     runsListCommand     `cmd:"" help:"List runs, newest first."`
 		Show     runsShowCommand     `cmd:"" help:"Show a run with its output and steps."`
-		Follow   runsFollowCommand   `cmd:"" help:"Follow a run to its end, from its first event on."`
 		Tree     runsTreeCommand     `cmd:"" help:"Show a run with the runs of other agents that it started."`
 		Respond  runsRespondCommand  `cmd:"" help:"Answer the question of a run."`
 		Approve  runsApproveCommand  `cmd:"" help:"Approve the tool call that a run waits for."`
+		Follow   runsFollowCommand   `cmd:"" help:"Follow a run to its end, from its first event on."`
 		Reject   runsRejectCommand   `cmd:"" help:"Reject the tool call that a run waits for."`
 		Cancel   runsCancelCommand   `cmd:"" help:"Cancel a run."`
 		Continue runsContinueCommand `cmd:"" help:"Continue a run that failed, or all that failed."`

@@ -8,12 +8,117 @@ import (
 
 // exampleText is the example of a command as its help shows it.
 func exampleText(node *kong.Node) string {
-	example := examples[strings.TrimPrefix(node.FullPath(), "agentd ")]
+	example := examples[commandPath(node)]
 	if example == "" {
 		return ""
 	}
 	return "Example:\n\n    " + strings.ReplaceAll(strings.TrimSpace(example), "\n", "\n    ")
 }
 
-// examples has command lines for each command.
-var examples = map[string]string{}
+// commandPath is a command as it is typed, without the program.
+func commandPath(node *kong.Node) string {
+	return strings.TrimPrefix(strings.TrimPrefix(node.FullPath(), "agentd"), " ")
+}
+
+// untested are the commands whose examples the test of docs/cli.md does not
+// type: they serve until they are stopped, or need what builtin/echo does not do.
+// test/e2e/commandline runs these commands.
+var untested = map[string]bool{
+	"serve": true, "webhooks listen": true, "webhooks redeliver": true, "runs respond": true, "admin secrets forget": true,
+}
+
+// examples has an example of each command. They are one story: the help texts and
+// docs/cli.md show them, and a test types them in the page's order.
+var examples = map[string]string{
+	"agent create": `agentd agent create --name calc --tool calculator --system "You are good at sums."
+agentd agent create --name calc --tool calculator,current_time --replace`,
+	"agent list":   `agentd agent list --limit 5`,
+	"agent show":   `agentd agent show calc`,
+	"agent export": `agentd agent export calc > calc.yaml`,
+	"agent apply": `agentd agent apply -f calc.yaml --dry-run
+printf 'name: clerk\nbuilt_in_tools: [calculator]\napproval_required_tools: [calculator]\n' > clerk.yaml
+agentd agent apply -f clerk.yaml --yes`,
+	"agent edit":     `EDITOR="sed -i s/sums/arithmetic/" agentd agent edit calc`,
+	"agent versions": `agentd agent versions calc`,
+	"agent diff":     `agentd agent diff calc 1 2`,
+	"agent rollback": `agentd agent rollback calc 2`,
+	"agent delete": `agentd agent create --name scratch
+agentd agent delete scratch --yes`,
+	"run": `agentd run calc "What is 6*7?"
+echo "What is 6*8?" | agentd run calc -
+export RUN=$(agentd run clerk "What is 6*9?" --detach)`,
+	"runs list":    `agentd runs list --agent calc --status completed`,
+	"runs show":    `agentd runs show $RUN`,
+	"runs tree":    `agentd runs tree $RUN`,
+	"runs approve": `agentd runs approve $RUN`,
+	"runs follow":  `agentd runs follow $RUN`,
+	"runs respond": `agentd runs respond $RUN "The second one."`,
+	"runs reject": `export RUN=$(agentd run clerk "What is 1+1?" --detach)
+agentd runs reject $RUN --reason "not today" --continue`,
+	"runs continue": `agentd runs continue --failed --since 1h --code model_error`,
+	"runs cancel":   `agentd runs cancel $RUN`,
+	"chat": `printf 'What is 6*7?\n/history\n' | agentd chat calc
+export SESSION=$(agentd sessions list --agent calc --json | jq -r '.items[0].session_id')
+echo "And half of that?" | agentd chat --session $SESSION`,
+	"approvals list": `export RUN=$(agentd run clerk "What is 2+2?" --detach)
+agentd approvals list`,
+	"approvals approve": `agentd approvals approve $(agentd approvals list --json | jq -r '.items[0].approval_id')`,
+	"approvals reject": `export RUN=$(agentd run clerk "What is 3+3?" --detach)
+agentd approvals reject $(agentd approvals list --json | jq -r '.items[0].approval_id') --reason "not today"`,
+	"sessions list":     `agentd sessions list --agent calc`,
+	"sessions show":     `agentd sessions show $SESSION`,
+	"sessions messages": `agentd sessions messages $SESSION`,
+	"sessions delete":   `agentd sessions delete $SESSION`,
+	"schedules list":    `agentd schedules list`,
+	"schedules set":     `agentd schedules set calc --cron "0 9 * * 1-5" --timezone Europe/Berlin --message "What is 6*7?"`,
+	"schedules show":    `agentd schedules show calc`,
+	"schedules delete":  `agentd schedules delete calc`,
+	"memory list":       `agentd memory list calc`,
+	"memory add":        `export ENTRY=$(agentd memory add calc "The user likes green tea." --about Ada --tag drink --json | jq -r .entry_id)`,
+	"memory search":     `agentd memory search calc "green tea"`,
+	"memory delete":     `agentd memory delete calc $ENTRY`,
+	"kb list":           `agentd kb list`,
+	"kb create":         `agentd kb create Handbook --description "How we work"`,
+	"kb add": `mkdir -p handbook
+echo "We open at nine on Mondays." > handbook/hours.md
+agentd kb add Handbook handbook`,
+	"kb documents":  `agentd kb documents Handbook`,
+	"kb search":     `agentd kb search Handbook "when do you open"`,
+	"kb delete":     `agentd kb delete Handbook --yes`,
+	"webhooks list": `agentd webhooks list`,
+	"webhooks create": `export HOOK=$(agentd webhooks create http://127.0.0.1:9999/hook --events run.completed --json | jq -r .webhook_id)
+agentd run calc "What is 6*7?"`,
+	"webhooks trigger":    `agentd webhooks trigger $HOOK`,
+	"webhooks deliveries": `agentd webhooks deliveries $HOOK`,
+	"webhooks redeliver":  `agentd webhooks redeliver $HOOK DELIVERY`,
+	"webhooks listen": `agentd webhooks listen --events run.completed,run.failed
+agentd webhooks listen --webhook $HOOK`,
+	"webhooks delete":         `agentd webhooks delete $HOOK`,
+	"keys list":               `agentd keys list`,
+	"keys create":             `export KEY=$(agentd keys create ci --scopes agents:read,runs:create --json | jq -r .key_id)`,
+	"keys revoke":             `agentd keys revoke $KEY`,
+	"members list":            `agentd members list`,
+	"members invite":          `agentd members invite ann@example.com --role viewer`,
+	"members remove":          `agentd members remove ann@example.com --yes`,
+	"usage":                   `agentd usage`,
+	"audit":                   `agentd audit --since 24h --limit 10`,
+	"whoami":                  `agentd whoami`,
+	"doctor":                  `agentd doctor`,
+	"api":                     `agentd api GET "agents?limit=2"` + "\n" + `agentd api POST /api/v1/agents -d '{"name": "by hand"}'`,
+	"completion":              `agentd completion bash > agentd.bash`,
+	"serve":                   `agentd serve`,
+	"migrate":                 `agentd migrate --status`,
+	"config show":             `agentd config show`,
+	"config reference":        `agentd config reference`,
+	"admin tenant create":     `agentd admin tenant create --name Acme --owner ann@example.com`,
+	"admin tenant list":       `agentd admin tenant list`,
+	"admin tenant suspend":    `agentd admin tenant suspend acme --reason "unpaid"`,
+	"admin tenant reactivate": `agentd admin tenant reactivate acme`,
+	"admin tenant purge":      `agentd admin tenant purge acme --dry-run`,
+	"admin key create":        `agentd admin key create --role owner --scopes '*' --name again`,
+	"admin secrets status":    `agentd admin secrets status`,
+	"admin secrets rotate":    `agentd admin secrets rotate`,
+	"admin secrets forget":    `agentd admin secrets forget KEY-ID`,
+	"help":                    `agentd help agent create`,
+	"version":                 `agentd version`,
+}

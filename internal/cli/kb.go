@@ -211,7 +211,7 @@ func (s *server) addDocument(base, file, name string) (document, error) {
 		return document{}, err
 	}
 	if len(raw) == 0 {
-		return document{}, errors.New("it is empty")
+		return document{}, errors.New("the file is empty; a document needs some text")
 	}
 	switch {
 	case name != "":

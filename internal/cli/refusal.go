@@ -36,7 +36,7 @@ func refusal(err *kong.ParseError) string {
 
 var (
 	unexpectedArgument = regexp.MustCompile(`^unexpected argument (.+?)(?:, did you mean .*)?$`)
-	expectedArgument   = regexp.MustCompile(`^expected "(<[^"]+>(?: \.\.\.)?)`)
+	expectedArgument   = regexp.MustCompile(`^expected "(<[^">]+>(?: \.\.\.)?)`)
 )
 
 // unexpected says what is wrong with a word that no argument takes.

@@ -19,6 +19,7 @@ import (
 	"agentd/internal/base/clock"
 	"agentd/internal/base/config"
 	"agentd/internal/base/ident"
+	"agentd/internal/base/page"
 	"agentd/internal/kernel/audit"
 	"agentd/internal/kernel/quota"
 	"agentd/internal/store/sqldb"
@@ -96,7 +97,7 @@ type tenantListCommand struct {
 // Run implements the command.
 func (cmd *tenantListCommand) Run(inv *invocation) error {
 	return inv.withTenants(cmd.Storage, nil, func(s *tenantadmin.Service, _ authz.Caller) error {
-		all, err := s.List(inv, tenantadmin.Filter{})
+		all, err := s.List(inv, tenantadmin.Filter{}, page.Window{})
 		if err != nil {
 			return err
 		}

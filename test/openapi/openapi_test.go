@@ -19,11 +19,11 @@ import (
 	"agentd/internal/agents/modelproxy"
 	"agentd/internal/agents/provider"
 	"agentd/internal/agents/providerkey"
+	"agentd/internal/app/kinds"
 	"agentd/internal/base/clock"
 	"agentd/internal/base/route"
 	"agentd/internal/base/schema"
 	"agentd/internal/base/secret"
-	"agentd/internal/commerce/customer"
 	"agentd/internal/content/artifact"
 	"agentd/internal/content/file"
 	"agentd/internal/content/knowledge"
@@ -97,8 +97,26 @@ func routes(t *testing.T) []route.Route {
 		agents.Routes(), guardrail.New(kernel, guardrail.Options{}).Routes(), mcp.New(mcp.Config{Kernel: kernel, Clock: clock.System{}}).Routes(),
 		(&run.Service{}).Routes(), session.New(session.Deps{Clock: clock.System{}}).Routes(),
 		schedule.New(schedule.Deps{Clock: clock.System{}}).Routes(), search.New(search.Deps{Clock: clock.System{}}).Routes(),
-		resource.Routes(resource.NewStore(customer.Customers, kernel)),
+		kinds.Routes(kernel),
 	)
+}
+
+// The example of a body is one that the operation takes.
+func TestExamplesAreAccepted(t *testing.T) {
+	t.Parallel()
+	for _, r := range routes(t) {
+		if r.Example == "" {
+			continue
+		}
+		body := r.BodyOf
+		if body == nil {
+			f, _ := r.In.FieldByName("Body")
+			body = f.Type
+		}
+		if err := schema.For(body).Check([]byte(r.Example), r.Partial); err != nil {
+			t.Errorf("%s: %s: %v", r.ID, r.Example, err)
+		}
+	}
 }
 
 // noUsage lets tenantadmin serve the operation that needs it.

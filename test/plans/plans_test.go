@@ -4,6 +4,7 @@ package plans
 import (
 	"context"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"agentd/internal/accounts/identity/identitysql"
 	"agentd/internal/accounts/usage"
 	"agentd/internal/accounts/usage/usagesql"
+	"agentd/internal/base/page"
 	"agentd/internal/base/txn"
 	"agentd/internal/content/artifact/artifactsql"
 	"agentd/internal/content/file"
@@ -18,6 +20,7 @@ import (
 	"agentd/internal/content/knowledge/knowledgesql"
 	"agentd/internal/content/memory/memorysql"
 	"agentd/internal/content/workspace/workspacesql"
+	"agentd/internal/delivery/notification"
 	"agentd/internal/delivery/notification/notificationsql"
 	"agentd/internal/delivery/webhook/webhooksql"
 	"agentd/internal/execution/run"
@@ -56,7 +59,7 @@ func TestListsWalkIndexes(t *testing.T) {
 			db := sqldbtest.OpenWith(t, engine, func(cfg *sqldb.Config) {
 				cfg.OnQuery = func(text string, args []any) { asked = append(asked, statement{text, args}) }
 			})
-			for _, l := range lists(t) {
+			for _, l := range lists() {
 				asked = nil
 				_ = l.read(t.Context(), db) // there are no rows: "not found" is fine
 				if len(asked) == 0 {
@@ -73,30 +76,102 @@ func TestListsWalkIndexes(t *testing.T) {
 	}
 }
 
-func lists(t *testing.T) []list {
-	all := append(runLists(t), sessionLists()...)
-	return append(append(all, accountLists()...), otherLists()...)
+func lists() []list {
+	all := append(runLists(), sessionLists()...)
+	all = append(append(all, accountLists()...), otherLists()...)
+	return append(all, filteredLists()...)
 }
 
-func runLists(t *testing.T) []list {
-	runs := func(f run.Filter) func(context.Context, *sqldb.DB) error {
-		return func(ctx context.Context, db *sqldb.DB) error {
-			f.Limit = 20
-			_, err := runsql.New(db).List(ctx, "t", f)
+// filteredLists are the lists whose filters are data, each with every one of its
+// filters alone. A filter that is added there is tested here.
+func filteredLists() []list {
+	return slices.Concat(
+		filtered("runs", func(ctx context.Context, db *sqldb.DB, f run.Filter, w page.Window) error {
+			_, err := runsql.New(db).List(ctx, "t", f, w)
 			return err
+		}),
+		filtered("approvals", func(ctx context.Context, db *sqldb.DB, f run.ApprovalFilter, w page.Window) error {
+			_, err := runsql.New(db).ListApprovals(ctx, "t", f, w)
+			return err
+		}),
+		filtered("sessions", func(ctx context.Context, db *sqldb.DB, f session.Filter, w page.Window) error {
+			_, err := sessionsql.New(db).List(ctx, "t", f, w)
+			return err
+		}),
+		filtered("audit", func(ctx context.Context, db *sqldb.DB, f audit.EntryFilter, w page.Window) error {
+			_, err := auditsql.New(db).List(ctx, "t", audit.Filter{EntryFilter: f, Limit: w.Limit})
+			return err
+		}),
+		filtered("audit of a target", func(ctx context.Context, db *sqldb.DB, f audit.TargetFilter, w page.Window) error {
+			_, err := auditsql.New(db).List(ctx, "t", audit.Filter{TargetFilter: f, Limit: w.Limit})
+			return err
+		}),
+		filtered("notifications", func(ctx context.Context, db *sqldb.DB, f notification.Filter, w page.Window) error {
+			_, err := notificationsql.New(db).List(ctx, "t", "u", f, w.Limit)
+			return err
+		}),
+		sorting("session_todos_", filtered("todos", func(ctx context.Context, db *sqldb.DB, f session.TodoFilter, w page.Window) error {
+			_, _, err := sessionsql.New(db).ListTodos(ctx, "t", f, w.Limit)
+			return err
+		})),
+	)
+}
+
+// sorting marks lists that may sort the few rows that an index finds.
+func sorting(index string, all []list) []list {
+	for i := range all {
+		all[i].index, all[i].sorts = index, true
+	}
+	return all
+}
+
+// filtered returns a list with none and with each of its filters, from the start
+// and from a position.
+func filtered[F any](name string, read func(context.Context, *sqldb.DB, F, page.Window) error) []list {
+	var all []list
+	add := func(name, index string, f F) {
+		for suffix, w := range map[string]page.Window{"": {}, " next page": {After: "x"}, " oldest first": {After: "x", Ascending: true}} {
+			w.Limit = 20
+			all = append(all, list{name: name + suffix, index: index, read: func(ctx context.Context, db *sqldb.DB) error { return read(ctx, db, f, w) }})
 		}
 	}
-	approvals := func(f run.ApprovalFilter) func(context.Context, *sqldb.DB) error {
-		return func(ctx context.Context, db *sqldb.DB) error {
-			f.Limit = 20
-			_, err := runsql.New(db).ListApprovals(ctx, "t", f)
-			return err
+	add(name, primaryKey, *new(F))
+	for _, filter := range sqldb.FiltersOf[F]() {
+		var f F
+		set(reflect.ValueOf(&f).Elem().FieldByName(filter.Name))
+		index := filter.Index
+		if index == sqldb.PrimaryKey {
+			index = primaryKey
 		}
+		add(name+", "+filter.Condition, index, f)
 	}
-	all := []list{
-		{name: "runs", index: primaryKey, read: runs(run.Filter{})},
-		{name: "runs oldest first", index: primaryKey, read: runs(run.Filter{Ascending: true})},
-		{name: "runs next page", index: primaryKey, read: runs(run.Filter{After: "x"})},
+	return all
+}
+
+// set sets a field of a filter to any value but the zero one.
+func set(v reflect.Value) {
+	if at, ok := v.Addr().Interface().(*time.Time); ok {
+		*at = time.Unix(1, 0)
+		return
+	}
+	switch v.Kind() {
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		v.SetInt(1)
+	case reflect.Float64:
+		v.SetFloat(1)
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+	default:
+		v.SetString("x")
+	}
+}
+
+func runLists() []list {
+	return []list{
 		{name: "unfinished runs", index: "runs_agent", read: func(ctx context.Context, db *sqldb.DB) error {
 			_, err := runsql.New(db).ListUnfinished(ctx, "t", "a", 20)
 			return err
@@ -121,55 +196,17 @@ func runLists(t *testing.T) []list {
 			_, err := runsql.New(db).ListApprovalsByRun(ctx, nil, "t", "r")
 			return err
 		}},
-		{name: "approvals", index: primaryKey, read: approvals(run.ApprovalFilter{})},
-		{name: "approvals of a run", index: "approvals_run", read: approvals(run.ApprovalFilter{RunID: "x"})},
-		{name: "approvals by status", index: "approvals_status", read: approvals(run.ApprovalFilter{Status: "pending"})},
 	}
-	for _, filter := range runsql.Filters {
-		f := exampleOf(t, filter)
-		all = append(all, list{name: "runs, " + filter.Condition, index: filter.Index, read: runs(f)})
-		f.After = "x"
-		all = append(all, list{name: "runs, " + filter.Condition + " next page", index: filter.Index, read: runs(f)})
-	}
-	return all
-}
-
-// exampleOf returns a filter that has only the field that a row of data reads.
-func exampleOf(t *testing.T, filter sqldb.Filter[run.Filter]) run.Filter {
-	t.Helper()
-	for i := range reflect.TypeFor[run.Filter]().NumField() {
-		var f run.Filter
-		if field := reflect.ValueOf(&f).Elem().Field(i); field.Kind() == reflect.String {
-			field.SetString("x")
-		}
-		if filter.Value(&f) != "" {
-			return f
-		}
-	}
-	t.Fatalf("no field of run.Filter sets %s", filter.Condition)
-	return run.Filter{}
 }
 
 func sessionLists() []list {
 	return []list{
-		{name: "sessions", index: primaryKey, read: func(ctx context.Context, db *sqldb.DB) error {
-			_, err := sessionsql.New(db).List(ctx, "t", "", "x", 20)
-			return err
-		}},
-		{name: "sessions of an agent", index: "sessions_agent", read: func(ctx context.Context, db *sqldb.DB) error {
-			_, err := sessionsql.New(db).List(ctx, "t", "a", "x", 20)
-			return err
-		}},
 		{name: "branches", index: primaryKey, read: func(ctx context.Context, db *sqldb.DB) error {
 			_, err := sessionsql.New(db).ListBranches(ctx, "t", "s")
 			return err
 		}},
 		{name: "turns", index: primaryKey, read: func(ctx context.Context, db *sqldb.DB) error {
 			_, err := sessionsql.New(db).ListTurns(ctx, "t", "s", 3)
-			return err
-		}},
-		{name: "todos of a session", index: "session_todos_", sorts: true, read: func(ctx context.Context, db *sqldb.DB) error {
-			_, _, err := sessionsql.New(db).ListTodos(ctx, "t", session.TodoFilter{SessionID: "s", Limit: 20})
 			return err
 		}},
 		{name: "schedules", index: primaryKey, read: func(ctx context.Context, db *sqldb.DB) error {
@@ -188,19 +225,11 @@ func sessionLists() []list {
 }
 
 func accountLists() []list {
-	entries := func(f audit.Filter) func(context.Context, *sqldb.DB) error {
-		return func(ctx context.Context, db *sqldb.DB) error {
-			f.Limit = 20
-			_, err := auditsql.New(db).List(ctx, "t", f)
-			return err
-		}
-	}
 	return []list{
-		{name: "audit", index: primaryKey, read: entries(audit.Filter{})},
-		{name: "audit from and to", index: primaryKey, read: entries(audit.Filter{From: time.Unix(1, 0), To: time.Unix(2, 0)})},
-		{name: "audit by action", index: "audit_log_action", read: entries(audit.Filter{Action: "x"})},
-		{name: "audit by target", index: "audit_log_target", read: entries(audit.Filter{TargetID: "x"})},
-		{name: "audit by actor", index: "audit_log_user audit_log_key", read: entries(audit.Filter{Actor: "x"})},
+		{name: "audit by actor", index: "audit_log_user audit_log_key", read: func(ctx context.Context, db *sqldb.DB) error {
+			_, err := auditsql.New(db).List(ctx, "t", audit.Filter{EntryFilter: audit.EntryFilter{ActorID: "x"}, Limit: 20})
+			return err
+		}},
 		{name: "usage", index: primaryKey, sorts: true, read: func(ctx context.Context, db *sqldb.DB) error {
 			_, err := usagesql.New(db).ListRows(ctx, "t", usage.Query{From: "2026-01-01", To: "2026-02-01"})
 			return err
@@ -245,14 +274,6 @@ func otherLists() []list {
 			}},
 		{name: "dead letters", index: "webhook_deliveries_dead", read: func(ctx context.Context, db *sqldb.DB) error {
 			_, err := webhooksql.New(db).ListDeadLetters(ctx, "", "x", 20)
-			return err
-		}},
-		{name: "notifications", index: primaryKey, read: func(ctx context.Context, db *sqldb.DB) error {
-			_, err := notificationsql.New(db).List(ctx, "t", "u", false, 20)
-			return err
-		}},
-		{name: "unread notifications", index: "notifications_unread", read: func(ctx context.Context, db *sqldb.DB) error {
-			_, err := notificationsql.New(db).List(ctx, "t", "u", true, 20)
 			return err
 		}},
 		{name: "number of unread notifications", index: "notifications_unread", read: func(ctx context.Context, db *sqldb.DB) error {

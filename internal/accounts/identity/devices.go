@@ -18,6 +18,7 @@ import (
 	"agentd/internal/base/ident"
 	"agentd/internal/base/route"
 	"agentd/internal/base/txn"
+	"agentd/internal/kernel/audit"
 )
 
 // KeyCookieName is the name of the cookie in which a client may send a key or a
@@ -251,7 +252,14 @@ func (d devices) endSession(tx txn.Tx, who authz.Caller, sessionID string) (alre
 	if !session.live(now) {
 		return true, nil
 	}
-	return false, d.sessions.end(tx, session, now)
+	if err := d.sessions.end(tx, session, now); err != nil {
+		return false, err
+	}
+	action := "auth.session_ended"
+	if session.SessionID == who.SessionID {
+		action = "auth.signed_out"
+	}
+	return false, audit.Tell(d.keys.audit, tx, who, audit.Entry{Action: action, TargetType: "session", TargetID: session.SessionID})
 }
 
 // endKey revokes a key of the caller. Errors: as endSession.

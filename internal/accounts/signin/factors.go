@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"agentd/internal/accounts/identity"
 	"agentd/internal/base/authz"
 	"agentd/internal/base/clock"
@@ -256,15 +258,34 @@ func (s *factors) prove(ctx context.Context, who authz.Caller, proof factorProof
 				f.Wrong = 0
 			}
 			f.Wrong, f.WrongAt = f.Wrong+1, now
-			return s.store.PutFactorTx(tx, f)
+			if err := s.store.PutFactorTx(tx, f); err != nil {
+				return err
+			}
+			return s.record(tx, who, "auth.mfa_failed", proof) // the pauses bound how many there are
 		}
 		f.Wrong, f.WrongAt = 0, time.Time{}
+		action := "auth.mfa_verified"
+		if proof.totp == "" {
+			action = "auth.recovery_code_used"
+		}
+		if err := s.record(tx, who, action, proof); err != nil {
+			return err
+		}
 		return s.accepted(tx, who, f, then)
 	})
 	if err == nil {
 		err = rejected
 	}
 	return err
+}
+
+// record records a proof in the audit log, without its code.
+func (s *factors) record(tx txn.Tx, who authz.Caller, action string, proof factorProof) error {
+	kind := jsontext.Value(`{"kind":"totp"}`)
+	if proof.totp == "" {
+		kind = jsontext.Value(`{"kind":"recovery"}`)
+	}
+	return audit.Tell(s.audit, tx, who, audit.Entry{Action: action, TargetType: "user", TargetID: who.UserID, Details: kind})
 }
 
 // accept uses up the code of a proof, if it is right.

@@ -177,6 +177,10 @@ func TestRecoveryCodes(t *testing.T) {
 		if len(codes) != 10 || len(codes[0]) != 19 {
 			b.t.Errorf("codes %v", codes)
 		}
+		b.refused(fault.Unauthenticated, "VERIFICATION_FAILED", who, "POST", mfa+"recovery", showing("ABCD-EFGH-IJKL-MNOP"))
+		if b.log.has("auth.mfa_verified "+who.UserID) != 1 || b.log.has("auth.mfa_failed "+who.UserID) != 1 {
+			b.t.Errorf("audited %v", b.log.entries)
+		}
 		spaced := " " + strings.ToLower(strings.ReplaceAll(codes[0], "-", " "))
 		if diff := cmp.Diff(object{"verified": true, "recovery_remaining": 9.0},
 			b.must(who, "POST", mfa+"recovery", showing(spaced)).json); diff != "" {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 
-	"agentd/internal/accounts/identity"
 	"agentd/internal/base/authz"
 	"agentd/internal/base/fault"
 	"agentd/internal/base/page"
@@ -20,7 +19,8 @@ type tenantIn struct {
 }
 
 type listIn struct {
-	Status string `query:"status" doc:"active or suspended. Default: both."`
+	Filter
+
 	Limit  string `query:"limit" doc:"Companies per page, 1 to 500. Default: all."`
 	Cursor string `query:"cursor"`
 }
@@ -154,22 +154,19 @@ func (s *Service) Routes() []route.Route {
 }
 
 func (s *Service) list(ctx context.Context, who authz.Caller, in *listIn) (*Page, error) {
-	f := Filter{Status: identity.Status(in.Status)}
-	if f.Status != "" && f.Status != identity.Active && f.Status != identity.Suspended {
-		return nil, fault.New(fault.Malformed, "INVALID_QUERY", "The query parameter status must be active or suspended.")
-	}
 	p := &Page{}
 	paged := in.Limit != "" || in.Cursor != ""
 	scope := page.ScopeOf(who.TenantID, "tenants", in)
 	limit := page.Limit(in.Limit, maxPage, maxPage)
+	var w page.Window
 	var err error
 	if paged {
-		if f.After, err = s.Cursors.Open(scope, in.Cursor); err != nil {
+		if w.After, err = s.Cursors.Open(scope, in.Cursor); err != nil {
 			return nil, err
 		}
-		f.Limit = limit + 1
+		w.Limit = limit + 1
 	}
-	if p.Tenants, err = s.List(ctx, f); err != nil {
+	if p.Tenants, err = s.List(ctx, in.Filter, w); err != nil {
 		return nil, err
 	}
 	p.Total = len(p.Tenants)
@@ -181,7 +178,7 @@ func (s *Service) list(ctx context.Context, who authz.Caller, in *listIn) (*Page
 		p.Tenants = p.Tenants[:limit]
 		p.Cursor = s.Cursors.Seal(scope, p.Tenants[limit-1].TenantID)
 	}
-	p.Total, err = s.Store.Count(ctx, f.Status)
+	p.Total, err = s.Store.Count(ctx, in.Filter)
 	return p, err
 }
 

@@ -54,11 +54,9 @@ type Tenant struct {
 	UpdatedAt        time.Time       `json:"updated_at" required:"true"`
 }
 
-// Filter selects tenants.
+// Filter selects tenants; see sqldb.Filter.
 type Filter struct {
-	Status identity.Status // empty: any
-	After  string          // after this tenant, in the order of the list
-	Limit  int             // 0: all
+	Status identity.Status `query:"status" enum:"active,suspended" doc:"Only companies in this state." filter:"t.status = ?" index:"primary key"`
 }
 
 // Store is the port to tenants and their data. Tenants that are being purged do
@@ -66,9 +64,9 @@ type Filter struct {
 // identity.ErrNotFound for a missing record, and identity.ErrTaken for a slug
 // that exists.
 type Store interface {
-	// List lists tenants, newest first.
-	List(ctx context.Context, f Filter) ([]Tenant, error)
-	Count(ctx context.Context, status identity.Status) (int, error)
+	// List lists tenants, newest first. Limit 0: all.
+	List(ctx context.Context, f Filter, w page.Window) ([]Tenant, error)
+	Count(ctx context.Context, f Filter) (int, error)
 	Get(ctx context.Context, id string) (Tenant, error)
 	// LockTx reads a tenant and locks it until the transaction ends.
 	LockTx(tx txn.Tx, id string) (Tenant, error)
@@ -215,8 +213,8 @@ func (s *Service) Get(ctx context.Context, id string) (Tenant, error) {
 }
 
 // List lists tenants, newest first.
-func (s *Service) List(ctx context.Context, f Filter) ([]Tenant, error) {
-	all, err := s.Store.List(ctx, f)
+func (s *Service) List(ctx context.Context, f Filter, w page.Window) ([]Tenant, error) {
+	all, err := s.Store.List(ctx, f, w)
 	for i := range all {
 		all[i] = s.shown(all[i])
 	}
@@ -225,7 +223,7 @@ func (s *Service) List(ctx context.Context, f Filter) ([]Tenant, error) {
 
 // Named finds a tenant by its ID or its slug. Errors: fault.NotFound.
 func (s *Service) Named(ctx context.Context, name string) (Tenant, error) {
-	all, err := s.List(ctx, Filter{})
+	all, err := s.List(ctx, Filter{}, page.Window{})
 	if err != nil {
 		return Tenant{}, err
 	}

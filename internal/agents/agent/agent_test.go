@@ -23,7 +23,9 @@ var options = agent.Options{
 	},
 }
 
-func build(deps resource.Deps) *resource.Store[agent.Agent] { return agent.New(deps, options).Store() }
+func build(deps resource.Deps) *resource.Versioned[agent.Agent] {
+	return agent.New(deps, options).Versioned()
+}
 
 var samples = resourcetest.Samples{
 	Minimal: `{"name":"Ada"}`,
@@ -115,6 +117,6 @@ var samples = resourcetest.Samples{
 func TestKind(t *testing.T) {
 	t.Parallel()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
-		resourcetest.Kind(t, resourcesql.New(db), db, build, samples)
+		resourcetest.Versioned(t, resourcesql.New(db), db, build, samples)
 	})
 }

@@ -49,7 +49,7 @@ func misshapen(g *Agent) (wrong []fault.Field) {
 			continue
 		}
 		for _, f := range fault.From(err).Fields {
-			wrong = append(wrong, fault.Field{Field: s.field + "." + f.Field, Message: f.Message})
+			wrong = append(wrong, f.Under(s.field))
 		}
 	}
 	return append(wrong, wrongEffort(g.Thinking)...)

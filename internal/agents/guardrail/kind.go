@@ -1,7 +1,6 @@
 package guardrail
 
 import (
-	"fmt"
 	"strings"
 
 	"agentd/internal/base/authz"
@@ -104,12 +103,7 @@ func (a *Guardrails) after(e *resource.Edit[Guardrail]) error {
 // prefixFields prefixes the paths of nested fields.
 func prefixFields(name string, fields []fault.Field) []fault.Field {
 	for i, f := range fields {
-		switch {
-		case f.Field == "body":
-			fields[i].Field = name
-		default:
-			fields[i].Field = fmt.Sprintf("%s.%s", name, f.Field)
-		}
+		fields[i] = f.Under(name)
 	}
 	return fields
 }

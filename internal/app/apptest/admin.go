@@ -138,7 +138,7 @@ func (a *Admin) Notify(tenant string, titles ...string) (ids []string) {
 			a.T.Fatal(err)
 		}
 	}
-	all, err := store.List(a.T.Context(), tenant, "", false, len(titles))
+	all, err := store.List(a.T.Context(), tenant, "", notification.Filter{}, len(titles))
 	if err != nil {
 		a.T.Fatal(err)
 	}

@@ -34,13 +34,6 @@ const (
 	UpstreamTimeout              // 504: another service did not answer in time
 )
 
-// Field is one invalid place of a request body or query. Field is a dotted path
-// ("model.model_ref", "skills[2].name").
-type Field struct {
-	Field   string `json:"field"`
-	Message string `json:"message"`
-}
-
 // Error is a failure with a public face. The zero Code of a kind is filled by
 // [New] and friends; Detail is never empty.
 type Error struct {
@@ -106,6 +99,9 @@ func BadFields(fields ...Field) *Error {
 	e := New(Invalid, "", "%d of the request's fields cannot be accepted; see errors.", len(fields))
 	if len(fields) == 1 {
 		e.Detail = fmt.Sprintf("The field %s cannot be accepted: %s", fields[0].Field, fields[0].Message)
+	}
+	for i := range fields {
+		fields[i] = fields[i].Complete()
 	}
 	e.Fields = fields
 	return e

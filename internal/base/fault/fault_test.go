@@ -49,11 +49,11 @@ func TestFromHidesForeignErrors(t *testing.T) {
 
 func TestBadFieldsNamesThem(t *testing.T) {
 	t.Parallel()
-	one := BadFields(Field{"name", "is required"})
+	one := BadFields(Field{Field: "name", Message: "is required"})
 	if !strings.Contains(one.Detail, "name") || !strings.Contains(one.Detail, "is required") {
 		t.Errorf("one: %s", one.Detail)
 	}
-	two := BadFields(Field{"a", "x"}, Field{"b", "y"})
+	two := BadFields(Field{Field: "a", Message: "x"}, Field{Field: "b", Message: "y"})
 	if !strings.Contains(two.Detail, "2") || len(two.Fields) != 2 || two.Kind != Invalid {
 		t.Errorf("two: %+v", two)
 	}

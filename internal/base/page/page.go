@@ -24,6 +24,13 @@ func Limit(s string, def, limit int) int {
 	return min(max(n, 1), limit) // if the digits overflow, n is the nearest number
 }
 
+// Window is the part of a list that is read.
+type Window struct {
+	After     string // what the position before it is named by; "" from the start
+	Limit     int
+	Ascending bool // oldest first
+}
+
 // Cursors seals and opens cursors with keys of this deployment.
 type Cursors struct{ keys [][]byte }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
 // Scope is what a cursor is bound to. Lists get theirs from [ScopeOf].
@@ -106,6 +107,9 @@ func (p *parameter) appendTo(filter []string, v reflect.Value) []string {
 func text(v reflect.Value) string {
 	if v.Kind() == reflect.String {
 		return v.String()
+	}
+	if at, ok := reflect.TypeAssert[time.Time](v); ok {
+		return at.Format(time.RFC3339Nano)
 	}
 	return fmt.Sprint(v.Interface())
 }

@@ -64,6 +64,7 @@ type Row struct {
 	BodyOf   reflect.Type // published body schema, where Body is raw
 	Partial  bool         // the published body has no required fields (merges)
 	Optional bool         // the body may be absent
+	Example  string       // a body that succeeds, as JSON: published, and sent by the tests that walk all operations
 	Outside  bool         // works outside of the database before it writes to it; see docs/idempotency.md
 	Repeats  bool         // takes an Idempotency-Key, as every write under /api/v1/ does
 	AnswerOf reflect.Type // published answer schema, where the answer is a Reply

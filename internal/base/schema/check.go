@@ -147,7 +147,7 @@ func (c *checker) value(n *node) error {
 		if err := c.dec.SkipValue(); err != nil {
 			return err
 		}
-		c.fail(n.expected)
+		c.fail(violation{fault.CodeType, n.expected, params{"type": n.typeNames()}})
 		return nil
 	}
 	switch kind {
@@ -201,7 +201,7 @@ func (c *checker) object(n *node) error {
 			err = c.member(p)
 		case n.closed:
 			if err = c.dec.SkipValue(); err == nil {
-				c.fail("there is no such field")
+				c.fail(violation{fault.CodeUnknown, "there is no such field", nil})
 			}
 		default:
 			if n.ignoresUnknown() {
@@ -217,12 +217,12 @@ func (c *checker) object(n *node) error {
 		return err
 	}
 	if n.maxMembers >= 0 && members > n.maxMembers {
-		c.fail("expected at most " + strconv.Itoa(n.maxMembers) + " members")
+		c.fail(violation{fault.CodeTooMany, "expected at most " + strconv.Itoa(n.maxMembers) + " members", params{"max": n.maxMembers}})
 	}
 	if !c.partial {
 		for _, p := range n.required {
 			if seen&p.bit == 0 {
-				c.failAt(join(c.path(), p.name), "required but missing")
+				c.failAt(join(c.path(), p.name), c.pointer().AppendToken(p.name), violation{fault.CodeRequired, fault.Missing, nil})
 			}
 		}
 	}
@@ -235,7 +235,7 @@ func (c *checker) member(p *property) error {
 			return err
 		}
 		if p.required {
-			c.fail("required: it cannot be cleared")
+			c.fail(violation{fault.CodeRequired, "required: it cannot be cleared", nil})
 		}
 		return nil
 	}
@@ -262,9 +262,9 @@ func (c *checker) array(n *node) error {
 	}
 	switch {
 	case count < n.minItems:
-		c.fail("expected at least " + plural(n.minItems, "item"))
+		c.fail(violation{fault.CodeTooFew, "expected at least " + plural(n.minItems, "item"), params{"min": n.minItems}})
 	case n.maxItems >= 0 && count > n.maxItems:
-		c.fail("expected at most " + plural(n.maxItems, "item"))
+		c.fail(violation{fault.CodeTooMany, "expected at most " + plural(n.maxItems, "item"), params{"max": n.maxItems}})
 	}
 	return nil
 }
@@ -275,37 +275,74 @@ func (c *checker) text(n *node) error {
 		return err
 	}
 	s := c.unquote(raw)
-	if complaint := n.textViolation(s); complaint != "" {
-		c.fail(complaint)
+	if wrong := n.textViolation(s); wrong.code != "" {
+		c.fail(wrong)
 	}
 	return nil
 }
 
-func (n *node) textViolation(s []byte) string {
+// violation is what is wrong with a value; the zero one is nothing.
+type violation struct {
+	code    string
+	message string
+	params  params
+}
+
+type params = map[string]any
+
+func (n *node) textViolation(s []byte) violation {
 	if n.enum != nil {
 		if !slices.ContainsFunc(n.enum, func(e string) bool { return e == string(s) }) {
-			return "expected one of " + n.enumText
+			return violation{fault.CodeEnum, "expected one of " + n.enumText, params{"allowed": n.enum}}
 		}
-		return ""
+		return violation{}
 	}
 	if n.minLen > 0 || n.maxLen >= 0 {
 		length := utf8.RuneCount(s)
 		switch {
 		case length < n.minLen:
-			return "expected at least " + plural(n.minLen, "character")
+			return violation{fault.CodeTooShort, "expected at least " + plural(n.minLen, "character"), params{"min": n.minLen}}
 		case n.maxLen >= 0 && length > n.maxLen:
-			return "expected at most " + plural(n.maxLen, "character")
+			return violation{fault.CodeTooLong, "expected at most " + plural(n.maxLen, "character"), params{"max": n.maxLen}}
 		}
 	}
 	switch {
 	case n.pattern != nil && !n.pattern.Match(s):
-		return "expected text that matches " + n.pattern.String()
+		return violation{fault.CodePattern, "expected text that matches " + n.pattern.String(), params{"pattern": n.pattern.String()}}
 	case n.format.valid != nil && !n.format.valid(string(s)):
-		return n.format.expected
+		return violation{fault.CodeFormat, n.format.expected, params{"format": n.formatName}}
 	case bytes.IndexByte(s, 0) >= 0:
-		return "expected text without the NUL character" // which databases do not store
+		return violation{fault.CodeInvalid, "expected text without the NUL character", nil} // which databases do not store
 	}
-	return ""
+	return violation{}
+}
+
+func (n *node) numberViolation(raw string) violation {
+	if n.integer {
+		if _, err := strconv.ParseInt(raw, 10, n.bits); err != nil {
+			if errors.Is(err, strconv.ErrRange) {
+				return violation{fault.CodeType, "expected a whole number that fits " + strconv.Itoa(n.bits) + " bits", params{"type": n.typeNames()}}
+			}
+			return violation{fault.CodeType, "expected a whole number, without fraction or exponent", params{"type": n.typeNames()}}
+		}
+		if !n.bounded {
+			return violation{}
+		}
+	}
+	v, err := strconv.ParseFloat(raw, 64)
+	switch {
+	case err != nil, math.IsInf(v, 0), math.IsNaN(v): // text may say NaN
+		return violation{fault.CodeType, "expected a number that fits 64 bits", params{"type": n.typeNames()}}
+	case v < n.least:
+		return violation{fault.CodeTooSmall, "expected at least " + decimal(n.least), params{"min": n.least}}
+	case v > n.most:
+		return violation{fault.CodeTooLarge, "expected at most " + decimal(n.most), params{"max": n.most}}
+	case n.bounded && v <= n.above:
+		return violation{fault.CodeTooSmall, "expected more than " + decimal(n.above), params{"above": n.above}}
+	case n.bounded && v >= n.below:
+		return violation{fault.CodeTooLarge, "expected less than " + decimal(n.below), params{"below": n.below}}
+	}
+	return violation{}
 }
 
 func (c *checker) number(n *node) error {
@@ -313,38 +350,10 @@ func (c *checker) number(n *node) error {
 	if err != nil {
 		return err
 	}
-	if complaint := n.numberViolation(string(raw)); complaint != "" {
-		c.fail(complaint)
+	if wrong := n.numberViolation(string(raw)); wrong.code != "" {
+		c.fail(wrong)
 	}
 	return nil
-}
-
-func (n *node) numberViolation(raw string) string {
-	if n.integer {
-		if _, err := strconv.ParseInt(raw, 10, n.bits); err != nil {
-			if errors.Is(err, strconv.ErrRange) {
-				return "expected a whole number that fits " + strconv.Itoa(n.bits) + " bits"
-			}
-			return "expected a whole number, without fraction or exponent"
-		}
-		if !n.bounded {
-			return ""
-		}
-	}
-	v, err := strconv.ParseFloat(raw, 64)
-	switch {
-	case err != nil, math.IsInf(v, 0), math.IsNaN(v): // text may say NaN
-		return "expected a number that fits 64 bits"
-	case v < n.least:
-		return "expected at least " + decimal(n.least)
-	case v > n.most:
-		return "expected at most " + decimal(n.most)
-	case n.bounded && v <= n.above:
-		return "expected more than " + decimal(n.above)
-	case n.bounded && v >= n.below:
-		return "expected less than " + decimal(n.below)
-	}
-	return ""
 }
 
 // unquote returns the text of a valid JSON string, in place if nothing in it is
@@ -361,21 +370,24 @@ func (c *checker) unquote(raw []byte) []byte {
 }
 
 // fail records that the value that was read last is invalid.
-func (c *checker) fail(message string) {
+func (c *checker) fail(v violation) {
 	if len(c.wrong) < maxWrong {
-		c.failAt(c.path(), message)
+		c.failAt(c.path(), c.pointer(), v)
 	}
 }
 
-func (c *checker) failAt(path, message string) {
+func (c *checker) failAt(path string, pointer jsontext.Pointer, v violation) {
 	if len(c.wrong) >= maxWrong {
 		return
 	}
 	if path == "" {
 		path = "body"
 	}
-	c.wrong = append(c.wrong, fault.Field{Field: path, Message: message})
+	at := string(pointer)
+	c.wrong = append(c.wrong, fault.Field{Field: path, Message: v.message, Pointer: &at, Code: v.code, Params: v.params})
 }
+
+func (c *checker) pointer() jsontext.Pointer { return c.dec.StackPointer() }
 
 // path returns the place of the value that was read last: skills[2].name.
 func (c *checker) path() string {

@@ -23,10 +23,11 @@ const (
 
 var kindNames = []struct {
 	kind kinds
-	name string
+	name string // in a sentence
+	typ  string // in JSON Schema
 }{
-	{isBool, "true or false"}, {isString, "a string"}, {isNumber, "a number"},
-	{isObject, "an object"}, {isArray, "an array"}, {isNull, "null"},
+	{isBool, "true or false", "boolean"}, {isString, "a string", "string"}, {isNumber, "a number", "number"},
+	{isObject, "an object", "object"}, {isArray, "an array", "array"}, {isNull, "null", "null"},
 }
 
 // node is one place of a compiled schema. A nil *node accepts anything.
@@ -43,6 +44,7 @@ type node struct {
 	minLen, maxLen int // of a string in characters; maxLen < 0: none
 	pattern        *regexp.Regexp
 	format         format
+	formatName     string
 	enum           []string // of strings
 	enumText       string
 
@@ -123,6 +125,21 @@ func (n *node) kind() string {
 	return strings.Join(names, " or ")
 }
 
+// typeNames returns the types that JSON Schema has for what the node accepts.
+func (n *node) typeNames() []string {
+	var names []string
+	for _, k := range kindNames {
+		switch {
+		case n.takes&k.kind == 0:
+		case k.kind == isNumber && n.integer:
+			names = append(names, "integer")
+		default:
+			names = append(names, k.typ)
+		}
+	}
+	return names
+}
+
 // union compiles alternatives that are distinguished by the value's kind.
 func (c *compiler) union(alternatives []*huma.Schema) *node {
 	sum := &node{maxLen: -1, maxItems: -1, maxMembers: -1}
@@ -142,7 +159,7 @@ func (c *compiler) union(alternatives []*huma.Schema) *node {
 			sum.items, sum.minItems, sum.maxItems = n.items, n.minItems, n.maxItems
 		case n.takes&isString != 0:
 			sum.minLen, sum.maxLen, sum.pattern = n.minLen, n.maxLen, n.pattern
-			sum.format, sum.enum, sum.enumText = n.format, n.enum, n.enumText
+			sum.format, sum.formatName, sum.enum, sum.enumText = n.format, n.formatName, n.enum, n.enumText
 		case n.takes&isNumber != 0:
 			sum.integer, sum.bits, sum.bounded = n.integer, n.bits, n.bounded
 			sum.least, sum.most, sum.above, sum.below = n.least, n.most, n.above, n.below
@@ -163,7 +180,7 @@ func (c *compiler) compileString(n *node, s *huma.Schema) {
 	if s.ContentEncoding == "base64" {
 		name = "base64"
 	}
-	n.format = formats[name]
+	n.format, n.formatName = formats[name], name
 	for _, v := range s.Enum {
 		if v != nil {
 			n.enum = append(n.enum, fmt.Sprint(v))

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -94,10 +95,10 @@ func defaultsOf(t reflect.Type) []fieldDefault {
 	return found
 }
 
-var errScalar = errors.New("only strings, whole numbers, numbers and booleans are read from text")
+var errScalar = errors.New("only strings, numbers, booleans and times are read from text")
 
-// SetScalar parses text into a string, integer, float or bool, or into a new
-// one where v is a pointer to one.
+// SetScalar parses text into a string, integer, float, bool or time, or into a
+// new one where v is a pointer to one.
 func SetScalar(v reflect.Value, text string) (err error) {
 	switch v.Kind() {
 	case reflect.String:
@@ -114,6 +115,12 @@ func SetScalar(v reflect.Value, text string) (err error) {
 		var b bool
 		b, err = strconv.ParseBool(text)
 		v.SetBool(b)
+	case reflect.Struct:
+		at, ok := v.Addr().Interface().(*time.Time)
+		if !ok {
+			return errScalar
+		}
+		err = at.UnmarshalText([]byte(text))
 	case reflect.Pointer:
 		p := reflect.New(v.Type().Elem())
 		err = SetScalar(p.Elem(), text)

@@ -114,6 +114,42 @@ func TestCheckNamesEveryWrongField(t *testing.T) {
 	}
 }
 
+// Programs read where and what is wrong in their own terms.
+func TestViolationsHavePointersAndCodes(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		body, pointer, code string
+		params              map[string]any
+	}{
+		"missing":   {`{"front":{"size":20}}`, "/name", fault.CodeRequired, nil},
+		"in_item":   {`{"name":"a","front":{"size":20},"spares":[{"size":20},{}]}`, "/spares/1/size", fault.CodeRequired, nil},
+		"type":      {`{"name":7,"front":{"size":20}}`, "/name", fault.CodeType, map[string]any{"type": []string{"string"}}},
+		"whole":     {`{"name":"a","front":{"size":20},"gears":1.5}`, "/gears", fault.CodeType, map[string]any{"type": []string{"integer"}}},
+		"root":      {`[]`, "", fault.CodeType, map[string]any{"type": []string{"object"}}},
+		"short":     {`{"name":"","front":{"size":20}}`, "/name", fault.CodeTooShort, map[string]any{"min": 1}},
+		"long":      {`{"name":"a","front":{"size":20},"tags":["toolong"]}`, "/tags/0", fault.CodeTooLong, map[string]any{"max": 4}},
+		"enum":      {`{"name":"a","front":{"size":20,"tyre":"ice"}}`, "/front/tyre", fault.CodeEnum, map[string]any{"allowed": []string{"road", "gravel"}}},
+		"format":    {`{"name":"a","front":{"size":20},"owner_id":"0"}`, "/owner_id", fault.CodeFormat, map[string]any{"format": "uuid"}},
+		"pattern":   {`{"name":"a","front":{"size":20},"code":"A"}`, "/code", fault.CodePattern, map[string]any{"pattern": "^[a-z]+$"}},
+		"unknown":   {`{"name":"a","front":{"size":20},"basket":{"litres":1,"gallons":2}}`, "/basket/gallons", fault.CodeUnknown, nil},
+		"small":     {`{"name":"a","front":{"size":3}}`, "/front/size", fault.CodeTooSmall, map[string]any{"min": 10.0}},
+		"exclusive": {`{"name":"a","front":{"size":20},"rent":0}`, "/rent", fault.CodeTooSmall, map[string]any{"above": 0.0}},
+		"many":      {`{"name":"a","front":{"size":20},"spares":[{"size":20},{"size":20},{"size":20}]}`, "/spares", fault.CodeTooMany, map[string]any{"max": 2}},
+		"odd_name":  {`{"name":"a","front":{"size":20},"limits":{"run.awaiting/x":"z"}}`, "/limits/run.awaiting~1x", fault.CodeType, map[string]any{"type": []string{"integer"}}},
+		"nul":       {`{"name":"a\u0000","front":{"size":20}}`, "/name", fault.CodeInvalid, nil},
+	} {
+		f := fault.From(Of[bike]().Check([]byte(c.body), false))
+		if f == nil || len(f.Fields) != 1 {
+			t.Errorf("%s: %+v", name, f)
+			continue
+		}
+		got := f.Fields[0]
+		if diff := cmp.Diff(c.params, got.Params); diff != "" || *got.Pointer != c.pointer || got.Code != c.code {
+			t.Errorf("%s: %s at %s, params %s", name, got.Code, *got.Pointer, diff)
+		}
+	}
+}
+
 func wrongFields(t *testing.T, err error) map[string]string {
 	t.Helper()
 	f, ok := errors.AsType[*fault.Error](err)

@@ -44,7 +44,7 @@ func (t *Text) Violation(text string) string {
 		}
 		return ""
 	case t.node.takes == isNumber:
-		return t.node.numberViolation(text)
+		return t.node.numberViolation(text).message
 	}
-	return t.node.textViolation([]byte(text))
+	return t.node.textViolation([]byte(text)).message
 }

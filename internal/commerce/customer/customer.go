@@ -35,6 +35,7 @@ type Customer struct {
 var Customers = resource.Kind[Customer]{
 	Name: "customer", Noun: "CommerceCustomer", Path: "/api/v1/commerce/customers", IDField: "id", Tag: "Commerce",
 	Keys:     []string{"customers"},
+	Example:  `{"name":"Ada Lovelace","email":"ada@example.com","note":"Prefers letters","tags":["vip"]}`,
 	PageSize: 50, MaxPageSize: 200,
 	Readers: resource.Access{Scopes: []authz.Scope{"billing:read"}},
 	Writers: resource.Access{Role: authz.Admin},

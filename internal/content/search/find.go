@@ -10,6 +10,7 @@ import (
 
 	"agentd/internal/base/authz"
 	"agentd/internal/base/fault"
+	"agentd/internal/base/page"
 	"agentd/internal/content/textindex"
 	"agentd/internal/execution/run"
 	"agentd/internal/execution/session"
@@ -199,7 +200,7 @@ func (s *Service) showSession(ctx context.Context, tenant, id string, words []st
 			return title, line, nil
 		}
 	}
-	runs, err := s.Runs.List(ctx, tenant, run.Filter{SessionID: id, Limit: sessionRuns})
+	runs, err := s.Runs.List(ctx, tenant, run.Filter{SessionID: id}, page.Window{Limit: sessionRuns})
 	if err != nil {
 		return "", "", err
 	}

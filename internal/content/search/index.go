@@ -12,6 +12,7 @@ import (
 	"agentd/internal/base/clock"
 	"agentd/internal/base/fault"
 	"agentd/internal/base/ident"
+	"agentd/internal/base/page"
 	"agentd/internal/base/txn"
 	"agentd/internal/execution/run"
 	"agentd/internal/execution/session"
@@ -165,7 +166,7 @@ func (s *Service) refreshSession(ctx context.Context, tenant, id string, also tx
 	case err != nil:
 		return err
 	default:
-		runs, err := s.Runs.List(ctx, tenant, run.Filter{SessionID: id, Limit: sessionRuns})
+		runs, err := s.Runs.List(ctx, tenant, run.Filter{SessionID: id}, page.Window{Limit: sessionRuns})
 		if err != nil {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"agentd/internal/base/page"
 	"agentd/internal/base/txn"
 	"agentd/internal/content/textindex"
 	"agentd/internal/execution/run"
@@ -105,7 +106,7 @@ type Store interface {
 // Runs is the port to runs; run.Store implements it.
 type Runs interface {
 	Get(ctx context.Context, tenant, id string) (*run.Record, error)
-	List(ctx context.Context, tenant string, f run.Filter) ([]run.Run, error)
+	List(ctx context.Context, tenant string, f run.Filter, w page.Window) ([]run.Run, error)
 }
 
 // words returns the words of texts without duplicates.

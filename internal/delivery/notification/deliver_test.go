@@ -382,7 +382,7 @@ func TestTargetsAreNotifiedOnce(t *testing.T) {
 		if len(o.hooks.posts) != 2 {
 			t.Fatalf("%v", o.hooks.posts)
 		}
-		all, err := o.Store.List(t.Context(), o.ada.TenantID, o.ada.UserID, false, 10)
+		all, err := o.Store.List(t.Context(), o.ada.TenantID, o.ada.UserID, notification.Filter{}, 10)
 		o.fatal(err)
 		generic, discord := o.hooks.posts[0], o.hooks.posts[1]
 		var body struct {
@@ -478,7 +478,7 @@ func TestQuietHoursAreKept(t *testing.T) {
 		o.critical("now")
 		o.work()
 		o.mailed("ada@example.com [Acme] now")
-		all, err := o.Store.List(t.Context(), o.ada.TenantID, o.ada.UserID, false, 10)
+		all, err := o.Store.List(t.Context(), o.ada.TenantID, o.ada.UserID, notification.Filter{}, 10)
 		o.fatal(err)
 		o.ok(o.ada, "markNotificationRead", fields{"NotificationID": all[1].ID}, "")
 		o.clock.Advance(119 * time.Minute)

@@ -99,6 +99,11 @@ func fit(s string, limit int) string {
 	return text.TruncateBytes(strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", ""), "\ufffd"), limit)
 }
 
+// Filter narrows a list of notifications; see sqldb.Filter.
+type Filter struct {
+	Unread bool `query:"unread" doc:"Only unread notifications." filter:"read_at = 0" index:"notifications_unread"`
+}
+
 // Store is the port to notifications. Every method takes the tenant; user narrows
 // it to what that person sees: their own notifications and those for everyone.
 type Store interface {
@@ -109,7 +114,7 @@ type Store interface {
 	DeleteOldestTx(tx txn.Tx, tenant string, upTo int64) error
 
 	// List returns the newest first.
-	List(ctx context.Context, tenant, user string, unread bool, limit int) ([]Notification, error)
+	List(ctx context.Context, tenant, user string, f Filter, limit int) ([]Notification, error)
 	// ListAfter returns those after a number, oldest first.
 	ListAfter(ctx context.Context, tenant, user string, after int64, limit int) ([]Notification, error)
 	// GetLastSeq returns the highest number that was ever assigned.

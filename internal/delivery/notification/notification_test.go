@@ -109,7 +109,7 @@ func (r *harness) call(id string, who authz.Caller, in fields) string {
 // seen lists titles as a person sees them.
 func (r *harness) seen(who authz.Caller, unread bool) (titles []string) {
 	r.t.Helper()
-	all, err := r.Store.List(r.t.Context(), who.TenantID, who.UserID, unread, 100)
+	all, err := r.Store.List(r.t.Context(), who.TenantID, who.UserID, notification.Filter{Unread: unread}, 100)
 	r.fatal(err)
 	for _, n := range all {
 		titles = append(titles, n.Title)
@@ -145,7 +145,7 @@ func TestRecord(t *testing.T) {
 		r.notify(notification.Notification{
 			Title: strings.Repeat("ü", 400), Message: "a\x00b\xffc", ID: "forged", Read: true, Seq: 77, CreatedAt: time.Unix(1, 0),
 		})
-		all, err := r.Store.List(t.Context(), r.who.TenantID, r.who.UserID, false, 10)
+		all, err := r.Store.List(t.Context(), r.who.TenantID, r.who.UserID, notification.Filter{}, 10)
 		r.fatal(err)
 		if len(all) != 3 {
 			t.Fatal(all)
@@ -189,7 +189,7 @@ func TestVisibility(t *testing.T) {
 		r.sees(stranger, "foreign")
 		r.unread(r.who, 2)
 
-		theirs, err := r.Store.List(t.Context(), colleague.TenantID, colleague.UserID, false, 1)
+		theirs, err := r.Store.List(t.Context(), colleague.TenantID, colleague.UserID, notification.Filter{}, 1)
 		r.fatal(err)
 		for _, who := range []authz.Caller{r.who, stranger} {
 			for _, op := range []string{"markNotificationRead", "deleteNotification"} {
@@ -211,7 +211,7 @@ func TestReadingAndDeleting(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, r *harness) {
 		r.titles("a", "b", "c", "d")
-		all, err := r.Store.List(t.Context(), r.who.TenantID, r.who.UserID, false, 10)
+		all, err := r.Store.List(t.Context(), r.who.TenantID, r.who.UserID, notification.Filter{}, 10)
 		r.fatal(err)
 		d, c := all[0].ID, all[1].ID
 		want := func(got, want string) {
@@ -418,7 +418,7 @@ func TestRunsThatWaitOrFail(t *testing.T) {
 		r.fatal(r.Writer.Write(t.Context(), func(tx txn.Tx) error { return r.OnRunState(tx, rec) }))
 
 		contains := map[string]string{notification.RunFailed: why, notification.RunAwaitingInput: "Which?", notification.RunAuthRequired: "the calendar"}
-		all, err := r.Store.List(t.Context(), r.who.TenantID, r.who.UserID, false, 100)
+		all, err := r.Store.List(t.Context(), r.who.TenantID, r.who.UserID, notification.Filter{}, 100)
 		r.fatal(err)
 		var got []string
 		for _, n := range all {
@@ -469,7 +469,7 @@ func TestTool(t *testing.T) {
 			}
 		}
 		r.sees(r.who, "More", "Done")
-		all, err := r.Store.List(t.Context(), r.who.TenantID, "", false, 1)
+		all, err := r.Store.List(t.Context(), r.who.TenantID, "", notification.Filter{}, 1)
 		r.fatal(err)
 		if n := all[0]; n.Type != notification.AgentMessage || n.Source.ID != call.RunID || n.UserID != nil {
 			t.Errorf("%+v", n)

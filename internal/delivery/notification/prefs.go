@@ -97,17 +97,21 @@ func withInApp(list []Channel) []Channel {
 
 // check returns what is invalid.
 func (p *Prefs) check() (invalid []fault.Field) {
-	checkChannels := func(path string, list []Channel) {
+	checkChannels := func(object, name string, list []Channel) {
 		for i, c := range list {
 			if !slices.Contains(channels, c) {
-				invalid = append(invalid, fault.Field{Field: fmt.Sprintf("%s[%d]", path, i), Message: "must be one of " + strings.Join(channels, ", ")})
+				pointer := fmt.Sprintf("/%s/%s/%d", object, name, i) // types have dots in their names
+				invalid = append(invalid, fault.Field{
+					Field: fmt.Sprintf("%s.%s[%d]", object, name, i), Message: "must be one of " + strings.Join(channels, ", "),
+					Pointer: &pointer, Code: fault.CodeEnum, Params: map[string]any{"allowed": channels},
+				})
 			}
 		}
 	}
-	checkChannels("priority_channels.critical", p.Channels.Critical)
-	checkChannels("priority_channels.warning", p.Channels.Warning)
-	checkChannels("priority_channels.info", p.Channels.Info)
-	checkChannels("priority_channels.success", p.Channels.Success)
+	checkChannels("priority_channels", "critical", p.Channels.Critical)
+	checkChannels("priority_channels", "warning", p.Channels.Warning)
+	checkChannels("priority_channels", "info", p.Channels.Info)
+	checkChannels("priority_channels", "success", p.Channels.Success)
 	if len(p.Overrides) > maxOverrides {
 		invalid = append(invalid, fault.Field{Field: "type_overrides", Message: fmt.Sprintf("has more than %d types", maxOverrides)})
 	}
@@ -121,7 +125,7 @@ func (p *Prefs) check() (invalid []fault.Field) {
 			invalid = append(invalid, fault.Field{Field: "type_overrides", Message: "has an invalid notification type: use words separated by dots"})
 			continue
 		}
-		checkChannels("type_overrides."+name, p.Overrides[name])
+		checkChannels("type_overrides", name, p.Overrides[name])
 	}
 	for i, name := range p.Muted {
 		if !isType(name) {

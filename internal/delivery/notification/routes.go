@@ -88,8 +88,9 @@ func (s *Service) Routes() []route.Route {
 var linkLimits = []route.Limit{{N: 30, Per: time.Minute}}
 
 type listIn struct {
-	Limit  string `query:"limit" doc:"Maximum number, 1 to 100; default 20."`
-	Unread bool   `query:"unread" doc:"Only unread notifications."`
+	Filter
+
+	Limit string `query:"limit" doc:"Maximum number, 1 to 100; default 20."`
 }
 
 // Notifications per response.
@@ -105,7 +106,7 @@ type notificationList struct {
 }
 
 func (s *Service) list(ctx context.Context, who authz.Caller, in *listIn) (l notificationList, err error) {
-	l.Notifications, err = s.Store.List(ctx, who.TenantID, who.UserID, in.Unread, page.Limit(in.Limit, defaultPage, maxPage))
+	l.Notifications, err = s.Store.List(ctx, who.TenantID, who.UserID, in.Filter, page.Limit(in.Limit, defaultPage, maxPage))
 	return l, err
 }
 

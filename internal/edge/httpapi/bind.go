@@ -243,6 +243,8 @@ func (p *parameter) set(field reflect.Value, texts []string, where string) error
 	}
 	if !p.list {
 		texts = texts[:1]
+	} else if texts = split(texts); len(texts) > maxValues {
+		return fault.New(fault.Malformed, "INVALID_QUERY", "The %s has more than %d values.", where, maxValues)
 	}
 	for _, text := range texts {
 		if complaint := p.schema.Violation(text); complaint != "" && !p.tolerant {
@@ -260,6 +262,23 @@ func (p *parameter) set(field reflect.Value, texts []string, where string) error
 		}
 	}
 	return nil
+}
+
+// maxValues bounds the values of one parameter.
+const maxValues = 100
+
+// split returns the values of a list: each is sent in a parameter of its own, or
+// several in one, with commas between them.
+func split(texts []string) []string {
+	var all []string
+	for _, text := range texts {
+		for value := range strings.SplitSeq(text, ",") {
+			if all = append(all, value); len(all) > maxValues {
+				return all
+			}
+		}
+	}
+	return all
 }
 
 var emptyObject = []byte("{}")

@@ -9,6 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"agentd/internal/base/authz"
 	"agentd/internal/base/fault"
 	"agentd/internal/base/route"
 	"agentd/internal/base/schema"
@@ -125,12 +126,12 @@ func (d *document) add(p published) {
 	}
 }
 
-// access returns what a client needs to show only what its user may call. The
-// scopes are in the operation's security.
+// access returns what a client needs to show only what its user may call: the least
+// role, which is anyone where no credential is needed. The scopes are in the operation's security.
 func access(row route.Row) map[string]any {
-	all := map[string]any{}
-	if row.Role != "" {
-		all["x-role"] = string(row.Role)
+	all := map[string]any{"x-role": string(cmp.Or(row.Role, authz.Viewer))}
+	if row.Public {
+		all["x-role"] = "anyone"
 	}
 	if row.Operator {
 		all["x-operator"] = true

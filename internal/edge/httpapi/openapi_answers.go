@@ -32,7 +32,7 @@ func (d *document) answers(op *huma.Operation, p published) {
 			answer.Content = map[string]*huma.MediaType{p.media: {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}}
 		case p.stream:
 			answer.Content = map[string]*huma.MediaType{eventStream[0]: {Schema: d.events(p.Events)}}
-		case t != nil && status != http.StatusNoContent:
+		case t != nil && status != http.StatusNoContent && status != http.StatusNotModified:
 			s := d.registry.Schema(t, true, p.ID+"Answer")
 			if p.Nullable {
 				s = &huma.Schema{AnyOf: []*huma.Schema{s, {Type: "null"}}}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/internal/base/route"
 	"agentd/internal/base/schema"
@@ -51,10 +52,14 @@ func (d *document) parameters(op *huma.Operation, p published) {
 					s.Format = "uuid"
 				}
 			}
-			op.Parameters = append(op.Parameters, &huma.Param{
+			param := &huma.Param{
 				Name: name, In: in, Description: doc, Schema: s,
 				Required: in == "path", Deprecated: f.Tag.Get("deprecated") == "true",
-			})
+			}
+			if s.Type == huma.TypeArray {
+				param.Explode = new(bool) // commas between the values
+			}
+			op.Parameters = append(op.Parameters, param)
 		}
 	}
 }
@@ -88,7 +93,11 @@ func (d *document) body(op *huma.Operation, p published) {
 			s = &whole
 		}
 	}
-	op.RequestBody = &huma.RequestBody{Required: !p.Optional, Content: map[string]*huma.MediaType{"application/json": {Schema: s}}}
+	content := &huma.MediaType{Schema: s}
+	if p.Example != "" {
+		content.Example = jsontext.Value(p.Example)
+	}
+	op.RequestBody = &huma.RequestBody{Required: !p.Optional, Content: map[string]*huma.MediaType{"application/json": content}}
 }
 
 // upload publishes the media types of an upload; t is the type of its JSON form.

@@ -6,16 +6,21 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"agentd/internal/base/authz"
 	"agentd/internal/base/route"
 )
 
+type kind string
+
 type lookIn struct {
-	Toy   string `path:"toyId"`
-	Turns *int64 `query:"turns" minimum:"1"`
-	Loud  bool   `query:"loud"`
-	By    string `header:"X-By" maxLength:"5"`
+	Toy   string    `path:"toyId"`
+	Turns *int64    `query:"turns" minimum:"1"`
+	Loud  bool      `query:"loud"`
+	Kinds []kind    `query:"kind" enum:"car,doll"`
+	Since time.Time `query:"since"`
+	By    string    `header:"X-By" maxLength:"5"`
 }
 
 // A route with a wire format of its own reads its parameters by the same rules
@@ -33,7 +38,7 @@ func TestParamsOfRawRoutes(t *testing.T) {
 			if in.Turns != nil {
 				turns = *in.Turns
 			}
-			return JSON(w, 200, fmt.Sprint(in.Toy, " ", turns, " ", in.Loud, " ", in.By))
+			return JSON(w, 200, fmt.Sprint(in.Toy, " ", turns, " ", in.Loud, " ", in.By, in.Kinds, in.Since.Unix()))
 		},
 	}
 	w := start(t, func(c *Config) { c.Raw = append(c.Raw, raw) })
@@ -42,7 +47,12 @@ func TestParamsOfRawRoutes(t *testing.T) {
 		status   int
 		says     string
 	}{
-		{toyID, "", 200, toyID + " -1 false "},
+		{toyID, "", 200, toyID + " -1 false []"},
+		{toyID + "?kind=car,doll&kind=car", "", 200, "[car doll car]"},
+		{toyID + "?kind=car,", "", 400, "query parameter kind"},
+		{toyID + "?kind=" + strings.Repeat("car,", 100) + "car", "", 400, "more than 100 values"},
+		{toyID + "?since=1970-01-01T01:00:07%2B01:00", "", 200, "[] 7"},
+		{toyID + "?since=yesterday", "", 400, "query parameter since is invalid: expected a date and time"},
 		{toyID + "?turns=3&loud=true&more=x", "me", 200, toyID + " 3 true me"},
 		{"x", "", 404, "There is no such toy"},
 		{toyID + "?turns=0", "", 400, "query parameter turns"},
@@ -60,7 +70,7 @@ func TestParamsOfRawRoutes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{`"name": "turns"`, `"name": "X-By"`, `"name": "toyId"`} {
+	for _, part := range []string{`"name": "turns"`, `"name": "X-By"`, `"name": "toyId"`, `"explode": false`} {
 		if !strings.Contains(string(doc), part) {
 			t.Errorf("the document lacks %s", part)
 		}

@@ -94,6 +94,7 @@ type ImageTools interface {
 type Observer struct {
 	RunEnded func(status run.Status, took time.Duration)
 	Recover  func()
+	ToolDone func(name string, failed bool, took time.Duration)
 	// StepKilled is called for each step that is given up because the process died
 	// during it.
 	StepKilled func(kind run.StepType)

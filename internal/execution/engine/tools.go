@@ -136,6 +136,9 @@ func (t *turn) record(o outcome) {
 		StepRef: o.step, ToolCallID: o.in.ToolCallID, Name: o.in.Name, Status: status,
 		Output: encode(o.out.Content), DurationMS: milliseconds(o.took),
 	}, o.step.StepSeq)
+	if t.e.Observer.ToolDone != nil {
+		t.e.Observer.ToolDone(o.in.Name, o.out.IsError, o.took)
+	}
 	t.j.rec.Metrics.ToolCallsCount++
 	t.j.next.uses = append(t.j.next.uses, quota.Use{ToolCalls: 1})
 	if o.save != nil {

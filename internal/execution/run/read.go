@@ -55,17 +55,15 @@ const (
 	maxPage     = 100
 )
 
-// pageOf returns the page of runs that a request asks for, newest first unless
-// the filter, which is made from the request, has another order.
-func (s *Service) pageOf(ctx context.Context, tenant string, f Filter, in *listIn) (*Page, error) {
-	scope := page.ScopeOf(tenant, "runs", in)
-	var err error
-	if f.After, err = s.Cursors.Open(scope, in.Cursor); err != nil {
+// list returns a page of runs.
+func (s *Service) list(ctx context.Context, who authz.Caller, in *listIn) (*Page, error) {
+	scope := page.ScopeOf(who.TenantID, "runs", in)
+	after, err := s.Cursors.Open(scope, in.Cursor)
+	if err != nil {
 		return nil, err
 	}
 	n := page.Limit(in.Limit, defaultPage, maxPage)
-	f.Limit = n + 1
-	runs, err := s.Runs.List(ctx, tenant, f)
+	runs, err := s.Runs.List(ctx, who.TenantID, in.Filter, page.Window{After: after, Limit: n + 1, Ascending: in.Order == "asc"})
 	if err != nil {
 		return nil, err
 	}

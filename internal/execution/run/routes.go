@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"agentd/internal/base/authz"
@@ -33,12 +32,11 @@ type idIn struct {
 }
 
 type listIn struct {
-	AgentID   string `query:"agent_id"`
-	SessionID string `query:"session_id"`
-	Status    string `query:"status"`
-	Order     string `query:"order" doc:"desc (default): newest first; asc: oldest first."`
-	Limit     string `query:"limit" doc:"Runs per page, 1 to 100; default 20."`
-	Cursor    string `query:"cursor"`
+	Filter
+
+	Order  string `query:"order" enum:"desc,asc" default:"desc" doc:"desc: newest first; asc: oldest first."`
+	Limit  string `query:"limit" doc:"Runs per page, 1 to 100; default 20."`
+	Cursor string `query:"cursor"`
 }
 
 type stepsIn struct {
@@ -143,30 +141,9 @@ func checkInput(raw schema.Object) error {
 	}
 	fields := slices.Clone(f.Fields)
 	for i := range fields {
-		fields[i].Field = "input." + fields[i].Field
+		fields[i] = fields[i].Under("input")
 	}
 	return fault.BadFields(fields...)
-}
-
-func (s *Service) list(ctx context.Context, who authz.Caller, in *listIn) (*Page, error) {
-	f := Filter{AgentID: in.AgentID, SessionID: in.SessionID, Status: Status(in.Status)}
-	switch in.Order {
-	case "", "desc":
-		in.Order = "" // the same order, so the same cursors
-	case "asc":
-		f.Ascending = true
-	default:
-		return nil, fault.New(fault.Malformed, "INVALID_QUERY", "The query parameter order is either asc or desc.")
-	}
-	if f.Status != "" && !f.Status.Valid() {
-		names := make([]string, len(Statuses))
-		for i, state := range Statuses {
-			names[i] = string(state)
-		}
-		return nil, fault.New(fault.Malformed, "INVALID_QUERY",
-			"The query parameter status is not a state of runs; the states are %s.", strings.Join(names, ", "))
-	}
-	return s.pageOf(ctx, who.TenantID, f, in)
 }
 
 // stillRunning is the answer of a wait that timed out.

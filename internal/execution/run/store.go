@@ -4,19 +4,18 @@ import (
 	"context"
 	"time"
 
+	"agentd/internal/base/page"
 	"agentd/internal/base/schema"
 	"agentd/internal/base/txn"
 	"agentd/internal/kernel/model"
 )
 
-// Filter narrows a list of runs. Empty fields do not.
+// Filter narrows a list of runs. Its fields are the filters of listRuns: as query
+// parameters, as conditions on rows and with the index of each; see sqldb.Filter.
 type Filter struct {
-	AgentID   string
-	SessionID string
-	Status    Status
-	Ascending bool   // oldest first
-	After     string // run id to go on after; empty: from the start
-	Limit     int
+	SessionID string `query:"session_id" doc:"Only runs of this session." filter:"session_id = ?" index:"runs_session"`
+	AgentID   string `query:"agent_id" doc:"Only runs of this agent." filter:"agent_id = ?" index:"runs_agent"`
+	Status    Status `query:"status" doc:"Only runs in this state." enum:"queued,running,completed,failed,cancelled,timeout,guardrail_blocked,paused,awaiting_approval,auth_required,rejected" filter:"status = ?" index:"runs_status"`
 }
 
 // Update has the columns of a run's row that change. It replaces all of them.
@@ -55,13 +54,12 @@ func UpdateOf(r *Record) Update {
 	}
 }
 
-// ApprovalFilter narrows a list of approvals. Empty fields do not.
+// ApprovalFilter narrows a list of approvals, as [Filter] does one of runs. There
+// is no index of agents: all approvals of the tenant are read for one.
 type ApprovalFilter struct {
-	Status  ApprovalStatus
-	AgentID string
-	RunID   string
-	After   string // approval id to go on after; empty: from the newest
-	Limit   int
+	RunID   string         `query:"run_id" doc:"Only approvals of this run." filter:"run_id = ?" index:"approvals_run"`
+	AgentID string         `query:"agent_id" doc:"Only approvals of this agent." filter:"agent_id = ?" index:"primary key"`
+	Status  ApprovalStatus `query:"status" doc:"Only approvals in this state." enum:"pending,approved,rejected,expired,cancelled" filter:"status = ?" index:"approvals_status"`
 }
 
 // Store is the port to the tables of runs and steps. Every call takes the
@@ -76,9 +74,9 @@ type Store interface {
 	// LockTx reads a run and keeps others from changing it until commit.
 	LockTx(tx txn.Tx, tenant, id string) (*Record, error)
 	Get(ctx context.Context, tenant, id string) (*Record, error)
-	// List returns a page of runs: fewer than the filter's limit where their size
+	// List returns a page of runs: fewer than the window's limit where their size
 	// reaches page.Weight.
-	List(ctx context.Context, tenant string, f Filter) ([]Run, error)
+	List(ctx context.Context, tenant string, f Filter, w page.Window) ([]Run, error)
 	// ListUnfinished returns the ids of an agent's runs that have not ended.
 	ListUnfinished(ctx context.Context, tenant, agent string, limit int) ([]string, error)
 
@@ -120,7 +118,7 @@ type Store interface {
 	ListApprovalsByRun(ctx context.Context, tx txn.Tx, tenant, id string) ([]Approval, error)
 	GetApproval(ctx context.Context, tenant, approvalID string) (*Approval, error)
 	// ListApprovals returns a page of approvals, newest first.
-	ListApprovals(ctx context.Context, tenant string, f ApprovalFilter) ([]Approval, error)
+	ListApprovals(ctx context.Context, tenant string, f ApprovalFilter, w page.Window) ([]Approval, error)
 
 	// GetLastSeqTx returns the highest seq in a run's event log, drafts included.
 	GetLastSeqTx(tx txn.Tx, tenant, id string) (int64, error)

@@ -2,7 +2,6 @@ package run
 
 import (
 	"context"
-	"slices"
 	"strings"
 
 	"agentd/internal/base/authz"
@@ -65,11 +64,10 @@ type respondAnswer struct {
 }
 
 type approvalsIn struct {
-	Status  string `query:"status" doc:"pending, approved, rejected, expired or cancelled; all if omitted."`
-	AgentID string `query:"agent_id"`
-	RunID   string `query:"run_id"`
-	Limit   string `query:"limit" doc:"Approvals per page, 1 to 100; default 50."`
-	Cursor  string `query:"cursor"`
+	ApprovalFilter
+
+	Limit  string `query:"limit" doc:"Approvals per page, 1 to 100; default 50."`
+	Cursor string `query:"cursor"`
 }
 
 type approvalIn struct {
@@ -163,23 +161,15 @@ func (s *Service) respond(ctx context.Context, who authz.Caller, in *respondIn) 
 	return answer, s.Respond(txn.WithAnswer(ctx, func() any { return answer }), who.TenantID, in.RunID, in.Body.Response)
 }
 
-var approvalStatuses = []ApprovalStatus{ApprovalPending, ApprovalApproved, ApprovalRejected, ApprovalExpired, ApprovalCancelled}
-
 func (s *Service) approvals(ctx context.Context, who authz.Caller, in *approvalsIn) (*ApprovalPage, error) {
-	f := ApprovalFilter{Status: ApprovalStatus(in.Status), AgentID: in.AgentID, RunID: in.RunID}
-	if f.Status != "" && !slices.Contains(approvalStatuses, f.Status) {
-		return nil, fault.New(fault.Malformed, "INVALID_QUERY",
-			"The query parameter status is not a state of approvals; they are pending, approved, rejected, expired and cancelled.")
-	}
 	scope := page.ScopeOf(who.TenantID, "approvals", in)
-	var err error
-	if f.After, err = s.Cursors.Open(scope, in.Cursor); err != nil {
+	after, err := s.Cursors.Open(scope, in.Cursor)
+	if err != nil {
 		return nil, err
 	}
 	n := page.Limit(in.Limit, 50, maxPage)
-	f.Limit = n + 1
 	p := &ApprovalPage{}
-	if p.Items, err = s.Runs.ListApprovals(ctx, who.TenantID, f); err != nil {
+	if p.Items, err = s.Runs.ListApprovals(ctx, who.TenantID, in.ApprovalFilter, page.Window{After: after, Limit: n + 1}); err != nil {
 		return nil, err
 	}
 	if len(p.Items) > n {

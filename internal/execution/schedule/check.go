@@ -50,7 +50,7 @@ func (c *Config) check() (cron *Cron, invalid []fault.Field) {
 				add("input", "it cannot be read")
 			}
 			for _, field := range f.Fields {
-				add("input."+field.Field, field.Message)
+				invalid = append(invalid, field.Under("input"))
 			}
 		}
 	}
@@ -72,7 +72,7 @@ func Check(field schema.Nullable) []fault.Field {
 	}
 	invalid := make([]fault.Field, len(f.Fields))
 	for i, field := range f.Fields {
-		invalid[i] = fault.Field{Field: "schedule." + field.Field, Message: field.Message}
+		invalid[i] = field.Under("schedule")
 	}
 	return invalid
 }

@@ -224,7 +224,7 @@ func (r *rig) next(id, want string) {
 // made lists the agent's runs, oldest first.
 func (r *rig) made(id string) []run.Run {
 	r.t.Helper()
-	all, err := r.engine.runs.List(r.t.Context(), r.who.TenantID, run.Filter{AgentID: id, Ascending: true, Limit: 10_000})
+	all, err := r.engine.runs.List(r.t.Context(), r.who.TenantID, run.Filter{AgentID: id}, page.Window{Ascending: true, Limit: 10_000})
 	r.fatal(err)
 	return all
 }

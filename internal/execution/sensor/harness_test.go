@@ -191,7 +191,7 @@ func (r *harness) send(id, signature, body string, headers ...string) (string, e
 // started lists the agent's runs, oldest first.
 func (r *harness) started(agentID string) []run.Run {
 	r.t.Helper()
-	all, err := r.runs.List(r.t.Context(), r.who.TenantID, run.Filter{AgentID: agentID, Ascending: true, Limit: 1000})
+	all, err := r.runs.List(r.t.Context(), r.who.TenantID, run.Filter{AgentID: agentID}, page.Window{Ascending: true, Limit: 1000})
 	r.fatal(err)
 	return all
 }

@@ -20,5 +20,5 @@ func (s *Service) CreateTodo(ctx context.Context, who authz.Caller, id string, b
 
 // List lists sessions.
 func (s *Service) List(ctx context.Context, tenant, agentID, limit, cursor string) (*Page, error) {
-	return s.lifecycle.list(ctx, tenant, &listIn{AgentID: agentID, Limit: limit, Cursor: cursor})
+	return s.lifecycle.list(ctx, tenant, &listIn{Filter: Filter{AgentID: agentID}, Limit: limit, Cursor: cursor})
 }

@@ -168,11 +168,10 @@ func (l *lifecycle) list(ctx context.Context, tenant string, in *listIn) (*Page,
 	if err != nil {
 		return nil, err
 	}
-	n, found := page.Limit(in.Limit, defaultPage, maxPage), []Record{}
-	if in.AgentID == "" || ident.Valid(in.AgentID) {
-		if found, err = l.store.List(ctx, tenant, in.AgentID, after, n+1); err != nil {
-			return nil, err
-		}
+	n := page.Limit(in.Limit, defaultPage, maxPage)
+	found, err := l.store.List(ctx, tenant, in.Filter, page.Window{After: after, Limit: n + 1})
+	if err != nil {
+		return nil, err
 	}
 	p := &Page{Items: []ListItem{}}
 	if len(found) > n {

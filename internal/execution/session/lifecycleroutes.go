@@ -21,9 +21,10 @@ type createIn struct{ Body newSession }
 type bulkDeleteIn struct{ Body bulkDeleteBody }
 
 type listIn struct {
-	AgentID string `query:"agent_id" doc:"Only sessions of this agent."`
-	Limit   string `query:"limit" doc:"Sessions per page, 1 to 100; default 50."`
-	Cursor  string `query:"cursor"`
+	Filter
+
+	Limit  string `query:"limit" doc:"Sessions per page, 1 to 100; default 50."`
+	Cursor string `query:"cursor"`
 }
 
 type updateIn struct {

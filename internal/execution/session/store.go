@@ -4,9 +4,15 @@ import (
 	"context"
 	"time"
 
+	"agentd/internal/base/page"
 	"agentd/internal/base/txn"
 	"agentd/internal/execution/run"
 )
+
+// Filter narrows a list of sessions; see sqldb.Filter.
+type Filter struct {
+	AgentID string `query:"agent_id" doc:"Only sessions of this agent." filter:"agent_id = ?" index:"sessions_agent"`
+}
 
 // Store is the port to the tables of sessions. Every method takes the tenant; for
 // a session of another tenant it returns fault.NotFound.
@@ -18,9 +24,8 @@ type Store interface {
 	LockTx(tx txn.Tx, tenant, id string) (*Record, error)
 	// UpdateTx writes the mutable fields of a locked session.
 	UpdateTx(tx txn.Tx, r *Record) error
-	// List returns up to limit sessions after an id, newest first; only those of
-	// one agent if agent is not empty.
-	List(ctx context.Context, tenant, agent, after string, limit int) ([]Record, error)
+	// List returns a page of sessions, newest first.
+	List(ctx context.Context, tenant string, f Filter, w page.Window) ([]Record, error)
 
 	CreateBranchTx(tx txn.Tx, tenant, session string, b *Branch) error
 	DeleteBranchTx(tx txn.Tx, tenant, session, branch string) error

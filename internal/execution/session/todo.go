@@ -76,17 +76,27 @@ type TodoStore interface {
 	DeleteTodoTx(tx txn.Tx, tenant, id string) error
 	// ListTodos returns the unfinished todos by due time, then the finished ones,
 	// newest first; and how many match the filter in all.
-	ListTodos(ctx context.Context, tenant string, f TodoFilter) ([]Todo, int, error)
+	ListTodos(ctx context.Context, tenant string, f TodoFilter, limit int) ([]Todo, int, error)
 }
 
-// TodoFilter narrows a list of todos. Empty fields match everything. From and
-// Until exclude todos without a due time.
-type TodoFilter struct {
-	SessionID, AgentID string
-	Status             TodoStatus
-	From, Until        time.Time
-	Limit              int
-}
+// SessionTodoFilter has the filters of listSessionTodos, and TaskFilter those of
+// listTodos; see sqldb.Filter. From and To exclude todos without a due time.
+type (
+	SessionTodoFilter struct {
+		SessionID string    `path:"sessionId" filter:"session_id = ?" index:"session_todos_session"`
+		From      time.Time `query:"from" doc:"Only todos due at or after this time." filter:"due_at <> 0 AND due_at >= ?" index:"session_todos_due"`
+		To        time.Time `query:"to" doc:"Only todos due before this time." filter:"due_at <> 0 AND due_at < ?" index:"session_todos_due"`
+	}
+	TaskFilter struct {
+		AgentID string     `query:"agent_id" doc:"Only todos for this agent." filter:"agent_id = ?" index:"session_todos_due"`
+		Status  TodoStatus `query:"status" doc:"Only todos in this state." filter:"status = ?" index:"session_todos_due"`
+	}
+	// TodoFilter narrows a list of todos.
+	TodoFilter struct {
+		SessionTodoFilter
+		TaskFilter
+	}
+)
 
 // maxTodos is how many todos a list shows.
 const maxTodos = 500
@@ -247,12 +257,12 @@ type TodoList struct {
 }
 
 // list returns the todos that match a filter, with the names of their agents.
-func (s *todoService) list(ctx context.Context, who authz.Caller, f TodoFilter) (*TodoList, error) {
+func (s *todoService) list(ctx context.Context, who authz.Caller, f TodoFilter, limit int) (*TodoList, error) {
 	list := &TodoList{Items: []Todo{}, Todos: []Todo{}}
 	if f.AgentID != "" && !ident.Valid(f.AgentID) || f.Status != "" && !f.Status.valid() {
 		return list, nil
 	}
-	found, total, err := s.store.ListTodos(ctx, who.TenantID, f)
+	found, total, err := s.store.ListTodos(ctx, who.TenantID, f, limit)
 	if err != nil {
 		return nil, err
 	}

@@ -3,12 +3,10 @@ package session
 import (
 	"context"
 	"reflect"
-	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/internal/base/authz"
-	"agentd/internal/base/fault"
 	"agentd/internal/base/page"
 	"agentd/internal/base/route"
 )
@@ -36,15 +34,11 @@ type (
 			Execute bool `json:"execute" default:"true" doc:"True runs the agent, false cancels the todo."`
 		}
 	}
-	todosIn struct {
-		SessionID string `path:"sessionId"`
-		From      string `query:"from" doc:"Only todos due at or after this time, a date-time."`
-		To        string `query:"to" doc:"Only todos due before this time, a date-time."`
-	}
+	todosIn    struct{ SessionTodoFilter }
 	allTodosIn struct {
-		Status  string `query:"status"`
-		AgentID string `query:"agent_id"`
-		Limit   string `query:"limit" doc:"1 to 500; default 200."`
+		TaskFilter
+
+		Limit string `query:"limit" doc:"1 to 500; default 200."`
 	}
 	taskIn struct{ Body newTask }
 
@@ -86,28 +80,7 @@ func (s *todoService) listRoute(ctx context.Context, who authz.Caller, in *todos
 	if _, err := s.sessions.store.Get(ctx, who.TenantID, in.SessionID); err != nil {
 		return nil, err
 	}
-	from, err := parseTime("from", in.From)
-	if err != nil {
-		return nil, err
-	}
-	until, err := parseTime("to", in.To)
-	if err != nil {
-		return nil, err
-	}
-	return s.list(ctx, who, TodoFilter{SessionID: in.SessionID, From: from, Until: until, Limit: maxTodos})
-}
-
-// parseTime parses a query parameter; it is zero if the parameter is missing.
-func parseTime(name, text string) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
-	}
-	at, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return at, fault.New(fault.Malformed, "INVALID_QUERY",
-			"The query parameter %s is not a date-time such as 2026-09-10T12:00:00Z.", name)
-	}
-	return at, nil
+	return s.list(ctx, who, TodoFilter{SessionTodoFilter: in.SessionTodoFilter}, maxTodos)
 }
 
 func (s *todoService) createRoute(ctx context.Context, who authz.Caller, in *todoIn) (*Todo, error) {
@@ -132,7 +105,7 @@ func (s *todoService) startRoute(ctx context.Context, who authz.Caller, in *todo
 }
 
 func (s *todoService) listAllRoute(ctx context.Context, who authz.Caller, in *allTodosIn) (*TodoList, error) {
-	return s.list(ctx, who, TodoFilter{Status: TodoStatus(in.Status), AgentID: in.AgentID, Limit: page.Limit(in.Limit, 200, maxTodos)})
+	return s.list(ctx, who, TodoFilter{TaskFilter: in.TaskFilter}, page.Limit(in.Limit, 200, maxTodos))
 }
 
 func (s *todoService) createTaskRoute(ctx context.Context, who authz.Caller, in *taskIn) (*Task, error) {

@@ -70,13 +70,26 @@ type Record struct {
 
 // Filter selects entries of one tenant's log.
 type Filter struct {
-	Action     string // "": any
-	Actor      string // a key or a member; "": any
-	TargetType string // "": any
-	TargetID   string // "": any
-	From, To   time.Time
-	After      Position // only entries that are older; zero: from the newest
-	Limit      int
+	TargetFilter
+	EntryFilter
+	After Position // only entries that are older; zero: from the newest
+	Limit int
+}
+
+// TargetFilter has the filters of listAuditEntriesOfTarget; see sqldb.Filter.
+// There is no index of types alone.
+type TargetFilter struct {
+	TargetID   string `path:"targetId" format:"any" maxLength:"200" filter:"target_id <> '' AND target_id = ?" index:"audit_log_target"`
+	TargetType string `query:"type" maxLength:"100" doc:"Only entries on a target of this type; unknown, or left out, means any." filter:"target_type = ?" index:"primary key"`
+}
+
+// EntryFilter has the filters of listAuditEntries. The store knows which actors
+// are keys.
+type EntryFilter struct {
+	ActorID string    `query:"actor_id" maxLength:"100" doc:"Only what was done by this key or by this member."`
+	Action  string    `query:"action" maxLength:"200" doc:"Only entries with this action." filter:"action = ?" index:"audit_log_action"`
+	From    time.Time `query:"from" doc:"Only what was done at this date-time or later." filter:"at >= ?" index:"primary key"`
+	To      time.Time `query:"to" doc:"Only what was done before this date-time." filter:"at < ?" index:"primary key"`
 }
 
 // Position is the place of an entry in its log.

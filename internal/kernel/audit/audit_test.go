@@ -168,30 +168,25 @@ func TestFilters(t *testing.T) {
 		r.did(other, "b", "two")   // 2 s
 		r.did(r.who, "b", "three") // 3 s
 		r.did(r.caller(r.tenant("second")), "b", "one")
-		second := func(n int) string { return start.Add(time.Duration(n) * time.Second).Format(time.RFC3339) }
+		second := func(n int) time.Time { return start.Add(time.Duration(n) * time.Second).Truncate(time.Second) }
 		for name, c := range map[string]struct {
 			in   audit.ListIn
 			want []string
 		}{
 			"all":    {audit.ListIn{}, []string{"b", "b", "a"}},
-			"own":    {audit.ListIn{TenantID: r.who.TenantID, Action: "a"}, []string{"a"}},
-			"action": {audit.ListIn{Action: "b"}, []string{"b", "b"}},
-			"none":   {audit.ListIn{Action: "c"}, []string{}},
-			"key":    {audit.ListIn{ActorID: r.who.KeyID}, []string{"b", "a"}},
-			"member": {audit.ListIn{ActorID: other.UserID}, []string{"b"}},
-			"nobody": {audit.ListIn{ActorID: ident.New()}, []string{}},
-			"from":   {audit.ListIn{From: second(2)}, []string{"b", "b"}},
-			"to":     {audit.ListIn{To: second(2)}, []string{"a"}},
-			"both":   {audit.ListIn{From: second(2), To: second(3), Action: "b", ActorID: other.KeyID}, []string{"b"}},
+			"own":    {audit.ListIn{TenantID: r.who.TenantID, EntryFilter: audit.EntryFilter{Action: "a"}}, []string{"a"}},
+			"action": {audit.ListIn{EntryFilter: audit.EntryFilter{Action: "b"}}, []string{"b", "b"}},
+			"none":   {audit.ListIn{EntryFilter: audit.EntryFilter{Action: "c"}}, []string{}},
+			"key":    {audit.ListIn{EntryFilter: audit.EntryFilter{ActorID: r.who.KeyID}}, []string{"b", "a"}},
+			"member": {audit.ListIn{EntryFilter: audit.EntryFilter{ActorID: other.UserID}}, []string{"b"}},
+			"nobody": {audit.ListIn{EntryFilter: audit.EntryFilter{ActorID: ident.New()}}, []string{}},
+			"from":   {audit.ListIn{EntryFilter: audit.EntryFilter{From: second(2)}}, []string{"b", "b"}},
+			"to":     {audit.ListIn{EntryFilter: audit.EntryFilter{To: second(2)}}, []string{"a"}},
+			"both":   {audit.ListIn{EntryFilter: audit.EntryFilter{From: second(2), To: second(3), Action: "b", ActorID: other.KeyID}}, []string{"b"}},
 		} {
 			p, err := r.list(r.who, c.in)
 			if diff := cmp.Diff(c.want, actions(t, p, err)); diff != "" || p.Total != len(c.want) {
 				t.Errorf("%s: total %d, %s", name, p.Total, diff)
-			}
-		}
-		for _, in := range []audit.ListIn{{From: "yesterday"}, {To: "2026-13-01T00:00:00Z"}} {
-			if _, err := r.list(r.who, in); !fault.Is(err, fault.Malformed) {
-				t.Errorf("%+v: %v", in, err)
 			}
 		}
 	})
@@ -205,7 +200,7 @@ func TestPages(t *testing.T) {
 			r.did(r.who, "x", "one")
 			r.write(func(tx txn.Tx) error { return r.Record(tx, r.who, audit.Entry{Action: "x", TargetID: "one"}) })
 		}
-		whole, err := r.ofTarget(r.who, audit.TargetIn{TargetID: "one"})
+		whole, err := r.ofTarget(r.who, audit.TargetIn{TargetFilter: audit.TargetFilter{TargetID: "one"}})
 		if err != nil || whole.HasMore != nil || whole.Cursor != "" || len(whole.Entries) != 10 {
 			t.Fatalf("%+v, %v", whole, err)
 		}
@@ -237,7 +232,7 @@ func TestPages(t *testing.T) {
 		}
 		got = walk(10, func(cursor string) (*audit.Page, error) {
 			r.did(r.who, "x", "two") // what comes meanwhile does not move a page
-			return r.ofTarget(r.who, audit.TargetIn{TargetID: "one", Type: "unknown", Limit: "3", Cursor: cursor})
+			return r.ofTarget(r.who, audit.TargetIn{TargetFilter: audit.TargetFilter{TargetID: "one", TargetType: "unknown"}, Limit: "3", Cursor: cursor})
 		})
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)
@@ -245,7 +240,7 @@ func TestPages(t *testing.T) {
 		if _, err := r.list(r.who, audit.ListIn{Cursor: "made up"}); !fault.Is(err, fault.Invalid) {
 			t.Error(err)
 		}
-		typed, err := r.ofTarget(r.who, audit.TargetIn{TargetID: "one", Type: "thing"})
+		typed, err := r.ofTarget(r.who, audit.TargetIn{TargetFilter: audit.TargetFilter{TargetID: "one", TargetType: "thing"}})
 		if len(actions(t, typed, err)) != 5 {
 			t.Errorf("%d entries of the type", len(typed.Entries))
 		}
@@ -265,11 +260,11 @@ func TestReadingAnothersLog(t *testing.T) {
 		operator := r.who
 		operator.Operator = true
 		for _, tenant := range []string{ident.New(), "nonsense"} {
-			if _, err := r.ofTarget(operator, audit.TargetIn{TenantID: tenant, TargetID: "one"}); !fault.Is(err, fault.NotFound) {
+			if _, err := r.ofTarget(operator, audit.TargetIn{TenantID: tenant, TargetFilter: audit.TargetFilter{TargetID: "one"}}); !fault.Is(err, fault.NotFound) {
 				t.Errorf("%s: %v", tenant, err)
 			}
 		}
-		p, err := r.ofTarget(operator, audit.TargetIn{TenantID: theirs.TenantID, TargetID: "one"})
+		p, err := r.ofTarget(operator, audit.TargetIn{TenantID: theirs.TenantID, TargetFilter: audit.TargetFilter{TargetID: "one"}})
 		if diff := cmp.Diff([]string{"thing.made"}, actions(t, p, err)); diff != "" {
 			t.Error(diff)
 		}
@@ -281,7 +276,7 @@ func TestReadingAnothersLog(t *testing.T) {
 		if e := own.Entries[0]; e.TargetID != theirs.TenantID || e.KeyID != r.who.KeyID || !strings.Contains(string(e.Details), `"target_id":"one"`) {
 			t.Errorf("%+v", e)
 		}
-		told, err := r.list(theirs, audit.ListIn{Action: "audit.cross_tenant_read"})
+		told, err := r.list(theirs, audit.ListIn{EntryFilter: audit.EntryFilter{Action: "audit.cross_tenant_read"}})
 		if len(actions(t, told, err)) != 1 {
 			t.Fatalf("%+v", told)
 		}

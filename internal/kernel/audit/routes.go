@@ -26,19 +26,17 @@ const (
 )
 
 type listIn struct {
+	EntryFilter
+
 	TenantID string `query:"tenant_id" maxLength:"100" doc:"Another company's log; only the operator may name one, and both logs then say so."`
-	Action   string `query:"action" maxLength:"200" doc:"Only entries with this action."`
-	ActorID  string `query:"actor_id" maxLength:"100" doc:"Only what was done by this key or by this member."`
-	From     string `query:"from" doc:"Only what was done at this date-time or later."`
-	To       string `query:"to" doc:"Only what was done before this date-time."`
 	Limit    string `query:"limit" doc:"Entries per page, 1 to 500; 50 if it is left out."`
 	Cursor   string `query:"cursor"`
 }
 
 type targetIn struct {
-	TargetID string `path:"targetId" format:"any" maxLength:"200"`
+	TargetFilter
+
 	TenantID string `query:"tenant_id" maxLength:"100" doc:"Another company's log; only the operator may name one, and both logs then say so."`
-	Type     string `query:"type" maxLength:"100" doc:"Only entries on a target of this type; unknown, or left out, means any."`
 	Limit    string `query:"limit" doc:"Entries per page, 1 to 500; the newest 500 without paging if it is left out."`
 	Cursor   string `query:"cursor"`
 }
@@ -72,24 +70,16 @@ func (l *Log) Routes() []route.Route {
 
 func (l *Log) list(ctx context.Context, who authz.Caller, in *listIn) (*Page, error) {
 	in.TenantID = cmp.Or(in.TenantID, who.TenantID)
-	f := Filter{Action: in.Action, Actor: in.ActorID}
-	var err error
-	if f.From, err = moment("from", in.From); err != nil {
-		return nil, err
-	}
-	if f.To, err = moment("to", in.To); err != nil {
-		return nil, err
-	}
-	f.Limit = page.Limit(in.Limit, defaultPage, maxPage)
+	f := Filter{EntryFilter: in.EntryFilter, Limit: page.Limit(in.Limit, defaultPage, maxPage)}
 	return l.page(ctx, who, f, request{in.TenantID, page.ScopeOf(who.TenantID, "audit", in), in.Cursor, true})
 }
 
 func (l *Log) ofTarget(ctx context.Context, who authz.Caller, in *targetIn) (*Page, error) {
 	in.TenantID = cmp.Or(in.TenantID, who.TenantID)
-	if in.Type == "unknown" {
-		in.Type = ""
+	if in.TargetType == "unknown" {
+		in.TargetType = ""
 	}
-	f := Filter{TargetID: in.TargetID, TargetType: in.Type, Limit: page.Limit(in.Limit, maxPage, maxPage)}
+	f := Filter{TargetFilter: in.TargetFilter, Limit: page.Limit(in.Limit, maxPage, maxPage)}
 	scope := page.ScopeOf(who.TenantID, "audit_of_target", in)
 	return l.page(ctx, who, f, request{in.TenantID, scope, in.Cursor, in.Limit != "" || in.Cursor != ""})
 }
@@ -166,7 +156,7 @@ func (l *Log) readAcross(ctx context.Context, who authz.Caller, tenant string, f
 		Action string `json:"action,omitzero"`
 		Actor  string `json:"actor_id,omitzero"`
 		Target string `json:"target_id,omitzero"`
-	}{f.Action, f.Actor, f.TargetID})
+	}{f.Action, f.ActorID, f.TargetID})
 	if err != nil {
 		return err
 	}
@@ -190,15 +180,4 @@ func parsePosition(s string) Position {
 		return Position{}
 	}
 	return Position{At: time.UnixMicro(micros).UTC(), EntryID: id}
-}
-
-func moment(name, text string) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
-	}
-	at, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return at, fault.New(fault.Malformed, "INVALID_QUERY", "The query parameter %s is not a date-time such as 2026-09-10T12:00:00Z.", name)
-	}
-	return at, nil
 }

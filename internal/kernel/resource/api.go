@@ -15,11 +15,15 @@ import (
 // If-Match headers and answer resources as clients see them.
 type api[T any] struct{ *Store[T] }
 
-// show answers one resource as clients see it, with its ETag.
-func (a *api[T]) show(ctx context.Context, tenant, id string) (*route.Reply, error) {
+// show answers one resource as clients see it, with its ETag; 304 if the client
+// has the version that If-None-Match names.
+func (a *api[T]) show(ctx context.Context, tenant, id, noneMatch string) (*route.Reply, error) {
 	doc, err := a.Read(ctx, tenant, id)
 	if err != nil {
 		return nil, err
+	}
+	if noneMatch != "" && names(noneMatch, doc.Version) {
+		return &route.Reply{Status: 304, ETag: etag(doc.Version)}, nil
 	}
 	return a.replyDoc(doc)
 }

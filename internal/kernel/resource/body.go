@@ -33,7 +33,7 @@ func (p *plan[T]) fill(t *T, body jsontext.Value, as published, merges bool, set
 		switch {
 		case m.Value.Kind() == 'n':
 			if merges && f.required && !f.nullable {
-				invalid.add(f.name, "required: it cannot be cleared")
+				invalid.list = append(invalid.list, fault.Field{Field: f.name, Message: "required: it cannot be cleared", Code: fault.CodeRequired})
 			}
 			f.at(t).Set(f.at(p.blank()))
 			continue
@@ -79,7 +79,7 @@ func (p *plan[T]) validate(t *T, known faults) error {
 	if p.Validate != nil {
 		for _, f := range p.Validate(t) {
 			if top := f.Field[:strings.IndexAny(f.Field+".", ".[")]; !known.has(top) {
-				invalid.add(f.Field, f.Message)
+				invalid.list = append(invalid.list, f)
 			}
 		}
 	}

@@ -33,6 +33,7 @@ type Kind[T any] struct {
 	Tag     string   // area of the OpenAPI document
 	IDField string   // the id's name on the wire; default Name + "_id"
 	Keys    []string // deprecated names under which a list repeats its items
+	Example string   // the body of a creation, as JSON: published, and what the tests that walk all operations create
 
 	Readers, Writers Access
 	Omit             []Op // operations that the kind does not have

@@ -342,3 +342,44 @@ func FuzzBody(f *testing.F) {
 		}
 	})
 }
+
+// notes are a kind with versions, as plain as can be.
+type note struct {
+	resource.Meta `json:"-"`
+	noteText
+
+	VersionNo string `json:"version" readOnly:"true"`
+	Changelog string `json:"-"`
+}
+
+type noteText struct {
+	Text string `json:"text"`
+}
+
+func TestPlainKinds(t *testing.T) {
+	t.Parallel()
+	versions := resource.Versions[note]{
+		Config: func(n *note) any { return &n.noteText }, Number: func(n *note) *string { return &n.VersionNo },
+		Changelog: func(n *note) *string { return &n.Changelog },
+	}
+	kind := resource.Kind[note]{Name: "note", Path: "/api/v1/notes", Example: `{"text":"buy milk"}`}
+	for name, c := range map[string]struct {
+		plain resource.Plain
+		want  string
+	}{
+		"kind":      {resource.PlainKind(kind), "createNote listNotes getNote patchNote deleteNote"},
+		"versioned": {resource.PlainVersioned(kind, versions), "createNote listNotes getNote patchNote deleteNote listNoteVersions createNoteVersion getNoteVersionDiff rollbackNote"},
+	} {
+		deps, _ := resourcetest.Deps(memstore.New(), memstore.New())
+		var ids []string
+		for _, r := range c.plain.Routes(deps) {
+			ids = append(ids, r.ID)
+			if (r.Example != "") != (r.Method == "POST" || r.Method == "PATCH") {
+				t.Errorf("%s: the example of %s is %q", name, r.ID, r.Example)
+			}
+		}
+		if got := strings.Join(ids, " "); got != c.want || c.plain.Name != "note" {
+			t.Errorf("%s: %s serves %s", name, c.plain.Name, got)
+		}
+	}
+}

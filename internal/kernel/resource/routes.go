@@ -53,7 +53,8 @@ func (p *plan[T]) row(method, path, verb, summary string, access Access, answer 
 	}
 }
 
-// itemRequest is the input of an operation on one resource.
+// itemRequest is the input of an operation on one resource. match is If-Match, or
+// If-None-Match of a read.
 type itemRequest struct {
 	id, match string
 	body      jsontext.Value
@@ -83,10 +84,13 @@ func (a *api[T]) itemRoute(
 
 // The fields of an operation's input beside the id.
 var (
-	noFields  []reflect.StructField
 	withMatch = []reflect.StructField{{
 		Name: "Match", Type: reflect.TypeFor[string](),
 		Tag: `header:"If-Match" doc:"Refuse with 412 unless this is the resource's current ETag."`,
+	}}
+	withNoneMatch = []reflect.StructField{{
+		Name: "NoneMatch", Type: reflect.TypeFor[string](),
+		Tag: `header:"If-None-Match" doc:"Answer 304 without a body if this is the resource's current ETag."`,
 	}}
 	withBody = append(withMatch[:1:1], reflect.StructField{Name: "Body", Type: reflect.TypeFor[jsontext.Value]()})
 )
@@ -98,7 +102,7 @@ type rawIn struct {
 
 func (a *api[T]) createRoute() route.Route {
 	row := a.row("POST", a.Path, "create", "Create "+a.one()+".", a.Writers, a.wire)
-	row.Status, row.BodyOf = 201, a.create.typ
+	row.Status, row.BodyOf, row.Example = 201, a.create.typ, a.Example
 	if a.Unique.Of != nil {
 		row.Errors = []int{409}
 	}
@@ -140,8 +144,9 @@ func (a *api[T]) listRoute() route.Route {
 
 func (a *api[T]) getRoute(item string) route.Route {
 	row := a.row("GET", item, "get", "Read "+a.one()+".", a.Readers, a.wire)
-	return a.itemRoute(row, noFields, func(ctx context.Context, who authz.Caller, in itemRequest) (*route.Reply, error) {
-		return a.show(ctx, who.TenantID, in.id)
+	row.Also = []int{304}
+	return a.itemRoute(row, withNoneMatch, func(ctx context.Context, who authz.Caller, in itemRequest) (*route.Reply, error) {
+		return a.show(ctx, who.TenantID, in.id, in.match)
 	})
 }
 
@@ -151,7 +156,7 @@ func (a *api[T]) changeRoute(method, item, verb string, as published, replaces b
 		summary = "Replace all fields of " + a.one() + "."
 	}
 	row := a.row(method, item, verb, summary, a.Writers, a.wire)
-	row.BodyOf, row.Partial, row.Errors = as.typ, !replaces, []int{409, 412}
+	row.BodyOf, row.Partial, row.Errors, row.Example = as.typ, !replaces, []int{409, 412}, a.Example
 	return a.itemRoute(row, withBody, func(ctx context.Context, who authz.Caller, in itemRequest) (*route.Reply, error) {
 		return a.changeFrom(ctx, who, in.id, in.match, in.body, replaces)
 	})

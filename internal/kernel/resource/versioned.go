@@ -302,18 +302,18 @@ func (v *Versioned[T]) ListVersions(ctx context.Context, tenant, id string) ([]V
 	return versions, nil
 }
 
-// Snapshot records the configuration as it is now.
-func (v *Versioned[T]) Snapshot(ctx context.Context, who authz.Caller, id, changelog string) (Version, error) {
-	return v.updateAndGet(ctx, who, id, func(_ txn.Tx, t *T) error {
+// snapshot records the configuration as it is now.
+func (v *Versioned[T]) snapshot(ctx context.Context, who authz.Caller, id, changelog string) (any, error) {
+	return v.answerVersion(ctx, who, id, func(_ txn.Tx, t *T) error {
 		*v.Changelog(t) = cmp.Or(changelog, versionManual)
 		return nil
 	})
 }
 
-// Rollback restores the configuration of a version, which becomes a new
+// rollback restores the configuration of a version, which becomes a new
 // version. Fields that did not exist when it was recorded get their defaults.
-func (v *Versioned[T]) Rollback(ctx context.Context, who authz.Caller, id string, number int64) (Version, error) {
-	return v.updateAndGet(ctx, who, id, func(tx txn.Tx, t *T) error {
+func (v *Versioned[T]) rollback(ctx context.Context, who authz.Caller, id string, number int64) (any, error) {
+	return v.answerVersion(ctx, who, id, func(tx txn.Tx, t *T) error {
 		old, err := v.findTx(tx, who.TenantID, id, number)
 		if err != nil {
 			return err
@@ -343,15 +343,25 @@ func (v *Versioned[T]) restore(t *T, d *versionDoc) error {
 	return nil
 }
 
-// updateAndGet updates a resource and returns the version that records it.
-func (v *Versioned[T]) updateAndGet(ctx context.Context, who authz.Caller, id string, change func(txn.Tx, *T) error) (Version, error) {
-	t, err := v.Update(ctx, who, id, change)
-	if err != nil {
-		return Version{}, err
-	}
-	number, err := strconv.ParseInt(*v.Number(t), 10, 64)
-	if err != nil {
-		return Version{}, err
-	}
-	return v.GetVersion(ctx, who.TenantID, id, number)
+// answerVersion updates a resource and answers the version that records it, in
+// the commit of the update.
+func (v *Versioned[T]) answerVersion(ctx context.Context, who authz.Caller, id string, change func(txn.Tx, *T) error) (any, error) {
+	var answer any
+	err := v.deps.Writer.Write(ctx, func(tx txn.Tx) error {
+		t, err := v.UpdateTx(tx, who, id, func(t *T) error { return change(tx, t) })
+		if err != nil {
+			return err
+		}
+		number, err := strconv.ParseInt(*v.Number(t), 10, 64)
+		if err != nil {
+			return err
+		}
+		recorded, err := v.findTx(tx, who.TenantID, id, number)
+		if err != nil {
+			return err
+		}
+		answer = v.shown(v.version(recorded)).Interface()
+		return txn.Answer(tx, answer)
+	})
+	return answer, err
 }

@@ -169,13 +169,12 @@ func (v *Versioned[T]) shown(version Version) reflect.Value {
 func (v *Versioned[T]) createVersionRoute(item string) route.Route {
 	row := v.versionRow("POST", item+"/versions", "create"+v.Noun+"Version",
 		"Record "+v.one()+"'s configuration as a version.", v.Writers, nil)
-	row.Status, row.Optional = 201, true
+	row.Status, row.Optional, row.Example = 201, true, `{"changelog":"Before the launch"}`
 	return route.Route{
 		Row: row, In: v.inputOf(reflect.StructField{Name: "Body", Type: v.types.create}), Out: v.types.version,
 		Call: func(ctx context.Context, who authz.Caller, in any) (any, error) {
 			f := reflect.ValueOf(in).Elem()
-			version, err := v.Snapshot(ctx, who, f.Field(0).String(), f.Field(1).FieldByName("Changelog").String())
-			return v.shown(version).Interface(), err
+			return v.snapshot(ctx, who, f.Field(0).String(), f.Field(1).FieldByName("Changelog").String())
 		},
 	}
 }
@@ -183,13 +182,12 @@ func (v *Versioned[T]) createVersionRoute(item string) route.Route {
 func (v *Versioned[T]) rollbackRoute(item string) route.Route {
 	row := v.versionRow("POST", item+"/rollback", "rollback"+v.Noun,
 		"Go back to the configuration of a version, as a new version.", v.Writers, nil)
-	row.Errors = []int{409}
+	row.Errors, row.Example = []int{409}, `{"version":1}`
 	return route.Route{
 		Row: row, In: v.inputOf(reflect.StructField{Name: "Body", Type: v.types.rollback}), Out: v.types.version,
 		Call: func(ctx context.Context, who authz.Caller, in any) (any, error) {
 			f := reflect.ValueOf(in).Elem()
-			version, err := v.Rollback(ctx, who, f.Field(0).String(), f.Field(1).FieldByName("Version").Int())
-			return v.shown(version).Interface(), err
+			return v.rollback(ctx, who, f.Field(0).String(), f.Field(1).FieldByName("Version").Int())
 		},
 	}
 }

@@ -75,48 +75,35 @@ func (s *Store) Count(ctx context.Context, tenant string, f audit.Filter, limit 
 	return n, err
 }
 
-// narrowed is an audit.Filter of which is known what its actor is.
+// narrowed is an audit.Filter of which is known what its actor is. The target
+// comes first: it selects the fewest rows.
 type narrowed struct {
-	audit.Filter
-	key, user string
+	audit.TargetFilter
+
+	Key  string `filter:"actor_key_id <> '' AND actor_key_id = ?" index:"audit_log_key"`
+	User string `filter:"actor_user_id <> '' AND actor_user_id = ?" index:"audit_log_user"`
+
+	audit.EntryFilter
 }
 
-// filters are the filters of List beside the times, the most selective first.
-// There is no index of types alone.
-var filters = []sqldb.Filter[narrowed]{
-	{Condition: `target_id <> '' AND target_id = ?`, Index: `audit_log_target`, Value: func(f *narrowed) string { return f.TargetID }},
-	{Condition: `actor_key_id <> '' AND actor_key_id = ?`, Index: `audit_log_key`, Value: func(f *narrowed) string { return f.key }},
-	{Condition: `actor_user_id <> '' AND actor_user_id = ?`, Index: `audit_log_user`, Value: func(f *narrowed) string { return f.user }},
-	{Condition: `action = ?`, Index: `audit_log_action`, Value: func(f *narrowed) string { return f.Action }},
-	{Condition: `target_type = ?`, Value: func(f *narrowed) string { return f.TargetType }},
-}
+var filters = sqldb.FiltersOf[narrowed]()
 
 func (s *Store) where(ctx context.Context, tenant string, f audit.Filter) (string, []any, error) {
-	n := narrowed{Filter: f}
-	if f.Actor != "" {
+	n := narrowed{TargetFilter: f.TargetFilter, EntryFilter: f.EntryFilter}
+	if f.ActorID != "" {
 		// An actor is a key or a member. Which one is looked up first, so that one
 		// index serves; an OR of both would sort.
 		var one int
-		switch err := s.db.QueryRow(ctx, isKey, tenant, f.Actor).Scan(&one); {
+		switch err := s.db.QueryRow(ctx, isKey, tenant, f.ActorID).Scan(&one); {
 		case err == nil:
-			n.key = f.Actor
+			n.Key = f.ActorID
 		case errors.Is(err, sql.ErrNoRows):
-			n.user = f.Actor
+			n.User = f.ActorID
 		default:
 			return "", nil, err
 		}
 	}
-	where, args := sqldb.Where(s.db, tenant, filters, &n)
-	add := func(condition string, arg any) {
-		where += ` AND ` + condition
-		args = append(args, arg)
-	}
-	if !f.From.IsZero() {
-		add(`at >= ?`, sqldb.Micros(f.From))
-	}
-	if !f.To.IsZero() {
-		add(`at < ?`, sqldb.Micros(f.To))
-	}
+	where, args := filters.Where(s.db, tenant, &n)
 	return where, args, nil
 }
 

@@ -50,7 +50,7 @@ func TestKnowledgeBasesFromFolders(t *testing.T) {
 		}
 	}
 	s.run(0, words("kb create Handbook"), "Created knowledge base Handbook (")
-	s.run(1, words("kb add Handbook "+dir), "rules.md, 1 chunk.", "empty.txt was not added: it is empty", "1 of 3 files could not be added")
+	s.run(1, words("kb add Handbook "+dir), "rules.md, 1 chunk.", "empty.txt was not added: the file is empty", "1 of 3 files could not be added")
 	s.run(0, words("kb search Handbook when do you open on monday"), "hours.csv", "9 to 5")
 	s.typing("Parking is free.").run(0, words("kb add Handbook - --name parking.txt"), "Added parking.txt, 1 chunk.")
 	s.run(0, words("kb documents Handbook"), "parking.txt", "hours.csv")

@@ -34,8 +34,6 @@ func countKeptAnswers(n *apptest.Server) int {
 // their effect, with what it does to have one of these twice after a crash.
 // Puts, patches and deletes have no second effect when they are repeated.
 var keptAfterwards = map[string]string{
-	"createAgentVersion":   "a version more, equal to the last",
-	"rollbackAgent":        "a version more, equal to the last",
 	"spawnAgent":           "two commits, of the agent and of its task; a child more",
 	"searchMemory":         "reads",
 	"llmChatCompletion":    "asks a model, which costs once more",

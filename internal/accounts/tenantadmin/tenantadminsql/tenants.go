@@ -11,6 +11,7 @@ import (
 	"agentd/internal/accounts/identity"
 	"agentd/internal/accounts/tenantadmin"
 	"agentd/internal/base/authz"
+	"agentd/internal/base/page"
 	"agentd/internal/base/schema"
 	"agentd/internal/base/txn"
 	"agentd/internal/store/sqldb"
@@ -39,18 +40,18 @@ const (
 
 var insertPurge = sqldb.Insert(`tenant_purges`, purgeColumns)
 
+var filters = sqldb.FiltersOf[tenantadmin.Filter]()
+
 // List implements tenantadmin.Store.
-func (s *Store) List(ctx context.Context, f tenantadmin.Filter) ([]tenantadmin.Tenant, error) {
-	query, args := selectTenants, []any{}
-	if f.Status != "" {
-		query, args = query+` AND t.status = ?`, append(args, string(f.Status))
-	}
-	if f.After != "" {
-		query, args = query+` AND t.tenant_id < ?`, append(args, f.After)
+func (s *Store) List(ctx context.Context, f tenantadmin.Filter, w page.Window) ([]tenantadmin.Tenant, error) {
+	and, args := filters.And(&f)
+	query := selectTenants + and
+	if w.After != "" {
+		query, args = query+` AND t.tenant_id < ?`, append(args, w.After)
 	}
 	query += ` ORDER BY t.tenant_id DESC`
-	if f.Limit > 0 {
-		query, args = query+` LIMIT ?`, append(args, f.Limit)
+	if w.Limit > 0 {
+		query, args = query+` LIMIT ?`, append(args, w.Limit)
 	}
 	rows, err := s.db.Query(ctx, query, args...)
 	if err != nil {
@@ -69,12 +70,9 @@ func (s *Store) List(ctx context.Context, f tenantadmin.Filter) ([]tenantadmin.T
 }
 
 // Count implements tenantadmin.Store.
-func (s *Store) Count(ctx context.Context, status identity.Status) (n int, err error) {
-	if status == "" {
-		err = s.db.QueryRow(ctx, `SELECT COUNT(*) FROM tenants WHERE status <> 'deleted'`).Scan(&n)
-	} else {
-		err = s.db.QueryRow(ctx, `SELECT COUNT(*) FROM tenants WHERE status = ? AND status <> 'deleted'`, string(status)).Scan(&n)
-	}
+func (s *Store) Count(ctx context.Context, f tenantadmin.Filter) (n int, err error) {
+	and, args := filters.And(&f)
+	err = s.db.QueryRow(ctx, `SELECT COUNT(*) FROM tenants t WHERE t.status <> 'deleted'`+and, args...).Scan(&n)
 	return n, err
 }
 

@@ -91,12 +91,9 @@ func NewCompany(n *apptest.Server, mark string, id identity.Grant) *Company {
 	for _, name := range []string{" first", " second"} {
 		made := c.Expect(201, "POST", "/api/v1/tenants/me/keys", apptest.Object{"name": mark + name})
 		add("keyId", made["key_id"].(string))
-		customer := c.Expect(201, "POST", "/api/v1/commerce/customers", apptest.Object{"name": mark + name, "note": mark},
-			"Idempotency-Key", "made-once"+strings.TrimSpace(name))
-		add("customerId", customer["id"].(string))
 		guard := c.Expect(201, "POST", "/api/v1/guardrails", apptest.Object{
 			"name": mark + name, "webhook_url": "https://example.com/" + mark, "phase": "both", "secret": mark,
-		})
+		}, "Idempotency-Key", "made-once"+strings.TrimSpace(name))
 		add("guardrailId", guard["guardrail_id"].(string))
 	}
 	add("keyId", id.KeyID)
@@ -118,6 +115,7 @@ func NewCompany(n *apptest.Server, mark string, id identity.Grant) *Company {
 	c.createMemories(agent, add)
 	c.createMCPServers(add)
 	c.createSensors(agent, add)
+	c.createExamples(add)
 	c.Expect(200, "PUT", "/api/v1/llm-credentials/mine",
 		apptest.Object{"api_key": "sk-" + mark + "-0123456789", "endpoint_url": "https://127.0.0.1:9/" + mark})
 	return c

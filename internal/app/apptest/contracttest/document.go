@@ -27,6 +27,7 @@ type Schema struct {
 	Ref        string             `json:"$ref"`
 	Type       any                `json:"type"` // a name or a list of names
 	Format     string             `json:"format"`
+	Pattern    string             `json:"pattern"`
 	Enum       []any              `json:"enum"`
 	Properties map[string]*Schema `json:"properties"`
 	Required   []string           `json:"required"`

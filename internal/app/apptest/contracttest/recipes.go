@@ -14,8 +14,8 @@ type recipe struct {
 	ids  func(c *Company, call *Call)    // path parameters other than the first of their kind
 }
 
-// Recipes are for the operations with a body, and for those that need more
-// than the first of everything in their path. By operation id.
+// Recipes are for the operations with a body whose rows have no example, and for
+// those that need more than the first of everything in their path. By operation id.
 var Recipes = map[string]recipe{
 	"createAgent": {body: apptest.Object{"name": "made by a test"}},
 	"updateAgent": {body: apptest.Object{"description": "changed by a test"}},
@@ -24,9 +24,7 @@ var Recipes = map[string]recipe{
 		body: apptest.Object{"reason": "a test"},
 		ids:  func(c *Company, call *Call) { call.Path["agentId"] = c.IDs["agentId"][2] },
 	},
-	"createAgentVersion": {body: apptest.Object{"changelog": "a test"}},
-	"rollbackAgent":      {body: apptest.Object{"version": 1}},
-	"activateAgent":      {ids: func(c *Company, call *Call) { call.Path["agentId"] = c.IDs["agentId"][1] }},
+	"activateAgent": {ids: func(c *Company, call *Call) { call.Path["agentId"] = c.IDs["agentId"][1] }},
 
 	"createRun": {with: func(c *Company) apptest.Object {
 		return apptest.Object{"agent_id": c.IDs["agentId"][0], "input": apptest.Object{"message": "hello"}}
@@ -149,9 +147,6 @@ var Recipes = map[string]recipe{
 		"config": apptest.Object{"keywords": []string{"x"}}}},
 	"updateGuardrail": {body: apptest.Object{"name": "changed by a test"}},
 	"patchGuardrail":  {body: apptest.Object{"action": "flag"}},
-
-	"createCommerceCustomer": {body: apptest.Object{"name": "made by a test"}},
-	"patchCommerceCustomer":  {body: apptest.Object{"note": "changed by a test"}},
 
 	"createMemory":           {body: apptest.Object{"content": "made by a test"}},
 	"searchMemory":           {body: apptest.Object{"text": "made"}},
@@ -283,18 +278,4 @@ var PlainParameters = map[string]bool{
 var Unconditional = map[string]int{
 	"listAuditEntriesOfTarget targetId": 200, "deleteWebhook webhookId": 200, "deleteSensor sensorId": 200,
 	"deleteMemoryEntry entryId": 204, "markNotificationRead notificationId": 200, "deleteNotification notificationId": 200,
-}
-
-// PlainQueries are parameters of queries that are no ids.
-var PlainQueries = map[string]bool{
-	"action": true, "type": true,
-	"compare_to": true, "cursor": true, "fields": true, "format": true, "from": true, "glob": true,
-	"last_event_id": true, "limit": true, "mime_prefix": true, "order": true, "path": true, "q": true,
-	"breakdown": true, "days": true,
-	"metric": true, "period": true,
-	"recursive": true, "regex": true, "scope": true, "starting_after": true, "status": true, "stream": true, "timeout_sec": true, "to": true,
-	"top_k": true, "unread": true,
-	"accept_privacy": true, "accept_terms": true, "app_code_challenge": true, "code": true, "device_label": true,
-	"error": true, "iss": true, "return_to": true, "state": true, "token": true,
-	"tenant_id": true,
 }

@@ -69,13 +69,13 @@ func (s *Store) DeleteOldestTx(tx txn.Tx, tenant string, upTo int64) error {
 	return err
 }
 
+var filters = sqldb.FiltersOf[notification.Filter]()
+
 // List implements notification.Store.
-func (s *Store) List(ctx context.Context, tenant, user string, onlyUnread bool, limit int) ([]notification.Notification, error) {
-	query := selectNotifications + visible
-	if onlyUnread {
-		query = selectNotifications + s.db.IndexedBy(`notifications_unread`) + visible + unread
-	}
-	return s.read(ctx, tenant, query+` ORDER BY seq DESC LIMIT ?`, tenant, user, limit)
+func (s *Store) List(ctx context.Context, tenant, user string, f notification.Filter, limit int) ([]notification.Notification, error) {
+	where, args := filters.Where(s.db, tenant, &f)
+	text := selectNotifications + where + ` AND user_id IN ('', ?) ORDER BY seq DESC LIMIT ?`
+	return s.read(ctx, tenant, text, append(args, user, limit)...)
 }
 
 // ListAfter implements notification.Store.

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 
 	"agentd/internal/base/fault"
+	"agentd/internal/base/page"
 	"agentd/internal/base/schema"
 	"agentd/internal/base/txn"
 	"agentd/internal/execution/run"
@@ -65,20 +66,12 @@ func (s *Store) GetApproval(ctx context.Context, tenant, approvalID string) (*ru
 	return &a, nil
 }
 
-// approvalFilters are the filters of ListApprovals, the most selective first.
-// There is no index of agents: all approvals of the tenant are read for one.
-var approvalFilters = []sqldb.Filter[run.ApprovalFilter]{
-	{Condition: `run_id = ?`, Index: `approvals_run`, Value: func(f *run.ApprovalFilter) string { return f.RunID }},
-	{Condition: `agent_id = ?`, Value: func(f *run.ApprovalFilter) string { return f.AgentID }},
-	{Condition: `status = ?`, Index: `approvals_status`, Value: func(f *run.ApprovalFilter) string { return string(f.Status) }},
-	{Condition: `approval_id < ?`, Value: func(f *run.ApprovalFilter) string { return f.After }},
-}
+var approvalFilters = sqldb.FiltersOf[run.ApprovalFilter]()
 
 // ListApprovals implements run.Store.
-func (s *Store) ListApprovals(ctx context.Context, tenant string, f run.ApprovalFilter) ([]run.Approval, error) {
-	where, args := sqldb.Where(s.db, tenant, approvalFilters, &f)
-	text := selectApprovals + where + ` ORDER BY approval_id DESC LIMIT ?`
-	return sqldb.Collect(s.db.Reader(ctx), text, append(args, f.Limit), scanApproval(tenant))
+func (s *Store) ListApprovals(ctx context.Context, tenant string, f run.ApprovalFilter, w page.Window) ([]run.Approval, error) {
+	where, args := approvalFilters.Select(s.db, tenant, &f, `approval_id`, w)
+	return sqldb.Collect(s.db.Reader(ctx), selectApprovals+where, args, scanApproval(tenant))
 }
 
 func scanApproval(tenant string) func(sqldb.Row) (run.Approval, error) {

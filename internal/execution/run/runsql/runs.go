@@ -97,24 +97,12 @@ func (s *Store) Get(ctx context.Context, tenant, id string) (*run.Record, error)
 	return scanRun(tenant, s.db.QueryRow(ctx, selectRun, tenant, id))
 }
 
-// Filters are the filters of List, the most selective first.
-var Filters = []sqldb.Filter[run.Filter]{
-	{Condition: `session_id = ?`, Index: `runs_session`, Value: func(f *run.Filter) string { return f.SessionID }},
-	{Condition: `agent_id = ?`, Index: `runs_agent`, Value: func(f *run.Filter) string { return f.AgentID }},
-	{Condition: `status = ?`, Index: `runs_status`, Value: func(f *run.Filter) string { return string(f.Status) }},
-}
+var filters = sqldb.FiltersOf[run.Filter]()
 
 // List implements run.Store.
-func (s *Store) List(ctx context.Context, tenant string, f run.Filter) ([]run.Run, error) {
-	where, args := sqldb.Where(s.db, tenant, Filters, &f)
-	after, order := ` AND run_id < ?`, ` ORDER BY run_id DESC LIMIT ?`
-	if f.Ascending {
-		after, order = ` AND run_id > ?`, ` ORDER BY run_id ASC LIMIT ?`
-	}
-	if f.After != "" {
-		where, args = where+after, append(args, f.After)
-	}
-	rows, err := s.db.Query(ctx, `SELECT `+runColumns+` FROM runs`+where+order, append(args, f.Limit)...)
+func (s *Store) List(ctx context.Context, tenant string, f run.Filter, w page.Window) ([]run.Run, error) {
+	where, args := filters.Select(s.db, tenant, &f, `run_id`, w)
+	rows, err := s.db.Query(ctx, `SELECT `+runColumns+` FROM runs`+where, args...)
 	if err != nil {
 		return nil, err
 	}

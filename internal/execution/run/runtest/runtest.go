@@ -2,6 +2,7 @@
 package runtest
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 	"agentd/internal/base/fault"
 	"agentd/internal/base/ident"
+	"agentd/internal/base/page"
 	"agentd/internal/base/schema"
 	"agentd/internal/base/txn"
 	"agentd/internal/execution/run"
@@ -128,7 +130,7 @@ func (s suite) otherTenant(t *testing.T) {
 	if !fault.Is(err, fault.NotFound) {
 		t.Errorf("LockTx: %v", err)
 	}
-	if got, err := s.List(t.Context(), other, run.Filter{Limit: 10}); err != nil || len(got) != 0 {
+	if got, err := s.List(t.Context(), other, run.Filter{}, page.Window{Limit: 10}); err != nil || len(got) != 0 {
 		t.Errorf("List: %v, %v", got, err)
 	}
 	if got, err := s.ListUnfinished(t.Context(), other, r.AgentID, 10); err != nil || len(got) != 0 {
@@ -150,19 +152,19 @@ func (s suite) lists(t *testing.T) {
 		s.create(t, r)
 		all = append(all, r.RunID)
 	}
-	readAll := func(f run.Filter) (ids []string) {
+	readAll := func(f run.Filter, w page.Window) (ids []string) {
 		for {
-			page, err := s.List(t.Context(), tenant, f)
+			found, err := s.List(t.Context(), tenant, f, w)
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, r := range page {
+			for _, r := range found {
 				ids = append(ids, r.RunID)
 			}
-			if len(page) < f.Limit {
+			if len(found) < w.Limit {
 				return ids
 			}
-			f.After = page[len(page)-1].RunID
+			w.After = found[len(found)-1].RunID
 		}
 	}
 	pick := func(keep ...int) (ids []string) {
@@ -175,18 +177,21 @@ func (s suite) lists(t *testing.T) {
 		filter run.Filter
 		want   []string
 	}{
-		"newest_first": {run.Filter{}, pick(6, 5, 4, 3, 2, 1, 0)},
-		"oldest_first": {run.Filter{Ascending: true}, pick(0, 1, 2, 3, 4, 5, 6)},
-		"by_agent":     {run.Filter{AgentID: agent}, pick(6, 4, 2, 0)},
-		"by_status":    {run.Filter{Status: run.Completed}, pick(6, 5)},
-		"by_both":      {run.Filter{Status: run.Completed, AgentID: agent}, pick(6)},
-		"by_session":   {run.Filter{SessionID: ident.New()}, nil},
+		"all":        {run.Filter{}, pick(6, 5, 4, 3, 2, 1, 0)},
+		"by_agent":   {run.Filter{AgentID: agent}, pick(6, 4, 2, 0)},
+		"by_status":  {run.Filter{Status: run.Completed}, pick(6, 5)},
+		"by_both":    {run.Filter{Status: run.Completed, AgentID: agent}, pick(6)},
+		"by_session": {run.Filter{SessionID: ident.New()}, nil},
 	} {
 		for limit := 1; limit <= 8; limit += 3 {
-			c.filter.Limit = limit
-			if diff := cmp.Diff(c.want, readAll(c.filter)); diff != "" {
+			if diff := cmp.Diff(c.want, readAll(c.filter, page.Window{Limit: limit})); diff != "" {
 				t.Errorf("%s limit %d (-want +got):\n%s", name, limit, diff)
 			}
+			slices.Reverse(c.want)
+			if diff := cmp.Diff(c.want, readAll(c.filter, page.Window{Limit: limit, Ascending: true})); diff != "" {
+				t.Errorf("%s oldest first, limit %d (-want +got):\n%s", name, limit, diff)
+			}
+			slices.Reverse(c.want)
 		}
 	}
 	got, err := s.ListUnfinished(t.Context(), tenant, agent, 10)

@@ -7,6 +7,7 @@ import (
 	"errors"
 
 	"agentd/internal/base/fault"
+	"agentd/internal/base/page"
 	"agentd/internal/base/schema"
 	"agentd/internal/base/txn"
 	"agentd/internal/execution/run"
@@ -95,19 +96,13 @@ func scanSession(tenant string, row sqldb.Row) (*session.Record, error) {
 	return r, dec.Err()
 }
 
-// agentFilter is the filter of List.
-var agentFilter = []sqldb.Filter[string]{
-	{Condition: `agent_id = ?`, Index: `sessions_agent`, Value: func(agent *string) string { return *agent }},
-}
+var filters = sqldb.FiltersOf[session.Filter]()
 
 // List implements session.Store.
-func (s *Store) List(ctx context.Context, tenant, agent, after string, limit int) ([]session.Record, error) {
-	where, args := sqldb.Where(s.db, tenant, agentFilter, &agent)
-	if after != "" {
-		where, args = where+` AND session_id < ?`, append(args, after)
-	}
-	text := `SELECT ` + sessionColumns + ` FROM sessions` + where + ` ORDER BY session_id DESC LIMIT ?`
-	return sqldb.Collect(s.db.Reader(ctx), text, append(args, limit), func(row sqldb.Row) (session.Record, error) {
+func (s *Store) List(ctx context.Context, tenant string, f session.Filter, w page.Window) ([]session.Record, error) {
+	where, args := filters.Select(s.db, tenant, &f, `session_id`, w)
+	text := `SELECT ` + sessionColumns + ` FROM sessions` + where
+	return sqldb.Collect(s.db.Reader(ctx), text, args, func(row sqldb.Row) (session.Record, error) {
 		r, err := scanSession(tenant, row)
 		if err != nil {
 			return session.Record{}, err

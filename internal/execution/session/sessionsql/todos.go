@@ -61,31 +61,20 @@ func (s *Store) DeleteTodoTx(tx txn.Tx, tenant, id string) error {
 	return err
 }
 
-// todoFilters are the filters of ListTodos beside the times. The few todos of a
-// session are sorted; for other filters the tenant's are walked in order.
-var todoFilters = []sqldb.Filter[session.TodoFilter]{
-	{Condition: `session_id = ?`, Index: `session_todos_session`, Value: func(f *session.TodoFilter) string { return f.SessionID }},
-	{Condition: `agent_id = ?`, Value: func(f *session.TodoFilter) string { return f.AgentID }},
-	{Condition: `status = ?`, Value: func(f *session.TodoFilter) string { return string(f.Status) }},
-}
+// The few todos of a session are sorted; those of a tenant are walked in order.
+var todoFilters = sqldb.FiltersOf[session.TodoFilter]()
 
 // ListTodos implements session.TodoStore.
-func (s *Store) ListTodos(ctx context.Context, tenant string, f session.TodoFilter) ([]session.Todo, int, error) {
-	where, args := sqldb.Where(s.db, tenant, todoFilters, &f)
+func (s *Store) ListTodos(ctx context.Context, tenant string, f session.TodoFilter, limit int) ([]session.Todo, int, error) {
+	where, args := todoFilters.Where(s.db, tenant, &f)
 	order := ` ORDER BY finished, sort_key, todo_id`
-	if !f.From.IsZero() || !f.Until.IsZero() {
-		where, order = where+` AND due_at <> 0`, ` ORDER BY due_at, todo_id`
-	}
-	if !f.From.IsZero() {
-		where, args = where+` AND due_at >= ?`, append(args, f.From.UnixMicro())
-	}
-	if !f.Until.IsZero() {
-		where, args = where+` AND due_at < ?`, append(args, f.Until.UnixMicro())
+	if !f.From.IsZero() || !f.To.IsZero() {
+		order = ` ORDER BY due_at, todo_id`
 	}
 	var total int
 	if err := s.db.QueryRow(ctx, `SELECT COUNT(*) FROM session_todos`+where, args...).Scan(&total); err != nil {
 		return nil, 0, err
 	}
-	todos, err := sqldb.Collect(s.db.Reader(ctx), `SELECT body FROM session_todos`+where+order+` LIMIT ?`, append(args, f.Limit), scanTodo)
+	todos, err := sqldb.Collect(s.db.Reader(ctx), `SELECT body FROM session_todos`+where+order+` LIMIT ?`, append(args, limit), scanTodo)
 	return todos, total, err
 }

@@ -48,8 +48,11 @@ func (c Client) Do(ctx context.Context, method, path string, args Args) (*route.
 // Do calls a route. The answer of a typed action is rendered as JSON.
 func Do(ctx context.Context, r route.Route, who authz.Caller, args Args) (*route.Reply, error) {
 	in := reflect.New(r.In)
-	for i := range r.In.NumField() {
-		f, at := r.In.Field(i), in.Elem().Field(i)
+	for _, f := range reflect.VisibleFields(r.In) {
+		if f.Anonymous {
+			continue
+		}
+		at := in.Elem().FieldByIndex(f.Index)
 		if f.Name == "Body" {
 			if f.Type == reflect.TypeFor[jsontext.Value]() {
 				at.SetBytes([]byte(args[""]))

@@ -71,6 +71,7 @@ func Kind[T any](t *testing.T, backend resource.Backend, writer txn.Writer, buil
 		"ignored":     (*suite[T]).ignored,
 		"tenancy":     (*suite[T]).tenancy,
 		"if_match":    (*suite[T]).ifMatch,
+		"none_match":  (*suite[T]).noneMatch,
 		"races":       (*suite[T]).races,
 		"delete":      (*suite[T]).remove,
 		"list":        (*suite[T]).list,

@@ -257,3 +257,22 @@ func (s *suite[T]) typed(t *testing.T) {
 		t.Errorf("published %q", got)
 	}
 }
+
+// noneMatch reads a resource that the client may have already.
+func (s *suite[T]) noneMatch(t *testing.T) {
+	id, _ := s.made(t, s.Full)
+	for header, status := range map[string]int{`"1"`: 304, `W/"1"`: 304, `"7", "1"`: 304, `*`: 304, `"2"`: 0, `""`: 0, ``: 0} {
+		args := s.on(id, "")
+		args["If-None-Match"] = header
+		reply, err := s.Do(t.Context(), "GET", s.item(), args)
+		if err != nil || reply.Status != status || (reply.JSON == nil) != (status == 304) || reply.ETag != "1" {
+			t.Errorf("If-None-Match %s: %+v, %v", header, reply, err)
+		}
+	}
+	stranger := NewClient(s.Routes)
+	args := s.on(id, "")
+	args["If-None-Match"] = "*"
+	if _, err := stranger.Do(t.Context(), "GET", s.item(), args); !fault.Is(err, fault.NotFound) {
+		t.Errorf("a stranger: %v", err)
+	}
+}

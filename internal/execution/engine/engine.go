@@ -189,6 +189,12 @@ func (e *Engine) write(ctx context.Context, ops ...txn.Op) error {
 	})
 }
 
+// ofStep returns the run of a check with the step that is checked.
+func ofStep(r policy.Run, step run.StepRef) policy.Run {
+	r.StepID = step.StepID
+	return r
+}
+
 func subject(r *run.Record, spec *run.AgentSpec) policy.Run {
 	return policy.Run{TenantID: r.TenantID, RunID: r.RunID, AgentID: r.AgentID, Guardrails: []byte(spec.Guardrails)}
 }

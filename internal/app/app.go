@@ -134,6 +134,7 @@ func (a *App) startServices() error {
 // kind becomes due on any node.
 func (a *App) startWorkers() error {
 	all := a.workers()
+	a.platform.observeQueue(all)
 	wake := func(kind string) {
 		for _, w := range all {
 			if w.kind == kind {

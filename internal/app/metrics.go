@@ -9,6 +9,7 @@ import (
 	"agentd/internal/execution/engine"
 	"agentd/internal/execution/run"
 	"agentd/internal/kernel/event"
+	"agentd/internal/kernel/tool"
 	"agentd/internal/store/sqldb"
 )
 
@@ -35,7 +36,7 @@ func observeWrites(r *prometheus.Registry) sqldb.Metrics {
 }
 
 // newRunMetrics registers the metrics of runs.
-func newRunMetrics(r *prometheus.Registry) engine.Observer {
+func newRunMetrics(r *prometheus.Registry, tools *tool.Registry) engine.Observer {
 	ended := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "agentd_run_duration_seconds", Help: "Time from a run's creation to its end, by final status.",
 		Buckets: []float64{.01, .1, .5, 1, 5, 15, 60, 300, 1800, 7200},
@@ -57,6 +58,7 @@ func newRunMetrics(r *prometheus.Registry) engine.Observer {
 		RunEnded:   func(s run.Status, took time.Duration) { observers[s].Observe(took.Seconds()) },
 		Recover:    recovered.Inc,
 		StepKilled: func(kind run.StepType) { killed.WithLabelValues(string(kind)).Inc() },
+		ToolDone:   newToolMetrics(r, tools),
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"agentd/internal/agents/mcp/mcpsql"
 	"agentd/internal/agents/modelproxy"
 	"agentd/internal/execution/run"
+	"agentd/internal/execution/run/runsql"
 	"agentd/internal/execution/schedule"
 	"agentd/internal/kernel/model"
 	"agentd/internal/kernel/policy"
@@ -59,7 +60,7 @@ func newAgents(
 	a.agents = agent.New(p.kernel, agent.Options{
 		DefaultModel: models.defaultModel(), Tools: tools.registry.Names(), CheckURL: outbound.CheckURL, Workspaces: content.placement,
 		CheckGuardrails: guardrail.CheckSettings, CheckSchedule: schedule.Check, CheckMCP: a.servers.CheckField,
-		KnowledgeBase: content.knowledge.CheckTx, Quota: accounts.usage,
+		KnowledgeBase: content.knowledge.CheckTx, Quota: accounts.usage, VersionInUse: runsql.New(p.db).HasUnfinishedTx,
 	})
 	a.source = run.AgentSource{Agents: a.agents}
 	a.proxy = &modelproxy.Proxy{

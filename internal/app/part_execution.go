@@ -63,7 +63,7 @@ func newExecution(
 		Cursors: p.cursors, Clock: p.clock, CheckURL: outbound.CheckURL, Audit: p.audit, Quota: accounts.usage,
 		Box: p.box, PublicURL: p.publicURL, OnChange: x.search.SessionChanged,
 	})
-	metrics := newRunMetrics(p.metrics)
+	metrics := newRunMetrics(p.metrics, tools.registry)
 	x.engine = engine.New(engine.Config{
 		Writer: p.db, Runs: store, Log: x.events, Queue: p.queue, Hub: p.hub, Agents: agents.source,
 		Models: models.resolver, Client: models.client, Tools: tools.registry,
@@ -82,6 +82,7 @@ func newExecution(
 	x.schedules = schedule.New(schedule.Deps{
 		Store: schedulesql.New(p.db), Agents: agents.agents.Store(), Runs: x.runs, RunStore: store,
 		Queue: p.queue, Writer: p.db, Clock: p.clock, Cursors: p.cursors, Logger: p.log, Suspended: suspended(p),
+		OnFire: newFireMetrics(p.metrics),
 		Alert: func(tx txn.Tx, alarm schedule.Alarm) error {
 			return delivery.notifications.Notify(tx, scheduleAlert(alarm))
 		},
@@ -115,7 +116,7 @@ func (x *execution) part(p *platform) part {
 			}},
 			{"search-follows-agents", "agent", nil, x.search.AgentChanged},
 		},
-		services: []service{background(x.search.Serve), background(x.engine.Serve)},
+		services: []service{background(x.search.Serve), background(x.engine.Serve), background(x.schedules.Serve)},
 	}
 }
 

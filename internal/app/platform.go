@@ -52,12 +52,16 @@ type platform struct {
 	secrets *secretsql.Keys // which secret keys the database needs
 	hub     *event.Hub
 	queue   work.Queue
+	gate    *work.Gate             // keeps workers from asking a database that is away
+	lost    *prometheus.CounterVec // leases, by kind of work
 	cursors *page.Cursors
 	audit   *audit.Log
 	changes *resource.Subscribers // of resources, for other parts
 	kernel  resource.Deps
 	events  *webhook.ResourceEvents // of resources, for the webhooks of tenants
-	address atomic.Pointer[string]  // that the server listens on; nil before it does
+	// observeQueue exports the backlog of these workers' kinds.
+	observeQueue func([]worker)
+	address      atomic.Pointer[string] // that the server listens on; nil before it does
 }
 
 // openPlatform opens the database and the bus. On an error the caller stops what
@@ -69,7 +73,11 @@ func openPlatform(ctx context.Context, p *platform) error {
 	synced := &clock.Synced{}
 	p.clock = synced
 	queue := worksql.New(p.db, p.clock, func(kind string) { p.hub.Signal(signalWork, kind) })
-	p.queue = queue
+	p.queue, p.gate, p.lost = queue, newGate(p, queue), newLostLeases(p.metrics)
+	p.observeQueue = func(all []worker) { observeQueue(p.metrics, queue, all) }
+	if err := p.start(background(p.gate.Serve)); err != nil {
+		return err
+	}
 	if err := p.openNode(ctx, queue, synced); err != nil {
 		return err
 	}
@@ -117,7 +125,7 @@ func (p *platform) openStorage(ctx context.Context) error {
 	if p.node, err = nodeName(dir); err != nil {
 		return err
 	}
-	c := sqldb.Config{URL: p.cfg.Storage.DatabaseURL.Reveal(), Logger: p.log, Metrics: observeWrites(p.metrics)}
+	c := sqldb.Config{URL: p.cfg.Storage.DatabaseURL.Reveal(), Logger: p.log, Metrics: logRefusals(p.log, observeWrites(p.metrics))}
 	if c.URL == "" {
 		c.Dir = dir
 	}
@@ -194,7 +202,8 @@ func (p *platform) worker(kind string, slots int, handle work.Handler) worker {
 func (p *platform) workerWithBackoff(kind string, slots int, handle work.Handler, backoff func(int) time.Duration) worker {
 	return worker{kind, work.NewRunner(work.Config{
 		Kind: kind, Owner: p.node, Queue: p.queue, Handler: handle, Slots: slots, Lease: lease,
-		Backoff: backoff, Clock: p.clock, Logger: p.log,
+		Backoff: backoff, Clock: p.clock, Logger: p.log, Gate: p.gate,
+		OnLost: func(leases int) { p.lost.WithLabelValues(kind).Add(float64(leases)) },
 	})}
 }
 

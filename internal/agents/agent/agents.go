@@ -20,7 +20,9 @@ type Agents struct {
 // New makes the store of agents.
 func New(deps resource.Deps, o Options) *Agents {
 	a := &Agents{deps: deps, workspaces: o.Workspaces}
-	a.store = resource.NewVersioned(a.kind(o), versions, deps)
+	kept := versions
+	kept.InUse = o.VersionInUse
+	a.store = resource.NewVersioned(a.kind(o), kept, deps)
 	a.recent = resource.NewRecent(a.store.Store, recentBytes)
 	return a
 }

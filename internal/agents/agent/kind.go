@@ -33,7 +33,10 @@ type Options struct {
 	// CheckSchedule says what is wrong with the field schedule. Nil: only its
 	// cron is looked for.
 	CheckSchedule func(schema.Nullable) []fault.Field
-	Quota         quota.Gate // nil: there may be any number of agents
+	// VersionInUse reports whether a run that has not ended uses a version, which is
+	// then kept. nil: none is.
+	VersionInUse func(tx txn.Tx, tenant, id string, version int64) (bool, error)
+	Quota        quota.Gate // nil: there may be any number of agents
 }
 
 // Workspaces is the port to where agents keep their files.

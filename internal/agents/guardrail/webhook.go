@@ -24,6 +24,7 @@ type Call struct {
 	URL       string
 	Secret    string // signs the body; "": unsigned
 	Body      []byte
+	Key       string        // the Idempotency-Key; "": none
 	Timeout   time.Duration // including the reading of the answer
 	MaxAnswer int64         // bytes of the answer; more is an error
 }
@@ -78,6 +79,7 @@ func (w *webhook) check(ctx context.Context, q checkInput) (checkResult, error) 
 	}
 	r, err := w.hooks.Call(ctx, Call{
 		TenantID: w.guardrail.TenantID, URL: w.guardrail.WebhookURL, Secret: w.guardrail.Secret, Body: body,
+		Key:     w.key(q),
 		Timeout: w.guardrail.timeout(), MaxAnswer: int64(2*len(body) + 64<<10),
 	})
 	switch {
@@ -87,6 +89,15 @@ func (w *webhook) check(ctx context.Context, q checkInput) (checkResult, error) 
 		return checkResult{}, fmt.Errorf("its webhook answered with the status %d", r.Status)
 	}
 	return w.read(q, r.Body)
+}
+
+// key identifies the check to the webhook: it is the same when the check is made
+// again after a crash.
+func (w *webhook) key(q checkInput) string {
+	if q.run.StepID == "" {
+		return ""
+	}
+	return strings.TrimRight(strings.Join([]string{q.run.StepID, w.guardrail.ID, string(q.stage), q.part}, "/"), "/")
 }
 
 // webhookError is a failed call. Its cause is only logged.

@@ -32,6 +32,8 @@ type inlineServer struct {
 	APIKeyRef string            `json:"api_key_ref"`
 	Egress    []Egress          `json:"egress_allowlist"`
 	Enabled   *bool             `json:"enabled"`
+
+	HonoursKeys bool `json:"honours_idempotency_keys"`
 }
 
 // maxInline is how many inline servers an agent may have.
@@ -86,6 +88,7 @@ func (in *inlineServer) server() (*Server, error) {
 	v := &Server{
 		Name: in.Name, Transport: in.Transport, URL: in.URL, Command: in.Command, Args: in.Args, APIKeyRef: in.APIKeyRef,
 		Egress: in.Egress, Enabled: in.Enabled == nil || *in.Enabled, Auth: Auth{Type: authNone},
+		HonoursKeys: in.HonoursKeys,
 	}
 	if strings.TrimSpace(v.Name) == "" {
 		v.Name = in.ID

@@ -36,6 +36,7 @@ type Target struct {
 	Header      string
 	HeaderValue secret.String
 	Tokens      Tokens // nil: the server is not authorized by people
+	HonoursKeys bool   // a call that is made again with the same key has the effect of one
 }
 
 // Tokens provides access tokens for one server.
@@ -55,12 +56,20 @@ type Remote interface {
 	List(ctx context.Context, t *Target) (*Listing, error)
 	// Probe lists over a new connection.
 	Probe(ctx context.Context, t *Target) (*Listing, error)
-	// Call calls a tool by the server's own name for it.
-	Call(ctx context.Context, t *Target, name string, arguments jsontext.Value) (tool.Result, error)
+	// Call calls a tool by the server's own name for it. key identifies the call to
+	// the server, so that it can recognize one that is made again.
+	Call(ctx context.Context, t *Target, name string, arguments jsontext.Value, key CallKey) (tool.Result, error)
 	// Read reads a resource.
 	Read(ctx context.Context, t *Target, uri string) (tool.Result, error)
 	// Forget closes the connections to a server.
 	Forget(tenant, server string)
+}
+
+// CallKey identifies a call. It is the same when the call is made again after a
+// crash.
+type CallKey struct {
+	StepID string
+	RunID  string
 }
 
 // Listing is what a server offers. It is immutable.

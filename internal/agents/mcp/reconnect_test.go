@@ -54,7 +54,7 @@ func TestFingerprintHasEveryField(t *testing.T) {
 	t.Parallel()
 	values := map[string]any{
 		"Transport": HTTP, "URL": "https://b", "Command": "/b", "Args": []string{"b"}, "Env": map[string]string{"B": "b"},
-		"Header": "X", "HeaderValue": secret.New("b"), "Tokens": Tokens(&tokens{}),
+		"Header": "X", "HeaderValue": secret.New("b"), "Tokens": Tokens(&tokens{}), "HonoursKeys": true,
 	}
 	none := (&Target{}).fingerprint()
 	for f := range reflect.TypeFor[Target]().Fields() {

@@ -55,6 +55,7 @@ type Server struct {
 	Assigned     []string   `json:"assigned_agent_ids" reconnects:"false"`
 	Egress       []Egress   `json:"egress_allowlist,omitempty" reconnects:"false"`
 	Enabled      bool       `json:"enabled" reconnects:"false"`
+	HonoursKeys  bool       `json:"honours_idempotency_keys,omitzero" reconnects:"false"`
 	Capabilities []string   `json:"capabilities" reconnects:"false"`
 	Failure      string     `json:"failure,omitzero" reconnects:"false"`    // of the last connection
 	NeedsAuth    bool       `json:"needs_auth,omitzero" reconnects:"false"` // Failure is that a person must authorize it
@@ -129,6 +130,7 @@ type view struct {
 	EnvCount     int        `json:"env_count" required:"true" doc:"Number of variables in env; they are never shown."`
 	Egress       []Egress   `json:"egress_allowlist,omitempty"`
 	Enabled      bool       `json:"enabled" required:"true"`
+	HonoursKeys  bool       `json:"honours_idempotency_keys" required:"true" doc:"A call that is made again with the same _meta agentd/idempotency_key has the effect of one."`
 	Capabilities []string   `json:"capabilities" required:"true" doc:"What the server declared at the last connection."`
 	Status       string     `json:"status" required:"true" enum:"active,error,auth_required,disabled" doc:"auth_required: a person must authorize the server."`
 	LastSynced   *time.Time `json:"last_synced,omitzero" doc:"Time of the last successful connection."`
@@ -152,6 +154,7 @@ func viewOf(s *Server) view {
 	return view{
 		ID: s.ID, TenantID: s.TenantID, Name: s.Name, Transport: s.Transport, URL: s.URL, Command: s.Command, Args: s.Args,
 		APIKeyRef: s.APIKeyRef, Assigned: nonNil(s.Assigned), EnvCount: s.EnvCount, Egress: s.Egress, Enabled: s.Enabled,
+		HonoursKeys: s.HonoursKeys,
 		Auth: authView{
 			Type: s.Auth.Type, Header: s.Auth.Header, Prefix: s.Auth.Prefix, EnvKey: s.Auth.EnvKey, ClientID: s.Auth.ClientID,
 			HasSecret: s.Secret != "",

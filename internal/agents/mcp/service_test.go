@@ -44,6 +44,7 @@ type remote struct {
 	caps   []string
 	called []string
 	header string
+	key    mcp.CallKey // of the last call
 }
 
 func (r *remote) List(ctx context.Context, t *mcp.Target) (*mcp.Listing, error) {
@@ -65,9 +66,10 @@ func (r *remote) Probe(ctx context.Context, t *mcp.Target) (*mcp.Listing, error)
 	return r.List(ctx, t)
 }
 
-func (r *remote) Call(_ context.Context, t *mcp.Target, name string, arguments jsontext.Value) (tool.Result, error) {
+func (r *remote) Call(_ context.Context, t *mcp.Target, name string, arguments jsontext.Value, key mcp.CallKey) (tool.Result, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.key = key
 	r.called = append(r.called, t.Name+"/"+name+string(arguments))
 	r.header = t.Header + ": " + t.HeaderValue.Reveal()
 	return tool.Result{Output: "done"}, r.fails["call"]

@@ -17,7 +17,9 @@ type Settings struct {
 	APIKeyRef *string            `json:"api_key_ref,omitzero" doc:"Name of the env variable (MCP_…) that holds the secret. An empty string clears it."`
 	Assigned  *[]string          `json:"assigned_agent_ids,omitzero" doc:"The agents that get its tools."`
 	Enabled   *bool              `json:"enabled,omitzero"`
-	Egress    *[]Egress          `json:"egress_allowlist,omitzero" doc:"Destinations of an http server. Empty: any public address."`
+
+	HonoursKeys *bool     `json:"honours_idempotency_keys,omitzero" doc:"The server recognizes a call that is made again by its _meta agentd/idempotency_key: its calls are repeated after a crash."`
+	Egress      *[]Egress `json:"egress_allowlist,omitzero" doc:"Destinations of an http server. Empty: any public address."`
 }
 
 // AuthSettings set how a server is authorized. Absent members keep their value;
@@ -71,6 +73,7 @@ func (in *Settings) apply(s *Server) error {
 	set(&s.Args, in.Args)
 	set(&s.APIKeyRef, in.APIKeyRef)
 	set(&s.Enabled, in.Enabled)
+	set(&s.HonoursKeys, in.HonoursKeys)
 	set(&s.Egress, in.Egress)
 	if in.Assigned != nil {
 		s.Assigned = distinct(*in.Assigned)

@@ -23,6 +23,7 @@ type targets struct {
 // variables.
 func (s *targets) of(v *Server) (*Target, error) {
 	t := &Target{TenantID: v.TenantID, ServerID: v.ID, Name: v.Name, Transport: v.Transport, URL: v.URL, Command: v.Command, Args: v.Args}
+	t.HonoursKeys = v.HonoursKeys
 	env, key := v.env(), v.Secret
 	if v.APIKeyRef != "" && key == "" {
 		if key = env[v.APIKeyRef]; key == "" {
@@ -74,7 +75,7 @@ func (t *Target) authorize(a Auth, key string) {
 // fingerprint identifies a connection without revealing its secrets.
 func (t *Target) fingerprint() string {
 	text, err := json.Marshal([]any{
-		t.Transport, t.URL, t.Command, t.Args, t.Env, t.Header, t.HeaderValue.Reveal(), t.Tokens != nil,
+		t.Transport, t.URL, t.Command, t.Args, t.Env, t.Header, t.HeaderValue.Reveal(), t.Tokens != nil, t.HonoursKeys,
 	}, json.Deterministic(true))
 	if err != nil {
 		panic(err) // strings always encode

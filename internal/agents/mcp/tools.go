@@ -192,10 +192,10 @@ func matches(rule, text string) bool {
 func (t *Toolsets) remoteTool(agent string, src *source, remote RemoteTool, name string) tool.Tool {
 	return tool.Tool{
 		Name: name, Description: remote.Description, Parameters: remote.Schema,
-		ReadOnly: remote.ReadOnly, Idempotent: remote.Idempotent, Timeout: callTimeout,
+		ReadOnly: remote.ReadOnly, Idempotent: remote.Idempotent || src.HonoursKeys, Timeout: callTimeout,
 		Run: func(ctx context.Context, call tool.Call) (tool.Result, error) {
 			return t.withTarget(ctx, agent, src, func(target *Target) (tool.Result, error) {
-				return t.remote.Call(ctx, target, remote.Name, jsontext.Value(call.Arguments))
+				return t.remote.Call(ctx, target, remote.Name, jsontext.Value(call.Arguments), CallKey{call.StepID, call.RunID})
 			})
 		},
 	}

@@ -9,7 +9,14 @@
 // closure has a Tx, not a Writer.
 package txn
 
-import "context"
+import (
+	"context"
+	"errors"
+)
+
+// ErrAway is in the chain of an error which means that the database is locked, full
+// or gone, and not that a statement was wrong.
+var ErrAway = errors.New("the database failed")
 
 // Tx is an open write transaction. Storage ports take it where a write, or a
 // read that the write depends on, must be part of the transaction.

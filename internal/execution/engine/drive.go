@@ -248,7 +248,7 @@ func (a *attempt) continueAfter(out run.LLMOutput, seq int64, last bool) error {
 // checkOutput has policy check a text that is about to be published, and
 // changes it as policy says. Where policy refuses it, the run ends.
 func (a *attempt) checkOutput(out *run.LLMOutput) (refused bool, err error) {
-	verdict, err := a.e.Gate.BeforeAnswer(a.ctx, subject(a.journal.rec, a.spec), out.Text)
+	verdict, err := a.e.Gate.BeforeAnswer(a.ctx, ofStep(subject(a.journal.rec, a.spec), a.journal.newest().Ref()), out.Text)
 	if err != nil {
 		return false, err
 	}

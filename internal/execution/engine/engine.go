@@ -94,6 +94,7 @@ type ImageTools interface {
 type Observer struct {
 	RunEnded func(status run.Status, took time.Duration)
 	Recover  func()
+	ToolDone func(name string, failed bool, took time.Duration)
 	// StepKilled is called for each step that is given up because the process died
 	// during it.
 	StepKilled func(kind run.StepType)
@@ -186,6 +187,12 @@ func (e *Engine) write(ctx context.Context, ops ...txn.Op) error {
 		}
 		return nil
 	})
+}
+
+// ofStep returns the run of a check with the step that is checked.
+func ofStep(r policy.Run, step run.StepRef) policy.Run {
+	r.StepID = step.StepID
+	return r
 }
 
 func subject(r *run.Record, spec *run.AgentSpec) policy.Run {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -30,6 +31,7 @@ type journal struct {
 	earlierMS float64   // running time of earlier attempts
 	waited    bool      // the attempt began when a wait for a model was over
 
+	nextStepID    string          // id of the next step; "": a new one
 	step          int64           // seq of the last step that was begun
 	committedStep int64           // the same, as of the last commit
 	committed     run.Status      // the run's status as of the last commit
@@ -148,8 +150,9 @@ func (j *journal) hold(seq int64) {
 func (j *journal) beginStep(kind run.StepType, in *run.ToolInput) {
 	j.step++
 	j.rec.Pending = append(j.rec.Pending, run.PendingStep{
-		StepID: ident.New(), Seq: j.step, Type: kind, StartedAt: j.e.Clock.Now(), Tool: in,
+		StepID: cmp.Or(j.nextStepID, ident.New()), Seq: j.step, Type: kind, StartedAt: j.e.Clock.Now(), Tool: in,
 	})
+	j.nextStepID = ""
 	j.emitStarted(j.newest())
 }
 

@@ -91,7 +91,7 @@ func (a *attempt) checkInput(message string) error {
 	j := a.journal
 	j.beginStep(run.StepGuardrail, nil)
 	seq := j.step
-	v, err := a.e.Gate.BeforeInput(a.ctx, subject(j.rec, a.spec), message)
+	v, err := a.e.Gate.BeforeInput(a.ctx, ofStep(subject(j.rec, a.spec), j.newest().Ref()), message)
 	if err != nil {
 		return err
 	}

@@ -200,7 +200,7 @@ func (w *world) open(name string, slots int) *simNode {
 	if hub == nil {
 		hub = event.NewHub()
 	}
-	queue := simQueue{worksql.New(w.db, clock.System{}, func(string) { n.runner.Wake() }), n}
+	queue := simQueue{worksql.New(w.db, bubbleClock{}, func(string) { n.runner.Wake() }), n}
 	if _, err := queue.Reclaim(context.Background(), name); err != nil {
 		w.t.Fatal(err)
 	}

@@ -136,6 +136,9 @@ func (t *turn) record(o outcome) {
 		StepRef: o.step, ToolCallID: o.in.ToolCallID, Name: o.in.Name, Status: status,
 		Output: encode(o.out.Content), DurationMS: milliseconds(o.took),
 	}, o.step.StepSeq)
+	if t.e.Observer.ToolDone != nil {
+		t.e.Observer.ToolDone(o.in.Name, o.out.IsError, o.took)
+	}
 	t.j.rec.Metrics.ToolCallsCount++
 	t.j.next.uses = append(t.j.next.uses, quota.Use{ToolCalls: 1})
 	if o.save != nil {
@@ -152,7 +155,7 @@ func (t *turn) record(o outcome) {
 // never used. interrupted: the call was under way when the last worker died.
 func (t *turn) call(ctx context.Context, p *run.PendingStep, interrupted bool) outcome {
 	in := *p.Tool
-	o := outcome{in: in}
+	o := outcome{step: p.Ref(), in: in}
 	if p.Killed {
 		o.fail(killedNote)
 		return o
@@ -205,7 +208,7 @@ func (t *turn) warn(message, tool string, err error) {
 // checkCall asks policy whether a call may be made. It returns the arguments as
 // policy has them, or not ok with the refusal as the call's result.
 func (t *turn) checkCall(ctx context.Context, o *outcome) (arguments string, ok bool) {
-	verdict, err := t.e.Gate.BeforeTool(ctx, subject(t.j.rec, t.spec), o.in.Name, o.in.Arguments)
+	verdict, err := t.e.Gate.BeforeTool(ctx, ofStep(subject(t.j.rec, t.spec), o.step), o.in.Name, o.in.Arguments)
 	if err != nil {
 		t.warn("a call could not be checked", o.in.Name, err)
 		o.fail("the call could not be checked against policy; it was not made")
@@ -225,7 +228,7 @@ func (t *turn) checkCall(ctx context.Context, o *outcome) (arguments string, ok 
 // checkResult has guardrails check a tool's output, and changes it as they
 // say. Where it is withheld, that is the call's result and ok is false.
 func (t *turn) checkResult(ctx context.Context, o *outcome, res *tool.Result) (ok bool) {
-	verdict, err := t.e.Gate.AfterTool(ctx, subject(t.j.rec, t.spec), o.in.Name, res.Output)
+	verdict, err := t.e.Gate.AfterTool(ctx, ofStep(subject(t.j.rec, t.spec), o.step), o.in.Name, res.Output)
 	if err != nil {
 		t.warn("a result could not be checked", o.in.Name, err)
 		o.fail("the call was made, and its result is withheld: it could not be checked")

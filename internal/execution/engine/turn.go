@@ -29,8 +29,9 @@ type turn struct {
 	transcript  *run.Transcript          // what the journal has of this run; its last turn is this one
 	approvals   map[string]*run.Approval // by tool_call_id
 	repeats     tool.Repeats
-	replayed    bool            // transcript, approvals and repeats are those of the journal
-	interrupted map[string]bool // calls that were under way when the last worker died, by tool_call_id
+	replayed    bool              // transcript, approvals and repeats are those of the journal
+	stepIDs     map[string]string // of calls that were under way when the run that is continued failed, by tool_call_id
+	interrupted map[string]bool   // calls that were under way when the last worker died, by tool_call_id
 }
 
 func newTurn(c *conversation, f facts) *turn {
@@ -94,6 +95,7 @@ func (t *turn) answered(m model.Message) {
 // beginCall adds a tool call that is about to be made to the next commit, so
 // that it is stored before it is made.
 func (t *turn) beginCall(in run.ToolInput) {
+	t.j.nextStepID = t.stepIDs[in.ToolCallID] // so that the tool gets the same key again
 	t.j.beginStep(run.StepTool, &in)
 	t.emitCall(t.j.newest().Ref(), model.ToolCall{ID: in.ToolCallID, Name: in.Name, Arguments: in.Arguments})
 }
@@ -162,7 +164,7 @@ func (t *turn) replay(ctx context.Context) error {
 			}
 		}
 	}
-	t.interrupted = map[string]bool{}
+	t.interrupted, t.stepIDs = map[string]bool{}, map[string]string{}
 	for i := range rec.Pending {
 		p := &rec.Pending[i]
 		if p.Type == run.StepLLM { // a limit was reached: the open calls were not to be made
@@ -215,6 +217,7 @@ func (t *turn) inherit(ctx context.Context, from string) error {
 			var in run.ToolInput
 			if steps[i].Type == run.StepTool && len(steps[i].Output) == 0 && json.Unmarshal(steps[i].Input, &in) == nil {
 				t.interrupted[in.ToolCallID] = true
+				t.stepIDs[in.ToolCallID] = steps[i].StepID
 			}
 		}
 		if before.Wait.Approvals > 0 {

@@ -80,6 +80,10 @@ type Store interface {
 	// ListUnfinished returns the ids of an agent's runs that have not ended.
 	ListUnfinished(ctx context.Context, tenant, agent string, limit int) ([]string, error)
 
+	// HasUnfinishedTx reports whether a run that has not ended uses a version of an
+	// agent.
+	HasUnfinishedTx(tx txn.Tx, tenant, agent string, version int64) (bool, error)
+
 	// AppendStep stores a step that has ended.
 	AppendStep(s *Step) txn.Op
 	// ListSteps returns up to limit steps after a seq, in order. limit 0: all.

@@ -228,6 +228,10 @@ func (s *Service) advance(tx txn.Tx, f *firing) error {
 	if err != nil {
 		return err
 	}
+	if s.OnFire != nil {
+		late := s.Clock.Now().Sub(f.at)
+		tx.AfterCommit(func() { s.OnFire(late) })
+	}
 	st.LastFiredAt, st.NextRunAt = f.at, f.next
 	if st.Status == Failed {
 		st.Status, st.Problem = Active, ""

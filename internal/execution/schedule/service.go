@@ -52,6 +52,9 @@ type Deps struct {
 	// Suspended reports whether a tenant's schedules do not fire. Nil: all do.
 	Suspended func(ctx context.Context, tenant string) (bool, error)
 	Alert     AlertFunc // nil: failures alert nobody
+	// OnFire is called for each fire that starts a run, with how late it is. Nil:
+	// nobody counts them.
+	OnFire func(late time.Duration)
 }
 
 // Service is the slice. It is safe for concurrent use.

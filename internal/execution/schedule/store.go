@@ -8,7 +8,7 @@ import (
 )
 
 // Store is the port to the states of schedules and to their runs that have not
-// ended. Every call takes the tenant. An absent state is nil, without an error.
+// ended. Every call but ListAll takes the tenant. An absent state is nil, without an error.
 type Store interface {
 	Get(ctx context.Context, tenant, agentID string) (*State, error)
 	// LockTx reads a state and keeps others from changing it until commit.
@@ -21,6 +21,9 @@ type Store interface {
 	// List returns up to limit states in the order of their agents' ids, after a
 	// given one.
 	List(ctx context.Context, tenant, after string, limit int) ([]State, error)
+	// ListAll returns up to limit states of all tenants, in the order of tenants and
+	// agents, after a given one.
+	ListAll(ctx context.Context, afterTenant, afterAgent string, limit int) ([]State, error)
 	Count(ctx context.Context, tenant string) (int, error)
 
 	// CreateRunTx adds a run to those of a schedule that have not ended.

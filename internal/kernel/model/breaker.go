@@ -42,9 +42,72 @@ type Breaker struct {
 		ImageClient
 	}
 	Clock clock.Clock
+	// Observe is called at the end of each call, for metrics. Nil: nobody counts.
+	Observe func(Call)
 
 	mu       sync.RWMutex
 	circuits map[circuitKey]*breaker.Breaker
+}
+
+// Call is a call of a model that has ended.
+type Call struct {
+	Target  *Target
+	Outcome string // one of the outcomes
+	Took    time.Duration
+	Usage   Usage // of chat completions
+}
+
+// Outcomes of calls.
+const (
+	CallDone      = "done"
+	CallRefused   = "refused"   // the endpoint answered with an error
+	CallFailed    = "failed"    // it did not answer
+	CallCancelled = "cancelled" // the caller gave up, or nothing was sent
+	CallNotMade   = "not_made"  // the breaker is open
+)
+
+func (b *Breaker) observe(t *Target, outcome string, took time.Duration, out any) {
+	if b.Observe == nil {
+		return
+	}
+	c := Call{Target: t, Outcome: outcome, Took: took}
+	switch answer := out.(type) {
+	case *Response:
+		c.Usage = answer.Usage
+	case *Forwarded:
+		c.Usage = answer.Usage
+	}
+	b.Observe(c)
+}
+
+// outcomeOf names what the breaker's judgement of a call means.
+func outcomeOf(o breaker.Outcome, err error) string {
+	switch {
+	case err == nil:
+		return CallDone
+	case o == breaker.Alive:
+		return CallRefused
+	case o == breaker.Failed:
+		return CallFailed
+	}
+	return CallCancelled
+}
+
+// Open returns how many breakers of each of the operator's providers are open.
+func (b *Breaker) Open() map[string]int {
+	b.mu.RLock()
+	all := maps.Clone(b.circuits)
+	b.mu.RUnlock()
+	open := map[string]int{}
+	for key, c := range all {
+		if key.key.Empty() {
+			open[key.provider] += 0
+			if c.State().Open {
+				open[key.provider]++
+			}
+		}
+	}
+	return open
 }
 
 type circuitKey struct {
@@ -119,6 +182,7 @@ func guarded[T any](ctx context.Context, b *Breaker, t *Target, call func() (T, 
 	c := b.circuit(t)
 	trial, wait := c.Allow(b.Clock.Now())
 	if wait > 0 {
+		b.observe(t, CallNotMade, 0, nil)
 		return *new(T), &Error{
 			Code: "model_error", Status: 503, Retryable: true, Passing: true, RetryAfter: wait,
 			Detail: fmt.Sprintf("The model endpoint did not answer %d calls in a row and is left alone for %.0f seconds.",
@@ -127,8 +191,10 @@ func guarded[T any](ctx context.Context, b *Breaker, t *Target, call func() (T, 
 	}
 	outcome := breaker.Undecided // also if the call panics
 	defer func() { c.Report(b.Clock.Now(), trial, outcome) }()
+	start := time.Now()
 	out, err := call()
 	outcome = judge(ctx, err)
+	b.observe(t, outcomeOf(outcome, err), time.Since(start), &out)
 	return out, err
 }
 

@@ -14,6 +14,7 @@ type Run struct {
 	TenantID   string
 	RunID      string
 	AgentID    string
+	StepID     string         // the step that is checked; "" where there is none
 	Guardrails jsontext.Value // the agent's guardrails field; nil if it has none
 }
 

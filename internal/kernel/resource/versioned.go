@@ -28,7 +28,9 @@ type Versions[T any] struct {
 	Number    func(*T) *string // points to VersionNo
 	Changelog func(*T) *string // points to Changelog
 	Keep      int              // newest versions that are kept; default 50
-	Keys      []string         // deprecated names under which the list repeats its items
+	// InUse reports whether a version is used, and is kept beyond Keep. nil: none is.
+	InUse func(tx txn.Tx, tenant, id string, number int64) (bool, error)
+	Keys  []string // deprecated names under which the list repeats its items
 }
 
 // The changelogs of versions whose creator gave none.
@@ -193,6 +195,9 @@ func (v *Versioned[T]) recordTx(tx txn.Tx, who authz.Caller, t *T, number int64,
 	if err != nil || number <= int64(v.Keep) {
 		return err
 	}
+	if number%sweepEvery == 0 {
+		return v.sweepTx(tx, who, m, number-int64(v.Keep))
+	}
 	old, err := v.findTx(tx, m.TenantID, m.ID, number-int64(v.Keep))
 	if fault.Is(err, fault.NotFound) {
 		return nil
@@ -200,12 +205,40 @@ func (v *Versioned[T]) recordTx(tx txn.Tx, who authz.Caller, t *T, number int64,
 	if err != nil {
 		return err
 	}
-	return v.docs.DeleteTx(tx, who, old.ID)
+	return v.dropTx(tx, who, m, old)
+}
+
+// sweepEvery is after how many versions those are looked at again that were kept
+// because they were in use.
+const sweepEvery = 10
+
+// sweepTx deletes the versions up to a number that are not in use.
+func (v *Versioned[T]) sweepTx(tx txn.Tx, who authz.Caller, m *Meta, upTo int64) error {
+	all, err := v.docs.ListTx(tx, m.TenantID, Find{Where: map[string]string{"owner": m.ID}, Limit: maxKept})
+	for _, d := range all {
+		if err == nil && d.Number <= upTo {
+			err = v.dropTx(tx, who, m, d)
+		}
+	}
+	return err
+}
+
+// maxKept bounds how many versions of a resource are looked at at once.
+const maxKept = 500
+
+// dropTx deletes a version unless it is in use.
+func (v *Versioned[T]) dropTx(tx txn.Tx, who authz.Caller, m *Meta, d *versionDoc) error {
+	if v.InUse != nil {
+		if used, err := v.InUse(tx, m.TenantID, m.ID, d.Number); err != nil || used {
+			return err
+		}
+	}
+	return v.docs.DeleteTx(tx, who, d.ID)
 }
 
 // deleteTx removes all versions of a resource.
 func (v *Versioned[T]) deleteTx(tx txn.Tx, who authz.Caller, m *Meta) error {
-	all, err := v.docs.ListTx(tx, m.TenantID, v.allOf(m.ID))
+	all, err := v.docs.ListTx(tx, m.TenantID, Find{Where: map[string]string{"owner": m.ID}, Limit: maxKept})
 	for _, d := range all {
 		if err == nil {
 			err = v.docs.DeleteTx(tx, who, d.ID)

@@ -2,7 +2,10 @@ package work
 
 import (
 	"context"
+	"errors"
 	"time"
+
+	"agentd/internal/base/txn"
 )
 
 // maxClaim bounds how many items one transaction claims.
@@ -22,6 +25,11 @@ func (r *Runner) loop() {
 			return
 		case <-r.wake:
 		case <-next.C:
+		}
+		select {
+		case <-r.cfg.Gate.whenOpen():
+		case <-r.quit:
+			return
 		}
 		if time.Since(renewed) >= r.cfg.Lease/3 {
 			if !r.renew() {
@@ -52,11 +60,14 @@ func (r *Runner) renew() bool {
 	defer cancel()
 	lost, err := r.cfg.Queue.Renew(ctx, leases, r.cfg.Lease)
 	if err != nil {
-		r.cfg.Logger.Warn("leases could not be renewed", "leases", len(leases), "error", err)
+		r.failed(err)
 		return false
 	}
 	if len(lost) == 0 {
 		return true
+	}
+	if r.cfg.OnLost != nil {
+		r.cfg.OnLost(len(lost))
 	}
 	type id struct {
 		key   string
@@ -74,6 +85,15 @@ func (r *Runner) renew() bool {
 		}
 	}
 	return true
+}
+
+// failed records that the queue did not answer.
+func (r *Runner) failed(err error) {
+	if r.cfg.Gate != nil && (errors.Is(err, txn.ErrAway) || errors.Is(err, context.DeadlineExceeded)) {
+		r.cfg.Gate.Close(err)
+		return
+	}
+	r.idle.Notice("error", err)
 }
 
 // claim claims items for the free slots, and returns how long to wait before the
@@ -101,9 +121,10 @@ func (r *Runner) claim() time.Duration {
 	r.closeEmpty()
 	r.mu.Unlock()
 	if err != nil {
-		r.cfg.Logger.Warn("no items could be claimed", "error", err)
+		r.failed(err)
 		return min(r.cfg.Poll, time.Second)
 	}
+	r.idle.End()
 	for _, l := range leases {
 		r.launch(l, false)
 	}

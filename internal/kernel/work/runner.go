@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"agentd/internal/base/clock"
+	"agentd/internal/base/lasting"
+	"agentd/internal/base/txn"
 )
 
 // ErrStopping is the cause with which [Runner.Stop] cancels handlers. A handler
@@ -46,6 +48,8 @@ type Config struct {
 	Backoff func(attempt int) time.Duration // nil means Backoff
 	Clock   clock.Clock                     // nil means clock.System
 	Logger  *slog.Logger                    // nil means slog.Default
+	Gate    *Gate                           // shared by the runners of a node; nil means that each asks a database that is away
+	OnLost  func(leases int)                // called when leases are found lost; nil means nobody counts them
 }
 
 // Backoff returns 1 s after the first attempt, doubled with each further one up to
@@ -65,11 +69,12 @@ func Backoff(attempt int) time.Duration {
 type Runner struct {
 	cfg Config
 
-	wake    chan struct{} // capacity 1: claim now
-	drain   chan struct{} // closed by Drain and Stop: handlers should come to an end
-	quit    chan struct{} // ends the loop
-	ended   chan struct{} // the loop has ended
-	stopped chan struct{} // Stop is done
+	idle    *lasting.State // no items can be claimed
+	wake    chan struct{}  // capacity 1: claim now
+	drain   chan struct{}  // closed by Drain and Stop: handlers should come to an end
+	quit    chan struct{}  // ends the loop
+	ended   chan struct{}  // the loop has ended
+	stopped chan struct{}  // Stop is done
 
 	missed int // claims in a row that got nothing; the loop's
 
@@ -163,6 +168,7 @@ func NewRunner(cfg Config) *Runner {
 	}
 	return &Runner{
 		cfg:     cfg,
+		idle:    lasting.New(cfg.Logger, "no items can be claimed"),
 		wake:    make(chan struct{}, 1),
 		drain:   make(chan struct{}),
 		quit:    make(chan struct{}),
@@ -366,9 +372,13 @@ func (r *Runner) handle(ctx context.Context, held Lease) (err error) {
 // settle releases an item whose handler failed.
 func (r *Runner) settle(ctx context.Context, held Lease, failure error) {
 	due := r.cfg.Clock.Now()
-	if errors.Is(failure, ErrStopping) || errors.Is(context.Cause(ctx), ErrStopping) {
+	switch {
+	case errors.Is(failure, ErrStopping) || errors.Is(context.Cause(ctx), ErrStopping):
 		held.Attempt--
-	} else {
+	case r.cfg.Gate != nil && errors.Is(failure, txn.ErrAway):
+		r.cfg.Gate.Close(failure)
+		due = due.Add(r.cfg.Backoff(held.Attempt))
+	default:
 		wait := r.cfg.Backoff(held.Attempt)
 		due = due.Add(wait)
 		r.cfg.Logger.Warn("a handler failed; the item will be retried",
@@ -377,6 +387,10 @@ func (r *Runner) settle(ctx context.Context, held Lease, failure error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.cfg.Lease/3)
 	defer cancel()
 	if err := r.cfg.Queue.Release(ctx, []Lease{held}, due); err != nil {
+		if r.cfg.Gate != nil && errors.Is(err, txn.ErrAway) {
+			r.cfg.Gate.Close(err)
+			return
+		}
 		// As it is not renewed any more, it is due when its lease ends.
 		r.cfg.Logger.Warn("an item could not be released", "key", held.Key, "error", err)
 		return

@@ -22,6 +22,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
+	"agentd/internal/base/lasting"
 	"agentd/internal/kernel/event"
 )
 
@@ -60,6 +61,7 @@ const (
 // does not answer yet: the connection is retried.
 func Open(c Config, hub *event.Hub) (*Bus, error) {
 	b := &Bus{hub: hub, log: c.Logger, live: make(chan *nats.Msg, waiting), stop: make(chan struct{})}
+	away := lasting.New(c.Logger, "nats is away")
 	opts := []nats.Option{
 		nats.Name("agentd " + c.Node), nats.NoEcho(), nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
@@ -68,8 +70,17 @@ func Open(c Config, hub *event.Hub) (*Bus, error) {
 				hub.Resync()
 			}
 		}),
-		nats.DisconnectErrHandler(func(*nats.Conn, error) { hub.SetConnected(false) }),
-		nats.ReconnectHandler(func(*nats.Conn) { hub.SetConnected(true) }), // at the first connection too, where that came late
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			hub.SetConnected(false)
+			if err != nil { // else it is closed
+				away.Notice("err", err)
+			}
+		}),
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { away.Notice("err", err) }),
+		nats.ReconnectHandler(func(*nats.Conn) { // at the first connection too, where that came late
+			hub.SetConnected(true)
+			away.End()
+		}),
 	}
 	if len(c.Tokens) > 0 && !strings.Contains(c.URL, "@") {
 		opts = append(opts, nats.Token(c.Tokens[0]))

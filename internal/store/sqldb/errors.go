@@ -11,11 +11,12 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"agentd/internal/base/fault"
+	"agentd/internal/base/txn"
 )
 
 var (
 	// errDatabase marks a failure of the database, not of the statement.
-	errDatabase = errors.New("sqldb: the database failed")
+	errDatabase = txn.ErrAway
 	errGoexit   = errors.New("sqldb: the closure ended its goroutine")
 )
 

@@ -224,3 +224,20 @@ func TestLeaveHeld(t *testing.T) {
 		}
 	})
 }
+
+func TestBacklog(t *testing.T) {
+	t.Parallel()
+	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
+		q := worksql.New(db, clock.System{}, nil)
+		if b, err := q.GetBacklog(t.Context(), "run"); err != nil || b != (worksql.Backlog{}) {
+			t.Errorf("of nothing: %v, %v", b, err)
+		}
+		now := clock.System{}.Now()
+		enqueue(t, db, q, work.Item{Kind: "run", Key: "a", TenantID: "t", Due: now.Add(-time.Minute)}, work.Item{Kind: "run", Key: "b", TenantID: "t"},
+			work.Item{Kind: "run", Key: "later", TenantID: "t", Due: now.Add(time.Hour)}, work.Item{Kind: "other", Key: "a", TenantID: "t"})
+		b, err := q.GetBacklog(t.Context(), "run")
+		if err != nil || b.Depth != 2 || b.Oldest < time.Minute || b.Oldest > 3*time.Minute {
+			t.Errorf("%v, %v", b, err)
+		}
+	})
+}

@@ -47,7 +47,7 @@ func New(db *sqldb.DB, clock clock.Clock, wake func(kind string)) *Queue {
 // texts are the statements that name moments.
 type texts struct {
 	insert, values, holdNew, hold, reschedule, reclaim, next string
-	claim, renew, release, due, dueOf, tenants               string
+	claim, renew, release, due, dueOf, tenants, backlog      string
 }
 
 func newTexts(t timeline) texts {
@@ -57,7 +57,7 @@ func newTexts(t timeline) texts {
 		insert: t.text(insert), values: t.text(", " + values), holdNew: t.text(insert + ` ON CONFLICT (kind, work_key) DO NOTHING`),
 		hold: t.text(holdWork), reschedule: t.text(rescheduleWork), reclaim: t.text(reclaimWork), next: t.text(nextWork),
 		claim: t.text(claimWork), renew: t.text(renewWork), release: t.text(releaseWork),
-		due: t.text(dueWork), dueOf: t.text(dueWorkOf), tenants: t.text(tenantsWork),
+		due: t.text(dueWork), dueOf: t.text(dueWorkOf), tenants: t.text(tenantsWork), backlog: t.text(backlogWork),
 	}
 }
 
@@ -73,8 +73,10 @@ WHERE kind = ? AND work_key = ? AND epoch = ?`
 	reclaimWork    = `UPDATE work SET due_at = @set, owner = '' WHERE owner <> '' AND owner = ?`
 	reclaimAllWork = `UPDATE work SET due_at = ?, owner = '' WHERE owner <> ''`
 	// Items that were to be retried, or done at once, by a clock that was ahead.
-	clampWork = `UPDATE work SET due_at = ? WHERE owner = '' AND due_at > ? AND (due_at = epoch OR attempt > 0 AND due_at > ?)`
-	nextWork  = `SELECT MIN(due_at) - @now FROM work WHERE kind = ?`
+	clampWork   = `UPDATE work SET due_at = ? WHERE owner = '' AND due_at > ? AND (due_at = epoch OR attempt > 0 AND due_at > ?)`
+	backlogWork = `SELECT COUNT(*), @now - MIN(due_at) FROM
+(SELECT due_at FROM work WHERE kind = ? AND due_at <= @now ORDER BY due_at LIMIT 10000) AS waiting`
+	nextWork = `SELECT MIN(due_at) - @now FROM work WHERE kind = ?`
 
 	workColumns = `kind, work_key, tenant_id, due_at, epoch, attempt, owner, payload`
 )
@@ -167,6 +169,21 @@ func (w *Queue) GetNextDue(ctx context.Context, kind string) (time.Time, error) 
 		return time.Time{}, err
 	}
 	return sqldb.Time(sqldb.Micros(w.time.node.Now()) + in.Int64), nil
+}
+
+// Backlog is what is due of a kind and that no node has begun.
+type Backlog struct {
+	Depth  int // up to 10,000
+	Oldest time.Duration
+}
+
+// GetBacklog returns the backlog of a kind.
+func (w *Queue) GetBacklog(ctx context.Context, kind string) (b Backlog, err error) {
+	var oldest sql.NullInt64 // microseconds
+	now := w.time.due(time.Time{})
+	err = w.db.QueryRow(ctx, w.texts.backlog, now, kind, now).Scan(&b.Depth, &oldest)
+	b.Oldest = time.Duration(oldest.Int64) * time.Microsecond
+	return b, err
 }
 
 // LeaveHeld keeps Claim for a while from taking items whose lease has ended

@@ -291,8 +291,11 @@ func (c *conn) failed(ctx context.Context, err error, s *session) error {
 	return publicError(c.target.Name, err)
 }
 
-func (c *conn) callTool(ctx context.Context, name string, arguments jsontext.Value) (result tool.Result, err error) {
+func (c *conn) callTool(ctx context.Context, name string, arguments jsontext.Value, key mcp.CallKey) (result tool.Result, err error) {
 	params := &sdk.CallToolParams{Name: name, Arguments: arguments}
+	if key.StepID != "" {
+		params.Meta = sdk.Meta{"agentd/idempotency_key": key.StepID, "agentd/run_id": key.RunID}
+	}
 	err = c.do(ctx, c.m.CallTimeout, func(ctx context.Context, s *session) error {
 		res, err := s.CallTool(ctx, params)
 		if err == nil {

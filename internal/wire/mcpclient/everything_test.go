@@ -113,7 +113,7 @@ func reference(t *testing.T, target *mcp.Target, adjust ...func(*Config)) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if _, err := m.Call(ctx, target, "trigger-long-running-operation", jsontext.Value(`{"duration":60,"steps":60}`)); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := m.Call(ctx, target, "trigger-long-running-operation", jsontext.Value(`{"duration":60,"steps":60}`), mcp.CallKey{}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a call that the caller gives up: %v", err)
 	}
 	if res := call(t, m, target, "echo", `{"message":"still there"}`); res.Output != "Echo: still there" {

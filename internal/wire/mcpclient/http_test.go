@@ -209,7 +209,7 @@ func TestHostileServers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m, target := manager(t), served(t, rpc(t, c.answer))
-			res, err := m.Call(t.Context(), target, "x", jsontext.Value(`{}`))
+			res, err := m.Call(t.Context(), target, "x", jsontext.Value(`{}`), mcp.CallKey{})
 			says := res.Output
 			if err != nil {
 				says = fault.From(err).Detail
@@ -403,7 +403,22 @@ func TestCredentials(t *testing.T) {
 	want.Store("Bearer token-3")
 	call(t, m, rotated, "echo", `{"message":"a refused call is made again with the next token"}`)
 	want.Store("Bearer another")
-	if _, err := m.Call(t.Context(), rotated, "echo", jsontext.Value(`{"message":"x"}`)); !errors.Is(err, mcp.ErrUnauthorized) {
+	if _, err := m.Call(t.Context(), rotated, "echo", jsontext.Value(`{"message":"x"}`), mcp.CallKey{}); !errors.Is(err, mcp.ErrUnauthorized) {
 		t.Errorf("no token counts any more: %v", err)
+	}
+}
+
+// A call carries its key, by which the server recognizes it (rule D22-keys).
+func TestCallsCarryTheirKey(t *testing.T) {
+	t.Parallel()
+	s := sdk.NewServer(&sdk.Implementation{Name: "keys", Version: "1"}, nil)
+	sdk.AddTool(s, &sdk.Tool{Name: "key"}, func(_ context.Context, r *sdk.CallToolRequest, _ struct{}) (*sdk.CallToolResult, any, error) {
+		text := fmt.Sprint(r.Params.Meta["agentd/idempotency_key"], " ", r.Params.Meta["agentd/run_id"])
+		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: text}}}, nil, nil
+	})
+	m, target := manager(t), served(t, streamable(t, s))
+	res, err := m.Call(t.Context(), target, "key", jsontext.Value(`{}`), mcp.CallKey{StepID: "s1", RunID: "r1"})
+	if err != nil || res.Output != "s1 r1" {
+		t.Errorf("the server got %q, %v", res.Output, err)
 	}
 }

@@ -222,13 +222,13 @@ func (m *Manager) Probe(ctx context.Context, t *mcp.Target) (*mcp.Listing, error
 }
 
 // Call implements mcp.Remote.
-func (m *Manager) Call(ctx context.Context, t *mcp.Target, name string, arguments jsontext.Value) (tool.Result, error) {
+func (m *Manager) Call(ctx context.Context, t *mcp.Target, name string, arguments jsontext.Value, key mcp.CallKey) (tool.Result, error) {
 	c, err := m.acquire(t)
 	if err != nil {
 		return tool.Result{}, err
 	}
 	defer m.release(c)
-	return c.callTool(ctx, name, arguments)
+	return c.callTool(ctx, name, arguments, key)
 }
 
 // Read implements mcp.Remote.

@@ -67,7 +67,7 @@ func selfServed(behaviour string) *mcp.Target {
 
 func call(t *testing.T, m *Manager, target *mcp.Target, name, arguments string) tool.Result {
 	t.Helper()
-	res, err := m.Call(t.Context(), target, name, jsontext.Value(arguments))
+	res, err := m.Call(t.Context(), target, name, jsontext.Value(arguments), mcp.CallKey{})
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
@@ -151,7 +151,7 @@ func gone(t *testing.T, done func() bool) {
 func TestProcessThatDies(t *testing.T) {
 	t.Parallel()
 	m, target := manager(t, self(t)), selfServed("dying")
-	_, err := m.Call(t.Context(), target, "die", jsontext.Value(`{}`))
+	_, err := m.Call(t.Context(), target, "die", jsontext.Value(`{}`), mcp.CallKey{})
 	refused(t, err, codeUnreachable, "closed the connection")
 	if res := call(t, m, target, "echo", `{"message":"again"}`); res.Output != "you said again" {
 		t.Errorf("after that: %+v", res)
@@ -161,7 +161,7 @@ func TestProcessThatDies(t *testing.T) {
 func TestProcessThatFloods(t *testing.T) {
 	t.Parallel()
 	m, target := manager(t, self(t)), selfServed("flooding")
-	_, err := m.Call(t.Context(), target, "flood", jsontext.Value(`{}`))
+	_, err := m.Call(t.Context(), target, "flood", jsontext.Value(`{}`), mcp.CallKey{})
 	refused(t, err, codeUnreachable, "larger than a message may be")
 }
 
@@ -171,7 +171,7 @@ func TestProcessThatHangs(t *testing.T) {
 	if _, err := m.List(t.Context(), target); err != nil {
 		t.Fatal(err)
 	}
-	_, err := m.Call(t.Context(), target, "hang", jsontext.Value(`{}`))
+	_, err := m.Call(t.Context(), target, "hang", jsontext.Value(`{}`), mcp.CallKey{})
 	refused(t, err, codeTimeout, "200ms")
 }
 
@@ -214,10 +214,10 @@ func TestProcessesAreBounded(t *testing.T) {
 	m := manager(t, self(t), func(c *Config) { c.PerTenant = 1 })
 	first, second := selfServed("first"), selfServed("second")
 	call(t, m, first, "echo", `{"message":"x"}`)
-	_, err := m.Call(t.Context(), second, "echo", jsontext.Value(`{"message":"x"}`))
+	_, err := m.Call(t.Context(), second, "echo", jsontext.Value(`{"message":"x"}`), mcp.CallKey{})
 	refused(t, err, codeBusy, "already")
 	gone(t, func() bool {
-		_, err := m.Call(t.Context(), second, "echo", jsontext.Value(`{"message":"x"}`))
+		_, err := m.Call(t.Context(), second, "echo", jsontext.Value(`{"message":"x"}`), mcp.CallKey{})
 		return err == nil
 	})
 }

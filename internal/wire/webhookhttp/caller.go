@@ -48,6 +48,9 @@ func (c Caller) Call(ctx context.Context, call guardrail.Call) (guardrail.Reply,
 	h := signedHeader(call.Body, call.Secret, c.Clock.Now())
 	h["Accept"] = []string{"application/json"}
 	ctx = authz.WithTenant(ctx, call.TenantID)
+	if call.Key != "" {
+		h["Idempotency-Key"] = []string{call.Key}
+	}
 	resp, err := c.post(ctx, call.URL, h, call.Body, outbound.Limits{Time: call.Timeout, Bytes: call.MaxAnswer})
 	if err != nil {
 		return guardrail.Reply{}, err

@@ -142,3 +142,18 @@ func TestFailures(t *testing.T) {
 		t.Error("a URL that is none is called")
 	}
 }
+
+// A call carries the key by which its receiver recognizes it (rule D22-keys).
+func TestGuardrailCallsCarryTheirKey(t *testing.T) {
+	t.Parallel()
+	var keys []string
+	url, c := serve(t, func(_ http.ResponseWriter, r *http.Request) { keys = append(keys, r.Header.Get("Idempotency-Key")) })
+	for _, key := range []string{"s1/g1/input", ""} {
+		if _, err := c.Call(t.Context(), guardrail.Call{URL: url, Key: key, Body: []byte("{}"), Timeout: 10 * time.Second, MaxAnswer: 16}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(keys) != 2 || keys[0] != "s1/g1/input" || keys[1] != "" {
+		t.Errorf("the keys are %q", keys)
+	}
+}

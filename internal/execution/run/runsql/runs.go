@@ -144,6 +144,25 @@ func (s *Store) ListUnfinished(ctx context.Context, tenant, agent string, limit 
 	return sqldb.ScanStrings(rows)
 }
 
+// unfinishedStatuses are those in which a run has not ended.
+var unfinishedStatuses = func() (all []string) {
+	for _, status := range run.Statuses {
+		if !status.Final() {
+			all = append(all, string(status))
+		}
+	}
+	return all
+}()
+
+// HasUnfinishedTx implements run.Store. It walks the tenant's runs that have not
+// ended, which are few beside those of a busy agent that have.
+func (s *Store) HasUnfinishedTx(tx txn.Tx, tenant, agent string, version int64) (has bool, err error) {
+	in, args := sqldb.In(unfinishedStatuses, tenant)
+	err = sqldb.From(tx).QueryRow(`SELECT EXISTS (SELECT 1 FROM runs`+s.db.IndexedBy(`runs_status`)+
+		` WHERE tenant_id = ? AND status`+in+` AND agent_id = ? AND agent_version = ?)`, append(args, agent, version)...).Scan(&has)
+	return has, err
+}
+
 // GetLastSeqTx implements run.Store.
 func (s *Store) GetLastSeqTx(tx txn.Tx, tenant, id string) (int64, error) {
 	var seq int64

@@ -25,7 +25,9 @@ const (
 	stateColumns = `agent_id, config, status, problem, next_run_at, last_fired_at, last_skipped_at, skip_reason, failures, revision`
 	selectState  = `SELECT ` + stateColumns + ` FROM schedules WHERE tenant_id = ? AND agent_id = ?`
 	listStates   = `SELECT ` + stateColumns + ` FROM schedules WHERE tenant_id = ? AND agent_id > ? ORDER BY agent_id LIMIT ?`
-	listRuns     = `SELECT run_id FROM schedule_runs WHERE tenant_id = ? AND agent_id = ? ORDER BY run_id LIMIT ?`
+	listAll      = `SELECT tenant_id, ` + stateColumns + ` FROM schedules
+WHERE (tenant_id, agent_id) > (?, ?) ORDER BY tenant_id, agent_id LIMIT ?`
+	listRuns = `SELECT run_id FROM schedule_runs WHERE tenant_id = ? AND agent_id = ? ORDER BY run_id LIMIT ?`
 )
 
 var (
@@ -90,6 +92,35 @@ func (s *Store) List(ctx context.Context, tenant, after string, limit int) ([]sc
 	}
 	return all, rows.Err()
 }
+
+// ListAll implements schedule.Store.
+func (s *Store) ListAll(ctx context.Context, afterTenant, afterAgent string, limit int) ([]schedule.State, error) {
+	rows, err := s.db.Query(ctx, listAll, afterTenant, afterAgent, limit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var all []schedule.State
+	for rows.Next() {
+		var tenant string
+		st, err := scanState("", tenantRow{rows, &tenant})
+		if err != nil {
+			return nil, err
+		}
+		st.TenantID = tenant
+		all = append(all, *st)
+	}
+	return all, rows.Err()
+}
+
+// tenantRow is a row whose first column is the tenant.
+type tenantRow struct {
+	sqldb.Row
+	tenant *string
+}
+
+// Scan implements sqldb.Row.
+func (r tenantRow) Scan(dest ...any) error { return r.Row.Scan(append([]any{r.tenant}, dest...)...) }
 
 // Count implements schedule.Store.
 func (s *Store) Count(ctx context.Context, tenant string) (n int, err error) {

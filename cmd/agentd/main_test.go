@@ -202,7 +202,7 @@ func TestSecondSignalCuts(t *testing.T) {
 			sim := modeltest.New(t, modeltest.Default(modeltest.Answer{Text: "one two three", HangAfter: 1}))
 			server, m := newMachine(t).serve(sim)
 			m.want(0, "bin/agentd agent create --name slow")
-			m.start("bin/agentd run slow Hello").says("one")
+			m.start("bin/agentd run --json slow Hello").says("one")
 			server.signal(first)
 			server.until(func() bool { return strings.Contains(server.errs.String(), "drain_timeout=30s") }, "drains")
 			select {

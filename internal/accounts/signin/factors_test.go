@@ -250,9 +250,12 @@ func TestDisable(t *testing.T) {
 	t.Parallel()
 	each(t, func(b *bench) {
 		who := b.member("Acme", "ann@example.com")
-		b.refused(fault.NotFound, "NOT_FOUND", who, "POST", mfa+"disable", nil)
+		b.refused(fault.NotFound, "NOT_FOUND", who, "POST", mfa+"disable", showing("123456"))
 		a, _ := b.enrol(who)
-		for _, in := range []object{nil, showing(""), showing(a.wrong()), {"body": object{"recovery_code": "AAAA"}}} {
+		for _, in := range []object{nil, showing("")} {
+			b.refused(fault.Invalid, "VALIDATION_ERROR", who, "POST", mfa+"disable", in)
+		}
+		for _, in := range []object{showing(a.wrong()), {"body": object{"recovery_code": "AAAA"}}} {
 			b.refused(fault.Unauthenticated, "VERIFICATION_FAILED", who, "POST", mfa+"disable", in)
 		}
 		if got := b.must(who, "POST", mfa+"disable", showing(a.code())).json; got["disabled"] != true ||

@@ -136,10 +136,10 @@ func (r *Runner) claim() time.Duration {
 		return r.cfg.Poll
 	}
 	wait := due.Sub(r.cfg.Clock.Now())
-	if len(leases) == 0 {
+	if len(leases) == 0 && wait <= 0 {
 		// Items that are due but could not be claimed are being claimed elsewhere, or
 		// are left to the node that held them before an outage.
-		wait = max(wait, 5*time.Millisecond<<min(r.missed, 8))
+		wait = 5 * time.Millisecond << min(r.missed, 8)
 		r.missed++
 	} else {
 		r.missed = 0

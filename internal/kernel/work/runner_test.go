@@ -115,10 +115,10 @@ func TestRunnerHandlesWhatIsDue(t *testing.T) {
 		})
 		synctest.Wait()
 		b.enqueue("now", 0)
-		b.enqueue("later", 90*time.Second)
+		b.enqueue("later", 91200*time.Millisecond) // between two polls
 		b.enqueue("soon", time.Second)
 		b.pass(2 * time.Minute)
-		if got := fmt.Sprint(at); got != "[now 0s soon 1s later 1m30s]" {
+		if got := fmt.Sprint(at); got != "[now 0s soon 1s later 1m31.2s]" {
 			b.Error(got)
 		}
 		b.empty()

@@ -234,7 +234,7 @@ func TestPurge(t *testing.T) {
 		walrus.Expect(201, "POST", "/api/v1/agents", object{"name": "walrus"}, "Idempotency-Key", "walrus")
 		walrus.Expect(200, "POST", "/api/v1/webhooks/sensor/"+walrus.IDs["sensorId"][1], object{}, "Webhook-Id", "walrus")
 		beside.Exec(`INSERT INTO notification_mail (tenant_id, subject, since, sent) VALUES (?, 'notice', 1, 1)`, id) // no mail is sent here
-		beside.Exec(`INSERT INTO model_waits (tenant_id, run_id, endpoint) VALUES (?, ?, 'down')`, id, ident.New()) // the model answers here
+		beside.Exec(`INSERT INTO model_waits (tenant_id, run_id, endpoint) VALUES (?, ?, 'down')`, id, ident.New())   // the model answers here
 		beside.Exec(`INSERT INTO notification_optouts (tenant_id, address_hash, created_at) VALUES (?, ?, 1)`, id, []byte("hash"))
 		n.MakeScheduleDue(walrus.IDs["agentId"][2]) // its schedule makes a run
 		apptest.Eventually(t, func() bool { return len(beside.Query(`SELECT run_id FROM schedule_runs WHERE tenant_id = ?`, id)) == 1 })

@@ -18,9 +18,7 @@ import (
 
 // unseenEvents are published events that this test does not provoke, and why.
 var unseenEvents = map[string]string{
-	"step.retrying":   "needs a model that is down: engine.TestWaitsForModel",
-	"step.draft_void": "needs an answer that breaks off: engine.TestBrokenStreamIsVoid",
-	"error":           "sent only when the database fails while a stream is open",
+	"error": "sent only when the database fails while a stream is open",
 }
 
 // The events of a stream are as the document publishes them, both live and when

@@ -248,6 +248,8 @@ var References = map[string]string{
 	"file_ids":       "fileId",
 	"file_id":        "fileId",
 
+	"honours_idempotency_keys": "", // a setting
+
 	// A limit of tokens, not a token.
 	"max_tokens": "", "max_completion_tokens": "", "max_output_tokens": "",
 	// Names of secrets and variables that the company keeps beside: it has no
@@ -276,6 +278,7 @@ var PlainParameters = map[string]bool{
 // Unconditional lists the parameters of operations that answer the same whether
 // or not the resource exists, with their status.
 var Unconditional = map[string]int{
+	"unassignWorkspace agent_id":        404, // a query parameter that is no filter
 	"listAuditEntriesOfTarget targetId": 200, "deleteWebhook webhookId": 200, "deleteSensor sensorId": 200,
 	"deleteMemoryEntry entryId": 204, "markNotificationRead notificationId": 200, "deleteNotification notificationId": 200,
 }

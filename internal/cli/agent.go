@@ -49,7 +49,8 @@ func (cmd *agentCreateCommand) Run(s *server) error {
 	if err != nil {
 		return err
 	}
-	agent, verb := client.Doc[client.Agent]{}, "Created"
+	var agent client.Doc[client.Agent]
+	verb := "Created"
 	switch {
 	case len(same) > 0 && !cmd.Replace:
 		return fmt.Errorf("there is an agent with the name %q already (%s); choose another --name, or change that one with --replace",
@@ -151,7 +152,7 @@ func (cmd *agentListCommand) Run(s *server) error {
 		row: func(a client.Agent) []string {
 			return []string{text.Truncate(a.Name, 40), a.Model.ModelRef, a.Status, formatTime(s.now(), a.CreatedAt), a.AgentID}
 		},
-	}.print(s)
+	}.show(s)
 }
 
 // agentArgument is what every command has that takes an agent.

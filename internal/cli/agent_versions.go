@@ -29,7 +29,7 @@ func (cmd *agentVersionsCommand) Run(s *server) error {
 		row: func(v client.AgentVersion) []string {
 			return []string{strconv.Itoa(v.Version), formatTime(s.now(), v.CreatedAt), v.CreatedBy, v.Changelog}
 		},
-	}.print(s)
+	}.show(s)
 }
 
 type agentDiffCommand struct {

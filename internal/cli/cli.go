@@ -35,7 +35,6 @@ type Deps struct {
 	Now            func() time.Time            // nil: time.Now
 
 	cancelGrace time.Duration // how long an interrupted command waits for its run to end; 0: 10 s
-	columns     int           // of the terminal; 0: those that it has
 }
 
 // Exit codes. docs/cli.md has them too.

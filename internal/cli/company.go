@@ -39,7 +39,7 @@ func (cmd *keysListCommand) Run(s *server) error {
 			return []string{k.KeyID, k.Name, k.Prefix, k.Status, formatTime(s.now(), k.CreatedAt), formatTime(s.now(), k.LastUsedAt),
 				strings.Join(k.Scopes, " ")}
 		},
-	}.print(s)
+	}.show(s)
 }
 
 type keysCreateCommand struct {
@@ -266,7 +266,7 @@ func (cmd *auditCommand) Run(s *server) error {
 		row: func(e entry) []string {
 			return []string{formatTime(s.now(), e.Timestamp), e.Action, strings.TrimSpace(e.TargetType + " " + e.TargetID), e.UserID, e.Method, e.IP}
 		},
-	}.print(s)
+	}.show(s)
 }
 
 func (cmd *auditCommand) from(now time.Time) (string, error) {

@@ -69,7 +69,7 @@ func (cmd *doctorCommand) examine(inv *invocation) []finding {
 	c, err := client.New(cmd.Server.URL, cmd.Server.Key)
 	if err != nil {
 		return append([]finding{{"server", failed, fmt.Sprintf("AGENTD_URL %q is no address of a server.", cmd.Server.URL),
-			"Set AGENTD_URL, as http://127.0.0.1:8080."}}, cmd.local(inv)...)
+			"Set AGENTD_URL, as http://127.0.0.1:8080."}}, cmd.local()...)
 	}
 	health, clock, err := checkHealth(inv, c, inv.now)
 	found := []finding{health}
@@ -77,7 +77,7 @@ func (cmd *doctorCommand) examine(inv *invocation) []finding {
 		found = append(found, clock)
 		found = append(found, cmd.checkServer(inv, c)...)
 	}
-	return append(found, cmd.local(inv)...)
+	return append(found, cmd.local()...)
 }
 
 // checkHealth asks the server how it is, and compares the clocks.
@@ -157,7 +157,7 @@ func checkModel(inv *invocation, c *client.Client) finding {
 }
 
 // local checks what is on this machine: the data directory and who can read it.
-func (cmd *doctorCommand) local(inv *invocation) []finding {
+func (cmd *doctorCommand) local() []finding {
 	info, err := os.Stat(cmd.DataDir)
 	if err != nil || !info.IsDir() {
 		return []finding{{"disk", skipped, "there is no data directory " + cmd.DataDir + " here.", ""}}

@@ -46,7 +46,7 @@ func (cmd *kbListCommand) Run(s *server) error {
 		row: func(b knowledgeBase) []string {
 			return []string{b.Name, strconv.Itoa(b.Documents), strconv.Itoa(b.Chunks), formatTime(s.now(), b.CreatedAt), b.ID}
 		},
-	}.print(s)
+	}.show(s)
 }
 
 type kbCreateCommand struct {
@@ -266,7 +266,7 @@ func (cmd *kbDocumentsCommand) Run(s *server) error {
 		row: func(d stored) []string {
 			return []string{d.ID, d.Name, strconv.Itoa(d.Chunks), strconv.Itoa(d.Size), d.Embedding, formatTime(s.now(), d.CreatedAt)}
 		},
-	}.print(s)
+	}.show(s)
 }
 
 type kbSearchCommand struct {

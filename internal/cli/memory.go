@@ -46,7 +46,7 @@ func (cmd *memoryListCommand) Run(s *server) error {
 		row: func(e memoryEntry) []string {
 			return []string{e.EntryID, e.Type, formatTime(s.now(), e.CreatedAt), e.About, text.Truncate(oneLine(e.Content), 100)}
 		},
-	}.print(s)
+	}.show(s)
 }
 
 type memoryAddCommand struct {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -52,7 +53,7 @@ func TestRefusalsOfEveryCommand(t *testing.T) {
 		path := strings.Fields(commandPath(node))
 		refused := func(says string, args ...string) {
 			t.Helper()
-			r := s.run(append(path[:len(path):len(path)], args...)...)
+			r := s.run(append(slices.Clip(path), args...)...)
 			r.want(t, exitUsage, says, "\nTry: "+node.FullPath()+" --help\n")
 			if r.stdout != "" || t.Failed() {
 				t.Fatalf("%s %s: %s", path, args, r.stdout)

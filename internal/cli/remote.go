@@ -1,10 +1,10 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -90,8 +90,8 @@ type list[T any] struct {
 	row     func(T) []string
 }
 
-// print prints the list: as {items, has_more} with --json, otherwise as a table.
-func (l list[T]) print(s *server) error {
+// show prints the list: as {items, has_more} with --json, otherwise as a table.
+func (l list[T]) show(s *server) error {
 	docs, more, err := l.read(s)
 	if err != nil {
 		return err
@@ -141,18 +141,12 @@ func (l list[T]) read(s *server) (docs []client.Doc[T], more bool, err error) {
 // query makes the query of a list; what is empty is left out.
 func query(pairs ...string) url.Values {
 	q := url.Values{}
-	for i := 0; i < len(pairs); i += 2 {
-		if pairs[i+1] != "" {
-			q.Set(pairs[i], pairs[i+1])
+	for pair := range slices.Chunk(pairs, 2) {
+		if name, value := pair[0], pair[1]; value != "" {
+			q.Set(name, value)
 		}
 	}
 	return q
-}
-
-// notFound reports whether the server has no such thing.
-func notFound(err error) bool {
-	p, ok := errors.AsType[*client.Problem](err)
-	return ok && p.Status == http.StatusNotFound
 }
 
 // meant proposes the name that was probably meant, as the end of a refusal.

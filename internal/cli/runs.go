@@ -37,7 +37,7 @@ func (cmd *runsListCommand) Run(s *server) (err error) {
 			return []string{r.RunID, s.agentName(r.AgentID), r.Status, formatTime(s.now(), r.CreatedAt), elapsed(s.now(), r),
 				text.Truncate(oneLine(r.Message()), 48)}
 		},
-	}.print(s)
+	}.show(s)
 }
 
 // elapsed is how long a run has been at work, or was.

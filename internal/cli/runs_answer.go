@@ -133,7 +133,7 @@ func (cmd *approvalsListCommand) Run(s *server) error {
 		row: func(a inboxApproval) []string {
 			return []string{a.ApprovalID, s.agentName(a.AgentID), a.ToolName, a.Status, formatTime(s.now(), a.RequestedAt), brief(a.Arguments)}
 		},
-	}.print(s)
+	}.show(s)
 }
 
 // approvalArgument is what the commands have that decide one approval.

@@ -35,7 +35,7 @@ func (cmd *schedulesListCommand) Run(s *server) error {
 		row: func(e schedule) []string {
 			return []string{e.AgentName, e.Cron, e.Timezone, e.Status, formatTime(s.now(), e.NextRunAt), formatTime(s.now(), e.LastFiredAt)}
 		},
-	}.print(s)
+	}.show(s)
 }
 
 func (s *server) schedulePath(agent string) (string, error) {
@@ -86,7 +86,7 @@ func (s *server) showSchedule(doc client.Doc[*schedule], agent string) error {
 type schedulesSetCommand struct {
 	remote
 	agentArgument
-	Cron     string `required:"" placeholder:"CRON" help:"When, as '0 9 * * 1-5': minute, hour, day of month, month, day of week."`
+	Cron     string `required:"" placeholder:"CRON" help:"When, as '0 9 * * 1-5': minute, hour, day of the month, month and day of the week."`
 	Timezone string `default:"UTC" placeholder:"ZONE" help:"Time zone of the cron expression, as Europe/Berlin."`
 	Message  string `placeholder:"TEXT" help:"What the agent is told. Left out: that the schedule started the run."`
 	Disabled bool   `help:"Keep it without firing."`

@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"encoding/base64"
+	"maps"
 	"testing"
 
 	"agentd/internal/base/clock"
@@ -18,9 +19,7 @@ func TestSecretsAreRotated(t *testing.T) {
 		key := func(n byte) string { return base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{n}, 32)) }
 		with := func(keys string) shell {
 			env := map[string]string{"AGENTD_SECRET_KEY": keys}
-			for name, value := range s.env {
-				env[name] = value
-			}
+			maps.Copy(env, s.env)
 			return shell{env: env}
 		}
 		db, err := sqldb.Open(t.Context(), cfg) // the server

@@ -66,7 +66,7 @@ func (cmd *sessionsListCommand) Run(s *server) (err error) {
 			return []string{e.SessionID, s.agentName(e.AgentID), e.Status, formatTime(s.now(), e.CreatedAt), strconv.Itoa(e.MessageCount),
 				brief(e.FirstMessage)}
 		},
-	}.print(s)
+	}.show(s)
 }
 
 // sessionArgument is what every command has that takes a session.
@@ -116,7 +116,7 @@ type sessionsMessagesCommand struct {
 // Run implements the command.
 func (cmd *sessionsMessagesCommand) Run(s *server) error {
 	if cmd.JSON {
-		docs, _, err := s.history(cmd.ID)
+		docs, err := s.history(cmd.ID)
 		if err != nil {
 			return err
 		}
@@ -129,23 +129,21 @@ func (cmd *sessionsMessagesCommand) Run(s *server) error {
 	return s.showHistory(cmd.ID)
 }
 
-// history reads the messages of the active branch, oldest first. It returns the
-// run that is under way too.
-func (s *server) history(sessionID string) ([]client.Doc[message], string, error) {
+// history reads the messages of the active branch, oldest first.
+func (s *server) history(sessionID string) ([]client.Doc[message], error) {
 	var page struct {
 		Items    []client.Doc[message] `json:"items"`
 		Messages []client.Doc[message] `json:"messages"`
-		RunID    string                `json:"active_run_id"`
 	}
 	err := s.Do(s, http.MethodGet, client.Path(client.SessionsPath, sessionID, "messages"), nil, &page)
 	if page.Items == nil {
 		page.Items = page.Messages
 	}
-	return page.Items, page.RunID, err
+	return page.Items, err
 }
 
 func (s *server) showHistory(sessionID string) error {
-	docs, _, err := s.history(sessionID)
+	docs, err := s.history(sessionID)
 	if err != nil {
 		return err
 	}

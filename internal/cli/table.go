@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -101,14 +102,14 @@ func cutWidth(s string, room int) string {
 // fields writes names and values below each other and leaves out what is empty.
 func (inv *invocation) fields(pairs ...string) {
 	widest := 0
-	for i := 0; i < len(pairs); i += 2 {
-		if pairs[i+1] != "" {
-			widest = max(widest, displayWidth(pairs[i]))
+	for pair := range slices.Chunk(pairs, 2) {
+		if pair[1] != "" {
+			widest = max(widest, displayWidth(pair[0]))
 		}
 	}
-	for i := 0; i < len(pairs); i += 2 {
-		if pairs[i+1] != "" {
-			fmt.Fprintf(inv.stdout, "%-*s %s\n", widest, pairs[i], oneLine(pairs[i+1]))
+	for pair := range slices.Chunk(pairs, 2) {
+		if name, value := pair[0], pair[1]; value != "" {
+			fmt.Fprintf(inv.stdout, "%-*s %s\n", widest, name, oneLine(value))
 		}
 	}
 }

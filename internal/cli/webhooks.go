@@ -49,7 +49,7 @@ func (cmd *webhooksListCommand) Run(s *server) error {
 		row: func(w subscription) []string {
 			return []string{w.WebhookID, w.URL, w.Status, strconv.Itoa(w.Failures), formatTime(s.now(), w.CreatedAt), strings.Join(w.Events, " ")}
 		},
-	}.print(s)
+	}.show(s)
 }
 
 type webhooksCreateCommand struct {
@@ -102,7 +102,7 @@ func (cmd *webhooksDeliveriesCommand) Run(s *server) error {
 			answer := strings.TrimPrefix(strconv.Itoa(d.Response), "0")
 			return []string{d.DeliveryID, d.EventType, strconv.Itoa(d.Attempt), d.Status, answer, formatTime(s.now(), d.CreatedAt), d.Error}
 		},
-	}.print(s)
+	}.show(s)
 }
 
 type webhooksTriggerCommand struct {

@@ -150,7 +150,7 @@ func filtered[F any](name string, read func(context.Context, *sqldb.DB, F, page.
 
 // set sets a field of a filter to any value but the zero one.
 func set(v reflect.Value) {
-	if at, ok := v.Addr().Interface().(*time.Time); ok {
+	if at, ok := reflect.TypeAssert[*time.Time](v.Addr()); ok {
 		*at = time.Unix(1, 0)
 		return
 	}

@@ -48,7 +48,7 @@ func settings(group string, fields reflect.Value) iter.Seq[Setting] {
 				Group: group, Env: f.Tag.Get("env"), Flag: "--" + name,
 				Default: f.Tag.Get("default"), Doc: f.Tag.Get("help"), Value: show(fields.Field(i).Interface()),
 			}
-			if v, ok := fields.Field(i).Interface().(interface{ Reveal() string }); ok && v.Reveal() != s.Value {
+			if v, ok := reflect.TypeAssert[interface{ Reveal() string }](fields.Field(i)); ok && v.Reveal() != s.Value {
 				s.secret = v.Reveal()
 			}
 			if !yield(s) {

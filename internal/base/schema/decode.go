@@ -116,7 +116,7 @@ func SetScalar(v reflect.Value, text string) (err error) {
 		b, err = strconv.ParseBool(text)
 		v.SetBool(b)
 	case reflect.Struct:
-		at, ok := v.Addr().Interface().(*time.Time)
+		at, ok := reflect.TypeAssert[*time.Time](v.Addr())
 		if !ok {
 			return errScalar
 		}

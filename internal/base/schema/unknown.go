@@ -14,7 +14,7 @@ const maxUnknown = 10
 // UnknownField is a member of an object that its schema does not have, and that
 // is therefore ignored.
 type UnknownField struct {
-	Path  string // where it is: skills[2].nmae
+	Path  string // where it is: skills[2].colour
 	Meant string // the field that was probably meant; "" if none resembles it
 }
 

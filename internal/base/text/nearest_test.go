@@ -11,7 +11,7 @@ func TestNearest(t *testing.T) {
 	t.Parallel()
 	fields := []string{"name", "description", "system_prompt", "built_in_tools", "model_provider", "limit", "cursor"}
 	for name, want := range map[string]string{
-		"nmae":                     "name",
+		"nme":                      "name",
 		"limt":                     "limit",
 		"LIMIT":                    "limit",
 		"tools":                    "built_in_tools",

@@ -43,7 +43,9 @@ func TestGrowth(t *testing.T) { // alone, because it measures memory
 		metrics.Read(sample)
 		return int(sample[0].Value.Uint64())
 	}
-	check := func(t interface{ Errorf(string, ...any) }, page string) {
+	check := func(t interface {
+		Errorf(format string, args ...any)
+	}, page string) {
 		before := allocated()
 		steps, length, ok, err := inBounds(page, base)
 		if got := allocated() - before; !ok || err != nil || got > maxMemory*len(page)+memory {

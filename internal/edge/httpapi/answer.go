@@ -114,7 +114,7 @@ func (o *operation) render(out any) (*idempotency.Answer, error) {
 // setCookie sets a cookie. Under https that of a session has the prefix __Host-;
 // the one without it, which an earlier answer may have set, ends with it.
 func (o *operation) setCookie(w http.ResponseWriter, c *route.Cookie) {
-	set := o.cookie(c)
+	set := o.cookie(c) //nolint:gosec // G124: see cookie
 	if o.https && c.Name == sessionCookie {
 		set.Name = hostPrefix + sessionCookie
 		if c.Lasts <= 0 {

@@ -23,7 +23,7 @@ func TestUnknownNamesAreWarnedOf(t *testing.T) {
 		{"a slip", "POST", "/api/v1/toys", `{"name":"a","knid":"doll"}`, 201, []string{`unknown field "knid"; did you mean "kind"?`}},
 		{"another case", "POST", "/api/v1/toys", `{"name":"a","Kind":"doll"}`, 201, []string{`unknown field "Kind"; did you mean "kind"?`}},
 		{"nothing near", "POST", "/api/v1/toys", `{"name":"a","colour":1}`, 201, []string{`unknown field "colour"`}},
-		{"a refusal as well", "POST", "/api/v1/toys", `{"nmae":"a"}`, 422, []string{`unknown field "nmae"; did you mean "name"?`}},
+		{"a refusal as well", "POST", "/api/v1/toys", `{"nme":"a"}`, 422, []string{`unknown field "nme"; did you mean "name"?`}},
 		{
 			"forged", "POST", "/api/v1/toys", `{"name":"a","x\r\nSet-Cookie: y":1}`, 201,
 			[]string{`unknown field "x\r\nSet-Cookie: y"`},

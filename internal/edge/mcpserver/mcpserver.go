@@ -75,13 +75,13 @@ func (s *Server) Routes() []httpapi.Raw {
 	get.Errors = []int{400, 404, 503}
 
 	page := route.Row{Tag: "MCP", Errors: []int{400, 404, 409, 503}}
-	start, approve, back := page, page, page
+	start, back := page, page
 	start.Method, start.Path, start.ID = "GET", mcp.StartPath, "startMcpAuthorization"
 	start.Summary = "Ask a person to authorize an MCP server"
 	start.Doc = "A page that names the company, the server and who asked, with a button. The URL comes from authorizeMcpServer, or from " +
 		"a run with the status auth_required. Only a browser session of a member of that company sees the page."
 	start.Scopes, start.Role = []authz.Scope{"agents:write"}, authz.Developer
-	approve = start
+	approve := start
 	approve.Method, approve.ID, approve.Status = "POST", "approveMcpAuthorization", http.StatusSeeOther
 	approve.Summary = "Redirect a person who consented to the authorization server"
 	approve.Doc = "The button of the page sends this. It sets a cookie that binds the authorization to the browser."

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -278,7 +279,7 @@ func TestBoundsOfModelWaits(t *testing.T) {
 				if c.calls > 0 && len(calls) != c.calls {
 					h.t.Errorf("%d calls, want %d", len(calls), c.calls)
 				}
-				if f, ok := c.err.(*model.Error); ok && len(calls) > 1 && f.RetryAfter > 0 {
+				if f, ok := errors.AsType[*model.Error](c.err); ok && len(calls) > 1 && f.RetryAfter > 0 {
 					if gap := calls[1].Sub(calls[0]); gap < f.RetryAfter || gap >= f.RetryAfter+time.Second {
 						h.t.Errorf("asked to wait %v, it waited %v", f.RetryAfter, gap)
 					}

@@ -123,7 +123,7 @@ func (h *harness) handleDueTodos() (failed []error) {
 // onlyTodo returns a session's only item of work.
 func (h *harness) onlyTodo(rec *session.Record) session.Todo {
 	h.t.Helper()
-	all, _, err := h.Todos.ListTodos(h.t.Context(), rec.TenantID, session.TodoFilter{SessionTodoFilter: session.SessionTodoFilter{SessionID: rec.SessionID}}, 2)
+	all, _, err := h.Todos.ListTodos(h.t.Context(), rec.TenantID, session.TodoFilter{ListedTodos: session.ListedTodos{SessionID: rec.SessionID}}, 2)
 	if err != nil || len(all) != 1 {
 		h.t.Fatalf("%d todos, %v", len(all), err)
 	}

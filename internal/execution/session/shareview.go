@@ -129,7 +129,7 @@ func (s *shareService) addRuns(ctx context.Context, tenant string, c *conversati
 }
 
 func (s *shareService) addTodos(ctx context.Context, rec *Record, out *Shared) error {
-	todos, _, err := s.todos.ListTodos(ctx, rec.TenantID, TodoFilter{SessionTodoFilter: SessionTodoFilter{SessionID: rec.SessionID}}, maxTodos)
+	todos, _, err := s.todos.ListTodos(ctx, rec.TenantID, TodoFilter{ListedTodos: ListedTodos{SessionID: rec.SessionID}}, maxTodos)
 	for _, t := range todos {
 		out.Todos = append(out.Todos, SharedTodo{t.Title, t.Status})
 	}

@@ -79,21 +79,22 @@ type TodoStore interface {
 	ListTodos(ctx context.Context, tenant string, f TodoFilter, limit int) ([]Todo, int, error)
 }
 
-// SessionTodoFilter has the filters of listSessionTodos, and TaskFilter those of
-// listTodos; see sqldb.Filter. From and To exclude todos without a due time.
 type (
-	SessionTodoFilter struct {
+	// ListedTodos has the filters of listSessionTodos; see sqldb.Filter. From and To
+	// exclude todos without a due time.
+	ListedTodos struct {
 		SessionID string    `path:"sessionId" filter:"session_id = ?" index:"session_todos_session"`
 		From      time.Time `query:"from" doc:"Only todos due at or after this time." filter:"due_at <> 0 AND due_at >= ?" index:"session_todos_due"`
 		To        time.Time `query:"to" doc:"Only todos due before this time." filter:"due_at <> 0 AND due_at < ?" index:"session_todos_due"`
 	}
+	// TaskFilter has the filters of listTodos.
 	TaskFilter struct {
 		AgentID string     `query:"agent_id" doc:"Only todos for this agent." filter:"agent_id = ?" index:"session_todos_due"`
 		Status  TodoStatus `query:"status" doc:"Only todos in this state." filter:"status = ?" index:"session_todos_due"`
 	}
 	// TodoFilter narrows a list of todos.
 	TodoFilter struct {
-		SessionTodoFilter
+		ListedTodos
 		TaskFilter
 	}
 )

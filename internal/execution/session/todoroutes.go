@@ -34,7 +34,7 @@ type (
 			Execute bool `json:"execute" default:"true" doc:"True runs the agent, false cancels the todo."`
 		}
 	}
-	todosIn    struct{ SessionTodoFilter }
+	todosIn    struct{ ListedTodos }
 	allTodosIn struct {
 		TaskFilter
 
@@ -80,7 +80,7 @@ func (s *todoService) listRoute(ctx context.Context, who authz.Caller, in *todos
 	if _, err := s.sessions.store.Get(ctx, who.TenantID, in.SessionID); err != nil {
 		return nil, err
 	}
-	return s.list(ctx, who, TodoFilter{SessionTodoFilter: in.SessionTodoFilter}, maxTodos)
+	return s.list(ctx, who, TodoFilter{ListedTodos: in.ListedTodos}, maxTodos)
 }
 
 func (s *todoService) createRoute(ctx context.Context, who authz.Caller, in *todoIn) (*Todo, error) {

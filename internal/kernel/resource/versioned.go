@@ -223,7 +223,7 @@ func (v *Versioned[T]) sweepTx(tx txn.Tx, who authz.Caller, m *Meta, upTo int64)
 	return err
 }
 
-// maxKept bounds how many versions of a resource are looked at at once.
+// maxKept bounds how many versions of a resource are read in one step.
 const maxKept = 500
 
 // dropTx deletes a version unless it is in use.

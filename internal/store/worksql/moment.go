@@ -38,7 +38,7 @@ type timeline struct {
 // newTimeline returns the clocks of a queue over db. A clock that a test moves
 // decides on PostgreSQL as well, because the database's cannot follow it.
 func newTimeline(db *sqldb.DB, node clock.Clock) timeline {
-	if _, moved := node.(interface{ Advance(time.Duration) }); moved {
+	if _, moved := node.(interface{ Advance(d time.Duration) }); moved {
 		return timeline{node: node, leases: node}
 	}
 	return timeline{database: db.Postgres(), node: node, leases: clock.NewSteady()}
@@ -74,9 +74,9 @@ func (t timeline) leaseEnd(after time.Duration) int64 {
 	return sqldb.Micros(t.leases.Now().Add(after))
 }
 
-// claimable are the arguments of the condition of a claim: up to when anything,
-// an item that is not held, and one that is held can be claimed.
-func (t timeline) claimable(leaveHeld bool) (any, free, held int64) {
+// claimable are the arguments of the condition of a claim: up to when any item, an
+// item that is not held, and one that is held can be claimed.
+func (t timeline) claimable(leaveHeld bool) (latest, free, held int64) {
 	free, held = t.due(time.Time{}), t.leaseEnd(0)
 	if leaveHeld {
 		held = t.leaseEnd(-century)

@@ -42,7 +42,8 @@ func main() {
 		fmt.Fprintln(os.Stderr, "newkind:", err)
 		os.Exit(1)
 	}
-	fmt.Printf("Wrote internal/%s/%s. Edit its fields and docs/%s.md, then run: go test ./internal/%s/%s && make golden contract\n",
+	fmt.Fprintf(os.Stdout,
+		"Wrote internal/%s/%s. Edit its fields and docs/%s.md, then run: go test ./internal/%s/%s && make golden contract\n",
 		k.Family, k.Package, k.Names, k.Family, k.Package)
 }
 
@@ -128,10 +129,10 @@ func (k *kind) write(root string) error {
 	}
 	for name, text := range files {
 		path := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 			return err
 		}
-		if err := os.WriteFile(path, text, 0o644); err != nil {
+		if err := os.WriteFile(path, text, 0o600); err != nil {
 			return err
 		}
 	}

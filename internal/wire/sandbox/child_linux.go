@@ -63,11 +63,12 @@ func become() (missing []string, err error) {
 		return nil, err
 	}
 	fs, err := o.landlock() // with the rights to open what it may read
-	if errors.Is(err, errNoRuleset) {
+	switch {
+	case errors.Is(err, errNoRuleset):
 		missing = append(missing, missingLandlock)
-	} else if err != nil {
+	case err != nil:
 		return nil, err
-	} else if fs.abi < scopesABI && !o.Namespaces {
+	case fs.abi < scopesABI && !o.Namespaces:
 		missing = append(missing, "Landlock scopes (Linux 6.12): commands can send signals to agentd")
 	}
 	filter := o.filter()

@@ -151,8 +151,8 @@ func (s *Sandbox) holds(dir string) string {
 
 // resolved follows symbolic links as far as the path exists.
 func resolved(path string) string {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		return real
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		return target
 	}
 	dir, name := filepath.Split(filepath.Clean(path))
 	if name == "" || dir == path {

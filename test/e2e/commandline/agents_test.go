@@ -121,6 +121,6 @@ func TestAgentEdit(t *testing.T) {
 	if got := s.run(0, words("agent export poet")); strings.Contains(got, "description") || strings.Contains(got, "Scan") {
 		t.Errorf("what was taken out is still there:\n%s", got)
 	}
-	editor("s/^name/nmae/").run(1, words("agent edit poet"), "did you mean name?", "Your text is kept", "agent apply -f ")
+	editor("s/^name/nme/").run(1, words("agent edit poet"), "did you mean name?", "Your text is kept", "agent apply -f ")
 	s.with("EDITOR", "no-such-editor").run(1, words("agent edit poet"), "the editor no-such-editor failed", "set EDITOR")
 }

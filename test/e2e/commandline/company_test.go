@@ -56,7 +56,7 @@ func TestKnowledgeBasesFromFolders(t *testing.T) {
 	s.run(0, words("kb documents Handbook"), "parking.txt", "hours.csv")
 	s.run(0, words("kb list"), "Handbook  3")
 	s.run(0, words("kb add Handbook --json "+filepath.Join(dir, "hours.csv")), `"document_id"`)
-	s.run(1, words("kb documents Handbok"), `there is no knowledge base with the name "Handbok"; did you mean "Handbook"?`)
+	s.run(1, words("kb documents Hndbook"), `there is no knowledge base with the name "Hndbook"; did you mean "Handbook"?`)
 	s.run(1, words("kb add Handbook nowhere"), "nowhere")
 	s.run(2, words("kb delete Handbook"), "with all its documents?", "say --yes")
 	s.run(0, words("kb delete Handbook --yes"), "Deleted knowledge base Handbook.")

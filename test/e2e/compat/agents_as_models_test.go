@@ -67,11 +67,11 @@ func TestMessagesOfAgents(t *testing.T) {
 	both(t, func(t *testing.T, stream bool) {
 		for _, name := range []string{id, "agent/" + id, "agent/Counter"} {
 			params := saying(userSays("One?"), anthropic.NewAssistantMessage(anthropic.NewTextBlock("One.")), userSays("What is 6*7?"))
-			params.Model = anthropic.Model(name)
+			params.Model = name
 			params.System = []anthropic.TextBlockParam{{Text: "Be brief."}}
 			got := sendMessage(t, c, params, stream)
 			last := got.Content[len(got.Content)-1]
-			if last.Text != "It is 42." || got.StopReason != "end_turn" || string(got.Model) != name || got.Usage.OutputTokens == 0 {
+			if last.Text != "It is 42." || got.StopReason != "end_turn" || got.Model != name || got.Usage.OutputTokens == 0 {
 				t.Errorf("%s answers %s", name, got.RawJSON())
 			}
 			r := n.Expect(200, "GET", "/api/v1/runs/"+strings.TrimPrefix(got.ID, "msg_"), nil)
@@ -100,7 +100,7 @@ func TestMessagesOfAgentsWithTools(t *testing.T) {
 	id := n.CreateAgent(nil)
 	both(t, func(t *testing.T, stream bool) {
 		params := saying(userSays("How is the weather?"))
-		params.Model = anthropic.Model(id)
+		params.Model = id
 		params.Tools = []anthropic.ToolUnionParam{{OfTool: &anthropic.ToolParam{
 			Name: "weather", Description: param.NewOpt("Returns the weather."),
 			InputSchema: anthropic.ToolInputSchemaParam{Properties: object{"city": object{"type": "string"}}},
@@ -123,7 +123,7 @@ func TestMessagesOfAgentsThatFail(t *testing.T) {
 	sim := modeltest.New(t, modeltest.Default(modeltest.Answer{Status: 400, Raw: []byte(`{"error":{"message":"no"}}`)}))
 	n := apptest.Start(t, sim)
 	params := saying(userSays("Hello?"))
-	params.Model = anthropic.Model(n.CreateAgent(nil))
+	params.Model = n.CreateAgent(nil)
 	c := anthropicClient(n)
 	var refused *anthropic.Error
 	if _, err := c.Messages.New(t.Context(), params); !errors.As(err, &refused) || refused.StatusCode != 502 {

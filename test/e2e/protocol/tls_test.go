@@ -61,7 +61,7 @@ func TestTLSAndMetricsListener(t *testing.T) {
 		c.Server.TLSCert, c.Server.TLSKey, c.Server.MetricsListen = cert, key, "127.0.0.1:0"
 	})
 	client := func(versions ...uint16) *http.Client {
-		cfg := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // G402: the name is looked at below
+		cfg := &tls.Config{InsecureSkipVerify: true} // the name is checked below
 		if versions != nil {
 			cfg.MaxVersion = versions[0]
 		}

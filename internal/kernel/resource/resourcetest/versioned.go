@@ -2,6 +2,7 @@ package resourcetest
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -73,9 +74,7 @@ func (s *versionSuite[T]) call(t *testing.T, method, below, id, body string, mor
 func (s *versionSuite[T]) try(t *testing.T, c Client, method, below, id, body string, more Args) (map[string]any, error) {
 	t.Helper()
 	args := s.on(id, body)
-	for name, value := range more {
-		args[name] = value
-	}
+	maps.Copy(args, more)
 	reply, err := c.Do(t.Context(), method, s.item()+below, args)
 	if err != nil {
 		return nil, err

@@ -17,7 +17,7 @@ func Executable(tb testing.TB) string {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	dir, err := os.MkdirTemp("", "agentd-test-")
+	dir, err := os.MkdirTemp("", "agentd-test-") //nolint:usetesting // other users must be able to go there
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -148,17 +148,6 @@ func (d *document) repeats(op *huma.Operation, compatible bool) {
 	}
 }
 
-// tenantAssertion publishes that a request may name the company that it is meant for.
-func (d *document) tenantAssertion(op *huma.Operation) {
-	op.Parameters = append(op.Parameters, &huma.Param{Ref: "#/components/parameters/TenantId"})
-	d.sharedParameter("TenantId", &huma.Param{
-		Name: tenantHeader, In: "header",
-		Description: "The company that the request is meant for. If the credential belongs to another one, the request is refused with " +
-			"409 TENANT_SWITCHED before anything is done. Answers carry the company of the credential in the same header.",
-		Schema: &huma.Schema{Type: huma.TypeString},
-	})
-}
-
 func (d *document) sharedParameter(name string, p *huma.Param) {
 	c := d.openapi.Components
 	if c.Parameters == nil {

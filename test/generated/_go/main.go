@@ -36,14 +36,14 @@ func main() {
 	must(err)
 	want(created.JSON201 != nil, created.Body)
 	id := created.JSON201.AgentId
-	agent, err := c.GetAgentWithResponse(ctx, id)
+	agent, err := c.GetAgentWithResponse(ctx, id, nil)
 	must(err)
 	want(agent.JSON200 != nil && agent.JSON200.Name == "generated", agent.Body)
 	agents, err := c.ListAgentsWithResponse(ctx, nil)
 	must(err)
 	want(agents.JSON200 != nil && len(agents.JSON200.Items) > 0, agents.Body)
 
-	run, err := c.CreateRunWithResponse(ctx, nil, api.CreateRunBody{AgentId: id, Input: map[string]any{"message": "Hello"}})
+	run, err := c.CreateRunWithResponse(ctx, nil, api.CreateRunBody{AgentId: id, Input: &map[string]any{"message": "Hello"}})
 	must(err)
 	want(run.JSON202 != nil, run.Body)
 	follow(ctx, c, run.JSON202.RunId)

@@ -118,8 +118,6 @@ func (d *document) add(p published) {
 	if repeatable(p.Row) {
 		d.repeats(op, p.Repeats)
 	}
-	if !p.Public {
-	}
 	d.openapi.AddOperation(op)
 	if p.Sends != nil {
 		d.webhooks(op, p.Sends, p.Tag)

@@ -77,7 +77,7 @@ func TestOpenAPI(t *testing.T) {
 		t.Error(diff)
 	}
 	params := at(t, doc, "paths", "/api/v1/toys", "get", "parameters").([]any)
-	if len(params) != 7 || at(t, params[0], "schema", "type") != "integer" {
+	if len(params) != 6 || at(t, params[0], "schema", "type") != "integer" {
 		t.Errorf("%d parameters, the first %v", len(params), params[0])
 	}
 	refs(t, doc, doc)

@@ -88,7 +88,7 @@ type schedulesSetCommand struct {
 	agentArgument
 	Cron     string `required:"" placeholder:"CRON" help:"When, as '0 9 * * 1-5': minute, hour, day of the month, month and day of the week."`
 	Timezone string `default:"UTC" placeholder:"ZONE" help:"Time zone of the cron expression, as Europe/Berlin."`
-	Message  string `placeholder:"TEXT" help:"What the agent is told. Left out: that the schedule started the run."`
+	Message  string `placeholder:"TEXT" help:"Message of the runs. Default: a sentence that the schedule started the run."`
 	Disabled bool   `help:"Keep it without firing."`
 }
 

@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	storedColumns = `seq, step_id, type, status, started_at, completed_at, duration_us, input, output, error, metrics, tool_calls, attempts, opaque`
+	storedColumns = `seq, step_id, type, status, started_at, completed_at, duration_us, input, output, error, metrics, tool_calls, attempts,
+		opaque`
 	// inheritedColumns are copied from one run to another.
 	inheritedColumns = storedColumns + `, call_of`
 	// stepColumns are of run_steps. The last is the output of the model's step

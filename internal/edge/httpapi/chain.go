@@ -86,6 +86,9 @@ func (s *Server) finishRequest(x *exchange, method, path string) {
 	s.metrics.inFlight.Dec()
 	x.op.meters().observe(x.status, elapsed, x.op.stream)
 	s.logRequest(x, method, path, elapsed)
+	if s.watch != nil {
+		s.watchRequest(x, method)
+	}
 	if s.tracer != nil {
 		endSpan(trace.SpanFromContext(x.Context), x)
 	}

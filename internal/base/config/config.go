@@ -167,12 +167,12 @@ type SignIn struct {
 
 // Observability is what agentd logs and traces.
 type Observability struct {
-	LogLevel        string        `env:"AGENTD_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" placeholder:"LEVEL" help:"Least level that is logged: debug, info, warn or error."`
-	LogFormat       string        `env:"AGENTD_LOG_FORMAT" default:"text" enum:"text,json" placeholder:"FORMAT" help:"Form of log lines: text or json."`
+	LogLevel     string `env:"AGENTD_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" placeholder:"LEVEL" help:"Least level that is logged: debug, info, warn or error."`
+	LogFormat    string `env:"AGENTD_LOG_FORMAT" default:"auto" enum:"auto,short,text,json" placeholder:"FORMAT" help:"Form of log lines: short (for people), text (logfmt) or json; auto: short at a terminal, text in files and pipes."`
+	OTLPEndpoint string `env:"OTEL_EXPORTER_OTLP_ENDPOINT" name:"otlp-endpoint" placeholder:"URL" help:"OpenTelemetry collector that takes traces by OTLP over HTTP. Empty: no traces."`
+
 	AuditPush       URL           `env:"AGENTD_AUDIT_PUSH" name:"audit-push" placeholder:"URL" help:"Where new entries of the audit logs of all tenants are pushed: https://…, or syslog+tls://host:6514 or syslog+tcp://host:601. The same on every node. Empty: nowhere."`
 	AuditPushSecret secret.String `env:"AGENTD_AUDIT_PUSH_SECRET" name:"audit-push-secret" placeholder:"SECRET" help:"Signs what is pushed over HTTP, as webhooks are signed: whsec_ and the base64 of 24 to 64 bytes. Empty: not signed."`
-
-	OTLPEndpoint string `env:"OTEL_EXPORTER_OTLP_ENDPOINT" name:"otlp-endpoint" placeholder:"URL" help:"OpenTelemetry collector that takes traces by OTLP over HTTP. Empty: no traces."`
 }
 
 // Level returns LogLevel as a slog.Level.

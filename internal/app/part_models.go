@@ -55,7 +55,7 @@ func newModels(p *platform, out *egress) (*models, error) {
 	m.breaker = &model.Breaker{Next: m.wire, Clock: p.clock}
 	m.limiter = &model.Limiter{Next: m.breaker, Clock: p.clock}
 	p.onShare(m.limiter.SetShare)
-	observeModels(p.metrics, m.breaker, m.limiter)
+	observeModels(p.metrics, m.breaker, m.limiter, &modelFailures{log: p.log, clock: p.clock, seen: map[failureKind]*failureCount{}})
 	m.client = model.Router{Wire: m.limiter, Forwards: m.limiter}
 	m.embedder = newEmbedder(m.cfg, m.wire, m)
 	m.keys = providerkey.New(providerkey.Deps{

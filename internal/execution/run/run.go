@@ -246,6 +246,8 @@ type Step struct {
 	// call with the same arguments, so that a store keeps them only there. 0: none.
 	// Readers get the whole Input, and 0.
 	CallOf int64 `json:"-"`
+	// Opaque is, for a step of type llm, what its endpoint wants back.
+	Opaque *StepOpaque `json:"-"`
 }
 
 // LLMOutput is the output of a step of type llm.

@@ -32,6 +32,9 @@ type Message struct {
 	ToolCallID string           `json:"tool_call_id,omitzero"` // of a tool's result
 	Name       string           `json:"name,omitzero"`
 
+	// Opaque is what the model's endpoint wants back with the message of an
+	// assistant. A client cannot set it.
+	Opaque Opaque `json:"-"`
 	// From is the step that the message comes from, if any. It is not sent to
 	// endpoints.
 	From Origin `json:"-"`
@@ -52,6 +55,8 @@ type ToolCall struct {
 	ID        string `json:"id"`
 	Name      string `json:"name"`
 	Arguments string `json:"arguments"`
+	// Opaque is what the endpoint wants back with the call; see Message.Opaque.
+	Opaque string `json:"-"`
 }
 
 // ToolSpec offers a tool to a model. Parameters is a JSON Schema, which the
@@ -157,6 +162,7 @@ type Response struct {
 	ToolCalls    []ToolCall
 	FinishReason string // one of the above
 	Usage        Usage
+	Opaque       string        // what the endpoint wants back with this message; see [Opaque]
 	StopSequence string        // which of Request.Stop ended the answer, where the endpoint says so
 	Model        string        // as the endpoint named it
 	FirstToken   time.Duration // zero where nothing streamed

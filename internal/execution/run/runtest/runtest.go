@@ -223,7 +223,8 @@ func (s suite) steps(t *testing.T) {
 	cost := .5
 	for _, st := range []run.Step{
 		{Type: run.StepLLM, Output: schema.Nullable(
-			`{"text":"","tool_calls":[{"id":"b","name":"x","arguments":""},{"id":"c","name":"x","arguments":"{\"n\":1}"}]}`)},
+			`{"text":"","tool_calls":[{"id":"b","name":"x","arguments":""},{"id":"c","name":"x","arguments":"{\"n\":1}"}]}`),
+			Opaque: &run.StepOpaque{Source: "s", Message: `{"reasoning_content":"hm"}`, Calls: map[string]string{"c": `{"k":1}`}}},
 		{Type: run.StepTool, CallOf: 6, Input: schema.Nullable(call), Metrics: stepMetrics(t, run.StepMetrics{ToolCallsCount: 1})},
 		{Type: run.StepTool, Input: schema.Nullable(call), Metrics: stepMetrics(t, run.StepMetrics{
 			InputTokens: 1, OutputTokens: 2, ThinkingTokens: 3, LLMCalls: 4, CostUSD: &cost,

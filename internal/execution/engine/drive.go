@@ -190,7 +190,7 @@ func (a *attempt) commitAnswer(resp model.Response, target model.Target) error {
 		out.ToolCalls = nil
 	}
 	opaque := run.OpaqueOf(&resp, &target)
-	m := a.journal.withUnusable(a.journal.countModelCall(resp.Usage, target, len(out.ToolCalls)))
+	m := a.withUnusable(a.journal.countModelCall(resp.Usage, target, len(out.ToolCalls)))
 	a.journal.unended = m // in case the run ends here
 	last := len(out.ToolCalls) == 0 || a.turn.callsCaller(out.ToolCalls)
 	if last || a.facts.watch.Output {
@@ -210,7 +210,8 @@ func (a *attempt) commitAnswer(resp model.Response, target model.Target) error {
 // and returns the step's seq.
 func (a *attempt) recordAnswer(out *run.LLMOutput, opaque *run.StepOpaque, m run.StepMetrics) (seq int64) {
 	j := a.journal
-	if c := a.conversation; c.buffered && (c.form == nil || len(out.ToolCalls) == 0) { // one chunk, so that every stream and replay has the text
+	// One chunk, so that every stream and replay has the text.
+	if c := a.conversation; c.buffered && (c.form == nil || len(out.ToolCalls) == 0) {
 		j.chunk(a.ctx, thinkingChunk, out.Thinking)
 		j.chunk(a.ctx, textChunk, out.Text)
 	}

@@ -40,7 +40,7 @@ func (a *attempt) inForm(first callResult) (callResult, error) {
 	if first.resp.Text = clean; problem == "" {
 		return first, nil
 	}
-	j.countUnusable(first)
+	a.countUnusable(first)
 	if len(j.rec.Options.Budgets) > 0 {
 		return misfit(first, problem, "the run's budget pays for no repair"), nil
 	}
@@ -64,7 +64,7 @@ func (a *attempt) inForm(first callResult) (callResult, error) {
 	if second.resp.Text = clean; problem == "" {
 		return second, nil
 	}
-	j.countUnusable(second)
+	a.countUnusable(second)
 	return misfit(second, problem, "it was asked once to repair it"), nil
 }
 
@@ -82,13 +82,15 @@ func misfit(r callResult, problem, why string) callResult {
 }
 
 // countUnusable counts a call whose answer is not used.
-func (j *journal) countUnusable(r callResult) {
+func (a *attempt) countUnusable(r callResult) {
+	j := a.journal
 	j.unusable = sum(j.unusable, j.countModelCall(r.resp.Usage, r.used, 0))
 	j.unended = j.unusable
 }
 
 // withUnusable adds the calls of the step whose answers were not used.
-func (j *journal) withUnusable(m run.StepMetrics) run.StepMetrics {
+func (a *attempt) withUnusable(m run.StepMetrics) run.StepMetrics {
+	j := a.journal
 	m = sum(j.unusable, m)
 	j.unusable = run.StepMetrics{}
 	return m

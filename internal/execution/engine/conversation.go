@@ -8,6 +8,7 @@ import (
 	"agentd/internal/base/schema"
 	"agentd/internal/execution/run"
 	"agentd/internal/kernel/contextwindow"
+	"agentd/internal/kernel/jsonform"
 	"agentd/internal/kernel/model"
 	"agentd/internal/kernel/tool"
 )
@@ -24,7 +25,8 @@ type conversation struct {
 	e        *Engine
 	spec     *run.AgentSpec
 	j        *journal
-	buffered bool // answers are published whole, not as chunks
+	buffered bool           // answers are published whole, not as chunks
+	form     *jsonform.Form // that the run's answer must have; nil: any
 
 	messages []model.Message
 	tools    tool.Set
@@ -48,6 +50,9 @@ type conversation struct {
 // may be nil for a run that this attempt does not drive.
 func newConversation(j *journal, spec *run.AgentSpec, f facts) *conversation {
 	c := &conversation{e: j.e, spec: spec, j: j, buffered: j.rec.Options.Plain || f.watch.Output}
+	if c.form = formOf(&j.rec.Options); c.form != nil {
+		c.buffered = true // nothing is published that is not used
+	}
 	if spec != nil {
 		c.tools, _ = c.e.Tools.Select(spec.Tools) // unknown names were refused when the agent was written
 		if c.e.Images != nil && !absent(spec.ImageGeneration) {

@@ -52,6 +52,7 @@ type platform struct {
 	secrets *secretsql.Keys // which secret keys the database needs
 	hub     *event.Hub
 	queue   work.Queue
+	shares  shares                 // of the limits of providers
 	gate    *work.Gate             // keeps workers from asking a database that is away
 	lost    *prometheus.CounterVec // leases, by kind of work
 	cursors *page.Cursors

@@ -102,6 +102,9 @@ type Models struct {
 	APIKey  secret.String `env:"AGENTD_MODEL_API_KEY" name:"model-api-key" placeholder:"KEY" help:"Key for that endpoint; it is sent nowhere else."`
 	Model   string        `env:"AGENTD_MODEL" placeholder:"NAME" help:"Model of agents that name none: a name that the default provider knows, or PROVIDER/NAME. Empty: the first one listed in AGENTD_PROVIDERS, if any."`
 
+	MaxConcurrency  int `env:"AGENTD_MODEL_MAX_CONCURRENCY" name:"model-max-concurrency" placeholder:"N" help:"How many calls that endpoint takes at a time with its key, from all nodes together; what is over waits. 0: no limit. Providers of AGENTD_PROVIDERS have max_concurrency."`
+	TokensPerMinute int `env:"AGENTD_MODEL_TOKENS_PER_MINUTE" name:"model-tokens-per-minute" placeholder:"N" help:"How many tokens a minute that endpoint takes with its key, from all nodes together; what is over waits. 0: no limit. Providers of AGENTD_PROVIDERS have tokens_per_minute."`
+
 	MessagesModel string `env:"AGENTD_MESSAGES_MODEL" name:"messages-model" placeholder:"NAME" help:"Model that answers POST /v1/messages where a model is named whose name begins with claude-: a name that the default provider knows, or PROVIDER/NAME. Empty: that of AGENTD_MODEL."`
 	Fallback      string `env:"AGENTD_FALLBACK_MODEL" name:"fallback-model" placeholder:"PROVIDER/NAME" help:"Model that the model proxy asks where the one that was named does not answer. Agents name a fallback of their own. Empty: none."`
 

@@ -225,7 +225,9 @@ var References = map[string]string{
 	"agent_ids":         "agentId",
 	"session_ids":       "sessionId",
 
-	"run_id": "runId",
+	"run_id":        "runId",
+	"parent_run_id": "runId",
+	"root_run_id":   "runId",
 	// Approvals are looked for among those of the run.
 	"approval_id":           "approvalId",
 	"model":                 "model", // of the chat routes: an agent

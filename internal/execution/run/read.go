@@ -77,7 +77,7 @@ func (s *Service) list(ctx context.Context, who authz.Caller, in *listIn) (*Page
 		p.Cursor = &next
 	}
 	if in.Fields == "summary" {
-		err = s.addNames(ctx, who.TenantID, p.Items)
+		err = families{s}.addNames(ctx, who.TenantID, p.Items)
 	}
 	return p, err
 }
@@ -146,7 +146,7 @@ func (s *Service) steps(ctx context.Context, who authz.Caller, in *stepsIn) (*St
 		steps = slices.DeleteFunc(steps, func(s Step) bool { return s.InheritedFrom != nil })
 	}
 	steps = withPending(steps, r)
-	if err := s.addChildren(ctx, r, steps); err != nil {
+	if err := (families{s}).addChildren(ctx, r, steps); err != nil {
 		return nil, err
 	}
 	p := &StepPage{RunID: id, Steps: steps, Total: len(steps), TotalCostUSD: r.Metrics.TotalCostUSD}

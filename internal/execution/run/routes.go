@@ -97,12 +97,13 @@ func (s *Service) Routes() []route.Route {
 		route.Action(route.Row{
 			Method: "GET", Path: "/api/v1/runs/{runId}/steps/{stepId}", ID: "getRunStep", Tag: "Runs", Scopes: read, Role: authz.Viewer,
 			Summary: "Get a step of a run", Errors: []int{404},
-		}, s.step),
+		}, families{s}.step),
 		route.Action(route.Row{
 			Method: "GET", Path: "/api/v1/runs/{runId}/timeline", ID: "getRunTimeline", Tag: "Runs", Scopes: read, Role: authz.Viewer,
 			Summary: "List when a run, its steps and its descendants began and ended", Errors: []int{404, 422},
-			Doc: "Spans in the order in which they began, without contents: the run, the runs that descend from it, their steps, the waits for people and the attempts that failed.",
-		}, s.timeline),
+			Doc: "Spans in the order in which they began, without contents: the run, the runs that descend from it, their steps, " +
+				"the waits for people and the attempts that failed.",
+		}, families{s}.timeline),
 		route.Stream(route.Row{
 			Method: "GET", Path: "/api/v1/runs/{runId}/events", ID: "streamRunEvents", Tag: "Runs",
 			Scopes: []authz.Scope{"runs:read", "events:read"}, Role: authz.Viewer,

@@ -87,7 +87,7 @@ func beginning(text string) string {
 
 // addNames adds to summaries what the agents and the initiators of runs are
 // called, and the tool calls that wait for approval.
-func (s *Service) addNames(ctx context.Context, tenant string, runs []Run) error {
+func (s families) addNames(ctx context.Context, tenant string, runs []Run) error {
 	agents, initiators := map[string]string{}, map[Initiator]string{}
 	for i := range runs {
 		r := &runs[i]
@@ -113,7 +113,7 @@ func (s *Service) addNames(ctx context.Context, tenant string, runs []Run) error
 	return nil
 }
 
-func (s *Service) addPending(ctx context.Context, r *Run) error {
+func (s families) addPending(ctx context.Context, r *Run) error {
 	all, err := s.Runs.ListApprovalsByRun(ctx, nil, r.TenantID, r.RunID)
 	for _, a := range all {
 		if a.Status == ApprovalPending {
@@ -126,7 +126,7 @@ func (s *Service) addPending(ctx context.Context, r *Run) error {
 
 // agentName returns the name of an agent, and keeps it in known. A deleted agent
 // has none.
-func (s *Service) agentName(ctx context.Context, tenant, id string, known map[string]string) (string, error) {
+func (s families) agentName(ctx context.Context, tenant, id string, known map[string]string) (string, error) {
 	name, ok := known[id]
 	if ok || s.Names == nil {
 		return name, nil

@@ -46,8 +46,11 @@ const (
 	maxSpans    = 50000 // steps on one timeline
 )
 
+// families shows runs with those that they started.
+type families struct{ *Service }
+
 // addChildren adds to steps the ids of the runs that they started.
-func (s *Service) addChildren(ctx context.Context, r *Record, steps []Step) error {
+func (s families) addChildren(ctx context.Context, r *Record, steps []Step) error {
 	if !slices.ContainsFunc(steps, func(s Step) bool { return s.Type == StepTool }) {
 		return nil
 	}
@@ -71,7 +74,7 @@ type stepIn struct {
 }
 
 // step returns one step, ended or under way.
-func (s *Service) step(ctx context.Context, who authz.Caller, in *stepIn) (*Step, error) {
+func (s families) step(ctx context.Context, who authz.Caller, in *stepIn) (*Step, error) {
 	r, err := s.Runs.Get(ctx, who.TenantID, in.RunID)
 	if err != nil {
 		return nil, err
@@ -140,7 +143,7 @@ type timelineIn struct {
 }
 
 // timeline lists the spans of a run and its descendants, in the order of their start.
-func (s *Service) timeline(ctx context.Context, who authz.Caller, in *timelineIn) (*Timeline, error) {
+func (s families) timeline(ctx context.Context, who authz.Caller, in *timelineIn) (*Timeline, error) {
 	r, err := s.Runs.Get(ctx, who.TenantID, in.RunID)
 	if err != nil {
 		return nil, err
@@ -179,7 +182,7 @@ func (s *Span) position() string {
 
 // descendants returns a run and those that descend from it, parents first. It
 // reports whether there are more than it returns.
-func (s *Service) descendants(ctx context.Context, r *Record) (all []Record, more bool, err error) {
+func (s families) descendants(ctx context.Context, r *Record) (all []Record, more bool, err error) {
 	root := r.RunID
 	if r.RootRunID != nil {
 		root = *r.RootRunID
@@ -203,7 +206,7 @@ func (s *Service) descendants(ctx context.Context, r *Record) (all []Record, mor
 
 // spans returns the spans of runs, of which the first is the one whose timeline it
 // is, and reports whether some were left out.
-func (s *Service) spans(ctx context.Context, runs []Record) ([]Span, bool, error) {
+func (s families) spans(ctx context.Context, runs []Record) ([]Span, bool, error) {
 	tenant := runs[0].TenantID
 	ids := make([]string, len(runs))
 	agents := make(map[string]string, len(runs))
@@ -249,7 +252,7 @@ func (s *Service) spans(ctx context.Context, runs []Record) ([]Span, bool, error
 }
 
 // waits returns the spans in which runs waited for approvals.
-func (s *Service) waits(ctx context.Context, tenant string, runs []Record) (all []Span, err error) {
+func (s families) waits(ctx context.Context, tenant string, runs []Record) (all []Span, err error) {
 	for i := range runs {
 		if runs[i].Metrics.ToolCallsCount == 0 && runs[i].Status != AwaitingApproval {
 			continue

@@ -22,13 +22,15 @@ func (s *Store) GetStep(ctx context.Context, tenant, id, stepID string) (*run.St
 
 // ListChildren implements run.Store.
 func (s *Store) ListChildren(ctx context.Context, tenant, id string, limit int) ([]run.Child, error) {
+	args := []any{tenant, initiatorText(&run.Initiator{Type: run.ByRun, ID: id}), limit}
 	return sqldb.Collect(s.db.Reader(ctx), `SELECT run_id, COALESCE(parent_step_id, '') FROM runs`+s.db.IndexedBy(`runs_started_by`)+`
-		WHERE tenant_id = ? AND started_by = ? ORDER BY run_id LIMIT ?`, []any{tenant, initiatorText(&run.Initiator{Type: run.ByRun, ID: id}), limit},
+		WHERE tenant_id = ? AND started_by = ? ORDER BY run_id LIMIT ?`, args,
 		func(row sqldb.Row) (c run.Child, err error) { return c, row.Scan(&c.RunID, &c.StepID) })
 }
 
 // outlineColumns are those of a run without its contents.
-const outlineColumns = `run_id, agent_id, status, metrics, created_at, started_at, completed_at, pending, started_by, parent_step_id, root_run_id`
+const outlineColumns = `run_id, agent_id, status, metrics, created_at, started_at, completed_at, pending,
+	started_by, parent_step_id, root_run_id`
 
 // ListFamily implements run.Store.
 func (s *Store) ListFamily(ctx context.Context, tenant, root string, limit int) ([]run.Record, error) {
@@ -64,8 +66,8 @@ func (s *Store) ListOutlines(ctx context.Context, tenant string, ids []string, l
 		part := ids[:min(len(ids), sqldb.MaxIn)]
 		ids = ids[len(part):]
 		in, args := sqldb.In(part, tenant)
-		some, err := sqldb.Collect(s.db.Reader(ctx), `SELECT run_id, step_id, seq, type, status, started_at, completed_at, error, metrics, attempts,
-			CASE type WHEN 'llm' THEN `+end+` WHEN 'tool' THEN substr(input, 1, 500) END
+		some, err := sqldb.Collect(s.db.Reader(ctx), `SELECT run_id, step_id, seq, type, status, started_at, completed_at,
+			error, metrics, attempts, CASE type WHEN 'llm' THEN `+end+` WHEN 'tool' THEN substr(input, 1, 500) END
 			FROM run_steps WHERE tenant_id = ? AND run_id`+in+` AND made_by IS NULL ORDER BY run_id, seq LIMIT ?`,
 			append(args, min(limit-len(all), math.MaxInt32)), scanOutline)
 		if err != nil {

@@ -98,7 +98,7 @@ func (s *Server) finishRequest(x *exchange, method, path string) {
 // contain a credential: query, headers, and the path of a public route.
 func (s *Server) logRequest(x *exchange, method, path string, elapsed time.Duration) {
 	level := slog.LevelInfo
-	serverError := x.status >= 500 || x.failed != nil && x.failed.Kind == fault.Internal && !x.gone
+	serverError := x.status >= 500 && x.status != http.StatusNotImplemented || x.failed != nil && x.failed.Kind == fault.Internal && !x.gone
 	switch {
 	case serverError:
 		level = slog.LevelError

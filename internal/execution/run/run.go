@@ -47,8 +47,8 @@ type Run struct {
 	PendingInput     *PendingInput     `json:"pending_input,omitzero" doc:"The question that the run waits for an answer to."`
 	PendingAuth      *PendingAuth      `json:"pending_auth,omitzero" doc:"The authorization that the run waits for."`
 
-	WaitingFor    WaitReason `json:"waiting_for,omitzero" enum:"model" doc:"What a running run waits for without a worker. model: an endpoint that is down or overloaded."`
-	NextAttemptAt *time.Time `json:"next_attempt_at,omitzero" doc:"When the step that waits is tried again."`
+	WaitingFor    WaitReason `json:"waiting_for,omitzero" enum:"model,provider_limit" doc:"What a running run waits for without a worker. model: an endpoint that is down or overloaded. provider_limit: the provider's limit of calls or tokens is reached."`
+	NextAttemptAt *time.Time `json:"next_attempt_at,omitzero" doc:"When the step that waits is tried again, at the latest."`
 	Attempts      int        `json:"attempts,omitzero" doc:"Failed attempts of the step that waits."`
 
 	ContinuesRunID   string  `json:"continues_run_id,omitzero" format:"uuid" doc:"The run that this one continues."`

@@ -114,6 +114,14 @@ type Store interface {
 	CreateModelWait(w ModelWait) txn.Op
 	// DeleteModelWait removes what CreateModelWait stored, if anything.
 	DeleteModelWait(tenant, id string) txn.Op
+	// ConsumeModelWaitTx deletes the wait of a run for an endpoint, and reports whether
+	// there was one.
+	ConsumeModelWaitTx(tx txn.Tx, w ModelWait) (bool, error)
+	// ListLimitWaits returns runs of a tenant that wait for an endpoint, oldest first.
+	ListLimitWaits(ctx context.Context, endpoint, tenant string, limit int) ([]ModelWait, error)
+	// ListLimitWaiters returns one run for each tenant and account whose limit runs
+	// wait for.
+	ListLimitWaiters(ctx context.Context, limit int) ([]ModelWait, error)
 	// ListModelWaits returns runs of all tenants that wait for an endpoint, oldest
 	// first.
 	ListModelWaits(ctx context.Context, endpoint string, limit int) ([]ModelWait, error)

@@ -38,8 +38,12 @@ type conversation struct {
 	shortened     bool                // the last call was refused as too long, and is repeated with less
 	failedTokens  int                 // estimated tokens of the conversation when the last summary failed
 	next          *models             // of the next call, where they are resolved already
-	shown         int                 // messages of the last request
-	shownTokens   int                 // estimated tokens of these
+	permit        *model.Permit       // with which the run was woken; nil: none
+	limited       limitedCall         // the call that is waited with
+	// waitedForLimit: the run waited for a limit before this attempt.
+	waitedForLimit bool
+	shown          int // messages of the last request
+	shownTokens    int // estimated tokens of these
 }
 
 // newConversation returns an empty conversation with the agent's own tools. spec
@@ -88,7 +92,11 @@ func (c *conversation) prepareCall(ctx context.Context) (*modelCall, error) {
 		return nil, err
 	}
 	req := c.request(to.Target)
+	if err := c.takePermit(&req); err != nil {
+		return nil, err
+	}
 	if err := c.j.reserveBudget(ctx, &req, to.fallback); err != nil {
+		req.Permit.Release()
 		return nil, err
 	}
 	return &modelCall{c: c, req: req, fallback: to.fallback}, nil

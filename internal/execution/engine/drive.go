@@ -137,6 +137,9 @@ func (a *attempt) callModel() error {
 	}
 	c.closing = j.exhausted()
 	r, err := a.answer()
+	if over, ok := errors.AsType[*model.OverLimit](err); ok {
+		return a.waitForLimit(over)
+	}
 	if err != nil {
 		return err
 	}

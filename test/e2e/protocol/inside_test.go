@@ -67,7 +67,7 @@ func TestNothingInsideIsReached(t *testing.T) {
 		if result := r.Chat().Last(model.Tool); result != "" {
 			return modeltest.Answer{Text: result}
 		}
-		arguments := `{"url":` + strconv.QuoteToASCII(r.Chat().Last(model.User)) + `}` // the model streams it byte by byte
+		arguments := `{"url":` + strconv.Quote(r.Chat().Last(model.User)) + `}`
 		return modeltest.Answer{ToolCalls: []model.ToolCall{{ID: "call_1", Name: "http_fetch", Arguments: arguments}}}
 	}))
 	n := apptest.Start(t, sim, func(c *config.Config) { c.Security.EgressAllow = strings.TrimPrefix(door.URL, "http://") })

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -173,6 +174,9 @@ func (r *reply) compileStream(pieces []string, finish string, usage object) {
 // two halves.
 func callPieces(index int, call model.ToolCall) []object {
 	half := len(call.Arguments) / 2
+	for half > 0 && !utf8.RuneStart(call.Arguments[half]) { // half a character is no JSON
+		half--
+	}
 	return []object{
 		signed(object{"index": index, "id": call.ID, "type": "function", "function": object{"name": call.Name, "arguments": ""}}, call),
 		{"index": index, "function": object{"arguments": call.Arguments[:half]}},

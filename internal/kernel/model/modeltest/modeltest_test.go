@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"go.uber.org/goleak"
 
 	"agentd/internal/kernel/model"
@@ -99,6 +100,44 @@ func TestFaults(t *testing.T) {
 		}
 		if answer.Filler > 0 && len(got) < answer.Filler {
 			t.Errorf("%d bytes", len(got))
+		}
+	}
+}
+
+// Arguments are streamed in two pieces, each of which is valid UTF-8.
+func TestArgumentsOfOtherScripts(t *testing.T) {
+	t.Parallel()
+	for _, arguments := range []string{`{}`, `{"q":"é"}`, `{"q":"日本"}`, `{"q":"日本語"}`, `{"q":"🙂🙂"}`, `🙂`, ``} {
+		sim := modeltest.New(t, modeltest.Default(modeltest.Answer{ToolCalls: []model.ToolCall{{ID: "c", Name: "n", Arguments: arguments}}}))
+		_, answer := post(t, sim, `{"stream":true}`)
+		var got strings.Builder
+		for line := range strings.Lines(answer) {
+			var c struct {
+				Choices []struct {
+					Delta struct {
+						ToolCalls []struct {
+							Function struct {
+								Arguments string `json:"arguments"`
+							} `json:"function"`
+						} `json:"tool_calls"`
+					} `json:"delta"`
+				} `json:"choices"`
+			}
+			data, found := strings.CutPrefix(strings.TrimSpace(line), "data: ")
+			if !found || data == "[DONE]" {
+				continue
+			}
+			if err := json.Unmarshal([]byte(data), &c); err != nil {
+				t.Fatalf("%s: %v", data, err)
+			}
+			for _, choice := range c.Choices {
+				for _, call := range choice.Delta.ToolCalls {
+					got.WriteString(call.Function.Arguments)
+				}
+			}
+		}
+		if got.String() != arguments {
+			t.Errorf("%q arrives as %q", arguments, got.String())
 		}
 	}
 }

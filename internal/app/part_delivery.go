@@ -16,7 +16,6 @@ import (
 	"agentd/internal/delivery/webhook/webhooksql"
 	"agentd/internal/kernel/mail"
 	"agentd/internal/kernel/resource"
-	"agentd/internal/wire/outbound"
 	"agentd/internal/wire/smtpmail"
 )
 
@@ -44,7 +43,7 @@ func newDelivery(p *platform, out *egress, accounts *accounts) (*delivery, error
 			name, _ := accounts.identity.NamesOf(ctx, tenant, "")
 			return name
 		},
-		CheckURL: func(url string) error { return outbound.CheckSecureURL(url, out.allow) },
+		CheckURL: out.checkSecureURL,
 	})
 	d.webhooks, err = newWebhooks(p, out, accounts)
 	return d, err
@@ -105,7 +104,7 @@ func newWebhooks(p *platform, out *egress, accounts *accounts) (*webhook.Service
 	webhooks := webhook.New(webhook.Deps{
 		Store: webhooksql.New(p.db), Writer: p.db, Queue: p.queue, Clock: p.clock, Box: p.box, Cursors: p.cursors, Audit: p.audit,
 		Sender: out.caller(p), Events: p.events.Registry,
-		CheckURL: outbound.NewChecker(out.config()).Check, Quota: accounts.usage, Waits: waits,
+		CheckURL: out.checkURL, Quota: accounts.usage, Waits: waits,
 		Observe: func(o webhook.Outcome) {
 			attempts.WithLabelValues(strconv.FormatBool(o.Failure == "")).Observe(o.Latency.Seconds())
 		},

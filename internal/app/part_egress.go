@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"agentd/internal/accounts/tenantadmin/tenantadminsql"
+	"agentd/internal/base/authz"
 	"agentd/internal/base/cache"
 	"agentd/internal/base/fault"
 	"agentd/internal/wire/outbound"
@@ -23,6 +24,7 @@ type egress struct {
 	store   *tenantadminsql.Store
 	guarded *outbound.Client
 	hooks   *outbound.Client // for webhooks
+	checker *outbound.Checker
 }
 
 func newEgress(p *platform) (*egress, error) {
@@ -41,13 +43,27 @@ func newEgress(p *platform) (*egress, error) {
 			Most: 10_000, Lasts: cache.For[*outbound.Rules](time.Second), Elapsed: func() time.Duration { return time.Since(start) },
 		}),
 	}
-	e.guarded = outbound.New(e.config())
+	e.guarded, e.checker = outbound.New(e.config()), outbound.NewChecker(e.config())
+	p.kernel.Egress = e.checkURL
 	hooks := webhookhttp.ClientConfig(allow)
 	hooks.Rules = e.rulesOf
 	e.hooks = outbound.New(hooks)
 	p.onStop(e.guarded.Close)
 	p.onStop(e.hooks.Close)
 	return e, nil
+}
+
+// checkURL implements egress.CheckFunc.
+func (e *egress) checkURL(ctx context.Context, tenant, url string) error {
+	return e.checker.Check(authz.WithTenant(ctx, tenant), url)
+}
+
+// checkSecureURL is checkURL for confidential content.
+func (e *egress) checkSecureURL(ctx context.Context, tenant, url string) error {
+	if err := outbound.CheckSecureURL(url, e.allow); err != nil {
+		return err
+	}
+	return e.checkURL(ctx, tenant, url)
 }
 
 // config is the configuration of guarded clients.

@@ -25,7 +25,6 @@ import (
 	"agentd/internal/execution/session"
 	"agentd/internal/execution/session/sessionsql"
 	"agentd/internal/kernel/resource"
-	"agentd/internal/wire/outbound"
 )
 
 // maxRuns is how many runs a node drives at once. They mostly wait for
@@ -60,7 +59,7 @@ func newExecution(
 	x.sessions = session.New(session.Deps{
 		Store: sessionStore, Todos: sessionStore, Shares: sessionStore, Annotations: resource.NewStore(session.AnnotationKind, p.kernel),
 		Agents: agents.agents, Writer: p.db, Queue: p.queue, Log: x.events, Hub: p.hub,
-		Cursors: p.cursors, Clock: p.clock, CheckURL: outbound.CheckURL, Audit: p.audit, Quota: accounts.usage,
+		Cursors: p.cursors, Clock: p.clock, CheckURL: p.kernel.Egress, Audit: p.audit, Quota: accounts.usage,
 		Box: p.box, PublicURL: p.publicURL, OnChange: x.search.SessionChanged,
 	})
 	metrics := newRunMetrics(p.metrics, tools.registry)

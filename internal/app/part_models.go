@@ -60,7 +60,7 @@ func newModels(p *platform, out *egress) (*models, error) {
 	m.embedder = newEmbedder(m.cfg, m.wire, m)
 	m.keys = providerkey.New(providerkey.Deps{
 		Store: providerkeysql.New(p.db), Writer: p.db, Clock: p.clock, Box: p.box, Audit: p.audit,
-		Catalogue: m.catalogue, Lister: m.wire, CheckURL: outbound.CheckURL,
+		Catalogue: m.catalogue, Lister: m.wire, CheckURL: outbound.CheckURL, Egress: out.checkURL,
 		OnChange: func(tenant string) { p.hub.Signal(signalModelKeys, tenant) },
 	})
 	m.resolver = model.Resolver{Catalogue: m.catalogue, Credentials: m.keys}

@@ -12,6 +12,7 @@ import (
 	"agentd/internal/base/ptr"
 	"agentd/internal/base/schema"
 	"agentd/internal/base/txn"
+	"agentd/internal/kernel/egress"
 	"agentd/internal/kernel/quota"
 	"agentd/internal/kernel/resource"
 )
@@ -27,6 +28,7 @@ type Options struct {
 	// KnowledgeBase refuses a knowledge base that the tenant does not have, with
 	// fault.NotFound. nil: any id is kept.
 	KnowledgeBase func(tx txn.Tx, tenant, id string) error
+	MCPAddresses  func(schema.Object) []egress.Address // the URLs in the mcp field; nil: it has none
 	// CheckGuardrails says what is wrong with a guardrails field, with paths
 	// from the agent's body; nil: it is kept as it comes.
 	CheckGuardrails func(schema.Nullable) []fault.Field
@@ -88,7 +90,8 @@ func (a *Agents) kind(o Options) resource.Kind[Agent] {
 			},
 			{Name: "agent.deleted", Doc: "An agent was deleted.", Actions: []string{resource.Deleted}},
 		},
-		State: func(g *Agent) *string { return &g.Status },
+		Addresses: o.addresses,
+		State:     func(g *Agent) *string { return &g.Status },
 		Moves: []resource.Move[Agent]{
 			{
 				Action: "suspend", From: []string{Active}, To: Suspended,
@@ -166,6 +169,20 @@ func (o Options) validate(g *Agent) []fault.Field {
 	}
 	wrong = append(wrong, checkPolicies(g.Policies)...)
 	return append(wrong, misshapen(g)...)
+}
+
+// addresses returns the URLs that runs of an agent call.
+func (o Options) addresses(g *Agent) (all []egress.Address) {
+	if at := g.Model.EndpointURL; at != "" {
+		all = append(all, egress.Address{Field: "model.endpoint_url", URL: at})
+	}
+	if g.Fallback != nil && g.Fallback.EndpointURL != "" {
+		all = append(all, egress.Address{Field: "fallback_model.endpoint_url", URL: g.Fallback.EndpointURL})
+	}
+	if o.MCPAddresses != nil {
+		all = append(all, o.MCPAddresses(g.MCP)...)
+	}
+	return all
 }
 
 func hasCron(schedule schema.Nullable) []fault.Field {

@@ -5,19 +5,21 @@ import (
 
 	"agentd/internal/base/authz"
 	"agentd/internal/base/fault"
+	"agentd/internal/kernel/egress"
 	"agentd/internal/kernel/resource"
 )
 
 func (a *Guardrails) kind() resource.Kind[Guardrail] {
 	return resource.Kind[Guardrail]{
 		Name: "guardrail", Path: "/api/v1/guardrails", Tag: "Guardrails",
-		Readers:  resource.Access{Scopes: []authz.Scope{"guardrails:read"}},
-		Writers:  resource.Access{Scopes: []authz.Scope{"guardrails:write"}, Role: authz.Admin},
-		Put:      resource.PutMerges,
-		Validate: a.validate,
-		Label:    func(g *Guardrail) string { return g.Name },
-		Before:   a.before,
-		After:    a.after,
+		Readers:   resource.Access{Scopes: []authz.Scope{"guardrails:read"}},
+		Writers:   resource.Access{Scopes: []authz.Scope{"guardrails:write"}, Role: authz.Admin},
+		Put:       resource.PutMerges,
+		Validate:  a.validate,
+		Label:     func(g *Guardrail) string { return g.Name },
+		Addresses: addresses,
+		Before:    a.before,
+		After:     a.after,
 	}
 }
 
@@ -65,6 +67,15 @@ func (a *Guardrails) check(g *Guardrail) []fault.Field {
 		}
 	}
 	return errs
+}
+
+// addresses returns the URL that a guardrail calls, wherever a body has it.
+func addresses(g *Guardrail) []egress.Address {
+	normalized := *g
+	if errs := normalized.normalize(nil); errs != nil && g.Version == 0 || normalized.WebhookURL == "" {
+		return nil
+	}
+	return []egress.Address{{Field: "webhook_url", URL: normalized.WebhookURL}}
 }
 
 // before normalizes what is stored. Contradictions within a body can be detected

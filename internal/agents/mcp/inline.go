@@ -9,6 +9,7 @@ import (
 
 	"agentd/internal/base/fault"
 	"agentd/internal/base/schema"
+	"agentd/internal/kernel/egress"
 )
 
 // agentField is the mcp field of an agent: its inline servers, and what it may use
@@ -69,6 +70,20 @@ func (t *Toolsets) CheckField(raw schema.Object) []fault.Field {
 		}
 	}
 	return c
+}
+
+// Addresses returns the URLs in the mcp field of an agent.
+func (t *Toolsets) Addresses(raw schema.Object) (all []egress.Address) {
+	f, err := parseField(raw)
+	if err != nil {
+		return nil
+	}
+	for i := range f.Servers {
+		if at := f.Servers[i].URL; at != "" {
+			all = append(all, egress.Address{Field: fmt.Sprintf("mcp.servers[%d].url", i), URL: at})
+		}
+	}
+	return all
 }
 
 func (r *validator) checkInline(in *inlineServer) []fault.Field {

@@ -11,6 +11,7 @@ import (
 	"agentd/internal/base/fault"
 	"agentd/internal/base/ident"
 	"agentd/internal/base/txn"
+	"agentd/internal/kernel/egress"
 	"agentd/internal/kernel/resource"
 )
 
@@ -25,6 +26,7 @@ type Servers struct {
 	validator *validator
 	targets   *targets
 	links     *links
+	egress    egress.CheckFunc
 	clock     clock.Clock
 	logger    *slog.Logger
 }
@@ -32,7 +34,7 @@ type Servers struct {
 func newServers(c Config, v *validator, t *targets, l *links) *Servers {
 	s := &Servers{
 		writer: c.Kernel.Writer, grants: c.Grants, remote: c.Remote,
-		validator: v, targets: t, links: l, clock: c.Clock, logger: c.Logger,
+		validator: v, targets: t, links: l, egress: c.Kernel.Egress, clock: c.Clock, logger: c.Logger,
 	}
 	s.store = resource.NewStore(s.kind(), c.Kernel)
 	s.cache = newServerCache(s.store, c.Clock)
@@ -79,6 +81,9 @@ func (s *Servers) admit(ctx context.Context, v, old *Server) error {
 	if len(fields) > 0 {
 		return fault.BadFields(fields...)
 	}
+	if err := s.egress.CheckNew(ctx, v.TenantID, addresses(old), addresses(v)); err != nil {
+		return err
+	}
 	if !v.Enabled || old != nil && !reconnects(old, v) {
 		return nil
 	}
@@ -87,6 +92,14 @@ func (s *Servers) admit(ctx context.Context, v, old *Server) error {
 		return fault.BadFields(fault.Field{Field: "url", Message: e.Detail})
 	}
 	return nil
+}
+
+// addresses returns the URL of a server, nothing for nil.
+func addresses(v *Server) []egress.Address {
+	if v == nil || v.URL == "" {
+		return nil
+	}
+	return []egress.Address{{Field: "url", URL: v.URL}}
 }
 
 type serverList struct {

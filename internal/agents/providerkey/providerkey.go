@@ -17,6 +17,7 @@ import (
 	"agentd/internal/base/secret"
 	"agentd/internal/base/txn"
 	"agentd/internal/kernel/audit"
+	"agentd/internal/kernel/egress"
 	"agentd/internal/kernel/model"
 )
 
@@ -65,6 +66,7 @@ type Deps struct {
 	Lister    model.Lister
 	// CheckURL validates the URL of a tenant's endpoint; outbound.CheckURL.
 	CheckURL func(string) error
+	Egress   egress.CheckFunc // checks what the URL leads to, before it is stored
 	// OnChange notifies every node, this one included, of a change to a tenant's
 	// keys: they call Invalidate.
 	OnChange func(tenant string)

@@ -3,6 +3,7 @@ package providerkey
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -15,6 +16,7 @@ import (
 	"agentd/internal/base/route"
 	"agentd/internal/base/txn"
 	"agentd/internal/kernel/audit"
+	"agentd/internal/kernel/egress"
 	"agentd/internal/kernel/model"
 )
 
@@ -138,6 +140,11 @@ func (s *Service) put(ctx context.Context, who authz.Caller, in *putIn) (out Sto
 	if err := checkLimits(b.MaxConcurrency, b.TokensPerMinute); err != nil {
 		return Stored{}, err
 	}
+	if b.EndpointURL != "" {
+		if err := s.checkEndpoint(ctx, who.TenantID, in.Provider, b.EndpointURL); err != nil {
+			return Stored{}, err
+		}
+	}
 	now := s.Clock.Now()
 	err = s.Writer.Write(ctx, func(tx txn.Tx) error {
 		count, err := s.Store.CountTx(tx, who.TenantID) // first, because it locks out concurrent inserts
@@ -179,6 +186,25 @@ func (s *Service) put(ctx context.Context, who authz.Caller, in *putIn) (out Sto
 		return txn.Answer(tx, out)
 	})
 	return out, err
+}
+
+// checkEndpoint checks where the endpoint of a tenant's own provider leads to, unless
+// it is the stored one. Errors: those of endpointOf; fault.Invalid.
+func (s *Service) checkEndpoint(ctx context.Context, tenant, provider, requested string) error {
+	rows, err := s.Store.List(ctx, tenant)
+	if err != nil {
+		return err
+	}
+	var before *Row
+	var stored []egress.Address
+	if i := slices.IndexFunc(rows, func(r Row) bool { return r.ProviderID == provider }); i >= 0 {
+		before, stored = &rows[i], []egress.Address{{URL: rows[i].Endpoint}}
+	}
+	endpoint, _, err := s.endpointOf(provider, requested, before)
+	if err != nil {
+		return err
+	}
+	return s.Egress.CheckNew(ctx, tenant, stored, []egress.Address{{Field: "endpoint_url", URL: endpoint}})
 }
 
 // checkLimits returns the error of limits that are out of range.

@@ -89,7 +89,7 @@ func offices(t *testing.T, test func(t *testing.T, o *office)) {
 		store := notificationsql.New(db)
 		o.Service = notification.New(notification.Deps{
 			Store: store, Delivery: store, Writer: db, Clock: o.clock, Hub: event.NewHub(), Queue: o.queue, Mail: o.box, Poster: o.hooks, Box: box,
-			CheckURL: func(url string) error {
+			CheckURL: func(_ context.Context, _, url string) error {
 				if !strings.HasPrefix(url, "https://") {
 					return fault.New(fault.Invalid, "", "The URL must begin with https://.")
 				}

@@ -10,6 +10,7 @@ import (
 	"agentd/internal/base/secret"
 	"agentd/internal/base/txn"
 	"agentd/internal/kernel/audit"
+	"agentd/internal/kernel/egress"
 	"agentd/internal/kernel/event"
 	"agentd/internal/kernel/mail"
 	"agentd/internal/kernel/work"
@@ -37,8 +38,8 @@ type Deps struct {
 	Mail     mail.Outbox // nil: no mail is sent
 	Poster   Poster
 	Box      *secret.Box
-	CheckURL func(url string) error // returns why a URL cannot be a webhook
-	Public   func() string          // the address under which people reach the server
+	CheckURL egress.CheckFunc // returns why a URL cannot be a webhook
+	Public   func() string    // the address under which people reach the server
 	// Company returns the name of a tenant, "" if there is none.
 	Company func(ctx context.Context, tenant string) string
 }

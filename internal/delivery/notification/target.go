@@ -84,8 +84,9 @@ type targetConfig struct {
 	Format  string `json:"format" enum:"generic,slack,discord" default:"generic" doc:"For webhooks: the format of the requests."`
 }
 
-// check returns what is invalid in a configuration.
-func (s *Service) check(c *targetConfig) (invalid []fault.Field) {
+// check returns what is invalid in a configuration. Errors: those of CheckURL that
+// are not about the URL.
+func (s *Service) check(ctx context.Context, tenant string, c *targetConfig) (invalid []fault.Field, err error) {
 	add := func(name, message string) {
 		invalid = append(invalid, fault.Field{Field: "config." + name, Message: message})
 	}
@@ -94,17 +95,19 @@ func (s *Service) check(c *targetConfig) (invalid []fault.Field) {
 		if a, err := mail.ParseAddress(c.Address); err != nil || a.Address != c.Address {
 			add("address", "is required: an e-mail address such as ada@example.com")
 		}
-		return invalid
+		return invalid, nil
 	}
 	if c.URL == "" {
 		add("url", "is required")
-	} else if err := s.CheckURL(c.URL); err != nil {
+	} else if err := s.CheckURL(ctx, tenant, c.URL); fault.Is(err, fault.Invalid) {
 		add("url", fault.From(err).Detail)
+	} else if err != nil {
+		return nil, err
 	}
 	if c.Secret != "" && len(c.Secret) < 16 {
 		add("signing_secret", "must have at least 16 characters")
 	}
-	return invalid
+	return invalid, nil
 }
 
 // TargetView is a target as the API shows it.
@@ -200,8 +203,12 @@ func (s *Service) createTarget(ctx context.Context, who authz.Caller, in *newTar
 	case c.Kind == Email && !s.canMail():
 		return v, fault.New(fault.Unsupported, "", "This deployment cannot send mail: no mail server is configured.")
 	}
-	if invalid := s.check(c); invalid != nil {
-		return v, fault.BadFields(invalid...)
+	invalid, err := s.check(ctx, who.TenantID, c)
+	if err == nil && invalid != nil {
+		err = fault.BadFields(invalid...)
+	}
+	if err != nil {
+		return v, err
 	}
 	p := Destination{Address: c.Address}
 	generated := ""

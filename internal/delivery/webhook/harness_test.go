@@ -98,7 +98,7 @@ func each(t *testing.T, test func(t *testing.T, h *harness)) {
 		}
 		h.Service = webhook.New(webhook.Deps{
 			Store: h.store, Writer: db, Queue: h.queue, Sender: h.receiver, Clock: h.clock, Box: box, Cursors: page.NewCursors(make([]byte, 32)),
-			CheckURL: func(_ context.Context, url string) error {
+			CheckURL: func(_ context.Context, _, url string) error {
 				if strings.Contains(url, "bad") {
 					return fault.New(fault.Invalid, "", "The URL is not allowed.")
 				}

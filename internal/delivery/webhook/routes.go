@@ -137,8 +137,10 @@ func quoted(s string) string {
 
 func (s *Service) create(ctx context.Context, who authz.Caller, in *createIn) (v View, err error) {
 	events, invalid := s.Events.checkEvents(in.Body.Events)
-	if err := s.CheckURL(authz.WithTenant(ctx, who.TenantID), in.Body.URL); err != nil {
+	if err := s.CheckURL(ctx, who.TenantID, in.Body.URL); fault.Is(err, fault.Invalid) {
 		invalid = append(invalid, fault.Field{Field: "url", Message: fault.From(err).Detail})
+	} else if err != nil {
+		return v, err
 	}
 	if invalid != nil {
 		return v, fault.BadFields(invalid...)

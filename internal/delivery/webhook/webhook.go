@@ -17,7 +17,6 @@
 package webhook
 
 import (
-	"context"
 	"time"
 
 	"agentd/internal/base/clock"
@@ -25,6 +24,7 @@ import (
 	"agentd/internal/base/secret"
 	"agentd/internal/base/txn"
 	"agentd/internal/kernel/audit"
+	"agentd/internal/kernel/egress"
 	"agentd/internal/kernel/quota"
 	"agentd/internal/kernel/work"
 )
@@ -102,11 +102,11 @@ type Deps struct {
 	Box      *secret.Box
 	Cursors  *page.Cursors
 	Audit    audit.Recorder
-	CheckURL func(ctx context.Context, url string) error // returns why a URL cannot be subscribed
-	Quota    quota.Gate                                  // nil: only maxSubscriptions limits a tenant
-	Events   *Registry                                   // nil: the built-in events
-	Waits    []time.Duration                             // between the attempts of a delivery
-	Observe  func(Outcome)                               // called for every attempt; nil: not called
+	CheckURL egress.CheckFunc // returns why a URL cannot be subscribed
+	Quota    quota.Gate       // nil: only maxSubscriptions limits a tenant
+	Events   *Registry        // nil: the built-in events
+	Waits    []time.Duration  // between the attempts of a delivery
+	Observe  func(Outcome)    // called for every attempt; nil: not called
 }
 
 // Service is safe for concurrent use.

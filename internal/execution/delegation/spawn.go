@@ -34,6 +34,11 @@ type childSpec struct {
 // SPAWN_DENIED, with a check result in details; fault.Invalid.
 func (s *Service) spawn(ctx context.Context, who authz.Caller, parentID string, w childSpec) (*agent.Agent, error) {
 	store := s.agents.Store()
+	if w.model != nil {
+		if err := store.CheckAddresses(ctx, who.TenantID, nil, &agent.Agent{Config: agent.Config{Model: *w.model}}); err != nil {
+			return nil, err
+		}
+	}
 	var child *agent.Agent
 	err := s.writer.Write(ctx, func(tx txn.Tx) error {
 		parent, err := store.GetTx(tx, who.TenantID, parentID) // locked: children are counted one after the other

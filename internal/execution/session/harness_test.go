@@ -80,7 +80,7 @@ func newHarness(t *testing.T, db *sqldb.DB) *harness {
 	h.Service = session.New(session.Deps{
 		Store: store, Todos: store, Shares: store, Agents: fakeAgents{}, Writer: db, Queue: h.queue,
 		Log: runsql.NewEvents(db), Hub: event.NewHub(), Cursors: page.NewCursors(make([]byte, 32)), Clock: h.clock,
-		CheckURL: func(string) error { return nil },
+		CheckURL: func(context.Context, string, string) error { return nil },
 	})
 	h.Connect(session.Ports{Runs: h.runs, Cron: every})
 	return h

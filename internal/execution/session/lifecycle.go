@@ -15,6 +15,7 @@ import (
 	"agentd/internal/base/schema"
 	"agentd/internal/base/txn"
 	"agentd/internal/kernel/audit"
+	"agentd/internal/kernel/egress"
 	"agentd/internal/kernel/quota"
 	"agentd/internal/kernel/work"
 )
@@ -33,7 +34,7 @@ type lifecycle struct {
 	queue    work.Queue
 	cursors  *page.Cursors
 	clock    clock.Clock
-	checkURL func(url string) error
+	checkURL egress.CheckFunc
 	audit    audit.Recorder
 	quota    quota.Gate
 	hints    hints
@@ -55,7 +56,10 @@ type newSession struct {
 // create makes a new session. It expires after a day unless the body asks for
 // another time, and after ten years at the latest.
 func (l *lifecycle) create(ctx context.Context, who authz.Caller, in *newSession) (*Session, error) {
-	if err := l.check(in.Metadata, in.ModelOverride); err != nil {
+	if err := checkMetadataField(in.Metadata); err != nil {
+		return nil, err
+	}
+	if err := l.checkURL.CheckNew(ctx, who.TenantID, nil, in.ModelOverride.addresses()); err != nil {
 		return nil, err
 	}
 	g, err := l.agents.Get(ctx, who.TenantID, in.AgentID)
@@ -95,21 +99,25 @@ func (l *lifecycle) insert(tx txn.Tx, r *Record) error {
 	return l.store.CreateTx(tx, r)
 }
 
-// check validates what the schema cannot express.
-func (l *lifecycle) check(metadata schema.Object, m *ModelOverride) error {
-	var invalid []fault.Field
+// checkMetadataField validates what the schema cannot express.
+func checkMetadataField(metadata schema.Object) error {
 	if message := checkMetadata(metadata); message != "" {
-		invalid = append(invalid, fault.Field{Field: "metadata", Message: message})
-	}
-	if m != nil && m.EndpointURL != "" {
-		if err := l.checkURL(m.EndpointURL); err != nil {
-			invalid = append(invalid, fault.Field{Field: "model_override.endpoint_url", Message: err.Error()})
-		}
-	}
-	if invalid != nil {
-		return fault.BadFields(invalid...)
+		return fault.BadFields(fault.Field{Field: "metadata", Message: message})
 	}
 	return nil
+}
+
+// checkModel checks the endpoint of an override unless the session has it already.
+func (l *lifecycle) checkModel(ctx context.Context, tenant, id string, m *ModelOverride) error {
+	sent := m.addresses()
+	if sent == nil {
+		return nil
+	}
+	r, err := l.store.Get(ctx, tenant, id)
+	if err != nil {
+		return err
+	}
+	return l.checkURL.CheckNew(ctx, tenant, r.Model.addresses(), sent)
 }
 
 // get reads a session with the history of its active branch.
@@ -202,7 +210,7 @@ type change struct {
 
 // update changes a session, whatever its status.
 func (l *lifecycle) update(ctx context.Context, tenant, id string, c change) (*Session, error) {
-	if err := l.check(nil, c.Model); err != nil {
+	if err := l.checkModel(ctx, tenant, id, c.Model); err != nil {
 		return nil, err
 	}
 	var r *Record
@@ -236,7 +244,7 @@ func (l *lifecycle) mergeMetadata(tx txn.Tx, r *Record, patch schema.Object) err
 		return err
 	}
 	r.Metadata = schema.Object(merged)
-	if err := l.check(r.Metadata, nil); err != nil {
+	if err := checkMetadataField(r.Metadata); err != nil {
 		return err
 	}
 	return l.onChange(tx, r.TenantID, r.SessionID)

@@ -13,6 +13,7 @@ import (
 	"agentd/internal/base/txn"
 	"agentd/internal/execution/run"
 	"agentd/internal/kernel/audit"
+	"agentd/internal/kernel/egress"
 	"agentd/internal/kernel/event"
 	"agentd/internal/kernel/model"
 	"agentd/internal/kernel/quota"
@@ -50,7 +51,7 @@ type Deps struct {
 	Hub         *event.Hub
 	Cursors     *page.Cursors
 	Clock       clock.Clock
-	CheckURL    func(url string) error // returns why an endpoint cannot be called
+	CheckURL    egress.CheckFunc // returns why an endpoint cannot be called
 
 	Audit     audit.Recorder // nil: shares and closes are not recorded
 	Quota     quota.Gate     // nil: the number of active sessions is unlimited

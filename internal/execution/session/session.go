@@ -28,6 +28,7 @@ import (
 
 	"agentd/internal/base/fault"
 	"agentd/internal/base/schema"
+	"agentd/internal/kernel/egress"
 	"agentd/internal/kernel/model"
 )
 
@@ -87,6 +88,14 @@ func (m *ModelOverride) Spec() *model.Spec {
 		return nil
 	}
 	return &model.Spec{Provider: m.Provider, ModelRef: m.ModelRef, EndpointURL: m.EndpointURL}
+}
+
+// addresses returns the endpoint of an override, nothing if it names none.
+func (m *ModelOverride) addresses() []egress.Address {
+	if m == nil || m.EndpointURL == "" {
+		return nil
+	}
+	return []egress.Address{{Field: "model_override.endpoint_url", URL: m.EndpointURL}}
 }
 
 // Entry is one message of a conversation.

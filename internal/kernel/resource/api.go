@@ -35,6 +35,9 @@ func (a *api[T]) createFrom(ctx context.Context, who authz.Caller, body jsontext
 	if err := a.fill(t, body, a.create, false, atCreation); err != nil {
 		return nil, err
 	}
+	if err := a.CheckAddresses(ctx, who.TenantID, nil, t); err != nil {
+		return nil, err
+	}
 	return a.commit(ctx, func(tx txn.Tx) (Doc, error) { return a.insert(tx, who, t) })
 }
 
@@ -72,7 +75,8 @@ const tries = 3
 // replaces the resource if replaces is set. Bodies may be large, and on SQLite
 // every other write waits for the transaction, so changeFrom prepares the
 // change before the transaction and discards it if the resource has changed
-// since. After a few such races it prepares the change inside.
+// since. After a few such races it prepares the change inside; the addresses of the
+// body have been checked by then.
 func (a *api[T]) changeFrom(
 	ctx context.Context, who authz.Caller, id, match string, body jsontext.Value, replaces bool,
 ) (*route.Reply, error) {
@@ -92,6 +96,9 @@ func (a *api[T]) changeFrom(
 			return nil, err
 		}
 		if err := apply(e); err != nil {
+			return nil, err
+		}
+		if err := a.CheckAddresses(ctx, who.TenantID, e.Old, e.New); err != nil {
 			return nil, err
 		}
 		reply, err := a.commit(ctx, func(tx txn.Tx) (Doc, error) {

@@ -10,6 +10,7 @@ import (
 	"agentd/internal/base/fault"
 	"agentd/internal/base/schema"
 	"agentd/internal/base/txn"
+	"agentd/internal/kernel/egress"
 )
 
 // Kind is one kind of resource, as data. T is a struct that embeds [Meta]; its
@@ -50,6 +51,10 @@ type Kind[T any] struct {
 	Label    func(*T) string        // the name that changes and audit entries carry beside the id
 
 	Events []EventType // webhook events of the kind's writes
+
+	// Addresses lists the URLs that the program calls for the resource. Deps.Egress
+	// checks those that a body brings; it does not see an unchanged one again.
+	Addresses func(*T) []egress.Address
 
 	State func(*T) *string // the field that Moves change
 	Moves []Move[T]

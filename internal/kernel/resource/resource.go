@@ -16,7 +16,8 @@
 // (package txn), so a hook sets every value again each time and has no effect
 // outside of the transaction. A change by a request's body, which may be large,
 // is made and validated before the transaction, and again if the resource
-// changed in the meantime.
+// changed in the meantime; addresses that it names are looked up before the
+// transaction too.
 //
 // # Ownership
 //

@@ -14,6 +14,7 @@ import (
 	"agentd/internal/base/secret"
 	"agentd/internal/base/txn"
 	"agentd/internal/kernel/audit"
+	"agentd/internal/kernel/egress"
 )
 
 // Deps are the dependencies of a Store.
@@ -23,9 +24,10 @@ type Deps struct {
 	Outbox  Outbox
 	Cursors *page.Cursors
 	Clock   clock.Clock
-	Box     *secret.Box    // seals secret fields; only kinds that have some need it
-	Events  Emitter        // receives the events of kinds that declare some; nil: none are emitted
-	Audit   audit.Recorder // records every creation, change, deletion and move; nil: no audit
+	Box     *secret.Box      // seals secret fields; only kinds that have some need it
+	Events  Emitter          // receives the events of kinds that declare some; nil: none are emitted
+	Audit   audit.Recorder   // records every creation, change, deletion and move; nil: no audit
+	Egress  egress.CheckFunc // checks Kind.Addresses; nil: nothing does
 }
 
 // Store keeps the resources of one kind. It is safe for concurrent use.
@@ -92,8 +94,31 @@ func (s *Store[T]) lock(tx txn.Tx, tenant, id string) (Doc, error) {
 	return doc, s.translate(err)
 }
 
+// CheckAddresses checks the addresses of t that before does not have; before is nil
+// at creation. Bodies of requests and Create are checked already. Callers of the
+// other writes check what they let clients set, before their transaction. Errors:
+// fault.Invalid with every refused field.
+func (s *Store[T]) CheckAddresses(ctx context.Context, tenant string, before, t *T) error {
+	if s.Addresses == nil {
+		return nil
+	}
+	var stored []egress.Address
+	if before != nil {
+		stored = s.Addresses(before)
+	}
+	return s.deps.Egress.CheckNew(ctx, tenant, stored, s.Addresses(t))
+}
+
 // Create stores t. It sets t's id unless t has one.
 func (s *Store[T]) Create(ctx context.Context, who authz.Caller, t *T) error {
+	if s.Addresses != nil {
+		if err := s.validate(t, faults{}); err != nil {
+			return err
+		}
+		if err := s.CheckAddresses(ctx, who.TenantID, nil, t); err != nil {
+			return err
+		}
+	}
 	return s.deps.Writer.Write(ctx, func(tx txn.Tx) error { return s.CreateTx(tx, who, t) })
 }
 

@@ -313,6 +313,9 @@ func (v *Versioned[T]) snapshot(ctx context.Context, who authz.Caller, id, chang
 // rollback restores the configuration of a version, which becomes a new
 // version. Fields that did not exist when it was recorded get their defaults.
 func (v *Versioned[T]) rollback(ctx context.Context, who authz.Caller, id string, number int64) (any, error) {
+	if err := v.checkRollback(ctx, who.TenantID, id, number); err != nil {
+		return nil, err
+	}
 	return v.answerVersion(ctx, who, id, func(tx txn.Tx, t *T) error {
 		old, err := v.findTx(tx, who.TenantID, id, number)
 		if err != nil {
@@ -321,6 +324,27 @@ func (v *Versioned[T]) rollback(ctx context.Context, who authz.Caller, id string
 		*v.Changelog(t) = fmt.Sprintf(versionRollback, number)
 		return v.restore(t, old)
 	})
+}
+
+// checkRollback checks the addresses that a rollback would bring back: what the
+// company may reach can have changed since.
+func (v *Versioned[T]) checkRollback(ctx context.Context, tenant, id string, number int64) error {
+	if v.Addresses == nil {
+		return nil
+	}
+	now, err := v.Get(ctx, tenant, id)
+	if err != nil {
+		return err
+	}
+	then, err := v.only(v.docs.List(ctx, tenant, Find{Unique: versionKey(id, number), Limit: 1}))
+	if err != nil {
+		return err
+	}
+	restored := *now
+	if err := v.restore(&restored, then); err != nil {
+		return err
+	}
+	return v.CheckAddresses(ctx, tenant, now, &restored)
 }
 
 func (v *Versioned[T]) restore(t *T, d *versionDoc) error {

@@ -32,6 +32,7 @@ func TestEgressRules(t *testing.T) {
 		if text := fetch(its); !strings.Contains(text, "the page") {
 			t.Fatalf("without rules: %s", text)
 		}
+		own := its.CreateAgent(object{"model": object{"provider": "custom", "endpoint_url": site.URL + "/v1", "model_ref": "m"}})
 
 		r := n.Do("PATCH", path, object{"egress_allowlist": []string{"ok.example", "10.0.0.0/8"}})
 		r.IsProblem(t, 422, "VALIDATION_ERROR")
@@ -54,7 +55,6 @@ func TestEgressRules(t *testing.T) {
 		if hook.IsProblem(t, 422, "VALIDATION_ERROR"); !strings.Contains(string(hook.Body), "egress_allowlist") {
 			t.Errorf("a webhook elsewhere: %s", hook.Body)
 		}
-		own := its.CreateAgent(object{"model": object{"provider": "custom", "endpoint_url": site.URL + "/v1", "model_ref": "m"}})
 		if failed := its.WaitRun(its.StartRun(own, "Hi", nil)); failed["status"] != "failed" {
 			t.Errorf("a model elsewhere: %v", failed)
 		}

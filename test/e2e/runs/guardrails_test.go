@@ -148,10 +148,13 @@ func TestGuardrailWebhook(t *testing.T) {
 	n.Expect(200, "PATCH", "/api/v1/guardrails/"+id, object{"secret": "other"})
 	wantBlocked(t, n.WaitRun(n.StartRun(agent, "fine", nil)), "its webhook answered with the status 401")
 
-	// Without the operator's leave a tenant's webhook reaches nothing private.
-	closed := apptest.Start(t, sim)
-	agent = closed.CreateGuardedAgent(object{"input": apptest.GuardrailRef(closed.CreateGuardrail(form))})
-	wantBlocked(t, closed.WaitRun(closed.StartRun(agent, "fine", nil)), "its webhook did not answer")
+	// Without the operator's leave nothing private is saved, and a webhook that was saved
+	// is not called where the company's rules do not allow it any more.
+	apptest.Start(t, sim).Do("POST", "/api/v1/guardrails", form).IsProblem(t, 422, "VALIDATION_ERROR")
+	company, its := n.CreateTenant(object{"name": "Acme"})
+	agent = its.CreateGuardedAgent(object{"input": apptest.GuardrailRef(its.CreateGuardrail(form))})
+	n.Expect(200, "PATCH", apptest.TenantsPath+"/"+company+"/settings", object{"egress_allowlist": []string{"partner.invalid"}})
+	wantBlocked(t, its.WaitRun(its.StartRun(agent, "fine", nil)), "its webhook did not answer")
 }
 
 func TestGuardrailJudge(t *testing.T) {

@@ -120,7 +120,7 @@ func NewCompany(n *apptest.Server, mark string, id identity.Grant) *Company {
 	c.createSensors(agent, add)
 	c.createExamples(add)
 	c.Expect(200, "PUT", "/api/v1/llm-credentials/mine",
-		apptest.Object{"api_key": "sk-" + mark + "-0123456789", "endpoint_url": "https://127.0.0.1:9/" + mark})
+		apptest.Object{"api_key": "sk-" + mark + "-0123456789", "endpoint_url": "https://" + mark + ".invalid/" + mark})
 	return c
 }
 
@@ -240,7 +240,7 @@ func (c *Company) createMCPServers(add func(parameter, id string)) {
 	c.T.Helper()
 	for _, name := range []string{" first", " second"} {
 		server := c.CreateMCPServer(apptest.Object{
-			"name": c.Mark + name, "url": "http://127.0.0.1:9/" + c.Mark, "enabled": false, "assigned_agent_ids": c.IDs["agentId"][:1],
+			"name": c.Mark + name, "url": "https://" + c.Mark + ".invalid/" + c.Mark, "enabled": false, "assigned_agent_ids": c.IDs["agentId"][:1],
 		})
 		add("serverId", server["id"].(string))
 	}

@@ -84,8 +84,11 @@ type commands struct {
 		Invite membersInviteCommand `cmd:"" help:"Invite a person."`
 		Remove membersRemoveCommand `cmd:"" help:"Remove a member, or take an invite back."`
 	} `cmd:"" group:"Company" help:"Members: who belongs to the company."`
-	Usage  usageCommand  `cmd:"" group:"Company" help:"Show tokens and costs of a month."`
-	Audit  auditCommand  `cmd:"" group:"Company" help:"Read the audit log, newest first."`
+	Usage usageCommand `cmd:"" group:"Company" help:"Show tokens and costs of a month."`
+	Audit struct {
+		List   auditListCommand   `cmd:"" default:"withargs" help:"List the entries of the audit log, newest first."`
+		Export auditExportCommand `cmd:"" help:"Write the audit log as lines of JSON, oldest first."`
+	} `cmd:"" group:"Company" help:"The audit log: who did what."`
 	Whoami whoamiCommand `cmd:"" group:"Company" help:"Show whom the key belongs to, and what it may do."`
 
 	Doctor     doctorCommand     `cmd:"" group:"Help" help:"Check key, server, version, model, database, disk and clock."`

@@ -238,45 +238,6 @@ func (cmd *usageCommand) Run(s *server) (err error) {
 	return s.table([]string{"~MODEL", "CALLS", "TOKENS IN", "TOKENS OUT", "COST"}, rows)
 }
 
-type auditCommand struct {
-	listing
-	Action string `placeholder:"ACTION" help:"Only this action, as agent.created."`
-	Since  string `placeholder:"TIME" help:"Only after this: a time as 2026-09-10T12:00:00Z, or how long ago, as 90m or 24h."`
-}
-
-// Run implements the command.
-func (cmd *auditCommand) Run(s *server) error {
-	from, err := cmd.from(s.now())
-	if err != nil {
-		return err
-	}
-	type entry struct {
-		Action     string    `json:"action"`
-		UserID     string    `json:"actor_user_id"`
-		Method     string    `json:"method"`
-		TargetType string    `json:"target_type"`
-		TargetID   string    `json:"target_id"`
-		IP         string    `json:"ip_address"`
-		Timestamp  time.Time `json:"timestamp"`
-	}
-	return list[entry]{
-		path: "/api/v1/admin/audit", query: query("action", cmd.Action, "from", from), limit: cmd.Limit,
-		empty:   "Nothing is in the audit log.",
-		heading: []string{"WHEN", "ACTION", "TARGET", "~BY", "METHOD", "FROM"},
-		row: func(e entry) []string {
-			return []string{formatTime(s.now(), e.Timestamp), e.Action, strings.TrimSpace(e.TargetType + " " + e.TargetID), e.UserID, e.Method, e.IP}
-		},
-	}.show(s)
-}
-
-func (cmd *auditCommand) from(now time.Time) (string, error) {
-	if cmd.Since == "" {
-		return "", nil
-	}
-	t, err := since(now, cmd.Since)
-	return t.UTC().Format(time.RFC3339Nano), err
-}
-
 // since reads the value of --since.
 func since(now time.Time, value string) (time.Time, error) {
 	if ago, err := time.ParseDuration(value); err == nil && ago >= 0 {

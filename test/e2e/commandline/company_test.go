@@ -84,6 +84,7 @@ func TestKeysAndMembers(t *testing.T) {
 	s.run(0, words("audit --limit 3"), "WHEN", "There are more")
 	s.run(0, words("audit --since 1h --action key.created --json"), `"has_more": false`)
 	s.run(2, words("audit --since yesterday"), `--since is "yesterday" and must be a time as`)
+	s.run(0, words("audit list --limit 3"), "WHEN", "There are more")
 	s.run(0, words("usage"), "Runs", "Tokens")
 	s.run(0, words("usage --json"), `"by_model"`)
 }

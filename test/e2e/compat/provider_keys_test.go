@@ -93,7 +93,7 @@ func TestKeysGoNowhereElse(t *testing.T) {
 	n := apptest.Start(t, nil, func(c *config.Config) {
 		c.Models.BaseURL, c.Models.Model = operator.url, "sim-model"
 		c.Models.APIKey.UnmarshalText([]byte("operators-key"))
-		c.Security.EgressAllow = "127.0.0.1:" + mine.port + ",127.0.0.1:" + other.port + ",127.0.0.1:" + hop.port + ",[::1]:" + mine.port
+		c.Security.EgressAllow = "127.0.0.1:" + operator.port + ",127.0.0.1:" + mine.port + ",127.0.0.1:" + other.port + ",127.0.0.1:" + hop.port + ",[::1]:" + mine.port
 	})
 	stranger, err := n.Admin().Tenants.Create(t.Context(), "Stranger", "")
 	if err != nil {

@@ -206,7 +206,7 @@ func sessionLists() []list {
 			return err
 		}},
 		{name: "turns", index: primaryKey, read: func(ctx context.Context, db *sqldb.DB) error {
-			_, err := sessionsql.New(db).ListTurns(ctx, "t", "s", 3)
+			_, err := sessionsql.New(db).ListTimedTurns(ctx, "t", "s", 3)
 			return err
 		}},
 		{name: "schedules", index: primaryKey, read: func(ctx context.Context, db *sqldb.DB) error {

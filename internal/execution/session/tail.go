@@ -71,6 +71,9 @@ func (t *tail) read(ctx context.Context) error {
 			return nil
 		}
 		stretch = min(2*stretch, maxStretch)
+		if t.start != nil && t.start.piece == t.walk.piece && t.start.Turn.Turn < t.walk.before {
+			stretch = int(min(int64(stretch), t.walk.before-t.start.Turn.Turn))
+		}
 	}
 }
 

@@ -19,16 +19,27 @@ const (
 	replaceTurn    = `UPDATE session_runs SET run_id = ?, finished = ?, entries = -1, summarized = ? WHERE tenant_id = ? AND run_id = ?`
 	selectTurns    = `SELECT ` + turnColumns + ` FROM session_runs`
 	selectTurnOf   = selectTurns + ` WHERE tenant_id = ? AND run_id = ?`
-	listUnfinished = selectTurns + ofSession + ` AND NOT finished`
 	listTurns      = selectTurns + ofSession + ` ORDER BY turn`
-	listBack       = selectTurns + ofBranch + ` AND turn < ? ORDER BY turn DESC LIMIT ?`
-	lastSummarized = selectTurns + ofBranch + ` AND turn <= ? AND summarized ORDER BY turn DESC LIMIT 1`
 	listTimedTurns = `SELECT t.session_id, t.turn, t.branch_id, t.run_id, t.finished, t.entries, t.summarized, r.status, r.created_at, r.completed_at
 		FROM session_runs t JOIN runs r ON r.tenant_id = t.tenant_id AND r.run_id = t.run_id
 		WHERE t.tenant_id = ? AND t.session_id = ? AND t.turn > ? ORDER BY t.turn`
 	listOutlines = `SELECT seq, type, status, CASE WHEN type = 'llm' THEN output WHEN output IS NOT NULL THEN '{}' END FROM run_steps
 		WHERE tenant_id = ? AND run_id = ? ORDER BY seq`
 )
+
+// walking returns the beginning of a statement that reads turns along an index.
+// SQLite would take the primary key, which is as good for few turns, and walk all
+// turns of a long session.
+func (s *Store) walking(index string) string {
+	if s.db.Postgres() {
+		return selectTurns
+	}
+	return selectTurns + ` INDEXED BY ` + index
+}
+
+func (s *Store) selectUnfinished() string {
+	return s.walking(`session_runs_next`) + ofSession + ` AND NOT finished`
+}
 
 var insertTurn = sqldb.Insert(`session_runs`, `tenant_id, `+turnColumns)
 
@@ -50,12 +61,13 @@ func (s *Store) GetTurnTx(tx txn.Tx, tenant, runID string) (session.Turn, error)
 
 // GetUnfinished implements session.Store.
 func (s *Store) GetUnfinished(ctx context.Context, tenant, id, branch string) (session.Turn, error) {
-	return oneTurn(s.db.QueryRow(ctx, listUnfinished+` AND branch_id = ? ORDER BY turn LIMIT 1`, tenant, id, branch))
+	return oneTurn(s.db.QueryRow(ctx, s.selectUnfinished()+` AND branch_id = ? ORDER BY turn LIMIT 1`, tenant, id, branch))
 }
 
 // GetSummarizedTurn implements session.Store.
 func (s *Store) GetSummarizedTurn(ctx context.Context, tenant, id, branch string, through int64) (session.Turn, error) {
-	return oneTurn(s.db.QueryRow(ctx, lastSummarized, tenant, id, branch, through))
+	text := s.walking(`session_runs_summarized`) + ofBranch + ` AND turn <= ? AND summarized ORDER BY turn DESC LIMIT 1`
+	return oneTurn(s.db.QueryRow(ctx, text, tenant, id, branch, through))
 }
 
 func oneTurn(row sqldb.Row) (session.Turn, error) {
@@ -98,7 +110,7 @@ func (s *Store) ListStepOutlinesTx(tx txn.Tx, tenant, runID string) ([]run.Step,
 
 // ListUnfinishedTx implements session.Store.
 func (s *Store) ListUnfinishedTx(tx txn.Tx, tenant, id, branch string) ([]session.Turn, error) {
-	text, args := listUnfinished, []any{tenant, id}
+	text, args := s.selectUnfinished(), []any{tenant, id}
 	if branch != "" {
 		text, args = text+` AND branch_id = ?`, append(args, branch)
 	}
@@ -117,7 +129,8 @@ func (s *Store) ListTurns(ctx context.Context, tenant, id string) ([]session.Tur
 
 // ListTurnsBack implements session.Store.
 func (s *Store) ListTurnsBack(ctx context.Context, tenant, id, branch string, before int64, limit int) ([]session.Turn, error) {
-	return sqldb.Collect(s.db.Reader(ctx), listBack, []any{tenant, id, branch, before, limit}, scanTurn)
+	text := s.walking(`session_runs_branch`) + ofBranch + ` AND turn < ? ORDER BY turn DESC LIMIT ?`
+	return sqldb.Collect(s.db.Reader(ctx), text, []any{tenant, id, branch, before, limit}, scanTurn)
 }
 
 // ListTimedTurns implements session.Store.

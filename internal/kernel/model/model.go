@@ -80,19 +80,10 @@ type Target struct {
 	OwnKey   bool          // APIKey is the tenant's: a refusal of it concerns only that tenant
 	Price    *Price        // nil: unknown
 	Context  int           // context window in tokens; 0: unknown
+	// MaxOutput is the largest answer in tokens; 0: unknown.
+	MaxOutput int
 
 	Capabilities Capabilities // Context apart
-}
-
-// Price is in US dollars per million tokens.
-type Price struct {
-	Input  float64 `json:"input_usd_per_mtok"`
-	Output float64 `json:"output_usd_per_mtok"`
-}
-
-// Cost of a usage, in US dollars.
-func (p Price) Cost(u Usage) float64 {
-	return (p.Input*float64(u.InputTokens) + p.Output*float64(u.OutputTokens)) / 1e6
 }
 
 // Request is one model call.
@@ -158,14 +149,17 @@ type Response struct {
 	FirstToken   time.Duration // zero where nothing streamed
 }
 
-// Usage counts tokens. ThinkingTokens are part of OutputTokens. Estimated means
-// that the endpoint reported no numbers and four characters count as a token.
+// Usage counts tokens. ThinkingTokens are part of OutputTokens; CachedTokens, which the
+// provider had in a cache, and CacheWriteTokens, which it stored in one, are part of
+// InputTokens. Estimated means that the endpoint reported no numbers, or none that can
+// be true, and four characters count as a token.
 type Usage struct {
-	InputTokens    int  `json:"input_tokens"`
-	OutputTokens   int  `json:"output_tokens"`
-	ThinkingTokens int  `json:"thinking_tokens,omitzero"`
-	CachedTokens   int  `json:"cached_tokens,omitzero"`
-	Estimated      bool `json:"estimated,omitzero"`
+	InputTokens      int  `json:"input_tokens"`
+	OutputTokens     int  `json:"output_tokens"`
+	ThinkingTokens   int  `json:"thinking_tokens,omitzero"`
+	CachedTokens     int  `json:"cached_tokens,omitzero"`
+	CacheWriteTokens int  `json:"cache_write_tokens,omitzero"`
+	Estimated        bool `json:"estimated,omitzero"`
 }
 
 // Client calls models. With a sink the answer is streamed: sink is called for

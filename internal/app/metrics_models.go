@@ -29,8 +29,8 @@ type modelSeries struct {
 	input, output, cached, written prometheus.Counter
 }
 
-// observeModels registers the metrics of model calls.
-func observeModels(r *prometheus.Registry, b *model.Breaker) {
+// observeModels registers the metrics of model calls, and logs those that fail.
+func observeModels(r *prometheus.Registry, b *model.Breaker, failures *modelFailures) {
 	m := &modelMetrics{
 		calls: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "agentd_model_call_seconds",
@@ -45,7 +45,10 @@ func observeModels(r *prometheus.Registry, b *model.Breaker) {
 	}
 	r.MustRegister(m.calls, m.tokens, breakerStates{b, prometheus.NewDesc(
 		"agentd_model_breakers_open", "Models of a provider that are left alone because they did not answer.", []string{"provider"}, nil)})
-	b.Observe = m.observe
+	b.Observe = func(c model.Call) {
+		m.observe(c)
+		failures.observe(c)
+	}
 }
 
 func (m *modelMetrics) observe(c model.Call) {

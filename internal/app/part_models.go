@@ -57,7 +57,7 @@ func newModels(p *platform, out *egress) (*models, error) {
 	p.onStop(operator.CloseIdleConnections)
 	m.wire = openaiclient.New(openaiclient.Config{Operator: operator, Guarded: out.guarded.Transport(), Tracer: p.tracer("agentd/model")})
 	m.breaker = &model.Breaker{Next: m.wire, Clock: p.clock}
-	observeModels(p.metrics, m.breaker)
+	observeModels(p.metrics, m.breaker, &modelFailures{log: p.log, clock: p.clock, seen: map[failureKind]*failureCount{}})
 	m.client = model.Router{Wire: m.breaker, Forwards: m.breaker}
 	m.embedder = newEmbedder(m.cfg, m.wire, m.breaker)
 	m.keys = providerkey.New(providerkey.Deps{

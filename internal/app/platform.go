@@ -56,6 +56,7 @@ type platform struct {
 	lost    *prometheus.CounterVec // leases, by kind of work
 	cursors *page.Cursors
 	audit   *audit.Log
+	watch   *audit.Watch          // of what is recorded beside the requests
 	changes *resource.Subscribers // of resources, for other parts
 	kernel  resource.Deps
 	events  *webhook.ResourceEvents // of resources, for the webhooks of tenants
@@ -89,6 +90,7 @@ func openPlatform(ctx context.Context, p *platform) error {
 	}
 	p.cursors = page.NewCursors(p.box.DeriveAll("cursors")...)
 	p.audit = &audit.Log{Store: auditsql.New(p.db), Writer: p.db, Cursors: p.cursors, Clock: p.clock}
+	p.watch = audit.NewWatch(p.audit, p.log)
 	p.changes = resource.NewSubscribers(p.queue, p.db, p.clock)
 	p.events = webhook.NewResourceEvents()
 	p.kernel = resource.Deps{
@@ -102,7 +104,8 @@ func openPlatform(ctx context.Context, p *platform) error {
 func (p *platform) part() part {
 	return part{
 		name: "kernel", routes: p.audit.Routes(),
-		workers: []worker{p.worker(resource.WorkKind, 8, p.changes.Deliver)}, services: []service{background(p.reportKeys)},
+		workers:  []worker{p.worker(resource.WorkKind, 8, p.changes.Deliver)},
+		services: []service{background(p.reportKeys), background(p.watch.Serve)},
 	}
 }
 

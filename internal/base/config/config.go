@@ -169,7 +169,7 @@ type SignIn struct {
 // Observability is what agentd logs and traces.
 type Observability struct {
 	LogLevel     string `env:"AGENTD_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" placeholder:"LEVEL" help:"Least level that is logged: debug, info, warn or error."`
-	LogFormat    string `env:"AGENTD_LOG_FORMAT" default:"text" enum:"text,json" placeholder:"FORMAT" help:"Form of log lines: text or json."`
+	LogFormat    string `env:"AGENTD_LOG_FORMAT" default:"auto" enum:"auto,short,text,json" placeholder:"FORMAT" help:"Form of log lines: short (for people), text (logfmt) or json; auto: short at a terminal, text in files and pipes."`
 	OTLPEndpoint string `env:"OTEL_EXPORTER_OTLP_ENDPOINT" name:"otlp-endpoint" placeholder:"URL" help:"OpenTelemetry collector that takes traces by OTLP over HTTP. Empty: no traces."`
 }
 

@@ -14,3 +14,10 @@ type (
 
 // NewInput makes an empty input of an operation.
 func NewInput(r route.Route) any { return reflect.New(r.In).Interface() }
+
+// Rows returns how many rows wait in memory.
+func (w *Watch) Rows() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.rows)
+}

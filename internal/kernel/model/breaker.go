@@ -54,7 +54,8 @@ type Call struct {
 	Target  *Target
 	Outcome string // one of the outcomes
 	Took    time.Duration
-	Usage   Usage // of chat completions
+	Usage   Usage  // of chat completions
+	Err     *Error // nil: none, or the context's
 }
 
 // Outcomes of calls.
@@ -66,11 +67,12 @@ const (
 	CallNotMade   = "not_made"  // the breaker is open
 )
 
-func (b *Breaker) observe(t *Target, outcome string, took time.Duration, out any) {
+func (b *Breaker) observe(t *Target, outcome string, took time.Duration, out any, err error) {
 	if b.Observe == nil {
 		return
 	}
 	c := Call{Target: t, Outcome: outcome, Took: took}
+	c.Err, _ = errors.AsType[*Error](err)
 	switch answer := out.(type) {
 	case *Response:
 		c.Usage = answer.Usage
@@ -182,7 +184,7 @@ func guarded[T any](ctx context.Context, b *Breaker, t *Target, call func() (T, 
 	c := b.circuit(t)
 	trial, wait := c.Allow(b.Clock.Now())
 	if wait > 0 {
-		b.observe(t, CallNotMade, 0, nil)
+		b.observe(t, CallNotMade, 0, nil, nil)
 		return *new(T), &Error{
 			Code: "model_error", Status: 503, Retryable: true, Passing: true, RetryAfter: wait,
 			Detail: fmt.Sprintf("The model endpoint did not answer %d calls in a row and is left alone for %.0f seconds.",
@@ -194,7 +196,7 @@ func guarded[T any](ctx context.Context, b *Breaker, t *Target, call func() (T, 
 	start := time.Now()
 	out, err := call()
 	outcome = judge(ctx, err)
-	b.observe(t, outcomeOf(outcome, err), time.Since(start), &out)
+	b.observe(t, outcomeOf(outcome, err), time.Since(start), &out, err)
 	return out, err
 }
 

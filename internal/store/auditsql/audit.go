@@ -107,6 +107,19 @@ func (s *Store) where(ctx context.Context, tenant string, f audit.Filter) (strin
 	return where, args, nil
 }
 
+// GetOwnerTx implements audit.Store.
+func (s *Store) GetOwnerTx(tx txn.Tx, tenant string) (owner string, err error) {
+	if tenant == "" {
+		err = sqldb.From(tx).QueryRow(`SELECT tenant_id FROM tenants WHERE operator`).Scan(&owner)
+	} else {
+		err = sqldb.From(tx).QueryRow(`SELECT tenant_id FROM tenants WHERE tenant_id = ? AND status <> 'deleted'`, tenant).Scan(&owner)
+	}
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", nil
+	}
+	return owner, err
+}
+
 // HasTenant implements audit.Store.
 func (s *Store) HasTenant(ctx context.Context, tenant string) (exists bool, err error) {
 	err = s.db.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM tenants WHERE tenant_id = ? AND status <> 'deleted')`, tenant).Scan(&exists)

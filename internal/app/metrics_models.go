@@ -39,7 +39,8 @@ func observeModels(r *prometheus.Registry, b *model.Breaker, failures *modelFail
 			Buckets: []float64{.1, .5, 1, 2.5, 5, 10, 30, 60, 300},
 		}, []string{"provider", "model", "outcome"}),
 		tokens: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "agentd_model_tokens_total", Help: "Tokens of chat completions, by provider, model and direction (input, output, cached, cache_write); the cached share is cached by input.",
+			Name: "agentd_model_tokens_total", Help: "Tokens of chat completions, by provider, model and " +
+				"direction (input, output, cached, cache_write); cached ones are input too.",
 		}, []string{"provider", "model", "direction"}),
 		known: map[modelLabels]*modelSeries{},
 	}

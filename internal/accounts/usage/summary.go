@@ -55,7 +55,8 @@ type Amounts struct {
 
 func amountsOf(u quota.Use) Amounts {
 	return Amounts{
-		u.InputTokens, u.OutputTokens, u.ThinkingTokens, u.CachedTokens, u.CacheWriteTokens, u.InputTokens + u.OutputTokens, u.Runs, u.ModelCalls, u.ToolCalls, usd(u.CostNano),
+		u.InputTokens, u.OutputTokens, u.ThinkingTokens, u.CachedTokens, u.CacheWriteTokens,
+		u.InputTokens + u.OutputTokens, u.Runs, u.ModelCalls, u.ToolCalls, usd(u.CostNano),
 	}
 }
 

@@ -179,7 +179,8 @@ func newResponse(r *run.Run, e *echo) *Response {
 func (o *Response) setResult(r *run.Run, out *run.Output) {
 	m := &r.Metrics
 	o.Usage = &ResponseUsage{
-		InputTokens: m.InputTokens, InputDetails: InputDetail{m.CachedTokens}, OutputTokens: m.OutputTokens, OutputDetails: UsageDetails{m.ThinkingTokens},
+		InputTokens: m.InputTokens, InputDetails: InputDetail{m.CachedTokens},
+		OutputTokens: m.OutputTokens, OutputDetails: UsageDetails{m.ThinkingTokens},
 		TotalTokens: m.InputTokens + m.OutputTokens,
 	}
 	if r.CompletedAt != nil {

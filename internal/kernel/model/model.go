@@ -97,6 +97,9 @@ type Request struct {
 	TopP        *float64
 	Stop        []string
 	Extra       map[string]jsontext.Value // further wire fields (response_format, reasoning_effort …)
+	// CacheKey names what prompts have in common, for endpoints that choose the machine
+	// by it whose cache has the beginning of the prompt; "": nothing.
+	CacheKey string
 	// Detailed requests the pieces of tool calls too, and the zero Delta. Without
 	// it calls come with the response only, and an answer that breaks off in the
 	// middle of a call is requested again.

@@ -30,12 +30,12 @@ type modelSeries struct {
 }
 
 // observeModels registers the metrics of model calls, and logs those that fail.
-func observeModels(r *prometheus.Registry, b *model.Breaker, failures *modelFailures) {
+func observeModels(r *prometheus.Registry, b *model.Breaker, l *model.Limiter, failures *modelFailures) {
 	m := &modelMetrics{
 		calls: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "agentd_model_call_seconds",
 			Help: "Time of model calls to their last byte, by provider, model and outcome: " +
-				"done, refused, failed (no answer), cancelled, not_made (breaker open).",
+				"done, refused, failed (no answer), cancelled, not_made (breaker open), limited (a limit of the provider).",
 			Buckets: []float64{.1, .5, 1, 2.5, 5, 10, 30, 60, 300},
 		}, []string{"provider", "model", "outcome"}),
 		tokens: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -50,6 +50,7 @@ func observeModels(r *prometheus.Registry, b *model.Breaker, failures *modelFail
 		m.observe(c)
 		failures.observe(c)
 	}
+	l.Observe = m.observe
 }
 
 func (m *modelMetrics) observe(c model.Call) {
@@ -89,7 +90,9 @@ func (m *modelMetrics) series(t *model.Target) *modelSeries {
 		cached:  m.tokens.WithLabelValues(labels.provider, labels.model, "cached"),
 		written: m.tokens.WithLabelValues(labels.provider, labels.model, "cache_write"),
 	}
-	for _, outcome := range []string{model.CallDone, model.CallRefused, model.CallFailed, model.CallCancelled, model.CallNotMade} {
+	for _, outcome := range []string{
+		model.CallDone, model.CallRefused, model.CallFailed, model.CallCancelled, model.CallNotMade, model.CallLimited,
+	} {
 		s.calls[outcome] = m.calls.WithLabelValues(labels.provider, labels.model, outcome)
 	}
 	m.known[labels] = s

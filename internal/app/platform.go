@@ -52,6 +52,7 @@ type platform struct {
 	secrets *secretsql.Keys // which secret keys the database needs
 	hub     *event.Hub
 	queue   work.Queue
+	shares  shares                 // of the limits of providers
 	gate    *work.Gate             // keeps workers from asking a database that is away
 	lost    *prometheus.CounterVec // leases, by kind of work
 	cursors *page.Cursors
@@ -100,12 +101,12 @@ func openPlatform(ctx context.Context, p *platform) error {
 	return nil
 }
 
-// part is the kernel's own: the audit log, and the delivery of changes.
+// part is the kernel's own: the delivery of changes.
 func (p *platform) part() part {
 	return part{
-		name: "kernel", routes: p.audit.Routes(),
+		name:     "kernel",
 		workers:  []worker{p.worker(resource.WorkKind, 8, p.changes.Deliver)},
-		services: []service{background(p.reportKeys), background(p.watch.Serve)},
+		services: []service{background(p.reportKeys)},
 	}
 }
 

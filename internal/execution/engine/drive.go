@@ -137,7 +137,13 @@ func (a *attempt) callModel() error {
 	}
 	c.closing = j.exhausted()
 	r, err := a.answer()
+	if over, ok := errors.AsType[*model.OverLimit](err); ok {
+		return a.waitForLimit(over)
+	}
 	if err != nil {
+		return err
+	}
+	if r, err = a.inForm(r); err != nil {
 		return err
 	}
 	if r.err != nil {
@@ -187,7 +193,7 @@ func (a *attempt) commitAnswer(resp model.Response, target model.Target) error {
 		out.ToolCalls = nil
 	}
 	opaque := run.OpaqueOf(&resp, &target)
-	m := a.journal.countModelCall(resp.Usage, target, len(out.ToolCalls))
+	m := a.withUnusable(a.journal.countModelCall(resp.Usage, target, len(out.ToolCalls)))
 	a.journal.unended = m // in case the run ends here
 	last := len(out.ToolCalls) == 0 || a.turn.callsCaller(out.ToolCalls)
 	if last || a.facts.watch.Output {
@@ -207,7 +213,8 @@ func (a *attempt) commitAnswer(resp model.Response, target model.Target) error {
 // and returns the step's seq.
 func (a *attempt) recordAnswer(out *run.LLMOutput, opaque *run.StepOpaque, m run.StepMetrics) (seq int64) {
 	j := a.journal
-	if a.conversation.buffered { // one chunk, so that every stream and replay has the text
+	// One chunk, so that every stream and replay has the text.
+	if c := a.conversation; c.buffered && (c.form == nil || len(out.ToolCalls) == 0) {
 		j.chunk(a.ctx, thinkingChunk, out.Thinking)
 		j.chunk(a.ctx, textChunk, out.Text)
 	}

@@ -65,6 +65,7 @@ const (
 	CallFailed    = "failed"    // it did not answer
 	CallCancelled = "cancelled" // the caller gave up, or nothing was sent
 	CallNotMade   = "not_made"  // the breaker is open
+	CallLimited   = "limited"   // a limit of the provider did not allow it in time
 )
 
 func (b *Breaker) observe(t *Target, outcome string, took time.Duration, out any, err error) {

@@ -76,10 +76,11 @@ type Target struct {
 	BaseURL  string        // …/v1; empty for builtin models
 	APIKey   secret.String // sent to BaseURL only
 	Guarded  bool          // a tenant chose the address: through the guarded client
-	TenantID string        // of a guarded target: the tenant, whose egress rules hold
+	TenantID string        // of a guarded or limited target: the tenant, whose egress rules and turn hold
 	OwnKey   bool          // APIKey is the tenant's: a refusal of it concerns only that tenant
 	Price    *Price        // nil: unknown
 	Context  int           // context window in tokens; 0: unknown
+	Limits   Limits        // of the provider for APIKey
 	// MaxOutput is the largest answer in tokens; 0: unknown.
 	MaxOutput int
 
@@ -110,6 +111,15 @@ type Request struct {
 	// MaxRetryAfter is the longest Retry-After that the client waits for before it
 	// tries again itself; 0: the client's own maximum.
 	MaxRetryAfter time.Duration
+	// Permit, of the provider's limits, is that of a Limiter; nil: the client takes
+	// one. Generate releases it.
+	Permit *Permit
+	// LimitWait is how long a call without a permit waits for one; 0: the client's
+	// own maximum.
+	LimitWait time.Duration
+	// OnRate is called with what an answer says about the endpoint's limits; nil:
+	// nobody wants to know.
+	OnRate func(Rate)
 }
 
 // Delta is a piece of an answer as it arrives. Exactly one field is set. The zero

@@ -14,6 +14,8 @@ import (
 // Settings are an agent's guardrails field: which guardrails check which stage, in
 // which order.
 type Settings struct {
+	_ struct{} `json:"-" name:"AgentGuardrails"`
+
 	Input   []Use    `json:"input" nullable:"true" maxItems:"50"`
 	Output  []Use    `json:"output" nullable:"true" maxItems:"50"`
 	Tool    []Use    `json:"tool" nullable:"true" maxItems:"50"`
@@ -22,6 +24,8 @@ type Settings struct {
 
 // Use is the use of a guardrail by an agent.
 type Use struct {
+	_ struct{} `json:"-" name:"AgentGuardrailUse"`
+
 	GuardrailID    string          `json:"guardrail_id" required:"true" format:"uuid"`
 	Enabled        *bool           `json:"enabled" nullable:"true"`
 	ActionOverride *string         `json:"action_override" nullable:"true" enum:"block,redact,flag,warn,log"`

@@ -134,13 +134,26 @@ func (o Options) checkReferences(e *resource.Edit[Agent]) error {
 	if e.Old != nil {
 		before = e.Old.KnowledgeBases()
 	}
-	for _, id := range e.New.KnowledgeBases() {
-		if slices.Contains(before, id) {
-			continue
-		}
+	if id := ptr.Value(e.New.KnowledgeBaseID); id != "" && !slices.Contains(before, id) {
 		if err := o.KnowledgeBase(e.Tx, e.New.TenantID, id); err != nil {
 			return err
 		}
+	}
+	var absent []fault.Field
+	for i, id := range e.New.KnowledgeBaseIDs {
+		if slices.Contains(before, id) {
+			continue
+		}
+		err := o.KnowledgeBase(e.Tx, e.New.TenantID, id)
+		switch {
+		case fault.Is(err, fault.NotFound):
+			absent = append(absent, fault.Field{Field: fmt.Sprintf("knowledge_base_ids[%d]", i), Message: "there is no such knowledge base"})
+		case err != nil:
+			return err
+		}
+	}
+	if absent != nil {
+		return fault.BadFields(absent...)
 	}
 	return nil
 }

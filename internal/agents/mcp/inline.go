@@ -16,9 +16,9 @@ import (
 type Field struct {
 	_ struct{} `json:"-" name:"AgentMcp"`
 
-	Servers   []InlineServer `json:"servers" nullable:"true" doc:"Servers of this agent alone, up to 20. Servers of the company are registered with POST /api/v1/mcp-servers."`
-	Tools     []string       `json:"allowed_tools" nullable:"true" doc:"The tools that it may use, of all its servers. Empty: all."`
-	Resources []string       `json:"allowed_resources" nullable:"true" doc:"The resources that it may read, of all its servers. Empty: none."`
+	Servers   []InlineServer `json:"servers,omitzero" nullable:"true" doc:"Servers of this agent alone, up to 20. Servers of the company are registered with POST /api/v1/mcp-servers."`
+	Tools     []string       `json:"allowed_tools,omitzero" nullable:"true" doc:"The tools that it may use, of all its servers. Empty: all."`
+	Resources []string       `json:"allowed_resources,omitzero" nullable:"true" doc:"The resources that it may read, of all its servers. Empty: none."`
 }
 
 // InlineServer is a server in an agent's configuration. Its env can be read like the
@@ -26,18 +26,18 @@ type Field struct {
 type InlineServer struct {
 	_ struct{} `json:"-" name:"AgentMcpServer"`
 
-	ID        string            `json:"id" nullable:"true"`
-	Name      string            `json:"name" nullable:"true" doc:"Default: its id."`
-	Transport string            `json:"transport" nullable:"true" doc:"http, streamable_http, or stdio for commands that the operator allows."`
-	URL       string            `json:"url" nullable:"true" doc:"Of the transports over HTTP."`
-	Command   string            `json:"command" nullable:"true" doc:"Of the transport stdio."`
-	Args      []string          `json:"args" nullable:"true"`
-	Env       map[string]string `json:"env" nullable:"true" doc:"Variables of the command. Whoever may read the agent reads them."`
-	APIKeyRef string            `json:"api_key_ref" nullable:"true" doc:"The entry of env that holds the secret."`
-	Egress    []Egress          `json:"egress_allowlist" nullable:"true" doc:"Destinations of an http server. Empty: any public address."`
-	Enabled   *bool             `json:"enabled" nullable:"true" doc:"Default: true."`
+	ID        string            `json:"id,omitzero" nullable:"true"`
+	Name      string            `json:"name,omitzero" nullable:"true" doc:"Default: its id."`
+	Transport string            `json:"transport,omitzero" nullable:"true" doc:"http, streamable_http, or stdio for commands that the operator allows."`
+	URL       string            `json:"url,omitzero" nullable:"true" doc:"Of the transports over HTTP."`
+	Command   string            `json:"command,omitzero" nullable:"true" doc:"Of the transport stdio."`
+	Args      []string          `json:"args,omitzero" nullable:"true"`
+	Env       map[string]string `json:"env,omitzero" nullable:"true" doc:"Variables of the command. Whoever may read the agent reads them."`
+	APIKeyRef string            `json:"api_key_ref,omitzero" nullable:"true" doc:"The entry of env that holds the secret."`
+	Egress    []Egress          `json:"egress_allowlist,omitzero" nullable:"true" doc:"Destinations of an http server. Empty: any public address."`
+	Enabled   *bool             `json:"enabled,omitzero" nullable:"true" doc:"Default: true."`
 
-	HonoursKeys bool `json:"honours_idempotency_keys" nullable:"true" doc:"Whether the server honours idempotency keys, so that its tools may be called again after a crash."`
+	HonoursKeys bool `json:"honours_idempotency_keys,omitzero" nullable:"true" doc:"Whether the server honours idempotency keys, so that its tools may be called again after a crash."`
 }
 
 // maxInline is how many inline servers an agent may have.

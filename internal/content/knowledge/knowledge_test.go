@@ -259,7 +259,7 @@ func TestAgentsOfSeveralBases(t *testing.T) {
 		g, one := create(&first, first, second), create(nil, second)
 		bad := r.Agents.Store().Blank()
 		bad.Name, bad.KnowledgeBaseIDs = "agent", []string{first, ident.New()}
-		if err := r.Agents.Store().Create(r.Context(), r.who, bad); !fault.Is(err, fault.NotFound) {
+		if err := r.Agents.Store().Create(r.Context(), r.who, bad); !fault.Is(err, fault.Invalid) || fault.From(err).Fields[0].Field != "knowledge_base_ids[1]" {
 			r.Errorf("a base that is not there: %v", err)
 		}
 		attached := func(base string) (ids []string) {

@@ -2,6 +2,7 @@ package schedule_test
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -67,7 +68,7 @@ func TestFieldOfAgents(t *testing.T) {
 		fields := map[string]string{}
 		for i := range of.NumField() {
 			f := of.Field(i)
-			if name := f.Tag.Get("json"); name != "-" {
+			if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "-" {
 				fields[name] = f.Tag.Get("doc") + f.Tag.Get("enum") + f.Tag.Get("default") + f.Tag.Get("minimum") + f.Tag.Get("maximum") +
 					f.Tag.Get("maxLength") + f.Tag.Get("required")
 			}

@@ -29,13 +29,13 @@ type modelSeries struct {
 	input, output, cached prometheus.Counter
 }
 
-// observeModels registers the metrics of model calls.
-func observeModels(r *prometheus.Registry, b *model.Breaker) {
+// observeModels registers the metrics of model calls, and logs those that fail.
+func observeModels(r *prometheus.Registry, b *model.Breaker, l *model.Limiter, failures *modelFailures) {
 	m := &modelMetrics{
 		calls: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "agentd_model_call_seconds",
 			Help: "Time of model calls to their last byte, by provider, model and outcome: " +
-				"done, refused, failed (no answer), cancelled, not_made (breaker open).",
+				"done, refused, failed (no answer), cancelled, not_made (breaker open), limited (a limit of the provider).",
 			Buckets: []float64{.1, .5, 1, 2.5, 5, 10, 30, 60, 300},
 		}, []string{"provider", "model", "outcome"}),
 		tokens: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -45,7 +45,11 @@ func observeModels(r *prometheus.Registry, b *model.Breaker) {
 	}
 	r.MustRegister(m.calls, m.tokens, breakerStates{b, prometheus.NewDesc(
 		"agentd_model_breakers_open", "Models of a provider that are left alone because they did not answer.", []string{"provider"}, nil)})
-	b.Observe = m.observe
+	b.Observe = func(c model.Call) {
+		m.observe(c)
+		failures.observe(c)
+	}
+	l.Observe = m.observe
 }
 
 func (m *modelMetrics) observe(c model.Call) {
@@ -83,7 +87,9 @@ func (m *modelMetrics) series(t *model.Target) *modelSeries {
 		output: m.tokens.WithLabelValues(labels.provider, labels.model, "output"),
 		cached: m.tokens.WithLabelValues(labels.provider, labels.model, "cached"),
 	}
-	for _, outcome := range []string{model.CallDone, model.CallRefused, model.CallFailed, model.CallCancelled, model.CallNotMade} {
+	for _, outcome := range []string{
+		model.CallDone, model.CallRefused, model.CallFailed, model.CallCancelled, model.CallNotMade, model.CallLimited,
+	} {
 		s.calls[outcome] = m.calls.WithLabelValues(labels.provider, labels.model, outcome)
 	}
 	m.known[labels] = s

@@ -23,7 +23,7 @@ func compatPart(p *platform, models *models, agents *agents, execution *executio
 	chat := &openai.Chat{Runner: complete, Models: directory}
 	messages := &anthropic.Messages{Proxy: agents.proxy, Reserved: models.messagesModel(), Runner: complete}
 	sound := &audio.Audio{
-		Proxy: agents.proxy, Client: models.breaker, Catalogue: models.catalogue,
+		Proxy: agents.proxy, Client: models.limiter, Catalogue: models.catalogue,
 		Speech: models.cfg.SpeechModel, Transcription: models.cfg.TranscriptionModel, Voice: models.voice(),
 	}
 	mcpEndpoint := &mcpserver.Server{

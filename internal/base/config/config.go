@@ -102,6 +102,9 @@ type Models struct {
 	APIKey  secret.String `env:"AGENTD_MODEL_API_KEY" name:"model-api-key" placeholder:"KEY" help:"Key for that endpoint; it is sent nowhere else."`
 	Model   string        `env:"AGENTD_MODEL" placeholder:"NAME" help:"Model of agents that name none: a name that the default provider knows, or PROVIDER/NAME. Empty: the first one listed in AGENTD_PROVIDERS, if any."`
 
+	MaxConcurrency  int `env:"AGENTD_MODEL_MAX_CONCURRENCY" name:"model-max-concurrency" placeholder:"N" help:"How many calls that endpoint takes at a time with its key, from all nodes together; what is over waits. 0: no limit. Providers of AGENTD_PROVIDERS have max_concurrency."`
+	TokensPerMinute int `env:"AGENTD_MODEL_TOKENS_PER_MINUTE" name:"model-tokens-per-minute" placeholder:"N" help:"How many tokens a minute that endpoint takes with its key, from all nodes together; what is over waits. 0: no limit. Providers of AGENTD_PROVIDERS have tokens_per_minute."`
+
 	MessagesModel string `env:"AGENTD_MESSAGES_MODEL" name:"messages-model" placeholder:"NAME" help:"Model that answers POST /v1/messages where a model is named whose name begins with claude-: a name that the default provider knows, or PROVIDER/NAME. Empty: that of AGENTD_MODEL."`
 	Fallback      string `env:"AGENTD_FALLBACK_MODEL" name:"fallback-model" placeholder:"PROVIDER/NAME" help:"Model that the model proxy asks where the one that was named does not answer. Agents name a fallback of their own. Empty: none."`
 
@@ -168,8 +171,11 @@ type SignIn struct {
 // Observability is what agentd logs and traces.
 type Observability struct {
 	LogLevel     string `env:"AGENTD_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" placeholder:"LEVEL" help:"Least level that is logged: debug, info, warn or error."`
-	LogFormat    string `env:"AGENTD_LOG_FORMAT" default:"text" enum:"text,json" placeholder:"FORMAT" help:"Form of log lines: text or json."`
+	LogFormat    string `env:"AGENTD_LOG_FORMAT" default:"auto" enum:"auto,short,text,json" placeholder:"FORMAT" help:"Form of log lines: short (for people), text (logfmt) or json; auto: short at a terminal, text in files and pipes."`
 	OTLPEndpoint string `env:"OTEL_EXPORTER_OTLP_ENDPOINT" name:"otlp-endpoint" placeholder:"URL" help:"OpenTelemetry collector that takes traces by OTLP over HTTP. Empty: no traces."`
+
+	AuditPush       URL           `env:"AGENTD_AUDIT_PUSH" name:"audit-push" placeholder:"URL" help:"Where new entries of the audit logs of all tenants are pushed: https://…, or syslog+tls://host:6514 or syslog+tcp://host:601. The same on every node. Empty: nowhere."`
+	AuditPushSecret secret.String `env:"AGENTD_AUDIT_PUSH_SECRET" name:"audit-push-secret" placeholder:"SECRET" help:"Signs what is pushed over HTTP, as webhooks are signed: whsec_ and the base64 of 24 to 64 bytes. Empty: not signed."`
 }
 
 // Level returns LogLevel as a slog.Level.

@@ -59,7 +59,7 @@ func (m *Messages) run(w http.ResponseWriter, r *http.Request, who authz.Caller,
 	if err != nil {
 		return err
 	}
-	httpapi.JSONBytes(w, http.StatusOK, appendAnswer(nil, runMessageID(ended), req.Model, &resp, req.ShowsThinking()))
+	httpapi.JSONBytes(w, http.StatusOK, appendAnswer(nil, runMessageID(ended), req.Model, &resp, req.ShowsThinking(), ""))
 	return nil
 }
 
@@ -225,7 +225,7 @@ func (w *runWriter) end(ended *run.Run, err error) {
 		w.fail(err)
 		return
 	}
-	w.frames.end(&resp)
+	w.frames.end(&resp, "")
 	_ = w.out.SendLast(route.Frame{Wire: w.frames.buf})
 }
 

@@ -21,14 +21,15 @@ type Answer struct {
 	Usage        MessagesUsage `json:"usage" required:"true"`
 }
 
-// AnswerBlock is a block of an answer: text, thinking or tool_use.
+// AnswerBlock is a block of an answer: text, thinking, tool_use or redacted_thinking.
 type AnswerBlock struct {
 	_ struct{} `json:"-" name:"MessagesAnswerBlock"`
 
-	Type      string  `json:"type" required:"true" enum:"text,thinking,tool_use"`
+	Type      string  `json:"type" required:"true" enum:"text,thinking,tool_use,redacted_thinking"`
 	Text      *string `json:"text,omitzero"`
 	Thinking  *string `json:"thinking,omitzero"`
 	Signature *string `json:"signature,omitzero" doc:"Constant; may be sent back or omitted."`
+	Data      *string `json:"data,omitzero" doc:"Of redacted_thinking: what the model's provider wants back. Send the block back as it is."`
 	ID        *string `json:"id,omitzero"`
 	Name      *string `json:"name,omitzero"`
 	Input     any     `json:"input,omitzero" doc:"An object. If the model wrote something else, its member _raw has that text."`
@@ -87,7 +88,8 @@ func appendUsage(b []byte, u *model.Usage) []byte {
 }
 
 // appendAnswer writes an answer in one piece. name is the model in the request.
-func appendAnswer(b []byte, id, name string, resp *model.Response, thinking bool) []byte {
+// sealed is the data of the block redacted_thinking; "": none.
+func appendAnswer(b []byte, id, name string, resp *model.Response, thinking bool, sealed string) []byte {
 	b = append(append(append(b, `{"id":"`...), id...), `","type":"message","role":"assistant","model":`...)
 	b = append(appendString(b, name), `,"content":[`...)
 	empty := len(b)
@@ -102,6 +104,9 @@ func appendAnswer(b []byte, id, name string, resp *model.Response, thinking bool
 		b = appendString(append(b, `{"type":"tool_use","id":`...), call.ID)
 		b = appendString(append(b, `,"name":`...), call.Name)
 		b = append(repairJSON(append(b, `,"input":`...), call.Arguments), `},`...)
+	}
+	if sealed != "" {
+		b = append(appendString(append(b, `{"type":"redacted_thinking","data":`...), sealed), `},`...)
 	}
 	if len(b) > empty {
 		b = b[:len(b)-1] // the comma

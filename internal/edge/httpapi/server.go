@@ -25,6 +25,7 @@ import (
 
 	"agentd/internal/base/authz"
 	"agentd/internal/base/route"
+	"agentd/internal/kernel/audit"
 	"agentd/internal/kernel/idempotency"
 	"agentd/internal/kernel/ratelimit"
 )
@@ -54,6 +55,10 @@ type Config struct {
 	// SelfTest sends an event through the live fan-out and waits until it returns,
 	// for GET /health/sse. Nil: there is no fan-out to test.
 	SelfTest func(ctx context.Context) error
+
+	// Watch is called with refusals and downloads, for the audit log. It does not
+	// block. Nil: they are not recorded.
+	Watch func(audit.Sighting)
 
 	Log     *slog.Logger         // nil: slog.Default()
 	Metrics *prometheus.Registry // nil: a new one, with Go's own metrics; served at /metrics
@@ -93,6 +98,7 @@ type Server struct {
 	tenantNames TenantNames
 	ready       func(context.Context) error
 	selfTest    func(context.Context) error
+	watch       func(audit.Sighting)
 	log         *slog.Logger
 	tracer      trace.Tracer
 	https       bool
@@ -120,7 +126,7 @@ func New(c Config) (*Server, error) {
 	s := &Server{
 		auth: c.Auth, sameOrigin: http.NewCrossOriginProtection(), fresh: c.Fresh, tenantNames: c.TenantNames,
 		idempotency: c.Idempotency, repeatWait: orDefault(c.RepeatWait, 10*time.Second),
-		ready: c.Ready, selfTest: c.SelfTest, log: c.Log, tracer: c.Tracer,
+		ready: c.Ready, selfTest: c.SelfTest, watch: c.Watch, log: c.Log, tracer: c.Tracer,
 		build: c.Build, showsBuild: !c.HideBuild, https: c.TLS, started: time.Now(), mux: newMux(), proxies: c.Proxies,
 	}
 	if s.log == nil {

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"agentd/internal/base/fault"
 	"agentd/internal/execution/run"
 	"agentd/internal/kernel/model"
 )
@@ -80,6 +81,20 @@ func endingOf(r *run.Run) (ending, error) {
 		e.text = e.failure.Message
 	}
 	return e, nil
+}
+
+// mismatch returns the refusal that replaces the answer of a run whose model did not
+// keep to response_format; nil for any other run. Clients that parse the answer would
+// take the reason for it.
+func mismatch(r *run.Run) *fault.Error {
+	if r == nil || r.ErrorCode != run.CodeOutputMismatch {
+		return nil
+	}
+	f := fault.New(fault.Invalid, run.CodeOutputMismatch, "%s The run is %s.", failureOf(r).Message, r.RunID)
+	f.Fields = []fault.Field{{
+		Field: "response_format", Message: "the model did not keep to it; simplify the schema, or use a model that supports schemas",
+	}}
+	return f
 }
 
 // failureOf returns why a run did not complete.

@@ -9,6 +9,7 @@ import (
 	"agentd/internal/base/schema"
 	"agentd/internal/execution/run"
 	"agentd/internal/kernel/contextwindow"
+	"agentd/internal/kernel/jsonform"
 	"agentd/internal/kernel/model"
 	"agentd/internal/kernel/tool"
 )
@@ -25,7 +26,8 @@ type conversation struct {
 	e        *Engine
 	spec     *run.AgentSpec
 	j        *journal
-	buffered bool // answers are published whole, not as chunks
+	buffered bool           // answers are published whole, not as chunks
+	form     *jsonform.Form // that the run's answer must have; nil: any
 
 	messages []model.Message
 	tools    tool.Set
@@ -37,14 +39,21 @@ type conversation struct {
 	shortened     bool                // the last call was refused as too long, and is repeated with less
 	failedTokens  int                 // estimated tokens of the conversation when the last summary failed
 	next          *models             // of the next call, where they are resolved already
-	shown         int                 // messages of the last request
-	shownTokens   int                 // estimated tokens of these
+	permit        *model.Permit       // with which the run was woken; nil: none
+	limited       limitedCall         // the call that is waited with
+	// waitedForLimit: the run waited for a limit before this attempt.
+	waitedForLimit bool
+	shown          int // messages of the last request
+	shownTokens    int // estimated tokens of these
 }
 
 // newConversation returns an empty conversation with the agent's own tools. spec
 // may be nil for a run that this attempt does not drive.
 func newConversation(j *journal, spec *run.AgentSpec, f facts) *conversation {
 	c := &conversation{e: j.e, spec: spec, j: j, buffered: j.rec.Options.Plain || f.watch.Output}
+	if c.form = formOf(&j.rec.Options); c.form != nil {
+		c.buffered = true // nothing is published that is not used
+	}
 	if spec != nil {
 		c.tools, _ = c.e.Tools.Select(spec.Tools) // unknown names were refused when the agent was written
 		if c.e.Images != nil && !absent(spec.ImageGeneration) {
@@ -93,7 +102,11 @@ func (c *conversation) prepareCall(ctx context.Context) (*modelCall, error) {
 		return nil, err
 	}
 	req := c.request(to.Target)
+	if err := c.takePermit(&req); err != nil {
+		return nil, err
+	}
 	if err := c.j.reserveBudget(ctx, &req, to.fallback); err != nil {
+		req.Permit.Release()
 		return nil, err
 	}
 	return &modelCall{c: c, req: req, fallback: to.fallback}, nil

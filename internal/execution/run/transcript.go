@@ -103,6 +103,7 @@ func (t *Transcript) addAnswer(s *Step) error {
 	}
 	t.CloseTurn()
 	m := model.Message{Role: model.Assistant, Text: out.Text, ToolCalls: out.ToolCalls, From: s.origin()}
+	s.Opaque.Restore(&m)
 	if len(out.ToolCalls) > 0 {
 		t.OpenTurn, t.Answer = &m, nil
 		return nil

@@ -22,6 +22,8 @@ type Provider struct {
 	BaseURL string        `json:"base_url"`     // http or https, usually ending in /v1
 	APIKey  secret.String `json:"api_key"`
 	Models  []Offer       `json:"models"`
+
+	Limits // of APIKey
 }
 
 // Offer is a listed model of a provider. Either both prices are set or neither.
@@ -185,7 +187,7 @@ func (c *Catalogue) Endpoint(name string) (Target, bool) {
 	if p == nil {
 		return Target{}, false
 	}
-	return Target{Provider: p.Name, BaseURL: p.BaseURL, APIKey: p.APIKey}, true
+	return Target{Provider: p.Name, BaseURL: p.BaseURL, APIKey: p.APIKey, Limits: p.Limits}, true
 }
 
 // At reports whether there is a provider of that name and its endpoint is this
@@ -236,7 +238,7 @@ func (c *Catalogue) Lookup(ref string) (Target, error) {
 	if model == "" {
 		return Target{}, notConfigured("The model_ref %q names a provider but no model; write %s/<model>.", ref, name)
 	}
-	t := Target{Provider: p.Name, Model: model, BaseURL: p.BaseURL, APIKey: p.APIKey}
+	t := Target{Provider: p.Name, Model: model, BaseURL: p.BaseURL, APIKey: p.APIKey, Limits: p.Limits}
 	if e, ok := p.offers[model]; ok {
 		t.Price, t.Context, t.Capabilities = e.Price, e.Context, e.Capabilities
 	}
@@ -270,6 +272,12 @@ func (p Provider) check() error {
 	u, err := url.Parse(p.BaseURL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		return fmt.Errorf("the model provider %q needs a base_url like https://host/v1, without user name, query or fragment", p.Name)
+	}
+	if wrong := CheckLimit(p.MaxConcurrency, MaxMaxConcurrency); wrong != "" {
+		return fmt.Errorf("the model provider %q: max_concurrency %s", p.Name, wrong)
+	}
+	if wrong := CheckLimit(p.TokensPerMinute, MaxTokensPerMinute); wrong != "" {
+		return fmt.Errorf("the model provider %q: tokens_per_minute %s", p.Name, wrong)
 	}
 	seen := map[string]bool{}
 	for _, o := range p.Models {

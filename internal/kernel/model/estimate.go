@@ -28,8 +28,9 @@ func EstimateMessage(m *Message) int {
 			n += imageTokens
 		}
 	}
+	n += len(m.Opaque.Data) / 4
 	for _, call := range m.ToolCalls {
-		n += frameTokens + EstimateTokens(call.Name) + EstimateTokens(call.Arguments)
+		n += frameTokens + EstimateTokens(call.Name) + EstimateTokens(call.Arguments) + len(call.Opaque)/4
 	}
 	return n
 }

@@ -32,6 +32,9 @@ type Message struct {
 	ToolCallID string           `json:"tool_call_id,omitzero"` // of a tool's result
 	Name       string           `json:"name,omitzero"`
 
+	// Opaque is what the model's endpoint wants back with the message of an
+	// assistant. A client cannot set it.
+	Opaque Opaque `json:"-"`
 	// From is the step that the message comes from, if any. It is not sent to
 	// endpoints.
 	From Origin `json:"-"`
@@ -52,6 +55,8 @@ type ToolCall struct {
 	ID        string `json:"id"`
 	Name      string `json:"name"`
 	Arguments string `json:"arguments"`
+	// Opaque is what the endpoint wants back with the call; see Message.Opaque.
+	Opaque string `json:"-"`
 }
 
 // ToolSpec offers a tool to a model. Parameters is a JSON Schema, which the
@@ -71,10 +76,11 @@ type Target struct {
 	BaseURL  string        // …/v1; empty for builtin models
 	APIKey   secret.String // sent to BaseURL only
 	Guarded  bool          // a tenant chose the address: through the guarded client
-	TenantID string        // of a guarded target: the tenant, whose egress rules hold
+	TenantID string        // of a guarded or limited target: the tenant, whose egress rules and turn hold
 	OwnKey   bool          // APIKey is the tenant's: a refusal of it concerns only that tenant
 	Price    *Price        // nil: unknown
 	Context  int           // context window in tokens; 0: unknown
+	Limits   Limits        // of the provider for APIKey
 
 	Capabilities Capabilities // Context apart
 }
@@ -111,6 +117,15 @@ type Request struct {
 	// MaxRetryAfter is the longest Retry-After that the client waits for before it
 	// tries again itself; 0: the client's own maximum.
 	MaxRetryAfter time.Duration
+	// Permit, of the provider's limits, is that of a Limiter; nil: the client takes
+	// one. Generate releases it.
+	Permit *Permit
+	// LimitWait is how long a call without a permit waits for one; 0: the client's
+	// own maximum.
+	LimitWait time.Duration
+	// OnRate is called with what an answer says about the endpoint's limits; nil:
+	// nobody wants to know.
+	OnRate func(Rate)
 }
 
 // Delta is a piece of an answer as it arrives. Exactly one field is set. The zero
@@ -147,6 +162,7 @@ type Response struct {
 	ToolCalls    []ToolCall
 	FinishReason string // one of the above
 	Usage        Usage
+	Opaque       string        // what the endpoint wants back with this message; see [Opaque]
 	StopSequence string        // which of Request.Stop ended the answer, where the endpoint says so
 	Model        string        // as the endpoint named it
 	FirstToken   time.Duration // zero where nothing streamed

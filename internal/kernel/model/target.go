@@ -48,6 +48,7 @@ type Credential struct {
 	// are used only where api_key_ref names them.
 	Shared bool
 	Key    secret.String
+	Limits Limits
 }
 
 // Credentials finds the credentials of tenants. It is used for every model call,
@@ -75,7 +76,7 @@ func (r Resolver) Resolve(ctx context.Context, tenant string, spec Spec) (Target
 	if err != nil {
 		return Target{}, err
 	}
-	if t.Guarded {
+	if t.Guarded || t.Limits != (Limits{}) {
 		t.TenantID = tenant
 	}
 	said := ParseCapabilities(spec.Capabilities)
@@ -119,7 +120,7 @@ func (r Resolver) own(ctx context.Context, tenant string, spec Spec) (Target, er
 	if at, ok := NormalizeEndpoint(spec.EndpointURL); !ok || at != c.Endpoint {
 		return Target{}, elsewhere(c.Name)
 	}
-	t.BaseURL, t.APIKey, t.OwnKey = c.Endpoint, c.Key, true
+	t.BaseURL, t.APIKey, t.OwnKey, t.Limits = c.Endpoint, c.Key, true, c.Limits
 	return t, nil
 }
 
@@ -157,7 +158,7 @@ func (r Resolver) withKey(ctx context.Context, tenant string, spec Spec) (Target
 	if err != nil || !r.Catalogue.At(name, c.Endpoint) {
 		return Target{}, elsewhere(c.Name)
 	}
-	t.APIKey, t.OwnKey = c.Key, true
+	t.APIKey, t.OwnKey, t.Limits = c.Key, true, c.Limits
 	return t, nil
 }
 
@@ -204,7 +205,7 @@ func (r Resolver) takeOwnKey(ctx context.Context, tenant string, t *Target) erro
 	if err != nil || c == nil || !c.Shared || !r.Catalogue.At(t.Provider, c.Endpoint) {
 		return err
 	}
-	t.APIKey, t.OwnKey = c.Key, true
+	t.APIKey, t.OwnKey, t.Limits = c.Key, true, c.Limits
 	return nil
 }
 
@@ -234,7 +235,7 @@ func (r Resolver) Provider(ctx context.Context, tenant, name string) (Target, bo
 // tenants returns the target of a credential whose endpoint is not the
 // operator's.
 func tenants(c *Credential, model string) Target {
-	return Target{Provider: c.Name, Model: model, BaseURL: c.Endpoint, APIKey: c.Key, Guarded: true, OwnKey: true}
+	return Target{Provider: c.Name, Model: model, BaseURL: c.Endpoint, APIKey: c.Key, Guarded: true, OwnKey: true, Limits: c.Limits}
 }
 
 func (r Resolver) credential(ctx context.Context, tenant, ref string) (*Credential, error) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"agentd/internal/kernel/jsonform"
 	"agentd/internal/kernel/model"
 )
 
@@ -28,7 +29,7 @@ type Limits struct {
 
 type entry struct {
 	Tool
-	schema  *checker
+	schema  *jsonform.Schema
 	offer   model.ToolSpec
 	orphans *orphans // the registry's
 }

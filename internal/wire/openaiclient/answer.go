@@ -21,6 +21,7 @@ type answer struct {
 	model          string
 	text, thinking strings.Builder
 	calls          callAssembler
+	opaque         opaqueParts
 	finish         string
 	usage          model.Usage
 	size           int
@@ -119,6 +120,9 @@ func (a *answer) addMessage(m *message) error {
 	if err := a.addThinking([]byte(m.thinking())); err != nil {
 		return err
 	}
+	if err := a.addOpaque(m); err != nil {
+		return err
+	}
 	content := m.Content
 	if content == "" {
 		content = m.Refusal
@@ -128,7 +132,7 @@ func (a *answer) addMessage(m *message) error {
 	}
 	for i := range m.ToolCalls {
 		piece := &m.ToolCalls[i]
-		if err := a.addSize(len(piece.ID) + len(piece.Function.Name) + len(piece.Function.Arguments)); err != nil {
+		if err := a.addSize(len(piece.ID) + len(piece.Function.Name) + len(piece.Function.Arguments) + len(piece.Extra)); err != nil {
 			return err
 		}
 		if err := a.calls.add(piece); err != nil {
@@ -203,6 +207,7 @@ func (a *answer) response(req *model.Request) model.Response {
 	if a.stop != "" && slices.Contains(req.Stop, a.stop) {
 		r.StopSequence = a.stop
 	}
+	r.Opaque = a.opaque.encode(r.Thinking, len(r.ToolCalls) > 0)
 	r.FinishReason = finishReason(a.finish, len(r.ToolCalls) > 0)
 	if r.Usage == (model.Usage{}) {
 		r.Usage = model.EstimateOutput(r)

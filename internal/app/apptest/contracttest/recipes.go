@@ -225,7 +225,10 @@ var References = map[string]string{
 	"agent_ids":         "agentId",
 	"session_ids":       "sessionId",
 
-	"run_id": "runId",
+	"run_id":        "runId",
+	"parent_run_id": "runId",
+	"root_run_id":   "runId",
+	"started_by":    "", // a type and an id, which is compared and not looked up
 	// Approvals are looked for among those of the run.
 	"approval_id":           "approvalId",
 	"model":                 "model", // of the chat routes: an agent

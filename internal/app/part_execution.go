@@ -77,7 +77,7 @@ func newExecution(
 	x.runs = &run.Service{
 		Runs: store, Writer: p.db, Queue: p.queue, Log: x.events, Hub: p.hub, Agents: agents.source, Sessions: x.sessions,
 		Starter: x.engine, Cursors: p.cursors, Clock: p.clock, WorkKind: engine.WorkKind, Audit: p.audit, Watchers: x.watchers,
-		Meter: accounts.usage, Artifacts: content.artifacts.Of,
+		Meter: accounts.usage, Artifacts: content.artifacts.Of, Names: runNames{agents.agents, accounts.identity},
 	}
 	x.schedules = schedule.New(schedule.Deps{
 		Store: schedulesql.New(p.db), Agents: agents.agents.Store(), Runs: x.runs, RunStore: store,

@@ -101,12 +101,12 @@ func openPlatform(ctx context.Context, p *platform) error {
 	return nil
 }
 
-// part is the kernel's own: the audit log, and the delivery of changes.
+// part is the kernel's own: the delivery of changes.
 func (p *platform) part() part {
 	return part{
-		name: "kernel", routes: p.audit.Routes(),
+		name:     "kernel",
 		workers:  []worker{p.worker(resource.WorkKind, 8, p.changes.Deliver)},
-		services: []service{background(p.reportKeys), background(p.watch.Serve)},
+		services: []service{background(p.reportKeys)},
 	}
 }
 

@@ -102,6 +102,11 @@ func filteredLists() []list {
 			_, err := auditsql.New(db).List(ctx, "t", audit.Filter{EntryFilter: f, Limit: w.Limit})
 			return err
 		}),
+		filtered("audit export", func(ctx context.Context, db *sqldb.DB, f audit.EntryFilter, w page.Window) error {
+			after := audit.Position{At: time.UnixMicro(1), EntryID: "x"}
+			_, err := auditsql.New(db).List(ctx, "t", audit.Filter{EntryFilter: f, Limit: w.Limit, After: after, OldestFirst: true})
+			return err
+		}),
 		filtered("audit of a target", func(ctx context.Context, db *sqldb.DB, f audit.TargetFilter, w page.Window) error {
 			_, err := auditsql.New(db).List(ctx, "t", audit.Filter{TargetFilter: f, Limit: w.Limit})
 			return err

@@ -142,6 +142,11 @@ type Reply struct {
 	Cookie   *Cookie // to be set in the browser
 }
 
+// Lines is an answer of lines of JSON (application/x-ndjson), which are sent as
+// they come. An error before the first line is a refusal; a later one cuts the
+// answer off.
+type Lines iter.Seq2[[]byte, error]
+
 // ShownOnce is an answer with a secret that no later answer shows, a repetition of
 // the request included.
 type ShownOnce interface {

@@ -27,8 +27,8 @@ type Run struct {
 	AgentID        string          `json:"agent_id" format:"uuid" required:"true"`
 	SessionID      *string         `json:"session_id" format:"uuid" doc:"Session that the run belongs to."`
 	Status         Status          `json:"status" enum:"queued,running,completed,failed,cancelled,timeout,guardrail_blocked,paused,awaiting_approval,auth_required,rejected" required:"true"`
-	Input          schema.Object   `json:"input"`
-	Output         schema.Nullable `json:"output" doc:"The result: text, and truncated if a limit cut it off. Null until the run ends."`
+	Input          schema.Object   `json:"input,omitzero" doc:"Not in summaries."`
+	Output         schema.Nullable `json:"output" doc:"The result: text, and truncated if a limit cut it off. Null until the run ends, and in summaries."`
 	Metrics        Metrics         `json:"metrics"`
 	Error          *string         `json:"error" doc:"Why the run did not complete, in one sentence."`
 	ErrorCode      string          `json:"error_code,omitzero" doc:"Stable code of the error."`
@@ -36,13 +36,13 @@ type Run struct {
 	StartedAt      *time.Time      `json:"started_at"`
 	CompletedAt    *time.Time      `json:"completed_at"`
 	TeamRunID      *string         `json:"team_run_id" format:"uuid"`
-	Metadata       schema.Object   `json:"metadata"`
+	Metadata       schema.Object   `json:"metadata,omitzero" doc:"Not in summaries."`
 	StepSeq        int64           `json:"step_seq" doc:"Number of the current or last step."`
 	Artifacts      []Artifact      `json:"artifacts"`
 	ResourceLimits Limits          `json:"resource_limits"`
 	AgentVersion   int64           `json:"agent_version,omitzero" doc:"Version of the agent that the run uses."`
 
-	PendingApprovals []PendingApproval `json:"pending_approvals,omitzero" doc:"Tool calls that wait for approval. Not in lists."`
+	PendingApprovals []PendingApproval `json:"pending_approvals,omitzero" doc:"Tool calls that wait for approval. In lists only with fields=summary, without arguments."`
 	Approvals        []Approval        `json:"approvals,omitzero" doc:"Decided approvals, oldest first. Not in lists."`
 	PendingInput     *PendingInput     `json:"pending_input,omitzero" doc:"The question that the run waits for an answer to."`
 	PendingAuth      *PendingAuth      `json:"pending_auth,omitzero" doc:"The authorization that the run waits for."`
@@ -53,6 +53,15 @@ type Run struct {
 
 	ContinuesRunID   string  `json:"continues_run_id,omitzero" format:"uuid" doc:"The run that this one continues."`
 	ContinuedByRunID *string `json:"continued_by_run_id,omitzero" format:"uuid" doc:"The run that continues this one after it failed."`
+
+	StartedBy    *Initiator `json:"started_by" doc:"Who or what started the run; null for runs of versions that did not store it."`
+	ParentRunID  *string    `json:"parent_run_id" format:"uuid" doc:"The run that started this one."`
+	ParentStepID *string    `json:"parent_step_id" format:"uuid" doc:"The step of the parent that started this run."`
+	RootRunID    *string    `json:"root_run_id" format:"uuid" doc:"The run that the family of runs began with; null for that run itself."`
+
+	AgentName     string `json:"agent_name,omitzero" doc:"Only in summaries."`
+	InputPreview  string `json:"input_preview,omitzero" doc:"Beginning of the message, 200 characters. Only in summaries."`
+	OutputPreview string `json:"output_preview,omitzero" doc:"Beginning of the result's text, 200 characters. Only in summaries."`
 }
 
 // Artifact is a file that a run produced.
@@ -240,7 +249,8 @@ type Step struct {
 	ToolCalls   []string        `json:"tool_calls" doc:"Names of the tools that the step asked for."`
 	Attempts    []StepAttempt   `json:"attempts,omitzero" doc:"Attempts that failed before the result, oldest first; the newest 20."`
 
-	InheritedFrom *string `json:"inherited_from,omitzero" format:"uuid" doc:"The run that made the step, if this one inherited it."`
+	ChildRunIDs   []string `json:"child_run_ids,omitzero" format:"uuid" doc:"Runs that the step started; at most 1,000 of the run's."`
+	InheritedFrom *string  `json:"inherited_from,omitzero" format:"uuid" doc:"The run that made the step, if this one inherited it."`
 
 	// CallOf is, for a step of type tool, the seq of the model's step that has the
 	// call with the same arguments, so that a store keeps them only there. 0: none.

@@ -73,8 +73,10 @@ type Record struct {
 type Filter struct {
 	TargetFilter
 	EntryFilter
-	After Position // only entries that are older; zero: from the newest
+	After Position // only entries beyond it; zero: from the beginning
 	Limit int
+	// OldestFirst reverses the order of the list.
+	OldestFirst bool
 }
 
 // TargetFilter has the filters of listAuditEntriesOfTarget; see sqldb.Filter.
@@ -103,7 +105,7 @@ type Position struct {
 // when its tenant is purged.
 type Store interface {
 	AppendTx(tx txn.Tx, r Record) error
-	// List returns entries of a tenant, newest first.
+	// List returns entries of a tenant, newest first unless the filter reverses it.
 	List(ctx context.Context, tenant string, f Filter) ([]Record, error)
 	// Count counts up to most entries that a filter selects. It ignores After
 	// and Limit.

@@ -1,8 +1,10 @@
 package audit
 
 import (
+	"context"
 	"reflect"
 
+	"agentd/internal/base/authz"
 	"agentd/internal/base/route"
 )
 
@@ -10,6 +12,7 @@ import (
 type (
 	ListIn   = listIn
 	TargetIn = targetIn
+	ExportIn = exportIn
 )
 
 // NewInput makes an empty input of an operation.
@@ -20,4 +23,9 @@ func (w *Watch) Rows() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.rows)
+}
+
+// ExportLines answers exportAuditLog.
+func (l *Log) ExportLines(ctx context.Context, who authz.Caller, in *exportIn) (route.Lines, error) {
+	return l.export(ctx, who, in)
 }

@@ -198,9 +198,17 @@ func (s *Store) ListKeys(ctx context.Context, tenantID, userID string) ([]identi
 	return keys, rows.Err()
 }
 
+var oneKey = selectKey + `WHERE k.tenant_id = ? AND k.key_id = ?`
+
+// GetKey implements identity.Store.
+func (s *Store) GetKey(ctx context.Context, tenantID, keyID string) (k identity.Key, err error) {
+	err = scanAPIKey(s.db.QueryRow(ctx, oneKey, tenantID, keyID), &k)
+	return k, err
+}
+
 // GetKeyTx implements identity.Store.
 func (s *Store) GetKeyTx(tx txn.Tx, tenantID, keyID string) (k identity.Key, err error) {
-	err = scanAPIKey(sqldb.From(tx).QueryRow(selectKey+`WHERE k.tenant_id = ? AND k.key_id = ?`, tenantID, keyID), &k)
+	err = scanAPIKey(sqldb.From(tx).QueryRow(oneKey, tenantID, keyID), &k)
 	return k, err
 }
 

@@ -34,6 +34,7 @@ func (c *Config) Validate() error {
 		_, err := c.Server.Proxies()
 		return err
 	})
+	v.check("AGENTD_CORS_ORIGINS", true, func() error { return checkOrigins(c.Server.Origins()) })
 	v.check("AGENTD_STREAMS_PER_TENANT", true, func() error {
 		if c.Server.StreamsPerTenant < 0 {
 			return errors.New("must be 0 or more")

@@ -34,6 +34,7 @@ func (c *Config) Validate() error {
 		_, err := c.Server.Proxies()
 		return err
 	})
+	v.check("AGENTD_CORS_ORIGINS", true, func() error { return checkOrigins(c.Server.Origins()) })
 	v.check("AGENTD_STREAMS_PER_TENANT", true, func() error {
 		if c.Server.StreamsPerTenant < 0 {
 			return errors.New("must be 0 or more")
@@ -122,6 +123,7 @@ func (m *Models) validate(v *verdict) {
 	})
 	v.check("AGENTD_SPEECH_MODEL", m.SpeechModel != "", served(m.SpeechModel))
 	v.check("AGENTD_TRANSCRIPTION_MODEL", m.TranscriptionModel != "", served(m.TranscriptionModel))
+	v.check("AGENTD_MODEL_PRICES", m.Prices != "", func() error { return checkFile(m.Prices) })
 	v.check("AGENTD_PROVIDERS", m.Providers != "", func() error { return checkFile(m.Providers) })
 }
 

@@ -16,7 +16,6 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -82,6 +81,9 @@ type Config struct {
 	Heartbeat    time.Duration // of silent streams; 0: 15 s
 	RecheckEvery time.Duration // of the credentials of streams; 0: 3 s
 	FrameTimeout time.Duration // for a client to take a frame; 0: 10 s
+	// Origins are the origins whose pages may call the API, with keys and without
+	// cookies; "*" is any. Empty: none but the service's own.
+	Origins []string
 	// TenantStreams is how many event streams a tenant may have open at once;
 	// 0: any number.
 	TenantStreams int
@@ -112,7 +114,8 @@ type Server struct {
 	bodies   *bodies
 	streams  *streams
 	metrics  *metrics
-	document func() ([]byte, error)
+	document *File
+	origins  origins
 	draining atomic.Bool
 
 	http   *http.Server
@@ -153,7 +156,11 @@ func New(c Config) (*Server, error) {
 	s.limits = newLimits(c.Limiter, s.metrics)
 
 	// Rendered on first use: it takes as long as the rest of the start.
-	s.document = sync.OnceValues(func() ([]byte, error) { return OpenAPI(c.Routes, c.Raw) })
+	s.document = NewFile("application/json", func() ([]byte, bool, error) {
+		document, err := OpenAPI(c.Routes, c.Raw)
+		return document, false, err
+	})
+	s.origins = c.Origins
 	s.mountAll(c)
 
 	ctx, cancel := context.WithCancelCause(context.Background())

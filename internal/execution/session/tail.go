@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"math/bits"
 	"slices"
 
 	"agentd/internal/execution/run"
@@ -23,7 +24,9 @@ type tail struct {
 
 	segments []segment // newest first
 	chapters []*chapter
-	messages int // that were counted, of the chapters behind the summary
+	needed   int  // of them; 0: not reached yet
+	cut      bool // older ones were read and dropped, see trim
+	messages int  // that were counted, of the chapters behind the summary
 	tokens   int
 
 	summarized int // index of the chapter with the newest summary; -1: none was read
@@ -41,7 +44,7 @@ func messagesOf(ctx context.Context, p *path, reach run.Reach) ([]model.Message,
 		return p.allMessages(ctx)
 	}
 	messages := t.assemble()
-	if t.summarized >= 0 || t.walk.piece < 0 {
+	if t.summarized >= 0 || t.walk.piece < 0 && !t.cut {
 		return messages, nil
 	}
 	return t.withOlderSummary(ctx, messages)
@@ -56,6 +59,7 @@ func (t *tail) read(ctx context.Context) error {
 	for {
 		segments, err := t.walk.next(ctx, stretch)
 		if err != nil || len(segments) == 0 {
+			t.trim()
 			return err
 		}
 		chapters, err := t.path.chapters(ctx, segments)
@@ -66,12 +70,18 @@ func (t *tail) read(ctx context.Context) error {
 			if err := t.add(ctx, &segments[i], chapters[i]); err != nil {
 				return err
 			}
+			if t.needed == 0 && t.reached() {
+				t.needed = len(t.chapters)
+			}
 		}
 		if t.enough() {
+			t.trim()
 			return nil
 		}
 		stretch = min(2*stretch, maxStretch)
-		if t.start != nil && t.start.piece == t.walk.piece && t.start.Turn.Turn < t.walk.before {
+		if t.needed > 0 && t.segments[t.needed-1].piece == t.walk.piece && t.block() < t.walk.before {
+			stretch = int(min(int64(stretch), t.walk.before-t.block()))
+		} else if t.start != nil && t.start.piece == t.walk.piece && t.start.Turn.Turn < t.walk.before {
 			stretch = int(min(int64(stretch), t.walk.before-t.start.Turn.Turn))
 		}
 	}
@@ -111,8 +121,9 @@ func (t *tail) reached() bool {
 
 // enough reports whether nothing older has to be read.
 func (t *tail) enough() bool {
-	if t.reached() {
-		return true
+	if t.needed > 0 {
+		oldest := &t.segments[len(t.segments)-1]
+		return t.beyond(oldest) || oldest.Turn.Turn == t.block()
 	}
 	if t.summarized < 0 {
 		return false
@@ -124,6 +135,30 @@ func (t *tail) enough() bool {
 		return false
 	}
 	return !t.summary.KeepRequest || t.hasRequest()
+}
+
+// block returns the first turn of the tail that is more than a model is shown. It is
+// the beginning of a block of turns, of a power of two below the number that is needed,
+// so that it moves seldom: contextwindow.Fit cuts the tail from there, and providers'
+// caches know prompts by their beginning.
+func (t *tail) block() int64 {
+	size := int64(1) << max(0, bits.Len(uint(t.needed-1))-1)
+	return t.segments[t.needed-1].Turn.Turn / size * size
+}
+
+// beyond reports whether a run precedes the first block.
+func (t *tail) beyond(seg *segment) bool {
+	return seg.piece < t.segments[t.needed-1].piece || seg.Turn.Turn < t.block()
+}
+
+// trim drops the runs before the first block.
+func (t *tail) trim() {
+	for n := len(t.segments); t.needed > 0 && n > 0 && t.beyond(&t.segments[n-1]); n-- {
+		t.segments, t.chapters, t.cut = t.segments[:n-1], t.chapters[:n-1], true
+		if t.summarized == n-1 {
+			t.summarized, t.summary, t.start = -1, nil, nil
+		}
+	}
 }
 
 // hasRequest reports whether the message of the user was read that the newest

@@ -263,25 +263,67 @@ func TestTailIsTheEndOfTheHistory(t *testing.T) {
 	})
 }
 
-// checkShown checks that the strategies that make no summaries show the same of the
-// tail as of everything.
+// checkShown checks that a tail is the end of all messages, behind the newest
+// summary, and that it has more than a model is shown unless it has everything.
 func (m *memory) checkShown(t *rapid.T, p *path, all []model.Message) {
 	if len(withoutRules(all)) < len(all) {
 		return // a session with system messages is read whole
 	}
-	for _, limits := range []contextwindow.Limits{
+	for _, reach := range []run.Reach{
 		{Messages: rapid.IntRange(1, 12).Draw(t, "window")}, {Tokens: rapid.IntRange(1, 200).Draw(t, "tokens")},
 	} {
-		got, err := messagesOf(context.Background(), p, run.Reach{Messages: limits.Messages, Tokens: limits.Tokens})
+		got, err := messagesOf(context.Background(), p, reach)
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The turn under way ends with a message of the user, and counts too.
-		own := model.Message{Role: model.User, Text: "and now?"}
-		want, got := append(slices.Clip(all), own), append(got, own)
-		if diff := gocmp.Diff(contextwindow.Fit(want, contextwindow.Sizes(want), limits), contextwindow.Fit(got, contextwindow.Sizes(got), limits)); diff != "" {
-			t.Fatalf("%+v (-want +got):\n%s", limits, diff)
+		rest, end := got, all
+		if len(all) > 0 && all[0].Summary {
+			if len(got) == 0 || gocmp.Diff(all[0], got[0]) != "" {
+				t.Fatalf("%+v: the summary is missing", reach)
+			}
+			rest, end = got[1:], all[1:]
 		}
+		end = end[max(0, len(end)-len(rest)):]
+		if diff := gocmp.Diff(end, rest, cmpopts.EquateEmpty()); diff != "" {
+			t.Fatalf("%+v (-want +got):\n%s", reach, diff)
+		}
+		tokens := 0
+		for _, n := range contextwindow.Sizes(rest) {
+			tokens += n
+		}
+		if len(got) < len(all) && (reach.Messages > 0 && len(rest) <= reach.Messages || reach.Tokens > 0 && tokens <= reach.Tokens) {
+			t.Fatalf("%+v: only %d messages of %d tokens", reach, len(rest), tokens)
+		}
+	}
+}
+
+// What a model is shown begins with the same message for many turns, so that caches of
+// prompts know it.
+func TestTailsBeginAlike(t *testing.T) {
+	t.Parallel()
+	m := &memory{journals: map[string]run.Journal{}}
+	limits := contextwindow.Limits{Messages: 40}
+	begins := map[string]bool{}
+	const turns = 400
+	for n := int64(1); n <= turns; n++ {
+		r := runOf(t, fmt.Sprint("r", n), "hello", run.Completed, "yes", llm(t, "yes"))
+		m.turns = append(m.turns, Turn{SessionID: "s", Turn: n, BranchID: Root, RunID: r.Run.RunID, Finished: true, Entries: 2})
+		m.journals[r.Run.RunID] = *r
+		p, err := (&reader{store: m}).path(t.Context(), "t", "s", Root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := messagesOf(t.Context(), p, run.Reach{Messages: limits.Messages})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, model.Message{Role: model.User, Text: "and now?"})
+		begins[contextwindow.Fit(got, contextwindow.Sizes(got), limits)[0].From.RunID] = true
+	}
+	// The cut moves each time that 40 messages became too many for 24, which is every
+	// eight turns, and with each block of 16.
+	if most := turns/8 + turns/16 + 10; len(begins) > most {
+		t.Errorf("%d beginnings in %d turns, instead of at most %d", len(begins), turns, most)
 	}
 }
 

@@ -20,7 +20,8 @@ const (
 	selectTurns    = `SELECT ` + turnColumns + ` FROM session_runs`
 	selectTurnOf   = selectTurns + ` WHERE tenant_id = ? AND run_id = ?`
 	listTurns      = selectTurns + ofSession + ` ORDER BY turn`
-	listTimedTurns = `SELECT t.session_id, t.turn, t.branch_id, t.run_id, t.finished, t.entries, t.summarized, r.status, r.created_at, r.completed_at
+	listTimedTurns = `SELECT t.session_id, t.turn, t.branch_id, t.run_id, t.finished, t.entries, t.summarized,
+			r.status, r.created_at, r.completed_at
 		FROM session_runs t JOIN runs r ON r.tenant_id = t.tenant_id AND r.run_id = t.run_id
 		WHERE t.tenant_id = ? AND t.session_id = ? AND t.turn > ? ORDER BY t.turn`
 	listOutlines = `SELECT seq, type, status, CASE WHEN type = 'llm' THEN output WHEN output IS NOT NULL THEN '{}' END FROM run_steps

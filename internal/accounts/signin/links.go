@@ -63,7 +63,9 @@ func (l links) list(ctx context.Context, who authz.Caller, _ *nothing) (AuthProv
 		}
 	}
 	for _, l := range linked {
-		items = append(items, AuthProvider{ID: l.Provider, Linked: true, Subject: l.Subject, Email: orNull(l.ProviderEmail), LinkedAt: &l.LinkedAt})
+		items = append(items, AuthProvider{
+			ID: l.Provider, Linked: true, Subject: l.Subject, Email: orNull(l.ProviderEmail), LinkedAt: &l.LinkedAt,
+		})
 	}
 	return AuthProviders{Items: items, Providers: items}, nil
 }

@@ -197,8 +197,8 @@ func listedModel(e *model.Entry) Model {
 	chats := f.Modality == model.Chat
 	m := Model{
 		ID: e.Ref, DisplayName: cmp.Or(f.Title, e.Model), Provider: e.Provider, Tier: f.Tier, Context: e.Context, Output: f.MaxOutput,
-		ToolCalls: orElse(f.ToolCalls, chats), Streaming: orElse(f.Streaming, chats), JSONMode: ptr.Value(f.JSONMode), Vision: ptr.Value(f.Vision),
-		Modality: &f.Modality,
+		ToolCalls: orElse(f.ToolCalls, chats), Streaming: orElse(f.Streaming, chats), JSONMode: ptr.Value(f.JSONMode),
+		Vision: ptr.Value(f.Vision), Modality: &f.Modality,
 	}
 	if e.Price != nil {
 		m.Pricing = pricing{Input: e.Price.Input, Output: e.Price.Output, Known: true}

@@ -70,7 +70,8 @@ func (f *Fetcher) Fetch(ctx context.Context, tenant, url string) (webtool.Page, 
 	req.Header.Set("User-Agent", "agentd/1 (http_fetch)")
 	ctx, cancel := context.WithTimeout(ctx, f.Timeout) // includes the conversion of the body
 	defer cancel()
-	resp, err := f.Guarded.DoOnceReachable(req.WithContext(ctx), f.Reach, outbound.Limits{Time: f.Timeout, Bytes: int64(f.MaxBytes) + 1, Hops: f.Redirects})
+	limits := outbound.Limits{Time: f.Timeout, Bytes: int64(f.MaxBytes) + 1, Hops: f.Redirects}
+	resp, err := f.Guarded.DoOnceReachable(req.WithContext(ctx), f.Reach, limits)
 	if err != nil {
 		return webtool.Page{}, f.publicError(ctx, err)
 	}

@@ -3,7 +3,9 @@ package engine
 import (
 	"cmp"
 	"context"
+	"math/bits"
 
+	"agentd/internal/execution/run"
 	"agentd/internal/kernel/contextwindow"
 	"agentd/internal/kernel/model"
 )
@@ -85,16 +87,24 @@ func (c *conversation) room(t model.Target) int {
 	return max(room-c.toolTokens, n/8)
 }
 
+// coarse rounds a number of tokens down, by an eighth at most, so that what is learnt of
+// a model's counting does not move the cut in each call.
+func coarse(n int) int {
+	step := 1 << max(0, bits.Len(uint(max(0, n)))-4)
+	return n - n%step
+}
+
 // view returns the messages that a model is sent.
 func (c *conversation) view(t model.Target) []model.Message {
 	c.meter.Read(c.messages)
 	limits := contextwindow.Limits{Tokens: c.room(t)}
 	if c.spec.ContextStrategy == strategySliding {
-		limits.Messages = cmp.Or(c.spec.ContextWindow, 20)
+		limits.Messages = c.slidingWindow()
 	}
 	shown := c.messages
 	c.shown, c.shownTokens = len(shown), c.meter.Total()
 	if c.shownTokens > limits.Tokens || limits.Messages > 0 {
+		limits.Tokens = coarse(limits.Tokens)
 		shown = contextwindow.Fit(c.messages, c.meter.Sizes(), limits)
 	}
 	if len(shown) < c.shown {
@@ -104,4 +114,25 @@ func (c *conversation) view(t model.Target) []model.Message {
 		}
 	}
 	return shown
+}
+
+// slidingWindow is how many messages strategySliding shows.
+func (c *conversation) slidingWindow() int { return cmp.Or(c.spec.ContextWindow, 20) }
+
+// reach returns how much of the earlier turns view may show. Where summaries are
+// made, all is read that none replaced: the next one is made of it. The context
+// window bounds the tokens, rather than room, because what the gauge learns may
+// raise the room while the run goes on.
+func (c *conversation) reach(ctx context.Context) (r run.Reach) {
+	if c.spec.ContextStrategy == strategySliding {
+		r.Messages = c.slidingWindow()
+	}
+	t, err := c.resolveModels(ctx)
+	if err != nil { // the first call meets the same error, and ends the run by it
+		return r
+	}
+	if _, summarizes := c.style(); !summarizes || t.Provider == model.Builtin {
+		r.Tokens = cmp.Or(t.Context, defaultContext)
+	}
+	return r
 }

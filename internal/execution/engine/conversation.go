@@ -3,8 +3,12 @@ package engine
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"slices"
+	"time"
 
+	"agentd/internal/agents/agent"
 	"agentd/internal/base/schema"
 	"agentd/internal/execution/run"
 	"agentd/internal/kernel/contextwindow"
@@ -42,8 +46,11 @@ type conversation struct {
 	limited       limitedCall         // the call that is waited with
 	// waitedForLimit: the run waited for a limit before this attempt.
 	waitedForLimit bool
-	shown          int // messages of the last request
-	shownTokens    int // estimated tokens of these
+	// wokenFrom is when the next attempt was due of a run that was woken before, to try
+	// whether its model is back; zero: it was not.
+	wokenFrom   time.Time
+	shown       int // messages of the last request
+	shownTokens int // estimated tokens of these
 }
 
 // newConversation returns an empty conversation with the agent's own tools. spec
@@ -58,26 +65,37 @@ func newConversation(j *journal, spec *run.AgentSpec, f facts) *conversation {
 		if c.e.Images != nil && !absent(spec.ImageGeneration) {
 			c.tools = c.tools.Join(c.e.Images.Set([]byte(spec.ImageGeneration)))
 		}
+		c.tools = c.allowed(c.tools)
 	}
 	return c
 }
 
-// opening returns what the conversation begins with: the agent's own prompt,
-// what it remembers, the earlier turns, and the message with the caller's
-// instructions in front of it.
+// allowed returns the tools without those that the agent must never use.
+func (c *conversation) allowed(tools tool.Set) tool.Set {
+	if len(c.spec.ToolOverrides) == 0 {
+		return tools
+	}
+	return tools.Filter(func(name string) bool { return c.spec.Trust(name) != agent.NeverAllow })
+}
+
+// opening returns what the conversation begins with: the agent's own prompt, the
+// earlier turns, and the message with what the agent remembers and the caller's
+// instructions in front of it. What differs from turn to turn comes last, because
+// providers' caches know prompts by their beginning.
 func (c *conversation) opening(in *run.Input, recalled *string, earlier []model.Message) []model.Message {
 	var messages []model.Message
 	if c.spec.System != "" {
 		messages = append(messages, model.Message{Role: model.System, Text: c.spec.System})
 	}
-	if recalled != nil && *recalled != "" {
-		messages = append(messages, model.Message{Role: model.System, Text: *recalled})
-	}
 	messages = append(append(messages, earlier...), in.History...)
 	if in.Message != "" || len(in.Parts) > 0 || len(in.History) == 0 {
 		messages = append(messages, model.Message{Role: model.User, Text: in.Message, Parts: in.Parts, From: c.j.origin(0)})
 	} // else the history ends with what is to be answered: a tool's result
-	return run.WithInstructions(messages, in.Instructions)
+	messages = run.WithInstructions(messages, in.Instructions)
+	if recalled != nil {
+		messages = run.WithPreface(messages, *recalled)
+	}
+	return messages
 }
 
 // prepareCall resolves the models, reserves the budget and builds the request
@@ -109,9 +127,11 @@ func (c *conversation) request(target model.Target) model.Request {
 		MaxTokens: o.MaxTokens, Temperature: o.Temperature, TopP: o.TopP, Stop: o.Stop,
 		Extra: extraFields(c.spec, c.phase(), target.Capabilities, o.Extra),
 	}
+	req.CacheKey = c.cacheKey()
 	if c.spec.ModelRetry.MaxElapsed > 0 {
 		req.MaxRetryAfter = maxQuickWait
 	}
+	req.Probe = !c.wokenFrom.IsZero()
 	if limit := c.j.limits().MaxTokensPerRun; limit != nil && !c.closing {
 		used := c.j.rec.Metrics.InputTokens + c.j.rec.Metrics.OutputTokens + int64(c.shownTokens)
 		left := int(max(1, *limit-used))
@@ -133,6 +153,18 @@ func (c *conversation) request(target model.Target) model.Request {
 		}
 	}
 	return req
+}
+
+// cacheKey names the session, or the run outside of one. It tells an endpoint nothing
+// but that two calls belong together.
+func (c *conversation) cacheKey() string {
+	rec := c.j.rec
+	id := rec.RunID
+	if rec.SessionID != nil {
+		id = *rec.SessionID
+	}
+	sum := sha256.Sum256([]byte(rec.TenantID + "/" + id))
+	return hex.EncodeToString(sum[:16])
 }
 
 // offeredTools returns the tools that a model may call: the agent's and the

@@ -81,19 +81,10 @@ type Target struct {
 	Price    *Price        // nil: unknown
 	Context  int           // context window in tokens; 0: unknown
 	Limits   Limits        // of the provider for APIKey
+	// MaxOutput is the largest answer in tokens; 0: unknown.
+	MaxOutput int
 
 	Capabilities Capabilities // Context apart
-}
-
-// Price is in US dollars per million tokens.
-type Price struct {
-	Input  float64 `json:"input_usd_per_mtok"`
-	Output float64 `json:"output_usd_per_mtok"`
-}
-
-// Cost of a usage, in US dollars.
-func (p Price) Cost(u Usage) float64 {
-	return (p.Input*float64(u.InputTokens) + p.Output*float64(u.OutputTokens)) / 1e6
 }
 
 // Request is one model call.
@@ -107,6 +98,9 @@ type Request struct {
 	TopP        *float64
 	Stop        []string
 	Extra       map[string]jsontext.Value // further wire fields (response_format, reasoning_effort …)
+	// CacheKey names what prompts have in common, for endpoints that choose the machine
+	// by it whose cache has the beginning of the prompt; "": nothing.
+	CacheKey string
 	// Detailed requests the pieces of tool calls too, and the zero Delta. Without
 	// it calls come with the response only, and an answer that breaks off in the
 	// middle of a call is requested again.
@@ -123,6 +117,9 @@ type Request struct {
 	// LimitWait is how long a call without a permit waits for one; 0: the client's
 	// own maximum.
 	LimitWait time.Duration
+	// Probe has the call made although its endpoint is left alone after failures, to
+	// find out whether it is back: one such call at a time.
+	Probe bool
 	// OnRate is called with what an answer says about the endpoint's limits; nil:
 	// nobody wants to know.
 	OnRate func(Rate)
@@ -168,14 +165,17 @@ type Response struct {
 	FirstToken   time.Duration // zero where nothing streamed
 }
 
-// Usage counts tokens. ThinkingTokens are part of OutputTokens. Estimated means
-// that the endpoint reported no numbers and four characters count as a token.
+// Usage counts tokens. ThinkingTokens are part of OutputTokens; CachedTokens, which the
+// provider had in a cache, and CacheWriteTokens, which it stored in one, are part of
+// InputTokens. Estimated means that the endpoint reported no numbers, or none that can
+// be true, and four characters count as a token.
 type Usage struct {
-	InputTokens    int  `json:"input_tokens"`
-	OutputTokens   int  `json:"output_tokens"`
-	ThinkingTokens int  `json:"thinking_tokens,omitzero"`
-	CachedTokens   int  `json:"cached_tokens,omitzero"`
-	Estimated      bool `json:"estimated,omitzero"`
+	InputTokens      int  `json:"input_tokens"`
+	OutputTokens     int  `json:"output_tokens"`
+	ThinkingTokens   int  `json:"thinking_tokens,omitzero"`
+	CachedTokens     int  `json:"cached_tokens,omitzero"`
+	CacheWriteTokens int  `json:"cache_write_tokens,omitzero"`
+	Estimated        bool `json:"estimated,omitzero"`
 }
 
 // Client calls models. With a sink the answer is streamed: sink is called for
@@ -197,6 +197,7 @@ type Error struct {
 	Status     int    // the endpoint's HTTP status; 0: it did not answer properly
 	Retryable  bool   // another call at once may succeed; false once a piece of the answer was delivered
 	Passing    bool   // the same call may succeed later: the endpoint is overloaded, or was not reached
+	NotMade    bool   // the endpoint was not asked: it is left alone after failures, and RetryAfter is not its own
 	RetryAfter time.Duration
 	Cause      error // for logs
 }

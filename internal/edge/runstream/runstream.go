@@ -220,9 +220,13 @@ func (s *Stream) watchLimit(ctx context.Context, wait *modelWait) {
 	}
 }
 
+// CodeModelUnavailable is the code of a request that ends while its run waits for
+// its model.
+const CodeModelUnavailable = "model_unavailable"
+
 // modelDown is the answer to a request whose run waits for its model.
 func (s *Stream) modelDown(next time.Time) error {
-	f := fault.New(fault.Unavailable, "model_unavailable",
+	f := fault.New(fault.Unavailable, CodeModelUnavailable,
 		"The model is down or overloaded. The run %s goes on when it answers again: read it, or repeat the request with the same "+
 			"Idempotency-Key.", s.Run.RunID)
 	f.RetryAfter = max(time.Until(next), time.Second)

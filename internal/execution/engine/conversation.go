@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 
+	"agentd/internal/agents/agent"
 	"agentd/internal/base/schema"
 	"agentd/internal/execution/run"
 	"agentd/internal/kernel/contextwindow"
@@ -58,8 +59,17 @@ func newConversation(j *journal, spec *run.AgentSpec, f facts) *conversation {
 		if c.e.Images != nil && !absent(spec.ImageGeneration) {
 			c.tools = c.tools.Join(c.e.Images.Set([]byte(spec.ImageGeneration)))
 		}
+		c.tools = c.allowed(c.tools)
 	}
 	return c
+}
+
+// allowed returns the tools without those that the agent must never use.
+func (c *conversation) allowed(tools tool.Set) tool.Set {
+	if len(c.spec.ToolOverrides) == 0 {
+		return tools
+	}
+	return tools.Filter(func(name string) bool { return c.spec.Trust(name) != agent.NeverAllow })
 }
 
 // opening returns what the conversation begins with: the agent's own prompt,

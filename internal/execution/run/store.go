@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"agentd/internal/agents/agent"
 	"agentd/internal/base/page"
 	"agentd/internal/base/schema"
 	"agentd/internal/base/txn"
@@ -158,9 +159,11 @@ type AgentSpec struct {
 
 	ModelRetry ModelRetry
 
-	ApprovalTools   []string       // approval_required_tools
-	ApprovalRules   []ApprovalRule // policies.tool_approvals, which take precedence
-	ApprovalTimeout time.Duration  // policies.approval_timeout_ms
+	ToolOverrides    []agent.ToolOverride // go before the rules
+	ApprovalRules    []ApprovalRule       // policies.tool_approvals, which go before the lists
+	ApprovalTools    []string             // approval_required_tools
+	AutoApproveTools []string             // go before a * in ApprovalTools
+	ApprovalTimeout  time.Duration        // policies.approval_timeout_ms
 
 	MCP             schema.Object // this and the next ones are the agent's fields, parsed by those who use them
 	Memory          schema.Nullable
@@ -188,6 +191,17 @@ const (
 	ApprovalNever  = "never"
 	ApprovalWhen   = "when"
 )
+
+// Trust returns how far the agent's tool_overrides trust a tool; "" where none is of
+// it.
+func (s *AgentSpec) Trust(tool string) string {
+	for _, o := range s.ToolOverrides {
+		if o.Tool == tool {
+			return o.Trust
+		}
+	}
+	return ""
+}
 
 // ApprovalRule defines whether calls of a tool wait for approval: always, never,
 // or when a CEL condition on the arguments holds.

@@ -138,6 +138,17 @@ func (s Set) Join(other Set) Set {
 	return joined
 }
 
+// Filter returns a set of the tools whose name keep accepts.
+func (s Set) Filter(keep func(name string) bool) Set {
+	kept := Set{limits: s.limits}
+	for _, e := range s.entries {
+		if keep(e.Name) {
+			kept.entries = append(kept.entries, e)
+		}
+	}
+	return kept
+}
+
 // Len returns the number of tools.
 func (s Set) Len() int { return len(s.entries) }
 

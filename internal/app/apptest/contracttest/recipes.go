@@ -241,6 +241,12 @@ var References = map[string]string{
 	"client_id":          "", // of an authorization server
 	"workspace_id":       "workspaceId",
 	"knowledge_base_id":  "knowledgeBaseId",
+	"knowledge_base_ids": "knowledgeBaseId",
+	"mcp.servers[].id":   "", // callers choose it
+	"skills[].id":        "", // callers choose it
+	"spec_id":            "", // of no table yet
+	// Guardrails are looked up when runs need them, among the company's.
+	"guardrail_id": "",
 
 	"actor_id": "keyId",
 

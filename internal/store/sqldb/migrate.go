@@ -40,8 +40,12 @@ const migrationLock = 0x6167656e7464
 // checks are immediate. A migration that is on main is never edited.
 func (db *DB) Migrate(ctx context.Context) error {
 	latest := Latest()
-	if current, err := db.Version(ctx); err != nil || current == latest {
+	if current, err := db.Version(ctx); err != nil {
 		return err
+	} else if current == latest {
+		if has, err := db.hasStatistics(ctx); err != nil || has {
+			return err
+		}
 	}
 	return db.migrateTo(ctx, func(p *goose.Provider) error {
 		// Again, under the lock: another process may have been faster.
@@ -114,7 +118,7 @@ func (db *DB) migrateTo(ctx context.Context, do func(*goose.Provider) error) (er
 	if err := do(p); err != nil {
 		return fmt.Errorf("sqldb: migrate: %w", err)
 	}
-	return nil
+	return db.writeStatistics(ctx, pool)
 }
 
 func (db *DB) lockMigration(ctx context.Context, pool *sql.DB) (release func() error, err error) {

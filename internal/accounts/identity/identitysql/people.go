@@ -35,7 +35,8 @@ var (
 	selectMemberships = `SELECT ` + MemberColumns + `, ` + TenantColumns + `,
 			(SELECT COUNT(*) ` + others + `), (SELECT COUNT(*) ` + others + ` AND o.role = 'owner')
 		FROM users u JOIN tenants t ON t.tenant_id = u.tenant_id AND t.status <> 'deleted'
-		WHERE (u.tenant_id = ? AND u.user_id = ? OR u.email = ? AND u.email <> '' AND u.email_verified)` + Present + ` ORDER BY u.user_id`
+		WHERE (u.tenant_id, u.user_id) IN (SELECT tenant_id, user_id FROM users WHERE tenant_id = ? AND user_id = ?
+			UNION SELECT tenant_id, user_id FROM users WHERE email = ? AND email <> '' AND email_verified)` + Present + ` ORDER BY u.user_id`
 )
 
 // LockTenantTx implements identity.PeopleStore.

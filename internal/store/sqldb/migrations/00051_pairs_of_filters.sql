@@ -11,12 +11,14 @@ CREATE INDEX notifications_unread ON notifications (tenant_id, user_id, seq) WHE
 CREATE INDEX session_todos_when ON session_todos (tenant_id, due_at, todo_id) WHERE due_at <> 0;
 CREATE INDEX session_todos_agent ON session_todos (tenant_id, agent_id, finished, sort_key, todo_id);
 CREATE INDEX session_todos_status ON session_todos (tenant_id, status, finished, sort_key, todo_id);
+CREATE INDEX workspaces_type ON workspaces (tenant_id, owner_type);
 CREATE INDEX invites_waiting ON invites (tenant_id, invite_id) WHERE status = 'pending';
 CREATE INDEX webhooks_deleted ON webhooks (deleted_at) WHERE deleted_at > 0;
 
 -- +goose Down
 DROP INDEX webhooks_deleted;
 DROP INDEX invites_waiting;
+DROP INDEX workspaces_type;
 DROP INDEX session_todos_status;
 DROP INDEX session_todos_agent;
 DROP INDEX session_todos_when;

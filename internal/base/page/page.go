@@ -47,6 +47,10 @@ func seal(key []byte, s Scope, position string) string {
 
 const macSize = 12
 
+// MaxCount is how many rows a total counts at most: beyond it the answer has this
+// number and total_is_lower_bound.
+const MaxCount = 1000
+
 func mac(key []byte, s Scope, position string) []byte {
 	h := hmac.New(sha256.New, key)
 	for _, part := range append([]string{"cursor", s.Tenant, s.List, position}, s.Filter...) {

@@ -63,7 +63,7 @@ func UpdateOf(r *Record) Update {
 // is no index of agents: all approvals of the tenant are read for one.
 type ApprovalFilter struct {
 	RunID   string         `query:"run_id" doc:"Only approvals of this run." filter:"run_id = ?" index:"approvals_run"`
-	AgentID string         `query:"agent_id" doc:"Only approvals of this agent." filter:"agent_id = ?" index:"primary key"`
+	AgentID string         `query:"agent_id" doc:"Only approvals of this agent." filter:"agent_id = ?" index:"approvals_agent"`
 	Status  ApprovalStatus `query:"status" doc:"Only approvals in this state." enum:"pending,approved,rejected,expired,cancelled" filter:"status = ?" index:"approvals_status"`
 }
 

@@ -37,11 +37,16 @@ const migrationLock = 0x6167656e7464
 // is TEXT COLLATE "C", so that both sort alike; write a cast as text in small
 // letters. What the engines cannot share stands twice, between the lines
 // "-- +only sqlite" or "-- +only postgres" and "-- +end". Foreign keys and
-// checks are immediate. A migration that is on main is never edited.
+// checks are immediate. A migration that is on main is never edited. One is
+// written in Go: see rowid.go.
 func (db *DB) Migrate(ctx context.Context) error {
 	latest := Latest()
-	if current, err := db.Version(ctx); err != nil || current == latest {
+	if current, err := db.Version(ctx); err != nil {
 		return err
+	} else if current == latest {
+		if has, err := db.hasStatistics(ctx); err != nil || has {
+			return err
+		}
 	}
 	return db.migrateTo(ctx, func(p *goose.Provider) error {
 		// Again, under the lock: another process may have been faster.
@@ -84,7 +89,7 @@ func (db *DB) Version(ctx context.Context) (int64, error) {
 // Latest is the version of this program's schema.
 func Latest() int64 {
 	names, _ := fs.Glob(migrations, "migrations/*.sql")
-	var latest int64
+	latest := int64(rowidVersion)
 	for _, name := range names {
 		number, _, _ := strings.Cut(strings.TrimPrefix(name, "migrations/"), "_")
 		n, _ := strconv.ParseInt(number, 10, 64)
@@ -107,14 +112,14 @@ func (db *DB) migrateTo(ctx context.Context, do func(*goose.Provider) error) (er
 		return err
 	}
 	p, err := goose.NewProvider(db.schema.dialect, pool, dialectFS{dir, db.Postgres()},
-		goose.WithDisableGlobalRegistry(true))
+		goose.WithDisableGlobalRegistry(true), goose.WithGoMigrations(db.goMigrations()...))
 	if err != nil {
 		return err
 	}
 	if err := do(p); err != nil {
 		return fmt.Errorf("sqldb: migrate: %w", err)
 	}
-	return nil
+	return db.writeStatistics(ctx, pool)
 }
 
 func (db *DB) lockMigration(ctx context.Context, pool *sql.DB) (release func() error, err error) {

@@ -123,7 +123,7 @@ func (db *DB) transactPostgres(ctx context.Context, do func(txn.Tx) error) (*Tx,
 		return nil, err
 	}
 	defer pg.Rollback() // after a commit it does nothing
-	tx := &Tx{ctx: inner, pg: pg, rows: pg}
+	tx := &Tx{cfg: &db.cfg, ctx: inner, pg: pg, rows: pg}
 	if err := tx.run(do); err != nil {
 		if tx.failed != nil && (collided(tx.failed) || broken(tx.failed) != nil) {
 			err = tx.failed // whatever the closure made of it

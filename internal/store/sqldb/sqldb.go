@@ -42,9 +42,9 @@ type Config struct {
 	MaxConns    int           // PostgreSQL connections; 0 is 32
 	BusyTimeout time.Duration // how long SQLite waits for other processes; 0 is 5 s
 
-	// OnQuery, which is for tests, is called with every query outside of
-	// transactions before it runs.
-	OnQuery func(query string, args []any)
+	// OnStatement, which is for tests, is called with every statement before it
+	// runs, in transactions and outside of them.
+	OnStatement func(text string, args []any)
 
 	Logger  *slog.Logger // nil is slog.Default
 	Metrics Metrics
@@ -144,18 +144,20 @@ func (db *DB) hint(hint func()) {
 // portable text with ? placeholders. The rows hold a connection of a small
 // pool: close them soon, and never wait for a client while they are open.
 func (db *DB) Query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	if db.cfg.OnQuery != nil {
-		db.cfg.OnQuery(query, args)
-	}
+	db.cfg.sent(query, args)
 	return db.pool.QueryContext(db.reading(ctx), query, args...)
 }
 
 // QueryRow is Query for at most one row.
 func (db *DB) QueryRow(ctx context.Context, query string, args ...any) *sql.Row {
-	if db.cfg.OnQuery != nil {
-		db.cfg.OnQuery(query, args)
-	}
+	db.cfg.sent(query, args)
 	return db.pool.QueryRowContext(db.reading(ctx), query, args...)
+}
+
+func (c *Config) sent(text string, args []any) {
+	if c.OnStatement != nil {
+		c.OnStatement(text, args)
+	}
 }
 
 // reading is the context of a read. On SQLite it is looked at before the read

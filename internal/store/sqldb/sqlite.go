@@ -112,7 +112,7 @@ func openSQLite(ctx context.Context, cfg Config) (*DB, error) {
 	pool := sql.OpenDB(read)
 	pool.SetMaxOpenConns(cfg.Readers)
 	pool.SetMaxIdleConns(cfg.Readers)
-	return &DB{cfg: cfg, pool: pool, writer: newWriter(s, cfg.Metrics), schema: schema{
+	return &DB{cfg: cfg, pool: pool, writer: newWriter(s, &cfg), schema: schema{
 		dialect: goose.DialectSQLite3,
 		open:    func() *sql.DB { return sql.OpenDB(write.Connector) },
 	}}, nil

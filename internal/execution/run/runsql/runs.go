@@ -120,7 +120,7 @@ func (s *Store) ListSummaries(ctx context.Context, tenant string, f run.Filter, 
 }
 
 func (s *Store) list(ctx context.Context, columns, tenant string, f run.Filter, w page.Window) ([]run.Run, error) {
-	where, args := filters.Select(s.db, tenant, &f, `run_id`, w)
+	where, args := filters.Select(`runs`, tenant, &f, `run_id`, w)
 	rows, err := s.db.Query(ctx, `SELECT `+columns+` FROM runs`+where, args...)
 	if err != nil {
 		return nil, err
@@ -156,7 +156,7 @@ var ofUnfinished, endedStatuses = func() (string, []any) {
 // ListUnfinished implements run.Store.
 func (s *Store) ListUnfinished(ctx context.Context, tenant, agent string, limit int) ([]string, error) {
 	args := append(append([]any{tenant, agent}, endedStatuses...), limit)
-	rows, err := s.db.Query(ctx, `SELECT run_id FROM runs`+s.db.IndexedBy(`runs_agent`)+ofUnfinished, args...)
+	rows, err := s.db.Query(ctx, `SELECT run_id FROM runs`+ofUnfinished, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -177,8 +177,7 @@ var unfinishedStatuses = func() (all []string) {
 // ended, which are few beside those of a busy agent that have.
 func (s *Store) HasUnfinishedTx(tx txn.Tx, tenant, agent string, version int64) (has bool, err error) {
 	in, args := sqldb.In(unfinishedStatuses, tenant)
-	err = sqldb.From(tx).QueryRow(`SELECT EXISTS (SELECT 1 FROM runs`+s.db.IndexedBy(`runs_status`)+
-		` WHERE tenant_id = ? AND status`+in+` AND agent_id = ? AND agent_version = ?)`, append(args, agent, version)...).Scan(&has)
+	err = sqldb.From(tx).QueryRow(`SELECT EXISTS (SELECT 1 FROM runs WHERE tenant_id = ? AND status`+in+` AND agent_id = ? AND agent_version = ?)`, append(args, agent, version)...).Scan(&has)
 	return has, err
 }
 

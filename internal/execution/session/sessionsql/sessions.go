@@ -100,7 +100,7 @@ var filters = sqldb.FiltersOf[session.Filter]()
 
 // List implements session.Store.
 func (s *Store) List(ctx context.Context, tenant string, f session.Filter, w page.Window) ([]session.Record, error) {
-	where, args := filters.Select(s.db, tenant, &f, `session_id`, w)
+	where, args := filters.Select(`sessions`, tenant, &f, `session_id`, w)
 	text := `SELECT ` + sessionColumns + ` FROM sessions` + where
 	return sqldb.Collect(s.db.Reader(ctx), text, args, func(row sqldb.Row) (session.Record, error) {
 		r, err := scanSession(tenant, row)

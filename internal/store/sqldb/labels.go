@@ -121,6 +121,6 @@ func (all Filters[F]) selectLabelled(l Labels, labels map[string]string, table, 
 	}
 	and, args := all.conditions(f, args, nil, 0)
 	after, order, position := window(`label_at, label_id`, w)
-	text.WriteString(and + after + order)
+	text.WriteString(strings.ReplaceAll(and, ` created_at `, ` label_at `) + after + order)
 	return text.String(), append(append(args, position...), w.Limit)
 }

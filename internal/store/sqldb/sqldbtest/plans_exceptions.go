@@ -23,6 +23,7 @@ var few = map[string]string{
 // exceptions are statements whose plans would be refused, by a part of their
 // text, and why they may be sent.
 var exceptions = map[string]string{
+	"AS label_id":         "it walks labels in the order of the list, and reads each row by its id, until the page is full",
 	"FROM search_words":   "the index of words finds the rows; those of other companies are not among them",
 	"terms @@ ?::tsquery": "the index of words finds the rows; those of other companies are not among them",
 	"FROM usage_counters": "it adds up the counters of the days that are asked for, which it names by their range",

@@ -103,7 +103,7 @@ var modules = map[string][]string{
 	"internal/kernel/tool": {"github.com/santhosh-tekuri/jsonschema/v6"},
 
 	"internal/store/natsbus":         {"github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"},
-	"internal/store/sqldb":           {"github.com/jackc/pgx/v5", "github.com/pressly/goose/v3", "modernc.org/sqlite"},
+	"internal/store/sqldb":           {"github.com/jackc/pgx/v5", "github.com/pressly/goose/v3", "modernc.org/sqlite", "modernc.org/libc"},
 	"internal/store/sqldb/sqldbtest": {"github.com/jackc/pgx/v5"},
 
 	"internal/agents/guardrail":   {"golang.org/x/text"},

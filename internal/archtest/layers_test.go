@@ -89,7 +89,7 @@ const (
 // modules lists the third-party modules that a package may import, beside
 // those that its whole layer may. A new dependency is a decision: a row here.
 var modules = map[string][]string{
-	"bench/*":                {"modernc.org/sqlite", jsonModule},
+	"bench/*":                {"modernc.org/sqlite", "github.com/jackc/pgx/v5", jsonModule},
 	"docs/examples/goclient": {"github.com/openai/openai-go/v3", "github.com/anthropics/anthropic-sdk-go"},
 
 	"internal/base/cache":  {"github.com/maypok86/otter/v2"},

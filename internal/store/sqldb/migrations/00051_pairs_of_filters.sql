@@ -15,7 +15,7 @@ CREATE INDEX workspaces_type ON workspaces (tenant_id, owner_type);
 DROP INDEX passages_model;
 CREATE INDEX passages_model ON passages (tenant_id, collection_id, vector_model, passage_id);
 DROP INDEX workspace_agents_of;
-CREATE INDEX workspace_agents_of ON workspace_agents (tenant_id, workspace_id, agent_id);
+CREATE INDEX workspace_agents_of ON workspace_agents (tenant_id, workspace_id, agent_id, relation);
 CREATE INDEX invites_waiting ON invites (tenant_id, invite_id) WHERE status = 'pending';
 CREATE INDEX webhooks_deleted ON webhooks (deleted_at) WHERE deleted_at > 0;
 

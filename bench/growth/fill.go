@@ -24,10 +24,10 @@ type things struct {
 }
 
 const (
-	agents      = 1000
-	longTurns   = 5000
-	batch       = 2000
-	perSession  = 10
+	agents     = 1000
+	longTurns  = 5000
+	batch      = 2000
+	perSession = 10
 	year       = 365 * 24 * time.Hour
 )
 

@@ -50,7 +50,8 @@ func (m *machine) startServer() error {
 		return err
 	}
 	env := []string{
-		"AGENTD_LISTEN=" + addr, "AGENTD_DATA_DIR=" + filepath.Join(m.dir, "data"), "AGENTD_OWNER_KEY=" + key, "AGENTD_DATABASE_URL=" + m.postgres,
+		"AGENTD_LISTEN=" + addr,
+		"AGENTD_DATA_DIR=" + filepath.Join(m.dir, "data"), "AGENTD_OWNER_KEY=" + key, "AGENTD_DATABASE_URL=" + m.postgres,
 		"AGENTD_MODEL_BASE_URL=" + m.model.url + "/v1", "AGENTD_MODEL=sim-model", "AGENTD_RATE_LIMITS=off",
 	}
 	m.server, err = start(filepath.Join(m.dir, "agentd"), addr, "/healthz", env, "serve")

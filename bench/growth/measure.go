@@ -21,12 +21,14 @@ func (m *machine) measureLists(s settings, of things) error {
 	stop = m.write()
 	fmt.Println("| List | p50 ms | p99 ms |\n|---|--:|--:|")
 	for _, path := range []string{
-		"/runs", "/runs?status=failed", "/runs?status=completed", "/runs?status=running", "/runs?agent_id=" + of.busyAgent, "/runs?agent_id=" + of.rareAgent,
+		"/runs", "/runs?status=failed", "/runs?status=completed", "/runs?status=running",
+		"/runs?agent_id=" + of.busyAgent, "/runs?agent_id=" + of.rareAgent,
 		"/runs?session_id=" + of.longSession, "/runs?session_id=" + of.ofSession, "/runs?status=failed&agent_id=" + of.busyAgent,
 		"/runs?status=running&agent_id=" + of.busyAgent, "/runs?status=failed&session_id=" + of.longSession,
 		"/sessions", "/sessions?agent_id=" + of.busyAgent, "/sessions?agent_id=" + of.rareAgent,
 		"/approvals", "/approvals?status=pending", "/admin/audit", "/admin/audit?action=key.created", "/admin/audit?action=none.such",
-		"/admin/audit?from=2020-01-01T00:00:00Z&to=2020-02-01T00:00:00Z", "/notifications", "/notifications?unread=true", "/notifications/unread", "/agents",
+		"/admin/audit?from=2020-01-01T00:00:00Z&to=2020-02-01T00:00:00Z", "/notifications",
+		"/notifications?unread=true", "/notifications/unread", "/agents",
 	} {
 		times, err := m.list(path, s.requests)
 		if err != nil {
@@ -35,7 +37,8 @@ func (m *machine) measureLists(s settings, of things) error {
 		fmt.Printf("| `%s` | %.1f | %.1f |\n", short(path, of), percentile(times, 50), percentile(times, 99))
 	}
 	during := stop()
-	fmt.Printf("\n| `POST` of a run, two clients | p50 ms | p99 ms |\n|---|--:|--:|\n| alone | %.1f | %.1f |\n| beside the lists | %.1f | %.1f |\n",
+	fmt.Println("\n| `POST` of a run, two clients | p50 ms | p99 ms |\n|---|--:|--:|")
+	fmt.Printf("| alone | %.1f | %.1f |\n| beside the lists | %.1f | %.1f |\n",
 		percentile(before, 50), percentile(before, 99), percentile(during, 50), percentile(during, 99))
 	return nil
 }

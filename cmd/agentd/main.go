@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 
+	"github.com/mattn/go-isatty"
+
 	"agentd/internal/app"
 	"agentd/internal/base/config"
 	"agentd/internal/cli"
@@ -22,6 +24,7 @@ func main() {
 		Serve: func(ctx context.Context, cfg config.Config) error {
 			return app.Serve(ctx, cfg, app.Process{
 				Version: version, Program: program(), Out: os.Stdout, Errs: os.Stderr, Cut: signals.second(),
+				Terminal: isatty.IsTerminal(os.Stderr.Fd()),
 			})
 		},
 	}))

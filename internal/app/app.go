@@ -15,6 +15,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -176,7 +177,7 @@ func (a *App) running(w worker) service {
 func (a *App) listen(ctx context.Context) (err error) {
 	var lc net.ListenConfig
 	if a.listener, err = lc.Listen(ctx, "tcp", a.platform.cfg.Server.Listen); err != nil {
-		return fmt.Errorf("AGENTD_LISTEN: %w", err)
+		return listenError("AGENTD_LISTEN", err)
 	}
 	address := a.listener.Addr().String()
 	a.platform.address.Store(&address)
@@ -205,6 +206,14 @@ func (a *App) listen(ctx context.Context) (err error) {
 	})
 }
 
+// listenError names the setting, and what to do where the address is taken.
+func listenError(setting string, err error) error {
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("%s: %w: another program uses the port; stop it, or set %s to another one, as 127.0.0.1:9000", setting, err, setting)
+	}
+	return fmt.Errorf("%s: %w", setting, err)
+}
+
 // listenPrivately serves metrics on a listener of their own, if one is configured.
 func (a *App) listenPrivately(ctx context.Context) error {
 	listen := a.platform.cfg.Server.MetricsListen
@@ -214,7 +223,7 @@ func (a *App) listenPrivately(ctx context.Context) error {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", listen)
 	if err != nil {
-		return fmt.Errorf("AGENTD_METRICS_LISTEN: %w", err)
+		return listenError("AGENTD_METRICS_LISTEN", err)
 	}
 	a.private = l
 	server := a.program.server.Private()

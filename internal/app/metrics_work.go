@@ -113,12 +113,14 @@ func logRefusals(log *slog.Logger, m sqldb.Metrics) sqldb.Metrics {
 // which has placeholders for all values.
 func logSlow(log *slog.Logger, r *prometheus.Registry, m sqldb.Metrics) sqldb.Metrics {
 	slow := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "agentd_slow_statements_total", Help: "Statements that took half a second or more, by the route that sent them; no route: the server's own work.",
+		Name: "agentd_slow_statements_total",
+		Help: "Statements that took half a second or more, by the route that sent them; no route: the server's own work.",
 	}, []string{"route"})
 	r.MustRegister(slow)
 	m.Slow = func(o *txn.Origin, text string, took time.Duration) {
 		slow.WithLabelValues(o.Route).Inc()
-		log.Warn("a statement was slow", "route", o.Route, "tenant", o.Tenant, "duration_ms", took.Milliseconds(), "statement", strings.Join(strings.Fields(text), " "))
+		log.Warn("a statement was slow", "route", o.Route, "tenant", o.Tenant, "duration_ms", took.Milliseconds(),
+			"statement", strings.Join(strings.Fields(text), " "))
 	}
 	return m
 }

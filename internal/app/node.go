@@ -32,6 +32,9 @@ type node struct {
 	skew   atomic.Int64   // nanoseconds by which this machine's clock is ahead of the database's
 	skewed *lasting.State // the skew is too big
 	lost   *lasting.State // another process holds the name
+	shares *shares
+	opened time.Time // when this process took the name
+	seen   time.Time // when it last sent a heartbeat
 }
 
 // openNode takes this node's name, follows the database's clock, and makes due what
@@ -41,7 +44,7 @@ func (p *platform) openNode(ctx context.Context, queue *worksql.Queue, synced *c
 		return queue.ReclaimAll(ctx)
 	}
 	n := &node{
-		nodes: worksql.NewNodes(p.db, synced), clock: synced,
+		nodes: worksql.NewNodes(p.db, synced), clock: synced, shares: &p.shares, opened: time.Now(),
 		skewed: lasting.New(p.log, "the clock differs from the database's, which decides"),
 		lost:   lasting.New(p.log, "node name in use"),
 	}
@@ -75,6 +78,7 @@ func (p *platform) openNode(ctx context.Context, queue *worksql.Queue, synced *c
 	if err := n.beat(ctx); err != nil {
 		return err
 	}
+	n.updateShare(ctx)
 	if err := p.start(background(n.serve)); err != nil {
 		return err
 	}
@@ -92,6 +96,7 @@ func (n *node) serve(ctx context.Context) {
 			return
 		case <-time.After(worksql.HeartbeatEvery):
 			_ = n.beat(ctx)
+			n.updateShare(ctx)
 		}
 	}
 }
@@ -110,6 +115,7 @@ func (n *node) beat(ctx context.Context) error {
 		return nil
 	}
 	n.lost.End()
+	n.seen = sent
 	if time.Since(sent) > time.Second {
 		return nil // too slow to know what time it is
 	}

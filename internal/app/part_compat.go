@@ -10,11 +10,12 @@ import (
 	"agentd/internal/edge/mcpserver"
 	"agentd/internal/edge/openai"
 	"agentd/internal/edge/runstream"
+	"agentd/internal/edge/webpage"
 	"agentd/internal/kernel/model"
 )
 
-// compatPart is the endpoints that have the shapes of other APIs: OpenAI's,
-// Anthropic's and MCP.
+// compatPart is the endpoints that have the shapes of other APIs (OpenAI's,
+// Anthropic's and MCP), and the pages for browsers.
 func compatPart(p *platform, models *models, agents *agents, execution *execution) part {
 	directory := agentDirectory{agents.agents}
 	complete := &runstream.Runner{
@@ -23,7 +24,7 @@ func compatPart(p *platform, models *models, agents *agents, execution *executio
 	chat := &openai.Chat{Runner: complete, Models: directory}
 	messages := &anthropic.Messages{Proxy: agents.proxy, Reserved: models.messagesModel(), Runner: complete}
 	sound := &audio.Audio{
-		Proxy: agents.proxy, Client: models.breaker, Catalogue: models.catalogue,
+		Proxy: agents.proxy, Client: models.limiter, Catalogue: models.catalogue,
 		Speech: models.cfg.SpeechModel, Transcription: models.cfg.TranscriptionModel, Voice: models.voice(),
 	}
 	mcpEndpoint := &mcpserver.Server{
@@ -35,6 +36,7 @@ func compatPart(p *platform, models *models, agents *agents, execution *executio
 		name: "compat",
 		endpoints: slices.Concat(
 			chat.Routes(), (&openai.ChatProxy{Proxy: agents.proxy}).Routes(), messages.Routes(), embeddings(models, agents).Routes(), sound.Routes(),
+			webpage.Pages{PublicURL: p.publicURL}.Routes(),
 			(&openai.Responses{Runner: complete, Chains: execution.chains}).Routes(), mcpEndpoint.Routes(),
 		),
 	}

@@ -66,18 +66,18 @@ func newExecution(
 	metrics := newRunMetrics(p.metrics, tools.registry)
 	x.engine = engine.New(engine.Config{
 		Writer: p.db, Runs: store, Log: x.events, Queue: p.queue, Hub: p.hub, Agents: agents.source,
-		Models: models.resolver, Client: models.client, Tools: tools.registry,
+		Models: models.resolver, Client: models.client, Limits: models.limiter, Tools: tools.registry,
 		Gate: guardrail.Gate{All: agents.guardrails}, Remote: agents.servers,
 		Memory: content.memory, Conversations: x.sessions, Responses: x.chains, Artifacts: content.artifacts,
 		Watchers: x.watchers, Meter: accounts.usage, Suspended: accounts.tenants.HeldBack, Violated: delivery.webhooks.Violated,
-		Images: &imagetool.Maker{Models: models.catalogue, Client: models.breaker, Tools: tools.registry},
+		Images: &imagetool.Maker{Models: models.catalogue, Client: models.limiter, Tools: tools.registry},
 		Clock:  p.clock, Logger: p.log, Node: p.node, Lease: lease, Tracer: p.tracer("agentd/engine"), Observer: metrics,
 	})
 	observeLoad(p.metrics, x.engine, p.hub)
 	x.runs = &run.Service{
 		Runs: store, Writer: p.db, Queue: p.queue, Log: x.events, Hub: p.hub, Agents: agents.source, Sessions: x.sessions,
 		Starter: x.engine, Cursors: p.cursors, Clock: p.clock, WorkKind: engine.WorkKind, Audit: p.audit, Watchers: x.watchers,
-		Meter: accounts.usage, Artifacts: content.artifacts.Of,
+		Meter: accounts.usage, Artifacts: content.artifacts.Of, Names: runNames{agents.agents, accounts.identity},
 	}
 	x.schedules = schedule.New(schedule.Deps{
 		Store: schedulesql.New(p.db), Agents: agents.agents.Store(), Runs: x.runs, RunStore: store,

@@ -28,6 +28,7 @@ type models struct {
 	catalogue *model.Catalogue
 	wire      *openaiclient.Client
 	breaker   *model.Breaker // before every endpoint
+	limiter   *model.Limiter // before the breaker
 	client    model.Router
 	resolver  model.Resolver
 	keys      *providerkey.Service // of tenants
@@ -45,6 +46,11 @@ func newModels(p *platform, out *egress) (*models, error) {
 	if m.catalogue, err = model.NewCatalogue(providers, m.cfg.Model); err != nil {
 		return nil, err
 	}
+	prices, err := priceList(m.cfg)
+	if err != nil {
+		return nil, err
+	}
+	m.catalogue.UsePrices(prices)
 	if err := m.checkConfigured(); err != nil {
 		return nil, err
 	}
@@ -52,9 +58,11 @@ func newModels(p *platform, out *egress) (*models, error) {
 	p.onStop(operator.CloseIdleConnections)
 	m.wire = openaiclient.New(openaiclient.Config{Operator: operator, Guarded: out.guarded.Transport(), Tracer: p.tracer("agentd/model")})
 	m.breaker = &model.Breaker{Next: m.wire, Clock: p.clock}
-	observeModels(p.metrics, m.breaker)
-	m.client = model.Router{Wire: m.breaker, Forwards: m.breaker}
-	m.embedder = newEmbedder(m.cfg, m.wire, m.breaker)
+	m.limiter = &model.Limiter{Next: m.breaker, Clock: p.clock}
+	p.onShare(m.limiter.SetShare)
+	observeModels(p.metrics, m.breaker, m.limiter, &modelFailures{log: p.log, clock: p.clock, seen: map[failureKind]*failureCount{}})
+	m.client = model.Router{Wire: m.limiter, Forwards: m.limiter}
+	m.embedder = newEmbedder(m.cfg, m.wire, m)
 	m.keys = providerkey.New(providerkey.Deps{
 		Store: providerkeysql.New(p.db), Writer: p.db, Clock: p.clock, Box: p.box, Audit: p.audit,
 		Catalogue: m.catalogue, Lister: m.wire, CheckURL: outbound.CheckURL,
@@ -89,9 +97,29 @@ func modelProviders(c config.Models) (providers []model.Provider, err error) {
 		}
 	}
 	if c.BaseURL != "" {
-		providers = append([]model.Provider{{Name: model.DefaultProvider, BaseURL: c.BaseURL, APIKey: c.APIKey}}, providers...)
+		providers = append([]model.Provider{{
+			Name: model.DefaultProvider, BaseURL: c.BaseURL, APIKey: c.APIKey,
+			Limits: model.Limits{MaxConcurrency: c.MaxConcurrency, TokensPerMinute: c.TokensPerMinute},
+		}}, providers...)
 	}
 	return providers, nil
+}
+
+// priceList returns the operator's list of public prices, or the one that agentd comes
+// with.
+func priceList(c config.Models) (*model.PriceList, error) {
+	if c.Prices == "" {
+		return model.PublicPrices(), nil
+	}
+	file, err := os.ReadFile(c.Prices)
+	if err != nil {
+		return nil, fmt.Errorf("AGENTD_MODEL_PRICES: %w", err)
+	}
+	l, err := model.ParsePriceList(file)
+	if err != nil {
+		return nil, fmt.Errorf("AGENTD_MODEL_PRICES: %w", err)
+	}
+	return l, nil
 }
 
 // checkConfigured fails where a setting names a model that does not exist.
@@ -142,7 +170,7 @@ func (m *models) voice() string { return cmp.Or(m.cfg.SpeechVoice, audio.Default
 
 // newEmbedder returns the client of the embedding model; nil where none is
 // configured. The key of the model's endpoint is for that endpoint only.
-func newEmbedder(c config.Models, wire *openaiclient.Client, breaker *model.Breaker) model.Embedder {
+func newEmbedder(c config.Models, wire *openaiclient.Client, m *models) model.Embedder {
 	if c.EmbeddingModel == "" {
 		return nil
 	}
@@ -155,5 +183,10 @@ func newEmbedder(c config.Models, wire *openaiclient.Client, breaker *model.Brea
 	}
 	// People paste addresses with the part after /v1.
 	target.BaseURL = strings.TrimSuffix(strings.TrimRight(target.BaseURL, "/"), "/embeddings")
-	return breaker.Embedder(wire.Embedder(target), target)
+	for _, name := range m.catalogue.Providers() { // the same account has the same limits
+		if p, ok := m.catalogue.Endpoint(name.Name); ok && p.AccountKey() == target.AccountKey() {
+			target.Limits = p.Limits
+		}
+	}
+	return m.limiter.Embedder(m.breaker.Embedder(wire.Embedder(target), target), target)
 }

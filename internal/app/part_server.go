@@ -30,7 +30,8 @@ func newServer(p *platform, accounts *accounts, members *members, parts []part) 
 	server, err := httpapi.New(httpapi.Config{
 		Routes: routes, Raw: endpoints, Auth: accounts.identity, Ready: p.db.Ready, Idempotency: keeper,
 		Limiter: limiter, Proxies: proxies, Fresh: members.signIn.Fresh, TenantNames: accounts.identity.TenantNames,
-		TenantStreams: p.cfg.Server.StreamsPerTenant, SelfTest: p.hub.SelfTest,
+		Watch:   p.watch.Note,
+		Origins: p.cfg.Server.Origins(), TenantStreams: p.cfg.Server.StreamsPerTenant, SelfTest: p.hub.SelfTest,
 		Log: p.log, Metrics: p.metrics, Tracer: p.tracer("agentd/http"), PublicURL: p.cfg.Server.PublicURL,
 		TLS: p.cfg.Server.TLSCert != "", HideMetrics: p.cfg.Server.MetricsListen != "",
 		HideBuild: p.cfg.Server.MetricsListen != "" || !config.Loopback(p.cfg.Server.Listen),

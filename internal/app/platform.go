@@ -52,10 +52,12 @@ type platform struct {
 	secrets *secretsql.Keys // which secret keys the database needs
 	hub     *event.Hub
 	queue   work.Queue
+	shares  shares                 // of the limits of providers
 	gate    *work.Gate             // keeps workers from asking a database that is away
 	lost    *prometheus.CounterVec // leases, by kind of work
 	cursors *page.Cursors
 	audit   *audit.Log
+	watch   *audit.Watch          // of what is recorded beside the requests
 	changes *resource.Subscribers // of resources, for other parts
 	kernel  resource.Deps
 	events  *webhook.ResourceEvents // of resources, for the webhooks of tenants
@@ -89,6 +91,7 @@ func openPlatform(ctx context.Context, p *platform) error {
 	}
 	p.cursors = page.NewCursors(p.box.DeriveAll("cursors")...)
 	p.audit = &audit.Log{Store: auditsql.New(p.db), Writer: p.db, Cursors: p.cursors, Clock: p.clock}
+	p.watch = audit.NewWatch(p.audit, p.log)
 	p.changes = resource.NewSubscribers(p.queue, p.db, p.clock)
 	p.events = webhook.NewResourceEvents()
 	p.kernel = resource.Deps{
@@ -98,11 +101,12 @@ func openPlatform(ctx context.Context, p *platform) error {
 	return nil
 }
 
-// part is the kernel's own: the audit log, and the delivery of changes.
+// part is the kernel's own: the delivery of changes.
 func (p *platform) part() part {
 	return part{
-		name: "kernel", routes: p.audit.Routes(),
-		workers: []worker{p.worker(resource.WorkKind, 8, p.changes.Deliver)}, services: []service{background(p.reportKeys)},
+		name:     "kernel",
+		workers:  []worker{p.worker(resource.WorkKind, 8, p.changes.Deliver)},
+		services: []service{background(p.reportKeys)},
 	}
 }
 
@@ -125,7 +129,8 @@ func (p *platform) openStorage(ctx context.Context) error {
 	if p.node, err = nodeName(dir); err != nil {
 		return err
 	}
-	c := sqldb.Config{URL: p.cfg.Storage.DatabaseURL.Reveal(), Logger: p.log, Metrics: logSlow(p.log, p.metrics, logRefusals(p.log, observeWrites(p.metrics)))}
+	metrics := logSlow(p.log, p.metrics, logRefusals(p.log, observeWrites(p.metrics)))
+	c := sqldb.Config{URL: p.cfg.Storage.DatabaseURL.Reveal(), Logger: p.log, Metrics: metrics}
 	if c.URL == "" {
 		c.Dir = dir
 	}

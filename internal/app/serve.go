@@ -19,6 +19,7 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
 	"agentd/internal/app/banner"
+	"agentd/internal/app/shortlog"
 	"agentd/internal/base/config"
 	"agentd/internal/base/secret"
 	"agentd/internal/wire/sandbox"
@@ -39,6 +40,7 @@ type Process struct {
 	Version   string
 	Program   string          // what a person types to run agentd
 	Out, Errs io.Writer       // for what a person should know, and for the log
+	Terminal  bool            // Errs is a terminal
 	Cut       <-chan struct{} // closed to stop at once; nil: never
 }
 
@@ -50,7 +52,7 @@ func Serve(ctx context.Context, cfg config.Config, process Process) error {
 	}
 	buffered := newLogWriter(process.Errs)
 	defer buffered.flush()
-	log := newLogger(cfg.Observability, buffered)
+	log := newLogger(cfg.Observability, buffered, process.Terminal)
 	protect(cfg, log)
 	stopTraces, err := traces(ctx, cfg.Observability, process.Version)
 	if err != nil {
@@ -63,6 +65,9 @@ func Serve(ctx context.Context, cfg config.Config, process Process) error {
 	}
 	defer a.Stop(context.WithoutCancel(ctx))
 	if err := banner.Write(process.Out, a.describe(process.Version, process.Program)); err != nil {
+		return err
+	}
+	if err := a.platform.start(background(func(ctx context.Context) { a.program.models.probe(ctx, a.platform) })); err != nil {
 		return err
 	}
 	// What only the start needed goes back to the system. Pools let go of theirs
@@ -112,10 +117,13 @@ func (a *App) drain(ctx context.Context, cut <-chan struct{}) {
 	}
 }
 
-func newLogger(c config.Observability, w io.Writer) *slog.Logger {
+func newLogger(c config.Observability, w io.Writer, terminal bool) *slog.Logger {
 	opts := &slog.HandlerOptions{Level: c.Level()}
-	if c.LogFormat == "json" {
+	switch {
+	case c.LogFormat == "json":
 		return slog.New(slog.NewJSONHandler(w, opts))
+	case c.LogFormat == "short", terminal && c.LogFormat != "text":
+		return slog.New(shortlog.New(w, opts.Level))
 	}
 	return slog.New(slog.NewTextHandler(w, opts))
 }

@@ -99,8 +99,8 @@ var modules = map[string][]string{
 	"internal/base/schema": {"github.com/danielgtaylor/huma/v2"},
 	"internal/base/text":   {"github.com/agnivade/levenshtein"},
 
-	"internal/kernel/rule": {"cel.dev/cel-go"},
-	"internal/kernel/tool": {"github.com/santhosh-tekuri/jsonschema/v6"},
+	"internal/kernel/rule":     {"cel.dev/cel-go"},
+	"internal/kernel/jsonform": {"github.com/santhosh-tekuri/jsonschema/v6"},
 
 	"internal/store/natsbus":         {"github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"},
 	"internal/store/sqldb":           {"github.com/jackc/pgx/v5", "github.com/pressly/goose/v3", "modernc.org/sqlite", "modernc.org/libc"},

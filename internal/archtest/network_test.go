@@ -18,6 +18,7 @@ var dialers = map[string]string{
 	"internal/wire/webhttp":      "the operator's search provider",
 	"internal/wire/oidcclient":   "the operator's sign-in services",
 	"internal/wire/smtpmail":     "the operator's mail server",
+	"internal/wire/syslog":       "the operator's SIEM",
 	"internal/wire/mcpclient":    "makes clients on the guarded transport",
 	"internal/client":            "the server that the command line talks to",
 }

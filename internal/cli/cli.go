@@ -32,6 +32,7 @@ type Deps struct {
 	Stdin          io.Reader // nil: empty
 	Stdout, Stderr io.Writer
 	LookupEnv      func(string) (string, bool) // nil: os.LookupEnv
+	Environ        func() []string             // nil: os.Environ, unless LookupEnv is set
 	Now            func() time.Time            // nil: time.Now
 
 	cancelGrace time.Duration // how long an interrupted command waits for its run to end; 0: 10 s
@@ -47,6 +48,12 @@ const (
 
 // Main runs one command and returns the exit code of the process.
 func Main(ctx context.Context, args []string, deps Deps) int {
+	if deps.Environ == nil {
+		deps.Environ = func() []string { return nil }
+		if deps.LookupEnv == nil {
+			deps.Environ = os.Environ
+		}
+	}
 	if deps.LookupEnv == nil {
 		deps.LookupEnv = os.LookupEnv
 	}

@@ -56,7 +56,13 @@ func (s shell) run(args ...string) result {
 	code := Main(s.ctx, args, Deps{
 		Version: "1.2.3", Serve: s.serve, Stdin: strings.NewReader(s.stdin), Stdout: &out, Stderr: &errs,
 		LookupEnv: func(name string) (string, bool) { v, ok := s.env[name]; return v, ok },
-		Now:       func() time.Time { return now }, cancelGrace: s.leave,
+		Environ: func() (all []string) {
+			for name, value := range s.env {
+				all = append(all, name+"="+value)
+			}
+			return all
+		},
+		Now: func() time.Time { return now }, cancelGrace: s.leave,
 	})
 	return result{code, out.String(), errs.String()}
 }
@@ -134,7 +140,7 @@ func TestServeGetsTheConfiguration(t *testing.T) {
 		serve: func(_ context.Context, cfg config.Config) error { got = cfg; return errors.New("the port is taken") },
 	}
 	s.run("serve", "--listen=:2").want(t, exitFailure, "Error: the port is taken\n")
-	if got.Server.Listen != ":2" || got.Observability.LogLevel != "debug" || got.Observability.LogFormat != "text" ||
+	if got.Server.Listen != ":2" || got.Observability.LogLevel != "debug" || got.Observability.LogFormat != "auto" ||
 		got.Security.OwnerKey.Reveal() != "secret" || got.Security.EgressAllow != "10.0.0.0/8,127.0.0.1:80" || got.Storage.DataDir != "./agentd-data" {
 		t.Errorf("got %+v", got)
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -8,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/internal/client"
@@ -196,19 +196,13 @@ func (cmd *runsTreeCommand) Run(s *server) error {
 	if err != nil {
 		return err
 	}
+	eldest := cmp.Or(root.Value.RootRunID, root.Value.RunID)
 	children := map[string][]client.Doc[client.Run]{}
-	after := root.Value.CreatedAt.UTC().Format(time.RFC3339Nano)
-	read := 0
-	for run, err := range client.List[client.Run](s, s.Client, client.RunsPath, url.Values{"created_after": {after}}, 0) {
+	for run, err := range client.List[client.Run](s, s.Client, client.RunsPath, url.Values{"root_run_id": {eldest}}, maxTree) {
 		if err != nil {
 			return err
 		}
-		if read++; run.Value.CreatedAt.Before(root.Value.CreatedAt) || read > maxTree {
-			break // newest first: no child is older than its parent
-		}
-		if parent := parentOf(run.Value); parent != "" {
-			children[parent] = append(children[parent], run)
-		}
+		children[run.Value.ParentRunID] = append(children[run.Value.ParentRunID], run)
 	}
 	if cmd.JSON {
 		return s.printAny(branchOf(root, children))
@@ -217,29 +211,15 @@ func (cmd *runsTreeCommand) Run(s *server) error {
 	return nil
 }
 
-// parentOf returns the run that started a run, "" if none did.
-func parentOf(r client.Run) string {
-	var metadata struct {
-		ParentRunID string `json:"parent_run_id"`
-	}
-	if json.Unmarshal(r.Metadata, &metadata) != nil {
-		return ""
-	}
-	return metadata.ParentRunID
-}
-
 // branch is a run with those that it started, as JSON.
 type branch struct {
 	Run      jsontext.Value `json:"run"`
 	Children []branch       `json:"children"`
 }
 
-// branchOf takes the runs that it returns out of children: metadata is the
-// callers', who can write circles.
 func branchOf(run client.Doc[client.Run], children map[string][]client.Doc[client.Run]) branch {
 	b := branch{Run: run.Raw, Children: []branch{}}
 	below := children[run.Value.RunID]
-	delete(children, run.Value.RunID)
 	for _, child := range slices.Backward(below) { // oldest first
 		b.Children = append(b.Children, branchOf(child, children))
 	}
@@ -250,7 +230,6 @@ func (s *server) printTree(r client.Run, children map[string][]client.Doc[client
 	message := cutWidth(oneLine(r.Message()), 60)
 	fmt.Fprintf(s.stdout, "%s%s  %s  %s  %s  %s\n", first, r.RunID, oneLine(s.agentName(r.AgentID)), r.Status, elapsed(s.now(), r), message)
 	below := children[r.RunID]
-	delete(children, r.RunID)
 	for i := range below {
 		child := below[len(below)-1-i].Value // oldest first
 		if i == len(below)-1 {

@@ -22,6 +22,8 @@ type Run struct {
 	Error       string         `json:"error"`
 	ErrorCode   string         `json:"error_code"`
 	ContinuedBy string         `json:"continued_by_run_id"`
+	ParentRunID string         `json:"parent_run_id"`
+	RootRunID   string         `json:"root_run_id"`
 	CreatedAt   time.Time      `json:"created_at"`
 	StartedAt   time.Time      `json:"started_at"`
 	CompletedAt time.Time      `json:"completed_at"`

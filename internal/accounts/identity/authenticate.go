@@ -47,7 +47,8 @@ func Unauthenticated() *fault.Error {
 // Authenticate returns the caller to whom a key or a stream token belongs.
 // Errors: Unauthenticated for any other text; TENANT_SUSPENDED and
 // MEMBER_SUSPENDED, both 403, for one whose holder is suspended;
-// fault.Unavailable where the store cannot be read.
+// fault.Unavailable where the store cannot be read. With an error about a known key
+// it returns the caller too, for the audit log.
 func (a *Authenticator) Authenticate(ctx context.Context, raw string) (authz.Caller, error) {
 	if sealed, ok := cutStreamToken(raw); ok {
 		return a.streamCaller(ctx, sealed)
@@ -66,7 +67,7 @@ func (a *Authenticator) Authenticate(ctx context.Context, raw string) (authz.Cal
 	}
 	now := a.clock.Now()
 	if err := cred.check(now); err != nil {
-		return authz.Caller{}, err
+		return cred.caller, err
 	}
 	a.noteUse(cred, now, false)
 	return cred.caller, nil
@@ -91,7 +92,7 @@ func (a *Authenticator) AuthenticateSession(ctx context.Context, token string) (
 	}
 	now := a.clock.Now()
 	if err := cred.check(now); err != nil {
-		return authz.Caller{}, 0, err
+		return cred.caller, 0, err
 	}
 	due := now.Sub(cred.renewed) >= renewEvery
 	if a.noteUse(cred, now, due) && due {

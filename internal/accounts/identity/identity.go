@@ -123,6 +123,7 @@ type Store interface {
 	// tenants, oldest first, and only those whose email is verified.
 	ListMembersByEmail(ctx context.Context, email string) ([]Member, error)
 	// GetKeyTx finds a key of a tenant as a write sees it.
+	GetKey(ctx context.Context, tenantID, keyID string) (Key, error)
 	GetKeyTx(tx txn.Tx, tenantID, keyID string) (Key, error)
 	// ListKeys lists the keys of one member, newest first, revoked ones included.
 	ListKeys(ctx context.Context, tenantID, userID string) ([]Key, error)

@@ -58,7 +58,7 @@ func (v invites) routes() []route.Route {
 			Summary: "Accept an invite by its link",
 			Doc: "For people without a key: the token of the link authenticates them. " +
 				"A person who is signed in with the invited email accepts under /me/invites.",
-			Public: true, Errors: []int{403, 404, 409, 410}, Limits: linkLimits, AnswerOf: reflect.TypeFor[Joining](),
+			Public: true, SignIn: true, Errors: []int{403, 404, 409, 410}, Limits: linkLimits, AnswerOf: reflect.TypeFor[Joining](),
 		}, v.acceptByLink),
 		route.Action(accept, v.acceptMine),
 		route.Action(with(mine("POST", "/invites/{tenantId}/{inviteId}/decline", "declineMyInvite", "Decline an invite", ""),

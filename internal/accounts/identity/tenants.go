@@ -126,6 +126,13 @@ func (s *Service) TenantNames(ctx context.Context, who authz.Caller, other strin
 	return own, asserted
 }
 
+// KeyName returns the name of a key. Errors: NotFound, also for a key that was
+// removed.
+func (s *Service) KeyName(ctx context.Context, tenantID, keyID string) (string, error) {
+	k, err := s.self.store.GetKey(ctx, tenantID, keyID)
+	return k.Name, err
+}
+
 // NamesOf returns the names of a tenant and of a member of it, each "" if it cannot be
 // read. A member without a name is named by their email.
 func (s *Service) NamesOf(ctx context.Context, tenantID, userID string) (company, person string) {

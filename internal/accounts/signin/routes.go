@@ -41,7 +41,8 @@ func (s codes) routes() []route.Route {
 			Errors: []int{501},
 		}, s.requestCode),
 		route.Action(route.Row{
-			Method: "POST", Path: "/api/v1/auth/verify-code", ID: "verifyOtpCode", Tag: tag, Public: true, Limits: codeLimits, AnswerOf: signedIn,
+			Method: "POST", Path: "/api/v1/auth/verify-code", ID: "verifyOtpCode", Tag: tag, Public: true, SignIn: true,
+			Limits: codeLimits, AnswerOf: signedIn,
 			Summary: "Sign in with a code",
 			Doc: "Sets the cookie svc_session. The response contains no key. A browser has five attempts at the six digits of the " +
 				"code that it requested, and all others together have five; the long code of the email counts from anywhere.",
@@ -61,7 +62,7 @@ func (r registrations) routes() []route.Route {
 			Errors: []int{501},
 		}, r.register),
 		route.Action(route.Row{
-			Method: "GET", Path: VerifyPath, ID: "verifyEmail", Tag: tag, Public: true, Limits: guessLimits,
+			Method: "GET", Path: VerifyPath, ID: "verifyEmail", Tag: tag, Public: true, SignIn: true, Limits: guessLimits,
 			AnswerOf: reflect.TypeFor[EmailVerified](),
 			Summary:  "Complete a registration",
 			Doc:      "Creates the company and its owner. Sets the cookie svc_session only in the browser that registered.",
@@ -83,15 +84,15 @@ func (o oauth) routes() []route.Route {
 			Errors:  []int{502, 504},
 		}, o.start),
 		route.Action(route.Row{
-			Method: "GET", Path: oauthPath + "/{provider}/callback", ID: "completeOAuthLogin", Tag: tag, Public: true, Limits: guessLimits,
-			Also: []int{302}, AnswerOf: signedIn,
+			Method: "GET", Path: oauthPath + "/{provider}/callback", ID: "completeOAuthLogin", Tag: tag, Public: true, SignIn: true,
+			Limits: guessLimits, Also: []int{302}, AnswerOf: signedIn,
 			Summary: "Complete a sign-in with a provider",
 			Doc: "The provider redirects the browser here. Sets the cookie svc_session and redirects to return_to, if it was given. " +
 				"For an app, the browser gets a code in the URL fragment and no cookie.",
 			Errors: []int{403, 422, 502, 504},
 		}, o.callback),
 		route.Action(route.Row{
-			Method: "POST", Path: oauthPath + "/exchange", ID: "exchangeOAuthAppCode", Tag: tag, Public: true, Limits: guessLimits,
+			Method: "POST", Path: oauthPath + "/exchange", ID: "exchangeOAuthAppCode", Tag: tag, Public: true, SignIn: true, Limits: guessLimits,
 			AnswerOf: signedIn,
 			Summary:  "Exchange an app's code for a session",
 			Doc:      "Sets the cookie svc_session for the app. The first attempt uses the code up.",

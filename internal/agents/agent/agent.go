@@ -5,6 +5,8 @@ package agent
 import (
 	"time"
 
+	"agentd/internal/agents/guardrail"
+	"agentd/internal/agents/mcp"
 	"agentd/internal/base/schema"
 	"agentd/internal/kernel/resource"
 )
@@ -32,39 +34,50 @@ const (
 	Suspended = "suspended"
 )
 
-// Config is what a client configures, and what versions record. Free objects
-// are kept as they came; the parts that act on them know their shapes.
+// Config is what a client configures, and what versions record. Objects are kept as
+// they came, with members that are not in their type; the parts that act on them
+// read them. The tag group names the part of a form that a field belongs to.
 type Config struct {
-	Name         string          `json:"name" required:"true" minLength:"1" maxLength:"200"`
-	Description  string          `json:"description"`
-	Model        ModelConfig     `json:"model" doc:"Which model it uses. Left out: the deployment's default model."`
-	Fallback     *ModelConfig    `json:"fallback_model" doc:"Used where the model fails before it answered anything."`
-	ModelRetry   *ModelRetry     `json:"model_retry" merge:"1" doc:"How long its runs wait for a model that is down or overloaded. Left out: 15 minutes."`
-	Prompts      Prompts         `json:"prompts"`
-	MCP          schema.Object   `json:"mcp" doc:"MCP servers and which of their tools and resources may be used: servers, allowed_tools, allowed_resources."`
-	Policies     schema.Object   `json:"policies" doc:"Rules for its runs, such as rate_limits, approval_timeout_ms and cancel_on_disconnect."`
-	Skills       []schema.Object `json:"skills" doc:"What it can do, for people and other agents to read."`
-	Thinking     schema.Nullable `json:"thinking" doc:"How a reasoning model thinks: mode (adaptive or fixed), budget_tokens, effort (low, medium, high, max, or 0 to 100)."`
-	EffortPolicy schema.Nullable `json:"effort_policy" doc:"The effort of each phase: plan, act, evaluate; each low, medium, high or max."`
-	Limits       *Limits         `json:"resource_limits" merge:"1"`
+	Name         string                          `json:"name" required:"true" minLength:"1" maxLength:"200" group:"basics"`
+	Description  string                          `json:"description" group:"basics" doc:"What it does, for people and for the agents that may delegate to it."`
+	Model        ModelConfig                     `json:"model" group:"model" doc:"Which model it uses. Left out: the deployment's default model."`
+	Fallback     *ModelConfig                    `json:"fallback_model" group:"model" doc:"Used where the model fails before it answered anything."`
+	ModelRetry   *ModelRetry                     `json:"model_retry" merge:"1" group:"model" advanced:"true" doc:"How long its runs wait for a model that is down or overloaded. Left out: 15 minutes."`
+	Prompts      Prompts                         `json:"prompts" group:"basics"`
+	MCP          schema.ObjectOf[mcp.Field]      `json:"mcp" group:"tools" doc:"MCP servers of its own, and which of all its servers' tools and resources may be used."`
+	Policies     schema.ObjectOf[Policies]       `json:"policies" group:"approvals" doc:"Rules for its runs. Members that are not listed are kept, and have no effect."`
+	Skills       []schema.ObjectOf[Skill]        `json:"skills" group:"publishing" doc:"What it can do, for people to read. Kept; has no effect on runs yet."`
+	Thinking     schema.NullableOf[Thinking]     `json:"thinking" group:"model" doc:"How a reasoning model thinks."`
+	EffortPolicy schema.NullableOf[EffortPolicy] `json:"effort_policy" group:"model" advanced:"true" doc:"The effort of each phase of a run. It goes before thinking.effort, unless thinking.mode is fixed."`
+	Limits       *Limits                         `json:"resource_limits" merge:"1" group:"limits" doc:"Bounds of each of its runs. A limit that is not set does not bind."`
 
-	Memory                schema.Nullable `json:"memory" merge:"1" doc:"What it remembers between runs: enabled, types, max_entries, retrieval_strategy and more."`
-	CoreMemory            schema.Nullable `json:"core_memory" merge:"1" doc:"Short texts that it always has in mind: enabled, and blocks with label, initial_content and max_tokens."`
-	Guardrails            schema.Nullable `json:"guardrails" merge:"1" doc:"Checks of what goes in and out: input, output, built_in."`
-	ApprovalRequiredTools []string        `json:"approval_required_tools" doc:"Tools whose calls wait for a person's approval."`
-	BuiltInTools          []string        `json:"built_in_tools" doc:"Built-in tools that it may use."`
-	ImageGeneration       schema.Nullable `json:"image_generation" merge:"1" doc:"Gives it the tool generate_image: provider and model, each of which may be left out."`
-	KnowledgeBaseID       *string         `json:"knowledge_base_id"`
+	Memory                schema.NullableOf[Memory]             `json:"memory" merge:"1" group:"memory" doc:"What it remembers between runs."`
+	CoreMemory            schema.NullableOf[CoreMemory]         `json:"core_memory" merge:"1" group:"memory" doc:"Short texts that it always has in mind."`
+	Guardrails            schema.NullableOf[guardrail.Settings] `json:"guardrails" merge:"1" group:"guardrails" doc:"Checks of what goes in and out, and of tool calls."`
+	ApprovalRequiredTools []string                              `json:"approval_required_tools" group:"approvals" doc:"Tools whose calls wait for a person's approval; * is all of them."`
+	AutoApproveTools      []string                              `json:"auto_approve_tools" maxItems:"200" group:"approvals" doc:"Tools whose calls do not wait, although approval_required_tools is *. A tool that stands there by its name waits."`
+	ToolOverrides         []ToolOverride                        `json:"tool_overrides" maxItems:"200" group:"approvals" doc:"How far single tools are trusted. These go before policies.tool_approvals and approval_required_tools."`
+	Autonomy              *Autonomy                             `json:"autonomy" group:"approvals" doc:"Kept and shown; has no effect yet."`
+	BuiltInTools          []string                              `json:"built_in_tools" group:"tools" doc:"Built-in tools that it may use."`
+	ImageGeneration       schema.NullableOf[ImageGeneration]    `json:"image_generation" merge:"1" group:"tools" doc:"Gives it the tool generate_image."`
+	KnowledgeBaseID       *string                               `json:"knowledge_base_id" group:"knowledge" ref:"knowledge_base" doc:"A knowledge base that knowledge_search finds documents in, beside those of knowledge_base_ids."`
+	KnowledgeBaseIDs      []string                              `json:"knowledge_base_ids" maxItems:"20" maxLength:"36" group:"knowledge" ref:"knowledge_base" doc:"The knowledge bases that knowledge_search finds documents in."`
 
-	ExecutionMode      string          `json:"execution_mode" enum:"async,worker" default:"async"`
-	WorkerReuse        bool            `json:"worker_reuse"`
-	Schedule           schema.Nullable `json:"schedule" merge:"1" doc:"When it runs by itself: cron, timezone, input and more."`
-	A2A                schema.Nullable `json:"a2a" doc:"How it appears to agents of other systems: enabled, public, agent_card."`
-	RiskClassification schema.Nullable `json:"risk_classification" doc:"Its class under the EU AI Act: level, annex_iii_category, justification and more."`
-	WorkspaceID        *string         `json:"workspace_id"`
-	ContextStrategy    string          `json:"context_strategy" enum:"compaction,summarize,truncate,sliding_window" default:"compaction" doc:"What happens to a conversation that outgrows the model's context."`
-	ContextWindowSize  int             `json:"context_window_size" minimum:"1" default:"20" doc:"How many recent messages sliding_window keeps."`
-	Metadata           schema.Object   `json:"metadata" merge:"1" doc:"Anything the caller wants to keep with it."`
+	ExecutionMode        string                                `json:"execution_mode" enum:"async,worker" default:"async" group:"execution" advanced:"true" doc:"Kept and shown; has no effect yet: any node that carries runs carries its runs."`
+	WorkerReuse          bool                                  `json:"worker_reuse" group:"execution" advanced:"true" doc:"Kept and shown; has no effect yet."`
+	Schedule             schema.NullableOf[Schedule]           `json:"schedule" merge:"1" group:"schedule" doc:"When it runs by itself."`
+	Visibility           Visibility                            `json:"visibility" enum:"private,tenant,public,team" default:"private" group:"publishing" doc:"Who may find it: its own company alone (private, tenant), or others too (public). team is another name for tenant. Kept and shown; has no effect yet, because nothing publishes agents."`
+	PublicConfig         *PublicConfig                         `json:"public_config" merge:"1" group:"publishing" doc:"How it talks with visitors. Kept and shown; has no effect yet."`
+	A2A                  schema.NullableOf[A2A]                `json:"a2a" group:"publishing" advanced:"true" doc:"How it appears to agents of other systems. Kept and shown; has no effect yet."`
+	RiskClassification   schema.NullableOf[RiskClassification] `json:"risk_classification" group:"governance" advanced:"true" doc:"Its class under the EU AI Act. Kept and shown, and passed on to agents that it makes; has no other effect yet."`
+	AccessControl        *AccessControl                        `json:"access_control" merge:"1" group:"governance" advanced:"true" doc:"Its clearance and compartments. Kept and shown; has no effect yet."`
+	CommandRelationships *CommandRelationships                 `json:"command_relationships" merge:"1" group:"governance" advanced:"true" doc:"Who commands it. Kept and shown; has no effect yet."`
+	Specs                []schema.ObjectOf[InstalledSpec]      `json:"specs" maxItems:"100" group:"governance" advanced:"true" doc:"Specifications that are installed on it. Kept and shown; has no effect yet."`
+	Bridge               schema.Nullable                       `json:"bridge" group:"execution" advanced:"true" doc:"What a bridge knows of it; a free object. Kept and shown; has no effect yet."`
+	WorkspaceID          *string                               `json:"workspace_id" group:"tools" ref:"workspace" doc:"The workspace that its file tools work in. Left out: one of its own."`
+	ContextStrategy      string                                `json:"context_strategy" enum:"compaction,summarize,truncate,sliding_window" default:"compaction" group:"context" doc:"What happens to a conversation that outgrows the model's context."`
+	ContextWindowSize    int                                   `json:"context_window_size" minimum:"1" default:"20" group:"context" doc:"How many recent messages sliding_window keeps."`
+	Metadata             schema.Object                         `json:"metadata" merge:"1" group:"basics" advanced:"true" doc:"Anything the caller wants to keep with it; a free object."`
 }
 
 // ModelConfig says which model answers, and where.
@@ -88,8 +101,8 @@ type ModelRetry struct {
 
 // Prompts are instructions to the model.
 type Prompts struct {
-	System    string `json:"system,omitzero"`
-	Developer string `json:"developer,omitzero"`
+	System    string `json:"system,omitzero" doc:"The system prompt."`
+	Developer string `json:"developer,omitzero" doc:"Added to the system prompt, after a blank line."`
 }
 
 // Limits bound a run. A limit that is not set does not bind; a limit of 0
@@ -98,9 +111,9 @@ type Prompts struct {
 type Limits struct {
 	_ struct{} `json:"-" name:"ResourceLimits"`
 
-	MaxDurationMS   *int64   `json:"max_duration_ms,omitzero" nullable:"true" minimum:"0"`
+	MaxDurationMS   *int64   `json:"max_duration_ms,omitzero" nullable:"true" minimum:"0" doc:"Milliseconds, without the time that it waits for people."`
 	MaxSteps        *int64   `json:"max_steps,omitzero" nullable:"true" minimum:"0"`
 	MaxToolCalls    *int64   `json:"max_tool_calls,omitzero" nullable:"true" minimum:"0"`
-	MaxTokensPerRun *int64   `json:"max_tokens_per_run,omitzero" nullable:"true" minimum:"0"`
-	MaxCostUSD      *float64 `json:"max_cost_usd,omitzero" nullable:"true" minimum:"0"`
+	MaxTokensPerRun *int64   `json:"max_tokens_per_run,omitzero" nullable:"true" minimum:"0" doc:"Tokens read and written."`
+	MaxCostUSD      *float64 `json:"max_cost_usd,omitzero" nullable:"true" minimum:"0" doc:"0 is no limit."`
 }

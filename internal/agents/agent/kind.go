@@ -46,8 +46,12 @@ type Workspaces interface {
 	AssignTx(tx txn.Tx, tenant, agent string, workspace *string) error
 }
 
-// KnowledgeBaseIndex finds the agents of a knowledge base.
-const KnowledgeBaseIndex = "knowledge_base_id"
+// KnowledgeBaseIndex finds agents by their only knowledge base, and by
+// SeveralBases those that have more.
+const (
+	KnowledgeBaseIndex = "knowledge_base_id"
+	SeveralBases       = "several"
+)
 
 // nameIndex finds agents by name.
 const nameIndex = "name"
@@ -70,7 +74,7 @@ func (a *Agents) kind(o Options) resource.Kind[Agent] {
 			Name: "workspace_id", Doc: "Only agents of this workspace.",
 			Of: func(g *Agent) string { return ptr.Value(g.WorkspaceID) },
 		}, {
-			Name: KnowledgeBaseIndex, Of: func(g *Agent) string { return ptr.Value(g.KnowledgeBaseID) },
+			Name: KnowledgeBaseIndex, Of: indexOfBases,
 		}, {
 			Name: "parent_agent_id", Of: func(g *Agent) string { return g.Lineage().ParentID },
 		}, {
@@ -123,11 +127,57 @@ func suspend(e *resource.Edit[Agent], in *suspendIn) error {
 // checkReferences looks at what a write newly refers to. What was there when
 // an agent was made to refer to it may go later.
 func (o Options) checkReferences(e *resource.Edit[Agent]) error {
-	id := ptr.Value(e.New.KnowledgeBaseID)
-	if o.KnowledgeBase == nil || id == "" || e.Old != nil && ptr.Value(e.Old.KnowledgeBaseID) == id {
+	if o.KnowledgeBase == nil {
 		return nil
 	}
-	return o.KnowledgeBase(e.Tx, e.New.TenantID, id)
+	var before []string
+	if e.Old != nil {
+		before = e.Old.KnowledgeBases()
+	}
+	if id := ptr.Value(e.New.KnowledgeBaseID); id != "" && !slices.Contains(before, id) {
+		if err := o.KnowledgeBase(e.Tx, e.New.TenantID, id); err != nil {
+			return err
+		}
+	}
+	var absent []fault.Field
+	for i, id := range e.New.KnowledgeBaseIDs {
+		if slices.Contains(before, id) {
+			continue
+		}
+		err := o.KnowledgeBase(e.Tx, e.New.TenantID, id)
+		switch {
+		case fault.Is(err, fault.NotFound):
+			absent = append(absent, fault.Field{Field: fmt.Sprintf("knowledge_base_ids[%d]", i), Message: "there is no such knowledge base"})
+		case err != nil:
+			return err
+		}
+	}
+	if absent != nil {
+		return fault.BadFields(absent...)
+	}
+	return nil
+}
+
+// KnowledgeBases returns the ids of the knowledge bases that the agent searches.
+func (c *Config) KnowledgeBases() []string {
+	var ids []string
+	for _, id := range append([]string{ptr.Value(c.KnowledgeBaseID)}, c.KnowledgeBaseIDs...) {
+		if id != "" && !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+func indexOfBases(g *Agent) string {
+	switch ids := g.KnowledgeBases(); len(ids) {
+	case 0:
+		return ""
+	case 1:
+		return ids[0]
+	default:
+		return SeveralBases
+	}
 }
 
 func (o Options) validate(g *Agent) []fault.Field {
@@ -152,20 +202,21 @@ func (o Options) validate(g *Agent) []fault.Field {
 		}
 	}
 	if o.CheckMCP != nil {
-		wrong = append(wrong, o.CheckMCP(g.MCP)...)
+		wrong = append(wrong, o.CheckMCP(schema.Object(g.MCP))...)
 	}
 	if o.CheckGuardrails != nil {
-		wrong = append(wrong, o.CheckGuardrails(g.Guardrails)...)
+		wrong = append(wrong, o.CheckGuardrails(schema.Nullable(g.Guardrails))...)
 	}
 	if len(g.Schedule) > 0 {
 		check := o.CheckSchedule
 		if check == nil {
 			check = hasCron
 		}
-		wrong = append(wrong, check(g.Schedule)...)
+		wrong = append(wrong, check(schema.Nullable(g.Schedule))...)
 	}
 	wrong = append(wrong, checkPolicies(g.Policies)...)
-	return append(wrong, misshapen(g)...)
+	wrong = append(wrong, checkOverrides(g.ToolOverrides)...)
+	return append(wrong, wrongEffort(g.Thinking)...)
 }
 
 func hasCron(schedule schema.Nullable) []fault.Field {

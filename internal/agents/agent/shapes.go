@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"time"
+
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -8,57 +10,226 @@ import (
 	"agentd/internal/base/schema"
 )
 
-// The members of the fields on context and reasoning that runs read; other
-// members are the client's own.
-type (
-	thinkingShape struct {
-		Mode   string     `json:"mode" enum:"adaptive,fixed" nullable:"true"`
-		Budget int64      `json:"budget_tokens" minimum:"1" maximum:"10000000" nullable:"true"`
-		Effort schema.Any `json:"effort"` // a level, or a number
-	}
-	effortPolicyShape struct {
-		Plan     string `json:"plan" enum:"low,medium,high,max" nullable:"true"`
-		Act      string `json:"act" enum:"low,medium,high,max" nullable:"true"`
-		Evaluate string `json:"evaluate" enum:"low,medium,high,max" nullable:"true"`
-	}
-	imageGenerationShape struct {
-		Provider string `json:"provider" maxLength:"100" nullable:"true"`
-		Model    string `json:"model" maxLength:"300" nullable:"true"`
-	}
-)
+// Policies are rules for the runs of an agent.
+type Policies struct {
+	_ struct{} `json:"-" name:"AgentPolicies"`
 
-var shapes = []struct {
-	field  string
-	of     func(*Agent) schema.Nullable
-	schema *schema.Schema
-}{
-	{"thinking", func(g *Agent) schema.Nullable { return g.Thinking }, schema.Of[thinkingShape]()},
-	{"effort_policy", func(g *Agent) schema.Nullable { return g.EffortPolicy }, schema.Of[effortPolicyShape]()},
-	{"image_generation", func(g *Agent) schema.Nullable { return g.ImageGeneration }, schema.Of[imageGenerationShape]()},
+	ApprovalTimeoutMS  int64          `json:"approval_timeout_ms,omitzero" nullable:"true" minimum:"1" doc:"Milliseconds that an approval, a question or an authorization waits for a person; default 259200000, which is 72 hours."`
+	CancelOnDisconnect bool           `json:"cancel_on_disconnect,omitzero" nullable:"true" doc:"A client of the chat routes that leaves a stream cancels its run."`
+	ToolApprovals      []ToolApproval `json:"tool_approvals,omitzero" nullable:"true" maxItems:"200" doc:"The first rule of a tool decides whether its calls wait for a person. Rules go before approval_required_tools."`
+	RateLimits         schema.Any     `json:"rate_limits,omitzero" doc:"Kept and shown; has no effect yet."`
+	RBAC               schema.Any     `json:"rbac,omitzero" doc:"Kept and shown; has no effect yet."`
+	ABAC               schema.Any     `json:"abac,omitzero" doc:"Kept and shown; has no effect yet."`
 }
 
-// misshapen lists what is wrong in these fields.
-func misshapen(g *Agent) (wrong []fault.Field) {
-	for _, s := range shapes {
-		raw := s.of(g)
-		if len(raw) == 0 || jsontext.Value(raw).Kind() == 'n' {
-			continue
-		}
-		err := s.schema.Check(raw, false)
-		if err == nil {
-			continue
-		}
-		for _, f := range fault.From(err).Fields {
-			wrong = append(wrong, f.Under(s.field))
-		}
+// ToolApproval is a rule on the approval of a tool's calls.
+type ToolApproval struct {
+	_ struct{} `json:"-" name:"AgentToolApproval"`
+
+	Tool      string `json:"tool_name,omitzero" required:"true" minLength:"1" maxLength:"200"`
+	Approval  string `json:"approval,omitzero" required:"true" enum:"always,never,when" doc:"Whether calls wait: always, never, or when the condition holds."`
+	Condition string `json:"condition,omitzero" doc:"Of approval when: a CEL expression on the variable arguments."`
+}
+
+// ToolOverride is how far a tool is trusted.
+type ToolOverride struct {
+	_ struct{} `json:"-" name:"AgentToolOverride"`
+
+	Tool  string `json:"tool_name,omitzero" required:"true" minLength:"1" maxLength:"200"`
+	Trust string `json:"trust_level,omitzero" required:"true" enum:"always_allow,ask_first,never_allow" doc:"Calls are made without asking, wait for a person's approval, or the tool is not offered to the model."`
+}
+
+// Levels of trust in a tool.
+const (
+	AlwaysAllow = "always_allow"
+	AskFirst    = "ask_first"
+	NeverAllow  = "never_allow"
+)
+
+// Autonomy is how much an agent may do by itself.
+type Autonomy struct {
+	_ struct{} `json:"-" name:"AgentAutonomy"`
+
+	Level string `json:"level,omitzero" required:"true" enum:"manual,approve_risky,full_auto"`
+}
+
+// Thinking is how a reasoning model thinks.
+type Thinking struct {
+	_ struct{} `json:"-" name:"AgentThinking"`
+
+	Mode   string     `json:"mode,omitzero" enum:"adaptive,fixed" nullable:"true" doc:"fixed: every call of a run thinks alike, whatever effort_policy says. Default: adaptive."`
+	Budget int64      `json:"budget_tokens,omitzero" minimum:"1" maximum:"10000000" nullable:"true" doc:"Tokens for thinking, where the model takes a budget."`
+	Effort schema.Any `json:"effort,omitzero" doc:"low, medium, high, max, or a number from 0 to 100."`
+}
+
+// EffortPolicy is the effort of each phase of a run.
+type EffortPolicy struct {
+	_ struct{} `json:"-" name:"AgentEffortPolicy"`
+
+	Plan     string `json:"plan,omitzero" enum:"low,medium,high,max" nullable:"true" doc:"After a message of the user."`
+	Act      string `json:"act,omitzero" enum:"low,medium,high,max" nullable:"true" doc:"After a tool's result."`
+	Evaluate string `json:"evaluate,omitzero" enum:"low,medium,high,max" nullable:"true" doc:"Of the last answer, at a limit."`
+}
+
+// ImageGeneration says how an agent makes images.
+type ImageGeneration struct {
+	_ struct{} `json:"-" name:"AgentImageGeneration"`
+
+	Provider string `json:"provider,omitzero" maxLength:"100" nullable:"true" doc:"A provider of the deployment. Default: the first one with an image model."`
+	Model    string `json:"model,omitzero" maxLength:"300" nullable:"true" doc:"Default: the provider's image model."`
+}
+
+// Memory is what an agent remembers between runs.
+type Memory struct {
+	_ struct{} `json:"-" name:"AgentMemory"`
+
+	Enabled       bool       `json:"enabled,omitzero" nullable:"true" doc:"Whether runs recall and keep memories. Default: false."`
+	Types         []string   `json:"types,omitzero" nullable:"true" maxItems:"10" enum:"episodic,semantic,procedural,note" doc:"Types that are recalled and extracted. Empty: all."`
+	MaxEntries    int64      `json:"max_entries,omitzero" nullable:"true" minimum:"1" doc:"Entries that are kept. Default: 10000."`
+	Strategy      string     `json:"retrieval_strategy,omitzero" nullable:"true" enum:"relevance,recency,hybrid" doc:"Default: hybrid."`
+	Limit         int64      `json:"retrieval_limit,omitzero" nullable:"true" minimum:"1" doc:"Entries that a run recalls. Default: 5."`
+	AutoExtract   bool       `json:"auto_extract,omitzero" nullable:"true" doc:"Whether memories are made of what was said, after a run."`
+	Extraction    schema.Any `json:"extraction_model,omitzero" doc:"Model that extracts: a name, or an object like the agent's model. Default: the agent's."`
+	DecayEnabled  bool       `json:"decay_enabled,omitzero" nullable:"true" doc:"Whether old memories count less."`
+	DecayHalfLife float64    `json:"decay_half_life_days,omitzero" nullable:"true" exclusiveMinimum:"0" doc:"Days after which a memory counts half. Default: 30."`
+	MCPResource   bool       `json:"mcp_resource_enabled,omitzero" nullable:"true" doc:"Kept and shown; has no effect yet."`
+	Tools         []string   `json:"memory_tools,omitzero" nullable:"true" maxItems:"10" doc:"Kept and shown; has no effect yet: built_in_tools lists the tools of the memory."`
+}
+
+// CoreMemory is the short texts that an agent always has in mind.
+type CoreMemory struct {
+	_ struct{} `json:"-" name:"AgentCoreMemory"`
+
+	Enabled bool        `json:"enabled,omitzero" nullable:"true" doc:"Whether runs see the blocks. Default: false."`
+	Blocks  []CoreBlock `json:"blocks,omitzero" nullable:"true" maxItems:"100" doc:"Blocks that exist before they are written."`
+}
+
+// CoreBlock declares a block of core memory.
+type CoreBlock struct {
+	_ struct{} `json:"-" name:"AgentCoreBlock"`
+
+	Label          string `json:"label,omitzero" required:"true" pattern:"^[a-zA-Z0-9_.-]{1,64}$"`
+	InitialContent string `json:"initial_content,omitzero" nullable:"true" doc:"Its text until it is written."`
+	Content        string `json:"content,omitzero" nullable:"true" doc:"Another name for initial_content, and goes before it."`
+	MaxTokens      int64  `json:"max_tokens,omitzero" nullable:"true" doc:"Default: 500."`
+}
+
+// Schedule is when an agent runs by itself. The part that runs schedules has the
+// same fields, and checks them.
+type Schedule struct {
+	_ struct{} `json:"-" name:"AgentSchedule"`
+
+	Cron             string        `json:"cron,omitzero" required:"true" minLength:"1" maxLength:"200" doc:"When: minute, hour, day of the month, month and day of the week."`
+	Enabled          bool          `json:"enabled,omitzero" default:"true" doc:"Whether it fires at all."`
+	Input            schema.Object `json:"input,omitzero" doc:"Input of the runs. Without a message, a default one says that the schedule started the run."`
+	Timezone         string        `json:"timezone,omitzero" default:"UTC" minLength:"1" maxLength:"64" doc:"IANA name of the time zone that cron is read in."`
+	MaxConcurrent    int           `json:"max_concurrent_scheduled,omitzero" default:"1" minimum:"1" maximum:"100" doc:"Fires are skipped while this many of its runs have not ended."`
+	OnFailure        string        `json:"on_failure,omitzero" enum:"continue,pause,alert,retry_next,pause_schedule,notify" default:"continue" doc:"After a failed run: continue, pause the schedule, or send an alert. Also accepted: retry_next, pause_schedule and notify."`
+	AutonomousMode   bool          `json:"autonomous_mode,omitzero" default:"false" doc:"Runs get reflection_prompt as their message instead of input."`
+	ReflectionPrompt string        `json:"reflection_prompt,omitzero" maxLength:"20000" doc:"The message of the runs of an autonomous agent."`
+	Misfire          string        `json:"misfire,omitzero" enum:"once,skip" default:"once" doc:"Missed fires: run the newest once if it is less than a day old, or skip them."`
+}
+
+// Skill is something that an agent can do.
+type Skill struct {
+	_ struct{} `json:"-" name:"AgentSkill"`
+
+	ID           string   `json:"id,omitzero" maxLength:"200"`
+	Name         string   `json:"name,omitzero" maxLength:"200"`
+	Description  string   `json:"description,omitzero" maxLength:"4000"`
+	Instructions string   `json:"instructions,omitzero" maxLength:"200000"`
+	AllowedTools []string `json:"allowed_tools,omitzero"`
+	Tags         []string `json:"tags,omitzero"`
+	Examples     []string `json:"examples,omitzero"`
+}
+
+// PublicConfig is how an agent talks with visitors.
+type PublicConfig struct {
+	_ struct{} `json:"-" name:"AgentPublicConfig"`
+
+	Enabled            bool     `json:"enabled" required:"true"`
+	SystemPrompt       string   `json:"system_prompt,omitzero" maxLength:"200000"`
+	Greeting           string   `json:"greeting,omitzero" maxLength:"10000"`
+	AllowedTools       []string `json:"allowed_tools,omitzero" maxItems:"200"`
+	SessionMessages    *int64   `json:"max_messages_per_session,omitzero" nullable:"true" minimum:"1"`
+	Sessions           *int64   `json:"max_concurrent_sessions,omitzero" nullable:"true" minimum:"1"`
+	SessionsPerAddress *int64   `json:"rate_limit_sessions_per_ip,omitzero" nullable:"true" minimum:"1"`
+	MessagesPerMinute  *int64   `json:"rate_limit_messages_per_min,omitzero" nullable:"true" minimum:"1"`
+	MessagesPerDay     *int64   `json:"daily_message_limit,omitzero" nullable:"true" minimum:"1"`
+}
+
+// A2A is how an agent appears to agents of other systems.
+type A2A struct {
+	_ struct{} `json:"-" name:"AgentA2A"`
+
+	Enabled bool            `json:"enabled,omitzero" nullable:"true"`
+	Public  bool            `json:"public,omitzero" nullable:"true"`
+	Card    schema.Nullable `json:"agent_card,omitzero" doc:"A free object."`
+}
+
+// RiskClassification is an agent's class under the EU AI Act.
+type RiskClassification struct {
+	_ struct{} `json:"-" name:"AgentRiskClassification"`
+
+	Level         string     `json:"level,omitzero" nullable:"true" enum:"minimal,limited,high,unacceptable"`
+	Category      string     `json:"annex_iii_category,omitzero" nullable:"true" enum:"biometric,critical-infrastructure,education,employment,essential-services,law-enforcement,migration,democratic-processes"`
+	Justification string     `json:"justification,omitzero" nullable:"true" maxLength:"50000"`
+	Assessor      string     `json:"assessor,omitzero" nullable:"true" maxLength:"500"`
+	AssessedAt    *time.Time `json:"assessed_at,omitzero" nullable:"true"`
+	ReviewDueAt   *time.Time `json:"review_due_at,omitzero" nullable:"true"`
+}
+
+// AccessControl is what an agent is cleared for.
+type AccessControl struct {
+	_ struct{} `json:"-" name:"AgentAccessControl"`
+
+	Clearance    int      `json:"clearance" required:"true" minimum:"0" maximum:"4" doc:"0 is public, 1 internal, 2 restricted, 3 confidential, 4 secret."`
+	Compartments []string `json:"compartments,omitzero" maxItems:"200"`
+	Caveats      []string `json:"caveats,omitzero" maxItems:"200"`
+}
+
+// CommandRelationships are an agent's superiors and peers.
+type CommandRelationships struct {
+	_ struct{} `json:"-" name:"AgentCommandRelationships"`
+
+	OpCon           string   `json:"opcon,omitzero" maxLength:"36" doc:"Id of the agent with operational control."`
+	CoordinatesWith []string `json:"coordinates_with,omitzero" maxItems:"200" doc:"Ids of agents."`
+}
+
+// InstalledSpec is a specification that is installed on an agent.
+type InstalledSpec struct {
+	_ struct{} `json:"-" name:"AgentSpec"`
+
+	ID          string          `json:"spec_id,omitzero" required:"true" minLength:"1" maxLength:"200"`
+	Version     string          `json:"version,omitzero" maxLength:"100"`
+	Enabled     *bool           `json:"enabled,omitzero" nullable:"true"`
+	Permissions []schema.Object `json:"permissions_granted,omitzero" maxItems:"200" doc:"Free objects."`
+	Tools       []string        `json:"tool_allowlist,omitzero" maxItems:"200"`
+}
+
+// Visibility is who may find an agent.
+type Visibility string
+
+// The visibilities. Some clients send team for TenantWide.
+const (
+	Private    Visibility = "private"
+	TenantWide Visibility = "tenant"
+	Public     Visibility = "public"
+	team       Visibility = "team"
+)
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (v *Visibility) UnmarshalText(name []byte) error {
+	if *v = Visibility(name); *v == team {
+		*v = TenantWide
 	}
-	return append(wrong, wrongEffort(g.Thinking)...)
+	return nil
 }
 
 const effortsAre = "expected low, medium, high, max or a number from 0 to 100"
 
-// wrongEffort checks the one member that is of two kinds.
-func wrongEffort(raw schema.Nullable) []fault.Field {
+// wrongEffort checks the one member of thinking that is of two kinds.
+func wrongEffort(raw schema.NullableOf[Thinking]) []fault.Field {
 	var t struct {
 		Effort jsontext.Value `json:"effort"`
 	}

@@ -14,18 +14,22 @@ import (
 // Settings are an agent's guardrails field: which guardrails check which stage, in
 // which order.
 type Settings struct {
-	Input   []Use    `json:"input" nullable:"true" maxItems:"50"`
-	Output  []Use    `json:"output" nullable:"true" maxItems:"50"`
-	Tool    []Use    `json:"tool" nullable:"true" maxItems:"50"`
-	BuiltIn []string `json:"built_in" nullable:"true" maxItems:"50" enum:"pii,secrets"`
+	_ struct{} `json:"-" name:"AgentGuardrails"`
+
+	Input   []Use    `json:"input,omitzero" nullable:"true" maxItems:"50"`
+	Output  []Use    `json:"output,omitzero" nullable:"true" maxItems:"50"`
+	Tool    []Use    `json:"tool,omitzero" nullable:"true" maxItems:"50"`
+	BuiltIn []string `json:"built_in,omitzero" nullable:"true" maxItems:"50" enum:"pii,secrets"`
 }
 
 // Use is the use of a guardrail by an agent.
 type Use struct {
-	GuardrailID    string          `json:"guardrail_id" required:"true" format:"uuid"`
-	Enabled        *bool           `json:"enabled" nullable:"true"`
-	ActionOverride *string         `json:"action_override" nullable:"true" enum:"block,redact,flag,warn,log"`
-	ConfigOverride schema.Nullable `json:"config_override"`
+	_ struct{} `json:"-" name:"AgentGuardrailUse"`
+
+	GuardrailID    string          `json:"guardrail_id,omitzero" required:"true" format:"uuid"`
+	Enabled        *bool           `json:"enabled,omitzero" nullable:"true"`
+	ActionOverride *string         `json:"action_override,omitzero" nullable:"true" enum:"block,redact,flag,warn,log"`
+	ConfigOverride schema.Nullable `json:"config_override,omitzero"`
 }
 
 func (u *Use) enabled() bool { return u.Enabled == nil || *u.Enabled }

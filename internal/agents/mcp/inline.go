@@ -11,36 +11,40 @@ import (
 	"agentd/internal/base/schema"
 )
 
-// agentField is the mcp field of an agent: its inline servers, and what it may use
-// of all its servers. Unknown members are ignored.
-type agentField struct {
-	Servers   []inlineServer `json:"servers"`
-	Tools     []string       `json:"allowed_tools"`     // empty: all
-	Resources []string       `json:"allowed_resources"` // empty: none
+// Field is the mcp field of an agent: its inline servers, and what it may use of
+// all its servers. Unknown members are kept, and have no effect.
+type Field struct {
+	_ struct{} `json:"-" name:"AgentMcp"`
+
+	Servers   []InlineServer `json:"servers,omitzero" nullable:"true" doc:"Servers of this agent alone, up to 20. Servers of the company are registered with POST /api/v1/mcp-servers."`
+	Tools     []string       `json:"allowed_tools,omitzero" nullable:"true" doc:"The tools that it may use, of all its servers. Empty: all."`
+	Resources []string       `json:"allowed_resources,omitzero" nullable:"true" doc:"The resources that it may read, of all its servers. Empty: none."`
 }
 
-// inlineServer is a server in an agent's configuration. Its env can be read like the
+// InlineServer is a server in an agent's configuration. Its env can be read like the
 // rest of the configuration; a server with a secret should be registered instead.
-type inlineServer struct {
-	ID        string            `json:"id"`
-	Name      string            `json:"name"`
-	Transport string            `json:"transport"`
-	URL       string            `json:"url"`
-	Command   string            `json:"command"`
-	Args      []string          `json:"args"`
-	Env       map[string]string `json:"env"`
-	APIKeyRef string            `json:"api_key_ref"`
-	Egress    []Egress          `json:"egress_allowlist"`
-	Enabled   *bool             `json:"enabled"`
+type InlineServer struct {
+	_ struct{} `json:"-" name:"AgentMcpServer"`
 
-	HonoursKeys bool `json:"honours_idempotency_keys"`
+	ID        string            `json:"id,omitzero" nullable:"true"`
+	Name      string            `json:"name,omitzero" nullable:"true" doc:"Default: its id."`
+	Transport string            `json:"transport,omitzero" nullable:"true" doc:"http, streamable_http, or stdio for commands that the operator allows."`
+	URL       string            `json:"url,omitzero" nullable:"true" doc:"Of the transports over HTTP."`
+	Command   string            `json:"command,omitzero" nullable:"true" doc:"Of the transport stdio."`
+	Args      []string          `json:"args,omitzero" nullable:"true"`
+	Env       map[string]string `json:"env,omitzero" nullable:"true" doc:"Variables of the command. Whoever may read the agent reads them."`
+	APIKeyRef string            `json:"api_key_ref,omitzero" nullable:"true" doc:"The entry of env that holds the secret."`
+	Egress    []Egress          `json:"egress_allowlist,omitzero" nullable:"true" doc:"Destinations of an http server. Empty: any public address."`
+	Enabled   *bool             `json:"enabled,omitzero" nullable:"true" doc:"Default: true."`
+
+	HonoursKeys bool `json:"honours_idempotency_keys,omitzero" nullable:"true" doc:"Whether the server honours idempotency keys, so that its tools may be called again after a crash."`
 }
 
 // maxInline is how many inline servers an agent may have.
 const maxInline = 20
 
-func parseField(raw schema.Object) (agentField, error) {
-	var f agentField
+func parseField(raw schema.Object) (Field, error) {
+	var f Field
 	if len(raw) <= len("{}") {
 		return f, nil
 	}
@@ -61,7 +65,7 @@ func (t *Toolsets) CheckField(raw schema.Object) []fault.Field {
 	}
 	for i := range f.Servers {
 		at := fmt.Sprintf("mcp.servers[%d]", i)
-		if id := f.Servers[i].ID; slices.ContainsFunc(f.Servers[:i], func(other inlineServer) bool { return id != "" && other.ID == id }) {
+		if id := f.Servers[i].ID; slices.ContainsFunc(f.Servers[:i], func(other InlineServer) bool { return id != "" && other.ID == id }) {
 			c.add(at+".id", "another server in the list has the same id")
 		}
 		for _, e := range t.validator.checkInline(&f.Servers[i]) {
@@ -71,7 +75,7 @@ func (t *Toolsets) CheckField(raw schema.Object) []fault.Field {
 	return c
 }
 
-func (r *validator) checkInline(in *inlineServer) []fault.Field {
+func (r *validator) checkInline(in *InlineServer) []fault.Field {
 	v, err := in.server()
 	if err != nil {
 		return []fault.Field{{Field: "env", Message: "it cannot be read"}}
@@ -84,7 +88,7 @@ func (r *validator) checkInline(in *inlineServer) []fault.Field {
 }
 
 // server returns an inline server in the form of a registered one.
-func (in *inlineServer) server() (*Server, error) {
+func (in *InlineServer) server() (*Server, error) {
 	v := &Server{
 		Name: in.Name, Transport: in.Transport, URL: in.URL, Command: in.Command, Args: in.Args, APIKeyRef: in.APIKeyRef,
 		Egress: in.Egress, Enabled: in.Enabled == nil || *in.Enabled, Auth: Auth{Type: authNone},
@@ -98,7 +102,7 @@ func (in *inlineServer) server() (*Server, error) {
 
 // ofInline returns the target of an inline server. It has no id by which a person
 // could authorize it.
-func (s *targets) ofInline(tenant, agent string, in *inlineServer) (*Target, error) {
+func (s *targets) ofInline(tenant, agent string, in *InlineServer) (*Target, error) {
 	if fields := s.validator.checkInline(in); len(fields) > 0 {
 		return nil, fault.BadFields(fields...)
 	}

@@ -42,7 +42,7 @@ type Toolsets struct {
 // Any reports whether an agent has any server, without connecting to one.
 func (t *Toolsets) Any(ctx context.Context, tenant, agent string, mcp schema.Object) (bool, error) {
 	f, err := parseField(mcp)
-	if err == nil && slices.ContainsFunc(f.Servers, func(in inlineServer) bool { return in.Enabled == nil || *in.Enabled }) {
+	if err == nil && slices.ContainsFunc(f.Servers, func(in InlineServer) bool { return in.Enabled == nil || *in.Enabled }) {
 		return true, nil
 	}
 	assigned, err := t.servers.assigned(ctx, tenant, agent)
@@ -57,7 +57,7 @@ func (t *Toolsets) Tools(ctx context.Context, tenant, agent string, mcp schema.O
 	if err != nil {
 		// It was validated when it was saved, but an older version may not have been.
 		t.logger.Warn("an agent's mcp field cannot be read", "tenant", tenant, "agent", agent, "err", err)
-		f = agentField{}
+		f = Field{}
 	}
 	sources, err := t.sources(ctx, tenant, agent, &f)
 	if err != nil || len(sources) == 0 {
@@ -90,7 +90,7 @@ type source struct {
 	needsPerson bool     // a person must authorize it, or has
 }
 
-func (t *Toolsets) sources(ctx context.Context, tenant, agent string, f *agentField) ([]*source, error) {
+func (t *Toolsets) sources(ctx context.Context, tenant, agent string, f *Field) ([]*source, error) {
 	assigned, err := t.servers.assigned(ctx, tenant, agent)
 	if err != nil {
 		return nil, err
@@ -141,7 +141,7 @@ func (t *Toolsets) list(ctx context.Context, sources []*source) {
 
 // build returns the tools, under names that are unique among them and the built-in
 // ones.
-func (t *Toolsets) build(agent string, f *agentField, sources []*source) []tool.Tool {
+func (t *Toolsets) build(agent string, f *Field, sources []*source) []tool.Tool {
 	n := newNamer(t.registry.Names())
 	for _, src := range sources {
 		if src.listing != nil {
@@ -173,7 +173,7 @@ func (t *Toolsets) build(agent string, f *agentField, sources []*source) []tool.
 
 // allows reports whether allowed_tools lists a tool: by its own name, by the name
 // that the model sees, or as <server>/<tool>; a trailing * matches anything.
-func (f *agentField) allows(src *source, own, shown string) bool {
+func (f *Field) allows(src *source, own, shown string) bool {
 	return len(f.Tools) == 0 || slices.ContainsFunc(f.Tools, func(rule string) bool {
 		for _, candidate := range []string{own, shown, src.slug + "/" + own, src.Name + "/" + own, src.ServerID + "/" + own} {
 			if matches(rule, candidate) {

@@ -42,7 +42,7 @@ func (s *toolsetCache) keep(key setKey, fingerprint [sha256.Size]byte, set tool.
 }
 
 // toolsetFingerprint hashes everything that an agent's tools are made of.
-func toolsetFingerprint(f *agentField, sources []*source) [sha256.Size]byte {
+func toolsetFingerprint(f *Field, sources []*source) [sha256.Size]byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%q %q", f.Tools, f.Resources)
 	for _, src := range sources {

@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"time"
 
 	"agentd/internal/base/authz"
 	"agentd/internal/base/fault"
@@ -15,6 +16,10 @@ import (
 	"agentd/internal/kernel/model"
 	"agentd/internal/kernel/quota"
 )
+
+// maxLimitWait is how long a call waits for a limit of its provider. Longer waits are
+// the caller's: the answer is 429 with Retry-After.
+const maxLimitWait = 2 * time.Second
 
 // codeNoModel is the code for an unknown model.
 const codeNoModel = "model_not_found"
@@ -96,7 +101,7 @@ func (c *Call) Target() model.Target { return c.target }
 // [model.Client]. req.Target is set here. Errors: a refusal made by [Refusal];
 // the context's.
 func (c *Call) Generate(ctx context.Context, req model.Request, sink func(model.Delta)) (model.Response, error) {
-	req.Target = c.target
+	req.Target, req.LimitWait = c.target, maxLimitWait
 	received := 0 // bytes, for estimating the usage of an incomplete answer
 	watched := sink
 	if sink != nil {
@@ -121,7 +126,7 @@ func (c *Call) Generate(ctx context.Context, req model.Request, sink func(model.
 // everything went to the sink. Errors: those of [AsFault]; the sink's; the
 // context's.
 func (c *Call) Forward(ctx context.Context, f model.Forward, sink func([]byte) error) (*model.Response, error) {
-	f.Target = c.target
+	f.Target, f.LimitWait = c.target, maxLimitWait
 	out, answered, err := model.ForwardWithFallback(ctx, targetTracker{c}, f, c.fallback(ctx), sink)
 	c.target = answered
 	if err == nil || out.Usage != (model.Usage{}) { // an incomplete answer is charged too

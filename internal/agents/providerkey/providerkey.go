@@ -35,6 +35,7 @@ type Row struct {
 	Origin     string // one of model's Origin constants
 	Shared     bool
 	Sealed     []byte
+	Limits     model.Limits
 	CreatedAt  time.Time
 	UpdatedAt  time.Time
 }
@@ -128,6 +129,7 @@ func (s *Service) load(ctx context.Context, tenant string) (map[string]*model.Cr
 		}
 		all[r.ProviderID] = &model.Credential{
 			Name: r.ProviderID, Endpoint: r.Endpoint, Origin: r.Origin, Shared: r.Shared, Key: secret.New(string(key)),
+			Limits: r.Limits,
 		}
 	}
 	return all, nil

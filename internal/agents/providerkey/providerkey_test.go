@@ -241,6 +241,31 @@ func TestStoring(t *testing.T) {
 	})
 }
 
+// Limits belong to the key, stay when they are left out, and reach its calls (rule
+// D22-limits-keys).
+func TestLimitsOfAKey(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, r *rig) {
+		r.put("openai", `{`+key1+`, "max_concurrency": 8, "tokens_per_minute": 90000}`)
+		r.put("openai", `{`+key2+`}`)
+		if got, want := r.kept("openai").Limits, (model.Limits{MaxConcurrency: 8, TokensPerMinute: 90_000}); got != want {
+			t.Errorf("kept %+v, want %+v", got, want)
+		}
+		to, err := model.Resolver{Catalogue: r.Catalogue, Credentials: r}.Resolve(t.Context(), r.who.TenantID, model.Spec{ModelRef: "openai/gpt"})
+		if err != nil || to.Limits.MaxConcurrency != 8 || to.TenantID != r.who.TenantID {
+			t.Errorf("the target has %+v, %v", to.Limits, err)
+		}
+		if again := r.put("openai", `{`+key2+`, "max_concurrency": 0}`); again.MaxConcurrency != 0 || again.TokensPerMinute != 90_000 {
+			t.Errorf("stored %+v", again)
+		}
+		for _, body := range []string{`"max_concurrency": -1`, `"max_concurrency": 100001`, `"tokens_per_minute": -5`, `"tokens_per_minute": 1000000001`} {
+			if _, err := r.do("setLlmCredential", "openai", `{`+key1+`, `+body+`}`); !fault.Is(err, fault.Invalid) {
+				t.Errorf("%s: %v", body, err)
+			}
+		}
+	})
+}
+
 func TestStoringRefuses(t *testing.T) {
 	t.Parallel()
 	db := sqldbtest.Open(t, sqldbtest.SQLite)

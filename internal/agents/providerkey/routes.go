@@ -58,6 +58,9 @@ type Provider struct {
 	Shared          *bool      `json:"shared,omitzero" doc:"Used for every model of the provider, not only by agents that name it in api_key_ref."`
 	Stale           bool       `json:"stale,omitzero" doc:"Not used, because the provider's endpoint has changed since it was stored. Store it again."`
 	UpdatedAt       *time.Time `json:"updated_at,omitzero"`
+
+	MaxConcurrency  int `json:"max_concurrency,omitzero" doc:"Calls at a time with the stored key. Absent: no limit."`
+	TokensPerMinute int `json:"tokens_per_minute,omitzero" doc:"Tokens per minute with the stored key. Absent: no limit."`
 }
 
 type providerList struct {
@@ -90,6 +93,7 @@ func (s *Service) list(ctx context.Context, who authz.Caller, _ *struct{}) (prov
 		add(Provider{ID: r.ProviderID, Name: r.ProviderID})
 		p := &out.Providers[at[r.ProviderID]]
 		p.Configured, p.Shared, p.UpdatedAt = true, &r.Shared, &r.UpdatedAt
+		p.MaxConcurrency, p.TokensPerMinute = r.Limits.MaxConcurrency, r.Limits.TokensPerMinute
 		if r.Origin == model.OriginPlatform {
 			p.Stale = !s.Catalogue.At(r.ProviderID, r.Endpoint)
 		} else {
@@ -107,6 +111,9 @@ type putIn struct {
 		APIKey      string `json:"api_key" required:"true" doc:"10 to 500 characters. Stored encrypted, never shown again."`
 		Shared      *bool  `json:"shared,omitzero" nullable:"true" doc:"Use the key for every model of the provider (default), not only for agents that name it in api_key_ref. Absent: unchanged."`
 		EndpointURL string `json:"endpoint_url,omitzero" doc:"OpenAI-compatible endpoint of the company's own provider, ending in /v1. Absent: unchanged."`
+
+		MaxConcurrency  *int `json:"max_concurrency,omitzero" doc:"How many calls the provider takes at a time with this key, 0 to 100000; what is over waits. 0: no limit. Absent: unchanged."`
+		TokensPerMinute *int `json:"tokens_per_minute,omitzero" doc:"How many tokens a minute the provider takes with this key, 0 to 1000000000; what is over waits. 0: no limit. Absent: unchanged."`
 	}
 }
 
@@ -118,11 +125,17 @@ type Stored struct {
 	Configured bool      `json:"configured" required:"true"`
 	Shared     bool      `json:"shared" required:"true"`
 	UpdatedAt  time.Time `json:"updated_at" required:"true"`
+
+	MaxConcurrency  int `json:"max_concurrency,omitzero" doc:"Absent: no limit."`
+	TokensPerMinute int `json:"tokens_per_minute,omitzero" doc:"Absent: no limit."`
 }
 
 func (s *Service) put(ctx context.Context, who authz.Caller, in *putIn) (out Stored, err error) {
 	b := &in.Body
 	if err := checkAPIKey(b.APIKey); err != nil {
+		return Stored{}, err
+	}
+	if err := checkLimits(b.MaxConcurrency, b.TokensPerMinute); err != nil {
 		return Stored{}, err
 	}
 	now := s.Clock.Now()
@@ -140,13 +153,19 @@ func (s *Service) put(ctx context.Context, who authz.Caller, in *putIn) (out Sto
 			return err
 		}
 		if before != nil {
-			r.Shared, r.CreatedAt = before.Shared, before.CreatedAt
+			r.Shared, r.CreatedAt, r.Limits = before.Shared, before.CreatedAt, before.Limits
 		} else if count >= maxKeys {
 			return fault.New(fault.Invalid, "limit_reached",
 				"This company has stored %d keys, which is the limit; delete an unused one first.", count)
 		}
 		if b.Shared != nil {
 			r.Shared = *b.Shared
+		}
+		if b.MaxConcurrency != nil {
+			r.Limits.MaxConcurrency = *b.MaxConcurrency
+		}
+		if b.TokensPerMinute != nil {
+			r.Limits.TokensPerMinute = *b.TokensPerMinute
 		}
 		r.Sealed = s.Box.Seal([]byte(b.APIKey), sealedFor(r.TenantID, r.ProviderID, r.Endpoint))
 		if err := s.Store.PutTx(tx, &r); err != nil {
@@ -155,10 +174,31 @@ func (s *Service) put(ctx context.Context, who authz.Caller, in *putIn) (out Sto
 		if err := s.record(tx, who, "llm_credentials.set", &r); err != nil {
 			return err
 		}
-		out = Stored{ProviderID: r.ProviderID, Configured: true, Shared: r.Shared, UpdatedAt: now}
+		out = Stored{ProviderID: r.ProviderID, Configured: true, Shared: r.Shared, UpdatedAt: now,
+			MaxConcurrency: r.Limits.MaxConcurrency, TokensPerMinute: r.Limits.TokensPerMinute}
 		return txn.Answer(tx, out)
 	})
 	return out, err
+}
+
+// checkLimits returns the error of limits that are out of range.
+func checkLimits(concurrency, tokens *int) error {
+	var wrong []fault.Field
+	for _, limit := range []struct {
+		name string
+		n    *int
+		most int
+	}{{"max_concurrency", concurrency, model.MaxMaxConcurrency}, {"tokens_per_minute", tokens, model.MaxTokensPerMinute}} {
+		if limit.n != nil {
+			if message := model.CheckLimit(*limit.n, limit.most); message != "" {
+				wrong = append(wrong, fault.Field{Field: limit.name, Message: message})
+			}
+		}
+	}
+	if wrong != nil {
+		return fault.BadFields(wrong...)
+	}
+	return nil
 }
 
 // checkAPIKey returns the error of an invalid key, without showing it.

@@ -16,6 +16,7 @@ var untenanted = map[string]string{
 	"signin_addresses": "by the email of a person, who may be of several companies or none yet",
 	"signin_attempts":  "by the email of a person, who may be of several companies or none yet",
 	"nodes":            "the processes that run, and where",
+	"audit_push":       "of the deployment: whether entries are pushed",
 	"kept_secrets":     "of the deployment",
 	"secret_keys":      "of the deployment: ids of its secret keys",
 	"secret_servers":   "of the deployment: which servers run",
@@ -87,6 +88,7 @@ func (a *Admin) SharedTables() []string {
 		"sqlite_sequence",                               // SQLite's own, for the table before
 		"tenant_purges",                                 // ends with a last look
 		"nodes",                                         // the processes that run
+		"audit_push",                                    // whether entries are pushed
 		"kept_secrets", "secret_keys", "secret_servers", // of the deployment
 		// A person is an email address, which companies have in common; codes and
 		// tickets last for minutes.

@@ -35,6 +35,9 @@ func Write(w io.Writer, i Info) error {
 	fmt.Fprintf(&b, "  Chat      %s/v1  (the base URL for OpenAI's SDKs)\n", base)
 	fmt.Fprintf(&b, "  Database  %s\n", i.Database)
 	switch {
+	case i.Model == "" && i.Endpoint != "":
+		fmt.Fprintf(&b, "  Model     none is chosen of those at %s. Agents use builtin/echo, which is no model.\n"+
+			"            Set AGENTD_MODEL to the name of one of them.\n", i.Endpoint)
 	case i.Model == "":
 		b.WriteString("  Model     none. Agents use builtin/echo, which is no model: it repeats what it is told.\n" +
 			"            For a real one set AGENTD_MODEL_BASE_URL, AGENTD_MODEL_API_KEY and AGENTD_MODEL.\n")

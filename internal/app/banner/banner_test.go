@@ -23,6 +23,9 @@ func TestWrite(t *testing.T) {
 		"first-with-given-key": {
 			Version: "0.2.0", Program: "bin/agentd", Listening: "127.0.0.1:8080", Database: "SQLite in ./agentd-data", FirstStart: true,
 		},
+		"model-not-chosen": {
+			Version: "0.2.0", Program: "bin/agentd", Listening: "127.0.0.1:8080", Database: "SQLite in ./agentd-data", Endpoint: "http://127.0.0.1:11434/v1",
+		},
 		"again": {
 			Version: "0.2.0", Program: "bin/agentd", Listening: "0.0.0.0:8080", PublicURL: "https://agents.example.com/", Database: "PostgreSQL at db:5432",
 			Model: "far/large",

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"net/url"
 	"strings"
 	"time"
 
@@ -39,6 +40,7 @@ type Server struct {
 	TLSKey        string `env:"AGENTD_TLS_KEY" name:"tls-key" placeholder:"FILE" help:"Private key (PEM) of AGENTD_TLS_CERT."`
 	MetricsListen string `env:"AGENTD_METRICS_LISTEN" name:"metrics-listen" placeholder:"HOST:PORT" help:"Address for /metrics and for /health with the details of the build, without TLS and without a key: for the operator's own network. AGENTD_LISTEN then has neither. Empty: /metrics is on AGENTD_LISTEN."`
 
+	CORSOrigins      string `env:"AGENTD_CORS_ORIGINS" name:"cors-origins" placeholder:"ORIGINS" help:"Origins of pages in browsers that may call the API with a key, as in https://app.example.com; several by commas, * for any. Cookies never go with such calls. Empty: none but the service's own."`
 	RateLimits       string `env:"AGENTD_RATE_LIMITS" default:"tenant=6000/m,key=3000/m" placeholder:"LIMITS" help:"How many requests a tenant, a key (or browser session) and an operation of a tenant may make: any of tenant=N/m, key=N/m and endpoint=N/m by commas, with /s, /m or /h. off: no limits."`
 	StreamsPerTenant int    `env:"AGENTD_STREAMS_PER_TENANT" name:"streams-per-tenant" default:"20000" placeholder:"N" help:"How many event streams a tenant may have open at once on this node. 0: any number."`
 
@@ -72,6 +74,29 @@ func (s Server) Proxies() ([]netip.Prefix, error) {
 	return all, nil
 }
 
+// Origins returns the origins of CORSOrigins in lower case.
+func (s Server) Origins() []string {
+	var all []string
+	for part := range strings.SplitSeq(s.CORSOrigins, ",") {
+		if part = strings.ToLower(strings.TrimSpace(part)); part != "" {
+			all = append(all, part)
+		}
+	}
+	return all
+}
+
+// checkOrigins requires origins as browsers send them: without a path.
+func checkOrigins(all []string) error {
+	for _, one := range all {
+		u, err := url.Parse(one)
+		if one == "*" || err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && one == u.Scheme+"://"+u.Host {
+			continue
+		}
+		return fmt.Errorf("%q is no origin; write it without a path, as https://app.example.com or http://localhost:3000, or * for any", one)
+	}
+	return nil
+}
+
 // Storage is where state is kept. The commands that work on the database
 // directly (migrate, admin) read these settings only.
 type Storage struct {
@@ -102,6 +127,9 @@ type Models struct {
 	APIKey  secret.String `env:"AGENTD_MODEL_API_KEY" name:"model-api-key" placeholder:"KEY" help:"Key for that endpoint; it is sent nowhere else."`
 	Model   string        `env:"AGENTD_MODEL" placeholder:"NAME" help:"Model of agents that name none: a name that the default provider knows, or PROVIDER/NAME. Empty: the first one listed in AGENTD_PROVIDERS, if any."`
 
+	MaxConcurrency  int `env:"AGENTD_MODEL_MAX_CONCURRENCY" name:"model-max-concurrency" placeholder:"N" help:"How many calls that endpoint takes at a time with its key, from all nodes together; what is over waits. 0: no limit. Providers of AGENTD_PROVIDERS have max_concurrency."`
+	TokensPerMinute int `env:"AGENTD_MODEL_TOKENS_PER_MINUTE" name:"model-tokens-per-minute" placeholder:"N" help:"How many tokens a minute that endpoint takes with its key, from all nodes together; what is over waits. 0: no limit. Providers of AGENTD_PROVIDERS have tokens_per_minute."`
+
 	MessagesModel string `env:"AGENTD_MESSAGES_MODEL" name:"messages-model" placeholder:"NAME" help:"Model that answers POST /v1/messages where a model is named whose name begins with claude-: a name that the default provider knows, or PROVIDER/NAME. Empty: that of AGENTD_MODEL."`
 	Fallback      string `env:"AGENTD_FALLBACK_MODEL" name:"fallback-model" placeholder:"PROVIDER/NAME" help:"Model that the model proxy asks where the one that was named does not answer. Agents name a fallback of their own. Empty: none."`
 
@@ -113,6 +141,7 @@ type Models struct {
 	SpeechVoice        string `env:"AGENTD_SPEECH_VOICE" name:"speech-voice" placeholder:"NAME" help:"Voice of those who ask for none. Empty: alloy."`
 	TranscriptionModel string `env:"AGENTD_TRANSCRIPTION_MODEL" name:"transcription-model" placeholder:"NAME" help:"Model that writes down what is said, as PROVIDER/NAME or a name that the default provider knows. Empty: /llm/audio/transcriptions is 501."`
 
+	Prices    string `env:"AGENTD_MODEL_PRICES" name:"model-prices" placeholder:"FILE" help:"JSON file with prices and limits of public providers' models, in place of the list that agentd comes with."`
 	Providers string `env:"AGENTD_PROVIDERS" placeholder:"FILE" help:"JSON file with further model providers, their models, and what is known of these: context windows, prices, capabilities."`
 }
 
@@ -168,8 +197,11 @@ type SignIn struct {
 // Observability is what agentd logs and traces.
 type Observability struct {
 	LogLevel     string `env:"AGENTD_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" placeholder:"LEVEL" help:"Least level that is logged: debug, info, warn or error."`
-	LogFormat    string `env:"AGENTD_LOG_FORMAT" default:"text" enum:"text,json" placeholder:"FORMAT" help:"Form of log lines: text or json."`
+	LogFormat    string `env:"AGENTD_LOG_FORMAT" default:"auto" enum:"auto,short,text,json" placeholder:"FORMAT" help:"Form of log lines: short (for people), text (logfmt) or json; auto: short at a terminal, text in files and pipes."`
 	OTLPEndpoint string `env:"OTEL_EXPORTER_OTLP_ENDPOINT" name:"otlp-endpoint" placeholder:"URL" help:"OpenTelemetry collector that takes traces by OTLP over HTTP. Empty: no traces."`
+
+	AuditPush       URL           `env:"AGENTD_AUDIT_PUSH" name:"audit-push" placeholder:"URL" help:"Where new entries of the audit logs of all tenants are pushed: https://…, or syslog+tls://host:6514 or syslog+tcp://host:601. The same on every node. Empty: nowhere."`
+	AuditPushSecret secret.String `env:"AGENTD_AUDIT_PUSH_SECRET" name:"audit-push-secret" placeholder:"SECRET" help:"Signs what is pushed over HTTP, as webhooks are signed: whsec_ and the base64 of 24 to 64 bytes. Empty: not signed."`
 }
 
 // Level returns LogLevel as a slog.Level.

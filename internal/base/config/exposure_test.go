@@ -1,6 +1,11 @@
 package config
 
-import "testing"
+import (
+	"strings"
+	"testing"
+
+	"agentd/internal/base/secret"
+)
 
 func TestUnencrypted(t *testing.T) {
 	t.Parallel()
@@ -37,6 +42,28 @@ func TestUnencrypted(t *testing.T) {
 		b := Bus{NATSURL: NewURL(url)}
 		if got := b.Unencrypted(); got != want {
 			t.Errorf("%s: %t", url, got)
+		}
+	}
+}
+
+func TestAuditPush(t *testing.T) {
+	t.Parallel()
+	for _, setting := range []struct {
+		url, secret, want string // part of the error; "": none
+	}{
+		{"", "", ""},
+		{"https://siem.example.com/agentd", "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz", ""},
+		{"syslog+tls://siem.example.com:6514", "", ""},
+		{"udp://siem.example.com:514", "", "AGENTD_AUDIT_PUSH"},
+		{"https://", "", "AGENTD_AUDIT_PUSH"},
+		{"https://siem.example.com", "hunter2", "AGENTD_AUDIT_PUSH_SECRET must be whsec_"},
+		{"https://siem.example.com", "whsec_c2hvcnQ=", "AGENTD_AUDIT_PUSH_SECRET must be whsec_"},
+	} {
+		var v verdict
+		(&Observability{AuditPush: NewURL(setting.url), AuditPushSecret: secret.New(setting.secret)}).validatePush(&v)
+		err := v.err()
+		if setting.want == "" && err != nil || setting.want != "" && (err == nil || !strings.Contains(err.Error(), setting.want)) {
+			t.Errorf("%+v: %v", setting, err)
 		}
 	}
 }

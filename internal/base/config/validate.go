@@ -34,6 +34,7 @@ func (c *Config) Validate() error {
 		_, err := c.Server.Proxies()
 		return err
 	})
+	v.check("AGENTD_CORS_ORIGINS", true, func() error { return checkOrigins(c.Server.Origins()) })
 	v.check("AGENTD_STREAMS_PER_TENANT", true, func() error {
 		if c.Server.StreamsPerTenant < 0 {
 			return errors.New("must be 0 or more")
@@ -66,6 +67,7 @@ func (c *Config) Validate() error {
 	c.Mail.validate(&v)
 	v.check("AGENTD_SIGNUP", c.SignIn.Signup != "", func() error { return checkSwitch(c.SignIn.Signup) })
 	v.check("AGENTD_OIDC_PROVIDERS", c.SignIn.OIDCProviders != "", func() error { return checkFile(c.SignIn.OIDCProviders) })
+	c.Observability.validatePush(&v)
 	v.check("OTEL_EXPORTER_OTLP_ENDPOINT", c.Observability.OTLPEndpoint != "", func() error {
 		return checkHTTP(c.Observability.OTLPEndpoint)
 	})
@@ -83,6 +85,19 @@ func (s *Storage) Validate() error {
 	})
 	v.check("AGENTD_DATABASE_URL", !s.DatabaseURL.Empty(), func() error { return s.DatabaseURL.check(hostless, "postgres", "postgresql") })
 	return v.err()
+}
+
+func (o *Observability) validatePush(v *verdict) {
+	v.check("AGENTD_AUDIT_PUSH", !o.AuditPush.Empty(), func() error {
+		return o.AuditPush.check(hostful, "https", "http", "syslog+tls", "syslog+tcp")
+	})
+	v.check("AGENTD_AUDIT_PUSH_SECRET", !o.AuditPushSecret.Empty(), func() error {
+		encoded, ok := strings.CutPrefix(o.AuditPushSecret.Reveal(), "whsec_")
+		if key, err := base64.StdEncoding.DecodeString(encoded); !ok || err != nil || len(key) < 24 || len(key) > 64 {
+			return errors.New("must be whsec_ and the base64 of 24 to 64 bytes")
+		}
+		return nil
+	})
 }
 
 func (m *Models) validate(v *verdict) {
@@ -108,6 +123,7 @@ func (m *Models) validate(v *verdict) {
 	})
 	v.check("AGENTD_SPEECH_MODEL", m.SpeechModel != "", served(m.SpeechModel))
 	v.check("AGENTD_TRANSCRIPTION_MODEL", m.TranscriptionModel != "", served(m.TranscriptionModel))
+	v.check("AGENTD_MODEL_PRICES", m.Prices != "", func() error { return checkFile(m.Prices) })
 	v.check("AGENTD_PROVIDERS", m.Providers != "", func() error { return checkFile(m.Providers) })
 }
 

@@ -58,6 +58,13 @@ type Row struct {
 	// platform.
 	Operator bool
 
+	// SignIn rows sign a person in: their refusals are in the audit log.
+	SignIn bool
+	// Reads is the action of the entry that a success leaves in the audit log, such
+	// as file.downloaded, where an operation hands out data as a whole. The entry's
+	// target is the first parameter of the path.
+	Reads string
+
 	Status   int          // of success; 0 means 200
 	Also     []int        // further success statuses
 	Errors   []int        // refusals beyond those that every such row can answer
@@ -134,6 +141,11 @@ type Reply struct {
 	Location string  // where a redirect leads
 	Cookie   *Cookie // to be set in the browser
 }
+
+// Lines is an answer of lines of JSON (application/x-ndjson), which are sent as
+// they come. An error before the first line is a refusal; a later one cuts the
+// answer off.
+type Lines iter.Seq2[[]byte, error]
 
 // ShownOnce is an answer with a secret that no later answer shows, a repetition of
 // the request included.

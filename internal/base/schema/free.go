@@ -3,6 +3,7 @@ package schema
 import (
 	"bytes"
 	"errors"
+	"reflect"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -15,6 +16,13 @@ type Object jsontext.Value
 
 // Nullable is an Object that may be null. Nil is sent as null.
 type Nullable jsontext.Value
+
+// ObjectOf is an Object whose known members are published and checked as the
+// fields of T. Other members are kept too.
+type ObjectOf[T any] jsontext.Value
+
+// NullableOf is an ObjectOf that may be null.
+type NullableOf[T any] jsontext.Value
 
 // Array is a JSON array of anything. Nil is sent as [].
 type Array jsontext.Value
@@ -39,6 +47,16 @@ func (Nullable) Schema(huma.Registry) *huma.Schema {
 }
 
 // Schema implements huma.SchemaProvider.
+func (ObjectOf[T]) Schema(r huma.Registry) *huma.Schema {
+	return r.Schema(reflect.TypeFor[T](), true, "")
+}
+
+// Schema implements huma.SchemaProvider.
+func (NullableOf[T]) Schema(r huma.Registry) *huma.Schema {
+	return orNull(r.Schema(reflect.TypeFor[T](), true, ""))
+}
+
+// Schema implements huma.SchemaProvider.
 func (Array) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeArray, Items: &huma.Schema{}}
 }
@@ -53,6 +71,12 @@ func (o Object) MarshalJSONTo(enc *jsontext.Encoder) error { return write(enc, o
 func (o Nullable) MarshalJSONTo(enc *jsontext.Encoder) error { return write(enc, o, null) }
 
 // MarshalJSONTo implements json.MarshalerTo.
+func (o ObjectOf[T]) MarshalJSONTo(enc *jsontext.Encoder) error { return write(enc, o, emptyObject) }
+
+// MarshalJSONTo implements json.MarshalerTo.
+func (o NullableOf[T]) MarshalJSONTo(enc *jsontext.Encoder) error { return write(enc, o, null) }
+
+// MarshalJSONTo implements json.MarshalerTo.
 func (a Array) MarshalJSONTo(enc *jsontext.Encoder) error { return write(enc, a, emptyArray) }
 
 // MarshalJSONTo implements json.MarshalerTo.
@@ -63,6 +87,12 @@ func (o *Object) UnmarshalJSONFrom(dec *jsontext.Decoder) error { return read(de
 
 // UnmarshalJSONFrom implements json.UnmarshalerFrom.
 func (o *Nullable) UnmarshalJSONFrom(dec *jsontext.Decoder) error { return read(dec, o, "{n") }
+
+// UnmarshalJSONFrom implements json.UnmarshalerFrom. Null makes a nil ObjectOf.
+func (o *ObjectOf[T]) UnmarshalJSONFrom(dec *jsontext.Decoder) error { return read(dec, o, "{n") }
+
+// UnmarshalJSONFrom implements json.UnmarshalerFrom.
+func (o *NullableOf[T]) UnmarshalJSONFrom(dec *jsontext.Decoder) error { return read(dec, o, "{n") }
 
 // UnmarshalJSONFrom implements json.UnmarshalerFrom. Null makes a nil Array.
 func (a *Array) UnmarshalJSONFrom(dec *jsontext.Decoder) error { return read(dec, a, "[n") }

@@ -17,10 +17,9 @@ const AliasOf = "x-alias-of"
 // annotate adds what forms are drawn from: the tags title, group, ref (what an id
 // refers to) and advanced, and the tag alias of a second spelling.
 func annotate(p *huma.Schema, f reflect.StructField) {
-	if p.Ref != "" {
-		return // it describes every use of the type
+	if p.Ref == "" { // the title would replace that of the type
+		p.Title = f.Tag.Get("title")
 	}
-	p.Title = f.Tag.Get("title")
 	for tag, extension := range map[string]string{"group": "x-group", "ref": "x-ref", "alias": AliasOf} {
 		if value := f.Tag.Get(tag); value != "" {
 			extend(p, extension, value)

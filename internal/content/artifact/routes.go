@@ -27,6 +27,7 @@ func (s *Service) Routes() []route.Route {
 		}
 	}
 	content := read("/artifacts/{artifactId}/content", "downloadArtifact", "Download an artifact", "files:read")
+	content.Reads = "artifact.downloaded"
 	content.Doc = "Supports ranges and conditional requests. The key may be sent as ?token=."
 	return []route.Route{
 		route.Action(

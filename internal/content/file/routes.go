@@ -66,6 +66,7 @@ func (s *Service) Routes() []route.Route {
 	list := read("", "listFiles", "List files, newest first")
 	list.Errors = []int{422}
 	content := read("/{fileId}/content", "downloadFileContent", "Download a file")
+	content.Reads = "file.downloaded"
 	content.Doc = "Supports ranges and conditional requests. The key may be sent as ?token=. " +
 		"Browsers display images other than SVG, PDFs, audio and video, and save everything else."
 	write := []authz.Scope{"files:write"}

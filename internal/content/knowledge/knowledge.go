@@ -165,16 +165,34 @@ func (s *Service) CheckTx(tx txn.Tx, tenant, id string) error {
 // shown returns a base with the agents that search it.
 func (s *Service) shown(ctx context.Context, b *base) (Base, error) {
 	out := b.alone()
-	err := everyPage(func(f resource.Find) ([]*agent.Agent, error) {
-		f.Where = map[string]string{agent.KnowledgeBaseIndex: b.ID}
+	err := everyAgent(b.ID, func(f resource.Find) ([]*agent.Agent, error) {
 		return s.Agents.Store().List(ctx, b.TenantID, f)
-	}, func(g *agent.Agent) (string, error) {
+	}, func(g *agent.Agent) {
 		if out.AttachedAgentCount++; len(out.AttachedAgents) < attachedShown {
 			out.AttachedAgents = append(out.AttachedAgents, AttachedAgent{AgentID: g.ID, Name: g.Name})
 		}
-		return g.ID, nil
 	})
 	return out, err
+}
+
+// everyAgent visits the agents that search a base: those that search it alone, and
+// those of several bases that search it too.
+func everyAgent(base string, list func(resource.Find) ([]*agent.Agent, error), each func(*agent.Agent)) error {
+	for _, indexed := range []string{base, agent.SeveralBases} {
+		err := everyPage(func(f resource.Find) ([]*agent.Agent, error) {
+			f.Where = map[string]string{agent.KnowledgeBaseIndex: indexed}
+			return list(f)
+		}, func(g *agent.Agent) (string, error) {
+			if slices.Contains(g.KnowledgeBases(), base) {
+				each(g)
+			}
+			return g.ID, nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // alone returns a base that no agent uses, as the API shows it.
@@ -225,13 +243,9 @@ func (s *Service) Delete(ctx context.Context, who authz.Caller, id string) error
 			return err
 		}
 		var attached []string
-		err := everyPage(func(f resource.Find) ([]*agent.Agent, error) {
-			f.Where = map[string]string{agent.KnowledgeBaseIndex: id}
+		err := everyAgent(id, func(f resource.Find) ([]*agent.Agent, error) {
 			return s.Agents.Store().ListTx(tx, who.TenantID, f)
-		}, func(g *agent.Agent) (string, error) {
-			attached = append(attached, g.ID)
-			return g.ID, nil
-		})
+		}, func(g *agent.Agent) { attached = append(attached, g.ID) })
 		if err != nil {
 			return err
 		}
@@ -240,6 +254,7 @@ func (s *Service) Delete(ctx context.Context, who authz.Caller, id string) error
 				if g.KnowledgeBaseID != nil && *g.KnowledgeBaseID == id {
 					g.KnowledgeBaseID = nil
 				}
+				g.KnowledgeBaseIDs = slices.DeleteFunc(g.KnowledgeBaseIDs, func(base string) bool { return base == id })
 				return nil
 			})
 			if err != nil {

@@ -235,6 +235,83 @@ func TestRefusedDocuments(t *testing.T) {
 	})
 }
 
+// TestAgentsOfSeveralBases: the tool searches all bases of an agent, and a base that
+// goes leaves it the others.
+func TestAgentsOfSeveralBases(t *testing.T) {
+	each(t, func(r *rig) {
+		first := r.base
+		second := r.call("createKnowledgeBase", `{"name":"Second","chunk_size":100,"chunk_overlap":0}`).(*knowledge.Base).ID
+		third := r.call("createKnowledgeBase", `{"name":"Third","chunk_size":100,"chunk_overlap":0}`).(*knowledge.Base).ID
+		for base, content := range map[string]string{first: "Tea is served at five.", second: "Tea comes from Assam.", third: "Tea is not for dogs."} {
+			r.base = base
+			if _, err := r.add(text(content, content[:6]+base+".txt")); err != nil {
+				r.Fatal(err)
+			}
+		}
+		create := func(only *string, ids ...string) *agent.Agent {
+			g := r.Agents.Store().Blank()
+			g.Name, g.KnowledgeBaseID, g.KnowledgeBaseIDs = "agent", only, ids
+			if err := r.Agents.Store().Create(r.Context(), r.who, g); err != nil {
+				r.Fatal(err)
+			}
+			return g
+		}
+		g, one := create(&first, first, second), create(nil, second)
+		bad := r.Agents.Store().Blank()
+		bad.Name, bad.KnowledgeBaseIDs = "agent", []string{first, ident.New()}
+		if err := r.Agents.Store().Create(r.Context(), r.who, bad); !fault.Is(err, fault.Invalid) || fault.From(err).Fields[0].Field != "knowledge_base_ids[1]" {
+			r.Errorf("a base that is not there: %v", err)
+		}
+		attached := func(base string) (ids []string) {
+			r.base = base
+			for _, a := range r.call("getKnowledgeBase", "").(*knowledge.Base).AttachedAgents {
+				ids = append(ids, a.AgentID)
+			}
+			slices.Sort(ids)
+			return ids
+		}
+		both := []string{g.ID, one.ID}
+		slices.Sort(both)
+		if diff := cmp.Diff([][]string{{g.ID}, both, nil}, [][]string{attached(first), attached(second), attached(third)}); diff != "" {
+			r.Errorf("attached agents (-want +got):\n%s", diff)
+		}
+		registry, err := tool.NewRegistry(tool.Limits{}, r.Tools()...)
+		if err != nil {
+			r.Fatal(err)
+		}
+		set, _ := registry.Select(registry.Names())
+		look := func(id, arguments string) string {
+			got, err := set.Call(r.Context(), tool.Call{TenantID: r.who.TenantID, AgentID: id, RunID: "r", ID: "1", Name: "knowledge_search", Arguments: arguments})
+			if err != nil || got.Failed {
+				r.Errorf("%v, %+v", err, got)
+			}
+			return got.Output
+		}
+		for arguments, want := range map[string]int{`{"query":"tea"}`: 2, `{"query":"tea","limit":1}`: 1, `{"query":"coffee"}`: 0} {
+			got := look(g.ID, arguments)
+			if n := strings.Count(got, `"text":`); n != want || strings.Contains(got, "dogs") || !strings.Contains(got, fmt.Sprintf(`"count":%d,`, want)) {
+				r.Errorf("%s finds %s", arguments, got)
+			}
+		}
+		if got := look(one.ID, `{"query":"tea"}`); !strings.Contains(got, "Assam") || strings.Contains(got, "five") {
+			r.Errorf("the agent of one base finds %s", got)
+		}
+		if err := r.Delete(r.Context(), r.who, first); err != nil {
+			r.Fatal(err)
+		}
+		after, err := r.Agents.Store().Get(r.Context(), r.who.TenantID, g.ID)
+		if err != nil {
+			r.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{second}, after.KnowledgeBases()); diff != "" || after.KnowledgeBaseID != nil {
+			r.Errorf("the bases of the agent after one was deleted (-want +got):\n%s", diff)
+		}
+		if got := look(g.ID, `{"query":"tea"}`); !strings.Contains(got, "Assam") {
+			r.Errorf("after one was deleted it finds %s", got)
+		}
+	})
+}
+
 func TestAgentsOfABase(t *testing.T) {
 	each(t, func(r *rig) {
 		g := r.Agents.Store().Blank()

@@ -80,6 +80,48 @@ func (s *Service) Find(ctx context.Context, tenant, baseID, query string, limit 
 	return answer, nil
 }
 
+// findInAll searches several bases. The best result of each base goes first, then
+// their second ones, because scores of different bases cannot be compared. Errors:
+// fault.NotFound if none of the bases is left.
+func (s *Service) findInAll(ctx context.Context, tenant string, bases []string, query string, limit int) (*Answer, error) {
+	var answers []*Answer
+	for _, id := range bases {
+		answer, err := s.Find(ctx, tenant, id, query, limit)
+		if fault.Is(err, fault.NotFound) && len(bases) > 1 {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		answers = append(answers, answer)
+	}
+	switch len(answers) {
+	case 0:
+		return nil, fault.NoSuch("knowledge base")
+	case 1:
+		return answers[0], nil
+	}
+	all := &Answer{Status: kbEmpty, Query: query, Results: []Result{}}
+	for rank := range limit {
+		for _, a := range answers {
+			if rank < len(a.Results) && len(all.Results) < limit {
+				hit := a.Results[rank]
+				hit.Index = len(all.Results) + 1
+				all.Results = append(all.Results, hit)
+			}
+		}
+	}
+	for _, a := range answers {
+		if a.Status != kbEmpty && all.Status == kbEmpty {
+			all.Status, all.Mode = noMatches, a.Mode
+		}
+	}
+	if all.Count = len(all.Results); all.Count > 0 {
+		all.Status = found
+	}
+	return all, nil
+}
+
 // Reindexed describes a base after its chunks were scheduled to be embedded with
 // the current model.
 type Reindexed struct {
@@ -133,7 +175,7 @@ func (s *Service) Reindex(ctx context.Context, tenant, baseID string) (*Reindexe
 }
 
 // Tools returns the built-in tool knowledge_search, which searches the knowledge
-// base of the calling agent.
+// bases of the calling agent.
 func (s *Service) Tools() []tool.Tool {
 	return []tool.Tool{{
 		Name:        "knowledge_search",
@@ -158,10 +200,11 @@ func (s *Service) look(ctx context.Context, call tool.Call) (tool.Result, error)
 	if err != nil {
 		return tool.Result{}, err
 	}
-	if g.KnowledgeBaseID == nil || *g.KnowledgeBaseID == "" {
+	bases := g.KnowledgeBases()
+	if len(bases) == 0 {
 		return tool.Failure("This agent has no knowledge base."), nil
 	}
-	answer, err := s.Find(ctx, call.TenantID, *g.KnowledgeBaseID, args.Query, args.Limit)
+	answer, err := s.findInAll(ctx, call.TenantID, bases, args.Query, args.Limit)
 	if fault.Is(err, fault.NotFound) {
 		return tool.Failure("The agent's knowledge base was deleted."), nil
 	}

@@ -15,7 +15,6 @@ import (
 	"agentd/internal/base/authz"
 	"agentd/internal/base/fault"
 	"agentd/internal/base/ident"
-	"agentd/internal/base/schema"
 	"agentd/internal/base/txn"
 	"agentd/internal/content/doctext"
 	"agentd/internal/kernel/model"
@@ -177,7 +176,7 @@ func (s *Service) PutBlock(ctx context.Context, who authz.Caller, agentID, name,
 }
 
 // declare adds a label to a core_memory field and enables it.
-func declare(raw schema.Nullable, name string, maxTokens int) (schema.Nullable, error) {
+func declare(raw []byte, name string, maxTokens int) ([]byte, error) {
 	members := object(raw)
 	if members == nil {
 		members = map[string]jsontext.Value{}

@@ -106,7 +106,7 @@ func each(t *testing.T, test func(r *rig)) {
 func (r *rig) agent(settings string) string {
 	r.Helper()
 	g := r.Agents.Store().Blank()
-	g.Name, g.Memory = "agent", schema.Nullable(settings)
+	g.Name, g.Memory = "agent", []byte(settings)
 	if err := r.Agents.Store().Create(r.Context(), r.who, g); err != nil {
 		r.Fatal(err)
 	}

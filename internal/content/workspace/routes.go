@@ -158,6 +158,7 @@ func (s *Service) Routes() []route.Route {
 	unassign.Optional = true
 	unassign.Doc = "Name the agent in the query or in a body. With neither, it is the one agent that the workspace is assigned to."
 	content := read("/{workspaceId}/files/content", "downloadWorkspaceFile", "Download a file of a workspace")
+	content.Reads = "workspace.file_downloaded"
 	content.Doc = "Supports ranges and conditional requests. The key may be sent as ?token=."
 	agentFiles := read("", "listAgentWorkspaceFiles", "List the files of an agent's workspace")
 	agentFiles.Path = "/api/v1/agents/{agentId}/workspace/files"

@@ -59,7 +59,7 @@ func (m *Messages) run(w http.ResponseWriter, r *http.Request, who authz.Caller,
 	if err != nil {
 		return err
 	}
-	httpapi.JSONBytes(w, http.StatusOK, appendAnswer(nil, runMessageID(ended), req.Model, &resp, req.ShowsThinking()))
+	httpapi.JSONBytes(w, http.StatusOK, appendAnswer(nil, runMessageID(ended), req.Model, &resp, req.ShowsThinking(), ""))
 	return nil
 }
 
@@ -113,7 +113,8 @@ func runResponse(r *run.Run) (model.Response, error) {
 	}
 	resp := model.Response{
 		Text: out.Text, ToolCalls: out.ToolCalls, FinishReason: out.FinishReason,
-		Usage: model.Usage{InputTokens: int(r.Metrics.InputTokens), OutputTokens: int(r.Metrics.OutputTokens)},
+		Usage: model.Usage{InputTokens: int(r.Metrics.InputTokens), OutputTokens: int(r.Metrics.OutputTokens),
+			CachedTokens: int(r.Metrics.CachedTokens), CacheWriteTokens: int(r.Metrics.CacheWriteTokens)},
 	}
 	if out.OutputTruncated || out.Truncated {
 		resp.FinishReason = model.FinishLength
@@ -225,7 +226,7 @@ func (w *runWriter) end(ended *run.Run, err error) {
 		w.fail(err)
 		return
 	}
-	w.frames.end(&resp)
+	w.frames.end(&resp, "")
 	_ = w.out.SendLast(route.Frame{Wire: w.frames.buf})
 }
 

@@ -21,14 +21,15 @@ type Answer struct {
 	Usage        MessagesUsage `json:"usage" required:"true"`
 }
 
-// AnswerBlock is a block of an answer: text, thinking or tool_use.
+// AnswerBlock is a block of an answer: text, thinking, tool_use or redacted_thinking.
 type AnswerBlock struct {
 	_ struct{} `json:"-" name:"MessagesAnswerBlock"`
 
-	Type      string  `json:"type" required:"true" enum:"text,thinking,tool_use"`
+	Type      string  `json:"type" required:"true" enum:"text,thinking,tool_use,redacted_thinking"`
 	Text      *string `json:"text,omitzero"`
 	Thinking  *string `json:"thinking,omitzero"`
 	Signature *string `json:"signature,omitzero" doc:"Constant; may be sent back or omitted."`
+	Data      *string `json:"data,omitzero" doc:"Of redacted_thinking: what the model's provider wants back. Send the block back as it is."`
 	ID        *string `json:"id,omitzero"`
 	Name      *string `json:"name,omitzero"`
 	Input     any     `json:"input,omitzero" doc:"An object. If the model wrote something else, its member _raw has that text."`
@@ -36,9 +37,9 @@ type AnswerBlock struct {
 
 // MessagesUsage counts the tokens of a call.
 type MessagesUsage struct {
-	InputTokens   int `json:"input_tokens" required:"true" doc:"Without cached tokens."`
+	InputTokens   int `json:"input_tokens" required:"true" doc:"Without those that were read from a cache or stored in one."`
 	OutputTokens  int `json:"output_tokens" required:"true"`
-	CacheCreation int `json:"cache_creation_input_tokens" required:"true" doc:"Always 0."`
+	CacheCreation int `json:"cache_creation_input_tokens" required:"true" doc:"Tokens that the model's provider stored in its cache."`
 	CacheRead     int `json:"cache_read_input_tokens" required:"true"`
 }
 
@@ -80,14 +81,17 @@ func appendStop(b []byte, resp *model.Response) []byte {
 // appendUsage writes the value of the member usage.
 func appendUsage(b []byte, u *model.Usage) []byte {
 	cached := min(u.CachedTokens, u.InputTokens)
-	b = strconv.AppendInt(append(b, `{"input_tokens":`...), int64(u.InputTokens-cached), 10)
-	b = strconv.AppendInt(append(b, `,"cache_creation_input_tokens":0,"cache_read_input_tokens":`...), int64(cached), 10)
+	written := min(u.CacheWriteTokens, u.InputTokens-cached)
+	b = strconv.AppendInt(append(b, `{"input_tokens":`...), int64(u.InputTokens-cached-written), 10)
+	b = strconv.AppendInt(append(b, `,"cache_creation_input_tokens":`...), int64(written), 10)
+	b = strconv.AppendInt(append(b, `,"cache_read_input_tokens":`...), int64(cached), 10)
 	b = strconv.AppendInt(append(b, `,"output_tokens":`...), int64(u.OutputTokens), 10)
 	return append(b, '}')
 }
 
 // appendAnswer writes an answer in one piece. name is the model in the request.
-func appendAnswer(b []byte, id, name string, resp *model.Response, thinking bool) []byte {
+// sealed is the data of the block redacted_thinking; "": none.
+func appendAnswer(b []byte, id, name string, resp *model.Response, thinking bool, sealed string) []byte {
 	b = append(append(append(b, `{"id":"`...), id...), `","type":"message","role":"assistant","model":`...)
 	b = append(appendString(b, name), `,"content":[`...)
 	empty := len(b)
@@ -102,6 +106,9 @@ func appendAnswer(b []byte, id, name string, resp *model.Response, thinking bool
 		b = appendString(append(b, `{"type":"tool_use","id":`...), call.ID)
 		b = appendString(append(b, `,"name":`...), call.Name)
 		b = append(repairJSON(append(b, `,"input":`...), call.Arguments), `},`...)
+	}
+	if sealed != "" {
+		b = append(appendString(append(b, `{"type":"redacted_thinking","data":`...), sealed), `},`...)
 	}
 	if len(b) > empty {
 		b = b[:len(b)-1] // the comma

@@ -50,7 +50,7 @@ func BenchmarkEncode(b *testing.B) {
 			for range 256 {
 				f.addDelta(model.Delta{Text: "token "})
 			}
-			f.end(&model.Response{Text: "x"})
+			f.end(&model.Response{Text: "x"}, "")
 		}
 	})
 	b.Run("megabyte", func(b *testing.B) {
@@ -58,7 +58,7 @@ func BenchmarkEncode(b *testing.B) {
 		b.SetBytes(int64(len(resp.Text)))
 		b.ReportAllocs()
 		for b.Loop() {
-			appendAnswer(make([]byte, 0, answerSize(resp)), "msg_1", "claude-x", resp, false)
+			appendAnswer(make([]byte, 0, answerSize(resp)), "msg_1", "claude-x", resp, false, "")
 		}
 	})
 }

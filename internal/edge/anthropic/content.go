@@ -14,6 +14,7 @@ type block struct {
 	kind                               string
 	text, source, id, name, input      []byte
 	toolUseID, content, isError, title []byte
+	data                               []byte
 }
 
 func readBlock(v []byte) (b block) {
@@ -41,6 +42,8 @@ func readBlock(v []byte) (b block) {
 			b.isError = value
 		case "title":
 			b.title = value
+		case "data":
+			b.data = value
 		}
 	}
 	return b

@@ -16,6 +16,7 @@ const (
 	textBlock
 	thinkingBlock
 	toolBlock
+	redactedBlock
 )
 
 // frames renders the events of one streamed answer into buf, in wire form. Blocks
@@ -153,8 +154,9 @@ func (f *frames) sendInput() {
 	}
 }
 
-// end adds what did not arrive in pieces, and completes the answer.
-func (f *frames) end(resp *model.Response) {
+// end adds what did not arrive in pieces, and completes the answer. sealed is the data
+// of the block redacted_thinking; "": none.
+func (f *frames) end(resp *model.Response, sealed string) {
 	if !f.textShown && f.calls == 0 {
 		f.addDelta(model.Delta{Text: resp.Text})
 	}
@@ -165,6 +167,11 @@ func (f *frames) end(resp *model.Response) {
 	f.closeBlock()
 	if len(f.lateText) > 0 {
 		f.addText(string(f.lateText))
+		f.closeBlock()
+	}
+	if sealed != "" {
+		f.openBlock(redactedBlock, `{"type":"redacted_thinking","data":`)
+		f.buf = append(appendString(f.buf, sealed), "}}\n\n"...)
 		f.closeBlock()
 	}
 	b := append(f.buf, "event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{"...)

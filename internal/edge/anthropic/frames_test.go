@@ -91,7 +91,7 @@ func TestStreams(t *testing.T) {
 			if tt.err != nil {
 				f.fail(tt.err, "request-1")
 			} else {
-				f.end(&tt.resp)
+				f.end(&tt.resp, "")
 			}
 			goldentest.Check(t, "testdata/streams/"+tt.name+".txt", f.buf)
 			checkGrammar(t, f.buf, tt.err == nil)
@@ -201,7 +201,7 @@ func TestAnswers(t *testing.T) {
 		`{"type":"thinking","thinking":"Hm.","signature":"YWdlbnRk"},{"type":"text","text":"Hi \"you\".\n"},` +
 		`{"type":"tool_use","id":"call_1","name":"now","input":{"a":[1]}},{"type":"tool_use","id":"call_2","name":"later","input":{"a":null,"_raw":"{\"a"}}],` +
 		`"stop_reason":"tool_use","stop_sequence":null,"usage":{"input_tokens":6,"cache_creation_input_tokens":0,"cache_read_input_tokens":3,"output_tokens":4}}`
-	if got := string(appendAnswer(nil, "msg_1", "claude-x", &resp, true)); got != want {
+	if got := string(appendAnswer(nil, "msg_1", "claude-x", &resp, true, "")); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	for _, tt := range []struct {
@@ -216,7 +216,7 @@ func TestAnswers(t *testing.T) {
 		{"call before a stop sequence", model.Response{StopSequence: "x", ToolCalls: resp.ToolCalls[:1]}, `"stop_reason":"tool_use","stop_sequence":null`},
 		{"filter", model.Response{Text: "x", FinishReason: model.FinishFilter}, `"stop_reason":"end_turn"`},
 	} {
-		if got := string(appendAnswer(nil, "msg_1", "m", &tt.resp, false)); !strings.Contains(got, tt.want) {
+		if got := string(appendAnswer(nil, "msg_1", "m", &tt.resp, false, "")); !strings.Contains(got, tt.want) {
 			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
 		}
 	}

@@ -81,7 +81,8 @@ func (m *Messages) Create(w http.ResponseWriter, r *http.Request, who authz.Call
 	if size := answerSize(&resp); cap(*out) < size {
 		*out = make([]byte, 0, size)
 	}
-	*out = appendAnswer((*out)[:0], newID(), req.Model, &resp, req.ShowsThinking())
+	from := call.Target()
+	*out = appendAnswer((*out)[:0], newID(), req.Model, &resp, req.ShowsThinking(), sealOpaque(&resp, &from))
 	httpapi.JSONBytes(w, http.StatusOK, *out)
 	return nil
 }

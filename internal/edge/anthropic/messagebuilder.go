@@ -33,6 +33,7 @@ type messageBuilder struct {
 	parts   []part
 	calls   []model.ToolCall
 	results []result
+	opaque  opaque // of an assistant's turn
 }
 
 // addPrompt converts a prompt, the system's message first, and collects the invalid
@@ -74,6 +75,12 @@ func (t *messageBuilder) addBlock(b block, at blockPath) {
 		}
 	case "document":
 		t.parts = append(t.parts, part{text: b.document()})
+	case "redacted_thinking":
+		if t.role == model.Assistant && kind(b.data) == '"' {
+			if o := openOpaque(unquote(b.data)); o.Source != "" {
+				t.opaque = o
+			}
+		}
 	case "tool_use":
 		if t.role == model.Assistant {
 			t.addToolUse(&b, at)
@@ -149,9 +156,12 @@ func (t *messageBuilder) endTurn() {
 	switch t.role {
 	case model.Assistant:
 		if len(t.parts) > 0 || len(t.calls) > 0 {
-			t.out = append(t.out, model.Message{Role: model.Assistant, Text: joinText(t.parts), ToolCalls: t.calls})
+			m := model.Message{Role: model.Assistant, Text: joinText(t.parts), ToolCalls: t.calls}
+			t.opaque.restore(&m)
+			t.out = append(t.out, m)
 			t.calls = nil
 		}
+		t.opaque = opaque{}
 	default:
 		if len(t.results) > 0 {
 			t.parts = append(t.addToolMessages(), t.parts...)

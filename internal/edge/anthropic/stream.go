@@ -33,7 +33,7 @@ func (m *Messages) stream(r *http.Request, call *modelproxy.Call, req *Request, 
 	defer s.close()
 	modelReq.Detailed = true
 	resp, err := call.Generate(ctx, modelReq, s.addPiece)
-	return s.finish(&resp, err)
+	return s.finish(&resp, call, err)
 }
 
 // streamWriter writes a model's answer as events. All methods but openLate run on the
@@ -124,7 +124,7 @@ func (s *streamWriter) send() {
 }
 
 // finish sends the end of the answer. It returns the error if nothing was sent yet.
-func (s *streamWriter) finish(resp *model.Response, err error) error {
+func (s *streamWriter) finish(resp *model.Response, call *modelproxy.Call, err error) error {
 	s.stopTimer(err == nil)
 	switch {
 	case s.err != nil:
@@ -132,7 +132,8 @@ func (s *streamWriter) finish(resp *model.Response, err error) error {
 	case s.out == nil:
 		return err
 	case err == nil:
-		s.frames.end(resp)
+		from := call.Target()
+		s.frames.end(resp, sealOpaque(resp, &from))
 	default:
 		_, e := httpapi.Classify(err)
 		s.out.Failed(err)

@@ -19,6 +19,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{Context: r.Context(), server: s, w: w, start: now, limited: now, id: requestID(r.Header.Get("X-Request-Id"))}
 	x.who = authz.Caller{Address: s.proxies.client(r), RequestID: x.id}
 	s.chainHeaders(w.Header(), x.id)
+	s.origins.headers(w.Header(), r)
 	if len(r.TransferEncoding) > 0 {
 		// Together with a Content-Length it is an attempt at request smuggling, which
 		// net/http does not distinguish from a harmless upload.
@@ -86,6 +87,9 @@ func (s *Server) finishRequest(x *exchange, method, path string) {
 	s.metrics.inFlight.Dec()
 	x.op.meters().observe(x.status, elapsed, x.op.stream)
 	s.logRequest(x, method, path, elapsed)
+	if s.watch != nil {
+		s.watchRequest(x, method)
+	}
 	if s.tracer != nil {
 		endSpan(trace.SpanFromContext(x.Context), x)
 	}
@@ -95,7 +99,7 @@ func (s *Server) finishRequest(x *exchange, method, path string) {
 // contain a credential: query, headers, and the path of a public route.
 func (s *Server) logRequest(x *exchange, method, path string, elapsed time.Duration) {
 	level := slog.LevelInfo
-	serverError := x.status >= 500 || x.failed != nil && x.failed.Kind == fault.Internal && !x.gone
+	serverError := x.status >= 500 && x.status != http.StatusNotImplemented || x.failed != nil && x.failed.Kind == fault.Internal && !x.gone
 	switch {
 	case serverError:
 		level = slog.LevelError

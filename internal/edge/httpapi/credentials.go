@@ -17,7 +17,9 @@ import (
 // fault.Unauthenticated for an unknown or expired credential, fault.Forbidden for
 // a suspended user or tenant, fault.Unavailable.
 type Authenticator interface {
-	// Authenticate returns the caller of a key or a stream token.
+	// Authenticate returns the caller of a key or a stream token. With an error it
+	// returns the holder, where the credential is a known one that is not valid any
+	// more.
 	Authenticate(ctx context.Context, raw string) (authz.Caller, error)
 	// AuthenticateSession returns the caller of a browser session. If renew is
 	// not 0, the cookie is sent again, to last that long.
@@ -235,9 +237,14 @@ func (s *Server) authenticate(x *exchange, r *http.Request, o *operation) error 
 		}
 	}
 	if err := s.limits.checkGuess(x, cred.raw); err != nil {
+		x.holder = &authz.Caller{}
 		return err
 	}
 	who, renew, err := s.identify(x, cred)
+	if fault.Is(err, fault.Unauthenticated) || fault.Is(err, fault.Forbidden) {
+		holder := who // so that callers of other requests are not moved to the heap
+		x.holder = &holder
+	}
 	if fault.Is(err, fault.Unauthenticated) {
 		s.limits.countFailure(x)
 		return unauthenticated(err)

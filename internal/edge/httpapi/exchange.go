@@ -39,7 +39,8 @@ type exchange struct {
 	status int // 0: no header was sent
 	bytes  int64
 	failed *fault.Error
-	gone   bool // the client left before it was answered
+	holder *authz.Caller // of a credential that was not accepted, as far as it is known; nil: none was refused
+	gone   bool          // the client left before it was answered
 }
 
 type exchangeKey struct{}

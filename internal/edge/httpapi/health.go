@@ -194,12 +194,6 @@ func (s *Server) serveMetrics(w http.ResponseWriter, r *http.Request, _ authz.Ca
 	return nil
 }
 
-func (s *Server) serveDocument(w http.ResponseWriter, _ *http.Request, _ authz.Caller) error {
-	document, err := s.document()
-	if err != nil {
-		return err
-	}
-	w.Header()["Cache-Control"] = noCache
-	writeBody(w, http.StatusOK, "application/json", document)
-	return nil
+func (s *Server) serveDocument(w http.ResponseWriter, r *http.Request, who authz.Caller) error {
+	return s.document.Serve(w, r, who)
 }

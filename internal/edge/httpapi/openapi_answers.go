@@ -28,6 +28,8 @@ func (d *document) answers(op *huma.Operation, p published) {
 		switch {
 		case p.out == contentType:
 			answer.Content = map[string]*huma.MediaType{route.Bytes: {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}}
+		case p.out == linesType:
+			answer.Content = map[string]*huma.MediaType{linesMedia: {Schema: &huma.Schema{Type: huma.TypeString}}}
 		case p.media != "":
 			answer.Content = map[string]*huma.MediaType{p.media: {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}}
 		case p.stream:

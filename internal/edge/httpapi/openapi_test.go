@@ -103,7 +103,11 @@ func refs(t *testing.T, doc map[string]any, v any) {
 func TestDocumentIsServedWithoutAKey(t *testing.T) {
 	t.Parallel()
 	w := start(t)
-	want, err := w.edge.document()
+	made, err := w.edge.document.made()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := unpack(made.gzip)
 	if err != nil {
 		t.Fatal(err)
 	}

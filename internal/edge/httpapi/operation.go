@@ -33,6 +33,9 @@ func (s *Server) routeOperation(r route.Route) *operation {
 		if content, ok := out.(*route.Content); ok {
 			return x.serveContent(req, content)
 		}
+		if lines, ok := out.(route.Lines); ok {
+			return x.serveLines(req, lines)
+		}
 		return o.reply(x, out)
 	}
 	o.serve = func(x *exchange, req *http.Request) error {

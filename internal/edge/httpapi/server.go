@@ -16,7 +16,6 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,6 +24,7 @@ import (
 
 	"agentd/internal/base/authz"
 	"agentd/internal/base/route"
+	"agentd/internal/kernel/audit"
 	"agentd/internal/kernel/idempotency"
 	"agentd/internal/kernel/ratelimit"
 )
@@ -55,6 +55,10 @@ type Config struct {
 	// for GET /health/sse. Nil: there is no fan-out to test.
 	SelfTest func(ctx context.Context) error
 
+	// Watch is called with refusals and downloads, for the audit log. It does not
+	// block. Nil: they are not recorded.
+	Watch func(audit.Sighting)
+
 	Log     *slog.Logger         // nil: slog.Default()
 	Metrics *prometheus.Registry // nil: a new one, with Go's own metrics; served at /metrics
 	Tracer  trace.Tracer         // nil: no spans
@@ -77,6 +81,9 @@ type Config struct {
 	Heartbeat    time.Duration // of silent streams; 0: 15 s
 	RecheckEvery time.Duration // of the credentials of streams; 0: 3 s
 	FrameTimeout time.Duration // for a client to take a frame; 0: 10 s
+	// Origins are the origins whose pages may call the API, with keys and without
+	// cookies; "*" is any. Empty: none but the service's own.
+	Origins []string
 	// TenantStreams is how many event streams a tenant may have open at once;
 	// 0: any number.
 	TenantStreams int
@@ -93,6 +100,7 @@ type Server struct {
 	tenantNames TenantNames
 	ready       func(context.Context) error
 	selfTest    func(context.Context) error
+	watch       func(audit.Sighting)
 	log         *slog.Logger
 	tracer      trace.Tracer
 	https       bool
@@ -106,7 +114,8 @@ type Server struct {
 	bodies   *bodies
 	streams  *streams
 	metrics  *metrics
-	document func() ([]byte, error)
+	document *File
+	origins  origins
 	draining atomic.Bool
 
 	http   *http.Server
@@ -120,7 +129,7 @@ func New(c Config) (*Server, error) {
 	s := &Server{
 		auth: c.Auth, sameOrigin: http.NewCrossOriginProtection(), fresh: c.Fresh, tenantNames: c.TenantNames,
 		idempotency: c.Idempotency, repeatWait: orDefault(c.RepeatWait, 10*time.Second),
-		ready: c.Ready, selfTest: c.SelfTest, log: c.Log, tracer: c.Tracer,
+		ready: c.Ready, selfTest: c.SelfTest, watch: c.Watch, log: c.Log, tracer: c.Tracer,
 		build: c.Build, showsBuild: !c.HideBuild, https: c.TLS, started: time.Now(), mux: newMux(), proxies: c.Proxies,
 	}
 	if s.log == nil {
@@ -147,7 +156,11 @@ func New(c Config) (*Server, error) {
 	s.limits = newLimits(c.Limiter, s.metrics)
 
 	// Rendered on first use: it takes as long as the rest of the start.
-	s.document = sync.OnceValues(func() ([]byte, error) { return OpenAPI(c.Routes, c.Raw) })
+	s.document = NewFile("application/json", func() ([]byte, bool, error) {
+		document, err := OpenAPI(c.Routes, c.Raw)
+		return document, false, err
+	})
+	s.origins = c.Origins
 	s.mountAll(c)
 
 	ctx, cancel := context.WithCancelCause(context.Background())

@@ -18,6 +18,7 @@ import (
 	"agentd/internal/edge/httpapi"
 	"agentd/internal/edge/runstream"
 	"agentd/internal/execution/run"
+	"agentd/internal/kernel/event"
 )
 
 // Source is the metadata.source of runs that a tool call started.
@@ -125,8 +126,6 @@ type toolCall struct {
 	progressToken jsontext.Value
 }
 
-var errUnfinished = errors.New("mcpserver: the run's events ended before the run")
-
 // waitingEvents are the events of a run that goes on only when a person acts,
 // with what it waits for.
 var waitingEvents = map[string]string{
@@ -135,35 +134,37 @@ var waitingEvents = map[string]string{
 	run.AuthRequired.EventName():     "waits for an MCP server to be authorized",
 }
 
-// wait returns the call's result when the run has ended or waits for a person.
+// wait returns the call's result when the run has ended, waits for a person, or
+// waits for its model for longer than any request does.
 // It calls progress with the number of each step that completed.
 func (c *toolCall) wait(ctx context.Context, progress func(step int)) (*callResult, error) {
-	steps := 0
-	for e, err := range c.run.Follow(ctx) {
-		if err != nil {
-			return nil, err
-		}
-		if waiting := waitingEvents[e.Name]; waiting != "" {
-			id := c.run.Run.RunID
-			text := fmt.Sprintf("The run %s %s. It goes on after that, and GET /api/v1/runs/%s has its answer.", id, waiting, id)
-			return c.withMeta(textResult(text, true), strings.TrimPrefix(e.Name, "run.")), nil
-		}
-		if e.Name == "step.completed" {
+	follow, stop := context.WithCancel(ctx)
+	defer stop()
+	steps, waits := 0, ""
+	ended, err := c.run.Wait(follow, func(e event.Event) {
+		switch {
+		case waits != "":
+		case waitingEvents[e.Name] != "":
+			waits = e.Name
+			stop()
+		case e.Name == "step.completed":
 			steps++
 			progress(steps)
 		}
-		if run.FinalEvent(e.Name) {
-			ended, err := c.run.Result(ctx, e)
-			if err != nil {
-				return nil, err
-			}
-			return c.result(ended)
-		}
+	})
+	id := c.run.Run.RunID
+	switch f, ok := errors.AsType[*fault.Error](err); {
+	case err == nil:
+		return c.result(ended)
+	case waits != "":
+		text := fmt.Sprintf("The run %s %s. It goes on after that, and GET /api/v1/runs/%s has its answer.", id, waitingEvents[waits], id)
+		return c.withMeta(textResult(text, true), strings.TrimPrefix(waits, "run.")), nil
+	case ok && f.Code == runstream.CodeModelUnavailable:
+		text := fmt.Sprintf("The run %s waits for its model, which is down or overloaded. "+
+			"It goes on after that, and GET /api/v1/runs/%s has its answer.", id, id)
+		return c.withMeta(textResult(text, true), string(run.Running)), nil
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, err // the client is gone; the run goes on
-	}
-	return nil, errUnfinished
+	return nil, err // also if the client is gone; the run goes on
 }
 
 // withMeta adds the run's id and status to a result.

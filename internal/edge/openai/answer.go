@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"agentd/internal/base/fault"
 	"agentd/internal/execution/run"
 	"agentd/internal/kernel/model"
 )
@@ -38,6 +39,7 @@ type Usage struct {
 	CompletionTokens int64         `json:"completion_tokens"`
 	TotalTokens      int64         `json:"total_tokens"`
 	Details          *UsageDetails `json:"completion_tokens_details,omitzero"`
+	InputDetails     *InputDetail  `json:"prompt_tokens_details,omitzero"`
 }
 
 // UsageDetails splits completion_tokens.
@@ -52,6 +54,9 @@ func usage(m *run.Metrics) Usage {
 	u := Usage{PromptTokens: m.InputTokens, CompletionTokens: m.OutputTokens, TotalTokens: m.InputTokens + m.OutputTokens}
 	if m.ThinkingTokens > 0 {
 		u.Details = &UsageDetails{m.ThinkingTokens}
+	}
+	if m.CachedTokens > 0 {
+		u.InputDetails = &InputDetail{m.CachedTokens}
 	}
 	return u
 }
@@ -80,6 +85,20 @@ func endingOf(r *run.Run) (ending, error) {
 		e.text = e.failure.Message
 	}
 	return e, nil
+}
+
+// mismatch returns the refusal that replaces the answer of a run whose model did not
+// keep to response_format; nil for any other run. Clients that parse the answer would
+// take the reason for it.
+func mismatch(r *run.Run) *fault.Error {
+	if r == nil || r.ErrorCode != run.CodeOutputMismatch {
+		return nil
+	}
+	f := fault.New(fault.Invalid, run.CodeOutputMismatch, "%s The run is %s.", failureOf(r).Message, r.RunID)
+	f.Fields = []fault.Field{{
+		Field: "response_format", Message: "the model did not keep to it; simplify the schema, or use a model that supports schemas",
+	}}
+	return f
 }
 
 // failureOf returns why a run did not complete.

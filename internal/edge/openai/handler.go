@@ -68,6 +68,9 @@ func (c *Chat) whole(w http.ResponseWriter, r *http.Request, req *ChatRequest, s
 	if err != nil {
 		return err
 	}
+	if f := mismatch(ended); f != nil {
+		return f
+	}
 	completion, err := NewCompletion(ended, req.Model)
 	if err != nil {
 		return err

@@ -3,12 +3,15 @@ package openai
 import (
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/internal/base/ptr"
+	"agentd/internal/base/text"
 	"agentd/internal/execution/run"
+	"agentd/internal/kernel/jsonform"
 )
 
 // maxExtra bounds the bytes of parameters that a run stores and sends with each of
@@ -76,11 +79,20 @@ func (r *ChatRequest) responseFormat(errs *fieldErrors) jsontext.Value {
 			errs.add("response_format.json_schema", "expected an object with a name and a schema")
 		} else if k := described.Schema.Kind(); k != 0 && k != '{' {
 			errs.add("response_format.json_schema.schema", "expected a JSON Schema, which is an object")
+		} else if _, err := jsonform.OfResponseFormat(value); err != nil {
+			errs.add("response_format.json_schema.schema", unusableSchema(err))
 		}
 	default:
 		errs.add("response_format.type", "expected text, json_object or json_schema")
 	}
 	return value
+}
+
+// unusableSchema says why answers cannot be checked against a schema, which may not
+// refer to others.
+func unusableSchema(err error) string {
+	reason := text.Truncate(text.OneLine(strings.TrimPrefix(err.Error(), jsonform.ErrSchema.Error()+": ")), 300)
+	return "expected a JSON Schema that answers can be checked against: " + reason
 }
 
 // tools returns the client's tools that the model may call, and the choice that is

@@ -12,6 +12,7 @@ import (
 	"agentd/internal/base/ptr"
 	"agentd/internal/base/schema"
 	"agentd/internal/execution/run"
+	"agentd/internal/kernel/jsonform"
 	"agentd/internal/kernel/model"
 )
 
@@ -243,6 +244,8 @@ func (r *ResponseRequest) format(p *inputReader) jsontext.Value {
 		}{f.Type, f.named})
 		if err != nil {
 			p.addError("text.format", "cannot be read")
+		} else if _, err := jsonform.OfResponseFormat(b); err != nil {
+			p.addError("text.format.schema", unusableSchema(err))
 		}
 		return b
 	}

@@ -30,6 +30,11 @@ func (c *Chat) stream(r *http.Request, req *ChatRequest, s *runstream.Stream) er
 			return nil
 		case run.FinalEvent(e.Name):
 			ended, err := s.Result(out.Context(), e)
+			if f := mismatch(ended); f != nil && err == nil {
+				out.Failed(f)
+				w.failWith(f)
+				return nil
+			}
 			if err == nil {
 				err = w.end(ended, req.IncludeUsage())
 			}

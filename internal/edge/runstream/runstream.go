@@ -126,7 +126,10 @@ func (s *Stream) Wait(ctx context.Context, observe func(event.Event)) (*run.Run,
 	follow, stop := context.WithCancel(ctx)
 	defer stop()
 	wait := &modelWait{give: stop}
-	timer := time.AfterFunc(s.patience(), wait.expire)
+	timer := time.AfterFunc(s.patience(), func() {
+		wait.expire()
+		s.watchLimit(follow, wait)
+	})
 	defer timer.Stop()
 	for e, err := range s.Follow(follow) {
 		if err != nil {
@@ -193,9 +196,37 @@ func (m *modelWait) expire() {
 	}
 }
 
+// limitPoll is how often a run is read that may begin to wait for a limit of its
+// provider, once the request's patience is over: that wait has no event.
+const limitPoll = 10 * time.Second
+
+// watchLimit ends the request when its run waits for a limit. It returns when ctx
+// ends.
+func (s *Stream) watchLimit(ctx context.Context, wait *modelWait) {
+	for {
+		r, err := s.runner.Runs.Get(ctx, s.tenant, s.Run.RunID)
+		if err == nil && r.WaitingFor == run.WaitsForLimit {
+			wait.mu.Lock()
+			wait.next = time.Now().Add(limitPoll)
+			wait.give()
+			wait.mu.Unlock()
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(limitPoll):
+		}
+	}
+}
+
+// CodeModelUnavailable is the code of a request that ends while its run waits for
+// its model.
+const CodeModelUnavailable = "model_unavailable"
+
 // modelDown is the answer to a request whose run waits for its model.
 func (s *Stream) modelDown(next time.Time) error {
-	f := fault.New(fault.Unavailable, "model_unavailable",
+	f := fault.New(fault.Unavailable, CodeModelUnavailable,
 		"The model is down or overloaded. The run %s goes on when it answers again: read it, or repeat the request with the same "+
 			"Idempotency-Key.", s.Run.RunID)
 	f.RetryAfter = max(time.Until(next), time.Second)

@@ -229,7 +229,7 @@ func (s *Service) startRun(ctx context.Context, call tool.Call, id, agentID, mes
 	}
 	_, err = s.runs.Create(ctx, authz.Caller{TenantID: call.TenantID}, run.Request{
 		RunID: id, AgentID: agentID, Input: schema.Object(input), Metadata: schema.Object(metadata),
-		Parent: call.RunID,
+		Parent: call.RunID, ParentStep: call.StepID,
 	})
 	if f := fault.From(err); f != nil && f.Kind == fault.Conflict && f.Code == "ALREADY_EXISTS" {
 		return nil // another worker that held the parent was faster

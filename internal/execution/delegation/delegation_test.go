@@ -163,9 +163,9 @@ func newRig(t *testing.T) *rig {
 		g.Model = agent.ModelConfig{Provider: "openai_compat", ModelRef: "m", EndpointURL: "https://example.com/v1", APIKeyRef: "ref"}
 		g.Fallback = &agent.ModelConfig{Provider: "custom", ModelRef: "builtin/echo"}
 		g.Limits = &agent.Limits{MaxSteps: &limit}
-		g.Guardrails, g.Policies = schema.Nullable(`{"input":["x"]}`), schema.Object(`{"tool_approvals":[]}`)
+		g.Guardrails, g.Policies = []byte(`{"input":["x"]}`), []byte(`{"tool_approvals":[]}`)
 		g.ApprovalRequiredTools = []string{"http_fetch"}
-		g.MCP, g.Schedule = schema.Object(`{"servers":["s"]}`), schema.Nullable(`{"cron":"* * * * *"}`)
+		g.MCP, g.Schedule = []byte(`{"servers":["s"]}`), []byte(`{"cron":"* * * * *"}`)
 	})
 	r.runID = ident.New()
 	r.runs.all[r.runID] = &run.Run{RunID: r.runID, TenantID: r.who.TenantID, AgentID: r.parent.ID, Status: run.Running, Metadata: schema.Object(`{}`)}

@@ -130,7 +130,8 @@ func childOf(parent, child *agent.Agent, w childSpec, tools []string, lineage ag
 	}
 	c.Thinking, c.EffortPolicy, c.ContextStrategy, c.ContextWindowSize = p.Thinking, p.EffortPolicy, p.ContextStrategy, p.ContextWindowSize
 	c.Limits, c.Policies, c.Guardrails, c.ApprovalRequiredTools = p.Limits, p.Policies, p.Guardrails, p.ApprovalRequiredTools
-	c.RiskClassification = p.RiskClassification
+	c.AutoApproveTools, c.ToolOverrides, c.Autonomy = p.AutoApproveTools, p.ToolOverrides, p.Autonomy
+	c.RiskClassification, c.AccessControl = p.RiskClassification, p.AccessControl
 	c.Metadata = schema.Object(metadata)
 	return child, nil
 }

@@ -2,10 +2,12 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
 
+	"agentd/internal/agents/agent"
 	"agentd/internal/base/ident"
 	"agentd/internal/execution/run"
 	"agentd/internal/kernel/model"
@@ -39,17 +41,19 @@ func (t *turn) needsApproval(ctx context.Context, c model.ToolCall) bool {
 	if _, offered := t.conv.tools.Lookup(c.Name); !offered {
 		return false
 	}
+	switch t.spec.Trust(c.Name) {
+	case agent.AlwaysAllow:
+		return false
+	case agent.AskFirst:
+		return true
+	}
 	for _, r := range t.spec.ApprovalRules {
 		if r.Tool == c.Name {
 			return r.Approval != run.ApprovalNever && (r.Approval != run.ApprovalWhen || holds(ctx, r.Condition, c.Arguments))
 		}
 	}
-	for _, name := range t.spec.ApprovalTools {
-		if name == c.Name || name == "*" {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(t.spec.ApprovalTools, c.Name) ||
+		slices.Contains(t.spec.ApprovalTools, "*") && !slices.Contains(t.spec.AutoApproveTools, c.Name)
 }
 
 // holds evaluates an approval rule's condition on a call's arguments. It is

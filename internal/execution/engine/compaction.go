@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"time"
 
 	"agentd/internal/base/schema"
 	"agentd/internal/execution/run"
@@ -13,6 +14,10 @@ import (
 // summaryTries bounds the calls for one summary. Each is sent less, where the
 // one before was too long.
 const summaryTries = 3
+
+// summaryLimitWait is how long a summary waits, with its worker, for a limit of the
+// provider.
+const summaryLimitWait = 30 * time.Second
 
 // maxSummary is the maximum length of summaries in tokens. Thinking models
 // need some of it to think.
@@ -161,6 +166,7 @@ func (c *conversation) summarize(ctx context.Context, t models) (s summary, err 
 			return s, err
 		}
 		req := c.summaryRequest(t.Target, style, replaced)
+		req.LimitWait = summaryLimitWait
 		r := c.callForSummary(ctx, req, t.fallback)
 		if cause := context.Cause(ctx); cause != nil {
 			return s, cause

@@ -3,11 +3,15 @@ package engine
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"slices"
 
+	"agentd/internal/agents/agent"
 	"agentd/internal/base/schema"
 	"agentd/internal/execution/run"
 	"agentd/internal/kernel/contextwindow"
+	"agentd/internal/kernel/jsonform"
 	"agentd/internal/kernel/model"
 	"agentd/internal/kernel/tool"
 )
@@ -24,7 +28,8 @@ type conversation struct {
 	e        *Engine
 	spec     *run.AgentSpec
 	j        *journal
-	buffered bool // answers are published whole, not as chunks
+	buffered bool           // answers are published whole, not as chunks
+	form     *jsonform.Form // that the run's answer must have; nil: any
 
 	messages []model.Message
 	tools    tool.Set
@@ -36,39 +41,57 @@ type conversation struct {
 	shortened     bool                // the last call was refused as too long, and is repeated with less
 	failedTokens  int                 // estimated tokens of the conversation when the last summary failed
 	next          *models             // of the next call, where they are resolved already
-	shown         int                 // messages of the last request
-	shownTokens   int                 // estimated tokens of these
+	permit        *model.Permit       // with which the run was woken; nil: none
+	limited       limitedCall         // the call that is waited with
+	// waitedForLimit: the run waited for a limit before this attempt.
+	waitedForLimit bool
+	shown          int // messages of the last request
+	shownTokens    int // estimated tokens of these
 }
 
 // newConversation returns an empty conversation with the agent's own tools. spec
 // may be nil for a run that this attempt does not drive.
 func newConversation(j *journal, spec *run.AgentSpec, f facts) *conversation {
 	c := &conversation{e: j.e, spec: spec, j: j, buffered: j.rec.Options.Plain || f.watch.Output}
+	if c.form = formOf(&j.rec.Options); c.form != nil {
+		c.buffered = true // nothing is published that is not used
+	}
 	if spec != nil {
 		c.tools, _ = c.e.Tools.Select(spec.Tools) // unknown names were refused when the agent was written
 		if c.e.Images != nil && !absent(spec.ImageGeneration) {
 			c.tools = c.tools.Join(c.e.Images.Set([]byte(spec.ImageGeneration)))
 		}
+		c.tools = c.allowed(c.tools)
 	}
 	return c
 }
 
-// opening returns what the conversation begins with: the agent's own prompt,
-// what it remembers, the earlier turns, and the message with the caller's
-// instructions in front of it.
+// allowed returns the tools without those that the agent must never use.
+func (c *conversation) allowed(tools tool.Set) tool.Set {
+	if len(c.spec.ToolOverrides) == 0 {
+		return tools
+	}
+	return tools.Filter(func(name string) bool { return c.spec.Trust(name) != agent.NeverAllow })
+}
+
+// opening returns what the conversation begins with: the agent's own prompt, the
+// earlier turns, and the message with what the agent remembers and the caller's
+// instructions in front of it. What differs from turn to turn comes last, because
+// providers' caches know prompts by their beginning.
 func (c *conversation) opening(in *run.Input, recalled *string, earlier []model.Message) []model.Message {
 	var messages []model.Message
 	if c.spec.System != "" {
 		messages = append(messages, model.Message{Role: model.System, Text: c.spec.System})
 	}
-	if recalled != nil && *recalled != "" {
-		messages = append(messages, model.Message{Role: model.System, Text: *recalled})
-	}
 	messages = append(append(messages, earlier...), in.History...)
 	if in.Message != "" || len(in.Parts) > 0 || len(in.History) == 0 {
 		messages = append(messages, model.Message{Role: model.User, Text: in.Message, Parts: in.Parts, From: c.j.origin(0)})
 	} // else the history ends with what is to be answered: a tool's result
-	return run.WithInstructions(messages, in.Instructions)
+	messages = run.WithInstructions(messages, in.Instructions)
+	if recalled != nil {
+		messages = run.WithPreface(messages, *recalled)
+	}
+	return messages
 }
 
 // prepareCall resolves the models, reserves the budget and builds the request
@@ -83,7 +106,11 @@ func (c *conversation) prepareCall(ctx context.Context) (*modelCall, error) {
 		return nil, err
 	}
 	req := c.request(to.Target)
+	if err := c.takePermit(&req); err != nil {
+		return nil, err
+	}
 	if err := c.j.reserveBudget(ctx, &req, to.fallback); err != nil {
+		req.Permit.Release()
 		return nil, err
 	}
 	return &modelCall{c: c, req: req, fallback: to.fallback}, nil
@@ -96,6 +123,7 @@ func (c *conversation) request(target model.Target) model.Request {
 		MaxTokens: o.MaxTokens, Temperature: o.Temperature, TopP: o.TopP, Stop: o.Stop,
 		Extra: extraFields(c.spec, c.phase(), target.Capabilities, o.Extra),
 	}
+	req.CacheKey = c.cacheKey()
 	if c.spec.ModelRetry.MaxElapsed > 0 {
 		req.MaxRetryAfter = maxQuickWait
 	}
@@ -120,6 +148,18 @@ func (c *conversation) request(target model.Target) model.Request {
 		}
 	}
 	return req
+}
+
+// cacheKey names the session, or the run outside of one. It tells an endpoint nothing
+// but that two calls belong together.
+func (c *conversation) cacheKey() string {
+	rec := c.j.rec
+	id := rec.RunID
+	if rec.SessionID != nil {
+		id = *rec.SessionID
+	}
+	sum := sha256.Sum256([]byte(rec.TenantID + "/" + id))
+	return hex.EncodeToString(sum[:16])
 }
 
 // offeredTools returns the tools that a model may call: the agent's and the

@@ -38,17 +38,29 @@ func (e *effects) tool(name string, repeatable bool) tool.Tool {
 }
 
 // errand is a model that makes two rounds of tool calls, one of them with two
-// parallel calls, and then answers.
+// parallel calls, and then answers. It thinks, and refuses a conversation whose
+// calls lack its signatures, as Gemini does.
 func errand(req modeltest.Request) modeltest.Answer {
-	switch n := countAssistant(req.Chat()); n {
+	chat := req.Chat()
+	if !chat.Signed(signature) {
+		return modeltest.Answer{Status: 400, Error: "Function call is missing a thought_signature."}
+	}
+	signed := func(id, name string) model.ToolCall {
+		c := call(id, name, "{}")
+		c.Opaque = signature(id)
+		return c
+	}
+	switch n := countAssistant(chat); n {
 	case 0:
-		return modeltest.Answer{Text: "First.", ToolCalls: []model.ToolCall{call("a1", "act", "{}"), call("s1", "safe", "{}")}}
+		return modeltest.Answer{Text: "First.", Thinking: "Hm.", ToolCalls: []model.ToolCall{signed("a1", "act"), signed("s1", "safe")}}
 	case 1:
-		return modeltest.Answer{Text: "Second.", ToolCalls: []model.ToolCall{call("a2", "act", "{}")}}
+		return modeltest.Answer{Text: "Second.", ToolCalls: []model.ToolCall{signed("a2", "act")}}
 	default:
 		return modeltest.Answer{Text: "All done."}
 	}
 }
+
+func signature(id string) string { return `{"google":{"thought_signature":"` + id + `"}}` }
 
 func countAssistant(c modeltest.Chat) (n int) {
 	for _, m := range c.Messages {

@@ -10,9 +10,13 @@ import (
 )
 
 const (
-	// maxDeaths is how often a process may die during a step before the step is
-	// given up.
-	maxDeaths = 2
+	// maxToolDeaths is how often a process may die during a tool's call before the
+	// call is given up. The model receives that as the result, and goes on.
+	maxToolDeaths = 2
+	// maxModelDeaths is the same for a call of the model, whose end fails the run:
+	// answers take minutes and seldom harm, and processes are killed for other
+	// reasons too.
+	maxModelDeaths = 5
 	// gatherTime is how long a run whose worker died waits for others that were
 	// under way in the same process, so that it is known which of them were alone.
 	gatherTime = 100 * time.Millisecond
@@ -100,7 +104,7 @@ func (a *attempt) countDeaths(ctx context.Context) error {
 			continue
 		}
 		p.Deaths++
-		if p.Deaths >= maxDeaths && p.Alone {
+		if p.Deaths >= maxDeaths(p) && p.Alone {
 			p.Killed, given = true, true
 			a.e.Logger.Error("a step is given up: the program stopped each time that it was under way",
 				"run", rec.RunID, "tenant", rec.TenantID, "step", p.StepID, "type", p.Type, "tool", toolName(p), "times", p.Deaths)
@@ -121,6 +125,13 @@ func (a *attempt) countDeaths(ctx context.Context) error {
 		rec.Pending[i].Alone = a.trial.alone && !rec.Pending[i].Held
 	}
 	return nil
+}
+
+func maxDeaths(p *run.PendingStep) int {
+	if p.Tool == nil {
+		return maxModelDeaths
+	}
+	return maxToolDeaths
 }
 
 func toolName(p *run.PendingStep) string {

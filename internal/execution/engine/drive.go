@@ -137,7 +137,13 @@ func (a *attempt) callModel() error {
 	}
 	c.closing = j.exhausted()
 	r, err := a.answer()
+	if over, ok := errors.AsType[*model.OverLimit](err); ok {
+		return a.waitForLimit(over)
+	}
 	if err != nil {
+		return err
+	}
+	if r, err = a.inForm(r); err != nil {
 		return err
 	}
 	if r.err != nil {
@@ -186,23 +192,29 @@ func (a *attempt) commitAnswer(resp model.Response, target model.Target) error {
 	if a.conversation.closing {
 		out.ToolCalls = nil
 	}
-	m := a.journal.countModelCall(resp.Usage, target, len(out.ToolCalls))
+	opaque := run.OpaqueOf(&resp, &target)
+	m := a.withUnusable(a.journal.countModelCall(resp.Usage, target, len(out.ToolCalls)))
 	a.journal.unended = m // in case the run ends here
 	last := len(out.ToolCalls) == 0 || a.turn.callsCaller(out.ToolCalls)
 	if last || a.facts.watch.Output {
+		text := out.Text
 		refused, err := a.checkOutput(&out)
 		if err != nil || refused {
 			return err
 		}
+		if out.Text != text { // the data may hold what was removed
+			opaque = nil
+		}
 	}
-	return a.continueAfter(out, a.recordAnswer(&out, m), last)
+	return a.continueAfter(out, opaque, a.recordAnswer(&out, opaque, m), last)
 }
 
 // recordAnswer adds the step of an answer, with its events, to the next commit
 // and returns the step's seq.
-func (a *attempt) recordAnswer(out *run.LLMOutput, m run.StepMetrics) (seq int64) {
+func (a *attempt) recordAnswer(out *run.LLMOutput, opaque *run.StepOpaque, m run.StepMetrics) (seq int64) {
 	j := a.journal
-	if a.conversation.buffered { // one chunk, so that every stream and replay has the text
+	// One chunk, so that every stream and replay has the text.
+	if c := a.conversation; c.buffered && (c.form == nil || len(out.ToolCalls) == 0) {
 		j.chunk(a.ctx, thinkingChunk, out.Thinking)
 		j.chunk(a.ctx, textChunk, out.Text)
 	}
@@ -211,7 +223,7 @@ func (a *attempt) recordAnswer(out *run.LLMOutput, m run.StepMetrics) (seq int64
 	j.emitOfStep("llm.completed", run.LLMCompletedOf(j.newest().Ref(), out, m), seq)
 	step := &run.Step{
 		Seq: seq, Type: run.StepLLM, Status: run.StepCompleted,
-		Input: a.conversation.stepInput(), Output: schema.Nullable(encode(*out)),
+		Input: a.conversation.stepInput(), Output: schema.Nullable(encode(*out)), Opaque: opaque,
 	}
 	for _, c := range out.ToolCalls {
 		step.ToolCalls = append(step.ToolCalls, c.Name)
@@ -222,9 +234,10 @@ func (a *attempt) recordAnswer(out *run.LLMOutput, m run.StepMetrics) (seq int64
 
 // continueAfter commits an answer together with what follows it. last: the run
 // ends with it, because it asks for nothing or for the caller's tools.
-func (a *attempt) continueAfter(out run.LLMOutput, seq int64, last bool) error {
+func (a *attempt) continueAfter(out run.LLMOutput, opaque *run.StepOpaque, seq int64, last bool) error {
 	j := a.journal
 	message := model.Message{Role: model.Assistant, Text: out.Text, ToolCalls: out.ToolCalls, From: j.origin(seq)}
+	opaque.Restore(&message)
 	switch {
 	case len(out.ToolCalls) == 0:
 		cutOff := out.FinishReason == model.FinishLength && j.limits().MaxTokensPerRun != nil

@@ -111,6 +111,7 @@ type Config struct {
 	Agents run.Agents
 	Models Models
 	Client model.Client
+	Limits *model.Limiter // that Client keeps to; nil: there are no limits
 	Tools  *tool.Registry
 	Gate   policy.Gate
 	Clock  clock.Clock
@@ -145,6 +146,7 @@ type Engine struct {
 	service  Service
 	drafts   *flusher
 	waking   *waking
+	limits   *limitQueue
 	backlog  backlog
 	suspects *suspects
 	gauge    *contextwindow.Gauge
@@ -154,7 +156,7 @@ type Engine struct {
 // New returns an engine. Bind it to its runner before use.
 func New(c Config) *Engine {
 	e := &Engine{Config: c, gauge: contextwindow.NewGauge(), attempts: newRegistry()}
-	e.drafts, e.waking, e.suspects = newFlusher(e), newWaking(e), newSuspects()
+	e.drafts, e.waking, e.limits, e.suspects = newFlusher(e), newWaking(e), newLimitQueue(e), newSuspects()
 	return e
 }
 
@@ -163,13 +165,14 @@ func New(c Config) *Engine {
 func (e *Engine) Connect(r Runner, s Service) { e.runner, e.service = r, s }
 
 // Serve handles cancellations from any node, stores drafts of text and wakes runs
-// that wait for a model until ctx ends. It must end after the runner.
+// that wait for a model, or for a limit of its provider, until ctx ends. It must end after the runner.
 func (e *Engine) Serve(ctx context.Context) {
 	defer e.attempts.dropPrepared()
 	stop := e.Hub.OnSignal(run.SignalCancelled, e.attempts.abort)
 	defer stop()
 	var wakes sync.WaitGroup
 	wakes.Go(func() { e.waking.serve(ctx) })
+	wakes.Go(func() { e.limits.serve(ctx) })
 	defer wakes.Wait()
 	e.drafts.serve(ctx)
 }

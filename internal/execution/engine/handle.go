@@ -14,6 +14,8 @@ import (
 // Handle is the work handler for claimed runs: those that were queued or woken,
 // and those whose worker died. It finishes or reschedules the item itself.
 func (e *Engine) Handle(ctx context.Context, lease work.Lease) error {
+	permit := e.limits.take(lease.Key)
+	defer permit.Release()
 	if a := e.attempts.take(lease); a != nil {
 		return a.driveToEnd(ctx)
 	}
@@ -37,6 +39,7 @@ func (e *Engine) Handle(ctx context.Context, lease work.Lease) error {
 	}
 	a := e.newAttempt(rec, spec, f)
 	a.hold(ctx, lease)
+	a.conversation.permit = permit
 	defer func() { a.trial.end() }()
 	if err := a.takeOver(ctx); err != nil {
 		return err

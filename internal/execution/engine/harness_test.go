@@ -50,6 +50,9 @@ type harness struct {
 	client model.Client // nil: one that asks sim over HTTP
 	model  *fakeModel   // client, where it is one
 	meter  quota.Meter  // nil: nothing is counted
+	limits model.Limits // of the provider
+	share  model.Share  // of the next node
+	hub    *event.Hub   // of all nodes; nil: each has its own
 }
 
 // bubbleClock is the time of a synctest bubble. A queue takes it for a clock that a
@@ -82,6 +85,14 @@ func (a *agents) delete() {
 	a.gone = true
 }
 
+// chats is a client of chat completions, which is asked for nothing else.
+type chats struct {
+	model.Client
+	model.Forwarder
+	model.AudioClient
+	model.ImageClient
+}
+
 func newHarness(t testing.TB, db *sqldb.DB, opts ...modeltest.Option) *harness {
 	return &harness{
 		t: t, db: db, runs: runsql.New(db), log: runsql.NewEvents(db), sim: modeltest.New(t, opts...),
@@ -106,7 +117,10 @@ func (r *harness) start(name string, slots int, writer txn.Writer) *node {
 	if writer == nil {
 		writer = r.db
 	}
-	hub := event.NewHub()
+	hub := r.hub
+	if hub == nil {
+		hub = event.NewHub()
+	}
 	var runner *work.Runner
 	queue := worksql.New(r.db, bubbleClock{}, func(string) { runner.Wake() })
 	if _, err := queue.Reclaim(r.t.Context(), name); err != nil {
@@ -114,10 +128,10 @@ func (r *harness) start(name string, slots int, writer txn.Writer) *node {
 	}
 	in, out := 1.0, 2.0
 	catalogue, err := model.NewCatalogue([]model.Provider{{
-		Name: model.DefaultProvider, BaseURL: r.sim.URL,
+		Name: model.DefaultProvider, BaseURL: r.sim.URL, Limits: r.limits,
 		Models: []model.Offer{
-			{ID: "sim-model", ContextWindow: r.window, InputUSDPerMTok: &in, OutputUSDPerMTok: &out},
-			{ID: "other-model", InputUSDPerMTok: &in, OutputUSDPerMTok: &out},
+			{ID: "sim-model", ContextWindow: r.window, PriceFields: model.PriceFields{Input: &in, Output: &out}},
+			{ID: "other-model", PriceFields: model.PriceFields{Input: &in, Output: &out}},
 		},
 	}}, "sim-model")
 	if err != nil {
@@ -133,11 +147,13 @@ func (r *harness) start(name string, slots int, writer txn.Writer) *node {
 	if client == nil {
 		client = model.Router{Wire: openaiclient.New(openaiclient.Config{Operator: transport, MaxAttempts: 1})}
 	}
+	limiter := &model.Limiter{Next: chats{Client: client}, Clock: clock.System{}}
+	limiter.SetShare(r.share)
 	eng := engine.New(engine.Config{
 		Writer: writer, Runs: r.runs, Log: r.log, Queue: queue, Hub: hub, Agents: r.agents,
 		Models: model.Resolver{Catalogue: catalogue},
-		Client: client,
-		Tools:  tools, Gate: r.gate, Clock: clock.System{}, Logger: logger, Node: name, Lease: 5 * time.Second, Meter: r.meter,
+		Client: model.Router{Wire: limiter}, Limits: limiter,
+		Tools: tools, Gate: r.gate, Clock: clock.System{}, Logger: logger, Node: name, Lease: 5 * time.Second, Meter: r.meter,
 	})
 	runner = work.NewRunner(work.Config{
 		Kind: engine.WorkKind, Owner: name, Queue: queue, Handler: eng.Handle, Slots: slots, Lease: 5 * time.Second,

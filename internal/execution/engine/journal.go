@@ -37,6 +37,7 @@ type journal struct {
 	committed     run.Status      // the run's status as of the last commit
 	overhead      int64           // steps that only shortened the conversation; max_steps does not count them
 	unended       run.StepMetrics // of the model call whose step has not ended
+	unusable      run.StepMetrics // of its calls whose answers are not used
 	text          *chunkBuffer
 	events        eventBuffer
 	next          additions

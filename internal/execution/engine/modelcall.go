@@ -56,6 +56,9 @@ func (m *modelCall) ask(ctx context.Context, to model.Target, mayPublish func() 
 	req := m.req
 	req.Target = to
 	r.resp, r.err = m.c.e.Client.Generate(ctx, req, sink)
+	if r.err == nil && r.resp.OpaqueSize() > model.MaxOpaque {
+		r.err = &model.Error{Code: run.CodeModelError, Detail: "The model's answer comes with more data of its provider than 1 MiB."}
+	}
 	return r
 }
 

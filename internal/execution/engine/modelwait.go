@@ -81,12 +81,14 @@ func (e *outOfTime) sentence(limitMS int64) string {
 }
 
 // waitFor adds to the next commit that the run waits without a person and without
-// a worker.
+// a worker. It is woken early if w names an endpoint.
 func (a *attempt) waitFor(wait run.Wait, w run.ModelWait) {
 	j := a.journal
 	wait.Since, wait.Approvals = j.e.Clock.Now(), j.rec.Wait.Approvals
 	j.rec.Wait = wait
-	j.next.ops = append(j.next.ops, j.e.Runs.CreateModelWait(w))
+	if w.Endpoint != "" {
+		j.next.ops = append(j.next.ops, j.e.Runs.CreateModelWait(w))
+	}
 }
 
 // endWait adds to the next commit that the run does not wait any more. The time
@@ -95,6 +97,7 @@ func (a *attempt) endWait() {
 	j := a.journal
 	j.earlierMS += milliseconds(max(0, j.began.Sub(j.rec.Wait.Since)))
 	j.waited = true
+	a.conversation.waitedForLimit = j.rec.Wait.For == run.WaitsForLimit
 	j.rec.Wait = run.Wait{Approvals: j.rec.Wait.Approvals}
 	j.next.ops = append(j.next.ops, j.e.Runs.DeleteModelWait(j.rec.TenantID, j.rec.RunID))
 }

@@ -58,7 +58,7 @@ func (a *attempt) prepare() error {
 		if err != nil {
 			return err
 		}
-		c.tools = c.tools.Join(set)
+		c.tools = c.tools.Join(c.allowed(set))
 	}
 	in := rec.ParsedInput()
 	if a.facts.watch.Input && t.transcript.Checked == nil {

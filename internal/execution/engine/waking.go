@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"agentd/internal/base/lasting"
 	"agentd/internal/base/txn"
 	"agentd/internal/execution/run"
 	"agentd/internal/kernel/model"
@@ -33,9 +34,8 @@ type waking struct {
 
 // outage is the state of an endpoint for which runs wait.
 type outage struct {
-	since time.Time
-	name  string // of provider and model, for logs; "": no run of this node began to wait
-	next  int    // runs to wake next; 0: the endpoint has not answered yet
+	state *lasting.State // nil: no run of this node began to wait
+	next  int            // runs to wake next; 0: the endpoint has not answered yet
 }
 
 // maxOutages bounds the endpoints that are known. Runs that wait for others come
@@ -49,19 +49,20 @@ func newWaking(e *Engine) *waking {
 // failed notes that a run waits for an endpoint, and stops the waking of others.
 func (w *waking) failed(endpoint string, t model.Target, why *model.Error) {
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	o := w.endpoints[endpoint]
-	began := o == nil && len(w.endpoints) < maxOutages
-	switch {
-	case o != nil:
-		o.next = 0
-	case began:
-		w.endpoints[endpoint] = &outage{since: w.e.Clock.Now(), name: t.Provider + "/" + t.Model}
+	if o == nil {
+		if len(w.endpoints) >= maxOutages {
+			return
+		}
+		o = &outage{}
+		w.endpoints[endpoint] = o
 	}
-	w.mu.Unlock()
-	if began {
-		w.e.Logger.Warn("runs wait for a model",
-			"model", t.Provider+"/"+t.Model, "code", why.Code, "status", why.Status, "err", why.Cause)
+	if o.state == nil {
+		o.state = lasting.New(w.e.Logger.With("model", t.Provider+"/"+t.Model), "runs wait for a model")
 	}
+	o.next = 0
+	o.state.Notice("code", why.Code, "status", why.Status, "err", why.Cause)
 }
 
 // answered notes that an endpoint answered. waited: the call belongs to a run that
@@ -114,10 +115,9 @@ func (w *waking) over(endpoint string) {
 	}
 	delete(w.endpoints, endpoint)
 	w.mu.Unlock()
-	if o.name == "" {
-		return
+	if o.state != nil {
+		o.state.End()
 	}
-	w.e.Logger.Info("a model answers again; no run waits for it", "model", o.name, "after", w.e.Clock.Now().Sub(o.since))
 }
 
 // serve wakes runs until ctx ends.

@@ -52,8 +52,10 @@ func specOf(c *agent.Config) *AgentSpec {
 		Model: modelSpec(c.Model), Tools: c.BuiltInTools,
 		System:        strings.TrimSpace(c.Prompts.System + "\n\n" + c.Prompts.Developer),
 		ApprovalTools: c.ApprovalRequiredTools, ApprovalTimeout: defaultApprovalTimeout,
-		MCP: c.MCP, Memory: memoryOf(c), Guardrails: c.Guardrails, Thinking: c.Thinking, EffortPolicy: c.EffortPolicy,
-		ImageGeneration: c.ImageGeneration, ContextStrategy: c.ContextStrategy, ContextWindow: c.ContextWindowSize,
+		AutoApproveTools: c.AutoApproveTools, ToolOverrides: c.ToolOverrides,
+		MCP: schema.Object(c.MCP), Memory: memoryOf(c), Guardrails: schema.Nullable(c.Guardrails),
+		Thinking: schema.Nullable(c.Thinking), EffortPolicy: schema.Nullable(c.EffortPolicy),
+		ImageGeneration: schema.Nullable(c.ImageGeneration), ContextStrategy: c.ContextStrategy, ContextWindow: c.ContextWindowSize,
 	}
 	spec.ModelRetry = modelRetry(c.ModelRetry)
 	if c.Fallback != nil {
@@ -64,7 +66,7 @@ func specOf(c *agent.Config) *AgentSpec {
 		spec.Limits = Limits{l.MaxDurationMS, l.MaxSteps, l.MaxToolCalls, l.MaxTokensPerRun, l.MaxCostUSD}
 	}
 	if len(c.Policies) > len("{}") {
-		spec.policies(c.Policies)
+		spec.policies(schema.Object(c.Policies))
 	}
 	return spec
 }
@@ -73,16 +75,16 @@ func specOf(c *agent.Config) *AgentSpec {
 // both are recalled at the same moment.
 func memoryOf(c *agent.Config) schema.Nullable {
 	if len(c.CoreMemory) == 0 {
-		return c.Memory
+		return schema.Nullable(c.Memory)
 	}
 	all := map[string]jsontext.Value{}
 	if len(c.Memory) > 0 && json.Unmarshal(c.Memory, &all) != nil {
-		return c.Memory
+		return schema.Nullable(c.Memory)
 	}
 	all["core_memory"] = jsontext.Value(c.CoreMemory)
 	joined, err := json.Marshal(all, json.Deterministic(true))
 	if err != nil {
-		return c.Memory
+		return schema.Nullable(c.Memory)
 	}
 	return joined
 }

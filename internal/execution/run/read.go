@@ -63,7 +63,11 @@ func (s *Service) list(ctx context.Context, who authz.Caller, in *listIn) (*Page
 		return nil, err
 	}
 	n := page.Limit(in.Limit, defaultPage, maxPage)
-	runs, err := s.Runs.List(ctx, who.TenantID, in.Filter, page.Window{After: after, Limit: n + 1, Ascending: in.Order == "asc"})
+	read := s.Runs.List
+	if in.Fields == "summary" {
+		read = s.Runs.ListSummaries
+	}
+	runs, err := read(ctx, who.TenantID, in.Filter, page.Window{After: after, Limit: n + 1, Ascending: in.Order == "asc"})
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +76,10 @@ func (s *Service) list(ctx context.Context, who authz.Caller, in *listIn) (*Page
 		next := s.Cursors.Seal(scope, p.Items[len(p.Items)-1].RunID)
 		p.Cursor = &next
 	}
-	return p, nil
+	if in.Fields == "summary" {
+		err = families{s}.addNames(ctx, who.TenantID, p.Items)
+	}
+	return p, err
 }
 
 // Weight is the approximate size of the run on a page, in bytes.
@@ -139,6 +146,9 @@ func (s *Service) steps(ctx context.Context, who authz.Caller, in *stepsIn) (*St
 		steps = slices.DeleteFunc(steps, func(s Step) bool { return s.InheritedFrom != nil })
 	}
 	steps = withPending(steps, r)
+	if err := (families{s}).addChildren(ctx, r, steps); err != nil {
+		return nil, err
+	}
 	p := &StepPage{RunID: id, Steps: steps, Total: len(steps), TotalCostUSD: r.Metrics.TotalCostUSD}
 	if in.Limit == "" && in.Cursor == "" {
 		return p, nil

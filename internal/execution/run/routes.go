@@ -35,6 +35,7 @@ type listIn struct {
 	Filter
 
 	Order  string `query:"order" enum:"desc,asc" default:"desc" doc:"desc: newest first; asc: oldest first."`
+	Fields string `query:"fields" enum:"all,summary" default:"all" page:"-" doc:"summary: rows without input, output and metadata, but with their beginnings and with names."`
 	Limit  string `query:"limit" doc:"Runs per page, 1 to 100; default 20."`
 	Cursor string `query:"cursor"`
 }
@@ -93,6 +94,16 @@ func (s *Service) Routes() []route.Route {
 			Method: "GET", Path: "/api/v1/runs/{runId}/steps", ID: "listRunSteps", Tag: "Runs", Scopes: read, Role: authz.Viewer,
 			Summary: "List the steps of a run, oldest first", Errors: []int{404, 422},
 		}, s.steps),
+		route.Action(route.Row{
+			Method: "GET", Path: "/api/v1/runs/{runId}/steps/{stepId}", ID: "getRunStep", Tag: "Runs", Scopes: read, Role: authz.Viewer,
+			Summary: "Get a step of a run", Errors: []int{404},
+		}, families{s}.step),
+		route.Action(route.Row{
+			Method: "GET", Path: "/api/v1/runs/{runId}/timeline", ID: "getRunTimeline", Tag: "Runs", Scopes: read, Role: authz.Viewer,
+			Summary: "List when a run, its steps and its descendants began and ended", Errors: []int{404, 422},
+			Doc: "Spans in the order in which they began, without contents: the run, the runs that descend from it, their steps, " +
+				"the waits for people and the attempts that failed.",
+		}, families{s}.timeline),
 		route.Stream(route.Row{
 			Method: "GET", Path: "/api/v1/runs/{runId}/events", ID: "streamRunEvents", Tag: "Runs",
 			Scopes: []authz.Scope{"runs:read", "events:read"}, Role: authz.Viewer,

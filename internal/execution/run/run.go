@@ -27,8 +27,8 @@ type Run struct {
 	AgentID        string          `json:"agent_id" format:"uuid" required:"true"`
 	SessionID      *string         `json:"session_id" format:"uuid" doc:"Session that the run belongs to."`
 	Status         Status          `json:"status" enum:"queued,running,completed,failed,cancelled,timeout,guardrail_blocked,paused,awaiting_approval,auth_required,rejected" required:"true"`
-	Input          schema.Object   `json:"input"`
-	Output         schema.Nullable `json:"output" doc:"The result: text, and truncated if a limit cut it off. Null until the run ends."`
+	Input          schema.Object   `json:"input,omitzero" doc:"Not in summaries."`
+	Output         schema.Nullable `json:"output" doc:"The result: text, and truncated if a limit cut it off. Null until the run ends, and in summaries."`
 	Metrics        Metrics         `json:"metrics"`
 	Error          *string         `json:"error" doc:"Why the run did not complete, in one sentence."`
 	ErrorCode      string          `json:"error_code,omitzero" doc:"Stable code of the error."`
@@ -36,23 +36,32 @@ type Run struct {
 	StartedAt      *time.Time      `json:"started_at"`
 	CompletedAt    *time.Time      `json:"completed_at"`
 	TeamRunID      *string         `json:"team_run_id" format:"uuid"`
-	Metadata       schema.Object   `json:"metadata"`
+	Metadata       schema.Object   `json:"metadata,omitzero" doc:"Not in summaries."`
 	StepSeq        int64           `json:"step_seq" doc:"Number of the current or last step."`
 	Artifacts      []Artifact      `json:"artifacts"`
 	ResourceLimits Limits          `json:"resource_limits"`
 	AgentVersion   int64           `json:"agent_version,omitzero" doc:"Version of the agent that the run uses."`
 
-	PendingApprovals []PendingApproval `json:"pending_approvals,omitzero" doc:"Tool calls that wait for approval. Not in lists."`
+	PendingApprovals []PendingApproval `json:"pending_approvals,omitzero" doc:"Tool calls that wait for approval. In lists only with fields=summary, without arguments."`
 	Approvals        []Approval        `json:"approvals,omitzero" doc:"Decided approvals, oldest first. Not in lists."`
 	PendingInput     *PendingInput     `json:"pending_input,omitzero" doc:"The question that the run waits for an answer to."`
 	PendingAuth      *PendingAuth      `json:"pending_auth,omitzero" doc:"The authorization that the run waits for."`
 
-	WaitingFor    WaitReason `json:"waiting_for,omitzero" enum:"model" doc:"What a running run waits for without a worker. model: an endpoint that is down or overloaded."`
-	NextAttemptAt *time.Time `json:"next_attempt_at,omitzero" doc:"When the step that waits is tried again."`
+	WaitingFor    WaitReason `json:"waiting_for,omitzero" enum:"model,provider_limit" doc:"What a running run waits for without a worker. model: an endpoint that is down or overloaded. provider_limit: the provider's limit of calls or tokens is reached."`
+	NextAttemptAt *time.Time `json:"next_attempt_at,omitzero" doc:"When the step that waits is tried again, at the latest."`
 	Attempts      int        `json:"attempts,omitzero" doc:"Failed attempts of the step that waits."`
 
 	ContinuesRunID   string  `json:"continues_run_id,omitzero" format:"uuid" doc:"The run that this one continues."`
 	ContinuedByRunID *string `json:"continued_by_run_id,omitzero" format:"uuid" doc:"The run that continues this one after it failed."`
+
+	StartedBy    *Initiator `json:"started_by" doc:"Who or what started the run; null for runs of versions that did not store it."`
+	ParentRunID  *string    `json:"parent_run_id" format:"uuid" doc:"The run that started this one."`
+	ParentStepID *string    `json:"parent_step_id" format:"uuid" doc:"The step of the parent that started this run."`
+	RootRunID    *string    `json:"root_run_id" format:"uuid" doc:"The run that the family of runs began with; null for that run itself."`
+
+	AgentName     string `json:"agent_name,omitzero" doc:"Only in summaries."`
+	InputPreview  string `json:"input_preview,omitzero" doc:"Beginning of the message, 200 characters. Only in summaries."`
+	OutputPreview string `json:"output_preview,omitzero" doc:"Beginning of the result's text, 200 characters. Only in summaries."`
 }
 
 // Artifact is a file that a run produced.
@@ -186,6 +195,8 @@ type Metrics struct {
 	InputTokens         int64    `json:"input_tokens"`
 	OutputTokens        int64    `json:"output_tokens"`
 	ThinkingTokens      int64    `json:"thinking_tokens"`
+	CachedTokens        int64    `json:"cached_tokens" doc:"Part of input_tokens that the provider had in a cache."`
+	CacheWriteTokens    int64    `json:"cache_write_tokens" doc:"Part of input_tokens that the provider stored in a cache."`
 	ToolCallsCount      int64    `json:"tool_calls_count"`
 	LLMCallsCount       int64    `json:"llm_calls_count"`
 	GuardrailChecks     int64    `json:"guardrail_checks"`
@@ -240,12 +251,15 @@ type Step struct {
 	ToolCalls   []string        `json:"tool_calls" doc:"Names of the tools that the step asked for."`
 	Attempts    []StepAttempt   `json:"attempts,omitzero" doc:"Attempts that failed before the result, oldest first; the newest 20."`
 
-	InheritedFrom *string `json:"inherited_from,omitzero" format:"uuid" doc:"The run that made the step, if this one inherited it."`
+	ChildRunIDs   []string `json:"child_run_ids,omitzero" format:"uuid" doc:"Runs that the step started; at most 1,000 of the run's."`
+	InheritedFrom *string  `json:"inherited_from,omitzero" format:"uuid" doc:"The run that made the step, if this one inherited it."`
 
 	// CallOf is, for a step of type tool, the seq of the model's step that has the
 	// call with the same arguments, so that a store keeps them only there. 0: none.
 	// Readers get the whole Input, and 0.
 	CallOf int64 `json:"-"`
+	// Opaque is, for a step of type llm, what its endpoint wants back.
+	Opaque *StepOpaque `json:"-"`
 }
 
 // LLMOutput is the output of a step of type llm.
@@ -284,13 +298,15 @@ type CompactionOutput struct {
 
 // StepMetrics are the metrics of one step.
 type StepMetrics struct {
-	InputTokens    int64    `json:"input_tokens"`
-	OutputTokens   int64    `json:"output_tokens"`
-	ThinkingTokens int64    `json:"thinking_tokens"`
-	LLMCalls       int64    `json:"llm_calls"`
-	ToolCallsCount int64    `json:"tool_calls_count"`
-	CostUSD        *float64 `json:"cost_usd"`
-	Estimated      bool     `json:"estimated,omitzero"`
+	InputTokens      int64    `json:"input_tokens"`
+	OutputTokens     int64    `json:"output_tokens"`
+	ThinkingTokens   int64    `json:"thinking_tokens"`
+	CachedTokens     int64    `json:"cached_tokens"`
+	CacheWriteTokens int64    `json:"cache_write_tokens"`
+	LLMCalls         int64    `json:"llm_calls"`
+	ToolCallsCount   int64    `json:"tool_calls_count"`
+	CostUSD          *float64 `json:"cost_usd"`
+	Estimated        bool     `json:"estimated,omitzero"`
 }
 
 // ToolInput is the input of a step of type tool: one call.

@@ -38,6 +38,8 @@ type Service struct {
 	Meter    quota.Meter    // nil: nothing is counted
 	Sessions SessionGate    // nil: there are none
 	Audit    audit.Recorder // of decisions about approvals; nil: nothing is recorded
+	// Names returns what agents, keys and members are called; nil: nothing has a name.
+	Names Names
 	// Artifacts returns the files that a run produced, oldest first; nil: none are
 	// stored.
 	Artifacts func(ctx context.Context, tenant, id string) ([]Artifact, error)
@@ -58,8 +60,11 @@ type Request struct {
 	Admit Admission
 	// StepSeq is the number of the last step that the run begins with.
 	StepSeq int64
-	// Parent is the run that starts this one, whose budgets it spends from too.
-	Parent string
+	// Parent is the run that starts this one, whose budgets it spends from too, and
+	// ParentStep the step of its call. An empty Parent: no run starts it.
+	Parent, ParentStep string
+	// StartedBy is what starts the run, where it is neither the caller nor Parent.
+	StartedBy Initiator
 	// Answer, if set, returns the answer to the request that creates the run; see
 	// txn.WithAnswer.
 	Answer func(*Run) any
@@ -91,9 +96,14 @@ func (s *Service) Create(ctx context.Context, who authz.Caller, req Request) (*R
 	}
 	r.Options.KeyID = who.KeyID
 	r.Show()
-	if r.Options.Budgets, err = s.budgets(ctx, r, req.Parent); err != nil {
-		return nil, err
+	var parent *Record
+	if req.Parent != "" {
+		if parent, err = s.Runs.Get(ctx, who.TenantID, req.Parent); err != nil {
+			return nil, err
+		}
 	}
+	r.descend(who, req, parent)
+	r.Options.Budgets = budgets(r, parent)
 	if req.Answer != nil {
 		ctx = txn.WithAnswer(ctx, func() any { return req.Answer(&r.Run) })
 	}
@@ -105,21 +115,17 @@ func (s *Service) Create(ctx context.Context, who authz.Caller, req Request) (*R
 
 // budgets returns the ids of the budgets that a run spends from: its own, and
 // those of its parent, or of the parent of the run that it continues.
-func (s *Service) budgets(ctx context.Context, r *Record, parent string) (ids []string, err error) {
+func budgets(r, parent *Record) (ids []string) {
 	if before := r.Options.Inherits; before != "" {
 		ids = slices.DeleteFunc(slices.Clone(r.Options.Budgets), func(id string) bool { return id == before })
 	}
-	if parent != "" {
-		p, err := s.Runs.Get(ctx, r.TenantID, parent)
-		if err != nil {
-			return nil, err
-		}
-		ids = slices.Clip(p.Options.Budgets)
+	if parent != nil {
+		ids = slices.Clip(parent.Options.Budgets)
 	}
 	if r.ResourceLimits.MaxCostUSD != nil {
 		ids = append(ids, r.RunID)
 	}
-	return ids, nil
+	return ids
 }
 
 func orEmpty(v schema.Object) schema.Object {

@@ -73,5 +73,6 @@ const (
 	CodeAuthExpired      = "authorization_expired"
 	CodeBudgetExceeded   = "budget_exceeded"
 	CodePricing          = "PRICING_UNAVAILABLE"
+	CodeOutputMismatch   = "output_schema_mismatch"
 	CodeQuotaExceeded    = "quota_exceeded" // the tenant's plan allows no more
 )

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"agentd/internal/agents/agent"
 	"agentd/internal/base/page"
 	"agentd/internal/base/schema"
 	"agentd/internal/base/txn"
@@ -16,6 +17,10 @@ type Filter struct {
 	SessionID string `query:"session_id" doc:"Only runs of this session." filter:"session_id = ?" index:"runs_session"`
 	AgentID   string `query:"agent_id" doc:"Only runs of this agent." filter:"agent_id = ?" index:"runs_agent"`
 	Status    Status `query:"status" doc:"Only runs in this state." enum:"queued,running,completed,failed,cancelled,timeout,guardrail_blocked,paused,awaiting_approval,auth_required,rejected" filter:"status = ?" index:"runs_status"`
+
+	ParentRunID string `query:"parent_run_id" doc:"Only runs that this run started." filter:"started_by = 'run:' || ?" index:"runs_started_by"`
+	RootRunID   string `query:"root_run_id" doc:"Only runs that descend from this run." filter:"root_run_id = ?" index:"runs_root"`
+	StartedBy   string `query:"started_by" doc:"Only runs that this started: the type and id of started_by, such as key:ID or member:ID." filter:"started_by = ?" index:"runs_started_by"`
 }
 
 // Update has the columns of a run's row that change. It replaces all of them.
@@ -77,6 +82,9 @@ type Store interface {
 	// List returns a page of runs: fewer than the window's limit where their size
 	// reaches page.Weight.
 	List(ctx context.Context, tenant string, f Filter, w page.Window) ([]Run, error)
+	// ListSummaries returns what List does, with the beginnings of input and output in
+	// place of them, and without metadata.
+	ListSummaries(ctx context.Context, tenant string, f Filter, w page.Window) ([]Run, error)
 	// ListUnfinished returns the ids of an agent's runs that have not ended.
 	ListUnfinished(ctx context.Context, tenant, agent string, limit int) ([]string, error)
 
@@ -88,6 +96,9 @@ type Store interface {
 	AppendStep(s *Step) txn.Op
 	// ListSteps returns up to limit steps after a seq, in order. limit 0: all.
 	ListSteps(ctx context.Context, tenant, id string, after int64, limit int) ([]Step, error)
+	// GetStep returns a step that has ended, or nil.
+	GetStep(ctx context.Context, tenant, id, stepID string) (*Step, error)
+	Families
 	Budgets
 
 	// RequestPauseTx stores that the run is to pause at its next step boundary.
@@ -104,6 +115,14 @@ type Store interface {
 	CreateModelWait(w ModelWait) txn.Op
 	// DeleteModelWait removes what CreateModelWait stored, if anything.
 	DeleteModelWait(tenant, id string) txn.Op
+	// ConsumeModelWaitTx deletes the wait of a run for an endpoint, and reports whether
+	// there was one.
+	ConsumeModelWaitTx(tx txn.Tx, w ModelWait) (bool, error)
+	// ListLimitWaits returns runs of a tenant that wait for an endpoint, oldest first.
+	ListLimitWaits(ctx context.Context, endpoint, tenant string, limit int) ([]ModelWait, error)
+	// ListLimitWaiters returns one run for each tenant and account whose limit runs
+	// wait for.
+	ListLimitWaiters(ctx context.Context, limit int) ([]ModelWait, error)
 	// ListModelWaits returns runs of all tenants that wait for an endpoint, oldest
 	// first.
 	ListModelWaits(ctx context.Context, endpoint string, limit int) ([]ModelWait, error)
@@ -140,9 +159,11 @@ type AgentSpec struct {
 
 	ModelRetry ModelRetry
 
-	ApprovalTools   []string       // approval_required_tools
-	ApprovalRules   []ApprovalRule // policies.tool_approvals, which take precedence
-	ApprovalTimeout time.Duration  // policies.approval_timeout_ms
+	ToolOverrides    []agent.ToolOverride // go before the rules
+	ApprovalRules    []ApprovalRule       // policies.tool_approvals, which go before the lists
+	ApprovalTools    []string             // approval_required_tools
+	AutoApproveTools []string             // go before a * in ApprovalTools
+	ApprovalTimeout  time.Duration        // policies.approval_timeout_ms
 
 	MCP             schema.Object // this and the next ones are the agent's fields, parsed by those who use them
 	Memory          schema.Nullable
@@ -170,6 +191,17 @@ const (
 	ApprovalNever  = "never"
 	ApprovalWhen   = "when"
 )
+
+// Trust returns how far the agent's tool_overrides trust a tool; "" where none is of
+// it.
+func (s *AgentSpec) Trust(tool string) string {
+	for _, o := range s.ToolOverrides {
+		if o.Tool == tool {
+			return o.Trust
+		}
+	}
+	return ""
+}
 
 // ApprovalRule defines whether calls of a tool wait for approval: always, never,
 // or when a CEL condition on the arguments holds.

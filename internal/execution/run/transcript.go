@@ -103,6 +103,7 @@ func (t *Transcript) addAnswer(s *Step) error {
 	}
 	t.CloseTurn()
 	m := model.Message{Role: model.Assistant, Text: out.Text, ToolCalls: out.ToolCalls, From: s.origin()}
+	s.Opaque.Restore(&m)
 	if len(out.ToolCalls) > 0 {
 		t.OpenTurn, t.Answer = &m, nil
 		return nil
@@ -245,7 +246,15 @@ func WithInstructions(turns []model.Message, instructions string) []model.Messag
 	if instructions == "" {
 		return turns
 	}
-	text := "Instructions of the caller:\n" + instructions
+	return WithPreface(turns, "Instructions of the caller:\n"+instructions)
+}
+
+// WithPreface puts a text in front of the user's last message. A conversation without
+// one gets it as a message. It changes turns.
+func WithPreface(turns []model.Message, text string) []model.Message {
+	if text == "" {
+		return turns
+	}
 	for i := range slices.Backward(turns) {
 		m := &turns[i]
 		switch {

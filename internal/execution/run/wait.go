@@ -23,6 +23,10 @@ type WaitReason string
 // passes, and is made again later.
 const WaitsForModel WaitReason = "model"
 
+// WaitsForLimit is the reason of a run whose next model call a limit of the
+// provider does not allow yet.
+const WaitsForLimit WaitReason = "provider_limit"
+
 // Wait is what a run waits for. A run that waits holds no worker. At Until it
 // ends as timeout; zero: it waits without limit.
 type Wait struct {
@@ -60,7 +64,8 @@ func (r *Record) Show() {
 type ModelWait struct {
 	TenantID string
 	RunID    string
-	Endpoint string // identifies endpoint, model and key; see the engine
+	Endpoint string // identifies endpoint, model and key, or an account; see the engine
+	Tokens   int    // that the call needs, where it waits for a limit
 }
 
 // PendingInput is the question of a run to a person, asked with ask_user.

@@ -196,6 +196,7 @@ func (s *Service) start(ctx context.Context, f *firing) error {
 	admitted := false
 	_, err = s.Runs.Create(ctx, authz.Caller{TenantID: f.held.TenantID}, run.Request{
 		RunID: f.runID, AgentID: f.held.Key, Input: in, Metadata: metadata(f.at),
+		StartedBy: run.Initiator{Type: run.BySchedule, ID: f.held.Key},
 		Admit: func(tx txn.Tx, r *run.Record) (bool, error) {
 			admitted = true
 			n, err := s.Store.CountRunsTx(tx, r.TenantID, r.AgentID)

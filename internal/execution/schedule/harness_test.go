@@ -14,7 +14,6 @@ import (
 	"agentd/internal/base/clock"
 	"agentd/internal/base/ident"
 	"agentd/internal/base/page"
-	"agentd/internal/base/schema"
 	"agentd/internal/base/txn"
 	"agentd/internal/execution/run"
 	"agentd/internal/execution/run/runsql"
@@ -124,7 +123,7 @@ func (r *rig) fatal(err error) {
 func (r *rig) agent(field string) string {
 	r.t.Helper()
 	g := r.agents.Store().Blank()
-	g.Name, g.Schedule = "Ada", schema.Nullable(field)
+	g.Name, g.Schedule = "Ada", []byte(field)
 	r.fatal(r.agents.Store().Create(r.t.Context(), r.who, g))
 	r.deliver()
 	return g.ID
@@ -134,7 +133,7 @@ func (r *rig) agent(field string) string {
 func (r *rig) change(id, field string) {
 	r.t.Helper()
 	_, err := r.agents.Store().Update(r.t.Context(), r.who, id, func(_ txn.Tx, g *agent.Agent) error {
-		g.Schedule = schema.Nullable(field)
+		g.Schedule = []byte(field)
 		return nil
 	})
 	r.fatal(err)

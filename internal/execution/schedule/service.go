@@ -84,7 +84,7 @@ func setupOf(g *agent.Agent) (*setup, error) {
 	}
 	s.agentID = g.ID
 	var err error
-	if s.config, s.cron, err = read(g.Schedule); err != nil {
+	if s.config, s.cron, err = read(schema.Nullable(g.Schedule)); err != nil {
 		s.config, s.text, s.problem = nil, string(g.Schedule), fault.From(err).Detail
 		return s, nil
 	}
@@ -244,7 +244,7 @@ func (s *Service) Set(ctx context.Context, who authz.Caller, agentID string, c *
 	var shown *Schedule
 	err = s.Writer.Write(ctx, func(tx txn.Tx) error {
 		g, err := s.Agents.UpdateTx(tx, who, agentID, func(g *agent.Agent) error {
-			g.Schedule = schema.Nullable(text)
+			g.Schedule = []byte(text)
 			return nil
 		})
 		if err != nil {

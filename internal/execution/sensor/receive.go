@@ -135,7 +135,8 @@ func (s *Service) start(ctx context.Context, of *Sensor, c *Call, m *route.Messa
 	claimed := false
 	_, err = s.runs.Create(ctx, authz.Caller{TenantID: of.TenantID}, run.Request{
 		RunID: c.RunID, AgentID: of.AgentID, Input: in, Parsed: parsed,
-		Metadata: schema.Object(fmt.Sprintf(`{"source":%q,"webhook_id":%q}`, Source, of.ID)),
+		Metadata:  schema.Object(fmt.Sprintf(`{"source":%q,"webhook_id":%q}`, Source, of.ID)),
+		StartedBy: run.Initiator{Type: run.BySensor, ID: of.ID},
 		Admit: func(tx txn.Tx, _ *run.Record) (bool, error) {
 			claimed = true
 			return true, s.claim(tx, c)

@@ -54,6 +54,7 @@ type exportedMessage struct {
 func (x *exporter) routes() []route.Route {
 	row := documented(read("/{sessionId}/export", "exportSession", "Export a conversation"),
 		"Exports the active branch: `md` as Markdown to read, `json` with all its fields.")
+	row.Reads = "session.exported"
 	row.AnswerOf = reflect.TypeFor[export]()
 	return []route.Route{route.Action(row, x.exportRoute)}
 }

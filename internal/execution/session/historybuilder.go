@@ -169,6 +169,9 @@ func (b *historyBuilder) applyOutput(messages []model.Message) []model.Message {
 		e.OutputTruncated = out.OutputTruncated || out.Truncated
 		if lastIsReply {
 			messages = slices.Clone(messages)
+			if messages[last].Text != out.Text { // the endpoint's data may hold what was removed
+				messages[last].Opaque = model.Opaque{}
+			}
 			messages[last].Text = out.Text
 		}
 	}

@@ -145,7 +145,10 @@ func (t *Todo) runRequest() (run.Request, error) {
 			message += "\n\n" + text
 		}
 	}
-	req := run.Request{RunID: t.RunID, AgentID: t.AgentID, Parsed: &run.Input{Message: message}}
+	req := run.Request{
+		RunID: t.RunID, AgentID: t.AgentID, Parsed: &run.Input{Message: message},
+		StartedBy: run.Initiator{Type: run.ByTodo, ID: t.TodoID},
+	}
 	input, err := json.Marshal(struct {
 		Message string `json:"message"`
 	}{message})

@@ -46,6 +46,7 @@ func Tell(r Recorder, tx txn.Tx, who authz.Caller, e Entry) error {
 const (
 	CommandLine = "command_line" // the operator, at the machine
 	System      = "system"       // agentd itself, or an agent
+	Anonymous   = "anonymous"    // a stranger: no credential was accepted
 )
 
 // Record is an entry as it is kept and shown.
@@ -55,11 +56,11 @@ type Record struct {
 	EntryID   string        `json:"entry_id" format:"uuid" required:"true"`
 	TenantID  string        `json:"tenant_id" required:"true" doc:"Whose log it stands in."`
 	Action    string        `json:"action" required:"true" doc:"Thing and past participle, such as api_key.revoked."`
-	ActorIn   string        `json:"actor_tenant_id" required:"true" doc:"The company of whoever did it: the operator's, where that is another than tenant_id."`
+	ActorIn   string        `json:"actor_tenant_id" required:"true" doc:"The company of whoever did it: the operator's, where that is another than tenant_id. Empty: it is unknown."`
 	UserID    string        `json:"actor_user_id,omitzero"`
 	KeyID     string        `json:"actor_key_id,omitzero"`
 	SessionID string        `json:"actor_session_id,omitzero" doc:"The browser session, where no key was used."`
-	Method    string        `json:"method" required:"true" doc:"How the actor came in: api_key, cookie or jwt; command_line for the operator at the machine; system for agentd itself."`
+	Method    string        `json:"method" required:"true" doc:"How the actor came in: api_key, cookie or jwt; command_line for the operator at the machine; system for agentd itself; anonymous for a stranger."`
 	Target    string        `json:"target_type" required:"true"`
 	TargetID  string        `json:"target_id" required:"true" doc:"Empty where the entry is about no single thing."`
 	Details   schema.Object `json:"details" required:"true"`
@@ -72,8 +73,10 @@ type Record struct {
 type Filter struct {
 	TargetFilter
 	EntryFilter
-	After Position // only entries that are older; zero: from the newest
+	After Position // only entries beyond it; zero: from the beginning
 	Limit int
+	// OldestFirst reverses the order of the list.
+	OldestFirst bool
 }
 
 // TargetFilter has the filters of listAuditEntriesOfTarget; see sqldb.Filter.
@@ -102,11 +105,14 @@ type Position struct {
 // when its tenant is purged.
 type Store interface {
 	AppendTx(tx txn.Tx, r Record) error
-	// List returns entries of a tenant, newest first.
+	// List returns entries of a tenant, newest first unless the filter reverses it.
 	List(ctx context.Context, tenant string, f Filter) ([]Record, error)
 	// Count counts up to most entries that a filter selects. It ignores After
 	// and Limit.
 	Count(ctx context.Context, tenant string, f Filter, most int) (int, error)
+	// GetOwnerTx returns the tenant in whose log entries of a tenant are: its own ID,
+	// "" once it is deleted. Of the tenant "" that is the operator's tenant.
+	GetOwnerTx(tx txn.Tx, tenant string) (string, error)
 	// HasTenant reports whether the tenant exists and is not deleted.
 	HasTenant(ctx context.Context, tenant string) (bool, error)
 }

@@ -1,8 +1,10 @@
 package audit
 
 import (
+	"context"
 	"reflect"
 
+	"agentd/internal/base/authz"
 	"agentd/internal/base/route"
 )
 
@@ -10,7 +12,20 @@ import (
 type (
 	ListIn   = listIn
 	TargetIn = targetIn
+	ExportIn = exportIn
 )
 
 // NewInput makes an empty input of an operation.
 func NewInput(r route.Route) any { return reflect.New(r.In).Interface() }
+
+// Rows returns how many rows wait in memory.
+func (w *Watch) Rows() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.rows)
+}
+
+// ExportLines answers exportAuditLog.
+func (l *Log) ExportLines(ctx context.Context, who authz.Caller, in *exportIn) (route.Lines, error) {
+	return l.export(ctx, who, in)
+}

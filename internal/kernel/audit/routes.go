@@ -59,7 +59,12 @@ func (l *Log) Routes() []route.Route {
 			Scopes: []authz.Scope{authz.SuperScope}, Role: authz.Admin, Errors: []int{404, 422},
 		}
 	}
+	export := row("/export", "exportAuditLog", "Export the audit log",
+		"Lines of JSON, oldest first, of entries that are at least ten seconds old. Each line is an entry with its `cursor`: "+
+			"send that of the last line as `after` to continue, until there is none.")
+	export.Reads = "audit.exported"
 	return []route.Route{
+		route.Action(export, l.export),
 		route.Action(row("", "listAuditEntries", "Read the audit log",
 			"Who did what to what, newest first. Entries are written together with what they record; "+
 				"they never change, and go only when the company is purged."), l.list),

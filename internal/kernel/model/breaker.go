@@ -54,7 +54,8 @@ type Call struct {
 	Target  *Target
 	Outcome string // one of the outcomes
 	Took    time.Duration
-	Usage   Usage // of chat completions
+	Usage   Usage  // of chat completions
+	Err     *Error // nil: none, or the context's
 }
 
 // Outcomes of calls.
@@ -64,13 +65,15 @@ const (
 	CallFailed    = "failed"    // it did not answer
 	CallCancelled = "cancelled" // the caller gave up, or nothing was sent
 	CallNotMade   = "not_made"  // the breaker is open
+	CallLimited   = "limited"   // a limit of the provider did not allow it in time
 )
 
-func (b *Breaker) observe(t *Target, outcome string, took time.Duration, out any) {
+func (b *Breaker) observe(t *Target, outcome string, took time.Duration, out any, err error) {
 	if b.Observe == nil {
 		return
 	}
 	c := Call{Target: t, Outcome: outcome, Took: took}
+	c.Err, _ = errors.AsType[*Error](err)
 	switch answer := out.(type) {
 	case *Response:
 		c.Usage = answer.Usage
@@ -182,7 +185,7 @@ func guarded[T any](ctx context.Context, b *Breaker, t *Target, call func() (T, 
 	c := b.circuit(t)
 	trial, wait := c.Allow(b.Clock.Now())
 	if wait > 0 {
-		b.observe(t, CallNotMade, 0, nil)
+		b.observe(t, CallNotMade, 0, nil, nil)
 		return *new(T), &Error{
 			Code: "model_error", Status: 503, Retryable: true, Passing: true, RetryAfter: wait,
 			Detail: fmt.Sprintf("The model endpoint did not answer %d calls in a row and is left alone for %.0f seconds.",
@@ -194,7 +197,7 @@ func guarded[T any](ctx context.Context, b *Breaker, t *Target, call func() (T, 
 	start := time.Now()
 	out, err := call()
 	outcome = judge(ctx, err)
-	b.observe(t, outcomeOf(outcome, err), time.Since(start), &out)
+	b.observe(t, outcomeOf(outcome, err), time.Since(start), &out, err)
 	return out, err
 }
 

@@ -2,6 +2,7 @@ package model
 
 import (
 	"context"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -19,6 +20,9 @@ type Forward struct {
 	Options Span   // of the value of its member stream_options
 	Stream  bool
 	Usage   bool // the caller wants the stream's chunk of usage
+
+	LimitWait time.Duration // see Request
+	OnRate    func(Rate)    // see Request
 }
 
 // Forwarded is the outcome of a [Forward].

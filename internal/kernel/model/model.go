@@ -32,6 +32,9 @@ type Message struct {
 	ToolCallID string           `json:"tool_call_id,omitzero"` // of a tool's result
 	Name       string           `json:"name,omitzero"`
 
+	// Opaque is what the model's endpoint wants back with the message of an
+	// assistant. A client cannot set it.
+	Opaque Opaque `json:"-"`
 	// From is the step that the message comes from, if any. It is not sent to
 	// endpoints.
 	From Origin `json:"-"`
@@ -52,6 +55,8 @@ type ToolCall struct {
 	ID        string `json:"id"`
 	Name      string `json:"name"`
 	Arguments string `json:"arguments"`
+	// Opaque is what the endpoint wants back with the call; see Message.Opaque.
+	Opaque string `json:"-"`
 }
 
 // ToolSpec offers a tool to a model. Parameters is a JSON Schema, which the
@@ -71,23 +76,15 @@ type Target struct {
 	BaseURL  string        // …/v1; empty for builtin models
 	APIKey   secret.String // sent to BaseURL only
 	Guarded  bool          // a tenant chose the address: through the guarded client
-	TenantID string        // of a guarded target: the tenant, whose egress rules hold
+	TenantID string        // of a guarded or limited target: the tenant, whose egress rules and turn hold
 	OwnKey   bool          // APIKey is the tenant's: a refusal of it concerns only that tenant
 	Price    *Price        // nil: unknown
 	Context  int           // context window in tokens; 0: unknown
+	Limits   Limits        // of the provider for APIKey
+	// MaxOutput is the largest answer in tokens; 0: unknown.
+	MaxOutput int
 
 	Capabilities Capabilities // Context apart
-}
-
-// Price is in US dollars per million tokens.
-type Price struct {
-	Input  float64 `json:"input_usd_per_mtok"`
-	Output float64 `json:"output_usd_per_mtok"`
-}
-
-// Cost of a usage, in US dollars.
-func (p Price) Cost(u Usage) float64 {
-	return (p.Input*float64(u.InputTokens) + p.Output*float64(u.OutputTokens)) / 1e6
 }
 
 // Request is one model call.
@@ -101,6 +98,9 @@ type Request struct {
 	TopP        *float64
 	Stop        []string
 	Extra       map[string]jsontext.Value // further wire fields (response_format, reasoning_effort …)
+	// CacheKey names what prompts have in common, for endpoints that choose the machine
+	// by it whose cache has the beginning of the prompt; "": nothing.
+	CacheKey string
 	// Detailed requests the pieces of tool calls too, and the zero Delta. Without
 	// it calls come with the response only, and an answer that breaks off in the
 	// middle of a call is requested again.
@@ -111,6 +111,15 @@ type Request struct {
 	// MaxRetryAfter is the longest Retry-After that the client waits for before it
 	// tries again itself; 0: the client's own maximum.
 	MaxRetryAfter time.Duration
+	// Permit, of the provider's limits, is that of a Limiter; nil: the client takes
+	// one. Generate releases it.
+	Permit *Permit
+	// LimitWait is how long a call without a permit waits for one; 0: the client's
+	// own maximum.
+	LimitWait time.Duration
+	// OnRate is called with what an answer says about the endpoint's limits; nil:
+	// nobody wants to know.
+	OnRate func(Rate)
 }
 
 // Delta is a piece of an answer as it arrives. Exactly one field is set. The zero
@@ -147,19 +156,23 @@ type Response struct {
 	ToolCalls    []ToolCall
 	FinishReason string // one of the above
 	Usage        Usage
+	Opaque       string        // what the endpoint wants back with this message; see [Opaque]
 	StopSequence string        // which of Request.Stop ended the answer, where the endpoint says so
 	Model        string        // as the endpoint named it
 	FirstToken   time.Duration // zero where nothing streamed
 }
 
-// Usage counts tokens. ThinkingTokens are part of OutputTokens. Estimated means
-// that the endpoint reported no numbers and four characters count as a token.
+// Usage counts tokens. ThinkingTokens are part of OutputTokens; CachedTokens, which the
+// provider had in a cache, and CacheWriteTokens, which it stored in one, are part of
+// InputTokens. Estimated means that the endpoint reported no numbers, or none that can
+// be true, and four characters count as a token.
 type Usage struct {
-	InputTokens    int  `json:"input_tokens"`
-	OutputTokens   int  `json:"output_tokens"`
-	ThinkingTokens int  `json:"thinking_tokens,omitzero"`
-	CachedTokens   int  `json:"cached_tokens,omitzero"`
-	Estimated      bool `json:"estimated,omitzero"`
+	InputTokens      int  `json:"input_tokens"`
+	OutputTokens     int  `json:"output_tokens"`
+	ThinkingTokens   int  `json:"thinking_tokens,omitzero"`
+	CachedTokens     int  `json:"cached_tokens,omitzero"`
+	CacheWriteTokens int  `json:"cache_write_tokens,omitzero"`
+	Estimated        bool `json:"estimated,omitzero"`
 }
 
 // Client calls models. With a sink the answer is streamed: sink is called for

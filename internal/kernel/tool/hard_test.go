@@ -239,7 +239,7 @@ func TestSchemasFromOutside(t *testing.T) {
 		})
 	}
 	for name, schema := range map[string]string{
-		"long":     `{"type":"object","title":"` + strings.Repeat("x", maxSchema) + `"}`,
+		"long":     `{"type":"object","title":"` + strings.Repeat("x", 64<<10) + `"}`,
 		"deep":     `{"type":"object","not":` + strings.Repeat(`{"not":`, 70) + "{}" + strings.Repeat("}", 71),
 		"no_json":  `{"type":"object"`,
 		"bad_expr": `{"type":"object","patternProperties":{"(":{}}}`,

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"agentd/internal/kernel/jsonform"
 	"agentd/internal/kernel/model"
 )
 
@@ -28,7 +29,7 @@ type Limits struct {
 
 type entry struct {
 	Tool
-	schema  *checker
+	schema  *jsonform.Schema
 	offer   model.ToolSpec
 	orphans *orphans // the registry's
 }
@@ -135,6 +136,17 @@ func (s Set) Join(other Set) Set {
 		}
 	}
 	return joined
+}
+
+// Filter returns a set of the tools whose name keep accepts.
+func (s Set) Filter(keep func(name string) bool) Set {
+	kept := Set{limits: s.limits}
+	for _, e := range s.entries {
+		if keep(e.Name) {
+			kept.entries = append(kept.entries, e)
+		}
+	}
+	return kept
 }
 
 // Len returns the number of tools.

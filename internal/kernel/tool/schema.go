@@ -3,202 +3,41 @@ package tool
 import (
 	"errors"
 	"fmt"
-	"strings"
-	"sync"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"agentd/internal/base/pattern"
-	"agentd/internal/base/text"
+	"agentd/internal/kernel/jsonform"
 )
 
-// Bounds of a schema, and of the arguments that it checks. The schemas of MCP
-// tools come from outside, and a few hundred bytes of nested references can
-// demand exponentially many checks.
-const (
-	maxSchema   = 64 << 10            // bytes
-	maxDepth    = 64                  // of nested objects and arrays
-	maxSteps    = 1 << 26             // of the regular expressions in one check
-	maxPatterns = 5 * pattern.MaxSize // instructions of all regular expressions
-	maxChecks   = 1 << 16             // subschemas applied for one call, plus one for each byte of its arguments
-)
-
-// checker is a compiled schema that bounds the cost of a check. One check runs
-// at a time.
-type checker struct {
-	mu     sync.Mutex
-	schema *jsonschema.Schema
-	budget int             // subschemas that the current check may still apply
-	size   int             // of the regular expressions together
-	steps  *pattern.Budget // that they may still take in the current check
-}
-
-// countedPattern is a regular expression whose matches count against the check's budget.
-type countedPattern struct {
-	*pattern.Pattern
-	expression string
-	of         *checker
-}
-
-// String implements jsonschema.Regexp.
-func (p countedPattern) String() string { return p.expression }
-
-// MatchString implements jsonschema.Regexp.
-func (p countedPattern) MatchString(text string) bool {
-	if p.of.steps.Spend(p.Pattern, len(text)) != nil {
-		panic(errCostly)
-	}
-	return p.Pattern.MatchString(text)
-}
-
-// pattern compiles the value of a keyword pattern or a name of patternProperties.
-func (c *checker) pattern(expression string) (jsonschema.Regexp, error) {
-	p, err := pattern.Compile(expression)
+// compile compiles the schema of a tool's parameters.
+func compile(schema jsontext.Value) (*jsonform.Schema, error) {
+	compiled, err := jsonform.Compile(schema, "the schema of its parameters")
 	if err != nil {
 		return nil, err
 	}
-	if c.size += p.Size(); c.size > maxPatterns {
-		return nil, fmt.Errorf("the schema's regular expressions together compile to more than %d instructions; use fewer or smaller repetitions",
-			maxPatterns)
-	}
-	return countedPattern{p, expression, c}, nil
-}
-
-var errCostly = errors.New("tool: the schema costs too much to check")
-
-// Validate implements jsonschema.SchemaExt. The extension is part of every
-// subschema and counts how many are applied.
-func (c *checker) Validate(*jsonschema.ValidatorContext, any) {
-	if c.budget--; c.budget < 0 {
-		panic(errCostly) // the only way to abort a check
-	}
-}
-
-func (c *checker) check(value any, size int) (err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	defer func() {
-		if p := recover(); p != nil {
-			if p != errCostly {
-				panic(p)
-			}
-			err = errCostly
-		}
-	}()
-	c.budget, c.steps = maxChecks+size, pattern.NewBudget(maxSteps)
-	return c.schema.Validate(value)
-}
-
-// compile compiles a schema. A schema must not refer to others: the loader that
-// is set here loads nothing, while the default one would read files.
-func compile(schema jsontext.Value) (*checker, error) {
-	if len(schema) > maxSchema || depth(string(schema)) > maxDepth {
-		return nil, fmt.Errorf("the schema of its parameters is longer than %d bytes or deeper than %d levels", maxSchema, maxDepth)
-	}
-	var doc any
-	if err := json.Unmarshal(schema, &doc); err != nil {
-		return nil, fmt.Errorf("the schema of its parameters is not JSON: %w", err)
-	}
-	const name = "parameters.json"
-	check := new(checker)
-	c := jsonschema.NewCompiler()
-	c.UseLoader(jsonschema.SchemeURLLoader{})
-	c.UseRegexpEngine(check.pattern)
-	c.RegisterVocabulary(&jsonschema.Vocabulary{
-		URL:     "agentd:cost",
-		Compile: func(*jsonschema.CompilerContext, map[string]any) (jsonschema.SchemaExt, error) { return check, nil },
-	})
-	c.AssertVocabs()
-	if err := c.AddResource(name, doc); err != nil {
-		return nil, err
-	}
-	compiled, err := c.Compile(name)
-	if err != nil {
-		return nil, err
-	}
-	if compiled.Types == nil || compiled.Types.String() != "[object]" {
+	if !compiled.OfObject() {
 		return nil, errors.New("the schema of its parameters is not of type object")
 	}
-	check.schema = compiled
-	return check, nil
-}
-
-// depth returns how deep objects and arrays nest in a JSON text.
-func depth(text string) (deepest int) {
-	open, quoted := 0, false
-	for i := 0; i < len(text); i++ {
-		switch c := text[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '{' || c == '[':
-			open++
-			deepest = max(deepest, open)
-		case c == '}' || c == ']':
-			open--
-		}
-	}
-	return deepest
+	return compiled, nil
 }
 
 // validate returns a sentence for the model about what is wrong with the
 // arguments, or "" if they are valid.
 func (e *entry) validate(arguments string) string {
-	if depth(arguments) > maxDepth {
-		return fmt.Sprintf("The arguments nest deeper than %d levels. Call %s again with flatter ones.", maxDepth, e.Name)
-	}
-	var value any
-	if err := json.Unmarshal([]byte(arguments), &value); err != nil {
-		return fmt.Sprintf("The arguments are not valid JSON (%s). Call %s again with a JSON object.", syntax(err), e.Name)
-	}
-	err := e.schema.check(value, len(arguments))
-	if err == nil {
+	problem, detail := e.schema.Check(arguments, "the arguments")
+	switch problem {
+	case jsonform.None:
 		return ""
-	}
-	invalid, ok := errors.AsType[*jsonschema.ValidationError](err)
-	if !ok {
+	case jsonform.TooDeep:
+		return fmt.Sprintf("The arguments nest deeper than %d levels. Call %s again with flatter ones.", jsonform.MaxDepth, e.Name)
+	case jsonform.NotJSON:
+		return fmt.Sprintf("The arguments are not valid JSON (%s). Call %s again with a JSON object.", detail, e.Name)
+	case jsonform.TooCostly:
 		return fmt.Sprintf("The arguments of %s cannot be checked.", e.Name)
 	}
-	message := fmt.Sprintf("The arguments do not fit: %s. Call %s again with arguments that fit its schema", problems(invalid), e.Name)
+	message := fmt.Sprintf("The arguments do not fit: %s. Call %s again with arguments that fit its schema", detail, e.Name)
 	if len(e.Parameters) > 4<<10 { // the model has it already
 		return message + "."
 	}
 	return message + ": " + string(e.Parameters)
-}
-
-func syntax(err error) string {
-	e, ok := errors.AsType[*jsontext.SyntacticError](err)
-	switch {
-	case !ok:
-		return "unreadable"
-	case errors.Is(err, jsontext.ErrDuplicateName):
-		return fmt.Sprintf("the name at %s is duplicated", e.JSONPointer)
-	}
-	return fmt.Sprintf("at byte %d", e.ByteOffset)
-}
-
-// problems lists what is wrong and where: the first few problems only.
-func problems(e *jsonschema.ValidationError) string {
-	const (
-		maxProblems = 5
-		maxProblem  = 503 // bytes: it may quote what the model sent
-	)
-	var list []string
-	for _, unit := range e.BasicOutput().Errors {
-		if unit.Error == nil {
-			continue
-		}
-		where := unit.InstanceLocation
-		if where == "" {
-			where = "the arguments"
-		}
-		if list = append(list, text.TruncateBytes(where+": "+unit.Error.String(), maxProblem)); len(list) == maxProblems {
-			break
-		}
-	}
-	return strings.Join(list, "; ")
 }

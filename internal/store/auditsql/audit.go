@@ -37,6 +37,9 @@ func (s *Store) AppendTx(tx txn.Tx, r audit.Record) error {
 	}
 	_, err := sqldb.From(tx).Exec(insertEntry, r.TenantID, sqldb.Micros(r.At), r.EntryID, r.Action, r.ActorIn,
 		r.UserID, r.KeyID, r.SessionID, r.Method, r.Target, r.TargetID, details, r.Address, r.RequestID)
+	if err == nil {
+		_, err = sqldb.From(tx).Exec(insertUnsent, sqldb.Micros(r.At), r.EntryID, r.TenantID)
+	}
 	return err
 }
 
@@ -47,11 +50,15 @@ func (s *Store) List(ctx context.Context, tenant string, f audit.Filter) ([]audi
 	if err != nil {
 		return nil, err
 	}
+	compare, order := "<", ` ORDER BY at DESC, entry_id DESC LIMIT ?`
+	if f.OldestFirst {
+		compare, order = ">", ` ORDER BY at, entry_id LIMIT ?`
+	}
 	if !f.After.At.IsZero() {
-		where += ` AND (at, entry_id) < (?, ?)`
+		where += ` AND (at, entry_id) ` + compare + ` (?, ?)`
 		args = append(args, sqldb.Micros(f.After.At), f.After.EntryID)
 	}
-	text := selectEntries + where + ` ORDER BY at DESC, entry_id DESC LIMIT ?`
+	text := selectEntries + where + order
 	return sqldb.Collect(s.db.Reader(ctx), text, append(args, f.Limit), scanEntry)
 }
 
@@ -104,6 +111,19 @@ func (s *Store) where(ctx context.Context, tenant string, f audit.Filter) (strin
 	}
 	where, args := filters.Where(tenant, &n)
 	return where, args, nil
+}
+
+// GetOwnerTx implements audit.Store.
+func (s *Store) GetOwnerTx(tx txn.Tx, tenant string) (owner string, err error) {
+	if tenant == "" {
+		err = sqldb.From(tx).QueryRow(`SELECT tenant_id FROM tenants WHERE operator`).Scan(&owner)
+	} else {
+		err = sqldb.From(tx).QueryRow(`SELECT tenant_id FROM tenants WHERE tenant_id = ? AND status <> 'deleted'`, tenant).Scan(&owner)
+	}
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", nil
+	}
+	return owner, err
 }
 
 // HasTenant implements audit.Store.

@@ -14,8 +14,9 @@ import (
 const (
 	// HeartbeatEvery is how often a running node shows that it holds its name.
 	HeartbeatEvery = 5 * time.Second
-	// deadAfter is the age of a heartbeat after which a name is free.
-	deadAfter = 30 * time.Second
+	// DeadAfter is the age of a heartbeat after which a name is free, and its node does
+	// not count any more.
+	DeadAfter = 30 * time.Second
 	// forgetAfter is how long the row of a node is kept that does not run.
 	forgetAfter = 7 * 24 * time.Hour
 )
@@ -27,6 +28,7 @@ type Nodes struct {
 	db                              *sqldb.DB
 	time                            timeline
 	find, insert, take, beat, clear string
+	rank                            string
 }
 
 // NewNodes returns the nodes of a database.
@@ -39,6 +41,7 @@ func NewNodes(db *sqldb.DB, clock clock.Clock) *Nodes {
 ON CONFLICT (node) DO NOTHING`),
 		take:  t.text(`UPDATE nodes SET boot_id = ?, host = ?, path = ?, inode = ?, started_at = @set, seen_at = @set WHERE node = ?`),
 		beat:  t.text(`UPDATE nodes SET seen_at = @set WHERE node = ? AND boot_id = ? RETURNING seen_at`),
+		rank:  t.text(`SELECT COUNT(CASE WHEN node < ? THEN 1 END), COUNT(*) FROM nodes WHERE node = ? OR seen_at > @now`),
 		clear: t.text(`DELETE FROM nodes WHERE seen_at < @now`),
 	}
 }
@@ -78,7 +81,7 @@ func (n *Nodes) Take(ctx context.Context, node Node, fresh string) (name string,
 		if err != nil {
 			return err
 		}
-		if found.Place == node.Place || age > deadAfter.Microseconds() {
+		if found.Place == node.Place || age > DeadAfter.Microseconds() {
 			_, err = t.Exec(n.take, node.BootID, node.Host, node.Path, node.Inode, now, now, node.Name)
 			return err
 		}
@@ -110,4 +113,12 @@ func (n *Nodes) Leave(ctx context.Context, node Node) error {
 		_, err := sqldb.From(tx).Exec(`DELETE FROM nodes WHERE node = ? AND boot_id = ?`, node.Name, node.BootID)
 		return err
 	})
+}
+
+// Rank returns the number of nodes that run, and which of them this one is by the
+// order of their names, from 0.
+func (n *Nodes) Rank(ctx context.Context, node Node) (index, of int, err error) {
+	alive := n.time.due(n.time.node.Now().Add(-DeadAfter))
+	err = n.db.QueryRow(ctx, n.rank, node.Name, node.Name, alive).Scan(&index, &of)
+	return index, of, err
 }

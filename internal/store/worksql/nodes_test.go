@@ -56,6 +56,25 @@ func TestNodes(t *testing.T) {
 			t.Fatal(err)
 		}
 		take("6", here, "-", "n")
+		rank := func(name string, index, of int) {
+			t.Helper()
+			i, n, err := nodes.Rank(t.Context(), worksql.Node{Name: name})
+			if err != nil || i != index || n != of {
+				t.Errorf("%s is %d of %d, want %d of %d: %v", name, i, n, index, of, err)
+			}
+		}
+		for _, name := range []string{"z", "b"} {
+			if _, _, err := nodes.Take(t.Context(), worksql.Node{Name: name, BootID: "1", Place: there}, "-"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		rank("b", 0, 3)
+		rank("n", 1, 3)
+		rank("z", 2, 3)
+		c.Advance(20 * time.Second)
+		beat("z", "1", true)
+		c.Advance(11 * time.Second) // the others do not run any more
+		rank("z", 0, 1)
 	})
 }
 

@@ -246,7 +246,7 @@ func (c *conn) do(parent context.Context, limit time.Duration, request func(cont
 	for try := 0; ; try++ {
 		s, err := c.open(parent)
 		if err != nil {
-			return err
+			return unsentIf(isPassing(err), err)
 		}
 		ctx, cancel := context.WithTimeout(parent, limit)
 		err = request(ctx, s)
@@ -262,7 +262,7 @@ func (c *conn) do(parent context.Context, limit time.Duration, request func(cont
 		if parent.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 			err = timeoutError(c.target.Name, limit)
 		}
-		return c.failed(parent, err, s)
+		return unsentIf(isDial(err) || isDial(s.transport.cause()), c.failed(parent, err, s))
 	}
 }
 
@@ -296,7 +296,7 @@ func (c *conn) callTool(ctx context.Context, name string, arguments jsontext.Val
 	if key.StepID != "" {
 		params.Meta = sdk.Meta{"agentd/idempotency_key": key.StepID, "agentd/run_id": key.RunID}
 	}
-	err = c.do(ctx, c.m.CallTimeout, func(ctx context.Context, s *session) error {
+	err = c.doOnceReachable(ctx, c.m.CallTimeout, func(ctx context.Context, s *session) error {
 		res, err := s.CallTool(ctx, params)
 		if err == nil {
 			result = resultOf(res)
@@ -311,7 +311,7 @@ func (c *conn) callTool(ctx context.Context, name string, arguments jsontext.Val
 }
 
 func (c *conn) readResource(ctx context.Context, uri string) (result tool.Result, err error) {
-	err = c.do(ctx, c.m.CallTimeout, func(ctx context.Context, s *session) error {
+	err = c.doOnceReachable(ctx, c.m.CallTimeout, func(ctx context.Context, s *session) error {
 		res, err := s.ReadResource(ctx, &sdk.ReadResourceParams{URI: uri})
 		if err == nil {
 			var r rendering

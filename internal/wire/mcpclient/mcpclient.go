@@ -36,6 +36,7 @@ type Config struct {
 
 	ConnectTimeout time.Duration // until a server has answered the handshake [10 s]
 	CallTimeout    time.Duration // of a call, unless the caller's context is shorter [2 min]
+	ReachTimeout   time.Duration // for how long a call tries to reach its server before anything is sent [30 s]
 	StreamTimeout  time.Duration // until a server has begun its stream of notifications [5 s]
 	FreshFor       time.Duration // how long a list of tools is cached [60 s]
 	IdleFor        time.Duration // how long an unused connection is kept [5 min]
@@ -66,6 +67,7 @@ type key struct{ tenant, server, print string }
 func New(c Config) *Manager {
 	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, 10*time.Second)
 	c.CallTimeout = cmp.Or(c.CallTimeout, 2*time.Minute)
+	c.ReachTimeout = cmp.Or(c.ReachTimeout, 30*time.Second)
 	c.StreamTimeout = cmp.Or(c.StreamTimeout, 5*time.Second)
 	c.FreshFor = cmp.Or(c.FreshFor, time.Minute)
 	c.IdleFor = cmp.Or(c.IdleFor, 5*time.Minute)

@@ -24,7 +24,8 @@ import (
 // manager serves until the test ends.
 func manager(t *testing.T, adjust ...func(*Config)) *Manager {
 	t.Helper()
-	c := Config{Transport: http.DefaultTransport.(*http.Transport).Clone(), Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), Version: "test"}
+	c := Config{Transport: http.DefaultTransport.(*http.Transport).Clone(), Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), Version: "test",
+		ReachTimeout: time.Nanosecond}
 	for _, f := range adjust {
 		f(&c)
 	}

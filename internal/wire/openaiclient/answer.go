@@ -5,9 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
-
 	"agentd/internal/kernel/model"
 )
 
@@ -21,6 +18,7 @@ type answer struct {
 	model          string
 	text, thinking strings.Builder
 	calls          callAssembler
+	opaque         opaqueParts
 	finish         string
 	usage          model.Usage
 	size           int
@@ -119,6 +117,9 @@ func (a *answer) addMessage(m *message) error {
 	if err := a.addThinking([]byte(m.thinking())); err != nil {
 		return err
 	}
+	if err := a.addOpaque(m); err != nil {
+		return err
+	}
 	content := m.Content
 	if content == "" {
 		content = m.Refusal
@@ -128,7 +129,7 @@ func (a *answer) addMessage(m *message) error {
 	}
 	for i := range m.ToolCalls {
 		piece := &m.ToolCalls[i]
-		if err := a.addSize(len(piece.ID) + len(piece.Function.Name) + len(piece.Function.Arguments)); err != nil {
+		if err := a.addSize(len(piece.ID) + len(piece.Function.Name) + len(piece.Function.Arguments) + len(piece.Extra)); err != nil {
 			return err
 		}
 		if err := a.calls.add(piece); err != nil {
@@ -139,32 +140,6 @@ func (a *answer) addMessage(m *message) error {
 		a.calls.emit(a.emit, false)
 	}
 	return nil
-}
-
-// addUsage sets the usage, if there is any; the last one wins.
-func (a *answer) addUsage(raw jsontext.Value) {
-	if raw.Kind() != '{' {
-		return
-	}
-	var u struct {
-		Prompt     float64 `json:"prompt_tokens"`
-		Completion float64 `json:"completion_tokens"`
-		PromptMore struct {
-			Cached float64 `json:"cached_tokens"`
-		} `json:"prompt_tokens_details"`
-		CompletionMore struct {
-			Reasoning float64 `json:"reasoning_tokens"`
-		} `json:"completion_tokens_details"`
-	}
-	if json.Unmarshal(raw, &u, lenient) != nil {
-		return
-	}
-	a.setUsage(model.Usage{
-		InputTokens:    count(u.Prompt),
-		OutputTokens:   count(u.Completion),
-		ThinkingTokens: count(u.CompletionMore.Reasoning),
-		CachedTokens:   count(u.PromptMore.Cached),
-	})
 }
 
 // setUsage sets the usage unless it is zero: some endpoints send zeros until the end,
@@ -180,9 +155,6 @@ func (a *answer) setModel(name []byte) {
 		a.model = string(name)
 	}
 }
-
-// count bounds an endpoint's number to what can be added up and billed.
-func count(n float64) int { return int(max(0, min(n, 1e12))) }
 
 // response returns the whole answer, with missing members filled in.
 func (a *answer) response(req *model.Request) model.Response {
@@ -203,8 +175,9 @@ func (a *answer) response(req *model.Request) model.Response {
 	if a.stop != "" && slices.Contains(req.Stop, a.stop) {
 		r.StopSequence = a.stop
 	}
+	r.Opaque = a.opaque.encode(r.Thinking, len(r.ToolCalls) > 0)
 	r.FinishReason = finishReason(a.finish, len(r.ToolCalls) > 0)
-	if r.Usage == (model.Usage{}) {
+	if !r.Usage.Plausible(&req.Target) {
 		r.Usage = model.EstimateOutput(r)
 		r.Usage.InputTokens = model.EstimateInput(*req)
 	}

@@ -103,6 +103,9 @@ func (c *Client) attempt(ctx context.Context, req *model.Request, q endpointRequ
 		return dialError(ctx, err)
 	}
 	defer resp.Body.Close()
+	if req.OnRate != nil {
+		observeRate(req.OnRate, resp.Header)
+	}
 	in := &timedReader{src: resp.Body, size: resp.ContentLength, watch: watch, idle: q.timeouts.idle}
 	if resp.StatusCode != http.StatusOK {
 		return statusError(resp, in, req)

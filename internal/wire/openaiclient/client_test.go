@@ -457,7 +457,7 @@ func TestDialectsAreForgotten(t *testing.T) {
 	now := time.Date(2026, 9, 10, 12, 0, 0, 0, time.UTC)
 	target, style := model.Target{BaseURL: "u", Model: "m"}, dialect{noThinking: true}
 	d.learn(&target, style, now)
-	if d.of(&target, now.Add(59*time.Minute)) != style || d.of(&target, now.Add(time.Hour)) != (dialect{}) || d.of(&model.Target{BaseURL: "u"}, now) != (dialect{}) {
+	if d.of(&target, now.Add(23*time.Hour)) != style || d.of(&target, now.Add(24*time.Hour)) != (dialect{}) || d.of(&model.Target{BaseURL: "u"}, now) != (dialect{}) {
 		t.Error("wrong for the time or the model")
 	}
 	for i := range 2 * maxKnown {

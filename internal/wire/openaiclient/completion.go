@@ -30,6 +30,9 @@ type message struct {
 	ReasoningContent text       `json:"reasoning_content"`
 	Reasoning        text       `json:"reasoning"`
 	ToolCalls        []toolCall `json:"tool_calls"`
+
+	ReasoningDetails jsontext.Value `json:"reasoning_details"`
+	ExtraContent     jsontext.Value `json:"extra_content"`
 }
 
 // thinking returns the reasoning text, which has two names.
@@ -41,8 +44,9 @@ func (m *message) thinking() text {
 }
 
 type toolCall struct {
-	Index    *int `json:"index"`
-	ID       text `json:"id"`
+	Index    *int           `json:"index"`
+	ID       text           `json:"id"`
+	Extra    jsontext.Value `json:"extra_content"`
 	Function struct {
 		Name      text      `json:"name"`
 		Arguments arguments `json:"arguments"`

@@ -16,6 +16,9 @@ type dialect struct {
 	maxCompletionTokens bool // max_completion_tokens instead of max_tokens
 	noStreamOptions     bool // without stream_options
 	noThinking          bool // without thinkingFields
+	skipSignatures      bool // with skippedSignature in calls that have none
+	noCacheKey          bool // without prompt_cache_key
+	noOpaque            bool // without what answers came with; see opaqueParts
 }
 
 // thinkingFields are the fields that control reasoning.
@@ -34,6 +37,18 @@ func (d dialect) adapt(e *model.Error, req *model.Request) (dialect, bool) {
 	}
 	if !d.noStreamOptions && strings.Contains(message, "stream_options") {
 		d.noStreamOptions = true
+		return d, true
+	}
+	if !d.noCacheKey && req.CacheKey != "" && strings.Contains(message, "prompt_cache_key") {
+		d.noCacheKey = true
+		return d, true
+	}
+	if !d.skipSignatures && sendsCalls(req) && strings.Contains(message, "thought_signature") {
+		d.skipSignatures = true
+		return d, true
+	}
+	if !d.noOpaque && sendsOpaque(req) && mentionsOpaque(message) {
+		d.noOpaque = true
 		return d, true
 	}
 	if !d.noThinking && setsThinking(req) && mentionsThinking(message) {
@@ -55,7 +70,7 @@ func mentionsThinking(message string) bool {
 }
 
 const (
-	knownFor = time.Hour // the endpoint may be changed
+	knownFor = 24 * time.Hour // the endpoint may be changed
 	maxKnown = 4096
 )
 

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -16,11 +17,12 @@ func encode(req *model.Request, stream bool, style dialect) []byte {
 	b := append(make([]byte, 0, sizeHint(req)), `{"model":`...)
 	b = appendString(b, req.Target.Model)
 	b = append(b, `,"messages":[`...)
-	for i := range req.Messages {
+	messages := model.WithoutForeign(req.Messages, &req.Target)
+	for i := range messages {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = appendMessage(b, &req.Messages[i])
+		b = appendMessage(b, &messages[i], style)
 	}
 	b = append(b, ']')
 	b = appendTools(b, req)
@@ -57,8 +59,9 @@ func sizeHint(req *model.Request) int {
 		for _, part := range m.Parts {
 			n += len(part) + 1
 		}
+		n += len(m.Opaque.Data)
 		for j := range m.ToolCalls {
-			n += 128 + len(m.ToolCalls[j].Arguments)*5/4
+			n += 128 + len(m.ToolCalls[j].Opaque) + len(m.ToolCalls[j].Arguments)*5/4
 		}
 	}
 	for i := range req.Tools {
@@ -67,7 +70,8 @@ func sizeHint(req *model.Request) int {
 	return n
 }
 
-func appendMessage(b []byte, m *model.Message) []byte {
+func appendMessage(b []byte, m *model.Message, style dialect) []byte {
+	opaque := m.HasOpaque() && !style.noOpaque
 	b = append(b, `{"role":`...)
 	b = appendString(b, string(m.Role))
 	b = append(b, `,"content":`...)
@@ -92,9 +96,12 @@ func appendMessage(b []byte, m *model.Message) []byte {
 			if i > 0 {
 				b = append(b, ',')
 			}
-			b = appendToolCall(b, &m.ToolCalls[i])
+			b = appendToolCall(b, &m.ToolCalls[i], opaque, i == 0 && style.skipSignatures)
 		}
 		b = append(b, ']')
+	}
+	if opaque {
+		b = appendOpaque(b, m.Opaque.Data)
 	}
 	if m.Role == model.Tool {
 		b = append(b, `,"tool_call_id":`...)
@@ -106,14 +113,21 @@ func appendMessage(b []byte, m *model.Message) []byte {
 	return append(b, '}')
 }
 
-func appendToolCall(b []byte, call *model.ToolCall) []byte {
+func appendToolCall(b []byte, call *model.ToolCall, opaque, skipSignature bool) []byte {
 	b = append(b, `{"id":`...)
 	b = appendString(b, call.ID)
 	b = append(b, `,"type":"function","function":{"name":`...)
 	b = appendString(b, call.Name)
 	b = append(b, `,"arguments":`...)
 	b = appendString(b, call.Arguments)
-	return append(b, `}}`...)
+	b = append(b, '}')
+	switch {
+	case opaque && call.Opaque != "":
+		b = appendCallOpaque(b, call.Opaque)
+	case skipSignature:
+		b = append(b, skippedSignature...)
+	}
+	return append(b, '}')
 }
 
 func appendTools(b []byte, req *model.Request) []byte {
@@ -176,7 +190,17 @@ func appendSettings(b []byte, req *model.Request, style dialect) []byte {
 		}
 		b = append(b, ']')
 	}
+	if req.CacheKey != "" && !style.noCacheKey && takesCacheKey(req) {
+		b = append(b, `,"prompt_cache_key":`...)
+		b = appendString(b, req.CacheKey)
+	}
 	return b
+}
+
+// takesCacheKey reports whether an endpoint is known to take a prompt_cache_key: others
+// refuse fields that they do not know, or ignore them.
+func takesCacheKey(req *model.Request) bool {
+	return strings.HasPrefix(req.Target.BaseURL, "https://api.openai.com/") && !has(req, "prompt_cache_key")
 }
 
 func has(req *model.Request, field string) bool {

@@ -2,6 +2,7 @@ package openaiclient
 
 import (
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -17,7 +18,11 @@ type endpointError struct {
 }
 
 func (e *endpointError) Error() string {
-	return "endpoint: " + strings.Join([]string{e.Type, e.Code, e.Message}, ": ")
+	said := slices.DeleteFunc([]string{e.Type, e.Code, e.Message}, func(s string) bool { return s == "" })
+	if len(said) == 0 {
+		return "the endpoint gave no reason"
+	}
+	return "endpoint: " + strings.Join(said, ": ")
 }
 
 // parseEndpointError reads the forms in use: {"error": {message, type, code}},

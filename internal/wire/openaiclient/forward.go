@@ -13,7 +13,7 @@ var _ model.Forwarder = (*Client)(nil)
 
 // Forward implements [model.Forwarder].
 func (c *Client) Forward(ctx context.Context, f model.Forward, sink func([]byte) error) (out model.Forwarded, err error) {
-	req := model.Request{Target: f.Target}
+	req := model.Request{Target: f.Target, OnRate: f.OnRate}
 	ctx, span := startSpan(ctx, c.Tracer, &req)
 	err = c.retry(ctx, &req, func(style dialect) (bool, error) {
 		r := relay{f: &f, sink: sink, answer: answer{max: c.MaxAnswer, began: time.Now()}}
@@ -247,7 +247,7 @@ func (r *relay) result(req *model.Request) model.Forwarded {
 		return model.Forwarded{Usage: resp.Usage, Response: &resp}
 	}
 	u := r.answer.usage
-	if u == (model.Usage{}) {
+	if !u.Plausible(&r.f.Target) {
 		u = model.Usage{InputTokens: (len(r.f.Body) + 3) / 4, OutputTokens: (r.textBytes + 3) / 4, Estimated: true}
 	}
 	return model.Forwarded{Usage: u}

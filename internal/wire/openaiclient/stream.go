@@ -160,6 +160,7 @@ func (s *stream) addFast(a *answer) (done bool, err error) {
 	if !ok {
 		return false, nil
 	}
+	a.opaque.named(len(q.thinking) > 2, len(q.reasoning) > 2)
 	a.setModel(q.model)
 	a.setUsage(q.usage)
 	if err := a.addThinking(thought); err != nil {

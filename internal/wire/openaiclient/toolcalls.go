@@ -29,6 +29,7 @@ type pendingCall struct {
 	index        int    // of the endpoint; -1: none
 	id, name     string // of the endpoint
 	publicID     string // the id in the answer; "" until it is assigned
+	opaque       string // extra_content
 	sealed       bool   // emitted completely: further pieces are dropped
 	arguments    strings.Builder
 	validatedLen int // length of the arguments when last found incomplete
@@ -50,6 +51,9 @@ func (c *callAssembler) add(piece *toolCall) error {
 			call.index = *piece.Index
 		}
 		c.all = append(c.all, call)
+	}
+	if piece.Extra.Kind() == '{' {
+		call.opaque = strings.ToValidUTF8(string(piece.Extra), "\uFFFD")
 	}
 	if call.sealed {
 		return nil
@@ -160,7 +164,7 @@ func (c *callAssembler) finished() (done []model.ToolCall) {
 		if arguments == "" {
 			arguments = noArguments
 		}
-		done = append(done, model.ToolCall{ID: c.name(call), Name: call.name, Arguments: arguments})
+		done = append(done, model.ToolCall{ID: c.name(call), Name: call.name, Arguments: arguments, Opaque: call.opaque})
 	}
 	return done
 }

@@ -236,7 +236,8 @@ func TestPurge(t *testing.T) {
 		beside.Exec(`INSERT INTO notification_mail (tenant_id, subject, since, sent) VALUES (?, 'notice', 1, 1)`, id) // no mail is sent here
 		beside.Exec(`INSERT INTO model_waits (tenant_id, run_id, endpoint) VALUES (?, ?, 'down')`, id, ident.New())   // the model answers here
 		beside.Exec(`INSERT INTO notification_optouts (tenant_id, address_hash, created_at) VALUES (?, ?, 1)`, id, []byte("hash"))
-		n.MakeScheduleDue(walrus.IDs["agentId"][2]) // its schedule makes a run
+		beside.Exec(`INSERT INTO audit_unsent (tenant_id, at, entry_id) VALUES (?, 1, ?)`, id, ident.New()) // nothing is pushed here
+		n.MakeScheduleDue(walrus.IDs["agentId"][2])                                                         // its schedule makes a run
 		apptest.Eventually(t, func() bool { return len(beside.Query(`SELECT run_id FROM schedule_runs WHERE tenant_id = ?`, id)) == 1 })
 		for _, table := range beside.TenantTables() {
 			rows := beside.Query(`SELECT COUNT(*) AS n FROM `+table+` WHERE tenant_id = ?`, id)
@@ -264,6 +265,18 @@ func TestPurge(t *testing.T) {
 			t.Errorf("%v", p)
 		}
 		n.Expect(200, "PATCH", path+"/settings", object{"purge_protection": false})
+		held := n.Expect(200, "PATCH", path+"/settings", object{"legal_hold": true, "max_retention_days": 30})["settings"].(object)
+		if held["legal_hold"] != true || held["max_retention_days"] != 30.0 || held["purge_protection"] != false {
+			t.Errorf("%v", held)
+		}
+		if p := n.Expect(409, "DELETE", path, object{"confirm": id}); p["code"] != "LEGAL_HOLD" {
+			t.Errorf("%v", p)
+		}
+		held = n.Expect(200, "PATCH", path+"/settings", object{"legal_hold": false})["settings"].(object)
+		if held["legal_hold"] != false || held["max_retention_days"] != 30.0 {
+			t.Errorf("what was not sent did not stay: %v", held)
+		}
+		n.Expect(422, "PATCH", path+"/settings", object{"max_retention_days": -1})
 		kept := beside.Rows(otherID)
 
 		if answer := n.Expect(200, "DELETE", path, object{"confirm": "Walrus and Sons"}); answer["purged"] != true || answer["tenant_id"] != id {

@@ -142,9 +142,9 @@ func TestKillNineElsewhere(t *testing.T) {
 	}
 }
 
-// A model call during which the program was killed twice is given up, so that no
-// input can make the program die at each start.
-func TestKilledTwiceInOneStep(t *testing.T) {
+// A model call during which the program was killed five times is given up, so that
+// no input can make the program die at each start.
+func TestKilledAgainAndAgainInOneStep(t *testing.T) {
 	t.Parallel()
 	apptest.SkipUnderRace(t)
 	if testing.Short() {
@@ -154,7 +154,8 @@ func TestKilledTwiceInOneStep(t *testing.T) {
 	p := apptest.BuildProcess(t, sim)
 	p.Start()
 	id := p.StartRun(p.CreateAgent(nil), "Go.", nil)
-	for kills := range 2 {
+	const deaths = 5
+	for kills := range deaths {
 		for sim.Calls() <= kills {
 			<-time.After(10 * time.Millisecond)
 		}
@@ -162,7 +163,7 @@ func TestKilledTwiceInOneStep(t *testing.T) {
 		p.Start()
 	}
 	r := p.WaitRun(id)
-	if r["status"] != "failed" || r["error_code"] != "step_crashed" || sim.Calls() != 2 {
+	if r["status"] != "failed" || r["error_code"] != "step_crashed" || sim.Calls() != deaths {
 		t.Errorf("the run is %v, %v, after %d calls", r["status"], r["error_code"], sim.Calls())
 	}
 	if body := string(p.Do("GET", "/metrics", nil).Body); !strings.Contains(body, `agentd_steps_killed_total{type="llm"} 1`) {

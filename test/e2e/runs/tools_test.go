@@ -119,10 +119,8 @@ func createChild(n *apptest.Server) string {
 // childTasks are the runs that a run waits for, oldest first.
 func childTasks(n *apptest.Server, parent string) (all []object) {
 	n.T.Helper()
-	for _, r := range n.Expect(200, "GET", "/api/v1/runs?limit=100&order=asc", nil)["items"].([]any) {
-		if m := r.(object)["metadata"].(object); m["parent_run_id"] == parent {
-			all = append(all, r.(object))
-		}
+	for _, r := range n.Expect(200, "GET", "/api/v1/runs?limit=100&order=asc&parent_run_id="+parent, nil)["items"].([]any) {
+		all = append(all, r.(object))
 	}
 	return all
 }

@@ -151,7 +151,8 @@ func (s *Store) GetMemberByEmailTx(tx txn.Tx, tenantID, email string) (identity.
 // ListMembersByEmail implements identity.Store.
 func (s *Store) ListMembersByEmail(ctx context.Context, email string) ([]identity.Member, error) {
 	return sqldb.Collect(s.db.Reader(ctx), selectMember+`WHERE u.email = ? AND u.email <> '' AND u.email_verified
-		AND EXISTS (SELECT 1 FROM tenants t WHERE t.tenant_id = u.tenant_id AND t.status <> 'deleted') ORDER BY u.user_id`, []any{email}, scanMember)
+		AND EXISTS (SELECT 1 FROM tenants t WHERE t.tenant_id = u.tenant_id AND t.status <> 'deleted')
+		ORDER BY u.user_id`, []any{email}, scanMember)
 }
 
 // MemberRow scans MemberColumns.
@@ -198,9 +199,17 @@ func (s *Store) ListKeys(ctx context.Context, tenantID, userID string) ([]identi
 	return keys, rows.Err()
 }
 
+var oneKey = selectKey + `WHERE k.tenant_id = ? AND k.key_id = ?`
+
+// GetKey implements identity.Store.
+func (s *Store) GetKey(ctx context.Context, tenantID, keyID string) (k identity.Key, err error) {
+	err = scanAPIKey(s.db.QueryRow(ctx, oneKey, tenantID, keyID), &k)
+	return k, err
+}
+
 // GetKeyTx implements identity.Store.
 func (s *Store) GetKeyTx(tx txn.Tx, tenantID, keyID string) (k identity.Key, err error) {
-	err = scanAPIKey(sqldb.From(tx).QueryRow(selectKey+`WHERE k.tenant_id = ? AND k.key_id = ?`, tenantID, keyID), &k)
+	err = scanAPIKey(sqldb.From(tx).QueryRow(oneKey, tenantID, keyID), &k)
 	return k, err
 }
 

@@ -20,16 +20,18 @@ var _ providerkey.Store = (*Store)(nil)
 func New(db *sqldb.DB) *Store { return &Store{db} }
 
 const (
-	keyColumns = `tenant_id, provider_id, endpoint, origin, shared, sealed, created_at, updated_at`
+	keyColumns = `tenant_id, provider_id, endpoint, origin, shared, sealed, max_concurrency, tokens_per_minute, created_at, updated_at`
 	selectKeys = `SELECT ` + keyColumns + ` FROM llm_credentials WHERE tenant_id = ?`
 )
 
 var putKey = sqldb.Insert(`llm_credentials`, keyColumns) +
-	` ON CONFLICT (tenant_id, provider_id) DO UPDATE SET ` + sqldb.Excluded(`endpoint, origin, shared, sealed, updated_at`)
+	` ON CONFLICT (tenant_id, provider_id) DO UPDATE SET ` + sqldb.Excluded(
+	`endpoint, origin, shared, sealed, max_concurrency, tokens_per_minute, updated_at`)
 
 func scanKey(row sqldb.Row) (r providerkey.Row, err error) {
 	var created, updated int64
-	err = row.Scan(&r.TenantID, &r.ProviderID, &r.Endpoint, &r.Origin, &r.Shared, &r.Sealed, &created, &updated)
+	err = row.Scan(&r.TenantID, &r.ProviderID, &r.Endpoint, &r.Origin, &r.Shared, &r.Sealed,
+		&r.Limits.MaxConcurrency, &r.Limits.TokensPerMinute, &created, &updated)
 	r.CreatedAt, r.UpdatedAt = sqldb.Time(created), sqldb.Time(updated)
 	return r, err
 }
@@ -62,7 +64,8 @@ func (s *Store) CountTx(tx txn.Tx, tenant string) (n int, err error) {
 // PutTx implements providerkey.Store.
 func (s *Store) PutTx(tx txn.Tx, r *providerkey.Row) error {
 	_, err := sqldb.From(tx).Exec(putKey,
-		r.TenantID, r.ProviderID, r.Endpoint, r.Origin, r.Shared, r.Sealed, sqldb.Micros(r.CreatedAt), sqldb.Micros(r.UpdatedAt))
+		r.TenantID, r.ProviderID, r.Endpoint, r.Origin, r.Shared, r.Sealed,
+		r.Limits.MaxConcurrency, r.Limits.TokensPerMinute, sqldb.Micros(r.CreatedAt), sqldb.Micros(r.UpdatedAt))
 	return err
 }
 

@@ -73,6 +73,9 @@ func NewCompany(n *apptest.Server, mark string, id identity.Grant) *Company {
 		c.T.Fatalf("a run that was to complete: %v", r)
 	}
 	add("runId", ended)
+	for _, s := range c.Expect(200, "GET", "/api/v1/runs/"+ended+"/steps", nil)["steps"].([]any)[:2] {
+		add("stepId", s.(apptest.Object)["step_id"].(string))
+	}
 	add("runId", c.StartRun(waiting, mark, nil))
 
 	for range 2 {

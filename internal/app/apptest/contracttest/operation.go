@@ -49,6 +49,7 @@ type Operation struct {
 
 	Streams        bool
 	AnswersFile    bool     // answers a file
+	AnswersLines   bool     // answers lines of JSON
 	ChatErrors     bool     // refuses in the chat envelope
 	MessagesErrors bool     // refuses in the messages envelope, but for what keeps the problem document
 	RPCErrors      bool     // refuses with a JSON-RPC error
@@ -112,6 +113,9 @@ func Operations(n *apptest.Server) []*Operation {
 			_, file := answer.Content[route.Bytes]
 			_, sound := answer.Content["audio/*"]
 			o.AnswersFile = o.AnswersFile || file || sound
+			if _, lines := answer.Content["application/x-ndjson"]; lines {
+				o.AnswersLines = true
+			}
 		}
 		o.BodySchema = published.RequestBody.Content["application/json"].Schema
 		all = append(all, o)

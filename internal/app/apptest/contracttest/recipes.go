@@ -225,7 +225,10 @@ var References = map[string]string{
 	"agent_ids":         "agentId",
 	"session_ids":       "sessionId",
 
-	"run_id": "runId",
+	"run_id":        "runId",
+	"parent_run_id": "runId",
+	"root_run_id":   "runId",
+	"started_by":    "", // a type and an id, which is compared and not looked up
 	// Approvals are looked for among those of the run.
 	"approval_id":           "approvalId",
 	"model":                 "model", // of the chat routes: an agent
@@ -238,6 +241,12 @@ var References = map[string]string{
 	"client_id":          "", // of an authorization server
 	"workspace_id":       "workspaceId",
 	"knowledge_base_id":  "knowledgeBaseId",
+	"knowledge_base_ids": "knowledgeBaseId",
+	"mcp.servers[].id":   "", // callers choose it
+	"skills[].id":        "", // callers choose it
+	"spec_id":            "", // of no table yet
+	// Guardrails are looked up when runs need them, among the company's.
+	"guardrail_id": "",
 
 	"actor_id": "keyId",
 

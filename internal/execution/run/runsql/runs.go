@@ -25,7 +25,8 @@ func New(db *sqldb.DB) *Store { return &Store{db} }
 
 const (
 	runColumns = `run_id, agent_id, agent_version, session_id, team_run_id, status, input, output, metrics, error, error_code,
-		metadata, resource_limits, options, pending, step_seq, event_seq, created_at, started_at, completed_at, waiting, continued_by`
+		metadata, resource_limits, options, pending, step_seq, event_seq, created_at, started_at, completed_at, waiting, continued_by,
+		started_by, parent_step_id, root_run_id`
 	updatedColumns = `status, output, metrics, error, error_code, started_at, completed_at, step_seq, event_seq, pending, waiting, auth_server`
 
 	oneRun    = ` WHERE tenant_id = ? AND run_id = ?`
@@ -51,7 +52,7 @@ func (s *Store) Create(r *run.Record) txn.Op {
 		string(r.Input), sqldb.NullJSON(r.Output), metricsJSON(&enc, r.Metrics), r.Error, r.ErrorCode, string(r.Metadata),
 		enc.JSON(r.ResourceLimits), enc.JSON(r.Options), enc.JSON(r.Pending), r.StepSeq, r.EventSeq,
 		sqldb.Micros(r.CreatedAt), sqldb.OptionalMicros(r.StartedAt), sqldb.OptionalMicros(r.CompletedAt), waitJSON(&enc, r.Wait),
-		r.ContinuedByRunID)
+		r.ContinuedByRunID, initiatorText(r.StartedBy), r.ParentStepID, r.RootRunID)
 	return func(tx txn.Tx) error {
 		err := insert(tx)
 		if sqldb.IsUnique(err) {
@@ -101,8 +102,26 @@ var filters = sqldb.FiltersOf[run.Filter]()
 
 // List implements run.Store.
 func (s *Store) List(ctx context.Context, tenant string, f run.Filter, w page.Window) ([]run.Run, error) {
+	return s.list(ctx, runColumns, tenant, f, w)
+}
+
+// summaryColumns are runColumns, with the beginnings of the long ones.
+var summaryColumns = strings.NewReplacer(
+	`input, output,`, `substr(input, 1, 2000) AS input, substr(output, 1, 2000) AS output,`, `metadata,`, `'{}' AS metadata,`,
+).Replace(runColumns)
+
+// ListSummaries implements run.Store.
+func (s *Store) ListSummaries(ctx context.Context, tenant string, f run.Filter, w page.Window) ([]run.Run, error) {
+	runs, err := s.list(ctx, summaryColumns, tenant, f, w)
+	for i := range runs {
+		runs[i].Summarize()
+	}
+	return runs, err
+}
+
+func (s *Store) list(ctx context.Context, columns, tenant string, f run.Filter, w page.Window) ([]run.Run, error) {
 	where, args := filters.Select(`runs`, tenant, &f, `run_id`, w)
-	rows, err := s.db.Query(ctx, `SELECT `+runColumns+` FROM runs`+where, args...)
+	rows, err := s.db.Query(ctx, `SELECT `+columns+` FROM runs`+where, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +177,8 @@ var unfinishedStatuses = func() (all []string) {
 // ended, which are few beside those of a busy agent that have.
 func (s *Store) HasUnfinishedTx(tx txn.Tx, tenant, agent string, version int64) (has bool, err error) {
 	in, args := sqldb.In(unfinishedStatuses, tenant)
-	err = sqldb.From(tx).QueryRow(`SELECT EXISTS (SELECT 1 FROM runs WHERE tenant_id = ? AND status`+in+` AND agent_id = ? AND agent_version = ?)`, append(args, agent, version)...).Scan(&has)
+	err = sqldb.From(tx).QueryRow(`SELECT EXISTS (SELECT 1 FROM runs WHERE tenant_id = ? AND status`+in+
+		` AND agent_id = ? AND agent_version = ?)`, append(args, agent, version)...).Scan(&has)
 	return has, err
 }
 
@@ -172,12 +192,12 @@ func (s *Store) GetLastSeqTx(tx txn.Tx, tenant, id string) (int64, error) {
 func scanRun(tenant string, row sqldb.Row) (*run.Record, error) {
 	r := &run.Record{}
 	r.TenantID, r.Artifacts = tenant, []run.Artifact{}
-	var status, input, metrics, metadata, limits, options, pending, waiting string
+	var status, input, metrics, metadata, limits, options, pending, waiting, initiator string
 	var output sql.NullString
 	var created, started, completed int64
 	err := row.Scan(&r.RunID, &r.AgentID, &r.AgentVersion, &r.SessionID, &r.TeamRunID, &status, &input, &output, &metrics, &r.Error,
 		&r.ErrorCode, &metadata, &limits, &options, &pending, &r.StepSeq, &r.EventSeq, &created, &started, &completed, &waiting,
-		&r.ContinuedByRunID)
+		&r.ContinuedByRunID, &initiator, &r.ParentStepID, &r.RootRunID)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, fault.NoSuch("run")
 	}
@@ -189,6 +209,7 @@ func scanRun(tenant string, row sqldb.Row) (*run.Record, error) {
 		r.Output = schema.Nullable(output.String)
 	}
 	r.CreatedAt, r.StartedAt, r.CompletedAt = sqldb.Time(created), sqldb.OptionalTime(started), sqldb.OptionalTime(completed)
+	setInitiator(&r.Run, initiator)
 	var dec sqldb.Decoder
 	dec.JSON(metrics, &r.Metrics)
 	dec.JSON(limits, &r.ResourceLimits)
@@ -197,6 +218,19 @@ func scanRun(tenant string, row sqldb.Row) (*run.Record, error) {
 	dec.JSON(waiting, &r.Wait)
 	r.Show()
 	return r, dec.Err()
+}
+
+func initiatorText(by *run.Initiator) string {
+	if by == nil {
+		return ""
+	}
+	return string(by.Type) + ":" + by.ID
+}
+
+func setInitiator(r *run.Run, stored string) {
+	if kind, id, ok := strings.Cut(stored, ":"); ok {
+		r.SetInitiator(run.Initiator{Type: run.InitiatorType(kind), ID: id})
+	}
 }
 
 // metricsJSON is {} for a run that has done nothing yet.

@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	storedColumns = `seq, step_id, type, status, started_at, completed_at, duration_us, input, output, error, metrics, tool_calls, attempts`
+	storedColumns = `seq, step_id, type, status, started_at, completed_at, duration_us, input, output, error, metrics, tool_calls, attempts,
+		opaque`
 	// inheritedColumns are copied from one run to another.
 	inheritedColumns = storedColumns + `, call_of`
 	// stepColumns are of run_steps. The last is the output of the model's step
@@ -39,7 +40,7 @@ func (s *Store) AppendStep(st *run.Step) txn.Op {
 		st.TenantID, st.RunID, st.Seq, st.StepID, string(st.Type), string(st.Status),
 		sqldb.Micros(st.StartedAt), sqldb.OptionalMicros(st.CompletedAt), int64(math.Round(st.DurationMS*1000)),
 		input, sqldb.NullJSON(st.Output), st.Error, packed(st.Metrics), enc.JSON(st.ToolCalls),
-		attemptsJSON(&enc, st.Attempts), st.CallOf)
+		attemptsJSON(&enc, st.Attempts), opaqueJSON(&enc, st.Opaque), st.CallOf)
 }
 
 // attemptsJSON is NULL for the many steps whose first attempt succeeded.
@@ -48,6 +49,14 @@ func attemptsJSON(enc *sqldb.Encoder, attempts []run.StepAttempt) any {
 		return nil
 	}
 	return enc.JSON(attempts)
+}
+
+// opaqueJSON is NULL for the many steps whose endpoint wants nothing back.
+func opaqueJSON(enc *sqldb.Encoder, o *run.StepOpaque) any {
+	if o == nil {
+		return nil
+	}
+	return enc.JSON(o)
 }
 
 // ListSteps implements run.Store.
@@ -76,10 +85,10 @@ func (s *Store) ListSteps(ctx context.Context, tenant, id string, after int64, l
 func scanStep(rows sqldb.Row) (run.Step, error) {
 	var st run.Step
 	var kind, status, calls string
-	var input, output, metrics, attempts, asking sql.NullString
+	var input, output, metrics, attempts, opaque, asking sql.NullString
 	var started, completed, took int64
 	err := rows.Scan(&st.Seq, &st.StepID, &kind, &status, &started, &completed, &took, &input, &output, &st.Error, &metrics,
-		&calls, &attempts, &st.InheritedFrom, &asking)
+		&calls, &attempts, &opaque, &st.InheritedFrom, &asking)
 	if err != nil {
 		return st, err
 	}
@@ -90,6 +99,9 @@ func scanStep(rows sqldb.Row) (run.Step, error) {
 	dec.JSON(calls, &st.ToolCalls)
 	if attempts.Valid {
 		dec.JSON(attempts.String, &st.Attempts)
+	}
+	if opaque.Valid {
+		dec.JSON(opaque.String, &st.Opaque)
 	}
 	if asking.Valid {
 		st.Input = restoreArguments(&dec, input.String, asking.String)
@@ -136,8 +148,8 @@ func restoreArguments(dec *sqldb.Decoder, input, output string) schema.Nullable 
 }
 
 // packed shortens the metrics of a step, half of which are names: to an array
-// of the values in the order of run.StepMetrics, without an unknown cost and
-// without estimated where it is false. Metrics with any other member stay the
+// of the values in the order that unpacked has, without those at its end that are
+// zero. Metrics with any other member stay the
 // object that they are.
 func packed(metrics schema.Nullable) any {
 	var m run.StepMetrics
@@ -148,15 +160,19 @@ func packed(metrics schema.Nullable) any {
 		return string(metrics)
 	}
 	numbers := []int64{m.InputTokens, m.OutputTokens, m.ThinkingTokens, m.LLMCalls, m.ToolCallsCount}
-	values := make([]any, 0, 7)
+	values := make([]any, 0, 9)
 	for _, n := range numbers {
 		values = append(values, n)
 	}
-	if m.CostUSD != nil || m.Estimated {
+	cached := m.CachedTokens != 0 || m.CacheWriteTokens != 0
+	if m.CostUSD != nil || m.Estimated || cached {
 		values = append(values, m.CostUSD)
 	}
-	if m.Estimated {
-		values = append(values, true)
+	if m.Estimated || cached {
+		values = append(values, m.Estimated)
+	}
+	if cached {
+		values = append(values, m.CachedTokens, m.CacheWriteTokens)
 	}
 	b, err := json.Marshal(values)
 	if err != nil {
@@ -171,7 +187,8 @@ func unpacked(stored sql.NullString) schema.Nullable {
 		return nullable(stored)
 	}
 	var m run.StepMetrics
-	into := []any{&m.InputTokens, &m.OutputTokens, &m.ThinkingTokens, &m.LLMCalls, &m.ToolCallsCount, &m.CostUSD, &m.Estimated}
+	into := []any{&m.InputTokens, &m.OutputTokens, &m.ThinkingTokens, &m.LLMCalls, &m.ToolCallsCount, &m.CostUSD, &m.Estimated,
+		&m.CachedTokens, &m.CacheWriteTokens}
 	var values []jsontext.Value
 	if json.Unmarshal([]byte(stored.String), &values) != nil || len(values) > len(into) {
 		return nullable(stored)

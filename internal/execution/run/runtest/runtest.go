@@ -23,8 +23,8 @@ var at = time.Date(2026, 9, 10, 12, 0, 0, 123456000, time.UTC)
 // Sample is a queued run with every field set that a new run can have.
 func Sample(tenant, agent string) *run.Record {
 	ten, temperature := int64(10), 0.5
-	session := ident.New()
-	return &run.Record{
+	session, root, step := ident.New(), ident.New(), ident.New()
+	r := &run.Record{
 		Run: run.Run{
 			RunID: ident.New(), TenantID: tenant, AgentID: agent, AgentVersion: 3, SessionID: &session,
 			Status: run.Queued, Input: schema.Object(`{"message":"hé\u0000llo \"there\""}`), Metadata: schema.Object(`{"a":[1,null]}`),
@@ -34,6 +34,9 @@ func Sample(tenant, agent string) *run.Record {
 		Options:  run.Options{Plain: true, Temperature: &temperature, Stop: []string{"x"}, Tools: []run.CallerTool{{Name: "t"}}},
 		Pending:  []run.PendingStep{{StepID: ident.New(), Seq: 1, Type: run.StepLLM, StartedAt: at}},
 	}
+	r.SetInitiator(run.Initiator{Type: run.ByRun, ID: ident.New()})
+	r.RootRunID, r.ParentStepID = &root, &step
+	return r
 }
 
 // Store runs the suite.
@@ -45,6 +48,8 @@ func Store(t *testing.T, s run.Store, w txn.Writer) {
 	t.Run("another_tenants_run_is_absent", c.otherTenant)
 	t.Run("lists_walk_in_order_and_filter", c.lists)
 	t.Run("steps", c.steps)
+	t.Run("summaries", c.summaries)
+	t.Run("families", c.families)
 }
 
 // suite is the store under test.
@@ -223,12 +228,14 @@ func (s suite) steps(t *testing.T) {
 	cost := .5
 	for _, st := range []run.Step{
 		{Type: run.StepLLM, Output: schema.Nullable(
-			`{"text":"","tool_calls":[{"id":"b","name":"x","arguments":""},{"id":"c","name":"x","arguments":"{\"n\":1}"}]}`)},
+			`{"text":"","tool_calls":[{"id":"b","name":"x","arguments":""},{"id":"c","name":"x","arguments":"{\"n\":1}"}]}`),
+			Opaque: &run.StepOpaque{Source: "s", Message: `{"reasoning_content":"hm"}`, Calls: map[string]string{"c": `{"k":1}`}}},
 		{Type: run.StepTool, CallOf: 6, Input: schema.Nullable(call), Metrics: stepMetrics(t, run.StepMetrics{ToolCallsCount: 1})},
 		{Type: run.StepTool, Input: schema.Nullable(call), Metrics: stepMetrics(t, run.StepMetrics{
 			InputTokens: 1, OutputTokens: 2, ThinkingTokens: 3, LLMCalls: 4, CostUSD: &cost,
 		})},
 		{Type: run.StepTool, Metrics: stepMetrics(t, run.StepMetrics{InputTokens: 1, Estimated: true})},
+		{Type: run.StepTool, Metrics: stepMetrics(t, run.StepMetrics{InputTokens: 9, CachedTokens: 5, CacheWriteTokens: 2})},
 	} {
 		st.Seq = int64(len(want)) + 1
 		st.StepID, st.RunID, st.TenantID, st.StepIndex = ident.New(), id, tenant, st.Seq-1
@@ -241,13 +248,25 @@ func (s suite) steps(t *testing.T) {
 		after int64
 		limit int
 		want  []run.Step
-	}{{0, 0, want}, {2, 0, want[2:]}, {1, 2, want[1:3]}, {6, 1, want[6:7]}, {9, 0, nil}} {
+	}{{0, 0, want}, {2, 0, want[2:]}, {1, 2, want[1:3]}, {6, 1, want[6:7]}, {10, 0, nil}} {
 		got, err := s.ListSteps(t.Context(), tenant, id, c.after, c.limit)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(c.want, got, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("after %d limit %d (-want +got):\n%s", c.after, c.limit, diff)
+		}
+	}
+	for _, st := range want {
+		got, err := s.GetStep(t.Context(), tenant, id, st.StepID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(&st, got, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("one step (-want +got):\n%s", diff)
+		}
+		if got, err := s.GetStep(t.Context(), ident.New(), id, st.StepID); got != nil || err != nil {
+			t.Errorf("another tenant's step: %v, %v", got, err)
 		}
 	}
 	if got, err := s.ListSteps(t.Context(), ident.New(), id, 0, 0); err != nil || len(got) != 0 {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/internal/kernel/model"
 )
@@ -173,7 +174,7 @@ func (r *reply) compileStream(pieces []string, finish string, usage object) {
 func callPieces(index int, call model.ToolCall) []object {
 	half := len(call.Arguments) / 2
 	return []object{
-		{"index": index, "id": call.ID, "type": "function", "function": object{"name": call.Name, "arguments": ""}},
+		signed(object{"index": index, "id": call.ID, "type": "function", "function": object{"name": call.Name, "arguments": ""}}, call),
 		{"index": index, "function": object{"arguments": call.Arguments[:half]}},
 		{"index": index, "function": object{"arguments": call.Arguments[half:]}},
 	}
@@ -182,9 +183,17 @@ func callPieces(index int, call model.ToolCall) []object {
 func wireCalls(calls []model.ToolCall) []object {
 	var out []object
 	for _, c := range calls {
-		out = append(out, object{"id": c.ID, "type": "function", "function": object{"name": c.Name, "arguments": c.Arguments}})
+		out = append(out, signed(object{"id": c.ID, "type": "function", "function": object{"name": c.Name, "arguments": c.Arguments}}, c))
 	}
 	return out
+}
+
+// signed adds the opaque data of a call, as Gemini does.
+func signed(wire object, call model.ToolCall) object {
+	if call.Opaque != "" {
+		wire["extra_content"] = jsontext.Value(call.Opaque)
+	}
+	return wire
 }
 
 func chunk(delta object, finish any) []byte {

@@ -34,10 +34,25 @@ type ChatMessage struct {
 	Role       string         `json:"role"`
 	Content    jsontext.Value `json:"content"`
 	ToolCallID string         `json:"tool_call_id"`
+	Reasoning  string         `json:"reasoning_content"`
 	ToolCalls  []struct {
 		ID       string         `json:"id"`
 		Function model.ToolCall `json:"function"`
+		Extra    jsontext.Value `json:"extra_content"`
 	} `json:"tool_calls"`
+}
+
+// Signed reports whether every call of the conversation comes with the extra_content
+// that the model sent with it, which want returns for a call's id.
+func (c Chat) Signed(want func(id string) string) bool {
+	for _, m := range c.Messages {
+		for _, call := range m.ToolCalls {
+			if string(call.Extra) != want(call.ID) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // ChatTool is one offered tool.

@@ -82,10 +82,10 @@ func (w *writer) insert(t template, c change) {
 	_, w.err = stmt.Exec(values...)
 }
 
-var words = strings.Fields(`the refund of your order was sent on Monday and arrives within five working days unless a bank holiday delays it please
-	keep
-	the number that stands at the top of this message since our colleagues ask for it when you
-	call them you can also answer here then we see all that was said before delivery address invoice customer product warranty return replacement support account password question`)
+var words = strings.Fields(`the refund of your order was sent on Monday and arrives within five working days unless a bank
+	holiday delays it please keep the number that stands at the top of this message since our colleagues
+	ask for it when you call them you can also answer here then we see all that was said before delivery
+	address invoice customer product warranty return replacement support account password question`)
 
 // text returns words of between low and high bytes.
 func text(rng *rand.Rand, low, high int) string {

@@ -28,6 +28,7 @@ var exceptions = map[string]string{
 	"terms @@ ?::tsquery":              "the index of words finds the rows; those of other companies are not among them",
 	"actor_user_id = ? AND action = ?": "the entries of one person are walked for an action of theirs, until the page is full or two seconds are over",
 	"actor_key_id = ? AND action = ?":  "the same of one key",
+	"FROM audit_unsent AS u":           "what is not sent yet is walked in its order, up to the limit",
 	"LENGTH(answer) > 0":               "a start and a rotation of keys look at every sealed value, a page at a time",
 	"LENGTH(sealed) > 0":               "a start and a rotation of keys look at every sealed value, a page at a time",
 	"GROUP BY source_id":               "it counts the passages of a knowledge base, which has 50,000 at most",

@@ -25,8 +25,8 @@ type modelLabels struct{ provider, model string }
 
 // modelSeries are the series of one model.
 type modelSeries struct {
-	calls                 map[string]prometheus.Observer // by outcome
-	input, output, cached prometheus.Counter
+	calls                          map[string]prometheus.Observer // by outcome
+	input, output, cached, written prometheus.Counter
 }
 
 // observeModels registers the metrics of model calls, and logs those that fail.
@@ -39,7 +39,8 @@ func observeModels(r *prometheus.Registry, b *model.Breaker, l *model.Limiter, f
 			Buckets: []float64{.1, .5, 1, 2.5, 5, 10, 30, 60, 300},
 		}, []string{"provider", "model", "outcome"}),
 		tokens: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "agentd_model_tokens_total", Help: "Tokens of chat completions, by provider, model and direction; cached ones are input too.",
+			Name: "agentd_model_tokens_total", Help: "Tokens of chat completions, by provider, model and " +
+				"direction (input, output, cached, cache_write); cached ones are input too.",
 		}, []string{"provider", "model", "direction"}),
 		known: map[modelLabels]*modelSeries{},
 	}
@@ -59,6 +60,7 @@ func (m *modelMetrics) observe(c model.Call) {
 		s.input.Add(float64(c.Usage.InputTokens))
 		s.output.Add(float64(c.Usage.OutputTokens))
 		s.cached.Add(float64(c.Usage.CachedTokens))
+		s.written.Add(float64(c.Usage.CacheWriteTokens))
 	}
 }
 
@@ -82,10 +84,11 @@ func (m *modelMetrics) series(t *model.Target) *modelSeries {
 		return s
 	}
 	s = &modelSeries{
-		calls:  map[string]prometheus.Observer{},
-		input:  m.tokens.WithLabelValues(labels.provider, labels.model, "input"),
-		output: m.tokens.WithLabelValues(labels.provider, labels.model, "output"),
-		cached: m.tokens.WithLabelValues(labels.provider, labels.model, "cached"),
+		calls:   map[string]prometheus.Observer{},
+		input:   m.tokens.WithLabelValues(labels.provider, labels.model, "input"),
+		output:  m.tokens.WithLabelValues(labels.provider, labels.model, "output"),
+		cached:  m.tokens.WithLabelValues(labels.provider, labels.model, "cached"),
+		written: m.tokens.WithLabelValues(labels.provider, labels.model, "cache_write"),
 	}
 	for _, outcome := range []string{
 		model.CallDone, model.CallRefused, model.CallFailed, model.CallCancelled, model.CallNotMade, model.CallLimited,

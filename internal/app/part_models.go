@@ -46,6 +46,11 @@ func newModels(p *platform, out *egress) (*models, error) {
 	if m.catalogue, err = model.NewCatalogue(providers, m.cfg.Model); err != nil {
 		return nil, err
 	}
+	prices, err := priceList(m.cfg)
+	if err != nil {
+		return nil, err
+	}
+	m.catalogue.UsePrices(prices)
 	if err := m.checkConfigured(); err != nil {
 		return nil, err
 	}
@@ -98,6 +103,23 @@ func modelProviders(c config.Models) (providers []model.Provider, err error) {
 		}}, providers...)
 	}
 	return providers, nil
+}
+
+// priceList returns the operator's list of public prices, or the one that agentd comes
+// with.
+func priceList(c config.Models) (*model.PriceList, error) {
+	if c.Prices == "" {
+		return model.PublicPrices(), nil
+	}
+	file, err := os.ReadFile(c.Prices)
+	if err != nil {
+		return nil, fmt.Errorf("AGENTD_MODEL_PRICES: %w", err)
+	}
+	l, err := model.ParsePriceList(file)
+	if err != nil {
+		return nil, fmt.Errorf("AGENTD_MODEL_PRICES: %w", err)
+	}
+	return l, nil
 }
 
 // checkConfigured fails where a setting names a model that does not exist.

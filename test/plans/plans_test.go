@@ -85,8 +85,8 @@ func TestMissingIndexes(t *testing.T) {
 			all, _ := statementsOf(t, engine)
 			for _, index := range []string{
 				"runs_agent", "runs_agent_status", "runs_status", "runs_session", "runs_auth", "approvals_run", "approvals_agent", "approvals_status",
-				"sessions_agent", "audit_log_action", "audit_log_target", "audit_log_user", "audit_log_key", "notifications_user",
-				"notifications_unread", "webhook_deliveries_due", "webhook_deliveries_dead", "files_mime", "session_todos_due",
+				"sessions_agent", "audit_log_action", "audit_log_target", "audit_log_user", "audit_log_key",
+				"webhook_deliveries_due", "webhook_deliveries_dead", "files_mime", "session_todos_due",
 			} {
 				if len(sqldbtest.RefusedPlans(t, engine, all, "DROP INDEX "+index)) == 0 {
 					t.Errorf("without %s, every list still has a plan that is accepted", index)

@@ -123,6 +123,7 @@ func modelParts(models map[string]quota.Use) []ModelPart {
 		a := amountsOf(u)
 		all = append(all, ModelPart{
 			Model: name, InputTokens: a.InputTokens, OutputTokens: a.OutputTokens, ThinkingTokens: a.ThinkingTokens,
+			CachedTokens: a.CachedTokens, CacheWriteTokens: a.CacheWriteTokens,
 			TotalTokens: a.TotalTokens, ModelCalls: a.ModelCalls, TotalCost: a.TotalCost,
 		})
 	}

@@ -136,6 +136,8 @@ func Sum(a, b quota.Use) quota.Use {
 	a.InputTokens += b.InputTokens
 	a.OutputTokens += b.OutputTokens
 	a.ThinkingTokens += b.ThinkingTokens
+	a.CachedTokens += b.CachedTokens
+	a.CacheWriteTokens += b.CacheWriteTokens
 	a.ToolCalls += b.ToolCalls
 	a.CostNano += b.CostNano
 	return a

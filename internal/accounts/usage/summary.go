@@ -41,19 +41,22 @@ type Summary struct {
 // Amounts are sums of usage. Thinking tokens are part of the output tokens. Costs
 // are in US dollars and include only models with a price.
 type Amounts struct {
-	InputTokens    int64   `json:"input_tokens" required:"true"`
-	OutputTokens   int64   `json:"output_tokens" required:"true"`
-	ThinkingTokens int64   `json:"thinking_tokens" required:"true" doc:"Part of output_tokens."`
-	TotalTokens    int64   `json:"total_tokens" required:"true" doc:"Input and output tokens."`
-	RunsCount      int64   `json:"runs_count" required:"true"`
-	ModelCalls     int64   `json:"llm_calls_count" required:"true"`
-	ToolCalls      int64   `json:"tool_calls_count" required:"true"`
-	TotalCost      float64 `json:"total_cost" required:"true" doc:"US dollars, by the catalogue's prices; models without a price count as 0."`
+	InputTokens      int64   `json:"input_tokens" required:"true"`
+	OutputTokens     int64   `json:"output_tokens" required:"true"`
+	ThinkingTokens   int64   `json:"thinking_tokens" required:"true" doc:"Part of output_tokens."`
+	CachedTokens     int64   `json:"cached_tokens" required:"true" doc:"Part of input_tokens that providers had in a cache."`
+	CacheWriteTokens int64   `json:"cache_write_tokens" required:"true" doc:"Part of input_tokens that providers stored in a cache."`
+	TotalTokens      int64   `json:"total_tokens" required:"true" doc:"Input and output tokens."`
+	RunsCount        int64   `json:"runs_count" required:"true"`
+	ModelCalls       int64   `json:"llm_calls_count" required:"true"`
+	ToolCalls        int64   `json:"tool_calls_count" required:"true"`
+	TotalCost        float64 `json:"total_cost" required:"true" doc:"US dollars, by the catalogue's prices; models without a price count as 0."`
 }
 
 func amountsOf(u quota.Use) Amounts {
 	return Amounts{
-		u.InputTokens, u.OutputTokens, u.ThinkingTokens, u.InputTokens + u.OutputTokens, u.Runs, u.ModelCalls, u.ToolCalls, usd(u.CostNano),
+		u.InputTokens, u.OutputTokens, u.ThinkingTokens, u.CachedTokens, u.CacheWriteTokens,
+		u.InputTokens + u.OutputTokens, u.Runs, u.ModelCalls, u.ToolCalls, usd(u.CostNano),
 	}
 }
 
@@ -61,13 +64,15 @@ func amountsOf(u quota.Use) Amounts {
 type ModelPart struct {
 	_ struct{} `json:"-" name:"UsageOfModel"`
 
-	Model          string  `json:"model" required:"true" doc:"PROVIDER/NAME; the provider custom is an endpoint configured on an agent."`
-	InputTokens    int64   `json:"input_tokens" required:"true"`
-	OutputTokens   int64   `json:"output_tokens" required:"true"`
-	ThinkingTokens int64   `json:"thinking_tokens" required:"true"`
-	TotalTokens    int64   `json:"total_tokens" required:"true"`
-	ModelCalls     int64   `json:"llm_calls_count" required:"true"`
-	TotalCost      float64 `json:"total_cost" required:"true"`
+	Model            string  `json:"model" required:"true" doc:"PROVIDER/NAME; the provider custom is an endpoint configured on an agent."`
+	InputTokens      int64   `json:"input_tokens" required:"true"`
+	OutputTokens     int64   `json:"output_tokens" required:"true"`
+	ThinkingTokens   int64   `json:"thinking_tokens" required:"true"`
+	CachedTokens     int64   `json:"cached_tokens" required:"true"`
+	CacheWriteTokens int64   `json:"cache_write_tokens" required:"true"`
+	TotalTokens      int64   `json:"total_tokens" required:"true"`
+	ModelCalls       int64   `json:"llm_calls_count" required:"true"`
+	TotalCost        float64 `json:"total_cost" required:"true"`
 }
 
 // SourcePart is the usage of runs or calls with the same source.

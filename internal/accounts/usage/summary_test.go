@@ -21,7 +21,7 @@ func (b *bench) spread(s *usage.Service, agents ...string) {
 	b.t.Helper()
 	b.use(s, quota.Use{AgentID: agents[0], Source: "api", Runs: 1})
 	b.use(s, quota.Use{AgentID: agents[0], Source: "api", Model: "default/m", ModelCalls: 1, InputTokens: 100, OutputTokens: 20,
-		ThinkingTokens: 5, CostNano: dollars(0.25)})
+		ThinkingTokens: 5, CachedTokens: 40, CacheWriteTokens: 7, CostNano: dollars(0.25)})
 	b.clock.Advance(24 * time.Hour)
 	b.use(s, quota.Use{AgentID: agents[1], Source: "schedule", Runs: 1})
 	// One commit of a run can know of several.
@@ -41,7 +41,7 @@ func TestSummary(t *testing.T) {
 		s := b.node()
 		agents := []string{"01997c1e-6a5e-7c53-9d6c-3a1d5a0b7f10", "01997c1e-6a5e-7c53-9d6c-3a1d5a0b7f11"}
 		empty := map[string]any{
-			"plan": "open", "period": "2026-09", "period_days": 30.0, "input_tokens": 0.0, "output_tokens": 0.0, "thinking_tokens": 0.0,
+			"plan": "open", "period": "2026-09", "period_days": 30.0, "input_tokens": 0.0, "output_tokens": 0.0, "thinking_tokens": 0.0, "cached_tokens": 0.0, "cache_write_tokens": 0.0,
 			"total_tokens": 0.0,
 			"runs_count":   0.0, "llm_calls_count": 0.0, "tool_calls_count": 0.0, "total_cost": 0.0, "provider_cost": 0.0, "storage_bytes": 0.0,
 			"non_run_cost": 0.0,
@@ -66,27 +66,27 @@ func TestSummary(t *testing.T) {
 		other.spread(other.node(), agents...) // another company's
 
 		want := map[string]any{
-			"plan": "open", "period": "2026-09", "period_days": 30.0, "input_tokens": 1110.0, "output_tokens": 31.0, "thinking_tokens": 5.0,
+			"plan": "open", "period": "2026-09", "period_days": 30.0, "input_tokens": 1110.0, "output_tokens": 31.0, "thinking_tokens": 5.0, "cached_tokens": 40.0, "cache_write_tokens": 7.0,
 			"total_tokens": 1141.0,
 			"runs_count":   4.0, "llm_calls_count": 3.0, "tool_calls_count": 2.0, "total_cost": 0.75, "provider_cost": 0.75, "storage_bytes": 0.0,
 			"non_run_cost": 0.0,
 			"by_model": []any{
-				map[string]any{"model": "custom/n", "input_tokens": 1000.0, "output_tokens": 10.0, "thinking_tokens": 0.0, "total_tokens": 1010.0,
+				map[string]any{"model": "custom/n", "input_tokens": 1000.0, "output_tokens": 10.0, "thinking_tokens": 0.0, "cached_tokens": 0.0, "cache_write_tokens": 0.0, "total_tokens": 1010.0,
 					"llm_calls_count": 1.0, "total_cost": 0.0},
-				map[string]any{"model": "default/m", "input_tokens": 110.0, "output_tokens": 21.0, "thinking_tokens": 5.0, "total_tokens": 131.0,
+				map[string]any{"model": "default/m", "input_tokens": 110.0, "output_tokens": 21.0, "thinking_tokens": 5.0, "cached_tokens": 40.0, "cache_write_tokens": 7.0, "total_tokens": 131.0,
 					"llm_calls_count": 2.0, "total_cost": 0.75},
 			},
 			"by_source": []any{
 				map[string]any{
-					"source": "session", "input_tokens": 0.0, "output_tokens": 0.0, "thinking_tokens": 0.0, "total_tokens": 0.0,
+					"source": "session", "input_tokens": 0.0, "output_tokens": 0.0, "thinking_tokens": 0.0, "cached_tokens": 0.0, "cache_write_tokens": 0.0, "total_tokens": 0.0,
 					"runs_count": 2.0, "llm_calls_count": 0.0, "tool_calls_count": 0.0, "total_cost": 0.0,
 				},
 				map[string]any{
-					"source": "api", "input_tokens": 100.0, "output_tokens": 20.0, "thinking_tokens": 5.0, "total_tokens": 120.0,
+					"source": "api", "input_tokens": 100.0, "output_tokens": 20.0, "thinking_tokens": 5.0, "cached_tokens": 40.0, "cache_write_tokens": 7.0, "total_tokens": 120.0,
 					"runs_count": 1.0, "llm_calls_count": 1.0, "tool_calls_count": 0.0, "total_cost": 0.25,
 				},
 				map[string]any{
-					"source": "schedule", "input_tokens": 1010.0, "output_tokens": 11.0, "thinking_tokens": 0.0, "total_tokens": 1021.0,
+					"source": "schedule", "input_tokens": 1010.0, "output_tokens": 11.0, "thinking_tokens": 0.0, "cached_tokens": 0.0, "cache_write_tokens": 0.0, "total_tokens": 1021.0,
 					"runs_count": 1.0, "llm_calls_count": 2.0, "tool_calls_count": 2.0, "total_cost": 0.5,
 				},
 			},
@@ -260,7 +260,7 @@ func TestBesideRuns(t *testing.T) {
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
 		b := newBench(t, db, "free")
 		s := b.node()
-		priced := model.Target{Provider: "default", Model: "m", Price: &model.Price{Input: 10_000, Output: 20_000}}
+		priced := model.Target{Provider: "default", Model: "m", Price: &model.Price{Rates: model.Rates{Input: 10_000, Output: 20_000}}}
 		b.use(s, quota.Use{InputTokens: 1, CostNano: dollars(1)})
 		stopped, stop := context.WithCancel(t.Context())
 		stop()

@@ -34,7 +34,7 @@ type said struct {
 	whole  *model.Response
 }
 
-var price = &model.Price{Input: 1, Output: 2}
+var price = &model.Price{Rates: model.Rates{Input: 1, Output: 2}}
 
 func newStage(fallback string, answers map[string]said) *stage {
 	s := &stage{answers: answers}

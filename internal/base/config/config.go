@@ -141,6 +141,7 @@ type Models struct {
 	SpeechVoice        string `env:"AGENTD_SPEECH_VOICE" name:"speech-voice" placeholder:"NAME" help:"Voice of those who ask for none. Empty: alloy."`
 	TranscriptionModel string `env:"AGENTD_TRANSCRIPTION_MODEL" name:"transcription-model" placeholder:"NAME" help:"Model that writes down what is said, as PROVIDER/NAME or a name that the default provider knows. Empty: /llm/audio/transcriptions is 501."`
 
+	Prices    string `env:"AGENTD_MODEL_PRICES" name:"model-prices" placeholder:"FILE" help:"JSON file with prices and limits of public providers' models, in place of the list that agentd comes with."`
 	Providers string `env:"AGENTD_PROVIDERS" placeholder:"FILE" help:"JSON file with further model providers, their models, and what is known of these: context windows, prices, capabilities."`
 }
 

@@ -123,6 +123,7 @@ func (m *Models) validate(v *verdict) {
 	})
 	v.check("AGENTD_SPEECH_MODEL", m.SpeechModel != "", served(m.SpeechModel))
 	v.check("AGENTD_TRANSCRIPTION_MODEL", m.TranscriptionModel != "", served(m.TranscriptionModel))
+	v.check("AGENTD_MODEL_PRICES", m.Prices != "", func() error { return checkFile(m.Prices) })
 	v.check("AGENTD_PROVIDERS", m.Providers != "", func() error { return checkFile(m.Providers) })
 }
 

@@ -113,7 +113,8 @@ func runResponse(r *run.Run) (model.Response, error) {
 	}
 	resp := model.Response{
 		Text: out.Text, ToolCalls: out.ToolCalls, FinishReason: out.FinishReason,
-		Usage: model.Usage{InputTokens: int(r.Metrics.InputTokens), OutputTokens: int(r.Metrics.OutputTokens)},
+		Usage: model.Usage{InputTokens: int(r.Metrics.InputTokens), OutputTokens: int(r.Metrics.OutputTokens),
+			CachedTokens: int(r.Metrics.CachedTokens), CacheWriteTokens: int(r.Metrics.CacheWriteTokens)},
 	}
 	if out.OutputTruncated || out.Truncated {
 		resp.FinishReason = model.FinishLength

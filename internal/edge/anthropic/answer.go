@@ -37,9 +37,9 @@ type AnswerBlock struct {
 
 // MessagesUsage counts the tokens of a call.
 type MessagesUsage struct {
-	InputTokens   int `json:"input_tokens" required:"true" doc:"Without cached tokens."`
+	InputTokens   int `json:"input_tokens" required:"true" doc:"Without those that were read from a cache or stored in one."`
 	OutputTokens  int `json:"output_tokens" required:"true"`
-	CacheCreation int `json:"cache_creation_input_tokens" required:"true" doc:"Always 0."`
+	CacheCreation int `json:"cache_creation_input_tokens" required:"true" doc:"Tokens that the model's provider stored in its cache."`
 	CacheRead     int `json:"cache_read_input_tokens" required:"true"`
 }
 
@@ -81,8 +81,10 @@ func appendStop(b []byte, resp *model.Response) []byte {
 // appendUsage writes the value of the member usage.
 func appendUsage(b []byte, u *model.Usage) []byte {
 	cached := min(u.CachedTokens, u.InputTokens)
-	b = strconv.AppendInt(append(b, `{"input_tokens":`...), int64(u.InputTokens-cached), 10)
-	b = strconv.AppendInt(append(b, `,"cache_creation_input_tokens":0,"cache_read_input_tokens":`...), int64(cached), 10)
+	written := min(u.CacheWriteTokens, u.InputTokens-cached)
+	b = strconv.AppendInt(append(b, `{"input_tokens":`...), int64(u.InputTokens-cached-written), 10)
+	b = strconv.AppendInt(append(b, `,"cache_creation_input_tokens":`...), int64(written), 10)
+	b = strconv.AppendInt(append(b, `,"cache_read_input_tokens":`...), int64(cached), 10)
 	b = strconv.AppendInt(append(b, `,"output_tokens":`...), int64(u.OutputTokens), 10)
 	return append(b, '}')
 }

@@ -39,6 +39,7 @@ type Usage struct {
 	CompletionTokens int64         `json:"completion_tokens"`
 	TotalTokens      int64         `json:"total_tokens"`
 	Details          *UsageDetails `json:"completion_tokens_details,omitzero"`
+	InputDetails     *InputDetail  `json:"prompt_tokens_details,omitzero"`
 }
 
 // UsageDetails splits completion_tokens.
@@ -53,6 +54,9 @@ func usage(m *run.Metrics) Usage {
 	u := Usage{PromptTokens: m.InputTokens, CompletionTokens: m.OutputTokens, TotalTokens: m.InputTokens + m.OutputTokens}
 	if m.ThinkingTokens > 0 {
 		u.Details = &UsageDetails{m.ThinkingTokens}
+	}
+	if m.CachedTokens > 0 {
+		u.InputDetails = &InputDetail{m.CachedTokens}
 	}
 	return u
 }

@@ -69,7 +69,7 @@ func (s *embedStub) serve(t *testing.T, e *Embeddings) string {
 }
 
 func (s *embedStub) embeddings() *Embeddings {
-	return &Embeddings{Model: s, Proxy: &modelproxy.Proxy{Plans: s}, Target: model.Target{Provider: "default", Model: "sim-embedding", Price: &model.Price{Input: 1}}}
+	return &Embeddings{Model: s, Proxy: &modelproxy.Proxy{Plans: s}, Target: model.Target{Provider: "default", Model: "sim-embedding", Price: &model.Price{Rates: model.Rates{Input: 1}}}}
 }
 
 func embed(t *testing.T, url, body string, header ...string) (*http.Response, []byte) {

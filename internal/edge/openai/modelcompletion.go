@@ -38,6 +38,9 @@ func newModelCompletion(id, name string, created time.Time, r *model.Response) *
 	if n := r.Usage.ThinkingTokens; n > 0 {
 		u.Details = &UsageDetails{int64(n)}
 	}
+	if n := r.Usage.CachedTokens; n > 0 {
+		u.InputDetails = &InputDetail{int64(n)}
+	}
 	return &ModelCompletion{
 		ID: completionID(id), Object: "chat.completion", Created: created.Unix(), Model: name,
 		Choices: []ModelChoice{{Message: msg, FinishReason: r.FinishReason}}, Usage: u,

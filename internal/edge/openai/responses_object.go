@@ -89,7 +89,7 @@ type ResponseUsage struct {
 
 // InputDetail splits input_tokens.
 type InputDetail struct {
-	CachedTokens int64 `json:"cached_tokens" doc:"Always 0."`
+	CachedTokens int64 `json:"cached_tokens" doc:"Tokens that the model's provider had in a cache."`
 }
 
 // Statuses of responses and items.
@@ -179,7 +179,8 @@ func newResponse(r *run.Run, e *echo) *Response {
 func (o *Response) setResult(r *run.Run, out *run.Output) {
 	m := &r.Metrics
 	o.Usage = &ResponseUsage{
-		InputTokens: m.InputTokens, OutputTokens: m.OutputTokens, OutputDetails: UsageDetails{m.ThinkingTokens},
+		InputTokens: m.InputTokens, InputDetails: InputDetail{m.CachedTokens},
+		OutputTokens: m.OutputTokens, OutputDetails: UsageDetails{m.ThinkingTokens},
 		TotalTokens: m.InputTokens + m.OutputTokens,
 	}
 	if r.CompletedAt != nil {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 
 	"agentd/internal/base/txn"
@@ -10,7 +11,7 @@ import (
 
 const (
 	// defaultAnswer is the assumed maximum length of an answer, in tokens, for a
-	// run with a budget whose caller sets none.
+	// run with a budget whose caller sets none and whose model's own is not known.
 	defaultAnswer = 4096
 	// minAnswer is how many tokens the rest of a budget must pay for, so that a
 	// call is worth making.
@@ -26,17 +27,17 @@ func (j *journal) reserveBudget(ctx context.Context, req *model.Request, fallbac
 	if len(budgets) == 0 {
 		return nil
 	}
-	price := highestPrice(req.Target.Price, fallback)
-	if price == nil {
-		return &model.Error{Code: run.CodePricing, Detail: "The run has a max_cost_usd, and the catalogue has no price for its model."}
-	}
 	// Estimates are low for text that is not English; half as much again covers it.
 	input := model.EstimateInput(*req) * 3 / 2
+	rates, known := highestRates(input, req.Target.Price, fallback)
+	if !known {
+		return &model.Error{Code: run.CodePricing, Detail: "The run has a max_cost_usd, and the catalogue has no price for its model."}
+	}
 	if req.MaxTokens == 0 {
-		req.MaxTokens = defaultAnswer
+		req.MaxTokens = longestAnswer(&req.Target, fallback)
 	}
 	cost := func(answer int) int64 {
-		return run.NanoUSD(price.Cost(model.Usage{InputTokens: input, OutputTokens: answer}))
+		return run.NanoUSD((rates.Input*float64(input) + rates.Output*float64(answer)) / 1e6)
 	}
 	granted := j.newest().Reserved
 	if granted == 0 {
@@ -45,24 +46,38 @@ func (j *journal) reserveBudget(ctx context.Context, req *model.Request, fallbac
 			return err
 		}
 	}
-	if perToken := price.Output * 1e3; perToken > 0 { // billionths of a dollar
+	if perToken := rates.Output * 1e3; perToken > 0 { // billionths of a dollar
 		paid := int(float64(granted-cost(0)) / perToken)
 		req.MaxTokens = max(1, min(req.MaxTokens, paid))
 	}
 	return nil
 }
 
-// highestPrice returns the higher price of a model and its fallback, nil where
-// the price of either is unknown.
-func highestPrice(price *model.Price, fallback *model.Fallback) *model.Price {
-	if price == nil || fallback == nil {
-		return price
+// highestRates returns what a call of a model or its fallback costs at most; not ok
+// where the price of either is unknown.
+func highestRates(input int, price *model.Price, fallback *model.Fallback) (r model.Rates, ok bool) {
+	if price == nil {
+		return r, false
 	}
-	other := fallback.Target.Price
-	if other == nil {
-		return nil
+	r = price.Highest(input)
+	if fallback == nil {
+		return r, true
 	}
-	return &model.Price{Input: max(price.Input, other.Input), Output: max(price.Output, other.Output)}
+	if fallback.Target.Price == nil {
+		return r, false
+	}
+	other := fallback.Target.Price.Highest(input)
+	return model.Rates{Input: max(r.Input, other.Input), Output: max(r.Output, other.Output)}, true
+}
+
+// longestAnswer returns the length of the longest answer that a model and its fallback
+// can both make, thinking included.
+func longestAnswer(t *model.Target, fallback *model.Fallback) int {
+	n := t.MaxOutput
+	if fallback != nil && fallback.Target.MaxOutput > 0 && (n == 0 || fallback.Target.MaxOutput < n) {
+		n = fallback.Target.MaxOutput
+	}
+	return cmp.Or(n, defaultAnswer)
 }
 
 // storeReservation reserves up to want billionths of a dollar, at least

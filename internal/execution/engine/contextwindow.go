@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"context"
+	"math/bits"
 
 	"agentd/internal/kernel/contextwindow"
 	"agentd/internal/kernel/model"
@@ -85,6 +86,13 @@ func (c *conversation) room(t model.Target) int {
 	return max(room-c.toolTokens, n/8)
 }
 
+// coarse rounds a number of tokens down, by an eighth at most, so that what is learnt of
+// a model's counting does not move the cut in each call.
+func coarse(n int) int {
+	step := 1 << max(0, bits.Len(uint(max(0, n)))-4)
+	return n - n%step
+}
+
 // view returns the messages that a model is sent.
 func (c *conversation) view(t model.Target) []model.Message {
 	c.meter.Read(c.messages)
@@ -95,6 +103,7 @@ func (c *conversation) view(t model.Target) []model.Message {
 	shown := c.messages
 	c.shown, c.shownTokens = len(shown), c.meter.Total()
 	if c.shownTokens > limits.Tokens || limits.Messages > 0 {
+		limits.Tokens = coarse(limits.Tokens)
 		shown = contextwindow.Fit(c.messages, c.meter.Sizes(), limits)
 	}
 	if len(shown) < c.shown {

@@ -3,6 +3,8 @@ package engine
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"slices"
 
 	"agentd/internal/agents/agent"
@@ -72,22 +74,24 @@ func (c *conversation) allowed(tools tool.Set) tool.Set {
 	return tools.Filter(func(name string) bool { return c.spec.Trust(name) != agent.NeverAllow })
 }
 
-// opening returns what the conversation begins with: the agent's own prompt,
-// what it remembers, the earlier turns, and the message with the caller's
-// instructions in front of it.
+// opening returns what the conversation begins with: the agent's own prompt, the
+// earlier turns, and the message with what the agent remembers and the caller's
+// instructions in front of it. What differs from turn to turn comes last, because
+// providers' caches know prompts by their beginning.
 func (c *conversation) opening(in *run.Input, recalled *string, earlier []model.Message) []model.Message {
 	var messages []model.Message
 	if c.spec.System != "" {
 		messages = append(messages, model.Message{Role: model.System, Text: c.spec.System})
 	}
-	if recalled != nil && *recalled != "" {
-		messages = append(messages, model.Message{Role: model.System, Text: *recalled})
-	}
 	messages = append(append(messages, earlier...), in.History...)
 	if in.Message != "" || len(in.Parts) > 0 || len(in.History) == 0 {
 		messages = append(messages, model.Message{Role: model.User, Text: in.Message, Parts: in.Parts, From: c.j.origin(0)})
 	} // else the history ends with what is to be answered: a tool's result
-	return run.WithInstructions(messages, in.Instructions)
+	messages = run.WithInstructions(messages, in.Instructions)
+	if recalled != nil {
+		messages = run.WithPreface(messages, *recalled)
+	}
+	return messages
 }
 
 // prepareCall resolves the models, reserves the budget and builds the request
@@ -119,6 +123,7 @@ func (c *conversation) request(target model.Target) model.Request {
 		MaxTokens: o.MaxTokens, Temperature: o.Temperature, TopP: o.TopP, Stop: o.Stop,
 		Extra: extraFields(c.spec, c.phase(), target.Capabilities, o.Extra),
 	}
+	req.CacheKey = c.cacheKey()
 	if c.spec.ModelRetry.MaxElapsed > 0 {
 		req.MaxRetryAfter = maxQuickWait
 	}
@@ -143,6 +148,18 @@ func (c *conversation) request(target model.Target) model.Request {
 		}
 	}
 	return req
+}
+
+// cacheKey names the session, or the run outside of one. It tells an endpoint nothing
+// but that two calls belong together.
+func (c *conversation) cacheKey() string {
+	rec := c.j.rec
+	id := rec.RunID
+	if rec.SessionID != nil {
+		id = *rec.SessionID
+	}
+	sum := sha256.Sum256([]byte(rec.TenantID + "/" + id))
+	return hex.EncodeToString(sum[:16])
 }
 
 // offeredTools returns the tools that a model may call: the agent's and the

@@ -130,8 +130,8 @@ func (r *harness) start(name string, slots int, writer txn.Writer) *node {
 	catalogue, err := model.NewCatalogue([]model.Provider{{
 		Name: model.DefaultProvider, BaseURL: r.sim.URL, Limits: r.limits,
 		Models: []model.Offer{
-			{ID: "sim-model", ContextWindow: r.window, InputUSDPerMTok: &in, OutputUSDPerMTok: &out},
-			{ID: "other-model", InputUSDPerMTok: &in, OutputUSDPerMTok: &out},
+			{ID: "sim-model", ContextWindow: r.window, PriceFields: model.PriceFields{Input: &in, Output: &out}},
+			{ID: "other-model", PriceFields: model.PriceFields{Input: &in, Output: &out}},
 		},
 	}}, "sim-model")
 	if err != nil {

@@ -207,8 +207,8 @@ func (w *world) open(name string, slots int) *simNode {
 	in, out := 1.0, 2.0
 	catalogue, err := model.NewCatalogue([]model.Provider{{
 		Name: model.DefaultProvider, BaseURL: "http://127.0.0.1:1/v1", Models: []model.Offer{
-			{ID: "sim-model", InputUSDPerMTok: &in, OutputUSDPerMTok: &out},
-			{ID: "spare-model", InputUSDPerMTok: &in, OutputUSDPerMTok: &out},
+			{ID: "sim-model", PriceFields: model.PriceFields{Input: &in, Output: &out}},
+			{ID: "spare-model", PriceFields: model.PriceFields{Input: &in, Output: &out}},
 		},
 	}}, "sim-model")
 	if err != nil {

@@ -39,6 +39,7 @@ func (j *journal) withUsage(ops []txn.Op) []txn.Op {
 func (j *journal) countModelCall(u model.Usage, target model.Target, calls int) run.StepMetrics {
 	m := run.StepMetrics{
 		InputTokens: int64(u.InputTokens), OutputTokens: int64(u.OutputTokens), ThinkingTokens: int64(u.ThinkingTokens),
+		CachedTokens: int64(u.CachedTokens), CacheWriteTokens: int64(u.CacheWriteTokens),
 		LLMCalls: 1, ToolCallsCount: int64(calls), Estimated: u.Estimated,
 	}
 	total := &j.rec.Metrics
@@ -59,6 +60,8 @@ func (j *journal) countModelCall(u model.Usage, target model.Target, calls int) 
 	total.InputTokens += m.InputTokens
 	total.OutputTokens += m.OutputTokens
 	total.ThinkingTokens += m.ThinkingTokens
+	total.CachedTokens += m.CachedTokens
+	total.CacheWriteTokens += m.CacheWriteTokens
 	j.next.uses = append(j.next.uses, quota.Called(target, u))
 	return m
 }

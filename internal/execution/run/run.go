@@ -195,6 +195,8 @@ type Metrics struct {
 	InputTokens         int64    `json:"input_tokens"`
 	OutputTokens        int64    `json:"output_tokens"`
 	ThinkingTokens      int64    `json:"thinking_tokens"`
+	CachedTokens        int64    `json:"cached_tokens" doc:"Part of input_tokens that the provider had in a cache."`
+	CacheWriteTokens    int64    `json:"cache_write_tokens" doc:"Part of input_tokens that the provider stored in a cache."`
 	ToolCallsCount      int64    `json:"tool_calls_count"`
 	LLMCallsCount       int64    `json:"llm_calls_count"`
 	GuardrailChecks     int64    `json:"guardrail_checks"`
@@ -296,13 +298,15 @@ type CompactionOutput struct {
 
 // StepMetrics are the metrics of one step.
 type StepMetrics struct {
-	InputTokens    int64    `json:"input_tokens"`
-	OutputTokens   int64    `json:"output_tokens"`
-	ThinkingTokens int64    `json:"thinking_tokens"`
-	LLMCalls       int64    `json:"llm_calls"`
-	ToolCallsCount int64    `json:"tool_calls_count"`
-	CostUSD        *float64 `json:"cost_usd"`
-	Estimated      bool     `json:"estimated,omitzero"`
+	InputTokens      int64    `json:"input_tokens"`
+	OutputTokens     int64    `json:"output_tokens"`
+	ThinkingTokens   int64    `json:"thinking_tokens"`
+	CachedTokens     int64    `json:"cached_tokens"`
+	CacheWriteTokens int64    `json:"cache_write_tokens"`
+	LLMCalls         int64    `json:"llm_calls"`
+	ToolCallsCount   int64    `json:"tool_calls_count"`
+	CostUSD          *float64 `json:"cost_usd"`
+	Estimated        bool     `json:"estimated,omitzero"`
 }
 
 // ToolInput is the input of a step of type tool: one call.

@@ -246,7 +246,15 @@ func WithInstructions(turns []model.Message, instructions string) []model.Messag
 	if instructions == "" {
 		return turns
 	}
-	text := "Instructions of the caller:\n" + instructions
+	return WithPreface(turns, "Instructions of the caller:\n"+instructions)
+}
+
+// WithPreface puts a text in front of the user's last message. A conversation without
+// one gets it as a message. It changes turns.
+func WithPreface(turns []model.Message, text string) []model.Message {
+	if text == "" {
+		return turns
+	}
 	for i := range slices.Backward(turns) {
 		m := &turns[i]
 		switch {

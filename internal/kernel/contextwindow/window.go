@@ -137,9 +137,33 @@ type Limits struct {
 	Messages int // without system messages and summaries
 }
 
+// keptShare is how much of its limits a conversation keeps when it is cut, in percent.
+const keptShare = 60
+
+// steadyCut returns where a conversation is cut if, each time that it outgrew its
+// limits, it was cut down to a part of them at once. So the cut moves seldom, and what a
+// model reads begins as in the call before, which caches of prompts need. It depends only
+// on the units up to the newest one, and not on what is decided for them elsewhere.
+func (u *units) steadyCut(within func(tokens, messages int) bool, l Limits) int {
+	kept := func(n, limit int) bool { return limit <= 0 || n <= limit*keptShare/100 }
+	cut, tokens, count := 0, u.fixed, 0
+	for p := range u.count {
+		tokens += u.tokens[p]
+		count += u.count[p]
+		if within(tokens, count) {
+			continue
+		}
+		for ; cut < p && !(kept(tokens, l.Tokens) && kept(count, l.Messages)); cut++ {
+			tokens -= u.tokens[cut]
+			count -= u.count[cut]
+		}
+	}
+	return min(cut, u.newest)
+}
+
 // Fit returns the messages that a model reads: all of them if they are within
 // the limits; else the system messages, the newest message of the user and the
-// newest others, never a tool's result without its call nor a call without its
+// newest others that are within a part of the limits (steadyCut), never a tool's result without its call nor a call without its
 // results. Messages that must stay are returned even beyond the limits. sizes
 // are the messages' estimates (Meter). The result may be messages itself.
 func Fit(messages []model.Message, sizes []int, l Limits) []model.Message {
@@ -158,6 +182,7 @@ func Fit(messages []model.Message, sizes []int, l Limits) []model.Message {
 	}
 	u := parse(messages, sizes)
 	k := u.grow(u.minimum(), func(_, next selection) bool { return within(next.tokens, next.messages) })
+	k.cut = max(k.cut, u.steadyCut(within, l))
 	if l.Messages <= 0 && k.cut < u.request {
 		// Only whole turns are kept: many models expect the user to begin.
 		for messages[k.cut].Role != model.User {

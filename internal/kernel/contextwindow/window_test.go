@@ -267,22 +267,56 @@ func TestFitExamples(t *testing.T) {
 	}{
 		"no-limit":                   {chat, contextwindow.Limits{}, []int64{1, 2, 3, 4, 5, 6, 7, 8}},
 		"enough":                     {chat, contextwindow.Limits{Tokens: 1000, Messages: 7}, []int64{1, 2, 3, 4, 5, 6, 7, 8}},
-		"whole-turns":                {chat, contextwindow.Limits{Tokens: 650}, []int64{1, 4, 5, 6, 7, 8}},
+		"whole-turns":                {chat, contextwindow.Limits{Tokens: 700}, []int64{1, 8}},
 		"not-half-a-turn":            {chat, contextwindow.Limits{Tokens: 350}, []int64{1, 8}},
 		"only-the-request":           {chat, contextwindow.Limits{Tokens: 1}, []int64{1, 8}},
 		"two-messages":               {chat, contextwindow.Limits{Messages: 2}, []int64{1, 7, 8}},
-		"three-break-no-pair":        {chat, contextwindow.Limits{Messages: 3}, []int64{1, 7, 8}},
+		"three-break-no-pair":        {chat, contextwindow.Limits{Messages: 3}, []int64{1, 8}},
 		"four":                       {chat, contextwindow.Limits{Messages: 4}, []int64{1, 5, 6, 7, 8}},
 		"both-limits":                {chat, contextwindow.Limits{Messages: 4, Tokens: 300}, []int64{1, 7, 8}},
 		"within-a-turn":              {work, contextwindow.Limits{Tokens: 400}, []int64{1, 2, 8, 9}},
 		"rounds-stay-whole":          {work, contextwindow.Limits{Messages: 5}, []int64{1, 2, 8, 9}},
-		"two-rounds":                 {work, contextwindow.Limits{Messages: 6}, []int64{1, 2, 5, 6, 7, 8, 9}},
+		"two-rounds":                 {work, contextwindow.Limits{Messages: 6}, []int64{1, 2, 8, 9}},
 		"the-newest-round-must-stay": {work, contextwindow.Limits{Messages: 1}, []int64{1, 2, 8, 9}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if diff := cmp.Diff(tt.want, numbers(contextwindow.Fit(tt.in, contextwindow.Sizes(tt.in), tt.limits))); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// What a model reads begins, call after call, as in the call before, except where the
+// conversation is cut; and that happens seldom (rule D23-steady-cut).
+func TestCutsAreSeldom(t *testing.T) {
+	t.Parallel()
+	hundred := strings.Repeat("word", 96)
+	for name, limits := range map[string]contextwindow.Limits{"by tokens": {Tokens: 3000}, "by messages": {Messages: 20}, "both": {Tokens: 3000, Messages: 20}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			all := []model.Message{text(model.System, hundred)}
+			var before []int64
+			cuts, longest := 0, 0
+			for turn := range 200 {
+				all = number(append(all, text(model.User, hundred)))
+				for range turn % 3 {
+					id := fmt.Sprint(len(all))
+					all = number(append(all, calls(id), result(id, hundred)))
+					got := numbers(contextwindow.Fit(all, contextwindow.Sizes(all), limits))
+					if !slices.Equal(got[:min(len(before), len(got))], before) {
+						cuts++
+					}
+					before, longest = got, max(longest, len(got))
+				}
+				all = number(append(all, text(model.Assistant, hundred)))
+			}
+			if cuts > 200*4/8 || cuts == 0 {
+				t.Errorf("200 turns cut %d times", cuts)
+			}
+			if longest < 12 {
+				t.Errorf("at most %d messages were read", longest)
 			}
 		})
 	}

@@ -26,12 +26,11 @@ type Provider struct {
 	Limits // of APIKey
 }
 
-// Offer is a listed model of a provider. Either both prices are set or neither.
+// Offer is a listed model of a provider.
 type Offer struct {
-	ID               string   `json:"id"`
-	ContextWindow    int      `json:"context_window"` // tokens; 0: unknown
-	InputUSDPerMTok  *float64 `json:"input_usd_per_mtok"`
-	OutputUSDPerMTok *float64 `json:"output_usd_per_mtok"`
+	ID            string `json:"id"`
+	ContextWindow int    `json:"context_window"` // tokens; 0: unknown
+	PriceFields
 	// Capabilities has the keys of ParseCapabilities, with context_window in
 	// place of max_context_tokens.
 	Capabilities jsontext.Value `json:"capabilities"`
@@ -84,11 +83,13 @@ type Catalogue struct {
 	names     []string // of the providers, in the order of the configuration
 	entries   []Entry
 	fallback  string // the default model's ref
+	prices    *PriceList
 }
 
 type provider struct {
 	Provider
 	offers map[string]Entry
+	public string // the public provider whose endpoint this is; "": none
 	normal string // NormalizeEndpoint of BaseURL; "": it has none, and no tenant can store a key for it
 }
 
@@ -128,6 +129,7 @@ func (c *Catalogue) add(config Provider) {
 	p := &provider{Provider: config, offers: make(map[string]Entry, len(config.Models))}
 	p.BaseURL = trimBase(config.BaseURL)
 	p.normal, _ = NormalizeEndpoint(config.BaseURL)
+	p.public = publicAt(p.normal)
 	c.providers[p.Name] = p
 	c.names = append(c.names, p.Name)
 	for _, o := range config.Models {
@@ -137,9 +139,7 @@ func (c *Catalogue) add(config Provider) {
 
 func (c *Catalogue) list(p *provider, o Offer) {
 	e := Entry{Ref: p.Name + "/" + o.ID, Provider: p.Name, Model: o.ID, Context: o.ContextWindow, Facts: o.Facts}
-	if o.InputUSDPerMTok != nil {
-		e.Price = &Price{Input: *o.InputUSDPerMTok, Output: *o.OutputUSDPerMTok}
-	}
+	e.Price = o.price()
 	e.Capabilities = ParseCapabilities(o.Capabilities)
 	e.Capabilities.Context = 0
 	if e.Facts.Modality == "" {
@@ -150,6 +150,31 @@ func (c *Catalogue) list(p *provider, o Offer) {
 	}
 	p.offers[o.ID] = e
 	c.entries = append(c.entries, e)
+}
+
+// UsePrices sets the list for what the operator's own does not say. It is called
+// before the catalogue is used.
+func (c *Catalogue) UsePrices(l *PriceList) {
+	c.prices = l
+	for i := range c.entries {
+		e := &c.entries[i]
+		p := c.providers[e.Provider]
+		known, ok := l.Lookup(p.public, e.Model)
+		if !ok {
+			continue
+		}
+		t := Target{Price: e.Price, Context: e.Context, MaxOutput: e.Facts.MaxOutput}
+		known.apply(&t)
+		e.Price, e.Context, e.Facts.MaxOutput = t.Price, t.Context, t.MaxOutput
+		p.offers[e.Model] = *e
+	}
+}
+
+// complete sets what the price list has of a model at a public provider's endpoint.
+func (c *Catalogue) complete(t *Target, public string) {
+	if known, ok := c.prices.Lookup(public, t.Model); ok {
+		known.apply(t)
+	}
 }
 
 // List returns the listed models in the order of the configuration.
@@ -240,8 +265,9 @@ func (c *Catalogue) Lookup(ref string) (Target, error) {
 	}
 	t := Target{Provider: p.Name, Model: model, BaseURL: p.BaseURL, APIKey: p.APIKey, Limits: p.Limits}
 	if e, ok := p.offers[model]; ok {
-		t.Price, t.Context, t.Capabilities = e.Price, e.Context, e.Capabilities
+		t.Price, t.Context, t.MaxOutput, t.Capabilities = e.Price, e.Context, e.Facts.MaxOutput, e.Capabilities
 	}
+	c.complete(&t, p.public)
 	return t, nil
 }
 
@@ -304,10 +330,9 @@ func (o Offer) check() error {
 		return fmt.Errorf("the model %q: context_window is negative", o.ID)
 	case len(o.Capabilities) > 0 && o.Capabilities.Kind() != '{':
 		return fmt.Errorf("the model %q: capabilities is not an object", o.ID)
-	case (o.InputUSDPerMTok == nil) != (o.OutputUSDPerMTok == nil):
-		return fmt.Errorf("the model %q: give both input_usd_per_mtok and output_usd_per_mtok, or neither", o.ID)
-	case o.InputUSDPerMTok != nil && (*o.InputUSDPerMTok < 0 || *o.OutputUSDPerMTok < 0):
-		return fmt.Errorf("the model %q: a price is negative", o.ID)
+	}
+	if err := o.PriceFields.check(); err != nil {
+		return fmt.Errorf("the model %q: %w", o.ID, err)
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ var compareTargets = cmp.Options{cmp.Comparer(func(a, b secret.String) bool { re
 func TestResolve(t *testing.T) {
 	t.Parallel()
 	key := secret.New
-	small := model.Target{Provider: "default", Model: "small", BaseURL: "http://10.0.0.1:8000/v1", APIKey: key("key-d"), Price: &model.Price{Input: 1, Output: 2}, Context: 8000}
+	small := model.Target{Provider: "default", Model: "small", BaseURL: "http://10.0.0.1:8000/v1", APIKey: key("key-d"), Price: &model.Price{Rates: model.Rates{Input: 1, Output: 2}}, Context: 8000}
 	tests := map[string]struct {
 		spec model.Spec
 		want model.Target
@@ -157,7 +157,7 @@ func TestList(t *testing.T) {
 	c := catalogue(t, providersFile, "acme/y")
 	chat := model.Facts{Modality: model.Chat}
 	want := []model.Entry{
-		{Ref: "default/small", Provider: "default", Model: "small", Context: 8000, Price: &model.Price{Input: 1, Output: 2}, Facts: chat},
+		{Ref: "default/small", Provider: "default", Model: "small", Context: 8000, Price: &model.Price{Rates: model.Rates{Input: 1, Output: 2}}, Facts: chat},
 		{Ref: "default/free/large", Provider: "default", Model: "free/large", Facts: chat},
 		{Ref: "acme/x", Provider: "acme", Model: "x", Facts: chat},
 		{Ref: "acme/y", Provider: "acme", Model: "y", Facts: chat}, // the default model is listed too

@@ -53,6 +53,23 @@ func EstimateInput(req Request) int {
 	return n
 }
 
+// Plausible reports whether the numbers can be those of a call: there are some, none is
+// negative, and they are not far beyond the model's context window. What is configured of
+// a window may be less than it is, so several times of it are believed.
+func (u *Usage) Plausible(t *Target) bool {
+	limit := maxContext
+	if t.Context > 0 {
+		limit = max(8*t.Context, 8*leastWindow)
+	}
+	if u.InputTokens == 0 && u.OutputTokens == 0 || u.InputTokens < 0 || u.OutputTokens < 0 {
+		return false
+	}
+	return u.InputTokens <= limit && u.OutputTokens <= limit
+}
+
+// leastWindow is the smallest context window in tokens that a model is believed to have.
+const leastWindow = 32_000
+
 // EstimateOutput returns about how many tokens an answer has.
 func EstimateOutput(r Response) Usage {
 	u := Usage{ThinkingTokens: EstimateTokens(r.Thinking), Estimated: true}

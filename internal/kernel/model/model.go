@@ -81,19 +81,10 @@ type Target struct {
 	Price    *Price        // nil: unknown
 	Context  int           // context window in tokens; 0: unknown
 	Limits   Limits        // of the provider for APIKey
+	// MaxOutput is the largest answer in tokens; 0: unknown.
+	MaxOutput int
 
 	Capabilities Capabilities // Context apart
-}
-
-// Price is in US dollars per million tokens.
-type Price struct {
-	Input  float64 `json:"input_usd_per_mtok"`
-	Output float64 `json:"output_usd_per_mtok"`
-}
-
-// Cost of a usage, in US dollars.
-func (p Price) Cost(u Usage) float64 {
-	return (p.Input*float64(u.InputTokens) + p.Output*float64(u.OutputTokens)) / 1e6
 }
 
 // Request is one model call.
@@ -107,6 +98,9 @@ type Request struct {
 	TopP        *float64
 	Stop        []string
 	Extra       map[string]jsontext.Value // further wire fields (response_format, reasoning_effort …)
+	// CacheKey names what prompts have in common, for endpoints that choose the machine
+	// by it whose cache has the beginning of the prompt; "": nothing.
+	CacheKey string
 	// Detailed requests the pieces of tool calls too, and the zero Delta. Without
 	// it calls come with the response only, and an answer that breaks off in the
 	// middle of a call is requested again.
@@ -168,14 +162,17 @@ type Response struct {
 	FirstToken   time.Duration // zero where nothing streamed
 }
 
-// Usage counts tokens. ThinkingTokens are part of OutputTokens. Estimated means
-// that the endpoint reported no numbers and four characters count as a token.
+// Usage counts tokens. ThinkingTokens are part of OutputTokens; CachedTokens, which the
+// provider had in a cache, and CacheWriteTokens, which it stored in one, are part of
+// InputTokens. Estimated means that the endpoint reported no numbers, or none that can
+// be true, and four characters count as a token.
 type Usage struct {
-	InputTokens    int  `json:"input_tokens"`
-	OutputTokens   int  `json:"output_tokens"`
-	ThinkingTokens int  `json:"thinking_tokens,omitzero"`
-	CachedTokens   int  `json:"cached_tokens,omitzero"`
-	Estimated      bool `json:"estimated,omitzero"`
+	InputTokens      int  `json:"input_tokens"`
+	OutputTokens     int  `json:"output_tokens"`
+	ThinkingTokens   int  `json:"thinking_tokens,omitzero"`
+	CachedTokens     int  `json:"cached_tokens,omitzero"`
+	CacheWriteTokens int  `json:"cache_write_tokens,omitzero"`
+	Estimated        bool `json:"estimated,omitzero"`
 }
 
 // Client calls models. With a sink the answer is streamed: sink is called for

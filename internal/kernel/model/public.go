@@ -38,6 +38,16 @@ var publics = []Public{
 // Publics lists the providers that are known without being configured.
 func Publics() []Public { return slices.Clip(publics) }
 
+// publicAt returns the id of the public provider at an endpoint; "": none.
+func publicAt(normal string) string {
+	for i := range publics {
+		if !publics[i].Local && publics[i].Endpoint == normal {
+			return publics[i].ID
+		}
+	}
+	return ""
+}
+
 // PublicProvider finds one of them.
 func PublicProvider(id string) (Public, bool) {
 	for i := range publics {

@@ -110,6 +110,9 @@ func (r Resolver) own(ctx context.Context, tenant string, spec Spec) (Target, er
 		return Target{}, notConfigured("The agent names an endpoint_url but no model; set model_ref to the model's name there.")
 	}
 	t := Target{Provider: Custom, Model: spec.ModelRef, BaseURL: trimBase(spec.EndpointURL), Guarded: true}
+	if normal, ok := NormalizeEndpoint(spec.EndpointURL); ok {
+		r.Catalogue.complete(&t, publicAt(normal))
+	}
 	if spec.APIKeyRef == "" {
 		return t, nil
 	}
@@ -152,7 +155,7 @@ func (r Resolver) withKey(ctx context.Context, tenant string, spec Spec) (Target
 		return Target{}, notConfigured("The agent names the credential %q but no model; set model_ref to %s/<model>.", c.Name, c.Name)
 	}
 	if name == c.Name && c.Origin != OriginPlatform {
-		return tenants(c, model), nil
+		return r.tenants(c, model), nil
 	}
 	t, err := r.Catalogue.Lookup(name + "/" + model)
 	if err != nil || !r.Catalogue.At(name, c.Endpoint) {
@@ -181,7 +184,7 @@ func (r Resolver) named(ctx context.Context, tenant, ref string) (Target, error)
 			if rest == "" {
 				return Target{}, notConfigured("The model_ref %q names a provider but no model; write %s/<model>.", ref, first)
 			}
-			return tenants(c, rest), nil
+			return r.tenants(c, rest), nil
 		}
 	}
 	t, err := r.Catalogue.Lookup(ref)
@@ -220,7 +223,7 @@ func (r Resolver) Provider(ctx context.Context, tenant, name string) (Target, bo
 		}
 		_, platform := r.Catalogue.Endpoint(name)
 		if c != nil && c.Origin != OriginPlatform && (c.Shared || !platform) {
-			t := tenants(c, "")
+			t := r.tenants(c, "")
 			t.TenantID = tenant
 			return t, true, nil
 		}
@@ -234,8 +237,10 @@ func (r Resolver) Provider(ctx context.Context, tenant, name string) (Target, bo
 
 // tenants returns the target of a credential whose endpoint is not the
 // operator's.
-func tenants(c *Credential, model string) Target {
-	return Target{Provider: c.Name, Model: model, BaseURL: c.Endpoint, APIKey: c.Key, Guarded: true, OwnKey: true, Limits: c.Limits}
+func (r Resolver) tenants(c *Credential, model string) Target {
+	t := Target{Provider: c.Name, Model: model, BaseURL: c.Endpoint, APIKey: c.Key, Guarded: true, OwnKey: true, Limits: c.Limits}
+	r.Catalogue.complete(&t, publicAt(c.Endpoint))
+	return t
 }
 
 func (r Resolver) credential(ctx context.Context, tenant, ref string) (*Credential, error) {

@@ -129,13 +129,15 @@ type Use struct {
 	Source  string // where the run came from, see run.Record.Source; or one of the sources above
 	KeyID   string // of the calling key; "": a person, or no caller
 
-	Runs           int64
-	ModelCalls     int64
-	InputTokens    int64
-	OutputTokens   int64
-	ThinkingTokens int64 // part of OutputTokens
-	ToolCalls      int64
-	CostNano       int64 // billionths of a US dollar, as far as prices are known
+	Runs             int64
+	ModelCalls       int64
+	InputTokens      int64
+	OutputTokens     int64
+	ThinkingTokens   int64 // part of OutputTokens
+	CachedTokens     int64 // part of InputTokens, as the next
+	CacheWriteTokens int64
+	ToolCalls        int64
+	CostNano         int64 // billionths of a US dollar, as far as prices are known
 }
 
 // Called returns the usage of a model call.
@@ -143,6 +145,7 @@ func Called(target model.Target, u model.Usage) Use {
 	use := Use{
 		Model: target.Provider + "/" + target.Model, ModelCalls: 1,
 		InputTokens: int64(u.InputTokens), OutputTokens: int64(u.OutputTokens), ThinkingTokens: int64(u.ThinkingTokens),
+		CachedTokens: int64(u.CachedTokens), CacheWriteTokens: int64(u.CacheWriteTokens),
 	}
 	if target.Price != nil {
 		use.CostNano = int64(math.Round(min(target.Price.Cost(u), 9e9) * 1e9))

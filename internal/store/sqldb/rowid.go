@@ -71,7 +71,8 @@ func (db *DB) rewrite(ctx context.Context, tx *sql.Tx, change func(definition st
 
 // definitionsOf returns what creates the indexes and triggers of a table.
 func definitionsOf(ctx context.Context, tx *sql.Tx, table string) ([]string, error) {
-	rows, err := tx.QueryContext(ctx, `SELECT sql FROM sqlite_master WHERE tbl_name = ? AND type IN ('index', 'trigger') AND sql IS NOT NULL ORDER BY rowid`, table)
+	rows, err := tx.QueryContext(ctx, `SELECT sql FROM sqlite_master
+		WHERE tbl_name = ? AND type IN ('index', 'trigger') AND sql IS NOT NULL ORDER BY rowid`, table)
 	if err != nil {
 		return nil, err
 	}

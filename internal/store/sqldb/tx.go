@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"time"
 
 	"agentd/internal/base/fault"
 	"agentd/internal/base/txn"
@@ -53,6 +54,7 @@ func (tx *Tx) Exec(query string, args ...any) (int64, error) {
 		return 0, err
 	}
 	tx.cfg.sent(query, args)
+	defer tx.took(query, time.Now())
 	if tx.sqlite != nil {
 		n, wrote, err := tx.sqlite.exec(query, args)
 		tx.dirty = tx.dirty || wrote
@@ -75,6 +77,7 @@ func (tx *Tx) Query(query string, args ...any) (*sql.Rows, error) {
 		return nil, err
 	}
 	tx.cfg.sent(query, args)
+	defer tx.took(query, time.Now())
 	tx.dirty = tx.dirty || !reads(query)
 	rows, err := tx.rows.QueryContext(tx.ctx, query, args...)
 	if err != nil {
@@ -91,6 +94,7 @@ func (tx *Tx) QueryRow(query string, args ...any) *sql.Row {
 		ctx = failing{ctx, err}
 	}
 	tx.cfg.sent(query, args)
+	defer tx.took(query, time.Now())
 	tx.dirty = tx.dirty || !reads(query)
 	row := tx.rows.QueryRowContext(ctx, query, args...)
 	if err := row.Err(); err != nil && tx.failed == nil {
@@ -129,6 +133,13 @@ func (tx *Tx) LockTenant(tenant string) error {
 
 // Postgres reports whether the database is PostgreSQL.
 func (tx *Tx) Postgres() bool { return tx.sqlite == nil }
+
+// took reports a statement that was slow.
+func (tx *Tx) took(text string, start time.Time) {
+	if d := time.Since(start); d >= slowStatement {
+		tx.cfg.took(txn.OriginOf(tx.ctx), text, d)
+	}
+}
 
 func (tx *Tx) usable() error {
 	if tx.failed != nil {

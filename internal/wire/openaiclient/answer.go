@@ -5,9 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
-
 	"agentd/internal/kernel/model"
 )
 
@@ -145,32 +142,6 @@ func (a *answer) addMessage(m *message) error {
 	return nil
 }
 
-// addUsage sets the usage, if there is any; the last one wins.
-func (a *answer) addUsage(raw jsontext.Value) {
-	if raw.Kind() != '{' {
-		return
-	}
-	var u struct {
-		Prompt     float64 `json:"prompt_tokens"`
-		Completion float64 `json:"completion_tokens"`
-		PromptMore struct {
-			Cached float64 `json:"cached_tokens"`
-		} `json:"prompt_tokens_details"`
-		CompletionMore struct {
-			Reasoning float64 `json:"reasoning_tokens"`
-		} `json:"completion_tokens_details"`
-	}
-	if json.Unmarshal(raw, &u, lenient) != nil {
-		return
-	}
-	a.setUsage(model.Usage{
-		InputTokens:    count(u.Prompt),
-		OutputTokens:   count(u.Completion),
-		ThinkingTokens: count(u.CompletionMore.Reasoning),
-		CachedTokens:   count(u.PromptMore.Cached),
-	})
-}
-
 // setUsage sets the usage unless it is zero: some endpoints send zeros until the end,
 // or always.
 func (a *answer) setUsage(u model.Usage) {
@@ -184,9 +155,6 @@ func (a *answer) setModel(name []byte) {
 		a.model = string(name)
 	}
 }
-
-// count bounds an endpoint's number to what can be added up and billed.
-func count(n float64) int { return int(max(0, min(n, 1e12))) }
 
 // response returns the whole answer, with missing members filled in.
 func (a *answer) response(req *model.Request) model.Response {
@@ -209,7 +177,7 @@ func (a *answer) response(req *model.Request) model.Response {
 	}
 	r.Opaque = a.opaque.encode(r.Thinking, len(r.ToolCalls) > 0)
 	r.FinishReason = finishReason(a.finish, len(r.ToolCalls) > 0)
-	if r.Usage == (model.Usage{}) {
+	if !r.Usage.Plausible(&req.Target) {
 		r.Usage = model.EstimateOutput(r)
 		r.Usage.InputTokens = model.EstimateInput(*req)
 	}

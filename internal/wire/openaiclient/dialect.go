@@ -17,6 +17,7 @@ type dialect struct {
 	noStreamOptions     bool // without stream_options
 	noThinking          bool // without thinkingFields
 	skipSignatures      bool // with skippedSignature in calls that have none
+	noCacheKey          bool // without prompt_cache_key
 	noOpaque            bool // without what answers came with; see opaqueParts
 }
 
@@ -36,6 +37,10 @@ func (d dialect) adapt(e *model.Error, req *model.Request) (dialect, bool) {
 	}
 	if !d.noStreamOptions && strings.Contains(message, "stream_options") {
 		d.noStreamOptions = true
+		return d, true
+	}
+	if !d.noCacheKey && req.CacheKey != "" && strings.Contains(message, "prompt_cache_key") {
+		d.noCacheKey = true
 		return d, true
 	}
 	if !d.skipSignatures && sendsCalls(req) && strings.Contains(message, "thought_signature") {

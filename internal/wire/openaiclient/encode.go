@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -189,7 +190,17 @@ func appendSettings(b []byte, req *model.Request, style dialect) []byte {
 		}
 		b = append(b, ']')
 	}
+	if req.CacheKey != "" && !style.noCacheKey && takesCacheKey(req) {
+		b = append(b, `,"prompt_cache_key":`...)
+		b = appendString(b, req.CacheKey)
+	}
 	return b
+}
+
+// takesCacheKey reports whether an endpoint is known to take a prompt_cache_key: others
+// refuse fields that they do not know, or ignore them.
+func takesCacheKey(req *model.Request) bool {
+	return strings.HasPrefix(req.Target.BaseURL, "https://api.openai.com/") && !has(req, "prompt_cache_key")
 }
 
 func has(req *model.Request, field string) bool {

@@ -38,6 +38,7 @@ const (
 	cachedMember
 	thinkingMember
 	promptMember
+	totalMember
 	completionMember
 	modelMember
 	stopMember
@@ -150,22 +151,29 @@ func (q *fastChunk) counts() {
 	if q.null() {
 		return
 	}
+	var c counts
 	for name := q.first(); name != nil; name = q.next() {
 		switch string(name) {
 		case "prompt_tokens":
 			q.once(promptMember)
-			q.usage.InputTokens = q.count()
+			c.prompt = q.count()
 		case "completion_tokens":
 			q.once(completionMember)
-			q.usage.OutputTokens = q.count()
+			c.completion = q.count()
+		case "total_tokens":
+			q.once(totalMember)
+			c.total = q.count()
 		case "prompt_tokens_details":
-			q.usage.CachedTokens = q.detail("cached_tokens", cachedMember)
+			c.cached = q.detail("cached_tokens", cachedMember)
 		case "completion_tokens_details":
-			q.usage.ThinkingTokens = q.detail("reasoning_tokens", thinkingMember)
+			c.reasoning = q.detail("reasoning_tokens", thinkingMember)
+		case "prompt_cache_hit_tokens", "cached_tokens", "cache_read_input_tokens", "cache_creation_input_tokens":
+			q.fail() // names of single endpoints
 		default:
 			q.scalar()
 		}
 	}
+	q.usage = c.usage()
 }
 
 // detail reads one number out of an object of numbers.
@@ -177,6 +185,9 @@ func (q *fastChunk) detail(wanted string, once member) (n int) {
 	found := false
 	for name := q.first(); name != nil; name = q.next() {
 		if string(name) != wanted {
+			if string(name) == "cache_write_tokens" || string(name) == "cache_creation_tokens" {
+				q.fail()
+			}
 			q.scalar()
 			continue
 		}

@@ -247,7 +247,7 @@ func (r *relay) result(req *model.Request) model.Forwarded {
 		return model.Forwarded{Usage: resp.Usage, Response: &resp}
 	}
 	u := r.answer.usage
-	if u == (model.Usage{}) {
+	if !u.Plausible(&r.f.Target) {
 		u = model.Usage{InputTokens: (len(r.f.Body) + 3) / 4, OutputTokens: (r.textBytes + 3) / 4, Estimated: true}
 	}
 	return model.Forwarded{Usage: u}

@@ -150,3 +150,19 @@ func TestOpaqueDataThatIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// Only an endpoint that is known to take the key of a cache gets one.
+func TestCacheKey(t *testing.T) {
+	t.Parallel()
+	for url, want := range map[string]bool{"https://api.openai.com/v1": true, "https://api.openai.com.evil.example/v1": false, "https://api.mistral.ai/v1": false} {
+		req := model.Request{Target: model.Target{BaseURL: url, Model: "m"}, CacheKey: "k"}
+		if got := strings.Contains(string(encode(&req, false, dialect{})), `"prompt_cache_key":"k"`); got != want {
+			t.Errorf("%s: %v", url, got)
+		}
+		refused := dialect{}
+		refused, adapted := refused.adapt(&model.Error{Status: 400, Cause: &endpointError{Message: "Unknown parameter: 'prompt_cache_key'."}}, &req)
+		if !adapted || strings.Contains(string(encode(&req, false, refused)), "prompt_cache_key") {
+			t.Errorf("%s: it was refused, and is sent again", url)
+		}
+	}
+}

@@ -32,8 +32,9 @@ const (
 		FROM tenants t LEFT JOIN usage_budgets b ON b.tenant_id = t.tenant_id WHERE t.tenant_id = ?`
 
 	counterKey = `tenant_id, period, agent_id, model, source, key_id`
-	counters   = `runs, model_calls, input_tokens, output_tokens, thinking_tokens, tool_calls, cost_nano`
-	totals     = `period, runs, input_tokens + output_tokens, tool_calls, cost_nano`
+	counters   = `runs, model_calls, input_tokens, output_tokens, thinking_tokens, tool_calls, cost_nano,
+		cached_tokens, cache_write_tokens`
+	totals = `period, runs, input_tokens + output_tokens, tool_calls, cost_nano`
 	// A month sorts before its days, and its name is shorter than that of a day.
 	spent = `SELECT CAST(COALESCE(SUM(cost_nano), 0) AS BIGINT) FROM usage_counters WHERE tenant_id = ? AND agent_id = '' AND model = ''
 		AND source = '' AND period >= ? AND period <= ? AND LENGTH(period) = 10`
@@ -59,9 +60,9 @@ var (
 
 // forEachCounter formats each column of counters.
 func forEachCounter(format string) string {
-	names := strings.Split(counters, `, `)
+	names := strings.Split(counters, `,`)
 	for i, name := range names {
-		names[i] = fmt.Sprintf(format, name)
+		names[i] = fmt.Sprintf(format, strings.TrimSpace(name))
 	}
 	return strings.Join(names, `, `)
 }
@@ -135,6 +136,7 @@ func useArgs(tenant, period string, u quota.Use) []any {
 	return []any{
 		tenant, period, u.AgentID, u.Model, u.Source, u.KeyID,
 		u.Runs, u.ModelCalls, u.InputTokens, u.OutputTokens, u.ThinkingTokens, u.ToolCalls, u.CostNano,
+		u.CachedTokens, u.CacheWriteTokens,
 	}
 }
 
@@ -204,7 +206,8 @@ func (s *Store) ListRows(ctx context.Context, tenant string, q usage.Query) ([]u
 	for rows.Next() {
 		var r usage.Row
 		err := rows.Scan(&r.Day, &r.Model, &r.Source, &r.KeyID,
-			&r.Runs, &r.ModelCalls, &r.InputTokens, &r.OutputTokens, &r.ThinkingTokens, &r.ToolCalls, &r.CostNano)
+			&r.Runs, &r.ModelCalls, &r.InputTokens, &r.OutputTokens, &r.ThinkingTokens, &r.ToolCalls, &r.CostNano,
+			&r.CachedTokens, &r.CacheWriteTokens)
 		if err != nil {
 			return nil, err
 		}

@@ -184,7 +184,8 @@ var unfinishedStatuses = func() (all []string) {
 // ended, which are few beside those of a busy agent that have.
 func (s *Store) HasUnfinishedTx(tx txn.Tx, tenant, agent string, version int64) (has bool, err error) {
 	in, args := sqldb.In(unfinishedStatuses, tenant)
-	err = sqldb.From(tx).QueryRow(`SELECT EXISTS (SELECT 1 FROM runs WHERE tenant_id = ? AND status`+in+` AND agent_id = ? AND agent_version = ?)`, append(args, agent, version)...).Scan(&has)
+	err = sqldb.From(tx).QueryRow(`SELECT EXISTS (SELECT 1 FROM runs WHERE tenant_id = ? AND status`+in+
+		` AND agent_id = ? AND agent_version = ?)`, append(args, agent, version)...).Scan(&has)
 	return has, err
 }
 

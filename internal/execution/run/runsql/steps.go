@@ -148,8 +148,8 @@ func restoreArguments(dec *sqldb.Decoder, input, output string) schema.Nullable 
 }
 
 // packed shortens the metrics of a step, half of which are names: to an array
-// of the values in the order of run.StepMetrics, without an unknown cost and
-// without estimated where it is false. Metrics with any other member stay the
+// of the values in the order that unpacked has, without those at its end that are
+// zero. Metrics with any other member stay the
 // object that they are.
 func packed(metrics schema.Nullable) any {
 	var m run.StepMetrics
@@ -160,15 +160,19 @@ func packed(metrics schema.Nullable) any {
 		return string(metrics)
 	}
 	numbers := []int64{m.InputTokens, m.OutputTokens, m.ThinkingTokens, m.LLMCalls, m.ToolCallsCount}
-	values := make([]any, 0, 7)
+	values := make([]any, 0, 9)
 	for _, n := range numbers {
 		values = append(values, n)
 	}
-	if m.CostUSD != nil || m.Estimated {
+	cached := m.CachedTokens != 0 || m.CacheWriteTokens != 0
+	if m.CostUSD != nil || m.Estimated || cached {
 		values = append(values, m.CostUSD)
 	}
-	if m.Estimated {
-		values = append(values, true)
+	if m.Estimated || cached {
+		values = append(values, m.Estimated)
+	}
+	if cached {
+		values = append(values, m.CachedTokens, m.CacheWriteTokens)
 	}
 	b, err := json.Marshal(values)
 	if err != nil {
@@ -183,7 +187,8 @@ func unpacked(stored sql.NullString) schema.Nullable {
 		return nullable(stored)
 	}
 	var m run.StepMetrics
-	into := []any{&m.InputTokens, &m.OutputTokens, &m.ThinkingTokens, &m.LLMCalls, &m.ToolCallsCount, &m.CostUSD, &m.Estimated}
+	into := []any{&m.InputTokens, &m.OutputTokens, &m.ThinkingTokens, &m.LLMCalls, &m.ToolCallsCount, &m.CostUSD, &m.Estimated,
+		&m.CachedTokens, &m.CacheWriteTokens}
 	var values []jsontext.Value
 	if json.Unmarshal([]byte(stored.String), &values) != nil || len(values) > len(into) {
 		return nullable(stored)

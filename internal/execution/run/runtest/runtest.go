@@ -236,6 +236,7 @@ func (s suite) steps(t *testing.T) {
 			InputTokens: 1, OutputTokens: 2, ThinkingTokens: 3, LLMCalls: 4, CostUSD: &cost,
 		})},
 		{Type: run.StepTool, Metrics: stepMetrics(t, run.StepMetrics{InputTokens: 1, Estimated: true})},
+		{Type: run.StepTool, Metrics: stepMetrics(t, run.StepMetrics{InputTokens: 9, CachedTokens: 5, CacheWriteTokens: 2})},
 	} {
 		st.Seq = int64(len(want)) + 1
 		st.StepID, st.RunID, st.TenantID, st.StepIndex = ident.New(), id, tenant, st.Seq-1
@@ -248,7 +249,7 @@ func (s suite) steps(t *testing.T) {
 		after int64
 		limit int
 		want  []run.Step
-	}{{0, 0, want}, {2, 0, want[2:]}, {1, 2, want[1:3]}, {6, 1, want[6:7]}, {9, 0, nil}} {
+	}{{0, 0, want}, {2, 0, want[2:]}, {1, 2, want[1:3]}, {6, 1, want[6:7]}, {10, 0, nil}} {
 		got, err := s.ListSteps(t.Context(), tenant, id, c.after, c.limit)
 		if err != nil {
 			t.Fatal(err)

@@ -41,7 +41,8 @@ func (cmd *runsListCommand) Run(s *server) (err error) {
 	if err != nil {
 		return err
 	}
-	q := query("status", strings.Join(cmd.Status, ","), "agent_id", agentID, "created_after", since, "created_before", until, "error_code", cmd.Error)
+	q := query("status", strings.Join(cmd.Status, ","), "agent_id", agentID, "error_code", cmd.Error,
+		"created_after", since, "created_before", until)
 	for key, value := range cmd.Meta {
 		q.Set("metadata["+key+"]", value)
 	}

@@ -242,7 +242,7 @@ func (l *lifecycle) mergeMetadata(tx txn.Tx, r *Record, patch schema.Object) err
 	if err := l.check(r.Metadata, nil); err != nil {
 		return err
 	}
-	if err := l.store.LabelTx(tx, r); err != nil {
+	if err := l.store.UpdateLabelsTx(tx, r); err != nil {
 		return err
 	}
 	return l.onChange(tx, r.TenantID, r.SessionID)

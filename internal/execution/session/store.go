@@ -27,8 +27,8 @@ type Store interface {
 	// LockTx reads a session. Until commit, no other transaction can change it or
 	// take a turn in it.
 	LockTx(tx txn.Tx, tenant, id string) (*Record, error)
-	// LabelTx lets a session whose metadata was changed be found by it.
-	LabelTx(tx txn.Tx, r *Record) error
+	// UpdateLabelsTx stores by which metadata a session is found, after a change.
+	UpdateLabelsTx(tx txn.Tx, r *Record) error
 	// UpdateTx writes the mutable fields of a locked session.
 	UpdateTx(tx txn.Tx, r *Record) error
 	// List returns a page of sessions, newest first.

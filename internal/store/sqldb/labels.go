@@ -111,7 +111,8 @@ func (all Filters[F]) SelectBy(l Labels, labels map[string]string, table, tenant
 func (all Filters[F]) selectLabelled(l Labels, labels map[string]string, table, tenant string, f *F, w page.Window) (string, []any) {
 	names := slices.Sorted(maps.Keys(labels))
 	var text strings.Builder
-	text.WriteString(`(SELECT created_at AS label_at, ` + l.ID + ` AS label_id FROM ` + l.Table + ` WHERE tenant_id = ? AND name = ? AND value = ?) AS label
+	text.WriteString(`(SELECT created_at AS label_at, ` + l.ID + ` AS label_id FROM ` + l.Table + `
+		WHERE tenant_id = ? AND name = ? AND value = ?) AS label
 		CROSS JOIN ` + table + ` WHERE tenant_id = ? AND ` + l.ID + ` = label_id`)
 	args := []any{tenant, names[0], labelValue(labels[names[0]]), tenant}
 	for _, name := range names[1:] {

@@ -50,8 +50,8 @@ func (s *Store) CreateTx(tx txn.Tx, r *session.Record) error {
 	return labels.Insert(r.TenantID, r.SessionID, r.CreatedAt, r.Metadata)(tx)
 }
 
-// LabelTx implements session.Store.
-func (s *Store) LabelTx(tx txn.Tx, r *session.Record) error {
+// UpdateLabelsTx implements session.Store.
+func (s *Store) UpdateLabelsTx(tx txn.Tx, r *session.Record) error {
 	return labels.Replace(tx, r.TenantID, r.SessionID, r.CreatedAt, r.Metadata)
 }
 

@@ -31,7 +31,7 @@ type AuthProvider struct {
 	ID       string     `json:"id" required:"true" doc:"otp for the code sent by email, otherwise the provider."`
 	Linked   bool       `json:"linked" required:"true" doc:"Whether the caller can sign in this way."`
 	Subject  string     `json:"sub,omitzero" doc:"The account's ID at the provider."`
-	Email    string     `json:"email,omitzero"`
+	Email    *string    `json:"email" required:"true" doc:"The address that is used, or that the provider reported. Null where there is none."`
 	LinkedAt *time.Time `json:"linked_at,omitzero"`
 }
 
@@ -56,16 +56,25 @@ func (l links) list(ctx context.Context, who authz.Caller, _ *nothing) (AuthProv
 			return AuthProviders{}, err
 		}
 	}
-	items := []AuthProvider{{ID: OTP, Linked: l.canMail(email), Email: email}}
+	items := []AuthProvider{{ID: OTP, Linked: l.canMail(email), Email: orNull(email)}}
 	for _, p := range l.providers {
 		if !slices.ContainsFunc(linked, func(l Link) bool { return l.Provider == p.ID }) {
 			items = append(items, AuthProvider{ID: p.ID})
 		}
 	}
 	for _, l := range linked {
-		items = append(items, AuthProvider{ID: l.Provider, Linked: true, Subject: l.Subject, Email: l.ProviderEmail, LinkedAt: &l.LinkedAt})
+		items = append(items, AuthProvider{
+			ID: l.Provider, Linked: true, Subject: l.Subject, Email: orNull(l.ProviderEmail), LinkedAt: &l.LinkedAt,
+		})
 	}
 	return AuthProviders{Items: items, Providers: items}, nil
+}
+
+func orNull(email string) *string {
+	if email == "" {
+		return nil
+	}
+	return &email
 }
 
 // canMail reports whether a code can be sent to an address.
@@ -96,6 +105,8 @@ func (l links) unlink(ctx context.Context, who authz.Caller, in *unlinkIn) (Unli
 		out = Unlinked{OK: true, Provider: in.Provider, RemainingFactors: remaining, AlreadyUnlinked: !linked}
 		_, unknown := l.providers.find(in.Provider)
 		switch {
+		case in.Provider == OTP:
+			return fault.New(fault.Conflict, "", "Codes by email belong to a verified address and cannot be unlinked; a provider can.")
 		case !linked && unknown != nil:
 			return fault.New(fault.NotFound, "", "There is no sign-in provider of that name.")
 		case !linked:

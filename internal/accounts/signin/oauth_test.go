@@ -419,7 +419,7 @@ func TestAuthProviders(t *testing.T) {
 			return got["items"].([]any)
 		}
 		otp := object{"id": "otp", "linked": true, "email": "ann@example.com"}
-		want := []any{otp, object{"id": "corp", "linked": false}, object{"id": "other", "linked": false}}
+		want := []any{otp, object{"id": "corp", "linked": false, "email": nil}, object{"id": "other", "linked": false, "email": nil}}
 		if diff := cmp.Diff(want, items()); diff != "" {
 			b.t.Error(diff)
 		}
@@ -432,7 +432,7 @@ func TestAuthProviders(t *testing.T) {
 			b.t.Error(diff)
 		}
 		b.flow("corp", nil)
-		want = []any{otp, object{"id": "other", "linked": false}, object{
+		want = []any{otp, object{"id": "other", "linked": false, "email": nil}, object{
 			"id": "corp", "linked": true, "sub": "ann-at-the-provider", "email": "ann@example.com", "linked_at": b.clock.Now().Format(time.RFC3339),
 		}}
 		if diff := cmp.Diff(want, items()); diff != "" {
@@ -447,7 +447,7 @@ func TestAuthProviders(t *testing.T) {
 		}
 		b.refused(fault.Conflict, "CONFLICT", ann, "DELETE", unlinkPath, object{"provider": "other"})
 		b.refused(fault.NotFound, "NOT_FOUND", ann, "DELETE", unlinkPath, object{"provider": "none"})
-		b.refused(fault.NotFound, "NOT_FOUND", ann, "DELETE", unlinkPath, object{"provider": "otp"})
+		b.refused(fault.Conflict, "CONFLICT", ann, "DELETE", unlinkPath, object{"provider": "otp"})
 		if b.log.has("auth.provider_unlinked "+ann.UserID+` {"provider":"corp"}`) != 1 || b.log.has("auth.provider_unlinked") != 1 {
 			b.t.Errorf("audited %v", b.log.entries)
 		}
@@ -475,10 +475,11 @@ func TestAuthProviders(t *testing.T) {
 		}
 		unverified := b.member("Nameless", "")
 		if got := b.must(unverified, "GET", "/api/v1/me/auth-providers", nil).json["items"].([]any)[0]; !cmp.Equal(got,
-			object{"id": "otp", "linked": false}) {
+			object{"id": "otp", "linked": false, "email": nil}) {
 			b.t.Errorf("%v", got)
 		}
 		b.must(unverified, "DELETE", unlinkPath, object{"provider": "corp"})
+		b.refused(fault.Conflict, "CONFLICT", unverified, "DELETE", unlinkPath, object{"provider": "otp"})
 	}, provider)
 }
 

@@ -156,8 +156,10 @@ func (s *Service) Update(ctx context.Context, who authz.Caller, id string, c Cha
 // SettingsChange is a change of the operator's settings of a tenant. Nil fields
 // stay.
 type SettingsChange struct {
-	PurgeProtection *bool
-	EgressAllowlist *[]string // empty: anywhere
+	PurgeProtection *bool     `json:"purge_protection,omitzero"`
+	EgressAllowlist *[]string `json:"egress_allowlist,omitzero"` // empty: anywhere
+	LegalHold       *bool     `json:"legal_hold,omitzero"`
+	MaxRetention    *int64    `json:"max_retention_days,omitzero"` // 0: none
 }
 
 // SettingsAnswer shows the operator's settings of a tenant.
@@ -168,7 +170,41 @@ type SettingsAnswer struct {
 	Settings struct {
 		PurgeProtection bool     `json:"purge_protection" required:"true"`
 		EgressAllowlist []string `json:"egress_allowlist" required:"true" doc:"Empty: any public host."`
+		LegalHold       bool     `json:"legal_hold" required:"true"`
+		MaxRetention    int64    `json:"max_retention_days" required:"true" doc:"0: none."`
 	} `json:"settings" required:"true"`
+}
+
+// held are the operator's settings that are members of Tenant.Settings, where the
+// company's owner can read them.
+type held struct {
+	LegalHold    bool  `json:"legal_hold"`
+	MaxRetention int64 `json:"max_retention_days"`
+}
+
+// held returns the operator's members of the settings. A member of another type
+// counts as absent.
+func (t *Tenant) held() (h held) {
+	var members map[string]jsontext.Value
+	if json.Unmarshal(t.Settings, &members) != nil {
+		return held{}
+	}
+	h.LegalHold = members["legal_hold"].Kind() == 't'
+	if days := members["max_retention_days"]; days.Kind() != '0' || json.Unmarshal(days, &h.MaxRetention) != nil {
+		h.MaxRetention = 0
+	}
+	return h
+}
+
+// hold stores the members of the settings that c changes.
+func (t *Tenant) hold(c SettingsChange) error {
+	patch, err := json.Marshal(SettingsChange{LegalHold: c.LegalHold, MaxRetention: c.MaxRetention})
+	if err != nil {
+		return err
+	}
+	settings, err := schema.MergePatch(jsontext.Value(t.Settings), patch)
+	t.Settings = schema.Object(settings)
+	return err
 }
 
 // Configure changes the operator's settings of a tenant. Errors: fault.NotFound;
@@ -181,16 +217,16 @@ func (s *Service) Configure(ctx context.Context, who authz.Caller, id string, c 
 	}
 	answer := func(t Tenant) (a SettingsAnswer) {
 		a.TenantID, a.Settings.PurgeProtection, a.Settings.EgressAllowlist = t.TenantID, t.PurgeProtection, t.EgressAllowlist
+		a.Settings.LegalHold, a.Settings.MaxRetention = t.held().LegalHold, t.held().MaxRetention
 		if a.Settings.EgressAllowlist == nil {
 			a.Settings.EgressAllowlist = []string{}
 		}
 		return a
 	}
 	return change(ctx, s, who, id, "settings_updated", answer, func(tx txn.Tx, t *Tenant) (jsontext.Value, error) {
-		set := struct {
-			PurgeProtection *bool     `json:"purge_protection,omitzero"`
-			EgressAllowlist *[]string `json:"egress_allowlist,omitzero"`
-		}{c.PurgeProtection, c.EgressAllowlist}
+		if err := t.hold(c); err != nil {
+			return nil, err
+		}
 		if c.PurgeProtection != nil {
 			t.PurgeProtection = *c.PurgeProtection
 		}
@@ -198,7 +234,7 @@ func (s *Service) Configure(ctx context.Context, who authz.Caller, id string, c 
 			t.EgressAllowlist = *c.EgressAllowlist
 			tx.AfterCommit(func() { s.OnEgress(id) })
 		}
-		return marshal(set)
+		return marshal(c)
 	})
 }
 

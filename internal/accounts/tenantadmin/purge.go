@@ -48,7 +48,7 @@ type PurgeAnswer struct {
 // Purge makes a tenant invisible immediately and enqueues the deletion of its
 // data. confirm is its ID, name or slug. Errors: fault.NotFound; fault.Forbidden
 // for the operator's own tenant; fault.Invalid for a wrong confirmation;
-// fault.Conflict with PURGE_PROTECTED.
+// fault.Conflict with PURGE_PROTECTED or LEGAL_HOLD.
 func (s *Service) Purge(ctx context.Context, who authz.Caller, id, confirm string, dryRun bool) (PurgeAnswer, error) {
 	return s.purge(ctx, who, id, confirm, dryRun, func(tx txn.Tx) error {
 		return s.Queue.EnqueueTx(tx, work.Item{Kind: WorkKind, Key: purging + id, TenantID: who.TenantID})
@@ -124,6 +124,8 @@ func purgeable(t Tenant, confirm string) error {
 	case t.PurgeProtection:
 		return fault.New(fault.Conflict, "PURGE_PROTECTED",
 			"This company is protected from being purged; set its purge_protection to false first.")
+	case t.held().LegalHold:
+		return fault.New(fault.Conflict, "LEGAL_HOLD", "This company's data is under a legal hold; set its legal_hold to false first.")
 	}
 	return nil
 }

@@ -60,6 +60,8 @@ type settingsIn struct {
 
 		PurgeProtection *bool     `json:"purge_protection,omitzero" doc:"Whether the company is protected from being purged."`
 		EgressAllowlist *[]string `json:"egress_allowlist,omitzero" maxItems:"200" doc:"Hosts that calls to addresses of the company's choice may reach: names, *.domain, addresses and networks, each with or without a port. Empty: any public host."`
+		LegalHold       *bool     `json:"legal_hold,omitzero" doc:"Whether the company's data must be kept: it cannot be purged, and its owner cannot lift the hold."`
+		MaxRetention    *int64    `json:"max_retention_days,omitzero" minimum:"0" maximum:"36500" doc:"Kept and shown; has no effect yet. 0: none."`
 	}
 }
 
@@ -135,7 +137,9 @@ func (s *Service) Routes() []route.Route {
 		route.Action(row("PATCH", one+"/settings", "updateTenantSettings", "Change the operator's settings of a company",
 			"Absent settings stay. They hold on all nodes within 2 seconds.", 404, 422),
 			func(ctx context.Context, who authz.Caller, in *settingsIn) (SettingsAnswer, error) {
-				return s.Configure(ctx, who, in.TenantID, SettingsChange{in.Body.PurgeProtection, in.Body.EgressAllowlist})
+				return s.Configure(ctx, who, in.TenantID, SettingsChange{
+					in.Body.PurgeProtection, in.Body.EgressAllowlist, in.Body.LegalHold, in.Body.MaxRetention,
+				})
 			}),
 		route.Action(route.Row{
 			Method: "POST", Path: "/api/v1/bootstrap", ID: "bootstrap", Tag: "Admin", Public: true, Status: 201, Errors: []int{409},

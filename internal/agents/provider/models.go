@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"agentd/internal/base/authz"
+	"agentd/internal/base/ptr"
 	"agentd/internal/kernel/model"
 )
 
@@ -122,21 +123,22 @@ func offered(e *model.Entry) OfferedModel {
 	}}
 }
 
-// Model is a model that can be called. Unknown facts are null.
+// Model is a model that can be called. The numbers of what is unknown are 0, and its
+// texts empty.
 type Model struct {
 	_ struct{} `json:"-" name:"LlmModel"`
 
 	ID          string          `json:"id" required:"true" doc:"<provider>/<model>."`
 	DisplayName string          `json:"display_name" required:"true"`
 	Provider    string          `json:"provider" required:"true"`
-	Tier        *string         `json:"tier" required:"true" doc:"Set by the operator."`
-	Pricing     *pricing        `json:"pricing" required:"true"`
-	Context     *int            `json:"max_context_tokens" required:"true"`
-	Output      *int            `json:"max_output_tokens" required:"true"`
-	ToolCalls   *bool           `json:"supports_tool_calls" required:"true"`
-	Streaming   *bool           `json:"supports_streaming" required:"true"`
-	JSONMode    *bool           `json:"supports_json_mode" required:"true"`
-	Vision      *bool           `json:"supports_vision" required:"true"`
+	Tier        string          `json:"tier" required:"true" doc:"Set by the operator. Empty: none."`
+	Pricing     pricing         `json:"pricing" required:"true"`
+	Context     int             `json:"max_context_tokens" required:"true" doc:"0: unknown."`
+	Output      int             `json:"max_output_tokens" required:"true" doc:"0: unknown."`
+	ToolCalls   bool            `json:"supports_tool_calls" required:"true" doc:"Where it is unknown: true for a model that chats, as runs assume."`
+	Streaming   bool            `json:"supports_streaming" required:"true" doc:"Where it is unknown: true for a model that chats, as runs assume."`
+	JSONMode    bool            `json:"supports_json_mode" required:"true" doc:"Where it is unknown: false."`
+	Vision      bool            `json:"supports_vision" required:"true" doc:"Where it is unknown: false."`
 	Modality    *model.Modality `json:"modality" required:"true" enum:"chat,stt,tts,image,embedding"`
 }
 
@@ -145,6 +147,7 @@ type pricing struct {
 
 	Input  float64 `json:"input_usd_per_mtok" required:"true"`
 	Output float64 `json:"output_usd_per_mtok" required:"true"`
+	Known  bool    `json:"known" required:"true" doc:"Whether the operator set a price. False: the prices are 0 because they are unknown."`
 }
 
 type modelList struct {
@@ -175,10 +178,10 @@ func (s *Service) llmModels(ctx context.Context, who authz.Caller, _ *struct{}) 
 		out.Models = append(out.Models, listedModel(&entries[i]))
 	}
 	if out.DefaultModel != nil && *out.DefaultModel == model.EchoRef {
-		yes, no, chat := true, false, model.Chat
+		chat := model.Chat
 		out.Models = append(out.Models, Model{
 			ID: model.EchoRef, DisplayName: "Echo (repeats its input; not a language model)", Provider: model.Builtin,
-			Pricing: &pricing{}, ToolCalls: &no, Streaming: &yes, JSONMode: &no, Vision: &no, Modality: &chat,
+			Pricing: pricing{Known: true}, Streaming: true, Modality: &chat,
 		})
 	}
 	own, err := s.tenantsModels(ctx, who.TenantID)
@@ -191,23 +194,23 @@ func (s *Service) llmModels(ctx context.Context, who authz.Caller, _ *struct{}) 
 
 func listedModel(e *model.Entry) Model {
 	f := &e.Facts
+	chats := f.Modality == model.Chat
 	m := Model{
-		ID: e.Ref, DisplayName: cmp.Or(f.Title, e.Model), Provider: e.Provider, Tier: orNull(f.Tier), Context: orNull(e.Context),
-		Output:    orNull(f.MaxOutput),
-		ToolCalls: f.ToolCalls, Streaming: f.Streaming, JSONMode: f.JSONMode, Vision: f.Vision, Modality: &f.Modality,
+		ID: e.Ref, DisplayName: cmp.Or(f.Title, e.Model), Provider: e.Provider, Tier: f.Tier, Context: e.Context, Output: f.MaxOutput,
+		ToolCalls: orElse(f.ToolCalls, chats), Streaming: orElse(f.Streaming, chats), JSONMode: ptr.Value(f.JSONMode),
+		Vision: ptr.Value(f.Vision), Modality: &f.Modality,
 	}
 	if e.Price != nil {
-		m.Pricing = &pricing{Input: e.Price.Input, Output: e.Price.Output}
+		m.Pricing = pricing{Input: e.Price.Input, Output: e.Price.Output, Known: true}
 	}
 	return m
 }
 
-// orNull returns nil for the zero value, which stands for an unknown fact.
-func orNull[T comparable](v T) *T {
-	if v == *new(T) {
-		return nil
+func orElse(fact *bool, unknown bool) bool {
+	if fact == nil {
+		return unknown
 	}
-	return &v
+	return *fact
 }
 
 // tenantsModels returns the models of the tenant's own providers, as their endpoints
@@ -247,7 +250,8 @@ func (s *Service) tenantsModels(ctx context.Context, tenant string) ([]Model, er
 		}
 		for _, m := range l.models {
 			models = append(models, Model{
-				ID: targets[i].Provider + "/" + m.ID, DisplayName: cmp.Or(m.Name, m.ID), Provider: targets[i].Provider, Context: orNull(m.Context),
+				ID: targets[i].Provider + "/" + m.ID, DisplayName: cmp.Or(m.Name, m.ID), Provider: targets[i].Provider, Context: m.Context,
+				ToolCalls: true, Streaming: true,
 			})
 		}
 	}

@@ -284,12 +284,12 @@ func TestModels(t *testing.T) {
 	r.failed["https://api.groq.com/openai/v1"] = &model.Error{Detail: "It is away."}
 	text := r.must("t1", "listLlmModels", "")
 	has(t, text,
-		`{"id":"default/large","display_name":"Large","provider":"default","tier":"big","pricing":{"input_usd_per_mtok":2,"output_usd_per_mtok":8},"max_context_tokens":128000,"max_output_tokens":8000,`+
+		`{"id":"default/large","display_name":"Large","provider":"default","tier":"big","pricing":{"input_usd_per_mtok":2,"output_usd_per_mtok":8,"known":true},"max_context_tokens":128000,"max_output_tokens":8000,`+
 			`"supports_tool_calls":true,"supports_streaming":true,"supports_json_mode":false,"supports_vision":true,"modality":"chat"}`,
-		`{"id":"default/plain","display_name":"plain","provider":"default","tier":null,"pricing":null,"max_context_tokens":null,"max_output_tokens":null,`+
-			`"supports_tool_calls":null,"supports_streaming":null,"supports_json_mode":null,"supports_vision":null,"modality":"chat"}`,
+		`{"id":"default/plain","display_name":"plain","provider":"default","tier":"","pricing":{"input_usd_per_mtok":0,"output_usd_per_mtok":0,"known":false},"max_context_tokens":0,"max_output_tokens":0,`+
+			`"supports_tool_calls":true,"supports_streaming":true,"supports_json_mode":false,"supports_vision":false,"modality":"chat"}`,
 		`{"id":"openai/tts-1",`, `"modality":"tts"}`, `{"id":"acme/chosen",`,
-		`{"id":"mine/m1","display_name":"One","provider":"mine","tier":null,"pricing":null,"max_context_tokens":1000,`, `"modality":null}`,
+		`{"id":"mine/m1","display_name":"One","provider":"mine","tier":"","pricing":{"input_usd_per_mtok":0,"output_usd_per_mtok":0,"known":false},"max_context_tokens":1000,`, `"modality":null}`,
 		`"default_provider":"acme","default_model":"acme/chosen"`,
 	)
 	for _, never := range []string{"private/", "groq/", "builtin"} {

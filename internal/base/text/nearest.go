@@ -12,15 +12,15 @@ const longestName = 64
 
 // Nearest returns the candidate that name was probably meant to be, "" if none
 // resembles it: the one with the fewest typing errors, up to a third of its
-// letters (two in a short name), else the only one that contains the name or is
-// contained in it. Case does not matter.
+// letters (two in a short name), else the shortest one that contains the name or is
+// contained in it, if no other is as short. Case does not matter.
 func Nearest(name string, candidates []string) string {
 	if name == "" || len(name) > longestName {
 		return ""
 	}
 	lower := strings.ToLower(name)
 	best, errors := "", max(min(len(name)/2, 2), len(name)/3)+1 // two: letters that changed places
-	within, several := "", false
+	within, tie := "", false
 	for _, candidate := range candidates {
 		if len(candidate) > longestName {
 			continue
@@ -30,11 +30,15 @@ func Nearest(name string, candidates []string) string {
 			best, errors = candidate, d
 		}
 		if len(lower) >= 3 && len(other) >= 3 && (strings.Contains(other, lower) || strings.Contains(lower, other)) {
-			several = within != ""
-			within = candidate
+			switch {
+			case within == "" || len(candidate) < len(within):
+				within, tie = candidate, false
+			case len(candidate) == len(within):
+				tie = true
+			}
 		}
 	}
-	if best == "" && !several {
+	if best == "" && !tie {
 		return within
 	}
 	return best

@@ -26,7 +26,10 @@ func TestNearest(t *testing.T) {
 			t.Errorf("%q: %q, not %q", name, got, want)
 		}
 	}
-	if got := text.Nearest("prompt", []string{"system_prompt", "user_prompt"}); got != "" {
-		t.Errorf("two candidates contain the name, and %q was chosen", got)
+	if got := text.Nearest("tools", []string{"approval_required_tools", "built_in_tools", "auto_approve_tools"}); got != "built_in_tools" {
+		t.Errorf("of three candidates that contain the name, %q was chosen", got)
+	}
+	if got := text.Nearest("prompt", []string{"first_prompt", "final_prompt"}); got != "" {
+		t.Errorf("two candidates of one length contain the name, and %q was chosen", got)
 	}
 }

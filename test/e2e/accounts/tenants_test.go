@@ -265,6 +265,18 @@ func TestPurge(t *testing.T) {
 			t.Errorf("%v", p)
 		}
 		n.Expect(200, "PATCH", path+"/settings", object{"purge_protection": false})
+		held := n.Expect(200, "PATCH", path+"/settings", object{"legal_hold": true, "max_retention_days": 30})["settings"].(object)
+		if held["legal_hold"] != true || held["max_retention_days"] != 30.0 || held["purge_protection"] != false {
+			t.Errorf("%v", held)
+		}
+		if p := n.Expect(409, "DELETE", path, object{"confirm": id}); p["code"] != "LEGAL_HOLD" {
+			t.Errorf("%v", p)
+		}
+		held = n.Expect(200, "PATCH", path+"/settings", object{"legal_hold": false})["settings"].(object)
+		if held["legal_hold"] != false || held["max_retention_days"] != 30.0 {
+			t.Errorf("what was not sent did not stay: %v", held)
+		}
+		n.Expect(422, "PATCH", path+"/settings", object{"max_retention_days": -1})
 		kept := beside.Rows(otherID)
 
 		if answer := n.Expect(200, "DELETE", path, object{"confirm": "Walrus and Sons"}); answer["purged"] != true || answer["tenant_id"] != id {

@@ -2,6 +2,7 @@ package jsonform
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -23,7 +24,8 @@ func WrongSettings(settings []byte) []fault.Field {
 	var f struct {
 		Type string `json:"type"`
 	}
-	if s.Format.Kind() != '{' || json.Unmarshal(s.Format, &f) != nil || f.Type != "text" && f.Type != "json_object" && f.Type != "json_schema" {
+	known := []string{"text", "json_object", "json_schema"}
+	if s.Format.Kind() != '{' || json.Unmarshal(s.Format, &f) != nil || !slices.Contains(known, f.Type) {
 		return []fault.Field{{Field: field, Message: "expected an object whose type is text, json_object or json_schema"}}
 	}
 	if _, err := OfResponseFormat(s.Format); errors.Is(err, ErrSchema) {

@@ -295,7 +295,7 @@ type LLMOutput struct {
 	Warnings     []Warning        `json:"warnings,omitzero"`
 }
 
-// Warning is about a step that did its work otherwise than it was told.
+// Warning is about a step that did its work otherwise than its caller asked for.
 type Warning struct {
 	Code      string `json:"code"` // parameter_dropped
 	Parameter string `json:"parameter,omitzero"`
